@@ -1,0 +1,243 @@
+// Package cell is Sluice's data model: cells, rows and mutations as HBase
+// defines them, and the order-preserving code that turns a cell's coordinates
+// into a key of an ordered key-value store.
+//
+// A cell is (row, family, qualifier, timestamp, kind, value). Cells of a row
+// sort by family ascending, qualifier ascending, timestamp descending, kind
+// descending (deletes before puts), and of two equal ones the later write comes
+// first. Row keys and qualifiers are byte strings that compare unsigned;
+// families are names of a table's schema.
+//
+// Slices are never copied by this package: whoever fills a Mutation or an
+// encoder's buffer says how long its bytes live. Values of these types are safe
+// for concurrent reading only.
+//
+// The package does no I/O, knows no storage engine and no schema: whether a
+// family exists and what it keeps is package store's business.
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
+// Timestamp is milliseconds since the Unix epoch. Valid cell timestamps are
+// 0..2⁶³-1 (HBase HConstants); the largest value means "the store fills it in".
+type Timestamp int64
+
+// Latest asks the store to fill in its own clock (HBase LATEST_TIMESTAMP).
+const Latest Timestamp = math.MaxInt64
+
+// MaxRowLength is the longest row key in bytes (HBase MAX_ROW_LENGTH,
+// Short.MAX_VALUE). Row keys have 1..MaxRowLength bytes.
+const MaxRowLength = math.MaxInt16
+
+// Kind is a cell's type. The codes are HBase's KeyValue.Type codes, so that at
+// equal timestamps a higher code sorts first: every delete before the put that
+// it may mask.
+type Kind uint8
+
+// The kinds a cell can have.
+const (
+	KindPacked              Kind = 2  // storage only: several puts of one row, family and timestamp in one key; never seen by a reader
+	KindPut                 Kind = 4  // a value
+	KindDelete              Kind = 8  // masks the put with exactly this timestamp
+	KindDeleteFamilyVersion Kind = 10 // masks every put of the family with exactly this timestamp
+	KindDeleteColumn        Kind = 12 // masks the column's puts up to and including this timestamp
+	KindDeleteFamily        Kind = 14 // masks the family's puts up to and including this timestamp
+)
+
+// String names the kind as HBase's shell prints it.
+func (k Kind) String() string {
+	switch k {
+	case KindPacked:
+		return "Packed"
+	case KindPut:
+		return "Put"
+	case KindDelete:
+		return "Delete"
+	case KindDeleteFamilyVersion:
+		return "DeleteFamilyVersion"
+	case KindDeleteColumn:
+		return "DeleteColumn"
+	case KindDeleteFamily:
+		return "DeleteFamily"
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// IsDelete reports whether k is one of the four delete markers.
+func (k Kind) IsDelete() bool { return k >= KindDelete }
+
+// Cell is one version of one column of a row, without the row's key.
+type Cell struct {
+	Family    string
+	Qualifier []byte // may be empty: a normal column
+	Time      Timestamp
+	Kind      Kind   // KindPut unless a raw scan returned a marker
+	Value     []byte // nil for markers; may be empty for puts
+	TTL       int64  // the cell's own time to live in ms; 0 = none. It cannot extend its family's
+}
+
+// Row is one row's cells in key order. A Row that a scanner handed out, with all
+// its slices, is valid until the scanner moves.
+type Row struct {
+	Key   []byte
+	Cells []Cell
+}
+
+// Range is the row keys in [Start, Stop). An empty Start or Stop is unbounded.
+type Range struct {
+	Start, Stop []byte
+}
+
+// Contains reports whether row lies in r.
+func (r Range) Contains(row []byte) bool {
+	return string(row) >= string(r.Start) && (len(r.Stop) == 0 || string(row) < string(r.Stop))
+}
+
+// TimeRange is the timestamps in [Min, Max).
+type TimeRange struct {
+	Min, Max Timestamp
+}
+
+// Contains reports whether t lies in r.
+func (r TimeRange) Contains(t Timestamp) bool { return t >= r.Min && t < r.Max }
+
+// OpType is what one Op of a mutation does.
+type OpType uint8
+
+// The operations of a mutation.
+const (
+	OpPut                 OpType = iota + 1 // write Value at Time
+	OpDelete                                // delete one version: Time, or the newest visible one where Time is Latest
+	OpDeleteColumn                          // delete the column's versions up to Time
+	OpDeleteFamily                          // delete the family's cells up to Time
+	OpDeleteFamilyVersion                   // delete the family's cells at exactly Time
+	OpDeleteRow                             // delete every family's cells up to Time; Family and Qualifier are not used
+	OpIncrement                             // add Delta to the 8-byte big-endian number
+	OpAppend                                // append Value to the value
+)
+
+// String names the operation.
+func (t OpType) String() string {
+	switch t {
+	case OpPut:
+		return "Put"
+	case OpDelete:
+		return "Delete"
+	case OpDeleteColumn:
+		return "DeleteColumn"
+	case OpDeleteFamily:
+		return "DeleteFamily"
+	case OpDeleteFamilyVersion:
+		return "DeleteFamilyVersion"
+	case OpDeleteRow:
+		return "DeleteRow"
+	case OpIncrement:
+		return "Increment"
+	case OpAppend:
+		return "Append"
+	}
+	return fmt.Sprintf("OpType(%d)", uint8(t))
+}
+
+// Op is one operation of a Mutation.
+type Op struct {
+	Type      OpType
+	Family    string
+	Qualifier []byte
+	Time      Timestamp // Latest = the store's clock; for increments of COUNTER families the event time
+	Value     []byte    // OpPut, OpAppend
+	Delta     int64     // OpIncrement
+	TTL       int64     // ms; 0 = none. Puts, increments and appends only
+}
+
+// Mutation changes one row: the unit of atomicity everywhere (invariant I1).
+// Ops apply in order.
+type Mutation struct {
+	Table string
+	Row   []byte
+	Ops   []Op
+	// Read is the time range in which increments and appends look for the
+	// value they change; nil = all time (HBase Increment.setTimeRange).
+	Read *TimeRange
+}
+
+// Put adds a write of value to family:qualifier at t. The slices are kept.
+func (m *Mutation) Put(family string, qualifier []byte, t Timestamp, value []byte) {
+	m.Ops = append(m.Ops, Op{Type: OpPut, Family: family, Qualifier: qualifier, Time: t, Value: value})
+}
+
+// Increment adds delta to the counter family:qualifier.
+func (m *Mutation) Increment(family string, qualifier []byte, delta int64) {
+	m.Ops = append(m.Ops, Op{Type: OpIncrement, Family: family, Qualifier: qualifier, Time: Latest, Delta: delta})
+}
+
+// Append appends value to the newest value of family:qualifier.
+func (m *Mutation) Append(family string, qualifier, value []byte) {
+	m.Ops = append(m.Ops, Op{Type: OpAppend, Family: family, Qualifier: qualifier, Time: Latest, Value: value})
+}
+
+// Delete adds a delete of one version of family:qualifier: the one at t, or the
+// newest visible one where t is Latest (HBase Delete.addColumn).
+func (m *Mutation) Delete(family string, qualifier []byte, t Timestamp) {
+	m.Ops = append(m.Ops, Op{Type: OpDelete, Family: family, Qualifier: qualifier, Time: t})
+}
+
+// DeleteColumn adds a delete of all versions of family:qualifier up to t
+// (HBase Delete.addColumns).
+func (m *Mutation) DeleteColumn(family string, qualifier []byte, t Timestamp) {
+	m.Ops = append(m.Ops, Op{Type: OpDeleteColumn, Family: family, Qualifier: qualifier, Time: t})
+}
+
+// DeleteFamily adds a delete of the family's cells up to t. As in HBase, it
+// drops the family's markers that were added to m before it.
+func (m *Mutation) DeleteFamily(family string, t Timestamp) {
+	m.Ops = append(m.Ops, Op{Type: OpDeleteFamily, Family: family, Time: t})
+}
+
+// DeleteFamilyVersion adds a delete of the family's cells at exactly t.
+func (m *Mutation) DeleteFamilyVersion(family string, t Timestamp) {
+	m.Ops = append(m.Ops, Op{Type: OpDeleteFamilyVersion, Family: family, Time: t})
+}
+
+// DeleteRow adds a delete of every family's cells up to t.
+func (m *Mutation) DeleteRow(t Timestamp) {
+	m.Ops = append(m.Ops, Op{Type: OpDeleteRow, Time: t})
+}
+
+// Idempotent reports whether applying m twice leaves what applying it once
+// leaves: no increments or appends, and all times explicit. Such a mutation may
+// be retried blindly.
+func (m *Mutation) Idempotent() bool {
+	for i := range m.Ops {
+		switch o := &m.Ops[i]; o.Type {
+		case OpIncrement, OpAppend:
+			return false
+		default:
+			if o.Time == Latest {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Errors of a row key that no table takes (HBase Mutation.checkRow).
+var (
+	ErrRowEmpty   = errors.New("cell: row key is empty")
+	ErrRowTooLong = fmt.Errorf("cell: row key is longer than %d bytes", MaxRowLength)
+)
+
+// CheckRow returns ErrRowEmpty, ErrRowTooLong or nil.
+func CheckRow(row []byte) error {
+	switch {
+	case len(row) == 0:
+		return ErrRowEmpty
+	case len(row) > MaxRowLength:
+		return ErrRowTooLong
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+// Package kafka gets records out of Kafka exactly as the log has them: which
+// partitions this process owns (consumer group generations), what a topic is
+// (cluster id, topic id, partitions, offsets), and the records of a partition
+// from a given offset on.
+//
+// Membership is segmentio/kafka-go's ConsumerGroup; every other request goes
+// through its Transport with this package's own coding of the request, because
+// kafka-go's Reader delivers aborted records and control markers, panics on
+// empty batches and skips lost data silently (design D12). The record-batch
+// decoder is this package's own: it checks the CRC, fills an arena, leaves out
+// control batches and aborted transactions as the Java client does, and knows
+// through lastOffsetDelta where a batch ends even when compaction has taken its
+// tail.
+//
+// Offsets committed to Kafka are for lag tools only; the offset to start at is
+// the store's (design D4).
+package kafka
+
+// Header is one record header. Its slices live as long as their Batch.
+type Header struct {
+	Key   []byte
+	Value []byte
+}
+
+// Record is one record of a partition. Its slices live until its Batch is
+// released. A nil Key or Value is Kafka's null.
+type Record struct {
+	Offset    int64
+	Timestamp int64 // ms since the Unix epoch
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+}
+
+// Batch is what one fetch of one partition brought: every record that a
+// read_committed consumer may see, in offset order. It covers the offsets
+// [From, Next) completely; those without a record in Records are control
+// markers, aborted, or compacted away.
+type Batch struct {
+	Topic       string
+	Partition   int32
+	From        int64 // the offset that was asked for
+	Next        int64 // the offset to ask for next; > From
+	Records     []Record
+	LeaderEpoch int32 // of the last record batch; -1 = unknown
+	LastStable  int64 // end of what read_committed may see: lag = LastStable - Next
+	LogStart    int64 // first offset that the broker still has
+	Bytes       int   // memory that the batch holds until Release
+
+	release func(*Batch)
+}
+
+// Release gives the batch's memory back for reuse. Records and their slices are
+// invalid afterwards.
+func (b *Batch) Release() {
+	if b.release != nil {
+		b.release(b)
+	}
+}

@@ -1,0 +1,65 @@
+// Package mapping turns one record into row mutations by rules that the user
+// wrote: which tables, which row keys, which columns, which counters.
+//
+// Reading the rules compiles them (design D16): Compile checks every name and
+// type and yields a Plan; a Plan makes Mappers, one a goroutine. Field paths,
+// constants, concatenations and row-key functions run as direct code without
+// allocation; only what is really an expression (when, arithmetic, string
+// functions) runs in expr-lang/expr's machine.
+//
+// The package decodes payloads through pipeline/decode and emits cell.Mutations;
+// it reads no store and knows no Kafka client.
+package mapping
+
+import "sluice/cell"
+
+// Record is what a Mapper maps. It only reads the slices.
+type Record struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Timestamp int64 // ms since the Unix epoch
+	Key       []byte
+	Value     []byte
+	Headers   []Header
+}
+
+// Header is one record header.
+type Header struct {
+	Key   []byte
+	Value []byte
+}
+
+// Output is what a record becomes: mutations in order, or none where every rule
+// left the record out. Increments in it go to COUNTER families only, with the
+// event time in Op.Time. It belongs to the Mapper and is valid until its next
+// Map.
+type Output struct {
+	Mutations []cell.Mutation
+}
+
+// Filtered reports that the rules left the record out.
+func (o *Output) Filtered() bool { return len(o.Mutations) == 0 }
+
+// Stage is where a record failed.
+type Stage string
+
+// The stages of a record that can refuse it.
+const (
+	StageDecode Stage = "decode"
+	StageMap    Stage = "map"
+	StageStore  Stage = "store"
+)
+
+// Error says why a record cannot be mapped. It is never temporary.
+type Error struct {
+	Stage Stage
+	Class string // short, bounded set: "json", "combined", "missing_field", "bad_row", …; a metric label
+	Err   error
+}
+
+// Error names the stage, the class and the reason.
+func (e *Error) Error() string { return string(e.Stage) + ": " + e.Class + ": " + e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,150 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+
+	"sluice/cell"
+)
+
+// Absent is the stored offset of a source's partition that has none yet.
+const Absent int64 = -1
+
+// Source names one log of records: a pipeline on one incarnation of a topic. Two
+// pipelines on one topic, or a topic deleted and created anew, are different
+// sources and never share progress (design D4).
+type Source struct {
+	Pipeline  string
+	Topic     string
+	ClusterID string
+	TopicID   [16]byte // zero where the broker knows none
+}
+
+// Progress is how far a source's partition has been applied, with what is needed
+// to recognise its log again, and the counts that make the audit equation:
+//
+//	Next - First = Applied + Filtered + Dead + Control + Lost
+type Progress struct {
+	First          int64  // offset at which the partition was begun
+	Next           int64  // next offset to apply
+	LeaderEpoch    int32  // of the record at LastOffset; -1 = unknown
+	LastOffset     int64  // offset of the last record seen; -1 = none yet
+	LastTime       int64  // its timestamp, ms since the Unix epoch
+	Fingerprint    uint64 // hash of its key and value
+	MappingVersion string
+	Applied        int64 // records that had their effect
+	Filtered       int64 // records that the mapping left out
+	Dead           int64 // records in the dead-letter outbox
+	Control        int64 // offsets without a record for us: control, aborted, compacted
+	Lost           int64 // offsets that Kafka no longer had
+}
+
+// Balanced reports whether the audit equation holds.
+func (p *Progress) Balanced() bool {
+	return p.Next-p.First == p.Applied+p.Filtered+p.Dead+p.Control+p.Lost
+}
+
+// Advance is one compare-and-set of a batch.
+type Advance struct {
+	Source    Source
+	Partition int32
+	From      int64 // the stored Next must equal it; Absent for the first batch
+	Progress  Progress
+}
+
+// Mutation is one row mutation of a batch with the offset of its record.
+type Mutation struct {
+	Offset int64 // -1 where no record stands behind it
+	cell.Mutation
+}
+
+// CounterDelta is the sum of a batch's increments of one counter.
+type CounterDelta struct {
+	Table     string
+	Family    string // has COUNTER => true
+	Row       []byte
+	Qualifier []byte
+	Delta     int64
+	Time      cell.Timestamp // newest event time among the increments
+	Offset    int64          // of the first record that touched it: named where it is refused
+}
+
+// Record is a conditional unit of a batch: applied or dropped as a whole, in
+// order, never coalesced.
+type Record struct {
+	Offset    int64
+	Once      []byte // event id; dropped where it was applied before; nil = none
+	Cond      *Cond  // nil = always
+	Mutations []cell.Mutation
+}
+
+// Batch is what Engine.Apply applies as one unit. The zero value is empty and
+// ready. Its slices belong to the caller; the engine only reads them, and only
+// until Apply returns.
+type Batch struct {
+	Mutations []Mutation
+	Counters  []CounterDelta
+	Records   []Record
+	Advances  []Advance
+}
+
+// Add appends m, made from the record at offset.
+func (b *Batch) Add(offset int64, m cell.Mutation) {
+	b.Mutations = append(b.Mutations, Mutation{Offset: offset, Mutation: m})
+}
+
+// Record appends a unit that is applied or dropped whole.
+func (b *Batch) Record(offset int64, once []byte, cond *Cond, m ...cell.Mutation) {
+	b.Records = append(b.Records, Record{Offset: offset, Once: once, Cond: cond, Mutations: m})
+}
+
+// Advance adds the compare-and-set of the offset of a source's partition, in the
+// same atomic unit: the batch fails whole with ErrStale where the stored value
+// is not from.
+func (b *Batch) Advance(s Source, partition int32, from int64, p Progress) {
+	b.Advances = append(b.Advances, Advance{Source: s, Partition: partition, From: from, Progress: p})
+}
+
+// Reset empties b and keeps its memory.
+func (b *Batch) Reset() {
+	b.Mutations, b.Counters, b.Records, b.Advances = b.Mutations[:0], b.Counters[:0], b.Records[:0], b.Advances[:0]
+}
+
+// Empty reports whether applying b would do nothing.
+func (b *Batch) Empty() bool {
+	return len(b.Mutations)+len(b.Counters)+len(b.Records)+len(b.Advances) == 0
+}
+
+// Refusal is one record that the store does not take.
+type Refusal struct {
+	Offset int64 // -1 where no record stands behind the mutation
+	Table  string
+	Row    []byte
+	Err    error
+}
+
+// BatchError is the refusal of single records. Nothing of the batch was applied;
+// without the refused records it can be.
+type BatchError struct {
+	Refused []Refusal // by ascending offset; at most one an offset
+}
+
+// Error names the first refusal and counts the rest.
+func (e *BatchError) Error() string {
+	var b strings.Builder
+	r := &e.Refused[0]
+	fmt.Fprintf(&b, "store: batch refused: offset %d, table %s, row %q: %v", r.Offset, r.Table, r.Row, r.Err)
+	if n := len(e.Refused) - 1; n > 0 {
+		fmt.Fprintf(&b, " (and %d more)", n)
+	}
+	return b.String()
+}
+
+// Unwrap returns the refusals' errors.
+func (e *BatchError) Unwrap() []error {
+	errs := make([]error, len(e.Refused))
+	for i := range e.Refused {
+		errs[i] = e.Refused[i].Err
+	}
+	return errs
+}

@@ -1,0 +1,64 @@
+package store
+
+import "errors"
+
+// Errors of every engine. Engines wrap them with the table, row or file that
+// they are about; test with errors.Is.
+var (
+	// ErrTableNotFound: no such table (HBase TableNotFoundException).
+	ErrTableNotFound = errors.New("store: no such table")
+	// ErrTableExists: CreateTable of a name that is taken.
+	ErrTableExists = errors.New("store: table exists")
+	// ErrFamilyNotFound: no such family (HBase NoSuchColumnFamilyException).
+	ErrFamilyNotFound = errors.New("store: no such column family")
+	// ErrInvalidSchema: a table or family descriptor breaks a rule.
+	ErrInvalidSchema = errors.New("store: invalid schema")
+	// ErrInvalidArgument: a request that no store could take (HBase's
+	// IllegalArgumentException): empty row key, no columns, versions < 0, …
+	ErrInvalidArgument = errors.New("store: invalid argument")
+	// ErrWrongRow: mutations of one atomic unit name different rows.
+	ErrWrongRow = errors.New("store: mutations of different rows in one atomic unit")
+	// ErrRefused: the store will never take it, retrying is useless (HBase
+	// DoNotRetryIOException).
+	ErrRefused = errors.New("store: refused")
+	// ErrCellTooLarge: a cell above the size limit. Wraps ErrRefused.
+	ErrCellTooLarge error = &subError{"store: cell too large", ErrRefused}
+	// ErrNotANumber: an increment of a value that is not 8 bytes wide. Wraps
+	// ErrRefused.
+	ErrNotANumber error = &subError{"store: value is not an 8-byte number", ErrRefused}
+	// ErrTimestampTooFar: a put beyond the timestamp slop (HBase
+	// FailedSanityCheckException).
+	ErrTimestampTooFar = errors.New("store: timestamp too far in the future")
+	// ErrIncompatibleFilter: the filter cannot be combined with the scan.
+	ErrIncompatibleFilter = errors.New("store: filter is incompatible with the scan")
+	// ErrMergeRegion: regions that cannot be merged or split as asked.
+	ErrMergeRegion = errors.New("store: regions cannot be merged or split so")
+	// ErrStale: an Advance expected another offset than is stored. The batch
+	// was not applied; read the stored offset and start from there.
+	ErrStale = errors.New("store: stored offset is not the expected one")
+	// ErrClosed: the engine, snapshot or scanner was closed.
+	ErrClosed = errors.New("store: closed")
+	// ErrLocked: another process has the data directory.
+	ErrLocked = errors.New("store: data directory is in use by another process")
+	// ErrReadOnly: a write to an engine that was opened read-only.
+	ErrReadOnly = errors.New("store: read-only")
+	// ErrUnsupported: the engine does not offer this.
+	ErrUnsupported = errors.New("store: not supported")
+	// ErrTransient marks what may succeed when tried again.
+	ErrTransient = errors.New("store: temporary failure")
+	// ErrDiskFull: no space left; nothing was applied. Wraps ErrTransient:
+	// writers pause and try again (invariant I8).
+	ErrDiskFull error = &subError{"store: disk full", ErrTransient}
+	// ErrCorrupt: stored bytes fail their checksum or cannot be decoded
+	// (invariant I7).
+	ErrCorrupt = errors.New("store: corrupt data")
+)
+
+// subError is a sentinel that belongs to a class.
+type subError struct {
+	text  string
+	class error
+}
+
+func (e *subError) Error() string { return e.text }
+func (e *subError) Unwrap() error { return e.class }

@@ -1,0 +1,197 @@
+package store
+
+import (
+	"fmt"
+	"sort"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Forever is the TTL, in seconds, of a family whose cells never expire (HBase
+// HConstants.FOREVER).
+const Forever = 1<<31 - 1
+
+// KeepDeleted is HBase's KEEP_DELETED_CELLS.
+type KeepDeleted uint8
+
+// The values of KEEP_DELETED_CELLS.
+const (
+	KeepDeletedFalse KeepDeleted = iota
+	KeepDeletedTrue
+	KeepDeletedTTL
+)
+
+// String returns the value as HBase spells it.
+func (k KeepDeleted) String() string { return [...]string{"FALSE", "TRUE", "TTL"}[k] }
+
+// FamilyDescriptor is the schema of one column family, with HBase's attributes.
+// Make one with NewFamily, which fills in HBase's defaults.
+type FamilyDescriptor struct {
+	Name               string
+	Versions           int // VERSIONS, ≥ 1
+	MinVersions        int // MIN_VERSIONS, 0..Versions
+	TTL                int // seconds; Forever = none
+	KeepDeleted        KeepDeleted
+	NewVersionBehavior bool
+	TimeToPurgeDeletes int64 // ms for which a major compaction keeps delete markers
+	Counter            bool  // COUNTER: takes only increments and deletes (design D7)
+	BlockSize          int   // bytes; stored and shown, the engine chooses its own
+	// Attributes are the family's other attributes, by HBase's names, as
+	// given; nil = none.
+	Attributes map[string]string
+}
+
+// NewFamily returns a family with HBase's default attributes.
+func NewFamily(name string) FamilyDescriptor {
+	return FamilyDescriptor{Name: name, Versions: 1, TTL: Forever, BlockSize: 65536}
+}
+
+// TableDescriptor is the schema of one table. Families are sorted by name.
+type TableDescriptor struct {
+	Name             string // "table" or "namespace:table"
+	Families         []FamilyDescriptor
+	MaxTimestampSlop int64 // ms a put may lie in the future; 0 = any
+	MaxCellBytes     int   // largest cell, key included; 0 = DefaultMaxCellBytes
+	ReadOnly         bool
+	// Attributes are the table's other attributes, by HBase's names.
+	Attributes map[string]string
+}
+
+// DefaultMaxCellBytes is hbase.server.keyvalue.maxsize's default.
+const DefaultMaxCellBytes = 10 << 20
+
+// MaxFamilies is the most families a table can have: a key holds one in a byte.
+const MaxFamilies = 255
+
+// Family returns the family with this name, or nil.
+func (t *TableDescriptor) Family(name string) *FamilyDescriptor {
+	// A table has a handful of families: a loop beats a map here.
+	for i := range t.Families {
+		if t.Families[i].Name == name {
+			return &t.Families[i]
+		}
+	}
+	return nil
+}
+
+// Clone returns a deep copy.
+func (t *TableDescriptor) Clone() *TableDescriptor {
+	c := *t
+	c.Families = append([]FamilyDescriptor(nil), t.Families...)
+	for i := range c.Families {
+		c.Families[i].Attributes = cloneMap(c.Families[i].Attributes)
+	}
+	c.Attributes = cloneMap(t.Attributes)
+	return &c
+}
+
+func cloneMap(m map[string]string) map[string]string {
+	if m == nil {
+		return nil
+	}
+	c := make(map[string]string, len(m))
+	for k, v := range m {
+		c[k] = v
+	}
+	return c
+}
+
+// Validate checks the schema by HBase's rules (TableDescriptorChecker) and sorts
+// the families. Its error wraps ErrInvalidSchema and names the attribute.
+func (t *TableDescriptor) Validate() error {
+	if err := CheckTableName(t.Name); err != nil {
+		return err
+	}
+	bad := func(f string, a ...any) error {
+		return fmt.Errorf("%w: table %s: %s", ErrInvalidSchema, t.Name, fmt.Sprintf(f, a...))
+	}
+	if len(t.Families) == 0 {
+		return bad("Table must have at least one column family")
+	}
+	if len(t.Families) > MaxFamilies {
+		return bad("%d column families, at most %d", len(t.Families), MaxFamilies)
+	}
+	sort.Slice(t.Families, func(i, j int) bool { return t.Families[i].Name < t.Families[j].Name })
+	for i := range t.Families {
+		f := &t.Families[i]
+		if err := CheckFamilyName(f.Name); err != nil {
+			return fmt.Errorf("table %s: %w", t.Name, err)
+		}
+		switch {
+		case i > 0 && f.Name == t.Families[i-1].Name:
+			return bad("column family %s is given twice", f.Name)
+		case f.Versions < 1:
+			return bad("family %s: VERSIONS is %d, must be at least 1", f.Name, f.Versions)
+		case f.MinVersions < 0 || f.MinVersions > f.Versions:
+			return bad("family %s: MIN_VERSIONS is %d, must be 0..VERSIONS (%d)", f.Name, f.MinVersions, f.Versions)
+		case f.TTL <= 0:
+			return bad("family %s: TTL is %d, must be positive", f.Name, f.TTL)
+		case f.BlockSize < 1<<10 || f.BlockSize > 16<<20:
+			return bad("family %s: BLOCKSIZE is %d, must be 1 KiB..16 MiB", f.Name, f.BlockSize)
+		case f.Counter && (f.Versions != 1 || f.MinVersions != 0):
+			return bad("family %s: a COUNTER family keeps one version", f.Name)
+		}
+	}
+	return nil
+}
+
+// CheckTableName applies HBase's TableName rules to "table" or
+// "namespace:table". Its error wraps ErrInvalidArgument.
+func CheckTableName(name string) error {
+	bad := func(why string) error { return fmt.Errorf("%w: table name %q: %s", ErrInvalidArgument, name, why) }
+	ns, q := "", name
+	for i := 0; i < len(name); i++ {
+		if name[i] == ':' {
+			ns, q = name[:i], name[i+1:]
+			if ns == "" {
+				return bad("the namespace is empty")
+			}
+			break
+		}
+	}
+	for _, r := range ns {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' {
+			return bad("a namespace has letters, digits and _ only")
+		}
+	}
+	switch {
+	case q == "":
+		return bad("it is empty")
+	case !utf8.ValidString(q):
+		return bad("it is not UTF-8")
+	case q[0] == '.' || q[0] == '-':
+		return bad("it must not start with . or -")
+	case q == "zookeeper":
+		return bad("it is reserved")
+	}
+	for _, r := range q {
+		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' && r != '-' && r != '.' {
+			return bad(fmt.Sprintf("%q is not allowed; letters, digits, _, - and . are", r))
+		}
+	}
+	return nil
+}
+
+// CheckFamilyName applies HBase's rules for family names. Its error wraps
+// ErrInvalidArgument.
+func CheckFamilyName(name string) error {
+	bad := func(why string) error {
+		return fmt.Errorf("%w: column family name %q: %s", ErrInvalidArgument, name, why)
+	}
+	switch {
+	case name == "":
+		return bad("it is empty")
+	case len(name) > 127:
+		return bad("it is longer than 127 bytes")
+	case name[0] == '.':
+		return bad("it must not start with .")
+	case name == "recovered.edits":
+		return bad("it is reserved")
+	}
+	for _, r := range name {
+		if unicode.IsControl(r) || r == ':' || r == '/' || r == '\\' {
+			return bad(fmt.Sprintf("%q is not allowed", r))
+		}
+	}
+	return nil
+}

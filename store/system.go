@@ -1,0 +1,154 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"sluice/cell"
+)
+
+// System tables exist in every store from its first opening. They are read as
+// any table is; only OutboxTable is written as one. docs/format/offsets.md has
+// their layout.
+const (
+	// SystemNamespace is the namespace that users cannot create tables in.
+	SystemNamespace = "sluice"
+	// CatalogTable holds schemas and region maps.
+	CatalogTable = "sluice:catalog"
+	// OffsetsTable holds one row per source and partition: family
+	// ProgressFamily, qualifier ProgressQualifier, value AppendProgress.
+	OffsetsTable = "sluice:offsets"
+	// OutboxTable holds dead letters: one row per refused record.
+	OutboxTable = "sluice:outbox"
+)
+
+// The one column of OffsetsTable.
+const (
+	ProgressFamily    = "p"
+	ProgressQualifier = "progress"
+)
+
+// OutboxFamily is the one family of OutboxTable.
+const OutboxFamily = "d"
+
+// SystemTables returns the schemas of the system tables that hold cells a reader
+// can scan, in a new slice.
+func SystemTables() []*TableDescriptor {
+	one := func(table, family string) *TableDescriptor {
+		return &TableDescriptor{Name: table, Families: []FamilyDescriptor{NewFamily(family)}}
+	}
+	outbox := one(OutboxTable, OutboxFamily)
+	outbox.MaxCellBytes = 128 << 20 // a record too large for its table still fits its outbox
+	return []*TableDescriptor{one(OffsetsTable, ProgressFamily), outbox}
+}
+
+// AppendSourceRow appends the row of OffsetsTable that belongs to partition of s:
+// the escaped pipeline, topic and cluster id with their terminators, the topic id
+// (16 bytes) and the partition (4 bytes big-endian).
+func AppendSourceRow(dst []byte, s *Source, partition int32) []byte {
+	dst = cell.AppendPart(dst, []byte(s.Pipeline))
+	dst = cell.AppendPart(dst, []byte(s.Topic))
+	dst = cell.AppendPart(dst, []byte(s.ClusterID))
+	dst = append(dst, s.TopicID[:]...)
+	return binary.BigEndian.AppendUint32(dst, uint32(partition))
+}
+
+// DecodeSourceRow reads what AppendSourceRow wrote. Its error wraps ErrCorrupt.
+func DecodeSourceRow(row []byte) (s Source, partition int32, err error) {
+	rest := row
+	for _, field := range []*string{&s.Pipeline, &s.Topic, &s.ClusterID} {
+		var part []byte
+		if part, rest, _, err = cell.DecodePart(rest, nil); err != nil {
+			return s, 0, fmt.Errorf("%w: offsets row %q: %w", ErrCorrupt, row, err)
+		}
+		*field = string(part)
+	}
+	if len(rest) != 20 {
+		return s, 0, fmt.Errorf("%w: offsets row %q: %d bytes after the cluster id, want 20", ErrCorrupt, row, len(rest))
+	}
+	copy(s.TopicID[:], rest)
+	return s, int32(binary.BigEndian.Uint32(rest[16:])), nil
+}
+
+const (
+	progressVersion = 1
+	progressFixed   = 1 + 8*10 + 4
+)
+
+// AppendProgress appends p's stored form: a version byte, First, Next,
+// LastOffset, LastTime, Fingerprint, Applied, Filtered, Dead, Control and Lost (8
+// bytes big-endian each), LeaderEpoch (4) and the mapping version.
+func AppendProgress(dst []byte, p *Progress) []byte {
+	dst = append(dst, progressVersion)
+	for _, v := range [...]int64{p.First, p.Next, p.LastOffset, p.LastTime, int64(p.Fingerprint), p.Applied, p.Filtered, p.Dead, p.Control, p.Lost} {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(v))
+	}
+	dst = binary.BigEndian.AppendUint32(dst, uint32(p.LeaderEpoch))
+	return append(dst, p.MappingVersion...)
+}
+
+// DecodeProgress reads what AppendProgress wrote. Its error wraps ErrCorrupt.
+func DecodeProgress(b []byte) (p Progress, err error) {
+	if len(b) < progressFixed || b[0] != progressVersion {
+		return p, fmt.Errorf("%w: progress of %d bytes, version %d", ErrCorrupt, len(b), first(b))
+	}
+	var fingerprint int64
+	rest := b[1:]
+	for _, v := range [...]*int64{&p.First, &p.Next, &p.LastOffset, &p.LastTime, &fingerprint, &p.Applied, &p.Filtered, &p.Dead, &p.Control, &p.Lost} {
+		*v = int64(binary.BigEndian.Uint64(rest))
+		rest = rest[8:]
+	}
+	p.Fingerprint = uint64(fingerprint)
+	p.LeaderEpoch = int32(binary.BigEndian.Uint32(rest))
+	p.MappingVersion = string(rest[4:])
+	return p, nil
+}
+
+func first(b []byte) int {
+	if len(b) == 0 {
+		return -1
+	}
+	return int(b[0])
+}
+
+// ReadProgress returns the stored progress of a source's partition; ok is false
+// where there is none yet.
+func ReadProgress(ctx context.Context, r Reader, s *Source, partition int32) (p Progress, ok bool, err error) {
+	row := AppendSourceRow(nil, s, partition)
+	sc := r.Scan(ctx, &Scan{Table: OffsetsTable, Start: row, Stop: row, StopInclusive: true})
+	defer sc.Close()
+	if !sc.Next() {
+		return p, false, sc.Err()
+	}
+	p, err = DecodeProgress(sc.Row().Cells[0].Value)
+	return p, err == nil, err
+}
+
+// PartitionProgress is one row of OffsetsTable.
+type PartitionProgress struct {
+	Source    Source
+	Partition int32
+	Progress  Progress
+}
+
+// AllProgress returns every stored progress, ordered by pipeline, topic, cluster,
+// topic id and partition.
+func AllProgress(ctx context.Context, r Reader) ([]PartitionProgress, error) {
+	sc := r.Scan(ctx, &Scan{Table: OffsetsTable})
+	defer sc.Close()
+	var all []PartitionProgress
+	for sc.Next() {
+		row := sc.Row()
+		s, partition, err := DecodeSourceRow(row.Key)
+		if err != nil {
+			return nil, err
+		}
+		p, err := DecodeProgress(row.Cells[0].Value)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, PartitionProgress{Source: s, Partition: partition, Progress: p})
+	}
+	return all, sc.Err()
+}
