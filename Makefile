@@ -1,0 +1,48 @@
+# Thin targets; CONTRIBUTING.md says when to use which.
+GO ?= go
+T ?= 30s
+TOOL = $(GO) tool -modfile=tools.mod
+
+.PHONY: demo test build race lint integration fuzz soak bench bench-smoke clean
+
+demo: ## the README's first command
+	$(GO) run ./cmd/ingest demo
+
+test: ## the README's second command
+	$(GO) test ./...
+
+build: ## bin/ingest, bin/export, bin/shell
+	$(GO) build -o bin/ ./cmd/...
+
+race:
+	$(GO) test -race ./...
+
+lint: ## vet, staticcheck, gofumpt, go.mod, structure
+	$(GO) vet ./...
+	$(GO) vet -tags integration ./...
+	$(TOOL) staticcheck ./...
+	@out=$$($(TOOL) gofumpt -l .); if [ -n "$$out" ]; then echo "not gofumpt'd:"; echo "$$out"; exit 1; fi
+	$(GO) mod tidy -diff
+	$(GO) test ./internal/structure
+
+integration: ## a real Kafka and readers in other languages; see internal/integration
+	$(GO) test -tags integration -count=1 -timeout 20m ./internal/integration/... ./pipeline/kafka
+
+fuzz: ## every fuzz target for T each
+	@for pkg in $$($(GO) list ./...); do \
+	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(T) $$pkg || exit 1; \
+	  done; \
+	done
+
+soak: ## the long forms: many kills, many seeds
+	SLUICE_SOAK=1 $(GO) test -tags integration -count=1 -timeout 3h ./internal/integration/... ./store/... ./pipeline/...
+
+bench: ## writes bench/RESULTS.md
+	$(GO) run ./bench -write bench/RESULTS.md
+
+bench-smoke:
+	$(GO) run ./bench -smoke
+
+clean:
+	rm -rf bin sluice-demo
