@@ -1,0 +1,242 @@
+package store
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// SetAttribute sets a family attribute by HBase's name, in any case, from its
+// written form: VERSIONS, MIN_VERSIONS, TTL, KEEP_DELETED_CELLS,
+// NEW_VERSION_BEHAVIOR, BLOCKSIZE, COUNTER, and those that describe HBase's own
+// files, which are kept and shown and change nothing here. Its error wraps
+// ErrInvalidArgument and says what the attribute takes, or which are known.
+func (f *FamilyDescriptor) SetAttribute(name, value string) error {
+	name = strings.ToUpper(name)
+	bad := func(want string) error {
+		return fmt.Errorf("%w: family %s: %s => %q: want %s", ErrInvalidArgument, f.Name, name, value, want)
+	}
+	number := func(dst *int, low, high int) error {
+		n, err := strconv.Atoi(strings.TrimSpace(value))
+		if err != nil || n < low || n > high {
+			return bad(fmt.Sprintf("a number, %d..%d", low, high))
+		}
+		*dst = n
+		return nil
+	}
+	boolean := func(dst *bool) error {
+		b, err := strconv.ParseBool(strings.ToLower(value))
+		if err != nil {
+			return bad("true or false")
+		}
+		*dst = b
+		return nil
+	}
+	switch name {
+	case "VERSIONS":
+		if strings.EqualFold(value, "MAX") {
+			f.Versions = AllVersions
+			return nil
+		}
+		return number(&f.Versions, 1, math.MaxInt32)
+	case "MIN_VERSIONS":
+		return number(&f.MinVersions, 0, math.MaxInt32)
+	case "TTL":
+		ttl, err := ParseTTL(value)
+		if err != nil {
+			return bad("seconds, FOREVER, or a text like '1 DAY 2 HOURS'")
+		}
+		f.TTL = ttl
+		return nil
+	case "KEEP_DELETED_CELLS":
+		for _, k := range []KeepDeleted{KeepDeletedFalse, KeepDeletedTrue, KeepDeletedTTL} {
+			if strings.EqualFold(value, k.String()) {
+				f.KeepDeleted = k
+				return nil
+			}
+		}
+		return bad("FALSE, TRUE or TTL")
+	case "NEW_VERSION_BEHAVIOR":
+		return boolean(&f.NewVersionBehavior)
+	case "COUNTER":
+		return boolean(&f.Counter)
+	case "BLOCKSIZE":
+		return number(&f.BlockSize, 1, math.MaxInt32)
+	}
+	if _, ok := passiveAttributes[name]; !ok {
+		return fmt.Errorf("%w: family %s: unknown attribute %s; known are %s", ErrInvalidArgument, f.Name, name, strings.Join(FamilyAttributeNames(), ", "))
+	}
+	if f.Attributes == nil {
+		f.Attributes = map[string]string{}
+	}
+	f.Attributes[name] = value
+	return nil
+}
+
+// passiveAttributes are attributes of HBase families that say how HBase lays out
+// its files. They are kept, so that a schema moves to HBase and back unchanged.
+// The value is HBase's default; "" = shown only when set.
+var passiveAttributes = map[string]string{
+	"BLOOMFILTER": "ROW", "COMPRESSION": "NONE", "DATA_BLOCK_ENCODING": "NONE", "INDEX_BLOCK_ENCODING": "NONE",
+	"BLOCKCACHE": "true", "IN_MEMORY": "false", "REPLICATION_SCOPE": "0",
+	"CACHE_DATA_ON_WRITE": "", "CACHE_INDEX_ON_WRITE": "", "CACHE_BLOOMS_ON_WRITE": "", "EVICT_BLOCKS_ON_CLOSE": "",
+	"PREFETCH_BLOCKS_ON_OPEN": "", "COMPRESS_TAGS": "", "IN_MEMORY_COMPACTION": "", "IS_MOB": "", "MOB_THRESHOLD": "",
+	"STORAGE_POLICY": "", "DFS_REPLICATION": "",
+}
+
+// FamilyAttributeNames returns the names that SetAttribute takes, sorted.
+func FamilyAttributeNames() []string {
+	names := []string{"VERSIONS", "MIN_VERSIONS", "TTL", "KEEP_DELETED_CELLS", "NEW_VERSION_BEHAVIOR", "COUNTER", "BLOCKSIZE"}
+	for n := range passiveAttributes {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// Attribute is one attribute with its value as HBase's shell prints it.
+type Attribute struct{ Name, Value string }
+
+// List returns the family's attributes in the order in which HBase's shell
+// prints them (the Java hash order of its defaults), then those that are shown
+// only when set.
+func (f *FamilyDescriptor) List() []Attribute {
+	passive := func(name string) Attribute {
+		if v, ok := f.Attributes[name]; ok {
+			return Attribute{name, v}
+		}
+		return Attribute{name, passiveAttributes[name]}
+	}
+	list := []Attribute{
+		{"NAME", f.Name},
+		passive("INDEX_BLOCK_ENCODING"),
+		{"VERSIONS", strconv.Itoa(f.Versions)},
+		{"KEEP_DELETED_CELLS", f.KeepDeleted.String()},
+		passive("DATA_BLOCK_ENCODING"),
+		{"TTL", FormatTTL(f.TTL)},
+		{"MIN_VERSIONS", strconv.Itoa(f.MinVersions)},
+		passive("REPLICATION_SCOPE"),
+		passive("BLOOMFILTER"),
+		passive("IN_MEMORY"),
+		passive("COMPRESSION"),
+		passive("BLOCKCACHE"),
+		{"BLOCKSIZE", formatBytes(f.BlockSize)},
+	}
+	var set []string
+	for n := range f.Attributes {
+		if passiveAttributes[n] == "" {
+			set = append(set, n)
+		}
+	}
+	sort.Strings(set)
+	for _, n := range set {
+		list = append(list, Attribute{n, f.Attributes[n]})
+	}
+	return list
+}
+
+// Metadata returns the attributes that HBase's shell prints inside METADATA,
+// sorted by name: NEW_VERSION_BEHAVIOR, and COUNTER, which HBase does not know.
+func (f *FamilyDescriptor) Metadata() []Attribute {
+	var list []Attribute
+	if f.Counter {
+		list = append(list, Attribute{"COUNTER", "true"})
+	}
+	if f.NewVersionBehavior {
+		list = append(list, Attribute{"NEW_VERSION_BEHAVIOR", "true"})
+	}
+	return list
+}
+
+var ttlUnits = []struct {
+	name    string
+	seconds int
+}{{"DAY", 86400}, {"HOUR", 3600}, {"MINUTE", 60}, {"SECOND", 1}}
+
+// ParseTTL reads a TTL in seconds as HBase's shell takes it: a number,
+// "FOREVER", or a text like "1 DAY 2 HOURS". The result is 1..Forever.
+func ParseTTL(s string) (int, error) {
+	s = strings.ToUpper(strings.TrimSpace(s))
+	if s == "FOREVER" {
+		return Forever, nil
+	}
+	bad := fmt.Errorf("%w: TTL %q", ErrInvalidArgument, s)
+	if n, err := strconv.Atoi(s); err == nil {
+		if n < 1 || n > Forever {
+			return 0, bad
+		}
+		return n, nil
+	}
+	words := strings.Fields(s)
+	if len(words) == 0 || len(words)%2 != 0 {
+		return 0, bad
+	}
+	total := 0
+	for i := 0; i < len(words); i += 2 {
+		n, err := strconv.Atoi(words[i])
+		unit := 0
+		for _, u := range ttlUnits {
+			if words[i+1] == u.name || words[i+1] == u.name+"S" {
+				unit = u.seconds
+			}
+		}
+		if err != nil || n < 0 || unit == 0 || n > (Forever-total)/unit {
+			return 0, bad
+		}
+		total += n * unit
+	}
+	if total == 0 {
+		return 0, bad
+	}
+	return total, nil
+}
+
+// FormatTTL prints a TTL as HBase's shell does: "FOREVER", "60 SECONDS (1
+// MINUTE)".
+func FormatTTL(seconds int) string {
+	if seconds == Forever {
+		return "FOREVER"
+	}
+	plural := func(n int, unit string) string {
+		if n == 1 {
+			return "1 " + unit
+		}
+		return strconv.Itoa(n) + " " + unit + "S"
+	}
+	var parts []string
+	rest := seconds
+	for _, u := range ttlUnits {
+		if n := rest / u.seconds; n > 0 {
+			parts = append(parts, plural(n, u.name))
+			rest %= u.seconds
+		}
+	}
+	if seconds < 60 {
+		return plural(seconds, "SECOND")
+	}
+	return plural(seconds, "SECOND") + " (" + strings.Join(parts, " ") + ")"
+}
+
+// formatBytes prints a size as HBase's PrettyPrinter does: "65536 B (64KB)".
+func formatBytes(n int) string {
+	var parts []string
+	rest := n
+	for _, u := range []struct {
+		name string
+		size int
+	}{{"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10}} {
+		if k := rest / u.size; k > 0 {
+			parts = append(parts, strconv.Itoa(k)+u.name)
+			rest %= u.size
+		}
+	}
+	if len(parts) == 0 {
+		return strconv.Itoa(n) + " B"
+	}
+	if rest > 0 {
+		parts = append(parts, strconv.Itoa(rest)+"B")
+	}
+	return strconv.Itoa(n) + " B (" + strings.Join(parts, " ") + ")"
+}

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestTTL(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		in      string
+		seconds int
+		out     string
+	}{
+		{"FOREVER", Forever, "FOREVER"},
+		{"60", 60, "60 SECONDS (1 MINUTE)"},
+		{"1", 1, "1 SECOND"},
+		{"59", 59, "59 SECONDS"},
+		{"1 day 2 hours", 93600, "93600 SECONDS (1 DAY 2 HOURS)"},
+		{"30 DAYS", 2592000, "2592000 SECONDS (30 DAYS)"},
+		{" 1 DAY 1 HOUR 1 MINUTE 1 SECOND ", 90061, "90061 SECONDS (1 DAY 1 HOUR 1 MINUTE 1 SECOND)"},
+	} {
+		got, err := ParseTTL(c.in)
+		if err != nil || got != c.seconds {
+			t.Errorf("ParseTTL(%q) = %d, %v; want %d", c.in, got, err, c.seconds)
+		}
+		if out := FormatTTL(got); out != c.out {
+			t.Errorf("FormatTTL(%d) = %q; want %q", got, out, c.out)
+		}
+	}
+	for _, in := range []string{"", "0", "-1", "DAY", "1 FORTNIGHT", "1 DAY 2", "99999999999", "99999 DAYS", "0 DAYS", "1.5 DAYS"} {
+		if got, err := ParseTTL(in); !errors.Is(err, ErrInvalidArgument) {
+			t.Errorf("ParseTTL(%q) = %d, %v; want ErrInvalidArgument", in, got, err)
+		}
+	}
+}
+
+func TestSetAttribute(t *testing.T) {
+	t.Parallel()
+	f := NewFamily("f")
+	for name, value := range map[string]string{
+		"versions": "5", "MIN_VERSIONS": "2", "TTL": "1 HOUR", "KEEP_DELETED_CELLS": "ttl", "NEW_VERSION_BEHAVIOR": "true",
+		"BLOCKSIZE": "8192", "COMPRESSION": "ZSTD", "IS_MOB": "true",
+	} {
+		if err := f.SetAttribute(name, value); err != nil {
+			t.Errorf("SetAttribute(%s, %s): %v", name, value, err)
+		}
+	}
+	var b strings.Builder
+	for _, a := range append(f.List(), f.Metadata()...) {
+		b.WriteString(a.Name + "=" + a.Value + "\n")
+	}
+	want := `NAME=f
+INDEX_BLOCK_ENCODING=NONE
+VERSIONS=5
+KEEP_DELETED_CELLS=TTL
+DATA_BLOCK_ENCODING=NONE
+TTL=3600 SECONDS (1 HOUR)
+MIN_VERSIONS=2
+REPLICATION_SCOPE=0
+BLOOMFILTER=ROW
+IN_MEMORY=false
+COMPRESSION=ZSTD
+BLOCKCACHE=true
+BLOCKSIZE=8192 B (8KB)
+IS_MOB=true
+NEW_VERSION_BEHAVIOR=true
+`
+	if b.String() != want {
+		t.Errorf("List:\n%swant:\n%s", b.String(), want)
+	}
+	for name, value := range map[string]string{
+		"VERSIONS": "0", "TTL": "soon", "KEEP_DELETED_CELLS": "MAYBE", "COUNTER": "2", "BLOCKSIZE": "big", "VERSION": "1",
+	} {
+		if err := f.SetAttribute(name, value); !errors.Is(err, ErrInvalidArgument) {
+			t.Errorf("SetAttribute(%s, %s): %v; want ErrInvalidArgument", name, value, err)
+		}
+	}
+}
