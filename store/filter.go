@@ -8,14 +8,17 @@ import "sluice/cell"
 // and not per region.
 type Filter interface {
 	// Start returns the filter's state for one scan. Its error wraps
-	// ErrInvalidArgument where the description is wrong.
+	// ErrInvalidArgument where the description is wrong, ErrUnsupported where
+	// this build cannot run it.
 	Start(s *Scan) (FilterState, error)
 }
 
 // FilterCode is what a filter says about a cell (HBase Filter.ReturnCode).
 type FilterCode uint8
 
-// The codes, from the smallest step to the largest.
+// The codes, from the smallest step to the largest. "Row" means, as in HBase,
+// the rest of the row in the cell's family: the filter sees the next families'
+// cells still.
 const (
 	FilterInclude FilterCode = iota + 1
 	FilterIncludeAndNextColumn
@@ -25,19 +28,29 @@ const (
 	FilterNextRow
 )
 
-// FilterState is driven as HBase drives a filter: for each row RowKey, for each
-// cell Cell, then Row; Done ends the scan.
+// Included reports whether the cell passes.
+func (c FilterCode) Included() bool { return c <= FilterIncludeAndNextRow }
+
+// FilterState is driven as HBase drives a filter: for each row SkipRow, for each
+// cell Cell and, where it passed, Transform, then Row. Done ends the scan at any
+// point. A state belongs to one goroutine.
 type FilterState interface {
-	// Done reports that no further row can pass (HBase filterAllRemaining).
+	// Done reports that nothing further can pass (HBase filterAllRemaining);
+	// asked before every row and every cell.
 	Done() bool
-	// SkipRow reports that the row is dropped unread (filterRowKey).
+	// SkipRow begins a row and reports that it is dropped unread
+	// (filterRowKey, after reset). row is valid during the call only.
 	SkipRow(row []byte) bool
-	// Cell says what becomes of c, which it may change in place: a copy of
-	// the reader's own (filterCell, transformCell).
+	// Cell says what becomes of c (filterCell). It must not change c.
 	Cell(c *cell.Cell) FilterCode
-	// Row sees the cells that passed, may return fewer, and reports whether
-	// the row passes (filterRowCells, filterRow). It ends the row.
+	// Transform may change a cell that passed (transformCell): its fields,
+	// not the bytes that they point to.
+	Transform(c *cell.Cell)
+	// Row sees the cells that passed, at least one, may return fewer in the
+	// same slice, and reports whether the row passes (filterRowCells,
+	// filterRow). A row without a cell that passed ends without it.
 	Row(cells []cell.Cell) ([]cell.Cell, bool)
-	// WholeRow reports that Row may drop it: incompatible with Scan.Batch.
+	// WholeRow reports that Row may drop a row or some of its cells:
+	// incompatible with Scan.Batch (hasFilterRow).
 	WholeRow() bool
 }

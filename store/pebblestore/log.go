@@ -1,0 +1,103 @@
+package pebblestore
+
+import (
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/store"
+)
+
+// pebbleLog is Pebble's logger and event listener: it speaks slog, counts what
+// Metrics reports, and turns a fatal error into a failed DB instead of the end
+// of the process.
+type pebbleLog struct {
+	log *slog.Logger
+
+	corruptions  atomic.Int64
+	writeStalls  atomic.Int64
+	flushes      atomic.Int64
+	compactions  atomic.Int64
+	backgroundOK atomic.Int64 // unix ms before which background errors stay silent
+
+	failOnce sync.Once
+	failed   chan struct{} // closed at the first fatal error
+	err      error         // why; written before failed is closed
+}
+
+func newPebbleLog(l *slog.Logger) *pebbleLog {
+	return &pebbleLog{log: l, failed: make(chan struct{})}
+}
+
+// Infof drops what Pebble tells of its every flush and compaction.
+func (*pebbleLog) Infof(string, ...any) {}
+
+// Errorf logs at most one error a second: Pebble repeats a failing flush without
+// a pause.
+func (l *pebbleLog) Errorf(format string, args ...any) {
+	now := time.Now().UnixMilli()
+	if next := l.backgroundOK.Load(); now < next || !l.backgroundOK.CompareAndSwap(next, now+1000) {
+		return
+	}
+	l.log.Error("storage engine error", "err", fmt.Sprintf(format, args...))
+}
+
+// Fatalf marks the DB as failed and never returns: Pebble expects that the
+// process ends here, and would go on as if nothing had happened. Callers that
+// wait for the commit loop get the error; the process has to be restarted.
+func (l *pebbleLog) Fatalf(format string, args ...any) {
+	l.fail(fmt.Errorf("%w: the storage engine stopped: %s; restart the process, nothing acknowledged is lost",
+		store.ErrTransient, fmt.Sprintf(format, args...)))
+	select {}
+}
+
+func (l *pebbleLog) fail(err error) {
+	l.failOnce.Do(func() {
+		l.err = err
+		l.log.Error("storage engine stopped", "err", err)
+		close(l.failed)
+	})
+}
+
+// failure returns the fatal error, or nil.
+func (l *pebbleLog) failure() error {
+	select {
+	case <-l.failed:
+		return l.err
+	default:
+		return nil
+	}
+}
+
+func (l *pebbleLog) events() *pebble.EventListener {
+	return &pebble.EventListener{
+		BackgroundError: func(err error) { l.Errorf("background work: %v", err) },
+		// Pebble's default ends the process. The read that found the damage
+		// fails with the same error; everything else goes on (invariant I7).
+		DataCorruption: func(i pebble.DataCorruptionInfo) {
+			l.corruptions.Add(1)
+			l.log.Error("data corruption", "file", i.Path, "err", i.Details)
+		},
+		DiskSlow: func(i pebble.DiskSlowInfo) {
+			l.log.Warn("disk is slow", "file", i.Path, "took", i.Duration)
+		},
+		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
+			l.writeStalls.Add(1)
+			l.log.Warn("writes stall until flushes and compactions catch up", "reason", i.Reason)
+		},
+		FlushEnd: func(i pebble.FlushInfo) {
+			if i.Err == nil {
+				l.flushes.Add(1)
+			}
+		},
+		CompactionEnd: func(i pebble.CompactionInfo) {
+			if i.Err == nil {
+				l.compactions.Add(1)
+			}
+		},
+	}
+}

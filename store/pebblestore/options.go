@@ -1,0 +1,176 @@
+package pebblestore
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/bloom"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"sluice/cell"
+)
+
+// Names that Pebble stores in the directory for ever.
+const (
+	comparerName = "sluice.v1"
+	mergerName   = "sluice.v1"
+)
+
+// Options configure Open. The zero value is usable.
+type Options struct {
+	// Now is the store's clock. Default: the system's, in milliseconds.
+	Now func() cell.Timestamp
+	// FS is the file system. Default: the operating system's.
+	FS vfs.FS
+	// CacheBytes is the size of the block cache. Default: 256 MiB.
+	CacheBytes int64
+	// MemTableBytes is the size of one memtable; up to four exist. Default:
+	// 64 MiB: smaller ones write more (4 MiB costs 2.7x the CPU a cell).
+	MemTableBytes uint64
+	// ReadOnly opens an existing directory, such as a checkpoint, without
+	// writing to it. Every write then fails with store.ErrReadOnly.
+	ReadOnly bool
+	// Logger receives what an operator should know. Default: discarded.
+	Logger *slog.Logger
+	// Sync says when an acknowledged commit is on disk. Default: SyncCommits.
+	Sync SyncPolicy
+	// MinFreeBytes is the free disk space below which writes fail at once
+	// with store.ErrDiskFull: on a disk that is really full Pebble hangs.
+	// Default: 128 MiB, two memtables; negative = no check.
+	MinFreeBytes int64
+	// MaxCommitEvents is the most mutations, counters and records that one
+	// commit gathers. Default: 20,000, where fsync costs next to nothing.
+	MaxCommitEvents int
+	// CounterCacheEntries bounds the cache of absolute counter values, about
+	// 200 bytes each. Default: 500,000.
+	CounterCacheEntries int
+	// RewriteKeys is the most keys that the commit loop rewrites between two
+	// commits when it tidies a table. Default: 100,000, about 30 ms.
+	RewriteKeys int
+}
+
+// SyncPolicy says when an acknowledged commit is on disk.
+type SyncPolicy uint8
+
+// The policies. With SyncNever a crash may lose the last commits, but only
+// whole ones and only the newest, so that offsets and data still agree: the
+// records are read again from Kafka (design D4).
+const (
+	SyncCommits SyncPolicy = iota // fsync before a commit is acknowledged
+	SyncNever                     // leave it to the operating system
+)
+
+// Validate reports the first option that makes no sense.
+func (o *Options) Validate() error {
+	switch {
+	case o.CacheBytes < 0:
+		return fmt.Errorf("pebblestore: CacheBytes is %d, must not be negative", o.CacheBytes)
+	case o.MemTableBytes > 2<<30:
+		return fmt.Errorf("pebblestore: MemTableBytes is %d, at most 2 GiB", o.MemTableBytes)
+	case o.Sync > SyncNever:
+		return fmt.Errorf("pebblestore: Sync is %d, unknown", o.Sync)
+	case o.MaxCommitEvents < 0, o.CounterCacheEntries < 0, o.RewriteKeys < 0:
+		return fmt.Errorf("pebblestore: MaxCommitEvents, CounterCacheEntries and RewriteKeys must not be negative")
+	}
+	return nil
+}
+
+// withDefaults returns a copy of o, which may be nil, with every default filled
+// in.
+func (o *Options) withDefaults() *Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.Now == nil {
+		c.Now = func() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
+	}
+	if c.FS == nil {
+		c.FS = vfs.Default
+	}
+	if c.CacheBytes == 0 {
+		c.CacheBytes = 256 << 20
+	}
+	if c.MemTableBytes == 0 {
+		c.MemTableBytes = 64 << 20
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.MinFreeBytes == 0 {
+		c.MinFreeBytes = 128 << 20
+	}
+	if c.MaxCommitEvents == 0 {
+		c.MaxCommitEvents = 20_000
+	}
+	if c.CounterCacheEntries == 0 {
+		c.CounterCacheEntries = 500_000
+	}
+	if c.RewriteKeys == 0 {
+		c.RewriteKeys = 100_000
+	}
+	return &c
+}
+
+// comparer orders keys by their bytes, as cell's code intends, and tells Pebble
+// where a row ends, so that one bloom filter probe answers for a whole row.
+func comparer() *pebble.Comparer {
+	c := *pebble.DefaultComparer
+	c.Name = comparerName
+	c.Split = cell.SplitKey
+	return &c
+}
+
+// merger refuses to merge: this version writes no merge operands. Its name is
+// stored, so that a later version can give it a meaning.
+func merger() *pebble.Merger {
+	return &pebble.Merger{
+		Name: mergerName,
+		Merge: func(key, _ []byte) (pebble.ValueMerger, error) {
+			return nil, fmt.Errorf("pebblestore: merge operand at key %x, and this version writes none", key)
+		},
+	}
+}
+
+// pebbleOptions returns Pebble's options for o, which has its defaults. The
+// caller closes the cache.
+func (o *Options) pebbleOptions(l *pebbleLog) *pebble.Options {
+	p := &pebble.Options{
+		FS:       o.FS,
+		ReadOnly: o.ReadOnly,
+		// The oldest format, Pebble's default, loses synced writes silently
+		// where a bit of the WAL flips.
+		FormatMajorVersion:          pebble.FormatNewest,
+		Comparer:                    comparer(),
+		Merger:                      merger(),
+		Cache:                       pebble.NewCache(o.CacheBytes),
+		MemTableSize:                o.MemTableBytes,
+		MemTableStopWritesThreshold: 4,
+		L0CompactionThreshold:       2,
+		// Far above Pebble's 12: a stall of seconds is worse than reads of a
+		// few more files while compactions catch up.
+		L0StopWritesThreshold:      1000,
+		LBaseMaxBytes:              256 << 20,
+		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
+		WALBytesPerSync:            1 << 20,
+		BytesPerSync:               1 << 20,
+		MaxOpenFiles:               4096,
+		Logger:                     l,
+		EventListener:              l.events(),
+	}
+	p.TargetFileSizes[0] = 16 << 20
+	for i := range p.Levels {
+		p.Levels[i].BlockSize = 32 << 10 // 4 KiB halves cold scans, 128 KiB gains nothing
+		p.Levels[i].IndexBlockSize = 256 << 10
+		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
+	}
+	p.ApplyCompressionSettings(func() pebble.DBCompressionSettings { return pebble.DBCompressionBalanced })
+	// Split is at the row's end, and without this Pebble would take all cells
+	// but a row's first for old versions and move their values out of line.
+	p.Experimental.SpanPolicyFunc = func([]byte) (pebble.SpanPolicy, []byte, error) {
+		return pebble.SpanPolicy{DisableValueSeparationBySuffix: true}, nil, nil
+	}
+	return p
+}

@@ -1,0 +1,258 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"sluice/cell"
+	"sluice/counters"
+	"sluice/store"
+)
+
+// familyReader reads one family of one row at a time: it takes the row's
+// key-values in key order, merges packed fragments with single cells, and lets
+// its resolver decide what is seen.
+type familyReader struct {
+	fam *family
+	res resolver
+
+	fragments []fragment
+	pending   []entry // of the fragments and the empty qualifier, in order
+	next      int     // first of pending not yet pushed
+	sources   int     // runs in pending that are sorted each
+	streaming bool    // past the empty qualifier
+	packed    cell.Packed
+	scratch   []byte
+}
+
+// fragment is one packed put; value is in the arena.
+type fragment struct {
+	time     cell.Timestamp
+	sequence uint64
+	value    []byte
+}
+
+// begin starts a row.
+func (r *familyReader) begin() {
+	r.res.reset()
+	r.fragments, r.pending, r.next, r.sources, r.streaming = r.fragments[:0], r.pending[:0], 0, 0, false
+	r.scratch = r.scratch[:0]
+}
+
+// add takes the next key-value: suffix is the key from the qualifier on. Neither
+// is kept.
+func (r *familyReader) add(suffix, value []byte) error {
+	switch r.fam.tag {
+	case cell.TagCounter:
+		return r.addCounter(suffix, value)
+	case cell.TagSystem:
+		return r.addSystem(suffix, value)
+	}
+	if len(suffix) < 2+versionBytes {
+		return fmt.Errorf("%w: key suffix of %d bytes", store.ErrCorrupt, len(suffix))
+	}
+	t, kind, sequence := cell.DecodeVersion(suffix[len(suffix)-versionBytes:])
+	if !r.streaming && suffix[0] == 0 && suffix[1] == 1 {
+		return r.addUnnamed(t, kind, sequence, value)
+	}
+	qualifier, _, scratch, err := cell.DecodePart(suffix, r.scratch[:0])
+	if r.scratch = scratch; err != nil {
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	if !r.streaming {
+		if err := r.stream(); err != nil {
+			return err
+		}
+	}
+	e := entry{qualifier: qualifier, time: t, kind: kind, sequence: sequence}
+	if kind == cell.KindPut {
+		if e.ttl, e.value, err = cell.DecodeValue(value); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+	}
+	for r.next < len(r.pending) && r.pending[r.next].compare(&e) < 0 {
+		r.res.push(&r.pending[r.next])
+		r.next++
+	}
+	r.res.push(&e)
+	return nil
+}
+
+// addUnnamed takes a key-value with the empty qualifier: a family marker, a
+// packed fragment or a cell of the empty qualifier. They sort by time, so that
+// cells wait until all fragments are known.
+func (r *familyReader) addUnnamed(t cell.Timestamp, kind cell.Kind, sequence uint64, value []byte) error {
+	e := entry{qualifier: emptyQualifier, time: t, kind: kind, sequence: sequence, stable: true}
+	switch kind {
+	case cell.KindPacked:
+		r.fragments = append(r.fragments, fragment{time: t, sequence: sequence, value: r.res.arena.copy(value)})
+		return nil
+	case cell.KindDeleteFamily, cell.KindDeleteFamilyVersion:
+		if !r.res.raw {
+			r.res.familyMarker(&e)
+			return nil
+		}
+	case cell.KindPut:
+		var err error
+		if e.ttl, e.value, err = cell.DecodeValue(value); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		e.value = r.res.arena.copy(e.value)
+	}
+	if len(r.pending) == 0 {
+		r.sources++
+	}
+	r.pending = append(r.pending, e)
+	return nil
+}
+
+var emptyQualifier = []byte{}
+
+// versionBytes is the length of cell.AppendVersion's code.
+const versionBytes = 8 + 1 + 8
+
+// stream unpacks the fragments: from here on, cells are pushed as they come.
+func (r *familyReader) stream() error {
+	r.streaming = true
+	for i := range r.fragments {
+		f := &r.fragments[i]
+		r.sources++
+		if err := r.packed.Reset(f.value, f.sequence); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		for r.packed.Next() {
+			r.pending = append(r.pending, entry{
+				qualifier: r.packed.Qualifier, time: f.time, kind: cell.KindPut, sequence: r.packed.Sequence,
+				ttl: r.packed.TTL, value: r.packed.Value, stable: true,
+			})
+		}
+		if err := r.packed.Err(); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+	}
+	if r.sources > 1 {
+		slices.SortFunc(r.pending, func(a, b entry) int { return a.compare(&b) })
+	}
+	return nil
+}
+
+// end finishes the row.
+func (r *familyReader) end() error {
+	if !r.streaming {
+		if len(r.fragments) == 1 && len(r.pending) == 0 && r.res.deleteFamily == noTime &&
+			len(r.res.familyVersions) == 0 && len(r.res.familyMarkers) == 0 {
+			return r.emitFragment()
+		}
+		if err := r.stream(); err != nil {
+			return err
+		}
+	}
+	for ; r.next < len(r.pending); r.next++ {
+		r.res.push(&r.pending[r.next])
+	}
+	r.res.endColumn()
+	return nil
+}
+
+// emitFragment is the short way of the commonest row: one packed put and nothing
+// else, so that every column has one version and nothing masks it.
+func (r *familyReader) emitFragment() error {
+	f, res := &r.fragments[0], &r.res
+	if err := r.packed.Reset(f.value, f.sequence); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	switch {
+	case f.time < res.low || f.time >= res.high:
+		return nil
+	case !res.raw && expired(f.time, r.packed.TTL, res.now):
+		return nil
+	case !res.raw && f.time < res.expiredUntil && res.sel.Family.MinVersions == 0:
+		return nil
+	}
+	out := *res.out
+	for r.packed.Next() {
+		if res.sel.Qualifiers != nil && !res.wanted(r.packed.Qualifier) {
+			if res.at == len(res.sel.Qualifiers) {
+				break
+			}
+			continue
+		}
+		out = append(out, cell.Cell{
+			Family: res.sel.Family.Name, Qualifier: r.packed.Qualifier, Time: f.time,
+			Kind: cell.KindPut, Value: r.packed.Value, TTL: r.packed.TTL,
+		})
+	}
+	*res.out = out
+	if err := r.packed.Err(); err != nil {
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	return nil
+}
+
+// skipTo returns the qualifier of the next cell that can matter, where those
+// before it cannot: after is true where it is the current column's successor,
+// rowDone where nothing more of the row matters. ok is false where the next cell
+// matters.
+func (r *familyReader) skipTo() (qualifier []byte, after, rowDone, ok bool) {
+	res := &r.res
+	if !r.streaming || !res.inColumn || !res.done {
+		return nil, false, false, false
+	}
+	if quals := res.sel.Qualifiers; quals != nil {
+		at := res.at
+		if at < len(quals) && string(quals[at]) == string(res.column) {
+			at++
+		}
+		if at == len(quals) {
+			return nil, false, true, true
+		}
+		return quals[at], false, false, true
+	}
+	return res.column, true, false, true
+}
+
+func (r *familyReader) addCounter(suffix, value []byte) error {
+	v, err := counters.DecodeValue(value)
+	if err != nil {
+		return fmt.Errorf("%w: counter: %w", store.ErrCorrupt, err)
+	}
+	var count [8]byte
+	binary.BigEndian.PutUint64(count[:], uint64(v.Count))
+	return r.addInPlace(suffix, cell.Timestamp(v.Time), v.Sequence, count[:])
+}
+
+func (r *familyReader) addSystem(suffix, value []byte) error {
+	t, sequence, payload, err := decodeSystemValue(value)
+	if err != nil {
+		return err
+	}
+	return r.addInPlace(suffix, t, sequence, payload)
+}
+
+// addInPlace takes a cell whose key is overwritten: the only version of its
+// column.
+func (r *familyReader) addInPlace(suffix []byte, t cell.Timestamp, sequence uint64, value []byte) error {
+	qualifier, _, scratch, err := cell.DecodePart(suffix, r.scratch[:0])
+	if r.scratch = scratch; err != nil {
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	r.streaming = true
+	r.res.push(&entry{qualifier: qualifier, time: t, kind: cell.KindPut, sequence: sequence, value: value})
+	return nil
+}
+
+// appendSystemValue appends the stored form of a system cell: the time and the
+// sequence at which it was written (8 bytes big-endian each) and the payload.
+func appendSystemValue(dst []byte, t cell.Timestamp, sequence uint64, payload []byte) []byte {
+	dst = binary.BigEndian.AppendUint64(dst, uint64(t))
+	dst = binary.BigEndian.AppendUint64(dst, sequence)
+	return append(dst, payload...)
+}
+
+func decodeSystemValue(b []byte) (t cell.Timestamp, sequence uint64, payload []byte, err error) {
+	if len(b) < 16 {
+		return 0, 0, nil, fmt.Errorf("%w: system value of %d bytes", store.ErrCorrupt, len(b))
+	}
+	return cell.Timestamp(binary.BigEndian.Uint64(b)), binary.BigEndian.Uint64(b[8:]), b[16:], nil
+}

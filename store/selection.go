@@ -1,0 +1,247 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"sluice/cell"
+)
+
+// Selection is a validated scan of one table: what each family must deliver, and
+// what happens to cells after an engine has resolved their versions (filter,
+// requested versions, per-family limits, row limit, batch). Engines make one from
+// every Scan; NewScanner applies its second half. A Selection belongs to one scan
+// and one goroutine. It keeps nothing of the Scan but its Filter, which is
+// immutable.
+type Selection struct {
+	families []SelectedFamily
+	rows     cell.Range
+	empty    bool
+	reversed bool
+	raw      bool
+
+	filter          FilterState // nil = none
+	limit           int
+	batch           int
+	limitPerFamily  int
+	offsetPerFamily int
+	stopped         bool
+}
+
+// SelectedFamily is what one family delivers to a scan.
+type SelectedFamily struct {
+	Family     *FamilyDescriptor
+	Index      int      // in TableDescriptor.Families
+	Qualifiers [][]byte // sorted, unique; nil = all
+	Time       *cell.TimeRange
+	// Versions is how many versions of a column the engine offers: with a
+	// filter all that the family keeps, else the fewer of those and the
+	// requested; in a raw scan the requested.
+	Versions int
+	// Requested is how many of them the scan returns, once filtered.
+	Requested int
+}
+
+// NewSelection checks s against the schema of its table. Its error wraps
+// ErrInvalidArgument, ErrFamilyNotFound, ErrIncompatibleFilter (a filter that
+// judges whole rows, with Scan.Batch) or ErrRefused (a qualifier in a raw scan).
+func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
+	sel := &Selection{
+		reversed: s.Reversed, raw: s.Raw,
+		limit: s.Limit, batch: s.Batch,
+		limitPerFamily: s.LimitPerFamily, offsetPerFamily: s.OffsetPerFamily,
+	}
+	if err := checkScan(s, t); err != nil {
+		return nil, fmt.Errorf("scan %s: %w", t.Name, err)
+	}
+	if err := sel.selectFamilies(s, t); err != nil {
+		return nil, fmt.Errorf("scan %s: %w", t.Name, err)
+	}
+	sel.selectRows(s)
+	if s.Filter != nil {
+		f, err := s.Filter.Start(s)
+		if err != nil {
+			return nil, fmt.Errorf("scan %s: %w", t.Name, err)
+		}
+		if s.Batch > 0 && f.WholeRow() {
+			return nil, fmt.Errorf("scan %s: %w: it judges whole rows, the scan cuts them into batches of %d cells", t.Name, ErrIncompatibleFilter, s.Batch)
+		}
+		sel.filter = f
+	}
+	return sel, nil
+}
+
+func checkScan(s *Scan, t *TableDescriptor) error {
+	for _, v := range [...]struct {
+		name string
+		n    int
+	}{{"versions", s.Versions}, {"limit", s.Limit}, {"batch", s.Batch}, {"limit per family", s.LimitPerFamily}, {"offset per family", s.OffsetPerFamily}} {
+		if v.n < 0 {
+			return fmt.Errorf("%w: %s is %d", ErrInvalidArgument, v.name, v.n)
+		}
+	}
+	for _, v := range [...]struct {
+		name string
+		row  []byte
+	}{{"start", s.Start}, {"stop", s.Stop}, {"prefix", s.Prefix}} {
+		if len(v.row) > cell.MaxRowLength {
+			return fmt.Errorf("%w: %s row of %d bytes, at most %d", ErrInvalidArgument, v.name, len(v.row), cell.MaxRowLength)
+		}
+	}
+	if err := checkTimeRange(s.Time); err != nil {
+		return err
+	}
+	for name, r := range s.FamilyTime {
+		if t.Family(name) == nil {
+			return fmt.Errorf("%w: %s, named by a time range", ErrFamilyNotFound, name)
+		}
+		if err := checkTimeRange(&r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkTimeRange applies the rule of HBase's TimeRange.
+func checkTimeRange(r *cell.TimeRange) error {
+	if r != nil && (r.Min < 0 || r.Max < r.Min) {
+		return fmt.Errorf("%w: time range [%d, %d)", ErrInvalidArgument, r.Min, r.Max)
+	}
+	return nil
+}
+
+func (sel *Selection) selectFamilies(s *Scan, t *TableDescriptor) error {
+	requested := max(s.Versions, 1)
+	add := func(i int) *SelectedFamily {
+		f := &t.Families[i]
+		sf := SelectedFamily{Family: f, Index: i, Time: s.Time}
+		if r, ok := s.FamilyTime[f.Name]; ok {
+			sf.Time = &r
+		} else if s.Time != nil {
+			r := *s.Time
+			sf.Time = &r
+		}
+		if s.Raw {
+			sf.Versions, sf.Requested = requested, requested
+		} else {
+			sf.Requested = min(requested, f.Versions)
+			sf.Versions = sf.Requested
+			if s.Filter != nil {
+				sf.Versions = f.Versions
+			}
+		}
+		sel.families = append(sel.families, sf)
+		return &sel.families[len(sel.families)-1]
+	}
+	if len(s.Columns) == 0 {
+		sel.families = make([]SelectedFamily, 0, len(t.Families))
+		for i := range t.Families {
+			add(i)
+		}
+		return nil
+	}
+	for i := range s.Columns {
+		c := &s.Columns[i]
+		if c.All {
+			// As in HBase, the family that is named last decides: it widens
+			// columns named before, and columns named after narrow it.
+			sf, err := sel.family(c.Family, t, add)
+			if err != nil {
+				return err
+			}
+			sf.Qualifiers = nil
+			continue
+		}
+		if s.Raw {
+			return fmt.Errorf("%w: a raw scan cannot name a column (%s:%q)", ErrRefused, c.Family, c.Qualifier)
+		}
+		sf, err := sel.family(c.Family, t, add)
+		if err != nil {
+			return err
+		}
+		q := c.Qualifier
+		if q == nil {
+			q = []byte{}
+		}
+		at, found := slices.BinarySearchFunc(sf.Qualifiers, q, bytes.Compare)
+		if !found {
+			sf.Qualifiers = slices.Insert(sf.Qualifiers, at, bytes.Clone(q))
+		}
+	}
+	slices.SortFunc(sel.families, func(a, b SelectedFamily) int { return a.Index - b.Index })
+	return nil
+}
+
+// family returns the selected family with this name, added where it is new.
+func (sel *Selection) family(name string, t *TableDescriptor, add func(int) *SelectedFamily) (*SelectedFamily, error) {
+	for i := range sel.families {
+		if sel.families[i].Family.Name == name {
+			return &sel.families[i], nil
+		}
+	}
+	for i := range t.Families {
+		if t.Families[i].Name == name {
+			return add(i), nil
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrFamilyNotFound, name)
+}
+
+// after returns the smallest row key greater than row.
+func after(row []byte) []byte { return append(append(make([]byte, 0, len(row)+1), row...), 0) }
+
+func (sel *Selection) selectRows(s *Scan) {
+	low, lowExclusive, high, highInclusive := s.Start, s.StartExclusive, s.Stop, s.StopInclusive
+	if s.Reversed {
+		low, lowExclusive, high, highInclusive = s.Stop, !s.StopInclusive, s.Start, !s.StartExclusive
+	}
+	r := &sel.rows
+	if len(low) > 0 {
+		if lowExclusive {
+			r.Start = after(low)
+		} else {
+			r.Start = bytes.Clone(low)
+		}
+	}
+	bounded := len(high) > 0
+	if bounded {
+		if highInclusive {
+			r.Stop = after(high)
+		} else {
+			r.Stop = bytes.Clone(high)
+		}
+	}
+	if len(s.Prefix) > 0 {
+		if bytes.Compare(s.Prefix, r.Start) > 0 {
+			r.Start = bytes.Clone(s.Prefix)
+		}
+		if end := cell.PrefixEnd(s.Prefix); end != nil && (!bounded || bytes.Compare(end, r.Stop) < 0) {
+			r.Stop, bounded = end, true
+		}
+	}
+	sel.empty = bounded && bytes.Compare(r.Stop, r.Start) <= 0
+}
+
+// Families returns the families that the scan reads, sorted by name. The slice
+// and what it points to must not be changed.
+func (sel *Selection) Families() []SelectedFamily { return sel.families }
+
+// Rows returns the rows of the scan as [Start, Stop) in ascending order, whatever
+// its direction; inclusive flags and prefix are folded in. Where Empty is true
+// the range means nothing.
+func (sel *Selection) Rows() cell.Range { return sel.rows }
+
+// Empty reports that no row can lie in the scan's range.
+func (sel *Selection) Empty() bool { return sel.empty }
+
+// Reversed reports that rows come in descending order.
+func (sel *Selection) Reversed() bool { return sel.reversed }
+
+// Raw reports that delete markers and what they mask are returned.
+func (sel *Selection) Raw() bool { return sel.raw }
+
+// Stopped reports that the scan needs no further row: its filter has ended it or
+// its context is done. A RowSource asks it whenever its skip function has
+// returned true, and ends where it holds.
+func (sel *Selection) Stopped() bool { return sel.stopped }
