@@ -68,7 +68,13 @@ func (k Kind) String() string {
 }
 
 // IsDelete reports whether k is one of the four delete markers.
-func (k Kind) IsDelete() bool { return k >= KindDelete }
+func (k Kind) IsDelete() bool {
+	switch k {
+	case KindDelete, KindDeleteFamilyVersion, KindDeleteColumn, KindDeleteFamily:
+		return true
+	}
+	return false
+}
 
 // Cell is one version of one column of a row, without the row's key.
 type Cell struct {
@@ -143,6 +149,9 @@ func (t OpType) String() string {
 	return fmt.Sprintf("OpType(%d)", uint8(t))
 }
 
+// isDelete reports whether t writes markers.
+func (t OpType) isDelete() bool { return t >= OpDelete && t <= OpDeleteRow }
+
 // Op is one operation of a Mutation.
 type Op struct {
 	Type      OpType
@@ -192,10 +201,22 @@ func (m *Mutation) DeleteColumn(family string, qualifier []byte, t Timestamp) {
 	m.Ops = append(m.Ops, Op{Type: OpDeleteColumn, Family: family, Qualifier: qualifier, Time: t})
 }
 
-// DeleteFamily adds a delete of the family's cells up to t. As in HBase, it
-// drops the family's markers that were added to m before it.
+// DeleteFamily adds a delete of the family's cells up to t. As HBase's
+// Delete.addFamily does, it drops the family's markers that were added before it:
+// those since the last put, increment or append of m, which end what HBase would
+// call one Delete.
 func (m *Mutation) DeleteFamily(family string, t Timestamp) {
-	m.Ops = append(m.Ops, Op{Type: OpDeleteFamily, Family: family, Time: t})
+	n := len(m.Ops)
+	for n > 0 && m.Ops[n-1].Type.isDelete() {
+		n--
+	}
+	kept := m.Ops[:n]
+	for _, o := range m.Ops[n:] {
+		if o.Type == OpDeleteRow || o.Family != family {
+			kept = append(kept, o)
+		}
+	}
+	m.Ops = append(kept, Op{Type: OpDeleteFamily, Family: family, Time: t})
 }
 
 // DeleteFamilyVersion adds a delete of the family's cells at exactly t.

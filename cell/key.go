@@ -16,7 +16,9 @@ const (
 )
 
 // Key is the decoded form of a stored key. docs/format/key.md has the layout and
-// test vectors. Time, Kind and Sequence belong to TagData keys only.
+// test vectors. Time (never negative), Kind and Sequence belong to TagData keys
+// only. Row and Qualifier are any bytes: which rows a table takes is CheckRow's
+// business.
 type Key struct {
 	Tag       byte
 	Table     uint32
@@ -71,7 +73,8 @@ func AppendRowPrefix(dst []byte, tag byte, table uint32, family uint8, row []byt
 }
 
 // AppendVersion appends the suffix of a TagData key: ~timestamp, ~kind and
-// ~sequence, 17 bytes, so that newer sorts first.
+// ~sequence, 17 bytes, so that newer sorts first. t must not be negative: it would
+// sort as the newest, and the decoder refuses it.
 func AppendVersion(dst []byte, t Timestamp, k Kind, sequence uint64) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, ^uint64(t))
 	dst = append(dst, ^byte(k))
@@ -89,7 +92,9 @@ func AppendKey(dst []byte, k *Key) []byte {
 }
 
 // SplitKey returns the length of key's prefix that ends with its row's
-// terminator, or len(key) where key has none (a bound, not a stored key).
+// terminator, or len(key) where key has none (a bound, not a stored key). No such
+// prefix is a prefix of another, so that keys order by prefix first, whatever
+// bytes they are (what Pebble asks of a Split function).
 func SplitKey(key []byte) int {
 	if len(key) < keyPrefixLen {
 		return len(key)
@@ -118,7 +123,8 @@ func partEnd(b []byte) int {
 
 // DecodePart reads the part at the head of b, terminator included, and returns
 // its bytes and the rest. The bytes are a slice of b where nothing was escaped;
-// otherwise they are appended to scratch, whose new value is returned.
+// otherwise they are appended to scratch, whose new value is returned. Only what
+// AppendPart writes is accepted; the error wraps ErrCorruptKey.
 func DecodePart(b, scratch []byte) (part, rest, newScratch []byte, err error) {
 	n := bytes.IndexByte(b, 0)
 	if n >= 0 && n+1 < len(b) && b[n+1] == 0x01 {
@@ -145,7 +151,10 @@ func DecodePart(b, scratch []byte) (part, rest, newScratch []byte, err error) {
 }
 
 // DecodeKey decodes key into k. Row and Qualifier point into key where they can,
-// into scratch otherwise; the grown scratch is returned for reuse.
+// into scratch otherwise, beyond its length; the grown scratch is returned. Pass
+// scratch[:0] to reuse its memory, which ends the life of the slices decoded into
+// it before. Only what AppendKey writes is accepted; the error wraps
+// ErrCorruptKey and leaves k undefined.
 func DecodeKey(k *Key, key, scratch []byte) ([]byte, error) {
 	if len(key) < keyPrefixLen {
 		return scratch, fmt.Errorf("%w: %d bytes", ErrCorruptKey, len(key))
@@ -184,14 +193,15 @@ func DecodeKey(k *Key, key, scratch []byte) ([]byte, error) {
 	return scratch, nil
 }
 
-// DecodeVersion reads the 17 bytes that AppendVersion wrote.
+// DecodeVersion reads the 17 bytes that AppendVersion wrote, unchecked. It panics
+// on fewer.
 func DecodeVersion(b []byte) (t Timestamp, k Kind, sequence uint64) {
 	_ = b[versionSuffix-1]
 	return Timestamp(^binary.BigEndian.Uint64(b)), Kind(^b[8]), ^binary.BigEndian.Uint64(b[9:])
 }
 
 // PrefixEnd returns the smallest key that is greater than every key with this
-// prefix, or nil where there is none (empty, or all bytes FF).
+// prefix, in new memory, or nil where there is none (prefix is empty or all FF).
 func PrefixEnd(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
 		if prefix[i] != 0xFF {

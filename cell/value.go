@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,7 +18,8 @@ const (
 )
 
 // AppendValue appends the stored form of one cell's value: a header byte, the
-// cell TTL (8 bytes, only where ttl is not 0) and the value.
+// cell TTL (8 bytes, only where ttl is not 0) and the value. ttl is in ms and not
+// negative; 0 = none.
 func AppendValue(dst []byte, ttl int64, value []byte) []byte {
 	return append(appendValueHeader(dst, ttl, 0), value...)
 }
@@ -29,13 +31,17 @@ func appendValueHeader(dst []byte, ttl int64, flags byte) []byte {
 	return binary.BigEndian.AppendUint64(append(dst, flags|valueTTL), uint64(ttl))
 }
 
-// DecodeValue reads what AppendValue wrote. value points into b.
+// DecodeValue reads what AppendValue wrote. value points into b. Its error wraps
+// ErrCorruptValue.
 func DecodeValue(b []byte) (ttl int64, value []byte, err error) {
 	ttl, flags, rest, err := decodeValueHeader(b)
-	if err == nil && flags&valueSequences != 0 {
-		err = fmt.Errorf("%w: packed header on a single cell", ErrCorruptValue)
+	if err != nil {
+		return 0, nil, err
 	}
-	return ttl, rest, err
+	if flags&valueSequences != 0 {
+		return 0, nil, fmt.Errorf("%w: packed header on a single cell", ErrCorruptValue)
+	}
+	return ttl, rest, nil
 }
 
 func decodeValueHeader(b []byte) (ttl int64, flags byte, rest []byte, err error) {
@@ -58,9 +64,10 @@ func decodeValueHeader(b []byte) (ttl int64, flags byte, rest []byte, err error)
 	return ttl, flags, rest, nil
 }
 
-// AppendPackedHeader begins a packed value: several columns of one row, family
-// and timestamp. perColumn says that each AppendPackedColumn carries its own
-// sequence; otherwise all share the key's.
+// AppendPackedHeader begins a packed value: one or more columns of one row, family
+// and timestamp, which share ttl (ms, not negative; 0 = none). perColumn says that
+// each AppendPackedColumn is followed by its own sequence, by
+// AppendPackedSequence; otherwise all share the key's.
 func AppendPackedHeader(dst []byte, ttl int64, perColumn bool) []byte {
 	if perColumn {
 		return appendValueHeader(dst, ttl, valueSequences)
@@ -69,7 +76,7 @@ func AppendPackedHeader(dst []byte, ttl int64, perColumn bool) []byte {
 }
 
 // AppendPackedColumn appends one column. Columns must come in strictly ascending
-// order of their qualifiers.
+// order of their qualifiers: the decoder refuses any other.
 func AppendPackedColumn(dst, qualifier, value []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(qualifier)))
 	dst = append(dst, qualifier...)
@@ -77,7 +84,15 @@ func AppendPackedColumn(dst, qualifier, value []byte) []byte {
 	return append(dst, value...)
 }
 
-// Packed iterates over the columns of a packed value. The zero value is empty.
+// AppendPackedSequence appends a column's own sequence, after its
+// AppendPackedColumn, in a value begun with perColumn.
+func AppendPackedSequence(dst []byte, sequence uint64) []byte {
+	return binary.BigEndian.AppendUint64(dst, sequence)
+}
+
+// Packed iterates over the columns of a packed value. It allocates nothing: what
+// it yields are slices of the value, whatever lengths the value claims. The zero
+// value has no columns.
 type Packed struct {
 	TTL       int64  // ms, of every column; 0 = none
 	Qualifier []byte // of the current column; points into the value
@@ -85,26 +100,38 @@ type Packed struct {
 	Sequence  uint64 // of the current column
 
 	rest      []byte
+	last      []byte // qualifier of the column before; nil = none yet
 	perColumn bool
 	err       error
 }
 
-// Reset starts over on b, whose key has this sequence.
+// Reset starts over on b, whose key has this sequence. Its error, which Err
+// repeats, wraps ErrCorruptValue.
 func (p *Packed) Reset(b []byte, sequence uint64) error {
 	ttl, flags, rest, err := decodeValueHeader(b)
+	if err == nil && len(rest) == 0 {
+		err = fmt.Errorf("%w: packed without columns", ErrCorruptValue)
+	}
 	*p = Packed{TTL: ttl, Sequence: sequence, rest: rest, perColumn: flags&valueSequences != 0, err: err}
 	return err
 }
 
 // Next moves to the next column and reports whether there is one. After false,
-// Err says whether the value was corrupt.
+// Err says whether the value was corrupt, and the current column is not to be
+// used.
 func (p *Packed) Next() bool {
 	if p.err != nil || len(p.rest) == 0 {
 		return false
 	}
-	if p.Qualifier, p.err = p.slice(); p.err != nil {
+	var qualifier []byte
+	if qualifier, p.err = p.slice(); p.err != nil {
 		return false
 	}
+	if p.last != nil && bytes.Compare(p.last, qualifier) >= 0 {
+		p.err = fmt.Errorf("%w: packed qualifier %q after %q", ErrCorruptValue, qualifier, p.last)
+		return false
+	}
+	p.last, p.Qualifier = qualifier, qualifier
 	if p.Value, p.err = p.slice(); p.err != nil {
 		return false
 	}
@@ -118,21 +145,22 @@ func (p *Packed) Next() bool {
 	return true
 }
 
-// Err returns the first corruption found.
+// Err returns the first corruption found; it wraps ErrCorruptValue.
 func (p *Packed) Err() error { return p.err }
 
+// slice takes a length and that many bytes off the rest. It never returns nil
+// without an error, so that an empty qualifier differs from none.
 func (p *Packed) slice() ([]byte, error) {
 	n, w := binary.Uvarint(p.rest)
-	if w <= 0 || n > uint64(len(p.rest)-w) {
-		return nil, fmt.Errorf("%w: packed column of %d bytes, %d left", ErrCorruptValue, n, len(p.rest))
+	switch {
+	case w <= 0:
+		return nil, fmt.Errorf("%w: packed length is no uvarint", ErrCorruptValue)
+	case w > 1 && p.rest[w-1] == 0:
+		return nil, fmt.Errorf("%w: packed length %d in %d bytes", ErrCorruptValue, n, w)
+	case n > uint64(len(p.rest)-w):
+		return nil, fmt.Errorf("%w: packed column of %d bytes, %d left", ErrCorruptValue, n, len(p.rest)-w)
 	}
 	b := p.rest[w : w+int(n) : w+int(n)]
 	p.rest = p.rest[w+int(n):]
 	return b, nil
-}
-
-// AppendPackedSequence appends a column's own sequence, after its
-// AppendPackedColumn, in a value begun with perColumn.
-func AppendPackedSequence(dst []byte, sequence uint64) []byte {
-	return binary.BigEndian.AppendUint64(dst, sequence)
 }
