@@ -1,0 +1,143 @@
+// Package decode turns the payload of a record into documents: the values of the
+// fields that a mapping names, and nothing else.
+//
+// A Fields is the compiled set of field paths; a Decoder scans a payload once,
+// checks all of it against its format and hands out one Document per event, whose
+// values are slices of the payload where they can be and of the Decoder's scratch
+// memory where an escape had to be undone. In steady state decoding allocates
+// nothing.
+//
+// A Fields is immutable and may be shared. A Decoder belongs to one goroutine;
+// what it hands out is valid until its next Decode, provided that the payload is
+// not changed.
+//
+// The package knows no records, topics or tables, and interprets no values: a
+// number stays the text that the payload has.
+package decode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Kind is what a Value is.
+type Kind uint8
+
+// The kinds of a value. Object and Array values are raw JSON text.
+const (
+	Missing Kind = iota // the document has no such field
+	Null                // the field is there without a value: JSON null, "-" in an access log
+	String
+	Number
+	Bool
+	Object
+	Array
+)
+
+// String names the kind as error messages do.
+func (k Kind) String() string {
+	switch k {
+	case Missing:
+		return "missing"
+	case Null:
+		return "null"
+	case String:
+		return "string"
+	case Number:
+		return "number"
+	case Bool:
+		return "bool"
+	case Object:
+		return "object"
+	case Array:
+		return "array"
+	}
+	return fmt.Sprintf("Kind(%d)", uint8(k))
+}
+
+// Value is one field of a document. The zero value is Missing.
+type Value struct {
+	Kind Kind
+	// Bytes is the string's UTF-8, the number as the payload spells it, "true"
+	// or "false", or the raw text of an object or array; nil for Missing and
+	// Null.
+	Bytes []byte
+}
+
+// Absent reports whether v is Missing or Null.
+func (v Value) Absent() bool { return v.Kind <= Null }
+
+// Document is the values of one event, by field index.
+type Document struct {
+	values []Value
+}
+
+// Len returns the number of fields, as in the Fields of the decoder.
+func (d *Document) Len() int { return len(d.values) }
+
+// Value returns the value of the field with this index (Fields.Index).
+func (d *Document) Value(i int) Value { return d.values[i] }
+
+func (d *Document) clear() { clear(d.values) }
+
+// Decoder decodes payloads of one format.
+type Decoder interface {
+	// Decode calls emit for every document of payload, in order. The Document
+	// is valid until emit returns, the bytes of its values until the next
+	// Decode. It stops at emit's error and returns it unchanged; its own
+	// errors are *Error. Documents before the error have been emitted.
+	Decode(payload []byte, emit func(*Document) error) error
+}
+
+// Error says where a payload breaks the rules of its format.
+type Error struct {
+	Format   string // "json", "ndjson", "combined"
+	Position int    // byte of the payload, from 0
+	Reason   string
+}
+
+// Error names the byte position and the reason.
+func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Position, e.Reason) }
+
+// The formats.
+const (
+	formatJSON     = "json"
+	formatNDJSON   = "ndjson"
+	formatCombined = "combined"
+)
+
+// Formats returns the names that New knows, sorted.
+func Formats() []string { return []string{formatCombined, formatJSON, formatNDJSON} }
+
+// New returns a decoder of format that picks out fields. Its error lists the
+// formats there are, or the fields of a format that has a fixed set.
+func New(format string, fields *Fields) (Decoder, error) {
+	if known := Known(format); known != nil {
+		for _, path := range fields.paths {
+			if !slices.Contains(known, path) {
+				return nil, fmt.Errorf("decode: format %s has no field %q; it has %s", format, path, strings.Join(known, ", "))
+			}
+		}
+	}
+	switch format {
+	case formatJSON:
+		return newJSON(fields, false), nil
+	case formatNDJSON:
+		return newJSON(fields, true), nil
+	case formatCombined:
+		return newCombined(fields), nil
+	}
+	return nil, fmt.Errorf("decode: no format %q; there are %s", format, strings.Join(Formats(), ", "))
+}
+
+// Known returns the field names of a format whose documents all have the same
+// fields, sorted, or nil where the document decides.
+func Known(format string) []string {
+	if format != formatCombined {
+		return nil
+	}
+	names := slices.Clone(combinedNames[:])
+	slices.Sort(names)
+	return names
+}
