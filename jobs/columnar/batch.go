@@ -1,0 +1,139 @@
+package columnar
+
+import (
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/memory"
+)
+
+// Batch is some rows as one Vector a column.
+type Batch struct {
+	columns []Column
+	vectors []Vector
+}
+
+// NewBatch returns an empty batch, for readers of files: its vectors must be
+// filled to equal lengths.
+func NewBatch(columns []Column) *Batch {
+	b := &Batch{columns: columns, vectors: make([]Vector, len(columns))}
+	for i := range columns {
+		b.vectors[i] = newVector(columns[i].Type)
+	}
+	return b
+}
+
+// Rows returns the number of rows.
+func (b *Batch) Rows() int {
+	if len(b.vectors) == 0 {
+		return 0
+	}
+	return b.vectors[0].n
+}
+
+// Bytes returns the memory that the values take.
+func (b *Batch) Bytes() int {
+	n := 0
+	for i := range b.vectors {
+		n += b.vectors[i].bytes()
+	}
+	return n
+}
+
+// Columns returns the columns; the slice must not be changed.
+func (b *Batch) Columns() []Column { return b.columns }
+
+// Vector returns the values of column i.
+func (b *Batch) Vector(i int) *Vector { return &b.vectors[i] }
+
+// Reset empties the batch and keeps its memory.
+func (b *Batch) Reset() {
+	for i := range b.vectors {
+		b.vectors[i].reset()
+	}
+}
+
+// ArrowSchema returns the Arrow schema of columns with metadata, which may be nil.
+func ArrowSchema(columns []Column, metadata map[string]string) *arrow.Schema {
+	fields := make([]arrow.Field, len(columns))
+	for i, c := range columns {
+		fields[i] = arrow.Field{Name: c.Name, Type: c.Type.Arrow(), Nullable: c.Nullable}
+	}
+	if metadata == nil {
+		return arrow.NewSchema(fields, nil)
+	}
+	md := arrow.MetadataFrom(metadata)
+	return arrow.NewSchema(fields, &md)
+}
+
+// Record returns the batch as an Arrow record of schema, which ArrowSchema made
+// of the same columns. It shares the batch's memory: release it before the batch
+// is reset.
+func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
+	arrays := make([]arrow.Array, len(b.vectors))
+	for i := range b.vectors {
+		v := &b.vectors[i]
+		buffers := make([]*memory.Buffer, 2, 3)
+		if v.nulls > 0 {
+			buffers[0] = memory.NewBufferBytes(v.valid)
+		}
+		switch v.typ {
+		case Int64, Timestamp:
+			buffers[1] = memory.NewBufferBytes(arrow.Int64Traits.CastToBytes(v.int64s))
+		case Float64:
+			buffers[1] = memory.NewBufferBytes(arrow.Float64Traits.CastToBytes(v.floats))
+		case Bool:
+			buffers[1] = memory.NewBufferBytes(v.bits)
+		default:
+			buffers[1] = memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v.offsets))
+			buffers = append(buffers, memory.NewBufferBytes(v.data))
+		}
+		data := array.NewData(schema.Field(i).Type, v.n, buffers, nil, v.nulls, 0)
+		arrays[i] = array.MakeFromData(data)
+		data.Release()
+	}
+	r := array.NewRecord(schema, arrays, int64(b.Rows()))
+	for _, a := range arrays {
+		a.Release()
+	}
+	return r
+}
+
+// SetRecord makes the batch hold a copy of the columns of r, which must have the
+// types of the batch's columns.
+func (b *Batch) SetRecord(r arrow.Record) error {
+	b.Reset()
+	for i := range b.vectors {
+		if err := b.vectors[i].setArray(r.Column(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (v *Vector) setArray(a arrow.Array) error {
+	for i := range a.Len() {
+		if a.IsNull(i) {
+			v.AppendNull()
+			continue
+		}
+		switch a := a.(type) {
+		case *array.Int64:
+			v.AppendInt64(a.Value(i))
+		case *array.Timestamp:
+			v.AppendInt64(int64(a.Value(i)))
+		case *array.Float64:
+			v.AppendFloat64(a.Value(i))
+		case *array.Boolean:
+			v.AppendBool(a.Value(i))
+		case *array.String:
+			if err := v.AppendBytes([]byte(a.Value(i))); err != nil {
+				return err
+			}
+		case *array.Binary:
+			if err := v.AppendBytes(a.Value(i)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

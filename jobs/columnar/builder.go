@@ -1,0 +1,201 @@
+package columnar
+
+import (
+	"bytes"
+
+	"sluice/cell"
+)
+
+// Bounds of a batch. 8,192 rows amortise the calls per batch and, at 10 columns
+// of 16 bytes, stay near the size of a core's cache; 4 MiB bounds the batches of
+// wide rows.
+const (
+	DefaultBatchRows  = 8192
+	DefaultBatchBytes = 4 << 20
+)
+
+// Builder appends rows of cells to a Batch.
+type Builder struct {
+	schema *Schema
+	batch  *Batch
+	bytes  int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
+}
+
+// NewBuilder returns an empty builder.
+func NewBuilder(s *Schema) *Builder {
+	return &Builder{schema: s, batch: NewBatch(s.Columns())}
+}
+
+// Append appends row: one output row, or with PerCell one a cell. In mode PerRow
+// the cells must be in key order; of several versions the newest, which comes
+// first, is taken. A row without cells appends nothing. On an error, a
+// *ConvertError, the batch must be Reset.
+func (b *Builder) Append(row *cell.Row) error {
+	if len(row.Cells) == 0 {
+		return nil
+	}
+	if b.schema.mode == PerCell {
+		for i := range row.Cells {
+			if err := b.appendCell(row.Key, &row.Cells[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return b.appendRow(row)
+}
+
+// Full reports that the batch should be taken before the next Append.
+func (b *Builder) Full() bool {
+	return b.batch.Rows() >= DefaultBatchRows || b.bytes >= DefaultBatchBytes
+}
+
+// Batch returns the rows appended since the last Reset, valid until the next
+// Append or Reset.
+func (b *Builder) Batch() *Batch { return b.batch }
+
+// Reset empties the batch and keeps its memory.
+func (b *Builder) Reset() {
+	b.batch.Reset()
+	b.bytes = 0
+}
+
+func (b *Builder) appendRow(row *cell.Row) error {
+	s := b.schema
+	// Cells and columns are both in key order: one merge fills every column
+	// once, with a null where its cell is missing.
+	next := 0
+	for i := range row.Cells {
+		c := &row.Cells[i]
+		for next < len(s.cells) {
+			col := &s.columns[s.cells[next]]
+			d := compareColumn(c, col)
+			if d < 0 {
+				break
+			}
+			var err error
+			if d > 0 {
+				err = b.null(s.cells[next], row.Key)
+			} else {
+				err = b.value(s.cells[next], row.Key, c.Value)
+			}
+			if err != nil {
+				return err
+			}
+			next++
+		}
+		if next == len(s.cells) {
+			break
+		}
+	}
+	for ; next < len(s.cells); next++ {
+		if err := b.null(s.cells[next], row.Key); err != nil {
+			return err
+		}
+	}
+	for _, i := range s.others {
+		var err error
+		if s.columns[i].source == sourceRow {
+			err = b.value(i, row.Key, row.Key)
+		} else {
+			err = b.time(i, row.Key, newest(row.Cells))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// compareColumn orders c against col by family and qualifier.
+func compareColumn(c *cell.Cell, col *column) int {
+	if c.Family != col.family {
+		if c.Family < col.family {
+			return -1
+		}
+		return 1
+	}
+	if string(c.Qualifier) == col.qualifier {
+		return 0
+	}
+	return bytes.Compare(c.Qualifier, []byte(col.qualifier))
+}
+
+func newest(cells []cell.Cell) cell.Timestamp {
+	t := cells[0].Time
+	for i := 1; i < len(cells); i++ {
+		t = max(t, cells[i].Time)
+	}
+	return t
+}
+
+func (b *Builder) appendCell(key []byte, c *cell.Cell) error {
+	for _, i := range b.schema.others {
+		var err error
+		switch b.schema.columns[i].source {
+		case sourceRow:
+			err = b.value(i, key, key)
+		case sourceTimestamp:
+			err = b.time(i, key, c.Time)
+		case sourceFamily:
+			v := &b.batch.vectors[i]
+			v.data = append(v.data, c.Family...)
+			v.offsets = append(v.offsets, int32(len(v.data)))
+			v.appended()
+		case sourceQualifier:
+			err = b.value(i, key, c.Qualifier)
+		case sourceValue:
+			err = b.value(i, key, c.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// value appends what v holds to column i.
+func (b *Builder) value(i int, row, v []byte) error {
+	c := &b.schema.columns[i]
+	b.bytes += len(v)
+	if why := b.batch.vectors[i].appendValue(c.coding, v); why != "" {
+		return b.refuse(i, row, v, why)
+	}
+	return nil
+}
+
+// time appends a cell's timestamp to column i.
+func (b *Builder) time(i int, row []byte, t cell.Timestamp) error {
+	v := &b.batch.vectors[i]
+	if v.typ == Int64 {
+		v.AppendInt64(int64(t))
+		return nil
+	}
+	if why := v.appendMillis(int64(t)); why != "" {
+		return b.refuse(i, row, nil, why)
+	}
+	return nil
+}
+
+// null appends a null to column i, whose cell is absent.
+func (b *Builder) null(i int, row []byte) error {
+	c := &b.schema.columns[i]
+	if !c.Nullable {
+		return &ConvertError{Table: b.schema.table, Row: bytes.Clone(row), Column: c.Name, From: c.from, Type: c.Type, Absent: true}
+	}
+	b.batch.vectors[i].AppendNull()
+	return nil
+}
+
+// refuse applies the column's policy to a value that it cannot take.
+func (b *Builder) refuse(i int, row, v []byte, why string) error {
+	c := &b.schema.columns[i]
+	if c.nullOnFail {
+		b.batch.vectors[i].AppendNull()
+		return nil
+	}
+	return &ConvertError{
+		Table: b.schema.table, Row: bytes.Clone(row), Column: c.Name, From: c.from, Type: c.Type, Coding: c.coding,
+		Value: bytes.Clone(v[:min(len(v), 64)]), Reason: why,
+	}
+}

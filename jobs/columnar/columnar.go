@@ -1,0 +1,175 @@
+// Package columnar turns rows of cells into typed columns: the middle of the
+// export flow, between a scan and a Parquet or Arrow file.
+//
+// A job names its columns (ColumnSpec); Compile checks them against a table's
+// schema and gives a Schema. A Builder appends rows to a Batch, a set of column
+// vectors whose memory has Arrow's layout (values, offsets, a validity bitmap)
+// and is used again for the next batch: appending a cell allocates nothing, and
+// Batch.Record shows the same memory as an Arrow record without a copy. A
+// FileWriter takes batches and makes a file of one format.
+//
+// Rows that are appended may be reused at once: their bytes are copied. A Batch,
+// and everything read from it, is valid until its Builder's next Reset. A Schema
+// is immutable and safe for concurrent use; Builders, Batches and writers belong
+// to one goroutine at a time.
+//
+// The package does no I/O, and it does not choose which rows to read: that is
+// package jobs.
+package columnar
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow/go/v15/arrow"
+)
+
+// Type is the type of a column.
+type Type uint8
+
+// The column types.
+const (
+	String    Type = iota + 1 // UTF-8 text
+	Int64                     // 64-bit signed
+	Float64                   // IEEE 754 double
+	Bool                      // true or false
+	Timestamp                 // µs since the Unix epoch, UTC
+	Bytes                     // any bytes
+)
+
+// typeNames are the types as job files spell them, in the order of the constants.
+var typeNames = [...]string{String: "string", Int64: "int64", Float64: "float64", Bool: "bool", Timestamp: "timestamp", Bytes: "bytes"}
+
+// String returns the type as job files spell it.
+func (t Type) String() string {
+	if t == 0 || int(t) >= len(typeNames) {
+		return fmt.Sprintf("Type(%d)", uint8(t))
+	}
+	return typeNames[t]
+}
+
+// ParseType returns the type that is spelled s; ok is false where there is none.
+func ParseType(s string) (t Type, ok bool) {
+	for i := String; i <= Bytes; i++ {
+		if typeNames[i] == s {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// Arrow returns the Arrow type of the columns of type t.
+func (t Type) Arrow() arrow.DataType {
+	switch t {
+	case String:
+		return arrow.BinaryTypes.String
+	case Int64:
+		return arrow.PrimitiveTypes.Int64
+	case Float64:
+		return arrow.PrimitiveTypes.Float64
+	case Bool:
+		return arrow.FixedWidthTypes.Boolean
+	case Timestamp:
+		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}
+	case Bytes:
+		return arrow.BinaryTypes.Binary
+	}
+	return arrow.Null
+}
+
+// Coding says how the bytes of a cell hold a value.
+type Coding uint8
+
+// The codings.
+const (
+	Text      Coding = iota + 1 // decimal, true/false, or the text itself; ms since the epoch for timestamps
+	Int64BE                     // 8 bytes big-endian, two's complement; ms since the epoch for timestamps
+	Float64BE                   // 8 bytes big-endian, IEEE 754 (HBase Bytes.toBytes(double))
+	Raw                         // the bytes themselves; for bool one byte, 0 = false (HBase Bytes.toBoolean)
+	RFC3339                     // text such as 2006-01-02T15:04:05.999Z
+)
+
+var codingNames = [...]string{Text: "text", Int64BE: "int64be", Float64BE: "float64be", Raw: "raw", RFC3339: "rfc3339"}
+
+// String returns the coding as job files spell it, and "" for the zero value: the
+// column needs none.
+func (c Coding) String() string {
+	if int(c) >= len(codingNames) {
+		return fmt.Sprintf("Coding(%d)", uint8(c))
+	}
+	return codingNames[c]
+}
+
+// ParseCoding returns the coding that is spelled s; ok is false where there is
+// none.
+func ParseCoding(s string) (c Coding, ok bool) {
+	for i := Text; i <= RFC3339; i++ {
+		if codingNames[i] == s {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// codings are the codings of each type, its default first.
+var codings = [...][]Coding{
+	String:    {Text},
+	Int64:     {Text, Int64BE},
+	Float64:   {Text, Float64BE},
+	Bool:      {Text, Raw},
+	Timestamp: {Text, Int64BE, RFC3339},
+	Bytes:     {Raw},
+}
+
+// RowsMode says what becomes an output row.
+type RowsMode string
+
+// The modes. The empty mode is PerRow.
+const (
+	PerRow  RowsMode = "row"  // one output row a table row
+	PerCell RowsMode = "cell" // one output row a cell
+)
+
+// What a column can be filled from besides "family:qualifier".
+const (
+	FromRow       = "$row"       // the row key
+	FromTimestamp = "$timestamp" // the cell's time; PerRow: the newest of the row's cells
+	FromFamily    = "$family"    // the cell's family; PerCell only
+	FromQualifier = "$qualifier" // the cell's qualifier; PerCell only
+	FromValue     = "$value"     // the cell's value; PerCell only
+)
+
+// Column is one column of a Schema or of a file.
+type Column struct {
+	Name     string
+	Type     Type
+	Nullable bool
+}
+
+// FileStats is what a finished file holds.
+type FileStats struct {
+	Rows  int64
+	Bytes int64
+}
+
+// FileWriter makes one file of batches. It does not close what it writes to.
+type FileWriter interface {
+	// Write appends the rows of b, which it does not keep.
+	Write(b *Batch) error
+	// Size estimates the bytes of the file if it were closed now.
+	Size() int64
+	// Close writes what is buffered and the footer. A file whose Close did
+	// not return is not readable.
+	Close() (FileStats, error)
+}
+
+// FileReader reads one file back.
+type FileReader interface {
+	// Columns returns the file's columns in order.
+	Columns() []Column
+	// Metadata returns the file's key-value metadata.
+	Metadata() map[string]string
+	// Next returns the next rows, valid until the Next after it, or io.EOF.
+	Next() (*Batch, error)
+	// Close releases the reader. It does not close what it reads from.
+	Close() error
+}

@@ -1,0 +1,179 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+)
+
+// ConvertError is a cell that a column cannot take.
+type ConvertError struct {
+	Table  string
+	Row    []byte
+	Column string
+	From   string
+	Type   Type
+	Coding Coding
+	Value  []byte // its first 64 bytes; nil where the cell is absent
+	Absent bool   // there is no cell, and the column is not nullable
+	Reason string
+}
+
+// Error names table, row, column and value, and what can be done.
+func (e *ConvertError) Error() string {
+	where := fmt.Sprintf("table %s, row %q, column %s (%s)", e.Table, e.Row, e.Column, e.From)
+	if e.Absent {
+		return where + ": no cell, and the column has nullable: false"
+	}
+	coding := ""
+	if e.Coding != 0 {
+		coding = " in coding " + e.Coding.String()
+	}
+	return fmt.Sprintf("%s: value %q is not %s%s: %s (on_error: null would export null)", where, e.Value, e.Type, coding, e.Reason)
+}
+
+// appendValue appends the value that b holds, and returns why it cannot, or ""
+// where it has.
+func (v *Vector) appendValue(c Coding, b []byte) string {
+	switch v.typ {
+	case String:
+		if !utf8.Valid(b) {
+			return "not UTF-8"
+		}
+		return appendData(v, b)
+	case Bytes:
+		return appendData(v, b)
+	case Int64:
+		return v.appendInt(c, b)
+	case Timestamp:
+		return v.appendTimestamp(c, b)
+	case Float64:
+		return v.appendFloat(c, b)
+	default:
+		return v.appendBool(c, b)
+	}
+}
+
+func appendData(v *Vector, b []byte) string {
+	if err := v.AppendBytes(b); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func (v *Vector) appendInt(c Coding, b []byte) string {
+	x, why := parseInt(c, b)
+	if why == "" {
+		v.AppendInt64(x)
+	}
+	return why
+}
+
+func parseInt(c Coding, b []byte) (int64, string) {
+	if c == Int64BE {
+		if len(b) != 8 {
+			return 0, "not 8 bytes long"
+		}
+		return int64(binary.BigEndian.Uint64(b)), ""
+	}
+	return parseDecimal(b)
+}
+
+// parseDecimal is strconv.ParseInt in base 10 without the conversion to a string:
+// an optional sign and digits.
+func parseDecimal(b []byte) (int64, string) {
+	digits, negative := b, false
+	if len(b) > 0 && (b[0] == '-' || b[0] == '+') {
+		digits, negative = b[1:], b[0] == '-'
+	}
+	if len(digits) == 0 {
+		return 0, "not a decimal number"
+	}
+	var n uint64
+	for _, c := range digits {
+		d := c - '0'
+		if d > 9 {
+			return 0, "not a decimal number"
+		}
+		if n > (math.MaxUint64-9)/10 {
+			return 0, "out of range"
+		}
+		n = n*10 + uint64(d)
+	}
+	switch {
+	case negative && n <= 1<<63:
+		return -int64(n), ""
+	case !negative && n <= math.MaxInt64:
+		return int64(n), ""
+	}
+	return 0, "out of range"
+}
+
+func (v *Vector) appendTimestamp(c Coding, b []byte) string {
+	if c == RFC3339 {
+		t, err := time.Parse(time.RFC3339Nano, view(b))
+		if err != nil {
+			return "not a time such as 2006-01-02T15:04:05Z"
+		}
+		// Every year that RFC 3339 can write fits µs in 64 bits.
+		v.AppendInt64(t.UnixMicro())
+		return ""
+	}
+	ms, why := parseInt(c, b)
+	if why != "" {
+		return why
+	}
+	return v.appendMillis(ms)
+}
+
+// appendMillis appends a time in ms to a Timestamp vector, which holds µs.
+func (v *Vector) appendMillis(ms int64) string {
+	if ms > math.MaxInt64/1000 || ms < math.MinInt64/1000 {
+		return "out of range for a timestamp in µs"
+	}
+	v.AppendInt64(ms * 1000)
+	return ""
+}
+
+func (v *Vector) appendFloat(c Coding, b []byte) string {
+	if c == Float64BE {
+		if len(b) != 8 {
+			return "not 8 bytes long"
+		}
+		v.AppendFloat64(math.Float64frombits(binary.BigEndian.Uint64(b)))
+		return ""
+	}
+	x, err := strconv.ParseFloat(view(b), 64)
+	if err != nil {
+		return "not a number in the range of a double"
+	}
+	v.AppendFloat64(x)
+	return ""
+}
+
+func (v *Vector) appendBool(c Coding, b []byte) string {
+	if c == Raw {
+		if len(b) != 1 {
+			return "not 1 byte long"
+		}
+		v.AppendBool(b[0] != 0)
+		return ""
+	}
+	switch string(b) {
+	case "true", "TRUE", "True", "t", "1":
+		v.AppendBool(true)
+	case "false", "FALSE", "False", "f", "0":
+		v.AppendBool(false)
+	default:
+		return "neither true nor false"
+	}
+	return ""
+}
+
+// view returns b as a string without a copy, for parsers that do not keep it:
+// strconv and time clone what their errors show.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -1,0 +1,383 @@
+package columnar
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"sluice/store"
+)
+
+// ColumnSpec is one column as a job file declares it.
+type ColumnSpec struct {
+	// Name of the output column; unique in the job.
+	Name string `yaml:"name"`
+	// From is what fills it: "family:qualifier" ("family:" for the empty
+	// qualifier), $row, $timestamp, or with rows: cell $family, $qualifier and
+	// $value.
+	From string `yaml:"from"`
+	// Type is string, int64, float64, bool, timestamp or bytes.
+	Type string `yaml:"type"`
+	// Coding says how the cell's bytes hold the value. Default: text, and
+	// int64be for int64 columns of COUNTER families.
+	Coding string `yaml:"coding,omitempty"`
+	// Nullable false makes an absent cell an error. Default: true for columns
+	// filled from cells.
+	Nullable *bool `yaml:"nullable,omitempty"`
+	// OnError is what becomes of a value that the coding cannot read: fail
+	// (default) ends the job, null exports null.
+	OnError string `yaml:"on_error,omitempty"`
+}
+
+// The values of ColumnSpec.OnError.
+const (
+	OnErrorFail = "fail"
+	OnErrorNull = "null"
+)
+
+// SpecError is one mistake in a job's declaration. Several are joined by
+// errors.Join.
+type SpecError struct {
+	Path    string // where: "columns[3].coding"
+	Problem string // what is wrong, and what would be right
+}
+
+// Error returns "path: problem".
+func (e *SpecError) Error() string { return e.Path + ": " + e.Problem }
+
+// source is where a compiled column's values come from.
+type source uint8
+
+const (
+	sourceCell source = iota + 1 // family and qualifier
+	sourceRow
+	sourceTimestamp
+	sourceFamily
+	sourceQualifier
+	sourceValue
+)
+
+// column is a compiled ColumnSpec.
+type column struct {
+	Column
+	from       string
+	source     source
+	family     string
+	qualifier  string
+	coding     Coding
+	nullOnFail bool
+}
+
+// Schema is the compiled columns of a job.
+type Schema struct {
+	table   string
+	mode    RowsMode
+	columns []column
+	cells   []int // PerRow: indexes of the sourceCell columns by family and qualifier
+	others  []int // the rest
+}
+
+// Table returns the name of the table, empty where none was given.
+func (s *Schema) Table() string { return s.table }
+
+// Mode returns what becomes an output row.
+func (s *Schema) Mode() RowsMode { return s.mode }
+
+// Columns returns the output columns in order, in a new slice.
+func (s *Schema) Columns() []Column {
+	cs := make([]Column, len(s.columns))
+	for i := range s.columns {
+		cs[i] = s.columns[i].Column
+	}
+	return cs
+}
+
+// Specs returns the columns as they were declared, with every default filled in.
+func (s *Schema) Specs() []ColumnSpec {
+	specs := make([]ColumnSpec, len(s.columns))
+	for i := range s.columns {
+		c := &s.columns[i]
+		nullable := c.Nullable
+		specs[i] = ColumnSpec{Name: c.Name, From: c.from, Type: c.Type.String(), Coding: c.coding.String(), Nullable: &nullable, OnError: OnErrorFail}
+		if c.nullOnFail {
+			specs[i].OnError = OnErrorNull
+		}
+	}
+	return specs
+}
+
+// Families returns the families that columns are filled from, sorted; none in
+// mode PerCell.
+func (s *Schema) Families() []string {
+	var fs []string
+	for _, i := range s.cells {
+		if f := s.columns[i].family; !slices.Contains(fs, f) {
+			fs = append(fs, f)
+		}
+	}
+	slices.Sort(fs)
+	return fs
+}
+
+// Order returns the columns by which the output is sorted ascending, bytewise,
+// when rows are appended in the order of a scan: the longest prefix of row key,
+// family, qualifier that is exported as it is.
+func (s *Schema) Order() []string {
+	keys := []source{sourceRow}
+	if s.mode == PerCell {
+		keys = append(keys, sourceFamily, sourceQualifier)
+	}
+	var order []string
+	for _, k := range keys {
+		i := slices.IndexFunc(s.columns, func(c column) bool { return c.source == k && !c.nullOnFail })
+		if i < 0 {
+			break
+		}
+		order = append(order, s.columns[i].Name)
+	}
+	return order
+}
+
+// compiler collects the mistakes of a declaration.
+type compiler struct {
+	table *store.TableDescriptor
+	mode  RowsMode
+	errs  []error
+}
+
+func (c *compiler) bad(i int, field, format string, args ...any) {
+	path := fmt.Sprintf("columns[%d]", i)
+	if field != "" {
+		path += "." + field
+	}
+	c.errs = append(c.errs, &SpecError{Path: path, Problem: fmt.Sprintf(format, args...)})
+}
+
+// Compile checks specs against the table's schema and returns what a Builder
+// needs. A nil schema checks no families. Its error joins a *SpecError for every
+// mistake, named by its path.
+func Compile(specs []ColumnSpec, mode RowsMode, schema *store.TableDescriptor) (*Schema, error) {
+	c := &compiler{table: schema, mode: mode}
+	switch mode {
+	case PerRow, PerCell:
+	case "":
+		c.mode = PerRow
+	default:
+		return nil, &SpecError{Path: "rows", Problem: fmt.Sprintf("%q is no mode%s; it is row or cell", mode, didYouMean(string(mode), []string{"row", "cell"}))}
+	}
+	s := &Schema{mode: c.mode}
+	if schema != nil {
+		s.table = schema.Name
+	}
+	if len(specs) == 0 {
+		return nil, &SpecError{Path: "columns", Problem: "there are none; an export needs at least one"}
+	}
+	names := make(map[string]int, len(specs))
+	for i := range specs {
+		c.name(i, specs[i].Name, names)
+		s.columns = append(s.columns, c.column(i, &specs[i]))
+	}
+	if len(c.errs) > 0 {
+		return nil, errors.Join(c.errs...)
+	}
+	for i := range s.columns {
+		if s.columns[i].source == sourceCell {
+			s.cells = append(s.cells, i)
+		} else {
+			s.others = append(s.others, i)
+		}
+	}
+	slices.SortStableFunc(s.cells, func(a, b int) int {
+		x, y := &s.columns[a], &s.columns[b]
+		if d := strings.Compare(x.family, y.family); d != 0 {
+			return d
+		}
+		return strings.Compare(x.qualifier, y.qualifier)
+	})
+	return s, nil
+}
+
+func (c *compiler) name(i int, name string, seen map[string]int) {
+	switch {
+	case name == "":
+		c.bad(i, "name", "it is missing")
+		return
+	case !utf8.ValidString(name):
+		c.bad(i, "name", "%q is not UTF-8", name)
+	case strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == '.' }):
+		// Readers take a dot for the path into a nested column.
+		c.bad(i, "name", "%q has a dot or a control character", name)
+	}
+	// Readers that fold case (DuckDB, Spark) cannot tell such columns apart.
+	fold := strings.ToLower(name)
+	if j, ok := seen[fold]; ok {
+		c.bad(i, "name", "%q is also the name of columns[%d] (upper and lower case count as equal)", name, j)
+		return
+	}
+	seen[fold] = i
+}
+
+func (c *compiler) column(i int, spec *ColumnSpec) column {
+	col := column{Column: Column{Name: spec.Name}, from: spec.From}
+	c.from(i, spec.From, &col)
+	ok := false
+	if col.Type, ok = ParseType(spec.Type); !ok {
+		if spec.Type == "" {
+			c.bad(i, "type", "it is missing; it is one of %s", strings.Join(typeNames[String:], ", "))
+		} else {
+			c.bad(i, "type", "%q is no type%s; it is one of %s", spec.Type, didYouMean(spec.Type, typeNames[String:]), strings.Join(typeNames[String:], ", "))
+		}
+	}
+	if ok && col.source != 0 {
+		c.coding(i, spec.Coding, &col)
+	}
+	switch spec.OnError {
+	case "", OnErrorFail:
+	case OnErrorNull:
+		col.nullOnFail = true
+	default:
+		c.bad(i, "on_error", "%q is no policy%s; it is fail or null", spec.OnError, didYouMean(spec.OnError, []string{OnErrorFail, OnErrorNull}))
+	}
+	col.Nullable = col.source == sourceCell || col.nullOnFail
+	if spec.Nullable != nil {
+		if !*spec.Nullable && col.nullOnFail {
+			c.bad(i, "nullable", "it is false, but on_error: null makes nulls")
+		}
+		col.Nullable = *spec.Nullable
+	}
+	return col
+}
+
+// from fills in where col comes from; its source stays 0 where that is wrong.
+func (c *compiler) from(i int, from string, col *column) {
+	specials := map[string]source{FromRow: sourceRow, FromTimestamp: sourceTimestamp, FromFamily: sourceFamily, FromQualifier: sourceQualifier, FromValue: sourceValue}
+	switch {
+	case from == "":
+		c.bad(i, "from", "it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value")
+	case from[0] == '$':
+		s, ok := specials[from]
+		if !ok {
+			names := []string{FromRow, FromTimestamp, FromFamily, FromQualifier, FromValue}
+			c.bad(i, "from", "%q is none of %s%s", from, strings.Join(names, ", "), didYouMean(from, names))
+			return
+		}
+		if c.mode == PerRow && s != sourceRow && s != sourceTimestamp {
+			c.bad(i, "from", "%s needs rows: cell; with rows: row a column is filled from family:qualifier", from)
+			return
+		}
+		col.source = s
+	default:
+		family, qualifier, ok := strings.Cut(from, ":")
+		if !ok {
+			c.bad(i, "from", "%q has no colon; write family:qualifier, or %q for the empty qualifier", from, from+":")
+			return
+		}
+		if c.mode == PerCell {
+			c.bad(i, "from", "%q names a column; with rows: cell it is $row, $timestamp, $family, $qualifier or $value", from)
+			return
+		}
+		if c.table != nil && c.table.Family(family) == nil {
+			names := make([]string, len(c.table.Families))
+			for j := range c.table.Families {
+				names[j] = c.table.Families[j].Name
+			}
+			c.bad(i, "from", "table %s has no family %q%s; it has %s", c.table.Name, family, didYouMean(family, names), strings.Join(names, ", "))
+			return
+		}
+		col.source, col.family, col.qualifier = sourceCell, family, qualifier
+	}
+}
+
+// coding fills in and checks how col's bytes are read.
+func (c *compiler) coding(i int, name string, col *column) {
+	switch col.source {
+	case sourceTimestamp:
+		switch {
+		case col.Type != Timestamp && col.Type != Int64:
+			c.bad(i, "type", "%s is a timestamp; its type is timestamp (µs), or int64 (ms), not %s", FromTimestamp, col.Type)
+		case name != "":
+			c.bad(i, "coding", "%s has none, it is a number already; leave it out", FromTimestamp)
+		}
+		return
+	case sourceFamily:
+		if col.Type != String || (name != "" && name != Text.String()) {
+			c.bad(i, "type", "%s is a string", FromFamily)
+		}
+		col.coding = Text
+		return
+	}
+	counter := c.counter(col)
+	allowed := codings[col.Type]
+	if name == "" {
+		col.coding = allowed[0]
+		if counter && col.Type == Int64 {
+			col.coding = Int64BE
+		}
+	} else {
+		coding, ok := ParseCoding(name)
+		names := make([]string, len(allowed))
+		for j := range allowed {
+			names[j] = allowed[j].String()
+		}
+		if !ok || !slices.Contains(allowed, coding) {
+			c.bad(i, "coding", "%q is no coding of type %s%s; it is one of %s", name, col.Type, didYouMean(name, names), strings.Join(names, ", "))
+			return
+		}
+		col.coding = coding
+	}
+	if counter && col.coding != Int64BE && col.coding != Raw {
+		c.bad(i, "coding", "%s comes from a COUNTER family, whose values are 8 bytes big-endian; use type int64 with coding int64be", col.from)
+	}
+}
+
+// counter reports whether col's values come from COUNTER families only.
+func (c *compiler) counter(col *column) bool {
+	if c.table == nil {
+		return false
+	}
+	switch col.source {
+	case sourceCell:
+		return c.table.Family(col.family).Counter
+	case sourceValue:
+		return !slices.ContainsFunc(c.table.Families, func(f store.FamilyDescriptor) bool { return !f.Counter })
+	}
+	return false
+}
+
+// didYouMean returns `; did you mean "x"?` for the candidate nearest to got, or
+// nothing where none is near.
+func didYouMean(got string, candidates []string) string {
+	best, distance := "", 1+len(got)/3
+	for _, c := range candidates {
+		if d := editDistance(strings.ToLower(got), strings.ToLower(c)); d <= distance && (best == "" || d < distance) {
+			best, distance = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (did you mean %q?)", best)
+}
+
+// editDistance is Levenshtein's.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(diagonal+cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}

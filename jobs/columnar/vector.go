@@ -1,0 +1,150 @@
+package columnar
+
+import (
+	"errors"
+	"math"
+)
+
+// errVectorFull means that a batch was not taken in time.
+var errVectorFull = errors.New("columnar: more than 2 GiB in one column of a batch")
+
+// Vector is the values of one column of a Batch, in Arrow's memory layout. A null
+// has a zero value in its place. The zero Vector cannot be used; a Batch makes
+// its own.
+type Vector struct {
+	typ     Type
+	n       int
+	nulls   int
+	valid   []byte // bit i = value i is not null; kept only once there is a null
+	int64s  []int64
+	floats  []float64
+	bits    []byte  // Bool
+	offsets []int32 // String, Bytes: n+1 offsets into data
+	data    []byte
+}
+
+func newVector(t Type) Vector {
+	v := Vector{typ: t}
+	if t == String || t == Bytes {
+		v.offsets = append(v.offsets, 0)
+	}
+	return v
+}
+
+// reset empties v and keeps its memory, except where one huge batch has made it
+// much larger than what batches need.
+func (v *Vector) reset() {
+	const keepBytes = 16 << 20
+	v.n, v.nulls = 0, 0
+	v.valid, v.int64s, v.floats, v.bits = v.valid[:0], v.int64s[:0], v.floats[:0], v.bits[:0]
+	if v.offsets != nil {
+		v.offsets = v.offsets[:1]
+	}
+	if cap(v.data) > keepBytes {
+		v.data = nil
+	}
+	v.data = v.data[:0]
+}
+
+// Type returns the type of the values.
+func (v *Vector) Type() Type { return v.typ }
+
+// Len returns the number of values, nulls included.
+func (v *Vector) Len() int { return v.n }
+
+// Nulls returns the number of nulls.
+func (v *Vector) Nulls() int { return v.nulls }
+
+// IsNull reports whether value i is null.
+func (v *Vector) IsNull(i int) bool { return v.nulls > 0 && v.valid[i>>3]&(1<<(i&7)) == 0 }
+
+// Int64s returns the values of an Int64 or Timestamp vector.
+func (v *Vector) Int64s() []int64 { return v.int64s }
+
+// Float64s returns the values of a Float64 vector.
+func (v *Vector) Float64s() []float64 { return v.floats }
+
+// Bool returns value i of a Bool vector.
+func (v *Vector) Bool(i int) bool { return v.bits[i>>3]&(1<<(i&7)) != 0 }
+
+// Bytes returns value i of a String or Bytes vector, valid as long as its Batch.
+func (v *Vector) Bytes(i int) []byte {
+	a, b := v.offsets[i], v.offsets[i+1]
+	return v.data[a:b:b]
+}
+
+// bytes returns the memory that the values take.
+func (v *Vector) bytes() int {
+	return 8*(len(v.int64s)+len(v.floats)) + len(v.valid) + len(v.bits) + 4*len(v.offsets) + len(v.data)
+}
+
+// appendBit sets bit i, the next one, of a bitmap.
+func appendBit(bits []byte, i int, set bool) []byte {
+	if i&7 == 0 {
+		bits = append(bits, 0)
+	}
+	if set {
+		bits[i>>3] |= 1 << (i & 7)
+	}
+	return bits
+}
+
+// appended counts a value that is not null.
+func (v *Vector) appended() {
+	if v.nulls > 0 {
+		v.valid = appendBit(v.valid, v.n, true)
+	}
+	v.n++
+}
+
+// AppendNull appends a null.
+func (v *Vector) AppendNull() {
+	if v.nulls == 0 {
+		for i := range v.n {
+			v.valid = appendBit(v.valid, i, true)
+		}
+	}
+	v.valid = appendBit(v.valid, v.n, false)
+	switch v.typ {
+	case Int64, Timestamp:
+		v.int64s = append(v.int64s, 0)
+	case Float64:
+		v.floats = append(v.floats, 0)
+	case Bool:
+		v.bits = appendBit(v.bits, v.n, false)
+	default:
+		v.offsets = append(v.offsets, int32(len(v.data)))
+	}
+	v.n++
+	v.nulls++
+}
+
+// AppendInt64 appends to an Int64 or Timestamp vector.
+func (v *Vector) AppendInt64(x int64) {
+	v.int64s = append(v.int64s, x)
+	v.appended()
+}
+
+// AppendFloat64 appends to a Float64 vector.
+func (v *Vector) AppendFloat64(x float64) {
+	v.floats = append(v.floats, x)
+	v.appended()
+}
+
+// AppendBool appends to a Bool vector.
+func (v *Vector) AppendBool(x bool) {
+	v.bits = appendBit(v.bits, v.n, x)
+	v.appended()
+}
+
+// AppendBytes appends a copy of b to a String or Bytes vector, which holds less
+// than 2 GiB; above that it returns an error and appends nothing.
+func (v *Vector) AppendBytes(b []byte) error {
+	if len(b) > math.MaxInt32-len(v.data) {
+		return errVectorFull
+	}
+	v.data = append(v.data, b...)
+	v.offsets = append(v.offsets, int32(len(v.data)))
+	v.appended()
+	return nil
+}
