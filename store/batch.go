@@ -72,15 +72,26 @@ type CounterDelta struct {
 // Record is a conditional unit of a batch: applied or dropped as a whole, in
 // order, never coalesced.
 type Record struct {
-	Offset    int64
-	Once      []byte // event id; dropped where it was applied before; nil = none
-	Cond      *Cond  // nil = always
+	Offset int64
+	// Once is an event id: the record is dropped where one with this id was
+	// applied before, in this store's whole life. Ids of all sources share one
+	// space, so a pipeline puts its own name before an id. Empty = none.
+	Once []byte
+	// Cond is tested on the row of the first mutation, as its puts' default
+	// times are then taken from CheckCondition; nil = always. A record that is
+	// dropped for it leaves its id unused.
+	Cond      *Cond
 	Mutations []cell.Mutation
 }
 
 // Batch is what Engine.Apply applies as one unit. The zero value is empty and
 // ready. Its slices belong to the caller; the engine only reads them, and only
 // until Apply returns.
+//
+// Mutations and Records take effect in the order of InOrder, each seeing what
+// those before it did; Counters after them. Advances are compared first, against
+// what was stored before the batch and in order among themselves: a stale batch
+// is stale whatever else it holds.
 type Batch struct {
 	Mutations []Mutation
 	Counters  []CounterDelta
@@ -103,6 +114,23 @@ func (b *Batch) Record(offset int64, once []byte, cond *Cond, m ...cell.Mutation
 // is not from.
 func (b *Batch) Advance(s Source, partition int32, from int64, p Progress) {
 	b.Advances = append(b.Advances, Advance{Source: s, Partition: partition, From: from, Progress: p})
+}
+
+// InOrder calls mutation and record for every member of Mutations and Records in
+// the order in which they take effect: merged by offset, each slice in its own
+// order, mutations before a record of the same offset.
+func (b *Batch) InOrder(mutation func(*Mutation), record func(*Record)) {
+	i := 0
+	for j := range b.Records {
+		r := &b.Records[j]
+		for ; i < len(b.Mutations) && b.Mutations[i].Offset <= r.Offset; i++ {
+			mutation(&b.Mutations[i])
+		}
+		record(r)
+	}
+	for ; i < len(b.Mutations); i++ {
+		mutation(&b.Mutations[i])
+	}
 }
 
 // Reset empties b and keeps its memory.

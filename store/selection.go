@@ -36,8 +36,8 @@ type SelectedFamily struct {
 	Qualifiers [][]byte // sorted, unique; nil = all
 	Time       *cell.TimeRange
 	// Versions is how many versions of a column the engine offers: with a
-	// filter all that the family keeps, else the fewer of those and the
-	// requested; in a raw scan the requested.
+	// filter all that the family keeps (not with NEW_VERSION_BEHAVIOR), else
+	// the fewer of those and the requested; in a raw scan the requested.
 	Versions int
 	// Requested is how many of them the scan returns, once filtered.
 	Requested int
@@ -127,7 +127,8 @@ func (sel *Selection) selectFamilies(s *Scan, t *TableDescriptor) error {
 		} else {
 			sf.Requested = min(requested, f.Versions)
 			sf.Versions = sf.Requested
-			if s.Filter != nil {
+			// HBase's NewVersionBehaviorTracker does not offer more.
+			if s.Filter != nil && !f.NewVersionBehavior {
 				sf.Versions = f.Versions
 			}
 		}

@@ -1,0 +1,308 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// tx is one commit in the making: an overlay of changed rows over the store's.
+// Reads through it see what it has written. The store is locked for its life.
+type tx struct {
+	s        *Store
+	now      cell.Timestamp // the clock is read once a commit
+	sequence uint64
+	rows     map[rowKey]*row
+	once     map[string]struct{}
+	undo     []func() // what takes back the changes, last to first
+}
+
+type rowKey struct{ table, row string }
+
+func (s *Store) newTx() *tx {
+	return &tx{s: s, now: s.now(), sequence: s.sequence, rows: make(map[rowKey]*row), once: make(map[string]struct{})}
+}
+
+func (tx *tx) commit() {
+	for k, r := range tx.rows {
+		if r == nil {
+			delete(tx.s.tables[k.table].rows, k.row)
+		} else {
+			tx.s.tables[k.table].rows[k.row] = r
+		}
+	}
+	for id := range tx.once {
+		tx.s.once[id] = struct{}{}
+	}
+	tx.s.sequence = tx.sequence
+}
+
+// rollback takes back all changes since undo had n entries.
+func (tx *tx) rollback(n int) {
+	for i := len(tx.undo) - 1; i >= n; i-- {
+		tx.undo[i]()
+	}
+	tx.undo = tx.undo[:n]
+}
+
+func (tx *tx) row(table string, key []byte) *row {
+	if r, ok := tx.rows[rowKey{table, string(key)}]; ok {
+		return r
+	}
+	return tx.s.tables[table].rows[string(key)]
+}
+
+func (tx *tx) setRow(table string, key []byte, r *row) {
+	k := rowKey{table, string(key)}
+	old, had := tx.rows[k]
+	tx.undo = append(tx.undo, func() {
+		if had {
+			tx.rows[k] = old
+		} else {
+			delete(tx.rows, k)
+		}
+	})
+	tx.rows[k] = r
+}
+
+// write appends cells, in order of application.
+func (tx *tx) write(t *store.TableDescriptor, key []byte, cells []cell.Cell) {
+	r := tx.row(t.Name, key)
+	for _, c := range cells {
+		tx.sequence++
+		c.Qualifier, c.Value = bytes.Clone(c.Qualifier), bytes.Clone(c.Value)
+		v := r.family(c.Family)
+		v.mem = append(slices.Clip(v.mem), written{Cell: c, sequence: tx.sequence})
+		r = r.with(c.Family, v)
+	}
+	tx.setRow(t.Name, key, r)
+}
+
+// reader reads one row as the transaction sees it.
+func (tx *tx) reader(t *store.TableDescriptor, key []byte) store.ReadRow {
+	return func(s *store.Scan) ([]cell.Cell, error) {
+		sel, err := store.NewSelection(s, t)
+		if err != nil {
+			return nil, err
+		}
+		src := &source{sel: sel, now: tx.now, closed: tx.s.closed}
+		if r := tx.row(t.Name, key); r != nil {
+			src.rows = []keyed{{string(key), r}}
+		}
+		sc := store.NewScanner(context.Background(), sel, src)
+		defer sc.Close()
+		if !sc.Next() {
+			return nil, sc.Err()
+		}
+		return sc.Row().Cells, nil
+	}
+}
+
+// userTable returns the schema of a table that callers may write.
+func (tx *tx) userTable(name string) (*store.TableDescriptor, error) {
+	t, ok := tx.s.tables[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
+	}
+	if name == store.OffsetsTable {
+		return nil, fmt.Errorf("%w: %s is written by Batch.Advance only", store.ErrRefused, name)
+	}
+	return t.desc, nil
+}
+
+// mutate applies m where cond is nil or holds. After an error the transaction is
+// as it was before.
+func (tx *tx) mutate(m *cell.Mutation, cond *store.Cond) (store.Result, error) {
+	t, err := tx.userTable(m.Table)
+	if err != nil {
+		return store.Result{}, err
+	}
+	read := tx.reader(t, m.Row)
+	holds, tested, err := store.CheckCondition(t, m.Row, cond, read)
+	if err != nil || !holds {
+		return store.Result{}, err
+	}
+	if err := store.ValidateMutation(t, m, tx.now); err != nil {
+		return store.Result{}, err
+	}
+	cells, result, err := store.AppendResolved(nil, t, m, tx.now, max(tx.now, tested), read)
+	if err != nil {
+		return store.Result{}, err
+	}
+	tx.write(t, m.Row, cells)
+	result = append(result, tx.count(t, m)...)
+	slices.SortStableFunc(result, func(a, b cell.Cell) int {
+		if a.Family == b.Family {
+			return bytes.Compare(a.Qualifier, b.Qualifier)
+		}
+		return bytes.Compare([]byte(a.Family), []byte(b.Family))
+	})
+	for i := range result {
+		result[i].Qualifier, result[i].Value = bytes.Clone(result[i].Qualifier), bytes.Clone(result[i].Value)
+	}
+	return store.Result{Applied: true, Cells: result}, nil
+}
+
+// count applies the operations of m on COUNTER families, which keep one cell a
+// column: 8 bytes big-endian at the newest event time. It returns the counters
+// that were incremented as they are at the end.
+func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
+	if !slices.ContainsFunc(t.Families, func(f store.FamilyDescriptor) bool { return f.Counter }) {
+		return nil
+	}
+	r := tx.row(m.Table, m.Row)
+	var touched []cell.Cell
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		if o.Type == cell.OpDeleteRow {
+			for j := range t.Families {
+				if t.Families[j].Counter {
+					r = r.with(t.Families[j].Name, versions{})
+				}
+			}
+			continue
+		}
+		f := t.Family(o.Family)
+		if !f.Counter {
+			continue
+		}
+		all := r.family(f.Name).all()
+		at := slices.IndexFunc(all, func(w written) bool { return bytes.Equal(w.Qualifier, o.Qualifier) })
+		switch o.Type {
+		case cell.OpDeleteFamily:
+			all = nil
+		case cell.OpDeleteColumn:
+			if at >= 0 {
+				all = slices.Delete(all, at, at+1)
+			}
+		case cell.OpIncrement:
+			time := o.Time
+			if time == cell.Latest {
+				time = tx.now
+			}
+			if f.Expired(time, tx.now) {
+				continue // too late to count: its bucket is gone
+			}
+			var n uint64
+			if at >= 0 {
+				if old := all[at]; !f.Expired(old.Time, tx.now) {
+					n, time = binary.BigEndian.Uint64(old.Value), max(time, old.Time)
+				}
+				all = slices.Delete(all, at, at+1)
+			}
+			tx.sequence++
+			c := cell.Cell{Family: f.Name, Qualifier: bytes.Clone(o.Qualifier), Time: time, Kind: cell.KindPut, Value: binary.BigEndian.AppendUint64(nil, n+uint64(o.Delta))}
+			all = append(all, written{Cell: c, sequence: tx.sequence})
+			touched = slices.DeleteFunc(touched, func(p cell.Cell) bool { return p.Family == c.Family && bytes.Equal(p.Qualifier, c.Qualifier) })
+			touched = append(touched, c)
+		}
+		r = r.with(f.Name, versions{mem: all})
+	}
+	tx.setRow(m.Table, m.Row, r)
+	return touched
+}
+
+// checkCounter refuses a delta for what is no COUNTER family.
+func (tx *tx) checkCounter(c *store.CounterDelta) error {
+	t, err := tx.userTable(c.Table)
+	if err != nil {
+		return err
+	}
+	f := t.Family(c.Family)
+	if f == nil {
+		return fmt.Errorf("table %s: %w: %q", c.Table, store.ErrFamilyNotFound, c.Family)
+	}
+	if !f.Counter {
+		return fmt.Errorf("table %s: %w: family %s is not a COUNTER family", c.Table, store.ErrRefused, c.Family)
+	}
+	return nil
+}
+
+// record applies r as a whole or not at all. On an error it returns the mutation
+// that was refused.
+func (tx *tx) record(r *store.Record) (*cell.Mutation, error) {
+	id := string(r.Once)
+	if id != "" {
+		_, before := tx.s.once[id]
+		_, now := tx.once[id]
+		if before || now {
+			return nil, nil
+		}
+	}
+	undo := len(tx.undo)
+	cond := r.Cond // tested once, on the row of the first mutation
+	for i := range r.Mutations {
+		m := &r.Mutations[i]
+		res, err := tx.mutate(m, cond)
+		if err != nil {
+			tx.rollback(undo)
+			return m, err
+		}
+		cond = nil
+		if !res.Applied {
+			return nil, nil
+		}
+	}
+	if id != "" {
+		tx.once[id] = struct{}{}
+		tx.undo = append(tx.undo, func() { delete(tx.once, id) })
+	}
+	return nil, nil
+}
+
+// advance is the compare-and-set of a source's offset.
+func (tx *tx) advance(a *store.Advance) error {
+	t := tx.s.tables[store.OffsetsTable].desc
+	key := store.AppendSourceRow(nil, &a.Source, a.Partition)
+	cells, err := tx.reader(t, key)(&store.Scan{Table: t.Name, Start: key, Stop: key, StopInclusive: true})
+	if err != nil {
+		return err
+	}
+	stored := store.Absent
+	if len(cells) > 0 {
+		p, err := store.DecodeProgress(cells[0].Value)
+		if err != nil {
+			return err
+		}
+		stored = p.Next
+	}
+	if stored != a.From {
+		return fmt.Errorf("apply batch: pipeline %s, topic %s, partition %d: %w: stored %d, expected %d", a.Source.Pipeline, a.Source.Topic, a.Partition, store.ErrStale, stored, a.From)
+	}
+	tx.setRow(t.Name, key, nil) // one version, overwritten in place
+	tx.write(t, key, []cell.Cell{{Family: store.ProgressFamily, Qualifier: []byte(store.ProgressQualifier), Time: tx.now, Kind: cell.KindPut, Value: store.AppendProgress(nil, &a.Progress)}})
+	return nil
+}
+
+// refusals are a batch's refused records by offset; the first of an offset stays.
+type refusals map[int64]store.Refusal
+
+func (r refusals) add(offset int64, table string, key []byte, err error) {
+	if _, ok := r[offset]; !ok {
+		r[offset] = store.Refusal{Offset: offset, Table: table, Row: bytes.Clone(key), Err: err}
+	}
+}
+
+// error returns the batch's error, with refusals by ascending offset.
+func (r refusals) error() error {
+	e := &store.BatchError{}
+	for _, ref := range r {
+		if errors.Is(ref.Err, store.ErrClosed) {
+			return ref.Err
+		}
+		e.Refused = append(e.Refused, ref)
+	}
+	slices.SortFunc(e.Refused, func(a, b store.Refusal) int {
+		if a.Offset < b.Offset {
+			return -1
+		}
+		return 1
+	})
+	return e
+}
