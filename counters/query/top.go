@@ -78,5 +78,8 @@ func (t totals) Less(i, j int) bool { return rank(t[i], t[j]) > 0 }
 func (t totals) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
 func (t *totals) Push(x any)        { *t = append(*t, x.(Total)) }
 func (t *totals) Pop() any {
-	panic("query: the heap of totals only grows and is fixed")
+	last := len(*t) - 1
+	x := (*t)[last]
+	*t = (*t)[:last]
+	return x
 }

@@ -1,0 +1,220 @@
+package counters
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+)
+
+func collect(c *Coalescer) []Delta {
+	var all []Delta
+	for d := range c.Deltas {
+		all = append(all, d)
+	}
+	return all
+}
+
+func TestCoalescer(t *testing.T) {
+	t.Parallel()
+	c := NewCoalescer()
+	if c.Len() != 0 || c.Bytes() != 0 || len(collect(c)) != 0 {
+		t.Errorf("a new coalescer has %d counters, %d bytes", c.Len(), c.Bytes())
+	}
+	row, qualifier := []byte("row"), []byte("q")
+	c.Add("t", "f", row, qualifier, 2, 10, 100)
+	c.Add("t", "g", row, qualifier, 1, 10, 100)
+	c.Add("u", "f", row, qualifier, 1, 10, 101)
+	c.Add("t", "f", []byte("rowq"), nil, 1, 10, 102) // the same bytes, cut elsewhere
+	copy(row, "xxx")                                 // Add has copied it
+	row = []byte("row")
+	c.Add("t", "f", row, qualifier, -5, 30, 103)
+	c.Add("t", "f", row, qualifier, 0, 20, 90)
+	c.Add("t", "g", row, qualifier, -1, 11, 104)
+	want := []Delta{
+		{Table: "t", Family: "f", Row: row, Qualifier: qualifier, Delta: -3, Time: 30, Offset: 100},
+		{Table: "t", Family: "g", Row: row, Qualifier: qualifier, Delta: 0, Time: 11, Offset: 100},
+		{Table: "u", Family: "f", Row: row, Qualifier: qualifier, Delta: 1, Time: 10, Offset: 101},
+		{Table: "t", Family: "f", Row: []byte("rowq"), Qualifier: []byte{}, Delta: 1, Time: 10, Offset: 102},
+	}
+	got := collect(c)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("Deltas (-want +got)\n%s", diff)
+	}
+	if c.Len() != 4 || c.Bytes() < 4*4+4*len("t") {
+		t.Errorf("Len = %d, Bytes = %d", c.Len(), c.Bytes())
+	}
+	// What is handed out cannot be grown into its neighbour.
+	_ = append(got[0].Row, "zzz"...)
+	_ = append(got[0].Qualifier, "zzz"...)
+	if diff := cmp.Diff(want, collect(c)); diff != "" {
+		t.Errorf("Deltas after appending to one (-want +got)\n%s", diff)
+	}
+	n := 0
+	for range c.Deltas {
+		n++
+		break
+	}
+	if n != 1 {
+		t.Errorf("Deltas went on after false: %d", n)
+	}
+	c.Reset()
+	if c.Len() != 0 || c.Bytes() != 0 || len(collect(c)) != 0 {
+		t.Errorf("after Reset: %d counters, %d bytes", c.Len(), c.Bytes())
+	}
+	c.Add("t", "f", row, qualifier, 1, 5, 7)
+	if diff := cmp.Diff([]Delta{{Table: "t", Family: "f", Row: row, Qualifier: qualifier, Delta: 1, Time: 5, Offset: 7}}, collect(c)); diff != "" {
+		t.Errorf("after Reset (-want +got)\n%s", diff)
+	}
+}
+
+// TestCoalescerModel compares with a map over several batches, through growth of
+// the table and with families that come and go.
+func TestCoalescerModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		c := NewCoalescer()
+		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		for range rapid.IntRange(1, 3).Draw(t, "batches") {
+			keys := rapid.SampledFrom([]int{3, 100, 1000}).Draw(t, "keys")
+			tables := rapid.SampledFrom([]int{1, 3, maxFamilies + 6}).Draw(t, "tables")
+			index := map[string]int{}
+			var want []Delta
+			for offset := range int64(rapid.SampledFrom([]int{0, 10, 300, 2000}).Draw(t, "increments")) {
+				d := Delta{
+					Table:     fmt.Sprintf("t%d", random.IntN(tables)),
+					Family:    fmt.Sprintf("f%d", random.IntN(2)),
+					Row:       fmt.Appendf(nil, "%d", random.IntN(keys)),
+					Qualifier: fmt.Appendf(nil, "%d", random.IntN(3)),
+					Delta:     random.Int64() - 1<<62,
+					Time:      cell.Timestamp(random.Int64N(1000)),
+					Offset:    offset,
+				}
+				c.Add(d.Table, d.Family, d.Row, d.Qualifier, d.Delta, d.Time, offset)
+				key := fmt.Sprintf("%q", []any{d.Table, d.Family, d.Row, d.Qualifier})
+				i, ok := index[key]
+				if !ok {
+					index[key] = len(want)
+					want = append(want, d)
+					continue
+				}
+				want[i].Delta += d.Delta
+				want[i].Time = max(want[i].Time, d.Time)
+			}
+			if diff := cmp.Diff(want, collect(c)); diff != "" || c.Len() != len(want) {
+				t.Fatalf("Len = %d, want %d; Deltas (-want +got)\n%s", c.Len(), len(want), diff)
+			}
+			c.Reset()
+			if len(c.families) > maxFamilies {
+				t.Fatalf("%d families are kept", len(c.families))
+			}
+		}
+	})
+}
+
+// TestCoalescerCollisions puts counters that share a slot, and the half of the
+// hash that a slot holds, into one table.
+func TestCoalescerCollisions(t *testing.T) {
+	t.Parallel()
+	c := NewCoalescer()
+	// Two counters with one high half need luck (2⁻³²); their slots are made to
+	// agree instead: every slot that is free takes the high half of the row to
+	// come, so that only the bytes tell the counters apart.
+	c.Add("t", "f", []byte("a"), []byte("q"), 1, 1, 1)
+	h := c.hash(0, []byte("b"), []byte("q"))
+	clear(c.slots)
+	c.slots[h&uint64(len(c.slots)-1)] = h&^0xFFFFFFFF | 1 // "a", where "b" looks first
+	c.Add("t", "f", []byte("b"), []byte("q"), 5, 1, 2)
+	c.Add("t", "f", []byte("b"), []byte("q"), 5, 1, 3)
+	var got []int64
+	for d := range c.Deltas {
+		got = append(got, d.Delta)
+	}
+	if !slices.Equal(got, []int64{1, 10}) {
+		t.Errorf("deltas of a and b are %v, want [1 10]", got)
+	}
+}
+
+// keyset is rows and qualifiers as a page-view mapping makes them.
+type keyset struct{ rows, qualifiers [][]byte }
+
+func newKeyset(rows int) keyset {
+	var k keyset
+	for i := range rows {
+		k.rows = append(k.rows, fmt.Appendf(nil, "/articles/%06d/index.html", i))
+	}
+	for i := range 4 {
+		k.qualifiers = append(k.qualifiers, fmt.Appendf(nil, "20261121%04d", i))
+	}
+	return k
+}
+
+var families = []string{"minute", "hour", "day"}
+
+func (k keyset) add(c *Coalescer, i int) {
+	c.Add("pageview_counts", families[i%3], k.rows[i*7%len(k.rows)], k.qualifiers[i%3], 1, cell.Timestamp(i), int64(i))
+}
+
+// TestCoalescerAllocations: a batch like the one before it allocates nothing.
+func TestCoalescerAllocations(t *testing.T) {
+	c, k := NewCoalescer(), newKeyset(2000)
+	batch := func() {
+		c.Reset()
+		for i := range 10_000 {
+			k.add(c, i)
+		}
+	}
+	batch()
+	if n := testing.AllocsPerRun(3, batch); n != 0 {
+		t.Errorf("a batch allocates %v times", n)
+	}
+}
+
+func BenchmarkCoalescerHit(b *testing.B) {
+	for _, rows := range []int{10, 1000, 10_000} {
+		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
+			c, k := NewCoalescer(), newKeyset(rows)
+			for i := range 3 * rows {
+				k.add(c, i)
+			}
+			n := c.Len()
+			i, f := 0, 0
+			b.ReportAllocs()
+			for b.Loop() {
+				c.Add("pageview_counts", families[f], k.rows[i], k.qualifiers[f], 1, cell.Timestamp(i), int64(i))
+				if f++; f == 3 {
+					f = 0
+					if i++; i == rows {
+						i = 0
+					}
+				}
+			}
+			if c.Len() != n {
+				b.Fatalf("%d counters, want %d: not all were hits", c.Len(), n)
+			}
+		})
+	}
+}
+
+func BenchmarkCoalescerBatch(b *testing.B) {
+	const increments = 10_000
+	c, k := NewCoalescer(), newKeyset(100_000)
+	zipf := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(len(k.rows)-1))
+	rows := make([][]byte, increments)
+	for i := range rows {
+		rows[i] = k.rows[zipf.Uint64()]
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		for i, row := range rows {
+			c.Add("pageview_counts", families[i%3], row, k.qualifiers[i%3], 1, cell.Timestamp(i), int64(i))
+		}
+		c.Reset()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/increments, "ns/inc")
+}
