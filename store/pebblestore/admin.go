@@ -1,0 +1,228 @@
+package pebblestore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/cell"
+	"sluice/region"
+	"sluice/store"
+)
+
+// Tables returns the names of all user tables, sorted.
+func (db *DB) Tables(context.Context) ([]string, error) {
+	if err := db.enter(); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	var names []string
+	for name, t := range db.catalog.Load().tables {
+		if !t.system {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// CreateTable makes a table with len(splits)+1 regions.
+func (db *DB) CreateTable(ctx context.Context, d *store.TableDescriptor, splits [][]byte) error {
+	d, err := userTable(d)
+	if err != nil {
+		return err
+	}
+	keys := make([][]byte, len(splits))
+	for i, s := range splits {
+		keys[i] = bytes.Clone(s)
+	}
+	return db.change(ctx, "create table "+d.Name, func(c *catalog) (*catalog, *pebble.Batch, error) {
+		if _, ok := c.tables[d.Name]; ok {
+			return nil, nil, fmt.Errorf("%w: %s", store.ErrTableExists, d.Name)
+		}
+		m, err := region.Create(d.Name, keys, int64(db.opts.Now()))
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
+		}
+		t := &table{id: c.nextTable, desc: d, regions: m, tag: cell.TagData}
+		if t.fams, t.removed, err = assignFamilies(d, nil); err != nil {
+			return nil, nil, err
+		}
+		n := c.with(d.Name, t)
+		n.nextTable++
+		b := db.pebble.NewBatch()
+		err = errors.Join(
+			b.Set(catalogKey(rowStore, qualNextTable), db.systemValue(binary.BigEndian.AppendUint32(nil, n.nextTable)), nil),
+			db.putTable(b, t), db.putRegions(b, t))
+		return n, b, err
+	})
+}
+
+// AlterTable replaces the schema of a table. A family that is left out loses its
+// cells.
+func (db *DB) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
+	d, err := userTable(d)
+	if err != nil {
+		return err
+	}
+	return db.change(ctx, "alter table "+d.Name, func(c *catalog) (*catalog, *pebble.Batch, error) {
+		old, err := c.lookup(d.Name)
+		if err != nil {
+			return nil, nil, err
+		}
+		t := &table{id: old.id, desc: d, regions: old.regions, tag: old.tag}
+		if t.fams, t.removed, err = assignFamilies(d, old); err != nil {
+			return nil, nil, err
+		}
+		b := db.pebble.NewBatch()
+		err = db.putTable(b, t)
+		for i := range old.fams {
+			if f := &old.fams[i]; d.Family(f.desc.Name) == nil {
+				err = errors.Join(err, dropFamily(b, old, f))
+			}
+		}
+		return c.with(d.Name, t), b, err
+	})
+}
+
+// DropTable removes a table and its cells.
+func (db *DB) DropTable(ctx context.Context, name string) error {
+	if err := userName(name); err != nil {
+		return err
+	}
+	return db.change(ctx, "drop table "+name, func(c *catalog) (*catalog, *pebble.Batch, error) {
+		t, err := c.lookup(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		b := db.pebble.NewBatch()
+		err = errors.Join(b.Delete(catalogKey(rowTable+name, qualDescriptor), nil), b.Delete(catalogKey(rowTable+name, qualRegions), nil))
+		for i := range t.fams {
+			err = errors.Join(err, dropFamily(b, t, &t.fams[i]))
+		}
+		return c.with(name, nil), b, err
+	})
+}
+
+// SplitRegion cuts the region that holds at in two. No data moves.
+func (db *DB) SplitRegion(ctx context.Context, name string, at []byte) error {
+	at = bytes.Clone(at)
+	return db.reshape(ctx, fmt.Sprintf("split region of %s at %q", name, at), name, func(m *region.Map) (*region.Map, error) {
+		return m.Split(at, int64(db.opts.Now()))
+	})
+}
+
+// MergeRegions makes one region of those that hold the rows from and to, and of
+// all between them. No data moves.
+func (db *DB) MergeRegions(ctx context.Context, name string, from, to []byte) error {
+	from, to = bytes.Clone(from), bytes.Clone(to)
+	return db.reshape(ctx, fmt.Sprintf("merge regions of %s from %q to %q", name, from, to), name, func(m *region.Map) (*region.Map, error) {
+		return m.Merge(m.Locate(from), m.Locate(to))
+	})
+}
+
+func (db *DB) reshape(ctx context.Context, what, name string, f func(*region.Map) (*region.Map, error)) error {
+	return db.change(ctx, what, func(c *catalog) (*catalog, *pebble.Batch, error) {
+		old, err := c.lookup(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if old.system {
+			return nil, nil, fmt.Errorf("%w: a system table has one region", store.ErrInvalidArgument)
+		}
+		m, err := f(old.regions)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
+		}
+		t := *old
+		t.regions = m
+		b := db.pebble.NewBatch()
+		return c.with(name, &t), b, db.putRegions(b, &t)
+	})
+}
+
+// change replaces the catalog: f, in the commit loop, returns the new one and
+// the batch that stores it.
+func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*catalog, *pebble.Batch, error)) error {
+	if db.opts.ReadOnly {
+		return fmt.Errorf("%s: %w", what, store.ErrReadOnly)
+	}
+	err := db.exclusive(ctx, func() error {
+		if err := db.checkSpace(); err != nil {
+			return err
+		}
+		c, b, err := f(db.catalog.Load())
+		if b != nil {
+			defer b.Close()
+		}
+		if err != nil {
+			return err
+		}
+		sequence := db.sequence.Load() + 1
+		if err := b.Set(sequenceKey(), appendSystemValue(nil, db.opts.Now(), sequence, nil), nil); err != nil {
+			return engineError(err)
+		}
+		if err := db.pebble.Apply(b, pebble.Sync); err != nil {
+			return engineError(err)
+		}
+		db.sequence.Store(sequence)
+		db.catalog.Store(c)
+		db.counters.clear() // of families that are gone, and of those with another TTL
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+func (db *DB) systemValue(payload []byte) []byte {
+	return appendSystemValue(nil, db.opts.Now(), db.sequence.Load()+1, payload)
+}
+
+func (db *DB) putTable(b *pebble.Batch, t *table) error {
+	v, err := encodeTable(t)
+	if err != nil {
+		return err
+	}
+	return b.Set(catalogKey(rowTable+t.desc.Name, qualDescriptor), db.systemValue(v), nil)
+}
+
+func (db *DB) putRegions(b *pebble.Batch, t *table) error {
+	v, err := encodeRegions(t.regions)
+	if err != nil {
+		return err
+	}
+	return b.Set(catalogKey(rowTable+t.desc.Name, qualRegions), db.systemValue(v), nil)
+}
+
+// dropFamily removes the one run of keys that holds a family.
+func dropFamily(b *pebble.Batch, t *table, f *family) error {
+	low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
+	return b.DeleteRange(low, cell.PrefixEnd(low), nil)
+}
+
+// userTable returns a valid copy of d, as users may create it.
+func userTable(d *store.TableDescriptor) (*store.TableDescriptor, error) {
+	d = d.Clone()
+	if err := d.Validate(); err != nil {
+		return nil, err
+	}
+	return d, userName(d.Name)
+}
+
+func userName(name string) error {
+	if err := store.CheckTableName(name); err != nil {
+		return err
+	}
+	if ns, _, ok := strings.Cut(name, ":"); ok && ns == store.SystemNamespace {
+		return fmt.Errorf("%w: table %s: the namespace %s is the store's own", store.ErrInvalidArgument, name, store.SystemNamespace)
+	}
+	return nil
+}

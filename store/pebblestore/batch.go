@@ -1,0 +1,237 @@
+package pebblestore
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// offset is the cached progress of one source's partition. Only the commit loop
+// touches it.
+type offset struct {
+	key   string // its stored key
+	next  int64  // store.Absent where nothing is stored
+	value []byte // as stored
+}
+
+// offsetUndo restores an offset to what it was before one Advance.
+type offsetUndo struct {
+	o     *offset
+	next  int64
+	value []byte
+}
+
+// batch stages b, whole or not at all. Its error is a *store.BatchError or wraps
+// store.ErrStale.
+func (c *commit) batch(b *store.Batch) error {
+	m := c.mark()
+	if err := c.advance(b.Advances); err != nil {
+		c.rollback(m)
+		return err
+	}
+	var refused []store.Refusal
+	refuse := func(offset int64, table string, row []byte, err error) error {
+		if !refusable(err) {
+			return err
+		}
+		refused = append(refused, store.Refusal{Offset: offset, Table: table, Row: slices.Clone(row), Err: err})
+		return nil
+	}
+	err := c.members(b, refuse)
+	if err == nil && len(refused) > 0 {
+		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
+		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })
+		err = &store.BatchError{Refused: refused}
+	}
+	if err != nil {
+		c.rollback(m)
+	}
+	return err
+}
+
+// refusable reports whether err is about one record, which the batch can do
+// without, and not about the store.
+func refusable(err error) bool {
+	return !errors.Is(err, store.ErrTransient) && !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrClosed)
+}
+
+// members stages the mutations and records of b in the order of
+// store.Batch.InOrder, then its counters.
+func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, error) error) error {
+	i := 0
+	mutations := func(until int64, all bool) error {
+		for ; i < len(b.Mutations) && (all || b.Mutations[i].Offset <= until); i++ {
+			m := &b.Mutations[i]
+			t, err := c.table(m.Table)
+			if err == nil {
+				_, err = c.mutate(t, &m.Mutation, 0)
+			}
+			if err != nil {
+				if err = refuse(m.Offset, m.Table, m.Row, err); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	for j := range b.Records {
+		r := &b.Records[j]
+		if err := mutations(r.Offset, false); err != nil {
+			return err
+		}
+		if err := c.record(r, refuse); err != nil {
+			return err
+		}
+	}
+	if err := mutations(0, true); err != nil {
+		return err
+	}
+	for i := range b.Counters {
+		d := &b.Counters[i]
+		if err := c.delta(d); err != nil {
+			if err = refuse(d.Offset, d.Table, d.Row, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// delta stages one coalesced increment.
+func (c *commit) delta(d *store.CounterDelta) error {
+	t, err := c.table(d.Table)
+	if err != nil {
+		return err
+	}
+	m := &c.deltaMutation
+	m.Table, m.Row = d.Table, d.Row
+	m.Ops = append(m.Ops[:0], cell.Op{Type: cell.OpIncrement, Family: d.Family, Qualifier: d.Qualifier, Time: d.Time, Delta: d.Delta})
+	if err := store.ValidateMutation(t.desc, m, c.now); err != nil {
+		return err
+	}
+	f, _ := t.family(d.Family)
+	if f.tag != cell.TagCounter {
+		return fmt.Errorf("%w: table %s: family %s is no COUNTER family", store.ErrRefused, d.Table, d.Family)
+	}
+	_, err = c.increment(t, f, d.Row, d.Qualifier, d.Delta, d.Time)
+	return err
+}
+
+// record stages one conditional unit, or drops it. The condition is tested on
+// the row of its first mutation.
+func (c *commit) record(r *store.Record, refuse func(int64, string, []byte, error) error) error {
+	m := c.mark()
+	drop, name, row, err := c.unit(r)
+	if drop {
+		c.conflicts++
+	}
+	if drop || err != nil {
+		c.rollback(m)
+	}
+	if err != nil {
+		return refuse(r.Offset, name, row, err)
+	}
+	return nil
+}
+
+func (c *commit) unit(r *store.Record) (drop bool, name string, row []byte, err error) {
+	if len(r.Once) > 0 {
+		key := onceKey(r.Once)
+		if _, seen := c.onceSet[key]; seen {
+			return true, "", nil, nil
+		}
+		_, seen, err := c.lookup([]byte(key))
+		if err != nil || seen {
+			return seen, "", nil, err
+		}
+		if c.onceSet == nil {
+			c.onceSet = map[string]struct{}{}
+		}
+		c.onceSet[key] = struct{}{}
+		c.onces = append(c.onces, key)
+	}
+	var tested cell.Timestamp
+	for i := range r.Mutations {
+		m := &r.Mutations[i]
+		t, err := c.table(m.Table)
+		if err != nil {
+			return false, m.Table, m.Row, err
+		}
+		if i == 0 && r.Cond != nil {
+			var holds bool
+			if holds, tested, err = store.CheckCondition(t.desc, m.Row, r.Cond, c.read); err != nil || !holds {
+				return err == nil, m.Table, m.Row, err
+			}
+		}
+		if _, err := c.mutate(t, m, tested); err != nil {
+			return false, m.Table, m.Row, err
+		}
+		tested = 0 // it says something about the first row only
+	}
+	return false, "", nil, nil
+}
+
+// onceKey is the stored key of an event id.
+func onceKey(id []byte) string {
+	key := cell.AppendRowPrefix(nil, cell.TagSystem, onceID, systemFamily, id)
+	return string(cell.AppendPart(key, nil))
+}
+
+// advance stages the compare-and-sets of the batch.
+func (c *commit) advance(all []store.Advance) error {
+	for i := range all {
+		a := &all[i]
+		row := store.AppendSourceRow(nil, &a.Source, a.Partition)
+		if err := cell.CheckRow(row); err != nil {
+			return fmt.Errorf("%w: source of pipeline %s, topic %s: %w", store.ErrInvalidArgument, a.Source.Pipeline, a.Source.Topic, err)
+		}
+		o, err := c.offset(row)
+		if err != nil {
+			return err
+		}
+		if o.next != a.From {
+			return fmt.Errorf("%w: pipeline %s, topic %s, partition %d: stored %d, expected %d",
+				store.ErrStale, a.Source.Pipeline, a.Source.Topic, a.Partition, o.next, a.From)
+		}
+		c.offsets = append(c.offsets, offsetUndo{o: o, next: o.next, value: o.value})
+		c.seq++
+		o.next = a.Progress.Next
+		o.value = appendSystemValue(nil, c.now, c.seq, store.AppendProgress(nil, &a.Progress))
+	}
+	return nil
+}
+
+// offset returns the current progress of a row of the offsets table.
+func (c *commit) offset(row []byte) (*offset, error) {
+	key := offsetKey(row)
+	if o := c.db.offsets[string(key)]; o != nil {
+		return o, nil
+	}
+	o := &offset{key: string(key), next: store.Absent}
+	value, ok, err := c.lookup(key)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		_, _, payload, err := decodeSystemValue(value)
+		if err != nil {
+			return nil, err
+		}
+		p, err := store.DecodeProgress(payload)
+		if err != nil {
+			return nil, err
+		}
+		o.next, o.value = p.Next, slices.Clone(value)
+	}
+	c.db.offsets[o.key] = o
+	return o, nil
+}
+
+func offsetKey(row []byte) []byte {
+	key := cell.AppendRowPrefix(nil, cell.TagSystem, offsetsID, systemFamily, row)
+	return cell.AppendPart(key, []byte(store.ProgressQualifier))
+}

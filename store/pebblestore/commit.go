@@ -1,0 +1,343 @@
+package pebblestore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// maxPackedBytes is where a packed value is cut: a reader holds one whole.
+const maxPackedBytes = 64 << 10
+
+// commit gathers what members of one Pebble batch write. A member that fails is
+// rolled back and leaves nothing behind. It belongs to the commit loop, which
+// reuses it for its memory.
+type commit struct {
+	db  *DB
+	cat *catalog
+	now cell.Timestamp
+	seq uint64 // the last sequence allotted
+
+	buf   []byte   // keys and values, as staged
+	kvs   []staged // TagData key-values, in order of application
+	cells []cell.Cell
+
+	counterUndo []counterUndo
+	dirty       []*counter
+	offsets     []offsetUndo
+	onces       []string // system keys of event ids, in order
+	onceSet     map[string]struct{}
+	late        int64 // increments beyond their family's TTL
+	conflicts   int64 // conditions that did not hold, event ids seen before
+
+	rows    map[string][]int32 // row prefix → indexes of kvs, up to indexed
+	indexed int
+	it      *pebble.Iterator // over everything as it was before the commit
+	key     []byte
+	lastTab *table
+	lastNam string
+
+	deltaMutation cell.Mutation
+}
+
+// staged is one key-value in commit.buf.
+type staged struct {
+	head  uint64 // tag, table, family and the first two bytes after them
+	next  uint64 // the eight bytes after those
+	start int    // of the key; the value follows it
+	key   int    // length
+	value int    // length
+}
+
+// mark is a state that a failed member is rolled back to.
+type mark struct {
+	buf, kvs, counters, dirty, offsets, onces int
+	seq                                       uint64
+	late                                      int64
+}
+
+func (c *commit) mark() mark {
+	return mark{len(c.buf), len(c.kvs), len(c.counterUndo), len(c.dirty), len(c.offsets), len(c.onces), c.seq, c.late}
+}
+
+func (c *commit) rollback(m mark) {
+	for i := len(c.counterUndo) - 1; i >= m.counters; i-- {
+		u := &c.counterUndo[i]
+		u.c.value, u.c.exists, u.c.dirty = u.value, u.exists, u.dirty
+	}
+	for i := len(c.offsets) - 1; i >= m.offsets; i-- {
+		u := &c.offsets[i]
+		u.o.next, u.o.value = u.next, u.value
+	}
+	for _, k := range c.onces[m.onces:] {
+		delete(c.onceSet, k)
+	}
+	for c.indexed > m.kvs {
+		c.indexed--
+		p := c.rowPrefix(c.indexed)
+		list := c.rows[string(p)]
+		c.rows[string(p)] = list[:len(list)-1]
+	}
+	c.buf, c.kvs, c.counterUndo, c.dirty = c.buf[:m.buf], c.kvs[:m.kvs], c.counterUndo[:m.counters], c.dirty[:m.dirty]
+	c.offsets, c.onces, c.seq, c.late = c.offsets[:m.offsets], c.onces[:m.onces], m.seq, m.late
+}
+
+// begin empties c for the next commit.
+func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
+	c.cat, c.now, c.seq = cat, now, seq
+	c.buf, c.kvs, c.counterUndo, c.dirty = c.buf[:0], c.kvs[:0], c.counterUndo[:0], c.dirty[:0]
+	c.offsets, c.onces, c.late, c.conflicts = c.offsets[:0], c.onces[:0], 0, 0
+	clear(c.onceSet)
+	clear(c.rows)
+	c.indexed, c.lastTab, c.lastNam = 0, nil, ""
+}
+
+// end releases what begin and reading took.
+func (c *commit) end() error {
+	if c.it == nil {
+		return nil
+	}
+	err := c.it.Close()
+	c.it = nil
+	return engineError(err)
+}
+
+// empty reports that the commit would write nothing.
+func (c *commit) empty() bool {
+	return len(c.kvs) == 0 && len(c.dirty) == 0 && len(c.offsets) == 0 && len(c.onces) == 0
+}
+
+// table returns a table that users may write to.
+func (c *commit) table(name string) (*table, error) {
+	if c.lastTab != nil && c.lastNam == name {
+		return c.lastTab, nil
+	}
+	t, err := c.cat.lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	if t.system && t.id != outboxID {
+		return nil, fmt.Errorf("%w: table %s is written by the store itself", store.ErrRefused, name)
+	}
+	c.lastTab, c.lastNam = t, name
+	return t, nil
+}
+
+// mutate stages one mutation whose condition holds: tested is the time that
+// store.CheckCondition returned. It returns the new cells of increments and
+// appends. On an error the caller rolls back.
+func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]cell.Cell, error) {
+	if err := store.ValidateMutation(t.desc, m, c.now); err != nil {
+		return nil, err
+	}
+	write, result, err := store.AppendResolved(c.cells[:0], t.desc, m, c.now, max(c.now, tested), c.read)
+	if err != nil {
+		return nil, err
+	}
+	c.cells = write
+	if err := c.stage(t, m.Row, write); err != nil {
+		return nil, err
+	}
+	counted, err := c.countOps(t, m)
+	if err != nil {
+		return nil, err
+	}
+	if len(counted) > 0 {
+		result = append(result, counted...)
+		slices.SortStableFunc(result, func(a, b cell.Cell) int {
+			if d := bytes.Compare([]byte(a.Family), []byte(b.Family)); d != 0 {
+				return d
+			}
+			return bytes.Compare(a.Qualifier, b.Qualifier)
+		})
+	}
+	return result, nil
+}
+
+// countOps applies the operations on COUNTER families and returns the counters
+// that were incremented.
+func (c *commit) countOps(t *table, m *cell.Mutation) ([]cell.Cell, error) {
+	var result []cell.Cell
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		if o.Type == cell.OpDeleteRow {
+			for j := range t.fams {
+				if f := &t.fams[j]; f.tag == cell.TagCounter {
+					if err := c.deleteCounters(t, f, m.Row, nil, true); err != nil {
+						return nil, err
+					}
+				}
+			}
+			continue
+		}
+		f, _ := t.family(o.Family)
+		if f.tag != cell.TagCounter {
+			continue
+		}
+		switch o.Type {
+		case cell.OpIncrement:
+			v, err := c.increment(t, f, m.Row, o.Qualifier, o.Delta, o.Time)
+			if err != nil {
+				return nil, err
+			}
+			n := cell.Cell{Family: o.Family, Qualifier: o.Qualifier, Time: v.Time, Kind: cell.KindPut, Value: binary.BigEndian.AppendUint64(nil, uint64(v.Count))}
+			if at := slices.IndexFunc(result, func(r cell.Cell) bool { return r.Family == n.Family && bytes.Equal(r.Qualifier, n.Qualifier) }); at >= 0 {
+				result[at] = n
+			} else {
+				result = append(result, n)
+			}
+		case cell.OpDeleteColumn:
+			if err := c.deleteCounters(t, f, m.Row, o.Qualifier, false); err != nil {
+				return nil, err
+			}
+		case cell.OpDeleteFamily:
+			if err := c.deleteCounters(t, f, m.Row, nil, true); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return result, nil
+}
+
+// stage adds cells of one row in their order. Neighbouring puts of one family,
+// time and TTL become one packed key-value.
+func (c *commit) stage(t *table, row []byte, cells []cell.Cell) error {
+	for i := 0; i < len(cells); {
+		first := &cells[i]
+		f, _ := t.family(first.Family)
+		n, size := 1, len(first.Qualifier)+len(first.Value)
+		if first.Kind == cell.KindPut {
+			for i+n < len(cells) {
+				o := &cells[i+n]
+				s := len(o.Qualifier) + len(o.Value)
+				if o.Kind != cell.KindPut || o.Time != first.Time || o.TTL != first.TTL || o.Family != first.Family || size+s > maxPackedBytes {
+					break
+				}
+				size += s
+				n++
+			}
+		}
+		run := cells[i : i+n]
+		i += n
+		if n > 1 {
+			run = ascending(run)
+		}
+		if len(c.buf) > math.MaxInt32 {
+			return fmt.Errorf("%w: the commit is larger than 2 GiB: send smaller batches", store.ErrRefused)
+		}
+		c.seq++
+		start := len(c.buf)
+		c.buf = cell.AppendRowPrefix(c.buf, f.tag, t.id, f.id, row)
+		if len(run) > 1 {
+			c.buf = append(c.buf, 0, 1)
+			c.buf = cell.AppendVersion(c.buf, first.Time, cell.KindPacked, c.seq)
+			key := len(c.buf) - start
+			c.buf = cell.AppendPackedHeader(c.buf, first.TTL, false)
+			for j := range run {
+				c.buf = cell.AppendPackedColumn(c.buf, run[j].Qualifier, run[j].Value)
+			}
+			c.staged(start, key)
+			continue
+		}
+		o := &run[0]
+		c.buf = cell.AppendPart(c.buf, o.Qualifier)
+		c.buf = cell.AppendVersion(c.buf, o.Time, o.Kind, c.seq)
+		key := len(c.buf) - start
+		if o.Kind == cell.KindPut {
+			c.buf = cell.AppendValue(c.buf, o.TTL, o.Value)
+		}
+		c.staged(start, key)
+	}
+	return nil
+}
+
+// staged records the key-value that begins at start and ends c.buf.
+func (c *commit) staged(start, key int) {
+	k := c.buf[start : start+key]
+	s := staged{start: start, key: key, value: len(c.buf) - start - key}
+	// A stored key has 27 bytes or more.
+	s.head, s.next = binary.BigEndian.Uint64(k), binary.BigEndian.Uint64(k[8:])
+	c.kvs = append(c.kvs, s)
+}
+
+// ascending returns the run's cells in strictly ascending order of their
+// qualifiers. Of a column that was put twice the later put stays. The run is
+// changed in place.
+func ascending(run []cell.Cell) []cell.Cell {
+	sorted := true
+	for i := 1; i < len(run); i++ {
+		if bytes.Compare(run[i-1].Qualifier, run[i].Qualifier) >= 0 {
+			sorted = false
+			break
+		}
+	}
+	if sorted {
+		return run
+	}
+	slices.Reverse(run)
+	slices.SortStableFunc(run, func(a, b cell.Cell) int { return bytes.Compare(a.Qualifier, b.Qualifier) })
+	return slices.CompactFunc(run, func(a, b cell.Cell) bool { return bytes.Equal(a.Qualifier, b.Qualifier) })
+}
+
+// write fills b with everything that the commit has staged, in key order: Pebble
+// inserts sorted keys a third faster.
+func (c *commit) write(b *pebble.Batch) error {
+	slices.SortFunc(c.kvs, func(x, y staged) int {
+		switch {
+		case x.head != y.head:
+			return sign(x.head < y.head)
+		case x.next != y.next:
+			return sign(x.next < y.next)
+		}
+		return bytes.Compare(c.buf[x.start:x.start+x.key], c.buf[y.start:y.start+y.key])
+	})
+	for i := range c.offsets {
+		o := c.offsets[i].o
+		if err := b.Set([]byte(o.key), o.value, nil); err != nil {
+			return err
+		}
+	}
+	for _, k := range c.onces {
+		c.seq++
+		if err := b.Set([]byte(k), appendSystemValue(nil, c.now, c.seq, nil), nil); err != nil {
+			return err
+		}
+	}
+	if err := c.writeCounters(b); err != nil {
+		return err
+	}
+	for i := range c.kvs {
+		s := &c.kvs[i]
+		op := b.SetDeferred(s.key, s.value)
+		copy(op.Key, c.buf[s.start:s.start+s.key])
+		copy(op.Value, c.buf[s.start+s.key:s.start+s.key+s.value])
+		if err := op.Finish(); err != nil {
+			return err
+		}
+	}
+	return b.Set(sequenceKey(), appendSystemValue(nil, c.now, c.seq, nil), nil)
+}
+
+// settle makes the caches what the commit has made of the store, or, where it
+// failed, what they were.
+func (c *commit) settle(ok bool) {
+	for _, e := range c.dirty {
+		e.dirty = false
+		if !ok {
+			e.value, e.exists = e.oldVal, e.oldHave
+		}
+	}
+	if !ok {
+		for i := len(c.offsets) - 1; i >= 0; i-- {
+			u := &c.offsets[i]
+			u.o.next, u.o.value = u.next, u.value
+		}
+	}
+}

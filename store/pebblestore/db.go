@@ -1,0 +1,413 @@
+package pebblestore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"sluice/cell"
+	"sluice/region"
+	"sluice/store"
+)
+
+// DB is an open store. It implements store.Engine and every optional interface
+// of package store.
+type DB struct {
+	dir    string
+	opts   *Options
+	log    *pebbleLog
+	pebble *pebble.DB
+	lock   *pebble.Lock
+	cache  *pebble.Cache
+
+	catalog  atomic.Pointer[catalog]
+	sequence atomic.Uint64 // of the last commit
+	metrics  meters
+
+	requests chan *request
+	stop     chan struct{} // closed when the loop is to end
+	stopped  chan struct{} // closed when it has
+
+	mu      sync.Mutex
+	closed  bool
+	calls   sync.WaitGroup // running calls; Add under mu, while not closed
+	sources map[*rowSource]struct{}
+	snaps   map[*Snapshot]struct{}
+
+	// The rest belongs to the commit loop.
+	counters *counterCache
+	offsets  map[string]*offset
+	commit   commit
+	batch    *pebble.Batch
+	written  map[uint32]*unflushed
+}
+
+var (
+	_ store.Engine       = (*DB)(nil)
+	_ store.Admin        = (*DB)(nil)
+	_ store.Snapshotter  = (*DB)(nil)
+	_ store.Checkpointer = (*DB)(nil)
+	_ store.Compactor    = (*DB)(nil)
+	_ store.RowMutator   = (*DB)(nil)
+)
+
+// Open opens the store in dir, which is made where it does not exist (unless
+// o.ReadOnly). o may be nil. The error wraps store.ErrLocked where another
+// process has dir, store.ErrDiskFull, store.ErrCorrupt, or store.ErrUnsupported
+// where a newer program wrote it. Close the DB.
+func Open(dir string, o *Options) (*DB, error) {
+	if o != nil {
+		if err := o.Validate(); err != nil {
+			return nil, err
+		}
+	}
+	opts := o.withDefaults()
+	db := &DB{
+		dir: dir, opts: opts, log: newPebbleLog(opts.Logger),
+		requests: make(chan *request, 256), stop: make(chan struct{}), stopped: make(chan struct{}),
+		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
+		counters: newCounterCache(opts.CounterCacheEntries), offsets: map[string]*offset{},
+		written: map[uint32]*unflushed{},
+	}
+	if err := db.open(); err != nil {
+		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
+	}
+	go db.run()
+	return db, nil
+}
+
+func (db *DB) open() error {
+	fsys := db.opts.FS
+	if !db.opts.ReadOnly {
+		if err := fsys.MkdirAll(db.dir, 0o700); err != nil {
+			return diskError(err)
+		}
+		if err := db.checkSpace(); err != nil {
+			return err
+		}
+	} else if _, err := fsys.Stat(db.dir); err != nil {
+		return diskError(err)
+	}
+	lock, err := pebble.LockDirectory(db.dir, fsys)
+	if err != nil {
+		if e := diskError(err); errors.Is(e, store.ErrDiskFull) || errors.Is(e, fs.ErrPermission) || errors.Is(e, fs.ErrNotExist) {
+			return e
+		}
+		return fmt.Errorf("%w: stop it, or use it through its address (%w)", store.ErrLocked, err)
+	}
+	db.lock = lock
+	po := db.opts.pebbleOptions(db.log)
+	db.cache = po.Cache
+	po.Lock = lock
+	p, err := pebble.Open(db.dir, po)
+	if err != nil {
+		return diskError(err)
+	}
+	db.pebble = p
+	return db.load()
+}
+
+// release gives back what open took.
+func (db *DB) release() error {
+	var errs []error
+	if db.pebble != nil {
+		errs = append(errs, engineError(db.pebble.Close()))
+	}
+	if db.lock != nil {
+		errs = append(errs, db.lock.Close())
+	}
+	if db.cache != nil {
+		db.cache.Unref()
+	}
+	return errors.Join(errs...)
+}
+
+// load reads the catalog, or writes the first one.
+func (db *DB) load() error {
+	c, err := newCatalog()
+	if err != nil {
+		return err
+	}
+	low := cell.AppendFamilyPrefix(nil, cell.TagSystem, catalogID, systemFamily)
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: cell.PrefixEnd(low)})
+	if err != nil {
+		return engineError(err)
+	}
+	defer it.Close()
+	found := false
+	var key cell.Key
+	for ok := it.First(); ok; ok = it.Next() {
+		if _, err := cell.DecodeKey(&key, it.Key(), nil); err != nil {
+			return fmt.Errorf("%w: catalog: %w", store.ErrCorrupt, err)
+		}
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return engineError(err)
+		}
+		_, sequence, payload, err := decodeSystemValue(value)
+		if err != nil {
+			return err
+		}
+		if err := db.loadRow(c, string(key.Row), string(key.Qualifier), payload, sequence, &found); err != nil {
+			return err
+		}
+	}
+	if err := it.Error(); err != nil {
+		return engineError(err)
+	}
+	for name, t := range c.tables {
+		if t.regions == nil || t.desc == nil {
+			return fmt.Errorf("%w: the catalog has half of table %s", store.ErrCorrupt, name)
+		}
+	}
+	db.catalog.Store(c)
+	if found {
+		return nil
+	}
+	if db.opts.ReadOnly {
+		return fmt.Errorf("%w: it holds no store", store.ErrCorrupt)
+	}
+	b := db.pebble.NewBatch()
+	defer b.Close()
+	if err := errors.Join(
+		b.Set(catalogKey(rowStore, qualFormat), appendSystemValue(nil, db.opts.Now(), 0, []byte{catalogFormat}), nil),
+		b.Set(catalogKey(rowStore, qualNextTable), appendSystemValue(nil, db.opts.Now(), 0, binary.BigEndian.AppendUint32(nil, firstTableID)), nil),
+		b.Set(sequenceKey(), appendSystemValue(nil, db.opts.Now(), 0, nil), nil),
+	); err != nil {
+		return err
+	}
+	return diskError(db.pebble.Apply(b, pebble.Sync))
+}
+
+// loadRow takes one cell of the stored catalog.
+func (db *DB) loadRow(c *catalog, row, qualifier string, payload []byte, sequence uint64, found *bool) error {
+	if row == rowStore {
+		switch qualifier {
+		case qualFormat:
+			*found = true
+			if len(payload) != 1 {
+				return fmt.Errorf("%w: catalog format of %d bytes", store.ErrCorrupt, len(payload))
+			}
+			if v := int(payload[0]); v > catalogFormat {
+				return newerFormat("the directory", v)
+			}
+		case qualSequence:
+			db.sequence.Store(sequence)
+		case qualNextTable:
+			if len(payload) != 4 {
+				return fmt.Errorf("%w: next table id of %d bytes", store.ErrCorrupt, len(payload))
+			}
+			c.nextTable = binary.BigEndian.Uint32(payload)
+		}
+		return nil
+	}
+	name, ok := bytes.CutPrefix([]byte(row), []byte(rowTable))
+	if !ok {
+		return fmt.Errorf("%w: unknown catalog row %q", store.ErrCorrupt, row)
+	}
+	t := c.tables[string(name)]
+	if t == nil {
+		t = &table{}
+		c.tables[string(name)] = t
+	}
+	switch qualifier {
+	case qualDescriptor:
+		d, err := decodeTable(string(name), payload)
+		if err != nil {
+			return err
+		}
+		d.regions = t.regions
+		*t = *d
+	case qualRegions:
+		m, err := decodeRegions(string(name), payload)
+		if err != nil {
+			return err
+		}
+		t.regions = m
+	}
+	return nil
+}
+
+func catalogKey(row, qualifier string) []byte {
+	key := cell.AppendRowPrefix(nil, cell.TagSystem, catalogID, systemFamily, []byte(row))
+	return cell.AppendPart(key, []byte(qualifier))
+}
+
+func sequenceKey() []byte { return catalogKey(rowStore, qualSequence) }
+
+// Traits says that batches are atomic and, unless commits are not synced,
+// durable.
+func (db *DB) Traits() store.Traits {
+	return store.Traits{Name: "pebble", Atomic: store.AtomicBatch, Durable: db.opts.Sync == SyncCommits}
+}
+
+// Close waits for running calls, fails open scans and snapshots with
+// store.ErrClosed, and closes the directory. Every later call fails with
+// store.ErrClosed.
+func (db *DB) Close() error {
+	db.mu.Lock()
+	if db.closed {
+		db.mu.Unlock()
+		return nil
+	}
+	db.closed = true
+	db.mu.Unlock()
+	if err := db.log.failure(); err != nil {
+		return err // Pebble is stuck for good; only the process can let go of it
+	}
+	db.calls.Wait()
+	close(db.stop)
+	<-db.stopped
+	db.mu.Lock()
+	sources, snaps := db.sources, db.snaps
+	db.sources, db.snaps = nil, nil
+	db.mu.Unlock()
+	var errs []error
+	for s := range sources {
+		errs = append(errs, s.abort(store.ErrClosed))
+	}
+	for s := range snaps {
+		errs = append(errs, s.close())
+	}
+	return errors.Join(append(errs, db.release())...)
+}
+
+// enter begins a call; leave ends it.
+func (db *DB) enter() error {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if db.closed {
+		return store.ErrClosed
+	}
+	db.calls.Add(1)
+	return nil
+}
+
+func (db *DB) leave() { db.calls.Done() }
+
+// Table returns the schema of a table.
+func (db *DB) Table(_ context.Context, name string) (*store.TableDescriptor, error) {
+	if err := db.enter(); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	t, err := db.catalog.Load().lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.desc, nil
+}
+
+// Regions returns the region map of a table.
+func (db *DB) Regions(_ context.Context, name string) (*region.Map, error) {
+	if err := db.enter(); err != nil {
+		return nil, err
+	}
+	defer db.leave()
+	t, err := db.catalog.Load().lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return t.regions, nil
+}
+
+// Scan starts s on the store as it is now, between two commits.
+func (db *DB) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	if err := db.enter(); err != nil {
+		return store.FailedScanner(err)
+	}
+	defer db.leave()
+	return db.scan(ctx, s, db.catalog.Load(), liveIterators(ctx, db.pebble), nil)
+}
+
+func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterators, snap *Snapshot) store.Scanner {
+	t, err := c.lookup(s.Table)
+	if err != nil {
+		return store.FailedScanner(err)
+	}
+	sel, err := store.NewSelection(s, t.desc)
+	if err != nil {
+		return store.FailedScanner(err)
+	}
+	src, err := newRowSource(ctx, t, sel, db.opts.Now(), open)
+	if err != nil {
+		return store.FailedScanner(err)
+	}
+	src.release = func() {
+		db.mu.Lock()
+		delete(db.sources, src)
+		if snap != nil {
+			delete(snap.sources, src)
+		}
+		db.mu.Unlock()
+	}
+	db.mu.Lock()
+	db.sources[src] = struct{}{}
+	if snap != nil {
+		snap.sources[src] = struct{}{}
+	}
+	db.mu.Unlock()
+	return store.NewScanner(ctx, sel, src)
+}
+
+// checkSpace fails with store.ErrDiskFull below the free-space limit.
+func (db *DB) checkSpace() error {
+	if db.opts.MinFreeBytes < 0 {
+		return nil
+	}
+	u, err := db.opts.FS.GetDiskUsage(db.dir)
+	switch {
+	case errors.Is(err, vfs.ErrUnsupported):
+		return nil // a file system in memory
+	case err != nil:
+		return fmt.Errorf("free space of %s: %w", db.dir, err)
+	case u.AvailBytes < uint64(db.opts.MinFreeBytes):
+		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some, they go on by themselves",
+			store.ErrDiskFull, db.dir, u.AvailBytes>>20, db.opts.MinFreeBytes>>20)
+	}
+	return nil
+}
+
+// engineError gives an error of Pebble its class.
+func engineError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrClosed):
+		return err
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	case errors.Is(err, pebble.ErrReadOnly):
+		return fmt.Errorf("%w: opened read-only", store.ErrReadOnly)
+	case errors.Is(err, pebble.ErrClosed):
+		return store.ErrClosed
+	}
+	return diskError(err)
+}
+
+// diskError says what an operator can do about an error of the file system.
+func diskError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return fmt.Errorf("%w: free some space: %w", store.ErrDiskFull, err)
+	case errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("%w: the file system is mounted read-only: remount it, or choose another data directory: %w", fs.ErrPermission, err)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("the data directory must be writable for this user: %w", err)
+	case pebble.IsCorruptionError(err):
+		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	return err
+}

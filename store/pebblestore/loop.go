@@ -1,0 +1,302 @@
+package pebblestore
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// States of a request.
+const (
+	requestWaiting int32 = iota
+	requestTaken
+	requestAbandoned
+)
+
+// request is one call that the commit loop answers. Exactly one of batch, rows
+// and alone is set.
+type request struct {
+	state atomic.Int32
+	done  chan struct{}
+	err   error
+
+	batch *store.Batch
+
+	rows    []*cell.Mutation
+	cond    *store.Cond
+	results []store.Result
+	errs    []error
+
+	// alone runs between two commits, with the loop to itself.
+	alone func() error
+}
+
+// events is how much the request adds to a commit.
+func (r *request) events() int {
+	if r.batch != nil {
+		return len(r.batch.Mutations) + len(r.batch.Counters) + len(r.batch.Records) + 1
+	}
+	return len(r.rows)
+}
+
+func (r *request) finish(err error) {
+	r.err = err
+	close(r.done)
+}
+
+// fatalGrace is how long a caller waits for its request after the engine has
+// stopped: long enough for a commit that was under way elsewhere to end.
+const fatalGrace = 5 * time.Second
+
+// submit has the commit loop answer r. A request that the loop has begun is
+// waited for even where ctx is done: only its outcome is the truth, and the loop
+// reads the caller's slices until then.
+func (db *DB) submit(ctx context.Context, r *request) error {
+	if err := db.enter(); err != nil {
+		return err
+	}
+	defer db.leave()
+	if err := db.log.failure(); err != nil {
+		return err
+	}
+	r.done = make(chan struct{})
+	select {
+	case db.requests <- r:
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the commit loop: %w", ctx.Err())
+	case <-db.log.failed:
+		return db.log.err
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		if r.state.CompareAndSwap(requestWaiting, requestAbandoned) {
+			return fmt.Errorf("wait for the commit loop: %w", ctx.Err())
+		}
+	case <-db.log.failed:
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-db.log.failed:
+	}
+	grace := time.NewTimer(fatalGrace)
+	defer grace.Stop()
+	select {
+	case <-r.done:
+		return r.err
+	case <-grace.C:
+		return db.log.err
+	}
+}
+
+// Apply applies all of b, or none of it.
+func (db *DB) Apply(ctx context.Context, b *store.Batch) error {
+	if b.Empty() {
+		return nil
+	}
+	if db.opts.ReadOnly {
+		return fmt.Errorf("apply batch: %w", store.ErrReadOnly)
+	}
+	return db.submit(ctx, &request{batch: b})
+}
+
+// MutateRow applies m to its row if cond is nil or holds.
+func (db *DB) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	if db.opts.ReadOnly {
+		return store.Result{}, fmt.Errorf("mutate row: %w", store.ErrReadOnly)
+	}
+	r := &request{cond: cond, rows: []*cell.Mutation{m}, results: make([]store.Result, 1), errs: make([]error, 1)}
+	if err := db.submit(ctx, r); err != nil {
+		return store.Result{}, err
+	}
+	return r.results[0], r.errs[0]
+}
+
+// MutateRows applies ms in order in one commit; each has its own outcome.
+func (db *DB) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Result, []error) {
+	r := &request{rows: ms, results: make([]store.Result, len(ms)), errs: make([]error, len(ms))}
+	var err error
+	switch {
+	case db.opts.ReadOnly:
+		err = fmt.Errorf("mutate rows: %w", store.ErrReadOnly)
+	case len(ms) > 0:
+		err = db.submit(ctx, r)
+	}
+	if err == nil {
+		return r.results, r.errs
+	}
+	// The loop may still hold r's slices where the engine has stopped.
+	results, errs := make([]store.Result, len(ms)), make([]error, len(ms))
+	for i := range errs {
+		errs[i] = err
+	}
+	return results, errs
+}
+
+// exclusive runs f in the commit loop, between two commits.
+func (db *DB) exclusive(ctx context.Context, f func() error) error {
+	return db.submit(ctx, &request{alone: f})
+}
+
+// run is the commit loop. Whatever waits when a commit has returned is the next
+// commit: load makes commits large, not a timer.
+func (db *DB) run() {
+	defer close(db.stopped)
+	var group []*request
+	var next *request
+	for {
+		if next == nil {
+			select {
+			case next = <-db.requests:
+			case <-db.stop:
+				return
+			}
+		}
+		if next.alone != nil {
+			if next.state.CompareAndSwap(requestWaiting, requestTaken) {
+				next.finish(next.alone())
+			}
+			next = nil
+			continue
+		}
+		group, next = db.gather(group[:0], next)
+		if len(group) > 0 {
+			db.commitGroup(group)
+		}
+	}
+}
+
+// gather takes first and what waits behind it, up to the limit of a commit or a
+// request that needs the loop for itself, which it returns.
+func (db *DB) gather(group []*request, first *request) (_ []*request, rest *request) {
+	events := 0
+	for r := first; ; {
+		if r.alone != nil {
+			return group, r
+		}
+		if r.state.CompareAndSwap(requestWaiting, requestTaken) {
+			group = append(group, r)
+			events += r.events()
+		}
+		if events >= db.opts.MaxCommitEvents {
+			return group, nil
+		}
+		select {
+		case r = <-db.requests:
+		default:
+			return group, nil
+		}
+	}
+}
+
+// commitGroup evaluates the requests in order and commits what they write as
+// one.
+func (db *DB) commitGroup(group []*request) {
+	begun := time.Now()
+	if err := db.checkSpace(); err != nil {
+		db.metrics.refusedCommits.Add(1)
+		for _, r := range group {
+			r.finish(err)
+		}
+		return
+	}
+	c := &db.commit
+	c.db = db
+	c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
+	outcomes := make([]error, len(group))
+	for i, r := range group {
+		if r.batch != nil {
+			outcomes[i] = c.batch(r.batch)
+			continue
+		}
+		for j, m := range r.rows {
+			r.results[j], r.errs[j] = c.row(r.cond, m)
+		}
+	}
+	err := c.end()
+	if err == nil && !c.empty() {
+		err = db.commitStaged(c)
+	}
+	c.settle(err == nil)
+	if err != nil {
+		// What the caches hold is what was stored before, but whether it
+		// still is, only the store knows.
+		db.counters.clear()
+		clear(db.offsets)
+		err = fmt.Errorf("commit: %w", err)
+	}
+	db.metrics.observe(c, len(group), time.Since(begun), err)
+	for i, r := range group {
+		if outcomes[i] == nil {
+			outcomes[i] = err
+		}
+		r.finish(outcomes[i])
+	}
+	db.counters.age()
+	if len(db.offsets) > maxCachedOffsets {
+		clear(db.offsets)
+	}
+}
+
+// maxCachedOffsets bounds the cache of offsets: far more partitions than one
+// process reads.
+const maxCachedOffsets = 100_000
+
+// row stages one row mutation of the API.
+func (c *commit) row(cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	t, err := c.table(m.Table)
+	if err != nil {
+		return store.Result{}, err
+	}
+	mark := c.mark()
+	holds, tested, err := store.CheckCondition(t.desc, m.Row, cond, c.read)
+	if err != nil {
+		return store.Result{}, err
+	}
+	if !holds {
+		c.conflicts++
+		return store.Result{}, nil
+	}
+	cells, err := c.mutate(t, m, tested)
+	if err != nil {
+		c.rollback(mark)
+		return store.Result{}, err
+	}
+	return store.Result{Applied: true, Cells: cells}, nil
+}
+
+// commitStaged writes what c holds and returns when it is as durable as the
+// options say.
+func (db *DB) commitStaged(c *commit) error {
+	if db.batch == nil {
+		// A batch of the largest usual size keeps its memory: fresh pages
+		// cost as much as copying twice.
+		db.batch = db.pebble.NewBatch(pebble.WithInitialSizeBytes(1<<20), pebble.WithMaxRetainedSizeBytes(16<<20))
+	}
+	b := db.batch
+	defer b.Reset()
+	if err := c.write(b); err != nil {
+		return engineError(err)
+	}
+	if err := db.pebble.Apply(b, db.writeOptions()); err != nil {
+		return engineError(err)
+	}
+	db.sequence.Store(c.seq)
+	db.noteWritten(c)
+	return nil
+}
+
+func (db *DB) writeOptions() *pebble.WriteOptions {
+	if db.opts.Sync == SyncNever {
+		return pebble.NoSync
+	}
+	return pebble.Sync
+}

@@ -1,0 +1,337 @@
+package pebblestore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// prefixBytes is the length of tag, table and family at the head of a key.
+const prefixBytes = 1 + 4 + 1
+
+// probeRows is how many rows without a visible cell a scan passes before it
+// looks whether its context is done.
+const probeRows = 1024
+
+// stepKeys is how many unneeded keys a scan steps over before it seeks: a seek
+// costs about as much as a dozen steps.
+const stepKeys = 12
+
+// iterators makes the pebble iterators of one read, all of one instant.
+type iterators func(o *pebble.IterOptions) (*pebble.Iterator, error)
+
+// liveIterators returns the iterators of the DB as it is when the first is made.
+func liveIterators(ctx context.Context, p *pebble.DB) iterators {
+	var base *pebble.Iterator
+	return func(o *pebble.IterOptions) (*pebble.Iterator, error) {
+		if base == nil {
+			it, err := p.NewIterWithContext(ctx, o)
+			base = it
+			return it, err
+		}
+		return base.CloneWithContext(ctx, pebble.CloneOptions{IterOptions: o})
+	}
+}
+
+// cursor is the position of a scan in one family.
+type cursor struct {
+	it     *pebble.Iterator
+	reader familyReader
+	valid  bool
+	key    []byte // of the current key-value; the iterator's
+	split  int    // where its row ends
+	prefix []byte // reversed: the current row's prefix, as the iterator moves within it
+	seek   []byte
+}
+
+// rowSource yields the rows of a selection. It implements store.RowSource.
+type rowSource struct {
+	ctx     context.Context // of the scan, whose calls have none of their own
+	sel     *store.Selection
+	cursors []cursor
+	row     cell.Row
+	cells   []cell.Cell
+	arena   arena
+	mu      sync.Mutex // orders the scan's calls with an engine or snapshot that closes
+	closed  error      // why the source ended early
+	key     []byte     // the current row, escaped, with its terminator
+	name    []byte     // the current row
+	single  bool       // one row: prefix seeks, bloom filters
+	started bool
+	release func() // called by Close; nil = none
+}
+
+var _ store.RowSource = (*rowSource)(nil)
+
+// newRowSource opens the iterators of sel over t.
+func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, open iterators) (*rowSource, error) {
+	s := &rowSource{ctx: ctx, sel: sel}
+	rows := sel.Rows()
+	s.single = len(rows.Start) > 0 && len(rows.Stop) == len(rows.Start)+1 &&
+		rows.Stop[len(rows.Start)] == 0 && bytes.Equal(rows.Stop[:len(rows.Start)], rows.Start)
+	fams := sel.Families()
+	s.cursors = make([]cursor, len(fams))
+	for i := range fams {
+		c := &s.cursors[i]
+		f := &t.fams[fams[i].Index]
+		c.reader.fam = f
+		c.reader.res = newResolver(&fams[i], sel.Raw(), now, &s.cells, &s.arena)
+		if sel.Empty() {
+			continue
+		}
+		o := &pebble.IterOptions{UseL6Filters: s.single}
+		o.LowerBound, o.UpperBound = rowBounds(f.tag, t.id, f.id, rows)
+		it, err := open(o)
+		if err != nil {
+			s.Close()
+			return nil, fmt.Errorf("scan %s: %w", t.desc.Name, engineError(err))
+		}
+		c.it, c.seek = it, bytes.Clone(o.LowerBound)
+	}
+	return s, nil
+}
+
+// rowBounds returns the keys of a family's rows as [low, high).
+func rowBounds(tag byte, table uint32, family uint8, rows cell.Range) (low, high []byte) {
+	low = cell.AppendFamilyPrefix(nil, tag, table, family)
+	high = cell.PrefixEnd(low)
+	if len(rows.Stop) > 0 {
+		high = cell.AppendRowPrefix(nil, tag, table, family, rows.Stop)
+	}
+	if len(rows.Start) > 0 {
+		low = cell.AppendPart(low, rows.Start)
+	}
+	return low, high
+}
+
+// Close releases the iterators.
+func (s *rowSource) Close() error {
+	if s.release != nil {
+		s.release()
+	}
+	return s.abort(store.ErrClosed)
+}
+
+// abort closes the iterators; later calls fail with why. It may be called
+// beside the scan's own.
+func (s *rowSource) abort(why error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = why
+	var first error
+	for i := range s.cursors {
+		if it := s.cursors[i].it; it != nil {
+			s.cursors[i].it = nil
+			if err := it.Close(); err != nil && first == nil {
+				first = engineError(err)
+			}
+		}
+	}
+	return first
+}
+
+// start positions the cursors on their first rows.
+func (s *rowSource) start() error {
+	s.started = true
+	for i := range s.cursors {
+		c := &s.cursors[i]
+		var ok bool
+		switch {
+		case s.single:
+			ok = c.it.SeekPrefixGE(c.seek)
+		case s.sel.Reversed():
+			ok = c.it.Last()
+		default:
+			ok = c.it.First()
+		}
+		if err := c.moved(ok); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NextRow returns the next row with a visible cell.
+func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed != nil {
+		return nil, fmt.Errorf("scan: %w", s.closed)
+	}
+	if s.sel.Empty() {
+		return nil, nil
+	}
+	if !s.started {
+		if err := s.start(); err != nil {
+			return nil, err
+		}
+	}
+	for passed := 0; ; passed++ {
+		if passed == probeRows {
+			passed = 0
+			if err := s.ctx.Err(); err != nil {
+				return nil, fmt.Errorf("scan: %w", err)
+			}
+		}
+		ok, err := s.nextKey()
+		if err != nil || !ok {
+			return nil, err
+		}
+		if skip != nil && skip(s.name) {
+			if s.sel.Stopped() {
+				return nil, nil
+			}
+			if err := s.each((*cursor).skipRow); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		s.cells = s.cells[:0]
+		s.arena.reset()
+		if err := s.each((*cursor).readRow); err != nil {
+			return nil, err
+		}
+		if len(s.cells) > 0 {
+			s.row.Key, s.row.Cells = s.name, s.cells
+			return &s.row, nil
+		}
+	}
+}
+
+// nextKey finds the next row over all families.
+func (s *rowSource) nextKey() (bool, error) {
+	var first []byte
+	for i := range s.cursors {
+		c := &s.cursors[i]
+		if !c.valid {
+			continue
+		}
+		row := c.row()
+		if first == nil {
+			first = row
+			continue
+		}
+		if d := bytes.Compare(row, first); d < 0 != s.sel.Reversed() && d != 0 {
+			first = row
+		}
+	}
+	if first == nil {
+		return false, nil
+	}
+	s.key = append(s.key[:0], first...)
+	name, _, scratch, err := cell.DecodePart(s.key, s.name[:0])
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	}
+	if len(scratch) > 0 {
+		s.name = scratch
+	} else {
+		s.name = append(s.name[:0], name...)
+	}
+	return true, nil
+}
+
+// each calls f for every cursor that is on the current row.
+func (s *rowSource) each(f func(c *cursor, s *rowSource) error) error {
+	for i := range s.cursors {
+		if c := &s.cursors[i]; c.valid && bytes.Equal(c.row(), s.key) {
+			if err := f(c, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// row is the current row, escaped, with its terminator.
+func (c *cursor) row() []byte { return c.key[prefixBytes:c.split] }
+
+// moved takes the position that the iterator has reached.
+func (c *cursor) moved(ok bool) error {
+	c.valid = ok
+	if !ok {
+		if err := c.it.Error(); err != nil {
+			return engineError(err)
+		}
+		return nil
+	}
+	c.key = c.it.Key()
+	c.split = cell.SplitKey(c.key)
+	if c.split < prefixBytes+2 {
+		return fmt.Errorf("%w: key %x", store.ErrCorrupt, c.key)
+	}
+	return nil
+}
+
+// skipRow moves past the current row without reading it.
+func (c *cursor) skipRow(s *rowSource) error {
+	switch {
+	case s.single:
+		return c.moved(false)
+	case s.sel.Reversed():
+		c.seek = append(c.seek[:0], c.key[:c.split]...)
+		return c.moved(c.it.SeekLT(c.seek))
+	}
+	return c.moved(c.it.NextPrefix())
+}
+
+// readRow reads the current row of the family and moves past it.
+func (c *cursor) readRow(s *rowSource) error {
+	r := &c.reader
+	r.begin()
+	c.prefix = append(c.prefix[:0], c.key[:c.split]...)
+	if s.sel.Reversed() && !s.single {
+		// The iterator is on the row's last cell; cells come ascending.
+		if err := c.moved(c.it.SeekGE(c.prefix)); err != nil {
+			return err
+		}
+	}
+	passed := 0 // keys in a row that nobody needed
+	for c.valid && c.split == len(c.prefix) && bytes.Equal(c.key[:c.split], c.prefix) {
+		value, err := c.it.ValueAndErr()
+		if err != nil {
+			return engineError(err)
+		}
+		if err := r.add(c.key[c.split:], value); err != nil {
+			return fmt.Errorf("row %q: %w", s.name, err)
+		}
+		ok := false
+		if qualifier, after, rowDone, skip := r.skipTo(); !skip {
+			passed, ok = 0, c.it.Next()
+		} else if passed++; passed < stepKeys {
+			ok = c.it.Next()
+		} else if passed = 0; rowDone {
+			// The cells that are left cannot be seen, fragments included:
+			// they were pushed or sort after every selected column.
+			c.seek = append(c.seek[:0], c.prefix...)
+			c.seek[len(c.seek)-1]++
+			ok = !s.single && c.it.SeekGE(c.seek)
+		} else {
+			c.seek = cell.AppendPart(append(c.seek[:0], c.prefix...), qualifier)
+			if after {
+				c.seek[len(c.seek)-1]++
+			}
+			if s.single {
+				ok = c.it.SeekPrefixGE(c.seek)
+			} else {
+				ok = c.it.SeekGE(c.seek)
+			}
+		}
+		if err := c.moved(ok); err != nil {
+			return err
+		}
+	}
+	if err := r.end(); err != nil {
+		return fmt.Errorf("row %q: %w", s.name, err)
+	}
+	if s.sel.Reversed() && !s.single {
+		return c.moved(c.it.SeekLT(c.prefix))
+	}
+	return nil
+}
