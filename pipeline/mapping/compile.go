@@ -1,0 +1,531 @@
+package mapping
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr/checker"
+
+	"sluice/pipeline/decode"
+	"sluice/store"
+)
+
+// checkTree is expr's type check.
+var checkTree = checker.Check
+
+// languageVersion is part of every Plan's version: it changes when the same
+// rules come to mean something else.
+const languageVersion = "sluice mapping 1\n"
+
+// Plan is compiled rules. It is immutable and may be shared.
+type Plan struct {
+	format  string
+	fields  *decode.Fields
+	sources []*source
+	dates   []dateFormat
+	event   eventTime
+	rules   []rule
+	tables  []string
+	version string
+}
+
+// rule is a compiled RuleSpec.
+type rule struct {
+	table     string // "" where tableName makes it
+	tableName textFunc
+	when      boolFunc // nil = always
+	row       text
+	timestamp intFunc // nil = the event time
+	puts      []put
+	adds      []add
+}
+
+// text is an expression whose value is bytes. Where it is nothing but a source,
+// its bytes are taken where they are.
+type text struct {
+	source *source // nil = made by make
+	make   textFunc
+}
+
+type put struct {
+	family    string
+	qualifier []byte
+	value     text
+}
+
+type add struct {
+	family    string
+	qualifier text
+	by        intFunc  // nil = 1
+	when      boolFunc // nil = always
+}
+
+// compilation is the state of one Compile.
+type compilation struct {
+	format  string
+	known   []string // the fields of a format that has a fixed set
+	paths   []string
+	sources []*source
+	dates   []dateFormat
+	errs    []error
+	canon   bytes.Buffer // the normalised rules
+	machine bool         // tests: everything runs in expr's machine
+}
+
+// Compile checks the names and types of s and compiles it. tables returns the
+// schema of a table of the configuration, or nil where there is none; a nil
+// tables skips the checks against schemas. The error joins one *SpecError for
+// each mistake.
+func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
+	return (&compilation{}).compile(s, tables)
+}
+
+func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
+	c.canon.WriteString(languageVersion)
+	c.decode(&s.Decode)
+	p := &Plan{format: c.format, event: c.eventTime(&s.EventTime)}
+	if len(s.Rules) == 0 {
+		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put or increment")
+	}
+	for i := range s.Rules {
+		p.rules = append(p.rules, c.rule(fmt.Sprintf("map[%d]", i), &s.Rules[i], tables))
+	}
+	if len(c.errs) > 0 {
+		return nil, errors.Join(c.errs...)
+	}
+	var err error
+	if p.fields, err = decode.NewFields(c.paths); err != nil {
+		return nil, fmt.Errorf("mapping: %w", err)
+	}
+	if _, err = decode.New(p.format, p.fields); err != nil {
+		return nil, fmt.Errorf("mapping: %w", err)
+	}
+	p.sources, p.dates = c.sources, c.dates
+	for i := range p.rules {
+		if t := p.rules[i].table; t != "" && !slices.Contains(p.tables, t) {
+			p.tables = append(p.tables, t)
+		}
+	}
+	slices.Sort(p.tables)
+	sum := sha256.Sum256(c.canon.Bytes())
+	p.version = hex.EncodeToString(sum[:8])
+	return p, nil
+}
+
+// Version identifies what the rules mean: 16 hexadecimal digits of a hash of the
+// normalised rules. White space and the order of keys do not change it.
+func (p *Plan) Version() string { return p.version }
+
+// Tables returns the names of the tables that the rules write, sorted; not those
+// that a rule names by an expression.
+func (p *Plan) Tables() []string { return slices.Clone(p.tables) }
+
+// Fields returns the paths of the document's fields that the rules read, in the
+// order in which they name them first.
+func (p *Plan) Fields() []string {
+	paths := make([]string, p.fields.Len())
+	for i := range paths {
+		paths[i] = p.fields.Path(i)
+	}
+	return paths
+}
+
+func (c *compilation) report(path string, at int, err error, hint string) {
+	c.errs = append(c.errs, &SpecError{Path: path, At: at, Err: err, Hint: hint})
+}
+
+// note adds a line to the normalised rules.
+func (c *compilation) note(format string, a ...any) { fmt.Fprintf(&c.canon, format+"\n", a...) }
+
+func (c *compilation) decode(s *DecodeSpec) {
+	c.format = s.Format
+	c.note("decode %q", s.Format)
+	if formats := decode.Formats(); !slices.Contains(formats, s.Format) {
+		hint := didYouMean(s.Format, formats)
+		if hint == "" {
+			hint = "there are " + strings.Join(formats, ", ")
+		}
+		c.report("decode.format", 0, fmt.Errorf("no format %q", s.Format), hint)
+	}
+	c.known = decode.Known(s.Format)
+}
+
+// field returns the index of the document's field with this path, new or not.
+func (c *compilation) field(path string) (index int, hint string, err error) {
+	if c.known != nil && !slices.Contains(c.known, path) {
+		if hint = didYouMean(path, slices.Concat(c.known, slices.Sorted(maps.Keys(reserved)))); hint == "" {
+			hint = "it has " + strings.Join(c.known, ", ")
+		}
+		return 0, hint, fmt.Errorf("format %s has no field %s", c.format, path)
+	}
+	if index = slices.Index(c.paths, path); index < 0 {
+		if _, err := decode.ParsePath(path); err != nil {
+			return 0, "", err
+		}
+		index = len(c.paths)
+		c.paths = append(c.paths, path)
+	}
+	return index, "", nil
+}
+
+// source returns the index of s, new or not.
+func (c *compilation) source(s source) int {
+	i := slices.IndexFunc(c.sources, func(x *source) bool {
+		return x.kind == s.kind && x.field == s.field && bytes.Equal(x.header, s.header)
+	})
+	if i < 0 {
+		i = len(c.sources)
+		c.sources = append(c.sources, &s)
+	}
+	return i
+}
+
+// date returns the index of f.
+func (c *compilation) date(f dateFormat) int {
+	c.dates = append(c.dates, f)
+	return len(c.dates) - 1
+}
+
+func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.TableDescriptor) rule {
+	var r rule
+	c.note("rule")
+	r.table, r.tableName = c.tableName(path+".table", s.Table)
+	var schema *store.TableDescriptor
+	if tables != nil && s.Table != "" {
+		if schema = tables(s.Table); schema == nil && r.tableName == nil {
+			c.report(path+".table", 0, fmt.Errorf("no table %s", s.Table), "declare it under tables")
+		}
+	}
+	if s.When != "" {
+		r.when = c.condition(path+".when", s.When)
+	}
+	if s.Row == "" {
+		c.report(path+".row", 0, errors.New("the row is not given"), "an expression that makes the row key")
+	} else {
+		r.row = c.bytes(path+".row", s.Row)
+	}
+	if s.Timestamp != "" {
+		r.timestamp = c.integer(path+".timestamp", s.Timestamp)
+	}
+	for _, family := range slices.Sorted(maps.Keys(s.Put)) {
+		at := path + ".put." + family
+		c.family(at, family, schema, false)
+		columns := s.Put[family]
+		if len(columns) == 0 {
+			c.report(at, 0, errors.New("there are no columns"), "qualifier: expression")
+		}
+		for _, qualifier := range slices.Sorted(maps.Keys(columns)) {
+			c.note("put %q %q", family, qualifier)
+			value := c.bytes(at+"."+qualifier, columns[qualifier])
+			r.puts = append(r.puts, put{family: family, qualifier: []byte(qualifier), value: value})
+		}
+	}
+	for i := range s.Increment {
+		r.adds = append(r.adds, c.increment(fmt.Sprintf("%s.increment[%d]", path, i), &s.Increment[i], schema))
+	}
+	if len(s.Put) == 0 && len(s.Increment) == 0 {
+		c.report(path, 0, errors.New("the rule does nothing"), "give it put or increment")
+	}
+	return r
+}
+
+func (c *compilation) increment(path string, s *IncrementSpec, schema *store.TableDescriptor) add {
+	a := add{family: s.Family}
+	c.note("increment %q", s.Family)
+	if s.Family == "" {
+		c.report(path+".family", 0, errors.New("the family is not given"), "")
+	} else {
+		c.family(path+".family", s.Family, schema, true)
+	}
+	if s.Qualifier == "" {
+		c.report(path+".qualifier", 0, errors.New("the qualifier is not given"), `an expression; "total" in quotes is a constant`)
+	} else {
+		a.qualifier = c.bytes(path+".qualifier", s.Qualifier)
+	}
+	if s.By != "" {
+		a.by = c.integer(path+".by", s.By)
+	}
+	if s.When != "" {
+		a.when = c.condition(path+".when", s.When)
+	}
+	return a
+}
+
+// family checks a family against the table's schema, where it is known.
+func (c *compilation) family(path, name string, schema *store.TableDescriptor, counter bool) {
+	if schema == nil {
+		if err := store.CheckFamilyName(name); err != nil {
+			c.report(path, 0, err, "")
+		}
+		return
+	}
+	f := schema.Family(name)
+	if f == nil {
+		var names []string
+		for i := range schema.Families {
+			names = append(names, schema.Families[i].Name)
+		}
+		hint := didYouMean(name, names)
+		if hint == "" {
+			hint = "it has " + strings.Join(names, ", ")
+		}
+		c.report(path, 0, fmt.Errorf("table %s has no family %s", schema.Name, name), hint)
+		return
+	}
+	switch {
+	case counter && !f.Counter:
+		c.report(path, 0, fmt.Errorf("family %s of table %s takes no increments", name, schema.Name), "declare it with COUNTER: true")
+	case !counter && f.Counter:
+		c.report(path, 0, fmt.Errorf("family %s of table %s has COUNTER and takes increments only", name, schema.Name), "use increment, or a family without COUNTER")
+	}
+}
+
+// tableName compiles a table's name, which may hold {expressions}.
+func (c *compilation) tableName(path, name string) (string, textFunc) {
+	c.note("table %q", name)
+	if name == "" {
+		c.report(path, 0, errors.New("the table is not given"), "")
+		return "", nil
+	}
+	if !strings.Contains(name, "{") {
+		if err := store.CheckTableName(name); err != nil {
+			c.report(path, 0, err, "")
+		}
+		return name, nil
+	}
+	var parts []textFunc
+	for at := 0; at < len(name); {
+		open := strings.IndexByte(name[at:], '{')
+		if open != 0 {
+			literal := name[at:]
+			if open > 0 {
+				literal = literal[:open]
+			}
+			parts = append(parts, func(_ *Mapper, dst []byte) ([]byte, error) { return append(dst, literal...), nil })
+			at += len(literal)
+			continue
+		}
+		end := closingBrace(name[at:])
+		if end < 0 {
+			c.report(path, at, errors.New("the brace is not closed"), "")
+			return "", nil
+		}
+		x := c.expression(path, name[at+1:at+end], at+1, typText)
+		parts = append(parts, x.text)
+		at += end + 1
+	}
+	return "", func(m *Mapper, dst []byte) (_ []byte, err error) {
+		for _, p := range parts {
+			if dst, err = p(m, dst); err != nil {
+				return dst, err
+			}
+		}
+		return dst, nil
+	}
+}
+
+// closingBrace returns the index of the brace that closes the one at s[0], or
+// -1. Braces in texts do not count.
+func closingBrace(s string) int {
+	depth, quote := 0, byte(0)
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case quote != 0:
+			if c == '\\' && quote != '`' {
+				i++
+			} else if c == quote {
+				quote = 0
+			}
+		case c == '"' || c == '\'' || c == '`':
+			quote = c
+		case c == '{':
+			depth++
+		case c == '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// compiled is an expression in the form that was asked for; the other fields are
+// nil.
+type compiled struct {
+	text    textFunc
+	integer intFunc
+	cond    boolFunc
+	source  *source // the expression is nothing but this
+	direct  bool    // no machine
+}
+
+// expression compiles text as typText, typInt or typBool. base is where text
+// begins in what the user wrote at path.
+func (c *compilation) expression(path, text string, base int, want typ) compiled {
+	before := len(c.errs)
+	defer func() {
+		for _, err := range c.errs[before:] {
+			err.(*SpecError).At += base
+		}
+	}()
+	tree, terms, ok := c.parseExpression(path, text)
+	if !ok {
+		return compiled{}
+	}
+	c.note("%s", tree.Node.String())
+	t := terms[tree.Node]
+	switch {
+	case t.typ == typNil:
+		c.report(path, 0, errors.New("the value is always nil"), "")
+		return compiled{}
+	case want == typBool && t.typ != typBool && t.typ != typAny:
+		c.report(path, 0, fmt.Errorf("the condition is %s, not true or false", t.typ), "")
+		return compiled{}
+	case want == typInt && (t.typ == typBool || t.typ == typText && t.op == opLiteral):
+		c.report(path, 0, fmt.Errorf("the value is %s, not an integer", t.typ), "")
+		return compiled{}
+	}
+	var x compiled
+	if !c.machine {
+		switch want {
+		case typText:
+			x.text = c.directText(t)
+		case typInt:
+			x.integer = c.directInt(t)
+		case typBool:
+			x.cond = c.directBool(t)
+		}
+		if t.op == opSource && t.typ != typInt {
+			x.source = c.sources[t.source]
+		}
+		x.direct = x.text != nil || x.integer != nil || x.cond != nil
+		if x.direct && want != typBool {
+			return x
+		}
+	}
+	mode := wantValue
+	if want == typText {
+		mode = wantText
+	}
+	p, err := compileProgram(tree, terms, mode)
+	if err != nil {
+		at, message := fileError(text, err)
+		c.report(path, at, errors.New(message), "")
+		return compiled{}
+	}
+	switch {
+	case want == typText:
+		x.text = programText(p)
+	case want == typInt:
+		x.integer = programInt(p)
+	case x.cond == nil:
+		x.cond = programBool(p)
+	default:
+		direct, exact := x.cond, programBool(p)
+		x.cond = func(m *Mapper) (bool, error) {
+			v, err := direct(m)
+			if err == errFallback {
+				return exact(m)
+			}
+			return v, err
+		}
+	}
+	return x
+}
+
+func (c *compilation) bytes(path, s string) text {
+	x := c.expression(path, s, 0, typText)
+	return text{source: x.source, make: x.text}
+}
+
+func (c *compilation) integer(path, s string) intFunc {
+	return c.expression(path, s, 0, typInt).integer
+}
+
+func (c *compilation) condition(path, s string) boolFunc {
+	return c.expression(path, s, 0, typBool).cond
+}
+
+// eventTime says how a document's time is read.
+type eventTime struct {
+	field    int // index in the document; -1 = the record's timestamp
+	parse    func(k decode.Kind, b []byte) (int64, error)
+	required *missingError // nil = the record's timestamp stands in
+}
+
+func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
+	e := eventTime{field: -1}
+	c.note("event_time %q %q %q %v", s.Field, s.Format, s.Zone, s.Required)
+	if s.Field == "" {
+		if *s != (EventTimeSpec{}) {
+			c.report("event_time.field", 0, errors.New("the field is not given"), "without event_time, the record's timestamp is taken")
+		}
+		return e
+	}
+	steps, err := decode.ParsePath(strings.TrimPrefix(s.Field, "doc."))
+	if err != nil {
+		c.report("event_time.field", 0, err, "")
+		return e
+	}
+	path := decode.FormatPath(steps)
+	var hint string
+	if e.field, hint, err = c.field(path); err != nil {
+		c.report("event_time.field", 0, err, hint)
+	}
+	if s.Required {
+		e.required = &missingError{"field " + path}
+	}
+	zone, err := loadZone(s.Zone)
+	if err != nil {
+		c.report("event_time.zone", 0, err, "")
+		zone = time.UTC
+	}
+	const formats = "unix_ms, unix_s, rfc3339, or a layout such as yyyy-MM-dd HH:mm:ss"
+	switch s.Format {
+	case "unix_ms":
+		e.parse = parseUnix(1)
+	case "unix_s":
+		e.parse = parseUnix(1000)
+	case "rfc3339":
+		e.parse = parseRFC3339
+	case "":
+		c.report("event_time.format", 0, errors.New("the format is not given"), formats)
+		return e
+	default:
+		l, err := parseLayout(s.Format)
+		if err != nil {
+			hint := didYouMean(s.Format, []string{"unix_ms", "unix_s", "rfc3339"})
+			if hint == "" {
+				hint = formats
+			}
+			c.report("event_time.format", 0, err, hint)
+			return e
+		}
+		for letter, what := range map[byte]string{'y': "year yyyy", 'M': "month MM", 'd': "day dd"} {
+			if !l.has[letter] {
+				c.report("event_time.format", 0, fmt.Errorf("layout %q has no %s", s.Format, what), formats)
+			}
+		}
+		e.parse = func(k decode.Kind, b []byte) (int64, error) {
+			if k != decode.String && k != decode.Number {
+				return 0, valueErrorf("a %s, where a time of layout %s is needed", k, s.Format)
+			}
+			t, err := l.parse(b, zone)
+			if err != nil {
+				return 0, valueErrorf("%q is no time of layout %s", clip(b), s.Format)
+			}
+			return t, nil
+		}
+	}
+	if s.Zone != "" && (s.Format == "unix_ms" || s.Format == "unix_s" || s.Format == "rfc3339") {
+		c.report("event_time.zone", 0, fmt.Errorf("format %s needs no zone", s.Format), "remove it")
+	}
+	return e
+}

@@ -1,0 +1,287 @@
+package mapping
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sluice/pipeline/decode"
+)
+
+// valueError is a value that a function or a rule cannot take.
+type valueError struct{ text string }
+
+func (e *valueError) Error() string { return e.text }
+
+func valueErrorf(format string, a ...any) error { return &valueError{fmt.Sprintf(format, a...)} }
+
+// param is what a function expects at one place.
+type param uint8
+
+const (
+	paramText   param = iota + 1 // bytes: strings, numbers and bools as text
+	paramInt                     // an integer, or text of one
+	paramAny                     // anything
+	paramSmall                   // an integer literal, bounded by the function
+	paramLayout                  // a string literal: a date layout
+	paramZone                    // a string literal: an IANA zone; may be left out
+)
+
+// function is one name that rules can call. Exactly one of the bodies is set,
+// but for date and coalesce, which their callers know.
+type function struct {
+	name    string
+	params  []param
+	result  typ
+	fewest  int                                                  // of arguments, where fewer than len(params) will do
+	most    int                                                  // largest literal of paramSmall; the smallest is 1
+	text    func(dst, x []byte, small int) ([]byte, error)       // appends the result for the text x
+	number  func(dst []byte, v int64) ([]byte, error)            // appends the result for the integer v
+	integer func(v int64) int64                                  // integer to integer
+	length  func(k decode.Kind, x []byte) (n int64, known error) // any value to integer
+}
+
+// functions is every function of the rules, by name.
+var functions = func() map[string]*function {
+	byName := map[string]*function{}
+	for _, f := range []*function{
+		{name: "salt", params: []param{paramSmall, paramText}, most: 256, text: func(dst, x []byte, n int) ([]byte, error) {
+			return append(dst, byte(xxhash.Sum64(x)%uint64(n))), nil
+		}},
+		{name: "hash16", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
+			return binary.BigEndian.AppendUint16(dst, uint16(xxhash.Sum64(x)>>48)), nil
+		}},
+		{name: "hash32", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
+			return binary.BigEndian.AppendUint32(dst, uint32(xxhash.Sum64(x)>>32)), nil
+		}},
+		{name: "hash64", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
+			return binary.BigEndian.AppendUint64(dst, xxhash.Sum64(x)), nil
+		}},
+		{name: "hash16_hex", params: []param{paramText}, text: hashHex(4)},
+		{name: "hash32_hex", params: []param{paramText}, text: hashHex(8)},
+		{name: "hash64_hex", params: []param{paramText}, text: hashHex(16)},
+		{name: "reverse", params: []param{paramText}, text: appendReversed},
+		{name: "pad", params: []param{paramText, paramSmall}, most: 1024, text: appendPadded},
+		{name: "lower", params: []param{paramText}, text: appendCase(unicode.ToLower, 'A', 'Z')},
+		{name: "upper", params: []param{paramText}, text: appendCase(unicode.ToUpper, 'a', 'z')},
+		{name: "reverse_ts", params: []param{paramInt}, number: func(dst []byte, t int64) ([]byte, error) {
+			if t < 0 {
+				return dst, valueErrorf("reverse_ts of the negative time %d", t)
+			}
+			return binary.BigEndian.AppendUint64(dst, uint64(math.MaxInt64-t)), nil
+		}},
+		{name: "u16", params: []param{paramInt}, number: unsigned("u16", 2)},
+		{name: "u32", params: []param{paramInt}, number: unsigned("u32", 4)},
+		{name: "u64", params: []param{paramInt}, number: unsigned("u64", 8)},
+		{name: "int64", params: []param{paramInt}, number: func(dst []byte, v int64) ([]byte, error) {
+			return binary.BigEndian.AppendUint64(dst, uint64(v)), nil
+		}},
+		{name: "ms_of_day", params: []param{paramInt}, result: typInt, integer: msOfDay},
+		{name: "minute_of_day", params: []param{paramInt}, result: typInt, integer: func(t int64) int64 { return msOfDay(t) / 60_000 }},
+		{name: "date", params: []param{paramInt, paramLayout, paramZone}, fewest: 2},
+		{name: "coalesce", params: []param{paramAny}, result: typAny, fewest: 2},
+		{name: "len", params: []param{paramAny}, result: typInt, length: lengthOf},
+	} {
+		if f.result == 0 {
+			f.result = typText
+		}
+		if f.fewest == 0 {
+			f.fewest = len(f.params)
+		}
+		byName[f.name] = f
+	}
+	return byName
+}()
+
+// functionNames is every name that can be called, sorted.
+var functionNames = func() []string {
+	names := []string{"header"}
+	for name := range functions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}()
+
+func hashHex(digits int) func(dst, x []byte, _ int) ([]byte, error) {
+	return func(dst, x []byte, _ int) ([]byte, error) {
+		h := xxhash.Sum64(x)
+		for i := range digits {
+			dst = append(dst, "0123456789abcdef"[h>>(60-4*i)&15])
+		}
+		return dst, nil
+	}
+}
+
+// appendReversed appends x with its characters in reverse; bytes that are not
+// UTF-8 count as one character each.
+func appendReversed(dst, x []byte, _ int) ([]byte, error) {
+	for len(x) > 0 {
+		_, n := utf8.DecodeLastRune(x)
+		dst = append(dst, x[len(x)-n:]...)
+		x = x[:len(x)-n]
+	}
+	return dst, nil
+}
+
+// appendPadded appends x with zeros before it up to width bytes.
+func appendPadded(dst, x []byte, width int) ([]byte, error) {
+	switch {
+	case len(x) > width:
+		return dst, valueErrorf("pad to %d bytes of %q, which has %d", width, clip(x), len(x))
+	case len(x) > 0 && x[0] == '-':
+		return dst, valueErrorf("pad of %q: negative numbers do not sort by their text", clip(x))
+	}
+	for range width - len(x) {
+		dst = append(dst, '0')
+	}
+	return append(dst, x...), nil
+}
+
+// clip shortens a value for an error text.
+func clip(x []byte) []byte {
+	if len(x) > 64 {
+		return append(x[:64:64], "…"...)
+	}
+	return x
+}
+
+// appendCase appends x with every character changed by to; from..till are the
+// ASCII letters that it changes.
+func appendCase(to func(rune) rune, from, till byte) func(dst, x []byte, _ int) ([]byte, error) {
+	return func(dst, x []byte, _ int) ([]byte, error) {
+		for i := 0; i < len(x); {
+			c := x[i]
+			if c < utf8.RuneSelf {
+				if from <= c && c <= till {
+					c ^= 0x20
+				}
+				dst = append(dst, c)
+				i++
+				continue
+			}
+			r, n := utf8.DecodeRune(x[i:])
+			if r == utf8.RuneError && n == 1 {
+				dst = append(dst, c) // bytes that are no text stay
+			} else {
+				dst = utf8.AppendRune(dst, to(r))
+			}
+			i += n
+		}
+		return dst, nil
+	}
+}
+
+// unsigned appends v as size bytes, big-endian.
+func unsigned(name string, size int) func(dst []byte, v int64) ([]byte, error) {
+	return func(dst []byte, v int64) ([]byte, error) {
+		if v < 0 || size < 8 && v>>(8*size) != 0 {
+			return dst, valueErrorf("%s of %d, which does not fit %d bytes without a sign", name, v, size)
+		}
+		for i := size - 1; i >= 0; i-- {
+			dst = append(dst, byte(v>>(8*i)))
+		}
+		return dst, nil
+	}
+}
+
+func msOfDay(t int64) int64 {
+	const day = 86_400_000
+	return ((t % day) + day) % day
+}
+
+// lengthOf returns the number of bytes of a text, or of elements of an array or
+// members of an object.
+func lengthOf(k decode.Kind, x []byte) (int64, error) {
+	switch k {
+	case decode.Array:
+		var list []json.RawMessage
+		err := json.Unmarshal(x, &list)
+		return int64(len(list)), err
+	case decode.Object:
+		var members map[string]json.RawMessage
+		err := json.Unmarshal(x, &members)
+		return int64(len(members)), err
+	}
+	return int64(len(x)), nil
+}
+
+// parseNumber returns the value of a number's text: an integer where it is
+// written as one and fits, else a float.
+func parseNumber(x []byte) (i int64, f float64, integer bool) {
+	if n := len(x); n > 0 && n <= 18 {
+		k := 0
+		if x[0] == '-' {
+			k = 1
+		}
+		v := int64(0)
+		ok := k < n
+		for ; k < n; k++ {
+			c := x[k] - '0'
+			if c > 9 {
+				ok = false
+				break
+			}
+			v = v*10 + int64(c)
+		}
+		if ok {
+			if x[0] == '-' {
+				v = -v
+			}
+			return v, 0, true
+		}
+	}
+	s := string(x)
+	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
+		return v, 0, true
+	}
+	f, _ = strconv.ParseFloat(s, 64) // out of range is ±Inf, which no function takes
+	return 0, f, false
+}
+
+// integerOf returns the integer that a document's value spells.
+func integerOf(k decode.Kind, x []byte) (int64, error) {
+	switch k {
+	case decode.Number:
+		i, f, ok := parseNumber(x)
+		if ok {
+			return i, nil
+		}
+		return integerOfFloat(f)
+	case decode.String:
+		return integerOfText(x)
+	}
+	return 0, valueErrorf("a %s, where an integer is needed", k)
+}
+
+func integerOfText(x []byte) (int64, error) {
+	if len(x) > 0 && (x[0] == '-' || '0' <= x[0] && x[0] <= '9') {
+		if i, _, ok := parseNumber(x); ok {
+			return i, nil
+		}
+	}
+	return 0, valueErrorf("%q is no integer", clip(x))
+}
+
+func integerOfFloat(f float64) (int64, error) {
+	if f != math.Trunc(f) || f < -(1<<63) || f >= 1<<63 {
+		return 0, valueErrorf("%v is no integer of 8 bytes", f)
+	}
+	return int64(f), nil
+}
+
+// appendFloat appends f as encoding/json spells it.
+func appendFloat(dst []byte, f float64) ([]byte, error) {
+	b, err := json.Marshal(f)
+	if err != nil {
+		return dst, valueErrorf("%v is no number that can be stored", f)
+	}
+	return append(dst, b...), nil
+}

@@ -1,0 +1,308 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/expr-lang/expr/vm"
+
+	"sluice/cell"
+	"sluice/pipeline/decode"
+	"sluice/store"
+)
+
+// The classes of a map error.
+const (
+	classMissing    = "missing_field" // a row, qualifier, table, counter or condition needs what the record lacks
+	classRow        = "bad_row"       // the row key is empty or too long
+	classTime       = "bad_time"      // the event time or a timestamp cannot be read, or is negative
+	classValue      = "bad_value"     // a function got what it does not take
+	classTable      = "bad_table"     // the table's name breaks a rule
+	classExpression = "expression"    // expr's machine failed
+)
+
+// Mapper maps records by a Plan. It is made for one goroutine.
+type Mapper struct {
+	plan    *Plan
+	decoder decode.Decoder
+	emit    func(*decode.Document) error
+	out     Output
+	buf     []byte // rows, qualifiers and values of out that had to be made
+	scratch []byte
+	dates   []dateCache   // by Plan.dates
+	tables  []string      // last table name of each rule that makes its own
+	machine vm.VM         // runs what is not direct
+	missing *missingError // first… last source that the machine found missing
+
+	record *Record // the current record and document
+	topic  []byte
+	doc    *decode.Document
+	time   int64
+}
+
+// NewMapper returns a Mapper of p.
+func (p *Plan) NewMapper() *Mapper {
+	d, err := decode.New(p.format, p.fields)
+	if err != nil {
+		panic("mapping: a compiled plan has no decoder: " + err.Error()) // Compile made one
+	}
+	m := &Mapper{plan: p, decoder: d, dates: make([]dateCache, len(p.dates)), tables: make([]string, len(p.rules)), topic: []byte{}}
+	m.emit = m.document
+	return m
+}
+
+// Map returns what r becomes: the mutations of all its documents, in order. Its
+// error is an *Error; then nothing of r is to be applied, though some of its
+// documents may be good. Output's bytes are r's where they can be: it is valid
+// until the next Map and as long as r's slices are not changed.
+func (m *Mapper) Map(r *Record) (*Output, error) {
+	m.record = r
+	if string(m.topic) != r.Topic {
+		m.topic = append(m.topic[:0], r.Topic...)
+	}
+	m.buf = m.buf[:0]
+	m.out.Mutations = m.out.Mutations[:0]
+	if err := m.decoder.Decode(r.Value, m.emit); err != nil {
+		if e, ok := err.(*Error); ok {
+			return nil, e
+		}
+		return nil, &Error{Stage: StageDecode, Class: m.plan.format, Err: err}
+	}
+	return &m.out, nil
+}
+
+// document maps one document of the record.
+func (m *Mapper) document(d *decode.Document) error {
+	m.doc = d
+	t, err := m.eventTime()
+	if err != nil {
+		return err
+	}
+	m.time = t
+	for i := range m.plan.rules {
+		if err := m.rule(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Mapper) eventTime() (int64, error) {
+	e := &m.plan.event
+	if e.field >= 0 {
+		if v := m.doc.Value(e.field); !v.Absent() {
+			t, err := e.parse(v.Kind, v.Bytes)
+			if err == nil && t < 0 {
+				err = valueErrorf("%d ms is before 1970", t)
+			}
+			if err != nil {
+				return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: %w", err)}
+			}
+			return t, nil
+		}
+		if e.required != nil {
+			return 0, &Error{Stage: StageMap, Class: classMissing, Err: fmt.Errorf("event time: %w", e.required)}
+		}
+	}
+	if t := m.record.Timestamp; t >= 0 {
+		return t, nil
+	}
+	return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: the record's timestamp is %d ms", m.record.Timestamp)}
+}
+
+func (m *Mapper) rule(i int) error {
+	r := &m.plan.rules[i]
+	if r.when != nil {
+		if ok, err := r.when(m); err != nil {
+			return m.fail(i, "when", err)
+		} else if !ok {
+			return nil
+		}
+	}
+	table, err := m.table(i)
+	if err != nil {
+		return err
+	}
+	row, err := m.bytes(&r.row)
+	if err != nil {
+		return m.fail(i, "row", err)
+	}
+	if err := cell.CheckRow(row); err != nil {
+		return &Error{Stage: StageMap, Class: classRow, Err: fmt.Errorf("map[%d].row: %d bytes: %w", i, len(row), err)}
+	}
+	t := m.time
+	if r.timestamp != nil {
+		if t, err = r.timestamp(m); err != nil {
+			return m.fail(i, "timestamp", err)
+		}
+		if t < 0 || t == math.MaxInt64 {
+			return &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("map[%d].timestamp: %d ms is no time", i, t)}
+		}
+	}
+	mut := m.next()
+	mut.Table, mut.Row = table, row
+	for k := range r.puts {
+		p := &r.puts[k]
+		value, err := m.bytes(&p.value)
+		if err != nil {
+			if _, missing := err.(*missingError); missing {
+				continue // an event without the field has no such column
+			}
+			return m.fail(i, "put."+p.family+"."+string(p.qualifier), err)
+		}
+		mut.Put(p.family, p.qualifier, cell.Timestamp(t), value)
+	}
+	for k := range r.adds {
+		if err := m.add(mut, &r.adds[k], t); err != nil {
+			return m.fail(i, "increment["+strconv.Itoa(k)+"]", err)
+		}
+	}
+	if len(mut.Ops) == 0 {
+		m.out.Mutations = m.out.Mutations[:len(m.out.Mutations)-1]
+	}
+	return nil
+}
+
+func (m *Mapper) add(mut *cell.Mutation, a *add, t int64) error {
+	if a.when != nil {
+		if ok, err := a.when(m); err != nil || !ok {
+			return err
+		}
+	}
+	qualifier, err := m.bytes(&a.qualifier)
+	if err != nil {
+		return err
+	}
+	by := int64(1)
+	if a.by != nil {
+		if by, err = a.by(m); err != nil {
+			return err
+		}
+	}
+	mut.Ops = append(mut.Ops, cell.Op{Type: cell.OpIncrement, Family: a.family, Qualifier: qualifier, Time: cell.Timestamp(t), Delta: by})
+	return nil
+}
+
+// next returns an empty mutation at the end of the output, in memory of an
+// earlier one where there is some.
+func (m *Mapper) next() *cell.Mutation {
+	n := len(m.out.Mutations)
+	if n == cap(m.out.Mutations) {
+		m.out.Mutations = append(m.out.Mutations, cell.Mutation{})
+	} else {
+		m.out.Mutations = m.out.Mutations[:n+1]
+	}
+	mut := &m.out.Mutations[n]
+	mut.Ops = mut.Ops[:0]
+	return mut
+}
+
+// table returns the table of rule i.
+func (m *Mapper) table(i int) (string, error) {
+	r := &m.plan.rules[i]
+	if r.tableName == nil {
+		return r.table, nil
+	}
+	name, err := r.tableName(m, m.scratch[:0])
+	m.scratch = name[:0]
+	if err != nil {
+		return "", m.fail(i, "table", err)
+	}
+	if string(name) != m.tables[i] {
+		s := string(name)
+		if err := store.CheckTableName(s); err != nil {
+			return "", &Error{Stage: StageMap, Class: classTable, Err: fmt.Errorf("map[%d].table: %w", i, err)}
+		}
+		m.tables[i] = s
+	}
+	return m.tables[i], nil
+}
+
+// bytes returns the value of t: bytes of the record, or new ones in m.buf.
+func (m *Mapper) bytes(t *text) ([]byte, error) {
+	if s := t.source; s != nil {
+		_, b := m.read(s)
+		if b == nil {
+			return nil, s.missing
+		}
+		return b[:len(b):len(b)], nil
+	}
+	start := len(m.buf)
+	buf, err := t.make(m, m.buf)
+	if err != nil {
+		return nil, err
+	}
+	m.buf = buf
+	return buf[start:len(buf):len(buf)], nil
+}
+
+// read returns the bytes of a source that is no integer of the record; nil where
+// it is missing or null.
+func (m *Mapper) read(s *source) (decode.Kind, []byte) {
+	switch s.kind {
+	case sourceField:
+		v := m.doc.Value(s.field)
+		return v.Kind, v.Bytes
+	case sourceTopic:
+		return decode.String, m.topic
+	case sourceKey:
+		return decode.String, m.record.Key
+	case sourceValue:
+		return decode.String, m.record.Value
+	case sourceHeader:
+		// The last of several wins, as Kafka's lastHeader.
+		for i := len(m.record.Headers) - 1; i >= 0; i-- {
+			if h := &m.record.Headers[i]; string(h.Key) == string(s.header) {
+				return decode.String, h.Value
+			}
+		}
+	}
+	return decode.Missing, nil
+}
+
+// fail makes an *Error of what an expression of rule i returned.
+func (m *Mapper) fail(i int, key string, err error) error {
+	class := classExpression
+	var missing *missingError
+	var value *valueError
+	switch {
+	case errors.As(err, &missing):
+		class = classMissing
+	case errors.As(err, &value):
+		class = classValue
+	}
+	return &Error{Stage: StageMap, Class: class, Err: fmt.Errorf("map[%d].%s: %w", i, key, err)}
+}
+
+// parseUnix reads a number of units since the epoch, of so many ms each, rounded
+// to whole ms.
+func parseUnix(unit int64) func(k decode.Kind, b []byte) (int64, error) {
+	return func(k decode.Kind, b []byte) (int64, error) {
+		if k != decode.Number && k != decode.String {
+			return 0, valueErrorf("a %s, where a number is needed", k)
+		}
+		i, _, ok := parseNumber(b)
+		if ok {
+			if i > math.MaxInt64/unit || i < math.MinInt64/unit {
+				return 0, valueErrorf("%s is out of range", clip(b))
+			}
+			return i * unit, nil
+		}
+		f, err := strconv.ParseFloat(string(b), 64)
+		if err != nil || math.IsNaN(f) {
+			return 0, valueErrorf("%q is no number", clip(b))
+		}
+		return integerOfFloat(math.Round(f * float64(unit)))
+	}
+}
+
+func parseRFC3339(k decode.Kind, b []byte) (int64, error) {
+	var t time.Time
+	if k != decode.String || t.UnmarshalText(b) != nil {
+		return 0, valueErrorf("%q is no RFC 3339 time", clip(b))
+	}
+	return t.UnixMilli(), nil
+}

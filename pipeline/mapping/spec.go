@@ -1,0 +1,108 @@
+package mapping
+
+import "strings"
+
+// Spec is a pipeline's rules as its file spells them: the keys decode,
+// event_time and map. docs/mapping.md explains each.
+type Spec struct {
+	Decode    DecodeSpec    `yaml:"decode"`
+	EventTime EventTimeSpec `yaml:"event_time"`
+	Rules     []RuleSpec    `yaml:"map"`
+}
+
+// DecodeSpec says how payloads are read.
+type DecodeSpec struct {
+	Format string `yaml:"format"` // a name of decode.Formats
+}
+
+// EventTimeSpec says when an event happened. The zero value takes the record's
+// timestamp.
+type EventTimeSpec struct {
+	Field    string `yaml:"field"`    // path of the document's field; empty = the record's timestamp
+	Format   string `yaml:"format"`   // unix_ms, unix_s, rfc3339 or a layout such as yyyy-MM-dd HH:mm:ss
+	Zone     string `yaml:"zone"`     // IANA name of the zone that a layout without one is in; empty = UTC
+	Required bool   `yaml:"required"` // a document without the field is an error; otherwise the record's timestamp is taken
+}
+
+// RuleSpec makes one row mutation of an event. Texts are expressions but for
+// Table, which is a name that may hold expressions in braces.
+type RuleSpec struct {
+	Table     string                       `yaml:"table"`
+	When      string                       `yaml:"when"` // empty = always
+	Row       string                       `yaml:"row"`
+	Timestamp string                       `yaml:"timestamp"` // ms since the epoch; empty = the event time
+	Put       map[string]map[string]string `yaml:"put"`       // family → qualifier → expression
+	Increment []IncrementSpec              `yaml:"increment"`
+}
+
+// IncrementSpec is one counter that a rule adds to.
+type IncrementSpec struct {
+	Family    string `yaml:"family"`
+	Qualifier string `yaml:"qualifier"`
+	By        string `yaml:"by"`   // empty = 1
+	When      string `yaml:"when"` // empty = always
+}
+
+// SpecError is one mistake in a Spec. Compile returns all of them, joined.
+type SpecError struct {
+	Path string // where in the pipeline's keys: map[1].put.e.user
+	At   int    // byte of the text at Path where the mistake is; 0 = all of it
+	Err  error
+	Hint string // what to do; may be empty
+}
+
+// Error names the place, the mistake and what to do.
+func (e *SpecError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Path)
+	b.WriteString(": ")
+	b.WriteString(e.Err.Error())
+	if e.Hint != "" {
+		b.WriteString(" (")
+		b.WriteString(e.Hint)
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// Unwrap returns the mistake.
+func (e *SpecError) Unwrap() error { return e.Err }
+
+// didYouMean returns a hint that names the candidate nearest to name, or "".
+func didYouMean(name string, candidates []string) string {
+	best, bestDistance := "", max(1, len(name)/3)+1
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "did you mean " + best + "?"
+}
+
+// distance is the number of bytes to insert, delete, replace or swap with their
+// neighbour that makes a of b (optimal string alignment).
+func distance(a, b string) int {
+	rows := [3][]int{make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)}
+	for j := range rows[1] {
+		rows[1][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, last, row := rows[0], rows[1], rows[2]
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		rows = [3][]int{last, row, before}
+	}
+	return rows[1][len(b)]
+}
