@@ -74,8 +74,8 @@ type CounterDelta struct {
 type Record struct {
 	Offset int64
 	// Once is an event id: the record is dropped where one with this id was
-	// applied before, in this store's whole life. Ids of all sources share one
-	// space, so a pipeline puts its own name before an id. Empty = none.
+	// applied before. Ids belong to the pipeline of the batch's first Advance:
+	// two pipelines on one topic both see each event. nil = none.
 	Once []byte
 	// Cond is tested on the row of the first mutation, as its puts' default
 	// times are then taken from CheckCondition; nil = always. A record that is
@@ -154,7 +154,7 @@ type Refusal struct {
 // BatchError is the refusal of single records. Nothing of the batch was applied;
 // without the refused records it can be.
 type BatchError struct {
-	Refused []Refusal // by ascending offset; at most one an offset
+	Refused []Refusal // by ascending offset; at most one an offset, but each with offset -1
 }
 
 // Error names the first refusal and counts the rest.

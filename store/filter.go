@@ -32,8 +32,8 @@ const (
 func (c FilterCode) Included() bool { return c <= FilterIncludeAndNextRow }
 
 // FilterState is driven as HBase drives a filter: for each row SkipRow, for each
-// cell Cell and, where it passed, Transform, then Row. Done ends the scan at any
-// point. A state belongs to one goroutine.
+// cell Cell and, where it passed, Transform, then RowCells and DropRow. Done ends
+// the scan at any point. A state belongs to one goroutine.
 type FilterState interface {
 	// Done reports that nothing further can pass (HBase filterAllRemaining);
 	// asked before every row and every cell.
@@ -46,11 +46,13 @@ type FilterState interface {
 	// Transform may change a cell that passed (transformCell): its fields,
 	// not the bytes that they point to.
 	Transform(c *cell.Cell)
-	// Row sees the cells that passed, at least one, may return fewer in the
-	// same slice, and reports whether the row passes (filterRowCells,
-	// filterRow). A row without a cell that passed ends without it.
-	Row(cells []cell.Cell) ([]cell.Cell, bool)
-	// WholeRow reports that Row may drop a row or some of its cells:
+	// RowCells sees the cells that passed, at least one, and may return fewer
+	// in the same slice (filterRowCells). Asked only where WholeRow holds.
+	RowCells(cells []cell.Cell) []cell.Cell
+	// DropRow ends a row of which at least one cell passed and reports that it
+	// is dropped (filterRow).
+	DropRow() bool
+	// WholeRow reports that RowCells or DropRow may decide by the whole row:
 	// incompatible with Scan.Batch (hasFilterRow).
 	WholeRow() bool
 }

@@ -149,11 +149,14 @@ func (sc *rowScanner) apply(cells []cell.Cell) []cell.Cell {
 		}
 		i = end
 	}
-	if f != nil && len(kept) > 0 {
-		var pass bool
-		if kept, pass = f.Row(kept); !pass {
-			return nil
-		}
+	if f == nil || len(kept) == 0 {
+		return kept
+	}
+	if f.WholeRow() {
+		kept = f.RowCells(kept)
+	}
+	if len(kept) > 0 && f.DropRow() {
+		return nil
 	}
 	return kept
 }

@@ -105,13 +105,13 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 			return err
 		}
 	}
-	refused := make(refusals)
+	var refused refusals
 	b.InOrder(func(m *store.Mutation) {
 		if _, err := tx.mutate(&m.Mutation, nil); err != nil {
 			refused.add(m.Offset, m.Table, m.Row, err)
 		}
 	}, func(r *store.Record) {
-		if m, err := tx.record(r); err != nil {
+		if m, err := tx.record(b, r); err != nil {
 			refused.add(r.Offset, m.Table, m.Row, err)
 		}
 	})

@@ -2,9 +2,9 @@ package memstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -224,10 +224,22 @@ func (tx *tx) checkCounter(c *store.CounterDelta) error {
 	return nil
 }
 
+// onceID returns the stored form of an event id, empty for none.
+func onceID(b *store.Batch, id []byte) string {
+	if id == nil {
+		return ""
+	}
+	pipeline := ""
+	if len(b.Advances) > 0 {
+		pipeline = b.Advances[0].Source.Pipeline
+	}
+	return fmt.Sprintf("%q %q", pipeline, id)
+}
+
 // record applies r as a whole or not at all. On an error it returns the mutation
 // that was refused.
-func (tx *tx) record(r *store.Record) (*cell.Mutation, error) {
-	id := string(r.Once)
+func (tx *tx) record(b *store.Batch, r *store.Record) (*cell.Mutation, error) {
+	id := onceID(b, r.Once)
 	if id != "" {
 		_, before := tx.s.once[id]
 		_, now := tx.once[id]
@@ -280,29 +292,16 @@ func (tx *tx) advance(a *store.Advance) error {
 	return nil
 }
 
-// refusals are a batch's refused records by offset; the first of an offset stays.
-type refusals map[int64]store.Refusal
+// refusals are a batch's refused records.
+type refusals []store.Refusal
 
-func (r refusals) add(offset int64, table string, key []byte, err error) {
-	if _, ok := r[offset]; !ok {
-		r[offset] = store.Refusal{Offset: offset, Table: table, Row: bytes.Clone(key), Err: err}
-	}
+func (r *refusals) add(offset int64, table string, key []byte, err error) {
+	*r = append(*r, store.Refusal{Offset: offset, Table: table, Row: bytes.Clone(key), Err: err})
 }
 
-// error returns the batch's error, with refusals by ascending offset.
+// error returns the batch's error: refusals by ascending offset, the first of
+// each record.
 func (r refusals) error() error {
-	e := &store.BatchError{}
-	for _, ref := range r {
-		if errors.Is(ref.Err, store.ErrClosed) {
-			return ref.Err
-		}
-		e.Refused = append(e.Refused, ref)
-	}
-	slices.SortFunc(e.Refused, func(a, b store.Refusal) int {
-		if a.Offset < b.Offset {
-			return -1
-		}
-		return 1
-	})
-	return e
+	slices.SortStableFunc(r, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
+	return &store.BatchError{Refused: slices.CompactFunc(r, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })}
 }

@@ -1,0 +1,337 @@
+package store
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"sluice/cell"
+)
+
+// filterJSON is the written form of every filter: an object whose type is HBase's
+// class name. Bytes are strings as ParseBytes reads them.
+type filterJSON struct {
+	Type              string            `json:"type"`
+	Op                string            `json:"op,omitempty"`
+	Comparator        *comparatorJSON   `json:"comparator,omitempty"`
+	Family            string            `json:"family,omitempty"`
+	Qualifier         *string           `json:"qualifier,omitempty"`
+	FilterIfMissing   bool              `json:"filterIfMissing,omitempty"`
+	LatestVersionOnly *bool             `json:"latestVersionOnly,omitempty"`
+	Filters           []json.RawMessage `json:"filters,omitempty"`
+	PageSize          *int64            `json:"pageSize,omitempty"`
+	Prefix            *string           `json:"prefix,omitempty"`
+	Min               *string           `json:"min,omitempty"`
+	MinInclusive      bool              `json:"minInclusive,omitempty"`
+	Max               *string           `json:"max,omitempty"`
+	MaxInclusive      bool              `json:"maxInclusive,omitempty"`
+	Row               *string           `json:"row,omitempty"`
+	LenAsVal          bool              `json:"lenAsVal,omitempty"`
+	Timestamps        []cell.Timestamp  `json:"timestamps,omitempty"`
+}
+
+type comparatorJSON struct {
+	Type  ComparatorType `json:"type"`
+	Value *string        `json:"value,omitempty"`
+	BitOp string         `json:"bitop,omitempty"`
+}
+
+// ParseBytes reads the written form of bytes: "hex:" and hexadecimal digits,
+// "long:" and a decimal number for its 8 bytes big-endian, "repeat:c:n" for n
+// times c; anything else is its own UTF-8. Its error wraps ErrInvalidArgument.
+func ParseBytes(s string) ([]byte, error) {
+	bad := func(why string) ([]byte, error) {
+		return nil, fmt.Errorf("%w: %.100q: %s", ErrInvalidArgument, s, why)
+	}
+	switch {
+	case strings.HasPrefix(s, "hex:"):
+		b, err := hex.DecodeString(s[4:])
+		if err != nil {
+			return bad("not hexadecimal")
+		}
+		return b, nil
+	case strings.HasPrefix(s, "long:"):
+		n, err := strconv.ParseInt(s[5:], 10, 64)
+		if err != nil {
+			return bad("not a 64-bit number")
+		}
+		return []byte{byte(n >> 56), byte(n >> 48), byte(n >> 40), byte(n >> 32), byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)}, nil
+	case strings.HasPrefix(s, "repeat:"):
+		what, count, ok := strings.Cut(s[7:], ":")
+		n, err := strconv.Atoi(count)
+		if !ok || err != nil || n < 0 || n > math.MaxInt32/max(len(what), 1) {
+			return bad("want repeat:c:n")
+		}
+		return bytes.Repeat([]byte(what), n), nil
+	}
+	return []byte(s), nil
+}
+
+// FormatBytes writes bytes so that ParseBytes reads them back.
+func FormatBytes(b []byte) string {
+	s := string(b)
+	if !utf8.ValidString(s) || strings.HasPrefix(s, "hex:") || strings.HasPrefix(s, "long:") || strings.HasPrefix(s, "repeat:") {
+		return "hex:" + hex.EncodeToString(b)
+	}
+	return s
+}
+
+// opNames are the written forms of the comparisons.
+var opNames = [...]string{Less: "LESS", LessOrEqual: "LESS_OR_EQUAL", Equal: "EQUAL", NotEqual: "NOT_EQUAL", GreaterOrEqual: "GREATER_OR_EQUAL", Greater: "GREATER", NoOp: "NO_OP"}
+
+// String returns the comparison as HBase's CompareOperator spells it.
+func (op CompareOp) String() string {
+	if op < Less || op > NoOp {
+		return fmt.Sprintf("CompareOp(%d)", uint8(op))
+	}
+	return opNames[op]
+}
+
+// ParseCompareOp reads what CompareOp.String writes. Its error wraps
+// ErrInvalidArgument.
+func ParseCompareOp(s string) (CompareOp, error) {
+	for op := Less; op <= NoOp; op++ {
+		if opNames[op] == s {
+			return op, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: comparison %q, want one of %s", ErrInvalidArgument, s, strings.Join(opNames[Less:], ", "))
+}
+
+// FilterList operators.
+const (
+	mustPassAll = "MUST_PASS_ALL"
+	mustPassOne = "MUST_PASS_ONE"
+)
+
+// ParseFilterJSON reads a filter from an object {"type": HBase's class name, …}.
+// Its error wraps ErrInvalidArgument, or ErrUnsupported, naming the class, for a
+// filter that does not exist here.
+func ParseFilterJSON(b []byte) (Filter, error) {
+	var j filterJSON
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(&j); err != nil {
+		return nil, fmt.Errorf("%w: filter: %w", ErrInvalidArgument, err)
+	}
+	f, err := j.filter()
+	if err != nil {
+		return nil, fmt.Errorf("filter %s: %w", j.Type, err)
+	}
+	return f, nil
+}
+
+func (j *filterJSON) filter() (Filter, error) {
+	r := filterReader{j: j}
+	var f Filter
+	switch j.Type {
+	case "RowFilter":
+		f = &RowFilter{Op: r.op(), Comparator: r.comparator()}
+	case "FamilyFilter":
+		f = &FamilyFilter{Op: r.op(), Comparator: r.comparator()}
+	case "QualifierFilter":
+		f = &QualifierFilter{Op: r.op(), Comparator: r.comparator()}
+	case "ValueFilter":
+		f = &ValueFilter{Op: r.op(), Comparator: r.comparator()}
+	case "SingleColumnValueFilter":
+		f = r.singleColumnValue()
+	case "SingleColumnValueExcludeFilter":
+		f = &SingleColumnValueExcludeFilter{*r.singleColumnValue()}
+	case "PrefixFilter":
+		f = &PrefixFilter{Prefix: r.required("prefix", j.Prefix)}
+	case "InclusiveStopFilter":
+		f = &InclusiveStopFilter{Row: r.required("row", j.Row)}
+	case "PageFilter":
+		if j.PageSize == nil {
+			return nil, fmt.Errorf("%w: pageSize is missing", ErrInvalidArgument)
+		}
+		f = &PageFilter{PageSize: *j.PageSize}
+	case "ColumnPrefixFilter":
+		f = &ColumnPrefixFilter{Prefix: r.required("prefix", j.Prefix)}
+	case "ColumnRangeFilter":
+		f = &ColumnRangeFilter{Min: r.bytes("min", j.Min), MinInclusive: j.MinInclusive, Max: r.bytes("max", j.Max), MaxInclusive: j.MaxInclusive}
+	case "FirstKeyOnlyFilter":
+		f = &FirstKeyOnlyFilter{}
+	case "KeyOnlyFilter":
+		f = &KeyOnlyFilter{LengthAsValue: j.LenAsVal}
+	case "TimestampsFilter":
+		f = &TimestampsFilter{Timestamps: j.Timestamps}
+	case "FilterList":
+		f = r.list()
+	case "":
+		return nil, fmt.Errorf("%w: type is missing", ErrInvalidArgument)
+	default:
+		return nil, fmt.Errorf("%w: this filter", ErrUnsupported)
+	}
+	return f, r.err
+}
+
+// filterReader reads the parts of a filter; the first error stays.
+type filterReader struct {
+	j   *filterJSON
+	err error
+}
+
+func (r *filterReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+func (r *filterReader) op() CompareOp {
+	op, err := ParseCompareOp(r.j.Op)
+	if err != nil {
+		r.fail(err)
+	}
+	return op
+}
+
+func (r *filterReader) bytes(name string, s *string) []byte {
+	if s == nil {
+		return nil
+	}
+	b, err := ParseBytes(*s)
+	if err != nil {
+		r.fail(fmt.Errorf("%s: %w", name, err))
+	}
+	return b
+}
+
+func (r *filterReader) required(name string, s *string) []byte {
+	if s == nil {
+		r.fail(fmt.Errorf("%w: %s is missing", ErrInvalidArgument, name))
+	}
+	return r.bytes(name, s)
+}
+
+func (r *filterReader) comparator() Comparator {
+	c := r.j.Comparator
+	if c == nil {
+		r.fail(fmt.Errorf("%w: comparator is missing", ErrInvalidArgument))
+		return Comparator{}
+	}
+	out := Comparator{Type: c.Type, BitOp: c.BitOp}
+	if c.Type == CompareLong && c.Value != nil {
+		out.Value = []byte(*c.Value) // a decimal number
+	} else if c.Type != CompareNull {
+		out.Value = r.required("comparator value", c.Value)
+	}
+	return out
+}
+
+func (r *filterReader) singleColumnValue() *SingleColumnValueFilter {
+	j := r.j
+	return &SingleColumnValueFilter{
+		Family: j.Family, Qualifier: r.required("qualifier", j.Qualifier), Op: r.op(), Comparator: r.comparator(),
+		FilterIfMissing: j.FilterIfMissing, AnyVersion: j.LatestVersionOnly != nil && !*j.LatestVersionOnly,
+	}
+}
+
+func (r *filterReader) list() *FilterList {
+	f := &FilterList{}
+	switch r.j.Op {
+	case mustPassAll, "":
+	case mustPassOne:
+		f.MustPassOne = true
+	default:
+		r.fail(fmt.Errorf("%w: op %q, want %s or %s", ErrInvalidArgument, r.j.Op, mustPassAll, mustPassOne))
+	}
+	for _, b := range r.j.Filters {
+		m, err := ParseFilterJSON(b)
+		if err != nil {
+			r.fail(err)
+		}
+		f.Filters = append(f.Filters, m)
+	}
+	return f
+}
+
+// MarshalFilter writes f so that ParseFilterJSON reads it back. Its error wraps
+// ErrUnsupported for a Filter that is not of this package.
+func MarshalFilter(f Filter) ([]byte, error) {
+	var j filterJSON
+	text := func(b []byte) *string {
+		s := FormatBytes(b)
+		return &s
+	}
+	open := func(b []byte) *string {
+		if b == nil {
+			return nil
+		}
+		return text(b)
+	}
+	compare := func(op CompareOp, c *Comparator) {
+		j.Op, j.Comparator = op.String(), &comparatorJSON{Type: c.Type, BitOp: c.BitOp}
+		switch c.Type {
+		case CompareNull:
+		case CompareLong:
+			s := string(c.Value)
+			j.Comparator.Value = &s
+		default:
+			j.Comparator.Value = text(c.Value)
+		}
+	}
+	single := func(f *SingleColumnValueFilter) {
+		compare(f.Op, &f.Comparator)
+		j.Family, j.Qualifier, j.FilterIfMissing = f.Family, text(f.Qualifier), f.FilterIfMissing
+		if f.AnyVersion {
+			j.LatestVersionOnly = new(bool)
+		}
+	}
+	switch f := f.(type) {
+	case *RowFilter:
+		j.Type = "RowFilter"
+		compare(f.Op, &f.Comparator)
+	case *FamilyFilter:
+		j.Type = "FamilyFilter"
+		compare(f.Op, &f.Comparator)
+	case *QualifierFilter:
+		j.Type = "QualifierFilter"
+		compare(f.Op, &f.Comparator)
+	case *ValueFilter:
+		j.Type = "ValueFilter"
+		compare(f.Op, &f.Comparator)
+	case *SingleColumnValueFilter:
+		j.Type = "SingleColumnValueFilter"
+		single(f)
+	case *SingleColumnValueExcludeFilter:
+		j.Type = "SingleColumnValueExcludeFilter"
+		single(&f.SingleColumnValueFilter)
+	case *PrefixFilter:
+		j.Type, j.Prefix = "PrefixFilter", text(f.Prefix)
+	case *InclusiveStopFilter:
+		j.Type, j.Row = "InclusiveStopFilter", text(f.Row)
+	case *PageFilter:
+		j.Type, j.PageSize = "PageFilter", &f.PageSize
+	case *ColumnPrefixFilter:
+		j.Type, j.Prefix = "ColumnPrefixFilter", text(f.Prefix)
+	case *ColumnRangeFilter:
+		j.Type, j.Min, j.MinInclusive, j.Max, j.MaxInclusive = "ColumnRangeFilter", open(f.Min), f.MinInclusive, open(f.Max), f.MaxInclusive
+	case *FirstKeyOnlyFilter:
+		j.Type = "FirstKeyOnlyFilter"
+	case *KeyOnlyFilter:
+		j.Type, j.LenAsVal = "KeyOnlyFilter", f.LengthAsValue
+	case *TimestampsFilter:
+		j.Type, j.Timestamps = "TimestampsFilter", f.Timestamps
+	case *FilterList:
+		j.Type, j.Op = "FilterList", mustPassAll
+		if f.MustPassOne {
+			j.Op = mustPassOne
+		}
+		for _, m := range f.Filters {
+			b, err := MarshalFilter(m)
+			if err != nil {
+				return nil, err
+			}
+			j.Filters = append(j.Filters, b)
+		}
+	default:
+		return nil, fmt.Errorf("%w: writing a filter of type %T", ErrUnsupported, f)
+	}
+	return json.Marshal(&j)
+}
