@@ -1,0 +1,120 @@
+package buffer
+
+import (
+	"time"
+	"unsafe"
+
+	"sluice/cell"
+	"sluice/counters"
+	"sluice/store"
+)
+
+const (
+	opSize       = int64(unsafe.Sizeof(cell.Op{}))
+	mutationSize = int64(unsafe.Sizeof(store.Mutation{}))
+	deltaSize    = int64(unsafe.Sizeof(store.CounterDelta{}))
+)
+
+// Letters counts dead letters of one stage and class.
+type Letters struct {
+	Stage string
+	Class string
+	N     int64
+}
+
+// Counts is what became of the offsets that a batch covers.
+type Counts struct {
+	Applied, Filtered, Dead, Control, Lost int64
+}
+
+// Summary is what a batch stands for. It outlives the batch.
+type Summary struct {
+	From     int64          // stored offset that the batch expects; store.Absent for the first
+	Progress store.Progress // what the batch stores
+	Counts   Counts         // of this batch alone
+	Records  int            // in it, whatever became of them
+	Bytes    int64          // memory that its content takes
+	Dead     []Letters      // its dead letters by stage and class
+	Opened   time.Time      // when its first record was added
+}
+
+// Batch is a filled buffer: what Engine.Apply takes, and what it stands for. It
+// belongs to one goroutine at a time and dies with Release.
+type Batch struct {
+	Summary
+	// Store holds the mutations, the counters' sums and the one Advance.
+	Store store.Batch
+
+	budget    *Budget
+	charged   int64 // of the budget; ≥ Bytes
+	coalescer *counters.Coalescer
+	chunks    [][]byte
+	opChunks  [][]cell.Op
+	deletes   bool // has a delete: no increment may follow
+	alone     bool // has a record that must be the only one
+}
+
+// Release gives the batch's memory back to the budget. The batch and every slice
+// of it are invalid afterwards.
+func (b *Batch) Release() {
+	charged := b.charged
+	clear(b.Store.Mutations) // lets go of values that have their own memory
+	clear(b.Store.Records)
+	clear(b.Store.Counters)
+	b.Store.Reset()
+	b.coalescer.Reset()
+	b.Summary = Summary{}
+	b.charged, b.deletes, b.alone = 0, false, false
+	budget := b.budget
+	budget.reclaim(b)
+	budget.Release(charged)
+}
+
+// empty reports whether nothing was covered since the last Take.
+func (b *Batch) empty() bool { return b.Counts == Counts{} }
+
+// alloc returns n bytes of the arena, with no spare capacity.
+func (b *Batch) alloc(n int) []byte {
+	if n > chunkBytes/4 {
+		return make([]byte, 0, n) // rare, and it would waste up to a whole chunk
+	}
+	last := len(b.chunks) - 1
+	if last < 0 || cap(b.chunks[last])-len(b.chunks[last]) < n {
+		b.chunks = append(b.chunks, b.budget.chunk())
+		last++
+	}
+	c := b.chunks[last]
+	b.chunks[last] = c[:len(c)+n]
+	return c[len(c) : len(c) : len(c)+n]
+}
+
+// allocOps returns n operations of the arena, with no spare capacity.
+func (b *Batch) allocOps(n int) []cell.Op {
+	if n > chunkOps/4 {
+		return make([]cell.Op, 0, n)
+	}
+	last := len(b.opChunks) - 1
+	if last < 0 || cap(b.opChunks[last])-len(b.opChunks[last]) < n {
+		b.opChunks = append(b.opChunks, b.budget.opChunk())
+		last++
+	}
+	c := b.opChunks[last]
+	b.opChunks[last] = c[:len(c)+n]
+	return c[len(c) : len(c) : len(c)+n]
+}
+
+// sumDeltas moves the coalesced counters into Store.
+func (b *Batch) sumDeltas() {
+	for d := range b.coalescer.Deltas {
+		b.Store.Counters = append(b.Store.Counters, store.CounterDelta(d))
+	}
+}
+
+// delta adds an increment of its own, not summed, with its key in arena.
+func (b *Batch) delta(offset int64, m *cell.Mutation, op *cell.Op, arena []byte) []byte {
+	d := store.CounterDelta{Table: m.Table, Family: op.Family, Delta: op.Delta, Time: op.Time, Offset: offset}
+	arena, d.Row = put(arena, m.Row)
+	arena, d.Qualifier = put(arena, op.Qualifier)
+	b.Store.Counters = append(b.Store.Counters, d)
+	return arena
+}

@@ -1,0 +1,404 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+func newBuffer(t testing.TB, o *Options) *Buffer {
+	t.Helper()
+	b, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func add(t testing.TB, b *Buffer, offset int64, ms ...cell.Mutation) {
+	t.Helper()
+	if err := b.Add(t.Context(), offset, ms); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func putOf(table, row string, kv ...string) cell.Mutation {
+	m := cell.Mutation{Table: table, Row: []byte(row)}
+	for i := 0; i < len(kv); i += 2 {
+		m.Put("e", []byte(kv[i]), 7, []byte(kv[i+1]))
+	}
+	return m
+}
+
+func incrementOf(table, row string, t cell.Timestamp, qualifiers ...string) cell.Mutation {
+	m := cell.Mutation{Table: table, Row: []byte(row)}
+	for _, q := range qualifiers {
+		m.Ops = append(m.Ops, cell.Op{Type: cell.OpIncrement, Family: "c", Qualifier: []byte(q), Time: t, Delta: 1})
+	}
+	return m
+}
+
+var source = store.Source{Pipeline: "p", Topic: "t", ClusterID: "c", TopicID: [16]byte{1}}
+
+func TestTakeHandsOverMutationsSumsAndProgress(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, nil)
+	b.Start(10, Mark{Offset: 9})
+	add(t, b, 10, putOf("events", "r1", "a", "1", "b", ""), incrementOf("counts", "x", 100, "h"))
+	b.Filter(11)
+	add(t, b, 14, incrementOf("counts", "x", 90, "h", "d"), putOf("events", "r2", "a", "2"))
+	if err := b.Dead(t.Context(), &DeadLetter{Pipeline: "p", Topic: "t", Offset: 15, Value: []byte("raw"), Stage: "decode", Class: "json", Reason: "bad"}); err != nil {
+		t.Fatal(err)
+	}
+	b.Mark(Mark{Offset: 15, Time: 99, LeaderEpoch: 3, Fingerprint: 42})
+	b.Skip(20)
+	prev := store.Progress{First: 3, Next: 10, Applied: 5, Dead: 1, Lost: 1}
+	got := b.Take(source, 2, prev.Next, &prev, "v1")
+	defer got.Release()
+
+	want := store.Progress{
+		First: 3, Next: 20, LeaderEpoch: 3, LastOffset: 15, LastTime: 99, Fingerprint: 42, MappingVersion: "v1",
+		Applied: 7, Filtered: 1, Dead: 2, Control: 2 + 4, Lost: 1,
+	}
+	if d := cmp.Diff(want, got.Progress); d != "" {
+		t.Errorf("Got another progress (-want +got):\n%s", d)
+	}
+	if !got.Progress.Balanced() {
+		t.Errorf("Got progress %+v, want it balanced", got.Progress)
+	}
+	if d := cmp.Diff([]store.Advance{{Source: source, Partition: 2, From: 10, Progress: want}}, got.Store.Advances); d != "" {
+		t.Errorf("Got other advances (-want +got):\n%s", d)
+	}
+	wantCounters := []store.CounterDelta{
+		{Table: "counts", Family: "c", Row: []byte("x"), Qualifier: []byte("h"), Delta: 2, Time: 100, Offset: 10},
+		{Table: "counts", Family: "c", Row: []byte("x"), Qualifier: []byte("d"), Delta: 1, Time: 90, Offset: 14},
+	}
+	if d := cmp.Diff(wantCounters, got.Store.Counters); d != "" {
+		t.Errorf("Got other counters (-want +got):\n%s", d)
+	}
+	letter, err := (&DeadLetter{Pipeline: "p", Topic: "t", Offset: 15, Value: []byte("raw"), Stage: "decode", Class: "json", Reason: "bad"}).Mutation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantMutations := []store.Mutation{
+		{Offset: 10, Mutation: putOf("events", "r1", "a", "1", "b", "")},
+		{Offset: 14, Mutation: putOf("events", "r2", "a", "2")},
+		{Offset: 15, Mutation: letter},
+	}
+	if d := cmp.Diff(wantMutations, got.Store.Mutations); d != "" {
+		t.Errorf("Got other mutations (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]Letters{{"decode", "json", 1}}, got.Dead); d != "" {
+		t.Errorf("Got other dead letters (-want +got):\n%s", d)
+	}
+	if !b.Empty() || b.Next() != 20 {
+		t.Errorf("Got Empty %v and Next %d after Take, want true and 20", b.Empty(), b.Next())
+	}
+}
+
+func TestAddCopies(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, nil)
+	row, value, counter := []byte("row"), []byte("value"), []byte("page")
+	ms := []cell.Mutation{{Table: "t", Row: row}, {Table: "c", Row: counter}}
+	ms[0].Put("e", []byte("q"), 1, value)
+	ms[1].Ops = []cell.Op{{Type: cell.OpIncrement, Family: "h", Qualifier: []byte("q"), Delta: 1}}
+	b.Separate(1)
+	for offset := range int64(2) { // once as it is, once summed
+		if err := b.Add(t.Context(), offset, ms); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range [][]byte{row, value, counter} {
+		clear(s)
+	}
+	clear(ms[0].Ops)
+	got := b.Take(source, 0, 0, &store.Progress{}, "")
+	for i := range got.Store.Mutations {
+		m := &got.Store.Mutations[i]
+		if string(m.Row) != "row" || string(m.Ops[0].Value) != "value" || m.Ops[0].Type != cell.OpPut {
+			t.Errorf("Got mutation %+v changed after Add", m)
+		}
+	}
+	for _, c := range got.Store.Counters {
+		if string(c.Row) != "page" {
+			t.Errorf("Got counter row %q changed after Add", c.Row)
+		}
+	}
+}
+
+func TestSeparateKeepsIncrementsOfARecordApart(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, nil)
+	b.Separate(2)
+	for offset := range int64(4) {
+		add(t, b, offset, incrementOf("c", "x", 1, "q"))
+	}
+	got := b.Take(source, 0, 0, &store.Progress{}, "")
+	type od struct{ Offset, Delta int64 }
+	var have []od
+	for _, c := range got.Store.Counters {
+		have = append(have, od{c.Offset, c.Delta})
+	}
+	if d := cmp.Diff([]od{{0, 1}, {1, 1}, {2, 2}}, have); d != "" {
+		t.Errorf("Got other increments (-want +got):\n%s", d)
+	}
+}
+
+// A batch does not say whether a delete or an increment of it comes first, so
+// they may not share one.
+func TestDeletesAndIncrementsNeverShareABatch(t *testing.T) {
+	t.Parallel()
+	del := cell.Mutation{Table: "c", Row: []byte("x")}
+	del.DeleteRow(cell.Latest)
+	inc := incrementOf("c", "x", 1, "q")
+	for name, c := range map[string]struct{ first, second []cell.Mutation }{
+		"delete then increment": {[]cell.Mutation{del}, []cell.Mutation{inc}},
+		"increment then delete": {[]cell.Mutation{inc}, []cell.Mutation{del}},
+		"both in one record":    {[]cell.Mutation{inc}, []cell.Mutation{inc, del}},
+		"both, then one":        {[]cell.Mutation{del, inc}, []cell.Mutation{putOf("t", "r", "a", "1")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBuffer(t, nil)
+			add(t, b, 0, c.first...)
+			if err := b.Add(t.Context(), 1, c.second); !errors.Is(err, ErrFull) {
+				t.Fatalf("Got %v, want ErrFull", err)
+			}
+			first := b.Take(source, 0, 0, &store.Progress{}, "")
+			if first.Progress.Next != 1 {
+				t.Errorf("Got Next %d, want 1: a refused record must not be covered", first.Progress.Next)
+			}
+			add(t, b, 1, c.second...)
+			second := b.Take(source, 0, 1, &first.Progress, "")
+			if second.Progress.Applied != 2 || !second.Progress.Balanced() {
+				t.Errorf("Got progress %+v", second.Progress)
+			}
+		})
+	}
+}
+
+func TestFullAndDue(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, &Options{MaxRecords: 3, MaxBytes: 1 << 20, MaxAge: time.Minute})
+	if _, ok := b.Due(); ok {
+		t.Error("Got a deadline for an empty buffer")
+	}
+	b.Filter(0)
+	b.Filter(1)
+	if b.Full() {
+		t.Error("Got full after 2 of 3 records")
+	}
+	due, ok := b.Due()
+	if wait := time.Until(due); !ok || wait <= 50*time.Second || wait > time.Minute {
+		t.Errorf("Got due in %v, %v, want a minute from the first record", wait, ok)
+	}
+	b.Filter(2)
+	if !b.Full() {
+		t.Error("Got not full after 3 of 3 records")
+	}
+	b.Take(source, 0, 0, &store.Progress{}, "").Release()
+	add(t, b, 3, putOf("t", "r", "a", string(make([]byte, 1<<20))))
+	if !b.Full() {
+		t.Error("Got not full above MaxBytes")
+	}
+}
+
+func TestNewRejects(t *testing.T) {
+	t.Parallel()
+	for _, o := range []*Options{{MaxRecords: -1}, {MaxBytes: -1}, {MaxAge: -1}} {
+		if _, err := New(o); err == nil {
+			t.Errorf("Got no error for %+v", o)
+		}
+	}
+	if _, err := NewBudget(0); err == nil {
+		t.Error("Got no error for a budget of 0")
+	}
+}
+
+// Whatever is added, taken and released: the budget holds at least the content
+// while it lives and nothing afterwards, offsets balance, and every operation
+// comes out once.
+func TestRandomUse(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		budget, err := NewBudget(int64(rapid.IntRange(100, 1<<20).Draw(t, "limit")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := New(&Options{MaxRecords: 50, Budget: budget})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var held []*Batch
+		var progress store.Progress
+		var ops, sum, wantOps, wantSum int64
+		take := func() {
+			batch := b.Take(source, 0, progress.Next, &progress, "")
+			if !batch.Progress.Balanced() {
+				t.Fatalf("Got %+v, not balanced", batch.Progress)
+			}
+			progress = batch.Progress
+			for i := range batch.Store.Mutations {
+				if m := &batch.Store.Mutations[i]; m.Table == "t" {
+					ops += int64(len(m.Ops))
+				}
+			}
+			for _, c := range batch.Store.Counters {
+				sum += c.Delta
+			}
+			held = append(held, batch)
+		}
+		release := func() {
+			if len(held) > 0 {
+				held[0].Release()
+				held = held[1:]
+			}
+		}
+		offset := int64(0)
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			offset += int64(rapid.SampledFrom([]int{0, 0, 0, 1, 5}).Draw(t, "gap"))
+			var record func(ctx context.Context) error
+			switch rapid.IntRange(0, 9).Draw(t, "what") {
+			case 0:
+				b.Filter(offset)
+				offset++
+				continue
+			case 1:
+				d := &DeadLetter{Offset: offset, Value: make([]byte, rapid.IntRange(0, 40_000).Draw(t, "value"))}
+				record = func(ctx context.Context) error { return b.Dead(ctx, d) }
+			case 2:
+				take()
+				continue
+			case 3:
+				release()
+				continue
+			case 4:
+				b.Separate(offset + 10)
+				continue
+			default:
+				p := putOf("t", "r", "a", string(make([]byte, rapid.IntRange(0, 20_000).Draw(t, "value"))), "b", "")
+				i := incrementOf("c", fmt.Sprint(offset%7), 1, "x", "y")
+				record = func(ctx context.Context) error { return b.Add(ctx, offset, []cell.Mutation{p, i}) }
+				wantOps, wantSum = wantOps+2, wantSum+2
+			}
+			for {
+				ctx, cancel := context.WithCancel(context.Background())
+				cancel() // never wait
+				err := record(ctx)
+				if err == nil {
+					break
+				}
+				if errors.Is(err, ErrFull) {
+					if b.Empty() {
+						t.Fatal("Got ErrFull from an empty buffer")
+					}
+					take()
+				} else if len(held) == 0 {
+					t.Fatalf("Got %v with nothing held", err)
+				}
+				release()
+			}
+			offset++
+			var content int64
+			for _, h := range held {
+				content += h.Bytes
+			}
+			if used := budget.Used(); used < content+b.Bytes() {
+				t.Fatalf("Got %d bytes of the budget for %d of content", used, content+b.Bytes())
+			}
+		}
+		take()
+		for len(held) > 0 {
+			release()
+		}
+		b.Close()
+		if budget.Used() != 0 {
+			t.Fatalf("Got %d bytes held after everything was released", budget.Used())
+		}
+		if ops != wantOps || sum != wantSum {
+			t.Fatalf("Got %d puts and a sum of %d, want %d and %d", ops, sum, wantOps, wantSum)
+		}
+		if progress.Next != offset && progress.Next > offset {
+			t.Fatalf("Got Next %d, want at most %d", progress.Next, offset)
+		}
+	})
+}
+
+// event is what the benchmark of the whole pipeline makes of 200 bytes of JSON:
+// one row of six columns and three counters.
+func event(i int) []cell.Mutation {
+	row := fmt.Appendf(nil, "%04x/u%07d/%016x%02x", i*40503&0xffff, i%1_000_000, 1<<62-i, i&3)
+	page := fmt.Appendf(nil, "/page/%05d", i*i%100_000)
+	m := cell.Mutation{Table: "events", Row: row}
+	for _, c := range []string{"user", "page", "country", "referrer", "agent", "duration_ms"} {
+		m.Put("e", []byte(c), 1, []byte("value of "+c))
+	}
+	k := cell.Mutation{Table: "pageview_counts", Row: page}
+	for _, c := range []string{"minute", "hour", "day"} {
+		k.Ops = append(k.Ops, cell.Op{Type: cell.OpIncrement, Family: c, Qualifier: []byte("202601011234"), Time: 1, Delta: 1})
+	}
+	return []cell.Mutation{m, k}
+}
+
+func BenchmarkAdd(b *testing.B) {
+	const n = 1 << 14
+	events := make([][]cell.Mutation, n)
+	for i := range events {
+		events[i] = event(i)
+	}
+	buf := newBuffer(b, nil)
+	var prev store.Progress
+	ctx := b.Context()
+	run := func(from, to int64) {
+		for i := from; i < to; i++ {
+			if err := buf.Add(ctx, i, events[i%n]); err != nil {
+				b.Fatal(err)
+			}
+			if buf.Full() {
+				t := buf.Take(source, 0, prev.Next, &prev, "v")
+				prev = t.Progress
+				t.Release()
+			}
+		}
+	}
+	run(0, 3*n)
+	b.ReportAllocs()
+	b.ResetTimer()
+	run(3*n, 3*n+int64(b.N))
+}
+
+func TestAddDoesNotAllocate(t *testing.T) {
+	const n = 4096
+	events := make([][]cell.Mutation, n)
+	for i := range events {
+		events[i] = event(i)
+	}
+	buf := newBuffer(t, &Options{MaxRecords: n})
+	var prev store.Progress
+	offset := int64(0)
+	fill := func() {
+		for i := range events {
+			if err := buf.Add(t.Context(), offset, events[i]); err != nil {
+				t.Fatal(err)
+			}
+			offset++
+		}
+		b := buf.Take(source, 0, prev.Next, &prev, "v")
+		prev = b.Progress
+		b.Release()
+	}
+	fill()
+	fill()
+	if got := testing.AllocsPerRun(5, fill); got > 20 {
+		t.Errorf("Got %v allocations for %d records, want none a record", got, n)
+	}
+}

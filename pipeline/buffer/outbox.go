@@ -1,0 +1,215 @@
+package buffer
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"unicode/utf8"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// MaxReasonBytes is where the reason of a dead letter is cut: enough for any
+// parser's message, and a payload quoted in one does not double the row.
+const MaxReasonBytes = 2048
+
+// The columns of an outbox row besides those named by DeadLetter's fields.
+const (
+	// RelayedQualifier is put once the dead-letter topic has the record.
+	RelayedQualifier = "relayed"
+)
+
+// Header is one header of a record.
+type Header struct {
+	Key   []byte
+	Value []byte
+}
+
+// DeadLetter is a record that could not be decoded, mapped or stored, with what
+// is needed to look at it and to send it again. docs/format/outbox.md has its
+// stored form.
+type DeadLetter struct {
+	Pipeline       string
+	Topic          string
+	TopicID        [16]byte
+	Partition      int32
+	Offset         int64
+	Time           int64  // of the record, ms since the Unix epoch
+	Key            []byte // nil = Kafka's null
+	Value          []byte // nil = Kafka's null
+	Headers        []Header
+	Stage          string // "decode", "map" or "store"
+	Class          string // short, of a bounded set
+	Reason         string // cut at MaxReasonBytes
+	MappingVersion string
+	Relayed        bool // the dead-letter topic has it
+}
+
+// AppendOutboxPrefix appends what the outbox rows of one pipeline share.
+func AppendOutboxPrefix(dst []byte, pipeline string) []byte {
+	return cell.AppendPart(dst, []byte(pipeline))
+}
+
+// AppendRow appends d's row of store.OutboxTable: the pipeline's and the topic's
+// parts, the topic id (16 bytes), the partition (4 bytes big-endian) and the
+// offset (8 bytes big-endian). Rows of one partition are in offset order.
+func (d *DeadLetter) AppendRow(dst []byte) []byte {
+	dst = AppendOutboxPrefix(dst, d.Pipeline)
+	dst = cell.AppendPart(dst, []byte(d.Topic))
+	dst = append(dst, d.TopicID[:]...)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(d.Partition))
+	return binary.BigEndian.AppendUint64(dst, uint64(d.Offset))
+}
+
+// cellTime is the timestamp of d's cells: the record's own, so that the same
+// record always writes the same cells.
+func (d *DeadLetter) cellTime() cell.Timestamp {
+	return min(max(cell.Timestamp(d.Time), 0), cell.Latest-1)
+}
+
+type jsonHeader struct {
+	Key       *string `json:"key,omitempty"`
+	KeyBase64 *string `json:"key_base64,omitempty"` // where the key is not UTF-8
+	Value     []byte  `json:"value"`                // base64; null = Kafka's null
+}
+
+func encodeHeaders(hs []Header) ([]byte, error) {
+	out := make([]jsonHeader, len(hs))
+	for i, h := range hs {
+		if k := string(h.Key); utf8.ValidString(k) {
+			out[i].Key = &k
+		} else {
+			k = base64.StdEncoding.EncodeToString(h.Key)
+			out[i].KeyBase64 = &k
+		}
+		out[i].Value = h.Value
+	}
+	return json.Marshal(out)
+}
+
+func decodeHeaders(b []byte) ([]Header, error) {
+	var in []jsonHeader
+	if err := json.Unmarshal(b, &in); err != nil {
+		return nil, err
+	}
+	var out []Header
+	for _, h := range in {
+		d := Header{Value: h.Value}
+		switch {
+		case h.Key != nil:
+			d.Key = []byte(*h.Key)
+		case h.KeyBase64 != nil:
+			k, err := base64.StdEncoding.DecodeString(*h.KeyBase64)
+			if err != nil {
+				return nil, err
+			}
+			d.Key = k
+		default:
+			return nil, fmt.Errorf("header without a key")
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+// Mutation returns the write of d's outbox row, in memory of its own.
+func (d *DeadLetter) Mutation() (cell.Mutation, error) {
+	headers, err := encodeHeaders(d.Headers)
+	if err != nil {
+		return cell.Mutation{}, fmt.Errorf("encode the headers of offset %d: %w", d.Offset, err)
+	}
+	m := cell.Mutation{Table: store.OutboxTable, Row: d.AppendRow(nil), Ops: make([]cell.Op, 0, 12)}
+	t := d.cellTime()
+	text := func(column, value string) { m.Put(store.OutboxFamily, []byte(column), t, []byte(value)) }
+	text("class", d.Class)
+	m.Put(store.OutboxFamily, []byte("headers"), t, headers)
+	if d.Key != nil {
+		m.Put(store.OutboxFamily, []byte("key"), t, append([]byte{}, d.Key...))
+	}
+	text("mapping_version", d.MappingVersion)
+	text("offset", strconv.FormatInt(d.Offset, 10))
+	text("partition", strconv.FormatInt(int64(d.Partition), 10))
+	text("pipeline", d.Pipeline)
+	text("reason", cut(d.Reason, MaxReasonBytes))
+	text("stage", d.Stage)
+	text("time", strconv.FormatInt(d.Time, 10))
+	text("topic", d.Topic)
+	if d.Value != nil {
+		m.Put(store.OutboxFamily, []byte("value"), t, append([]byte{}, d.Value...))
+	}
+	return m, nil
+}
+
+// RelayedMutation returns the write that marks d as relayed, with the time of
+// the relay as the value, ms since the Unix epoch in decimal.
+func (d *DeadLetter) RelayedMutation(now int64) cell.Mutation {
+	m := cell.Mutation{Table: store.OutboxTable, Row: d.AppendRow(nil)}
+	m.Put(store.OutboxFamily, []byte(RelayedQualifier), d.cellTime(), strconv.AppendInt(nil, now, 10))
+	return m
+}
+
+// cut returns at most n bytes of s, not ending inside a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
+
+// DecodeDeadLetter reads an outbox row. Nothing of the result points into row.
+// Its error wraps store.ErrCorrupt.
+func DecodeDeadLetter(row *cell.Row) (*DeadLetter, error) {
+	corrupt := func(what string, err error) error {
+		return fmt.Errorf("%w: outbox row %q: %s: %w", store.ErrCorrupt, row.Key, what, err)
+	}
+	d := &DeadLetter{}
+	part, rest, _, err := cell.DecodePart(row.Key, nil)
+	if err != nil {
+		return nil, corrupt("pipeline", err)
+	}
+	d.Pipeline = string(part)
+	if part, rest, _, err = cell.DecodePart(rest, nil); err != nil {
+		return nil, corrupt("topic", err)
+	}
+	d.Topic = string(part)
+	if len(rest) != 16+4+8 {
+		return nil, corrupt("length", fmt.Errorf("%d bytes after the topic, want 28", len(rest)))
+	}
+	copy(d.TopicID[:], rest)
+	d.Partition = int32(binary.BigEndian.Uint32(rest[16:]))
+	d.Offset = int64(binary.BigEndian.Uint64(rest[20:]))
+	for i := range row.Cells {
+		c := &row.Cells[i]
+		switch string(c.Qualifier) {
+		case "class":
+			d.Class = string(c.Value)
+		case "headers":
+			if d.Headers, err = decodeHeaders(c.Value); err != nil {
+				return nil, corrupt("headers", err)
+			}
+		case "key":
+			d.Key = append([]byte{}, c.Value...)
+		case "mapping_version":
+			d.MappingVersion = string(c.Value)
+		case "reason":
+			d.Reason = string(c.Value)
+		case "stage":
+			d.Stage = string(c.Value)
+		case "time":
+			if d.Time, err = strconv.ParseInt(string(c.Value), 10, 64); err != nil {
+				return nil, corrupt("time", err)
+			}
+		case "value":
+			d.Value = append([]byte{}, c.Value...)
+		case RelayedQualifier:
+			d.Relayed = true
+		}
+	}
+	return d, nil
+}
