@@ -32,10 +32,11 @@ type Record struct {
 	Headers   []Header
 }
 
-// Batch is what one fetch of one partition brought: every record that a
-// read_committed consumer may see, in offset order. It covers the offsets
-// [From, Next) completely; those without a record in Records are control
-// markers, aborted, or compacted away.
+// Batch is what one fetch of one partition brought, or a part of it when that
+// unfolds to much: every record that a read_committed consumer may see, in
+// offset order. It covers the offsets [From, Next) completely; those without a
+// record in Records are control markers, aborted, or compacted away. Records
+// may be empty: then the batch only moves the offset on.
 type Batch struct {
 	Topic       string
 	Partition   int32
@@ -47,11 +48,14 @@ type Batch struct {
 	LogStart    int64 // first offset that the broker still has
 	Bytes       int   // memory that the batch holds until Release
 
+	headers []Header // of all records
+	raw     *chunk   // that records lie in, where they were not compressed
+	arenas  [][]byte // that records lie in, where they were
 	release func(*Batch)
 }
 
 // Release gives the batch's memory back for reuse. Records and their slices are
-// invalid afterwards.
+// invalid afterwards. It is called once.
 func (b *Batch) Release() {
 	if b.release != nil {
 		b.release(b)

@@ -1,0 +1,261 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// SASL says who this client is. The zero value sends no credentials.
+type SASL struct {
+	Mechanism string // "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"; "" = none
+	User      string
+	Password  string
+}
+
+// Options says which cluster to talk to and how long to wait for it.
+type Options struct {
+	// Brokers are the addresses to start from, "host:port". At least one.
+	Brokers []string
+	// ClientID is what the brokers' logs and quotas call this client. Default
+	// "sluice".
+	ClientID string
+	// TLS encrypts the connections. nil = plain TCP.
+	TLS *tls.Config
+	// SASL authenticates them.
+	SASL SASL
+	// DialTimeout bounds the making of a connection: TCP, TLS, SASL and the
+	// first exchange. Default 3 s.
+	DialTimeout time.Duration
+	// RequestTimeout bounds a call of this package that asks the cluster
+	// something, retries included. Default 10 s.
+	RequestTimeout time.Duration
+	// MaxDecompressed bounds the decompressed size of one record batch, in
+	// bytes; a larger one is reported as corrupt. Default 256 MiB.
+	MaxDecompressed int
+	// Dial replaces the TCP dialer, for tests on an in-memory network.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Logger gets changes of state: a broker lost, a leader moved, a
+	// rebalance. nil discards them.
+	Logger *slog.Logger
+}
+
+// Validate reports what is missing or contradictory.
+func (o *Options) Validate() error {
+	if len(o.Brokers) == 0 {
+		return errors.New("kafka: no brokers: name at least one address, host:port")
+	}
+	for _, b := range o.Brokers {
+		if _, _, err := net.SplitHostPort(b); err != nil {
+			return fmt.Errorf("kafka: broker address %q: want host:port: %w", b, err)
+		}
+	}
+	switch o.SASL.Mechanism {
+	case "", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512":
+	default:
+		return fmt.Errorf("kafka: unknown SASL mechanism %q: want PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", o.SASL.Mechanism)
+	}
+	if o.SASL.Mechanism != "" && o.SASL.User == "" {
+		return fmt.Errorf("kafka: SASL mechanism %s without a user", o.SASL.Mechanism)
+	}
+	if o.DialTimeout < 0 || o.RequestTimeout < 0 || o.MaxDecompressed < 0 {
+		return errors.New("kafka: negative timeout or size")
+	}
+	return nil
+}
+
+func (o *Options) withDefaults() Options {
+	d := *o
+	d.Brokers = slices.Clone(o.Brokers)
+	if d.ClientID == "" {
+		d.ClientID = "sluice"
+	}
+	if d.DialTimeout == 0 {
+		d.DialTimeout = 3 * time.Second
+	}
+	if d.RequestTimeout == 0 {
+		d.RequestTimeout = 10 * time.Second
+	}
+	if d.MaxDecompressed == 0 {
+		d.MaxDecompressed = 256 << 20
+	}
+	if d.Logger == nil {
+		d.Logger = slog.New(slog.DiscardHandler)
+	}
+	return d
+}
+
+func (s SASL) mechanism() (sasl.Mechanism, error) {
+	switch s.Mechanism {
+	case "PLAIN":
+		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
+	case "SCRAM-SHA-256":
+		return scram.Mechanism(scram.SHA256, s.User, s.Password)
+	case "SCRAM-SHA-512":
+		return scram.Mechanism(scram.SHA512, s.User, s.Password)
+	}
+	return nil, nil
+}
+
+// Client talks to one Kafka cluster. It is safe for concurrent use; groups,
+// fetchers and producers made from it share its connections. Close ends all of
+// them.
+type Client struct {
+	o         Options
+	sasl      sasl.Mechanism
+	transport *kafkago.Transport
+	seeds     net.Addr
+	conns     *connSet
+	cancel    context.CancelFunc
+	codecs    *codecs
+	metrics   counters
+
+	mu       sync.Mutex // guards below
+	versions *versions
+	closed   bool
+}
+
+// NewClient returns a client of the cluster that o names. It makes no
+// connection; the first call that needs one does.
+func NewClient(o *Options) (*Client, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	c := &Client{o: o.withDefaults(), seeds: kafkago.TCP(o.Brokers...)}
+	var err error
+	if c.sasl, err = o.SASL.mechanism(); err != nil {
+		return nil, fmt.Errorf("kafka: SASL mechanism %s: %w", o.SASL.Mechanism, err)
+	}
+	if c.codecs, err = newCodecs(c.o.MaxDecompressed); err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	c.conns = newConnSet(c.o.Dial, c.o.DialTimeout)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.cancel = cancel
+	c.transport = &kafkago.Transport{
+		Dial:        c.conns.dial,
+		DialTimeout: c.o.DialTimeout,
+		IdleTimeout: 5 * time.Minute,
+		// The transport needs to know the brokers only, and soon after one
+		// moved; who leads what is asked by this package.
+		MetadataTTL:    3 * time.Second,
+		MetadataTopics: []string{},
+		ClientID:       c.o.ClientID,
+		TLS:            c.o.TLS,
+		SASL:           c.sasl,
+		Context:        ctx,
+	}
+	return c, nil
+}
+
+// Close ends every connection of the client; calls in progress fail. Groups,
+// fetchers and producers made from it are to be closed before.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.transport.CloseIdleConnections()
+	c.conns.closeAll()
+	c.codecs.close()
+	return nil
+}
+
+// Metrics returns a copy of the client's counters.
+func (c *Client) Metrics() Metrics { return c.metrics.snapshot() }
+
+// request sends one request to a broker, or to any where node is anyNode, once.
+func (c *Client) request(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error) {
+	msg, err := c.exchange(ctx, &exchange{node: node, clientID: c.o.ClientID, req: req})
+	if err != nil {
+		return nil, err
+	}
+	return msg.(*exchange).resp, nil
+}
+
+// attempt tries f until it succeeds, fails for good, or RequestTimeout has
+// passed; the waits between tries double from 20 ms to 1 s.
+func (c *Client) attempt(ctx context.Context, f func(ctx context.Context) error) error {
+	tctx, cancel := context.WithTimeout(ctx, c.o.RequestTimeout)
+	defer cancel()
+	var last error
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := f(tctx)
+		if err == nil {
+			return nil
+		}
+		if !retryable(err) {
+			return err
+		}
+		// What an attempt says after the deadline is only that it was cut off.
+		if last == nil || tctx.Err() == nil {
+			last = err
+		}
+		c.metrics.retries.Add(1)
+		if sleep(tctx, wait) == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w (last: %v)", ctx.Err(), last)
+		}
+		if e := code(0); errors.As(last, &e) {
+			return fmt.Errorf("gave up after %v: %w", c.o.RequestTimeout, last)
+		}
+		return unreachable(&c.o, last)
+	}
+}
+
+// sleep waits for d, or returns ctx's error when that ends first.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// retryable decides whether the same request may succeed later.
+func retryable(err error) bool {
+	if c := code(0); errors.As(err, &c) {
+		return c.temporary()
+	}
+	for _, final := range []error{ErrAuth, ErrTooOld, ErrTopicNotFound, ErrTopicChanged, ErrClosed, errProtocol} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	var cert *tls.CertificateVerificationError
+	return !errors.As(err, &cert) // the rest is the network's
+}
+
+// unreachable names the brokers, the last error and what to look at.
+func unreachable(o *Options, last error) error {
+	hint := "check the addresses, that the broker runs, and that no firewall drops the connection"
+	switch {
+	case errors.Is(last, io.EOF), errors.Is(last, io.ErrUnexpectedEOF):
+		hint = "a broker closes the connection so where it expects TLS or SASL: check both settings"
+	case errors.Is(last, context.DeadlineExceeded):
+		hint = "the address accepts connections but does not answer: check that it is a Kafka listener, and its TLS setting"
+	}
+	return fmt.Errorf("%w within %v: %s: %w; %s", ErrUnreachable, o.RequestTimeout, strings.Join(o.Brokers, ", "), last, hint)
+}

@@ -1,0 +1,222 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Errors of this package. They come wrapped with the topic, partition, group or
+// broker that they are about; test with errors.Is.
+var (
+	// ErrTopicNotFound: the cluster has no such topic. Nothing here creates a
+	// topic but CreateTopic.
+	ErrTopicNotFound = errors.New("kafka: no such topic")
+	// ErrTopicChanged: the topic was deleted and created anew; offsets of the
+	// old one mean nothing in it.
+	ErrTopicChanged = errors.New("kafka: topic was created anew")
+	// ErrUnreachable: no broker answered within the deadline.
+	ErrUnreachable = errors.New("kafka: no broker answered")
+	// ErrAuth: the brokers refuse the credentials, or what they may do.
+	ErrAuth = errors.New("kafka: not authorized")
+	// ErrTooOld: the broker does not speak a version of a request that this
+	// package needs (Kafka 2.8 is the lowest).
+	ErrTooOld = errors.New("kafka: broker is too old")
+	// ErrOtherStore: the consumer group belongs to another store. Two stores in
+	// one group would each get half of the records.
+	ErrOtherStore = errors.New("kafka: consumer group is used by another store")
+	// ErrGenerationEnded: the generation is over: the partitions may belong to
+	// another member.
+	ErrGenerationEnded = errors.New("kafka: generation has ended")
+	// ErrOutOfRange: the log does not hold the asked offset; see
+	// OutOfRangeError.
+	ErrOutOfRange = errors.New("kafka: offset out of range")
+	// ErrCorruptBatch: a record batch fails its checksum, cannot be decoded, or
+	// is larger than the configured bounds.
+	ErrCorruptBatch = errors.New("kafka: corrupt record batch")
+	// ErrClosed: the client, group, fetcher, reader or producer was closed.
+	ErrClosed = errors.New("kafka: closed")
+)
+
+// OutOfRangeError says which part of the log is missing: Offset lies outside
+// [LogStart, End]. Below LogStart the records were removed by retention or by
+// hand; beyond End the log was truncated or is another one. It wraps
+// ErrOutOfRange.
+type OutOfRangeError struct {
+	Topic     string
+	Partition int32
+	Offset    int64 // the offset that was asked for
+	LogStart  int64 // first offset that the broker has
+	End       int64 // end of the log (high watermark), or where it diverges
+}
+
+// Error says what is lost and where the log goes on.
+func (e *OutOfRangeError) Error() string {
+	if e.Offset < e.LogStart {
+		return fmt.Sprintf("%v: %s/%d: offsets %d to %d are gone, the log starts at %d",
+			ErrOutOfRange, e.Topic, e.Partition, e.Offset, e.LogStart-1, e.LogStart)
+	}
+	return fmt.Sprintf("%v: %s/%d: offset %d is beyond the end %d: the log was truncated or is another one",
+		ErrOutOfRange, e.Topic, e.Partition, e.Offset, e.End)
+}
+
+// Unwrap returns ErrOutOfRange.
+func (e *OutOfRangeError) Unwrap() error { return ErrOutOfRange }
+
+// CorruptError names the record batch that cannot be read. It wraps
+// ErrCorruptBatch.
+type CorruptError struct {
+	Topic     string
+	Partition int32
+	Offset    int64 // first offset of the record batch, or the fetched offset
+	Err       error
+}
+
+// Error names the place and the reason.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("%v: %s/%d at offset %d: %v", ErrCorruptBatch, e.Topic, e.Partition, e.Offset, e.Err)
+}
+
+// Unwrap returns ErrCorruptBatch and the reason.
+func (e *CorruptError) Unwrap() []error { return []error{ErrCorruptBatch, e.Err} }
+
+// code is an error code of the Kafka protocol.
+type code int16
+
+// The codes that this package tells apart
+// (https://kafka.apache.org/protocol#protocol_error_codes).
+const (
+	codeUnknownServerError      code = -1
+	codeNone                    code = 0
+	codeOffsetOutOfRange        code = 1
+	codeCorruptMessage          code = 2
+	codeUnknownTopicOrPartition code = 3
+	codeLeaderNotAvailable      code = 5
+	codeNotLeader               code = 6
+	codeRequestTimedOut         code = 7
+	codeBrokerNotAvailable      code = 8
+	codeReplicaNotAvailable     code = 9
+	codeMessageTooLarge         code = 10
+	codeNetworkException        code = 13
+	codeLoadInProgress          code = 14
+	codeCoordinatorNotAvailable code = 15
+	codeNotCoordinator          code = 16
+	codeInvalidTopic            code = 17
+	codeNotEnoughReplicas       code = 19
+	codeNotEnoughReplicasAppend code = 20
+	codeInconsistentProtocol    code = 23
+	codeIllegalGeneration       code = 22
+	codeInvalidGroupID          code = 24
+	codeUnknownMemberID         code = 25
+	codeInvalidSessionTimeout   code = 26
+	codeRebalanceInProgress     code = 27
+	codeTopicAuthorization      code = 29
+	codeGroupAuthorization      code = 30
+	codeClusterAuthorization    code = 31
+	codeUnsupportedMechanism    code = 33
+	codeUnsupportedVersion      code = 35
+	codeTopicExists             code = 36
+	codeNotController           code = 41
+	codeStorageError            code = 56
+	codeSASLFailed              code = 58
+	codeFencedLeaderEpoch       code = 74
+	codeUnknownLeaderEpoch      code = 75
+	codeOffsetNotAvailable      code = 78
+	codeThrottlingQuota         code = 89
+	codeUnknownTopicID          code = 100
+	codeInconsistentTopicID     code = 103
+)
+
+var codeNames = map[code]string{
+	codeUnknownServerError:      "UNKNOWN_SERVER_ERROR",
+	codeOffsetOutOfRange:        "OFFSET_OUT_OF_RANGE",
+	codeCorruptMessage:          "CORRUPT_MESSAGE",
+	codeUnknownTopicOrPartition: "UNKNOWN_TOPIC_OR_PARTITION",
+	codeLeaderNotAvailable:      "LEADER_NOT_AVAILABLE",
+	codeNotLeader:               "NOT_LEADER_OR_FOLLOWER",
+	codeRequestTimedOut:         "REQUEST_TIMED_OUT",
+	codeBrokerNotAvailable:      "BROKER_NOT_AVAILABLE",
+	codeReplicaNotAvailable:     "REPLICA_NOT_AVAILABLE",
+	codeMessageTooLarge:         "MESSAGE_TOO_LARGE",
+	codeNetworkException:        "NETWORK_EXCEPTION",
+	codeLoadInProgress:          "COORDINATOR_LOAD_IN_PROGRESS",
+	codeCoordinatorNotAvailable: "COORDINATOR_NOT_AVAILABLE",
+	codeNotCoordinator:          "NOT_COORDINATOR",
+	codeInvalidTopic:            "INVALID_TOPIC_EXCEPTION",
+	codeNotEnoughReplicas:       "NOT_ENOUGH_REPLICAS",
+	codeNotEnoughReplicasAppend: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+	codeInconsistentProtocol:    "INCONSISTENT_GROUP_PROTOCOL",
+	codeIllegalGeneration:       "ILLEGAL_GENERATION",
+	codeInvalidGroupID:          "INVALID_GROUP_ID",
+	codeUnknownMemberID:         "UNKNOWN_MEMBER_ID",
+	codeInvalidSessionTimeout:   "INVALID_SESSION_TIMEOUT",
+	codeRebalanceInProgress:     "REBALANCE_IN_PROGRESS",
+	codeTopicAuthorization:      "TOPIC_AUTHORIZATION_FAILED",
+	codeGroupAuthorization:      "GROUP_AUTHORIZATION_FAILED",
+	codeClusterAuthorization:    "CLUSTER_AUTHORIZATION_FAILED",
+	codeUnsupportedMechanism:    "UNSUPPORTED_SASL_MECHANISM",
+	codeUnsupportedVersion:      "UNSUPPORTED_VERSION",
+	codeTopicExists:             "TOPIC_ALREADY_EXISTS",
+	codeNotController:           "NOT_CONTROLLER",
+	codeStorageError:            "KAFKA_STORAGE_ERROR",
+	codeSASLFailed:              "SASL_AUTHENTICATION_FAILED",
+	codeFencedLeaderEpoch:       "FENCED_LEADER_EPOCH",
+	codeUnknownLeaderEpoch:      "UNKNOWN_LEADER_EPOCH",
+	codeOffsetNotAvailable:      "OFFSET_NOT_AVAILABLE",
+	codeThrottlingQuota:         "THROTTLING_QUOTA_EXCEEDED",
+	codeUnknownTopicID:          "UNKNOWN_TOPIC_ID",
+	codeInconsistentTopicID:     "INCONSISTENT_TOPIC_ID",
+}
+
+// name is the protocol's name of the code, in lower case with underscores: a
+// metric label.
+func (c code) name() string {
+	if n, ok := codeNames[c]; ok {
+		return strings.ToLower(n)
+	}
+	return "code_" + strconv.Itoa(int(c))
+}
+
+// Error names the code as the protocol does.
+func (c code) Error() string {
+	if n, ok := codeNames[c]; ok {
+		return n
+	}
+	return "kafka error code " + strconv.Itoa(int(c))
+}
+
+// Is makes codes that mean a refusal match ErrAuth.
+func (c code) Is(target error) bool { return target == ErrAuth && c.auth() }
+
+// auth: the brokers refuse who we are or what we ask; trying again is useless.
+func (c code) auth() bool {
+	switch c {
+	case codeTopicAuthorization, codeGroupAuthorization, codeClusterAuthorization,
+		codeUnsupportedMechanism, codeSASLFailed:
+		return true
+	}
+	return false
+}
+
+// stale: our knowledge of who leads a partition may be outdated.
+func (c code) stale() bool {
+	switch c {
+	case codeUnknownTopicOrPartition, codeLeaderNotAvailable, codeNotLeader, codeReplicaNotAvailable,
+		codeStorageError, codeFencedLeaderEpoch, codeUnknownLeaderEpoch, codeUnknownTopicID,
+		codeInconsistentTopicID, codeBrokerNotAvailable, codeNetworkException:
+		return true
+	}
+	return false
+}
+
+// temporary: the same request may succeed later.
+func (c code) temporary() bool {
+	switch c {
+	case codeUnknownServerError, codeRequestTimedOut, codeLoadInProgress, codeCoordinatorNotAvailable,
+		codeNotCoordinator, codeNotEnoughReplicas, codeNotEnoughReplicasAppend, codeNotController,
+		codeOffsetNotAvailable, codeThrottlingQuota, codeRebalanceInProgress:
+		return true
+	}
+	return c.stale()
+}

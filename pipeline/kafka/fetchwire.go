@@ -1,0 +1,271 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// fetchLimits bound what one answer may make this process allocate.
+type fetchLimits struct {
+	partition int // bytes of record batches of a partition that are read at once
+	batch     int // bytes of the largest record batch that is accepted
+}
+
+// fetchedPartition is one partition of a fetch response.
+type fetchedPartition struct {
+	topic     string   // Fetch v12
+	topicID   [16]byte // Fetch v13
+	partition int32
+	code      code
+	records   []byte // of the pool
+	tooLarge  int    // bytes of records beyond the limits, which were dropped
+	high      int64
+	stable    int64
+	logStart  int64
+	aborted   []abortedTxn
+	diverges  bool  // the log of the leader ends elsewhere: it was truncated
+	divergeAt int64 // end of what both have
+}
+
+// fetchResponse is a fetch response, read from the wire by its own reader: each
+// partition's record batches go from the socket straight into a buffer of the
+// pool that their records are later decoded in.
+type fetchResponse struct {
+	throttle   int32 // ms
+	code       code
+	partitions []fetchedPartition
+}
+
+// release gives back what was read.
+func (f *fetchResponse) release(pool *bufferPool) {
+	for i := range f.partitions {
+		if b := f.partitions[i].records; b != nil {
+			pool.put(b)
+			f.partitions[i].records = nil
+		}
+	}
+}
+
+// readFetchResponse reads the body of a Fetch response of version 12 or 13.
+func readFetchResponse(r io.Reader, size int, version int16, pool *bufferPool, limits fetchLimits) (*fetchResponse, error) {
+	w := wire{r: r, left: size}
+	var f fetchResponse
+	w.tags() // of the header
+	f.throttle = w.int32()
+	f.code = code(w.int16())
+	w.int32() // session id: sessions are not used
+	for range w.arrayLen() {
+		var topic string
+		var id [16]byte
+		if version >= 13 {
+			w.read(id[:])
+		} else {
+			topic = w.string()
+		}
+		for range w.arrayLen() {
+			p := fetchedPartition{topic: topic, topicID: id}
+			w.partition(&p, pool, limits)
+			f.partitions = append(f.partitions, p)
+			if w.err != nil {
+				break
+			}
+		}
+		w.tags()
+		if w.err != nil {
+			break
+		}
+	}
+	w.tags()
+	if w.err == nil && w.left != 0 {
+		w.fail("%d bytes too many", w.left)
+	}
+	if w.err != nil {
+		f.release(pool)
+		return nil, fmt.Errorf("read fetch response: %w", w.err)
+	}
+	return &f, nil
+}
+
+func (w *wire) partition(p *fetchedPartition, pool *bufferPool, limits fetchLimits) {
+	p.partition = w.int32()
+	p.code = code(w.int16())
+	p.high = w.int64()
+	p.stable = w.int64()
+	p.logStart = w.int64()
+	for range w.arrayLen() {
+		p.aborted = append(p.aborted, abortedTxn{producer: w.int64(), first: w.int64()})
+		w.tags()
+		if w.err != nil {
+			return
+		}
+	}
+	w.int32() // preferred read replica: no rack is sent, so there is none
+	p.records, p.tooLarge = w.records(pool, limits)
+	w.eachTag(func(tag uint64, body *wire) {
+		if tag == 0 { // DivergingEpoch: epoch int32, end offset int64
+			body.int32()
+			p.diverges, p.divergeAt = true, body.int64()
+			if p.divergeAt < 0 {
+				p.diverges = false // the default: nothing diverges
+			}
+		}
+	})
+}
+
+// wire reads a response as it arrives and never more than its size. The first
+// error stays.
+type wire struct {
+	r       io.Reader
+	left    int
+	err     error
+	scratch [16]byte
+}
+
+func (w *wire) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf("%w: "+format, append([]any{errProtocol}, args...)...)
+	}
+}
+
+func (w *wire) read(b []byte) bool {
+	if w.err != nil {
+		return false
+	}
+	if len(b) > w.left {
+		w.fail("it ends early")
+		return false
+	}
+	w.left -= len(b)
+	_, w.err = io.ReadFull(w.r, b)
+	return w.err == nil
+}
+
+func (w *wire) int16() int16 {
+	if !w.read(w.scratch[:2]) {
+		return 0
+	}
+	return int16(binary.BigEndian.Uint16(w.scratch[:]))
+}
+
+func (w *wire) int32() int32 {
+	if !w.read(w.scratch[:4]) {
+		return 0
+	}
+	return int32(binary.BigEndian.Uint32(w.scratch[:]))
+}
+
+func (w *wire) int64() int64 {
+	if !w.read(w.scratch[:8]) {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(w.scratch[:]))
+}
+
+func (w *wire) uvarint() uint64 {
+	var v uint64
+	for shift := 0; shift < 35; shift += 7 {
+		if !w.read(w.scratch[:1]) {
+			return 0
+		}
+		v |= uint64(w.scratch[0]&0x7f) << shift
+		if w.scratch[0] < 0x80 {
+			return v
+		}
+	}
+	w.fail("a length of more than 5 bytes")
+	return 0
+}
+
+// arrayLen is the length of a compact array, 0 for null. Each element takes a
+// byte at least.
+func (w *wire) arrayLen() int {
+	n := w.uvarint()
+	if n == 0 {
+		return 0
+	}
+	if n-1 > uint64(w.left) {
+		w.fail("an array of %d in %d bytes", n-1, w.left)
+		return 0
+	}
+	return int(n - 1)
+}
+
+func (w *wire) string() string {
+	n := w.arrayLen()
+	if n > 249 { // the longest topic name
+		w.fail("a topic name of %d bytes", n)
+		return ""
+	}
+	b := make([]byte, n)
+	w.read(b)
+	return string(b)
+}
+
+// records reads record batches into a buffer of the pool: at once as far as the
+// request allows, beyond that as they arrive. More than the limits are dropped,
+// and their size returned.
+func (w *wire) records(pool *bufferPool, limits fetchLimits) (records []byte, tooLarge int) {
+	n := w.arrayLen()
+	if n == 0 || w.err != nil {
+		return nil, 0
+	}
+	w.left -= n
+	if n > limits.batch+limits.partition {
+		_, w.err = io.CopyN(io.Discard, w.r, int64(n))
+		return nil, n
+	}
+	b := pool.get(min(n, limits.partition))
+	if n <= cap(b) {
+		b = b[:n]
+		_, w.err = io.ReadFull(w.r, b)
+		return b, 0
+	}
+	grown, err := readGrowing(w.r, b, n)
+	if err != nil {
+		w.err = err
+		return b, 0
+	}
+	if cap(grown) != cap(b) {
+		pool.put(b)
+	}
+	return grown, 0
+}
+
+// tags skips tagged fields.
+func (w *wire) tags() { w.eachTag(func(uint64, *wire) {}) }
+
+// eachTag calls f with every tagged field and skips what f leaves of it.
+func (w *wire) eachTag(f func(tag uint64, body *wire)) {
+	for range w.uvarint() {
+		tag, size := w.uvarint(), w.uvarint()
+		if w.err == nil && size > uint64(w.left) {
+			w.fail("a tagged field of %d bytes in %d", size, w.left)
+		}
+		if w.err != nil {
+			return
+		}
+		body := wire{r: w.r, left: int(size)}
+		f(tag, &body)
+		for body.err == nil && body.left > 0 {
+			body.read(body.scratch[:min(len(body.scratch), body.left)])
+		}
+		w.left -= int(size)
+		w.err = body.err
+	}
+}
+
+// newFetchRequest is an empty request without a session.
+func newFetchRequest(version int16, o *FetchOptions) *kmsg.FetchRequest {
+	req := kmsg.NewPtrFetchRequest()
+	req.Version = version
+	req.ReplicaID = -1
+	req.MaxWaitMillis = int32(o.MaxWait.Milliseconds())
+	req.MinBytes = int32(o.MinBytes)
+	req.MaxBytes = int32(o.MaxBytes)
+	req.IsolationLevel = readCommitted
+	req.SessionEpoch = -1
+	return req
+}

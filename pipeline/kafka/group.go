@@ -1,0 +1,357 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Assignment is the partitions that one member owns: topic → partitions,
+// ascending.
+type Assignment map[string][]int32
+
+// GroupOptions says which group to join and as what.
+type GroupOptions struct {
+	// ID of the consumer group. Required.
+	ID string
+	// Topics to consume. Required; they must exist.
+	Topics []string
+	// StoreID is the identity of the store that the records go to. Members of
+	// another store are refused (design D4).
+	StoreID string
+	// SessionTimeout is how long the coordinator waits for a heartbeat before
+	// it gives the partitions to others. Brokers refuse less than 6 s unless
+	// told otherwise. Default 10 s.
+	SessionTimeout time.Duration
+	// Heartbeat is the interval of heartbeats. Default a third of
+	// SessionTimeout, at most 3 s.
+	Heartbeat time.Duration
+	// Rebalance is how long the coordinator waits for members to come back
+	// with their partitions put down. Default 30 s.
+	Rebalance time.Duration
+	// PartitionWatch is the interval at which new partitions are looked for.
+	// Default 5 s.
+	PartitionWatch time.Duration
+	// RetryBackoff is the wait before joining again after an error. Default
+	// 500 ms.
+	RetryBackoff time.Duration
+}
+
+// Validate reports what is missing or contradictory.
+func (o *GroupOptions) Validate() error {
+	switch {
+	case o.ID == "":
+		return errors.New("kafka: consumer group without an id")
+	case len(o.Topics) == 0:
+		return fmt.Errorf("kafka: consumer group %s without topics", o.ID)
+	case o.SessionTimeout < 0 || o.Heartbeat < 0 || o.Rebalance < 0 || o.PartitionWatch < 0 || o.RetryBackoff < 0:
+		return fmt.Errorf("kafka: consumer group %s: negative duration", o.ID)
+	case o.Heartbeat > 0 && o.SessionTimeout > 0 && o.Heartbeat >= o.SessionTimeout:
+		return fmt.Errorf("kafka: consumer group %s: heartbeat %v is not shorter than the session timeout %v", o.ID, o.Heartbeat, o.SessionTimeout)
+	}
+	return nil
+}
+
+func (o *GroupOptions) withDefaults() GroupOptions {
+	d := *o
+	d.Topics = slices.Clone(o.Topics)
+	if d.SessionTimeout == 0 {
+		d.SessionTimeout = 10 * time.Second
+	}
+	if d.Heartbeat == 0 {
+		d.Heartbeat = min(3*time.Second, d.SessionTimeout/3)
+	}
+	if d.Rebalance == 0 {
+		d.Rebalance = 30 * time.Second
+	}
+	if d.PartitionWatch == 0 {
+		d.PartitionWatch = 5 * time.Second
+	}
+	if d.RetryBackoff == 0 {
+		d.RetryBackoff = 500 * time.Millisecond
+	}
+	return d
+}
+
+// Group is this process's membership in a consumer group. Next is for one
+// goroutine.
+type Group struct {
+	c     *Client
+	o     GroupOptions
+	cg    *kafkago.ConsumerGroup
+	conns *connSet
+	// leaveWithin is how long Close lets kafka-go end the generation and leave
+	// before it takes its connections away: a pending JoinGroup would hold it
+	// for the whole rebalance timeout.
+	leaveWithin time.Duration
+
+	closeOnce sync.Once
+}
+
+// JoinGroup makes this process a member of a consumer group. It checks that the
+// topics exist (kafka-go would create them), and returns before the first
+// generation begins; call Next for that.
+func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error) {
+	if o == nil {
+		o = &GroupOptions{}
+	}
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	g := &Group{c: c, o: o.withDefaults(), leaveWithin: 3 * time.Second}
+	if _, err := c.topics(ctx, g.o.Topics...); err != nil {
+		return nil, fmt.Errorf("join group %s: %w", o.ID, err)
+	}
+	g.conns = newConnSet(c.o.Dial, c.o.DialTimeout)
+	cg, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
+		ID:      g.o.ID,
+		Brokers: c.o.Brokers,
+		Dialer: &kafkago.Dialer{
+			ClientID:      c.o.ClientID,
+			Timeout:       c.o.DialTimeout,
+			DialFunc:      g.conns.dial,
+			TLS:           c.o.TLS,
+			SASLMechanism: c.sasl,
+		},
+		Topics:                 g.o.Topics,
+		GroupBalancers:         []kafkago.GroupBalancer{&balancer{storeID: g.o.StoreID}},
+		HeartbeatInterval:      g.o.Heartbeat,
+		PartitionWatchInterval: g.o.PartitionWatch,
+		WatchPartitionChanges:  true,
+		SessionTimeout:         g.o.SessionTimeout,
+		RebalanceTimeout:       g.o.Rebalance,
+		JoinGroupBackoff:       g.o.RetryBackoff,
+		Timeout:                c.o.RequestTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("join group %s: %w", o.ID, err)
+	}
+	g.cg = cg
+	return g, nil
+}
+
+// Next waits for the next generation. It begins only after the last one has
+// ended and every function of its Run has returned; call Next again as soon as
+// it has. Trouble with the coordinator is logged and waited out. Its error
+// wraps ErrOtherStore where the group belongs to another store, ErrAuth where
+// the brokers refuse this client, ErrClosed after Close, or is ctx's.
+func (g *Group) Next(ctx context.Context) (*Generation, error) {
+	logger := g.c.o.Logger.With("group", g.o.ID)
+	for {
+		gen, err := g.cg.Next(ctx)
+		switch {
+		case err == nil:
+		case errors.Is(err, kafkago.ErrGroupClosed):
+			return nil, fmt.Errorf("group %s: %w", g.o.ID, ErrClosed)
+		case ctx.Err() != nil:
+			return nil, fmt.Errorf("wait for a generation of group %s: %w", g.o.ID, ctx.Err())
+		default:
+			if fatal := g.fatal(err); fatal != nil {
+				return nil, fatal
+			}
+			logger.Warn("consumer group is not joined, trying again", "err", err)
+			continue
+		}
+		a := make(Assignment)
+		foreign := false
+		for topic, parts := range gen.Assignments {
+			for _, p := range parts {
+				if p.ID == foreignPartition {
+					foreign = true
+					continue
+				}
+				a[topic] = append(a[topic], int32(p.ID))
+			}
+			slices.Sort(a[topic])
+		}
+		if foreign {
+			return nil, g.otherStore(ctx)
+		}
+		g.c.metrics.rebalances.Add(1)
+		logger.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
+		return &Generation{ID: gen.ID, MemberID: gen.MemberID, Assignment: a, gen: gen, logger: logger}, nil
+	}
+}
+
+func count(a Assignment) int {
+	n := 0
+	for _, ps := range a {
+		n += len(ps)
+	}
+	return n
+}
+
+// fatal returns the error to give up with, or nil where waiting may help.
+func (g *Group) fatal(err error) error {
+	var k kafkago.Error
+	if !errors.As(err, &k) {
+		return nil
+	}
+	e := code(k)
+	g.c.metrics.countError(e.name())
+	switch {
+	case e.auth():
+		return fmt.Errorf("join group %s: %w", g.o.ID, e)
+	case e == codeInconsistentProtocol:
+		return fmt.Errorf("%w: group %s has members that are no Sluice processes; choose another group id",
+			ErrOtherStore, g.o.ID)
+	case e == codeInvalidSessionTimeout:
+		return fmt.Errorf("join group %s: session timeout %v is outside of what the broker allows (group.min.session.timeout.ms, 6 s by default): %w",
+			g.o.ID, g.o.SessionTimeout, e)
+	case e == codeInvalidGroupID:
+		return fmt.Errorf("join group %s: %w", g.o.ID, e)
+	}
+	return nil
+}
+
+// otherStore names the stores in the group, as far as the coordinator tells.
+func (g *Group) otherStore(ctx context.Context) error {
+	stores, err := g.c.groupStores(ctx, g.o.ID)
+	if err != nil {
+		g.c.o.Logger.Warn("members of the group are unknown", "group", g.o.ID, "err", err)
+	}
+	stores = slices.DeleteFunc(stores, func(s string) bool { return s == g.o.StoreID })
+	return fmt.Errorf("%w: group %s is used by store %q, this is store %q; one data directory consumes all partitions: stop the other process, or give this pipeline a group of its own",
+		ErrOtherStore, g.o.ID, stores, g.o.StoreID)
+}
+
+// groupStores asks the coordinator for the store ids that the members of a
+// group announced, sorted, each once.
+func (c *Client) groupStores(ctx context.Context, group string) ([]string, error) {
+	var stores []string
+	err := c.attempt(ctx, func(ctx context.Context) error {
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.Version, find.CoordinatorKey = 2, group
+		resp, err := c.request(ctx, anyNode, find)
+		if err != nil {
+			return err
+		}
+		fr := resp.(*kmsg.FindCoordinatorResponse)
+		if fr.ErrorCode != 0 {
+			return code(fr.ErrorCode)
+		}
+		desc := kmsg.NewPtrDescribeGroupsRequest()
+		desc.Version, desc.Groups = 4, []string{group}
+		if resp, err = c.request(ctx, fr.NodeID, desc); err != nil {
+			return err
+		}
+		stores = nil
+		for _, rg := range resp.(*kmsg.DescribeGroupsResponse).Groups {
+			if rg.ErrorCode != 0 {
+				return code(rg.ErrorCode)
+			}
+			for _, m := range rg.Members {
+				meta := kmsg.NewConsumerMemberMetadata()
+				if err := meta.ReadFrom(m.ProtocolMetadata); err != nil {
+					continue // a member that is still joining has none
+				}
+				if id, ok := storeOf(meta.UserData); ok {
+					stores = append(stores, id)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("describe group %s: %w", group, err)
+	}
+	slices.Sort(stores)
+	return slices.Compact(stores), nil
+}
+
+// Close ends the generation, waits for the functions of its Run, and leaves the
+// group, so that others get the partitions at once. A coordinator that does not
+// answer delays it by 3 s at most.
+func (g *Group) Close() error {
+	g.closeOnce.Do(func() {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = g.cg.Close() // always nil
+		}()
+		t := time.NewTimer(g.leaveWithin)
+		defer t.Stop()
+		select {
+		case <-done:
+		case <-t.C:
+			g.conns.closeAll()
+			<-done
+		}
+		g.conns.closeAll()
+	})
+	return nil
+}
+
+// Generation is one assignment of partitions to the members of a group: from
+// the moment that Next returns it until a rebalance, a lost coordinator or
+// Close ends it. It says nothing about exclusive ownership: a member that was
+// cut off may still believe in an older one (the store's compare-and-set is
+// what keeps it out).
+type Generation struct {
+	ID         int32
+	MemberID   string
+	Assignment Assignment
+
+	gen    *kafkago.Generation
+	logger *slog.Logger
+}
+
+// Run starts fn in a goroutine; its ctx ends when the generation does, with
+// ErrGenerationEnded as the cause. fn must return soon after: the group cannot
+// go on before. When a function of the generation returns early, the whole
+// generation ends and the group is joined again. After the end of the
+// generation Run still calls fn, with a ctx that has ended.
+func (g *Generation) Run(fn func(ctx context.Context)) {
+	g.gen.Start(func(end context.Context) {
+		ctx, cancel := context.WithCancelCause(context.Background())
+		defer cancel(nil)
+		stop := context.AfterFunc(end, func() { cancel(ErrGenerationEnded) })
+		defer stop()
+		if end.Err() != nil {
+			cancel(ErrGenerationEnded)
+		}
+		fn(ctx)
+	})
+}
+
+// Commit tells the coordinator the next offset of each partition, topic →
+// partition → offset, for tools that show lag; nothing here reads it back. Its
+// error wraps ErrGenerationEnded where this member is not the owner any more.
+// The leader epoch is sent as unknown: a wrong one makes KIP-320 clients think
+// that the log was truncated.
+func (g *Generation) Commit(ctx context.Context, offsets map[string]map[int32]int64) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("commit offsets: %w", err)
+	}
+	req := make(map[string]map[int]int64, len(offsets))
+	for topic, parts := range offsets {
+		req[topic] = make(map[int]int64, len(parts))
+		for p, off := range parts {
+			req[topic][int(p)] = off
+		}
+	}
+	err := g.gen.CommitOffsets(req)
+	if err == nil {
+		return nil
+	}
+	var k kafkago.Error
+	if errors.As(err, &k) {
+		switch e := code(k); e {
+		case codeIllegalGeneration, codeUnknownMemberID, codeRebalanceInProgress, codeNotCoordinator:
+			return fmt.Errorf("commit offsets of generation %d: %w: %w", g.ID, ErrGenerationEnded, e)
+		}
+	}
+	if errors.Is(err, net.ErrClosed) {
+		// kafka-go closes the connection of a generation that is over.
+		return fmt.Errorf("commit offsets of generation %d: %w: %w", g.ID, ErrGenerationEnded, err)
+	}
+	return fmt.Errorf("commit offsets of generation %d: %w", g.ID, err)
+}

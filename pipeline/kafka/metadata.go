@@ -1,0 +1,301 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// TopicInfo says which topic a name stands for just now.
+type TopicInfo struct {
+	Name       string
+	ID         [16]byte // differs for a topic that was deleted and created anew
+	ClusterID  string
+	Partitions []int32 // ascending
+}
+
+// topicMeta is what the fetcher and the producer need of a topic.
+type topicMeta struct {
+	TopicInfo
+	leaders map[int32]leader
+}
+
+// leader is who leads a partition, as of an epoch.
+type leader struct {
+	node  int32 // anyNode = none at the moment
+	epoch int32
+}
+
+// versions are the request versions that this package sends, the highest that
+// both sides know.
+type versions struct {
+	metadata, fetch int16
+}
+
+// wanted are the requests that need more than the lowest version that Kafka 4
+// still takes: the highest this package codes, the lowest that will do.
+var wanted = []struct {
+	key       kmsg.Key
+	low, high int16
+	why       string
+	set       func(v *versions, version int16)
+}{
+	{kmsg.Metadata, 10, 12, "topic ids", func(v *versions, n int16) { v.metadata = n }},
+	{kmsg.Fetch, 12, 13, "truncation detection", func(v *versions, n int16) { v.fetch = n }},
+}
+
+// negotiate asks a broker once which versions it takes.
+func (c *Client) negotiate(ctx context.Context) (versions, error) {
+	c.mu.Lock()
+	known := c.versions
+	c.mu.Unlock()
+	if known != nil {
+		return *known, nil
+	}
+	resp, err := c.request(ctx, anyNode, kmsg.NewPtrApiVersionsRequest())
+	if err != nil {
+		return versions{}, fmt.Errorf("ask for request versions: %w", err)
+	}
+	r := resp.(*kmsg.ApiVersionsResponse)
+	if r.ErrorCode != 0 {
+		return versions{}, fmt.Errorf("ask for request versions: %w", code(r.ErrorCode))
+	}
+	var v versions
+	for _, w := range wanted {
+		i := slices.IndexFunc(r.ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool { return k.ApiKey == int16(w.key) })
+		if i < 0 || r.ApiKeys[i].MaxVersion < w.low || r.ApiKeys[i].MinVersion > w.high {
+			return versions{}, fmt.Errorf("%w: %s version %d is needed for %s; use Kafka 2.8 or later",
+				ErrTooOld, w.key.Name(), w.low, w.why)
+		}
+		w.set(&v, min(w.high, r.ApiKeys[i].MaxVersion))
+	}
+	c.mu.Lock()
+	c.versions = &v
+	c.mu.Unlock()
+	return v, nil
+}
+
+// Topic returns the topic called name. It never creates it: the error wraps
+// ErrTopicNotFound and lists names that are near. It wraps ErrUnreachable where
+// no broker has answered within RequestTimeout.
+func (c *Client) Topic(ctx context.Context, name string) (*TopicInfo, error) {
+	all, err := c.Topics(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return all[name], nil
+}
+
+// Topics returns the named topics by name; all of them, or an error as Topic
+// has it. Without names it returns every topic but internal ones.
+func (c *Client) Topics(ctx context.Context, names ...string) (map[string]*TopicInfo, error) {
+	metas, err := c.topics(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	infos := make(map[string]*TopicInfo, len(metas))
+	for name, m := range metas {
+		infos[name] = &m.TopicInfo
+	}
+	return infos, nil
+}
+
+// topics is Topics with leaders, within RequestTimeout.
+func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topicMeta, error) {
+	var metas map[string]*topicMeta
+	err := c.attempt(ctx, func(ctx context.Context) error {
+		var errs map[string]code
+		var err error
+		if metas, errs, err = c.topicsOnce(ctx, names); err != nil {
+			return err
+		}
+		for _, name := range names {
+			switch e := errs[name]; {
+			case e == codeUnknownTopicOrPartition:
+				return c.topicNotFound(ctx, name)
+			case e == codeInvalidTopic:
+				return fmt.Errorf("%w: %q is not a valid topic name", ErrTopicNotFound, name)
+			case e != codeNone:
+				return fmt.Errorf("topic %s: %w", name, e)
+			case metas[name] == nil:
+				return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up topics: %w", err)
+	}
+	return metas, nil
+}
+
+// topicsOnce asks for the named topics, all where names is empty, once. Topics
+// that the cluster reports an error for are in the second result.
+func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*topicMeta, map[string]code, error) {
+	v, err := c.negotiate(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = v.metadata
+	req.AllowAutoTopicCreation = false
+	for _, name := range names {
+		t := kmsg.NewMetadataRequestTopic()
+		t.Topic = kmsg.StringPtr(name)
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := c.request(ctx, anyNode, req)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := resp.(*kmsg.MetadataResponse)
+	cluster := ""
+	if r.ClusterID != nil {
+		cluster = *r.ClusterID
+	}
+	metas, errs := make(map[string]*topicMeta), make(map[string]code)
+	for i := range r.Topics {
+		t := &r.Topics[i]
+		if t.Topic == nil || (t.IsInternal && len(names) == 0) {
+			continue
+		}
+		if t.ErrorCode != 0 {
+			errs[*t.Topic] = code(t.ErrorCode)
+			continue
+		}
+		m := &topicMeta{
+			TopicInfo: TopicInfo{Name: *t.Topic, ID: t.TopicID, ClusterID: cluster},
+			leaders:   make(map[int32]leader, len(t.Partitions)),
+		}
+		for _, p := range t.Partitions {
+			m.Partitions = append(m.Partitions, p.Partition)
+			// Of a partition without a leader the broker reports
+			// LEADER_NOT_AVAILABLE and node -1; it exists all the same.
+			m.leaders[p.Partition] = leader{node: p.Leader, epoch: p.LeaderEpoch}
+		}
+		slices.Sort(m.Partitions)
+		metas[*t.Topic] = m
+	}
+	return metas, errs, nil
+}
+
+// topicNotFound is the error for a missing topic, with the names that it may
+// have been meant for.
+func (c *Client) topicNotFound(ctx context.Context, name string) error {
+	hint := "create it first"
+	if all, _, err := c.topicsOnce(ctx, nil); err == nil {
+		names := make([]string, 0, len(all))
+		for n := range all {
+			names = append(names, n)
+		}
+		if near := nearest(name, names); len(near) > 0 {
+			hint = "did you mean " + strings.Join(near, ", ") + "?"
+		}
+	}
+	return fmt.Errorf("%w: %s (%s)", ErrTopicNotFound, name, hint)
+}
+
+// nearest returns up to three of names that are like name, the likest first.
+func nearest(name string, names []string) []string {
+	type near struct {
+		name string
+		dist int
+	}
+	var found []near
+	for _, n := range names {
+		d := editDistance(strings.ToLower(name), strings.ToLower(n))
+		contains := len(name) >= 3 && len(n) >= 3 && (strings.Contains(n, name) || strings.Contains(name, n))
+		if d <= max(2, len(name)/3) || contains {
+			found = append(found, near{n, d})
+		}
+	}
+	slices.SortFunc(found, func(a, b near) int {
+		return cmp.Or(cmp.Compare(a.dist, b.dist), strings.Compare(a.name, b.name))
+	})
+	out := make([]string, 0, 3)
+	for _, f := range found[:min(3, len(found))] {
+		out = append(out, f.name)
+	}
+	return out
+}
+
+// editDistance is Levenshtein's distance in bytes.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diag := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diag, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diag+cost)
+		}
+	}
+	return row[len(b)]
+}
+
+// CreateTopic creates a topic with the cluster's default replication factor and
+// waits until its partitions have leaders. A topic that exists is left as it
+// is, and no error.
+func (c *Client) CreateTopic(ctx context.Context, name string, partitions int) error {
+	if partitions < 1 {
+		return fmt.Errorf("kafka: create topic %s: %d partitions", name, partitions)
+	}
+	err := c.attempt(ctx, func(ctx context.Context) error {
+		req := kmsg.NewPtrCreateTopicsRequest()
+		req.Version = 5 // the first where -1 asks for the default replication factor
+		req.TimeoutMillis = int32(c.o.RequestTimeout.Milliseconds())
+		t := kmsg.NewCreateTopicsRequestTopic()
+		t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(partitions), -1
+		req.Topics = append(req.Topics, t)
+		resp, err := c.request(ctx, anyNode, req)
+		if err != nil {
+			return err
+		}
+		for _, t := range resp.(*kmsg.CreateTopicsResponse).Topics {
+			if e := code(t.ErrorCode); e != codeNone && e != codeTopicExists {
+				if t.ErrorMessage != nil {
+					return fmt.Errorf("%w: %s", e, *t.ErrorMessage)
+				}
+				return e
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("create topic %s: %w", name, err)
+	}
+	// The controller has it; the broker that is asked next may not yet.
+	err = c.attempt(ctx, func(ctx context.Context) error {
+		metas, errs, err := c.topicsOnce(ctx, []string{name})
+		if err != nil {
+			return err
+		}
+		if e := errs[name]; e != codeNone {
+			return e
+		}
+		m := metas[name]
+		if m == nil || len(m.Partitions) == 0 {
+			return codeUnknownTopicOrPartition
+		}
+		for _, l := range m.leaders {
+			if l.node < 0 {
+				return codeLeaderNotAvailable
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for topic %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Timestamps with a meaning of their own in ListOffsets.
+const (
+	latestOffset   int64 = -1
+	earliestOffset int64 = -2
+)
+
+// Isolation levels of ListOffsets and Fetch.
+const (
+	readUncommitted int8 = 0
+	readCommitted   int8 = 1
+)
+
+// Offsets is the part of a partition that a read_committed consumer can read:
+// [Start, End).
+type Offsets struct {
+	Start int64 // log start: the first offset that the broker still has
+	End   int64 // last stable offset: the first of the oldest open transaction, or the log end
+}
+
+// ListOffsets returns what the partitions of a topic hold. It needs all of them
+// to have a leader within RequestTimeout.
+func (c *Client) ListOffsets(ctx context.Context, topic string, partitions []int32) (map[int32]Offsets, error) {
+	start, err := c.listOffsets(ctx, topic, partitions, earliestOffset, readCommitted)
+	if err != nil {
+		return nil, err
+	}
+	end, err := c.listOffsets(ctx, topic, partitions, latestOffset, readCommitted)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[int32]Offsets, len(partitions))
+	for _, p := range partitions {
+		out[p] = Offsets{Start: start[p], End: end[p]}
+	}
+	return out, nil
+}
+
+// OffsetsAt returns for each partition the offset of the first record that is
+// at t or later, by its timestamp; where there is none, the last stable offset.
+func (c *Client) OffsetsAt(ctx context.Context, topic string, partitions []int32, t time.Time) (map[int32]int64, error) {
+	at, err := c.listOffsets(ctx, topic, partitions, max(0, t.UnixMilli()), readCommitted)
+	if err != nil {
+		return nil, err
+	}
+	var none []int32
+	for p, off := range at {
+		if off < 0 {
+			none = append(none, p)
+		}
+	}
+	if len(none) == 0 {
+		return at, nil
+	}
+	end, err := c.listOffsets(ctx, topic, none, latestOffset, readCommitted)
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(at, end)
+	return at, nil
+}
+
+// listOffsets asks the leaders of the partitions, again where one has moved.
+func (c *Client) listOffsets(ctx context.Context, topic string, partitions []int32, timestamp int64, isolation int8) (map[int32]int64, error) {
+	found := make(map[int32]int64, len(partitions))
+	err := c.attempt(ctx, func(ctx context.Context) error {
+		metas, errs, err := c.topicsOnce(ctx, []string{topic})
+		if err != nil {
+			return err
+		}
+		if e := errs[topic]; e == codeUnknownTopicOrPartition {
+			return c.topicNotFound(ctx, topic)
+		} else if e != codeNone {
+			return e
+		}
+		meta := metas[topic]
+		if meta == nil {
+			return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, topic)
+		}
+		byNode := make(map[int32][]kmsg.ListOffsetsRequestTopicPartition)
+		for _, p := range partitions {
+			if _, ok := found[p]; ok {
+				continue
+			}
+			l, ok := meta.leaders[p]
+			if !ok {
+				return fmt.Errorf("%w: it has no partition %d", ErrTopicNotFound, p)
+			}
+			if l.node < 0 {
+				return codeLeaderNotAvailable
+			}
+			rp := kmsg.NewListOffsetsRequestTopicPartition()
+			rp.Partition, rp.CurrentLeaderEpoch, rp.Timestamp = p, l.epoch, timestamp
+			byNode[l.node] = append(byNode[l.node], rp)
+		}
+		for node, parts := range byNode {
+			if err := c.listOffsetsOf(ctx, node, topic, parts, isolation, found); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list offsets of %s: %w", topic, err)
+	}
+	return found, nil
+}
+
+func (c *Client) listOffsetsOf(ctx context.Context, node int32, topic string, parts []kmsg.ListOffsetsRequestTopicPartition, isolation int8, found map[int32]int64) error {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Version = 5
+	req.ReplicaID = -1
+	req.IsolationLevel = isolation
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic, rt.Partitions = topic, parts
+	req.Topics = append(req.Topics, rt)
+	resp, err := c.request(ctx, node, req)
+	if err != nil {
+		return err
+	}
+	var failed error
+	for _, t := range resp.(*kmsg.ListOffsetsResponse).Topics {
+		for _, p := range t.Partitions {
+			if e := code(p.ErrorCode); e != codeNone {
+				c.metrics.countError(e.name())
+				failed = fmt.Errorf("partition %d: %w", p.Partition, e)
+				continue
+			}
+			found[p.Partition] = p.Offset
+		}
+	}
+	if failed != nil {
+		return failed
+	}
+	for _, p := range parts {
+		if _, ok := found[p.Partition]; !ok {
+			return fmt.Errorf("%w: partition %d is missing in ListOffsets", errProtocol, p.Partition)
+		}
+	}
+	return nil
+}

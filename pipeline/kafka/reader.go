@@ -1,0 +1,199 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// PartitionReader hands out the records of one partition in order, from the
+// offset given to Add or SeekTo on. Next and SeekTo are for one goroutine; Close is
+// for any.
+type PartitionReader struct {
+	f         *Fetcher
+	topic     string
+	partition int32
+
+	ready chan struct{} // has one element when Next has something to look at
+
+	mu  sync.Mutex // guards below; taken after Fetcher.mu where both are
+	gen int        // counts SeekTo: answers to older requests are dropped
+	cur *chunk     // being decoded
+	// queue is fetched and not yet decoded; queued its bytes.
+	queue    []*chunk
+	queued   int64
+	fetchAt  int64 // next offset to fetch
+	maxBytes int   // of the next request; grows where a batch does not fit
+	err      error // no more will be fetched; handed out after queue
+	closed   bool
+
+	// Routing.
+	inflight  bool
+	node      int32 // leader; anyNode = unknown
+	epoch     int32 // of the leader
+	lastEpoch int32 // of the last batch fetched
+	retryAt   time.Time
+	failures  int
+	missing   time.Time // since when the cluster knows no such partition
+}
+
+// Topic returns the topic's name.
+func (r *PartitionReader) Topic() string { return r.topic }
+
+// Partition returns the partition's number.
+func (r *PartitionReader) Partition() int32 { return r.partition }
+
+// Next returns the next batch, which the caller releases, and blocks until
+// there is one. Its errors stay until SeekTo: *OutOfRangeError where the log does
+// not hold the offset, *CorruptError where a batch cannot be read, and what
+// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth or ErrClosed. A ctx that
+// ends costs nothing: the next call goes on where this one stopped.
+func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
+	for {
+		c, err := r.take()
+		if err != nil {
+			return nil, err
+		}
+		if c == nil {
+			select {
+			case <-r.ready:
+				continue
+			case <-ctx.Done():
+				return nil, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, ctx.Err())
+			}
+		}
+		b := r.f.newBatch(r.topic, r.partition)
+		d, err := c.decode(b, r.f.c.codecs)
+		m := &r.f.c.metrics
+		m.control.Add(d.control)
+		m.aborted.Add(d.aborted)
+		if err != nil {
+			b.Release()
+			m.corrupt.Add(1)
+			r.fail(err)
+			continue
+		}
+		r.put(c)
+		if b.Next == b.From {
+			b.Release() // only batches before the asked offset
+			continue
+		}
+		m.records.Add(int64(len(b.Records)))
+		return b, nil
+	}
+}
+
+// take returns the chunk to decode from, nil where there is none yet. Until put
+// it belongs to the caller.
+func (r *PartitionReader) take() (*chunk, error) {
+	c, node, err := r.takeLocked()
+	if node != anyNode {
+		r.f.wakeNode(node) // there is room again
+	}
+	return c, err
+}
+
+func (r *PartitionReader) takeLocked() (c *chunk, wake int32, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, anyNode, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, ErrClosed)
+	}
+	if c := r.cur; c != nil {
+		r.cur = nil
+		return c, anyNode, nil
+	}
+	if len(r.queue) == 0 {
+		return nil, anyNode, r.err
+	}
+	c = r.queue[0]
+	r.queue[0] = nil
+	r.queue = r.queue[1:]
+	r.queued -= int64(cap(c.buf))
+	return c, r.node, nil
+}
+
+// put gives c back after a decoding; what is left of it comes next.
+func (r *PartitionReader) put(c *chunk) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || c.at >= len(c.buf) {
+		c.release()
+		return
+	}
+	r.cur = c
+}
+
+// fail drops what is buffered and makes err the reader's.
+func (r *PartitionReader) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop()
+	r.gen++
+	r.inflight = false
+	r.err = err
+	r.signal()
+}
+
+// drop releases everything buffered. r.mu is held.
+func (r *PartitionReader) drop() {
+	if r.cur != nil {
+		r.cur.release()
+		r.cur = nil
+	}
+	for _, c := range r.queue {
+		c.release()
+	}
+	r.queue, r.queued = nil, 0
+}
+
+// signal wakes Next. r.mu need not be held.
+func (r *PartitionReader) signal() {
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
+
+// SeekTo drops what is buffered, forgets an error, and goes on at offset.
+func (r *PartitionReader) SeekTo(offset int64) {
+	r.mu.Lock()
+	r.drop()
+	r.gen++
+	r.inflight = false
+	r.err = nil
+	r.fetchAt, r.lastEpoch = offset, -1
+	r.retryAt, r.failures, r.missing = time.Time{}, 0, time.Time{}
+	node := r.node
+	r.mu.Unlock()
+	r.f.wakeNode(node)
+	r.f.wakeManager()
+}
+
+// Close stops the fetching of the partition and frees its buffers; batches that
+// were handed out stay valid.
+func (r *PartitionReader) Close() {
+	r.f.remove(r)
+	r.mu.Lock()
+	r.closed = true
+	r.gen++
+	r.drop()
+	r.mu.Unlock()
+	r.signal()
+}
+
+// push appends a fetched chunk for the request of generation gen, and reports
+// whether it was taken.
+func (r *PartitionReader) push(gen int, c *chunk) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed || r.gen != gen {
+		return false
+	}
+	r.queue = append(r.queue, c)
+	r.queued += int64(cap(c.buf))
+	r.fetchAt, r.lastEpoch = c.next, c.epoch
+	r.signal()
+	return true
+}
