@@ -1,0 +1,152 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// Errors of the interface itself.
+var (
+	// ErrUnauthorized: the bearer token is missing or wrong.
+	ErrUnauthorized = errors.New("api: the bearer token is missing or wrong")
+	// ErrNotFound: no such path, counter, checkpoint or row.
+	ErrNotFound = errors.New("api: not found")
+	// ErrTooLarge: the body is larger than the server takes.
+	ErrTooLarge = errors.New("api: request body too large")
+	// ErrInternal: any error without a name; its text says what happened.
+	ErrInternal = errors.New("api: internal error")
+)
+
+// codes name errors, the most specific first. The names are part of the
+// interface: they never change.
+var codes = []struct {
+	code   string
+	err    error
+	status int
+}{
+	{"table_not_found", store.ErrTableNotFound, http.StatusNotFound},
+	{"table_exists", store.ErrTableExists, http.StatusConflict},
+	{"family_not_found", store.ErrFamilyNotFound, http.StatusNotFound},
+	{"invalid_schema", store.ErrInvalidSchema, http.StatusBadRequest},
+	{"row_empty", cell.ErrRowEmpty, http.StatusBadRequest},
+	{"row_too_long", cell.ErrRowTooLong, http.StatusBadRequest},
+	{"wrong_row", store.ErrWrongRow, http.StatusBadRequest},
+	{"cell_too_large", store.ErrCellTooLarge, http.StatusUnprocessableEntity},
+	{"not_a_number", store.ErrNotANumber, http.StatusUnprocessableEntity},
+	{"timestamp_too_far", store.ErrTimestampTooFar, http.StatusUnprocessableEntity},
+	{"incompatible_filter", store.ErrIncompatibleFilter, http.StatusBadRequest},
+	{"merge_region", store.ErrMergeRegion, http.StatusConflict},
+	{"stale", store.ErrStale, http.StatusConflict},
+	{"closed", store.ErrClosed, http.StatusServiceUnavailable},
+	{"locked", store.ErrLocked, http.StatusConflict},
+	{"read_only", store.ErrReadOnly, http.StatusForbidden},
+	{"unsupported", store.ErrUnsupported, http.StatusNotImplemented},
+	{"disk_full", store.ErrDiskFull, http.StatusInsufficientStorage},
+	{"corrupt", store.ErrCorrupt, http.StatusInternalServerError},
+	{"invalid_argument", store.ErrInvalidArgument, http.StatusBadRequest},
+	{"refused", store.ErrRefused, http.StatusUnprocessableEntity},
+	{"transient", store.ErrTransient, http.StatusServiceUnavailable},
+	{"unauthorized", ErrUnauthorized, http.StatusUnauthorized},
+	{"not_found", ErrNotFound, http.StatusNotFound},
+	{"too_large", ErrTooLarge, http.StatusRequestEntityTooLarge},
+	{"deadline_exceeded", context.DeadlineExceeded, http.StatusGatewayTimeout},
+	{"canceled", context.Canceled, http.StatusServiceUnavailable},
+	{"internal", ErrInternal, http.StatusInternalServerError},
+}
+
+// Error is an error on its way over the wire. On the client errors.Is finds in it
+// every named error that it wrapped on the server.
+type Error struct {
+	// Code is the most specific name, such as "table_not_found".
+	Code string `json:"code"`
+	// Also are the names of the other errors that it wraps, such as the class
+	// that Code belongs to.
+	Also []string `json:"also,omitempty"`
+	// Message says what happened and to what.
+	Message string `json:"message"`
+	// Refused are the refusals of a store.BatchError.
+	Refused []Refusal `json:"refused,omitempty"`
+}
+
+// Refusal is store.Refusal.
+type Refusal struct {
+	Offset int64  `json:"offset"`
+	Table  string `json:"table"`
+	Row    []byte `json:"row"`
+	Error  *Error `json:"error"`
+}
+
+// FromError converts err, which is not nil, and returns the HTTP status for it.
+func FromError(err error) (*Error, int) {
+	var e *Error
+	if errors.As(err, &e) && len(e.Refused) == 0 {
+		return &Error{Code: e.Code, Also: e.Also, Message: err.Error()}, statusOf(e.Code)
+	}
+	e = &Error{Message: err.Error()}
+	status := http.StatusInternalServerError
+	for _, c := range codes {
+		switch {
+		case !errors.Is(err, c.err):
+		case e.Code == "":
+			e.Code, status = c.code, c.status
+		default:
+			e.Also = append(e.Also, c.code)
+		}
+	}
+	if e.Code == "" {
+		e.Code = "internal"
+	}
+	var refused *store.BatchError
+	if errors.As(err, &refused) {
+		for i := range refused.Refused {
+			r := &refused.Refused[i]
+			re, _ := FromError(r.Err)
+			e.Refused = append(e.Refused, Refusal{Offset: r.Offset, Table: r.Table, Row: r.Row, Error: re})
+		}
+	}
+	return e, status
+}
+
+func statusOf(code string) int {
+	for _, c := range codes {
+		if c.code == code {
+			return c.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// Error returns the message.
+func (e *Error) Error() string { return e.Message }
+
+// Unwrap returns the named errors, and a *store.BatchError where records were
+// refused.
+func (e *Error) Unwrap() []error {
+	var errs []error
+	for _, c := range codes {
+		if c.code == e.Code {
+			errs = append(errs, c.err)
+		}
+		for _, also := range e.Also {
+			if c.code == also {
+				errs = append(errs, c.err)
+			}
+		}
+	}
+	if len(e.Refused) > 0 {
+		b := &store.BatchError{}
+		for _, r := range e.Refused {
+			var err error = r.Error
+			if r.Error == nil {
+				err = ErrInternal
+			}
+			b.Refused = append(b.Refused, store.Refusal{Offset: r.Offset, Table: r.Table, Row: r.Row, Err: err})
+		}
+		errs = append(errs, b)
+	}
+	return errs
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"sluice/region"
+	"sluice/store"
+)
+
+// Family is store.FamilyDescriptor.
+type Family struct {
+	Name               string            `json:"name"`
+	Versions           int               `json:"versions"`
+	MinVersions        int               `json:"min_versions"`
+	TTL                int               `json:"ttl"` // seconds; 2147483647 = forever
+	KeepDeleted        uint8             `json:"keep_deleted_cells,omitempty"`
+	NewVersionBehavior bool              `json:"new_version_behavior,omitempty"`
+	TimeToPurgeDeletes int64             `json:"time_to_purge_deletes,omitempty"`
+	Counter            bool              `json:"counter,omitempty"`
+	BlockSize          int               `json:"block_size"`
+	Attributes         map[string]string `json:"attributes,omitempty"`
+}
+
+// Table is store.TableDescriptor.
+type Table struct {
+	Name             string            `json:"name"`
+	Families         []Family          `json:"families"`
+	MaxTimestampSlop int64             `json:"max_timestamp_slop,omitempty"`
+	MaxCellBytes     int               `json:"max_cell_bytes,omitempty"`
+	ReadOnly         bool              `json:"read_only,omitempty"`
+	Attributes       map[string]string `json:"attributes,omitempty"`
+}
+
+// FromTable converts t.
+func FromTable(t *store.TableDescriptor) Table {
+	a := Table{
+		Name: t.Name, MaxTimestampSlop: t.MaxTimestampSlop, MaxCellBytes: t.MaxCellBytes,
+		ReadOnly: t.ReadOnly, Attributes: t.Attributes, Families: make([]Family, len(t.Families)),
+	}
+	for i := range t.Families {
+		f := &t.Families[i]
+		a.Families[i] = Family{
+			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: uint8(f.KeepDeleted),
+			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter,
+			BlockSize: f.BlockSize, Attributes: f.Attributes,
+		}
+	}
+	return a
+}
+
+// Store converts a. It checks nothing: engines validate schemas.
+func (a *Table) Store() *store.TableDescriptor {
+	t := &store.TableDescriptor{
+		Name: a.Name, MaxTimestampSlop: a.MaxTimestampSlop, MaxCellBytes: a.MaxCellBytes,
+		ReadOnly: a.ReadOnly, Attributes: a.Attributes,
+	}
+	for i := range a.Families {
+		f := &a.Families[i]
+		t.Families = append(t.Families, store.FamilyDescriptor{
+			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: store.KeepDeleted(f.KeepDeleted),
+			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter,
+			BlockSize: f.BlockSize, Attributes: f.Attributes,
+		})
+	}
+	return t
+}
+
+// CreateRequest is the body of POST …/tables.
+type CreateRequest struct {
+	Table
+	Splits [][]byte `json:"splits,omitempty"`
+}
+
+// Region is region.Info without its table.
+type Region struct {
+	ID    int64  `json:"id"`
+	Start []byte `json:"start"`
+	Stop  []byte `json:"stop"` // exclusive; empty = unbounded
+}
+
+// TableResponse is one table with its regions.
+type TableResponse struct {
+	Table   Table    `json:"table"`
+	Regions []Region `json:"regions"`
+}
+
+// FromRegions converts m.
+func FromRegions(m *region.Map) []Region {
+	out := make([]Region, m.Len())
+	for i := range out {
+		r := m.At(i)
+		out[i] = Region{ID: r.ID, Start: r.Start, Stop: r.Stop}
+	}
+	return out
+}
+
+// RegionMap converts regions back.
+func RegionMap(table string, regions []Region) (*region.Map, error) {
+	infos := make([]region.Info, len(regions))
+	for i, r := range regions {
+		infos[i] = region.Info{Table: table, ID: r.ID, Start: r.Start, Stop: r.Stop}
+	}
+	return region.NewMap(table, infos)
+}
+
+// TablesResponse is the answer of GET …/tables.
+type TablesResponse struct {
+	Tables []string `json:"tables"`
+}
+
+// SplitRequest is the body of …/tables/{table}/split.
+type SplitRequest struct {
+	At []byte `json:"at"`
+}
+
+// MergeRequest is the body of …/tables/{table}/merge.
+type MergeRequest struct {
+	From []byte `json:"from"`
+	To   []byte `json:"to"`
+}

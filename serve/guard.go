@@ -1,0 +1,137 @@
+package serve
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"sluice/serve/api"
+	"sluice/store"
+)
+
+// requestCounts counts answers by the class of their status: index 2 is 2xx.
+type requestCounts [6]atomic.Uint64
+
+// statusWriter remembers the status and counts it.
+type statusWriter struct {
+	http.ResponseWriter
+	status int
+}
+
+func (w *statusWriter) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// guard is around everything: Host check, limits, security headers, counts.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sw := &statusWriter{ResponseWriter: w}
+		defer func() {
+			if class := sw.status / 100; class > 0 && class < len(s.requests) {
+				s.requests[class].Add(1)
+			}
+		}()
+		h := sw.Header()
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Cache-Control", "no-store")
+		if !s.hostAllowed(r.Host) {
+			s.writeError(sw, r, http.StatusMisdirectedRequest, &api.Error{
+				Code:    "host_not_allowed",
+				Message: fmt.Sprintf("host %q is not allowed; use an address or localhost, or add the name to serve.allowed_hosts", r.Host),
+			})
+			return
+		}
+		r.Body = http.MaxBytesReader(sw, r.Body, s.o.MaxBodyBytes)
+		// Not every ResponseWriter has deadlines (tests' have none).
+		_ = http.NewResponseController(sw).SetWriteDeadline(time.Now().Add(s.o.RequestTimeout + 5*time.Second))
+		next.ServeHTTP(sw, r)
+	})
+}
+
+// hostAllowed keeps web pages from reaching this server under a name of their
+// own that resolves to loopback: addresses and known names only.
+func (s *Server) hostAllowed(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	return net.ParseIP(host) != nil || strings.EqualFold(host, "localhost") ||
+		slices.ContainsFunc(s.o.AllowedHosts, func(a string) bool { return strings.EqualFold(a, host) })
+}
+
+// authorized asks for the bearer token. The comparison takes the same time
+// whatever is wrong, length included, as digests are compared.
+func (s *Server) authorized(next http.Handler) http.Handler {
+	want := sha256.Sum256([]byte(s.o.Token))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(token))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="sluice"`)
+			e, status := api.FromError(fmt.Errorf("%w; the daemon's is in %s of its data directory", api.ErrUnauthorized, api.EndpointFile))
+			s.writeError(w, r, status, e)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// streamError is an error after the answer has begun.
+type streamError struct{ error }
+
+// handle runs h under the request's deadline and turns its error into an answer.
+func (s *Server) handle(h handlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := h(w, r)
+		if err == nil {
+			return
+		}
+		if _, streamed := err.(streamError); streamed {
+			return // the answer has begun, and ends with the error
+		}
+		e, status := api.FromError(err)
+		s.writeError(w, r, status, e)
+	})
+}
+
+// bounded returns the request's context with the server's deadline.
+func (s *Server) bounded(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(r.Context(), s.o.RequestTimeout)
+}
+
+// patient lifts the write deadline of a request that may take long.
+func patient(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})
+}
+
+func (s *Server) writeError(w http.ResponseWriter, r *http.Request, status int, e *api.Error) {
+	if status == http.StatusInternalServerError && r.Context().Err() == nil {
+		s.o.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "err", e.Message)
+	}
+	_ = writeJSON(w, status, e)
+}
+
+// unsupported is the error of an engine that lacks an optional interface.
+func (s *Server) unsupported(what string) error {
+	return fmt.Errorf("%w: engine %s has no %s", store.ErrUnsupported, s.o.Engine.Traits().Name, what)
+}

@@ -1,0 +1,250 @@
+package serve
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+const namespace = "sluice_"
+
+// describe makes a description without the namespace in name.
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+name, help, labels, nil)
+}
+
+// collector turns the status values of Options' functions into metrics when
+// Prometheus asks. Nothing is counted here but the server's own requests, so that
+// a package's numbers have one home.
+type collector struct {
+	s *Server
+	d *descriptions
+}
+
+type descriptions struct {
+	build, requests, checkpoints, pipelineReady                           *prometheus.Desc
+	lag, lagSeconds, position, floor, logStart, end, records, lost        *prometheus.Desc
+	fetchBytes, fetchSeconds, fetchErrors, rebalances, assigned           *prometheus.Desc
+	generation, bufferBytes, bufferLimit, backpressure                    *prometheus.Desc
+	flushSeconds, flushMutations, flushConflicts, fenced                  *prometheus.Desc
+	deadLetters, outbox                                                   *prometheus.Desc
+	exportRuns, exportRows, exportBytes, exportSeconds, exportLast        *prometheus.Desc
+	commits, commitEvents, commitSeconds, diskBytes, diskFree, memTable   *prometheus.Desc
+	cacheHits, cacheMisses, compactions, writeStalls, counterCacheEntries *prometheus.Desc
+}
+
+func newDescriptions() *descriptions {
+	partition := []string{"pipeline", "topic", "partition"}
+	return &descriptions{
+		build:         describe("build_info", "Version of the running binary; the value is 1.", "version", "commit", "go"),
+		requests:      describe("http_requests_total", "HTTP requests answered, by class of status.", "code"),
+		checkpoints:   describe("checkpoints", "Checkpoints that are leased."),
+		pipelineReady: describe("pipeline_ready", "1 where the pipeline has its partitions, or stands by for them.", "pipeline"),
+
+		lag:        describe("kafka_consumer_lag_records", "Records between the position and the end of what may be read.", partition...),
+		lagSeconds: describe("kafka_consumer_lag_seconds", "Age of the next record to read.", partition...),
+		position:   describe("kafka_position_offset", "Next offset to fetch.", partition...),
+		floor:      describe("kafka_floor_offset", "Stored offset: every record before it has had its effect.", partition...),
+		logStart:   describe("kafka_log_start_offset", "First offset that Kafka still has.", partition...),
+		end:        describe("kafka_end_offset", "End of what may be read.", partition...),
+		records:    describe("kafka_records_total", "Records by what became of them.", append(partition, "outcome")...),
+		lost:       describe("kafka_records_lost_total", "Records that Kafka lost before they were read.", append(partition, "reason")...),
+
+		fetchBytes:   describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
+		fetchSeconds: describe("kafka_fetch_duration_seconds", "Time from a fetch request to its answer.", "pipeline"),
+		fetchErrors:  describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
+		rebalances:   describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
+		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
+		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
+
+		bufferBytes:    describe("write_buffer_bytes", "Memory of fetched and buffered records.", "pipeline"),
+		bufferLimit:    describe("write_buffer_limit_bytes", "Memory at which fetching pauses.", "pipeline"),
+		backpressure:   describe("backpressure_seconds_total", "Time spent waiting for memory or for the store.", "pipeline"),
+		flushSeconds:   describe("flush_duration_seconds", "Time from handing a batch to the store to its durable commit.", "pipeline"),
+		flushMutations: describe("flush_mutations_total", "Operations handed to the store, by kind.", "pipeline", "kind"),
+		flushConflicts: describe("flush_conflicts_total", "Batches dropped because the stored offset was another one.", "pipeline"),
+		fenced:         describe("fenced_writes_total", "Batches dropped because their generation was over.", "pipeline"),
+		deadLetters:    describe("dead_letters_total", "Records refused, by stage and class of error.", "pipeline", "stage", "error_class"),
+		outbox:         describe("dlq_outbox_records", "Dead letters that the dead-letter topic does not have yet.", "pipeline"),
+
+		exportRuns:    describe("export_runs_total", "Runs of export jobs, by result.", "export", "result"),
+		exportRows:    describe("export_rows_total", "Rows exported.", "export"),
+		exportBytes:   describe("export_bytes_total", "Bytes of exported files.", "export"),
+		exportSeconds: describe("export_duration_seconds", "Time of export runs.", "export"),
+		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
+
+		commits:             describe("store_commits_total", "Commits to disk."),
+		commitEvents:        describe("store_commit_events_total", "Mutations, counters and records committed."),
+		commitSeconds:       describe("store_commit_duration_seconds", "Time of a commit, fsync included."),
+		diskBytes:           describe("store_disk_bytes", "Disk space of the data directory."),
+		diskFree:            describe("store_disk_free_bytes", "Free space of its file system."),
+		memTable:            describe("store_mem_table_bytes", "Memory of memtables."),
+		cacheHits:           describe("store_cache_hits_total", "Blocks found in the cache."),
+		cacheMisses:         describe("store_cache_misses_total", "Blocks read from disk."),
+		compactions:         describe("store_compactions_total", "Compactions finished."),
+		writeStalls:         describe("store_write_stalls_total", "Times that writes waited for compactions."),
+		counterCacheEntries: describe("store_counter_cache_entries", "Counters kept in memory."),
+	}
+}
+
+// metricsHandler makes /metrics. The registry is the server's own: no globals.
+func (s *Server) metricsHandler() (http.Handler, error) {
+	r := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&collector{s: s, d: newDescriptions()},
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorLog: promLog{s}}), nil
+}
+
+// promLog passes promhttp's errors on.
+type promLog struct{ s *Server }
+
+func (l promLog) Println(v ...any) { l.s.o.Logger.Error("metrics cannot be gathered", "err", v) }
+
+// Describe sends nothing: an unchecked collector, as the series depend on the
+// topics.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(ch chan<- prometheus.Metric) {
+	e := emitter{ch}
+	c.server(e)
+	if f := c.s.o.Pipelines; f != nil {
+		for _, p := range f() {
+			c.pipeline(e, &p)
+		}
+	}
+	if f := c.s.o.Exports; f != nil {
+		for _, x := range f() {
+			c.export(e, &x)
+		}
+	}
+	if f := c.s.o.StoreStatus; f != nil {
+		st := f()
+		c.store(e, &st)
+	}
+}
+
+type emitter struct{ ch chan<- prometheus.Metric }
+
+func (e emitter) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func (e emitter) counter(d *prometheus.Desc, v float64, labels ...string) {
+	e.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+}
+
+func (e emitter) histogram(d *prometheus.Desc, h *Histogram, labels ...string) {
+	buckets := make(map[float64]uint64, len(h.Bounds))
+	for i, bound := range h.Bounds {
+		if i < len(h.Counts) {
+			buckets[bound] = h.Counts[i]
+		}
+	}
+	e.ch <- prometheus.MustNewConstHistogram(d, h.Count, h.Sum, buckets, labels...)
+}
+
+func (c *collector) server(e emitter) {
+	v := c.s.o.Version
+	if v.Go == "" {
+		v.Go = runtime.Version()
+	}
+	e.gauge(c.d.build, 1, v.Version, v.Commit, v.Go)
+	for class := range c.s.requests {
+		if class > 0 {
+			e.counter(c.d.requests, float64(c.s.requests[class].Load()), strconv.Itoa(class)+"xx")
+		}
+	}
+	leased := 0
+	if c.s.checkpoints != nil {
+		leased = len(c.s.checkpoints.list())
+	}
+	e.gauge(c.d.checkpoints, float64(leased))
+}
+
+func (c *collector) pipeline(e emitter, p *PipelineStatus) {
+	d := c.d
+	ready := 0.0
+	if p.Ready {
+		ready = 1
+	}
+	e.gauge(d.pipelineReady, ready, p.Name)
+	for i := range p.Partitions {
+		t := &p.Partitions[i]
+		l := []string{p.Name, t.Topic, strconv.Itoa(int(t.Partition))}
+		e.gauge(d.lag, float64(max(0, t.End-t.Position)), l...)
+		e.gauge(d.lagSeconds, t.LagSeconds, l...)
+		e.gauge(d.position, float64(t.Position), l...)
+		e.gauge(d.floor, float64(t.Floor), l...)
+		e.gauge(d.logStart, float64(t.LogStart), l...)
+		e.gauge(d.end, float64(t.End), l...)
+		for _, o := range []struct {
+			outcome string
+			n       int64
+		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"dead_letter", t.Dead}, {"control", t.Control}} {
+			e.counter(d.records, float64(o.n), append(l, o.outcome)...)
+		}
+		for reason, n := range t.Lost {
+			e.counter(d.lost, float64(n), append(l, reason)...)
+		}
+	}
+	e.counter(d.fetchBytes, float64(p.FetchBytes), p.Name)
+	e.histogram(d.fetchSeconds, &p.FetchSeconds, p.Name)
+	for code, n := range p.FetchErrors {
+		e.counter(d.fetchErrors, float64(n), p.Name, code)
+	}
+	e.counter(d.rebalances, float64(p.Rebalances), p.Name)
+	e.gauge(d.assigned, float64(len(p.Partitions)), p.Name)
+	e.gauge(d.generation, float64(p.Generation), p.Name)
+	e.gauge(d.bufferBytes, float64(p.BufferBytes), p.Name)
+	e.gauge(d.bufferLimit, float64(p.BufferLimit), p.Name)
+	e.counter(d.backpressure, p.Backpressure.Seconds(), p.Name)
+	e.histogram(d.flushSeconds, &p.FlushSeconds, p.Name)
+	for kind, n := range p.FlushMutations {
+		e.counter(d.flushMutations, float64(n), p.Name, kind)
+	}
+	e.counter(d.flushConflicts, float64(p.FlushConflicts), p.Name)
+	e.counter(d.fenced, float64(p.FencedWrites), p.Name)
+	for _, dl := range p.DeadLetters {
+		e.counter(d.deadLetters, float64(dl.Count), p.Name, dl.Stage, dl.Class)
+	}
+	e.gauge(d.outbox, float64(p.OutboxRecords), p.Name)
+}
+
+func (c *collector) export(e emitter, x *ExportStatus) {
+	for result, n := range x.Runs {
+		e.counter(c.d.exportRuns, float64(n), x.Name, result)
+	}
+	e.counter(c.d.exportRows, float64(x.Rows), x.Name)
+	e.counter(c.d.exportBytes, float64(x.Bytes), x.Name)
+	e.histogram(c.d.exportSeconds, &x.Seconds, x.Name)
+	if !x.LastSuccess.IsZero() {
+		e.gauge(c.d.exportLast, float64(x.LastSuccess.UnixMilli())/1000, x.Name)
+	}
+}
+
+func (c *collector) store(e emitter, s *StoreStatus) {
+	d := c.d
+	e.counter(d.commits, float64(s.Commits))
+	e.counter(d.commitEvents, float64(s.CommitEvents))
+	e.histogram(d.commitSeconds, &s.CommitSeconds)
+	e.gauge(d.diskBytes, float64(s.DiskBytes))
+	e.gauge(d.diskFree, float64(s.DiskFreeBytes))
+	e.gauge(d.memTable, float64(s.MemTableBytes))
+	e.counter(d.cacheHits, float64(s.CacheHits))
+	e.counter(d.cacheMisses, float64(s.CacheMisses))
+	e.counter(d.compactions, float64(s.Compactions))
+	e.counter(d.writeStalls, float64(s.WriteStalls))
+	e.gauge(d.counterCacheEntries, float64(s.CounterEntries))
+}

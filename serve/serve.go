@@ -1,0 +1,284 @@
+// Package serve is Sluice's HTTP server: health, Prometheus metrics, and under
+// /api/v1 everything that another process may ask of the daemon which has the
+// data directory open — schemas, rows, scans, mutations, batches, counters,
+// offsets, dead letters and checkpoints.
+//
+// A Server owns its routes and its checkpoints, and borrows the engine: whoever
+// made the engine closes it after Run has returned. A Server is safe for
+// concurrent use; Run is called once.
+//
+// It listens where it is told, loopback by default, and trusts nobody: /api asks
+// for a bearer token, a Host header that is neither an address nor a known name
+// is refused (DNS rebinding), bodies and times are bounded. It knows pipelines
+// and jobs only as the status values that its Options' functions return, so that
+// it imports neither flow.
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/serve/api"
+	"sluice/store"
+)
+
+// Defaults of Options.
+const (
+	// DefaultMaxBodyBytes holds the largest batch of a mapping (32 MiB) in
+	// base64 with room to spare.
+	DefaultMaxBodyBytes = 64 << 20
+	// DefaultRequestTimeout bounds a request without a stream.
+	DefaultRequestTimeout = time.Minute
+	// DefaultShutdownTimeout bounds the wait for running requests at the end.
+	DefaultShutdownTimeout = 5 * time.Second
+)
+
+// Options configures New. Engine is required.
+type Options struct {
+	// Engine is what is served. Where it is a store.Admin, store.RowMutator,
+	// store.Compactor or store.Checkpointer, too, so is the API; other
+	// requests fail with store.ErrUnsupported.
+	Engine store.Engine
+	// Dir is the data directory, in whose "checkpoints" directory checkpoints
+	// are made. Empty = no checkpoints.
+	Dir string
+	// Token is the bearer token of /api. Empty = a random one; see Endpoint.
+	Token string
+	// AllowedHosts are names, beside localhost and addresses, that a Host
+	// header may carry.
+	AllowedHosts []string
+	// Pipelines returns what the pipelines do now; nil = there are none.
+	Pipelines func() []PipelineStatus
+	// Exports returns what is known of the export jobs; nil = nothing.
+	Exports func() []ExportStatus
+	// StoreStatus returns what the engine does now; nil = nothing.
+	StoreStatus func() StoreStatus
+	// Version is shown by /version and as sluice_build_info.
+	Version api.Version
+	// MaxBodyBytes bounds a request's body. Default: DefaultMaxBodyBytes.
+	MaxBodyBytes int64
+	// RequestTimeout bounds a request; a scan and a compaction may take
+	// longer, as long as the client keeps reading. Default:
+	// DefaultRequestTimeout.
+	RequestTimeout time.Duration
+	// ShutdownTimeout bounds the wait for running requests when Run's context
+	// ends. Default: DefaultShutdownTimeout.
+	ShutdownTimeout time.Duration
+	// Logger receives what an operator should know. Default: discarded.
+	Logger *slog.Logger
+	// Now is the clock of leases. Default: time.Now.
+	Now func() time.Time
+}
+
+// Server answers requests. Make one with New.
+type Server struct {
+	o           Options
+	instance    string
+	checkpoints *checkpoints // nil = unsupported
+	handler     http.Handler
+	started     time.Time
+	draining    atomic.Bool
+	address     atomic.Pointer[string]
+	requests    requestCounts
+}
+
+// New returns a server for o. It collects the checkpoints that a crash left
+// behind and whose lease is over.
+func New(o *Options) (*Server, error) {
+	if o == nil || o.Engine == nil {
+		return nil, fmt.Errorf("serve: %w: an engine is required", store.ErrInvalidArgument)
+	}
+	s := &Server{o: *o, instance: rand.Text()}
+	if s.o.Token == "" {
+		s.o.Token = rand.Text()
+	}
+	if s.o.MaxBodyBytes <= 0 {
+		s.o.MaxBodyBytes = DefaultMaxBodyBytes
+	}
+	if s.o.RequestTimeout <= 0 {
+		s.o.RequestTimeout = DefaultRequestTimeout
+	}
+	if s.o.ShutdownTimeout <= 0 {
+		s.o.ShutdownTimeout = DefaultShutdownTimeout
+	}
+	if s.o.Logger == nil {
+		s.o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if s.o.Now == nil {
+		s.o.Now = time.Now
+	}
+	s.started = s.o.Now()
+	if c, ok := s.o.Engine.(store.Checkpointer); ok && s.o.Dir != "" {
+		dir, err := filepath.Abs(filepath.Join(s.o.Dir, checkpointsDir))
+		if err != nil {
+			return nil, fmt.Errorf("serve: checkpoint directory: %w", err)
+		}
+		if s.checkpoints, err = openCheckpoints(c, dir, s.o.Now, s.o.Logger); err != nil {
+			return nil, err
+		}
+	}
+	metrics, err := s.metricsHandler()
+	if err != nil {
+		return nil, err
+	}
+	s.handler = s.routes(metrics)
+	return s, nil
+}
+
+// Handler returns the server's routes, for tests and for embedding. It runs
+// without Run, except that leases do not end by themselves.
+func (s *Server) Handler() http.Handler { return s.handler }
+
+// Token returns the bearer token.
+func (s *Server) Token() string { return s.o.Token }
+
+// Endpoint describes the server for WriteEndpoint, as reached at address.
+func (s *Server) Endpoint(address string) api.Endpoint {
+	return api.Endpoint{Address: reachable(address), Token: s.o.Token, PID: os.Getpid(), Started: s.started, Instance: s.instance}
+}
+
+// reachable replaces the unspecified address, on which one listens but to which
+// one cannot connect everywhere, by loopback.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+		if ip != nil && ip.To4() == nil {
+			host = "::1"
+		}
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// Run serves on l until ctx ends, then waits for running requests, at most
+// ShutdownTimeout, and returns nil. It closes l.
+func (s *Server) Run(ctx context.Context, l net.Listener) error {
+	address := l.Addr().String()
+	s.address.Store(&address)
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		if ip := net.ParseIP(host); ip != nil && !ip.IsLoopback() {
+			s.o.Logger.Warn("serving beyond loopback without encryption; put a proxy with TLS in front", "address", address)
+		}
+	}
+	h := &http.Server{
+		Handler:           s.handler,
+		ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout:       s.o.RequestTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    1 << 20, // a row key of 32 KiB is 96 KiB in a path
+		ErrorLog:          slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve on %s: %w", address, err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-gctx.Done()
+		s.draining.Store(true)
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.o.ShutdownTimeout)
+		defer cancel()
+		if err := h.Shutdown(stop); err != nil {
+			return h.Close() // streams that their readers do not end
+		}
+		return nil
+	})
+	if s.checkpoints != nil {
+		g.Go(func() error { s.checkpoints.run(gctx); return nil })
+	}
+	return g.Wait()
+}
+
+// handlerFunc is a handler whose error becomes the answer.
+type handlerFunc func(w http.ResponseWriter, r *http.Request) error
+
+func (s *Server) routes(metrics http.Handler) http.Handler {
+	mux := http.NewServeMux()
+	open := func(pattern string, h handlerFunc) { mux.Handle(pattern, s.handle(h)) }
+	open("GET /livez", s.livez)
+	open("GET /readyz", s.readyz)
+	open("GET /version", s.version)
+	mux.Handle("GET /metrics", metrics)
+	guarded := func(pattern string, h handlerFunc) {
+		method, path, _ := strings.Cut(pattern, " ")
+		mux.Handle(method+" "+api.Prefix+path, s.authorized(s.handle(h)))
+	}
+	guarded("GET /hello", s.hello)
+	guarded("GET /tables", s.listTables)
+	guarded("POST /tables", s.createTable)
+	guarded("GET /tables/{table}", s.getTable)
+	guarded("PUT /tables/{table}", s.alterTable)
+	guarded("DELETE /tables/{table}", s.dropTable)
+	guarded("POST /tables/{table}/split", s.splitRegion)
+	guarded("POST /tables/{table}/merge", s.mergeRegions)
+	guarded("POST /tables/{table}/compact", s.compactTable)
+	guarded("POST /flush", s.flush)
+	guarded("GET /tables/{table}/rows/{row}", s.getRow)
+	guarded("POST /tables/{table}/scan", s.scan)
+	guarded("POST /tables/{table}/mutate", s.mutateRow)
+	guarded("POST /mutate", s.mutateRows)
+	guarded("POST /batch", s.applyBatch)
+	guarded("GET /counters/{table}/top", s.topCounters)
+	guarded("GET /counters/{table}/{row}", s.getCounters)
+	guarded("GET /counters/{table}", s.getCounters)
+	guarded("GET /offsets", s.offsets)
+	guarded("GET /outbox", s.outbox)
+	guarded("GET /pipelines", s.pipelines)
+	guarded("GET /exports", s.exports)
+	guarded("GET /checkpoints", s.listCheckpoints)
+	guarded("POST /checkpoints", s.createCheckpoint)
+	guarded("PUT /checkpoints/{id}", s.renewCheckpoint)
+	guarded("DELETE /checkpoints/{id}", s.releaseCheckpoint)
+	mux.Handle(api.Prefix+"/", s.authorized(s.handle(func(_ http.ResponseWriter, r *http.Request) error {
+		return fmt.Errorf("%w: %s %s", api.ErrNotFound, r.Method, r.URL.Path)
+	})))
+	return s.guard(mux)
+}
+
+// decodeBody reads a JSON body strictly: an unknown field is an error.
+func decodeBody(r *http.Request, into any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return fmt.Errorf("%w: at most %d bytes", api.ErrTooLarge, large.Limit)
+		}
+		return fmt.Errorf("%w: request body: %w", store.ErrInvalidArgument, err)
+	}
+	if d.More() {
+		return fmt.Errorf("%w: request body: more than one JSON value", store.ErrInvalidArgument)
+	}
+	return nil
+}
+
+func writeJSON(w http.ResponseWriter, status int, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	// An error here means that the client has gone; there is nobody to tell.
+	_, _ = w.Write(append(body, '\n'))
+	return nil
+}

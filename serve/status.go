@@ -1,0 +1,94 @@
+package serve
+
+import "time"
+
+// Histogram is observations by upper bound, as Prometheus counts them: Counts[i]
+// are those at most Bounds[i], cumulative; Count includes those above all bounds.
+type Histogram struct {
+	Bounds []float64 `json:"bounds"` // ascending, in the unit of the metric
+	Counts []uint64  `json:"counts"` // cumulative, len(Bounds)
+	Count  uint64    `json:"count"`
+	Sum    float64   `json:"sum"`
+}
+
+// PipelineStatus is what one pipeline does now and has done since the process
+// started.
+type PipelineStatus struct {
+	Name  string `json:"name"`
+	Group string `json:"group"`
+	// State is one of starting, running, standby, paused, draining, stopped
+	// and failed.
+	State string `json:"state"`
+	// Ready says that the pipeline has its partitions, or stands by for them.
+	Ready bool `json:"ready"`
+	// Reason says why the pipeline is not ready, or why it waits.
+	Reason     string            `json:"reason,omitempty"`
+	Generation int64             `json:"generation"`
+	Rebalances uint64            `json:"rebalances"`
+	Partitions []PartitionStatus `json:"partitions"`
+
+	FetchBytes   uint64            `json:"fetch_bytes"`
+	FetchErrors  map[string]uint64 `json:"fetch_errors,omitempty"` // by code
+	FetchSeconds Histogram         `json:"fetch_seconds"`
+
+	FlushSeconds   Histogram         `json:"flush_seconds"`
+	FlushMutations map[string]uint64 `json:"flush_mutations,omitempty"` // by kind: put, increment, delete
+	FlushConflicts uint64            `json:"flush_conflicts"`           // batches that found another stored offset
+	FencedWrites   uint64            `json:"fenced_writes"`             // batches of a generation that was over
+
+	BufferBytes  int64         `json:"buffer_bytes"`
+	BufferLimit  int64         `json:"buffer_limit_bytes"`
+	Backpressure time.Duration `json:"backpressure_ns"` // spent waiting for memory or the store
+
+	DeadLetters   []DeadLetterCount `json:"dead_letters,omitempty"`
+	OutboxRecords int64             `json:"outbox_records"` // not relayed yet
+}
+
+// PartitionStatus is one partition that a pipeline owns. Offsets are the next to
+// read, as Kafka counts.
+type PartitionStatus struct {
+	Topic      string           `json:"topic"`
+	Partition  int32            `json:"partition"`
+	Position   int64            `json:"position"`    // next offset to fetch
+	Floor      int64            `json:"floor"`       // stored: all before it is applied
+	LogStart   int64            `json:"log_start"`   // first that Kafka still has
+	End        int64            `json:"end"`         // end of what may be read (last stable offset)
+	LagSeconds float64          `json:"lag_seconds"` // age of the record at Position; 0 = none waits
+	Applied    int64            `json:"applied"`     // this and the next four: since the partition was begun
+	Filtered   int64            `json:"filtered"`
+	Dead       int64            `json:"dead"`
+	Control    int64            `json:"control"`
+	Lost       map[string]int64 `json:"lost,omitempty"` // by reason: retention, truncated, recreated
+}
+
+// DeadLetterCount is how many records were refused so.
+type DeadLetterCount struct {
+	Stage string `json:"stage"` // decode, map or store
+	Class string `json:"class"` // short, of a bounded set
+	Count uint64 `json:"count"`
+}
+
+// ExportStatus is what is known of one export job since the process started.
+type ExportStatus struct {
+	Name        string            `json:"name"`
+	Runs        map[string]uint64 `json:"runs,omitempty"` // by result: ok, failed
+	Rows        uint64            `json:"rows"`
+	Bytes       uint64            `json:"bytes"`
+	Seconds     Histogram         `json:"seconds"`
+	LastSuccess time.Time         `json:"last_success"` // zero = never
+}
+
+// StoreStatus is what the engine does now and has done since it was opened.
+type StoreStatus struct {
+	Commits        uint64    `json:"commits"`
+	CommitEvents   uint64    `json:"commit_events"` // mutations, counters and records
+	CommitSeconds  Histogram `json:"commit_seconds"`
+	DiskBytes      uint64    `json:"disk_bytes"`
+	DiskFreeBytes  uint64    `json:"disk_free_bytes"`
+	MemTableBytes  uint64    `json:"mem_table_bytes"`
+	CacheHits      uint64    `json:"cache_hits"`
+	CacheMisses    uint64    `json:"cache_misses"`
+	Compactions    uint64    `json:"compactions"`
+	WriteStalls    uint64    `json:"write_stalls"`
+	CounterEntries uint64    `json:"counter_cache_entries"`
+}
