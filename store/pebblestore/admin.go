@@ -34,13 +34,20 @@ func (db *DB) Tables(context.Context) ([]string, error) {
 
 // CreateTable makes a table with len(splits)+1 regions.
 func (db *DB) CreateTable(ctx context.Context, d *store.TableDescriptor, splits [][]byte) error {
-	d, err := userTable(d)
-	if err != nil {
-		return err
+	d = d.Clone()
+	if err := d.Validate(); err != nil {
+		return fmt.Errorf("create table: %w", err)
+	}
+	if isSystem(d.Name) {
+		return fmt.Errorf("create table: %w: namespace %s is the store's own", store.ErrInvalidSchema, store.SystemNamespace)
 	}
 	keys := make([][]byte, len(splits))
 	for i, s := range splits {
 		keys[i] = bytes.Clone(s)
+	}
+	keys, err := region.SplitKeys(keys)
+	if err != nil {
+		return fmt.Errorf("create table %s: %w: %w", d.Name, store.ErrInvalidArgument, err)
 	}
 	return db.change(ctx, "create table "+d.Name, func(c *catalog) (*catalog, *pebble.Batch, error) {
 		if _, ok := c.tables[d.Name]; ok {
@@ -67,12 +74,12 @@ func (db *DB) CreateTable(ctx context.Context, d *store.TableDescriptor, splits 
 // AlterTable replaces the schema of a table. A family that is left out loses its
 // cells.
 func (db *DB) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
-	d, err := userTable(d)
-	if err != nil {
-		return err
+	d = d.Clone()
+	if err := d.Validate(); err != nil {
+		return fmt.Errorf("alter table: %w", err)
 	}
 	return db.change(ctx, "alter table "+d.Name, func(c *catalog) (*catalog, *pebble.Batch, error) {
-		old, err := c.lookup(d.Name)
+		old, err := c.userTable(d.Name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -93,11 +100,8 @@ func (db *DB) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
 
 // DropTable removes a table and its cells.
 func (db *DB) DropTable(ctx context.Context, name string) error {
-	if err := userName(name); err != nil {
-		return err
-	}
 	return db.change(ctx, "drop table "+name, func(c *catalog) (*catalog, *pebble.Batch, error) {
-		t, err := c.lookup(name)
+		t, err := c.userTable(name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -114,7 +118,11 @@ func (db *DB) DropTable(ctx context.Context, name string) error {
 func (db *DB) SplitRegion(ctx context.Context, name string, at []byte) error {
 	at = bytes.Clone(at)
 	return db.reshape(ctx, fmt.Sprintf("split region of %s at %q", name, at), name, func(m *region.Map) (*region.Map, error) {
-		return m.Split(at, int64(db.opts.Now()))
+		n, err := m.Split(at, int64(db.opts.Now()))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
+		}
+		return n, nil
 	})
 }
 
@@ -123,22 +131,23 @@ func (db *DB) SplitRegion(ctx context.Context, name string, at []byte) error {
 func (db *DB) MergeRegions(ctx context.Context, name string, from, to []byte) error {
 	from, to = bytes.Clone(from), bytes.Clone(to)
 	return db.reshape(ctx, fmt.Sprintf("merge regions of %s from %q to %q", name, from, to), name, func(m *region.Map) (*region.Map, error) {
-		return m.Merge(m.Locate(from), m.Locate(to))
+		n, err := m.Merge(m.Locate(from), m.Locate(to))
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
+		}
+		return n, nil
 	})
 }
 
 func (db *DB) reshape(ctx context.Context, what, name string, f func(*region.Map) (*region.Map, error)) error {
 	return db.change(ctx, what, func(c *catalog) (*catalog, *pebble.Batch, error) {
-		old, err := c.lookup(name)
+		old, err := c.userTable(name)
 		if err != nil {
 			return nil, nil, err
 		}
-		if old.system {
-			return nil, nil, fmt.Errorf("%w: a system table has one region", store.ErrInvalidArgument)
-		}
 		m, err := f(old.regions)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
+			return nil, nil, err
 		}
 		t := *old
 		t.regions = m
@@ -208,21 +217,12 @@ func dropFamily(b *pebble.Batch, t *table, f *family) error {
 	return b.DeleteRange(low, cell.PrefixEnd(low), nil)
 }
 
-// userTable returns a valid copy of d, as users may create it.
-func userTable(d *store.TableDescriptor) (*store.TableDescriptor, error) {
-	d = d.Clone()
-	if err := d.Validate(); err != nil {
-		return nil, err
+// userTable returns a table that users may change.
+func (c *catalog) userTable(name string) (*table, error) {
+	if isSystem(name) {
+		return nil, fmt.Errorf("%w: %s is the store's own", store.ErrRefused, name)
 	}
-	return d, userName(d.Name)
+	return c.lookup(name)
 }
 
-func userName(name string) error {
-	if err := store.CheckTableName(name); err != nil {
-		return err
-	}
-	if ns, _, ok := strings.Cut(name, ":"); ok && ns == store.SystemNamespace {
-		return fmt.Errorf("%w: table %s: the namespace %s is the store's own", store.ErrInvalidArgument, name, store.SystemNamespace)
-	}
-	return nil
-}
+func isSystem(name string) bool { return strings.HasPrefix(name, store.SystemNamespace+":") }

@@ -44,7 +44,7 @@ func (c *commit) batch(b *store.Batch) error {
 	err := c.members(b, refuse)
 	if err == nil && len(refused) > 0 {
 		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })
+		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset == b.Offset })
 		err = &store.BatchError{Refused: refused}
 	}
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *commit) delta(d *store.CounterDelta) error {
 	if f.tag != cell.TagCounter {
 		return fmt.Errorf("%w: table %s: family %s is no COUNTER family", store.ErrRefused, d.Table, d.Family)
 	}
-	_, err = c.increment(t, f, d.Row, d.Qualifier, d.Delta, d.Time)
+	_, _, err = c.increment(t, f, d.Row, d.Qualifier, d.Delta, d.Time)
 	return err
 }
 

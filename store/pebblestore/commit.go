@@ -183,9 +183,12 @@ func (c *commit) countOps(t *table, m *cell.Mutation) ([]cell.Cell, error) {
 		}
 		switch o.Type {
 		case cell.OpIncrement:
-			v, err := c.increment(t, f, m.Row, o.Qualifier, o.Delta, o.Time)
+			v, counted, err := c.increment(t, f, m.Row, o.Qualifier, o.Delta, o.Time)
 			if err != nil {
 				return nil, err
+			}
+			if !counted {
+				continue
 			}
 			n := cell.Cell{Family: o.Family, Qualifier: o.Qualifier, Time: v.Time, Kind: cell.KindPut, Value: binary.BigEndian.AppendUint64(nil, uint64(v.Count))}
 			if at := slices.IndexFunc(result, func(r cell.Cell) bool { return r.Family == n.Family && bytes.Equal(r.Qualifier, n.Qualifier) }); at >= 0 {

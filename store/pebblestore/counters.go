@@ -99,9 +99,9 @@ func (c *commit) set(e *counter, v counters.Value, exists bool) {
 	e.value, e.exists = v, exists
 }
 
-// increment adds delta to a counter at event time t and returns its new value. An
-// event that is older than the family's TTL is left out.
-func (c *commit) increment(t *table, f *family, row, qualifier []byte, delta int64, at cell.Timestamp) (counters.Value, error) {
+// increment adds delta to a counter at event time at and returns its new value.
+// An event that is older than the family's TTL is left out: counted is false.
+func (c *commit) increment(t *table, f *family, row, qualifier []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
 	if at == cell.Latest {
 		at = c.now
 	}
@@ -109,20 +109,20 @@ func (c *commit) increment(t *table, f *family, row, qualifier []byte, delta int
 	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
 	e, err := c.counter(c.key)
 	if err != nil {
-		return counters.Value{}, err
+		return v, false, err
 	}
-	v := e.value
+	v = e.value
 	if !e.exists || v.Time < until {
 		v = counters.Value{}
 	}
 	if at < until {
 		c.late++
-		return v, nil
+		return v, false, nil
 	}
 	c.seq++
 	v = counters.Merge(v, delta, at, c.seq)
 	c.set(e, v, true)
-	return v, nil
+	return v, true, nil
 }
 
 // deleteCounters removes a row's counters of one family, or one of them. Later

@@ -30,6 +30,8 @@ type DB struct {
 	lock   *pebble.Lock
 	cache  *pebble.Cache
 
+	pebbleOpts *pebble.Options
+
 	catalog  atomic.Pointer[catalog]
 	sequence atomic.Uint64 // of the last commit
 	metrics  meters
@@ -49,7 +51,12 @@ type DB struct {
 	offsets  map[string]*offset
 	commit   commit
 	batch    *pebble.Batch
-	written  map[uint32]*unflushed
+
+	// For flushes and compactions, which tell what was flushed from what was
+	// not as HBase does. The keys of written are familyHead's.
+	flushed        uint64 // cells up to this sequence are "in files"
+	unflushedBytes uint64
+	written        map[uint64]*writtenSpan
 }
 
 var (
@@ -77,7 +84,7 @@ func Open(dir string, o *Options) (*DB, error) {
 		requests: make(chan *request, 256), stop: make(chan struct{}), stopped: make(chan struct{}),
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
 		counters: newCounterCache(opts.CounterCacheEntries), offsets: map[string]*offset{},
-		written: map[uint32]*unflushed{},
+		written: map[uint64]*writtenSpan{},
 	}
 	if err := db.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
@@ -109,6 +116,8 @@ func (db *DB) open() error {
 	po := db.opts.pebbleOptions(db.log)
 	db.cache = po.Cache
 	po.Lock = lock
+	po.EnsureDefaults()
+	db.pebbleOpts = po
 	p, err := pebble.Open(db.dir, po)
 	if err != nil {
 		return diskError(err)
@@ -171,6 +180,7 @@ func (db *DB) load() error {
 		}
 	}
 	db.catalog.Store(c)
+	db.flushed = db.sequence.Load()
 	if found {
 		return nil
 	}

@@ -18,9 +18,10 @@ type entry struct {
 	ttl       int64
 	value     []byte
 	stable    bool // qualifier and value live as long as the row does
+	origin    int  // rewrites: index of the key-value it was stored in
 }
 
-// before reports whether e sorts before o: qualifier ascending, then time, kind
+// compare orders e and o as their keys sort: qualifier ascending, then time, kind
 // and sequence descending (cell.AppendKey's order).
 func (e *entry) compare(o *entry) int {
 	if c := bytes.Compare(e.qualifier, o.qualifier); c != 0 {
@@ -107,7 +108,7 @@ func expiredUntil(f *store.FamilyDescriptor, now cell.Timestamp) cell.Timestamp 
 
 // expired reports whether a cell's own TTL has passed.
 func expired(t cell.Timestamp, ttl int64, now cell.Timestamp) bool {
-	return ttl > 0 && ttl < int64(now) && int64(t) < int64(now)-ttl
+	return store.CellExpired(t, ttl, now)
 }
 
 // reset begins a row.
@@ -116,7 +117,7 @@ func (r *resolver) reset() {
 	r.inColumn, r.at = false, 0
 }
 
-// live reports whether a marker at t counts for this read.
+// liveMarker reports whether a marker at t counts for this read.
 func (r *resolver) liveMarker(t cell.Timestamp) bool {
 	if r.sel.Family.MinVersions == 0 && t < r.expiredUntil {
 		return false

@@ -1,0 +1,164 @@
+package pebblestore
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// keys returns how many key-values a family of table t has.
+func keys(t testing.TB, db *DB, family string) int {
+	t.Helper()
+	tab, err := db.catalog.Load().lookup("t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, _ := tab.family(family)
+	low, high := rowBounds(f.tag, tab.id, f.id, cell.Range{})
+	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer it.Close()
+	n := 0
+	for ok := it.First(); ok; ok = it.Next() {
+		n++
+	}
+	return n
+}
+
+var rawAll = &store.Scan{Table: "t", Raw: true, Versions: store.AllVersions}
+
+func TestCompactionRemovesWhatNoReadSees(t *testing.T) {
+	t.Parallel()
+	o := memory()
+	o.RewriteKeys = 7 // spans end inside the table
+	db := open(t, "db", o)
+	create(t, db, "t", store.NewFamily("f"), store.NewFamily("g"))
+	const n = 40
+	for i := range n {
+		row := fmt.Sprintf("r%02d", i)
+		mutate(t, db, put(row, 10, "f", "a", "old", "b", "old"))
+		mutate(t, db, put(row, 20, "f", "a", "new", "b", "new", "c", "new"))
+		mutate(t, db, put(row, 20, "g", "x", "g"))
+		if i%2 == 0 {
+			d := &cell.Mutation{Table: "t", Row: []byte(row)}
+			d.DeleteColumn("f", []byte("b"), 30)
+			mutate(t, db, d)
+		}
+		if i%4 == 0 {
+			d := &cell.Mutation{Table: "t", Row: []byte(row)}
+			d.DeleteRow(40)
+			mutate(t, db, d)
+		}
+	}
+	scan := &store.Scan{Table: "t"}
+	before := rows(t, db, scan)
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	snap, err := db.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snap.Close()
+	raw := rows(t, snap, rawAll)
+	if err := db.MajorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, db, scan, before...)
+	want(t, db, rawAll, before...)
+	want(t, snap, rawAll, raw...) // what a snapshot has seen stays
+	if got := keys(t, db, "f"); got != 30 {
+		t.Errorf("Got %d key-values in f, want one for each of 30 rows", got)
+	}
+	if err := db.MajorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, db, rawAll, before...)
+	if m := db.Metrics(); m.ReclaimedKeys == 0 || m.RewrittenKeys < m.ReclaimedKeys {
+		t.Errorf("Got %d keys rewritten, %d reclaimed", m.RewrittenKeys, m.ReclaimedKeys)
+	}
+}
+
+func TestCompactionFoldsFragments(t *testing.T) {
+	t.Parallel()
+	db := open(t, "db", memory())
+	f := store.NewFamily("f")
+	f.Versions = 3
+	create(t, db, "t", f)
+	mutate(t, db, put("r", 10, "f", "a", "1", "c", "1"))
+	mutate(t, db, put("r", 10, "f", "b", "2", "d", "2"))
+	mutate(t, db, put("r", 10, "f", "c", "3"))
+	mutate(t, db, put("r", 11, "f", "c", "4"))
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := &store.Scan{Table: "t", Versions: 3}
+	line := "r: f:a@10=1 f:b@10=2 f:c@11=4 f:c@10=3 f:d@10=2"
+	want(t, db, all, line)
+	if err := db.MajorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, db, all, line)
+	if got := keys(t, db, "f"); got != 2 {
+		t.Errorf("Got %d key-values, want one for each time", got)
+	}
+	// A column of a folded value keeps its own sequence: a later write of the
+	// same coordinates still wins.
+	mutate(t, db, put("r", 10, "f", "a", "5"))
+	want(t, db, all, "r: f:a@10=5 f:b@10=2 f:c@11=4 f:c@10=3 f:d@10=2")
+}
+
+func TestFlushAndCompactionTellFilesFromMemory(t *testing.T) {
+	t.Parallel()
+	db := open(t, "db", memory())
+	create(t, db, "t", store.NewFamily("f"))
+	older := &store.Scan{Table: "t", Time: &cell.TimeRange{Min: 0, Max: 2}}
+	flush := func() {
+		t.Helper()
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Both versions in one flush: the older goes.
+	mutate(t, db, put("a", 1, "f", "q", "old"))
+	mutate(t, db, put("a", 2, "f", "q", "new"))
+	want(t, db, older, "a: f:q@1=old")
+	flush()
+	want(t, db, older)
+	// In two flushes it stays until a compaction.
+	mutate(t, db, put("b", 1, "f", "q", "old"))
+	flush()
+	mutate(t, db, put("b", 2, "f", "q", "new"))
+	if err := db.MinorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, db, older, "b: f:q@1=old")
+	flush()
+	want(t, db, older, "b: f:q@1=old")
+	if err := db.MinorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, db, older)
+	// Markers stay through a minor compaction and go with a major one.
+	d := &cell.Mutation{Table: "t", Row: []byte("b")}
+	d.DeleteColumn("f", []byte("q"), 5)
+	mutate(t, db, d)
+	flush()
+	if err := db.MinorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, db, rawAll, "a: f:q@2=new", "b: f:q@5=DeleteColumn")
+	if err := db.MajorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"a: f:q@2=new"}, rows(t, db, rawAll)); d != "" {
+		t.Fatal(d)
+	}
+}
