@@ -132,7 +132,9 @@ func (s *Schema) Order() []string {
 	}
 	var order []string
 	for _, k := range keys {
-		i := slices.IndexFunc(s.columns, func(c column) bool { return c.source == k && !c.nullOnFail })
+		i := slices.IndexFunc(s.columns, func(c column) bool {
+			return c.source == k && (c.Type == String || c.Type == Bytes) && !c.nullOnFail
+		})
 		if i < 0 {
 			break
 		}

@@ -1,0 +1,371 @@
+// Package jobs runs the export flow: from a snapshot of the store, a scan of each
+// region in parallel, typed columns, Parquet and Arrow files, and a manifest that
+// makes them visible.
+//
+// A Spec is a job as the configuration file declares it; Compile checks it
+// against the table's schema and makes a Job. Run exports the table at the one
+// instant of its Source (invariant I5) and publishes a run: a directory of files
+// and a Manifest that names each with its rows, bytes, checksum and key range,
+// and says up to which Kafka offsets the data is complete. A run is visible whole
+// or not at all (invariant I6). List shows the runs of a directory; Verify reads
+// them back and checks everything that the manifest says, from the files alone.
+// DESIGN.md in this directory has the reasons, docs/export.md is the user's
+// guide, docs/format/manifest.md the file's format.
+//
+// Jobs are immutable and safe for concurrent use, and several runs of one job may
+// run at once: each has its own directory. Run starts goroutines and returns when
+// all of them have ended.
+//
+// The package reads through store.Reader only: it never opens an engine, takes no
+// snapshot and keeps no state of its own.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sluice/cell"
+	"sluice/jobs/arrowfile"
+	"sluice/jobs/columnar"
+	"sluice/jobs/parquetfile"
+	"sluice/region"
+	"sluice/store"
+)
+
+// The file formats.
+const (
+	Parquet = "parquet"
+	Arrow   = "arrow"
+)
+
+// Defaults of a Spec.
+const (
+	DefaultTargetFileBytes = 256 << 20
+	DefaultRowGroupBytes   = 64 << 20
+)
+
+// Spec is a job as it is declared.
+type Spec struct {
+	// Table to export.
+	Table string `yaml:"table"`
+	// Rows is what becomes an output row: row (default), one a table row, or
+	// cell, one a cell.
+	Rows string `yaml:"rows,omitempty"`
+	// Columns of the output, in order.
+	Columns []columnar.ColumnSpec `yaml:"columns"`
+	// Formats are the files to write: parquet, arrow. Default: parquet.
+	Formats []string `yaml:"formats,omitempty"`
+	// Out is the directory below which the job has its own.
+	Out string `yaml:"out"`
+	// StartRow is the first row key, with HBase's \xNN escapes; empty = the
+	// table's first.
+	StartRow string `yaml:"start_row,omitempty"`
+	// StopRow is the row key before which to stop; empty = the table's end.
+	StopRow string `yaml:"stop_row,omitempty"`
+	// Families are what is read, and which rows come out: those with a cell in
+	// one of them. Default: all of the table.
+	Families []string `yaml:"families,omitempty"`
+	// TargetFileBytes is about how large a file becomes before the next one of
+	// its region is begun. Default 256 MiB.
+	TargetFileBytes int64 `yaml:"target_file_bytes,omitempty"`
+	// RowGroupBytes is how many bytes of values, before encoding, make a
+	// Parquet row group. Default 64 MiB; one per core is held in memory.
+	RowGroupBytes int64 `yaml:"row_group_bytes,omitempty"`
+	// Compression is zstd, snappy, lz4 or none for Parquet; zstd, lz4 or none
+	// for Arrow. Default: zstd for Parquet, none for Arrow.
+	Compression string `yaml:"compression,omitempty"`
+}
+
+// Job is a compiled Spec.
+type Job struct {
+	name     string
+	spec     Spec
+	schema   *columnar.Schema
+	rows     cell.Range
+	families []string // nil = all
+	formats  []format
+}
+
+// Name returns the job's name.
+func (j *Job) Name() string { return j.name }
+
+// Table returns the name of the table.
+func (j *Job) Table() string { return j.spec.Table }
+
+// Out returns the directory that the job was declared with.
+func (j *Job) Out() string { return j.spec.Out }
+
+// Formats returns the formats that the job writes.
+func (j *Job) Formats() []string {
+	names := make([]string, len(j.formats))
+	for i := range j.formats {
+		names[i] = j.formats[i].name
+	}
+	return names
+}
+
+// Columns returns the output columns.
+func (j *Job) Columns() []columnar.Column { return j.schema.Columns() }
+
+// Source is every table at one instant: a store.Snapshot, or an engine that
+// nobody writes to.
+type Source interface {
+	store.Reader
+	// Table returns the schema of a table.
+	Table(ctx context.Context, name string) (*store.TableDescriptor, error)
+	// Sequence is the sequence of the last commit that the instant contains.
+	Sequence() uint64
+}
+
+var _ Source = (store.Snapshot)(nil)
+
+// format is how files of one format are written and read.
+type format struct {
+	name   string
+	write  func(w io.Writer, j *Job, metadata map[string]string) (columnar.FileWriter, error)
+	read   func(r io.ReaderAt, size int64) (columnar.FileReader, error)
+	codecs func(name string) error
+}
+
+// formats returns all formats.
+func formats() []format {
+	return []format{
+		{
+			name: Parquet,
+			write: func(w io.Writer, j *Job, metadata map[string]string) (columnar.FileWriter, error) {
+				return parquetfile.NewWriter(w, j.schema.Columns(), &parquetfile.Options{
+					Codec: j.spec.Compression, RowGroupBytes: j.spec.RowGroupBytes, Order: j.schema.Order(),
+					Metadata: metadata, Application: "sluice", Version: metadata[metaVersion],
+				})
+			},
+			read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) {
+				return parquetfile.NewReader(r, size)
+			},
+			codecs: parquetfile.CheckCodec,
+		},
+		{
+			name: Arrow,
+			write: func(w io.Writer, j *Job, metadata map[string]string) (columnar.FileWriter, error) {
+				return arrowfile.NewWriter(w, j.schema.Columns(), &arrowfile.Options{Codec: j.spec.Compression, Metadata: metadata})
+			},
+			read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) {
+				return arrowfile.NewReader(r, size, nil)
+			},
+			codecs: arrowfile.CheckCodec,
+		},
+	}
+}
+
+// formatOf returns the format with this name.
+func formatOf(name string) (format, bool) {
+	all := formats()
+	i := slices.IndexFunc(all, func(f format) bool { return f.name == name })
+	if i < 0 {
+		return format{}, false
+	}
+	return all[i], true
+}
+
+// jobName is a name that is a directory on every system, and hidden on none.
+var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
+
+// Compile checks s against the schema of its table, which may be nil where it is
+// not known yet: then families are not checked. Its error joins a
+// *columnar.SpecError for every mistake, whose path is relative to the job
+// ("columns[3].coding"). s is not kept.
+func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) {
+	var errs []error
+	bad := func(path, format string, args ...any) {
+		errs = append(errs, &columnar.SpecError{Path: path, Problem: fmt.Sprintf(format, args...)})
+	}
+	j := &Job{name: name, spec: *s}
+	j.spec.Columns, j.spec.Formats, j.spec.Families = slices.Clone(s.Columns), slices.Clone(s.Formats), slices.Clone(s.Families)
+	if !jobName.MatchString(name) {
+		bad("name", "%q is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100", name)
+	}
+	if s.Table == "" {
+		bad("table", "it is missing")
+	} else if err := store.CheckTableName(s.Table); err != nil {
+		bad("table", "%v", err)
+	} else if schema != nil && schema.Name != s.Table {
+		bad("table", "it is %s, but the schema is of %s", s.Table, schema.Name)
+	}
+	var err error
+	if j.schema, err = columnar.Compile(s.Columns, columnar.RowsMode(s.Rows), schema); err != nil {
+		errs = append(errs, err)
+	}
+	j.compileFamilies(schema, bad)
+	j.compileFormats(bad)
+	var start, stop []byte
+	if start, err = unescapeKey(s.StartRow); err != nil {
+		bad("start_row", "%v", err)
+	}
+	if stop, err = unescapeKey(s.StopRow); err != nil {
+		bad("stop_row", "%v", err)
+	}
+	if len(stop) > 0 && string(stop) <= string(start) {
+		bad("stop_row", "%q is not after start_row %q", s.StopRow, s.StartRow)
+	}
+	j.rows = cell.Range{Start: start, Stop: stop}
+	for _, n := range []struct {
+		path  string
+		value *int64
+		def   int64
+	}{{"target_file_bytes", &j.spec.TargetFileBytes, DefaultTargetFileBytes}, {"row_group_bytes", &j.spec.RowGroupBytes, DefaultRowGroupBytes}} {
+		switch {
+		case *n.value == 0:
+			*n.value = n.def
+		case *n.value < 0:
+			bad(n.path, "%d is negative", *n.value)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return j, nil
+}
+
+func (j *Job) compileFamilies(schema *store.TableDescriptor, bad func(path, format string, args ...any)) {
+	slices.Sort(j.spec.Families)
+	j.families = slices.Compact(j.spec.Families)
+	if len(j.families) == 0 {
+		j.families = nil
+		return
+	}
+	for i, f := range j.families {
+		if schema != nil && schema.Family(f) == nil {
+			bad(fmt.Sprintf("families[%d]", i), "table %s has no family %q", schema.Name, f)
+		}
+	}
+	if j.schema == nil {
+		return
+	}
+	for _, f := range j.schema.Families() {
+		if !slices.Contains(j.families, f) {
+			bad("families", "a column comes from family %q, which is not among them", f)
+		}
+	}
+}
+
+func (j *Job) compileFormats(bad func(path, format string, args ...any)) {
+	if len(j.spec.Formats) == 0 {
+		j.spec.Formats = []string{Parquet}
+	}
+	for i, name := range j.spec.Formats {
+		f, ok := formatOf(name)
+		switch {
+		case !ok:
+			bad(fmt.Sprintf("formats[%d]", i), "%q is no format; it is parquet or arrow", name)
+			continue
+		case slices.Contains(j.spec.Formats[:i], name):
+			bad(fmt.Sprintf("formats[%d]", i), "%s is given twice", name)
+			continue
+		}
+		if err := f.codecs(j.spec.Compression); err != nil {
+			bad("compression", "%v", err)
+		}
+		j.formats = append(j.formats, f)
+	}
+}
+
+// split is one region's share of a run.
+type split struct {
+	index  int // of the region in the table's map
+	region region.Info
+	rows   cell.Range // the region's rows that the job wants; never empty
+}
+
+// splits returns the parts of m that overlap the job's rows, in key order.
+func (j *Job) splits(m *region.Map) []split {
+	var ss []split
+	for i := range m.Len() {
+		r := m.At(i)
+		rows := cell.Range{Start: r.Start, Stop: r.Stop}
+		if string(j.rows.Start) > string(rows.Start) {
+			rows.Start = j.rows.Start
+		}
+		if len(j.rows.Stop) > 0 && (len(rows.Stop) == 0 || string(j.rows.Stop) < string(rows.Stop)) {
+			rows.Stop = j.rows.Stop
+		}
+		if len(rows.Stop) > 0 && string(rows.Start) >= string(rows.Stop) {
+			continue
+		}
+		ss = append(ss, split{index: i, region: *r, rows: rows})
+	}
+	return ss
+}
+
+// scan returns the scan of one split.
+func (j *Job) scan(s *split) *store.Scan {
+	sc := &store.Scan{Table: j.spec.Table, Start: s.rows.Start, Stop: s.rows.Stop}
+	for _, f := range j.families {
+		sc.Columns = append(sc.Columns, store.Column{Family: f, All: true})
+	}
+	if j.schema.Mode() == columnar.PerCell {
+		// A wide row need not be in memory whole.
+		sc.Batch = cellsPerRow
+	}
+	return sc
+}
+
+// cellsPerRow bounds the cells of one scanned Row in mode cell: enough to
+// amortise a step of the scan, few enough that cells of the largest size stay
+// within memory.
+const cellsPerRow = 64
+
+// escapeKey writes a row key as HBase's shell does: printable ASCII as it is, and
+// \xNN for the rest and for the backslash (Bytes.toStringBinary).
+func escapeKey(key []byte) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for _, c := range key {
+		if c >= ' ' && c <= '~' && c != '\\' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(`\x`)
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}
+
+// unescapeKey is the inverse of escapeKey; it also takes bytes beyond ASCII as
+// they are.
+func unescapeKey(s string) ([]byte, error) {
+	if s == "" {
+		return nil, nil
+	}
+	b := make([]byte, 0, len(s))
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\\' {
+			b = append(b, s[i])
+			continue
+		}
+		if i+3 >= len(s) || s[i+1] != 'x' {
+			return nil, fmt.Errorf(`%q: a backslash begins \xNN, two hex digits; itself it is \x5C`, s)
+		}
+		var c byte
+		for _, d := range []byte(s[i+2 : i+4]) {
+			switch {
+			case d >= '0' && d <= '9':
+				d -= '0'
+			case d >= 'a' && d <= 'f':
+				d -= 'a' - 10
+			case d >= 'A' && d <= 'F':
+				d -= 'A' - 10
+			default:
+				return nil, fmt.Errorf(`%q: \x%s is not two hex digits`, s, s[i+2:i+4])
+			}
+			c = c<<4 | d
+		}
+		b = append(b, c)
+		i += 3
+	}
+	return b, nil
+}

@@ -1,0 +1,302 @@
+package jobs
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+)
+
+// ManifestVersion is the format version of the manifests that this package
+// writes, and the only one that it reads.
+const ManifestVersion = 1
+
+// Names of the files that are not data.
+const (
+	ManifestName = "_manifest.json" // in a run's directory
+	LatestName   = "_latest.json"   // in a job's directory
+)
+
+// maxManifestBytes bounds what is read as a manifest: about 300 bytes a file
+// leave room for 200,000 files.
+const maxManifestBytes = 64 << 20
+
+// Manifest describes one run: what it is, and every file of it.
+// docs/format/manifest.md has the JSON. Row keys are escaped as HBase's shell
+// prints them.
+type Manifest struct {
+	FormatVersion int       `json:"format_version"`
+	Job           string    `json:"job"`
+	RunID         string    `json:"run_id"`
+	LogicalTime   time.Time `json:"logical_time"` // what the run is for
+	StartedAt     time.Time `json:"started_at"`
+	FinishedAt    time.Time `json:"finished_at"`
+	Sequence      uint64    `json:"sequence"` // last commit in the data
+	Offsets       []Offset  `json:"offsets"`  // what the data is complete to
+	Table         string    `json:"table"`
+	Rows          string    `json:"rows"` // row | cell
+	Columns       []Column  `json:"columns"`
+	SortedBy      []string  `json:"sorted_by"` // columns; files of a format follow each other in this order too
+	StartRow      string    `json:"start_row"` // what was asked for: [StartRow, StopRow)
+	StopRow       string    `json:"stop_row"`
+	Families      []string  `json:"families"` // read; empty = all
+	Files         []File    `json:"files"`    // by format, then key order
+	Totals        []Total   `json:"totals"`   // one a format
+	Engine        string    `json:"engine"`
+	Version       string    `json:"sluice_version"`
+	PreviousRunID string    `json:"previous_run_id"` // the job's latest run before; empty = none
+}
+
+// Offset says that a source's partition is in the data up to Next.
+type Offset struct {
+	Pipeline  string `json:"pipeline"`
+	Topic     string `json:"topic"`
+	ClusterID string `json:"cluster_id"`
+	TopicID   string `json:"topic_id"` // 32 hex digits
+	Partition int32  `json:"partition"`
+	Next      int64  `json:"next"` // every record before it has had its effect
+}
+
+// Column is one column of the files.
+type Column struct {
+	Name     string `json:"name"`
+	From     string `json:"from"`
+	Type     string `json:"type"`
+	Coding   string `json:"coding"` // empty where the source has none
+	Nullable bool   `json:"nullable"`
+	OnError  string `json:"on_error"`
+}
+
+// File is one file of a run.
+type File struct {
+	Path        string `json:"path"` // below the run's directory
+	Format      string `json:"format"`
+	Rows        int64  `json:"rows"`
+	Bytes       int64  `json:"bytes"`
+	SHA256      string `json:"sha256"`  // 64 hex digits
+	MinRow      string `json:"min_row"` // first row key; empty in a file without rows
+	MaxRow      string `json:"max_row"` // last row key
+	RegionStart string `json:"region_start"`
+	RegionStop  string `json:"region_stop"`
+}
+
+// Total is the sum over the files of one format.
+type Total struct {
+	Format string `json:"format"`
+	Files  int    `json:"files"`
+	Rows   int64  `json:"rows"`
+	Bytes  int64  `json:"bytes"`
+}
+
+// Latest is what a job's _latest.json holds: where its newest run is.
+type Latest struct {
+	FormatVersion  int       `json:"format_version"`
+	RunID          string    `json:"run_id"`
+	LogicalTime    time.Time `json:"logical_time"`
+	Manifest       string    `json:"manifest"` // below the job's directory
+	ManifestSHA256 string    `json:"manifest_sha256"`
+}
+
+// ErrManifest is wrapped by the errors of the decoders: what was read is not what
+// this version writes.
+var ErrManifest = errors.New("jobs: invalid manifest")
+
+// Encode returns m as JSON with a newline at the end.
+func (m *Manifest) Encode() ([]byte, error) { return encodeJSON(m) }
+
+// Encode returns l as JSON with a newline at the end.
+func (l *Latest) Encode() ([]byte, error) { return encodeJSON(l) }
+
+func encodeJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode manifest: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// decodeStrict reads one JSON value without unknown fields and nothing after it.
+// The format version is looked at first, so that a file of a later version is
+// named as such and not as one with unknown fields.
+func decodeStrict(data []byte, v any) error {
+	var version struct {
+		FormatVersion int `json:"format_version"`
+	}
+	if err := json.Unmarshal(data, &version); err != nil {
+		return fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	if version.FormatVersion != ManifestVersion {
+		return fmt.Errorf("%w: format version %d; this program reads version %d", ErrManifest, version.FormatVersion, ManifestVersion)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(v); err != nil {
+		return fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("%w: something follows the JSON object", ErrManifest)
+	}
+	return nil
+}
+
+// DecodeManifest reads a manifest and checks that it is consistent in itself. Its
+// error wraps ErrManifest.
+func DecodeManifest(data []byte) (*Manifest, error) {
+	m := new(Manifest)
+	if err := decodeStrict(data, m); err != nil {
+		return nil, err
+	}
+	if err := m.validate(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrManifest, err)
+	}
+	return m, nil
+}
+
+// DecodeLatest reads a job's _latest.json. Its error wraps ErrManifest.
+func DecodeLatest(data []byte) (*Latest, error) {
+	l := new(Latest)
+	if err := decodeStrict(data, l); err != nil {
+		return nil, err
+	}
+	if !isHex(l.ManifestSHA256, 64) || !fs.ValidPath(l.Manifest) || l.RunID == "" {
+		return nil, fmt.Errorf("%w: %s with run %q, manifest %q, sha256 %q", ErrManifest, LatestName, l.RunID, l.Manifest, l.ManifestSHA256)
+	}
+	return l, nil
+}
+
+func isHex(s string, digits int) bool {
+	b, err := hex.DecodeString(s)
+	return err == nil && len(s) == digits && hex.EncodeToString(b) == s
+}
+
+// validate checks what must hold between the fields.
+func (m *Manifest) validate() error {
+	if !jobName.MatchString(m.Job) || m.RunID == "" || m.Table == "" || len(m.Columns) == 0 {
+		return fmt.Errorf("job %q, run %q, table %q, %d columns", m.Job, m.RunID, m.Table, len(m.Columns))
+	}
+	if m.Rows != string(columnar.PerRow) && m.Rows != string(columnar.PerCell) {
+		return fmt.Errorf("rows %q", m.Rows)
+	}
+	for i := range m.Columns {
+		if _, ok := columnar.ParseType(m.Columns[i].Type); !ok || m.Columns[i].Name == "" {
+			return fmt.Errorf("columns[%d]: %q of type %q", i, m.Columns[i].Name, m.Columns[i].Type)
+		}
+	}
+	for i := range m.Offsets {
+		if o := &m.Offsets[i]; !isHex(o.TopicID, 32) || o.Partition < 0 || o.Next < 0 {
+			return fmt.Errorf("offsets[%d]: topic id %q, partition %d, next %d", i, o.TopicID, o.Partition, o.Next)
+		}
+	}
+	totals := make(map[string]Total)
+	last := make(map[string]*File)
+	paths := make(map[string]bool, len(m.Files))
+	for i := range m.Files {
+		f := &m.Files[i]
+		if paths[f.Path] {
+			return fmt.Errorf("files[%d]: %s is listed twice", i, f.Path)
+		}
+		paths[f.Path] = true
+		if err := f.validate(last[f.Format]); err != nil {
+			return fmt.Errorf("files[%d] (%s): %w", i, f.Path, err)
+		}
+		last[f.Format] = f
+		t := totals[f.Format]
+		totals[f.Format] = Total{Format: f.Format, Files: t.Files + 1, Rows: t.Rows + f.Rows, Bytes: t.Bytes + f.Bytes}
+	}
+	if len(m.Totals) != len(totals) {
+		return fmt.Errorf("%d totals for %d formats", len(m.Totals), len(totals))
+	}
+	for i, t := range m.Totals {
+		if totals[t.Format] != t {
+			return fmt.Errorf("totals[%d]: %s has %+v, its files sum to %+v", i, t.Format, t, totals[t.Format])
+		}
+		if t.Rows != m.Totals[0].Rows {
+			return fmt.Errorf("totals[%d]: %s has %d rows, %s has %d", i, t.Format, t.Rows, m.Totals[0].Format, m.Totals[0].Rows)
+		}
+	}
+	return nil
+}
+
+// maxFileRows bounds the rows and bytes of one file, so that totals cannot
+// overflow.
+const maxFileRows = 1 << 50
+
+// validate checks one file against the one before it in its format, nil for the
+// first.
+func (f *File) validate(before *File) error {
+	switch {
+	case !fs.ValidPath(f.Path) || f.Path == "." || f.Path == ManifestName || strings.HasPrefix(f.Path, "_"):
+		return errors.New("not a path of a data file")
+	case f.Rows < 0 || f.Rows > maxFileRows || f.Bytes < 0 || f.Bytes > maxFileRows:
+		return fmt.Errorf("%d rows, %d bytes", f.Rows, f.Bytes)
+	case !isHex(f.SHA256, 64):
+		return fmt.Errorf("sha256 %q", f.SHA256)
+	case (f.Rows == 0) != (f.MinRow == "" && f.MaxRow == ""):
+		return fmt.Errorf("%d rows, but rows %q to %q", f.Rows, f.MinRow, f.MaxRow)
+	}
+	if _, ok := formatOf(f.Format); !ok {
+		return fmt.Errorf("format %q", f.Format)
+	}
+	var keys [4][]byte
+	for i, s := range []string{f.MinRow, f.MaxRow, f.RegionStart, f.RegionStop} {
+		key, err := unescapeKey(s)
+		if err != nil {
+			return err
+		}
+		keys[i] = key
+	}
+	if f.Rows == 0 {
+		return nil
+	}
+	rg := cell.Range{Start: keys[2], Stop: keys[3]}
+	switch {
+	case bytes.Compare(keys[0], keys[1]) > 0:
+		return fmt.Errorf("its first row %q is after its last, %q", f.MinRow, f.MaxRow)
+	case !rg.Contains(keys[0]) || !rg.Contains(keys[1]):
+		return fmt.Errorf("rows %q to %q are not in its region [%q, %q)", f.MinRow, f.MaxRow, f.RegionStart, f.RegionStop)
+	}
+	if before != nil && before.Rows > 0 {
+		max, err := unescapeKey(before.MaxRow)
+		if err != nil {
+			return err
+		}
+		if bytes.Compare(keys[0], max) <= 0 {
+			return fmt.Errorf("its first row %q is not after %q, the last of %s", f.MinRow, before.MaxRow, before.Path)
+		}
+	}
+	return nil
+}
+
+// sortFiles puts the files in the manifest's order and fills in the totals.
+// Paths carry the region's and the chunk's number, so they sort by key.
+func (m *Manifest) sortFiles() {
+	slices.SortFunc(m.Files, func(a, b File) int {
+		if d := strings.Compare(a.Format, b.Format); d != 0 {
+			return d
+		}
+		return strings.Compare(a.Path, b.Path)
+	})
+	m.Totals = []Total{}
+	for i := range m.Files {
+		f := &m.Files[i]
+		if n := len(m.Totals); n == 0 || m.Totals[n-1].Format != f.Format {
+			m.Totals = append(m.Totals, Total{Format: f.Format})
+		}
+		t := &m.Totals[len(m.Totals)-1]
+		t.Files++
+		t.Rows += f.Rows
+		t.Bytes += f.Bytes
+	}
+}

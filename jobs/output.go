@@ -1,0 +1,214 @@
+package jobs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/store"
+)
+
+// writeBufferBytes gathers the small writes of the encoders: headers, padding.
+const writeBufferBytes = 256 << 10
+
+// output is one split's files of one format, one after the other.
+type output struct {
+	run    *run
+	split  *split
+	format *format
+
+	chunk    int // of the current file; files are numbered from 0
+	writer   columnar.FileWriter
+	file     io.WriteCloser
+	buffer   *bufio.Writer
+	hash     hash.Hash
+	path     string
+	min, max []byte
+}
+
+// create begins the next file.
+func (o *output) create(ctx context.Context) (err error) {
+	o.path = fmt.Sprintf("part-%06d-%04d.%s", o.split.index, o.chunk, o.format.name)
+	if o.file, err = o.run.upload.Create(ctx, o.path); err != nil {
+		return err
+	}
+	o.hash = sha256.New()
+	o.buffer = bufio.NewWriterSize(io.MultiWriter(o.file, o.hash), writeBufferBytes)
+	o.min, o.max = nil, nil
+	w, err := o.format.write(o.buffer, o.run.Job, o.run.metadata)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", o.path, err)
+	}
+	o.writer = w
+	return nil
+}
+
+// write appends a batch whose rows have keys from min to max.
+func (o *output) write(ctx context.Context, b *columnar.Batch, min, max []byte) error {
+	if o.writer == nil {
+		if err := o.create(ctx); err != nil {
+			return err
+		}
+		o.min = bytes.Clone(min)
+	}
+	o.max = append(o.max[:0], max...)
+	if err := o.writer.Write(b); err != nil {
+		return fmt.Errorf("%s: %w", o.path, err)
+	}
+	return nil
+}
+
+// full reports that the current file has reached its target size.
+func (o *output) full() bool {
+	return o.writer != nil && o.writer.Size() >= o.run.Job.spec.TargetFileBytes
+}
+
+// finish closes the current file, if there is one, and adds it to the run.
+func (o *output) finish() error {
+	if o.writer == nil {
+		return nil
+	}
+	stats, err := o.writer.Close()
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.path, err)
+	}
+	if err := errors.Join(o.buffer.Flush(), o.file.Close()); err != nil {
+		return err
+	}
+	o.run.done(File{
+		Path: o.path, Format: o.format.name, Rows: stats.Rows, Bytes: stats.Bytes, SHA256: hex.EncodeToString(o.hash.Sum(nil)),
+		MinRow: escapeKey(o.min), MaxRow: escapeKey(o.max),
+		RegionStart: escapeKey(o.split.region.Start), RegionStop: escapeKey(o.split.region.Stop),
+	})
+	o.writer = nil
+	o.chunk++
+	return nil
+}
+
+// splitExport is the work on one split.
+type splitExport struct {
+	run      *run
+	builder  *columnar.Builder
+	outputs  []*output
+	min, max []byte // row keys of the batch; max is the last row seen
+	first    bool   // the batch has no row yet
+}
+
+// exportSplit scans one split into its files. A region without rows makes none.
+func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) error {
+	b.Reset()
+	e := &splitExport{run: r, builder: b, first: true}
+	for i := range r.Job.formats {
+		e.outputs = append(e.outputs, &output{run: r, split: s, format: &r.Job.formats[i]})
+	}
+	if err := e.scan(ctx, r.Job.scan(s)); err != nil {
+		return err
+	}
+	for _, o := range e.outputs {
+		if err := o.finish(); err != nil {
+			return err
+		}
+	}
+	r.report(func(p *Progress) { p.RegionsDone++ })
+	return nil
+}
+
+func (e *splitExport) scan(ctx context.Context, s *store.Scan) (err error) {
+	sc := e.run.Source.Scan(ctx, s)
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	for sc.Next() {
+		if err := e.row(ctx, sc.Row()); err != nil {
+			return err
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("scan table %s: %w", s.Table, err)
+	}
+	return e.flush(ctx)
+}
+
+// row appends one scanned row, or a part of one in mode cell.
+func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
+	if len(row.Cells) == 0 {
+		return nil
+	}
+	order := bytes.Compare(row.Key, e.max)
+	if order < 0 || (order == 0 && e.run.Job.schema.Mode() == columnar.PerRow) {
+		return fmt.Errorf("%w: scan of table %s returned row %q after %q", store.ErrCorrupt, e.run.Job.Table(), row.Key, e.max)
+	}
+	if order > 0 {
+		// Files are cut between rows, so that their key ranges are disjoint.
+		if err := e.cut(ctx); err != nil {
+			return err
+		}
+	}
+	for cells := row.Cells; len(cells) > 0; {
+		part := cells
+		if e.run.Job.schema.Mode() == columnar.PerCell {
+			part = cells[:min(len(cells), cellsPerRow)]
+		}
+		cells = cells[len(part):]
+		if e.first {
+			e.min = append(e.min[:0], row.Key...)
+			e.first = false
+		}
+		e.max = append(e.max[:0], row.Key...)
+		if err := e.builder.Append(&cell.Row{Key: row.Key, Cells: part}); err != nil {
+			if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
+				refused.Table = e.run.Job.Table() // unknown to a job compiled without a schema
+			}
+			return err
+		}
+		if e.builder.Full() {
+			if err := e.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// flush writes the batch to every format.
+func (e *splitExport) flush(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	b := e.builder.Batch()
+	if b.Rows() == 0 {
+		return nil
+	}
+	for _, o := range e.outputs {
+		if err := o.write(ctx, b, e.min, e.max); err != nil {
+			return err
+		}
+	}
+	e.run.add(b.Rows())
+	e.builder.Reset()
+	e.first = true
+	return nil
+}
+
+// cut ends the files that are full; the next row begins their successors.
+func (e *splitExport) cut(ctx context.Context) error {
+	for _, o := range e.outputs {
+		if !o.full() {
+			continue
+		}
+		// Rows of the batch come before the cut.
+		if err := e.flush(ctx); err != nil {
+			return err
+		}
+		if err := o.finish(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package parquetfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/parquet-go/parquet-go"
+
+	"sluice/jobs/columnar"
+)
+
+var _ columnar.FileReader = (*Reader)(nil)
+
+// rowsPerBatch is how many rows Next returns at most.
+const rowsPerBatch = columnar.DefaultBatchRows
+
+// Reader reads a Parquet file that a Writer wrote.
+type Reader struct {
+	file    *parquet.File
+	columns []columnar.Column
+	batch   *columnar.Batch
+	group   int // the next row group
+	left    int64
+	cursors []cursor
+	values  []parquet.Value
+}
+
+// cursor is a position in one column chunk.
+type cursor struct {
+	pages  parquet.Pages
+	page   parquet.Page
+	values parquet.ValueReader
+}
+
+// NewReader opens the file of size bytes in r.
+func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
+	defer recovered(&err)
+	f, err := parquet.OpenFile(r, size, parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, fmt.Errorf("open parquet file: %w", err)
+	}
+	rd = &Reader{file: f, values: make([]parquet.Value, 1024)}
+	for _, field := range f.Schema().Fields() {
+		t, ok := columnType(field)
+		if !ok || !field.Leaf() || field.Repeated() {
+			return nil, fmt.Errorf("open parquet file: column %s has a type that exports do not have", field.Name())
+		}
+		rd.columns = append(rd.columns, columnar.Column{Name: field.Name(), Type: t, Nullable: field.Optional()})
+	}
+	rd.batch = columnar.NewBatch(rd.columns)
+	return rd, nil
+}
+
+// recovered turns a panic of parquet-go, which some damaged files cause, into an
+// error.
+func recovered(err *error) {
+	if r := recover(); r != nil {
+		*err = fmt.Errorf("read parquet file: damaged: %v", r)
+	}
+}
+
+// Columns returns the file's columns.
+func (r *Reader) Columns() []columnar.Column { return r.columns }
+
+// Metadata returns the footer's key-value metadata.
+func (r *Reader) Metadata() map[string]string {
+	m := make(map[string]string)
+	for _, kv := range r.file.Metadata().KeyValueMetadata {
+		m[kv.Key] = kv.Value
+	}
+	return m
+}
+
+// Order returns the names of the columns by which the first row group says it is
+// sorted.
+func (r *Reader) Order() []string {
+	var order []string
+	for _, g := range r.file.RowGroups()[:min(1, len(r.file.RowGroups()))] {
+		for _, s := range g.SortingColumns() {
+			order = append(order, s.Path()[0])
+		}
+	}
+	return order
+}
+
+// Next returns the next rows, at most one row group's.
+func (r *Reader) Next() (b *columnar.Batch, err error) {
+	defer recovered(&err)
+	for r.left == 0 {
+		if err := r.Close(); err != nil {
+			return nil, err
+		}
+		groups := r.file.RowGroups()
+		if r.group == len(groups) {
+			return nil, io.EOF
+		}
+		g := groups[r.group]
+		r.group++
+		r.left = g.NumRows()
+		for _, c := range g.ColumnChunks() {
+			r.cursors = append(r.cursors, cursor{pages: c.Pages()})
+		}
+	}
+	n := int(min(r.left, rowsPerBatch))
+	r.batch.Reset()
+	for i := range r.cursors {
+		if err := r.fill(&r.cursors[i], r.batch.Vector(i), n); err != nil {
+			return nil, fmt.Errorf("read parquet column %s: %w", r.columns[i].Name, err)
+		}
+	}
+	r.left -= int64(n)
+	return r.batch, nil
+}
+
+// fill reads n values of a column into v.
+func (r *Reader) fill(c *cursor, v *columnar.Vector, n int) error {
+	for n > 0 {
+		if c.values == nil {
+			page, err := c.pages.ReadPage()
+			if err != nil {
+				if err == io.EOF {
+					return io.ErrUnexpectedEOF
+				}
+				return err
+			}
+			c.page, c.values = page, page.Values()
+		}
+		got, err := c.values.ReadValues(r.values[:min(n, len(r.values))])
+		for i := range got {
+			if err := appendValue(v, r.values[i]); err != nil {
+				return err
+			}
+		}
+		n -= got
+		if err == io.EOF {
+			parquet.Release(c.page)
+			c.page, c.values = nil, nil
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func appendValue(v *columnar.Vector, x parquet.Value) error {
+	if x.IsNull() {
+		v.AppendNull()
+		return nil
+	}
+	switch v.Type() {
+	case columnar.Int64, columnar.Timestamp:
+		v.AppendInt64(x.Int64())
+	case columnar.Float64:
+		v.AppendFloat64(x.Double())
+	case columnar.Bool:
+		v.AppendBool(x.Boolean())
+	default:
+		return v.AppendBytes(x.ByteArray())
+	}
+	return nil
+}
+
+// Close releases the pages being read.
+func (r *Reader) Close() error {
+	var errs []error
+	for i := range r.cursors {
+		if c := &r.cursors[i]; c.page != nil {
+			parquet.Release(c.page)
+		}
+		errs = append(errs, r.cursors[i].pages.Close())
+	}
+	r.cursors = r.cursors[:0]
+	r.left = 0
+	return errors.Join(errs...)
+}

@@ -1,0 +1,387 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+	"sluice/region"
+	"sluice/store"
+)
+
+// RunOptions is one run of a job. Job and Source must be set.
+type RunOptions struct {
+	Job    *Job
+	Source Source
+	// Out is the directory below which the job has its own. Default: the job's.
+	Out string
+	// Target replaces the local directory Out. It is not closed.
+	Target target.Target
+	// Parallelism is how many regions are exported at a time, each by one
+	// goroutine. Default: GOMAXPROCS.
+	Parallelism int
+	// LogicalTime is what the run is for; with the job's name it makes the
+	// run's id, so that a second run for the same time is refused with
+	// target.ErrExists. Default: Now.
+	LogicalTime time.Time
+	// Engine and Version are stored in the manifest. Default: empty.
+	Engine, Version string
+	// Logger tells of the run's start and end. nil discards.
+	Logger *slog.Logger
+	// Progress is called after every batch and file, by one goroutine at a
+	// time; it must return soon.
+	Progress func(Progress)
+	// Recorder counts across runs; nil = none.
+	Recorder *Recorder
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// Progress is how far a run is.
+type Progress struct {
+	Regions     int   // to export
+	RegionsDone int   //
+	Rows        int64 // output rows appended; each counts once, however many formats
+	Files       int   // finished
+	Bytes       int64 // of the finished files
+	Elapsed     time.Duration
+}
+
+// Metrics are the totals of a Recorder.
+type Metrics struct {
+	Started  int64 // runs
+	Finished int64 // runs that were published
+	Failed   int64 // runs that ended with an error, cancelled ones included
+	Rows     int64 // output rows appended
+	Files    int64 // finished, published or not
+	Bytes    int64 // of these files
+	Busy     time.Duration
+}
+
+// Recorder adds up what the runs that share it do. The zero value is ready; it is
+// safe for concurrent use.
+type Recorder struct {
+	started, finished, failed, rows, files, bytes, busy atomic.Int64
+}
+
+// Metrics returns the totals so far.
+func (r *Recorder) Metrics() Metrics {
+	return Metrics{
+		Started: r.started.Load(), Finished: r.finished.Load(), Failed: r.failed.Load(),
+		Rows: r.rows.Load(), Files: r.files.Load(), Bytes: r.bytes.Load(), Busy: time.Duration(r.busy.Load()),
+	}
+}
+
+// The keys of the metadata in every file.
+const (
+	metaJob      = "sluice.job"
+	metaRun      = "sluice.run_id"
+	metaTable    = "sluice.table"
+	metaRows     = "sluice.rows"
+	metaSequence = "sluice.sequence"
+	metaSorted   = "sluice.sorted_by"
+	metaVersion  = "sluice.version"
+)
+
+// run is one execution of Run.
+type run struct {
+	RunOptions
+	id       string
+	dir      string // below the target
+	table    *store.TableDescriptor
+	regions  *region.Map
+	splits   []split
+	started  time.Time
+	upload   target.Upload
+	metadata map[string]string
+
+	mu       sync.Mutex
+	progress Progress
+	files    []File
+}
+
+// Run exports the job's table as its Source shows it and publishes the run. On an
+// error, cancellation included, nothing of the run is visible and what was
+// written is removed. One case is apart: where the run was published but the
+// pointer to the latest run could not be replaced, Run returns the manifest and
+// an error. The error of a value that a column cannot take wraps a
+// *columnar.ConvertError; that of a run published before, target.ErrExists.
+func Run(ctx context.Context, o *RunOptions) (*Manifest, error) {
+	r, err := newRun(o)
+	if err != nil {
+		return nil, err
+	}
+	r.Recorder.started.Add(1)
+	m, err := r.run(ctx)
+	took := r.Now().Sub(r.started)
+	r.Recorder.busy.Add(int64(took))
+	if err != nil {
+		r.Recorder.failed.Add(1)
+		return m, fmt.Errorf("export %s: %w", r.Job.name, err)
+	}
+	r.Recorder.finished.Add(1)
+	r.Logger.Info("export published", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "rows", r.progress.Rows, "bytes", r.progress.Bytes, "took", took)
+	return m, nil
+}
+
+func newRun(o *RunOptions) (*run, error) {
+	r := &run{RunOptions: *o}
+	switch {
+	case o.Job == nil:
+		return nil, errors.New("jobs: RunOptions.Job is not set")
+	case o.Source == nil:
+		return nil, errors.New("jobs: RunOptions.Source is not set")
+	case o.Parallelism < 0:
+		return nil, fmt.Errorf("jobs: parallelism %d", o.Parallelism)
+	}
+	if r.Out == "" {
+		r.Out = r.Job.spec.Out
+	}
+	if r.Target == nil && r.Out == "" {
+		return nil, fmt.Errorf("export %s: no directory to write to: set the job's out", r.Job.name)
+	}
+	if r.Parallelism == 0 {
+		r.Parallelism = runtime.GOMAXPROCS(0)
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	if r.Recorder == nil {
+		r.Recorder = new(Recorder)
+	}
+	r.started = r.Now().UTC()
+	if r.LogicalTime.IsZero() {
+		r.LogicalTime = r.started
+	}
+	r.LogicalTime = r.LogicalTime.UTC()
+	r.id = runID(r.Job.name, r.LogicalTime)
+	r.dir = path.Join(r.Job.name, "run="+r.LogicalTime.Format("20060102T150405Z")+"-"+r.id)
+	return r, nil
+}
+
+// runID is a hash of the job and the time that the run is for, so that a schedule
+// cannot publish one run twice.
+func runID(job string, t time.Time) string {
+	h := sha256.Sum256([]byte(job + "\x00" + t.Format(time.RFC3339Nano)))
+	return hex.EncodeToString(h[:6])
+}
+
+func (r *run) run(ctx context.Context) (*Manifest, error) {
+	if err := r.plan(ctx); err != nil {
+		return nil, err
+	}
+	if r.Target == nil {
+		local, err := target.CreateLocal(r.Out)
+		if err != nil {
+			return nil, err
+		}
+		defer local.Close()
+		r.Target = local
+	}
+	m, err := r.manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", len(r.splits))
+	if r.upload, err = r.Target.Begin(ctx, r.dir, r.id); err != nil {
+		return nil, err
+	}
+	if err := r.publish(ctx, m); err != nil {
+		return nil, errors.Join(err, r.upload.Abort())
+	}
+	// The run is visible; a cancellation must not leave the pointer behind.
+	if err := r.point(context.WithoutCancel(ctx), m); err != nil {
+		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
+	}
+	return m, nil
+}
+
+// plan reads the table's schema and regions.
+func (r *run) plan(ctx context.Context) (err error) {
+	if r.table, err = r.Source.Table(ctx, r.Job.Table()); err != nil {
+		return err
+	}
+	for _, f := range slices.Concat(r.Job.schema.Families(), r.Job.families) {
+		if r.table.Family(f) == nil {
+			return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, r.Job.Table())
+		}
+	}
+	if r.regions, err = r.Source.Regions(ctx, r.Job.Table()); err != nil {
+		return err
+	}
+	r.splits = r.Job.splits(r.regions)
+	r.progress.Regions = len(r.splits)
+	return nil
+}
+
+// manifest returns the run's manifest without its files.
+func (r *run) manifest(ctx context.Context) (*Manifest, error) {
+	m := &Manifest{
+		FormatVersion: ManifestVersion, Job: r.Job.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
+		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
+		SortedBy: append([]string{}, r.Job.schema.Order()...), StartRow: escapeKey(r.Job.rows.Start), StopRow: escapeKey(r.Job.rows.Stop),
+		Families: append([]string{}, r.Job.families...), Engine: r.Engine, Version: r.Version,
+	}
+	for _, s := range r.Job.schema.Specs() {
+		m.Columns = append(m.Columns, Column{Name: s.Name, From: s.From, Type: s.Type, Coding: s.Coding, Nullable: *s.Nullable, OnError: s.OnError})
+	}
+	all, err := store.AllProgress(ctx, r.Source)
+	if err != nil && !errors.Is(err, store.ErrTableNotFound) {
+		return nil, fmt.Errorf("read offsets: %w", err)
+	}
+	for i := range all {
+		s := &all[i].Source
+		m.Offsets = append(m.Offsets, Offset{
+			Pipeline: s.Pipeline, Topic: s.Topic, ClusterID: s.ClusterID, TopicID: hex.EncodeToString(s.TopicID[:]),
+			Partition: all[i].Partition, Next: all[i].Progress.Next,
+		})
+	}
+	latest, err := readLatest(ctx, r.Target, r.Job.name)
+	switch {
+	case err == nil:
+		m.PreviousRunID = latest.RunID
+	case !errors.Is(err, target.ErrNotFound):
+		return nil, err
+	}
+	r.metadata = map[string]string{
+		metaJob: m.Job, metaRun: m.RunID, metaTable: m.Table, metaRows: m.Rows, metaSequence: strconv.FormatUint(m.Sequence, 10),
+		metaSorted: strings.Join(m.SortedBy, ","), metaVersion: m.Version,
+	}
+	return m, nil
+}
+
+// publish writes the files and then, with Commit, the manifest.
+func (r *run) publish(ctx context.Context, m *Manifest) error {
+	if err := r.export(ctx); err != nil {
+		return err
+	}
+	m.Files = r.files
+	m.sortFiles()
+	m.FinishedAt = r.Now().UTC()
+	if err := m.validate(); err != nil {
+		return fmt.Errorf("the run's own manifest is wrong: %w", err)
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	return r.upload.Commit(ctx, ManifestName, data)
+}
+
+// point makes the job's _latest.json name this run, unless it names a run for a
+// later time already.
+func (r *run) point(ctx context.Context, m *Manifest) error {
+	latest, err := readLatest(ctx, r.Target, m.Job)
+	if err == nil && latest.LogicalTime.After(m.LogicalTime) {
+		return nil
+	}
+	if err != nil && !errors.Is(err, target.ErrNotFound) {
+		return err
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return err
+	}
+	sum := sha256.Sum256(data)
+	l := &Latest{
+		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
+		Manifest: path.Join(path.Base(r.dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+	}
+	if data, err = l.Encode(); err != nil {
+		return err
+	}
+	return r.Target.Replace(ctx, path.Join(m.Job, LatestName), data)
+}
+
+// export writes the files of all splits, Parallelism at a time; the first error
+// stops the others.
+func (r *run) export(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan *split)
+	var wg sync.WaitGroup
+	for range min(r.Parallelism, len(r.splits)) {
+		wg.Go(func() {
+			b := columnar.NewBuilder(r.Job.schema)
+			for s := range work {
+				if err := r.exportSplit(ctx, s, b); err != nil {
+					cancel(err)
+					return
+				}
+			}
+		})
+	}
+feed:
+	for i := range r.splits {
+		select {
+		case work <- &r.splits[i]:
+		case <-ctx.Done():
+			break feed
+		}
+	}
+	close(work)
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if len(r.files) == 0 {
+		return r.exportNothing(ctx)
+	}
+	return nil
+}
+
+// exportNothing writes one file without rows in each format, so that a reader of
+// an empty table finds its schema.
+func (r *run) exportNothing(ctx context.Context) error {
+	for i := range r.Job.formats {
+		o := &output{run: r, split: &r.splits[0], format: &r.Job.formats[i]}
+		if err := errors.Join(o.create(ctx), o.finish()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add counts output rows.
+func (r *run) add(rows int) {
+	r.Recorder.rows.Add(int64(rows))
+	r.report(func(p *Progress) { p.Rows += int64(rows) })
+}
+
+// done takes over a finished file.
+func (r *run) done(f File) {
+	r.Recorder.files.Add(1)
+	r.Recorder.bytes.Add(f.Bytes)
+	r.report(func(p *Progress) {
+		r.files = append(r.files, f)
+		p.Files++
+		p.Bytes += f.Bytes
+	})
+}
+
+// report changes the progress and tells it.
+func (r *run) report(change func(p *Progress)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change(&r.progress)
+	r.progress.Elapsed = r.Now().Sub(r.started)
+	if r.Progress != nil {
+		r.Progress(r.progress)
+	}
+}

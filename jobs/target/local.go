@@ -1,0 +1,344 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+var _ Target = (*Local)(nil)
+
+// tmpDir is where uploads lie until they are committed. What a killed process
+// leaves in it is never visible; it can be removed when no export runs.
+const tmpDir = "_tmp"
+
+// Local is a directory of the local file system. Nothing outside of it can be
+// reached, by symbolic links either (os.Root).
+type Local struct {
+	dir  string
+	root *os.Root
+}
+
+// OpenLocal opens an existing directory. Its error wraps ErrNotFound.
+func OpenLocal(dir string) (*Local, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open target directory: %w", notFound(err))
+	}
+	return &Local{dir: dir, root: root}, nil
+}
+
+// CreateLocal opens dir and creates it, with its parents, where it is missing.
+func CreateLocal(dir string) (*Local, error) {
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return nil, fmt.Errorf("create target directory: %w", err)
+	}
+	return OpenLocal(dir)
+}
+
+// notFound adds ErrNotFound to what the file system says.
+func notFound(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	return err
+}
+
+// Begin makes a new directory under _tmp.
+func (l *Local) Begin(ctx context.Context, dir, id string) (Upload, error) {
+	if err := errors.Join(ctx.Err(), checkName(dir), checkName(id)); err != nil {
+		return nil, err
+	}
+	if _, err := l.root.Stat(dir); err == nil {
+		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, ErrExists)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, err)
+	}
+	tmp, err := l.temporary(id, func(name string) error { return l.root.Mkdir(name, 0o777) })
+	if err != nil {
+		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, err)
+	}
+	return &localUpload{target: l, dir: dir, tmp: tmp, open: make(map[*localFile]struct{})}, nil
+}
+
+// temporary calls make with names below _tmp until one is free, and returns it.
+func (l *Local) temporary(id string, make func(name string) error) (string, error) {
+	for n := 0; ; n++ {
+		name := path.Join(tmpDir, strings.ReplaceAll(id, "/", "-"))
+		if n > 0 {
+			name += "." + strconv.Itoa(n)
+		}
+		err := make(name)
+		switch {
+		case err == nil:
+			return name, nil
+		case errors.Is(err, fs.ErrNotExist) && n < 1000:
+			// The first use, or another upload that ended has just removed it.
+			if err := l.root.Mkdir(tmpDir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+				return "", err
+			}
+		case !errors.Is(err, fs.ErrExist) || n >= 1000:
+			return "", err
+		}
+	}
+}
+
+// Replace writes a new file and renames it over name.
+func (l *Local) Replace(ctx context.Context, name string, data []byte) (err error) {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return err
+	}
+	var f *os.File
+	tmp, err := l.temporary("replace-"+name, func(n string) (err error) {
+		f, err = l.root.OpenFile(n, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("replace %s in %s: %w", name, l.dir, err)
+	}
+	defer l.root.Remove(tmpDir) // succeeds where it is empty
+	if err = writeSync(f, data); err == nil {
+		if err = l.root.MkdirAll(path.Dir(name), 0o777); err == nil {
+			err = l.root.Rename(tmp, name)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("replace %s in %s: %w", name, l.dir, errors.Join(err, l.root.Remove(tmp)))
+	}
+	return l.syncDirs(path.Dir(name))
+}
+
+// writeSync writes data to f durably and closes it.
+func writeSync(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// syncDirs makes the names in dir, and dir's own up to the root, durable.
+func (l *Local) syncDirs(dir string) error {
+	for {
+		d, err := l.root.Open(dir)
+		if err != nil {
+			return fmt.Errorf("sync directory %s of %s: %w", dir, l.dir, err)
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return fmt.Errorf("sync directory %s of %s: %w", dir, l.dir, err)
+		}
+		if dir == "." {
+			return nil
+		}
+		dir = path.Dir(dir)
+	}
+}
+
+// Open opens a file below the directory.
+func (l *Local) Open(ctx context.Context, name string) (File, error) {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return nil, err
+	}
+	f, err := l.root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("open in %s: %w", l.dir, notFound(err))
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a file", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open in %s: %w", l.dir, errors.Join(err, f.Close()))
+	}
+	return &readFile{File: f, size: info.Size()}, nil
+}
+
+type readFile struct {
+	*os.File
+	size int64
+}
+
+func (f *readFile) Size() int64 { return f.size }
+
+// List reads a directory.
+func (l *Local) List(ctx context.Context, dir string) ([]Entry, error) {
+	if err := errors.Join(ctx.Err(), checkName(dir)); err != nil {
+		return nil, err
+	}
+	list, err := fs.ReadDir(l.root.FS(), dir)
+	if err != nil {
+		return nil, fmt.Errorf("list in %s: %w", l.dir, notFound(err))
+	}
+	var entries []Entry
+	for _, e := range list {
+		if dir == "." && e.Name() == tmpDir {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list in %s: %w", l.dir, err)
+		}
+		entries = append(entries, Entry{Name: e.Name(), Dir: e.IsDir(), Size: info.Size()})
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return entries, nil
+}
+
+// Close closes the directory.
+func (l *Local) Close() error { return l.root.Close() }
+
+// localUpload is a directory under _tmp that Commit renames.
+type localUpload struct {
+	target *Local
+	dir    string // where it becomes visible
+	tmp    string // where it lies
+
+	mu   sync.Mutex
+	open map[*localFile]struct{}
+	done bool // committed or aborted
+}
+
+var errEnded = errors.New("target: the upload has ended")
+
+// Create opens a new file of the run.
+func (u *localUpload) Create(ctx context.Context, name string) (io.WriteCloser, error) {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return nil, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done {
+		return nil, errEnded
+	}
+	full := path.Join(u.tmp, name)
+	if err := u.target.root.MkdirAll(path.Dir(full), 0o777); err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	f, err := u.target.root.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	lf := &localFile{upload: u, name: name, f: f}
+	u.open[lf] = struct{}{}
+	return lf, nil
+}
+
+// Commit makes the directory durable and renames it to its place: the one step
+// by which all its files become visible.
+func (u *localUpload) Commit(ctx context.Context, name string, data []byte) error {
+	u.mu.Lock()
+	unclosed, done := len(u.open), u.done
+	u.mu.Unlock()
+	switch {
+	case done:
+		return errEnded
+	case unclosed > 0:
+		return fmt.Errorf("commit %s: %d files are not closed", u.dir, unclosed)
+	}
+	f, err := u.Create(ctx, name)
+	if err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	l := u.target
+	if err := u.syncTree(); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	parent := path.Dir(u.dir)
+	if err := l.root.MkdirAll(parent, 0o777); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	// A directory replaces an empty one only, so a published run stays.
+	if err := l.root.Rename(u.tmp, u.dir); err != nil {
+		if _, e := l.root.Stat(u.dir); e == nil {
+			err = fmt.Errorf("%w: %w", ErrExists, err)
+		}
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	u.mu.Lock()
+	u.done = true
+	u.mu.Unlock()
+	_ = l.root.Remove(tmpDir) // succeeds where it is empty
+	return l.syncDirs(parent)
+}
+
+// syncTree makes the names of all files of the upload durable.
+func (u *localUpload) syncTree() error {
+	return fs.WalkDir(u.target.root.FS(), u.tmp, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		f, err := u.target.root.Open(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+}
+
+// Abort closes and removes the files.
+func (u *localUpload) Abort() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done {
+		return nil
+	}
+	u.done = true
+	for lf := range u.open {
+		_ = lf.f.Close() // the file goes away with its content
+	}
+	clear(u.open)
+	if err := u.target.root.RemoveAll(u.tmp); err != nil {
+		return fmt.Errorf("abort %s: %w", u.dir, err)
+	}
+	_ = u.target.root.Remove(tmpDir) // succeeds where it is empty
+	return nil
+}
+
+// localFile is a file of an upload.
+type localFile struct {
+	upload *localUpload
+	name   string
+	f      *os.File
+}
+
+// Write writes to the file.
+func (f *localFile) Write(b []byte) (int, error) {
+	n, err := f.f.Write(b)
+	if err != nil {
+		err = fmt.Errorf("write %s: %w", f.name, err)
+	}
+	return n, err
+}
+
+// Close makes the content durable and closes the file.
+func (f *localFile) Close() error {
+	f.upload.mu.Lock()
+	_, open := f.upload.open[f]
+	delete(f.upload.open, f)
+	f.upload.mu.Unlock()
+	if !open {
+		return fmt.Errorf("close %s: %w", f.name, os.ErrClosed)
+	}
+	if err := errors.Join(f.f.Sync(), f.f.Close()); err != nil {
+		return fmt.Errorf("close %s: %w", f.name, err)
+	}
+	return nil
+}

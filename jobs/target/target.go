@@ -1,0 +1,102 @@
+// Package target is where the files of an export go, and the moment at which they
+// become visible.
+//
+// A Target holds published runs, each a directory of files that never change
+// again. An Upload collects the files of one run out of sight; its Commit writes
+// the manifest last and makes the run visible whole, if no other run has its
+// directory, or not at all (invariant I6). Names are slash-separated paths below
+// the target's root, without ".." and without a leading slash.
+//
+// Targets and Uploads are safe for concurrent use; each file being written
+// belongs to one goroutine. The package knows nothing of what the files hold.
+// This version has the local directory; its contract is in targettest.
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+)
+
+// Errors that targets wrap.
+var (
+	// ErrExists: the run was published before.
+	ErrExists = errors.New("target: run exists")
+	// ErrNotFound: there is no such file or directory.
+	ErrNotFound = errors.New("target: not found")
+)
+
+// Target is a place for runs.
+type Target interface {
+	// Begin starts the upload of a run, to become visible as directory dir. id
+	// names it where it lies until then. Its error wraps ErrExists where dir
+	// is published already. Commit or Abort ends the upload.
+	Begin(ctx context.Context, dir, id string) (Upload, error)
+	// Replace makes name hold data, atomically and durably: a reader finds the
+	// old content or the new. A failed Replace leaves the old.
+	Replace(ctx context.Context, name string, data []byte) error
+	// Open opens a visible file. Its error wraps ErrNotFound.
+	Open(ctx context.Context, name string) (File, error)
+	// List returns what lies directly in dir ("." is the root), sorted by
+	// name. Its error wraps ErrNotFound.
+	List(ctx context.Context, dir string) ([]Entry, error)
+	// Close releases the target; uploads must have ended.
+	Close() error
+}
+
+// Upload is a run that is being written.
+type Upload interface {
+	// Create returns a new file of the run. It is whole and durable once its
+	// Close has returned nil. A second Create of a name is an error.
+	Create(ctx context.Context, name string) (io.WriteCloser, error)
+	// Commit writes the last file, the run's manifest, and makes all of them
+	// visible together. Its error wraps ErrExists where another upload of the
+	// same directory was faster. After another error the run may be visible:
+	// look before trying again.
+	Commit(ctx context.Context, name string, data []byte) error
+	// Abort removes what was written. After Commit it does nothing.
+	Abort() error
+}
+
+// File is a visible file.
+type File interface {
+	io.ReaderAt
+	io.Closer
+	// Size returns the length in bytes.
+	Size() int64
+}
+
+// Entry is one file or directory of a List.
+type Entry struct {
+	Name string // without the directory
+	Dir  bool
+	Size int64 // bytes; of files
+}
+
+// ReadFile returns the content of a visible file, which must not be larger than
+// limit bytes. Its error wraps ErrNotFound.
+func ReadFile(ctx context.Context, t Target, name string, limit int64) ([]byte, error) {
+	f, err := t.Open(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Size() > limit {
+		return nil, fmt.Errorf("read %s: it has %d bytes, at most %d are expected", name, f.Size(), limit)
+	}
+	data := make([]byte, f.Size())
+	if _, err := f.ReadAt(data, 0); err != nil && err != io.EOF {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	return data, nil
+}
+
+// checkName refuses names that are not plain paths below the root.
+func checkName(name string) error {
+	if !fs.ValidPath(name) {
+		return fmt.Errorf("target: %q is not a path below the root", name)
+	}
+	return nil
+}

@@ -1,0 +1,299 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+)
+
+// Report is what Verify found.
+type Report struct {
+	Manifest *Manifest
+	Dir      string       // of the run
+	Files    []FileReport // in the manifest's order
+	// Problems are those of the run as a whole: files that nobody listed, a
+	// _latest.json that does not match.
+	Problems []string
+}
+
+// FileReport is what Verify found in one file.
+type FileReport struct {
+	Path     string
+	Rows     int64 // counted
+	Bytes    int64 // of the file
+	Problems []string
+}
+
+// OK reports that everything is as the manifest says.
+func (r *Report) OK() bool {
+	return len(r.Problems) == 0 && !slices.ContainsFunc(r.Files, func(f FileReport) bool { return len(f.Problems) > 0 })
+}
+
+// Err returns nil where the report is OK, and an error that names every problem
+// otherwise.
+func (r *Report) Err() error {
+	var errs []error
+	for _, p := range r.Problems {
+		errs = append(errs, errors.New(p))
+	}
+	for _, f := range r.Files {
+		for _, p := range f.Problems {
+			errs = append(errs, fmt.Errorf("%s: %s", f.Path, p))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Verify reads a published run back and compares it with its manifest: the
+// checksum and size of every file, its rows as the file's own format counts them,
+// its columns, that row keys lie in the key range and are sorted (where a column
+// holds them), and that no other file lies beside them. at is the run's
+// directory, the job's (its latest run), or the manifest itself. What does not
+// match is in the Report; an error means that it could not be looked at: no run,
+// or a manifest that cannot be read.
+func Verify(ctx context.Context, at string) (*Report, error) {
+	info, err := os.Stat(at)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	dir, name := at, ""
+	if !info.IsDir() {
+		dir, name = filepath.Dir(at), filepath.Base(at)
+	}
+	t, err := target.OpenLocal(dir)
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	defer t.Close()
+	r, err := verify(ctx, t, name)
+	if err != nil {
+		return nil, fmt.Errorf("verify %s: %w", at, err)
+	}
+	r.Dir = filepath.Join(dir, filepath.FromSlash(r.Dir))
+	return r, nil
+}
+
+// verify finds the manifest and checks its run; name is the manifest's, or empty.
+func verify(ctx context.Context, t target.Target, name string) (*Report, error) {
+	if name == LatestName {
+		name = ""
+	}
+	var latest *Latest
+	if name == "" {
+		name = ManifestName
+		l, err := readLatest(ctx, t, ".")
+		switch {
+		case err == nil:
+			latest, name = l, l.Manifest
+		case !errors.Is(err, target.ErrNotFound):
+			return nil, err
+		}
+	}
+	m, data, err := readManifest(ctx, t, name)
+	if errors.Is(err, target.ErrNotFound) {
+		return nil, fmt.Errorf("there is no %s and no %s: name the directory of a job or of a run: %w", LatestName, ManifestName, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Manifest: m, Dir: path.Dir(name), Files: make([]FileReport, 0, len(m.Files))}
+	if latest != nil {
+		sum := sha256.Sum256(data)
+		if got := hex.EncodeToString(sum[:]); got != latest.ManifestSHA256 || m.RunID != latest.RunID {
+			r.Problems = append(r.Problems, fmt.Sprintf("%s names run %s with a manifest of sha256 %s, the manifest is of run %s and has %s", LatestName, latest.RunID, latest.ManifestSHA256, m.RunID, got))
+		}
+	}
+	for i := range m.Files {
+		f, err := verifyFile(ctx, t, r.Dir, m, &m.Files[i])
+		if err != nil {
+			return nil, err
+		}
+		r.Files = append(r.Files, f)
+	}
+	extra, err := unlisted(ctx, t, r.Dir, ".", m)
+	if err != nil {
+		return nil, err
+	}
+	r.Problems = append(r.Problems, extra...)
+	return r, nil
+}
+
+// unlisted names the files in sub, below the run's directory, that are not in the
+// manifest.
+func unlisted(ctx context.Context, t target.Target, dir, sub string, m *Manifest) ([]string, error) {
+	entries, err := t.List(ctx, path.Join(dir, sub))
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	for _, e := range entries {
+		name := path.Join(sub, e.Name)
+		if e.Dir {
+			more, err := unlisted(ctx, t, dir, name, m)
+			if err != nil {
+				return nil, err
+			}
+			problems = append(problems, more...)
+			continue
+		}
+		listed := name == ManifestName || slices.ContainsFunc(m.Files, func(f File) bool { return f.Path == name })
+		if !listed {
+			problems = append(problems, fmt.Sprintf("%s is not in the manifest", name))
+		}
+	}
+	return problems, nil
+}
+
+// verifyFile checks one file. Its error is that of ctx only.
+func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, want *File) (FileReport, error) {
+	r := FileReport{Path: want.Path}
+	bad := func(format string, args ...any) { r.Problems = append(r.Problems, fmt.Sprintf(format, args...)) }
+	f, err := t.Open(ctx, path.Join(dir, want.Path))
+	if err != nil {
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		if errors.Is(err, target.ErrNotFound) {
+			bad("the file is missing")
+		} else {
+			bad("%v", err)
+		}
+		return r, nil
+	}
+	defer f.Close()
+	if r.Bytes = f.Size(); r.Bytes != want.Bytes {
+		bad("it has %d bytes, the manifest says %d", r.Bytes, want.Bytes)
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, &contextReader{ctx: ctx, r: io.NewSectionReader(f, 0, f.Size())}); err != nil {
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		bad("%v", err)
+		return r, nil
+	}
+	if got := hex.EncodeToString(h.Sum(nil)); got != want.SHA256 {
+		bad("its sha256 is %s, the manifest says %s", got, want.SHA256)
+	}
+	if err := verifyRows(ctx, f, m, want, &r, bad); err != nil {
+		if ctx.Err() != nil {
+			return r, ctx.Err()
+		}
+		bad("after %d rows: %v", r.Rows, err)
+		return r, nil
+	}
+	if r.Rows != want.Rows {
+		bad("it has %d rows, the manifest says %d", r.Rows, want.Rows)
+	}
+	return r, nil
+}
+
+// contextReader stops reading when its context ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *contextReader) Read(b []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(b)
+}
+
+// verifyRows reads the rows of a file and compares them with what the manifest
+// says of them.
+func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *FileReport, bad func(string, ...any)) error {
+	format, ok := formatOf(want.Format)
+	if !ok {
+		return fmt.Errorf("%q is no format", want.Format)
+	}
+	rd, err := format.read(f, f.Size())
+	if err != nil {
+		return err
+	}
+	defer rd.Close()
+	if err := compareColumns(rd.Columns(), m.Columns); err != nil {
+		bad("%v", err)
+		return nil
+	}
+	if run := rd.Metadata()[metaRun]; run != m.RunID {
+		bad("it is of run %q", run)
+	}
+	c := &keyChecker{column: m.keyColumn(), strict: m.Rows == string(columnar.PerRow)}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		b, err := rd.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.check(b); err != nil {
+			return err
+		}
+		r.Rows += int64(b.Rows())
+	}
+	if c.column >= 0 && r.Rows > 0 && (escapeKey(c.min) != want.MinRow || escapeKey(c.max) != want.MaxRow) {
+		bad("its rows are %q to %q, the manifest says %q to %q", escapeKey(c.min), escapeKey(c.max), want.MinRow, want.MaxRow)
+	}
+	return nil
+}
+
+// keyColumn returns the column that holds the row keys as they are, or -1.
+func (m *Manifest) keyColumn() int {
+	return slices.IndexFunc(m.Columns, func(c Column) bool {
+		return c.From == columnar.FromRow && !c.Nullable && (c.Type == columnar.String.String() || c.Type == columnar.Bytes.String())
+	})
+}
+
+func compareColumns(got []columnar.Column, want []Column) error {
+	if len(got) != len(want) {
+		return fmt.Errorf("it has %d columns, the manifest says %d", len(got), len(want))
+	}
+	for i, c := range got {
+		if w := &want[i]; c.Name != w.Name || c.Type.String() != w.Type || c.Nullable != w.Nullable {
+			return fmt.Errorf("column %d is %s %s (nullable %t), the manifest says %s %s (nullable %t)", i, c.Name, c.Type, c.Nullable, w.Name, w.Type, w.Nullable)
+		}
+	}
+	return nil
+}
+
+// keyChecker follows the column that holds the row key.
+type keyChecker struct {
+	column   int  // -1 = none does
+	strict   bool // each key once
+	seen     bool
+	min, max []byte
+}
+
+func (c *keyChecker) check(b *columnar.Batch) error {
+	if c.column < 0 {
+		return nil
+	}
+	v := b.Vector(c.column)
+	for i := range v.Len() {
+		key := v.Bytes(i)
+		if !c.seen {
+			c.min, c.seen = bytes.Clone(key), true
+		} else if d := bytes.Compare(key, c.max); d < 0 || (d == 0 && c.strict) {
+			return fmt.Errorf("row %q comes after %q: not sorted", escapeKey(key), escapeKey(c.max))
+		}
+		c.max = append(c.max[:0], key...)
+	}
+	return nil
+}
