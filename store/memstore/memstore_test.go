@@ -1,0 +1,22 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"sluice/store"
+	"sluice/store/memstore"
+	"sluice/store/storetest"
+)
+
+func TestEngine(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, open)
+}
+
+func open(t *testing.T, o storetest.Options) store.Engine {
+	s, err := memstore.New(&memstore.Options{Now: o.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,121 @@
+// Package storetest is the contract of a store.Engine in the form of tests: what
+// every engine must do (Run), the curated and random cases of HBase's semantics
+// (RunCases), and a random history that must read the same on two engines
+// (Metamorphic).
+//
+// Run is all that an engine's test needs to call. The package holds no engine and
+// imports none; optional abilities (store.Snapshotter, store.Admin,
+// store.Compactor, MinorCompactor) are tested where an engine offers them, and
+// engines that say they are durable are closed and opened again.
+package storetest
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// Options is how a test wants an engine.
+type Options struct {
+	// Now is the clock that the engine must use, in ms since the Unix epoch.
+	Now func() cell.Timestamp
+	// Dir is where the engine keeps its files. It exists and is empty at
+	// first; a durable engine that was closed and is opened with the same Dir
+	// has what it had.
+	Dir string
+}
+
+// Factory opens an engine, which the test closes. It fails t where it cannot.
+type Factory func(t *testing.T, o Options) store.Engine
+
+// MinorCompactor is an engine that has HBase's minor compaction: all files into
+// one, delete markers kept.
+type MinorCompactor interface {
+	MinorCompact(ctx context.Context, table string) error
+}
+
+// Run runs everything on engines that open makes.
+func Run(t *testing.T, open Factory) {
+	t.Run("contract", func(t *testing.T) { RunContract(t, open) })
+	t.Run("cases", func(t *testing.T) { RunCases(t, open) })
+}
+
+// Clock is a virtual clock. It is safe for concurrent use.
+type Clock struct{ now atomic.Int64 }
+
+// NewClock returns a clock that stands at now.
+func NewClock(now cell.Timestamp) *Clock {
+	c := new(Clock)
+	c.Set(now)
+	return c
+}
+
+// Now returns the clock's time.
+func (c *Clock) Now() cell.Timestamp { return cell.Timestamp(c.now.Load()) }
+
+// Set sets the clock, backwards too.
+func (c *Clock) Set(now cell.Timestamp) { c.now.Store(int64(now)) }
+
+// Advance moves the clock by ms.
+func (c *Clock) Advance(ms int64) { c.now.Add(ms) }
+
+// engine is an engine under test with what is needed to open it again.
+type engine struct {
+	store.Engine
+	t     *testing.T
+	open  Factory
+	opts  Options
+	clock *Clock
+}
+
+// start opens a new engine with a clock at HBase's case files' beginning; it is
+// closed when t ends.
+func start(t *testing.T, open Factory) *engine {
+	t.Helper()
+	clock := NewClock(10_000_000)
+	e := &engine{t: t, open: open, opts: Options{Now: clock.Now, Dir: t.TempDir()}, clock: clock}
+	e.Engine = open(t, e.opts)
+	t.Cleanup(func() {
+		if err := e.Engine.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return e
+}
+
+// durable reports whether the engine keeps its data when it is closed.
+func (e *engine) durable() bool { return e.Traits().Durable }
+
+// reopen closes a durable engine and opens it again.
+func (e *engine) reopen() {
+	e.t.Helper()
+	if err := e.Engine.Close(); err != nil {
+		e.t.Fatalf("close before reopening: %v", err)
+	}
+	e.Engine = e.open(e.t, e.opts)
+}
+
+func (e *engine) admin() store.Admin {
+	e.t.Helper()
+	a, ok := e.Engine.(store.Admin)
+	if !ok {
+		e.t.Skip("the engine is no store.Admin: it cannot make tables")
+	}
+	return a
+}
+
+// create makes a table of families without splits.
+func (e *engine) create(name string, families ...store.FamilyDescriptor) *store.Table {
+	e.t.Helper()
+	if err := e.admin().CreateTable(e.t.Context(), &store.TableDescriptor{Name: name, Families: families}, nil); err != nil {
+		e.t.Fatalf("create table %s: %v", name, err)
+	}
+	t, err := store.OpenTable(e.t.Context(), e.Engine, name)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return t
+}
