@@ -1,0 +1,264 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// prepare finds out which source topic is now, and stores where its partitions
+// begin if they have no stored offset yet, all in one commit: a start at the
+// newest record must not move when the process dies before its first batch.
+func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32) (store.Source, error) {
+	info, err := p.broker.topic(ctx, topic)
+	if err != nil {
+		return store.Source{}, err
+	}
+	src := store.Source{Pipeline: p.opts.Name, Topic: topic, ClusterID: info.clusterID, TopicID: info.id}
+	for {
+		rows, err := p.storedOf(ctx, topic)
+		if err != nil {
+			return src, err
+		}
+		var known bool
+		var other *store.PartitionProgress
+		missing := slices.Clone(partitions)
+		for i := range rows {
+			r := &rows[i]
+			if r.Source != src {
+				if other == nil || r.Progress.LastTime >= other.Progress.LastTime {
+					other = r
+				}
+				continue
+			}
+			known = true
+			missing = slices.DeleteFunc(missing, func(n int32) bool { return n == r.Partition })
+		}
+		changed := !known && other != nil
+		if changed {
+			if p.opts.OnTopicChange == FailOnTopicChange {
+				return src, &TopicChangedError{
+					Pipeline: p.opts.Name, Topic: topic, Partition: -1,
+					Found:  describeSource(src.ClusterID, src.TopicID),
+					Stored: describeSource(other.Source.ClusterID, other.Source.TopicID),
+				}
+			}
+			p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept",
+				"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
+		}
+		if len(missing) == 0 {
+			return src, nil
+		}
+		start := p.opts.Start
+		if known || changed {
+			start = Start{From: StartEarliest} // a partition that was added, or a log made anew: nothing of it may be missed
+		}
+		first, err := p.startOffsets(ctx, topic, missing, &start)
+		if err != nil {
+			return src, err
+		}
+		var b store.Batch
+		for _, n := range missing {
+			b.Advance(src, n, store.Absent, store.Progress{
+				First: first[n], Next: first[n], LeaderEpoch: -1, LastOffset: -1, MappingVersion: p.version,
+			})
+		}
+		switch err := p.opts.Engine.Apply(ctx, &b); {
+		case err == nil:
+			p.log.Info("topic is begun", "topic", topic, "start", start.From.String(), "partitions", len(missing))
+			return src, nil
+		case !errors.Is(err, store.ErrStale): // else another process has stored them
+			return src, fmt.Errorf("store where topic %s begins: %w", topic, err)
+		}
+	}
+}
+
+// startOffsets returns the first offset to apply of each partition.
+func (p *Pipeline) startOffsets(ctx context.Context, topic string, partitions []int32, start *Start) (map[int32]int64, error) {
+	if start.From == StartAtTime || start.From == StartCommitted {
+		return p.broker.startOffsets(ctx, topic, partitions, start)
+	}
+	spans, err := p.broker.offsets(ctx, topic, partitions)
+	if err != nil {
+		return nil, err
+	}
+	first := make(map[int32]int64, len(partitions))
+	for _, n := range partitions {
+		s, ok := spans[n]
+		if !ok {
+			return nil, fmt.Errorf("pipeline %s: the broker gave no offsets of %s/%d", p.opts.Name, topic, n)
+		}
+		first[n] = s.start
+		if start.From == StartLatest {
+			first[n] = s.end
+		}
+	}
+	return first, nil
+}
+
+// storedOf returns the stored progress of every incarnation of topic.
+func (p *Pipeline) storedOf(ctx context.Context, topic string) ([]store.PartitionProgress, error) {
+	prefix := cell.AppendPart(cell.AppendPart(nil, []byte(p.opts.Name)), []byte(topic))
+	sc := p.opts.Engine.Scan(ctx, &store.Scan{Table: store.OffsetsTable, Start: prefix, Stop: cell.PrefixEnd(prefix)})
+	defer sc.Close()
+	var rows []store.PartitionProgress
+	for sc.Next() {
+		row := sc.Row()
+		s, partition, err := store.DecodeSourceRow(row.Key)
+		if err != nil {
+			return nil, err
+		}
+		progress, err := store.DecodeProgress(row.Cells[0].Value)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, store.PartitionProgress{Source: s, Partition: partition, Progress: progress})
+	}
+	if err := sc.Err(); err != nil {
+		return nil, fmt.Errorf("read the stored offsets of topic %s: %w", topic, err)
+	}
+	return rows, nil
+}
+
+const (
+	// truncationChecks is how often a log that ends before the stored offset
+	// is looked at again, a second apart: after a leader change the new leader
+	// may know the end of the log a little late.
+	truncationChecks = 5
+	// fingerprintTimeout bounds the fetch of the last applied record: where
+	// compaction has taken it and nothing follows, no record ever comes.
+	fingerprintTimeout = 10 * time.Second
+)
+
+// open decides where the partition goes on: at its stored offset, after checking
+// that the log is still the one it was. It changes the stored progress only to
+// count lost offsets, where the options say so.
+func (w *worker) open(ctx context.Context) (store.Progress, error) {
+	info, err := w.p.broker.topic(ctx, w.src.Topic)
+	if err != nil {
+		return store.Progress{}, err
+	}
+	if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
+		return store.Progress{}, &TopicChangedError{
+			Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition,
+			Found: describeSource(info.clusterID, info.id), Stored: describeSource(w.src.ClusterID, w.src.TopicID),
+		}
+	}
+	progress, ok, err := store.ReadProgress(ctx, w.p.opts.Engine, &w.src, w.partition)
+	if err != nil {
+		return progress, fmt.Errorf("read the stored offset of %s: %w", w.name, err)
+	}
+	if !ok {
+		return progress, fmt.Errorf("%w: the stored offset of %s, which this process has seen, is gone", store.ErrCorrupt, w.name)
+	}
+	log, err := w.logOf(ctx, progress.Next)
+	if err != nil {
+		return progress, err
+	}
+	if progress.Next > log.end {
+		return progress, w.lost(progress.Next, progress.Next+1, log.end)
+	}
+	if progress.Next < log.start {
+		if w.p.opts.OnDataLoss == FailOnDataLoss {
+			return progress, w.lost(progress.Next, log.start, log.end)
+		}
+		if progress, err = w.skipLost(ctx, progress, log.start); err != nil {
+			return progress, err
+		}
+	}
+	if progress.LastOffset >= log.start {
+		if err := w.checkFingerprint(ctx, &progress); err != nil {
+			return progress, err
+		}
+	}
+	w.state.opened(&progress, log)
+	return progress, nil
+}
+
+// logOf returns what the broker has of the partition. It looks again while the
+// log seems to end before next.
+func (w *worker) logOf(ctx context.Context, next int64) (span, error) {
+	for try := 1; ; try++ {
+		spans, err := w.p.broker.offsets(ctx, w.src.Topic, []int32{w.partition})
+		if err != nil {
+			return span{}, err
+		}
+		log, ok := spans[w.partition]
+		if !ok {
+			return span{}, fmt.Errorf("the broker gave no offsets of %s", w.name)
+		}
+		if log.end >= next || try == truncationChecks {
+			return log, nil
+		}
+		if err := sleep(ctx, w.p.retry); err != nil {
+			return log, err
+		}
+	}
+}
+
+func (w *worker) lost(from, to, end int64) error {
+	return &DataLossError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, From: from, To: to, LogEnd: end}
+}
+
+// skipLost stores that the offsets up to start are lost.
+func (w *worker) skipLost(ctx context.Context, progress store.Progress, start int64) (store.Progress, error) {
+	lost := progress
+	lost.Lost += start - progress.Next
+	lost.Next = start
+	var b store.Batch
+	b.Advance(w.src, w.partition, progress.Next, lost)
+	if err := w.p.opts.Engine.Apply(ctx, &b); err != nil {
+		return progress, fmt.Errorf("store that offsets %d to %d of %s are lost: %w", progress.Next, start-1, w.name, err)
+	}
+	w.state.lost(start - progress.Next)
+	w.log.Warn("offsets are gone from Kafka and counted as lost", "offset", progress.Next, "next", start, "lost", start-progress.Next)
+	return lost, nil
+}
+
+// checkFingerprint compares the last applied record, if Kafka still has it, with
+// what is stored of it.
+func (w *worker) checkFingerprint(ctx context.Context, progress *store.Progress) error {
+	bounded, cancel := context.WithTimeout(ctx, fingerprintTimeout)
+	defer cancel()
+	r := w.fetcher.reader(w.src.Topic, w.partition, progress.LastOffset)
+	defer r.Close()
+	batch, err := r.Next(bounded)
+	switch {
+	case err == nil:
+	case ctx.Err() == nil && bounded.Err() != nil:
+		w.log.Warn("the last applied record could not be read to check that the log is the same", "offset", progress.LastOffset)
+		return nil
+	default:
+		return fmt.Errorf("read the last applied record of %s, offset %d: %w", w.name, progress.LastOffset, err)
+	}
+	defer batch.Release()
+	if len(batch.Records) == 0 || batch.Records[0].Offset != progress.LastOffset {
+		return nil // compaction has taken it
+	}
+	r0 := &batch.Records[0]
+	if fp := fingerprint(r0); fp != progress.Fingerprint {
+		return &TopicChangedError{
+			Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, sameID: true,
+			Found:  fmt.Sprintf("a record with fingerprint %016x and time %d at offset %d", fp, r0.Timestamp, r0.Offset),
+			Stored: fmt.Sprintf("fingerprint %016x and time %d", progress.Fingerprint, progress.LastTime),
+		}
+	}
+	return nil
+}
+
+// sleep waits for d or ctx.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

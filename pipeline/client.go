@@ -1,0 +1,79 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+// client is a broker over package kafka.
+type client struct {
+	c     *kafka.Client
+	fetch *kafka.FetchOptions
+	group string
+}
+
+var _ broker = (*client)(nil)
+
+func (c *client) topic(ctx context.Context, name string) (topicInfo, error) {
+	t, err := c.c.Topic(ctx, name)
+	if err != nil {
+		return topicInfo{}, err
+	}
+	return topicInfo{id: t.ID, clusterID: t.ClusterID, partitions: t.Partitions}, nil
+}
+
+func (c *client) offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error) {
+	offsets, err := c.c.ListOffsets(ctx, topic, partitions)
+	if err != nil {
+		return nil, err
+	}
+	spans := make(map[int32]span, len(offsets))
+	for n, o := range offsets {
+		spans[n] = span{o.Start, o.End}
+	}
+	return spans, nil
+}
+
+func (c *client) startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error) {
+	if s.From == StartAtTime {
+		return c.c.OffsetsAt(ctx, topic, partitions, s.Time)
+	}
+	return nil, fmt.Errorf("start %s at the offsets that group %s has committed: %w", topic, c.group, store.ErrUnsupported)
+}
+
+func (c *client) fetcher(ids map[string][16]byte) fetcher {
+	var o kafka.FetchOptions
+	if c.fetch != nil {
+		o = *c.fetch
+	}
+	o.TopicIDs = ids
+	return clientFetcher{c.c.NewFetcher(&o)}
+}
+
+// clientFetcher is a fetcher over package kafka.
+type clientFetcher struct{ *kafka.Fetcher }
+
+func (f clientFetcher) reader(topic string, partition int32, offset int64) reader {
+	return f.Add(topic, partition, offset)
+}
+
+// letterProducer is a producer over package kafka.
+type letterProducer struct{ p *kafka.Producer }
+
+var _ producer = (*letterProducer)(nil)
+
+func (p *letterProducer) produce(ctx context.Context, topic string, letters []*buffer.DeadLetter) error {
+	messages := make([]kafka.Message, len(letters))
+	for i, d := range letters {
+		m := kafka.Message{Key: letterKey(d), Value: d.Value, Partition: -1}
+		for _, h := range letterHeaders(d) {
+			m.Headers = append(m.Headers, kafka.Header(h))
+		}
+		messages[i] = m
+	}
+	return p.p.Produce(ctx, topic, messages...)
+}

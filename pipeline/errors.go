@@ -1,0 +1,144 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+// Errors that stop a pipeline.
+var (
+	// ErrDataLoss: Kafka no longer has records that were not applied.
+	ErrDataLoss = errors.New("pipeline: data loss")
+	// ErrTopicChanged: the topic is not the one whose records were applied.
+	ErrTopicChanged = errors.New("pipeline: topic changed")
+	// ErrStopped: the pipeline no longer runs.
+	ErrStopped = errors.New("pipeline: stopped")
+)
+
+// DataLossError is a range of offsets that Kafka no longer has. It is an
+// ErrDataLoss.
+type DataLossError struct {
+	Pipeline  string
+	Topic     string
+	Partition int32
+	From, To  int64 // [From, To) is gone
+	LogEnd    int64
+}
+
+// Error names the range and says what can be done.
+func (e *DataLossError) Error() string {
+	if e.To > e.LogEnd {
+		return fmt.Sprintf("pipeline %s: %s/%d: offset %d is applied, but the log ends at %d: it was truncated (an unclean leader election) or restored from an older copy. "+
+			"Nothing was skipped. Restore the log, or give the pipeline a new name to apply this log from its start", e.Pipeline, e.Topic, e.Partition, e.From, e.LogEnd)
+	}
+	return fmt.Sprintf("pipeline %s: %s/%d: offsets %d to %d (%d records or fewer) are gone from Kafka before they were applied: retention is shorter than the ingest was down or behind. "+
+		"Nothing was skipped. To count them as lost and go on at %d, set on_data_loss: skip", e.Pipeline, e.Topic, e.Partition, e.From, e.To-1, e.To-e.From, e.To)
+}
+
+// Unwrap returns ErrDataLoss.
+func (e *DataLossError) Unwrap() error { return ErrDataLoss }
+
+// TopicChangedError says how a topic differs from the one whose records were
+// applied. It is an ErrTopicChanged.
+type TopicChangedError struct {
+	Pipeline  string
+	Topic     string
+	Partition int32 // -1 = all
+	Found     string
+	Stored    string
+
+	sameID bool // name and ids are the same, only the records differ
+}
+
+// Error says what was found and what can be done.
+func (e *TopicChangedError) Error() string {
+	at := e.Topic
+	if e.Partition >= 0 {
+		at = fmt.Sprintf("%s/%d", e.Topic, e.Partition)
+	}
+	if e.sameID {
+		return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+
+			"The log was truncated and written again, or restored from a copy. "+
+			"Nothing more was applied. Restore the log, or give the pipeline a new name to apply this log from its start", e.Pipeline, at, e.Found, e.Stored)
+	}
+	return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+
+		"The topic was deleted and created anew, or the brokers are another cluster. "+
+		"To keep what was applied and to apply the new topic from its start, set on_topic_change: new_incarnation; "+
+		"to go on with the old one, restore it", e.Pipeline, at, e.Found, e.Stored)
+}
+
+// Unwrap returns ErrTopicChanged.
+func (e *TopicChangedError) Unwrap() error { return ErrTopicChanged }
+
+// describeSource prints a topic's identity.
+func describeSource(clusterID string, id [16]byte) string {
+	return fmt.Sprintf("cluster %q, topic id %x", clusterID, id)
+}
+
+// errReopen asks for the partition to be opened again, to check that its log is
+// still the same.
+var errReopen = errors.New("pipeline: the log moved backwards")
+
+// fatal reports whether trying again cannot help.
+func fatal(err error) bool {
+	for _, stop := range []error{
+		ErrDataLoss, ErrTopicChanged, errPoisonedOutbox, kafka.ErrClosed,
+		store.ErrClosed, store.ErrCorrupt, store.ErrReadOnly, store.ErrLocked, store.ErrUnsupported, store.ErrInvalidSchema,
+	} {
+		if errors.Is(err, stop) {
+			return true
+		}
+	}
+	return false
+}
+
+// errPoisonedOutbox: the store refused what no dead letter can help with.
+var errPoisonedOutbox = errors.New("pipeline: the store refused a dead letter")
+
+// stopping reports whether err only says that ctx ended.
+func stopping(ctx context.Context, err error) bool {
+	return err != nil && ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
+}
+
+// refusalClass names what the store refused, for metrics: a bounded set.
+func refusalClass(err error) string {
+	for _, c := range []struct {
+		err   error
+		class string
+	}{
+		{store.ErrCellTooLarge, "cell_too_large"},
+		{store.ErrTableNotFound, "no_such_table"},
+		{store.ErrFamilyNotFound, "no_such_family"},
+		{store.ErrTimestampTooFar, "timestamp_too_far"},
+		{store.ErrNotANumber, "not_a_number"},
+		{store.ErrReadOnly, "read_only_table"},
+		{store.ErrInvalidArgument, "invalid_argument"},
+	} {
+		if errors.Is(err, c.err) {
+			return c.class
+		}
+	}
+	return "refused"
+}
+
+// pauseReason is a short name for why a partition waits.
+func pauseReason(err error) string {
+	switch {
+	case errors.Is(err, store.ErrDiskFull):
+		return "disk full"
+	case errors.Is(err, store.ErrTransient):
+		return "store unavailable"
+	case errors.Is(err, store.ErrStale):
+		return "another owner"
+	}
+	s := err.Error()
+	if i := strings.IndexByte(s, '\n'); i >= 0 {
+		s = s[:i]
+	}
+	return s
+}

@@ -1,0 +1,426 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sluice/cell"
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+	"sluice/store/memstore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeBroker is one topic, "t", in memory: what package kafka gives, without a
+// network, so that tests can cut it anywhere.
+type fakeBroker struct {
+	mu      sync.Mutex
+	rng     *rand.Rand // nil = whole batches
+	info    topicInfo
+	logs    map[int32]*fakeLog
+	changed chan struct{} // closed at each change
+	broken  error         // returned by every call
+}
+
+type fakeLog struct {
+	start   int64
+	end     int64
+	records []kafka.Record // ascending; offsets may be missing
+}
+
+func newFakeBroker(partitions int) *fakeBroker {
+	b := &fakeBroker{info: topicInfo{id: [16]byte{1}, clusterID: "c"}, logs: map[int32]*fakeLog{}, changed: make(chan struct{})}
+	for n := range int32(partitions) {
+		b.info.partitions = append(b.info.partitions, n)
+		b.logs[n] = &fakeLog{}
+	}
+	return b
+}
+
+func (b *fakeBroker) change(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	f()
+	close(b.changed)
+	b.changed = make(chan struct{})
+}
+
+// produce appends records; the value "-" makes an offset without a record, as a
+// control marker does.
+func (b *fakeBroker) produce(partition int32, values ...string) {
+	b.change(func() {
+		l := b.logs[partition]
+		for _, v := range values {
+			if v != "-" {
+				l.records = append(l.records, kafka.Record{Offset: l.end, Timestamp: 1000 + l.end, Key: []byte("k"), Value: []byte(v)})
+			}
+			l.end++
+		}
+	})
+}
+
+func (b *fakeBroker) topic(context.Context, string) (topicInfo, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.info, b.broken
+}
+
+func (b *fakeBroker) offsets(_ context.Context, _ string, partitions []int32) (map[int32]span, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[int32]span{}
+	for _, n := range partitions {
+		if l := b.logs[n]; l != nil {
+			out[n] = span{l.start, l.end}
+		}
+	}
+	return out, b.broken
+}
+
+func (b *fakeBroker) startOffsets(_ context.Context, _ string, partitions []int32, s *Start) (map[int32]int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[int32]int64{}
+	for _, n := range partitions {
+		l := b.logs[n]
+		out[n] = l.end
+		for i := range l.records {
+			if l.records[i].Timestamp >= s.Time.UnixMilli() {
+				out[n] = l.records[i].Offset
+				break
+			}
+		}
+	}
+	return out, b.broken
+}
+
+func (b *fakeBroker) fetcher(map[string][16]byte) fetcher { return b }
+
+func (b *fakeBroker) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func (b *fakeBroker) reader(topic string, partition int32, offset int64) reader {
+	return &fakeReader{b: b, topic: topic, partition: partition, offset: offset, closed: make(chan struct{})}
+}
+
+type fakeReader struct {
+	b         *fakeBroker
+	topic     string
+	partition int32
+	offset    int64
+	closed    chan struct{}
+	once      sync.Once
+}
+
+func (r *fakeReader) Close() { r.once.Do(func() { close(r.closed) }) }
+
+func (r *fakeReader) Next(ctx context.Context) (*kafka.Batch, error) {
+	for {
+		r.b.mu.Lock()
+		changed := r.b.changed
+		batch, err := r.take()
+		r.b.mu.Unlock()
+		if batch != nil || err != nil {
+			return batch, err
+		}
+		select {
+		case <-changed:
+		case <-r.closed:
+			return nil, kafka.ErrClosed
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (r *fakeReader) take() (*kafka.Batch, error) {
+	l := r.b.logs[r.partition]
+	switch {
+	case r.b.broken != nil:
+		return nil, r.b.broken
+	case r.offset < l.start || r.offset > l.end:
+		return nil, &kafka.OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: r.offset, LogStart: l.start, End: l.end}
+	case r.offset == l.end:
+		return nil, nil
+	}
+	next := l.end
+	if r.b.rng != nil {
+		next = min(next, r.offset+1+r.b.rng.Int64N(40))
+	}
+	batch := &kafka.Batch{
+		Topic: r.topic, Partition: r.partition, From: r.offset, Next: next,
+		LeaderEpoch: 0, LastStable: l.end, LogStart: l.start,
+	}
+	for _, rec := range l.records {
+		if rec.Offset >= r.offset && rec.Offset < next {
+			// Memory of its own, wiped on release by nobody: a use after
+			// Release shows in package kafka's own tests.
+			batch.Records = append(batch.Records, rec)
+		}
+	}
+	r.offset = next
+	return batch, nil
+}
+
+// testMapper maps a value "page" to a row and a count of the page. Special
+// values: "skip…" is filtered, "bad…" is refused by the mapping, "huge…" makes a
+// cell that the store refuses, "long…" a counter that it refuses.
+type testMapper struct{ ms []cell.Mutation }
+
+func (m *testMapper) Map(r *mapping.Record) (*mapping.Output, error) {
+	v := string(r.Value)
+	switch {
+	case strings.HasPrefix(v, "skip"):
+		return &mapping.Output{}, nil
+	case strings.HasPrefix(v, "bad"):
+		return nil, &mapping.Error{Stage: mapping.StageDecode, Class: "test", Err: errors.New("no page")}
+	}
+	row := cell.Mutation{Table: "events", Row: fmt.Appendf(nil, "%d/%d", r.Partition, r.Offset)}
+	value := []byte(v)
+	if strings.HasPrefix(v, "huge") {
+		value = make([]byte, maxCell)
+	}
+	row.Put("e", []byte("page"), cell.Timestamp(r.Timestamp), value)
+	page := []byte(v)
+	if strings.HasPrefix(v, "long") {
+		page = []byte(v + strings.Repeat("x", maxCell))
+	}
+	count := cell.Mutation{Table: "counts", Row: page, Ops: []cell.Op{{
+		Type: cell.OpIncrement, Family: "c", Qualifier: []byte("n"), Time: cell.Timestamp(r.Timestamp), Delta: 1,
+	}}}
+	m.ms = append(m.ms[:0], row, count)
+	return &mapping.Output{Mutations: m.ms}, nil
+}
+
+const maxCell = 1000 // bytes, in the tables of newEngine
+
+func createTables(t testing.TB, a store.Admin) {
+	t.Helper()
+	events := &store.TableDescriptor{Name: "events", MaxCellBytes: maxCell, Families: []store.FamilyDescriptor{store.NewFamily("e")}}
+	counts := &store.TableDescriptor{Name: "counts", MaxCellBytes: maxCell, Families: []store.FamilyDescriptor{store.NewFamily("c")}}
+	counts.Families[0].Counter = true
+	for _, d := range []*store.TableDescriptor{events, counts} {
+		if err := a.CreateTable(context.Background(), d, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// newEngine returns a model engine with the tables of testMapper.
+func newEngine(t testing.TB) store.Engine {
+	t.Helper()
+	s, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	createTables(t, s)
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// faultyEngine asks fault what to do with each batch of a partition.
+type faultyEngine struct {
+	store.Engine
+	// fault returns an error for the caller and whether to apply all the same.
+	fault func(b *store.Batch) (apply bool, err error)
+}
+
+func (e *faultyEngine) Apply(ctx context.Context, b *store.Batch) error {
+	if len(b.Advances) == 0 {
+		return e.Engine.Apply(ctx, b)
+	}
+	apply, ferr := e.fault(b)
+	if apply {
+		if err := e.Engine.Apply(ctx, b); err != nil {
+			return err
+		}
+	}
+	return ferr
+}
+
+type testOption func(*Options)
+
+// newTest returns a pipeline over a fake broker.
+func newTest(t testing.TB, e store.Engine, b *fakeBroker, opts ...testOption) *Pipeline {
+	t.Helper()
+	o := Options{Name: "p", Topics: []string{"t"}, Engine: e, Flush: Flush{MaxRecords: 64, MaxAge: time.Hour}, Logger: testLogger(t)}
+	for _, f := range opts {
+		f(&o)
+	}
+	if err := o.validate(); err != nil {
+		t.Fatal(err)
+	}
+	return &Pipeline{
+		opts: o, log: o.Logger, broker: b, version: "v1", retry: time.Millisecond, status: newStatus(),
+		newMapper: func() mapper { return &testMapper{} },
+	}
+}
+
+func testLogger(t testing.TB) *slog.Logger {
+	if !testing.Verbose() {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(t.Output(), nil))
+}
+
+// running is a pipeline that applies some partitions.
+type running struct {
+	*Pipeline
+	t    testing.TB
+	stop context.CancelFunc
+	done chan error
+}
+
+func start(t testing.TB, p *Pipeline, partitions ...int32) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &running{Pipeline: p, t: t, stop: cancel, done: make(chan error, 1)}
+	go func() { r.done <- p.apply(ctx, map[string][]int32{"t": partitions}) }()
+	t.Cleanup(cancel)
+	return r
+}
+
+// close stops r and returns what it ended with.
+func (r *running) close() error {
+	r.stop()
+	select {
+	case err := <-r.done:
+		return err
+	case <-time.After(10 * time.Second):
+		r.t.Fatal("Got no end of the pipeline within 10 s")
+		return nil
+	}
+}
+
+// caughtUp waits until everything that the broker has is stored.
+func (r *running) caughtUp(b *fakeBroker) {
+	r.t.Helper()
+	ends := map[int32]int64{}
+	b.mu.Lock()
+	for n, l := range b.logs {
+		ends[n] = l.end
+	}
+	b.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.WaitStored(ctx, map[string]map[int32]int64{"t": ends}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// first returns the status of the first partition, empty before it is begun.
+func (r *running) first() PartitionStatus {
+	if ps := r.Status().Partitions; len(ps) > 0 {
+		return ps[0]
+	}
+	return PartitionStatus{}
+}
+
+// failed waits for the pipeline to stop by itself.
+func (r *running) failed() error {
+	r.t.Helper()
+	select {
+	case err := <-r.done:
+		r.done <- err
+		return err
+	case <-time.After(10 * time.Second):
+		r.t.Fatal("Got no error within 10 s")
+		return nil
+	}
+}
+
+// contents is what an engine holds, in a form to compare.
+type contents struct {
+	Counts   map[string]int64
+	Events   map[string]string
+	Letters  map[string]string // topic/partition/offset → stage/class
+	Progress store.Progress    // only the audit counts, summed
+}
+
+func readContents(t testing.TB, e store.Engine) contents {
+	t.Helper()
+	c := contents{Counts: map[string]int64{}, Events: map[string]string{}, Letters: map[string]string{}}
+	scan := func(table string, f func(r *cell.Row)) {
+		sc := e.Scan(t.Context(), &store.Scan{Table: table})
+		defer sc.Close()
+		for sc.Next() {
+			f(sc.Row())
+		}
+		if err := sc.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scan("counts", func(r *cell.Row) {
+		c.Counts[string(r.Key)] = int64(binary.BigEndian.Uint64(r.Cells[0].Value))
+	})
+	scan("events", func(r *cell.Row) { c.Events[string(r.Key)] = string(r.Cells[0].Value) })
+	scan(store.OutboxTable, func(r *cell.Row) {
+		d, err := buffer.DecodeDeadLetter(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Letters[string(letterKey(d))] = d.Stage + "/" + d.Class
+	})
+	all, err := store.AllProgress(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		if !p.Progress.Balanced() {
+			t.Errorf("Got progress of %s/%d out of balance: %+v", p.Source.Topic, p.Partition, p.Progress)
+		}
+		c.Progress.Next += p.Progress.Next
+		c.Progress.Applied += p.Progress.Applied
+		c.Progress.Filtered += p.Progress.Filtered
+		c.Progress.Dead += p.Progress.Dead
+		c.Progress.Control += p.Progress.Control
+		c.Progress.Lost += p.Progress.Lost
+	}
+	return c
+}
+
+// want is what the logs of b must become.
+func want(b *fakeBroker) contents {
+	c := contents{Counts: map[string]int64{}, Events: map[string]string{}, Letters: map[string]string{}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n, l := range b.logs {
+		c.Progress.Next += l.end
+		c.Progress.Control += l.end - int64(len(l.records))
+		for _, r := range l.records {
+			v := string(r.Value)
+			letter := func(why string) {
+				c.Letters[fmt.Sprintf("t/%d/%d", n, r.Offset)] = why
+				c.Progress.Dead++
+			}
+			switch {
+			case strings.HasPrefix(v, "skip"):
+				c.Progress.Filtered++
+			case strings.HasPrefix(v, "bad"):
+				letter("decode/test")
+			case strings.HasPrefix(v, "huge"), strings.HasPrefix(v, "long"):
+				letter("store/cell_too_large")
+			default:
+				c.Counts[v]++
+				c.Events[fmt.Sprintf("%d/%d", n, r.Offset)] = v
+				c.Progress.Applied++
+			}
+		}
+	}
+	return c
+}

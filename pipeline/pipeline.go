@@ -1,0 +1,294 @@
+// Package pipeline runs the ingest flow: it consumes topics as a member of a
+// consumer group, maps each record, buffers what it becomes and applies it to a
+// store exactly once (invariant I2), one worker a partition.
+//
+// Exactly once rests on the store alone: each batch carries its partition's next
+// offset, which advances by compare-and-set in the same commit as the data
+// (design D4). Whatever goes wrong, a crash, a rebalance, a second owner, a
+// reply that was lost, is handled in one way: await what is in flight, forget
+// what is buffered, read the stored offset, fetch from there. Offsets committed
+// to Kafka are for lag tools.
+//
+// A record that cannot be decoded, mapped or stored goes to the outbox table in
+// the same commit and from there to the dead-letter topic (invariant I9). A store
+// that is full or unreachable pauses its partitions until it is not (I8).
+//
+// A Pipeline is safe for concurrent use; Run is called once. The package starts
+// goroutines in Run only, and all have ended when it returns. It does not own
+// the client and the engine, and closes neither.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+const (
+	// firstRetryWait is short, as most trouble is over soon;
+	firstRetryWait = 100 * time.Millisecond
+	// maxRetryWait keeps a store that is down for hours from being hammered,
+	// and is short enough that nobody restarts the process to hurry it.
+	maxRetryWait = 5 * time.Second
+)
+
+// Pipeline is the ingest of some topics into one engine by one mapping.
+type Pipeline struct {
+	opts      Options
+	log       *slog.Logger
+	broker    broker
+	newMapper func() mapper
+	version   string // of the mapping
+	retry     time.Duration
+	relay     *relay
+	status    *status
+	ran       atomic.Bool
+}
+
+// New returns a pipeline that is ready to Run. It talks to nobody yet.
+func New(o *Options) (*Pipeline, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	p := &Pipeline{opts: *o, retry: firstRetryWait, status: newStatus()}
+	if err := p.opts.validate(); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.Client == nil:
+		return nil, fmt.Errorf("pipeline %s: no client", o.Name)
+	case o.Plan == nil:
+		return nil, fmt.Errorf("pipeline %s: no plan", o.Name)
+	}
+	p.newMapper = func() mapper { return o.Plan.NewMapper() }
+	p.version = o.Plan.Version()
+	p.broker = &client{c: o.Client, fetch: o.Fetch, group: p.opts.Group}
+	p.log = p.opts.Logger.With("pipeline", o.Name)
+	return p, nil
+}
+
+// Run consumes as a member of the group until ctx ends; then it applies what is
+// buffered within the drain timeout, leaves the group and returns nil. Trouble
+// with the brokers and temporary trouble with the store is waited out. Its error
+// says why nothing more can be applied: it wraps ErrDataLoss, ErrTopicChanged,
+// kafka.ErrTopicNotFound, kafka.ErrOtherStore, kafka.ErrAuth, or an error of the
+// store.
+func (p *Pipeline) Run(ctx context.Context) (err error) {
+	if p.ran.Swap(true) {
+		return fmt.Errorf("pipeline %s: %w: Run was called before", p.opts.Name, ErrStopped)
+	}
+	p.status.run()
+	defer func() { p.status.stop(err) }()
+
+	group, err := p.opts.Client.JoinGroup(ctx, &kafka.GroupOptions{
+		ID: p.opts.Group, Topics: p.opts.Topics, StoreID: p.opts.StoreID,
+		SessionTimeout: p.opts.SessionTimeout, Heartbeat: p.opts.Heartbeat, Rebalance: p.opts.Rebalance,
+	})
+	if err != nil {
+		if stopping(ctx, err) {
+			return nil
+		}
+		return fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+	}
+	defer func() { err = errors.Join(err, group.Close()) }()
+	var letters *kafka.Producer
+	if p.opts.DeadLetterTopic != "" {
+		letters = p.opts.Client.NewProducer(nil)
+		defer func() { err = errors.Join(err, letters.Close()) }()
+	}
+
+	side, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the partitions are drained
+	var helpers sync.WaitGroup
+	defer helpers.Wait()
+	defer stop()
+	if letters != nil {
+		p.startRelay(side, &helpers, &letterProducer{letters})
+	}
+	for {
+		gen, err := group.Next(ctx)
+		if err != nil {
+			if stopping(ctx, err) {
+				return nil
+			}
+			return fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+		}
+		p.status.generationBegins(gen.ID, gen.MemberID)
+		ended := make(chan error, 1)
+		gen.Run(func(owned context.Context) { ended <- p.generation(ctx, owned, gen) })
+		if err := <-ended; err != nil {
+			return fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+func (p *Pipeline) startRelay(ctx context.Context, wg *sync.WaitGroup, out producer) {
+	p.relay = &relay{
+		engine: p.opts.Engine, out: out, pipeline: p.opts.Name, topic: p.opts.DeadLetterTopic,
+		retry: p.retry, log: p.log, status: p.status,
+		ring: make(chan struct{}, 1), due: map[string][]byte{},
+	}
+	wg.Go(func() { p.relay.run(ctx) })
+}
+
+// generation applies the partitions of gen until ctx or the generation ends.
+func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation) error {
+	working, cancel := context.WithCancel(owned)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+
+	var mirror sync.WaitGroup
+	mirroring, stop := context.WithCancel(owned)
+	mirror.Go(func() { p.mirror(mirroring, gen) })
+	err := p.apply(working, gen.Assignment)
+	stop()
+	mirror.Wait()
+	p.commit(owned, gen)
+	return err
+}
+
+// mirror shows the stored offsets to Kafka now and then.
+func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
+	t := time.NewTicker(p.opts.CommitInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			p.commit(ctx, gen)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *Pipeline) commit(ctx context.Context, gen *kafka.Generation) {
+	offsets := p.status.storedOffsets(gen.Assignment)
+	if len(offsets) == 0 || ctx.Err() != nil {
+		return
+	}
+	if err := gen.Commit(ctx, offsets); err != nil && !errors.Is(err, kafka.ErrGenerationEnded) && ctx.Err() == nil {
+		p.log.Warn("offsets are not shown to kafka", "err", err)
+	}
+}
+
+// apply runs a worker for each assigned partition until ctx ends.
+func (p *Pipeline) apply(ctx context.Context, assignment map[string][]int32) error {
+	for {
+		err := p.applySources(ctx, assignment)
+		var changed *TopicChangedError
+		if errors.As(err, &changed) && !changed.sameID && p.opts.OnTopicChange == NewIncarnation && ctx.Err() == nil {
+			continue // prepare begins the new one
+		}
+		return err
+	}
+}
+
+// applySources is apply for the topics as they are now.
+func (p *Pipeline) applySources(ctx context.Context, assignment map[string][]int32) error {
+	ids := make(map[string][16]byte, len(assignment))
+	var workers []*worker
+	for topic, partitions := range assignment {
+		src, err := p.prepareSource(ctx, topic, partitions)
+		if err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		ids[topic] = src.TopicID
+		for _, n := range partitions {
+			w, err := p.newWorker(src, n)
+			if err != nil {
+				return err
+			}
+			workers = append(workers, w)
+		}
+	}
+	f := p.broker.fetcher(ids)
+	fetching, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the workers: what they have fetched is good
+	done := make(chan error, 1)
+	go func() { done <- f.Run(fetching) }()
+
+	g, working := errgroup.WithContext(ctx)
+	for _, w := range workers {
+		w.fetcher = f
+		g.Go(func() error { return w.run(working) })
+	}
+	err := g.Wait()
+	stop()
+	if ferr := <-done; ferr != nil && !errors.Is(ferr, context.Canceled) {
+		return ferr // why the workers have ended
+	}
+	return err
+}
+
+// prepareSource is prepare, tried again until it works, ctx ends or trying is of
+// no use.
+func (p *Pipeline) prepareSource(ctx context.Context, topic string, partitions []int32) (store.Source, error) {
+	warned := false
+	for wait := p.retry; ; wait = min(2*wait, maxRetryWait) {
+		src, err := p.prepare(ctx, topic, partitions)
+		if err == nil || fatal(err) {
+			return src, err
+		}
+		if !warned && ctx.Err() == nil {
+			p.log.Warn("topic cannot be begun yet", "topic", topic, "err", err)
+			warned = true
+		}
+		if sleep(ctx, wait) != nil {
+			return src, nil // the caller sees that ctx has ended
+		}
+	}
+}
+
+func (s *status) run() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running = true
+}
+
+func (s *status) stop(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.stopped, s.err = false, true, err
+	s.broadcast()
+}
+
+func (s *status) generationBegins(id int32, member string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.generation, s.memberID = id, member
+	s.metrics.Rebalances++
+	s.broadcast()
+}
+
+// storedOffsets returns the stored offsets of the assigned partitions.
+func (s *status) storedOffsets(assignment map[string][]int32) map[string]map[int32]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[string]map[int32]int64{}
+	for topic, partitions := range assignment {
+		for _, n := range partitions {
+			st := s.partitions[partitionKey{topic, n}]
+			if st == nil || st.Progress == (store.Progress{}) {
+				continue
+			}
+			if out[topic] == nil {
+				out[topic] = map[int32]int64{}
+			}
+			out[topic][n] = st.Progress.Next
+		}
+	}
+	return out
+}

@@ -1,0 +1,245 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"sync"
+	"time"
+
+	"sluice/cell"
+	"sluice/pipeline/buffer"
+	"sluice/store"
+)
+
+// Bounds of one round of the relay.
+const (
+	relayLetters = 500     // produced and marked at once
+	relayBytes   = 4 << 20 // of their values, about
+)
+
+// producer sends dead letters to a topic and returns when all replicas have
+// them.
+type producer interface {
+	produce(ctx context.Context, topic string, letters []*buffer.DeadLetter) error
+}
+
+// relay sends what is in the outbox to the dead-letter topic, at least once, and
+// marks it as sent. It runs beside the partitions: a topic that is down delays
+// dead letters and nothing else.
+type relay struct {
+	engine   store.Engine
+	out      producer
+	pipeline string
+	topic    string
+	retry    time.Duration
+	log      *slog.Logger
+	status   *status
+
+	ring chan struct{}
+	mu   sync.Mutex
+	due  map[string][]byte // rows to look at: stop → start
+}
+
+// wake tells the relay that the outbox may have letters of partition of s from
+// offset on. It never blocks; a nil relay does nothing.
+func (r *relay) wake(s *store.Source, partition int32, offset int64) {
+	if r == nil {
+		return
+	}
+	d := buffer.DeadLetter{Pipeline: s.Pipeline, Topic: s.Topic, TopicID: s.TopicID, Partition: partition, Offset: max(offset, 0)}
+	start := d.AppendRow(nil)
+	r.add(start, cell.PrefixEnd(start[:len(start)-8]))
+	select {
+	case r.ring <- struct{}{}:
+	default:
+	}
+}
+
+func (r *relay) add(start, stop []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if old, ok := r.due[string(stop)]; !ok || bytes.Compare(start, old) < 0 {
+		r.due[string(stop)] = start
+	}
+}
+
+// run relays until ctx ends. It begins with every letter of the pipeline that an
+// earlier process left behind.
+func (r *relay) run(ctx context.Context) {
+	all := buffer.AppendOutboxPrefix(nil, r.pipeline)
+	r.add(all, cell.PrefixEnd(all))
+	wait := r.retry
+	warned := false
+	for {
+		err := r.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
+			if warned {
+				r.log.Info("dead letters are relayed again", "topic", r.topic)
+			}
+			wait, warned = r.retry, false
+			select {
+			case <-r.ring:
+			case <-ctx.Done():
+				return
+			}
+		default:
+			r.status.relayed(0, 1)
+			if !warned {
+				r.log.Warn("dead letters wait in the outbox", "topic", r.topic, "err", err)
+				warned = true
+			}
+			if sleep(ctx, wait) != nil {
+				return
+			}
+			wait = min(2*wait, maxRetryWait)
+		}
+	}
+}
+
+// round looks at all rows that are due. What it could not relay is due again.
+func (r *relay) round(ctx context.Context) error {
+	r.mu.Lock()
+	due := r.due
+	r.due = map[string][]byte{}
+	r.mu.Unlock()
+	for stop, start := range maps.Clone(due) {
+		delete(due, stop)
+		if from, err := r.span(ctx, start, []byte(stop)); err != nil {
+			r.add(from, []byte(stop))
+			for stop, start := range due {
+				r.add(start, []byte(stop))
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// span relays the letters in [start, stop). Where it fails, it returns the row
+// to begin at the next time.
+func (r *relay) span(ctx context.Context, start, stop []byte) (from []byte, failure error) {
+	inRow := 0
+	for {
+		letters, next, err := r.read(ctx, start, stop)
+		if err != nil {
+			if from == nil {
+				from = start
+			}
+			return from, err
+		}
+		err = r.send(ctx, letters)
+		if err == nil {
+			inRow = 0
+		}
+		// One letter may be what the topic refuses: the others must not wait
+		// for it. Two in a row are a topic that is down.
+		for i := 0; err != nil && i < len(letters); i++ {
+			one := err
+			if len(letters) > 1 {
+				one = r.send(ctx, letters[i:i+1])
+			}
+			if one == nil {
+				inRow = 0
+				continue
+			}
+			if from == nil {
+				d := letters[i]
+				from, failure = d.AppendRow(nil), fmt.Errorf("dead letter of %s/%d, offset %d: %w", d.Topic, d.Partition, d.Offset, one)
+			}
+			if inRow++; inRow == 2 || ctx.Err() != nil {
+				return from, failure
+			}
+		}
+		if next == nil {
+			return from, failure
+		}
+		start = next
+	}
+}
+
+// read returns the letters in [start, stop) that are not relayed, up to the
+// bounds of a round, and the row to go on at; nil at the end.
+func (r *relay) read(ctx context.Context, start, stop []byte) (letters []*buffer.DeadLetter, next []byte, err error) {
+	sc := r.engine.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: start, Stop: stop})
+	defer sc.Close()
+	size := 0
+	for sc.Next() {
+		d, err := buffer.DecodeDeadLetter(sc.Row())
+		if err != nil {
+			return nil, nil, err
+		}
+		if d.Relayed {
+			continue
+		}
+		letters = append(letters, d)
+		size += len(d.Key) + len(d.Value)
+		if len(letters) == relayLetters || size >= relayBytes {
+			return letters, append(bytes.Clone(sc.Row().Key), 0), nil
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+	}
+	return letters, nil, nil
+}
+
+// send produces letters and then marks them.
+func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	if err := r.out.produce(ctx, r.topic, letters); err != nil {
+		return fmt.Errorf("produce %d dead letters to %s: %w", len(letters), r.topic, err)
+	}
+	var b store.Batch
+	now := time.Now().UnixMilli()
+	for _, d := range letters {
+		b.Add(-1, d.RelayedMutation(now))
+	}
+	if err := r.engine.Apply(ctx, &b); err != nil {
+		return fmt.Errorf("mark %d dead letters as relayed: %w", len(letters), err)
+	}
+	r.status.relayed(int64(len(letters)), 0)
+	return nil
+}
+
+func (s *status) relayed(n, failures int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metrics.Relayed += n
+	s.metrics.RelayErrors += failures
+	s.broadcast()
+}
+
+// letterKey is the key of a dead letter in the dead-letter topic. It names the place that the letter came from, so that a second copy is
+// recognised; the record's own key is a header.
+func letterKey(d *buffer.DeadLetter) []byte {
+	return fmt.Appendf(nil, "%s/%d/%d", d.Topic, d.Partition, d.Offset)
+}
+
+// letterHeaders returns the record's own headers and then those that say where
+// it comes from and why it is dead.
+func letterHeaders(d *buffer.DeadLetter) []buffer.Header {
+	hs := append([]buffer.Header(nil), d.Headers...)
+	add := func(key, value string) { hs = append(hs, buffer.Header{Key: []byte(key), Value: []byte(value)}) }
+	add("x-orig-topic", d.Topic)
+	add("x-orig-partition", strconv.FormatInt(int64(d.Partition), 10))
+	add("x-orig-offset", strconv.FormatInt(d.Offset, 10))
+	add("x-orig-timestamp", strconv.FormatInt(d.Time, 10))
+	if d.Key != nil {
+		hs = append(hs, buffer.Header{Key: []byte("x-orig-key"), Value: d.Key})
+	}
+	add("x-stage", d.Stage)
+	add("x-error-class", d.Class)
+	add("x-error-message", d.Reason)
+	add("x-pipeline", d.Pipeline)
+	add("x-mapping-version", d.MappingVersion)
+	return hs
+}

@@ -1,0 +1,62 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+
+	"sluice/pipeline/kafka"
+)
+
+// topicInfo says which topic a name stands for now.
+type topicInfo struct {
+	id         [16]byte // zero where the broker knows none
+	clusterID  string
+	partitions []int32
+}
+
+// span is the offsets that a log has: [start, end).
+type span struct{ start, end int64 }
+
+// broker is what the pipeline needs of Kafka, besides group membership.
+type broker interface {
+	topic(ctx context.Context, name string) (topicInfo, error)
+	offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error)
+	// startOffsets resolves a start policy that is neither earliest nor latest.
+	startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error)
+	// fetcher reads partitions of topics that have these ids.
+	fetcher(ids map[string][16]byte) fetcher
+}
+
+// fetcher reads partitions while its Run runs.
+type fetcher interface {
+	reader(topic string, partition int32, offset int64) reader
+	Run(ctx context.Context) error
+}
+
+// reader is the records of one partition. Next may run in another goroutine
+// than Close, which ends it.
+type reader interface {
+	Next(ctx context.Context) (*kafka.Batch, error)
+	Close()
+}
+
+// fingerprint hashes a record's key and value with xxhash64, each after its
+// length (8 bytes big-endian, -1 for Kafka's null), so that they cannot trade
+// bytes. It is stored: it must never change.
+func fingerprint(r *kafka.Record) uint64 {
+	var d xxhash.Digest
+	d.Reset()
+	var n [8]byte
+	for _, b := range [2][]byte{r.Key, r.Value} {
+		length := int64(len(b))
+		if b == nil {
+			length = -1
+		}
+		binary.BigEndian.PutUint64(n[:], uint64(length))
+		_, _ = d.Write(n[:]) // never fails
+		_, _ = d.Write(b)
+	}
+	return d.Sum64()
+}

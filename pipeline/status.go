@@ -1,0 +1,328 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+// CommitBounds are the upper bounds, in seconds, of the buckets of
+// Metrics.Commits; one more bucket holds what is slower.
+var CommitBounds = [...]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10}
+
+// Histogram counts durations.
+type Histogram struct {
+	Counts [len(CommitBounds) + 1]int64 // each duration in one bucket only
+	Count  int64
+	Sum    float64 // seconds
+}
+
+func (h *Histogram) add(d time.Duration) {
+	s := d.Seconds()
+	i, _ := slices.BinarySearch(CommitBounds[:], s)
+	h.Counts[i]++
+	h.Count++
+	h.Sum += s
+}
+
+// PartitionStatus is one partition that this process owns or has owned.
+type PartitionStatus struct {
+	Topic     string
+	Partition int32
+	Owned     bool           // assigned to this process now
+	Progress  store.Progress // as stored; Progress.Next is the stored offset
+	Position  int64          // next offset to buffer; ≥ Progress.Next
+	LogStart  int64          // first offset that Kafka has
+	LogEnd    int64          // end of what may be read (last stable offset); as of the last fetch
+	Lag       int64          // LogEnd - Progress.Next, not below 0
+	Rate      float64        // records applied a second, over about the last ten
+	Paused    string         // why it waits; empty = it does not
+}
+
+// Status is a pipeline at one moment.
+type Status struct {
+	Name       string
+	Running    bool
+	Err        error // why it stopped; nil while it runs and after a stop that was asked for
+	Generation int32 // of the consumer group; -1 = none yet
+	MemberID   string
+	Partitions []PartitionStatus // by topic and partition
+}
+
+// DeadLetterKey is what dead letters are counted by.
+type DeadLetterKey struct {
+	Stage string
+	Class string
+}
+
+// Metrics are totals since the pipeline was made, over all its partitions, and
+// gauges. Only what was stored counts.
+type Metrics struct {
+	Applied, Filtered, Dead, Control, Lost int64 // records
+	Batches                                int64
+	Commits                                Histogram // durations of Engine.Apply
+	FetchedBytes                           int64
+	Stale                                  int64 // batches that another owner had overtaken
+	Refusals                               int64 // records that the store refused
+	Pauses                                 int64
+	Rebalances                             int64
+	Relayed                                int64 // dead letters produced to the topic
+	RelayErrors                            int64
+	BufferBytes                            int64 // held of the budget, by all its users
+	BufferLimit                            int64
+	DeadLetters                            map[DeadLetterKey]int64
+}
+
+// status is what a pipeline tells about itself.
+type status struct {
+	mu         sync.Mutex
+	running    bool
+	stopped    bool
+	err        error
+	generation int32
+	memberID   string
+	partitions map[partitionKey]*partitionState
+	metrics    Metrics
+	changed    chan struct{} // closed when something is stored or the pipeline stops
+}
+
+type partitionKey struct {
+	topic     string
+	partition int32
+}
+
+func newStatus() *status {
+	return &status{
+		generation: -1,
+		partitions: map[partitionKey]*partitionState{},
+		metrics:    Metrics{DeadLetters: map[DeadLetterKey]int64{}},
+		changed:    make(chan struct{}),
+	}
+}
+
+// broadcast wakes who waits for a change. The lock is held.
+func (s *status) broadcast() {
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+func (s *status) partition(topic string, n int32) *partitionState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := partitionKey{topic, n}
+	p := s.partitions[k]
+	if p == nil {
+		p = &partitionState{s: s, PartitionStatus: PartitionStatus{Topic: topic, Partition: n}}
+		s.partitions[k] = p
+	}
+	return p
+}
+
+// partitionState is one partition's part of the status, under its lock.
+type partitionState struct {
+	s *status
+	PartitionStatus
+	owners   int
+	rate     rate
+	logged   string // last reason for a pause that was logged
+	loggedAt time.Time
+}
+
+func (p *partitionState) assign(owned bool) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if owned {
+		p.owners++
+	} else {
+		p.owners--
+		p.Paused = ""
+	}
+	p.Owned = p.owners > 0
+}
+
+func (p *partitionState) stored() int64 {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.Progress.Next
+}
+
+func (p *partitionState) opened(progress *store.Progress, log span) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if progress.Next > p.Progress.Next || progress.Next >= log.end {
+		p.Paused = "" // somebody has applied it: perhaps this one, whose reply was lost
+	}
+	p.Progress, p.Position, p.LogStart, p.LogEnd = *progress, progress.Next, log.start, log.end
+	p.s.broadcast()
+}
+
+func (p *partitionState) lost(n int64) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.metrics.Lost += n
+}
+
+func (p *partitionState) fetched(b *kafka.Batch, position int64) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.Position, p.LogStart, p.LogEnd = position, b.LogStart, b.LastStable
+	p.s.metrics.FetchedBytes += int64(b.Bytes)
+}
+
+// applied notes a batch that is stored, and reports whether it ends a pause.
+func (p *partitionState) applied(b *buffer.Summary, took time.Duration) (resumed bool) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	m := &p.s.metrics
+	m.Applied += b.Counts.Applied
+	m.Filtered += b.Counts.Filtered
+	m.Dead += b.Counts.Dead
+	m.Control += b.Counts.Control
+	m.Batches++
+	m.Commits.add(took)
+	for _, d := range b.Dead {
+		m.DeadLetters[DeadLetterKey{d.Stage, d.Class}] += d.N
+	}
+	p.rate.add(time.Now(), float64(b.Records))
+	p.Progress = b.Progress
+	resumed = p.Paused != ""
+	p.Paused = ""
+	p.s.broadcast()
+	return resumed
+}
+
+func (p *partitionState) reopen(stale bool) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if stale {
+		p.s.metrics.Stale++
+	}
+}
+
+func (p *partitionState) refusals(n int) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.metrics.Refusals += int64(n)
+}
+
+// pauseReminder is how often a lasting pause is logged again.
+const pauseReminder = 5 * time.Minute
+
+// pause notes why the partition waits and reports whether that is news.
+func (p *partitionState) pause(why string) bool {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.Paused == "" {
+		p.s.metrics.Pauses++
+	}
+	p.Paused = why
+	now := time.Now()
+	if why == p.logged && now.Sub(p.loggedAt) < pauseReminder {
+		return false
+	}
+	p.logged, p.loggedAt = why, now
+	return true
+}
+
+// rateWindow is the time in which an event's weight falls to 1/e.
+const rateWindow = 10 * time.Second
+
+// rate is an exponentially weighted rate of events a second.
+type rate struct {
+	perSecond float64
+	at        time.Time
+}
+
+func (r *rate) add(now time.Time, n float64) {
+	r.perSecond = r.value(now) + n/rateWindow.Seconds()
+	r.at = now
+}
+
+func (r *rate) value(now time.Time) float64 {
+	if r.at.IsZero() {
+		return 0
+	}
+	return r.perSecond * math.Exp(-now.Sub(r.at).Seconds()/rateWindow.Seconds())
+}
+
+// Status returns what the pipeline does now. The result is the caller's.
+func (p *Pipeline) Status() Status {
+	s := p.status
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := Status{Name: p.opts.Name, Running: s.running, Err: s.err, Generation: s.generation, MemberID: s.memberID}
+	for _, st := range s.partitions {
+		ps := st.PartitionStatus
+		ps.Lag = max(ps.LogEnd-ps.Progress.Next, 0)
+		ps.Rate = st.rate.value(now)
+		out.Partitions = append(out.Partitions, ps)
+	}
+	slices.SortFunc(out.Partitions, func(a, b PartitionStatus) int {
+		if a.Topic != b.Topic {
+			if a.Topic < b.Topic {
+				return -1
+			}
+			return 1
+		}
+		return int(a.Partition) - int(b.Partition)
+	})
+	return out
+}
+
+// Metrics returns the pipeline's totals and gauges. The result is the caller's.
+func (p *Pipeline) Metrics() Metrics {
+	s := p.status
+	s.mu.Lock()
+	m := s.metrics
+	m.DeadLetters = maps.Clone(m.DeadLetters)
+	s.mu.Unlock()
+	m.BufferBytes, m.BufferLimit = p.opts.Budget.Used(), p.opts.Budget.Limit()
+	return m
+}
+
+// WaitStored returns when the stored offset of every partition in ends, by topic,
+// has reached the offset given there. Its error wraps ErrStopped where the
+// pipeline stops before, and ctx's where that ends. Partitions that this process
+// does not own are waited for, too: they must be assigned to it some time.
+func (p *Pipeline) WaitStored(ctx context.Context, ends map[string]map[int32]int64) error {
+	s := p.status
+	for {
+		s.mu.Lock()
+		missing := ""
+		for topic, partitions := range ends {
+			for n, end := range partitions {
+				st := s.partitions[partitionKey{topic, n}]
+				switch {
+				case st == nil && end > 0:
+					missing = fmt.Sprintf("%s/%d is not begun, offset %d is to come", topic, n, end)
+				case st != nil && st.Progress.Next < end:
+					missing = fmt.Sprintf("%s/%d is at offset %d of %d", topic, n, st.Progress.Next, end)
+				}
+			}
+		}
+		stopped, err, changed := s.stopped, s.err, s.changed
+		s.mu.Unlock()
+		switch {
+		case missing == "":
+			return nil
+		case stopped && err != nil:
+			return fmt.Errorf("%w: %w", ErrStopped, err)
+		case stopped:
+			return fmt.Errorf("%w: %s", ErrStopped, missing)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the pipeline %s: %s: %w", p.opts.Name, missing, ctx.Err())
+		}
+	}
+}

@@ -1,0 +1,417 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// mapper is a mapping.Mapper.
+type mapper interface {
+	Map(r *mapping.Record) (*mapping.Output, error)
+}
+
+// worker applies one partition for as long as this process owns it. Its
+// goroutine maps and buffers; a second one fetches ahead, a third applies.
+type worker struct {
+	p         *Pipeline
+	src       store.Source
+	partition int32
+	name      string // topic/partition, for errors
+	log       *slog.Logger
+	fetcher   fetcher
+	mapper    mapper
+	buf       *buffer.Buffer
+	state     *partitionState
+
+	// refused are the records that the store does not take, by offset: when
+	// they are fetched again they go to the outbox.
+	refused map[int64]error
+
+	// of the current session
+	chain    *chain
+	prev     store.Progress // of the last batch handed over
+	last     *kafka.Record  // last record covered, while its batch is held
+	epoch    int32          // its leader epoch
+	logStart int64          // newest known
+	stable   int64          // newest known LastStable
+	err      error          // of the first batch that failed
+	headers  []mapping.Header
+}
+
+func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error) {
+	f := p.opts.Flush
+	buf, err := buffer.New(&buffer.Options{MaxRecords: f.MaxRecords, MaxBytes: f.MaxBytes, MaxAge: f.MaxAge, Budget: p.opts.Budget})
+	if err != nil {
+		return nil, fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+	}
+	return &worker{
+		p: p, src: src, partition: partition,
+		name:    fmt.Sprintf("%s/%d", src.Topic, partition),
+		log:     p.log.With("topic", src.Topic, "partition", partition),
+		mapper:  p.newMapper(),
+		buf:     buf,
+		state:   p.status.partition(src.Topic, partition),
+		refused: map[int64]error{},
+	}, nil
+}
+
+// run applies the partition until ctx ends, and then what is buffered, within
+// the drain timeout. It returns only errors that stop the pipeline.
+func (w *worker) run(ctx context.Context) error {
+	hard, cancel := outlive(ctx, w.p.opts.DrainTimeout)
+	defer cancel()
+	defer w.buf.Close()
+	w.state.assign(true)
+	defer w.state.assign(false)
+	wait := w.p.retry
+	for {
+		before := w.state.stored()
+		err := w.session(ctx, hard)
+		var refusal *store.BatchError
+		refused := errors.As(err, &refusal)
+		switch {
+		case err != nil && !refused && fatal(err):
+			return err
+		case ctx.Err() != nil:
+			if err != nil && !stopping(ctx, err) {
+				w.log.Warn("partition is left with records buffered; its next owner applies them", "err", err)
+			}
+			return nil
+		case refused:
+			if err := w.refuse(refusal); err != nil {
+				return err
+			}
+			continue
+		}
+		if w.state.stored() != before {
+			wait = w.p.retry
+		}
+		if errors.Is(err, store.ErrStale) || errors.Is(err, errReopen) {
+			w.state.reopen(errors.Is(err, store.ErrStale))
+			if wait == w.p.retry { // another owner was faster, or the log moved, once: go on at once
+				wait *= 2
+				continue
+			}
+		}
+		if w.state.pause(pauseReason(err)) {
+			w.log.Warn("partition is paused and tries again by itself", "err", err)
+		}
+		if sleep(ctx, wait) != nil {
+			return nil
+		}
+		wait = min(2*wait, maxRetryWait)
+	}
+}
+
+// outlive returns a context that ends d after ctx does, at once where d is
+// negative.
+func outlive(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	if d < 0 {
+		d = 0
+	}
+	var timer *time.Timer
+	armed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		timer = time.AfterFunc(d, cancel)
+		close(armed)
+	})
+	return hard, func() {
+		if !stop() {
+			<-armed
+			timer.Stop()
+		}
+		cancel()
+	}
+}
+
+// refuse notes the records that the store named. They are applied again without
+// them, from the stored offset on: the records are fetched anew, so that nothing
+// of them has to be kept until their batch is durable.
+func (w *worker) refuse(e *store.BatchError) error {
+	for i := range e.Refused {
+		r := &e.Refused[i]
+		if _, again := w.refused[r.Offset]; again || r.Offset < 0 {
+			return fmt.Errorf("%w: %s, offset %d: %w", errPoisonedOutbox, w.name, r.Offset, e)
+		}
+		w.refused[r.Offset] = fmt.Errorf("table %s, row %q: %w", r.Table, r.Row, r.Err)
+	}
+	w.state.refusals(len(e.Refused))
+	// The store names one record of a sum. Unsummed, it names each.
+	w.buf.Separate(w.prev.Next)
+	return nil
+}
+
+type fetched struct {
+	batch *kafka.Batch
+	err   error
+}
+
+// session applies records from the stored offset on until ctx ends, which is no
+// error, or something fails. Then nothing of it is in flight any more.
+func (w *worker) session(ctx, hard context.Context) error {
+	progress, err := w.open(ctx)
+	if err != nil {
+		return err
+	}
+	for offset := range w.refused {
+		if offset < progress.Next {
+			delete(w.refused, offset)
+		}
+	}
+	w.prev, w.last, w.err, w.logStart, w.stable = progress, nil, nil, 0, 0
+	w.epoch = progress.LeaderEpoch
+	w.buf.Start(progress.Next, buffer.Mark{
+		Offset: progress.LastOffset, Time: progress.LastTime, LeaderEpoch: progress.LeaderEpoch, Fingerprint: progress.Fingerprint,
+	})
+	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight)
+
+	r := w.fetcher.reader(w.src.Topic, w.partition, progress.Next)
+	fetching, stop := context.WithCancel(ctx)
+	in := make(chan fetched, 1)
+	go fetch(fetching, r, in)
+
+	err = w.consume(ctx, hard, in)
+	stop()
+	r.Close()
+	for f := range in {
+		if f.batch != nil {
+			f.batch.Release()
+		}
+	}
+	if err == nil && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
+		err = w.flush(hard)
+	}
+	w.chain.close(w.settle)
+	if w.err != nil {
+		return w.err
+	}
+	return err
+}
+
+// fetch reads ahead: one batch is decoded while the one before it is mapped.
+func fetch(ctx context.Context, r reader, out chan<- fetched) {
+	defer close(out)
+	for {
+		b, err := r.Next(ctx)
+		select {
+		case out <- fetched{b, err}:
+		case <-ctx.Done():
+			if b != nil {
+				b.Release()
+			}
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// consume maps and buffers what comes in, and hands batches over as soon as the
+// store is free.
+func (w *worker) consume(ctx, hard context.Context, in <-chan fetched) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for w.err == nil {
+		due, buffered := w.buf.Due()
+		late := buffered && !time.Now().Before(due)
+		if buffered && (w.chain.waiting == 0 || (late || w.buf.Full()) && !w.chain.full()) {
+			if err := w.flush(hard); err != nil {
+				return err
+			}
+			continue
+		}
+		next := in
+		if w.buf.Full() {
+			next = nil // the chain is full, too
+		}
+		var age <-chan time.Time
+		if buffered && !late {
+			timer.Reset(time.Until(due))
+			age = timer.C
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case r := <-w.chain.results:
+			w.chain.waiting--
+			w.settle(r)
+		case <-age:
+		case f, ok := <-next:
+			switch {
+			case !ok: // ctx has ended
+				return nil
+			case f.err != nil && ctx.Err() != nil:
+				return nil
+			case f.err != nil:
+				return w.fetchError(f.err)
+			}
+			err := w.batch(ctx, hard, f.batch)
+			f.batch.Release()
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (w *worker) fetchError(err error) error {
+	if errors.Is(err, kafka.ErrOutOfRange) || errors.Is(err, kafka.ErrTopicChanged) {
+		return errReopen // open knows what that means
+	}
+	return fmt.Errorf("fetch %s: %w", w.name, err)
+}
+
+// batch maps the records of b into the buffer.
+func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
+	switch {
+	case b.Next <= w.buf.Next():
+		return nil // nothing new
+	case b.From > w.buf.Next():
+		return fmt.Errorf("fetch %s: got offset %d, asked for %d", w.name, b.From, w.buf.Next())
+	case b.LogStart < w.logStart, b.LastStable < w.stable, b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch:
+		return errReopen // a log never moves backwards: perhaps it is another one
+	}
+	w.logStart, w.stable = b.LogStart, b.LastStable
+	if b.LeaderEpoch >= 0 {
+		w.epoch = b.LeaderEpoch
+	}
+	rec := mapping.Record{Topic: w.src.Topic, Partition: w.partition}
+	for i := range b.Records {
+		if i&1023 == 1023 && ctx.Err() != nil {
+			w.mark()
+			return nil // the partition is taken away: its next owner goes on
+		}
+		r := &b.Records[i]
+		if r.Offset < w.buf.Next() {
+			continue
+		}
+		if err := w.record(hard, r, &rec); err != nil {
+			return err
+		}
+		w.last = r
+		if w.buf.Full() {
+			if err := w.flush(hard); err != nil {
+				return err
+			}
+		}
+	}
+	w.mark()
+	w.buf.Skip(b.Next)
+	w.state.fetched(b, w.buf.Next())
+	return nil
+}
+
+// mark notes the last record for Progress, while it is still there.
+func (w *worker) mark() {
+	if w.last == nil {
+		return
+	}
+	w.buf.Mark(buffer.Mark{Offset: w.last.Offset, Time: w.last.Timestamp, LeaderEpoch: w.epoch, Fingerprint: fingerprint(w.last)})
+	w.last = nil
+}
+
+// record maps r and buffers what it became.
+func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Record) error {
+	if len(w.refused) > 0 {
+		if reason, ok := w.refused[r.Offset]; ok {
+			return w.dead(ctx, r, mapping.StageStore, refusalClass(reason), reason)
+		}
+	}
+	rec.Offset, rec.Timestamp, rec.Key, rec.Value = r.Offset, r.Timestamp, r.Key, r.Value
+	w.headers = w.headers[:0]
+	for _, h := range r.Headers {
+		w.headers = append(w.headers, mapping.Header(h))
+	}
+	rec.Headers = w.headers
+	out, err := w.mapper.Map(rec)
+	switch {
+	case err != nil:
+		var refused *mapping.Error
+		if errors.As(err, &refused) {
+			return w.dead(ctx, r, refused.Stage, refused.Class, refused.Err)
+		}
+		return w.dead(ctx, r, mapping.StageMap, "internal", err)
+	case out.Filtered():
+		w.buf.Filter(r.Offset)
+		return nil
+	}
+	for {
+		err := w.buf.Add(ctx, r.Offset, out.Mutations)
+		if !errors.Is(err, buffer.ErrFull) {
+			return err
+		}
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+func (w *worker) dead(ctx context.Context, r *kafka.Record, stage mapping.Stage, class string, reason error) error {
+	d := &buffer.DeadLetter{
+		Pipeline: w.src.Pipeline, Topic: w.src.Topic, TopicID: w.src.TopicID, Partition: w.partition,
+		Offset: r.Offset, Time: r.Timestamp, Key: r.Key, Value: r.Value,
+		Stage: string(stage), Class: class, Reason: reason.Error(), MappingVersion: w.p.version,
+	}
+	for _, h := range r.Headers {
+		d.Headers = append(d.Headers, buffer.Header(h))
+	}
+	for {
+		err := w.buf.Dead(ctx, d)
+		if !errors.Is(err, buffer.ErrFull) {
+			return err
+		}
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// flush hands over what is buffered, once the chain has room.
+func (w *worker) flush(ctx context.Context) error {
+	for w.chain.full() {
+		select {
+		case r := <-w.chain.results:
+			w.chain.waiting--
+			w.settle(r)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if w.err != nil {
+		return w.err
+	}
+	if w.buf.Empty() {
+		return nil
+	}
+	w.mark()
+	b := w.buf.Take(w.src, w.partition, w.prev.Next, &w.prev, w.p.version)
+	w.prev = b.Progress
+	w.chain.add(b)
+	return nil
+}
+
+// settle takes note of what became of a batch.
+func (w *worker) settle(r applied) {
+	switch {
+	case r.err == nil:
+		if w.state.applied(&r.Summary, r.took) {
+			w.log.Info("partition is applied again")
+		}
+		if len(r.Dead) > 0 {
+			w.p.relay.wake(&w.src, w.partition, r.From)
+		}
+	case w.err == nil && !errors.Is(r.err, errDropped):
+		w.err = fmt.Errorf("apply offsets %d to %d of %s: %w", r.From, r.Progress.Next-1, w.name, r.err)
+	}
+}

@@ -1,0 +1,388 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/pipeline/buffer"
+	"sluice/store"
+)
+
+func checkContents(t *testing.T, e store.Engine, b *fakeBroker) {
+	t.Helper()
+	if d := cmp.Diff(want(b), readContents(t, e)); d != "" {
+		t.Errorf("Got other contents than the log has (-want +got):\n%s", d)
+	}
+}
+
+func TestPartitionBecomesRowsCountsAndLetters(t *testing.T) {
+	t.Parallel()
+	many := make([]string, 1000)
+	for i := range many {
+		many[i] = []string{"a", "b", "skip", "c", "bad", "-"}[i*i%6]
+	}
+	for name, values := range map[string][]string{
+		"one":                     {"a"},
+		"poison first":            {"bad", "a", "b"},
+		"poison last":             {"a", "b", "bad"},
+		"poison alone":            {"bad"},
+		"only poison":             {"bad", "bad", "bad"},
+		"only filtered":           {"skip", "skip"},
+		"control first and last":  {"-", "a", "-"},
+		"only control":            {"-"},
+		"refused first":           {"huge", "a", "a"},
+		"refused last":            {"a", "a", "huge"},
+		"refused alone":           {"huge"},
+		"refused twice":           {"huge", "a", "huge", "a"},
+		"refused counter":         {"a", "long", "a"},
+		"refused counter thrice":  {"long", "a", "long", "long", "a"},
+		"refused and bad":         {"bad", "huge", "skip", "long", "-", "a"},
+		"more than several fulls": many,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, values...)
+			r := start(t, newTest(t, e, b), 0)
+			r.caughtUp(b)
+			b.produce(0, "after")
+			r.caughtUp(b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			checkContents(t, e, b)
+			m := r.Metrics()
+			w := want(b).Progress
+			if m.Applied != w.Applied || m.Filtered != w.Filtered || m.Dead != w.Dead || m.Control != w.Control {
+				t.Errorf("Got metrics %+v, want the counts of %+v", m, w)
+			}
+			if m.BufferBytes != 0 {
+				t.Errorf("Got %d bytes of the budget held after the end", m.BufferBytes)
+			}
+		})
+	}
+}
+
+// What is buffered when a partition is taken away is applied, if that goes
+// quickly, and by the next owner if not.
+func TestStopDrainsOrLeavesIt(t *testing.T) {
+	t.Parallel()
+	for _, drain := range []time.Duration{time.Minute, -1} {
+		t.Run(drain.String(), func(t *testing.T) {
+			t.Parallel()
+			mem, b := newEngine(t), newFakeBroker(1)
+			entered, leave := make(chan struct{}, 10), make(chan struct{})
+			e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+				if s.Advances[0].From >= 0 {
+					entered <- struct{}{}
+					<-leave
+				}
+				return true, nil
+			}}
+			r := start(t, newTest(t, e, b, func(o *Options) { o.DrainTimeout = drain }), 0)
+			b.produce(0, "a")
+			<-entered // the first batch is in the engine
+			b.produce(0, "a", "b")
+			waitFor(t, func() bool { return r.first().Position == 3 })
+			r.stop()
+			if drain < 0 {
+				waitFor(t, func() bool { return r.Pipeline.opts.Budget.Used() > 0 })
+			}
+			close(leave)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			if drain > 0 {
+				checkContents(t, mem, b)
+			}
+			again := start(t, newTest(t, mem, b), 0)
+			again.caughtUp(b)
+			if err := again.close(); err != nil {
+				t.Fatal(err)
+			}
+			checkContents(t, mem, b)
+		})
+	}
+}
+
+func waitFor(t testing.TB, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Second)
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatal("Got nothing within 10 s")
+		}
+	}
+}
+
+func TestTwoOwnersOfOnePartition(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.rng = rand.New(rand.NewPCG(1, 2))
+	one, two := start(t, newTest(t, e, b), 0), start(t, newTest(t, e, b), 0)
+	for i := range 300 {
+		b.produce(0, fmt.Sprint("page", i%7), "bad", "huge", "x")
+		if i%50 == 0 {
+			one.caughtUpEither(two, b)
+		}
+	}
+	waitStored(t, e, b)
+	if err := one.close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := two.close(); err != nil {
+		t.Fatal(err)
+	}
+	checkContents(t, e, b)
+	if stale := one.Metrics().Stale + two.Metrics().Stale; stale == 0 {
+		t.Error("Got no stale batch of two owners")
+	}
+}
+
+func (r *running) caughtUpEither(_ *running, b *fakeBroker) { waitStored(r.t, r.opts.Engine, b) }
+
+// waitStored waits until e has all that b has.
+func waitStored(t testing.TB, e store.Engine, b *fakeBroker) {
+	t.Helper()
+	waitFor(t, func() bool {
+		all, err := store.AllProgress(context.Background(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		at := map[int32]int64{}
+		for _, p := range all {
+			if p.Source.TopicID == b.info.id {
+				at[p.Partition] = p.Progress.Next
+			}
+		}
+		for n, l := range b.logs {
+			if at[n] < l.end {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func TestTroubleWithTheStoreIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]struct {
+		err    error
+		apply  bool
+		paused string
+	}{
+		"busy":       {store.ErrTransient, false, "store unavailable"},
+		"disk full":  {store.ErrDiskFull, false, "disk full"},
+		"lost reply": {store.ErrTransient, true, ""},
+		"unknown":    {errors.New("connection reset"), false, "apply offsets"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mem, b := newEngine(t), newFakeBroker(1)
+			var left atomic.Int64
+			left.Store(5)
+			var down atomic.Bool
+			down.Store(!fault.apply)
+			e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+				if s.Advances[0].From < 0 {
+					return true, nil
+				}
+				if down.Load() || left.Add(-1) >= 0 {
+					return fault.apply, fmt.Errorf("test: %w", fault.err)
+				}
+				return true, nil
+			}}
+			r := start(t, newTest(t, e, b), 0)
+			for i := range 20 {
+				b.produce(0, fmt.Sprint(i%3), "bad")
+			}
+			if fault.paused != "" {
+				waitFor(t, func() bool { return strings.HasPrefix(r.first().Paused, fault.paused) })
+				down.Store(false)
+			}
+			r.caughtUp(b)
+			waitFor(t, func() bool { return r.first().Paused == "" })
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			checkContents(t, mem, b)
+		})
+	}
+}
+
+func TestUselessErrorsStop(t *testing.T) {
+	t.Parallel()
+	for _, cause := range []error{store.ErrCorrupt, store.ErrClosed, store.ErrReadOnly, store.ErrUnsupported} {
+		mem, b := newEngine(t), newFakeBroker(1)
+		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+			if s.Advances[0].From < 0 {
+				return true, nil
+			}
+			return false, cause
+		}}
+		b.produce(0, "a")
+		if err := start(t, newTest(t, e, b), 0).failed(); !errors.Is(err, cause) {
+			t.Errorf("Got %v, want %v", err, cause)
+		}
+	}
+}
+
+// A store that refuses even the outbox row must not be asked for ever.
+func TestRefusedDeadLetterStops(t *testing.T) {
+	t.Parallel()
+	mem, b := newEngine(t), newFakeBroker(1)
+	e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+		if s.Advances[0].From < 0 {
+			return true, nil
+		}
+		return false, &store.BatchError{Refused: []store.Refusal{{Offset: 0, Table: "x", Err: store.ErrRefused}}}
+	}}
+	b.produce(0, "a")
+	if err := start(t, newTest(t, e, b), 0).failed(); !errors.Is(err, errPoisonedOutbox) || !errors.Is(err, store.ErrRefused) {
+		t.Errorf("Got %v, want errPoisonedOutbox and the refusal", err)
+	}
+}
+
+// Partitions that want more memory than there is must not wait for each other.
+func TestBudgetIsSharedWithoutDeadlock(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(6)
+	budget, err := buffer.NewBudget(100 << 10) // one partition's charge and a bit
+	if err != nil {
+		t.Fatal(err)
+	}
+	partitions := []int32{0, 1, 2, 3, 4, 5}
+	var most atomic.Int64
+	faulty := &faultyEngine{Engine: e, fault: func(*store.Batch) (bool, error) {
+		most.Store(max(most.Load(), budget.Used()))
+		return true, nil
+	}}
+	r := start(t, newTest(t, faulty, b, func(o *Options) {
+		o.Budget = budget
+		o.Flush.MaxRecords = 5000
+	}), partitions...)
+	values := make([]string, 600)
+	for i := range values {
+		values[i] = fmt.Sprint("page", i%50) + strings.Repeat("x", 300)
+	}
+	for _, n := range partitions {
+		b.produce(n, values...)
+	}
+	r.caughtUp(b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	checkContents(t, e, b)
+	if budget.Used() != 0 || most.Load() > 160<<10 {
+		t.Errorf("Got %d bytes held after the end and %d at most, want 0 and about %d", budget.Used(), most.Load(), budget.Limit())
+	}
+}
+
+// The random schedule: owners come and go, two at a time or none, replies are
+// lost, the store fails before and after it applies, processes die without a
+// flush. Whatever happens, the counters are the log.
+func TestRandomSchedules(t *testing.T) {
+	t.Parallel()
+	seeds := 40
+	if testing.Short() {
+		seeds = 10
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			randomSchedule(t, rand.New(rand.NewPCG(uint64(seed), 7)))
+		})
+	}
+}
+
+func randomSchedule(t *testing.T, rng *rand.Rand) {
+	const partitions = 3
+	mem, b := newEngine(t), newFakeBroker(partitions)
+	b.rng = rand.New(rand.NewPCG(rng.Uint64(), 1))
+	var mu sync.Mutex
+	faults := rand.New(rand.NewPCG(rng.Uint64(), 2))
+	calm := false
+	engine := func() store.Engine {
+		return &faultyEngine{Engine: mem, fault: func(*store.Batch) (bool, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if calm {
+				return true, nil
+			}
+			switch faults.IntN(20) {
+			case 0: // lost before
+				return false, store.ErrTransient
+			case 1: // lost reply
+				return true, store.ErrTransient
+			case 2:
+				return false, store.ErrDiskFull
+			case 3:
+				return true, errors.New("connection reset")
+			}
+			return true, nil
+		}}
+	}
+	values := []string{"a", "b", "c", "d", "a", "a", "skip", "bad", "-", "huge", "long"}
+	var owners []*running
+	all := []int32{0, 1, 2}
+	begin := func() {
+		drain := time.Duration(-1)
+		if rng.IntN(2) == 0 {
+			drain = time.Second
+		}
+		p := newTest(t, engine(), b, func(o *Options) {
+			o.DrainTimeout = drain
+			o.InFlight = 1 + rng.IntN(3)
+			o.Flush.MaxRecords = 1 + rng.IntN(100)
+		})
+		owners = append(owners, start(t, p, all[:1+rng.IntN(partitions)]...))
+	}
+	for range 40 {
+		switch rng.IntN(6) {
+		case 0:
+			begin()
+		case 1:
+			if len(owners) > 0 {
+				i := rng.IntN(len(owners))
+				if err := owners[i].close(); err != nil {
+					t.Fatal(err)
+				}
+				owners = append(owners[:i], owners[i+1:]...)
+			}
+		default:
+			n := int32(rng.IntN(partitions))
+			for range rng.IntN(60) {
+				b.produce(n, values[rng.IntN(len(values))])
+			}
+		}
+	}
+	for _, o := range owners {
+		if err := o.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mu.Lock()
+	calm = true
+	mu.Unlock()
+	last := start(t, newTest(t, engine(), b), all...)
+	last.caughtUp(b)
+	if err := last.close(); err != nil {
+		t.Fatal(err)
+	}
+	checkContents(t, mem, b)
+}
