@@ -22,8 +22,12 @@ type Report struct {
 	Manifest *Manifest
 	Dir      string       // of the run
 	Files    []FileReport // in the manifest's order
+	// Checksums are, by format, the digests of the columns' values
+	// (columnar.Checksum) over all files: equal in every format of a run, and
+	// what readers in other languages compute too.
+	Checksums map[string][]string
 	// Problems are those of the run as a whole: files that nobody listed, a
-	// _latest.json that does not match.
+	// _latest.json that does not match, formats that differ.
 	Problems []string
 }
 
@@ -114,19 +118,49 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 			r.Problems = append(r.Problems, fmt.Sprintf("%s names run %s with a manifest of sha256 %s, the manifest is of run %s and has %s", LatestName, latest.RunID, latest.ManifestSHA256, m.RunID, got))
 		}
 	}
+	sums := make(map[string]*columnar.Checksum)
 	for i := range m.Files {
-		f, err := verifyFile(ctx, t, r.Dir, m, &m.Files[i])
+		format := m.Files[i].Format
+		if sums[format] == nil {
+			sums[format] = columnar.NewChecksum(len(m.Columns))
+		}
+		f, err := verifyFile(ctx, t, r.Dir, m, &m.Files[i], sums[format])
 		if err != nil {
 			return nil, err
 		}
 		r.Files = append(r.Files, f)
 	}
+	r.compareFormats(sums)
 	extra, err := unlisted(ctx, t, r.Dir, ".", m)
 	if err != nil {
 		return nil, err
 	}
 	r.Problems = append(r.Problems, extra...)
 	return r, nil
+}
+
+// compareFormats fills in the checksums, and a problem for each column that
+// differs between formats.
+func (r *Report) compareFormats(sums map[string]*columnar.Checksum) {
+	r.Checksums = make(map[string][]string)
+	for format, c := range sums {
+		r.Checksums[format] = c.Sums()
+	}
+	if !r.OK() {
+		return // they would differ
+	}
+	first := ""
+	for _, t := range r.Manifest.Totals {
+		if first == "" {
+			first = t.Format
+			continue
+		}
+		for i, c := range r.Manifest.Columns {
+			if r.Checksums[first][i] != r.Checksums[t.Format][i] {
+				r.Problems = append(r.Problems, fmt.Sprintf("column %s has other values in %s than in %s", c.Name, t.Format, first))
+			}
+		}
+	}
 }
 
 // unlisted names the files in sub, below the run's directory, that are not in the
@@ -156,7 +190,7 @@ func unlisted(ctx context.Context, t target.Target, dir, sub string, m *Manifest
 }
 
 // verifyFile checks one file. Its error is that of ctx only.
-func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, want *File) (FileReport, error) {
+func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, want *File, sum *columnar.Checksum) (FileReport, error) {
 	r := FileReport{Path: want.Path}
 	bad := func(format string, args ...any) { r.Problems = append(r.Problems, fmt.Sprintf(format, args...)) }
 	f, err := t.Open(ctx, path.Join(dir, want.Path))
@@ -186,7 +220,7 @@ func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, w
 	if got := hex.EncodeToString(h.Sum(nil)); got != want.SHA256 {
 		bad("its sha256 is %s, the manifest says %s", got, want.SHA256)
 	}
-	if err := verifyRows(ctx, f, m, want, &r, bad); err != nil {
+	if err := verifyRows(ctx, f, m, want, &r, sum, bad); err != nil {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
@@ -214,7 +248,7 @@ func (c *contextReader) Read(b []byte) (int, error) {
 
 // verifyRows reads the rows of a file and compares them with what the manifest
 // says of them.
-func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *FileReport, bad func(string, ...any)) error {
+func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *FileReport, sum *columnar.Checksum, bad func(string, ...any)) error {
 	format, ok := formatOf(want.Format)
 	if !ok {
 		return fmt.Errorf("%q is no format", want.Format)
@@ -246,6 +280,7 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 		if err := c.check(b); err != nil {
 			return err
 		}
+		sum.Add(b)
 		r.Rows += int64(b.Rows())
 	}
 	if c.column >= 0 && r.Rows > 0 && (escapeKey(c.min) != want.MinRow || escapeKey(c.max) != want.MaxRow) {
