@@ -20,3 +20,10 @@ func open(t *testing.T, o storetest.Options) store.Engine {
 	}
 	return s
 }
+
+// TestMetamorphic keeps the random histories themselves sound: the model agrees
+// with itself.
+func TestMetamorphic(t *testing.T) {
+	t.Parallel()
+	storetest.Metamorphic(t, open, open)
+}

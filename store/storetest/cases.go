@@ -211,6 +211,8 @@ var errorCodes = []struct {
 	{"IncompatibleFilter", store.ErrIncompatibleFilter},
 	{"TableExists", store.ErrTableExists},
 	{"MergeRegion", store.ErrMergeRegion},
+	{"TableNotFound", store.ErrTableNotFound},
+	{"Stale", store.ErrStale},
 	{"IllegalArgument", store.ErrInvalidArgument},
 	{"DoNotRetry", store.ErrRefused},
 	{"InvalidSchema", store.ErrInvalidSchema},

@@ -1,0 +1,540 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// Metamorphic runs one random history of mutations, batches, splits, merges,
+// snapshots, flushes and reopenings on an engine of each factory and requires
+// equal results of every operation and every read. a is the model. Both must be
+// store.Admin.
+//
+// Flushes and major compactions may remove what HBase's remove, which shows in
+// some reads of some families. Histories with them use families and reads where
+// it does not; the others use everything else.
+func Metamorphic(t *testing.T, a, b Factory) {
+	rapid.Check(t, func(rt *rapid.T) {
+		h := newHistory(t, rt, a, b)
+		defer h.close()
+		rt.Repeat(map[string]func(*rapid.T){
+			"put":          h.put,
+			"delete":       h.delete,
+			"modify":       h.modify,
+			"check":        h.check,
+			"batch":        h.batch,
+			"mutate rows":  h.mutateRows,
+			"read":         h.read,
+			"clock":        h.advance,
+			"split":        h.split,
+			"merge":        h.merge,
+			"snapshot":     h.snapshot,
+			"old snapshot": h.readSnapshot,
+			"flush":        h.flush,
+			"tidy":         h.tidy,
+			"reopen":       h.reopen,
+			"":             h.same,
+		})
+	})
+}
+
+// side is one of the two engines.
+type side struct {
+	store.Engine
+	open      Factory
+	opts      Options
+	snapshots []store.Snapshot
+}
+
+func (s *side) admin() store.Admin { return s.Engine.(store.Admin) }
+
+// history is one random history. The first of sides is the model.
+type history struct {
+	t        *testing.T
+	clock    *Clock
+	sides    [2]*side
+	flushing bool // histories with flushes
+	source   store.Source
+	next     [2]int64 // stored offset by partition
+	offset   int64    // of the next record
+}
+
+const metaTable = "m"
+
+var (
+	metaRows       = [][]byte{[]byte("a"), []byte("a\x00"), []byte("b"), []byte("b\x00\xffz"), []byte("\xff"), []byte("c")}
+	metaQualifiers = [][]byte{{}, []byte("q"), []byte("q\x00"), []byte("\xff\x00\x01")}
+	metaFamilies   = []string{"f", "g"}
+)
+
+func newHistory(t *testing.T, rt *rapid.T, a, b Factory) *history {
+	h := &history{t: t, clock: NewClock(10_000_000), source: store.Source{Pipeline: "p", Topic: "t", ClusterID: "c"}, next: [2]int64{store.Absent, store.Absent}}
+	h.flushing = rapid.Bool().Draw(rt, "flushing")
+	d := &store.TableDescriptor{Name: metaTable}
+	for _, name := range metaFamilies {
+		d.Families = append(d.Families, h.drawFamily(rt, name))
+	}
+	n := store.NewFamily("n")
+	n.Counter = true
+	if rapid.Bool().Draw(rt, "counter ttl") {
+		n.TTL = 20
+	}
+	d.Families = append(d.Families, n)
+	for i, open := range []Factory{a, b} {
+		s := &side{open: open, opts: Options{Now: h.clock.Now, Dir: t.TempDir()}}
+		s.Engine = open(t, s.opts)
+		h.sides[i] = s
+		if _, ok := s.Engine.(store.Admin); !ok {
+			rt.Fatalf("engine %s is no store.Admin", s.Traits().Name)
+		}
+		if err := s.admin().CreateTable(t.Context(), d.Clone(), [][]byte{[]byte("b")}); err != nil {
+			rt.Fatalf("%s: %v", s.Traits().Name, err)
+		}
+	}
+	return h
+}
+
+func (h *history) drawFamily(rt *rapid.T, name string) store.FamilyDescriptor {
+	f := store.NewFamily(name)
+	f.NewVersionBehavior = rapid.Bool().Draw(rt, name+" new version behavior")
+	f.Versions = rapid.SampledFrom([]int{1, 2, 3, store.AllVersions}).Draw(rt, name+" versions")
+	if h.flushing {
+		// Only these keep every version that a read could ever show.
+		f.Versions = store.AllVersions
+		return f
+	}
+	f.KeepDeleted = rapid.SampledFrom([]store.KeepDeleted{store.KeepDeletedFalse, store.KeepDeletedFalse, store.KeepDeletedTrue, store.KeepDeletedTTL}).Draw(rt, name+" keep deleted")
+	if rapid.Bool().Draw(rt, name+" ttl") {
+		f.TTL = 20
+		f.MinVersions = rapid.IntRange(0, min(2, f.Versions)).Draw(rt, name+" min versions")
+	}
+	return f
+}
+
+func (h *history) close() {
+	for _, s := range h.sides {
+		if s == nil {
+			continue
+		}
+		for _, n := range s.snapshots {
+			if err := n.Close(); err != nil {
+				h.t.Errorf("close snapshot: %v", err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			h.t.Errorf("close: %v", err)
+		}
+	}
+}
+
+// both runs f on both engines and requires what it prints to be equal.
+func (h *history) both(rt *rapid.T, what string, f func(s *side) []string) {
+	want, got := f(h.sides[0]), f(h.sides[1])
+	if d := cmp.Diff(want, got); d != "" {
+		rt.Fatalf("%s at %d (-%s +%s):\n%s", what, h.clock.Now(), h.sides[0].Traits().Name, h.sides[1].Traits().Name, d)
+	}
+}
+
+// printError prints an error so that it can be compared between engines.
+func printError(err error) []string {
+	var b *store.BatchError
+	switch {
+	case err == nil:
+		return []string{"ok"}
+	case errors.As(err, &b):
+		var out []string
+		for _, r := range b.Refused {
+			out = append(out, fmt.Sprintf("refused %d %s %q: %s", r.Offset, r.Table, r.Row, errorCode(r.Err)))
+		}
+		return out
+	}
+	return []string{"error " + errorCode(err)}
+}
+
+func printResult(r store.Result, err error) []string {
+	if err != nil {
+		return printError(err)
+	}
+	return append([]string{fmt.Sprintf("applied %v", r.Applied)}, cells(r.Cells, false)...)
+}
+
+func printScan(ctx context.Context, r store.Reader, s *store.Scan) []string {
+	sc := r.Scan(ctx, s)
+	defer sc.Close()
+	var out []string
+	for sc.Next() {
+		out = append(out, fmt.Sprintf("%q", sc.Row().Key))
+		out = append(out, cells(sc.Row().Cells, s.Raw)...)
+	}
+	return append(out, printError(sc.Err())...)
+}
+
+func (h *history) drawRow(rt *rapid.T) []byte { return rapid.SampledFrom(metaRows).Draw(rt, "row") }
+
+func drawQualifier(rt *rapid.T) []byte {
+	return rapid.SampledFrom(metaQualifiers).Draw(rt, "qualifier")
+}
+
+func drawFamilyName(rt *rapid.T) string {
+	// One in sixteen is unknown.
+	return rapid.SampledFrom(append(slices.Repeat(metaFamilies, 8), "nope")).Draw(rt, "family")
+}
+
+// drawTime draws the store's clock or a time around it.
+func (h *history) drawTime(rt *rapid.T) cell.Timestamp {
+	if rapid.Bool().Draw(rt, "latest") {
+		return cell.Latest
+	}
+	return h.clock.Now() + cell.Timestamp(rapid.IntRange(-8, 4).Draw(rt, "time")*3000)
+}
+
+func (h *history) drawPuts(rt *rapid.T, m *cell.Mutation) {
+	family, at := drawFamilyName(rt), h.drawTime(rt)
+	ttl := int64(0)
+	if rapid.IntRange(0, 7).Draw(rt, "has ttl") == 0 {
+		ttl = int64(rapid.IntRange(1, 20).Draw(rt, "ttl") * 1000)
+	}
+	for range rapid.IntRange(1, 4).Draw(rt, "columns") {
+		if rapid.IntRange(0, 7).Draw(rt, "other family") == 0 {
+			family = drawFamilyName(rt)
+		}
+		m.Put(family, drawQualifier(rt), at, h.drawValue(rt))
+		m.Ops[len(m.Ops)-1].TTL = ttl
+	}
+}
+
+func (h *history) drawValue(rt *rapid.T) []byte {
+	return rapid.SampledFrom([][]byte{{}, []byte("v"), []byte("w"), {0, 0, 0, 0, 0, 0, 0, 5}, []byte("a\x00b")}).Draw(rt, "value")
+}
+
+func (h *history) drawDelete(rt *rapid.T, m *cell.Mutation) {
+	at := h.drawTime(rt)
+	switch rapid.IntRange(0, 7).Draw(rt, "kind") {
+	case 0, 1:
+		m.Delete(drawFamilyName(rt), drawQualifier(rt), at)
+	case 2, 3:
+		m.DeleteColumn(drawFamilyName(rt), drawQualifier(rt), at)
+	case 4:
+		m.DeleteFamily(drawFamilyName(rt), at)
+	case 5:
+		m.DeleteFamilyVersion(drawFamilyName(rt), at)
+	case 6:
+		m.DeleteColumn("n", drawQualifier(rt), cell.Latest)
+	case 7:
+		m.DeleteRow(cell.Latest)
+	}
+}
+
+func (h *history) drawModify(rt *rapid.T, m *cell.Mutation) {
+	for range rapid.IntRange(1, 2).Draw(rt, "columns") {
+		switch rapid.IntRange(0, 2).Draw(rt, "kind") {
+		case 0:
+			m.Increment(drawFamilyName(rt), drawQualifier(rt), int64(rapid.IntRange(-2, 9).Draw(rt, "delta")))
+		case 1:
+			m.Append(drawFamilyName(rt), drawQualifier(rt), h.drawValue(rt))
+		case 2:
+			m.Increment("n", drawQualifier(rt), int64(rapid.IntRange(-2, 9).Draw(rt, "delta")))
+		}
+		m.Ops[len(m.Ops)-1].Time = h.drawTime(rt)
+	}
+}
+
+// drawMutation draws a mutation of any kind.
+func (h *history) drawMutation(rt *rapid.T) *cell.Mutation {
+	m := &cell.Mutation{Table: metaTable, Row: h.drawRow(rt)}
+	for range rapid.IntRange(1, 2).Draw(rt, "parts") {
+		switch rapid.IntRange(0, 4).Draw(rt, "what") {
+		case 0, 1, 2:
+			h.drawPuts(rt, m)
+		case 3:
+			h.drawDelete(rt, m)
+		case 4:
+			h.drawModify(rt, m)
+		}
+	}
+	return m
+}
+
+func (h *history) drawCond(rt *rapid.T) *store.Cond {
+	c := &store.Cond{Family: drawFamilyName(rt), Qualifier: drawQualifier(rt), Op: store.CompareOp(rapid.IntRange(int(store.Less), int(store.Greater)).Draw(rt, "op"))}
+	if rapid.Bool().Draw(rt, "has value") {
+		c.Value = h.drawValue(rt)
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "filter") == 0 {
+		c.Filter = &store.ValueFilter{Op: c.Op, Comparator: store.Binary(c.Value)}
+	}
+	return c
+}
+
+func (h *history) mutate(rt *rapid.T, what string, cond *store.Cond, m *cell.Mutation) {
+	h.both(rt, what, func(s *side) []string { return printResult(s.MutateRow(h.t.Context(), cond, m)) })
+}
+
+func (h *history) put(rt *rapid.T) {
+	m := &cell.Mutation{Table: metaTable, Row: h.drawRow(rt)}
+	h.drawPuts(rt, m)
+	h.mutate(rt, "put", nil, m)
+}
+
+func (h *history) delete(rt *rapid.T) {
+	m := &cell.Mutation{Table: metaTable, Row: h.drawRow(rt)}
+	h.drawDelete(rt, m)
+	h.mutate(rt, "delete", nil, m)
+}
+
+func (h *history) modify(rt *rapid.T) {
+	m := &cell.Mutation{Table: metaTable, Row: h.drawRow(rt)}
+	h.drawModify(rt, m)
+	h.mutate(rt, "modify", nil, m)
+}
+
+func (h *history) check(rt *rapid.T) { h.mutate(rt, "check", h.drawCond(rt), h.drawMutation(rt)) }
+
+func (h *history) batch(rt *rapid.T) {
+	b := &store.Batch{}
+	partition := rapid.IntRange(0, 1).Draw(rt, "partition")
+	for range rapid.IntRange(0, 4).Draw(rt, "mutations") {
+		h.offset++
+		if rapid.IntRange(0, 3).Draw(rt, "record") > 0 {
+			b.Add(h.offset, *h.drawMutation(rt))
+			continue
+		}
+		var once []byte
+		if rapid.Bool().Draw(rt, "once") {
+			once = []byte{byte(rapid.IntRange(1, 5).Draw(rt, "id"))}
+		}
+		var cond *store.Cond
+		if rapid.Bool().Draw(rt, "conditional") {
+			cond = h.drawCond(rt)
+		}
+		b.Record(h.offset, once, cond, *h.drawMutation(rt), *h.drawMutation(rt))
+	}
+	for range rapid.IntRange(0, 3).Draw(rt, "counters") {
+		b.Counters = append(b.Counters, store.CounterDelta{Table: metaTable, Family: "n", Row: h.drawRow(rt), Qualifier: drawQualifier(rt), Delta: int64(rapid.IntRange(-3, 9).Draw(rt, "delta")), Time: h.drawTime(rt), Offset: h.offset})
+	}
+	from := h.next[partition]
+	if rapid.IntRange(0, 7).Draw(rt, "stale") == 0 {
+		from += 7
+	}
+	next := max(from, 0) + int64(len(b.Mutations)+len(b.Records))
+	b.Advance(h.source, int32(partition), from, store.Progress{Next: next, Applied: next, LastOffset: -1, LeaderEpoch: -1})
+	h.both(rt, "batch", func(s *side) []string {
+		err := s.Apply(h.t.Context(), b)
+		if err == nil {
+			h.next[partition] = next
+		}
+		return printError(err)
+	})
+}
+
+func (h *history) mutateRows(rt *rapid.T) {
+	var ms []*cell.Mutation
+	for range rapid.IntRange(1, 4).Draw(rt, "mutations") {
+		ms = append(ms, h.drawMutation(rt))
+	}
+	h.both(rt, "mutate rows", func(s *side) []string {
+		t, err := store.OpenTable(h.t.Context(), s.Engine, metaTable)
+		if err != nil {
+			return printError(err)
+		}
+		results, errs := t.MutateRows(h.t.Context(), ms...)
+		var out []string
+		for i := range results {
+			out = append(out, printResult(results[i], errs[i])...)
+		}
+		return out
+	})
+}
+
+// drawScan draws a read of any kind that the history allows.
+func (h *history) drawScan(rt *rapid.T) *store.Scan {
+	s := &store.Scan{
+		Table:    metaTable,
+		Versions: rapid.SampledFrom([]int{0, 1, 2, store.AllVersions}).Draw(rt, "versions"),
+		Reversed: rapid.Bool().Draw(rt, "reversed"),
+		Limit:    rapid.SampledFrom([]int{0, 0, 1, 3}).Draw(rt, "limit"),
+		Batch:    rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(rt, "batch"),
+	}
+	if rapid.Bool().Draw(rt, "start") {
+		s.Start, s.StartExclusive = h.drawRow(rt), rapid.Bool().Draw(rt, "exclusive")
+	}
+	if rapid.Bool().Draw(rt, "stop") {
+		s.Stop, s.StopInclusive = h.drawRow(rt), rapid.Bool().Draw(rt, "inclusive")
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "ranged") == 0 {
+		from := h.clock.Now() + cell.Timestamp(rapid.IntRange(-8, 4).Draw(rt, "from")*3000)
+		s.Time = &cell.TimeRange{Min: from, Max: from + cell.Timestamp(rapid.IntRange(0, 6).Draw(rt, "length")*3000+1)}
+	}
+	if rapid.IntRange(0, 7).Draw(rt, "raw") == 0 && !h.flushing {
+		s.Raw, s.Columns = true, []store.Column{{Family: "f", All: true}, {Family: "g", All: true}}
+		return s
+	}
+	for range rapid.IntRange(0, 2).Draw(rt, "columns") {
+		s.Columns = append(s.Columns, store.Column{Family: rapid.SampledFrom([]string{"f", "g", "n"}).Draw(rt, "family"), Qualifier: drawQualifier(rt), All: rapid.Bool().Draw(rt, "all")})
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "limited") == 0 {
+		s.LimitPerFamily, s.OffsetPerFamily = rapid.IntRange(0, 2).Draw(rt, "limit per family"), rapid.IntRange(0, 2).Draw(rt, "offset per family")
+	}
+	if s.Batch == 0 && rapid.IntRange(0, 3).Draw(rt, "filtered") == 0 {
+		s.Filter = h.drawFilter(rt)
+	}
+	return s
+}
+
+func (h *history) drawFilter(rt *rapid.T) store.Filter {
+	c := store.Binary(h.drawValue(rt))
+	op := store.CompareOp(rapid.IntRange(int(store.Less), int(store.Greater)).Draw(rt, "op"))
+	switch rapid.IntRange(0, 5).Draw(rt, "filter") {
+	case 0:
+		return &store.ValueFilter{Op: op, Comparator: c}
+	case 1:
+		return &store.SingleColumnValueFilter{Family: "f", Qualifier: drawQualifier(rt), Op: op, Comparator: c, FilterIfMissing: rapid.Bool().Draw(rt, "if missing")}
+	case 2:
+		return &store.PageFilter{PageSize: int64(rapid.IntRange(0, 3).Draw(rt, "page"))}
+	case 3:
+		return &store.PrefixFilter{Prefix: h.drawRow(rt)[:1]}
+	case 4:
+		return &store.FirstKeyOnlyFilter{}
+	}
+	return &store.FilterList{MustPassOne: rapid.Bool().Draw(rt, "one"), Filters: []store.Filter{
+		&store.ColumnRangeFilter{Min: drawQualifier(rt), MinInclusive: true}, &store.FamilyFilter{Op: op, Comparator: store.Binary([]byte("g"))}}}
+}
+
+func (h *history) read(rt *rapid.T) {
+	s := h.drawScan(rt)
+	h.both(rt, fmt.Sprintf("scan %+v", s), func(side *side) []string { return printScan(h.t.Context(), side, s) })
+}
+
+// printAll prints every visible cell, the offsets and the region map.
+func printAll(ctx context.Context, r store.Reader) []string {
+	out := printScan(ctx, r, &store.Scan{Table: metaTable, Versions: store.AllVersions})
+	all, err := store.AllProgress(ctx, r)
+	if err != nil {
+		return append(out, printError(err)...)
+	}
+	for _, p := range all {
+		out = append(out, fmt.Sprintf("%s/%d: %d", p.Source.Pipeline, p.Partition, p.Progress.Next))
+	}
+	regions, err := r.Regions(ctx, metaTable)
+	if err != nil {
+		return append(out, printError(err)...)
+	}
+	for i := range regions.Len() {
+		out = append(out, fmt.Sprintf("region %q %q", regions.At(i).Start, regions.At(i).Stop))
+	}
+	return out
+}
+
+// same is checked after every step.
+func (h *history) same(rt *rapid.T) {
+	h.both(rt, "everything", func(s *side) []string { return printAll(h.t.Context(), s) })
+}
+
+func (h *history) advance(rt *rapid.T) {
+	h.clock.Advance(int64(rapid.SampledFrom([]int{1, 1, 1000, 7000}).Draw(rt, "ms")))
+}
+
+func (h *history) split(rt *rapid.T) {
+	at := h.drawRow(rt)
+	h.both(rt, "split", func(s *side) []string { return printError(s.admin().SplitRegion(h.t.Context(), metaTable, at)) })
+}
+
+func (h *history) merge(rt *rapid.T) {
+	from, to := h.drawRow(rt), h.drawRow(rt)
+	h.both(rt, "merge", func(s *side) []string { return printError(s.admin().MergeRegions(h.t.Context(), metaTable, from, to)) })
+}
+
+func (h *history) snapshot(rt *rapid.T) {
+	if len(h.sides[0].snapshots) > 2 {
+		rt.Skip("enough snapshots")
+	}
+	for _, s := range h.sides {
+		if _, ok := s.Engine.(store.Snapshotter); !ok {
+			rt.Skip("no snapshots")
+		}
+	}
+	for _, s := range h.sides {
+		n, err := s.Engine.(store.Snapshotter).Snapshot(h.t.Context())
+		if err != nil {
+			rt.Fatalf("snapshot of %s: %v", s.Traits().Name, err)
+		}
+		s.snapshots = append(s.snapshots, n)
+	}
+}
+
+func (h *history) readSnapshot(rt *rapid.T) {
+	if len(h.sides[0].snapshots) == 0 {
+		rt.Skip("no snapshots")
+	}
+	i := rapid.IntRange(0, len(h.sides[0].snapshots)-1).Draw(rt, "snapshot")
+	h.both(rt, "snapshot", func(s *side) []string { return printAll(h.t.Context(), s.snapshots[i]) })
+	if !rapid.Bool().Draw(rt, "close") {
+		return
+	}
+	for _, s := range h.sides {
+		if err := s.snapshots[i].Close(); err != nil {
+			rt.Fatalf("close snapshot of %s: %v", s.Traits().Name, err)
+		}
+		s.snapshots = slices.Delete(s.snapshots, i, i+1)
+	}
+}
+
+// compact runs f on both engines, unless one does not offer it.
+func (h *history) compact(rt *rapid.T, f func(store.Compactor) error) {
+	if !h.flushing {
+		rt.Skip("a history without flushes")
+	}
+	// The model comes last: it offers everything.
+	for _, s := range []*side{h.sides[1], h.sides[0]} {
+		c, ok := s.Engine.(store.Compactor)
+		if !ok {
+			rt.Skip("no compactor")
+		}
+		if err := f(c); errors.Is(err, store.ErrUnsupported) {
+			rt.Skip(err)
+		} else if err != nil {
+			rt.Fatalf("compact %s: %v", s.Traits().Name, err)
+		}
+	}
+}
+
+func (h *history) flush(rt *rapid.T) {
+	h.compact(rt, func(c store.Compactor) error { return c.Flush(h.t.Context()) })
+}
+
+// tidy makes both engines forget what no read can see.
+func (h *history) tidy(rt *rapid.T) {
+	h.compact(rt, func(c store.Compactor) error {
+		if err := c.Flush(h.t.Context()); err != nil {
+			return err
+		}
+		return c.MajorCompact(h.t.Context(), metaTable)
+	})
+}
+
+func (h *history) reopen(rt *rapid.T) {
+	for _, s := range h.sides {
+		for _, n := range s.snapshots {
+			if err := n.Close(); err != nil {
+				rt.Fatalf("close snapshot of %s: %v", s.Traits().Name, err)
+			}
+		}
+		s.snapshots = nil
+		if !s.Traits().Durable {
+			continue
+		}
+		if err := s.Close(); err != nil {
+			rt.Fatalf("close %s: %v", s.Traits().Name, err)
+		}
+		s.Engine = s.open(h.t, s.opts)
+	}
+}
