@@ -196,6 +196,10 @@ func drawRow(t *rapid.T, label string) []byte {
 	return rapid.SliceOfN(rapid.SampledFrom([]byte{0, 1, 'a', 'b', 0xFF}), 0, 4).Draw(t, label)
 }
 
+func equalInfo(a, b Info) bool {
+	return a.Table == b.Table && a.ID == b.ID && string(a.Start) == string(b.Start) && string(a.Stop) == string(b.Stop)
+}
+
 // drawMap draws a map that has been through random splits and merges, and checks
 // after each that what the map promises still holds (invariant I4).
 func drawMap(t *rapid.T) *Map {
@@ -223,14 +227,14 @@ func drawMap(t *rapid.T) *Map {
 				t.Fatalf("Merge(%d, %d) of %v: %v", first, last, words(m), err)
 			}
 		}
-		if diff := cmp.Diff(before, m.All()); diff != "" {
-			t.Fatalf("a change changed the map it was made from\n%s", diff)
+		if !slices.EqualFunc(before, m.regions, equalInfo) {
+			t.Fatalf("a change changed the map it was made from\n%s", cmp.Diff(before, m.All()))
 		}
 		if err != nil {
 			continue
 		}
 		for _, r := range changed.All() {
-			old := slices.ContainsFunc(before, func(o Info) bool { return cmp.Equal(o, r) })
+			old := slices.ContainsFunc(before, func(o Info) bool { return equalInfo(o, r) })
 			if !old && names[r.Name()] {
 				t.Fatalf("region name %q is used twice", r.Name())
 			}
@@ -270,8 +274,8 @@ func TestMapProperties(t *testing.T) {
 			if n > 0 && string(o.Range.Start) != string(m.At(o.Index).Start) {
 				t.Fatalf("overlap %d of %v does not start where the one before stops", n, r)
 			}
-			if diff := cmp.Diff(*m.At(o.Index), o.Info); diff != "" {
-				t.Fatalf("overlap %d has another region's Info\n%s", n, diff)
+			if !equalInfo(*m.At(o.Index), o.Info) {
+				t.Fatalf("overlap %d has another region's Info\n%s", n, cmp.Diff(*m.At(o.Index), o.Info))
 			}
 			if len(o.Range.Stop) != 0 && string(o.Range.Stop) <= string(o.Range.Start) {
 				t.Fatalf("overlap %d of %v is empty: %v", n, r, o)
