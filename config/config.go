@@ -1,0 +1,274 @@
+// Package config reads the one YAML file that configures Sluice, finds every
+// mistake in it at once, and turns it into the Options of the other packages.
+//
+// The file is strict: an unknown key, a key given twice, a value of the wrong
+// type and a rule that does not compile are Problems with line, column and,
+// where one is near, the name that was meant. ${VAR}, ${VAR:-default},
+// ${VAR:?message} and ${file:/path} bring in what does not belong into a file;
+// see docs/config.md, which is generated from the types of this package.
+//
+// A Config is plain data. It is safe for concurrent reading and belongs to
+// whoever loaded it. The package is also where a data directory is opened
+// (OpenEngine, OpenStore), because it alone may know every storage engine; it
+// reads the environment only through the function it is given, starts no
+// goroutines of its own and keeps nothing.
+package config
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"sluice/jobs"
+	"sluice/pipeline/mapping"
+)
+
+// Config is a whole file.
+type Config struct {
+	// Store is where tables are kept.
+	Store Store `yaml:"store"`
+	// Kafka is how to reach the brokers; all pipelines share it.
+	Kafka Kafka `yaml:"kafka"`
+	// Serve is the HTTP server of the daemon.
+	Serve Serve `yaml:"serve"`
+	// Tables are created when they do not exist yet. A table that exists is
+	// never altered: a difference is an error that names it.
+	Tables map[string]Table `yaml:"tables"`
+	// Pipelines read topics and write tables, by name. The name is part of the
+	// stored offsets: a renamed pipeline starts anew.
+	Pipelines map[string]Pipeline `yaml:"pipelines"`
+	// Jobs export tables into files, by name.
+	Jobs map[string]jobs.Spec `yaml:"jobs"`
+	// ShutdownTimeout bounds the whole shutdown after the first SIGTERM; what
+	// is not done by then is given up and read again at the next start.
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" default:"30s"`
+	// DrainTimeout bounds, within ShutdownTimeout, the wait for the commits of
+	// records that were already fetched.
+	DrainTimeout time.Duration `yaml:"drain_timeout" default:"10s"`
+	// Log is what the process writes to standard error.
+	Log Log `yaml:"log"`
+
+	file   string
+	places map[string]position
+}
+
+// Store is where tables are kept.
+type Store struct {
+	// Engine is the storage engine: pebble keeps tables in a directory of this
+	// machine; mem keeps them in memory, for trials only.
+	Engine string `yaml:"engine" default:"pebble" values:"pebble|mem"`
+	// Dir is the data directory. One process at a time has it open; others
+	// work through that process.
+	Dir string `yaml:"dir" default:"./sluice-data"`
+	// Cache is the size of the block cache.
+	Cache Size `yaml:"cache" default:"256MiB"`
+	// MemTable is the size of one memtable; up to four exist.
+	MemTable Size `yaml:"mem_table" default:"64MiB"`
+	// MinFree is the free disk space below which ingest pauses.
+	MinFree Size `yaml:"min_free" default:"128MiB"`
+	// Sync says when an acknowledged commit is on disk: commits = before it is
+	// acknowledged; never = when the operating system likes, so that a crash
+	// loses the newest commits and ingest reads their records again.
+	Sync string `yaml:"sync" default:"commits" values:"commits|never"`
+	// CounterCache is how many counters are kept in memory, about 200 bytes
+	// each.
+	CounterCache int `yaml:"counter_cache" default:"500000"`
+}
+
+// Kafka is how to reach the brokers.
+type Kafka struct {
+	// Brokers are host:port addresses, one of which is enough to find the
+	// others. A value may hold several with commas between them.
+	Brokers []string `yaml:"brokers" default:"127.0.0.1:9092"`
+	// ClientID names this process to the brokers.
+	ClientID string `yaml:"client_id" default:"sluice"`
+	// TLS encrypts the connections.
+	TLS TLS `yaml:"tls"`
+	// SASL authenticates to the brokers.
+	SASL SASL `yaml:"sasl"`
+	// DialTimeout bounds the making of a connection.
+	DialTimeout time.Duration `yaml:"dial_timeout" default:"5s"`
+	// RequestTimeout bounds a request and its answer.
+	RequestTimeout time.Duration `yaml:"request_timeout" default:"10s"`
+	// StartTimeout is how long to wait, at the start, for a broker that
+	// answers and for the topics to exist.
+	StartTimeout time.Duration `yaml:"start_timeout" default:"30s"`
+	// SessionTimeout is how long the group waits for a dead member.
+	SessionTimeout time.Duration `yaml:"session_timeout" default:"10s"`
+	// HeartbeatInterval is how often a member says that it lives.
+	HeartbeatInterval time.Duration `yaml:"heartbeat_interval" default:"2s"`
+	// RebalanceTimeout is how long the group waits for members to rejoin.
+	RebalanceTimeout time.Duration `yaml:"rebalance_timeout" default:"30s"`
+}
+
+// TLS encrypts the connections to the brokers.
+type TLS struct {
+	// Enable turns TLS on.
+	Enable bool `yaml:"enable"`
+	// CAFile holds the certificates to trust, PEM; empty = the system's.
+	CAFile string `yaml:"ca_file"`
+	// CertFile is the client's certificate, PEM.
+	CertFile string `yaml:"cert_file"`
+	// KeyFile is the client's key, PEM.
+	KeyFile string `yaml:"key_file"`
+	// ServerName is the name to expect in the broker's certificate; empty =
+	// the host that was dialled.
+	ServerName string `yaml:"server_name"`
+	// InsecureSkipVerify accepts any certificate. For trials only.
+	InsecureSkipVerify bool `yaml:"insecure_skip_verify"`
+}
+
+// SASL authenticates to the brokers.
+type SASL struct {
+	// Mechanism is the way to authenticate; none turns SASL off.
+	Mechanism string `yaml:"mechanism" default:"none" values:"none|plain|scram-sha-256|scram-sha-512"`
+	// User is the name to authenticate as.
+	User string `yaml:"user"`
+	// Password is never printed. Write ${VAR} or ${file:/path}.
+	Password Secret `yaml:"password"`
+}
+
+// Serve is the HTTP server of the daemon.
+type Serve struct {
+	// Listen is the host:port to listen on; port 0 takes a free one. An
+	// address beyond loopback is reachable for everyone who can route to it:
+	// set a token that you know then.
+	Listen string `yaml:"listen" default:"127.0.0.1:8087"`
+	// Token is the bearer token that /api asks for; empty = a random one that
+	// the tools read from the data directory. It is never printed.
+	Token Secret `yaml:"token"`
+	// AllowedHosts are names, beside localhost and addresses, that a request
+	// may carry in its Host header: the names that Prometheus or a proxy uses.
+	AllowedHosts []string `yaml:"allowed_hosts"`
+}
+
+// Pipeline reads topics and writes tables.
+type Pipeline struct {
+	// Topics are the topics to read.
+	Topics []string `yaml:"topics" required:"true"`
+	// Group is the consumer group, of this pipeline only.
+	Group string `yaml:"group" required:"true"`
+	// Start is where to begin on a partition without a stored offset:
+	// earliest, latest or a time such as 2026-01-31T00:00:00Z.
+	Start Start `yaml:"start" default:"earliest"`
+
+	mapping.Spec `yaml:",inline"`
+
+	// DeadLetters is where records go that cannot be decoded, mapped or
+	// stored. They are in the store's outbox in any case.
+	DeadLetters DeadLetters `yaml:"dead_letters"`
+	// Flush says when a batch is full.
+	Flush Flush `yaml:"flush"`
+	// Fetch is how records are asked for.
+	Fetch Fetch `yaml:"fetch"`
+	// InFlight is how many batches of a partition may wait for their commit.
+	InFlight int `yaml:"in_flight" default:"2"`
+	// OnDataLoss says what to do when Kafka no longer has the stored offset:
+	// fail stops the partition; skip goes on at the first offset that exists
+	// and counts the lost ones.
+	OnDataLoss string `yaml:"on_data_loss" default:"fail" values:"fail|skip"`
+	// OnTopicChange says what to do when the topic was deleted and created
+	// anew: fail stops the pipeline; restart reads the new one by start.
+	OnTopicChange string `yaml:"on_topic_change" default:"fail" values:"fail|restart"`
+}
+
+// DeadLetters is where refused records go.
+type DeadLetters struct {
+	// Topic receives refused records, at least once, with headers that say
+	// why; empty = they stay in the outbox only.
+	Topic string `yaml:"topic"`
+}
+
+// Flush says when a batch is full. Whichever comes first.
+type Flush struct {
+	// Records is the most records of a batch.
+	Records int `yaml:"records" default:"20000"`
+	// Bytes is the most memory of a batch.
+	Bytes Size `yaml:"bytes" default:"32MiB"`
+	// Age is how long a record waits at most behind a slow commit.
+	Age time.Duration `yaml:"age" default:"1s"`
+}
+
+// Fetch is how records are asked for.
+type Fetch struct {
+	// MaxWait is how long a broker holds a request that has too few bytes. A
+	// rebalance waits for it.
+	MaxWait time.Duration `yaml:"max_wait" default:"250ms"`
+	// MinBytes is how many bytes a broker waits for, up to MaxWait.
+	MinBytes Size `yaml:"min_bytes" default:"64KiB"`
+	// MaxPartitionBytes is the most bytes of a partition in one answer.
+	MaxPartitionBytes Size `yaml:"max_partition_bytes" default:"4MiB"`
+	// Buffer bounds the memory of all fetched and buffered records of the
+	// pipeline.
+	Buffer Size `yaml:"buffer" default:"128MiB"`
+}
+
+// Log is what the process writes to standard error.
+type Log struct {
+	// Level is the least severe level that is written.
+	Level string `yaml:"level" default:"info" values:"debug|info|warn|error"`
+	// Format is how lines are written: text is logfmt.
+	Format string `yaml:"format" default:"text" values:"text|json"`
+}
+
+// Load reads and checks the file at path. Its error is a Problems where the file
+// can be read. lookupEnv is os.LookupEnv or a test's own; nil knows no
+// variables.
+func Load(path string, lookupEnv func(string) (string, bool)) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w; name the file with -c", err)
+	}
+	return Parse(path, data, lookupEnv)
+}
+
+// Parse is Load of a file's content; name is what problems call the file, and
+// relative ${file:…} references start at its directory.
+func Parse(name string, data []byte, lookupEnv func(string) (string, bool)) (*Config, error) {
+	if lookupEnv == nil {
+		lookupEnv = func(string) (string, bool) { return "", false }
+	}
+	d := &decoder{file: name, lookup: lookupEnv, places: map[string]position{}, anchors: anchors{}}
+	c := &Config{file: name, places: d.places}
+	body, ok := d.parse(data)
+	if ok {
+		root := reflect.ValueOf(c).Elem()
+		if body == nil {
+			d.setDefaults(root)
+		} else {
+			d.decode(body, root, "", fieldInfo{})
+		}
+		// Rules are checked even beside mistakes of form: whoever repairs a
+		// file wants to see all there is.
+		c.lint(d)
+	}
+	if len(d.problems) > 0 {
+		return nil, d.problems.sorted()
+	}
+	return c, nil
+}
+
+// Default returns the configuration of an empty file.
+func Default() *Config {
+	c, err := Parse("default", nil, nil)
+	if err != nil {
+		panic("config: the defaults are not valid: " + err.Error())
+	}
+	return c
+}
+
+// String writes the effective configuration as YAML, defaults filled in and
+// secrets masked.
+func (c *Config) String() string {
+	out, err := yaml.MarshalWithOptions(c, yaml.IndentSequence(true))
+	if err != nil {
+		return fmt.Sprintf("# cannot be written as YAML: %v\n", err)
+	}
+	return string(out)
+}
+
+// File is the name that the configuration was read under.
+func (c *Config) File() string { return c.file }

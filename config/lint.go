@@ -1,0 +1,228 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+
+	"sluice/jobs"
+	"sluice/jobs/columnar"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// Lint returns every mistake of the file at path, nil where there is none, or
+// one Problem where it cannot be read.
+func Lint(path string, lookupEnv func(string) (string, bool)) Problems {
+	_, err := Load(path, lookupEnv)
+	var p Problems
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &p):
+		return p
+	}
+	return Problems{{File: path, Message: err.Error()}}
+}
+
+// lint checks what the types alone do not say.
+func (c *Config) lint(d *decoder) {
+	report := func(path, hint, format string, args ...any) {
+		d.problem(d.place(path), path, hint, format, args...)
+	}
+	c.lintConnections(report)
+	descriptors := c.lintTables(d, report)
+	find := func(name string) *store.TableDescriptor { return descriptors[name] }
+	c.lintPipelines(d, report, find)
+	c.lintJobs(d, report, find)
+	if c.DrainTimeout > c.ShutdownTimeout {
+		report("drain_timeout", "", "drain_timeout (%v) is longer than shutdown_timeout (%v)", c.DrainTimeout, c.ShutdownTimeout)
+	}
+}
+
+type reporter func(path, hint, format string, args ...any)
+
+func (c *Config) lintConnections(report reporter) {
+	for i, b := range c.Kafka.Brokers {
+		for part := range strings.SplitSeq(b, ",") {
+			if _, _, err := net.SplitHostPort(strings.TrimSpace(part)); err != nil {
+				report(fmt.Sprintf("kafka.brokers[%d]", i), "write host:port, such as 127.0.0.1:9092", "not the address of a broker")
+			}
+		}
+	}
+	if len(c.Kafka.Brokers) == 0 {
+		report("kafka.brokers", "", "kafka.brokers is empty: name at least one broker")
+	}
+	if _, _, err := net.SplitHostPort(c.Serve.Listen); err != nil {
+		report("serve.listen", "write host:port, such as 127.0.0.1:8087", "serve.listen is not an address to listen on")
+	}
+	if c.Store.Dir == "" {
+		report("store.dir", "", "store.dir is empty: name the data directory")
+	}
+	tls, sasl := &c.Kafka.TLS, &c.Kafka.SASL
+	if (tls.CertFile == "") != (tls.KeyFile == "") {
+		report("kafka.tls", "", "cert_file and key_file go together")
+	}
+	if !tls.Enable && (tls.CAFile != "" || tls.CertFile != "" || tls.ServerName != "" || tls.InsecureSkipVerify) {
+		report("kafka.tls", "add enable: true", "TLS is configured and not enabled")
+	}
+	if sasl.Mechanism != "none" && (sasl.User == "" || sasl.Password == "") {
+		report("kafka.sasl", "", "%s needs user and password", sasl.Mechanism)
+	}
+	if sasl.Mechanism == "none" && sasl.User != "" {
+		report("kafka.sasl", "add mechanism: scram-sha-512, or another", "there is a user and no mechanism")
+	}
+	if 3*c.Kafka.HeartbeatInterval > c.Kafka.SessionTimeout {
+		report("kafka.heartbeat_interval", "", "heartbeat_interval (%v) must be at most a third of session_timeout (%v)", c.Kafka.HeartbeatInterval, c.Kafka.SessionTimeout)
+	}
+}
+
+// lintTables reports what is wrong with the tables and returns the good ones. A
+// table that has a mistake gets a descriptor without the attributes at fault, so
+// that rules which use it are not reported for it.
+func (c *Config) lintTables(d *decoder, report reporter) map[string]*store.TableDescriptor {
+	good := map[string]*store.TableDescriptor{}
+	for name, t := range c.Tables {
+		spec, err := c.tableSpec(name)
+		if err == nil {
+			good[name] = spec.Descriptor
+			continue
+		}
+		lenient := &store.TableDescriptor{Name: name}
+		for family, attributes := range t.Families {
+			f := store.NewFamily(family)
+			for attribute, value := range attributes {
+				path := join(join(join(join("tables", name), "families"), family), attribute)
+				if err := f.SetAttribute(attribute, value); err == nil {
+					continue
+				}
+				if known := store.FamilyAttributeNames(); !slices.Contains(known, strings.ToUpper(attribute)) {
+					report(path, didYouMean(attribute, known), "unknown attribute %q of a column family", attribute)
+				} else {
+					var bad error = f.SetAttribute(attribute, value)
+					report(path, "", "%s", trimPrefixes(bad.Error()))
+				}
+			}
+			lenient.Families = append(lenient.Families, f)
+		}
+		good[name] = lenient
+		var at *pathError
+		if errors.As(err, &at) && !strings.Contains(at.path, ".families.") {
+			report(at.path, "", "%s", trimPrefixes(err.Error()))
+		}
+	}
+	return good
+}
+
+// trimPrefixes takes package names off a message: the reader of a configuration
+// file knows none.
+func trimPrefixes(message string) string {
+	for _, prefix := range []string{"store: invalid argument: ", "store: invalid schema: ", "store: ", "region: ", "cell: ", "columnar: ", "jobs: ", "mapping: "} {
+		message = strings.TrimPrefix(message, prefix)
+	}
+	return message
+}
+
+func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *store.TableDescriptor) {
+	groups := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Pipelines)) {
+		p := c.Pipelines[name]
+		path := join("pipelines", name)
+		if len(p.Topics) == 0 && d.has(join(path, "topics")) {
+			report(join(path, "topics"), "", "topics is empty: name at least one")
+		}
+		seen := map[string]bool{}
+		for i, t := range p.Topics {
+			at := fmt.Sprintf("%s[%d]", join(path, "topics"), i)
+			switch {
+			case t == "":
+				report(at, "", "the name of a topic is empty")
+			case seen[t]:
+				report(at, "", "topic %s is named twice", t)
+			case t == p.DeadLetters.Topic:
+				report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s is read by the same pipeline: refused records would go round for ever", t)
+			}
+			seen[t] = true
+		}
+		if other, ok := groups[p.Group]; ok && p.Group != "" {
+			report(join(path, "group"), "give each pipeline its own group", "pipelines %s and %s share the consumer group %s", other, name, p.Group)
+		}
+		groups[p.Group] = name
+		for _, n := range []struct {
+			key string
+			v   int64
+			low int64
+		}{
+			{"in_flight", int64(p.InFlight), 1}, {"flush.records", int64(p.Flush.Records), 1},
+			{"flush.bytes", int64(p.Flush.Bytes), 1 << 16}, {"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10},
+			{"fetch.buffer", int64(p.Fetch.Buffer), 1 << 20},
+		} {
+			if n.v < n.low {
+				report(join(path, n.key), "", "%s is %d, must be at least %d", n.key, n.v, n.low)
+			}
+		}
+		if _, err := mapping.Compile(&p.Spec, find); err != nil {
+			d.specErrors(path, err)
+		}
+	}
+}
+
+func (c *Config) lintJobs(d *decoder, report reporter, find func(string) *store.TableDescriptor) {
+	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
+		spec := c.Jobs[name]
+		path := join("jobs", name)
+		t := find(spec.Table)
+		if t == nil && spec.Table != "" && len(c.Tables) > 0 {
+			report(join(path, "table"), didYouMean(spec.Table, slices.Sorted(maps.Keys(c.Tables))), "table %q is not in this file", spec.Table)
+		}
+		if _, err := jobs.Compile(name, &spec, t); err != nil {
+			d.specErrors(path, err)
+		}
+	}
+}
+
+// has reports whether the file has a setting at path.
+func (d *decoder) has(path string) bool {
+	_, ok := d.places[path]
+	return ok
+}
+
+// specErrors turns the mistakes that a compiler of another package found into
+// problems at the settings below base that they name.
+func (d *decoder) specErrors(base string, err error) {
+	var path, message, hint string
+	offset := 0
+	switch e := err.(type) {
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			d.specErrors(base, inner)
+		}
+		return
+	case *mapping.SpecError:
+		path, message, hint, offset = e.Path, e.Err.Error(), e.Hint, e.At
+	case *columnar.SpecError:
+		path, message = e.Path, e.Problem
+	default:
+		if inner := errors.Unwrap(err); inner != nil {
+			d.specErrors(base, inner)
+			return
+		}
+		message = err.Error()
+	}
+	switch {
+	case path == "":
+		path = base
+	case strings.HasPrefix(path, "["):
+		path = base + path
+	default:
+		path = join(base, path)
+	}
+	at := d.place(path)
+	if d.has(path) && offset > 0 && at.text >= 0 {
+		at.col += at.text + offset
+	}
+	d.problem(at, path, hint, "%s", trimPrefixes(message))
+}

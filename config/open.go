@@ -1,0 +1,287 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"sluice/jobs"
+	"sluice/serve/client"
+	"sluice/store"
+	"sluice/store/memstore"
+	"sluice/store/pebblestore"
+)
+
+// Engine is what both ways of reaching a store offer: opening its directory, and
+// asking the daemon that has it open.
+type Engine interface {
+	store.Engine
+	store.Admin
+	store.RowMutator
+	store.Compactor
+}
+
+var (
+	_ Engine = (*pebblestore.DB)(nil)
+	_ Engine = (*memstore.Store)(nil)
+	_ Engine = (*client.Client)(nil)
+
+	_ jobs.Source = (*Instant)(nil)
+)
+
+// ForDirectory returns the configuration of an empty file with this data
+// directory, for tools that are given no file.
+func ForDirectory(dir string) *Config {
+	c := Default()
+	c.Store.Dir = dir
+	return c
+}
+
+// PebbleOptions returns the options of the embedded engine.
+func (c *Config) PebbleOptions(log *slog.Logger) *pebblestore.Options {
+	o := &pebblestore.Options{
+		CacheBytes:          int64(c.Store.Cache),
+		MemTableBytes:       uint64(c.Store.MemTable),
+		MinFreeBytes:        int64(c.Store.MinFree),
+		CounterCacheEntries: c.Store.CounterCache,
+		Logger:              log,
+	}
+	if o.MinFreeBytes == 0 {
+		o.MinFreeBytes = -1 // the file's 0 means no check, the option's the default
+	}
+	if c.Store.Sync == "never" {
+		o.Sync = pebblestore.SyncNever
+	}
+	return o
+}
+
+// OpenEngine opens the configured store in this process. Its error wraps
+// store.ErrLocked where another process has it. log may be nil.
+func OpenEngine(ctx context.Context, c *Config, log *slog.Logger) (Engine, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	switch c.Store.Engine {
+	case "pebble":
+		db, err := pebblestore.Open(c.Store.Dir, c.PebbleOptions(log))
+		if err != nil {
+			return nil, err // not a nil *DB in an Engine
+		}
+		return db, nil
+	case "mem":
+		return memstore.New(nil)
+	}
+	return nil, fmt.Errorf("%w: storage engine %q", store.ErrUnsupported, c.Store.Engine)
+}
+
+// daemonWait bounds the wait for a daemon that has the directory open and has not
+// written its endpoint yet, or is about to let go.
+const daemonWait = 3 * time.Second
+
+// OpenStore opens the configured store for a tool: through the daemon that has
+// the directory open, writes included, or directly where there is none. remote
+// says which. log may be nil.
+func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remote bool, err error) {
+	if c.Store.Engine != "pebble" {
+		e, err = OpenEngine(ctx, c, log)
+		return e, false, err
+	}
+	deadline := time.NewTimer(daemonWait)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		d, err := client.DialDir(ctx, c.Store.Dir)
+		if err == nil {
+			return d, true, nil
+		}
+		if !errors.Is(err, client.ErrNoDaemon) {
+			return nil, false, err
+		}
+		e, openErr := OpenEngine(ctx, c, log)
+		if openErr == nil {
+			return e, false, nil
+		}
+		if !errors.Is(openErr, store.ErrLocked) {
+			return nil, false, openErr
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, false, fmt.Errorf("open %s: %w", c.Store.Dir, ctx.Err())
+		case <-deadline.C:
+			return nil, false, fmt.Errorf(
+				"open %s: %w, and there is no daemon to ask (%w): if it is a shell or an export, wait for it or end it; "+
+					"if it is an ingest daemon that is starting, try again; otherwise find the process with \"fuser %s/LOCK\"",
+				c.Store.Dir, store.ErrLocked, err, c.Store.Dir)
+		}
+	}
+}
+
+// Instant is every table of a store at one commit, for an export. It is a
+// jobs.Source.
+type Instant struct {
+	store.Snapshot
+	// Remote says that a daemon has the directory open and made a checkpoint.
+	Remote     bool
+	checkpoint *client.Checkpoint
+	closers    []func() error
+}
+
+// OpenInstant freezes the configured store at one commit. Where a daemon has the
+// directory open, the daemon makes a checkpoint, which is read here, so that the
+// work of an export stays out of the ingest process; otherwise the directory is
+// opened and a snapshot taken. log may be nil. Close the Instant.
+func OpenInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
+	e, remote, err := OpenStore(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	in := &Instant{Remote: remote, closers: []func() error{e.Close}}
+	fail := func(err error) (*Instant, error) { return nil, errors.Join(err, in.close()) }
+	var snapshotter any = e
+	if remote {
+		p, err := e.(*client.Client).Checkpoint(ctx)
+		if err != nil {
+			return fail(fmt.Errorf("ask the daemon for a checkpoint: %w", err))
+		}
+		in.checkpoint = p
+		in.closers = append(in.closers, func() error {
+			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemonWait)
+			defer cancel()
+			return p.Release(release)
+		})
+		o := c.PebbleOptions(log)
+		o.ReadOnly = true
+		db, err := pebblestore.Open(p.Path, o)
+		if err != nil {
+			return fail(fmt.Errorf("open the daemon's checkpoint: %w", err))
+		}
+		in.closers = append(in.closers, db.Close)
+		snapshotter = db
+	}
+	s, ok := snapshotter.(store.Snapshotter)
+	if !ok {
+		return fail(fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, e.Traits().Name))
+	}
+	if in.Snapshot, err = s.Snapshot(ctx); err != nil {
+		return fail(fmt.Errorf("take a snapshot: %w", err))
+	}
+	in.closers = append(in.closers, in.Snapshot.Close)
+	return in, nil
+}
+
+// Err returns why what was read can no longer be trusted to be complete, or nil:
+// ask it before publishing.
+func (i *Instant) Err() error {
+	if i.checkpoint == nil {
+		return nil
+	}
+	return i.checkpoint.Err()
+}
+
+// Close releases everything; the second call does nothing.
+func (i *Instant) Close() error { return i.close() }
+
+func (i *Instant) close() error {
+	var errs []error
+	for n := len(i.closers) - 1; n >= 0; n-- {
+		errs = append(errs, i.closers[n]())
+	}
+	i.closers = nil
+	return errors.Join(errs...)
+}
+
+// EnsureTables creates the tables of the file that do not exist and returns their
+// names. A table that exists with another schema is left as it is: the error
+// names every difference and wraps store.ErrInvalidSchema.
+func (c *Config) EnsureTables(ctx context.Context, e interface {
+	store.Engine
+	store.Admin
+},
+) (created []string, err error) {
+	var differences []string
+	for _, spec := range c.TableSpecs() {
+		d := spec.Descriptor
+		have, err := e.Table(ctx, d.Name)
+		if errors.Is(err, store.ErrTableNotFound) {
+			err = e.CreateTable(ctx, d, spec.Splits)
+			if err == nil {
+				created = append(created, d.Name)
+				continue
+			}
+			if errors.Is(err, store.ErrTableExists) { // somebody was faster
+				have, err = e.Table(ctx, d.Name)
+			}
+		}
+		if err != nil {
+			return created, fmt.Errorf("create table %s: %w", d.Name, err)
+		}
+		differences = append(differences, schemaDifferences(d, have)...)
+	}
+	if len(differences) > 0 {
+		return created, fmt.Errorf("%w: the store's tables are not as %s says; change the file, or alter the tables in the shell:\n  %s",
+			store.ErrInvalidSchema, c.file, strings.Join(differences, "\n  "))
+	}
+	return created, nil
+}
+
+// schemaDifferences says how the file's schema differs from the store's.
+func schemaDifferences(file, have *store.TableDescriptor) []string {
+	var out []string
+	differ := func(what, stored, wanted string) {
+		if stored != wanted {
+			out = append(out, fmt.Sprintf("table %s: %s is %s in the store, %s in the file", file.Name, what, stored, wanted))
+		}
+	}
+	for i := range file.Families {
+		f := &file.Families[i]
+		h := have.Family(f.Name)
+		if h == nil {
+			out = append(out, fmt.Sprintf("table %s: family %s is missing in the store", file.Name, f.Name))
+			continue
+		}
+		stored := attributesOf(h)
+		wanted := attributesOf(f)
+		for _, name := range store.FamilyAttributeNames() {
+			differ("family "+f.Name+": "+name, shown(stored[name]), shown(wanted[name]))
+		}
+	}
+	for i := range have.Families {
+		if name := have.Families[i].Name; file.Family(name) == nil {
+			out = append(out, fmt.Sprintf("table %s: family %s of the store is missing in the file", file.Name, name))
+		}
+	}
+	differ("max_cell", maxCell(have).String(), maxCell(file).String())
+	differ("max_timestamp_slop", fmt.Sprintf("%d ms", have.MaxTimestampSlop), fmt.Sprintf("%d ms", file.MaxTimestampSlop))
+	differ("read_only", fmt.Sprint(have.ReadOnly), fmt.Sprint(file.ReadOnly))
+	for name, value := range file.Attributes {
+		differ(name, shown(have.Attributes[name]), shown(value))
+	}
+	return out
+}
+
+func attributesOf(f *store.FamilyDescriptor) map[string]string {
+	m := map[string]string{}
+	for _, a := range append(f.List(), f.Metadata()...) {
+		m[a.Name] = a.Value
+	}
+	return m
+}
+
+func shown(value string) string {
+	if value == "" {
+		return "not set"
+	}
+	return value
+}
+
+func maxCell(t *store.TableDescriptor) Size {
+	if t.MaxCellBytes == 0 {
+		return store.DefaultMaxCellBytes
+	}
+	return Size(t.MaxCellBytes)
+}

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one mistake in a configuration file.
+type Problem struct {
+	File    string // as it was named to Load or Parse
+	Line    int    // 1-based; 0 = the file as a whole
+	Col     int    // 1-based, in runes
+	Path    string // of the setting, such as "pipelines.clicks.map[0].row"; may be empty
+	Message string // what is wrong
+	Hint    string // what to do, or the name that was meant; may be empty
+}
+
+// String prints the problem as compilers do: file:line:col: message (hint).
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", p.Line, p.Col)
+	}
+	b.WriteString(": ")
+	b.WriteString(p.Message)
+	if p.Hint != "" {
+		fmt.Fprintf(&b, " (%s)", p.Hint)
+	}
+	return b.String()
+}
+
+// Problems is every mistake of a file, in its order. It is the error of Load and
+// Parse; reach it with errors.As.
+type Problems []Problem
+
+// Error prints one problem a line.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i := range p {
+		lines[i] = p[i].String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// sorted orders the problems by place and drops repetitions.
+func (p Problems) sorted() Problems {
+	slices.SortStableFunc(p, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
+	})
+	return slices.Compact(p)
+}
+
+// didYouMean returns a hint that names the candidate nearest to name, or all of
+// them where none is near and they are few.
+func didYouMean(name string, candidates []string) string {
+	best, bestDistance := "", 1+max(1, len(name)/3)
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
+	}
+	if len(candidates) == 0 || len(candidates) > 16 {
+		return ""
+	}
+	sorted := slices.Clone(candidates)
+	slices.Sort(sorted)
+	return "known: " + strings.Join(sorted, ", ")
+}
+
+// distance is the optimal string alignment distance of a and b: insertions,
+// deletions, substitutions and swaps of neighbours. Names are short, so that the
+// full table is cheap; longer ones are cut.
+func distance(a, b string) int {
+	const longest = 64
+	a, b = a[:min(len(a), longest)], b[:min(len(b), longest)]
+	var before, prev []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		before, prev, row = prev, row, make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			substitute := prev[j-1]
+			if a[i-1] != b[j-1] {
+				substitute++
+			}
+			row[j] = min(prev[j]+1, row[j-1]+1, substitute)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,108 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"sluice/serve/api"
+)
+
+// lease is how long the daemon keeps a checkpoint of an owner that has died.
+// renewEvery leaves time for three failed attempts.
+const (
+	lease      = 2 * time.Minute
+	renewEvery = 30 * time.Second
+)
+
+// Checkpoint is a directory of the daemon's machine that holds its store at one
+// commit, for opening read-only. It lives until Release; its lease is renewed
+// meanwhile.
+type Checkpoint struct {
+	Path     string // absolute
+	Sequence uint64 // of the last commit it contains
+
+	c    *Client
+	id   string
+	stop context.CancelFunc
+	done chan struct{}
+	once sync.Once
+
+	mu   sync.Mutex
+	lost error
+}
+
+// Checkpoint asks the daemon for a checkpoint. ctx bounds the asking only.
+func (c *Client) Checkpoint(ctx context.Context) (*Checkpoint, error) {
+	owner := fmt.Sprintf("process %d", os.Getpid())
+	var a api.Checkpoint
+	err := c.call(ctx, http.MethodPost, "/checkpoints", api.CheckpointRequest{Owner: owner, LeaseSeconds: lease.Seconds()}, &a)
+	if err != nil {
+		// One that was made and not heard of ends with its lease.
+		return nil, outcome(ctx, err, true)
+	}
+	renewals, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p := &Checkpoint{Path: a.Path, Sequence: a.Sequence, c: c, id: a.ID, stop: stop, done: make(chan struct{})}
+	go p.renew(renewals)
+	return p, nil
+}
+
+func (p *Checkpoint) path() string { return "/checkpoints/" + url.PathEscape(p.id) }
+
+// renew keeps the lease until Release or the client's Close.
+func (p *Checkpoint) renew(ctx context.Context) {
+	defer close(p.done)
+	t := time.NewTicker(renewEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-p.c.closing:
+			return
+		case <-t.C:
+		}
+		one, cancel := context.WithTimeout(ctx, renewEvery/2)
+		err := p.c.call(one, http.MethodPut, p.path(), api.CheckpointRequest{LeaseSeconds: lease.Seconds()}, nil)
+		cancel()
+		// A daemon that restarts keeps leases, so that a broken connection is
+		// no loss yet; one that does not know the lease is.
+		if errors.Is(err, api.ErrNotFound) {
+			p.mu.Lock()
+			p.lost = fmt.Errorf("checkpoint %s: its lease is over: %w", p.Path, err)
+			p.mu.Unlock()
+			return
+		}
+	}
+}
+
+// Err returns why the checkpoint was lost before its Release, or nil. Ask it
+// before publishing what was read from the checkpoint.
+func (p *Checkpoint) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost
+}
+
+// Release lets the daemon remove the checkpoint. The second call does nothing.
+// Should the daemon be gone, the next one removes it when the lease is over.
+func (p *Checkpoint) Release(ctx context.Context) error {
+	var err error
+	p.once.Do(func() {
+		p.stop()
+		<-p.done
+		err = p.c.call(ctx, http.MethodDelete, p.path(), nil, nil)
+		if errors.Is(err, api.ErrNotFound) {
+			err = nil
+		}
+		if err != nil {
+			err = fmt.Errorf("release checkpoint %s: %w", p.Path, err)
+		}
+	})
+	return err
+}
