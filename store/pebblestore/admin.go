@@ -174,7 +174,7 @@ func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*cata
 			return err
 		}
 		sequence := db.sequence.Load() + 1
-		if err := b.Set(sequenceKey(), appendSystemValue(nil, db.opts.Now(), sequence, nil), nil); err != nil {
+		if err := b.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), sequence), nil); err != nil {
 			return engineError(err)
 		}
 		if err := db.pebble.Apply(b, pebble.Sync); err != nil {

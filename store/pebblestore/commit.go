@@ -325,7 +325,7 @@ func (c *commit) write(b *pebble.Batch) error {
 			return err
 		}
 	}
-	return b.Set(sequenceKey(), appendSystemValue(nil, c.now, c.seq, nil), nil)
+	return b.Set(sequenceKey(), c.db.sequenceValue(c.now, c.seq), nil)
 }
 
 // settle makes the caches what the commit has made of the store, or, where it

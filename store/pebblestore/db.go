@@ -180,8 +180,8 @@ func (db *DB) load() error {
 		}
 	}
 	db.catalog.Store(c)
-	db.flushed = db.sequence.Load()
 	if found {
+		db.loadFlushed()
 		return nil
 	}
 	if db.opts.ReadOnly {
@@ -192,7 +192,7 @@ func (db *DB) load() error {
 	if err := errors.Join(
 		b.Set(catalogKey(rowStore, qualFormat), appendSystemValue(nil, db.opts.Now(), 0, []byte{catalogFormat}), nil),
 		b.Set(catalogKey(rowStore, qualNextTable), appendSystemValue(nil, db.opts.Now(), 0, binary.BigEndian.AppendUint32(nil, firstTableID)), nil),
-		b.Set(sequenceKey(), appendSystemValue(nil, db.opts.Now(), 0, nil), nil),
+		b.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), 0), nil),
 	); err != nil {
 		return err
 	}
@@ -212,7 +212,11 @@ func (db *DB) loadRow(c *catalog, row, qualifier string, payload []byte, sequenc
 				return newerFormat("the directory", v)
 			}
 		case qualSequence:
+			if len(payload) != 8 {
+				return fmt.Errorf("%w: flushed sequence of %d bytes", store.ErrCorrupt, len(payload))
+			}
 			db.sequence.Store(sequence)
+			db.flushed = binary.BigEndian.Uint64(payload)
 		case qualNextTable:
 			if len(payload) != 4 {
 				return fmt.Errorf("%w: next table id of %d bytes", store.ErrCorrupt, len(payload))

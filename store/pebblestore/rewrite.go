@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -21,10 +22,9 @@ import (
 // is making. There is one at a time: the commit loop makes it.
 const rewriteFile = "rewrite.sst"
 
-// writtenSpan is where a family was written since the last flush.
-type writtenSpan struct {
-	low, high []byte // row prefixes, both included
-}
+// writtenSpan is where a family was written since the last flush: the keys in
+// [low, high).
+type writtenSpan struct{ low, high []byte }
 
 // noteWritten remembers where c has written, for the next flush, and takes it for
 // flushed once a memtable of data has gone by.
@@ -40,26 +40,49 @@ func (db *DB) noteWritten(c *commit) {
 		for n < len(c.kvs) && c.kvs[n].head>>16 == c.kvs[i].head>>16 {
 			n++
 		}
-		low, high := c.rowPrefix(i), c.rowPrefix(n-1)
+		low, last := c.rowPrefix(i), c.rowPrefix(n-1)
 		if w := db.written[c.kvs[i].head>>16]; w == nil {
-			db.written[c.kvs[i].head>>16] = &writtenSpan{low: bytes.Clone(low), high: bytes.Clone(high)}
+			db.written[c.kvs[i].head>>16] = &writtenSpan{low: bytes.Clone(low), high: rowEnd(last)}
 		} else {
 			if bytes.Compare(low, w.low) < 0 {
 				w.low = append(w.low[:0], low...)
 			}
-			if bytes.Compare(high, w.high) > 0 {
-				w.high = append(w.high[:0], high...)
+			if bytes.Compare(last, w.high) > 0 {
+				w.high = rowEnd(last)
 			}
 		}
 		i = n
 	}
 }
 
-// markFlushed makes everything written so far what a compaction may touch.
+// markFlushed makes everything written so far what a compaction may touch. The
+// next commit stores it.
 func (db *DB) markFlushed() {
 	db.flushed = db.sequence.Load()
 	db.unflushedBytes = 0
 	clear(db.written)
+}
+
+// loadFlushed makes what was written after the last flush of an earlier run what
+// the next flush looks at: anywhere.
+func (db *DB) loadFlushed() {
+	if db.flushed == db.sequence.Load() {
+		return
+	}
+	for _, t := range db.catalog.Load().tables {
+		for i := range t.fams {
+			if f := &t.fams[i]; f.tag == cell.TagData {
+				low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
+				db.written[familyHead(low)] = &writtenSpan{low: low, high: cell.PrefixEnd(low)}
+			}
+		}
+	}
+}
+
+// sequenceValue is the stored form of the last sequence: a system value, whose
+// payload is the sequence up to which cells were flushed.
+func (db *DB) sequenceValue(now cell.Timestamp, sequence uint64) []byte {
+	return appendSystemValue(nil, now, sequence, binary.BigEndian.AppendUint64(nil, db.flushed))
 }
 
 // Flush writes what is in memory to disk. As HBase's flush it drops what the
@@ -85,7 +108,8 @@ func (db *DB) Flush(ctx context.Context) error {
 			}
 		}
 		db.markFlushed()
-		return nil
+		// Without a sync: after a crash more counts as unflushed, no harm.
+		return engineError(db.pebble.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), db.flushed), pebble.NoSync))
 	})
 	if err != nil {
 		return fmt.Errorf("flush: %w", err)
@@ -103,7 +127,7 @@ func (db *DB) flushFamily(t *table, f *family) error {
 		return nil
 	}
 	r := db.newRewrite(t, f, rewriteFlush)
-	_, err := r.span(w.low, rowEnd(w.high), false)
+	_, err := r.span(w.low, w.high, false)
 	return err
 }
 

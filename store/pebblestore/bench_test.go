@@ -1,0 +1,177 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// benchBatch fills b with n page views: a row of six columns each, and three
+// counters each that repeat as a Zipf distribution has them.
+func benchBatch(b *store.Batch, rng *rand.Rand, zipf *rand.Zipf, first int64, n int) {
+	b.Reset()
+	names := [...][]byte{[]byte("agent"), []byte("bytes"), []byte("client"), []byte("method"), []byte("path"), []byte("status")}
+	value := []byte("0123456789abcdef0123456789abcdef")
+	seen := map[string]int{}
+	for i := range n {
+		row := binary.BigEndian.AppendUint64(make([]byte, 0, 16), rng.Uint64())
+		row = binary.BigEndian.AppendUint64(row, uint64(first)+uint64(i))
+		m := cell.Mutation{Table: "t", Row: row, Ops: make([]cell.Op, 0, len(names))}
+		for _, q := range names {
+			m.Put("f", q, 1_700_000_000_000+cell.Timestamp(i), value)
+		}
+		b.Add(first+int64(i), m)
+		for c := range 3 {
+			key := fmt.Sprintf("page-%d/%d", zipf.Uint64(), c)
+			if at, ok := seen[key]; ok {
+				b.Counters[at].Delta++
+				continue
+			}
+			seen[key] = len(b.Counters)
+			b.Counters = append(b.Counters, store.CounterDelta{Table: "t", Family: "n", Row: []byte(key), Qualifier: []byte("views"), Delta: 1, Time: 1_700_000_000_000, Offset: first + int64(i)})
+		}
+	}
+}
+
+// BenchmarkApply is the ingest path: batches of 10,000 events with their
+// counters and offset, one fsynced commit each. It reports events.
+func BenchmarkApply(b *testing.B) {
+	db := open(b, b.TempDir(), nil)
+	create(b, db, "t", store.NewFamily("f"), counterFamily("n"))
+	const events, variants = 10_000, 4
+	rng := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(rng, 1.1, 1, 1_000_000)
+	batches := make([]store.Batch, variants)
+	for i := range batches {
+		benchBatch(&batches[i], rng, zipf, int64(i*events), events)
+	}
+	next, from := int64(0), store.Absent
+	b.ReportAllocs()
+	b.ResetTimer()
+	done := 0
+	for b.Loop() {
+		batch := &batches[next%variants]
+		// Other rows each time: a replayed row would be sorted already.
+		for i := range batch.Mutations {
+			row := batch.Mutations[i].Row
+			binary.BigEndian.PutUint64(row, rng.Uint64())
+		}
+		batch.Advances = batch.Advances[:0]
+		batch.Advance(store.Source{Pipeline: "p", Topic: "x"}, 0, from, store.Progress{Next: next + 1})
+		if err := db.Apply(b.Context(), batch); err != nil {
+			b.Fatal(err)
+		}
+		next++
+		from = next
+		done += events
+	}
+	b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/event")
+}
+
+// BenchmarkScan reads packed rows of six columns, compacted.
+func BenchmarkScan(b *testing.B) {
+	db := open(b, b.TempDir(), nil)
+	create(b, db, "t", store.NewFamily("f"), counterFamily("n"))
+	rng := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(rng, 1.1, 1, 1_000_000)
+	const events = 50_000
+	var batch store.Batch
+	benchBatch(&batch, rng, zipf, 0, events)
+	if err := db.Apply(b.Context(), &batch); err != nil {
+		b.Fatal(err)
+	}
+	if err := db.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	cells := 0
+	for b.Loop() {
+		sc := db.Scan(b.Context(), &store.Scan{Table: "t", Columns: []store.Column{{Family: "f", All: true}}})
+		for sc.Next() {
+			cells += len(sc.Row().Cells)
+		}
+		if err := sc.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(cells), "ns/cell")
+}
+
+// BenchmarkScanPebble is what BenchmarkScan is measured against: Pebble's own
+// iterator over the same key-values, with nothing decoded.
+func BenchmarkScanPebble(b *testing.B) {
+	db := open(b, b.TempDir(), nil)
+	create(b, db, "t", store.NewFamily("f"), counterFamily("n"))
+	rng := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(rng, 1.1, 1, 1_000_000)
+	const events = 50_000
+	var batch store.Batch
+	benchBatch(&batch, rng, zipf, 0, events)
+	if err := db.Apply(b.Context(), &batch); err != nil {
+		b.Fatal(err)
+	}
+	if err := db.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	b.ResetTimer()
+	rows, size := 0, 0
+	for b.Loop() {
+		low := cell.AppendFamilyPrefix(nil, cell.TagData, firstTableID, 1)
+		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: cell.PrefixEnd(low)})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for ok := it.First(); ok; ok = it.Next() {
+			rows++
+			size += len(it.Key()) + len(it.Value())
+		}
+		if err := it.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(rows), "ns/row")
+}
+
+// BenchmarkGet reads one row of 50,000, present or absent.
+func BenchmarkGet(b *testing.B) {
+	db := open(b, b.TempDir(), nil)
+	create(b, db, "t", store.NewFamily("f"), counterFamily("n"))
+	rng := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(rng, 1.1, 1, 1_000_000)
+	const events = 50_000
+	var batch store.Batch
+	benchBatch(&batch, rng, zipf, 0, events)
+	if err := db.Apply(b.Context(), &batch); err != nil {
+		b.Fatal(err)
+	}
+	if err := db.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for _, present := range []bool{true, false} {
+		b.Run(fmt.Sprintf("present=%v", present), func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				row := batch.Mutations[(i*7919)%events].Row
+				if !present {
+					row = append(row[:15:15], 0xEE, 0xEE)
+				}
+				sc := db.Scan(b.Context(), &store.Scan{Table: "t", Start: row, Stop: row, StopInclusive: true})
+				if sc.Next() != present {
+					b.Fatal(sc.Err())
+				}
+				sc.Close()
+				i++
+			}
+		})
+	}
+}
