@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -177,7 +175,7 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 		}
 		g.c.metrics.rebalances.Add(1)
 		logger.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
-		return &Generation{ID: gen.ID, MemberID: gen.MemberID, Assignment: a, gen: gen, logger: logger}, nil
+		return newGeneration(gen, a), nil
 	}
 }
 
@@ -248,10 +246,16 @@ func (c *Client) groupStores(ctx context.Context, group string) ([]string, error
 			if rg.ErrorCode != 0 {
 				return code(rg.ErrorCode)
 			}
+			if rg.State != "Stable" {
+				return codeRebalanceInProgress // until then there is no metadata
+			}
 			for _, m := range rg.Members {
+				raw := slices.Clone(m.ProtocolMetadata)
+				// kafka-go says version 1 and leaves out what that adds.
+				clear(raw[:min(2, len(raw))])
 				meta := kmsg.NewConsumerMemberMetadata()
-				if err := meta.ReadFrom(m.ProtocolMetadata); err != nil {
-					continue // a member that is still joining has none
+				if err := meta.ReadFrom(raw); err != nil {
+					continue // another program's
 				}
 				if id, ok := storeOf(meta.UserData); ok {
 					stores = append(stores, id)
@@ -300,8 +304,17 @@ type Generation struct {
 	MemberID   string
 	Assignment Assignment
 
-	gen    *kafkago.Generation
-	logger *slog.Logger
+	gen   *kafkago.Generation
+	ended chan struct{}
+}
+
+func newGeneration(gen *kafkago.Generation, a Assignment) *Generation {
+	g := &Generation{ID: gen.ID, MemberID: gen.MemberID, Assignment: a, gen: gen, ended: make(chan struct{})}
+	gen.Start(func(ctx context.Context) {
+		<-ctx.Done()
+		close(g.ended)
+	})
+	return g
 }
 
 // Run starts fn in a goroutine; its ctx ends when the generation does, with
@@ -349,9 +362,10 @@ func (g *Generation) Commit(ctx context.Context, offsets map[string]map[int32]in
 			return fmt.Errorf("commit offsets of generation %d: %w: %w", g.ID, ErrGenerationEnded, e)
 		}
 	}
-	if errors.Is(err, net.ErrClosed) {
-		// kafka-go closes the connection of a generation that is over.
+	select {
+	case <-g.ended: // kafka-go has closed its connection
 		return fmt.Errorf("commit offsets of generation %d: %w: %w", g.ID, ErrGenerationEnded, err)
+	default:
 	}
 	return fmt.Errorf("commit offsets of generation %d: %w", g.ID, err)
 }

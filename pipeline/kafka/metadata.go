@@ -183,6 +183,23 @@ func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*to
 	return metas, errs, nil
 }
 
+// controller asks which broker creates topics. Brokers of a KRaft cluster name
+// any of them, and it forwards the request.
+func (c *Client) controller(ctx context.Context) (int32, error) {
+	v, err := c.negotiate(ctx)
+	if err != nil {
+		return anyNode, err
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Version = v.metadata
+	req.Topics = []kmsg.MetadataRequestTopic{} // none; nil would be all
+	resp, err := c.request(ctx, anyNode, req)
+	if err != nil {
+		return anyNode, err
+	}
+	return resp.(*kmsg.MetadataResponse).ControllerID, nil
+}
+
 // topicNotFound is the error for a missing topic, with the names that it may
 // have been meant for.
 func (c *Client) topicNotFound(ctx context.Context, name string) error {
@@ -257,7 +274,11 @@ func (c *Client) CreateTopic(ctx context.Context, name string, partitions int) e
 		t := kmsg.NewCreateTopicsRequestTopic()
 		t.Topic, t.NumPartitions, t.ReplicationFactor = name, int32(partitions), -1
 		req.Topics = append(req.Topics, t)
-		resp, err := c.request(ctx, anyNode, req)
+		node, err := c.controller(ctx)
+		if err != nil {
+			return err
+		}
+		resp, err := c.request(ctx, node, req)
 		if err != nil {
 			return err
 		}

@@ -70,6 +70,7 @@ func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
 		m.aborted.Add(d.aborted)
 		if err != nil {
 			b.Release()
+			c.release()
 			m.corrupt.Add(1)
 			r.fail(err)
 			continue

@@ -1,0 +1,325 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kafkago "github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// member consumes a group in the background and reports its generations.
+type member struct {
+	group  *Group
+	gens   chan *Generation // each has begun
+	failed chan error       // what Next gave up with
+	done   chan struct{}
+}
+
+// join makes a member whose generations run an idle function until they end.
+func join(t *testing.T, c *Client, store string, topics ...string) *member {
+	t.Helper()
+	g, err := c.JoinGroup(testContext(t), &GroupOptions{
+		ID: "g", Topics: topics, StoreID: store,
+		SessionTimeout: 3 * time.Second, Heartbeat: 50 * time.Millisecond, Rebalance: 5 * time.Second,
+		PartitionWatch: 50 * time.Millisecond, RetryBackoff: 20 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &member{group: g, gens: make(chan *Generation, 100), failed: make(chan error, 1), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		defer close(m.done)
+		for {
+			gen, err := g.Next(ctx)
+			if err != nil {
+				m.failed <- err
+				return
+			}
+			gen.Run(func(ctx context.Context) { <-ctx.Done() })
+			m.gens <- gen
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		_ = g.Close()
+		<-m.done
+	})
+	return m
+}
+
+// await returns the first generation that f accepts.
+func (m *member) await(t *testing.T, f func(g *Generation) bool) *Generation {
+	t.Helper()
+	ctx := testContext(t)
+	for {
+		select {
+		case g := <-m.gens:
+			if f(g) {
+				return g
+			}
+		case err := <-m.failed:
+			t.Fatal(err)
+		case <-ctx.Done():
+			t.Fatal("no such generation")
+		}
+	}
+}
+
+func owns(n int) func(g *Generation) bool {
+	return func(g *Generation) bool { return count(g.Assignment) == n }
+}
+
+func TestGroupRebalance(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(4, "a"), kfake.SeedTopics(2, "b"))
+	first := join(t, c, "s", "a", "b")
+	g := first.await(t, owns(6))
+	if diff := cmp.Diff(Assignment{"a": {0, 1, 2, 3}, "b": {0, 1}}, g.Assignment); diff != "" {
+		t.Errorf("first assignment (-want +got):\n%s", diff)
+	}
+	second := join(t, c, "s", "a", "b")
+	one, two := first.await(t, owns(3)), second.await(t, owns(3))
+	all := make(Assignment)
+	for _, g := range []*Generation{one, two} {
+		for topic, parts := range g.Assignment {
+			all[topic] = append(all[topic], parts...)
+			slices.Sort(all[topic])
+		}
+	}
+	if diff := cmp.Diff(Assignment{"a": {0, 1, 2, 3}, "b": {0, 1}}, all); diff != "" {
+		t.Errorf("both assignments (-want +got):\n%s", diff)
+	}
+	if err := second.group.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first.await(t, owns(6))
+	if got := c.Metrics().Rebalances; got < 4 {
+		t.Errorf("Got %d rebalances, want 4 at least", got)
+	}
+}
+
+func TestGroupRunEndsWithGeneration(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	m := join(t, c, "s", "a")
+	g := m.await(t, owns(1))
+	ended := make(chan error, 1)
+	g.Run(func(ctx context.Context) {
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+	})
+	if err := m.group.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case cause := <-ended:
+		if !errors.Is(cause, ErrGenerationEnded) {
+			t.Errorf("Got cause %v, want ErrGenerationEnded", cause)
+		}
+	default:
+		t.Error("Close returned before the function of Run")
+	}
+	late := make(chan error, 1)
+	g.Run(func(ctx context.Context) { late <- ctx.Err() })
+	if err := <-late; err == nil {
+		t.Error("Got a live ctx after the end of the generation")
+	}
+	if err := <-m.failed; !errors.Is(err, ErrClosed) {
+		t.Errorf("Got %v from Next after Close, want ErrClosed", err)
+	}
+}
+
+func TestGroupNewPartitions(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	m := join(t, c, "s", "a")
+	m.await(t, owns(1))
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.TimeoutMillis = 1000
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = "a", 3
+	req.Topics = append(req.Topics, rt)
+	if err := c.attempt(testContext(t), func(ctx context.Context) error {
+		node, err := c.controller(ctx)
+		if err != nil {
+			return err
+		}
+		resp, err := c.request(ctx, node, req)
+		if err != nil {
+			return err
+		}
+		if e := code(resp.(*kmsg.CreatePartitionsResponse).Topics[0].ErrorCode); e != codeNone {
+			return e
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	m.await(t, owns(3))
+}
+
+func TestGroupCommit(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(2, "a"))
+	produce(t, c, "a", numbered(0, 10)...)
+	first := join(t, c, "s", "a")
+	old := first.await(t, owns(2))
+	if err := old.Commit(testContext(t), map[string]map[int32]int64{"a": {0: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	commit := cluster.GroupInfo("g").Commits["a"][0]
+	if commit.Offset != 7 || commit.LeaderEpoch != -1 {
+		t.Errorf("Got commit %+v, want offset 7 with an unknown leader epoch", commit)
+	}
+	// A zombie: its generation is over, it does not know.
+	join(t, c, "s", "a").await(t, owns(1))
+	if err := old.Commit(testContext(t), map[string]map[int32]int64{"a": {0: 9}}); !errors.Is(err, ErrGenerationEnded) {
+		t.Errorf("Got %v from the commit of an old generation, want ErrGenerationEnded", err)
+	}
+	if got := cluster.GroupInfo("g").Commits["a"][0].Offset; got != 7 {
+		t.Errorf("Got committed offset %d, want 7", got)
+	}
+}
+
+func TestGroupRefusesOtherStore(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(3, "a"))
+	first := join(t, c, "store-one", "a")
+	first.await(t, owns(3))
+	second := join(t, c, "store-two", "a")
+	select {
+	case err := <-second.failed:
+		if !errors.Is(err, ErrOtherStore) {
+			t.Fatalf("Got %v, want ErrOtherStore", err)
+		}
+		for _, want := range []string{"store-one", "store-two", `group g`} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("Got %q, which does not name %s", err, want)
+			}
+		}
+	case <-testContext(t).Done():
+		t.Fatal("the member of another store was not refused")
+	}
+	if err := second.group.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first.await(t, owns(3)) // it has kept everything
+	select {
+	case g := <-second.gens:
+		t.Errorf("Got generation %+v for the other store", g.Assignment)
+	default:
+	}
+}
+
+func TestGroupRefusesOtherPrograms(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	other, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
+		ID: "g", Brokers: c.o.Brokers, Topics: []string{"a"},
+		Dialer: &kafkago.Dialer{DialFunc: c.o.Dial, Timeout: time.Second}, HeartbeatInterval: 50 * time.Millisecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = other.Close() }()
+	if _, err := other.Next(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	m := join(t, c, "s", "a")
+	select {
+	case err := <-m.failed:
+		if !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), "group g") {
+			t.Errorf("Got %v, want ErrOtherStore naming the group", err)
+		}
+	case <-testContext(t).Done():
+		t.Fatal("joined a group of another program")
+	}
+}
+
+func TestGroupCoordinatorTrouble(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	for _, e := range []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.NotCoordinator, kerr.CoordinatorNotAvailable} {
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", TopLevel: true, Err: e})
+	}
+	m := join(t, c, "s", "a")
+	m.await(t, owns(1))
+	// A lost heartbeat ends the generation; the member comes back by itself.
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", TopLevel: true, Err: kerr.NotCoordinator})
+	m.await(t, owns(1))
+	if got := c.Metrics().Errors["coordinator_load_in_progress"]; got != 1 {
+		t.Errorf("Got %d counted, want 1", got)
+	}
+}
+
+func TestGroupMissingTopic(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"), kfake.AllowAutoTopicCreation())
+	_, err := c.JoinGroup(testContext(t), &GroupOptions{ID: "g", Topics: []string{"nope"}})
+	if !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("Got %v, want ErrTopicNotFound", err)
+	}
+	if cluster.TopicInfo("nope") != nil {
+		t.Error("the topic was created")
+	}
+}
+
+func TestGroupOptions(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	for name, o := range map[string]*GroupOptions{
+		"no id":     {Topics: []string{"a"}},
+		"no topics": {ID: "g"},
+		"negative":  {ID: "g", Topics: []string{"a"}, Rebalance: -1},
+		"heartbeat": {ID: "g", Topics: []string{"a"}, SessionTimeout: time.Second, Heartbeat: time.Second},
+		"nothing":   nil,
+	} {
+		if _, err := c.JoinGroup(testContext(t), o); err == nil {
+			t.Errorf("%s: Got no error", name)
+		}
+	}
+}
+
+func TestBalancer(t *testing.T) {
+	t.Parallel()
+	m := func(id, store string, topics ...string) kafkago.GroupMember {
+		return kafkago.GroupMember{ID: id, Topics: topics, UserData: []byte(userDataPrefix + store)}
+	}
+	var partitions []kafkago.Partition
+	for i := range 3 {
+		partitions = append(partitions, kafkago.Partition{Topic: "a", ID: 2 - i}, kafkago.Partition{Topic: "b", ID: i})
+	}
+	for _, tc := range []struct {
+		name    string
+		members []kafkago.GroupMember
+		want    kafkago.GroupMemberAssignments
+	}{
+		{"one", []kafkago.GroupMember{m("x", "s", "a", "b")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}, "b": {0, 1, 2}}}},
+		{"two", []kafkago.GroupMember{m("y", "s", "a", "b"), m("x", "s", "a", "b")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 2}, "b": {1}}, "y": {"a": {1}, "b": {0, 2}}}},
+		{"other topics", []kafkago.GroupMember{m("x", "s", "a"), m("y", "s", "b")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"b": {0, 1, 2}}}},
+		{"other store", []kafkago.GroupMember{m("x", "s", "a"), m("y", "other", "a")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"a": {foreignPartition}}}},
+		{"no user data", []kafkago.GroupMember{m("x", "s", "a"), {ID: "y", Topics: []string{"a"}}},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"a": {foreignPartition}}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := (&balancer{storeID: "s"}).AssignGroups(tc.members, partitions)
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("assignment (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
