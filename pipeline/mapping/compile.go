@@ -199,7 +199,7 @@ func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.
 	r.table, r.tableName = c.tableName(path+".table", s.Table)
 	var schema *store.TableDescriptor
 	if tables != nil && s.Table != "" {
-		if schema = tables(s.Table); schema == nil && r.tableName == nil {
+		if schema = tables(s.Table); schema == nil && !strings.Contains(s.Table, "{") {
 			c.report(path+".table", 0, fmt.Errorf("no table %s", s.Table), "declare it under tables")
 		}
 	}
@@ -379,7 +379,7 @@ func (c *compilation) expression(path, text string, base int, want typ) compiled
 	if !ok {
 		return compiled{}
 	}
-	c.note("%s", tree.Node.String())
+	c.note("%q %s", path, tree.Node.String())
 	t := terms[tree.Node]
 	switch {
 	case t.typ == typNil:

@@ -110,6 +110,10 @@ var functionNames = func() []string {
 	return names
 }()
 
+// FunctionNames returns every name that rules can call and that is not expr's
+// own, sorted.
+func FunctionNames() []string { return slices.Clone(functionNames) }
+
 func hashHex(digits int) func(dst, x []byte, _ int) ([]byte, error) {
 	return func(dst, x []byte, _ int) ([]byte, error) {
 		h := xxhash.Sum64(x)

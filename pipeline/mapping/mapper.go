@@ -24,6 +24,12 @@ const (
 	classExpression = "expression"    // expr's machine failed
 )
 
+// Classes returns every class that an Error can have: those of the map stage, and
+// the formats for the decode stage.
+func Classes() []string {
+	return append([]string{classMissing, classRow, classTime, classValue, classTable, classExpression}, decode.Formats()...)
+}
+
 // Mapper maps records by a Plan. It is made for one goroutine.
 type Mapper struct {
 	plan    *Plan

@@ -1,0 +1,173 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// grammar draws expressions of the forms that run as direct code.
+type grammar struct{ t *rapid.T }
+
+func (g grammar) pick(label string, n int) int { return rapid.IntRange(0, n-1).Draw(g.t, label) }
+
+func (g grammar) one(of ...string) string { return of[g.pick("one", len(of))] }
+
+func (g grammar) field() string {
+	return g.one("a", "b", "c", "d.e", "d.f[1]", "doc.time", `doc["x y"]`)
+}
+
+// text draws an expression; known says that its type is text without a record.
+func (g grammar) text(depth int, known bool) string {
+	if depth == 0 {
+		if known {
+			return g.one(`"lit"`, `"é\x00"`, `""`, "topic", "key", `header("h")`, `header("none")`)
+		}
+		return g.one(g.field(), g.field(), "time", "offset", "42", "-7", "1.50", "true", g.text(0, true))
+	}
+	depth--
+	switch g.pick("form", 9) {
+	case 0:
+		return g.text(depth, true) + " + (" + g.text(depth, false) + ")"
+	case 1:
+		return "(" + g.text(depth, false) + ") + (" + g.text(depth, true) + ")"
+	case 2:
+		return g.one("hash16", "hash32", "hash64", "hash16_hex", "hash32_hex", "hash64_hex", "reverse", "lower", "upper") + "(" + g.text(depth, false) + ")"
+	case 3:
+		return g.one("salt(16, ", "salt(256, ") + g.text(depth, false) + ")"
+	case 4:
+		return "pad(" + g.text(depth, false) + g.one(", 5)", ", 24)")
+	case 5:
+		return g.one("reverse_ts", "u16", "u32", "u64", "int64") + "(" + g.integer(depth) + ")"
+	case 6:
+		return "date(" + g.integer(depth) + g.one(`, "yyyyMMddHHmm")`, `, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX", "Asia/Kolkata")`, `, "MMM dd", "America/New_York")`)
+	case 7:
+		if known {
+			return "coalesce(" + g.text(depth, true) + ", " + g.text(depth, true) + ")"
+		}
+		return "coalesce(" + g.text(depth, false) + ", " + g.text(depth, false) + ")"
+	}
+	if known {
+		return g.text(depth, true)
+	}
+	return g.integer(depth)
+}
+
+func (g grammar) integer(depth int) string {
+	if depth == 0 {
+		return g.one(g.field(), "time", "timestamp", "partition", "offset", "0", "65535", "1431857103123", "-1")
+	}
+	return g.one("ms_of_day", "minute_of_day") + "(" + g.integer(depth-1) + ")"
+}
+
+func (g grammar) condition(depth int) string {
+	if depth > 0 {
+		switch g.pick("condition", 4) {
+		case 0:
+			return "not (" + g.condition(depth-1) + ")"
+		case 1:
+			return "(" + g.condition(depth-1) + ") and (" + g.condition(depth-1) + ")"
+		case 2:
+			return "(" + g.condition(depth-1) + ") or (" + g.condition(depth-1) + ")"
+		}
+	}
+	switch g.pick("comparison", 7) {
+	case 0:
+		return g.field() + g.one(" == ", " != ") + g.one(`"x"`, `"12"`, "nil", "true", "false", "12", "-3")
+	case 1:
+		return g.field() + g.one(" < ", " <= ", " > ", " >= ") + g.one("0", "12", "1000000")
+	case 2:
+		return g.one("time", "offset", "partition") + g.one(" < ", " >= ", " == ") + g.one("0", "3", "1431857103123")
+	case 3:
+		return "lower(" + g.field() + ")" + g.one(" == ", " != ") + g.one(`"x"`, `"12"`)
+	case 4:
+		return "topic == " + g.one(`"t"`, `"other"`)
+	case 5:
+		return "key" + g.one(" == ", " != ") + g.one(`"k"`, "nil")
+	}
+	return g.field()
+}
+
+// value draws a JSON value.
+func (g grammar) value() string {
+	return g.one(`"x"`, `"X"`, `"12"`, `""`, `"-3"`, `"é\u0000\ud83d\ude00"`, "0", "12", "-3", "70000", "1.50", "-0", "2e3", "12345678901234567890", "1e999", "9007199254740993",
+		"true", "false", "null", "[]", `[1,"y"]`, `{"e":"n","f":[1,2.0]}`, `{}`)
+}
+
+// document draws an object in which any of the fields may be missing.
+func (g grammar) document() string {
+	var members []string
+	for _, name := range []string{"a", "b", "c", "d", "time", "x y"} {
+		if g.pick("present", 5) > 0 {
+			members = append(members, strconv.Quote(name)+":"+g.value())
+		}
+	}
+	return "{" + strings.Join(members, ",") + "}"
+}
+
+// both ways: what a Spec makes of a record in direct code and in the machine.
+func mapBothWays(t *rapid.T, s *Spec, r *Record) {
+	show := func(machine bool) string {
+		p, err := (&compilation{machine: machine}).compile(s, nil)
+		if err != nil {
+			t.Fatalf("machine=%v: %v", machine, err)
+		}
+		m := p.NewMapper()
+		out, err := m.Map(r)
+		if err == nil {
+			out, err = m.Map(r) // again, with memory and caches of the first
+		}
+		var e *Error
+		if errors.As(err, &e) {
+			return fmt.Sprintf("%s %s", e.Stage, e.Class)
+		}
+		if err != nil {
+			t.Fatalf("machine=%v: %v is no *Error", machine, err)
+		}
+		return fmt.Sprintf("%+v", out.Mutations)
+	}
+	if direct, machine := show(false), show(true); direct != machine {
+		t.Fatalf("%s\ngot directly   %s\nby the machine %s", r.Value, direct, machine)
+	}
+}
+
+// Property: direct code and expr's machine agree on every value and on the class
+// of every error.
+func TestDirectEqualsMachine(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		g := grammar{t}
+		row, column, condition, integer := g.text(2, true), g.text(2, false), g.condition(2), g.integer(2)
+		c := &compilation{format: "json"}
+		for text, want := range map[string]typ{row: typText, column: typText, integer: typInt} {
+			if x := c.expression("", text, 0, want); !x.direct {
+				t.Fatalf("%s is not direct: %v", text, errors.Join(c.errs...))
+			}
+		}
+		if x := c.expression("", condition, 0, typBool); !x.direct {
+			t.Fatalf("%s is not direct: %v", condition, errors.Join(c.errs...))
+		}
+		r := &Record{
+			Topic: "t", Partition: int32(g.pick("partition", 70000)), Offset: int64(g.pick("offset", 5)), Timestamp: 1431857103123,
+			Headers: []Header{{Key: []byte("h"), Value: []byte("first")}, {Key: []byte("h"), Value: []byte("last")}}, Value: []byte(g.document()),
+		}
+		if g.pick("keyed", 2) == 0 {
+			r.Key = []byte("k")
+		}
+		// One expression at a time: an error hides what follows it.
+		for _, rule := range []RuleSpec{
+			{Row: row, Put: map[string]map[string]string{"f": {"q": `"v"`}}},
+			{Row: `"r"`, Put: map[string]map[string]string{"f": {"q": column, "r": row}}},
+			{Row: `"r"`, When: condition, Put: map[string]map[string]string{"f": {"q": `"v"`}}},
+			{Row: `"r"`, Increment: []IncrementSpec{{Family: "f", Qualifier: column, By: integer}}},
+			{Row: `"r"`, Timestamp: integer, Put: map[string]map[string]string{"f": {"q": `"v"`}}},
+		} {
+			rule.Table = "t"
+			mapBothWays(t, &Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{rule}}, r)
+		}
+	})
+}

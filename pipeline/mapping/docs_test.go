@@ -1,0 +1,118 @@
+package mapping_test
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/pipeline/mapping"
+)
+
+// guide is docs/mapping.md taken apart: its fenced blocks by kind.
+func guide(t *testing.T) (text string, blocks map[string][]string) {
+	t.Helper()
+	b, err := os.ReadFile("../../docs/mapping.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = string(b)
+	blocks = map[string][]string{}
+	for _, m := range regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
+		blocks[m[1]] = append(blocks[m[1]], m[2])
+	}
+	return text, blocks
+}
+
+// guideRecord is the record that the guide describes.
+func guideRecord(payload string) *mapping.Record {
+	return &mapping.Record{
+		Topic: "pageviews", Partition: 3, Offset: 7, Timestamp: 1431857103999, Key: []byte("k1"), Value: []byte(payload),
+		Headers: []mapping.Header{{Key: []byte("trace"), Value: []byte("abc")}},
+	}
+}
+
+// evaluate maps one column with the expression and says what became of it.
+func evaluate(t *testing.T, expression, payload string) string {
+	t.Helper()
+	plan, err := mapping.Compile(&mapping.Spec{
+		Decode:    mapping.DecodeSpec{Format: "json"},
+		EventTime: mapping.EventTimeSpec{Field: "ts", Format: "unix_ms"},
+		Rules:     []mapping.RuleSpec{{Table: "t", Row: `"r"`, Put: map[string]map[string]string{"f": {"q": expression}}}},
+	}, nil)
+	if err != nil {
+		return "compile error " + err.Error()
+	}
+	out, err := plan.NewMapper().Map(guideRecord(payload))
+	var e *mapping.Error
+	switch {
+	case errors.As(err, &e):
+		return "error " + e.Class
+	case err != nil:
+		return err.Error()
+	case out.Filtered():
+		return "left out"
+	}
+	return strconv.Quote(string(out.Mutations[0].Ops[0].Value))
+}
+
+// Every expression of the guide has the value that stands beside it, and every
+// function has one.
+func TestGuideExpressions(t *testing.T) {
+	t.Parallel()
+	_, blocks := guide(t)
+	payload := blocks["json"][0]
+	all := strings.Join(blocks["expressions"], "")
+	for line := range strings.Lines(all) {
+		expression, want, ok := strings.Cut(strings.TrimSpace(line), "=> ")
+		if !ok {
+			t.Errorf("%q has no =>", line)
+			continue
+		}
+		if got := evaluate(t, strings.TrimSpace(expression), payload); got != want {
+			t.Errorf("%s\ngot  %s\nwant %s", expression, got, want)
+		}
+	}
+	for _, name := range mapping.FunctionNames() {
+		if !regexp.MustCompile(`(?m)\b` + name + `\(`).MatchString(all) {
+			t.Errorf("function %s has no example in the guide", name)
+		}
+	}
+}
+
+// The rules at the guide's head do to its record what it says.
+func TestGuideRules(t *testing.T) {
+	t.Parallel()
+	_, blocks := guide(t)
+	var spec mapping.Spec
+	if err := yaml.UnmarshalWithOptions([]byte(blocks["yaml"][0]), &spec, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := mapping.Compile(&spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := plan.NewMapper().Map(guideRecord(blocks["json"][0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(blocks["result"][0], dump(out)); diff != "" {
+		t.Errorf("output (-guide +got):\n%s", diff)
+	}
+}
+
+// The guide names every class of errors.
+func TestGuideClasses(t *testing.T) {
+	t.Parallel()
+	text, _ := guide(t)
+	for _, class := range mapping.Classes() {
+		if !strings.Contains(text, "`"+class+"`") {
+			t.Errorf("class %s is not in the guide", class)
+		}
+	}
+}
