@@ -99,7 +99,11 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 	if err := decodeBody(r, &q); err != nil {
 		return err
 	}
-	sc := s.o.Engine.Scan(r.Context(), q.Store(r.PathValue("table")))
+	what, err := q.Store(r.PathValue("table"))
+	if err != nil {
+		return err
+	}
+	sc := s.o.Engine.Scan(r.Context(), what)
 	defer sc.Close()
 	rc := http.NewResponseController(w)
 	line := rowEncoder{families: map[string][]byte{}}

@@ -11,7 +11,9 @@
 package api
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/cell"
@@ -115,18 +117,29 @@ type Scan struct {
 	Batch           int                  `json:"batch,omitempty"`
 	LimitPerFamily  int                  `json:"limit_per_family,omitempty"`
 	OffsetPerFamily int                  `json:"offset_per_family,omitempty"`
+	Filter          json.RawMessage      `json:"filter,omitempty"` // as store.MarshalFilter writes it
 }
 
-// FromScan converts s. Filters have no form here yet: the error wraps
-// store.ErrUnsupported.
+// fromFilter converts f, which may be nil.
+func fromFilter(f store.Filter) (json.RawMessage, error) {
+	if f == nil {
+		return nil, nil
+	}
+	return store.MarshalFilter(f)
+}
+
+// FromScan converts s. Its error wraps store.ErrUnsupported where the filter is
+// not one of package store.
 func FromScan(s *store.Scan) (*Scan, error) {
-	if s.Filter != nil {
-		return nil, fmt.Errorf("scan %s through the daemon: %w: filters; stop the daemon to scan the directory directly", s.Table, store.ErrUnsupported)
+	filter, err := fromFilter(s.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("scan %s: %w", s.Table, err)
 	}
 	a := &Scan{
 		Start: s.Start, Stop: s.Stop, StartExclusive: s.StartExclusive, StopInclusive: s.StopInclusive,
 		Prefix: s.Prefix, Reversed: s.Reversed, Raw: s.Raw, Versions: s.Versions, Time: fromTimeRange(s.Time),
 		Limit: s.Limit, Batch: s.Batch, LimitPerFamily: s.LimitPerFamily, OffsetPerFamily: s.OffsetPerFamily,
+		Filter: filter,
 	}
 	for _, c := range s.Columns {
 		a.Columns = append(a.Columns, Column(c))
@@ -140,8 +153,8 @@ func FromScan(s *store.Scan) (*Scan, error) {
 	return a, nil
 }
 
-// Store converts a.
-func (a *Scan) Store(table string) *store.Scan {
+// Store converts a. Its error wraps store.ErrInvalidArgument.
+func (a *Scan) Store(table string) (*store.Scan, error) {
 	s := &store.Scan{
 		Table: table, Start: a.Start, Stop: a.Stop, StartExclusive: a.StartExclusive, StopInclusive: a.StopInclusive,
 		Prefix: a.Prefix, Reversed: a.Reversed, Raw: a.Raw, Versions: a.Versions, Time: a.Time.cell(),
@@ -156,7 +169,11 @@ func (a *Scan) Store(table string) *store.Scan {
 		}
 		s.FamilyTime[f] = *r.cell()
 	}
-	return s
+	var err error
+	if len(a.Filter) > 0 {
+		s.Filter, err = store.ParseFilterJSON(a.Filter)
+	}
+	return s, err
 }
 
 // Op is one operation of a mutation. Time is optional; absent is the store's
@@ -166,7 +183,7 @@ type Op struct {
 	Family    string `json:"family,omitempty"`
 	Qualifier []byte `json:"qualifier,omitempty"`
 	Time      *int64 `json:"time,omitempty"`
-	Value     []byte `json:"value,omitempty"`
+	Value     []byte `json:"value"`
 	Delta     int64  `json:"delta,omitempty"`
 	TTL       int64  `json:"ttl,omitempty"`
 }
@@ -235,6 +252,8 @@ type Cond struct {
 	Op        string     `json:"op"` // "less", "less_or_equal", "equal", "not_equal", "greater_or_equal", "greater", "no_op"
 	Value     []byte     `json:"value"`
 	Time      *TimeRange `json:"time,omitempty"`
+	// Filter replaces family, qualifier, op and value.
+	Filter json.RawMessage `json:"filter,omitempty"`
 }
 
 var compareNames = [...]string{
@@ -242,19 +261,20 @@ var compareNames = [...]string{
 	store.GreaterOrEqual: "greater_or_equal", store.Greater: "greater", store.NoOp: "no_op",
 }
 
-// FromCond converts c, which may be nil. Filters have no form here yet: the error
-// wraps store.ErrUnsupported.
+// FromCond converts c, which may be nil. Its error wraps store.ErrUnsupported
+// where the filter is not one of package store.
 func FromCond(c *store.Cond) (*Cond, error) {
 	if c == nil {
 		return nil, nil
 	}
-	if c.Filter != nil {
-		return nil, fmt.Errorf("condition through the daemon: %w: filters", store.ErrUnsupported)
+	filter, err := fromFilter(c.Filter)
+	if err != nil {
+		return nil, fmt.Errorf("condition: %w", err)
 	}
-	if int(c.Op) >= len(compareNames) || c.Op == 0 {
+	if int(c.Op) >= len(compareNames) {
 		return nil, fmt.Errorf("%w: comparison %d", store.ErrInvalidArgument, c.Op)
 	}
-	return &Cond{Family: c.Family, Qualifier: c.Qualifier, Op: compareNames[c.Op], Value: c.Value, Time: fromTimeRange(c.Time)}, nil
+	return &Cond{Family: c.Family, Qualifier: c.Qualifier, Op: compareNames[c.Op], Value: c.Value, Time: fromTimeRange(c.Time), Filter: filter}, nil
 }
 
 // Store converts a, which may be nil. Its error wraps store.ErrInvalidArgument.
@@ -262,12 +282,19 @@ func (a *Cond) Store() (*store.Cond, error) {
 	if a == nil {
 		return nil, nil
 	}
-	for op, name := range compareNames {
-		if name == a.Op && name != "" {
-			return &store.Cond{Family: a.Family, Qualifier: a.Qualifier, Op: store.CompareOp(op), Value: a.Value, Time: a.Time.cell()}, nil
+	c := &store.Cond{Family: a.Family, Qualifier: a.Qualifier, Value: a.Value, Time: a.Time.cell()}
+	if len(a.Filter) > 0 {
+		var err error
+		if c.Filter, err = store.ParseFilterJSON(a.Filter); err != nil {
+			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("%w: unknown comparison %q", store.ErrInvalidArgument, a.Op)
+	op := slices.Index(compareNames[:], a.Op) // the zero value has no name: no comparison
+	if op < 0 {
+		return nil, fmt.Errorf("%w: unknown comparison %q", store.ErrInvalidArgument, a.Op)
+	}
+	c.Op = store.CompareOp(op)
+	return c, nil
 }
 
 // MutateRequest is the body of …/tables/{table}/mutate.

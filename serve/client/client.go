@@ -9,7 +9,7 @@
 // and its error says so without that class.
 //
 // A Client is safe for concurrent use. It copies nothing that it is given and
-// keeps nothing after a call. Filters cannot be sent yet (store.ErrUnsupported).
+// keeps nothing after a call.
 package client
 
 import (

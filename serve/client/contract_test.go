@@ -1,0 +1,47 @@
+package client_test
+
+import (
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"sluice/serve"
+	"sluice/serve/client"
+	"sluice/store"
+	"sluice/store/memstore"
+	"sluice/store/storetest"
+)
+
+// dial serves engine and returns a client of it. Closing the client closes all.
+func dial(t *testing.T, engine store.Engine, change func(*serve.Options)) *client.Client {
+	t.Helper()
+	o := &serve.Options{Engine: engine}
+	if change != nil {
+		change(o)
+	}
+	s, err := serve.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ts := httptest.NewServer(s.Handler())
+	t.Cleanup(ts.Close)
+	c, err := client.Dial(t.Context(), s.Endpoint(strings.TrimPrefix(ts.URL, "http://")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// TestContract runs the engines' contract through HTTP.
+func TestContract(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, o storetest.Options) store.Engine {
+		m, err := memstore.New(&memstore.Options{Now: o.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { m.Close() })
+		return dial(t, m, nil)
+	})
+}
