@@ -1,0 +1,356 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/store"
+)
+
+// ingest runs a pipeline until it has all of b, and stops it.
+func ingest(t *testing.T, e store.Engine, b *fakeBroker, opts ...testOption) {
+	t.Helper()
+	r := start(t, newTest(t, e, b, opts...), b.info.partitions...)
+	r.caughtUp(b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// trim removes the records below offset, as retention does.
+func (b *fakeBroker) trim(partition int32, offset int64) {
+	b.change(func() {
+		l := b.logs[partition]
+		for len(l.records) > 0 && l.records[0].Offset < offset {
+			l.records = l.records[1:]
+		}
+		l.start, l.end = offset, max(l.end, offset)
+	})
+}
+
+// recreate makes the topic anew, empty, under another id.
+func (b *fakeBroker) recreate() {
+	b.change(func() {
+		b.info.id[0]++
+		for n := range b.logs {
+			b.logs[n] = &fakeLog{}
+		}
+	})
+}
+
+func fromTime(ms int64) testOption {
+	return func(o *Options) { o.Start = Start{From: StartAtTime, Time: time.UnixMilli(ms)} }
+}
+
+func fromLatest(o *Options) { o.Start = Start{From: StartLatest} }
+
+func TestStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		opts  []testOption
+		first int64
+	}{
+		"earliest":  {nil, 2},
+		"latest":    {[]testOption{fromLatest}, 5},
+		"timestamp": {[]testOption{fromTime(1003)}, 3},
+		"future":    {[]testOption{fromTime(9999)}, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "a", "b", "c", "d", "e")
+			b.trim(0, 2)
+			ingest(t, e, b, c.opts...)
+			// Where it began is stored before the first record is: what comes
+			// while nobody looks is not skipped.
+			b.produce(0, "f")
+			ingest(t, e, b, c.opts...)
+			got := readContents(t, e)
+			if want := 6 - c.first; got.Progress.Applied != want || int64(len(got.Counts)) != want {
+				t.Errorf("Got %+v, want %d records from offset %d on", got, want, c.first)
+			}
+			if got.Progress.Lost != 0 {
+				t.Errorf("Got %d lost, want none: they were gone before the beginning", got.Progress.Lost)
+			}
+		})
+	}
+}
+
+func TestAddedPartitionBeginsAtItsFirstRecord(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "old")
+	ingest(t, e, b, fromLatest)
+	b.change(func() {
+		b.info.partitions = append(b.info.partitions, 1)
+		b.logs[1] = &fakeLog{}
+	})
+	b.produce(1, "new", "new")
+	ingest(t, e, b, fromLatest)
+	if got := readContents(t, e).Counts; got["new"] != 2 || got["old"] != 0 {
+		t.Errorf("Got counts %v, want new 2", got)
+	}
+}
+
+func TestLostRecords(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fail, running %v", running), func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "a", "a")
+			r := start(t, newTest(t, e, b), 0)
+			r.caughtUp(b)
+			if !running {
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.trim(0, 7)
+			if !running {
+				r = start(t, newTest(t, e, b), 0)
+			}
+			err := r.failed()
+			var lost *DataLossError
+			if !errors.As(err, &lost) || !errors.Is(err, ErrDataLoss) || lost.From != 2 || lost.To != 7 {
+				t.Fatalf("Got %v, want offsets 2 to 7 lost", err)
+			}
+			for _, part := range []string{"t/0", "2 to 6", "on_data_loss: skip"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("Got message %q without %q", err, part)
+				}
+			}
+		})
+		t.Run(fmt.Sprintf("skip, running %v", running), func(t *testing.T) {
+			t.Parallel()
+			skip := func(o *Options) { o.OnDataLoss = SkipLostData }
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "a", "a")
+			r := start(t, newTest(t, e, b, skip), 0)
+			r.caughtUp(b)
+			if !running {
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.trim(0, 7)
+			b.produce(0, "b")
+			if !running {
+				r = start(t, newTest(t, e, b, skip), 0)
+			}
+			r.caughtUp(b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			got := readContents(t, e)
+			if got.Progress.Lost != 5 || got.Progress.Applied != 3 || got.Progress.Next != 8 || got.Counts["b"] != 1 {
+				t.Errorf("Got %+v, want 5 lost and 3 applied", got)
+			}
+			if m := r.Metrics(); m.Lost != 5 {
+				t.Errorf("Got %d lost in the metrics, want 5", m.Lost)
+			}
+		})
+	}
+}
+
+func TestTruncatedLogStopsWhateverThePolicy(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []DataLossPolicy{FailOnDataLoss, SkipLostData} {
+		e, b := newEngine(t), newFakeBroker(1)
+		b.produce(0, "a", "b", "c")
+		ingest(t, e, b)
+		b.change(func() { b.logs[0].end, b.logs[0].records = 1, b.logs[0].records[:1] })
+		r := start(t, newTest(t, e, b, func(o *Options) { o.OnDataLoss = policy }), 0)
+		err := r.failed()
+		if !errors.Is(err, ErrDataLoss) || !strings.Contains(err.Error(), "the log ends at 1") {
+			t.Errorf("Got %v, want the end of the log named", err)
+		}
+	}
+}
+
+// After a leader change the new leader may learn the end of the log late.
+func TestShortLogIsLookedAtAgain(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "b", "c")
+	ingest(t, e, b)
+	p := newTest(t, e, b)
+	p.retry = 100 * time.Millisecond
+	b.change(func() { b.logs[0].end = 1 })
+	r := start(t, p, 0)
+	waitFor(t, func() bool { return r.first().Owned })
+	b.change(func() { b.logs[0].end = 3 })
+	b.produce(0, "d")
+	r.caughtUp(b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	checkContents(t, e, b)
+}
+
+func TestOtherRecordsAtTheSameOffsetsStop(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []TopicChangePolicy{FailOnTopicChange, NewIncarnation} {
+		e, b := newEngine(t), newFakeBroker(1)
+		b.produce(0, "a", "b", "c")
+		ingest(t, e, b)
+		b.change(func() { b.logs[0] = &fakeLog{} })
+		b.produce(0, "a", "b", "other", "d")
+		err := start(t, newTest(t, e, b, func(o *Options) { o.OnTopicChange = policy }), 0).failed()
+		if !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "fingerprint") {
+			t.Errorf("Got %v, want the fingerprint named", err)
+		}
+		if got := readContents(t, e); got.Progress.Next != 3 {
+			t.Errorf("Got %+v, want nothing applied of the other log", got)
+		}
+	}
+}
+
+func TestCompactedLastRecordIsNoChange(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "b", "c")
+	ingest(t, e, b)
+	b.produce(0, "d")
+	b.change(func() { b.logs[0].records = b.logs[0].records[3:] })
+	ingest(t, e, b)
+	if got := readContents(t, e); got.Progress.Applied != 4 {
+		t.Errorf("Got %+v, want 4 applied", got)
+	}
+}
+
+func TestTopicMadeAnew(t *testing.T) {
+	t.Parallel()
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprintf("fail, running %v", running), func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(2)
+			b.produce(0, "a", "b")
+			b.produce(1, "c")
+			r := start(t, newTest(t, e, b), 0, 1)
+			r.caughtUp(b)
+			if !running {
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.recreate()
+			b.produce(0, "x")
+			if !running {
+				r = start(t, newTest(t, e, b), 0, 1)
+			}
+			err := r.failed()
+			var changed *TopicChangedError
+			if !errors.As(err, &changed) || !errors.Is(err, ErrTopicChanged) {
+				t.Fatalf("Got %v, want a topic change", err)
+			}
+			for _, part := range []string{"topic id 01", "topic id 02", "on_topic_change: new_incarnation"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("Got message %q without %q", err, part)
+				}
+			}
+			if got := readContents(t, e).Counts["x"]; got != 0 {
+				t.Errorf("Got %d records of the new topic applied, want none", got)
+			}
+		})
+		t.Run(fmt.Sprintf("new incarnation, running %v", running), func(t *testing.T) {
+			t.Parallel()
+			anew := func(o *Options) {
+				o.OnTopicChange = NewIncarnation
+				o.Start = Start{From: StartLatest} // of the first one only
+			}
+			e, b := newEngine(t), newFakeBroker(2)
+			r := start(t, newTest(t, e, b, anew), 0, 1)
+			waitFor(t, func() bool { return r.first().Owned })
+			waitStored(t, e, b)
+			waitFor(t, func() bool { n := len(allProgress(t, e)); return n == 2 })
+			b.produce(0, "a", "b", "c")
+			b.produce(1, "d")
+			waitStored(t, e, b)
+			if !running {
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.recreate()
+			b.produce(0, "x", "x")
+			b.produce(1, "y")
+			if !running {
+				r = start(t, newTest(t, e, b, anew), 0, 1)
+			}
+			waitStored(t, e, b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			got := readContents(t, e)
+			if got.Counts["a"] != 1 || got.Counts["d"] != 1 || got.Counts["x"] != 2 || got.Counts["y"] != 1 || got.Progress.Applied != 7 {
+				t.Errorf("Got %+v, want both topics applied", got)
+			}
+		})
+	}
+}
+
+func allProgress(t *testing.T, e store.Engine) []store.PartitionProgress {
+	t.Helper()
+	all, err := store.AllProgress(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestBrokenBrokerIsWaitedOut(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.change(func() { b.broken = errors.New("no broker answered") })
+	r := start(t, newTest(t, e, b), 0)
+	b.change(func() { b.broken = nil })
+	b.produce(0, "a")
+	r.caughtUp(b)
+	b.change(func() { b.broken = errors.New("no broker answered") })
+	waitFor(t, func() bool { return strings.Contains(r.first().Paused, "no broker answered") })
+	b.change(func() { b.broken = nil })
+	waitFor(t, func() bool { return r.first().Paused == "" })
+	b.produce(0, "bad", "b")
+	r.caughtUp(b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	checkContents(t, e, b)
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	good := Options{Name: "p", Topics: []string{"t"}, Engine: e}
+	for name, change := range map[string]func(*Options){
+		"name":          func(o *Options) { o.Name = "" },
+		"topics":        func(o *Options) { o.Topics = nil },
+		"topic twice":   func(o *Options) { o.Topics = []string{"t", "t"} },
+		"own letters":   func(o *Options) { o.DeadLetterTopic = "t" },
+		"engine":        func(o *Options) { o.Engine = nil },
+		"start":         func(o *Options) { o.Start.From = 9 },
+		"time":          func(o *Options) { o.Start.From = StartAtTime },
+		"in flight":     func(o *Options) { o.InFlight = 9 },
+		"duration":      func(o *Options) { o.Heartbeat = -1 },
+		"policy":        func(o *Options) { o.OnDataLoss = 9 },
+		"other policy":  func(o *Options) { o.OnTopicChange = 9 },
+		"client absent": func(*Options) {},
+	} {
+		o := good
+		change(&o)
+		if _, err := New(&o); err == nil {
+			t.Errorf("%s: Got no error", name)
+		}
+	}
+	if _, err := New(nil); err == nil {
+		t.Error("Got no error for nil options")
+	}
+	o := good
+	if err := o.validate(); err != nil {
+		t.Errorf("Got %v for good options", err)
+	}
+}
