@@ -151,6 +151,13 @@ func (p *Packed) Err() error { return p.err }
 // slice takes a length and that many bytes off the rest. It never returns nil
 // without an error, so that an empty qualifier differs from none.
 func (p *Packed) slice() ([]byte, error) {
+	// Lengths below 128 are all but a few, and a scan reads millions.
+	if len(p.rest) > 0 && p.rest[0] < 0x80 && int(p.rest[0]) < len(p.rest) {
+		n := 1 + int(p.rest[0])
+		b := p.rest[1:n:n]
+		p.rest = p.rest[n:]
+		return b, nil
+	}
 	n, w := binary.Uvarint(p.rest)
 	switch {
 	case w <= 0:
