@@ -7,6 +7,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/store"
+	"sluice/store/memstore"
 	"sluice/store/pebblestore"
 	"sluice/store/storetest"
 )
@@ -44,4 +45,16 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, new(disks).open)
+}
+
+func TestMetamorphic(t *testing.T) {
+	t.Parallel()
+	model := func(t *testing.T, o storetest.Options) store.Engine {
+		s, err := memstore.New(&memstore.Options{Now: o.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	storetest.Metamorphic(t, model, new(disks).open)
 }

@@ -170,21 +170,21 @@ func (r *familyReader) emitFragment() error {
 	case !res.raw && f.time < res.expiredUntil && res.sel.Family.MinVersions == 0:
 		return nil
 	}
-	out := *res.out
-	for r.packed.Next() {
-		if res.sel.Qualifiers != nil && !res.wanted(r.packed.Qualifier) {
+	out, p := *res.out, r.packed
+	for p.Next() {
+		if res.sel.Qualifiers != nil && !res.wanted(p.Qualifier) {
 			if res.at == len(res.sel.Qualifiers) {
 				break
 			}
 			continue
 		}
 		out = append(out, cell.Cell{
-			Family: res.sel.Family.Name, Qualifier: r.packed.Qualifier, Time: f.time,
-			Kind: cell.KindPut, Value: r.packed.Value, TTL: r.packed.TTL,
+			Family: res.sel.Family.Name, Qualifier: p.Qualifier, Time: f.time,
+			Kind: cell.KindPut, Value: p.Value, TTL: p.TTL,
 		})
 	}
 	*res.out = out
-	if err := r.packed.Err(); err != nil {
+	if err := p.Err(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	return nil

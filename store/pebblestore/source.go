@@ -225,20 +225,30 @@ func (s *rowSource) nextKey() (bool, error) {
 		return false, nil
 	}
 	s.key = append(s.key[:0], first...)
-	name, _, scratch, err := cell.DecodePart(s.key, s.name[:0])
-	if err != nil {
-		return false, fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-	}
-	if len(scratch) > 0 {
-		s.name = scratch
-	} else {
-		s.name = append(s.name[:0], name...)
-	}
+	s.name = appendUnescaped(s.name[:0], first[:len(first)-2])
 	return true, nil
+}
+
+// appendUnescaped appends the bytes that cell.AppendEscaped has escaped; the key
+// that they are of has been split, so that they are well formed.
+func appendUnescaped(dst, b []byte) []byte {
+	if bytes.IndexByte(b, 0) < 0 {
+		return append(dst, b...)
+	}
+	for i := 0; i < len(b); i++ {
+		dst = append(dst, b[i])
+		if b[i] == 0 {
+			i++ // FF
+		}
+	}
+	return dst
 }
 
 // each calls f for every cursor that is on the current row.
 func (s *rowSource) each(f func(c *cursor, s *rowSource) error) error {
+	if len(s.cursors) == 1 {
+		return f(&s.cursors[0], s)
+	}
 	for i := range s.cursors {
 		if c := &s.cursors[i]; c.valid && bytes.Equal(c.row(), s.key) {
 			if err := f(c, s); err != nil {
@@ -262,6 +272,10 @@ func (c *cursor) moved(ok bool) error {
 		return nil
 	}
 	c.key = c.it.Key()
+	if len(c.prefix) > 0 && bytes.HasPrefix(c.key, c.prefix) {
+		c.split = len(c.prefix) // a row's terminator ends no other row's prefix
+		return nil
+	}
 	c.split = cell.SplitKey(c.key)
 	if c.split < prefixBytes+2 {
 		return fmt.Errorf("%w: key %x", store.ErrCorrupt, c.key)
@@ -293,7 +307,7 @@ func (c *cursor) readRow(s *rowSource) error {
 		}
 	}
 	passed := 0 // keys in a row that nobody needed
-	for c.valid && c.split == len(c.prefix) && bytes.Equal(c.key[:c.split], c.prefix) {
+	for c.valid && bytes.HasPrefix(c.key, c.prefix) {
 		value, err := c.it.ValueAndErr()
 		if err != nil {
 			return engineError(err)
