@@ -60,8 +60,8 @@ func (k Kind) String() string {
 type Value struct {
 	Kind Kind
 	// Bytes is the string's UTF-8, the number as the payload spells it, "true"
-	// or "false", or the raw text of an object or array; nil for Missing and
-	// Null.
+	// or "false", or the raw text of an object or array. It is nil for Missing
+	// and Null, and for nothing else.
 	Bytes []byte
 }
 

@@ -81,8 +81,9 @@ type compilation struct {
 
 // Compile checks the names and types of s and compiles it. tables returns the
 // schema of a table of the configuration, or nil where there is none; a nil
-// tables skips the checks against schemas. The error joins one *SpecError for
-// each mistake.
+// tables skips the checks against schemas. It is asked for a name with
+// expressions as the rule spells it, which may be nil. The error joins one
+// *SpecError for each mistake.
 func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
 	return (&compilation{}).compile(s, tables)
 }

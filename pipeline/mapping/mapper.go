@@ -41,7 +41,7 @@ type Mapper struct {
 	dates   []dateCache   // by Plan.dates
 	tables  []string      // last table name of each rule that makes its own
 	machine vm.VM         // runs what is not direct
-	missing *missingError // first… last source that the machine found missing
+	missing *missingError // last source that the machine found missing
 
 	record *Record // the current record and document
 	topic  []byte
@@ -101,8 +101,12 @@ func (m *Mapper) eventTime() (int64, error) {
 	if e.field >= 0 {
 		if v := m.doc.Value(e.field); !v.Absent() {
 			t, err := e.parse(v.Kind, v.Bytes)
-			if err == nil && t < 0 {
+			switch {
+			case err != nil:
+			case t < 0:
 				err = valueErrorf("%d ms is before 1970", t)
+			case t == math.MaxInt64: // cell.Latest: the store's clock, not a time
+				err = valueErrorf("%d ms is no time", t)
 			}
 			if err != nil {
 				return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: %w", err)}
@@ -113,7 +117,7 @@ func (m *Mapper) eventTime() (int64, error) {
 			return 0, &Error{Stage: StageMap, Class: classMissing, Err: fmt.Errorf("event time: %w", e.required)}
 		}
 	}
-	if t := m.record.Timestamp; t >= 0 {
+	if t := m.record.Timestamp; t >= 0 && t < math.MaxInt64 {
 		return t, nil
 	}
 	return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: the record's timestamp is %d ms", m.record.Timestamp)}

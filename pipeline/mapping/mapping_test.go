@@ -2,8 +2,10 @@ package mapping_test
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,6 +140,7 @@ func TestEventTime(t *testing.T) {
 		{"unix_ms", "", `{"ts":1.431857103123e12}`, "1431857103123"},
 		{"unix_ms", "", `{"ts":0}`, "0"},
 		{"unix_ms", "", `{"ts":-1}`, "map: bad_time: event time: -1 ms is before 1970"},
+		{"unix_ms", "", `{"ts":9223372036854775807}`, no},
 		{"unix_ms", "", `{"ts":"noon"}`, `map: bad_time: event time: "noon" is no number`},
 		{"unix_ms", "", `{"ts":1e300}`, no},
 		{"unix_ms", "", `{"ts":{}}`, no},
@@ -217,4 +220,47 @@ func TestDateAgainstTime(t *testing.T) {
 			})
 		}
 	}
+}
+
+// In an access log, time is the event time and doc.time the line's.
+func TestReservedNames(t *testing.T) {
+	t.Parallel()
+	m := compile(t, &mapping.Spec{
+		Decode: mapping.DecodeSpec{Format: "combined"},
+		Rules:  []mapping.RuleSpec{{Table: "t", Row: `time + "/" + doc.time + "/" + time_local`, Put: columns{"e": {"bytes": "bytes", "status": "status"}}}},
+	})
+	want := "t \"1000/1431857103000/17/May/2015:10:05:03 +0000\"\n  put e:status @1000 \"200\"\n"
+	if diff := cmp.Diff(want, show(t, m, logLine)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+}
+
+// A Plan is shared: Mappers of one do not disturb each other.
+func TestPlanIsShared(t *testing.T) {
+	t.Parallel()
+	p, err := mapping.Compile(jsonSpec(mapping.RuleSpec{
+		Table: `t_{a % 3}`, Row: `let x = a + 1; x + "/" + date(a * 1000, "HHmmss")`, When: `a % 2 == 0 or s matches "^x"`,
+		Put: put(`join(map(l, string(# + 1)), ",")`),
+	}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			m := p.NewMapper()
+			for a := range 200 {
+				got := show(t, m, fmt.Sprintf(`{"a":%d,"s":"y","l":[%d,7]}`, a, a))
+				want := ""
+				if a%2 == 0 {
+					want = fmt.Sprintf("t_%d \"%d/00%02d%02d\"\n  put e:q @1000 \"%d,8\"\n", a%3, a+1, a/60, a%60, a+1)
+				}
+				if got != want {
+					t.Errorf("%d: got %s, want %s", a, got, want)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
