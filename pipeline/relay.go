@@ -3,9 +3,9 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"strconv"
 	"sync"
 	"time"
@@ -42,6 +42,10 @@ type relay struct {
 	ring chan struct{}
 	mu   sync.Mutex
 	due  map[string][]byte // rows to look at: stop → start
+
+	// passed are the rows of letters that failed; they have their next turn
+	// after all others. Only run's goroutine uses it.
+	passed map[string]struct{}
 }
 
 // wake tells the relay that the outbox may have letters of partition of s from
@@ -109,85 +113,112 @@ func (r *relay) round(ctx context.Context) error {
 	due := r.due
 	r.due = map[string][]byte{}
 	r.mu.Unlock()
-	for stop, start := range maps.Clone(due) {
-		delete(due, stop)
-		if from, err := r.span(ctx, start, []byte(stop)); err != nil {
-			r.add(from, []byte(stop))
-			for stop, start := range due {
-				r.add(start, []byte(stop))
+	failures := 0
+	var failure error
+	for stop, start := range due {
+		if failures < maxFailures {
+			from, n, err := r.span(ctx, start, []byte(stop))
+			failures += n
+			if err == nil {
+				continue
 			}
-			return err
+			start, failure = from, err
 		}
+		r.add(start, []byte(stop))
 	}
-	return nil
+	if failures == 0 || len(r.passed) > maxPassed {
+		clear(r.passed) // every other letter has had its turn
+	}
+	return failure
 }
 
-// span relays the letters in [start, stop). Where it fails, it returns the row
-// to begin at the next time.
-func (r *relay) span(ctx context.Context, start, stop []byte) (from []byte, failure error) {
-	inRow := 0
+const (
+	// maxFailures of single letters end a round: then the topic is down more
+	// likely than that so many letters are wrong.
+	maxFailures = 2
+	// maxPassed bounds the letters that are remembered as having failed.
+	maxPassed = 10_000
+)
+
+// span relays the letters in [start, stop), but for those that have failed
+// since every other one had its turn. Where letters are left, it returns the row
+// to begin at the next time, how many failed now, and an error.
+func (r *relay) span(ctx context.Context, start, stop []byte) (from []byte, failures int, failure error) {
+	left := func(row []byte, err error) {
+		if from == nil || bytes.Compare(row, from) < 0 {
+			from = row
+		}
+		failure = err
+	}
 	for {
-		letters, next, err := r.read(ctx, start, stop)
+		letters, passed, next, err := r.read(ctx, start, stop)
 		if err != nil {
-			if from == nil {
-				from = start
-			}
-			return from, err
+			left(start, err)
+			return from, failures + maxFailures, failure
+		}
+		if passed != nil {
+			left(passed, errPassed)
 		}
 		err = r.send(ctx, letters)
-		if err == nil {
-			inRow = 0
-		}
 		// One letter may be what the topic refuses: the others must not wait
-		// for it. Two in a row are a topic that is down.
+		// for it.
 		for i := 0; err != nil && i < len(letters); i++ {
 			one := err
 			if len(letters) > 1 {
 				one = r.send(ctx, letters[i:i+1])
 			}
 			if one == nil {
-				inRow = 0
 				continue
 			}
-			if from == nil {
-				d := letters[i]
-				from, failure = d.AppendRow(nil), fmt.Errorf("dead letter of %s/%d, offset %d: %w", d.Topic, d.Partition, d.Offset, one)
-			}
-			if inRow++; inRow == 2 || ctx.Err() != nil {
-				return from, failure
+			d := letters[i]
+			row := d.AppendRow(nil)
+			r.passed[string(row)] = struct{}{}
+			left(row, fmt.Errorf("dead letter of %s/%d, offset %d: %w", d.Topic, d.Partition, d.Offset, one))
+			if failures++; failures >= maxFailures || ctx.Err() != nil {
+				return from, failures, failure
 			}
 		}
 		if next == nil {
-			return from, failure
+			return from, failures, failure
 		}
 		start = next
 	}
 }
 
+// errPassed: a letter failed before and is tried again after the others.
+var errPassed = errors.New("pipeline: the dead-letter topic did not take some letters")
+
 // read returns the letters in [start, stop) that are not relayed, up to the
-// bounds of a round, and the row to go on at; nil at the end.
-func (r *relay) read(ctx context.Context, start, stop []byte) (letters []*buffer.DeadLetter, next []byte, err error) {
+// bounds of a round; the first row that was passed over, nil where none was; and
+// the row to go on at, nil at the end.
+func (r *relay) read(ctx context.Context, start, stop []byte) (letters []*buffer.DeadLetter, passed, next []byte, err error) {
 	sc := r.engine.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: start, Stop: stop})
 	defer sc.Close()
 	size := 0
 	for sc.Next() {
 		d, err := buffer.DecodeDeadLetter(sc.Row())
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if d.Relayed {
+			continue
+		}
+		if _, ok := r.passed[string(sc.Row().Key)]; ok {
+			if passed == nil {
+				passed = bytes.Clone(sc.Row().Key)
+			}
 			continue
 		}
 		letters = append(letters, d)
 		size += len(d.Key) + len(d.Value)
 		if len(letters) == relayLetters || size >= relayBytes {
-			return letters, append(bytes.Clone(sc.Row().Key), 0), nil
+			return letters, passed, append(bytes.Clone(sc.Row().Key), 0), nil
 		}
 	}
 	if err := sc.Err(); err != nil {
-		return nil, nil, fmt.Errorf("read the outbox: %w", err)
+		return nil, nil, nil, fmt.Errorf("read the outbox: %w", err)
 	}
-	return letters, nil, nil
+	return letters, passed, nil, nil
 }
 
 // send produces letters and then marks them.

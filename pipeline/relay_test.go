@@ -1,0 +1,274 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/pipeline/buffer"
+	"sluice/store"
+)
+
+// fakeTopic is a dead-letter topic that can be down or refuse single letters.
+type fakeTopic struct {
+	mu      sync.Mutex
+	down    bool
+	refuses map[int64]bool
+	got     map[string]int
+	calls   int
+}
+
+func (p *fakeTopic) produce(_ context.Context, _ string, letters []*buffer.DeadLetter) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.calls++
+	if p.down {
+		return errors.New("no broker answered")
+	}
+	for _, d := range letters {
+		if p.refuses[d.Offset] {
+			return errors.New("record too large")
+		}
+	}
+	if p.got == nil {
+		p.got = map[string]int{}
+	}
+	for _, d := range letters {
+		p.got[string(letterKey(d))]++
+	}
+	return nil
+}
+
+func (p *fakeTopic) set(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f()
+}
+
+func (p *fakeTopic) letters() map[string]int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := map[string]int{}
+	for k, n := range p.got {
+		out[k] = n
+	}
+	return out
+}
+
+// startRelaying starts the relay of p, and returns what ends it.
+func startRelaying(p *Pipeline, out producer) (stop func()) {
+	p.opts.DeadLetterTopic = "dead"
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	p.startRelay(ctx, &wg, out)
+	return func() { cancel(); wg.Wait() }
+}
+
+func relayed(t *testing.T, e store.Engine) (n int) {
+	t.Helper()
+	sc := e.Scan(t.Context(), &store.Scan{Table: store.OutboxTable})
+	defer sc.Close()
+	for sc.Next() {
+		d, err := buffer.DecodeDeadLetter(sc.Row())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Relayed {
+			n++
+		}
+	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestDeadTopicDelaysLettersOnly(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(2)
+	out := &fakeTopic{down: true}
+	p := newTest(t, e, b)
+	stop := startRelaying(p, out)
+	r := start(t, p, 0, 1)
+	for i := range 700 { // more than a round
+		b.produce(int32(i%2), "bad", "a")
+	}
+	r.caughtUp(b)
+	checkContents(t, e, b)
+	waitFor(t, func() bool { return p.Metrics().RelayErrors > 1 })
+	if n := relayed(t, e); n != 0 {
+		t.Errorf("Got %d letters marked while the topic was down", n)
+	}
+	out.set(func() { out.down = false })
+	waitFor(t, func() bool { return p.Metrics().Relayed == 700 })
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	want := map[string]int{}
+	for i := range 700 {
+		want[fmt.Sprintf("t/%d/%d", i%2, i/2*2)] = 1
+	}
+	if d := cmp.Diff(want, out.letters()); d != "" {
+		t.Errorf("Got other letters (-want +got):\n%s", d)
+	}
+	if n := relayed(t, e); n != 700 {
+		t.Errorf("Got %d letters marked, want 700", n)
+	}
+}
+
+func TestRelayGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "bad", "bad")
+	ingest(t, e, b) // no relay
+	out := &fakeTopic{}
+	p := newTest(t, e, b)
+	stop := startRelaying(p, out)
+	waitFor(t, func() bool { return p.Metrics().Relayed == 2 })
+	stop()
+
+	// Marked letters are not sent again, nor those of another pipeline.
+	other := newTest(t, e, b, func(o *Options) { o.Name = "q" })
+	stop = startRelaying(other, &fakeTopic{down: true})
+	p = newTest(t, e, b)
+	stop2 := startRelaying(p, out)
+	r := start(t, p, 0)
+	b.produce(0, "bad")
+	r.caughtUp(b)
+	waitFor(t, func() bool { return p.Metrics().Relayed == 1 })
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	stop2()
+	if d := cmp.Diff(map[string]int{"t/0/0": 1, "t/0/1": 1, "t/0/2": 1}, out.letters()); d != "" {
+		t.Errorf("Got other letters (-want +got):\n%s", d)
+	}
+	if m := other.Metrics(); m.RelayErrors != 0 {
+		t.Errorf("Got %d errors of a relay with nothing to do", m.RelayErrors)
+	}
+}
+
+// A letter that the topic never takes must not hold up the others.
+func TestRefusedLetterDoesNotBlock(t *testing.T) {
+	t.Parallel()
+	for _, refused := range [][]int64{{0}, {2}, {4}, {0, 2}, {1, 2}, {0, 1, 2, 3}, {2, 3, 4}} {
+		t.Run(fmt.Sprint(refused), func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "bad", "bad", "bad", "bad", "bad")
+			ingest(t, e, b)
+			out := &fakeTopic{refuses: map[int64]bool{}}
+			for _, o := range refused {
+				out.refuses[o] = true
+			}
+			p := newTest(t, e, b)
+			stop := startRelaying(p, out)
+			waitFor(t, func() bool { return p.Metrics().Relayed == int64(5-len(refused)) })
+			waitFor(t, func() bool { return p.Metrics().RelayErrors > 1 }) // it is tried again
+			out.set(func() { out.refuses = nil })
+			waitFor(t, func() bool { return p.Metrics().Relayed == 5 })
+			stop()
+			for key, n := range out.letters() {
+				if n != 1 {
+					t.Errorf("Got letter %s %d times", key, n)
+				}
+			}
+		})
+	}
+}
+
+// A mark that is lost sends the letter twice and never zero times.
+func TestLostMarkSendsTwice(t *testing.T) {
+	t.Parallel()
+	mem, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "bad")
+	ingest(t, mem, b)
+	out := &fakeTopic{}
+	fail := make(chan error, 1)
+	fail <- store.ErrTransient
+	p := newTest(t, &markFailer{Engine: mem, fail: fail}, b)
+	stop := startRelaying(p, out)
+	waitFor(t, func() bool { return relayed(t, mem) == 1 })
+	stop()
+	if d := cmp.Diff(map[string]int{"t/0/0": 2}, out.letters()); d != "" {
+		t.Errorf("Got other letters (-want +got):\n%s", d)
+	}
+}
+
+type markFailer struct {
+	store.Engine
+	fail chan error
+}
+
+func (e *markFailer) Apply(ctx context.Context, b *store.Batch) error {
+	select {
+	case err := <-e.fail:
+		return err
+	default:
+		return e.Engine.Apply(ctx, b)
+	}
+}
+
+func TestLetterHeaders(t *testing.T) {
+	t.Parallel()
+	d := &buffer.DeadLetter{
+		Pipeline: "p", Topic: "t", Partition: 2, Offset: 7, Time: 9, Key: []byte("k"), Stage: "map", Class: "c", Reason: "r", MappingVersion: "v",
+		Headers: []buffer.Header{{Key: []byte("own"), Value: nil}},
+	}
+	want := []string{
+		"own=", "x-orig-topic=t", "x-orig-partition=2", "x-orig-offset=7", "x-orig-timestamp=9", "x-orig-key=k",
+		"x-stage=map", "x-error-class=c", "x-error-message=r", "x-pipeline=p", "x-mapping-version=v",
+	}
+	var got []string
+	for _, h := range letterHeaders(d) {
+		got = append(got, string(h.Key)+"="+string(h.Value))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("Got %q, want %q", got, want)
+	}
+}
+
+func TestHistogramAndRate(t *testing.T) {
+	t.Parallel()
+	var h Histogram
+	for _, d := range []time.Duration{0, 500 * time.Microsecond, 600 * time.Microsecond, time.Minute} {
+		h.add(d)
+	}
+	if h.Counts[0] != 2 || h.Counts[1] != 1 || h.Counts[len(CommitBounds)] != 1 || h.Count != 4 || h.Sum < 60 || h.Sum > 60.01 {
+		t.Errorf("Got %+v", h)
+	}
+	var r rate
+	now := time.Unix(0, 0)
+	for range 1000 {
+		now = now.Add(100 * time.Millisecond)
+		r.add(now, 50)
+	}
+	if v := r.value(now); v < 490 || v > 510 {
+		t.Errorf("Got a rate of %v for 500 a second", v)
+	}
+	if v := r.value(now.Add(time.Minute)); v > 2 {
+		t.Errorf("Got a rate of %v a minute after the last record", v)
+	}
+}
+
+func TestClampOfLetterTimes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ time, want int64 }{{-1, 0}, {5, 5}, {int64(cell.Latest), int64(cell.Latest) - 1}} {
+		m, err := (&buffer.DeadLetter{Time: c.time}).Mutation()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := int64(m.Ops[0].Time); got != c.want {
+			t.Errorf("Got cell time %d for record time %d, want %d", got, c.time, c.want)
+		}
+	}
+}
