@@ -73,13 +73,17 @@ func (tx *tx) setRow(table string, key []byte, r *row) {
 
 // write appends cells, in order of application.
 func (tx *tx) write(t *store.TableDescriptor, key []byte, cells []cell.Cell) {
-	r := tx.row(t.Name, key)
+	byFamily := make(map[string][]written)
 	for _, c := range cells {
 		tx.sequence++
 		c.Qualifier, c.Value = bytes.Clone(c.Qualifier), bytes.Clone(c.Value)
-		v := r.family(c.Family)
-		v.mem = append(slices.Clip(v.mem), written{Cell: c, sequence: tx.sequence})
-		r = r.with(c.Family, v)
+		byFamily[c.Family] = append(byFamily[c.Family], written{Cell: c, sequence: tx.sequence})
+	}
+	r := tx.row(t.Name, key)
+	for family, added := range byFamily {
+		v := r.family(family)
+		v.mem = slices.Concat(v.mem, added)
+		r = r.with(family, v)
 	}
 	tx.setRow(t.Name, key, r)
 }
