@@ -69,17 +69,22 @@ func (b *Builder) appendRow(row *cell.Row) error {
 		c := &row.Cells[i]
 		for next < len(s.cells) {
 			col := &s.columns[s.cells[next]]
-			d := compareColumn(c, col)
-			if d < 0 {
+			// Rows are much alike, so the next cell is nearly always the next
+			// column: equality, the cheaper comparison, comes first.
+			if string(c.Qualifier) == col.qualifier && c.Family == col.family {
+				if err := b.value(s.cells[next], row.Key, c.Value); err != nil {
+					return err
+				}
+				next++
+				if !col.again {
+					break
+				}
+				continue
+			}
+			if before(c, col) {
 				break
 			}
-			var err error
-			if d > 0 {
-				err = b.null(s.cells[next], row.Key)
-			} else {
-				err = b.value(s.cells[next], row.Key, c.Value)
-			}
-			if err != nil {
+			if err := b.null(s.cells[next], row.Key); err != nil {
 				return err
 			}
 			next++
@@ -107,18 +112,12 @@ func (b *Builder) appendRow(row *cell.Row) error {
 	return nil
 }
 
-// compareColumn orders c against col by family and qualifier.
-func compareColumn(c *cell.Cell, col *column) int {
+// before reports whether c sorts before the cells of col; it is not one of them.
+func before(c *cell.Cell, col *column) bool {
 	if c.Family != col.family {
-		if c.Family < col.family {
-			return -1
-		}
-		return 1
+		return c.Family < col.family
 	}
-	if string(c.Qualifier) == col.qualifier {
-		return 0
-	}
-	return bytes.Compare(c.Qualifier, []byte(col.qualifier))
+	return string(c.Qualifier) < col.qualifier
 }
 
 func newest(cells []cell.Cell) cell.Timestamp {

@@ -69,6 +69,7 @@ type column struct {
 	qualifier  string
 	coding     Coding
 	nullOnFail bool
+	again      bool // the next column in Schema.cells has the same cell
 }
 
 // Schema is the compiled columns of a job.
@@ -199,6 +200,10 @@ func Compile(specs []ColumnSpec, mode RowsMode, schema *store.TableDescriptor) (
 		}
 		return strings.Compare(x.qualifier, y.qualifier)
 	})
+	for k := 1; k < len(s.cells); k++ {
+		x, y := &s.columns[s.cells[k-1]], &s.columns[s.cells[k]]
+		x.again = x.family == y.family && x.qualifier == y.qualifier
+	}
 	return s, nil
 }
 
@@ -290,6 +295,10 @@ func (c *compiler) from(i int, from string, col *column) {
 			return
 		}
 		col.source, col.family, col.qualifier = sourceCell, family, qualifier
+		if c.table != nil {
+			// The engine's cells name their family by this very string.
+			col.family = c.table.Family(family).Name
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ var errClosed = errors.New("parquet: the writer is closed")
 type Writer struct {
 	out     *countingWriter
 	options Options
-	config  *parquet.WriterConfig
+	opts    []parquet.WriterOption
 	columns []columnar.Column
 
 	file    *parquet.Writer // made at the first batch, whose values choose the encodings
@@ -97,20 +97,23 @@ func NewWriter(w io.Writer, columns []columnar.Column, o *Options) (*Writer, err
 		}
 		opts = append(opts, parquet.SortingWriterConfig(parquet.SortingColumns(sorting...)))
 	}
-	if wr.config, err = parquet.NewWriterConfig(opts...); err != nil {
+	if _, err := parquet.NewWriterConfig(opts...); err != nil {
 		return nil, fmt.Errorf("parquet: %w", err)
 	}
+	wr.opts = opts
 	return wr, nil
 }
 
 // open makes the file's writer with encodings chosen by sample, which may be
 // empty.
 func (w *Writer) open(sample *columnar.Batch) {
-	w.config.Schema = newSchema(w.columns, func(i int, n parquet.Node) parquet.Node {
+	schema := newSchema(w.columns, func(i int, n parquet.Node) parquet.Node {
 		sorted := len(w.options.Order) > 0 && w.options.Order[0] == w.columns[i].Name
 		return encoded(n, sample.Vector(i), sorted)
 	})
-	w.file = parquet.NewWriter(w.out, w.config)
+	// The options and not a WriterConfig of them: merging one into the defaults
+	// brings switched-off settings back.
+	w.file = parquet.NewWriter(w.out, append(w.opts, schema)...)
 	w.writers = w.file.ColumnWriters()
 }
 
@@ -177,13 +180,17 @@ func (w *Writer) Write(b *columnar.Batch) error {
 }
 
 func (w *Writer) writeColumn(column int, v *columnar.Vector) error {
-	level := 0
-	if w.columns[column].Nullable {
-		level = 1
-	}
 	for start := 0; start < v.Len(); start += valuesPerWrite {
 		end := min(start+valuesPerWrite, v.Len())
-		w.values = appendValues(w.values[:0], v, start, end, level, column)
+		w.values = appendValues(w.values[:0], v, start, end)
+		if w.columns[column].Nullable {
+			for i := range w.values {
+				// A null keeps level 0.
+				if !v.IsNull(start + i) {
+					w.values[i].SetDefinitionLevel(1)
+				}
+			}
+		}
 		if _, err := w.writers[column].WriteRowValues(w.values); err != nil {
 			return err
 		}
@@ -191,26 +198,26 @@ func (w *Writer) writeColumn(column int, v *columnar.Vector) error {
 	return nil
 }
 
-// appendValues appends values [start, end) of v at their definition level.
-func appendValues(dst []parquet.Value, v *columnar.Vector, start, end, level, column int) []parquet.Value {
-	null := parquet.NullValue().Level(0, 0, column)
-	for i := start; i < end; i++ {
-		if v.IsNull(i) {
-			dst = append(dst, null)
-			continue
+// appendValues appends values [start, end) of v as if none were null: a null's
+// place holds a zero value, and columns that take nulls go by the level alone.
+func appendValues(dst []parquet.Value, v *columnar.Vector, start, end int) []parquet.Value {
+	switch v.Type() {
+	case columnar.Int64, columnar.Timestamp:
+		for _, x := range v.Int64s()[start:end] {
+			dst = append(dst, parquet.Int64Value(x))
 		}
-		var x parquet.Value
-		switch v.Type() {
-		case columnar.Int64, columnar.Timestamp:
-			x = parquet.Int64Value(v.Int64s()[i])
-		case columnar.Float64:
-			x = parquet.DoubleValue(v.Float64s()[i])
-		case columnar.Bool:
-			x = parquet.BooleanValue(v.Bool(i))
-		default:
-			x = parquet.ByteArrayValue(v.Bytes(i))
+	case columnar.Float64:
+		for _, x := range v.Float64s()[start:end] {
+			dst = append(dst, parquet.DoubleValue(x))
 		}
-		dst = append(dst, x.Level(0, level, column))
+	case columnar.Bool:
+		for i := start; i < end; i++ {
+			dst = append(dst, parquet.BooleanValue(v.Bool(i)))
+		}
+	default:
+		for i := start; i < end; i++ {
+			dst = append(dst, parquet.ByteArrayValue(v.Bytes(i)))
+		}
 	}
 	return dst
 }
