@@ -45,9 +45,13 @@ type Config struct {
 	// ShutdownTimeout bounds the whole shutdown after the first SIGTERM; what
 	// is not done by then is given up and read again at the next start.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" default:"30s"`
-	// DrainTimeout bounds, within ShutdownTimeout, the wait for the commits of
-	// records that were already fetched.
-	DrainTimeout time.Duration `yaml:"drain_timeout" default:"10s"`
+	// DrainTimeout bounds, at the end and when a partition moves to another
+	// process, the wait for the commits of what is buffered. It is shorter
+	// than kafka.session_timeout; 0 does not wait.
+	DrainTimeout time.Duration `yaml:"drain_timeout" default:"5s"`
+	// Memory bounds the fetched and buffered records of all pipelines. At the
+	// bound fetching pauses.
+	Memory Size `yaml:"memory" default:"256MiB"`
 	// Log is what the process writes to standard error.
 	Log Log `yaml:"log"`
 
@@ -90,7 +94,7 @@ type Kafka struct {
 	// SASL authenticates to the brokers.
 	SASL SASL `yaml:"sasl"`
 	// DialTimeout bounds the making of a connection.
-	DialTimeout time.Duration `yaml:"dial_timeout" default:"5s"`
+	DialTimeout time.Duration `yaml:"dial_timeout" default:"3s"`
 	// RequestTimeout bounds a request and its answer.
 	RequestTimeout time.Duration `yaml:"request_timeout" default:"10s"`
 	// StartTimeout is how long to wait, at the start, for a broker that
@@ -152,7 +156,8 @@ type Pipeline struct {
 	// Group is the consumer group, of this pipeline only.
 	Group string `yaml:"group" required:"true"`
 	// Start is where to begin on a partition without a stored offset:
-	// earliest, latest or a time such as 2026-01-31T00:00:00Z.
+	// earliest, latest, committed (the offset that the group has committed to
+	// Kafka) or a time such as 2026-01-31T00:00:00Z.
 	Start Start `yaml:"start" default:"earliest"`
 
 	mapping.Spec `yaml:",inline"`
@@ -171,8 +176,9 @@ type Pipeline struct {
 	// and counts the lost ones.
 	OnDataLoss string `yaml:"on_data_loss" default:"fail" values:"fail|skip"`
 	// OnTopicChange says what to do when the topic was deleted and created
-	// anew: fail stops the pipeline; restart reads the new one by start.
-	OnTopicChange string `yaml:"on_topic_change" default:"fail" values:"fail|restart"`
+	// anew: fail stops the pipeline; new_incarnation keeps what was applied and
+	// reads the new topic by start.
+	OnTopicChange string `yaml:"on_topic_change" default:"fail" values:"fail|new_incarnation"`
 }
 
 // DeadLetters is where refused records go.
@@ -197,13 +203,17 @@ type Fetch struct {
 	// MaxWait is how long a broker holds a request that has too few bytes. A
 	// rebalance waits for it.
 	MaxWait time.Duration `yaml:"max_wait" default:"250ms"`
-	// MinBytes is how many bytes a broker waits for, up to MaxWait.
-	MinBytes Size `yaml:"min_bytes" default:"64KiB"`
-	// MaxPartitionBytes is the most bytes of a partition in one answer.
+	// MinBytes is how many bytes a broker waits for, up to MaxWait. Larger
+	// answers cost less and come later.
+	MinBytes Size `yaml:"min_bytes" default:"1B"`
+	// MaxPartitionBytes is the most bytes of a partition in one answer. A
+	// record batch that is larger comes all the same.
 	MaxPartitionBytes Size `yaml:"max_partition_bytes" default:"4MiB"`
-	// Buffer bounds the memory of all fetched and buffered records of the
-	// pipeline.
-	Buffer Size `yaml:"buffer" default:"128MiB"`
+	// MaxBytes is the most bytes of one answer.
+	MaxBytes Size `yaml:"max_bytes" default:"32MiB"`
+	// Buffer is how many bytes of a partition are fetched ahead of the worker
+	// that maps them.
+	Buffer Size `yaml:"buffer" default:"8MiB"`
 }
 
 // Log is what the process writes to standard error.

@@ -38,6 +38,9 @@ func (c *Config) lint(d *decoder) {
 	find := func(name string) *store.TableDescriptor { return descriptors[name] }
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
+	if c.DrainTimeout >= c.Kafka.SessionTimeout {
+		report("drain_timeout", "a new owner may begin when the session is over", "drain_timeout (%v) must be shorter than kafka.session_timeout (%v)", c.DrainTimeout, c.Kafka.SessionTimeout)
+	}
 	if c.DrainTimeout > c.ShutdownTimeout {
 		report("drain_timeout", "", "drain_timeout (%v) is longer than shutdown_timeout (%v)", c.DrainTimeout, c.ShutdownTimeout)
 	}
@@ -53,8 +56,11 @@ func (c *Config) lintConnections(report reporter) {
 			}
 		}
 	}
-	if len(c.Kafka.Brokers) == 0 {
+	if len(c.Kafka.Addresses()) == 0 {
 		report("kafka.brokers", "", "kafka.brokers is empty: name at least one broker")
+	}
+	if c.Memory < 16<<20 {
+		report("memory", "", "memory is %v, must be at least 16MiB", c.Memory)
 	}
 	if _, _, err := net.SplitHostPort(c.Serve.Listen); err != nil {
 		report("serve.listen", "write host:port, such as 127.0.0.1:8087", "serve.listen is not an address to listen on")

@@ -84,23 +84,26 @@ func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // Start is where a pipeline begins on a partition that it has never read. The
-// zero value is not valid; the default is earliest.
+// zero value is the log's first record.
 type Start struct {
-	Latest bool
-	Time   int64 // ms since the Unix epoch: the first record at or after it; 0 = by Latest
+	Latest    bool
+	Committed bool  // where the group has committed to Kafka
+	Time      int64 // ms since the Unix epoch: the first record at or after it; 0 = by the others
 }
 
-// UnmarshalText reads "earliest", "latest" or a time in RFC 3339.
+// UnmarshalText reads "earliest", "latest", "committed" or a time in RFC 3339.
 func (s *Start) UnmarshalText(text []byte) error {
 	switch t := string(text); t {
 	case "earliest":
 		*s = Start{}
 	case "latest":
 		*s = Start{Latest: true}
+	case "committed":
+		*s = Start{Committed: true}
 	default:
 		ms, err := parseTime(t)
 		if err != nil {
-			return fmt.Errorf("%q is no place to start: write earliest, latest or a time such as 2026-01-31T00:00:00Z", t)
+			return fmt.Errorf("%q is no place to start: write earliest, latest, committed or a time such as 2026-01-31T00:00:00Z", t)
 		}
 		*s = Start{Time: ms}
 	}
@@ -114,6 +117,8 @@ func (s Start) String() string {
 		return formatTime(s.Time)
 	case s.Latest:
 		return "latest"
+	case s.Committed:
+		return "committed"
 	}
 	return "earliest"
 }

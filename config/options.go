@@ -1,0 +1,137 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/pipeline"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// PipelineNames returns the names of the pipelines, sorted.
+func (c *Config) PipelineNames() []string { return slices.Sorted(maps.Keys(c.Pipelines)) }
+
+// JobNames returns the names of the jobs, sorted.
+func (c *Config) JobNames() []string { return slices.Sorted(maps.Keys(c.Jobs)) }
+
+// Addresses returns the brokers' addresses, one an element.
+func (k *Kafka) Addresses() []string {
+	var all []string
+	for _, b := range k.Brokers {
+		for part := range strings.SplitSeq(b, ",") {
+			if part = strings.TrimSpace(part); part != "" {
+				all = append(all, part)
+			}
+		}
+	}
+	return all
+}
+
+// KafkaOptions returns the options of the Kafka client, without its Logger. It
+// reads the files of certificates that the configuration names.
+func (c *Config) KafkaOptions() (*kafka.Options, error) {
+	k := &c.Kafka
+	o := &kafka.Options{
+		Brokers: k.Addresses(), ClientID: k.ClientID,
+		DialTimeout: k.DialTimeout, RequestTimeout: k.RequestTimeout,
+	}
+	if k.SASL.Mechanism != "none" {
+		o.SASL = kafka.SASL{Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password)}
+	}
+	var err error
+	if o.TLS, err = k.TLS.load(); err != nil {
+		return nil, fmt.Errorf("kafka.tls: %w", err)
+	}
+	return o, nil
+}
+
+// load returns nil where TLS is off.
+func (t *TLS) load() (*tls.Config, error) {
+	if !t.Enable {
+		return nil, nil
+	}
+	o := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, MinVersion: tls.VersionTLS12}
+	if t.CAFile != "" {
+		pem, err := os.ReadFile(t.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("ca_file: %w", err)
+		}
+		o.RootCAs = x509.NewCertPool()
+		if !o.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", t.CAFile)
+		}
+	}
+	if t.CertFile != "" {
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("cert_file and key_file: %w", err)
+		}
+		o.Certificates = []tls.Certificate{pair}
+	}
+	return o, nil
+}
+
+// tableFinder returns a function that finds the file's schemas.
+func (c *Config) tableFinder() func(string) *store.TableDescriptor {
+	byName := map[string]*store.TableDescriptor{}
+	for _, t := range c.TableDescriptors() {
+		byName[t.Name] = t
+	}
+	return func(name string) *store.TableDescriptor { return byName[name] }
+}
+
+// PipelineOptions returns the options of a pipeline of the file, its rules
+// compiled, without what the process shares: Client, Engine, StoreID, Budget (of
+// Memory bytes) and Logger.
+func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
+	p, ok := c.Pipelines[name]
+	if !ok {
+		return nil, fmt.Errorf("config: %s has no pipeline %q; it has %s", c.file, name, strings.Join(c.PipelineNames(), ", "))
+	}
+	plan, err := mapping.Compile(&p.Spec, c.tableFinder())
+	if err != nil {
+		return nil, fmt.Errorf("pipeline %s: %w", name, err)
+	}
+	o := &pipeline.Options{
+		Name: name, Topics: slices.Clone(p.Topics), Group: p.Group, Start: p.Start.pipeline(), Plan: plan,
+		DeadLetterTopic: p.DeadLetters.Topic,
+		Flush:           pipeline.Flush{MaxRecords: p.Flush.Records, MaxBytes: int64(p.Flush.Bytes), MaxAge: p.Flush.Age},
+		InFlight:        p.InFlight,
+		DrainTimeout:    c.DrainTimeout,
+		SessionTimeout:  c.Kafka.SessionTimeout, Heartbeat: c.Kafka.HeartbeatInterval, Rebalance: c.Kafka.RebalanceTimeout,
+		Fetch: &kafka.FetchOptions{
+			MaxWait: p.Fetch.MaxWait, MinBytes: int(p.Fetch.MinBytes), MaxPartitionBytes: int(p.Fetch.MaxPartitionBytes),
+			MaxBytes: int(p.Fetch.MaxBytes), BufferBytes: int64(p.Fetch.Buffer),
+		},
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = -1 // the file's 0 means not at all, the option's the default
+	}
+	if p.OnDataLoss == "skip" {
+		o.OnDataLoss = pipeline.SkipLostData
+	}
+	if p.OnTopicChange == "new_incarnation" {
+		o.OnTopicChange = pipeline.NewIncarnation
+	}
+	return o, nil
+}
+
+func (s Start) pipeline() pipeline.Start {
+	switch {
+	case s.Time != 0:
+		return pipeline.Start{From: pipeline.StartAtTime, Time: time.UnixMilli(s.Time)}
+	case s.Latest:
+		return pipeline.Start{From: pipeline.StartLatest}
+	case s.Committed:
+		return pipeline.Start{From: pipeline.StartCommitted}
+	}
+	return pipeline.Start{From: pipeline.StartEarliest}
+}
