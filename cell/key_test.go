@@ -166,6 +166,31 @@ func checkSplit(t fataler, key []byte) {
 	}
 }
 
+func TestSplitKey(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		key  string
+		want int
+	}{
+		{"", 0},
+		{"\x03", 1},
+		{"\x03\x00\x00\x00\x01\x00", 6},
+		{"\x03\x00\x00\x00\x01\x00a", 7},
+		{"\x03\x00\x00\x00\x01\x00a\x00", 8},
+		{"\x03\x00\x00\x00\x01\x00a\x00\x01", 9},
+		{"\x03\x00\x00\x00\x01\x00a\x00\x01q\x00\x01", 9},
+		{"\x03\x00\x00\x00\x01\x00\x00\x01\x00\x01", 8},
+		{"\x03\x00\x00\x00\x01\x00a\x00\xffb\x00\x01q", 12},
+		// No stored key, whatever follows: only 00 01 ends a row.
+		{"\x03\x00\x00\x00\x01\x00a\x00\x00b\x00\x01q", 12},
+		{"\x03\x00\x00\x00\x01\x00a\x00\x02b", 10},
+	} {
+		if got := SplitKey([]byte(c.key)); got != c.want {
+			t.Errorf("SplitKey(%q) = %d, want %d", c.key, got, c.want)
+		}
+	}
+}
+
 func TestSplitOrdersPrefixesFirst(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

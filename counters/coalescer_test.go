@@ -145,6 +145,17 @@ func TestCoalescerCollisions(t *testing.T) {
 	if !slices.Equal(got, []int64{1, 10}) {
 		t.Errorf("deltas of a and b are %v, want [1 10]", got)
 	}
+
+	// The same for one row and qualifier in two families.
+	c = NewCoalescer()
+	c.Add("t", "f", []byte("a"), []byte("q"), 1, 1, 1)
+	h = c.hash(1, []byte("a"), []byte("q"))
+	clear(c.slots)
+	c.slots[h&uint64(len(c.slots)-1)] = h&^0xFFFFFFFF | 1
+	c.Add("t", "g", []byte("a"), []byte("q"), 5, 1, 2)
+	if all := collect(c); len(all) != 2 || all[0].Delta != 1 || all[1].Family != "g" || all[1].Delta != 5 {
+		t.Errorf("deltas of two families are %v", all)
+	}
 }
 
 // keyset is rows and qualifiers as a page-view mapping makes them.

@@ -344,6 +344,17 @@ func TestWideRows(t *testing.T) {
 	if diff := gocmp.Diff([]query.Counter{{[]byte("000010"), 1, 10}, {[]byte("000011"), 1, 11}}, series); diff != "" {
 		t.Errorf("Range (-want +got)\n%s", diff)
 	}
+	before := r.served
+	series, err = query.Range(t.Context(), r, "t", []byte("row000"), "f", query.Buckets{})
+	if err != nil || len(series) != 10_000 {
+		t.Fatalf("%d counters, %v; want 10000", len(series), err)
+	}
+	for i, c := range series {
+		if string(c.Qualifier) != fmt.Sprintf("%06d", i) {
+			t.Fatalf("counter %d has qualifier %q: it is the scanner's memory", i, c.Qualifier)
+		}
+	}
+	r.served = before
 	if r.served >= 5*10_000+10_000 {
 		t.Errorf("%d cells read: Range did not stop behind its last bucket", r.served)
 	}
