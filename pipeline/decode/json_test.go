@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -274,7 +276,7 @@ func parseAny(b []byte) (any, error) {
 	return v, nil
 }
 
-func checkAgainstStd(t *testing.T, d decode.Decoder, payload []byte) {
+func checkAgainstStd(t *testing.T, d decode.Decoder, paths []string, payload []byte) {
 	t.Helper()
 	want, stdErr := parseAny(payload)
 	if _, ok := want.(map[string]any); stdErr == nil && !ok {
@@ -284,7 +286,7 @@ func checkAgainstStd(t *testing.T, d decode.Decoder, payload []byte) {
 		if stdErr != nil {
 			return nil
 		}
-		for i, path := range fuzzPaths {
+		for i, path := range paths {
 			v := doc.Value(i)
 			w, ok := lookup(want, path)
 			var got any
@@ -310,8 +312,8 @@ func checkAgainstStd(t *testing.T, d decode.Decoder, payload []byte) {
 			}
 			if !ok {
 				t.Errorf("%q: %s is %v, want it missing", payload, path, got)
-			} else if diff := cmp.Diff(w, got); diff != "" {
-				t.Errorf("%q: %s (-want +got):\n%s", payload, path, diff)
+			} else if !reflect.DeepEqual(w, got) { // cmp.Diff takes a second over all of it
+				t.Errorf("%q: %s (-want +got):\n%s", payload, path, cmp.Diff(w, got))
 			}
 		}
 		return nil
@@ -336,7 +338,29 @@ func FuzzJSON(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	d := newDecoder(f, "json", fuzzPaths...)
-	f.Fuzz(func(t *testing.T, payload []byte) { checkAgainstStd(t, d, payload) })
+	f.Fuzz(func(t *testing.T, payload []byte) { checkAgainstStd(t, d, fuzzPaths, payload) })
+}
+
+// Real events: every document and every field as encoding/json sees them, also
+// where the text is cut short.
+func TestRealEvents(t *testing.T) {
+	t.Parallel()
+	events, err := os.ReadFile("../../../shared/data/github_events_2021-07-21.ndjson")
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("the real events are absent: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	paths := []string{"id", "actor.login", "repo.id", "payload", "payload.commits[0].message", "payload.commits[0].author.name", "payload.pull_request.user.login", "public", "org"}
+	d := newDecoder(t, "json", paths...)
+	lines := bytes.Split(bytes.TrimSuffix(events, []byte("\n")), []byte("\n"))
+	if len(lines) != 800 {
+		t.Errorf("got %d lines, want 800", len(lines))
+	}
+	for i, line := range lines {
+		checkAgainstStd(t, d, paths, line)
+		checkAgainstStd(t, d, paths, line[:len(line)*(i%100)/100])
+	}
 }
 
 // event is the 200-byte page view of the goals in the reference.

@@ -33,7 +33,8 @@ type Header struct {
 // Output is what a record becomes: mutations in order, or none where every rule
 // left the record out. Increments in it go to COUNTER families only, with the
 // event time in Op.Time. It belongs to the Mapper and is valid until its next
-// Map.
+// Map, and as long as the record's slices are: its bytes are the record's where
+// they can be. They must not be changed.
 type Output struct {
 	Mutations []cell.Mutation
 }
