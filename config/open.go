@@ -29,7 +29,7 @@ var (
 	_ Engine = (*memstore.Store)(nil)
 	_ Engine = (*client.Client)(nil)
 
-	_ jobs.Source = (*Source)(nil)
+	_ jobs.Source = (*Instant)(nil)
 )
 
 // ForDirectory returns the configuration of an empty file with this data
@@ -81,23 +81,13 @@ func OpenEngine(ctx context.Context, c *Config, log *slog.Logger) (Engine, error
 // written its endpoint yet, or is about to let go.
 const daemonWait = 3 * time.Second
 
-// OpenedStore is a store that OpenStore has opened.
-type OpenedStore struct {
-	Engine
-	// Remote says that a daemon has the directory open and answers for it.
-	Remote bool
-}
-
 // OpenStore opens the configured store for a tool: through the daemon that has
-// the directory open, writes included, or directly where there is none. log may
-// be nil. Close what it returns.
-func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (*OpenedStore, error) {
+// the directory open, writes included, or directly where there is none. remote
+// says which. log may be nil.
+func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remote bool, err error) {
 	if c.Store.Engine != "pebble" {
-		e, err := OpenEngine(ctx, c, log)
-		if err != nil {
-			return nil, err
-		}
-		return &OpenedStore{Engine: e}, nil
+		e, err = OpenEngine(ctx, c, log)
+		return e, false, err
 	}
 	deadline := time.NewTimer(daemonWait)
 	defer deadline.Stop()
@@ -106,24 +96,24 @@ func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (*OpenedStore, 
 	for {
 		d, err := client.DialDir(ctx, c.Store.Dir)
 		if err == nil {
-			return &OpenedStore{Engine: d, Remote: true}, nil
+			return d, true, nil
 		}
 		if !errors.Is(err, client.ErrNoDaemon) {
-			return nil, err
+			return nil, false, err
 		}
 		e, openErr := OpenEngine(ctx, c, log)
 		if openErr == nil {
-			return &OpenedStore{Engine: e}, nil
+			return e, false, nil
 		}
 		if !errors.Is(openErr, store.ErrLocked) {
-			return nil, openErr
+			return nil, false, openErr
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("open %s: %w", c.Store.Dir, ctx.Err())
+			return nil, false, fmt.Errorf("open %s: %w", c.Store.Dir, ctx.Err())
 		case <-deadline.C:
-			return nil, fmt.Errorf(
+			return nil, false, fmt.Errorf(
 				"open %s: %w, and there is no daemon to ask (%w): if it is a shell or an export, wait for it or end it; "+
 					"if it is an ingest daemon that is starting, try again; otherwise find the process with \"fuser %s/LOCK\"",
 				c.Store.Dir, store.ErrLocked, err, c.Store.Dir)
@@ -131,9 +121,9 @@ func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (*OpenedStore, 
 	}
 }
 
-// Source is every table of a store at one commit, for an export. It is a
+// Instant is every table of a store at one commit, for an export. It is a
 // jobs.Source.
-type Source struct {
+type Instant struct {
 	store.Snapshot
 	// Remote says that a daemon has the directory open and made a checkpoint.
 	Remote     bool
@@ -141,25 +131,25 @@ type Source struct {
 	closers    []func() error
 }
 
-// OpenSource freezes the configured store at one commit. Where a daemon has the
+// OpenInstant freezes the configured store at one commit. Where a daemon has the
 // directory open, the daemon makes a checkpoint, which is read here, so that the
 // work of an export stays out of the ingest process; otherwise the directory is
-// opened and a snapshot taken. log may be nil. Close the Source.
-func OpenSource(ctx context.Context, c *Config, log *slog.Logger) (*Source, error) {
-	e, err := OpenStore(ctx, c, log)
+// opened and a snapshot taken. log may be nil. Close the Instant.
+func OpenInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
+	e, remote, err := OpenStore(ctx, c, log)
 	if err != nil {
 		return nil, err
 	}
-	src := &Source{Remote: e.Remote, closers: []func() error{e.Close}}
-	fail := func(err error) (*Source, error) { return nil, errors.Join(err, src.close()) }
-	var snapshotter any = e.Engine
-	if d, ok := e.Engine.(*client.Client); ok {
-		p, err := d.Checkpoint(ctx)
+	in := &Instant{Remote: remote, closers: []func() error{e.Close}}
+	fail := func(err error) (*Instant, error) { return nil, errors.Join(err, in.close()) }
+	var snapshotter any = e
+	if remote {
+		p, err := e.(*client.Client).Checkpoint(ctx)
 		if err != nil {
 			return fail(fmt.Errorf("ask the daemon for a checkpoint: %w", err))
 		}
-		src.checkpoint = p
-		src.closers = append(src.closers, func() error {
+		in.checkpoint = p
+		in.closers = append(in.closers, func() error {
 			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemonWait)
 			defer cancel()
 			return p.Release(release)
@@ -170,49 +160,49 @@ func OpenSource(ctx context.Context, c *Config, log *slog.Logger) (*Source, erro
 		if err != nil {
 			return fail(fmt.Errorf("open the daemon's checkpoint: %w", err))
 		}
-		src.closers = append(src.closers, db.Close)
+		in.closers = append(in.closers, db.Close)
 		snapshotter = db
 	}
 	s, ok := snapshotter.(store.Snapshotter)
 	if !ok {
 		return fail(fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, e.Traits().Name))
 	}
-	if src.Snapshot, err = s.Snapshot(ctx); err != nil {
+	if in.Snapshot, err = s.Snapshot(ctx); err != nil {
 		return fail(fmt.Errorf("take a snapshot: %w", err))
 	}
-	src.closers = append(src.closers, src.Snapshot.Close)
-	return src, nil
+	in.closers = append(in.closers, in.Snapshot.Close)
+	return in, nil
 }
 
 // Err returns why what was read can no longer be trusted to be complete, or nil:
 // ask it before publishing.
-func (s *Source) Err() error {
-	if s.checkpoint == nil {
+func (i *Instant) Err() error {
+	if i.checkpoint == nil {
 		return nil
 	}
-	return s.checkpoint.Err()
+	return i.checkpoint.Err()
 }
 
 // Close releases everything; the second call does nothing.
-func (s *Source) Close() error { return s.close() }
+func (i *Instant) Close() error { return i.close() }
 
-func (s *Source) close() error {
+func (i *Instant) close() error {
 	var errs []error
-	for n := len(s.closers) - 1; n >= 0; n-- {
-		errs = append(errs, s.closers[n]())
+	for n := len(i.closers) - 1; n >= 0; n-- {
+		errs = append(errs, i.closers[n]())
 	}
-	s.closers = nil
+	i.closers = nil
 	return errors.Join(errs...)
 }
 
-// EnsureTables creates the tables of the file that do not exist. A table that
-// exists with another schema is left as it is: the error names every difference
-// and wraps store.ErrInvalidSchema.
+// EnsureTables creates the tables of the file that do not exist and returns their
+// names. A table that exists with another schema is left as it is: the error
+// names every difference and wraps store.ErrInvalidSchema.
 func (c *Config) EnsureTables(ctx context.Context, e interface {
 	store.Engine
 	store.Admin
 },
-) error {
+) (created []string, err error) {
 	var differences []string
 	for _, spec := range c.TableSpecs() {
 		d := spec.Descriptor
@@ -220,6 +210,7 @@ func (c *Config) EnsureTables(ctx context.Context, e interface {
 		if errors.Is(err, store.ErrTableNotFound) {
 			err = e.CreateTable(ctx, d, spec.Splits)
 			if err == nil {
+				created = append(created, d.Name)
 				continue
 			}
 			if errors.Is(err, store.ErrTableExists) { // somebody was faster
@@ -227,15 +218,15 @@ func (c *Config) EnsureTables(ctx context.Context, e interface {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("create table %s: %w", d.Name, err)
+			return created, fmt.Errorf("create table %s: %w", d.Name, err)
 		}
 		differences = append(differences, schemaDifferences(d, have)...)
 	}
 	if len(differences) > 0 {
-		return fmt.Errorf("%w: the store's tables are not as %s says; change the file, or alter the tables in the shell:\n  %s",
+		return created, fmt.Errorf("%w: the store's tables are not as %s says; change the file, or alter the tables in the shell:\n  %s",
 			store.ErrInvalidSchema, c.file, strings.Join(differences, "\n  "))
 	}
-	return nil
+	return created, nil
 }
 
 // schemaDifferences says how the file's schema differs from the store's.
