@@ -95,7 +95,7 @@ func (c *cluster) ends(topic string) map[int32]int64 {
 // read returns all records of a topic.
 func (c *cluster) read(topic string) []kafka.Record {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
 	f := c.client.NewFetcher(nil)
 	done := make(chan error, 1)
@@ -200,7 +200,7 @@ func (m *member) close() {
 
 func (m *member) wait(ends map[int32]int64) {
 	m.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := m.WaitStored(ctx, map[string]map[int32]int64{"pages": ends}); err != nil {
 		m.t.Fatal(err)

@@ -30,6 +30,7 @@ func TestPartitionBecomesRowsCountsAndLetters(t *testing.T) {
 	for i := range many {
 		many[i] = []string{"a", "b", "skip", "c", "bad", "-"}[i*i%6]
 	}
+	engines := map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble}
 	for name, values := range map[string][]string{
 		"one":                     {"a"},
 		"poison first":            {"bad", "a", "b"},
@@ -48,27 +49,29 @@ func TestPartitionBecomesRowsCountsAndLetters(t *testing.T) {
 		"refused and bad":         {"bad", "huge", "skip", "long", "-", "a"},
 		"more than several fulls": many,
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e, b := newEngine(t), newFakeBroker(1)
-			b.produce(0, values...)
-			r := start(t, newTest(t, e, b), 0)
-			r.caughtUp(b)
-			b.produce(0, "after")
-			r.caughtUp(b)
-			if err := r.close(); err != nil {
-				t.Fatal(err)
-			}
-			checkContents(t, e, b)
-			m := r.Metrics()
-			w := want(b).Progress
-			if m.Applied != w.Applied || m.Filtered != w.Filtered || m.Dead != w.Dead || m.Control != w.Control {
-				t.Errorf("Got metrics %+v, want the counts of %+v", m, w)
-			}
-			if m.BufferBytes != 0 {
-				t.Errorf("Got %d bytes of the budget held after the end", m.BufferBytes)
-			}
-		})
+		for engine, open := range engines {
+			t.Run(name+", "+engine, func(t *testing.T) {
+				t.Parallel()
+				e, b := open(t), newFakeBroker(1)
+				b.produce(0, values...)
+				r := start(t, newTest(t, e, b), 0)
+				r.caughtUp(b)
+				b.produce(0, "after")
+				r.caughtUp(b)
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+				checkContents(t, e, b)
+				m := r.Metrics()
+				w := want(b).Progress
+				if m.Applied != w.Applied || m.Filtered != w.Filtered || m.Dead != w.Dead || m.Control != w.Control {
+					t.Errorf("Got metrics %+v, want the counts of %+v", m, w)
+				}
+				if m.BufferBytes != 0 {
+					t.Errorf("Got %d bytes of the budget held after the end", m.BufferBytes)
+				}
+			})
+		}
 	}
 }
 
@@ -118,12 +121,12 @@ func waitFor(t testing.TB, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(10 * time.Second)
+	deadline := time.After(patience)
 	for !ok() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("Got nothing within 10 s")
+			t.Fatal("Got nothing in time")
 		}
 	}
 }
@@ -298,21 +301,23 @@ func TestBudgetIsSharedWithoutDeadlock(t *testing.T) {
 // flush. Whatever happens, the counters are the log.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
-	seeds := 40
-	if testing.Short() {
-		seeds = 10
-	}
-	for seed := range seeds {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
-			randomSchedule(t, rand.New(rand.NewPCG(uint64(seed), 7)))
-		})
+	for engine, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		seeds := map[string]int{"mem": 40, "pebble": 10}[engine]
+		if testing.Short() {
+			seeds /= 5
+		}
+		for seed := range seeds {
+			t.Run(fmt.Sprint(engine, seed), func(t *testing.T) {
+				t.Parallel()
+				randomSchedule(t, open(t), rand.New(rand.NewPCG(uint64(seed), 7)))
+			})
+		}
 	}
 }
 
-func randomSchedule(t *testing.T, rng *rand.Rand) {
+func randomSchedule(t *testing.T, mem store.Engine, rng *rand.Rand) {
 	const partitions = 3
-	mem, b := newEngine(t), newFakeBroker(partitions)
+	b := newFakeBroker(partitions)
 	b.rng = rand.New(rand.NewPCG(rng.Uint64(), 1))
 	var mu sync.Mutex
 	faults := rand.New(rand.NewPCG(rng.Uint64(), 2))

@@ -52,21 +52,24 @@ type Batch struct {
 	opChunks  [][]cell.Op
 	deletes   bool // has a delete: no increment may follow
 	alone     bool // has a record that must be the only one
+	large     bool // has memory besides the chunks, to be let go of
 }
 
 // Release gives the batch's memory back to the budget. The batch and every slice
 // of it are invalid afterwards.
 func (b *Batch) Release() {
 	charged := b.charged
-	clear(b.Store.Mutations) // lets go of values that have their own memory
-	clear(b.Store.Records)
-	clear(b.Store.Counters)
+	if b.large {
+		clear(b.Store.Mutations)
+		clear(b.Store.Counters)
+	}
+	clear(b.Store.Records) // their memory is their own
 	b.Store.Reset()
 	b.coalescer.Reset()
 	b.Summary = Summary{}
 	b.charged, b.deletes, b.alone = 0, false, false
 	budget := b.budget
-	budget.reclaim(b)
+	budget.reclaim(b) // it is somebody else's from here on
 	budget.Release(charged)
 }
 
@@ -76,6 +79,7 @@ func (b *Batch) empty() bool { return b.Counts == Counts{} }
 // alloc returns n bytes of the arena, with no spare capacity.
 func (b *Batch) alloc(n int) []byte {
 	if n > chunkBytes/4 {
+		b.large = true
 		return make([]byte, 0, n) // rare, and it would waste up to a whole chunk
 	}
 	last := len(b.chunks) - 1
@@ -91,6 +95,7 @@ func (b *Batch) alloc(n int) []byte {
 // allocOps returns n operations of the arena, with no spare capacity.
 func (b *Batch) allocOps(n int) []cell.Op {
 	if n > chunkOps/4 {
+		b.large = true
 		return make([]cell.Op, 0, n)
 	}
 	last := len(b.opChunks) - 1

@@ -171,18 +171,24 @@ func (b *Budget) batch() *Batch {
 func (b *Budget) reclaim(batch *Batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	kept := int64(len(b.chunks))*chunkBytes + int64(len(b.ops))*chunkOps*opSize
+	room := b.limit - int64(len(b.chunks))*chunkBytes - int64(len(b.ops))*chunkOps*opSize
 	for _, c := range batch.chunks {
-		if kept += chunkBytes; kept <= b.limit {
-			b.chunks = append(b.chunks, c[:0])
+		if room -= chunkBytes; room < 0 {
+			batch.large = true // the operations still point into it
+			break
 		}
+		b.chunks = append(b.chunks, c[:0])
 	}
 	for _, c := range batch.opChunks {
-		clear(c) // lets go of values that have their own memory
-		if kept += chunkOps * opSize; kept <= b.limit {
-			b.ops = append(b.ops, c[:0])
+		if room -= chunkOps * opSize; room < 0 {
+			break
 		}
+		if batch.large {
+			clear(c) // costs 60 ns a record, and nothing needs it otherwise
+		}
+		b.ops = append(b.ops, c[:0])
 	}
+	batch.large = false
 	clear(batch.chunks)
 	clear(batch.opChunks)
 	batch.chunks, batch.opChunks = batch.chunks[:0], batch.opChunks[:0]

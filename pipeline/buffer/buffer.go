@@ -330,6 +330,7 @@ func (b *Buffer) Dead(ctx context.Context, d *DeadLetter) error {
 	c := b.cur
 	c.Counts.Dead++
 	c.Store.Add(d.Offset, m) // m was made here: no copy is needed
+	c.large = true
 	b.use(size)
 	for i := range c.Dead {
 		if c.Dead[i].Stage == d.Stage && c.Dead[i].Class == d.Class {
