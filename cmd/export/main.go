@@ -1,0 +1,217 @@
+// Command export runs the export jobs of a configuration file, lists their runs
+// and verifies what they have published. While a daemon has the data directory it
+// works on a checkpoint that the daemon makes for it, so that the load of an
+// export stays out of the ingest process; otherwise it opens the directory itself.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+)
+
+type program struct {
+	stdout, stderr io.Writer
+	lookupEnv      func(string) (string, bool)
+}
+
+type commands struct {
+	Run     runCommand     `cmd:"" help:"Run a job: a table at one instant, to files."`
+	List    listCommand    `cmd:"" help:"List jobs and their published runs."`
+	Verify  verifyCommand  `cmd:"" help:"Recount and re-checksum a published run from its files alone."`
+	Version versionCommand `cmd:"" help:"Show the version."`
+}
+
+type configFlag struct {
+	Config string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
+}
+
+func (f *configFlag) load(p *program) (*config.Config, error) {
+	return config.Load(f.Config, p.lookupEnv)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	p := &program{stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv}
+	var c commands
+	parser := kong.Must(&c, kong.Name("export"), kong.Description("Tables to Parquet and Arrow files."),
+		kong.UsageOnError(), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
+	k, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "export:", err)
+		os.Exit(cli.StatusUsage)
+	}
+	if err := k.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, cli.Explain("export", err))
+		os.Exit(cli.Status(err))
+	}
+}
+
+type versionCommand struct{}
+
+// Run prints the version.
+func (c *versionCommand) Run(p *program) error {
+	v := cli.Version()
+	_, err := fmt.Fprintln(p.stdout, strings.TrimSpace(fmt.Sprintf("sluice %s %s %s", v.Version, v.Go, v.Commit)))
+	return err
+}
+
+type runCommand struct {
+	configFlag
+	Job   string `arg:"" help:"Name of the job in the configuration file."`
+	Out   string `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
+	Quiet bool   `short:"q" help:"No progress."`
+}
+
+// Run exports one job.
+func (c *runCommand) Run(ctx context.Context, p *program) (err error) {
+	cfg, err := c.load(p)
+	if err != nil {
+		return err
+	}
+	spec, ok := cfg.Jobs[c.Job]
+	if !ok {
+		return fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, c.Config, c.Job, strings.Join(cfg.JobNames(), ", "))
+	}
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	source, err := config.OpenInstant(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	schema, err := source.Table(ctx, spec.Table)
+	if err != nil {
+		return err
+	}
+	job, err := jobs.Compile(c.Job, &spec, schema)
+	if err != nil {
+		return err
+	}
+	out := c.Out
+	if out == "" {
+		out = job.Out()
+	}
+	o := &jobs.RunOptions{Job: job, Source: source, Out: out, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	if !c.Quiet && cli.IsTerminal(p.stderr) {
+		o.Progress = func(g jobs.Progress) {
+			fmt.Fprintf(p.stderr, "\r%d/%d regions  %s rows  %d files  %s  ", g.RegionsDone, g.Regions, cli.Count(g.Rows), g.Files, cli.Bytes(g.Bytes))
+		}
+		defer fmt.Fprintln(p.stderr)
+	}
+	m, err := jobs.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := source.Err(); err != nil {
+		return err
+	}
+	return printManifest(p.stdout, out, m)
+}
+
+func printManifest(w io.Writer, out string, m *jobs.Manifest) error {
+	fmt.Fprintf(w, "%s run %s at commit %d, %.2f s\n", m.Job, m.RunID, m.Sequence, m.FinishedAt.Sub(m.StartedAt).Seconds())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range m.Totals {
+		fmt.Fprintf(t, "  %s\t%s rows\t%d files\t%s\n", f.Format, cli.Count(f.Rows), f.Files, cli.Bytes(f.Bytes))
+	}
+	for _, o := range m.Offsets {
+		fmt.Fprintf(t, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
+	}
+	fmt.Fprintf(t, "  in\t%s\n", filepath.Join(out, m.Job))
+	return t.Flush()
+}
+
+type listCommand struct {
+	configFlag
+	Out string `placeholder:"DIR" help:"List the runs below DIR instead of the jobs' own directories."`
+}
+
+// Run lists the jobs of the file and the runs that they have published.
+func (c *listCommand) Run(ctx context.Context, p *program) error {
+	cfg, err := c.load(p)
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "JOB\tTABLE\tRUN\tTIME\tROWS\tFILES\tBYTES\tLATEST\tDIRECTORY")
+	seen := map[string][]jobs.RunSummary{}
+	for _, name := range cfg.JobNames() {
+		out := cfg.Jobs[name].Out
+		if c.Out != "" {
+			out = c.Out
+		}
+		runs, ok := seen[out]
+		if !ok {
+			if runs, err = jobs.List(ctx, out); err != nil && !errors.Is(err, os.ErrNotExist) {
+				return err
+			}
+			seen[out] = runs
+		}
+		found := false
+		for i := range runs {
+			r := &runs[i]
+			if r.Job != name {
+				continue
+			}
+			found = true
+			if r.Err != nil {
+				fmt.Fprintf(t, "%s\t\t%v\t\t\t\t\t\t%s\n", name, r.Err, filepath.Join(out, r.Dir))
+				continue
+			}
+			latest := ""
+			if r.Latest {
+				latest = "yes"
+			}
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", name, r.Table, r.RunID, r.LogicalTime.UTC().Format(time.RFC3339),
+				cli.Count(r.Rows), r.Files, cli.Bytes(r.Bytes), latest, filepath.Join(out, r.Dir))
+		}
+		if !found {
+			fmt.Fprintf(t, "%s\t%s\tnever\t\t\t\t\t\t%s\n", name, cfg.Jobs[name].Table, filepath.Join(out, name))
+		}
+	}
+	return t.Flush()
+}
+
+type verifyCommand struct {
+	Dir string `arg:"" help:"Directory of a run, of a job (its latest run), or a manifest."`
+}
+
+// Run verifies one run.
+func (c *verifyCommand) Run(ctx context.Context, p *program) error {
+	r, err := jobs.Verify(ctx, c.Dir)
+	if err != nil {
+		return err
+	}
+	t := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	for _, f := range r.Files {
+		verdict := "ok"
+		if len(f.Problems) > 0 {
+			verdict = strings.Join(f.Problems, "; ")
+		}
+		fmt.Fprintf(t, "%s\t%s rows\t%s\t%s\n", f.Path, cli.Count(f.Rows), cli.Bytes(f.Bytes), verdict)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if err := r.Err(); err != nil {
+		return fmt.Errorf("%s: %w", r.Dir, err)
+	}
+	_, err = fmt.Fprintf(p.stdout, "run %s of %s: complete and as the manifest says\n", r.Manifest.RunID, r.Manifest.Job)
+	return err
+}

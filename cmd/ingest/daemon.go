@@ -1,0 +1,240 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/pipeline"
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/serve"
+	"sluice/store"
+)
+
+// daemon is everything that `ingest run` runs: a store, the pipelines that fill
+// it, and the server that shows it. demo runs the same.
+type daemon struct {
+	cfg       *config.Config
+	log       *slog.Logger
+	engine    config.Engine
+	client    *kafka.Client
+	pipelines []*pipeline.Pipeline // by name
+	server    *serve.Server
+	listener  net.Listener
+	forget    func() error // removes the endpoint file
+}
+
+// openDaemon opens the store, creates missing tables, waits for the brokers and
+// the topics, and listens. What it opened is closed again where it fails.
+func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *daemon, err error) {
+	d := &daemon{cfg: cfg, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, d.close())
+		}
+	}()
+	if d.engine, err = config.OpenEngine(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	created, err := cfg.EnsureTables(ctx, d.engine)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range created {
+		log.Info("created table", "table", t)
+	}
+	if d.client, err = openKafka(cfg, log); err != nil {
+		return nil, err
+	}
+	if err := awaitTopics(ctx, d.client, cfg); err != nil {
+		return nil, err
+	}
+	budget, err := buffer.NewBudget(pipeline.DefaultBudgetBytes)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range cfg.PipelineNames() {
+		o, err := cfg.PipelineOptions(name)
+		if err != nil {
+			return nil, err
+		}
+		o.Client, o.Engine, o.Budget, o.Logger = d.client, d.engine, budget, log
+		if o.StoreID, err = storeID(d.engine); err != nil {
+			return nil, err
+		}
+		p, err := pipeline.New(o)
+		if err != nil {
+			return nil, err
+		}
+		d.pipelines = append(d.pipelines, p)
+	}
+	return d, d.listen()
+}
+
+// storeID names the data directory to the other members of a consumer group.
+func storeID(e store.Engine) (string, error) {
+	if i, ok := e.(interface{ ID() string }); ok {
+		return i.ID(), nil
+	}
+	return "", fmt.Errorf("%w: engine %s has no identity, so that two stores could share a consumer group", store.ErrUnsupported, e.Traits().Name)
+}
+
+func openKafka(cfg *config.Config, log *slog.Logger) (*kafka.Client, error) {
+	o, err := cfg.KafkaOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.Logger = log
+	return kafka.NewClient(o)
+}
+
+// awaitTopics waits until the brokers answer and have all topics, for at most the
+// start timeout.
+func awaitTopics(ctx context.Context, c *kafka.Client, cfg *config.Config) error {
+	ctx, cancel := context.WithTimeout(ctx, cfg.Kafka.StartTimeout)
+	defer cancel()
+	var topics []string
+	for _, name := range cfg.PipelineNames() {
+		topics = append(topics, cfg.Pipelines[name].Topics...)
+	}
+	if len(topics) == 0 {
+		return nil
+	}
+	var last error
+	for wait := time.NewTicker(500 * time.Millisecond); ; {
+		_, err := c.Topics(ctx, topics...)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, context.DeadlineExceeded) || last == nil {
+			last = err
+		}
+		select {
+		case <-wait.C:
+		case <-ctx.Done():
+			if context.Cause(ctx) == context.DeadlineExceeded {
+				return fmt.Errorf("not ready within kafka.start_timeout (%s): %w", cfg.Kafka.StartTimeout, last)
+			}
+			return ctx.Err()
+		}
+	}
+}
+
+func (d *daemon) listen() (err error) {
+	dir := d.cfg.Store.Dir
+	if d.cfg.Store.Engine == "mem" {
+		dir = ""
+	}
+	d.server, err = serve.New(&serve.Options{
+		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
+		Pipelines: d.pipelineStatus, StoreStatus: d.storeStatus(), Version: cli.Version(), Logger: d.log,
+	})
+	if err != nil {
+		return err
+	}
+	if d.listener, err = net.Listen("tcp", d.cfg.Serve.Listen); err != nil {
+		return fmt.Errorf("serve.listen: %w; is another daemon using the port?", err)
+	}
+	if dir != "" {
+		if d.forget, err = serve.WriteEndpoint(dir, d.server.Endpoint(d.listener.Addr().String())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run consumes and serves until ctx ends, then drains. It returns an error where
+// the server failed or no pipeline is left; one that stopped for good while others
+// go on is logged and shown by /readyz.
+func (d *daemon) run(ctx context.Context) error {
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServing()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		if err := d.server.Run(serving, d.listener); err != nil && serving.Err() == nil {
+			return fmt.Errorf("serve: %w", err)
+		}
+		return nil
+	})
+	group.Go(func() error {
+		defer stopServing()
+		return d.runPipelines(ctx)
+	})
+	return group.Wait()
+}
+
+func (d *daemon) runPipelines(ctx context.Context) error {
+	if len(d.pipelines) == 0 {
+		d.log.Info("no pipelines: serving only")
+		<-ctx.Done()
+		return nil
+	}
+	var (
+		wg     sync.WaitGroup
+		mu     sync.Mutex
+		failed []error
+	)
+	for _, p := range d.pipelines {
+		wg.Go(func() {
+			err := p.Run(ctx)
+			if err == nil {
+				return
+			}
+			d.log.Error("pipeline has stopped", "pipeline", p.Status().Name, "err", err)
+			mu.Lock()
+			defer mu.Unlock()
+			failed = append(failed, err)
+		})
+	}
+	wg.Wait()
+	return errors.Join(failed...)
+}
+
+// close closes what openDaemon opened.
+func (d *daemon) close() error {
+	var errs []error
+	if d.forget != nil {
+		errs = append(errs, d.forget())
+	}
+	if d.listener != nil {
+		if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
+	}
+	if d.client != nil {
+		errs = append(errs, d.client.Close())
+	}
+	if d.engine != nil {
+		errs = append(errs, d.engine.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// stopped bounds a shutdown: it runs fn and returns its error, or one that says
+// so where fn has not ended within the timeout after ctx.
+func stopped(ctx context.Context, timeout time.Duration, fn func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- fn() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	limit := time.NewTimer(timeout)
+	defer limit.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-limit.C:
+		return fmt.Errorf("not drained within shutdown_timeout (%s); nothing is lost: what was not committed is read again at the next start", timeout)
+	}
+}

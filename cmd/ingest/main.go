@@ -1,0 +1,100 @@
+// Command ingest takes records from Kafka into tables: run is the daemon, demo
+// shows the whole system at work, and the rest are the daemon's tools. It wires
+// the packages together and gives their errors an exit status; docs/operations.md
+// lists the statuses.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+)
+
+// program is what every command is given.
+type program struct {
+	stdout, stderr io.Writer
+	stdin          io.Reader
+	lookupEnv      func(string) (string, bool)
+}
+
+type commands struct {
+	Run     runCommand     `cmd:"" help:"Run the daemon: consume the topics until SIGTERM."`
+	Demo    demoCommand    `cmd:"" help:"Show the whole system at work, with a broker of its own."`
+	Produce produceCommand `cmd:"" help:"Send a file's lines to a topic."`
+	Lint    lintCommand    `cmd:"" help:"Name every mistake of a configuration file."`
+	Offsets offsetsCommand `cmd:"" help:"Show stored offsets, lag and the audit counts."`
+	Version versionCommand `cmd:"" help:"Show the version."`
+}
+
+// configFlag is the flag that most commands have.
+type configFlag struct {
+	Config string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
+}
+
+func (f *configFlag) load(p *program) (*config.Config, error) {
+	return config.Load(f.Config, p.lookupEnv)
+}
+
+func main() {
+	ctx, stop := signals(context.Background())
+	defer stop()
+	p := &program{stdout: os.Stdout, stderr: os.Stderr, stdin: os.Stdin, lookupEnv: os.LookupEnv}
+	var c commands
+	parser := kong.Must(&c, kong.Name("ingest"),
+		kong.Description("Kafka to wide-column tables with exact counts."),
+		kong.UsageOnError(), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
+	k, err := parser.Parse(os.Args[1:])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "ingest:", err)
+		os.Exit(cli.StatusUsage)
+	}
+	if err := k.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, cli.Explain("ingest", err))
+		os.Exit(cli.Status(err))
+	}
+}
+
+// signals returns a context that the first SIGINT or SIGTERM ends; the second one
+// ends the process.
+func signals(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s := <-c
+		cancel(errSignal)
+		s = <-c
+		fmt.Fprintf(os.Stderr, "ingest: second signal (%s): ending at once\n", s)
+		code := 1
+		if n, ok := s.(syscall.Signal); ok {
+			code = 128 + int(n) // as shells report it
+		}
+		os.Exit(code)
+	}()
+	return ctx, func() { cancel(nil) }
+}
+
+var errSignal = errors.New("stopped by a signal")
+
+// newLogger returns the logger that the configuration asks for.
+func newLogger(w io.Writer, l *config.Log) *slog.Logger {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
+		level = slog.LevelInfo // config has checked it
+	}
+	o := &slog.HandlerOptions{Level: level}
+	if l.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"sluice/pipeline"
+	"sluice/serve"
+	"sluice/store/pebblestore"
+)
+
+// pipelineStatus gives serve what the pipelines say of themselves.
+func (d *daemon) pipelineStatus() []serve.PipelineStatus {
+	all := make([]serve.PipelineStatus, len(d.pipelines))
+	for i, p := range d.pipelines {
+		all[i] = pipelineStatus(p.Status(), p.Metrics())
+		all[i].Group = d.cfg.Pipelines[all[i].Name].Group
+	}
+	return all
+}
+
+func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus {
+	out := serve.PipelineStatus{
+		Name: s.Name, State: "starting", Generation: int64(s.Generation), Rebalances: uint64(m.Rebalances),
+		FetchBytes: uint64(m.FetchedBytes), FlushSeconds: histogram(&m.Commits),
+		FlushConflicts: uint64(m.Stale), BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
+	}
+	owned, paused := 0, ""
+	for i := range s.Partitions {
+		p := &s.Partitions[i]
+		if !p.Owned {
+			continue
+		}
+		owned++
+		if p.Paused != "" {
+			paused = p.Paused
+		}
+		g := &p.Progress
+		out.Partitions = append(out.Partitions, serve.PartitionStatus{
+			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd,
+			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control, Lost: map[string]int64{"retention": g.Lost},
+		})
+	}
+	for k, n := range m.DeadLetters {
+		out.DeadLetters = append(out.DeadLetters, serve.DeadLetterCount{Stage: k.Stage, Class: k.Class, Count: uint64(n)})
+	}
+	switch {
+	case s.Err != nil:
+		out.State, out.Reason = "failed", s.Err.Error()
+	case !s.Running && s.Generation >= 0:
+		out.State, out.Reason = "stopped", "stopped"
+	case s.Generation < 0:
+		out.Reason = "waits for the consumer group"
+	case paused != "":
+		out.State, out.Reason = "paused", paused
+	case owned == 0:
+		out.State, out.Ready = "standby", true
+	default:
+		out.State, out.Ready = "running", true
+	}
+	return out
+}
+
+// histogram turns counts a bucket into cumulative ones.
+func histogram(h *pipeline.Histogram) serve.Histogram {
+	out := serve.Histogram{Bounds: pipeline.CommitBounds[:], Count: uint64(h.Count), Sum: h.Sum}
+	sum := uint64(0)
+	for i := range pipeline.CommitBounds {
+		sum += uint64(h.Counts[i])
+		out.Counts = append(out.Counts, sum)
+	}
+	return out
+}
+
+// storeStatus returns what serve asks for the state of the engine, or nil where
+// the engine has nothing to tell.
+func (d *daemon) storeStatus() func() serve.StoreStatus {
+	db, ok := d.engine.(*pebblestore.DB)
+	if !ok {
+		return nil
+	}
+	return func() serve.StoreStatus { return fromPebble(db.Metrics()) }
+}
+
+func fromPebble(m pebblestore.Metrics) serve.StoreStatus {
+	h := serve.Histogram{Bounds: pebblestore.CommitBuckets[:], Sum: m.CommitSecondSum}
+	sum := uint64(0)
+	for i := range pebblestore.CommitBuckets {
+		sum += uint64(m.CommitSeconds[i])
+		h.Counts = append(h.Counts, sum)
+	}
+	h.Count = sum + uint64(m.CommitSeconds[len(pebblestore.CommitBuckets)])
+	return serve.StoreStatus{
+		Commits: uint64(m.Commits), CommitEvents: uint64(m.KeyValues), CommitSeconds: h,
+		DiskBytes: m.DiskBytes, MemTableBytes: m.MemTableBytes,
+		CacheHits: uint64(m.CacheHits), CacheMisses: uint64(m.CacheMisses),
+		Compactions: uint64(m.Compactions), WriteStalls: uint64(m.WriteStalls),
+	}
+}
