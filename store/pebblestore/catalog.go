@@ -32,6 +32,7 @@ const (
 	rowStore       = "store"
 	rowTable       = "table:" // and the table's name
 	qualFormat     = "format"
+	qualIdentity   = "identity"
 	qualSequence   = "sequence"
 	qualNextTable  = "next_table"
 	qualDescriptor = "descriptor"

@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 // of package store.
 type DB struct {
 	dir    string
+	id     string // of the store, made with it
 	opts   *Options
 	log    *pebbleLog
 	pebble *pebble.DB
@@ -187,9 +189,11 @@ func (db *DB) load() error {
 	if db.opts.ReadOnly {
 		return fmt.Errorf("%w: it holds no store", store.ErrCorrupt)
 	}
+	db.id = rand.Text()
 	b := db.pebble.NewBatch()
 	defer b.Close()
 	if err := errors.Join(
+		b.Set(catalogKey(rowStore, qualIdentity), appendSystemValue(nil, db.opts.Now(), 0, []byte(db.id)), nil),
 		b.Set(catalogKey(rowStore, qualFormat), appendSystemValue(nil, db.opts.Now(), 0, []byte{catalogFormat}), nil),
 		b.Set(catalogKey(rowStore, qualNextTable), appendSystemValue(nil, db.opts.Now(), 0, binary.BigEndian.AppendUint32(nil, firstTableID)), nil),
 		b.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), 0), nil),
@@ -217,6 +221,8 @@ func (db *DB) loadRow(c *catalog, row, qualifier string, payload []byte, sequenc
 			}
 			db.sequence.Store(sequence)
 			db.flushed = binary.BigEndian.Uint64(payload)
+		case qualIdentity:
+			db.id = string(payload)
 		case qualNextTable:
 			if len(payload) != 4 {
 				return fmt.Errorf("%w: next table id of %d bytes", store.ErrCorrupt, len(payload))
@@ -258,6 +264,10 @@ func catalogKey(row, qualifier string) []byte {
 }
 
 func sequenceKey() []byte { return catalogKey(rowStore, qualSequence) }
+
+// ID names the store: a random text that was made with it and that its
+// checkpoints share. It never changes.
+func (db *DB) ID() string { return db.id }
 
 // Traits says that batches are atomic and, unless commits are not synced,
 // durable.
