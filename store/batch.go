@@ -74,8 +74,8 @@ type CounterDelta struct {
 type Record struct {
 	Offset int64
 	// Once is an event id: the record is dropped where one with this id was
-	// applied before. Ids belong to the pipeline of the batch's first Advance:
-	// two pipelines on one topic both see each event. nil = none.
+	// applied before, in the store's whole life. The ids of all sources share
+	// one space, so a pipeline puts its own name before an id. nil = none.
 	Once []byte
 	// Cond is tested on the row of the first mutation, as its puts' default
 	// times are then taken from CheckCondition; nil = always. A record that is

@@ -111,7 +111,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 			refused.add(m.Offset, m.Table, m.Row, err)
 		}
 	}, func(r *store.Record) {
-		if m, err := tx.record(b, r); err != nil {
+		if m, err := tx.record(r); err != nil {
 			refused.add(r.Offset, m.Table, m.Row, err)
 		}
 	})

@@ -228,23 +228,11 @@ func (tx *tx) checkCounter(c *store.CounterDelta) error {
 	return nil
 }
 
-// onceID returns the stored form of an event id, empty for none.
-func onceID(b *store.Batch, id []byte) string {
-	if id == nil {
-		return ""
-	}
-	pipeline := ""
-	if len(b.Advances) > 0 {
-		pipeline = b.Advances[0].Source.Pipeline
-	}
-	return fmt.Sprintf("%q %q", pipeline, id)
-}
-
 // record applies r as a whole or not at all. On an error it returns the mutation
 // that was refused.
-func (tx *tx) record(b *store.Batch, r *store.Record) (*cell.Mutation, error) {
-	id := onceID(b, r.Once)
-	if id != "" {
+func (tx *tx) record(r *store.Record) (*cell.Mutation, error) {
+	id := string(r.Once)
+	if r.Once != nil {
 		_, before := tx.s.once[id]
 		_, now := tx.once[id]
 		if before || now {
@@ -265,7 +253,7 @@ func (tx *tx) record(b *store.Batch, r *store.Record) (*cell.Mutation, error) {
 			return nil, nil
 		}
 	}
-	if id != "" {
+	if r.Once != nil {
 		tx.once[id] = struct{}{}
 		tx.undo = append(tx.undo, func() { delete(tx.once, id) })
 	}

@@ -266,7 +266,8 @@ func testRecords(t *testing.T, e *engine) {
 	record("p", "id1", nil, put("t", "d", "4"))    // applied before
 	record("p", "id2", absent, put("t", "a", "5")) // dropped by its condition
 	record("p", "id2", nil, put("t", "e", "6"))    // so its id is still unused
-	record("q", "id1", nil, put("t", "f", "7"))    // another pipeline's
+	record("q", "id1", nil, put("t", "d", "7"))    // ids of all sources share one space
+	record("q", "id4", nil, put("t", "f", "7"))
 	want := []string{`"a" f:"q"="1"`, `"b" f:"q"="1"`, `"d" f:"q"="3"`, `"e" f:"q"="6"`, `"f" f:"q"="7"`}
 	e.want(t, e, "t", want...)
 	if e.durable() {
