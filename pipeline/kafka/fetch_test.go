@@ -518,13 +518,23 @@ type txn struct {
 	pid   int64
 	epoch int16
 	seq   int32
+	codec int16
 }
 
 func newTxn(t testing.TB, c *Client, id string) *txn {
 	req := kmsg.NewPtrInitProducerIDRequest()
 	req.Version, req.TransactionalID, req.TransactionTimeoutMillis = 4, &id, 60000
 	x := &txn{t: t, c: c, id: id}
-	resp := x.ask(testContext(t), req).(*kmsg.InitProducerIDResponse)
+	var resp *kmsg.InitProducerIDResponse
+	for ctx := testContext(t); ; {
+		resp = x.ask(ctx, req).(*kmsg.InitProducerIDResponse)
+		if !code(resp.ErrorCode).temporary() {
+			break
+		}
+		if err := sleep(ctx, minRetry); err != nil {
+			t.Fatal(err)
+		}
+	}
 	x.check(resp.ErrorCode)
 	x.pid, x.epoch = resp.ProducerID, resp.ProducerEpoch
 	return x
@@ -542,13 +552,18 @@ func (x *txn) ask(ctx context.Context, req kmsg.Request) kmsg.Response {
 	x.t.Helper()
 	find := kmsg.NewPtrFindCoordinatorRequest()
 	find.Version, find.CoordinatorKey, find.CoordinatorType = 2, x.id, 1
-	resp, err := x.c.request(ctx, anyNode, find)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	x.check(resp.(*kmsg.FindCoordinatorResponse).ErrorCode)
-	out, err := x.c.request(ctx, resp.(*kmsg.FindCoordinatorResponse).NodeID, req)
-	if err != nil {
+	var out kmsg.Response
+	if err := x.c.attempt(ctx, func(ctx context.Context) error {
+		resp, err := x.c.request(ctx, anyNode, find)
+		if err != nil {
+			return err
+		}
+		if e := code(resp.(*kmsg.FindCoordinatorResponse).ErrorCode); e != codeNone {
+			return e // the topic of transactions is made by the first of them
+		}
+		out, err = x.c.request(ctx, resp.(*kmsg.FindCoordinatorResponse).NodeID, req)
+		return err
+	}); err != nil {
 		x.t.Fatal(err)
 	}
 	return out
@@ -561,9 +576,18 @@ func (x *txn) produce(ctx context.Context, topic string, vs ...string) {
 	at := kmsg.NewAddPartitionsToTxnRequestTopic()
 	at.Topic, at.Partitions = topic, []int32{0}
 	add.Topics = append(add.Topics, at)
-	x.check(x.ask(ctx, add).(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions[0].ErrorCode)
+	for {
+		e := x.ask(ctx, add).(*kmsg.AddPartitionsToTxnResponse).Topics[0].Partitions[0].ErrorCode
+		if e != kerr.ConcurrentTransactions.Code { // the last marker is still being written
+			x.check(e)
+			break
+		}
+		if err := sleep(ctx, minRetry); err != nil {
+			x.t.Fatal(err)
+		}
+	}
 
-	b := testBatch{attrs: attrTransactional, producer: x.pid, lastDelta: -1}
+	b := testBatch{attrs: attrTransactional | x.codec, producer: x.pid, lastDelta: -1, firstTS: time.Now().UnixMilli(), maxTS: time.Now().UnixMilli()}
 	for i, v := range vs {
 		b.records = append(b.records, testRecord{delta: int32(i), value: []byte(v)})
 	}
@@ -582,15 +606,22 @@ func (x *txn) produce(ctx context.Context, topic string, vs ...string) {
 	rp.Records = seal(rb.AppendTo(nil))
 	rt.Partitions = append(rt.Partitions, rp)
 	req.Topics = append(req.Topics, rt)
-	metas, err := x.c.topics(ctx, topic)
-	if err != nil {
+	if err := x.c.attempt(ctx, func(ctx context.Context) error { // a new topic's leader may not know it yet
+		metas, err := x.c.topics(ctx, topic)
+		if err != nil {
+			return err
+		}
+		resp, err := x.c.request(ctx, metas[topic].leaders[0].node, req)
+		if err != nil {
+			return err
+		}
+		if e := code(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode); e != codeNone {
+			return e
+		}
+		return nil
+	}); err != nil {
 		x.t.Fatal(err)
 	}
-	resp, err := x.c.request(ctx, metas[topic].leaders[0].node, req)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	x.check(resp.(*kmsg.ProduceResponse).Topics[0].Partitions[0].ErrorCode)
 }
 
 func (x *txn) end(ctx context.Context, commit bool) {
@@ -598,6 +629,24 @@ func (x *txn) end(ctx context.Context, commit bool) {
 	req := kmsg.NewPtrEndTxnRequest()
 	req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = 3, x.id, x.pid, x.epoch, commit
 	x.check(x.ask(ctx, req).(*kmsg.EndTxnResponse).ErrorCode)
+}
+
+func deleteTopic(t *testing.T, c *Client, topic string) {
+	t.Helper()
+	ctx := testContext(t)
+	node, err := c.controller(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.Version, req.TimeoutMillis, req.TopicNames = 4, 5000, []string{topic}
+	resp, err := c.request(ctx, node, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := resp.(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode; e != 0 {
+		t.Fatal(kerr.ErrorForCode(e))
+	}
 }
 
 // A connection that dies in the middle of an answer, over and over.

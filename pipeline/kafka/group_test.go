@@ -26,11 +26,16 @@ type member struct {
 // join makes a member whose generations run an idle function until they end.
 func join(t *testing.T, c *Client, store string, topics ...string) *member {
 	t.Helper()
-	g, err := c.JoinGroup(testContext(t), &GroupOptions{
+	return joinWith(t, c, &GroupOptions{
 		ID: "g", Topics: topics, StoreID: store,
 		SessionTimeout: 3 * time.Second, Heartbeat: 50 * time.Millisecond, Rebalance: 5 * time.Second,
 		PartitionWatch: 50 * time.Millisecond, RetryBackoff: 20 * time.Millisecond,
 	})
+}
+
+func joinWith(t *testing.T, c *Client, o *GroupOptions) *member {
+	t.Helper()
+	g, err := c.JoinGroup(testContext(t), o)
 	if err != nil {
 		t.Fatal(err)
 	}

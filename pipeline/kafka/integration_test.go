@@ -1,0 +1,197 @@
+//go:build integration
+
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// realClient returns a client of the Kafka cluster that SLUICE_REAL_KAFKA names
+// (a bootstrap list, comma-separated), and a topic name of its own.
+func realClient(t *testing.T) (*Client, string) {
+	t.Helper()
+	brokers := os.Getenv("SLUICE_REAL_KAFKA")
+	if brokers == "" {
+		t.Skip("SLUICE_REAL_KAFKA is not set: it names the bootstrap addresses of a real Kafka")
+	}
+	c := newTestClient(t, &Options{Brokers: strings.Split(brokers, ",")})
+	return c, fmt.Sprintf("kafka-test-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
+}
+
+func create(t *testing.T, c *Client, topic string, partitions int) *TopicInfo {
+	t.Helper()
+	for range 2 { // the second time it exists
+		if err := c.CreateTopic(testContext(t), topic, partitions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	info, err := c.Topic(testContext(t), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+func TestRealTopic(t *testing.T) {
+	c, topic := realClient(t)
+	info := create(t, c, topic, 3)
+	if info.ID == [16]byte{} || info.ClusterID == "" || !slices.Equal(info.Partitions, []int32{0, 1, 2}) {
+		t.Errorf("Got %+v", info)
+	}
+	_, err := c.Topic(testContext(t), topic+"x")
+	if !errors.Is(err, ErrTopicNotFound) || !strings.Contains(err.Error(), topic+"?") {
+		t.Errorf("Got %v, want ErrTopicNotFound and the near name", err)
+	}
+}
+
+func TestRealCodecs(t *testing.T) {
+	for _, codec := range []Compression{None, Gzip, Snappy, LZ4, Zstd} {
+		t.Run(string(codec), func(t *testing.T) {
+			c, topic := realClient(t)
+			create(t, c, topic, 1)
+			p := c.NewProducer(&ProducerOptions{Compression: codec})
+			start := time.Now()
+			if err := p.Produce(testContext(t), topic, numbered(0, 20000)...); err != nil {
+				t.Fatal(err)
+			}
+			r := startFetcher(t, c, nil).Add(topic, 0, 0)
+			if got := readTo(t, r, 20000); !slices.Equal(got, values(0, 20000)) {
+				t.Errorf("Got %d records, want 20000", len(got))
+			}
+			offs, err := c.ListOffsets(testContext(t), topic, []int32{0})
+			if err != nil || offs[0] != (Offsets{0, 20000}) {
+				t.Errorf("Got %v, %v", offs, err)
+			}
+			at, err := c.OffsetsAt(testContext(t), topic, []int32{0}, start.Add(-time.Hour))
+			if err != nil || at[0] != 0 {
+				t.Errorf("Got %v, %v an hour ago", at, err)
+			}
+			at, err = c.OffsetsAt(testContext(t), topic, []int32{0}, time.Now().Add(time.Hour))
+			if err != nil || at[0] != 20000 {
+				t.Errorf("Got %v, %v in an hour", at, err)
+			}
+			r.SeekTo(30000)
+			var oor *OutOfRangeError
+			if err := nextError(t, r); !errors.As(err, &oor) || oor.End != 20000 {
+				t.Errorf("Got %v beyond the end", err)
+			}
+		})
+	}
+}
+
+func TestRealTransactions(t *testing.T) {
+	for codec, name := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
+		t.Run(name, func(t *testing.T) {
+			c, topic := realClient(t)
+			create(t, c, topic, 1)
+			var tx *txn
+			for range 2 { // two producers, one after the other
+				tx = newTxn(t, c, topic)
+				tx.codec = int16(codec)
+			}
+			var want []string
+			offset := int64(0)
+			for i := range 10 {
+				v := []string{fmt.Sprintf("%d-a", i), fmt.Sprintf("%d-b", i)}
+				tx.produce(testContext(t), topic, v...)
+				tx.end(testContext(t), i%3 != 0)
+				offset += 3
+				if i%3 != 0 {
+					want = append(want, v...)
+				}
+			}
+			r := startFetcher(t, c, nil).Add(topic, 0, 0)
+			if got := readTo(t, r, offset); !slices.Equal(got, want) {
+				t.Errorf("Got %v, want %v", got, want)
+			}
+			if m := c.Metrics(); m.Control != 10 || m.Aborted != 8 {
+				t.Errorf("Got %d control, %d aborted, want 10 and 8", m.Control, m.Aborted)
+			}
+		})
+	}
+}
+
+func TestRealGroup(t *testing.T) {
+	c, topic := realClient(t)
+	create(t, c, topic, 4)
+	opts := func(store string) *GroupOptions {
+		return &GroupOptions{ID: topic, Topics: []string{topic}, StoreID: store, SessionTimeout: 6 * time.Second,
+			Heartbeat: 100 * time.Millisecond, RetryBackoff: 100 * time.Millisecond}
+	}
+	first := joinWith(t, c, opts("one"))
+	old := first.await(t, owns(4))
+	if err := old.Commit(testContext(t), map[string]map[int32]int64{topic: {0: 0}}); err != nil {
+		t.Fatal(err)
+	}
+	other := joinWith(t, c, opts("two"))
+	select {
+	case err := <-other.failed:
+		if !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), `"one"`) {
+			t.Errorf("Got %v, want ErrOtherStore naming the store", err)
+		}
+	case <-testContext(t).Done():
+		t.Fatal("the member of another store was not refused")
+	}
+	if err := other.group.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second := joinWith(t, c, opts("one"))
+	second.await(t, owns(2))
+	first.await(t, owns(2))
+	if err := old.Commit(testContext(t), map[string]map[int32]int64{topic: {0: 0}}); !errors.Is(err, ErrGenerationEnded) {
+		t.Errorf("Got %v from the commit of an old generation, want ErrGenerationEnded", err)
+	}
+}
+
+func TestRealTopicCreatedAnew(t *testing.T) {
+	c, topic := realClient(t)
+	create(t, c, topic, 1)
+	produce(t, c, topic, numbered(0, 10)...)
+	r := startFetcher(t, c, nil).Add(topic, 0, 0)
+	readTo(t, r, 10)
+	deleteTopic(t, c, topic)
+	create(t, c, topic, 1)
+	if err := nextError(t, r); !errors.Is(err, ErrTopicChanged) && !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("Got %v, want ErrTopicChanged", err)
+	}
+}
+
+// TestRealThroughput measures, and checks that nothing is lost.
+func TestRealThroughput(t *testing.T) {
+	c, topic := realClient(t)
+	const partitions, n = 4, 300_000
+	create(t, c, topic, partitions)
+	msgs := make([]Message, n)
+	value := make([]byte, 200)
+	for i := range value {
+		value[i] = byte('a' + i%26)
+	}
+	for i := range msgs {
+		msgs[i] = Message{Value: value, Partition: AnyPartition}
+	}
+	start := time.Now()
+	if err := c.NewProducer(nil).Produce(testContext(t), topic, msgs...); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("produce: %.0f/s", n/time.Since(start).Seconds())
+	start = time.Now()
+	f := startFetcher(t, c, nil)
+	total := 0
+	for p := range int32(partitions) {
+		offs, err := c.ListOffsets(testContext(t), topic, []int32{p})
+		if err != nil {
+			t.Fatal(err)
+		}
+		total += len(readTo(t, f.Add(topic, p, 0), offs[p].End))
+	}
+	t.Logf("fetch: %.0f/s", n/time.Since(start).Seconds())
+	if total != n {
+		t.Errorf("Got %d records, want %d", total, n)
+	}
+}
