@@ -52,7 +52,7 @@ func (r *request) finish(err error) {
 
 // fatalGrace is how long a caller waits for its request after the engine has
 // stopped: long enough for a commit that was under way elsewhere to end.
-const fatalGrace = 5 * time.Second
+const fatalGrace = time.Second
 
 // submit has the commit loop answer r. A request that the loop has begun is
 // waited for even where ctx is done: only its outcome is the truth, and the loop

@@ -1,0 +1,318 @@
+package pebblestore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// ledger writes batches that each count one event of its partition in a row, in a
+// counter and in the offset, so that the three must agree at every instant.
+type ledger struct {
+	db   *DB
+	next [3]int64 // offsets acknowledged, by partition
+}
+
+func (l *ledger) apply(t testing.TB, partition, events int) error {
+	from, next := l.next[partition], l.next[partition]+int64(events)
+	var b store.Batch
+	for o := from; o < next; o++ {
+		b.Add(o, *put(fmt.Sprintf("p%d-%06d", partition, o), cell.Timestamp(o+1), "f", "a", "1", "b", "2"))
+	}
+	b.Counters = append(b.Counters, store.CounterDelta{
+		Table: "t", Family: "n", Row: fmt.Appendf(nil, "p%d", partition), Qualifier: []byte("events"), Delta: int64(events), Time: 5, Offset: from,
+	})
+	if from == 0 {
+		from = store.Absent
+	}
+	b.Advance(store.Source{Pipeline: "p", Topic: "x"}, int32(partition), from, store.Progress{Next: next, Applied: next})
+	err := l.db.Apply(t.Context(), &b)
+	if err == nil {
+		l.next[partition] = next
+	}
+	return err
+}
+
+// check reads a store and fails where rows, counters and offsets disagree, or
+// where less is there than acknowledged.
+func check(t testing.TB, db *DB, acknowledged [3]int64) {
+	t.Helper()
+	var offsets, counts, found [3]int64
+	all, err := store.AllProgress(t.Context(), db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		offsets[p.Partition] = p.Progress.Next
+	}
+	sc := db.Scan(t.Context(), &store.Scan{Table: "t"})
+	defer sc.Close()
+	for sc.Next() {
+		row := sc.Row()
+		p := row.Key[1] - '0'
+		if len(row.Key) == 2 {
+			counts[p] = int64(binary.BigEndian.Uint64(row.Cells[0].Value))
+			continue
+		}
+		if len(row.Cells) != 2 {
+			t.Fatalf("row %s has %d cells", row.Key, len(row.Cells))
+		}
+		found[p]++
+	}
+	if err := sc.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if offsets != counts || offsets != found {
+		t.Fatalf("Got offsets %v, counters %v, rows %v. Want them equal", offsets, counts, found)
+	}
+	for p := range offsets {
+		if offsets[p] < acknowledged[p] {
+			t.Fatalf("partition %d: offset %d after the crash, %d was acknowledged", p, offsets[p], acknowledged[p])
+		}
+	}
+}
+
+// Power fails at a random moment, any part of what was not synced is lost, and
+// the store goes on from what is left (invariants I2, I3).
+func TestCrashesLoseNothingAcknowledged(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 7))
+			mem := vfs.NewCrashableMem()
+			o := &Options{FS: mem, MemTableBytes: 64 << 10, CacheBytes: 1 << 20, RewriteKeys: 50}
+			var l ledger
+			for life := range 8 {
+				db, err := Open("db", o)
+				if err != nil {
+					t.Fatalf("life %d: %v", life, err)
+				}
+				l.db = db
+				if life == 0 {
+					create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+				}
+				check(t, db, l.next)
+				all, err := store.AllProgress(t.Context(), db)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, p := range all { // what was stored but not acknowledged
+					l.next[p.Partition] = p.Progress.Next
+				}
+				crash := 1 + rng.IntN(30)
+				var clone *vfs.MemFS
+				var acknowledged [3]int64
+				for step := range crash + 5 {
+					if step == crash {
+						acknowledged = l.next
+						clone = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+					}
+					if err := l.apply(t, rng.IntN(3), 1+rng.IntN(40)); err != nil {
+						t.Fatal(err)
+					}
+					switch rng.IntN(12) {
+					case 0:
+						err = db.Flush(t.Context())
+					case 1:
+						err = db.MajorCompact(t.Context(), "t")
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := db.Close(); err != nil {
+					t.Fatal(err)
+				}
+				mem, o.FS, l.next = clone, clone, acknowledged
+			}
+		})
+	}
+}
+
+// The crash comes while several writers wait for their commits.
+func TestCrashAmidConcurrentCommits(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashableMem()
+	o := &Options{FS: mem, MemTableBytes: 64 << 10, CacheBytes: 1 << 20}
+	db := open(t, "db", o)
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	var acknowledged [3]atomic.Int64
+	var writers sync.WaitGroup
+	stop := make(chan struct{})
+	for p := range 3 {
+		writers.Go(func() {
+			l := ledger{db: db}
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := l.apply(t, p, 5); err != nil {
+					t.Error(err)
+					return
+				}
+				acknowledged[p].Store(l.next[p])
+			}
+		})
+	}
+	rng := rand.New(rand.NewPCG(3, 4))
+	type crash struct {
+		fs           *vfs.MemFS
+		acknowledged [3]int64
+	}
+	var crashes []crash
+	for db.Metrics().Commits < 60 {
+		var c crash
+		for p := range 3 {
+			c.acknowledged[p] = acknowledged[p].Load()
+		}
+		c.fs = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
+		if len(crashes) < 20 {
+			crashes = append(crashes, c)
+		}
+	}
+	close(stop)
+	writers.Wait()
+	for i, c := range crashes {
+		db, err := Open("db", &Options{FS: c.fs, MemTableBytes: 64 << 10, CacheBytes: 1 << 20})
+		if err != nil {
+			t.Fatalf("crash %d: %v", i, err)
+		}
+		check(t, db, c.acknowledged)
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// meteredFS is a file system whose free space is what the test says.
+type meteredFS struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+func (m *meteredFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: m.free.Load()}, nil
+}
+
+// Out of disk, writes fail at once and nothing of them stays; reads go on; with
+// room again writes do, too (invariant I8).
+func TestFullDiskPausesWrites(t *testing.T) {
+	t.Parallel()
+	disk := &meteredFS{FS: vfs.NewMem()}
+	disk.free.Store(1 << 30)
+	db := open(t, "db", &Options{FS: disk, CacheBytes: 1 << 20, MemTableBytes: 1 << 20})
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	l := ledger{db: db}
+	if err := l.apply(t, 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	disk.free.Store(1 << 20)
+	err := l.apply(t, 0, 3)
+	if !errors.Is(err, store.ErrDiskFull) || !errors.Is(err, store.ErrTransient) {
+		t.Fatalf("Got %v, want ErrDiskFull", err)
+	}
+	if _, err := db.MutateRow(t.Context(), nil, put("r", 1, "f", "q", "v")); !errors.Is(err, store.ErrDiskFull) {
+		t.Fatalf("Got %v, want ErrDiskFull", err)
+	}
+	if err := db.CreateTable(t.Context(), &store.TableDescriptor{Name: "u", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil); !errors.Is(err, store.ErrDiskFull) {
+		t.Fatalf("Got %v, want ErrDiskFull", err)
+	}
+	if err := db.Flush(t.Context()); !errors.Is(err, store.ErrDiskFull) {
+		t.Fatalf("Got %v, want ErrDiskFull", err)
+	}
+	check(t, db, [3]int64{3})
+	disk.free.Store(1 << 30)
+	if err := l.apply(t, 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	check(t, db, [3]int64{6})
+	if m := db.Metrics(); m.RefusedCommits != 2 {
+		t.Errorf("Got %d refused commits, want 2", m.RefusedCommits)
+	}
+}
+
+// brokenFS fails every write to a WAL once it is broken.
+type brokenFS struct {
+	vfs.FS
+	broken atomic.Bool
+}
+
+func (b *brokenFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := b.FS.Create(name, c)
+	return &brokenFile{File: f, fs: b}, err
+}
+
+func (b *brokenFS) ReuseForWrite(o, n string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := b.FS.ReuseForWrite(o, n, c)
+	return &brokenFile{File: f, fs: b}, err
+}
+
+type brokenFile struct {
+	vfs.File
+	fs *brokenFS
+}
+
+func (f *brokenFile) fail() error {
+	if f.fs.broken.Load() {
+		return syscall.EIO
+	}
+	return nil
+}
+
+func (f *brokenFile) Write(p []byte) (int, error) {
+	if err := f.fail(); err != nil {
+		return 0, err
+	}
+	return f.File.Write(p)
+}
+
+func (f *brokenFile) Sync() error     { return errors.Join(f.fail(), f.File.Sync()) }
+func (f *brokenFile) SyncData() error { return errors.Join(f.fail(), f.File.SyncData()) }
+func (f *brokenFile) SyncTo(n int64) (bool, error) {
+	if err := f.fail(); err != nil {
+		return false, err
+	}
+	return f.File.SyncTo(n)
+}
+
+// A WAL that cannot be written fails the caller with an error that says what to
+// do; nobody hangs, nothing is acknowledged, and the process is not ended.
+func TestBrokenLogFailsCallers(t *testing.T) {
+	t.Parallel()
+	disk := &brokenFS{FS: vfs.NewMem()}
+	db, err := Open("db", &Options{FS: disk, CacheBytes: 1 << 20, MemTableBytes: 1 << 20, MinFreeBytes: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	l := ledger{db: db}
+	if err := l.apply(t, 0, 3); err != nil {
+		t.Fatal(err)
+	}
+	disk.broken.Store(true)
+	if err := l.apply(t, 0, 3); err == nil {
+		t.Fatal("a batch was acknowledged that is in no log")
+	} else if !errors.Is(err, store.ErrTransient) {
+		t.Fatalf("Got %v, want an ErrTransient", err)
+	}
+	if _, err := db.MutateRow(t.Context(), nil, put("r", 1, "f", "q", "v")); err == nil {
+		t.Fatal("a write was acknowledged after the log had failed")
+	}
+	if err := db.Close(); err == nil {
+		t.Fatal("Close hides that the engine has stopped")
+	}
+}
+
