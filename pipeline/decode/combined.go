@@ -34,10 +34,10 @@ const (
 //	%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-agent}i"
 //
 // "-" is Null. Quoted texts end at the first quote without a backslash before
-// it. The request and its parts are as logged; in referrer and agent the escapes
-// of both servers (\" \\ \n \t \xhh …) are undone. A request that is not
-// "METHOD target [protocol]" has no method, path or protocol. time is
-// milliseconds since the epoch.
+// it. Every text is as logged, escapes (\" \\ \xhh …) included: both servers escape
+// bytes that are not text, so what was valid UTF-8 stays so and nothing is lost.
+// A request that is not "METHOD target [protocol]" has no method, path or
+// protocol. time is milliseconds since the epoch.
 type combinedDecoder struct {
 	at      [len(combinedNames)]int // document index of each field, or -1
 	doc     Document
@@ -91,7 +91,7 @@ func (d *combinedDecoder) line(b []byte) (at int, reason string) {
 	}
 	i += n + 1
 
-	end, _, at, reason := quoted(b, i, "the request")
+	end, at, reason := quoted(b, i, "the request")
 	if reason != "" {
 		return at, reason
 	}
@@ -106,15 +106,11 @@ func (d *combinedDecoder) line(b []byte) (at int, reason string) {
 	}
 
 	for _, field := range [...]int{logReferrer, logAgent} {
-		end, escaped, at, reason := quoted(b, i, "the "+combinedNames[field])
+		end, at, reason := quoted(b, i, "the "+combinedNames[field])
 		if reason != "" {
 			return at, reason
 		}
-		s := b[i+2 : end]
-		if escaped && d.at[field] >= 0 {
-			s = d.unescape(s)
-		}
-		d.text(field, s)
+		d.text(field, b[i+2:end])
 		i = end + 1
 	}
 	if i != len(b) {
@@ -137,14 +133,14 @@ func (d *combinedDecoder) text(field int, s []byte) {
 
 // quoted finds the closing quote of the text that begins with a space and a
 // quote at b[i].
-func quoted(b []byte, i int, what string) (end int, escaped bool, at int, reason string) {
+func quoted(b []byte, i int, what string) (end, at int, reason string) {
 	if i+1 >= len(b) || b[i] != ' ' || b[i+1] != '"' {
-		return 0, false, min(i, len(b)), "expected a space and " + what + " in quotes"
+		return 0, min(i, len(b)), "expected a space and " + what + " in quotes"
 	}
 	for k := i + 2; ; {
 		n := bytes.IndexByte(b[k:], '"')
 		if n < 0 {
-			return 0, false, i + 1, "the quote of " + what + " is not closed"
+			return 0, i + 1, "the quote of " + what + " is not closed"
 		}
 		k += n
 		slashes := 0
@@ -152,9 +148,8 @@ func quoted(b []byte, i int, what string) (end int, escaped bool, at int, reason
 			slashes++
 		}
 		if slashes%2 == 0 {
-			return k, escaped || bytes.IndexByte(b[i+2:k], '\\') >= 0, 0, ""
+			return k, 0, ""
 		}
-		escaped = true
 		k++
 	}
 }
@@ -305,40 +300,4 @@ func daysFromCivil(year, month, day int64) int64 {
 	ofEra := year - era*400
 	ofYear := (153*(month-3)+2)/5 + day - 1
 	return era*146097 + ofEra*365 + ofEra/4 - ofEra/100 + ofYear - 719468
-}
-
-// unescape appends s with its escapes undone to the scratch memory and returns
-// it. A backslash that begins no escape stays.
-func (d *combinedDecoder) unescape(s []byte) []byte {
-	start := len(d.scratch)
-	out := d.scratch
-	for i := 0; i < len(s); i++ {
-		c := s[i]
-		if c != '\\' || i+1 == len(s) {
-			out = append(out, c)
-			continue
-		}
-		switch e := s[i+1]; e {
-		case '"', '\\':
-			out = append(out, e)
-			i++
-		case 'b', 'f', 'n', 'r', 't':
-			out = append(out, unescapeByte(e))
-			i++
-		case 'v':
-			out = append(out, '\v')
-			i++
-		case 'x':
-			if i+3 < len(s) && unhex(s[i+2]) >= 0 && unhex(s[i+3]) >= 0 {
-				out = append(out, byte(unhex(s[i+2])<<4|unhex(s[i+3])))
-				i += 3
-				continue
-			}
-			out = append(out, c)
-		default:
-			out = append(out, c)
-		}
-	}
-	d.scratch = out
-	return out[start:len(out):len(out)]
 }

@@ -28,7 +28,7 @@ func TestCombined(t *testing.T) {
 		}},
 		{"dashes, an escaped quote, a zone", `::1 - - [29/Feb/2016:23:59:60 -0130] "-" 408 - "-" "a \"b\" \\ \x41\q"` + "\r\n", []string{
 			"string:::1", "null:", "null:", "number:1456795800000", "string:29/Feb/2016:23:59:60 -0130",
-			"null:", "null:", "null:", "null:", "number:408", "null:", "null:", `string:a "b" \ A\q`,
+			"null:", "null:", "null:", "null:", "number:408", "null:", "null:", `string:a \"b\" \\ \x41\q`,
 		}},
 		{"a request that is none", `h i john doe [01/Jan/1970:00:00:00 +0000] "\x16\x03\x01 x" 400 0 "" ""`, []string{
 			"string:h", "string:i", "string:john doe", "number:0", "string:01/Jan/1970:00:00:00 +0000",

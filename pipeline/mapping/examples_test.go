@@ -107,7 +107,7 @@ pageview_counts "/products/item-00421"
   increment day:20150517 @1431857103123 by 1
 `, []string{"events", "pageview_counts"}},
 		{"access-log.yaml", logLine, `access_log "83.149.9.216/\x7f\xff\xfe\xb2\x9e\xaa\x7fg\x00\x03\x00\x00\x00\x00\x00\x00\x00\a"
-  put l:agent @1431857103000 "Mozilla/5.0 \"x\""
+  put l:agent @1431857103000 "Mozilla/5.0 \\\"x\\\""
   put l:client @1431857103000 "83.149.9.216"
   put l:method @1431857103000 "GET"
   put l:path @1431857103000 "/a/b.png?x=1"
