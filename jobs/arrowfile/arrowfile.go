@@ -138,7 +138,9 @@ func (w *Writer) Close() (columnar.FileStats, error) {
 	return columnar.FileStats{Rows: w.rows, Bytes: w.out.n}, nil
 }
 
-// Reader reads an Arrow IPC file that a Writer wrote.
+// Reader reads an Arrow IPC file that a Writer wrote. Arrow believes the lengths
+// in a file's metadata and may ask for all memory where they are damaged, so check
+// a file's checksum before it is read.
 type Reader struct {
 	file    *ipc.FileReader
 	columns []columnar.Column

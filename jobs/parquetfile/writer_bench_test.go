@@ -14,8 +14,8 @@ import (
 // benchRow is benchColumns as a struct, with the encodings that the writer
 // chooses: what GenericWriter needs at compile time.
 type benchRow struct {
-	Key      []byte   `parquet:"key,delta"`
-	Time     int64    `parquet:"time,delta"`
+	Key      []byte  `parquet:"key,delta"`
+	Time     int64   `parquet:"time,delta"`
 	Agent    string  `parquet:"agent,optional,dict"`
 	Bytes    int64   `parquet:"bytes,optional,delta"`
 	Client   string  `parquet:"client,optional,dict"`
