@@ -1,0 +1,291 @@
+// Package targettest is the contract of target.Target: the same tests for every
+// kind of place.
+//
+// It is for tests only; nothing but them imports it.
+package targettest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/jobs/target"
+)
+
+// Run runs the contract; open returns a new, empty target.
+func Run(t *testing.T, open func(t *testing.T) target.Target) {
+	for name, test := range map[string]func(t *testing.T, tg target.Target){
+		"commit": commit, "abort": abort, "first wins": firstWins, "replace": replace, "names": names,
+		"open files": openFiles, "cancelled": cancelled, "parallel": parallel, "same id": sameID,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tg := open(t)
+			test(t, tg)
+			if err := tg.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+}
+
+func begin(t *testing.T, tg target.Target, dir, id string) target.Upload {
+	t.Helper()
+	u, err := tg.Begin(t.Context(), dir, id)
+	if err != nil {
+		t.Fatalf("Begin: %v", err)
+	}
+	return u
+}
+
+func write(t *testing.T, u target.Upload, name, content string) {
+	t.Helper()
+	w, err := u.Create(t.Context(), name)
+	if err != nil {
+		t.Fatalf("Create: %v", err)
+	}
+	if _, err := io.WriteString(w, content); err != nil {
+		t.Fatalf("Write: %v", err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+}
+
+// all returns every visible file with its content.
+func all(t *testing.T, tg target.Target) map[string]string {
+	t.Helper()
+	files := make(map[string]string)
+	var walk func(dir string)
+	walk = func(dir string) {
+		entries, err := tg.List(t.Context(), dir)
+		if err != nil {
+			t.Fatalf("List: %v", err)
+		}
+		for _, e := range entries {
+			name := strings.TrimPrefix(dir+"/"+e.Name, "./")
+			if e.Dir {
+				walk(name)
+				continue
+			}
+			data, err := target.ReadFile(t.Context(), tg, name, 1<<20)
+			if err != nil {
+				t.Fatalf("ReadFile: %v", err)
+			}
+			if int64(len(data)) != e.Size {
+				t.Errorf("Got %d bytes of %s, listed with %d", len(data), name, e.Size)
+			}
+			files[name] = string(data)
+		}
+	}
+	walk(".")
+	return files
+}
+
+func same(t *testing.T, tg target.Target, want map[string]string) {
+	t.Helper()
+	if d := cmp.Diff(want, all(t, tg)); d != "" {
+		t.Errorf("visible files: %s", d)
+	}
+}
+
+func commit(t *testing.T, tg target.Target) {
+	u := begin(t, tg, "job/run=1", "a")
+	write(t, u, "part-0", "zero")
+	write(t, u, "sub/part-1", "")
+	same(t, tg, map[string]string{})
+	if err := u.Commit(t.Context(), "_manifest", []byte("all")); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"job/run=1/part-0": "zero", "job/run=1/sub/part-1": "", "job/run=1/_manifest": "all"}
+	same(t, tg, want)
+	if err := u.Abort(); err != nil {
+		t.Errorf("Abort after Commit: %v", err)
+	}
+	same(t, tg, want)
+	if err := u.Commit(t.Context(), "_manifest", nil); err == nil {
+		t.Error("Got no error for the second Commit")
+	}
+	if _, err := u.Create(t.Context(), "late"); err == nil {
+		t.Error("Got no error for Create after Commit")
+	}
+	if _, err := tg.Begin(t.Context(), "job/run=1", "b"); !errors.Is(err, target.ErrExists) {
+		t.Errorf("Got %v for a published run, want ErrExists", err)
+	}
+}
+
+func abort(t *testing.T, tg target.Target) {
+	u := begin(t, tg, "job/run=1", "a")
+	write(t, u, "part-0", "zero")
+	if _, err := u.Create(t.Context(), "open"); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	same(t, tg, map[string]string{})
+	if err := u.Commit(t.Context(), "_manifest", nil); err == nil {
+		t.Error("Got no error for Commit after Abort")
+	}
+	u = begin(t, tg, "job/run=1", "a")
+	if err := u.Commit(t.Context(), "_manifest", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	same(t, tg, map[string]string{"job/run=1/_manifest": "x"})
+}
+
+func firstWins(t *testing.T, tg target.Target) {
+	a, b := begin(t, tg, "job/run=1", "a"), begin(t, tg, "job/run=1", "b")
+	write(t, a, "part", "of a")
+	write(t, b, "part", "of b")
+	if err := b.Commit(t.Context(), "_manifest", []byte("b")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Commit(t.Context(), "_manifest", []byte("a")); !errors.Is(err, target.ErrExists) {
+		t.Errorf("Got %v, want ErrExists", err)
+	}
+	if err := a.Abort(); err != nil {
+		t.Error(err)
+	}
+	same(t, tg, map[string]string{"job/run=1/part": "of b", "job/run=1/_manifest": "b"})
+}
+
+// sameID has two uploads of one id at work: neither sees the other's files.
+func sameID(t *testing.T, tg target.Target) {
+	a, b := begin(t, tg, "job/run=1", "id"), begin(t, tg, "job/run=2", "id")
+	write(t, a, "part", "of a")
+	write(t, b, "part", "of b")
+	if err := a.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Commit(t.Context(), "_manifest", nil); err != nil {
+		t.Fatal(err)
+	}
+	same(t, tg, map[string]string{"job/run=2/part": "of b", "job/run=2/_manifest": ""})
+}
+
+func replace(t *testing.T, tg target.Target) {
+	for _, content := range []string{"one", "two", ""} {
+		if err := tg.Replace(t.Context(), "job/_latest", []byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		same(t, tg, map[string]string{"job/_latest": content})
+	}
+}
+
+func names(t *testing.T, tg target.Target) {
+	for _, name := range []string{"", "/x", "../x", "a/../../x", "a//b"} {
+		if _, err := tg.Begin(t.Context(), name, "a"); err == nil {
+			t.Errorf("Begin(%q): got no error", name)
+		}
+		if _, err := tg.Open(t.Context(), name); err == nil {
+			t.Errorf("Open(%q): got no error", name)
+		}
+		if err := tg.Replace(t.Context(), name, nil); err == nil {
+			t.Errorf("Replace(%q): got no error", name)
+		}
+	}
+	u := begin(t, tg, "run", "a")
+	defer u.Abort()
+	for _, name := range []string{"", "/x", "../x"} {
+		if _, err := u.Create(t.Context(), name); err == nil {
+			t.Errorf("Create(%q): got no error", name)
+		}
+	}
+	write(t, u, "x", "")
+	if _, err := u.Create(t.Context(), "x"); err == nil {
+		t.Error("Got no error for the second Create of a name")
+	}
+	if _, err := tg.Open(t.Context(), "nowhere"); !errors.Is(err, target.ErrNotFound) {
+		t.Errorf("Got %v, want ErrNotFound", err)
+	}
+	if _, err := tg.List(t.Context(), "nowhere"); !errors.Is(err, target.ErrNotFound) {
+		t.Errorf("Got %v, want ErrNotFound", err)
+	}
+}
+
+func openFiles(t *testing.T, tg target.Target) {
+	u := begin(t, tg, "run", "a")
+	w, err := u.Create(t.Context(), "part")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := u.Commit(t.Context(), "_manifest", nil); err == nil {
+		t.Error("Got no error for Commit with an open file")
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err == nil {
+		t.Error("Got no error for the second Close")
+	}
+	if err := u.Commit(t.Context(), "_manifest", nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cancelled(t *testing.T, tg target.Target) {
+	u := begin(t, tg, "run", "a")
+	write(t, u, "part", "x")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := u.Commit(ctx, "_manifest", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v, want Canceled", err)
+	}
+	if err := u.Abort(); err != nil {
+		t.Error(err)
+	}
+	if _, err := tg.Begin(ctx, "run", "a"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v, want Canceled", err)
+	}
+	same(t, tg, map[string]string{})
+}
+
+// parallel has several uploads with several writers each.
+func parallel(t *testing.T, tg target.Target) {
+	var wg sync.WaitGroup
+	errs := make(chan error, 100)
+	want := make(map[string]string)
+	for i := range 4 {
+		dir := fmt.Sprintf("job/run=%d", i)
+		want[dir+"/_manifest"] = dir
+		for j := range 4 {
+			want[fmt.Sprintf("%s/part-%d", dir, j)] = strings.Repeat("x", j)
+		}
+		wg.Go(func() {
+			u, err := tg.Begin(t.Context(), dir, fmt.Sprint(i))
+			if err != nil {
+				errs <- err
+				return
+			}
+			var files sync.WaitGroup
+			for j := range 4 {
+				files.Go(func() {
+					w, err := u.Create(t.Context(), fmt.Sprintf("part-%d", j))
+					if err != nil {
+						errs <- err
+						return
+					}
+					_, err = io.WriteString(w, strings.Repeat("x", j))
+					errs <- errors.Join(err, w.Close())
+				})
+			}
+			files.Wait()
+			errs <- u.Commit(t.Context(), "_manifest", []byte(dir))
+		})
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	same(t, tg, want)
+}
