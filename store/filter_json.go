@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -41,6 +41,9 @@ type comparatorJSON struct {
 	BitOp string         `json:"bitop,omitempty"`
 }
 
+// maxRepeated bounds what a short text can ask for: no cell is larger.
+const maxRepeated = DefaultMaxCellBytes
+
 // ParseBytes reads the written form of bytes: "hex:" and hexadecimal digits,
 // "long:" and a decimal number for its 8 bytes big-endian, "repeat:c:n" for n
 // times c; anything else is its own UTF-8. Its error wraps ErrInvalidArgument.
@@ -64,8 +67,8 @@ func ParseBytes(s string) ([]byte, error) {
 	case strings.HasPrefix(s, "repeat:"):
 		what, count, ok := strings.Cut(s[7:], ":")
 		n, err := strconv.Atoi(count)
-		if !ok || err != nil || n < 0 || n > math.MaxInt32/max(len(what), 1) {
-			return bad("want repeat:c:n")
+		if !ok || err != nil || n < 0 || n > maxRepeated/max(len(what), 1) {
+			return bad("want repeat:c:n, at most 10 MiB")
 		}
 		return bytes.Repeat([]byte(what), n), nil
 	}
@@ -113,11 +116,20 @@ const (
 // Its error wraps ErrInvalidArgument, or ErrUnsupported, naming the class, for a
 // filter that does not exist here.
 func ParseFilterJSON(b []byte) (Filter, error) {
-	var j filterJSON
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.UseNumber()
-	if err := d.Decode(&j); err != nil {
+	var named struct {
+		Type string `json:"type"`
+	}
+	if err := json.Unmarshal(b, &named); err != nil {
 		return nil, fmt.Errorf("%w: filter: %w", ErrInvalidArgument, err)
+	}
+	j := filterJSON{Type: named.Type}
+	if _, err := j.filter(); errors.Is(err, ErrUnsupported) {
+		return nil, fmt.Errorf("filter %s: %w", j.Type, err) // before its unknown keys
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&j); err != nil {
+		return nil, fmt.Errorf("%w: filter %s: %w", ErrInvalidArgument, named.Type, err)
 	}
 	f, err := j.filter()
 	if err != nil {

@@ -1,0 +1,185 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// plain hides an engine's optional abilities.
+type plain struct{ store.Engine }
+
+func openTable(t *testing.T) *store.Table {
+	t.Helper()
+	e := newEngine()
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	table, err := store.OpenTable(t.Context(), plain{e}, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
+}
+
+// values returns the newest values of a row by column.
+func values(t *testing.T, table *store.Table, row string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	r, err := table.Get(t.Context(), []byte(row), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r == nil {
+		return got
+	}
+	for _, c := range r.Cells {
+		got[c.Family+":"+string(c.Qualifier)] = string(c.Value)
+	}
+	return got
+}
+
+func TestTable(t *testing.T) {
+	t.Parallel()
+	ctx, table := t.Context(), openTable(t)
+	row := []byte("r")
+	for _, c := range []struct{ family, qualifier string }{{"f", "a"}, {"f", "b"}, {"g", "a"}} {
+		if err := table.Put(ctx, row, c.family, []byte(c.qualifier), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if v, err := table.Append(ctx, row, "f", []byte("a"), []byte("+")); err != nil || string(v) != "v+" {
+		t.Errorf("Append = %q, %v, want v+", v, err)
+	}
+	if n, err := table.Increment(ctx, row, "g", []byte("n"), -2); err != nil || n != -2 {
+		t.Errorf("Increment = %d, %v, want -2", n, err)
+	}
+	if _, err := table.Increment(ctx, row, "f", []byte("a"), 1); !errors.Is(err, store.ErrNotANumber) {
+		t.Errorf("Increment of text: %v", err)
+	}
+	if err := table.Delete(ctx, row, store.Column{Family: "f", Qualifier: []byte("b")}, store.Column{Family: "g", All: true}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]string{"f:a": "v+"}, values(t, table, "r")); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for _, test := range []struct {
+		columns []store.Column
+		want    bool
+	}{{nil, true}, {[]store.Column{{Family: "g", All: true}}, false}, {[]store.Column{{Family: "f", Qualifier: []byte("a")}}, true}} {
+		if got, err := table.Exists(ctx, row, test.columns...); err != nil || got != test.want {
+			t.Errorf("Exists(%v) = %v, %v, want %v", test.columns, got, err, test.want)
+		}
+	}
+	d, err := table.Descriptor(ctx)
+	if err != nil || d.Name != table.Name() || len(d.Families) != 2 {
+		t.Errorf("Descriptor = %+v, %v", d, err)
+	}
+}
+
+func TestTableMutations(t *testing.T) {
+	t.Parallel()
+	ctx, table := t.Context(), openTable(t)
+	row := []byte("r")
+	puts, deletes, other := table.NewMutation(row), table.NewMutation(row), table.NewMutation([]byte("other"))
+	puts.Put("f", []byte("q"), 5, []byte("v"))
+	deletes.DeleteColumn("f", []byte("q"), 4)
+	other.Put("f", []byte("q"), 5, []byte("v"))
+	early, late := table.NewMutation(row), table.NewMutation(row)
+	early.Increment("f", []byte("n"), 1)
+	late.Increment("f", []byte("n"), 1)
+	early.Read, late.Read = &cell.TimeRange{Max: 5}, &cell.TimeRange{Max: 9}
+	free := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal}
+	only := func(_ any, err error) error { return err }
+	for _, test := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"MutateRow of two rows", only(table.MutateRow(ctx, puts, other)), store.ErrWrongRow},
+		{"MutateRow of nothing", only(table.MutateRow(ctx)), store.ErrInvalidArgument},
+		{"MutateRow with an empty one", only(table.MutateRow(ctx, puts, table.NewMutation(row))), store.ErrInvalidArgument},
+		{"MutateRow with two read ranges", only(table.MutateRow(ctx, early, late)), store.ErrInvalidArgument},
+		{"CheckAndMutate of another row", only(table.CheckAndMutate(ctx, row, free, other)), store.ErrInvalidArgument},
+		{"CheckAndPut of a delete", only(table.CheckAndPut(ctx, row, free, deletes)), store.ErrInvalidArgument},
+		{"CheckAndDelete of a put", only(table.CheckAndDelete(ctx, row, free, puts)), store.ErrInvalidArgument},
+		{"CheckAndDelete of an increment", only(table.CheckAndDelete(ctx, row, free, early)), store.ErrInvalidArgument},
+		{"Get of no row", only(table.Get(ctx, nil, nil)), store.ErrInvalidArgument},
+		{"raw Get", only(table.Get(ctx, row, &store.Scan{Raw: true})), store.ErrInvalidArgument},
+		{"Get of no family", only(table.Get(ctx, row, &store.Scan{Columns: []store.Column{{Family: "x", All: true}}})), store.ErrFamilyNotFound},
+		{"Exists of no row", only(table.Exists(ctx, nil)), store.ErrInvalidArgument},
+	} {
+		if !errors.Is(test.err, test.want) {
+			t.Errorf("%s: %v, want %v", test.name, test.err, test.want)
+		}
+	}
+	if got := values(t, table, "r"); len(got) != 0 {
+		t.Errorf("refused mutations left %v", got)
+	}
+	if got, err := table.CheckAndPut(ctx, row, free, puts); err != nil || !got {
+		t.Errorf("CheckAndPut = %v, %v, want true", got, err)
+	}
+	if got, err := table.CheckAndDelete(ctx, row, free, deletes); err != nil || got {
+		t.Errorf("CheckAndDelete = %v, %v, want false", got, err)
+	}
+	ops := len(puts.Ops)
+	if r, err := table.MutateRow(ctx, puts, deletes, late); err != nil || !r.Applied || len(r.Cells) != 1 {
+		t.Errorf("MutateRow = %+v, %v", r, err)
+	}
+	if len(puts.Ops) != ops {
+		t.Error("MutateRow changed what it was given")
+	}
+	// An engine without RowMutator takes them one by one.
+	bad := table.NewMutation([]byte("bad"))
+	bad.Put("x", nil, 1, nil)
+	results, errs := table.MutateRows(ctx, bad, other)
+	if len(results) != 2 || !errors.Is(errs[0], store.ErrFamilyNotFound) || errs[1] != nil || !results[1].Applied {
+		t.Errorf("MutateRows = %+v, %v", results, errs)
+	}
+}
+
+func TestTableRows(t *testing.T) {
+	t.Parallel()
+	ctx, table := t.Context(), openTable(t)
+	for _, row := range []string{"a", "b", "c"} {
+		if err := table.Put(ctx, []byte(row), "f", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for row, err := range table.Rows(ctx, &store.Scan{Table: "ignored"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, string(row.Key)); len(got) == 2 {
+			break
+		}
+	}
+	if d := cmp.Diff([]string{"a", "b"}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	steps := 0
+	for row, err := range table.Rows(ctx, nil) {
+		if steps++; row != nil || !errors.Is(err, context.Canceled) {
+			t.Errorf("step %d: %v, %v, want a nil row and context.Canceled", steps, row, err)
+		}
+	}
+	if steps != 1 {
+		t.Errorf("%d steps, want the error alone", steps)
+	}
+	if _, err := store.OpenTable(t.Context(), newEngine(), "nope"); !errors.Is(err, store.ErrTableNotFound) {
+		t.Errorf("OpenTable: %v", err)
+	}
+}
