@@ -31,8 +31,9 @@ var (
 	ErrTimestampTooFar = errors.New("store: timestamp too far in the future")
 	// ErrIncompatibleFilter: the filter cannot be combined with the scan.
 	ErrIncompatibleFilter = errors.New("store: filter is incompatible with the scan")
-	// ErrMergeRegion: regions that cannot be merged or split as asked.
-	ErrMergeRegion = errors.New("store: regions cannot be merged or split so")
+	// ErrMergeRegion: regions that cannot be merged as asked (HBase
+	// MergeRegionException).
+	ErrMergeRegion = errors.New("store: regions cannot be merged so")
 	// ErrStale: an Advance expected another offset than is stored. The batch
 	// was not applied; read the stored offset and start from there.
 	ErrStale = errors.New("store: stored offset is not the expected one")

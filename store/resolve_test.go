@@ -146,26 +146,34 @@ func TestResolveMutation(t *testing.T) {
 			marker(cell.KindDelete, "b", "q", 30), marker(cell.KindDelete, "b", "q", 20), marker(cell.KindDelete, "b", "q", 10), marker(cell.KindDelete, "b", "q", now),
 			marker(cell.KindDelete, "b", "q", 3), marker(cell.KindDelete, "b", "none", now),
 		}},
-		{name: "increment", build: func(m *cell.Mutation) {
-			m.Increment("b", []byte("new"), 3)
-			m.Increment("a", []byte("n"), 2)
-			m.Increment("c", []byte("counter"), 2)
-		}, write: []cell.Cell{put("b", "new", now, string(number(3))), withTTL(put("a", "n", now, string(number(7))), 77)},
-			result: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 77), put("b", "new", now, string(number(3)))}},
-		{name: "own time only where it is absent", build: func(m *cell.Mutation) {
-			m.Increment("a", []byte("n"), 2)
-			m.Increment("a", []byte("new"), 2)
-			m.Ops[0].Time, m.Ops[1].Time, m.Ops[0].TTL = 4, 4, 5
-		}, write: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 5), put("a", "new", 4, string(number(2)))},
-			result: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 5), put("a", "new", 4, string(number(2)))}},
-		{name: "append after a later base", build: func(m *cell.Mutation) { m.Append("a", []byte("s"), []byte("+")) },
-			write: []cell.Cell{put("a", "s", 2001, "old+")}, result: []cell.Cell{put("a", "s", 2001, "old+")}},
-		{name: "one base for all", build: func(m *cell.Mutation) {
-			m.Put("a", []byte("n"), cell.Latest, []byte("not seen"))
-			m.Increment("a", []byte("n"), 1)
-			m.Increment("a", []byte("n"), 2)
-		}, write: []cell.Cell{put("a", "n", 1500, "not seen"), withTTL(put("a", "n", now, string(number(6))), 77), withTTL(put("a", "n", now, string(number(7))), 77)},
-			result: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 77)}},
+		{
+			name: "increment", build: func(m *cell.Mutation) {
+				m.Increment("b", []byte("new"), 3)
+				m.Increment("a", []byte("n"), 2)
+				m.Increment("c", []byte("counter"), 2)
+			}, write: []cell.Cell{put("b", "new", now, string(number(3))), withTTL(put("a", "n", now, string(number(7))), 77)},
+			result: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 77), put("b", "new", now, string(number(3)))},
+		},
+		{
+			name: "own time only where it is absent", build: func(m *cell.Mutation) {
+				m.Increment("a", []byte("n"), 2)
+				m.Increment("a", []byte("new"), 2)
+				m.Ops[0].Time, m.Ops[1].Time, m.Ops[0].TTL = 4, 4, 5
+			}, write: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 5), put("a", "new", 4, string(number(2)))},
+			result: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 5), put("a", "new", 4, string(number(2)))},
+		},
+		{
+			name: "append after a later base", build: func(m *cell.Mutation) { m.Append("a", []byte("s"), []byte("+")) },
+			write: []cell.Cell{put("a", "s", 2001, "old+")}, result: []cell.Cell{put("a", "s", 2001, "old+")},
+		},
+		{
+			name: "one base for all", build: func(m *cell.Mutation) {
+				m.Put("a", []byte("n"), cell.Latest, []byte("not seen"))
+				m.Increment("a", []byte("n"), 1)
+				m.Increment("a", []byte("n"), 2)
+			}, write: []cell.Cell{put("a", "n", 1500, "not seen"), withTTL(put("a", "n", now, string(number(6))), 77), withTTL(put("a", "n", now, string(number(7))), 77)},
+			result: []cell.Cell{withTTL(put("a", "n", now, string(number(7))), 77)},
+		},
 		{name: "a base in a time range", build: func(m *cell.Mutation) {
 			m.Append("b", []byte("q"), []byte("+"))
 			m.Read = &cell.TimeRange{Min: 0, Max: 15}

@@ -113,19 +113,24 @@ type Admin interface {
 	// Tables returns the names of all user tables, sorted. Names of system
 	// tables begin with "sluice:".
 	Tables(ctx context.Context) ([]string, error)
-	// CreateTable makes a table with len(splits)+1 regions, cut at the sorted
-	// splits. Its error wraps ErrTableExists or ErrInvalidSchema.
+	// CreateTable makes a table with len(splits)+1 regions, cut at splits,
+	// which may come in any order. Its error wraps ErrTableExists,
+	// ErrInvalidSchema or, for a split key that is empty, too long or given
+	// twice, ErrInvalidArgument.
 	CreateTable(ctx context.Context, t *TableDescriptor, splits [][]byte) error
 	// AlterTable replaces the schema: families may be added, removed (with
-	// their cells) and changed.
+	// their cells) and changed, except for COUNTER. Its error wraps
+	// ErrTableNotFound or ErrInvalidSchema.
 	AlterTable(ctx context.Context, t *TableDescriptor) error
 	// DropTable removes a table and its cells.
 	DropTable(ctx context.Context, name string) error
 	// SplitRegion cuts the region that holds at in two; at becomes the first
-	// row of the right one.
+	// row of the right one. Its error wraps ErrInvalidArgument where at is the
+	// first row of its region already.
 	SplitRegion(ctx context.Context, table string, at []byte) error
 	// MergeRegions makes one region of the adjacent ones that hold the rows
-	// from and to, and of all between them.
+	// from and to, and of all between them. Its error wraps ErrMergeRegion
+	// where from is not in a region before to's.
 	MergeRegions(ctx context.Context, table string, from, to []byte) error
 }
 

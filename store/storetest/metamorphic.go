@@ -406,7 +406,8 @@ func (h *history) drawFilter(rt *rapid.T) store.Filter {
 		return &store.FirstKeyOnlyFilter{}
 	}
 	return &store.FilterList{MustPassOne: rapid.Bool().Draw(rt, "one"), Filters: []store.Filter{
-		&store.ColumnRangeFilter{Min: drawQualifier(rt), MinInclusive: true}, &store.FamilyFilter{Op: op, Comparator: store.Binary([]byte("g"))}}}
+		&store.ColumnRangeFilter{Min: drawQualifier(rt), MinInclusive: true}, &store.FamilyFilter{Op: op, Comparator: store.Binary([]byte("g"))},
+	}}
 }
 
 func (h *history) read(rt *rapid.T) {
