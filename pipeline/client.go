@@ -6,7 +6,6 @@ import (
 
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
-	"sluice/store"
 )
 
 // client is a broker over package kafka.
@@ -42,7 +41,16 @@ func (c *client) startOffsets(ctx context.Context, topic string, partitions []in
 	if s.From == StartAtTime {
 		return c.c.OffsetsAt(ctx, topic, partitions, s.Time)
 	}
-	return nil, fmt.Errorf("start %s at the offsets that group %s has committed: %w", topic, c.group, store.ErrUnsupported)
+	committed, err := c.c.CommittedOffsets(ctx, c.group, topic, partitions)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range partitions {
+		if _, ok := committed[n]; !ok {
+			return nil, fmt.Errorf("%w: group %s, %s/%d; set start to earliest, latest or a timestamp", ErrNotCommitted, c.group, topic, n)
+		}
+	}
+	return committed, nil
 }
 
 func (c *client) fetcher(ids map[string][16]byte) fetcher {

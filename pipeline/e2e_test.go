@@ -327,3 +327,97 @@ func TestRunReportsWhatIsWrong(t *testing.T) {
 		t.Errorf("Got %v for another store in the group, want kafka.ErrOtherStore", err)
 	}
 }
+
+// A group that another tool has used hands over to Sluice where it stands.
+func TestStartAtCommittedOffsets(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 2}), newEngine(t)
+	committed := func(o *Options) { o.Start = Start{From: StartCommitted}; o.Group = "g" }
+	m := c.run(e, committed)
+	err := <-m.done
+	m.done <- nil
+	if !errors.Is(err, ErrNotCommitted) {
+		t.Fatalf("Got %v for a group without offsets, want ErrNotCommitted", err)
+	}
+	c.produce("pages", 500)
+	first := c.run(newEngine(t), func(o *Options) { o.Group = "g" })
+	first.wait(c.ends("pages"))
+	first.close() // shows its offsets to kafka
+	c.pages, c.bad = map[string]int64{}, 0
+	c.produce("pages", 300)
+	m = c.run(e, committed)
+	m.wait(c.ends("pages"))
+	m.close()
+	got := readContents(t, e)
+	if d := cmp.Diff(c.pages, got.Counts); d != "" {
+		t.Errorf("Got other counts than those after the committed offsets (-want +got):\n%s", d)
+	}
+}
+
+func TestTopicDeletedAndCreatedWhileRunning(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []TopicChangePolicy{FailOnTopicChange, NewIncarnation} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			t.Parallel()
+			c, e := newCluster(t, map[string]int{"pages": 1}), newEngine(t)
+			c.produce("pages", 50)
+			m := c.run(e, func(o *Options) { o.OnTopicChange = policy })
+			m.wait(c.ends("pages"))
+			if err := c.broker.Cluster().DeleteTopic("pages"); err != nil {
+				t.Fatal(err)
+			}
+			if err := c.client.CreateTopic(t.Context(), "pages", 1); err != nil {
+				t.Fatal(err)
+			}
+			c.out = newClient(t, c.broker.Addr()).NewProducer(nil)
+			before := c.total
+			c.produce("pages", 200) // larger than the old one was
+			if policy == FailOnTopicChange {
+				err := <-m.done
+				m.done <- nil
+				if !errors.Is(err, ErrTopicChanged) {
+					t.Fatalf("Got %v, want ErrTopicChanged", err)
+				}
+				if n := readProgress(t, e); n != before {
+					t.Errorf("Got %d offsets applied, want the %d of the old topic", n, before)
+				}
+				return
+			}
+			waitFor(t, func() bool { return readProgress(t, e) == c.total })
+			m.close()
+			got := readContents(t, e) // rows have the offset in their keys: some of both topics' are the same
+			if d := cmp.Diff(c.pages, got.Counts); d != "" {
+				t.Errorf("Got other counts (-want +got):\n%s", d)
+			}
+			if got.Progress.Applied != c.total-c.bad || got.Progress.Dead != c.bad {
+				t.Errorf("Got %+v, want %d applied and %d dead", got.Progress, c.total-c.bad, c.bad)
+			}
+		})
+	}
+}
+
+func TestRecordsDeletedWhileDown(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 1}), newEngine(t)
+	c.produce("pages", 50)
+	m := c.run(e)
+	m.wait(c.ends("pages"))
+	m.close()
+	c.produce("pages", 50)
+	if err := c.broker.Cluster().DeleteRecords("pages", 0, 80); err != nil {
+		t.Fatal(err)
+	}
+	m = c.run(e)
+	err := <-m.done
+	m.done <- nil
+	var lost *DataLossError
+	if !errors.As(err, &lost) || lost.From != 50 || lost.To != 80 {
+		t.Fatalf("Got %v, want offsets 50 to 80 lost", err)
+	}
+	m = c.run(e, func(o *Options) { o.OnDataLoss = SkipLostData })
+	m.wait(c.ends("pages"))
+	m.close()
+	if got := readContents(t, e).Progress; got.Lost != 30 || got.Next != 100 {
+		t.Errorf("Got %+v, want 30 lost of 100", got)
+	}
+}

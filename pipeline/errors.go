@@ -16,6 +16,9 @@ var (
 	ErrDataLoss = errors.New("pipeline: data loss")
 	// ErrTopicChanged: the topic is not the one whose records were applied.
 	ErrTopicChanged = errors.New("pipeline: topic changed")
+	// ErrNotCommitted: the pipeline is to start at the group's committed
+	// offsets, and there is none.
+	ErrNotCommitted = errors.New("pipeline: the group has committed no offset")
 	// ErrStopped: the pipeline no longer runs.
 	ErrStopped = errors.New("pipeline: stopped")
 )
@@ -87,7 +90,7 @@ var errReopen = errors.New("pipeline: the log moved backwards")
 // fatal reports whether trying again cannot help.
 func fatal(err error) bool {
 	for _, stop := range []error{
-		ErrDataLoss, ErrTopicChanged, errPoisonedOutbox, kafka.ErrClosed,
+		ErrDataLoss, ErrTopicChanged, ErrNotCommitted, errPoisonedOutbox, kafka.ErrClosed,
 		store.ErrClosed, store.ErrCorrupt, store.ErrReadOnly, store.ErrLocked, store.ErrUnsupported, store.ErrInvalidSchema,
 	} {
 		if errors.Is(err, stop) {

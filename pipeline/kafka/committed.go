@@ -1,0 +1,54 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// CommittedOffsets returns the offsets that a consumer group has committed for
+// partitions of a topic. Partitions without one are absent.
+func (c *Client) CommittedOffsets(ctx context.Context, group, topic string, partitions []int32) (map[int32]int64, error) {
+	found := make(map[int32]int64, len(partitions))
+	err := c.attempt(ctx, func(ctx context.Context) error {
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.Version, find.CoordinatorKey = 2, group
+		resp, err := c.request(ctx, anyNode, find)
+		if err != nil {
+			return err
+		}
+		coordinator := resp.(*kmsg.FindCoordinatorResponse)
+		if coordinator.ErrorCode != 0 {
+			return code(coordinator.ErrorCode)
+		}
+		req := kmsg.NewPtrOffsetFetchRequest()
+		req.Version, req.Group = 5, group
+		rt := kmsg.NewOffsetFetchRequestTopic()
+		rt.Topic, rt.Partitions = topic, partitions
+		req.Topics = append(req.Topics, rt)
+		if resp, err = c.request(ctx, coordinator.NodeID, req); err != nil {
+			return err
+		}
+		fetched := resp.(*kmsg.OffsetFetchResponse)
+		if fetched.ErrorCode != 0 {
+			return code(fetched.ErrorCode)
+		}
+		clear(found)
+		for _, t := range fetched.Topics {
+			for _, p := range t.Partitions {
+				if p.ErrorCode != 0 {
+					return fmt.Errorf("partition %d: %w", p.Partition, code(p.ErrorCode))
+				}
+				if t.Topic == topic && p.Offset >= 0 {
+					found[p.Partition] = p.Offset
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the offsets that group %s has committed of %s: %w", group, topic, err)
+	}
+	return found, nil
+}
