@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -26,15 +27,14 @@ type collector struct {
 }
 
 type descriptions struct {
-	build, requests, checkpoints, pipelineReady                           *prometheus.Desc
-	lag, lagSeconds, position, floor, logStart, end, records, lost        *prometheus.Desc
-	fetchBytes, fetchSeconds, fetchErrors, rebalances, assigned           *prometheus.Desc
-	generation, bufferBytes, bufferLimit, backpressure                    *prometheus.Desc
-	flushSeconds, flushMutations, flushConflicts, fenced                  *prometheus.Desc
-	deadLetters, outbox                                                   *prometheus.Desc
-	exportRuns, exportRows, exportBytes, exportSeconds, exportLast        *prometheus.Desc
-	commits, commitEvents, commitSeconds, diskBytes, diskFree, memTable   *prometheus.Desc
-	cacheHits, cacheMisses, compactions, writeStalls, counterCacheEntries *prometheus.Desc
+	build, requests, checkpoints, pipelineReady                    *prometheus.Desc
+	lag, lagSeconds, position, floor, logStart, end, records, lost *prometheus.Desc
+	fetchBytes, fetchErrors, rebalances, assigned, generation      *prometheus.Desc
+	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
+	deadLetters, relayed, relayErrors                              *prometheus.Desc
+	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
+	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
+	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
 }
 
 func newDescriptions() *descriptions {
@@ -45,8 +45,8 @@ func newDescriptions() *descriptions {
 		checkpoints:   describe("checkpoints", "Checkpoints that are leased."),
 		pipelineReady: describe("pipeline_ready", "1 where the pipeline has its partitions, or stands by for them.", "pipeline"),
 
-		lag:        describe("kafka_consumer_lag_records", "Records between the position and the end of what may be read.", partition...),
-		lagSeconds: describe("kafka_consumer_lag_seconds", "Age of the next record to read.", partition...),
+		lag:        describe("kafka_consumer_lag_records", "Records that are not applied yet, up to the end of what may be read.", partition...),
+		lagSeconds: describe("kafka_consumer_lag_seconds", "Age of the newest record applied, while others wait; 0 without lag.", partition...),
 		position:   describe("kafka_position_offset", "Next offset to fetch.", partition...),
 		floor:      describe("kafka_floor_offset", "Stored offset: every record before it has had its effect.", partition...),
 		logStart:   describe("kafka_log_start_offset", "First offset that Kafka still has.", partition...),
@@ -54,22 +54,20 @@ func newDescriptions() *descriptions {
 		records:    describe("kafka_records_total", "Records by what became of them.", append(partition, "outcome")...),
 		lost:       describe("kafka_records_lost_total", "Records that Kafka lost before they were read.", append(partition, "reason")...),
 
-		fetchBytes:   describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
-		fetchSeconds: describe("kafka_fetch_duration_seconds", "Time from a fetch request to its answer.", "pipeline"),
-		fetchErrors:  describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
-		rebalances:   describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
-		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
-		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
+		fetchBytes:  describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
+		fetchErrors: describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
+		rebalances:  describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
+		assigned:    describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
+		generation:  describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
 
 		bufferBytes:    describe("write_buffer_bytes", "Memory of fetched and buffered records.", "pipeline"),
 		bufferLimit:    describe("write_buffer_limit_bytes", "Memory at which fetching pauses.", "pipeline"),
-		backpressure:   describe("backpressure_seconds_total", "Time spent waiting for memory or for the store.", "pipeline"),
 		flushSeconds:   describe("flush_duration_seconds", "Time from handing a batch to the store to its durable commit.", "pipeline"),
-		flushMutations: describe("flush_mutations_total", "Operations handed to the store, by kind.", "pipeline", "kind"),
 		flushConflicts: describe("flush_conflicts_total", "Batches dropped because the stored offset was another one.", "pipeline"),
-		fenced:         describe("fenced_writes_total", "Batches dropped because their generation was over.", "pipeline"),
+		pauses:         describe("pauses_total", "Times that a partition waited for the store.", "pipeline"),
 		deadLetters:    describe("dead_letters_total", "Records refused, by stage and class of error.", "pipeline", "stage", "error_class"),
-		outbox:         describe("dlq_outbox_records", "Dead letters that the dead-letter topic does not have yet.", "pipeline"),
+		relayed:        describe("dead_letters_relayed_total", "Dead letters that the dead-letter topic has taken.", "pipeline"),
+		relayErrors:    describe("dead_letters_relay_errors_total", "Times that the dead-letter topic did not take them.", "pipeline"),
 
 		exportRuns:    describe("export_runs_total", "Runs of export jobs, by result.", "export", "result"),
 		exportRows:    describe("export_rows_total", "Rows exported.", "export"),
@@ -77,17 +75,16 @@ func newDescriptions() *descriptions {
 		exportSeconds: describe("export_duration_seconds", "Time of export runs.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
-		commits:             describe("store_commits_total", "Commits to disk."),
-		commitEvents:        describe("store_commit_events_total", "Mutations, counters and records committed."),
-		commitSeconds:       describe("store_commit_duration_seconds", "Time of a commit, fsync included."),
-		diskBytes:           describe("store_disk_bytes", "Disk space of the data directory."),
-		diskFree:            describe("store_disk_free_bytes", "Free space of its file system."),
-		memTable:            describe("store_mem_table_bytes", "Memory of memtables."),
-		cacheHits:           describe("store_cache_hits_total", "Blocks found in the cache."),
-		cacheMisses:         describe("store_cache_misses_total", "Blocks read from disk."),
-		compactions:         describe("store_compactions_total", "Compactions finished."),
-		writeStalls:         describe("store_write_stalls_total", "Times that writes waited for compactions."),
-		counterCacheEntries: describe("store_counter_cache_entries", "Counters kept in memory."),
+		commits:       describe("store_commits_total", "Commits to disk."),
+		commitEvents:  describe("store_commit_events_total", "Mutations, counters and records committed."),
+		commitSeconds: describe("store_commit_duration_seconds", "Time of a commit, fsync included."),
+		diskBytes:     describe("store_disk_bytes", "Disk space of the data directory."),
+		diskFree:      describe("store_disk_free_bytes", "Free space of its file system."),
+		memTable:      describe("store_mem_table_bytes", "Memory of memtables."),
+		cacheHits:     describe("store_cache_hits_total", "Blocks found in the cache."),
+		cacheMisses:   describe("store_cache_misses_total", "Blocks read from disk."),
+		compactions:   describe("store_compactions_total", "Compactions finished."),
+		writeStalls:   describe("store_write_stalls_total", "Times that writes waited for compactions."),
 	}
 }
 
@@ -145,7 +142,11 @@ func (e emitter) counter(d *prometheus.Desc, v float64, labels ...string) {
 	e.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
 }
 
+// histogram emits h, unless nobody has filled it in.
 func (e emitter) histogram(d *prometheus.Desc, h *Histogram, labels ...string) {
+	if len(h.Bounds) == 0 {
+		return
+	}
 	buckets := make(map[float64]uint64, len(h.Bounds))
 	for i, bound := range h.Bounds {
 		if i < len(h.Counts) {
@@ -171,6 +172,11 @@ func (c *collector) server(e emitter) {
 		leased = len(c.s.checkpoints.list())
 	}
 	e.gauge(c.d.checkpoints, float64(leased))
+	if c.s.o.Dir != "" {
+		if free, ok := diskFree(c.s.o.Dir); ok {
+			e.gauge(c.d.diskFree, float64(free))
+		}
+	}
 }
 
 func (c *collector) pipeline(e emitter, p *PipelineStatus) {
@@ -183,8 +189,14 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	for i := range p.Partitions {
 		t := &p.Partitions[i]
 		l := []string{p.Name, t.Topic, strconv.Itoa(int(t.Partition))}
-		e.gauge(d.lag, float64(max(0, t.End-t.Position)), l...)
-		e.gauge(d.lagSeconds, t.LagSeconds, l...)
+		e.gauge(d.lag, float64(max(0, t.End-t.Floor)), l...)
+		if t.LastTime > 0 {
+			age := 0.0
+			if t.End > t.Floor {
+				age = max(0, c.s.o.Now().Sub(time.UnixMilli(t.LastTime)).Seconds())
+			}
+			e.gauge(d.lagSeconds, age, l...)
+		}
 		e.gauge(d.position, float64(t.Position), l...)
 		e.gauge(d.floor, float64(t.Floor), l...)
 		e.gauge(d.logStart, float64(t.LogStart), l...)
@@ -200,7 +212,6 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		}
 	}
 	e.counter(d.fetchBytes, float64(p.FetchBytes), p.Name)
-	e.histogram(d.fetchSeconds, &p.FetchSeconds, p.Name)
 	for code, n := range p.FetchErrors {
 		e.counter(d.fetchErrors, float64(n), p.Name, code)
 	}
@@ -209,17 +220,14 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	e.gauge(d.generation, float64(p.Generation), p.Name)
 	e.gauge(d.bufferBytes, float64(p.BufferBytes), p.Name)
 	e.gauge(d.bufferLimit, float64(p.BufferLimit), p.Name)
-	e.counter(d.backpressure, p.Backpressure.Seconds(), p.Name)
+	e.counter(d.pauses, float64(p.Pauses), p.Name)
 	e.histogram(d.flushSeconds, &p.FlushSeconds, p.Name)
-	for kind, n := range p.FlushMutations {
-		e.counter(d.flushMutations, float64(n), p.Name, kind)
-	}
 	e.counter(d.flushConflicts, float64(p.FlushConflicts), p.Name)
-	e.counter(d.fenced, float64(p.FencedWrites), p.Name)
 	for _, dl := range p.DeadLetters {
 		e.counter(d.deadLetters, float64(dl.Count), p.Name, dl.Stage, dl.Class)
 	}
-	e.gauge(d.outbox, float64(p.OutboxRecords), p.Name)
+	e.counter(d.relayed, float64(p.Relayed), p.Name)
+	e.counter(d.relayErrors, float64(p.RelayErrors), p.Name)
 }
 
 func (c *collector) export(e emitter, x *ExportStatus) {
@@ -240,11 +248,9 @@ func (c *collector) store(e emitter, s *StoreStatus) {
 	e.counter(d.commitEvents, float64(s.CommitEvents))
 	e.histogram(d.commitSeconds, &s.CommitSeconds)
 	e.gauge(d.diskBytes, float64(s.DiskBytes))
-	e.gauge(d.diskFree, float64(s.DiskFreeBytes))
 	e.gauge(d.memTable, float64(s.MemTableBytes))
 	e.counter(d.cacheHits, float64(s.CacheHits))
 	e.counter(d.cacheMisses, float64(s.CacheMisses))
 	e.counter(d.compactions, float64(s.Compactions))
 	e.counter(d.writeStalls, float64(s.WriteStalls))
-	e.gauge(d.counterCacheEntries, float64(s.CounterEntries))
 }

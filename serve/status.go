@@ -27,38 +27,36 @@ type PipelineStatus struct {
 	Rebalances uint64            `json:"rebalances"`
 	Partitions []PartitionStatus `json:"partitions"`
 
-	FetchBytes   uint64            `json:"fetch_bytes"`
-	FetchErrors  map[string]uint64 `json:"fetch_errors,omitempty"` // by code
-	FetchSeconds Histogram         `json:"fetch_seconds"`
+	FetchBytes  uint64            `json:"fetch_bytes"`
+	FetchErrors map[string]uint64 `json:"fetch_errors,omitempty"` // by code, in lower case
 
-	FlushSeconds   Histogram         `json:"flush_seconds"`
-	FlushMutations map[string]uint64 `json:"flush_mutations,omitempty"` // by kind: put, increment, delete
-	FlushConflicts uint64            `json:"flush_conflicts"`           // batches that found another stored offset
-	FencedWrites   uint64            `json:"fenced_writes"`             // batches of a generation that was over
+	FlushSeconds   Histogram `json:"flush_seconds"`
+	FlushConflicts uint64    `json:"flush_conflicts"` // batches that found another stored offset
+	Pauses         uint64    `json:"pauses"`          // times that a partition waited for the store
 
-	BufferBytes  int64         `json:"buffer_bytes"`
-	BufferLimit  int64         `json:"buffer_limit_bytes"`
-	Backpressure time.Duration `json:"backpressure_ns"` // spent waiting for memory or the store
+	BufferBytes int64 `json:"buffer_bytes"`
+	BufferLimit int64 `json:"buffer_limit_bytes"`
 
-	DeadLetters   []DeadLetterCount `json:"dead_letters,omitempty"`
-	OutboxRecords int64             `json:"outbox_records"` // not relayed yet
+	DeadLetters []DeadLetterCount `json:"dead_letters,omitempty"`
+	Relayed     uint64            `json:"relayed"`      // dead letters that the dead-letter topic has taken
+	RelayErrors uint64            `json:"relay_errors"` // and times that it did not
 }
 
 // PartitionStatus is one partition that a pipeline owns. Offsets are the next to
 // read, as Kafka counts.
 type PartitionStatus struct {
-	Topic      string           `json:"topic"`
-	Partition  int32            `json:"partition"`
-	Position   int64            `json:"position"`    // next offset to fetch
-	Floor      int64            `json:"floor"`       // stored: all before it is applied
-	LogStart   int64            `json:"log_start"`   // first that Kafka still has
-	End        int64            `json:"end"`         // end of what may be read (last stable offset)
-	LagSeconds float64          `json:"lag_seconds"` // age of the record at Position; 0 = none waits
-	Applied    int64            `json:"applied"`     // this and the next four: since the partition was begun
-	Filtered   int64            `json:"filtered"`
-	Dead       int64            `json:"dead"`
-	Control    int64            `json:"control"`
-	Lost       map[string]int64 `json:"lost,omitempty"` // by reason: retention, truncated, recreated
+	Topic     string           `json:"topic"`
+	Partition int32            `json:"partition"`
+	Position  int64            `json:"position"`  // next offset to fetch
+	Floor     int64            `json:"floor"`     // stored: all before it is applied
+	LogStart  int64            `json:"log_start"` // first that Kafka still has
+	End       int64            `json:"end"`       // end of what may be read (last stable offset)
+	LastTime  int64            `json:"last_time"` // of the newest record applied, ms since the Unix epoch; 0 = unknown
+	Applied   int64            `json:"applied"`   // this and the next four: since the partition was begun
+	Filtered  int64            `json:"filtered"`
+	Dead      int64            `json:"dead"`
+	Control   int64            `json:"control"`
+	Lost      map[string]int64 `json:"lost,omitempty"` // by reason: retention, truncated, recreated
 }
 
 // DeadLetterCount is how many records were refused so.
@@ -80,15 +78,13 @@ type ExportStatus struct {
 
 // StoreStatus is what the engine does now and has done since it was opened.
 type StoreStatus struct {
-	Commits        uint64    `json:"commits"`
-	CommitEvents   uint64    `json:"commit_events"` // mutations, counters and records
-	CommitSeconds  Histogram `json:"commit_seconds"`
-	DiskBytes      uint64    `json:"disk_bytes"`
-	DiskFreeBytes  uint64    `json:"disk_free_bytes"`
-	MemTableBytes  uint64    `json:"mem_table_bytes"`
-	CacheHits      uint64    `json:"cache_hits"`
-	CacheMisses    uint64    `json:"cache_misses"`
-	Compactions    uint64    `json:"compactions"`
-	WriteStalls    uint64    `json:"write_stalls"`
-	CounterEntries uint64    `json:"counter_cache_entries"`
+	Commits       uint64    `json:"commits"`
+	CommitEvents  uint64    `json:"commit_events"` // mutations, counters and records
+	CommitSeconds Histogram `json:"commit_seconds"`
+	DiskBytes     uint64    `json:"disk_bytes"`
+	MemTableBytes uint64    `json:"mem_table_bytes"`
+	CacheHits     uint64    `json:"cache_hits"`
+	CacheMisses   uint64    `json:"cache_misses"`
+	Compactions   uint64    `json:"compactions"`
+	WriteStalls   uint64    `json:"write_stalls"`
 }

@@ -1,0 +1,184 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sluice/serve/api"
+	"sluice/store"
+)
+
+// fakeEngine makes checkpoints of one file.
+type fakeEngine struct{ err error }
+
+func (f *fakeEngine) Checkpoint(_ context.Context, dir string) (uint64, error) {
+	if f.err != nil {
+		return 0, f.err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return 0, err
+	}
+	return 42, os.WriteFile(filepath.Join(dir, "data"), nil, 0o600)
+}
+
+type fakeClock struct{ t time.Time }
+
+func (c *fakeClock) now() time.Time { return c.t }
+
+func openTest(t *testing.T, dir string, e store.Checkpointer, c *fakeClock) *checkpoints {
+	t.Helper()
+	cp, err := openCheckpoints(e, dir, c.now, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func TestCheckpointLives(t *testing.T) {
+	t.Parallel()
+	clock := &fakeClock{time.UnixMilli(1e12)}
+	dir := filepath.Join(t.TempDir(), "checkpoints")
+	c := openTest(t, dir, &fakeEngine{}, clock)
+	lease, err := c.create(t.Context(), &api.CheckpointRequest{Owner: "me", LeaseSeconds: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lease.Sequence != 42 || lease.Path != filepath.Join(dir, lease.ID) || !exists(filepath.Join(lease.Path, "data")) {
+		t.Errorf("Got %+v", lease)
+	}
+	clock.t = clock.t.Add(59 * time.Second)
+	if _, err := c.renew(lease.ID, 60); err != nil {
+		t.Fatal(err)
+	}
+	clock.t = clock.t.Add(59 * time.Second)
+	if err := c.collect(); err != nil || !exists(lease.Path) {
+		t.Errorf("a renewed checkpoint was collected (%v)", err)
+	}
+	clock.t = clock.t.Add(time.Second)
+	if err := c.collect(); err != nil || exists(lease.Path) || exists(lease.Path+leaseSuffix) {
+		t.Errorf("a checkpoint outlives its lease (%v)", err)
+	}
+	if _, err := c.renew(lease.ID, 60); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("renew after the end: Got %v", err)
+	}
+	if err := c.release(lease.ID); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("release after the end: Got %v", err)
+	}
+}
+
+func TestCheckpointIsReleased(t *testing.T) {
+	t.Parallel()
+	c := openTest(t, filepath.Join(t.TempDir(), "c"), &fakeEngine{}, &fakeClock{time.UnixMilli(1e12)})
+	lease, err := c.create(t.Context(), &api.CheckpointRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.list(); len(got) != 1 || got[0].ID != lease.ID {
+		t.Errorf("list: Got %+v", got)
+	}
+	if err := c.release(lease.ID); err != nil || exists(lease.Path) || len(c.list()) != 0 {
+		t.Errorf("release: Got %v, directory there: %t", err, exists(lease.Path))
+	}
+}
+
+// TestCheckpointsAfterACrash: what has a lease stays, what has none goes.
+func TestCheckpointsAfterACrash(t *testing.T) {
+	t.Parallel()
+	clock := &fakeClock{time.UnixMilli(1e12)}
+	dir := t.TempDir()
+	c := openTest(t, dir, &fakeEngine{}, clock)
+	var leases []api.Checkpoint
+	for _, seconds := range []float64{10, 100, 100, 100} {
+		lease, err := c.create(t.Context(), &api.CheckpointRequest{LeaseSeconds: seconds})
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases = append(leases, lease)
+	}
+	over, kept, torn, orphan := leases[0], leases[1], leases[2], leases[3]
+	if err := os.WriteFile(torn.Path+leaseSuffix, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(orphan.Path + leaseSuffix); err != nil {
+		t.Fatal(err)
+	}
+	clock.t = clock.t.Add(20 * time.Second)
+	c = openTest(t, dir, &fakeEngine{}, clock)
+	for _, gone := range []api.Checkpoint{over, torn, orphan} {
+		if exists(gone.Path) || exists(gone.Path+leaseSuffix) {
+			t.Errorf("checkpoint %s is still there", gone.ID)
+		}
+	}
+	if got := c.list(); len(got) != 1 || got[0].ID != kept.ID || !exists(kept.Path) {
+		t.Errorf("Got %+v, want only %s", got, kept.ID)
+	}
+	// The clock is set back: the lease does not last longer than any may.
+	clock.t = clock.t.Add(-100 * 24 * time.Hour)
+	c = openTest(t, dir, &fakeEngine{}, clock)
+	clock.t = clock.t.Add(maxLease)
+	if err := c.collect(); err != nil || exists(kept.Path) {
+		t.Errorf("a clock that was set back keeps a checkpoint (%v)", err)
+	}
+}
+
+func TestCheckpointFails(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	c := openTest(t, dir, &fakeEngine{err: store.ErrDiskFull}, &fakeClock{time.UnixMilli(1e12)})
+	if _, err := c.create(t.Context(), &api.CheckpointRequest{}); !errors.Is(err, store.ErrDiskFull) {
+		t.Errorf("Got %v, want ErrDiskFull", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+	for _, seconds := range []float64{-1, 0.5, 3601} {
+		if _, err := c.create(t.Context(), &api.CheckpointRequest{LeaseSeconds: seconds}); !errors.Is(err, store.ErrInvalidArgument) {
+			t.Errorf("lease of %v s: Got %v, want ErrInvalidArgument", seconds, err)
+		}
+	}
+}
+
+func TestEndpointFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	mine := api.Endpoint{Address: "127.0.0.1:1", Token: "t", PID: 1, Instance: "a"}
+	remove, err := WriteEndpoint(dir, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, api.EndpointFile)
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("Got %v, %v, want mode 0600", info, err)
+	}
+	theirs := mine
+	theirs.Instance = "b"
+	removeTheirs, err := WriteEndpoint(dir, theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remove(); err != nil || !exists(path) {
+		t.Errorf("another's endpoint was removed (%v)", err)
+	}
+	if err := removeTheirs(); err != nil || exists(path) {
+		t.Errorf("the endpoint is still there (%v)", err)
+	}
+	if err := removeTheirs(); err != nil {
+		t.Errorf("second remove: %v", err)
+	}
+	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+		t.Errorf("left behind: %v", entries)
+	}
+	if _, err := WriteEndpoint(filepath.Join(dir, "missing"), mine); err == nil {
+		t.Error("Got no error for a directory that is not there")
+	}
+}

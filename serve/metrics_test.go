@@ -1,0 +1,130 @@
+package serve_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/serve"
+	"sluice/serve/servetest"
+)
+
+// TestMetrics serves a status with a number of its own in every field and finds
+// each of them.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(o *serve.Options) {
+		servetest.Fill(o)
+		o.Dir = t.TempDir()
+	})
+	_, body := s.do("GET", "/metrics", "")
+	for _, want := range []string{
+		`sluice_build_info{commit="abc",go="go1`,
+		`sluice_pipeline_ready{pipeline="views"} 1`,
+		`sluice_kafka_consumer_lag_records{partition="3",pipeline="views",topic="clicks"} 25`,
+		`sluice_kafka_consumer_lag_seconds{partition="3",pipeline="views",topic="clicks"} 90`,
+		`sluice_kafka_position_offset{partition="3",pipeline="views",topic="clicks"} 110`,
+		`sluice_kafka_floor_offset{partition="3",pipeline="views",topic="clicks"} 100`,
+		`sluice_kafka_log_start_offset{partition="3",pipeline="views",topic="clicks"} 50`,
+		`sluice_kafka_end_offset{partition="3",pipeline="views",topic="clicks"} 125`,
+		`sluice_kafka_records_total{outcome="applied",partition="3",pipeline="views",topic="clicks"} 41`,
+		`sluice_kafka_records_total{outcome="filtered",partition="3",pipeline="views",topic="clicks"} 42`,
+		`sluice_kafka_records_total{outcome="dead_letter",partition="3",pipeline="views",topic="clicks"} 43`,
+		`sluice_kafka_records_total{outcome="control",partition="3",pipeline="views",topic="clicks"} 44`,
+		`sluice_kafka_records_lost_total{partition="3",pipeline="views",reason="retention",topic="clicks"} 45`,
+		`sluice_kafka_fetch_bytes_total{pipeline="views"} 51`,
+		`sluice_kafka_fetch_errors_total{code="not_leader_or_follower",pipeline="views"} 52`,
+		`sluice_kafka_rebalances_total{pipeline="views"} 53`,
+		`sluice_kafka_assigned_partitions{pipeline="views"} 1`,
+		`sluice_kafka_generation{pipeline="views"} 54`,
+		`sluice_write_buffer_bytes{pipeline="views"} 61`,
+		`sluice_write_buffer_limit_bytes{pipeline="views"} 62`,
+		`sluice_flush_duration_seconds_bucket{pipeline="views",le="0.1"} 7`,
+		`sluice_flush_duration_seconds_bucket{pipeline="views",le="+Inf"} 9`,
+		`sluice_flush_duration_seconds_sum{pipeline="views"} 1.5`,
+		`sluice_flush_conflicts_total{pipeline="views"} 63`,
+		`sluice_pauses_total{pipeline="views"} 64`,
+		`sluice_dead_letters_total{error_class="json",pipeline="views",stage="decode"} 65`,
+		`sluice_dead_letters_relayed_total{pipeline="views"} 66`,
+		`sluice_dead_letters_relay_errors_total{pipeline="views"} 67`,
+		`sluice_export_runs_total{export="nightly",result="ok"} 71`,
+		`sluice_export_rows_total{export="nightly"} 72`,
+		`sluice_export_bytes_total{export="nightly"} 73`,
+		`sluice_export_duration_seconds_count{export="nightly"} 9`,
+		`sluice_export_last_success_timestamp_seconds{export="nightly"} 1e+09`,
+		`sluice_store_commits_total 81`,
+		`sluice_store_commit_events_total 82`,
+		`sluice_store_commit_duration_seconds_bucket{le="0.01"} 4`,
+		`sluice_store_disk_bytes 83`,
+		`sluice_store_disk_free_bytes `,
+		`sluice_store_mem_table_bytes 84`,
+		`sluice_store_cache_hits_total 85`,
+		`sluice_store_cache_misses_total 86`,
+		`sluice_store_compactions_total 87`,
+		`sluice_store_write_stalls_total 88`,
+		`sluice_checkpoints 0`,
+		`sluice_http_requests_total{code="2xx"} `,
+		`go_goroutines `,
+	} {
+		if !strings.Contains(body, "\n"+want) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+}
+
+// TestMetricNames checks Prometheus's rules: snake case, base units, _total on
+// counters only, and a help text.
+func TestMetricNames(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, servetest.Fill)
+	_, body := s.do("GET", "/metrics", "")
+	types := regexp.MustCompile(`(?m)^# TYPE (sluice_\S+) (\S+)$`).FindAllStringSubmatch(body, -1)
+	if len(types) < 30 {
+		t.Fatalf("Got %d metrics", len(types))
+	}
+	name := regexp.MustCompile(`^sluice_[a-z][a-z0-9]*(_[a-z0-9]+)*$`)
+	for _, m := range types {
+		if !name.MatchString(m[1]) || strings.HasSuffix(m[1], "_ns") || strings.HasSuffix(m[1], "_ms") {
+			t.Errorf("%s is not a good name", m[1])
+		}
+		if (m[2] == "counter") != strings.HasSuffix(m[1], "_total") {
+			t.Errorf("%s is a %s", m[1], m[2])
+		}
+		if !regexp.MustCompile(`(?m)^# HELP ` + m[1] + ` [A-Z0-9].*\.$`).MatchString(body) {
+			t.Errorf("%s has no help text that is a sentence", m[1])
+		}
+	}
+}
+
+// TestLagWithoutRecords: a partition that has caught up has no lag in seconds,
+// however old its last record is.
+func TestLagWithoutRecords(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(o *serve.Options) {
+		o.Pipelines = func() []serve.PipelineStatus {
+			return []serve.PipelineStatus{{Name: "p", Partitions: []serve.PartitionStatus{
+				{Topic: "t", Floor: 7, End: 7, LastTime: time.Now().Add(-time.Hour).UnixMilli()},
+				{Topic: "u", Floor: 7, End: 5},
+			}}}
+		}
+	})
+	_, body := s.do("GET", "/metrics", "")
+	lines := strings.Split(body, "\n")
+	for _, want := range []string{
+		`sluice_kafka_consumer_lag_records{partition="0",pipeline="p",topic="t"} 0`,
+		`sluice_kafka_consumer_lag_seconds{partition="0",pipeline="p",topic="t"} 0`,
+		`sluice_kafka_consumer_lag_records{partition="0",pipeline="p",topic="u"} 0`,
+	} {
+		if !slices.Contains(lines, want) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+	if strings.Contains(body, `lag_seconds{partition="0",pipeline="p",topic="u"}`) {
+		t.Error("lag in seconds of a partition without a record")
+	}
+	if strings.Contains(body, "sluice_flush_duration_seconds") {
+		t.Error("a histogram that nobody filled in")
+	}
+}

@@ -1,0 +1,45 @@
+// Package servetest holds a status with something in every field, for tests that
+// ask which metrics a server can show.
+//
+// It is used by tests only and keeps nothing.
+package servetest
+
+import (
+	"time"
+
+	"sluice/serve"
+)
+
+// Fill sets o's clock and its functions Pipelines, Exports and StoreStatus.
+func Fill(o *serve.Options) {
+	now := time.Unix(2e9, 0)
+	h := func(scale float64) serve.Histogram {
+		return serve.Histogram{Bounds: []float64{0.1 * scale, scale}, Counts: []uint64{7, 8}, Count: 9, Sum: 1.5}
+	}
+	o.Now = func() time.Time { return now }
+	o.Pipelines = func() []serve.PipelineStatus {
+		return []serve.PipelineStatus{{
+			Name: "views", Group: "g", State: "running", Ready: true, Generation: 54, Rebalances: 53,
+			Partitions: []serve.PartitionStatus{{
+				Topic: "clicks", Partition: 3, Position: 110, Floor: 100, LogStart: 50, End: 125,
+				LastTime: now.Add(-90 * time.Second).UnixMilli(),
+				Applied:  41, Filtered: 42, Dead: 43, Control: 44, Lost: map[string]int64{"retention": 45},
+			}},
+			FetchBytes: 51, FetchErrors: map[string]uint64{"not_leader_or_follower": 52},
+			FlushSeconds: h(1), FlushConflicts: 63, Pauses: 64, BufferBytes: 61, BufferLimit: 62,
+			DeadLetters: []serve.DeadLetterCount{{Stage: "decode", Class: "json", Count: 65}},
+			Relayed:     66, RelayErrors: 67,
+		}}
+	}
+	o.Exports = func() []serve.ExportStatus {
+		return []serve.ExportStatus{{
+			Name: "nightly", Runs: map[string]uint64{"ok": 71}, Rows: 72, Bytes: 73, Seconds: h(10), LastSuccess: time.Unix(1e9, 0),
+		}}
+	}
+	o.StoreStatus = func() serve.StoreStatus {
+		return serve.StoreStatus{
+			Commits: 81, CommitEvents: 82, CommitSeconds: serve.Histogram{Bounds: []float64{0.01}, Counts: []uint64{4}, Count: 4, Sum: 0.02},
+			DiskBytes: 83, MemTableBytes: 84, CacheHits: 85, CacheMisses: 86, Compactions: 87, WriteStalls: 88,
+		}
+	}
+}
