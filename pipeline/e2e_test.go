@@ -293,6 +293,34 @@ func TestRebalanceStorm(t *testing.T) {
 	c.check(e)
 }
 
+// A member that gets no partition waits for one.
+func TestSpareMemberStandsBy(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 1}), newEngine(t)
+	c.produce("pages", 100)
+	members := []*member{c.run(e), c.run(e)}
+	for _, m := range members {
+		waitFor(t, func() bool { return m.Status().Generation >= 0 })
+	}
+	for range 5 {
+		c.produce("pages", 100)
+		waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	}
+	owner := 0
+	if s := members[1].Status(); len(s.Partitions) > 0 && s.Partitions[0].Owned {
+		owner = 1
+	}
+	spare := members[1-owner]
+	if n := members[0].Metrics().Rebalances + members[1].Metrics().Rebalances; n > 6 {
+		t.Errorf("Got %d generations of two members that stay", n)
+	}
+	members[owner].close()
+	c.produce("pages", 100)
+	spare.wait(c.ends("pages"))
+	spare.close()
+	c.check(e)
+}
+
 func readProgress(t testing.TB, e store.Engine) int64 {
 	all, err := store.AllProgress(context.Background(), e)
 	if err != nil {

@@ -187,6 +187,8 @@ func (m *testMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 	switch {
 	case strings.HasPrefix(v, "skip"):
 		return &mapping.Output{}, nil
+	case v == "panic":
+		panic("test")
 	case strings.HasPrefix(v, "bad"):
 		return nil, &mapping.Error{Stage: mapping.StageDecode, Class: "test", Err: errors.New("no page")}
 	}
@@ -414,6 +416,8 @@ func want(b *fakeBroker) contents {
 			switch {
 			case strings.HasPrefix(v, "skip"):
 				c.Progress.Filtered++
+			case v == "panic":
+				letter("map/panic")
 			case strings.HasPrefix(v, "bad"):
 				letter("decode/test")
 			case strings.HasPrefix(v, "huge"), strings.HasPrefix(v, "long"):

@@ -77,8 +77,10 @@ func New(o *Options) (*Pipeline, error) {
 }
 
 // Run consumes as a member of the group until ctx ends; then it applies what is
-// buffered within the drain timeout, leaves the group and returns nil. Trouble
-// with the brokers and temporary trouble with the store is waited out. Its error
+// buffered within the drain timeout, leaves the group and returns nil. Temporary
+// trouble with the store is waited out, and so is trouble with the brokers once
+// one has answered: where none does at the beginning, the address is more likely
+// wrong, and the error wraps kafka.ErrUnreachable. Its error
 // says why nothing more can be applied: it wraps ErrDataLoss, ErrTopicChanged,
 // kafka.ErrTopicNotFound, kafka.ErrOtherStore, kafka.ErrAuth, or an error of the
 // store.
@@ -158,7 +160,8 @@ func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation)
 	return err
 }
 
-// mirror shows the stored offsets to Kafka now and then.
+// mirror shows the stored offsets to Kafka now and then, and looks where the
+// logs end, which nobody else does while a partition is paused.
 func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
 	t := time.NewTicker(p.opts.CommitInterval)
 	defer t.Stop()
@@ -166,6 +169,11 @@ func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
 		select {
 		case <-t.C:
 			p.commit(ctx, gen)
+			for topic, partitions := range gen.Assignment {
+				if spans, err := p.broker.offsets(ctx, topic, partitions); err == nil { // else the next fetch says why not
+					p.status.ends(topic, spans)
+				}
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -214,6 +222,10 @@ func (p *Pipeline) applySources(ctx context.Context, assignment map[string][]int
 			}
 			workers = append(workers, w)
 		}
+	}
+	if len(workers) == 0 { // more members than partitions: stand by
+		<-ctx.Done()
+		return nil
 	}
 	f := p.broker.fetcher(ids)
 	fetching, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the workers: what they have fetched is good
@@ -271,6 +283,17 @@ func (s *status) generationBegins(id int32, member string) {
 	s.generation, s.memberID = id, member
 	s.metrics.Rebalances++
 	s.broadcast()
+}
+
+// ends notes what the logs of a topic hold.
+func (s *status) ends(topic string, spans map[int32]span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for n, log := range spans {
+		if st := s.partitions[partitionKey{topic, n}]; st != nil {
+			st.LogStart, st.LogEnd = max(st.LogStart, log.start), max(st.LogEnd, log.end)
+		}
+	}
 }
 
 // storedOffsets returns the stored offsets of the assigned partitions.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 
 	"sluice/pipeline/buffer"
@@ -39,9 +40,9 @@ type worker struct {
 	chain    *chain
 	prev     store.Progress // of the last batch handed over
 	last     *kafka.Record  // last record covered, while its batch is held
-	epoch    int32          // its leader epoch
-	logStart int64          // newest known
-	stable   int64          // newest known LastStable
+	epoch    int32          // newest leader epoch seen; -1 = none yet
+	logStart int64          // newest LogStart seen
+	stable   int64          // newest LastStable seen
 	err      error          // of the first batch that failed
 	headers  []mapping.Header
 }
@@ -167,8 +168,7 @@ func (w *worker) session(ctx, hard context.Context) error {
 			delete(w.refused, offset)
 		}
 	}
-	w.prev, w.last, w.err, w.logStart, w.stable = progress, nil, nil, 0, 0
-	w.epoch = progress.LeaderEpoch
+	w.prev, w.last, w.err, w.logStart, w.stable, w.epoch = progress, nil, nil, 0, 0, -1
 	w.buf.Start(progress.Next, buffer.Mark{
 		Offset: progress.LastOffset, Time: progress.LastTime, LeaderEpoch: progress.LeaderEpoch, Fingerprint: progress.Fingerprint,
 	})
@@ -334,7 +334,7 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 		w.headers = append(w.headers, mapping.Header(h))
 	}
 	rec.Headers = w.headers
-	out, err := w.mapper.Map(rec)
+	out, err := w.mapRecord(rec)
 	switch {
 	case err != nil:
 		var refused *mapping.Error
@@ -355,6 +355,19 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 			return err
 		}
 	}
+}
+
+// mapRecord maps r. A mapping that panics is a bug, but one record must not stop
+// its partition for ever, as it would: each restart would begin with it.
+func (w *worker) mapRecord(r *mapping.Record) (out *mapping.Output, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			w.log.Error("mapping panicked; its record is a dead letter", "offset", r.Offset, "err", cause, "stack", string(debug.Stack()))
+			w.mapper = w.p.newMapper()
+			out, err = nil, &mapping.Error{Stage: mapping.StageMap, Class: "panic", Err: fmt.Errorf("the mapping panicked: %v", cause)}
+		}
+	}()
+	return w.mapper.Map(r)
 }
 
 func (w *worker) dead(ctx context.Context, r *kafka.Record, stage mapping.Stage, class string, reason error) error {

@@ -46,6 +46,7 @@ func TestPartitionBecomesRowsCountsAndLetters(t *testing.T) {
 		"refused twice":           {"huge", "a", "huge", "a"},
 		"refused counter":         {"a", "long", "a"},
 		"refused counter thrice":  {"long", "a", "long", "long", "a"},
+		"panic":                   {"a", "panic", "a"},
 		"refused and bad":         {"bad", "huge", "skip", "long", "-", "a"},
 		"more than several fulls": many,
 	} {
