@@ -250,12 +250,14 @@ func retryable(err error) bool {
 
 // unreachable names the brokers, the last error and what to look at.
 func unreachable(o *Options, last error) error {
+	var op *net.OpError
+	silent := errors.Is(last, context.DeadlineExceeded) || errors.As(last, &op) && op.Op == "read" && op.Timeout()
 	hint := "check the addresses, that the broker runs, and that no firewall drops the connection"
 	switch {
+	case silent:
+		hint = "the address accepts connections but does not answer: check that it is a Kafka listener, and its TLS setting"
 	case errors.Is(last, io.EOF), errors.Is(last, io.ErrUnexpectedEOF):
 		hint = "a broker closes the connection so where it expects TLS or SASL: check both settings"
-	case errors.Is(last, context.DeadlineExceeded):
-		hint = "the address accepts connections but does not answer: check that it is a Kafka listener, and its TLS setting"
 	}
 	return fmt.Errorf("%w within %v: %s: %w; %s", ErrUnreachable, o.RequestTimeout, strings.Join(o.Brokers, ", "), last, hint)
 }

@@ -31,8 +31,12 @@ func (c *Client) CommittedOffsets(ctx context.Context, group, topic string, part
 			return err
 		}
 		fetched := resp.(*kmsg.OffsetFetchResponse)
-		if fetched.ErrorCode != 0 {
-			return code(fetched.ErrorCode)
+		switch e := code(fetched.ErrorCode); e {
+		case codeNone:
+		case codeGroupIDNotFound:
+			return nil // it never committed anything
+		default:
+			return e
 		}
 		clear(found)
 		for _, t := range fetched.Topics {

@@ -122,6 +122,7 @@ const (
 	codeSASLFailed              code = 58
 	codeFencedLeaderEpoch       code = 74
 	codeUnknownLeaderEpoch      code = 75
+	codeGroupIDNotFound         code = 69
 	codeOffsetNotAvailable      code = 78
 	codeThrottlingQuota         code = 89
 	codeUnknownTopicID          code = 100
@@ -163,6 +164,7 @@ var codeNames = map[code]string{
 	codeSASLFailed:              "SASL_AUTHENTICATION_FAILED",
 	codeFencedLeaderEpoch:       "FENCED_LEADER_EPOCH",
 	codeUnknownLeaderEpoch:      "UNKNOWN_LEADER_EPOCH",
+	codeGroupIDNotFound:         "GROUP_ID_NOT_FOUND",
 	codeOffsetNotAvailable:      "OFFSET_NOT_AVAILABLE",
 	codeThrottlingQuota:         "THROTTLING_QUOTA_EXCEEDED",
 	codeUnknownTopicID:          "UNKNOWN_TOPIC_ID",

@@ -29,6 +29,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -77,6 +78,11 @@ func Start(o *Options) (*Broker, error) {
 	if o == nil {
 		o = &Options{}
 	}
+	for name, partitions := range o.Topics {
+		if name == "" || partitions < 1 {
+			return nil, fmt.Errorf("start embedded broker: topic %q with %d partitions", name, partitions)
+		}
+	}
 	nodes := max(o.Nodes, 1)
 	logger := o.Logger
 	if logger == nil {
@@ -120,6 +126,8 @@ func (b *Broker) start(o *Options, nodes, port int, logger *slog.Logger) error {
 		kfake.Ports(ports...),
 		kfake.ClusterID(id),
 		kfake.ListenFn(b.listen),
+		// A dead member must not cost a test or a demo the 6 s that Kafka insists on.
+		kfake.GroupMinSessionTimeout(100 * time.Millisecond),
 		kfake.WithLogger(logAdapter{logger}),
 		kfake.DefaultNumPartitions(1),
 		kfake.SeedTopics(1), // none: they are created below, on a restart as well

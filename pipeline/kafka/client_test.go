@@ -1,0 +1,412 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+)
+
+// silentBroker accepts connections and never answers.
+func silentBroker(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var conns []net.Conn
+	wg.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			conns = append(conns, c)
+			mu.Unlock()
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		wg.Wait()
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	})
+	return ln.Addr().String()
+}
+
+// deadAddr is an address that refuses connections.
+func deadAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ln.Close() }()
+	return ln.Addr().String()
+}
+
+func TestUnreachable(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		addr string
+		text []string
+	}{
+		"silent":  {silentBroker(t), []string{"does not answer"}},
+		"refused": {deadAddr(t), []string{"connection refused", "check the addresses"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTestClient(t, &Options{Brokers: []string{tc.addr}, DialTimeout: 200 * time.Millisecond, RequestTimeout: 500 * time.Millisecond})
+			for call, f := range map[string]func(ctx context.Context) error{
+				"Topic": func(ctx context.Context) error { _, err := c.Topic(ctx, "t"); return err },
+				"ListOffsets": func(ctx context.Context) error {
+					_, err := c.ListOffsets(ctx, "t", []int32{0})
+					return err
+				},
+				"CreateTopic": func(ctx context.Context) error { return c.CreateTopic(ctx, "t", 1) },
+				"JoinGroup": func(ctx context.Context) error {
+					_, err := c.JoinGroup(ctx, &GroupOptions{ID: "g", Topics: []string{"t"}})
+					return err
+				},
+				"Produce": func(ctx context.Context) error { return c.NewProducer(nil).Produce(ctx, "t", Message{}) },
+			} {
+				start := time.Now()
+				err := f(t.Context())
+				if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), tc.addr) {
+					t.Errorf("%s: Got %v, want ErrUnreachable naming %s", call, err, tc.addr)
+					continue
+				}
+				if took := time.Since(start); took > 10*time.Second { // 500 ms and a slow machine
+					t.Errorf("%s took %v", call, took)
+				}
+				for _, want := range tc.text {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%s: Got %q, want %q in it", call, err, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A caller's own deadline is the caller's error, not the cluster's.
+func TestCallerDeadline(t *testing.T) {
+	t.Parallel()
+	c := newTestClient(t, &Options{Brokers: []string{silentBroker(t)}})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := c.Topic(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnreachable) {
+		t.Errorf("Got %v, want the caller's deadline", err)
+	}
+}
+
+// One seed that is down does not matter.
+func TestOneSeedDown(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	c := newTestClient(t, &Options{Brokers: []string{deadAddr(t), cluster.ListenAddrs()[0], silentBroker(t)}, DialTimeout: 100 * time.Millisecond})
+	if _, err := c.Topic(testContext(t), "t"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTopic(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(3, "pageviews"), kfake.SeedTopics(1, "access-log"), kfake.AllowAutoTopicCreation(), kfake.ClusterID("cid"))
+	ctx := testContext(t)
+	got, err := c.Topic(ctx, "pageviews")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &TopicInfo{Name: "pageviews", ID: cluster.TopicInfo("pageviews").TopicID, ClusterID: "cid", Partitions: []int32{0, 1, 2}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("topic (-want +got):\n%s", diff)
+	}
+	all, err := c.Topics(ctx)
+	if err != nil || len(all) != 2 || all["access-log"] == nil {
+		t.Errorf("Got %v and %v, want both topics", all, err)
+	}
+	for name, hint := range map[string]string{"pageview": "did you mean pageviews?", "acces_log": "access-log", "zzz": "create it first"} {
+		_, err := c.Topic(ctx, name)
+		if !errors.Is(err, ErrTopicNotFound) || !strings.Contains(err.Error(), name+" (") || !strings.Contains(err.Error(), hint) {
+			t.Errorf("Got %v, want ErrTopicNotFound for %s with %q", err, name, hint)
+		}
+		if cluster.TopicInfo(name) != nil {
+			t.Errorf("%s was created", name)
+		}
+	}
+}
+
+func TestCreateTopic(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t)
+	ctx := testContext(t)
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.NotController})
+	for range 2 {
+		if err := c.CreateTopic(ctx, "new", 2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := c.Topic(ctx, "new"); err != nil || len(got.Partitions) != 2 {
+		t.Errorf("Got %v, %v", got, err)
+	}
+	if err := c.CreateTopic(ctx, "none", 0); err == nil {
+		t.Error("Got no error for no partitions")
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "denied", Err: kerr.TopicAuthorizationFailed})
+	if err := c.CreateTopic(ctx, "denied", 1); !errors.Is(err, ErrAuth) || !strings.Contains(err.Error(), "denied") {
+		t.Errorf("Got %v for a refused topic", err)
+	}
+}
+
+func TestListOffsets(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(3, "t"))
+	ctx := testContext(t)
+	base := time.UnixMilli(1_700_000_000_000)
+	var msgs []Message
+	for i := range 10 {
+		msgs = append(msgs, Message{Value: []byte("v"), Partition: 0, Time: base.Add(time.Duration(i) * time.Second)})
+	}
+	p := c.NewProducer(&ProducerOptions{BatchBytes: 1}) // a record a batch
+	if err := p.Produce(ctx, "t", msgs...); err != nil {
+		t.Fatal(err)
+	}
+	if err := cluster.DeleteRecords("t", 0, 4); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Err: kerr.NotLeaderForPartition, Count: 2})
+	got, err := c.ListOffsets(ctx, "t", []int32{0, 1, 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[int32]Offsets{0: {4, 10}, 1: {0, 0}, 2: {0, 0}}, got); diff != "" {
+		t.Errorf("offsets (-want +got):\n%s", diff)
+	}
+	for _, tc := range []struct {
+		at   time.Duration
+		want int64
+	}{{-time.Hour, 4}, {6500 * time.Millisecond, 7}, {9 * time.Second, 9}, {time.Hour, 10}} {
+		at, err := c.OffsetsAt(ctx, "t", []int32{0, 1}, base.Add(tc.at))
+		if diff := cmp.Diff(map[int32]int64{0: tc.want, 1: 0}, at); err != nil || diff != "" {
+			t.Errorf("at %v: %v (-want +got):\n%s", tc.at, err, diff)
+		}
+	}
+	if _, err := c.ListOffsets(ctx, "t", []int32{7}); !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("Got %v for a partition that is not there", err)
+	}
+	if _, err := c.ListOffsets(ctx, "no", []int32{0}); !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("Got %v for a topic that is not there", err)
+	}
+}
+
+func TestOldBroker(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.MaxVersions(kversion.V2_6_0()))
+	if _, err := c.Topic(testContext(t), "t"); !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), "2.8") {
+		t.Errorf("Got %v, want ErrTooOld", err)
+	}
+	f := c.NewFetcher(nil)
+	f.Add("t", 0, 0)
+	if err := f.Run(testContext(t)); !errors.Is(err, ErrTooOld) {
+		t.Errorf("Got %v from Run, want ErrTooOld", err)
+	}
+}
+
+// Kafka 2.8 knows no fetch by topic id.
+func TestFetchByName(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.MaxVersions(kversion.V2_8_0()))
+	produce(t, c, "t", numbered(0, 10)...)
+	r := startFetcher(t, c, nil).Add("t", 0, 0)
+	if got := readTo(t, r, 10); !slices.Equal(got, values(0, 10)) {
+		t.Errorf("Got %v", got)
+	}
+	if c.versions.fetch != 12 {
+		t.Errorf("Got fetch version %d, want 12", c.versions.fetch)
+	}
+}
+
+func TestSASL(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"), kfake.EnableSASL(),
+		kfake.Superuser("PLAIN", "u", "p"), kfake.Superuser("SCRAM-SHA-256", "u", "p"), kfake.Superuser("SCRAM-SHA-512", "u", "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		good := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), SASL: SASL{mechanism, "u", "p"}})
+		if _, err := good.Topic(testContext(t), "t"); err != nil {
+			t.Errorf("%s: %v", mechanism, err)
+		}
+		m := joinWith(t, good, &GroupOptions{ID: mechanism, Topics: []string{"t"}})
+		m.await(t, owns(1))
+		bad := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), SASL: SASL{mechanism, "u", "wrong-secret"}, RequestTimeout: time.Second})
+		_, err := bad.Topic(testContext(t), "t")
+		if err == nil || strings.Contains(err.Error(), "wrong-secret") {
+			t.Errorf("%s: Got %v with a wrong password", mechanism, err)
+		}
+	}
+	none := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), RequestTimeout: 300 * time.Millisecond})
+	if _, err := none.Topic(testContext(t), "t"); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "SASL") {
+		t.Errorf("Got %v without credentials, want a hint to SASL", err)
+	}
+	encrypted := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), TLS: &tls.Config{MinVersion: tls.VersionTLS12}, RequestTimeout: 300 * time.Millisecond, DialTimeout: 100 * time.Millisecond})
+	if _, err := encrypted.Topic(testContext(t), "t"); !errors.Is(err, ErrUnreachable) {
+		t.Errorf("Got %v with TLS to a plain port, want ErrUnreachable", err)
+	}
+}
+
+func TestOptionsValidate(t *testing.T) {
+	t.Parallel()
+	for text, o := range map[string]*Options{
+		"no brokers":             nil,
+		`"nohost"`:               {Brokers: []string{"nohost"}},
+		"unknown SASL mechanism": {Brokers: []string{"h:1"}, SASL: SASL{Mechanism: "KERBEROS"}},
+		"without a user":         {Brokers: []string{"h:1"}, SASL: SASL{Mechanism: "PLAIN"}},
+		"negative":               {Brokers: []string{"h:1"}, DialTimeout: -1},
+	} {
+		if _, err := NewClient(o); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("Got %v, want %q", err, text)
+		}
+	}
+}
+
+func TestClientClosed(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Topic(testContext(t), "t"); !errors.Is(err, ErrClosed) {
+		t.Errorf("Got %v, want ErrClosed", err)
+	}
+}
+
+func TestProducePartitions(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(4, "t"))
+	var msgs []Message
+	for i := range 400 {
+		msgs = append(msgs, Message{Value: fmt.Append(nil, i), Partition: AnyPartition})
+	}
+	msgs = append(msgs, Message{Key: []byte("foobar"), Value: []byte("keyed"), Partition: AnyPartition})
+	produce(t, c, "t", msgs...)
+	offs, err := c.ListOffsets(testContext(t), "t", []int32{0, 1, 2, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := startFetcher(t, c, nil)
+	keyed := int32((murmur2([]byte("foobar")) & 0x7fffffff) % 4)
+	for p, o := range offs {
+		want := int64(100)
+		if p == keyed {
+			want++
+		}
+		if o.End != want {
+			t.Errorf("Got %d records in partition %d, want %d", o.End, p, want)
+		}
+		got := readTo(t, f.Add("t", p, 0), o.End)
+		if slices.Contains(got, "keyed") != (p == keyed) {
+			t.Errorf("Got the key in partition %d, want %d", p, keyed)
+		}
+	}
+	if err := c.NewProducer(nil).Produce(testContext(t), "t", Message{Partition: 9}); !errors.Is(err, ErrTopicNotFound) {
+		t.Errorf("Got %v for partition 9", err)
+	}
+	if got := c.Metrics().Produced; got != 401 {
+		t.Errorf("Got %d produced, want 401", got)
+	}
+}
+
+// Vectors of Kafka's UtilsTest.testMurmur2.
+func TestMurmur2(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[string]int32{
+		"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536,
+		"a-little-bit-longer-string": -1486304829, "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+	} {
+		if got := int32(murmur2([]byte(s))); got != want {
+			t.Errorf("%s: Got %d, want %d", s, got, want)
+		}
+	}
+}
+
+func TestProduceErrors(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.AllowAutoTopicCreation(), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
+	ctx := testContext(t)
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 2},
+		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas})
+	// Batches larger than the broker takes are halved.
+	p := c.NewProducer(&ProducerOptions{Compression: None})
+	if err := p.Produce(ctx, "t", numbered(0, 1000)...); err != nil {
+		t.Fatal(err)
+	}
+	if got := readTo(t, startFetcher(t, c, nil).Add("t", 0, 0), 1000); !slices.Equal(got, values(0, 1000)) {
+		t.Errorf("Got %d records", len(got))
+	}
+	err := p.Produce(ctx, "t", Message{Value: make([]byte, 5000)})
+	if !errors.Is(err, codeMessageTooLarge) || !strings.Contains(err.Error(), "produce to t") {
+		t.Errorf("Got %v for a message that is too large", err)
+	}
+	if err := p.Produce(ctx, "nope", Message{}); !errors.Is(err, ErrTopicNotFound) || cluster.TopicInfo("nope") != nil {
+		t.Errorf("Got %v for a missing topic", err)
+	}
+	if err := p.Produce(ctx, "t"); err != nil {
+		t.Errorf("Got %v for nothing", err)
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+	short := c.NewProducer(&ProducerOptions{DeliveryTimeout: 100 * time.Millisecond})
+	if err := short.Produce(ctx, "t", Message{}); !errors.Is(err, codeNotEnoughReplicas) {
+		t.Errorf("Got %v, want the broker's reason after the delivery timeout", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Produce(ctx, "t", Message{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("Got %v, want ErrClosed", err)
+	}
+	if err := c.NewProducer(&ProducerOptions{Compression: "rar"}).Produce(ctx, "t", Message{}); err == nil || !strings.Contains(err.Error(), `"rar"`) {
+		t.Errorf("Got %v for an unknown codec", err)
+	}
+}
+
+func TestCommittedOffsets(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(2, "a"))
+	produce(t, c, "a", numbered(0, 10)...)
+	ctx := testContext(t)
+	got, err := c.CommittedOffsets(ctx, "g", "a", []int32{0, 1})
+	if err != nil || len(got) != 0 {
+		t.Errorf("Got %v, %v before a commit", got, err)
+	}
+	if err := join(t, c, "s", "a").await(t, owns(2)).Commit(ctx, map[string]map[int32]int64{"a": {0: 7}}); err != nil {
+		t.Fatal(err)
+	}
+	got, err = c.CommittedOffsets(ctx, "g", "a", []int32{0, 1})
+	if diff := cmp.Diff(map[int32]int64{0: 7}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
