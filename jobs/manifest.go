@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -127,9 +126,9 @@ func encodeJSON(v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// decodeStrict reads one JSON value without unknown fields and nothing after it.
-// The format version is looked at first, so that a file of a later version is
-// named as such and not as one with unknown fields.
+// decodeStrict reads one JSON value without unknown fields. The format version is
+// looked at first, so that a file of a later version is named as such and not as
+// one with unknown fields; that step also refuses what follows the value.
 func decodeStrict(data []byte, v any) error {
 	var version struct {
 		FormatVersion int `json:"format_version"`
@@ -144,9 +143,6 @@ func decodeStrict(data []byte, v any) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(v); err != nil {
 		return fmt.Errorf("%w: %w", ErrManifest, err)
-	}
-	if _, err := d.Token(); err != io.EOF {
-		return fmt.Errorf("%w: something follows the JSON object", ErrManifest)
 	}
 	return nil
 }
@@ -263,9 +259,9 @@ func (f *File) validate(before *File) error {
 	rg := cell.Range{Start: keys[2], Stop: keys[3]}
 	switch {
 	case bytes.Compare(keys[0], keys[1]) > 0:
-		return fmt.Errorf("its first row %q is after its last, %q", f.MinRow, f.MaxRow)
+		return fmt.Errorf("its first row %s is after its last, %s", f.MinRow, f.MaxRow)
 	case !rg.Contains(keys[0]) || !rg.Contains(keys[1]):
-		return fmt.Errorf("rows %q to %q are not in its region [%q, %q)", f.MinRow, f.MaxRow, f.RegionStart, f.RegionStop)
+		return fmt.Errorf("rows %s to %s are not in its region [%s, %s)", f.MinRow, f.MaxRow, f.RegionStart, f.RegionStop)
 	}
 	if before != nil && before.Rows > 0 {
 		max, err := unescapeKey(before.MaxRow)
@@ -273,7 +269,7 @@ func (f *File) validate(before *File) error {
 			return err
 		}
 		if bytes.Compare(keys[0], max) <= 0 {
-			return fmt.Errorf("its first row %q is not after %q, the last of %s", f.MinRow, before.MaxRow, before.Path)
+			return fmt.Errorf("its first row %s is not after %s, the last of %s", f.MinRow, before.MaxRow, before.Path)
 		}
 	}
 	return nil

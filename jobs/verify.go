@@ -286,7 +286,7 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 		r.Rows += int64(b.Rows())
 	}
 	if c.column >= 0 && r.Rows > 0 && (escapeKey(c.min) != want.MinRow || escapeKey(c.max) != want.MaxRow) {
-		bad("its rows are %q to %q, the manifest says %q to %q", escapeKey(c.min), escapeKey(c.max), want.MinRow, want.MaxRow)
+		bad("its rows are %s to %s, the manifest says %s to %s", escapeKey(c.min), escapeKey(c.max), want.MinRow, want.MaxRow)
 	}
 	return nil
 }
@@ -328,7 +328,7 @@ func (c *keyChecker) check(b *columnar.Batch) error {
 		if !c.seen {
 			c.min, c.seen = bytes.Clone(key), true
 		} else if d := bytes.Compare(key, c.max); d < 0 || (d == 0 && c.strict) {
-			return fmt.Errorf("row %q comes after %q: not sorted", escapeKey(key), escapeKey(c.max))
+			return fmt.Errorf("row %s comes after %s: not sorted", escapeKey(key), escapeKey(c.max))
 		}
 		c.max = append(c.max[:0], key...)
 	}
