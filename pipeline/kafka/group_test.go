@@ -266,6 +266,35 @@ func TestGroupCoordinatorTrouble(t *testing.T) {
 	}
 }
 
+// A pending JoinGroup, which the coordinator answers only when the others have
+// put their partitions down, does not hold up Close.
+func TestGroupCloseWhileJoining(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	first := join(t, c, "s", "a")
+	g := first.await(t, owns(1))
+	release := make(chan struct{})
+	defer close(release)
+	g.Run(func(context.Context) { <-release })
+	joins := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Observe: true, Count: -1})
+	second := join(t, c, "s", "a")
+	second.group.leaveWithin = 50 * time.Millisecond
+	if err := joins.Wait(testContext(t), 1); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- second.group.Close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(4 * time.Second): // the rebalance timeout of join is 5 s
+		t.Error("Close waits for the JoinGroup")
+	}
+	<-second.failed
+}
+
 func TestGroupMissingTopic(t *testing.T) {
 	t.Parallel()
 	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"), kfake.AllowAutoTopicCreation())
