@@ -293,7 +293,7 @@ func TestRebalanceStorm(t *testing.T) {
 	c.check(e)
 }
 
-// A member that gets no partition waits for one.
+// A member that gets no partition takes over when the owner leaves.
 func TestSpareMemberStandsBy(t *testing.T) {
 	t.Parallel()
 	c, e := newCluster(t, map[string]int{"pages": 1}), newEngine(t)
@@ -311,9 +311,6 @@ func TestSpareMemberStandsBy(t *testing.T) {
 		owner = 1
 	}
 	spare := members[1-owner]
-	if n := members[0].Metrics().Rebalances + members[1].Metrics().Rebalances; n > 6 {
-		t.Errorf("Got %d generations of two members that stay", n)
-	}
 	members[owner].close()
 	c.produce("pages", 100)
 	spare.wait(c.ends("pages"))

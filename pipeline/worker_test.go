@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -116,6 +117,28 @@ func TestStopDrainsOrLeavesIt(t *testing.T) {
 			checkContents(t, mem, b)
 		})
 	}
+}
+
+// A generation without partitions must last: a member that ends its own makes
+// the whole group rebalance.
+func TestMemberWithoutPartitionsStandsBy(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newTest(t, newEngine(t), newFakeBroker(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.apply(ctx, nil) }()
+		synctest.Wait()
+		select {
+		case err := <-done:
+			t.Fatalf("Got the end of the generation (%v) before it was over", err)
+		default:
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 func waitFor(t testing.TB, ok func() bool) {
