@@ -1,0 +1,248 @@
+package columnar_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/columnar/columnartest"
+)
+
+func put(family, qualifier string, t cell.Timestamp, value string) cell.Cell {
+	return cell.Cell{Family: family, Qualifier: []byte(qualifier), Time: t, Kind: cell.KindPut, Value: []byte(value)}
+}
+
+func be(v uint64) string { return string(binary.BigEndian.AppendUint64(nil, v)) }
+
+// TestConvert has one value of each type and coding, and what cannot be read.
+func TestConvert(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ typ, coding, value, want string }{
+		{"string", "text", "grün", `"grün"`},
+		{"string", "text", "\xff", "not UTF-8"},
+		{"bytes", "raw", "\xff\x00", `"\xff\x00"`},
+		{"int64", "text", "-9223372036854775808", "-9223372036854775808"},
+		{"int64", "text", "+9223372036854775807", "9223372036854775807"},
+		{"int64", "text", "9223372036854775808", "out of range"},
+		{"int64", "text", "-9223372036854775809", "out of range"},
+		{"int64", "text", "99999999999999999999", "out of range"},
+		{"int64", "text", "", "not a decimal number"},
+		{"int64", "text", "-", "not a decimal number"},
+		{"int64", "text", "1.0", "not a decimal number"},
+		{"int64", "text", " 1", "not a decimal number"},
+		{"int64", "int64be", be(math.MaxUint64), "-1"},
+		{"int64", "int64be", "1", "not 8 bytes long"},
+		{"float64", "text", "-1e-3", fmt.Sprintf("%x", math.Float64bits(-1e-3))},
+		{"float64", "text", "one", "not a number in the range of a double"},
+		{"float64", "float64be", be(math.Float64bits(2.5)), fmt.Sprintf("%x", math.Float64bits(2.5))},
+		{"float64", "float64be", "", "not 8 bytes long"},
+		{"bool", "text", "true", "true"},
+		{"bool", "text", "0", "false"},
+		{"bool", "text", "yes", "neither true nor false"},
+		{"bool", "raw", "\x00", "false"},
+		{"bool", "raw", "\xff", "true"},
+		{"bool", "raw", "true", "not 1 byte long"},
+		{"timestamp", "text", "-1", "-1000"},
+		{"timestamp", "text", "9223372036854775807", "out of range for a timestamp in µs"},
+		{"timestamp", "int64be", be(1700000000123), "1700000000123000"},
+		{"timestamp", "rfc3339", "1970-01-01T00:00:01.000002+00:00", "1000002"},
+		{"timestamp", "rfc3339", "1970-01-01", "not a time such as"},
+	} {
+		spec := columnar.ColumnSpec{Name: "c", From: "info:q", Type: tt.typ, Coding: tt.coding}
+		row := &cell.Row{Key: []byte("row\x00"), Cells: []cell.Cell{put("info", "q", 1, tt.value)}}
+		build := func(onError string) (*columnar.Batch, error) {
+			spec.OnError = onError
+			s, err := columnar.Compile([]columnar.ColumnSpec{spec}, "", table())
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := columnar.NewBuilder(s)
+			return b.Batch(), b.Append(row)
+		}
+		batch, err := build("fail")
+		if err == nil {
+			if got := columnartest.Texts(batch)[0][0]; got != tt.want {
+				t.Errorf("%s %s of %q: got %s, want %s", tt.coding, tt.typ, tt.value, got, tt.want)
+			}
+			continue
+		}
+		ce := new(columnar.ConvertError)
+		if !errors.As(err, &ce) || !strings.HasPrefix(ce.Reason, tt.want) || !strings.HasPrefix(err.Error(), `table t, row "row\x00", column c (info:q): value `) {
+			t.Errorf("%s %s of %q: got %v, want %s", tt.coding, tt.typ, tt.value, err, tt.want)
+		}
+		batch, err = build("null")
+		if err != nil || !batch.Vector(0).IsNull(0) || batch.Vector(0).Len() != 1 {
+			t.Errorf("%s %s of %q with on_error: null: got %v", tt.coding, tt.typ, tt.value, err)
+		}
+	}
+}
+
+func TestNotNullable(t *testing.T) {
+	t.Parallel()
+	s, err := columnar.Compile([]columnar.ColumnSpec{{Name: "c", From: "info:q", Type: "string", Nullable: ptr(false)}}, "", table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = columnar.NewBuilder(s).Append(&cell.Row{Key: []byte("r"), Cells: []cell.Cell{put("info", "other", 1, "")}})
+	want := `table t, row "r", column c (info:q): no cell, and the column has nullable: false`
+	if err == nil || err.Error() != want {
+		t.Errorf("Got %v, want %s", err, want)
+	}
+}
+
+// TestMerge appends rows with random cells to a schema that names some of them,
+// some twice, in any order, and compares with a look-up by name.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	qualifiers := []string{"", "a", "ab", "b", "\xff"}
+	rapid.Check(t, func(t *rapid.T) {
+		var specs []columnar.ColumnSpec
+		for i := range rapid.IntRange(1, 6).Draw(t, "columns") {
+			specs = append(specs, columnar.ColumnSpec{
+				Name: strconv.Itoa(i), Type: "bytes",
+				From: rapid.SampledFrom([]string{"info", "n"}).Draw(t, "family") + ":" + rapid.SampledFrom(qualifiers).Draw(t, "qualifier"),
+			})
+		}
+		s, err := columnar.Compile(specs, "", table())
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := columnar.NewBuilder(s)
+		var want [][]string
+		for range rapid.IntRange(0, 5).Draw(t, "rows") {
+			row := cell.Row{Key: []byte("r")}
+			values := map[string]string{}
+			for _, f := range []string{"info", "n", "z"} {
+				for _, q := range qualifiers {
+					for version := range rapid.IntRange(0, 2).Draw(t, "versions") {
+						v := fmt.Sprint(f, q, version)
+						row.Cells = append(row.Cells, put(f, q, cell.Timestamp(5-version), v))
+						if version == 0 {
+							values[f+":"+q] = v
+						}
+					}
+				}
+			}
+			if err := b.Append(&row); err != nil {
+				t.Fatal(err)
+			}
+			if len(row.Cells) == 0 {
+				continue
+			}
+			var texts []string
+			for _, spec := range specs {
+				if v, ok := values[spec.From]; ok {
+					texts = append(texts, fmt.Sprintf("%q", v))
+				} else {
+					texts = append(texts, "null")
+				}
+			}
+			want = append(want, texts)
+		}
+		if d := cmp.Diff(want, columnartest.Texts(b.Batch()), cmp.Transformer("nil", func(s [][]string) [][]string { return append([][]string{}, s...) })); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+// TestRecord compares the Arrow record of a batch with the batch, and reads it
+// back into another.
+func TestRecord(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		columns := columnartest.Columns()
+		b := columnar.NewBatch(columns)
+		columnartest.Fill(t, b, rapid.IntRange(0, 70).Draw(t, "rows"))
+		r := b.Record(columnar.ArrowSchema(columns, nil))
+		defer r.Release()
+		if r.NumRows() != int64(b.Rows()) {
+			t.Fatalf("Got %d rows, want %d", r.NumRows(), b.Rows())
+		}
+		for i := range columns {
+			if got, want := r.Column(i).NullN(), b.Vector(i).Nulls(); got != want {
+				t.Fatalf("Got %d nulls, want %d", got, want)
+			}
+		}
+		again := columnar.NewBatch(columns)
+		if err := again.SetRecord(r); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(columnartest.Texts(b), columnartest.Texts(again)); d != "" {
+			t.Fatal(d)
+		}
+	})
+}
+
+// TestRecordSharesMemory: a record is the batch's memory, not a copy.
+func TestRecordSharesMemory(t *testing.T) {
+	t.Parallel()
+	columns := []columnar.Column{{Name: "n", Type: columnar.Int64}}
+	b := columnar.NewBatch(columns)
+	b.Vector(0).AppendInt64(1)
+	r := b.Record(columnar.ArrowSchema(columns, nil))
+	defer r.Release()
+	b.Vector(0).Int64s()[0] = 2
+	if got := r.Column(0).(*array.Int64).Value(0); got != 2 {
+		t.Errorf("Got %d, want the changed value", got)
+	}
+}
+
+// TestAllocations: a batch of a size that was there before costs nothing.
+func TestAllocations(t *testing.T) {
+	s, err := columnar.Compile(benchColumns, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := benchRows(1000)
+	b := columnar.NewBuilder(s)
+	got := testing.AllocsPerRun(5, func() {
+		b.Reset()
+		for i := range rows {
+			if err := b.Append(&rows[i]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if got != 0 {
+		t.Errorf("Got %v allocations for 1000 rows, want none", got)
+	}
+}
+
+func TestFull(t *testing.T) {
+	t.Parallel()
+	s, err := columnar.Compile([]columnar.ColumnSpec{{Name: "v", From: "info:q", Type: "bytes"}}, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := columnar.NewBuilder(s)
+	row := &cell.Row{Key: []byte("r"), Cells: []cell.Cell{put("info", "q", 1, strings.Repeat("x", columnar.DefaultBatchBytes))}}
+	if b.Full() {
+		t.Error("an empty builder is full")
+	}
+	if err := b.Append(row); err != nil || !b.Full() {
+		t.Errorf("Got not full after %d bytes, %v", columnar.DefaultBatchBytes, err)
+	}
+	b.Reset()
+	row.Cells[0].Value = nil
+	for i := range columnar.DefaultBatchRows {
+		if b.Full() {
+			t.Fatalf("full after %d rows", i)
+		}
+		if err := b.Append(row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !b.Full() {
+		t.Errorf("not full after %d rows", columnar.DefaultBatchRows)
+	}
+}
