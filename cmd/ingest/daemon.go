@@ -121,10 +121,13 @@ func awaitTopics(ctx context.Context, c *kafka.Client, cfg *config.Config) error
 		select {
 		case <-wait.C:
 		case <-ctx.Done():
-			if context.Cause(ctx) == context.DeadlineExceeded {
-				return fmt.Errorf("not ready within kafka.start_timeout (%s): %w", cfg.Kafka.StartTimeout, last)
+			if context.Cause(ctx) != context.DeadlineExceeded {
+				return ctx.Err()
 			}
-			return ctx.Err()
+			if errors.Is(last, kafka.ErrTopicNotFound) {
+				last = fmt.Errorf("%w; create it, or correct the pipeline's topics", last)
+			}
+			return fmt.Errorf("not ready within kafka.start_timeout (%s): %w", cfg.Kafka.StartTimeout, last)
 		}
 	}
 }

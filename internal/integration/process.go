@@ -116,12 +116,18 @@ func (d *Daemon) Stop(timeout time.Duration) error {
 	if err := d.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return err
 	}
+	return d.Wait(timeout)
+}
+
+// Wait waits for the process to end by itself and returns how it did, or an error
+// where it is still there after the timeout.
+func (d *Daemon) Wait(timeout time.Duration) error {
 	select {
 	case err := <-d.done:
 		d.done <- err
 		return err
 	case <-time.After(timeout):
-		return fmt.Errorf("no exit within %s of SIGTERM", timeout)
+		return fmt.Errorf("still running after %s", timeout)
 	}
 }
 
@@ -139,9 +145,10 @@ func (d *Daemon) Exited() (bool, error) {
 // Run runs one of the binaries to its end and returns its standard output.
 func Run(t testing.TB, env []string, stdin []byte, name string, args ...string) (string, error) {
 	t.Helper()
+	binary := filepath.Join(Binaries(t), name) // before the clock runs: the first call builds it
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(Binaries(t), name), args...)
+	cmd := exec.CommandContext(ctx, binary, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = env, bytes.NewReader(stdin), &stdout, &stderr
 	if err := cmd.Run(); err != nil {

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/internal/integration"
+	"sluice/pipeline/kafka/embedded"
+	"sluice/store/pebblestore"
+)
+
+// world is a broker, a configuration and a data directory of one test.
+type world struct {
+	config, data, out string
+	env               []string
+	broker            *embedded.Broker
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 2, "access-log.dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := broker.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	w := &world{config: fastGroup(t), data: filepath.Join(t.TempDir(), "data"), out: t.TempDir(), broker: broker}
+	w.env = integration.Environment(broker.Addr(), w.data)
+	return w
+}
+
+// run runs a binary and fails the test where it fails.
+func (w *world) run(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	out, err := integration.Run(t, w.env, nil, name, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// One directory, many tools: shell, offsets and export give the same answers
+// through a running daemon and without one, writes included.
+func TestToolsWithAndWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(3, 500)
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	d := integration.StartDaemon(t, w.config, w.env)
+	integration.WaitCaughtUp(t, d, w.config, w.env, 500, time.Minute)
+
+	tools := func(state string) {
+		t.Helper()
+		row := "by-hand-" + state
+		w.run(t, "shell", "-c", w.config, "-n", "-e", "put 'access_log', '"+row+"', 'l:path', '/"+state+"'\nincr 'path_counts', '"+row+"', 'day:20260101', 7")
+		got := w.run(t, "shell", "-c", w.config, "-n", "-e", "get_counter 'path_counts', '"+row+"', 'day:20260101'\nget 'access_log', '"+row+"'")
+		if !strings.Contains(got, "COUNTER VALUE = 7") || !strings.Contains(got, "value=/"+state) {
+			t.Errorf("%s: the shell reads back:\n%s", state, got)
+		}
+		w.run(t, "shell", "-c", w.config, "-n", "-e", "deleteall 'access_log', '"+row+"'\ndeleteall 'path_counts', '"+row+"'")
+		out := w.run(t, "ingest", "offsets", "-c", w.config, "--json")
+		var lines []offsetLine
+		if err := json.Unmarshal([]byte(out), &lines); err != nil {
+			t.Fatal(err)
+		}
+		var stored, dead int64
+		for _, l := range lines {
+			stored += l.Stored
+			dead += l.Dead
+			if l.Lag != 0 || !l.Balanced {
+				t.Errorf("%s: %+v", state, l)
+			}
+		}
+		if len(lines) != 2 || stored != 500 || dead != 1 {
+			t.Errorf("%s: offsets of %d partitions, %d stored, %d dead:\n%s", state, len(lines), stored, dead, out)
+		}
+		got = w.run(t, "export", "run", "-c", w.config, "access_log", "--out", filepath.Join(w.out, state))
+		if !strings.Contains(got, "499 rows") {
+			t.Errorf("%s: export:\n%s", state, got)
+		}
+		got = w.run(t, "export", "verify", filepath.Join(w.out, state, "access_log"))
+		if !strings.Contains(got, "complete and as the manifest says") {
+			t.Errorf("%s: verify:\n%s", state, got)
+		}
+		got = w.run(t, "export", "list", "-c", w.config, "--out", filepath.Join(w.out, state))
+		if !strings.Contains(got, "499") || !strings.Contains(got, "never") {
+			t.Errorf("%s: list:\n%s", state, got)
+		}
+	}
+	tools("daemon")
+
+	if info, err := os.Stat(filepath.Join(w.data, "sluice.endpoint")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("endpoint file: %v, %v; want mode 0600", info, err)
+	}
+	second := integration.StartDaemon(t, w.config, w.env)
+	if err := second.Wait(30 * time.Second); err == nil || !strings.Contains(second.Log(), "in use") {
+		t.Errorf("a second daemon on the directory: %v\n%s", err, second.Log())
+	}
+	if err := d.Stop(20 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(w.data, "sluice.endpoint")); !os.IsNotExist(err) {
+		t.Errorf("the endpoint file outlived its daemon: %v", err)
+	}
+	tools("direct")
+
+	db, err := pebblestore.Open(w.data, &pebblestore.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := log.Check(context.Background(), db); err != nil {
+		t.Error(err)
+	}
+}
+
+// What goes wrong at the start ends with a status and a message that says what to
+// do, in bounded time.
+func TestStartErrors(t *testing.T) {
+	t.Parallel()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { silent.Close() })
+	port, err := integration.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-logs": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	text, err := os.ReadFile(fastGroup(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := filepath.Join(t.TempDir(), "quick.yaml")
+	quick := strings.Replace(string(text), "kafka:\n", "kafka:\n  start_timeout: 2s\n  request_timeout: 1s\n  dial_timeout: 500ms\n", 1)
+	if err := os.WriteFile(config, []byte(quick), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+	if err := os.WriteFile(wrong, []byte(strings.Replace(quick, "    group:", "    gruop:", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, config, brokers, data, want string
+	}{
+		{"wrong address", config, closed, filepath.Join(t.TempDir(), "d"), "exit status 69"},
+		{"silent broker", config, silent.Addr().String(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
+		{"missing topic", config, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
+		{"data directory is a file", config, broker.Addr(), file, "exit status 1"},
+		{"mistyped key", wrong, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 78"},
+		{"no such file", config + ".nope", broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d := integration.StartDaemon(t, c.config, integration.Environment(c.brokers, c.data))
+			err := d.Wait(30 * time.Second)
+			log := d.Log()
+			if err == nil || err.Error() != c.want {
+				t.Errorf("ended with %v, want %s\n%s", err, c.want, log)
+			}
+			if log == "" || strings.Contains(log, "goroutine ") || strings.Contains(log, "panic") {
+				t.Errorf("no message, or a stack trace:\n%s", log)
+			}
+			want := map[string]string{
+				"wrong address": closed, "silent broker": silent.Addr().String(), "missing topic": "no such topic: access-log",
+				"mistyped key": "gruop", "no such file": ".nope", "data directory is a file": file,
+			}[c.name]
+			if !strings.Contains(log, want) {
+				t.Errorf("the message does not name %s:\n%s", want, log)
+			}
+		})
+	}
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	root := integration.ModuleRoot(t)
+	for _, name := range []string{"pageviews.yaml", "access-log.yaml"} {
+		out, err := integration.Run(t, os.Environ(), nil, "ingest", "lint", "-c", filepath.Join(root, "examples", name))
+		if err != nil || !strings.Contains(out, "ok") {
+			t.Errorf("lint %s: %v\n%s", name, err, out)
+		}
+	}
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("store:\n  dirr: x\npipelines:\n  p:\n    topics: [t]\n    group: g\n    decode: {format: jsn}\n    map:\n      - {table: t, row: usr, put: {f: {a: upperr(a)}}}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := integration.Run(t, os.Environ(), nil, "ingest", "lint", "-c", bad)
+	if err == nil {
+		t.Fatal("a bad file passed")
+	}
+	for _, want := range []string{"exit status 78", bad + ":2:3:", "did you mean", `"dir"`, "jsn", "upperr"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the report lacks %q:\n%v", want, err)
+		}
+	}
+}
