@@ -223,14 +223,24 @@ func decodeTable(name string, b []byte) (*table, error) {
 	if err := d.Validate(); err != nil {
 		return nil, corrupt("%v", err)
 	}
+	var used [256]bool
+	for _, id := range s.Removed {
+		if id < 1 || id > 255 || used[id] {
+			return nil, corrupt("removed family %d", id)
+		}
+		used[id] = true
+		t.removed = append(t.removed, uint8(id))
+	}
 	for i := range d.Families {
 		if names[i] != d.Families[i].Name {
 			return nil, corrupt("families are not sorted")
 		}
+		id := s.Families[i].ID
+		if id == 0 || used[id] {
+			return nil, corrupt("family %s has the number %d", names[i], id)
+		}
+		used[id] = true
 		t.fams = append(t.fams, newFamily(s.Families[i].ID, &d.Families[i]))
-	}
-	for _, id := range s.Removed {
-		t.removed = append(t.removed, uint8(id))
 	}
 	return t, nil
 }

@@ -255,6 +255,8 @@ func (c *commit) stage(t *table, row []byte, cells []cell.Cell) error {
 		key := len(c.buf) - start
 		if o.Kind == cell.KindPut {
 			c.buf = cell.AppendValue(c.buf, o.TTL, o.Value)
+		} else {
+			c.buf = cell.AppendValue(c.buf, 0, nil)
 		}
 		c.staged(start, key)
 	}

@@ -315,4 +315,3 @@ func TestBrokenLogFailsCallers(t *testing.T) {
 		t.Fatal("Close hides that the engine has stopped")
 	}
 }
-

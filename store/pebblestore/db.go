@@ -42,6 +42,11 @@ type DB struct {
 	stop     chan struct{} // closed when the loop is to end
 	stopped  chan struct{} // closed when it has
 
+	// swap excludes new iterators while a rewrite replaces a span: Pebble
+	// shows one that is made between the two steps of an ingest neither the
+	// old keys nor the new.
+	swap sync.RWMutex
+
 	mu      sync.Mutex
 	closed  bool
 	calls   sync.WaitGroup // running calls; Add under mu, while not closed
@@ -351,7 +356,7 @@ func (db *DB) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 		return store.FailedScanner(err)
 	}
 	defer db.leave()
-	return db.scan(ctx, s, db.catalog.Load(), liveIterators(ctx, db.pebble), nil)
+	return db.scan(ctx, s, db.catalog.Load(), db.liveIterators(ctx), nil)
 }
 
 func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterators, snap *Snapshot) store.Scanner {

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"slices"
 
@@ -270,7 +271,8 @@ func (r *rewrite) span(low, high []byte, partly bool) (next []byte, err error) {
 		if !closed {
 			err = errors.Join(err, engineError(w.Close()))
 		}
-		if e := db.opts.FS.Remove(path); err == nil && e != nil {
+		// An ingest has moved it.
+		if e := db.opts.FS.Remove(path); err == nil && e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = diskError(e)
 		}
 	}()
@@ -314,15 +316,13 @@ func (r *rewrite) span(low, high []byte, partly bool) (next []byte, err error) {
 		high = next
 	}
 	excise := pebble.KeyRange{Start: low, End: high}
+	db.swap.Lock()
 	if written == 0 {
 		err = db.pebble.Excise(context.Background(), excise)
 	} else {
 		_, err = db.pebble.IngestAndExcise(context.Background(), []string{path}, nil, nil, excise)
-		// Pebble has moved the file; for the deferred removal there is one.
-		if f, e := db.opts.FS.Create(path, vfs.WriteCategoryUnspecified); e == nil {
-			err = errors.Join(err, f.Close())
-		}
 	}
+	db.swap.Unlock()
 	if err != nil {
 		return nil, engineError(err)
 	}
@@ -451,7 +451,7 @@ func (r *rewrite) encode(cells []entry, fold bool) {
 	for i := range cells {
 		e := &cells[i]
 		if e.kind != cell.KindPut {
-			r.out = append(r.out, storedKV{key: r.single(prefix, e)})
+			r.out = append(r.out, storedKV{key: r.single(prefix, e), value: cell.AppendValue(nil, 0, nil)})
 			continue
 		}
 		g := group{e.time, e.ttl, -1}

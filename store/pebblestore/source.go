@@ -27,15 +27,17 @@ const stepKeys = 12
 type iterators func(o *pebble.IterOptions) (*pebble.Iterator, error)
 
 // liveIterators returns the iterators of the DB as it is when the first is made.
-func liveIterators(ctx context.Context, p *pebble.DB) iterators {
+func (db *DB) liveIterators(ctx context.Context) iterators {
 	var base *pebble.Iterator
 	return func(o *pebble.IterOptions) (*pebble.Iterator, error) {
-		if base == nil {
-			it, err := p.NewIterWithContext(ctx, o)
-			base = it
-			return it, err
+		if base != nil {
+			return base.CloneWithContext(ctx, pebble.CloneOptions{IterOptions: o})
 		}
-		return base.CloneWithContext(ctx, pebble.CloneOptions{IterOptions: o})
+		db.swap.RLock()
+		defer db.swap.RUnlock()
+		it, err := db.pebble.NewIterWithContext(ctx, o)
+		base = it
+		return it, err
 	}
 }
 
