@@ -1,0 +1,71 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/jobs/columnar"
+	"sluice/store"
+)
+
+func TestCompileErrors(t *testing.T) {
+	t.Parallel()
+	schema := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
+	for name, tt := range map[string]struct {
+		job    string
+		change func(s *Spec)
+		want   []string
+	}{
+		"name":        {"../x", func(*Spec) {}, []string{`name: "../x" is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100`}},
+		"no table":    {"j", func(s *Spec) { s.Table = "" }, []string{"table: it is missing"}},
+		"table":       {"j", func(s *Spec) { s.Table = "u" }, []string{"table: it is u, but the schema is of t"}},
+		"columns":     {"j", func(s *Spec) { s.Columns[0].Type = "int" }, []string{`columns[0].type: "int" is no type (did you mean "int64"?); it is one of string, int64, float64, bool, timestamp, bytes`}},
+		"format":      {"j", func(s *Spec) { s.Formats = []string{"parquet", "csv", "parquet"} }, []string{`formats[1]: "csv" is no format; it is parquet or arrow`, "formats[2]: parquet is given twice"}},
+		"compression": {"j", func(s *Spec) { s.Compression = "snappy" }, []string{`compression: "snappy" is no codec of Arrow files; it is one of [none lz4 zstd]`}},
+		"rows": {"j", func(s *Spec) { s.StartRow, s.StopRow = `b\xZZ`, "" }, []string{
+			`start_row: "b\\xZZ": \xZZ is not two hex digits`}},
+		"order":    {"j", func(s *Spec) { s.StartRow, s.StopRow = "b", "b" }, []string{`stop_row: "b" is not after start_row "b"`}},
+		"families": {"j", func(s *Spec) { s.Families = []string{"g"} }, []string{`families[0]: table t has no family "g"`, `families: a column comes from family "f", which is not among them`}},
+		"sizes":    {"j", func(s *Spec) { s.TargetFileBytes, s.RowGroupBytes = -1, -2 }, []string{"target_file_bytes: -1 is negative", "row_group_bytes: -2 is negative"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := &Spec{Table: "t", Columns: []columnar.ColumnSpec{{Name: "c", From: "f:c", Type: "string"}}, Formats: []string{Parquet, Arrow}}
+			tt.change(s)
+			_, err := Compile(tt.job, s, schema)
+			if err == nil {
+				t.Fatal("Got no error")
+			}
+			if d := cmp.Diff(tt.want, strings.Split(err.Error(), "\n")); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
+
+func TestSplits(t *testing.T) {
+	t.Parallel()
+	m := regionsOf("t", "d", "h", "m")
+	for name, tt := range map[string]struct {
+		start, stop string
+		want        []string
+	}{
+		"all":         {"", "", []string{"0 [,d)", "1 [d,h)", "2 [h,m)", "3 [m,)"}},
+		"inside":      {"e", "f", []string{"1 [e,f)"}},
+		"over bounds": {"e", "n", []string{"1 [e,h)", "2 [h,m)", "3 [m,n)"}},
+		"at bounds":   {"d", "h", []string{"1 [d,h)"}},
+		"first":       {"", "d", []string{"0 [,d)"}},
+		"last":        {"z", "", []string{"3 [z,)"}},
+	} {
+		j := mustCompile(t, "j", &Spec{Table: "t", StartRow: tt.start, StopRow: tt.stop, Columns: []columnar.ColumnSpec{{Name: "k", From: "$row", Type: "bytes"}}}, nil)
+		var got []string
+		for _, s := range j.splits(m) {
+			got = append(got, string(rune('0'+s.index))+" ["+string(s.rows.Start)+","+string(s.rows.Stop)+")")
+		}
+		if d := cmp.Diff(tt.want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+}
