@@ -261,6 +261,7 @@ func (f *Fetcher) run(ctx context.Context, wg *sync.WaitGroup) error {
 	full := time.NewTicker(metadataInterval)
 	defer full.Stop()
 	wait := minRetry
+	lost := false // for logging at changes only
 	for {
 		next, need := f.unrouted()
 		if need {
@@ -269,12 +270,18 @@ func (f *Fetcher) run(ctx context.Context, wg *sync.WaitGroup) error {
 			case ctx.Err() != nil:
 				return fmt.Errorf("fetch: %w", ctx.Err())
 			case err == nil:
-				wait = minRetry
+				if lost {
+					f.logger.Info("brokers answer again")
+				}
+				wait, lost = minRetry, false
 				continue
 			case !retryable(err):
 				return fmt.Errorf("fetch: %w", err)
 			}
-			f.logger.Warn("no metadata, trying again", "err", err)
+			if !lost {
+				f.logger.Warn("no broker answers, trying again", "err", err)
+			}
+			lost = true
 			f.c.metrics.retries.Add(1)
 			if sleep(ctx, wait) != nil {
 				return fmt.Errorf("fetch: %w", ctx.Err())

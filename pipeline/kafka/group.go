@@ -143,6 +143,7 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 // the brokers refuse this client, ErrClosed after Close, or is ctx's.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
+	lost := false // for logging at changes only: the first error is the news
 	for {
 		gen, err := g.cg.Next(ctx)
 		switch {
@@ -155,7 +156,10 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 			if fatal := g.fatal(err); fatal != nil {
 				return nil, fatal
 			}
-			logger.Warn("consumer group is not joined, trying again", "err", err)
+			if !lost {
+				logger.Warn("consumer group is not joined, trying again", "err", err)
+			}
+			lost = true
 			continue
 		}
 		a := make(Assignment)
