@@ -158,16 +158,19 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		}
 		groups[p.Group] = name
 		for _, n := range []struct {
-			key string
-			v   int64
-			low int64
+			key          string
+			v, low, high int64
 		}{
-			{"in_flight", int64(p.InFlight), 1}, {"flush.records", int64(p.Flush.Records), 1},
-			{"flush.bytes", int64(p.Flush.Bytes), 1 << 16}, {"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10},
-			{"fetch.buffer", int64(p.Fetch.Buffer), 1 << 20},
+			{"in_flight", int64(p.InFlight), 1, 8},
+			{"flush.records", int64(p.Flush.Records), 1, 1 << 20},
+			{"flush.bytes", int64(p.Flush.Bytes), 1 << 16, 1 << 30},
+			{"fetch.min_bytes", int64(p.Fetch.MinBytes), 1, 1 << 30},
+			{"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10, 1 << 30},
+			{"fetch.max_bytes", int64(p.Fetch.MaxBytes), 1 << 10, 1 << 30},
+			{"fetch.buffer", int64(p.Fetch.Buffer), 1 << 10, 1 << 40},
 		} {
-			if n.v < n.low {
-				report(join(path, n.key), "", "%s is %d, must be at least %d", n.key, n.v, n.low)
+			if n.v < n.low || n.v > n.high {
+				report(join(path, n.key), "", "%s is %d, must be %d..%d", n.key, n.v, n.low, n.high)
 			}
 		}
 		if _, err := mapping.Compile(&p.Spec, find); err != nil {

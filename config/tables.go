@@ -41,7 +41,7 @@ type Family map[string]string
 type Split struct {
 	// Algorithm is HexStringSplit (8 hex digits), UniformSplit (bytes) or
 	// DecimalStringSplit (8 digits).
-	Algorithm string `yaml:"algorithm,omitempty" values:"HexStringSplit|UniformSplit|DecimalStringSplit"`
+	Algorithm string `yaml:"algorithm,omitempty"`
 	// Regions is how many regions the algorithm makes, at least 2.
 	Regions int `yaml:"regions,omitempty"`
 	// Keys are the first rows of all regions but the first, in any order;

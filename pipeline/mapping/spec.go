@@ -5,9 +5,9 @@ import "strings"
 // Spec is a pipeline's rules as its file spells them: the keys decode,
 // event_time and map. docs/mapping.md explains each.
 type Spec struct {
-	Decode    DecodeSpec    `yaml:"decode"`
-	EventTime EventTimeSpec `yaml:"event_time"`
-	Rules     []RuleSpec    `yaml:"map"`
+	Decode    DecodeSpec    `yaml:"decode"`     // how payloads are read
+	EventTime EventTimeSpec `yaml:"event_time"` // when an event happened
+	Rules     []RuleSpec    `yaml:"map"`        // what an event becomes, in order
 }
 
 // DecodeSpec says how payloads are read.
@@ -27,20 +27,20 @@ type EventTimeSpec struct {
 // RuleSpec makes one row mutation of an event. Texts are expressions but for
 // Table, which is a name that may hold expressions in braces.
 type RuleSpec struct {
-	Table     string                       `yaml:"table"`
-	When      string                       `yaml:"when"` // empty = always
-	Row       string                       `yaml:"row"`
+	Table     string                       `yaml:"table"`     // the table to write
+	When      string                       `yaml:"when"`      // empty = always
+	Row       string                       `yaml:"row"`       // the row key
 	Timestamp string                       `yaml:"timestamp"` // ms since the epoch; empty = the event time
 	Put       map[string]map[string]string `yaml:"put"`       // family → qualifier → expression
-	Increment []IncrementSpec              `yaml:"increment"`
+	Increment []IncrementSpec              `yaml:"increment"` // counters to add to
 }
 
 // IncrementSpec is one counter that a rule adds to.
 type IncrementSpec struct {
-	Family    string `yaml:"family"`
-	Qualifier string `yaml:"qualifier"`
-	By        string `yaml:"by"`   // empty = 1
-	When      string `yaml:"when"` // empty = always
+	Family    string `yaml:"family"`    // a COUNTER family of the table
+	Qualifier string `yaml:"qualifier"` // the counter, such as a time bucket
+	By        string `yaml:"by"`        // empty = 1
+	When      string `yaml:"when"`      // empty = always
 }
 
 // SpecError is one mistake in a Spec. Compile returns all of them, joined.

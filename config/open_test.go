@@ -1,0 +1,245 @@
+package config_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/cell"
+	"sluice/config"
+	"sluice/serve"
+	"sluice/serve/api"
+	"sluice/store"
+)
+
+func attributeNames() []string { return store.FamilyAttributeNames() }
+
+// parse reads a configuration with a data directory of its own.
+func parse(t *testing.T, dir, rest string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("f.yaml", []byte("store: {dir: '"+dir+"', cache: 1MiB, mem_table: 1MiB, min_free: 0}\n"+rest), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+const eventTable = "tables: {events: {families: {e: {VERSIONS: 2}}, split: {keys: [m, '\\x00\\xff']}}}\n"
+
+// daemon has the directory open and serves it, as ingest run does.
+func daemon(t *testing.T, c *config.Config) (stop func()) {
+	t.Helper()
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := serve.New(&serve.Options{Engine: e, Dir: c.Store.Dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	remove, err := serve.WriteEndpoint(c.Store.Dir, s.Endpoint(l.Addr().String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
+	stopped := false
+	stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := errors.Join(<-done, remove(), e.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// useStore writes and reads a row and reports whether it went through a daemon.
+func useStore(t *testing.T, c *config.Config, row string) (remote bool) {
+	t.Helper()
+	e, remote, err := config.OpenStore(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := c.EnsureTables(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	m := cell.Mutation{Table: "events", Row: []byte(row)}
+	m.Put("e", []byte("q"), 1, []byte("v"))
+	if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+		t.Fatal(err)
+	}
+	sc := e.Scan(t.Context(), &store.Scan{Table: "events", Start: []byte(row)})
+	defer sc.Close()
+	if !sc.Next() || string(sc.Row().Key) != row {
+		t.Errorf("row %s is not there (%v)", row, sc.Err())
+	}
+	return remote
+}
+
+// TestOneDirectoryInBothStates is issue item 8: directly, through a daemon, and
+// directly again, writes included.
+func TestOneDirectoryInBothStates(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+	if useStore(t, c, "a") {
+		t.Error("a daemon where there is none")
+	}
+	stop := daemon(t, c)
+	if !useStore(t, c, "b") {
+		t.Error("the daemon was not used")
+	}
+	stop()
+	if useStore(t, c, "c") {
+		t.Error("a daemon that has stopped")
+	}
+}
+
+// TestInstant: what is written after it stays out of it, in both states.
+func TestInstant(t *testing.T) {
+	t.Parallel()
+	for _, remote := range []bool{false, true} {
+		c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+		useStore(t, c, "a")
+		if remote {
+			daemon(t, c)
+		}
+		in, err := config.OpenInstant(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in.Remote != remote || in.Sequence() == 0 {
+			t.Errorf("remote %t: Got Remote %t, sequence %d", remote, in.Remote, in.Sequence())
+		}
+		if remote {
+			useStore(t, c, "b")
+		}
+		n := 0
+		sc := in.Scan(t.Context(), &store.Scan{Table: "events"})
+		for sc.Next() {
+			n++
+		}
+		if err := errors.Join(sc.Err(), sc.Close(), in.Err()); err != nil || n != 1 {
+			t.Errorf("remote %t: Got %d rows, %v, want 1", remote, n, err)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+		if entries, _ := os.ReadDir(filepath.Join(c.Store.Dir, "checkpoints")); len(entries) != 0 {
+			t.Errorf("remote %t: the checkpoint is still there: %v", remote, entries)
+		}
+	}
+}
+
+// TestDirectoryInUse: no daemon answers for a directory that is locked.
+func TestDirectoryInUse(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), "")
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	_, _, err = config.OpenStore(t.Context(), c, nil)
+	if !errors.Is(err, store.ErrLocked) || !strings.Contains(err.Error(), "fuser") {
+		t.Errorf("Got %v, want ErrLocked and what to do", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err = config.OpenStore(ctx, c, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v, want Canceled", err)
+	}
+}
+
+// TestStaleEndpoint: a daemon that was killed leaves its file behind.
+func TestStaleEndpoint(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+	useStore(t, c, "a")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	if _, err := serve.WriteEndpoint(c.Store.Dir, api.Endpoint{Address: address, Token: "t", PID: 1, Instance: "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	if useStore(t, c, "b") {
+		t.Error("used a daemon that is gone")
+	}
+}
+
+func TestEnsureTables(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	c := parse(t, dir, eventTable)
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	for i, want := range []int{1, 0} {
+		created, err := c.EnsureTables(t.Context(), e)
+		if err != nil || len(created) != want {
+			t.Errorf("run %d: Got %v, %v, want %d tables", i, created, err, want)
+		}
+	}
+	m, err := e.Regions(t.Context(), "events")
+	if err != nil || m.Len() != 3 || string(m.At(1).Start) != "\x00\xff" {
+		t.Errorf("Got %v, %v", m.All(), err)
+	}
+	other := parse(t, dir, "tables: {events: {families: {e: {VERSIONS: 3, TTL: 60}, x: {}}, max_cell: 1MiB}}\n")
+	_, err = other.EnsureTables(t.Context(), e)
+	if !errors.Is(err, store.ErrInvalidSchema) {
+		t.Fatalf("Got %v, want ErrInvalidSchema", err)
+	}
+	for _, want := range []string{
+		"f.yaml", "family e: VERSIONS is 2 in the store, 3 in the file", "family e: TTL is FOREVER in the store, 60 SECONDS (1 MINUTE) in the file",
+		"family x is missing in the store", "max_cell is 10MiB in the store, 1MiB in the file",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("missing %q in\n%v", want, err)
+		}
+	}
+	if d, err := e.Table(t.Context(), "events"); err != nil || d.Family("e").Versions != 2 {
+		t.Errorf("the table was altered: %+v, %v", d, err)
+	}
+}
+
+func TestMemoryEngine(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse("f.yaml", []byte("store: {engine: mem}\n"+eventTable), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if useStore(t, c, "a") {
+		t.Error("a daemon for tables in memory")
+	}
+}
+
+func TestForDirectory(t *testing.T) {
+	t.Parallel()
+	c := config.ForDirectory("x")
+	if c.Store.Dir != "x" || c.Store.Engine != "pebble" || len(c.Pipelines) != 0 {
+		t.Errorf("Got %+v", c)
+	}
+}

@@ -1,0 +1,261 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/config"
+)
+
+// env makes a lookup of pairs.
+func env(pairs ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1], true
+			}
+		}
+		return "", false
+	}
+}
+
+const tables = `tables:
+  events:
+    families:
+      e: {VERSIONS: 1}
+      n: {COUNTER: true}
+`
+
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name, file string
+		want       []string
+	}{
+		{"empty file", "", nil},
+		{"comments only", "# nothing\n", nil},
+		{"unknown key", "stor:\n  dir: x\n", []string{`f.yaml:1:1: unknown key "stor" (did you mean "store"?)`}},
+		{"unknown key inside", "store:\n  direct: x\n", []string{`f.yaml:2:3: unknown key "direct" in store (known: cache, counter_cache, dir, engine, mem_table, min_free, sync)`}},
+		{"all at once", "store:\n  engine: rocks\n  cache: lots\nkafka:\n  dial_timeout: 5\nserve: 3\n", []string{
+			`f.yaml:2:11: store.engine cannot be "rocks" (known: mem, pebble)`,
+			`f.yaml:3:10: "lots" is not a size: write 64KiB, 16MiB, 1GiB or a number of bytes`,
+			`f.yaml:5:17: kafka.dial_timeout must be a duration such as 250ms, 10s or 1h30m, not "5"`,
+			`f.yaml:6:8: serve must be a mapping of keys to values, not a number`,
+		}},
+		{"twice", "store:\n  dir: a\n  dir: b\n", []string{`f.yaml:3:3: key "dir" is given twice in store; the first is in line 2`}},
+		{"no value", "store:\n  dir:\n", []string{`f.yaml:2:3: dir has no value (remove the key to leave it at its default)`}},
+		{"not YAML", "store: [\n", []string{`f.yaml:1:8: not valid YAML: sequence end token ']' not found`}},
+		{"two documents", "log: {level: info}\n---\nlog: {level: warn}\n", []string{`f.yaml:3:1: the file has several documents; write one`}},
+		{"list for a text", "store: {dir: [a]}\n", []string{`f.yaml:1:14: store.dir must be a text, not a list`}},
+		{"text for a list", "kafka: {brokers: \"a:1\"}\n", []string{`f.yaml:1:18: kafka.brokers must be a list, not a text (write [a:1])`}},
+		{"quoted number", "store: {counter_cache: \"5\"}\n", []string{`f.yaml:1:24: store.counter_cache must be a whole number, not a text (remove the quotes)`}},
+		{"merge key", "store: {<<: 1}\n", []string{`f.yaml:1:9: merge keys (<<) are not supported (repeat the settings, or use an alias for the whole value)`}},
+		{"alias of nothing", "store: {dir: *x}\n", []string{`f.yaml:1:14: alias *x has no anchor before it`}},
+		{"tag", "store: {dir: !!str x}\n", []string{`f.yaml:1:14: YAML tags such as !!str are not used here`}},
+		{"broker", "kafka: {brokers: [localhost]}\n", []string{`f.yaml:1:19: not the address of a broker (write host:port, such as 127.0.0.1:9092)`}},
+		{"no broker", "kafka: {brokers: []}\n", []string{`f.yaml:1:9: kafka.brokers is empty: name at least one broker`}},
+		{"SASL", "kafka: {sasl: {mechanism: plain}}\n", []string{`f.yaml:1:9: plain needs user and password`}},
+		{"TLS", "kafka: {tls: {ca_file: x}}\n", []string{`f.yaml:1:9: TLS is configured and not enabled (add enable: true)`}},
+		{"drain", "drain_timeout: 20s\n", []string{`f.yaml:1:16: drain_timeout (20s) must be shorter than kafka.session_timeout (10s) (a new owner may begin when the session is over)`}},
+		{"table without families", "tables:\n  t: {}\n", []string{`f.yaml:2:3: families is missing in tables.t`, `f.yaml:2:3: table t: Table must have at least one column family`}},
+		{"family attribute", "tables:\n  t:\n    families:\n      f: {VERSION: 3}\n", []string{`f.yaml:4:20: unknown attribute "VERSION" of a column family (did you mean "VERSIONS"?)`}},
+		{"attribute's value", "tables:\n  t:\n    families:\n      f: {TTL: soon}\n", []string{`f.yaml:4:16: family f: TTL => "soon": want seconds, FOREVER, or a text like '1 DAY 2 HOURS'`}},
+		{"system table", "tables:\n  sluice:x: {families: {f: {}}}\n", []string{`f.yaml:2:3: namespace sluice belongs to the store`}},
+		{"split", "tables:\n  t: {families: {f: {}}, split: {regions: 4}}\n", []string{`f.yaml:2:26: regions needs an algorithm: HexStringSplit, UniformSplit or DecimalStringSplit`}},
+		{"split algorithm", "tables:\n  t: {families: {f: {}}, split: {algorithm: HexSplit, regions: 4}}\n", []string{
+			`f.yaml:2:26: not a split point: unknown algorithm "HexSplit"; known are HexStringSplit, UniformSplit, DecimalStringSplit`,
+		}},
+		{"pipeline", "pipelines:\n  p: {topics: [a, a], group: g, dead_letters: {topic: a}, in_flight: 9}\n", []string{
+			`f.yaml:2:3: no format "" (there are combined, json, ndjson)`,
+			`f.yaml:2:3: there are no rules (a rule has a table, a row, and put or increment)`,
+			`f.yaml:2:19: topic a is named twice`,
+			`f.yaml:2:55: the dead-letter topic a is read by the same pipeline: refused records would go round for ever`,
+			`f.yaml:2:70: in_flight is 9, must be 1..8`,
+		}},
+		{"mapping", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map:\n      - table: events\n        row: user\n        put:\n          f: {x: user}\n          e: {y: nope(user)}\n", []string{
+			`f.yaml:15:11: table events has no family f (did you mean e?)`,
+			`f.yaml:16:18: no function nope`,
+		}},
+		{"job", tables + "jobs:\n  j:\n    table: event\n    out: ./x\n    columns:\n      - {name: a, from: \"e:a\", type: strin}\n", []string{
+			`f.yaml:8:12: table "event" is not in this file (did you mean "events"?)`,
+			`f.yaml:11:38: "strin" is no type (did you mean "string"?); it is one of string, int64, float64, bool, timestamp, bytes`,
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Parse("f.yaml", []byte(tt.file), nil)
+			var problems config.Problems
+			if err != nil && !errors.As(err, &problems) {
+				t.Fatalf("Got %T %v, want Problems", err, err)
+			}
+			var got []string
+			for _, p := range problems {
+				got = append(got, p.String())
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReferences(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{"one": "s3cret\n", "two": "a\nb\n"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lookup := env("SET", "value", "EMPTY", "", "LINES", "a\nb", "YAML", "x, y: [z]", "NUMBER", "7")
+	tests := []struct{ text, want, problem string }{
+		{"${SET}", "value", ""},
+		{"a-${SET}-${SET:-x}", "a-value-value", ""},
+		{"${EMPTY}|", "|", ""},
+		{"${EMPTY:-default}", "default", ""},
+		{"${NONE:-}|", "|", ""},
+		{"${NONE:-a:b}", "a:b", ""},
+		{"${SET:?must be set}", "value", ""},
+		{"${YAML}", "x, y: [z]", ""},
+		{"$$ $5 $", "$ $5 $", ""},
+		{"$${SET}", "${SET}", ""},
+		{"${file:one}", "s3cret", ""},
+		{"${NONE}", "", "environment variable NONE is not set; set it, or write ${NONE:-default}"},
+		{"${EMPTY:?say where}", "", "EMPTY: say where"},
+		{"${LINES}", "", "the value of environment variable LINES has line breaks"},
+		{"${SET", "", `"${SET" has no closing brace`},
+		{"${SET:x}", "", "${SET:x}: write ${SET}, ${SET:-default} or ${SET:?message}"},
+		{"${a b}", "", `${a b}: "a b" is not the name of a variable; write $$ for a dollar sign`},
+		{"${NONE:-${SET}}", "", "${NONE:-${SET}: references cannot be nested"},
+		{"${file:two}", "", "${file:" + filepath.Join(dir, "two") + "} has more than one line"},
+		{"${file:none}", "", "${file:…}: open " + filepath.Join(dir, "none") + ": no such file or directory"},
+		{"${file:}", "", "${file:} names no file"},
+	}
+	for _, tt := range tests {
+		c, err := config.Parse(filepath.Join(dir, "f.yaml"), []byte("store: {dir: '"+tt.text+"'}\n"), lookup)
+		got, problem := "", ""
+		var problems config.Problems
+		if errors.As(err, &problems) {
+			problem = problems[0].Message
+		} else {
+			got = c.Store.Dir
+		}
+		if got != tt.want || problem != tt.problem {
+			t.Errorf("%s: Got %q, problem %q\nWant %q, problem %q", tt.text, got, problem, tt.want, tt.problem)
+		}
+	}
+	c, err := config.Parse("f.yaml", []byte("store: {counter_cache: \"${NUMBER}\"}\n"), lookup)
+	if err != nil || c.Store.CounterCache != 7 {
+		t.Errorf("a number from a variable: Got %v, %v", c, err)
+	}
+}
+
+func TestSecretsStayHidden(t *testing.T) {
+	t.Parallel()
+	const file = "kafka: {sasl: {mechanism: plain, user: u, password: '${P}'}}\nserve: {token: '${P}'}\n"
+	c, err := config.Parse("f.yaml", []byte(file), env("P", "hunter2"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(c.Kafka.SASL.Password) != "hunter2" {
+		t.Errorf("Got %q", string(c.Kafka.SASL.Password))
+	}
+	for _, text := range []string{c.String(), c.Kafka.SASL.Password.String(), c.Kafka.SASL.Password.GoString()} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("the secret is in %s", text)
+		}
+	}
+	if !strings.Contains(c.String(), "password: '********'") && !strings.Contains(c.String(), `password: "********"`) && !strings.Contains(c.String(), "password: ********") {
+		t.Errorf("no mask in\n%s", c)
+	}
+	for _, file := range []string{"store: {cache: '${P}'}", "store: {counter_cache: '${P}'}", "store: {engine: '${P}'}", "pipelines: {p: {topics: [t], group: g, start: '${P}'}}", "kafka: {brokers: ['${P}']}", "serve: {listen: '${P}'}"} {
+		_, err := config.Parse("f.yaml", []byte(file), env("P", "hunter2"))
+		if err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: Got %v", file, err)
+		}
+	}
+}
+
+func TestDefaultsAndValues(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3']}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a:1", "b:2", "c:3"}, c.Kafka.Addresses()); diff != "" {
+		t.Errorf("brokers (-want +got):\n%s", diff)
+	}
+	p := c.Pipelines["p"]
+	if c.ShutdownTimeout != time.Minute || c.Store.Cache != 256<<20 || p.Flush.Bytes != 3<<19 || p.Flush.Records != 20_000 || p.InFlight != 2 || p.Start.Time != 1769817600000 {
+		t.Errorf("Got %+v", c)
+	}
+	o, err := c.PipelineOptions("p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Start.Time.UnixMilli() != p.Start.Time || o.Flush.MaxBytes != 3<<19 || o.Plan == nil || o.Name != "p" || o.DrainTimeout != 5*time.Second {
+		t.Errorf("Got %+v", o)
+	}
+	if _, err := c.PipelineOptions("q"); err == nil || !strings.Contains(err.Error(), "it has p") {
+		t.Errorf("Got %v", err)
+	}
+	k, err := c.KafkaOptions()
+	if err != nil || k.Validate() != nil || k.DialTimeout != 3*time.Second {
+		t.Errorf("Got %+v, %v", k, err)
+	}
+}
+
+func TestLintOfAMissingFile(t *testing.T) {
+	t.Parallel()
+	if got := config.Lint(filepath.Join(t.TempDir(), "none.yaml"), nil); len(got) != 1 || !strings.Contains(got[0].Message, "name the file with -c") {
+		t.Errorf("Got %v", got)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, name := range []string{"../examples/pageviews.yaml", "../examples/access-log.yaml"} {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte("a: &a [*a]\nb: *a"))
+	f.Add([]byte("store: {<<: 1, dir: !!x y}\n---\n"))
+	f.Add([]byte("kafka: {brokers: ['${A:-b}', \"${file:/dev/null}\"]}"))
+	f.Add([]byte("tables: {t: {families: {f: {VERSIONS: 0x10, TTL: 1 DAY}}, split: {keys: ['\\x00']}}}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if strings.Contains(string(data), "file:") {
+			return // the fuzzer must not read files
+		}
+		c, err := config.Parse("f.yaml", data, nil)
+		var problems config.Problems
+		if err != nil {
+			if !errors.As(err, &problems) || len(problems) == 0 || err.Error() == "" {
+				t.Fatalf("Got %T %v", err, err)
+			}
+			for _, p := range problems {
+				if p.Message == "" || p.Line < 0 || p.Line > strings.Count(string(data), "\n")+strings.Count(string(data), "\r")+1 {
+					t.Fatalf("Got %+v", p)
+				}
+			}
+			return
+		}
+		_ = c.String()
+		for _, name := range c.PipelineNames() {
+			if _, err := c.PipelineOptions(name); err != nil {
+				t.Fatalf("a file without problems: %v", err)
+			}
+		}
+		if len(c.TableSpecs()) != len(c.Tables) {
+			t.Fatal("a table without a descriptor")
+		}
+	})
+}
