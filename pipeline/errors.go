@@ -145,3 +145,15 @@ func pauseReason(err error) string {
 	}
 	return s
 }
+
+// rootCause returns the text of the innermost error, without the offsets that
+// those around it name.
+func rootCause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}

@@ -132,7 +132,7 @@ type partitionState struct {
 	PartitionStatus
 	owners   int
 	rate     rate
-	logged   string // last reason for a pause that was logged
+	logged   string // cause of the last pause that was logged
 	loggedAt time.Time
 }
 
@@ -216,8 +216,9 @@ func (p *partitionState) refusals(n int) {
 // pauseReminder is how often a lasting pause is logged again.
 const pauseReminder = 5 * time.Minute
 
-// pause notes why the partition waits and reports whether that is news.
-func (p *partitionState) pause(why string) bool {
+// pause notes why the partition waits and reports whether that is news: the
+// cause is another than the last one that was logged, whatever offsets why names.
+func (p *partitionState) pause(why, cause string) bool {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if p.Paused == "" {
@@ -225,10 +226,10 @@ func (p *partitionState) pause(why string) bool {
 	}
 	p.Paused = why
 	now := time.Now()
-	if why == p.logged && now.Sub(p.loggedAt) < pauseReminder {
+	if cause == p.logged && now.Sub(p.loggedAt) < pauseReminder {
 		return false
 	}
-	p.logged, p.loggedAt = why, now
+	p.logged, p.loggedAt = cause, now
 	return true
 }
 

@@ -102,7 +102,7 @@ func (w *worker) run(ctx context.Context) error {
 				continue
 			}
 		}
-		if w.state.pause(pauseReason(err)) {
+		if w.state.pause(pauseReason(err), rootCause(err)) {
 			w.log.Warn("partition is paused and tries again by itself", "err", err)
 		}
 		if sleep(ctx, wait) != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -251,6 +252,50 @@ func TestTroubleWithTheStoreIsWaitedOut(t *testing.T) {
 		})
 	}
 }
+
+// An hour of trouble is one warning, not one every five seconds.
+func TestPauseIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	mem, b := newEngine(t), newFakeBroker(1)
+	var left atomic.Int64
+	left.Store(8)
+	e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+		if s.Advances[0].From < 0 || left.Add(-1) < 0 {
+			return true, nil
+		}
+		b.produce(0, "more") // the offsets in the error differ each time
+		return false, fmt.Errorf("attempt: %w", errors.New("connection reset"))
+	}}
+	var log strings.Builder
+	var mu sync.Mutex
+	p := newTest(t, e, b, func(o *Options) {
+		o.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			return log.Write(line)
+		}), nil))
+	})
+	b.produce(0, "a")
+	r := start(t, p, 0)
+	waitFor(t, func() bool { return left.Load() < 0 })
+	r.caughtUp(b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if n := strings.Count(log.String(), "is paused"); n != 1 {
+		t.Errorf("Got %d warnings, want 1:\n%s", n, log.String())
+	}
+	if n := strings.Count(log.String(), "is applied again"); n != 1 {
+		t.Errorf("Got %d notes of the end of the pause, want 1:\n%s", n, log.String())
+	}
+	checkContents(t, mem, b)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 func TestUselessErrorsStop(t *testing.T) {
 	t.Parallel()
