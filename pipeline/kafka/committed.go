@@ -12,22 +12,17 @@ import (
 func (c *Client) CommittedOffsets(ctx context.Context, group, topic string, partitions []int32) (map[int32]int64, error) {
 	found := make(map[int32]int64, len(partitions))
 	err := c.attempt(ctx, func(ctx context.Context) error {
-		find := kmsg.NewPtrFindCoordinatorRequest()
-		find.Version, find.CoordinatorKey = 2, group
-		resp, err := c.request(ctx, anyNode, find)
+		node, err := c.coordinator(ctx, group)
 		if err != nil {
 			return err
-		}
-		coordinator := resp.(*kmsg.FindCoordinatorResponse)
-		if coordinator.ErrorCode != 0 {
-			return code(coordinator.ErrorCode)
 		}
 		req := kmsg.NewPtrOffsetFetchRequest()
 		req.Version, req.Group = 5, group
 		rt := kmsg.NewOffsetFetchRequestTopic()
 		rt.Topic, rt.Partitions = topic, partitions
 		req.Topics = append(req.Topics, rt)
-		if resp, err = c.request(ctx, coordinator.NodeID, req); err != nil {
+		resp, err := c.request(ctx, node, req)
+		if err != nil {
 			return err
 		}
 		fetched := resp.(*kmsg.OffsetFetchResponse)

@@ -314,7 +314,8 @@ func TestFetchLargeRecord(t *testing.T) {
 	t.Parallel()
 	_, c := startCluster(t, kfake.SeedTopics(2, "t"), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "10000000"}))
 	msgs := []Message{
-		{Value: bytes.Repeat([]byte("a"), 3<<20), Partition: 0}, {Value: []byte("b"), Partition: 0},
+		{Value: bytes.Repeat([]byte("a"), 3<<20), Partition: 0},
+		{Value: []byte("b"), Partition: 0},
 		{Value: bytes.Repeat([]byte("c"), 3<<20), Partition: 1},
 	}
 	p := c.NewProducer(&ProducerOptions{Compression: None})
@@ -629,24 +630,6 @@ func (x *txn) end(ctx context.Context, commit bool) {
 	req := kmsg.NewPtrEndTxnRequest()
 	req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Commit = 3, x.id, x.pid, x.epoch, commit
 	x.check(x.ask(ctx, req).(*kmsg.EndTxnResponse).ErrorCode)
-}
-
-func deleteTopic(t *testing.T, c *Client, topic string) {
-	t.Helper()
-	ctx := testContext(t)
-	node, err := c.controller(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	req := kmsg.NewPtrDeleteTopicsRequest()
-	req.Version, req.TimeoutMillis, req.TopicNames = 4, 5000, []string{topic}
-	resp, err := c.request(ctx, node, req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if e := resp.(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode; e != 0 {
-		t.Fatal(kerr.ErrorForCode(e))
-	}
 }
 
 // A connection that dies in the middle of an answer, over and over.

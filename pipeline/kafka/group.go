@@ -225,24 +225,34 @@ func (g *Group) otherStore(ctx context.Context) error {
 		ErrOtherStore, g.o.ID, stores, g.o.StoreID)
 }
 
+// coordinator asks which broker coordinates a group.
+func (c *Client) coordinator(ctx context.Context, group string) (int32, error) {
+	req := kmsg.NewPtrFindCoordinatorRequest()
+	req.Version, req.CoordinatorKey = 2, group
+	resp, err := c.request(ctx, anyNode, req)
+	if err != nil {
+		return anyNode, err
+	}
+	found := resp.(*kmsg.FindCoordinatorResponse)
+	if found.ErrorCode != 0 {
+		return anyNode, code(found.ErrorCode)
+	}
+	return found.NodeID, nil
+}
+
 // groupStores asks the coordinator for the store ids that the members of a
 // group announced, sorted, each once.
 func (c *Client) groupStores(ctx context.Context, group string) ([]string, error) {
 	var stores []string
 	err := c.attempt(ctx, func(ctx context.Context) error {
-		find := kmsg.NewPtrFindCoordinatorRequest()
-		find.Version, find.CoordinatorKey = 2, group
-		resp, err := c.request(ctx, anyNode, find)
+		node, err := c.coordinator(ctx, group)
 		if err != nil {
 			return err
 		}
-		fr := resp.(*kmsg.FindCoordinatorResponse)
-		if fr.ErrorCode != 0 {
-			return code(fr.ErrorCode)
-		}
 		desc := kmsg.NewPtrDescribeGroupsRequest()
 		desc.Version, desc.Groups = 4, []string{group}
-		if resp, err = c.request(ctx, fr.NodeID, desc); err != nil {
+		resp, err := c.request(ctx, node, desc)
+		if err != nil {
 			return err
 		}
 		stores = nil

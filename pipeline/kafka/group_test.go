@@ -337,16 +337,31 @@ func TestBalancer(t *testing.T) {
 		members []kafkago.GroupMember
 		want    kafkago.GroupMemberAssignments
 	}{
-		{"one", []kafkago.GroupMember{m("x", "s", "a", "b")},
-			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}, "b": {0, 1, 2}}}},
-		{"two", []kafkago.GroupMember{m("y", "s", "a", "b"), m("x", "s", "a", "b")},
-			kafkago.GroupMemberAssignments{"x": {"a": {0, 2}, "b": {1}}, "y": {"a": {1}, "b": {0, 2}}}},
-		{"other topics", []kafkago.GroupMember{m("x", "s", "a"), m("y", "s", "b")},
-			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"b": {0, 1, 2}}}},
-		{"other store", []kafkago.GroupMember{m("x", "s", "a"), m("y", "other", "a")},
-			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"a": {foreignPartition}}}},
-		{"no user data", []kafkago.GroupMember{m("x", "s", "a"), {ID: "y", Topics: []string{"a"}}},
-			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"a": {foreignPartition}}}},
+		{
+			"one",
+			[]kafkago.GroupMember{m("x", "s", "a", "b")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}, "b": {0, 1, 2}}},
+		},
+		{
+			"two",
+			[]kafkago.GroupMember{m("y", "s", "a", "b"), m("x", "s", "a", "b")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 2}, "b": {1}}, "y": {"a": {1}, "b": {0, 2}}},
+		},
+		{
+			"other topics",
+			[]kafkago.GroupMember{m("x", "s", "a"), m("y", "s", "b")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"b": {0, 1, 2}}},
+		},
+		{
+			"other store",
+			[]kafkago.GroupMember{m("x", "s", "a"), m("y", "other", "a")},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"a": {foreignPartition}}},
+		},
+		{
+			"no user data",
+			[]kafkago.GroupMember{m("x", "s", "a"), {ID: "y", Topics: []string{"a"}}},
+			kafkago.GroupMemberAssignments{"x": {"a": {0, 1, 2}}, "y": {"a": {foreignPartition}}},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

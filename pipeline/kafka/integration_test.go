@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // realClient returns a client of the Kafka cluster that SLUICE_REAL_KAFKA names
@@ -121,8 +124,10 @@ func TestRealGroup(t *testing.T) {
 	c, topic := realClient(t)
 	create(t, c, topic, 4)
 	opts := func(store string) *GroupOptions {
-		return &GroupOptions{ID: topic, Topics: []string{topic}, StoreID: store, SessionTimeout: 6 * time.Second,
-			Heartbeat: 100 * time.Millisecond, RetryBackoff: 100 * time.Millisecond}
+		return &GroupOptions{
+			ID: topic, Topics: []string{topic}, StoreID: store, SessionTimeout: 6 * time.Second,
+			Heartbeat: 100 * time.Millisecond, RetryBackoff: 100 * time.Millisecond,
+		}
 	}
 	first := joinWith(t, c, opts("one"))
 	old := first.await(t, owns(4))
@@ -159,6 +164,24 @@ func TestRealTopicCreatedAnew(t *testing.T) {
 	create(t, c, topic, 1)
 	if err := nextError(t, r); !errors.Is(err, ErrTopicChanged) && !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("Got %v, want ErrTopicChanged", err)
+	}
+}
+
+func deleteTopic(t *testing.T, c *Client, topic string) {
+	t.Helper()
+	ctx := testContext(t)
+	node, err := c.controller(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := kmsg.NewPtrDeleteTopicsRequest()
+	req.Version, req.TimeoutMillis, req.TopicNames = 4, 5000, []string{topic}
+	resp, err := c.request(ctx, node, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := resp.(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode; e != 0 {
+		t.Fatal(kerr.ErrorForCode(e))
 	}
 }
 

@@ -94,8 +94,10 @@ func seal(raw []byte) []byte {
 }
 
 func controlBatch(t testing.TB, offset, producer int64, kind byte) []byte {
-	b := testBatch{base: offset, lastDelta: -1, attrs: attrControl | attrTransactional, producer: producer,
-		records: []testRecord{{key: []byte{0, 0, 0, kind}, value: []byte{0, 0, 0, 0, 0, 0}}}}
+	b := testBatch{
+		base: offset, lastDelta: -1, attrs: attrControl | attrTransactional, producer: producer,
+		records: []testRecord{{key: []byte{0, 0, 0, kind}, value: []byte{0, 0, 0, 0, 0, 0}}},
+	}
 	return b.encode(t)
 }
 
@@ -183,23 +185,39 @@ func TestDecode(t *testing.T) {
 		{name: "gap before the first batch", buf: plain(50, 1), from: 7, want: []int64{50}, next: 51},
 		{name: "empty batch alone", buf: empty(0, 4), want: nil, next: 5},
 		{name: "empty batches in a row", buf: join(empty(0, 4), empty(5, 0), empty(6, 3), plain(10, 1)), want: []int64{10}, next: 11},
-		{name: "control batches", buf: join(txn(0, 7, 2), controlBatch(t, 2, 7, commit), plain(3, 1)),
-			want: []int64{0, 1, 3}, next: 4, d: decoded{control: 1}},
+		{
+			name: "control batches", buf: join(txn(0, 7, 2), controlBatch(t, 2, 7, commit), plain(3, 1)),
+			want: []int64{0, 1, 3}, next: 4, d: decoded{control: 1},
+		},
 		{name: "control batch alone", buf: controlBatch(t, 2, 7, commit), from: 2, want: nil, next: 3, d: decoded{control: 1}},
-		{name: "aborted transaction", buf: join(txn(0, 7, 2), controlBatch(t, 2, 7, abort), txn(3, 7, 1), controlBatch(t, 4, 7, commit)),
-			aborted: []abortedTxn{{7, 0}}, want: []int64{3}, next: 5, d: decoded{control: 2, aborted: 2}},
-		{name: "aborted with its marker in the next answer", buf: join(txn(0, 7, 2), txn(2, 7, 2)),
-			aborted: []abortedTxn{{7, 0}}, want: nil, next: 4, d: decoded{aborted: 4}},
-		{name: "interleaved producers", buf: join(txn(0, 7, 1), txn(1, 8, 1), controlBatch(t, 2, 7, abort), txn(3, 8, 1), controlBatch(t, 4, 8, commit)),
-			aborted: []abortedTxn{{7, 0}}, want: []int64{1, 3}, next: 5, d: decoded{control: 2, aborted: 1}},
-		{name: "two aborted, listed out of order", buf: join(txn(0, 7, 1), txn(1, 8, 1), controlBatch(t, 2, 8, abort), controlBatch(t, 3, 7, abort), txn(4, 7, 1)),
-			aborted: []abortedTxn{{8, 1}, {7, 0}}, want: []int64{4}, next: 5, d: decoded{control: 2, aborted: 2}},
-		{name: "same producer aborts twice", buf: join(txn(0, 7, 1), controlBatch(t, 1, 7, abort), txn(2, 7, 1), controlBatch(t, 3, 7, abort), txn(4, 7, 1), controlBatch(t, 5, 7, commit)),
-			aborted: []abortedTxn{{7, 0}, {7, 2}}, want: []int64{4}, next: 6, d: decoded{control: 3, aborted: 2}},
-		{name: "aborted producer writes without a transaction", buf: join(idempotent(0, 7, 1), txn(1, 7, 1), controlBatch(t, 2, 7, abort)),
-			aborted: []abortedTxn{{7, 0}}, want: []int64{0}, next: 3, d: decoded{control: 1, aborted: 1}},
-		{name: "aborted transaction that begins later", buf: join(txn(0, 7, 1), controlBatch(t, 1, 7, commit), txn(2, 7, 1), controlBatch(t, 3, 7, abort)),
-			aborted: []abortedTxn{{7, 2}}, want: []int64{0}, next: 4, d: decoded{control: 2, aborted: 1}},
+		{
+			name: "aborted transaction", buf: join(txn(0, 7, 2), controlBatch(t, 2, 7, abort), txn(3, 7, 1), controlBatch(t, 4, 7, commit)),
+			aborted: []abortedTxn{{7, 0}}, want: []int64{3}, next: 5, d: decoded{control: 2, aborted: 2},
+		},
+		{
+			name: "aborted with its marker in the next answer", buf: join(txn(0, 7, 2), txn(2, 7, 2)),
+			aborted: []abortedTxn{{7, 0}}, want: nil, next: 4, d: decoded{aborted: 4},
+		},
+		{
+			name: "interleaved producers", buf: join(txn(0, 7, 1), txn(1, 8, 1), controlBatch(t, 2, 7, abort), txn(3, 8, 1), controlBatch(t, 4, 8, commit)),
+			aborted: []abortedTxn{{7, 0}}, want: []int64{1, 3}, next: 5, d: decoded{control: 2, aborted: 1},
+		},
+		{
+			name: "two aborted, listed out of order", buf: join(txn(0, 7, 1), txn(1, 8, 1), controlBatch(t, 2, 8, abort), controlBatch(t, 3, 7, abort), txn(4, 7, 1)),
+			aborted: []abortedTxn{{8, 1}, {7, 0}}, want: []int64{4}, next: 5, d: decoded{control: 2, aborted: 2},
+		},
+		{
+			name: "same producer aborts twice", buf: join(txn(0, 7, 1), controlBatch(t, 1, 7, abort), txn(2, 7, 1), controlBatch(t, 3, 7, abort), txn(4, 7, 1), controlBatch(t, 5, 7, commit)),
+			aborted: []abortedTxn{{7, 0}, {7, 2}}, want: []int64{4}, next: 6, d: decoded{control: 3, aborted: 2},
+		},
+		{
+			name: "aborted producer writes without a transaction", buf: join(idempotent(0, 7, 1), txn(1, 7, 1), controlBatch(t, 2, 7, abort)),
+			aborted: []abortedTxn{{7, 0}}, want: []int64{0}, next: 3, d: decoded{control: 1, aborted: 1},
+		},
+		{
+			name: "aborted transaction that begins later", buf: join(txn(0, 7, 1), controlBatch(t, 1, 7, commit), txn(2, 7, 1), controlBatch(t, 3, 7, abort)),
+			aborted: []abortedTxn{{7, 2}}, want: []int64{0}, next: 4, d: decoded{control: 2, aborted: 1},
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -231,8 +249,10 @@ func TestDecode(t *testing.T) {
 func TestDecodeTimestamps(t *testing.T) {
 	t.Parallel()
 	cs := testCodecs(t, 1<<20)
-	b := testBatch{lastDelta: -1, producer: -1, epoch: 9, firstTS: 1000, maxTS: 5000,
-		records: []testRecord{{delta: 0, timeDelta: 7}, {delta: 1, timeDelta: -3}}}
+	b := testBatch{
+		lastDelta: -1, producer: -1, epoch: 9, firstTS: 1000, maxTS: 5000,
+		records: []testRecord{{delta: 0, timeDelta: 7}, {delta: 1, timeDelta: -3}},
+	}
 	for attrs, want := range map[int16][]int64{0: {1007, 997}, attrLogAppendTime: {5000, 5000}} {
 		b.attrs = attrs
 		got, _, _, err := decodeAll(cs, b.encode(t), 0)
@@ -378,8 +398,10 @@ func TestDecodeProperty(t *testing.T) {
 				if open[producer] {
 					kind = controlAbort
 				}
-				b := testBatch{base: at, lastDelta: -1, attrs: attrControl | attrTransactional, producer: producer,
-					records: []testRecord{{key: []byte{0, 0, 0, kind}}}}
+				b := testBatch{
+					base: at, lastDelta: -1, attrs: attrControl | attrTransactional, producer: producer,
+					records: []testRecord{{key: []byte{0, 0, 0, kind}}},
+				}
 				buf = append(buf, b.encode(t)...)
 				delete(open, producer)
 				delete(inTxn, producer)
@@ -406,8 +428,10 @@ func TestDecodeProperty(t *testing.T) {
 			delta := int32(0)
 			for range rapid.IntRange(0, 20).Draw(t, "records") {
 				delta += int32(rapid.IntRange(0, 2).Draw(t, "hole"))
-				r := testRecord{delta: delta, timeDelta: rapid.Int64Range(-1000, 1000).Draw(t, "delta"),
-					key: field.Draw(t, "key"), value: field.Draw(t, "value")}
+				r := testRecord{
+					delta: delta, timeDelta: rapid.Int64Range(-1000, 1000).Draw(t, "delta"),
+					key: field.Draw(t, "key"), value: field.Draw(t, "value"),
+				}
 				for range rapid.IntRange(0, 2).Draw(t, "headers") {
 					r.headers = append(r.headers, Header{Key: []byte(rapid.String().Draw(t, "hkey")), Value: field.Draw(t, "hvalue")})
 				}
@@ -416,8 +440,10 @@ func TestDecodeProperty(t *testing.T) {
 				if b.attrs&attrLogAppendTime != 0 {
 					ts = b.maxTS
 				}
-				records = append(records, want{Record{at + int64(delta), ts, r.key, r.value, r.headers},
-					b.attrs&attrTransactional != 0 && open[producer]})
+				records = append(records, want{
+					Record{at + int64(delta), ts, r.key, r.value, r.headers},
+					b.attrs&attrTransactional != 0 && open[producer],
+				})
 				delta++
 			}
 			b.lastDelta = delta + int32(rapid.IntRange(0, 3).Draw(t, "tail"))
@@ -462,11 +488,13 @@ func sameRecords(a, b []Record) bool {
 	})
 }
 
+// TestNullAndEmpty: Kafka tells null from empty, and so do we.
 func TestNullAndEmpty(t *testing.T) {
 	t.Parallel()
 	b := testBatch{lastDelta: -1, producer: -1, records: []testRecord{
 		{delta: 0, key: nil, value: []byte{}, headers: []Header{{Key: []byte{}, Value: nil}, {Key: []byte("k"), Value: []byte{}}}},
-		{delta: 1, key: []byte{}, value: nil}}}
+		{delta: 1, key: []byte{}, value: nil},
+	}}
 	got, _, _, err := decodeAll(testCodecs(t, 1<<20), b.encode(t), 0)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,188 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// distribute hands the answer's partitions to their readers.
+func (f *Fetcher) distribute(ctx context.Context, resp *fetchResponse, parts []asked) {
+	byID := make(map[[16]byte]string)
+	f.mu.Lock()
+	for topic, id := range f.ids {
+		byID[id] = topic
+	}
+	f.mu.Unlock()
+	open := make(map[topicPartition]asked, len(parts))
+	for _, a := range parts {
+		open[topicPartition{a.r.topic, a.r.partition}] = a
+	}
+	for i := range resp.partitions {
+		p := &resp.partitions[i]
+		topic := p.topic
+		if topic == "" {
+			topic = byID[p.topicID]
+		}
+		key := topicPartition{topic, p.partition}
+		a, ok := open[key]
+		if !ok {
+			continue // not asked for
+		}
+		delete(open, key)
+		f.fetched(ctx, a, p)
+	}
+	resp.release(f.c.codecs.pool) // what no reader took
+	for _, a := range open {
+		a.r.answered(a.gen, codeUnknownServerError) // left out of the answer
+	}
+}
+
+// answered ends the request of generation gen for r with a code that calls for
+// another try; stale ones for another leader.
+func (r *PartitionReader) answered(gen int, e code) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gen != gen {
+		return
+	}
+	r.inflight = false
+	switch {
+	case e == codeNone:
+		r.failures = 0
+	case e.stale():
+		r.node = anyNode
+		r.backoff(time.Now())
+	default:
+		r.backoff(time.Now())
+	}
+}
+
+// fetched handles the answer for one partition.
+func (f *Fetcher) fetched(ctx context.Context, a asked, p *fetchedPartition) {
+	if p.code != codeNone {
+		f.c.metrics.countError(p.code.name())
+	}
+	r := a.r
+	switch {
+	case p.code == codeOffsetOutOfRange:
+		f.checkRange(ctx, a)
+	case p.code == codeCorruptMessage:
+		r.failAt(a.gen, &CorruptError{Topic: r.topic, Partition: r.partition, Offset: a.offset, Err: p.code})
+	case p.code.auth():
+		r.failAt(a.gen, fmt.Errorf("fetch %s/%d: %w", r.topic, r.partition, p.code))
+	case p.code != codeNone:
+		r.answered(a.gen, p.code)
+		f.wakeManager()
+	case p.diverges:
+		f.c.metrics.outOfRange.Add(1)
+		r.failAt(a.gen, &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: a.offset, LogStart: p.logStart, End: p.divergeAt})
+	default:
+		f.accept(a, p)
+	}
+}
+
+// accept queues the record batches of an answer.
+func (f *Fetcher) accept(a asked, p *fetchedPartition) {
+	r := a.r
+	c := &chunk{
+		buf: p.records, from: a.offset, lastStable: p.stable, logStart: p.logStart,
+		aborted: p.aborted, pool: f.c.codecs.pool,
+	}
+	c.refs.Store(1)
+	p.records = nil
+	if p.tooLarge > 0 {
+		f.c.metrics.corrupt.Add(1)
+		r.failAt(a.gen, &CorruptError{
+			Topic: r.topic, Partition: r.partition, Offset: a.offset,
+			Err: fmt.Errorf("batch of %d bytes, more than the %d that are accepted", p.tooLarge, f.o.MaxBatchBytes),
+		})
+		return
+	}
+	f.c.metrics.fetchedBytes.Add(int64(len(c.buf)))
+	need, err := c.scan()
+	firstBase := int64(-1)
+	if len(c.buf) > 0 {
+		if h, err := parseBatchHeader(c.buf); err == nil {
+			firstBase = h.base
+		}
+	}
+	// Retention may pass the offset between two fetches: then the answer
+	// begins at the new log start, which looks like compaction.
+	if p.logStart > a.offset && (firstBase < 0 || firstBase > a.offset) {
+		c.release()
+		f.c.metrics.outOfRange.Add(1)
+		r.failAt(a.gen, &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: a.offset, LogStart: p.logStart, End: p.high})
+		return
+	}
+	if c.next == c.from {
+		c.release()
+	} else if !r.push(a.gen, c) {
+		c.release()
+		return
+	}
+	switch {
+	case err != nil:
+		f.c.metrics.corrupt.Add(1)
+		r.failAt(a.gen, &CorruptError{Topic: r.topic, Partition: r.partition, Offset: c.next, Err: err})
+	case need > f.o.MaxBatchBytes:
+		f.c.metrics.corrupt.Add(1)
+		r.failAt(a.gen, &CorruptError{
+			Topic: r.topic, Partition: r.partition, Offset: a.offset,
+			Err: fmt.Errorf("batch of %d bytes, more than the %d that are accepted", need, f.o.MaxBatchBytes),
+		})
+	default:
+		r.resize(a.gen, need, f.o.MaxPartitionBytes)
+		r.answered(a.gen, codeNone)
+	}
+}
+
+// resize sets how much the next request asks for: need, where a batch of that
+// size came cut off, else the usual.
+func (r *PartitionReader) resize(gen, need, usual int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gen == gen {
+		r.maxBytes = max(usual, need)
+	}
+}
+
+// failAt is fail for the request of generation gen only.
+func (r *PartitionReader) failAt(gen int, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gen != gen || r.closed {
+		return
+	}
+	r.inflight = false
+	if r.err == nil {
+		r.err = err // after what is queued, which is before it
+	}
+	r.signal()
+}
+
+// checkRange finds out what an OFFSET_OUT_OF_RANGE means. A follower that has
+// just become the leader may not know the newest offsets yet: then it is asked
+// again.
+func (f *Fetcher) checkRange(ctx context.Context, a asked) {
+	r := a.r
+	one := []int32{r.partition}
+	start, err := f.c.listOffsets(ctx, r.topic, one, earliestOffset, readUncommitted)
+	var end map[int32]int64
+	if err == nil {
+		end, err = f.c.listOffsets(ctx, r.topic, one, latestOffset, readUncommitted)
+	}
+	if err != nil {
+		f.logger.Warn("offset is out of range, and the range is unknown", "topic", r.topic, "partition", r.partition, "offset", a.offset, "err", err)
+		r.answered(a.gen, codeNotLeader)
+		f.wakeManager()
+		return
+	}
+	if start[r.partition] <= a.offset && a.offset <= end[r.partition] {
+		r.answered(a.gen, codeNotLeader)
+		f.wakeManager()
+		return
+	}
+	f.c.metrics.outOfRange.Add(1)
+	r.failAt(a.gen, &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: a.offset, LogStart: start[r.partition], End: end[r.partition]})
+}

@@ -1,0 +1,138 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// unrouted reports whether a partition needs its leader now, and if none does,
+// when to look again.
+func (f *Fetcher) unrouted() (next time.Duration, need bool) {
+	next = metadataInterval
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.readers {
+		r.mu.Lock()
+		if r.node == anyNode && r.err == nil {
+			if wait := r.retryAt.Sub(now); wait <= 0 {
+				need = true
+			} else {
+				next = min(next, wait)
+			}
+		}
+		r.mu.Unlock()
+	}
+	return next, need
+}
+
+// refresh asks for the leaders of all partitions, once.
+func (f *Fetcher) refresh(ctx context.Context, wg *sync.WaitGroup) error {
+	f.mu.Lock()
+	seen := make(map[string]bool)
+	var names []string
+	for key := range f.readers {
+		if !seen[key.topic] {
+			seen[key.topic] = true
+			names = append(names, key.topic)
+		}
+	}
+	f.mu.Unlock()
+	if len(names) == 0 {
+		return nil
+	}
+	rctx, cancel := context.WithTimeout(ctx, f.c.o.RequestTimeout)
+	defer cancel()
+	metas, errs, err := f.c.topicsOnce(rctx, names)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, m := range metas {
+		if _, ok := f.ids[name]; !ok {
+			f.ids[name] = m.ID
+		}
+	}
+	for key, r := range f.readers {
+		id := f.route(r, metas[key.topic], errs[key.topic], f.ids[key.topic])
+		if id == anyNode {
+			continue
+		}
+		n := f.nodes[id]
+		if n == nil {
+			n = &leaderNode{id: id, wake: make(chan struct{}, 1)}
+			f.nodes[id] = n
+			for range fetchesPerLeader {
+				wg.Go(func() { f.fetchLoop(ctx, n) })
+			}
+		}
+		n.signal()
+	}
+	return nil
+}
+
+// route sets the leader of r as the metadata say, and returns it. f.mu is held.
+func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte) int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return anyNode
+	}
+	now := time.Now()
+	if m != nil && m.ID != want {
+		r.err = fmt.Errorf("%w: %s has id %x, not %x as before: its offsets begin again", ErrTopicChanged, r.topic, m.ID, want)
+		r.signal()
+		return anyNode
+	}
+	var l leader
+	known := false
+	if m != nil {
+		l, known = m.leaders[r.partition]
+	}
+	if !known {
+		if e.auth() {
+			r.err = fmt.Errorf("read topic %s: %w", r.topic, e)
+			r.signal()
+			return anyNode
+		}
+		// A broker that has just started may not know it yet.
+		if r.missing.IsZero() {
+			r.missing = now
+		}
+		if now.Sub(r.missing) > f.c.o.RequestTimeout {
+			r.err = fmt.Errorf("%w: %s/%d", ErrTopicNotFound, r.topic, r.partition)
+			r.signal()
+			return anyNode
+		}
+		r.node = anyNode
+		r.backoff(now)
+		return anyNode
+	}
+	r.missing = time.Time{}
+	switch {
+	case l.node < 0:
+		r.node = anyNode
+		r.backoff(now)
+	case l.epoch < r.epoch:
+		// A broker that lags behind; we have heard of a later leader.
+		if r.node == anyNode {
+			r.backoff(now)
+		}
+	default:
+		if r.epoch >= 0 && l.epoch > r.epoch {
+			f.c.metrics.leaderMoves.Add(1)
+			f.logger.Info("partition has a new leader", "topic", r.topic, "partition", r.partition, "node", l.node)
+		}
+		r.node, r.epoch = l.node, l.epoch
+	}
+	return r.node
+}
+
+// backoff sets when the partition is tried again. r.mu is held.
+func (r *PartitionReader) backoff(now time.Time) {
+	r.failures++
+	r.retryAt = now.Add(min(minRetry<<min(r.failures-1, 10), maxRetry))
+}
