@@ -163,7 +163,7 @@ func (c *commit) unit(r *store.Record) (drop bool, name string, row []byte, err 
 		}
 		if i == 0 && r.Cond != nil {
 			var holds bool
-			if holds, tested, err = store.CheckCondition(t.desc, m.Row, r.Cond, c.read); err != nil || !holds {
+			if holds, tested, err = store.CheckCondition(t.desc, m.Row, r.Cond, c.readRow); err != nil || !holds {
 				return err == nil, m.Table, m.Row, err
 			}
 		}

@@ -45,6 +45,7 @@ type commit struct {
 	lastNam string
 
 	deltaMutation cell.Mutation
+	readRow       store.ReadRow // read, as a value made once: one for each mutation would be garbage
 }
 
 // staged is one key-value in commit.buf.
@@ -137,7 +138,7 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 	if err := store.ValidateMutation(t.desc, m, c.now); err != nil {
 		return nil, err
 	}
-	write, result, err := store.AppendResolved(c.cells[:0], t.desc, m, c.now, max(c.now, tested), c.read)
+	write, result, err := store.AppendResolved(c.cells[:0], t.desc, m, c.now, max(c.now, tested), c.readRow)
 	if err != nil {
 		return nil, err
 	}

@@ -93,6 +93,7 @@ func Open(dir string, o *Options) (*DB, error) {
 		counters: newCounterCache(opts.CounterCacheEntries), offsets: map[string]*offset{},
 		written: map[uint64]*writtenSpan{},
 	}
+	db.commit.db, db.commit.readRow = db, db.commit.read
 	if err := db.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
 	}
@@ -130,6 +131,12 @@ func (db *DB) open() error {
 		return diskError(err)
 	}
 	db.pebble = p
+	if !db.opts.ReadOnly {
+		// What a rewrite has left behind that a crash cut short.
+		if err := fsys.Remove(fsys.PathJoin(db.dir, rewriteFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return diskError(err)
+		}
+	}
 	return db.load()
 }
 

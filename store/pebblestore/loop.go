@@ -209,7 +209,6 @@ func (db *DB) commitGroup(group []*request) {
 		return
 	}
 	c := &db.commit
-	c.db = db
 	c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 	outcomes := make([]error, len(group))
 	for i, r := range group {
@@ -257,7 +256,7 @@ func (c *commit) row(cond *store.Cond, m *cell.Mutation) (store.Result, error) {
 		return store.Result{}, err
 	}
 	mark := c.mark()
-	holds, tested, err := store.CheckCondition(t.desc, m.Row, cond, c.read)
+	holds, tested, err := store.CheckCondition(t.desc, m.Row, cond, c.readRow)
 	if err != nil {
 		return store.Result{}, err
 	}
