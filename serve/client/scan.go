@@ -106,6 +106,10 @@ func (s *scanner) Next() bool {
 	if s.done {
 		return false
 	}
+	if s.ctx.Err() != nil { // rows that are here already are no reason to go on
+		s.fail(s.lost(&connError{address: s.c.endpoint.Address, err: context.Cause(s.ctx)}))
+		return false
+	}
 	if err := s.readLine(); err != nil {
 		s.fail(s.lost(&connError{address: s.c.endpoint.Address, err: fmt.Errorf("the scan was cut off: %w", err)}))
 		return false
