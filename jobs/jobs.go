@@ -113,7 +113,9 @@ func (j *Job) Formats() []string {
 func (j *Job) Columns() []columnar.Column { return j.schema.Columns() }
 
 // Source is every table at one instant: a store.Snapshot, or an engine that
-// nobody writes to.
+// nobody writes to. A Source that can be lost while it is read (a checkpoint with
+// a lease) also has a method Err() error, which is asked before the run is
+// published: after an error nothing is.
 type Source interface {
 	store.Reader
 	// Table returns the schema of a table.

@@ -281,6 +281,11 @@ func (r *run) publish(ctx context.Context, m *Manifest) error {
 	if err != nil {
 		return err
 	}
+	if s, ok := r.Source.(interface{ Err() error }); ok {
+		if err := s.Err(); err != nil {
+			return fmt.Errorf("what was read is not to be trusted: %w", err)
+		}
+	}
 	return r.upload.Commit(ctx, ManifestName, data)
 }
 

@@ -375,6 +375,25 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
+// lostSource is a Source that is lost after it was read.
+type lostSource struct{ *memory }
+
+var errLost = errors.New("the lease is over")
+
+func (lostSource) Err() error { return errLost }
+
+func TestRunLostSource(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	_, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "access_log", accessLog(), nil), Source: lostSource{accessLogSource(100)}, Out: out})
+	if !errors.Is(err, errLost) {
+		t.Errorf("Got %v, want errLost", err)
+	}
+	if got := visible(t, out); len(got) > 0 {
+		t.Errorf("Got %v, want nothing visible", got)
+	}
+}
+
 func TestRunCancelled(t *testing.T) {
 	t.Parallel()
 	src := accessLogSource(50000)
