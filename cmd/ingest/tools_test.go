@@ -35,7 +35,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{config: fastGroup(t), data: filepath.Join(t.TempDir(), "data"), out: t.TempDir(), broker: broker}
+	w := &world{config: integration.FastConfig(t, "500ms"), data: filepath.Join(t.TempDir(), "data"), out: t.TempDir(), broker: broker}
 	w.env = integration.Environment(broker.Addr(), w.data)
 	return w
 }
@@ -146,7 +146,7 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { broker.Close() })
-	text, err := os.ReadFile(fastGroup(t))
+	text, err := os.ReadFile(integration.FastConfig(t, "500ms"))
 	if err != nil {
 		t.Fatal(err)
 	}

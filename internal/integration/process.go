@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/examples"
 )
 
 var build struct {
@@ -55,6 +57,29 @@ func RemoveBinaries() {
 // those that examples/*.yaml read.
 func Environment(brokers, data string) []string {
 	return append(os.Environ(), "SLUICE_BROKERS="+brokers, "SLUICE_DATA="+data, "SLUICE_LISTEN=127.0.0.1:0")
+}
+
+// FastConfig writes examples/access-log.yaml with batches of a few records, so
+// that kills fall between commits, and a group that notices a dead member within
+// twice drain, into a temporary directory, and returns its name.
+func FastConfig(t testing.TB, drain string) string {
+	t.Helper()
+	d, err := time.ParseDuration(drain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Replace(string(examples.AccessLog), "kafka:\n", fmt.Sprintf(`drain_timeout: %s
+kafka:
+  session_timeout: %s
+  heartbeat_interval: %s
+  rebalance_timeout: %s
+`, d, 2*d, d/2, 4*d), 1)
+	text = strings.Replace(text, "    decode: {format: combined}\n", "    decode: {format: combined}\n    flush: {records: 100}\n", 1)
+	name := filepath.Join(t.TempDir(), "access-log.yaml")
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return name
 }
 
 // Daemon is a running `ingest run`.
