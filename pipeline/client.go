@@ -13,6 +13,7 @@ type client struct {
 	c     *kafka.Client
 	fetch *kafka.FetchOptions
 	group string
+	limit int64 // bytes of the write buffers
 }
 
 var _ broker = (*client)(nil)
@@ -53,10 +54,19 @@ func (c *client) startOffsets(ctx context.Context, topic string, partitions []in
 	return committed, nil
 }
 
-func (c *client) fetcher(ids map[string][16]byte) fetcher {
+// Bounds of what is fetched ahead of a partition, where the options say nothing.
+const (
+	minFetchAhead = 256 << 10 // a few thousand records: less, and each fetch is waited for
+	maxFetchAhead = 8 << 20   // two fetches; more only holds memory
+)
+
+func (c *client) fetcher(ids map[string][16]byte, partitions int) fetcher {
 	var o kafka.FetchOptions
 	if c.fetch != nil {
 		o = *c.fetch
+	}
+	if o.BufferBytes <= 0 {
+		o.BufferBytes = min(max(c.limit/4/int64(partitions), minFetchAhead), maxFetchAhead)
 	}
 	o.TopicIDs = ids
 	return clientFetcher{c.c.NewFetcher(&o)}

@@ -107,7 +107,7 @@ func (b *fakeBroker) startOffsets(_ context.Context, _ string, partitions []int3
 	return out, b.broken
 }
 
-func (b *fakeBroker) fetcher(map[string][16]byte) fetcher { return b }
+func (b *fakeBroker) fetcher(map[string][16]byte, int) fetcher { return b }
 
 func (b *fakeBroker) Run(ctx context.Context) error {
 	<-ctx.Done()

@@ -71,7 +71,7 @@ func New(o *Options) (*Pipeline, error) {
 	}
 	p.newMapper = func() mapper { return o.Plan.NewMapper() }
 	p.version = o.Plan.Version()
-	p.broker = &client{c: o.Client, fetch: o.Fetch, group: p.opts.Group}
+	p.broker = &client{c: o.Client, fetch: o.Fetch, group: p.opts.Group, limit: p.opts.Budget.Limit()}
 	p.log = p.opts.Logger.With("pipeline", o.Name)
 	return p, nil
 }
@@ -227,7 +227,7 @@ func (p *Pipeline) applySources(ctx context.Context, assignment map[string][]int
 		<-ctx.Done()
 		return nil
 	}
-	f := p.broker.fetcher(ids)
+	f := p.broker.fetcher(ids, len(workers))
 	fetching, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the workers: what they have fetched is good
 	done := make(chan error, 1)
 	go func() { done <- f.Run(fetching) }()

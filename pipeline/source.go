@@ -25,8 +25,8 @@ type broker interface {
 	offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error)
 	// startOffsets resolves a start policy that is neither earliest nor latest.
 	startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error)
-	// fetcher reads partitions of topics that have these ids.
-	fetcher(ids map[string][16]byte) fetcher
+	// fetcher reads partitions, so many, of topics that have these ids.
+	fetcher(ids map[string][16]byte, partitions int) fetcher
 }
 
 // fetcher reads partitions while its Run runs.
