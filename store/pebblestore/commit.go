@@ -16,6 +16,10 @@ import (
 // maxPackedBytes is where a packed value is cut: a reader holds one whole.
 const maxPackedBytes = 64 << 10
 
+// maxRetainedBytes is the most memory that a commit keeps for the next: several
+// times the usual one, as a single huge batch must not hold its memory for ever.
+const maxRetainedBytes = 64 << 20
+
 // commit gathers what members of one Pebble batch write. A member that fails is
 // rolled back and leaves nothing behind. It belongs to the commit loop, which
 // reuses it for its memory.
@@ -93,6 +97,9 @@ func (c *commit) rollback(m mark) {
 // begin empties c for the next commit.
 func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 	c.cat, c.now, c.seq = cat, now, seq
+	if cap(c.buf) > maxRetainedBytes {
+		c.buf, c.kvs = nil, nil
+	}
 	c.buf, c.kvs, c.counterUndo, c.dirty = c.buf[:0], c.kvs[:0], c.counterUndo[:0], c.dirty[:0]
 	c.offsets, c.onces, c.late, c.conflicts = c.offsets[:0], c.onces[:0], 0, 0
 	clear(c.onceSet)

@@ -48,7 +48,7 @@ type cursor struct {
 	valid  bool
 	key    []byte // of the current key-value; the iterator's
 	split  int    // where its row ends
-	prefix []byte // reversed: the current row's prefix, as the iterator moves within it
+	prefix []byte // of the current row: the iterator moves within it
 	seek   []byte
 }
 
@@ -84,17 +84,26 @@ func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.
 		f := &t.fams[fams[i].Index]
 		c.reader.fam = f
 		c.reader.res = newResolver(&fams[i], sel.Raw(), now, &s.cells, &s.arena)
-		if sel.Empty() {
+		var o pebble.IterOptions
+		switch {
+		case sel.Empty():
 			continue
+		case s.single:
+			c.prefix = cell.AppendRowPrefix(nil, f.tag, t.id, f.id, rows.Start)
+			if i > 0 {
+				c.it = s.cursors[0].it // the families are read one after the other
+				continue
+			}
+			o.UseL6Filters = true
+		default:
+			o.LowerBound, o.UpperBound = rowBounds(f.tag, t.id, f.id, rows)
 		}
-		o := &pebble.IterOptions{UseL6Filters: s.single}
-		o.LowerBound, o.UpperBound = rowBounds(f.tag, t.id, f.id, rows)
-		it, err := open(o)
+		it, err := open(&o)
 		if err != nil {
 			s.Close()
 			return nil, fmt.Errorf("scan %s: %w", t.desc.Name, engineError(err))
 		}
-		c.it, c.seek = it, bytes.Clone(o.LowerBound)
+		c.it = it
 	}
 	return s, nil
 }
@@ -128,8 +137,9 @@ func (s *rowSource) abort(why error) error {
 	s.closed = why
 	var first error
 	for i := range s.cursors {
-		if it := s.cursors[i].it; it != nil {
-			s.cursors[i].it = nil
+		it := s.cursors[i].it
+		s.cursors[i].it = nil
+		if it != nil && (i == 0 || !s.single) {
 			if err := it.Close(); err != nil && first == nil {
 				first = engineError(err)
 			}
@@ -145,8 +155,6 @@ func (s *rowSource) start() error {
 		c := &s.cursors[i]
 		var ok bool
 		switch {
-		case s.single:
-			ok = c.it.SeekPrefixGE(c.seek)
 		case s.sel.Reversed():
 			ok = c.it.Last()
 		default:
@@ -168,6 +176,9 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 	}
 	if s.sel.Empty() {
 		return nil, nil
+	}
+	if s.single {
+		return s.onlyRow(skip)
 	}
 	if !s.started {
 		if err := s.start(); err != nil {
@@ -204,6 +215,38 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 			return &s.row, nil
 		}
 	}
+}
+
+// onlyRow reads the row of a scan of one row: a prefix seek a family, on one
+// iterator, which the bloom filters answer where there is nothing.
+func (s *rowSource) onlyRow(skip func(row []byte) bool) (*cell.Row, error) {
+	if s.started {
+		return nil, nil
+	}
+	s.started = true
+	s.name = append(s.name[:0], s.sel.Rows().Start...)
+	offered := false
+	for i := range s.cursors {
+		c := &s.cursors[i]
+		if err := c.moved(c.it.SeekPrefixGE(c.prefix)); err != nil {
+			return nil, err
+		}
+		if !c.valid {
+			continue
+		}
+		if !offered && skip != nil && skip(s.name) {
+			return nil, nil
+		}
+		offered = true
+		if err := c.readRow(s); err != nil {
+			return nil, err
+		}
+	}
+	if len(s.cells) == 0 {
+		return nil, nil
+	}
+	s.row.Key, s.row.Cells = s.name, s.cells
+	return &s.row, nil
 }
 
 // nextKey finds the next row over all families.
@@ -287,10 +330,7 @@ func (c *cursor) moved(ok bool) error {
 
 // skipRow moves past the current row without reading it.
 func (c *cursor) skipRow(s *rowSource) error {
-	switch {
-	case s.single:
-		return c.moved(false)
-	case s.sel.Reversed():
+	if s.sel.Reversed() {
 		c.seek = append(c.seek[:0], c.key[:c.split]...)
 		return c.moved(c.it.SeekLT(c.seek))
 	}
