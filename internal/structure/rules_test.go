@@ -47,6 +47,8 @@ var packages = map[string][]string{
 	"serve/client": {"cell", "region", "store", "serve/api"},
 	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api"},
 
+	"serve/servetest": {"serve"},
+
 	"config":     {everything},
 	"cmd/ingest": {everything},
 	"cmd/export": {everything},
@@ -54,6 +56,7 @@ var packages = map[string][]string{
 	"bench":      {everything},
 
 	"cmd/internal/cli": {everything},
+	"deploy":           {}, // files for other systems, and tests of them
 	"examples":         {}, // the configuration files, embedded
 
 	"internal/pageviews":   {},
@@ -76,6 +79,7 @@ var restricted = map[string][]string{
 	"store/storetest":            {},
 	"jobs/columnar/columnartest": {},
 	"jobs/target/targettest":     {},
+	"serve/servetest":            {},
 	"internal/integration":       {},
 	"cmd/*":                      {"cmd/*"},
 	"bench":                      {},
@@ -87,7 +91,7 @@ var flows = []string{"pipeline", "jobs"}
 
 // testPackages is the packages that are tests, though not all of their code is in test
 // files.
-var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "internal/integration"}
+var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "serve/servetest", "internal/integration"}
 
 // libraries is who may import a third-party module, by import path prefix, tests
 // and benchmarks apart, which may import any of them. Libraries for tests only
