@@ -25,7 +25,8 @@ func TestCompileErrors(t *testing.T) {
 		"format":      {"j", func(s *Spec) { s.Formats = []string{"parquet", "csv", "parquet"} }, []string{`formats[1]: "csv" is no format; it is parquet or arrow`, "formats[2]: parquet is given twice"}},
 		"compression": {"j", func(s *Spec) { s.Compression = "snappy" }, []string{`compression: "snappy" is no codec of Arrow files; it is one of [none lz4 zstd]`}},
 		"rows": {"j", func(s *Spec) { s.StartRow, s.StopRow = `b\xZZ`, "" }, []string{
-			`start_row: "b\\xZZ": \xZZ is not two hex digits`}},
+			`start_row: "b\\xZZ": \xZZ is not two hex digits`,
+		}},
 		"order":    {"j", func(s *Spec) { s.StartRow, s.StopRow = "b", "b" }, []string{`stop_row: "b" is not after start_row "b"`}},
 		"families": {"j", func(s *Spec) { s.Families = []string{"g"} }, []string{`families[0]: table t has no family "g"`, `families: a column comes from family "f", which is not among them`}},
 		"sizes":    {"j", func(s *Spec) { s.TargetFileBytes, s.RowGroupBytes = -1, -2 }, []string{"target_file_bytes: -1 is negative", "row_group_bytes: -2 is negative"}},

@@ -124,7 +124,7 @@ type Source interface {
 	Sequence() uint64
 }
 
-var _ Source = (store.Snapshot)(nil)
+var _ Source = store.Snapshot(nil)
 
 // format is how files of one format are written and read.
 type format struct {

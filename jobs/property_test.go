@@ -104,13 +104,20 @@ func drawRow(t *rapid.T, key string) cell.Row {
 func propertyColumns(mode string) []columnar.ColumnSpec {
 	if mode == "cell" {
 		return []columnar.ColumnSpec{
-			{Name: "value", From: "$value", Type: "bytes"}, {Name: "key", From: "$row", Type: "bytes"}, {Name: "family", From: "$family", Type: "string"},
-			{Name: "qualifier", From: "$qualifier", Type: "string"}, {Name: "time", From: "$timestamp", Type: "timestamp"},
+			{Name: "value", From: "$value", Type: "bytes"},
+			{Name: "key", From: "$row", Type: "bytes"},
+			{Name: "family", From: "$family", Type: "string"},
+			{Name: "qualifier", From: "$qualifier", Type: "string"},
+			{Name: "time", From: "$timestamp", Type: "timestamp"},
 		}
 	}
 	return []columnar.ColumnSpec{
-		{Name: "text", From: "f:text", Type: "string"}, {Name: "key", From: "$row", Type: "bytes"}, {Name: "int", From: "f:int", Type: "int64", OnError: "null"},
-		{Name: "empty", From: "f:", Type: "bytes"}, {Name: "int again", From: "f:int", Type: "string"}, {Name: "time", From: "$timestamp", Type: "int64"},
+		{Name: "text", From: "f:text", Type: "string"},
+		{Name: "key", From: "$row", Type: "bytes"},
+		{Name: "int", From: "f:int", Type: "int64", OnError: "null"},
+		{Name: "empty", From: "f:", Type: "bytes"},
+		{Name: "int again", From: "f:int", Type: "string"},
+		{Name: "time", From: "$timestamp", Type: "int64"},
 	}
 }
 

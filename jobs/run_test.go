@@ -203,8 +203,10 @@ func TestRunCells(t *testing.T) {
 	job := mustCompile(t, "path_counts", &Spec{
 		Table: "path_counts", Rows: "cell", Families: []string{"day"}, Formats: []string{Arrow},
 		Columns: []columnar.ColumnSpec{
-			{Name: "path", From: "$row", Type: "string"}, {Name: "unit", From: "$family", Type: "string"},
-			{Name: "bucket", From: "$qualifier", Type: "string"}, {Name: "n", From: "$value", Type: "int64"},
+			{Name: "path", From: "$row", Type: "string"},
+			{Name: "unit", From: "$family", Type: "string"},
+			{Name: "bucket", From: "$qualifier", Type: "string"},
+			{Name: "n", From: "$value", Type: "int64"},
 			{Name: "newest", From: "$timestamp", Type: "timestamp"},
 		},
 	}, src.tables["path_counts"].schema)

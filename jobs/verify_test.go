@@ -76,10 +76,14 @@ func TestVerifyFinds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "sub/x is not in the manifest", false},
-		"column name": {func(t *testing.T, dir string) { swap(t, dir, `"name": "status"`, `"name": "code"`) },
-			"column 3 is status int64 (nullable true), the manifest says code int64", false},
-		"key range": {func(t *testing.T, dir string) { swap(t, dir, `"max_row": "r000049\\x00"`, `"max_row": "r000049"`) },
-			`its rows are r000000\x00 to r000049\x00, the manifest says r000000\x00 to r000049`, false},
+		"column name": {
+			func(t *testing.T, dir string) { swap(t, dir, `"name": "status"`, `"name": "code"`) },
+			"column 3 is status int64 (nullable true), the manifest says code int64", false,
+		},
+		"key range": {
+			func(t *testing.T, dir string) { swap(t, dir, `"max_row": "r000049\\x00"`, `"max_row": "r000049"`) },
+			`its rows are r000000\x00 to r000049\x00, the manifest says r000000\x00 to r000049`, false,
+		},
 		"other run": {func(t *testing.T, dir string) {
 			m, err := DecodeManifest(read(t, filepath.Join(dir, ManifestName)))
 			if err != nil {

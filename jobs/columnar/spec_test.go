@@ -66,8 +66,11 @@ func TestCompileErrors(t *testing.T) {
 func TestCompileDefaults(t *testing.T) {
 	t.Parallel()
 	s, err := columnar.Compile([]columnar.ColumnSpec{
-		{Name: "key", From: "$row", Type: "string"}, {Name: "n", From: "n:x", Type: "int64"}, {Name: "text", From: "info:", Type: "int64", OnError: "null"},
-		{Name: "must", From: "info:m", Type: "bytes", Nullable: ptr(false)}, {Name: "at", From: "$timestamp", Type: "timestamp"},
+		{Name: "key", From: "$row", Type: "string"},
+		{Name: "n", From: "n:x", Type: "int64"},
+		{Name: "text", From: "info:", Type: "int64", OnError: "null"},
+		{Name: "must", From: "info:m", Type: "bytes", Nullable: ptr(false)},
+		{Name: "at", From: "$timestamp", Type: "timestamp"},
 	}, "", table())
 	if err != nil {
 		t.Fatal(err)

@@ -36,8 +36,11 @@ func TestContract(t *testing.T) {
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	columns := []columnar.Column{
-		{Name: "key", Type: columnar.Bytes}, {Name: "colour", Type: columnar.String, Nullable: true},
-		{Name: "id", Type: columnar.String}, {Name: "n", Type: columnar.Int64}, {Name: "at", Type: columnar.Timestamp},
+		{Name: "key", Type: columnar.Bytes},
+		{Name: "colour", Type: columnar.String, Nullable: true},
+		{Name: "id", Type: columnar.String},
+		{Name: "n", Type: columnar.Int64},
+		{Name: "at", Type: columnar.Timestamp},
 	}
 	var out bytes.Buffer
 	w, err := NewWriter(&out, columns, &Options{Order: []string{"key"}, RowGroupRows: 1000, Application: "sluice", Version: "v1"})

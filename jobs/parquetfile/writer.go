@@ -32,7 +32,7 @@ type Writer struct {
 	opts    []parquet.WriterOption
 	columns []columnar.Column
 
-	file    *parquet.Writer // made at the first batch, whose values choose the encodings
+	file    *parquet.GenericWriter[any] // made at the first batch, whose values choose the encodings
 	writers []*parquet.ColumnWriter
 	values  []parquet.Value
 
@@ -113,7 +113,7 @@ func (w *Writer) open(sample *columnar.Batch) {
 	})
 	// The options and not a WriterConfig of them: merging one into the defaults
 	// brings switched-off settings back.
-	w.file = parquet.NewWriter(w.out, append(w.opts, schema)...)
+	w.file = parquet.NewGenericWriter[any](w.out, append(w.opts, schema)...)
 	w.writers = w.file.ColumnWriters()
 }
 

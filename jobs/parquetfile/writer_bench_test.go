@@ -27,11 +27,16 @@ type benchRow struct {
 }
 
 var benchColumns = []columnar.Column{
-	{Name: "key", Type: columnar.Bytes}, {Name: "time", Type: columnar.Timestamp},
-	{Name: "agent", Type: columnar.String, Nullable: true}, {Name: "bytes", Type: columnar.Int64, Nullable: true},
-	{Name: "client", Type: columnar.String, Nullable: true}, {Name: "duration", Type: columnar.Int64, Nullable: true},
-	{Name: "ok", Type: columnar.Bool, Nullable: true}, {Name: "page", Type: columnar.String, Nullable: true},
-	{Name: "score", Type: columnar.Float64, Nullable: true}, {Name: "status", Type: columnar.Int64, Nullable: true},
+	{Name: "key", Type: columnar.Bytes},
+	{Name: "time", Type: columnar.Timestamp},
+	{Name: "agent", Type: columnar.String, Nullable: true},
+	{Name: "bytes", Type: columnar.Int64, Nullable: true},
+	{Name: "client", Type: columnar.String, Nullable: true},
+	{Name: "duration", Type: columnar.Int64, Nullable: true},
+	{Name: "ok", Type: columnar.Bool, Nullable: true},
+	{Name: "page", Type: columnar.String, Nullable: true},
+	{Name: "score", Type: columnar.Float64, Nullable: true},
+	{Name: "status", Type: columnar.Int64, Nullable: true},
 }
 
 const (
