@@ -194,14 +194,15 @@ func TestRunCells(t *testing.T) {
 	}
 	count := func(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }
 	wide := rowOf("/wide")
-	for i := range 1000 {
-		wide.Cells = append(wide.Cells, put("day", fmt.Sprintf("%04d", i), 7, count(uint64(i))))
+	const cells = 20000 // more than a batch: the files, full after each, must not be cut inside the row
+	for i := range cells {
+		wide.Cells = append(wide.Cells, put("day", fmt.Sprintf("%05d", i), 7, count(uint64(i))))
 	}
 	src.add("path_counts", []store.FamilyDescriptor{counter("day"), counter("hour")}, nil, []cell.Row{
-		rowOf("/a", put("day", "1", 1, count(3)), put("hour", "2", 2, count(1))), wide,
+		rowOf("/a", put("day", "1", 1, count(3)), put("hour", "2", 2, count(1))), wide, rowOf("/x", put("day", "1", 1, count(4))),
 	})
 	job := mustCompile(t, "path_counts", &Spec{
-		Table: "path_counts", Rows: "cell", Families: []string{"day"}, Formats: []string{Arrow},
+		Table: "path_counts", Rows: "cell", Families: []string{"day"}, Formats: []string{Arrow}, TargetFileBytes: 1,
 		Columns: []columnar.ColumnSpec{
 			{Name: "path", From: "$row", Type: "string"},
 			{Name: "unit", From: "$family", Type: "string"},
@@ -216,9 +217,10 @@ func TestRunCells(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := [][]string{{"/a", "day", "1", "3", "1000"}}
-	for i := range 1000 {
-		want = append(want, []string{"/wide", "day", fmt.Sprintf("%04d", i), fmt.Sprint(i), "7000"})
+	for i := range cells {
+		want = append(want, []string{"/wide", "day", fmt.Sprintf("%05d", i), fmt.Sprint(i), "7000"})
 	}
+	want = append(want, []string{"/x", "day", "1", "4", "1000"})
 	r, err := Verify(t.Context(), filepath.Join(out, "path_counts"))
 	if err != nil || !r.OK() {
 		t.Fatalf("Verify: %v, %v", err, r.Err())
@@ -226,8 +228,8 @@ func TestRunCells(t *testing.T) {
 	if d := cmp.Diff(want, readFormat(t, r.Dir, m, Arrow)); d != "" {
 		t.Error(d)
 	}
-	if !cmp.Equal(m.SortedBy, []string{"path", "unit", "bucket"}) {
-		t.Errorf("Got sorted by %v", m.SortedBy)
+	if !cmp.Equal(m.SortedBy, []string{"path", "unit", "bucket"}) || len(m.Files) != 2 {
+		t.Errorf("Got %d files sorted by %v, want 2", len(m.Files), m.SortedBy)
 	}
 }
 
