@@ -97,29 +97,30 @@ var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jo
 // and benchmarks apart, which may import any of them. Libraries for tests only
 // have no owner.
 var libraries = map[string][]string{
-	"github.com/cockroachdb/pebble/v2":    {"store/pebblestore"},
-	"github.com/apache/thrift":            {"store/hbasestore"},
-	"github.com/segmentio/kafka-go":       {"pipeline/kafka"},
-	"github.com/twmb/franz-go/pkg/kmsg":   {"pipeline/kafka", "pipeline/kafka/embedded"},
-	"github.com/twmb/franz-go/pkg/kfake":  {"pipeline/kafka/embedded"},
-	"github.com/twmb/franz-go/pkg/kerr":   {"pipeline/kafka/embedded"},
-	"github.com/klauspost/compress":       {"pipeline/kafka"}, // codecs of record batches
-	"github.com/pierrec/lz4/v4":           {"pipeline/kafka"},
-	"github.com/expr-lang/expr":           {"pipeline/mapping"},
-	"github.com/cespare/xxhash/v2":        {"pipeline", "pipeline/mapping"}, // fingerprints of records, hash16
-	"github.com/apache/arrow/go/v15":      {"jobs/columnar", "jobs/arrowfile", "jobs/join"},
-	"github.com/parquet-go/parquet-go":    {"jobs/parquetfile"},
-	"github.com/robfig/cron/v3":           {"jobs"},
-	"github.com/prometheus/client_golang": {"serve"},
-	"github.com/goccy/go-yaml":            {"config"},
-	"github.com/alecthomas/kong":          {"cmd/*"},
-	"github.com/peterh/liner":             {"cmd/shell"},
-	"golang.org/x/sync":                   {everything},
-	"github.com/google/go-cmp":            {},
-	"pgregory.net/rapid":                  {},
-	"go.uber.org/goleak":                  {},
-	"github.com/cockroachdb/datadriven":   {},
-	"github.com/rogpeppe/go-internal":     {},
+	"github.com/cockroachdb/pebble/v2":      {"store/pebblestore"},
+	"github.com/apache/thrift":              {"store/hbasestore"},
+	"github.com/segmentio/kafka-go":         {"pipeline/kafka"},
+	"github.com/twmb/franz-go/pkg/kmsg":     {"pipeline/kafka", "pipeline/kafka/embedded"},
+	"github.com/twmb/franz-go/pkg/kfake":    {"pipeline/kafka/embedded"},
+	"github.com/twmb/franz-go/pkg/kerr":     {"pipeline/kafka/embedded"},
+	"github.com/twmb/franz-go/pkg/kversion": {},
+	"github.com/klauspost/compress":         {"pipeline/kafka"}, // codecs of record batches
+	"github.com/pierrec/lz4/v4":             {"pipeline/kafka"},
+	"github.com/expr-lang/expr":             {"pipeline/mapping"},
+	"github.com/cespare/xxhash/v2":          {"pipeline", "pipeline/mapping"}, // fingerprints of records, hash16
+	"github.com/apache/arrow/go/v15":        {"jobs/columnar", "jobs/arrowfile", "jobs/join"},
+	"github.com/parquet-go/parquet-go":      {"jobs/parquetfile"},
+	"github.com/robfig/cron/v3":             {"jobs"},
+	"github.com/prometheus/client_golang":   {"serve"},
+	"github.com/goccy/go-yaml":              {"config"},
+	"github.com/alecthomas/kong":            {"cmd/*"},
+	"github.com/peterh/liner":               {"cmd/shell"},
+	"golang.org/x/sync":                     {everything},
+	"github.com/google/go-cmp":              {},
+	"pgregory.net/rapid":                    {},
+	"go.uber.org/goleak":                    {},
+	"github.com/cockroachdb/datadriven":     {},
+	"github.com/rogpeppe/go-internal":       {},
 }
 
 // Lines of a file: below maxLines, and for tests up to maxTestLines.
