@@ -20,7 +20,7 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 	out := serve.PipelineStatus{
 		Name: s.Name, State: "starting", Generation: int64(s.Generation), Rebalances: uint64(m.Rebalances),
 		FetchBytes: uint64(m.FetchedBytes), FlushSeconds: histogram(&m.Commits),
-		FlushConflicts: uint64(m.Stale), BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
+		FlushConflicts: uint64(m.Stale), Pauses: uint64(m.Pauses), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors), BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
 	}
 	owned, paused := 0, ""
 	for i := range s.Partitions {
@@ -34,7 +34,7 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		}
 		g := &p.Progress
 		out.Partitions = append(out.Partitions, serve.PartitionStatus{
-			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd,
+			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd, LastTime: g.LastTime,
 			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control, Lost: map[string]int64{"retention": g.Lost},
 		})
 	}
