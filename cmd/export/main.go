@@ -118,9 +118,6 @@ func (c *runCommand) Run(ctx context.Context, p *program) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := source.Err(); err != nil {
-		return err
-	}
 	return printManifest(p.stdout, out, m)
 }
 

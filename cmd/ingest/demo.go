@@ -328,7 +328,7 @@ func (c *demoCommand) next(p *program, pages string) {
 	fmt.Fprintf(&b, "  go run ./cmd/shell --data %s -e \"scan '%s', {LIMIT => 3}\"\n", c.Data, pages)
 	fmt.Fprintf(&b, "  go run ./cmd/export verify %s\n", filepath.Join(c.Out, pages))
 	glob := filepath.Join(c.Out, pages, "run=*", "*.parquet")
-	fmt.Fprintf(&b, "  duckdb -c \"SELECT * FROM '%s' LIMIT 5\"\n", glob)
+	fmt.Fprintf(&b, "  duckdb -c \"SELECT * FROM read_parquet('%s', hive_partitioning = false) LIMIT 5\"\n", glob)
 	fmt.Fprintf(&b, "  python3 -c \"import pandas, glob; print(pandas.concat(map(pandas.read_parquet, glob.glob('%s'))))\"\n", glob)
 	_, _ = p.stdout.Write(b.Bytes()) // the work is done; a closed pipe is no failure
 }
