@@ -58,9 +58,34 @@ func (c *Config) PebbleOptions(log *slog.Logger) *pebblestore.Options {
 	return o
 }
 
-// OpenEngine opens the configured store in this process. Its error wraps
-// store.ErrLocked where another process has it. log may be nil.
+// OpenEngine opens the configured store in this process. A directory that another
+// process has is waited for a little, as it may be a tool that is done soon; then,
+// or at once where it is a daemon, the error wraps store.ErrLocked. log may be nil.
 func OpenEngine(ctx context.Context, c *Config, log *slog.Logger) (Engine, error) {
+	deadline := time.NewTimer(daemonWait)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		e, err := openEngine(ctx, c, log)
+		if !errors.Is(err, store.ErrLocked) {
+			return e, err
+		}
+		if d, dialErr := client.DialDir(ctx, c.Store.Dir); dialErr == nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("open the store: %w", ctx.Err())
+		case <-deadline.C:
+			return nil, err
+		}
+	}
+}
+
+// openEngine is OpenEngine without waiting.
+func openEngine(ctx context.Context, c *Config, log *slog.Logger) (Engine, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
@@ -101,7 +126,7 @@ func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remo
 		if !errors.Is(err, client.ErrNoDaemon) {
 			return nil, false, err
 		}
-		e, openErr := OpenEngine(ctx, c, log)
+		e, openErr := openEngine(ctx, c, log)
 		if openErr == nil {
 			return e, false, nil
 		}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/cell"
 	"sluice/config"
@@ -166,6 +167,41 @@ func TestDirectoryInUse(t *testing.T) {
 	cancel()
 	if _, _, err = config.OpenStore(ctx, c, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Got %v, want Canceled", err)
+	}
+}
+
+// TestDaemonWaitsForATool: a tool that looks at the directory while the daemon
+// starts must not keep it from starting; another daemon must.
+func TestDaemonWaitsForATool(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), "")
+	tool, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened := make(chan error, 1)
+	go func() {
+		e, err := config.OpenEngine(t.Context(), c, nil)
+		if err == nil {
+			err = e.Close()
+		}
+		opened <- err
+	}()
+	select {
+	case err := <-opened:
+		t.Fatalf("opened a directory that is in use: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := tool.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-opened; err != nil {
+		t.Errorf("after the tool had gone: %v", err)
+	}
+	daemon(t, c)
+	begin := time.Now()
+	if _, err := config.OpenEngine(t.Context(), c, nil); !errors.Is(err, store.ErrLocked) || time.Since(begin) > 2*time.Second {
+		t.Errorf("a second daemon: Got %v after %v", err, time.Since(begin))
 	}
 }
 
