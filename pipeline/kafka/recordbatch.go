@@ -183,7 +183,14 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 		if err != nil {
 			return d, c.corrupt(b, c.pos, err)
 		}
-		if h.last >= c.pos {
+		if h.last < c.pos {
+			// Nothing in it is asked for, but it may end an aborted transaction.
+			if h.attrs&attrControl != 0 {
+				if _, err := c.decodeBatch(b, cs, h, new(decoded)); err != nil {
+					return d, c.corrupt(b, h.base, err)
+				}
+			}
+		} else {
 			n, err := c.decodeBatch(b, cs, h, &d)
 			if err != nil {
 				return d, c.corrupt(b, h.base, err)

@@ -478,6 +478,30 @@ func TestDecodeProperty(t *testing.T) {
 	})
 }
 
+// TestAbortMarkerBeforeFirstOffset: a broker may answer with batches before the
+// offset that was asked for. The abort marker among them still ends its
+// transaction, and the next one of the same producer is read.
+func TestAbortMarkerBeforeFirstOffset(t *testing.T) {
+	t.Parallel()
+	txn := func(base int64) []byte {
+		b := simple(base, 1)
+		b.attrs, b.producer = attrTransactional, 7
+		return b.encode(t)
+	}
+	abort := testBatch{
+		base: 1, lastDelta: -1, attrs: attrControl | attrTransactional, producer: 7,
+		records: []testRecord{{key: []byte{0, 0, 0, controlAbort}}},
+	}
+	buf := slices.Concat(txn(0), abort.encode(t), txn(2))
+	got, _, _, err := decodeAll(testCodecs(t, 1<<20), buf, 2, abortedTxn{7, 0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 1 || len(got[0].Records) != 1 || got[0].Records[0].Offset != 2 {
+		t.Fatalf("Got %+v, want the record at 2", got)
+	}
+}
+
 // sameRecords compares records to the byte, null and empty apart. cmp takes
 // seconds for as many bytes, so it only words the difference.
 func sameRecords(a, b []Record) bool {
