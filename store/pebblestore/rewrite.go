@@ -209,6 +209,12 @@ func (db *DB) compactFamily(ctx context.Context, name, familyName string, how re
 			low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
 			high := cell.PrefixEnd(low)
 			if at != nil {
+				if !bytes.HasPrefix(at, low) {
+					// Dropped and made anew meanwhile, with other keys: from
+					// here to there are those of other tables.
+					done = true
+					return nil
+				}
 				low = at
 			}
 			r := db.newRewrite(t, f, how)

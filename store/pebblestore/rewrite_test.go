@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -161,4 +162,62 @@ func TestFlushAndCompactionTellFilesFromMemory(t *testing.T) {
 	if d := cmp.Diff([]string{"a: f:q@2=new"}, rows(t, db, rawAll)); d != "" {
 		t.Fatal(d)
 	}
+}
+
+// A table that is dropped and made anew while it is compacted has other keys:
+// the compaction must not go on from the old ones, over everything in between.
+func TestCompactionLeavesOtherTablesAlone(t *testing.T) {
+	t.Parallel()
+	var db *DB
+	var armed atomic.Bool
+	changed := make(chan error, 2)
+	o := memory()
+	o.RewriteKeys = 2
+	o.Now = func() cell.Timestamp {
+		if armed.CompareAndSwap(true, false) {
+			// In the commit loop, inside the first step: what is sent now runs
+			// before the second.
+			for i, change := range []func() error{
+				func() error { return db.DropTable(t.Context(), "t") },
+				func() error {
+					return db.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil)
+				},
+			} {
+				go func() { changed <- change() }()
+				for len(db.requests) < i+1 {
+					continue
+				}
+			}
+		}
+		return 10_000_000
+	}
+	db = open(t, "db", o)
+	create(t, db, "t", store.NewFamily("f"))
+	versions := store.NewFamily("f")
+	versions.Versions = 5
+	create(t, db, "u", versions)
+	for i := range 6 {
+		row := fmt.Sprintf("r%d", i)
+		mutate(t, db, put(row, 10, "f", "q", "old"))
+		for _, at := range []cell.Timestamp{10, 20} {
+			m := put(row, at, "f", "q", "v")
+			m.Table = "u"
+			mutate(t, db, m)
+		}
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	all := &store.Scan{Table: "u", Versions: store.AllVersions}
+	before := rows(t, db, all)
+	armed.Store(true)
+	if err := db.MajorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-changed; err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(t, db, all, before...)
 }
