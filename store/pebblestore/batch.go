@@ -54,9 +54,21 @@ func (c *commit) batch(b *store.Batch) error {
 }
 
 // refusable reports whether err is about one record, which the batch can do
-// without, and not about the store.
+// without. Whatever else there is, a disk that cannot be read above all, is about
+// the store: records must not become dead letters for it.
 func refusable(err error) bool {
-	return !errors.Is(err, store.ErrTransient) && !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrClosed)
+	if errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrClosed) {
+		return false
+	}
+	for _, class := range []error{
+		store.ErrRefused, store.ErrInvalidArgument, store.ErrTableNotFound, store.ErrFamilyNotFound,
+		store.ErrTimestampTooFar, store.ErrIncompatibleFilter, store.ErrWrongRow,
+	} {
+		if errors.Is(err, class) {
+			return true
+		}
+	}
+	return false
 }
 
 // members stages the mutations and records of b in the order of

@@ -305,13 +305,101 @@ func TestBrokenLogFailsCallers(t *testing.T) {
 	disk.broken.Store(true)
 	if err := l.apply(t, 0, 3); err == nil {
 		t.Fatal("a batch was acknowledged that is in no log")
-	} else if !errors.Is(err, store.ErrTransient) {
-		t.Fatalf("Got %v, want an ErrTransient", err)
+	} else if !errors.Is(err, store.ErrTransient) || !errors.Is(err, store.ErrClosed) {
+		// Closed: whoever waits for it in this process must not go on.
+		t.Fatalf("Got %v, want an ErrTransient that is an ErrClosed", err)
 	}
 	if _, err := db.MutateRow(t.Context(), nil, put("r", 1, "f", "q", "v")); err == nil {
 		t.Fatal("a write was acknowledged after the log had failed")
 	}
 	if err := db.Close(); err == nil {
 		t.Fatal("Close hides that the engine has stopped")
+	}
+}
+
+// unreadableFS fails every read while it is broken.
+type unreadableFS struct {
+	vfs.FS
+	broken atomic.Bool
+}
+
+func (u *unreadableFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := u.FS.Create(name, c)
+	return &unreadableFile{File: f, fs: u}, err
+}
+
+func (u *unreadableFS) Open(name string, o ...vfs.OpenOption) (vfs.File, error) {
+	f, err := u.FS.Open(name, o...)
+	return &unreadableFile{File: f, fs: u}, err
+}
+
+type unreadableFile struct {
+	vfs.File
+	fs *unreadableFS
+}
+
+var errUnreadable = errors.New("input/output error")
+
+func (f *unreadableFile) ReadAt(p []byte, at int64) (int, error) {
+	if f.fs.broken.Load() {
+		return 0, errUnreadable
+	}
+	return f.File.ReadAt(p, at)
+}
+
+func (f *unreadableFile) Read(p []byte) (int, error) {
+	if f.fs.broken.Load() {
+		return 0, errUnreadable
+	}
+	return f.File.Read(p)
+}
+
+// A disk that cannot be read is the store's trouble: no record is refused for it,
+// as it would become a dead letter.
+func TestUnreadableDiskRefusesNoRecord(t *testing.T) {
+	t.Parallel()
+	disk := &unreadableFS{FS: vfs.NewMem()}
+	o := memory()
+	o.FS = disk
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	var b store.Batch
+	for i := range 100 {
+		b.Counters = append(b.Counters, store.CounterDelta{Table: "t", Family: "n", Row: fmt.Appendf(nil, "r%02d", i), Qualifier: []byte("q"), Delta: 1, Time: 1, Offset: int64(i)})
+		b.Add(int64(i), *put(fmt.Sprintf("r%02d", i), 1, "f", "q", "12345678"))
+	}
+	if err := db.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.pebble.Flush(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o.CacheBytes = 1
+	db = open(t, "db", o)
+	cond := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal, Value: []byte("12345678")}
+	increase := cell.Mutation{Table: "t", Row: []byte("r08")}
+	increase.Increment("f", []byte("q"), 1)
+	for name, fill := range map[string]func(*store.Batch){
+		"counter": func(b *store.Batch) {
+			b.Counters = append(b.Counters, store.CounterDelta{Table: "t", Family: "n", Row: []byte("r50"), Qualifier: []byte("q"), Delta: 1, Time: 1, Offset: 7})
+		},
+		"condition": func(b *store.Batch) { b.Record(7, nil, cond, *put("r07", 2, "f", "q", "v")) },
+		"increment": func(b *store.Batch) { b.Add(7, increase) },
+	} {
+		var b store.Batch
+		fill(&b)
+		disk.broken.Store(true)
+		err := db.Apply(t.Context(), &b)
+		disk.broken.Store(false)
+		var refused *store.BatchError
+		if err == nil || errors.As(err, &refused) {
+			t.Errorf("%s: got %v, want an error that refuses no record", name, err)
+		}
+		if err := db.Apply(t.Context(), &b); err != nil {
+			t.Errorf("%s: got %v once the disk can be read again", name, err)
+		}
 	}
 }

@@ -48,10 +48,12 @@ func (l *pebbleLog) Errorf(format string, args ...any) {
 
 // Fatalf marks the DB as failed and never returns: Pebble expects that the
 // process ends here, and would go on as if nothing had happened. Callers that
-// wait for the commit loop get the error; the process has to be restarted.
+// wait for the commit loop get the error; the process has to be restarted. The
+// error is an ErrClosed, as waiting in this process does not help, and an
+// ErrTransient for clients in others.
 func (l *pebbleLog) Fatalf(format string, args ...any) {
-	l.fail(fmt.Errorf("%w: the storage engine stopped: %s; restart the process, nothing acknowledged is lost",
-		store.ErrTransient, fmt.Sprintf(format, args...)))
+	l.fail(fmt.Errorf("%w: the storage engine stopped: %s; restart the process, nothing acknowledged is lost (%w)",
+		store.ErrClosed, fmt.Sprintf(format, args...), store.ErrTransient))
 	select {}
 }
 
