@@ -102,35 +102,7 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 	if err := mutations(0, true); err != nil {
 		return err
 	}
-	for i := range b.Counters {
-		d := &b.Counters[i]
-		if err := c.delta(d); err != nil {
-			if err = refuse(d.Offset, d.Table, d.Row, err); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// delta stages one coalesced increment.
-func (c *commit) delta(d *store.CounterDelta) error {
-	t, err := c.table(d.Table)
-	if err != nil {
-		return err
-	}
-	m := &c.deltaMutation
-	m.Table, m.Row = d.Table, d.Row
-	m.Ops = append(m.Ops[:0], cell.Op{Type: cell.OpIncrement, Family: d.Family, Qualifier: d.Qualifier, Time: d.Time, Delta: d.Delta})
-	if err := store.ValidateMutation(t.desc, m, c.now); err != nil {
-		return err
-	}
-	f, _ := t.family(d.Family)
-	if f.tag != cell.TagCounter {
-		return fmt.Errorf("%w: table %s: family %s is no COUNTER family", store.ErrRefused, d.Table, d.Family)
-	}
-	_, _, err = c.increment(t, f, d.Row, d.Qualifier, d.Delta, d.Time)
-	return err
+	return c.addDeltas(b.Counters, refuse)
 }
 
 // record stages one conditional unit, or drops it. The condition is tested on

@@ -49,6 +49,8 @@ type commit struct {
 	lastNam string
 
 	deltaMutation cell.Mutation
+	deltas        []delta // of the batch that is being staged
+	deltaKeys     []byte
 	readRow       store.ReadRow // read, as a value made once: one for each mutation would be garbage
 }
 

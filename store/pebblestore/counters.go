@@ -102,12 +102,17 @@ func (c *commit) set(e *counter, v counters.Value, exists bool) {
 // increment adds delta to a counter at event time at and returns its new value.
 // An event that is older than the family's TTL is left out: counted is false.
 func (c *commit) increment(t *table, f *family, row, qualifier []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
+	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
+	return c.incrementKey(f, c.key, delta, at)
+}
+
+// incrementKey is increment of the counter with this key, of family f.
+func (c *commit) incrementKey(f *family, key []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
 	if at == cell.Latest {
 		at = c.now
 	}
 	until := expiredUntil(f.desc, c.now)
-	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
-	e, err := c.counter(c.key)
+	e, err := c.counter(key)
 	if err != nil {
 		return v, false, err
 	}

@@ -1,0 +1,96 @@
+package pebblestore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// delta is one coalesced increment of a batch.
+type delta struct {
+	head, next uint64 // first sixteen bytes of the counter's key
+	start, end int    // of the key in commit.deltaKeys
+	i          int32  // index in store.Batch.Counters
+}
+
+// deltas stages the coalesced increments of a batch in the order of their keys.
+// The order does not matter to the sums; in key order the counters that are not
+// cached are found by one walk over the store, at a third of the cost of seeks
+// here and there, and Pebble inserts them a third faster.
+func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, []byte, error) error) error {
+	c.deltas, c.deltaKeys = c.deltas[:0], c.deltaKeys[:0]
+	for i := range all {
+		d := &all[i]
+		t, f, err := c.checkDelta(d)
+		if err != nil {
+			if err = refuse(d.Offset, d.Table, d.Row, err); err != nil {
+				return err
+			}
+			continue
+		}
+		start := len(c.deltaKeys)
+		c.deltaKeys = cell.AppendRowPrefix(c.deltaKeys, f.tag, t.id, f.id, d.Row)
+		c.deltaKeys = cell.AppendPart(c.deltaKeys, d.Qualifier)
+		x := delta{start: start, end: len(c.deltaKeys), i: int32(i)}
+		x.head, x.next = keyHead(c.deltaKeys[start:])
+		c.deltas = append(c.deltas, x)
+	}
+	slices.SortFunc(c.deltas, func(x, y delta) int {
+		switch {
+		case x.head != y.head:
+			return sign(x.head < y.head)
+		case x.next != y.next:
+			return sign(x.next < y.next)
+		}
+		if d := bytes.Compare(c.deltaKeys[x.start:x.end], c.deltaKeys[y.start:y.end]); d != 0 {
+			return d
+		}
+		return int(x.i - y.i)
+	})
+	for _, x := range c.deltas {
+		d := &all[x.i]
+		t, err := c.table(d.Table)
+		if err == nil {
+			f, _ := t.family(d.Family)
+			_, _, err = c.incrementKey(f, c.deltaKeys[x.start:x.end], d.Delta, d.Time)
+		}
+		if err != nil {
+			if err = refuse(d.Offset, d.Table, d.Row, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// keyHead returns the first sixteen bytes of a key, as if it went on with zeros.
+func keyHead(key []byte) (head, next uint64) {
+	if len(key) >= 16 {
+		return binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:])
+	}
+	var b [16]byte
+	copy(b[:], key)
+	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])
+}
+
+func (c *commit) checkDelta(d *store.CounterDelta) (*table, *family, error) {
+	t, err := c.table(d.Table)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := &c.deltaMutation
+	m.Table, m.Row = d.Table, d.Row
+	m.Ops = append(m.Ops[:0], cell.Op{Type: cell.OpIncrement, Family: d.Family, Qualifier: d.Qualifier, Time: d.Time, Delta: d.Delta})
+	if err := store.ValidateMutation(t.desc, m, c.now); err != nil {
+		return nil, nil, err
+	}
+	f, _ := t.family(d.Family)
+	if f.tag != cell.TagCounter {
+		return nil, nil, fmt.Errorf("%w: table %s: family %s is no COUNTER family", store.ErrRefused, d.Table, d.Family)
+	}
+	return t, f, nil
+}
