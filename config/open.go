@@ -243,7 +243,7 @@ func (c *Config) EnsureTables(ctx context.Context, e interface {
 			}
 		}
 		if err != nil {
-			return created, fmt.Errorf("create table %s: %w", d.Name, err)
+			return created, err // it names the table
 		}
 		differences = append(differences, schemaDifferences(d, have)...)
 	}

@@ -26,8 +26,10 @@ type daemon struct {
 	cfg       *config.Config
 	log       *slog.Logger
 	engine    config.Engine
-	client    *kafka.Client
+	client    *kafka.Client        // for what no pipeline does
+	clients   []*kafka.Client      // one a pipeline, so that each has metrics of its own
 	pipelines []*pipeline.Pipeline // by name
+	exports   *published
 	server    *serve.Server
 	listener  net.Listener
 	forget    func() error // removes the endpoint file
@@ -36,7 +38,7 @@ type daemon struct {
 // openDaemon opens the store, creates missing tables, waits for the brokers and
 // the topics, and listens. What it opened is closed again where it fails.
 func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log}
+	d := &daemon{cfg: cfg, log: log, exports: &published{cfg: cfg}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -67,7 +69,12 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		if err != nil {
 			return nil, err
 		}
-		o.Client, o.Engine, o.Budget, o.Logger = d.client, d.engine, budget, log
+		c, err := openKafka(cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		d.clients = append(d.clients, c)
+		o.Client, o.Engine, o.Budget, o.Logger = c, d.engine, budget, log
 		if o.StoreID, err = storeID(d.engine); err != nil {
 			return nil, err
 		}
@@ -139,7 +146,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, StoreStatus: d.storeStatus(), Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, StoreStatus: d.storeStatus(), Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -212,6 +219,9 @@ func (d *daemon) close() error {
 		if err := d.listener.Close(); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
+	}
+	for _, c := range d.clients {
+		errs = append(errs, c.Close())
 	}
 	if d.client != nil {
 		errs = append(errs, d.client.Close())

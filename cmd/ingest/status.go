@@ -12,6 +12,10 @@ func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 	for i, p := range d.pipelines {
 		all[i] = pipelineStatus(p.Status(), p.Metrics())
 		all[i].Group = d.cfg.Pipelines[all[i].Name].Group
+		all[i].FetchErrors = map[string]uint64{}
+		for code, n := range d.clients[i].Metrics().Errors {
+			all[i].FetchErrors[code] = uint64(n)
+		}
 	}
 	return all
 }
@@ -20,7 +24,8 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 	out := serve.PipelineStatus{
 		Name: s.Name, State: "starting", Generation: int64(s.Generation), Rebalances: uint64(m.Rebalances),
 		FetchBytes: uint64(m.FetchedBytes), FlushSeconds: histogram(&m.Commits),
-		FlushConflicts: uint64(m.Stale), Pauses: uint64(m.Pauses), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors), BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
+		FlushConflicts: uint64(m.Stale), Pauses: uint64(m.Pauses), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors),
+		BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
 	}
 	owned, paused := 0, ""
 	for i := range s.Partitions {

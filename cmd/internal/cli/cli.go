@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	_ "time/tzdata" // mappings name time zones, and an image may have none
 
 	"sluice/config"
 	"sluice/pipeline/kafka"
