@@ -62,9 +62,10 @@ type Options struct {
 
 // Broker is a running embedded broker.
 type Broker struct {
-	cluster *kfake.Cluster
-	addrs   []string
-	lock    *os.File
+	cluster  *kfake.Cluster
+	sessions *sessions
+	addrs    []string
+	lock     *os.File
 
 	mu        sync.Mutex // guards below
 	closed    bool
@@ -142,6 +143,7 @@ func (b *Broker) start(o *Options, nodes, port int, logger *slog.Logger) error {
 		b.closeListeners()
 		return fmt.Errorf("start embedded broker: %w", err)
 	}
+	b.sessions = watchSessions(b.cluster)
 	b.addrs = b.cluster.ListenAddrs()
 	if o.Dir != "" {
 		if err = writePort(o.Dir, b.addrs[0]); err != nil {
@@ -189,6 +191,7 @@ func (b *Broker) Close() error {
 func (b *Broker) stop() {
 	b.cluster.Close()
 	b.closeListeners()
+	b.sessions.close()
 }
 
 func (b *Broker) closeListeners() {
