@@ -71,9 +71,9 @@ func signals(parent context.Context) (context.Context, context.CancelFunc) {
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		s := <-c
+		<-c
 		cancel(errSignal)
-		s = <-c
+		s := <-c
 		fmt.Fprintf(os.Stderr, "ingest: second signal (%s): ending at once\n", s)
 		code := 1
 		if n, ok := s.(syscall.Signal); ok {
