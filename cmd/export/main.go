@@ -18,70 +18,34 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
 )
 
-type program struct {
-	stdout, stderr io.Writer
-	lookupEnv      func(string) (string, bool)
-}
-
 type commands struct {
-	Run     runCommand     `cmd:"" help:"Run a job: a table at one instant, to files."`
-	List    listCommand    `cmd:"" help:"List jobs and their published runs."`
-	Verify  verifyCommand  `cmd:"" help:"Recount and re-checksum a published run from its files alone."`
-	Version versionCommand `cmd:"" help:"Show the version."`
-}
-
-type configFlag struct {
-	Config string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
-}
-
-func (f *configFlag) load(p *program) (*config.Config, error) {
-	return config.Load(f.Config, p.lookupEnv)
+	Run     runCommand         `cmd:"" help:"Run a job: a table at one instant, to files."`
+	List    listCommand        `cmd:"" help:"List jobs and their published runs."`
+	Verify  verifyCommand      `cmd:"" help:"Recount and re-checksum a published run from its files alone."`
+	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	p := &program{stdout: os.Stdout, stderr: os.Stderr, lookupEnv: os.LookupEnv}
-	var c commands
-	parser := kong.Must(&c, kong.Name("export"), kong.Description("Tables to Parquet and Arrow files."),
-		kong.UsageOnError(), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
-	k, err := parser.Parse(os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "export:", err)
-		os.Exit(cli.StatusUsage)
-	}
-	if err := k.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, cli.Explain("export", err))
-		os.Exit(cli.Status(err))
-	}
-}
-
-type versionCommand struct{}
-
-// Run prints the version.
-func (c *versionCommand) Run(p *program) error {
-	v := cli.Version()
-	_, err := fmt.Fprintln(p.stdout, strings.TrimSpace(fmt.Sprintf("sluice %s %s %s", v.Version, v.Go, v.Commit)))
-	return err
+	cli.Main(ctx, "export", "Tables to Parquet and Arrow files.", new(commands))
 }
 
 type runCommand struct {
-	configFlag
+	cli.ConfigFlag
 	Job   string `arg:"" help:"Name of the job in the configuration file."`
 	Out   string `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
 	Quiet bool   `short:"q" help:"No progress."`
 }
 
 // Run exports one job.
-func (c *runCommand) Run(ctx context.Context, p *program) (err error) {
-	cfg, err := c.load(p)
+func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	cfg, err := c.Load(p)
 	if err != nil {
 		return err
 	}
@@ -89,7 +53,7 @@ func (c *runCommand) Run(ctx context.Context, p *program) (err error) {
 	if !ok {
 		return fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, c.Config, c.Job, strings.Join(cfg.JobNames(), ", "))
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	source, err := config.OpenInstant(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -108,17 +72,17 @@ func (c *runCommand) Run(ctx context.Context, p *program) (err error) {
 		out = job.Out()
 	}
 	o := &jobs.RunOptions{Job: job, Source: source, Out: out, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
-	if !c.Quiet && cli.IsTerminal(p.stderr) {
+	if !c.Quiet && cli.IsTerminal(p.Stderr) {
 		o.Progress = func(g jobs.Progress) {
-			fmt.Fprintf(p.stderr, "\r%d/%d regions  %s rows  %d files  %s  ", g.RegionsDone, g.Regions, cli.Count(g.Rows), g.Files, cli.Bytes(g.Bytes))
+			fmt.Fprintf(p.Stderr, "\r%d/%d regions  %s rows  %d files  %s  ", g.RegionsDone, g.Regions, cli.Count(g.Rows), g.Files, cli.Bytes(g.Bytes))
 		}
-		defer fmt.Fprintln(p.stderr)
+		defer fmt.Fprintln(p.Stderr)
 	}
 	m, err := jobs.Run(ctx, o)
 	if err != nil {
 		return err
 	}
-	return printManifest(p.stdout, out, m)
+	return printManifest(p.Stdout, out, m)
 }
 
 func printManifest(w io.Writer, out string, m *jobs.Manifest) error {
@@ -135,17 +99,17 @@ func printManifest(w io.Writer, out string, m *jobs.Manifest) error {
 }
 
 type listCommand struct {
-	configFlag
+	cli.ConfigFlag
 	Out string `placeholder:"DIR" help:"List the runs below DIR instead of the jobs' own directories."`
 }
 
 // Run lists the jobs of the file and the runs that they have published.
-func (c *listCommand) Run(ctx context.Context, p *program) error {
-	cfg, err := c.load(p)
+func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
 	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "JOB\tTABLE\tRUN\tTIME\tROWS\tFILES\tBYTES\tLATEST\tDIRECTORY")
 	seen := map[string][]jobs.RunSummary{}
 	for _, name := range cfg.JobNames() {
@@ -190,12 +154,12 @@ type verifyCommand struct {
 }
 
 // Run verifies one run.
-func (c *verifyCommand) Run(ctx context.Context, p *program) error {
+func (c *verifyCommand) Run(ctx context.Context, p *cli.Program) error {
 	r, err := jobs.Verify(ctx, c.Dir)
 	if err != nil {
 		return err
 	}
-	t := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for _, f := range r.Files {
 		verdict := "ok"
 		if len(f.Problems) > 0 {
@@ -209,6 +173,6 @@ func (c *verifyCommand) Run(ctx context.Context, p *program) error {
 	if err := r.Err(); err != nil {
 		return fmt.Errorf("%s: %w", r.Dir, err)
 	}
-	_, err = fmt.Fprintf(p.stdout, "run %s of %s: complete and as the manifest says\n", r.Manifest.RunID, r.Manifest.Job)
+	_, err = fmt.Fprintf(p.Stdout, "run %s of %s: complete and as the manifest says\n", r.Manifest.RunID, r.Manifest.Job)
 	return err
 }

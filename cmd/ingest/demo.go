@@ -40,7 +40,7 @@ const (
 
 // Run starts a broker, fills a topic, ingests it, shows what came of it and
 // exports it.
-func (c *demoCommand) Run(ctx context.Context, p *program) error {
+func (c *demoCommand) Run(ctx context.Context, p *cli.Program) error {
 	start := time.Now()
 	if c.Events < 1 {
 		return fmt.Errorf("%w: --events must be at least 1", cli.ErrUsage)
@@ -75,12 +75,12 @@ func (c *demoCommand) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	d, err := openDaemon(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(p.stdout, "Kafka %s (in this process) → %s → %s\n", broker.Addr(), name, c.Data)
+	fmt.Fprintf(p.Stdout, "Kafka %s (in this process) → %s → %s\n", broker.Addr(), name, c.Data)
 
 	daemonCtx, stopDaemon := context.WithCancel(ctx)
 	done := make(chan error, 1)
@@ -128,7 +128,7 @@ func topicOf(name string, example []byte) (string, error) {
 
 // show produces, waits for the pipeline with a line of progress, and prints the
 // results.
-func (c *demoCommand) show(ctx context.Context, p *program, cfg *config.Config, d *daemon, topic, pages string, start time.Time) error {
+func (c *demoCommand) show(ctx context.Context, p *cli.Program, cfg *config.Config, d *daemon, topic, pages string, start time.Time) error {
 	producing, cancel := context.WithCancel(ctx)
 	defer cancel()
 	produced := make(chan producedResult, 1)
@@ -139,13 +139,13 @@ func (c *demoCommand) show(ctx context.Context, p *program, cfg *config.Config, 
 	if err := c.await(ctx, p, d, topic, produced); err != nil {
 		return err
 	}
-	if err := report(ctx, p.stdout, d.engine, pages); err != nil {
+	if err := report(ctx, p.Stdout, d.engine, pages); err != nil {
 		return err
 	}
-	if err := c.export(ctx, p.stdout, cfg, d.engine); err != nil {
+	if err := c.export(ctx, p.Stdout, cfg, d.engine); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.stdout, "\nAll of it in %.1f s.\n", time.Since(start).Seconds())
+	_, err := fmt.Fprintf(p.Stdout, "\nAll of it in %.1f s.\n", time.Since(start).Seconds())
 	return err
 }
 
@@ -190,9 +190,9 @@ func (r *eventReader) Read(p []byte) (int, error) {
 }
 
 // await shows progress until all that was produced is stored.
-func (c *demoCommand) await(ctx context.Context, p *program, d *daemon, topic string, produced <-chan producedResult) error {
+func (c *demoCommand) await(ctx context.Context, p *cli.Program, d *daemon, topic string, produced <-chan producedResult) error {
 	pipe := d.pipelines[0]
-	line := &progressLine{w: p.stdout, terminal: cli.IsTerminal(p.stdout), start: time.Now()}
+	line := &progressLine{w: p.Stdout, terminal: cli.IsTerminal(p.Stdout), start: time.Now()}
 	defer line.end()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -312,8 +312,8 @@ func (c *demoCommand) export(ctx context.Context, w io.Writer, cfg *config.Confi
 	return nil
 }
 
-func (c *demoCommand) keep(ctx context.Context, p *program, d *daemon, b *embedded.Broker) {
-	fmt.Fprintf(p.stdout, `
+func (c *demoCommand) keep(ctx context.Context, p *cli.Program, d *daemon, b *embedded.Broker) {
+	fmt.Fprintf(p.Stdout, `
 Running until Ctrl-C:
   Kafka    %s
   HTTP     http://%s   (/metrics, /readyz; the token of /api is in %s)
@@ -322,7 +322,7 @@ Running until Ctrl-C:
 }
 
 // next says what to try on what the demo has left.
-func (c *demoCommand) next(p *program, pages string) {
+func (c *demoCommand) next(p *cli.Program, pages string) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "\nTry next:\n")
 	fmt.Fprintf(&b, "  go run ./cmd/shell --data %s -e \"scan '%s', {LIMIT => 3}\"\n", c.Data, pages)
@@ -330,5 +330,5 @@ func (c *demoCommand) next(p *program, pages string) {
 	glob := filepath.Join(c.Out, pages, "run=*", "*.parquet")
 	fmt.Fprintf(&b, "  duckdb -c \"SELECT * FROM read_parquet('%s', hive_partitioning = false) LIMIT 5\"\n", glob)
 	fmt.Fprintf(&b, "  python3 -c \"import pandas, glob; print(pandas.concat(map(pandas.read_parquet, glob.glob('%s'))))\"\n", glob)
-	_, _ = p.stdout.Write(b.Bytes()) // the work is done; a closed pipe is no failure
+	_, _ = p.Stdout.Write(b.Bytes()) // the work is done; a closed pipe is no failure
 }

@@ -14,54 +14,23 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/alecthomas/kong"
-
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 )
 
-// program is what every command is given.
-type program struct {
-	stdout, stderr io.Writer
-	stdin          io.Reader
-	lookupEnv      func(string) (string, bool)
-}
-
 type commands struct {
-	Run     runCommand     `cmd:"" help:"Run the daemon: consume the topics until SIGTERM."`
-	Demo    demoCommand    `cmd:"" help:"Show the whole system at work, with a broker of its own."`
-	Produce produceCommand `cmd:"" help:"Send a file's lines to a topic."`
-	Lint    lintCommand    `cmd:"" help:"Name every mistake of a configuration file."`
-	Offsets offsetsCommand `cmd:"" help:"Show stored offsets, lag and the audit counts."`
-	Version versionCommand `cmd:"" help:"Show the version."`
-}
-
-// configFlag is the flag that most commands have.
-type configFlag struct {
-	Config string `short:"c" required:"" placeholder:"FILE" help:"Configuration file."`
-}
-
-func (f *configFlag) load(p *program) (*config.Config, error) {
-	return config.Load(f.Config, p.lookupEnv)
+	Run     runCommand         `cmd:"" help:"Run the daemon: consume the topics until SIGTERM."`
+	Demo    demoCommand        `cmd:"" help:"Show the whole system at work, with a broker of its own."`
+	Produce produceCommand     `cmd:"" help:"Send a file's lines to a topic."`
+	Lint    lintCommand        `cmd:"" help:"Name every mistake of a configuration file."`
+	Offsets offsetsCommand     `cmd:"" help:"Show stored offsets, lag and the audit counts."`
+	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }
 
 func main() {
 	ctx, stop := signals(context.Background())
 	defer stop()
-	p := &program{stdout: os.Stdout, stderr: os.Stderr, stdin: os.Stdin, lookupEnv: os.LookupEnv}
-	var c commands
-	parser := kong.Must(&c, kong.Name("ingest"),
-		kong.Description("Kafka to wide-column tables with exact counts."),
-		kong.UsageOnError(), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
-	k, err := parser.Parse(os.Args[1:])
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "ingest:", err)
-		os.Exit(cli.StatusUsage)
-	}
-	if err := k.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, cli.Explain("ingest", err))
-		os.Exit(cli.Status(err))
-	}
+	cli.Main(ctx, "ingest", "Kafka to wide-column tables with exact counts.", new(commands))
 }
 
 // signals returns a context that the first SIGINT or SIGTERM ends; the second one

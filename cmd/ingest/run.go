@@ -3,19 +3,21 @@ package main
 import (
 	"context"
 	"time"
+
+	"sluice/cmd/internal/cli"
 )
 
 type runCommand struct {
-	configFlag
+	cli.ConfigFlag
 }
 
 // Run runs the daemon until a signal.
-func (c *runCommand) Run(ctx context.Context, p *program) error {
-	cfg, err := c.load(p)
+func (c *runCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
 	if err != nil {
 		return err
 	}
-	log := newLogger(p.stderr, &cfg.Log)
+	log := newLogger(p.Stderr, &cfg.Log)
 	d, err := openDaemon(ctx, cfg, log)
 	if err != nil {
 		if ctx.Err() != nil {

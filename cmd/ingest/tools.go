@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -19,31 +18,22 @@ import (
 	"sluice/store"
 )
 
-type versionCommand struct{}
-
-// Run prints the version.
-func (c *versionCommand) Run(p *program) error {
-	v := cli.Version()
-	_, err := fmt.Fprintln(p.stdout, strings.TrimSpace(fmt.Sprintf("sluice %s %s %s", v.Version, v.Go, v.Commit)))
-	return err
-}
-
 type lintCommand struct {
-	configFlag
+	cli.ConfigFlag
 }
 
 // Run prints every mistake; there is nothing to say about a file without one but
 // that.
-func (c *lintCommand) Run(p *program) error {
-	if _, err := c.load(p); err != nil {
+func (c *lintCommand) Run(p *cli.Program) error {
+	if _, err := c.Load(p); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.stdout, "%s: ok\n", c.Config)
+	_, err := fmt.Fprintf(p.Stdout, "%s: ok\n", c.Config)
 	return err
 }
 
 type produceCommand struct {
-	configFlag
+	cli.ConfigFlag
 	Topic    string `required:"" help:"Topic to send to; it must exist."`
 	KeyField string `placeholder:"F" help:"Top-level field of the JSON lines to use as the record key."`
 	File     string `arg:"" help:"File whose lines to send; - is standard input."`
@@ -55,12 +45,12 @@ const produceChunk = 5_000
 
 // Run sends every line as one record and waits until the brokers have them all
 // (acks=all).
-func (c *produceCommand) Run(ctx context.Context, p *program) error {
-	cfg, err := c.load(p)
+func (c *produceCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
 	if err != nil {
 		return err
 	}
-	in := p.stdin
+	in := p.Stdin
 	if c.File != "-" {
 		f, err := os.Open(c.File)
 		if err != nil {
@@ -69,7 +59,7 @@ func (c *produceCommand) Run(ctx context.Context, p *program) error {
 		defer f.Close()
 		in = f
 	}
-	client, err := openKafka(cfg, newLogger(p.stderr, &cfg.Log))
+	client, err := openKafka(cfg, newLogger(p.Stderr, &cfg.Log))
 	if err != nil {
 		return err
 	}
@@ -81,7 +71,7 @@ func (c *produceCommand) Run(ctx context.Context, p *program) error {
 	if err != nil {
 		return fmt.Errorf("after %s records: %w", cli.Count(n), err)
 	}
-	_, err = fmt.Fprintf(p.stdout, "%s records to %s\n", cli.Count(n), c.Topic)
+	_, err = fmt.Fprintf(p.Stdout, "%s records to %s\n", cli.Count(n), c.Topic)
 	return err
 }
 
@@ -148,7 +138,7 @@ func jsonField(line []byte, field string) ([]byte, error) {
 }
 
 type offsetsCommand struct {
-	configFlag
+	cli.ConfigFlag
 	JSON bool `name:"json" help:"Print JSON."`
 }
 
@@ -170,12 +160,12 @@ type offsetLine struct {
 }
 
 // Run shows what the store holds beside what Kafka has.
-func (c *offsetsCommand) Run(ctx context.Context, p *program) error {
-	cfg, err := c.load(p)
+func (c *offsetsCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
 	if err != nil {
 		return err
 	}
-	log := newLogger(p.stderr, &cfg.Log)
+	log := newLogger(p.Stderr, &cfg.Log)
 	s, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
 		return err
@@ -192,11 +182,11 @@ func (c *offsetsCommand) Run(ctx context.Context, p *program) error {
 	defer client.Close()
 	lines, kafkaErr := offsetLines(ctx, cfg, client, stored)
 	if c.JSON {
-		e := json.NewEncoder(p.stdout)
+		e := json.NewEncoder(p.Stdout)
 		e.SetIndent("", "  ")
 		return errors.Join(e.Encode(lines), kafkaErr)
 	}
-	return errors.Join(printOffsets(p.stdout, lines), kafkaErr)
+	return errors.Join(printOffsets(p.Stdout, lines), kafkaErr)
 }
 
 // offsetLines joins stored progress with the topics' partitions. Where Kafka does
