@@ -33,13 +33,52 @@ type filterJSON struct {
 	Row               *string           `json:"row,omitempty"`
 	LenAsVal          bool              `json:"lenAsVal,omitempty"`
 	Timestamps        []cell.Timestamp  `json:"timestamps,omitempty"`
+	Prefixes          []string          `json:"prefixes,omitempty"`
+	Qualifiers        []string          `json:"qualifiers,omitempty"`
+	Limit             *int              `json:"limit,omitempty"`
+	Offset            *int              `json:"offset,omitempty"`
+	ColumnOffset      *string           `json:"columnOffset,omitempty"`
+	DropDependent     bool              `json:"dropDependentColumn,omitempty"`
+	Chance            *float64          `json:"chance,omitempty"`
+	Pairs             [][2]string       `json:"pairs,omitempty"`
+	Ranges            []rowRangeJSON    `json:"ranges,omitempty"`
+	Filter            json.RawMessage   `json:"filter,omitempty"`
+}
+
+// rowRangeJSON is a RowRange as [start, start inclusive, stop, stop inclusive].
+type rowRangeJSON struct {
+	start, stop                   string
+	startInclusive, stopInclusive bool
+}
+
+// UnmarshalJSON reads the four elements.
+func (r *rowRangeJSON) UnmarshalJSON(b []byte) error {
+	parts := []any{&r.start, &r.startInclusive, &r.stop, &r.stopInclusive}
+	n := len(parts)
+	if err := json.Unmarshal(b, &parts); err != nil {
+		return err
+	}
+	if len(parts) != n {
+		return fmt.Errorf("a row range of %d elements, want [start, start inclusive, stop, stop inclusive]", len(parts))
+	}
+	return nil
+}
+
+// MarshalJSON writes the four elements.
+func (r rowRangeJSON) MarshalJSON() ([]byte, error) {
+	return json.Marshal([]any{r.start, r.startInclusive, r.stop, r.stopInclusive})
 }
 
 type comparatorJSON struct {
-	Type  ComparatorType `json:"type"`
-	Value *string        `json:"value,omitempty"`
-	BitOp string         `json:"bitop,omitempty"`
+	Type   ComparatorType `json:"type"`
+	Value  *string        `json:"value,omitempty"`
+	BitOp  string         `json:"bitop,omitempty"`
+	Offset int            `json:"offset,omitempty"`
 }
+
+// maxFilterDepth bounds filters in filters: what protobuf, in which HBase writes
+// them, nests.
+const maxFilterDepth = 100
 
 // maxRepeated bounds what a short text can ask for: no cell is larger.
 const maxRepeated = DefaultMaxCellBytes
@@ -112,10 +151,23 @@ const (
 	mustPassOne = "MUST_PASS_ONE"
 )
 
-// ParseFilterJSON reads a filter from an object {"type": HBase's class name, …}.
-// Its error wraps ErrInvalidArgument, or ErrUnsupported, naming the class, for a
-// filter that does not exist here.
-func ParseFilterJSON(b []byte) (Filter, error) {
+// ParseFilterJSON reads a filter from an object {"type": HBase's class name, …} or
+// from a string in the filter language (ParseFilterString). Its error wraps
+// ErrInvalidArgument, or ErrUnsupported, naming the class, for a filter that does
+// not exist here.
+func ParseFilterJSON(b []byte) (Filter, error) { return parseFilterJSON(b, 1) }
+
+func parseFilterJSON(b []byte, depth int) (Filter, error) {
+	if depth > maxFilterDepth {
+		return nil, fmt.Errorf("%w: filters nested deeper than %d", ErrInvalidArgument, maxFilterDepth)
+	}
+	if bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte{'"'}) {
+		var s string
+		if err := json.Unmarshal(b, &s); err != nil {
+			return nil, fmt.Errorf("%w: filter: %w", ErrInvalidArgument, err)
+		}
+		return ParseFilterString(s)
+	}
 	var named struct {
 		Type string `json:"type"`
 	}
@@ -123,7 +175,7 @@ func ParseFilterJSON(b []byte) (Filter, error) {
 		return nil, fmt.Errorf("%w: filter: %w", ErrInvalidArgument, err)
 	}
 	j := filterJSON{Type: named.Type}
-	if _, err := j.filter(); errors.Is(err, ErrUnsupported) {
+	if _, err := j.filter(depth); errors.Is(err, ErrUnsupported) {
 		return nil, fmt.Errorf("filter %s: %w", j.Type, err) // before its unknown keys
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -131,15 +183,15 @@ func ParseFilterJSON(b []byte) (Filter, error) {
 	if err := d.Decode(&j); err != nil {
 		return nil, fmt.Errorf("%w: filter %s: %w", ErrInvalidArgument, named.Type, err)
 	}
-	f, err := j.filter()
+	f, err := j.filter(depth)
 	if err != nil {
 		return nil, fmt.Errorf("filter %s: %w", j.Type, err)
 	}
 	return f, nil
 }
 
-func (j *filterJSON) filter() (Filter, error) {
-	r := filterReader{j: j}
+func (j *filterJSON) filter(depth int) (Filter, error) {
+	r := filterReader{j: j, depth: depth}
 	var f Filter
 	switch j.Type {
 	case "RowFilter":
@@ -173,8 +225,41 @@ func (j *filterJSON) filter() (Filter, error) {
 		f = &KeyOnlyFilter{LengthAsValue: j.LenAsVal}
 	case "TimestampsFilter":
 		f = &TimestampsFilter{Timestamps: j.Timestamps}
+	case "ColumnValueFilter":
+		f = &ColumnValueFilter{Family: j.Family, Qualifier: r.required("qualifier", j.Qualifier), Op: r.op(), Comparator: r.comparator()}
+	case "DependentColumnFilter":
+		d := &DependentColumnFilter{Family: j.Family, Qualifier: r.required("qualifier", j.Qualifier), DropDependent: j.DropDependent}
+		if j.Op != "" || j.Comparator != nil {
+			d.Op, d.Comparator = r.op(), r.comparator()
+		}
+		f = d
+	case "MultipleColumnPrefixFilter":
+		f = &MultipleColumnPrefixFilter{Prefixes: r.list("prefixes", j.Prefixes)}
+	case "FirstKeyValueMatchingQualifiersFilter":
+		f = &FirstKeyValueMatchingQualifiersFilter{Qualifiers: r.list("qualifiers", j.Qualifiers)}
+	case "ColumnCountGetFilter":
+		f = &ColumnCountGetFilter{Limit: r.number("limit", j.Limit)}
+	case "ColumnPaginationFilter":
+		p := &ColumnPaginationFilter{Limit: r.number("limit", j.Limit), ColumnOffset: r.bytes("columnOffset", j.ColumnOffset)}
+		if j.ColumnOffset == nil || j.Offset != nil {
+			p.Offset = r.number("offset", j.Offset)
+		}
+		f = p
+	case "RandomRowFilter":
+		if j.Chance == nil {
+			return nil, fmt.Errorf("%w: chance is missing", ErrInvalidArgument)
+		}
+		f = &RandomRowFilter{Chance: *j.Chance}
+	case "FuzzyRowFilter":
+		f = r.fuzzyRow()
+	case "MultiRowRangeFilter":
+		f = r.multiRowRange()
+	case "SkipFilter":
+		f = &SkipFilter{Filter: r.filter()}
+	case "WhileMatchFilter":
+		f = &WhileMatchFilter{Filter: r.filter()}
 	case "FilterList":
-		f = r.list()
+		f = r.filterList()
 	case "":
 		return nil, fmt.Errorf("%w: type is missing", ErrInvalidArgument)
 	default:
@@ -185,8 +270,9 @@ func (j *filterJSON) filter() (Filter, error) {
 
 // filterReader reads the parts of a filter; the first error stays.
 type filterReader struct {
-	j   *filterJSON
-	err error
+	j     *filterJSON
+	depth int
+	err   error
 }
 
 func (r *filterReader) fail(err error) {
@@ -221,14 +307,30 @@ func (r *filterReader) required(name string, s *string) []byte {
 	return r.bytes(name, s)
 }
 
+func (r *filterReader) list(name string, texts []string) [][]byte {
+	var all [][]byte
+	for i := range texts {
+		all = append(all, r.bytes(name, &texts[i]))
+	}
+	return all
+}
+
+func (r *filterReader) number(name string, n *int) int {
+	if n == nil {
+		r.fail(fmt.Errorf("%w: %s is missing", ErrInvalidArgument, name))
+		return 0
+	}
+	return *n
+}
+
 func (r *filterReader) comparator() Comparator {
 	c := r.j.Comparator
 	if c == nil {
 		r.fail(fmt.Errorf("%w: comparator is missing", ErrInvalidArgument))
 		return Comparator{}
 	}
-	out := Comparator{Type: c.Type, BitOp: c.BitOp}
-	if c.Type == CompareLong && c.Value != nil {
+	out := Comparator{Type: c.Type, BitOp: c.BitOp, Offset: c.Offset}
+	if (c.Type == CompareLong || c.Type == CompareBigDecimal) && c.Value != nil {
 		out.Value = []byte(*c.Value) // a decimal number
 	} else if c.Type != CompareNull {
 		out.Value = r.required("comparator value", c.Value)
@@ -244,7 +346,40 @@ func (r *filterReader) singleColumnValue() *SingleColumnValueFilter {
 	}
 }
 
-func (r *filterReader) list() *FilterList {
+func (r *filterReader) fuzzyRow() *FuzzyRowFilter {
+	f := &FuzzyRowFilter{}
+	for i := range r.j.Pairs {
+		p := &r.j.Pairs[i]
+		f.Pairs = append(f.Pairs, FuzzyPair{Key: r.bytes("key", &p[0]), Mask: r.bytes("mask", &p[1])})
+	}
+	return f
+}
+
+func (r *filterReader) multiRowRange() *MultiRowRangeFilter {
+	f := &MultiRowRangeFilter{}
+	for i := range r.j.Ranges {
+		j := &r.j.Ranges[i]
+		f.Ranges = append(f.Ranges, RowRange{
+			Start: r.bytes("start", &j.start), StartExclusive: !j.startInclusive,
+			Stop: r.bytes("stop", &j.stop), StopInclusive: j.stopInclusive,
+		})
+	}
+	return f
+}
+
+func (r *filterReader) filter() Filter {
+	if len(r.j.Filter) == 0 {
+		r.fail(fmt.Errorf("%w: filter is missing", ErrInvalidArgument))
+		return nil
+	}
+	f, err := parseFilterJSON(r.j.Filter, r.depth+1)
+	if err != nil {
+		r.fail(err)
+	}
+	return f
+}
+
+func (r *filterReader) filterList() *FilterList {
 	f := &FilterList{}
 	switch r.j.Op {
 	case mustPassAll, "":
@@ -254,7 +389,7 @@ func (r *filterReader) list() *FilterList {
 		r.fail(fmt.Errorf("%w: op %q, want %s or %s", ErrInvalidArgument, r.j.Op, mustPassAll, mustPassOne))
 	}
 	for _, b := range r.j.Filters {
-		m, err := ParseFilterJSON(b)
+		m, err := parseFilterJSON(b, r.depth+1)
 		if err != nil {
 			r.fail(err)
 		}
@@ -267,6 +402,7 @@ func (r *filterReader) list() *FilterList {
 // ErrUnsupported for a Filter that is not of this package.
 func MarshalFilter(f Filter) ([]byte, error) {
 	var j filterJSON
+	var err error
 	text := func(b []byte) *string {
 		s := FormatBytes(b)
 		return &s
@@ -278,15 +414,26 @@ func MarshalFilter(f Filter) ([]byte, error) {
 		return text(b)
 	}
 	compare := func(op CompareOp, c *Comparator) {
-		j.Op, j.Comparator = op.String(), &comparatorJSON{Type: c.Type, BitOp: c.BitOp}
+		j.Op, j.Comparator = op.String(), &comparatorJSON{Type: c.Type, BitOp: c.BitOp, Offset: c.Offset}
 		switch c.Type {
 		case CompareNull:
-		case CompareLong:
+		case CompareLong, CompareBigDecimal:
 			s := string(c.Value)
 			j.Comparator.Value = &s
 		default:
 			j.Comparator.Value = text(c.Value)
 		}
+	}
+	list := func(all [][]byte) (texts []string) {
+		for _, b := range all {
+			texts = append(texts, FormatBytes(b))
+		}
+		return texts
+	}
+	wrap := func(kind string, f Filter) error {
+		b, err := MarshalFilter(f)
+		j.Type, j.Filter = kind, b
+		return err
 	}
 	single := func(f *SingleColumnValueFilter) {
 		compare(f.Op, &f.Comparator)
@@ -330,6 +477,41 @@ func MarshalFilter(f Filter) ([]byte, error) {
 		j.Type, j.LenAsVal = "KeyOnlyFilter", f.LengthAsValue
 	case *TimestampsFilter:
 		j.Type, j.Timestamps = "TimestampsFilter", f.Timestamps
+	case *ColumnValueFilter:
+		j.Type, j.Family, j.Qualifier = "ColumnValueFilter", f.Family, text(f.Qualifier)
+		compare(f.Op, &f.Comparator)
+	case *DependentColumnFilter:
+		j.Type, j.Family, j.Qualifier, j.DropDependent = "DependentColumnFilter", f.Family, text(f.Qualifier), f.DropDependent
+		if f.Op != 0 {
+			compare(f.Op, &f.Comparator)
+		}
+	case *MultipleColumnPrefixFilter:
+		j.Type, j.Prefixes = "MultipleColumnPrefixFilter", list(f.Prefixes)
+	case *FirstKeyValueMatchingQualifiersFilter:
+		j.Type, j.Qualifiers = "FirstKeyValueMatchingQualifiersFilter", list(f.Qualifiers)
+	case *ColumnCountGetFilter:
+		j.Type, j.Limit = "ColumnCountGetFilter", &f.Limit
+	case *ColumnPaginationFilter:
+		j.Type, j.Limit, j.ColumnOffset = "ColumnPaginationFilter", &f.Limit, open(f.ColumnOffset)
+		if f.ColumnOffset == nil || f.Offset != 0 {
+			j.Offset = &f.Offset
+		}
+	case *RandomRowFilter:
+		j.Type, j.Chance = "RandomRowFilter", &f.Chance
+	case *FuzzyRowFilter:
+		j.Type = "FuzzyRowFilter"
+		for _, p := range f.Pairs {
+			j.Pairs = append(j.Pairs, [2]string{FormatBytes(p.Key), FormatBytes(p.Mask)})
+		}
+	case *MultiRowRangeFilter:
+		j.Type = "MultiRowRangeFilter"
+		for _, r := range f.Ranges {
+			j.Ranges = append(j.Ranges, rowRangeJSON{FormatBytes(r.Start), FormatBytes(r.Stop), !r.StartExclusive, r.StopInclusive})
+		}
+	case *SkipFilter:
+		err = wrap("SkipFilter", f.Filter)
+	case *WhileMatchFilter:
+		err = wrap("WhileMatchFilter", f.Filter)
 	case *FilterList:
 		j.Type, j.Op = "FilterList", mustPassAll
 		if f.MustPassOne {
@@ -345,5 +527,12 @@ func MarshalFilter(f Filter) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("%w: writing a filter of type %T", ErrUnsupported, f)
 	}
-	return json.Marshal(&j)
+	if err != nil {
+		return nil, err
+	}
+	b, err := json.Marshal(&j)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidArgument, err) // a chance that is no number
+	}
+	return b, nil
 }
