@@ -31,8 +31,9 @@ type fakeBroker struct {
 	rng     *rand.Rand // nil = whole batches
 	info    topicInfo
 	logs    map[int32]*fakeLog
-	changed chan struct{} // closed at each change
-	broken  error         // returned by every call
+	changed chan struct{}  // closed at each change
+	broken  error          // returned by every call
+	offline map[int32]bool // partitions without a leader
 }
 
 type fakeLog struct {
@@ -83,6 +84,9 @@ func (b *fakeBroker) offsets(_ context.Context, _ string, partitions []int32) (m
 	defer b.mu.Unlock()
 	out := map[int32]span{}
 	for _, n := range partitions {
+		if b.offline[n] {
+			return nil, errors.New("partition has no leader")
+		}
 		if l := b.logs[n]; l != nil {
 			out[n] = span{l.start, l.end}
 		}

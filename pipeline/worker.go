@@ -172,6 +172,8 @@ func (w *worker) session(ctx, hard context.Context) error {
 	w.buf.Start(progress.Next, buffer.Mark{
 		Offset: progress.LastOffset, Time: progress.LastTime, LeaderEpoch: progress.LeaderEpoch, Fingerprint: progress.Fingerprint,
 	})
+	// A partition that cannot go on must hold no memory that others wait for.
+	defer w.buf.Drop()
 	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight)
 
 	r := w.fetcher.reader(w.src.Topic, w.partition, progress.Next)
@@ -187,8 +189,12 @@ func (w *worker) session(ctx, hard context.Context) error {
 			f.batch.Release()
 		}
 	}
-	if err == nil && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
-		err = w.flush(hard)
+	// What is buffered was read while the log still had it: where the log has
+	// moved since, it may not come again.
+	if (err == nil || errors.Is(err, errReopen)) && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
+		if ferr := w.flush(hard); err == nil {
+			err = ferr
+		}
 	}
 	w.chain.close(w.settle)
 	if w.err != nil {

@@ -365,6 +365,47 @@ func TestBudgetIsSharedWithoutDeadlock(t *testing.T) {
 	}
 }
 
+// A partition that cannot go on holds no memory: a record that needs all of it
+// passes in another one.
+func TestPausedPartitionHoldsNoMemory(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem, b := newEngine(t), newFakeBroker(2)
+		budget, err := buffer.NewBudget(100 << 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave := make(chan struct{})
+		var once sync.Once
+		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (_ bool, err error) {
+			if s.Advances[0].Partition == 0 && s.Advances[0].From == 0 {
+				once.Do(func() { <-leave; err = store.ErrTransient })
+			}
+			return err == nil, err
+		}}
+		r := start(t, newTest(t, e, b, func(o *Options) { o.Budget = budget }), 0, 1)
+		b.produce(0, "a")
+		synctest.Wait() // it is in the engine
+		b.produce(0, "b")
+		synctest.Wait() // it is buffered behind it
+		b.change(func() { b.offline = map[int32]bool{0: true} })
+		close(leave)
+		waitFor(t, func() bool { return r.first().Paused != "" })
+		b.produce(1, "bad"+strings.Repeat("x", 120<<10)) // more than the budget: it passes alone
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := r.WaitStored(ctx, map[string]map[int32]int64{"t": {1: 1}}); err != nil {
+			t.Errorf("Got %v, and %d bytes held", err, budget.Used())
+		}
+		b.change(func() { b.offline = nil })
+		r.caughtUp(b)
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		checkContents(t, mem, b)
+	})
+}
+
 // The random schedule: owners come and go, two at a time or none, replies are
 // lost, the store fails before and after it applies, processes die without a
 // flush. Whatever happens, the counters are the log.

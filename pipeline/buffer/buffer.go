@@ -109,9 +109,15 @@ func New(o *Options) (*Buffer, error) {
 // Start drops what is buffered and expects offset next. mark is of the last
 // record before it.
 func (b *Buffer) Start(next int64, mark Mark) {
+	b.Drop()
+	b.next, b.mark = next, mark
+}
+
+// Drop forgets what is buffered and gives its memory back. Start follows before
+// more is added.
+func (b *Buffer) Drop() {
 	b.cur.Release()
 	b.cur = b.budget.batch()
-	b.next, b.mark = next, mark
 }
 
 // Separate makes increments of records below offset go to the store one by one,
