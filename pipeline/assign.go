@@ -25,9 +25,8 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 		if err != nil {
 			return src, err
 		}
-		var known bool
+		var begun []int32
 		var other *store.PartitionProgress
-		missing := slices.Clone(partitions)
 		for i := range rows {
 			r := &rows[i]
 			if r.Source != src {
@@ -36,9 +35,9 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 				}
 				continue
 			}
-			known = true
-			missing = slices.DeleteFunc(missing, func(n int32) bool { return n == r.Partition })
+			begun = append(begun, r.Partition)
 		}
+		known := len(begun) > 0
 		changed := !known && other != nil
 		if changed {
 			if p.opts.OnTopicChange == FailOnTopicChange {
@@ -51,12 +50,21 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 			p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept",
 				"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
 		}
-		if len(missing) == 0 {
-			return src, nil
-		}
 		start := p.opts.Start
 		if known || changed {
 			start = Start{From: StartEarliest} // a partition that was added, or a log made anew: nothing of it may be missed
+		}
+		wanted := slices.Clone(partitions)
+		if start.From != StartEarliest {
+			// Those that other members have, too, if only for now: one that is
+			// begun later would count as added.
+			wanted = append(wanted, info.partitions...)
+			slices.Sort(wanted)
+			wanted = slices.Compact(wanted)
+		}
+		missing := slices.DeleteFunc(wanted, func(n int32) bool { return slices.Contains(begun, n) })
+		if len(missing) == 0 {
+			return src, nil
 		}
 		first, err := p.startOffsets(ctx, topic, missing, &start)
 		if err != nil {
@@ -130,6 +138,8 @@ const (
 	// is looked at again, a second apart: after a leader change the new leader
 	// may know the end of the log a little late.
 	truncationChecks = 5
+	// truncationWaits is that second in Pipeline.retry.
+	truncationWaits = 10
 	// fingerprintTimeout bounds the fetch of the last applied record: where
 	// compaction has taken it and nothing follows, no record ever comes.
 	fingerprintTimeout = 10 * time.Second
@@ -176,7 +186,11 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 			return progress, err
 		}
 	}
-	w.state.opened(&progress, log)
+	if known := w.state.opened(&progress, log); known >= 0 && known < progress.Next {
+		// Applied by somebody else, or by this worker, whose reply was lost:
+		// nobody has told the relay.
+		w.p.relay.wake(&w.src, w.partition, known)
+	}
 	return progress, nil
 }
 
@@ -195,7 +209,7 @@ func (w *worker) logOf(ctx context.Context, next int64) (span, error) {
 		if log.end >= next || try == truncationChecks {
 			return log, nil
 		}
-		if err := sleep(ctx, w.p.retry); err != nil {
+		if err := sleep(ctx, truncationWaits*w.p.retry); err != nil {
 			return log, err
 		}
 	}
@@ -241,7 +255,8 @@ func (w *worker) checkFingerprint(ctx context.Context, progress *store.Progress)
 		return nil // compaction has taken it
 	}
 	r0 := &batch.Records[0]
-	if fp := fingerprint(r0); fp != progress.Fingerprint {
+	// The time is compared, too: many records of a topic may be alike.
+	if fp := fingerprint(r0); fp != progress.Fingerprint || r0.Timestamp != progress.LastTime {
 		return &TopicChangedError{
 			Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, sameID: true,
 			Found:  fmt.Sprintf("a record with fingerprint %016x and time %d at offset %d", fp, r0.Timestamp, r0.Offset),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/store"
@@ -95,6 +96,27 @@ func TestAddedPartitionBeginsAtItsFirstRecord(t *testing.T) {
 	}
 }
 
+// A member begins the partitions that others have for now, too, such as one that
+// has died and is not yet missed: when they come to it later, what is in them
+// from before is no addition.
+func TestAllPartitionsBeginTogether(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(2)
+	b.produce(0, "old")
+	b.produce(1, "old", "old")
+	r := start(t, newTest(t, e, b, fromLatest), 0)
+	waitFor(t, func() bool { return r.first().Owned })
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	b.produce(0, "new")
+	b.produce(1, "new")
+	ingest(t, e, b, fromLatest)
+	if got := readContents(t, e).Counts; got["new"] != 2 || got["old"] != 0 {
+		t.Errorf("Got counts %v, want new 2", got)
+	}
+}
+
 func TestLostRecords(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {
@@ -156,6 +178,37 @@ func TestLostRecords(t *testing.T) {
 	}
 }
 
+// Records that were fetched before retention took them are applied.
+func TestFetchedRecordsAreNotLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem, b := newEngine(t), newFakeBroker(1)
+		leave := make(chan struct{})
+		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+			if s.Advances[0].From == 0 {
+				<-leave
+			}
+			return true, nil
+		}}
+		r := start(t, newTest(t, e, b, func(o *Options) { o.OnDataLoss = SkipLostData }), 0)
+		b.produce(0, "a")
+		synctest.Wait() // it is in the engine
+		b.produce(0, "b", "c")
+		synctest.Wait() // they are buffered behind it
+		b.trim(0, 7)
+		synctest.Wait()
+		close(leave)
+		b.produce(0, "d")
+		r.caughtUp(b)
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := readContents(t, mem); got.Progress.Lost != 4 || got.Progress.Applied != 4 || got.Counts["b"] != 1 {
+			t.Errorf("Got %+v, want 4 lost and 4 applied", got)
+		}
+	})
+}
+
 func TestTruncatedLogStopsWhateverThePolicy(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []DataLossPolicy{FailOnDataLoss, SkipLostData} {
@@ -174,21 +227,23 @@ func TestTruncatedLogStopsWhateverThePolicy(t *testing.T) {
 // After a leader change the new leader may learn the end of the log late.
 func TestShortLogIsLookedAtAgain(t *testing.T) {
 	t.Parallel()
-	e, b := newEngine(t), newFakeBroker(1)
-	b.produce(0, "a", "b", "c")
-	ingest(t, e, b)
-	p := newTest(t, e, b)
-	p.retry = 100 * time.Millisecond
-	b.change(func() { b.logs[0].end = 1 })
-	r := start(t, p, 0)
-	waitFor(t, func() bool { return r.first().Owned })
-	b.change(func() { b.logs[0].end = 3 })
-	b.produce(0, "d")
-	r.caughtUp(b)
-	if err := r.close(); err != nil {
-		t.Fatal(err)
-	}
-	checkContents(t, e, b)
+	synctest.Test(t, func(t *testing.T) {
+		e, b := newEngine(t), newFakeBroker(1)
+		b.produce(0, "a", "b", "c")
+		ingest(t, e, b)
+		p := newTest(t, e, b)
+		p.retry = firstRetryWait
+		b.change(func() { b.logs[0].end = 1 })
+		r := start(t, p, 0)
+		<-time.After(3 * time.Second)
+		b.change(func() { b.logs[0].end = 3 })
+		b.produce(0, "d")
+		r.caughtUp(b)
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		checkContents(t, e, b)
+	})
 }
 
 func TestOtherRecordsAtTheSameOffsetsStop(t *testing.T) {
@@ -206,6 +261,26 @@ func TestOtherRecordsAtTheSameOffsetsStop(t *testing.T) {
 		if got := readContents(t, e); got.Progress.Next != 3 {
 			t.Errorf("Got %+v, want nothing applied of the other log", got)
 		}
+	}
+}
+
+// Many records of a log are alike; their times are not.
+func TestSameRecordsOfAnotherTimeStop(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "a", "a")
+	ingest(t, e, b)
+	b.produce(0, "a")
+	b.change(func() {
+		for i := range b.logs[0].records {
+			b.logs[0].records[i].Timestamp += 5
+		}
+	})
+	if err := start(t, newTest(t, e, b), 0).failed(); !errors.Is(err, ErrTopicChanged) {
+		t.Errorf("Got %v, want ErrTopicChanged", err)
+	}
+	if got := readContents(t, e); got.Progress.Next != 3 {
+		t.Errorf("Got %+v, want nothing applied of the other log", got)
 	}
 }
 
