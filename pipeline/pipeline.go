@@ -139,7 +139,7 @@ func (p *Pipeline) startRelay(ctx context.Context, wg *sync.WaitGroup, out produ
 	p.relay = &relay{
 		engine: p.opts.Engine, out: out, pipeline: p.opts.Name, topic: p.opts.DeadLetterTopic,
 		retry: p.retry, log: p.log, status: p.status,
-		ring: make(chan struct{}, 1), due: map[string][]byte{}, passed: map[string]struct{}{},
+		ring: make(chan struct{}, 1), due: map[string][]byte{}, passed: map[string]struct{}{}, unmarked: map[string]struct{}{},
 	}
 	wg.Go(func() { p.relay.run(ctx) })
 }

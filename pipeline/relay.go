@@ -46,6 +46,10 @@ type relay struct {
 	// passed are the rows of letters that failed; they have their next turn
 	// after all others. Only run's goroutine uses it.
 	passed map[string]struct{}
+	// unmarked are the rows of letters that the topic has and that could not be
+	// marked: a store that refuses writes for an hour must not fill the topic
+	// with copies. Only run's goroutine uses it.
+	unmarked map[string]struct{}
 }
 
 // wake tells the relay that the outbox may have letters of partition of s from
@@ -221,13 +225,23 @@ func (r *relay) read(ctx context.Context, start, stop []byte) (letters []*buffer
 	return letters, passed, nil, nil
 }
 
-// send produces letters and then marks them.
+// send produces letters that the topic may not have, and then marks them all.
 func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	if err := r.out.produce(ctx, r.topic, letters); err != nil {
-		return fmt.Errorf("produce %d dead letters to %s: %w", len(letters), r.topic, err)
+	rows := make([]string, len(letters))
+	var fresh []*buffer.DeadLetter
+	for i, d := range letters {
+		rows[i] = string(d.AppendRow(nil))
+		if _, ok := r.unmarked[rows[i]]; !ok {
+			fresh = append(fresh, d)
+		}
+	}
+	if len(fresh) > 0 {
+		if err := r.out.produce(ctx, r.topic, fresh); err != nil {
+			return fmt.Errorf("produce %d dead letters to %s: %w", len(fresh), r.topic, err)
+		}
 	}
 	var b store.Batch
 	now := time.Now().UnixMilli()
@@ -235,7 +249,13 @@ func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
 		b.Add(-1, d.RelayedMutation(now))
 	}
 	if err := r.engine.Apply(ctx, &b); err != nil {
+		for _, row := range rows {
+			r.unmarked[row] = struct{}{}
+		}
 		return fmt.Errorf("mark %d dead letters as relayed: %w", len(letters), err)
+	}
+	for _, row := range rows {
+		delete(r.unmarked, row)
 	}
 	r.status.relayed(int64(len(letters)), 0)
 	return nil

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -186,22 +187,64 @@ func TestRefusedLetterDoesNotBlock(t *testing.T) {
 	}
 }
 
-// A mark that is lost sends the letter twice and never zero times.
+// Letters that cannot be marked are sent once while the process runs, and once
+// more by the next one; never zero times.
 func TestLostMarkSendsTwice(t *testing.T) {
 	t.Parallel()
 	mem, b := newEngine(t), newFakeBroker(1)
-	b.produce(0, "bad")
+	b.produce(0, "bad", "bad", "bad")
 	ingest(t, mem, b)
 	out := &fakeTopic{}
-	fail := make(chan error, 1)
-	fail <- store.ErrTransient
+	fail := make(chan error, 10)
+	for range cap(fail) {
+		fail <- store.ErrDiskFull
+	}
 	p := newTest(t, &markFailer{Engine: mem, fail: fail}, b)
 	stop := startRelaying(p, out)
-	waitFor(t, func() bool { return relayed(t, mem) == 1 })
+	waitFor(t, func() bool { return len(fail) == 0 })
 	stop()
-	if d := cmp.Diff(map[string]int{"t/0/0": 2}, out.letters()); d != "" {
-		t.Errorf("Got other letters (-want +got):\n%s", d)
+	if n := relayed(t, mem); n == 0 {
+		if d := cmp.Diff(map[string]int{"t/0/0": 1, "t/0/1": 1, "t/0/2": 1}, out.letters()); d != "" {
+			t.Errorf("Got other letters (-want +got):\n%s", d)
+		}
 	}
+	p = newTest(t, mem, b)
+	stop = startRelaying(p, out)
+	waitFor(t, func() bool { return relayed(t, mem) == 3 })
+	stop()
+	for letter, n := range out.letters() {
+		if n > 2 {
+			t.Errorf("Got letter %s %d times, want 2 at most", letter, n)
+		}
+	}
+}
+
+// A batch that was applied although its reply was lost has letters, too.
+func TestLettersOfALostReplyAreRelayed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem, b := newEngine(t), newFakeBroker(1)
+		var once sync.Once
+		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (_ bool, err error) {
+			if s.Advances[0].From >= 0 {
+				once.Do(func() { err = store.ErrTransient })
+			}
+			return true, err
+		}}
+		out := &fakeTopic{}
+		p := newTest(t, e, b)
+		stop := startRelaying(p, out)
+		defer stop()
+		r := start(t, p, 0)
+		synctest.Wait() // the relay has seen that there is nothing
+		b.produce(0, "bad", "a")
+		r.caughtUp(b)
+		waitFor(t, func() bool { return relayed(t, mem) == 1 })
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		checkContents(t, mem, b)
+	})
 }
 
 type markFailer struct {
