@@ -39,7 +39,9 @@ func SystemTables() []*TableDescriptor {
 		return &TableDescriptor{Name: table, Families: []FamilyDescriptor{NewFamily(family)}}
 	}
 	outbox := one(OutboxTable, OutboxFamily)
-	outbox.MaxCellBytes = 128 << 20 // a record too large for its table still fits its outbox
+	// A record too large for its table still fits its outbox: what a record
+	// batch may unfold to (256 MiB unless told otherwise), headers in base64.
+	outbox.MaxCellBytes = 1 << 30
 	return []*TableDescriptor{one(OffsetsTable, ProgressFamily), outbox}
 }
 
