@@ -110,13 +110,14 @@ func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 }
 
 // end releases what begin and reading took.
-func (c *commit) end() error {
+func (c *commit) end() {
 	if c.it == nil {
-		return nil
+		return
 	}
-	err := c.it.Close()
+	// The iterator repeats the error of its last read. The member that asked
+	// has it; it is not the others'.
+	_ = c.it.Close()
 	c.it = nil
-	return engineError(err)
 }
 
 // empty reports that the commit would write nothing.

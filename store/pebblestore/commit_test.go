@@ -121,6 +121,44 @@ func TestCountersOutgrowTheirCache(t *testing.T) {
 }
 
 // Concurrent callers share commits, and every one gets its own answer.
+// Requests that would make a commit too large wait for the next one.
+func TestCommitsAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
+	o := memory()
+	o.MaxCommitBytes = 1
+	db := open(t, "db", o)
+	create(t, db, "t", store.NewFamily("f"))
+	group := make([]*request, 5)
+	for i := range group {
+		var b store.Batch
+		b.Add(int64(i), *put(fmt.Sprintf("r%d", i), 1, "f", "q", strings.Repeat("x", 60)))
+		group[i] = &request{batch: &b, done: make(chan struct{})}
+	}
+	before := db.Metrics()
+	if err := db.exclusive(t.Context(), func() error { db.commitGroup(group); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range group {
+		<-r.done
+		if r.err != nil {
+			t.Errorf("request %d: %v", i, r.err)
+		}
+	}
+	after := db.Metrics()
+	if n, requests := after.Commits-before.Commits, after.Requests-before.Requests; n != 5 || requests != 5 {
+		t.Errorf("Got %d commits of %d requests, want 5 of 5", n, requests)
+	}
+	n := 0
+	sc := db.Scan(t.Context(), &store.Scan{Table: "t"})
+	defer sc.Close()
+	for sc.Next() {
+		n++
+	}
+	if err := sc.Err(); err != nil || n != len(group) {
+		t.Errorf("Got %d rows (%v), want %d", n, err, len(group))
+	}
+}
+
 func TestConcurrentCommits(t *testing.T) {
 	t.Parallel()
 	db := open(t, "db", memory())

@@ -358,27 +358,7 @@ func (f *unreadableFile) Read(p []byte) (int, error) {
 // as it would become a dead letter.
 func TestUnreadableDiskRefusesNoRecord(t *testing.T) {
 	t.Parallel()
-	disk := &unreadableFS{FS: vfs.NewMem()}
-	o := memory()
-	o.FS = disk
-	db, err := Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
-	var b store.Batch
-	for i := range 100 {
-		b.Counters = append(b.Counters, store.CounterDelta{Table: "t", Family: "n", Row: fmt.Appendf(nil, "r%02d", i), Qualifier: []byte("q"), Delta: 1, Time: 1, Offset: int64(i)})
-		b.Add(int64(i), *put(fmt.Sprintf("r%02d", i), 1, "f", "q", "12345678"))
-	}
-	if err := db.Apply(t.Context(), &b); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(db.pebble.Flush(), db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	o.CacheBytes = 1
-	db = open(t, "db", o)
+	db, disk := openUnreadable(t)
 	cond := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal, Value: []byte("12345678")}
 	increase := cell.Mutation{Table: "t", Row: []byte("r08")}
 	increase.Increment("f", []byte("q"), 1)
@@ -402,4 +382,53 @@ func TestUnreadableDiskRefusesNoRecord(t *testing.T) {
 			t.Errorf("%s: got %v once the disk can be read again", name, err)
 		}
 	}
+}
+
+// What one member of a commit cannot read is no trouble of the others.
+func TestReadErrorIsItsReadersAlone(t *testing.T) {
+	t.Parallel()
+	db, disk := openUnreadable(t)
+	var b store.Batch
+	b.Add(1, *put("r01", 2, "f", "q", "v"))
+	reads := &request{
+		rows: []*cell.Mutation{put("r02", 2, "f", "q", "v")}, cond: &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal, Value: []byte("12345678")},
+		results: make([]store.Result, 1), errs: make([]error, 1), done: make(chan struct{}),
+	}
+	writes := &request{batch: &b, done: make(chan struct{})}
+	disk.broken.Store(true)
+	err := db.exclusive(t.Context(), func() error { db.commitGroup([]*request{writes, reads}); return nil })
+	disk.broken.Store(false)
+	if err != nil || writes.err != nil {
+		t.Errorf("Got %v, %v for a batch that reads nothing", err, writes.err)
+	}
+	if !errors.Is(errors.Join(reads.err, reads.errs[0]), errUnreadable) {
+		t.Errorf("Got %v, %v for a condition that cannot be read", reads.err, reads.errs[0])
+	}
+}
+
+// openUnreadable returns a store of 100 rows and counters, none of them cached,
+// and its disk.
+func openUnreadable(t *testing.T) (*DB, *unreadableFS) {
+	t.Helper()
+	disk := &unreadableFS{FS: vfs.NewMem()}
+	o := memory()
+	o.FS = disk
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	var b store.Batch
+	for i := range 100 {
+		b.Counters = append(b.Counters, store.CounterDelta{Table: "t", Family: "n", Row: fmt.Appendf(nil, "r%02d", i), Qualifier: []byte("q"), Delta: 1, Time: 1, Offset: int64(i)})
+		b.Add(int64(i), *put(fmt.Sprintf("r%02d", i), 1, "f", "q", "12345678"))
+	}
+	if err := db.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(db.pebble.Flush(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	o.CacheBytes = 1
+	return open(t, "db", o), disk
 }

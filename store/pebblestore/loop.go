@@ -197,21 +197,32 @@ func (db *DB) gather(group []*request, first *request) (_ []*request, rest *requ
 	}
 }
 
-// commitGroup evaluates the requests in order and commits what they write as
-// one.
+// commitGroup evaluates the requests in order and commits what they write, as
+// one unless that would be too large.
 func (db *DB) commitGroup(group []*request) {
+	for len(group) > 0 {
+		group = group[db.commitSome(group):]
+	}
+}
+
+// commitSome commits the first requests of group and returns how many.
+func (db *DB) commitSome(group []*request) int {
 	begun := time.Now()
 	if err := db.checkSpace(); err != nil {
 		db.metrics.refusedCommits.Add(1)
 		for _, r := range group {
 			r.finish(err)
 		}
-		return
+		return len(group)
 	}
 	c := &db.commit
 	c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 	outcomes := make([]error, len(group))
 	for i, r := range group {
+		if i > 0 && len(c.buf) >= db.opts.MaxCommitBytes {
+			group = group[:i]
+			break
+		}
 		if r.batch != nil {
 			outcomes[i] = c.batch(r.batch)
 			continue
@@ -220,8 +231,9 @@ func (db *DB) commitGroup(group []*request) {
 			r.results[j], r.errs[j] = c.row(r.cond, m)
 		}
 	}
-	err := c.end()
-	if err == nil && !c.empty() {
+	c.end()
+	var err error
+	if !c.empty() {
 		err = db.commitStaged(c)
 	}
 	c.settle(err == nil)
@@ -243,6 +255,7 @@ func (db *DB) commitGroup(group []*request) {
 	if len(db.offsets) > maxCachedOffsets {
 		clear(db.offsets)
 	}
+	return len(group)
 }
 
 // maxCachedOffsets bounds the cache of offsets: far more partitions than one

@@ -43,6 +43,11 @@ type Options struct {
 	// MaxCommitEvents is the most mutations, counters and records that one
 	// commit gathers. Default: 20,000, where fsync costs next to nothing.
 	MaxCommitEvents int
+	// MaxCommitBytes is the size, in bytes of keys and values, at which a
+	// commit takes no further request. Default: 256 MiB, far below the 2 GiB
+	// that a commit can hold: a request must not be refused for what others
+	// have sent.
+	MaxCommitBytes int
 	// CounterCacheEntries bounds the cache of absolute counter values, about
 	// 200 bytes each. Default: 500,000.
 	CounterCacheEntries int
@@ -71,8 +76,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("pebblestore: MemTableBytes is %d, at most 2 GiB", o.MemTableBytes)
 	case o.Sync > SyncNever:
 		return fmt.Errorf("pebblestore: Sync is %d, unknown", o.Sync)
-	case o.MaxCommitEvents < 0, o.CounterCacheEntries < 0, o.RewriteKeys < 0:
-		return fmt.Errorf("pebblestore: MaxCommitEvents, CounterCacheEntries and RewriteKeys must not be negative")
+	case o.MaxCommitEvents < 0, o.MaxCommitBytes < 0, o.CounterCacheEntries < 0, o.RewriteKeys < 0:
+		return fmt.Errorf("pebblestore: MaxCommitEvents, MaxCommitBytes, CounterCacheEntries and RewriteKeys must not be negative")
 	}
 	return nil
 }
@@ -104,6 +109,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if c.MaxCommitEvents == 0 {
 		c.MaxCommitEvents = 20_000
+	}
+	if c.MaxCommitBytes == 0 {
+		c.MaxCommitBytes = 256 << 20
 	}
 	if c.CounterCacheEntries == 0 {
 		c.CounterCacheEntries = 500_000
