@@ -72,6 +72,16 @@ func (m *Map) At(i int) *Info { return &m.regions[i] }
 // All returns a copy of the regions in key order.
 func (m *Map) All() []Info { return slices.Clone(m.regions) }
 
+// Splits returns the n-1 starts of the n regions but the first, for a table that
+// is to be cut as this one. The keys are the map's.
+func (m *Map) Splits() [][]byte {
+	keys := make([][]byte, 0, len(m.regions)-1)
+	for i := range m.regions[1:] {
+		keys = append(keys, m.regions[i+1].Start)
+	}
+	return keys
+}
+
 // Locate returns the index of the region that holds row.
 func (m *Map) Locate(row []byte) int {
 	return sort.Search(len(m.regions), func(i int) bool { return string(m.regions[i].Start) > string(row) }) - 1

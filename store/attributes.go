@@ -68,6 +68,9 @@ func (f *FamilyDescriptor) SetAttribute(name, value string) error {
 	if _, ok := passiveAttributes[name]; !ok {
 		return fmt.Errorf("%w: family %s: unknown attribute %s; known are %s", ErrInvalidArgument, f.Name, name, strings.Join(FamilyAttributeNames(), ", "))
 	}
+	if err := checkPassive(name, value); err != nil {
+		return fmt.Errorf("%w: family %s: %w", ErrInvalidArgument, f.Name, err)
+	}
 	if f.Attributes == nil {
 		f.Attributes = map[string]string{}
 	}
@@ -84,6 +87,32 @@ var passiveAttributes = map[string]string{
 	"CACHE_DATA_ON_WRITE": "", "CACHE_INDEX_ON_WRITE": "", "CACHE_BLOOMS_ON_WRITE": "", "EVICT_BLOCKS_ON_CLOSE": "",
 	"PREFETCH_BLOCKS_ON_OPEN": "", "COMPRESS_TAGS": "", "IN_MEMORY_COMPACTION": "", "IS_MOB": "", "MOB_THRESHOLD": "",
 	"STORAGE_POLICY": "", "DFS_REPLICATION": "",
+}
+
+// passiveChecks are the values that HBase takes; names without one take any text.
+var passiveChecks = map[string]func(string) (string, error){
+	"BLOOMFILTER":          oneOf("NONE", "ROW", "ROWCOL", "ROWPREFIX_FIXED_LENGTH"),
+	"COMPRESSION":          oneOf("NONE", "GZ", "SNAPPY", "LZ4", "LZO", "ZSTD", "BZIP2", "LZMA", "BROTLI"),
+	"DATA_BLOCK_ENCODING":  oneOf("NONE", "PREFIX", "DIFF", "FAST_DIFF", "ROW_INDEX_V1"),
+	"INDEX_BLOCK_ENCODING": oneOf("NONE", "PREFIX_TREE"),
+	"BLOCKCACHE":           boolean, "IN_MEMORY": boolean, "CACHE_DATA_ON_WRITE": boolean, "CACHE_INDEX_ON_WRITE": boolean,
+	"CACHE_BLOOMS_ON_WRITE": boolean, "EVICT_BLOCKS_ON_CLOSE": boolean, "PREFETCH_BLOCKS_ON_OPEN": boolean,
+	"COMPRESS_TAGS": boolean, "IS_MOB": boolean,
+	"IN_MEMORY_COMPACTION": oneOf("NONE", "BASIC", "EAGER", "ADAPTIVE"),
+	"REPLICATION_SCOPE":    numberIn(0, 1), "DFS_REPLICATION": numberIn(0, math.MaxInt16), "MOB_THRESHOLD": numberIn(0, math.MaxInt64),
+}
+
+// checkPassive reports what is wrong with a passive attribute.
+func checkPassive(name, value string) error {
+	if _, ok := passiveAttributes[name]; !ok {
+		return fmt.Errorf("unknown attribute %s", name)
+	}
+	if check := passiveChecks[name]; check != nil {
+		if _, err := check(value); err != nil {
+			return fmt.Errorf("%s => %q: %w", name, value, err)
+		}
+	}
+	return nil
 }
 
 // FamilyAttributeNames returns the names that SetAttribute takes, sorted.

@@ -9,6 +9,19 @@ var (
 	ErrTableNotFound = errors.New("store: no such table")
 	// ErrTableExists: CreateTable of a name that is taken.
 	ErrTableExists = errors.New("store: table exists")
+	// ErrTableNotEnabled: the table is disabled (HBase
+	// TableNotEnabledException). Wraps ErrRefused.
+	ErrTableNotEnabled error = &subError{"store: table is disabled", ErrRefused}
+	// ErrTableNotDisabled: what asks for a disabled table found it enabled
+	// (HBase TableNotDisabledException). Wraps ErrRefused.
+	ErrTableNotDisabled error = &subError{"store: table is enabled, disable it first", ErrRefused}
+	// ErrNamespaceNotFound: no such namespace.
+	ErrNamespaceNotFound = errors.New("store: no such namespace")
+	// ErrNamespaceExists: CreateNamespace of a name that is taken.
+	ErrNamespaceExists = errors.New("store: namespace exists")
+	// ErrConstraint: a namespace that has tables or is predefined cannot be
+	// changed so (HBase ConstraintException). Wraps ErrRefused.
+	ErrConstraint error = &subError{"store: constraint violated", ErrRefused}
 	// ErrFamilyNotFound: no such family (HBase NoSuchColumnFamilyException).
 	ErrFamilyNotFound = errors.New("store: no such column family")
 	// ErrInvalidSchema: a table or family descriptor breaks a rule.

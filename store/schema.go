@@ -2,7 +2,10 @@ package store
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -53,8 +56,12 @@ type TableDescriptor struct {
 	MaxTimestampSlop int64 // ms a put may lie in the future; 0 = any
 	MaxCellBytes     int   // largest cell, key included; 0 = DefaultMaxCellBytes
 	ReadOnly         bool
-	// Attributes are the table's other attributes, by HBase's names.
+	// Attributes are the table's other attributes, by HBase's names, as
+	// SetAttribute checks them; nil = none.
 	Attributes map[string]string
+	// Metadata are the user's own texts (HBase METADATA), and what configures
+	// the split policies that keep prefixes together; nil = none.
+	Metadata map[string]string
 }
 
 // DefaultMaxCellBytes is hbase.server.keyvalue.maxsize's default.
@@ -79,29 +86,20 @@ func (t *TableDescriptor) Clone() *TableDescriptor {
 	c := *t
 	c.Families = append([]FamilyDescriptor(nil), t.Families...)
 	for i := range c.Families {
-		c.Families[i].Attributes = cloneMap(c.Families[i].Attributes)
+		c.Families[i].Attributes = maps.Clone(c.Families[i].Attributes)
 	}
-	c.Attributes = cloneMap(t.Attributes)
+	c.Attributes, c.Metadata = maps.Clone(t.Attributes), maps.Clone(t.Metadata)
 	return &c
 }
 
-func cloneMap(m map[string]string) map[string]string {
-	if m == nil {
-		return nil
-	}
-	c := make(map[string]string, len(m))
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
-}
-
-// Validate checks the schema by HBase's rules (TableDescriptorChecker) and sorts
-// the families. Its error wraps ErrInvalidSchema and names the attribute.
+// Validate checks the schema by HBase's rules (TableDescriptorChecker), sorts the
+// families and makes the name canonical. Its error wraps ErrInvalidSchema and names
+// the attribute.
 func (t *TableDescriptor) Validate() error {
 	if err := CheckTableName(t.Name); err != nil {
 		return err
 	}
+	t.Name = CanonicalName(t.Name)
 	bad := func(f string, a ...any) error {
 		return fmt.Errorf("%w: table %s: %s", ErrInvalidSchema, t.Name, fmt.Sprintf(f, a...))
 	}
@@ -131,6 +129,27 @@ func (t *TableDescriptor) Validate() error {
 		case f.Counter && (f.Versions != 1 || f.MinVersions != 0):
 			return bad("family %s: a COUNTER family keeps one version", f.Name)
 		}
+		for _, name := range slices.Sorted(maps.Keys(f.Attributes)) {
+			if err := checkPassive(name, f.Attributes[name]); err != nil {
+				return bad("family %s: %v", f.Name, err)
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Attributes)) {
+		a, ok := tableAttributes[name]
+		if !ok {
+			return bad("unknown attribute %s", name)
+		}
+		if _, err := a.check(t.Attributes[name]); err != nil {
+			return bad("%s => %q: %v", name, t.Attributes[name], err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Metadata)) {
+		if check, ok := configured[name]; ok {
+			if _, err := check(t.Metadata[name]); err != nil {
+				return bad("%s => %q: %v", name, t.Metadata[name], err)
+			}
+		}
 	}
 	return nil
 }
@@ -139,20 +158,11 @@ func (t *TableDescriptor) Validate() error {
 // "namespace:table". Its error wraps ErrInvalidArgument.
 func CheckTableName(name string) error {
 	bad := func(why string) error { return fmt.Errorf("%w: table name %q: %s", ErrInvalidArgument, name, why) }
-	ns, q := "", name
-	for i := 0; i < len(name); i++ {
-		if name[i] == ':' {
-			ns, q = name[:i], name[i+1:]
-			if ns == "" {
-				return bad("the namespace is empty")
-			}
-			break
-		}
-	}
-	for _, r := range ns {
-		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '_' {
-			return bad("a namespace has letters, digits and _ only")
-		}
+	ns, q, ok := strings.Cut(name, ":")
+	if !ok {
+		ns, q = "", name
+	} else if err := CheckNamespace(ns); err != nil {
+		return fmt.Errorf("table name %q: %w", name, err)
 	}
 	switch {
 	case q == "":

@@ -108,30 +108,105 @@ type Checkpointer interface {
 	Checkpoint(ctx context.Context, dir string) (sequence uint64, err error)
 }
 
-// Admin is an Engine whose tables can be created and changed.
+// Admin is an Engine whose tables can be created and changed. Every change is one
+// commit: after a crash it is whole or absent (invariant I4).
 type Admin interface {
 	// Tables returns the names of all user tables, sorted. Names of system
 	// tables begin with "sluice:".
 	Tables(ctx context.Context) ([]string, error)
-	// CreateTable makes a table with len(splits)+1 regions, cut at splits,
-	// which may come in any order. Its error wraps ErrTableExists,
-	// ErrInvalidSchema or, for a split key that is empty, too long or given
-	// twice, ErrInvalidArgument.
+	// CreateTable makes an enabled table with len(splits)+1 regions, cut at
+	// splits, which may come in any order. Its error wraps ErrTableExists,
+	// ErrNamespaceNotFound, ErrInvalidSchema or, for a split key that is empty,
+	// too long or given twice, ErrInvalidArgument.
 	CreateTable(ctx context.Context, t *TableDescriptor, splits [][]byte) error
-	// AlterTable replaces the schema: families may be added, removed (with
-	// their cells) and changed, except for COUNTER. Its error wraps
-	// ErrTableNotFound or ErrInvalidSchema.
+	// AlterTable replaces the schema, while the table is read and written:
+	// families may be added, removed (with their cells) and changed, except
+	// for COUNTER. Its error wraps ErrTableNotFound or ErrInvalidSchema.
 	AlterTable(ctx context.Context, t *TableDescriptor) error
-	// DropTable removes a table and its cells.
+	// DropTable removes a table and its cells. Its error wraps
+	// ErrTableNotFound, or ErrTableNotDisabled where the engine is a
+	// TableSwitcher and the table is enabled.
 	DropTable(ctx context.Context, name string) error
 	// SplitRegion cuts the region that holds at in two; at becomes the first
 	// row of the right one. Its error wraps ErrInvalidArgument where at is the
-	// first row of its region already.
+	// first row of its region already, ErrRefused where SPLIT_ENABLED is false
+	// and ErrTableNotEnabled.
 	SplitRegion(ctx context.Context, table string, at []byte) error
 	// MergeRegions makes one region of the adjacent ones that hold the rows
 	// from and to, and of all between them. Its error wraps ErrMergeRegion
-	// where from is not in a region before to's.
+	// where from is not in a region before to's or MERGE_ENABLED is false, and
+	// ErrTableNotEnabled.
 	MergeRegions(ctx context.Context, table string, from, to []byte) error
+}
+
+// TableSwitcher is an Admin whose tables can be taken out of service. A disabled
+// table keeps its schema, regions and cells; reads and writes of it fail with
+// ErrTableNotEnabled, which fails a Batch as a whole: its records are refused by
+// nobody, they wait. Scans that run go on, and snapshots show it as it is.
+type TableSwitcher interface {
+	// EnableTable puts a disabled table back into service. Its error wraps
+	// ErrTableNotFound, or ErrTableNotDisabled where it is enabled.
+	EnableTable(ctx context.Context, name string) error
+	// DisableTable takes a table out of service. Its error wraps
+	// ErrTableNotFound, or ErrTableNotEnabled where it is disabled.
+	DisableTable(ctx context.Context, name string) error
+	// TableEnabled reports whether a table is in service. Its error wraps
+	// ErrTableNotFound.
+	TableEnabled(ctx context.Context, name string) (bool, error)
+	// TruncateTable removes all cells of a disabled table and enables it (HBase
+	// TruncateTableProcedure). It has one region then, or, with preserveSplits,
+	// regions with the bounds of the old ones. Its error wraps ErrTableNotFound
+	// or ErrTableNotDisabled.
+	TruncateTable(ctx context.Context, name string, preserveSplits bool) error
+}
+
+// Namespacer is an Admin whose tables lie in namespaces: that of "ns:t" is ns,
+// that of a name without a colon DefaultNamespace. DefaultNamespace and
+// HBaseNamespace are always there; they and SystemNamespace cannot be made,
+// changed or dropped.
+type Namespacer interface {
+	// CreateNamespace makes a namespace. Its error wraps ErrNamespaceExists,
+	// ErrConstraint for SystemNamespace or ErrInvalidArgument for a name that
+	// CheckNamespace refuses.
+	CreateNamespace(ctx context.Context, n *Namespace) error
+	// AlterNamespace replaces the properties. Its error wraps
+	// ErrNamespaceNotFound or ErrConstraint.
+	AlterNamespace(ctx context.Context, n *Namespace) error
+	// DropNamespace removes an empty namespace. Its error wraps
+	// ErrNamespaceNotFound, or ErrConstraint where it has tables or is
+	// predefined.
+	DropNamespace(ctx context.Context, name string) error
+	// Namespaces returns all namespaces but SystemNamespace by name, the
+	// caller's own. FindNamespace and NamespaceTables look into one.
+	Namespaces(ctx context.Context) ([]Namespace, error)
+}
+
+// RegionMeter is an Engine that knows what its regions hold and serve.
+type RegionMeter interface {
+	// RegionStats returns one entry a region of table, in key order. It reads
+	// no cells. Its error wraps ErrTableNotFound.
+	RegionStats(ctx context.Context, table string) ([]RegionStats, error)
+	// SplitPoint returns the row that cuts the region which holds row into
+	// halves of about equal size, for SplitRegion. Like HBase it may flush.
+	// Its error wraps ErrTableNotFound, ErrTableNotEnabled, or ErrRefused where
+	// the region has fewer than two rows.
+	SplitPoint(ctx context.Context, table string, row []byte) ([]byte, error)
+}
+
+// RegionStats is what one region holds and serves, approximately. Requests are
+// counted since the engine was opened or the region came to be, whichever was
+// later: a mutation of a row, and a scan for every region that it is to read, a
+// get among them, is one.
+type RegionStats struct {
+	Region    region.Info
+	Bytes     int64   // in files; what was not flushed is missing (HBase storeFileSize)
+	Reads     int64   // requests
+	Writes    int64   // requests
+	ReadRate  float64 // requests a second, over the last minute
+	WriteRate float64 // requests a second, over the last minute
+	// Hot says that the region takes far more requests than the table's
+	// others (region.HotSpots): its keys want a salt, or it wants a split.
+	Hot bool
 }
 
 // Compactor is an Engine whose storage can be asked to tidy itself.
