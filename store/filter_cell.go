@@ -9,7 +9,7 @@ import (
 	"sluice/cell"
 )
 
-// FamilyFilter keeps cells whose family compares so.
+// FamilyFilter keeps cells whose family compares so, and reads no other families.
 type FamilyFilter struct {
 	Op         CompareOp
 	Comparator Comparator
@@ -17,10 +17,24 @@ type FamilyFilter struct {
 
 // Start returns the filter's state.
 func (f *FamilyFilter) Start(*Scan) (FilterState, error) {
-	return startCompare("FamilyFilter", f.Op, &f.Comparator, FilterNextRow, func(c *cell.Cell) []byte { return []byte(c.Family) })
+	st, err := startCompare("FamilyFilter", f.Op, &f.Comparator, FilterNextRow, func(c *cell.Cell) []byte { return []byte(c.Family) })
+	if err != nil {
+		return nil, err
+	}
+	return &familyFilter{st}, nil
 }
 
-// QualifierFilter keeps cells whose qualifier compares so.
+type familyFilter struct{ *compareFilter }
+
+func (f *familyFilter) columns(family string) (h columnHint) {
+	if !f.test([]byte(family)) {
+		h.qualifiers = noCell
+	}
+	return h
+}
+
+// QualifierFilter keeps cells whose qualifier compares so. With a binary
+// comparator it reads no others.
 type QualifierFilter struct {
 	Op         CompareOp
 	Comparator Comparator
@@ -28,7 +42,12 @@ type QualifierFilter struct {
 
 // Start returns the filter's state.
 func (f *QualifierFilter) Start(*Scan) (FilterState, error) {
-	return startCompare("QualifierFilter", f.Op, &f.Comparator, FilterSkip, func(c *cell.Cell) []byte { return c.Qualifier })
+	st, err := startCompare("QualifierFilter", f.Op, &f.Comparator, FilterSkip, func(c *cell.Cell) []byte { return c.Qualifier })
+	if err != nil {
+		return nil, err
+	}
+	st.hint.qualifiers = f.Comparator.ranges(f.Op)
+	return st, nil
 }
 
 // ValueFilter keeps cells whose value compares so. Every version that the family
@@ -40,10 +59,14 @@ type ValueFilter struct {
 
 // Start returns the filter's state.
 func (f *ValueFilter) Start(*Scan) (FilterState, error) {
-	return startCompare("ValueFilter", f.Op, &f.Comparator, FilterSkip, func(c *cell.Cell) []byte { return c.Value })
+	st, err := startCompare("ValueFilter", f.Op, &f.Comparator, FilterSkip, func(c *cell.Cell) []byte { return c.Value })
+	if err != nil {
+		return nil, err
+	}
+	return st, nil
 }
 
-func startCompare(name string, op CompareOp, c *Comparator, otherwise FilterCode, item func(*cell.Cell) []byte) (FilterState, error) {
+func startCompare(name string, op CompareOp, c *Comparator, otherwise FilterCode, item func(*cell.Cell) []byte) (*compareFilter, error) {
 	test, err := c.test(op)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -52,10 +75,11 @@ func startCompare(name string, op CompareOp, c *Comparator, otherwise FilterCode
 }
 
 type compareFilter struct {
-	passAll
+	cellScoped
 	test      func([]byte) bool
 	item      func(*cell.Cell) []byte
 	otherwise FilterCode
+	hint      columnHint
 }
 
 func (f *compareFilter) Cell(c *cell.Cell) FilterCode {
@@ -65,31 +89,41 @@ func (f *compareFilter) Cell(c *cell.Cell) FilterCode {
 	return f.otherwise
 }
 
-// ColumnPrefixFilter keeps cells whose qualifier begins with Prefix.
+func (f *compareFilter) columns(string) columnHint { return f.hint }
+
+// ColumnPrefixFilter keeps cells whose qualifier begins with Prefix, and reads few
+// others.
 type ColumnPrefixFilter struct{ Prefix []byte }
 
 // Start returns the filter's state.
 func (f *ColumnPrefixFilter) Start(*Scan) (FilterState, error) {
-	return &columnPrefixFilter{prefix: f.Prefix}, nil
+	return &columnRangesFilter{ranges: []cell.Range{prefixRange(f.Prefix)}}, nil
 }
 
-type columnPrefixFilter struct {
-	passAll
-	prefix []byte
-}
+// MultipleColumnPrefixFilter keeps cells whose qualifier begins with any of
+// Prefixes, and reads few others. None keeps all; one twice is an error. Unlike
+// HBase's it keeps what begins with a prefix of another of its prefixes, too.
+type MultipleColumnPrefixFilter struct{ Prefixes [][]byte }
 
-func (f *columnPrefixFilter) Cell(c *cell.Cell) FilterCode {
-	switch bytes.Compare(c.Qualifier[:min(len(c.Qualifier), len(f.prefix))], f.prefix) {
-	case -1:
-		return FilterNextColumn
-	case 1:
-		return FilterNextRow
+// Start returns the filter's state.
+func (f *MultipleColumnPrefixFilter) Start(*Scan) (FilterState, error) {
+	if len(f.Prefixes) == 0 {
+		return &cellScoped{}, nil
 	}
-	return FilterInclude
+	sorted := slices.Clone(f.Prefixes)
+	slices.SortFunc(sorted, bytes.Compare)
+	ranges := make([]cell.Range, len(sorted))
+	for i, p := range sorted {
+		if i > 0 && bytes.Equal(p, sorted[i-1]) {
+			return nil, fmt.Errorf("MultipleColumnPrefixFilter: %w: prefix %q twice", ErrInvalidArgument, p)
+		}
+		ranges[i] = prefixRange(p)
+	}
+	return &columnRangesFilter{ranges: mergeRanges(ranges)}, nil
 }
 
-// ColumnRangeFilter keeps cells whose qualifier lies between Min and Max; nil is
-// open.
+// ColumnRangeFilter keeps cells whose qualifier lies between Min and Max, and
+// reads few others; nil is open.
 type ColumnRangeFilter struct {
 	Min          []byte
 	MinInclusive bool
@@ -99,51 +133,33 @@ type ColumnRangeFilter struct {
 
 // Start returns the filter's state.
 func (f *ColumnRangeFilter) Start(*Scan) (FilterState, error) {
-	return &columnRangeFilter{ColumnRangeFilter: f}, nil
-}
-
-type columnRangeFilter struct {
-	passAll
-	*ColumnRangeFilter
-}
-
-func (f *columnRangeFilter) Cell(c *cell.Cell) FilterCode {
-	if f.Min != nil {
-		if cmp := bytes.Compare(c.Qualifier, f.Min); cmp < 0 || cmp == 0 && !f.MinInclusive {
-			return FilterNextColumn
-		}
+	start, stop := f.Min, f.Max
+	if start != nil && !f.MinInclusive {
+		start = after(start)
 	}
-	if f.Max != nil {
-		if cmp := bytes.Compare(c.Qualifier, f.Max); cmp > 0 || cmp == 0 && !f.MaxInclusive {
-			return FilterNextRow
-		}
+	if stop != nil && f.MaxInclusive {
+		stop = after(stop)
 	}
-	return FilterInclude
+	return &columnRangesFilter{ranges: appendRange(noCell, start, stop, stop == nil)}, nil
 }
 
-// FirstKeyOnlyFilter keeps the first cell of each row.
-type FirstKeyOnlyFilter struct{}
-
-// Start returns the filter's state.
-func (*FirstKeyOnlyFilter) Start(*Scan) (FilterState, error) { return &firstKeyOnlyFilter{}, nil }
-
-type firstKeyOnlyFilter struct {
-	passAll
-	found bool
+// columnRangesFilter is the state of filters that keep ranges of qualifiers.
+type columnRangesFilter struct {
+	cellScoped
+	ranges []cell.Range // sorted, disjoint
 }
 
-func (f *firstKeyOnlyFilter) SkipRow([]byte) bool {
-	f.found = false
-	return false
-}
-
-func (f *firstKeyOnlyFilter) Cell(*cell.Cell) FilterCode {
-	if f.found {
+func (f *columnRangesFilter) Cell(c *cell.Cell) FilterCode {
+	switch i, in := findRange(f.ranges, c.Qualifier); {
+	case in:
+		return FilterInclude
+	case i == len(f.ranges):
 		return FilterNextRow
 	}
-	f.found = true
-	return FilterInclude
+	return FilterNextColumn
 }
+
+func (f *columnRangesFilter) columns(string) columnHint { return columnHint{qualifiers: f.ranges} }
 
 // KeyOnlyFilter empties values, or replaces them by their length, 4 bytes
 // big-endian.
@@ -155,7 +171,7 @@ func (f *KeyOnlyFilter) Start(*Scan) (FilterState, error) {
 }
 
 type keyOnlyFilter struct {
-	passAll
+	cellScoped
 	*KeyOnlyFilter
 }
 
@@ -167,7 +183,9 @@ func (f *keyOnlyFilter) Transform(c *cell.Cell) {
 	}
 }
 
-// TimestampsFilter keeps cells whose timestamp is one of Timestamps.
+// TimestampsFilter keeps cells whose timestamp is one of Timestamps; of a column it
+// reads no version that is older than all of them. Those between them are read, as
+// with HBase's canHint = false: they may be delete markers.
 type TimestampsFilter struct{ Timestamps []cell.Timestamp }
 
 // Start returns the filter's state.
@@ -183,7 +201,7 @@ func (f *TimestampsFilter) Start(*Scan) (FilterState, error) {
 }
 
 type timestampsFilter struct {
-	passAll
+	cellScoped
 	sorted []cell.Timestamp
 }
 
@@ -195,4 +213,11 @@ func (f *timestampsFilter) Cell(c *cell.Cell) FilterCode {
 		return FilterInclude
 	}
 	return FilterSkip
+}
+
+func (f *timestampsFilter) columns(string) columnHint {
+	if len(f.sorted) == 0 {
+		return columnHint{qualifiers: noCell}
+	}
+	return columnHint{oldest: f.sorted[0]}
 }

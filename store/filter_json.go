@@ -76,9 +76,9 @@ type comparatorJSON struct {
 	Offset int            `json:"offset,omitempty"`
 }
 
-// maxFilterDepth bounds filters in filters: what protobuf, in which HBase writes
+// maxFilterNesting bounds filters in filters: what protobuf, in which HBase writes
 // them, nests.
-const maxFilterDepth = 100
+const maxFilterNesting = 100
 
 // maxRepeated bounds what a short text can ask for: no cell is larger.
 const maxRepeated = DefaultMaxCellBytes
@@ -158,8 +158,8 @@ const (
 func ParseFilterJSON(b []byte) (Filter, error) { return parseFilterJSON(b, 1) }
 
 func parseFilterJSON(b []byte, depth int) (Filter, error) {
-	if depth > maxFilterDepth {
-		return nil, fmt.Errorf("%w: filters nested deeper than %d", ErrInvalidArgument, maxFilterDepth)
+	if depth > maxFilterNesting {
+		return nil, fmt.Errorf("%w: filters nested deeper than %d", ErrInvalidArgument, maxFilterNesting)
 	}
 	if bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte{'"'}) {
 		var s string

@@ -29,16 +29,53 @@ func (f *FilterList) Start(s *Scan) (FilterState, error) {
 	}
 	switch {
 	case len(members) == 0:
-		return &passAll{}, nil
+		return &cellScoped{}, nil
 	case f.MustPassOne:
-		return &anyOf{members: members, last: make([]lastCell, len(members)), included: make([]bool, len(members))}, nil
+		return &anyOf{members: members, reversed: s.Reversed, last: make([]lastCell, len(members)), included: make([]bool, len(members))}, nil
 	}
-	return &allOf{members: members}, nil
+	return &allOf{members: members, reversed: s.Reversed}, nil
+}
+
+// listScope is the least of the members'.
+func listScope(members []FilterState) filterScope {
+	least := scopeCell
+	for _, m := range members {
+		least = min(least, scopeOf(m))
+	}
+	return least
 }
 
 // allOf is HBase's FilterListWithAND: a later member sees only what those before
 // it included, and the result is the largest step of any.
-type allOf struct{ members []FilterState }
+type allOf struct {
+	members  []FilterState
+	reversed bool
+}
+
+func (f *allOf) scope() filterScope { return listScope(f.members) }
+
+// seekRow returns the farthest of the members' hints.
+func (f *allOf) seekRow(row []byte) (next []byte) {
+	for _, m := range f.members {
+		own := m.(hinter).seekRow(row)
+		if own != nil && (next == nil || bytes.Compare(own, next) > 0 != f.reversed) {
+			next = own
+		}
+	}
+	return next
+}
+
+// columns returns what the members can pass, up to the first that must be shown
+// what later ones would drop.
+func (f *allOf) columns(family string) (h columnHint) {
+	for _, m := range f.members {
+		h = h.and(m.(hinter).columns(family))
+		if scopeOf(m) < scopeCell {
+			break
+		}
+	}
+	return h
+}
 
 func (f *allOf) Done() bool {
 	for _, m := range f.members {
@@ -110,6 +147,7 @@ func anyWholeRow(members []FilterState) bool {
 // member, and a member that asked for a larger one sees no cell before it.
 type anyOf struct {
 	members  []FilterState
+	reversed bool
 	last     []lastCell
 	included []bool // by member, for the current cell
 }
@@ -119,6 +157,33 @@ type lastCell struct {
 	code      FilterCode
 	family    string
 	qualifier []byte
+}
+
+func (f *anyOf) scope() filterScope { return listScope(f.members) }
+
+// seekRow returns the nearest of the members' hints, if each has one.
+func (f *anyOf) seekRow(row []byte) (next []byte) {
+	for _, m := range f.members {
+		if m.Done() {
+			continue
+		}
+		own := m.(hinter).seekRow(row)
+		if own == nil {
+			return nil
+		}
+		if next == nil || bytes.Compare(own, next) < 0 != f.reversed {
+			next = own
+		}
+	}
+	return next
+}
+
+func (f *anyOf) columns(family string) columnHint {
+	h := f.members[0].(hinter).columns(family)
+	for _, m := range f.members[1:] {
+		h = h.or(m.(hinter).columns(family))
+	}
+	return h
 }
 
 func (f *anyOf) Done() bool {
@@ -145,13 +210,16 @@ func (f *anyOf) Cell(c *cell.Cell) FilterCode {
 	var code FilterCode
 	for i, m := range f.members {
 		f.included[i] = false
-		if m.Done() || f.last[i].past(c) {
+		if m.Done() {
 			continue
 		}
-		own := m.Cell(c)
-		f.included[i] = own.Included()
-		l := &f.last[i]
-		l.code, l.family, l.qualifier = own, c.Family, append(l.qualifier[:0], c.Qualifier...)
+		own := f.last[i].past(c)
+		if own == 0 {
+			own = m.Cell(c)
+			f.included[i] = own.Included()
+			l := &f.last[i]
+			l.code, l.family, l.qualifier = own, c.Family, append(l.qualifier[:0], c.Qualifier...)
+		}
 		if code == 0 {
 			code = own
 		} else {
@@ -164,15 +232,19 @@ func (f *anyOf) Cell(c *cell.Cell) FilterCode {
 	return code
 }
 
-// past reports whether the member has stepped over c.
-func (l *lastCell) past(c *cell.Cell) bool {
+// past returns how far the member still steps at c; 0 = it must be asked.
+func (l *lastCell) past(c *cell.Cell) FilterCode {
 	switch l.code {
 	case FilterNextColumn, FilterIncludeAndNextColumn:
-		return l.family == c.Family && bytes.Equal(l.qualifier, c.Qualifier)
+		if l.family == c.Family && bytes.Equal(l.qualifier, c.Qualifier) {
+			return FilterNextColumn
+		}
 	case FilterNextRow, FilterIncludeAndNextRow:
-		return l.family == c.Family
+		if l.family == c.Family {
+			return FilterNextRow
+		}
 	}
-	return false
+	return 0
 }
 
 func (f *anyOf) Transform(c *cell.Cell) {

@@ -1,8 +1,9 @@
 package store
 
 import (
-	"bytes"
 	"fmt"
+	"math"
+	"math/rand/v2"
 
 	"sluice/cell"
 )
@@ -18,23 +19,27 @@ func (passAll) RowCells(cells []cell.Cell) []cell.Cell { return cells }
 func (passAll) DropRow() bool                          { return false }
 func (passAll) WholeRow() bool                         { return false }
 
-// RowFilter keeps rows whose key compares so.
+// RowFilter keeps rows whose key compares so. With a binary comparator it reads no
+// others.
 type RowFilter struct {
 	Op         CompareOp
 	Comparator Comparator
 }
 
 // Start returns the filter's state.
-func (f *RowFilter) Start(*Scan) (FilterState, error) {
+func (f *RowFilter) Start(s *Scan) (FilterState, error) {
 	test, err := f.Comparator.test(f.Op)
 	if err != nil {
 		return nil, fmt.Errorf("RowFilter: %w", err)
+	}
+	if rows := f.Comparator.ranges(f.Op); rows != nil {
+		return &rowRangesFilter{ranges: rows, reversed: s.Reversed}, nil
 	}
 	return &rowFilter{test: test}, nil
 }
 
 type rowFilter struct {
-	passAll
+	cellScoped
 	test func([]byte) bool
 	drop bool
 }
@@ -53,69 +58,24 @@ func (f *rowFilter) Cell(*cell.Cell) FilterCode {
 
 func (f *rowFilter) DropRow() bool { return f.drop }
 
-// PrefixFilter keeps rows that begin with Prefix and ends the scan after them.
-// Scan.Prefix, which does not read the rows before them either, is cheaper.
+// PrefixFilter keeps rows that begin with Prefix, and reads no others but one.
 type PrefixFilter struct{ Prefix []byte }
 
 // Start returns the filter's state.
 func (f *PrefixFilter) Start(s *Scan) (FilterState, error) {
-	return &prefixFilter{prefix: f.Prefix, reversed: s.Reversed}, nil
+	return &rowRangesFilter{ranges: []cell.Range{prefixRange(f.Prefix)}, reversed: s.Reversed}, nil
 }
-
-type prefixFilter struct {
-	passAll
-	prefix   []byte
-	reversed bool
-	drop     bool
-	passed   bool // the scan is beyond the prefix
-}
-
-func (f *prefixFilter) Done() bool { return f.passed }
-
-func (f *prefixFilter) SkipRow(row []byte) bool {
-	c := bytes.Compare(row[:min(len(row), len(f.prefix))], f.prefix)
-	f.passed = f.passed || c > 0 && !f.reversed || c < 0 && f.reversed
-	f.drop = c != 0
-	return f.drop
-}
-
-func (f *prefixFilter) Cell(*cell.Cell) FilterCode {
-	if f.drop {
-		return FilterNextRow
-	}
-	return FilterInclude
-}
-
-func (f *prefixFilter) DropRow() bool { return f.drop }
 
 // InclusiveStopFilter ends the scan after Row.
 type InclusiveStopFilter struct{ Row []byte }
 
 // Start returns the filter's state.
 func (f *InclusiveStopFilter) Start(s *Scan) (FilterState, error) {
-	return &inclusiveStopFilter{row: f.Row, reversed: s.Reversed}, nil
-}
-
-type inclusiveStopFilter struct {
-	passAll
-	row      []byte
-	reversed bool
-	done     bool
-}
-
-func (f *inclusiveStopFilter) Done() bool { return f.done }
-
-func (f *inclusiveStopFilter) SkipRow(row []byte) bool {
-	c := bytes.Compare(row, f.row)
-	f.done = f.done || c > 0 && !f.reversed || c < 0 && f.reversed
-	return f.done
-}
-
-func (f *inclusiveStopFilter) Cell(*cell.Cell) FilterCode {
-	if f.done {
-		return FilterNextRow
+	rows := cell.Range{Stop: after(f.Row)}
+	if s.Reversed {
+		rows = cell.Range{Start: f.Row}
 	}
-	return FilterInclude
+	return &rowRangesFilter{ranges: []cell.Range{rows}, reversed: s.Reversed}, nil
 }
 
 // PageFilter ends the scan after PageSize rows. It is global to the scan, unlike
@@ -131,7 +91,7 @@ func (f *PageFilter) Start(*Scan) (FilterState, error) {
 }
 
 type pageFilter struct {
-	passAll
+	cellScoped
 	size, rows int64
 }
 
@@ -144,89 +104,18 @@ func (f *pageFilter) DropRow() bool {
 
 func (f *pageFilter) WholeRow() bool { return true }
 
-// SingleColumnValueFilter keeps whole rows by the value of one column, which must
-// be among the selected ones: what is not read counts as missing.
-type SingleColumnValueFilter struct {
-	Family     string
-	Qualifier  []byte
-	Op         CompareOp
-	Comparator Comparator
-	// FilterIfMissing drops rows without the column, which pass otherwise.
-	FilterIfMissing bool
-	// AnyVersion lets any version that the scan is offered satisfy the
-	// comparison, not only the newest (HBase latestVersionOnly = false).
-	AnyVersion bool
-}
+// RandomRowFilter keeps each row with the probability Chance: below 0 none, from 1
+// on all.
+type RandomRowFilter struct{ Chance float64 }
 
 // Start returns the filter's state.
-func (f *SingleColumnValueFilter) Start(*Scan) (FilterState, error) {
-	test, err := f.Comparator.test(f.Op)
-	if err != nil {
-		return nil, fmt.Errorf("SingleColumnValueFilter: %w", err)
+func (f *RandomRowFilter) Start(*Scan) (FilterState, error) {
+	if math.IsNaN(f.Chance) || math.IsInf(f.Chance, 0) {
+		return nil, fmt.Errorf("RandomRowFilter: %w: chance %v", ErrInvalidArgument, f.Chance)
 	}
-	return &singleColumnValueFilter{SingleColumnValueFilter: f, test: test}, nil
+	return &randomRowFilter{rowFilter{test: func([]byte) bool { return rand.Float64() < f.Chance }}}, nil
 }
 
-type singleColumnValueFilter struct {
-	passAll
-	*SingleColumnValueFilter
-	test           func([]byte) bool
-	found, matched bool
-}
+type randomRowFilter struct{ rowFilter }
 
-func (f *singleColumnValueFilter) SkipRow([]byte) bool {
-	f.found, f.matched = false, false
-	return false
-}
-
-func (f *singleColumnValueFilter) Cell(c *cell.Cell) FilterCode {
-	switch {
-	case f.matched:
-		return FilterInclude
-	case !f.AnyVersion && f.found:
-		return FilterNextRow // found, and it did not match
-	case c.Family != f.Family || !bytes.Equal(c.Qualifier, f.Qualifier):
-		return FilterInclude
-	}
-	f.found = true
-	if f.test(c.Value) {
-		f.matched = true
-	} else if !f.AnyVersion {
-		return FilterNextRow
-	}
-	return FilterInclude
-}
-
-func (f *singleColumnValueFilter) DropRow() bool {
-	if f.found {
-		return !f.matched
-	}
-	return f.FilterIfMissing
-}
-
-func (f *singleColumnValueFilter) WholeRow() bool { return true }
-
-// SingleColumnValueExcludeFilter is a SingleColumnValueFilter that leaves the
-// column itself out of the rows that it keeps.
-type SingleColumnValueExcludeFilter struct{ SingleColumnValueFilter }
-
-// Start returns the filter's state.
-func (f *SingleColumnValueExcludeFilter) Start(s *Scan) (FilterState, error) {
-	st, err := f.SingleColumnValueFilter.Start(s)
-	if err != nil {
-		return nil, err
-	}
-	return &excludeFilter{st.(*singleColumnValueFilter)}, nil
-}
-
-type excludeFilter struct{ *singleColumnValueFilter }
-
-func (f *excludeFilter) RowCells(cells []cell.Cell) []cell.Cell {
-	kept := cells[:0]
-	for _, c := range cells {
-		if c.Family != f.Family || !bytes.Equal(c.Qualifier, f.Qualifier) {
-			kept = append(kept, c)
-		}
-	}
-	return kept
-}
+func (f *randomRowFilter) WholeRow() bool { return true }

@@ -149,7 +149,7 @@ func TestComparators(t *testing.T) {
 			t.Errorf("%+v: %v, want ErrInvalidArgument", bad, err)
 		}
 	}
-	if _, err := (&Comparator{Type: "bigdecimal"}).test(Equal); !errors.Is(err, ErrUnsupported) {
+	if _, err := (&Comparator{Type: "bigger"}).test(Equal); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("unknown comparator: %v, want ErrUnsupported", err)
 	}
 }
@@ -163,16 +163,16 @@ func TestParseFilterJSONErrors(t *testing.T) {
 	}{
 		{`{`, ErrInvalidArgument, "filter"},
 		{`{}`, ErrInvalidArgument, "type is missing"},
-		{`{"type":"FuzzyRowFilter"}`, ErrUnsupported, "FuzzyRowFilter"},
+		{`{"type":"NoSuchFilter"}`, ErrUnsupported, "NoSuchFilter"},
 		{`{"type":"FilterList","op":"SOME"}`, ErrInvalidArgument, "MUST_PASS_ALL"},
-		{`{"type":"FilterList","filters":[{"type":"SkipFilter"}]}`, ErrUnsupported, "SkipFilter"},
+		{`{"type":"FilterList","filters":[{"type":"NoSuchFilter"}]}`, ErrUnsupported, "NoSuchFilter"},
 		{`{"type":"RowFilter","op":"ABOUT","comparator":{"type":"null"}}`, ErrInvalidArgument, "ABOUT"},
 		{`{"type":"RowFilter","op":"EQUAL"}`, ErrInvalidArgument, "comparator is missing"},
 		{`{"type":"RowFilter","op":"EQUAL","comparator":{"type":"binary"}}`, ErrInvalidArgument, "comparator value"},
 		{`{"type":"PrefixFilter"}`, ErrInvalidArgument, "prefix"},
 		{`{"type":"PrefixFilter","prefix":"hex:0"}`, ErrInvalidArgument, "hexadecimal"},
 		{`{"type":"PrefixFilter","prefix":"a","prefx":"b"}`, ErrInvalidArgument, "prefx"},
-		{`{"type":"FuzzyRowFilter","pairs":[]}`, ErrUnsupported, "FuzzyRowFilter"},
+		{`{"type":"NoSuchFilter","pears":[]}`, ErrUnsupported, "NoSuchFilter"},
 		{`{"type":"PageFilter"}`, ErrInvalidArgument, "pageSize"},
 	} {
 		f, err := ParseFilterJSON([]byte(test.json))

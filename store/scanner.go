@@ -16,8 +16,8 @@ type RowSource interface {
 	// the end. The row is the source's and valid until the next call, but the
 	// scanner may change the elements of its Cells. skip, nil where nothing is
 	// to be skipped, must be called once for each row before it is read; where
-	// it returns true the source goes on to the next row, or ends where
-	// Selection.Stopped holds.
+	// it returns true the source goes on to the next row, or to the one that
+	// Selection.SeekRow names, or ends where Selection.Stopped holds.
 	NextRow(skip func(row []byte) bool) (*cell.Row, error)
 	// Close releases the source; it is called once.
 	Close() error
@@ -27,7 +27,7 @@ type RowSource interface {
 // of sel applied. It closes src. Its error wraps ctx's where that ended the scan.
 func NewScanner(ctx context.Context, sel *Selection, src RowSource) Scanner {
 	sc := &rowScanner{ctx: ctx, sel: sel, src: src}
-	if sel.filter != nil {
+	if sel.hints != nil {
 		sc.skip = sc.skipRow
 	}
 	return sc
@@ -100,6 +100,11 @@ func (sc *rowScanner) Next() bool {
 				sc.err = fmt.Errorf("scan after %d rows: %w", sc.rows, err)
 			}
 			break
+		}
+		// A filter that must be shown every row is asked about rows that have
+		// cells: which others are still stored is chance.
+		if sc.sel.filter != nil && sc.skip == nil && sc.skipRow(row.Key) {
+			continue
 		}
 		if row.Cells = sc.apply(row.Cells); len(row.Cells) == 0 {
 			continue

@@ -43,11 +43,24 @@ func (s *listSource) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 			if _, err := fmt.Sscanf(strings.Replace(rest, "=", " ", 1), "%d %s", &at, &value); err != nil {
 				return nil, err
 			}
-			row.Cells = append(row.Cells, cell.Cell{Family: family, Qualifier: []byte(qualifier), Time: at, Kind: cell.KindPut, Value: []byte(value)})
+			if s.wants(family, []byte(qualifier), at) {
+				row.Cells = append(row.Cells, cell.Cell{Family: family, Qualifier: []byte(qualifier), Time: at, Kind: cell.KindPut, Value: []byte(value)})
+			}
 		}
-		return row, nil
+		if len(row.Cells) > 0 {
+			return row, nil
+		}
 	}
 	return nil, s.err
+}
+
+func (s *listSource) wants(family string, qualifier []byte, at cell.Timestamp) bool {
+	for _, sf := range s.sel.Families() {
+		if sf.Family.Name == family {
+			return sf.Wants(qualifier) && at >= sf.Oldest
+		}
+	}
+	return false
 }
 
 func (s *listSource) Close() error {

@@ -22,6 +22,7 @@ type Selection struct {
 	raw      bool
 
 	filter          FilterState // nil = none
+	hints           hinter      // of filter; nil = it must be shown every row
 	limit           int
 	batch           int
 	limitPerFamily  int
@@ -34,7 +35,14 @@ type SelectedFamily struct {
 	Family     *FamilyDescriptor
 	Index      int      // in TableDescriptor.Families
 	Qualifiers [][]byte // sorted, unique; nil = all
-	Time       *cell.TimeRange
+	// Ranges are the qualifiers that the filter can pass, where Qualifiers is
+	// nil: sorted, disjoint; nil = all. An engine offers no others, so that it
+	// can seek from range to range.
+	Ranges []cell.Range
+	// Oldest is the smallest timestamp that the filter can pass. An engine need
+	// not offer older cells, but must not offer more versions in their place.
+	Oldest cell.Timestamp
+	Time   *cell.TimeRange
 	// Versions is how many versions of a column the engine offers: with a
 	// filter all that the family keeps (not with NEW_VERSION_BEHAVIOR), else
 	// the fewer of those and the requested; in a raw scan the requested.
@@ -68,8 +76,53 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 			return nil, fmt.Errorf("scan %s: %w: it judges whole rows, the scan cuts them into batches of %d cells", t.Name, ErrIncompatibleFilter, s.Batch)
 		}
 		sel.filter = f
+		if scopeOf(f) >= scopeRow {
+			sel.hints = f.(hinter)
+			sel.applyHints()
+		}
 	}
 	return sel, nil
+}
+
+// applyHints leaves out of the families what the filter cannot pass.
+func (sel *Selection) applyHints() {
+	if sel.raw {
+		return // a family's markers lie in the empty qualifier
+	}
+	sel.families = slices.DeleteFunc(sel.families, func(sf SelectedFamily) bool {
+		h := sel.hints.columns(sf.Family.Name)
+		return h.qualifiers != nil && len(h.qualifiers) == 0
+	})
+	for i := range sel.families {
+		sf := &sel.families[i]
+		h := sel.hints.columns(sf.Family.Name)
+		sf.Oldest = h.oldest
+		if h.qualifiers == nil {
+			continue
+		}
+		if sf.Qualifiers == nil {
+			sf.Ranges = h.qualifiers
+			continue
+		}
+		sf.Qualifiers = slices.DeleteFunc(sf.Qualifiers, func(q []byte) bool {
+			_, in := findRange(h.qualifiers, q)
+			return !in
+		})
+	}
+	sel.empty = sel.empty || len(sel.families) == 0
+}
+
+// Wants reports whether the scan reads the column.
+func (sf *SelectedFamily) Wants(qualifier []byte) bool {
+	if sf.Qualifiers != nil {
+		_, found := slices.BinarySearchFunc(sf.Qualifiers, qualifier, bytes.Compare)
+		return found
+	}
+	if sf.Ranges != nil {
+		_, in := findRange(sf.Ranges, qualifier)
+		return in
+	}
+	return true
 }
 
 func checkScan(s *Scan, t *TableDescriptor) error {
@@ -224,6 +277,17 @@ func (sel *Selection) selectRows(s *Scan) {
 	sel.empty = bounded && bytes.Compare(r.Stop, r.Start) <= 0
 }
 
+// SeekRow returns, of a row that the source's skip function has just dropped, where
+// rows that the filter can pass go on: at or after the key or, reversed, before it.
+// nil is not known: the source goes on to the next row. The key is valid until the
+// next call of the skip function.
+func (sel *Selection) SeekRow(row []byte) []byte {
+	if sel.hints == nil {
+		return nil
+	}
+	return sel.hints.seekRow(row)
+}
+
 // Families returns the families that the scan reads, sorted by name. The slice
 // and what it points to must not be changed.
 func (sel *Selection) Families() []SelectedFamily { return sel.families }
@@ -233,7 +297,8 @@ func (sel *Selection) Families() []SelectedFamily { return sel.families }
 // the range means nothing.
 func (sel *Selection) Rows() cell.Range { return sel.rows }
 
-// Empty reports that no row can lie in the scan's range.
+// Empty reports that no row can lie in the scan's range, or that the filter can pass
+// no cell.
 func (sel *Selection) Empty() bool { return sel.empty }
 
 // Reversed reports that rows come in descending order.

@@ -122,6 +122,7 @@ func (src *source) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 			if src.sel.Stopped() {
 				return nil, nil
 			}
+			src.seek(src.sel.SeekRow(key))
 			continue
 		}
 		src.row = cell.Row{Key: key}
@@ -133,6 +134,23 @@ func (src *source) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 		}
 	}
 	return nil, nil
+}
+
+// seek passes the rows before next; nil is the next row.
+func (src *source) seek(next []byte) {
+	if next == nil {
+		return
+	}
+	at := slices.IndexFunc(src.rows, func(k keyed) bool {
+		if src.sel.Reversed() {
+			return bytes.Compare([]byte(k.key), next) < 0
+		}
+		return bytes.Compare([]byte(k.key), next) >= 0
+	})
+	if at < 0 {
+		at = len(src.rows)
+	}
+	src.rows = src.rows[at:]
 }
 
 // Close releases nothing: the rows are immutable.
@@ -150,6 +168,7 @@ func resolve(sf *store.SelectedFamily, all []written, raw bool, now cell.Timesta
 	default:
 		kept = resolveByTime(sf, all, now)
 	}
+	kept = filter(kept, func(w *written) bool { return w.Time >= sf.Oldest })
 	cells := make([]cell.Cell, len(kept))
 	for i := range kept {
 		cells[i] = kept[i].Cell
@@ -173,7 +192,7 @@ func resolveByTime(sf *store.SelectedFamily, all []written, now cell.Timestamp) 
 		return !w.Kind.IsDelete() &&
 			!slices.ContainsFunc(markers, func(m written) bool { return masks(&m, w) }) && // 5.
 			inRange(sf.Time, w.Time) && // 6.
-			wants(sf, w.Qualifier) // 7.
+			sf.Wants(w.Qualifier) // 7.
 	})
 	return countVersions(sf, puts, now, true) // 8. and 9.
 }
@@ -206,7 +225,7 @@ func resolveInSequence(sf *store.SelectedFamily, all []written, now cell.Timesta
 	}
 	slices.SortFunc(live, compareWritten)
 	return countVersions(sf, filter(live, func(w *written) bool {
-		return inRange(sf.Time, w.Time) && wants(sf, w.Qualifier)
+		return inRange(sf.Time, w.Time) && sf.Wants(w.Qualifier)
 	}), now, false)
 }
 
@@ -288,14 +307,6 @@ func masks(m, p *written) bool {
 }
 
 func inRange(r *cell.TimeRange, t cell.Timestamp) bool { return r == nil || r.Contains(t) }
-
-func wants(sf *store.SelectedFamily, qualifier []byte) bool {
-	if sf.Qualifiers == nil {
-		return true
-	}
-	_, found := slices.BinarySearchFunc(sf.Qualifiers, qualifier, bytes.Compare)
-	return found
-}
 
 // filter returns a new slice of the cells that keep holds for.
 func filter(cells []written, keep func(*written) bool) []written {
