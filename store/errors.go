@@ -63,6 +63,9 @@ var (
 	// ErrDiskFull: no space left; nothing was applied. Wraps ErrTransient:
 	// writers pause and try again (invariant I8).
 	ErrDiskFull error = &subError{"store: disk full", ErrTransient}
+	// ErrReported: buffered mutations were not applied, and another call of
+	// their BufferedMutator has returned which.
+	ErrReported = errors.New("store: buffered mutations failed, as another call was told")
 	// ErrCorrupt: stored bytes fail their checksum or cannot be decoded
 	// (invariant I7).
 	ErrCorrupt = errors.New("store: corrupt data")
@@ -76,3 +79,8 @@ type subError struct {
 
 func (e *subError) Error() string { return e.text }
 func (e *subError) Unwrap() error { return e.class }
+
+// retryable reports whether what failed with err may be tried again by this
+// process. An engine that has stopped is ErrTransient for clients of its process
+// only.
+func retryable(err error) bool { return errors.Is(err, ErrTransient) && !errors.Is(err, ErrClosed) }

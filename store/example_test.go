@@ -119,6 +119,48 @@ func ExampleTable_Rows() {
 	// apple
 }
 
+func ExampleBufferedMutator() {
+	ctx := context.Background()
+	e := newEngine()
+	defer e.Close()
+	if err := e.CreateTable(ctx, &store.TableDescriptor{Name: "fruit", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fruit, err := store.OpenTable(ctx, e, "fruit")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := fruit.BufferedMutator(nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for _, c := range []struct{ row, family, value string }{{"apple", "f", "green"}, {"pear", "g", "green"}, {"plum", "f", "blue"}} {
+		m := fruit.NewMutation([]byte(c.row))
+		m.Put(c.family, []byte("color"), cell.Latest, []byte(c.value))
+		if err := b.Mutate(ctx, m); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	there, err := fruit.Exists(ctx, []byte("plum"))
+	fmt.Println("before Close:", there, err)
+	var failed *store.BufferedError
+	if err := b.Close(ctx); errors.As(err, &failed) {
+		for _, f := range failed.Failed {
+			fmt.Printf("%s: no such family: %v\n", f.Mutation.Row, errors.Is(f.Err, store.ErrFamilyNotFound))
+		}
+	}
+	there, err = fruit.Exists(ctx, []byte("plum"))
+	fmt.Println("after Close:", there, err)
+	// Output:
+	// before Close: false <nil>
+	// pear: no such family: true
+	// after Close: true <nil>
+}
+
 func ExampleBatch_Advance() {
 	ctx := context.Background()
 	e := newEngine()

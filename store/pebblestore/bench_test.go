@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -173,5 +175,63 @@ func BenchmarkGet(b *testing.B) {
 				i++
 			}
 		})
+	}
+}
+
+// BenchmarkPuts writes rows of six columns with one commit each, and through a
+// store.BufferedMutator with HBase's defaults, by one caller and by sixteen. Every
+// commit is synced.
+func BenchmarkPuts(b *testing.B) {
+	names := [...][]byte{[]byte("agent"), []byte("bytes"), []byte("client"), []byte("method"), []byte("path"), []byte("status")}
+	value := []byte("0123456789abcdef0123456789abcdef")
+	row := func(n int64) *cell.Mutation {
+		m := &cell.Mutation{Table: "t", Row: binary.BigEndian.AppendUint64(nil, uint64(n)*0x9e3779b97f4a7c15), Ops: make([]cell.Op, 0, len(names))}
+		for _, q := range names {
+			m.Put("f", q, cell.Latest, value)
+		}
+		return m
+	}
+	for _, callers := range []int{1, 16} {
+		for _, buffered := range []bool{false, true} {
+			b.Run(fmt.Sprintf("callers=%d/buffered=%v", callers, buffered), func(b *testing.B) {
+				db := open(b, b.TempDir(), nil)
+				create(b, db, "t", store.NewFamily("f"))
+				table, err := store.OpenTable(b.Context(), db, "t")
+				if err != nil {
+					b.Fatal(err)
+				}
+				mutator, err := table.BufferedMutator(nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				var n atomic.Int64
+				b.SetParallelism(callers / runtime.GOMAXPROCS(0))
+				b.ReportAllocs()
+				each := func(next func() bool) {
+					for next() {
+						m := row(n.Add(1))
+						var err error
+						if buffered {
+							err = mutator.Mutate(b.Context(), m)
+						} else {
+							_, err = db.MutateRow(b.Context(), nil, m)
+						}
+						if err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				}
+				if callers == 1 {
+					each(b.Loop)
+				} else {
+					b.RunParallel(func(pb *testing.PB) { each(pb.Next) })
+				}
+				if err := mutator.Close(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(n.Load())/b.Elapsed().Seconds(), "rows/s")
+			})
+		}
 	}
 }

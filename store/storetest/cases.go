@@ -18,7 +18,7 @@ import (
 // required are the areas of the case files that every engine must pass.
 var required = []string{
 	"versions", "delete", "same-ts", "get", "scan", "increment", "append", "check", "batch", "errors", "row-mutations",
-	"ttl", "keep-deleted", "new-version-behavior", "names", "upstream-bug",
+	"ttl", "keep-deleted", "new-version-behavior", "names", "upstream-bug", "buffered",
 	"fuzz", // the random cases
 }
 
@@ -28,7 +28,6 @@ var pending = map[string]string{
 	"filter-string": "the filter language",
 	"regions":       "split and merge as the case files spell them",
 	"admin":         "namespaces, enabled and disabled tables",
-	"buffered":      "a client-side write buffer of plain tables",
 }
 
 // differing are cases in which this store means to differ from the case file.
@@ -95,6 +94,9 @@ type op struct {
 	Limit           int                 `json:"limit"`
 	Batch           int                 `json:"batch"`
 
+	WriteBufferSize int `json:"writeBufferSize"`
+	MaxKeyValueSize int `json:"maxKeyValueSize"`
+
 	Families         map[string]map[string]any `json:"families"`
 	MaxTimestampSlop int64                     `json:"max_timestamp_slop"`
 	Name             string                    `json:"name"`
@@ -111,6 +113,9 @@ type marker struct {
 
 // read reports whether the op reads cells.
 func (o *op) read() bool { return o.Op == "get" || o.Op == "scan" }
+
+// buffered reports whether the op is one of the write buffer.
+func (o *op) buffered() bool { return strings.HasPrefix(o.Op, "buffered") }
 
 // casesDir returns the directory of the case files: $SLUICE_CASES, or
 // ../shared/cases beside the module's root.
@@ -213,6 +218,7 @@ var errorCodes = []struct {
 	{"MergeRegion", store.ErrMergeRegion},
 	{"TableNotFound", store.ErrTableNotFound},
 	{"Stale", store.ErrStale},
+	{"IllegalState", store.ErrClosed},
 	{"IllegalArgument", store.ErrInvalidArgument},
 	{"DoNotRetry", store.ErrRefused},
 	{"InvalidSchema", store.ErrInvalidSchema},
