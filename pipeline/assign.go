@@ -171,7 +171,15 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 		return progress, err
 	}
 	if progress.Next > log.end {
-		return progress, w.lost(progress.Next, progress.Next+1, log.end)
+		// A group's committed offset may lie inside a transaction that is
+		// still open.
+		end, err := w.p.broker.logEnd(ctx, w.src.Topic, w.partition)
+		if err != nil {
+			return progress, err
+		}
+		if progress.Next > end {
+			return progress, w.lost(progress.Next, progress.Next+1, end)
+		}
 	}
 	if progress.Next < log.start {
 		if w.p.opts.OnDataLoss == FailOnDataLoss {

@@ -224,6 +224,28 @@ func TestTruncatedLogStopsWhateverThePolicy(t *testing.T) {
 	}
 }
 
+// A group that reads uncommitted records commits offsets inside of transactions
+// that are open.
+func TestStartInsideAnOpenTransaction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, b := newEngine(t), newFakeBroker(1)
+		b.produce(0, "a", "b")
+		b.change(func() { b.logs[0].open = 3 })
+		r := start(t, newTest(t, e, b, func(o *Options) { o.Start = Start{From: StartCommitted} }), 0)
+		waitFor(t, func() bool { return r.first().Progress.Next == 5 })
+		b.change(func() { b.logs[0].end, b.logs[0].open = 5, 0 }) // aborted
+		b.produce(0, "c")
+		waitStored(t, e, b)
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := readContents(t, e); got.Counts["c"] != 1 || len(got.Counts) != 1 || got.Progress.Applied != 1 {
+			t.Errorf("Got %+v, want c alone", got)
+		}
+	})
+}
+
 // After a leader change the new leader may learn the end of the log late.
 func TestShortLogIsLookedAtAgain(t *testing.T) {
 	t.Parallel()

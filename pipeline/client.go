@@ -38,6 +38,11 @@ func (c *client) offsets(ctx context.Context, topic string, partitions []int32) 
 	return spans, nil
 }
 
+func (c *client) logEnd(ctx context.Context, topic string, partition int32) (int64, error) {
+	ends, err := c.c.LogEnds(ctx, topic, []int32{partition})
+	return ends[partition], err
+}
+
 func (c *client) startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error) {
 	if s.From == StartAtTime {
 		return c.c.OffsetsAt(ctx, topic, partitions, s.Time)

@@ -38,7 +38,8 @@ type fakeBroker struct {
 
 type fakeLog struct {
 	start   int64
-	end     int64
+	end     int64 // of what can be read
+	open    int64 // offsets after it, of transactions that are open
 	records []kafka.Record // ascending; offsets may be missing
 }
 
@@ -94,12 +95,22 @@ func (b *fakeBroker) offsets(_ context.Context, _ string, partitions []int32) (m
 	return out, b.broken
 }
 
+func (b *fakeBroker) logEnd(_ context.Context, _ string, partition int32) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.logs[partition].end + b.logs[partition].open, b.broken
+}
+
 func (b *fakeBroker) startOffsets(_ context.Context, _ string, partitions []int32, s *Start) (map[int32]int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	out := map[int32]int64{}
 	for _, n := range partitions {
 		l := b.logs[n]
+		if s.From == StartCommitted { // by a group that reads all of it
+			out[n] = l.end + l.open
+			continue
+		}
 		out[n] = l.end
 		for i := range l.records {
 			if l.records[i].Timestamp >= s.Time.UnixMilli() {
@@ -157,9 +168,9 @@ func (r *fakeReader) take() (*kafka.Batch, error) {
 	switch {
 	case r.b.broken != nil:
 		return nil, r.b.broken
-	case r.offset < l.start || r.offset > l.end:
+	case r.offset < l.start || r.offset > l.end+l.open:
 		return nil, &kafka.OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: r.offset, LogStart: l.start, End: l.end}
-	case r.offset == l.end:
+	case r.offset >= l.end:
 		return nil, nil
 	}
 	next := l.end

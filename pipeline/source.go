@@ -16,13 +16,15 @@ type topicInfo struct {
 	partitions []int32
 }
 
-// span is the offsets that a log has: [start, end).
+// span is the offsets of a log that can be read: [start, end).
 type span struct{ start, end int64 }
 
 // broker is what the pipeline needs of Kafka, besides group membership.
 type broker interface {
 	topic(ctx context.Context, name string) (topicInfo, error)
 	offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error)
+	// logEnd returns the end of a partition's log, open transactions included.
+	logEnd(ctx context.Context, topic string, partition int32) (int64, error)
 	// startOffsets resolves a start policy that is neither earliest nor latest.
 	startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error)
 	// fetcher reads partitions, so many, of topics that have these ids.

@@ -505,6 +505,9 @@ func TestFetchTransactions(t *testing.T) {
 	if end, err := c.ListOffsets(ctx, "t", []int32{0}); err != nil || end[0].End != 15 {
 		t.Errorf("Got %+v, %v with an open transaction, want end 15", end, err)
 	}
+	if end, err := c.LogEnds(ctx, "t", []int32{0}); err != nil || end[0] != 17 {
+		t.Errorf("Got %v, %v with an open transaction, want the log to end at 17", end, err)
+	}
 	tx.end(ctx, true)
 	if got := readTo(t, r, 18); !slices.Equal(got, []string{"open", "3"}) {
 		t.Errorf("Got %v after the open transaction", got)

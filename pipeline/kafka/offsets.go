@@ -46,6 +46,12 @@ func (c *Client) ListOffsets(ctx context.Context, topic string, partitions []int
 	return out, nil
 }
 
+// LogEnds returns the high watermark of partitions of a topic: the end of what
+// all in-sync replicas have. Beyond Offsets.End it holds open transactions.
+func (c *Client) LogEnds(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
+	return c.listOffsets(ctx, topic, partitions, latestOffset, readUncommitted)
+}
+
 // OffsetsAt returns for each partition the offset of the first record that is
 // at t or later, by its timestamp; where there is none, the last stable offset.
 func (c *Client) OffsetsAt(ctx context.Context, topic string, partitions []int32, t time.Time) (map[int32]int64, error) {
