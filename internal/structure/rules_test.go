@@ -16,6 +16,8 @@ var packages = map[string][]string{
 	"region":         {"cell"},
 	"counters":       {"cell"},
 	"counters/query": {"cell", "counters", "store"},
+	"rowkey":         {"cell"},
+	"rowkey/salted":  {"cell", "region", "store", "rowkey"},
 
 	"store":             {"cell", "region"},
 	"store/memstore":    {"cell", "region", "counters", "store"},
@@ -26,7 +28,7 @@ var packages = map[string][]string{
 	"pipeline/kafka":          {"cell"},
 	"pipeline/kafka/embedded": {},
 	"pipeline/decode":         {},
-	"pipeline/mapping":        {"cell", "region", "store", "pipeline/decode"},
+	"pipeline/mapping":        {"cell", "region", "store", "rowkey", "pipeline/decode"},
 	"pipeline/buffer":         {"cell", "region", "store", "counters"},
 	"pipeline": {
 		"cell", "region", "store", "counters",
@@ -104,10 +106,10 @@ var libraries = map[string][]string{
 	"github.com/twmb/franz-go/pkg/kfake":    {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kerr":     {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kversion": {},
-	"github.com/klauspost/compress":         {"pipeline/kafka"}, // codecs of record batches
+	"github.com/klauspost/compress":         {"pipeline/kafka", "pipeline/decode"}, // codecs of record batches, and of payloads
 	"github.com/pierrec/lz4/v4":             {"pipeline/kafka"},
 	"github.com/expr-lang/expr":             {"pipeline/mapping"},
-	"github.com/cespare/xxhash/v2":          {"pipeline", "pipeline/mapping"}, // fingerprints of records, hash16
+	"github.com/cespare/xxhash/v2":          {"pipeline", "rowkey"}, // fingerprints of records, hashes in keys
 	"github.com/apache/arrow/go/v15":        {"jobs/columnar", "jobs/arrowfile", "jobs/join"},
 	"github.com/parquet-go/parquet-go":      {"jobs/parquetfile"},
 	"github.com/robfig/cron/v3":             {"jobs"},

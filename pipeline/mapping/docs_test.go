@@ -14,10 +14,13 @@ import (
 	"sluice/pipeline/mapping"
 )
 
-// guide is docs/mapping.md taken apart: its fenced blocks by kind.
-func guide(t *testing.T) (text string, blocks map[string][]string) {
+// guides are the documents with examples of rules.
+var guides = []string{"mapping.md", "row-keys.md"}
+
+// guide is a document taken apart: its fenced blocks by kind.
+func guide(t *testing.T, name string) (text string, blocks map[string][]string) {
 	t.Helper()
-	b, err := os.ReadFile("../../docs/mapping.md")
+	b, err := os.ReadFile("../../docs/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,55 +64,62 @@ func evaluate(t *testing.T, expression, payload string) string {
 	return strconv.Quote(string(out.Mutations[0].Ops[0].Value))
 }
 
-// Every expression of the guide has the value that stands beside it, and every
-// function has one.
+// Every expression of a guide has the value that stands beside it, and every
+// function has one in mapping.md.
 func TestGuideExpressions(t *testing.T) {
 	t.Parallel()
-	_, blocks := guide(t)
-	payload := blocks["json"][0]
-	all := strings.Join(blocks["expressions"], "")
-	for line := range strings.Lines(all) {
-		expression, want, ok := strings.Cut(strings.TrimSpace(line), "=> ")
-		if !ok {
-			t.Errorf("%q has no =>", line)
+	for _, name := range guides {
+		_, blocks := guide(t, name)
+		payload := blocks["json"][0]
+		all := strings.Join(blocks["expressions"], "")
+		for line := range strings.Lines(all) {
+			expression, want, ok := strings.Cut(strings.TrimSpace(line), "=> ")
+			if !ok {
+				t.Errorf("%s: %q has no =>", name, line)
+				continue
+			}
+			if got := evaluate(t, strings.TrimSpace(expression), payload); got != want {
+				t.Errorf("%s: %s\ngot  %s\nwant %s", name, expression, got, want)
+			}
+		}
+		if name != "mapping.md" {
 			continue
 		}
-		if got := evaluate(t, strings.TrimSpace(expression), payload); got != want {
-			t.Errorf("%s\ngot  %s\nwant %s", expression, got, want)
-		}
-	}
-	for _, name := range mapping.FunctionNames() {
-		if !regexp.MustCompile(`(?m)\b` + name + `\(`).MatchString(all) {
-			t.Errorf("function %s has no example in the guide", name)
+		for _, function := range mapping.FunctionNames() {
+			if !regexp.MustCompile(`(?m)\b` + function + `\(`).MatchString(all) {
+				t.Errorf("function %s has no example in the guide", function)
+			}
 		}
 	}
 }
 
-// The rules at the guide's head do to its record what it says.
+// The rules of a guide do to its record what it says.
 func TestGuideRules(t *testing.T) {
 	t.Parallel()
-	_, blocks := guide(t)
-	var spec mapping.Spec
-	if err := yaml.UnmarshalWithOptions([]byte(blocks["yaml"][0]), &spec, yaml.Strict()); err != nil {
-		t.Fatal(err)
-	}
-	plan, err := mapping.Compile(&spec, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := plan.NewMapper().Map(guideRecord(blocks["json"][0]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(blocks["result"][0], dump(out)); diff != "" {
-		t.Errorf("output (-guide +got):\n%s", diff)
+	for _, name := range guides {
+		_, blocks := guide(t, name)
+		var spec mapping.Spec
+		if err := yaml.UnmarshalWithOptions([]byte(blocks["yaml"][0]), &spec, yaml.Strict()); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		plan, err := mapping.Compile(&spec, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		out, err := plan.NewMapper().Map(guideRecord(blocks["json"][0]))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(blocks["result"][0], dump(out)); diff != "" {
+			t.Errorf("%s: output (-guide +got):\n%s", name, diff)
+		}
 	}
 }
 
 // The guide names every class of errors.
 func TestGuideClasses(t *testing.T) {
 	t.Parallel()
-	text, _ := guide(t)
+	text, _ := guide(t, "mapping.md")
 	for _, class := range mapping.Classes() {
 		if !strings.Contains(text, "`"+class+"`") {
 			t.Errorf("class %s is not in the guide", class)

@@ -10,9 +10,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/cespare/xxhash/v2"
-
+	"sluice/cell"
 	"sluice/pipeline/decode"
+	"sluice/rowkey"
 )
 
 // valueError is a value that a function or a rule cannot take.
@@ -53,38 +53,45 @@ var functions = func() map[string]*function {
 	byName := map[string]*function{}
 	for _, f := range []*function{
 		{name: "salt", params: []param{paramSmall, paramText}, most: 256, text: func(dst, x []byte, n int) ([]byte, error) {
-			return append(dst, byte(xxhash.Sum64(x)%uint64(n))), nil
+			salt, err := rowkey.NewSalt(n)
+			return append(dst, salt.Of(x)), err
 		}},
 		{name: "hash16", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
-			return binary.BigEndian.AppendUint16(dst, uint16(xxhash.Sum64(x)>>48)), nil
+			return rowkey.AppendHash16(dst, x), nil
 		}},
 		{name: "hash32", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
-			return binary.BigEndian.AppendUint32(dst, uint32(xxhash.Sum64(x)>>32)), nil
+			return binary.BigEndian.AppendUint32(dst, rowkey.Hash32(x)), nil
 		}},
 		{name: "hash64", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
-			return binary.BigEndian.AppendUint64(dst, xxhash.Sum64(x)), nil
+			return binary.BigEndian.AppendUint64(dst, rowkey.Hash64(x)), nil
 		}},
 		{name: "hash16_hex", params: []param{paramText}, text: hashHex(4)},
 		{name: "hash32_hex", params: []param{paramText}, text: hashHex(8)},
 		{name: "hash64_hex", params: []param{paramText}, text: hashHex(16)},
-		{name: "reverse", params: []param{paramText}, text: appendReversed},
+		{name: "reverse", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
+			return rowkey.AppendReversed(dst, x), nil
+		}},
 		{name: "pad", params: []param{paramText, paramSmall}, most: 1024, text: appendPadded},
+		{name: "fixed", params: []param{paramText, paramSmall}, most: 1024, text: appendFixed},
 		{name: "lower", params: []param{paramText}, text: appendCase(unicode.ToLower, 'A', 'Z')},
 		{name: "upper", params: []param{paramText}, text: appendCase(unicode.ToUpper, 'a', 'z')},
 		{name: "reverse_ts", params: []param{paramInt}, number: func(dst []byte, t int64) ([]byte, error) {
 			if t < 0 {
 				return dst, valueErrorf("reverse_ts of the negative time %d", t)
 			}
-			return binary.BigEndian.AppendUint64(dst, uint64(math.MaxInt64-t)), nil
+			return rowkey.AppendReverseTime(dst, cell.Timestamp(t)), nil
 		}},
 		{name: "u16", params: []param{paramInt}, number: unsigned("u16", 2)},
 		{name: "u32", params: []param{paramInt}, number: unsigned("u32", 4)},
 		{name: "u64", params: []param{paramInt}, number: unsigned("u64", 8)},
+		{name: "i64", params: []param{paramInt}, number: func(dst []byte, v int64) ([]byte, error) {
+			return rowkey.AppendInt64(dst, v), nil
+		}},
 		{name: "int64", params: []param{paramInt}, number: func(dst []byte, v int64) ([]byte, error) {
 			return binary.BigEndian.AppendUint64(dst, uint64(v)), nil
 		}},
-		{name: "ms_of_day", params: []param{paramInt}, result: typInt, integer: msOfDay},
-		{name: "minute_of_day", params: []param{paramInt}, result: typInt, integer: func(t int64) int64 { return msOfDay(t) / 60_000 }},
+		{name: "ms_of_day", params: []param{paramInt}, result: typInt, integer: func(t int64) int64 { return int64(rowkey.MsOfDay(cell.Timestamp(t))) }},
+		{name: "minute_of_day", params: []param{paramInt}, result: typInt, integer: func(t int64) int64 { return int64(rowkey.MinuteOfDay(cell.Timestamp(t))) }},
 		{name: "date", params: []param{paramInt, paramLayout, paramZone}, fewest: 2},
 		{name: "coalesce", params: []param{paramAny}, result: typAny, fewest: 2},
 		{name: "len", params: []param{paramAny}, result: typInt, length: lengthOf},
@@ -116,23 +123,12 @@ func FunctionNames() []string { return slices.Clone(functionNames) }
 
 func hashHex(digits int) func(dst, x []byte, _ int) ([]byte, error) {
 	return func(dst, x []byte, _ int) ([]byte, error) {
-		h := xxhash.Sum64(x)
+		h := rowkey.Hash64(x)
 		for i := range digits {
 			dst = append(dst, "0123456789abcdef"[h>>(60-4*i)&15])
 		}
 		return dst, nil
 	}
-}
-
-// appendReversed appends x with its characters in reverse; bytes that are not
-// UTF-8 count as one character each.
-func appendReversed(dst, x []byte, _ int) ([]byte, error) {
-	for len(x) > 0 {
-		_, n := utf8.DecodeLastRune(x)
-		dst = append(dst, x[len(x)-n:]...)
-		x = x[:len(x)-n]
-	}
-	return dst, nil
 }
 
 // appendPadded appends x with zeros before it up to width bytes.
@@ -147,6 +143,18 @@ func appendPadded(dst, x []byte, width int) ([]byte, error) {
 		dst = append(dst, '0')
 	}
 	return append(dst, x...), nil
+}
+
+// appendFixed appends x with zero bytes behind it up to width bytes.
+func appendFixed(dst, x []byte, width int) ([]byte, error) {
+	dst, err := rowkey.AppendText(dst, x, width)
+	switch {
+	case err == nil:
+		return dst, nil
+	case len(x) > width:
+		return dst, valueErrorf("fixed to %d bytes of %q, which has %d", width, clip(x), len(x))
+	}
+	return dst, valueErrorf("fixed of %q, which ends in a zero byte as its filling does", clip(x))
 }
 
 // clip shortens a value for an error text.
@@ -194,11 +202,6 @@ func unsigned(name string, size int) func(dst []byte, v int64) ([]byte, error) {
 		}
 		return dst, nil
 	}
-}
-
-func msOfDay(t int64) int64 {
-	const day = 86_400_000
-	return ((t % day) + day) % day
 }
 
 // lengthOf returns the number of bytes of a text, or of elements of an array or
