@@ -79,6 +79,8 @@ type Spec struct {
 	// Compression is zstd, snappy, lz4 or none for Parquet; zstd, lz4 or none
 	// for Arrow. Default: zstd for Parquet, none for Arrow.
 	Compression string `yaml:"compression,omitempty"`
+	// Keep is how long published runs are kept; export gc removes them.
+	Keep Keep `yaml:"keep,omitempty"`
 }
 
 // Job is a compiled Spec.
@@ -203,6 +205,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	}
 	j.compileFamilies(schema, bad)
 	j.compileFormats(bad)
+	s.Keep.check(bad)
 	var start, stop []byte
 	if start, err = unescapeKey(s.StartRow); err != nil {
 		bad("start_row", "%v", err)

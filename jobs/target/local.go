@@ -17,7 +17,8 @@ import (
 var _ Target = (*Local)(nil)
 
 // tmpDir is where uploads lie until they are committed. What a killed process
-// leaves in it is never visible; it can be removed when no export runs.
+// leaves in it is never visible. Each entry is locked by the process that works on
+// it, so that Leftovers knows what nobody works on any more.
 const tmpDir = "_tmp"
 
 // Local is a directory of the local file system. Nothing outside of it can be
@@ -62,11 +63,64 @@ func (l *Local) Begin(ctx context.Context, dir, id string) (Upload, error) {
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, err)
 	}
-	tmp, err := l.temporary(id, func(name string) error { return l.root.Mkdir(name, 0o777) })
+	var held *os.File
+	tmp, err := l.temporary(id, func(name string) (err error) {
+		if err = l.root.Mkdir(name, 0o777); err == nil {
+			held, err = l.hold(name)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, err)
 	}
-	return &localUpload{target: l, dir: dir, tmp: tmp, open: make(map[*localFile]struct{})}, nil
+	return &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{})}, nil
+}
+
+// hold opens and locks name, which was just made; closing what it returns lets
+// go. Its error wraps fs.ErrExist where a collector was faster: then another name
+// is to be taken. It returns nil where this system or file system has no locks;
+// then nothing is ever collected (see Leftovers).
+func (l *Local) hold(name string) (*os.File, error) {
+	f, err := l.root.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fs.ErrExist
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = lock(f)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return nil, f.Close()
+	case errors.Is(err, ErrBusy):
+		err = fs.ErrExist
+	case err == nil:
+		// The lock is on what was opened, which may have been removed since.
+		if err = l.names(name, f); err == nil {
+			return f, nil
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			err = fs.ErrExist
+		}
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// names checks that name is still what f has open; its error wraps
+// fs.ErrNotExist where it is not.
+func (l *Local) names(name string, f *os.File) error {
+	now, err := l.root.Lstat(name)
+	if err != nil {
+		return err
+	}
+	opened, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(now, opened) {
+		return fmt.Errorf("%s was replaced: %w", name, fs.ErrNotExist)
+	}
+	return nil
 }
 
 // temporary calls make with names below _tmp until one is free, and returns it.
@@ -96,15 +150,21 @@ func (l *Local) Replace(ctx context.Context, name string, data []byte) (err erro
 	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
 		return err
 	}
-	var f *os.File
+	var f, held *os.File
 	tmp, err := l.temporary("replace-"+name, func(n string) (err error) {
-		f, err = l.root.OpenFile(n, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if f, err = l.root.OpenFile(n, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+			return err
+		}
+		if held, err = l.hold(n); err != nil {
+			err = errors.Join(err, f.Close())
+		}
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("replace %s in %s: %w", name, l.dir, err)
 	}
 	defer l.root.Remove(tmpDir) // succeeds where it is empty
+	defer held.Close()          // opened for its lock only
 	if err = writeSync(f, data); err == nil {
 		if err = l.root.MkdirAll(path.Dir(name), 0o777); err == nil {
 			err = l.root.Rename(tmp, name)
@@ -201,8 +261,9 @@ func (l *Local) Close() error { return l.root.Close() }
 // localUpload is a directory under _tmp that Commit renames.
 type localUpload struct {
 	target *Local
-	dir    string // where it becomes visible
-	tmp    string // where it lies
+	dir    string   // where it becomes visible
+	tmp    string   // where it lies
+	held   *os.File // tmp, open and locked until the upload ends
 
 	mu   sync.Mutex
 	open map[*localFile]struct{}
@@ -275,6 +336,7 @@ func (u *localUpload) Commit(ctx context.Context, name string, data []byte) erro
 	u.mu.Lock()
 	u.done = true
 	u.mu.Unlock()
+	_ = u.held.Close()        // opened for its lock only
 	_ = l.root.Remove(tmpDir) // succeeds where it is empty
 	return l.syncDirs(parent)
 }
@@ -305,7 +367,9 @@ func (u *localUpload) Abort() error {
 		_ = lf.f.Close() // the file goes away with its content
 	}
 	clear(u.open)
-	if err := u.target.root.RemoveAll(u.tmp); err != nil {
+	err := u.target.root.RemoveAll(u.tmp)
+	_ = u.held.Close() // opened for its lock only
+	if err != nil {
 		return fmt.Errorf("abort %s: %w", u.dir, err)
 	}
 	_ = u.target.root.Remove(tmpDir) // succeeds where it is empty

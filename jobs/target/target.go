@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 )
 
 // Errors that targets wrap.
@@ -26,6 +27,8 @@ var (
 	ErrExists = errors.New("target: run exists")
 	// ErrNotFound: there is no such file or directory.
 	ErrNotFound = errors.New("target: not found")
+	// ErrBusy: another process, or another part of this one, works on it.
+	ErrBusy = errors.New("target: in use")
 )
 
 // Target is a place for runs.
@@ -44,6 +47,34 @@ type Target interface {
 	List(ctx context.Context, dir string) ([]Entry, error)
 	// Close releases the target; uploads must have ended.
 	Close() error
+}
+
+// Collector is a Target that can be tidied. All that it does is safe while other
+// processes publish runs.
+type Collector interface {
+	Target
+	// Leftovers returns what uploads, replacements and removals have left
+	// that were not ended, sorted by name, together with those at work, which
+	// are Busy.
+	Leftovers(ctx context.Context) ([]Leftover, error)
+	// Discard removes a leftover by its name. Its error wraps ErrBusy where
+	// somebody works on it, ErrNotFound where it is gone, and
+	// errors.ErrUnsupported where that cannot be known.
+	Discard(ctx context.Context, name string) error
+	// Remove removes a published run: it disappears whole, in one step, and
+	// then its space is freed. After a crash between the two the rest is a
+	// leftover. Its error wraps ErrNotFound.
+	Remove(ctx context.Context, dir string) error
+}
+
+// Leftover is an upload that was not ended, or is not yet.
+type Leftover struct {
+	Name     string // for Discard
+	Bytes    int64
+	Modified time.Time // when something was last added to it
+	// Busy says that it is not known to be abandoned: somebody works on it, or
+	// the file system has no locks that would tell.
+	Busy bool
 }
 
 // Upload is a run that is being written.

@@ -23,6 +23,7 @@ func Run(t *testing.T, open func(t *testing.T) target.Target) {
 	for name, test := range map[string]func(t *testing.T, tg target.Target){
 		"commit": commit, "abort": abort, "first wins": firstWins, "replace": replace, "names": names,
 		"open files": openFiles, "cancelled": cancelled, "parallel": parallel, "same id": sameID,
+		"leftovers": leftovers, "remove": remove,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,4 +289,86 @@ func parallel(t *testing.T, tg target.Target) {
 		}
 	}
 	same(t, tg, want)
+}
+
+// leftovers has an upload at work, which a Collector must leave alone, and ends
+// it. What a killed process leaves is tested per target.
+func leftovers(t *testing.T, tg target.Target) {
+	c, ok := tg.(target.Collector)
+	if !ok {
+		t.Skip("the target is no Collector")
+	}
+	none := func(when string) {
+		t.Helper()
+		if l, err := c.Leftovers(t.Context()); err != nil || len(l) > 0 {
+			t.Errorf("%s: got %+v, %v, want no leftovers", when, l, err)
+		}
+	}
+	none("at first")
+	u := begin(t, tg, "job/run=1", "a")
+	write(t, u, "part-0", "zero")
+	l, err := c.Leftovers(t.Context())
+	if err != nil || len(l) != 1 || !l[0].Busy || l[0].Bytes != 4 || l[0].Modified.IsZero() {
+		t.Fatalf("Got %+v, %v, want one upload at work", l, err)
+	}
+	if err := c.Discard(t.Context(), l[0].Name); !errors.Is(err, target.ErrBusy) && !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Got %v for an upload at work, want ErrBusy", err)
+	}
+	if err := u.Commit(t.Context(), "_manifest", []byte("all")); err != nil {
+		t.Fatal(err)
+	}
+	none("after Commit")
+	u = begin(t, tg, "job/run=2", "b")
+	if err := u.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tg.Replace(t.Context(), "job/_latest", []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	none("after Abort and Replace")
+	for _, name := range []string{"gone", "../job", "job/run=1", ".", ""} {
+		if err := c.Discard(t.Context(), name); err == nil {
+			t.Errorf("Got no error for Discard(%q)", name)
+		}
+	}
+	if err := c.Discard(t.Context(), "gone"); !errors.Is(err, target.ErrNotFound) {
+		t.Errorf("Got %v for what is not there, want ErrNotFound", err)
+	}
+	same(t, tg, map[string]string{"job/run=1/part-0": "zero", "job/run=1/_manifest": "all", "job/_latest": "1"})
+}
+
+// remove removes one of two runs.
+func remove(t *testing.T, tg target.Target) {
+	c, ok := tg.(target.Collector)
+	if !ok {
+		t.Skip("the target is no Collector")
+	}
+	for _, run := range []string{"1", "2"} {
+		u := begin(t, tg, "job/run="+run, "a")
+		write(t, u, "sub/part-0", run)
+		if err := u.Commit(t.Context(), "_manifest", []byte("all")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.Remove(t.Context(), "job/run=1"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, tg, map[string]string{"job/run=2/sub/part-0": "2", "job/run=2/_manifest": "all"})
+	if err := c.Remove(t.Context(), "job/run=1"); !errors.Is(err, target.ErrNotFound) {
+		t.Errorf("Got %v for a run that is gone, want ErrNotFound", err)
+	}
+	for _, name := range []string{".", "job", "../x", ""} {
+		if err := c.Remove(t.Context(), name); err == nil {
+			t.Errorf("Got no error for Remove(%q)", name)
+		}
+	}
+	if l, err := c.Leftovers(t.Context()); err != nil || len(l) > 0 {
+		t.Errorf("Got %+v, %v, want no leftovers", l, err)
+	}
+	// Its directory is free for the same run again.
+	u := begin(t, tg, "job/run=1", "a")
+	if err := u.Commit(t.Context(), "_manifest", []byte("new")); err != nil {
+		t.Fatal(err)
+	}
+	same(t, tg, map[string]string{"job/run=1/_manifest": "new", "job/run=2/sub/part-0": "2", "job/run=2/_manifest": "all"})
 }

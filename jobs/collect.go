@@ -1,0 +1,182 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// Keep is how long the published runs of a job are kept. The zero value keeps all
+// of them.
+type Keep struct {
+	// Runs is how many of the newest runs are kept, by the time that they are
+	// for. Default: age alone decides.
+	Runs int `yaml:"runs,omitempty"`
+	// Age is how long a run is kept after it was published. Default: runs
+	// alone decides; with both, a run goes when both let it go.
+	Age time.Duration `yaml:"age,omitempty"`
+}
+
+// check returns what is wrong with k, by key.
+func (k *Keep) check(bad func(path, format string, args ...any)) {
+	if k.Runs < 0 {
+		bad("keep.runs", "%d is negative", k.Runs)
+	}
+	if k.Age < 0 {
+		bad("keep.age", "%v is negative", k.Age)
+	}
+}
+
+// lets reports whether a run goes that is the rank-th newest, from 0, and was
+// published age ago, and why.
+func (k *Keep) lets(rank int, age time.Duration) (reason string, goes bool) {
+	switch {
+	case k.Runs == 0 && k.Age == 0, k.Runs > 0 && rank < k.Runs, k.Age > 0 && age <= k.Age:
+		return "", false
+	case k.Age == 0:
+		return fmt.Sprintf("beyond the newest %d runs", k.Runs), true
+	case k.Runs == 0:
+		return fmt.Sprintf("older than %v", k.Age), true
+	}
+	return fmt.Sprintf("beyond the newest %d runs and older than %v", k.Runs, k.Age), true
+}
+
+// CollectOptions configures Collect. Target must be set.
+type CollectOptions struct {
+	Target target.Target
+	// Keep is the retention of each job by name; runs of jobs that are not in
+	// it stay.
+	Keep map[string]Keep
+	// DryRun says what would be removed and removes nothing.
+	DryRun bool
+	// Logger tells of each removal. nil discards.
+	Logger *slog.Logger
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// Garbage is one thing that Collect looked at and removed, would remove, or left
+// for a reason worth telling.
+type Garbage struct {
+	Job    string // of a published run; empty for what never was one
+	Name   string // below the target: a run's directory, or what an upload left
+	Bytes  int64
+	Reason string // why it goes, or stays
+	// Stays says that it is not to be removed: an upload at work, a run whose
+	// manifest cannot be read.
+	Stays bool
+	// Err is why it could not be removed.
+	Err error
+}
+
+// Collect removes what exports have left that were killed, and the published runs
+// beyond their job's retention: never what may still be written (see
+// target.Collector), never the run that _latest.json names nor one for a later
+// time, and nothing that it cannot read. It may run at any time, beside exports
+// and beside itself. It returns what it found, leftovers first; its error joins
+// those of what could not be removed, and wraps store.ErrUnsupported where the
+// target is no Collector.
+func Collect(ctx context.Context, o *CollectOptions) ([]Garbage, error) {
+	t, ok := o.Target.(target.Collector)
+	if !ok {
+		return nil, fmt.Errorf("collect garbage: %w: a target of type %T", store.ErrUnsupported, o.Target)
+	}
+	c := &collection{CollectOptions: *o, target: t}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if err := c.leftovers(ctx); err != nil {
+		return c.found, fmt.Errorf("collect garbage: %w", err)
+	}
+	if err := c.runs(ctx); err != nil {
+		return c.found, fmt.Errorf("collect garbage: %w", err)
+	}
+	var errs []error
+	for i := range c.found {
+		if err := c.found[i].Err; err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return c.found, errors.Join(errs...)
+}
+
+// collection is one execution of Collect.
+type collection struct {
+	CollectOptions
+	target target.Collector
+	found  []Garbage
+}
+
+// leftovers removes what killed exports have left.
+func (c *collection) leftovers(ctx context.Context) error {
+	all, err := c.target.Leftovers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		g := Garbage{Name: l.Name, Bytes: l.Bytes, Reason: "never published, and nobody is writing it"}
+		if l.Busy {
+			g.Reason, g.Stays = "an export is writing it", true
+		}
+		c.take(ctx, g, func() error { return c.target.Discard(ctx, l.Name) })
+	}
+	return ctx.Err()
+}
+
+// runs removes the runs beyond retention.
+func (c *collection) runs(ctx context.Context) error {
+	all, err := ListTarget(ctx, c.target)
+	if err != nil {
+		return err
+	}
+	rank, latest := 0, false
+	for i := range all {
+		r := &all[i]
+		if i == 0 || all[i-1].Job != r.Job {
+			rank, latest = 0, false
+		}
+		keep, ok := c.Keep[r.Job]
+		if !ok {
+			continue
+		}
+		if r.Err != nil {
+			c.found = append(c.found, Garbage{Job: r.Job, Name: r.Dir, Reason: fmt.Sprintf("its manifest cannot be read: %v", r.Err), Stays: true})
+			continue
+		}
+		// The newest come first. Until the latest one was met, a run is newer:
+		// its export may be about to point at it, or was killed before it did.
+		reason, goes := keep.lets(rank, c.Now().Sub(r.FinishedAt))
+		if latest && goes {
+			c.take(ctx, Garbage{Job: r.Job, Name: r.Dir, Bytes: r.Bytes, Reason: reason}, func() error { return c.target.Remove(ctx, r.Dir) })
+		}
+		rank++
+		latest = latest || r.Latest
+	}
+	return ctx.Err()
+}
+
+// take removes g, unless it stays.
+func (c *collection) take(ctx context.Context, g Garbage, remove func() error) {
+	if !g.Stays && !c.DryRun && ctx.Err() == nil {
+		err := remove()
+		switch {
+		case errors.Is(err, target.ErrNotFound):
+			return // another collector was faster
+		case errors.Is(err, target.ErrBusy):
+			g.Reason, g.Stays = "an export is writing it", true
+		case err != nil:
+			g.Err = err
+		default:
+			c.Logger.Info("export garbage removed", "name", g.Name, "bytes", g.Bytes, "reason", g.Reason)
+		}
+	}
+	c.found = append(c.found, g)
+}

@@ -1,0 +1,306 @@
+package jobs
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// childOut names, for the child process of TestCollectKilled, the directory to
+// export to.
+const childOut = "SLUICE_JOBS_TEST_OUT"
+
+// TestExportingChild is not a test but the child process of TestCollectKilled: an
+// export that stops in the middle of its second region and waits to be killed.
+func TestExportingChild(t *testing.T) {
+	out := os.Getenv(childOut)
+	if out == "" {
+		t.Skip("the child process of TestCollectKilled")
+	}
+	src := accessLogSource(3000)
+	src.scanned = func(row []byte) error {
+		if string(row) > "r002000" {
+			fmt.Println("\nwriting")
+			_, err := io.Copy(io.Discard, os.Stdin) // until the parent is gone
+			return errors.Join(errors.New("not killed"), err)
+		}
+		return nil
+	}
+	_, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "access_log", accessLog(), nil), Source: src, Out: out, Parallelism: 1})
+	t.Fatalf("Got %v", err)
+}
+
+// startExport starts a child process that is writing a run below out.
+func startExport(t *testing.T, out string) *exec.Cmd {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestExportingChild$")
+	child.Env = append(os.Environ(), childOut+"="+out)
+	stdin, err := child.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = child.Process.Kill() // gone already is as good
+		_ = child.Wait()
+	})
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() {
+		if lines.Text() == "writing" {
+			return child
+		}
+	}
+	t.Fatal("the child process ended before it wrote")
+	return nil
+}
+
+func collectLocal(t *testing.T, out string, o CollectOptions) []string {
+	t.Helper()
+	l, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	o.Target = l
+	found, err := Collect(t.Context(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, g := range found {
+		got = append(got, fmt.Sprintf("%s %s stays=%t: %s", g.Job, g.Name, g.Stays, g.Reason))
+	}
+	return got
+}
+
+// TestCollectKilled has one export killed with SIGKILL and one that goes on: what
+// the first has left is removed, the second is left alone, and so is what was
+// published.
+func TestCollectKilled(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	job := mustCompile(t, "access_log", accessLog(), nil)
+	if _, err := Run(t.Context(), &RunOptions{Job: job, Source: accessLogSource(10), Out: out}); err != nil {
+		t.Fatal(err)
+	}
+	killed, alive := startExport(t, out), startExport(t, out)
+	l, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	before, err := l.Leftovers(t.Context())
+	if err != nil || len(before) != 2 || !before[0].Busy || !before[1].Busy {
+		t.Fatalf("Got %+v, %v, want two uploads at work", before, err)
+	}
+	for _, g := range collectLocal(t, out, CollectOptions{}) {
+		if !strings.HasSuffix(g, "stays=true: an export is writing it") {
+			t.Errorf("Got %q for an export at work", g)
+		}
+	}
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait() // it was killed
+	left, err := l.Leftovers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []string
+	dead := ""
+	for _, u := range left {
+		if u.Busy {
+			want = append(want, fmt.Sprintf(" %s stays=true: an export is writing it", u.Name))
+			continue
+		}
+		dead = u.Name
+		want = append(want, fmt.Sprintf(" %s stays=false: never published, and nobody is writing it", u.Name))
+		if u.Bytes == 0 || u.Modified.IsZero() {
+			t.Errorf("Got %+v of a killed export that had written", u)
+		}
+	}
+	if dead == "" || len(left) != 2 {
+		t.Fatalf("Got %+v, want one abandoned", left)
+	}
+	for _, dry := range []bool{true, false} {
+		if d := cmp.Diff(want, collectLocal(t, out, CollectOptions{DryRun: dry})); d != "" {
+			t.Errorf("dry run %t (-want +got):\n%s", dry, d)
+		}
+		_, err := os.Stat(filepath.Join(out, "_tmp", dead))
+		if gone := errors.Is(err, os.ErrNotExist); gone == dry {
+			t.Errorf("after dry run %t: %v", dry, err)
+		}
+	}
+	if left, err = l.Leftovers(t.Context()); err != nil || len(left) != 1 || !left[0].Busy {
+		t.Errorf("Got %+v, %v, want the export at work", left, err)
+	}
+	if err := alive.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = alive.Wait() // it was killed
+	if got := collectLocal(t, out, CollectOptions{}); len(got) != 1 {
+		t.Errorf("Got %q, want the second one", got)
+	}
+	if _, err := os.Stat(filepath.Join(out, "_tmp")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Got %v for _tmp, want it gone", err)
+	}
+	r, err := Verify(t.Context(), filepath.Join(out, "access_log"))
+	if err != nil || !r.OK() {
+		t.Errorf("Verify: %v, %v", err, r.Err())
+	}
+}
+
+// TestCollectRuns publishes seven runs a day apart, the last before now, and has
+// others beside them that nobody may remove.
+func TestCollectRuns(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 8, 12, 0, 0, 0, time.UTC)
+	src := accessLogSource(5)
+	publish := func(t *testing.T, out, job string, at time.Time) *Manifest {
+		t.Helper()
+		m, err := Run(t.Context(), &RunOptions{
+			Job: mustCompile(t, job, accessLog(), nil), Source: src, Out: out, LogicalTime: at, Now: func() time.Time { return at },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	day := 24 * time.Hour
+	for name, tt := range map[string]struct {
+		keep Keep
+		want []int // days of May that stay
+	}{
+		"everything":         {Keep{}, []int{1, 2, 3, 4, 5, 6, 7}},
+		"runs":               {Keep{Runs: 3}, []int{5, 6, 7}},
+		"age":                {Keep{Age: 36 * time.Hour}, []int{7}},
+		"age, exactly":       {Keep{Age: 36*time.Hour + day}, []int{6, 7}},
+		"both, runs longer":  {Keep{Runs: 4, Age: 36 * time.Hour}, []int{4, 5, 6, 7}},
+		"both, age longer":   {Keep{Runs: 1, Age: 60 * time.Hour}, []int{6, 7}},
+		"never the latest":   {Keep{Age: time.Second}, []int{7}},
+		"more than there is": {Keep{Runs: 100}, []int{1, 2, 3, 4, 5, 6, 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out := t.TempDir()
+			for d := 1; d <= 7; d++ {
+				publish(t, out, "daily", time.Date(2026, 5, d, 0, 0, 0, 0, time.UTC))
+			}
+			publish(t, out, "other", time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
+			publish(t, out, "other", time.Date(2020, 1, 2, 0, 0, 0, 0, time.UTC))
+			o := CollectOptions{Keep: map[string]Keep{"daily": tt.keep}, Now: func() time.Time { return now }}
+			o.DryRun = true
+			dry := collectLocal(t, out, o)
+			if runs, err := List(t.Context(), out); err != nil || len(runs) != 9 {
+				t.Fatalf("Got %d runs after a dry run, %v", len(runs), err)
+			}
+			o.DryRun = false
+			if d := cmp.Diff(dry, collectLocal(t, out, o)); d != "" {
+				t.Errorf("The dry run said otherwise (-dry +got):\n%s", d)
+			}
+			runs, err := List(t.Context(), out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stay := map[string][]int{}
+			for i := len(runs) - 1; i >= 0; i-- {
+				stay[runs[i].Job] = append(stay[runs[i].Job], runs[i].LogicalTime.Day())
+			}
+			if d := cmp.Diff(map[string][]int{"daily": tt.want, "other": {1, 2}}, stay); d != "" {
+				t.Errorf("days that stay (-want +got):\n%s", d)
+			}
+			r, err := Verify(t.Context(), filepath.Join(out, "daily"))
+			if err != nil || !r.OK() {
+				t.Errorf("Verify: %v, %v", err, r.Err())
+			}
+			if _, err := os.Stat(filepath.Join(out, "_tmp")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("Got %v for _tmp, want it gone", err)
+			}
+		})
+	}
+}
+
+// TestCollectKeeps has runs that retention would let go and that stay all the
+// same: those after the latest, all without a latest one, and those whose manifest
+// cannot be read.
+func TestCollectKeeps(t *testing.T) {
+	t.Parallel()
+	src := accessLogSource(5)
+	out := t.TempDir()
+	var dirs []string
+	for d := 1; d <= 4; d++ {
+		at := time.Date(2020, 5, d, 0, 0, 0, 0, time.UTC)
+		m, err := Run(t.Context(), &RunOptions{
+			Job: mustCompile(t, "j", accessLog(), nil), Source: src, Out: out, LogicalTime: at, Now: func() time.Time { return at },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		dirs = append(dirs, "run="+at.Format("20060102T150405Z")+"-"+m.RunID)
+		if d == 3 { // what a crash between the fourth run and its _latest.json leaves
+			if err := os.Rename(filepath.Join(out, "j", LatestName), filepath.Join(out, "j", "saved")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.Rename(filepath.Join(out, "j", "saved"), filepath.Join(out, "j", LatestName)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(out, "j", dirs[0], ManifestName), []byte("{"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	got := collectLocal(t, out, CollectOptions{Keep: map[string]Keep{"j": {Age: time.Hour}}})
+	if len(got) != 2 || got[0] != "j j/"+dirs[1]+" stays=false: older than 1h0m0s" || !strings.Contains(got[1], dirs[0]+" stays=true: its manifest cannot be read") {
+		t.Errorf("Got %q, want the second run removed and the first kept", got)
+	}
+	if err := os.Remove(filepath.Join(out, "j", LatestName)); err != nil {
+		t.Fatal(err)
+	}
+	if got := collectLocal(t, out, CollectOptions{Keep: map[string]Keep{"j": {Runs: 1}}}); len(got) != 1 || !strings.Contains(got[0], "stays=true") {
+		t.Errorf("Got %q without a latest run, want nothing removed", got)
+	}
+}
+
+// plainTarget hides that a target is a Collector.
+type plainTarget struct{ target.Target }
+
+func TestCollectUnsupported(t *testing.T) {
+	t.Parallel()
+	l, err := target.OpenLocal(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if _, err := Collect(t.Context(), &CollectOptions{Target: plainTarget{l}}); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("Got %v, want ErrUnsupported", err)
+	}
+}
+
+func TestKeepCompile(t *testing.T) {
+	t.Parallel()
+	s := accessLog()
+	s.Keep = Keep{Runs: -1, Age: -time.Hour}
+	_, err := Compile("j", s, nil)
+	if err == nil || !strings.Contains(err.Error(), "keep.runs: -1 is negative") || !strings.Contains(err.Error(), "keep.age: -1h0m0s is negative") {
+		t.Errorf("Got %v", err)
+	}
+}

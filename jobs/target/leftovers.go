@@ -1,0 +1,149 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+)
+
+var _ Collector = (*Local)(nil)
+
+// Leftovers reads _tmp. Who works on an entry has it locked, and the system lets
+// go of the locks of a process that has ended; so an entry whose lock is free is
+// abandoned, however young it is, and one that is locked is not, however old. On
+// file systems of other machines that holds as far as flock(2) reaches there.
+func (l *Local) Leftovers(ctx context.Context) ([]Leftover, error) {
+	list, err := fs.ReadDir(l.root.FS(), tmpDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list leftovers in %s: %w", l.dir, err)
+	}
+	var all []Leftover
+	for _, e := range list {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		left, err := l.leftover(e.Name())
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // ended meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list leftovers in %s: %w", l.dir, err)
+		}
+		all = append(all, left)
+	}
+	slices.SortFunc(all, func(a, b Leftover) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// leftover looks at one entry of _tmp.
+func (l *Local) leftover(name string) (Leftover, error) {
+	left := Leftover{Name: name}
+	held, err := l.abandoned(name)
+	switch {
+	case err == nil:
+		defer held.Close() // opened for its lock only
+	case errors.Is(err, ErrBusy), errors.Is(err, errors.ErrUnsupported):
+		left.Busy = true
+	default:
+		return left, err
+	}
+	err = fs.WalkDir(l.root.FS(), path.Join(tmpDir, name), func(_ string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.Mode().IsRegular() {
+			left.Bytes += info.Size()
+		}
+		if info.ModTime().After(left.Modified) {
+			left.Modified = info.ModTime()
+		}
+		return nil
+	})
+	return left, err
+}
+
+// abandoned opens and locks an entry of _tmp that nobody works on. Its error
+// wraps ErrBusy, errors.ErrUnsupported or fs.ErrNotExist.
+func (l *Local) abandoned(name string) (*os.File, error) {
+	at := path.Join(tmpDir, name)
+	f, err := l.root.Open(at)
+	if err != nil {
+		return nil, err
+	}
+	if err = lock(f); err == nil {
+		if err = l.names(at, f); err == nil {
+			return f, nil
+		}
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// Discard removes an entry of _tmp while it has the entry's lock, so that nobody
+// begins to work on it.
+func (l *Local) Discard(ctx context.Context, name string) error {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return err
+	}
+	if strings.Contains(name, "/") || name == "." {
+		return fmt.Errorf("target: %q is not the name of a leftover", name)
+	}
+	held, err := l.abandoned(name)
+	if err == nil {
+		defer held.Close() // opened for its lock only
+		err = l.root.RemoveAll(path.Join(tmpDir, name))
+	}
+	if err != nil {
+		return fmt.Errorf("discard %s in %s: %w", name, l.dir, notFound(err))
+	}
+	_ = l.root.Remove(tmpDir) // succeeds where it is empty
+	return nil
+}
+
+// Remove moves dir into a new entry of _tmp, which it then discards.
+func (l *Local) Remove(ctx context.Context, dir string) error {
+	if err := errors.Join(ctx.Err(), checkName(dir)); err != nil {
+		return err
+	}
+	if path.Dir(dir) == "." {
+		return fmt.Errorf("target: %q is not the directory of a run", dir)
+	}
+	if err := l.remove(dir); err != nil {
+		return fmt.Errorf("remove %s in %s: %w", dir, l.dir, notFound(err))
+	}
+	_ = l.root.Remove(tmpDir) // succeeds where it is empty
+	return nil
+}
+
+func (l *Local) remove(dir string) error {
+	if _, err := l.root.Stat(dir); err != nil {
+		return err
+	}
+	var held *os.File
+	tmp, err := l.temporary("removed-"+dir, func(name string) (err error) {
+		if err = l.root.Mkdir(name, 0o777); err == nil {
+			held, err = l.hold(name)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer held.Close() // opened for its lock only
+	err = l.root.Rename(dir, path.Join(tmp, path.Base(dir)))
+	if err == nil {
+		err = l.syncDirs(path.Dir(dir))
+	}
+	return errors.Join(err, l.root.RemoveAll(tmp))
+}
