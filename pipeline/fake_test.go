@@ -38,8 +38,8 @@ type fakeBroker struct {
 
 type fakeLog struct {
 	start   int64
-	end     int64 // of what can be read
-	open    int64 // offsets after it, of transactions that are open
+	end     int64          // of what can be read
+	open    int64          // offsets after it, of transactions that are open
 	records []kafka.Record // ascending; offsets may be missing
 }
 

@@ -1,0 +1,880 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+
+	"sluice/cell"
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+	"sluice/store/pebblestore"
+)
+
+// The fault schedules of docs/guarantees.md, by number: here those that need no
+// network. Each has three partitions, tables of four regions and random keys, and
+// ends with the contents that the log gives.
+
+// schedule is a log and the store that it goes to.
+type schedule struct {
+	t   testing.TB
+	b   *fakeBroker
+	e   store.Engine
+	rng *rand.Rand
+}
+
+func newSchedule(t testing.TB, e store.Engine) *schedule {
+	t.Helper()
+	s := &schedule{t: t, b: newFakeBroker(3), e: e, rng: rand.New(rand.NewPCG(1, 2))}
+	s.b.rng = rand.New(rand.NewPCG(3, 4))
+	for _, table := range []string{"events", "counts"} {
+		for _, at := range []string{"1/", "2/", "e"} {
+			s.split(table, at)
+		}
+	}
+	return s
+}
+
+func (s *schedule) split(table, at string) {
+	s.t.Helper()
+	if err := s.e.(store.Admin).SplitRegion(context.Background(), table, []byte(at)); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// load produces n records, one in ten of them poison, filtered or a gap.
+func (s *schedule) load(n int) {
+	for range n {
+		v := string(rune('a' + s.rng.IntN(8)))
+		switch s.rng.IntN(40) {
+		case 0:
+			v = "bad"
+		case 1:
+			v = "skip"
+		case 2:
+			v = "-"
+		case 3:
+			v = "huge"
+		}
+		s.b.produce(int32(s.rng.IntN(3)), v)
+	}
+}
+
+// start begins a process that owns all partitions and applies them through e.
+func (s *schedule) start(e store.Engine, opts ...testOption) *running {
+	s.t.Helper()
+	small := func(o *Options) { o.Flush.MaxRecords = 16 }
+	return start(s.t, newTest(s.t, e, s.b, append([]testOption{small}, opts...)...), 0, 1, 2)
+}
+
+func killed(o *Options) { o.DrainTimeout = -1 }
+
+// finish lets a last process apply the rest, and compares.
+func (s *schedule) finish() {
+	s.t.Helper()
+	r := s.start(s.e)
+	r.caughtUp(s.b)
+	if err := r.close(); err != nil {
+		s.t.Fatal(err)
+	}
+	checkContents(s.t.(*testing.T), s.e, s.b)
+}
+
+// mortal is the engine of a process that dies with SIGKILL at one of its batches:
+// nothing of it reaches the store afterwards.
+type mortal struct {
+	store.Engine
+	apply bool // the batch at which it dies
+
+	mu   sync.Mutex
+	left int
+	died chan struct{}
+}
+
+func (e *mortal) Apply(ctx context.Context, b *store.Batch) error {
+	if len(b.Advances) == 0 || b.Advances[0].From < 0 {
+		return e.Engine.Apply(ctx, b)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left--; e.left > 0 {
+		return e.Engine.Apply(ctx, b)
+	}
+	if e.left == 0 {
+		defer close(e.died)
+		if e.apply {
+			if err := e.Engine.Apply(ctx, b); err != nil {
+				return err
+			}
+		}
+	}
+	return errors.New("killed")
+}
+
+func testKilled(t *testing.T, apply bool) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	for range 10 {
+		s.load(200)
+		e := &mortal{Engine: s.e, apply: apply, left: 1 + s.rng.IntN(5), died: make(chan struct{})}
+		r := s.start(e, killed)
+		<-e.died
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.finish()
+}
+
+func TestSchedule01KilledBeforeTheWrite(t *testing.T) { testKilled(t, false) }
+
+func TestSchedule03KilledAfterTheWrite(t *testing.T) { testKilled(t, true) }
+
+// All rows, counters and offsets of a batch are one commit: there is no moment
+// between two of them, which a power failure inside of the commit shows.
+func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
+	t.Parallel()
+	disk := vfs.NewCrashableMem()
+	openDisk := func() *pebblestore.DB {
+		db, err := pebblestore.Open("db", &pebblestore.Options{FS: disk, MemTableBytes: 64 << 10, CacheBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
+	}
+	db := openDisk()
+	createTables(t, db)
+	s := newSchedule(t, db)
+	for range 6 {
+		s.load(300)
+		var clone *vfs.MemFS
+		cloned := make(chan struct{})
+		var n atomic.Int64
+		at, percent, rng := 1+s.rng.Int64N(10), s.rng.IntN(101), rand.New(rand.NewPCG(s.rng.Uint64(), 1))
+		r := s.start(&faultyEngine{Engine: db, fault: func(*store.Batch) (bool, error) {
+			if n.Add(1) == at {
+				go func() {
+					defer close(cloned)
+					clone = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+				}()
+			}
+			return true, nil
+		}}, killed)
+		<-cloned
+		if err := errors.Join(r.close(), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		disk = clone
+		db = openDisk()
+		s.e = db
+	}
+	s.finish()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testLostReplies(t *testing.T, apply bool) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	var n atomic.Int64
+	r := s.start(&faultyEngine{Engine: s.e, fault: func(*store.Batch) (bool, error) {
+		if n.Add(1)%4 == 3 {
+			return apply, store.ErrTransient
+		}
+		return true, nil
+	}})
+	for range 10 {
+		s.load(100)
+		r.caughtUp(s.b)
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+}
+
+func TestSchedule06ReplyLostAfterTheWrite(t *testing.T) { testLostReplies(t, true) }
+
+func TestSchedule07WriteLost(t *testing.T) { testLostReplies(t, false) }
+
+// echo delivers each batch twice. The first reply or the second is the caller's.
+type echo struct {
+	store.Engine
+	n, applied atomic.Int64
+}
+
+func (e *echo) Apply(ctx context.Context, b *store.Batch) error {
+	first := e.Engine.Apply(ctx, b)
+	if len(b.Advances) == 0 {
+		return first
+	}
+	second := e.Engine.Apply(ctx, b)
+	if first == nil && !errors.Is(second, store.ErrStale) {
+		e.applied.Add(1)
+	}
+	if e.n.Add(1)%5 == 0 {
+		return second
+	}
+	return first
+}
+
+func TestSchedule08DeliveredTwice(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	e := &echo{Engine: s.e}
+	s.load(1000)
+	r := s.start(e)
+	r.caughtUp(s.b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := e.applied.Load(); n > 0 {
+		t.Errorf("Got %d batches applied twice", n)
+	}
+	s.finish()
+}
+
+func TestSchedule09TwoOwners(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	one, two := s.start(s.e), s.start(s.e)
+	for range 20 {
+		s.load(100)
+		waitStored(t, s.e, s.b)
+	}
+	if err := errors.Join(one.close(), two.close()); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+}
+
+// A process is stopped with its batches in hand, another takes over, and then the
+// first wakes up and flushes.
+func TestSchedule10ZombieFlushes(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	asleep, wake := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	zombie := s.start(&faultyEngine{Engine: s.e, fault: func(b *store.Batch) (bool, error) {
+		if b.Advances[0].From > 0 {
+			once.Do(func() { close(asleep) })
+			<-wake
+		}
+		return true, nil
+	}})
+	for range 5 {
+		s.load(100)
+	}
+	<-asleep
+	owner := s.start(s.e)
+	owner.caughtUp(s.b)
+	if err := owner.close(); err != nil {
+		t.Fatal(err)
+	}
+	close(wake)
+	waitFor(t, func() bool { return zombie.Metrics().Stale > 0 })
+	if err := zombie.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+}
+
+// Regions are split and merged before a batch reaches the store, beside it, and
+// while a zombie holds one from before.
+func testRegionsMove(t *testing.T, move func(s *schedule, n int64)) {
+	t.Parallel()
+	s := newSchedule(t, newPebble(t))
+	var n atomic.Int64
+	hold, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	zombie := s.start(&faultyEngine{Engine: s.e, fault: func(b *store.Batch) (bool, error) {
+		if b.Advances[0].From >= 0 {
+			once.Do(func() { close(hold) })
+			<-release
+		}
+		return true, nil
+	}})
+	s.load(100)
+	<-hold
+	r := s.start(&faultyEngine{Engine: s.e, fault: func(*store.Batch) (bool, error) {
+		move(s, n.Add(1))
+		return true, nil
+	}})
+	for range 5 {
+		s.load(200)
+		waitStored(t, s.e, s.b)
+	}
+	close(release)
+	if err := errors.Join(zombie.close(), r.close()); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+}
+
+// at is a split point that no other call gives.
+func at(n int64) string { return fmt.Sprintf("%d/%d", n%3, 1000+n) }
+
+func TestSchedule13SplitBeforeTheWrite(t *testing.T) {
+	testRegionsMove(t, func(s *schedule, n int64) { s.split("events", at(n)) })
+}
+
+func TestSchedule14SplitDuringTheWrite(t *testing.T) {
+	var splits sync.WaitGroup
+	defer splits.Wait()
+	testRegionsMove(t, func(s *schedule, n int64) { splits.Go(func() { s.split("counts", at(n)) }) })
+}
+
+func merge(s *schedule, from, to string) {
+	if err := s.e.(store.Admin).MergeRegions(context.Background(), "events", []byte(from), []byte(to)); err != nil && !errors.Is(err, store.ErrMergeRegion) {
+		s.t.Error(err)
+	}
+}
+
+func TestSchedule15Merge(t *testing.T) {
+	testRegionsMove(t, func(s *schedule, n int64) { merge(s, fmt.Sprintf("%d/", n%2), fmt.Sprintf("%d/z", 1+n%2)) })
+}
+
+func TestSchedule16SplitMergeSplitWithAZombie(t *testing.T) {
+	testRegionsMove(t, func(s *schedule, n int64) {
+		s.split("events", at(n))
+		merge(s, "0", "2/z")
+	})
+}
+
+func testTopicMadeAnew(t *testing.T, records int) {
+	t.Parallel()
+	for _, ids := range []bool{true, false} {
+		t.Run(fmt.Sprintf("ids %v", ids), func(t *testing.T) {
+			t.Parallel()
+			s := newSchedule(t, newEngine(t))
+			for n := range int32(3) {
+				for range 50 {
+					s.b.produce(n, "old")
+				}
+			}
+			s.finish()
+			if ids {
+				s.b.recreate()
+			} else {
+				s.b.change(func() {
+					for n := range s.b.logs {
+						s.b.logs[n] = &fakeLog{}
+					}
+				})
+			}
+			for n := range int32(3) {
+				for range records {
+					s.b.produce(n, "new")
+				}
+			}
+			err := s.start(s.e).failed()
+			if !errors.Is(err, ErrTopicChanged) && (ids || !errors.Is(err, ErrDataLoss)) {
+				t.Errorf("Got %v, want a changed topic", err)
+			}
+			if got := readContents(t, s.e); got.Counts["old"] != 150 || got.Counts["new"] != 0 || got.Progress.Next != 150 {
+				t.Errorf("Got %+v, want the old topic alone", got)
+			}
+			if !ids {
+				return // nothing tells the two logs apart but their records
+			}
+			r := s.start(s.e, func(o *Options) { o.OnTopicChange = NewIncarnation })
+			r.caughtUp(s.b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := readContents(t, s.e); got.Counts["old"] != 150 || got.Counts["new"] != int64(3*records) {
+				t.Errorf("Got %+v, want both topics", got.Counts)
+			}
+		})
+	}
+}
+
+func TestSchedule18TopicMadeAnewSmaller(t *testing.T) { testTopicMadeAnew(t, 20) }
+
+func TestSchedule19TopicMadeAnewLarger(t *testing.T) { testTopicMadeAnew(t, 90) }
+
+func TestSchedule20TopicMadeAnewTheSameSize(t *testing.T) { testTopicMadeAnew(t, 50) }
+
+// A leader that was not in sync: the log ends before what was applied, or holds
+// other records there by now.
+func TestSchedule21TruncatedLog(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		running bool
+		grown   int
+		want    error
+	}{
+		"while down":           {false, 0, ErrDataLoss},
+		"while running":        {true, 0, ErrDataLoss},
+		"and grown while down": {false, 80, ErrTopicChanged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSchedule(t, newEngine(t))
+			for range 60 {
+				s.b.produce(1, "a")
+			}
+			r := s.start(s.e, func(o *Options) { o.OnDataLoss = SkipLostData })
+			r.caughtUp(s.b)
+			if !c.running {
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.b.change(func() { l := s.b.logs[1]; l.records, l.end = l.records[:40], 40 })
+			for range c.grown {
+				s.b.produce(1, "other")
+			}
+			if !c.running {
+				r = s.start(s.e, func(o *Options) { o.OnDataLoss = SkipLostData })
+			}
+			if err := r.failed(); !errors.Is(err, c.want) {
+				t.Errorf("Got %v, want %v", err, c.want)
+			}
+			if got := readContents(t, s.e); got.Counts["a"] != 60 || got.Counts["other"] != 0 {
+				t.Errorf("Got %+v, want what was applied before alone", got.Counts)
+			}
+		})
+	}
+}
+
+// Retention takes records before they are applied: each is either applied once or
+// counted as lost.
+func testRetention(t *testing.T, running bool) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	skip := func(o *Options) { o.OnDataLoss = SkipLostData }
+	produced := map[string]bool{}
+	r := s.start(s.e, skip)
+	waitFor(t, func() bool { return len(allProgress(t, s.e)) == 3 })
+	for range 15 {
+		if !running {
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n, l := range s.b.logs {
+			for range s.rng.IntN(80) {
+				produced[fmt.Sprintf("%d/%d", n, l.end)] = true
+				s.b.produce(n, "a")
+			}
+			if s.rng.IntN(2) == 0 {
+				s.b.trim(n, l.start+s.rng.Int64N(l.end-l.start+1))
+			}
+		}
+		if !running {
+			r = s.start(s.e, skip)
+		}
+		waitStored(t, s.e, s.b)
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	got := readContents(t, s.e) // which checks the audit equation
+	for row := range got.Events {
+		if !produced[row] {
+			t.Errorf("Got row %s, which nobody produced", row)
+		}
+	}
+	if n := int64(len(got.Events)); got.Counts["a"] != n || got.Progress.Applied != n || n+got.Progress.Lost != int64(len(produced)) {
+		t.Errorf("Got %d rows, %d counted, progress %+v. Want %d records applied or lost", n, got.Counts["a"], got.Progress, len(produced))
+	}
+	if got.Progress.Lost == 0 && !running {
+		t.Error("Got nothing lost: the schedule shows nothing")
+	}
+}
+
+func TestSchedule22RetentionWhileDown(t *testing.T) { testRetention(t, false) }
+
+func TestSchedule23RetentionWhileRunning(t *testing.T) { testRetention(t, true) }
+
+// Gaps as compaction leaves them: at the first offset, at the last, one after the
+// other, and nothing else. Batches without records are in package kafka's tests.
+func TestSchedule24CompactedLog(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	for range 20 {
+		s.b.produce(0, "-", "-", "a", "-", "b", "-")
+		s.b.produce(1, "-")
+		s.b.produce(2, "a", "-", "-", "-")
+		s.finish()
+	}
+}
+
+func TestSchedule28PoisonFirstLastAloneAndOnly(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	out := &fakeTopic{down: true} // the dead-letter topic
+	s.b.produce(0, "bad", "a", "huge", "b", "panic")
+	s.b.produce(1, "long")
+	for range 100 {
+		s.b.produce(2, "bad", "huge", "long", "panic")
+	}
+	p := newTest(t, s.e, s.b)
+	stop := startRelaying(p, out)
+	r := start(t, p, 0, 1, 2)
+	r.caughtUp(s.b)
+	checkContents(t, s.e, s.b)
+	waitFor(t, func() bool { return p.Metrics().RelayErrors > 0 })
+	out.set(func() { out.down = false })
+	waitFor(t, func() bool { return p.Metrics().Relayed == 404 })
+	stop()
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(out.letters()); n != 404 {
+		t.Errorf("Got %d letters, want 404", n)
+	}
+}
+
+func TestSchedule29BusyForMinutes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSchedule(t, newEngine(t))
+		budget, err := buffer.NewBudget(256 << 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var busy atomic.Bool
+		busy.Store(true)
+		var most atomic.Int64
+		r := s.start(&faultyEngine{Engine: s.e, fault: func(b *store.Batch) (bool, error) {
+			most.Store(max(most.Load(), budget.Used()))
+			if busy.Load() && b.Advances[0].From >= 0 {
+				return false, store.ErrTransient
+			}
+			return true, nil
+		}}, func(o *Options) { o.Budget, o.Flush.MaxRecords = budget, 5000 })
+		for range 10 {
+			s.load(2000)
+			<-time.After(time.Minute)
+		}
+		if st := r.first(); st.Paused == "" || st.Progress.Next != 0 {
+			t.Errorf("Got %+v from a store that is busy, want a pause", st)
+		}
+		busy.Store(false)
+		r.caughtUp(s.b)
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		if most.Load() > budget.Limit() {
+			t.Errorf("Got %d bytes held at most, of %d", most.Load(), budget.Limit())
+		}
+		s.finish()
+	})
+}
+
+// meteredFS has as much free space as the test says.
+type meteredFS struct {
+	vfs.FS
+	free atomic.Uint64
+}
+
+func (m *meteredFS) GetDiskUsage(string) (vfs.DiskUsage, error) {
+	return vfs.DiskUsage{AvailBytes: m.free.Load()}, nil
+}
+
+func TestSchedule30FullDisk(t *testing.T) {
+	t.Parallel()
+	disk := &meteredFS{FS: vfs.NewMem()}
+	disk.free.Store(1 << 40)
+	db, err := pebblestore.Open("db", &pebblestore.Options{FS: disk, CacheBytes: 1 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	createTables(t, db)
+	s := newSchedule(t, db)
+	r := s.start(db)
+	for range 3 {
+		s.load(300)
+		r.caughtUp(s.b)
+		disk.free.Store(1 << 20)
+		s.b.produce(0, "a")
+		waitFor(t, func() bool { return r.first().Paused == "disk full" })
+		s.load(300)
+		disk.free.Store(1 << 40)
+		r.caughtUp(s.b)
+		waitFor(t, func() bool { return r.first().Paused == "" })
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+}
+
+func TestSchedule31ClockJumps(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	rng := rand.New(rand.NewPCG(5, 6))
+	db, err := pebblestore.Open("db", &pebblestore.Options{FS: vfs.NewMem(), CacheBytes: 1 << 20, Now: func() cell.Timestamp {
+		mu.Lock()
+		defer mu.Unlock()
+		return cell.Timestamp(rng.Int64N(4_000_000_000_000)) // from 1970 to 2096 and back
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	createTables(t, db)
+	s := newSchedule(t, db)
+	for range 5 {
+		s.load(500)
+		s.finish()
+		if err := errors.Join(db.Flush(t.Context()), db.MajorCompact(t.Context(), "events"), db.MajorCompact(t.Context(), "counts")); err != nil {
+			t.Fatal(err)
+		}
+		checkContents(t, db, s.b)
+	}
+}
+
+// versioned is the testMapper of one version of the rules.
+type versioned struct {
+	testMapper
+	version string
+}
+
+func (m *versioned) Map(r *mapping.Record) (*mapping.Output, error) {
+	if len(r.Value) == 1 {
+		c := *r
+		c.Value = []byte(m.version + string(r.Value))
+		r = &c
+	}
+	return m.testMapper.Map(r)
+}
+
+// The rules change with a restart, in the middle of the log: each record is mapped
+// by one version, whole.
+func TestSchedule32MappingChanges(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	for life := range 8 {
+		s.load(400)
+		version := fmt.Sprintf("v%d", life%3)
+		p := newTest(t, s.e, s.b, killed, func(o *Options) { o.Flush.MaxRecords = 16 })
+		p.version, p.newMapper = version, func() mapper { return &versioned{version: version} }
+		r := start(t, p, 0, 1, 2)
+		before := readProgress(t, s.e)
+		waitFor(t, func() bool { return readProgress(t, s.e) > before+100 })
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := newTest(t, s.e, s.b)
+	p.version, p.newMapper = "v9", func() mapper { return &versioned{version: "v9"} }
+	r := start(t, p, 0, 1, 2)
+	r.caughtUp(s.b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	got, log := readContents(t, s.e), want(s.b)
+	counted := map[string]int64{}
+	for row, v := range got.Events {
+		counted[v]++
+		if want := log.Events[row]; !strings.HasSuffix(v, want) || want == "" {
+			t.Errorf("Got %s at %s, want %s of some version", v, row, want)
+		}
+	}
+	for v, n := range counted {
+		if got.Counts[v] != n {
+			t.Errorf("Got %d counted of %s, and %d rows", got.Counts[v], v, n)
+		}
+	}
+	if len(got.Events) != len(log.Events) || len(counted) < 10 {
+		t.Errorf("Got %d rows of %d, %d versions and pages", len(got.Events), len(log.Events), len(counted))
+	}
+	for _, pp := range allProgress(t, s.e) {
+		if pp.Progress.MappingVersion != "v9" && pp.Progress.Next > 0 {
+			t.Errorf("Got version %s stored, want that of the last batch", pp.Progress.MappingVersion)
+		}
+	}
+}
+
+// The store is put back to an older copy: the log is read again from there, and
+// where it is gone the pipeline says so.
+func TestSchedule34StoreIsRestored(t *testing.T) {
+	t.Parallel()
+	db, err := pebblestore.Open(filepath.Join(t.TempDir(), "db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	createTables(t, db)
+	s := newSchedule(t, db)
+	s.load(500)
+	s.finish()
+	copies := []string{filepath.Join(t.TempDir(), "1"), filepath.Join(t.TempDir(), "2")}
+	for _, dir := range copies {
+		if _, err := db.Checkpoint(t.Context(), dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.load(500)
+	s.finish()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i, dir := range copies {
+		restored, err := pebblestore.Open(dir, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.e = restored
+		if i == 0 {
+			s.finish()
+		} else {
+			s.b.trim(1, s.b.logs[1].end)
+			if err := s.start(s.e).failed(); !errors.Is(err, ErrDataLoss) {
+				t.Errorf("Got %v for a log that is gone, want ErrDataLoss", err)
+			}
+		}
+		if err := restored.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A batch that cannot be read stops its partition, says where, and skips nothing.
+func TestSchedule36CorruptBatch(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	r := s.start(s.e)
+	for range 3 {
+		s.load(100)
+		r.caughtUp(s.b)
+		bad := &kafka.CorruptError{Topic: "t", Partition: 0, Offset: s.b.logs[0].end, Err: errors.New("CRC-32C")}
+		s.b.change(func() { s.b.broken = bad })
+		waitFor(t, func() bool { return strings.Contains(r.first().Paused, bad.Error()) })
+		s.b.change(func() { s.b.broken = nil })
+	}
+	s.load(100)
+	r.caughtUp(s.b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+}
+
+// What a snapshot holds is what the offsets in it say; exports read nothing else.
+func TestSchedule39SnapshotsHoldTheirOffsets(t *testing.T) {
+	t.Parallel()
+	e := newPebble(t)
+	s := newSchedule(t, e)
+	r := s.start(e)
+	for range 20 {
+		s.load(200)
+		snap, err := e.(store.Snapshotter).Snapshot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := store.AllProgress(t.Context(), snap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var applied, counted, rows int64
+		for _, p := range all {
+			applied += p.Progress.Applied
+		}
+		for table, f := range map[string]func(*cell.Row){
+			"counts": func(row *cell.Row) { counted += int64(binary.BigEndian.Uint64(row.Cells[0].Value)) },
+			"events": func(*cell.Row) { rows++ },
+		} {
+			sc := snap.Scan(t.Context(), &store.Scan{Table: table})
+			for sc.Next() {
+				f(sc.Row())
+			}
+			if err := errors.Join(sc.Err(), sc.Close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if applied != counted || applied != rows {
+			t.Errorf("Got %d applied, %d counted, %d rows in one snapshot", applied, counted, rows)
+		}
+		if err := snap.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.caughtUp(s.b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	s.finish()
+}
+
+// SIGTERM ends each phase within the drain timeout.
+func TestSchedule40StoppedInEachPhase(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(s *schedule) (store.Engine, testOption){
+		"idle": func(s *schedule) (store.Engine, testOption) { return s.e, func(*Options) {} },
+		"no broker": func(s *schedule) (store.Engine, testOption) {
+			s.b.broken = errors.New("down")
+			return s.e, func(*Options) {}
+		},
+		"paused": func(s *schedule) (store.Engine, testOption) {
+			s.load(100)
+			return &faultyEngine{Engine: s.e, fault: func(b *store.Batch) (bool, error) {
+				if b.Advances[0].From < 0 {
+					return true, nil
+				}
+				return false, store.ErrDiskFull
+			}}, func(*Options) {}
+		},
+		"in the store": func(s *schedule) (store.Engine, testOption) {
+			s.load(1000)
+			return &slowEngine{s.e}, func(*Options) {}
+		},
+		"out of memory": func(s *schedule) (store.Engine, testOption) {
+			s.load(100)
+			budget, err := buffer.NewBudget(1)
+			if err != nil {
+				s.t.Fatal(err)
+			}
+			if !budget.TryAcquire(1) { // for good
+				s.t.Fatal("no byte")
+			}
+			return s.e, func(o *Options) { o.Budget = budget }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSchedule(t, newEngine(t))
+				e, opt := prepare(s)
+				r := s.start(e, opt, func(o *Options) { o.DrainTimeout = 3 * time.Second })
+				<-time.After(10 * time.Second)
+				begun := time.Now()
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begun); took > 3*time.Second {
+					t.Errorf("Got the end after %v, want it within 3 s", took)
+				}
+				s.b.change(func() { s.b.broken = nil })
+				s.finish()
+			})
+		})
+	}
+}
+
+// slowEngine takes a second a batch, or until the caller gives up.
+type slowEngine struct{ store.Engine }
+
+func (e *slowEngine) Apply(ctx context.Context, b *store.Batch) error {
+	if err := sleep(ctx, time.Second); err != nil {
+		return err
+	}
+	return e.Engine.Apply(ctx, b)
+}
