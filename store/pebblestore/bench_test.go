@@ -235,3 +235,91 @@ func BenchmarkPuts(b *testing.B) {
 		}
 	}
 }
+
+// rowsPerCommit is how many row mutations BenchmarkIncrement and
+// BenchmarkCheckAndPut send at once where a commit is shared, as 16 callers of the
+// API do by themselves.
+const rowsPerCommit = 1000
+
+// BenchmarkIncrement adds to 10,000 counters of a COUNTER family, whose values the
+// commit loop keeps, and of an ordinary one, where each addition is a read and a
+// new version: alone in a synced commit, and 1,000 in one. It reports increments.
+func BenchmarkIncrement(b *testing.B) {
+	for _, family := range []string{"counter", "ordinary"} {
+		for _, many := range []int{1, rowsPerCommit} {
+			b.Run(fmt.Sprintf("%s/commit=%d", family, many), func(b *testing.B) {
+				db := open(b, b.TempDir(), nil)
+				create(b, db, "t", counterFamily("counter"), store.NewFamily("ordinary"))
+				ms, done := make([]*cell.Mutation, many), 0
+				b.ReportAllocs()
+				for b.Loop() {
+					for i := range ms {
+						// Not in the order of the keys.
+						ms[i] = &cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "row-%04d", done*7919%10_000)}
+						ms[i].Increment(family, []byte("n"), 1)
+						done++
+					}
+					_, errs := db.MutateRows(b.Context(), ms)
+					for _, err := range errs {
+						if err != nil {
+							b.Fatal(err)
+						}
+					}
+				}
+				b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "increments/s")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/increment")
+			})
+		}
+	}
+}
+
+// BenchmarkCheckAndPut puts a cell into one of 10,000 rows if another cell of it is
+// what it should be, which it is or never is: alone in a synced commit, and 1,000
+// in one. What never holds writes nothing. It reports checks.
+func BenchmarkCheckAndPut(b *testing.B) {
+	for _, holds := range []bool{true, false} {
+		for _, many := range []int{1, rowsPerCommit} {
+			b.Run(fmt.Sprintf("holds=%v/commit=%d", holds, many), func(b *testing.B) {
+				db := open(b, b.TempDir(), nil)
+				create(b, db, "t", store.NewFamily("f"))
+				const rows = 10_000
+				var batch store.Batch
+				for i := range rows {
+					m := cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "row-%04d", i)}
+					m.Put("f", []byte("state"), 1, []byte("new"))
+					batch.Add(int64(i), m)
+				}
+				if err := db.Apply(b.Context(), &batch); err != nil {
+					b.Fatal(err)
+				}
+				cond := &store.Cond{Family: "f", Qualifier: []byte("state"), Op: store.Equal, Value: []byte("new")}
+				if !holds {
+					cond.Value = []byte("old")
+				}
+				done := 0
+				b.ReportAllocs()
+				for b.Loop() {
+					batch.Reset()
+					for range many {
+						m := cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "row-%04d", done*7919%rows)}
+						m.Put("f", []byte("owner"), cell.Latest, []byte("somebody"))
+						batch.Record(int64(done), nil, cond, m)
+						done++
+					}
+					var err error
+					if many == 1 {
+						r := &batch.Records[0]
+						_, err = db.MutateRow(b.Context(), cond, &r.Mutations[0])
+					} else {
+						err = db.Apply(b.Context(), &batch)
+					}
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(done)/b.Elapsed().Seconds(), "checks/s")
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/check")
+			})
+		}
+	}
+}
