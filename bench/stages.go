@@ -146,7 +146,7 @@ func runDecode(_ context.Context, s *spec) (sample, error) {
 	if err != nil {
 		return sample{}, err
 	}
-	d, err := decode.New("json", fields)
+	d, err := decode.New(&decode.Options{Format: "json"}, fields)
 	if err != nil {
 		return sample{}, err
 	}

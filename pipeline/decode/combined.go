@@ -29,7 +29,7 @@ const (
 )
 
 // combinedDecoder reads one line of the log format that Apache and nginx call
-// combined:
+// combined, or of Apache's common, which ends after the bytes:
 //
 //	%h %l %u %t "%r" %>s %b "%{Referer}i" "%{User-agent}i"
 //
@@ -39,13 +39,17 @@ const (
 // A request that is not "METHOD target [protocol]" has no method, path or
 // protocol. time is milliseconds since the epoch.
 type combinedDecoder struct {
+	format  string
 	at      [len(combinedNames)]int // document index of each field, or -1
 	doc     Document
 	scratch []byte
 }
 
-func newCombined(f *Fields) *combinedDecoder {
-	d := &combinedDecoder{}
+func newCombined(f *Fields, common bool) *combinedDecoder {
+	d := &combinedDecoder{format: formatCombined}
+	if common {
+		d.format = formatCommon
+	}
 	for k, name := range combinedNames {
 		d.at[k] = f.Index(name)
 	}
@@ -60,7 +64,7 @@ func (d *combinedDecoder) Decode(payload []byte, emit func(*Document) error) err
 	line := bytes.TrimSuffix(payload, []byte{'\n'})
 	line = bytes.TrimSuffix(line, []byte{'\r'})
 	if at, reason := d.line(line); reason != "" {
-		return &Error{Format: formatCombined, Position: at, Reason: reason}
+		return &Error{Format: d.format, Position: at, Reason: reason}
 	}
 	return emit(&d.doc)
 }
@@ -105,6 +109,12 @@ func (d *combinedDecoder) line(b []byte) (at int, reason string) {
 		return at, reason
 	}
 
+	if d.format == formatCommon {
+		if i != len(b) {
+			return i, "unexpected text after the bytes"
+		}
+		return 0, ""
+	}
 	for _, field := range [...]int{logReferrer, logAgent} {
 		end, at, reason := quoted(b, i, "the "+combinedNames[field])
 		if reason != "" {

@@ -15,11 +15,7 @@
 // number stays the text that the payload has.
 package decode
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "fmt"
 
 // Kind is what a Value is.
 type Kind uint8
@@ -92,52 +88,10 @@ type Decoder interface {
 
 // Error says where a payload breaks the rules of its format.
 type Error struct {
-	Format   string // "json", "ndjson", "combined"
-	Position int    // byte of the payload, from 0
+	Format   string // one of Formats
+	Position int    // byte of the payload, from 0; of a compressed one, as it is decompressed
 	Reason   string
 }
 
 // Error names the byte position and the reason.
 func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Position, e.Reason) }
-
-// The formats.
-const (
-	formatJSON     = "json"
-	formatNDJSON   = "ndjson"
-	formatCombined = "combined"
-)
-
-// Formats returns the names that New knows, sorted.
-func Formats() []string { return []string{formatCombined, formatJSON, formatNDJSON} }
-
-// New returns a decoder of format that picks out fields. Its error lists the
-// formats there are, or the fields of a format that has a fixed set.
-func New(format string, fields *Fields) (Decoder, error) {
-	if known := Known(format); known != nil {
-		for _, path := range fields.paths {
-			if !slices.Contains(known, path) {
-				return nil, fmt.Errorf("decode: format %s has no field %q; it has %s", format, path, strings.Join(known, ", "))
-			}
-		}
-	}
-	switch format {
-	case formatJSON:
-		return newJSON(fields, false), nil
-	case formatNDJSON:
-		return newJSON(fields, true), nil
-	case formatCombined:
-		return newCombined(fields), nil
-	}
-	return nil, fmt.Errorf("decode: no format %q; there are %s", format, strings.Join(Formats(), ", "))
-}
-
-// Known returns the field names of a format whose documents all have the same
-// fields, sorted, or nil where the document decides.
-func Known(format string) []string {
-	if format != formatCombined {
-		return nil
-	}
-	names := slices.Clone(combinedNames[:])
-	slices.Sort(names)
-	return names
-}

@@ -12,7 +12,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	d, err := decode.New("ndjson", fields)
+	d, err := decode.New(&decode.Options{Format: "ndjson"}, fields)
 	if err != nil {
 		fmt.Println(err)
 		return

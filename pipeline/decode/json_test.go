@@ -23,7 +23,7 @@ func newDecoder(t testing.TB, format string, paths ...string) decode.Decoder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := decode.New(format, f)
+	d, err := decode.New(&decode.Options{Format: format}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,20 +192,6 @@ func TestEmitError(t *testing.T) {
 	err := newDecoder(t, "ndjson", "a").Decode([]byte("{}\n{}\n{"), func(*decode.Document) error { calls++; return io.ErrClosedPipe })
 	if err != io.ErrClosedPipe || calls != 1 {
 		t.Errorf("got %v after %d documents, want %v after 1", err, calls, io.ErrClosedPipe)
-	}
-}
-
-func TestNew(t *testing.T) {
-	t.Parallel()
-	f, err := decode.NewFields([]string{"nope"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := decode.New("avro", f); err == nil || err.Error() != `decode: no format "avro"; there are combined, json, ndjson` {
-		t.Errorf("unknown format: got %v", err)
-	}
-	if _, err := decode.New("combined", f); err == nil || !strings.Contains(err.Error(), `no field "nope"; it has agent, bytes, client`) {
-		t.Errorf("unknown field: got %v", err)
 	}
 }
 

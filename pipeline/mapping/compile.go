@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -26,7 +27,7 @@ const languageVersion = "sluice mapping 1\n"
 
 // Plan is compiled rules. It is immutable and may be shared.
 type Plan struct {
-	format  string
+	decode  *decode.Options
 	fields  *decode.Fields
 	sources []*source
 	dates   []dateFormat
@@ -91,7 +92,7 @@ func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, e
 func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
 	c.canon.WriteString(languageVersion)
 	c.decode(&s.Decode)
-	p := &Plan{format: c.format, event: c.eventTime(&s.EventTime)}
+	p := &Plan{decode: s.Decode.options(), event: c.eventTime(&s.EventTime)}
 	if len(s.Rules) == 0 {
 		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put or increment")
 	}
@@ -105,7 +106,7 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 	if p.fields, err = decode.NewFields(c.paths); err != nil {
 		return nil, fmt.Errorf("mapping: %w", err)
 	}
-	if _, err = decode.New(p.format, p.fields); err != nil {
+	if _, err = decode.New(p.decode, p.fields); err != nil {
 		return nil, fmt.Errorf("mapping: %w", err)
 	}
 	p.sources, p.dates = c.sources, c.dates
@@ -148,14 +149,30 @@ func (c *compilation) note(format string, a ...any) { fmt.Fprintf(&c.canon, form
 func (c *compilation) decode(s *DecodeSpec) {
 	c.format = s.Format
 	c.note("decode %q", s.Format)
-	if formats := decode.Formats(); !slices.Contains(formats, s.Format) {
+	if len(s.Columns) > 0 {
+		c.note("columns %q %q", s.Columns, cmp.Or(s.Delimiter, ","))
+	}
+	if s.Compression != "" && s.Compression != "none" {
+		c.note("compression %q", s.Compression)
+	}
+	o := s.options()
+	c.known = o.Known()
+	err := o.Validate()
+	mistake, ok := errors.AsType[*decode.OptionError](err)
+	switch {
+	case err == nil:
+	case !ok:
+		c.report("decode", 0, err, "")
+	case mistake.Option == "format":
+		formats := decode.Formats()
 		hint := didYouMean(s.Format, formats)
 		if hint == "" {
 			hint = "there are " + strings.Join(formats, ", ")
 		}
 		c.report("decode.format", 0, fmt.Errorf("no format %q", s.Format), hint)
+	default:
+		c.report("decode."+mistake.Option, 0, errors.New(mistake.Reason), "")
 	}
-	c.known = decode.Known(s.Format)
 }
 
 // field returns the index of the document's field with this path, new or not.

@@ -111,8 +111,15 @@ func TestRuleMistakes(t *testing.T) {
 		want []string
 	}{
 		{"empty", &mapping.Spec{}, []string{
-			`00 decode.format: no format "" (there are combined, json, ndjson)`,
+			`00 decode.format: no format "" (there are combined, common, csv, json, logfmt, ndjson, raw, tsv)`,
 			`00 map: there are no rules (a rule has a table, a row, and put or increment)`,
+		}},
+		{"columns", &mapping.Spec{
+			Decode: mapping.DecodeSpec{Format: "csv", Columns: []string{"user", "page"}, Delimiter: ";;"},
+			Rules:  []mapping.RuleSpec{{Table: "events", Row: "user", Put: put("paeg")}},
+		}, []string{
+			`00 decode.delimiter: ";;" is not one ASCII character other than a quote or a line end`,
+			`00 map[0].put.e.q: format csv has no field paeg (did you mean page?)`,
 		}},
 		{"empty rule", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "jsno"}, Rules: []mapping.RuleSpec{{}}}, []string{
 			`00 decode.format: no format "jsno" (did you mean json?)`,

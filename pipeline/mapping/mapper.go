@@ -51,7 +51,7 @@ type Mapper struct {
 
 // NewMapper returns a Mapper of p.
 func (p *Plan) NewMapper() *Mapper {
-	d, err := decode.New(p.format, p.fields)
+	d, err := decode.New(p.decode, p.fields)
 	if err != nil {
 		panic("mapping: a compiled plan has no decoder: " + err.Error()) // Compile made one
 	}
@@ -75,7 +75,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 		if e, ok := err.(*Error); ok {
 			return nil, e
 		}
-		return nil, &Error{Stage: StageDecode, Class: m.plan.format, Err: err}
+		return nil, &Error{Stage: StageDecode, Class: m.plan.decode.Format, Err: err}
 	}
 	return &m.out, nil
 }

@@ -1,6 +1,11 @@
 package mapping
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"sluice/pipeline/decode"
+)
 
 // Spec is a pipeline's rules as its file spells them: the keys decode,
 // event_time and map. docs/mapping.md explains each.
@@ -10,9 +15,17 @@ type Spec struct {
 	Rules     []RuleSpec    `yaml:"map"`        // what an event becomes, in order
 }
 
-// DecodeSpec says how payloads are read.
+// DecodeSpec says how payloads are read (decode.Options).
 type DecodeSpec struct {
-	Format string `yaml:"format"` // a name of decode.Formats
+	Format      string   `yaml:"format"`      // a name of decode.Formats
+	Columns     []string `yaml:"columns"`     // csv, tsv: what the values of a row are called, in order
+	Delimiter   string   `yaml:"delimiter"`   // csv: the character between two values; empty = a comma
+	Compression string   `yaml:"compression"` // of each payload inside its record: none, gzip or zstd; empty = none
+	MaxBytes    int      `yaml:"max_bytes"`   // of one decompressed payload, at most; 0 = 67108864 (64 MiB)
+}
+
+func (s *DecodeSpec) options() *decode.Options {
+	return &decode.Options{Format: s.Format, Columns: slices.Clone(s.Columns), Delimiter: s.Delimiter, Compression: s.Compression, MaxBytes: s.MaxBytes}
 }
 
 // EventTimeSpec says when an event happened. The zero value takes the record's

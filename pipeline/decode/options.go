@@ -1,0 +1,193 @@
+package decode
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// The formats.
+const (
+	formatCombined = "combined"
+	formatCommon   = "common"
+	formatCSV      = "csv"
+	formatJSON     = "json"
+	formatLogfmt   = "logfmt"
+	formatNDJSON   = "ndjson"
+	formatRaw      = "raw"
+	formatTSV      = "tsv"
+)
+
+// Formats returns the names that New knows, sorted.
+func Formats() []string {
+	return []string{formatCombined, formatCommon, formatCSV, formatJSON, formatLogfmt, formatNDJSON, formatRaw, formatTSV}
+}
+
+// The compressions.
+const (
+	compressionNone = "none"
+	compressionGzip = "gzip"
+	compressionZstd = "zstd"
+)
+
+// Compressions returns the names that Options.Compression may have besides "".
+func Compressions() []string { return []string{compressionNone, compressionGzip, compressionZstd} }
+
+// Bounds of Options.
+const (
+	// DefaultMaxBytes bounds a decompressed payload where nothing else is said.
+	DefaultMaxBytes = 64 << 20
+	// MaxColumns is the largest number of columns of csv and tsv.
+	MaxColumns = 4096
+)
+
+// Options says how payloads are read.
+type Options struct {
+	// Format is one of Formats.
+	Format string
+	// Columns names the values of a row of csv or tsv, in order: 1 to
+	// MaxColumns names of ASCII letters, digits and _, each once. Other
+	// formats have none.
+	Columns []string
+	// Delimiter of csv, one ASCII character that is no quote and no line end.
+	// "" = a comma.
+	Delimiter string
+	// Compression of each payload inside its record, apart from what Kafka
+	// does to a batch: none, gzip or zstd. "" = none.
+	Compression string
+	// MaxBytes bounds a decompressed payload. 0 = DefaultMaxBytes.
+	MaxBytes int
+}
+
+// OptionError is a mistake in Options.
+type OptionError struct {
+	Option string // format, columns, delimiter, compression or max_bytes
+	Reason string
+}
+
+// Error names the option and the mistake.
+func (e *OptionError) Error() string { return "decode: " + e.Option + ": " + e.Reason }
+
+// Validate returns the first mistake, an *OptionError, or nil.
+func (o *Options) Validate() error {
+	bad := func(option, reason string, a ...any) error {
+		return &OptionError{Option: option, Reason: fmt.Sprintf(reason, a...)}
+	}
+	if !slices.Contains(Formats(), o.Format) {
+		return bad("format", "no format %q; there are %s", o.Format, strings.Join(Formats(), ", "))
+	}
+	rows := o.Format == formatCSV || o.Format == formatTSV
+	switch {
+	case rows && len(o.Columns) == 0:
+		return bad("columns", "format %s needs the names of its columns", o.Format)
+	case !rows && len(o.Columns) > 0:
+		return bad("columns", "format %s has no columns", o.Format)
+	case len(o.Columns) > MaxColumns:
+		return bad("columns", "%d columns, at most %d", len(o.Columns), MaxColumns)
+	}
+	for i, name := range o.Columns {
+		if !columnName(name) {
+			return bad("columns", "column %d: %q is no name of letters, digits and _ (the names are yours to choose)", i+1, name)
+		}
+		if first := slices.Index(o.Columns, name); first < i {
+			return bad("columns", "columns %d and %d are both named %q", first+1, i+1, name)
+		}
+	}
+	if o.Delimiter != "" {
+		if o.Format != formatCSV {
+			return bad("delimiter", "format %s has none to choose", o.Format)
+		}
+		if c := o.Delimiter[0]; len(o.Delimiter) != 1 || c == '"' || c == '\n' || c == '\r' || c >= 0x80 || c == 0 {
+			return bad("delimiter", "%q is not one ASCII character other than a quote or a line end", o.Delimiter)
+		}
+	}
+	if o.Compression != "" && !slices.Contains(Compressions(), o.Compression) {
+		return bad("compression", "no compression %q; there are %s", o.Compression, strings.Join(Compressions(), ", "))
+	}
+	switch {
+	case o.MaxBytes < 0:
+		return bad("max_bytes", "%d is negative", o.MaxBytes)
+	case o.MaxBytes > 0 && !o.compressed():
+		return bad("max_bytes", "bounds what is decompressed, and there is no compression")
+	}
+	return nil
+}
+
+func (o *Options) compressed() bool {
+	return o.Compression != "" && o.Compression != compressionNone
+}
+
+func (o *Options) delimiter() byte {
+	if o.Delimiter == "" {
+		return ','
+	}
+	return o.Delimiter[0]
+}
+
+// Known returns the paths of the fields of a format whose documents all have the
+// same ones, in no order that means anything, or nil where the document decides.
+func (o *Options) Known() []string {
+	switch o.Format {
+	case formatCombined:
+		return slices.Sorted(slices.Values(combinedNames[:]))
+	case formatCommon:
+		return slices.Sorted(slices.Values(combinedNames[:logReferrer]))
+	case formatCSV, formatTSV:
+		return slices.Clone(o.Columns)
+	case formatRaw:
+		return []string{rawField}
+	}
+	return nil
+}
+
+// columnName reports whether name can be named in a rule: an ASCII letter or _,
+// then letters, digits and _.
+func columnName(name string) bool {
+	for i, c := range []byte(name) {
+		if !(c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || i > 0 && c >= '0' && c <= '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// New returns a decoder that picks out fields. Its error wraps what Validate
+// says, or names the fields of a format that has a fixed set.
+func New(o *Options, fields *Fields) (Decoder, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if known := o.Known(); known != nil {
+		for _, path := range fields.paths {
+			if !slices.Contains(known, path) {
+				return nil, fmt.Errorf("decode: format %s has no field %q; it has %s", o.Format, path, strings.Join(known, ", "))
+			}
+		}
+	}
+	var d Decoder
+	var err error
+	switch o.Format {
+	case formatJSON:
+		d = newJSON(fields, false)
+	case formatNDJSON:
+		d = newJSON(fields, true)
+	case formatCombined:
+		d = newCombined(fields, false)
+	case formatCommon:
+		d = newCombined(fields, true)
+	case formatCSV:
+		d = newCSV(o, fields)
+	case formatTSV:
+		d = newTSV(o, fields)
+	case formatRaw:
+		d = newRaw(fields)
+	case formatLogfmt:
+		if d, err = newLogfmt(fields); err != nil {
+			return nil, err
+		}
+	}
+	if o.compressed() {
+		return newDecompressor(o, d)
+	}
+	return d, nil
+}
