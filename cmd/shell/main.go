@@ -1,18 +1,17 @@
-// Command shell is an interactive shell in HBase's language and with HBase's
-// output: create, put, get, scan, count, incr and the rest. It opens a data
-// directory itself, or works through the daemon that has it open, writes
-// included.
+// Command shell is a shell in HBase's language and with HBase's output: create,
+// put, get, scan, count, incr, alter, split and the rest. It opens a data directory
+// itself, or works through the daemon that has it open, writes included. It reads a
+// terminal, a script, a pipe or its command line.
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,13 +21,17 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/serve/client"
+	"sluice/store/pebblestore"
 )
 
 type flags struct {
 	Config         string `short:"c" placeholder:"FILE" xor:"where" help:"Configuration file that names the data directory."`
 	Data           string `placeholder:"DIR" xor:"where" help:"Data directory, without a configuration file."`
-	Execute        string `short:"e" placeholder:"COMMANDS" help:"Run these commands and end; a line each."`
-	NonInteractive bool   `short:"n" help:"Stop at the first error with status 1, and print no => lines."`
+	Create         bool   `help:"Make the data directory where it holds no store yet."`
+	Execute        string `short:"e" placeholder:"COMMANDS" help:"Run these commands and end; a line or a semicolon between two."`
+	NonInteractive bool   `short:"n" help:"Stop at the first error with status 1; print errors to stderr only, and no => lines."`
+	Output         string `short:"o" enum:"text,json" default:"text" help:"How results are printed: text, as HBase's shell does, or json, an object a row."`
 	Script         string `arg:"" optional:"" help:"File of commands; - or a pipe is standard input."`
 }
 
@@ -42,18 +45,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, &f); err != nil {
-		var printed *printedError
-		if !errors.As(err, &printed) {
+		var shown *scriptError
+		if !errors.As(err, &shown) {
 			fmt.Fprintln(os.Stderr, cli.Explain("shell", err))
 		}
 		os.Exit(cli.Status(err))
 	}
 }
-
-// printedError is a command's failure that the session has shown already.
-type printedError struct{ err error }
-
-func (e *printedError) Error() string { return e.err.Error() }
 
 func run(ctx context.Context, f *flags) (err error) {
 	var cfg *config.Config
@@ -67,19 +65,40 @@ func run(ctx context.Context, f *flags) (err error) {
 	default:
 		return fmt.Errorf("%w: name a configuration file with -c, or a data directory with --data", cli.ErrUsage)
 	}
+	if err := checkDirectory(cfg, f.Create); err != nil {
+		return err
+	}
 	e, _, err := config.OpenStore(ctx, cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	s := &session{
-		ctx: ctx, store: e, commands: commandTable(), now: time.Now, echo: !f.NonInteractive,
-		print: printer{out: os.Stdout, loc: time.Local},
+	s := newSession(ctx, e, printer{out: os.Stdout, json: f.Output == "json", loc: time.Local})
+	s.version, s.echo, s.quiet = cli.Version().Version, !f.NonInteractive, f.NonInteractive
+	if d, ok := e.(*client.Client); ok {
+		s.server = d.Endpoint().Address
 	}
 	if cli.IsTerminal(os.Stdout) {
 		s.print.width = columns()
 	}
 	return s.read(f)
+}
+
+// checkDirectory refuses a data directory without a store, so that a mistyped path
+// makes none.
+func checkDirectory(cfg *config.Config, create bool) error {
+	if create || cfg.Store.Engine != "pebble" {
+		return nil
+	}
+	found, err := pebblestore.Exists(cfg.Store.Dir)
+	if err != nil || found {
+		return err
+	}
+	dir, err := filepath.Abs(cfg.Store.Dir)
+	if err != nil {
+		dir = cfg.Store.Dir
+	}
+	return fmt.Errorf("%w: there is no store in %s; check the path, or make one there with --create", cli.ErrUsage, dir)
 }
 
 // columns is the width of the terminal: COLUMNS where the user says so, else 100,
@@ -91,32 +110,36 @@ func columns() int {
 	return 100
 }
 
-// read runs the session's input: -e, a script, a pipe or a terminal.
+// read runs the session's input: -e, a script, a pipe or a terminal. A failure of a
+// script is a *scriptError, which it has printed to stderr with its place.
 func (s *session) read(f *flags) error {
-	var in io.Reader
+	report := func(e *scriptError) { fmt.Fprintln(os.Stderr, e) }
 	switch {
 	case f.Execute != "":
-		in = strings.NewReader(f.Execute)
+		return s.script(newScriptInput(strings.NewReader(f.Execute)), "-e", f.NonInteractive, report)
 	case f.Script != "" && f.Script != "-":
 		file, err := os.Open(f.Script)
 		if err != nil {
 			return err
 		}
 		defer file.Close()
-		in = file
+		return s.script(newScriptInput(file), f.Script, f.NonInteractive, report)
 	case f.Script == "-" || !cli.IsTerminal(os.Stdin):
-		in = os.Stdin
-	default:
-		fmt.Fprintf(s.print.out, "Sluice shell (%s store). 'help' lists the commands, 'exit' ends.\n", s.store.Traits().Name)
-		t := newTerminalInput(s)
-		err := s.script(t, f.NonInteractive)
-		if s.ctx.Err() == nil {
-			err = nil // what failed was shown, and is no failure of the session
-		}
-		return errors.Join(err, t.close())
+		return s.script(newScriptInput(os.Stdin), "stdin", f.NonInteractive, report)
 	}
-	if err := s.script(&scriptInput{r: bufio.NewReader(in)}, f.NonInteractive); err != nil {
-		return &printedError{err}
+	s.print.linef("Sluice shell %s (%s store at %s). 'help' lists the commands, 'exit' ends.", s.version, s.store.Traits().Name, s.server)
+	s.interruptible = func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return signal.NotifyContext(ctx, os.Interrupt)
 	}
-	return nil
+	if s.print.json {
+		report = func(e *scriptError) { fmt.Fprintln(os.Stderr, "ERROR:", message(e.err)) }
+	} else {
+		report = nil // the session has shown it
+	}
+	t := newTerminalInput(s, historyFile())
+	err := s.script(t, "terminal", f.NonInteractive, report)
+	if s.ctx.Err() == nil {
+		err = nil // what failed was shown, and is no failure of the session
+	}
+	return errors.Join(err, t.close())
 }

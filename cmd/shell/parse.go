@@ -2,126 +2,189 @@ package main
 
 import (
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// A command line of the HBase shell is a Ruby method call without parentheses:
-// a name, then values separated by commas. The values that occur are strings,
-// numbers, true, false, nil, constants (LIMIT, FOREVER), arrays and hashes.
+// A line of the HBase shell is a Ruby method call without parentheses: a name,
+// then values separated by commas. The values that occur are strings, numbers,
+// true, false, nil, constants (LIMIT, FOREVER), arrays and hashes. Several calls
+// are separated by semicolons; t = get_table 't1' names a table, and t.scan then
+// calls scan on it.
 
-// symbol is a bare word that is not true, false or nil.
-type symbol string
-
-// hash is a Ruby hash in the order it was written.
-type hash []pair
-
-type pair struct {
-	key   any
-	value any
-}
-
-// get returns the value of a constant or string key, in any case.
-func (h hash) get(name string) (any, bool) {
-	for _, p := range h {
-		if strings.EqualFold(text(p.key), name) {
-			return p.value, true
-		}
-	}
-	return nil, false
-}
-
-// command is one parsed line.
+// command is one parsed call.
 type command struct {
-	name string
-	args []any
+	name   string // as written: "scan", or "t.scan" where t is a variable
+	args   []any
+	assign string // variable that receives the table; "" = none
+	pos    int    // of the name, in bytes
 }
 
 // syntaxError says where a line cannot be read.
 type syntaxError struct {
-	col int // 1-based, in bytes
-	msg string
+	pos  int // in bytes
+	msg  string
+	more bool // the next line may complete it
 }
 
-func (e *syntaxError) Error() string {
-	return fmt.Sprintf("syntax error at column %d: %s", e.col, e.msg)
-}
+func (e *syntaxError) Error() string { return "syntax error: " + e.msg }
 
-// incomplete reports that a line goes on on the next one: it ends inside a
-// bracket or after a comma.
+// incomplete reports that a line goes on on the next one: it ends inside a string
+// or a bracket, or after a comma.
 func incomplete(err error) bool {
 	e, ok := err.(*syntaxError)
-	return ok && e.msg == unfinished
+	return ok && e.more
 }
 
-const unfinished = "the line ends too early"
+// maxDepth bounds brackets within brackets, which the parser follows by calling
+// itself. No command nests deeper than three.
+const maxDepth = 64
 
 type parser struct {
-	in  string
-	pos int
+	in   string
+	pos  int
+	open []int // positions of the brackets that are open
 }
 
-// parse reads one line. A line of blanks and comments gives a command without a
-// name.
-func parse(line string) (c command, err error) {
+// parse reads the calls of a line, which may hold line ends. Blanks and comments
+// give none.
+func parse(line string) (calls []command, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			e, ok := r.(*syntaxError)
 			if !ok {
 				panic(r)
 			}
-			err = e
+			calls, err = nil, e
 		}
 	}()
 	p := &parser{in: line}
-	p.space()
-	if p.end() {
-		return c, nil
-	}
-	c.name = p.word()
-	p.space()
-	paren := p.accept('(')
-	p.space()
-	for !p.end() && !(paren && p.peek() == ')') {
-		c.args = append(c.args, p.argument())
+	for {
 		p.space()
+		for p.accept(';') {
+			p.space()
+		}
+		if p.end() {
+			return calls, nil
+		}
+		calls = append(calls, p.call())
+		p.blanks()
+		if !p.end() && p.in[p.pos] != ';' && p.in[p.pos] != '\n' {
+			p.fail(fmt.Sprintf("unexpected %q", firstLine(p.in[p.pos:])))
+		}
+	}
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// call reads one call. Outside brackets a line end ends it, unless a comma came
+// before.
+func (p *parser) call() command {
+	c := command{pos: p.pos}
+	c.name = p.word()
+	p.blanks()
+	if p.pos < len(p.in) && p.in[p.pos] == '=' && !strings.HasPrefix(p.in[p.pos:], "=>") {
+		p.pos++
+		p.space()
+		c.assign = c.name
+		if p.end() {
+			p.unfinished("the line ends too early")
+		}
+		c.pos = p.pos
+		c.name = p.word()
+		p.blanks()
+	}
+	paren := p.accept('(')
+	if paren {
+		p.enter(p.pos - 1)
+		p.space()
+	}
+	for !p.end() && !(paren && p.in[p.pos] == ')') && p.in[p.pos] != ';' && p.in[p.pos] != '\n' {
+		c.args = append(c.args, p.argument())
+		p.gap(paren)
 		if !p.accept(',') {
 			break
 		}
 		p.space()
 		if p.end() {
-			p.fail(unfinished)
+			p.unfinished("the line ends too early")
 		}
 	}
-	if paren && !p.accept(')') {
-		p.fail(unfinished)
+	if paren {
+		p.space()
+		if p.end() {
+			p.unclosed()
+		}
+		if !p.accept(')') {
+			p.fail("expected , or )")
+		}
+		p.leave()
 	}
-	p.space()
-	p.accept(';')
-	p.space()
-	if !p.end() {
-		p.fail(fmt.Sprintf("unexpected %q", p.in[p.pos:]))
-	}
-	return c, nil
+	return c
 }
 
-func (p *parser) fail(msg string) { panic(&syntaxError{p.pos + 1, msg}) }
+func (p *parser) fail(msg string) { panic(&syntaxError{pos: p.pos, msg: msg}) }
 
-func (p *parser) end() bool { return p.pos >= len(p.in) || p.in[p.pos] == '#' }
+func (p *parser) unfinished(msg string) { panic(&syntaxError{pos: p.pos, msg: msg, more: true}) }
 
+// unclosed fails at the innermost bracket that is open.
+func (p *parser) unclosed() {
+	if n := len(p.open); n > 0 {
+		p.pos = p.open[n-1]
+		p.unfinished(fmt.Sprintf("the %c here is not closed", p.in[p.pos]))
+	}
+	p.unfinished("the line ends too early")
+}
+
+func (p *parser) enter(at int) {
+	if len(p.open) == maxDepth {
+		p.fail("too many brackets within brackets")
+	}
+	p.open = append(p.open, at)
+}
+
+func (p *parser) leave() { p.open = p.open[:len(p.open)-1] }
+
+// end reports that nothing but blanks, line ends and comments follows.
+func (p *parser) end() bool { return p.pos >= len(p.in) }
+
+// peek returns the next byte, which must be there.
 func (p *parser) peek() byte {
 	if p.end() {
-		p.fail(unfinished)
+		p.unclosed()
 	}
 	return p.in[p.pos]
 }
 
-func (p *parser) space() {
-	for p.pos < len(p.in) && strings.IndexByte(" \t\r\n", p.in[p.pos]) >= 0 {
+// blanks skips blanks, and a comment up to its line end.
+func (p *parser) blanks() {
+	for !p.end() && strings.IndexByte(" \t\r", p.in[p.pos]) >= 0 {
 		p.pos++
+	}
+	if !p.end() && p.in[p.pos] == '#' {
+		for !p.end() && p.in[p.pos] != '\n' {
+			p.pos++
+		}
+	}
+}
+
+// space skips blanks, comments and line ends.
+func (p *parser) space() {
+	for p.blanks(); !p.end() && p.in[p.pos] == '\n'; p.blanks() {
+		p.pos++
+	}
+}
+
+// gap skips what may stand between an argument and a comma.
+func (p *parser) gap(inside bool) {
+	if inside {
+		p.space()
+	} else {
+		p.blanks()
 	}
 }
 
@@ -143,7 +206,7 @@ func (p *parser) word() string {
 		p.pos += n
 	}
 	if p.pos == start {
-		p.fail(fmt.Sprintf("unexpected %q", p.in[p.pos:]))
+		p.fail(fmt.Sprintf("unexpected %q", firstLine(p.in[p.pos:])))
 	}
 	return p.in[start:p.pos]
 }
@@ -151,21 +214,25 @@ func (p *parser) word() string {
 // argument reads a value, or a hash without braces: scan 't', LIMIT => 3.
 func (p *parser) argument() any {
 	v := p.value()
-	p.space()
+	inside := len(p.open) > 0
+	p.gap(inside)
 	if !p.arrow() {
 		return v
 	}
 	p.space()
 	h := hash{{v, p.value()}}
 	for {
-		p.space()
+		p.gap(inside)
 		mark := p.pos
 		if !p.accept(',') {
 			return h
 		}
 		p.space()
+		if p.end() {
+			p.unfinished("the line ends too early")
+		}
 		k := p.value()
-		p.space()
+		p.gap(inside)
 		if !p.arrow() {
 			p.pos = mark
 			return h
@@ -190,10 +257,8 @@ func (p *parser) value() any {
 	case c == '"':
 		return p.double()
 	case c == '[':
-		p.pos++
 		return p.array()
 	case c == '{':
-		p.pos++
 		return p.hash()
 	case c == '-' || c == '+' || c >= '0' && c <= '9':
 		return p.number()
@@ -201,20 +266,23 @@ func (p *parser) value() any {
 		p.pos++
 		return symbol(p.word())
 	default:
-		w := p.word()
-		switch w {
+		switch w := p.word(); w {
 		case "true":
 			return true
 		case "false":
 			return false
 		case "nil":
 			return nil
+		default:
+			return symbol(w)
 		}
-		return symbol(w)
 	}
 }
 
 func (p *parser) array() []any {
+	p.enter(p.pos)
+	defer p.leave()
+	p.pos++
 	list := []any{}
 	for {
 		p.space()
@@ -226,14 +294,17 @@ func (p *parser) array() []any {
 		if p.accept(']') {
 			return list
 		}
-		if !p.accept(',') {
-			p.peek()
+		if c := p.peek(); c != ',' {
 			p.fail("expected , or ]")
 		}
+		p.pos++
 	}
 }
 
 func (p *parser) hash() hash {
+	p.enter(p.pos)
+	defer p.leave()
+	p.pos++
 	h := hash{}
 	for {
 		p.space()
@@ -252,117 +323,9 @@ func (p *parser) hash() hash {
 		if p.accept('}') {
 			return h
 		}
-		if !p.accept(',') {
-			p.peek()
+		if c := p.peek(); c != ',' {
 			p.fail("expected , or }")
 		}
-	}
-}
-
-func (p *parser) number() any {
-	start := p.pos
-	p.pos++
-	for p.pos < len(p.in) && strings.IndexByte("0123456789abcdefABCDEFxX_.", p.in[p.pos]) >= 0 {
 		p.pos++
 	}
-	s := strings.ReplaceAll(p.in[start:p.pos], "_", "")
-	if n, err := strconv.ParseInt(s, 0, 64); err == nil {
-		return n
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil || math.IsInf(f, 0) {
-		p.pos = start
-		p.fail(fmt.Sprintf("%q is not a number", s))
-	}
-	return f
-}
-
-// single reads a single-quoted string: only \' and \\ are escapes.
-func (p *parser) single() string {
-	var b strings.Builder
-	for p.pos++; p.pos < len(p.in); p.pos++ {
-		switch c := p.in[p.pos]; {
-		case c == '\'':
-			p.pos++
-			return b.String()
-		case c == '\\' && p.pos+1 < len(p.in) && (p.in[p.pos+1] == '\'' || p.in[p.pos+1] == '\\'):
-			p.pos++
-			b.WriteByte(p.in[p.pos])
-		default:
-			b.WriteByte(c)
-		}
-	}
-	p.fail(unfinished)
-	return ""
-}
-
-// double reads a double-quoted string with Ruby's escapes.
-func (p *parser) double() string {
-	var b strings.Builder
-	for p.pos++; p.pos < len(p.in); p.pos++ {
-		c := p.in[p.pos]
-		if c == '"' {
-			p.pos++
-			return b.String()
-		}
-		if c != '\\' {
-			b.WriteByte(c)
-			continue
-		}
-		if p.pos++; p.pos >= len(p.in) {
-			break
-		}
-		switch c := p.in[p.pos]; c {
-		case 'n', 't', 'r', 'a', 'b', 'e', 'f', 'v', 's':
-			b.WriteByte(map[byte]byte{'n': '\n', 't': '\t', 'r': '\r', 'a': 7, 'b': 8, 'e': 27, 'f': '\f', 'v': '\v', 's': ' '}[c])
-		case 'x':
-			b.WriteByte(byte(p.digits(2, 16)))
-		case 'u':
-			b.WriteRune(rune(p.digits(4, 16)))
-		case '0', '1', '2', '3', '4', '5', '6', '7':
-			p.pos--
-			b.WriteByte(byte(p.digits(3, 8)))
-		default:
-			b.WriteByte(c)
-		}
-	}
-	p.fail(unfinished)
-	return ""
-}
-
-// digits reads up to n digits that follow p.pos and leaves p.pos on the last.
-func (p *parser) digits(n, base int) uint64 {
-	start := p.pos + 1
-	end := start
-	for end < len(p.in) && end-start < n {
-		if _, err := strconv.ParseUint(p.in[end:end+1], base, 8); err != nil {
-			break
-		}
-		end++
-	}
-	v, err := strconv.ParseUint(p.in[start:end], base, 32)
-	if err != nil {
-		p.fail("escape without digits")
-	}
-	p.pos = end - 1
-	return v
-}
-
-// text is a value as Ruby's to_s gives it: what the shell stores for it.
-func text(v any) string {
-	switch v := v.(type) {
-	case nil:
-		return ""
-	case string:
-		return v
-	case symbol:
-		return string(v)
-	case bool:
-		return strconv.FormatBool(v)
-	case int64:
-		return strconv.FormatInt(v, 10)
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
-	}
-	return fmt.Sprint(v)
 }

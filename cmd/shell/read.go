@@ -1,108 +1,51 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
-	"runtime/debug"
-	"strings"
 
 	"sluice/cell"
 	"sluice/store"
 )
 
-// readOptions are the options that get and scan share.
-type readOptions struct {
-	scan      store.Scan
-	convert   map[string]string // "family:qualifier" → converter
-	maxLength int
+func readCommands() []*commandInfo {
+	return []*commandInfo{
+		{
+			name: "get", min: 2, max: -1, first: tableArgument, options: readOptionNames, run: get,
+			summary: "Show the cells of a row.",
+			examples: `get 't1', 'r1'
+get 't1', 'r1', 'f1:c1', 'f2'
+get 't1', 'r1', ['f1:c1', 'f2']
+get 't1', 'r1', {COLUMN => ['f1:c1'], VERSIONS => 4, TIMERANGE => [0, 1700000000000]}
+get 't1', 'r1', {COLUMN => 'f1:n:toLong'}
+get 't1', 'r1', {FILTER => "ValueFilter(=, 'binary:v1')"}`,
+		},
+		{
+			name: "scan", min: 1, max: 2, first: tableArgument, options: scanOptionNames, run: scan,
+			summary: "Show the cells of rows, in the order of their keys.",
+			examples: `scan 't1'
+scan 't1', {COLUMNS => ['f1', 'f2:c1'], LIMIT => 10, STARTROW => 'a', STOPROW => 'z'}
+scan 't1', {ROWPREFIXFILTER => 'r', REVERSED => true, VERSIONS => 3, TIMERANGE => [0, 1700000000000]}
+scan 't1', {FILTER => "PrefixFilter('r') AND QualifierFilter(=, 'binary:c1')"}
+scan 't1', {RAW => true, VERSIONS => 10}
+scan 't1', {COLUMNS => ['f1:n:toLong', 'f2:x:c(org.apache.hadoop.hbase.util.Bytes).toInt']}
+scan 't1', {FORMATTER => 'toString', MAXLENGTH => 100}`,
+		},
+		{
+			name: "count", min: 1, max: 2, first: tableArgument, run: count,
+			options: []string{"INTERVAL", "CACHE", "FILTER", "COLUMN", "COLUMNS", "STARTROW", "STOPROW", "ROWPREFIXFILTER", "TIMERANGE"},
+			summary: "Count the rows of a table, with a line for every INTERVAL (1000) of them.",
+			examples: `count 't1'
+count 't1', INTERVAL => 100000
+count 't1', {COLUMNS => 'f1', STARTROW => 'a', STOPROW => 'z'}
+count 't1', FILTER => "PrefixFilter('r')"`,
+		},
+		{
+			name: "get_counter", min: 3, max: 3, first: tableArgument, run: getCounter,
+			summary: "Show an 8-byte number.", examples: `get_counter 't1', 'r1', 'f1:n'`,
+		},
+	}
 }
-
-// option sets one option; it reports whether it knows it.
-func (o *readOptions) option(name string, v any) (bool, error) {
-	number := func() (int64, error) {
-		n, ok := v.(int64)
-		if !ok {
-			return 0, badArgument("%s => takes a number, not %q", name, text(v))
-		}
-		return n, nil
-	}
-	switch name {
-	case "COLUMN", "COLUMNS":
-		list, ok := v.([]any)
-		if !ok {
-			list = []any{v}
-		}
-		for _, c := range list {
-			if err := o.column(c); err != nil {
-				return true, err
-			}
-		}
-	case "VERSIONS":
-		n, err := number()
-		if err != nil {
-			return true, err
-		}
-		if n < 1 || n > store.AllVersions {
-			return true, badArgument("VERSIONS => must be 1..%d", store.AllVersions)
-		}
-		o.scan.Versions = int(n)
-	case "TIMESTAMP":
-		n, err := number()
-		if err != nil {
-			return true, err
-		}
-		o.scan.Time = &cell.TimeRange{Min: cell.Timestamp(n), Max: cell.Timestamp(n) + 1}
-	case "TIMERANGE":
-		list, ok := v.([]any)
-		if !ok || len(list) != 2 {
-			return true, badArgument("TIMERANGE => takes [from, to)")
-		}
-		from, ok1 := list[0].(int64)
-		to, ok2 := list[1].(int64)
-		if !ok1 || !ok2 {
-			return true, badArgument("TIMERANGE => takes two numbers of milliseconds")
-		}
-		o.scan.Time = &cell.TimeRange{Min: cell.Timestamp(from), Max: cell.Timestamp(to)}
-	case "MAXLENGTH":
-		n, err := number()
-		if err != nil {
-			return true, err
-		}
-		o.maxLength = int(n)
-	case "FILTER":
-		return true, fmt.Errorf("%w: FILTER strings are not built yet", store.ErrUnsupported)
-	default:
-		return false, nil
-	}
-	return true, nil
-}
-
-func (o *readOptions) column(v any) error {
-	c, convert, err := column(v)
-	if err != nil {
-		return err
-	}
-	if _, family, _ := strings.Cut(text(v), ":"); family == "" {
-		c.All = true // 'f' and the older 'f:' are the whole family
-	}
-	o.scan.Columns = append(o.scan.Columns, c)
-	if convert != "" {
-		if o.convert == nil {
-			o.convert = map[string]string{}
-		}
-		o.convert[c.Family+":"+string(c.Qualifier)] = convert
-	}
-	return nil
-}
-
-// value prints a cell's value.
-func (o *readOptions) value(c *cell.Cell) string {
-	if convert := o.convert[c.Family+":"+string(c.Qualifier)]; convert != "" {
-		return converters[convert](c.Value)
-	}
-	return escape(c.Value)
-}
-
-func columnName(c *cell.Cell) string { return c.Family + ":" + escape(c.Qualifier) }
 
 func get(s *session, args []any) (string, error) {
 	s.print.header("COLUMN", "CELL") // before the call fails, as HBase's does
@@ -114,15 +57,8 @@ func get(s *session, args []any) (string, error) {
 	for _, a := range args[2:] {
 		switch a := a.(type) {
 		case hash:
-			for _, p := range a {
-				name := strings.ToUpper(text(p.key))
-				known, err := o.option(name, p.value)
-				if err != nil {
-					return "", err
-				}
-				if !known {
-					return "", badArgument("Failed parse of %s, unknown option %s", text(args[1]), name)
-				}
+			if err := o.getOptions(text(args[1]), a); err != nil {
+				return "", err
 			}
 		case []any:
 			for _, c := range a {
@@ -136,18 +72,24 @@ func get(s *session, args []any) (string, error) {
 			}
 		}
 	}
-	o.scan.Table, o.scan.Start, o.scan.Stop, o.scan.StopInclusive = t.Name, m.Row, m.Row, true
 	if err := cell.CheckRow(m.Row); err != nil {
 		return "", err
 	}
+	o.scan.Table, o.scan.Start, o.scan.Stop, o.scan.StopInclusive = t.Name, m.Row, m.Row, true
 	n := 0
 	sc := s.store.Scan(s.ctx, &o.scan)
 	defer sc.Close()
 	for sc.Next() {
 		n++
-		for i := range sc.Row().Cells {
-			c := &sc.Row().Cells[i]
-			s.print.data(columnName(c), s.print.cellText(c, o.value(c), o.maxLength))
+		row := sc.Row()
+		for i := range row.Cells {
+			c := &row.Cells[i]
+			s.print.data(o.columnName(c), o.cellText(&s.print, c))
+		}
+		if s.print.json {
+			if err := s.print.object(o.rowObject(row)); err != nil {
+				return "", err
+			}
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -155,6 +97,26 @@ func get(s *session, args []any) (string, error) {
 	}
 	s.print.count(n)
 	return "", nil
+}
+
+// getOptions reads get's hash. As in HBase it must say which columns or times, or
+// give a filter.
+func (o *readOptions) getOptions(row string, h hash) error {
+	selects := false
+	for _, p := range h {
+		known, err := o.shared(p)
+		if err != nil {
+			return err
+		}
+		if !known {
+			return badArgument("Failed parse of %s, unknown option %s", row, p.name())
+		}
+		selects = selects || p.name() != "VERSIONS"
+	}
+	if !selects {
+		return badArgument("Failed parse of %s, Hash: it names no COLUMN, TIMESTAMP, TIMERANGE or FILTER", inspect(h))
+	}
+	return nil
 }
 
 func scan(s *session, args []any) (string, error) {
@@ -178,10 +140,15 @@ func scan(s *session, args []any) (string, error) {
 		if key := string(row.Key); n == 0 || key != last {
 			n, last = n+1, key // BATCH gives a row in several pieces
 		}
-		key := escape(row.Key)
+		key := o.bytes(row.Key)
 		for i := range row.Cells {
 			c := &row.Cells[i]
-			s.print.data(key, "column="+columnName(c)+", "+s.print.cellText(c, o.value(c), o.maxLength))
+			s.print.data(key, "column="+o.columnName(c)+", "+o.cellText(&s.print, c))
+		}
+		if s.print.json {
+			if err := s.print.object(o.rowObject(row)); err != nil {
+				return "", err
+			}
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -191,78 +158,12 @@ func scan(s *session, args []any) (string, error) {
 	return "", nil
 }
 
-// scanOptions reads scan's second argument: a hash, or the older array of
-// columns.
-func (o *readOptions) scanOptions(arg any) error {
-	if list, ok := arg.([]any); ok {
-		for _, c := range list {
-			if err := o.column(c); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	h, ok := arg.(hash)
-	if !ok {
-		return badArgument("%q: the options of scan are {NAME => value, …}", text(arg))
-	}
-	for _, p := range h {
-		name := strings.ToUpper(text(p.key))
-		known, err := o.option(name, p.value)
-		if err != nil {
-			return err
-		}
-		if known {
-			continue
-		}
-		switch name {
-		case "STARTROW":
-			o.scan.Start = []byte(text(p.value))
-		case "STOPROW":
-			o.scan.Stop = []byte(text(p.value))
-		case "ROWPREFIXFILTER":
-			o.scan.Prefix = []byte(text(p.value))
-		case "LIMIT", "BATCH":
-			n, ok := p.value.(int64)
-			if !ok {
-				return badArgument("%s => takes a number", name)
-			}
-			if n < 0 {
-				n = 0 // HBase: -1 is no limit
-			}
-			if name == "LIMIT" {
-				o.scan.Limit = int(n)
-			} else {
-				o.scan.Batch = int(n)
-			}
-		case "REVERSED", "RAW":
-			b, ok := p.value.(bool)
-			if !ok {
-				return badArgument("%s => takes true or false", name)
-			}
-			if name == "RAW" {
-				o.scan.Raw = b
-			} else {
-				o.scan.Reversed = b
-			}
-		case "CACHE", "CACHE_BLOCKS", "MAX_RESULT_SIZE":
-			// How a reader fetches; the result is the same.
-		default:
-			return fmt.Errorf("%w: scan option %s", store.ErrUnsupported, name)
-		}
-	}
-	// HBase's shell uses the old constructor: equal rows are that row.
-	if len(o.scan.Start) > 0 && string(o.scan.Start) == string(o.scan.Stop) {
-		o.scan.StopInclusive = true
-	}
-	return nil
-}
-
 func count(s *session, args []any) (string, error) {
 	t, err := s.table(text(args[0]))
 	if err != nil {
 		return "", err
 	}
+	o := readOptions{scan: store.Scan{Table: t.Name}}
 	interval := int64(1000)
 	if len(args) == 2 {
 		h, ok := args[1].(hash)
@@ -270,42 +171,93 @@ func count(s *session, args []any) (string, error) {
 			h, ok = hash{{symbol("INTERVAL"), n}}, true
 		}
 		if !ok {
-			return "", badArgument("%q: the options of count are INTERVAL => number", text(args[1]))
+			return "", badArgument("%s: the options of count are {NAME => value, …}", inspect(args[1]))
 		}
+		var rest hash
 		for _, p := range h {
-			switch name := strings.ToUpper(text(p.key)); name {
-			case "INTERVAL":
-				n, ok := p.value.(int64)
-				if !ok || n < 1 {
-					return "", badArgument("INTERVAL => takes a positive number")
-				}
-				interval = n
-			case "CACHE":
-			default:
-				return "", fmt.Errorf("%w: count option %s", store.ErrUnsupported, name)
+			if p.name() != "INTERVAL" {
+				rest = append(rest, p)
+				continue
+			}
+			if interval, err = p.number(); err != nil {
+				return "", err
+			}
+			if interval < 1 {
+				return "", badArgument("INTERVAL => takes a positive number")
 			}
 		}
+		if err := o.scanOptions(rest); err != nil {
+			return "", err
+		}
 	}
+	// One cell a row is enough, once the user's filter has judged all of it.
+	first := []store.Filter{&store.FirstKeyOnlyFilter{}, &store.KeyOnlyFilter{}}
+	if o.scan.Filter != nil {
+		first = append([]store.Filter{o.scan.Filter}, first...)
+	}
+	o.scan.Filter = &store.FilterList{Filters: first}
 	n := int64(0)
-	sc := s.store.Scan(s.ctx, &store.Scan{Table: t.Name, LimitPerFamily: 1})
+	sc := s.store.Scan(s.ctx, &o.scan)
 	defer sc.Close()
 	for sc.Next() {
 		if n++; n%interval == 0 {
-			fmt.Fprintf(s.print.out, "Current count: %d, row: %s\n", n, escape(sc.Row().Key))
+			s.print.linef("Current count: %d, row: %s", n, escape(sc.Row().Key))
 		}
 	}
 	if err := sc.Err(); err != nil {
 		return "", s.explain(t, err)
 	}
 	s.print.count(int(n))
-	return fmt.Sprint(n), nil
+	return fmt.Sprint(n), s.print.object(object{{"table", t.Name}, {"rows", n}})
 }
 
-func version(s *session, _ []any) (string, error) {
-	v := "unknown"
-	if b, ok := debug.ReadBuildInfo(); ok {
-		v = b.Main.Version
+func getCounter(s *session, args []any) (string, error) {
+	t, m, col, err := s.target(args)
+	if err != nil {
+		return "", err
 	}
-	fmt.Fprintf(s.print.out, "Sluice %s (%s store)\n", v, s.store.Traits().Name)
+	if err := cell.CheckRow(m.Row); err != nil {
+		return "", err
+	}
+	sc := s.store.Scan(s.ctx, &store.Scan{Table: t.Name, Start: m.Row, Stop: m.Row, StopInclusive: true, Columns: []store.Column{col}})
+	defer sc.Close()
+	if sc.Next() {
+		return "", s.counter(sc.Row().Cells)
+	}
+	if err := sc.Err(); err != nil {
+		return "", s.explain(t, err)
+	}
+	return "", s.counter(nil)
+}
+
+// counter prints the number in the first of cells, if any.
+func (s *session) counter(cells []cell.Cell) error {
+	if len(cells) == 0 {
+		s.print.linef("No counter found at specified coordinates")
+		return nil
+	}
+	if n := len(cells[0].Value); n != 8 {
+		return fmt.Errorf("%w: it has %d bytes", store.ErrNotANumber, n)
+	}
+	value := int64(binary.BigEndian.Uint64(cells[0].Value))
+	s.print.linef("COUNTER VALUE = %d", value)
+	return s.print.object(object{{"value", value}})
+}
+
+// filterNames are the filters of FILTER strings, in HBase's order.
+var filterNames = []string{
+	"KeyOnlyFilter", "FirstKeyOnlyFilter", "PrefixFilter", "ColumnPrefixFilter", "PageFilter", "InclusiveStopFilter",
+	"TimestampsFilter", "RowFilter", "FamilyFilter", "QualifierFilter", "ValueFilter", "ColumnRangeFilter",
+	"SingleColumnValueFilter", "SingleColumnValueExcludeFilter", "DependentColumnFilter", "ColumnCountGetFilter",
+	"ColumnPaginationFilter", "MultipleColumnPrefixFilter", "ColumnValueFilter",
+}
+
+func showFilters(s *session, _ []any) (string, error) {
+	for _, n := range filterNames {
+		s.print.linef("%s", n)
+		if err := s.print.object(object{{"filter", n}}); err != nil {
+			return "", err
+		}
+	}
 	return "", nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -20,194 +19,147 @@ type Store interface {
 }
 
 // session runs commands against one store and prints what HBase's shell prints.
+// It belongs to one goroutine.
 type session struct {
 	ctx      context.Context
 	store    Store
-	commands map[string]*commandInfo
+	commands commandTable
 	print    printer
 	now      func() time.Time // for the Took line
 	echo     bool             // print "=> value" after commands that return one
+	quiet    bool             // leave errors to the caller
+	server   string           // host:port that answers for every region
+	version  string
+	tables   map[string]string // variables: name → table
+	input    lineReader        // where an answer to a question is read from
+	// interruptible makes a context that Ctrl-C ends; nil = Ctrl-C ends the
+	// process.
+	interruptible func(context.Context) (context.Context, context.CancelFunc)
+}
+
+// newSession returns a session on st that prints to out.
+func newSession(ctx context.Context, st Store, p printer) *session {
+	return &session{
+		ctx: ctx, store: st, commands: newCommandTable(), print: p,
+		now: time.Now, echo: true, server: "localhost:0", tables: map[string]string{},
+	}
 }
 
 // errExit ends the session.
 var errExit = errors.New("exit")
 
-// run runs one line. A command's own failure is printed, as HBase prints it, and
-// returned.
-func (s *session) run(line string) error {
-	c, err := parse(line)
-	if err != nil {
-		if !incomplete(err) {
-			s.fail("", err)
+// run runs one call. Its failure is printed, as HBase prints it, and returned.
+func (s *session) run(c command) error {
+	if table, ok := s.tables[c.name]; ok && len(c.args) == 0 {
+		if c.assign != "" {
+			s.tables[c.assign] = table
 		}
-		return err
-	}
-	if c.name == "" {
+		s.returned("Hbase::Table - " + table)
 		return nil
 	}
-	cmd, ok := s.commands[c.name]
-	if !ok {
-		err := fmt.Errorf("unknown command %q%s; 'help' lists the commands", c.name, didYouMean(c.name))
+	cmd, err := s.resolve(&c)
+	if err != nil {
 		s.fail("", err)
 		return err
 	}
 	start := s.now()
-	value, err := s.call(cmd, c.args)
+	value, err := s.call(cmd, c)
 	if errors.Is(err, errExit) {
 		return err
 	}
 	if err != nil {
-		s.fail(c.name, err)
+		usage := c.name
+		if cmd.run == nil {
+			usage = "" // its usage says no more than the error
+		}
+		s.fail(usage, err)
 	}
-	fmt.Fprintf(s.print.out, "Took %.4f seconds\n", s.now().Sub(start).Seconds())
-	if err == nil && value != "" && s.echo {
-		fmt.Fprintf(s.print.out, "=> %s\n", value)
+	s.print.linef("Took %.4f seconds", s.now().Sub(start).Seconds())
+	if err == nil && value != "" {
+		s.returned(value)
 	}
 	return err
 }
 
-func (s *session) call(cmd *commandInfo, args []any) (string, error) {
-	if len(args) < cmd.min || cmd.max >= 0 && len(args) > cmd.max {
-		return "", &argumentError{fmt.Sprintf("wrong number of arguments (given %d, expected %s)", len(args), cmd.arity())}
+func (s *session) returned(value string) {
+	if s.echo {
+		s.print.linef("=> %s", value)
 	}
-	return cmd.run(s, args)
+}
+
+// resolve finds the command of c. For "t.scan", where t names a table, it makes c
+// the call of scan on that table.
+func (s *session) resolve(c *command) (*commandInfo, error) {
+	if cmd := s.commands.find(c.name); cmd != nil {
+		return cmd, nil
+	}
+	variable, method, ok := strings.Cut(c.name, ".")
+	table, known := s.tables[variable]
+	if !ok || !known {
+		return nil, fmt.Errorf("unknown command %q%s; 'help' lists the commands", c.name, s.commands.didYouMean(c.name))
+	}
+	cmd := s.commands.find(method)
+	if cmd == nil || cmd.first != tableArgument {
+		return nil, fmt.Errorf("unknown command %q of a table%s; 'table_help' says what %s can do", method, s.commands.didYouMean(method), variable)
+	}
+	c.name, c.args = method, append([]any{table}, c.args...)
+	return cmd, nil
+}
+
+func (s *session) call(cmd *commandInfo, c command) (string, error) {
+	if cmd.run == nil {
+		return "", fmt.Errorf("%w: %s: %s", store.ErrUnsupported, cmd.name, cmd.summary)
+	}
+	if len(c.args) < cmd.min || cmd.max >= 0 && len(c.args) > cmd.max {
+		return "", badArgument("wrong number of arguments (given %d, expected %s)", len(c.args), cmd.arity())
+	}
+	if c.assign != "" && !cmd.reference {
+		return "", badArgument("only create and get_table return a table for %s", c.assign)
+	}
+	outer := s.ctx
+	if s.interruptible != nil {
+		var stop context.CancelFunc
+		s.ctx, stop = s.interruptible(outer)
+		defer stop()
+	}
+	value, err := cmd.run(s, c.args)
+	s.ctx = outer
+	if err == nil && c.assign != "" {
+		s.tables[c.assign] = text(c.args[0])
+	}
+	return value, err
 }
 
 // fail prints an error as HBase's shell does.
 func (s *session) fail(name string, err error) {
-	fmt.Fprintf(s.print.out, "\nERROR: %s\n\n", message(err))
+	if s.quiet {
+		return
+	}
+	s.print.linef("\nERROR: %s\n", message(err))
 	if name != "" {
-		fmt.Fprintf(s.print.out, "For usage try 'help \"%s\"'\n\n", name)
+		s.print.linef("For usage try 'help \"%s\"'\n", name)
 	}
 }
 
-// argumentError is a call that cannot be understood.
-type argumentError struct{ msg string }
-
-func (e *argumentError) Error() string { return e.msg }
-
-func badArgument(format string, a ...any) error { return &argumentError{fmt.Sprintf(format, a...)} }
-
-// tableError gives a store error the words of HBase's shell.
-type tableError struct {
-	msg string
-	err error
-}
-
-func (e *tableError) Error() string { return e.msg }
-func (e *tableError) Unwrap() error { return e.err }
-
-// message is the text after "ERROR: ".
+// message is an error's text for the user, without the name of the package that
+// it comes from.
 func message(err error) string {
+	if errors.Is(err, context.Canceled) {
+		return "interrupted"
+	}
 	return strings.TrimPrefix(err.Error(), "store: ")
 }
 
-// table returns a table's schema, with HBase's words where there is none.
-func (s *session) table(name string) (*store.TableDescriptor, error) {
-	t, err := s.store.Table(s.ctx, name)
-	if errors.Is(err, store.ErrTableNotFound) {
-		return nil, &tableError{"Unknown table " + name + "!", err}
+// ask prints a question and reads the answer from the session's input. Only an
+// answer that begins with y is yes.
+func (s *session) ask(question string) (bool, error) {
+	s.print.linef("%s", question)
+	if s.input == nil {
+		return false, nil
 	}
-	return t, err
-}
-
-// explain gives the words of HBase's shell to errors of a call on table t.
-func (s *session) explain(t *store.TableDescriptor, err error) error {
-	switch {
-	case errors.Is(err, store.ErrFamilyNotFound):
-		var valid []string
-		for i := range t.Families {
-			valid = append(valid, t.Families[i].Name+":*")
-		}
-		return &tableError{"Unknown column family! Valid column names: " + strings.Join(valid, ", "), err}
-	case errors.Is(err, store.ErrTableNotFound):
-		return &tableError{"Unknown table " + t.Name + "!", err}
+	answer, err := s.input.line("")
+	if err != nil && err != io.EOF && !errors.Is(err, errAborted) {
+		return false, err
 	}
-	return err
-}
-
-// column splits "family:qualifier[:converter]". A bare "family" has all set.
-func column(v any) (store.Column, string, error) {
-	spec := text(v)
-	family, qualifier, found := strings.Cut(spec, ":")
-	if family == "" {
-		return store.Column{}, "", badArgument("a column is 'family:qualifier', not %q", spec)
-	}
-	if !found {
-		return store.Column{Family: family, All: true}, "", nil
-	}
-	convert := ""
-	if i := strings.LastIndexByte(qualifier, ':'); i >= 0 {
-		if _, ok := converters[qualifier[i+1:]]; ok {
-			qualifier, convert = qualifier[:i], qualifier[i+1:]
-		}
-	}
-	return store.Column{Family: family, Qualifier: []byte(qualifier)}, convert, nil
-}
-
-// converters print a value otherwise than as a binary string: 'f:n:toLong'.
-var converters = map[string]func([]byte) string{
-	"toLong": func(b []byte) string {
-		if len(b) != 8 {
-			return escape(b)
-		}
-		return fmt.Sprint(int64(binary.BigEndian.Uint64(b)))
-	},
-	"toInt": func(b []byte) string {
-		if len(b) != 4 {
-			return escape(b)
-		}
-		return fmt.Sprint(int32(binary.BigEndian.Uint32(b)))
-	},
-	"toString":       func(b []byte) string { return string(b) },
-	"toStringBinary": escape,
-}
-
-// script runs the lines of r until its end or exit. It stops at the first error
-// where stopOnError is set; otherwise it goes on and returns the first one.
-func (s *session) script(r lineReader, stopOnError bool) error {
-	var first error
-	pending := ""
-	for {
-		if err := s.ctx.Err(); err != nil {
-			return err
-		}
-		line, err := r.line(pending != "")
-		if err != nil && err != io.EOF {
-			return err
-		}
-		pending += line
-		if err == io.EOF && pending == "" {
-			return first
-		}
-		atEnd := err == io.EOF
-		if err := s.run(pending); err != nil {
-			if errors.Is(err, errExit) {
-				return first
-			}
-			if incomplete(err) && !atEnd {
-				pending += "\n"
-				continue
-			}
-			if incomplete(err) {
-				s.fail("", err)
-			}
-			if first == nil {
-				first = err
-			}
-			if stopOnError {
-				return first
-			}
-		}
-		pending = ""
-		if atEnd {
-			return first
-		}
-	}
-}
-
-// lineReader gives the shell its input, a line without its end; more asks for
-// the continuation of the last one. At the end it returns io.EOF.
-type lineReader interface {
-	line(more bool) (string, error)
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(answer)), "y"), nil
 }

@@ -9,13 +9,22 @@ import (
 	"sluice/cell"
 )
 
-// printer writes what HBase's shell prints (formatter.rb): on a terminal two
-// columns, the first a quarter of the width, both padded and wrapped; otherwise
-// the two texts and a blank between them.
+// printer writes either what HBase's shell prints (formatter.rb) or one JSON object
+// a row. In text, a terminal gets two columns, the first a quarter of the width,
+// both padded and wrapped; elsewhere it is the two texts and a blank between them.
+// A method for one of the forms does nothing in the other.
 type printer struct {
 	out   io.Writer
+	json  bool
 	width int // of the terminal; 0 = not a terminal
 	loc   *time.Location
+}
+
+// linef prints a line of text.
+func (p *printer) linef(format string, a ...any) {
+	if !p.json {
+		fmt.Fprintf(p.out, format+"\n", a...)
+	}
 }
 
 // header prints the titles of a listing.
@@ -24,15 +33,15 @@ func (p *printer) header(titles ...string) {
 		p.row("", "", titles...)
 		return
 	}
-	fmt.Fprintln(p.out, strings.Join(titles, "  "))
+	p.linef("%s", strings.Join(titles, "  "))
 }
 
-// data prints one row of a listing.
+// data prints one row of a listing of two columns.
 func (p *printer) data(columns ...string) { p.row(" ", " ", columns...) }
 
 func (p *printer) row(lead, between string, columns ...string) {
 	if p.width == 0 || len(columns) != 2 {
-		fmt.Fprintln(p.out, lead+strings.Join(columns, between))
+		p.linef("%s", lead+strings.Join(columns, between))
 		return
 	}
 	w1 := p.width / 4
@@ -42,16 +51,14 @@ func (p *printer) row(lead, between string, columns ...string) {
 		var x, y string
 		x, a = cut(a, w1)
 		y, b = cut(b, w2)
-		if !first || a != "" || b != "" {
-			// A wrapped text is indented as its first line is.
-			if a != "" {
-				a = lead + a
-			}
-			if b != "" {
-				b = lead + b
-			}
+		// A wrapped text is indented as its first line is.
+		if a != "" {
+			a = lead + a
 		}
-		fmt.Fprintf(p.out, "%-*s%-*s\n", w1, x, w2, y)
+		if b != "" {
+			b = lead + b
+		}
+		p.linef("%-*s%-*s", w1, x, w2, y)
 	}
 }
 
@@ -63,7 +70,7 @@ func cut(s string, n int) (head, rest string) {
 }
 
 // count prints how many rows a listing had.
-func (p *printer) count(n int) { fmt.Fprintf(p.out, "%d row(s)\n", n) }
+func (p *printer) count(n int) { p.linef("%d row(s)", n) }
 
 // escape prints bytes as HBase's Bytes.toStringBinary: printable ASCII as it is,
 // everything else, the backslash too, as \xNN.
@@ -99,18 +106,4 @@ func (p *printer) timestamp(t cell.Timestamp) string {
 		return at.Format("2006-01-02T15:04:05")
 	}
 	return at.Format("2006-01-02T15:04")
-}
-
-// cellText prints the right column of get and scan. maxLength cuts it; 0 = whole.
-func (p *printer) cellText(c *cell.Cell, value string, maxLength int) string {
-	s := "timestamp=" + p.timestamp(c.Time)
-	if c.Kind.IsDelete() {
-		s += ", type=" + c.Kind.String()
-	} else {
-		s += ", value=" + value
-	}
-	if maxLength > 0 && len(s) > maxLength {
-		s = s[:maxLength]
-	}
-	return s
 }

@@ -1,0 +1,414 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"sluice/region"
+	"sluice/store"
+)
+
+func regionCommands() []*commandInfo {
+	return []*commandInfo{
+		{
+			name: "split", min: 1, max: 2, first: tableArgument, run: split,
+			summary:  "Cut a region in two, at a row or in its middle: one named, or each of a table.",
+			examples: "split 't1', 'm'",
+		},
+		{
+			name: "merge_region", min: 1, max: -1, run: mergeRegion,
+			summary:  "Make one region of adjacent ones, given by their encoded names (locate_region, list_regions).",
+			examples: "merge_region '4f0c8d3e9a…', '5a9b1c7d2e…'",
+		},
+		{
+			name: "locate_region", min: 2, max: 2, first: tableArgument, run: locateRegion,
+			summary: "Show the region that holds a row.", examples: "locate_region 't1', 'r1'",
+		},
+		{
+			name: "list_regions", min: 1, max: 3, first: tableArgument, run: listRegions, options: regionColumnNames(),
+			summary:  "List a table's regions with sizes in MB and requests.",
+			examples: "list_regions 't1'\nlist_regions 't1', 'localhost', ['REGION_NAME', 'SIZE']",
+		},
+		{
+			name: "get_splits", min: 1, max: 1, first: tableArgument, run: getSplits,
+			summary: "Print how many regions a table has and the keys between them.", examples: "get_splits 't1'",
+		},
+		{
+			name: "flush", min: 1, max: 2, first: tableArgument, run: flush,
+			summary: "Write what is in memory to disk: a table's, with all others'.", examples: "flush 't1'",
+		},
+		{
+			name: "major_compact", min: 1, max: 3, first: tableArgument, run: majorCompact,
+			summary: "Rewrite a table so that only what a read can see remains.", examples: "major_compact 't1'",
+		},
+		{
+			name: "compact", min: 1, max: 3, first: tableArgument, run: compact,
+			summary: "Merge a table's files, keeping what a minor compaction keeps, where the store can.", examples: "compact 't1'",
+		},
+		{
+			name: "compaction_state", min: 1, max: 1, first: tableArgument, run: compactionState,
+			summary: "Say what compaction a table is in: none, as major_compact ends with its command.", examples: "compaction_state 't1'",
+		},
+	}
+}
+
+// splitKeys returns the start keys of all regions but the first.
+func splitKeys(m *region.Map) [][]byte {
+	var keys [][]byte
+	for i := 1; i < m.Len(); i++ {
+		keys = append(keys, m.At(i).Start)
+	}
+	return keys
+}
+
+// regions returns a table's region map, with HBase's words where there is none.
+func (s *session) regions(name string) (*region.Map, error) {
+	m, err := s.store.Regions(s.ctx, store.CanonicalName(name))
+	return m, tableErrorOf(name, err)
+}
+
+// findRegion returns the region with this full or encoded name.
+func (s *session) findRegion(name string) (*region.Info, error) {
+	tables, err := s.store.Tables(s.ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range tables {
+		m, err := s.store.Regions(s.ctx, t)
+		if errors.Is(err, store.ErrTableNotFound) {
+			continue // dropped since
+		}
+		if err != nil {
+			return nil, err
+		}
+		for i := range m.Len() {
+			if r := m.At(i); r.EncodedName() == name || r.Name() == name || escape([]byte(r.Name())) == name {
+				return r, nil
+			}
+		}
+	}
+	return nil, badArgument("Unknown region %s!", name)
+}
+
+// split cuts the regions that its first argument names: a table's, or one.
+func split(s *session, args []any) (string, error) {
+	name := text(args[0])
+	var regions []region.Info
+	m, err := s.store.Regions(s.ctx, store.CanonicalName(name))
+	switch {
+	case err == nil:
+		regions = m.All()
+	case errors.Is(err, store.ErrTableNotFound):
+		r, findErr := s.findRegion(name)
+		if findErr != nil {
+			return "", &tableError{"Unknown table or region " + name + "!", err}
+		}
+		regions = []region.Info{*r}
+	default:
+		return "", err
+	}
+	table := regions[0].Table
+	if len(args) == 2 {
+		at := []byte(text(args[1]))
+		if len(regions) == 1 && !regions[0].Range().Contains(at) {
+			return "", badArgument("row %q is not in region %s", at, regions[0].EncodedName())
+		}
+		return "", tableErrorOf(table, s.store.SplitRegion(s.ctx, table, at))
+	}
+	meter, ok := s.store.(store.RegionMeter)
+	if !ok {
+		return "", fmt.Errorf("%w: the middle of a region, by the %s store; give a row: split '%s', 'row'", store.ErrUnsupported, s.store.Traits().Name, name)
+	}
+	cuts := 0
+	var last error
+	for i := range regions {
+		at, err := meter.SplitPoint(s.ctx, table, regions[i].Start)
+		if errors.Is(err, store.ErrRefused) && !errors.Is(err, store.ErrTableNotEnabled) {
+			last = err // too few rows; another region may have more
+			continue
+		}
+		if err == nil {
+			err = s.store.SplitRegion(s.ctx, table, at)
+		}
+		if err != nil {
+			return "", tableErrorOf(table, err)
+		}
+		cuts++
+	}
+	if cuts == 0 {
+		return "", last
+	}
+	return "", nil
+}
+
+// mergeRegion merges regions given as arguments or as one array; a last true
+// (HBase's force) allows no more, as regions that are not adjacent never merge.
+func mergeRegion(s *session, args []any) (string, error) {
+	if len(args) > 0 {
+		if _, ok := args[len(args)-1].(bool); ok {
+			args = args[:len(args)-1]
+		}
+	}
+	var names []any
+	for _, a := range args {
+		names = append(names, (pair{value: a}).list()...)
+	}
+	if len(names) < 2 {
+		return "", badArgument("merge_region takes two regions or more")
+	}
+	var first, last *region.Info
+	for _, n := range names {
+		r, err := s.findRegion(text(n))
+		if err != nil {
+			return "", err
+		}
+		switch {
+		case first == nil:
+			first, last = r, r
+		case r.Table != first.Table:
+			return "", fmt.Errorf("%w: regions of tables %s and %s", store.ErrMergeRegion, first.Table, r.Table)
+		case string(r.Start) < string(first.Start):
+			first = r
+		case string(r.Start) > string(last.Start):
+			last = r
+		}
+	}
+	m, err := s.regions(first.Table)
+	if err != nil {
+		return "", err
+	}
+	if n := m.Locate(last.Start) - m.Locate(first.Start) + 1; n != len(names) {
+		return "", fmt.Errorf("%w: the regions are not adjacent: %d from the first to the last, %d given", store.ErrMergeRegion, n, len(names))
+	}
+	return "", tableErrorOf(first.Table, s.store.MergeRegions(s.ctx, first.Table, first.Start, last.Start))
+}
+
+func locateRegion(s *session, args []any) (string, error) {
+	m, err := s.regions(text(args[0]))
+	if err != nil {
+		return "", err
+	}
+	r := m.At(m.Locate([]byte(text(args[1]))))
+	s.print.header("HOST", "REGION")
+	s.print.data(s.server, fmt.Sprintf("{ENCODED => %s, NAME => '%s', STARTKEY => '%s', ENDKEY => '%s'}",
+		r.EncodedName(), escape([]byte(r.Name())), escape(r.Start), escape(r.Stop)))
+	s.print.count(1)
+	return "", s.print.object(regionObject(s, r))
+}
+
+func regionObject(s *session, r *region.Info) object {
+	return object{{"server", s.server}, {"encoded", r.EncodedName()}, {"name", []byte(r.Name())}, {"start", r.Start}, {"stop", r.Stop}}
+}
+
+// regionColumns are the columns of list_regions: the least width, and the text.
+var regionColumns = []struct {
+	name  string
+	width int
+	text  func(s *session, r *store.RegionStats) string
+}{
+	{"SERVER_NAME", 12, func(s *session, _ *store.RegionStats) string { return s.server }},
+	{"REGION_NAME", 12, func(_ *session, r *store.RegionStats) string { return escape([]byte(r.Region.Name())) }},
+	{"START_KEY", 10, func(_ *session, r *store.RegionStats) string { return escape(r.Region.Start) }},
+	{"END_KEY", 10, func(_ *session, r *store.RegionStats) string { return escape(r.Region.Stop) }},
+	{"SIZE", 5, func(_ *session, r *store.RegionStats) string { return fmt.Sprint(r.Bytes >> 20) }},
+	{"REQ", 5, func(_ *session, r *store.RegionStats) string { return fmt.Sprint(r.Reads + r.Writes) }},
+	{"LOCALITY", 10, func(*session, *store.RegionStats) string { return "1.0" }}, // every byte is here
+}
+
+func regionColumnNames() []string {
+	var names []string
+	for _, c := range regionColumns {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+func listRegions(s *session, args []any) (string, error) {
+	columns := regionColumnNames()
+	shown := true
+	for i, a := range args[1:] {
+		switch a := a.(type) {
+		case hash:
+			for _, p := range a {
+				switch name := p.name(); name {
+				case "SERVER_NAME":
+					shown = strings.HasPrefix(s.server, text(p.value))
+				case "LOCALITY_THRESHOLD":
+					// Locality is 1.0, and HBase shows regions up to the threshold.
+					f, ok := p.value.(float64)
+					n, isInt := p.value.(int64)
+					if !ok && !isInt {
+						return "", badArgument("LOCALITY_THRESHOLD => takes a number, not %s", inspect(p.value))
+					}
+					shown = shown && (f >= 1 || n >= 1)
+				default:
+					return "", badArgument("unknown option %s; known are SERVER_NAME, LOCALITY_THRESHOLD", name)
+				}
+			}
+		case []any:
+			columns = nil
+			for _, c := range a {
+				columns = append(columns, strings.ToUpper(text(c)))
+			}
+		default:
+			if i > 0 {
+				return "", badArgument("%s is not an array of columns", inspect(a))
+			}
+			shown = a == nil || strings.HasPrefix(s.server, text(a))
+		}
+	}
+	t, err := s.table(text(args[0]))
+	if err != nil {
+		return "", err
+	}
+	stats, err := s.regionStats(t.Name)
+	if err != nil {
+		return "", tableErrorOf(t.Name, err)
+	}
+	if !shown {
+		stats = nil
+	}
+	return "", s.regionTable(columns, stats)
+}
+
+// regionTable prints HBase's table of regions, and a warning of hot ones, which
+// HBase has not.
+func (s *session) regionTable(columns []string, stats []store.RegionStats) error {
+	head, dashes := "", ""
+	rows := make([]string, len(stats))
+	for _, name := range columns {
+		at := -1
+		for i := range regionColumns {
+			if regionColumns[i].name == name {
+				at = i
+			}
+		}
+		if at < 0 {
+			return badArgument("unknown column %s; known are %s", name, strings.Join(regionColumnNames(), ", "))
+		}
+		c := &regionColumns[at]
+		width := c.width
+		texts := make([]string, len(stats))
+		for i := range stats {
+			texts[i] = c.text(s, &stats[i])
+			width = max(width, len(texts[i]))
+		}
+		head += fmt.Sprintf(" %*s |", width, c.name)
+		dashes += " " + strings.Repeat("-", width) + " |"
+		for i := range rows {
+			rows[i] += fmt.Sprintf(" %*s |", width, texts[i])
+		}
+	}
+	s.print.linef("%s\n%s", head, dashes)
+	for i := range stats {
+		r := &stats[i]
+		s.print.linef("%s", rows[i])
+		if err := s.print.object(append(regionObject(s, &r.Region),
+			field{"bytes", r.Bytes}, field{"reads", r.Reads}, field{"writes", r.Writes},
+			field{"reads_per_second", r.ReadRate}, field{"writes_per_second", r.WriteRate}, field{"hot", r.Hot})); err != nil {
+			return err
+		}
+	}
+	s.print.linef(" %d rows", len(stats))
+	for i := range stats {
+		if r := &stats[i]; r.Hot {
+			s.print.linef("Hot spot: region %s takes %.0f requests a second, far more than the others; salt its keys, or split it",
+				r.Region.EncodedName(), r.ReadRate+r.WriteRate)
+		}
+	}
+	return nil
+}
+
+func getSplits(s *session, args []any) (string, error) {
+	m, err := s.regions(text(args[0]))
+	if err != nil {
+		return "", err
+	}
+	s.print.linef("Total number of splits = %d", m.Len())
+	for _, k := range splitKeys(m) {
+		s.print.linef("%s", escape(k))
+		if err := s.print.object(object{{"split", k}}); err != nil {
+			return "", err
+		}
+	}
+	return "", nil
+}
+
+// tidied returns the table that a flush or compaction is about: HBase takes a
+// table or a region.
+func (s *session) tidied(args []any) (string, error) {
+	name := text(args[0])
+	t, err := s.table(name)
+	if err == nil {
+		return t.Name, s.checkFamily(t, args)
+	}
+	r, findErr := s.findRegion(name)
+	if findErr != nil {
+		return "", err
+	}
+	return r.Table, nil
+}
+
+// checkFamily refuses a family that the table has not; with one that it has, the
+// whole table is done.
+func (s *session) checkFamily(t *store.TableDescriptor, args []any) error {
+	if len(args) < 2 || args[1] == nil || t.Family(text(args[1])) != nil {
+		return nil
+	}
+	return s.explain(t, fmt.Errorf("%w: %s", store.ErrFamilyNotFound, text(args[1])))
+}
+
+func (s *session) compactor() (store.Compactor, error) {
+	c, ok := s.store.(store.Compactor)
+	if !ok {
+		return nil, fmt.Errorf("%w: flush and compaction, by the %s store", store.ErrUnsupported, s.store.Traits().Name)
+	}
+	return c, nil
+}
+
+func flush(s *session, args []any) (string, error) {
+	if _, err := s.tidied(args); err != nil {
+		return "", err
+	}
+	c, err := s.compactor()
+	if err != nil {
+		return "", err
+	}
+	return "", c.Flush(s.ctx)
+}
+
+func majorCompact(s *session, args []any) (string, error) {
+	table, err := s.tidied(args)
+	if err != nil {
+		return "", err
+	}
+	c, err := s.compactor()
+	if err != nil {
+		return "", err
+	}
+	return "", tableErrorOf(table, c.MajorCompact(s.ctx, table))
+}
+
+func compact(s *session, args []any) (string, error) {
+	table, err := s.tidied(args)
+	if err != nil {
+		return "", err
+	}
+	c, ok := s.store.(interface {
+		MinorCompact(ctx context.Context, table string) error
+	})
+	if !ok {
+		return "", fmt.Errorf("%w: compact: the %s store merges its files by itself; major_compact drops what no read can see", store.ErrUnsupported, s.store.Traits().Name)
+	}
+	return "", tableErrorOf(table, c.MinorCompact(s.ctx, table))
+}
+
+func compactionState(s *session, args []any) (string, error) {
+	if _, err := s.table(text(args[0])); err != nil {
+		return "", err
+	}
+	s.print.linef("NONE")
+	return "", s.print.object(object{{"state", "NONE"}})
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// runScript runs lines and returns the places of what failed.
+func runScript(s *session, lines string, stopAtError bool) (failed []string, err error) {
+	err = s.script(newScriptInput(strings.NewReader(lines)), "x.txt", stopAtError, func(e *scriptError) {
+		failed = append(failed, e.Error())
+	})
+	return failed, err
+}
+
+func TestScriptPlaces(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := newTestSession(t, "mem", &out)
+	failed, err := runScript(s, `create 't', 'f' # one
+scan 'nope'; list; get 'nope', 'r'
+
+put 't', 'r', 'f:q',
+  'v' 5
+put('t',
+    'r', 'f:q', {A
+nothing => 3})
+ t.scan
+put 't', 'r`, false)
+	want := []string{
+		"x.txt:2:1: Unknown table nope!",
+		"x.txt:2:20: Unknown table nope!",
+		"x.txt:5:7: syntax error: unexpected \"5\"",
+		"x.txt:8:1: syntax error: expected =>",
+		"x.txt:9:2: unknown command \"t.scan\" (did you mean \"scan\"?); 'help' lists the commands",
+		"x.txt:10:10: syntax error: the string that begins here has no end",
+	}
+	if d := cmp.Diff(want, failed); d != "" {
+		t.Errorf("(-want +got)\n%s\n%s", d, out.String())
+	}
+	if err == nil || err.Error() != want[0] {
+		t.Errorf("Got %v, want the first failure", err)
+	}
+}
+
+func TestStopsWhereTold(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := newTestSession(t, "mem", &out)
+	failed, err := runScript(s, "scan 'nope'\ncreate 't', 'f'\n", true)
+	if err == nil || len(failed) != 1 || strings.Contains(out.String(), "Created") {
+		t.Errorf("error %v, output:\n%s\nwant it to stop at the first error", err, out.String())
+	}
+	if failed, err := runScript(s, "list\nexit\nscan 'nope'", true); err != nil || failed != nil {
+		t.Errorf("after exit: %v, %v", failed, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.ctx = ctx
+	if _, err := runScript(s, "list\nlist\n", false); err == nil {
+		t.Error("a cancelled session went on")
+	}
+}
+
+// TestInterrupt: what ends a command leaves the session alive.
+func TestInterrupt(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := newTestSession(t, "mem", &out)
+	s.interruptible = func(ctx context.Context) (context.Context, context.CancelFunc) {
+		ctx, cancel := context.WithCancel(ctx)
+		cancel()
+		return ctx, cancel
+	}
+	if failed, _ := runScript(s, "create 't', 'f'", false); len(failed) != 1 || failed[0] != "x.txt:1:1: interrupted" {
+		t.Errorf("Got %q", failed)
+	}
+	s.interruptible = nil
+	if failed, err := runScript(s, "create 't', 'f'", false); err != nil {
+		t.Errorf("the next command: %v, %v", failed, err)
+	}
+}
+
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := newTestSession(t, "mem", &out)
+	if failed, err := runScript(s, "create 'scores', 'grade', 'course'; create 'été', 'f'; x = get_table 'scores'", true); err != nil {
+		t.Fatal(failed)
+	}
+	for _, c := range []struct{ before, head, offers string }{
+		{"", "", "alter"},
+		{"sca", "", "scan"},
+		{"list; get_c", "list; ", "get_counter"},
+		{"x", "", "x"},
+		{"scan '", "scan '", "scores'|été'"},
+		{`scan "sc`, `scan "`, `scores"`},
+		{"scan 'é", "scan '", "été'"},
+		{"put 'scores', 'r', '", "put 'scores', 'r', '", "course:|grade:"},
+		{"get 'scores', 'it\\'s', 'c", "get 'scores', 'it\\'s', '", "course:"},
+		{"alter 'scores', NAME => 'gr", "alter 'scores', NAME => '", "grade'"},
+		{"x.get 'r', 'gr", "x.get 'r', '", "grade:"},
+		{"scan 'scores', {STO", "scan 'scores', {", "STOPROW => "},
+		{"scan 'scores', LIMIT => 1, REV", "scan 'scores', LIMIT => 1, ", "REVERSED => "},
+		{"help 'sca", "help '", "scan'"},
+		{"nothing 'x", "nothing 'x", ""},
+		{"put 'nope', 'r', '", "put 'nope', 'r', '", ""},
+	} {
+		head, offers := s.complete(c.before)
+		if c.before == "" {
+			offers = offers[:1]
+		}
+		if got := strings.Join(offers, "|"); head != c.head || got != c.offers {
+			t.Errorf("complete(%q) = %q, %q, want %q, %q", c.before, head, got, c.head, c.offers)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// symbol is a bare word that is not true, false or nil.
+type symbol string
+
+// hash is a Ruby hash in the order it was written.
+type hash []pair
+
+type pair struct {
+	key   any
+	value any
+}
+
+// name is the key as an option's name.
+func (p pair) name() string { return strings.ToUpper(text(p.key)) }
+
+// get returns the value of a constant or string key, in any case.
+func (h hash) get(name string) (any, bool) {
+	for _, p := range h {
+		if p.name() == name {
+			return p.value, true
+		}
+	}
+	return nil, false
+}
+
+// number returns the option's value as a number.
+func (p pair) number() (int64, error) {
+	n, ok := p.value.(int64)
+	if !ok {
+		return 0, badArgument("%s => takes a number, not %s", p.name(), inspect(p.value))
+	}
+	return n, nil
+}
+
+// boolean returns the option's value as true or false.
+func (p pair) boolean() (bool, error) {
+	b, ok := p.value.(bool)
+	if !ok {
+		return false, badArgument("%s => takes true or false, not %s", p.name(), inspect(p.value))
+	}
+	return b, nil
+}
+
+// oneOf returns the option's value, which must be one of words, in capitals.
+func (p pair) oneOf(words ...string) (string, error) {
+	v := strings.ToUpper(text(p.value))
+	for _, w := range words {
+		if v == w {
+			return v, nil
+		}
+	}
+	return "", badArgument("%s => takes %s, not %s", p.name(), strings.Join(words, " or "), inspect(p.value))
+}
+
+// list returns the option's value as an array; one value is an array of one.
+func (p pair) list() []any {
+	if l, ok := p.value.([]any); ok {
+		return l
+	}
+	return []any{p.value}
+}
+
+// text is a value as Ruby's to_s gives it: what the shell stores for it.
+func text(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	case symbol:
+		return string(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case int64:
+		return strconv.FormatInt(v, 10)
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any, hash:
+		return inspect(v)
+	}
+	return fmt.Sprint(v)
+}
+
+// inspect is a value as Ruby's inspect gives it, for messages.
+func inspect(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "nil"
+	case string:
+		return strconv.Quote(v)
+	case []any:
+		parts := make([]string, len(v))
+		for i, e := range v {
+			parts[i] = inspect(e)
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case hash:
+		parts := make([]string, len(v))
+		for i, p := range v {
+			key := p.key
+			if s, ok := key.(symbol); ok {
+				key = string(s) // HBase's constants are strings
+			}
+			parts[i] = inspect(key) + "=>" + inspect(p.value)
+		}
+		return "{" + strings.Join(parts, ", ") + "}"
+	}
+	return text(v)
+}
+
+// argumentError is a call that cannot be understood.
+type argumentError struct{ msg string }
+
+func (e *argumentError) Error() string { return e.msg }
+
+func badArgument(format string, a ...any) error { return &argumentError{fmt.Sprintf(format, a...)} }
