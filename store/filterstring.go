@@ -6,11 +6,6 @@ import (
 	"unicode/utf8"
 )
 
-// maxFilterDepth bounds how deep SKIP, WHILE and parentheses nest, and with them
-// the stack that parsing and running a filter takes: far more than anyone writes,
-// far less than a request's body could hold.
-const maxFilterDepth = 100
-
 // ParseFilterString reads a filter in the language of HBase's shell and of its
 // Thrift and REST gateways (ParseFilter):
 //
@@ -127,23 +122,30 @@ func (p *filterParser) quoted() {
 	p.tok.kind, p.tok.end = tokenUnclosed, len(p.in)
 }
 
-// errorAt returns an error about the token at byte i.
-func (p *filterParser) errorAt(i int, err error) error {
-	return fmt.Errorf("filter string, column %d: %w", utf8.RuneCountInString(p.in[:i])+1, err)
+// column returns where byte i stands, in characters from 1.
+func (p *filterParser) column(i int) int { return utf8.RuneCountInString(p.in[:i]) + 1 }
+
+// errorAt returns an error about what begins at byte i.
+func (p *filterParser) errorAt(i int, format string, args ...any) error {
+	return fmt.Errorf("%w: filter string, column %d: %s", ErrInvalidArgument, p.column(i), fmt.Sprintf(format, args...))
+}
+
+// wrapAt returns err, about what begins at byte i.
+func (p *filterParser) wrapAt(i int, err error) error {
+	return fmt.Errorf("filter string, column %d: %w", p.column(i), err)
 }
 
 // expected returns the error that the current token is not what it must be.
 func (p *filterParser) expected(what string) error { return p.expectedAt(p.tok, what) }
 
 func (p *filterParser) expectedAt(t filterToken, what string) error {
-	err := fmt.Errorf("%w: expected %s, found %.60q", ErrInvalidArgument, what, p.in[t.start:t.end])
 	switch t.kind {
 	case tokenEnd:
-		err = fmt.Errorf("%w: expected %s, found the end", ErrInvalidArgument, what)
+		return p.errorAt(t.start, "expected %s, found the end", what)
 	case tokenUnclosed:
-		err = fmt.Errorf("%w: expected a closing quote for this one, found the end", ErrInvalidArgument)
+		return p.errorAt(t.start, "expected a closing quote for this one, found the end")
 	}
-	return p.errorAt(t.start, err)
+	return p.errorAt(t.start, "expected %s, found %.60q", what, p.in[t.start:t.end])
 }
 
 // accept moves on where the current token is of this kind.
@@ -186,12 +188,18 @@ func (p *filterParser) list(keyword string, one bool, member func() (Filter, err
 }
 
 func (p *filterParser) unit() (Filter, error) {
-	if p.depth == maxFilterDepth {
-		return nil, p.errorAt(p.tok.start, fmt.Errorf("%w: more than %d levels of SKIP, WHILE and parentheses", ErrInvalidArgument, maxFilterDepth))
+	if p.depth == maxFilterNesting {
+		return nil, p.errorAt(p.tok.start, "expected at most %d levels of SKIP, WHILE and parentheses", maxFilterNesting)
 	}
 	p.depth++
 	defer func() { p.depth-- }()
 	switch {
+	case p.keyword("SKIP"):
+		f, err := p.unit()
+		return &SkipFilter{Filter: f}, err
+	case p.keyword("WHILE"):
+		f, err := p.unit()
+		return &WhileMatchFilter{Filter: f}, err
 	case p.accept(tokenOpen):
 		f, err := p.expression()
 		if err == nil && !p.accept(tokenClose) {
@@ -227,15 +235,14 @@ func (p *filterParser) filter() (Filter, error) {
 	}
 	form := &filterForms[at]
 	if form.counts != nil && !slices.Contains(form.counts, len(a.list)) {
-		err := fmt.Errorf("%w: expected %s, found %d arguments", ErrInvalidArgument, form.usage(), len(a.list))
-		return nil, p.errorAt(a.name.start, err)
+		return nil, p.errorAt(a.name.start, "expected %s, found %d arguments", form.usage(), len(a.list))
 	}
 	f := form.parse(&a)
 	if a.err != nil {
 		return nil, a.err
 	}
 	if _, err := f.Start(&Scan{}); err != nil {
-		return nil, p.errorAt(a.name.start, err)
+		return nil, p.wrapAt(a.name.start, err)
 	}
 	return f, nil
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -46,13 +47,19 @@ func (w *filterWriter) unsupported(format string, args ...any) {
 
 // filter writes f, which stands inside depth levels, where precedence is needed.
 func (w *filterWriter) filter(f Filter, precedence, depth int) {
-	if depth == maxFilterDepth {
-		w.unsupported("more than %d levels of filters", maxFilterDepth)
+	if depth == maxFilterNesting {
+		w.unsupported("more than %d levels of filters", maxFilterNesting)
 		return
 	}
 	switch f := f.(type) {
 	case *FilterList:
 		w.list(f, precedence, depth)
+	case *SkipFilter:
+		w.b.WriteString("SKIP ")
+		w.filter(f.Filter, precedenceUnit, depth+1)
+	case *WhileMatchFilter:
+		w.b.WriteString("WHILE ")
+		w.filter(f.Filter, precedenceUnit, depth+1)
 	case *KeyOnlyFilter:
 		if f.LengthAsValue {
 			w.call("KeyOnlyFilter", true)
@@ -65,6 +72,19 @@ func (w *filterWriter) filter(f Filter, precedence, depth int) {
 		w.call("PrefixFilter", f.Prefix)
 	case *ColumnPrefixFilter:
 		w.call("ColumnPrefixFilter", f.Prefix)
+	case *MultipleColumnPrefixFilter:
+		args := make([]any, len(f.Prefixes))
+		for i, p := range f.Prefixes {
+			args[i] = p
+		}
+		w.call("MultipleColumnPrefixFilter", args...)
+	case *ColumnCountGetFilter:
+		w.call("ColumnCountGetFilter", f.Limit)
+	case *ColumnPaginationFilter:
+		if f.ColumnOffset != nil {
+			w.unsupported("a ColumnPaginationFilter with a column offset")
+		}
+		w.call("ColumnPaginationFilter", f.Limit, f.Offset)
 	case *PageFilter:
 		w.call("PageFilter", f.PageSize)
 	case *InclusiveStopFilter:
@@ -92,6 +112,17 @@ func (w *filterWriter) filter(f Filter, precedence, depth int) {
 		w.singleColumnValue("SingleColumnValueFilter", f)
 	case *SingleColumnValueExcludeFilter:
 		w.singleColumnValue("SingleColumnValueExcludeFilter", &f.SingleColumnValueFilter)
+	case *DependentColumnFilter:
+		args := []any{[]byte(f.Family), f.Qualifier}
+		if f.DropDependent || f.Op != 0 {
+			args = append(args, f.DropDependent)
+		}
+		if f.Op != 0 {
+			args = append(args, f.Op, f.Comparator)
+		}
+		w.call("DependentColumnFilter", args...)
+	case *ColumnValueFilter:
+		w.call("ColumnValueFilter", []byte(f.Family), f.Qualifier, f.Op, f.Comparator)
 	default:
 		w.unsupported("%s", strings.TrimPrefix(fmt.Sprintf("%T", f), "*store."))
 	}
@@ -131,8 +162,8 @@ func (w *filterWriter) singleColumnValue(name string, f *SingleColumnValueFilter
 	w.call(name, args...)
 }
 
-// call writes one filter with arguments of the types []byte, bool, int64,
-// CompareOp and Comparator; a Comparator follows its CompareOp.
+// call writes one filter with arguments of the types []byte, bool, int,
+// int64, CompareOp and Comparator; a Comparator follows its CompareOp.
 func (w *filterWriter) call(name string, args ...any) {
 	w.b.WriteString(name)
 	w.b.WriteByte('(')
@@ -146,6 +177,11 @@ func (w *filterWriter) call(name string, args ...any) {
 			w.quote("", arg)
 		case bool:
 			w.b.WriteString(strconv.FormatBool(arg))
+		case int:
+			if arg > math.MaxInt32 {
+				w.unsupported("%s with %d, more than 32 bits", name, arg)
+			}
+			w.b.WriteString(strconv.Itoa(arg))
 		case int64:
 			w.b.WriteString(strconv.FormatInt(arg, 10))
 		case CompareOp:

@@ -27,7 +27,18 @@ var filterForms = []filterForm{
 	{"FirstKeyOnlyFilter", "", []int{0}, func(*filterArgs) Filter { return &FirstKeyOnlyFilter{} }},
 	{"PrefixFilter", "'prefix'", []int{1}, func(a *filterArgs) Filter { return &PrefixFilter{Prefix: a.bytes()} }},
 	{"ColumnPrefixFilter", "'prefix'", []int{1}, func(a *filterArgs) Filter { return &ColumnPrefixFilter{Prefix: a.bytes()} }},
+	{"MultipleColumnPrefixFilter", "'prefix', …", nil, func(a *filterArgs) Filter {
+		f := &MultipleColumnPrefixFilter{}
+		for a.more() {
+			f.Prefixes = append(f.Prefixes, a.bytes())
+		}
+		return f
+	}},
+	{"ColumnCountGetFilter", "columns", []int{1}, func(a *filterArgs) Filter { return &ColumnCountGetFilter{Limit: a.count()} }},
 	{"PageFilter", "rows", []int{1}, func(a *filterArgs) Filter { return &PageFilter{PageSize: a.integer()} }},
+	{"ColumnPaginationFilter", "limit, offset", []int{2}, func(a *filterArgs) Filter {
+		return &ColumnPaginationFilter{Limit: a.count(), Offset: a.count()}
+	}},
 	{"InclusiveStopFilter", "'row'", []int{1}, func(a *filterArgs) Filter { return &InclusiveStopFilter{Row: a.bytes()} }},
 	{"TimestampsFilter", "timestamp, …", nil, func(a *filterArgs) Filter {
 		f := &TimestampsFilter{}
@@ -64,6 +75,19 @@ var filterForms = []filterForm{
 	}},
 	{"SingleColumnValueExcludeFilter", singleColumnArgs, []int{4, 6}, func(a *filterArgs) Filter {
 		return &SingleColumnValueExcludeFilter{a.singleColumnValue()}
+	}},
+	{"DependentColumnFilter", "'family', 'qualifier'[, dropDependentColumn[, operator, 'comparator']]", []int{2, 3, 5}, func(a *filterArgs) Filter {
+		f := &DependentColumnFilter{Family: a.text(), Qualifier: a.bytes()}
+		f.DropDependent = a.more() && a.boolean()
+		if a.more() {
+			f.Op, f.Comparator = a.comparison()
+		}
+		return f
+	}},
+	{"ColumnValueFilter", "'family', 'qualifier', operator, 'comparator'", []int{4}, func(a *filterArgs) Filter {
+		f := &ColumnValueFilter{Family: a.text(), Qualifier: a.bytes()}
+		f.Op, f.Comparator = a.comparison()
+		return f
 	}},
 }
 
@@ -150,10 +174,15 @@ func (a *filterArgs) boolean() bool {
 	return false
 }
 
-func (a *filterArgs) integer() int64 {
-	const what = "a whole number of at most 64 bits"
+func (a *filterArgs) integer() int64 { return a.number(64) }
+
+// count reads a number of columns, in HBase an int.
+func (a *filterArgs) count() int { return int(a.number(32)) }
+
+func (a *filterArgs) number(bits int) int64 {
+	what := fmt.Sprintf("a whole number of at most %d bits", bits)
 	t := a.take(tokenWord, what)
-	n, err := strconv.ParseInt(t.text, 10, 64)
+	n, err := strconv.ParseInt(t.text, 10, bits)
 	if err != nil || t.text[0] == '+' {
 		a.bad(t, what)
 	}
@@ -184,10 +213,10 @@ func (a *filterArgs) comparison() (CompareOp, Comparator) {
 		}
 		c := Comparator{Type: form.typ, Value: []byte(form.value + value)}
 		if a.err == nil && !ordered(c.Type) && op != Equal && op != NotEqual {
-			a.fail(a.p.errorAt(t.start, fmt.Errorf("%w: expected = or != before %s, which has no order", ErrInvalidArgument, form.prefix)))
+			a.fail(a.p.errorAt(t.start, "expected = or != before %s, which has no order", form.prefix))
 		}
 		if _, err := c.comparison(); err != nil {
-			a.fail(a.p.errorAt(t.start, err))
+			a.fail(a.p.wrapAt(t.start, err))
 		}
 		return op, c
 	}

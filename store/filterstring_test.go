@@ -33,6 +33,15 @@ func TestParseFilterString(t *testing.T) {
 		{"PrefixFilter(')')", "", prefix(")")},
 		{"PrefixFilter('中国, \xff\x00')", "", prefix("中国, \xff\x00")},
 		{"ColumnPrefixFilter('qualifier')", "", &ColumnPrefixFilter{Prefix: []byte("qualifier")}},
+		{"MultipleColumnPrefixFilter('q1','q2')", "MultipleColumnPrefixFilter('q1', 'q2')", &MultipleColumnPrefixFilter{Prefixes: [][]byte{[]byte("q1"), []byte("q2")}}},
+		{"MultipleColumnPrefixFilter()", "", &MultipleColumnPrefixFilter{}},
+		{"ColumnCountGetFilter(4)", "", &ColumnCountGetFilter{Limit: 4}},
+		{"ColumnPaginationFilter(4, 6)", "", &ColumnPaginationFilter{Limit: 4, Offset: 6}},
+		{"DependentColumnFilter('f', 'q')", "", &DependentColumnFilter{Family: "f", Qualifier: []byte("q")}},
+		{"DependentColumnFilter('f', 'q', false)", "DependentColumnFilter('f', 'q')", &DependentColumnFilter{Family: "f", Qualifier: []byte("q")}},
+		{"DependentColumnFilter('f', 'q', true)", "", &DependentColumnFilter{Family: "f", Qualifier: []byte("q"), DropDependent: true}},
+		{"DependentColumnFilter('f', 'q', false, =, 'binary:abc')", "", &DependentColumnFilter{Family: "f", Qualifier: []byte("q"), Op: Equal, Comparator: bin("abc")}},
+		{"ColumnValueFilter ('f', 'q', <, 'binary:v')", "ColumnValueFilter('f', 'q', <, 'binary:v')", &ColumnValueFilter{Family: "f", Qualifier: []byte("q"), Op: Less, Comparator: bin("v")}},
 		{"PageFilter(4)", "", &PageFilter{PageSize: 4}},
 		{"PageFilter(9223372036854775807)", "", &PageFilter{PageSize: 9223372036854775807}},
 		{"InclusiveStopFilter ('row''3''')", "InclusiveStopFilter('row''3''')", &InclusiveStopFilter{Row: []byte("row'3'")}},
@@ -51,6 +60,13 @@ func TestParseFilterString(t *testing.T) {
 		{"SingleColumnValueFilter('f', 'q', >=, 'binary:a', false, true)", "SingleColumnValueFilter('f', 'q', >=, 'binary:a')", &single},
 		{"SingleColumnValueFilter('f', 'q', >=, 'binary:a', true, false)", "", &strict},
 		{"SingleColumnValueExcludeFilter('f', 'q', >=, 'binary:a', true, false)", "", &SingleColumnValueExcludeFilter{strict}},
+
+		{"SKIP ValueFilter( =,  'binary:0')", "SKIP ValueFilter(=, 'binary:0')", &SkipFilter{&ValueFilter{Op: Equal, Comparator: bin("0")}}},
+		{" WHILE\tPageFilter(1)", "WHILE PageFilter(1)", &WhileMatchFilter{&PageFilter{PageSize: 1}}},
+		{"SKIP WHILE SKIP PrefixFilter('a')", "", &SkipFilter{&WhileMatchFilter{&SkipFilter{prefix("a")}}}},
+		{"PrefixFilter('a')AND SKIP FirstKeyOnlyFilter()OR KeyOnlyFilter()", "PrefixFilter('a') AND SKIP FirstKeyOnlyFilter() OR KeyOnlyFilter()", one(all(prefix("a"), &SkipFilter{&FirstKeyOnlyFilter{}}), &KeyOnlyFilter{})},
+		{"SKIP(PrefixFilter('a') AND PrefixFilter('b'))", "SKIP (PrefixFilter('a') AND PrefixFilter('b'))", &SkipFilter{all(prefix("a"), prefix("b"))}},
+		{"SKIP (PrefixFilter('a')) AND PrefixFilter('b')", "SKIP PrefixFilter('a') AND PrefixFilter('b')", all(&SkipFilter{prefix("a")}, prefix("b"))},
 
 		{"(FirstKeyOnlyFilter())", "FirstKeyOnlyFilter()", &FirstKeyOnlyFilter{}},
 		{" (PrefixFilter ('a')AND\n\tFirstKeyOnlyFilter())", "PrefixFilter('a') AND FirstKeyOnlyFilter()", all(prefix("a"), &FirstKeyOnlyFilter{})},
@@ -120,6 +136,16 @@ func TestParseFilterStringErrors(t *testing.T) {
 		{"PageFilter(+1)", 12, `found "+1"`},
 		{"PageFilter(1.5)", 12, `found "1.5"`},
 		{"PageFilter(-1)", 1, "page size -1"},
+		{"ColumnCountGetFilter('abc')", 22, "expected a whole number of at most 32 bits"},
+		{"ColumnCountGetFilter(2147483648)", 22, "expected a whole number of at most 32 bits"},
+		{"ColumnPaginationFilter(124)", 1, "expected ColumnPaginationFilter(limit, offset), found 1 arguments"},
+		{"ColumnPaginationFilter(4, -123)", 1, "offset -123"},
+		{"MultipleColumnPrefixFilter('a', 'a')", 1, `prefix "a" twice`},
+		{"DependentColumnFilter('f', 'q', true, =)", 1, "found 4 arguments"},
+		{"ColumnValueFilter('f', 'q', <, 'substring:v')", 32, "expected = or != before substring:"},
+		{"SKIP", 5, "expected a filter, SKIP, WHILE or (, found the end"},
+		{"WHILE AND", 7, `found "AND"`},
+		{"SKIPPrefixFilter('a')", 1, `found "SKIPPrefixFilter"`},
 		{"TimestampsFilter(-45, 6)", 1, "negative timestamp -45"},
 		{"TimestampsFilter(5 6)", 20, `expected , or ), found "6"`},
 		{"RowFilter (<>, 'binary:r')", 12, `expected one of < <= = != >= >, found "<>"`},
@@ -135,14 +161,15 @@ func TestParseFilterStringErrors(t *testing.T) {
 		{"SingleColumnValueFilter ('f', 'q', =, 'binary:1', true)", 1, "found 5 arguments"},
 		{"SingleColumnValueFilter ('f', 'q', =, 'binary:1', 'true', 'false')", 51, `expected true or false, found "'true'"`},
 		{"ColumnRangeFilter ('a', true, 'b')", 1, "found 3 arguments"},
-		{strings.Repeat("(", 200), 101, "more than 100 levels"},
+		{strings.Repeat("(", 200), 101, "at most 100 levels"},
+		{strings.Repeat("SKIP ", 200), 501, "at most 100 levels"},
 	} {
 		_, err := ParseFilterString(test.in)
 		if !errors.Is(err, ErrInvalidArgument) {
 			t.Errorf("%s: error %v", test.in, err)
 			continue
 		}
-		if where := fmt.Sprintf("filter string, column %d: ", test.column); !strings.HasPrefix(err.Error(), where) || !strings.Contains(err.Error(), test.want) {
+		if where := fmt.Sprintf("filter string, column %d: ", test.column); !strings.Contains(err.Error(), where) || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v\nwant %s… %s", test.in, err, where, test.want)
 		}
 	}
@@ -175,7 +202,7 @@ func TestFormatFilterStringErrors(t *testing.T) {
 	t.Parallel()
 	first := &FirstKeyOnlyFilter{}
 	deep := Filter(first)
-	for range maxFilterDepth {
+	for range maxFilterNesting {
 		deep = &FilterList{Filters: []Filter{first, &FilterList{MustPassOne: true, Filters: []Filter{first, deep}}}}
 	}
 	for _, test := range []struct {
@@ -191,6 +218,11 @@ func TestFormatFilterStringErrors(t *testing.T) {
 		{"null", &ValueFilter{Op: Equal, Comparator: Comparator{Type: CompareNull}}, ErrUnsupported},
 		{"order of a regex", &ValueFilter{Op: Less, Comparator: Comparator{Type: CompareRegex}}, ErrUnsupported},
 		{"regex", &ValueFilter{Op: Equal, Comparator: Comparator{Type: CompareRegex, Value: []byte("(")}}, ErrInvalidArgument},
+		{"no filter to skip", &SkipFilter{}, ErrUnsupported},
+		{"fuzzy", &FuzzyRowFilter{Pairs: []FuzzyPair{{Key: []byte("a"), Mask: []byte{0}}}}, ErrUnsupported},
+		{"column offset", &ColumnPaginationFilter{Limit: 1, ColumnOffset: []byte("a")}, ErrUnsupported},
+		{"many columns", &ColumnCountGetFilter{Limit: 1 << 31}, ErrUnsupported},
+		{"negative offset", &ColumnPaginationFilter{Offset: -1}, ErrInvalidArgument},
 		{"empty bound", &ColumnRangeFilter{Min: []byte{}}, ErrUnsupported},
 		{"deep", deep, ErrUnsupported},
 		{"negative page", &PageFilter{PageSize: -1}, ErrInvalidArgument},
@@ -219,9 +251,9 @@ func drawStringFilter(rt *rapid.T, depth int) Filter {
 		}
 		return CompareOp(rapid.IntRange(int(Less), int(Greater)).Draw(rt, "op")), c
 	}
-	last := 14
+	last := 20
 	if depth == 4 {
-		last = 12 // no list
+		last = 17 // nothing that holds filters
 	}
 	switch rapid.IntRange(0, last).Draw(rt, "kind") {
 	case 0:
@@ -273,6 +305,29 @@ func drawStringFilter(rt *rapid.T, depth int) Filter {
 			return &SingleColumnValueExcludeFilter{f}
 		}
 		return &f
+	case 13:
+		f := &MultipleColumnPrefixFilter{}
+		for i := range rapid.IntRange(0, 3).Draw(rt, "prefixes") {
+			f.Prefixes = append(f.Prefixes, append(text("prefix"), byte(i))) // none twice
+		}
+		return f
+	case 14:
+		return &ColumnCountGetFilter{Limit: int(rapid.Int32Min(0).Draw(rt, "limit"))}
+	case 15:
+		return &ColumnPaginationFilter{Limit: int(rapid.Int32Min(0).Draw(rt, "limit")), Offset: int(rapid.Int32Min(0).Draw(rt, "offset"))}
+	case 16:
+		f := &DependentColumnFilter{Family: string(text("family")), Qualifier: text("qualifier"), DropDependent: rapid.Bool().Draw(rt, "drop")}
+		if rapid.Bool().Draw(rt, "compare") {
+			f.Op, f.Comparator = comparison()
+		}
+		return f
+	case 17:
+		op, c := comparison()
+		return &ColumnValueFilter{Family: string(text("family")), Qualifier: text("qualifier"), Op: op, Comparator: c}
+	case 18:
+		return &SkipFilter{Filter: drawStringFilter(rt, depth+1)}
+	case 19:
+		return &WhileMatchFilter{Filter: drawStringFilter(rt, depth+1)}
 	}
 	l := &FilterList{MustPassOne: rapid.Bool().Draw(rt, "one")}
 	for range rapid.IntRange(2, 4).Draw(rt, "members") {
@@ -304,11 +359,12 @@ func TestFilterStringRoundTrip(t *testing.T) {
 func FuzzParseFilterString(f *testing.F) {
 	for _, s := range []string{
 		"", "()", "(PrefixFilter ('realtime')AND  SKIP FirstKeyOnlyFilter()OR KeyOnlyFilter())",
+		"DependentColumnFilter('f', 'q', true, =, 'binary:abc') OR ColumnPaginationFilter(4, 6) AND MultipleColumnPrefixFilter('a', 'b')",
 		"WHILE RowFilter (!=, 'binary:row1')", "InclusiveStopFilter ('row''3''')", "TimestampsFilter(9223372036854775806, 6)",
 		"SingleColumnValueFilter ('family', 'qualifier', =, 'regexstringnocase:a', true, false)",
 		"ColumnRangeFilter ('', true, 'a', FALSE) OR (PageFilter(-1) AND (KeyOnlyFilter()))",
 		"ValueFilter(=, 'regexstring:(?i)a|b') AND QualifierFilter(!=, 'substring:\xff')",
-		strings.Repeat("(", maxFilterDepth-1) + "FirstKeyOnlyFilter()" + strings.Repeat(")", maxFilterDepth-1),
+		strings.Repeat("(", maxFilterNesting-1) + "FirstKeyOnlyFilter()" + strings.Repeat(")", maxFilterNesting-1),
 	} {
 		f.Add(s)
 	}
