@@ -270,7 +270,7 @@ func TestRunFromKafka(t *testing.T) {
 
 // Members of one store come and go: each rebalance takes all partitions away and
 // gives them out anew.
-func TestRebalanceStorm(t *testing.T) {
+func TestSchedule11RebalanceStorm(t *testing.T) {
 	t.Parallel()
 	c, e := newCluster(t, map[string]int{"pages": 4}), newEngine(t)
 	stay := c.run(e)

@@ -106,6 +106,7 @@ var libraries = map[string][]string{
 	"github.com/twmb/franz-go/pkg/kfake":    {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kerr":     {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kversion": {},
+	"github.com/twmb/franz-go/pkg/kgo":      {},
 	"github.com/klauspost/compress":         {"pipeline/kafka", "pipeline/decode"}, // codecs of record batches, and of payloads
 	"github.com/pierrec/lz4/v4":             {"pipeline/kafka"},
 	"github.com/expr-lang/expr":             {"pipeline/mapping"},

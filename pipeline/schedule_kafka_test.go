@@ -1,0 +1,356 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/kafka/embedded"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// The fault schedules of docs/guarantees.md that need a broker.
+
+func often(o *Options) { o.CommitInterval = 10 * time.Millisecond }
+
+// Offsets never reach the group: they are for lag tools.
+func TestSchedule04KilledBeforeTheGroupCommit(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	c.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorNotAvailable, Count: -1})
+	for range 3 {
+		c.produce("pages", 500)
+		m := c.run(e, often)
+		m.wait(c.ends("pages"))
+		m.close()
+	}
+	c.check(e)
+}
+
+func TestSchedule05CutOffInTheGroupCommit(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	cluster := c.broker.Cluster()
+	var cuts atomic.Int64
+	cluster.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if cuts.Add(1)%2 == 0 {
+			return nil, nil, false
+		}
+		return nil, errors.New("cut off"), true
+	})
+	m := c.run(e, often)
+	for cuts.Load() < 3 {
+		c.produce("pages", 300)
+		waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	}
+	m.close()
+	c.check(e)
+}
+
+func TestSchedule12BrokerRestarts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	restart := func() *embedded.Broker {
+		b, err := embedded.Start(&embedded.Options{Dir: dir, Topics: map[string]int{"pages": 3}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	b := restart()
+	c := &cluster{t: t, broker: b, client: newClient(t, b.Addr()), pages: map[string]int64{}}
+	c.out = c.client.NewProducer(nil)
+	e := newPebble(t)
+	m := c.run(e)
+	c.produce("pages", 1000)
+	m.wait(c.ends("pages"))
+	c.produce("pages", 1000)
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b = restart()
+	t.Cleanup(func() { b.Close() })
+	c.broker.Cluster().RehashCoordinators()
+	c.produce("pages", 1000)
+	waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	m.close()
+	c.check(e)
+}
+
+// Transactions of several producers, one after the other in each partition and
+// open beside each other, committed and aborted; one partition has aborted ones
+// only.
+func TestSchedule25Transactions(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var producers []*kgo.Client
+	for i := range 3 {
+		p, err := kgo.NewClient(kgo.SeedBrokers(c.broker.Addr()), kgo.TransactionalID(fmt.Sprint("tx", i)),
+			kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DefaultProduceTopic("pages"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		producers = append(producers, p)
+	}
+	m := c.run(e)
+	var committed int64
+	for round := range 12 {
+		for _, p := range producers {
+			if err := p.BeginTransaction(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 60 {
+			who := i % 3
+			abort := (round+who)%2 == 0
+			page := fmt.Sprintf("/p%d", i%7)
+			r := &kgo.Record{Partition: int32(i / 3 % 2), Value: fmt.Appendf(nil, `{"page": %q, "user": "u"}`, page)}
+			if abort && i%4 == 0 {
+				r.Partition = 2
+			}
+			if err := producers[who].ProduceSync(ctx, r).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+			if !abort {
+				c.pages[page]++
+				committed++
+			}
+		}
+		for who, p := range producers {
+			end := kgo.TransactionEndTry((round+who)%2 != 0)
+			if err := p.EndTransaction(ctx, end); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	m.wait(c.ends("pages"))
+	m.close()
+	got := readContents(t, e)
+	if d := cmp.Diff(c.pages, got.Counts); d != "" {
+		t.Errorf("Got other counts than what was committed (-want +got):\n%s", d)
+	}
+	if p := got.Progress; p.Applied != committed || p.Control != p.Next-committed || p.Control < 360 {
+		t.Errorf("Got progress %+v, want %d applied and the rest control", p, committed)
+	}
+}
+
+func TestSchedule26LeadersMove(t *testing.T) {
+	t.Parallel()
+	b, err := embedded.Start(&embedded.Options{Topics: map[string]int{"pages": 3}, Nodes: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	c := &cluster{t: t, broker: b, client: newClient(t, b.Addr()), pages: map[string]int64{}}
+	c.out = c.client.NewProducer(nil)
+	e := newPebble(t)
+	m := c.run(e)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for range 20 {
+		c.produce("pages", 200)
+		<-tick.C
+		b.Cluster().ShufflePartitionLeaders()
+	}
+	waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	m.close()
+	c.check(e)
+}
+
+func TestSchedule27PartitionsAdded(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 1}), newPebble(t)
+	m := c.run(e, fromLatest)
+	waitFor(t, func() bool { return m.Status().Generation >= 0 && len(allProgress(t, e)) == 1 })
+	c.produce("pages", 100)
+	admin, err := kgo.NewClient(kgo.SeedBrokers(c.broker.Addr()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.TimeoutMillis = 1000
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = "pages", 3
+	req.Topics = append(req.Topics, rt)
+	if _, err := req.RequestWith(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	c.out = newClient(t, c.broker.Addr()).NewProducer(nil)
+	c.produce("pages", 300) // before anybody has looked
+	waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	m.close()
+	if n := len(c.ends("pages")); n != 3 {
+		t.Fatalf("Got %d partitions", n)
+	}
+	c.check(e)
+}
+
+// The group's offsets are lost, or set by hand to either end of the log.
+func TestSchedule33GroupOffsetsAreReset(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	for _, group := range []string{"g", "another"} {
+		for _, to := range []string{"start", "end"} {
+			c.produce("pages", 300)
+			m := c.run(e, func(o *Options) { o.Group = group })
+			m.wait(c.ends("pages"))
+			m.close()
+			c.produce("pages", 300)
+			offsets := c.ends("pages")
+			for n := range offsets {
+				if to == "start" {
+					offsets[n] = 0
+				}
+			}
+			c.commit(group, offsets)
+		}
+	}
+	m := c.run(e, func(o *Options) { o.Group = "g" })
+	m.wait(c.ends("pages"))
+	m.close()
+	c.check(e)
+}
+
+// commit sets the offsets of a group by hand.
+func (c *cluster) commit(group string, offsets map[int32]int64) {
+	c.t.Helper()
+	g, err := c.client.JoinGroup(c.t.Context(), &kafka.GroupOptions{ID: group, Topics: []string{"pages"}, StoreID: "s1", SessionTimeout: 6 * time.Second})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	gen, err := g.Next(c.t.Context())
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	if err := errors.Join(gen.Commit(c.t.Context(), map[string]map[int32]int64{"pages": offsets}), g.Close()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// Records far larger than a fetch, and one with headers of almost a megabyte that
+// becomes a dead letter.
+func TestSchedule35LargeRecords(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 1, "pages.dead": 1}), newPebble(t)
+	header := bytes.Repeat([]byte{0xff, 0, 'h'}, 300<<10)
+	large := fmt.Appendf(nil, `{"page": "/large", "user": "u", "more": %q}`, bytes.Repeat([]byte("x"), 900<<10))
+	for range 3 {
+		c.produce("pages", 10)
+		if err := c.out.Produce(t.Context(), "pages",
+			kafka.Message{Value: large, Partition: 0},
+			kafka.Message{Value: []byte("not json"), Partition: 0, Headers: []kafka.Header{{Key: []byte("h"), Value: header}}},
+		); err != nil {
+			t.Fatal(err)
+		}
+		c.pages["/large"]++
+		c.bad++
+		c.total += 2
+	}
+	m := c.run(e, func(o *Options) { o.Fetch.MaxPartitionBytes = 1 << 10 })
+	m.wait(c.ends("pages"))
+	m.close()
+	c.check(e)
+	sc := e.Scan(t.Context(), &store.Scan{Table: store.OutboxTable})
+	defer sc.Close()
+	found := 0
+	for sc.Next() {
+		for _, l := range sc.Row().Cells {
+			if string(l.Qualifier) == "headers" && len(l.Value) > len(header) {
+				found++
+			}
+		}
+	}
+	if err := sc.Err(); err != nil || found != 3 {
+		t.Errorf("Got %d letters with their headers (%v), want 3", found, err)
+	}
+}
+
+func TestSchedule37MixedCodecs(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 1}), newPebble(t)
+	m := c.run(e)
+	for range 3 {
+		for _, codec := range []kafka.Compression{kafka.None, kafka.Gzip, kafka.Snappy, kafka.LZ4, kafka.Zstd} {
+			c.out = c.client.NewProducer(&kafka.ProducerOptions{Compression: codec})
+			c.produce("pages", 200)
+		}
+	}
+	m.wait(c.ends("pages"))
+	m.close()
+	c.check(e)
+}
+
+// Two pipelines with other rules and groups: each has its own progress.
+func TestSchedule38TwoPipelinesOnOneTopic(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	all := &store.TableDescriptor{Name: "all", Families: []store.FamilyDescriptor{store.NewFamily("c")}}
+	all.Families[0].Counter = true
+	if err := e.(store.Admin).CreateTable(t.Context(), all, nil); err != nil {
+		t.Fatal(err)
+	}
+	plan, err := mapping.Compile(&mapping.Spec{
+		Decode: mapping.DecodeSpec{Format: "json"},
+		Rules: []mapping.RuleSpec{
+			{Table: "all", Row: `"all"`, Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: `"n"`}}},
+		},
+	}, func(name string) *store.TableDescriptor {
+		d, err := e.Table(t.Context(), name)
+		if err != nil {
+			return nil
+		}
+		return d
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := c.run(e)
+	c.produce("pages", 700)
+	two := c.run(e, func(o *Options) { o.Name, o.Plan = "q", plan })
+	c.produce("pages", 700)
+	one.wait(c.ends("pages"))
+	one.close()
+	c.produce("pages", 700) // which the second has first
+	two.wait(c.ends("pages"))
+	two.close()
+	one = c.run(e)
+	one.wait(c.ends("pages"))
+	one.close()
+	if d := cmp.Diff(c.pages, readContents(t, e).Counts); d != "" {
+		t.Errorf("Got other counts (-want +got):\n%s", d)
+	}
+	sc := e.Scan(t.Context(), &store.Scan{Table: "all"})
+	defer sc.Close()
+	var counted []int64
+	for sc.Next() {
+		counted = append(counted, int64(binary.BigEndian.Uint64(sc.Row().Cells[0].Value)))
+	}
+	if len(counted) != 1 || counted[0] != c.total-c.bad {
+		t.Errorf("Got %v counted by the second pipeline, want %d", counted, c.total-c.bad)
+	}
+	applied := map[string]int64{}
+	for _, p := range allProgress(t, e) {
+		applied[p.Source.Pipeline] += p.Progress.Applied
+	}
+	if d := cmp.Diff(map[string]int64{"p": c.total - c.bad, "q": c.total - c.bad}, applied); d != "" {
+		t.Errorf("Got other progress (-want +got):\n%s", d)
+	}
+}
