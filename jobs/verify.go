@@ -67,15 +67,7 @@ func (r *Report) Err() error {
 // match is in the Report; an error means that it could not be looked at: no run,
 // or a manifest that cannot be read.
 func Verify(ctx context.Context, at string) (*Report, error) {
-	info, err := os.Stat(at)
-	if err != nil {
-		return nil, fmt.Errorf("verify: %w", err)
-	}
-	dir, name := at, ""
-	if !info.IsDir() {
-		dir, name = filepath.Dir(at), filepath.Base(at)
-	}
-	t, err := target.OpenLocal(dir)
+	t, dir, name, err := openRun(at)
 	if err != nil {
 		return nil, fmt.Errorf("verify: %w", err)
 	}
@@ -88,32 +80,76 @@ func Verify(ctx context.Context, at string) (*Report, error) {
 	return r, nil
 }
 
-// verify finds the manifest and checks its run; name is the manifest's, or empty.
-func verify(ctx context.Context, t target.Target, name string) (*Report, error) {
-	if name == LatestName {
-		name = ""
+// ReadRun finds a published run and returns its manifest and directory. at is what
+// Verify takes. The run's files are not looked at.
+func ReadRun(ctx context.Context, at string) (m *Manifest, dir string, err error) {
+	t, dir, name, err := openRun(at)
+	if err != nil {
+		return nil, "", err
 	}
-	var latest *Latest
-	if name == "" {
-		name = ManifestName
+	defer t.Close()
+	found, err := findManifest(ctx, t, name)
+	if err != nil {
+		return nil, "", fmt.Errorf("%s: %w", at, err)
+	}
+	return found.manifest, filepath.Join(dir, filepath.FromSlash(path.Dir(found.name))), nil
+}
+
+// openRun opens the directory of a run, of a job or of a manifest; name is the
+// manifest's, or empty.
+func openRun(at string) (t *target.Local, dir, name string, err error) {
+	info, err := os.Stat(at)
+	if err != nil {
+		return nil, "", "", err
+	}
+	dir = at
+	if !info.IsDir() {
+		dir, name = filepath.Dir(at), filepath.Base(at)
+	}
+	t, err = target.OpenLocal(dir)
+	return t, dir, name, err
+}
+
+// foundManifest is a manifest and where it was.
+type foundManifest struct {
+	manifest *Manifest
+	name     string // below the target
+	data     []byte
+	latest   *Latest // what named it; nil = nothing
+}
+
+// findManifest reads the manifest with this name, or, without one, that of the
+// job's latest run or of the run that the target is.
+func findManifest(ctx context.Context, t target.Target, name string) (*foundManifest, error) {
+	f := &foundManifest{name: name}
+	if name == "" || name == LatestName {
+		f.name = ManifestName
 		l, err := readLatest(ctx, t, ".")
 		switch {
 		case err == nil:
-			latest, name = l, l.Manifest
+			f.latest, f.name = l, l.Manifest
 		case !errors.Is(err, target.ErrNotFound):
 			return nil, err
 		}
 	}
-	m, data, err := readManifest(ctx, t, name)
+	var err error
+	f.manifest, f.data, err = readManifest(ctx, t, f.name)
 	if errors.Is(err, target.ErrNotFound) {
 		return nil, fmt.Errorf("there is no %s and no %s: name the directory of a job or of a run: %w", LatestName, ManifestName, err)
 	}
+	return f, err
+}
+
+// verify finds the manifest and checks its run; name is the manifest's, or empty.
+func verify(ctx context.Context, t target.Target, name string) (*Report, error) {
+	found, err := findManifest(ctx, t, name)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Manifest: m, Dir: path.Dir(name), Files: make([]FileReport, 0, len(m.Files))}
+	m, latest := found.manifest, found.latest
+	r := &Report{Manifest: m, Dir: path.Dir(found.name), Files: make([]FileReport, 0, len(m.Files))}
 	if latest != nil {
-		sum := sha256.Sum256(data)
+		sum := sha256.Sum256(found.data)
 		if got := hex.EncodeToString(sum[:]); got != latest.ManifestSHA256 || m.RunID != latest.RunID {
 			r.Problems = append(r.Problems, fmt.Sprintf("%s names run %s with a manifest of sha256 %s, the manifest is of run %s and has %s", LatestName, latest.RunID, latest.ManifestSHA256, m.RunID, got))
 		}

@@ -26,6 +26,7 @@ import (
 type commands struct {
 	Run     runCommand         `cmd:"" help:"Run a job: a table at one instant, to files."`
 	List    listCommand        `cmd:"" help:"List jobs and their published runs."`
+	SQL     sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC      gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
 	Verify  verifyCommand      `cmd:"" help:"Recount and re-checksum a published run from its files alone."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`

@@ -1,0 +1,157 @@
+package jobs
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/store"
+)
+
+// snippetManifest has a name in it for every quote.
+func snippetManifest() *Manifest {
+	return &Manifest{
+		Job: "it-s.1", RunID: "abc", Table: "t", Rows: "row",
+		Columns: []Column{{Name: "user", Type: "string"}, {Name: `a "b" 'c' \n`, Type: "int64"}},
+		Files: []File{
+			{Path: "part-000000-0000.arrow", Format: Arrow}, {Path: "part-000000-0000.parquet", Format: Parquet}, {Path: "part-000001-0000.parquet", Format: Parquet},
+		},
+		Totals: []Total{{Format: Arrow}, {Format: Parquet}},
+	}
+}
+
+func TestSnippet(t *testing.T) {
+	t.Parallel()
+	m := snippetManifest()
+	for reader, want := range map[string]string{
+		DuckDB: `CREATE OR REPLACE VIEW "it-s.1" AS SELECT
+  "user",
+  "a ""b"" 'c' \n"
+FROM read_parquet([
+  '/o''ut/[[]x][*][?]{"y"}/run=1/part-000000-0000.parquet',
+  '/o''ut/[[]x][*][?]{"y"}/run=1/part-000001-0000.parquet'
+], hive_partitioning = false);
+
+SELECT count(*) FROM "it-s.1";
+`,
+		Polars: `import polars as pl
+
+files = [
+  "/o'ut/[x]*?{\"y\\\"}/run=1/part-000000-0000.parquet",
+  "/o'ut/[x]*?{\"y\\\"}/run=1/part-000001-0000.parquet",
+]
+lf = pl.scan_parquet(files, glob=False, hive_partitioning=False)
+print(lf.collect())
+`,
+		Pandas: `import pandas as pd
+
+files = [
+  "/o'ut/[x]*?{\"y\\\"}/run=1/part-000000-0000.parquet",
+  "/o'ut/[x]*?{\"y\\\"}/run=1/part-000001-0000.parquet",
+]
+df = pd.concat([pd.read_parquet(f, engine="pyarrow", partitioning=None) for f in files], ignore_index=True)
+print(df)
+`,
+		Spark: `from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.getOrCreate()
+df = spark.read.option("pathGlobFilter", "*.parquet").parquet("file:///o'ut/\\[x\\]\\*\\?\\{\"y\\\\\"\\}/run=1")
+df.createOrReplaceTempView("t_it_s_1")
+spark.sql("SELECT count(*) FROM t_it_s_1").show()
+`,
+	} {
+		dir := `/o'ut/[x]*?{"y\"}/run=1`
+		if reader == DuckDB {
+			if _, err := Snippet(reader, m, dir); !errors.Is(err, store.ErrInvalidArgument) {
+				t.Errorf("%s: got %v for a backslash in a pattern, want ErrInvalidArgument", reader, err)
+			}
+			dir = strings.ReplaceAll(dir, `\`, "")
+		}
+		got, err := Snippet(reader, m, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", reader, d)
+		}
+	}
+}
+
+func TestSnippetArrow(t *testing.T) {
+	t.Parallel()
+	m := snippetManifest()
+	m.Files, m.Totals = m.Files[:1], m.Totals[:1]
+	for reader, want := range map[string]string{Polars: "pl.scan_ipc(", Pandas: "pd.read_feather(f)"} {
+		got, err := Snippet(reader, m, "/out")
+		if err != nil || !strings.Contains(got, want) || !strings.Contains(got, "/out/part-000000-0000.arrow") {
+			t.Errorf("%s: got %q, %v", reader, got, err)
+		}
+	}
+	for _, reader := range []string{DuckDB, Spark} {
+		if _, err := Snippet(reader, m, "/out"); !errors.Is(err, store.ErrUnsupported) {
+			t.Errorf("%s: got %v, want ErrUnsupported", reader, err)
+		}
+	}
+	if _, err := Snippet("hive", m, "/out"); !errors.Is(err, store.ErrInvalidArgument) {
+		t.Errorf("Got %v for another reader, want ErrInvalidArgument", err)
+	}
+	if _, err := Snippet(Pandas, m, "/out\xff"); !errors.Is(err, store.ErrInvalidArgument) {
+		t.Errorf("Got %v for a directory that is not UTF-8, want ErrInvalidArgument", err)
+	}
+}
+
+// TestSnippetQuoting reads quoted texts back: SQL's by its one rule, patterns with
+// an implementation that has the same syntax, and Python's, where it can, as JSON.
+func TestSnippetQuoting(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.StringMatching(`[a-z'"\\\[\]{}*? \nä]{0,12}`).Draw(t, "s")
+		for _, q := range []struct{ quoted, mark string }{{sqlText(s), "'"}, {sqlName(s), `"`}} {
+			inner := q.quoted[1 : len(q.quoted)-1]
+			if strings.Contains(strings.ReplaceAll(inner, q.mark+q.mark, ""), q.mark) || strings.ReplaceAll(inner, q.mark+q.mark, q.mark) != s {
+				t.Errorf("%q becomes %s", s, q.quoted)
+			}
+		}
+		var back string
+		if err := json.Unmarshal([]byte(pythonText(s)), &back); err != nil || back != s {
+			t.Errorf("%q becomes %s, which is %q, %v", s, pythonText(s), back, err)
+		}
+		if ok, err := filepath.Match(escapeGlob(s), s); err != nil || !ok {
+			t.Errorf("%q becomes the pattern %q, which does not match it: %v", s, escapeGlob(s), err)
+		}
+		// path.Match takes a backslash for an escape, DuckDB does not.
+		if plain := strings.ReplaceAll(s, `\`, "/"); plain == s {
+			if ok, err := filepath.Match(bracketGlob(s), s); err != nil || !ok {
+				t.Errorf("%q becomes the pattern %q, which does not match it: %v", s, bracketGlob(s), err)
+			}
+		}
+	})
+}
+
+func TestReadRun(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	want, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", accessLog(), nil), Source: accessLogSource(5), Out: out})
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := List(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(out, filepath.FromSlash(runs[0].Dir))
+	for _, at := range []string{dir, filepath.Join(out, "j"), filepath.Join(dir, ManifestName), filepath.Join(out, "j", LatestName)} {
+		m, got, err := ReadRun(t.Context(), at)
+		if err != nil || got != dir || m.RunID != want.RunID {
+			t.Errorf("ReadRun(%s): %v, %v", at, got, err)
+		}
+	}
+	if _, _, err := ReadRun(t.Context(), out); err == nil {
+		t.Error("Got no error for a directory without a run")
+	}
+}
