@@ -30,8 +30,10 @@ const catalogFormat = 1
 // Rows and qualifiers of the catalog.
 const (
 	rowStore       = "store"
+	rowRedo        = "redo"   // what a rewrite has put aside: see DB.redo
 	rowTable       = "table:" // and the table's name
 	qualFormat     = "format"
+	qualBatch      = "batch"
 	qualIdentity   = "identity"
 	qualSequence   = "sequence"
 	qualNextTable  = "next_table"

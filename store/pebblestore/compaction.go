@@ -2,6 +2,10 @@ package pebblestore
 
 import (
 	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
 	"slices"
 
 	"sluice/cell"
@@ -17,40 +21,144 @@ const (
 	rewriteMajor                  // the same; markers go
 )
 
+// MajorCompact rewrites table so that only what a read can see remains, delete
+// markers included. As in HBase it does not touch what was not flushed. It goes on
+// beside the commits, Options.RewriteKeys keys at a time; of a row that is written
+// meanwhile everything stays until the next compaction.
+func (db *DB) MajorCompact(ctx context.Context, name string) error {
+	return db.compact(ctx, name, rewriteMajor)
+}
+
+// MinorCompact is MajorCompact, but delete markers stay.
+func (db *DB) MinorCompact(ctx context.Context, name string) error {
+	return db.compact(ctx, name, rewriteMinor)
+}
+
+func (db *DB) compact(ctx context.Context, name string, how rewriting) error {
+	if db.opts.ReadOnly {
+		return fmt.Errorf("compact %s: %w", name, store.ErrReadOnly)
+	}
+	if err := db.enter(); err != nil {
+		return fmt.Errorf("compact %s: %w", name, err)
+	}
+	defer db.leave()
+	t, err := db.catalog.Load().lookup(name)
+	if err == nil {
+		// A span whose keys are in a memtable takes longer to replace.
+		err = db.flushMemTables(ctx)
+	}
+	for i := 0; err == nil && i < len(t.fams); i++ {
+		err = db.compactFamily(ctx, t, &t.fams[i], how)
+	}
+	if err != nil {
+		return fmt.Errorf("compact %s: %w", name, err)
+	}
+	return nil
+}
+
+// compactFamily rewrites one family, one span at a time.
+func (db *DB) compactFamily(ctx context.Context, t *table, f *family, how rewriting) error {
+	if f.tag == cell.TagSystem {
+		return nil
+	}
+	s := &span{table: t.desc.Name, family: f.desc.Name, how: how, earliestPut: math.MaxInt64}
+	if how == rewriteMajor && f.tag == cell.TagData && f.desc.KeepDeleted != store.KeepDeletedFalse {
+		if err := db.earliestPut(ctx, s); err != nil {
+			return err
+		}
+	}
+	low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
+	pieces, err := db.pieces(low, cell.PrefixEnd(low))
+	if err != nil {
+		return err
+	}
+	for _, p := range pieces {
+		s.high = p.high
+		for s.low = p.low; s.low != nil; {
+			if s.low, _, err = db.rewriteSpan(ctx, s); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// earliestPut sets s.earliestPut to the time of the family's oldest put that was
+// flushed.
+func (db *DB) earliestPut(ctx context.Context, s *span) (err error) {
+	if err := db.enter(); err != nil {
+		return err
+	}
+	defer db.leave()
+	var r *rewrite
+	if err := db.exclusive(ctx, func() (err error) {
+		r, err = db.newRewrite(s)
+		return err
+	}); err != nil || r == nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engineError(r.it.Close())) }()
+	keys := 0
+	for ok := r.it.First(); ok; ok = r.it.Next() {
+		if keys++; keys%probeKeys == 0 {
+			if err := r.interrupted(ctx); err != nil {
+				return err
+			}
+		}
+		value, err := r.it.ValueAndErr()
+		if err != nil {
+			return engineError(err)
+		}
+		kv := storedKV{key: r.it.Key(), value: value}
+		r.entries, r.origin = r.entries[:0], append(r.origin[:0], kv)
+		if err := r.decode(kv, cell.SplitKey(kv.key)); err != nil {
+			return err
+		}
+		for i := range r.entries {
+			if e := &r.entries[i]; e.kind == cell.KindPut && e.sequence <= r.upTo {
+				s.earliestPut = min(s.earliestPut, e.time)
+			}
+		}
+	}
+	return engineError(r.it.Error())
+}
+
 // compaction decides what of one family is written again. It is HBase's
 // CompactionScanQueryMatcher with its subclasses.
 type compaction struct {
 	f           *store.FamilyDescriptor
 	how         rewriting
 	now         cell.Timestamp
+	until       cell.Timestamp // older cells are beyond the family's TTL
 	earliestPut cell.Timestamp // of all inputs; only where the family keeps deleted cells
 
 	markers []entry // of the row, that mask
 	live    []entry
 }
 
-func (c *compaction) expired(t cell.Timestamp) bool { return t < expiredUntil(c.f, c.now) }
+func (c *compaction) expired(t cell.Timestamp) bool { return t < c.until }
 
 // run returns what of one row's cells, in key order, stays. The slice is cells'.
 func (c *compaction) run(cells []entry) []entry {
 	if c.f.NewVersionBehavior {
 		return c.runInSequence(cells)
 	}
-	cells = slices.DeleteFunc(cells, func(e entry) bool {
-		return e.kind == cell.KindPut && expired(e.time, e.ttl, c.now) || c.f.MinVersions == 0 && c.expired(e.time)
-	})
-	cells = slices.CompactFunc(cells, func(a, b entry) bool {
-		return a.time == b.time && a.kind == b.kind && bytes.Equal(a.qualifier, b.qualifier)
-	})
 	c.markers = c.markers[:0]
 	kept := cells[:0]
 	puts, full := 0, false
-	var column []byte
+	var last entry // that had not expired
 	for i := range cells {
 		e := cells[i]
-		if i == 0 || !bytes.Equal(e.qualifier, column) {
-			puts, full, column = 0, false, e.qualifier
+		if e.ttl != 0 && e.kind == cell.KindPut && expired(e.time, e.ttl, c.now) || c.f.MinVersions == 0 && c.expired(e.time) {
+			continue
 		}
+		switch {
+		case last.kind == 0 || !bytes.Equal(e.qualifier, last.qualifier):
+			puts, full = 0, false
+		case e.time == last.time && e.kind == last.kind:
+			continue // the later write stays
+		}
+		last = e
 		if e.kind.IsDelete() {
 			stays, counted := c.marker(&e)
 			if !stays {
@@ -61,7 +169,7 @@ func (c *compaction) run(cells []entry) []entry {
 				continue
 			}
 		} else {
-			if slices.ContainsFunc(c.markers, func(m entry) bool { return m.masks(&e) }) {
+			if c.masked(&e) {
 				continue
 			}
 			puts++
@@ -74,6 +182,16 @@ func (c *compaction) run(cells []entry) []entry {
 		kept = append(kept, e)
 	}
 	return kept
+}
+
+// masked reports whether a marker of the row so far masks a put.
+func (c *compaction) masked(put *entry) bool {
+	for i := range c.markers {
+		if c.markers[i].masks(put) {
+			return true
+		}
+	}
+	return false
 }
 
 // marker reports whether a delete marker stays, and whether it goes once its

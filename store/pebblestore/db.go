@@ -47,6 +47,10 @@ type DB struct {
 	// old keys nor the new.
 	swap sync.RWMutex
 
+	redone    bool          // Open has finished a rewrite that a crash cut short
+	rewriting chan struct{} // holds a token while a span is rewritten
+	retention *retention
+
 	mu      sync.Mutex
 	closed  bool
 	calls   sync.WaitGroup // running calls; Add under mu, while not closed
@@ -64,6 +68,7 @@ type DB struct {
 	flushed        uint64 // cells up to this sequence are "in files"
 	unflushedBytes uint64
 	written        map[uint64]*writtenSpan
+	late           *lateWrites // of the rewrite that is under way; nil = none
 }
 
 var (
@@ -91,13 +96,17 @@ func Open(dir string, o *Options) (*DB, error) {
 		requests: make(chan *request, 256), stop: make(chan struct{}), stopped: make(chan struct{}),
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
 		counters: newCounterCache(opts.CounterCacheEntries), offsets: map[string]*offset{},
-		written: map[uint64]*writtenSpan{},
+		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1),
 	}
+	db.retention = newRetention(db)
 	db.commit.db, db.commit.readRow = db, db.commit.read
 	if err := db.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
 	}
 	go db.run()
+	if !opts.ReadOnly && opts.RewriteInterval > 0 {
+		db.retention.start(opts.RewriteInterval)
+	}
 	return db, nil
 }
 
@@ -136,6 +145,9 @@ func (db *DB) open() error {
 		if err := fsys.Remove(fsys.PathJoin(db.dir, rewriteFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return diskError(err)
 		}
+	}
+	if err := db.redo(); err != nil {
+		return err
 	}
 	return db.load()
 }
@@ -301,6 +313,7 @@ func (db *DB) Close() error {
 	if err := db.log.failure(); err != nil {
 		return err // Pebble is stuck for good; only the process can let go of it
 	}
+	db.retention.stop()
 	db.calls.Wait()
 	close(db.stop)
 	<-db.stopped

@@ -303,6 +303,7 @@ func (db *DB) commitStaged(c *commit) error {
 	}
 	db.sequence.Store(c.seq)
 	db.noteWritten(c)
+	db.noteLate(c)
 	return nil
 }
 

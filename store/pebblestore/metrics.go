@@ -38,10 +38,20 @@ type Metrics struct {
 	CacheMisses    int64
 	OpenScans      int
 	OpenSnapshots  int
-	RewrittenKeys  int64 // read by rewrites
-	ReclaimedKeys  int64 // left out by them
 	CatalogTables  int
 	CatalogRegions int
+
+	RewrittenKeys      int64   // read by rewrites
+	ReclaimedKeys      int64   // left out by them
+	ReclaimedBytes     int64   // keys and values, not compressed
+	Rewrites           int64   // spans replaced
+	RewriteRetries     int64   // begun again: too much was written meanwhile, or the family was altered
+	RewriteHoldSeconds float64 // that commits waited for the replacement of spans
+	RewriteHoldMax     float64 // the longest of those waits, in seconds
+	GarbageLooks       int64   // times that the store looked for garbage
+	GarbageLookSeconds float64 // rewriting included
+	GarbageSampledKeys int64   // read to find it
+	GarbageBytes       int64   // on disk, estimated by the last look, not worth a rewrite yet
 }
 
 // meters are the DB's own counters.
@@ -51,6 +61,16 @@ type meters struct {
 	counterHits, counterMisses, rewritten, reclaimed atomic.Int64
 	seconds                                          [len(CommitBuckets) + 1]atomic.Int64
 	nanos                                            atomic.Int64
+
+	rewrites, rewriteRetries, reclaimedBytes atomic.Int64
+	holdNanos, holdMax                       atomic.Int64
+	looks, lookNanos, sampled, garbage       atomic.Int64
+}
+
+// held counts one stop of the commit loop by a rewrite.
+func (m *meters) held(took time.Duration) {
+	m.holdNanos.Add(int64(took))
+	m.holdMax.Store(max(m.holdMax.Load(), int64(took))) // the loop alone stores it
 }
 
 // observe counts one commit.
@@ -91,6 +111,10 @@ func (db *DB) Metrics() Metrics {
 		Corruptions:     db.log.corruptions.Load(), WriteStalls: db.log.writeStalls.Load(),
 		Flushes: db.log.flushes.Load(), Compactions: db.log.compactions.Load(),
 		RewrittenKeys: m.rewritten.Load(), ReclaimedKeys: m.reclaimed.Load(),
+		ReclaimedBytes: m.reclaimedBytes.Load(), Rewrites: m.rewrites.Load(), RewriteRetries: m.rewriteRetries.Load(),
+		RewriteHoldSeconds: time.Duration(m.holdNanos.Load()).Seconds(), RewriteHoldMax: time.Duration(m.holdMax.Load()).Seconds(),
+		GarbageLooks: m.looks.Load(), GarbageLookSeconds: time.Duration(m.lookNanos.Load()).Seconds(),
+		GarbageSampledKeys: m.sampled.Load(), GarbageBytes: m.garbage.Load(),
 	}
 	for i := range m.seconds {
 		out.CommitSeconds[i] = m.seconds[i].Load()

@@ -51,9 +51,23 @@ type Options struct {
 	// CounterCacheEntries bounds the cache of absolute counter values, about
 	// 200 bytes each. Default: 500,000.
 	CounterCacheEntries int
-	// RewriteKeys is the most keys that the commit loop rewrites between two
-	// commits when it tidies a table. Default: 100,000, about 30 ms.
+	// RewriteKeys is the most keys that one rewrite replaces. Default:
+	// 500,000, some tens of MiB and a third of a second beside the commits;
+	// fewer make more and smaller files.
 	RewriteKeys int
+	// RewriteInterval is how often the store looks for garbage (expired cells
+	// and counters, versions in excess, what delete markers mask and they
+	// themselves) and rewrites the spans that have gathered it. HBase does so
+	// every hbase.hregion.majorcompaction, by age alone. Default: 15 minutes;
+	// negative = only when it is asked to (Tidy, MajorCompact).
+	RewriteInterval time.Duration
+	// RewriteMinGarbage is the share of a span's bytes, in (0, 1], from which
+	// on it is rewritten by itself. Default: 0.2, five bytes written for one
+	// that is given back; negative = any garbage.
+	RewriteMinGarbage float64
+	// RewriteKeysPerSecond is how fast the store rewrites by itself. Default:
+	// 1,000,000, a third of a core; negative = as fast as it can.
+	RewriteKeysPerSecond int
 }
 
 // SyncPolicy says when an acknowledged commit is on disk.
@@ -78,6 +92,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("pebblestore: Sync is %d, unknown", o.Sync)
 	case o.MaxCommitEvents < 0, o.MaxCommitBytes < 0, o.CounterCacheEntries < 0, o.RewriteKeys < 0:
 		return fmt.Errorf("pebblestore: MaxCommitEvents, MaxCommitBytes, CounterCacheEntries and RewriteKeys must not be negative")
+	case !(o.RewriteMinGarbage <= 1):
+		return fmt.Errorf("pebblestore: RewriteMinGarbage is %g, must be at most 1", o.RewriteMinGarbage)
 	}
 	return nil
 }
@@ -117,7 +133,16 @@ func (o *Options) withDefaults() *Options {
 		c.CounterCacheEntries = 500_000
 	}
 	if c.RewriteKeys == 0 {
-		c.RewriteKeys = 100_000
+		c.RewriteKeys = 500_000
+	}
+	if c.RewriteInterval == 0 {
+		c.RewriteInterval = 15 * time.Minute
+	}
+	if c.RewriteMinGarbage == 0 {
+		c.RewriteMinGarbage = 0.2
+	}
+	if c.RewriteKeysPerSecond == 0 {
+		c.RewriteKeysPerSecond = 1_000_000
 	}
 	return &c
 }

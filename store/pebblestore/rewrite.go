@@ -3,11 +3,10 @@ package pebblestore
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
-	"math"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -16,324 +15,196 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/store"
 )
 
 // rewriteFile is the name, in the data directory, of the sstable that a rewrite
-// is making. There is one at a time: the commit loop makes it.
+// is making. There is one at a time.
 const rewriteFile = "rewrite.sst"
 
-// writtenSpan is where a family was written since the last flush: the keys in
-// [low, high).
-type writtenSpan struct{ low, high []byte }
+// maxRewrittenRow is the size up to which a rewrite holds a row in memory. A
+// larger one is compacted a piece at a time, and its fragments are not folded.
+const maxRewrittenRow = 16 << 20
 
-// noteWritten remembers where c has written, for the next flush, and takes it for
-// flushed once a memtable of data has gone by.
-func (db *DB) noteWritten(c *commit) {
-	db.unflushedBytes += uint64(len(c.buf))
-	if db.unflushedBytes > db.opts.MemTableBytes {
-		db.markFlushed()
-		return
-	}
-	// write has sorted c.kvs, so that a family is one run of them.
-	for i := 0; i < len(c.kvs); {
-		n := i + 1
-		for n < len(c.kvs) && c.kvs[n].head>>16 == c.kvs[i].head>>16 {
-			n++
-		}
-		low, last := c.rowPrefix(i), c.rowPrefix(n-1)
-		if w := db.written[c.kvs[i].head>>16]; w == nil {
-			db.written[c.kvs[i].head>>16] = &writtenSpan{low: bytes.Clone(low), high: rowEnd(last)}
-		} else {
-			if bytes.Compare(low, w.low) < 0 {
-				w.low = append(w.low[:0], low...)
-			}
-			if bytes.Compare(last, w.high) > 0 {
-				w.high = rowEnd(last)
-			}
-		}
-		i = n
-	}
+// probeKeys is how many keys a rewrite reads between two looks whether it should
+// go on.
+const probeKeys = 1024
+
+// span is a part of one family that is to be rewritten, and how.
+type span struct {
+	table, family string
+	low, high     []byte // of its keys; nil = the family's
+	how           rewriting
+	whole         bool   // all of it in one rewrite, or not at all
+	after, upTo   uint64 // it touches cells with after < sequence ≤ upTo; upTo 0 = what was flushed
+	earliestPut   cell.Timestamp
+	limit         int // of keys in one rewrite; 0 = Options.RewriteKeys
 }
 
-// markFlushed makes everything written so far what a compaction may touch. The
-// next commit stores it.
-func (db *DB) markFlushed() {
-	db.flushed = db.sequence.Load()
-	db.unflushedBytes = 0
-	clear(db.written)
+// rewritten is what a rewrite did.
+type rewritten struct {
+	keys, left        int   // read, and left of them
+	bytes, leftBytes  int64 // of those
+	rows, changedRows int
 }
 
-// loadFlushed makes what was written after the last flush of an earlier run what
-// the next flush looks at: anywhere.
-func (db *DB) loadFlushed() {
-	if db.flushed == db.sequence.Load() {
-		return
-	}
-	for _, t := range db.catalog.Load().tables {
-		for i := range t.fams {
-			if f := &t.fams[i]; f.tag == cell.TagData {
-				low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
-				db.written[familyHead(low)] = &writtenSpan{low: low, high: cell.PrefixEnd(low)}
-			}
-		}
-	}
-}
-
-// sequenceValue is the stored form of the last sequence: a system value, whose
-// payload is the sequence up to which cells were flushed.
-func (db *DB) sequenceValue(now cell.Timestamp, sequence uint64) []byte {
-	return appendSystemValue(nil, now, sequence, binary.BigEndian.AppendUint64(nil, db.flushed))
-}
-
-// Flush writes what is in memory to disk. As HBase's flush it drops what the
-// cells written since the last flush mask among themselves; a family in which
-// they lie too far apart for one rewrite (Options.RewriteKeys) is left to a
-// compaction.
-func (db *DB) Flush(ctx context.Context) error {
-	if db.opts.ReadOnly {
-		return fmt.Errorf("flush: %w", store.ErrReadOnly)
-	}
-	err := db.exclusive(ctx, func() error {
-		if err := db.checkSpace(); err != nil {
-			return err
-		}
-		if err := db.pebble.Flush(); err != nil {
-			return engineError(err)
-		}
-		for _, t := range db.catalog.Load().tables {
-			for i := range t.fams {
-				if err := db.flushFamily(t, &t.fams[i]); err != nil {
-					return fmt.Errorf("table %s, family %s: %w", t.desc.Name, t.fams[i].desc.Name, err)
-				}
-			}
-		}
-		db.markFlushed()
-		// Without a sync: after a crash more counts as unflushed, no harm.
-		return engineError(db.pebble.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), db.flushed), pebble.NoSync))
-	})
-	if err != nil {
-		return fmt.Errorf("flush: %w", err)
-	}
-	return nil
-}
-
-func (db *DB) flushFamily(t *table, f *family) error {
-	if f.tag != cell.TagData {
-		return nil
-	}
-	prefix := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
-	w := db.written[familyHead(prefix)]
-	if w == nil {
-		return nil
-	}
-	r := db.newRewrite(t, f, rewriteFlush)
-	_, err := r.span(w.low, w.high, false)
-	return err
-}
-
-// familyHead is the first six bytes of a key as the commit orders by them.
-func familyHead(prefix []byte) uint64 {
-	var h uint64
-	for _, b := range prefix[:prefixBytes] {
-		h = h<<8 | uint64(b)
-	}
-	return h
-}
-
-// rowEnd returns the key after all keys with this row prefix, which ends with
-// the terminator 00 01.
-func rowEnd(prefix []byte) []byte {
-	end := bytes.Clone(prefix)
-	end[len(end)-1]++
-	return end
-}
-
-// MajorCompact rewrites table so that only what a read can see remains, delete
-// markers included. As in HBase it does not touch what was not flushed. The
-// commit loop rewrites Options.RewriteKeys keys at a time and commits between.
-func (db *DB) MajorCompact(ctx context.Context, name string) error {
-	return db.compact(ctx, name, rewriteMajor)
-}
-
-// MinorCompact is MajorCompact, but delete markers stay.
-func (db *DB) MinorCompact(ctx context.Context, name string) error {
-	return db.compact(ctx, name, rewriteMinor)
-}
-
-func (db *DB) compact(ctx context.Context, name string, how rewriting) error {
-	if db.opts.ReadOnly {
-		return fmt.Errorf("compact %s: %w", name, store.ErrReadOnly)
-	}
-	var names []string
-	err := db.exclusive(ctx, func() error {
-		t, err := db.catalog.Load().lookup(name)
-		if err != nil {
-			return err
-		}
-		for i := range t.fams {
-			names = append(names, t.fams[i].desc.Name)
-		}
-		// An excise of keys that are in a memtable forces a flush: better one
-		// now than one for every span.
-		return engineError(db.pebble.Flush())
-	})
-	for i := 0; err == nil && i < len(names); i++ {
-		err = db.compactFamily(ctx, name, names[i], how)
-	}
-	if err != nil {
-		return fmt.Errorf("compact %s: %w", name, err)
-	}
-	return nil
-}
-
-// compactFamily rewrites one family, one span at a time.
-func (db *DB) compactFamily(ctx context.Context, name, familyName string, how rewriting) error {
-	earliest := cell.Timestamp(math.MaxInt64)
-	var at []byte
-	for scanning := true; ; {
-		done := false
-		err := db.exclusive(ctx, func() error {
-			t, err := db.catalog.Load().lookup(name)
-			if err != nil {
-				return err
-			}
-			f, _ := t.family(familyName)
-			if f == nil || f.tag != cell.TagData {
-				done = true
-				return nil
-			}
-			if err := db.checkSpace(); err != nil {
-				return err
-			}
-			low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
-			high := cell.PrefixEnd(low)
-			if at != nil {
-				if !bytes.HasPrefix(at, low) {
-					// Dropped and made anew meanwhile, with other keys: from
-					// here to there are those of other tables.
-					done = true
-					return nil
-				}
-				low = at
-			}
-			r := db.newRewrite(t, f, how)
-			if scanning = scanning && how == rewriteMajor && f.desc.KeepDeleted != store.KeepDeletedFalse; scanning {
-				if at, err = r.findEarliest(low, high, &earliest); at == nil {
-					scanning = false
-				}
-				return err
-			}
-			r.c.earliestPut = earliest
-			at, err = r.span(low, high, true)
-			done = at == nil
-			return err
-		})
-		if err != nil || done {
-			return err
-		}
-	}
+func (n *rewritten) add(o rewritten) {
+	n.keys, n.left = n.keys+o.keys, n.left+o.left
+	n.bytes, n.leftBytes = n.bytes+o.bytes, n.leftBytes+o.leftBytes
+	n.rows, n.changedRows = n.rows+o.rows, n.changedRows+o.changedRows
 }
 
 // rewrite writes the keys of a span of one family again, without what compaction
-// drops. It runs in the commit loop, with nothing beside it.
+// drops. Beginning and end are steps of the commit loop; between them commits go
+// on, and what they write into the span is put on top of the result.
 type rewrite struct {
-	db      *DB
-	f       *family
-	c       compaction
-	flushed uint64
+	db        *DB
+	s         *span
+	t         *table
+	f         *family
+	c         compaction
+	upTo      uint64
+	low, high []byte // high comes down to where the rewrite has stopped
+	next      []byte // where to go on; nil = the span is done
+	it        *pebble.Iterator
+	path      string // of the new sstable
+	done      rewritten
+	late      *lateWrites // nil = nothing will be replaced
 
-	row     arena
-	entries []entry // of the current row
-	origin  []storedKV
-	packed  cell.Packed
-	out     []storedKV
+	changed []uint64 // hashes, sorted in the end, of the rows that lost cells
+	seed    maphash.Seed
+
+	row       arena
+	entries   []entry // of the current row
+	origin    []storedKV
+	fragments int  // of the row so far, packed
+	inherited int  // of entries, family markers of the row's earlier pieces
+	piece     int  // number of the current row's current piece; 0 = the first
+	more      bool // the row has further pieces
+	timed     bool // a cell with a TTL of its own was seen
+	packed    cell.Packed
+	aside     []entry
+	cells     []entry
+	out       []storedKV
+	outBuf    arena
+	groups    []group
+	groupOf   map[groupKey]int
 }
 
 type storedKV struct{ key, value []byte }
 
-func (db *DB) newRewrite(t *table, f *family, how rewriting) *rewrite {
-	return &rewrite{db: db, f: f, flushed: db.flushed, c: compaction{f: f.desc, how: how, now: db.opts.Now(), earliestPut: math.MaxInt64}}
-}
-
-// span rewrites [low, high), or, where partly is true, its beginning of at most
-// RewriteKeys keys, and returns where to go on, nil at the end. Without partly a
-// larger span is left as it is.
-func (r *rewrite) span(low, high []byte, partly bool) (next []byte, err error) {
-	db := r.db
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
+// newRewrite begins s as the store is now. It returns nil where the span's family
+// is gone. It runs in the commit loop.
+func (db *DB) newRewrite(s *span) (*rewrite, error) {
+	t, err := db.catalog.Load().lookup(s.table)
 	if err != nil {
+		return nil, err
+	}
+	f, _ := t.family(s.family)
+	if f == nil || f.tag == cell.TagSystem {
+		return nil, nil
+	}
+	low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
+	high := cell.PrefixEnd(low)
+	if s.low != nil {
+		if !bytes.HasPrefix(s.low, low) {
+			// Dropped and made anew meanwhile, with other keys: from here
+			// to there are those of other tables.
+			return nil, nil
+		}
+		low = s.low
+	}
+	if s.high != nil {
+		high = s.high
+	}
+	if err := db.checkSpace(); err != nil {
+		return nil, err
+	}
+	r := &rewrite{
+		db: db, s: s, t: t, f: f, low: low, high: high, upTo: s.upTo, seed: maphash.MakeSeed(),
+		path: db.opts.FS.PathJoin(db.dir, rewriteFile),
+		c:    compaction{f: f.desc, how: s.how, now: db.opts.Now(), earliestPut: s.earliestPut},
+	}
+	r.c.until = expiredUntil(f.desc, r.c.now)
+	if r.upTo == 0 {
+		r.upTo = db.flushed
+	}
+	if r.it, err = db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 		return nil, engineError(err)
 	}
-	defer func() { err = errors.Join(err, engineError(it.Close())) }()
-	path := db.opts.FS.PathJoin(db.dir, rewriteFile)
-	file, err := db.opts.FS.Create(path, vfs.WriteCategoryUnspecified)
+	return r, nil
+}
+
+// write makes the new sstable of the span's beginning of at most limit keys, whole
+// rows, and reports whether anything is to be replaced. It runs beside the loop.
+func (r *rewrite) write(ctx context.Context, limit int) (changed bool, err error) {
+	file, err := r.db.opts.FS.Create(r.path, vfs.WriteCategoryUnspecified)
 	if err != nil {
-		return nil, diskError(err)
+		return false, diskError(err)
 	}
-	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), db.tableOptions())
-	closed := false
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), r.db.tableOptions())
 	defer func() {
-		if !closed {
-			err = errors.Join(err, engineError(w.Close()))
-		}
-		// An ingest has moved it.
-		if e := db.opts.FS.Remove(path); err == nil && e != nil && !errors.Is(e, fs.ErrNotExist) {
-			err = diskError(e)
+		if e := engineError(w.Close()); err == nil {
+			err = e
 		}
 	}()
-	read, written, changed := 0, 0, false
-	for ok := it.First(); ok; {
-		if read >= db.opts.RewriteKeys {
-			if !partly {
-				return nil, nil
+	probe := probeKeys
+	for ok := r.it.First(); ok || r.more; {
+		if r.done.keys >= limit && !r.more {
+			if r.s.whole {
+				return false, nil
 			}
-			next = bytes.Clone(it.Key()[:cell.SplitKey(it.Key())])
+			r.next = bytes.Clone(r.it.Key()[:cell.SplitKey(r.it.Key())])
+			r.high = r.next
 			break
 		}
-		if ok, err = r.readRow(it); err != nil {
-			return nil, err
+		if r.done.keys >= probe {
+			probe = r.done.keys + probeKeys
+			if err := r.interrupted(ctx); err != nil {
+				return false, err
+			}
 		}
-		read += len(r.origin)
+		if ok, err = r.readRow(); err != nil {
+			return false, err
+		}
 		differs, err := r.compactRow()
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		changed = changed || differs
 		for i := range r.out {
 			if err := w.Set(r.out[i].key, r.out[i].value); err != nil {
-				return nil, engineError(err)
+				return false, engineError(err)
 			}
 		}
-		written += len(r.out)
 	}
-	if err := it.Error(); err != nil {
-		return nil, engineError(err)
+	slices.Sort(r.changed)
+	return changed, engineError(r.it.Error())
+}
+
+// interrupted reports why a rewrite that is under way must end.
+func (r *rewrite) interrupted(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("rewrite: %w", err)
 	}
-	db.metrics.rewritten.Add(int64(read))
-	if !changed {
-		return next, nil
+	if r.late != nil && r.late.overflown.Load() {
+		return errOvertaken
 	}
-	closed = true
-	if err := w.Close(); err != nil {
-		return nil, engineError(err)
+	return r.db.log.failure()
+}
+
+// close ends the rewrite, wherever it is.
+func (r *rewrite) close() error {
+	if r.late != nil {
+		r.late.ended.Store(true)
 	}
-	if next != nil {
-		high = next
+	err := engineError(r.it.Close())
+	// An ingest has moved the file.
+	if e := r.db.opts.FS.Remove(r.path); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, diskError(e))
 	}
-	excise := pebble.KeyRange{Start: low, End: high}
-	db.swap.Lock()
-	if written == 0 {
-		err = db.pebble.Excise(context.Background(), excise)
-	} else {
-		_, err = db.pebble.IngestAndExcise(context.Background(), []string{path}, nil, nil, excise)
-	}
-	db.swap.Unlock()
-	if err != nil {
-		return nil, engineError(err)
-	}
-	db.metrics.reclaimed.Add(int64(read - written))
-	return next, nil
+	return err
 }
 
 // tableOptions are those of Pebble's own files at the lowest level.
@@ -343,38 +214,89 @@ func (db *DB) tableOptions() sstable.WriterOptions {
 	return o
 }
 
-// readRow reads the row that it is on, unpacked and in order, and moves to the
-// next.
-func (r *rewrite) readRow(it *pebble.Iterator) (bool, error) {
+// readRow reads the row that the iterator is on, unpacked and in order, and moves
+// to the next; of a row larger than maxRewrittenRow it reads the next piece, whole
+// columns, and more tells that there are others.
+func (r *rewrite) readRow() (ok bool, err error) {
+	it := r.it
+	inherited := r.carryOver()
 	r.row.reset()
-	r.entries, r.origin = r.entries[:0], r.origin[:0]
+	r.entries, r.origin, r.inherited = append(r.entries[:0], inherited...), r.origin[:0], len(inherited)
 	split := cell.SplitKey(it.Key())
 	var prefix []byte
-	ok := true
-	for ; ok; ok = it.Next() {
-		if prefix != nil && !bytes.HasPrefix(it.Key(), prefix) {
+	size := 0
+	for ok = true; ok; ok = it.Next() {
+		key := it.Key()
+		if prefix != nil && !bytes.HasPrefix(key, prefix) {
+			break
+		}
+		if size > maxRewrittenRow && (r.fragments > 0 || r.columnEnds(key, split)) {
+			r.more = true
 			break
 		}
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return false, engineError(err)
 		}
-		kv := storedKV{key: r.row.copy(it.Key()), value: r.row.copy(value)}
+		kv := storedKV{key: r.row.copy(key), value: r.row.copy(value)}
 		if prefix == nil {
 			prefix = kv.key[:split]
 		}
+		size += len(key) + len(value)
 		r.origin = append(r.origin, kv)
 		if err := r.decode(kv, split); err != nil {
 			return false, err
 		}
 	}
-	slices.SortFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
+	r.done.keys += len(r.origin)
+	r.done.bytes += int64(size)
+	if r.piece == 0 {
+		r.done.rows++
+	}
+	if r.fragments > 0 && len(r.origin) > 1 && !r.more && r.piece == 0 {
+		slices.SortFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
+	}
 	return ok, nil
 }
 
-// decode appends the cells of one key-value.
+// carryOver begins the next row, or the next piece of one, and returns the family
+// markers that the pieces before have had: they mask cells of this one, too.
+func (r *rewrite) carryOver() []entry {
+	if !r.more {
+		r.piece, r.fragments = 0, 0
+		return nil
+	}
+	r.more = false
+	r.piece++
+	var markers []entry
+	for _, e := range r.entries {
+		if len(e.qualifier) > 0 {
+			break
+		}
+		if e.kind == cell.KindDeleteFamily || e.kind == cell.KindDeleteFamilyVersion {
+			e.qualifier, e.origin = emptyQualifier, inheritedOrigin
+			markers = append(markers, e)
+		}
+	}
+	return markers
+}
+
+// inheritedOrigin is the origin of markers that an earlier piece of the row holds.
+const inheritedOrigin = -1
+
+// columnEnds reports whether key, of the current row, begins another column than
+// the key before it.
+func (r *rewrite) columnEnds(key []byte, split int) bool {
+	last := r.origin[len(r.origin)-1].key
+	return !bytes.Equal(last[split:len(last)-versionBytes], key[split:max(split, len(key)-versionBytes)])
+}
+
+// decode appends the cells of one key-value, the last of origin.
 func (r *rewrite) decode(kv storedKV, split int) error {
 	bad := func(err error) error { return fmt.Errorf("%w: key %x: %w", store.ErrCorrupt, kv.key, err) }
+	if r.f.tag == cell.TagCounter {
+		return nil
+	}
 	suffix := kv.key[split:]
 	if len(suffix) < 2+versionBytes {
 		return bad(cell.ErrCorruptKey)
@@ -387,11 +309,13 @@ func (r *rewrite) decode(kv storedKV, split int) error {
 	e.time, e.kind, e.sequence = cell.DecodeVersion(suffix[len(suffix)-versionBytes:])
 	switch e.kind {
 	case cell.KindPacked:
+		r.fragments++
 		if err := r.packed.Reset(kv.value, e.sequence); err != nil {
 			return bad(err)
 		}
 		for r.packed.Next() {
 			p := e
+			r.timed = r.timed || r.packed.TTL != 0
 			p.kind, p.qualifier, p.value, p.sequence, p.ttl = cell.KindPut, r.packed.Qualifier, r.packed.Value, r.packed.Sequence, r.packed.TTL
 			r.entries = append(r.entries, p)
 		}
@@ -403,34 +327,120 @@ func (r *rewrite) decode(kv storedKV, split int) error {
 		if e.ttl, e.value, err = cell.DecodeValue(kv.value); err != nil {
 			return bad(err)
 		}
+		r.timed = r.timed || e.ttl != 0
 	}
 	r.entries = append(r.entries, e)
 	return nil
 }
 
-// compactRow makes r.out what of the row stays, and reports whether that differs
-// from what is there.
-func (r *rewrite) compactRow() (bool, error) {
-	subject := func(e entry) bool { return (e.sequence > r.flushed) == (r.c.how == rewriteFlush) }
-	var aside, cells []entry
-	for _, e := range r.entries {
-		if subject(e) {
-			cells = append(cells, e)
-		} else {
-			aside = append(aside, e)
+// compactRow makes r.out what of the row stays, in key order, and reports whether
+// that differs from what is there.
+func (r *rewrite) compactRow() (differs bool, err error) {
+	dropped := false
+	switch {
+	case r.f.tag == cell.TagCounter:
+		dropped, err = r.compactCounters()
+		differs = dropped
+	case r.fragments > 0 && (r.more || r.piece > 0):
+		// Any column may have versions in any fragment.
+		r.out = append(r.out[:0], r.origin...)
+	default:
+		differs, dropped = r.compactCells()
+	}
+	if err != nil {
+		return false, err
+	}
+	r.done.left += len(r.out)
+	for i := range r.out {
+		r.done.leftBytes += int64(len(r.out[i].key) + len(r.out[i].value))
+	}
+	if dropped {
+		r.done.changedRows++
+		if r.late != nil {
+			prefix := r.origin[0].key
+			r.changed = append(r.changed, r.hash(prefix[:cell.SplitKey(prefix)]))
 		}
 	}
-	all := len(cells)
-	kept := r.c.run(cells)
-	fold := r.c.how != rewriteFlush && len(r.origin) > 1
-	if len(kept) == all && !fold {
-		r.out = append(r.out[:0], r.origin...)
-		return false, nil
+	return differs, nil
+}
+
+func (r *rewrite) hash(prefix []byte) uint64 { return maphash.Bytes(r.seed, prefix) }
+
+// compactCounters drops the counters that their family's TTL has passed. They do
+// not share rows with what is dropped elsewhere: a late increment is counted from
+// 0 whether they are there or not.
+func (r *rewrite) compactCounters() (dropped bool, err error) {
+	r.out = r.out[:0]
+	for _, kv := range r.origin {
+		v, err := counters.DecodeValue(kv.value)
+		if err != nil {
+			return false, fmt.Errorf("%w: counter %x: %w", store.ErrCorrupt, kv.key, err)
+		}
+		if v.Time >= r.c.until {
+			r.out = append(r.out, kv)
+		}
 	}
-	kept = append(slices.Clone(kept), aside...)
-	slices.SortFunc(kept, func(a, b entry) int { return a.compare(&b) })
+	return len(r.out) < len(r.origin), nil
+}
+
+// subject reports whether the rewrite may touch the cell.
+func (r *rewrite) subject(e *entry) bool { return e.sequence > r.s.after && e.sequence <= r.upTo }
+
+func (r *rewrite) compactCells() (differs, dropped bool) {
+	total := len(r.entries) - r.inherited
+	fold := r.c.how != rewriteFlush && len(r.origin) > 1 && !r.more && r.piece == 0
+	cells, aside := r.entries, r.aside[:0]
+	if slices.ContainsFunc(r.entries, func(e entry) bool { return !r.subject(&e) }) {
+		cells = r.cells[:0]
+		for i := range r.entries {
+			if e := &r.entries[i]; r.subject(e) {
+				cells = append(cells, *e)
+			} else {
+				aside = append(aside, *e)
+			}
+		}
+		r.cells, r.aside = cells, aside
+	} else if r.more || r.piece > 0 {
+		// The next piece wants to know the markers, and run works in place.
+		cells = append(r.cells[:0], cells...)
+		r.cells = cells
+	}
+	kept := r.c.run(cells)
+	if r.inherited > 0 || len(aside) > 0 {
+		kept = slices.DeleteFunc(append(kept[:len(kept):len(kept)], aside...), func(e entry) bool { return e.origin == inheritedOrigin })
+		slices.SortFunc(kept, func(a, b entry) int { return a.compare(&b) })
+	}
+	dropped = len(kept) < total
+	switch {
+	case !dropped && !fold:
+		r.out = append(r.out[:0], r.origin...)
+		return false, false
+	case r.fragments == 0 && !fold:
+		// A key a cell: those that stay are as they were.
+		r.out = r.out[:0]
+		for i := range kept {
+			r.out = append(r.out, r.origin[kept[i].origin])
+		}
+		return true, true
+	}
 	r.encode(kept, fold)
-	return len(r.out) != len(r.origin) || len(kept) != len(r.entries), nil
+	return dropped || len(r.out) != len(r.origin), dropped
+}
+
+// groupKey is what puts of one key-value have in common.
+type groupKey struct {
+	time   cell.Timestamp
+	ttl    int64
+	origin int // of its cells; folded = of several
+}
+
+const folded = -2
+
+// group is the puts of one key-value that is to be written, in order of their
+// qualifiers.
+type group struct {
+	puts []*entry
+	size int
 }
 
 // encode makes r.out the key-values of cells, in key order. Puts that came from
@@ -439,95 +449,138 @@ func (r *rewrite) compactRow() (bool, error) {
 func (r *rewrite) encode(cells []entry, fold bool) {
 	prefix := r.origin[0].key[:cell.SplitKey(r.origin[0].key)]
 	r.out = r.out[:0]
-	type group struct {
-		time   cell.Timestamp
-		ttl    int64
-		origin int
-	}
-	size := map[group]int{}
-	if fold {
-		for i := range cells {
-			if e := &cells[i]; e.kind == cell.KindPut {
-				size[group{e.time, e.ttl, -1}] += len(e.qualifier) + len(e.value)
-			}
-		}
-	}
-	groups := map[group][]*entry{}
-	var order []group
+	r.outBuf.reset()
+	groups := r.gather(cells, fold)
 	for i := range cells {
-		e := &cells[i]
-		if e.kind != cell.KindPut {
-			r.out = append(r.out, storedKV{key: r.single(prefix, e), value: cell.AppendValue(nil, 0, nil)})
-			continue
+		if e := &cells[i]; e.kind != cell.KindPut {
+			r.out = append(r.out, r.origin[e.origin])
 		}
-		g := group{e.time, e.ttl, -1}
-		if !fold || size[g] > maxPackedBytes {
-			g.origin = e.origin
-		}
-		// A packed value holds a column once; an older write of the same
-		// coordinates goes with the key-value that it came from.
-		if l := groups[g]; g.origin < 0 && len(l) > 0 && bytes.Equal(l[len(l)-1].qualifier, e.qualifier) {
-			g.origin = e.origin
-		}
-		if groups[g] == nil {
-			order = append(order, g)
-		}
-		groups[g] = append(groups[g], e)
 	}
-	for _, g := range order {
-		r.out = append(r.out, r.pack(prefix, groups[g]))
+	for i := range groups {
+		r.out = append(r.out, r.pack(prefix, groups[i].puts))
 	}
 	slices.SortFunc(r.out, func(a, b storedKV) int { return bytes.Compare(a.key, b.key) })
 }
 
-func (r *rewrite) single(prefix []byte, e *entry) []byte {
-	return cell.AppendVersion(cell.AppendPart(bytes.Clone(prefix), e.qualifier), e.time, e.kind, e.sequence)
+// gather divides the puts of cells among groups.
+func (r *rewrite) gather(cells []entry, fold bool) []group {
+	if r.groupOf == nil {
+		r.groupOf = map[groupKey]int{}
+	}
+	clear(r.groupOf)
+	groups := r.groups[:0]
+	var last groupKey
+	at := -1
+	find := func(k groupKey) *group {
+		if at >= 0 && k == last {
+			return &groups[at]
+		}
+		i, ok := r.groupOf[k]
+		if !ok {
+			i = len(groups)
+			if i < cap(groups) {
+				groups = groups[:i+1]
+				groups[i].puts, groups[i].size = groups[i].puts[:0], 0
+			} else {
+				groups = append(groups, group{})
+			}
+			r.groupOf[k] = i
+		}
+		last, at = k, i
+		return &groups[i]
+	}
+	for i := range cells {
+		e := &cells[i]
+		if e.kind != cell.KindPut {
+			continue
+		}
+		k := groupKey{e.time, e.ttl, e.origin}
+		if fold {
+			k.origin = folded
+			g := find(k)
+			g.size += len(e.qualifier) + len(e.value)
+			// A packed value holds a column once; an older write of the same
+			// coordinates goes with the key-value that it came from.
+			if n := len(g.puts); n == 0 || !bytes.Equal(g.puts[n-1].qualifier, e.qualifier) {
+				g.puts = append(g.puts, e)
+				continue
+			}
+			k.origin = e.origin
+		}
+		g := find(k)
+		g.puts = append(g.puts, e)
+	}
+	if fold {
+		groups = r.unfold(groups)
+	}
+	r.groups = groups
+	return groups
+}
+
+// unfold gives the puts of groups that are too large for a packed value back to
+// the key-values that they came from.
+func (r *rewrite) unfold(groups []group) []group {
+	n := len(groups)
+	for i := range n {
+		if groups[i].size <= maxPackedBytes {
+			continue
+		}
+		of := map[int]int{}
+		for _, e := range groups[i].puts {
+			at, ok := of[e.origin]
+			if !ok {
+				at = len(groups)
+				of[e.origin] = at
+				groups = append(groups, group{})
+			}
+			groups[at].puts = append(groups[at].puts, e)
+		}
+		groups[i].puts = groups[i].puts[:0]
+	}
+	if len(groups) == n {
+		return groups
+	}
+	return slices.DeleteFunc(groups, func(g group) bool { return len(g.puts) == 0 })
 }
 
 // pack returns the key-value of puts of one time and TTL, in order of their
 // qualifiers. Its sequence is the highest of theirs, so that no two collide.
 func (r *rewrite) pack(prefix []byte, puts []*entry) storedKV {
 	first := puts[0]
+	a := &r.outBuf
 	if len(puts) == 1 {
-		return storedKV{key: r.single(prefix, first), value: cell.AppendValue(nil, first.ttl, first.value)}
+		if o := r.origin[first.origin]; o.key[len(o.key)-9] == ^byte(cell.KindPut) {
+			return o
+		}
+		key := cell.AppendVersion(cell.AppendPart(bytes.Clone(prefix), first.qualifier), first.time, first.kind, first.sequence)
+		return storedKV{key: key, value: cell.AppendValue(nil, first.ttl, first.value)}
 	}
-	highest, same := first.sequence, true
-	for _, e := range puts[1:] {
+	highest, same, size := first.sequence, true, 1+8
+	for _, e := range puts {
 		highest, same = max(highest, e.sequence), same && e.sequence == first.sequence
+		size += len(e.qualifier) + len(e.value) + 2*5 + 8
 	}
-	value := cell.AppendPackedHeader(nil, first.ttl, !same)
+	value := cell.AppendPackedHeader(a.room(size), first.ttl, !same)
 	for _, e := range puts {
 		value = cell.AppendPackedColumn(value, e.qualifier, e.value)
 		if !same {
 			value = cell.AppendPackedSequence(value, e.sequence)
 		}
 	}
-	key := append(bytes.Clone(prefix), 0, 1)
-	return storedKV{key: cell.AppendVersion(key, first.time, cell.KindPacked, highest), value: value}
+	a.take(len(value))
+	key := append(append(a.room(len(prefix)+2+versionBytes), prefix...), 0, 1)
+	key = cell.AppendVersion(key, first.time, cell.KindPacked, highest)
+	a.take(len(key))
+	return storedKV{key: key, value: value}
 }
 
-// findEarliest lowers *earliest to the time of the oldest put of [low, high) that
-// was flushed, over at most RewriteKeys keys, and returns where to go on.
-func (r *rewrite) findEarliest(low, high []byte, earliest *cell.Timestamp) (next []byte, err error) {
-	it, err := r.db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high})
-	if err != nil {
-		return nil, engineError(err)
+// room returns an empty slice that n bytes can be appended to; take keeps what
+// was.
+func (a *arena) room(n int) []byte {
+	if cap(a.buf)-len(a.buf) < n {
+		a.buf = make([]byte, 0, max(4<<10, 2*cap(a.buf), n))
 	}
-	defer func() { err = errors.Join(err, engineError(it.Close())) }()
-	read := 0
-	for ok := it.First(); ok; {
-		if read >= r.db.opts.RewriteKeys {
-			return bytes.Clone(it.Key()[:cell.SplitKey(it.Key())]), nil
-		}
-		if ok, err = r.readRow(it); err != nil {
-			return nil, err
-		}
-		read += len(r.origin)
-		for i := range r.entries {
-			if e := &r.entries[i]; e.kind == cell.KindPut && e.sequence <= r.flushed {
-				*earliest = min(*earliest, e.time)
-			}
-		}
-	}
-	return nil, engineError(it.Error())
+	return a.buf[len(a.buf) : len(a.buf) : len(a.buf)+n]
 }
+
+func (a *arena) take(n int) { a.buf = a.buf[:len(a.buf)+n] }
