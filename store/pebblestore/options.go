@@ -147,15 +147,6 @@ func (o *Options) withDefaults() *Options {
 	return &c
 }
 
-// comparer orders keys by their bytes, as cell's code intends, and tells Pebble
-// where a row ends, so that one bloom filter probe answers for a whole row.
-func comparer() *pebble.Comparer {
-	c := *pebble.DefaultComparer
-	c.Name = comparerName
-	c.Split = cell.SplitKey
-	return &c
-}
-
 // merger refuses to merge: this version writes no merge operands. Its name is
 // stored, so that a later version can give it a meaning.
 func merger() *pebble.Merger {
