@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/cell"
 	"sluice/jobs"
 	"sluice/serve/client"
 	"sluice/store"
@@ -30,6 +31,8 @@ var (
 	_ Engine = (*client.Client)(nil)
 
 	_ jobs.Source = (*Instant)(nil)
+	_ jobs.Sizer  = (*Instant)(nil)
+	_ jobs.Sizer  = (*pebblestore.Snapshot)(nil)
 )
 
 // ForDirectory returns the configuration of an empty file with this data
@@ -206,6 +209,15 @@ func (i *Instant) Err() error {
 		return nil
 	}
 	return i.checkpoint.Err()
+}
+
+// RangeBytes implements jobs.Sizer where the engine's snapshot does; otherwise its
+// error wraps store.ErrUnsupported.
+func (i *Instant) RangeBytes(ctx context.Context, table string, families []string, rows cell.Range) (int64, error) {
+	if z, ok := i.Snapshot.(jobs.Sizer); ok {
+		return z.RangeBytes(ctx, table, families, rows)
+	}
+	return 0, fmt.Errorf("size of table %s: %w", table, store.ErrUnsupported)
 }
 
 // Close releases everything; the second call does nothing.

@@ -25,6 +25,7 @@ import (
 
 type commands struct {
 	Run     runCommand         `cmd:"" help:"Run a job: a table at one instant, to files."`
+	Plan    planCommand        `cmd:"" help:"Say what a run would do: regions, rows, bytes, files."`
 	List    listCommand        `cmd:"" help:"List jobs and their published runs."`
 	SQL     sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC      gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
@@ -51,9 +52,9 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	spec, ok := cfg.Jobs[c.Job]
-	if !ok {
-		return fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, c.Config, c.Job, strings.Join(cfg.JobNames(), ", "))
+	spec, err := jobSpec(cfg, c.Job)
+	if err != nil {
+		return err
 	}
 	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	source, err := config.OpenInstant(ctx, cfg, log)
@@ -65,7 +66,7 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	job, err := jobs.Compile(c.Job, &spec, schema)
+	job, err := jobs.Compile(c.Job, spec, schema)
 	if err != nil {
 		return err
 	}
@@ -85,6 +86,15 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	return printManifest(p.Stdout, out, m)
+}
+
+// jobSpec returns a job of the file; its error wraps cli.ErrUsage.
+func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
+	spec, ok := cfg.Jobs[name]
+	if !ok {
+		return nil, fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, cfg.File(), name, strings.Join(cfg.JobNames(), ", "))
+	}
+	return &spec, nil
 }
 
 func printManifest(w io.Writer, out string, m *jobs.Manifest) error {

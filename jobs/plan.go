@@ -1,0 +1,241 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/store"
+)
+
+// DefaultSampleRows is how many rows of a region a Plan reads and encodes unless
+// told otherwise: enough for a Parquet file's dictionaries and compression to show,
+// at most a second a region.
+const DefaultSampleRows = 100_000
+
+// Sizer is a Source that knows about how many bytes a range of rows takes where it
+// lies: what a Plan extrapolates by.
+type Sizer interface {
+	// RangeBytes returns the bytes of the cells of rows, those of the named
+	// families or, without names, of all. What is in memory only may be
+	// missing. Its error wraps store.ErrUnsupported where it is not known.
+	RangeBytes(ctx context.Context, table string, families []string, rows cell.Range) (int64, error)
+}
+
+// PlanOptions configures Plan. Job and Source must be set.
+type PlanOptions struct {
+	Job    *Job
+	Source Source
+	// SampleRows is how many output rows of each region are read and encoded.
+	// Default: DefaultSampleRows.
+	SampleRows int64
+}
+
+// How a SplitPlan's numbers came about.
+const (
+	Counted   = "counted"   // every row was read
+	Estimated = "estimated" // from a sample, by bytes
+	AtLeast   = "at least"  // of a sample alone: nothing tells how much more there is
+)
+
+// SplitPlan is one region's share of a run.
+type SplitPlan struct {
+	Rows    cell.Range // that the job wants
+	Basis   string     // Counted, Estimated or AtLeast
+	Count   int64      // output rows
+	Formats []FormatPlan
+}
+
+// FormatPlan is the files of one format.
+type FormatPlan struct {
+	Format string
+	Files  int
+	Bytes  int64
+}
+
+// RunPlan is what a run of a job would do.
+type RunPlan struct {
+	Job      string
+	Table    string
+	Sequence uint64 // of the last commit that it would contain
+	Splits   []SplitPlan
+	Basis    string // of the sums: the weakest of the splits'
+	Count    int64
+	Formats  []FormatPlan
+}
+
+// Plan returns what Run would do, without writing anything: one split a region,
+// with its rows, files and bytes. It reads and encodes the beginning of each
+// region; a region that ends within the sample is counted, the others are
+// extrapolated where the Source is a Sizer. A value that a column cannot take is an
+// error as in Run, if it is in the sample.
+func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
+	r, err := newRun(&RunOptions{Job: o.Job, Source: o.Source, Out: "."})
+	if err != nil {
+		return nil, err
+	}
+	sample := o.SampleRows
+	if sample <= 0 {
+		sample = DefaultSampleRows
+	}
+	if err := r.plan(ctx); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
+	}
+	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted}
+	for i := range r.Job.formats {
+		p.Formats = append(p.Formats, FormatPlan{Format: r.Job.formats[i].name})
+	}
+	b := columnar.NewBuilder(r.Job.schema)
+	for i := range r.splits {
+		s, err := r.planSplit(ctx, &r.splits[i], b, sample)
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
+		}
+		p.add(s)
+	}
+	for i := range p.Formats {
+		if p.Formats[i].Files == 0 {
+			p.Formats[i].Files = 1 // with the columns and no rows
+		}
+	}
+	return p, nil
+}
+
+func (p *RunPlan) add(s *SplitPlan) {
+	p.Splits = append(p.Splits, *s)
+	p.Count += s.Count
+	for i := range s.Formats {
+		p.Formats[i].Files += s.Formats[i].Files
+		p.Formats[i].Bytes += s.Formats[i].Bytes
+	}
+	if s.Basis == AtLeast || s.Basis == Estimated && p.Basis == Counted {
+		p.Basis = s.Basis
+	}
+}
+
+// sampled is the beginning of a split, encoded.
+type sampled struct {
+	rows  int64
+	bytes []int64 // by format
+	last  []byte  // row key
+	all   bool    // the split ended
+}
+
+func (r *run) planSplit(ctx context.Context, s *split, b *columnar.Builder, limit int64) (*SplitPlan, error) {
+	got, err := r.sample(ctx, s, b, limit)
+	if err != nil {
+		return nil, err
+	}
+	p := &SplitPlan{Rows: s.rows, Basis: Counted, Count: got.rows}
+	factor := 1.0
+	if !got.all {
+		p.Basis = AtLeast
+		f, err := r.extrapolate(ctx, s, got.last)
+		if err != nil {
+			return nil, err
+		}
+		if f > 0 {
+			p.Basis, factor = Estimated, f
+			p.Count = int64(float64(got.rows) * f)
+		}
+	}
+	for i := range r.Job.formats {
+		f := FormatPlan{Format: r.Job.formats[i].name}
+		if got.rows > 0 {
+			f.Bytes = int64(float64(got.bytes[i]) * factor)
+			f.Files = int((f.Bytes + r.Job.spec.TargetFileBytes - 1) / r.Job.spec.TargetFileBytes)
+		}
+		p.Formats = append(p.Formats, f)
+	}
+	return p, nil
+}
+
+// sample reads and encodes the first rows of a split, at least limit, cut between
+// two rows.
+func (r *run) sample(ctx context.Context, s *split, b *columnar.Builder, limit int64) (_ *sampled, err error) {
+	b.Reset()
+	got := &sampled{bytes: make([]int64, len(r.Job.formats))}
+	writers := make([]columnar.FileWriter, len(r.Job.formats))
+	for i := range r.Job.formats {
+		if writers[i], err = r.Job.formats[i].write(io.Discard, r.Job, nil); err != nil {
+			return nil, err
+		}
+	}
+	flush := func() error {
+		got.rows += int64(b.Batch().Rows())
+		for _, w := range writers {
+			if b.Batch().Rows() == 0 {
+				continue
+			}
+			if err := w.Write(b.Batch()); err != nil {
+				return err
+			}
+		}
+		b.Reset()
+		return ctx.Err()
+	}
+	scan := r.Job.scan(s)
+	sc := r.Source.Scan(ctx, scan)
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	for {
+		if !sc.Next() {
+			if err := sc.Err(); err != nil {
+				return nil, fmt.Errorf("scan table %s: %w", scan.Table, err)
+			}
+			got.all = true
+			break
+		}
+		row := sc.Row()
+		if got.rows+int64(b.Batch().Rows()) >= limit && !bytes.Equal(row.Key, got.last) {
+			break
+		}
+		got.last = append(got.last[:0], row.Key...)
+		if err := b.Append(row); err != nil {
+			return nil, err
+		}
+		if b.Full() {
+			if err := flush(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return nil, err
+	}
+	for i, w := range writers {
+		stats, err := w.Close()
+		if err != nil {
+			return nil, err
+		}
+		got.bytes[i] = stats.Bytes
+	}
+	return got, nil
+}
+
+// extrapolate returns how many times as much the split holds as its rows up to
+// last, or 0 where nothing tells.
+func (r *run) extrapolate(ctx context.Context, s *split, last []byte) (float64, error) {
+	z, ok := r.Source.(Sizer)
+	if !ok {
+		return 0, nil
+	}
+	var sizes [2]int64
+	for i, rows := range []cell.Range{{Start: s.rows.Start, Stop: append(bytes.Clone(last), 0)}, s.rows} {
+		n, err := z.RangeBytes(ctx, r.Job.Table(), r.Job.families, rows)
+		if errors.Is(err, store.ErrUnsupported) {
+			return 0, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		sizes[i] = n
+	}
+	if sizes[0] <= 0 || sizes[1] < sizes[0] {
+		return 0, nil
+	}
+	return float64(sizes[1]) / float64(sizes[0]), nil
+}
