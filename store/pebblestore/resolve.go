@@ -57,7 +57,9 @@ type resolver struct {
 	raw          bool
 	nvb          bool
 	keep         bool // KEEP_DELETED_CELLS is not FALSE
+	selective    bool // not all columns are wanted
 	low, high    cell.Timestamp
+	oldest       cell.Timestamp // nothing before it can pass: low, or later
 	now          cell.Timestamp
 	expiredUntil cell.Timestamp // cells before it are older than the family's TTL
 
@@ -79,7 +81,7 @@ type resolver struct {
 	lastTime      cell.Timestamp
 	lastKind      cell.Kind
 	emitted       []byte // the column's qualifier in the arena; nil = not yet
-	at            int    // first selected qualifier that is not before column
+	at            int    // first selected qualifier or range that does not end before column
 	versions      []entry
 	live          []entry
 }
@@ -88,12 +90,13 @@ func newResolver(sel *store.SelectedFamily, raw bool, now cell.Timestamp, out *[
 	r := resolver{
 		sel: sel, raw: raw, now: now, out: out, arena: a,
 		nvb:  sel.Family.NewVersionBehavior && !raw,
-		keep: sel.Family.KeepDeleted != store.KeepDeletedFalse,
-		low:  0, high: math.MaxInt64, expiredUntil: expiredUntil(sel.Family, now),
+		keep: sel.Family.KeepDeleted != store.KeepDeletedFalse, selective: sel.Qualifiers != nil || sel.Ranges != nil,
+		low: 0, high: math.MaxInt64, expiredUntil: expiredUntil(sel.Family, now),
 	}
 	if sel.Time != nil {
 		r.low, r.high = sel.Time.Min, sel.Time.Max
 	}
+	r.oldest = max(r.low, sel.Oldest)
 	r.reset()
 	return r
 }
@@ -142,12 +145,17 @@ func (r *resolver) familyMarker(e *entry) {
 }
 
 // wanted reports whether the scan selects the column, and moves to the first
-// selected one that is not before it.
+// selected one, or range of them, that does not end before it.
 func (r *resolver) wanted(qualifier []byte) bool {
-	quals := r.sel.Qualifiers
-	if quals == nil {
+	if !r.selective {
 		return true
 	}
+	for ranges := r.sel.Ranges; r.at < len(ranges); r.at++ {
+		if stop := ranges[r.at].Stop; len(stop) == 0 || bytes.Compare(qualifier, stop) < 0 {
+			return bytes.Compare(qualifier, ranges[r.at].Start) >= 0
+		}
+	}
+	quals := r.sel.Qualifiers
 	for r.at < len(quals) {
 		switch c := bytes.Compare(quals[r.at], qualifier); {
 		case c < 0:
@@ -159,6 +167,11 @@ func (r *resolver) wanted(qualifier []byte) bool {
 		}
 	}
 	return false
+}
+
+// exhausted reports that no further column of the row is wanted.
+func (r *resolver) exhausted() bool {
+	return r.selective && r.at == len(r.sel.Qualifiers)+len(r.sel.Ranges) // one of them is empty
 }
 
 // push takes the next cell, which is no family marker unless the scan is raw.
@@ -212,7 +225,7 @@ func (r *resolver) offer(e *entry) {
 	if e.time >= r.high {
 		return
 	}
-	if e.time < r.low {
+	if e.time < r.oldest {
 		r.done = true
 		return
 	}

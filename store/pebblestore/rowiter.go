@@ -163,7 +163,7 @@ func (r *familyReader) emitFragment() error {
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	switch {
-	case f.time < res.low || f.time >= res.high:
+	case f.time < res.oldest || f.time >= res.high:
 		return nil
 	case !res.raw && expired(f.time, r.packed.TTL, res.now):
 		return nil
@@ -172,8 +172,8 @@ func (r *familyReader) emitFragment() error {
 	}
 	out, p := *res.out, r.packed
 	for p.Next() {
-		if res.sel.Qualifiers != nil && !res.wanted(p.Qualifier) {
-			if res.at == len(res.sel.Qualifiers) {
+		if !res.wanted(p.Qualifier) {
+			if res.exhausted() {
 				break
 			}
 			continue
@@ -208,6 +208,14 @@ func (r *familyReader) skipTo() (qualifier []byte, after, rowDone, ok bool) {
 			return nil, false, true, true
 		}
 		return quals[at], false, false, true
+	}
+	if ranges := res.sel.Ranges; ranges != nil {
+		if res.at == len(ranges) {
+			return nil, false, true, true
+		}
+		if start := ranges[res.at].Start; string(res.column) < string(start) {
+			return start, false, false, true
+		}
 	}
 	return res.column, true, false, true
 }

@@ -63,6 +63,7 @@ type rowSource struct {
 	mu      sync.Mutex // orders the scan's calls with an engine or snapshot that closes
 	closed  error      // why the source ended early
 	key     []byte     // the current row, escaped, with its terminator
+	next    []byte     // a row to seek, in the same form
 	name    []byte     // the current row
 	single  bool       // one row: prefix seeks, bloom filters
 	started bool
@@ -200,7 +201,7 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 			if s.sel.Stopped() {
 				return nil, nil
 			}
-			if err := s.each((*cursor).skipRow); err != nil {
+			if err := s.pass(s.sel.SeekRow(s.name)); err != nil {
 				return nil, err
 			}
 			continue
@@ -299,6 +300,35 @@ func (s *rowSource) each(f func(c *cursor, s *rowSource) error) error {
 			if err := f(c, s); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// pass moves past the current row and, where next is not nil, to the rows from it
+// on or, reversed, before it.
+func (s *rowSource) pass(next []byte) error {
+	if next == nil || !s.sel.Reversed() {
+		// Often the next row is as far as a hint leads, and a step is cheaper.
+		if err := s.each((*cursor).skipRow); err != nil || next == nil {
+			return err
+		}
+	}
+	s.next = cell.AppendPart(s.next[:0], next)
+	for i := range s.cursors {
+		c := &s.cursors[i]
+		if !c.valid || bytes.Compare(c.row(), s.next) < 0 == s.sel.Reversed() {
+			continue
+		}
+		c.seek = append(append(c.seek[:0], c.key[:prefixBytes]...), s.next...)
+		ok := false
+		if s.sel.Reversed() {
+			ok = c.it.SeekLT(c.seek)
+		} else {
+			ok = c.it.SeekGE(c.seek)
+		}
+		if err := c.moved(ok); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -46,6 +46,7 @@ func RunContract(t *testing.T, open Factory) {
 		{"atomic rows", testAtomicRows},
 		{"concurrent increments", testConcurrentIncrements},
 		{"concurrent conditions", testConcurrentConditions},
+		{"filter hints", testFilterHints},
 		{"durability", testDurability},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(t, start(t, open)) })
