@@ -190,10 +190,11 @@ func count(s *session, args []any) (string, error) {
 			return "", err
 		}
 	}
-	// One cell a row is enough, once the user's filter has judged all of it.
+	// One cell a row is enough, but not for the user's filter: one that judges rows
+	// must be shown all cells. HBase's count lets FirstKeyOnlyFilter hide them.
 	first := []store.Filter{&store.FirstKeyOnlyFilter{}, &store.KeyOnlyFilter{}}
 	if o.scan.Filter != nil {
-		first = append([]store.Filter{o.scan.Filter}, first...)
+		first[0] = o.scan.Filter
 	}
 	o.scan.Filter = &store.FilterList{Filters: first}
 	n := int64(0)
