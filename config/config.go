@@ -179,6 +179,8 @@ type Pipeline struct {
 	// anew: fail stops the pipeline; new_incarnation keeps what was applied and
 	// reads the new topic by start.
 	OnTopicChange string `yaml:"on_topic_change" default:"fail" values:"fail|new_incarnation"`
+	// Tests are records and what the rules must make of them.
+	Tests []MappingTest `yaml:"tests"`
 }
 
 // DeadLetters is where refused records go.

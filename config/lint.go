@@ -176,6 +176,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		if _, err := mapping.Compile(&p.Spec, find); err != nil {
 			d.specErrors(path, err)
 		}
+		p.lintTests(path, report)
 	}
 }
 

@@ -23,6 +23,8 @@ type commands struct {
 	Demo    demoCommand        `cmd:"" help:"Show the whole system at work, with a broker of its own."`
 	Produce produceCommand     `cmd:"" help:"Send a file's lines to a topic."`
 	Lint    lintCommand        `cmd:"" help:"Name every mistake of a configuration file."`
+	Test    testCommand        `cmd:"" help:"Run the tests of the mappings in a configuration file."`
+	Explain explainCommand     `cmd:"" help:"Show what the newest records would do, without doing it."`
 	Offsets offsetsCommand     `cmd:"" help:"Show stored offsets, lag and the audit counts."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }

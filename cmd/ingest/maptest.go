@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/pipeline/mapping"
+)
+
+type testCommand struct {
+	cli.ConfigFlag
+	Pipeline string `arg:"" optional:"" help:"Only the tests of this pipeline."`
+}
+
+var errTestsFailed = errors.New("tests of the mapping failed")
+
+// Run runs the tests of the file's mappings, without Kafka and without a store.
+func (c *testCommand) Run(_ context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	names := cfg.PipelineNames()
+	if c.Pipeline != "" {
+		names = []string{c.Pipeline}
+	}
+	ran, failed := 0, 0
+	for _, name := range names {
+		o, err := cfg.PipelineOptions(name)
+		if err != nil {
+			return err
+		}
+		m := o.Plan.NewMapper()
+		spec := cfg.Pipelines[name]
+		for i := range spec.Tests {
+			t := &spec.Tests[i]
+			ran++
+			diff := runMappingTest(m, &spec, t)
+			if diff == "" {
+				fmt.Fprintf(p.Stdout, "ok    %s: %s\n", name, t.Name)
+				continue
+			}
+			failed++
+			fmt.Fprintf(p.Stdout, "FAIL  %s: %s (-want +got)\n%s", name, t.Name, diff)
+		}
+	}
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%w: %d of %d", errTestsFailed, failed, ran)
+	case ran == 0:
+		return fmt.Errorf("%s has no tests; write some under pipelines.NAME.tests, docs/mapping.md says how", c.Config)
+	}
+	_, err = fmt.Fprintf(p.Stdout, "%d passed\n", ran)
+	return err
+}
+
+// runMappingTest returns the lines by which the outcome differs, or "".
+func runMappingTest(m *mapping.Mapper, p *config.Pipeline, t *config.MappingTest) string {
+	want := t.ExpectLines()
+	if t.Error != "" {
+		want = []string{"error " + t.Error}
+	}
+	got, err := mapped(m, p.MappingRecord(t))
+	var e *mapping.Error
+	if errors.As(err, &e) {
+		got = []string{"error " + e.Class}
+	}
+	if slices.Equal(want, got) {
+		return ""
+	}
+	diff := lineDiff(want, got)
+	if e != nil {
+		diff += "        " + e.Error() + "\n"
+	}
+	return diff
+}
+
+// mapped returns the lines of what a record becomes.
+func mapped(m *mapping.Mapper, r *mapping.Record) ([]string, error) {
+	out, err := m.Map(r)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for line := range strings.Lines(string(mapping.AppendText(nil, out.Mutations))) {
+		lines = append(lines, strings.TrimSuffix(line, "\n"))
+	}
+	return lines, nil
+}
+
+// lineDiff shows two texts as one, lines of want alone after a minus, of got alone
+// after a plus, by their longest common subsequence.
+func lineDiff(want, got []string) string {
+	common := make([][]int, len(want)+1) // of want[i:] and got[j:]
+	for i := range common {
+		common[i] = make([]int, len(got)+1)
+	}
+	for i := len(want) - 1; i >= 0; i-- {
+		for j := len(got) - 1; j >= 0; j-- {
+			if want[i] == got[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	var b strings.Builder
+	for i, j := 0, 0; i < len(want) || j < len(got); {
+		switch {
+		case i < len(want) && j < len(got) && want[i] == got[j]:
+			fmt.Fprintf(&b, "        %s\n", want[i])
+			i, j = i+1, j+1
+		case j == len(got) || i < len(want) && common[i+1][j] >= common[i][j+1]:
+			fmt.Fprintf(&b, "      - %s\n", want[i])
+			i++
+		default:
+			fmt.Fprintf(&b, "      + %s\n", got[j])
+			j++
+		}
+	}
+	return b.String()
+}
+
+type explainCommand struct {
+	cli.ConfigFlag
+	Pipeline string `arg:"" optional:"" help:"The pipeline; needed where the file has several."`
+	Sample   int    `default:"5" help:"How many records: the newest of every partition, as many of each as make up the sample."`
+	File     string `placeholder:"FILE" help:"Take the records from the lines of this file instead of Kafka; - is standard input."`
+}
+
+// Run prints what records would do, without joining the group and without writing.
+func (c *explainCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	if c.Sample < 1 {
+		return fmt.Errorf("%w: --sample is %d, must be 1 or more", cli.ErrUsage, c.Sample)
+	}
+	names := cfg.PipelineNames()
+	switch {
+	case c.Pipeline != "":
+		names = []string{c.Pipeline}
+	case len(names) != 1:
+		return fmt.Errorf("%w: name one of the pipelines %s", cli.ErrUsage, strings.Join(names, ", "))
+	}
+	o, err := cfg.PipelineOptions(names[0])
+	if err != nil {
+		return err
+	}
+	e := &explainer{out: p.Stdout, mapper: o.Plan.NewMapper(), left: c.Sample}
+	if c.File != "" {
+		return e.file(p, c.File, o.Topics[0])
+	}
+	return e.topics(ctx, cfg, newLogger(p.Stderr, &cfg.Log), o.Topics)
+}
+
+// explainer prints what records become.
+type explainer struct {
+	out    io.Writer
+	mapper *mapping.Mapper
+	left   int // of the sample
+}
+
+func (e *explainer) record(r *mapping.Record) error {
+	e.left--
+	lines, err := mapped(e.mapper, r)
+	outcome := fmt.Sprintf("%d mutations", len(lines))
+	var refused *mapping.Error
+	switch {
+	case errors.As(err, &refused):
+		outcome = "dead letter: " + refused.Error()
+	case err != nil:
+		return err
+	case len(lines) == 0:
+		outcome = "left out by the rules"
+	}
+	if _, err := fmt.Fprintf(e.out, "%s/%d@%d: %s\n", r.Topic, r.Partition, r.Offset, outcome); err != nil {
+		return err
+	}
+	for _, line := range lines {
+		if _, err := fmt.Fprintf(e.out, "  %s\n", line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/cmd/internal/cli"
+	"sluice/examples"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/kafka/embedded"
+)
+
+// program is a cli.Program with buffers, and the example in a file of its own.
+func program(t *testing.T, yaml []byte, brokers string) (p *cli.Program, out *bytes.Buffer, config cli.ConfigFlag) {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "sluice.yaml")
+	if err := os.WriteFile(name, yaml, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out = &bytes.Buffer{}
+	p = &cli.Program{Stdin: strings.NewReader(""), Stdout: out, Stderr: out, LookupEnv: func(key string) (string, bool) {
+		return brokers, key == "SLUICE_BROKERS"
+	}}
+	return p, out, cli.ConfigFlag{Config: name}
+}
+
+func TestMappingTestsOfTheExample(t *testing.T) {
+	t.Parallel()
+	p, out, config := program(t, examples.AccessLog, "")
+	if err := (&testCommand{ConfigFlag: config}).Run(t.Context(), p); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := "ok    access-log: a request without bytes and referrer\nok    access-log: a line that is cut off\n2 passed\n"
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out, want)
+	}
+}
+
+func TestMappingTestsThatFail(t *testing.T) {
+	t.Parallel()
+	yaml := bytes.ReplaceAll(examples.AccessLog, []byte("'day:20150517', 1,"), []byte("'day:20150518', 1,"))
+	yaml = bytes.Replace(yaml, []byte("error: combined"), []byte("expect: \"incr 'path_counts', '/a', 'day:1', 1\""), 1)
+	p, out, config := program(t, yaml, "")
+	err := (&testCommand{ConfigFlag: config}).Run(t.Context(), p)
+	if !errors.Is(err, errTestsFailed) || err.Error() != "tests of the mapping failed: 2 of 2" {
+		t.Errorf("got %v", err)
+	}
+	for _, want := range []string{
+		"FAIL  access-log: a request without bytes and referrer (-want +got)\n",
+		"        incr 'path_counts', '/a?b=1', 'hour:2015051710', 1, 1431857103000\n" +
+			"      - incr 'path_counts', '/a?b=1', 'day:20150518', 1, 1431857103000\n" +
+			"      + incr 'path_counts', '/a?b=1', 'day:20150517', 1, 1431857103000\n",
+		"FAIL  access-log: a line that is cut off (-want +got)\n" +
+			"      - incr 'path_counts', '/a', 'day:1', 1\n" +
+			"      + error combined\n" +
+			"        decode: combined: byte 37: the quote of the request is not closed\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want\n%sin\n%s", want, out)
+		}
+	}
+
+	p, _, config = program(t, examples.Pageviews, "")
+	if err := (&testCommand{ConfigFlag: config}).Run(t.Context(), p); err == nil || !strings.Contains(err.Error(), "has no tests") {
+		t.Errorf("a file without tests: got %v", err)
+	}
+}
+
+func TestLineDiff(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ want, got, diff string }{
+		{"", "", ""},
+		{"a b", "a b", "=a =b"},
+		{"a b c", "a c", "=a -b =c"},
+		{"a c", "a b c", "=a +b =c"},
+		{"a", "b", "-a +b"},
+		{"", "a", "+a"},
+		{"a b c d", "b x d e", "-a =b -c +x =d +e"},
+	} {
+		var got []string
+		for line := range strings.Lines(lineDiff(strings.Fields(tt.want), strings.Fields(tt.got))) {
+			mark := strings.TrimSpace(line[:8])
+			if mark == "" {
+				mark = "="
+			}
+			got = append(got, mark+strings.TrimSpace(line[8:]))
+		}
+		if text := strings.Join(got, " "); text != tt.diff {
+			t.Errorf("%q against %q: got %q, want %q", tt.want, tt.got, text, tt.diff)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"pageviews": 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	p, out, config := program(t, examples.Pageviews, broker.Addr())
+	explain := func(c *explainCommand) string {
+		t.Helper()
+		out.Reset()
+		c.ConfigFlag = config
+		if err := c.Run(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if got := explain(&explainCommand{Sample: 3}); got != "the topics hold no records\n" {
+		t.Errorf("an empty topic: got %q", got)
+	}
+	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.Addrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	producer := client.NewProducer(nil)
+	for i := range 6 {
+		m := kafka.Message{Partition: int32(i % 2), Value: fmt.Appendf(nil, `{"ts": %d, "user": "u%d", "page": "/a"}`, 1_700_000_000_000+i, i)}
+		if i == 5 {
+			m.Value = []byte("nonsense")
+		}
+		if err := producer.Produce(context.WithoutCancel(t.Context()), "pageviews", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := explain(&explainCommand{Sample: 4})
+	for _, want := range []string{
+		"pageviews/0@1: 5 mutations\n", "pageviews/0@2: 5 mutations\n", "pageviews/1@1: 5 mutations\n",
+		"pageviews/1@2: dead letter: decode: json: byte 0: unexpected 'n', expected an object\n",
+		"  incr 'pageview_counts', '/a', 'hour:2023111422', 1, 1700000000002\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("want\n%sin\n%s", want, got)
+		}
+	}
+	if n := strings.Count(got, "pageviews/"); n != 4 {
+		t.Errorf("%d records, want the sample of 4:\n%s", n, got)
+	}
+	p.Stdin = strings.NewReader("{}\n{}\n{}\n")
+	if got := explain(&explainCommand{Sample: 2, File: "-"}); strings.Count(got, "dead letter: map: missing_field") != 2 {
+		t.Errorf("from a file: got\n%s", got)
+	}
+	c := &explainCommand{ConfigFlag: config, Sample: 0}
+	if err := c.Run(t.Context(), p); !errors.Is(err, cli.ErrUsage) {
+		t.Errorf("a sample of 0: got %v", err)
+	}
+}
