@@ -119,6 +119,8 @@ func TestAnswers(t *testing.T) {
 		{"bad versions", "GET", "/api/v1/tables/events/rows/a?versions=0", "", 400, `"code":"invalid_argument"`},
 		{"no family", "GET", "/api/v1/tables/events/rows/a?family=x", "", 404, `"code":"family_not_found"`},
 		{"scan", "POST", "/api/v1/tables/events/scan", `{"columns":[{"family":"e","all":true}]}`, 200, "{\"row\":{\"key\":\"YS9i\",\"cells\":[{\"family\":\"e\",\"qualifier\":\"cGFnZQ==\",\"time\":5,\"value\":\"L2hvbWU=\"}]}}\n{\"end\":true}\n"},
+		{"scan with a filter", "POST", "/api/v1/tables/events/scan", `{"filter":"ColumnPrefixFilter('pag') AND KeyOnlyFilter()"}`, 200, "{\"row\":{\"key\":\"YS9i\",\"cells\":[{\"family\":\"e\",\"qualifier\":\"cGFnZQ==\",\"time\":5,\"value\":\"\"}]}}\n{\"end\":true}\n"},
+		{"scan with a wrong filter", "POST", "/api/v1/tables/events/scan", `{"filter":"PrefixFilter('a'"}`, 400, `filter string, column 17: expected , or ), found the end`},
 		{"scan with a wrong field", "POST", "/api/v1/tables/events/scan", `{"colums":[]}`, 400, `unknown field`},
 		{"scan of no table", "POST", "/api/v1/tables/nope/scan", `{}`, 404, `"code":"table_not_found"`},
 		{"two bodies", "POST", "/api/v1/tables/events/scan", `{}{}`, 400, `more than one`},

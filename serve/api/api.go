@@ -117,7 +117,9 @@ type Scan struct {
 	Batch           int                  `json:"batch,omitempty"`
 	LimitPerFamily  int                  `json:"limit_per_family,omitempty"`
 	OffsetPerFamily int                  `json:"offset_per_family,omitempty"`
-	Filter          json.RawMessage      `json:"filter,omitempty"` // as store.MarshalFilter writes it
+	// Filter is what store.ParseFilterJSON reads: a string in the filter
+	// language, or an object as store.MarshalFilter writes it.
+	Filter json.RawMessage `json:"filter,omitempty"`
 }
 
 // fromFilter converts f, which may be nil.
@@ -252,7 +254,7 @@ type Cond struct {
 	Op        string     `json:"op"` // "less", "less_or_equal", "equal", "not_equal", "greater_or_equal", "greater", "no_op"
 	Value     []byte     `json:"value"`
 	Time      *TimeRange `json:"time,omitempty"`
-	// Filter replaces family, qualifier, op and value.
+	// Filter replaces family, qualifier, op and value; it is written as in Scan.
 	Filter json.RawMessage `json:"filter,omitempty"`
 }
 
