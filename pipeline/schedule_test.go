@@ -560,7 +560,7 @@ func TestSchedule29BusyForMinutes(t *testing.T) {
 			return true, nil
 		}}, func(o *Options) { o.Budget, o.Flush.MaxRecords = budget, 5000 })
 		for range 10 {
-			s.load(2000)
+			s.load(600)
 			<-time.After(time.Minute)
 		}
 		if st := r.first(); st.Paused == "" || st.Progress.Next != 0 {
