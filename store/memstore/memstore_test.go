@@ -25,5 +25,5 @@ func open(t *testing.T, o storetest.Options) store.Engine {
 // with itself.
 func TestMetamorphic(t *testing.T) {
 	t.Parallel()
-	storetest.Metamorphic(t, open, open)
+	storetest.Metamorphic(t, open, open, nil)
 }

@@ -1,8 +1,10 @@
 package pebblestore_test
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
@@ -26,7 +28,7 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 		if d.of == nil {
 			d.of = map[string]*vfs.MemFS{}
 		}
-		fs = vfs.NewMem()
+		fs = vfs.NewCrashableMem()
 		d.of[o.Dir] = fs
 		t.Cleanup(func() {
 			d.mu.Lock()
@@ -35,11 +37,29 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 		})
 	}
 	d.mu.Unlock()
-	db, err := pebblestore.Open(o.Dir, &pebblestore.Options{Now: o.Now, FS: fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10})
+	options := &pebblestore.Options{Now: o.Now, FS: fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, RewriteInterval: -1}
+	if o.Rewriting {
+		options.RewriteInterval, options.RewriteMinGarbage, options.RewriteKeysPerSecond = 200*time.Microsecond, -1, -1
+		options.RewriteKeys = 3
+	}
+	db, err := pebblestore.Open(o.Dir, options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return db
+}
+
+// crash leaves of what was not synced a random part, at a moment at which a
+// rewrite may be under way.
+func (d *disks) crash(t *testing.T, e store.Engine, o storetest.Options) {
+	d.mu.Lock()
+	fs := d.of[o.Dir]
+	clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(uint64(len(o.Dir)), uint64(o.Now())))})
+	d.of[o.Dir] = clone
+	d.mu.Unlock()
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestContract(t *testing.T) {
@@ -56,5 +76,6 @@ func TestMetamorphic(t *testing.T) {
 		}
 		return s
 	}
-	storetest.Metamorphic(t, model, new(disks).open)
+	d := new(disks)
+	storetest.Metamorphic(t, model, d.open, d.crash)
 }

@@ -432,3 +432,17 @@ func openUnreadable(t *testing.T) (*DB, *unreadableFS) {
 	o.CacheBytes = 1
 	return open(t, "db", o), disk
 }
+
+// The directories that Open makes survive a power failure with what was written
+// into them (invariant I3).
+func TestCrashKeepsNewDirectories(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashableMem()
+	o := memory()
+	o.FS = mem
+	db := open(t, "/a/b/db", o)
+	create(t, db, "t", store.NewFamily("f"))
+	mutate(t, db, put("r", 1, "f", "q", "v"))
+	o.FS = mem.CrashClone(vfs.CrashCloneCfg{})
+	want(t, open(t, "/a/b/db", o), &store.Scan{Table: "t"}, "r: f:q@1=v")
+}

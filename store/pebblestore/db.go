@@ -113,7 +113,7 @@ func Open(dir string, o *Options) (*DB, error) {
 func (db *DB) open() error {
 	fsys := db.opts.FS
 	if !db.opts.ReadOnly {
-		if err := fsys.MkdirAll(db.dir, 0o700); err != nil {
+		if err := makeDir(fsys, db.dir); err != nil {
 			return diskError(err)
 		}
 		if err := db.checkSpace(); err != nil {
@@ -150,6 +150,37 @@ func (db *DB) open() error {
 		return err
 	}
 	return db.load()
+}
+
+// makeDir makes dir and what is missing above it, so that all of them survive a
+// power failure: what is synced inside a directory does not name the directory.
+func makeDir(fsys vfs.FS, dir string) error {
+	var parents []string
+	for at := dir; ; {
+		if _, err := fsys.Stat(at); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		parent := fsys.PathDir(at)
+		if parents = append(parents, parent); parent == at || parent == "." {
+			break
+		}
+		at = parent
+	}
+	if err := fsys.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		d, err := fsys.OpenDir(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // release gives back what open took.

@@ -15,16 +15,18 @@ import (
 )
 
 // Metamorphic runs one random history of mutations, batches, splits, merges,
-// snapshots, flushes and reopenings on an engine of each factory and requires
-// equal results of every operation and every read. a is the model. Both must be
-// store.Admin.
+// snapshots, flushes, rewrites, crashes and reopenings on an engine of each factory
+// and requires equal results of every operation and every read. a is the model.
+// Both must be store.Admin. crash, nil where b cannot, is how b's power fails.
 //
 // Flushes and major compactions may remove what HBase's remove, which shows in
 // some reads of some families. Histories with them use families and reads where
-// it does not; the others use everything else.
-func Metamorphic(t *testing.T, a, b Factory) {
+// it does not; so do histories in which b rewrites by itself, which a knows nothing
+// of; the others use everything else.
+func Metamorphic(t *testing.T, a, b Factory, crash Crash) {
 	rapid.Check(t, func(rt *rapid.T) {
 		h := newHistory(t, rt, a, b)
+		h.crash = crash
 		defer h.close()
 		rt.Repeat(map[string]func(*rapid.T){
 			"put":          h.put,
@@ -41,6 +43,8 @@ func Metamorphic(t *testing.T, a, b Factory) {
 			"old snapshot": h.readSnapshot,
 			"flush":        h.flush,
 			"tidy":         h.tidy,
+			"rewrite":      h.rewrite,
+			"crash":        h.powerFails,
 			"reopen":       h.reopen,
 			"":             h.same,
 		})
@@ -59,13 +63,15 @@ func (s *side) admin() store.Admin { return s.Engine.(store.Admin) }
 
 // history is one random history. The first of sides is the model.
 type history struct {
-	t        *testing.T
-	clock    *Clock
-	sides    [2]*side
-	flushing bool // histories with flushes
-	source   store.Source
-	next     [2]int64 // stored offset by partition
-	offset   int64    // of the next record
+	t         *testing.T
+	clock     *Clock
+	sides     [2]*side
+	crash     Crash
+	flushing  bool // histories with flushes
+	rewriting bool // histories in which the second side rewrites by itself
+	source    store.Source
+	next      [2]int64 // stored offset by partition
+	offset    int64    // of the next record
 }
 
 const metaTable = "m"
@@ -78,7 +84,12 @@ var (
 
 func newHistory(t *testing.T, rt *rapid.T, a, b Factory) *history {
 	h := &history{t: t, clock: NewClock(10_000_000), source: store.Source{Pipeline: "p", Topic: "t", ClusterID: "c"}, next: [2]int64{store.Absent, store.Absent}}
-	h.flushing = rapid.Bool().Draw(rt, "flushing")
+	switch rapid.IntRange(0, 3).Draw(rt, "history") {
+	case 0:
+		h.flushing = true
+	case 1, 2:
+		h.rewriting = true
+	}
 	d := &store.TableDescriptor{Name: metaTable}
 	for _, name := range metaFamilies {
 		d.Families = append(d.Families, h.drawFamily(rt, name))
@@ -90,7 +101,7 @@ func newHistory(t *testing.T, rt *rapid.T, a, b Factory) *history {
 	}
 	d.Families = append(d.Families, n)
 	for i, open := range []Factory{a, b} {
-		s := &side{open: open, opts: Options{Now: h.clock.Now, Dir: t.TempDir()}}
+		s := &side{open: open, opts: Options{Now: h.clock.Now, Dir: t.TempDir(), Rewriting: h.rewriting}}
 		s.Engine = open(t, s.opts)
 		h.sides[i] = s
 		if _, ok := s.Engine.(store.Admin); !ok {
@@ -112,10 +123,17 @@ func (h *history) drawFamily(rt *rapid.T, name string) store.FamilyDescriptor {
 		f.Versions = store.AllVersions
 		return f
 	}
+	if h.rewriting {
+		// What a later delete could bring back must stay, and so must markers,
+		// which mask what is put later with an older time.
+		f.Versions, f.TimeToPurgeDeletes = store.AllVersions, 1<<40
+	}
 	f.KeepDeleted = rapid.SampledFrom([]store.KeepDeleted{store.KeepDeletedFalse, store.KeepDeletedFalse, store.KeepDeletedTrue, store.KeepDeletedTTL}).Draw(rt, name+" keep deleted")
 	if rapid.Bool().Draw(rt, name+" ttl") {
 		f.TTL = 20
-		f.MinVersions = rapid.IntRange(0, min(2, f.Versions)).Draw(rt, name+" min versions")
+		if !h.rewriting {
+			f.MinVersions = rapid.IntRange(0, min(2, f.Versions)).Draw(rt, name+" min versions")
+		}
 	}
 	return f
 }
@@ -200,7 +218,8 @@ func (h *history) drawTime(rt *rapid.T) cell.Timestamp {
 func (h *history) drawPuts(rt *rapid.T, m *cell.Mutation) {
 	family, at := drawFamilyName(rt), h.drawTime(rt)
 	ttl := int64(0)
-	if rapid.IntRange(0, 7).Draw(rt, "has ttl") == 0 {
+	// An older write comes back after a newer one at its time has expired.
+	if !h.rewriting && rapid.IntRange(0, 7).Draw(rt, "has ttl") == 0 {
 		ttl = int64(rapid.IntRange(1, 20).Draw(rt, "ttl") * 1000)
 	}
 	for range rapid.IntRange(1, 4).Draw(rt, "columns") {
@@ -374,7 +393,7 @@ func (h *history) drawScan(rt *rapid.T) *store.Scan {
 		from := h.clock.Now() + cell.Timestamp(rapid.IntRange(-8, 4).Draw(rt, "from")*3000)
 		s.Time = &cell.TimeRange{Min: from, Max: from + cell.Timestamp(rapid.IntRange(0, 6).Draw(rt, "length")*3000+1)}
 	}
-	if rapid.IntRange(0, 7).Draw(rt, "raw") == 0 && !h.flushing {
+	if rapid.IntRange(0, 7).Draw(rt, "raw") == 0 && !h.flushing && !h.rewriting {
 		s.Raw, s.Columns = true, []store.Column{{Family: "f", All: true}, {Family: "g", All: true}}
 		return s
 	}
@@ -385,29 +404,9 @@ func (h *history) drawScan(rt *rapid.T) *store.Scan {
 		s.LimitPerFamily, s.OffsetPerFamily = rapid.IntRange(0, 2).Draw(rt, "limit per family"), rapid.IntRange(0, 2).Draw(rt, "offset per family")
 	}
 	if s.Batch == 0 && rapid.IntRange(0, 3).Draw(rt, "filtered") == 0 {
-		s.Filter = h.drawFilter(rt)
+		s.Filter = drawFilter(rt, 2)
 	}
 	return s
-}
-
-func (h *history) drawFilter(rt *rapid.T) store.Filter {
-	c := store.Binary(h.drawValue(rt))
-	op := store.CompareOp(rapid.IntRange(int(store.Less), int(store.Greater)).Draw(rt, "op"))
-	switch rapid.IntRange(0, 5).Draw(rt, "filter") {
-	case 0:
-		return &store.ValueFilter{Op: op, Comparator: c}
-	case 1:
-		return &store.SingleColumnValueFilter{Family: "f", Qualifier: drawQualifier(rt), Op: op, Comparator: c, FilterIfMissing: rapid.Bool().Draw(rt, "if missing")}
-	case 2:
-		return &store.PageFilter{PageSize: int64(rapid.IntRange(0, 3).Draw(rt, "page"))}
-	case 3:
-		return &store.PrefixFilter{Prefix: h.drawRow(rt)[:1]}
-	case 4:
-		return &store.FirstKeyOnlyFilter{}
-	}
-	return &store.FilterList{MustPassOne: rapid.Bool().Draw(rt, "one"), Filters: []store.Filter{
-		&store.ColumnRangeFilter{Min: drawQualifier(rt), MinInclusive: true}, &store.FamilyFilter{Op: op, Comparator: store.Binary([]byte("g"))},
-	}}
 }
 
 func (h *history) read(rt *rapid.T) {

@@ -26,6 +26,10 @@ type Options struct {
 	// first; a durable engine that was closed and is opened with the same Dir
 	// has what it had.
 	Dir string
+	// Rewriting asks an engine that rewrites by itself to do so all the time,
+	// and wherever there is any garbage; others ignore it. Without it an engine
+	// must not.
+	Rewriting bool
 }
 
 // Factory opens an engine, which the test closes. It fails t where it cannot.
