@@ -152,8 +152,12 @@ func TestBufferedMutatorFlush(t *testing.T) {
 	row, qualifier, value := []byte("r"), []byte("q"), []byte("v")
 	m := table.NewMutation(row)
 	m.Put("f", qualifier, 5, value)
-	noError(t, b.Mutate(ctx, m, putOf("s", 5, "w")))
-	row[0], qualifier[0], value[0], m.Ops[0].Time = 'x', 'x', 'x', 9 // the mutator has copies
+	noError(t, table.Put(ctx, []byte("n"), "f", []byte("q"), []byte("\x00\x00\x00\x00\x00\x00\x00\x05")))
+	add := table.NewMutation([]byte("n"))
+	add.Increment("f", []byte("q"), 1)
+	add.Read = &cell.TimeRange{Max: 2000}
+	noError(t, b.Mutate(ctx, m, putOf("s", 5, "w"), add))
+	row[0], qualifier[0], value[0], m.Ops[0].Time, add.Read.Max = 'x', 'x', 'x', 9, 1 // the mutator has copies
 	if got := values(t, table, "r"); len(got) != 0 || h.calls != 0 {
 		t.Errorf("before the flush: %v, %d calls of the engine", got, h.calls)
 	}
@@ -161,10 +165,13 @@ func TestBufferedMutatorFlush(t *testing.T) {
 	if d := cmp.Diff(map[string]string{"f:q": "v"}, values(t, table, "r")); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
+	if d := cmp.Diff(map[string]string{"f:q": "\x00\x00\x00\x00\x00\x00\x00\x06"}, values(t, table, "n")); d != "" {
+		t.Errorf("incremented (-want +got):\n%s", d)
+	}
 	noError(t, b.Flush(ctx)) // of nothing
 	noError(t, b.Mutate(ctx))
 	noError(t, b.Flush(ctx))
-	if d := cmp.Diff([]string{"r s"}, h.batches()); d != "" {
+	if d := cmp.Diff([]string{"r s n"}, h.batches()); d != "" {
 		t.Errorf("batches (-want +got):\n%s", d)
 	}
 }
@@ -325,9 +332,13 @@ func TestBufferedMutatorGivesUp(t *testing.T) {
 				if got := time.Since(begun); got != test.took || h.calls != test.calls {
 					t.Errorf("%d calls in %v, want %d in %v", h.calls, got, test.calls, test.took)
 				}
+				if want := fmt.Sprintf("%d attempts: ", test.calls); test.calls > 1 && !strings.Contains(err.Error(), want) {
+					t.Errorf("error %q does not say %q", err, want)
+				}
 				// They have left the buffer, and what comes now is applied.
 				fail = false
 				noError(t, b.Mutate(ctx, putOf("c", 1, "")))
+				noError(t, b.Flush(ctx))
 				mustClose(t, b)
 				if d := cmp.Diff([]string{"c"}, h.batches()); d != "" {
 					t.Errorf("batches (-want +got):\n%s", d)
@@ -366,6 +377,59 @@ func TestBufferedMutatorRefused(t *testing.T) {
 			t.Errorf("batches (-want +got):\n%s", d)
 		}
 		mustClose(t, b) // nothing is reported twice
+	})
+}
+
+// What a call was told of is no error of later calls, and is the receiver's own.
+func TestBufferedMutatorReportsOnce(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	_, table := hookedTable(t, nil)
+	b := mutator(t, table, &store.BufferedMutatorOptions{MaxMutations: 1})
+	defer mustClose(t, b)
+	for range 3 {
+		err := b.Mutate(ctx, refusedPut("a"))
+		if d := cmp.Diff([]string{"a: no such column family"}, failures(t, err)); d != "" {
+			t.Errorf("failures (-want +got):\n%s", d)
+		}
+		var e *store.BufferedError
+		if errors.As(err, &e) {
+			m := e.Failed[0].Mutation
+			_ = append(m.Row, 'x')
+			if got := string(m.Ops[0].Qualifier); got != "q" {
+				t.Errorf("the row's memory runs into the qualifier %q", got)
+			}
+		}
+		noError(t, b.Mutate(ctx, putOf("b", 1, "")))
+		noError(t, b.Flush(ctx))
+	}
+}
+
+// A flush that nobody waits for any more goes on.
+func TestBufferedMutatorFlushAbandoned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h, table := hookedTable(t, func(context.Context, int, *store.Batch) error {
+			<-release
+			return nil
+		})
+		b := mutator(t, table, nil)
+		for _, row := range []string{"a", "b"} {
+			noError(t, b.Mutate(t.Context(), putOf(row, 1, "")))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := b.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Flush: %v", err)
+			}
+		}
+		noError(t, b.Mutate(t.Context(), putOf("c", 1, ""))) // goes with b
+		close(release)
+		synctest.Wait()
+		if d := cmp.Diff([]string{"a", "b c"}, h.batches()); d != "" {
+			t.Errorf("batches (-want +got):\n%s", d)
+		}
+		mustClose(t, b)
 	})
 }
 
@@ -418,8 +482,8 @@ func TestBufferedMutatorOnError(t *testing.T) {
 	}
 }
 
-// Of two calls that wait for one failing batch, one gets the failures and the other
-// learns that there were some.
+// Of the calls that wait for one failing batch, one gets the failures and the others
+// learn that there were some.
 func TestBufferedMutatorReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -429,31 +493,65 @@ func TestBufferedMutatorReported(t *testing.T) {
 			<-release
 			return nil
 		})
-		b := mutator(t, table, nil)
+		b := mutator(t, table, &store.BufferedMutatorOptions{MaxMutations: 3})
 		noError(t, b.Mutate(ctx, putOf("a", 1, ""), refusedPut("b")))
-		errs := make(chan error, 3)
-		for range 3 {
-			go func() { errs <- b.Flush(ctx) }()
+		calls := []func() error{
+			func() error { return b.Mutate(ctx, putOf("c", 1, "")) }, // fills it
+			func() error { return b.Flush(ctx) },
+			func() error { return b.Flush(ctx) },
+			func() error { return b.Close(ctx) },
 		}
-		synctest.Wait()
+		errs := make(chan error, len(calls))
+		for _, call := range calls {
+			go func() { errs <- call() }()
+			synctest.Wait()
+		}
 		close(release)
-		told, reported := 0, 0
-		for range 3 {
+		told := 0
+		for range calls {
 			err := <-errs
 			var e *store.BufferedError
 			switch {
 			case errors.Is(err, store.ErrReported):
-				reported++
 			case errors.As(err, &e) && len(e.Failed) == 1:
 				told++
 			default:
-				t.Errorf("Flush: %v", err)
+				t.Errorf("a call that waited: %v", err)
 			}
 		}
-		if told != 1 || reported != 2 {
-			t.Errorf("%d calls got the failures and %d ErrReported, want 1 and 2", told, reported)
+		if told != 1 {
+			t.Errorf("%d calls got the failures, want 1", told)
 		}
-		noError(t, b.Flush(ctx))
+		mustClose(t, b)
+	})
+}
+
+// Close says that something has failed while it waited, too.
+func TestBufferedMutatorCloseReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		release := make(chan struct{})
+		_, table := hookedTable(t, func(context.Context, int, *store.Batch) error {
+			<-release
+			return nil
+		})
+		b := mutator(t, table, &store.BufferedMutatorOptions{MaxMutations: 2})
+		told, closed := make(chan error, 1), make(chan error, 1)
+		go func() { told <- b.Mutate(ctx, refusedPut("a"), putOf("b", 1, "")) }()
+		synctest.Wait()
+		noError(t, b.Mutate(ctx, putOf("c", 1, "")))
+		go func() { closed <- b.Close(ctx) }()
+		synctest.Wait()
+		release <- struct{}{} // a and b, then b alone
+		release <- struct{}{}
+		if d := cmp.Diff([]string{"a: no such column family"}, failures(t, <-told)); d != "" {
+			t.Errorf("failures (-want +got):\n%s", d)
+		}
+		release <- struct{}{} // c
+		if err := <-closed; !errors.Is(err, store.ErrReported) {
+			t.Errorf("Close: %v", err)
+		}
 		mustClose(t, b)
 	})
 }
@@ -674,6 +772,11 @@ func TestBufferedMutatorArguments(t *testing.T) {
 		if !errors.Is(err, test.want) || !errors.Is(err, store.ErrInvalidArgument) {
 			t.Errorf("%s: %v, want %v", test.name, err, test.want)
 		}
+	}
+	canceled, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := b.Mutate(canceled, putOf("x", 1, "")); !errors.Is(err, context.Canceled) {
+		t.Errorf("Mutate with an ended context: %v", err)
 	}
 	noError(t, b.Mutate(ctx, putOf("r", 1, strings.Repeat("v", 100-fixed))))
 	mustClose(t, b)
