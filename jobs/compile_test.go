@@ -29,7 +29,16 @@ func TestCompileErrors(t *testing.T) {
 		}},
 		"order":    {"j", func(s *Spec) { s.StartRow, s.StopRow = "b", "b" }, []string{`stop_row: "b" is not after start_row "b"`}},
 		"families": {"j", func(s *Spec) { s.Families = []string{"g"} }, []string{`families[0]: table t has no family "g"`, `families: a column comes from family "f", which is not among them`}},
-		"sizes":    {"j", func(s *Spec) { s.TargetFileBytes, s.RowGroupBytes = -1, -2 }, []string{"target_file_bytes: -1 is negative", "row_group_bytes: -2 is negative"}},
+		"filter":   {"j", func(s *Spec) { s.Filter = "PrefixFilter('a'" }, []string{"filter: store: invalid argument: filter string, column 17: expected , or ), found the end"}},
+		"page":     {"j", func(s *Spec) { s.Filter = "SKIP (KeyOnlyFilter() OR PageFilter(1))" }, []string{"filter: PageFilter ends a scan, and an export scans each region by itself"}},
+		"while":    {"j", func(s *Spec) { s.Filter = "WHILE KeyOnlyFilter()" }, []string{"filter: WHILE ends a scan, and an export scans each region by itself; start_row and stop_row bound it"}},
+		"count": {"j", func(s *Spec) { s.Filter = "ColumnCountGetFilter(1)" }, []string{
+			"filter: ColumnCountGetFilter ends a scan, and an export scans each region by itself; ColumnPaginationFilter does not",
+		}},
+		"whole rows": {"j", func(s *Spec) {
+			s.Rows, s.Columns[0].From, s.Filter = "cell", "$value", "SKIP KeyOnlyFilter()"
+		}, []string{"filter: it judges whole rows, and rows: cell reads them in pieces"}},
+		"sizes": {"j", func(s *Spec) { s.TargetFileBytes, s.RowGroupBytes = -1, -2 }, []string{"target_file_bytes: -1 is negative", "row_group_bytes: -2 is negative"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -70,6 +70,9 @@ type Spec struct {
 	// Families are what is read, and which rows come out: those with a cell in
 	// one of them. Default: all of the table.
 	Families []string `yaml:"families,omitempty"`
+	// Filter is a filter string (docs/filters.md); what it drops is not
+	// exported. Default: none.
+	Filter string `yaml:"filter,omitempty"`
 	// TargetFileBytes is about how large a file becomes before the next one of
 	// its region is begun. Default 256 MiB.
 	TargetFileBytes int64 `yaml:"target_file_bytes,omitempty"`
@@ -89,7 +92,8 @@ type Job struct {
 	spec     Spec
 	schema   *columnar.Schema
 	rows     cell.Range
-	families []string // nil = all
+	families []string     // nil = all
+	filter   store.Filter // nil = none
 	formats  []format
 }
 
@@ -204,6 +208,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 		errs = append(errs, err)
 	}
 	j.compileFamilies(schema, bad)
+	j.compileFilter(bad)
 	j.compileFormats(bad)
 	s.Keep.check(bad)
 	var start, stop []byte
@@ -307,7 +312,7 @@ func (j *Job) splits(m *region.Map) []split {
 
 // scan returns the scan of one split.
 func (j *Job) scan(s *split) *store.Scan {
-	sc := &store.Scan{Table: j.spec.Table, Start: s.rows.Start, Stop: s.rows.Stop}
+	sc := &store.Scan{Table: j.spec.Table, Start: s.rows.Start, Stop: s.rows.Stop, Filter: j.filter}
 	for _, f := range j.families {
 		sc.Columns = append(sc.Columns, store.Column{Family: f, All: true})
 	}

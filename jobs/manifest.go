@@ -47,9 +47,10 @@ type Manifest struct {
 	SortedBy      []string  `json:"sorted_by"` // columns; files of a format follow each other in this order too
 	StartRow      string    `json:"start_row"` // what was asked for: [StartRow, StopRow)
 	StopRow       string    `json:"stop_row"`
-	Families      []string  `json:"families"` // read; empty = all
-	Files         []File    `json:"files"`    // by format, then key order
-	Totals        []Total   `json:"totals"`   // one a format
+	Families      []string  `json:"families"`         // read; empty = all
+	Filter        string    `json:"filter,omitempty"` // filter string; empty = none
+	Files         []File    `json:"files"`            // by format, then key order
+	Totals        []Total   `json:"totals"`           // one a format
 	Engine        string    `json:"engine"`
 	Version       string    `json:"sluice_version"`
 	PreviousRunID string    `json:"previous_run_id"` // the job's latest run before; empty = none

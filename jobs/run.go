@@ -236,7 +236,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		FormatVersion: ManifestVersion, Job: r.Job.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
 		SortedBy: append([]string{}, r.Job.schema.Order()...), StartRow: escapeKey(r.Job.rows.Start), StopRow: escapeKey(r.Job.rows.Stop),
-		Families: append([]string{}, r.Job.families...), Engine: r.Engine, Version: r.Version,
+		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Engine: r.Engine, Version: r.Version,
 	}
 	for _, s := range r.Job.schema.Specs() {
 		m.Columns = append(m.Columns, Column{Name: s.Name, From: s.From, Type: s.Type, Coding: s.Coding, Nullable: *s.Nullable, OnError: s.OnError})
