@@ -185,26 +185,30 @@ func (r *running) caughtUpEither(_ *running, b *fakeBroker) { waitStored(r.t, r.
 // waitStored waits until e has all that b has.
 func waitStored(t testing.TB, e store.Engine, b *fakeBroker) {
 	t.Helper()
-	waitFor(t, func() bool {
-		all, err := store.AllProgress(context.Background(), e)
-		if err != nil {
-			t.Fatal(err)
+	waitFor(t, func() bool { return stored(t, e, b) })
+}
+
+// stored reports whether e has all that b has.
+func stored(t testing.TB, e store.Engine, b *fakeBroker) bool {
+	t.Helper()
+	all, err := store.AllProgress(context.Background(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := map[int32]int64{}
+	for _, p := range all {
+		if p.Source.TopicID == b.info.id {
+			at[p.Partition] = p.Progress.Next
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		at := map[int32]int64{}
-		for _, p := range all {
-			if p.Source.TopicID == b.info.id {
-				at[p.Partition] = p.Progress.Next
-			}
+	}
+	for n, l := range b.logs {
+		if at[n] < l.end {
+			return false
 		}
-		for n, l := range b.logs {
-			if at[n] < l.end {
-				return false
-			}
-		}
-		return true
-	})
+	}
+	return true
 }
 
 func TestTroubleWithTheStoreIsWaitedOut(t *testing.T) {
@@ -404,100 +408,4 @@ func TestPausedPartitionHoldsNoMemory(t *testing.T) {
 		}
 		checkContents(t, mem, b)
 	})
-}
-
-// The random schedule: owners come and go, two at a time or none, replies are
-// lost, the store fails before and after it applies, processes die without a
-// flush. Whatever happens, the counters are the log.
-func TestRandomSchedules(t *testing.T) {
-	t.Parallel()
-	for engine, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
-		seeds := map[string]int{"mem": 40, "pebble": 10}[engine]
-		if testing.Short() {
-			seeds /= 5
-		}
-		for seed := range seeds {
-			t.Run(fmt.Sprint(engine, seed), func(t *testing.T) {
-				t.Parallel()
-				randomSchedule(t, open(t), rand.New(rand.NewPCG(uint64(seed), 7)))
-			})
-		}
-	}
-}
-
-func randomSchedule(t *testing.T, mem store.Engine, rng *rand.Rand) {
-	const partitions = 3
-	b := newFakeBroker(partitions)
-	b.rng = rand.New(rand.NewPCG(rng.Uint64(), 1))
-	var mu sync.Mutex
-	faults := rand.New(rand.NewPCG(rng.Uint64(), 2))
-	calm := false
-	engine := func() store.Engine {
-		return &faultyEngine{Engine: mem, fault: func(*store.Batch) (bool, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if calm {
-				return true, nil
-			}
-			switch faults.IntN(20) {
-			case 0: // lost before
-				return false, store.ErrTransient
-			case 1: // lost reply
-				return true, store.ErrTransient
-			case 2:
-				return false, store.ErrDiskFull
-			case 3:
-				return true, errors.New("connection reset")
-			}
-			return true, nil
-		}}
-	}
-	values := []string{"a", "b", "c", "d", "a", "a", "skip", "bad", "-", "huge", "long"}
-	var owners []*running
-	all := []int32{0, 1, 2}
-	begin := func() {
-		drain := time.Duration(-1)
-		if rng.IntN(2) == 0 {
-			drain = time.Second
-		}
-		p := newTest(t, engine(), b, func(o *Options) {
-			o.DrainTimeout = drain
-			o.InFlight = 1 + rng.IntN(3)
-			o.Flush.MaxRecords = 1 + rng.IntN(100)
-		})
-		owners = append(owners, start(t, p, all[:1+rng.IntN(partitions)]...))
-	}
-	for range 40 {
-		switch rng.IntN(6) {
-		case 0:
-			begin()
-		case 1:
-			if len(owners) > 0 {
-				i := rng.IntN(len(owners))
-				if err := owners[i].close(); err != nil {
-					t.Fatal(err)
-				}
-				owners = append(owners[:i], owners[i+1:]...)
-			}
-		default:
-			n := int32(rng.IntN(partitions))
-			for range rng.IntN(60) {
-				b.produce(n, values[rng.IntN(len(values))])
-			}
-		}
-	}
-	for _, o := range owners {
-		if err := o.close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	mu.Lock()
-	calm = true
-	mu.Unlock()
-	last := start(t, newTest(t, engine(), b), all...)
-	last.caughtUp(b)
-	if err := last.close(); err != nil {
-		t.Fatal(err)
-	}
-	checkContents(t, mem, b)
 }
