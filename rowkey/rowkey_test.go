@@ -177,9 +177,10 @@ func TestCompositeErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := e.Uint8(2).Key() // a prefix stays what it is
-	if err != nil || string(first) != "\x01" || string(second) != "\x01\x02" {
-		t.Errorf("got %q and %q, %v", first, second, err)
+	longer := append(first, 'x')
+	second, err := e.Uint8(2).Key() // what was returned stays the caller's
+	if err != nil || string(longer) != "\x01x" || string(second) != "\x01\x02" {
+		t.Errorf("got %q and %q, %v", longer, second, err)
 	}
 
 	d := rowkey.NewDecoder([]byte("abc"))
@@ -269,6 +270,13 @@ func TestSalt(t *testing.T) {
 	var one rowkey.Salt
 	if one.Buckets() != 1 || one.Of([]byte("x")) != 0 || len(one.SplitPoints()) != 0 {
 		t.Error("the zero salt has not one bucket")
+	}
+	most, err := rowkey.NewSalt(rowkey.MaxBuckets)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := gocmp.Diff([]cell.Range{{Start: []byte{254}, Stop: []byte{255}}, {Start: []byte{255}}}, most.Ranges(cell.Range{})[254:]); d != "" {
+		t.Errorf("last ranges (-want +got):\n%s", d)
 	}
 	four, err := rowkey.NewSalt(4)
 	if err != nil {

@@ -264,6 +264,8 @@ func TestScanCloses(t *testing.T) {
 		for range test.nexts {
 			if sc.Next() {
 				n++
+			} else if sc.Row() != nil {
+				t.Errorf("%s: a row after the last", name)
 			}
 		}
 		if n != test.rows || !errors.Is(sc.Err(), test.err) {
