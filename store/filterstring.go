@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -217,7 +218,7 @@ func (p *filterParser) filter() (Filter, error) {
 	a := filterArgs{p: p, name: p.tok}
 	at := slices.IndexFunc(filterForms, func(f filterForm) bool { return f.name == a.name.text })
 	if at < 0 {
-		return nil, p.expected("one of " + filterNames())
+		return nil, p.expected("one of " + strings.Join(FilterStringNames(), ", "))
 	}
 	p.advance()
 	if !p.accept(tokenOpen) {

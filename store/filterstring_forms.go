@@ -93,12 +93,14 @@ var filterForms = []filterForm{
 
 const singleColumnArgs = "'family', 'qualifier', operator, 'comparator'[, filterIfMissing, latestVersionOnly]"
 
-func filterNames() string {
+// FilterStringNames returns the names of the filters that ParseFilterString knows,
+// in the order of HBase's ParseFilter.
+func FilterStringNames() []string {
 	names := make([]string, len(filterForms))
 	for i := range filterForms {
 		names[i] = filterForms[i].name
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // opSymbols are the comparisons as the filter language writes them; NoOp has none.

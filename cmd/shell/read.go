@@ -245,16 +245,8 @@ func (s *session) counter(cells []cell.Cell) error {
 	return s.print.object(object{{"value", value}})
 }
 
-// filterNames are the filters of FILTER strings, in HBase's order.
-var filterNames = []string{
-	"KeyOnlyFilter", "FirstKeyOnlyFilter", "PrefixFilter", "ColumnPrefixFilter", "PageFilter", "InclusiveStopFilter",
-	"TimestampsFilter", "RowFilter", "FamilyFilter", "QualifierFilter", "ValueFilter", "ColumnRangeFilter",
-	"SingleColumnValueFilter", "SingleColumnValueExcludeFilter", "DependentColumnFilter", "ColumnCountGetFilter",
-	"ColumnPaginationFilter", "MultipleColumnPrefixFilter", "ColumnValueFilter",
-}
-
 func showFilters(s *session, _ []any) (string, error) {
-	for _, n := range filterNames {
+	for _, n := range store.FilterStringNames() {
 		s.print.linef("%s", n)
 		if err := s.print.object(object{{"filter", n}}); err != nil {
 			return "", err
