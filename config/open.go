@@ -21,6 +21,9 @@ import (
 type Engine interface {
 	store.Engine
 	store.Admin
+	store.TableSwitcher
+	store.Namespacer
+	store.RegionMeter
 	store.RowMutator
 	store.Compactor
 }

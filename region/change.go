@@ -76,6 +76,15 @@ func (m *Map) Merge(first, last int) (*Map, error) {
 	return m.replace(first, last, merged)
 }
 
+// NextID returns an id for regions that replace m's at now (ms since the Unix
+// epoch): the time, or the number after the largest id that m has.
+func (m *Map) NextID(now int64) int64 {
+	for i := range m.regions {
+		now = max(now, m.regions[i].ID+1)
+	}
+	return now
+}
+
 // replace returns a map in which regions first to last, both included, are those
 // given instead.
 func (m *Map) replace(first, last int, with ...Info) (*Map, error) {

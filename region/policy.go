@@ -111,3 +111,23 @@ func (p *SplitPolicy) Restrict(at []byte) []byte {
 	}
 	return at
 }
+
+// Middle returns the index, 1 or more, of the row that cuts rows of these sizes,
+// in key order, into halves of about equal size: it is the first of the second
+// half. ok is false where there are fewer than two rows.
+func Middle(sizes []int64) (i int, ok bool) {
+	if len(sizes) < 2 {
+		return 0, false
+	}
+	var total, left int64
+	for _, s := range sizes {
+		total += s
+	}
+	for i = 1; i < len(sizes)-1; i++ {
+		left += sizes[i-1]
+		if 2*left+sizes[i] > total { // one row further would be farther from half
+			break
+		}
+	}
+	return i, true
+}

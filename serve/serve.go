@@ -48,8 +48,9 @@ const (
 
 // Options configures New. Engine is required.
 type Options struct {
-	// Engine is what is served. Where it is a store.Admin, store.RowMutator,
-	// store.Compactor or store.Checkpointer, too, so is the API; other
+	// Engine is what is served. Where it is a store.Admin, store.TableSwitcher,
+	// store.Namespacer, store.RegionMeter, store.RowMutator, store.Compactor
+	// or store.Checkpointer, too, so is the API; other
 	// requests fail with store.ErrUnsupported.
 	Engine store.Engine
 	// Dir is the data directory, in whose "checkpoints" directory checkpoints
@@ -228,6 +229,15 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("GET /tables/{table}", s.getTable)
 	guarded("PUT /tables/{table}", s.alterTable)
 	guarded("DELETE /tables/{table}", s.dropTable)
+	guarded("GET /tables/{table}/state", s.getState)
+	guarded("PUT /tables/{table}/state", s.putState)
+	guarded("POST /tables/{table}/truncate", s.truncateTable)
+	guarded("GET /tables/{table}/regions", s.regionStats)
+	guarded("POST /tables/{table}/split_point", s.splitPoint)
+	guarded("GET /namespaces", s.listNamespaces)
+	guarded("POST /namespaces", s.createNamespace)
+	guarded("PUT /namespaces/{namespace}", s.alterNamespace)
+	guarded("DELETE /namespaces/{namespace}", s.dropNamespace)
 	guarded("POST /tables/{table}/split", s.splitRegion)
 	guarded("POST /tables/{table}/merge", s.mergeRegions)
 	guarded("POST /tables/{table}/compact", s.compactTable)

@@ -178,6 +178,15 @@ func TestTablesChange(t *testing.T) {
 	if status, body := s.do("PUT", "/api/v1/tables/new", `{"name":"other"}`); status != 400 {
 		t.Errorf("alter of another table: Got %d %s", status, body)
 	}
+	if status, body := s.do("DELETE", "/api/v1/tables/new", ``); status != 409 || !strings.Contains(body, "table_not_disabled") {
+		t.Errorf("drop while it is enabled: Got %d %s", status, body)
+	}
+	if status, body := s.do("PUT", "/api/v1/tables/new/state", `{"enabled":false}`); status != 204 {
+		t.Errorf("disable: Got %d %s", status, body)
+	}
+	if status, body := s.do("GET", "/api/v1/tables/new/state", ``); status != 200 || !strings.Contains(body, `"enabled":false`) {
+		t.Errorf("state: Got %d %s", status, body)
+	}
 	if status, body := s.do("DELETE", "/api/v1/tables/new", ``); status != 204 {
 		t.Errorf("drop: Got %d %s", status, body)
 	}

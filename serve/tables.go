@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 
@@ -104,6 +105,154 @@ func (s *Server) mergeRegions(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := s.bounded(r)
 	defer cancel()
 	return s.withAdmin(w, func(a store.Admin) error { return a.MergeRegions(ctx, r.PathValue("table"), q.From, q.To) })
+}
+
+// getState, putState and truncate are store.TableSwitcher.
+func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
+	t, err := optional[store.TableSwitcher](s, "disabled tables")
+	if err != nil {
+		return err
+	}
+	enabled, err := t.TableEnabled(r.Context(), r.PathValue("table"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, api.StateResponse{Enabled: enabled})
+}
+
+func (s *Server) putState(w http.ResponseWriter, r *http.Request) error {
+	var q api.StateResponse
+	if err := decodeBody(r, &q); err != nil {
+		return err
+	}
+	return s.switchTable(w, r, func(ctx context.Context, t store.TableSwitcher, name string) error {
+		if q.Enabled {
+			return t.EnableTable(ctx, name)
+		}
+		return t.DisableTable(ctx, name)
+	})
+}
+
+func (s *Server) truncateTable(w http.ResponseWriter, r *http.Request) error {
+	var q api.TruncateRequest
+	if err := decodeBody(r, &q); err != nil {
+		return err
+	}
+	return s.switchTable(w, r, func(ctx context.Context, t store.TableSwitcher, name string) error {
+		return t.TruncateTable(ctx, name, q.PreserveSplits)
+	})
+}
+
+func (s *Server) switchTable(w http.ResponseWriter, r *http.Request, do func(context.Context, store.TableSwitcher, string) error) error {
+	t, err := optional[store.TableSwitcher](s, "disabled tables")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(r)
+	defer cancel()
+	if err := do(ctx, t, r.PathValue("table")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// optional returns the engine as T, one of the store's optional interfaces, or an
+// error that says what it lacks.
+func optional[T any](s *Server, what string) (T, error) {
+	t, ok := s.o.Engine.(T)
+	if !ok {
+		return t, s.unsupported(what)
+	}
+	return t, nil
+}
+
+func (s *Server) listNamespaces(w http.ResponseWriter, r *http.Request) error {
+	n, err := optional[store.Namespacer](s, "namespaces")
+	if err != nil {
+		return err
+	}
+	all, err := n.Namespaces(r.Context())
+	if err != nil {
+		return err
+	}
+	a := api.NamespacesResponse{Namespaces: make([]api.Namespace, len(all))}
+	for i := range all {
+		a.Namespaces[i] = api.Namespace(all[i])
+	}
+	return writeJSON(w, http.StatusOK, a)
+}
+
+func (s *Server) createNamespace(w http.ResponseWriter, r *http.Request) error {
+	return s.putNamespace(w, r, store.Namespacer.CreateNamespace)
+}
+
+func (s *Server) alterNamespace(w http.ResponseWriter, r *http.Request) error {
+	return s.putNamespace(w, r, store.Namespacer.AlterNamespace)
+}
+
+func (s *Server) dropNamespace(w http.ResponseWriter, r *http.Request) error {
+	return s.withNamespacer(w, r, func(ctx context.Context, n store.Namespacer) error {
+		return n.DropNamespace(ctx, r.PathValue("namespace"))
+	})
+}
+
+func (s *Server) putNamespace(w http.ResponseWriter, r *http.Request, do func(store.Namespacer, context.Context, *store.Namespace) error) error {
+	var q api.Namespace
+	if err := decodeBody(r, &q); err != nil {
+		return err
+	}
+	if name := r.PathValue("namespace"); name != "" {
+		q.Name = name
+	}
+	space := store.Namespace(q)
+	return s.withNamespacer(w, r, func(ctx context.Context, n store.Namespacer) error { return do(n, ctx, &space) })
+}
+
+func (s *Server) withNamespacer(w http.ResponseWriter, r *http.Request, do func(context.Context, store.Namespacer) error) error {
+	n, err := optional[store.Namespacer](s, "namespaces")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(r)
+	defer cancel()
+	if err := do(ctx, n); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) regionStats(w http.ResponseWriter, r *http.Request) error {
+	m, err := optional[store.RegionMeter](s, "region statistics")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(r)
+	defer cancel()
+	stats, err := m.RegionStats(ctx, r.PathValue("table"))
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, api.RegionsResponse{Regions: api.FromRegionStats(stats)})
+}
+
+func (s *Server) splitPoint(w http.ResponseWriter, r *http.Request) error {
+	m, err := optional[store.RegionMeter](s, "region statistics")
+	if err != nil {
+		return err
+	}
+	var q api.PointRequest
+	if err := decodeBody(r, &q); err != nil {
+		return err
+	}
+	ctx, cancel := s.bounded(r)
+	defer cancel()
+	at, err := m.SplitPoint(ctx, r.PathValue("table"), q.Row)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusOK, api.PointResponse{At: at})
 }
 
 func (s *Server) withCompactor(w http.ResponseWriter, do func(c store.Compactor) error) error {

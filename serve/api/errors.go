@@ -30,6 +30,11 @@ var codes = []struct {
 }{
 	{"table_not_found", store.ErrTableNotFound, http.StatusNotFound},
 	{"table_exists", store.ErrTableExists, http.StatusConflict},
+	{"table_not_enabled", store.ErrTableNotEnabled, http.StatusConflict},
+	{"table_not_disabled", store.ErrTableNotDisabled, http.StatusConflict},
+	{"namespace_not_found", store.ErrNamespaceNotFound, http.StatusNotFound},
+	{"namespace_exists", store.ErrNamespaceExists, http.StatusConflict},
+	{"constraint", store.ErrConstraint, http.StatusConflict},
 	{"family_not_found", store.ErrFamilyNotFound, http.StatusNotFound},
 	{"invalid_schema", store.ErrInvalidSchema, http.StatusBadRequest},
 	{"row_empty", cell.ErrRowEmpty, http.StatusBadRequest},

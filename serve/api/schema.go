@@ -27,13 +27,14 @@ type Table struct {
 	MaxCellBytes     int               `json:"max_cell_bytes,omitempty"`
 	ReadOnly         bool              `json:"read_only,omitempty"`
 	Attributes       map[string]string `json:"attributes,omitempty"`
+	Metadata         map[string]string `json:"metadata,omitempty"`
 }
 
 // FromTable converts t.
 func FromTable(t *store.TableDescriptor) Table {
 	a := Table{
 		Name: t.Name, MaxTimestampSlop: t.MaxTimestampSlop, MaxCellBytes: t.MaxCellBytes,
-		ReadOnly: t.ReadOnly, Attributes: t.Attributes, Families: make([]Family, len(t.Families)),
+		ReadOnly: t.ReadOnly, Attributes: t.Attributes, Metadata: t.Metadata, Families: make([]Family, len(t.Families)),
 	}
 	for i := range t.Families {
 		f := &t.Families[i]
@@ -50,7 +51,7 @@ func FromTable(t *store.TableDescriptor) Table {
 func (a *Table) Store() *store.TableDescriptor {
 	t := &store.TableDescriptor{
 		Name: a.Name, MaxTimestampSlop: a.MaxTimestampSlop, MaxCellBytes: a.MaxCellBytes,
-		ReadOnly: a.ReadOnly, Attributes: a.Attributes,
+		ReadOnly: a.ReadOnly, Attributes: a.Attributes, Metadata: a.Metadata,
 	}
 	for i := range a.Families {
 		f := &a.Families[i]
@@ -104,6 +105,75 @@ func RegionMap(table string, regions []Region) (*region.Map, error) {
 // TablesResponse is the answer of GET …/tables.
 type TablesResponse struct {
 	Tables []string `json:"tables"`
+}
+
+// Namespace is store.Namespace.
+type Namespace struct {
+	Name       string            `json:"name"`
+	Properties map[string]string `json:"properties,omitempty"`
+}
+
+// NamespacesResponse is the answer of GET …/namespaces.
+type NamespacesResponse struct {
+	Namespaces []Namespace `json:"namespaces"`
+}
+
+// StateResponse is the answer of GET …/tables/{table}/state, and the body of PUT,
+// which switches the table.
+type StateResponse struct {
+	Enabled bool `json:"enabled"`
+}
+
+// TruncateRequest is the body of …/tables/{table}/truncate.
+type TruncateRequest struct {
+	PreserveSplits bool `json:"preserve_splits"`
+}
+
+// RegionStats is store.RegionStats.
+type RegionStats struct {
+	Region
+	Bytes     int64   `json:"bytes"`
+	Reads     int64   `json:"reads"`
+	Writes    int64   `json:"writes"`
+	ReadRate  float64 `json:"read_rate"`  // a second
+	WriteRate float64 `json:"write_rate"` // a second
+	Hot       bool    `json:"hot,omitempty"`
+}
+
+// RegionsResponse is the answer of GET …/tables/{table}/regions.
+type RegionsResponse struct {
+	Regions []RegionStats `json:"regions"`
+}
+
+// FromRegionStats converts stats.
+func FromRegionStats(stats []store.RegionStats) []RegionStats {
+	out := make([]RegionStats, len(stats))
+	for i := range stats {
+		s := &stats[i]
+		out[i] = RegionStats{
+			Region: Region{ID: s.Region.ID, Start: s.Region.Start, Stop: s.Region.Stop},
+			Bytes:  s.Bytes, Reads: s.Reads, Writes: s.Writes, ReadRate: s.ReadRate, WriteRate: s.WriteRate, Hot: s.Hot,
+		}
+	}
+	return out
+}
+
+// Store converts r back.
+func (r *RegionStats) Store(table string) store.RegionStats {
+	return store.RegionStats{
+		Region: region.Info{Table: table, ID: r.ID, Start: r.Start, Stop: r.Stop},
+		Bytes:  r.Bytes, Reads: r.Reads, Writes: r.Writes, ReadRate: r.ReadRate, WriteRate: r.WriteRate, Hot: r.Hot,
+	}
+}
+
+// PointRequest is the body of …/tables/{table}/split_point.
+type PointRequest struct {
+	Row []byte `json:"row"`
+}
+
+// PointResponse is its answer.
+type PointResponse struct {
+	At []byte `json:"at"`
 }
 
 // SplitRequest is the body of …/tables/{table}/split.

@@ -56,10 +56,13 @@ type Client struct {
 }
 
 var (
-	_ store.Engine     = (*Client)(nil)
-	_ store.Admin      = (*Client)(nil)
-	_ store.RowMutator = (*Client)(nil)
-	_ store.Compactor  = (*Client)(nil)
+	_ store.Engine        = (*Client)(nil)
+	_ store.Admin         = (*Client)(nil)
+	_ store.TableSwitcher = (*Client)(nil)
+	_ store.Namespacer    = (*Client)(nil)
+	_ store.RegionMeter   = (*Client)(nil)
+	_ store.RowMutator    = (*Client)(nil)
+	_ store.Compactor     = (*Client)(nil)
 )
 
 // ReadEndpoint reads the file that a daemon writes into its data directory. Its
@@ -355,49 +358,6 @@ func (c *Client) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.R
 
 // Traits implements store.Engine: those of the daemon's engine.
 func (c *Client) Traits() store.Traits { return c.hello.Traits }
-
-// Tables implements store.Admin.
-func (c *Client) Tables(ctx context.Context) ([]string, error) {
-	var a api.TablesResponse
-	if err := c.read(ctx, "/tables", &a); err != nil {
-		return nil, err
-	}
-	return a.Tables, nil
-}
-
-// change is call for administration: repeating a lost one is answered by what is
-// there by then, so it is left to the caller.
-func (c *Client) change(ctx context.Context, method, path string, body any) error {
-	return outcome(ctx, c.call(ctx, method, path, body, nil), false)
-}
-
-// CreateTable implements store.Admin.
-func (c *Client) CreateTable(ctx context.Context, t *store.TableDescriptor, splits [][]byte) error {
-	return c.change(ctx, http.MethodPost, "/tables", api.CreateRequest{Table: api.FromTable(t), Splits: splits})
-}
-
-// AlterTable implements store.Admin.
-func (c *Client) AlterTable(ctx context.Context, t *store.TableDescriptor) error {
-	return c.change(ctx, http.MethodPut, tablePath(t.Name), api.FromTable(t))
-}
-
-// DropTable implements store.Admin.
-func (c *Client) DropTable(ctx context.Context, name string) error {
-	if name == "" {
-		return fmt.Errorf("%w: the name of the table is empty", store.ErrTableNotFound)
-	}
-	return c.change(ctx, http.MethodDelete, tablePath(name), nil)
-}
-
-// SplitRegion implements store.Admin.
-func (c *Client) SplitRegion(ctx context.Context, table string, at []byte) error {
-	return c.change(ctx, http.MethodPost, tablePath(table, "split"), api.SplitRequest{At: at})
-}
-
-// MergeRegions implements store.Admin.
-func (c *Client) MergeRegions(ctx context.Context, table string, from, to []byte) error {
-	return c.change(ctx, http.MethodPost, tablePath(table, "merge"), api.MergeRequest{From: from, To: to})
-}
 
 // Flush implements store.Compactor.
 func (c *Client) Flush(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -42,6 +43,9 @@ func (s *Store) CreateTable(ctx context.Context, d *store.TableDescriptor, split
 	if isSystem(d.Name) {
 		return fmt.Errorf("create table: %w: namespace %s is the store's own", store.ErrInvalidSchema, store.SystemNamespace)
 	}
+	if err := s.spaces.Check(d.Name); err != nil {
+		return fmt.Errorf("create table %s: %w", d.Name, err)
+	}
 	if s.tables[d.Name] != nil {
 		return fmt.Errorf("create table: %w: %s", store.ErrTableExists, d.Name)
 	}
@@ -67,7 +71,7 @@ func cloneKeys(keys [][]byte) [][]byte {
 
 // userTable returns a table that callers may change.
 func (s *Store) userTable(name string) (*table, error) {
-	t := s.tables[name]
+	t := lookup(s.tables, name)
 	switch {
 	case isSystem(name):
 		return nil, fmt.Errorf("%w: %s is the store's own", store.ErrRefused, name)
@@ -75,6 +79,22 @@ func (s *Store) userTable(name string) (*table, error) {
 		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
 	}
 	return t, nil
+}
+
+// change runs f on a user table, with the store locked.
+func (s *Store) change(ctx context.Context, what, name string, f func(t *table) error) error {
+	if err := s.begin(ctx); err != nil {
+		return fmt.Errorf("%s of %s: %w", what, name, err)
+	}
+	defer s.mu.Unlock()
+	t, err := s.userTable(name)
+	if err == nil {
+		err = f(t)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // AlterTable replaces the schema of a table. Families that are gone lose their
@@ -116,52 +136,44 @@ func (s *Store) AlterTable(ctx context.Context, d *store.TableDescriptor) error 
 	return nil
 }
 
-// DropTable removes a table and its cells.
+// DropTable removes a disabled table and its cells.
 func (s *Store) DropTable(ctx context.Context, name string) error {
-	if err := s.begin(ctx); err != nil {
-		return fmt.Errorf("drop table %s: %w", name, err)
-	}
-	defer s.mu.Unlock()
-	if _, err := s.userTable(name); err != nil {
-		return fmt.Errorf("drop table: %w", err)
-	}
-	delete(s.tables, name)
-	return nil
+	return s.change(ctx, "drop table", name, func(t *table) error {
+		if err := t.idle(); err != nil {
+			return err
+		}
+		delete(s.tables, t.desc.Name)
+		return nil
+	})
 }
 
 // SplitRegion cuts the region that holds at in two.
 func (s *Store) SplitRegion(ctx context.Context, name string, at []byte) error {
-	if err := s.begin(ctx); err != nil {
-		return fmt.Errorf("split region of %s: %w", name, err)
-	}
-	defer s.mu.Unlock()
-	t, err := s.userTable(name)
-	if err != nil {
-		return fmt.Errorf("split region: %w", err)
-	}
-	m, err := t.regions.Split(slices.Clone(at), int64(s.now()))
-	if err != nil {
-		return fmt.Errorf("split region: %w: %w", store.ErrInvalidArgument, err)
-	}
-	t.regions = m
-	return nil
+	return s.change(ctx, "split region", name, func(t *table) error {
+		if err := cmp.Or(t.served(), t.desc.CheckSplit()); err != nil {
+			return err
+		}
+		m, err := t.regions.Split(slices.Clone(at), int64(s.now()))
+		if err != nil {
+			return fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
+		}
+		t.reshape(m)
+		return nil
+	})
 }
 
 // MergeRegions makes one region of those from the one that holds from to the one
 // that holds to.
 func (s *Store) MergeRegions(ctx context.Context, name string, from, to []byte) error {
-	if err := s.begin(ctx); err != nil {
-		return fmt.Errorf("merge regions of %s: %w", name, err)
-	}
-	defer s.mu.Unlock()
-	t, err := s.userTable(name)
-	if err != nil {
-		return fmt.Errorf("merge regions: %w", err)
-	}
-	m, err := t.regions.Merge(t.regions.Locate(from), t.regions.Locate(to))
-	if err != nil {
-		return fmt.Errorf("merge regions: %w: %w", store.ErrMergeRegion, err)
-	}
-	t.regions = m
-	return nil
+	return s.change(ctx, "merge regions", name, func(t *table) error {
+		if err := cmp.Or(t.served(), t.desc.CheckMerge()); err != nil {
+			return err
+		}
+		m, err := t.regions.Merge(t.regions.Locate(from), t.regions.Locate(to))
+		if err != nil {
+			return fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
+		}
+		t.reshape(m)
+		return nil
+	})
 }

@@ -51,8 +51,8 @@ func (s *Store) compact(ctx context.Context, table string, how rewrite) error {
 		return fmt.Errorf("compact %s: %w", table, err)
 	}
 	defer s.mu.Unlock()
-	t, ok := s.tables[table]
-	if !ok {
+	t := lookup(s.tables, table)
+	if t == nil {
 		return fmt.Errorf("compact: %w: %s", store.ErrTableNotFound, table)
 	}
 	t.rewrite(how, s.now())

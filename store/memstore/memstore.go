@@ -13,7 +13,9 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -34,17 +36,21 @@ type Store struct {
 
 	mu       sync.RWMutex // guards all below, and excludes writers
 	tables   map[string]*table
+	spaces   store.NamespaceSet
 	sequence uint64              // of the last cell written
 	once     map[string]struct{} // event ids of applied records
 	closed   *closed
 }
 
 var (
-	_ store.Engine      = (*Store)(nil)
-	_ store.Snapshotter = (*Store)(nil)
-	_ store.Admin       = (*Store)(nil)
-	_ store.Compactor   = (*Store)(nil)
-	_ store.RowMutator  = (*Store)(nil)
+	_ store.Engine        = (*Store)(nil)
+	_ store.Snapshotter   = (*Store)(nil)
+	_ store.Admin         = (*Store)(nil)
+	_ store.TableSwitcher = (*Store)(nil)
+	_ store.Namespacer    = (*Store)(nil)
+	_ store.RegionMeter   = (*Store)(nil)
+	_ store.Compactor     = (*Store)(nil)
+	_ store.RowMutator    = (*Store)(nil)
 )
 
 // New returns an empty store, which holds the system tables only. o may be nil.
@@ -106,25 +112,36 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 		}
 	}
 	var refused refusals
+	var disabled error // no record's fault: all of them wait
+	refuse := func(offset int64, table string, row []byte, err error) {
+		if errors.Is(err, store.ErrTableNotEnabled) {
+			disabled = cmp.Or(disabled, fmt.Errorf("apply batch: %w", err))
+			return
+		}
+		refused.add(offset, table, row, err)
+	}
 	b.InOrder(func(m *store.Mutation) {
 		if _, err := tx.mutate(&m.Mutation, nil); err != nil {
-			refused.add(m.Offset, m.Table, m.Row, err)
+			refuse(m.Offset, m.Table, m.Row, err)
 		}
 	}, func(r *store.Record) {
 		if m, err := tx.record(r); err != nil {
-			refused.add(r.Offset, m.Table, m.Row, err)
+			refuse(r.Offset, m.Table, m.Row, err)
 		}
 	})
 	for i := range b.Counters {
 		c := &b.Counters[i]
 		m := cell.Mutation{Table: c.Table, Row: c.Row, Ops: []cell.Op{{Type: cell.OpIncrement, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Delta: c.Delta}}}
 		if err := tx.checkCounter(c); err != nil {
-			refused.add(c.Offset, c.Table, c.Row, err)
+			refuse(c.Offset, c.Table, c.Row, err)
 		} else if _, err := tx.mutate(&m, nil); err != nil {
-			refused.add(c.Offset, c.Table, c.Row, err)
+			refuse(c.Offset, c.Table, c.Row, err)
 		}
 	}
-	if len(refused) > 0 {
+	switch {
+	case disabled != nil:
+		return disabled
+	case len(refused) > 0:
 		return refused.error()
 	}
 	tx.commit()

@@ -55,13 +55,19 @@ func scan(ctx context.Context, tables map[string]*table, now cell.Timestamp, c *
 	if err := c.err(); err != nil {
 		return store.FailedScanner(fmt.Errorf("scan %s: %w", s.Table, err))
 	}
-	t, ok := tables[s.Table]
-	if !ok {
+	t := lookup(tables, s.Table)
+	if t == nil {
 		return store.FailedScanner(fmt.Errorf("scan: %w: %s", store.ErrTableNotFound, s.Table))
+	}
+	if err := t.served(); err != nil {
+		return store.FailedScanner(fmt.Errorf("scan: %w", err))
 	}
 	sel, err := store.NewSelection(s, t.desc)
 	if err != nil {
 		return store.FailedScanner(err)
+	}
+	if !sel.Empty() {
+		t.load.Read(sel.Rows(), int64(now))
 	}
 	return store.NewScanner(ctx, sel, &source{sel: sel, now: now, rows: rowsOf(t, sel), closed: c})
 }
@@ -84,8 +90,8 @@ func descriptor(tables map[string]*table, c *closed, name string) (*store.TableD
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	t, ok := tables[name]
-	if !ok {
+	t := lookup(tables, name)
+	if t == nil {
 		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
 	}
 	return t.desc, nil
@@ -102,8 +108,8 @@ func regions(tables map[string]*table, c *closed, name string) (*region.Map, err
 	if err := c.err(); err != nil {
 		return nil, err
 	}
-	t, ok := tables[name]
-	if !ok {
+	t := lookup(tables, name)
+	if t == nil {
 		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
 	}
 	return t.regions, nil

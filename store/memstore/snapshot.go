@@ -31,7 +31,7 @@ func (s *Store) Snapshot(ctx context.Context) (store.Snapshot, error) {
 	}
 	n := &snapshot{now: s.now, tables: make(map[string]*table, len(s.tables)), sequence: s.sequence, closed: new(closed)}
 	for name, t := range s.tables {
-		n.tables[name] = &table{desc: t.desc, regions: t.regions, rows: maps.Clone(t.rows)}
+		n.tables[name] = &table{desc: t.desc, regions: t.regions, load: t.load, rows: maps.Clone(t.rows)}
 	}
 	return n, nil
 }

@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -26,9 +27,11 @@ func (c *closed) err() error {
 // table is one table. Its descriptor, its region map and its rows are replaced,
 // never changed.
 type table struct {
-	desc    *store.TableDescriptor
-	regions *region.Map
-	rows    map[string]*row
+	desc     *store.TableDescriptor
+	regions  *region.Map
+	load     *region.Load // of regions
+	rows     map[string]*row
+	disabled bool
 }
 
 func newTable(d *store.TableDescriptor, splits [][]byte, now cell.Timestamp) (*table, error) {
@@ -36,8 +39,22 @@ func newTable(d *store.TableDescriptor, splits [][]byte, now cell.Timestamp) (*t
 	if err != nil {
 		return nil, err
 	}
-	return &table{desc: d, regions: regions, rows: make(map[string]*row)}, nil
+	return &table{desc: d, regions: regions, load: region.NewLoad(regions), rows: make(map[string]*row)}, nil
 }
+
+// served reports with store.ErrTableNotEnabled that the table is disabled.
+func (t *table) served() error {
+	if t.disabled {
+		return fmt.Errorf("%w: %s", store.ErrTableNotEnabled, t.desc.Name)
+	}
+	return nil
+}
+
+// reshape replaces the region map.
+func (t *table) reshape(m *region.Map) { t.regions, t.load = m, t.load.Follow(m) }
+
+// lookup returns a table by its name, or nil.
+func lookup(tables map[string]*table, name string) *table { return tables[store.CanonicalName(name)] }
 
 // row is one row: its families by name. It is immutable.
 type row struct {

@@ -21,6 +21,7 @@ type tx struct {
 	rows     map[rowKey]*row
 	once     map[string]struct{}
 	undo     []func() // what takes back the changes, last to first
+	wrote    []rowKey // rows that were mutated, for region.Load
 }
 
 type rowKey struct{ table, row string }
@@ -36,6 +37,9 @@ func (tx *tx) commit() {
 		} else {
 			tx.s.tables[k.table].rows[k.row] = r
 		}
+	}
+	for _, k := range tx.wrote {
+		tx.s.tables[k.table].load.Wrote([]byte(k.row), int64(tx.now))
 	}
 	for id := range tx.once {
 		tx.s.once[id] = struct{}{}
@@ -110,14 +114,14 @@ func (tx *tx) reader(t *store.TableDescriptor, key []byte) store.ReadRow {
 
 // userTable returns the schema of a table that callers may write.
 func (tx *tx) userTable(name string) (*store.TableDescriptor, error) {
-	t, ok := tx.s.tables[name]
-	if !ok {
+	t := lookup(tx.s.tables, name)
+	switch {
+	case t == nil:
 		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
-	}
-	if name == store.OffsetsTable {
+	case name == store.OffsetsTable:
 		return nil, fmt.Errorf("%w: %s is written by Batch.Advance only", store.ErrRefused, name)
 	}
-	return t.desc, nil
+	return t.desc, t.served()
 }
 
 // mutate applies m where cond is nil or holds. After an error the transaction is
@@ -140,6 +144,7 @@ func (tx *tx) mutate(m *cell.Mutation, cond *store.Cond) (store.Result, error) {
 		return store.Result{}, err
 	}
 	tx.write(t, m.Row, cells)
+	tx.wrote = append(tx.wrote, rowKey{t.Name, string(m.Row)})
 	result = append(result, tx.count(t, m)...)
 	slices.SortStableFunc(result, func(a, b cell.Cell) int {
 		if a.Family == b.Family {
@@ -160,7 +165,7 @@ func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
 	if !slices.ContainsFunc(t.Families, func(f store.FamilyDescriptor) bool { return f.Counter }) {
 		return nil
 	}
-	r := tx.row(m.Table, m.Row)
+	r := tx.row(t.Name, m.Row)
 	var touched []cell.Cell
 	for i := range m.Ops {
 		o := &m.Ops[i]
@@ -208,7 +213,7 @@ func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
 		}
 		r = r.with(f.Name, versions{mem: all})
 	}
-	tx.setRow(m.Table, m.Row, r)
+	tx.setRow(t.Name, m.Row, r)
 	return touched
 }
 

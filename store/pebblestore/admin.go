@@ -50,25 +50,34 @@ func (db *DB) CreateTable(ctx context.Context, d *store.TableDescriptor, splits 
 		return fmt.Errorf("create table %s: %w: %w", d.Name, store.ErrInvalidArgument, err)
 	}
 	return db.change(ctx, "create table "+d.Name, func(c *catalog) (*catalog, *pebble.Batch, error) {
+		if err := c.spaces.Check(d.Name); err != nil {
+			return nil, nil, err
+		}
 		if _, ok := c.tables[d.Name]; ok {
 			return nil, nil, fmt.Errorf("%w: %s", store.ErrTableExists, d.Name)
 		}
-		m, err := region.Create(d.Name, keys, int64(db.opts.Now()))
-		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
-		}
-		t := &table{id: c.nextTable, desc: d, regions: m, tag: cell.TagData}
-		if t.fams, t.removed, err = assignFamilies(d, nil); err != nil {
-			return nil, nil, err
-		}
-		n := c.with(d.Name, t)
-		n.nextTable++
 		b := db.pebble.NewBatch()
-		err = errors.Join(
-			b.Set(catalogKey(rowStore, qualNextTable), db.systemValue(binary.BigEndian.AppendUint32(nil, n.nextTable)), nil),
-			db.putTable(b, t), db.putRegions(b, t))
+		n, err := db.addTable(b, c, d, keys, int64(db.opts.Now()))
 		return n, b, err
 	})
+}
+
+// addTable returns c with a new, empty table, and puts it into b. id is that of
+// its regions.
+func (db *DB) addTable(b *pebble.Batch, c *catalog, d *store.TableDescriptor, splits [][]byte, id int64) (*catalog, error) {
+	m, err := region.Create(d.Name, splits, id)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
+	}
+	t := &table{id: c.nextTable, desc: d, regions: m, load: region.NewLoad(m), tag: cell.TagData}
+	if t.fams, t.removed, err = assignFamilies(d, nil); err != nil {
+		return nil, err
+	}
+	n := c.with(d.Name, t)
+	n.nextTable++
+	return n, errors.Join(
+		b.Set(catalogKey(rowStore, qualNextTable), db.systemValue(binary.BigEndian.AppendUint32(nil, n.nextTable)), nil),
+		db.putTable(b, t), db.putRegions(b, t))
 }
 
 // AlterTable replaces the schema of a table. A family that is left out loses its
@@ -83,7 +92,7 @@ func (db *DB) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		t := &table{id: old.id, desc: d, regions: old.regions, tag: old.tag}
+		t := &table{id: old.id, desc: d, regions: old.regions, load: old.load, tag: old.tag, disabled: old.disabled}
 		if t.fams, t.removed, err = assignFamilies(d, old); err != nil {
 			return nil, nil, err
 		}
@@ -98,27 +107,34 @@ func (db *DB) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
 	})
 }
 
-// DropTable removes a table and its cells.
+// DropTable removes a disabled table and its cells.
 func (db *DB) DropTable(ctx context.Context, name string) error {
-	return db.change(ctx, "drop table "+name, func(c *catalog) (*catalog, *pebble.Batch, error) {
-		t, err := c.userTable(name)
-		if err != nil {
-			return nil, nil, err
+	return db.changeTable(ctx, "drop table", name, func(b *pebble.Batch, c *catalog, t *table) (*catalog, error) {
+		if err := t.idle(); err != nil {
+			return nil, err
 		}
-		b := db.pebble.NewBatch()
-		err = errors.Join(b.Delete(catalogKey(rowTable+name, qualDescriptor), nil), b.Delete(catalogKey(rowTable+name, qualRegions), nil))
-		for i := range t.fams {
-			err = errors.Join(err, dropFamily(b, t, &t.fams[i]))
-		}
-		return c.with(name, nil), b, err
+		row := rowTable + t.desc.Name
+		return c.with(t.desc.Name, nil), errors.Join(
+			b.Delete(catalogKey(row, qualDescriptor), nil), b.Delete(catalogKey(row, qualRegions), nil), dropCells(b, t))
 	})
+}
+
+// dropCells removes all cells of a table.
+func dropCells(b *pebble.Batch, t *table) (err error) {
+	for i := range t.fams {
+		err = errors.Join(err, dropFamily(b, t, &t.fams[i]))
+	}
+	return err
 }
 
 // SplitRegion cuts the region that holds at in two. No data moves.
 func (db *DB) SplitRegion(ctx context.Context, name string, at []byte) error {
 	at = bytes.Clone(at)
-	return db.reshape(ctx, fmt.Sprintf("split region of %s at %q", name, at), name, func(m *region.Map) (*region.Map, error) {
-		n, err := m.Split(at, int64(db.opts.Now()))
+	return db.reshape(ctx, fmt.Sprintf("split at %q a region of", at), name, func(t *table) (*region.Map, error) {
+		if err := t.desc.CheckSplit(); err != nil {
+			return nil, err
+		}
+		n, err := t.regions.Split(at, int64(db.opts.Now()))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
 		}
@@ -130,8 +146,11 @@ func (db *DB) SplitRegion(ctx context.Context, name string, at []byte) error {
 // all between them. No data moves.
 func (db *DB) MergeRegions(ctx context.Context, name string, from, to []byte) error {
 	from, to = bytes.Clone(from), bytes.Clone(to)
-	return db.reshape(ctx, fmt.Sprintf("merge regions of %s from %q to %q", name, from, to), name, func(m *region.Map) (*region.Map, error) {
-		n, err := m.Merge(m.Locate(from), m.Locate(to))
+	return db.reshape(ctx, fmt.Sprintf("merge from %q to %q regions of", from, to), name, func(t *table) (*region.Map, error) {
+		if err := t.desc.CheckMerge(); err != nil {
+			return nil, err
+		}
+		n, err := t.regions.Merge(t.regions.Locate(from), t.regions.Locate(to))
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
 		}
@@ -139,20 +158,30 @@ func (db *DB) MergeRegions(ctx context.Context, name string, from, to []byte) er
 	})
 }
 
-func (db *DB) reshape(ctx context.Context, what, name string, f func(*region.Map) (*region.Map, error)) error {
-	return db.change(ctx, what, func(c *catalog) (*catalog, *pebble.Batch, error) {
-		old, err := c.userTable(name)
+func (db *DB) reshape(ctx context.Context, what, name string, f func(*table) (*region.Map, error)) error {
+	return db.changeTable(ctx, what, name, func(b *pebble.Batch, c *catalog, old *table) (*catalog, error) {
+		if err := old.served(); err != nil {
+			return nil, err
+		}
+		m, err := f(old)
+		if err != nil {
+			return nil, err
+		}
+		t := old.reshaped(m)
+		return c.with(t.desc.Name, t), db.putRegions(b, t)
+	})
+}
+
+// changeTable is change for one user table, which f is given.
+func (db *DB) changeTable(ctx context.Context, what, name string, f func(b *pebble.Batch, c *catalog, t *table) (*catalog, error)) error {
+	return db.change(ctx, what+" "+name, func(c *catalog) (*catalog, *pebble.Batch, error) {
+		t, err := c.userTable(name)
 		if err != nil {
 			return nil, nil, err
 		}
-		m, err := f(old.regions)
-		if err != nil {
-			return nil, nil, err
-		}
-		t := *old
-		t.regions = m
 		b := db.pebble.NewBatch()
-		return c.with(name, &t), b, db.putRegions(b, &t)
+		n, err := f(b, c, t)
+		return n, b, err
 	})
 }
 
@@ -173,6 +202,9 @@ func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*cata
 		if err != nil {
 			return err
 		}
+		if err := db.raiseFormat(b, c); err != nil {
+			return err
+		}
 		sequence := db.sequence.Load() + 1
 		if err := b.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), sequence), nil); err != nil {
 			return engineError(err)
@@ -189,6 +221,23 @@ func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*cata
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
+}
+
+// raiseFormat makes the directory one of this program's format, where it is older.
+func (db *DB) raiseFormat(b *pebble.Batch, c *catalog) error {
+	if c.format == catalogFormat {
+		return nil
+	}
+	c.format = catalogFormat
+	return errors.Join(b.Set(catalogKey(rowStore, qualFormat), db.systemValue([]byte{catalogFormat}), nil), db.putNamespaces(b, c.spaces))
+}
+
+func (db *DB) putNamespaces(b *pebble.Batch, set store.NamespaceSet) error {
+	v, err := encodeNamespaces(set)
+	if err != nil {
+		return err
+	}
+	return b.Set(catalogKey(rowStore, qualNamespaces), db.systemValue(v), nil)
 }
 
 func (db *DB) systemValue(payload []byte) []byte {

@@ -55,9 +55,10 @@ func (c *commit) batch(b *store.Batch) error {
 
 // refusable reports whether err is about one record, which the batch can do
 // without. Whatever else there is, a disk that cannot be read above all, is about
-// the store: records must not become dead letters for it.
+// the store: records must not become dead letters for it, nor for a table that an
+// operator has disabled for a while.
 func refusable(err error) bool {
-	if errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrClosed) {
+	if errors.Is(err, store.ErrTableNotEnabled) || errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, store.ErrClosed) {
 		return false
 	}
 	for _, class := range []error{

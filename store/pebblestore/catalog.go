@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sluice/cell"
 	"sluice/region"
@@ -24,8 +25,8 @@ const (
 const systemFamily uint8 = 1
 
 // catalogFormat is the version of the layout of the whole directory. A newer one
-// is refused.
-const catalogFormat = 1
+// is refused; an older one is read, and becomes this one when its catalog changes.
+const catalogFormat = 2
 
 // Rows and qualifiers of the catalog.
 const (
@@ -37,6 +38,7 @@ const (
 	qualIdentity   = "identity"
 	qualSequence   = "sequence"
 	qualNextTable  = "next_table"
+	qualNamespaces = "namespaces"
 	qualDescriptor = "descriptor"
 	qualRegions    = "regions"
 )
@@ -47,9 +49,35 @@ type table struct {
 	desc    *store.TableDescriptor
 	fams    []family // as desc.Families
 	regions *region.Map
-	removed []uint8 // family ids that were used once and must not be used again
-	system  bool    // one of ours: users cannot change it
-	tag     byte    // of its keys where no family says otherwise
+	load    *region.Load // of regions; the only part that changes
+	removed []uint8      // family ids that were used once and must not be used again
+	system  bool         // one of ours: users cannot change it
+	tag     byte         // of its keys where no family says otherwise
+
+	disabled bool // out of service
+}
+
+// served reports with store.ErrTableNotEnabled that the table is disabled.
+func (t *table) served() error {
+	if t.disabled {
+		return fmt.Errorf("%w: %s", store.ErrTableNotEnabled, t.desc.Name)
+	}
+	return nil
+}
+
+// idle reports with store.ErrTableNotDisabled that the table is enabled.
+func (t *table) idle() error {
+	if !t.disabled {
+		return fmt.Errorf("%w: %s", store.ErrTableNotDisabled, t.desc.Name)
+	}
+	return nil
+}
+
+// reshaped returns t with other regions.
+func (t *table) reshaped(m *region.Map) *table {
+	n := *t
+	n.regions, n.load = m, t.load.Follow(m)
+	return &n
 }
 
 // family is one column family with its id. Immutable.
@@ -73,11 +101,13 @@ func (t *table) family(name string) (*family, int) {
 type catalog struct {
 	tables    map[string]*table
 	nextTable uint32
+	spaces    store.NamespaceSet
+	format    int // of the directory
 }
 
 // lookup returns a table; its error wraps store.ErrTableNotFound.
 func (c *catalog) lookup(name string) (*table, error) {
-	t, ok := c.tables[name]
+	t, ok := c.tables[store.CanonicalName(name)]
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
 	}
@@ -86,7 +116,7 @@ func (c *catalog) lookup(name string) (*table, error) {
 
 // with returns a catalog in which name is t, or gone where t is nil.
 func (c *catalog) with(name string, t *table) *catalog {
-	n := &catalog{tables: make(map[string]*table, len(c.tables)+1), nextTable: c.nextTable}
+	n := &catalog{tables: make(map[string]*table, len(c.tables)+1), nextTable: c.nextTable, spaces: c.spaces, format: c.format}
 	for k, v := range c.tables {
 		n.tables[k] = v
 	}
@@ -100,7 +130,7 @@ func (c *catalog) with(name string, t *table) *catalog {
 
 // newCatalog returns the catalog of an empty store: the system tables.
 func newCatalog() (*catalog, error) {
-	c := &catalog{tables: map[string]*table{}, nextTable: firstTableID}
+	c := &catalog{tables: map[string]*table{}, nextTable: firstTableID, format: catalogFormat}
 	for _, d := range store.SystemTables() {
 		t := &table{desc: d, system: true}
 		switch d.Name {
@@ -116,7 +146,7 @@ func newCatalog() (*catalog, error) {
 		if err != nil {
 			return nil, err
 		}
-		t.regions = m
+		t.regions, t.load = m, region.NewLoad(m)
 		c.tables[d.Name] = t
 	}
 	return c, nil
@@ -127,6 +157,7 @@ type (
 	storedTable struct {
 		Version  int            `json:"version"`
 		ID       uint32         `json:"id"`
+		State    string         `json:"state,omitempty"`
 		Table    storedSchema   `json:"table"`
 		Families []storedFamily `json:"families"`
 		Removed  []int          `json:"removed,omitempty"`
@@ -137,6 +168,7 @@ type (
 		MaxCellBytes     int               `json:"max_cell_bytes,omitempty"`
 		ReadOnly         bool              `json:"read_only,omitempty"`
 		Attributes       map[string]string `json:"attributes,omitempty"`
+		Metadata         map[string]string `json:"metadata,omitempty"`
 	}
 	storedFamily struct {
 		ID                 uint8             `json:"id"`
@@ -160,14 +192,29 @@ type (
 		Start []byte `json:"start,omitempty"` // base64
 		Stop  []byte `json:"stop,omitempty"`
 	}
+	storedNamespaces struct {
+		Version    int               `json:"version"`
+		Namespaces []storedNamespace `json:"namespaces"`
+	}
+	storedNamespace struct {
+		Name       string            `json:"name"`
+		Properties map[string]string `json:"properties,omitempty"`
+	}
 )
+
+// stateDisabled is the stored state of a disabled table; none = enabled.
+const stateDisabled = "DISABLED"
 
 // encodeTable returns the descriptor row's value.
 func encodeTable(t *table) ([]byte, error) {
 	d := t.desc
 	s := storedTable{Version: catalogFormat, ID: t.id, Table: storedSchema{
-		Name: d.Name, MaxTimestampSlop: d.MaxTimestampSlop, MaxCellBytes: d.MaxCellBytes, ReadOnly: d.ReadOnly, Attributes: d.Attributes,
+		Name: d.Name, MaxTimestampSlop: d.MaxTimestampSlop, MaxCellBytes: d.MaxCellBytes, ReadOnly: d.ReadOnly,
+		Attributes: d.Attributes, Metadata: d.Metadata,
 	}}
+	if t.disabled {
+		s.State = stateDisabled
+	}
 	for _, id := range t.removed {
 		s.Removed = append(s.Removed, int(id))
 	}
@@ -200,12 +247,14 @@ func decodeTable(name string, b []byte) (*table, error) {
 		return nil, newerFormat("table "+name, s.Version)
 	case s.Version < 1 || s.ID < firstTableID || s.Table.Name != name:
 		return nil, corrupt("version %d, id %d, name %s", s.Version, s.ID, s.Table.Name)
+	case s.State != "" && s.State != stateDisabled:
+		return nil, corrupt("state %q", s.State)
 	}
 	d := &store.TableDescriptor{
 		Name: name, MaxTimestampSlop: s.Table.MaxTimestampSlop, MaxCellBytes: s.Table.MaxCellBytes,
-		ReadOnly: s.Table.ReadOnly, Attributes: s.Table.Attributes,
+		ReadOnly: s.Table.ReadOnly, Attributes: s.Table.Attributes, Metadata: s.Table.Metadata,
 	}
-	t := &table{id: s.ID, desc: d, tag: cell.TagData}
+	t := &table{id: s.ID, desc: d, tag: cell.TagData, disabled: s.State == stateDisabled}
 	for i := range s.Families {
 		f := &s.Families[i]
 		keep, ok := keepDeleted(f.KeepDeleted)
@@ -217,6 +266,9 @@ func decodeTable(name string, b []byte) (*table, error) {
 			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter,
 			BlockSize: f.BlockSize, Attributes: f.Attributes,
 		})
+	}
+	if s.Version == 1 {
+		adoptAttributes(d)
 	}
 	names := make([]string, len(d.Families))
 	for i := range names {
@@ -245,6 +297,34 @@ func decodeTable(name string, b []byte) (*table, error) {
 		t.fams = append(t.fams, newFamily(s.Families[i].ID, &d.Families[i]))
 	}
 	return t, nil
+}
+
+// adoptAttributes makes metadata of what is no attribute: format 1 took any name
+// and any text.
+func adoptAttributes(d *store.TableDescriptor) {
+	aside := map[string]string{}
+	attributes := d.Attributes
+	d.Attributes = nil
+	for name, value := range attributes {
+		if strings.EqualFold(name, store.AttrReadOnly) || d.SetAttribute(name, value) != nil {
+			aside[name] = value
+		}
+	}
+	for i := range d.Families {
+		f := &d.Families[i]
+		attributes := f.Attributes
+		f.Attributes = nil
+		for name, value := range attributes {
+			if f.SetAttribute(name, value) != nil {
+				aside[f.Name+"."+name] = value
+			}
+		}
+	}
+	for name, value := range aside {
+		if d.SetMetadata(name, value) != nil {
+			aside[name] = "" // no name, or no number for a split policy: it did nothing
+		}
+	}
 }
 
 func newFamily(id uint8, d *store.FamilyDescriptor) family {
@@ -296,6 +376,53 @@ func decodeRegions(name string, b []byte) (*region.Map, error) {
 		return nil, fmt.Errorf("%w: regions of table %s: %w", store.ErrCorrupt, name, err)
 	}
 	return m, nil
+}
+
+// encodeNamespaces returns the value of the users' namespaces.
+func encodeNamespaces(set store.NamespaceSet) ([]byte, error) {
+	s := storedNamespaces{Version: catalogFormat, Namespaces: []storedNamespace{}}
+	for _, n := range set.Users() {
+		s.Namespaces = append(s.Namespaces, storedNamespace(n))
+	}
+	b, err := json.Marshal(&s)
+	if err != nil {
+		return nil, fmt.Errorf("encode namespaces: %w", err)
+	}
+	return b, nil
+}
+
+// decodeNamespaces reads what encodeNamespaces wrote.
+func decodeNamespaces(b []byte) (set store.NamespaceSet, err error) {
+	var s storedNamespaces
+	if err := json.Unmarshal(b, &s); err != nil {
+		return set, fmt.Errorf("%w: namespaces: %w", store.ErrCorrupt, err)
+	}
+	if s.Version > catalogFormat {
+		return set, newerFormat("the list of namespaces", s.Version)
+	}
+	for _, n := range s.Namespaces {
+		space := store.Namespace(n)
+		if set, err = set.Create(&space); err != nil {
+			return set, fmt.Errorf("%w: namespaces: %w", store.ErrCorrupt, err)
+		}
+	}
+	return set, nil
+}
+
+// adoptNamespaces makes the namespaces of tables that were made before namespaces
+// were.
+func (c *catalog) adoptNamespaces() error {
+	for name, t := range c.tables {
+		if t.system || c.spaces.Check(name) == nil {
+			continue
+		}
+		set, err := c.spaces.Create(&store.Namespace{Name: store.NamespaceOf(name)})
+		if err != nil {
+			return fmt.Errorf("%w: table %s: %w", store.ErrCorrupt, name, err)
+		}
+		c.spaces = set
+	}
+	return nil
 }
 
 func newerFormat(what string, version int) error {

@@ -137,6 +137,9 @@ func (c *commit) table(name string) (*table, error) {
 	if t.system && t.id != outboxID {
 		return nil, fmt.Errorf("%w: table %s is written by the store itself", store.ErrRefused, name)
 	}
+	if err := t.served(); err != nil {
+		return nil, err
+	}
 	c.lastTab, c.lastNam = t, name
 	return t, nil
 }
@@ -156,6 +159,7 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 	if err := c.stage(t, m.Row, write); err != nil {
 		return nil, err
 	}
+	t.load.Wrote(m.Row, int64(c.now))
 	counted, err := c.countOps(t, m)
 	if err != nil {
 		return nil, err

@@ -72,12 +72,15 @@ type DB struct {
 }
 
 var (
-	_ store.Engine       = (*DB)(nil)
-	_ store.Admin        = (*DB)(nil)
-	_ store.Snapshotter  = (*DB)(nil)
-	_ store.Checkpointer = (*DB)(nil)
-	_ store.Compactor    = (*DB)(nil)
-	_ store.RowMutator   = (*DB)(nil)
+	_ store.Engine        = (*DB)(nil)
+	_ store.Admin         = (*DB)(nil)
+	_ store.TableSwitcher = (*DB)(nil)
+	_ store.Namespacer    = (*DB)(nil)
+	_ store.RegionMeter   = (*DB)(nil)
+	_ store.Snapshotter   = (*DB)(nil)
+	_ store.Checkpointer  = (*DB)(nil)
+	_ store.Compactor     = (*DB)(nil)
+	_ store.RowMutator    = (*DB)(nil)
 )
 
 // Open opens the store in dir, which is made where it does not exist (unless
@@ -235,6 +238,10 @@ func (db *DB) load() error {
 		if t.regions == nil || t.desc == nil {
 			return fmt.Errorf("%w: the catalog has half of table %s", store.ErrCorrupt, name)
 		}
+		t.load = region.NewLoad(t.regions)
+	}
+	if err := c.adoptNamespaces(); err != nil {
+		return err
 	}
 	db.catalog.Store(c)
 	if found {
@@ -267,9 +274,13 @@ func (db *DB) loadRow(c *catalog, row, qualifier string, payload []byte, sequenc
 			if len(payload) != 1 {
 				return fmt.Errorf("%w: catalog format of %d bytes", store.ErrCorrupt, len(payload))
 			}
-			if v := int(payload[0]); v > catalogFormat {
-				return newerFormat("the directory", v)
+			if c.format = int(payload[0]); c.format > catalogFormat {
+				return newerFormat("the directory", c.format)
 			}
+		case qualNamespaces:
+			var err error
+			c.spaces, err = decodeNamespaces(payload)
+			return err
 		case qualSequence:
 			if len(payload) != 8 {
 				return fmt.Errorf("%w: flushed sequence of %d bytes", store.ErrCorrupt, len(payload))
@@ -415,9 +426,15 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 	if err != nil {
 		return store.FailedScanner(err)
 	}
+	if err := t.served(); err != nil && snap == nil {
+		return store.FailedScanner(fmt.Errorf("scan: %w", err))
+	}
 	sel, err := store.NewSelection(s, t.desc)
 	if err != nil {
 		return store.FailedScanner(err)
+	}
+	if !sel.Empty() {
+		t.load.Read(sel.Rows(), int64(db.opts.Now()))
 	}
 	src, err := newRowSource(ctx, t, sel, db.opts.Now(), open)
 	if err != nil {

@@ -230,7 +230,7 @@ func TestSnapshotIsOneInstant(t *testing.T) {
 	}
 	mutate(t, db, put("a", 2, "f", "q", "new"))
 	mutate(t, db, put("b", 2, "g", "q", "new"))
-	if err := db.DropTable(t.Context(), "t"); err != nil {
+	if err := errors.Join(db.DisableTable(t.Context(), "t"), db.DropTable(t.Context(), "t")); err != nil {
 		t.Fatal(err)
 	}
 	want(t, s, &store.Scan{Table: "t"}, "a: f:q@1=old")

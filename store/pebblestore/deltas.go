@@ -57,6 +57,7 @@ func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, 
 		if err == nil {
 			f, _ := t.family(d.Family)
 			_, _, err = c.incrementKey(f, c.deltaKeys[x.start:x.end], d.Delta, d.Time)
+			t.load.Wrote(d.Row, int64(c.now))
 		}
 		if err != nil {
 			if err = refuse(d.Offset, d.Table, d.Row, err); err != nil {

@@ -1,12 +1,15 @@
 package pebblestore
 
 import (
+	"bytes"
 	"encoding/hex"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
@@ -101,18 +104,26 @@ func TestCatalogFormat(t *testing.T) {
 	if want := vectors(t, "regions.md", "regions")[0]; string(b) != want {
 		t.Errorf("Got regions\n%s, want\n%s", b, want)
 	}
-	back, err := decodeRegions("t", b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(m.All(), back.All()); d != "" {
-		t.Errorf("regions (-want +got):\n%s", d)
+	for _, stored := range vectors(t, "regions.md", "regions") { // the last is of format 1
+		back, err := decodeRegions("t", []byte(stored))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(m.All(), back.All()); d != "" {
+			t.Errorf("regions (-want +got):\n%s", d)
+		}
 	}
 
 	f := store.NewFamily("f")
 	f.Versions, f.TTL = 3, 86400
 	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{f, counterFamily("n")}}
-	tab := &table{id: firstTableID, desc: d}
+	if err := d.SetAttribute(store.AttrMaxFileSize, "1073741824"); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.SetMetadata("team", "web"); err != nil {
+		t.Fatal(err)
+	}
+	tab := &table{id: firstTableID, desc: d, disabled: true}
 	if tab.fams, tab.removed, err = assignFamilies(d, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -127,8 +138,100 @@ func TestCatalogFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(d, got.desc); d != "" {
-		t.Errorf("descriptor (-want +got):\n%s", d)
+	if d := cmp.Diff(d, got.desc); d != "" || !got.disabled {
+		t.Errorf("descriptor, disabled %v (-want +got):\n%s", got.disabled, d)
+	}
+
+	// Format 1 knew no state, and took any attribute.
+	old := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{f}, Attributes: map[string]string{"OWNER": "me"}, Metadata: map[string]string{"COLOR": "red"}}
+	if got, err = decodeTable("t", []byte(vectors(t, "regions.md", "descriptor")[1])); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(old, got.desc); d != "" || got.disabled {
+		t.Errorf("descriptor of format 1, disabled %v (-want +got):\n%s", got.disabled, d)
+	}
+
+	set, err := store.NamespaceSet{}.Create(&store.Namespace{Name: "web", Properties: map[string]string{"owner": "me"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err = encodeNamespaces(set); err != nil {
+		t.Fatal(err)
+	}
+	if want := vectors(t, "regions.md", "namespaces")[0]; string(b) != want {
+		t.Errorf("Got namespaces\n%s, want\n%s", b, want)
+	}
+	again, err := decodeNamespaces(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(set.Users(), again.Users()); d != "" {
+		t.Errorf("namespaces (-want +got):\n%s", d)
+	}
+}
+
+// A directory of format 1 opens, its tables keep their namespaces, and the first
+// change of its catalog makes it one of this format.
+func TestOlderFormatIsRaised(t *testing.T) {
+	t.Parallel()
+	o := memory()
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := func(row, qualifier string, payload []byte) {
+		t.Helper()
+		if err := db.pebble.Set(catalogKey(row, qualifier), appendSystemValue(nil, cell.Timestamp(1), 0, payload), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set(rowStore, qualFormat, []byte{1})
+	set(rowTable+"ns:t", qualDescriptor, []byte(`{"version":1,"id":16,"table":{"name":"ns:t","attributes":{"COLOR":"red"}},"families":[{"id":1,"name":"f","versions":1,"ttl_seconds":1,"keep_deleted_cells":"FALSE","block_size":65536}]}`))
+	set(rowTable+"ns:t", qualRegions, []byte(`{"version":1,"regions":[{"id":1}]}`))
+	stored := func(qualifier string) []byte {
+		t.Helper()
+		v, c, err := db.pebble.Get(catalogKey(rowStore, qualifier))
+		if errors.Is(err, pebble.ErrNotFound) {
+			return nil
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _, payload, err := decodeSystemValue(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return bytes.Clone(payload)
+	}
+	for life := range 2 {
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if db, err = Open("db", o); err != nil {
+			t.Fatalf("life %d: %v", life, err)
+		}
+		if _, err := store.FindNamespace(t.Context(), db, "ns"); err != nil {
+			t.Errorf("life %d: %v", life, err)
+		}
+		d, err := db.Table(t.Context(), "ns:t")
+		if err != nil || d.Metadata["COLOR"] != "red" {
+			t.Errorf("life %d: Got %+v, %v. Want COLOR in the metadata", life, d, err)
+		}
+		if life > 0 {
+			break
+		}
+		if f := stored(qualFormat); f[0] != 1 {
+			t.Errorf("opening raised the format to %d", f[0])
+		}
+		if err := db.SplitRegion(t.Context(), "ns:t", []byte("m")); err != nil {
+			t.Fatal(err)
+		}
+		if f := stored(qualFormat); f[0] != catalogFormat || !bytes.Contains(stored(qualNamespaces), []byte(`"ns"`)) {
+			t.Errorf("Got format %d with namespaces %s after a change", f[0], stored(qualNamespaces))
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -136,7 +239,10 @@ func TestCatalogFormat(t *testing.T) {
 func FuzzCatalog(f *testing.F) {
 	f.Add([]byte(`{"version":1,"regions":[{"id":1,"stop":"bQ=="},{"id":1,"start":"bQ=="}]}`))
 	f.Add([]byte(`{"version":1,"id":16,"table":{"name":"t"},"families":[{"id":1,"name":"f","versions":1,"ttl_seconds":1,"keep_deleted_cells":"FALSE","block_size":65536}]}`))
-	f.Add([]byte(`{"version":2}`))
+	f.Add([]byte(`{"version":1,"id":16,"table":{"name":"t","attributes":{"COLOR":"red"}},"families":[{"id":1,"name":"f","versions":1,"ttl_seconds":1,"keep_deleted_cells":"FALSE","block_size":65536,"attributes":{"X":"Y"}}]}`))
+	f.Add([]byte(`{"version":2,"id":16,"state":"DISABLED","table":{"name":"t","metadata":{"a":"b"}},"families":[{"id":1,"name":"f","versions":1,"ttl_seconds":1,"keep_deleted_cells":"FALSE","block_size":65536}]}`))
+	f.Add([]byte(`{"version":2,"namespaces":[{"name":"web","properties":{"owner":"me"}}]}`))
+	f.Add([]byte(`{"version":3}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := decodeRegions("t", b); err == nil {
 			again, err := encodeRegions(m)
@@ -152,7 +258,16 @@ func FuzzCatalog(f *testing.F) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if back, err := decodeTable("t", again); err != nil || !cmp.Equal(d.desc, back.desc, cmpopts.EquateEmpty()) {
+			if back, err := decodeTable("t", again); err != nil || !cmp.Equal(d.desc, back.desc, cmpopts.EquateEmpty()) || back.disabled != d.disabled {
+				t.Fatalf("Got %v, %v back from %s", back, err, again)
+			}
+		}
+		if set, err := decodeNamespaces(b); err == nil {
+			again, err := encodeNamespaces(set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, err := decodeNamespaces(again); err != nil || !cmp.Equal(set.Users(), back.Users(), cmpopts.EquateEmpty()) {
 				t.Fatalf("Got %v, %v back from %s", back, err, again)
 			}
 		}

@@ -170,7 +170,7 @@ func TestCompactionLeavesOtherTablesAlone(t *testing.T) {
 	t.Parallel()
 	var db *DB
 	var armed atomic.Bool
-	changed := make(chan error, 2)
+	changed := make(chan error, 3)
 	o := memory()
 	o.RewriteKeys = 2
 	o.Now = func() cell.Timestamp {
@@ -178,6 +178,7 @@ func TestCompactionLeavesOtherTablesAlone(t *testing.T) {
 			// In the commit loop, inside the first step: what is sent now runs
 			// before the second.
 			for i, change := range []func() error{
+				func() error { return db.DisableTable(t.Context(), "t") },
 				func() error { return db.DropTable(t.Context(), "t") },
 				func() error {
 					return db.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil)
@@ -214,7 +215,7 @@ func TestCompactionLeavesOtherTablesAlone(t *testing.T) {
 	if err := db.MajorCompact(t.Context(), "t"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 {
+	for range 3 {
 		if err := <-changed; err != nil {
 			t.Fatal(err)
 		}

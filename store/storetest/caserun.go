@@ -285,6 +285,9 @@ func (r *caseRun) do(o *op) (any, error) {
 	case "validateFamilyName":
 		return store.CheckFamilyName(o.Name) == nil, nil
 	}
+	if o.administers() {
+		return r.administer(ctx, o)
+	}
 	return nil, r.storage(ctx, o)
 }
 
@@ -559,6 +562,9 @@ func (r *caseRun) expected(o *op) (any, error) {
 	var yes bool
 	if json.Unmarshal(o.Expect, &yes) == nil {
 		return yes, nil
+	}
+	if o.administers() {
+		return r.administered(o)
 	}
 	if o.Op == "batch" {
 		var codes []string

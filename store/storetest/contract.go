@@ -26,6 +26,12 @@ func RunContract(t *testing.T, open Factory) {
 		{"schema", testSchema},
 		{"alter", testAlter},
 		{"regions", testRegions},
+		{"table state", testTableState},
+		{"truncate", testTruncate},
+		{"namespaces", testNamespaces},
+		{"table attributes", testTableAttributes},
+		{"region stats", testRegionStats},
+		{"split point", testSplitPoint},
 		{"system tables", testSystemTables},
 		{"keys and order", testKeys},
 		{"wide row", testWideRow},
@@ -120,6 +126,11 @@ func testSchema(t *testing.T, e *engine) {
 	want := d.Clone()
 	ok(t, want.Validate())
 	d.Families[0].Versions, d.Attributes["OWNER"] = 9, "you" // the engine has its own
+	if n, ok := e.Engine.(store.Namespacer); ok {
+		if err := n.CreateNamespace(ctx, &store.Namespace{Name: "ns"}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	e.create("ns:a", store.NewFamily("f"))
 	check := func() {
 		t.Helper()
@@ -161,7 +172,7 @@ func testSchema(t *testing.T, e *engine) {
 	}
 
 	ok(t, second(e.MutateRow(ctx, nil, mutation("b", "r"))))
-	ok(t, admin.DropTable(ctx, "b"))
+	e.drop("b")
 	is(t, "Table after DropTable", second(e.Table(ctx, "b")), store.ErrTableNotFound)
 	ok(t, admin.CreateTable(ctx, want, nil))
 	e.want(t, e, "b")

@@ -48,7 +48,7 @@ func testSnapshot(t *testing.T, e *engine) {
 	ok(t, e.admin().AlterTable(ctx, d))
 	recent, err := snapshots.Snapshot(ctx)
 	ok(t, err)
-	ok(t, e.admin().DropTable(ctx, "t"))
+	e.drop("t")
 	if c, isCompactor := e.Engine.(store.Compactor); isCompactor {
 		ok(t, c.Flush(ctx))
 	}

@@ -111,6 +111,46 @@ func (e *engine) admin() store.Admin {
 	return a
 }
 
+func (e *engine) switcher() store.TableSwitcher {
+	e.t.Helper()
+	s, ok := e.Engine.(store.TableSwitcher)
+	if !ok {
+		e.t.Skip("the engine is no store.TableSwitcher: its tables are always enabled")
+	}
+	return s
+}
+
+func (e *engine) namespacer() store.Namespacer {
+	e.t.Helper()
+	n, ok := e.Engine.(store.Namespacer)
+	if !ok {
+		e.t.Skip("the engine is no store.Namespacer: it has no namespaces")
+	}
+	return n
+}
+
+func (e *engine) meter() store.RegionMeter {
+	e.t.Helper()
+	m, ok := e.Engine.(store.RegionMeter)
+	if !ok {
+		e.t.Skip("the engine is no store.RegionMeter: it does not know what its regions hold")
+	}
+	return m
+}
+
+// drop disables and drops a table.
+func (e *engine) drop(name string) {
+	e.t.Helper()
+	if s, ok := e.Engine.(store.TableSwitcher); ok {
+		if err := s.DisableTable(e.t.Context(), name); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	if err := e.admin().DropTable(e.t.Context(), name); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
 // create makes a table of families without splits.
 func (e *engine) create(name string, families ...store.FamilyDescriptor) *store.Table {
 	e.t.Helper()
