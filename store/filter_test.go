@@ -1,8 +1,10 @@
 package store
 
 import (
+	"bytes"
 	"errors"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -56,6 +58,34 @@ func TestFilters(t *testing.T) {
 		{"any of steps", &FilterList{MustPassOne: true, Filters: []Filter{&FirstKeyOnlyFilter{}, &ColumnPrefixFilter{Prefix: []byte("t")}}}, []string{"apple: a:color@2=green", "banana: a:color@2=yellow a:taste@3=sweet", "cherry: a:size@1=2"}},
 		{"any with a key transform", &FilterList{MustPassOne: true, Filters: []Filter{&FilterList{Filters: []Filter{onlyB, &KeyOnlyFilter{}}}, onlyColor}}, []string{"apple: a:color@2=green b:color@1=", "banana: a:color@2=yellow", "cherry: b:size@4="}},
 		{"page of what passed", &FilterList{Filters: []Filter{onlyB, &PageFilter{PageSize: 2}}}, []string{"apple: b:color@1=red", "cherry: b:size@4=3"}},
+		{"row by no prefix", &RowFilter{Op: NotEqual, Comparator: Comparator{Type: CompareBinaryPrefix, Value: []byte("b")}}, []string{rows[0], rows[2]}},
+		{"row ranges", &MultiRowRangeFilter{Ranges: []RowRange{{Start: []byte("c")}, {Start: []byte("apple"), StartExclusive: true, Stop: []byte("banana"), StopInclusive: true}}}, rows[1:]},
+		{"overlapping row ranges", &MultiRowRangeFilter{Ranges: []RowRange{{Start: []byte("b"), Stop: []byte("c")}, {Stop: []byte("bb")}}}, rows[:2]},
+		{"fuzzy", &FuzzyRowFilter{Pairs: []FuzzyPair{{Key: []byte("?a"), Mask: []byte{1, 0}}, {Key: []byte("c??r"), Mask: []byte{0, 1, 1, 0}}}}, rows[1:]},
+		{"fuzzy, longer than a row", &FuzzyRowFilter{Pairs: []FuzzyPair{{Key: []byte("apple pie"), Mask: make([]byte, 9)}}}, rows[:1]},
+		{"no chance", &RandomRowFilter{Chance: -1}, nil},
+		{"every chance", &RandomRowFilter{Chance: 1}, rows},
+		{"column value", &ColumnValueFilter{Family: "a", Qualifier: []byte("size"), Op: Greater, Comparator: Binary([]byte("2"))}, []string{"apple: a:size@1=7"}},
+		{"dependent", &DependentColumnFilter{Family: "b", Qualifier: []byte("color")}, []string{"apple: a:size@1=7 b:color@1=red"}},
+		{"dependent, dropped", &DependentColumnFilter{Family: "b", Qualifier: []byte("color"), DropDependent: true}, []string{"apple: a:size@1=7"}},
+		{"dependent, compared", &DependentColumnFilter{Family: "a", Qualifier: []byte("color"), Op: Equal, Comparator: Binary([]byte("yellow"))}, []string{"banana: a:color@2=yellow"}},
+		{"column prefixes", &MultipleColumnPrefixFilter{Prefixes: [][]byte{[]byte("ta"), []byte("si"), []byte("size")}}, []string{"apple: a:size@1=7", "banana: a:taste@3=sweet", "cherry: a:size@1=2 b:size@4=3"}},
+		{"no column prefixes", &MultipleColumnPrefixFilter{}, rows},
+		{"up to a column", &FirstKeyValueMatchingQualifiersFilter{Qualifiers: [][]byte{[]byte("color"), []byte("taste")}}, []string{"apple: a:color@2=green", "banana: a:color@2=yellow", rows[2]}},
+		{"column count ends the scan", &ColumnCountGetFilter{Limit: 2}, []string{"apple: a:color@2=green a:size@1=7"}},
+		{"column page over families", &ColumnPaginationFilter{Limit: 2, Offset: 1}, []string{"apple: a:size@1=7 b:color@1=red", "banana: a:taste@3=sweet", "cherry: b:size@4=3"}},
+		{"column page by column", &ColumnPaginationFilter{Limit: 1, ColumnOffset: []byte("d")}, []string{"apple: a:size@1=7", "banana: a:taste@3=sweet", "cherry: a:size@1=2"}},
+		{"column page of none", &ColumnPaginationFilter{}, nil},
+		{"skip", &SkipFilter{Filter: &ValueFilter{Op: NotEqual, Comparator: Binary([]byte("red"))}}, rows[1:]},
+		{"skip by row", &SkipFilter{Filter: &PrefixFilter{Prefix: []byte("b")}}, rows[1:2]},
+		{"while by cell", &WhileMatchFilter{Filter: &ValueFilter{Op: NotEqual, Comparator: Binary([]byte("sweet"))}}, []string{rows[0], "banana: a:color@2=yellow"}},
+		{"while by row", &WhileMatchFilter{Filter: &RowFilter{Op: Less, Comparator: Binary([]byte("b"))}}, rows[:1]},
+		{"while by the end of a row", &WhileMatchFilter{Filter: &missing}, rows[:1]},
+		{"while, beside a prefix", &FilterList{Filters: []Filter{&PrefixFilter{Prefix: []byte("c")}, &WhileMatchFilter{Filter: &RowFilter{Op: NotEqual, Comparator: Binary([]byte("banana"))}}}}, nil},
+		{"count, then filter", &FilterList{Filters: []Filter{&ColumnPaginationFilter{Limit: 1}, &ColumnPrefixFilter{Prefix: []byte("s")}}}, []string{"cherry: a:size@1=2"}},
+		{"filter, then count", &FilterList{Filters: []Filter{&ColumnPrefixFilter{Prefix: []byte("s")}, &ColumnPaginationFilter{Limit: 1}}}, []string{"apple: a:size@1=7", "cherry: a:size@1=2"}},
+		{"a missing column behind a family", &FilterList{Filters: []Filter{onlyB, &missing}}, nil},
+		{"any, one stepping over columns, one over rows", &FilterList{MustPassOne: true, Filters: []Filter{&ColumnPaginationFilter{Limit: 2}, &FirstKeyOnlyFilter{}}}, []string{"apple: a:color@2=green a:size@1=7", rows[1], rows[2]}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -91,6 +121,9 @@ func TestFiltersReversed(t *testing.T) {
 	}{
 		{&PrefixFilter{Prefix: []byte("b")}, rows[1:3]},
 		{&InclusiveStopFilter{Row: []byte("b2")}, rows[:2]},
+		{&RowFilter{Op: Less, Comparator: Binary([]byte("b2"))}, rows[2:]},
+		{&MultiRowRangeFilter{Ranges: []RowRange{{Stop: []byte("b")}, {Start: []byte("b2"), Stop: []byte("b2"), StopInclusive: true}}}, []string{rows[1], rows[3]}},
+		{&FuzzyRowFilter{Pairs: []FuzzyPair{{Key: []byte("?1"), Mask: []byte{1, 0}}}}, []string{rows[0], rows[2], rows[3]}},
 	} {
 		got, _ := scanList(t, Scan{Filter: test.filter, Reversed: true}, rows...)
 		if d := cmp.Diff(test.want, got); d != "" {
@@ -132,6 +165,13 @@ func TestComparators(t *testing.T) {
 		{Comparator{Type: CompareLong, Value: []byte("-5")}, string(number(-6)), map[CompareOp]bool{Less: true, Equal: false}},
 		{Comparator{Type: CompareLong, Value: []byte("-5")}, string(number(7)), map[CompareOp]bool{Greater: true}},
 		{Comparator{Type: CompareLong, Value: []byte("5")}, "short", map[CompareOp]bool{Equal: false}},
+		{Comparator{Type: CompareBinaryComponent, Offset: 2, Value: []byte("cd")}, "abcdx", map[CompareOp]bool{Equal: true, Less: false}},
+		{Comparator{Type: CompareBinaryComponent, Offset: 2, Value: []byte("cd")}, "abc", map[CompareOp]bool{Equal: false, Less: true}},
+		{Comparator{Type: CompareBinaryComponent, Offset: 9, Value: []byte("cd")}, "abc", map[CompareOp]bool{Equal: false, Less: true}},
+		{Comparator{Type: CompareBigDecimal, Value: []byte("-12.5")}, "\x00\x00\x00\x02\xfb\x1e", map[CompareOp]bool{Equal: true, Less: false}},
+		{Comparator{Type: CompareBigDecimal, Value: []byte("1.25E3")}, "\x00\x00\x00\x00\x04\xe1", map[CompareOp]bool{Less: true, Greater: false, NotEqual: true}},
+		{Comparator{Type: CompareBigDecimal, Value: []byte("5")}, "shrt", map[CompareOp]bool{Equal: false}},
+		{Comparator{Type: CompareRegex, Value: []byte(`[]^a-]\Q[&&]\E[[:digit:]]`)}, "][&&]7", map[CompareOp]bool{Equal: true}},
 		{Comparator{Type: CompareNull}, "", map[CompareOp]bool{Equal: false, NotEqual: true}},
 	} {
 		for op, want := range test.want {
@@ -144,7 +184,21 @@ func TestComparators(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []Comparator{{Type: CompareRegex, Value: []byte("(")}, {Type: CompareLong, Value: []byte("x")}, {Type: CompareBit, BitOp: "NOR"}} {
+	for _, bad := range []Comparator{
+		{Type: CompareBinaryComponent, Offset: -1},
+		{Type: CompareBigDecimal, Value: []byte("1_0")},
+		{Type: CompareBigDecimal, Value: []byte("")},
+		{Type: CompareBigDecimal, Value: []byte("1e99999999999")},
+		{Type: CompareBigDecimal, Value: bytes.Repeat([]byte("9"), maxDecimalDigits+1)},
+		{Type: CompareRegex, Value: []byte("a(?=b)")},
+		{Type: CompareRegex, Value: []byte(`(a)\1`)},
+		{Type: CompareRegex, Value: []byte("[a-z&&[^b]]")},
+		{Type: CompareRegex, Value: []byte("[^]&&a]")},
+		{Type: CompareRegex, Value: []byte("[a[bc]]")},
+		{Type: CompareRegex, Value: []byte("(")},
+		{Type: CompareLong, Value: []byte("x")},
+		{Type: CompareBit, BitOp: "NOR"},
+	} {
 		if _, err := bad.test(Equal); !errors.Is(err, ErrInvalidArgument) {
 			t.Errorf("%+v: %v, want ErrInvalidArgument", bad, err)
 		}
@@ -174,6 +228,14 @@ func TestParseFilterJSONErrors(t *testing.T) {
 		{`{"type":"PrefixFilter","prefix":"a","prefx":"b"}`, ErrInvalidArgument, "prefx"},
 		{`{"type":"NoSuchFilter","pears":[]}`, ErrUnsupported, "NoSuchFilter"},
 		{`{"type":"PageFilter"}`, ErrInvalidArgument, "pageSize"},
+		{`{"type":"RandomRowFilter"}`, ErrInvalidArgument, "chance"},
+		{`{"type":"ColumnCountGetFilter"}`, ErrInvalidArgument, "limit"},
+		{`{"type":"ColumnPaginationFilter","limit":1}`, ErrInvalidArgument, "offset"},
+		{`{"type":"SkipFilter"}`, ErrInvalidArgument, "filter is missing"},
+		{`{"type":"MultiRowRangeFilter","ranges":[["a",true]]}`, ErrInvalidArgument, "row range of 2"},
+		{`{"type":"MultiRowRangeFilter","ranges":[["a",true,"b",true,"c"]]}`, ErrInvalidArgument, "row range of 5"},
+		{`{"type":"FuzzyRowFilter","pairs":[["a","hex:0"]]}`, ErrInvalidArgument, "mask"},
+		{strings.Repeat(`{"type":"SkipFilter","filter":`, 101) + `{"type":"KeyOnlyFilter"}` + strings.Repeat("}", 101), ErrInvalidArgument, "nested"},
 	} {
 		f, err := ParseFilterJSON([]byte(test.json))
 		if !errors.Is(err, test.want) || !regexp.MustCompile(test.says).MatchString(err.Error()) {
@@ -210,6 +272,15 @@ func FuzzFilterJSON(f *testing.F) {
 		`{"type":"ColumnRangeFilter","min":"a","minInclusive":true,"max":null}`,
 		`{"type":"TimestampsFilter","timestamps":[1,2]}`,
 		`{"type":"ValueFilter","op":"EQUAL","comparator":{"type":"bit","bitop":"XOR","value":"hex:01"}}`,
+		`{"type":"SkipFilter","filter":{"type":"WhileMatchFilter","filter":{"type":"RandomRowFilter","chance":0.5}}}`,
+		`{"type":"FuzzyRowFilter","pairs":[["a?c","hex:000100"]]}`,
+		`{"type":"MultiRowRangeFilter","ranges":[["r2",true,"r3",true],["s",false,"",false]]}`,
+		`{"type":"DependentColumnFilter","family":"f","qualifier":"q","dropDependentColumn":true,"op":"LESS","comparator":{"type":"bigdecimal","value":"1.5"}}`,
+		`{"type":"ColumnPaginationFilter","limit":2,"columnOffset":"b"}`,
+		`{"type":"MultipleColumnPrefixFilter","prefixes":["b","abd"]}`,
+		`{"type":"FirstKeyValueMatchingQualifiersFilter","qualifiers":["b","hex:ff"]}`,
+		`{"type":"ColumnValueFilter","family":"f","qualifier":"","op":"LESS","comparator":{"type":"binarycomponent","offset":3,"value":"b"}}`,
+		`{"type":"ColumnCountGetFilter","limit":0}`,
 	} {
 		f.Add([]byte(s))
 	}

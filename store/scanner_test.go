@@ -31,6 +31,7 @@ func (s *listSource) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 				if s.sel.Stopped() {
 					return nil, nil
 				}
+				s.seek(s.sel.SeekRow([]byte(key)))
 				continue
 			}
 		}
@@ -52,6 +53,16 @@ func (s *listSource) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 		}
 	}
 	return nil, s.err
+}
+
+// seek leaves out the rows before next.
+func (s *listSource) seek(next []byte) {
+	for next != nil && len(s.rows) > 0 {
+		if key, _, _ := strings.Cut(s.rows[0], ":"); key < string(next) == s.sel.Reversed() {
+			return
+		}
+		s.rows = s.rows[1:]
+	}
 }
 
 func (s *listSource) wants(family string, qualifier []byte, at cell.Timestamp) bool {
