@@ -197,11 +197,7 @@ func testFilterHints(t *testing.T, e *engine) {
 		if err := e.admin().CreateTable(ctx, d, [][]byte{[]byte("b")}); err != nil {
 			rt.Fatal(err)
 		}
-		defer func() {
-			if err := e.admin().DropTable(ctx, name); err != nil {
-				rt.Error(err)
-			}
-		}()
+		defer e.drop(name)
 		table, err := store.OpenTable(ctx, e.Engine, name)
 		if err != nil {
 			rt.Fatal(err)
