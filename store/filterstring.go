@@ -25,7 +25,8 @@ import (
 // The error wraps ErrInvalidArgument and names the column, in characters from 1,
 // and what was expected there. What HBase's parser takes by accident is refused:
 // arguments without commas, a parenthesis that is left open, operators behind
-// their operands.
+// their operands. What it refuses by accident is read: groups that end with two
+// operators of different strength, such as (a OR b AND c).
 func ParseFilterString(s string) (Filter, error) {
 	p := &filterParser{in: s}
 	p.advance()

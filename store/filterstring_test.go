@@ -76,6 +76,10 @@ func TestParseFilterString(t *testing.T) {
 		{"(PrefixFilter('a') OR PrefixFilter('b'))AND(PrefixFilter('c') OR PrefixFilter('d'))", "(PrefixFilter('a') OR PrefixFilter('b')) AND (PrefixFilter('c') OR PrefixFilter('d'))", all(one(prefix("a"), prefix("b")), one(prefix("c"), prefix("d")))},
 		{"(PrefixFilter('a') AND PrefixFilter('b')) AND PrefixFilter('c')", "", all(all(prefix("a"), prefix("b")), prefix("c"))},
 		{"PrefixFilter('a') OR (PrefixFilter('b') OR PrefixFilter('c'))", "", one(prefix("a"), one(prefix("b"), prefix("c")))},
+		// Groups that end with two operators, of which HBase's parser loses one.
+		{"(PrefixFilter('a') OR PrefixFilter('b') AND PrefixFilter('c'))", "PrefixFilter('a') OR PrefixFilter('b') AND PrefixFilter('c')", one(prefix("a"), all(prefix("b"), prefix("c")))},
+		{"PrefixFilter('a') AND (PrefixFilter('b') OR SKIP PrefixFilter('c'))", "", all(prefix("a"), one(prefix("b"), &SkipFilter{prefix("c")}))},
+		{"(SKIP WHILE PrefixFilter('a'))", "SKIP WHILE PrefixFilter('a')", &SkipFilter{&WhileMatchFilter{prefix("a")}}},
 		{"(PrefixFilter('a') AND (PrefixFilter('b'))) OR PrefixFilter('c')", "PrefixFilter('a') AND PrefixFilter('b') OR PrefixFilter('c')", one(all(prefix("a"), prefix("b")), prefix("c"))},
 	} {
 		got, err := ParseFilterString(test.in)
