@@ -91,6 +91,9 @@ type Cell struct {
 type Row struct {
 	Key   []byte
 	Cells []Cell
+	// More says that this is a part of a row, and that another part with the
+	// same key may follow (HBase Result.mayHaveMoreCellsInRow).
+	More bool
 }
 
 // Range is the row keys in [Start, Stop). An empty Start or Stop is unbounded.

@@ -178,6 +178,9 @@ func (e *rowEncoder) append(dst []byte, row *cell.Row) []byte {
 		}
 		dst = append(dst, '}')
 	}
+	if row.More {
+		return append(dst, `],"more":true}}`+"\n"...)
+	}
 	return append(dst, "]}}\n"...)
 }
 

@@ -35,8 +35,16 @@ type Scan struct {
 
 	Filter Filter // nil = none
 
-	Limit           int // rows; 0 = all
-	Batch           int // cells a Row: a wide row comes as several Rows; 0 = whole rows
+	Limit int // rows; 0 = all
+	Batch int // cells a Row: a wide row comes as several Rows; 0 = whole rows
+	// MaxResultBytes is the most bytes of keys and values of cells a Row: a
+	// wide row comes as several Rows, all but the last with More set, each of at
+	// least one cell, and is never in memory as a whole (HBase
+	// setMaxResultSize with setAllowPartialResults). 0 = whole rows. With
+	// Batch a Row ends where either bound is reached. A filter that judges
+	// whole rows is refused with ErrIncompatibleFilter.
+	MaxResultBytes int
+
 	LimitPerFamily  int // cells a family and row; 0 = all
 	OffsetPerFamily int // cells to skip a family and row
 }

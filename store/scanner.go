@@ -18,6 +18,10 @@ type RowSource interface {
 	// to be skipped, must be called once for each row before it is read; where
 	// it returns true the source goes on to the next row, or to the one that
 	// Selection.SeekRow names, or ends where Selection.Stopped holds.
+	//
+	// Where Selection.Pieces allows it, the row may be a part of one, with
+	// More set; the next call returns the next part, or, where there is none,
+	// the next row.
 	NextRow(skip func(row []byte) bool) (*cell.Row, error)
 	// Close releases the source; it is called once.
 	Close() error
@@ -50,10 +54,15 @@ type rowScanner struct {
 	src  RowSource
 	skip func([]byte) bool
 
-	rows   int // whole rows returned
+	rows   int // returned, or begun
 	row    *cell.Row
-	chunk  cell.Row    // the current piece of a row where Scan.Batch cuts it
+	chunk  cell.Row    // the current piece of a row where the scan cuts it
 	rest   []cell.Cell // what follows chunk in its row
+	key    []byte      // of the row that the source has given a part of
+	within bool        // the source is in the midst of a row
+	begun  bool        // a piece of that row was returned
+	passed bool        // that row is skipped
+	state  familyState // of the family that was looked at last
 	err    error
 	closed bool
 }
@@ -80,7 +89,7 @@ func (sc *rowScanner) Next() bool {
 		return true
 	}
 	sc.row = nil
-	for !sc.sel.stopped && (sc.sel.limit == 0 || sc.rows < sc.sel.limit) {
+	for !sc.sel.stopped && (sc.sel.limit == 0 || sc.rows < sc.sel.limit || sc.begun) {
 		if err := sc.ctx.Err(); err != nil {
 			sc.err = fmt.Errorf("scan after %d rows: %w", sc.rows, err)
 			return false
@@ -101,30 +110,75 @@ func (sc *rowScanner) Next() bool {
 			}
 			break
 		}
-		// A filter that must be shown every row is asked about rows that have
-		// cells: which others are still stored is chance.
-		if sc.sel.filter != nil && sc.skip == nil && sc.skipRow(row.Key) {
-			continue
+		if sc.take(row) {
+			return true
 		}
-		if row.Cells = sc.apply(row.Cells); len(row.Cells) == 0 {
-			continue
-		}
-		sc.rows++
-		sc.row = row
-		if b := sc.sel.batch; b > 0 && len(row.Cells) > b {
-			sc.chunk.Key, sc.rest = row.Key, row.Cells
-			sc.cut()
-		}
-		return true
 	}
 	sc.sel.stopped = true
 	return false
 }
 
+// take makes the current row of what the source has given, and reports whether
+// anything is left of it.
+func (sc *rowScanner) take(row *cell.Row) bool {
+	if !sc.within || !bytes.Equal(sc.key, row.Key) {
+		sc.begun, sc.passed, sc.state = false, false, familyState{}
+		if sc.sel.limit > 0 && sc.rows >= sc.sel.limit {
+			// The row before was the last, and has ended with its last part.
+			sc.sel.stopped = true
+			return false
+		}
+		// A filter that must be shown every row is asked about rows that have
+		// cells: which others are still stored is chance.
+		sc.passed = sc.sel.filter != nil && sc.skip == nil && sc.skipRow(row.Key)
+	}
+	if sc.within = row.More; row.More {
+		sc.key = append(sc.key[:0], row.Key...)
+	}
+	if sc.passed {
+		return false
+	}
+	if row.Cells = sc.apply(row.Cells); row.More {
+		sc.state.column = bytes.Clone(sc.state.column) // the source reuses its memory
+	}
+	if len(row.Cells) == 0 {
+		return false
+	}
+	if !sc.begun {
+		sc.rows++
+	}
+	sc.begun = row.More
+	sc.row = row
+	if sc.size(row.Cells) < len(row.Cells) {
+		sc.chunk, sc.rest = *row, row.Cells
+		sc.cut()
+	}
+	return true
+}
+
+// size returns how many of cells, at least one, make a Row.
+func (sc *rowScanner) size(cells []cell.Cell) int {
+	n := len(cells)
+	if b := sc.sel.batch; b > 0 {
+		n = min(n, b)
+	}
+	if sc.sel.maxBytes > 0 {
+		bytes := 0
+		for i := range cells[:n] {
+			c := &cells[i]
+			if bytes += len(c.Family) + len(c.Qualifier) + len(c.Value); bytes > sc.sel.maxBytes {
+				return max(i, 1)
+			}
+		}
+	}
+	return n
+}
+
 // cut makes the next piece of a row the current row.
 func (sc *rowScanner) cut() {
-	n := min(sc.sel.batch, len(sc.rest))
+	n := sc.size(sc.rest)
 	sc.chunk.Cells, sc.rest = sc.rest[:n:n], sc.rest[n:]
+	sc.chunk.More = len(sc.rest) > 0 || sc.within
 	sc.row = &sc.chunk
 }
 
@@ -166,22 +220,38 @@ func (sc *rowScanner) apply(cells []cell.Cell) []cell.Cell {
 	return kept
 }
 
+// familyState is how far a row's family has been looked at: its cells may come in
+// several parts.
+type familyState struct {
+	family     string
+	passed     int    // cells that count towards the family's limits
+	column     []byte // the current one
+	inColumn   bool
+	skipColumn bool // nothing more of it is wanted
+	versions   int  // of it that the filter let pass
+	ended      bool // nothing more of the family is wanted
+}
+
 // applyFamily appends what remains of one family's cells to kept, which may
 // share their memory at or before them. done ends the row and the scan.
 func (sc *rowScanner) applyFamily(kept, cells []cell.Cell, requested int) (_ []cell.Cell, done bool) {
 	sel, f := sc.sel, sc.sel.filter
-	passed := 0 // cells of the family that count towards its limits
 	limit := sel.limitPerFamily + sel.offsetPerFamily
-	// kept may overwrite cells that were looked at already, so the current
-	// column's qualifier is held apart from them.
-	var column []byte
-	inColumn, skipColumn, versions := false, false, 0
+	st := &sc.state
+	if st.family != cells[0].Family {
+		*st = familyState{family: cells[0].Family}
+	}
 	for i := range cells {
-		c := cells[i]
-		if !inColumn || !bytes.Equal(column, c.Qualifier) {
-			inColumn, skipColumn, versions, column = true, false, 0, c.Qualifier
+		if st.ended {
+			break
 		}
-		if skipColumn {
+		// kept may overwrite cells that were looked at already, so the current
+		// column's qualifier is held apart from them.
+		c := cells[i]
+		if !st.inColumn || !bytes.Equal(st.column, c.Qualifier) {
+			st.inColumn, st.skipColumn, st.versions, st.column = true, false, 0, c.Qualifier
+		}
+		if st.skipColumn {
 			continue
 		}
 		code := FilterInclude
@@ -191,11 +261,9 @@ func (sc *rowScanner) applyFamily(kept, cells []cell.Cell, requested int) (_ []c
 			}
 			code = f.Cell(&c)
 			if code.Included() {
-				if versions++; versions > requested {
-					skipColumn = true
-					if code == FilterIncludeAndNextRow {
-						return kept, false
-					}
+				if st.versions++; st.versions > requested {
+					st.skipColumn = true
+					st.ended = code == FilterIncludeAndNextRow
 					continue
 				}
 				f.Transform(&c)
@@ -205,23 +273,22 @@ func (sc *rowScanner) applyFamily(kept, cells []cell.Cell, requested int) (_ []c
 		case FilterSkip:
 			continue
 		case FilterNextColumn:
-			skipColumn = true
+			st.skipColumn = true
 			continue
 		case FilterNextRow:
-			return kept, false
+			st.ended = true
+			continue
 		case FilterIncludeAndNextColumn:
-			skipColumn = true
+			st.skipColumn = true
 		}
-		passed++
-		if sel.limitPerFamily > 0 && passed > limit {
-			return kept, false
+		if st.passed++; sel.limitPerFamily > 0 && st.passed > limit {
+			st.ended = true
+			continue
 		}
-		if passed > sel.offsetPerFamily {
+		if st.passed > sel.offsetPerFamily {
 			kept = append(kept, c)
 		}
-		if code == FilterIncludeAndNextRow {
-			return kept, false
-		}
+		st.ended = code == FilterIncludeAndNextRow
 	}
 	return kept, false
 }

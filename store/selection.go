@@ -25,6 +25,7 @@ type Selection struct {
 	hints           hinter      // of filter; nil = it must be shown every row
 	limit           int
 	batch           int
+	maxBytes        int
 	limitPerFamily  int
 	offsetPerFamily int
 	stopped         bool
@@ -57,7 +58,7 @@ type SelectedFamily struct {
 func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 	sel := &Selection{
 		reversed: s.Reversed, raw: s.Raw,
-		limit: s.Limit, batch: s.Batch,
+		limit: s.Limit, batch: s.Batch, maxBytes: s.MaxResultBytes,
 		limitPerFamily: s.LimitPerFamily, offsetPerFamily: s.OffsetPerFamily,
 	}
 	if err := checkScan(s, t); err != nil {
@@ -72,8 +73,11 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 		if err != nil {
 			return nil, fmt.Errorf("scan %s: %w", t.Name, err)
 		}
-		if s.Batch > 0 && f.WholeRow() {
+		switch {
+		case s.Batch > 0 && f.WholeRow():
 			return nil, fmt.Errorf("scan %s: %w: it judges whole rows, the scan cuts them into batches of %d cells", t.Name, ErrIncompatibleFilter, s.Batch)
+		case s.MaxResultBytes > 0 && f.WholeRow():
+			return nil, fmt.Errorf("scan %s: %w: it judges whole rows, the scan cuts them into results of %d bytes", t.Name, ErrIncompatibleFilter, s.MaxResultBytes)
 		}
 		sel.filter = f
 		if scopeOf(f) >= scopeRow {
@@ -129,7 +133,7 @@ func checkScan(s *Scan, t *TableDescriptor) error {
 	for _, v := range [...]struct {
 		name string
 		n    int
-	}{{"versions", s.Versions}, {"limit", s.Limit}, {"batch", s.Batch}, {"limit per family", s.LimitPerFamily}, {"offset per family", s.OffsetPerFamily}} {
+	}{{"versions", s.Versions}, {"limit", s.Limit}, {"batch", s.Batch}, {"max result bytes", s.MaxResultBytes}, {"limit per family", s.LimitPerFamily}, {"offset per family", s.OffsetPerFamily}} {
 		if v.n < 0 {
 			return fmt.Errorf("%w: %s is %d", ErrInvalidArgument, v.name, v.n)
 		}
@@ -306,6 +310,22 @@ func (sel *Selection) Reversed() bool { return sel.reversed }
 
 // Raw reports that delete markers and what they mask are returned.
 func (sel *Selection) Raw() bool { return sel.raw }
+
+// batchBytes is where the rows of a scan with a Batch are cut on the way to it,
+// so that a wide one is not in memory as a whole.
+const batchBytes = 1 << 20
+
+// Pieces says where a RowSource may cut a row: before bytes of cells are much
+// exceeded, after a multiple of cells of them. bytes 0 = nowhere.
+func (sel *Selection) Pieces() (bytes, cells int) {
+	switch whole := sel.filter != nil || sel.limitPerFamily > 0 || sel.offsetPerFamily > 0; {
+	case sel.maxBytes > 0:
+		return sel.maxBytes, 1
+	case sel.batch > 0 && !whole:
+		return batchBytes, sel.batch
+	}
+	return 0, 1
+}
 
 // Stopped reports that the scan needs no further row: its filter has ended it or
 // its context is done. A RowSource asks it whenever its skip function has

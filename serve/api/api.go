@@ -37,6 +37,7 @@ type Cell struct {
 type Row struct {
 	Key   []byte `json:"key"`
 	Cells []Cell `json:"cells"`
+	More  bool   `json:"more,omitempty"` // a part of a row; see cell.Row
 }
 
 // ScanLine is one line of a scan's answer (application/x-ndjson). The last line
@@ -117,6 +118,7 @@ type Scan struct {
 	Batch           int                  `json:"batch,omitempty"`
 	LimitPerFamily  int                  `json:"limit_per_family,omitempty"`
 	OffsetPerFamily int                  `json:"offset_per_family,omitempty"`
+	MaxResultBytes  int                  `json:"max_result_bytes,omitempty"`
 	// Filter is what store.ParseFilterJSON reads: a string in the filter
 	// language, or an object as store.MarshalFilter writes it.
 	Filter json.RawMessage `json:"filter,omitempty"`
@@ -141,7 +143,7 @@ func FromScan(s *store.Scan) (*Scan, error) {
 		Start: s.Start, Stop: s.Stop, StartExclusive: s.StartExclusive, StopInclusive: s.StopInclusive,
 		Prefix: s.Prefix, Reversed: s.Reversed, Raw: s.Raw, Versions: s.Versions, Time: fromTimeRange(s.Time),
 		Limit: s.Limit, Batch: s.Batch, LimitPerFamily: s.LimitPerFamily, OffsetPerFamily: s.OffsetPerFamily,
-		Filter: filter,
+		MaxResultBytes: s.MaxResultBytes, Filter: filter,
 	}
 	for _, c := range s.Columns {
 		a.Columns = append(a.Columns, Column(c))
@@ -161,6 +163,7 @@ func (a *Scan) Store(table string) (*store.Scan, error) {
 		Table: table, Start: a.Start, Stop: a.Stop, StartExclusive: a.StartExclusive, StopInclusive: a.StopInclusive,
 		Prefix: a.Prefix, Reversed: a.Reversed, Raw: a.Raw, Versions: a.Versions, Time: a.Time.cell(),
 		Limit: a.Limit, Batch: a.Batch, LimitPerFamily: a.LimitPerFamily, OffsetPerFamily: a.OffsetPerFamily,
+		MaxResultBytes: a.MaxResultBytes,
 	}
 	for _, c := range a.Columns {
 		s.Columns = append(s.Columns, store.Column(c))

@@ -16,7 +16,8 @@ import (
 
 // maxLine bounds one row of a scan: what a daemon sends is trusted, a broken
 // connection to something else is not. The largest row of a whole-row scan is
-// bounded by memory anyway; wider ones are read with Scan.Batch.
+// bounded by memory anyway; wider ones are read with Scan.Batch or
+// Scan.MaxResultBytes.
 const maxLine = 1 << 30
 
 // scanner is a running scan. Rows are decoded as they arrive.
@@ -121,7 +122,7 @@ func (s *scanner) Next() bool {
 	}
 	switch {
 	case line.Row != nil:
-		s.row.Key = line.Row.Key
+		s.row.Key, s.row.More = line.Row.Key, line.Row.More
 		s.row.Cells = api.AppendCells(s.row.Cells[:0], line.Row.Cells)
 		return true
 	case line.Error != nil:

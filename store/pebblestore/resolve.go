@@ -83,6 +83,7 @@ type resolver struct {
 	emitted       []byte // the column's qualifier in the arena; nil = not yet
 	at            int    // first selected qualifier or range that does not end before column
 	versions      []entry
+	versionBytes  arena // of versions
 	live          []entry
 }
 
@@ -277,7 +278,7 @@ func (r *resolver) pushNewVersion(e *entry) {
 	}
 	c := *e
 	if !e.stable {
-		c.value, c.stable = r.arena.copy(e.value), true
+		c.value, c.stable = r.versionBytes.copy(e.value), true
 	}
 	r.versions = append(r.versions, c)
 }
@@ -297,6 +298,7 @@ func (r *resolver) endColumn() {
 		r.offer(&live[i])
 	}
 	r.versions = r.versions[:0]
+	r.versionBytes.reset()
 }
 
 // survivors plays a column's writes in the order in which they were made: a put
@@ -361,6 +363,9 @@ func remove(live []entry, marker *entry) []entry {
 		return e.time <= marker.time
 	})
 }
+
+// cut lets go of what was emitted: the arena is used again.
+func (r *resolver) cut() { r.emitted = nil }
 
 // emit hands a cell to the reader.
 func (r *resolver) emit(e *entry) {

@@ -24,9 +24,10 @@ type familyReader struct {
 	streaming bool    // past the empty qualifier
 	packed    cell.Packed
 	scratch   []byte
+	hold      arena // what must live as long as the row is read: a part of it may be returned before
 }
 
-// fragment is one packed put; value is in the arena.
+// fragment is one packed put; value is in familyReader.hold.
 type fragment struct {
 	time     cell.Timestamp
 	sequence uint64
@@ -38,6 +39,7 @@ func (r *familyReader) begin() {
 	r.res.reset()
 	r.fragments, r.pending, r.next, r.sources, r.streaming = r.fragments[:0], r.pending[:0], 0, 0, false
 	r.scratch = r.scratch[:0]
+	r.hold.reset()
 }
 
 // add takes the next key-value: suffix is the key from the qualifier on. Neither
@@ -86,7 +88,7 @@ func (r *familyReader) addUnnamed(t cell.Timestamp, kind cell.Kind, sequence uin
 	e := entry{qualifier: emptyQualifier, time: t, kind: kind, sequence: sequence, stable: true}
 	switch kind {
 	case cell.KindPacked:
-		r.fragments = append(r.fragments, fragment{time: t, sequence: sequence, value: r.res.arena.copy(value)})
+		r.fragments = append(r.fragments, fragment{time: t, sequence: sequence, value: r.hold.copy(value)})
 		return nil
 	case cell.KindDeleteFamily, cell.KindDeleteFamilyVersion:
 		if !r.res.raw {
@@ -98,7 +100,7 @@ func (r *familyReader) addUnnamed(t cell.Timestamp, kind cell.Kind, sequence uin
 		if e.ttl, e.value, err = cell.DecodeValue(value); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 		}
-		e.value = r.res.arena.copy(e.value)
+		e.value = r.hold.copy(e.value)
 	}
 	if len(r.pending) == 0 {
 		r.sources++

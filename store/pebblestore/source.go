@@ -66,6 +66,14 @@ type rowSource struct {
 	next    []byte     // a row to seek, in the same form
 	name    []byte     // the current row
 	single  bool       // one row: prefix seeks, bloom filters
+
+	pieceBytes, pieceCells int   // where a row may be cut; 0 bytes = nowhere
+	bytes                  int   // of cells, as far as cells[:counted]
+	counted                int   // of cells
+	held                   int   // cells after row.Cells, for the row's next part
+	cut                    int   // the cursor within whose part the row was cut; -1 = none
+	spare                  arena // takes turns with arena
+
 	started bool
 	release func() // called by Close; nil = none
 }
@@ -74,7 +82,8 @@ var _ store.RowSource = (*rowSource)(nil)
 
 // newRowSource opens the iterators of sel over t.
 func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, open iterators) (*rowSource, error) {
-	s := &rowSource{ctx: ctx, sel: sel}
+	s := &rowSource{ctx: ctx, sel: sel, cut: -1}
+	s.pieceBytes, s.pieceCells = sel.Pieces()
 	rows := sel.Rows()
 	s.single = len(rows.Start) > 0 && len(rows.Stop) == len(rows.Start)+1 &&
 		rows.Stop[len(rows.Start)] == 0 && bytes.Equal(rows.Stop[:len(rows.Start)], rows.Start)
@@ -178,6 +187,11 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 	if s.sel.Empty() {
 		return nil, nil
 	}
+	if s.cut >= 0 {
+		if row, err := s.nextPart(); row != nil || err != nil {
+			return row, err
+		}
+	}
 	if s.single {
 		return s.onlyRow(skip)
 	}
@@ -206,16 +220,111 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 			}
 			continue
 		}
-		s.cells = s.cells[:0]
-		s.arena.reset()
-		if err := s.each((*cursor).readRow); err != nil {
+		s.begin()
+		if err := s.read(0); err != nil {
 			return nil, err
 		}
-		if len(s.cells) > 0 {
-			s.row.Key, s.row.Cells = s.name, s.cells
-			return &s.row, nil
+		if row := s.part(); row != nil {
+			return row, nil
 		}
 	}
+}
+
+// begin begins a row.
+func (s *rowSource) begin() {
+	s.cells, s.bytes, s.counted, s.cut = s.cells[:0], 0, 0, -1
+	s.arena.reset()
+}
+
+// read reads the current row from this cursor on, until it ends or is cut.
+func (s *rowSource) read(from int) error {
+	for i := from; i < len(s.cursors) && s.cut < 0; i++ {
+		c := &s.cursors[i]
+		if s.single {
+			if err := c.moved(c.it.SeekPrefixGE(c.prefix)); err != nil {
+				return err
+			}
+		}
+		if !c.valid || len(s.cursors) > 1 && !s.single && !bytes.Equal(c.row(), s.key) {
+			continue
+		}
+		if err := s.readCursor(i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readFrom is read where the cursor is on the row.
+func (s *rowSource) readFrom(at int) error {
+	if err := s.readCursor(at); err != nil || s.cut >= 0 {
+		return err
+	}
+	return s.read(at + 1)
+}
+
+func (s *rowSource) readCursor(i int) error {
+	if err := s.cursors[i].beginRow(s); err != nil {
+		return err
+	}
+	return s.resume(i)
+}
+
+// resume reads on in the part of cursor i.
+func (s *rowSource) resume(i int) error {
+	s.cut = -1
+	c := &s.cursors[i]
+	cut, err := c.readRow(s)
+	if cut {
+		s.cut = i
+	}
+	return err
+}
+
+// part returns what was read of the current row, or nil where nothing was.
+func (s *rowSource) part() *cell.Row {
+	n := len(s.cells)
+	if s.cut >= 0 {
+		n -= n % s.pieceCells
+	}
+	s.row.Key, s.row.Cells, s.row.More, s.held = s.name, s.cells[:n:n], s.cut >= 0, len(s.cells)-n
+	if n == 0 {
+		return nil
+	}
+	return &s.row
+}
+
+// nextPart returns the next part of a row that was cut, or nil where it has no
+// further cells.
+func (s *rowSource) nextPart() (*cell.Row, error) {
+	at, held := s.cut, s.cells[len(s.cells)-s.held:]
+	s.spare.reset()
+	for i := range held {
+		c := &held[i]
+		c.Qualifier, c.Value = s.spare.copy(c.Qualifier), s.spare.copy(c.Value)
+	}
+	s.cells = append(s.cells[:0], held...)
+	s.arena, s.spare = s.spare, s.arena
+	s.bytes, s.counted = 0, 0
+	s.cursors[at].reader.res.cut()
+	err := s.resume(at)
+	if err == nil && s.cut < 0 {
+		err = s.read(at + 1)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.part(), nil
+}
+
+// full reports whether the row is to be cut here: there are as many bytes of cells
+// as a part may have, and as many cells as it must have.
+func (s *rowSource) full() bool {
+	for ; s.counted < len(s.cells); s.counted++ {
+		c := &s.cells[s.counted]
+		s.bytes += len(c.Family) + len(c.Qualifier) + len(c.Value)
+	}
+	return s.bytes >= s.pieceBytes && s.counted >= s.pieceCells
 }
 
 // onlyRow reads the row of a scan of one row: a prefix seek a family, on one
@@ -226,28 +335,24 @@ func (s *rowSource) onlyRow(skip func(row []byte) bool) (*cell.Row, error) {
 	}
 	s.started = true
 	s.name = append(s.name[:0], s.sel.Rows().Start...)
-	offered := false
-	for i := range s.cursors {
-		c := &s.cursors[i]
+	at := 0
+	for ; at < len(s.cursors); at++ {
+		c := &s.cursors[at]
 		if err := c.moved(c.it.SeekPrefixGE(c.prefix)); err != nil {
 			return nil, err
 		}
-		if !c.valid {
-			continue
-		}
-		if !offered && skip != nil && skip(s.name) {
-			return nil, nil
-		}
-		offered = true
-		if err := c.readRow(s); err != nil {
-			return nil, err
+		if c.valid {
+			break
 		}
 	}
-	if len(s.cells) == 0 {
+	if at == len(s.cursors) || skip != nil && skip(s.name) {
 		return nil, nil
 	}
-	s.row.Key, s.row.Cells = s.name, s.cells
-	return &s.row, nil
+	s.begin()
+	if err := s.readFrom(at); err != nil {
+		return nil, err
+	}
+	return s.part(), nil
 }
 
 // nextKey finds the next row over all families.
@@ -367,25 +472,31 @@ func (c *cursor) skipRow(s *rowSource) error {
 	return c.moved(c.it.NextPrefix())
 }
 
-// readRow reads the current row of the family and moves past it.
-func (c *cursor) readRow(s *rowSource) error {
-	r := &c.reader
-	r.begin()
+// beginRow begins to read the current row of the family.
+func (c *cursor) beginRow(s *rowSource) error {
+	c.reader.begin()
 	c.prefix = append(c.prefix[:0], c.key[:c.split]...)
 	if s.sel.Reversed() && !s.single {
 		// The iterator is on the row's last cell; cells come ascending.
-		if err := c.moved(c.it.SeekGE(c.prefix)); err != nil {
-			return err
-		}
+		return c.moved(c.it.SeekGE(c.prefix))
 	}
+	return nil
+}
+
+// readRow reads the current row of the family and moves past it, or cuts it.
+func (c *cursor) readRow(s *rowSource) (cut bool, err error) {
+	r := &c.reader
 	passed := 0 // keys in a row that nobody needed
 	for c.valid && bytes.HasPrefix(c.key, c.prefix) {
+		if s.pieceBytes > 0 && s.full() {
+			return true, nil
+		}
 		value, err := c.it.ValueAndErr()
 		if err != nil {
-			return engineError(err)
+			return false, engineError(err)
 		}
 		if err := r.add(c.key[c.split:], value); err != nil {
-			return fmt.Errorf("row %q: %w", s.name, err)
+			return false, fmt.Errorf("row %q: %w", s.name, err)
 		}
 		ok := false
 		if qualifier, after, rowDone, skip := r.skipTo(); !skip {
@@ -410,14 +521,14 @@ func (c *cursor) readRow(s *rowSource) error {
 			}
 		}
 		if err := c.moved(ok); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if err := r.end(); err != nil {
-		return fmt.Errorf("row %q: %w", s.name, err)
+		return false, fmt.Errorf("row %q: %w", s.name, err)
 	}
 	if s.sel.Reversed() && !s.single {
-		return c.moved(c.it.SeekLT(c.prefix))
+		return false, c.moved(c.it.SeekLT(c.prefix))
 	}
-	return nil
+	return false, nil
 }

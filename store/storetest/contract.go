@@ -35,6 +35,7 @@ func RunContract(t *testing.T, open Factory) {
 		{"system tables", testSystemTables},
 		{"keys and order", testKeys},
 		{"wide row", testWideRow},
+		{"parts of rows", testParts},
 		{"ownership", testOwnership},
 		{"closed", testClosed},
 		{"context", testContext},

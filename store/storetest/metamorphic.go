@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -189,9 +190,16 @@ func printScan(ctx context.Context, r store.Reader, s *store.Scan) []string {
 	sc := r.Scan(ctx, s)
 	defer sc.Close()
 	var out []string
+	var cut []byte // key of the row before, where it may go on
 	for sc.Next() {
-		out = append(out, fmt.Sprintf("%q", sc.Row().Key))
+		// How a row is cut by size is the engine's.
+		if row := sc.Row(); cut == nil || !bytes.Equal(cut, row.Key) {
+			out = append(out, fmt.Sprintf("%q", row.Key))
+		}
 		out = append(out, cells(sc.Row().Cells, s.Raw)...)
+		if cut = nil; s.MaxResultBytes > 0 && sc.Row().More {
+			cut = bytes.Clone(sc.Row().Key)
+		}
 	}
 	return append(out, printError(sc.Err())...)
 }
@@ -403,6 +411,7 @@ func (h *history) drawScan(rt *rapid.T) *store.Scan {
 	if rapid.IntRange(0, 3).Draw(rt, "limited") == 0 {
 		s.LimitPerFamily, s.OffsetPerFamily = rapid.IntRange(0, 2).Draw(rt, "limit per family"), rapid.IntRange(0, 2).Draw(rt, "offset per family")
 	}
+	s.MaxResultBytes = rapid.SampledFrom([]int{0, 0, 1, 8}).Draw(rt, "max result bytes")
 	if s.Batch == 0 && rapid.IntRange(0, 3).Draw(rt, "filtered") == 0 {
 		s.Filter = drawFilter(rt, 2)
 	}
