@@ -16,7 +16,7 @@ func namespaceCommands() []*commandInfo {
 		{
 			name: "create_namespace", min: 1, max: 2, run: createNamespace,
 			summary:  "Make a namespace, with properties.",
-			examples: "create_namespace 'ns2'\ncreate_namespace 'ns3', {'owner' => 'me'}",
+			examples: "create_namespace 'ns3'\ncreate_namespace 'ns4', {'owner' => 'me'}",
 		},
 		{
 			name: "alter_namespace", min: 2, max: -1, first: namespaceArgument, options: []string{"METHOD"}, run: alterNamespace,
@@ -29,7 +29,7 @@ func namespaceCommands() []*commandInfo {
 		},
 		{
 			name: "drop_namespace", min: 1, max: 1, first: namespaceArgument, run: dropNamespace,
-			summary: "Remove a namespace that has no tables.", examples: "drop_namespace 'ns1'",
+			summary: "Remove a namespace that has no tables.", examples: "drop_namespace 'ns2'",
 		},
 		{
 			name: "list_namespace", max: 1, run: listNamespace,
@@ -37,7 +37,7 @@ func namespaceCommands() []*commandInfo {
 		},
 		{
 			name: "list_namespace_tables", min: 1, max: 1, first: namespaceArgument, run: listNamespaceTables,
-			summary: "List the tables of a namespace.", examples: "list_namespace_tables 'default'",
+			summary: "List the tables of a namespace.", examples: "list_namespace_tables 'ns1'",
 		},
 	}
 }

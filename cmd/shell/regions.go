@@ -15,12 +15,12 @@ func regionCommands() []*commandInfo {
 		{
 			name: "split", min: 1, max: 2, first: tableArgument, run: split,
 			summary:  "Cut a region in two, at a row or in its middle: one named, or each of a table.",
-			examples: "split 't1', 'm'",
+			examples: "split 't1'\nsplit 't1', 'r4'",
 		},
 		{
 			name: "merge_region", min: 1, max: -1, run: mergeRegion,
 			summary:  "Make one region of adjacent ones, given by their encoded names (locate_region, list_regions).",
-			examples: "merge_region '4f0c8d3e9a…', '5a9b1c7d2e…'",
+			examples: "merge_region '0703470c2afdd2a8d64a43f53f7b7168', '120880de8a61eb4c01da437c759a6b50'",
 		},
 		{
 			name: "locate_region", min: 2, max: 2, first: tableArgument, run: locateRegion,
@@ -41,7 +41,7 @@ func regionCommands() []*commandInfo {
 		},
 		{
 			name: "major_compact", min: 1, max: 3, first: tableArgument, run: majorCompact,
-			summary: "Rewrite a table so that only what a read can see remains.", examples: "major_compact 't1'",
+			summary: "Flush, then rewrite a table so that only what a read can see remains.", examples: "major_compact 't1'",
 		},
 		{
 			name: "compact", min: 1, max: 3, first: tableArgument, run: compact,
@@ -114,6 +114,11 @@ func split(s *session, args []any) (string, error) {
 		at := []byte(text(args[1]))
 		if len(regions) == 1 && !regions[0].Range().Contains(at) {
 			return "", badArgument("row %q is not in region %s", at, regions[0].EncodedName())
+		}
+		for i := range regions {
+			if string(regions[i].Start) == string(at) {
+				return "", badArgument("should not give a splitkey which equals to startkey!")
+			}
 		}
 		return "", tableErrorOf(table, s.store.SplitRegion(s.ctx, table, at))
 	}
@@ -386,6 +391,11 @@ func majorCompact(s *session, args []any) (string, error) {
 	}
 	c, err := s.compactor()
 	if err != nil {
+		return "", err
+	}
+	// What is in memory, too: HBase's compaction leaves it, and so does nothing to a
+	// table that was written a moment ago.
+	if err := c.Flush(s.ctx); err != nil {
 		return "", err
 	}
 	return "", tableErrorOf(table, c.MajorCompact(s.ctx, table))

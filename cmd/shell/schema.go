@@ -35,10 +35,10 @@ create 't8', {NAME => 'f1', CONFIGURATION => {'hbase.hstore.time.to.purge.delete
 			examples: `alter 't1', NAME => 'f1', VERSIONS => 5
 alter 't1', 'f3', {NAME => 'f2', TTL => '1 DAY'}
 alter 't1', NAME => 'f2', METHOD => 'delete'
-alter 't1', 'delete' => 'f2'
+alter 't1', 'delete' => 'f3'
 alter 't1', MAX_FILESIZE => 1073741824
 alter 't1', METADATA => {'owner' => 'me'}
-alter 't1', METHOD => 'table_att_unset', NAME => 'READONLY'`,
+alter 't1', METHOD => 'table_att_unset', NAME => 'MAX_FILESIZE'`,
 		},
 		{
 			name: "alter_async", min: 2, max: -1, first: tableArgument, families: true, run: alterAsync,

@@ -99,7 +99,10 @@ func (s *session) resolve(c *command) (*commandInfo, error) {
 		return nil, fmt.Errorf("unknown command %q%s; 'help' lists the commands", c.name, s.commands.didYouMean(c.name))
 	}
 	cmd := s.commands.find(method)
-	if cmd == nil || cmd.first != tableArgument {
+	if cmd != nil && cmd.first != tableArgument {
+		return nil, fmt.Errorf("%s does not begin with a table: call it without %s", method, variable)
+	}
+	if cmd == nil {
 		return nil, fmt.Errorf("unknown command %q of a table%s; 'table_help' says what %s can do", method, s.commands.didYouMean(method), variable)
 	}
 	c.name, c.args = method, append([]any{table}, c.args...)
@@ -141,13 +144,13 @@ func (s *session) fail(name string, err error) {
 	}
 }
 
-// message is an error's text for the user, without the name of the package that
-// it comes from.
+// message is an error's text for the user, without the name of the package that its
+// sentinel comes from.
 func message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
-	return strings.TrimPrefix(err.Error(), "store: ")
+	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "store: "), ": store: ", ": ")
 }
 
 // ask prints a question and reads the answer from the session's input. Only an

@@ -198,13 +198,6 @@ func (s *session) existing(name string) (canonical string, enabled bool, err err
 func drop(s *session, args []any) (string, error) { return "", s.drop(text(args[0])) }
 
 func (s *session) drop(given string) error {
-	if _, ok := s.store.(store.TableSwitcher); !ok { // its tables are never disabled
-		err := s.store.DropTable(s.ctx, store.CanonicalName(given))
-		if errors.Is(err, store.ErrTableNotFound) {
-			err = &tableError{"Table " + given + " does not exist.", err}
-		}
-		return err
-	}
 	name, enabled, err := s.existing(given)
 	if err != nil {
 		return err
