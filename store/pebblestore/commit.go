@@ -242,6 +242,9 @@ func (c *commit) stage(t *table, row []byte, cells []cell.Cell) error {
 				n++
 			}
 		}
+		if n > 1 && !c.db.packing.allows(t.id, f.id, row, size) {
+			n = 1
+		}
 		run := cells[i : i+n]
 		i += n
 		if n > 1 {

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io/fs"
 	"os"
 	"sync"
@@ -68,6 +69,7 @@ type DB struct {
 	flushed        uint64 // cells up to this sequence are "in files"
 	unflushedBytes uint64
 	written        map[uint64]*writtenSpan
+	packing        packing
 	late           *lateWrites // of the rewrite that is under way; nil = none
 }
 
@@ -101,6 +103,7 @@ func Open(dir string, o *Options) (*DB, error) {
 		counters: newCounterCache(opts.CounterCacheEntries), offsets: map[string]*offset{},
 		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1),
 	}
+	db.packing.seed = maphash.MakeSeed()
 	db.retention = newRetention(db)
 	db.commit.db, db.commit.readRow = db, db.commit.read
 	if err := db.open(); err != nil {

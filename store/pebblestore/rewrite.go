@@ -81,6 +81,7 @@ type rewrite struct {
 	fragments int  // of the row so far, packed
 	inherited int  // of entries, family markers of the row's earlier pieces
 	piece     int  // number of the current row's current piece; 0 = the first
+	size      int  // of the current piece
 	more      bool // the row has further pieces
 	timed     bool // a cell with a TTL of its own was seen
 	packed    cell.Packed
@@ -250,6 +251,7 @@ func (r *rewrite) readRow() (ok bool, err error) {
 	}
 	r.done.keys += len(r.origin)
 	r.done.bytes += int64(size)
+	r.size = size
 	if r.piece == 0 {
 		r.done.rows++
 	}
@@ -388,7 +390,7 @@ func (r *rewrite) subject(e *entry) bool { return e.sequence > r.s.after && e.se
 
 func (r *rewrite) compactCells() (differs, dropped bool) {
 	total := len(r.entries) - r.inherited
-	fold := r.c.how != rewriteFlush && len(r.origin) > 1 && !r.more && r.piece == 0
+	fold := r.c.how != rewriteFlush && len(r.origin) > 1 && !r.more && r.piece == 0 && r.size <= maxFragmentBytes
 	cells, aside := r.entries, r.aside[:0]
 	if slices.ContainsFunc(r.entries, func(e entry) bool { return !r.subject(&e) }) {
 		cells = r.cells[:0]

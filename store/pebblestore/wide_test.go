@@ -1,0 +1,139 @@
+package pebblestore
+
+import (
+	"fmt"
+	"testing"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// wideRow writes columns×versions cells of 100 bytes into row w, six columns a put,
+// beside two small rows.
+func wideRow(t testing.TB, db *DB, columns, versions int) {
+	t.Helper()
+	f := store.NewFamily("f")
+	f.Versions = 2
+	create(t, db, "t", f)
+	mutate(t, db, put("a", 1, "f", "q", "v"))
+	mutate(t, db, put("z", 1, "f", "q", "v"))
+	value := make([]byte, 100)
+	var b store.Batch
+	for v := range versions {
+		for i := 0; i < columns; i += 6 {
+			m := cell.Mutation{Table: "t", Row: []byte("w")}
+			for c := i; c < min(i+6, columns); c++ {
+				m.Put("f", fmt.Appendf(nil, "column-%08d", c), cell.Timestamp(v+1), value)
+			}
+			if b.Add(int64(i), m); len(b.Mutations) == 5000 || i+6 >= columns {
+				if err := db.Apply(t.Context(), &b); err != nil {
+					t.Fatal(err)
+				}
+				b.Reset()
+			}
+		}
+	}
+}
+
+// heldBytes is what an open scan has of rows in memory.
+func heldBytes(db *DB) (n int) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	for s := range db.sources {
+		n += cap(s.arena.buf) + cap(s.spare.buf) + 120*cap(s.cells)
+		for i := range s.cursors {
+			r := &s.cursors[i].reader
+			n += cap(r.hold.buf) + cap(r.res.versionBytes.buf) + 100*cap(r.pending)
+		}
+	}
+	return n
+}
+
+// A row that is larger than what a reader may use comes in parts, and a scan holds
+// no more of it than a part and its fragments (design D3).
+func TestWideRowIsReadInParts(t *testing.T) {
+	t.Parallel()
+	o := eager()
+	o.MemTableBytes = 8 << 20
+	db := open(t, "db", o)
+	const columns = 80_000 // about 24 MB with two versions
+	wideRow(t, db, columns, 3)
+	for _, s := range []store.Scan{
+		{Table: "t", MaxResultBytes: 64 << 10, Versions: 2},
+		{Table: "t", MaxResultBytes: 64 << 10, Versions: 2, Reversed: true},
+		{Table: "t", MaxResultBytes: 64 << 10, Start: []byte("w"), Stop: []byte("w"), StopInclusive: true},
+		{Table: "t", Batch: 100},
+	} {
+		sc := db.Scan(t.Context(), &s)
+		cells, parts, most := 0, 0, 0
+		for sc.Next() {
+			if row := sc.Row(); string(row.Key) == "w" {
+				cells += len(row.Cells)
+				parts++
+			}
+			most = max(most, heldBytes(db))
+		}
+		if err := sc.Err(); err != nil {
+			t.Fatal(err)
+		}
+		sc.Close()
+		if cells != columns*max(s.Versions, 1) || parts < 50 {
+			t.Errorf("scan %+v: got %d cells in %d parts", s, cells, parts)
+		}
+		if most > 6<<20 {
+			t.Errorf("scan %+v held %d bytes of the row", s, most)
+		}
+	}
+}
+
+func TestPackingStops(t *testing.T) {
+	t.Parallel()
+	var p packing
+	p.seed = open(t, "db", memory()).packing.seed
+	packed := 0
+	for range 5000 {
+		if p.allows(16, 1, []byte("wide"), 1000) {
+			packed += 1000
+		}
+	}
+	if packed < maxFragmentBytes || packed > maxFragmentBytes+2000 {
+		t.Errorf("Got %d bytes packed of one row", packed)
+	}
+	refused := 0 // rows that share the wide one's count
+	for i := range 100_000 {
+		if !p.allows(16, 1, fmt.Append(nil, i), 100) {
+			refused++
+		}
+	}
+	if refused > 100 {
+		t.Errorf("%d of 100,000 rows of 100 bytes are not packed", refused)
+	}
+	p.total = packingEpoch
+	if !p.allows(16, 1, []byte("wide"), 1000) {
+		t.Error("the count does not begin anew")
+	}
+}
+
+// A row beyond what a rewrite holds is compacted a piece at a time; what is dropped
+// of it stays dropped whatever piece its marker is in.
+func TestRewriteOfWideRow(t *testing.T) {
+	t.Parallel()
+	o := eager()
+	o.MemTableBytes = 8 << 20
+	db := open(t, "db", o)
+	db.packing.bytes = [packingRows]uint32{}
+	for i := range db.packing.bytes {
+		db.packing.bytes[i] = maxFragmentBytes + 1 // a key a cell from the beginning
+	}
+	const columns = 60_000
+	wideRow(t, db, columns, 3)
+	d := &cell.Mutation{Table: "t", Row: []byte("w")}
+	d.DeleteFamily("f", 2)
+	mutate(t, db, d)
+	line := rows(t, db, &store.Scan{Table: "t"})
+	tidy(t, db)
+	want(t, db, &store.Scan{Table: "t"}, line...)
+	if got := keys(t, db, "f"); got != columns+2 {
+		t.Errorf("Got %d key-values, want %d", got, columns+2)
+	}
+}
