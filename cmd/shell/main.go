@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -44,7 +45,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, &f); err != nil {
+	p := &cli.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	if err := run(ctx, p, &f); err != nil {
 		var shown *scriptError
 		if !errors.As(err, &shown) {
 			fmt.Fprintln(os.Stderr, cli.Explain("shell", err))
@@ -53,11 +55,13 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, f *flags) (err error) {
+// run opens the store, runs the session's input and closes. What it returns as a
+// *scriptError it has printed to stderr.
+func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 	var cfg *config.Config
 	switch {
 	case f.Config != "":
-		if cfg, err = config.Load(f.Config, os.LookupEnv); err != nil {
+		if cfg, err = config.Load(f.Config, p.LookupEnv); err != nil {
 			return err
 		}
 	case f.Data != "":
@@ -68,20 +72,20 @@ func run(ctx context.Context, f *flags) (err error) {
 	if err := checkDirectory(cfg, f.Create); err != nil {
 		return err
 	}
-	e, _, err := config.OpenStore(ctx, cfg, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	e, _, err := config.OpenStore(ctx, cfg, slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	s := newSession(ctx, e, printer{out: os.Stdout, json: f.Output == "json", loc: time.Local})
+	s := newSession(ctx, e, printer{out: p.Stdout, json: f.Output == "json", loc: time.Local})
 	s.version, s.echo, s.quiet = cli.Version().Version, !f.NonInteractive, f.NonInteractive
 	if d, ok := e.(*client.Client); ok {
 		s.server = d.Endpoint().Address
 	}
-	if cli.IsTerminal(os.Stdout) {
-		s.print.width = columns()
+	if cli.IsTerminal(p.Stdout) {
+		s.print.width = columns(p.LookupEnv)
 	}
-	return s.read(f)
+	return s.read(p, f)
 }
 
 // checkDirectory refuses a data directory without a store, so that a mistyped path
@@ -103,17 +107,24 @@ func checkDirectory(cfg *config.Config, create bool) error {
 
 // columns is the width of the terminal: COLUMNS where the user says so, else 100,
 // as HBase's shell assumes.
-func columns() int {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n >= 40 {
+func columns(lookupEnv func(string) (string, bool)) int {
+	v, _ := lookupEnv("COLUMNS")
+	if n, err := strconv.Atoi(v); err == nil && n >= 40 {
 		return n
 	}
 	return 100
 }
 
+// isTerminal reports whether somebody types r.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	return ok && cli.IsTerminal(f)
+}
+
 // read runs the session's input: -e, a script, a pipe or a terminal. A failure of a
 // script is a *scriptError, which it has printed to stderr with its place.
-func (s *session) read(f *flags) error {
-	report := func(e *scriptError) { fmt.Fprintln(os.Stderr, e) }
+func (s *session) read(p *cli.Program, f *flags) error {
+	report := func(e *scriptError) { fmt.Fprintln(p.Stderr, e) }
 	switch {
 	case f.Execute != "":
 		return s.script(newScriptInput(strings.NewReader(f.Execute)), "-e", f.NonInteractive, report)
@@ -124,15 +135,15 @@ func (s *session) read(f *flags) error {
 		}
 		defer file.Close()
 		return s.script(newScriptInput(file), f.Script, f.NonInteractive, report)
-	case f.Script == "-" || !cli.IsTerminal(os.Stdin):
-		return s.script(newScriptInput(os.Stdin), "stdin", f.NonInteractive, report)
+	case f.Script == "-" || !isTerminal(p.Stdin):
+		return s.script(newScriptInput(p.Stdin), "stdin", f.NonInteractive, report)
 	}
 	s.print.linef("Sluice shell %s (%s store at %s). 'help' lists the commands, 'exit' ends.", s.version, s.store.Traits().Name, s.server)
 	s.interruptible = func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return signal.NotifyContext(ctx, os.Interrupt)
 	}
 	if s.print.json {
-		report = func(e *scriptError) { fmt.Fprintln(os.Stderr, "ERROR:", message(e.err)) }
+		report = func(e *scriptError) { fmt.Fprintln(p.Stderr, "ERROR:", message(e.err)) }
 	} else {
 		report = nil // the session has shown it
 	}
