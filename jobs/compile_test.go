@@ -12,7 +12,7 @@ import (
 
 func TestCompileErrors(t *testing.T) {
 	t.Parallel()
-	schema := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
+	schema := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("h")}}
 	for name, tt := range map[string]struct {
 		job    string
 		change func(s *Spec)
@@ -35,6 +35,10 @@ func TestCompileErrors(t *testing.T) {
 		"count": {"j", func(s *Spec) { s.Filter = "ColumnCountGetFilter(1)" }, []string{
 			"filter: ColumnCountGetFilter ends a scan, and an export scans each region by itself; ColumnPaginationFilter does not",
 		}},
+		"no family": {"j", func(s *Spec) { s.Filter = "SKIP ColumnValueFilter('g', 'q', =, 'binary:a')" }, []string{`filter: table t has no family "g"`}},
+		"unread family": {"j", func(s *Spec) {
+			s.Families, s.Filter = []string{"f"}, "SingleColumnValueFilter('h', 'q', =, 'binary:a') AND KeyOnlyFilter()"
+		}, []string{`filter: it is about family "h", which is not among families`}},
 		"whole rows": {"j", func(s *Spec) {
 			s.Rows, s.Columns[0].From, s.Filter = "cell", "$value", "SKIP KeyOnlyFilter()"
 		}, []string{"filter: it judges whole rows, and rows: cell reads them in pieces"}},

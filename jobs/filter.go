@@ -2,6 +2,8 @@ package jobs
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 
 	"sluice/store"
 )
@@ -9,7 +11,7 @@ import (
 // compileFilter reads the job's filter string. Every region is a scan of its own,
 // so what counts or ends the rows of one scan would mean something else in each
 // run with other regions.
-func (j *Job) compileFilter(bad func(path, format string, args ...any)) {
+func (j *Job) compileFilter(schema *store.TableDescriptor, bad func(path, format string, args ...any)) {
 	if j.spec.Filter == "" {
 		return
 	}
@@ -18,7 +20,7 @@ func (j *Job) compileFilter(bad func(path, format string, args ...any)) {
 		bad("filter", "%v", err)
 		return
 	}
-	if err := checkFilter(f); err != nil {
+	if err := j.checkFilter(f, schema); err != nil {
 		bad("filter", "%v", err)
 		return
 	}
@@ -35,23 +37,41 @@ func (j *Job) compileFilter(bad func(path, format string, args ...any)) {
 	}
 }
 
-// checkFilter refuses filters whose answer depends on the rows before.
-func checkFilter(f store.Filter) error {
+// checkFilter refuses filters whose answer depends on the rows before, and those
+// of a column that is never read: to them every row would lack it.
+func (j *Job) checkFilter(f store.Filter, schema *store.TableDescriptor) error {
+	family := func(name string) error {
+		switch {
+		case schema != nil && schema.Family(name) == nil:
+			return fmt.Errorf("table %s has no family %q", schema.Name, name)
+		case j.families != nil && !slices.Contains(j.families, name):
+			return fmt.Errorf("it is about family %q, which is not among families", name)
+		}
+		return nil
+	}
 	switch f := f.(type) {
 	case *store.FilterList:
 		for _, m := range f.Filters {
-			if err := checkFilter(m); err != nil {
+			if err := j.checkFilter(m, schema); err != nil {
 				return err
 			}
 		}
 	case *store.SkipFilter:
-		return checkFilter(f.Filter)
+		return j.checkFilter(f.Filter, schema)
 	case *store.WhileMatchFilter:
 		return errors.New("WHILE ends a scan, and an export scans each region by itself; start_row and stop_row bound it")
 	case *store.PageFilter:
 		return errors.New("PageFilter ends a scan, and an export scans each region by itself")
 	case *store.ColumnCountGetFilter:
 		return errors.New("ColumnCountGetFilter ends a scan, and an export scans each region by itself; ColumnPaginationFilter does not")
+	case *store.SingleColumnValueFilter:
+		return family(f.Family)
+	case *store.SingleColumnValueExcludeFilter:
+		return family(f.Family)
+	case *store.ColumnValueFilter:
+		return family(f.Family)
+	case *store.DependentColumnFilter:
+		return family(f.Family)
 	}
 	return nil
 }

@@ -208,7 +208,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 		errs = append(errs, err)
 	}
 	j.compileFamilies(schema, bad)
-	j.compileFilter(bad)
+	j.compileFilter(schema, bad)
 	j.compileFormats(bad)
 	s.Keep.check(bad)
 	var start, stop []byte
