@@ -40,6 +40,7 @@ var packages = map[string][]string{
 	"jobs/arrowfile":   {"jobs/columnar"},
 	"jobs/target":      {},
 	"jobs/join":        {"jobs/columnar"},
+	"jobs/schedule":    {},
 	"jobs":             {"cell", "region", "store", "jobs/*"},
 
 	"jobs/columnar/columnartest": {"jobs/columnar"},
@@ -113,7 +114,7 @@ var libraries = map[string][]string{
 	"github.com/cespare/xxhash/v2":          {"pipeline", "rowkey"}, // fingerprints of records, hashes in keys
 	"github.com/apache/arrow/go/v15":        {"jobs/columnar", "jobs/arrowfile", "jobs/join"},
 	"github.com/parquet-go/parquet-go":      {"jobs/parquetfile"},
-	"github.com/robfig/cron/v3":             {"jobs"},
+	"github.com/robfig/cron/v3":             {"jobs/schedule"},
 	"github.com/prometheus/client_golang":   {"serve"},
 	"github.com/goccy/go-yaml":              {"config"},
 	"github.com/alecthomas/kong":            {"cmd/*"},

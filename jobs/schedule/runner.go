@@ -1,0 +1,375 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Store keeps what schedules remember. It is safe for concurrent use; a job is
+// used by one Runner at a time.
+type Store interface {
+	// Load returns the state of a job, the zero State where there is none.
+	Load(ctx context.Context, job string) (State, error)
+	// Save replaces the state of a job and adds entries to its history, in one
+	// step.
+	Save(ctx context.Context, job string, s State, entries []Entry) error
+	// History returns up to n entries of a job, the newest first.
+	History(ctx context.Context, job string, n int) ([]Entry, error)
+}
+
+// Request asks for one attempt of a run.
+type Request struct {
+	Job     string
+	Logical time.Time
+	Attempt int // from 1
+}
+
+// Outcome is what an attempt has published.
+type Outcome struct {
+	RunID string
+	Rows  int64
+	Bytes int64
+	// Published says that the run had been published before: nothing was done.
+	Published bool
+}
+
+// Options configures New. Schedules, Store and Run must be set.
+type Options struct {
+	Schedules []*Schedule
+	Store     Store
+	// Run makes one attempt of a run and returns when it has ended; a cancelled
+	// ctx ends it soon. It is called by several goroutines, once a job at a time.
+	Run func(ctx context.Context, r Request) (Outcome, error)
+	// Logger tells of runs that fail, of times that were missed and of schedules
+	// that pause. nil discards.
+	Logger *slog.Logger
+}
+
+// Status is what a schedule does now.
+type Status struct {
+	Job     string
+	State   State
+	Working time.Time // logical time of the run at work; zero = none
+	Attempt int       // of the run at work
+	Since   time.Time // start of the run at work
+	Next    time.Time // logical time
+	Err     error     // the state could not be loaded or saved: nothing starts
+}
+
+// Errors of Runner.
+var (
+	// ErrNoSchedule: no job of this name has a schedule.
+	ErrNoSchedule = errors.New("schedule: no such schedule")
+	// ErrNotRunning: Run has returned.
+	ErrNotRunning = errors.New("schedule: not running")
+)
+
+// Runner runs the schedules of a process: one goroutine a job, and one more while
+// a run of it is at work. It is safe for concurrent use; Run is called once.
+type Runner struct {
+	o    Options
+	jobs map[string]*job
+}
+
+// New returns a Runner.
+func New(o *Options) (*Runner, error) {
+	if o == nil || o.Store == nil || o.Run == nil {
+		return nil, errors.New("schedule: Options.Store and Options.Run must be set")
+	}
+	r := &Runner{o: *o, jobs: map[string]*job{}}
+	if r.o.Logger == nil {
+		r.o.Logger = slog.New(slog.DiscardHandler)
+	}
+	for _, s := range o.Schedules {
+		if r.jobs[s.job] != nil {
+			return nil, fmt.Errorf("schedule: job %s is given twice", s.job)
+		}
+		r.jobs[s.job] = &job{
+			runner: r, schedule: s, ended: make(chan Entry), asked: make(chan func(m *Machine, now time.Time) Decision),
+			done: make(chan struct{}), status: Status{Job: s.job},
+		}
+	}
+	return r, nil
+}
+
+// Run runs the schedules until ctx ends, then cancels what is at work and waits for
+// it. A run that is cancelled so has not ended: it is pending when the next Runner
+// starts.
+func (r *Runner) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, j := range r.jobs {
+		wg.Go(func() { j.run(ctx) })
+	}
+	wg.Wait()
+}
+
+// Status returns a status a job, by name.
+func (r *Runner) Status() []Status {
+	var all []Status
+	for _, j := range r.jobs {
+		j.mu.Lock()
+		s := j.status
+		s.State = j.status.State.clone()
+		j.mu.Unlock()
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Status) int {
+		if a.Job < b.Job {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// Upcoming returns the next n logical times of a job. Its error wraps
+// ErrNoSchedule.
+func (r *Runner) Upcoming(job string, n int) ([]time.Time, error) {
+	j := r.jobs[job]
+	if j == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoSchedule, job)
+	}
+	return j.schedule.Upcoming(time.Now(), n), nil
+}
+
+// History returns up to n entries of a job, the newest first. Its error wraps
+// ErrNoSchedule.
+func (r *Runner) History(ctx context.Context, job string, n int) ([]Entry, error) {
+	if r.jobs[job] == nil {
+		return nil, fmt.Errorf("%w: %s", ErrNoSchedule, job)
+	}
+	return r.o.Store.History(ctx, job, n)
+}
+
+// Pause keeps a job from starting until Resume; what is at work ends. It is stored
+// before anything else happens. Its error wraps ErrNoSchedule or ErrNotRunning.
+func (r *Runner) Pause(ctx context.Context, job string) error {
+	return r.ask(ctx, job, func(m *Machine, _ time.Time) Decision {
+		m.Pause()
+		return Decision{Changed: true}
+	})
+}
+
+// Resume ends a pause: the schedule goes on with the first time from now on. Its
+// error wraps ErrNoSchedule or ErrNotRunning.
+func (r *Runner) Resume(ctx context.Context, job string) error {
+	return r.ask(ctx, job, (*Machine).Resume)
+}
+
+func (r *Runner) ask(ctx context.Context, name string, change func(*Machine, time.Time) Decision) error {
+	j := r.jobs[name]
+	if j == nil {
+		return fmt.Errorf("%w: %s", ErrNoSchedule, name)
+	}
+	decided := make(chan struct{})
+	select {
+	case j.asked <- func(m *Machine, now time.Time) Decision { defer close(decided); return change(m, now) }:
+		<-decided
+		return nil
+	case <-j.done:
+		return fmt.Errorf("%w: %s", ErrNotRunning, name)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// longestSleep is how long a job trusts its timer: timers follow the monotonic
+// clock, which stands still while a machine sleeps and knows nothing of a wall
+// clock that was set.
+const longestSleep = time.Minute
+
+// storeRetry is the wait after the state could not be loaded or saved.
+const storeRetry = 10 * time.Second
+
+// job is one schedule at work.
+type job struct {
+	runner   *Runner
+	schedule *Schedule
+	ended    chan Entry
+	asked    chan func(m *Machine, now time.Time) Decision
+	done     chan struct{} // closed when run has returned
+
+	cancel context.CancelFunc // of the run at work; nil = none
+
+	mu     sync.Mutex
+	status Status
+}
+
+func (j *job) run(ctx context.Context) {
+	defer close(j.done)
+	var state State
+	if !j.persist(ctx, func() (err error) { state, err = j.runner.o.Store.Load(ctx, j.schedule.job); return err }) {
+		return
+	}
+	m := NewMachine(j.schedule, state)
+	d := m.Tick(time.Now())
+	for {
+		if !j.apply(ctx, m, d) {
+			break
+		}
+		timer := time.NewTimer(longestSleep)
+		if !d.Wake.IsZero() {
+			timer.Reset(min(longestSleep, max(0, time.Until(d.Wake))))
+		}
+		select {
+		case <-timer.C:
+			d = m.Tick(time.Now())
+		case e := <-j.ended:
+			j.working(time.Time{}, 0)
+			j.cancel()
+			j.cancel = nil
+			if ctx.Err() != nil && e.Result == Cancelled {
+				timer.Stop()
+				return // it stays pending
+			}
+			d = m.Ended(time.Now(), e)
+		case change := <-j.asked:
+			d = change(m, time.Now())
+		case <-ctx.Done():
+			timer.Stop()
+			j.drain(m)
+			return
+		}
+		timer.Stop()
+	}
+	j.drain(m)
+}
+
+// drain ends the run at work. One that has come to its end all the same is stored
+// as such; where that fails it is repeated, and found published.
+func (j *job) drain(m *Machine) {
+	if j.cancel == nil {
+		return
+	}
+	j.cancel()
+	e := <-j.ended
+	j.working(time.Time{}, 0)
+	if e.Result == Cancelled {
+		return
+	}
+	m.Pause() // so that nothing else is begun
+	d := m.Ended(time.Now(), e)
+	state := m.State()
+	state.Paused = j.State().Paused
+	ctx, cancel := context.WithTimeout(context.Background(), storeRetry)
+	defer cancel()
+	if err := j.runner.o.Store.Save(ctx, j.schedule.job, state, d.Entries); err != nil {
+		j.runner.o.Logger.Warn("end of an export was not stored; it will be looked at again", "job", j.schedule.job, "err", err)
+	}
+}
+
+// State returns the state as it was last shown.
+func (j *job) State() State {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.status.State.clone()
+}
+
+// apply stores what was decided and does it. It returns false where ctx has ended
+// before.
+func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
+	state := m.State()
+	if d.Changed && !j.persist(ctx, func() error { return j.runner.o.Store.Save(ctx, j.schedule.job, state, d.Entries) }) {
+		return false
+	}
+	for _, e := range d.Entries {
+		j.log(&e)
+	}
+	j.mu.Lock()
+	if state.Paused && !j.status.State.Paused {
+		j.runner.o.Logger.Warn("schedule is paused", "job", j.schedule.job, "failures", state.Failures)
+	}
+	j.status.State, j.status.Next = state, j.schedule.Next(state.Decided)
+	j.mu.Unlock()
+	if d.Cancel && j.cancel != nil {
+		j.cancel()
+	}
+	if !d.Start.IsZero() {
+		var run context.Context
+		run, j.cancel = context.WithCancel(ctx)
+		go j.attempts(run, d.Start) // ends with a send on ended, which run or drain takes
+	}
+	return true
+}
+
+func (j *job) log(e *Entry) {
+	switch e.Result {
+	case Failed:
+		j.runner.o.Logger.Error("scheduled export failed", "job", j.schedule.job, "time", e.Logical, "attempts", e.Attempts, "err", e.Error)
+	case Missed, Skipped:
+		j.runner.o.Logger.Warn("scheduled exports were left out", "job", j.schedule.job, "time", e.Logical, "count", e.Count, "reason", e.Result)
+	}
+}
+
+// persist calls f until it succeeds, and returns false where ctx has ended.
+func (j *job) persist(ctx context.Context, f func() error) bool {
+	for {
+		err := f()
+		j.mu.Lock()
+		news := err != nil && j.status.Err == nil
+		j.status.Err = err
+		j.mu.Unlock()
+		if err == nil {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if news {
+			j.runner.o.Logger.Error("state of a schedule cannot be stored; nothing starts until it can", "job", j.schedule.job, "err", err)
+		}
+		select {
+		case <-time.After(storeRetry):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (j *job) working(logical time.Time, attempt int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.status.Working.Equal(logical) {
+		j.status.Since = time.Now()
+	}
+	j.status.Working, j.status.Attempt = logical, attempt
+}
+
+// attempts makes a run, with its retries, and sends how it ended.
+func (j *job) attempts(ctx context.Context, logical time.Time) {
+	e := Entry{Logical: logical, Started: time.Now().UTC()}
+	for {
+		e.Attempts++
+		j.working(logical, e.Attempts)
+		out, err := j.runner.o.Run(ctx, Request{Job: j.schedule.job, Logical: logical, Attempt: e.Attempts})
+		if err == nil {
+			e.Result, e.Error = OK, ""
+			if out.Published {
+				e.Result = Published
+			}
+			e.RunID, e.Rows, e.Bytes = out.RunID, out.Rows, out.Bytes
+			break
+		}
+		e.Result, e.Error = Failed, err.Error()
+		if ctx.Err() == nil && e.Attempts <= j.schedule.spec.Retries {
+			wait := time.NewTimer(j.schedule.Backoff(e.Attempts))
+			select {
+			case <-wait.C:
+				continue
+			case <-ctx.Done():
+				wait.Stop()
+			}
+		}
+		if ctx.Err() != nil {
+			e.Result = Cancelled
+		}
+		break
+	}
+	e.Ended = time.Now().UTC()
+	j.ended <- e
+}
