@@ -135,6 +135,9 @@ func (d *Daemon) Kill() {
 	d.done <- err
 }
 
+// Signal sends a signal to the daemon.
+func (d *Daemon) Signal(s os.Signal) error { return d.cmd.Process.Signal(s) }
+
 // Stop sends SIGTERM and returns how the process ended, or an error where it did
 // not within the timeout.
 func (d *Daemon) Stop(timeout time.Duration) error {

@@ -1,0 +1,106 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/internal/integration"
+	"sluice/pipeline/kafka/embedded"
+	"sluice/store/pebblestore"
+)
+
+// I2: a process stands still past its session timeout, is given up by its group,
+// and goes on with the batches that it has in hand.
+func TestSchedule10StoppedProcess(t *testing.T) {
+	t.Parallel()
+	log := integration.SharedLog(t)
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	data := filepath.Join(t.TempDir(), "data")
+	const drain = 500 * time.Millisecond // and a session timeout of a second
+	config, env := integration.FastConfig(t, drain.String()), integration.Environment(broker.Addr(), data)
+	d := integration.StartDaemon(t, config, env)
+	const parts = 6
+	for i := range parts {
+		n := len(log.Lines)
+		lines := log.Lines[n*i/parts : n*(i+1)/parts]
+		if _, err := integration.Run(t, env, append(bytes.Join(lines, []byte("\n")), '\n'), "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
+			t.Fatal(err)
+		}
+		if i%2 == 0 {
+			continue
+		}
+		if err := d.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(4 * drain)
+		if err := d.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+	}
+	integration.WaitCaughtUp(t, d, config, env, int64(len(log.Lines)), time.Minute)
+	if err := d.Stop(30 * time.Second); err != nil {
+		t.Fatalf("SIGTERM: %v", err)
+	}
+	db, err := pebblestore.Open(data, &pebblestore.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := log.Check(t.Context(), db); err != nil {
+		t.Error(err)
+	}
+}
+
+// The first SIGTERM leaves the group, which takes three seconds where the broker
+// does not answer; the second does not wait.
+func TestSchedule40SecondSignal(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 1, "access-log.dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	env := integration.Environment(broker.Addr(), filepath.Join(t.TempDir(), "data"))
+	config := integration.FastConfig(t, "20s")
+	d := integration.StartDaemon(t, config, env)
+	if _, err := integration.Run(t, env, []byte("a line\n"), "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	integration.WaitCaughtUp(t, d, config, env, 1, time.Minute) // so that it is a member
+	leaving, release := make(chan struct{}), make(chan struct{})
+	defer close(release)
+	var once sync.Once
+	broker.Cluster().ControlKey(int16(kmsg.LeaveGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
+		once.Do(func() { close(leaving) })
+		<-release
+		return nil, nil, false
+	})
+	if err := d.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-leaving:
+	case <-time.After(time.Minute):
+		t.Fatal("Got no LeaveGroup")
+	}
+	if err := d.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	_ = d.Wait(2 * time.Second) // its status says that it was cut short
+	if ended, _ := d.Exited(); !ended || !strings.Contains(d.Log(), "second signal") {
+		t.Errorf("Got ended %v after a second SIGTERM", ended)
+	}
+}
