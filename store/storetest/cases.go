@@ -45,7 +45,9 @@ type testCase struct {
 	ID    string `json:"id"`
 	Area  string `json:"area"`
 	Title string `json:"title"`
-	Table struct {
+	// Physical cases pin what is on disk after a flush or compaction of theirs.
+	Physical bool `json:"physical"`
+	Table    struct {
 		Families map[string]map[string]any `json:"families"`
 		Splits   []string                  `json:"splits"`
 	} `json:"table"`
