@@ -183,13 +183,14 @@ func appendValue(s *session, args []any) (string, error) {
 
 // deleteTime reads the timestamp of a delete, args[i], and what may follow it.
 func deleteTime(args []any, i int) (cell.Timestamp, error) {
-	for _, a := range args[min(i+1, len(args)):] {
-		if h, ok := a.(hash); ok && len(h) > 0 {
-			return 0, fmt.Errorf("%w: %s of a delete", store.ErrUnsupported, h[0].name())
-		}
-		return 0, badArgument("%s: a delete takes a timestamp and no more", inspect(a))
+	if len(args) <= i+1 {
+		return timeArgument(args, i)
 	}
-	return timeArgument(args, i)
+	a := args[i+1]
+	if h, ok := a.(hash); ok && len(h) > 0 {
+		return 0, fmt.Errorf("%w: %s of a delete", store.ErrUnsupported, h[0].name())
+	}
+	return 0, badArgument("%s: a delete takes a timestamp and no more", inspect(a))
 }
 
 func deleteCell(s *session, args []any) (string, error) {
