@@ -196,7 +196,12 @@ func (p *Pipeline) apply(ctx context.Context, assignment map[string][]int32) err
 		err := p.applySources(ctx, assignment)
 		var changed *TopicChangedError
 		if errors.As(err, &changed) && !changed.sameID && p.opts.OnTopicChange == NewIncarnation && ctx.Err() == nil {
-			continue // prepare begins the new one
+			// prepare begins the new one. Brokers may not agree yet on which
+			// that is.
+			if sleep(ctx, p.retry) == nil {
+				continue
+			}
+			return nil
 		}
 		return err
 	}

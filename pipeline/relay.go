@@ -202,7 +202,10 @@ func (r *relay) read(ctx context.Context, start, stop []byte) (letters []*buffer
 	for sc.Next() {
 		d, err := buffer.DecodeDeadLetter(sc.Row())
 		if err != nil {
-			return nil, nil, nil, err
+			// No letter, or a damaged one: it stays, and holds up no other.
+			r.status.relayed(0, 1)
+			r.log.Error("outbox row cannot be relayed", "table", store.OutboxTable, "err", err)
+			continue
 		}
 		if d.Relayed {
 			continue

@@ -219,6 +219,28 @@ func TestLostMarkSendsTwice(t *testing.T) {
 	}
 }
 
+// A row of the outbox that is no letter, such as one that somebody put there by
+// hand, holds up no letter.
+func TestUnreadableLetterDoesNotBlock(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	junk := cell.Mutation{Table: store.OutboxTable, Row: buffer.AppendOutboxPrefix(nil, "p")}
+	junk.Put(store.OutboxFamily, []byte("note"), 1, []byte("look at these"))
+	if _, err := e.MutateRow(t.Context(), nil, &junk); err != nil {
+		t.Fatal(err)
+	}
+	b.produce(0, "bad", "bad")
+	ingest(t, e, b)
+	out := &fakeTopic{}
+	p := newTest(t, e, b)
+	stop := startRelaying(p, out)
+	waitFor(t, func() bool { return p.Metrics().Relayed == 2 })
+	stop()
+	if d := cmp.Diff(map[string]int{"t/0/0": 1, "t/0/1": 1}, out.letters()); d != "" {
+		t.Errorf("Got other letters (-want +got):\n%s", d)
+	}
+}
+
 // A batch that was applied although its reply was lost has letters, too.
 func TestLettersOfALostReplyAreRelayed(t *testing.T) {
 	t.Parallel()

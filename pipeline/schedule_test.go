@@ -459,7 +459,17 @@ func testRetention(t *testing.T, running bool) {
 	s := newSchedule(t, newEngine(t))
 	skip := func(o *Options) { o.OnDataLoss = SkipLostData }
 	produced := map[string]bool{}
-	r := s.start(s.e, skip)
+	var n atomic.Int64
+	e := &faultyEngine{Engine: s.e, fault: func(*store.Batch) (bool, error) {
+		switch n.Add(1) % 7 { // what is lost is stored in a batch, too
+		case 3:
+			return true, store.ErrTransient
+		case 5:
+			return false, store.ErrTransient
+		}
+		return true, nil
+	}}
+	r := s.start(e, skip)
 	waitFor(t, func() bool { return len(allProgress(t, s.e)) == 3 })
 	for range 15 {
 		if !running {
@@ -477,7 +487,7 @@ func testRetention(t *testing.T, running bool) {
 			}
 		}
 		if !running {
-			r = s.start(s.e, skip)
+			r = s.start(e, skip)
 		}
 		waitStored(t, s.e, s.b)
 	}
