@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"sluice/cell"
 	"sluice/store"
@@ -32,7 +33,7 @@ func TestIncrementsAgree(t *testing.T) {
 			for range clients {
 				all.Go(func() {
 					var out strings.Builder
-					client := newSession(t.Context(), s.store, printer{out: &out})
+					client := newSession(t.Context(), s.store, newPrinter(&out, time.UTC))
 					for range each {
 						if failed, err := runScript(client, "incr 't', 'r', 'f:incr'; incr 't', 'r', 'c:n'", true); err != nil {
 							t.Error(failed)

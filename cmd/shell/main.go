@@ -77,7 +77,8 @@ func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	s := newSession(ctx, e, printer{out: p.Stdout, json: f.Output == "json", loc: time.Local})
+	s := newSession(ctx, e, newPrinter(p.Stdout, time.Local))
+	s.print.json = f.Output == "json"
 	s.version, s.echo, s.quiet = cli.Version().Version, !f.NonInteractive, f.NonInteractive
 	if d, ok := e.(*client.Client); ok {
 		s.server = d.Endpoint().Address
@@ -139,6 +140,9 @@ func (s *session) read(p *cli.Program, f *flags) error {
 		return s.script(newScriptInput(p.Stdin), "stdin", f.NonInteractive, report)
 	}
 	s.print.linef("Sluice shell %s (%s store at %s). 'help' lists the commands, 'exit' ends.", s.version, s.store.Traits().Name, s.server)
+	if err := s.print.flush(); err != nil {
+		return err
+	}
 	s.interruptible = func(ctx context.Context) (context.Context, context.CancelFunc) {
 		return signal.NotifyContext(ctx, os.Interrupt)
 	}

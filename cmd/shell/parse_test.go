@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/store"
 )
@@ -104,7 +105,7 @@ func FuzzSchema(f *testing.F) {
 	f.Add("f", "BLOOMFILTER", "rowcol", "owner", "me")
 	f.Fuzz(func(t *testing.T, family, attribute, value, tableAttribute, tableValue string) {
 		var out strings.Builder
-		s := &session{commands: newCommandTable(), print: printer{out: &out}}
+		s := &session{commands: newCommandTable(), print: newPrinter(&out, time.UTC)}
 		d := &store.TableDescriptor{Name: "t"}
 		fam := store.NewFamily(family)
 		if err := s.setFamily(&fam, hash{{symbol("NAME"), family}, {attribute, value}}); err != nil {

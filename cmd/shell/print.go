@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"strings"
@@ -12,12 +13,25 @@ import (
 // printer writes either what HBase's shell prints (formatter.rb) or one JSON object
 // a row. In text, a terminal gets two columns, the first a quarter of the width,
 // both padded and wrapped; elsewhere it is the two texts and a blank between them.
-// A method for one of the forms does nothing in the other.
+// A method for one of the forms does nothing in the other. What is printed is gathered
+// until flush, which also tells of a write that failed.
 type printer struct {
-	out   io.Writer
+	out   *bufio.Writer
 	json  bool
 	width int // of the terminal; 0 = not a terminal
 	loc   *time.Location
+}
+
+func newPrinter(w io.Writer, loc *time.Location) printer {
+	return printer{out: bufio.NewWriterSize(w, 32<<10), loc: loc}
+}
+
+// flush writes what was printed. Its error is the first of all writes.
+func (p *printer) flush() error {
+	if err := p.out.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
 }
 
 // linef prints a line of text.

@@ -203,6 +203,9 @@ func count(s *session, args []any) (string, error) {
 	for sc.Next() {
 		if n++; n%interval == 0 {
 			s.print.linef("Current count: %d, row: %s", n, escape(sc.Row().Key))
+			if err := s.print.flush(); err != nil { // somebody is waiting for it
+				return "", err
+			}
 		}
 	}
 	if err := sc.Err(); err != nil {

@@ -102,6 +102,7 @@ func (s *session) script(r lineReader, source string, stopAtError bool, failed f
 		if err != nil {
 			e := place(source, begin, code, err.(*syntaxError).pos, err)
 			s.fail("", fmt.Errorf("%w at line %d, column %d", err, e.line, e.column))
+			_ = s.print.flush() // the next command returns its error, too
 			if note(e) {
 				return first
 			}

@@ -48,8 +48,14 @@ func newSession(ctx context.Context, st Store, p printer) *session {
 // errExit ends the session.
 var errExit = errors.New("exit")
 
-// run runs one call. Its failure is printed, as HBase prints it, and returned.
-func (s *session) run(c command) error {
+// run runs one call. Its failure is printed, as HBase prints it, and returned, as is
+// that of printing.
+func (s *session) run(c command) (err error) {
+	defer func() {
+		if flushErr := s.print.flush(); err == nil {
+			err = flushErr
+		}
+	}()
 	if table, ok := s.tables[c.name]; ok && len(c.args) == 0 {
 		if c.assign != "" {
 			s.tables[c.assign] = table
@@ -157,6 +163,9 @@ func message(err error) string {
 // answer that begins with y is yes.
 func (s *session) ask(question string) (bool, error) {
 	s.print.linef("%s", question)
+	if err := s.print.flush(); err != nil {
+		return false, err
+	}
 	if s.input == nil {
 		return false, nil
 	}

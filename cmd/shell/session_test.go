@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -115,6 +118,33 @@ func TestComplete(t *testing.T) {
 		}
 		if got := strings.Join(offers, "|"); head != c.head || got != c.offers {
 			t.Errorf("complete(%q) = %q, %q, want %q, %q", c.before, head, got, c.head, c.offers)
+		}
+	}
+}
+
+// fullDisk takes n bytes.
+type fullDisk struct{ n int }
+
+func (d *fullDisk) Write(b []byte) (int, error) {
+	if d.n -= len(b); d.n < 0 {
+		return 0, syscall.ENOSPC
+	}
+	return len(b), nil
+}
+
+// TestFullDisk: output that is lost is an error, in both forms.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	for _, json := range []bool{false, true} {
+		var out strings.Builder
+		s := newTestSession(t, "mem", &out)
+		if failed, err := runScript(s, "create 't', 'f'; put 't', 'r', 'f:q', 'v'", true); err != nil {
+			t.Fatal(failed)
+		}
+		s.print = newPrinter(&fullDisk{10}, time.UTC)
+		s.print.json = json
+		if _, err := runScript(s, "scan 't'", true); !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("json %t: Got %v, want ENOSPC", json, err)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func closing[S Store](t testing.TB, s S, err error) Store {
 func newTestSession(t testing.TB, kind string, out *strings.Builder) *session {
 	t.Helper()
 	clock := new(testClock)
-	s := newSession(t.Context(), testStores[kind](t, clock.now), printer{out: out, loc: time.UTC})
+	s := newSession(t.Context(), testStores[kind](t, clock.now), newPrinter(out, time.UTC))
 	s.now = clock.took
 	s.version = "v1"
 	return s
