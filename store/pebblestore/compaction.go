@@ -146,9 +146,13 @@ func (c *compaction) run(cells []entry) []entry {
 	c.markers = c.markers[:0]
 	kept := cells[:0]
 	puts, full := 0, false
-	var last entry // that had not expired
+	var last struct { // that had not expired
+		qualifier []byte
+		time      cell.Timestamp
+		kind      cell.Kind
+	}
 	for i := range cells {
-		e := cells[i]
+		e := &cells[i]
 		if e.ttl != 0 && e.kind == cell.KindPut && expired(e.time, e.ttl, c.now) || c.f.MinVersions == 0 && c.expired(e.time) {
 			continue
 		}
@@ -158,18 +162,18 @@ func (c *compaction) run(cells []entry) []entry {
 		case e.time == last.time && e.kind == last.kind:
 			continue // the later write stays
 		}
-		last = e
+		last.qualifier, last.time, last.kind = e.qualifier, e.time, e.kind
 		if e.kind.IsDelete() {
-			stays, counted := c.marker(&e)
+			stays, counted := c.marker(e)
 			if !stays {
 				continue
 			}
 			if !counted {
-				kept = append(kept, e)
+				kept = append(kept, *e)
 				continue
 			}
 		} else {
-			if c.masked(&e) {
+			if c.masked(e) {
 				continue
 			}
 			puts++
@@ -179,7 +183,7 @@ func (c *compaction) run(cells []entry) []entry {
 			full = true
 			continue
 		}
-		kept = append(kept, e)
+		kept = append(kept, *e)
 	}
 	return kept
 }

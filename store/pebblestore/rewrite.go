@@ -144,6 +144,9 @@ func (r *rewrite) write(ctx context.Context, limit int) (changed bool, err error
 	if err != nil {
 		return false, diskError(err)
 	}
+	// As Pebble's own files it goes to disk bit by bit: one large sync would hold
+	// up those of the log.
+	file = vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: r.db.pebbleOpts.BytesPerSync})
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), r.db.tableOptions())
 	defer func() {
 		if e := engineError(w.Close()); err == nil {
@@ -256,9 +259,47 @@ func (r *rewrite) readRow() (ok bool, err error) {
 		r.done.rows++
 	}
 	if r.fragments > 0 && len(r.origin) > 1 && !r.more && r.piece == 0 {
-		slices.SortFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
+		r.merge()
 	}
 	return ok, nil
+}
+
+// merge puts the row's entries in order. Each fragment's are in order, and so are
+// the others between two of them.
+func (r *rewrite) merge() {
+	const most = 8 // runs; with more of them a sort compares less
+	var heads, ends [most]int
+	n := 0
+	for i := range r.entries {
+		if i > 0 && r.entries[i-1].compare(&r.entries[i]) < 0 {
+			continue
+		}
+		if n == most {
+			slices.SortFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
+			return
+		}
+		if n > 0 {
+			ends[n-1] = i
+		}
+		heads[n] = i
+		n++
+	}
+	if n < 2 {
+		return
+	}
+	ends[n-1] = len(r.entries)
+	merged := r.cells[:0]
+	for len(merged) < len(r.entries) {
+		least := -1
+		for i := range n {
+			if heads[i] < ends[i] && (least < 0 || r.entries[heads[i]].compare(&r.entries[heads[least]]) < 0) {
+				least = i
+			}
+		}
+		merged = append(merged, r.entries[heads[least]])
+		heads[least]++
+	}
+	r.entries, r.cells = merged, r.entries
 }
 
 // carryOver begins the next row, or the next piece of one, and returns the family
@@ -388,11 +429,21 @@ func (r *rewrite) compactCounters() (dropped bool, err error) {
 // subject reports whether the rewrite may touch the cell.
 func (r *rewrite) subject(e *entry) bool { return e.sequence > r.s.after && e.sequence <= r.upTo }
 
+// subjectAll reports whether it may touch all cells of the row.
+func (r *rewrite) subjectAll() bool {
+	for i := range r.entries {
+		if !r.subject(&r.entries[i]) {
+			return false
+		}
+	}
+	return true
+}
+
 func (r *rewrite) compactCells() (differs, dropped bool) {
 	total := len(r.entries) - r.inherited
 	fold := r.c.how != rewriteFlush && len(r.origin) > 1 && !r.more && r.piece == 0 && r.size <= maxFragmentBytes
 	cells, aside := r.entries, r.aside[:0]
-	if slices.ContainsFunc(r.entries, func(e entry) bool { return !r.subject(&e) }) {
+	if !r.subjectAll() {
 		cells = r.cells[:0]
 		for i := range r.entries {
 			if e := &r.entries[i]; r.subject(e) {
