@@ -144,7 +144,8 @@ func TestSchedule01KilledBeforeTheWrite(t *testing.T) { testKilled(t, false) }
 func TestSchedule03KilledAfterTheWrite(t *testing.T) { testKilled(t, true) }
 
 // All rows, counters and offsets of a batch are one commit: there is no moment
-// between two of them, which a power failure inside of the commit shows.
+// between two of them, which a power failure inside of the commit shows, or inside
+// of a compaction beside it.
 func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 	t.Parallel()
 	disk := vfs.NewCrashableMem()
@@ -162,10 +163,12 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 		s.load(300)
 		var clone *vfs.MemFS
 		cloned := make(chan struct{})
+		compacted := make(chan error, 1)
 		var n atomic.Int64
 		at, percent, rng := 1+s.rng.Int64N(10), s.rng.IntN(101), rand.New(rand.NewPCG(s.rng.Uint64(), 1))
 		r := s.start(&faultyEngine{Engine: db, fault: func(*store.Batch) (bool, error) {
 			if n.Add(1) == at {
+				go func() { compacted <- db.MajorCompact(context.Background(), "events") }()
 				go func() {
 					defer close(cloned)
 					clone = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
@@ -174,7 +177,7 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 			return true, nil
 		}}, killed)
 		<-cloned
-		if err := errors.Join(r.close(), db.Close()); err != nil {
+		if err := errors.Join(r.close(), <-compacted, db.Close()); err != nil {
 			t.Fatal(err)
 		}
 		disk = clone
