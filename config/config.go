@@ -80,6 +80,13 @@ type Store struct {
 	// CounterCache is how many counters are kept in memory, about 200 bytes
 	// each.
 	CounterCache int `yaml:"counter_cache" default:"500000"`
+	// RewriteInterval is how often the store looks for what has expired, was
+	// overwritten or deleted, to give its space back; 0 = only when asked
+	// (major_compact).
+	RewriteInterval time.Duration `yaml:"rewrite_interval" default:"15m"`
+	// RewriteRate is how many keys a second it rewrites by itself at most; 0 =
+	// no bound.
+	RewriteRate int `yaml:"rewrite_rate" default:"1000000"`
 }
 
 // Kafka is how to reach the brokers.

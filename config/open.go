@@ -53,7 +53,15 @@ func (c *Config) PebbleOptions(log *slog.Logger) *pebblestore.Options {
 		MemTableBytes:       uint64(c.Store.MemTable),
 		MinFreeBytes:        int64(c.Store.MinFree),
 		CounterCacheEntries: c.Store.CounterCache,
-		Logger:              log,
+		RewriteInterval:     c.Store.RewriteInterval, RewriteKeysPerSecond: c.Store.RewriteRate,
+		Logger: log,
+	}
+	// The file's 0 means never or no bound, the option's the default.
+	if o.RewriteInterval == 0 {
+		o.RewriteInterval = -1
+	}
+	if o.RewriteKeysPerSecond == 0 {
+		o.RewriteKeysPerSecond = -1
 	}
 	if o.MinFreeBytes == 0 {
 		o.MinFreeBytes = -1 // the file's 0 means no check, the option's the default
