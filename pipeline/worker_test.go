@@ -257,6 +257,43 @@ func TestTroubleWithTheStoreIsWaitedOut(t *testing.T) {
 	}
 }
 
+// A table that is disabled is coming back: its records wait, and none of them is a
+// dead letter.
+func TestDisabledTablePauses(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(1)
+			states, ok := e.(interface {
+				DisableTable(ctx context.Context, name string) error
+				EnableTable(ctx context.Context, name string) error
+			})
+			if !ok {
+				t.Fatal("tables cannot be disabled")
+			}
+			r := start(t, newTest(t, e, b), 0)
+			for _, table := range []string{"events", "counts"} {
+				b.produce(0, "a", "bad", "b")
+				r.caughtUp(b)
+				if err := states.DisableTable(t.Context(), table); err != nil {
+					t.Fatal(err)
+				}
+				b.produce(0, "a", "bad", "b")
+				waitFor(t, func() bool { return strings.Contains(r.first().Paused, "disabled") })
+				if err := states.EnableTable(t.Context(), table); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r.caughtUp(b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			checkContents(t, e, b)
+		})
+	}
+}
+
 // An hour of trouble is one warning, not one every five seconds.
 func TestPauseIsLoggedOnce(t *testing.T) {
 	t.Parallel()
