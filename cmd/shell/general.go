@@ -59,7 +59,7 @@ A list is ['f1', 'f2']. Semicolons separate commands, # begins a comment; Tab co
 	}
 	name := text(args[0])
 	if c := s.commands.find(name); c != nil {
-		s.print.linef("%s", c.summary)
+		s.print.line(c.summary)
 		if c.alias != "" {
 			s.print.linef("Alias: %s", c.alias)
 		}

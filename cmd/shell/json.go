@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"unicode/utf8"
 
 	"sluice/cell"
@@ -20,10 +21,9 @@ type (
 	}
 )
 
-// MarshalJSON writes the fields in order. Bytes are a string where they are UTF-8;
+// append writes the fields in order. Bytes are a string where they are UTF-8;
 // otherwise the field is called NAME_base64 and holds their base64.
-func (o object) MarshalJSON() ([]byte, error) {
-	var b bytes.Buffer
+func (o object) append(b *bytes.Buffer) error {
 	b.WriteByte('{')
 	for i, f := range o {
 		if i > 0 {
@@ -35,27 +35,64 @@ func (o object) MarshalJSON() ([]byte, error) {
 				f.name, f.value = f.name+"_base64", base64.StdEncoding.EncodeToString(raw)
 			}
 		}
-		if err := encode(&b, f.name); err != nil {
-			return nil, err
+		if err := appendJSON(b, f.name); err != nil {
+			return err
 		}
 		b.WriteByte(':')
-		if err := encode(&b, f.value); err != nil {
-			return nil, fmt.Errorf("field %s: %w", f.name, err)
+		if err := appendJSON(b, f.value); err != nil {
+			return fmt.Errorf("field %s: %w", f.name, err)
 		}
 	}
 	b.WriteByte('}')
-	return b.Bytes(), nil
+	return nil
 }
 
-// encode appends v without HTML's escapes and without a line end.
-func encode(b *bytes.Buffer, v any) error {
+// appendJSON writes v. What a scan prints most, and json.Encoder would check again
+// at every level, has its own case.
+func appendJSON(b *bytes.Buffer, v any) error {
+	switch v := v.(type) {
+	case object:
+		return v.append(b)
+	case []object:
+		b.WriteByte('[')
+		for i, o := range v {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			if err := o.append(b); err != nil {
+				return err
+			}
+		}
+		b.WriteByte(']')
+		return nil
+	case int64:
+		b.Write(strconv.AppendInt(b.AvailableBuffer(), v, 10))
+		return nil
+	case string:
+		if plainJSON(v) {
+			b.WriteByte('"')
+			b.WriteString(v)
+			b.WriteByte('"')
+			return nil
+		}
+	}
 	e := json.NewEncoder(b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
 		return err
 	}
-	b.Truncate(b.Len() - 1)
+	b.Truncate(b.Len() - 1) // its line end
 	return nil
+}
+
+// plainJSON reports that a string stands for itself between quotes.
+func plainJSON(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 // object prints one row as JSON.
@@ -63,11 +100,12 @@ func (p *printer) object(o object) error {
 	if !p.json {
 		return nil
 	}
-	line, err := o.MarshalJSON()
-	if err != nil {
+	p.scratch.Reset()
+	if err := o.append(&p.scratch); err != nil {
 		return fmt.Errorf("print as JSON: %w", err)
 	}
-	_, err = p.out.Write(append(line, '\n'))
+	p.scratch.WriteByte('\n')
+	_, err := p.out.Write(p.scratch.Bytes())
 	return err
 }
 

@@ -213,7 +213,7 @@ func listNamespaceTables(s *session, args []any) (string, error) {
 func (s *session) listNames(kind string, names []string) (string, error) {
 	quoted := make([]string, len(names))
 	for i, n := range names {
-		s.print.linef("%s", n)
+		s.print.line(n)
 		if err := s.print.object(object{{kind, n}}); err != nil {
 			return "", err
 		}

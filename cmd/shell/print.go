@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -20,6 +21,8 @@ type printer struct {
 	json  bool
 	width int // of the terminal; 0 = not a terminal
 	loc   *time.Location
+
+	scratch bytes.Buffer // of one object
 }
 
 func newPrinter(w io.Writer, loc *time.Location) printer {
@@ -32,6 +35,14 @@ func (p *printer) flush() error {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
+}
+
+// line prints a line of text.
+func (p *printer) line(s string) {
+	if !p.json {
+		_, _ = p.out.WriteString(s) // flush tells
+		_ = p.out.WriteByte('\n')
+	}
 }
 
 // linef prints a line of text.
@@ -47,7 +58,7 @@ func (p *printer) header(titles ...string) {
 		p.row("", "", titles...)
 		return
 	}
-	p.linef("%s", strings.Join(titles, "  "))
+	p.line(strings.Join(titles, "  "))
 }
 
 // data prints one row of a listing of two columns.
@@ -55,7 +66,7 @@ func (p *printer) data(columns ...string) { p.row(" ", " ", columns...) }
 
 func (p *printer) row(lead, between string, columns ...string) {
 	if p.width == 0 || len(columns) != 2 {
-		p.linef("%s", lead+strings.Join(columns, between))
+		p.line(lead + strings.Join(columns, between))
 		return
 	}
 	w1 := p.width / 4

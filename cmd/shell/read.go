@@ -250,7 +250,7 @@ func (s *session) counter(cells []cell.Cell) error {
 
 func showFilters(s *session, _ []any) (string, error) {
 	for _, n := range store.FilterStringNames() {
-		s.print.linef("%s", n)
+		s.print.line(n)
 		if err := s.print.object(object{{"filter", n}}); err != nil {
 			return "", err
 		}

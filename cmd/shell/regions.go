@@ -309,7 +309,7 @@ func (s *session) regionTable(columns []string, stats []store.RegionStats) error
 	s.print.linef("%s\n%s", head, dashes)
 	for i := range stats {
 		r := &stats[i]
-		s.print.linef("%s", rows[i])
+		s.print.line(rows[i])
 		if err := s.print.object(append(regionObject(s, &r.Region),
 			field{"bytes", r.Bytes}, field{"reads", r.Reads}, field{"writes", r.Writes},
 			field{"reads_per_second", r.ReadRate}, field{"writes_per_second", r.WriteRate}, field{"hot", r.Hot})); err != nil {
@@ -333,7 +333,7 @@ func getSplits(s *session, args []any) (string, error) {
 	}
 	s.print.linef("Total number of splits = %d", m.Len())
 	for _, k := range splitKeys(m) {
-		s.print.linef("%s", escape(k))
+		s.print.line(escape(k))
 		if err := s.print.object(object{{"split", k}}); err != nil {
 			return "", err
 		}

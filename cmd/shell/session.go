@@ -162,7 +162,7 @@ func message(err error) string {
 // ask prints a question and reads the answer from the session's input. Only an
 // answer that begins with y is yes.
 func (s *session) ask(question string) (bool, error) {
-	s.print.linef("%s", question)
+	s.print.line(question)
 	if err := s.print.flush(); err != nil {
 		return false, err
 	}

@@ -255,7 +255,7 @@ func (s *session) all(args []any, verb, done string, do func(name string) error)
 		return "", err
 	}
 	for _, n := range names {
-		s.print.linef("%s", n)
+		s.print.line(n)
 	}
 	if len(names) == 0 {
 		s.print.linef("No tables matched the regex %s", text(args[0]))
