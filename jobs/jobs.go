@@ -16,8 +16,8 @@
 // run at once: each has its own directory. Run starts goroutines and returns when
 // all of them have ended.
 //
-// The package reads through store.Reader only: it never opens an engine, takes no
-// snapshot and keeps no state of its own.
+// Tables are read through store.Reader only: the package opens no engine and takes
+// no snapshot. What schedules remember (History) is in a system table.
 package jobs
 
 import (
@@ -33,6 +33,7 @@ import (
 	"sluice/jobs/arrowfile"
 	"sluice/jobs/columnar"
 	"sluice/jobs/parquetfile"
+	"sluice/jobs/schedule"
 	"sluice/region"
 	"sluice/store"
 )
@@ -84,6 +85,8 @@ type Spec struct {
 	Compression string `yaml:"compression,omitempty"`
 	// Keep is how long published runs are kept; export gc removes them.
 	Keep Keep `yaml:"keep,omitempty"`
+	// Schedule is when the daemon runs the job by itself.
+	Schedule schedule.Spec `yaml:"schedule,omitempty"`
 }
 
 // Job is a compiled Spec.
@@ -95,6 +98,7 @@ type Job struct {
 	families []string     // nil = all
 	filter   store.Filter // nil = none
 	formats  []format
+	schedule *schedule.Schedule // nil = none
 }
 
 // Name returns the job's name.
@@ -117,6 +121,9 @@ func (j *Job) Formats() []string {
 
 // Columns returns the output columns.
 func (j *Job) Columns() []columnar.Column { return j.schema.Columns() }
+
+// Schedule returns when the daemon runs the job, or nil where it does not.
+func (j *Job) Schedule() *schedule.Schedule { return j.schedule }
 
 // Source is every table at one instant: a store.Snapshot, or an engine that
 // nobody writes to. A Source that can be lost while it is read (a checkpoint with
@@ -211,6 +218,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j.compileFilter(schema, bad)
 	j.compileFormats(bad)
 	s.Keep.check(bad)
+	j.compileSchedule(bad)
 	var start, stop []byte
 	if start, err = unescapeKey(s.StartRow); err != nil {
 		bad("start_row", "%v", err)
@@ -258,6 +266,28 @@ func (j *Job) compileFamilies(schema *store.TableDescriptor, bad func(path, form
 	for _, f := range j.schema.Families() {
 		if !slices.Contains(j.families, f) {
 			bad("families", "a column comes from family %q, which is not among them", f)
+		}
+	}
+}
+
+func (j *Job) compileSchedule(bad func(path, format string, args ...any)) {
+	s := &j.spec.Schedule
+	if *s == (schedule.Spec{}) {
+		return
+	}
+	if j.spec.Out == "" {
+		bad("out", "a schedule needs a directory to write to")
+	}
+	var err error
+	j.schedule, err = schedule.Compile(j.name, s)
+	var all interface{ Unwrap() []error }
+	if !errors.As(err, &all) {
+		return
+	}
+	for _, e := range all.Unwrap() {
+		var at *schedule.SpecError
+		if errors.As(e, &at) {
+			bad("schedule."+at.Path, "%s", at.Problem)
 		}
 	}
 }

@@ -33,6 +33,7 @@ type descriptions struct {
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
 	deadLetters, relayed, relayErrors                              *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
+	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
 }
@@ -73,6 +74,10 @@ func newDescriptions() *descriptions {
 		exportRows:    describe("export_rows_total", "Rows exported.", "export"),
 		exportBytes:   describe("export_bytes_total", "Bytes of exported files.", "export"),
 		exportSeconds: describe("export_duration_seconds", "Time of export runs.", "export"),
+		exportTimes:   describe("export_scheduled_total", "Times of a job's schedule, by what became of them.", "export", "result"),
+		exportNext:    describe("export_next_timestamp_seconds", "Next time of a job's schedule, seconds since the epoch.", "export"),
+		exportPaused:  describe("export_paused", "1 while a job's schedule is paused.", "export"),
+		exportWorking: describe("export_working", "1 while a scheduled run of the job is at work.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
 		commits:       describe("store_commits_total", "Commits to disk."),
@@ -240,6 +245,24 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	if !x.LastSuccess.IsZero() {
 		e.gauge(c.d.exportLast, float64(x.LastSuccess.UnixMilli())/1000, x.Name)
 	}
+	if x.Schedule == nil {
+		return
+	}
+	flag := func(d *prometheus.Desc, on bool) {
+		v := 0.0
+		if on {
+			v = 1
+		}
+		e.gauge(d, v, x.Name)
+	}
+	for result, n := range x.Schedule.Results {
+		e.counter(c.d.exportTimes, float64(n), x.Name, result)
+	}
+	if len(x.Schedule.Next) > 0 {
+		e.gauge(c.d.exportNext, float64(x.Schedule.Next[0].Unix()), x.Name)
+	}
+	flag(c.d.exportPaused, x.Schedule.Paused)
+	flag(c.d.exportWorking, !x.Schedule.Working.IsZero())
 }
 
 func (c *collector) store(e emitter, s *StoreStatus) {

@@ -74,6 +74,37 @@ type ExportStatus struct {
 	Bytes       uint64            `json:"bytes"`
 	Seconds     Histogram         `json:"seconds"`
 	LastSuccess time.Time         `json:"last_success"` // zero = never
+	// Schedule is what the job's schedule does; nil = it has none.
+	Schedule *ScheduleStatus `json:"schedule,omitempty"`
+}
+
+// ScheduleStatus is what the schedule of an export job does and has done.
+type ScheduleStatus struct {
+	Cron     string           `json:"cron"`
+	Zone     string           `json:"zone"`
+	Paused   bool             `json:"paused"`
+	Reason   string           `json:"reason,omitempty"` // why nothing starts, besides a pause
+	Failures int              `json:"failures"`         // runs in a row
+	Working  time.Time        `json:"working"`          // logical time of the run at work; zero = none
+	Attempt  int              `json:"attempt"`          // of the run at work
+	Pending  int              `json:"pending"`          // runs at work and waiting
+	Results  map[string]int64 `json:"results"`          // times by what became of them, since the schedule exists
+	Next     []time.Time      `json:"next"`             // logical times; none while it is paused
+	History  []ExportRun      `json:"history"`          // the newest first
+}
+
+// ExportRun is one line of a job's history.
+type ExportRun struct {
+	LogicalTime time.Time `json:"logical_time"`
+	Result      string    `json:"result"` // ok, published, failed, cancelled, skipped or missed
+	Count       int64     `json:"count"`  // times that it is about, LogicalTime the last of them
+	Started     time.Time `json:"started_at"`
+	Ended       time.Time `json:"ended_at"`
+	Attempts    int       `json:"attempts"`
+	RunID       string    `json:"run_id,omitempty"`
+	Rows        int64     `json:"rows,omitempty"`
+	Bytes       int64     `json:"bytes,omitempty"`
+	Error       string    `json:"error,omitempty"`
 }
 
 // StoreStatus is what the engine does now and has done since it was opened.

@@ -9,8 +9,8 @@ import (
 )
 
 // System tables exist in every store from its first opening. They are read as
-// any table is; only OutboxTable is written as one. docs/format/offsets.md has
-// their layout.
+// any table is; only OutboxTable and JobsTable are written as one.
+// docs/format/offsets.md has their layout.
 const (
 	// SystemNamespace is the namespace that users cannot create tables in.
 	SystemNamespace = "sluice"
@@ -21,6 +21,8 @@ const (
 	OffsetsTable = "sluice:offsets"
 	// OutboxTable holds dead letters: one row per refused record.
 	OutboxTable = "sluice:outbox"
+	// JobsTable holds what the schedules of jobs remember, and their history.
+	JobsTable = "sluice:jobs"
 )
 
 // The one column of OffsetsTable.
@@ -32,6 +34,9 @@ const (
 // OutboxFamily is the one family of OutboxTable.
 const OutboxFamily = "d"
 
+// JobsFamily is the one family of JobsTable.
+const JobsFamily = "j"
+
 // SystemTables returns the schemas of the system tables that hold cells a reader
 // can scan, in a new slice.
 func SystemTables() []*TableDescriptor {
@@ -42,7 +47,7 @@ func SystemTables() []*TableDescriptor {
 	// A record too large for its table still fits its outbox: what a record
 	// batch may unfold to (256 MiB unless told otherwise), headers in base64.
 	outbox.MaxCellBytes = 1 << 30
-	return []*TableDescriptor{one(OffsetsTable, ProgressFamily), outbox}
+	return []*TableDescriptor{one(OffsetsTable, ProgressFamily), outbox, one(JobsTable, JobsFamily)}
 }
 
 // AppendSourceRow appends the row of OffsetsTable that belongs to partition of s:

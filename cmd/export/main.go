@@ -29,6 +29,7 @@ type commands struct {
 	List    listCommand        `cmd:"" help:"List jobs and their published runs."`
 	SQL     sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC      gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
+	History historyCommand     `cmd:"" help:"Show what the schedule of a job has done."`
 	Verify  verifyCommand      `cmd:"" help:"Recount and re-checksum a published run from its files alone."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }
@@ -122,7 +123,7 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "JOB\tTABLE\tRUN\tTIME\tROWS\tFILES\tBYTES\tLATEST\tDIRECTORY")
+	fmt.Fprintln(t, "JOB\tTABLE\tRUN\tTIME\tROWS\tFILES\tBYTES\tLATEST\tDIRECTORY\tNEXT")
 	seen := map[string][]jobs.RunSummary{}
 	for _, name := range cfg.JobNames() {
 		out := cfg.Jobs[name].Out
@@ -136,29 +137,61 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 			}
 			seen[out] = runs
 		}
+		next, err := nextTime(cfg, name)
+		if err != nil {
+			return err
+		}
 		found := false
 		for i := range runs {
 			r := &runs[i]
 			if r.Job != name {
 				continue
 			}
+			if found {
+				next = ""
+			}
 			found = true
 			if r.Err != nil {
-				fmt.Fprintf(t, "%s\t\t%v\t\t\t\t\t\t%s\n", name, r.Err, filepath.Join(out, r.Dir))
+				fmt.Fprintf(t, "%s\t\t%v\t\t\t\t\t\t%s\t%s\n", name, r.Err, filepath.Join(out, r.Dir), next)
 				continue
 			}
 			latest := ""
 			if r.Latest {
 				latest = "yes"
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", name, r.Table, r.RunID, r.LogicalTime.UTC().Format(time.RFC3339),
-				cli.Count(r.Rows), r.Files, cli.Bytes(r.Bytes), latest, filepath.Join(out, r.Dir))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", name, r.Table, r.RunID, r.LogicalTime.UTC().Format(time.RFC3339),
+				cli.Count(r.Rows), r.Files, cli.Bytes(r.Bytes), latest, filepath.Join(out, r.Dir), next)
 		}
 		if !found {
-			fmt.Fprintf(t, "%s\t%s\tnever\t\t\t\t\t\t%s\n", name, cfg.Jobs[name].Table, filepath.Join(out, name))
+			fmt.Fprintf(t, "%s\t%s\tnever\t\t\t\t\t\t%s\t%s\n", name, cfg.Jobs[name].Table, filepath.Join(out, name), next)
 		}
 	}
 	return t.Flush()
+}
+
+// nextTime returns the next time of a job's schedule, in its zone, or nothing where
+// it has none.
+func nextTime(cfg *config.Config, name string) (string, error) {
+	spec, err := jobSpec(cfg, name)
+	if err != nil {
+		return "", err
+	}
+	job, err := jobs.Compile(name, spec, nil)
+	if err != nil {
+		return "", err
+	}
+	s := job.Schedule()
+	if s == nil {
+		return "", nil
+	}
+	zone, err := time.LoadLocation(s.Spec().Zone)
+	if err != nil {
+		return "", err
+	}
+	for _, next := range s.Upcoming(time.Now(), 1) {
+		return next.In(zone).Format(time.RFC3339), nil
+	}
+	return "", nil
 }
 
 type verifyCommand struct {

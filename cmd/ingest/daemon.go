@@ -13,6 +13,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/jobs/schedule"
 	"sluice/pipeline"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
@@ -29,6 +30,7 @@ type daemon struct {
 	client    *kafka.Client        // for what no pipeline does
 	clients   []*kafka.Client      // one a pipeline, so that each has metrics of its own
 	pipelines []*pipeline.Pipeline // by name
+	schedules *schedule.Runner     // of exports; nil = no job has a schedule
 	exports   *published
 	server    *serve.Server
 	listener  net.Listener
@@ -54,6 +56,10 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 	for _, t := range created {
 		log.Info("created table", "table", t)
 	}
+	if err := d.openSchedules(ctx); err != nil {
+		return nil, err
+	}
+	d.exports.schedules = d.schedules
 	if d.client, err = openKafka(cfg, log); err != nil {
 		return nil, err
 	}
@@ -175,10 +181,22 @@ func (d *daemon) run(ctx context.Context) error {
 		}
 		return nil
 	})
+	scheduled := make(chan struct{})
+	go func() { // ends soon after ctx; awaited below
+		defer close(scheduled)
+		if d.schedules != nil {
+			d.schedules.Run(ctx)
+		}
+	}()
 	group.Go(func() error {
 		defer stopServing()
-		return d.runPipelines(ctx)
+		err := d.runPipelines(ctx)
+		if err == nil {
+			<-scheduled // the server shows how the exports end
+		}
+		return err
 	})
+	defer func() { <-scheduled }()
 	return group.Wait()
 }
 

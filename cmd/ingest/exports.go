@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/schedule"
 	"sluice/serve"
 )
 
@@ -17,16 +20,69 @@ const publishedAge = 30 * time.Second
 // published knows the runs that the configured jobs have published, whichever
 // process ran them, by looking at their directories.
 type published struct {
-	cfg *config.Config
+	cfg       *config.Config
+	schedules *schedule.Runner // nil = none
 
 	mu   sync.Mutex
 	at   time.Time
 	last []serve.ExportStatus
 }
 
-// status returns a status a job, by name. A directory that cannot be read counts
-// as one without runs; `export list` says why.
+// status returns a status a job, by name: what lies in its directory, and what its
+// schedule does. A directory that cannot be read counts as one without runs;
+// `export list` says why.
 func (p *published) status() []serve.ExportStatus {
+	all := slices.Clone(p.directories())
+	if p.schedules == nil {
+		return all
+	}
+	for _, st := range p.schedules.Status() {
+		i := slices.IndexFunc(all, func(s serve.ExportStatus) bool { return s.Name == st.Job })
+		if i >= 0 {
+			all[i].Schedule = p.scheduleStatus(&st)
+			all[i].Runs = maps.Clone(all[i].Runs) // the others are shared
+			all[i].Runs["failed"] = uint64(st.State.Results[schedule.Failed])
+		}
+	}
+	return all
+}
+
+// historyEntries is how much of a job's history is shown with its status.
+const historyEntries = 10
+
+func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
+	spec := p.cfg.Jobs[st.Job].Schedule
+	s := &serve.ScheduleStatus{
+		Cron: spec.Cron, Zone: spec.Zone, Paused: st.State.Paused, Failures: st.State.Failures, Working: st.Working, Attempt: st.Attempt,
+		Pending: len(st.State.Pending), Results: st.State.Results, Next: []time.Time{}, History: []serve.ExportRun{},
+	}
+	if s.Zone == "" {
+		s.Zone = "UTC"
+	}
+	if st.Err != nil {
+		s.Reason = st.Err.Error()
+	}
+	if next, err := p.schedules.Upcoming(st.Job, historyEntries); err == nil && !s.Paused {
+		s.Next = append(s.Next, next...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	entries, err := p.schedules.History(ctx, st.Job, historyEntries)
+	if err != nil && s.Reason == "" {
+		s.Reason = err.Error()
+	}
+	for i := range entries {
+		e := &entries[i]
+		s.History = append(s.History, serve.ExportRun{
+			LogicalTime: e.Logical, Result: e.Result, Count: e.Count, Started: e.Started, Ended: e.Ended, Attempts: e.Attempts,
+			RunID: e.RunID, Rows: e.Rows, Bytes: e.Bytes, Error: e.Error,
+		})
+	}
+	return s
+}
+
+// directories looks at the jobs' directories, unless it has just done so.
+func (p *published) directories() []serve.ExportStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if time.Since(p.at) < publishedAge {

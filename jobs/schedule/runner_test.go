@@ -252,9 +252,12 @@ func TestRunnerRestart(t *testing.T) {
 				}
 				time.Sleep(tt.away)
 				b.start(s, long)
-				for len(b.starts) < len(tt.starts) {
+				for started := 0; started < len(tt.starts); {
 					time.Sleep(time.Minute)
 					synctest.Wait()
+					b.mu.Lock()
+					started = len(b.starts)
+					b.mu.Unlock()
 				}
 				time.Sleep(55 * time.Minute)
 				synctest.Wait()

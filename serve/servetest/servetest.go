@@ -34,6 +34,9 @@ func Fill(o *serve.Options) {
 	o.Exports = func() []serve.ExportStatus {
 		return []serve.ExportStatus{{
 			Name: "nightly", Runs: map[string]uint64{"ok": 71}, Rows: 72, Bytes: 73, Seconds: h(10), LastSuccess: time.Unix(1e9, 0),
+			Schedule: &serve.ScheduleStatus{
+				Cron: "@daily", Zone: "UTC", Paused: true, Working: now, Results: map[string]int64{"failed": 74}, Next: []time.Time{time.Unix(3e9, 0)},
+			},
 		}}
 	}
 	o.StoreStatus = func() serve.StoreStatus {

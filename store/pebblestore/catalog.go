@@ -18,6 +18,7 @@ const (
 	offsetsID    uint32 = 2
 	outboxID     uint32 = 3
 	onceID       uint32 = 4
+	jobsID       uint32 = 5
 	firstTableID uint32 = 16
 )
 
@@ -138,6 +139,8 @@ func newCatalog() (*catalog, error) {
 			t.id, t.tag = offsetsID, cell.TagSystem
 		case store.OutboxTable:
 			t.id, t.tag = outboxID, cell.TagData
+		case store.JobsTable:
+			t.id, t.tag = jobsID, cell.TagData
 		default:
 			return nil, fmt.Errorf("pebblestore: system table %s has no id", d.Name)
 		}

@@ -134,7 +134,7 @@ func (c *commit) table(name string) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.system && t.id != outboxID {
+	if t.system && t.id != outboxID && t.id != jobsID {
 		return nil, fmt.Errorf("%w: table %s is written by the store itself", store.ErrRefused, name)
 	}
 	if err := t.served(); err != nil {

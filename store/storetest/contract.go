@@ -299,6 +299,13 @@ func testSystemTables(t *testing.T, e *engine) {
 	m.DeleteRow(cell.Latest)
 	ok(t, second(e.MutateRow(ctx, nil, m)))
 	e.want(t, e, store.OutboxTable)
+	m = &cell.Mutation{Table: store.JobsTable, Row: []byte("r")}
+	m.Put(store.JobsFamily, []byte("q"), 5, []byte("v"))
+	ok(t, e.Apply(ctx, &store.Batch{Mutations: []store.Mutation{{Mutation: *m}}}))
+	m.Ops = nil
+	m.DeleteRow(cell.Latest)
+	ok(t, second(e.MutateRow(ctx, nil, m)))
+	e.want(t, e, store.JobsTable)
 }
 
 func testKeys(t *testing.T, e *engine) {

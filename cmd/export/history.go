@@ -1,0 +1,63 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"text/tabwriter"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+)
+
+type historyCommand struct {
+	cli.ConfigFlag
+	Job   string `arg:"" help:"Name of the job in the configuration file."`
+	Limit int    `short:"n" default:"20" help:"How many entries, the newest first."`
+	JSON  bool   `name:"json" help:"One JSON object a line."`
+}
+
+// Run prints what the schedule of a job has done, from the store.
+func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	if c.Limit < 1 {
+		return fmt.Errorf("%w: --limit is %d, must be at least 1", cli.ErrUsage, c.Limit)
+	}
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	if _, err := jobSpec(cfg, c.Job); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	e, _, err := config.OpenStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	entries, err := jobs.ReadHistory(ctx, e, c.Job, c.Limit)
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		out := json.NewEncoder(p.Stdout)
+		for i := range entries {
+			if err := out.Encode(&entries[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TIME\tRESULT\tTIMES\tATTEMPTS\tENDED\tTOOK\tROWS\tBYTES\tRUN\tERROR")
+	for i := range entries {
+		h := &entries[i]
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Logical.Format(time.RFC3339), h.Result, h.Count, h.Attempts,
+			h.Ended.Format(time.RFC3339), h.Ended.Sub(h.Started).Round(time.Millisecond), cli.Count(h.Rows), cli.Bytes(h.Bytes), h.RunID, h.Error)
+	}
+	return t.Flush()
+}

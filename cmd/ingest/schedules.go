@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"sluice/cmd/internal/cli"
+	"sluice/jobs"
+	"sluice/jobs/schedule"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// openSchedules makes the runner of the jobs that have a schedule, or nothing where
+// none has.
+func (d *daemon) openSchedules(ctx context.Context) error {
+	var all []*schedule.Schedule
+	for _, name := range d.cfg.JobNames() {
+		job, err := d.compileJob(ctx, name)
+		if err != nil {
+			return err
+		}
+		if s := job.Schedule(); s != nil {
+			all = append(all, s)
+			d.log.Info("schedule", "job", name, "cron", s.Spec().Cron, "zone", s.Spec().Zone)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	if _, ok := d.engine.(store.Snapshotter); !ok {
+		return fmt.Errorf("%w: schedules on engine %s, which has no snapshots", store.ErrUnsupported, d.engine.Traits().Name)
+	}
+	history, err := jobs.NewHistory(d.engine)
+	if err != nil {
+		return err
+	}
+	d.schedules, err = schedule.New(&schedule.Options{Schedules: all, Store: history, Run: d.runExport, Logger: d.log})
+	return err
+}
+
+// compileJob compiles a job against its table, which may not be there yet.
+func (d *daemon) compileJob(ctx context.Context, name string) (*jobs.Job, error) {
+	spec := d.cfg.Jobs[name]
+	schema, err := d.engine.Table(ctx, spec.Table)
+	if err != nil && !errors.Is(err, store.ErrTableNotFound) {
+		return nil, err
+	}
+	job, err := jobs.Compile(name, &spec, schema)
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", name, err)
+	}
+	return job, nil
+}
+
+// runExport makes one attempt of a scheduled run: of a snapshot of the store, by
+// one goroutine, so that ingest keeps the other cores. What was published for the
+// same logical time is not exported again.
+func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
+	job, err := d.compileJob(ctx, r.Job)
+	if err != nil {
+		return out, err
+	}
+	snapshotter, ok := d.engine.(store.Snapshotter)
+	if !ok {
+		return out, fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, d.engine.Traits().Name)
+	}
+	snapshot, err := snapshotter.Snapshot(ctx)
+	if err != nil {
+		return out, fmt.Errorf("take a snapshot: %w", err)
+	}
+	defer func() { err = errors.Join(err, snapshot.Close()) }()
+	m, err := jobs.Run(ctx, &jobs.RunOptions{
+		Job: job, Source: snapshot, LogicalTime: r.Logical, Parallelism: 1,
+		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
+	})
+	if errors.Is(err, target.ErrExists) {
+		return schedule.Outcome{Published: true}, nil
+	}
+	if err != nil {
+		return out, err
+	}
+	out.RunID = m.RunID
+	for _, t := range m.Totals {
+		out.Rows = t.Rows
+		out.Bytes += t.Bytes
+	}
+	return out, nil
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/serve"
+)
+
+// TestDaemonRunsSchedules runs a daemon with a job for every second, twice on one
+// directory: every logical time is published once, and the history is there after
+// the restart.
+func TestDaemonRunsSchedules(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+store: {dir: %s}
+serve: {listen: "127.0.0.1:0"}
+tables: {t: {families: {f: {}}}}
+jobs:
+  second:
+    table: t
+    columns: [{name: key, from: $row, type: string}]
+    out: %s
+    schedule: {cron: "@every 1s", catch_up: none}
+  manual:
+    table: t
+    columns: [{name: key, from: $row, type: string}]
+    out: %s
+`, filepath.Join(dir, "data"), out, out), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	published := 0
+	var last *serve.ScheduleStatus
+	for life := range 2 {
+		d, err := openDaemon(t.Context(), cfg, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st := d.exports.status(); life == 1 {
+			if s := st[1].Schedule; st[1].Name != "second" || len(s.History) == 0 {
+				t.Errorf("Got %+v after the restart, want the history of before", s)
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- d.run(ctx) }()
+		deadline := time.Now().Add(time.Minute)
+		for tick := time.NewTicker(20 * time.Millisecond); ; <-tick.C {
+			runs, err := jobs.List(ctx, out)
+			if err == nil && len(runs) >= published+2 {
+				published = len(runs)
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("Got %d runs, %v", len(runs), err)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		status := d.exports.status()
+		if status[0].Name != "manual" || status[0].Schedule != nil {
+			t.Errorf("Got %+v for a job without a schedule", status[0])
+		}
+		last = status[1].Schedule
+		if err := d.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if last.Results["ok"] < int64(published)-1 || last.Results["failed"] > 0 || len(last.Next) != historyEntries || last.Reason != "" {
+		t.Errorf("Got %+v of %d published runs", last, published)
+	}
+	runs, err := jobs.List(t.Context(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[time.Time]bool{}
+	for _, r := range runs {
+		if r.Err != nil || r.Job != "second" || seen[r.LogicalTime] || r.LogicalTime.Nanosecond() != 0 {
+			t.Errorf("Got %+v", r)
+		}
+		seen[r.LogicalTime] = true
+	}
+}
