@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
 
@@ -17,7 +18,7 @@ func wideRow(t testing.TB, db *DB, columns, versions int) {
 	create(t, db, "t", f)
 	mutate(t, db, put("a", 1, "f", "q", "v"))
 	mutate(t, db, put("z", 1, "f", "q", "v"))
-	value := make([]byte, 100)
+	value := bytes.Repeat([]byte("0123456789"), 10)
 	var b store.Batch
 	for v := range versions {
 		for i := 0; i < columns; i += 6 {
@@ -136,4 +137,34 @@ func TestRewriteOfWideRow(t *testing.T) {
 	if got := keys(t, db, "f"); got != columns+2 {
 		t.Errorf("Got %d key-values, want %d", got, columns+2)
 	}
+}
+
+// BenchmarkScanWideRow reads one row of 500 MB in parts of 1 MiB. It reports what
+// the scan has held of it in memory at most.
+func BenchmarkScanWideRow(b *testing.B) {
+	db := open(b, b.TempDir(), &Options{RewriteInterval: -1, Sync: SyncNever})
+	const columns = 4_400_000 // of 15 bytes, with values of 100
+	wideRow(b, db, columns, 1)
+	b.ReportAllocs()
+	most, size := 0, 0
+	for b.Loop() {
+		sc := db.Scan(b.Context(), &store.Scan{Table: "t", MaxResultBytes: 1 << 20})
+		cells := 0
+		size = 0
+		for sc.Next() {
+			row := sc.Row()
+			cells += len(row.Cells)
+			for i := range row.Cells {
+				size += len(row.Cells[i].Qualifier) + len(row.Cells[i].Value)
+			}
+			most = max(most, heldBytes(db))
+		}
+		if err := sc.Err(); err != nil || cells != columns+2 {
+			b.Fatalf("%d cells: %v", cells, err)
+		}
+		sc.Close()
+	}
+	b.ReportMetric(float64(size)/1e6, "MB/row")
+	b.ReportMetric(float64(most)/1e6, "MB-held")
+	b.ReportMetric(float64(size)*float64(b.N)/1e6/b.Elapsed().Seconds(), "MB/s")
 }
