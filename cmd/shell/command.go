@@ -159,12 +159,14 @@ func distance(a, b string) int {
 // absentCommands are commands of HBase 2.6's shell that Sluice has not, with why,
 // or what to do instead.
 var absentCommands = []struct{ names, instead string }{
-	{"snapshot clone_snapshot restore_snapshot delete_snapshot delete_all_snapshot delete_table_snapshots list_snapshots list_table_snapshots", "there are no named snapshots; an export is the table at one commit: 'export run'"},
+	{"snapshot clone_snapshot restore_snapshot delete_snapshot delete_all_snapshot delete_table_snapshots list_snapshots list_table_snapshots snapshot_cleanup_enabled snapshot_cleanup_switch", "there are no named snapshots; an export is the table at one commit: 'export run'"},
 	{"balancer balance_switch balancer_enabled balance_rsgroup get_balancer_decisions get_balancer_rejections", "one process serves every region: there is nothing to balance"},
 	{"assign unassign move close_region", "one process serves every region: none can move"},
-	{"stop_master stop_regionserver list_deadservers clear_deadservers decommission_regionservers recommission_regionserver list_decommissioned_regionservers list_liveservers list_unknownservers rit", "one process is the whole store; SIGTERM ends 'ingest run'"},
+	{"stop_master stop_regionserver list_deadservers clear_deadservers decommission_regionservers recommission_regionserver list_decommissioned_regionservers list_liveservers list_unknownservers is_in_maintenance_mode rit", "one process is the whole store; SIGTERM ends 'ingest run'"},
 	{"catalogjanitor_enabled catalogjanitor_run catalogjanitor_switch cleaner_chore_enabled cleaner_chore_run cleaner_chore_switch hbck_chore_run regioninfo flush_master_store", "a split or merge is one commit: there is nothing to clean up or repair after it"},
 	{"wal_roll zk_dump trace clear_block_cache clear_compaction_queues clear_slowlog_responses get_largelog_responses get_slowlog_responses compact_rs truncate_region", "it is about a region server, which Sluice has not; see /metrics of 'ingest run'"},
+	{"compaction_state", "major_compact is done when it returns; the store's own rewrites are in /metrics of 'ingest run'"},
+	{"splitormerge_enabled splitormerge_switch normalizer_enabled normalizer_switch normalize compaction_switch", "alter a table's SPLIT_ENABLED, MERGE_ENABLED, NORMALIZATION_ENABLED or COMPACTION_ENABLED"},
 	{"processlist list_procedures list_locks abort_procedure", "changes of tables are one commit each, not procedures"},
 	{"add_peer remove_peer list_peers list_peer_configs update_peer_config enable_peer disable_peer set_peer_replicate_all set_peer_serial set_peer_namespaces append_peer_namespaces remove_peer_namespaces set_peer_exclude_namespaces append_peer_exclude_namespaces remove_peer_exclude_namespaces set_peer_tableCFs show_peer_tableCFs append_peer_tableCFs remove_peer_tableCFs set_peer_exclude_tableCFs append_peer_exclude_tableCFs remove_peer_exclude_tableCFs set_peer_bandwidth get_peer_config list_replicated_tables enable_table_replication disable_table_replication transit_peer_sync_replication_state peer_modification_enabled peer_modification_switch", "there is no replication; what came from Kafka can be ingested a second time elsewhere"},
 	{"grant revoke user_permission list_security_capabilities", "there are no permissions within a store; files and the API's token guard it"},

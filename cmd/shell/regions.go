@@ -47,10 +47,6 @@ func regionCommands() []*commandInfo {
 			name: "compact", min: 1, max: 3, first: tableArgument, run: compact,
 			summary: "Merge a table's files, keeping what a minor compaction keeps, where the store can.", examples: "compact 't1'",
 		},
-		{
-			name: "compaction_state", min: 1, max: 1, first: tableArgument, run: compactionState,
-			summary: "Say what compaction a table is in: none, as major_compact ends with its command.", examples: "compaction_state 't1'",
-		},
 	}
 }
 
@@ -413,12 +409,4 @@ func compact(s *session, args []any) (string, error) {
 		return "", fmt.Errorf("%w: compact: the %s store merges its files by itself; major_compact drops what no read can see", store.ErrUnsupported, s.store.Traits().Name)
 	}
 	return "", tableErrorOf(table, c.MinorCompact(s.ctx, table))
-}
-
-func compactionState(s *session, args []any) (string, error) {
-	if _, err := s.table(text(args[0])); err != nil {
-		return "", err
-	}
-	s.print.linef("NONE")
-	return "", s.print.object(object{{"state", "NONE"}})
 }
