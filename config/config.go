@@ -87,6 +87,10 @@ type Store struct {
 	// RewriteRate is how many keys a second it rewrites by itself at most; 0 =
 	// no bound.
 	RewriteRate int `yaml:"rewrite_rate" default:"1000000"`
+	// RegionInterval is how often the daemon looks whether regions are to be
+	// split or merged, by their table's SPLIT_POLICY and
+	// NORMALIZATION_ENABLED, and which of them are hot; 0 = never.
+	RegionInterval time.Duration `yaml:"region_interval" default:"5m"`
 }
 
 // Kafka is how to reach the brokers.

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -243,8 +245,8 @@ func (i *Instant) close() error {
 	return errors.Join(errs...)
 }
 
-// EnsureTables creates the tables of the file that do not exist and returns their
-// names. A table that exists with another schema is left as it is: the error
+// EnsureTables creates the tables of the file that do not exist, with their
+// namespaces, and returns their names. A table that exists with another schema is left as it is: the error
 // names every difference and wraps store.ErrInvalidSchema.
 func (c *Config) EnsureTables(ctx context.Context, e interface {
 	store.Engine
@@ -256,7 +258,9 @@ func (c *Config) EnsureTables(ctx context.Context, e interface {
 		d := spec.Descriptor
 		have, err := e.Table(ctx, d.Name)
 		if errors.Is(err, store.ErrTableNotFound) {
-			err = e.CreateTable(ctx, d, spec.Splits)
+			if err = ensureNamespace(ctx, e, store.NamespaceOf(d.Name)); err == nil {
+				err = e.CreateTable(ctx, d, spec.Splits)
+			}
 			if err == nil {
 				created = append(created, d.Name)
 				continue
@@ -275,6 +279,23 @@ func (c *Config) EnsureTables(ctx context.Context, e interface {
 			store.ErrInvalidSchema, c.file, strings.Join(differences, "\n  "))
 	}
 	return created, nil
+}
+
+// ensureNamespace creates the namespace of a table of the file where it is
+// missing.
+func ensureNamespace(ctx context.Context, e store.Engine, name string) error {
+	n, ok := e.(store.Namespacer)
+	if !ok || store.Predefined(name) {
+		return nil
+	}
+	_, err := store.FindNamespace(ctx, n, name)
+	if errors.Is(err, store.ErrNamespaceNotFound) {
+		err = n.CreateNamespace(ctx, &store.Namespace{Name: name})
+	}
+	if errors.Is(err, store.ErrNamespaceExists) { // somebody was faster
+		return nil
+	}
+	return err
 }
 
 // schemaDifferences says how the file's schema differs from the store's.
@@ -306,8 +327,11 @@ func schemaDifferences(file, have *store.TableDescriptor) []string {
 	differ("max_cell", maxCell(have).String(), maxCell(file).String())
 	differ("max_timestamp_slop", fmt.Sprintf("%d ms", have.MaxTimestampSlop), fmt.Sprintf("%d ms", file.MaxTimestampSlop))
 	differ("read_only", fmt.Sprint(have.ReadOnly), fmt.Sprint(file.ReadOnly))
-	for name, value := range file.Attributes {
-		differ(name, shown(have.Attributes[name]), shown(value))
+	for _, name := range slices.Sorted(maps.Keys(file.Attributes)) {
+		differ(name, shown(have.Attributes[name]), shown(file.Attributes[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(file.Metadata)) {
+		differ(name, shown(have.Metadata[name]), shown(file.Metadata[name]))
 	}
 	return out
 }

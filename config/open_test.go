@@ -261,6 +261,26 @@ func TestEnsureTables(t *testing.T) {
 	}
 }
 
+func TestEnsureTablesInNamespaces(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), "tables: {'web:a': {families: {f: {}}, attributes: {split_policy: ConstantSizeRegionSplitPolicy}, metadata: {team: web}}, 'web:b': {families: {f: {}}}}\n")
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if created, err := c.EnsureTables(t.Context(), e); err != nil || len(created) != 2 {
+		t.Fatalf("Got %v, %v, want two tables", created, err)
+	}
+	if _, err := store.FindNamespace(t.Context(), e, "web"); err != nil {
+		t.Error(err)
+	}
+	d, err := e.Table(t.Context(), "web:a")
+	if err != nil || d.Attributes[store.AttrSplitPolicy] != "ConstantSizeRegionSplitPolicy" || d.Metadata["team"] != "web" {
+		t.Errorf("Got %+v, %v", d, err)
+	}
+}
+
 func TestMemoryEngine(t *testing.T) {
 	t.Parallel()
 	c, err := config.Parse("f.yaml", []byte("store: {engine: mem}\n"+eventTable), nil)

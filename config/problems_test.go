@@ -41,7 +41,7 @@ func TestProblems(t *testing.T) {
 		{"empty file", "", nil},
 		{"comments only", "# nothing\n", nil},
 		{"unknown key", "stor:\n  dir: x\n", []string{`f.yaml:1:1: unknown key "stor" (did you mean "store"?)`}},
-		{"unknown key inside", "store:\n  direct: x\n", []string{`f.yaml:2:3: unknown key "direct" in store (known: cache, counter_cache, dir, engine, mem_table, min_free, rewrite_interval, rewrite_rate, sync)`}},
+		{"unknown key inside", "store:\n  direct: x\n", []string{`f.yaml:2:3: unknown key "direct" in store (known: cache, counter_cache, dir, engine, mem_table, min_free, region_interval, rewrite_interval, rewrite_rate, sync)`}},
 		{"all at once", "store:\n  engine: rocks\n  cache: lots\nkafka:\n  dial_timeout: 5\nserve: 3\n", []string{
 			`f.yaml:2:11: store.engine cannot be "rocks" (known: mem, pebble)`,
 			`f.yaml:3:10: "lots" is not a size: write 64KiB, 16MiB, 1GiB or a number of bytes`,

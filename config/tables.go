@@ -27,7 +27,12 @@ type Table struct {
 	MaxTimestampSlop time.Duration `yaml:"max_timestamp_slop" default:"0s"`
 	// ReadOnly refuses all writes.
 	ReadOnly bool `yaml:"read_only"`
-	// Attributes are HBase's other table attributes, kept and shown.
+	// Metadata are texts of your own, kept and shown, and the settings of the
+	// split policies that keep prefixes together.
+	Metadata map[string]string `yaml:"metadata,omitempty"`
+	// Attributes are HBase's other table attributes: MAX_FILESIZE, SPLIT_POLICY,
+	// SPLIT_ENABLED, NORMALIZATION_ENABLED, OWNER and the others of
+	// store.TableAttributeNames.
 	Attributes map[string]string `yaml:"attributes,omitempty"`
 }
 
@@ -95,7 +100,17 @@ func (c *Config) tableSpec(name string) (TableSpec, error) {
 	}
 	d := &store.TableDescriptor{
 		Name: name, MaxTimestampSlop: t.MaxTimestampSlop.Milliseconds(), MaxCellBytes: int(t.MaxCell),
-		ReadOnly: t.ReadOnly, Attributes: maps.Clone(t.Attributes),
+		ReadOnly: t.ReadOnly,
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Attributes)) {
+		if err := d.SetAttribute(name, t.Attributes[name]); err != nil {
+			return at(join(join(path, "attributes"), name), err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Metadata)) {
+		if err := d.SetMetadata(name, t.Metadata[name]); err != nil {
+			return at(join(join(path, "metadata"), name), err)
+		}
 	}
 	for _, family := range slices.Sorted(maps.Keys(t.Families)) {
 		f := store.NewFamily(family)

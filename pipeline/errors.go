@@ -138,6 +138,8 @@ func pauseReason(err error) string {
 		return "store unavailable"
 	case errors.Is(err, store.ErrStale):
 		return "another owner"
+	case errors.Is(err, store.ErrTableNotEnabled):
+		return "table disabled"
 	}
 	s := err.Error()
 	if i := strings.IndexByte(s, '\n'); i >= 0 {

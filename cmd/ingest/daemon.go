@@ -188,6 +188,10 @@ func (d *daemon) run(ctx context.Context) error {
 			d.schedules.Run(ctx)
 		}
 	}()
+	if every := d.cfg.Store.RegionInterval; every > 0 {
+		tender := store.NewRegionTender(d.engine, &store.RegionTenderOptions{Interval: every, Logger: d.log})
+		group.Go(func() error { return tender.Run(serving) })
+	}
 	group.Go(func() error {
 		defer stopServing()
 		err := d.runPipelines(ctx)
