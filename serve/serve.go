@@ -65,6 +65,9 @@ type Options struct {
 	Pipelines func() []PipelineStatus
 	// Exports returns what is known of the export jobs; nil = nothing.
 	Exports func() []ExportStatus
+	// PauseExport pauses or resumes the schedule of an export job; its error
+	// wraps api.ErrNotFound where the job has none. nil = no job has one.
+	PauseExport func(ctx context.Context, job string, paused bool) error
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
 	// Version is shown by /version and as sluice_build_info.
@@ -254,6 +257,7 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("GET /outbox", s.outbox)
 	guarded("GET /pipelines", s.pipelines)
 	guarded("GET /exports", s.exports)
+	guarded("PUT /exports/{job}/schedule", s.putSchedule)
 	guarded("GET /checkpoints", s.listCheckpoints)
 	guarded("POST /checkpoints", s.createCheckpoint)
 	guarded("PUT /checkpoints/{id}", s.renewCheckpoint)

@@ -30,6 +30,8 @@ type commands struct {
 	SQL     sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC      gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
 	History historyCommand     `cmd:"" help:"Show what the schedule of a job has done."`
+	Pause   pauseCommand       `cmd:"" help:"Keep the daemon from running a job by its schedule."`
+	Resume  resumeCommand      `cmd:"" help:"Let a paused schedule go on, with the first time from now."`
 	Verify  verifyCommand      `cmd:"" help:"Recount and re-checksum a published run from its files alone."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }

@@ -9,6 +9,7 @@ import (
 	"sluice/jobs"
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
+	"sluice/serve/api"
 	"sluice/store"
 )
 
@@ -38,6 +39,25 @@ func (d *daemon) openSchedules(ctx context.Context) error {
 	}
 	d.schedules, err = schedule.New(&schedule.Options{Schedules: all, Store: history, Run: d.runExport, Logger: d.log})
 	return err
+}
+
+// pauseExport returns what pauses and resumes schedules, or nil where no job has
+// one.
+func (d *daemon) pauseExport() func(ctx context.Context, job string, paused bool) error {
+	if d.schedules == nil {
+		return nil
+	}
+	return func(ctx context.Context, job string, paused bool) error {
+		change := d.schedules.Resume
+		if paused {
+			change = d.schedules.Pause
+		}
+		err := change(ctx, job)
+		if errors.Is(err, schedule.ErrNoSchedule) {
+			return fmt.Errorf("%w: %w", api.ErrNotFound, err)
+		}
+		return err
+	}
 }
 
 // compileJob compiles a job against its table, which may not be there yet.

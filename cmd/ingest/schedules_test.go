@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -11,6 +12,8 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/serve"
+	"sluice/serve/api"
+	"sluice/serve/client"
 )
 
 // TestDaemonRunsSchedules runs a daemon with a job for every second, twice on one
@@ -63,6 +66,24 @@ jobs:
 			if time.Now().After(deadline) {
 				t.Fatalf("Got %d runs, %v", len(runs), err)
 			}
+		}
+		c, err := client.DialDir(ctx, cfg.Store.Dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, paused := range []bool{true, false} {
+			if err := c.PauseExport(ctx, "second", paused); err != nil {
+				t.Error(err)
+			}
+			if s := d.exports.status()[1].Schedule; s.Paused != paused || (len(s.Next) == 0) != paused {
+				t.Errorf("Got %+v, want paused %t", s, paused)
+			}
+		}
+		if err := c.PauseExport(ctx, "manual", true); !errors.Is(err, api.ErrNotFound) {
+			t.Errorf("Got %v for a job without a schedule, want ErrNotFound", err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
 		}
 		cancel()
 		if err := <-done; err != nil {

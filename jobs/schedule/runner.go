@@ -90,7 +90,7 @@ func New(o *Options) (*Runner, error) {
 			return nil, fmt.Errorf("schedule: job %s is given twice", s.job)
 		}
 		r.jobs[s.job] = &job{
-			runner: r, schedule: s, ended: make(chan Entry), asked: make(chan func(m *Machine, now time.Time) Decision),
+			runner: r, schedule: s, ended: make(chan Entry), asked: make(chan question),
 			done: make(chan struct{}), status: Status{Job: s.job},
 		}
 	}
@@ -146,8 +146,8 @@ func (r *Runner) History(ctx context.Context, job string, n int) ([]Entry, error
 	return r.o.Store.History(ctx, job, n)
 }
 
-// Pause keeps a job from starting until Resume; what is at work ends. It is stored
-// before anything else happens. Its error wraps ErrNoSchedule or ErrNotRunning.
+// Pause keeps a job from starting until Resume; what is at work ends. It returns
+// when that is stored. Its error wraps ErrNoSchedule or ErrNotRunning.
 func (r *Runner) Pause(ctx context.Context, job string) error {
 	return r.ask(ctx, job, func(m *Machine, _ time.Time) Decision {
 		m.Pause()
@@ -166,16 +166,26 @@ func (r *Runner) ask(ctx context.Context, name string, change func(*Machine, tim
 	if j == nil {
 		return fmt.Errorf("%w: %s", ErrNoSchedule, name)
 	}
-	decided := make(chan struct{})
-	select {
-	case j.asked <- func(m *Machine, now time.Time) Decision { defer close(decided); return change(m, now) }:
-		<-decided
-		return nil
-	case <-j.done:
-		return fmt.Errorf("%w: %s", ErrNotRunning, name)
-	case <-ctx.Done():
-		return ctx.Err()
+	q := question{change: change, stored: make(chan struct{})}
+	asked := j.asked
+	for {
+		select {
+		case asked <- q:
+			asked = nil // once
+		case <-q.stored:
+			return nil
+		case <-j.done:
+			return fmt.Errorf("%w: %s", ErrNotRunning, name)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+}
+
+// question asks a job to change its Machine.
+type question struct {
+	change func(*Machine, time.Time) Decision
+	stored chan struct{} // closed when what it decided is stored
 }
 
 // longestSleep is how long a job trusts its timer: timers follow the monotonic
@@ -191,7 +201,7 @@ type job struct {
 	runner   *Runner
 	schedule *Schedule
 	ended    chan Entry
-	asked    chan func(m *Machine, now time.Time) Decision
+	asked    chan question
 	done     chan struct{} // closed when run has returned
 
 	cancel context.CancelFunc // of the run at work; nil = none
@@ -208,9 +218,14 @@ func (j *job) run(ctx context.Context) {
 	}
 	m := NewMachine(j.schedule, state)
 	d := m.Tick(time.Now())
+	var stored chan struct{} // of the question that d answers
 	for {
 		if !j.apply(ctx, m, d) {
 			break
+		}
+		if stored != nil {
+			close(stored)
+			stored = nil
 		}
 		timer := time.NewTimer(longestSleep)
 		if !d.Wake.IsZero() {
@@ -228,8 +243,8 @@ func (j *job) run(ctx context.Context) {
 				return // it stays pending
 			}
 			d = m.Ended(time.Now(), e)
-		case change := <-j.asked:
-			d = change(m, time.Now())
+		case q := <-j.asked:
+			d, stored = q.change(m, time.Now()), q.stored
 		case <-ctx.Done():
 			timer.Stop()
 			j.drain(m)
