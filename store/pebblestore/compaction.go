@@ -130,6 +130,7 @@ type compaction struct {
 	how         rewriting
 	now         cell.Timestamp
 	until       cell.Timestamp // older cells are beyond the family's TTL
+	tidy        bool           // the store does it by itself
 	earliestPut cell.Timestamp // of all inputs; only where the family keeps deleted cells
 
 	markers []entry // of the row, that mask
@@ -228,6 +229,9 @@ func (c *compaction) runInSequence(cells []entry) []entry {
 	alive := slices.DeleteFunc(slices.Clone(cells), func(e entry) bool {
 		return e.kind == cell.KindPut && expired(e.time, e.ttl, c.now) || c.f.MinVersions == 0 && c.expired(e.time)
 	})
+	if c.tidy && c.f.KeepDeleted != store.KeepDeletedFalse {
+		return alive // HBase breaks KEEP_DELETED_CELLS here; unasked, nobody should
+	}
 	for _, e := range alive {
 		if e.kind == cell.KindDeleteFamily || e.kind == cell.KindDeleteFamilyVersion {
 			family = append(family, e)

@@ -166,7 +166,7 @@ func (n *retention) lookAt(ctx context.Context, t *table, f *family, before *fam
 			table: t.desc.Name, family: f.desc.Name, low: p.low, high: p.high, how: rewriteMajor,
 			// All cells at once, whatever a flush has seen of them, and no
 			// marker that may mask something elsewhere goes for its age.
-			upTo: math.MaxUint64, earliestPut: math.MinInt64,
+			upTo: math.MaxUint64, earliestPut: math.MinInt64, tidy: true,
 		})
 		if err != nil {
 			return nil, err
@@ -192,7 +192,7 @@ func (n *retention) judge(ctx context.Context, t *table, f *family, l *familyLoo
 		return nil, err
 	}
 	r := &rewrite{db: db, s: &span{upTo: math.MaxUint64}, t: t, f: f, upTo: math.MaxUint64, c: compaction{
-		f: f.desc, how: rewriteMajor, now: db.opts.Now(), earliestPut: math.MinInt64,
+		f: f.desc, how: rewriteMajor, now: db.opts.Now(), earliestPut: math.MinInt64, tidy: true,
 	}}
 	r.c.until = expiredUntil(f.desc, r.c.now)
 	if r.it, err = db.liveIterators(ctx)(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {

@@ -45,6 +45,8 @@ func TestTidyRemovesGarbageOfEveryKind(t *testing.T) {
 	keeping.KeepDeleted = store.KeepDeletedTrue
 	inOrder := store.NewFamily("f")
 	inOrder.NewVersionBehavior = true
+	keepingInOrder := inOrder
+	keepingInOrder.KeepDeleted = store.KeepDeletedTrue
 	counting := counterFamily("f")
 	counting.TTL = 100
 	remove := func(at cell.Timestamp) *cell.Mutation {
@@ -79,6 +81,7 @@ func TestTidyRemovesGarbageOfEveryKind(t *testing.T) {
 		{"MIN_VERSIONS", minVersions, []*cell.Mutation{put("r", now, "f", "a", "1"), put("r", now+1, "f", "a", "2")}, 200_000, 1, []string{"r: f:a@10000001=2"}},
 		{"cell's TTL", store.NewFamily("f"), []*cell.Mutation{mortal, put("r", 11, "f", "b", "2")}, 1001, 1, []string{"r: f:b@11=2"}},
 		{"NEW_VERSION_BEHAVIOR", inOrder, []*cell.Mutation{put("r", 10, "f", "a", "1"), remove(20), put("r", 11, "f", "a", "2")}, 0, 1, []string{"r: f:a@11=2"}},
+		{"NEW_VERSION_BEHAVIOR and deleted cells that are kept", keepingInOrder, []*cell.Mutation{put("r", 10, "f", "a", "1"), remove(20)}, 0, 2, []string{"r: f:a@20=DeleteColumn f:a@10=1"}},
 		{"counter's TTL", counting, []*cell.Mutation{count(now)}, 100_001, 0, nil},
 		{"counter's TTL, not over", counting, []*cell.Mutation{count(now), count(now + 1)}, 100_000, 1, []string{"r: f:a@10000001=2"}},
 	} {

@@ -39,7 +39,8 @@ type span struct {
 	whole         bool   // all of it in one rewrite, or not at all
 	after, upTo   uint64 // it touches cells with after < sequence ≤ upTo; upTo 0 = what was flushed
 	earliestPut   cell.Timestamp
-	limit         int // of keys in one rewrite; 0 = Options.RewriteKeys
+	tidy          bool // the store does it by itself
+	limit         int  // of keys in one rewrite; 0 = Options.RewriteKeys
 }
 
 // rewritten is what a rewrite did.
@@ -125,7 +126,7 @@ func (db *DB) newRewrite(s *span) (*rewrite, error) {
 	r := &rewrite{
 		db: db, s: s, t: t, f: f, low: low, high: high, upTo: s.upTo, seed: maphash.MakeSeed(),
 		path: db.opts.FS.PathJoin(db.dir, rewriteFile),
-		c:    compaction{f: f.desc, how: s.how, now: db.opts.Now(), earliestPut: s.earliestPut},
+		c:    compaction{f: f.desc, how: s.how, now: db.opts.Now(), earliestPut: s.earliestPut, tidy: s.tidy},
 	}
 	r.c.until = expiredUntil(f.desc, r.c.now)
 	if r.upTo == 0 {
