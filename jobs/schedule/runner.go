@@ -295,10 +295,10 @@ func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 	for _, e := range d.Entries {
 		j.log(&e)
 	}
-	j.mu.Lock()
-	if state.Paused && !j.status.State.Paused {
+	if state.Paused && !j.State().Paused {
 		j.runner.o.Logger.Warn("schedule is paused", "job", j.schedule.job, "failures", state.Failures)
 	}
+	j.mu.Lock()
 	j.status.State, j.status.Next = state, j.schedule.Next(state.Decided)
 	j.mu.Unlock()
 	if d.Cancel && j.cancel != nil {
