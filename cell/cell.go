@@ -76,6 +76,10 @@ func (k Kind) IsDelete() bool {
 	return false
 }
 
+// NoLife is the TTL of a cell that is gone as soon as the clock moves: 0 ms, as
+// HBase's Mutation.setTTL(0). A TTL of 0 means none here.
+const NoLife int64 = -1
+
 // Cell is one version of one column of a row, without the row's key.
 type Cell struct {
 	Family    string
@@ -83,7 +87,7 @@ type Cell struct {
 	Time      Timestamp
 	Kind      Kind   // KindPut unless a raw scan returned a marker
 	Value     []byte // nil for markers; may be empty for puts
-	TTL       int64  // the cell's own time to live in ms; 0 = none. It cannot extend its family's
+	TTL       int64  // the cell's own time to live in ms; 0 = none, NoLife = 0 ms. It cannot extend its family's
 }
 
 // Row is one row's cells in key order. A Row that a scanner handed out, with all
@@ -163,7 +167,7 @@ type Op struct {
 	Time      Timestamp // Latest = the store's clock; for increments of COUNTER families the event time
 	Value     []byte    // OpPut, OpAppend
 	Delta     int64     // OpIncrement
-	TTL       int64     // ms; 0 = none. Puts, increments and appends only
+	TTL       int64     // ms; 0 = none, NoLife = 0 ms. Puts, increments and appends only
 }
 
 // Mutation changes one row: the unit of atomicity everywhere (invariant I1).

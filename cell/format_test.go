@@ -104,11 +104,20 @@ func TestCorruptKeyVectors(t *testing.T) {
 	}
 }
 
+// ttlOf reads a TTL of the vectors.
+func ttlOf(t *testing.T, s string) int64 {
+	t.Helper()
+	if s == "zero" {
+		return NoLife
+	}
+	return int64(number(t, s, 63))
+}
+
 func TestValueVectors(t *testing.T) {
 	t.Parallel()
 	for _, line := range block(t, "values") {
 		f := strings.Fields(line)
-		ttl, value, stored := int64(number(t, f[0], 63)), unhex(t, f[1]), unhex(t, f[2])
+		ttl, value, stored := ttlOf(t, f[0]), unhex(t, f[1]), unhex(t, f[2])
 		if got := AppendValue(nil, ttl, value); !bytes.Equal(got, stored) {
 			t.Errorf("AppendValue(%s) = %x", line, got)
 		}
@@ -151,7 +160,7 @@ func TestPackedVectors(t *testing.T) {
 	t.Parallel()
 	for _, line := range block(t, "packed") {
 		f := strings.Fields(line)
-		ttl, sequence, perColumn := int64(number(t, f[0], 63)), number(t, f[1], 64), f[2] == "yes"
+		ttl, sequence, perColumn := ttlOf(t, f[0]), number(t, f[1], 64), f[2] == "yes"
 		var want []column
 		for _, c := range strings.Split(f[3], ",") {
 			q, rest, _ := strings.Cut(c, "=")
@@ -196,7 +205,7 @@ func TestCorruptPackedVectors(t *testing.T) {
 
 func TestCorruptValue(t *testing.T) {
 	t.Parallel()
-	for _, b := range [][]byte{nil, {4}, {1}, {1, 0, 0, 0, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0, 0, 0, 0}, {1, 0x80, 0, 0, 0, 0, 0, 0, 0}, {2}, {2, 1}} {
+	for _, b := range [][]byte{nil, {4}, {1}, {1, 0, 0, 0, 0, 0, 0, 0}, {1, 0x80, 0, 0, 0, 0, 0, 0, 0}, {2}, {2, 1}} {
 		ttl, value, err := DecodeValue(b)
 		if !errors.Is(err, ErrCorruptValue) || ttl != 0 || value != nil {
 			t.Errorf("DecodeValue(%x) = %d, %x, %v; want ErrCorruptValue", b, ttl, value, err)

@@ -18,8 +18,8 @@ const (
 )
 
 // AppendValue appends the stored form of one cell's value: a header byte, the
-// cell TTL (8 bytes, only where ttl is not 0) and the value. ttl is in ms and not
-// negative; 0 = none.
+// cell TTL (8 bytes, only where there is one) and the value. ttl is in ms; 0 = none,
+// NoLife = 0 ms, and nothing else is negative.
 func AppendValue(dst []byte, ttl int64, value []byte) []byte {
 	return append(appendValueHeader(dst, ttl, 0), value...)
 }
@@ -28,7 +28,7 @@ func appendValueHeader(dst []byte, ttl int64, flags byte) []byte {
 	if ttl == 0 {
 		return append(dst, flags)
 	}
-	return binary.BigEndian.AppendUint64(append(dst, flags|valueTTL), uint64(ttl))
+	return binary.BigEndian.AppendUint64(append(dst, flags|valueTTL), uint64(max(ttl, 0)))
 }
 
 // DecodeValue reads what AppendValue wrote. value points into b. Its error wraps
@@ -57,15 +57,18 @@ func decodeValueHeader(b []byte) (ttl int64, flags byte, rest []byte, err error)
 			return 0, 0, nil, fmt.Errorf("%w: short TTL", ErrCorruptValue)
 		}
 		ttl, rest = int64(binary.BigEndian.Uint64(rest)), rest[8:]
-		if ttl <= 0 {
+		switch {
+		case ttl < 0:
 			return 0, 0, nil, fmt.Errorf("%w: TTL %d", ErrCorruptValue, ttl)
+		case ttl == 0:
+			ttl = NoLife
 		}
 	}
 	return ttl, flags, rest, nil
 }
 
 // AppendPackedHeader begins a packed value: one or more columns of one row, family
-// and timestamp, which share ttl (ms, not negative; 0 = none). perColumn says that
+// and timestamp, which share ttl (ms; 0 = none, NoLife = 0). perColumn says that
 // each AppendPackedColumn is followed by its own sequence, by
 // AppendPackedSequence; otherwise all share the key's.
 func AppendPackedHeader(dst []byte, ttl int64, perColumn bool) []byte {

@@ -16,10 +16,10 @@ import (
 type ReadRow func(s *Scan) ([]cell.Cell, error)
 
 // CellExpired reports whether a cell written for t with its own time to live of
-// ttl ms (0 = none) is over at now; at t+ttl it is still alive (HBase
+// ttl ms (0 = none, cell.NoLife = 0 ms) is over at now; at t+ttl it is still alive (HBase
 // ScanQueryMatcher.isCellTTLExpired).
 func CellExpired(t cell.Timestamp, ttl int64, now cell.Timestamp) bool {
-	return ttl > 0 && t < now && int64(now-t) > ttl
+	return ttl != 0 && t < now && int64(now-t) > max(ttl, 0)
 }
 
 // Expired reports whether the family's TTL is over at now for a cell of time t;
@@ -93,7 +93,7 @@ func validateOp(t *TableDescriptor, f *FamilyDescriptor, m *cell.Mutation, o *ce
 	}
 	switch o.Type {
 	case cell.OpPut, cell.OpIncrement, cell.OpAppend:
-		if o.TTL < 0 {
+		if o.TTL < 0 && o.TTL != cell.NoLife {
 			return fmt.Errorf("%w: negative time to live %d", ErrInvalidArgument, o.TTL)
 		}
 		size := len(o.Value)

@@ -70,7 +70,7 @@ func TestValidateMutation(t *testing.T) {
 		{"family", mutation(cell.Op{Type: cell.OpPut, Family: "a"}, cell.Op{Type: cell.OpPut, Family: "x"}), ErrFamilyNotFound},
 		{"negative time", mutation(cell.Op{Type: cell.OpDeleteColumn, Family: "a", Time: -1}), ErrInvalidArgument},
 		{"negative time of a row", mutation(cell.Op{Type: cell.OpDeleteRow, Time: -1}), ErrInvalidArgument},
-		{"negative ttl", mutation(cell.Op{Type: cell.OpPut, Family: "a", TTL: -1}), ErrInvalidArgument},
+		{"negative ttl", mutation(cell.Op{Type: cell.OpPut, Family: "a", TTL: -2}), ErrInvalidArgument},
 		{"ttl of a delete", mutation(cell.Op{Type: cell.OpDeleteFamily, Family: "a", TTL: 1}), ErrInvalidArgument},
 		{"ttl of a row delete", mutation(cell.Op{Type: cell.OpDeleteRow, TTL: 1}), ErrInvalidArgument},
 		{"read range", &cell.Mutation{Row: []byte("r"), Read: &cell.TimeRange{Min: 2, Max: 1}, Ops: []cell.Op{{Type: cell.OpIncrement, Family: "a"}}}, ErrInvalidArgument},

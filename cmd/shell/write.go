@@ -80,10 +80,12 @@ func writeOptions(op *cell.Op, h hash) error {
 			if err != nil {
 				return err
 			}
-			if n <= 0 {
-				return badArgument("TTL => takes a positive number of milliseconds")
+			if n < 0 {
+				return badArgument("TTL => takes a number of milliseconds, 0 or more")
 			}
-			op.TTL = n
+			if op.TTL = n; n == 0 {
+				op.TTL = cell.NoLife
+			}
 		case "ATTRIBUTES":
 			if err := checkAttributes(p); err != nil {
 				return err

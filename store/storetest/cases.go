@@ -15,22 +15,6 @@ import (
 	"sluice/store"
 )
 
-// required are the areas of the case files that every engine must pass.
-var required = []string{
-	"versions", "delete", "same-ts", "get", "scan", "increment", "append", "check", "batch", "errors", "row-mutations",
-	"ttl", "keep-deleted", "new-version-behavior", "names", "upstream-bug", "buffered", "filter-string", "filter",
-	"regions", "admin",
-	"fuzz", // the random cases
-}
-
-// pending are the areas that are still to come, with what they wait for.
-var pending = map[string]string{}
-
-// differing are cases in which this store means to differ from the case file.
-var differing = map[string]string{
-	"ttl-010": "a cell TTL of 0 ms is no TTL here",
-}
-
 // corrected are expectations of cases that record a defect of HBase's: what an
 // engine without the defect returns.
 var corrected = map[string]string{
@@ -65,7 +49,7 @@ type op struct {
 	Row       string              `json:"row"`
 	Cells     [][]json.RawMessage `json:"cells"`
 	TS        *int64              `json:"ts"`
-	TTL       int64               `json:"ttl"`
+	TTL       *int64              `json:"ttl"`
 	Markers   []marker            `json:"markers"`
 	Mutations []op                `json:"mutations"`
 

@@ -231,7 +231,9 @@ func (h *history) drawPuts(rt *rapid.T, m *cell.Mutation) {
 	ttl := int64(0)
 	// An older write comes back after a newer one at its time has expired.
 	if !h.rewriting && rapid.IntRange(0, 7).Draw(rt, "has ttl") == 0 {
-		ttl = int64(rapid.IntRange(1, 20).Draw(rt, "ttl") * 1000)
+		if ttl = int64(rapid.IntRange(0, 20).Draw(rt, "ttl") * 1000); ttl == 0 {
+			ttl = cell.NoLife
+		}
 	}
 	for range rapid.IntRange(1, 4).Draw(rt, "columns") {
 		if rapid.IntRange(0, 7).Draw(rt, "other family") == 0 {
