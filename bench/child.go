@@ -191,7 +191,7 @@ func measureAll(ctx context.Context, o *options, r *report, w io.Writer) (err er
 }
 
 func measureRound(ctx context.Context, base *spec, r *report, dir string, round int, w io.Writer) error {
-	stored := filepath.Join(dir, "stored") // by the pipeline, for the export
+	stored := filepath.Join(dir, "stored") // by the pipeline, for what comes after
 	for _, st := range stages {
 		if st.name == captureStage {
 			continue
@@ -201,7 +201,7 @@ func measureRound(ctx context.Context, base *spec, r *report, dir string, round 
 		switch st.name {
 		case pipelineStage:
 			s.Dir, s.Keep = stored, true
-		case exportStage:
+		case exportStage, operationsStage:
 			s.Dir = stored
 		}
 		got, err := runStage(ctx, s)

@@ -147,7 +147,7 @@ func (t *table) markdown(w *bytes.Buffer) {
 func (r *report) stageTable() *table {
 	t := &table{head: []string{"stage", "k events/s", "min..max", "CPU ns/event", "until at rest", "others"}}
 	for _, st := range stages {
-		if len(r.Samples[st.name]) == 0 || st.name == exportStage {
+		if len(r.Samples[st.name]) == 0 || st.name == exportStage || st.name == operationsStage {
 			continue
 		}
 		rate, cpu, settled := r.rates(st.name), r.cpu(st.name), r.settled(st.name)
@@ -187,6 +187,7 @@ func (r *report) ratioTable() *table {
 	}))
 	add("export to Parquet / slower of scan and encode", "≥ 0.80", r.exportRatio(encodeParquetSeconds, func(s *sample) float64 { return s.Seconds }))
 	add("export to Arrow / slower of scan and encode", "≥ 0.70", r.exportRatio(encodeArrowSeconds, func(s *sample) float64 { return s.Extra[wholeArrowSeconds] }))
+	r.operationRatios(add)
 	return t
 }
 
@@ -252,7 +253,7 @@ func share(x float64) string {
 
 // text prints the report for a terminal.
 func (r *report) text(w io.Writer) error {
-	for _, t := range []*table{r.stageTable(), r.ratioTable(), r.exportTable()} {
+	for _, t := range []*table{r.stageTable(), r.ratioTable(), r.exportTable(), r.operationTable()} {
 		fmt.Fprintln(w)
 		if err := t.text(w); err != nil {
 			return err
@@ -280,6 +281,8 @@ func (r *report) writeMarkdown(name string) error {
 	r.ratioTable().markdown(&b)
 	b.WriteString("## Export\n\n")
 	r.exportTable().markdown(&b)
+	b.WriteString("## Operations\n\n")
+	r.operationTable().markdown(&b)
 	b.WriteString("## Notes\n\n")
 	for _, n := range r.notes() {
 		fmt.Fprintf(&b, "* %s\n", n)

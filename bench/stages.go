@@ -34,6 +34,8 @@ const (
 	rawStage      = "raw"
 	pipelineStage = "pipeline"
 	exportStage   = "export"
+
+	operationsStage = "operations"
 )
 
 // stages are in the order in which a round runs them: pipeline, store and raw next
@@ -49,6 +51,7 @@ var stages = []stage{
 	{rawStage, "raw Pebble: the same commits, prebuilt, fsynced", runRaw},
 	{pipelineStage, "pipeline: broker to fsynced commit", runPipeline},
 	{exportStage, "export: scan, encode and write the rows as Parquet", runExport},
+	{operationsStage, "operations: scans, gets and single writes", runOperations},
 }
 
 // measured runs f under a meter, and under the profiler where s asks for it.

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+	"golang.org/x/sync/errgroup"
+
+	"sluice/cell"
+	"sluice/config"
+	"sluice/store"
+)
+
+// The parts of the operations stage, keys of sample.Extra. Scans in seconds for all
+// rows, gets in ns each, writes a second.
+const (
+	rawScanSeconds      = "raw scan seconds"
+	coresScanSeconds    = "scan on all cores seconds"
+	packedScanSeconds   = "packed scan seconds"
+	unpackedScanSeconds = "unpacked scan seconds"
+	getPresentNanos     = "get present ns"
+	getAbsentNanos      = "get absent ns"
+	incrementRate       = "increments a second, %d callers"
+	checkAndPutRate     = "check-and-puts a second, %d callers"
+)
+
+// callers are the numbers of clients that write one by one.
+var callers = [...]int{8, 256}
+
+// runOperations reads and writes the store that the pipeline stage has left in
+// s.Dir, as clients of the API do. The sample is a scan of all rows on one core;
+// everything else is in Extra.
+func runOperations(ctx context.Context, s *spec) (got sample, err error) {
+	extra := map[string]float64{}
+	if extra[rawScanSeconds], err = rawScan(s); err != nil {
+		return sample{}, err
+	}
+	c, err := loadConfig(s, s.Dir)
+	if err != nil {
+		return sample{}, err
+	}
+	db, err := config.OpenEngine(ctx, c, nil)
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	rows, err := someRows(ctx, db, s.Events) // warms the caches up, too
+	if err != nil {
+		return sample{}, err
+	}
+	if _, got, err = measured(s, func() error { return scanOne(ctx, db, rowTable, s.Events) }); err != nil {
+		return sample{}, err
+	}
+	if extra[coresScanSeconds], err = timed(func() error { return scanAll(ctx, db, s.Events) }); err != nil {
+		return sample{}, err
+	}
+	if err := gets(ctx, db, rows, extra); err != nil {
+		return sample{}, err
+	}
+	if err := packings(ctx, db, s, extra); err != nil {
+		return sample{}, err
+	}
+	for _, n := range callers {
+		if err := writes(ctx, db, s, n, extra); err != nil {
+			return sample{}, err
+		}
+	}
+	got.Extra = extra
+	return got, nil
+}
+
+// rawScan reads every key-value of the rows by Pebble's own iterator, the second
+// time with warm caches, and returns the seconds of that.
+func rawScan(s *spec) (seconds float64, err error) {
+	db, err := openRaw(s, s.Dir)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		err = errors.Join(err, db.Close())
+		db.cache.Unref()
+	}()
+	scan := func() (err error) {
+		low := []byte{cell.TagData}
+		it, err := db.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: cell.PrefixEnd(low)})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, it.Close()) }()
+		n := 0
+		for ok := it.First(); ok; ok = it.Next() {
+			value, err := it.ValueAndErr()
+			if err != nil {
+				return err
+			}
+			if len(value) == 0 {
+				return fmt.Errorf("key %x has no value", it.Key())
+			}
+			n++
+		}
+		if n != s.Events {
+			return fmt.Errorf("raw Pebble has %d rows of %d events", n, s.Events)
+		}
+		return it.Error()
+	}
+	if err := scan(); err != nil {
+		return 0, err
+	}
+	return timed(scan)
+}
+
+// scanOne scans a table from its first row to its last.
+func scanOne(ctx context.Context, r store.Reader, table string, want int) error {
+	rows := 0
+	err := each(r.Scan(ctx, &store.Scan{Table: table}), func(row *cell.Row) error {
+		if len(row.Cells) != 6 {
+			return fmt.Errorf("row %q has %d columns, want 6", row.Key, len(row.Cells))
+		}
+		rows++
+		return nil
+	})
+	if err == nil && rows != want {
+		err = fmt.Errorf("scanned %d rows of %d", rows, want)
+	}
+	return err
+}
+
+// someRows returns up to 10,000 row keys from all over the table, in an order that
+// jumps.
+func someRows(ctx context.Context, r store.Reader, events int) ([][]byte, error) {
+	step := max(1, events/10_000)
+	var keys [][]byte
+	n := 0
+	err := each(r.Scan(ctx, &store.Scan{Table: rowTable}), func(row *cell.Row) error {
+		if n++; n%step == 0 {
+			keys = append(keys, bytes.Clone(row.Key))
+		}
+		return nil
+	})
+	jumping := make([][]byte, len(keys))
+	for i := range keys {
+		jumping[i] = keys[i*7919%len(keys)]
+	}
+	return jumping, err
+}
+
+func gets(ctx context.Context, r store.Reader, rows [][]byte, extra map[string]float64) error {
+	for key, change := range map[string]func([]byte) []byte{
+		getPresentNanos: func(row []byte) []byte { return row },
+		getAbsentNanos:  func(row []byte) []byte { return append(row[:len(row)-1:len(row)-1], row[len(row)-1]^0x55, 1) },
+	} {
+		want := key == getPresentNanos
+		seconds, err := timed(func() error {
+			for _, row := range rows {
+				row = change(row)
+				sc := r.Scan(ctx, &store.Scan{Table: rowTable, Start: row, Stop: row, StopInclusive: true})
+				found := sc.Next()
+				if err := errors.Join(sc.Err(), sc.Close()); err != nil {
+					return err
+				}
+				if found != want {
+					return fmt.Errorf("row %q: found %t, want %t", row, found, want)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		extra[key] = seconds / float64(len(rows)) * 1e9
+	}
+	return nil
+}
+
+// packings scans two tables with the same rows, whose six puts came in one
+// mutation, and in six.
+func packings(ctx context.Context, db config.Engine, s *spec, extra map[string]float64) error {
+	n := min(s.Events, 100_000)
+	names := [...][]byte{[]byte("agent"), []byte("country"), []byte("duration"), []byte("page"), []byte("referrer"), []byte("user")}
+	value := []byte("0123456789abcdef0123456789abcdef")
+	for _, t := range []struct {
+		name, key string
+		mutations int // of a row
+	}{{"bench_packed", packedScanSeconds, 1}, {"bench_unpacked", unpackedScanSeconds, len(names)}} {
+		if err := db.CreateTable(ctx, &store.TableDescriptor{Name: t.name, Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil); err != nil {
+			return err
+		}
+		var b store.Batch
+		for i := 0; i < n; i++ {
+			row := fmt.Appendf(nil, "%08x", uint32(i)*2654435761)
+			for part := range t.mutations {
+				m := cell.Mutation{Table: t.name, Row: row}
+				for k := part; k < len(names); k += t.mutations {
+					m.Put("f", names[k], 1_700_000_000_000, value)
+				}
+				b.Add(int64(i), m)
+			}
+			if (i+1)%10_000 == 0 || i == n-1 {
+				if err := db.Apply(ctx, &b); err != nil {
+					return err
+				}
+				b.Reset()
+			}
+		}
+		if err := db.Flush(ctx); err != nil {
+			return err
+		}
+		if err := scanOne(ctx, db, t.name, n); err != nil {
+			return err
+		}
+		seconds, err := timed(func() error { return scanOne(ctx, db, t.name, n) })
+		if err != nil {
+			return err
+		}
+		extra[t.key] = seconds
+	}
+	return nil
+}
+
+// writes measures single increments and check-and-puts of n callers.
+func writes(ctx context.Context, db config.Engine, s *spec, n int, extra map[string]float64) error {
+	each := max(2, min(s.Events/50, 20_000)/n) // operations of a caller
+	rate := func(f func(caller, i int) error) (float64, error) {
+		begun := time.Now()
+		g, ctx := errgroup.WithContext(ctx)
+		for caller := range n {
+			g.Go(func() error {
+				for i := range each {
+					if err := errors.Join(ctx.Err(), f(caller, i)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		err := g.Wait()
+		return float64(n*each) / time.Since(begun).Seconds(), err
+	}
+	var err error
+	extra[fmt.Sprintf(incrementRate, n)], err = rate(func(caller, _ int) error {
+		m := cell.Mutation{Table: countTable, Row: fmt.Appendf(nil, "bench-%d-%d", n, caller)}
+		m.Increment("hour", []byte("x"), 1)
+		_, err := db.MutateRow(ctx, nil, &m)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	extra[fmt.Sprintf(checkAndPutRate, n)], err = rate(func(caller, i int) error {
+		cond := &store.Cond{Family: "e", Qualifier: []byte("turn"), Op: store.Equal, Value: binary.BigEndian.AppendUint64(nil, uint64(i))}
+		if i == 0 {
+			cond.Value = nil // absent
+		}
+		m := cell.Mutation{Table: rowTable, Row: fmt.Appendf(nil, "bench-%d-%d", n, caller)}
+		m.Put("e", []byte("turn"), cell.Latest, binary.BigEndian.AppendUint64(nil, uint64(i)+1))
+		r, err := db.MutateRow(ctx, cond, &m)
+		if err == nil && !r.Applied {
+			err = fmt.Errorf("row %s, turn %d: the condition did not hold", m.Row, i)
+		}
+		return err
+	})
+	return err
+}
+
+// operationTable has what clients of the API get.
+func (r *report) operationTable() *table {
+	t := &table{head: []string{"operations of the store", "median", "min..max", "unit"}}
+	add := func(name, unit string, s spread) {
+		t.rows = append(t.rows, []string{name, number(s.median), number(s.min) + ".." + number(s.max), unit})
+	}
+	key := func(k string, scale float64) spread {
+		return r.over(operationsStage, func(s *sample) float64 { return s.Extra[k] * scale })
+	}
+	add("scan of all rows, one core", "k rows/s", r.rates(operationsStage))
+	add("get of a row that is there", "µs", key(getPresentNanos, 1e-3))
+	add("get of a row that is not", "µs", key(getAbsentNanos, 1e-3))
+	for _, n := range callers {
+		add(fmt.Sprintf("increments, fsynced, %d callers", n), "k/s", key(fmt.Sprintf(incrementRate, n), 1e-3))
+		add(fmt.Sprintf("check-and-puts, fsynced, %d callers", n), "k/s", key(fmt.Sprintf(checkAndPutRate, n), 1e-3))
+	}
+	return t
+}
+
+// operationRatios are the ratios of the operations.
+func (r *report) operationRatios(add func(name, goal string, s spread)) {
+	over := func(f func(*sample) float64) spread { return r.over(operationsStage, f) }
+	add("scan / raw Pebble iterator, one core", "≥ 0.80", over(func(s *sample) float64 { return s.Extra[rawScanSeconds] / s.Seconds }))
+	add("scan by region on all cores / on one", "≥ 1.70", over(func(s *sample) float64 { return s.Seconds / s.Extra[coresScanSeconds] }))
+	add("scan of packed rows / of a key a cell", "", over(func(s *sample) float64 { return s.Extra[unpackedScanSeconds] / s.Extra[packedScanSeconds] }))
+	add("time of a get of no row / of a row", "≤ 0.30", over(func(s *sample) float64 { return s.Extra[getAbsentNanos] / s.Extra[getPresentNanos] }))
+}
