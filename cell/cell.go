@@ -170,6 +170,39 @@ type Op struct {
 	TTL       int64     // ms; 0 = none, NoLife = 0 ms. Puts, increments and appends only
 }
 
+// Durability is how safe a mutation is when its call returns (HBase Durability).
+type Durability uint8
+
+// The durabilities, the weaker first. What is not waited for reaches the log in the
+// same order, soon: it outlives the process where its memory reached the system,
+// and may be lost with power. One call with a stronger one makes everything before
+// it as safe.
+const (
+	UseDefault Durability = iota // the table's, SyncWAL where it names none
+	SkipWAL                      // as AsyncWAL: every write goes through the log
+	AsyncWAL                     // the call does not wait for the disk
+	SyncWAL                      // it is on disk
+	FsyncWAL                     // as SyncWAL
+)
+
+// String names the durability as HBase does, such as SYNC_WAL.
+func (d Durability) String() string {
+	if d > FsyncWAL {
+		return fmt.Sprintf("Durability(%d)", uint8(d))
+	}
+	return [...]string{"USE_DEFAULT", "SKIP_WAL", "ASYNC_WAL", "SYNC_WAL", "FSYNC_WAL"}[d]
+}
+
+// ParseDurability reads what String writes.
+func ParseDurability(s string) (Durability, error) {
+	for d := UseDefault; d <= FsyncWAL; d++ {
+		if d.String() == s {
+			return d, nil
+		}
+	}
+	return 0, fmt.Errorf("cell: no durability %q", s)
+}
+
 // Mutation changes one row: the unit of atomicity everywhere (invariant I1).
 // Ops apply in order.
 type Mutation struct {
@@ -179,6 +212,10 @@ type Mutation struct {
 	// Read is the time range in which increments and appends look for the
 	// value they change; nil = all time (HBase Increment.setTimeRange).
 	Read *TimeRange
+	// Durability is how safe the mutation is when its call returns. A batch
+	// with progress, coalesced counters or conditional records is always on
+	// disk, and what one commit holds is as safe as its safest member.
+	Durability Durability
 }
 
 // Put adds a write of value to family:qualifier at t. The slices are kept.

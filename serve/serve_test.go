@@ -142,6 +142,8 @@ func TestAnswers(t *testing.T) {
 		{"condition", "POST", "/api/v1/tables/events/mutate", `{"row":"YQ==","ops":[{"type":"put","family":"e","qualifier":"cQ==","value":"dg=="}],"cond":{"family":"e","qualifier":"eg==","op":"equal","value":"eg=="}}`, 200, `{"applied":false}`},
 		{"unknown operation", "POST", "/api/v1/tables/events/mutate", `{"row":"YQ==","ops":[{"type":"drop"}]}`, 400, `unknown operation`},
 		{"unknown comparison", "POST", "/api/v1/tables/events/mutate", `{"row":"YQ==","ops":[],"cond":{"family":"e","qualifier":"","op":"like","value":""}}`, 400, `unknown comparison`},
+		{"durability", "POST", "/api/v1/tables/events/mutate", `{"row":"YQ==","durability":"ASYNC_WAL","ops":[{"type":"put","family":"e","qualifier":"cQ==","value":"dg=="}]}`, 200, `{"applied":true}`},
+		{"unknown durability", "POST", "/api/v1/tables/events/mutate", `{"row":"YQ==","durability":"MAYBE","ops":[{"type":"put","family":"e","qualifier":"cQ==","value":"dg=="}]}`, 400, `no durability`},
 		{"another table", "POST", "/api/v1/tables/events/mutate", `{"table":"x","row":"YQ==","ops":[]}`, 400, `the path events`},
 		{"several", "POST", "/api/v1/mutate", `{"mutations":[{"table":"events","row":"Yg==","ops":[{"type":"increment","family":"e","qualifier":"bg==","delta":2,"time":9}]},{"table":"nope","row":"Yg==","ops":[{"type":"delete_row"}]}]}`, 200, `"code":"table_not_found"`},
 		{"batch that is stale", "POST", "/api/v1/batch", `{"advances":[{"source":{"pipeline":"p","topic":"t","topic_id":"01000000000000000000000000000000"},"partition":2,"from":10,"progress":{"first":10,"next":12,"applied":2}}]}`, 409, `"code":"stale"`},

@@ -57,6 +57,9 @@ func validateMutation(t *TableDescriptor, m *cell.Mutation, now cell.Timestamp) 
 	if len(m.Ops) == 0 {
 		return fmt.Errorf("%w: no columns to write", ErrInvalidArgument)
 	}
+	if m.Durability > cell.FsyncWAL {
+		return fmt.Errorf("%w: unknown durability %d", ErrInvalidArgument, m.Durability)
+	}
 	if err := checkTimeRange(m.Read); err != nil {
 		return err
 	}

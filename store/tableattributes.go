@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"sluice/cell"
 	"sluice/region"
 )
 
@@ -24,6 +25,7 @@ const (
 	AttrNormalization = "NORMALIZATION_ENABLED"
 	AttrTargetRegions = "NORMALIZER_TARGET_REGION_COUNT"
 	AttrTargetSize    = "NORMALIZER_TARGET_REGION_SIZE_MB"
+	AttrDurability    = "DURABILITY" // of mutations that name none
 )
 
 // Metadata that a store acts upon: what configures split policies.
@@ -44,7 +46,7 @@ type tableAttribute struct {
 var tableAttributes = map[string]tableAttribute{
 	AttrMaxFileSize:               {numberIn(2<<20, math.MaxInt64), true, ""},
 	AttrFlushSize:                 {numberIn(1<<20, math.MaxInt64), true, ""},
-	"DURABILITY":                  {oneOf("USE_DEFAULT", "SKIP_WAL", "ASYNC_WAL", "SYNC_WAL", "FSYNC_WAL"), true, "USE_DEFAULT"},
+	AttrDurability:                {oneOf("USE_DEFAULT", "SKIP_WAL", "ASYNC_WAL", "SYNC_WAL", "FSYNC_WAL"), true, "USE_DEFAULT"},
 	"REGION_REPLICATION":          {onlyOne, true, "1"},
 	"PRIORITY":                    {numberIn(0, math.MaxInt32), true, "0"},
 	"ERASURE_CODING_POLICY":       {anyText, true, ""},
@@ -241,6 +243,16 @@ func (t *TableDescriptor) integer(attribute string) int64 {
 	// Validate has checked it; what is not set is 0.
 	n, _ := strconv.ParseInt(t.Attributes[attribute], 10, 64)
 	return n
+}
+
+// Durability is how safe a mutation is that says UseDefault: SyncWAL or more, but
+// where the table's DURABILITY is SKIP_WAL or ASYNC_WAL.
+func (t *TableDescriptor) Durability() cell.Durability {
+	d, err := cell.ParseDurability(t.Attributes[AttrDurability])
+	if err != nil || d == cell.UseDefault {
+		return cell.SyncWAL
+	}
+	return d
 }
 
 // SplitPolicy returns when and where the table's regions split. SPLIT_ENABLED is

@@ -213,11 +213,16 @@ type Mutation struct {
 	Row   []byte     `json:"row"`
 	Ops   []Op       `json:"ops"`
 	Read  *TimeRange `json:"read,omitempty"`
+	// Durability is HBase's name of it, such as ASYNC_WAL; absent is the table's.
+	Durability string `json:"durability,omitempty"`
 }
 
 // FromMutation converts m.
 func FromMutation(m *cell.Mutation) Mutation {
 	a := Mutation{Table: m.Table, Row: m.Row, Ops: make([]Op, len(m.Ops)), Read: fromTimeRange(m.Read)}
+	if m.Durability != cell.UseDefault {
+		a.Durability = m.Durability.String() // the server refuses an unknown one by its name
+	}
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		op := Op{Type: opNames[o.Type], Family: o.Family, Qualifier: o.Qualifier, Value: o.Value, Delta: o.Delta, TTL: o.TTL}
@@ -236,6 +241,12 @@ func FromMutation(m *cell.Mutation) Mutation {
 // Cell converts a. Its error wraps store.ErrInvalidArgument.
 func (a *Mutation) Cell() (cell.Mutation, error) {
 	m := cell.Mutation{Table: a.Table, Row: a.Row, Ops: make([]cell.Op, len(a.Ops)), Read: a.Read.cell()}
+	if a.Durability != "" {
+		var err error
+		if m.Durability, err = cell.ParseDurability(a.Durability); err != nil {
+			return m, fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
+		}
+	}
 	for i := range a.Ops {
 		o := &a.Ops[i]
 		t, ok := opTypes[o.Type]

@@ -29,6 +29,7 @@ type offsetUndo struct {
 // store.ErrStale.
 func (c *commit) batch(b *store.Batch) error {
 	m := c.mark()
+	c.sync = c.sync || len(b.Advances)+len(b.Counters)+len(b.Records) > 0
 	if err := c.advance(b.Advances); err != nil {
 		c.rollback(m)
 		return err

@@ -48,6 +48,8 @@ type commit struct {
 	lastTab *table
 	lastNam string
 
+	sync bool // a member wants to be on disk before its call returns
+
 	deltaMutation cell.Mutation
 	deltas        []delta // of the batch that is being staged
 	deltaKeys     []byte
@@ -106,7 +108,7 @@ func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 	c.offsets, c.onces, c.late, c.conflicts = c.offsets[:0], c.onces[:0], 0, 0
 	clear(c.onceSet)
 	clear(c.rows)
-	c.indexed, c.lastTab, c.lastNam = 0, nil, ""
+	c.indexed, c.lastTab, c.lastNam, c.sync = 0, nil, "", false
 }
 
 // end releases what begin and reading took.
@@ -160,6 +162,13 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 		return nil, err
 	}
 	t.load.Wrote(m.Row, int64(c.now))
+	if !c.sync {
+		d := m.Durability
+		if d == cell.UseDefault {
+			d = t.desc.Durability()
+		}
+		c.sync = d >= cell.SyncWAL
+	}
 	counted, err := c.countOps(t, m)
 	if err != nil {
 		return nil, err

@@ -446,3 +446,84 @@ func TestCrashKeepsNewDirectories(t *testing.T) {
 	o.FS = mem.CrashClone(vfs.CrashCloneCfg{})
 	want(t, open(t, "/a/b/db", o), &store.Scan{Table: "t"}, "r: f:q@1=v")
 }
+
+// A write that does not wait for the disk may be lost with power, alone and in its
+// place in the log; the next one that waits takes it along.
+func TestDurability(t *testing.T) {
+	t.Parallel()
+	lazy := &store.TableDescriptor{Name: "lazy", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
+	if err := lazy.SetAttribute(store.AttrDurability, "ASYNC_WAL"); err != nil {
+		t.Fatal(err)
+	}
+	durable := func(table string, d cell.Durability) *cell.Mutation {
+		m := put("r", 1, "f", "q", "v")
+		m.Table, m.Durability = table, d
+		return m
+	}
+	progress := func(b *store.Batch) {
+		b.Advance(store.Source{Pipeline: "p", Topic: "x"}, 0, store.Absent, store.Progress{Next: 1})
+	}
+	tests := map[string]struct {
+		write    func(*testing.T, *DB)
+		survives bool
+	}{
+		"default":     {func(t *testing.T, db *DB) { mutate(t, db, durable("t", cell.UseDefault)) }, true},
+		"sync":        {func(t *testing.T, db *DB) { mutate(t, db, durable("lazy", cell.SyncWAL)) }, true},
+		"fsync":       {func(t *testing.T, db *DB) { mutate(t, db, durable("lazy", cell.FsyncWAL)) }, true},
+		"async":       {func(t *testing.T, db *DB) { mutate(t, db, durable("t", cell.AsyncWAL)) }, false},
+		"skip":        {func(t *testing.T, db *DB) { mutate(t, db, durable("t", cell.SkipWAL)) }, false},
+		"table async": {func(t *testing.T, db *DB) { mutate(t, db, durable("lazy", cell.UseDefault)) }, false},
+		"async before sync": {func(t *testing.T, db *DB) {
+			mutate(t, db, durable("t", cell.AsyncWAL))
+			m := durable("lazy", cell.SyncWAL)
+			m.Row = []byte("other")
+			mutate(t, db, m)
+		}, true},
+		"async batch": {func(t *testing.T, db *DB) {
+			var b store.Batch
+			b.Add(0, *durable("t", cell.AsyncWAL))
+			if err := db.Apply(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}, false},
+		"async batch with progress": {func(t *testing.T, db *DB) {
+			var b store.Batch
+			b.Add(0, *durable("t", cell.AsyncWAL))
+			progress(&b)
+			if err := db.Apply(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fs := vfs.NewCrashableMem()
+			o := memory()
+			o.FS = fs
+			db := open(t, "db", o)
+			create(t, db, "t", store.NewFamily("f"))
+			if err := db.CreateTable(t.Context(), lazy, nil); err != nil {
+				t.Fatal(err)
+			}
+			tt.write(t, db)
+			after := *o
+			after.FS = fs.CrashClone(vfs.CrashCloneCfg{})
+			found := false
+			again := open(t, "db", &after)
+			for _, table := range []string{"t", "lazy"} {
+				for _, row := range rows(t, again, &store.Scan{Table: table}) {
+					found = found || row[:2] == "r:"
+				}
+			}
+			if found != tt.survives {
+				t.Errorf("after a power failure the row is there: %t, want %t", found, tt.survives)
+			}
+		})
+	}
+	db := open(t, "db", memory())
+	create(t, db, "t", store.NewFamily("f"))
+	if _, err := db.MutateRow(t.Context(), nil, durable("t", cell.FsyncWAL+1)); !errors.Is(err, store.ErrInvalidArgument) {
+		t.Errorf("an unknown durability: got %v", err)
+	}
+}

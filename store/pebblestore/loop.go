@@ -298,7 +298,7 @@ func (db *DB) commitStaged(c *commit) error {
 	if err := c.write(b); err != nil {
 		return engineError(err)
 	}
-	if err := db.pebble.Apply(b, db.writeOptions()); err != nil {
+	if err := db.pebble.Apply(b, db.writeOptions(c.sync)); err != nil {
 		return engineError(err)
 	}
 	db.sequence.Store(c.seq)
@@ -307,8 +307,8 @@ func (db *DB) commitStaged(c *commit) error {
 	return nil
 }
 
-func (db *DB) writeOptions() *pebble.WriteOptions {
-	if db.opts.Sync == SyncNever {
+func (db *DB) writeOptions(sync bool) *pebble.WriteOptions {
+	if !sync || db.opts.Sync == SyncNever {
 		return pebble.NoSync
 	}
 	return pebble.Sync

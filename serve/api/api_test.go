@@ -1,0 +1,37 @@
+package api_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/serve/api"
+)
+
+// What a client sends is what the server applies.
+func TestMutationTravels(t *testing.T) {
+	t.Parallel()
+	full := cell.Mutation{Table: "t", Row: []byte("r"), Read: &cell.TimeRange{Min: 1, Max: 9}, Durability: cell.SkipWAL}
+	full.Put("f", []byte("q"), 5, []byte("v"))
+	full.Increment("f", []byte("n"), -2)
+	full.Ops[0].TTL, full.Ops[1].TTL = cell.NoLife, 7
+	for _, want := range []cell.Mutation{
+		full,
+		{Table: "t", Row: []byte{0}, Ops: []cell.Op{{Type: cell.OpDeleteRow, Time: cell.Latest}}},
+		{Table: "t", Row: []byte("r"), Ops: []cell.Op{}, Durability: cell.FsyncWAL},
+	} {
+		sent := api.FromMutation(&want)
+		got, err := sent.Cell()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("mutation (-sent +applied):\n%s", diff)
+		}
+	}
+	unknown := api.FromMutation(&cell.Mutation{Row: []byte("r"), Durability: cell.FsyncWAL + 1})
+	if _, err := unknown.Cell(); err == nil || err.Error() == "" {
+		t.Errorf("an unknown durability %q is taken", unknown.Durability)
+	}
+}
