@@ -18,7 +18,8 @@ import (
 )
 
 // A region of more keys than are read is cut by the sizes of its blocks: the
-// halves are about equal by bytes, whatever the keys look like.
+// halves are about equal by bytes, whatever the keys look like. How equal depends on
+// which files the compactions beside have made by then: a few blocks of the thirty.
 func TestSplitPointOfLargeRegion(t *testing.T) {
 	t.Parallel()
 	const rows = 3 * exactKeys
@@ -29,15 +30,15 @@ func TestSplitPointOfLargeRegion(t *testing.T) {
 		low  float64 // share of the bytes before the split point
 		high float64
 	}{
-		{"even", func(i int) []byte { return fmt.Appendf(nil, "row-%07d", i) }, func(int) int { return 20 }, 0.45, 0.55},
-		{"long common prefix", func(i int) []byte { return fmt.Appendf(nil, "%s%07d", bytes.Repeat([]byte("p"), 200), i) }, func(int) int { return 20 }, 0.45, 0.55},
-		{"zeros", func(i int) []byte { return []byte{0, 0, byte(i >> 16), byte(i >> 8), byte(i), 0} }, func(int) int { return 20 }, 0.45, 0.55},
+		{"even", func(i int) []byte { return fmt.Appendf(nil, "row-%07d", i) }, func(int) int { return 20 }, 0.40, 0.60},
+		{"long common prefix", func(i int) []byte { return fmt.Appendf(nil, "%s%07d", bytes.Repeat([]byte("p"), 200), i) }, func(int) int { return 20 }, 0.40, 0.60},
+		{"zeros", func(i int) []byte { return []byte{0, 0, byte(i >> 16), byte(i >> 8), byte(i), 0} }, func(int) int { return 20 }, 0.40, 0.60},
 		{"clustered", func(i int) []byte {
 			if i%3 == 0 {
 				return fmt.Appendf(nil, "a%07d", i)
 			}
 			return fmt.Appendf(nil, "z/%07d", i)
-		}, func(int) int { return 20 }, 0.45, 0.55},
+		}, func(int) int { return 20 }, 0.40, 0.60},
 		{"large at the end", func(i int) []byte { return fmt.Appendf(nil, "row-%07d", i) }, func(i int) int { return 10 + 90*(i/(rows*2/3)) }, 0.40, 0.60},
 	} {
 		t.Run(c.name, func(t *testing.T) {
