@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // block returns the lines of the fenced block with this name in
@@ -145,13 +146,29 @@ func appendPacked(ttl int64, perColumn bool, columns []column) []byte {
 	return b
 }
 
+// decodePacked decodes by Next, and checks that AppendCells, with Next before it or
+// without, finds the same columns or the same corruption.
 func decodePacked(b []byte, sequence uint64) (ttl int64, columns []column, err error) {
 	var p Packed
 	if err := p.Reset(b, sequence); err != nil {
 		return 0, nil, err
 	}
+	var cells []Cell
 	for p.Next() {
 		columns = append(columns, column{p.Qualifier, p.Value, p.Sequence})
+		cells = append(cells, Cell{Family: "f", Qualifier: p.Qualifier, Time: 7, Kind: KindPut, Value: p.Value, TTL: p.TTL})
+	}
+	for skip := range min(2, len(cells)+1) {
+		var q Packed
+		if err := q.Reset(b, sequence); err != nil {
+			return 0, nil, err
+		}
+		for range skip {
+			q.Next()
+		}
+		if got := q.AppendCells(nil, "f", 7); !cmp.Equal(got, cells[skip:], cmpopts.EquateEmpty()) || fmt.Sprint(q.Err()) != fmt.Sprint(p.Err()) {
+			return 0, nil, fmt.Errorf("AppendCells after %d columns: %v, %w; Next: %v, %w", skip, got, q.Err(), cells, p.Err())
+		}
 	}
 	return p.TTL, columns, p.Err()
 }

@@ -130,7 +130,7 @@ func (p *Packed) Next() bool {
 	if qualifier, p.err = p.slice(); p.err != nil {
 		return false
 	}
-	if p.last != nil && bytes.Compare(p.last, qualifier) >= 0 {
+	if p.last != nil && !ascending(p.last, qualifier) {
 		p.err = fmt.Errorf("%w: packed qualifier %q after %q", ErrCorruptValue, qualifier, p.last)
 		return false
 	}
@@ -146,6 +146,58 @@ func (p *Packed) Next() bool {
 		p.Sequence, p.rest = binary.BigEndian.Uint64(p.rest), p.rest[8:]
 	}
 	return true
+}
+
+// AppendCells appends the columns that Next has not yet yielded to dst, as the puts
+// of family at t, and returns the extended slice. They point into the value. Err
+// says whether it was corrupt; then some columns may be missing.
+func (p *Packed) AppendCells(dst []Cell, family string, t Timestamp) []Cell {
+	for !p.perColumn {
+		// Lengths below 128 are all but a few, and a scan reads millions.
+		rest := p.rest
+		if len(rest) < 2 || rest[0] >= 0x80 {
+			break
+		}
+		q := 1 + int(rest[0])
+		if q >= len(rest) || rest[q] >= 0x80 {
+			break
+		}
+		v := q + 1
+		end := v + int(rest[q])
+		if end > len(rest) {
+			break
+		}
+		qualifier := rest[1:q:q]
+		if p.last != nil && !ascending(p.last, qualifier) {
+			break
+		}
+		p.last, p.rest = qualifier, rest[end:]
+		dst = appendCell(dst, family, qualifier, t, rest[v:end:end], p.TTL)
+	}
+	for p.Next() {
+		dst = appendCell(dst, family, p.Qualifier, t, p.Value, p.TTL)
+	}
+	return dst
+}
+
+// appendCell appends a put, without writing it twice.
+func appendCell(dst []Cell, family string, qualifier []byte, t Timestamp, value []byte, ttl int64) []Cell {
+	n := len(dst)
+	if n == cap(dst) {
+		dst = append(dst, Cell{})
+	}
+	dst = dst[:n+1]
+	c := &dst[n]
+	c.Family, c.Qualifier, c.Time, c.Kind, c.Value, c.TTL = family, qualifier, t, KindPut, value, ttl
+	return dst
+}
+
+// ascending reports whether a sorts before b: mostly the first byte tells.
+func ascending(a, b []byte) bool {
+	if len(a) > 0 && len(b) > 0 && a[0] != b[0] {
+		return a[0] < b[0]
+	}
+	return bytes.Compare(a, b) < 0
 }
 
 // Err returns the first corruption found; it wraps ErrCorruptValue.

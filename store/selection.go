@@ -173,7 +173,8 @@ func (sel *Selection) selectFamilies(s *Scan, t *TableDescriptor) error {
 	add := func(i int) *SelectedFamily {
 		f := &t.Families[i]
 		sf := SelectedFamily{Family: f, Index: i, Time: s.Time}
-		if r, ok := s.FamilyTime[f.Name]; ok {
+		if own, ok := s.FamilyTime[f.Name]; ok {
+			r := own
 			sf.Time = &r
 		} else if s.Time != nil {
 			r := *s.Time

@@ -48,6 +48,8 @@ type DB struct {
 	// old keys nor the new.
 	swap sync.RWMutex
 
+	rows rowIterators
+
 	redone    bool          // Open has finished a rewrite that a crash cut short
 	rewriting chan struct{} // holds a token while a span is rewritten
 	retention *retention
@@ -102,6 +104,9 @@ func Open(dir string, o *Options) (*DB, error) {
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
 		counters: newCounterCache(opts.CounterCacheEntries), offsets: map[string]*offset{},
 		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1),
+	}
+	db.rows.open = func() (*pebble.Iterator, error) {
+		return db.newIterator(context.Background(), &pebble.IterOptions{UseL6Filters: true})
 	}
 	db.packing.seed = maphash.MakeSeed()
 	db.retention = newRetention(db)
@@ -373,6 +378,7 @@ func (db *DB) Close() error {
 	for s := range snaps {
 		errs = append(errs, s.close())
 	}
+	db.rows.close()
 	return errors.Join(append(errs, db.release())...)
 }
 
@@ -439,7 +445,13 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 	if !sel.Empty() {
 		t.load.Read(sel.Rows(), int64(db.opts.Now()))
 	}
-	src, err := newRowSource(ctx, t, sel, db.opts.Now(), open)
+	var found *foundRow
+	if snap == nil && !sel.Empty() && singleRow(sel.Rows()) && ctx.Err() == nil {
+		if found, err = db.findRow(t, sel); found == nil {
+			return store.FailedScanner(err) // nil where there is no such row
+		}
+	}
+	src, err := newRowSource(ctx, t, sel, db.opts.Now(), found, open)
 	if err != nil {
 		return store.FailedScanner(err)
 	}

@@ -162,7 +162,10 @@ func (db *DB) run() {
 		}
 		if next.alone != nil {
 			if next.state.CompareAndSwap(requestWaiting, requestTaken) {
-				next.finish(next.alone())
+				db.rows.writing()
+				err := next.alone()
+				db.rows.written()
+				next.finish(err)
 			}
 			next = nil
 			continue
@@ -298,7 +301,10 @@ func (db *DB) commitStaged(c *commit) error {
 	if err := c.write(b); err != nil {
 		return engineError(err)
 	}
-	if err := db.pebble.Apply(b, db.writeOptions(c.sync)); err != nil {
+	db.rows.writing()
+	err := db.pebble.Apply(b, db.writeOptions(c.sync))
+	db.rows.written()
+	if err != nil {
 		return engineError(err)
 	}
 	db.sequence.Store(c.seq)

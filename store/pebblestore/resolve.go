@@ -58,6 +58,7 @@ type resolver struct {
 	nvb          bool
 	keep         bool // KEEP_DELETED_CELLS is not FALSE
 	selective    bool // not all columns are wanted
+	whole        bool // all columns are, at any time
 	low, high    cell.Timestamp
 	oldest       cell.Timestamp // nothing before it can pass: low, or later
 	now          cell.Timestamp
@@ -73,7 +74,8 @@ type resolver struct {
 
 	// The current column.
 	inColumn      bool
-	column        []byte
+	column        []byte // in columnBytes, or what was emitted
+	columnBytes   []byte
 	done          bool // nothing more of the column can be seen
 	count         int
 	deleteColumn  cell.Timestamp
@@ -98,6 +100,7 @@ func newResolver(sel *store.SelectedFamily, raw bool, now cell.Timestamp, out *[
 		r.low, r.high = sel.Time.Min, sel.Time.Max
 	}
 	r.oldest = max(r.low, sel.Oldest)
+	r.whole = !r.raw && !r.nvb && !r.selective && r.oldest == 0 && r.high == math.MaxInt64 && sel.Versions > 0
 	r.reset()
 	return r
 }
@@ -178,9 +181,12 @@ func (r *resolver) exhausted() bool {
 // push takes the next cell, which is no family marker unless the scan is raw.
 func (r *resolver) push(e *entry) {
 	if !r.inColumn || !bytes.Equal(r.column, e.qualifier) {
-		r.endColumn()
-		r.inColumn, r.column = true, append(r.column[:0], e.qualifier...)
-		r.done, r.count, r.emitted = !r.wanted(e.qualifier), 0, nil
+		if len(r.versions) > 0 {
+			r.endColumn()
+		}
+		r.columnBytes = append(r.columnBytes[:0], e.qualifier...)
+		r.inColumn, r.column = true, r.columnBytes
+		r.done, r.count, r.emitted = r.selective && !r.wanted(e.qualifier), 0, nil
 		r.deleteColumn, r.deleteVersion, r.lastTime, r.lastKind = noTime, noTime, noTime, 0
 	}
 	switch {
@@ -365,11 +371,33 @@ func remove(live []entry, marker *entry) []entry {
 }
 
 // cut lets go of what was emitted: the arena is used again.
-func (r *resolver) cut() { r.emitted = nil }
+func (r *resolver) cut() {
+	r.emitted = nil
+	r.columnBytes = append(r.columnBytes[:0], r.column...)
+	r.column = r.columnBytes
+}
+
+// plain reports whether, of the row that is read, the newest put of each column is
+// seen and nothing else, unless the column has a marker or a TTL hides it.
+func (r *resolver) plain() bool {
+	return r.whole && r.deleteFamily == noTime && len(r.familyVersions) == 0
+}
+
+// pushPlain takes the newest put of a column that plain holds for, which must not
+// be the current one, and is neither expired nor has a TTL.
+func (r *resolver) pushPlain(qualifier []byte, t cell.Timestamp, value []byte) {
+	c := nextCell(r.out)
+	c.Family, c.Time, c.Kind, c.TTL = r.sel.Family.Name, t, cell.KindPut, 0
+	c.Qualifier, c.Value = r.arena.copyTwo(qualifier, value)
+	r.inColumn, r.column, r.emitted = true, c.Qualifier, c.Qualifier
+	r.done, r.count = false, 1
+	r.deleteColumn, r.deleteVersion, r.lastTime, r.lastKind = noTime, noTime, t, cell.KindPut
+}
 
 // emit hands a cell to the reader.
 func (r *resolver) emit(e *entry) {
-	c := cell.Cell{Family: r.sel.Family.Name, Time: e.time, Kind: e.kind, TTL: e.ttl}
+	c := nextCell(r.out)
+	c.Family, c.Time, c.Kind, c.TTL = r.sel.Family.Name, e.time, e.kind, e.ttl
 	switch {
 	case e.stable:
 		c.Qualifier, c.Value = e.qualifier, e.value
@@ -382,7 +410,17 @@ func (r *resolver) emit(e *entry) {
 	if e.kind != cell.KindPut {
 		c.Value = nil
 	}
-	*r.out = append(*r.out, c)
+}
+
+// nextCell makes room for one more cell, whose fields the caller sets, all of them.
+func nextCell(cells *[]cell.Cell) *cell.Cell {
+	n := len(*cells)
+	if n < cap(*cells) {
+		*cells = (*cells)[:n+1]
+	} else {
+		*cells = append(*cells, cell.Cell{})
+	}
+	return &(*cells)[n]
 }
 
 // arena holds the bytes of one row. Slices of it stay valid until reset, also
@@ -391,10 +429,24 @@ type arena struct{ buf []byte }
 
 func (a *arena) reset() { a.buf = a.buf[:0] }
 
+// copyTwo copies both.
+func (a *arena) copyTwo(b, c []byte) (_, _ []byte) {
+	if cap(a.buf)-len(a.buf) < len(b)+len(c) {
+		return a.copy(b), a.copy(c)
+	}
+	n := len(a.buf)
+	m := n + len(b)
+	buf := a.buf[:m+len(c)]
+	copy(buf[n:], b)
+	copy(buf[m:], c)
+	a.buf = buf
+	return buf[n:m:m], buf[m:len(buf):len(buf)]
+}
+
 func (a *arena) copy(b []byte) []byte {
 	if cap(a.buf)-len(a.buf) < len(b) {
 		// What was handed out keeps the old buffer alive.
-		a.buf = make([]byte, 0, max(4<<10, 2*cap(a.buf), len(b)))
+		a.buf = make([]byte, 0, max(256, 2*cap(a.buf), 2*len(b)))
 	}
 	n := len(a.buf)
 	a.buf = append(a.buf, b...)

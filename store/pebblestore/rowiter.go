@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -22,8 +23,10 @@ type familyReader struct {
 	next      int     // first of pending not yet pushed
 	sources   int     // runs in pending that are sorted each
 	streaming bool    // past the empty qualifier
+	plain     bool    // streaming, and the resolver's plain holds
 	packed    cell.Packed
 	scratch   []byte
+	entry     entry // add's
 	hold      arena // what must live as long as the row is read: a part of it may be returned before
 }
 
@@ -58,26 +61,37 @@ func (r *familyReader) add(suffix, value []byte) error {
 	if !r.streaming && suffix[0] == 0 && suffix[1] == 1 {
 		return r.addUnnamed(t, kind, sequence, value)
 	}
-	qualifier, _, scratch, err := cell.DecodePart(suffix, r.scratch[:0])
-	if r.scratch = scratch; err != nil {
-		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+	n := len(suffix) - versionBytes
+	qualifier := suffix[: n-2 : n-2] // where nothing is escaped
+	if suffix[n-2] != 0 || suffix[n-1] != 1 || bytes.IndexByte(qualifier, 0) >= 0 {
+		var err error
+		if qualifier, _, r.scratch, err = cell.DecodePart(suffix, r.scratch[:0]); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
 	}
 	if !r.streaming {
 		if err := r.stream(); err != nil {
 			return err
 		}
 	}
-	e := entry{qualifier: qualifier, time: t, kind: kind, sequence: sequence}
+	if kind == cell.KindPut && r.plain && t >= r.res.expiredUntil && len(value) > 0 && value[0] == 0 &&
+		r.next == len(r.pending) && !(r.res.inColumn && bytes.Equal(qualifier, r.res.column)) {
+		r.res.pushPlain(qualifier, t, value[1:])
+		return nil
+	}
+	e := &r.entry
+	e.qualifier, e.time, e.kind, e.sequence, e.ttl, e.value = qualifier, t, kind, sequence, 0, nil
 	if kind == cell.KindPut {
+		var err error
 		if e.ttl, e.value, err = cell.DecodeValue(value); err != nil {
 			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 		}
 	}
-	for r.next < len(r.pending) && r.pending[r.next].compare(&e) < 0 {
+	for r.next < len(r.pending) && r.pending[r.next].compare(e) < 0 {
 		r.res.push(&r.pending[r.next])
 		r.next++
 	}
-	r.res.push(&e)
+	r.res.push(e)
 	return nil
 }
 
@@ -85,11 +99,12 @@ func (r *familyReader) add(suffix, value []byte) error {
 // packed fragment or a cell of the empty qualifier. They sort by time, so that
 // cells wait until all fragments are known.
 func (r *familyReader) addUnnamed(t cell.Timestamp, kind cell.Kind, sequence uint64, value []byte) error {
-	e := entry{qualifier: emptyQualifier, time: t, kind: kind, sequence: sequence, stable: true}
-	switch kind {
-	case cell.KindPacked:
+	if kind == cell.KindPacked {
 		r.fragments = append(r.fragments, fragment{time: t, sequence: sequence, value: r.hold.copy(value)})
 		return nil
+	}
+	e := entry{qualifier: emptyQualifier, time: t, kind: kind, sequence: sequence, stable: true}
+	switch kind {
 	case cell.KindDeleteFamily, cell.KindDeleteFamilyVersion:
 		if !r.res.raw {
 			r.res.familyMarker(&e)
@@ -111,12 +126,15 @@ func (r *familyReader) addUnnamed(t cell.Timestamp, kind cell.Kind, sequence uin
 
 var emptyQualifier = []byte{}
 
+// usualColumns is room for the cells of a row that is read alone.
+const usualColumns = 8
+
 // versionBytes is the length of cell.AppendVersion's code.
 const versionBytes = 8 + 1 + 8
 
 // stream unpacks the fragments: from here on, cells are pushed as they come.
 func (r *familyReader) stream() error {
-	r.streaming = true
+	r.streaming, r.plain = true, r.res.plain()
 	for i := range r.fragments {
 		f := &r.fragments[i]
 		r.sources++
@@ -172,21 +190,23 @@ func (r *familyReader) emitFragment() error {
 	case !res.raw && f.time < res.expiredUntil && res.sel.Family.MinVersions == 0:
 		return nil
 	}
-	out, p := *res.out, r.packed
-	for p.Next() {
-		if !res.wanted(p.Qualifier) {
-			if res.exhausted() {
-				break
+	out := slices.Grow(*res.out, usualColumns)
+	if !res.selective {
+		out = r.packed.AppendCells(out, res.sel.Family.Name, f.time)
+	} else {
+		for p := &r.packed; p.Next(); {
+			if !res.wanted(p.Qualifier) {
+				if res.exhausted() {
+					break
+				}
+				continue
 			}
-			continue
+			c := nextCell(&out)
+			*c = cell.Cell{Family: res.sel.Family.Name, Qualifier: p.Qualifier, Time: f.time, Kind: cell.KindPut, Value: p.Value, TTL: p.TTL}
 		}
-		out = append(out, cell.Cell{
-			Family: res.sel.Family.Name, Qualifier: p.Qualifier, Time: f.time,
-			Kind: cell.KindPut, Value: p.Value, TTL: p.TTL,
-		})
 	}
 	*res.out = out
-	if err := p.Err(); err != nil {
+	if err := r.packed.Err(); err != nil {
 		return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
 	}
 	return nil

@@ -15,6 +15,9 @@ import (
 // prefixBytes is the length of tag, table and family at the head of a key.
 const prefixBytes = 1 + 4 + 1
 
+// partSlack is room for the terminator of a row and some escaped bytes.
+const partSlack = 8
+
 // probeRows is how many rows without a visible cell a scan passes before it
 // looks whether its context is done.
 const probeRows = 1024
@@ -33,12 +36,16 @@ func (db *DB) liveIterators(ctx context.Context) iterators {
 		if base != nil {
 			return base.CloneWithContext(ctx, pebble.CloneOptions{IterOptions: o})
 		}
-		db.swap.RLock()
-		defer db.swap.RUnlock()
-		it, err := db.pebble.NewIterWithContext(ctx, o)
+		it, err := db.newIterator(ctx, o)
 		base = it
 		return it, err
 	}
+}
+
+func (db *DB) newIterator(ctx context.Context, o *pebble.IterOptions) (*pebble.Iterator, error) {
+	db.swap.RLock()
+	defer db.swap.RUnlock()
+	return db.pebble.NewIterWithContext(ctx, o)
 }
 
 // cursor is the position of a scan in one family.
@@ -49,6 +56,7 @@ type cursor struct {
 	key    []byte // of the current key-value; the iterator's
 	split  int    // where its row ends
 	prefix []byte // of the current row: the iterator moves within it
+	within bool   // the key has the prefix
 	seek   []byte
 }
 
@@ -66,6 +74,7 @@ type rowSource struct {
 	next    []byte     // a row to seek, in the same form
 	name    []byte     // the current row
 	single  bool       // one row: prefix seeks, bloom filters
+	found   *foundRow  // what the first iterator belongs to; nil = the source
 
 	pieceBytes, pieceCells int   // where a row may be cut; 0 bytes = nowhere
 	bytes                  int   // of cells, as far as cells[:counted]
@@ -80,13 +89,19 @@ type rowSource struct {
 
 var _ store.RowSource = (*rowSource)(nil)
 
-// newRowSource opens the iterators of sel over t.
-func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, open iterators) (*rowSource, error) {
-	s := &rowSource{ctx: ctx, sel: sel, cut: -1}
+// singleRow reports whether there is one row that can be in rows.
+func singleRow(rows cell.Range) bool {
+	n := len(rows.Start)
+	return n > 0 && len(rows.Stop) == n+1 && rows.Stop[n] == 0 && bytes.Equal(rows.Stop[:n], rows.Start)
+}
+
+// newRowSource opens the iterators of sel over t. Where found is not nil, it is the
+// row to read, and the source's from here on.
+func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, found *foundRow, open iterators) (*rowSource, error) {
+	s := &rowSource{ctx: ctx, sel: sel, cut: -1, found: found}
 	s.pieceBytes, s.pieceCells = sel.Pieces()
 	rows := sel.Rows()
-	s.single = len(rows.Start) > 0 && len(rows.Stop) == len(rows.Start)+1 &&
-		rows.Stop[len(rows.Start)] == 0 && bytes.Equal(rows.Stop[:len(rows.Start)], rows.Start)
+	s.single = found != nil || singleRow(rows)
 	fams := sel.Families()
 	s.cursors = make([]cursor, len(fams))
 	for i := range fams {
@@ -99,9 +114,13 @@ func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.
 		case sel.Empty():
 			continue
 		case s.single:
-			c.prefix = cell.AppendRowPrefix(nil, f.tag, t.id, f.id, rows.Start)
+			c.prefix = cell.AppendRowPrefix(make([]byte, 0, prefixBytes+len(rows.Start)+partSlack), f.tag, t.id, f.id, rows.Start)
 			if i > 0 {
 				c.it = s.cursors[0].it // the families are read one after the other
+				continue
+			}
+			if found != nil {
+				c.it = found.it
 				continue
 			}
 			o.UseL6Filters = true
@@ -149,10 +168,12 @@ func (s *rowSource) abort(why error) error {
 	for i := range s.cursors {
 		it := s.cursors[i].it
 		s.cursors[i].it = nil
-		if it != nil && (i == 0 || !s.single) {
-			if err := it.Close(); err != nil && first == nil {
-				first = engineError(err)
-			}
+		switch {
+		case it == nil || i > 0 && s.single:
+		case s.found != nil:
+			first = firstError(first, engineError(s.found.close()))
+		default:
+			first = firstError(first, engineError(it.Close()))
 		}
 	}
 	return first
@@ -336,7 +357,13 @@ func (s *rowSource) onlyRow(skip func(row []byte) bool) (*cell.Row, error) {
 	s.started = true
 	s.name = append(s.name[:0], s.sel.Rows().Start...)
 	at := 0
-	for ; at < len(s.cursors); at++ {
+	if s.found != nil {
+		at = s.found.family
+		if err := s.cursors[at].moved(true); err != nil {
+			return nil, err
+		}
+	}
+	for ; at < len(s.cursors) && !s.cursors[at].valid; at++ {
 		c := &s.cursors[at]
 		if err := c.moved(c.it.SeekPrefixGE(c.prefix)); err != nil {
 			return nil, err
@@ -452,8 +479,12 @@ func (c *cursor) moved(ok bool) error {
 		return nil
 	}
 	c.key = c.it.Key()
-	if len(c.prefix) > 0 && bytes.HasPrefix(c.key, c.prefix) {
+	if c.within = len(c.prefix) > 0 && bytes.HasPrefix(c.key, c.prefix); c.within {
 		c.split = len(c.prefix) // a row's terminator ends no other row's prefix
+		return nil
+	}
+	if n := len(c.key) - versionBytes; n >= prefixBytes+4 && string(c.key[n-4:n]) == "\x00\x01\x00\x01" && c.key[0] == cell.TagData {
+		c.split = n - 2 // the qualifier is empty, and no part has a 00 01 in it
 		return nil
 	}
 	c.split = cell.SplitKey(c.key)
@@ -475,7 +506,7 @@ func (c *cursor) skipRow(s *rowSource) error {
 // beginRow begins to read the current row of the family.
 func (c *cursor) beginRow(s *rowSource) error {
 	c.reader.begin()
-	c.prefix = append(c.prefix[:0], c.key[:c.split]...)
+	c.prefix, c.within = append(c.prefix[:0], c.key[:c.split]...), true
 	if s.sel.Reversed() && !s.single {
 		// The iterator is on the row's last cell; cells come ascending.
 		return c.moved(c.it.SeekGE(c.prefix))
@@ -487,7 +518,7 @@ func (c *cursor) beginRow(s *rowSource) error {
 func (c *cursor) readRow(s *rowSource) (cut bool, err error) {
 	r := &c.reader
 	passed := 0 // keys in a row that nobody needed
-	for c.valid && bytes.HasPrefix(c.key, c.prefix) {
+	for c.valid && c.within {
 		if s.pieceBytes > 0 && s.full() {
 			return true, nil
 		}
@@ -499,7 +530,9 @@ func (c *cursor) readRow(s *rowSource) (cut bool, err error) {
 			return false, fmt.Errorf("row %q: %w", s.name, err)
 		}
 		ok := false
-		if qualifier, after, rowDone, skip := r.skipTo(); !skip {
+		if !r.res.done {
+			passed, ok = 0, c.it.Next()
+		} else if qualifier, after, rowDone, skip := r.skipTo(); !skip {
 			passed, ok = 0, c.it.Next()
 		} else if passed++; passed < stepKeys {
 			ok = c.it.Next()
