@@ -92,6 +92,10 @@ type Record struct {
 // those before it did; Counters after them. Advances are compared first, against
 // what was stored before the batch and in order among themselves: a stale batch
 // is stale whatever else it holds.
+//
+// Members with one offset of 0 or more belong to one record and stand together in
+// that order. Where one of them is refused the record is: none of the others is
+// visible to what comes behind, nor can be refused any more.
 type Batch struct {
 	Mutations []Mutation
 	Counters  []CounterDelta

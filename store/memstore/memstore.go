@@ -13,9 +13,7 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -111,38 +109,39 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 			return err
 		}
 	}
-	var refused refusals
-	var disabled error // no record's fault: all of them wait
-	refuse := func(offset int64, table string, row []byte, err error) {
-		if errors.Is(err, store.ErrTableNotEnabled) {
-			disabled = cmp.Or(disabled, fmt.Errorf("apply batch: %w", err))
-			return
-		}
-		refused.add(offset, table, row, err)
-	}
-	b.InOrder(func(m *store.Mutation) {
-		if _, err := tx.mutate(&m.Mutation, nil); err != nil {
-			refuse(m.Offset, m.Table, m.Row, err)
-		}
-	}, func(r *store.Record) {
-		if m, err := tx.record(r); err != nil {
-			refuse(r.Offset, m.Table, m.Row, err)
-		}
-	})
+	run := recordRun{tx: tx}
+	counters := make([]cell.Mutation, len(b.Counters))
 	for i := range b.Counters {
 		c := &b.Counters[i]
-		m := cell.Mutation{Table: c.Table, Row: c.Row, Ops: []cell.Op{{Type: cell.OpIncrement, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Delta: c.Delta}}}
-		if err := tx.checkCounter(c); err != nil {
-			refuse(c.Offset, c.Table, c.Row, err)
-		} else if _, err := tx.mutate(&m, nil); err != nil {
-			refuse(c.Offset, c.Table, c.Row, err)
+		counters[i] = cell.Mutation{Table: c.Table, Row: c.Row, Ops: []cell.Op{{Type: cell.OpIncrement, Family: c.Family, Qualifier: c.Qualifier, Time: c.Time, Delta: c.Delta}}}
+		// What can be wrong with a counter does not depend on what is stored.
+		if err := tx.checkCounter(c, &counters[i]); err != nil {
+			run.refuse(c.Offset, c.Table, c.Row, err)
 		}
 	}
+	b.InOrder(func(m *store.Mutation) {
+		if run.enter(m.Offset) {
+			if _, err := tx.mutate(&m.Mutation, nil); err != nil {
+				run.fail(&m.Mutation, err)
+			}
+		}
+	}, func(r *store.Record) {
+		if run.enter(r.Offset) {
+			if m, err := tx.record(r); err != nil {
+				run.fail(m, err)
+			}
+		}
+	})
 	switch {
-	case disabled != nil:
-		return disabled
-	case len(refused) > 0:
-		return refused.error()
+	case run.disabled != nil:
+		return fmt.Errorf("apply batch: %w", run.disabled)
+	case len(run.refused) > 0:
+		return run.refused.error()
+	}
+	for i := range counters {
+		if _, err := tx.mutate(&counters[i], nil); err != nil {
+			return fmt.Errorf("apply batch: a counter that was checked: %w", err)
+		}
 	}
 	tx.commit()
 	return nil

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -217,8 +218,9 @@ func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
 	return touched
 }
 
-// checkCounter refuses a delta for what is no COUNTER family.
-func (tx *tx) checkCounter(c *store.CounterDelta) error {
+// checkCounter refuses a delta, which is m as a mutation, for what is no COUNTER
+// family, and whatever else is wrong with it.
+func (tx *tx) checkCounter(c *store.CounterDelta, m *cell.Mutation) error {
 	t, err := tx.userTable(c.Table)
 	if err != nil {
 		return err
@@ -230,7 +232,7 @@ func (tx *tx) checkCounter(c *store.CounterDelta) error {
 	if !f.Counter {
 		return fmt.Errorf("table %s: %w: family %s is not a COUNTER family", c.Table, store.ErrRefused, c.Family)
 	}
-	return nil
+	return store.ValidateMutation(t, m, tx.now)
 }
 
 // record applies r as a whole or not at all. On an error it returns the mutation
@@ -287,6 +289,46 @@ func (tx *tx) advance(a *store.Advance) error {
 	tx.setRow(t.Name, key, nil) // one version, overwritten in place
 	tx.write(t, key, []cell.Cell{{Family: store.ProgressFamily, Qualifier: []byte(store.ProgressQualifier), Time: tx.now, Kind: cell.KindPut, Value: store.AppendProgress(nil, &a.Progress)}})
 	return nil
+}
+
+// recordRun is the members of one record, which stand together in a batch. Where
+// one of them is refused, all are taken back and none is applied any more.
+type recordRun struct {
+	tx       *tx
+	refused  refusals
+	disabled error // no record's fault: all of them wait
+
+	offset int64
+	undo   int // of the transaction, before the record's first member
+	begun  bool
+	out    bool // the record is refused
+}
+
+// enter begins with the next member, of the record at offset, and reports whether
+// it is to be applied. Members without a record, at offset -1, stand alone.
+func (r *recordRun) enter(offset int64) bool {
+	if !r.begun || offset != r.offset || offset < 0 {
+		refused := func(f store.Refusal) bool { return offset >= 0 && f.Offset == offset }
+		r.begun, r.offset, r.undo, r.out = true, offset, len(r.tx.undo), slices.ContainsFunc(r.refused, refused)
+	}
+	return !r.out
+}
+
+// fail refuses the record of the current member.
+func (r *recordRun) fail(m *cell.Mutation, err error) {
+	r.tx.rollback(r.undo)
+	r.out = true
+	r.refuse(r.offset, m.Table, m.Row, err)
+}
+
+func (r *recordRun) refuse(offset int64, table string, row []byte, err error) {
+	if errors.Is(err, store.ErrTableNotEnabled) {
+		if r.disabled == nil {
+			r.disabled = err
+		}
+		return
+	}
+	r.refused.add(offset, table, row, err)
 }
 
 // refusals are a batch's refused records.

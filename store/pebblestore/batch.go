@@ -45,7 +45,7 @@ func (c *commit) batch(b *store.Batch) error {
 	err := c.members(b, refuse)
 	if err == nil && len(refused) > 0 {
 		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset == b.Offset })
+		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })
 		err = &store.BatchError{Refused: refused}
 	}
 	if err != nil {
@@ -74,18 +74,34 @@ func refusable(err error) bool {
 }
 
 // members stages the mutations and records of b in the order of
-// store.Batch.InOrder, then its counters.
+// store.Batch.InOrder, then its counters. What can be wrong with a counter does
+// not depend on what is stored: it is known first, so that no member sees another
+// of a record that is refused for a counter.
 func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, error) error) error {
+	var bad map[int64]bool
+	if err := c.checkDeltas(b.Counters, func(d *store.CounterDelta, err error) error {
+		if bad == nil {
+			bad = map[int64]bool{}
+		}
+		bad[d.Offset] = d.Offset >= 0
+		return refuse(d.Offset, d.Table, d.Row, err)
+	}); err != nil {
+		return err
+	}
+	run := recordRun{c: c, bad: bad, refuse: refuse}
 	i := 0
 	mutations := func(until int64, all bool) error {
 		for ; i < len(b.Mutations) && (all || b.Mutations[i].Offset <= until); i++ {
 			m := &b.Mutations[i]
+			if !run.enter(m.Offset) {
+				continue
+			}
 			t, err := c.table(m.Table)
 			if err == nil {
 				_, err = c.mutate(t, &m.Mutation, 0)
 			}
 			if err != nil {
-				if err = refuse(m.Offset, m.Table, m.Row, err); err != nil {
+				if err = run.fail(m.Table, m.Row, err); err != nil {
 					return err
 				}
 			}
@@ -97,7 +113,10 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 		if err := mutations(r.Offset, false); err != nil {
 			return err
 		}
-		if err := c.record(r, refuse); err != nil {
+		if !run.enter(r.Offset) {
+			continue
+		}
+		if err := c.record(r, run.fail); err != nil {
 			return err
 		}
 	}
@@ -107,19 +126,47 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 	return c.addDeltas(b.Counters, refuse)
 }
 
+// recordRun is the members of one record, which stand together in a batch. Where
+// one of them is refused, all are taken back and none is staged any more: what
+// comes behind is tested against what will be there without them.
+type recordRun struct {
+	c      *commit
+	bad    map[int64]bool // offsets of records that are refused for a counter
+	refuse func(int64, string, []byte, error) error
+
+	offset  int64
+	before  mark // of the record's first member
+	begun   bool
+	refused bool
+}
+
+// enter begins with the next member, of the record at offset, and reports whether
+// it is to be staged. Members without a record, at offset -1, stand alone.
+func (r *recordRun) enter(offset int64) bool {
+	if !r.begun || offset != r.offset || offset < 0 {
+		r.begun, r.offset, r.before, r.refused = true, offset, r.c.mark(), r.bad[offset]
+	}
+	return !r.refused
+}
+
+// fail refuses the record of the current member.
+func (r *recordRun) fail(table string, row []byte, err error) error {
+	r.c.rollback(r.before)
+	r.refused = true
+	return r.refuse(r.offset, table, row, err)
+}
+
 // record stages one conditional unit, or drops it. The condition is tested on
 // the row of its first mutation.
-func (c *commit) record(r *store.Record, refuse func(int64, string, []byte, error) error) error {
+func (c *commit) record(r *store.Record, fail func(string, []byte, error) error) error {
 	m := c.mark()
 	drop, name, row, err := c.unit(r)
 	if drop {
 		c.conflicts++
-	}
-	if drop || err != nil {
 		c.rollback(m)
 	}
 	if err != nil {
-		return refuse(r.Offset, name, row, err)
+		return fail(name, row, err)
 	}
 	return nil
 }

@@ -17,17 +17,15 @@ type delta struct {
 	i          int32  // index in store.Batch.Counters
 }
 
-// deltas stages the coalesced increments of a batch in the order of their keys.
-// The order does not matter to the sums; in key order the counters that are not
-// cached are found by one walk over the store, at a third of the cost of seeks
-// here and there, and Pebble inserts them a third faster.
-func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, []byte, error) error) error {
+// checkDeltas takes the coalesced increments of a batch down for addDeltas, and
+// calls refuse for those that cannot be.
+func (c *commit) checkDeltas(all []store.CounterDelta, refuse func(*store.CounterDelta, error) error) error {
 	c.deltas, c.deltaKeys = c.deltas[:0], c.deltaKeys[:0]
 	for i := range all {
 		d := &all[i]
 		t, f, err := c.checkDelta(d)
 		if err != nil {
-			if err = refuse(d.Offset, d.Table, d.Row, err); err != nil {
+			if err = refuse(d, err); err != nil {
 				return err
 			}
 			continue
@@ -39,6 +37,14 @@ func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, 
 		x.head, x.next = keyHead(c.deltaKeys[start:])
 		c.deltas = append(c.deltas, x)
 	}
+	return nil
+}
+
+// addDeltas stages what checkDeltas has taken down, in the order of the keys. The
+// order does not matter to the sums; in key order the counters that are not
+// cached are found by one walk over the store, at a third of the cost of seeks
+// here and there, and Pebble inserts them a third faster.
+func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, []byte, error) error) error {
 	slices.SortFunc(c.deltas, func(x, y delta) int {
 		switch {
 		case x.head != y.head:

@@ -42,6 +42,7 @@ func RunContract(t *testing.T, open Factory) {
 		{"row mutations", testMutateRows},
 		{"batch", testBatch},
 		{"batch refused", testBatchRefused},
+		{"batch refused unseen", testBatchRefusedUnseen},
 		{"batch advance", testAdvance},
 		{"batch records", testRecords},
 		{"batch order", testBatchOrder},
