@@ -25,6 +25,7 @@ func RunContract(t *testing.T, open Factory) {
 		{"traits", testTraits},
 		{"schema", testSchema},
 		{"alter", testAlter},
+		{"replace families", testReplaceFamilies},
 		{"regions", testRegions},
 		{"table state", testTableState},
 		{"truncate", testTruncate},

@@ -1,0 +1,57 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/store"
+)
+
+var _ store.FamilyReplacer = (*DB)(nil)
+
+// ReplaceFamilies puts families' cells into others' places: the families change
+// their ids, and no cell moves.
+func (db *DB) ReplaceFamilies(ctx context.Context, replacements []store.FamilyReplacement) error {
+	replacements = slices.Clone(replacements)
+	return db.change(ctx, "replace families", func(c *catalog) (*catalog, *pebble.Batch, error) {
+		if err := store.CheckReplacements(replacements); err != nil {
+			return nil, nil, err
+		}
+		b := db.pebble.NewBatch()
+		for i := range replacements {
+			var err error
+			if c, err = db.replaceFamily(b, c, &replacements[i]); err != nil {
+				return nil, b, err
+			}
+		}
+		return c, b, nil
+	})
+}
+
+func (db *DB) replaceFamily(b *pebble.Batch, c *catalog, r *store.FamilyReplacement) (*catalog, error) {
+	old, err := c.userTable(r.Table)
+	if err != nil {
+		return nil, err
+	}
+	d, err := r.Replaced(old.desc)
+	if err != nil {
+		return nil, err
+	}
+	dropped, _ := old.family(r.Family)
+	by, _ := old.family(r.By)
+	t := *old
+	t.desc = d
+	t.removed = append(slices.Clone(old.removed), dropped.id)
+	t.fams = make([]family, len(d.Families))
+	for i := range d.Families {
+		f, _ := old.family(d.Families[i].Name)
+		t.fams[i] = family{id: f.id, tag: f.tag, desc: &d.Families[i]}
+		if f == dropped {
+			t.fams[i].id = by.id
+		}
+	}
+	return c.with(d.Name, &t), errors.Join(db.putTable(b, &t), dropFamily(b, old, dropped))
+}
