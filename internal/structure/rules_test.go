@@ -25,11 +25,12 @@ var packages = map[string][]string{
 	"store/hbasestore":  {"cell", "region", "counters", "store"},
 	"store/storetest":   {"cell", "region", "counters", "store"},
 
-	"pipeline/kafka":          {"cell"},
-	"pipeline/kafka/embedded": {},
-	"pipeline/decode":         {},
-	"pipeline/mapping":        {"cell", "region", "store", "rowkey", "pipeline/decode"},
-	"pipeline/buffer":         {"cell", "region", "store", "counters"},
+	"pipeline/kafka":           {"cell"},
+	"pipeline/kafka/embedded":  {},
+	"pipeline/decode":          {},
+	"pipeline/decode/registry": {"pipeline/decode"},
+	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "pipeline/decode"},
+	"pipeline/buffer":          {"cell", "region", "store", "counters"},
 	"pipeline": {
 		"cell", "region", "store", "counters",
 		"pipeline/kafka", "pipeline/decode", "pipeline/mapping", "pipeline/buffer",

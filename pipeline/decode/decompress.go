@@ -2,47 +2,93 @@ package decode
 
 import (
 	"bytes"
+	"compress/bzip2"
 	"errors"
 	"fmt"
 	"io"
 
+	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 )
 
-// decompressor unpacks payloads before another decoder reads them. What a payload
-// unfolds to is bounded, whatever its header claims.
-type decompressor struct {
-	next   Decoder
-	format string
-	limit  int
-	open   func(*bytes.Reader) (io.Reader, error)
-	in     bytes.Reader
-	out    bytes.Buffer
+// unpacker appends what compressed bytes unfold to, which is bounded, whatever
+// their header claims.
+type unpacker struct {
+	limit int // of out
+	open  func(*bytes.Reader) (io.Reader, error)
+	in    bytes.Reader
+	out   bytes.Buffer
 }
 
-// maxKeptBuffer bounds what a decompressor holds between two payloads.
+// maxKeptBuffer bounds what an unpacker holds between two payloads.
 const maxKeptBuffer = 4 << 20
 
-func newDecompressor(o *Options, next Decoder) (*decompressor, error) {
-	d := &decompressor{next: next, format: o.Format, limit: o.MaxBytes}
-	if d.limit == 0 {
-		d.limit = DefaultMaxBytes
+// newUnpacker returns one of a compression, or of deflate or bzip2.
+func newUnpacker(compression string, limit int) (*unpacker, error) {
+	u := &unpacker{limit: limit}
+	if u.limit == 0 {
+		u.limit = DefaultMaxBytes
 	}
-	switch o.Compression {
+	switch compression {
 	case compressionGzip:
 		var z gzip.Reader
-		d.open = func(r *bytes.Reader) (io.Reader, error) { return &z, z.Reset(r) }
+		u.open = func(r *bytes.Reader) (io.Reader, error) { return &z, z.Reset(r) }
 	case compressionZstd:
 		// The window is what a frame may demand before its first byte.
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(uint64(max(min(d.limit, zstd.MaxWindowSize), zstd.MinWindowSize))))
+			zstd.WithDecoderMaxWindow(uint64(max(min(u.limit, zstd.MaxWindowSize), zstd.MinWindowSize))))
 		if err != nil {
 			return nil, fmt.Errorf("decode: %w", err)
 		}
-		d.open = func(r *bytes.Reader) (io.Reader, error) { return z, z.Reset(r) }
+		u.open = func(r *bytes.Reader) (io.Reader, error) { return z, z.Reset(r) }
+	case codecDeflate:
+		z := flate.NewReader(nil)
+		u.open = func(r *bytes.Reader) (io.Reader, error) { return z, z.(flate.Resetter).Reset(r, nil) }
+	case codecBzip2:
+		u.open = func(r *bytes.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }
+	default:
+		return nil, fmt.Errorf("decode: no compression %q", compression)
 	}
-	return d, nil
+	return u, nil
+}
+
+// reset forgets what was unpacked.
+func (u *unpacker) reset() {
+	if u.out.Cap() > maxKeptBuffer {
+		u.out = bytes.Buffer{}
+	}
+	u.out.Reset()
+}
+
+// unpack returns what packed unfolds to, valid until the next reset, or the reason
+// why it does not and how far it came.
+func (u *unpacker) unpack(packed []byte) (b []byte, at int, reason string) {
+	mark := u.out.Len()
+	u.in.Reset(packed)
+	r, err := u.open(&u.in)
+	if err == nil {
+		_, err = u.out.ReadFrom(io.LimitReader(r, int64(u.limit-mark)+1))
+	}
+	switch {
+	case u.out.Len() > u.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, u.limit, fmt.Sprintf("the payload unfolds to more than %d bytes", u.limit)
+	case err != nil:
+		return nil, u.out.Len() - mark, "the payload cannot be decompressed: " + err.Error()
+	}
+	return u.out.Bytes()[mark:], 0, ""
+}
+
+// decompressor unpacks payloads before another decoder reads them.
+type decompressor struct {
+	*unpacker
+	next   Decoder
+	format string
+}
+
+func newDecompressor(o *Options, next Decoder) (*decompressor, error) {
+	u, err := newUnpacker(o.Compression, o.MaxBytes)
+	return &decompressor{unpacker: u, next: next, format: o.Format}, err
 }
 
 // Decode implements Decoder.
@@ -53,20 +99,10 @@ func (d *decompressor) Decode(payload []byte, emit func(*Document) error) error 
 	case len(payload) == 0:
 		return &Error{Format: d.format, Reason: "the payload cannot be decompressed: it is empty"}
 	}
-	if d.out.Cap() > maxKeptBuffer {
-		d.out = bytes.Buffer{}
+	d.reset()
+	b, at, reason := d.unpack(payload)
+	if reason != "" {
+		return &Error{Format: d.format, Position: at, Reason: reason}
 	}
-	d.out.Reset()
-	d.in.Reset(payload)
-	r, err := d.open(&d.in)
-	if err == nil {
-		_, err = d.out.ReadFrom(io.LimitReader(r, int64(d.limit)+1))
-	}
-	switch {
-	case d.out.Len() > d.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return &Error{Format: d.format, Position: d.limit, Reason: fmt.Sprintf("the payload unfolds to more than %d bytes", d.limit)}
-	case err != nil:
-		return &Error{Format: d.format, Position: d.out.Len(), Reason: "the payload cannot be decompressed: " + err.Error()}
-	}
-	return d.next.Decode(d.out.Bytes(), emit)
+	return d.next.Decode(b, emit)
 }

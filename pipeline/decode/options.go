@@ -8,6 +8,7 @@ import (
 
 // The formats.
 const (
+	formatAvro     = "avro"
 	formatCombined = "combined"
 	formatCommon   = "common"
 	formatCSV      = "csv"
@@ -20,7 +21,7 @@ const (
 
 // Formats returns the names that New knows, sorted.
 func Formats() []string {
-	return []string{formatCombined, formatCommon, formatCSV, formatJSON, formatLogfmt, formatNDJSON, formatRaw, formatTSV}
+	return []string{formatAvro, formatCombined, formatCommon, formatCSV, formatJSON, formatLogfmt, formatNDJSON, formatRaw, formatTSV}
 }
 
 // The compressions.
@@ -32,6 +33,16 @@ const (
 
 // Compressions returns the names that Options.Compression may have besides "".
 func Compressions() []string { return []string{compressionNone, compressionGzip, compressionZstd} }
+
+// The framings.
+const (
+	framingNone      = "none"
+	framingConfluent = "confluent"
+	framingContainer = "container"
+)
+
+// Framings returns the names that Options.Framing may have besides "".
+func Framings() []string { return []string{framingNone, framingConfluent, framingContainer} }
 
 // Bounds of Options.
 const (
@@ -52,16 +63,25 @@ type Options struct {
 	// Delimiter of csv, one ASCII character that is no quote and no line end.
 	// "" = a comma.
 	Delimiter string
+	// Framing is what stands around a value of avro and json: none; confluent, a
+	// zero byte and the schema's id in a registry, 4 bytes big-endian; container,
+	// an Avro object container file. "" = none.
+	Framing string
+	// Schema is that of every payload of avro without framing, as JSON.
+	Schema []byte
+	// Schemas is the registry that avro with Confluent's framing asks.
+	Schemas Schemas
 	// Compression of each payload inside its record, apart from what Kafka
 	// does to a batch: none, gzip or zstd. "" = none.
 	Compression string
-	// MaxBytes bounds a decompressed payload. 0 = DefaultMaxBytes.
+	// MaxBytes bounds a decompressed payload, and what the blocks of a container
+	// unfold to. 0 = DefaultMaxBytes.
 	MaxBytes int
 }
 
 // OptionError is a mistake in Options.
 type OptionError struct {
-	Option string // format, columns, delimiter, compression or max_bytes
+	Option string // format, framing, schema_file, columns, delimiter, compression or max_bytes
 	Reason string
 }
 
@@ -93,6 +113,9 @@ func (o *Options) Validate() error {
 			return bad("columns", "columns %d and %d are both named %q", first+1, i+1, name)
 		}
 	}
+	if err := o.validateFraming(bad); err != nil {
+		return err
+	}
 	if o.Delimiter != "" {
 		if o.Format != formatCSV {
 			return bad("delimiter", "format %s has none to choose", o.Format)
@@ -107,10 +130,58 @@ func (o *Options) Validate() error {
 	switch {
 	case o.MaxBytes < 0:
 		return bad("max_bytes", "%d is negative", o.MaxBytes)
-	case o.MaxBytes > 0 && !o.compressed():
+	case o.MaxBytes > 0 && !o.compressed() && o.Framing != framingContainer:
 		return bad("max_bytes", "bounds what is decompressed, and there is no compression")
 	}
 	return nil
+}
+
+// validateFraming checks what says how values are framed and of which schema they
+// are.
+func (o *Options) validateFraming(bad func(option, reason string, a ...any) error) error {
+	if o.Framing != "" && !slices.Contains(Framings(), o.Framing) {
+		return bad("framing", "no framing %q; there are %s", o.Framing, strings.Join(Framings(), ", "))
+	}
+	framed := o.Framing != "" && o.Framing != framingNone
+	switch o.Format {
+	case formatAvro:
+		switch {
+		case framed && o.Schema != nil && o.Framing == framingContainer:
+			return bad("schema_file", "an object container file has its own schema")
+		case framed && o.Schema != nil:
+			return bad("schema_file", "the schema is the registry's where payloads name it by its id")
+		case framed:
+			return nil
+		case o.Schema == nil:
+			return bad("format", "format avro needs a schema_file, or the framing %s or %s", framingConfluent, framingContainer)
+		}
+		t, err := parseAvro(o.Schema)
+		if err == nil {
+			err = t.checkDocument()
+		}
+		if err != nil {
+			return bad("schema_file", "%v", err)
+		}
+		return nil
+	case formatJSON:
+		if o.Framing == framingContainer {
+			return bad("framing", "format json has no framing %s", o.Framing)
+		}
+	default:
+		if framed {
+			return bad("framing", "format %s has no framing", o.Format)
+		}
+	}
+	if o.Schema != nil {
+		return bad("schema_file", "format %s has no schema", o.Format)
+	}
+	return nil
+}
+
+// Registered reports whether payloads name their schemas by ids of a registry, so
+// that Schemas is needed.
+func (o *Options) Registered() bool {
+	return o.Framing == framingConfluent && o.Format != formatJSON
 }
 
 func (o *Options) compressed() bool {
@@ -151,11 +222,24 @@ func columnName(name string) bool {
 	return name != ""
 }
 
+// Check returns what New would say of o and fields but for a lack of Schemas.
+func (o *Options) Check(fields *Fields) error {
+	c := *o
+	if c.Registered() && c.Schemas == nil {
+		c.Schemas = noSchemas{}
+	}
+	_, err := New(&c, fields)
+	return err
+}
+
 // New returns a decoder that picks out fields. Its error wraps what Validate
 // says, or names the fields of a format that has a fixed set.
 func New(o *Options, fields *Fields) (Decoder, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
+	}
+	if o.Registered() && o.Schemas == nil {
+		return nil, fmt.Errorf("decode: format %s with framing %s needs a schema registry", o.Format, o.Framing)
 	}
 	if known := o.Known(); known != nil {
 		for _, path := range fields.paths {
@@ -167,8 +251,17 @@ func New(o *Options, fields *Fields) (Decoder, error) {
 	var d Decoder
 	var err error
 	switch o.Format {
+	case formatAvro:
+		if o.Framing == framingContainer {
+			d = newContainer(o, fields)
+		} else if d, err = newAvro(o, fields); err != nil {
+			return nil, &OptionError{Option: "schema_file", Reason: err.Error()}
+		}
 	case formatJSON:
 		d = newJSON(fields, false)
+		if o.Framing == framingConfluent {
+			d = &framed{format: formatJSON, next: d}
+		}
 	case formatNDJSON:
 		d = newJSON(fields, true)
 	case formatCombined:

@@ -1,0 +1,216 @@
+// Package registry is a client of schema registries: Confluent's, and those that
+// speak its HTTP API (Redpanda, Karapace, Apicurio's ccompat, Azure's and AWS's do
+// not). It gets schemas by their ids, with the schemas that they reference.
+//
+// A schema never changes, so what was got is kept. An id is unknown only where the
+// registry says so in its own words (404 with error code 40403): that is kept, too,
+// for half a minute. Everything else that goes wrong wraps decode.ErrUnavailable,
+// whose callers wait and ask again.
+//
+// A Client is safe for concurrent use; one request at a time asks for an id, however
+// many wait for it. It writes nothing to the registry and starts no goroutines but
+// those of net/http.
+package registry
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"sluice/pipeline/decode"
+)
+
+// Options says where the registry is. The zero value of a field is its default.
+type Options struct {
+	// URLs are the registry's addresses, http or https, of which one that answers
+	// is enough. At least one.
+	URLs []string
+	// User and Password authenticate (HTTP basic), or Token does (bearer).
+	User, Password, Token string
+	// TLS of https; nil = the system's certificates.
+	TLS *tls.Config
+	// Timeout bounds a request and its answer. 0 = 5 s.
+	Timeout time.Duration
+	// Attempts is how often every address is asked before a fetch gives up.
+	// 0 = 3.
+	Attempts int
+	// Transport replaces the HTTP client's own; nil = one of this Client.
+	Transport http.RoundTripper
+}
+
+// Defaults and bounds.
+const (
+	defaultTimeout  = 5 * time.Second
+	defaultAttempts = 3
+	// maxAnswer bounds an answer: decode refuses larger schemas.
+	maxAnswer = 4 << 20
+	// maxReferences bounds the schemas that one references, directly or not.
+	maxReferences = 256
+	// maxKept bounds what is remembered. A registry of a large company has some
+	// ten thousand schemas, a topic a handful.
+	maxKept = 4096
+	// missingFor is how long the answer that there is no such schema counts.
+	missingFor = 30 * time.Second
+	// firstWait doubles from attempt to attempt.
+	firstWait = 100 * time.Millisecond
+	// maxWait bounds what a registry may ask to wait (Retry-After).
+	maxWait = 5 * time.Second
+)
+
+// ErrNoSchema: the registry has no schema with this id, or not one of those that it
+// references.
+var ErrNoSchema = errors.New("the schema registry has no such schema")
+
+var _ decode.Schemas = (*Client)(nil)
+
+// Client gets schemas from a registry. Close it.
+type Client struct {
+	opts  Options
+	urls  []string
+	http  http.Client
+	close func()
+
+	mu       sync.Mutex
+	kept     map[int]answer
+	fetching map[int]chan struct{} // closed at the end
+}
+
+// answer is what the registry said of an id.
+type answer struct {
+	schema *decode.Schema
+	err    error     // wraps ErrNoSchema
+	until  time.Time // the error's
+}
+
+// New returns a client that has asked nothing yet.
+func New(o *Options) (*Client, error) {
+	c := &Client{opts: *o, kept: map[int]answer{}, fetching: map[int]chan struct{}{}, close: func() {}}
+	if len(o.URLs) == 0 {
+		return nil, errors.New("registry: no address")
+	}
+	for _, s := range o.URLs {
+		u, err := ParseURL(s)
+		if err != nil {
+			return nil, fmt.Errorf("registry: %w", err)
+		}
+		c.urls = append(c.urls, u)
+	}
+	if o.Token != "" && o.User != "" {
+		return nil, errors.New("registry: a user and a token: one of them authenticates")
+	}
+	if o.Timeout < 0 || o.Attempts < 0 {
+		return nil, errors.New("registry: a negative timeout or number of attempts")
+	}
+	if c.opts.Timeout == 0 {
+		c.opts.Timeout = defaultTimeout
+	}
+	if c.opts.Attempts == 0 {
+		c.opts.Attempts = defaultAttempts
+	}
+	c.http.Transport = o.Transport
+	if o.Transport == nil {
+		t := &http.Transport{TLSClientConfig: o.TLS, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 1 << 16}
+		c.http.Transport, c.close = t, t.CloseIdleConnections
+	}
+	// Credentials go to the addresses of the options and nowhere else.
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return c, nil
+}
+
+// ParseURL checks an address and returns it without a slash at its end. Its error
+// does not repeat what may be a secret.
+func ParseURL(s string) (string, error) {
+	u, err := url.Parse(s)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return "", errors.New("not the address of a registry: write http://host:port or https://host:port")
+	case u.User != nil:
+		return "", errors.New("the address of a registry has no user and password in it: write them apart")
+	case u.RawQuery != "" || u.Fragment != "":
+		return "", errors.New("the address of a registry has no ? and no #")
+	}
+	return strings.TrimRight(u.String(), "/"), nil
+}
+
+// Close closes idle connections.
+func (c *Client) Close() { c.close() }
+
+// Schema implements decode.Schemas.
+func (c *Client) Schema(id int) (*decode.Schema, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a, ok := c.kept[id]
+	if ok && a.err != nil && !time.Now().Before(a.until) {
+		delete(c.kept, id)
+		return nil, nil
+	}
+	return a.schema, a.err
+}
+
+// Fetch implements decode.Schemas.
+func (c *Client) Fetch(ctx context.Context, id int) error {
+	for {
+		c.mu.Lock()
+		if _, ok := c.kept[id]; ok {
+			c.mu.Unlock()
+			return nil
+		}
+		other := c.fetching[id]
+		if other == nil {
+			break
+		}
+		c.mu.Unlock()
+		select {
+		case <-other:
+			// It may have failed, with its own context: then this one asks.
+		case <-ctx.Done():
+			return fmt.Errorf("fetch schema %d: %w", id, ctx.Err())
+		}
+	}
+	done := make(chan struct{})
+	c.fetching[id] = done
+	c.mu.Unlock()
+
+	s, err := c.get(ctx, id)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.fetching, id)
+	close(done)
+	missing := errors.Is(err, ErrNoSchema)
+	if err != nil && !missing {
+		return fmt.Errorf("fetch schema %d: %w", id, err)
+	}
+	a := answer{schema: s}
+	if missing {
+		a.err, a.until = fmt.Errorf("schema %d: %w", id, err), time.Now().Add(missingFor)
+	}
+	c.makeRoom()
+	c.kept[id] = a
+	return nil
+}
+
+// makeRoom forgets, where there is no room for one more, all ids that do not exist,
+// or one that does.
+func (c *Client) makeRoom() {
+	if len(c.kept) < maxKept {
+		return
+	}
+	for id, a := range c.kept {
+		if a.err != nil {
+			delete(c.kept, id)
+		}
+	}
+	for id := range c.kept {
+		if len(c.kept) < maxKept {
+			return
+		}
+		delete(c.kept, id)
+	}
+}

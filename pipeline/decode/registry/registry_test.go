@@ -1,0 +1,385 @@
+package registry_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/pipeline/decode"
+	"sluice/pipeline/decode/registry"
+)
+
+// server is a registry in memory; what it does not know it refuses as Confluent's
+// does.
+type server struct {
+	mu      sync.Mutex
+	answers map[string]string // by path and query
+	asked   []string
+	auth    []string
+	before  func(w http.ResponseWriter, r *http.Request) (done bool)
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = append(s.asked, r.URL.RequestURI())
+	s.auth = append(s.auth, r.Header.Get("Authorization"))
+	if s.before != nil && s.before(w, r) {
+		return
+	}
+	if answer, ok := s.answers[r.URL.RequestURI()]; ok {
+		fmt.Fprint(w, answer)
+		return
+	}
+	code := 40403
+	if strings.Contains(r.URL.Path, "/subjects/") {
+		code = 40402
+	}
+	w.WriteHeader(http.StatusNotFound)
+	fmt.Fprintf(w, `{"error_code":%d,"message":"Schema not found"}`, code)
+}
+
+// RoundTrip serves without a network, so that time can be the bubble's.
+func (s *server) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w.Result(), nil
+}
+
+func newClient(t *testing.T, o registry.Options) *registry.Client {
+	t.Helper()
+	c, err := registry.New(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func quote(s string) string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(err)
+	}
+	return string(b)
+}
+
+func TestFetch(t *testing.T) {
+	t.Parallel()
+	descriptor := base64.StdEncoding.EncodeToString([]byte{10, 1, 'f'})
+	s := &server{answers: map[string]string{
+		"/sr/schemas/ids/1": `{"schema":"\"string\""}`,
+		"/sr/schemas/ids/2": `{"schema":"{}","schemaType":"JSON"}`,
+		"/sr/schemas/ids/3": `{"schema":"main","references":[{"name":"b.B","subject":"b/v","version":2},{"name":"c.C","subject":"c","version":1}]}`,
+		// b references c, too
+		"/sr/subjects/b%2Fv/versions/2?deleted=true":               `{"subject":"b/v","schema":"text of b","references":[{"name":"c.C","subject":"c","version":1}]}`,
+		"/sr/subjects/c/versions/1?deleted=true":                   `{"schema":"text of c"}`,
+		"/sr/schemas/ids/4":                                        `{"schema":"message M {}","schemaType":"PROTOBUF","references":[{"name":"f.proto","subject":"f","version":1}]}`,
+		"/sr/schemas/ids/4?format=serialized":                      `{"schema":` + quote(descriptor) + `,"schemaType":"PROTOBUF"}`,
+		"/sr/subjects/f/versions/1?deleted=true":                   `{"schema":"message F {}","schemaType":"PROTOBUF"}`,
+		"/sr/subjects/f/versions/1?deleted=true&format=serialized": `{"schema":` + quote(descriptor) + `,"schemaType":"PROTOBUF"}`,
+		"/sr/schemas/ids/5":                                        `{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF"}`,
+		"/sr/schemas/ids/5?format=serialized":                      `{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF"}`,
+		"/sr/schemas/ids/6":                                        `{"schema":"x","references":[{"name":"gone","subject":"g","version":1}]}`,
+	}}
+	srv := httptest.NewServer(s)
+	defer srv.Close()
+	c := newClient(t, registry.Options{URLs: []string{srv.URL + "/sr/"}, User: "u", Password: "p"})
+	for _, want := range []*decode.Schema{
+		{ID: 1, Type: "AVRO", Text: []byte(`"string"`)},
+		{ID: 2, Type: "JSON", Text: []byte(`{}`)},
+		{ID: 3, Type: "AVRO", Text: []byte("main"), References: []decode.Reference{{Name: "c.C", Text: []byte("text of c")}, {Name: "b.B", Text: []byte("text of b")}}},
+		{ID: 4, Type: "PROTOBUF", Text: []byte("\n\x01f"), References: []decode.Reference{{Name: "f.proto", Text: []byte("\n\x01f")}}},
+		{ID: 5, Type: "PROTOBUF", Text: []byte(`syntax = "proto3";`)},
+	} {
+		if got, err := c.Schema(want.ID); got != nil || err != nil {
+			t.Errorf("schema %d before it is fetched: got %v, %v", want.ID, got, err)
+		}
+		if err := c.Fetch(t.Context(), want.ID); err != nil {
+			t.Error(err)
+		}
+		got, err := c.Schema(want.ID)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("schema %d: %v (-want +got):\n%s", want.ID, err, diff)
+		}
+	}
+	for id, want := range map[int]string{
+		6: `schema 6: reference gone (version 1 of g): the schema registry has no such schema (40402: "Schema not found")`,
+		7: `schema 7: the schema registry has no such schema (40403: "Schema not found")`,
+	} {
+		if err := c.Fetch(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		if got, err := c.Schema(id); got != nil || !errors.Is(err, registry.ErrNoSchema) || err.Error() != want {
+			t.Errorf("schema %d: got %v, %v, want %s", id, got, err, want)
+		}
+	}
+	asked := len(s.asked)
+	for id := range 8 {
+		if err := c.Fetch(t.Context(), id); err != nil && id > 0 {
+			t.Error(err)
+		}
+	}
+	if len(s.asked) != asked+1 { // 0 was new
+		t.Errorf("what is known was asked for again: %v", s.asked[asked:])
+	}
+	for _, a := range s.auth {
+		if a != "Basic "+base64.StdEncoding.EncodeToString([]byte("u:p")) {
+			t.Errorf("a request with authorization %q", a)
+		}
+	}
+}
+
+// An outage is never an answer: whatever goes wrong beside the registry's own word
+// is tried again and then ErrUnavailable.
+func TestUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		answer func(w http.ResponseWriter)
+		want   string
+	}{
+		{"500", func(w http.ResponseWriter) { w.WriteHeader(500) }, "500 Internal Server Error"},
+		{"503", func(w http.ResponseWriter) {
+			w.WriteHeader(503)
+			fmt.Fprint(w, `{"error_code":50301,"message":"no leader"}`)
+		}, `503: "no leader"`},
+		{"a proxy's 404", func(w http.ResponseWriter) {
+			w.WriteHeader(404)
+			fmt.Fprint(w, `<html>`)
+		}, "404 that is not the registry's own"},
+		{"a path's 404", func(w http.ResponseWriter) {
+			w.WriteHeader(404)
+			fmt.Fprint(w, `{"error_code":404,"message":"HTTP 404 Not Found"}`)
+		}, "404 that is not the registry's own"},
+		{"401", func(w http.ResponseWriter) {
+			w.WriteHeader(401)
+			fmt.Fprint(w, `{"error_code":40101,"message":"who?"}`)
+		}, "the registry refuses the credentials"},
+		{"another page", func(w http.ResponseWriter) { fmt.Fprint(w, "<html>") }, "answers no schema"},
+		{"no schema", func(w http.ResponseWriter) { fmt.Fprint(w, "{}") }, "answers no schema"},
+		{"a redirect", func(w http.ResponseWriter) {
+			w.Header().Set("Location", "http://elsewhere/")
+			w.WriteHeader(302)
+		}, "302 Found"},
+		{"too much", func(w http.ResponseWriter) {
+			_, _ = io.Copy(w, io.LimitReader(endless{}, 5<<20))
+		}, "answers more than 4194304 bytes"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{before: func(w http.ResponseWriter, _ *http.Request) bool { tt.answer(w); return true }}
+			c := newClient(t, registry.Options{URLs: []string{"http://registry", "http://other"}, Password: "secret", Transport: s})
+			err := c.Fetch(t.Context(), 1)
+			if !errors.Is(err, decode.ErrUnavailable) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {
+				t.Errorf("%s: got %v, want %s", tt.name, err, tt.want)
+			}
+			if got, err := c.Schema(1); got != nil || err != nil {
+				t.Errorf("%s: then %v, %v", tt.name, got, err)
+			}
+			if len(s.asked) != 6 {
+				t.Errorf("%s: asked %d times, want 3 at each of two addresses", tt.name, len(s.asked))
+			}
+			// The registry comes back.
+			s.before, s.answers = nil, map[string]string{"/schemas/ids/1": `{"schema":"x"}`}
+			if err := c.Fetch(t.Context(), 1); err != nil {
+				t.Errorf("%s: %v", tt.name, err)
+			}
+			if got, err := c.Schema(1); got == nil || err != nil {
+				t.Errorf("%s: afterwards %v, %v", tt.name, got, err)
+			}
+		})
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(b []byte) (int, error) { return copy(b, bytes.Repeat([]byte{' '}, len(b))), nil }
+
+// The first address is down and the second knows; or the first, a follower, does
+// not know yet.
+func TestAddresses(t *testing.T) {
+	t.Parallel()
+	for _, down := range []func(w http.ResponseWriter){
+		func(w http.ResponseWriter) { w.WriteHeader(502) },
+		func(w http.ResponseWriter) {
+			w.WriteHeader(404)
+			fmt.Fprint(w, `{"error_code":40403}`)
+		},
+	} {
+		s := &server{answers: map[string]string{"/schemas/ids/1": `{"schema":"x"}`}}
+		s.before = func(w http.ResponseWriter, r *http.Request) bool {
+			if r.URL.Host != "first" {
+				return false
+			}
+			down(w)
+			return true
+		}
+		c := newClient(t, registry.Options{URLs: []string{"http://first", "https://second"}, Token: "t", Transport: s})
+		if err := c.Fetch(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+		if got, err := c.Schema(1); got == nil || err != nil || len(s.asked) != 2 || s.auth[1] != "Bearer t" {
+			t.Errorf("got %v, %v after %v with %v", got, err, s.asked, s.auth)
+		}
+	}
+}
+
+// That there is no schema counts for half a minute.
+func TestMissingExpires(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: s})
+		if err := c.Fetch(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(29 * time.Second)
+		if _, err := c.Schema(1); !errors.Is(err, registry.ErrNoSchema) {
+			t.Errorf("after 29 s: got %v", err)
+		}
+		s.answers = map[string]string{"/schemas/ids/1": `{"schema":"x"}`}
+		time.Sleep(time.Second)
+		if got, err := c.Schema(1); got != nil || err != nil {
+			t.Errorf("after 30 s: got %v, %v, want that it is to be fetched", got, err)
+		}
+		if err := c.Fetch(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Schema(1); got == nil || err != nil {
+			t.Errorf("got %v, %v", got, err)
+		}
+	})
+}
+
+// Many ask for one id: one request. One of them gives up: the others do not.
+func TestFetchTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{answers: map[string]string{"/schemas/ids/1": `{"schema":"x"}`}}
+		slow := slowly{s, 2 * time.Second}
+		c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: slow})
+		var wg sync.WaitGroup
+		first, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wg.Go(func() {
+			if err := c.Fetch(first, 1); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, decode.ErrUnavailable) {
+				t.Errorf("the one that gives up: got %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 10 {
+			wg.Go(func() {
+				if err := c.Fetch(t.Context(), 1); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if len(s.asked) != 1 {
+			t.Errorf("asked %d times, want 1 beside the one that was given up", len(s.asked))
+		}
+	})
+}
+
+// slowly serves after a while, unless the request is given up.
+type slowly struct {
+	*server
+	wait time.Duration
+}
+
+func (s slowly) RoundTrip(r *http.Request) (*http.Response, error) {
+	select {
+	case <-time.After(s.wait):
+		return s.server.RoundTrip(r)
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+// A registry that says nothing is given up after the timeout.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Timeout: time.Second, Attempts: 2, Transport: slowly{&server{}, time.Hour}})
+		start := time.Now()
+		if err := c.Fetch(t.Context(), 1); !errors.Is(err, decode.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(start); took != 2100*time.Millisecond {
+			t.Errorf("took %v, want two timeouts and 100 ms", took)
+		}
+	})
+}
+
+// What is kept is bounded, whatever ids records name.
+func TestManyIDs(t *testing.T) {
+	t.Parallel()
+	s := &server{answers: map[string]string{"/schemas/ids/1": `{"schema":"x"}`}}
+	c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: s})
+	for id := 1; id <= 5000; id++ {
+		if err := c.Fetch(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Schema(id); (err == nil) != (id == 1) {
+			t.Fatalf("schema %d: %v", id, err)
+		}
+	}
+	if got, err := c.Schema(1); got == nil || err != nil {
+		t.Errorf("the one that exists was forgotten for those that do not: %v, %v", got, err)
+	}
+	if got, err := c.Schema(2); got != nil || err != nil {
+		t.Errorf("the oldest that does not exist: got %v, %v, want it forgotten", got, err)
+	}
+}
+
+func TestReferencesAreBounded(t *testing.T) {
+	t.Parallel()
+	s := &server{answers: map[string]string{"/schemas/ids/1": `{"schema":"x","references":[{"name":"0","subject":"0","version":1}]}`}}
+	for i := range 1000 {
+		s.answers[fmt.Sprintf("/subjects/%d/versions/1?deleted=true", i)] = fmt.Sprintf(`{"schema":"x","references":[{"name":"%d","subject":"%d","version":1}]}`, i+1, i+1)
+	}
+	// A circle is no schema, but it must not go on for ever.
+	s.answers["/schemas/ids/2"] = `{"schema":"x","references":[{"name":"a","subject":"a","version":1}]}`
+	s.answers["/subjects/a/versions/1?deleted=true"] = `{"schema":"x","references":[{"name":"a","subject":"a","version":1}]}`
+	c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: s})
+	for id, want := range map[int]string{1: "it references more than 256 others", 2: ""} {
+		if err := c.Fetch(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Schema(id); want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && err != nil {
+			t.Errorf("schema %d: got %v, want %q", id, err, want)
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		o    registry.Options
+		want string
+	}{
+		{registry.Options{}, "registry: no address"},
+		{registry.Options{URLs: []string{"registry:8081"}}, "registry: not the address of a registry: write http://host:port or https://host:port"},
+		{registry.Options{URLs: []string{"http://u:secret@registry"}}, "registry: the address of a registry has no user and password in it: write them apart"},
+		{registry.Options{URLs: []string{"http://registry/?a=b"}}, "registry: the address of a registry has no ? and no #"},
+		{registry.Options{URLs: []string{"http://registry"}, User: "u", Token: "t"}, "registry: a user and a token: one of them authenticates"},
+		{registry.Options{URLs: []string{"http://registry"}, Timeout: -1}, "registry: a negative timeout or number of attempts"},
+	} {
+		if _, err := registry.New(&tt.o); err == nil || err.Error() != tt.want {
+			t.Errorf("%v: got %v, want %s", tt.o.URLs, err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package decode
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+)
+
+// Schema is a schema as a registry keeps it.
+type Schema struct {
+	ID   int    // the registry's, 1 or more
+	Type string // SchemaAvro, SchemaProtobuf or SchemaJSON
+	Text []byte // in the language of its type
+	// References are the schemas that Text and they themselves name, each behind
+	// those that it names.
+	References []Reference
+}
+
+// Reference is a schema that another one names.
+type Reference struct {
+	Name string // as the other one spells it: a type, or a file to import
+	Text []byte
+}
+
+// The types of schemas, as registries spell them.
+const (
+	SchemaAvro     = "AVRO"
+	SchemaProtobuf = "PROTOBUF"
+	SchemaJSON     = "JSON"
+)
+
+// ErrUnavailable: a registry does not answer, or not with what was asked for. Trying
+// again later may help.
+var ErrUnavailable = errors.New("decode: the schema registry is unavailable")
+
+// Schemas is a schema registry. It is safe for concurrent use.
+type Schemas interface {
+	// Schema returns the schema with this id from memory, or nil where it has to
+	// be fetched first. An error is the registry's answer that there is none; it
+	// may be another one later.
+	Schema(id int) (*Schema, error)
+	// Fetch asks the registry for the schema with this id, so that Schema has its
+	// answer. Its error wraps ErrUnavailable, or is the context's.
+	Fetch(ctx context.Context, id int) error
+}
+
+// Pending is the error of a Decode that lacks a schema which has to be fetched
+// first. It says nothing of the payload: decode that again after Fetch.
+type Pending struct {
+	ID      int
+	schemas Schemas
+}
+
+// Error names the schema.
+func (p *Pending) Error() string { return fmt.Sprintf("schema %d has to be fetched", p.ID) }
+
+// Fetch gets the schema, as Schemas.Fetch.
+func (p *Pending) Fetch(ctx context.Context) error { return p.schemas.Fetch(ctx, p.ID) }
+
+// frameBytes is the length of what Confluent's serializers write before a value:
+// a zero and the schema's id, 4 bytes big-endian.
+const frameBytes = 5
+
+// unframe returns the schema's id of a payload in Confluent's framing.
+func unframe(payload []byte) (id int, reason string) {
+	switch {
+	case len(payload) == 0:
+		return 0, "the payload is empty"
+	case payload[0] != 0:
+		return 0, fmt.Sprintf("the payload begins with %#02x, not with the 0 before a schema's id", payload[0])
+	case len(payload) < frameBytes:
+		return 0, "the payload ends inside the schema's id"
+	}
+	return int(binary.BigEndian.Uint32(payload[1:])), ""
+}
+
+// framed takes the framing off the payloads of a format that needs no schema.
+type framed struct {
+	format string
+	next   Decoder
+}
+
+// Decode implements Decoder.
+func (d *framed) Decode(payload []byte, emit func(*Document) error) error {
+	if _, reason := unframe(payload); reason != "" {
+		return &Error{Format: d.format, Reason: reason}
+	}
+	err := d.next.Decode(payload[frameBytes:], emit)
+	if e, ok := err.(*Error); ok {
+		e.Position += frameBytes
+	}
+	return err
+}
+
+// maxCompiled bounds the schemas that a decoder keeps compiled: a topic has a
+// handful, and a payload can name any.
+const maxCompiled = 256
+
+// compiled is the schemas of a registry as one decoder uses them. T is what a
+// schema becomes.
+type compiled[T any] struct {
+	format  string
+	schemas Schemas
+	typ     string // of the schemas that can be used
+	compile func(*Schema) (T, error)
+	byID    map[int]compiledSchema[T]
+	last    int // the id asked for before, and what it was
+	was     compiledSchema[T]
+}
+
+type compiledSchema[T any] struct {
+	schema T
+	reason string // why there is none
+}
+
+// of returns the schema with this id. Its error is an *Error or a *Pending.
+func (c *compiled[T]) of(id int) (T, error) {
+	if id != c.last || len(c.byID) == 0 {
+		s, ok := c.byID[id]
+		if !ok {
+			registered, err := c.schemas.Schema(id)
+			switch {
+			case err != nil:
+				return s.schema, &Error{Format: c.format, Position: 1, Reason: err.Error()}
+			case registered == nil:
+				return s.schema, &Pending{ID: id, schemas: c.schemas}
+			}
+			s = c.make(registered)
+			if len(c.byID) >= maxCompiled {
+				clear(c.byID)
+			}
+			c.byID[id] = s
+		}
+		c.last, c.was = id, s
+	}
+	if c.was.reason != "" {
+		return c.was.schema, &Error{Format: c.format, Position: 1, Reason: c.was.reason}
+	}
+	return c.was.schema, nil
+}
+
+// make compiles a schema.
+func (c *compiled[T]) make(s *Schema) (out compiledSchema[T]) {
+	if s.Type != c.typ {
+		out.reason = fmt.Sprintf("schema %d is of type %s, not %s", s.ID, s.Type, c.typ)
+		return out
+	}
+	var err error
+	if out.schema, err = c.compile(s); err != nil {
+		out.reason = fmt.Sprintf("schema %d: %v", s.ID, err)
+	}
+	return out
+}
+
+// noSchemas is a registry for checks, which nothing is asked.
+type noSchemas struct{}
+
+func (noSchemas) Schema(int) (*Schema, error)      { return nil, nil }
+func (noSchemas) Fetch(context.Context, int) error { return ErrUnavailable }
