@@ -182,6 +182,9 @@ func (r *report) ratioTable() *table {
 	add("CPU: fetch + buffer + store / pipeline, until at rest", "", r.ratio(func(i int) float64 {
 		return (r.Samples[fetchStage][i].CPU + r.Samples[bufferStage][i].CPU + r.Samples[storeStage][i].Settled) / r.Samples[pipelineStage][i].Settled
 	}))
+	add("CPU: fetch / fetch by franz-go", "≤ 0.60", r.ratio(func(i int) float64 {
+		return r.Samples[fetchStage][i].CPU / r.Samples[peerStage][i].CPU
+	}))
 	add("decode and map: µs of CPU an event", "≤ 1.00", r.ratio(func(i int) float64 {
 		return r.Samples[mapStage][i].CPU / float64(r.Events) * 1e6
 	}))
@@ -226,7 +229,7 @@ func (r *report) notes() []string {
 			per("counters an event"), per("key-values an event"), per("bytes an event"), r.extra(storeStage, "events a commit").median, r.extra(pipelineStage, "events a commit").median),
 		"The counters of all three units and the rows were added up after every run of store and pipeline, and were equal to the number of events.",
 		"\"Until at rest\" is CPU with the flushes and compactions that were still to come when the last event was stored: rates of short runs leave them out.",
-		"Peers (Kafka Connect, Flink, HBase, Redis) are not measured here.",
+		"Of peers only franz-go is measured, which fetches and does no more (Kafka Connect, Flink, HBase and Redis are not).",
 	}
 	switch name, s := r.busiest(); {
 	case s < 0:

@@ -26,6 +26,7 @@ type stage struct {
 // The stages' names.
 const (
 	fetchStage    = "fetch"
+	peerStage     = "franz-go"
 	decodeStage   = "decode"
 	mapStage      = "map"
 	bufferStage   = "buffer"
@@ -44,6 +45,7 @@ const (
 var stages = []stage{
 	{captureStage, "store, its commits kept for raw", runCapture},
 	{fetchStage, "fetch: all partitions, batches released at once", runFetch},
+	{peerStage, "fetch by franz-go: the same, records recycled at once", runPeerFetch},
 	{decodeStage, "decode: the fields that the rules name, one core", runDecode},
 	{mapStage, "decode and map, one core", runMap},
 	{bufferStage, "decode, map and buffer, one core", runBuffer},
