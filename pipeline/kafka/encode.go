@@ -76,9 +76,9 @@ func (m *Message) size() int {
 	return n
 }
 
-// encode appends a record batch of msgs to dst. Offsets count from 0: the
-// broker sets the base.
-func (e *encoder) encode(dst []byte, msgs []*Message, now time.Time) ([]byte, error) {
+// encode appends a record batch of msgs, numbered by seq, to dst. Offsets count
+// from 0: the broker sets the base.
+func (e *encoder) encode(dst []byte, msgs []*Message, now time.Time, seq *sequence) ([]byte, error) {
 	ms := now.UnixMilli()
 	first := msgs[0].timestamp(ms)
 	latest := first
@@ -102,9 +102,9 @@ func (e *encoder) encode(dst []byte, msgs []*Message, now time.Time) ([]byte, er
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(msgs)-1))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(first))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(latest))
-	dst = binary.BigEndian.AppendUint64(dst, ^uint64(0)) // producer id: none
-	dst = binary.BigEndian.AppendUint16(dst, 0xffff)     // producer epoch
-	dst = binary.BigEndian.AppendUint32(dst, 0xffffffff) // first sequence
+	dst = binary.BigEndian.AppendUint64(dst, uint64(seq.id))
+	dst = binary.BigEndian.AppendUint16(dst, uint16(seq.epoch))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(seq.first()))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(msgs)))
 	dst = append(dst, body...)
 	crc := crc32.Checksum(dst[start+batchAttrsAt:], castagnoli)

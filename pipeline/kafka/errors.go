@@ -20,6 +20,9 @@ var (
 	ErrUnreachable = errors.New("kafka: no broker answered")
 	// ErrAuth: the brokers refuse the credentials, or what they may do.
 	ErrAuth = errors.New("kafka: not authorized")
+	// ErrTLS: a broker's certificate cannot be trusted, or the broker does not
+	// accept ours.
+	ErrTLS = errors.New("kafka: no TLS")
 	// ErrTooOld: the broker does not speak a version of a request that this
 	// package needs (Kafka 2.8 is the lowest).
 	ErrTooOld = errors.New("kafka: broker is too old")
@@ -47,7 +50,7 @@ type OutOfRangeError struct {
 	Topic     string
 	Partition int32
 	Offset    int64 // the offset that was asked for
-	LogStart  int64 // first offset that the broker has
+	LogStart  int64 // first offset that the broker has; -1 = it was not asked
 	End       int64 // end of the log (high watermark), or where it diverges
 }
 
@@ -87,88 +90,106 @@ type code int16
 // The codes that this package tells apart
 // (https://kafka.apache.org/protocol#protocol_error_codes).
 const (
-	codeUnknownServerError      code = -1
-	codeNone                    code = 0
-	codeOffsetOutOfRange        code = 1
-	codeCorruptMessage          code = 2
-	codeUnknownTopicOrPartition code = 3
-	codeLeaderNotAvailable      code = 5
-	codeNotLeader               code = 6
-	codeRequestTimedOut         code = 7
-	codeBrokerNotAvailable      code = 8
-	codeReplicaNotAvailable     code = 9
-	codeMessageTooLarge         code = 10
-	codeNetworkException        code = 13
-	codeLoadInProgress          code = 14
-	codeCoordinatorNotAvailable code = 15
-	codeNotCoordinator          code = 16
-	codeInvalidTopic            code = 17
-	codeNotEnoughReplicas       code = 19
-	codeNotEnoughReplicasAppend code = 20
-	codeInconsistentProtocol    code = 23
-	codeIllegalGeneration       code = 22
-	codeInvalidGroupID          code = 24
-	codeUnknownMemberID         code = 25
-	codeInvalidSessionTimeout   code = 26
-	codeRebalanceInProgress     code = 27
-	codeTopicAuthorization      code = 29
-	codeGroupAuthorization      code = 30
-	codeClusterAuthorization    code = 31
-	codeUnsupportedMechanism    code = 33
-	codeUnsupportedVersion      code = 35
-	codeTopicExists             code = 36
-	codeNotController           code = 41
-	codeStorageError            code = 56
-	codeSASLFailed              code = 58
-	codeFencedLeaderEpoch       code = 74
-	codeUnknownLeaderEpoch      code = 75
-	codeGroupIDNotFound         code = 69
-	codeOffsetNotAvailable      code = 78
-	codeThrottlingQuota         code = 89
-	codeUnknownTopicID          code = 100
-	codeInconsistentTopicID     code = 103
+	codeUnknownServerError       code = -1
+	codeNone                     code = 0
+	codeOffsetOutOfRange         code = 1
+	codeCorruptMessage           code = 2
+	codeUnknownTopicOrPartition  code = 3
+	codeLeaderNotAvailable       code = 5
+	codeNotLeader                code = 6
+	codeRequestTimedOut          code = 7
+	codeBrokerNotAvailable       code = 8
+	codeReplicaNotAvailable      code = 9
+	codeMessageTooLarge          code = 10
+	codeNetworkException         code = 13
+	codeLoadInProgress           code = 14
+	codeCoordinatorNotAvailable  code = 15
+	codeNotCoordinator           code = 16
+	codeInvalidTopic             code = 17
+	codeNotEnoughReplicas        code = 19
+	codeNotEnoughReplicasAppend  code = 20
+	codeInconsistentProtocol     code = 23
+	codeIllegalGeneration        code = 22
+	codeInvalidGroupID           code = 24
+	codeUnknownMemberID          code = 25
+	codeInvalidSessionTimeout    code = 26
+	codeRebalanceInProgress      code = 27
+	codeTopicAuthorization       code = 29
+	codeGroupAuthorization       code = 30
+	codeClusterAuthorization     code = 31
+	codeUnsupportedMechanism     code = 33
+	codeIllegalSASLState         code = 34
+	codeUnsupportedVersion       code = 35
+	codeTopicExists              code = 36
+	codeNotController            code = 41
+	codeOutOfOrderSequence       code = 45
+	codeDuplicateSequence        code = 46
+	codeInvalidProducerEpoch     code = 47
+	codeInvalidProducerIDMapping code = 49
+	codeStorageError             code = 56
+	codeSASLFailed               code = 58
+	codeUnknownProducerID        code = 59
+	codeFencedLeaderEpoch        code = 74
+	codeUnknownLeaderEpoch       code = 75
+	codeGroupIDNotFound          code = 69
+	codeFetchSessionNotFound     code = 70
+	codeInvalidFetchSessionEpoch code = 71
+	codeOffsetNotAvailable       code = 78
+	codeThrottlingQuota          code = 89
+	codeUnknownTopicID           code = 100
+	codeInconsistentTopicID      code = 103
+	codeFetchSessionTopicID      code = 106
 )
 
 var codeNames = map[code]string{
-	codeUnknownServerError:      "UNKNOWN_SERVER_ERROR",
-	codeOffsetOutOfRange:        "OFFSET_OUT_OF_RANGE",
-	codeCorruptMessage:          "CORRUPT_MESSAGE",
-	codeUnknownTopicOrPartition: "UNKNOWN_TOPIC_OR_PARTITION",
-	codeLeaderNotAvailable:      "LEADER_NOT_AVAILABLE",
-	codeNotLeader:               "NOT_LEADER_OR_FOLLOWER",
-	codeRequestTimedOut:         "REQUEST_TIMED_OUT",
-	codeBrokerNotAvailable:      "BROKER_NOT_AVAILABLE",
-	codeReplicaNotAvailable:     "REPLICA_NOT_AVAILABLE",
-	codeMessageTooLarge:         "MESSAGE_TOO_LARGE",
-	codeNetworkException:        "NETWORK_EXCEPTION",
-	codeLoadInProgress:          "COORDINATOR_LOAD_IN_PROGRESS",
-	codeCoordinatorNotAvailable: "COORDINATOR_NOT_AVAILABLE",
-	codeNotCoordinator:          "NOT_COORDINATOR",
-	codeInvalidTopic:            "INVALID_TOPIC_EXCEPTION",
-	codeNotEnoughReplicas:       "NOT_ENOUGH_REPLICAS",
-	codeNotEnoughReplicasAppend: "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
-	codeInconsistentProtocol:    "INCONSISTENT_GROUP_PROTOCOL",
-	codeIllegalGeneration:       "ILLEGAL_GENERATION",
-	codeInvalidGroupID:          "INVALID_GROUP_ID",
-	codeUnknownMemberID:         "UNKNOWN_MEMBER_ID",
-	codeInvalidSessionTimeout:   "INVALID_SESSION_TIMEOUT",
-	codeRebalanceInProgress:     "REBALANCE_IN_PROGRESS",
-	codeTopicAuthorization:      "TOPIC_AUTHORIZATION_FAILED",
-	codeGroupAuthorization:      "GROUP_AUTHORIZATION_FAILED",
-	codeClusterAuthorization:    "CLUSTER_AUTHORIZATION_FAILED",
-	codeUnsupportedMechanism:    "UNSUPPORTED_SASL_MECHANISM",
-	codeUnsupportedVersion:      "UNSUPPORTED_VERSION",
-	codeTopicExists:             "TOPIC_ALREADY_EXISTS",
-	codeNotController:           "NOT_CONTROLLER",
-	codeStorageError:            "KAFKA_STORAGE_ERROR",
-	codeSASLFailed:              "SASL_AUTHENTICATION_FAILED",
-	codeFencedLeaderEpoch:       "FENCED_LEADER_EPOCH",
-	codeUnknownLeaderEpoch:      "UNKNOWN_LEADER_EPOCH",
-	codeGroupIDNotFound:         "GROUP_ID_NOT_FOUND",
-	codeOffsetNotAvailable:      "OFFSET_NOT_AVAILABLE",
-	codeThrottlingQuota:         "THROTTLING_QUOTA_EXCEEDED",
-	codeUnknownTopicID:          "UNKNOWN_TOPIC_ID",
-	codeInconsistentTopicID:     "INCONSISTENT_TOPIC_ID",
+	codeUnknownServerError:       "UNKNOWN_SERVER_ERROR",
+	codeOffsetOutOfRange:         "OFFSET_OUT_OF_RANGE",
+	codeCorruptMessage:           "CORRUPT_MESSAGE",
+	codeUnknownTopicOrPartition:  "UNKNOWN_TOPIC_OR_PARTITION",
+	codeLeaderNotAvailable:       "LEADER_NOT_AVAILABLE",
+	codeNotLeader:                "NOT_LEADER_OR_FOLLOWER",
+	codeRequestTimedOut:          "REQUEST_TIMED_OUT",
+	codeBrokerNotAvailable:       "BROKER_NOT_AVAILABLE",
+	codeReplicaNotAvailable:      "REPLICA_NOT_AVAILABLE",
+	codeMessageTooLarge:          "MESSAGE_TOO_LARGE",
+	codeNetworkException:         "NETWORK_EXCEPTION",
+	codeLoadInProgress:           "COORDINATOR_LOAD_IN_PROGRESS",
+	codeCoordinatorNotAvailable:  "COORDINATOR_NOT_AVAILABLE",
+	codeNotCoordinator:           "NOT_COORDINATOR",
+	codeInvalidTopic:             "INVALID_TOPIC_EXCEPTION",
+	codeNotEnoughReplicas:        "NOT_ENOUGH_REPLICAS",
+	codeNotEnoughReplicasAppend:  "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
+	codeInconsistentProtocol:     "INCONSISTENT_GROUP_PROTOCOL",
+	codeIllegalGeneration:        "ILLEGAL_GENERATION",
+	codeInvalidGroupID:           "INVALID_GROUP_ID",
+	codeUnknownMemberID:          "UNKNOWN_MEMBER_ID",
+	codeInvalidSessionTimeout:    "INVALID_SESSION_TIMEOUT",
+	codeRebalanceInProgress:      "REBALANCE_IN_PROGRESS",
+	codeTopicAuthorization:       "TOPIC_AUTHORIZATION_FAILED",
+	codeGroupAuthorization:       "GROUP_AUTHORIZATION_FAILED",
+	codeClusterAuthorization:     "CLUSTER_AUTHORIZATION_FAILED",
+	codeUnsupportedMechanism:     "UNSUPPORTED_SASL_MECHANISM",
+	codeIllegalSASLState:         "ILLEGAL_SASL_STATE",
+	codeUnsupportedVersion:       "UNSUPPORTED_VERSION",
+	codeTopicExists:              "TOPIC_ALREADY_EXISTS",
+	codeNotController:            "NOT_CONTROLLER",
+	codeOutOfOrderSequence:       "OUT_OF_ORDER_SEQUENCE_NUMBER",
+	codeDuplicateSequence:        "DUPLICATE_SEQUENCE_NUMBER",
+	codeInvalidProducerEpoch:     "INVALID_PRODUCER_EPOCH",
+	codeInvalidProducerIDMapping: "INVALID_PRODUCER_ID_MAPPING",
+	codeStorageError:             "KAFKA_STORAGE_ERROR",
+	codeSASLFailed:               "SASL_AUTHENTICATION_FAILED",
+	codeUnknownProducerID:        "UNKNOWN_PRODUCER_ID",
+	codeFencedLeaderEpoch:        "FENCED_LEADER_EPOCH",
+	codeUnknownLeaderEpoch:       "UNKNOWN_LEADER_EPOCH",
+	codeGroupIDNotFound:          "GROUP_ID_NOT_FOUND",
+	codeFetchSessionNotFound:     "FETCH_SESSION_ID_NOT_FOUND",
+	codeInvalidFetchSessionEpoch: "INVALID_FETCH_SESSION_EPOCH",
+	codeFetchSessionTopicID:      "FETCH_SESSION_TOPIC_ID_ERROR",
+	codeOffsetNotAvailable:       "OFFSET_NOT_AVAILABLE",
+	codeThrottlingQuota:          "THROTTLING_QUOTA_EXCEEDED",
+	codeUnknownTopicID:           "UNKNOWN_TOPIC_ID",
+	codeInconsistentTopicID:      "INCONSISTENT_TOPIC_ID",
 }
 
 // name is the protocol's name of the code, in lower case with underscores: a
@@ -195,7 +216,7 @@ func (c code) Is(target error) bool { return target == ErrAuth && c.auth() }
 func (c code) auth() bool {
 	switch c {
 	case codeTopicAuthorization, codeGroupAuthorization, codeClusterAuthorization,
-		codeUnsupportedMechanism, codeSASLFailed:
+		codeUnsupportedMechanism, codeIllegalSASLState, codeSASLFailed:
 		return true
 	}
 	return false
@@ -217,8 +238,20 @@ func (c code) temporary() bool {
 	switch c {
 	case codeUnknownServerError, codeRequestTimedOut, codeLoadInProgress, codeCoordinatorNotAvailable,
 		codeNotCoordinator, codeNotEnoughReplicas, codeNotEnoughReplicasAppend, codeNotController,
-		codeOffsetNotAvailable, codeThrottlingQuota, codeRebalanceInProgress:
+		codeOffsetNotAvailable, codeThrottlingQuota, codeRebalanceInProgress,
+		codeFetchSessionNotFound, codeInvalidFetchSessionEpoch, codeFetchSessionTopicID:
 		return true
 	}
-	return c.stale()
+	return c.stale() || c.sequenceLost()
+}
+
+// sequenceLost: the broker does not know, or not so far, the numbers of an
+// idempotent producer: a leader without the last batches was elected, or retention
+// has taken all of them.
+func (c code) sequenceLost() bool {
+	switch c {
+	case codeOutOfOrderSequence, codeUnknownProducerID, codeInvalidProducerEpoch, codeInvalidProducerIDMapping:
+		return true
+	}
+	return false
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,26 +39,40 @@ type ProducerOptions struct {
 }
 
 // Producer writes records and waits until all in-sync replicas have them
-// (acks=all). It is not idempotent: where a broker's answer is lost, records
-// are sent again and may be in the log twice. It is safe for concurrent use.
+// (acks=all). It is idempotent (KIP-98): its record batches are numbered, so that
+// one which is sent again, because the answer was lost or a leader moved, is in the
+// log once. That holds as long as Produce keeps trying; records of a call that
+// failed may be in the log, and are written again by a later call. It is safe for
+// concurrent use; calls for one topic take turns.
 type Producer struct {
 	c      *Client
 	o      ProducerOptions
 	logger *slog.Logger
-	turn   atomic.Uint32
-	err    error // of the options; returned by Produce
+	next   atomic.Uint32 // partition for a message without key
+	err    error         // of the options; returned by Produce
 
 	encoders sync.Pool // of *encoder
 
 	mu     sync.Mutex // guards below
 	closed bool
-	topics map[string]*topicMeta
+	topics map[string]*producerTopic
+
+	idMu sync.Mutex // guards id; held while a new one is asked for
+	id   producerID
+}
+
+// producerTopic is what a Producer knows of a topic.
+type producerTopic struct {
+	turn      chan struct{}       // full while a call writes to the topic
+	sequences map[int32]*sequence // by partition; of the call that has the turn
+
+	meta *topicMeta // guarded by Producer.mu
 }
 
 // NewProducer returns a producer. A mistake in the options is reported by the
 // first Produce.
 func (c *Client) NewProducer(o *ProducerOptions) *Producer {
-	p := &Producer{c: c, logger: c.o.Logger, topics: make(map[string]*topicMeta)}
+	p := &Producer{c: c, logger: c.o.Logger, topics: make(map[string]*producerTopic), id: noProducer}
 	if o != nil {
 		p.o = *o
 	}
@@ -100,25 +115,47 @@ func (p *Producer) Produce(ctx context.Context, topic string, msgs ...Message) e
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.o.DeliveryTimeout)
 	defer cancel()
-	meta, err := p.meta(ctx, topic, false)
-	if err != nil {
-		return fmt.Errorf("produce to %s: %w", topic, err)
-	}
-	queues, err := p.deal(meta, msgs)
-	if err != nil {
-		return fmt.Errorf("produce to %s: %w", topic, err)
-	}
-	if err := p.deliver(ctx, topic, meta, queues); err != nil {
+	if err := p.produce(ctx, topic, msgs); err != nil {
 		return fmt.Errorf("produce to %s: %w", topic, err)
 	}
 	p.c.metrics.produced.Add(int64(len(msgs)))
 	return nil
 }
 
-// meta returns who leads the topic, asking again where fresh is set.
-func (p *Producer) meta(ctx context.Context, topic string, fresh bool) (*topicMeta, error) {
+func (p *Producer) produce(ctx context.Context, topic string, msgs []Message) error {
+	t := p.topic(topic)
+	select {
+	case t.turn <- struct{}{}:
+		defer func() { <-t.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	meta, err := p.meta(ctx, topic, t, false)
+	if err != nil {
+		return err
+	}
+	queues, err := p.deal(t, meta, msgs)
+	if err != nil {
+		return err
+	}
+	return p.deliver(ctx, topic, t, meta, queues)
+}
+
+func (p *Producer) topic(name string) *producerTopic {
 	p.mu.Lock()
-	m, closed := p.topics[topic], p.closed
+	defer p.mu.Unlock()
+	t := p.topics[name]
+	if t == nil {
+		t = &producerTopic{turn: make(chan struct{}, 1), sequences: make(map[int32]*sequence)}
+		p.topics[name] = t
+	}
+	return t
+}
+
+// meta returns who leads the topic, asking again where fresh is set.
+func (p *Producer) meta(ctx context.Context, topic string, t *producerTopic, fresh bool) (*topicMeta, error) {
+	p.mu.Lock()
+	m, closed := t.meta, p.closed
 	p.mu.Unlock()
 	if closed {
 		return nil, ErrClosed
@@ -131,7 +168,7 @@ func (p *Producer) meta(ctx context.Context, topic string, fresh bool) (*topicMe
 		return nil, err
 	}
 	p.mu.Lock()
-	p.topics[topic] = metas[topic]
+	t.meta = metas[topic]
 	p.mu.Unlock()
 	return metas[topic], nil
 }
@@ -141,10 +178,14 @@ type queue struct {
 	partition int32
 	msgs      []*Message
 	limit     int // of the next batch, in messages; halved where it is too large
+	seq       *sequence
+	// sent is how many messages the batch has that was sent and of which it is
+	// not known whether the log has it. It is sent again as it was.
+	sent int
 }
 
 // deal spreads messages over partitions.
-func (p *Producer) deal(meta *topicMeta, msgs []Message) (map[int32]*queue, error) {
+func (p *Producer) deal(t *producerTopic, meta *topicMeta, msgs []Message) (map[int32]*queue, error) {
 	queues := make(map[int32]*queue, len(meta.Partitions))
 	n := uint32(len(meta.Partitions))
 	for i := range msgs {
@@ -154,7 +195,7 @@ func (p *Producer) deal(meta *topicMeta, msgs []Message) (map[int32]*queue, erro
 		case part < 0 && m.Key != nil:
 			part = meta.Partitions[(murmur2(m.Key)&0x7fffffff)%n]
 		case part < 0:
-			part = meta.Partitions[p.turn.Add(1)%n]
+			part = meta.Partitions[p.next.Add(1)%n]
 		default:
 			if _, ok := meta.leaders[part]; !ok {
 				return nil, fmt.Errorf("%w: it has no partition %d", ErrTopicNotFound, part)
@@ -162,7 +203,12 @@ func (p *Producer) deal(meta *topicMeta, msgs []Message) (map[int32]*queue, erro
 		}
 		q := queues[part]
 		if q == nil {
-			q = &queue{partition: part, limit: len(msgs), msgs: make([]*Message, 0, len(msgs)/int(n)+1)}
+			seq := t.sequences[part]
+			if seq == nil {
+				seq = &sequence{producerID: noProducer, used: noProducer}
+				t.sequences[part] = seq
+			}
+			q = &queue{partition: part, limit: len(msgs), msgs: make([]*Message, 0, len(msgs)/int(n)+1), seq: seq}
 			queues[part] = q
 		}
 		q.msgs = append(q.msgs, m)
@@ -172,7 +218,14 @@ func (p *Producer) deal(meta *topicMeta, msgs []Message) (map[int32]*queue, erro
 
 // deliver writes the queues, one batch a partition and request, all leaders at
 // the same time, until they are empty.
-func (p *Producer) deliver(ctx context.Context, topic string, meta *topicMeta, queues map[int32]*queue) error {
+func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, meta *topicMeta, queues map[int32]*queue) error {
+	defer func() {
+		for _, q := range queues {
+			if q.sent > 0 { // given up, and perhaps in the log: its numbers are of no more use
+				q.seq.producerID = noProducer
+			}
+		}
+	}()
 	wait := minRetry
 	for len(queues) > 0 {
 		byNode := make(map[int32][]*queue)
@@ -215,7 +268,7 @@ func (p *Producer) deliver(ctx context.Context, topic string, meta *topicMeta, q
 		}
 		wait = min(2*wait, maxRetry)
 		p.logger.Warn("produce fails, trying again", "topic", topic, "err", last)
-		fresh, err := p.meta(ctx, topic, true)
+		fresh, err := p.meta(ctx, topic, t, true)
 		if err != nil {
 			return err
 		}
@@ -252,12 +305,19 @@ func (p *Producer) drain(ctx context.Context, node int32, topic string, qs []*qu
 			if len(q.msgs) == 0 {
 				continue
 			}
-			n := q.batchLen(p.o.BatchBytes)
-			start := len(body)
-			var err error
-			if body, err = e.encode(body, q.msgs[:n], now); err != nil {
+			if err := p.number(ctx, q.seq); err != nil {
 				return err
 			}
+			n := q.sent
+			if n == 0 {
+				n = q.batchLen(p.o.BatchBytes)
+			}
+			start := len(body)
+			var err error
+			if body, err = e.encode(body, q.msgs[:n], now, q.seq); err != nil {
+				return err
+			}
+			q.sent = n
 			rp := kmsg.NewProduceRequestTopicPartition()
 			rp.Partition, rp.Records = q.partition, body[start:]
 			rt.Partitions = append(rt.Partitions, rp)
@@ -273,10 +333,21 @@ func (p *Producer) drain(ctx context.Context, node int32, topic string, qs []*qu
 		if err != nil {
 			return err
 		}
-		if err := p.acknowledged(resp.(*kmsg.ProduceResponse), sent, byPart); err != nil {
+		produced := resp.(*kmsg.ProduceResponse)
+		if err := p.acknowledged(produced, sent, byPart); err != nil {
 			return err
 		}
+		if d := time.Duration(produced.ThrottleMillis) * time.Millisecond; d > 0 {
+			p.c.metrics.throttled.Add(int64(d))
+			if err := sleep(ctx, d); err != nil && !empty(qs) {
+				return err
+			}
+		}
 	}
+}
+
+func empty(qs []*queue) bool {
+	return !slices.ContainsFunc(qs, func(q *queue) bool { return len(q.msgs) > 0 })
 }
 
 // acknowledged takes what a response acknowledges off the queues.
@@ -290,13 +361,23 @@ func (p *Producer) acknowledged(resp *kmsg.ProduceResponse, sent map[int32]int, 
 			}
 			delete(sent, rp.Partition)
 			q := queues[rp.Partition]
-			switch e := code(rp.ErrorCode); {
-			case e == codeNone:
-				q.msgs = q.msgs[n:]
-			case e == codeMessageTooLarge && n > 1:
-				q.limit = n / 2
-			default:
+			e := code(rp.ErrorCode)
+			if e != codeNone {
 				p.c.metrics.countError(e.name())
+			}
+			switch {
+			case e == codeNone, e == codeDuplicateSequence:
+				q.msgs, q.sent = q.msgs[n:], 0
+				q.seq.advance(n)
+			case e == codeMessageTooLarge && n > 1:
+				q.limit, q.sent = n/2, 0
+			default:
+				if e.sequenceLost() {
+					// The log has not this batch: it would know it as a
+					// duplicate.
+					p.logger.Warn("broker has lost the number of the last record batch, going on with a new producer id", "topic", t.Topic, "partition", rp.Partition, "err", e)
+					q.seq.producerID, q.sent = noProducer, 0
+				}
 				// One that is final decides.
 				if failed == nil || retryable(failed) {
 					failed = fmt.Errorf("partition %d: %w", rp.Partition, e)

@@ -560,7 +560,7 @@ func TestEncodeDecode(t *testing.T) {
 				t.Errorf("Got a record of %d bytes, more than its bound %d", got, m.size())
 			}
 		}
-		raw, err := e.encode(nil, msgs, now)
+		raw, err := e.encode(nil, msgs, now, &sequence{producerID: noProducer})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -731,7 +731,7 @@ func BenchmarkDecode(b *testing.B) {
 				}
 				msgs = append(msgs, &Message{Key: fmt.Appendf(nil, "u%06d", i), Value: v[:200]})
 			}
-			raw, err := e.encode(nil, msgs, time.Now())
+			raw, err := e.encode(nil, msgs, time.Now(), &sequence{producerID: noProducer})
 			if err != nil {
 				b.Fatal(err)
 			}
