@@ -15,17 +15,8 @@ import (
 
 	kafkago "github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
-	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
-
-// SASL says who this client is. The zero value sends no credentials.
-type SASL struct {
-	Mechanism string // "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"; "" = none
-	User      string
-	Password  string
-}
 
 // Options says which cluster to talk to and how long to wait for it.
 type Options struct {
@@ -99,18 +90,6 @@ func (o *Options) withDefaults() Options {
 	return d
 }
 
-func (s SASL) mechanism() (sasl.Mechanism, error) {
-	switch s.Mechanism {
-	case "PLAIN":
-		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
-	case "SCRAM-SHA-256":
-		return scram.Mechanism(scram.SHA256, s.User, s.Password)
-	case "SCRAM-SHA-512":
-		return scram.Mechanism(scram.SHA512, s.User, s.Password)
-	}
-	return nil, nil
-}
-
 // Client talks to one Kafka cluster. It is safe for concurrent use; groups,
 // fetchers and producers made from it share its connections. Close ends all of
 // them.
@@ -146,7 +125,7 @@ func NewClient(o *Options) (*Client, error) {
 	if c.codecs, err = newCodecs(c.o.MaxDecompressed); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	c.conns = newConnSet(c.o.Dial, c.o.DialTimeout)
+	c.conns = newConnSet(&c.o, c.sasl)
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	c.transport = &kafkago.Transport{
@@ -158,8 +137,6 @@ func NewClient(o *Options) (*Client, error) {
 		MetadataTTL:    3 * time.Second,
 		MetadataTopics: []string{},
 		ClientID:       c.o.ClientID,
-		TLS:            c.o.TLS,
-		SASL:           c.sasl,
 		Context:        ctx,
 	}
 	return c, nil
@@ -239,13 +216,12 @@ func retryable(err error) bool {
 	if c := code(0); errors.As(err, &c) {
 		return c.temporary()
 	}
-	for _, final := range []error{ErrAuth, ErrTooOld, ErrTopicNotFound, ErrTopicChanged, ErrClosed, errProtocol} {
+	for _, final := range []error{ErrAuth, ErrTooOld, ErrTopicNotFound, ErrTopicChanged, ErrTLS, ErrClosed, errProtocol} {
 		if errors.Is(err, final) {
 			return false
 		}
 	}
-	var cert *tls.CertificateVerificationError
-	return !errors.As(err, &cert) // the rest is the network's
+	return true // the rest is the network's
 }
 
 // unreachable names the brokers, the last error and what to look at.

@@ -144,19 +144,19 @@ func (c *Client) exchange(ctx context.Context, x *exchange) (protocol.Message, e
 	return msg, nil
 }
 
-// connError translates kafka-go's error codes, which it returns for failed
-// authentication and for brokers that it does not know yet.
+// connError translates kafka-go's error codes, which it returns for brokers that it
+// does not know yet.
 func (c *Client) connError(err error) error {
 	var k kafkago.Error
 	if !errors.As(err, &k) {
-		c.metrics.countError("connection")
+		name := "connection"
+		if e := code(0); errors.As(err, &e) { // of the making of the connection
+			name = e.name()
+		}
+		c.metrics.countError(name)
 		return err
 	}
 	e := code(k)
 	c.metrics.countError(e.name())
-	if e.auth() {
-		return fmt.Errorf("%w: user %q with SASL mechanism %q: %w; check the credentials",
-			ErrAuth, c.o.SASL.User, c.o.SASL.Mechanism, err)
-	}
 	return fmt.Errorf("%w: %w", e, err)
 }

@@ -108,16 +108,14 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 	if _, err := c.topics(ctx, g.o.Topics...); err != nil {
 		return nil, fmt.Errorf("join group %s: %w", o.ID, err)
 	}
-	g.conns = newConnSet(c.o.Dial, c.o.DialTimeout)
+	g.conns = newConnSet(&c.o, c.sasl)
 	cg, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
 		ID:      g.o.ID,
 		Brokers: c.o.Brokers,
 		Dialer: &kafkago.Dialer{
-			ClientID:      c.o.ClientID,
-			Timeout:       c.o.DialTimeout,
-			DialFunc:      g.conns.dial,
-			TLS:           c.o.TLS,
-			SASLMechanism: c.sasl,
+			ClientID: c.o.ClientID,
+			Timeout:  c.o.DialTimeout,
+			DialFunc: g.conns.dial,
 		},
 		Topics:                 g.o.Topics,
 		GroupBalancers:         []kafkago.GroupBalancer{&balancer{storeID: g.o.StoreID}},
@@ -140,7 +138,7 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 // ended and every function of its Run has returned; call Next again as soon as
 // it has. Trouble with the coordinator is logged and waited out. Its error
 // wraps ErrOtherStore where the group belongs to another store, ErrAuth where
-// the brokers refuse this client, ErrClosed after Close, or is ctx's.
+// the brokers refuse this client, ErrTLS where one cannot be trusted, ErrClosed after Close, or is ctx's.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
 	lost := false // for logging at changes only: the first error is the news
@@ -193,6 +191,9 @@ func count(a Assignment) int {
 
 // fatal returns the error to give up with, or nil where waiting may help.
 func (g *Group) fatal(err error) error {
+	if errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) {
+		return fmt.Errorf("join group %s: %w", g.o.ID, err)
+	}
 	var k kafkago.Error
 	if !errors.As(err, &k) {
 		return nil

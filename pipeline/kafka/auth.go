@@ -1,0 +1,138 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+
+	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// SASL says who this client is. The zero value sends no credentials. It prints
+// without its password.
+type SASL struct {
+	Mechanism string // "PLAIN", "SCRAM-SHA-256" or "SCRAM-SHA-512"; "" = none
+	User      string
+	Password  string `json:"-"`
+}
+
+// String leaves the password out.
+func (s SASL) String() string {
+	if s.Mechanism == "" {
+		return "no SASL"
+	}
+	return fmt.Sprintf("SASL %s as %q", s.Mechanism, s.User)
+}
+
+// GoString keeps %#v from printing the password.
+func (s SASL) GoString() string { return "kafka.SASL{" + s.String() + "}" }
+
+// LogValue keeps slog from printing it.
+func (s SASL) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+func (s SASL) mechanism() (sasl.Mechanism, error) {
+	switch s.Mechanism {
+	case "PLAIN":
+		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
+	case "SCRAM-SHA-256":
+		return scram.Mechanism(scram.SHA256, s.User, s.Password)
+	case "SCRAM-SHA-512":
+		return scram.Mechanism(scram.SHA512, s.User, s.Password)
+	}
+	return nil, nil
+}
+
+// authenticate runs SASL on a new connection (KIP-43, KIP-152).
+func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) error {
+	failed := func(err error) error {
+		return fmt.Errorf("broker %s, %v: %w", address, s.o.SASL, err)
+	}
+	refused := func(err error) error {
+		return fmt.Errorf("%w: broker %s refuses %v: %w; check the credentials", ErrAuth, address, s.o.SASL, err)
+	}
+	shake := kmsg.NewPtrSASLHandshakeRequest()
+	shake.Version, shake.Mechanism = 1, s.mechanism.Name()
+	resp, err := s.ask(c, shake)
+	if err != nil {
+		return failed(err)
+	}
+	if r := resp.(*kmsg.SASLHandshakeResponse); r.ErrorCode != 0 {
+		return refused(fmt.Errorf("%w; it takes %q", code(r.ErrorCode), r.SupportedMechanisms))
+	}
+	session, state, err := s.mechanism.Start(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	for done := false; !done; {
+		req := kmsg.NewPtrSASLAuthenticateRequest()
+		req.Version, req.SASLAuthBytes = 1, state
+		resp, err := s.ask(c, req)
+		if err != nil {
+			return failed(err)
+		}
+		r := resp.(*kmsg.SASLAuthenticateResponse)
+		if e := code(r.ErrorCode); e != codeNone {
+			var reason error = e
+			if r.ErrorMessage != nil && *r.ErrorMessage != "" {
+				reason = fmt.Errorf("%w (%s)", e, *r.ErrorMessage)
+			}
+			if !e.auth() {
+				return failed(reason)
+			}
+			return refused(reason)
+		}
+		// The broker, too, proves that it knows the password.
+		if done, state, err = session.Next(ctx, r.SASLAuthBytes); err != nil {
+			return refused(err)
+		}
+	}
+	return nil
+}
+
+func (s *connSet) ask(c net.Conn, req kmsg.Request) (kmsg.Response, error) {
+	x := &exchange{clientID: s.o.ClientID, req: req}
+	if _, err := x.RawExchange(c); err != nil {
+		return nil, err
+	}
+	return x.resp, nil
+}
+
+// alert reports whether err is a TLS alert that the other side sent.
+func alert(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "remote error"
+}
+
+// tlsError names the broker and what to look at. What waiting cannot cure wraps
+// ErrTLS.
+func tlsError(address string, err error) error {
+	var (
+		unknown x509.UnknownAuthorityError
+		invalid x509.CertificateInvalidError
+		host    x509.HostnameError
+		verify  *tls.CertificateVerificationError
+		hint    string
+	)
+	switch {
+	case errors.As(err, &unknown):
+		hint = "its certificate was not issued by a CA that this process trusts: check the CA file"
+	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
+		hint = "its certificate has expired or is not valid yet: renew it, and check the clocks"
+	case errors.As(err, &host):
+		hint = "its certificate is for other names: check the broker's address and the server name"
+	case errors.As(err, &verify), errors.As(err, &invalid):
+		hint = "its certificate cannot be trusted"
+	case alert(err):
+		hint = "the broker has ended the connection: check this client's certificate and key, and whether the broker asks for one"
+	default: // the network's, or the broker speaks no TLS here
+		return fmt.Errorf("TLS with broker %s: %w", address, err)
+	}
+	return fmt.Errorf("%w with broker %s: %w; %s", ErrTLS, address, err, hint)
+}

@@ -1,0 +1,308 @@
+package kafka
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// authority issues certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t}
+	a.cert, a.key = a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "test CA"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	})
+	return a
+}
+
+func (a *authority) sign(c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	c.SerialNumber = big.NewInt(time.Now().UnixNano())
+	parent, signer := a.cert, a.key
+	if parent == nil {
+		parent, signer = c, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	signed, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return signed, key
+}
+
+// issue returns a certificate for 127.0.0.1 that ends at notAfter.
+func (a *authority) issue(notAfter time.Time) tls.Certificate {
+	c, key := a.sign(&x509.Certificate{
+		Subject: pkix.Name{CommonName: "kafka"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost"},
+		NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: notAfter,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	return tls.Certificate{Certificate: [][]byte{c.Raw}, PrivateKey: key}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	p.AddCert(a.cert)
+	return p
+}
+
+// startSecure starts a broker on loopback and returns its address.
+func startSecure(t *testing.T, opts ...kfake.Opt) (*kfake.Cluster, string) {
+	t.Helper()
+	cluster, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1), kfake.SeedTopics(1, "t"), kfake.GroupMinSessionTimeout(time.Second)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster, cluster.ListenAddrs()[0]
+}
+
+// useAll uses every kind of connection: the client's and a group's.
+func useAll(t *testing.T, c *Client) {
+	t.Helper()
+	produce(t, c, "t", numbered(0, 10)...)
+	if got := readTo(t, startFetcher(t, c, nil).Add("t", 0, 0), 10); len(got) != 10 {
+		t.Errorf("Got %d records", len(got))
+	}
+	joinWith(t, c, &GroupOptions{ID: "g", Topics: []string{"t"}}).await(t, owns(1))
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca, other := newAuthority(t), newAuthority(t)
+	year := time.Now().Add(time.Hour)
+	serve := func(cert tls.Certificate) *tls.Config {
+		return &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
+	}
+	mutual := serve(ca.issue(year))
+	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, ca.pool()
+	mutual12 := mutual.Clone()
+	mutual12.MaxVersion = tls.VersionTLS12
+	trusting := func(certs ...tls.Certificate) *tls.Config {
+		return &tls.Config{RootCAs: ca.pool(), Certificates: certs, MinVersion: tls.VersionTLS12}
+	}
+	named := trusting()
+	named.ServerName = "kafka.example.com"
+	for name, tc := range map[string]struct {
+		server, client *tls.Config
+		want           []string // nil = it works
+	}{
+		"trusted":                   {serve(ca.issue(year)), trusting(), nil},
+		"mutual":                    {mutual, trusting(ca.issue(year)), nil},
+		"mutual, TLS 1.2":           {mutual12, trusting(ca.issue(year)), nil},
+		"unknown CA":                {serve(other.issue(year)), trusting(), []string{"unknown authority", "check the CA file"}},
+		"expired":                   {serve(ca.issue(time.Now().Add(-time.Hour))), trusting(), []string{"expired", "check the clocks"}},
+		"other name":                {serve(ca.issue(year)), named, []string{"kafka.example.com", "check the broker's address and the server name"}},
+		"no client certificate":     {mutual, trusting(), []string{"certificate required", "whether the broker asks for one"}},
+		"no client certificate, 12": {mutual12, trusting(), []string{"handshake failure", "whether the broker asks for one"}},
+		"foreign client":            {mutual, trusting(other.issue(year)), []string{"this client's certificate"}},
+		"expired client":            {mutual, trusting(ca.issue(time.Now().Add(-time.Hour))), []string{"this client's certificate"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, addr := startSecure(t, kfake.TLS(tc.server))
+			c := newTestClient(t, &Options{Brokers: []string{addr}, TLS: tc.client})
+			if tc.want == nil {
+				useAll(t, c)
+				return
+			}
+			_, err := c.Topic(testContext(t), "t")
+			if !errors.Is(err, ErrTLS) || strings.Count(err.Error(), addr) != 1 {
+				t.Errorf("Got %v, want ErrTLS naming %s once", err, addr)
+			}
+			for _, want := range tc.want {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("Got %v, want %q in it", err, want)
+				}
+			}
+		})
+	}
+}
+
+// A broker that speaks TLS, and a client that does not, and the reverse.
+func TestTLSOnOneSide(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	_, encrypted := startSecure(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.issue(time.Now().Add(time.Hour))}, MinVersion: tls.VersionTLS12}))
+	_, plain := startSecure(t)
+	for _, o := range []*Options{
+		{Brokers: []string{encrypted}},
+		{Brokers: []string{plain}, TLS: &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}},
+	} {
+		o.DialTimeout, o.RequestTimeout = 200*time.Millisecond, 500*time.Millisecond
+		_, err := newTestClient(t, o).Topic(testContext(t), "t")
+		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "TLS") {
+			t.Errorf("Got %v, want ErrUnreachable and a hint to TLS", err)
+		}
+	}
+}
+
+const secret = "hunter2-Öl"
+
+// logs keeps what a logger prints.
+type logs struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *logs) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *logs) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// With each mechanism, with and without TLS: the right password works, a wrong one
+// is one error that names broker, mechanism and user, and no password is printed.
+func TestSASLMechanisms(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		for _, encrypted := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, TLS %v", mechanism, encrypted), func(t *testing.T) {
+				t.Parallel()
+				opts := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser(mechanism, "u", secret)}
+				var config *tls.Config
+				if encrypted {
+					opts = append(opts, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.issue(time.Now().Add(time.Hour))}, MinVersion: tls.VersionTLS12}))
+					config = &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}
+				}
+				cluster, addr := startSecure(t, opts...)
+				out := new(logs)
+				options := func(password string) *Options {
+					return &Options{
+						Brokers: []string{addr}, TLS: config, SASL: SASL{mechanism, "u", password}, RequestTimeout: time.Second,
+						Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+					}
+				}
+				good := options(secret)
+				good.RequestTimeout = 0
+				useAll(t, newTestClient(t, good))
+
+				// kfake closes the connection, as Kafka before 1.0 did.
+				_, err := newTestClient(t, options("wrong "+secret)).Topic(testContext(t), "t")
+				checkRefusal(t, err, ErrUnreachable, addr, mechanism)
+				// Kafka says why.
+				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+				bad := newTestClient(t, options("wrong "+secret))
+				_, err = bad.Topic(testContext(t), "t")
+				checkRefusal(t, err, ErrAuth, addr, mechanism)
+				f := bad.NewFetcher(nil)
+				f.Add("t", 0, 0)
+				checkRefusal(t, f.Run(testContext(t)), ErrAuth, addr, mechanism)
+				if strings.Contains(out.String(), secret) {
+					t.Errorf("the password is in the log:\n%s", out)
+				}
+			})
+		}
+	}
+}
+
+func checkRefusal(t *testing.T, err, class error, addr, mechanism string) {
+	t.Helper()
+	if !errors.Is(err, class) {
+		t.Errorf("Got %v, want %v", err, class)
+		return
+	}
+	for _, want := range []string{addr, mechanism, `"u"`, "check"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %q in it", err, want)
+		}
+	}
+	if strings.Contains(err.Error(), secret) {
+		t.Errorf("the password is in %v", err)
+	}
+}
+
+// A group's connections are refused, too, when the password changes.
+func TestSASLGroupRefused(t *testing.T) {
+	t.Parallel()
+	cluster, addr := startSecure(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", secret))
+	c := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"PLAIN", "u", secret}})
+	if _, err := c.Topic(testContext(t), "t"); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	m := joinWith(t, c, &GroupOptions{ID: "g", Topics: []string{"t"}})
+	select {
+	case err := <-m.failed:
+		checkRefusal(t, err, ErrAuth, addr, "PLAIN")
+	case <-testContext(t).Done():
+		t.Error("the group goes on trying")
+	}
+}
+
+// A mechanism that the broker has not.
+func TestSASLUnknownMechanism(t *testing.T) {
+	t.Parallel()
+	cluster, addr := startSecure(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", secret))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLHandshake}, TopLevel: true, Err: kerr.UnsupportedSaslMechanism, Count: -1})
+	c := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"SCRAM-SHA-512", "u", secret}})
+	_, err := c.Topic(testContext(t), "t")
+	checkRefusal(t, err, ErrAuth, addr, "SCRAM-SHA-512")
+	if err != nil && !strings.Contains(err.Error(), "UNSUPPORTED_SASL_MECHANISM") {
+		t.Errorf("Got %v", err)
+	}
+}
+
+func TestPasswordIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	o := &Options{Brokers: []string{"h:1"}, SASL: SASL{"PLAIN", "u", secret}}
+	out := new(logs)
+	for _, h := range []slog.Handler{slog.NewTextHandler(out, nil), slog.NewJSONHandler(out, nil)} {
+		slog.New(h).Info("x", "sasl", o.SASL, "pointer", &o.SASL)
+	}
+	asJSON, err := json.Marshal(o.SASL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{
+		fmt.Sprint(o.SASL), fmt.Sprintf("%v %+v %#v %s %q", o.SASL, o.SASL, o.SASL, o.SASL, o.SASL),
+		fmt.Sprintf("%v %+v %#v", *o, *o, *o), fmt.Sprintf("%+v", &o.SASL), string(asJSON), out.String(),
+	} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the password is in %s", text)
+		}
+	}
+	if !strings.Contains(fmt.Sprint(o.SASL), `SASL PLAIN as "u"`) {
+		t.Errorf("Got %v", o.SASL)
+	}
+}
