@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// distribute hands the answer's partitions to their readers.
-func (f *Fetcher) distribute(ctx context.Context, resp *fetchResponse, parts []asked) {
+// distribute hands the answer's partitions to their readers. A full request is
+// answered for every partition, one within a session for those with news.
+func (f *Fetcher) distribute(ctx context.Context, resp *fetchResponse, parts []asked, full bool) {
 	byID := make(map[[16]byte]string)
 	f.mu.Lock()
 	for topic, id := range f.ids {
@@ -33,25 +34,29 @@ func (f *Fetcher) distribute(ctx context.Context, resp *fetchResponse, parts []a
 		f.fetched(ctx, a, p)
 	}
 	resp.release(f.c.codecs.pool) // what no reader took
+	rest := codeNone
+	if full && resp.throttle == 0 { // a broker that throttles answers for nothing
+		rest = codeUnknownServerError
+	}
 	for _, a := range open {
-		a.r.answered(a.gen, codeUnknownServerError) // left out of the answer
+		a.r.answered(a.gen, rest)
 	}
 }
 
-// answered ends the request of generation gen for r with a code that calls for
-// another try; stale ones for another leader.
+// answered notes the answer to the request of generation gen for r, with a code
+// that calls for another try; stale ones for another leader. The loop that asked
+// still has the partition, until its next take.
 func (r *PartitionReader) answered(gen int, e code) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gen != gen {
 		return
 	}
-	r.inflight = false
 	switch {
 	case e == codeNone:
 		r.failures = 0
 	case e.stale():
-		r.node = anyNode
+		r.node, r.replica = anyNode, anyNode
 		r.backoff(time.Now())
 	default:
 		r.backoff(time.Now())
@@ -65,6 +70,9 @@ func (f *Fetcher) fetched(ctx context.Context, a asked, p *fetchedPartition) {
 	}
 	r := a.r
 	switch {
+	case a.replica && p.code != codeNone && !p.code.auth():
+		// It may be behind, or no replica any more: the leader knows.
+		f.toLeader(a)
 	case p.code == codeOffsetOutOfRange:
 		f.checkRange(ctx, a)
 	case p.code == codeCorruptMessage:
@@ -75,11 +83,18 @@ func (f *Fetcher) fetched(ctx context.Context, a asked, p *fetchedPartition) {
 		r.answered(a.gen, p.code)
 		f.wakeManager()
 	case p.diverges:
-		f.c.metrics.outOfRange.Add(1)
-		r.failAt(a.gen, &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: a.offset, LogStart: p.logStart, End: p.divergeAt})
+		f.outOfRange(a, p.logStart, p.divergeAt)
+	case p.preferred >= 0 && !a.replica && len(p.records) == 0:
+		f.toReplica(ctx, a, p.preferred)
 	default:
 		f.accept(a, p)
 	}
+}
+
+// outOfRange fails the reader: the log has not what was asked for.
+func (f *Fetcher) outOfRange(a asked, start, end int64) {
+	f.c.metrics.outOfRange.Add(1)
+	a.r.failAt(a.gen, &OutOfRangeError{Topic: a.r.topic, Partition: a.r.partition, Offset: a.offset, LogStart: start, End: end})
 }
 
 // accept queues the record batches of an answer.
@@ -111,8 +126,7 @@ func (f *Fetcher) accept(a asked, p *fetchedPartition) {
 	// begins at the new log start, which looks like compaction.
 	if p.logStart > a.offset && (firstBase < 0 || firstBase > a.offset) {
 		c.release()
-		f.c.metrics.outOfRange.Add(1)
-		r.failAt(a.gen, &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: a.offset, LogStart: p.logStart, End: p.high})
+		f.outOfRange(a, p.logStart, p.high)
 		return
 	}
 	if c.next == c.from {
@@ -132,18 +146,18 @@ func (f *Fetcher) accept(a asked, p *fetchedPartition) {
 			Err: fmt.Errorf("batch of %d bytes, more than the %d that are accepted", need, f.o.MaxBatchBytes),
 		})
 	default:
-		r.resize(a.gen, need, f.o.MaxPartitionBytes)
+		r.resize(a.gen, need)
 		r.answered(a.gen, codeNone)
 	}
 }
 
-// resize sets how much the next request asks for: need, where a batch of that
-// size came cut off, else the usual.
-func (r *PartitionReader) resize(gen, need, usual int) {
+// resize sets what the next request asks for at least: the size of a batch that
+// came cut off, 0 where none did.
+func (r *PartitionReader) resize(gen, need int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.gen == gen {
-		r.maxBytes = max(usual, need)
+		r.need = need
 	}
 }
 
@@ -154,7 +168,6 @@ func (r *PartitionReader) failAt(gen int, err error) {
 	if r.gen != gen || r.closed {
 		return
 	}
-	r.inflight = false
 	if r.err == nil {
 		r.err = err // after what is queued, which is before it
 	}
@@ -179,10 +192,11 @@ func (f *Fetcher) checkRange(ctx context.Context, a asked) {
 		return
 	}
 	if start[r.partition] <= a.offset && a.offset <= end[r.partition] {
+		// Or it does not know the epoch that was fetched last.
+		r.suspect(a.gen)
 		r.answered(a.gen, codeNotLeader)
 		f.wakeManager()
 		return
 	}
-	f.c.metrics.outOfRange.Add(1)
-	r.failAt(a.gen, &OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: a.offset, LogStart: start[r.partition], End: end[r.partition]})
+	f.outOfRange(a, start[r.partition], end[r.partition])
 }

@@ -35,16 +35,26 @@ type FetchOptions struct {
 	// MinBytes is how much it waits for. Default 1.
 	MinBytes int
 	// MaxPartitionBytes of one partition in one answer. Default 4 MiB, at most
-	// half of BufferBytes. A record batch that is larger comes all the same.
+	// half of what it may buffer. A record batch that is larger comes all the
+	// same.
 	MaxPartitionBytes int
 	// MaxBytes of one answer. Default 32 MiB.
 	MaxBytes int
 	// MaxBatchBytes is the largest record batch, as stored, that is accepted;
 	// a larger one is reported as corrupt. Default 128 MiB.
 	MaxBatchBytes int
-	// BufferBytes of a partition that are fetched ahead of its reader; then it
-	// is left out of requests. One answer may go beyond it. Default 8 MiB.
+	// BufferBytes of a partition that are fetched ahead of its reader, what is
+	// being decoded included; then it is left out of requests. One record
+	// batch that is larger may go beyond it. Default 8 MiB.
 	BufferBytes int64
+	// TotalBytes of all partitions together. Each has an equal share of it, so
+	// that one whose reader stands still takes nothing from the others; a
+	// share is 8 KiB at least. Default 256 MiB.
+	TotalBytes int64
+	// Rack is where this process runs, as the brokers' broker.rack. Partitions
+	// with an in-sync replica there are read from it, where the brokers'
+	// replica.selector.class says so (KIP-392). "" reads from leaders.
+	Rack string
 	// TopicIDs that the partitions are expected to have. A topic with another
 	// id fails its readers with ErrTopicChanged. Of a topic that is not in it,
 	// the id that the cluster reports first is expected from then on.
@@ -69,6 +79,9 @@ func (o *FetchOptions) withDefaults() FetchOptions {
 		d.MaxPartitionBytes = 4 << 20
 	}
 	d.MaxPartitionBytes = int(min(int64(d.MaxPartitionBytes), max(1, d.BufferBytes/2)))
+	if d.TotalBytes <= 0 {
+		d.TotalBytes = 256 << 20
+	}
 	if d.MaxBytes <= 0 {
 		d.MaxBytes = 32 << 20
 	}
@@ -82,10 +95,13 @@ func (o *FetchOptions) withDefaults() FetchOptions {
 // a read_committed consumer. Add, and the readers that it returns, may be used
 // before, during and after Run; records arrive while Run runs.
 //
-// Per leader it has up to two requests under way, each with all partitions that
-// have room; a partition whose buffer is full is left out until its reader has
-// caught up. Decoding happens in the readers' goroutines. Lost connections,
-// moved leaders and restarted brokers are waited out.
+// Per broker it has up to two requests under way, each with partitions that have
+// room, in a fetch session of its own (KIP-227); a partition whose buffer is full
+// is left out until its reader has caught up. Decoding happens in the readers'
+// goroutines. Lost connections, moved leaders, restarted brokers and brokers that
+// ask for patience are waited out. After a change of a partition's leader the
+// fetcher asks where the epoch that it has read ends (KIP-320): a log that lost
+// records which were fetched is reported as out of range.
 type Fetcher struct {
 	c      *Client
 	o      FetchOptions
@@ -98,6 +114,8 @@ type Fetcher struct {
 	readers map[topicPartition]*PartitionReader
 	nodes   map[int32]*leaderNode
 	ids     map[string][16]byte
+
+	loops sync.WaitGroup // of all nodes
 }
 
 type topicPartition struct {
@@ -105,13 +123,14 @@ type topicPartition struct {
 	partition int32
 }
 
-// leaderNode is a broker that leads partitions that are fetched.
+// leaderNode is a broker that partitions are fetched from.
 type leaderNode struct {
 	id   int32
 	wake chan struct{}
 
 	mu      sync.Mutex // guards below
 	failing bool       // for logging at changes only
+	mutedTo time.Time  // until when the broker wants no requests
 }
 
 // NewFetcher returns a fetcher without partitions.
@@ -138,8 +157,8 @@ func (f *Fetcher) Add(topic string, partition int32, offset int64) *PartitionRea
 	r := &PartitionReader{
 		f: f, topic: topic, partition: partition,
 		ready:   make(chan struct{}, 1),
-		fetchAt: offset, maxBytes: f.o.MaxPartitionBytes,
-		node: anyNode, epoch: -1, lastEpoch: -1,
+		fetchAt: offset,
+		node:    anyNode, replica: anyNode, epoch: -1, lastEpoch: -1,
 	}
 	key := topicPartition{topic, partition}
 	f.mu.Lock()
@@ -228,10 +247,9 @@ func (n *leaderNode) signal() {
 // ErrClosed.
 func (f *Fetcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	err := f.run(ctx, &wg)
+	err := f.run(ctx)
 	cancel()
-	wg.Wait()
+	f.loops.Wait()
 	f.mu.Lock()
 	readers := make([]*PartitionReader, 0, len(f.readers))
 	for _, r := range f.readers {
@@ -256,7 +274,7 @@ func (r *PartitionReader) stop(err error) {
 
 // run is the manager: it finds the leaders of partitions without one and starts
 // the loops of new leaders.
-func (f *Fetcher) run(ctx context.Context, wg *sync.WaitGroup) error {
+func (f *Fetcher) run(ctx context.Context) error {
 	full := time.NewTicker(metadataInterval)
 	defer full.Stop()
 	wait := minRetry
@@ -264,7 +282,7 @@ func (f *Fetcher) run(ctx context.Context, wg *sync.WaitGroup) error {
 	for {
 		next, need := f.unrouted()
 		if need {
-			err := f.refresh(ctx, wg)
+			err := f.refresh(ctx)
 			switch {
 			case ctx.Err() != nil:
 				return fmt.Errorf("fetch: %w", ctx.Err())
@@ -293,7 +311,7 @@ func (f *Fetcher) run(ctx context.Context, wg *sync.WaitGroup) error {
 		case <-f.manage:
 		case <-timer.C:
 		case <-full.C:
-			if err := f.refresh(ctx, wg); err != nil && ctx.Err() == nil {
+			if err := f.refresh(ctx); err != nil && ctx.Err() == nil {
 				f.logger.Warn("no metadata", "err", err)
 			}
 		case <-ctx.Done():
@@ -306,21 +324,32 @@ func (f *Fetcher) run(ctx context.Context, wg *sync.WaitGroup) error {
 
 // asked is a partition in a request.
 type asked struct {
-	r      *PartitionReader
-	gen    int
-	offset int64
-	epoch  int32
+	r         *PartitionReader
+	gen       int
+	topicID   [16]byte
+	offset    int64
+	epoch     int32 // of the leader
+	lastEpoch int32 // of the last batch fetched
+	maxBytes  int32
+	replica   bool // the broker is not the leader
 }
 
-// fetchLoop is one of the loops of a leader.
+// fetchLoop is one of the loops of a broker.
 func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 	v, err := f.c.negotiate(ctx)
 	if err != nil {
 		return // ctx has ended: the metadata that led here were negotiated
 	}
+	s := newSession()
+	var parts, checks []asked
 	for ctx.Err() == nil {
-		req, parts, wait := f.take(n, v.fetch)
-		if len(parts) == 0 {
+		var wait time.Duration
+		parts, checks, wait = f.take(n, s, parts[:0], checks[:0])
+		switch {
+		case len(checks) > 0:
+			f.check(ctx, n, checks)
+			continue
+		case len(parts) == 0:
 			timer := time.NewTimer(wait)
 			select {
 			case <-n.wake:
@@ -330,62 +359,90 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 			timer.Stop()
 			continue
 		}
-		resp, err := f.fetch(ctx, n, req, v.fetch)
-		if err != nil {
-			f.failed(ctx, n, parts, err)
-			continue
+		full := s.full()
+		resp, err := f.fetch(ctx, n, s.request(v.fetch, &f.o, parts), v.fetch)
+		if err == nil {
+			err = s.answered(resp.session)
 		}
-		f.recovered(n)
-		f.distribute(ctx, resp, parts)
-		if resp.throttle > 0 {
-			_ = sleep(ctx, time.Duration(resp.throttle)*time.Millisecond) // the loop looks at ctx
+		switch {
+		case err == nil:
+			f.recovered(n, resp.throttle)
+			if full {
+				f.c.metrics.fullFetches.Add(1)
+			}
+			f.distribute(ctx, resp, parts, full)
+		case s.broken(err):
+			f.logger.Debug("fetch session begins anew", "node", n.id, "err", err)
+		default:
+			s.lost()
+			f.failed(ctx, n, parts, err)
 		}
 	}
 }
 
-// take builds a request of the partitions of n that have room and are in no
-// other one. wait is when to look again where there is none.
-func (f *Fetcher) take(n *leaderNode, version int16) (*kmsg.FetchRequest, []asked, time.Duration) {
+// minShare is the least that a partition may buffer, in bytes: two record batches
+// of a page.
+const minShare = 8 << 10
+
+// share returns what a partition may buffer and how much of it one answer may
+// bring, in bytes. f.mu is held.
+func (f *Fetcher) share() (buffer int64, answer int) {
+	buffer = min(f.o.BufferBytes, max(f.o.TotalBytes/int64(max(len(f.readers), 1)), minShare))
+	return buffer, int(min(int64(f.o.MaxPartitionBytes), max(buffer/2, 1)))
+}
+
+// take ends the last request of the loop whose session s is and appends to parts
+// the partitions of n that have room and that no other loop asks for, and to
+// checks those of them whose log is to be compared first. wait is when to look
+// again where there is none.
+//
+// Both in one step: a partition stays with its loop as long as that asks for it,
+// which keeps the sessions of the loops apart and their requests small. The other
+// loop gets what has room again while this one waits for its broker.
+func (f *Fetcher) take(n *leaderNode, s *session, parts, checks []asked) (_, _ []asked, wait time.Duration) {
 	now := time.Now()
-	wait := time.Minute
-	var parts []asked
+	wait = time.Minute
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	req := newFetchRequest(version, &f.o)
-	topics := make(map[string]int) // → index in req.Topics
+	muted := n.muted(now)
+	buffer, answer := f.share()
 	for key, r := range f.readers {
 		r.mu.Lock()
+		mine := r.inflight == s
+		if mine {
+			r.inflight = nil
+		}
+		most := max(answer, r.need)
 		switch {
-		case r.node != n.id || r.inflight || r.closed || r.err != nil:
+		case r.inflight != nil || r.closed || r.err != nil || r.node == anyNode:
+		case r.source(now) != n.id:
+			if other := f.nodes[r.source(now)]; mine && other != nil {
+				other.signal() // until now it could not have it
+			}
+		case muted > 0:
+			wait = min(wait, muted)
 		case r.retryAt.After(now):
 			wait = min(wait, r.retryAt.Sub(now))
-		case r.queued > 0 && r.queued+int64(r.maxBytes) > f.o.BufferBytes:
-			// Full: paused until its reader takes a chunk.
+		case r.queued > 0 && r.queued+int64(most) > buffer && !r.unchecked:
+			// Full: paused until its reader has decoded a chunk.
 		default:
-			r.inflight = true
-			parts = append(parts, asked{r: r, gen: r.gen, offset: r.fetchAt, epoch: r.epoch})
-			i, ok := topics[key.topic]
-			if !ok {
-				i = len(req.Topics)
-				topics[key.topic] = i
-				t := kmsg.NewFetchRequestTopic()
-				t.Topic, t.TopicID = key.topic, f.ids[key.topic]
-				req.Topics = append(req.Topics, t)
+			r.inflight = s
+			a := asked{
+				r: r, gen: r.gen, topicID: f.ids[key.topic], offset: r.fetchAt,
+				epoch: r.epoch, lastEpoch: r.lastEpoch, maxBytes: int32(most), replica: n.id != r.node,
 			}
-			p := kmsg.NewFetchRequestTopicPartition()
-			p.Partition = key.partition
-			p.CurrentLeaderEpoch = r.epoch
-			p.FetchOffset = r.fetchAt
-			p.LastFetchedEpoch = r.lastEpoch
-			p.PartitionMaxBytes = int32(r.maxBytes)
-			req.Topics[i].Partitions = append(req.Topics[i].Partitions, p)
+			if r.unchecked {
+				checks = append(checks, a)
+			} else {
+				parts = append(parts, a)
+			}
 		}
 		r.mu.Unlock()
 	}
 	// A broker fills the answer in the request's order, and returns a batch
 	// larger than the limit for the first partition only: the random order of
-	// the map gives each its turn.
-	return req, parts, wait
+	// the map gives each its turn; in a session the broker takes turns.
+	return parts, checks, wait
 }
 
 // fetch runs the request.
@@ -406,6 +463,7 @@ func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, req *kmsg.FetchReque
 	}
 	if resp.code != codeNone {
 		resp.release(pool)
+		f.c.metrics.countError(resp.code.name())
 		return nil, resp.code
 	}
 	return resp, nil
@@ -417,8 +475,8 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 	for _, a := range parts {
 		a.r.mu.Lock()
 		if a.r.gen == a.gen {
-			a.r.inflight = false
-			a.r.node = anyNode
+			a.r.inflight = nil
+			a.r.node, a.r.replica = anyNode, anyNode
 			a.r.backoff(now)
 			if !retryable(err) && a.r.err == nil && !errors.Is(err, errProtocol) && ctx.Err() == nil {
 				a.r.err = fmt.Errorf("fetch %s/%d: %w", a.r.topic, a.r.partition, err)
@@ -441,13 +499,26 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 	}
 }
 
-func (f *Fetcher) recovered(n *leaderNode) {
+// recovered notes an answer, and that the broker wants to be left alone for a
+// while (KIP-219): by all loops, as its quotas are for the client.
+func (f *Fetcher) recovered(n *leaderNode, throttle time.Duration) {
 	f.c.metrics.fetches.Add(1)
+	f.c.metrics.throttled.Add(int64(throttle))
 	n.mu.Lock()
 	was := n.failing
 	n.failing = false
+	if throttle > 0 {
+		n.mutedTo = time.Now().Add(throttle)
+	}
 	n.mu.Unlock()
 	if was {
 		f.logger.Info("fetch works again", "node", n.id)
 	}
+}
+
+// muted is for how long the broker still wants no requests.
+func (n *leaderNode) muted(now time.Time) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.mutedTo.Sub(now)
 }

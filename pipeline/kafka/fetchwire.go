@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -26,6 +27,7 @@ type fetchedPartition struct {
 	stable    int64
 	logStart  int64
 	aborted   []abortedTxn
+	preferred int32 // the replica to fetch from instead; -1 = none
 	diverges  bool  // the log of the leader ends elsewhere: it was truncated
 	divergeAt int64 // end of what both have
 }
@@ -34,8 +36,9 @@ type fetchedPartition struct {
 // partition's record batches go from the socket straight into a buffer of the
 // pool that their records are later decoded in.
 type fetchResponse struct {
-	throttle   int32 // ms
+	throttle   time.Duration // asked for, before the next request
 	code       code
+	session    int32 // 0 = none
 	partitions []fetchedPartition
 }
 
@@ -54,9 +57,9 @@ func readFetchResponse(r io.Reader, size int, version int16, pool *bufferPool, l
 	w := wire{r: r, left: size}
 	var f fetchResponse
 	w.tags() // of the header
-	f.throttle = w.int32()
+	f.throttle = time.Duration(w.int32()) * time.Millisecond
 	f.code = code(w.int16())
-	w.int32() // session id: sessions are not used
+	f.session = w.int32()
 	for range w.arrayLen() {
 		var topic string
 		var id [16]byte
@@ -102,7 +105,7 @@ func (w *wire) partition(p *fetchedPartition, pool *bufferPool, limits fetchLimi
 			return
 		}
 	}
-	w.int32() // preferred read replica: no rack is sent, so there is none
+	p.preferred = w.int32()
 	p.records, p.tooLarge = w.records(pool, limits)
 	w.eachTag(func(tag uint64, body *wire) {
 		if tag == 0 { // DivergingEpoch: epoch int32, end offset int64
@@ -257,7 +260,7 @@ func (w *wire) eachTag(f func(tag uint64, body *wire)) {
 	}
 }
 
-// newFetchRequest is an empty request without a session.
+// newFetchRequest is an empty request.
 func newFetchRequest(version int16, o *FetchOptions) *kmsg.FetchRequest {
 	req := kmsg.NewPtrFetchRequest()
 	req.Version = version
@@ -266,6 +269,6 @@ func newFetchRequest(version int16, o *FetchOptions) *kmsg.FetchRequest {
 	req.MinBytes = int32(o.MinBytes)
 	req.MaxBytes = int32(o.MaxBytes)
 	req.IsolationLevel = readCommitted
-	req.SessionEpoch = -1
+	req.Rack = o.Rack
 	return req
 }

@@ -20,22 +20,26 @@ type PartitionReader struct {
 	mu  sync.Mutex // guards below; taken after Fetcher.mu where both are
 	gen int        // counts SeekTo: answers to older requests are dropped
 	cur *chunk     // being decoded
-	// queue is fetched and not yet decoded; queued its bytes.
-	queue    []*chunk
-	queued   int64
-	fetchAt  int64 // next offset to fetch
-	maxBytes int   // of the next request; grows where a batch does not fit
-	err      error // no more will be fetched; handed out after queue
-	closed   bool
+	// queue is fetched and not yet decoded; queued its bytes, and those of the
+	// chunk that is being decoded.
+	queue   []*chunk
+	queued  int64
+	fetchAt int64 // next offset to fetch
+	need    int   // bytes of a batch that did not fit in an answer, else 0
+	err     error // no more will be fetched; handed out after queue
+	closed  bool
 
 	// Routing.
-	inflight  bool
-	node      int32 // leader; anyNode = unknown
-	epoch     int32 // of the leader
-	lastEpoch int32 // of the last batch fetched
-	retryAt   time.Time
-	failures  int
-	missing   time.Time // since when the cluster knows no such partition
+	inflight     *session  // of the loop whose request asks for it; nil = none
+	node         int32     // leader; anyNode = unknown
+	epoch        int32     // of the leader
+	lastEpoch    int32     // of the last batch fetched; -1 = unknown
+	unchecked    bool      // the leader has changed since, and its log is to be compared
+	replica      int32     // to fetch from instead of the leader; anyNode = none
+	replicaUntil time.Time // when the leader is asked again for one
+	retryAt      time.Time
+	failures     int
+	missing      time.Time // since when the cluster knows no such partition
 }
 
 // Topic returns the topic's name.
@@ -88,42 +92,54 @@ func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
 // take returns the chunk to decode from, nil where there is none yet. Until put
 // it belongs to the caller.
 func (r *PartitionReader) take() (*chunk, error) {
-	c, node, err := r.takeLocked()
-	if node != anyNode {
-		r.f.wakeNode(node) // there is room again
-	}
-	return c, err
-}
-
-func (r *PartitionReader) takeLocked() (c *chunk, wake int32, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, anyNode, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, ErrClosed)
+		return nil, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, ErrClosed)
 	}
 	if c := r.cur; c != nil {
 		r.cur = nil
-		return c, anyNode, nil
+		return c, nil
 	}
 	if len(r.queue) == 0 {
-		return nil, anyNode, r.err
+		return nil, r.err
 	}
-	c = r.queue[0]
+	c := r.queue[0]
 	r.queue[0] = nil
 	r.queue = r.queue[1:]
-	r.queued -= int64(cap(c.buf))
-	return c, r.node, nil
+	return c, nil
 }
 
 // put gives c back after a decoding; what is left of it comes next.
 func (r *PartitionReader) put(c *chunk) {
+	if node := r.putLocked(c); node != anyNode {
+		r.f.wakeNode(node) // there is room again
+	}
+}
+
+func (r *PartitionReader) putLocked(c *chunk) (wake int32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || c.at >= len(c.buf) {
+	switch {
+	case r.closed:
 		c.release()
-		return
+		return anyNode
+	case c.at < len(c.buf):
+		r.cur = c
+		return anyNode
 	}
-	r.cur = c
+	r.queued -= int64(cap(c.buf))
+	c.release()
+	return r.source(time.Now())
+}
+
+// source is the broker to fetch from: a replica in our rack where the leader has
+// named one, else the leader. r.mu is held.
+func (r *PartitionReader) source(now time.Time) int32 {
+	if r.replica != anyNode && r.node != anyNode && now.Before(r.replicaUntil) {
+		return r.replica
+	}
+	return r.node
 }
 
 // fail drops what is buffered and makes err the reader's.
@@ -132,7 +148,7 @@ func (r *PartitionReader) fail(err error) {
 	defer r.mu.Unlock()
 	r.drop()
 	r.gen++
-	r.inflight = false
+	r.inflight = nil
 	r.err = err
 	r.signal()
 }
@@ -162,11 +178,11 @@ func (r *PartitionReader) SeekTo(offset int64) {
 	r.mu.Lock()
 	r.drop()
 	r.gen++
-	r.inflight = false
+	r.inflight = nil
 	r.err = nil
-	r.fetchAt, r.lastEpoch = offset, -1
+	r.fetchAt, r.lastEpoch, r.unchecked = offset, -1, false
 	r.retryAt, r.failures, r.missing = time.Time{}, 0, time.Time{}
-	node := r.node
+	node := r.source(time.Now())
 	r.mu.Unlock()
 	r.f.wakeNode(node)
 	r.f.wakeManager()

@@ -689,7 +689,7 @@ func TestFetchResponse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.partitions) != 4 || got.throttle != 17 {
+		if len(got.partitions) != 4 || got.throttle != 17*time.Millisecond {
 			t.Fatalf("v%d: Got %d partitions, throttle %d", version, len(got.partitions), got.throttle)
 		}
 		p := got.partitions[3]

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -29,7 +28,7 @@ func (f *Fetcher) unrouted() (next time.Duration, need bool) {
 }
 
 // refresh asks for the leaders of all partitions, once.
-func (f *Fetcher) refresh(ctx context.Context, wg *sync.WaitGroup) error {
+func (f *Fetcher) refresh(ctx context.Context) error {
 	f.mu.Lock()
 	seen := make(map[string]bool)
 	var names []string
@@ -61,17 +60,23 @@ func (f *Fetcher) refresh(ctx context.Context, wg *sync.WaitGroup) error {
 		if id == anyNode {
 			continue
 		}
-		n := f.nodes[id]
-		if n == nil {
-			n = &leaderNode{id: id, wake: make(chan struct{}, 1)}
-			f.nodes[id] = n
-			for range fetchesPerLeader {
-				wg.Go(func() { f.fetchLoop(ctx, n) })
-			}
-		}
-		n.signal()
+		f.node(ctx, id).signal()
 	}
 	return nil
+}
+
+// node returns the broker of that id, whose loops it starts at the first time. f.mu
+// is held.
+func (f *Fetcher) node(ctx context.Context, id int32) *leaderNode {
+	n := f.nodes[id]
+	if n == nil {
+		n = &leaderNode{id: id, wake: make(chan struct{}, 1)}
+		f.nodes[id] = n
+		for range fetchesPerLeader {
+			f.loops.Go(func() { f.fetchLoop(ctx, n) })
+		}
+	}
+	return n
 }
 
 // route sets the leader of r as the metadata say, and returns it. f.mu is held.
@@ -107,7 +112,7 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 			r.signal()
 			return anyNode
 		}
-		r.node = anyNode
+		r.node, r.replica = anyNode, anyNode
 		r.backoff(now)
 		return anyNode
 	}
@@ -125,6 +130,10 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 		if r.epoch >= 0 && l.epoch > r.epoch {
 			f.c.metrics.leaderMoves.Add(1)
 			f.logger.Info("partition has a new leader", "topic", r.topic, "partition", r.partition, "node", l.node)
+		}
+		if l.epoch > r.epoch {
+			r.replica = anyNode
+			r.unchecked = r.lastEpoch >= 0
 		}
 		r.node, r.epoch = l.node, l.epoch
 	}
