@@ -35,6 +35,9 @@ var (
 	// ErrOutOfRange: the log does not hold the asked offset; see
 	// OutOfRangeError.
 	ErrOutOfRange = errors.New("kafka: offset out of range")
+	// ErrTooLarge: the topic does not take a record of that size
+	// (max.message.bytes).
+	ErrTooLarge = errors.New("kafka: record is too large for the topic")
 	// ErrCorruptBatch: a record batch fails its checksum, cannot be decoded, or
 	// is larger than the configured bounds.
 	ErrCorruptBatch = errors.New("kafka: corrupt record batch")
@@ -106,6 +109,7 @@ const (
 	codeCoordinatorNotAvailable  code = 15
 	codeNotCoordinator           code = 16
 	codeInvalidTopic             code = 17
+	codeRecordListTooLarge       code = 18
 	codeNotEnoughReplicas        code = 19
 	codeNotEnoughReplicasAppend  code = 20
 	codeInconsistentProtocol     code = 23
@@ -157,6 +161,7 @@ var codeNames = map[code]string{
 	codeCoordinatorNotAvailable:  "COORDINATOR_NOT_AVAILABLE",
 	codeNotCoordinator:           "NOT_COORDINATOR",
 	codeInvalidTopic:             "INVALID_TOPIC_EXCEPTION",
+	codeRecordListTooLarge:       "RECORD_LIST_TOO_LARGE",
 	codeNotEnoughReplicas:        "NOT_ENOUGH_REPLICAS",
 	codeNotEnoughReplicasAppend:  "NOT_ENOUGH_REPLICAS_AFTER_APPEND",
 	codeInconsistentProtocol:     "INCONSISTENT_GROUP_PROTOCOL",
@@ -209,8 +214,10 @@ func (c code) Error() string {
 	return "kafka error code " + strconv.Itoa(int(c))
 }
 
-// Is makes codes that mean a refusal match ErrAuth.
-func (c code) Is(target error) bool { return target == ErrAuth && c.auth() }
+// Is makes codes that mean a refusal match ErrAuth, and those of size ErrTooLarge.
+func (c code) Is(target error) bool {
+	return target == ErrAuth && c.auth() || target == ErrTooLarge && (c == codeMessageTooLarge || c == codeRecordListTooLarge)
+}
 
 // auth: the brokers refuse who we are or what we ask; trying again is useless.
 func (c code) auth() bool {

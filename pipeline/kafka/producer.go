@@ -105,7 +105,8 @@ func (p *Producer) Close() error {
 // Produce writes msgs to a topic, in their order within each partition, and
 // returns when all of them are acknowledged. Where it fails some may have been
 // written. A topic that does not exist is not created: the error wraps
-// ErrTopicNotFound. Slices of msgs are only read, and not kept.
+// ErrTopicNotFound; one for a record that the topic does not take by its size
+// wraps ErrTooLarge. Slices of msgs are only read, and not kept.
 func (p *Producer) Produce(ctx context.Context, topic string, msgs ...Message) error {
 	if p.err != nil {
 		return p.err
@@ -369,7 +370,7 @@ func (p *Producer) acknowledged(resp *kmsg.ProduceResponse, sent map[int32]int, 
 			case e == codeNone, e == codeDuplicateSequence:
 				q.msgs, q.sent = q.msgs[n:], 0
 				q.seq.advance(n)
-			case e == codeMessageTooLarge && n > 1:
+			case errors.Is(e, ErrTooLarge) && n > 1:
 				q.limit, q.sent = n/2, 0
 			default:
 				if e.sequenceLost() {
