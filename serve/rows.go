@@ -276,6 +276,5 @@ func (s *Server) applyBatch(w http.ResponseWriter, r *http.Request) error {
 	if err := s.o.Engine.Apply(ctx, b); err != nil {
 		return err
 	}
-	w.WriteHeader(http.StatusNoContent)
-	return nil
+	return writeJSON(w, http.StatusOK, api.BatchResponse(b.Unapplied))
 }

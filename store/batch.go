@@ -23,7 +23,7 @@ type Source struct {
 // Progress is how far a source's partition has been applied, with what is needed
 // to recognise its log again, and the counts that make the audit equation:
 //
-//	Next - First = Applied + Filtered + Dead + Control + Lost
+//	Next - First = Applied + Filtered + Duplicate + Unmet + Dead + Dropped + Control + Lost
 type Progress struct {
 	First          int64  // offset at which the partition was begun
 	Next           int64  // next offset to apply
@@ -32,19 +32,41 @@ type Progress struct {
 	LastTime       int64  // its timestamp, ms since the Unix epoch
 	Fingerprint    uint64 // hash of its key and value
 	MappingVersion string
+	MappingFrom    int64 // first offset that MappingVersion has mapped
 	Applied        int64 // records that had their effect
 	Filtered       int64 // records that the mapping left out
+	Duplicate      int64 // records whose event id was used before
+	Unmet          int64 // records of which no condition held, so that they had no effect
 	Dead           int64 // records in the dead-letter outbox
 	Control        int64 // offsets without a record for us: control, aborted, compacted
 	Lost           int64 // offsets that Kafka no longer had
+	Dropped        int64 // records that could not be applied, and that the user does not want to keep
 }
 
 // Balanced reports whether the audit equation holds.
 func (p *Progress) Balanced() bool {
-	return p.Next-p.First == p.Applied+p.Filtered+p.Dead+p.Control+p.Lost
+	return p.Next-p.First == p.Applied+p.Filtered+p.Duplicate+p.Unmet+p.Dead+p.Dropped+p.Control+p.Lost
 }
 
-// Advance is one compare-and-set of a batch.
+// Unapplied counts the records of a batch that had no effect, as only the store can
+// tell.
+type Unapplied struct {
+	Unmet     int64 // no condition held
+	Duplicate int64 // the event id was applied before
+}
+
+// Settle returns p as it is stored, where u is all that ever had no effect of the
+// partition. p counts as applied whatever was handed over since its writer has
+// read Unmet and Duplicate, because batches are on their way before it can know
+// what becomes of those before them.
+func (p Progress) Settle(u Unapplied) Progress {
+	p.Applied -= u.Unmet - p.Unmet + u.Duplicate - p.Duplicate
+	p.Unmet, p.Duplicate = u.Unmet, u.Duplicate
+	return p
+}
+
+// Advance is one compare-and-set of a batch. What is stored is Progress settled
+// with what had no effect of the partition until then, and of the batch.
 type Advance struct {
 	Source    Source
 	Partition int32
@@ -69,19 +91,40 @@ type CounterDelta struct {
 	Offset    int64          // of the first record that touched it: named where it is refused
 }
 
-// Record is a conditional unit of a batch: applied or dropped as a whole, in
-// order, never coalesced.
+// Record is a conditional unit of a batch: its mutations are applied in order and
+// never coalesced. Units of one offset are one record, which counts as dropped
+// where each of them was and no Mutation shares its offset: as unmet where one of
+// them was, else as duplicate.
 type Record struct {
 	Offset int64
-	// Once is an event id: the record is dropped where one with this id was
-	// applied before, in the store's whole life. The ids of all sources share
-	// one space, so a pipeline puts its own name before an id. nil = none.
+	// Once is an event id: the unit is dropped where one with this id and
+	// OnceTTL was applied before. The ids of all sources share one space, so a
+	// pipeline puts its own name before an id. nil = none.
 	Once []byte
+	// OnceTTL is for how many ms after it was used an id is remembered, by the
+	// store's clock; 0 = for its whole life.
+	OnceTTL int64
 	// Cond is tested on the row of the first mutation, as its puts' default
-	// times are then taken from CheckCondition; nil = always. A record that is
+	// times are then taken from CheckCondition; nil = always. A unit that is
 	// dropped for it leaves its id unused.
-	Cond      *Cond
+	Cond *Cond
+	// Checks has a condition for each mutation, or is nil. One that does not
+	// hold for its mutation's row, as the mutations before have left it, leaves
+	// out that mutation alone; a unit that is left without any is dropped as if
+	// Cond had not held. A nil one holds.
+	Checks    []*Cond
 	Mutations []cell.Mutation
+}
+
+// Check says what is wrong with r that no store could take.
+func (r *Record) Check() error {
+	switch {
+	case r.Checks != nil && len(r.Checks) != len(r.Mutations):
+		return fmt.Errorf("%w: %d checks of %d mutations", ErrInvalidArgument, len(r.Checks), len(r.Mutations))
+	case r.OnceTTL < 0:
+		return fmt.Errorf("%w: the id's time to live is %d ms", ErrInvalidArgument, r.OnceTTL)
+	}
+	return nil
 }
 
 // Batch is what Engine.Apply applies as one unit. The zero value is empty and
@@ -101,6 +144,10 @@ type Batch struct {
 	Counters  []CounterDelta
 	Records   []Record
 	Advances  []Advance
+	// Unapplied is what became of Records: Apply sets it where it returns no
+	// error. The last Advance stores it, so a batch of which Records had no
+	// effect must not advance several partitions.
+	Unapplied Unapplied
 }
 
 // Add appends m, made from the record at offset.
@@ -140,6 +187,7 @@ func (b *Batch) InOrder(mutation func(*Mutation), record func(*Record)) {
 // Reset empties b and keeps its memory.
 func (b *Batch) Reset() {
 	b.Mutations, b.Counters, b.Records, b.Advances = b.Mutations[:0], b.Counters[:0], b.Records[:0], b.Advances[:0]
+	b.Unapplied = Unapplied{}
 }
 
 // Empty reports whether applying b would do nothing.

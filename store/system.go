@@ -79,25 +79,47 @@ func DecodeSourceRow(row []byte) (s Source, partition int32, err error) {
 }
 
 const (
-	progressVersion = 1
+	progressVersion = 3 // 1 has no Dropped; 2 has nothing of AppendProgress's third
 	progressFixed   = 1 + 8*10 + 4
 )
 
 // AppendProgress appends p's stored form: a version byte, First, Next,
 // LastOffset, LastTime, Fingerprint, Applied, Filtered, Dead, Control and Lost (8
-// bytes big-endian each), LeaderEpoch (4) and the mapping version.
+// bytes big-endian each), LeaderEpoch (4) and the mapping version. Version 2 has
+// Dropped (8 bytes) after the epoch, version 3 also Duplicate, Unmet and
+// MappingFrom after that. The lowest that will do is written: a program that does
+// not know a version reads what it can. Below 3, MappingFrom is First.
 func AppendProgress(dst []byte, p *Progress) []byte {
-	dst = append(dst, progressVersion)
+	version := byte(1)
+	switch {
+	case p.Duplicate|p.Unmet != 0 || p.MappingFrom != p.First:
+		version = 3
+	case p.Dropped != 0:
+		version = 2
+	}
+	dst = append(dst, version)
 	for _, v := range [...]int64{p.First, p.Next, p.LastOffset, p.LastTime, int64(p.Fingerprint), p.Applied, p.Filtered, p.Dead, p.Control, p.Lost} {
 		dst = binary.BigEndian.AppendUint64(dst, uint64(v))
 	}
 	dst = binary.BigEndian.AppendUint32(dst, uint32(p.LeaderEpoch))
+	if version >= 2 {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.Dropped))
+	}
+	if version >= 3 {
+		for _, v := range [...]int64{p.Duplicate, p.Unmet, p.MappingFrom} {
+			dst = binary.BigEndian.AppendUint64(dst, uint64(v))
+		}
+	}
 	return append(dst, p.MappingVersion...)
 }
 
-// DecodeProgress reads what AppendProgress wrote. Its error wraps ErrCorrupt.
+// DecodeProgress reads what AppendProgress wrote. Its error wraps ErrCorrupt, or
+// ErrUnsupported where a newer program wrote it.
 func DecodeProgress(b []byte) (p Progress, err error) {
-	if len(b) < progressFixed || b[0] != progressVersion {
+	if len(b) > 0 && b[0] > progressVersion {
+		return p, fmt.Errorf("%w: progress has version %d, this program knows up to %d: use a newer one", ErrUnsupported, b[0], progressVersion)
+	}
+	if len(b) < progressFixed || b[0] == 0 || len(b) < progressFixed+[...]int{1: 0, 2: 8, 3: 4 * 8}[b[0]] {
 		return p, fmt.Errorf("%w: progress of %d bytes, version %d", ErrCorrupt, len(b), first(b))
 	}
 	var fingerprint int64
@@ -108,7 +130,19 @@ func DecodeProgress(b []byte) (p Progress, err error) {
 	}
 	p.Fingerprint = uint64(fingerprint)
 	p.LeaderEpoch = int32(binary.BigEndian.Uint32(rest))
-	p.MappingVersion = string(rest[4:])
+	rest = rest[4:]
+	if b[0] >= 2 {
+		p.Dropped = int64(binary.BigEndian.Uint64(rest))
+		rest = rest[8:]
+	}
+	p.MappingFrom = p.First
+	if b[0] >= 3 {
+		for _, v := range [...]*int64{&p.Duplicate, &p.Unmet, &p.MappingFrom} {
+			*v = int64(binary.BigEndian.Uint64(rest))
+			rest = rest[8:]
+		}
+	}
+	p.MappingVersion = string(rest)
 	return p, nil
 }
 

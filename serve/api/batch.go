@@ -26,11 +26,15 @@ type Progress struct {
 	LastTime       int64  `json:"last_time"`
 	Fingerprint    uint64 `json:"fingerprint,string"`
 	MappingVersion string `json:"mapping_version,omitempty"`
+	MappingFrom    int64  `json:"mapping_from"`
 	Applied        int64  `json:"applied"`
 	Filtered       int64  `json:"filtered"`
+	Duplicate      int64  `json:"duplicate"`
+	Unmet          int64  `json:"unmet"`
 	Dead           int64  `json:"dead"`
 	Control        int64  `json:"control"`
 	Lost           int64  `json:"lost"`
+	Dropped        int64  `json:"dropped"`
 }
 
 // PartitionProgress is one row of …/offsets.
@@ -99,7 +103,9 @@ type CounterDelta struct {
 type Record struct {
 	Offset    int64      `json:"offset"`
 	Once      []byte     `json:"once,omitempty"`
+	OnceTTL   int64      `json:"once_ttl,omitempty"` // ms
 	Cond      *Cond      `json:"cond,omitempty"`
+	Checks    []*Cond    `json:"checks,omitempty"` // null = always; none, or one a mutation
 	Mutations []Mutation `json:"mutations"`
 }
 
@@ -119,6 +125,12 @@ type Batch struct {
 	Advances  []Advance       `json:"advances,omitempty"`
 }
 
+// BatchResponse is store.Unapplied, the answer of …/batch.
+type BatchResponse struct {
+	Unmet     int64 `json:"unmet"`
+	Duplicate int64 `json:"duplicate"`
+}
+
 // FromBatch converts b. Its error is that of FromCond.
 func FromBatch(b *store.Batch) (*Batch, error) {
 	a := &Batch{}
@@ -135,7 +147,14 @@ func FromBatch(b *store.Batch) (*Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		ar := Record{Offset: r.Offset, Once: r.Once, Cond: cond}
+		ar := Record{Offset: r.Offset, Once: r.Once, OnceTTL: r.OnceTTL, Cond: cond}
+		for _, check := range r.Checks {
+			ac, err := FromCond(check)
+			if err != nil {
+				return nil, err
+			}
+			ar.Checks = append(ar.Checks, ac)
+		}
 		for j := range r.Mutations {
 			ar.Mutations = append(ar.Mutations, FromMutation(&r.Mutations[j]))
 		}
@@ -173,7 +192,15 @@ func (a *Batch) Store() (*store.Batch, error) {
 				return nil, err
 			}
 		}
-		b.Record(r.Offset, r.Once, cond, ms...)
+		var checks []*store.Cond
+		for _, ac := range r.Checks {
+			check, err := ac.Store()
+			if err != nil {
+				return nil, err
+			}
+			checks = append(checks, check)
+		}
+		b.Records = append(b.Records, store.Record{Offset: r.Offset, Once: r.Once, OnceTTL: r.OnceTTL, Cond: cond, Checks: checks, Mutations: ms})
 	}
 	for i := range a.Advances {
 		v := &a.Advances[i]

@@ -302,10 +302,14 @@ func (c *Client) Apply(ctx context.Context, b *store.Batch) error {
 	for i := range b.Mutations {
 		repeatable = repeatable && (len(b.Advances) > 0 || b.Mutations[i].Idempotent())
 	}
-	err = outcome(ctx, c.call(ctx, http.MethodPost, "/batch", a, nil), repeatable)
+	var r api.BatchResponse
+	err = outcome(ctx, c.call(ctx, http.MethodPost, "/batch", a, &r), repeatable)
 	var refused *store.BatchError
 	if errors.As(err, &refused) {
 		return refused
+	}
+	if err == nil {
+		b.Unapplied = store.Unapplied(r)
 	}
 	return err
 }

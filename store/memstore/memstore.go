@@ -35,8 +35,8 @@ type Store struct {
 	mu       sync.RWMutex // guards all below, and excludes writers
 	tables   map[string]*table
 	spaces   store.NamespaceSet
-	sequence uint64              // of the last cell written
-	once     map[string]struct{} // event ids of applied records
+	sequence uint64                     // of the last cell written
+	once     map[onceKey]cell.Timestamp // event ids that were used, and when
 	closed   *closed
 }
 
@@ -56,7 +56,7 @@ func New(o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{now: o.Now, tables: make(map[string]*table), once: make(map[string]struct{}), closed: new(closed)}
+	s := &Store{now: o.Now, tables: make(map[string]*table), once: make(map[onceKey]cell.Timestamp), closed: new(closed)}
 	if s.now == nil {
 		s.now = func() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
 	}
@@ -124,14 +124,16 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 			if _, err := tx.mutate(&m.Mutation, nil); err != nil {
 				run.fail(&m.Mutation, err)
 			}
+			run.applied = true
 		}
 	}, func(r *store.Record) {
 		if run.enter(r.Offset) {
-			if m, err := tx.record(r); err != nil {
+			if m, err := tx.record(r, &run.outcomes); err != nil {
 				run.fail(m, err)
 			}
 		}
 	})
+	run.end()
 	switch {
 	case run.disabled != nil:
 		return fmt.Errorf("apply batch: %w", run.disabled)
@@ -143,6 +145,10 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 			return fmt.Errorf("apply batch: a counter that was checked: %w", err)
 		}
 	}
+	if err := tx.drop(b.Advances, run.dropped); err != nil {
+		return err
+	}
+	b.Unapplied = run.dropped
 	tx.commit()
 	return nil
 }

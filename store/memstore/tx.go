@@ -20,15 +20,21 @@ type tx struct {
 	now      cell.Timestamp // the clock is read once a commit
 	sequence uint64
 	rows     map[rowKey]*row
-	once     map[string]struct{}
+	once     map[onceKey]struct{}
 	undo     []func() // what takes back the changes, last to first
 	wrote    []rowKey // rows that were mutated, for region.Load
 }
 
 type rowKey struct{ table, row string }
 
+// onceKey is an event id and for how many ms it is remembered; 0 = for ever.
+type onceKey struct {
+	id  string
+	ttl int64
+}
+
 func (s *Store) newTx() *tx {
-	return &tx{s: s, now: s.now(), sequence: s.sequence, rows: make(map[rowKey]*row), once: make(map[string]struct{})}
+	return &tx{s: s, now: s.now(), sequence: s.sequence, rows: make(map[rowKey]*row), once: make(map[onceKey]struct{})}
 }
 
 func (tx *tx) commit() {
@@ -43,7 +49,7 @@ func (tx *tx) commit() {
 		tx.s.tables[k.table].load.Wrote([]byte(k.row), int64(tx.now))
 	}
 	for id := range tx.once {
-		tx.s.once[id] = struct{}{}
+		tx.s.once[id] = tx.now
 	}
 	tx.s.sequence = tx.sequence
 }
@@ -125,17 +131,21 @@ func (tx *tx) userTable(name string) (*store.TableDescriptor, error) {
 	return t.desc, t.served()
 }
 
-// mutate applies m where cond is nil or holds. After an error the transaction is
-// as it was before.
-func (tx *tx) mutate(m *cell.Mutation, cond *store.Cond) (store.Result, error) {
+// mutate applies m where all of conds are nil or hold. After an error the
+// transaction is as it was before.
+func (tx *tx) mutate(m *cell.Mutation, conds ...*store.Cond) (store.Result, error) {
 	t, err := tx.userTable(m.Table)
 	if err != nil {
 		return store.Result{}, err
 	}
 	read := tx.reader(t, m.Row)
-	holds, tested, err := store.CheckCondition(t, m.Row, cond, read)
-	if err != nil || !holds {
-		return store.Result{}, err
+	var tested cell.Timestamp
+	for _, cond := range conds {
+		holds, at, err := store.CheckCondition(t, m.Row, cond, read)
+		if err != nil || !holds {
+			return store.Result{}, err
+		}
+		tested = max(tested, at)
 	}
 	if err := store.ValidateMutation(t, m, tx.now); err != nil {
 		return store.Result{}, err
@@ -235,59 +245,132 @@ func (tx *tx) checkCounter(c *store.CounterDelta, m *cell.Mutation) error {
 	return store.ValidateMutation(t, m, tx.now)
 }
 
-// record applies r as a whole or not at all. On an error it returns the mutation
-// that was refused.
-func (tx *tx) record(r *store.Record) (*cell.Mutation, error) {
-	id := string(r.Once)
-	if r.Once != nil {
-		_, before := tx.s.once[id]
-		_, now := tx.once[id]
-		if before || now {
+// record applies r or drops it, and says which in o. On an error it returns the
+// mutation that was refused.
+func (tx *tx) record(r *store.Record, o *outcomes) (*cell.Mutation, error) {
+	first := &cell.Mutation{}
+	if len(r.Mutations) > 0 {
+		first = &r.Mutations[0]
+	}
+	if err := r.Check(); err != nil {
+		return first, err
+	}
+	id := onceKey{string(r.Once), r.OnceTTL}
+	if len(r.Once) > 0 && tx.used(id) {
+		o.duplicate = true
+		return nil, nil
+	}
+	if r.Cond != nil && len(r.Mutations) > 0 {
+		if holds, err := tx.holds(first, r.Cond); err != nil {
+			return first, err
+		} else if !holds {
+			o.unmet = true
 			return nil, nil
 		}
 	}
 	undo := len(tx.undo)
-	cond := r.Cond // tested once, on the row of the first mutation
+	any := len(r.Mutations) == 0
 	for i := range r.Mutations {
 		m := &r.Mutations[i]
-		res, err := tx.mutate(m, cond)
+		conds := []*store.Cond{nil}
+		if i == 0 {
+			conds[0] = r.Cond
+		}
+		if r.Checks != nil {
+			conds = append(conds, r.Checks[i])
+		}
+		res, err := tx.mutate(m, conds...)
 		if err != nil {
 			tx.rollback(undo)
 			return m, err
 		}
-		cond = nil
-		if !res.Applied {
-			return nil, nil
-		}
+		any = any || res.Applied
 	}
-	if r.Once != nil {
+	if !any {
+		o.unmet = true
+		return nil, nil
+	}
+	o.applied = true
+	if len(r.Once) > 0 {
 		tx.once[id] = struct{}{}
 		tx.undo = append(tx.undo, func() { delete(tx.once, id) })
 	}
 	return nil, nil
 }
 
+// used reports whether an event id was used, as far as is remembered.
+func (tx *tx) used(id onceKey) bool {
+	if _, now := tx.once[id]; now {
+		return true
+	}
+	at, before := tx.s.once[id]
+	return before && (id.ttl == 0 || int64(tx.now-at) <= id.ttl)
+}
+
+// holds reports whether cond holds for the row of m.
+func (tx *tx) holds(m *cell.Mutation, cond *store.Cond) (bool, error) {
+	t, err := tx.userTable(m.Table)
+	if err != nil {
+		return false, err
+	}
+	holds, _, err := store.CheckCondition(t, m.Row, cond, tx.reader(t, m.Row))
+	return holds, err
+}
+
 // advance is the compare-and-set of a source's offset.
 func (tx *tx) advance(a *store.Advance) error {
-	t := tx.s.tables[store.OffsetsTable].desc
 	key := store.AppendSourceRow(nil, &a.Source, a.Partition)
-	cells, err := tx.reader(t, key)(&store.Scan{Table: t.Name, Start: key, Stop: key, StopInclusive: true})
+	before, ok, err := tx.stored(key)
 	if err != nil {
 		return err
 	}
 	stored := store.Absent
-	if len(cells) > 0 {
-		p, err := store.DecodeProgress(cells[0].Value)
-		if err != nil {
-			return err
-		}
-		stored = p.Next
+	if ok {
+		stored = before.Next
 	}
 	if stored != a.From {
 		return fmt.Errorf("apply batch: pipeline %s, topic %s, partition %d: %w: stored %d, expected %d", a.Source.Pipeline, a.Source.Topic, a.Partition, store.ErrStale, stored, a.From)
 	}
+	tx.progress(key, a.Progress.Settle(store.Unapplied{Unmet: before.Unmet, Duplicate: before.Duplicate}))
+	return nil
+}
+
+// progress stores p under a row of the offsets table.
+func (tx *tx) progress(key []byte, p store.Progress) {
+	t := tx.s.tables[store.OffsetsTable].desc
 	tx.setRow(t.Name, key, nil) // one version, overwritten in place
-	tx.write(t, key, []cell.Cell{{Family: store.ProgressFamily, Qualifier: []byte(store.ProgressQualifier), Time: tx.now, Kind: cell.KindPut, Value: store.AppendProgress(nil, &a.Progress)}})
+	tx.write(t, key, []cell.Cell{{Family: store.ProgressFamily, Qualifier: []byte(store.ProgressQualifier), Time: tx.now, Kind: cell.KindPut, Value: store.AppendProgress(nil, &p)}})
+}
+
+// stored returns the progress under a row of the offsets table; ok is false where
+// there is none.
+func (tx *tx) stored(key []byte) (p store.Progress, ok bool, err error) {
+	t := tx.s.tables[store.OffsetsTable].desc
+	cells, err := tx.reader(t, key)(&store.Scan{Table: t.Name, Start: key, Stop: key, StopInclusive: true})
+	if err != nil || len(cells) == 0 {
+		return p, false, err
+	}
+	p, err = store.DecodeProgress(cells[0].Value)
+	return p, err == nil, err
+}
+
+// drop counts what was dropped of a batch in the progress of its last Advance.
+func (tx *tx) drop(advances []store.Advance, d store.Unapplied) error {
+	if len(advances) == 0 || d == (store.Unapplied{}) {
+		return nil
+	}
+	a := &advances[len(advances)-1]
+	for i := range advances {
+		if o := &advances[i]; o.Source != a.Source || o.Partition != a.Partition {
+			return fmt.Errorf("apply batch: %w: records were dropped of a batch that advances several partitions: of which one?", store.ErrInvalidArgument)
+		}
+	}
+	key := store.AppendSourceRow(nil, &a.Source, a.Partition)
+	p, _, err := tx.stored(key)
+	if err != nil {
+		return err
+	}
+	tx.progress(key, p.Settle(store.Unapplied{Unmet: p.Unmet + d.Unmet, Duplicate: p.Duplicate + d.Duplicate}))
 	return nil
 }
 
@@ -302,12 +385,30 @@ type recordRun struct {
 	undo   int // of the transaction, before the record's first member
 	begun  bool
 	out    bool // the record is refused
+	outcomes
+	dropped store.Unapplied // of the records that have ended
+}
+
+// outcomes says which of them the members of a record had.
+type outcomes struct{ applied, unmet, duplicate bool }
+
+// end counts the record whose members have all been entered.
+func (r *recordRun) end() {
+	switch {
+	case r.applied || r.out:
+	case r.unmet:
+		r.dropped.Unmet++
+	case r.duplicate:
+		r.dropped.Duplicate++
+	}
+	r.outcomes = outcomes{}
 }
 
 // enter begins with the next member, of the record at offset, and reports whether
 // it is to be applied. Members without a record, at offset -1, stand alone.
 func (r *recordRun) enter(offset int64) bool {
 	if !r.begun || offset != r.offset || offset < 0 {
+		r.end()
 		refused := func(f store.Refusal) bool { return offset >= 0 && f.Offset == offset }
 		r.begun, r.offset, r.undo, r.out = true, offset, len(r.tx.undo), slices.ContainsFunc(r.refused, refused)
 	}

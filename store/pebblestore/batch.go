@@ -13,26 +13,31 @@ import (
 // offset is the cached progress of one source's partition. Only the commit loop
 // touches it.
 type offset struct {
-	key   string // its stored key
-	next  int64  // store.Absent where nothing is stored
-	value []byte // as stored
+	key     string // its stored key
+	next    int64  // store.Absent where nothing is stored
+	dropped store.Unapplied
+	value   []byte // as stored
 }
 
 // offsetUndo restores an offset to what it was before one Advance.
 type offsetUndo struct {
-	o     *offset
-	next  int64
-	value []byte
+	o       *offset
+	next    int64
+	dropped store.Unapplied
+	value   []byte
 }
 
-// batch stages b, whole or not at all. Its error is a *store.BatchError or wraps
-// store.ErrStale.
-func (c *commit) batch(b *store.Batch) error {
+// undo takes the Advance back.
+func (u *offsetUndo) undo() { u.o.next, u.o.dropped, u.o.value = u.next, u.dropped, u.value }
+
+// batch stages b, whole or not at all, and returns what became of its records.
+// Its error is a *store.BatchError or wraps store.ErrStale.
+func (c *commit) batch(b *store.Batch) (store.Unapplied, error) {
 	m := c.mark()
 	c.sync = c.sync || len(b.Advances)+len(b.Counters)+len(b.Records) > 0
 	if err := c.advance(b.Advances); err != nil {
 		c.rollback(m)
-		return err
+		return store.Unapplied{}, err
 	}
 	var refused []store.Refusal
 	refuse := func(offset int64, table string, row []byte, err error) error {
@@ -42,16 +47,46 @@ func (c *commit) batch(b *store.Batch) error {
 		refused = append(refused, store.Refusal{Offset: offset, Table: table, Row: slices.Clone(row), Err: err})
 		return nil
 	}
-	err := c.members(b, refuse)
+	dropped, err := c.members(b, refuse)
 	if err == nil && len(refused) > 0 {
 		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
 		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })
 		err = &store.BatchError{Refused: refused}
 	}
+	if err == nil {
+		err = c.drop(b.Advances, dropped)
+	}
 	if err != nil {
 		c.rollback(m)
+		return store.Unapplied{}, err
 	}
-	return err
+	return dropped, nil
+}
+
+// drop counts what was dropped of a batch in the progress that its last Advance
+// has staged.
+func (c *commit) drop(advances []store.Advance, d store.Unapplied) error {
+	if len(advances) == 0 || d == (store.Unapplied{}) {
+		return nil
+	}
+	a := &advances[len(advances)-1]
+	for i := range advances {
+		if o := &advances[i]; o.Source != a.Source || o.Partition != a.Partition {
+			return fmt.Errorf("%w: records were dropped of a batch that advances several partitions: of which one?", store.ErrInvalidArgument)
+		}
+	}
+	o := c.offsets[len(c.offsets)-1].o
+	o.dropped.Unmet += d.Unmet
+	o.dropped.Duplicate += d.Duplicate
+	c.seq++
+	o.value = c.progress(a, o)
+	return nil
+}
+
+// progress returns the stored form of what a, the last Advance of o, makes of it.
+func (c *commit) progress(a *store.Advance, o *offset) []byte {
+	p := a.Progress.Settle(o.dropped)
+	return appendSystemValue(nil, c.now, c.seq, store.AppendProgress(nil, &p))
 }
 
 // refusable reports whether err is about one record, which the batch can do
@@ -77,7 +112,7 @@ func refusable(err error) bool {
 // store.Batch.InOrder, then its counters. What can be wrong with a counter does
 // not depend on what is stored: it is known first, so that no member sees another
 // of a record that is refused for a counter.
-func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, error) error) error {
+func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, error) error) (store.Unapplied, error) {
 	var bad map[int64]bool
 	if err := c.checkDeltas(b.Counters, func(d *store.CounterDelta, err error) error {
 		if bad == nil {
@@ -86,7 +121,7 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 		bad[d.Offset] = d.Offset >= 0
 		return refuse(d.Offset, d.Table, d.Row, err)
 	}); err != nil {
-		return err
+		return store.Unapplied{}, err
 	}
 	run := recordRun{c: c, bad: bad, refuse: refuse}
 	i := 0
@@ -105,25 +140,27 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 					return err
 				}
 			}
+			run.applied = true
 		}
 		return nil
 	}
 	for j := range b.Records {
 		r := &b.Records[j]
 		if err := mutations(r.Offset, false); err != nil {
-			return err
+			return store.Unapplied{}, err
 		}
 		if !run.enter(r.Offset) {
 			continue
 		}
-		if err := c.record(r, run.fail); err != nil {
-			return err
+		if err := c.record(r, &run); err != nil {
+			return store.Unapplied{}, err
 		}
 	}
 	if err := mutations(0, true); err != nil {
-		return err
+		return store.Unapplied{}, err
 	}
-	return c.addDeltas(b.Counters, refuse)
+	run.end()
+	return run.dropped, c.addDeltas(b.Counters, refuse)
 }
 
 // recordRun is the members of one record, which stand together in a batch. Where
@@ -138,15 +175,33 @@ type recordRun struct {
 	before  mark // of the record's first member
 	begun   bool
 	refused bool
+	outcomes
+	dropped store.Unapplied // of the runs that have ended
 }
+
+// outcomes says which of them the members of a record had.
+type outcomes struct{ applied, unmet, duplicate bool }
 
 // enter begins with the next member, of the record at offset, and reports whether
 // it is to be staged. Members without a record, at offset -1, stand alone.
 func (r *recordRun) enter(offset int64) bool {
 	if !r.begun || offset != r.offset || offset < 0 {
+		r.end()
 		r.begun, r.offset, r.before, r.refused = true, offset, r.c.mark(), r.bad[offset]
 	}
 	return !r.refused
+}
+
+// end counts the record whose members have all been entered.
+func (r *recordRun) end() {
+	switch o := r.outcomes; {
+	case o.applied || r.refused:
+	case o.unmet:
+		r.dropped.Unmet++
+	case o.duplicate:
+		r.dropped.Duplicate++
+	}
+	r.outcomes = outcomes{}
 }
 
 // fail refuses the record of the current member.
@@ -156,62 +211,79 @@ func (r *recordRun) fail(table string, row []byte, err error) error {
 	return r.refuse(r.offset, table, row, err)
 }
 
-// record stages one conditional unit, or drops it. The condition is tested on
-// the row of its first mutation.
-func (c *commit) record(r *store.Record, fail func(string, []byte, error) error) error {
+// record stages one conditional unit, or drops it.
+func (c *commit) record(r *store.Record, run *recordRun) error {
 	m := c.mark()
-	drop, name, row, err := c.unit(r)
-	if drop {
-		c.conflicts++
-		c.rollback(m)
-	}
+	outcome, name, row, err := c.unit(r)
 	if err != nil {
-		return fail(name, row, err)
+		return run.fail(name, row, err)
 	}
+	if !outcome.applied {
+		c.rollback(m)
+		c.conflicts++
+	}
+	run.applied = run.applied || outcome.applied
+	run.unmet = run.unmet || outcome.unmet
+	run.duplicate = run.duplicate || outcome.duplicate
 	return nil
 }
 
-func (c *commit) unit(r *store.Record) (drop bool, name string, row []byte, err error) {
-	if len(r.Once) > 0 {
-		key := onceKey(r.Once)
-		if _, seen := c.onceSet[key]; seen {
-			return true, "", nil, nil
-		}
-		_, seen, err := c.lookup([]byte(key))
-		if err != nil || seen {
-			return seen, "", nil, err
-		}
-		if c.onceSet == nil {
-			c.onceSet = map[string]struct{}{}
-		}
-		c.onceSet[key] = struct{}{}
-		c.onces = append(c.onces, key)
+// unit stages r and says what came of it: one outcome. Where it is not applied
+// the caller rolls back. On an error name and row are of the mutation at fault.
+func (c *commit) unit(r *store.Record) (o outcomes, name string, row []byte, err error) {
+	if len(r.Mutations) > 0 {
+		name, row = r.Mutations[0].Table, r.Mutations[0].Row
 	}
-	var tested cell.Timestamp
+	if err := r.Check(); err != nil {
+		return o, name, row, err
+	}
+	if len(r.Once) > 0 {
+		switch seen, err := c.once(r.Once, r.OnceTTL); {
+		case err != nil:
+			return o, name, row, err
+		case seen:
+			return outcomes{duplicate: true}, "", nil, nil
+		}
+	}
+	o.applied = len(r.Mutations) == 0
 	for i := range r.Mutations {
 		m := &r.Mutations[i]
 		t, err := c.table(m.Table)
 		if err != nil {
-			return false, m.Table, m.Row, err
+			return o, m.Table, m.Row, err
 		}
-		if i == 0 && r.Cond != nil {
-			var holds bool
-			if holds, tested, err = store.CheckCondition(t.desc, m.Row, r.Cond, c.readRow); err != nil || !holds {
-				return err == nil, m.Table, m.Row, err
+		var tested cell.Timestamp
+		var conds [2]*store.Cond
+		if i == 0 {
+			conds[0] = r.Cond
+		}
+		if r.Checks != nil {
+			conds[1] = r.Checks[i]
+		}
+		holds := true
+		for k := 0; holds && k < len(conds); k++ {
+			if conds[k] == nil {
+				continue
+			}
+			var at cell.Timestamp
+			if holds, at, err = store.CheckCondition(t.desc, m.Row, conds[k], c.readRow); err != nil {
+				return o, m.Table, m.Row, err
+			}
+			tested = max(tested, at)
+			if !holds && k == 0 {
+				return outcomes{unmet: true}, "", nil, nil
 			}
 		}
-		if _, err := c.mutate(t, m, tested); err != nil {
-			return false, m.Table, m.Row, err
+		if !holds {
+			continue
 		}
-		tested = 0 // it says something about the first row only
+		if _, err := c.mutate(t, m, tested); err != nil {
+			return o, m.Table, m.Row, err
+		}
+		o.applied = true
 	}
-	return false, "", nil, nil
-}
-
-// onceKey is the stored key of an event id.
-func onceKey(id []byte) string {
-	key := cell.AppendRowPrefix(nil, cell.TagSystem, onceID, systemFamily, id)
-	return string(cell.AppendPart(key, nil))
+	o.unmet = !o.applied
+	return o, "", nil, nil
 }
 
 // advance stages the compare-and-sets of the batch.
@@ -230,10 +302,10 @@ func (c *commit) advance(all []store.Advance) error {
 			return fmt.Errorf("%w: pipeline %s, topic %s, partition %d: stored %d, expected %d",
 				store.ErrStale, a.Source.Pipeline, a.Source.Topic, a.Partition, o.next, a.From)
 		}
-		c.offsets = append(c.offsets, offsetUndo{o: o, next: o.next, value: o.value})
+		c.offsets = append(c.offsets, offsetUndo{o: o, next: o.next, dropped: o.dropped, value: o.value})
 		c.seq++
 		o.next = a.Progress.Next
-		o.value = appendSystemValue(nil, c.now, c.seq, store.AppendProgress(nil, &a.Progress))
+		o.value = c.progress(a, o)
 	}
 	return nil
 }
@@ -259,6 +331,7 @@ func (c *commit) offset(row []byte) (*offset, error) {
 			return nil, err
 		}
 		o.next, o.value = p.Next, slices.Clone(value)
+		o.dropped = store.Unapplied{Unmet: p.Unmet, Duplicate: p.Duplicate}
 	}
 	c.db.offsets[o.key] = o
 	return o, nil

@@ -19,6 +19,7 @@ const (
 	outboxID     uint32 = 3
 	onceID       uint32 = 4
 	jobsID       uint32 = 5
+	recentID     uint32 = 6
 	firstTableID uint32 = 16
 )
 

@@ -38,8 +38,10 @@ type commit struct {
 	offsets     []offsetUndo
 	onces       []string // system keys of event ids, in order
 	onceSet     map[string]struct{}
-	late        int64 // increments beyond their family's TTL
-	conflicts   int64 // conditions that did not hold, event ids seen before
+	sweeps      map[int64]int64 // time to live → period of event ids before which they are over
+	swept       map[int64]int64 // the same, as stored; it outlives the commit
+	late        int64           // increments beyond their family's TTL
+	conflicts   int64           // conditions that did not hold, event ids seen before
 
 	rows    map[string][]int32 // row prefix → indexes of kvs, up to indexed
 	indexed int
@@ -82,8 +84,7 @@ func (c *commit) rollback(m mark) {
 		u.c.value, u.c.exists, u.c.dirty = u.value, u.exists, u.dirty
 	}
 	for i := len(c.offsets) - 1; i >= m.offsets; i-- {
-		u := &c.offsets[i]
-		u.o.next, u.o.value = u.next, u.value
+		c.offsets[i].undo()
 	}
 	for _, k := range c.onces[m.onces:] {
 		delete(c.onceSet, k)
@@ -107,6 +108,7 @@ func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 	c.buf, c.kvs, c.counterUndo, c.dirty = c.buf[:0], c.kvs[:0], c.counterUndo[:0], c.dirty[:0]
 	c.offsets, c.onces, c.late, c.conflicts = c.offsets[:0], c.onces[:0], 0, 0
 	clear(c.onceSet)
+	clear(c.sweeps)
 	clear(c.rows)
 	c.indexed, c.lastTab, c.lastNam, c.sync = 0, nil, "", false
 }
@@ -336,11 +338,8 @@ func (c *commit) write(b *pebble.Batch) error {
 			return err
 		}
 	}
-	for _, k := range c.onces {
-		c.seq++
-		if err := b.Set([]byte(k), appendSystemValue(nil, c.now, c.seq, nil), nil); err != nil {
-			return err
-		}
+	if err := c.writeOnces(b); err != nil {
+		return err
 	}
 	if err := c.writeCounters(b); err != nil {
 		return err
@@ -368,8 +367,14 @@ func (c *commit) settle(ok bool) {
 	}
 	if !ok {
 		for i := len(c.offsets) - 1; i >= 0; i-- {
-			u := &c.offsets[i]
-			u.o.next, u.o.value = u.next, u.value
+			c.offsets[i].undo()
 		}
+		return
+	}
+	for ttl, before := range c.sweeps {
+		if c.swept == nil {
+			c.swept = map[int64]int64{}
+		}
+		c.swept[ttl] = before
 	}
 }

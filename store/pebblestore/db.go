@@ -160,7 +160,10 @@ func (db *DB) open() error {
 	if err := db.redo(); err != nil {
 		return err
 	}
-	return db.load()
+	if err := db.load(); err != nil || db.opts.ReadOnly {
+		return err
+	}
+	return db.forgetOnces()
 }
 
 // makeDir makes dir and what is missing above it, so that all of them survive a

@@ -73,18 +73,49 @@ func TestOffsetsFormat(t *testing.T) {
 		n := func(i int) int64 { return number(t, f[i]) }
 		p := store.Progress{
 			First: n(0), Next: n(1), LastOffset: n(2), LastTime: n(3), Fingerprint: uint64(n(4)), Applied: n(5),
-			Filtered: n(6), Dead: n(7), Control: n(8), Lost: n(9), LeaderEpoch: int32(n(10)), MappingVersion: text(f[11]),
+			Filtered: n(6), Dead: n(7), Control: n(8), Lost: n(9), LeaderEpoch: int32(n(10)), MappingVersion: text(f[11]), MappingFrom: n(0),
 		}
-		if !p.Balanced() {
-			t.Errorf("the audit equation of %+v does not hold", p)
+		checkProgress(t, &p, strings.Join(f[12:], ""))
+	}
+	for _, line := range vectors(t, "offsets.md", "progress2") {
+		f := strings.Fields(line)
+		n := func(i int) int64 { return number(t, f[i]) }
+		checkProgress(t, &store.Progress{
+			First: n(0), Next: n(1), LastOffset: n(2), LastTime: n(3), Fingerprint: uint64(n(4)), Applied: n(5),
+			Filtered: n(6), Dead: n(7), Control: n(8), Lost: n(9), LeaderEpoch: int32(n(10)), MappingVersion: text(f[11]), Dropped: n(12), MappingFrom: n(0),
+		}, strings.Join(f[13:], ""))
+	}
+	for _, line := range vectors(t, "offsets.md", "progress3") {
+		f := strings.Fields(line)
+		n := func(i int) int64 { return number(t, f[i]) }
+		checkProgress(t, &store.Progress{
+			First: n(0), Next: n(1), LastOffset: n(2), LastTime: n(3), Fingerprint: uint64(n(4)), Applied: n(5),
+			Filtered: n(6), Dead: n(7), Control: n(8), Lost: n(9), LeaderEpoch: int32(n(10)), MappingVersion: text(f[11]), Dropped: n(12),
+			Duplicate: n(13), Unmet: n(14), MappingFrom: n(15),
+		}, strings.Join(f[16:], ""))
+	}
+	for _, bad := range []string{"", "00", "01", "02" + strings.Repeat("00", 84), "03" + strings.Repeat("00", 115), "04" + strings.Repeat("00", 200)} {
+		b, err := hex.DecodeString(bad)
+		if err != nil {
+			t.Fatal(err)
 		}
-		b := store.AppendProgress(nil, &p)
-		if got, want := hex.EncodeToString(b), strings.Join(f[12:], ""); got != want {
-			t.Errorf("Got progress\n%s, want\n%s", got, want)
+		if p, err := store.DecodeProgress(b); !errors.Is(err, store.ErrCorrupt) && !errors.Is(err, store.ErrUnsupported) {
+			t.Errorf("Got %+v, %v of %s", p, err, bad)
 		}
-		if back, err := store.DecodeProgress(b); err != nil || back != p {
-			t.Errorf("Got %+v, %v back. Want %+v", back, err, p)
-		}
+	}
+}
+
+func checkProgress(t *testing.T, p *store.Progress, want string) {
+	t.Helper()
+	if !p.Balanced() {
+		t.Errorf("the audit equation of %+v does not hold", p)
+	}
+	b := store.AppendProgress(nil, p)
+	if got := hex.EncodeToString(b); got != want {
+		t.Errorf("Got progress\n%s, want\n%s", got, want)
+	}
+	if back, err := store.DecodeProgress(b); err != nil || back != *p {
+		t.Errorf("Got %+v, %v back. Want %+v", back, err, p)
 	}
 }
 

@@ -26,7 +26,8 @@ type request struct {
 	done  chan struct{}
 	err   error
 
-	batch *store.Batch
+	batch   *store.Batch
+	dropped store.Unapplied // of batch
 
 	rows    []*cell.Mutation
 	cond    *store.Cond
@@ -105,7 +106,12 @@ func (db *DB) Apply(ctx context.Context, b *store.Batch) error {
 	if db.opts.ReadOnly {
 		return fmt.Errorf("apply batch: %w", store.ErrReadOnly)
 	}
-	return db.submit(ctx, &request{batch: b})
+	r := &request{batch: b}
+	if err := db.submit(ctx, r); err != nil {
+		return err
+	}
+	b.Unapplied = r.dropped
+	return nil
 }
 
 // MutateRow applies m to its row if cond is nil or holds.
@@ -227,7 +233,7 @@ func (db *DB) commitSome(group []*request) int {
 			break
 		}
 		if r.batch != nil {
-			outcomes[i] = c.batch(r.batch)
+			r.dropped, outcomes[i] = c.batch(r.batch)
 			continue
 		}
 		for j, m := range r.rows {

@@ -47,6 +47,8 @@ func RunContract(t *testing.T, open Factory) {
 		{"batch advance", testAdvance},
 		{"batch records", testRecords},
 		{"batch order", testBatchOrder},
+		{"batch checks", testChecks},
+		{"batch ids for a while", testOnceTTL},
 		{"counters", testCounters},
 		{"counter limits", testCounterLimits},
 		{"counter expiry", testCounterExpiry},
