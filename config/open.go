@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"sluice/cell"
-	"sluice/jobs"
 	"sluice/serve/client"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -34,10 +32,6 @@ var (
 	_ Engine = (*pebblestore.DB)(nil)
 	_ Engine = (*memstore.Store)(nil)
 	_ Engine = (*client.Client)(nil)
-
-	_ jobs.Source = (*Instant)(nil)
-	_ jobs.Sizer  = (*Instant)(nil)
-	_ jobs.Sizer  = (*pebblestore.Snapshot)(nil)
 )
 
 // ForDirectory returns the configuration of an empty file with this data
@@ -160,89 +154,6 @@ func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remo
 				c.Store.Dir, store.ErrLocked, err, c.Store.Dir)
 		}
 	}
-}
-
-// Instant is every table of a store at one commit, for an export. It is a
-// jobs.Source.
-type Instant struct {
-	store.Snapshot
-	// Remote says that a daemon has the directory open and made a checkpoint.
-	Remote     bool
-	checkpoint *client.Checkpoint
-	closers    []func() error
-}
-
-// OpenInstant freezes the configured store at one commit. Where a daemon has the
-// directory open, the daemon makes a checkpoint, which is read here, so that the
-// work of an export stays out of the ingest process; otherwise the directory is
-// opened and a snapshot taken. log may be nil. Close the Instant.
-func OpenInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
-	e, remote, err := OpenStore(ctx, c, log)
-	if err != nil {
-		return nil, err
-	}
-	in := &Instant{Remote: remote, closers: []func() error{e.Close}}
-	fail := func(err error) (*Instant, error) { return nil, errors.Join(err, in.close()) }
-	var snapshotter any = e
-	if remote {
-		p, err := e.(*client.Client).Checkpoint(ctx)
-		if err != nil {
-			return fail(fmt.Errorf("ask the daemon for a checkpoint: %w", err))
-		}
-		in.checkpoint = p
-		in.closers = append(in.closers, func() error {
-			release, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemonWait)
-			defer cancel()
-			return p.Release(release)
-		})
-		o := c.PebbleOptions(log)
-		o.ReadOnly = true
-		db, err := pebblestore.Open(p.Path, o)
-		if err != nil {
-			return fail(fmt.Errorf("open the daemon's checkpoint: %w", err))
-		}
-		in.closers = append(in.closers, db.Close)
-		snapshotter = db
-	}
-	s, ok := snapshotter.(store.Snapshotter)
-	if !ok {
-		return fail(fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, e.Traits().Name))
-	}
-	if in.Snapshot, err = s.Snapshot(ctx); err != nil {
-		return fail(fmt.Errorf("take a snapshot: %w", err))
-	}
-	in.closers = append(in.closers, in.Snapshot.Close)
-	return in, nil
-}
-
-// Err returns why what was read can no longer be trusted to be complete, or nil:
-// ask it before publishing.
-func (i *Instant) Err() error {
-	if i.checkpoint == nil {
-		return nil
-	}
-	return i.checkpoint.Err()
-}
-
-// RangeBytes implements jobs.Sizer where the engine's snapshot does; otherwise its
-// error wraps store.ErrUnsupported.
-func (i *Instant) RangeBytes(ctx context.Context, table string, families []string, rows cell.Range) (int64, error) {
-	if z, ok := i.Snapshot.(jobs.Sizer); ok {
-		return z.RangeBytes(ctx, table, families, rows)
-	}
-	return 0, fmt.Errorf("size of table %s: %w", table, store.ErrUnsupported)
-}
-
-// Close releases everything; the second call does nothing.
-func (i *Instant) Close() error { return i.close() }
-
-func (i *Instant) close() error {
-	var errs []error
-	for n := len(i.closers) - 1; n >= 0; n-- {
-		errs = append(errs, i.closers[n]())
-	}
-	i.closers = nil
-	return errors.Join(errs...)
 }
 
 // EnsureTables creates the tables of the file that do not exist, with their

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
@@ -25,7 +26,9 @@ type output struct {
 	split  *split
 	format *format
 
-	chunk    int // of the current file; files are numbered from 0
+	after    []byte // rows up to this one are in files of a run that was cut off; nil = none
+	chunk    int    // of the current file; files are numbered from 0
+	rows     int64  // of the finished files
 	writer   columnar.FileWriter
 	file     io.WriteCloser
 	buffer   *bufio.Writer
@@ -34,9 +37,14 @@ type output struct {
 	min, max []byte
 }
 
+// partName is the name of a file of a region.
+func partName(region, chunk int, format string) string {
+	return fmt.Sprintf("part-%06d-%04d.%s", region, chunk, format)
+}
+
 // create begins the next file.
 func (o *output) create(ctx context.Context) (err error) {
-	o.path = fmt.Sprintf("part-%06d-%04d.%s", o.split.index, o.chunk, o.format.name)
+	o.path = partName(o.split.index, o.chunk, o.format.name)
 	if o.file, err = o.run.upload.Create(ctx, o.path); err != nil {
 		return err
 	}
@@ -53,6 +61,9 @@ func (o *output) create(ctx context.Context) (err error) {
 
 // write appends a batch whose rows have keys from min to max.
 func (o *output) write(ctx context.Context, b *columnar.Batch, min, max []byte) error {
+	if bytes.Compare(max, o.after) <= 0 {
+		return nil // batches end where files have ended
+	}
 	if o.writer == nil {
 		if err := o.create(ctx); err != nil {
 			return err
@@ -72,7 +83,7 @@ func (o *output) full() bool {
 }
 
 // finish closes the current file, if there is one, and adds it to the run.
-func (o *output) finish() error {
+func (o *output) finish(ctx context.Context) error {
 	if o.writer == nil {
 		return nil
 	}
@@ -83,13 +94,18 @@ func (o *output) finish() error {
 	if err := errors.Join(o.buffer.Flush(), o.file.Close()); err != nil {
 		return err
 	}
-	o.run.done(File{
+	f := File{
 		Path: o.path, Format: o.format.name, Rows: stats.Rows, Bytes: stats.Bytes, SHA256: hex.EncodeToString(o.hash.Sum(nil)),
 		MinRow: escapeKey(o.min), MaxRow: escapeKey(o.max),
 		RegionStart: escapeKey(o.split.region.Start), RegionStop: escapeKey(o.split.region.Stop),
-	})
+	}
+	if err := o.run.note(ctx, &workNote{Region: o.split.index, File: &f}); err != nil {
+		return err
+	}
+	o.run.done(f)
 	o.writer = nil
 	o.chunk++
+	o.rows += f.Rows
 	return nil
 }
 
@@ -100,6 +116,9 @@ type splitExport struct {
 	outputs  []*output
 	min, max []byte // row keys of the batch; max is the last row seen
 	first    bool   // the batch has no row yet
+	// ends are the row keys, ascending, at which files have ended that a run has
+	// left: batches end there again, so that the files after them become the same.
+	ends [][]byte
 }
 
 // exportSplit scans one split into its files. A region without rows makes none.
@@ -109,13 +128,27 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) er
 	for i := range r.Job.formats {
 		e.outputs = append(e.outputs, &output{run: r, split: s, format: &r.Job.formats[i]})
 	}
-	if err := e.scan(ctx, r.Job.scan(s)); err != nil {
+	scan := r.Job.scan(s)
+	if r.work != nil {
+		after, ends, err := r.work.resumeAt(s.index, e.outputs)
+		if err != nil {
+			return err
+		}
+		if after != nil {
+			scan.Start = append(bytes.Clone(after), 0)
+		}
+		e.ends = ends
+	}
+	if err := e.scan(ctx, scan); err != nil {
 		return err
 	}
 	for _, o := range e.outputs {
-		if err := o.finish(); err != nil {
+		if err := o.finish(ctx); err != nil {
 			return err
 		}
+	}
+	if err := r.note(ctx, &workNote{Region: s.index, Rows: e.outputs[0].rows}); err != nil {
+		return err
 	}
 	r.report(func(p *Progress) { p.RegionsDone++ })
 	return nil
@@ -146,7 +179,7 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 	}
 	if order > 0 {
 		// Files are cut between rows, so that their key ranges are disjoint.
-		if err := e.cut(ctx); err != nil {
+		if err := e.cut(ctx, row.Key); err != nil {
 			return err
 		}
 	}
@@ -167,7 +200,7 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 			}
 			return err
 		}
-		if e.builder.Full() {
+		if e.builder.Full() || e.run.batchRows > 0 && e.builder.Batch().Rows() >= e.run.batchRows {
 			if err := e.flush(ctx); err != nil {
 				return err
 			}
@@ -196,17 +229,26 @@ func (e *splitExport) flush(ctx context.Context) error {
 	return nil
 }
 
-// cut ends the files that are full; the next row begins their successors.
-func (e *splitExport) cut(ctx context.Context) error {
+// cut ends the files that are full, of a batch that ends there, too; the next row,
+// of this key, begins their successors.
+func (e *splitExport) cut(ctx context.Context, key []byte) error {
+	end := slices.ContainsFunc(e.outputs, (*output).full)
+	for len(e.ends) > 0 && bytes.Compare(e.ends[0], key) < 0 {
+		e.ends = e.ends[1:]
+		end = true
+	}
+	if !end {
+		return nil
+	}
+	// Rows of the batch come before the cut. With them, more files may be full.
+	if err := e.flush(ctx); err != nil {
+		return err
+	}
 	for _, o := range e.outputs {
 		if !o.full() {
 			continue
 		}
-		// Rows of the batch come before the cut.
-		if err := e.flush(ctx); err != nil {
-			return err
-		}
-		if err := o.finish(); err != nil {
+		if err := o.finish(ctx); err != nil {
 			return err
 		}
 	}

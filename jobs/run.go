@@ -37,6 +37,14 @@ type RunOptions struct {
 	// run's id, so that a second run for the same time is refused with
 	// target.ErrExists. Default: Now.
 	LogicalTime time.Time
+	// Checkpoint names the instant of Source for ever: whoever has the name can
+	// open it again, or learns that it is gone. With it, a run that is cut off
+	// (by a kill, a target that is out of reach) leaves what it has finished,
+	// and a Run for the same LogicalTime and Checkpoint goes on with that; one
+	// of another Checkpoint, or of a job that was changed, begins anew. Default:
+	// none; nothing is left to be resumed. A target that is no target.Resumer
+	// cannot resume.
+	Checkpoint string
 	// Engine and Version are stored in the manifest. Default: empty.
 	Engine, Version string
 	// Logger tells of the run's start and end. nil discards.
@@ -48,6 +56,8 @@ type RunOptions struct {
 	Recorder *Recorder
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+
+	batchRows int // of a batch, where tests want many; 0 = columnar's
 }
 
 // Progress is how far a run is.
@@ -106,6 +116,8 @@ type run struct {
 	splits   []split
 	started  time.Time
 	upload   target.Upload
+	notes    target.Resumable // the upload, where the run can be resumed; nil = not
+	work     *finishedWork    // of the run that this one goes on with; nil = none
 	metadata map[string]string
 
 	mu       sync.Mutex
@@ -114,10 +126,11 @@ type run struct {
 }
 
 // Run exports the job's table as its Source shows it and publishes the run. On an
-// error, cancellation included, nothing of the run is visible and what was
-// written is removed. One case is apart: where the run was published but the
-// pointer to the latest run could not be replaced, Run returns the manifest and
-// an error. The error of a value that a column cannot take wraps a
+// error, cancellation included, nothing of the run is visible, and what was
+// written is removed unless the error wraps ErrResumable. One case is apart: where
+// the run was published but the pointer to the latest run could not be replaced,
+// Run returns the manifest and an error. The error of a run that another process
+// is at wraps target.ErrBusy where both have a Checkpoint; that of a value that a column cannot take wraps a
 // *columnar.ConvertError; that of a run published before, target.ErrExists.
 func Run(ctx context.Context, o *RunOptions) (*Manifest, error) {
 	r, err := newRun(o)
@@ -199,14 +212,21 @@ func (r *run) run(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", len(r.splits))
-	if r.upload, err = r.Target.Begin(ctx, r.dir, r.id); err != nil {
+	if err := r.begin(ctx, m); err != nil {
+		if errors.Is(err, target.ErrExists) {
+			err = errors.Join(err, r.pointAgain(ctx))
+		}
 		return nil, err
 	}
 	if err := r.publish(ctx, m); err != nil {
-		return nil, errors.Join(err, r.upload.Abort())
+		return nil, r.end(ctx, err)
 	}
 	// The run is visible; a cancellation must not leave the pointer behind.
-	if err := r.point(context.WithoutCancel(ctx), m); err != nil {
+	data, err := m.Encode()
+	if err == nil {
+		err = r.point(context.WithoutCancel(ctx), m, data)
+	}
+	if err != nil {
 		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
 	}
 	return m, nil
@@ -281,26 +301,38 @@ func (r *run) publish(ctx context.Context, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	if s, ok := r.Source.(interface{ Err() error }); ok {
-		if err := s.Err(); err != nil {
-			return fmt.Errorf("what was read is not to be trusted: %w", err)
-		}
+	if err := r.lost(); err != nil {
+		return fmt.Errorf("what was read is not to be trusted: %w", err)
 	}
 	return r.upload.Commit(ctx, ManifestName, data)
 }
 
-// point makes the job's _latest.json name this run, unless it names a run for a
-// later time already.
-func (r *run) point(ctx context.Context, m *Manifest) error {
+// lost returns why the Source can no longer be trusted, or nil.
+func (r *run) lost() error {
+	if s, ok := r.Source.(interface{ Err() error }); ok {
+		return s.Err()
+	}
+	return nil
+}
+
+// pointAgain makes up for a process that was killed between publishing this run and
+// pointing at it.
+func (r *run) pointAgain(ctx context.Context) error {
+	m, data, err := readManifest(ctx, r.Target, path.Join(r.dir, ManifestName))
+	if err != nil {
+		return err
+	}
+	return r.point(ctx, m, data)
+}
+
+// point makes the job's _latest.json name the run of manifest m, encoded in data,
+// unless it names that run or one for a later time already.
+func (r *run) point(ctx context.Context, m *Manifest, data []byte) error {
 	latest, err := readLatest(ctx, r.Target, m.Job)
-	if err == nil && latest.LogicalTime.After(m.LogicalTime) {
+	if err == nil && (latest.LogicalTime.After(m.LogicalTime) || latest.RunID == m.RunID) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, target.ErrNotFound) {
-		return err
-	}
-	data, err := m.Encode()
-	if err != nil {
 		return err
 	}
 	sum := sha256.Sum256(data)
@@ -334,6 +366,11 @@ func (r *run) export(ctx context.Context) error {
 	}
 feed:
 	for i := range r.splits {
+		if r.work != nil {
+			if _, done := r.work.done[r.splits[i].index]; done {
+				continue
+			}
+		}
 		select {
 		case work <- &r.splits[i]:
 		case <-ctx.Done():
@@ -345,7 +382,7 @@ feed:
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
-	if len(r.files) == 0 {
+	if !slices.ContainsFunc(r.files, func(f File) bool { return f.Rows > 0 }) {
 		return r.exportNothing(ctx)
 	}
 	return nil
@@ -355,8 +392,15 @@ feed:
 // an empty table finds its schema.
 func (r *run) exportNothing(ctx context.Context) error {
 	for i := range r.Job.formats {
-		o := &output{run: r, split: &r.splits[0], format: &r.Job.formats[i]}
-		if err := errors.Join(o.create(ctx), o.finish()); err != nil {
+		f := &r.Job.formats[i]
+		if slices.ContainsFunc(r.files, func(have File) bool { return have.Format == f.name }) {
+			continue // the run that was cut off has
+		}
+		o := &output{run: r, split: &r.splits[0], format: f}
+		if err := o.create(ctx); err != nil {
+			return err
+		}
+		if err := o.finish(ctx); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"sluice/serve/api"
+	"sluice/serve/checkpoint"
 )
 
 // WriteEndpoint writes e into dir, for the tools that find the directory in use
@@ -19,7 +20,7 @@ func WriteEndpoint(dir string, e api.Endpoint) (remove func() error, err error) 
 	path := filepath.Join(dir, api.EndpointFile)
 	b, err := json.MarshalIndent(e, "", "  ")
 	if err == nil {
-		err = writeFileAtomic(path, append(b, '\n'))
+		err = checkpoint.WriteFile(path, append(b, '\n'))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("serve: write the endpoint file: %w", err)
@@ -40,22 +41,4 @@ func WriteEndpoint(dir string, e api.Endpoint) (remove func() error, err error) 
 		}
 		return nil
 	}, nil
-}
-
-// writeFileAtomic replaces path whole, readable by its owner only. It is not
-// synced: after a power loss the process that the file speaks of is gone, too.
-func writeFileAtomic(path string, content []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	err = errors.Join(err, f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

@@ -174,7 +174,7 @@ func (c *collector) server(e emitter) {
 	}
 	leased := 0
 	if c.s.checkpoints != nil {
-		leased = len(c.s.checkpoints.list())
+		leased = len(c.s.checkpoints.List())
 	}
 	e.gauge(c.d.checkpoints, float64(leased))
 	if c.s.o.Dir != "" {

@@ -24,7 +24,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -32,6 +31,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/serve/api"
+	"sluice/serve/checkpoint"
 	"sluice/store"
 )
 
@@ -91,7 +91,7 @@ type Options struct {
 type Server struct {
 	o           Options
 	instance    string
-	checkpoints *checkpoints // nil = unsupported
+	checkpoints *checkpoint.Directory // nil = unsupported
 	handler     http.Handler
 	started     time.Time
 	draining    atomic.Bool
@@ -126,12 +126,10 @@ func New(o *Options) (*Server, error) {
 	}
 	s.started = s.o.Now()
 	if c, ok := s.o.Engine.(store.Checkpointer); ok && s.o.Dir != "" {
-		dir, err := filepath.Abs(filepath.Join(s.o.Dir, checkpointsDir))
+		var err error
+		s.checkpoints, err = checkpoint.Open(&checkpoint.Options{Engine: c, Dir: s.o.Dir, Now: s.o.Now, Logger: s.o.Logger})
 		if err != nil {
-			return nil, fmt.Errorf("serve: checkpoint directory: %w", err)
-		}
-		if s.checkpoints, err = openCheckpoints(c, dir, s.o.Now, s.o.Logger); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("serve: %w", err)
 		}
 	}
 	metrics, err := s.metricsHandler()
@@ -207,7 +205,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 		return nil
 	})
 	if s.checkpoints != nil {
-		g.Go(func() error { s.checkpoints.run(gctx); return nil })
+		g.Go(func() error { s.checkpoints.Run(gctx); return nil })
 	}
 	return g.Wait()
 }

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -42,55 +40,6 @@ func main() {
 	cli.Main(ctx, "export", "Tables to Parquet and Arrow files.", new(commands))
 }
 
-type runCommand struct {
-	cli.ConfigFlag
-	Job   string `arg:"" help:"Name of the job in the configuration file."`
-	Out   string `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
-	Quiet bool   `short:"q" help:"No progress."`
-}
-
-// Run exports one job.
-func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
-	cfg, err := c.Load(p)
-	if err != nil {
-		return err
-	}
-	spec, err := jobSpec(cfg, c.Job)
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	source, err := config.OpenInstant(ctx, cfg, log)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, source.Close()) }()
-	schema, err := source.Table(ctx, spec.Table)
-	if err != nil {
-		return err
-	}
-	job, err := jobs.Compile(c.Job, spec, schema)
-	if err != nil {
-		return err
-	}
-	out := c.Out
-	if out == "" {
-		out = job.Out()
-	}
-	o := &jobs.RunOptions{Job: job, Source: source, Out: out, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
-	if !c.Quiet && cli.IsTerminal(p.Stderr) {
-		o.Progress = func(g jobs.Progress) {
-			fmt.Fprintf(p.Stderr, "\r%d/%d regions  %s rows  %d files  %s  ", g.RegionsDone, g.Regions, cli.Count(g.Rows), g.Files, cli.Bytes(g.Bytes))
-		}
-		defer fmt.Fprintln(p.Stderr)
-	}
-	m, err := jobs.Run(ctx, o)
-	if err != nil {
-		return err
-	}
-	return printManifest(p.Stdout, out, m)
-}
-
 // jobSpec returns a job of the file; its error wraps cli.ErrUsage.
 func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
 	spec, ok := cfg.Jobs[name]
@@ -98,19 +47,6 @@ func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
 		return nil, fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, cfg.File(), name, strings.Join(cfg.JobNames(), ", "))
 	}
 	return &spec, nil
-}
-
-func printManifest(w io.Writer, out string, m *jobs.Manifest) error {
-	fmt.Fprintf(w, "%s run %s at commit %d, %.2f s\n", m.Job, m.RunID, m.Sequence, m.FinishedAt.Sub(m.StartedAt).Seconds())
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	for _, f := range m.Totals {
-		fmt.Fprintf(t, "  %s\t%s rows\t%d files\t%s\n", f.Format, cli.Count(f.Rows), f.Files, cli.Bytes(f.Bytes))
-	}
-	for _, o := range m.Offsets {
-		fmt.Fprintf(t, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
-	}
-	fmt.Fprintf(t, "  in\t%s\n", filepath.Join(out, m.Job))
-	return t.Flush()
 }
 
 type listCommand struct {

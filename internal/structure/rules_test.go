@@ -49,7 +49,9 @@ var packages = map[string][]string{
 
 	"serve/api":    {"cell", "region", "store"},
 	"serve/client": {"cell", "region", "store", "serve/api"},
-	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api"},
+	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint"},
+
+	"serve/checkpoint": {"store", "serve/api"},
 
 	"serve/servetest": {"serve"},
 

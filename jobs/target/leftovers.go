@@ -55,15 +55,21 @@ func (l *Local) leftover(name string) (Leftover, error) {
 	default:
 		return left, err
 	}
-	err = fs.WalkDir(l.root.FS(), path.Join(tmpDir, name), func(_ string, d fs.DirEntry, err error) error {
+	top := path.Join(tmpDir, name)
+	err = fs.WalkDir(l.root.FS(), top, func(full string, d fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) && full != top {
+			return nil // a note that was just given its name
+		}
 		if err != nil {
 			return err
 		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		if info.Mode().IsRegular() {
+		note := path.Dir(full) == path.Join(top, notesDir)
+		left.Resumable = left.Resumable || note
+		if info.Mode().IsRegular() && !note {
 			left.Bytes += info.Size()
 		}
 		if info.ModTime().After(left.Modified) {

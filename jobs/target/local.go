@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 )
 
 var _ Target = (*Local)(nil)
@@ -53,7 +51,8 @@ func notFound(err error) error {
 	return err
 }
 
-// Begin makes a new directory under _tmp.
+// Begin makes a new directory under _tmp, with one in it for the files, which
+// Commit renames, and one for notes.
 func (l *Local) Begin(ctx context.Context, dir, id string) (Upload, error) {
 	if err := errors.Join(ctx.Err(), checkName(dir), checkName(id)); err != nil {
 		return nil, err
@@ -73,7 +72,13 @@ func (l *Local) Begin(ctx context.Context, dir, id string) (Upload, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, err)
 	}
-	return &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{})}, nil
+	u := newLocalUpload(l, dir, tmp, held)
+	for _, sub := range []string{u.files(), u.notes()} {
+		if err := l.root.Mkdir(sub, 0o777); err != nil {
+			return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, errors.Join(err, u.Abort()))
+		}
+	}
+	return u, nil
 }
 
 // hold opens and locks name, which was just made; closing what it returns lets
@@ -125,25 +130,32 @@ func (l *Local) names(name string, f *os.File) error {
 
 // temporary calls make with names below _tmp until one is free, and returns it.
 func (l *Local) temporary(id string, make func(name string) error) (string, error) {
-	for n := 0; ; n++ {
-		name := path.Join(tmpDir, strings.ReplaceAll(id, "/", "-"))
-		if n > 0 {
-			name += "." + strconv.Itoa(n)
+	taken := 0
+	for range 1000 {
+		name := path.Join(tmpDir, temporaryName(id))
+		if taken > 0 {
+			name += "." + strconv.Itoa(taken)
 		}
 		err := make(name)
 		switch {
 		case err == nil:
 			return name, nil
-		case errors.Is(err, fs.ErrNotExist) && n < 1000:
+		case errors.Is(err, fs.ErrNotExist):
 			// The first use, or another upload that ended has just removed it.
 			if err := l.root.Mkdir(tmpDir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 				return "", err
 			}
-		case !errors.Is(err, fs.ErrExist) || n >= 1000:
+		case errors.Is(err, fs.ErrExist):
+			taken++
+		default:
 			return "", err
 		}
 	}
+	return "", fmt.Errorf("no free name for %s below %s: %w", id, tmpDir, fs.ErrExist)
 }
+
+// temporaryName is the first name below _tmp for an id.
+func temporaryName(id string) string { return strings.ReplaceAll(id, "/", "-") }
 
 // Replace writes a new file and renames it over name.
 func (l *Local) Replace(ctx context.Context, name string, data []byte) (err error) {
@@ -257,152 +269,3 @@ func (l *Local) List(ctx context.Context, dir string) ([]Entry, error) {
 
 // Close closes the directory.
 func (l *Local) Close() error { return l.root.Close() }
-
-// localUpload is a directory under _tmp that Commit renames.
-type localUpload struct {
-	target *Local
-	dir    string   // where it becomes visible
-	tmp    string   // where it lies
-	held   *os.File // tmp, open and locked until the upload ends
-
-	mu   sync.Mutex
-	open map[*localFile]struct{}
-	done bool // committed or aborted
-}
-
-var errEnded = errors.New("target: the upload has ended")
-
-// Create opens a new file of the run.
-func (u *localUpload) Create(ctx context.Context, name string) (io.WriteCloser, error) {
-	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
-		return nil, err
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.done {
-		return nil, errEnded
-	}
-	full := path.Join(u.tmp, name)
-	if err := u.target.root.MkdirAll(path.Dir(full), 0o777); err != nil {
-		return nil, fmt.Errorf("create %s: %w", name, err)
-	}
-	f, err := u.target.root.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	if err != nil {
-		return nil, fmt.Errorf("create %s: %w", name, err)
-	}
-	lf := &localFile{upload: u, name: name, f: f}
-	u.open[lf] = struct{}{}
-	return lf, nil
-}
-
-// Commit makes the directory durable and renames it to its place: the one step
-// by which all its files become visible.
-func (u *localUpload) Commit(ctx context.Context, name string, data []byte) error {
-	u.mu.Lock()
-	unclosed, done := len(u.open), u.done
-	u.mu.Unlock()
-	switch {
-	case done:
-		return errEnded
-	case unclosed > 0:
-		return fmt.Errorf("commit %s: %d files are not closed", u.dir, unclosed)
-	}
-	f, err := u.Create(ctx, name)
-	if err != nil {
-		return fmt.Errorf("commit %s: %w", u.dir, err)
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("commit %s: %w", u.dir, err)
-	}
-	l := u.target
-	if err := u.syncTree(); err != nil {
-		return fmt.Errorf("commit %s: %w", u.dir, err)
-	}
-	parent := path.Dir(u.dir)
-	if err := l.root.MkdirAll(parent, 0o777); err != nil {
-		return fmt.Errorf("commit %s: %w", u.dir, err)
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("commit %s: %w", u.dir, err)
-	}
-	// A directory replaces an empty one only, so a published run stays.
-	if err := l.root.Rename(u.tmp, u.dir); err != nil {
-		if _, e := l.root.Stat(u.dir); e == nil {
-			err = fmt.Errorf("%w: %w", ErrExists, err)
-		}
-		return fmt.Errorf("commit %s: %w", u.dir, err)
-	}
-	u.mu.Lock()
-	u.done = true
-	u.mu.Unlock()
-	_ = u.held.Close()        // opened for its lock only
-	_ = l.root.Remove(tmpDir) // succeeds where it is empty
-	return l.syncDirs(parent)
-}
-
-// syncTree makes the names of all files of the upload durable.
-func (u *localUpload) syncTree() error {
-	return fs.WalkDir(u.target.root.FS(), u.tmp, func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
-		}
-		f, err := u.target.root.Open(name)
-		if err != nil {
-			return err
-		}
-		return errors.Join(f.Sync(), f.Close())
-	})
-}
-
-// Abort closes and removes the files.
-func (u *localUpload) Abort() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.done {
-		return nil
-	}
-	u.done = true
-	for lf := range u.open {
-		_ = lf.f.Close() // the file goes away with its content
-	}
-	clear(u.open)
-	err := u.target.root.RemoveAll(u.tmp)
-	_ = u.held.Close() // opened for its lock only
-	if err != nil {
-		return fmt.Errorf("abort %s: %w", u.dir, err)
-	}
-	_ = u.target.root.Remove(tmpDir) // succeeds where it is empty
-	return nil
-}
-
-// localFile is a file of an upload.
-type localFile struct {
-	upload *localUpload
-	name   string
-	f      *os.File
-}
-
-// Write writes to the file.
-func (f *localFile) Write(b []byte) (int, error) {
-	n, err := f.f.Write(b)
-	if err != nil {
-		err = fmt.Errorf("write %s: %w", f.name, err)
-	}
-	return n, err
-}
-
-// Close makes the content durable and closes the file.
-func (f *localFile) Close() error {
-	f.upload.mu.Lock()
-	_, open := f.upload.open[f]
-	delete(f.upload.open, f)
-	f.upload.mu.Unlock()
-	if !open {
-		return fmt.Errorf("close %s: %w", f.name, os.ErrClosed)
-	}
-	if err := errors.Join(f.f.Sync(), f.f.Close()); err != nil {
-		return fmt.Errorf("close %s: %w", f.name, err)
-	}
-	return nil
-}

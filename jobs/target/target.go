@@ -75,6 +75,8 @@ type Leftover struct {
 	// Busy says that it is not known to be abandoned: somebody works on it, or
 	// the file system has no locks that would tell.
 	Busy bool
+	// Resumable says that it has notes, so that Resume may take it over.
+	Resumable bool
 }
 
 // Upload is a run that is being written.
@@ -89,6 +91,46 @@ type Upload interface {
 	Commit(ctx context.Context, name string, data []byte) error
 	// Abort removes what was written. After Commit it does nothing.
 	Abort() error
+}
+
+// Resumer is a Target whose uploads can outlive the process that began them: the
+// Uploads of its Begin are Resumable.
+type Resumer interface {
+	Target
+	// Resume takes over the upload that was begun with id, to become visible as
+	// dir, and was left: by Leave, or because its process ended in whatever
+	// way. Its error wraps ErrExists where dir is published, ErrNotFound where
+	// nothing was left, ErrBusy where somebody works on it, and
+	// errors.ErrUnsupported where that cannot be known.
+	Resume(ctx context.Context, dir, id string) (Resumable, error)
+	// Unfinished returns the uploads that have notes, by id, those at work too.
+	Unfinished(ctx context.Context) ([]Unfinished, error)
+}
+
+// Unfinished is an upload that Resume may take over.
+type Unfinished struct {
+	ID    string
+	Busy  bool // somebody works on it, or that cannot be known
+	Notes map[string][]byte
+}
+
+// Resumable is an Upload that can be left and taken over.
+type Resumable interface {
+	Upload
+	// Note keeps data with the upload until it ends, atomically: after a crash
+	// the note is there whole or not at all, and where it is there, so is every
+	// file that was closed before. It is never visible. name is one element of a
+	// path; a second Note of a name replaces the first.
+	Note(ctx context.Context, name string, data []byte) error
+	// Notes returns the notes by name.
+	Notes(ctx context.Context) (map[string][]byte, error)
+	// Retain removes the files that are not in keep, which has names and sizes
+	// in bytes; what its process was still writing when it ended is among them.
+	// Its error wraps ErrNotFound where a file is missing or has another size.
+	Retain(ctx context.Context, keep map[string]int64) error
+	// Leave ends the upload and keeps its notes and closed files for Resume.
+	// After Commit or Abort it does nothing.
+	Leave() error
 }
 
 // File is a visible file.

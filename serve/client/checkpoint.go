@@ -13,10 +13,12 @@ import (
 	"sluice/serve/api"
 )
 
-// lease is how long the daemon keeps a checkpoint of an owner that has died.
-// renewEvery leaves time for three failed attempts.
+// lease is how long the daemon keeps a checkpoint of an owner that has died, and
+// longLease one that somebody may come back for: as long as it grants. renewEvery
+// leaves time for three failed attempts.
 const (
 	lease      = 2 * time.Minute
+	longLease  = time.Hour
 	renewEvery = 30 * time.Second
 )
 
@@ -27,11 +29,12 @@ type Checkpoint struct {
 	Path     string // absolute
 	Sequence uint64 // of the last commit it contains
 
-	c    *Client
-	id   string
-	stop context.CancelFunc
-	done chan struct{}
-	once sync.Once
+	c     *Client
+	id    string
+	lease time.Duration
+	stop  context.CancelFunc
+	done  chan struct{}
+	once  sync.Once
 
 	mu   sync.Mutex
 	lost error
@@ -39,6 +42,16 @@ type Checkpoint struct {
 
 // Checkpoint asks the daemon for a checkpoint. ctx bounds the asking only.
 func (c *Client) Checkpoint(ctx context.Context) (*Checkpoint, error) {
+	return c.makeCheckpoint(ctx, lease)
+}
+
+// LastingCheckpoint is Checkpoint, which however, when this process is killed or
+// Keeps it, stays for an hour: FindCheckpoint finds it by its ID.
+func (c *Client) LastingCheckpoint(ctx context.Context) (*Checkpoint, error) {
+	return c.makeCheckpoint(ctx, longLease)
+}
+
+func (c *Client) makeCheckpoint(ctx context.Context, lease time.Duration) (*Checkpoint, error) {
 	owner := fmt.Sprintf("process %d", os.Getpid())
 	var a api.Checkpoint
 	err := c.call(ctx, http.MethodPost, "/checkpoints", api.CheckpointRequest{Owner: owner, LeaseSeconds: lease.Seconds()}, &a)
@@ -46,11 +59,29 @@ func (c *Client) Checkpoint(ctx context.Context) (*Checkpoint, error) {
 		// One that was made and not heard of ends with its lease.
 		return nil, outcome(ctx, err, true)
 	}
-	renewals, stop := context.WithCancel(context.WithoutCancel(ctx))
-	p := &Checkpoint{Path: a.Path, Sequence: a.Sequence, c: c, id: a.ID, stop: stop, done: make(chan struct{})}
-	go p.renew(renewals)
-	return p, nil
+	return c.holdCheckpoint(ctx, &a, lease), nil
 }
+
+// FindCheckpoint takes over a LastingCheckpoint of a process that has ended. Its
+// error wraps api.ErrNotFound where the daemon does not have it any more.
+func (c *Client) FindCheckpoint(ctx context.Context, id string) (*Checkpoint, error) {
+	var a api.Checkpoint
+	err := c.call(ctx, http.MethodPut, "/checkpoints/"+url.PathEscape(id), api.CheckpointRequest{LeaseSeconds: longLease.Seconds()}, &a)
+	if err != nil {
+		return nil, outcome(ctx, err, true)
+	}
+	return c.holdCheckpoint(ctx, &a, longLease), nil
+}
+
+func (c *Client) holdCheckpoint(ctx context.Context, a *api.Checkpoint, lease time.Duration) *Checkpoint {
+	renewals, stop := context.WithCancel(context.WithoutCancel(ctx))
+	p := &Checkpoint{Path: a.Path, Sequence: a.Sequence, c: c, id: a.ID, lease: lease, stop: stop, done: make(chan struct{})}
+	go p.renew(renewals)
+	return p
+}
+
+// ID is what FindCheckpoint finds it by.
+func (p *Checkpoint) ID() string { return p.id }
 
 func (p *Checkpoint) path() string { return "/checkpoints/" + url.PathEscape(p.id) }
 
@@ -68,7 +99,7 @@ func (p *Checkpoint) renew(ctx context.Context) {
 		case <-t.C:
 		}
 		one, cancel := context.WithTimeout(ctx, renewEvery/2)
-		err := p.c.call(one, http.MethodPut, p.path(), api.CheckpointRequest{LeaseSeconds: lease.Seconds()}, nil)
+		err := p.c.call(one, http.MethodPut, p.path(), api.CheckpointRequest{LeaseSeconds: p.lease.Seconds()}, nil)
 		cancel()
 		// A daemon that restarts keeps leases, so that a broken connection is
 		// no loss yet; one that does not know the lease is.
@@ -87,6 +118,14 @@ func (p *Checkpoint) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.lost
+}
+
+// Keep leaves the checkpoint to its lease: a Release after it does nothing.
+func (p *Checkpoint) Keep() {
+	p.once.Do(func() {
+		p.stop()
+		<-p.done
+	})
 }
 
 // Release lets the daemon remove the checkpoint. The second call does nothing.

@@ -23,7 +23,7 @@ func Run(t *testing.T, open func(t *testing.T) target.Target) {
 	for name, test := range map[string]func(t *testing.T, tg target.Target){
 		"commit": commit, "abort": abort, "first wins": firstWins, "replace": replace, "names": names,
 		"open files": openFiles, "cancelled": cancelled, "parallel": parallel, "same id": sameID,
-		"leftovers": leftovers, "remove": remove,
+		"leftovers": leftovers, "remove": remove, "resume": resume, "resume states": resumeStates,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

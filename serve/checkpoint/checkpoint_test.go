@@ -1,9 +1,8 @@
-package serve
+package checkpoint
 
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -30,9 +29,14 @@ type fakeClock struct{ t time.Time }
 
 func (c *fakeClock) now() time.Time { return c.t }
 
-func openTest(t *testing.T, dir string, e store.Checkpointer, c *fakeClock) *checkpoints {
+func openTest(t *testing.T, dir string, e store.Checkpointer, c *fakeClock) *Directory {
 	t.Helper()
-	cp, err := openCheckpoints(e, dir, c.now, slog.New(slog.DiscardHandler))
+	return adoptTest(t, dir, e, c, "")
+}
+
+func adoptTest(t *testing.T, dir string, e store.Checkpointer, c *fakeClock, id string) *Directory {
+	t.Helper()
+	cp, err := Open(&Options{Engine: e, Dir: dir, Adopt: id, Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,17 +51,17 @@ func exists(path string) bool {
 func TestCheckpointLives(t *testing.T) {
 	t.Parallel()
 	clock := &fakeClock{time.UnixMilli(1e12)}
-	dir := filepath.Join(t.TempDir(), "checkpoints")
+	dir := t.TempDir()
 	c := openTest(t, dir, &fakeEngine{}, clock)
-	lease, err := c.create(t.Context(), &api.CheckpointRequest{Owner: "me", LeaseSeconds: 60})
+	lease, err := c.Create(t.Context(), &api.CheckpointRequest{Owner: "me", LeaseSeconds: 60})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lease.Sequence != 42 || lease.Path != filepath.Join(dir, lease.ID) || !exists(filepath.Join(lease.Path, "data")) {
+	if lease.Sequence != 42 || lease.Path != filepath.Join(dir, subdirectory, lease.ID) || !exists(filepath.Join(lease.Path, "data")) {
 		t.Errorf("Got %+v", lease)
 	}
 	clock.t = clock.t.Add(59 * time.Second)
-	if _, err := c.renew(lease.ID, 60); err != nil {
+	if _, err := c.Renew(lease.ID, 60); err != nil {
 		t.Fatal(err)
 	}
 	clock.t = clock.t.Add(59 * time.Second)
@@ -68,10 +72,10 @@ func TestCheckpointLives(t *testing.T) {
 	if err := c.collect(); err != nil || exists(lease.Path) || exists(lease.Path+leaseSuffix) {
 		t.Errorf("a checkpoint outlives its lease (%v)", err)
 	}
-	if _, err := c.renew(lease.ID, 60); !errors.Is(err, api.ErrNotFound) {
+	if _, err := c.Renew(lease.ID, 60); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("renew after the end: Got %v", err)
 	}
-	if err := c.release(lease.ID); !errors.Is(err, api.ErrNotFound) {
+	if err := c.Release(lease.ID); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("release after the end: Got %v", err)
 	}
 }
@@ -79,14 +83,14 @@ func TestCheckpointLives(t *testing.T) {
 func TestCheckpointIsReleased(t *testing.T) {
 	t.Parallel()
 	c := openTest(t, filepath.Join(t.TempDir(), "c"), &fakeEngine{}, &fakeClock{time.UnixMilli(1e12)})
-	lease, err := c.create(t.Context(), &api.CheckpointRequest{})
+	lease, err := c.Create(t.Context(), &api.CheckpointRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := c.list(); len(got) != 1 || got[0].ID != lease.ID {
+	if got := c.List(); len(got) != 1 || got[0].ID != lease.ID {
 		t.Errorf("list: Got %+v", got)
 	}
-	if err := c.release(lease.ID); err != nil || exists(lease.Path) || len(c.list()) != 0 {
+	if err := c.Release(lease.ID); err != nil || exists(lease.Path) || len(c.List()) != 0 {
 		t.Errorf("release: Got %v, directory there: %t", err, exists(lease.Path))
 	}
 }
@@ -99,7 +103,7 @@ func TestCheckpointsAfterACrash(t *testing.T) {
 	c := openTest(t, dir, &fakeEngine{}, clock)
 	var leases []api.Checkpoint
 	for _, seconds := range []float64{10, 100, 100, 100} {
-		lease, err := c.create(t.Context(), &api.CheckpointRequest{LeaseSeconds: seconds})
+		lease, err := c.Create(t.Context(), &api.CheckpointRequest{LeaseSeconds: seconds})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,13 +123,13 @@ func TestCheckpointsAfterACrash(t *testing.T) {
 			t.Errorf("checkpoint %s is still there", gone.ID)
 		}
 	}
-	if got := c.list(); len(got) != 1 || got[0].ID != kept.ID || !exists(kept.Path) {
+	if got := c.List(); len(got) != 1 || got[0].ID != kept.ID || !exists(kept.Path) {
 		t.Errorf("Got %+v, want only %s", got, kept.ID)
 	}
 	// The clock is set back: the lease does not last longer than any may.
 	clock.t = clock.t.Add(-100 * 24 * time.Hour)
 	c = openTest(t, dir, &fakeEngine{}, clock)
-	clock.t = clock.t.Add(maxLease)
+	clock.t = clock.t.Add(MaxLease)
 	if err := c.collect(); err != nil || exists(kept.Path) {
 		t.Errorf("a clock that was set back keeps a checkpoint (%v)", err)
 	}
@@ -135,50 +139,44 @@ func TestCheckpointFails(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	c := openTest(t, dir, &fakeEngine{err: store.ErrDiskFull}, &fakeClock{time.UnixMilli(1e12)})
-	if _, err := c.create(t.Context(), &api.CheckpointRequest{}); !errors.Is(err, store.ErrDiskFull) {
+	if _, err := c.Create(t.Context(), &api.CheckpointRequest{}); !errors.Is(err, store.ErrDiskFull) {
 		t.Errorf("Got %v, want ErrDiskFull", err)
 	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
+	if entries, err := os.ReadDir(filepath.Join(dir, subdirectory)); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v", entries)
 	}
 	for _, seconds := range []float64{-1, 0.5, 3601} {
-		if _, err := c.create(t.Context(), &api.CheckpointRequest{LeaseSeconds: seconds}); !errors.Is(err, store.ErrInvalidArgument) {
+		if _, err := c.Create(t.Context(), &api.CheckpointRequest{LeaseSeconds: seconds}); !errors.Is(err, store.ErrInvalidArgument) {
 			t.Errorf("lease of %v s: Got %v, want ErrInvalidArgument", seconds, err)
 		}
 	}
 }
 
-func TestEndpointFile(t *testing.T) {
+// TestCheckpointIsAdopted: a checkpoint of a killed process is found by its id, even
+// when its lease is over, as long as it is there.
+func TestCheckpointIsAdopted(t *testing.T) {
 	t.Parallel()
+	clock := &fakeClock{time.UnixMilli(1e12)}
 	dir := t.TempDir()
-	mine := api.Endpoint{Address: "127.0.0.1:1", Token: "t", PID: 1, Instance: "a"}
-	remove, err := WriteEndpoint(dir, mine)
+	c := openTest(t, dir, &fakeEngine{}, clock)
+	lease, err := c.Create(t.Context(), &api.CheckpointRequest{LeaseSeconds: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, api.EndpointFile)
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("Got %v, %v, want mode 0600", info, err)
+	clock.t = clock.t.Add(time.Hour)
+	c = adoptTest(t, dir, &fakeEngine{}, clock, lease.ID)
+	got, err := c.Renew(lease.ID, 60)
+	if err != nil || got.Path != lease.Path || got.Sequence != 42 || !exists(lease.Path) {
+		t.Errorf("Got %+v, %v, want %+v", got, err, lease)
 	}
-	theirs := mine
-	theirs.Instance = "b"
-	removeTheirs, err := WriteEndpoint(dir, theirs)
-	if err != nil {
+	if err := os.RemoveAll(lease.Path); err != nil {
 		t.Fatal(err)
 	}
-	if err := remove(); err != nil || !exists(path) {
-		t.Errorf("another's endpoint was removed (%v)", err)
+	c = adoptTest(t, dir, &fakeEngine{}, clock, lease.ID)
+	if _, err := c.Renew(lease.ID, 60); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("the directory is gone: Got %v, want ErrNotFound", err)
 	}
-	if err := removeTheirs(); err != nil || exists(path) {
-		t.Errorf("the endpoint is still there (%v)", err)
-	}
-	if err := removeTheirs(); err != nil {
-		t.Errorf("second remove: %v", err)
-	}
-	if entries, _ := os.ReadDir(dir); len(entries) != 0 {
-		t.Errorf("left behind: %v", entries)
-	}
-	if _, err := WriteEndpoint(filepath.Join(dir, "missing"), mine); err == nil {
-		t.Error("Got no error for a directory that is not there")
+	if exists(lease.Path + leaseSuffix) {
+		t.Error("the lease of no checkpoint is still there")
 	}
 }

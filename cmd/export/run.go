@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/target"
+	"sluice/serve/api"
+)
+
+type runCommand struct {
+	cli.ConfigFlag
+	Job    string    `arg:"" help:"Name of the job in the configuration file."`
+	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
+	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
+	Resume bool      `help:"Go on with the run of the job that was cut off, the one for --time or else the newest."`
+	Quiet  bool      `short:"q" help:"No progress."`
+}
+
+// Run exports one job.
+func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	spec, err := jobSpec(cfg, c.Job)
+	if err != nil {
+		return err
+	}
+	out := c.Out
+	if out == "" {
+		out = spec.Out
+	}
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o := &jobs.RunOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	source, err := c.open(ctx, p, cfg, o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	schema, err := source.Table(ctx, spec.Table)
+	if err != nil {
+		return err
+	}
+	if o.Job, err = jobs.Compile(c.Job, spec, schema); err != nil {
+		return err
+	}
+	o.Source, o.Checkpoint = source, source.Checkpoint
+	if !c.Quiet && cli.IsTerminal(p.Stderr) {
+		o.Progress = func(g jobs.Progress) {
+			fmt.Fprintf(p.Stderr, "\r%d/%d regions  %s rows  %d files  %s  ", g.RegionsDone, g.Regions, cli.Count(g.Rows), g.Files, cli.Bytes(g.Bytes))
+		}
+		defer fmt.Fprintln(p.Stderr)
+	}
+	m, err := jobs.Run(ctx, o)
+	if errors.Is(err, jobs.ErrResumable) {
+		source.Keep()
+		return fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
+	}
+	if err != nil {
+		return err
+	}
+	return printManifest(p.Stdout, out, m)
+}
+
+// open opens the instant to export, and sets the time that o is for: those of the
+// run to go on with, or new ones.
+func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, o *jobs.RunOptions) (*config.Instant, error) {
+	if !c.Resume {
+		return config.OpenLastingInstant(ctx, cfg, o.Logger)
+	}
+	left, err := c.unfinished(ctx, o.Out)
+	if err != nil {
+		return nil, err
+	}
+	o.LogicalTime = left.LogicalTime
+	source, err := config.ReopenInstant(ctx, cfg, left.Checkpoint, o.Logger)
+	if !errors.Is(err, api.ErrNotFound) {
+		return source, err
+	}
+	fmt.Fprintf(p.Stderr, "export: the checkpoint of run %s is gone: the run begins anew, with the table as it is now\n", left.RunID)
+	return config.OpenLastingInstant(ctx, cfg, o.Logger)
+}
+
+// unfinished returns the run to go on with. Its error wraps target.ErrNotFound or
+// target.ErrBusy.
+func (c *runCommand) unfinished(ctx context.Context, out string) (*jobs.Unfinished, error) {
+	all, err := jobs.ListUnfinished(ctx, out)
+	if err != nil && !errors.Is(err, target.ErrNotFound) {
+		return nil, err
+	}
+	busy := false
+	for i := range all {
+		u := &all[i]
+		if u.Job != c.Job || (!c.Time.IsZero() && !u.LogicalTime.Equal(c.Time)) {
+			continue
+		}
+		if !u.Busy {
+			return u, nil
+		}
+		busy = true
+	}
+	which := ""
+	if !c.Time.IsZero() {
+		which = " for " + c.Time.UTC().Format(time.RFC3339Nano)
+	}
+	if busy {
+		return nil, fmt.Errorf("resume %s%s: %w: another process writes it", c.Job, which, target.ErrBusy)
+	}
+	return nil, fmt.Errorf("resume %s%s: %w: no run in %s was cut off", c.Job, which, target.ErrNotFound, out)
+}
+
+func printManifest(w io.Writer, out string, m *jobs.Manifest) error {
+	fmt.Fprintf(w, "%s run %s at commit %d, %.2f s\n", m.Job, m.RunID, m.Sequence, m.FinishedAt.Sub(m.StartedAt).Seconds())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, f := range m.Totals {
+		fmt.Fprintf(t, "  %s\t%s rows\t%d files\t%s\n", f.Format, cli.Count(f.Rows), f.Files, cli.Bytes(f.Bytes))
+	}
+	for _, o := range m.Offsets {
+		fmt.Fprintf(t, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
+	}
+	fmt.Fprintf(t, "  in\t%s\n", filepath.Join(out, m.Job))
+	return t.Flush()
+}

@@ -1,0 +1,216 @@
+package config
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"sluice/cell"
+	"sluice/jobs"
+	"sluice/serve/api"
+	"sluice/serve/checkpoint"
+	"sluice/serve/client"
+	"sluice/store"
+	"sluice/store/pebblestore"
+)
+
+var (
+	_ jobs.Source = (*Instant)(nil)
+	_ jobs.Sizer  = (*Instant)(nil)
+	_ jobs.Sizer  = (*pebblestore.Snapshot)(nil)
+)
+
+// Instant is every table of a store at one commit, for an export. It is a
+// jobs.Source.
+type Instant struct {
+	store.Snapshot
+	// Remote says that a daemon has the directory open and has the checkpoint.
+	Remote bool
+	// Checkpoint is the id of the checkpoint that is read, by which
+	// ReopenInstant finds it; empty where none would be found.
+	Checkpoint string
+	remote     *client.Checkpoint // nil = not Remote
+	kept       bool
+	closers    []func() error
+}
+
+// OpenInstant freezes the configured store at one commit. Where a daemon has the
+// directory open, the daemon makes a checkpoint, which is read here, so that the
+// work of an export stays out of the ingest process; otherwise the directory is
+// opened and a snapshot taken. log may be nil. Close the Instant.
+func OpenInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
+	return openInstant(ctx, c, log, func(e Engine, in *Instant) (string, error) {
+		d, ok := e.(*client.Client)
+		if !ok {
+			return "", nil
+		}
+		p, err := d.Checkpoint(ctx)
+		if err != nil {
+			return "", fmt.Errorf("ask the daemon for a checkpoint: %w", err)
+		}
+		in.lease(ctx, p)
+		in.Checkpoint = ""
+		return p.Path, nil
+	})
+}
+
+// OpenLastingInstant is OpenInstant of an instant that outlives this process: it
+// reads a checkpoint in any case, if the engine has them. When this process is
+// killed, or calls Keep, ReopenInstant finds the checkpoint for an hour, and longer
+// until a daemon or another such Instant looks for old ones.
+func OpenLastingInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
+	return openInstant(ctx, c, log, func(e Engine, in *Instant) (string, error) {
+		if d, ok := e.(*client.Client); ok {
+			p, err := d.LastingCheckpoint(ctx)
+			if err != nil {
+				return "", fmt.Errorf("ask the daemon for a checkpoint: %w", err)
+			}
+			in.lease(ctx, p)
+			return p.Path, nil
+		}
+		maker, ok := e.(store.Checkpointer)
+		if !ok {
+			return "", nil
+		}
+		d, err := checkpoint.Open(&checkpoint.Options{Engine: maker, Dir: c.Store.Dir, Logger: log})
+		if err != nil {
+			return "", err
+		}
+		p, err := d.Create(ctx, &api.CheckpointRequest{Owner: fmt.Sprintf("process %d", os.Getpid()), LeaseSeconds: checkpoint.MaxLease.Seconds()})
+		if errors.Is(err, store.ErrDiskFull) {
+			if log != nil {
+				log.Warn("no checkpoint: a run that is cut off will not be found again", "err", err)
+			}
+			return "", nil // a snapshot takes no space
+		}
+		if err != nil {
+			return "", err
+		}
+		in.own(d, p.ID)
+		return p.Path, nil
+	})
+}
+
+// ReopenInstant opens the checkpoint of an OpenLastingInstant of a process that has
+// ended, by its id. Its error wraps api.ErrNotFound where it is gone.
+func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) (*Instant, error) {
+	return openInstant(ctx, c, log, func(e Engine, in *Instant) (string, error) {
+		if d, ok := e.(*client.Client); ok {
+			p, err := d.FindCheckpoint(ctx, id)
+			if err != nil {
+				return "", fmt.Errorf("ask the daemon for checkpoint %s: %w", id, err)
+			}
+			in.lease(ctx, p)
+			return p.Path, nil
+		}
+		maker, ok := e.(store.Checkpointer)
+		if !ok {
+			return "", fmt.Errorf("%w: engine %s has no checkpoints", api.ErrNotFound, e.Traits().Name)
+		}
+		d, err := checkpoint.Open(&checkpoint.Options{Engine: maker, Dir: c.Store.Dir, Adopt: id, Logger: log})
+		if err != nil {
+			return "", err
+		}
+		p, err := d.Renew(id, checkpoint.MaxLease.Seconds())
+		if err != nil {
+			return "", err
+		}
+		in.own(d, id)
+		return p.Path, nil
+	})
+}
+
+// openInstant opens the store, and the checkpoint that choose returns the path of,
+// or a snapshot of the store itself where that is empty.
+func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e Engine, in *Instant) (path string, err error)) (*Instant, error) {
+	e, remote, err := OpenStore(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	in := &Instant{Remote: remote, closers: []func() error{e.Close}}
+	fail := func(err error) (*Instant, error) { return nil, errors.Join(err, in.close()) }
+	path, err := choose(e, in)
+	if err != nil {
+		return fail(err)
+	}
+	var snapshotter any = e
+	if path != "" {
+		o := c.PebbleOptions(log)
+		o.ReadOnly = true
+		db, err := pebblestore.Open(path, o)
+		if err != nil {
+			return fail(fmt.Errorf("open a checkpoint: %w", err))
+		}
+		in.closers = append(in.closers, db.Close)
+		snapshotter = db
+	}
+	s, ok := snapshotter.(store.Snapshotter)
+	if !ok {
+		return fail(fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, e.Traits().Name))
+	}
+	if in.Snapshot, err = s.Snapshot(ctx); err != nil {
+		return fail(fmt.Errorf("take a snapshot: %w", err))
+	}
+	in.closers = append(in.closers, in.Snapshot.Close)
+	return in, nil
+}
+
+// lease has the daemon's checkpoint released at the end.
+func (i *Instant) lease(ctx context.Context, p *client.Checkpoint) {
+	i.remote, i.Checkpoint = p, p.ID()
+	i.closers = append(i.closers, func() error {
+		if i.kept {
+			p.Keep()
+			return nil
+		}
+		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemonWait)
+		defer cancel()
+		return p.Release(release)
+	})
+}
+
+// own has this process's checkpoint removed at the end.
+func (i *Instant) own(d *checkpoint.Directory, id string) {
+	i.Checkpoint = id
+	i.closers = append(i.closers, func() error {
+		if i.kept {
+			return nil
+		}
+		return d.Release(id)
+	})
+}
+
+// Keep makes Close leave the checkpoint for ReopenInstant.
+func (i *Instant) Keep() { i.kept = true }
+
+// Err returns why what was read can no longer be trusted to be complete, or nil:
+// ask it before publishing.
+func (i *Instant) Err() error {
+	if i.remote == nil {
+		return nil
+	}
+	return i.remote.Err()
+}
+
+// RangeBytes implements jobs.Sizer where the engine's snapshot does; otherwise its
+// error wraps store.ErrUnsupported.
+func (i *Instant) RangeBytes(ctx context.Context, table string, families []string, rows cell.Range) (int64, error) {
+	if z, ok := i.Snapshot.(jobs.Sizer); ok {
+		return z.RangeBytes(ctx, table, families, rows)
+	}
+	return 0, fmt.Errorf("size of table %s: %w", table, store.ErrUnsupported)
+}
+
+// Close releases everything; the second call does nothing.
+func (i *Instant) Close() error { return i.close() }
+
+func (i *Instant) close() error {
+	var errs []error
+	for n := len(i.closers) - 1; n >= 0; n-- {
+		errs = append(errs, i.closers[n]())
+	}
+	i.closers = nil
+	return errors.Join(errs...)
+}

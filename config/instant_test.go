@@ -1,0 +1,74 @@
+package config_test
+
+import (
+	"errors"
+	"path/filepath"
+	"testing"
+
+	"sluice/config"
+	"sluice/serve/api"
+	"sluice/store"
+)
+
+func countRows(t *testing.T, in *config.Instant) int {
+	t.Helper()
+	n := 0
+	sc := in.Scan(t.Context(), &store.Scan{Table: "events"})
+	for sc.Next() {
+		n++
+	}
+	if err := errors.Join(sc.Err(), sc.Close(), in.Err()); err != nil {
+		t.Error(err)
+	}
+	return n
+}
+
+// TestLastingInstant: what one process kept, another finds, with or without a
+// daemon on either side, and as it was.
+func TestLastingInstant(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{false, true} {
+		for _, after := range []bool{false, true} {
+			c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+			useStore(t, c, "a")
+			stop := func() {}
+			if before {
+				stop = daemon(t, c)
+			}
+			in, err := config.OpenLastingInstant(t.Context(), c, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, sequence := in.Checkpoint, in.Sequence()
+			if id == "" || in.Remote != before {
+				t.Errorf("daemon %t: Got checkpoint %q, remote %t", before, id, in.Remote)
+			}
+			in.Keep()
+			if err := in.Close(); err != nil {
+				t.Error(err)
+			}
+			if before && !after {
+				stop()
+			}
+			useStore(t, c, "b")
+			if after && !before {
+				daemon(t, c)
+			}
+			again, err := config.ReopenInstant(t.Context(), c, id, nil)
+			if err != nil {
+				t.Fatalf("daemon %t, then %t: %v", before, after, err)
+			}
+			if n := countRows(t, again); n != 1 || again.Checkpoint != id || again.Sequence() != sequence {
+				t.Errorf("Got %d rows of checkpoint %s at %d, want 1 of %s at %d", n, again.Checkpoint, again.Sequence(), id, sequence)
+			}
+			if err := again.Close(); err != nil {
+				t.Error(err)
+			}
+			for _, gone := range []string{id, "never", "../events", ""} {
+				if in, err := config.ReopenInstant(t.Context(), c, gone, nil); !errors.Is(err, api.ErrNotFound) {
+					t.Errorf("checkpoint %q: Got %v, %v, want ErrNotFound", gone, in, err)
+				}
+			}
+		}
+	}
+}

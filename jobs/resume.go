@@ -1,0 +1,394 @@
+package jobs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/schedule"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// ErrResumable is wrapped by the errors of Run after which the finished files were
+// kept: a Run for the same logical time, at the same checkpoint, goes on from
+// there.
+var ErrResumable = errors.New("jobs: the run can be resumed")
+
+// noteRun is the note with the runState. The other notes are workNotes: of a file
+// by the file's name, of a split that is done by splitNote.
+const noteRun = "run"
+
+func splitNote(region int) string { return fmt.Sprintf("split-%06d", region) }
+
+// runState is what a run must share with one that was cut off, to go on with its
+// files. It is written before the first file.
+type runState struct {
+	FormatVersion int       `json:"format_version"` // ManifestVersion
+	Job           string    `json:"job"`
+	RunID         string    `json:"run_id"`
+	LogicalTime   time.Time `json:"logical_time"`
+	StartedAt     time.Time `json:"started_at"`
+	Checkpoint    string    `json:"checkpoint"`
+	Sequence      uint64    `json:"sequence"`
+	// Definition is a hash of what the bytes of the files depend on besides the
+	// instant: the job and the program's version.
+	Definition    string `json:"definition"`
+	PreviousRunID string `json:"previous_run_id"`
+}
+
+// workNote is a finished file, or a split of which every file is finished.
+type workNote struct {
+	FormatVersion int   `json:"format_version"`
+	Region        int   `json:"region"` // its number in the table's map
+	File          *File `json:"file,omitempty"`
+	Rows          int64 `json:"rows"` // of a split: of its files of each format
+}
+
+// differs says why the files of a run with state s cannot be those of one with
+// want, or nothing.
+func (s *runState) differs(want *runState) string {
+	switch {
+	case s.RunID != want.RunID || s.Job != want.Job:
+		return fmt.Sprintf("they are of run %s of job %s", s.RunID, s.Job)
+	case s.Checkpoint != want.Checkpoint || s.Sequence != want.Sequence:
+		return fmt.Sprintf("they are of another instant, checkpoint %s at commit %d", s.Checkpoint, s.Sequence)
+	case s.Definition != want.Definition:
+		return "the job or the program has changed since"
+	}
+	return ""
+}
+
+// definition hashes what decides, besides the instant, which bytes the files hold.
+func (j *Job) definition(version string) (string, error) {
+	s := j.spec
+	s.Columns = j.schema.Specs()
+	s.Out, s.Keep, s.Schedule = "", Keep{}, schedule.Spec{}
+	data, err := json.Marshal(struct {
+		Spec    Spec
+		Version string
+	}{s, version})
+	if err != nil {
+		return "", fmt.Errorf("encode the job: %w", err)
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// finishedWork is what a run that was cut off has finished.
+type finishedWork struct {
+	state runState
+	files map[int]map[string][]File // by region and format, in key order
+	done  map[int]int64             // rows of each format, by region
+}
+
+// decodeWork reads the notes of an upload. Its error wraps ErrManifest.
+func decodeWork(notes map[string][]byte) (*finishedWork, error) {
+	w := &finishedWork{files: map[int]map[string][]File{}, done: map[int]int64{}}
+	if err := decodeStrict(notes[noteRun], &w.state); err != nil {
+		return nil, fmt.Errorf("note %s: %w", noteRun, err)
+	}
+	for name, data := range notes {
+		if name == noteRun {
+			continue
+		}
+		var n workNote
+		if err := decodeStrict(data, &n); err != nil {
+			return nil, fmt.Errorf("note %s: %w", name, err)
+		}
+		switch {
+		case n.File == nil && name == splitNote(n.Region):
+			w.done[n.Region] = n.Rows
+		case n.File != nil && name == n.File.Path:
+			if w.files[n.Region] == nil {
+				w.files[n.Region] = map[string][]File{}
+			}
+			w.files[n.Region][n.File.Format] = append(w.files[n.Region][n.File.Format], *n.File)
+		default:
+			return nil, fmt.Errorf("%w: note %s is not of region %d", ErrManifest, name, n.Region)
+		}
+	}
+	for region, formats := range w.files {
+		for format, files := range formats {
+			slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+			var before *File
+			for i := range files {
+				err := files[i].validate(before)
+				if err == nil && files[i].Path != partName(region, i, format) {
+					err = fmt.Errorf("want %s", partName(region, i, format))
+				}
+				if err != nil {
+					return nil, fmt.Errorf("%w: note %s: %w", ErrManifest, files[i].Path, err)
+				}
+				before = &files[i]
+			}
+		}
+	}
+	return w, nil
+}
+
+// missing says which region has fewer files than it had, or nothing.
+func (w *finishedWork) missing(j *Job) string {
+	for region, want := range w.done {
+		for i := range j.formats {
+			rows := int64(0)
+			for _, f := range w.files[region][j.formats[i].name] {
+				rows += f.Rows
+			}
+			if rows != want {
+				return fmt.Sprintf("of region %d there are %d rows in %s files, not %d", region, rows, j.formats[i].name, want)
+			}
+		}
+	}
+	return ""
+}
+
+// all returns every finished file.
+func (w *finishedWork) all() []File {
+	var all []File
+	for _, formats := range w.files {
+		for _, files := range formats {
+			all = append(all, files...)
+		}
+	}
+	return all
+}
+
+// begin begins the upload of r, or goes on with what another process has left of
+// it, where that is of the same instant.
+func (r *run) begin(ctx context.Context, m *Manifest) error {
+	t, ok := r.Target.(target.Resumer)
+	if r.Checkpoint == "" || !ok {
+		var err error
+		r.upload, err = r.Target.Begin(ctx, r.dir, r.id)
+		return err
+	}
+	definition, err := r.Job.definition(r.Version)
+	if err != nil {
+		return err
+	}
+	want := &runState{
+		FormatVersion: ManifestVersion, Job: m.Job, RunID: m.RunID, LogicalTime: m.LogicalTime, StartedAt: m.StartedAt,
+		Checkpoint: r.Checkpoint, Sequence: m.Sequence, Definition: definition, PreviousRunID: m.PreviousRunID,
+	}
+	left, err := t.Resume(ctx, r.dir, r.id)
+	switch {
+	case err == nil:
+		done, err := r.takeUp(ctx, left, want, m)
+		if done || err != nil {
+			return err
+		}
+	case !errors.Is(err, target.ErrNotFound) && !errors.Is(err, errors.ErrUnsupported):
+		return err
+	}
+	if r.upload, err = t.Begin(ctx, r.dir, r.id); err != nil {
+		return err
+	}
+	if r.notes, ok = r.upload.(target.Resumable); !ok {
+		return errors.Join(fmt.Errorf("target %T: its uploads cannot be resumed: %w", t, store.ErrUnsupported), r.upload.Abort())
+	}
+	data, err := encodeJSON(want)
+	if err == nil {
+		err = r.notes.Note(ctx, noteRun, data)
+	}
+	if err != nil {
+		return errors.Join(err, r.upload.Abort())
+	}
+	return nil
+}
+
+// takeUp makes left the upload of r and reports true; where its files are not of
+// the instant and the job of want, or not whole, it removes them: instants are
+// never mixed.
+func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
+	w, err := readWork(ctx, left)
+	why := ""
+	switch {
+	case ctx.Err() != nil:
+		return false, errors.Join(ctx.Err(), left.Leave())
+	case err != nil:
+		why = err.Error()
+	default:
+		if why = w.state.differs(want); why == "" {
+			why = w.missing(r.Job)
+		}
+	}
+	if why != "" {
+		r.Logger.Warn("export begins anew: what was left of the run is of no use", "job", r.Job.name, "run", r.id, "reason", why)
+		return false, left.Abort()
+	}
+	r.upload, r.notes, r.work = left, left, w
+	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
+	r.files = w.all()
+	r.report(func(p *Progress) {
+		for i := range r.files {
+			p.Files++
+			p.Bytes += r.files[i].Bytes
+		}
+		for i := range r.splits {
+			if _, done := w.done[r.splits[i].index]; done {
+				p.RegionsDone++
+			}
+			p.Rows += w.rows(r.splits[i].index, r.Job)
+		}
+	})
+	r.Logger.Info("export resumed", "job", r.Job.name, "run", r.id, "files", len(r.files), "rows", r.progress.Rows)
+	return true, nil
+}
+
+// readWork reads what is finished of an upload and removes what is not.
+func readWork(ctx context.Context, u target.Resumable) (*finishedWork, error) {
+	notes, err := u.Notes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w, err := decodeWork(notes)
+	if err != nil {
+		return nil, err
+	}
+	keep := map[string]int64{}
+	for _, f := range w.all() {
+		keep[f.Path] = f.Bytes
+	}
+	return w, u.Retain(ctx, keep)
+}
+
+// rows returns the output rows of a region that are finished in every format.
+func (w *finishedWork) rows(region int, j *Job) int64 {
+	least := int64(-1)
+	for i := range j.formats {
+		n := int64(0)
+		for _, f := range w.files[region][j.formats[i].name] {
+			n += f.Rows
+		}
+		if least < 0 || n < least {
+			least = n
+		}
+	}
+	return least
+}
+
+// note keeps with the upload that a file, or else a region, is finished.
+func (r *run) note(ctx context.Context, n *workNote) error {
+	if r.notes == nil {
+		return nil
+	}
+	name := splitNote(n.Region)
+	if n.File != nil {
+		name = n.File.Path
+	}
+	n.FormatVersion = ManifestVersion
+	data, err := encodeJSON(n)
+	if err != nil {
+		return err
+	}
+	return r.notes.Note(ctx, name, data)
+}
+
+// end ends the upload after err. Where it may go better another time, what is
+// finished stays: not after a cancellation, where somebody wants it to end, not
+// where the data or the job is at fault, and not on a full disk, whose space others
+// need more.
+func (r *run) end(ctx context.Context, err error) error {
+	refused := (*columnar.ConvertError)(nil)
+	switch {
+	case r.notes == nil, ctx.Err() != nil, r.lost() != nil, errors.As(err, &refused),
+		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC):
+		return errors.Join(err, r.upload.Abort())
+	}
+	if leave := r.notes.Leave(); leave != nil {
+		return errors.Join(err, leave)
+	}
+	return fmt.Errorf("%w: %w", ErrResumable, err)
+}
+
+// resumeAt sets up the outputs of a split where a run that was cut off has stopped:
+// it returns the row key after which to scan, nil for the split's beginning, and
+// the row keys at which files ended, where batches must end as they did then.
+func (w *finishedWork) resumeAt(region int, outputs []*output) (after []byte, ends [][]byte, err error) {
+	for i, o := range outputs {
+		for _, f := range w.files[region][o.format.name] {
+			key, err := unescapeKey(f.MaxRow)
+			if err != nil {
+				return nil, nil, err
+			}
+			o.chunk++
+			o.rows += f.Rows
+			o.after = key
+			ends = append(ends, key)
+		}
+		if i == 0 || bytes.Compare(o.after, after) < 0 {
+			after = o.after
+		}
+	}
+	slices.SortFunc(ends, bytes.Compare)
+	return after, ends, nil
+}
+
+// Unfinished is a run that was cut off, or is at work.
+type Unfinished struct {
+	Job         string
+	RunID       string
+	LogicalTime time.Time
+	StartedAt   time.Time
+	Checkpoint  string
+	Sequence    uint64
+	Files       int   // finished
+	Bytes       int64 // of these
+	Busy        bool  // it is at work, or that cannot be known
+}
+
+// ListUnfinished returns the runs below the local directory out that were cut off
+// and can be resumed, and those at work, by job and logical time, the newest first.
+// Its error wraps target.ErrNotFound where there is no such directory.
+func ListUnfinished(ctx context.Context, out string) (_ []Unfinished, err error) {
+	t, err := target.OpenLocal(out)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	return ListUnfinishedTarget(ctx, t)
+}
+
+// ListUnfinishedTarget is ListUnfinished of any target; one without resumable
+// uploads has none. What cannot be read as a run is left out.
+func ListUnfinishedTarget(ctx context.Context, t target.Target) ([]Unfinished, error) {
+	r, ok := t.(target.Resumer)
+	if !ok {
+		return nil, nil
+	}
+	uploads, err := r.Unfinished(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Unfinished
+	for i := range uploads {
+		w, err := decodeWork(uploads[i].Notes)
+		if err != nil {
+			continue
+		}
+		s := &w.state
+		u := Unfinished{
+			Job: s.Job, RunID: s.RunID, LogicalTime: s.LogicalTime, StartedAt: s.StartedAt, Checkpoint: s.Checkpoint,
+			Sequence: s.Sequence, Busy: uploads[i].Busy,
+		}
+		for _, f := range w.all() {
+			u.Files++
+			u.Bytes += f.Bytes
+		}
+		all = append(all, u)
+	}
+	slices.SortStableFunc(all, func(a, b Unfinished) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), b.LogicalTime.Compare(a.LogicalTime))
+	})
+	return all, nil
+}

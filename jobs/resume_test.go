@@ -1,0 +1,609 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+var errKilled = errors.New("killed")
+
+// killing is a local target whose process dies at a step: from then on nothing has
+// an effect any more, and the system has taken its locks away.
+type killing struct {
+	*target.Local
+	die int // the step, from 1; 0 = none
+
+	mu      sync.Mutex
+	steps   []string // so far, by name
+	dead    bool
+	uploads []target.Resumable
+	created []string // files
+	noted   []string // notes that were kept
+}
+
+// step is one named moment; it returns errKilled from the last one on.
+func (k *killing) step(format string, args ...any) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.dead {
+		return errKilled
+	}
+	k.steps = append(k.steps, fmt.Sprintf(format, args...))
+	if len(k.steps) != k.die {
+		return nil
+	}
+	k.dead = true
+	for _, u := range k.uploads {
+		_ = u.Leave() // as the end of the process does: files are closed, locks go
+	}
+	return errKilled
+}
+
+// around does something between two steps.
+func (k *killing) around(name string, do func() error) error {
+	if err := k.step("before %s", name); err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return k.step("after %s", name)
+}
+
+func (k *killing) take(u target.Resumable) target.Resumable {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.uploads = append(k.uploads, u)
+	return &killingUpload{Resumable: u, k: k}
+}
+
+func (k *killing) Begin(ctx context.Context, dir, id string) (u target.Upload, err error) {
+	err = k.around("begin", func() error {
+		if u, err = k.Local.Begin(ctx, dir, id); err == nil {
+			u = k.take(u.(target.Resumable))
+		}
+		return err
+	})
+	return u, err
+}
+
+func (k *killing) Resume(ctx context.Context, dir, id string) (u target.Resumable, err error) {
+	err = k.around("resume", func() error {
+		if u, err = k.Local.Resume(ctx, dir, id); err == nil {
+			u = k.take(u)
+		}
+		if errors.Is(err, target.ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+	if err == nil && u == nil {
+		err = target.ErrNotFound
+	}
+	return u, err
+}
+
+func (k *killing) Replace(ctx context.Context, name string, data []byte) error {
+	return k.around("replace "+name, func() error { return k.Local.Replace(ctx, name, data) })
+}
+
+type killingUpload struct {
+	target.Resumable
+	k *killing
+}
+
+func (u *killingUpload) Create(ctx context.Context, name string) (w io.WriteCloser, err error) {
+	err = u.k.around("create "+name, func() error {
+		w, err = u.Resumable.Create(ctx, name)
+		u.k.mu.Lock()
+		defer u.k.mu.Unlock()
+		u.k.created = append(u.k.created, name)
+		return err
+	})
+	return &killingFile{WriteCloser: w, k: u.k, name: name}, err
+}
+
+func (u *killingUpload) Note(ctx context.Context, name string, data []byte) error {
+	return u.k.around("note "+name, func() error {
+		err := u.Resumable.Note(ctx, name, data)
+		if err == nil {
+			u.k.mu.Lock()
+			defer u.k.mu.Unlock()
+			u.k.noted = append(u.k.noted, name)
+		}
+		return err
+	})
+}
+
+func (u *killingUpload) Retain(ctx context.Context, keep map[string]int64) error {
+	return u.k.around("retain", func() error { return u.Resumable.Retain(ctx, keep) })
+}
+
+func (u *killingUpload) Commit(ctx context.Context, name string, data []byte) error {
+	return u.k.around("commit", func() error { return u.Resumable.Commit(ctx, name, data) })
+}
+
+func (u *killingUpload) Abort() error {
+	return u.k.around("abort", u.Resumable.Abort)
+}
+
+func (u *killingUpload) Leave() error {
+	return u.k.around("leave", u.Resumable.Leave)
+}
+
+type killingFile struct {
+	io.WriteCloser
+	k    *killing
+	name string
+	torn bool
+}
+
+// Write writes half, and then the rest.
+func (f *killingFile) Write(b []byte) (n int, err error) {
+	if f.torn {
+		return f.WriteCloser.Write(b)
+	}
+	f.torn = true
+	if n, err = f.WriteCloser.Write(b[:len(b)/2]); err != nil {
+		return n, err
+	}
+	if err := f.k.step("half of %s", f.name); err != nil {
+		return n, err
+	}
+	more, err := f.WriteCloser.Write(b[len(b)/2:])
+	return n + more, err
+}
+
+func (f *killingFile) Close() error {
+	return f.k.around("close "+f.name, f.WriteCloser.Close)
+}
+
+// resumeCase is a table and a job whose files are cut often, and not at the same
+// rows in both formats.
+func resumeCase(t *testing.T, seed uint64) (*Job, *memory) {
+	t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	src := newMemory()
+	var rows []cell.Row
+	for i := range 24 + rng.IntN(8) {
+		row := rowOf(fmt.Sprintf("%c%03d", 'a'+rng.IntN(6), i))
+		if rng.IntN(4) > 0 {
+			row.Cells = append(row.Cells, put("f", "n", cell.Timestamp(i), fmt.Sprint(rng.Int64())))
+		}
+		row.Cells = append(row.Cells, put("f", "text", 7, strings.Repeat("x", rng.IntN(200))))
+		rows = append(rows, row)
+	}
+	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"c", "e", "z"}, rows)
+	spec := &Spec{
+		Table: "t", Formats: []string{Parquet, Arrow}, TargetFileBytes: 700, RowGroupBytes: 1 << 10,
+		Columns: []columnar.ColumnSpec{
+			{Name: "key", From: "$row", Type: "bytes"},
+			{Name: "n", From: "f:n", Type: "int64"},
+			{Name: "text", From: "f:text", Type: "string"},
+		},
+	}
+	if seed%2 == 1 {
+		spec.Rows, spec.Columns = "cell", propertyColumns("cell")
+	}
+	return mustCompile(t, "j", spec, src.tables["t"].schema), src
+}
+
+var resumeTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func resumeOptions(job *Job, src Source, tg target.Target, parallelism int) *RunOptions {
+	return &RunOptions{
+		Job: job, Source: src, Target: tg, Parallelism: parallelism, LogicalTime: resumeTime, Checkpoint: "cp",
+		Now: func() time.Time { return resumeTime }, batchRows: 3,
+	}
+}
+
+// contents returns every file below dir, _tmp included.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		files[name] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// sums makes contents short enough to print.
+func sums(files map[string]string) map[string]string {
+	for name, data := range files {
+		if path.Ext(name) != ".json" {
+			files[name] = fmt.Sprintf("%d bytes, %x", len(data), sha256.Sum256([]byte(data)))
+		}
+	}
+	return files
+}
+
+// runKilled runs once in dir, killed at a step, and returns the target.
+func runKilled(t *testing.T, job *Job, src Source, dir string, die, parallelism int) (*killing, *Manifest, error) {
+	t.Helper()
+	l, err := target.OpenLocal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := &killing{Local: l, die: die}
+	m, err := Run(t.Context(), resumeOptions(job, src, k, parallelism))
+	if e := l.Close(); e != nil {
+		t.Fatal(e)
+	}
+	return k, m, err
+}
+
+// TestResumeKilled kills a run at every named step, and the runs that resume it at
+// steps of their own: the last one leaves, byte for byte, what an uninterrupted run
+// leaves, manifest and _latest.json included, and finished files are not written
+// again.
+func TestResumeKilled(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			job, src := resumeCase(t, seed)
+			clean := t.TempDir()
+			all, _, err := runKilled(t, job, src, clean, 0, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := sums(contents(t, clean))
+			if len(all.steps) < 80 || len(want) < 10 {
+				t.Fatalf("Got %d steps and %d files, want a job with more", len(all.steps), len(want))
+			}
+			rng := rand.New(rand.NewPCG(seed, 2))
+			for die := 1; die <= len(all.steps); die++ {
+				if seed > 0 && rng.IntN(8) > 0 {
+					continue // one seed dies at every step
+				}
+				dir := t.TempDir()
+				how := []string{all.steps[die-1]}
+				noted := map[string]bool{}
+				for attempt := 0; ; attempt++ {
+					at, parallelism := die, 1
+					if attempt > 0 {
+						parallelism = 1 + rng.IntN(2)
+						at = rng.IntN(80) // 0, or beyond its last step: not killed
+					}
+					if attempt == 3 {
+						at = 0
+					}
+					k, _, err := runKilled(t, job, src, dir, at, parallelism)
+					for _, name := range k.created {
+						if noted[name] {
+							t.Errorf("killed at %v: %s was finished, and written again", how, name)
+						}
+					}
+					for _, name := range k.noted {
+						noted[name] = true
+					}
+					if err == nil || errors.Is(err, target.ErrExists) && !errors.Is(err, errKilled) {
+						break
+					}
+					if !errors.Is(err, errKilled) {
+						t.Fatalf("killed at %v: %v", how, err)
+					}
+					if attempt > 0 {
+						how = append(how, k.steps[len(k.steps)-1])
+					}
+				}
+				if d := cmp.Diff(want, sums(contents(t, dir))); d != "" {
+					t.Fatalf("killed at %v: %s", how, d)
+				}
+			}
+		})
+	}
+}
+
+// TestResumeScansTheRest: of a region that was cut off, the rows up to its last
+// finished file are not read again; nor is a finished region.
+func TestResumeScansTheRest(t *testing.T) {
+	t.Parallel()
+	job, src := resumeCase(t, 2)
+	spec := job.spec
+	spec.Formats = []string{Arrow} // two formats would go on from the one that is behind
+	job = mustCompile(t, "j", &spec, nil)
+	dir := t.TempDir()
+	all, _, err := runKilled(t, job, src, t.TempDir(), 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	die := 1 + slices.Index(all.steps, "before create part-000001-0001.arrow")
+	if die == 0 {
+		t.Fatalf("no such step in %v", all.steps)
+	}
+	if _, _, err := runKilled(t, job, src, dir, die, 1); !errors.Is(err, errKilled) {
+		t.Fatalf("Got %v, want it killed", err)
+	}
+	left, err := ListUnfinished(t.Context(), dir)
+	if err != nil || len(left) != 1 {
+		t.Fatalf("Got %+v, %v, want one run", left, err)
+	}
+	want := Unfinished{Job: "j", RunID: runID("j", resumeTime), LogicalTime: resumeTime, StartedAt: resumeTime, Checkpoint: "cp", Sequence: 42}
+	got := left[0]
+	if got.Files < 3 || got.Bytes == 0 {
+		t.Errorf("Got %d files of %d bytes finished", got.Files, got.Bytes)
+	}
+	got.Files, got.Bytes = 0, 0
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	first := ""
+	src.scanned = func(row []byte) error {
+		if first == "" {
+			first = string(row)
+		}
+		return nil
+	}
+	var progress Progress
+	l, err := target.OpenLocal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	o := resumeOptions(job, src, l, 1)
+	o.Progress = func(p Progress) { progress = p }
+	m, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(m.Files, func(f File) bool { return f.Path == "part-000001-0000.arrow" })
+	if i < 0 || first <= m.Files[i].MaxRow {
+		t.Errorf("Got row %s read first, %s was in a finished file", first, m.Files[i].MaxRow)
+	}
+	if progress.Rows != m.Totals[0].Rows || progress.Files != len(m.Files) || progress.RegionsDone != progress.Regions {
+		t.Errorf("Got progress %+v at the end, want %d rows, %d files", progress, m.Totals[0].Rows, len(m.Files))
+	}
+}
+
+// TestResumeRefused: what is left of another instant, of another definition of the
+// job, or damaged, is not used.
+func TestResumeRefused(t *testing.T) {
+	t.Parallel()
+	job, src := resumeCase(t, 0)
+	clean := t.TempDir()
+	all, _, err := runKilled(t, job, src, clean, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	die := 1 + slices.Index(all.steps, "after note split-000001")
+	for name, test := range map[string]func(dir string, o *RunOptions){
+		"another checkpoint": func(_ string, o *RunOptions) { o.Checkpoint = "other" },
+		"another sequence": func(_ string, o *RunOptions) {
+			later := *src
+			later.sequence++
+			o.Source = &later
+		},
+		"another program": func(_ string, o *RunOptions) { o.Version = "2" },
+		"another job": func(_ string, o *RunOptions) {
+			s := job.spec
+			s.StartRow = "a"
+			o.Job = mustCompile(t, "j", &s, nil)
+		},
+		"a file is missing": func(dir string, _ *RunOptions) {
+			if err := os.Remove(filepath.Join(dir, "files", "part-000000-0000.parquet")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a file is shorter": func(dir string, _ *RunOptions) {
+			if err := os.Truncate(filepath.Join(dir, "files", "part-000000-0000.parquet"), 10); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a note is missing": func(dir string, _ *RunOptions) {
+			if err := os.Remove(filepath.Join(dir, "notes", "part-000000-0000.parquet")); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"a note is damaged": func(dir string, _ *RunOptions) {
+			if err := os.WriteFile(filepath.Join(dir, "notes", "part-000000-0000.parquet"), []byte("{"), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if _, _, err := runKilled(t, job, src, dir, die, 1); !errors.Is(err, errKilled) {
+				t.Fatalf("Got %v, want it killed", err)
+			}
+			l, err := target.OpenLocal(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			k := &killing{Local: l}
+			o := resumeOptions(job, src, k, 1)
+			test(filepath.Join(dir, "_tmp", runID("j", resumeTime)), o)
+			m, err := Run(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(k.created) != len(m.Files) {
+				t.Errorf("Got %d files written for %d: some are of the run before", len(k.created), len(m.Files))
+			}
+			if r, err := Verify(t.Context(), filepath.Join(dir, "j")); err != nil || !r.OK() {
+				t.Errorf("Verify: %v, %v", err, r.Err())
+			}
+		})
+	}
+}
+
+// failAfter is src, which fails with err after some rows.
+func failAfter(src *memory, rows int, err error) *memory {
+	failing := *src
+	failing.scanned = func([]byte) error {
+		if rows--; rows < 0 {
+			return err
+		}
+		return nil
+	}
+	return &failing
+}
+
+// TestResumeAfterError: an error that may pass leaves what is finished; others, and
+// runs without a checkpoint, leave nothing.
+func TestResumeAfterError(t *testing.T) {
+	t.Parallel()
+	job, src := resumeCase(t, 0)
+	passing := fmt.Errorf("out of reach: %w", store.ErrTransient)
+	for name, test := range map[string]struct {
+		err  error
+		set  func(o *RunOptions)
+		kept bool
+	}{
+		"transient":     {err: passing, kept: true},
+		"no checkpoint": {err: passing, set: func(o *RunOptions) { o.Checkpoint = "" }},
+		"corrupt":       {err: store.ErrCorrupt},
+		"disk full":     {err: &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			l, err := target.OpenLocal(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			o := resumeOptions(job, failAfter(src, 12, test.err), l, 1)
+			if test.set != nil {
+				test.set(o)
+			}
+			_, err = Run(t.Context(), o)
+			if !errors.Is(err, test.err) || errors.Is(err, ErrResumable) != test.kept {
+				t.Errorf("Got %v, want %v, resumable %t", err, test.err, test.kept)
+			}
+			left, err := ListUnfinished(t.Context(), dir)
+			if err != nil || len(left) != 0 != test.kept {
+				t.Errorf("Got %+v, %v", left, err)
+			}
+			if files := contents(t, dir); !test.kept && len(files) > 0 {
+				t.Errorf("it left %v", sums(files))
+			}
+		})
+	}
+	t.Run("cancelled", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		stopping := *src
+		stopping.scanned = func([]byte) error { cancel(); return nil }
+		l, err := target.OpenLocal(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if _, err := Run(ctx, resumeOptions(job, &stopping, l, 1)); !errors.Is(err, context.Canceled) || errors.Is(err, ErrResumable) {
+			t.Errorf("Got %v, want Canceled", err)
+		}
+		if files := contents(t, dir); len(files) > 0 {
+			t.Errorf("it left %v", sums(files))
+		}
+	})
+}
+
+// TestResumeBusy: a run that another process is at is not begun a second time.
+func TestResumeBusy(t *testing.T) {
+	t.Parallel()
+	job, src := resumeCase(t, 0)
+	dir := t.TempDir()
+	l, err := target.OpenLocal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	once := sync.Once{}
+	working := *src
+	working.scanned = func([]byte) error {
+		once.Do(func() {
+			if _, err := Run(t.Context(), resumeOptions(job, src, l, 1)); !errors.Is(err, target.ErrBusy) {
+				t.Errorf("Got %v, want ErrBusy", err)
+			}
+		})
+		return nil
+	}
+	if _, err := Run(t.Context(), resumeOptions(job, &working, l, 1)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestResumeEmptyTable: a table without rows has a file of each format, killed
+// between them or not.
+func TestResumeEmptyTable(t *testing.T) {
+	t.Parallel()
+	job, src := resumeCase(t, 0)
+	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"c"}, nil)
+	clean := t.TempDir()
+	all, _, err := runKilled(t, job, src, clean, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for die := range all.steps {
+		dir := t.TempDir()
+		if _, _, err := runKilled(t, job, src, dir, die+1, 1); !errors.Is(err, errKilled) {
+			t.Fatalf("%s: got %v", all.steps[die], err)
+		}
+		if _, _, err := runKilled(t, job, src, dir, 0, 1); err != nil && !errors.Is(err, target.ErrExists) {
+			t.Fatalf("%s: %v", all.steps[die], err)
+		}
+		if d := cmp.Diff(sums(contents(t, clean)), sums(contents(t, dir))); d != "" {
+			t.Errorf("%s: %s", all.steps[die], d)
+		}
+	}
+}
+
+// FuzzDecodeWork: notes of any bytes are refused or are consistent.
+func FuzzDecodeWork(f *testing.F) {
+	state, err := encodeJSON(&runState{FormatVersion: ManifestVersion, Job: "j", RunID: "r"})
+	if err != nil {
+		f.Fatal(err)
+	}
+	file, err := encodeJSON(&workNote{FormatVersion: ManifestVersion, Region: 1, File: &File{
+		Path: partName(1, 0, Arrow), Format: Arrow, Rows: 1, Bytes: 2, SHA256: strings.Repeat("0", 64), MinRow: "a", MaxRow: "b",
+	}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(state, partName(1, 0, Arrow), file, splitNote(1), []byte(`{"format_version":1,"region":1}`))
+	f.Fuzz(func(t *testing.T, state []byte, name string, note []byte, name2 string, note2 []byte) {
+		w, err := decodeWork(map[string][]byte{name: note, name2: note2, noteRun: state})
+		if err != nil {
+			if !errors.Is(err, ErrManifest) {
+				t.Errorf("Got %v, want ErrManifest", err)
+			}
+			return
+		}
+		if n := len(w.all()) + len(w.done); n > 2 {
+			t.Errorf("Got %d files and regions of 2 notes", n)
+		}
+	})
+}

@@ -1,0 +1,173 @@
+package target
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+)
+
+var _ Resumable = (*localUpload)(nil)
+
+// localUpload is a directory under _tmp: "files" in it is what Commit renames, and
+// "notes" beside that is never published.
+type localUpload struct {
+	target *Local
+	dir    string   // where it becomes visible
+	tmp    string   // where it lies
+	held   *os.File // tmp, open and locked until the upload ends
+
+	mu   sync.Mutex
+	open map[*localFile]struct{}
+	done bool // committed, aborted or left
+}
+
+func newLocalUpload(l *Local, dir, tmp string, held *os.File) *localUpload {
+	return &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{})}
+}
+
+func (u *localUpload) files() string { return path.Join(u.tmp, "files") }
+func (u *localUpload) notes() string { return path.Join(u.tmp, notesDir) }
+
+var errEnded = errors.New("target: the upload has ended")
+
+// Create opens a new file of the run.
+func (u *localUpload) Create(ctx context.Context, name string) (io.WriteCloser, error) {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return nil, err
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done {
+		return nil, errEnded
+	}
+	full := path.Join(u.files(), name)
+	if err := u.target.root.MkdirAll(path.Dir(full), 0o777); err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	f, err := u.target.root.OpenFile(full, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return nil, fmt.Errorf("create %s: %w", name, err)
+	}
+	lf := &localFile{upload: u, name: name, f: f}
+	u.open[lf] = struct{}{}
+	return lf, nil
+}
+
+// Commit makes the directory durable and renames it to its place: the one step
+// by which all its files become visible.
+func (u *localUpload) Commit(ctx context.Context, name string, data []byte) error {
+	u.mu.Lock()
+	unclosed, done := len(u.open), u.done
+	u.mu.Unlock()
+	switch {
+	case done:
+		return errEnded
+	case unclosed > 0:
+		return fmt.Errorf("commit %s: %d files are not closed", u.dir, unclosed)
+	}
+	f, err := u.Create(ctx, name)
+	if err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	l := u.target
+	if err := u.syncTree(); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	parent := path.Dir(u.dir)
+	if err := l.root.MkdirAll(parent, 0o777); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	// A directory replaces an empty one only, so a published run stays.
+	if err := l.root.Rename(u.files(), u.dir); err != nil {
+		if _, e := l.root.Stat(u.dir); e == nil {
+			err = fmt.Errorf("%w: %w", ErrExists, err)
+		}
+		return fmt.Errorf("commit %s: %w", u.dir, err)
+	}
+	u.mu.Lock()
+	u.done = true
+	u.mu.Unlock()
+	err = l.syncDirs(parent)
+	_ = l.root.RemoveAll(u.tmp) // what stays, Discard removes
+	_ = u.held.Close()          // opened for its lock only
+	_ = l.root.Remove(tmpDir)   // succeeds where it is empty
+	return err
+}
+
+// syncTree makes the names of all files of the upload durable.
+func (u *localUpload) syncTree() error {
+	return fs.WalkDir(u.target.root.FS(), u.files(), func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		f, err := u.target.root.Open(name)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
+	})
+}
+
+// Abort closes and removes the files.
+func (u *localUpload) Abort() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done {
+		return nil
+	}
+	u.done = true
+	for lf := range u.open {
+		_ = lf.f.Close() // the file goes away with its content
+	}
+	clear(u.open)
+	err := u.target.root.RemoveAll(u.tmp)
+	_ = u.held.Close() // opened for its lock only
+	if err != nil {
+		return fmt.Errorf("abort %s: %w", u.dir, err)
+	}
+	_ = u.target.root.Remove(tmpDir) // succeeds where it is empty
+	return nil
+}
+
+// localFile is a file of an upload.
+type localFile struct {
+	upload *localUpload
+	name   string
+	f      *os.File
+}
+
+// Write writes to the file.
+func (f *localFile) Write(b []byte) (int, error) {
+	n, err := f.f.Write(b)
+	if err != nil {
+		err = fmt.Errorf("write %s: %w", f.name, err)
+	}
+	return n, err
+}
+
+// Close makes the content durable and closes the file.
+func (f *localFile) Close() error {
+	f.upload.mu.Lock()
+	_, open := f.upload.open[f]
+	delete(f.upload.open, f)
+	f.upload.mu.Unlock()
+	if !open {
+		return fmt.Errorf("close %s: %w", f.name, os.ErrClosed)
+	}
+	if err := errors.Join(f.f.Sync(), f.f.Close()); err != nil {
+		return fmt.Errorf("close %s: %w", f.name, err)
+	}
+	return nil
+}

@@ -1,0 +1,307 @@
+// Package checkpoint keeps the checkpoints of a data directory: directories that
+// each hold the store at one commit, with a lease that says who reads them and how
+// long. A lease is a file beside its checkpoint, so that it outlives the process
+// that made it: a daemon that starts takes over what was leased before, and a tool
+// finds the checkpoint of one that was killed.
+//
+// A Directory belongs to the process that has the data directory open, and is safe
+// for concurrent use. It borrows the engine.
+package checkpoint
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"sluice/serve/api"
+	"sluice/store"
+)
+
+// subdirectory is where the checkpoints of a data directory are.
+const subdirectory = "checkpoints"
+
+// MaxLease is the longest lease.
+const MaxLease = time.Hour
+
+// Bounds of a lease. An owner renews it; one that has died costs disk space for
+// the rest of its lease only.
+const (
+	defaultLease = 2 * time.Minute
+	collectEvery = 10 * time.Second
+)
+
+// leaseSuffix is the extension of the file beside a checkpoint that says who has
+// it and how long. It is written before the checkpoint and removed after it, so
+// that a checkpoint without one is a crash's.
+const leaseSuffix = ".json"
+
+// Options configures Open. Engine and Dir must be set.
+type Options struct {
+	// Engine makes the checkpoints; it has Dir open.
+	Engine store.Checkpointer
+	// Dir is the data directory. Checkpoints are in its "checkpoints"
+	// directory: on the same file system, as a checkpoint is hard links.
+	Dir string
+	// Adopt is the id of a checkpoint that gets a new lease of MaxLease, even if
+	// its own is over, where it is still there. Empty = none.
+	Adopt string
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+	// Logger tells of what is removed. nil discards.
+	Logger *slog.Logger
+}
+
+// Directory is the checkpoints of a data directory and their leases.
+type Directory struct {
+	engine store.Checkpointer
+	dir    string // absolute
+	now    func() time.Time
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	leases map[string]api.Checkpoint // by id
+}
+
+// Open takes over the checkpoints that are there: those with a lease stay, as an
+// export that outlives a restart of the daemon still reads them; others go, and so
+// do those whose lease is over.
+func Open(o *Options) (*Directory, error) {
+	dir, err := filepath.Abs(filepath.Join(o.Dir, subdirectory))
+	if err != nil {
+		return nil, fmt.Errorf("checkpoint directory: %w", err)
+	}
+	c := &Directory{engine: o.Engine, dir: dir, now: o.Now, log: o.Logger, leases: map[string]api.Checkpoint{}}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.log == nil {
+		c.log = slog.New(slog.DiscardHandler)
+	}
+	if err := c.takeOver(o.Adopt); err != nil {
+		return nil, err
+	}
+	return c, c.collect()
+}
+
+// takeOver reads the leases and removes what has none.
+func (c *Directory) takeOver(adopt string) error {
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("checkpoints: %w", err)
+	}
+	for _, e := range entries {
+		id, isLease := strings.CutSuffix(e.Name(), leaseSuffix)
+		if !isLease {
+			continue
+		}
+		lease, err := readLease(filepath.Join(c.dir, e.Name()))
+		if err != nil || lease.ID != id || lease.Path != filepath.Join(c.dir, id) {
+			c.log.Warn("removing a checkpoint whose lease cannot be read", "path", e.Name(), "err", err)
+			continue
+		}
+		// A clock that was set back must not make a lease last longer.
+		if latest := c.now().Add(MaxLease); lease.Expires.After(latest) || id == adopt {
+			lease.Expires = latest
+		}
+		if _, err := os.Stat(lease.Path); errors.Is(err, fs.ErrNotExist) {
+			continue // a crash came between the two
+		}
+		c.leases[id] = lease
+	}
+	for _, e := range entries {
+		if id := strings.TrimSuffix(e.Name(), leaseSuffix); c.leases[id].ID == "" {
+			if err := os.RemoveAll(filepath.Join(c.dir, e.Name())); err != nil {
+				return fmt.Errorf("remove an orphaned checkpoint: %w", err)
+			}
+			c.log.Info("removed an orphaned checkpoint", "path", e.Name())
+		}
+	}
+	return nil
+}
+
+func readLease(path string) (lease api.Checkpoint, err error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return lease, err
+	}
+	return lease, json.Unmarshal(b, &lease)
+}
+
+// Run removes checkpoints whose lease is over, until ctx ends.
+func (c *Directory) Run(ctx context.Context) {
+	t := time.NewTicker(collectEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+			if err := c.collect(); err != nil {
+				c.log.Warn("checkpoint cannot be removed", "err", err)
+			}
+		}
+	}
+}
+
+func (c *Directory) collect() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for id, lease := range c.leases {
+		if c.now().Before(lease.Expires) {
+			continue
+		}
+		c.log.Warn("removing a checkpoint whose lease was not renewed", "path", lease.Path, "owner", lease.Owner)
+		errs = append(errs, c.remove(id))
+	}
+	return errors.Join(errs...)
+}
+
+// remove needs mu.
+func (c *Directory) remove(id string) error {
+	path := filepath.Join(c.dir, id)
+	if err := os.RemoveAll(path); err != nil {
+		return fmt.Errorf("remove checkpoint: %w", err)
+	}
+	if err := os.Remove(path + leaseSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the lease of a checkpoint: %w", err)
+	}
+	delete(c.leases, id)
+	return nil
+}
+
+// leaseTime bounds what a client asks for.
+func leaseTime(seconds float64) (time.Duration, error) {
+	switch {
+	case seconds == 0:
+		return defaultLease, nil
+	case seconds < 1 || seconds > MaxLease.Seconds():
+		return 0, fmt.Errorf("%w: a lease of %g s, want 1..%g", store.ErrInvalidArgument, seconds, MaxLease.Seconds())
+	}
+	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// Create makes a checkpoint for the owner that q names. mu is not held while the
+// engine works.
+func (c *Directory) Create(ctx context.Context, q *api.CheckpointRequest) (api.Checkpoint, error) {
+	d, err := leaseTime(q.LeaseSeconds)
+	if err != nil {
+		return api.Checkpoint{}, err
+	}
+	if err := os.MkdirAll(c.dir, 0o700); err != nil {
+		return api.Checkpoint{}, fmt.Errorf("make a checkpoint: %w", err)
+	}
+	id := strings.ToLower(rand.Text())
+	lease := api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: q.Owner, Created: c.now(), Expires: c.now().Add(d)}
+	if err := c.write(&lease); err != nil {
+		return api.Checkpoint{}, err
+	}
+	lease.Sequence, err = c.engine.Checkpoint(ctx, lease.Path)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		return api.Checkpoint{}, errors.Join(fmt.Errorf("make a checkpoint: %w", err), c.remove(id))
+	}
+	lease.Expires = c.now().Add(d) // it begins when there is something to lease
+	if err := c.write(&lease); err != nil {
+		return api.Checkpoint{}, errors.Join(err, c.remove(id))
+	}
+	c.leases[id] = lease
+	return lease, nil
+}
+
+// write replaces the lease file whole, so that a crash leaves the old or the new.
+func (c *Directory) write(lease *api.Checkpoint) error {
+	b, err := json.Marshal(lease)
+	if err == nil {
+		err = WriteFile(filepath.Join(c.dir, lease.ID+leaseSuffix), b)
+	}
+	if err != nil {
+		return fmt.Errorf("write the lease of a checkpoint: %w", err)
+	}
+	return nil
+}
+
+func (c *Directory) find(id string) (api.Checkpoint, error) {
+	lease, ok := c.leases[id]
+	if !ok {
+		return lease, fmt.Errorf("%w: checkpoint %q; its lease may be over", api.ErrNotFound, id)
+	}
+	return lease, nil
+}
+
+// Renew gives a checkpoint a new lease from now; 0 seconds is the default of two
+// minutes. Its error wraps api.ErrNotFound.
+func (c *Directory) Renew(id string, seconds float64) (api.Checkpoint, error) {
+	d, err := leaseTime(seconds)
+	if err != nil {
+		return api.Checkpoint{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	lease, err := c.find(id)
+	if err != nil {
+		return lease, err
+	}
+	lease.Expires = c.now().Add(d)
+	if err := c.write(&lease); err != nil {
+		return lease, err
+	}
+	c.leases[id] = lease
+	return lease, nil
+}
+
+// Release removes a checkpoint. Its error wraps api.ErrNotFound.
+func (c *Directory) Release(id string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, err := c.find(id); err != nil {
+		return err
+	}
+	return c.remove(id)
+}
+
+// List returns the checkpoints with a lease, the oldest first.
+func (c *Directory) List() []api.Checkpoint {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all := make([]api.Checkpoint, 0, len(c.leases))
+	for _, lease := range c.leases {
+		all = append(all, lease)
+	}
+	slices.SortFunc(all, func(a, b api.Checkpoint) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return all
+}
+
+// WriteFile replaces the file at path whole, readable by its owner only. It is not
+// synced: after a power loss the process that the file speaks of is gone, too.
+func WriteFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
