@@ -3,11 +3,16 @@
 package kafka
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,6 +30,178 @@ func realClient(t *testing.T) (*Client, string) {
 	}
 	c := newTestClient(t, &Options{Brokers: strings.Split(brokers, ",")})
 	return c, fmt.Sprintf("kafka-test-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
+}
+
+// realListeners returns the options of every listener of the cluster that asks for
+// TLS or SASL. SLUICE_REAL_KAFKA_TLS, _SASL and _SASLTLS are their bootstrap lists,
+// _CA the file of the CA that issued the brokers' certificates, _USER and _PASSWORD
+// what PLAIN and both SCRAMs accept.
+func realListeners(t *testing.T) map[string]*Options {
+	t.Helper()
+	env := func(name string) string { return os.Getenv("SLUICE_REAL_KAFKA_" + name) }
+	var trust *tls.Config
+	if file := env("CA"); file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		trust = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+		if !trust.RootCAs.AppendCertsFromPEM(pem) {
+			t.Fatalf("no certificate in %s", file)
+		}
+	}
+	all := make(map[string]*Options)
+	if b := env("TLS"); b != "" {
+		all["TLS"] = &Options{Brokers: strings.Split(b, ","), TLS: trust}
+	}
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		s := SASL{mechanism, env("USER"), env("PASSWORD")}
+		if b := env("SASL"); b != "" {
+			all[mechanism] = &Options{Brokers: strings.Split(b, ","), SASL: s}
+		}
+		if b := env("SASLTLS"); b != "" {
+			all[mechanism+" in TLS"] = &Options{Brokers: strings.Split(b, ","), SASL: s, TLS: trust}
+		}
+	}
+	if len(all) == 0 {
+		t.Skip("SLUICE_REAL_KAFKA_TLS, _SASL and _SASLTLS are not set: they name listeners of a real Kafka")
+	}
+	return all
+}
+
+func TestRealListeners(t *testing.T) {
+	for name, o := range realListeners(t) {
+		t.Run(name, func(t *testing.T) {
+			c := newTestClient(t, o)
+			topic := fmt.Sprintf("kafka-test-listeners-%d", time.Now().UnixNano())
+			create(t, c, topic, 1)
+			produce(t, c, topic, numbered(0, 10)...)
+			if got := readTo(t, startFetcher(t, c, nil).Add(topic, 0, 0), 10); !slices.Equal(got, values(0, 10)) {
+				t.Errorf("Got %v", got)
+			}
+			joinWith(t, c, &GroupOptions{ID: topic, Topics: []string{topic}}).await(t, owns(1))
+
+			if o.SASL.Mechanism != "" {
+				bad := *o
+				bad.SASL.Password = "wrong-" + secret
+				_, err := newTestClient(t, &bad).Topic(testContext(t), topic)
+				if !errors.Is(err, ErrAuth) || strings.Contains(err.Error(), secret) ||
+					!strings.Contains(err.Error(), o.Brokers[0]) || !strings.Contains(err.Error(), o.SASL.Mechanism) {
+					t.Errorf("Got %v with a wrong password, want ErrAuth naming broker and mechanism", err)
+				}
+			}
+			if o.TLS != nil {
+				bad := *o
+				bad.TLS = &tls.Config{MinVersion: tls.VersionTLS12} // the system's CAs
+				_, err := newTestClient(t, &bad).Topic(testContext(t), topic)
+				if !errors.Is(err, ErrTLS) || !strings.Contains(err.Error(), o.Brokers[0]) {
+					t.Errorf("Got %v without the CA, want ErrTLS naming the broker", err)
+				}
+			}
+		})
+	}
+}
+
+// Sessions as a real broker has them: partitions come, rest, move on and leave.
+func TestRealFetchSession(t *testing.T) {
+	c, topic := realClient(t)
+	const partitions, rounds = 20, 30
+	create(t, c, topic, partitions)
+	f := startFetcher(t, c, &FetchOptions{MaxWait: 20 * time.Millisecond})
+	readers := make([]*PartitionReader, partitions)
+	for p := range readers {
+		readers[p] = f.Add(topic, int32(p), 0)
+	}
+	producer := c.NewProducer(nil)
+	for i := range rounds {
+		for _, p := range []int{0, i % partitions} {
+			if err := producer.Produce(testContext(t), topic, Message{Value: fmt.Append(nil, i), Partition: int32(p)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if i == rounds/2 {
+			readers[1].Close()
+		}
+	}
+	got := 0
+	for p, r := range readers {
+		if p == 1 {
+			continue
+		}
+		end, err := c.ListOffsets(testContext(t), topic, []int32{int32(p)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got += len(readTo(t, r, end[int32(p)].End))
+	}
+	if want := 2*rounds - 2; got != want { // partition 1 had two
+		t.Errorf("Got %d records, want %d", got, want)
+	}
+	if m := c.Metrics(); m.FullFetches > 6 || m.Fetches < 2*m.FullFetches {
+		t.Errorf("Got %d full requests of %d", m.FullFetches, m.Fetches)
+	}
+}
+
+// A producer whose answers are lost, and one whose numbers the broker has not got.
+func TestRealProduceOnce(t *testing.T) {
+	c, topic := realClient(t)
+	create(t, c, topic, 1)
+	var n atomic.Int64
+	var d net.Dialer
+	lossy := newTestClient(t, &Options{Brokers: c.o.Brokers, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &deafConn{Conn: conn, lose: func() bool { return n.Add(1)%4 == 0 && n.Load() < 40 }}, nil
+	}})
+	p := lossy.NewProducer(smallBatches)
+	for i := range 10 {
+		if err := p.Produce(testContext(t), topic, numbered(30*i, 30*i+30)...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n.Load() < 20 {
+		t.Errorf("Got %d produce requests, too few to lose answers", n.Load())
+	}
+	for _, s := range p.topics[topic].sequences {
+		s.advance(1000) // as if the broker had lost what came before
+	}
+	if err := p.Produce(testContext(t), topic, numbered(300, 330)...); err != nil {
+		t.Fatal(err)
+	}
+	if lossy.Metrics().Errors["out_of_order_sequence_number"] == 0 {
+		t.Errorf("Got no gap in the numbers: %v", lossy.Metrics().Errors)
+	}
+	end, err := c.ListOffsets(testContext(t), topic, []int32{0})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := readTo(t, startFetcher(t, c, nil).Add(topic, 0, 0), end[0].End); !slices.Equal(got, values(0, 330)) {
+		t.Errorf("Got %d records, want each of 330 once", len(got))
+	}
+}
+
+// What a real broker says of epochs, and of a fetch after one that it does not have.
+func TestRealEpochs(t *testing.T) {
+	c, topic := realClient(t)
+	create(t, c, topic, 1)
+	produce(t, c, topic, numbered(0, 10)...)
+	r := startFetcher(t, c, nil).Add(topic, 0, 0)
+	readTo(t, r, 10)
+	r.mu.Lock()
+	epoch := r.lastEpoch
+	r.lastEpoch += 5
+	r.mu.Unlock()
+	for e, want := range map[int32]int64{epoch: 10, epoch + 5: -1} {
+		if got, err := c.EpochEnd(testContext(t), topic, 0, e); err != nil || got != want {
+			t.Errorf("Got %d and %v for epoch %d, want %d", got, err, e, want)
+		}
+	}
+	produce(t, c, topic, numbered(10, 20)...)
+	if got := readTo(t, r, 20); !slices.Equal(got, values(10, 20)) {
+		t.Errorf("Got %v", got)
+	}
 }
 
 func create(t *testing.T, c *Client, topic string, partitions int) *TopicInfo {
