@@ -148,3 +148,23 @@ func (v *Vector) AppendBytes(b []byte) error {
 	v.appended()
 	return nil
 }
+
+// AppendFrom appends value i of from, which has the same type, or is one of String
+// and Bytes as v is; a null stays null. Its error is that of AppendBytes.
+func (v *Vector) AppendFrom(from *Vector, i int) error {
+	if from.IsNull(i) {
+		v.AppendNull()
+		return nil
+	}
+	switch from.typ {
+	case Int64, Timestamp:
+		v.AppendInt64(from.int64s[i])
+	case Float64:
+		v.AppendFloat64(from.floats[i])
+	case Bool:
+		v.AppendBool(from.Bool(i))
+	default:
+		return v.AppendBytes(from.Bytes(i))
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package join
+
+import (
+	"fmt"
+
+	"sluice/jobs/columnar"
+)
+
+// held is rows of the right side that are kept, in batches.
+type held struct {
+	columns []columnar.Column
+	limit   int64
+	batches []*columnar.Batch
+	rows    int
+	bytes   int64 // of the values, and what the caller adds
+}
+
+// perBatch is how many rows a batch of held rows has: small ones waste little where
+// few are held.
+const perBatch = 1024
+
+// add keeps a copy of a row. Its error wraps ErrMemory, and says what is full.
+func (h *held) add(r ref, full func() string) error {
+	n := h.rows % perBatch
+	if n == 0 && h.rows/perBatch == len(h.batches) {
+		h.batches = append(h.batches, columnar.NewBatch(h.columns))
+	}
+	b := h.batches[h.rows/perBatch]
+	for i := range h.columns {
+		from := r.batch.Vector(i)
+		h.bytes += valueBytes
+		if text(from.Type()) {
+			h.bytes += int64(len(from.Bytes(r.row)))
+		}
+		if err := b.Vector(i).AppendFrom(from, r.row); err != nil {
+			return err
+		}
+	}
+	h.rows++
+	if h.bytes > h.limit {
+		return fmt.Errorf("%w: %s more than memory_bytes, %d", ErrMemory, full(), h.limit)
+	}
+	return nil
+}
+
+// valueBytes is what a value takes besides its text, at most: a number or an offset,
+// and its bit of validity.
+const valueBytes = 9
+
+// row returns a row by its number.
+func (h *held) row(i int) ref { return ref{h.batches[i/perBatch], i % perBatch} }
+
+// reset forgets the rows and keeps one batch's memory.
+func (h *held) reset() {
+	if len(h.batches) > 1 {
+		h.batches = h.batches[:1]
+	}
+	for _, b := range h.batches {
+		b.Reset()
+	}
+	h.rows, h.bytes = 0, 0
+}

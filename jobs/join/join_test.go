@@ -1,0 +1,477 @@
+package join_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/columnar/columnartest"
+	"sluice/jobs/join"
+)
+
+// rows is an Input of rows whose values are texts, "-" for null. It hands out a few
+// at a time in a batch that it overwrites.
+type rows struct {
+	columns []columnar.Column
+	rows    [][]string
+	batch   *columnar.Batch
+	size    int
+}
+
+func input(columns []columnar.Column, size int, all ...[]string) *rows {
+	return &rows{columns: columns, rows: all, batch: columnar.NewBatch(columns), size: size}
+}
+
+func (r *rows) Columns() []columnar.Column { return r.columns }
+
+func (r *rows) Next() (*columnar.Batch, error) {
+	if len(r.rows) == 0 {
+		return nil, io.EOF
+	}
+	// What an earlier batch held must not be read any more.
+	for i := range r.columns {
+		v := r.batch.Vector(i)
+		if text(r.columns[i].Type) {
+			for n := range v.Len() {
+				for b := range v.Bytes(n) {
+					v.Bytes(n)[b] = 0xEE
+				}
+			}
+		}
+	}
+	r.batch.Reset()
+	n := min(r.size, len(r.rows))
+	for _, row := range r.rows[:n] {
+		for i, value := range row {
+			if err := put(r.batch.Vector(i), value); err != nil {
+				return nil, err
+			}
+		}
+	}
+	r.rows = r.rows[n:]
+	return r.batch, nil
+}
+
+func text(t columnar.Type) bool { return t == columnar.String || t == columnar.Bytes }
+
+func put(v *columnar.Vector, value string) error {
+	switch {
+	case value == "-":
+		v.AppendNull()
+	case text(v.Type()):
+		return v.AppendBytes([]byte(value))
+	case v.Type() == columnar.Bool:
+		v.AppendBool(value == "true")
+	default:
+		var n int64
+		if _, err := fmt.Sscan(value, &n); err != nil {
+			return err
+		}
+		v.AppendInt64(n)
+	}
+	return nil
+}
+
+func column(name string, t columnar.Type, nullable bool) columnar.Column {
+	return columnar.Column{Name: name, Type: t, Nullable: nullable}
+}
+
+// run joins and returns the rows of the output as texts.
+func run(j *join.Join, left, right join.Input) ([][]string, error) {
+	var out [][]string
+	err := j.Run(context.Background(), left, right, func(b *columnar.Batch) error {
+		for _, row := range columnartest.Texts(b) {
+			out = append(out, row)
+		}
+		for i, c := range b.Columns() {
+			if !c.Nullable && b.Vector(i).Nulls() > 0 {
+				return fmt.Errorf("column %s is not nullable and has nulls", c.Name)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+func compile(t testing.TB, s *join.Spec, left, right *rows) *join.Join {
+	t.Helper()
+	j, err := join.Compile(s, left.columns, right.columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+var (
+	viewColumns = []columnar.Column{column("user", columnar.String, true), column("page", columnar.String, false)}
+	userColumns = []columnar.Column{column("id", columnar.Bytes, true), column("age", columnar.Int64, true)}
+)
+
+// TestKinds is every kind, with keys that are null, that come twice on both sides,
+// and on one side only.
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	views := [][]string{{"-", "/n"}, {"a", "/1"}, {"b", "/2"}, {"b", "/3"}, {"d", "/4"}}
+	users := [][]string{{"-", "1"}, {"b", "2"}, {"b", "-"}, {"c", "4"}, {"d", "5"}}
+	pairs := []string{`"b" "/2" 2`, `"b" "/2" null`, `"b" "/3" 2`, `"b" "/3" null`, `"d" "/4" 5`}
+	onlyViews := []string{`null "/n" null`, `"a" "/1" null`}
+	onlyUsers := []string{`null null 1`, `"c" null 4`}
+	for kind, want := range map[string][]string{
+		join.Inner: pairs,
+		join.Left:  slices.Concat(pairs, onlyViews),
+		join.Right: slices.Concat(pairs, onlyUsers),
+		join.Full:  slices.Concat(pairs, onlyViews, onlyUsers),
+		join.Semi:  {`"b" "/2"`, `"b" "/3"`, `"d" "/4"`},
+		join.Anti:  {`null "/n"`, `"a" "/1"`},
+	} {
+		for _, method := range []string{join.Merge, join.Hash} {
+			left, right := input(viewColumns, 2, views...), input(userColumns, 2, users...)
+			j := compile(t, &join.Spec{Kind: kind, Method: method, On: []join.On{{Left: "user", Right: "id"}}}, left, right)
+			got, err := run(j, left, right)
+			if err != nil {
+				t.Errorf("%s %s: %v", method, kind, err)
+			}
+			lines := make([]string, len(got))
+			for i := range got {
+				lines[i] = strings.Join(got[i], " ")
+			}
+			slices.Sort(lines)
+			want := slices.Sorted(slices.Values(want))
+			if d := gocmp.Diff(want, lines); d != "" {
+				t.Errorf("%s %s: %s", method, kind, d)
+			}
+		}
+	}
+}
+
+// TestAgainstNestedLoops compares both methods with the definition: every left row
+// with every right row.
+func TestAgainstNestedLoops(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		two := rapid.Bool().Draw(t, "two keys")
+		method := rapid.SampledFrom([]string{join.Merge, join.Hash}).Draw(t, "method")
+		kind := rapid.SampledFrom(join.Kinds()).Draw(t, "kind")
+		until := ""
+		if rapid.Bool().Draw(t, "part") {
+			until = "\x01"
+		}
+		spec := &join.Spec{Kind: kind, Method: method, On: []join.On{{Left: "k", LeftPart: join.Part{Until: until}}}}
+		spec.Columns = []join.Column{{Name: "key", From: "key.k"}, {Name: "lk", From: "left.k"}, {Name: "l", From: "left.l"}}
+		if kind != join.Semi && kind != join.Anti {
+			spec.Columns = append(spec.Columns, join.Column{Name: "rk", From: "right.k"}, join.Column{Name: "r", From: "right.r"})
+		}
+		if two {
+			spec.On = append(spec.On, join.On{Left: "n"})
+			spec.Columns = append(spec.Columns, join.Column{Name: "n", From: "key.n"})
+		}
+		left := draw(t, "l", two, until)
+		right := draw(t, "r", two, "")
+		j := compileRapid(t, spec, left, right)
+		all := [2][][]string{left.rows, right.rows}
+		got, err := run(j, left, right)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := nestedLoops(kind, all[0], all[1], two, until)
+		if method == join.Merge {
+			if order := j.Order(); len(order) > 0 && !slices.IsSortedFunc(got, func(a, b []string) int { return cmp.Compare(a[0], b[0]) }) {
+				t.Errorf("not sorted by %v: %v", order, got)
+			}
+		}
+		sortRows(got)
+		sortRows(want)
+		if d := gocmp.Diff(want, got); d != "" {
+			t.Errorf("%s %s of %v and %v: %s", method, kind, all[0], all[1], d)
+		}
+	})
+}
+
+func compileRapid(t *rapid.T, s *join.Spec, left, right *rows) *join.Join {
+	j, err := join.Compile(s, left.columns, right.columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// draw returns rows sorted by the key, nulls anywhere.
+func draw(t *rapid.T, side string, two bool, until string) *rows {
+	types := []columnar.Type{columnar.String, columnar.Bytes}
+	columns := []columnar.Column{
+		column("k", rapid.SampledFrom(types).Draw(t, "type"), true), column("n", columnar.Int64, true), column(side, columnar.Int64, false),
+	}
+	texts := []string{"", "a", "ab", "b", "a\x00", "\x00"}
+	keys := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) [2]string {
+		k := rapid.SampledFrom(append(texts, "-")).Draw(t, "k")
+		if until != "" && k != "-" && rapid.Bool().Draw(t, "rest") {
+			k += until + rapid.SampledFrom(texts).Draw(t, "after")
+		}
+		return [2]string{k, rapid.SampledFrom([]string{"-9", "0", "7", "-"}).Draw(t, "n")}
+	}), 0, 12).Draw(t, side)
+	slices.SortStableFunc(keys, func(a, b [2]string) int {
+		x, y := 0, 0
+		_, _ = fmt.Sscan(a[1], &x)
+		_, _ = fmt.Sscan(b[1], &y)
+		if !two {
+			x, y = 0, 0
+		}
+		return cmp.Or(cmp.Compare(part(a[0], until), part(b[0], until)), cmp.Compare(x, y))
+	})
+	var all [][]string
+	for i, k := range keys {
+		all = append(all, []string{k[0], k[1], fmt.Sprint(i)})
+	}
+	return input(columns, rapid.IntRange(1, 4).Draw(t, "batch"), all...)
+}
+
+func part(k, until string) string {
+	if until == "" {
+		return k
+	}
+	before, _, _ := strings.Cut(k, until)
+	return before
+}
+
+// nestedLoops is the definition of a join.
+func nestedLoops(kind string, left, right [][]string, two bool, until string) [][]string {
+	quote := func(s string) string {
+		if s == "-" {
+			return "null"
+		}
+		return fmt.Sprintf("%q", s)
+	}
+	null := func(s string) string {
+		if s == "-" {
+			return "null"
+		}
+		return s
+	}
+	outer := kind != join.Semi && kind != join.Anti
+	row := func(l, r []string) []string {
+		either, k := l, until
+		if l == nil {
+			either, k = r, ""
+		}
+		key := either[0]
+		if key != "-" {
+			key = part(key, k)
+		}
+		out := []string{quote(key), "null", "null"}
+		if l != nil {
+			out[1], out[2] = quote(l[0]), l[2]
+		}
+		if outer && r != nil {
+			out = append(out, quote(r[0]), r[2])
+		} else if outer {
+			out = append(out, "null", "null")
+		}
+		if two {
+			out = append(out, null(either[1]))
+		}
+		return out
+	}
+	equal := func(l, r []string) bool {
+		if l[0] == "-" || r[0] == "-" || two && (l[1] == "-" || r[1] == "-") {
+			return false
+		}
+		return part(l[0], until) == r[0] && (!two || l[1] == r[1])
+	}
+	var out [][]string
+	for _, l := range left {
+		found := false
+		for _, r := range right {
+			if equal(l, r) {
+				if outer {
+					out = append(out, row(l, r))
+				}
+				found = true
+			}
+		}
+		if kind == join.Semi && found || !found && (kind == join.Anti || kind == join.Left || kind == join.Full) {
+			out = append(out, row(l, nil))
+		}
+	}
+	if kind == join.Right || kind == join.Full {
+		for _, r := range right {
+			if !slices.ContainsFunc(left, func(l []string) bool { return equal(l, r) }) {
+				out = append(out, row(nil, r))
+			}
+		}
+	}
+	return out
+}
+
+func sortRows(all [][]string) {
+	slices.SortFunc(all, slices.Compare)
+}
+
+// TestMemory: what does not fit is an error that says what, not more memory.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	many := func(n int, key func(i int) string) [][]string {
+		var all [][]string
+		for i := range n {
+			all = append(all, []string{key(i), "1"})
+		}
+		return all
+	}
+	for name, test := range map[string]struct {
+		method string
+		right  [][]string
+		fits   bool
+		want   string
+	}{
+		"merge, many keys": {join.Merge, many(5000, func(i int) string { return fmt.Sprintf("%06d", i) }), true, ""},
+		"merge, one key":   {join.Merge, many(5000, func(int) string { return "k" }), false, `key "k"`},
+		"hash":             {join.Hash, many(5000, func(i int) string { return fmt.Sprintf("%06d", i) }), false, "the right side"},
+		"hash, few":        {join.Hash, many(50, func(i int) string { return fmt.Sprintf("%06d", i) }), true, ""},
+	} {
+		left, right := input(viewColumns, 100, []string{"k", "/"}), input(userColumns, 100, test.right...)
+		j := compile(t, &join.Spec{Method: test.method, MemoryBytes: 20 << 10, On: []join.On{{Left: "user", Right: "id"}}}, left, right)
+		_, err := run(j, left, right)
+		if test.fits && err != nil || !test.fits && (!errors.Is(err, join.ErrMemory) || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: got %v, want ErrMemory with %q: %t", name, err, test.want, !test.fits)
+		}
+	}
+}
+
+// TestNotSorted: a merge of what is not sorted is refused, whichever side it is.
+func TestNotSorted(t *testing.T) {
+	t.Parallel()
+	for _, side := range []string{"left", "right"} {
+		views, users := [][]string{{"a", "/"}, {"c", "/"}}, [][]string{{"a", "1"}, {"b", "1"}}
+		want := `right side has "a" after "b"`
+		if side == "left" {
+			slices.Reverse(views)
+			want = `left side has "a" after "c"`
+		} else {
+			slices.Reverse(users)
+		}
+		left, right := input(viewColumns, 1, views...), input(userColumns, 1, users...)
+		j := compile(t, &join.Spec{Kind: join.Full, On: []join.On{{Left: "user", Right: "id"}}}, left, right)
+		if _, err := run(j, left, right); !errors.Is(err, join.ErrNotSorted) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want ErrNotSorted with %s", err, want)
+		}
+	}
+}
+
+// TestStops: the errors of inputs, of write and of the context end a join.
+func TestStops(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	for _, method := range []string{join.Merge, join.Hash} {
+		spec := &join.Spec{Kind: join.Full, Method: method, On: []join.On{{Left: "user", Right: "id"}}}
+		left, right := input(viewColumns, 1, []string{"a", "/"}), input(userColumns, 1, []string{"a", "1"})
+		j := compile(t, spec, left, right)
+		if err := j.Run(t.Context(), left, right, func(*columnar.Batch) error { return broken }); !errors.Is(err, broken) {
+			t.Errorf("%s, write: got %v", method, err)
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(broken)
+		left, right = input(viewColumns, 1, []string{"a", "/"}), input(userColumns, 1, []string{"a", "1"})
+		if err := j.Run(ctx, left, right, func(*columnar.Batch) error { return nil }); !errors.Is(err, broken) {
+			t.Errorf("%s, cancelled: got %v", method, err)
+		}
+		for side := range 2 {
+			in := []join.Input{input(viewColumns, 1, []string{"a", "/"}), input(userColumns, 1, []string{"a", "1"})}
+			in[side] = failing{in[side].(*rows), broken}
+			if err := j.Run(t.Context(), in[0], in[1], func(*columnar.Batch) error { return nil }); !errors.Is(err, broken) {
+				t.Errorf("%s, input: got %v", method, err)
+			}
+		}
+		if err := j.Run(t.Context(), input(userColumns, 1), input(userColumns, 1), nil); err == nil {
+			t.Errorf("%s: got no error for other columns", method)
+		}
+	}
+}
+
+// failing is rows with an error at their end.
+type failing struct {
+	*rows
+	err error
+}
+
+func (f failing) Next() (*columnar.Batch, error) {
+	b, err := f.rows.Next()
+	if err == io.EOF {
+		err = f.err
+	}
+	return b, err
+}
+
+func TestCompile(t *testing.T) {
+	t.Parallel()
+	on := []join.On{{Left: "user", Right: "id"}}
+	float := column("x", columnar.Float64, true)
+	for name, test := range map[string]struct {
+		spec        join.Spec
+		left, right []columnar.Column
+		want        string
+	}{
+		"nothing":          {join.Spec{}, nil, nil, "on: there is no column to join by"},
+		"kind":             {join.Spec{Kind: "outer", On: on}, nil, nil, `kind: "outer" is no kind of join; it is inner, left, right, full, semi, anti`},
+		"method":           {join.Spec{Method: "loop", On: on}, nil, nil, `method: "loop" is no method; it is merge or hash`},
+		"memory":           {join.Spec{MemoryBytes: -1, On: on}, nil, nil, "memory_bytes: -1 is negative"},
+		"no such column":   {join.Spec{On: []join.On{{Left: "usr", Right: "id"}}}, nil, nil, `on[0].left: the left side has no column "usr"; it has user, page`},
+		"right's default":  {join.Spec{On: []join.On{{Left: "user"}}}, nil, nil, `on[0].right: the right side has no column "user"; it has id, age`},
+		"types":            {join.Spec{On: []join.On{{Left: "user", Right: "age"}}}, nil, nil, "on[0]: user is string, age is int64: they are never equal"},
+		"float":            {join.Spec{On: []join.On{{Left: "x"}}}, []columnar.Column{float}, []columnar.Column{float}, "on[0]: a float64 is no key: what is equal is a matter of rounding"},
+		"twice":            {join.Spec{On: []join.On{on[0], on[0]}}, nil, nil, "on[1].left: user is named twice"},
+		"part of a number": {join.Spec{On: []join.On{{Left: "age", RightPart: join.Part{Bytes: 1}}}}, userColumns, userColumns, "on[0].right_part: int64 has no parts, only string and bytes have"},
+		"part":             {join.Spec{On: []join.On{{Left: "user", Right: "id", LeftPart: join.Part{Bytes: 1, Until: "|"}}}}, nil, nil, "on[0].left_part: it is either bytes or until"},
+		"negative part":    {join.Spec{On: []join.On{{Left: "user", Right: "id", LeftPart: join.Part{Bytes: -1}}}}, nil, nil, "on[0].left_part.bytes: -1 is negative"},
+		"from":             {join.Spec{On: on, Columns: []join.Column{{Name: "a", From: "user"}}}, nil, nil, `columns[0].from: "user" is not left.COLUMN, right.COLUMN or key.COLUMN`},
+		"key":              {join.Spec{On: on, Columns: []join.Column{{Name: "a", From: "key.id"}}}, nil, nil, `columns[0].from: "id" is no column of the key`},
+		"name":             {join.Spec{On: on, Columns: []join.Column{{From: "key.user"}}}, nil, nil, "columns[0].name: it is missing"},
+		"same name":        {join.Spec{On: on, Columns: []join.Column{{Name: "a", From: "key.user"}, {Name: "A", From: "left.page"}}}, nil, nil, `columns[1].name: "A" is given twice (upper and lower case count as equal); name the columns`},
+		"semi":             {join.Spec{Kind: join.Semi, On: on, Columns: []join.Column{{Name: "a", From: "right.age"}}}, nil, nil, "columns[0].from: a semi join has no columns of the right side"},
+	} {
+		left, right := test.left, test.right
+		if left == nil {
+			left, right = viewColumns, userColumns
+		}
+		_, err := join.Compile(&test.spec, left, right)
+		if err == nil || err.Error() != test.want {
+			t.Errorf("%s: got %v, want %s", name, err, test.want)
+		}
+	}
+}
+
+// TestColumns: the default columns, their types, and where nulls can be.
+func TestColumns(t *testing.T) {
+	t.Parallel()
+	left := []columnar.Column{column("k", columnar.String, false), column("l", columnar.Int64, false)}
+	right := []columnar.Column{column("k", columnar.Bytes, true), column("r", columnar.Int64, false)}
+	for kind, want := range map[string][]columnar.Column{
+		join.Inner: {column("k", columnar.Bytes, false), column("l", columnar.Int64, false), column("r", columnar.Int64, false)},
+		join.Left:  {column("k", columnar.Bytes, false), column("l", columnar.Int64, false), column("r", columnar.Int64, true)},
+		join.Right: {column("k", columnar.Bytes, true), column("l", columnar.Int64, true), column("r", columnar.Int64, false)},
+		join.Full:  {column("k", columnar.Bytes, true), column("l", columnar.Int64, true), column("r", columnar.Int64, true)},
+		join.Anti:  {column("k", columnar.Bytes, false), column("l", columnar.Int64, false)},
+	} {
+		j, err := join.Compile(&join.Spec{Kind: kind, On: []join.On{{Left: "k"}}}, left, right)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := gocmp.Diff(want, j.Columns()); d != "" {
+			t.Errorf("%s: %s", kind, d)
+		}
+		var order []string
+		if !want[0].Nullable {
+			order = []string{"k"}
+		}
+		if d := gocmp.Diff(order, j.Order()); d != "" {
+			t.Errorf("%s: order %s", kind, d)
+		}
+	}
+}
