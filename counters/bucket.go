@@ -2,6 +2,7 @@ package counters
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"sluice/cell"
@@ -15,22 +16,38 @@ const (
 	Minute Bucket = iota + 1
 	Hour
 	Day
+	Week  // Monday to Sunday, as ISO 8601 has it
+	Month // of the calendar
+	Total // all of time: one bucket
 )
 
-// String returns "minute", "hour" or "day".
+var bucketNames = [...]string{Minute: "minute", Hour: "hour", Day: "day", Week: "week", Month: "month", Total: "total"}
+
+// String returns "minute", "hour", "day", "week", "month" or "total".
 func (b Bucket) String() string {
-	switch b {
-	case Minute:
-		return "minute"
-	case Hour:
-		return "hour"
-	case Day:
-		return "day"
+	if b >= Minute && b <= Total {
+		return bucketNames[b]
 	}
 	return fmt.Sprintf("Bucket(%d)", uint8(b))
 }
 
-// width returns the bucket's length in ms, where no clock is set back or forth.
+// BucketNames returns what String gives for every bucket, the shortest first.
+func BucketNames() []string { return append([]string(nil), bucketNames[Minute:]...) }
+
+// ParseBucket returns the bucket that String spells so.
+func ParseBucket(name string) (b Bucket, ok bool) {
+	for b = Minute; b <= Total; b++ {
+		if bucketNames[b] == name {
+			return b, true
+		}
+	}
+	return 0, false
+}
+
+const day = int64(24 * time.Hour / time.Millisecond)
+
+// width returns the bucket's length in ms, where no clock is set back or forth; of
+// a month, the shortest.
 func (b Bucket) width() int64 {
 	switch b {
 	case Minute:
@@ -38,25 +55,46 @@ func (b Bucket) width() int64 {
 	case Hour:
 		return time.Hour.Milliseconds()
 	case Day:
-		return 24 * time.Hour.Milliseconds()
+		return day
+	case Week:
+		return 7 * day
+	case Month:
+		return 28 * day
 	}
 	panic("counters: no such bucket: " + b.String())
 }
 
-// Truncate returns the first instant of the minute, hour or day of t by the clocks
-// of loc; nil is UTC. A bucket is an unbroken stretch of time over which the clocks
-// show the same minute, hour or day: where a change skips its start it begins at
-// the change, and where they go back within it, it is longer. t is 0 or later; the
-// result may be below 0, in zones of 1970. An unknown bucket panics.
+// start returns where the bucket of t begins by a clock that is always offset ms
+// ahead of UTC.
+func (b Bucket) start(t cell.Timestamp, offset int64) cell.Timestamp {
+	switch b {
+	case Week:
+		return floor(t, offset+3*day, 7*day) // 1970 began on a Thursday
+	case Month:
+		zone := time.FixedZone("", int(offset/1000))
+		year, month, _ := time.UnixMilli(int64(t)).In(zone).Date()
+		return cell.Timestamp(time.Date(year, month, 1, 0, 0, 0, 0, zone).UnixMilli())
+	}
+	return floor(t, offset, b.width())
+}
+
+// Truncate returns the first instant of the minute, hour, day, week or month of t
+// by the clocks of loc; nil is UTC. A bucket is an unbroken stretch of time over
+// which the clocks show the same minute, hour, day, week or month: where a change
+// skips its start it begins at the change, and where they go back within it, it is
+// longer. Total begins at 0. t is 0 or later; the result may be below 0, in zones of
+// 1970 and for the week and month that 1970 began in. An unknown bucket panics.
 func (b Bucket) Truncate(t cell.Timestamp, loc *time.Location) cell.Timestamp {
-	width := b.width()
+	if b == Total {
+		return 0
+	}
 	if loc == nil || loc == time.UTC {
-		return floor(t, 0, width)
+		return b.start(t, 0)
 	}
 	local := time.UnixMilli(int64(t)).In(loc)
 	for {
 		_, offset := local.Zone()
-		start := floor(t, int64(offset)*1000, width)
+		start := b.start(t, int64(offset)*1000)
 		change, _ := local.ZoneBounds()
 		if change.IsZero() || int64(start) > change.UnixMilli() {
 			return start
@@ -66,10 +104,35 @@ func (b Bucket) Truncate(t cell.Timestamp, loc *time.Location) cell.Timestamp {
 		before := change.Add(-time.Millisecond)
 		_, offsetBefore := before.Zone()
 		now := cell.Timestamp(change.UnixMilli())
-		if wall(floor(now-1, int64(offsetBefore)*1000, width), offsetBefore) != wall(start, offset) {
+		if wall(b.start(now-1, int64(offsetBefore)*1000), offsetBefore) != wall(start, offset) {
 			return now
 		}
 		t, local = now-1, before
+	}
+}
+
+// Next returns the first instant of the bucket after the one that begins at start,
+// as Truncate returns it; after Total, math.MaxInt64.
+func (b Bucket) Next(start cell.Timestamp, loc *time.Location) cell.Timestamp {
+	if b == Total {
+		return math.MaxInt64
+	}
+	// Changes of clocks make buckets longer and shorter: probe beyond this one, and
+	// go back to the first that follows it.
+	step := cell.Timestamp(b.width())
+	for probe := start + step; ; probe += step / 2 {
+		if probe < start {
+			return math.MaxInt64 // beyond the last timestamp
+		}
+		next := b.Truncate(probe, loc)
+		// The probe may have jumped over a bucket that a change made short.
+		for next > start {
+			before := b.Truncate(next-1, loc)
+			if before <= start {
+				return next
+			}
+			next = before
+		}
 	}
 }
 

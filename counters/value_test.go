@@ -18,16 +18,22 @@ import (
 // docs/format/counter.md.
 func block(t *testing.T, name string) []string {
 	t.Helper()
-	page, err := os.ReadFile("../docs/format/counter.md")
+	return pageBlock(t, "counter.md", name)
+}
+
+// pageBlock is block of another page.
+func pageBlock(t *testing.T, page, name string) []string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/format/" + page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, ok := strings.Cut(string(page), "\n```"+name+"\n")
-	text, _, closed := strings.Cut(rest, "\n```")
+	_, rest, ok := strings.Cut(string(text), "\n```"+name+"\n")
+	lines, _, closed := strings.Cut(rest, "\n```")
 	if !ok || !closed {
-		t.Fatalf("docs/format/counter.md has no block %s", name)
+		t.Fatalf("docs/format/%s has no block %s", page, name)
 	}
-	return strings.Split(text, "\n")
+	return strings.Split(lines, "\n")
 }
 
 func TestValueVectors(t *testing.T) {

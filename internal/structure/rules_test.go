@@ -14,7 +14,7 @@ const everything = "*"
 var packages = map[string][]string{
 	"cell":           {},
 	"region":         {"cell"},
-	"counters":       {"cell"},
+	"counters":       {"cell", "rowkey"},
 	"counters/query": {"cell", "counters", "store"},
 	"rowkey":         {"cell"},
 	"rowkey/salted":  {"cell", "region", "store", "rowkey"},
@@ -29,7 +29,7 @@ var packages = map[string][]string{
 	"pipeline/kafka/embedded":  {},
 	"pipeline/decode":          {},
 	"pipeline/decode/registry": {"pipeline/decode"},
-	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "pipeline/decode"},
+	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "counters", "pipeline/decode"},
 	"pipeline/buffer":          {"cell", "region", "store", "counters"},
 	"pipeline": {
 		"cell", "region", "store", "counters",
