@@ -10,8 +10,8 @@ import (
 
 // SetAttribute sets a family attribute by HBase's name, in any case, from its
 // written form: VERSIONS, MIN_VERSIONS, TTL, KEEP_DELETED_CELLS,
-// NEW_VERSION_BEHAVIOR, BLOCKSIZE, COUNTER, and those that describe HBase's own
-// files, which are kept and shown and change nothing here. Its error wraps
+// NEW_VERSION_BEHAVIOR, BLOCKSIZE, COUNTER, DISTINCT, and those that describe HBase's
+// own files, which are kept and shown and change nothing here. Its error wraps
 // ErrInvalidArgument and says what the attribute takes, or which are known.
 func (f *FamilyDescriptor) SetAttribute(name, value string) error {
 	name = strings.ToUpper(name)
@@ -62,6 +62,8 @@ func (f *FamilyDescriptor) SetAttribute(name, value string) error {
 		return boolean(&f.NewVersionBehavior)
 	case "COUNTER":
 		return boolean(&f.Counter)
+	case "DISTINCT":
+		return boolean(&f.Distinct)
 	case "BLOCKSIZE":
 		return number(&f.BlockSize, 1, math.MaxInt32)
 	}
@@ -117,7 +119,7 @@ func checkPassive(name, value string) error {
 
 // FamilyAttributeNames returns the names that SetAttribute takes, sorted.
 func FamilyAttributeNames() []string {
-	names := []string{"VERSIONS", "MIN_VERSIONS", "TTL", "KEEP_DELETED_CELLS", "NEW_VERSION_BEHAVIOR", "COUNTER", "BLOCKSIZE"}
+	names := []string{"VERSIONS", "MIN_VERSIONS", "TTL", "KEEP_DELETED_CELLS", "NEW_VERSION_BEHAVIOR", "COUNTER", "DISTINCT", "BLOCKSIZE"}
 	for n := range passiveAttributes {
 		names = append(names, n)
 	}
@@ -172,6 +174,9 @@ func (f *FamilyDescriptor) Metadata() []Attribute {
 	var list []Attribute
 	if f.Counter {
 		list = append(list, Attribute{"COUNTER", "true"})
+	}
+	if f.Distinct {
+		list = append(list, Attribute{"DISTINCT", "true"})
 	}
 	if f.NewVersionBehavior {
 		list = append(list, Attribute{"NEW_VERSION_BEHAVIOR", "true"})

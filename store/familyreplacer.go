@@ -51,6 +51,9 @@ func (r *FamilyReplacement) Replaced(d *TableDescriptor) (*TableDescriptor, erro
 	if family.Counter != by.Counter {
 		return nil, fmt.Errorf("%w: table %s: one of the families %s and %s is a COUNTER family", ErrInvalidSchema, d.Name, r.Family, r.By)
 	}
+	if family.Distinct != by.Distinct {
+		return nil, fmt.Errorf("%w: table %s: one of the families %s and %s is a DISTINCT family", ErrInvalidSchema, d.Name, r.Family, r.By)
+	}
 	n := d.Clone()
 	families := n.Families[:0]
 	for _, f := range n.Families {

@@ -89,8 +89,8 @@ func validateMutation(t *TableDescriptor, m *cell.Mutation, now cell.Timestamp) 
 }
 
 func validateOp(t *TableDescriptor, f *FamilyDescriptor, m *cell.Mutation, o *cell.Op, now cell.Timestamp) error {
-	if f.Counter {
-		if err := validateCounterOp(m, o); err != nil {
+	if f.InPlace() {
+		if err := validateInPlaceOp(f, m, o); err != nil {
 			return err
 		}
 	}
@@ -120,16 +120,19 @@ func validateOp(t *TableDescriptor, f *FamilyDescriptor, m *cell.Mutation, o *ce
 	return nil
 }
 
-// validateCounterOp keeps COUNTER families to what design D7 gives them.
-func validateCounterOp(m *cell.Mutation, o *cell.Op) error {
-	switch o.Type {
-	case cell.OpIncrement:
+// validateInPlaceOp keeps COUNTER families, and DISTINCT ones, to what design D7
+// gives them.
+func validateInPlaceOp(f *FamilyDescriptor, m *cell.Mutation, o *cell.Op) error {
+	switch {
+	case o.Type == cell.OpIncrement && f.Counter, o.Type == cell.OpAppend && f.Distinct:
 		if o.TTL != 0 || m.Read != nil {
 			return fmt.Errorf("%w: a counter has neither a time to live of its own nor a time range", ErrRefused)
 		}
 		return nil
-	case cell.OpDeleteColumn, cell.OpDeleteFamily:
+	case o.Type == cell.OpDeleteColumn, o.Type == cell.OpDeleteFamily:
 		return nil
+	case f.Distinct:
+		return fmt.Errorf("%w: a DISTINCT family takes appends and deletes of a column, family or row only", ErrRefused)
 	}
 	return fmt.Errorf("%w: a COUNTER family takes increments and deletes of a column, family or row only", ErrRefused)
 }
@@ -171,7 +174,7 @@ func AppendResolved(dst []cell.Cell, t *TableDescriptor, m *cell.Mutation, now, 
 	first := len(dst)
 	for i := range m.Ops {
 		o := &m.Ops[i]
-		if o.Type != cell.OpDeleteRow && r.isCounter(o.Family) {
+		if o.Type != cell.OpDeleteRow && r.inPlace(o.Family) {
 			continue
 		}
 		switch o.Type {
@@ -193,7 +196,7 @@ func AppendResolved(dst []cell.Cell, t *TableDescriptor, m *cell.Mutation, now, 
 			r.marker(cell.KindDeleteFamilyVersion, o.Family, nil, o.Time)
 		case cell.OpDeleteRow:
 			for j := range t.Families {
-				if f := &t.Families[j]; !f.Counter {
+				if f := &t.Families[j]; !f.InPlace() {
 					r.marker(cell.KindDeleteFamily, f.Name, nil, o.Time)
 				}
 			}
@@ -247,9 +250,9 @@ type resolver struct {
 	base   []cell.Cell // the newest version of each column that m increments or appends to, in key order; our copy
 }
 
-func (r *resolver) isCounter(family string) bool {
+func (r *resolver) inPlace(family string) bool {
 	f := r.table.Family(family)
-	return f != nil && f.Counter
+	return f != nil && f.InPlace()
 }
 
 func (r *resolver) marker(k cell.Kind, family string, qualifier []byte, t cell.Timestamp) {
@@ -292,7 +295,7 @@ func (r *resolver) load() error {
 	s := r.scan()
 	s.Time = r.m.Read
 	for i := range r.m.Ops {
-		if o := &r.m.Ops[i]; (o.Type == cell.OpIncrement || o.Type == cell.OpAppend) && !r.isCounter(o.Family) {
+		if o := &r.m.Ops[i]; (o.Type == cell.OpIncrement || o.Type == cell.OpAppend) && !r.inPlace(o.Family) {
 			s.Columns = append(s.Columns, Column{Family: o.Family, Qualifier: o.Qualifier})
 		}
 	}

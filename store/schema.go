@@ -38,6 +38,7 @@ type FamilyDescriptor struct {
 	NewVersionBehavior bool
 	TimeToPurgeDeletes int64 // ms for which a major compaction keeps delete markers
 	Counter            bool  // COUNTER: takes only increments and deletes (design D7)
+	Distinct           bool  // DISTINCT: takes only appends, each an element to count, and deletes
 	BlockSize          int   // bytes; stored and shown, the engine chooses its own
 	// Attributes are the family's other attributes, by HBase's names, as
 	// given; nil = none.
@@ -48,6 +49,12 @@ type FamilyDescriptor struct {
 func NewFamily(name string) FamilyDescriptor {
 	return FamilyDescriptor{Name: name, Versions: 1, TTL: Forever, BlockSize: 65536}
 }
+
+// InPlace reports that the family keeps one cell a column, which is overwritten: a
+// count (COUNTER) or a sketch of how many different elements were appended
+// (DISTINCT, docs/format/distinct.md). A delete there takes effect in the order of
+// commits, and what is written after it begins anew.
+func (f *FamilyDescriptor) InPlace() bool { return f.Counter || f.Distinct }
 
 // TableDescriptor is the schema of one table. Families are sorted by name.
 type TableDescriptor struct {
@@ -126,8 +133,12 @@ func (t *TableDescriptor) Validate() error {
 			return bad("family %s: TTL is %d, must be positive", f.Name, f.TTL)
 		case f.BlockSize < 1<<10 || f.BlockSize > 16<<20:
 			return bad("family %s: BLOCKSIZE is %d, must be 1 KiB..16 MiB", f.Name, f.BlockSize)
+		case f.Counter && f.Distinct:
+			return bad("family %s: COUNTER and DISTINCT exclude each other", f.Name)
 		case f.Counter && (f.Versions != 1 || f.MinVersions != 0):
 			return bad("family %s: a COUNTER family keeps one version", f.Name)
+		case f.Distinct && (f.Versions != 1 || f.MinVersions != 0):
+			return bad("family %s: a DISTINCT family keeps one version", f.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(f.Attributes)) {
 			if err := checkPassive(name, f.Attributes[name]); err != nil {

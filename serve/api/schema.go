@@ -15,6 +15,7 @@ type Family struct {
 	NewVersionBehavior bool              `json:"new_version_behavior,omitempty"`
 	TimeToPurgeDeletes int64             `json:"time_to_purge_deletes,omitempty"`
 	Counter            bool              `json:"counter,omitempty"`
+	Distinct           bool              `json:"distinct,omitempty"`
 	BlockSize          int               `json:"block_size"`
 	Attributes         map[string]string `json:"attributes,omitempty"`
 }
@@ -40,7 +41,7 @@ func FromTable(t *store.TableDescriptor) Table {
 		f := &t.Families[i]
 		a.Families[i] = Family{
 			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: uint8(f.KeepDeleted),
-			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter,
+			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct,
 			BlockSize: f.BlockSize, Attributes: f.Attributes,
 		}
 	}
@@ -57,7 +58,7 @@ func (a *Table) Store() *store.TableDescriptor {
 		f := &a.Families[i]
 		t.Families = append(t.Families, store.FamilyDescriptor{
 			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: store.KeepDeleted(f.KeepDeleted),
-			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter,
+			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct,
 			BlockSize: f.BlockSize, Attributes: f.Attributes,
 		})
 	}

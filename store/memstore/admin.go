@@ -118,6 +118,9 @@ func (s *Store) AlterTable(ctx context.Context, d *store.TableDescriptor) error 
 		if f != nil && f.Counter != old.Counter {
 			return fmt.Errorf("alter table %s: %w: family %s: COUNTER cannot change", d.Name, store.ErrInvalidSchema, f.Name)
 		}
+		if f != nil && f.Distinct != old.Distinct {
+			return fmt.Errorf("alter table %s: %w: family %s: DISTINCT cannot change", d.Name, store.ErrInvalidSchema, f.Name)
+		}
 	}
 	for i := range t.desc.Families {
 		name := t.desc.Families[i].Name

@@ -62,7 +62,7 @@ func (s *Store) compact(ctx context.Context, table string, how rewrite) error {
 func (t *table) rewrite(how rewrite, now cell.Timestamp) {
 	for i := range t.desc.Families {
 		f := &t.desc.Families[i]
-		if f.Counter {
+		if f.InPlace() {
 			continue // overwritten in place: nothing to drop
 		}
 		earliest := cell.Timestamp(math.MaxInt64)

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/store"
 )
 
@@ -169,11 +170,11 @@ func (tx *tx) mutate(m *cell.Mutation, conds ...*store.Cond) (store.Result, erro
 	return store.Result{Applied: true, Cells: result}, nil
 }
 
-// count applies the operations of m on COUNTER families, which keep one cell a
-// column: 8 bytes big-endian at the newest event time. It returns the counters
-// that were incremented as they are at the end.
+// count applies the operations of m on COUNTER and DISTINCT families, which keep one
+// cell a column: 8 bytes big-endian, or a sketch, at the newest event time. It
+// returns the counters that were incremented as they are at the end.
 func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
-	if !slices.ContainsFunc(t.Families, func(f store.FamilyDescriptor) bool { return f.Counter }) {
+	if !slices.ContainsFunc(t.Families, func(f store.FamilyDescriptor) bool { return f.InPlace() }) {
 		return nil
 	}
 	r := tx.row(t.Name, m.Row)
@@ -182,14 +183,14 @@ func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
 		o := &m.Ops[i]
 		if o.Type == cell.OpDeleteRow {
 			for j := range t.Families {
-				if t.Families[j].Counter {
+				if t.Families[j].InPlace() {
 					r = r.with(t.Families[j].Name, versions{})
 				}
 			}
 			continue
 		}
 		f := t.Family(o.Family)
-		if !f.Counter {
+		if !f.InPlace() {
 			continue
 		}
 		all := r.family(f.Name).all()
@@ -201,6 +202,8 @@ func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
 			if at >= 0 {
 				all = slices.Delete(all, at, at+1)
 			}
+		case cell.OpAppend:
+			all = tx.append(f, all, at, o)
 		case cell.OpIncrement:
 			time := o.Time
 			if time == cell.Latest {
@@ -226,6 +229,36 @@ func (tx *tx) count(t *store.TableDescriptor, m *cell.Mutation) []cell.Cell {
 	}
 	tx.setRow(t.Name, m.Row, r)
 	return touched
+}
+
+// append adds an element to the sketch of a column of a DISTINCT family, whose
+// cells are all and whose cell is all[at], if any.
+func (tx *tx) append(f *store.FamilyDescriptor, all []written, at int, o *cell.Op) []written {
+	time := o.Time
+	if time == cell.Latest {
+		time = tx.now
+	}
+	if f.Expired(time, tx.now) {
+		return all
+	}
+	sketch := new(counters.Sketch)
+	if at >= 0 {
+		if old := all[at]; !f.Expired(old.Time, tx.now) {
+			var err error
+			if sketch, err = counters.DecodeSketch(old.Value); err != nil {
+				panic("memstore: its own sketch: " + err.Error())
+			}
+			if !sketch.Add(o.Value) && time <= old.Time {
+				return all // it is there: nothing is written
+			}
+			time = max(time, old.Time)
+		}
+		all = slices.Delete(all, at, at+1)
+	}
+	sketch.Add(o.Value)
+	tx.sequence++
+	c := cell.Cell{Family: f.Name, Qualifier: bytes.Clone(o.Qualifier), Time: time, Kind: cell.KindPut, Value: sketch.Append(nil)}
+	return append(all, written{Cell: c, sequence: tx.sequence})
 }
 
 // checkCounter refuses a delta, which is m as a mutation, for what is no COUNTER

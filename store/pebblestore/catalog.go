@@ -184,6 +184,7 @@ type (
 		NewVersionBehavior bool              `json:"new_version_behavior,omitempty"`
 		TimeToPurgeDeletes int64             `json:"time_to_purge_deletes_ms,omitempty"`
 		Counter            bool              `json:"counter,omitempty"`
+		Distinct           bool              `json:"distinct,omitempty"`
 		BlockSize          int               `json:"block_size"`
 		Attributes         map[string]string `json:"attributes,omitempty"`
 	}
@@ -227,7 +228,7 @@ func encodeTable(t *table) ([]byte, error) {
 		s.Families = append(s.Families, storedFamily{
 			ID: t.fams[i].id, Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL,
 			KeepDeleted: f.KeepDeleted.String(), NewVersionBehavior: f.NewVersionBehavior,
-			TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, BlockSize: f.BlockSize, Attributes: f.Attributes,
+			TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct, BlockSize: f.BlockSize, Attributes: f.Attributes,
 		})
 	}
 	b, err := json.Marshal(&s)
@@ -267,7 +268,7 @@ func decodeTable(name string, b []byte) (*table, error) {
 		}
 		d.Families = append(d.Families, store.FamilyDescriptor{
 			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: keep,
-			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter,
+			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct,
 			BlockSize: f.BlockSize, Attributes: f.Attributes,
 		})
 	}
@@ -333,7 +334,7 @@ func adoptAttributes(d *store.TableDescriptor) {
 
 func newFamily(id uint8, d *store.FamilyDescriptor) family {
 	f := family{id: id, tag: cell.TagData, desc: d}
-	if d.Counter {
+	if d.InPlace() {
 		f.tag = cell.TagCounter
 	}
 	return f
@@ -458,6 +459,9 @@ func assignFamilies(d *store.TableDescriptor, old *table) ([]family, []uint8, er
 			if o, _ := old.family(f.Name); o != nil {
 				if o.desc.Counter != f.Counter {
 					return nil, nil, fmt.Errorf("%w: table %s: family %s: COUNTER cannot be changed", store.ErrInvalidSchema, d.Name, f.Name)
+				}
+				if o.desc.Distinct != f.Distinct {
+					return nil, nil, fmt.Errorf("%w: table %s: family %s: DISTINCT cannot be changed", store.ErrInvalidSchema, d.Name, f.Name)
 				}
 				fams[i] = newFamily(o.id, f)
 				continue

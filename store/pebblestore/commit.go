@@ -34,6 +34,7 @@ type commit struct {
 	cells []cell.Cell
 
 	counterUndo []counterUndo
+	sketch      []byte // of the distinct count that is being written
 	dirty       []*counter
 	offsets     []offsetUndo
 	onces       []string // system keys of event ids, in order
@@ -80,8 +81,7 @@ func (c *commit) mark() mark {
 
 func (c *commit) rollback(m mark) {
 	for i := len(c.counterUndo) - 1; i >= m.counters; i-- {
-		u := &c.counterUndo[i]
-		u.c.value, u.c.exists, u.c.dirty = u.value, u.exists, u.dirty
+		c.counterUndo[i].restore()
 	}
 	for i := len(c.offsets) - 1; i >= m.offsets; i-- {
 		c.offsets[i].undo()
@@ -187,8 +187,8 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 	return result, nil
 }
 
-// countOps applies the operations on COUNTER families and returns the counters
-// that were incremented.
+// countOps applies the operations on COUNTER and DISTINCT families and returns the
+// counters that were incremented.
 func (c *commit) countOps(t *table, m *cell.Mutation) ([]cell.Cell, error) {
 	var result []cell.Cell
 	for i := range m.Ops {
@@ -221,6 +221,10 @@ func (c *commit) countOps(t *table, m *cell.Mutation) ([]cell.Cell, error) {
 				result[at] = n
 			} else {
 				result = append(result, n)
+			}
+		case cell.OpAppend:
+			if err := c.addElement(t, f, m.Row, o.Qualifier, o.Value, o.Time); err != nil {
+				return nil, err
 			}
 		case cell.OpDeleteColumn:
 			if err := c.deleteCounters(t, f, m.Row, o.Qualifier, false); err != nil {

@@ -10,10 +10,12 @@ import (
 	"sluice/store"
 )
 
-// counter is the cached state of one counter. Only the commit loop touches it.
+// counter is the cached state of one counter, or of one distinct count. Only the
+// commit loop touches it.
 type counter struct {
-	key     string // its stored key
-	value   counters.Value
+	key     string           // its stored key
+	value   counters.Value   // of a distinct count, without Count
+	sketch  *counters.Sketch // of a distinct count where it exists; nil = a counter
 	exists  bool
 	dirty   bool // changed in the running commit
 	oldVal  counters.Value
@@ -25,6 +27,7 @@ type counter struct {
 // is forgotten. That is LRU enough, and costs a map lookup an increment.
 type counterCache struct {
 	young, old map[string]*counter
+	sketches   []string // keys in young of distinct counts
 	limit      int
 	hits, miss int64
 }
@@ -47,15 +50,21 @@ func (c *counterCache) get(key []byte) *counter {
 
 func (c *counterCache) add(e *counter) { c.young[e.key] = e }
 
-// age is called between commits, when no counter is dirty.
+// age is called between commits, when no counter is dirty. Sketches stay no longer
+// than one: they take up to 16 KiB each, and 40 % of a pipeline's are not asked for
+// again.
 func (c *counterCache) age() {
+	for _, key := range c.sketches {
+		delete(c.young, key)
+	}
+	c.sketches = c.sketches[:0]
 	if len(c.young) >= c.limit {
 		c.old, c.young = c.young, make(map[string]*counter, c.limit)
 	}
 }
 
 // clear forgets everything.
-func (c *counterCache) clear() { c.young, c.old = map[string]*counter{}, nil }
+func (c *counterCache) clear() { c.young, c.old, c.sketches = map[string]*counter{}, nil, nil }
 
 // counterUndo restores a counter to what it was before one change.
 type counterUndo struct {
@@ -63,11 +72,42 @@ type counterUndo struct {
 	value  counters.Value
 	exists bool
 	dirty  bool
+
+	sketch   *counters.Sketch
+	register int   // of sketch, which the change has raised; -1 = none
+	rank     uint8 // what it was
 }
 
-// counter returns the current state of a counter, earlier members of the commit
-// included.
-func (c *commit) counter(key []byte) (*counter, error) {
+// restore takes one change back.
+func (u *counterUndo) restore() {
+	u.c.value, u.c.sketch, u.c.exists, u.c.dirty = u.value, u.sketch, u.exists, u.dirty
+	if u.register >= 0 {
+		u.sketch.SetRegister(u.register, u.rank)
+	}
+}
+
+// decode reads the stored value of a column of f.
+func (e *counter) decode(f *family, stored []byte) (err error) {
+	if !f.desc.Distinct {
+		e.value, err = counters.DecodeValue(stored)
+		return err
+	}
+	d, err := counters.DecodeDistinct(stored)
+	e.value, e.sketch = counters.Value{Time: d.Time, Sequence: d.Sequence}, d.Sketch
+	return err
+}
+
+// append appends the stored value.
+func (e *counter) append(dst []byte) []byte {
+	if e.sketch != nil {
+		return counters.AppendDistinct(dst, counters.Distinct{Sketch: e.sketch, Time: e.value.Time, Sequence: e.value.Sequence})
+	}
+	return counters.AppendValue(dst, e.value)
+}
+
+// counter returns the current state of a counter of f, or of a distinct count,
+// earlier members of the commit included.
+func (c *commit) counter(f *family, key []byte) (*counter, error) {
 	cache := c.db.counters
 	if e := cache.get(key); e != nil {
 		cache.hits++
@@ -80,18 +120,32 @@ func (c *commit) counter(key []byte) (*counter, error) {
 		return nil, err
 	}
 	if ok {
-		if e.value, err = counters.DecodeValue(value); err != nil {
-			return nil, fmt.Errorf("%w: counter %x: %w", store.ErrCorrupt, key, err)
+		if err := e.decode(f, value); err != nil {
+			return nil, corruptCounter(f, key, err)
 		}
 		e.exists = true
 	}
 	cache.add(e)
+	if f.desc.Distinct {
+		cache.sketches = append(cache.sketches, e.key)
+	}
 	return e, nil
+}
+
+// corruptCounter is the error of a stored value that does not decode; its key names
+// row and qualifier.
+func corruptCounter(f *family, key []byte, err error) error {
+	where := fmt.Sprintf("key %x", key)
+	var k cell.Key
+	if _, decodeErr := cell.DecodeKey(&k, key, nil); decodeErr == nil {
+		where = fmt.Sprintf("row %.100q, column %s:%.100q", k.Row, f.desc.Name, k.Qualifier)
+	}
+	return fmt.Errorf("%w: counter: %s: %w", store.ErrCorrupt, where, err)
 }
 
 // set changes a counter in the commit.
 func (c *commit) set(e *counter, v counters.Value, exists bool) {
-	c.counterUndo = append(c.counterUndo, counterUndo{c: e, value: e.value, exists: e.exists, dirty: e.dirty})
+	c.counterUndo = append(c.counterUndo, counterUndo{c: e, value: e.value, exists: e.exists, dirty: e.dirty, sketch: e.sketch, register: -1})
 	if !e.dirty {
 		e.dirty, e.oldVal, e.oldHave = true, e.value, e.exists
 		c.dirty = append(c.dirty, e)
@@ -112,7 +166,7 @@ func (c *commit) incrementKey(f *family, key []byte, delta int64, at cell.Timest
 		at = c.now
 	}
 	until := expiredUntil(f.desc, c.now)
-	e, err := c.counter(key)
+	e, err := c.counter(f, key)
 	if err != nil {
 		return v, false, err
 	}
@@ -130,13 +184,52 @@ func (c *commit) incrementKey(f *family, key []byte, delta int64, at cell.Timest
 	return v, true, nil
 }
 
+// addElement adds an element to a distinct count at event time at. One that is
+// there changes nothing unless it is newer than all; one that is older than the
+// family's TTL is left out.
+func (c *commit) addElement(t *table, f *family, row, qualifier, element []byte, at cell.Timestamp) error {
+	if at == cell.Latest {
+		at = c.now
+	}
+	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
+	until := expiredUntil(f.desc, c.now)
+	e, err := c.counter(f, c.key)
+	switch {
+	case err != nil:
+		return err
+	case at < until:
+		c.late++
+		return nil
+	}
+	register, rank := counters.Rank(element)
+	if !e.exists || e.value.Time < until {
+		c.seq++
+		c.set(e, counters.Value{Time: at, Sequence: c.seq}, true)
+		e.sketch = new(counters.Sketch)
+		e.sketch.SetRegister(register, rank)
+		return nil
+	}
+	before := e.sketch.Register(register)
+	if before >= rank && at <= e.value.Time {
+		return nil
+	}
+	c.seq++
+	c.set(e, counters.Value{Time: max(at, e.value.Time), Sequence: c.seq}, true)
+	if before < rank {
+		u := &c.counterUndo[len(c.counterUndo)-1]
+		u.register, u.rank = register, before
+		e.sketch.SetRegister(register, rank)
+	}
+	return nil
+}
+
 // deleteCounters removes a row's counters of one family, or one of them. Later
 // increments start at 0.
 func (c *commit) deleteCounters(t *table, f *family, row, qualifier []byte, all bool) error {
 	c.key = cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row)
 	if !all {
 		c.key = cell.AppendPart(c.key, qualifier)
-		e, err := c.counter(c.key)
+		e, err := c.counter(f, c.key)
 		if err != nil || !e.exists {
 			return err
 		}
@@ -153,7 +246,7 @@ func (c *commit) deleteCounters(t *table, f *family, row, qualifier []byte, all 
 		return err
 	}
 	for _, k := range keys {
-		if _, err := c.counter([]byte(k)); err != nil {
+		if _, err := c.counter(f, []byte(k)); err != nil {
 			return err
 		}
 	}
@@ -180,6 +273,13 @@ func (c *commit) writeCounters(b *pebble.Batch) error {
 				continue
 			}
 			if err := b.Delete([]byte(e.key), nil); err != nil {
+				return err
+			}
+			continue
+		}
+		if e.sketch != nil {
+			c.sketch = e.append(c.sketch[:0])
+			if err := b.Set([]byte(e.key), c.sketch, nil); err != nil {
 				return err
 			}
 			continue

@@ -96,7 +96,7 @@ func (c *commit) checkDelta(d *store.CounterDelta) (*table, *family, error) {
 		return nil, nil, err
 	}
 	f, _ := t.family(d.Family)
-	if f.tag != cell.TagCounter {
+	if !f.desc.Counter {
 		return nil, nil, fmt.Errorf("%w: table %s: family %s is no COUNTER family", store.ErrRefused, d.Table, d.Family)
 	}
 	return t, f, nil

@@ -9,7 +9,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"sluice/cell"
-	"sluice/counters"
 	"sluice/store"
 )
 
@@ -145,7 +144,7 @@ func (s *overlaySource) family(sf *store.SelectedFamily) error {
 	if f.tag == cell.TagCounter {
 		for _, e := range s.c.dirty {
 			if e.dirty && e.exists && len(e.key) > len(prefix) && e.key[:len(prefix)] == string(prefix) {
-				fresh = append(fresh, kv{[]byte(e.key), counters.AppendValue(nil, e.value)})
+				fresh = append(fresh, kv{[]byte(e.key), e.append(nil)})
 			}
 		}
 		stale = func(key []byte) bool {

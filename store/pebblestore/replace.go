@@ -13,7 +13,6 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"sluice/cell"
-	"sluice/counters"
 	"sluice/store"
 )
 
@@ -322,8 +321,8 @@ func (w *lateWrites) noteCounters(c *commit) {
 		o := lateOp{start: len(w.buf), key: len(e.key), deleted: !e.exists}
 		w.buf = append(w.buf, e.key...)
 		if e.exists {
-			w.buf = counters.AppendValue(w.buf, e.value)
-			o.value = counters.ValueLength
+			w.buf = e.append(w.buf)
+			o.value = len(w.buf) - o.start - o.key
 		}
 		w.ops = append(w.ops, o)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
-	"sluice/counters"
 	"sluice/store"
 )
 
@@ -416,11 +415,11 @@ func (r *rewrite) hash(prefix []byte) uint64 { return maphash.Bytes(r.seed, pref
 func (r *rewrite) compactCounters() (dropped bool, err error) {
 	r.out = r.out[:0]
 	for _, kv := range r.origin {
-		v, err := counters.DecodeValue(kv.value)
-		if err != nil {
-			return false, fmt.Errorf("%w: counter %x: %w", store.ErrCorrupt, kv.key, err)
+		var e counter
+		if err := e.decode(r.f, kv.value); err != nil {
+			return false, corruptCounter(r.f, kv.key, err)
 		}
-		if v.Time >= r.c.until {
+		if e.value.Time >= r.c.until {
 			r.out = append(r.out, kv)
 		}
 	}

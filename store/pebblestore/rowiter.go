@@ -243,6 +243,13 @@ func (r *familyReader) skipTo() (qualifier []byte, after, rowDone, ok bool) {
 }
 
 func (r *familyReader) addCounter(suffix, value []byte) error {
+	if r.fam.desc.Distinct {
+		d, err := counters.DecodeDistinct(value)
+		if err != nil {
+			return fmt.Errorf("%w: distinct count: %w", store.ErrCorrupt, err)
+		}
+		return r.addInPlace(suffix, d.Time, d.Sequence, value[counters.DistinctHeader:])
+	}
 	v, err := counters.DecodeValue(value)
 	if err != nil {
 		return fmt.Errorf("%w: counter: %w", store.ErrCorrupt, err)

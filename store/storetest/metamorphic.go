@@ -103,7 +103,9 @@ func newHistory(t *testing.T, rt *rapid.T, a, b Factory) *history {
 	if rapid.Bool().Draw(rt, "counter ttl") {
 		n.TTL = 20
 	}
-	d.Families = append(d.Families, n)
+	u := store.NewFamily("u")
+	u.Distinct, u.TTL = true, n.TTL
+	d.Families = append(d.Families, n, u)
 	for i, open := range []Factory{a, b} {
 		s := &side{open: open, opts: Options{Now: h.clock.Now, Dir: t.TempDir(), Rewriting: h.rewriting}}
 		s.Engine = open(t, s.opts)
@@ -260,7 +262,7 @@ func (h *history) drawDelete(rt *rapid.T, m *cell.Mutation) {
 	case 5:
 		m.DeleteFamilyVersion(drawFamilyName(rt), at)
 	case 6:
-		m.DeleteColumn("n", drawQualifier(rt), cell.Latest)
+		m.DeleteColumn(rapid.SampledFrom([]string{"n", "u"}).Draw(rt, "family in place"), drawQualifier(rt), cell.Latest)
 	case 7:
 		m.DeleteRow(cell.Latest)
 	}
@@ -268,13 +270,15 @@ func (h *history) drawDelete(rt *rapid.T, m *cell.Mutation) {
 
 func (h *history) drawModify(rt *rapid.T, m *cell.Mutation) {
 	for range rapid.IntRange(1, 2).Draw(rt, "columns") {
-		switch rapid.IntRange(0, 2).Draw(rt, "kind") {
+		switch rapid.IntRange(0, 3).Draw(rt, "kind") {
 		case 0:
 			m.Increment(drawFamilyName(rt), drawQualifier(rt), int64(rapid.IntRange(-2, 9).Draw(rt, "delta")))
 		case 1:
 			m.Append(drawFamilyName(rt), drawQualifier(rt), h.drawValue(rt))
 		case 2:
 			m.Increment("n", drawQualifier(rt), int64(rapid.IntRange(-2, 9).Draw(rt, "delta")))
+		case 3:
+			m.Append("u", drawQualifier(rt), h.drawValue(rt))
 		}
 		m.Ops[len(m.Ops)-1].Time = h.drawTime(rt)
 	}
@@ -411,7 +415,7 @@ func (h *history) drawScan(rt *rapid.T) *store.Scan {
 		return s
 	}
 	for range rapid.IntRange(0, 2).Draw(rt, "columns") {
-		s.Columns = append(s.Columns, store.Column{Family: rapid.SampledFrom([]string{"f", "g", "n"}).Draw(rt, "family"), Qualifier: drawQualifier(rt), All: rapid.Bool().Draw(rt, "all")})
+		s.Columns = append(s.Columns, store.Column{Family: rapid.SampledFrom([]string{"f", "g", "n", "u"}).Draw(rt, "family"), Qualifier: drawQualifier(rt), All: rapid.Bool().Draw(rt, "all")})
 	}
 	if rapid.IntRange(0, 3).Draw(rt, "limited") == 0 {
 		s.LimitPerFamily, s.OffsetPerFamily = rapid.IntRange(0, 2).Draw(rt, "limit per family"), rapid.IntRange(0, 2).Draw(rt, "offset per family")
