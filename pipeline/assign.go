@@ -190,6 +190,9 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 		}
 	}
 	if progress.LastOffset >= log.start {
+		if err := w.checkEpoch(ctx, &progress); err != nil {
+			return progress, err
+		}
 		if err := w.checkFingerprint(ctx, &progress); err != nil {
 			return progress, err
 		}
@@ -240,6 +243,27 @@ func (w *worker) skipLost(ctx context.Context, progress store.Progress, start in
 	w.state.lost(start - progress.Next)
 	w.log.Warn("offsets are gone from Kafka and counted as lost", "offset", progress.Next, "next", start, "lost", start-progress.Next)
 	return lost, nil
+}
+
+// checkEpoch asks the leader whether it has the last applied record's epoch up to
+// that record: a log that was truncated and written again differs in that, also
+// where compaction has taken the record (KIP-320).
+func (w *worker) checkEpoch(ctx context.Context, progress *store.Progress) error {
+	if progress.LeaderEpoch < 0 {
+		return nil
+	}
+	end, err := w.p.broker.epochEnd(ctx, w.src.Topic, w.partition, progress.LeaderEpoch)
+	if err != nil {
+		return err
+	}
+	if end < 0 || end > progress.LastOffset {
+		return nil
+	}
+	return &TopicChangedError{
+		Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, sameID: true,
+		Found:  fmt.Sprintf("leader epoch %d ending at offset %d", progress.LeaderEpoch, end),
+		Stored: fmt.Sprintf("a record of that epoch at offset %d", progress.LastOffset),
+	}
 }
 
 // checkFingerprint compares the last applied record, if Kafka still has it, with

@@ -319,6 +319,36 @@ func TestCompactedLastRecordIsNoChange(t *testing.T) {
 	}
 }
 
+// A log that was truncated, written again beyond the stored offset, and compacted
+// has no record to compare: its epochs tell.
+func TestTruncatedAndCompactedLogStops(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		end  int64
+		stop bool
+	}{{0, true}, {2, true}, {3, false}, {-1, false}} {
+		e, b := newEngine(t), newFakeBroker(1)
+		b.produce(0, "a", "b", "c")
+		ingest(t, e, b)
+		b.produce(0, "d", "e")
+		b.change(func() {
+			b.logs[0].records = b.logs[0].records[3:] // offset 2 is compacted away
+			b.epochs = map[int32]int64{0: tc.end}
+		})
+		if !tc.stop {
+			ingest(t, e, b)
+			continue
+		}
+		err := start(t, newTest(t, e, b, func(o *Options) { o.OnTopicChange, o.OnDataLoss = NewIncarnation, SkipLostData }), 0).failed()
+		if want := fmt.Sprintf("leader epoch 0 ending at offset %d", tc.end); !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %q in it", err, want)
+		}
+		if got := readContents(t, e); got.Progress.Next != 3 {
+			t.Errorf("Got %+v, want nothing applied of the other log", got)
+		}
+	}
+}
+
 func TestTopicMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {

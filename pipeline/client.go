@@ -43,6 +43,10 @@ func (c *client) logEnd(ctx context.Context, topic string, partition int32) (int
 	return ends[partition], err
 }
 
+func (c *client) epochEnd(ctx context.Context, topic string, partition, epoch int32) (int64, error) {
+	return c.c.EpochEnd(ctx, topic, partition, epoch)
+}
+
 func (c *client) startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error) {
 	if s.From == StartAtTime {
 		return c.c.OffsetsAt(ctx, topic, partitions, s.Time)
@@ -59,19 +63,13 @@ func (c *client) startOffsets(ctx context.Context, topic string, partitions []in
 	return committed, nil
 }
 
-// Bounds of what is fetched ahead of a partition, where the options say nothing.
-const (
-	minFetchAhead = 256 << 10 // a few thousand records: less, and each fetch is waited for
-	maxFetchAhead = 8 << 20   // two fetches; more only holds memory
-)
-
-func (c *client) fetcher(ids map[string][16]byte, partitions int) fetcher {
+func (c *client) fetcher(ids map[string][16]byte) fetcher {
 	var o kafka.FetchOptions
 	if c.fetch != nil {
 		o = *c.fetch
 	}
-	if o.BufferBytes <= 0 {
-		o.BufferBytes = min(max(c.limit/4/int64(partitions), minFetchAhead), maxFetchAhead)
+	if o.TotalBytes <= 0 {
+		o.TotalBytes = c.limit / 4
 	}
 	o.TopicIDs = ids
 	return clientFetcher{c.c.NewFetcher(&o)}

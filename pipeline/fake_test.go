@@ -31,9 +31,10 @@ type fakeBroker struct {
 	rng     *rand.Rand // nil = whole batches
 	info    topicInfo
 	logs    map[int32]*fakeLog
-	changed chan struct{}  // closed at each change
-	broken  error          // returned by every call
-	offline map[int32]bool // partitions without a leader
+	changed chan struct{}   // closed at each change
+	broken  error           // returned by every call
+	offline map[int32]bool  // partitions without a leader
+	epochs  map[int32]int64 // where epoch 0 of a partition ends, if it does
 }
 
 type fakeLog struct {
@@ -101,6 +102,19 @@ func (b *fakeBroker) logEnd(_ context.Context, _ string, partition int32) (int64
 	return b.logs[partition].end + b.logs[partition].open, b.broken
 }
 
+// epochEnd knows one epoch, 0.
+func (b *fakeBroker) epochEnd(_ context.Context, _ string, partition, epoch int32) (int64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if epoch != 0 {
+		return -1, b.broken
+	}
+	if end, ok := b.epochs[partition]; ok {
+		return end, b.broken
+	}
+	return b.logs[partition].end + b.logs[partition].open, b.broken
+}
+
 func (b *fakeBroker) startOffsets(_ context.Context, _ string, partitions []int32, s *Start) (map[int32]int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -122,7 +136,7 @@ func (b *fakeBroker) startOffsets(_ context.Context, _ string, partitions []int3
 	return out, b.broken
 }
 
-func (b *fakeBroker) fetcher(map[string][16]byte, int) fetcher { return b }
+func (b *fakeBroker) fetcher(map[string][16]byte) fetcher { return b }
 
 func (b *fakeBroker) Run(ctx context.Context) error {
 	<-ctx.Done()

@@ -112,9 +112,9 @@ type Options struct {
 	SessionTimeout time.Duration // of the group; 0 = kafka's default
 	Heartbeat      time.Duration // 0 = kafka's default
 	Rebalance      time.Duration // 0 = kafka's default
-	// Fetch tunes fetching; nil = the defaults. Its BufferBytes default to a
-	// quarter of the budget, shared by the partitions, within 256 KiB and 8 MiB
-	// each; they are held besides the budget.
+	// Fetch tunes fetching; nil = the defaults. Its TotalBytes default to a
+	// quarter of the budget, shared by the partitions; they are held besides
+	// the budget.
 	Fetch *kafka.FetchOptions
 	// CommitInterval is how often the stored offsets are shown to Kafka, for
 	// lag tools; default 5 s.

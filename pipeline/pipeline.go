@@ -232,7 +232,7 @@ func (p *Pipeline) applySources(ctx context.Context, assignment map[string][]int
 		<-ctx.Done()
 		return nil
 	}
-	f := p.broker.fetcher(ids, len(workers))
+	f := p.broker.fetcher(ids)
 	fetching, stop := context.WithCancel(context.WithoutCancel(ctx)) // ends after the workers: what they have fetched is good
 	done := make(chan error, 1)
 	go func() { done <- f.Run(fetching) }()

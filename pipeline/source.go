@@ -25,10 +25,13 @@ type broker interface {
 	offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error)
 	// logEnd returns the end of a partition's log, open transactions included.
 	logEnd(ctx context.Context, topic string, partition int32) (int64, error)
+	// epochEnd returns where the records of leader epochs up to epoch end in a
+	// partition's log, -1 where its leader does not know.
+	epochEnd(ctx context.Context, topic string, partition, epoch int32) (int64, error)
 	// startOffsets resolves a start policy that is neither earliest nor latest.
 	startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error)
-	// fetcher reads partitions, so many, of topics that have these ids.
-	fetcher(ids map[string][16]byte, partitions int) fetcher
+	// fetcher reads partitions of topics that have these ids.
+	fetcher(ids map[string][16]byte) fetcher
 }
 
 // fetcher reads partitions while its Run runs.
