@@ -33,6 +33,7 @@ type Plan struct {
 	dates   []dateFormat
 	event   eventTime
 	rules   []rule
+	rollups []rollup
 	tables  []string
 	version string
 }
@@ -93,12 +94,13 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 	c.canon.WriteString(languageVersion)
 	c.decode(&s.Decode)
 	p := &Plan{decode: s.Decode.options(), event: c.eventTime(&s.EventTime)}
-	if len(s.Rules) == 0 {
+	if len(s.Rules)+len(s.Rollups) == 0 {
 		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put or increment")
 	}
 	for i := range s.Rules {
 		p.rules = append(p.rules, c.rule(fmt.Sprintf("map[%d]", i), &s.Rules[i], tables))
 	}
+	p.rollups = c.rollups(s.Rollups, tables)
 	if len(c.errs) > 0 {
 		return nil, errors.Join(c.errs...)
 	}
@@ -112,6 +114,11 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 	p.sources, p.dates = c.sources, c.dates
 	for i := range p.rules {
 		if t := p.rules[i].table; t != "" && !slices.Contains(p.tables, t) {
+			p.tables = append(p.tables, t)
+		}
+	}
+	for i := range p.rollups {
+		if t := p.rollups[i].table; !slices.Contains(p.tables, t) {
 			p.tables = append(p.tables, t)
 		}
 	}

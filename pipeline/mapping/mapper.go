@@ -42,6 +42,9 @@ type Mapper struct {
 	tables  []string      // last table name of each rule that makes its own
 	machine vm.VM         // runs what is not direct
 	missing *missingError // last source that the machine found missing
+	buckets []bucketCache // by rollupBucket.cache
+	values  [][]byte      // of the dimensions of the current rollup
+	names   [][]byte      // of its buckets
 
 	record *Record // the current record and document
 	topic  []byte
@@ -56,6 +59,9 @@ func (p *Plan) NewMapper() *Mapper {
 		panic("mapping: a compiled plan has no decoder: " + err.Error()) // Compile made one
 	}
 	m := &Mapper{plan: p, decoder: d, dates: make([]dateCache, len(p.dates)), tables: make([]string, len(p.rules)), topic: []byte{}}
+	for i := range p.rollups {
+		m.buckets = append(m.buckets, make([]bucketCache, len(p.rollups[i].buckets))...)
+	}
 	m.emit = m.document
 	return m
 }
@@ -90,6 +96,11 @@ func (m *Mapper) document(d *decode.Document) error {
 	m.time = t
 	for i := range m.plan.rules {
 		if err := m.rule(i); err != nil {
+			return err
+		}
+	}
+	for i := range m.plan.rollups {
+		if err := m.rollup(i); err != nil {
 			return err
 		}
 	}
@@ -275,6 +286,11 @@ func (m *Mapper) read(s *source) (decode.Kind, []byte) {
 
 // fail makes an *Error of what an expression of rule i returned.
 func (m *Mapper) fail(i int, key string, err error) error {
+	return failed(fmt.Sprintf("map[%d].%s", i, key), err)
+}
+
+// failed makes an *Error of what the expression at path returned.
+func failed(path string, err error) error {
 	class := classExpression
 	var missing *missingError
 	var value *valueError
@@ -284,7 +300,7 @@ func (m *Mapper) fail(i int, key string, err error) error {
 	case errors.As(err, &value):
 		class = classValue
 	}
-	return &Error{Stage: StageMap, Class: class, Err: fmt.Errorf("map[%d].%s: %w", i, key, err)}
+	return &Error{Stage: StageMap, Class: class, Err: fmt.Errorf("%s: %w", path, err)}
 }
 
 // parseUnix reads a number of units since the epoch, of so many ms each, rounded

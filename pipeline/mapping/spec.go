@@ -8,11 +8,12 @@ import (
 )
 
 // Spec is a pipeline's rules as its file spells them: the keys decode,
-// event_time and map. docs/mapping.md explains each.
+// event_time, map and rollups. docs/mapping.md explains each.
 type Spec struct {
 	Decode    DecodeSpec    `yaml:"decode"`     // how payloads are read
 	EventTime EventTimeSpec `yaml:"event_time"` // when an event happened
 	Rules     []RuleSpec    `yaml:"map"`        // what an event becomes, in order
+	Rollups   []RollupSpec  `yaml:"rollups"`    // what is counted of it, after the rules
 }
 
 // DecodeSpec says how payloads are read (decode.Options).
