@@ -32,6 +32,9 @@ type Config struct {
 	Store Store `yaml:"store"`
 	// Kafka is how to reach the brokers; all pipelines share it.
 	Kafka Kafka `yaml:"kafka"`
+	// SchemaRegistry is where the schemas of payloads are, for pipelines whose
+	// decode.framing is confluent.
+	SchemaRegistry SchemaRegistry `yaml:"schema_registry"`
 	// Serve is the HTTP server of the daemon.
 	Serve Serve `yaml:"serve"`
 	// Tables are created when they do not exist yet. A table that exists is
@@ -119,7 +122,7 @@ type Kafka struct {
 	RebalanceTimeout time.Duration `yaml:"rebalance_timeout" default:"30s"`
 }
 
-// TLS encrypts the connections to the brokers.
+// TLS encrypts connections.
 type TLS struct {
 	// Enable turns TLS on.
 	Enable bool `yaml:"enable"`
@@ -129,7 +132,7 @@ type TLS struct {
 	CertFile string `yaml:"cert_file"`
 	// KeyFile is the client's key, PEM.
 	KeyFile string `yaml:"key_file"`
-	// ServerName is the name to expect in the broker's certificate; empty =
+	// ServerName is the name to expect in the server's certificate; empty =
 	// the host that was dialled.
 	ServerName string `yaml:"server_name"`
 	// InsecureSkipVerify accepts any certificate. For trials only.

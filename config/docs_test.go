@@ -88,6 +88,9 @@ func (all structs) write(t *testing.T, w *bytes.Buffer, pkg string, st *ast.Stru
 		}
 		tag := reflect.StructTag(raw)
 		key, options, _ := strings.Cut(tag.Get("yaml"), ",")
+		if key == "-" {
+			continue
+		}
 		name, shape := typeName(pkg, f.Type)
 		inner := all[name]
 		innerPkg, base, _ := strings.Cut(name, ".")

@@ -34,6 +34,7 @@ func (c *Config) lint(d *decoder) {
 		d.problem(d.place(path), path, hint, format, args...)
 	}
 	c.lintConnections(report)
+	c.lintRegistry(report)
 	descriptors := c.lintTables(d, report)
 	find := func(name string) *store.TableDescriptor { return descriptors[name] }
 	c.lintPipelines(d, report, find)
@@ -173,9 +174,12 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 				report(join(path, n.key), "", "%s is %d, must be %d..%d", n.key, n.v, n.low, n.high)
 			}
 		}
-		if _, err := mapping.Compile(&p.Spec, find); err != nil {
+		if err := c.readSchema(&p.Decode); err != nil {
+			report(join(path, "decode.schema_file"), "a relative path starts at the configuration file", "%v", err)
+		} else if _, err := mapping.Compile(&p.Spec, find); err != nil {
 			d.specErrors(path, err)
 		}
+		c.Pipelines[name] = p // with its schema
 		p.lintTests(path, report)
 	}
 }

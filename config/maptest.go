@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/base64"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,7 +15,10 @@ type MappingTest struct {
 	// Name says what is tested.
 	Name string `yaml:"name" required:"true"`
 	// Record is the payload.
-	Record string `yaml:"record" required:"true"`
+	Record string `yaml:"record"`
+	// RecordBase64 is the payload of a format that is no text, in base64; it takes
+	// the place of record.
+	RecordBase64 string `yaml:"record_base64"`
 	// Key is the record's key; empty = none.
 	Key string `yaml:"key"`
 	// Headers are the record's headers.
@@ -37,6 +41,9 @@ type MappingTest struct {
 // MappingRecord returns the record of a test of p.
 func (p *Pipeline) MappingRecord(t *MappingTest) *mapping.Record {
 	r := &mapping.Record{Topic: t.Topic, Partition: int32(t.Partition), Offset: t.Offset, Timestamp: t.Timestamp, Value: []byte(t.Record)}
+	if t.RecordBase64 != "" {
+		r.Value, _ = base64.StdEncoding.DecodeString(t.RecordBase64) // checked when the file was read
+	}
 	if r.Topic == "" && len(p.Topics) > 0 {
 		r.Topic = p.Topics[0]
 	}
@@ -70,6 +77,14 @@ func (p *Pipeline) lintTests(path string, report reporter) {
 			report(join(at, "name"), "", "two tests are named %q", t.Name)
 		}
 		seen[t.Name] = true
+		switch {
+		case (t.Record == "") == (t.RecordBase64 == ""):
+			report(at, "", "a test has a record, or a record_base64")
+		case t.RecordBase64 != "":
+			if _, err := base64.StdEncoding.DecodeString(t.RecordBase64); err != nil {
+				report(join(at, "record_base64"), "", "not base64: %v", err)
+			}
+		}
 		if t.Error != "" {
 			if classes := mapping.Classes(); !slices.Contains(classes, t.Error) {
 				report(join(at, "error"), didYouMean(t.Error, classes), "no class of errors %q", t.Error)

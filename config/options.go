@@ -96,6 +96,12 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	if !ok {
 		return nil, fmt.Errorf("config: %s has no pipeline %q; it has %s", c.file, name, strings.Join(c.PipelineNames(), ", "))
 	}
+	var err error
+	if p.Decode.Registered() {
+		if p.Decode.Schemas, err = c.SchemaRegistry.schemas(); err != nil {
+			return nil, fmt.Errorf("pipeline %s: %w", name, err)
+		}
+	}
 	plan, err := mapping.Compile(&p.Spec, c.tableFinder())
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %s: %w", name, err)

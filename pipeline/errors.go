@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/store"
 )
@@ -140,6 +141,8 @@ func pauseReason(err error) string {
 		return "another owner"
 	case errors.Is(err, store.ErrTableNotEnabled):
 		return "table disabled"
+	case errors.Is(err, decode.ErrUnavailable):
+		return "schema registry unavailable"
 	}
 	s := err.Error()
 	if i := strings.IndexByte(s, '\n'); i >= 0 {

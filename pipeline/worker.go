@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/pipeline/buffer"
+	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -302,7 +303,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 		if r.Offset < w.buf.Next() {
 			continue
 		}
-		if err := w.record(hard, r, &rec); err != nil {
+		if err := w.recordFetching(ctx, hard, r, &rec); err != nil {
 			return err
 		}
 		w.last = r
@@ -327,7 +328,8 @@ func (w *worker) mark() {
 	w.last = nil
 }
 
-// record maps r and buffers what it became.
+// record maps r and buffers what it became. A *decode.Pending says that its schema
+// is to be fetched first.
 func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Record) error {
 	if len(w.refused) > 0 {
 		if reason, ok := w.refused[r.Offset]; ok {
@@ -341,6 +343,9 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 	}
 	rec.Headers = w.headers
 	out, err := w.mapRecord(rec)
+	if pending, ok := err.(*decode.Pending); ok {
+		return pending
+	}
 	switch {
 	case err != nil:
 		var refused *mapping.Error

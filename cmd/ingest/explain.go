@@ -21,7 +21,7 @@ import (
 const explainWait = 10 * time.Second
 
 // file explains the lines of a file as records of partition 0.
-func (e *explainer) file(p *cli.Program, name, topic string) error {
+func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string) error {
 	in := p.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
@@ -35,7 +35,7 @@ func (e *explainer) file(p *cli.Program, name, topic string) error {
 	s.Buffer(nil, 64<<20)
 	for offset := int64(0); e.left > 0 && s.Scan(); offset++ {
 		r := &mapping.Record{Topic: topic, Offset: offset, Timestamp: time.Now().UnixMilli(), Value: s.Bytes()}
-		if err := e.record(r); err != nil {
+		if err := e.record(ctx, r); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (e *explainer) partition(ctx context.Context, f *kafka.Fetcher, p sampled) 
 			for _, h := range k.Headers {
 				m.Headers = append(m.Headers, mapping.Header{Key: h.Key, Value: h.Value})
 			}
-			if err = e.record(m); err != nil {
+			if err = e.record(ctx, m); err != nil {
 				break
 			}
 		}

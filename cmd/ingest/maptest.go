@@ -21,7 +21,7 @@ type testCommand struct {
 var errTestsFailed = errors.New("tests of the mapping failed")
 
 // Run runs the tests of the file's mappings, without Kafka and without a store.
-func (c *testCommand) Run(_ context.Context, p *cli.Program) error {
+func (c *testCommand) Run(ctx context.Context, p *cli.Program) error {
 	cfg, err := c.Load(p)
 	if err != nil {
 		return err
@@ -41,7 +41,10 @@ func (c *testCommand) Run(_ context.Context, p *cli.Program) error {
 		for i := range spec.Tests {
 			t := &spec.Tests[i]
 			ran++
-			diff := runMappingTest(m, &spec, t)
+			diff, err := runMappingTest(ctx, m, &spec, t)
+			if err != nil {
+				return fmt.Errorf("%s: %s: %w", name, t.Name, err)
+			}
 			if diff == "" {
 				fmt.Fprintf(p.Stdout, "ok    %s: %s\n", name, t.Name)
 				continue
@@ -60,30 +63,34 @@ func (c *testCommand) Run(_ context.Context, p *cli.Program) error {
 	return err
 }
 
-// runMappingTest returns the lines by which the outcome differs, or "".
-func runMappingTest(m *mapping.Mapper, p *config.Pipeline, t *config.MappingTest) string {
+// runMappingTest returns the lines by which the outcome differs, or "". Its error
+// is that of a schema registry.
+func runMappingTest(ctx context.Context, m *mapping.Mapper, p *config.Pipeline, t *config.MappingTest) (string, error) {
 	want := t.ExpectLines()
 	if t.Error != "" {
 		want = []string{"error " + t.Error}
 	}
-	got, err := mapped(m, p.MappingRecord(t))
+	got, err := mapped(ctx, m, p.MappingRecord(t))
 	var e *mapping.Error
-	if errors.As(err, &e) {
+	switch {
+	case errors.As(err, &e):
 		got = []string{"error " + e.Class}
+	case err != nil:
+		return "", err
 	}
 	if slices.Equal(want, got) {
-		return ""
+		return "", nil
 	}
 	diff := lineDiff(want, got)
 	if e != nil {
 		diff += "        " + e.Error() + "\n"
 	}
-	return diff
+	return diff, nil
 }
 
-// mapped returns the lines of what a record becomes.
-func mapped(m *mapping.Mapper, r *mapping.Record) ([]string, error) {
-	out, err := m.Map(r)
+// mapped returns the lines of what a record becomes, once its schema is fetched.
+func mapped(ctx context.Context, m *mapping.Mapper, r *mapping.Record) ([]string, error) {
+	out, err := m.MapFetching(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +163,7 @@ func (c *explainCommand) Run(ctx context.Context, p *cli.Program) error {
 	}
 	e := &explainer{out: p.Stdout, mapper: o.Plan.NewMapper(), left: c.Sample}
 	if c.File != "" {
-		return e.file(p, c.File, o.Topics[0])
+		return e.file(ctx, p, c.File, o.Topics[0])
 	}
 	return e.topics(ctx, cfg, newLogger(p.Stderr, &cfg.Log), o.Topics)
 }
@@ -168,9 +175,9 @@ type explainer struct {
 	left   int // of the sample
 }
 
-func (e *explainer) record(r *mapping.Record) error {
+func (e *explainer) record(ctx context.Context, r *mapping.Record) error {
 	e.left--
-	lines, err := mapped(e.mapper, r)
+	lines, err := mapped(ctx, e.mapper, r)
 	outcome := fmt.Sprintf("%d mutations", len(lines))
 	var refused *mapping.Error
 	switch {

@@ -153,7 +153,7 @@ func (o *Options) validateFraming(bad func(option, reason string, a ...any) erro
 		case framed:
 			return nil
 		case o.Schema == nil:
-			return bad("format", "format avro needs a schema_file, or the framing %s or %s", framingConfluent, framingContainer)
+			return bad("framing", "format avro needs a schema_file, or the framing %s or %s", framingConfluent, framingContainer)
 		}
 		t, err := parseAvro(o.Schema)
 		if err == nil {
@@ -181,7 +181,7 @@ func (o *Options) validateFraming(bad func(option, reason string, a ...any) erro
 // Registered reports whether payloads name their schemas by ids of a registry, so
 // that Schemas is needed.
 func (o *Options) Registered() bool {
-	return o.Framing == framingConfluent && o.Format != formatJSON
+	return o.Framing == framingConfluent && o.Format == formatAvro
 }
 
 func (o *Options) compressed() bool {

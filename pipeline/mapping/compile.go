@@ -108,7 +108,7 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 	if p.fields, err = decode.NewFields(c.paths); err != nil {
 		return nil, fmt.Errorf("mapping: %w", err)
 	}
-	if _, err = decode.New(p.decode, p.fields); err != nil {
+	if err = p.decode.Check(p.fields); err != nil {
 		return nil, fmt.Errorf("mapping: %w", err)
 	}
 	p.sources, p.dates = c.sources, c.dates
@@ -158,6 +158,12 @@ func (c *compilation) decode(s *DecodeSpec) {
 	c.note("decode %q", s.Format)
 	if len(s.Columns) > 0 {
 		c.note("columns %q %q", s.Columns, cmp.Or(s.Delimiter, ","))
+	}
+	if s.Framing != "" && s.Framing != "none" {
+		c.note("framing %q", s.Framing)
+	}
+	if len(s.Schema) > 0 {
+		c.note("schema %x", sha256.Sum256(s.Schema))
 	}
 	if s.Compression != "" && s.Compression != "none" {
 		c.note("compression %q", s.Compression)

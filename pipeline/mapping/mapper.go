@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -68,8 +69,10 @@ func (p *Plan) NewMapper() *Mapper {
 
 // Map returns what r becomes: the mutations of all its documents, in order. Its
 // error is an *Error; then nothing of r is to be applied, though some of its
-// documents may be good. Output's bytes are r's where they can be: it is valid
-// until the next Map and as long as r's slices are not changed.
+// documents may be good. Or it is a *decode.Pending, which says nothing of r: map
+// it again once its schema is fetched, as MapFetching does. Output's bytes are r's
+// where they can be: it is valid until the next Map and as long as r's slices are
+// not changed.
 func (m *Mapper) Map(r *Record) (*Output, error) {
 	m.record = r
 	if string(m.topic) != r.Topic {
@@ -78,12 +81,30 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 	m.buf = m.buf[:0]
 	m.out.Mutations = m.out.Mutations[:0]
 	if err := m.decoder.Decode(r.Value, m.emit); err != nil {
-		if e, ok := err.(*Error); ok {
+		switch e := err.(type) {
+		case *Error:
+			return nil, e
+		case *decode.Pending:
 			return nil, e
 		}
 		return nil, &Error{Stage: StageDecode, Class: m.plan.decode.Format, Err: err}
 	}
 	return &m.out, nil
+}
+
+// MapFetching is Map that fetches the schemas which the decoder lacks. Its error
+// may wrap decode.ErrUnavailable, too, or be the context's.
+func (m *Mapper) MapFetching(ctx context.Context, r *Record) (*Output, error) {
+	for {
+		out, err := m.Map(r)
+		pending, ok := err.(*decode.Pending)
+		if !ok {
+			return out, err
+		}
+		if err := pending.Fetch(ctx); err != nil {
+			return nil, err
+		}
+	}
 }
 
 // document maps one document of the record.

@@ -19,14 +19,28 @@ type Spec struct {
 // DecodeSpec says how payloads are read (decode.Options).
 type DecodeSpec struct {
 	Format      string   `yaml:"format"`      // a name of decode.Formats
+	Framing     string   `yaml:"framing"`     // what stands around a value: none; confluent: a zero byte and the schema's id in schema_registry (avro, json); container: an object container file (avro); empty = none
+	SchemaFile  string   `yaml:"schema_file"` // avro without framing: a file with the schema, JSON; a relative path starts at the configuration file
 	Columns     []string `yaml:"columns"`     // csv, tsv: what the values of a row are called, in order
 	Delimiter   string   `yaml:"delimiter"`   // csv: the character between two values; empty = a comma
 	Compression string   `yaml:"compression"` // of each payload inside its record: none, gzip or zstd; empty = none
 	MaxBytes    int      `yaml:"max_bytes"`   // of one decompressed payload, at most; 0 = 67108864 (64 MiB)
+
+	// Schema is the content of SchemaFile, and Schemas the registry: whoever read
+	// the file fills them in. A Plan without the registry that it needs makes no
+	// Mappers.
+	Schema  []byte         `yaml:"-"`
+	Schemas decode.Schemas `yaml:"-"`
 }
 
+// Registered reports whether Schemas is needed.
+func (s *DecodeSpec) Registered() bool { return s.options().Registered() }
+
 func (s *DecodeSpec) options() *decode.Options {
-	return &decode.Options{Format: s.Format, Columns: slices.Clone(s.Columns), Delimiter: s.Delimiter, Compression: s.Compression, MaxBytes: s.MaxBytes}
+	return &decode.Options{
+		Format: s.Format, Framing: s.Framing, Schema: s.Schema, Schemas: s.Schemas,
+		Columns: slices.Clone(s.Columns), Delimiter: s.Delimiter, Compression: s.Compression, MaxBytes: s.MaxBytes,
+	}
 }
 
 // EventTimeSpec says when an event happened. The zero value takes the record's
