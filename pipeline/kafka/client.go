@@ -35,8 +35,9 @@ type Options struct {
 	// RequestTimeout bounds a call of this package that asks the cluster
 	// something, retries included. Default 10 s.
 	RequestTimeout time.Duration
-	// MaxDecompressed bounds the decompressed size of one record batch, in
-	// bytes; a larger one is reported as corrupt. Default 256 MiB.
+	// MaxDecompressed bounds the memory of one record batch, in bytes:
+	// decompressed, with what its records and headers take once decoded. A
+	// larger one is reported as corrupt. Default 256 MiB.
 	MaxDecompressed int
 	// Dial replaces the TCP dialer, for tests on an in-memory network.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)

@@ -48,10 +48,11 @@ type Batch struct {
 	LogStart    int64 // first offset that the broker still has
 	Bytes       int   // memory that the batch holds until Release
 
-	headers []Header // of all records
-	raw     *chunk   // that records lie in, where they were not compressed
-	arenas  [][]byte // that records lie in, where they were
-	release func(*Batch)
+	headers    []Header // of all records
+	maxHeaders int      // that the record batch being decoded may still have
+	raw        *chunk   // that records lie in, where they were not compressed
+	arenas     [][]byte // that records lie in, where they were
+	release    func(*Batch)
 }
 
 // Release gives the batch's memory back for reuse. Records and their slices are

@@ -282,6 +282,14 @@ func TestDecodeErrors(t *testing.T) {
 		b := testBatch{base: 100, attrs: codec, producer: -1}
 		return b.frame(t, make([]byte, 2<<20), 0, 1)
 	}
+	// A few bytes each, in less than the bound.
+	many := func(records, headers int) []byte {
+		b := testBatch{base: 100, lastDelta: -1, producer: -1}
+		for i := range records {
+			b.records = append(b.records, testRecord{delta: int32(i), headers: make([]Header, headers)})
+		}
+		return b.encode(t)
+	}
 	for _, tc := range []struct {
 		name   string
 		buf    []byte
@@ -309,6 +317,9 @@ func TestDecodeErrors(t *testing.T) {
 		{"snappy bomb", bomb(codecSnappy), "more than the bound", 100},
 		{"lz4 bomb", bomb(codecLZ4), "more than the bound", 100},
 		{"zstd bomb", bomb(codecZstd), "more than the bound", 100},
+		{"many records", many(20_000, 0), "batch of 20000 records in", 100},
+		{"many headers", many(1, 30_000), "30000 headers: the batch takes more memory", 100},
+		{"headers of many records", many(100, 300), "300 headers: the batch takes more memory", 100},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
