@@ -93,15 +93,15 @@ func reportAudit(ctx context.Context, w io.Writer, r store.Reader) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nAudit: records in range = applied + filtered + dead-lettered + control + lost")
+	fmt.Fprintln(w, "\nAudit: records in range = applied + filtered + dead-lettered + dropped + control + lost")
 	var sum store.Progress
 	line := func(name string, p *store.Progress, inRange int64) {
 		verdict := "ok"
-		if inRange != p.Applied+p.Filtered+p.Dead+p.Control+p.Lost {
+		if inRange != p.Applied+p.Filtered+p.Dead+p.Dropped+p.Control+p.Lost {
 			verdict = "BROKEN"
 		}
-		fmt.Fprintf(w, "  %-16s %12s = %s + %s + %s + %s + %s  %s\n", name, cli.Count(inRange),
-			cli.Count(p.Applied), cli.Count(p.Filtered), cli.Count(p.Dead), cli.Count(p.Control), cli.Count(p.Lost), verdict)
+		fmt.Fprintf(w, "  %-16s %12s = %s + %s + %s + %s + %s + %s  %s\n", name, cli.Count(inRange),
+			cli.Count(p.Applied), cli.Count(p.Filtered), cli.Count(p.Dead), cli.Count(p.Dropped), cli.Count(p.Control), cli.Count(p.Lost), verdict)
 	}
 	var inRange int64
 	for i := range all {
@@ -111,6 +111,7 @@ func reportAudit(ctx context.Context, w io.Writer, r store.Reader) error {
 		sum.Applied += p.Applied
 		sum.Filtered += p.Filtered
 		sum.Dead += p.Dead
+		sum.Dropped += p.Dropped
 		sum.Control += p.Control
 		sum.Lost += p.Lost
 	}

@@ -24,7 +24,7 @@ type Letters struct {
 
 // Counts is what became of the offsets that a batch covers.
 type Counts struct {
-	Applied, Filtered, Dead, Control, Lost int64
+	Applied, Filtered, Dead, Dropped, Control, Lost int64
 }
 
 // Summary is what a batch stands for. It outlives the batch.

@@ -268,7 +268,7 @@ func (b *Buffer) addOrdered(ctx context.Context, offset int64, ms []cell.Mutatio
 		b.cover(offset)
 		c.Counts.Applied++
 		c.alone = true
-		c.Store.Record(offset, nil, nil, clone(ms)...)
+		c.Store.Record(offset, nil, nil, Clone(ms)...)
 		b.use(used)
 		return true, nil
 	case z.increments > 0 && c.deletes, z.deletes > 0 && (c.coalescer.Len() > 0 || len(c.Store.Counters) > 0):
@@ -278,7 +278,8 @@ func (b *Buffer) addOrdered(ctx context.Context, offset int64, ms []cell.Mutatio
 	return false, nil
 }
 
-func clone(ms []cell.Mutation) []cell.Mutation {
+// Clone returns a copy of ms in memory of its own.
+func Clone(ms []cell.Mutation) []cell.Mutation {
 	out := make([]cell.Mutation, len(ms))
 	for i := range ms {
 		m := &ms[i]
@@ -314,6 +315,13 @@ func put(arena, v []byte) (rest, copied []byte) {
 func (b *Buffer) Filter(offset int64) {
 	b.cover(offset)
 	b.cur.Counts.Filtered++
+}
+
+// Discard counts the record at offset as one that could not be applied and is not
+// kept either.
+func (b *Buffer) Discard(offset int64) {
+	b.cover(offset)
+	b.cur.Counts.Dropped++
 }
 
 // Dead buffers the outbox row of a dead letter. Its error is as Add's.
@@ -439,6 +447,7 @@ func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.P
 		Dead:           prev.Dead + c.Counts.Dead,
 		Control:        prev.Control + c.Counts.Control,
 		Lost:           prev.Lost + c.Counts.Lost,
+		Dropped:        prev.Dropped + c.Counts.Dropped,
 	}
 	c.Store.Advance(s, partition, from, c.Progress)
 	b.cur = b.budget.batch()

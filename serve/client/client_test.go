@@ -301,7 +301,7 @@ func TestOffsets(t *testing.T) {
 	m := newStore(t)
 	b := &store.Batch{}
 	b.Advance(store.Source{Pipeline: "p", Topic: "t", ClusterID: "c", TopicID: [16]byte{1, 2}}, 3, store.Absent,
-		store.Progress{First: 1, Next: 1 << 60, LeaderEpoch: -1, LastOffset: 5, LastTime: 6, Fingerprint: 1<<63 + 1, MappingVersion: "m", Applied: 7, Filtered: 8, Dead: 9, Control: 10, Lost: 11})
+		store.Progress{First: 1, Next: 1 << 60, LeaderEpoch: -1, LastOffset: 5, LastTime: 6, Fingerprint: 1<<63 + 1, MappingVersion: "m", Applied: 7, Filtered: 8, Dead: 9, Control: 10, Lost: 11, Dropped: 12})
 	if err := m.Apply(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
