@@ -23,6 +23,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"sluice/jobs"
+	"sluice/pipeline"
 	"sluice/pipeline/mapping"
 )
 
@@ -202,6 +203,31 @@ type DeadLetters struct {
 	// Topic receives refused records, at least once, with headers that say
 	// why; empty = they stay in the outbox only.
 	Topic string `yaml:"topic"`
+	// Policies say what becomes of a refused record, by the class of its error,
+	// or by its stage (decode, map or store); a class goes before its stage: dlq
+	// keeps it, drop counts it and keeps nothing, fail stops the pipeline at it,
+	// retry pauses the partition and tries again before it keeps it. What is not
+	// named is kept.
+	Policies map[string]string `yaml:"policies"`
+	// Retries is how often retry tries again, at intervals that double from
+	// 100ms to 5s.
+	Retries int `yaml:"retries" default:"10"`
+	// TripAt is a percentage of Window, 1 to 99: where more records than that
+	// are refused, the partition pauses until the daemon is started again,
+	// rather than to fill the outbox; 0 = never.
+	TripAt int `yaml:"trip_at" default:"50"`
+	// Window is how many offsets of a partition TripAt is about.
+	Window int `yaml:"window" default:"10000"`
+}
+
+// poison returns the pipeline's option. The policies are checked: a name that is
+// none counts as dlq here.
+func (d *DeadLetters) poison() pipeline.Poison {
+	p := pipeline.Poison{Retries: d.Retries, TripAt: d.TripAt, Window: d.Window, Policies: map[string]pipeline.Policy{}}
+	for class, name := range d.Policies {
+		p.Policies[class], _ = pipeline.ParsePolicy(name)
+	}
+	return p
 }
 
 // Flush says when a batch is full. Whichever comes first.

@@ -10,6 +10,7 @@ import (
 
 	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/pipeline"
 	"sluice/pipeline/mapping"
 	"sluice/store"
 )
@@ -165,6 +166,9 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			{"in_flight", int64(p.InFlight), 1, 8},
 			{"flush.records", int64(p.Flush.Records), 1, 1 << 20},
 			{"flush.bytes", int64(p.Flush.Bytes), 1 << 16, 1 << 30},
+			{"dead_letters.retries", int64(p.DeadLetters.Retries), 1, 1000},
+			{"dead_letters.trip_at", int64(p.DeadLetters.TripAt), 0, 99},
+			{"dead_letters.window", int64(p.DeadLetters.Window), 1, 1 << 20},
 			{"fetch.min_bytes", int64(p.Fetch.MinBytes), 1, 1 << 30},
 			{"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10, 1 << 30},
 			{"fetch.max_bytes", int64(p.Fetch.MaxBytes), 1 << 10, 1 << 30},
@@ -172,6 +176,15 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		} {
 			if n.v < n.low || n.v > n.high {
 				report(join(path, n.key), "", "%s is %d, must be %d..%d", n.key, n.v, n.low, n.high)
+			}
+		}
+		for _, class := range slices.Sorted(maps.Keys(p.DeadLetters.Policies)) {
+			at := join(join(path, "dead_letters.policies"), class)
+			if known := pipeline.Classes(); !slices.Contains(known, class) {
+				report(at, didYouMean(class, known), "no record is refused with the class %q", class)
+			}
+			if name := p.DeadLetters.Policies[class]; !slices.Contains(pipeline.PolicyNames(), name) {
+				report(at, didYouMean(name, pipeline.PolicyNames()), "not a policy: write dlq, drop, fail or retry")
 			}
 		}
 		if err := c.readSchema(&p.Decode); err != nil {

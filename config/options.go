@@ -109,6 +109,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	o := &pipeline.Options{
 		Name: name, Topics: slices.Clone(p.Topics), Group: p.Group, Start: p.Start.pipeline(), Plan: plan,
 		DeadLetterTopic: p.DeadLetters.Topic,
+		Poison:          p.DeadLetters.poison(),
 		Flush:           pipeline.Flush{MaxRecords: p.Flush.Records, MaxBytes: int64(p.Flush.Bytes), MaxAge: p.Flush.Age},
 		InFlight:        p.InFlight,
 		DrainTimeout:    c.DrainTimeout,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 )
 
@@ -87,14 +86,6 @@ type letterProducer struct{ p *kafka.Producer }
 
 var _ producer = (*letterProducer)(nil)
 
-func (p *letterProducer) produce(ctx context.Context, topic string, letters []*buffer.DeadLetter) error {
-	messages := make([]kafka.Message, len(letters))
-	for i, d := range letters {
-		m := kafka.Message{Key: letterKey(d), Value: d.Value, Partition: -1}
-		for _, h := range letterHeaders(d) {
-			m.Headers = append(m.Headers, kafka.Header(h))
-		}
-		messages[i] = m
-	}
-	return p.p.Produce(ctx, topic, messages...)
+func (p *letterProducer) produce(ctx context.Context, topic string, letters []kafka.Message) error {
+	return p.p.Produce(ctx, topic, letters...)
 }

@@ -8,6 +8,7 @@ import (
 
 	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
 	"sluice/store"
 )
 
@@ -91,7 +92,7 @@ var errReopen = errors.New("pipeline: the log moved backwards")
 // fatal reports whether trying again cannot help.
 func fatal(err error) bool {
 	for _, stop := range []error{
-		ErrDataLoss, ErrTopicChanged, ErrNotCommitted, errPoisonedOutbox, kafka.ErrClosed,
+		ErrDataLoss, ErrTopicChanged, ErrNotCommitted, ErrPoison, errPoisonedOutbox, kafka.ErrClosed,
 		store.ErrClosed, store.ErrCorrupt, store.ErrReadOnly, store.ErrLocked, store.ErrUnsupported, store.ErrInvalidSchema,
 	} {
 		if errors.Is(err, stop) {
@@ -109,25 +110,33 @@ func stopping(ctx context.Context, err error) bool {
 	return err != nil && ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded))
 }
 
-// refusalClass names what the store refused, for metrics: a bounded set.
-func refusalClass(err error) string {
-	for _, c := range []struct {
-		err   error
-		class string
-	}{
-		{store.ErrCellTooLarge, "cell_too_large"},
-		{store.ErrTableNotFound, "no_such_table"},
-		{store.ErrFamilyNotFound, "no_such_family"},
-		{store.ErrTimestampTooFar, "timestamp_too_far"},
-		{store.ErrNotANumber, "not_a_number"},
-		{store.ErrReadOnly, "read_only_table"},
-		{store.ErrInvalidArgument, "invalid_argument"},
-	} {
-		if errors.Is(err, c.err) {
-			return c.class
+// refusalClasses are what the store refuses, for metrics: a bounded set.
+var refusalClasses = [...]struct {
+	err   error
+	class string
+}{
+	{store.ErrCellTooLarge, "cell_too_large"},
+	{store.ErrTableNotFound, "no_such_table"},
+	{store.ErrFamilyNotFound, "no_such_family"},
+	{store.ErrTimestampTooFar, "timestamp_too_far"},
+	{store.ErrNotANumber, "not_a_number"},
+	{store.ErrReadOnly, "read_only_table"},
+	{store.ErrInvalidArgument, "invalid_argument"},
+}
+
+// classRefused is what the store refused for another reason.
+const classRefused = "refused"
+
+// refusal returns what the store refused as an error of stage store.
+func refusal(r *store.Refusal) *mapping.Error {
+	e := &mapping.Error{Stage: mapping.StageStore, Class: classRefused, Err: fmt.Errorf("table %s, row %q: %w", r.Table, r.Row, r.Err)}
+	for _, c := range refusalClasses {
+		if errors.Is(r.Err, c.err) {
+			e.Class = c.class
+			break
 		}
 	}
-	return "refused"
+	return e
 }
 
 // pauseReason is a short name for why a partition waits.
@@ -143,6 +152,10 @@ func pauseReason(err error) string {
 		return "table disabled"
 	case errors.Is(err, decode.ErrUnavailable):
 		return "schema registry unavailable"
+	}
+	var again *retryError
+	if errors.As(err, &again) {
+		return "a record is tried again: " + again.err.Class
 	}
 	s := err.Error()
 	if i := strings.IndexByte(s, '\n'); i >= 0 {

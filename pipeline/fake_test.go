@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"sluice/cell"
-	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -414,13 +413,16 @@ func readUnchecked(t testing.TB, e store.Engine) contents {
 		c.Counts[string(r.Key)] = int64(binary.BigEndian.Uint64(r.Cells[0].Value))
 	})
 	scan("events", func(r *cell.Row) { c.Events[string(r.Key)] = string(r.Cells[0].Value) })
-	scan(store.OutboxTable, func(r *cell.Row) {
-		d, err := buffer.DecodeDeadLetter(r)
+	for d, err := range ScanLetters(t.Context(), e, &LetterFilter{}) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Letters[string(letterKey(d))] = d.Stage + "/" + d.Class
-	})
+		why := d.Stage + "/" + d.Class
+		if d.Redriven != 0 {
+			why = d.RedrivenAs
+		}
+		c.Letters[string(letterKey(d))] = why
+	}
 	all, err := store.AllProgress(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)

@@ -105,7 +105,9 @@ type Options struct {
 	// DrainTimeout bounds how long a partition that is taken away, or that
 	// stops, goes on applying what it has buffered. 0 = DefaultDrainTimeout;
 	// negative = not at all. It should be below SessionTimeout.
-	DrainTimeout  time.Duration
+	DrainTimeout time.Duration
+	// Poison says what becomes of records that cannot be applied.
+	Poison        Poison
 	OnDataLoss    DataLossPolicy
 	OnTopicChange TopicChangePolicy
 
@@ -157,6 +159,9 @@ func (o *Options) validate() error {
 	}
 	if o.OnDataLoss > SkipLostData || o.OnTopicChange > NewIncarnation {
 		bad("unknown policy")
+	}
+	if err := o.Poison.validate(); err != nil {
+		bad("%w", err)
 	}
 	for _, d := range []time.Duration{o.SessionTimeout, o.Heartbeat, o.Rebalance, o.CommitInterval} {
 		if d < 0 {

@@ -29,6 +29,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/store"
 )
@@ -152,6 +153,7 @@ func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation)
 
 	var mirror sync.WaitGroup
 	mirroring, stop := context.WithCancel(owned)
+	p.countRedriven(mirroring)
 	mirror.Go(func() { p.mirror(mirroring, gen) })
 	err := p.apply(working, gen.Assignment)
 	stop()
@@ -169,6 +171,7 @@ func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
 		select {
 		case <-t.C:
 			p.commit(ctx, gen)
+			p.countRedriven(ctx)
 			for topic, partitions := range gen.Assignment {
 				if spans, err := p.broker.offsets(ctx, topic, partitions); err == nil { // else the next fetch says why not
 					p.status.ends(topic, spans)
@@ -178,6 +181,18 @@ func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
 			return
 		}
 	}
+}
+
+// countRedriven looks how many dead letters were redriven, which others do.
+func (p *Pipeline) countRedriven(ctx context.Context) {
+	all, err := AllRedriven(ctx, p.opts.Engine, p.opts.Name)
+	if err != nil {
+		if ctx.Err() == nil {
+			p.log.Warn("dead letters that were redriven are not counted", "err", err)
+		}
+		return
+	}
+	p.status.redriven(all)
 }
 
 func (p *Pipeline) commit(ctx context.Context, gen *kafka.Generation) {
@@ -288,6 +303,17 @@ func (s *status) generationBegins(id int32, member string) {
 	s.generation, s.memberID = id, member
 	s.metrics.Rebalances++
 	s.broadcast()
+}
+
+// redriven notes how many dead letters of each partition had their effect since.
+func (s *status) redriven(all []buffer.Redriven) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.redrives = make(map[incarnationKey]int64, len(all))
+	for i := range all {
+		n := &all[i]
+		s.redrives[incarnationKey{partitionKey{n.Topic, n.Partition}, n.TopicID}] = n.Applied + n.Filtered
+	}
 }
 
 // ends notes what the logs of a topic hold.

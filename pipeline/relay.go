@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"sync"
 	"time"
 
 	"sluice/cell"
 	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
 	"sluice/store"
 )
 
@@ -22,9 +22,10 @@ const (
 )
 
 // producer sends dead letters to a topic and returns when all replicas have
-// them.
+// them. Its error wraps kafka.ErrTooLarge where the topic does not take one for
+// its size.
 type producer interface {
-	produce(ctx context.Context, topic string, letters []*buffer.DeadLetter) error
+	produce(ctx context.Context, topic string, letters []kafka.Message) error
 }
 
 // relay sends what is in the outbox to the dead-letter topic, at least once, and
@@ -234,15 +235,19 @@ func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
 		return nil
 	}
 	rows := make([]string, len(letters))
-	var fresh []*buffer.DeadLetter
+	var fresh []kafka.Message
 	for i, d := range letters {
 		rows[i] = string(d.AppendRow(nil))
 		if _, ok := r.unmarked[rows[i]]; !ok {
-			fresh = append(fresh, d)
+			fresh = append(fresh, letterMessage(d))
 		}
 	}
 	if len(fresh) > 0 {
-		if err := r.out.produce(ctx, r.topic, fresh); err != nil {
+		err := r.out.produce(ctx, r.topic, fresh)
+		if len(letters) == 1 && errors.Is(err, kafka.ErrTooLarge) {
+			err = r.sendCut(ctx, letters[0])
+		}
+		if err != nil {
 			return fmt.Errorf("produce %d dead letters to %s: %w", len(fresh), r.topic, err)
 		}
 	}
@@ -264,36 +269,27 @@ func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
 	return nil
 }
 
+// sendCut produces as much of d as the topic takes.
+func (r *relay) sendCut(ctx context.Context, d *buffer.DeadLetter) error {
+	for size := min(len(d.Value)/2, firstCut); ; size /= 2 {
+		err := r.out.produce(ctx, r.topic, []kafka.Message{cutMessage(d, size)})
+		if err == nil {
+			r.log.Warn("dead letter is too large for its topic and was cut; the outbox has it whole",
+				"topic", d.Topic, "partition", d.Partition, "offset", d.Offset, "bytes", len(d.Value))
+		}
+		if size < 0 || !errors.Is(err, kafka.ErrTooLarge) {
+			return err
+		}
+		if size == 0 {
+			size = -2 // half of it is -1
+		}
+	}
+}
+
 func (s *status) relayed(n, failures int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics.Relayed += n
 	s.metrics.RelayErrors += failures
 	s.broadcast()
-}
-
-// letterKey is the key of a dead letter in the dead-letter topic. It names the place that the letter came from, so that a second copy is
-// recognised; the record's own key is a header.
-func letterKey(d *buffer.DeadLetter) []byte {
-	return fmt.Appendf(nil, "%s/%d/%d", d.Topic, d.Partition, d.Offset)
-}
-
-// letterHeaders returns the record's own headers and then those that say where
-// it comes from and why it is dead.
-func letterHeaders(d *buffer.DeadLetter) []buffer.Header {
-	hs := append([]buffer.Header(nil), d.Headers...)
-	add := func(key, value string) { hs = append(hs, buffer.Header{Key: []byte(key), Value: []byte(value)}) }
-	add("x-orig-topic", d.Topic)
-	add("x-orig-partition", strconv.FormatInt(int64(d.Partition), 10))
-	add("x-orig-offset", strconv.FormatInt(d.Offset, 10))
-	add("x-orig-timestamp", strconv.FormatInt(d.Time, 10))
-	if d.Key != nil {
-		hs = append(hs, buffer.Header{Key: []byte("x-orig-key"), Value: d.Key})
-	}
-	add("x-stage", d.Stage)
-	add("x-error-class", d.Class)
-	add("x-error-message", d.Reason)
-	add("x-pipeline", d.Pipeline)
-	add("x-mapping-version", d.MappingVersion)
-	return hs
 }

@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,6 +17,7 @@ import (
 
 	"sluice/cell"
 	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
 	"sluice/store"
 )
 
@@ -22,29 +26,53 @@ type fakeTopic struct {
 	mu      sync.Mutex
 	down    bool
 	refuses map[int64]bool
+	most    int // bytes of a letter; 0 = no bound
+	last    kafka.Message
 	got     map[string]int
 	calls   int
 }
 
-func (p *fakeTopic) produce(_ context.Context, _ string, letters []*buffer.DeadLetter) error {
+func (p *fakeTopic) produce(_ context.Context, _ string, letters []kafka.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
 	if p.down {
 		return errors.New("no broker answered")
 	}
-	for _, d := range letters {
-		if p.refuses[d.Offset] {
-			return errors.New("record too large")
+	for i := range letters {
+		offset, err := strconv.ParseInt(header(&letters[i], "x-orig-offset"), 10, 64)
+		if err != nil {
+			return err
+		}
+		size := len(letters[i].Value)
+		for _, h := range letters[i].Headers {
+			size += len(h.Value)
+		}
+		switch {
+		case p.refuses[offset]:
+			return errors.New("record is not wanted")
+		case p.most > 0 && size > p.most:
+			return fmt.Errorf("produce: %w", kafka.ErrTooLarge)
 		}
 	}
 	if p.got == nil {
 		p.got = map[string]int{}
 	}
-	for _, d := range letters {
-		p.got[string(letterKey(d))]++
+	for i := range letters {
+		p.got[string(letters[i].Key)]++
+		p.last = letters[i]
 	}
 	return nil
+}
+
+// header returns the last header of m with this key, "" where it has none.
+func header(m *kafka.Message, key string) (value string) {
+	for _, h := range m.Headers {
+		if string(h.Key) == key {
+			value = string(h.Value)
+		}
+	}
+	return value
 }
 
 func (p *fakeTopic) set(f func()) {
@@ -291,7 +319,7 @@ func TestLetterHeaders(t *testing.T) {
 	}
 	want := []string{
 		"own=", "x-orig-topic=t", "x-orig-partition=2", "x-orig-offset=7", "x-orig-timestamp=9", "x-orig-key=k",
-		"x-stage=map", "x-error-class=c", "x-error-message=r", "x-pipeline=p", "x-mapping-version=v",
+		"x-stage=map", "x-error-class=c", "x-error-message=r", "x-attempts=1", "x-pipeline=p", "x-mapping-version=v",
 	}
 	var got []string
 	for _, h := range letterHeaders(d) {
@@ -335,5 +363,84 @@ func TestClampOfLetterTimes(t *testing.T) {
 		if got := int64(m.Ops[0].Time); got != c.want {
 			t.Errorf("Got cell time %d for record time %d, want %d", got, c.time, c.want)
 		}
+	}
+}
+
+// A letter that is too large for the topic is sent as far as it fits, once.
+func TestLetterTooLargeForItsTopicIsCut(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		value, header int
+		most          int // that the topic takes
+		truncated     string
+		left          [2]int // bytes of the value, at least and at most
+	}{
+		{"fits", 1000, 10, 2000, "", [2]int{1000, 1000}},
+		{"value", 1000, 10, 700, "value", [2]int{200, 500}},
+		{"value, much", 100_000, 10, 1000, "value", [2]int{200, 1000}},
+		{"headers", 10, 5000, 2000, "value, headers and key", [2]int{0, 0}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "a", "bad"+strings.Repeat("x", c.value-3), "bad")
+			b.logs[0].records[1].Headers = []kafka.Header{{Key: []byte("h"), Value: make([]byte, c.header)}}
+			p := newTest(t, e, b)
+			out := &fakeTopic{most: c.most}
+			stop := startRelaying(p, out)
+			r := start(t, p, 0)
+			r.caughtUp(b)
+			waitFor(t, func() bool { return p.Metrics().Relayed == 2 })
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			if d := cmp.Diff(map[string]int{"t/0/1": 1, "t/0/2": 1}, out.letters()); d != "" {
+				t.Errorf("Got other letters (-want +got):\n%s", d)
+			}
+			if n := relayed(t, e); n != 2 {
+				t.Errorf("Got %d letters marked, want 2", n)
+			}
+
+			// Not again after a restart; and the letter itself says what it is.
+			again := &fakeTopic{most: c.most}
+			p = newTest(t, e, b)
+			stop = startRelaying(p, again)
+			b.produce(0, "bad")
+			r = start(t, p, 0)
+			r.caughtUp(b)
+			waitFor(t, func() bool { return p.Metrics().Relayed == 1 })
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			if d := cmp.Diff(map[string]int{"t/0/3": 1}, again.letters()); d != "" {
+				t.Errorf("Got other letters after a restart (-want +got):\n%s", d)
+			}
+			for d, err := range ScanLetters(t.Context(), e, &LetterFilter{Places: []Place{{"t", 0, 1}}}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(d.Value) != c.value || len(d.Headers) != 1 {
+					t.Errorf("Got %d bytes and %d headers in the outbox, want it whole", len(d.Value), len(d.Headers))
+				}
+				one := &fakeTopic{most: c.most}
+				relay := relay{engine: e, out: one, topic: "dead", log: p.log, status: p.status, unmarked: map[string]struct{}{}}
+				if err := relay.send(t.Context(), []*buffer.DeadLetter{d}); err != nil {
+					t.Fatal(err)
+				}
+				m := &one.last
+				if got := header(m, "x-truncated"); got != c.truncated || len(m.Value) < c.left[0] || len(m.Value) > c.left[1] {
+					t.Errorf("Got %d bytes, truncated %q, want %d to %d, %q", len(m.Value), got, c.left[0], c.left[1], c.truncated)
+				}
+				if !strings.HasPrefix(string(d.Value), string(m.Value)) {
+					t.Error("Got other bytes than the value begins with")
+				}
+				if c.truncated != "" && (header(m, "x-orig-value-bytes") != strconv.Itoa(c.value) || header(m, "x-outbox-row") != hex.EncodeToString(d.AppendRow(nil))) {
+					t.Errorf("Got headers %q, want the size and the row of the whole", m.Headers)
+				}
+			}
+		})
 	}
 }

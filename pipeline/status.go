@@ -45,6 +45,8 @@ type PartitionStatus struct {
 	Lag       int64          // LogEnd - Progress.Next, not below 0
 	Rate      float64        // records applied a second, over about the last ten
 	Paused    string         // why it waits; empty = it does not
+	Tripped   string         // why its breaker is open, so that it waits for a new start; empty = it is not
+	Redriven  int64          // of Progress.Dead, had their effect after all; looked at now and then
 }
 
 // Status is a pipeline at one moment.
@@ -66,19 +68,20 @@ type DeadLetterKey struct {
 // Metrics are totals since the pipeline was made, over all its partitions, and
 // gauges. Only what was stored counts.
 type Metrics struct {
-	Applied, Filtered, Dead, Control, Lost int64 // records
-	Batches                                int64
-	Commits                                Histogram // durations of Engine.Apply
-	FetchedBytes                           int64
-	Stale                                  int64 // batches that another owner had overtaken
-	Refusals                               int64 // records that the store refused
-	Pauses                                 int64
-	Rebalances                             int64
-	Relayed                                int64 // dead letters produced to the topic
-	RelayErrors                            int64
-	BufferBytes                            int64 // held of the budget, by all its users
-	BufferLimit                            int64
-	DeadLetters                            map[DeadLetterKey]int64
+	Applied, Filtered, Dead, Dropped, Control, Lost int64 // records
+	Batches                                         int64
+	Commits                                         Histogram // durations of Engine.Apply
+	FetchedBytes                                    int64
+	Stale                                           int64 // batches that another owner had overtaken
+	Refusals                                        int64 // records that the store refused
+	Pauses                                          int64
+	Trips                                           int64 // breakers that have opened
+	Rebalances                                      int64
+	Relayed                                         int64 // dead letters produced to the topic
+	RelayErrors                                     int64
+	BufferBytes                                     int64 // held of the budget, by all its users
+	BufferLimit                                     int64
+	DeadLetters                                     map[DeadLetterKey]int64
 }
 
 // status is what a pipeline tells about itself.
@@ -90,6 +93,7 @@ type status struct {
 	generation int32
 	memberID   string
 	partitions map[partitionKey]*partitionState
+	redrives   map[incarnationKey]int64 // dead letters that had their effect since
 	metrics    Metrics
 	changed    chan struct{} // closed when something is stored or the pipeline stops
 }
@@ -97,6 +101,12 @@ type status struct {
 type partitionKey struct {
 	topic     string
 	partition int32
+}
+
+// incarnationKey is a partition of a topic that may be created anew.
+type incarnationKey struct {
+	partitionKey
+	topicID [16]byte
 }
 
 func newStatus() *status {
@@ -114,15 +124,16 @@ func (s *status) broadcast() {
 	s.changed = make(chan struct{})
 }
 
-func (s *status) partition(topic string, n int32) *partitionState {
+func (s *status) partition(src *store.Source, n int32, poison *Poison) *partitionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := partitionKey{topic, n}
+	k := partitionKey{src.Topic, n}
 	p := s.partitions[k]
 	if p == nil {
-		p = &partitionState{s: s, PartitionStatus: PartitionStatus{Topic: topic, Partition: n}}
+		p = &partitionState{s: s, breaker: newBreaker(poison), PartitionStatus: PartitionStatus{Topic: src.Topic, Partition: n}}
 		s.partitions[k] = p
 	}
+	p.topicID = src.TopicID
 	return p
 }
 
@@ -130,9 +141,11 @@ func (s *status) partition(topic string, n int32) *partitionState {
 type partitionState struct {
 	s *status
 	PartitionStatus
+	topicID  [16]byte
 	owners   int
 	rate     rate
-	logged   string // cause of the last pause that was logged
+	breaker  *breaker // of the worker that has the partition
+	logged   string   // cause of the last pause that was logged
 	loggedAt time.Time
 }
 
@@ -192,6 +205,7 @@ func (p *partitionState) applied(b *buffer.Summary, took time.Duration) (resumed
 	m.Applied += b.Counts.Applied
 	m.Filtered += b.Counts.Filtered
 	m.Dead += b.Counts.Dead
+	m.Dropped += b.Counts.Dropped
 	m.Control += b.Counts.Control
 	m.Batches++
 	m.Commits.add(took)
@@ -218,6 +232,22 @@ func (p *partitionState) refusals(n int) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.s.metrics.Refusals += int64(n)
+}
+
+// trip notes that the partition's breaker has opened.
+func (p *partitionState) trip(why string) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.metrics.Trips++
+	p.Paused, p.Tripped = why, why
+	p.s.broadcast()
+}
+
+// tripped returns why the partition's breaker is open, or "".
+func (p *partitionState) tripped() string {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.Tripped
 }
 
 // pauseReminder is how often a lasting pause is logged again.
@@ -272,6 +302,7 @@ func (p *Pipeline) Status() Status {
 		ps := st.PartitionStatus
 		ps.Lag = max(ps.LogEnd-ps.Progress.Next, 0)
 		ps.Rate = st.rate.value(now)
+		ps.Redriven = s.redrives[incarnationKey{partitionKey{st.Topic, st.Partition}, st.topicID}]
 		out.Partitions = append(out.Partitions, ps)
 	}
 	slices.SortFunc(out.Partitions, func(a, b PartitionStatus) int {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"time"
 
 	"sluice/pipeline/buffer"
@@ -34,8 +33,9 @@ type worker struct {
 	state     *partitionState
 
 	// refused are the records that the store does not take, by offset: when
-	// they are fetched again they go to the outbox.
-	refused map[int64]error
+	// they are fetched again they are poison.
+	refused map[int64]*mapping.Error
+	tries   map[int64]int // of records that are to be tried again, by offset
 
 	// of the current session
 	chain    *chain
@@ -60,8 +60,9 @@ func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error)
 		log:     p.log.With("topic", src.Topic, "partition", partition),
 		mapper:  p.newMapper(),
 		buf:     buf,
-		state:   p.status.partition(src.Topic, partition),
-		refused: map[int64]error{},
+		state:   p.status.partition(&src, partition, &p.opts.Poison),
+		refused: map[int64]*mapping.Error{},
+		tries:   map[int64]int{},
 	}, nil
 }
 
@@ -73,25 +74,36 @@ func (w *worker) run(ctx context.Context) error {
 	defer w.buf.Close()
 	w.state.assign(true)
 	defer w.state.assign(false)
+	if why := w.state.tripped(); why != "" {
+		w.state.pause(why, why)
+		<-ctx.Done()
+		return nil
+	}
 	wait := w.p.retry
 	for {
 		before := w.state.stored()
 		err := w.session(ctx, hard)
-		var refusal *store.BatchError
-		refused := errors.As(err, &refusal)
+		var refused *store.BatchError
+		var tripped *tripError
 		switch {
-		case err != nil && !refused && fatal(err):
+		case errors.As(err, &refused):
+			if err = w.refuse(refused); err == nil && ctx.Err() == nil {
+				continue
+			}
+		case errors.As(err, &tripped) && ctx.Err() == nil:
+			w.state.trip(tripped.Error())
+			w.log.Error("partition is paused until the process is started again", "err", tripped)
+			<-ctx.Done()
+			return nil
+		}
+		switch {
+		case err != nil && fatal(err):
 			return err
 		case ctx.Err() != nil:
 			if err != nil && !stopping(ctx, err) {
 				w.log.Warn("partition is left with records buffered; its next owner applies them", "err", err)
 			}
 			return nil
-		case refused:
-			if err := w.refuse(refusal); err != nil {
-				return err
-			}
-			continue
 		}
 		if w.state.stored() != before {
 			wait = w.p.retry
@@ -137,19 +149,45 @@ func outlive(ctx context.Context, d time.Duration) (context.Context, context.Can
 
 // refuse notes the records that the store named. They are applied again without
 // them, from the stored offset on: the records are fetched anew, so that nothing
-// of them has to be kept until their batch is durable.
+// of them has to be kept until their batch is durable. Its error is fatal, or asks
+// to wait first.
 func (w *worker) refuse(e *store.BatchError) error {
+	var wait error
 	for i := range e.Refused {
 		r := &e.Refused[i]
 		if _, again := w.refused[r.Offset]; again || r.Offset < 0 {
 			return fmt.Errorf("%w: %s, offset %d: %w", errPoisonedOutbox, w.name, r.Offset, e)
 		}
-		w.refused[r.Offset] = fmt.Errorf("table %s, row %q: %w", r.Table, r.Row, r.Err)
+		reason := refusal(r)
+		switch w.p.opts.Poison.policy(reason.Stage, reason.Class) {
+		case StopPipeline:
+			return w.poison(r.Offset, reason)
+		case RetryRecords:
+			if w.again(r.Offset) {
+				wait = &retryError{r.Offset, reason}
+				continue
+			}
+		}
+		w.refused[r.Offset] = reason
 	}
 	w.state.refusals(len(e.Refused))
 	// The store names one record of a sum. Unsummed, it names each.
 	w.buf.Separate(w.prev.Next)
-	return nil
+	return wait
+}
+
+// again counts a try of the record at offset and reports whether there is another.
+func (w *worker) again(offset int64) bool {
+	most := w.p.opts.Poison.Retries
+	if w.tries[offset] > most { // given up; read again for another record's sake
+		return false
+	}
+	w.tries[offset]++
+	return w.tries[offset] <= most
+}
+
+func (w *worker) poison(offset int64, reason *mapping.Error) error {
+	return &PoisonError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, Offset: offset, Err: reason}
 }
 
 type fetched struct {
@@ -167,6 +205,11 @@ func (w *worker) session(ctx, hard context.Context) error {
 	for offset := range w.refused {
 		if offset < progress.Next {
 			delete(w.refused, offset)
+		}
+	}
+	for offset := range w.tries {
+		if offset < progress.Next {
+			delete(w.tries, offset)
 		}
 	}
 	w.prev, w.last, w.err, w.logStart, w.stable, w.epoch = progress, nil, nil, 0, 0, -1
@@ -191,8 +234,9 @@ func (w *worker) session(ctx, hard context.Context) error {
 		}
 	}
 	// What is buffered was read while the log still had it: where the log has
-	// moved since, it may not come again.
-	if (err == nil || errors.Is(err, errReopen)) && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
+	// moved since, it may not come again. What is before a poisonous record is
+	// good.
+	if (err == nil || errors.Is(err, errReopen) || isPoison(err)) && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
 		if ferr := w.flush(hard); err == nil {
 			err = ferr
 		}
@@ -333,7 +377,7 @@ func (w *worker) mark() {
 func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Record) error {
 	if len(w.refused) > 0 {
 		if reason, ok := w.refused[r.Offset]; ok {
-			return w.dead(ctx, r, mapping.StageStore, refusalClass(reason), reason)
+			return w.unfit(ctx, r, reason)
 		}
 	}
 	rec.Offset, rec.Timestamp, rec.Key, rec.Value = r.Offset, r.Timestamp, r.Key, r.Value
@@ -348,11 +392,16 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 	}
 	switch {
 	case err != nil:
-		var refused *mapping.Error
-		if errors.As(err, &refused) {
-			return w.dead(ctx, r, refused.Stage, refused.Class, refused.Err)
+		reason := asMappingError(err)
+		switch w.p.opts.Poison.policy(reason.Stage, reason.Class) {
+		case StopPipeline:
+			return w.poison(r.Offset, reason)
+		case RetryRecords:
+			if w.again(r.Offset) {
+				return &retryError{r.Offset, reason}
+			}
 		}
-		return w.dead(ctx, r, mapping.StageMap, "internal", err)
+		return w.unfit(ctx, r, reason)
 	case out.Filtered():
 		w.buf.Filter(r.Offset)
 		return nil
@@ -368,24 +417,33 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 	}
 }
 
-// mapRecord maps r. A mapping that panics is a bug, but one record must not stop
-// its partition for ever, as it would: each restart would begin with it.
-func (w *worker) mapRecord(r *mapping.Record) (out *mapping.Output, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			w.log.Error("mapping panicked; its record is a dead letter", "offset", r.Offset, "err", cause, "stack", string(debug.Stack()))
-			w.mapper = w.p.newMapper()
-			out, err = nil, &mapping.Error{Stage: mapping.StageMap, Class: "panic", Err: fmt.Errorf("the mapping panicked: %v", cause)}
-		}
-	}()
-	return w.mapper.Map(r)
+// mapRecord maps r.
+func (w *worker) mapRecord(r *mapping.Record) (*mapping.Output, error) {
+	out, err := mapSafely(w.mapper, r, w.log)
+	if panicked(err) {
+		w.mapper = w.p.newMapper()
+	}
+	return out, err
 }
 
-func (w *worker) dead(ctx context.Context, r *kafka.Record, stage mapping.Stage, class string, reason error) error {
+// unfit keeps or drops a record that cannot be applied.
+func (w *worker) unfit(ctx context.Context, r *kafka.Record, reason *mapping.Error) error {
+	if w.state.breaker.fail(r.Offset) {
+		return &tripError{failed: w.state.breaker.limit, window: w.p.opts.Poison.Window, offset: r.Offset, err: reason}
+	}
+	if w.p.opts.Poison.policy(reason.Stage, reason.Class) == DropRecords {
+		w.buf.Discard(r.Offset)
+		return nil
+	}
+	return w.dead(ctx, r, reason)
+}
+
+func (w *worker) dead(ctx context.Context, r *kafka.Record, reason *mapping.Error) error {
 	d := &buffer.DeadLetter{
 		Pipeline: w.src.Pipeline, Topic: w.src.Topic, TopicID: w.src.TopicID, Partition: w.partition,
 		Offset: r.Offset, Time: r.Timestamp, Key: r.Key, Value: r.Value,
-		Stage: string(stage), Class: class, Reason: reason.Error(), MappingVersion: w.p.version,
+		Stage: string(reason.Stage), Class: reason.Class, Reason: reason.Err.Error(), MappingVersion: w.p.version,
+		Attempts: w.tries[r.Offset],
 	}
 	for _, h := range r.Headers {
 		d.Headers = append(d.Headers, buffer.Header(h))

@@ -31,7 +31,7 @@ type descriptions struct {
 	lag, lagSeconds, position, floor, logStart, end, records, lost *prometheus.Desc
 	fetchBytes, fetchErrors, rebalances, assigned, generation      *prometheus.Desc
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
-	deadLetters, relayed, relayErrors                              *prometheus.Desc
+	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
@@ -69,6 +69,9 @@ func newDescriptions() *descriptions {
 		deadLetters:    describe("dead_letters_total", "Records refused, by stage and class of error.", "pipeline", "stage", "error_class"),
 		relayed:        describe("dead_letters_relayed_total", "Dead letters that the dead-letter topic has taken.", "pipeline"),
 		relayErrors:    describe("dead_letters_relay_errors_total", "Times that the dead-letter topic did not take them.", "pipeline"),
+
+		outbox:  describe("dlq_outbox_records", "Records in the outbox that had no effect yet.", "pipeline"),
+		breaker: describe("breaker_open", "1 where a partition waits for a new start, as too many of its records could not be applied.", partition...),
 
 		exportRuns:    describe("export_runs_total", "Runs of export jobs, by result.", "export", "result"),
 		exportRows:    describe("export_rows_total", "Rows exported.", "export"),
@@ -191,6 +194,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		ready = 1
 	}
 	e.gauge(d.pipelineReady, ready, p.Name)
+	dead := int64(0)
 	for i := range p.Partitions {
 		t := &p.Partitions[i]
 		l := []string{p.Name, t.Topic, strconv.Itoa(int(t.Partition))}
@@ -209,9 +213,15 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		for _, o := range []struct {
 			outcome string
 			n       int64
-		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"dead_letter", t.Dead}, {"control", t.Control}} {
+		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"dropped", t.Dropped}, {"control", t.Control}} {
 			e.counter(d.records, float64(o.n), append(l, o.outcome)...)
 		}
+		open := 0.0
+		if t.Tripped != "" {
+			open = 1
+		}
+		e.gauge(d.breaker, open, l...)
+		dead += t.Dead - t.Redriven
 		for reason, n := range t.Lost {
 			e.counter(d.lost, float64(n), append(l, reason)...)
 		}
@@ -231,6 +241,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	for _, dl := range p.DeadLetters {
 		e.counter(d.deadLetters, float64(dl.Count), p.Name, dl.Stage, dl.Class)
 	}
+	e.gauge(d.outbox, float64(dead), p.Name)
 	e.counter(d.relayed, float64(p.Relayed), p.Name)
 	e.counter(d.relayErrors, float64(p.RelayErrors), p.Name)
 }

@@ -56,7 +56,10 @@ type PartitionStatus struct {
 	Filtered  int64            `json:"filtered"`
 	Dead      int64            `json:"dead"`
 	Control   int64            `json:"control"`
-	Lost      map[string]int64 `json:"lost,omitempty"` // by reason: retention, truncated, recreated
+	Lost      map[string]int64 `json:"lost,omitempty"`    // by reason: retention, truncated, recreated
+	Dropped   int64            `json:"dropped"`           // could not be applied, and are not kept
+	Redriven  int64            `json:"redriven"`          // of Dead, had their effect after all
+	Tripped   string           `json:"tripped,omitempty"` // why its breaker is open; empty = it is not
 }
 
 // DeadLetterCount is how many records were refused so.

@@ -26,6 +26,7 @@ type commands struct {
 	Test    testCommand        `cmd:"" help:"Run the tests of the mappings in a configuration file."`
 	Explain explainCommand     `cmd:"" help:"Show what the newest records would do, without doing it."`
 	Offsets offsetsCommand     `cmd:"" help:"Show stored offsets, lag and the audit counts."`
+	Dlq     dlqCommand         `cmd:"" help:"Look at dead letters, and apply their records after all."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }
 

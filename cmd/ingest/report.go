@@ -97,7 +97,7 @@ func reportAudit(ctx context.Context, w io.Writer, r store.Reader) error {
 	var sum store.Progress
 	line := func(name string, p *store.Progress, inRange int64) {
 		verdict := "ok"
-		if inRange != p.Applied+p.Filtered+p.Dead+p.Dropped+p.Control+p.Lost {
+		if inRange != p.Applied+p.Filtered+p.Duplicate+p.Unmet+p.Dead+p.Dropped+p.Control+p.Lost {
 			verdict = "BROKEN"
 		}
 		fmt.Fprintf(w, "  %-16s %12s = %s + %s + %s + %s + %s + %s  %s\n", name, cli.Count(inRange),
@@ -111,6 +111,8 @@ func reportAudit(ctx context.Context, w io.Writer, r store.Reader) error {
 		sum.Applied += p.Applied
 		sum.Filtered += p.Filtered
 		sum.Dead += p.Dead
+		sum.Duplicate += p.Duplicate
+		sum.Unmet += p.Unmet
 		sum.Dropped += p.Dropped
 		sum.Control += p.Control
 		sum.Lost += p.Lost

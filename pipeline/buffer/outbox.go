@@ -20,6 +20,11 @@ const MaxReasonBytes = 2048
 const (
 	// RelayedQualifier is put once the dead-letter topic has the record.
 	RelayedQualifier = "relayed"
+	// RedrivenQualifier is put in the commit that gives the record its effect
+	// after all: where it is, the letter is dead no more.
+	RedrivenQualifier = "redriven"
+	// RedrivenByQualifier names the redrive that did it.
+	RedrivenByQualifier = "redriven_by"
 )
 
 // Header is one header of a record.
@@ -45,8 +50,18 @@ type DeadLetter struct {
 	Class          string // short, of a bounded set
 	Reason         string // cut at MaxReasonBytes
 	MappingVersion string
-	Relayed        bool // the dead-letter topic has it
+	Attempts       int    // times that it was refused, the first included; 0 = 1
+	Relayed        bool   // the dead-letter topic has it
+	Redriven       int64  // when it had its effect after all, ms since the Unix epoch; 0 = it is dead
+	RedrivenAs     string // Applied or Filtered where Redriven is set
+	RedrivenBy     string // the redrive that did it
 }
+
+// What became of a record that was redriven.
+const (
+	Applied  = "applied"
+	Filtered = "filtered" // the present mapping leaves it out
+)
 
 // AppendOutboxPrefix appends what the outbox rows of one pipeline share.
 func AppendOutboxPrefix(dst []byte, pipeline string) []byte {
@@ -136,6 +151,9 @@ func (d *DeadLetter) Mutation() (cell.Mutation, error) {
 	text("reason", cut(d.Reason, MaxReasonBytes))
 	text("stage", d.Stage)
 	text("time", strconv.FormatInt(d.Time, 10))
+	if d.Attempts > 1 {
+		text("attempts", strconv.Itoa(d.Attempts))
+	}
 	text("topic", d.Topic)
 	if d.Value != nil {
 		m.Put(store.OutboxFamily, []byte("value"), t, append([]byte{}, d.Value...))
@@ -151,6 +169,108 @@ func (d *DeadLetter) RelayedMutation(now int64) cell.Mutation {
 	return m
 }
 
+// RefusedMutation returns the write of what d was refused for this time.
+func (d *DeadLetter) RefusedMutation() cell.Mutation {
+	m := cell.Mutation{Table: store.OutboxTable, Row: d.AppendRow(nil)}
+	t := d.cellTime()
+	for _, c := range [][2]string{
+		{"attempts", strconv.Itoa(d.Attempts)},
+		{"class", d.Class},
+		{"mapping_version", d.MappingVersion},
+		{"reason", cut(d.Reason, MaxReasonBytes)},
+		{"stage", d.Stage},
+	} {
+		m.Put(store.OutboxFamily, []byte(c[0]), t, []byte(c[1]))
+	}
+	return m
+}
+
+// RedrivenMutation returns the write that marks d as redriven, from its fields.
+func (d *DeadLetter) RedrivenMutation() cell.Mutation {
+	m := cell.Mutation{Table: store.OutboxTable, Row: d.AppendRow(nil)}
+	t := d.cellTime()
+	m.Put(store.OutboxFamily, []byte("mapping_version"), t, []byte(d.MappingVersion))
+	m.Put(store.OutboxFamily, []byte(RedrivenQualifier), t, strconv.AppendInt(nil, d.Redriven, 10))
+	m.Put(store.OutboxFamily, []byte("redriven_as"), t, []byte(d.RedrivenAs))
+	m.Put(store.OutboxFamily, []byte(RedrivenByQualifier), t, []byte(d.RedrivenBy))
+	return m
+}
+
+// Redriven counts the dead letters of one partition that had their effect after
+// all. The offset's own counts (store.Progress) stay as they are: they say what
+// the record became when its turn was.
+type Redriven struct {
+	Pipeline  string
+	Topic     string
+	TopicID   [16]byte
+	Partition int32
+	Applied   int64
+	Filtered  int64
+}
+
+// AppendRedrivenPrefix appends what the rows of Redriven share, and no letter: no
+// pipeline has an empty name. pipeline = "" is the prefix of all pipelines.
+func AppendRedrivenPrefix(dst []byte, pipeline string) []byte {
+	dst = cell.AppendPart(dst, nil)
+	if pipeline != "" {
+		dst = cell.AppendPart(dst, []byte(pipeline))
+	}
+	return dst
+}
+
+// CountMutation returns the increment of the count of letters that became as
+// RedrivenAs says, in d's partition.
+func (d *DeadLetter) CountMutation() cell.Mutation {
+	row := d.AppendRow(AppendRedrivenPrefix(nil, ""))
+	m := cell.Mutation{Table: store.OutboxTable, Row: row[:len(row)-8]}
+	m.Increment(store.OutboxFamily, []byte(d.RedrivenAs), 1)
+	return m
+}
+
+// DecodeRedriven reads a row that CountMutation has written. Its error wraps
+// store.ErrCorrupt.
+func DecodeRedriven(row *cell.Row) (*Redriven, error) {
+	corrupt := func(what string, err error) error {
+		return fmt.Errorf("%w: outbox row %q: %s: %w", store.ErrCorrupt, row.Key, what, err)
+	}
+	empty, rest, _, err := cell.DecodePart(row.Key, nil)
+	if err == nil && len(empty) > 0 {
+		err = fmt.Errorf("begins with %q", empty)
+	}
+	if err != nil {
+		return nil, corrupt("counts", err)
+	}
+	r := &Redriven{}
+	for _, field := range []*string{&r.Pipeline, &r.Topic} {
+		var part []byte
+		if part, rest, _, err = cell.DecodePart(rest, nil); err != nil {
+			return nil, corrupt("counts", err)
+		}
+		*field = string(part)
+	}
+	if len(rest) != 16+4 {
+		return nil, corrupt("length", fmt.Errorf("%d bytes after the topic, want 20", len(rest)))
+	}
+	copy(r.TopicID[:], rest)
+	r.Partition = int32(binary.BigEndian.Uint32(rest[16:]))
+	for i := range row.Cells {
+		c := &row.Cells[i]
+		n := &r.Applied
+		switch string(c.Qualifier) {
+		case Applied:
+		case Filtered:
+			n = &r.Filtered
+		default:
+			continue
+		}
+		if len(c.Value) != 8 {
+			return nil, corrupt(string(c.Qualifier), fmt.Errorf("%d bytes, want 8", len(c.Value)))
+		}
+		*n = int64(binary.BigEndian.Uint64(c.Value))
+	}
+	return r, nil
+}
+
 // cut returns at most n bytes of s, not ending inside a character.
 func cut(s string, n int) string {
 	if len(s) <= n {
@@ -160,6 +280,15 @@ func cut(s string, n int) string {
 		n--
 	}
 	return s[:n]
+}
+
+// BriefQualifiers returns the columns of a letter without what may be large: key,
+// value and headers.
+func BriefQualifiers() []string {
+	return []string{
+		"attempts", "class", "mapping_version", "offset", "reason", RedrivenQualifier, "redriven_as", RedrivenByQualifier,
+		RelayedQualifier, "stage", "time",
+	}
 }
 
 // DecodeDeadLetter reads an outbox row. Nothing of the result points into row.
@@ -193,6 +322,10 @@ func DecodeDeadLetter(row *cell.Row) (*DeadLetter, error) {
 			if d.Headers, err = decodeHeaders(c.Value); err != nil {
 				return nil, corrupt("headers", err)
 			}
+		case "attempts":
+			if d.Attempts, err = strconv.Atoi(string(c.Value)); err != nil {
+				return nil, corrupt("attempts", err)
+			}
 		case "key":
 			d.Key = append([]byte{}, c.Value...)
 		case "mapping_version":
@@ -209,6 +342,14 @@ func DecodeDeadLetter(row *cell.Row) (*DeadLetter, error) {
 			d.Value = append([]byte{}, c.Value...)
 		case RelayedQualifier:
 			d.Relayed = true
+		case RedrivenQualifier:
+			if d.Redriven, err = strconv.ParseInt(string(c.Value), 10, 64); err != nil {
+				return nil, corrupt("redriven", err)
+			}
+		case "redriven_as":
+			d.RedrivenAs = string(c.Value)
+		case RedrivenByQualifier:
+			d.RedrivenBy = string(c.Value)
 		}
 	}
 	return d, nil

@@ -1,0 +1,452 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/pipeline"
+	"sluice/pipeline/buffer"
+)
+
+type dlqCommand struct {
+	Ls      dlqListCommand    `cmd:"" help:"List the dead letters of the outbox, and how many there are of each class."`
+	Show    dlqShowCommand    `cmd:"" help:"Print one letter whole, with its headers and its payload."`
+	Redrive dlqRedriveCommand `cmd:"" help:"Apply the original records of dead letters by the present mapping, each once."`
+}
+
+// letterFlags choose letters.
+type letterFlags struct {
+	Pipeline string `placeholder:"NAME" help:"Only letters of this pipeline."`
+	Topic    string `placeholder:"NAME" help:"Only letters of this topic."`
+	Stage    string `placeholder:"STAGE" help:"Only letters of this stage: decode, map or store."`
+	Class    string `placeholder:"CLASS" help:"Only letters of this class of error."`
+	Since    string `placeholder:"TIME" help:"Only records whose timestamp is at or after this time (2026-01-31T00:00:00Z), or so long ago at most (90m)."`
+}
+
+func (f *letterFlags) filter(now time.Time) (pipeline.LetterFilter, error) {
+	out := pipeline.LetterFilter{Pipeline: f.Pipeline, Topic: f.Topic, Stage: f.Stage, Class: f.Class}
+	if f.Since == "" {
+		return out, nil
+	}
+	if d, err := time.ParseDuration(f.Since); err == nil && d >= 0 {
+		out.Since = max(1, now.Add(-d).UnixMilli())
+		return out, nil
+	}
+	t, err := time.Parse(time.RFC3339, f.Since)
+	if err != nil {
+		return out, fmt.Errorf("%w: --since %q is neither a duration such as 90m nor a time such as 2026-01-31T00:00:00Z", cli.ErrUsage, f.Since)
+	}
+	out.Since = max(1, t.UnixMilli())
+	return out, nil
+}
+
+// parsePlace reads TOPIC/PARTITION/OFFSET. A topic has no slash in its name.
+func parsePlace(s string) (pipeline.Place, error) {
+	bad := fmt.Errorf("%w: %q is no letter: write TOPIC/PARTITION/OFFSET as ls prints it", cli.ErrUsage, s)
+	parts := strings.Split(s, "/")
+	if len(parts) != 3 || parts[0] == "" {
+		return pipeline.Place{}, bad
+	}
+	n, err := strconv.ParseInt(parts[1], 10, 32)
+	if err != nil || n < 0 {
+		return pipeline.Place{}, bad
+	}
+	offset, err := strconv.ParseInt(parts[2], 10, 64)
+	if err != nil || offset < 0 {
+		return pipeline.Place{}, bad
+	}
+	return pipeline.Place{Topic: parts[0], Partition: int32(n), Offset: offset}, nil
+}
+
+type dlqListCommand struct {
+	cli.ConfigFlag
+	letterFlags
+	All    bool   `help:"List those, too, that were redriven."`
+	Limit  int    `default:"100" help:"List so many; the counts are of all. 0 = no bound."`
+	Output string `short:"o" enum:"table,json" default:"table" help:"How to print: table or json."`
+}
+
+// letterLine is a letter in a list.
+type letterLine struct {
+	Pipeline  string `json:"pipeline"`
+	Topic     string `json:"topic"`
+	TopicID   string `json:"topic_id"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Time      string `json:"time"`
+	Stage     string `json:"stage"`
+	Class     string `json:"class"`
+	Reason    string `json:"reason"`
+	Attempts  int    `json:"attempts"`
+	Version   string `json:"mapping_version"`
+	Relayed   bool   `json:"relayed"` // the dead-letter topic has it
+	State     string `json:"state"`   // dead, applied or filtered
+	Redriven  string `json:"redriven,omitempty"`
+}
+
+func newLetterLine(d *buffer.DeadLetter) letterLine {
+	l := letterLine{
+		Pipeline: d.Pipeline, Topic: d.Topic, TopicID: hex.EncodeToString(d.TopicID[:]), Partition: d.Partition, Offset: d.Offset,
+		Time: timeText(d.Time), Stage: d.Stage, Class: d.Class, Reason: d.Reason, Attempts: max(d.Attempts, 1),
+		Version: d.MappingVersion, Relayed: d.Relayed, State: "dead",
+	}
+	if d.Redriven != 0 {
+		l.State, l.Redriven = d.RedrivenAs, timeText(d.Redriven)
+	}
+	return l
+}
+
+func timeText(ms int64) string { return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// letterCount is how many letters are alike.
+type letterCount struct {
+	Pipeline string `json:"pipeline"`
+	Topic    string `json:"topic"`
+	Stage    string `json:"stage"`
+	Class    string `json:"class"`
+	State    string `json:"state"`
+	Letters  int64  `json:"letters"`
+}
+
+// Run lists the letters.
+func (c *dlqListCommand) Run(ctx context.Context, p *cli.Program) error {
+	if c.Limit < 0 {
+		return fmt.Errorf("%w: --limit is %d", cli.ErrUsage, c.Limit)
+	}
+	f, err := c.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	f.Brief, f.State = true, pipeline.DeadLetters
+	if c.All {
+		f.State = pipeline.AnyLetter
+	}
+	return withStore(ctx, &c.ConfigFlag, p, func(_ *config.Config, s config.Engine) error {
+		lines := []letterLine{}
+		counts := map[letterCount]int64{}
+		for d, err := range pipeline.ScanLetters(ctx, s, &f) {
+			if err != nil {
+				return err
+			}
+			l := newLetterLine(d)
+			counts[letterCount{Pipeline: l.Pipeline, Topic: l.Topic, Stage: l.Stage, Class: l.Class, State: l.State}]++
+			if c.Limit == 0 || len(lines) < c.Limit {
+				lines = append(lines, l)
+			}
+		}
+		sums := []letterCount{}
+		for k, n := range counts {
+			k.Letters = n
+			sums = append(sums, k)
+		}
+		slices.SortFunc(sums, func(a, b letterCount) int {
+			return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.State, b.State),
+				cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Class, b.Class))
+		})
+		if c.Output == "json" {
+			return printJSON(p.Stdout, struct {
+				Letters []letterLine  `json:"letters"`
+				Counts  []letterCount `json:"counts"`
+			}{lines, sums})
+		}
+		return printLetters(p.Stdout, lines, sums)
+	})
+}
+
+// withStore runs f on the store of the configuration, through the daemon that has
+// it open or directly.
+func withStore(ctx context.Context, c *cli.ConfigFlag, p *cli.Program, f func(*config.Config, config.Engine) error) (err error) {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	s, _, err := config.OpenStore(ctx, cfg, newLogger(p.Stderr, &cfg.Log))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	return f(cfg, s)
+}
+
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// reasonWidth is where a list cuts a reason: a line each, on a wide terminal.
+const reasonWidth = 80
+
+func printLetters(w io.Writer, lines []letterLine, sums []letterCount) error {
+	if len(sums) == 0 {
+		_, err := fmt.Fprintln(w, "no dead letters")
+		return err
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PIPELINE\tLETTER\tTIME\tSTATE\tSTAGE\tCLASS\tREASON")
+	for i := range lines {
+		l := &lines[i]
+		reason := printable(strings.ReplaceAll(l.Reason, "\n", " "))
+		if utf8.RuneCountInString(reason) > reasonWidth {
+			reason = string([]rune(reason)[:reasonWidth-1]) + "…"
+		}
+		fmt.Fprintf(t, "%s\t%s/%d/%d\t%s\t%s\t%s\t%s\t%s\n", l.Pipeline, l.Topic, l.Partition, l.Offset, l.Time, l.State, l.Stage, l.Class, reason)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	total := int64(0)
+	fmt.Fprintln(w)
+	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LETTERS\tPIPELINE\tTOPIC\tSTATE\tSTAGE\tCLASS")
+	for _, s := range sums {
+		total += s.Letters
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", s.Letters, s.Pipeline, s.Topic, s.State, s.Stage, s.Class)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if int64(len(lines)) < total {
+		_, err := fmt.Fprintf(w, "\n%s of %s listed; --limit lists more\n", cli.Count(int64(len(lines))), cli.Count(total))
+		return err
+	}
+	return nil
+}
+
+// printable returns s with what a terminal would act upon as escapes: a payload is
+// somebody else's word.
+func printable(s string) string {
+	clean := true
+	for _, r := range s {
+		clean = clean && (r == '\n' || r == '\t' || unicode.IsPrint(r)) && r != utf8.RuneError
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == '\n', r == '\t', unicode.IsPrint(r) && (r != utf8.RuneError || n > 1):
+			b.WriteString(s[i : i+n])
+		default:
+			q := strconv.QuoteToASCII(s[i : i+n])
+			b.WriteString(q[1 : len(q)-1])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+type dlqShowCommand struct {
+	cli.ConfigFlag
+	Pipeline string `placeholder:"NAME" help:"The letter of this pipeline, where several have read the record."`
+	Raw      bool   `help:"Print the payload alone, byte for byte."`
+	Output   string `short:"o" enum:"text,json" default:"text" help:"How to print: text or json (bytes in base64)."`
+	Letter   string `arg:"" help:"TOPIC/PARTITION/OFFSET, as ls prints it."`
+}
+
+// Run prints a letter. A topic that was created anew may have several of one
+// place: they are printed all.
+func (c *dlqShowCommand) Run(ctx context.Context, p *cli.Program) error {
+	place, err := parsePlace(c.Letter)
+	if err != nil {
+		return err
+	}
+	return withStore(ctx, &c.ConfigFlag, p, func(_ *config.Config, s config.Engine) error {
+		f := pipeline.LetterFilter{Pipeline: c.Pipeline, Topic: place.Topic, Places: []pipeline.Place{place}, Brief: true}
+		var found []*buffer.DeadLetter
+		for d, err := range pipeline.ScanLetters(ctx, s, &f) {
+			if err != nil {
+				return err
+			}
+			found = append(found, d)
+		}
+		switch {
+		case len(found) == 0:
+			return fmt.Errorf("%s is not in the outbox: it was applied, or is yet to come", place)
+		case c.Raw && len(found) > 1:
+			return fmt.Errorf("%w: %d letters are of %s: name the --pipeline", cli.ErrUsage, len(found), place)
+		}
+		for i, d := range found {
+			d, err := pipeline.ReadLetter(ctx, s, d)
+			if err != nil {
+				return err
+			}
+			switch {
+			case c.Raw:
+				_, err = p.Stdout.Write(d.Value)
+			case c.Output == "json":
+				err = printJSON(p.Stdout, newWholeLetter(d))
+			default:
+				if i > 0 {
+					fmt.Fprintln(p.Stdout)
+				}
+				err = printLetter(p.Stdout, d)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// wholeLetter is a letter with what may be large. Bytes are base64, null is
+// Kafka's null.
+type wholeLetter struct {
+	letterLine
+	Headers []wholeHeader `json:"headers"`
+	Key     []byte        `json:"key"`
+	Value   []byte        `json:"value"`
+}
+
+type wholeHeader struct {
+	Key   []byte `json:"key"`
+	Value []byte `json:"value"`
+}
+
+func newWholeLetter(d *buffer.DeadLetter) *wholeLetter {
+	w := &wholeLetter{letterLine: newLetterLine(d), Headers: []wholeHeader{}, Key: d.Key, Value: d.Value}
+	for _, h := range d.Headers {
+		w.Headers = append(w.Headers, wholeHeader(h))
+	}
+	return w
+}
+
+func printLetter(w io.Writer, d *buffer.DeadLetter) error {
+	l := newLetterLine(d)
+	var b bytes.Buffer
+	field := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name, value) }
+	field("letter", fmt.Sprintf("%s/%d/%d", l.Topic, l.Partition, l.Offset))
+	field("pipeline", l.Pipeline)
+	field("topic id", l.TopicID)
+	field("time", l.Time)
+	state := l.State
+	if l.Redriven != "" {
+		state += " at " + l.Redriven + " by redrive " + d.RedrivenBy
+	}
+	field("state", state)
+	field("stage", l.Stage)
+	field("class", l.Class)
+	field("reason", printable(l.Reason))
+	field("attempts", strconv.Itoa(l.Attempts))
+	field("mapping", l.Version)
+	field("relayed", strconv.FormatBool(l.Relayed))
+	for _, h := range d.Headers {
+		field("header", printable(string(h.Key))+": "+inline(h.Value))
+	}
+	field("key", inline(d.Key))
+	if d.Value == nil {
+		field("value", "null")
+	} else {
+		field("value", cli.Bytes(int64(len(d.Value))))
+		if utf8.Valid(d.Value) {
+			b.WriteString(printable(string(d.Value)))
+			b.WriteByte('\n')
+		} else {
+			b.WriteString(hex.Dump(d.Value))
+		}
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// inline prints bytes on a line.
+func inline(v []byte) string {
+	switch {
+	case v == nil:
+		return "null"
+	case utf8.Valid(v):
+		return printable(strings.ReplaceAll(string(v), "\n", `\n`))
+	}
+	return "hex " + hex.EncodeToString(v)
+}
+
+type dlqRedriveCommand struct {
+	cli.ConfigFlag
+	letterFlags
+	Limit  int      `default:"0" help:"Try so many of each pipeline; 0 = all."`
+	DryRun bool     `help:"Map the letters and write nothing."`
+	Letter []string `arg:"" optional:"" help:"Only these: TOPIC/PARTITION/OFFSET, as ls prints them."`
+}
+
+// errStillDead marks a redrive that left letters dead.
+var errStillDead = errors.New("records are still dead letters")
+
+// Run redrives the letters of every pipeline of the file that the flags choose.
+func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
+	f, err := c.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	if c.Limit < 0 {
+		return fmt.Errorf("%w: --limit is %d", cli.ErrUsage, c.Limit)
+	}
+	for _, s := range c.Letter {
+		place, err := parsePlace(s)
+		if err != nil {
+			return err
+		}
+		f.Places = append(f.Places, place)
+	}
+	return withStore(ctx, &c.ConfigFlag, p, func(cfg *config.Config, s config.Engine) error {
+		names := cfg.PipelineNames()
+		if c.Pipeline != "" {
+			names = []string{c.Pipeline}
+		}
+		var sum pipeline.RedriveCounts
+		for _, name := range names {
+			o, err := cfg.PipelineOptions(name)
+			if err != nil {
+				return err
+			}
+			f.Pipeline = name
+			n, err := pipeline.Redrive(ctx, &pipeline.RedriveOptions{
+				Engine: s, Plan: o.Plan, Filter: f, Limit: c.Limit, DryRun: c.DryRun, Logger: newLogger(p.Stderr, &cfg.Log),
+			})
+			sum.Applied += n.Applied
+			sum.Filtered += n.Filtered
+			sum.Refused += n.Refused
+			sum.Overtaken += n.Overtaken
+			if err != nil {
+				return errors.Join(printRedrive(p.Stdout, &sum, c.DryRun), fmt.Errorf("%w; what is done stays done: run it again for the rest", err))
+			}
+		}
+		if err := printRedrive(p.Stdout, &sum, c.DryRun); err != nil {
+			return err
+		}
+		if sum.Refused > 0 && !c.DryRun {
+			return fmt.Errorf("%s %w; dlq ls shows why", cli.Count(sum.Refused), errStillDead)
+		}
+		return nil
+	})
+}
+
+func printRedrive(w io.Writer, n *pipeline.RedriveCounts, dry bool) error {
+	verb := ""
+	if dry {
+		verb = "would be "
+	}
+	_, err := fmt.Fprintf(w, "%s %sapplied, %s %sleft out by the rules, %s %srefused again\n",
+		cli.Count(n.Applied), verb, cli.Count(n.Filtered), verb, cli.Count(n.Refused), verb)
+	if err == nil && n.Overtaken > 0 {
+		_, err = fmt.Fprintf(w, "%s were redriven by another at the same time\n", cli.Count(n.Overtaken))
+	}
+	return err
+}

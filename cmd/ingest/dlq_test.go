@@ -1,0 +1,240 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/counters/query"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/kafka/embedded"
+)
+
+const dlqConfig = `
+store: {dir: %q, min_free: 0B}
+kafka: {brokers: [%q]}
+serve: {listen: "127.0.0.1:0"}
+log: {level: error}
+tables:
+  visits: {families: {n: {COUNTER: true}}}
+pipelines:
+  visits:
+    topics: [visits]
+    group: visits
+    decode: {format: json}
+    dead_letters: {topic: visits.dead}
+    map:
+      - {table: visits, when: "!(page == '/health')", row: %s, increment: [{family: n, qualifier: page}]}
+`
+
+// command runs a command of the program in this process.
+func command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	p := &cli.Program{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, LookupEnv: os.LookupEnv}
+	ctx := t.Context()
+	parser, err := kong.New(new(commands), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := parser.Parse(args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = k.Run()
+	return out.String(), err
+}
+
+// Dead letters are listed, shown and redriven by a corrected mapping, through a
+// running daemon that has the old one and without it, each once; the audit holds
+// all the while.
+func TestDlqWithAndWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 2, "visits.dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	file := func(name, row string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, fmt.Appendf(nil, dlqConfig, data, broker.Addr(), row), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	wrong, mended := file("wrong.yaml", "user"), file("mended.yaml", "name")
+	if _, err := command(t, "lint", "-c", mended); err != nil {
+		t.Fatal(err)
+	}
+
+	cfg, err := config.Load(wrong, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDaemon(t.Context(), cfg, newLogger(t.Output(), &cfg.Log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(running) }()
+	producer := d.client.NewProducer(nil)
+	send := func(partition int32, values ...string) {
+		t.Helper()
+		for _, v := range values {
+			m := kafka.Message{Key: []byte("k"), Value: []byte(v), Partition: partition, Headers: []kafka.Header{{Key: []byte("h"), Value: []byte("\x1b[31m")}}}
+			if err := producer.Produce(t.Context(), "visits", m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	send(0, `{"user":"u","page":"/"}`, `{"name":"ann","page":"/"}`, `{"name":"ann","page":"/a"}`, "{\x1b]0;")
+	send(1, `{"name":"bob","page":"/"}`, `{"name":"bob","page":"/"}`)
+	await := func(stored map[int32]int64) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := d.pipelines[0].WaitStored(ctx, map[string]map[int32]int64{"visits": stored}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(map[int32]int64{0: 4, 1: 2})
+
+	out, err := command(t, "dlq", "ls", "-c", wrong)
+	for _, want := range []string{"visits/0/1", "visits/1/1", "missing_field", "4        visits    visits  dead   map", "1        visits    visits  dead   decode  json"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("ls: %v, without %q:\n%s", err, want, out)
+		}
+	}
+	out, err = command(t, "dlq", "ls", "-c", wrong, "--class", "json", "-o", "json")
+	var listed struct {
+		Letters []letterLine
+		Counts  []letterCount
+	}
+	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed.Letters) != 1 || len(listed.Counts) != 1 || listed.Letters[0].Offset != 3 {
+		t.Errorf("ls as JSON: %v\n%s", err, out)
+	}
+	out, err = command(t, "dlq", "show", "-c", wrong, "visits/0/3")
+	for _, want := range []string{"class      json", "state      dead", `header     h: \x1b[31m`, "key        k", `{\x1b]0;`} {
+		if err != nil || !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
+			t.Errorf("show: %v, without %q:\n%s", err, want, out)
+		}
+	}
+	if out, err = command(t, "dlq", "show", "-c", wrong, "--raw", "visits/0/3"); err != nil || out != "{\x1b]0;" {
+		t.Errorf("show --raw: %v, %q", err, out)
+	}
+	var whole wholeLetter
+	out, err = command(t, "dlq", "show", "-c", wrong, "-o", "json", "visits/0/3")
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &whole)); err != nil || string(whole.Value) != "{\x1b]0;" || whole.Class != "json" || len(whole.Headers) != 1 {
+		t.Errorf("show as JSON: %v\n%s", err, out)
+	}
+	if out, err = command(t, "dlq", "show", "-c", wrong, "visits/0/0"); err == nil || !strings.Contains(err.Error(), "not in the outbox") {
+		t.Errorf("show of a record that was applied: %v\n%s", err, out)
+	}
+
+	// counts are what the table must have.
+	counts := func(state string, e config.Engine, want map[string]int64) {
+		t.Helper()
+		for row, n := range want {
+			all, err := query.Range(t.Context(), e, "visits", []byte(row), "n", query.Buckets{})
+			got := int64(0)
+			for _, c := range all {
+				got += c.Count
+			}
+			if err != nil || got != n {
+				t.Errorf("%s: %s has %d visits (%v), want %d", state, row, got, err, n)
+			}
+		}
+	}
+	verify := func(state string) {
+		t.Helper()
+		if out, err := command(t, "offsets", "verify", "-c", wrong, "--deep"); err != nil || strings.Contains(out, "BROKEN") || strings.Count(out, " ok\n") != 2 {
+			t.Errorf("%s: verify: %v\n%s", state, err, out)
+		}
+	}
+	verify("before")
+	if out, err = command(t, "dlq", "redrive", "-c", mended, "--dry-run"); err != nil || !strings.Contains(out, "4 would be applied, 0 would be left out by the rules, 1 would be refused again") {
+		t.Errorf("dry run: %v\n%s", err, out)
+	}
+	counts("dry run", d.engine, map[string]int64{"u": 1, "ann": 0, "bob": 0})
+	if out, err = command(t, "dlq", "redrive", "-c", mended, "visits/1/0", "visits/0/1"); err != nil || !strings.Contains(out, "2 applied") {
+		t.Errorf("redrive of two: %v\n%s", err, out)
+	}
+	counts("two", d.engine, map[string]int64{"u": 1, "ann": 1, "bob": 1})
+	verify("two")
+	if out, err = command(t, "dlq", "redrive", "-c", mended); !errors.Is(err, errStillDead) || !strings.Contains(out, "2 applied, 0 left out by the rules, 1 refused again") {
+		t.Errorf("redrive of all: %v\n%s", err, out)
+	}
+	counts("all", d.engine, map[string]int64{"u": 1, "ann": 2, "bob": 2})
+
+	// The daemon goes on with the old mapping; then it ends, and the rest is done
+	// without it.
+	send(0, `{"name":"ann","page":"/"}`, `{"user":"u","page":"/"}`, `{"name":"x","page":"/health"}`)
+	await(map[int32]int64{0: 7, 1: 2})
+	stop()
+	if err := errors.Join(<-ended, d.close()); err != nil {
+		t.Fatal(err)
+	}
+	verify("without a daemon")
+	if out, err = command(t, "dlq", "redrive", "-c", mended, "--class", "missing_field"); err != nil || !strings.Contains(out, "1 applied, 0 left out by the rules, 0 refused again") {
+		t.Errorf("redrive without a daemon: %v\n%s", err, out)
+	}
+	verify("after")
+	out, err = command(t, "dlq", "ls", "-c", wrong, "--all")
+	for _, want := range []string{"5        visits    visits  applied", "1        visits    visits  dead"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("ls --all: %v, without %q:\n%s", err, want, out)
+		}
+	}
+	out, err = command(t, "offsets", "-c", wrong, "--json")
+	var lines []offsetLine
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &lines)); err != nil || len(lines) != 2 || lines[0].Redriven != 3 || lines[0].Dead != 4 || lines[1].Redriven != 2 {
+		t.Errorf("offsets: %v\n%s", err, out)
+	}
+	e, err := config.OpenEngine(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts("after", e, map[string]int64{"u": 2, "ann": 3, "bob": 2})
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDlqUsage(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{"", "t", "t/1", "/1/2", "t/-1/2", "t/1/-2", "t/1/2/3", "t/99999999999/1", "t/x/1"} {
+		if p, err := parsePlace(s); !errors.Is(err, cli.ErrUsage) {
+			t.Errorf("got %v, %v of %q, want ErrUsage", p, err, s)
+		}
+	}
+	now := time.UnixMilli(1_800_000_000_000)
+	for since, want := range map[string]int64{"": 0, "1h": now.UnixMilli() - 3_600_000, "2026-01-31T00:00:00Z": 1_769_817_600_000} {
+		f := letterFlags{Since: since}
+		if got, err := f.filter(now); err != nil || got.Since != want {
+			t.Errorf("got %d, %v of --since %q, want %d", got.Since, err, since, want)
+		}
+	}
+	f := letterFlags{Since: "yesterday"}
+	if _, err := f.filter(now); !errors.Is(err, cli.ErrUsage) {
+		t.Errorf("got %v of --since yesterday, want ErrUsage", err)
+	}
+	for in, want := range map[string]string{"a\tb\nc": "a\tb\nc", "é\x00\x1b": `é\x00\x1b`, "\xff": `\xff`, "\u202e": `\u202e`, "�": "�"} {
+		if got := printable(in); got != want {
+			t.Errorf("got %q of %q, want %q", got, in, want)
+		}
+	}
+}

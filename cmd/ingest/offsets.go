@@ -1,0 +1,286 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/pipeline"
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+type offsetsCommand struct {
+	Show   offsetsShowCommand   `cmd:"" default:"withargs" help:"Show stored offsets, lag and the audit counts; the default."`
+	Verify offsetsVerifyCommand `cmd:"" help:"Check the audit equation of every partition against the outbox and the topics."`
+}
+
+type offsetsShowCommand struct {
+	cli.ConfigFlag
+	JSON bool `name:"json" help:"Print JSON."`
+}
+
+// offsetLine is what is known of one partition of one source.
+type offsetLine struct {
+	Pipeline  string `json:"pipeline"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	First     int64  `json:"first"`  // where the partition was begun; -1 = not yet
+	Stored    int64  `json:"stored"` // next offset to apply; -1 = not begun
+	End       int64  `json:"end"`    // log end for a read_committed reader; -1 = unknown
+	Lag       int64  `json:"lag"`    // records; -1 = unknown
+	Applied   int64  `json:"applied"`
+	Filtered  int64  `json:"filtered"`
+	Duplicate int64  `json:"duplicate"`
+	Unmet     int64  `json:"unmet"`
+	Dead      int64  `json:"dead"`
+	Redriven  int64  `json:"redriven"` // of the dead, had their effect after all
+	Dropped   int64  `json:"dropped"`
+	Control   int64  `json:"control"`
+	Lost      int64  `json:"lost"`
+	Balanced  bool   `json:"balanced"` // the audit equation holds
+}
+
+// Run shows what the store holds beside what Kafka has.
+func (c *offsetsShowCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	log := newLogger(p.Stderr, &cfg.Log)
+	s, _, err := config.OpenStore(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stored, err := store.AllProgress(ctx, s)
+	if err != nil {
+		return err
+	}
+	redriven, err := pipeline.AllRedriven(ctx, s, "")
+	if err != nil {
+		return err
+	}
+	client, err := openKafka(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	lines, kafkaErr := offsetLines(ctx, cfg, client, stored, redriven)
+	if c.JSON {
+		e := json.NewEncoder(p.Stdout)
+		e.SetIndent("", "  ")
+		return errors.Join(e.Encode(lines), kafkaErr)
+	}
+	return errors.Join(printOffsets(p.Stdout, lines), kafkaErr)
+}
+
+// offsetLines joins stored progress with the topics' partitions. Where Kafka does
+// not answer, the stored half is returned with the error.
+func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, stored []store.PartitionProgress, redriven []buffer.Redriven) ([]offsetLine, error) {
+	lines := []offsetLine{}
+	var errs []error
+	for _, name := range cfg.PipelineNames() {
+		for _, topic := range cfg.Pipelines[name].Topics {
+			byPartition := map[int32]*store.PartitionProgress{}
+			info, err := client.Topic(ctx, topic)
+			var ends map[int32]kafka.Offsets
+			if err == nil {
+				ends, err = client.ListOffsets(ctx, topic, info.Partitions)
+			}
+			if err != nil {
+				errs = append(errs, err)
+			}
+			var partitions []int32
+			if info != nil {
+				partitions = info.Partitions
+			}
+			for i := range stored {
+				s := &stored[i]
+				if s.Source.Pipeline != name || s.Source.Topic != topic || info != nil && s.Source.TopicID != info.ID {
+					continue
+				}
+				byPartition[s.Partition] = s
+				if info == nil {
+					partitions = append(partitions, s.Partition)
+				}
+			}
+			for _, n := range partitions {
+				l := offsetLine{Pipeline: name, Topic: topic, Partition: n, First: store.Absent, Stored: store.Absent, End: -1, Lag: -1, Balanced: true}
+				if s := byPartition[n]; s != nil {
+					g := &s.Progress
+					l.First, l.Stored, l.Balanced = g.First, g.Next, g.Balanced()
+					l.Applied, l.Filtered, l.Dead, l.Dropped, l.Control, l.Lost = g.Applied, g.Filtered, g.Dead, g.Dropped, g.Control, g.Lost
+					l.Duplicate, l.Unmet = g.Duplicate, g.Unmet
+					l.Redriven = redrivenOf(redriven, &s.Source, n)
+				}
+				if o, ok := ends[n]; ok {
+					l.End = o.End
+					l.Lag = max(0, o.End-max(l.Stored, o.Start))
+				}
+				lines = append(lines, l)
+			}
+		}
+	}
+	return lines, errors.Join(errs...)
+}
+
+// redrivenOf returns how many dead letters of a partition had their effect after
+// all.
+func redrivenOf(all []buffer.Redriven, s *store.Source, partition int32) (sum int64) {
+	for i := range all {
+		n := &all[i]
+		if n.Pipeline == s.Pipeline && n.Topic == s.Topic && n.TopicID == s.TopicID && n.Partition == partition {
+			sum += n.Applied + n.Filtered
+		}
+	}
+	return sum
+}
+
+func printOffsets(w io.Writer, lines []offsetLine) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tSTORED\tEND\tLAG\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tDROPPED\tCONTROL\tLOST\tAUDIT\t")
+	for i := range lines {
+		l := &lines[i]
+		audit := "ok"
+		if !l.Balanced {
+			audit = "BROKEN"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", l.Pipeline, l.Topic, l.Partition,
+			orDash(l.Stored), orDash(l.End), orDash(l.Lag), l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Dropped, l.Control, l.Lost, audit)
+	}
+	return t.Flush()
+}
+
+func orDash(n int64) string {
+	if n < 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+type offsetsVerifyCommand struct {
+	cli.ConfigFlag
+	Pipeline []string `placeholder:"NAME" help:"Only these pipelines."`
+	Deep     bool     `help:"Read the topics and count their records again."`
+	Offline  bool     `help:"Do not ask Kafka: check what the store says only."`
+	Output   string   `short:"o" enum:"table,json" default:"table" help:"How to print: table or json."`
+}
+
+// errAudit marks an audit equation that does not hold.
+var errAudit = errors.New("the audit equation does not hold")
+
+// auditLine is an audit as it is printed.
+type auditLine struct {
+	Pipeline  string   `json:"pipeline"`
+	Topic     string   `json:"topic"`
+	TopicID   string   `json:"topic_id"`
+	Partition int32    `json:"partition"`
+	First     int64    `json:"first"`
+	Next      int64    `json:"next"`
+	Applied   int64    `json:"applied"`
+	Filtered  int64    `json:"filtered"`
+	Duplicate int64    `json:"duplicate"`
+	Unmet     int64    `json:"unmet"`
+	Dead      int64    `json:"dead"`
+	Dropped   int64    `json:"dropped"`
+	Control   int64    `json:"control"`
+	Lost      int64    `json:"lost"`
+	Letters   int64    `json:"letters"`  // in the outbox
+	Redriven  int64    `json:"redriven"` // of these, had their effect after all
+	From      int64    `json:"from"`     // records were counted again from here on; -1 = not
+	Records   int64    `json:"records"`  // there; -1 = not counted
+	Notes     []string `json:"notes"`
+	Problems  []string `json:"problems"`
+}
+
+// Run audits one instant of the store: through a checkpoint where a daemon has it
+// open.
+func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	if c.Deep && c.Offline {
+		return fmt.Errorf("%w: --deep reads the topics, --offline does not", cli.ErrUsage)
+	}
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	log := newLogger(p.Stderr, &cfg.Log)
+	instant, err := config.OpenInstant(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, instant.Close()) }()
+	o := &pipeline.AuditOptions{Store: instant, Deep: c.Deep, Pipelines: c.Pipeline}
+	if !c.Offline {
+		if o.Client, err = openKafka(cfg, log); err != nil {
+			return err
+		}
+		defer o.Client.Close()
+	}
+	audits, err := pipeline.RunAudit(ctx, o)
+	if err != nil {
+		return err
+	}
+	broken := 0
+	lines := []auditLine{}
+	for i := range audits {
+		a := &audits[i]
+		g := &a.Progress
+		lines = append(lines, auditLine{
+			Pipeline: a.Source.Pipeline, Topic: a.Source.Topic, TopicID: hex.EncodeToString(a.Source.TopicID[:]), Partition: a.Partition,
+			First: g.First, Next: g.Next, Applied: g.Applied, Filtered: g.Filtered, Duplicate: g.Duplicate, Unmet: g.Unmet, Dead: g.Dead, Dropped: g.Dropped, Control: g.Control, Lost: g.Lost,
+			Letters: a.Letters, Redriven: a.Redriven, From: a.From, Records: a.Records,
+			Notes: append([]string{}, a.Notes...), Problems: append([]string{}, a.Problems...),
+		})
+		if len(a.Problems) > 0 {
+			broken++
+		}
+	}
+	if c.Output == "json" {
+		err = printJSON(p.Stdout, lines)
+	} else {
+		err = printAudits(p.Stdout, lines)
+	}
+	if err == nil && broken > 0 {
+		err = fmt.Errorf("%w in %d of %d partitions", errAudit, broken, len(lines))
+	}
+	return err
+}
+
+func printAudits(w io.Writer, lines []auditLine) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tFIRST\tNEXT\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tDROPPED\tCONTROL\tLOST\tRECORDS\tAUDIT\t")
+	for i := range lines {
+		l := &lines[i]
+		verdict := "ok"
+		if len(l.Problems) > 0 {
+			verdict = "BROKEN"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition, l.First, l.Next,
+			l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Dropped, l.Control, l.Lost, orDash(l.Records), verdict)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range lines {
+		l := &lines[i]
+		texts := append(append([]string{}, l.Notes...), l.Problems...)
+		for j, text := range texts {
+			kind := "note"
+			if j >= len(l.Notes) {
+				kind = "BROKEN"
+			}
+			if _, err := fmt.Fprintf(w, "%s: %s %s/%d: %s\n", kind, l.Pipeline, l.Topic, l.Partition, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,317 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+// AuditOptions says what to audit. Store is required.
+type AuditOptions struct {
+	// Store is read; where it is written meanwhile, give a snapshot.
+	Store store.Reader
+	// Client compares with the topics; nil = only what the store says is checked.
+	Client *kafka.Client
+	// Deep reads the topics and counts their records again.
+	Deep bool
+	// Pipelines to audit; empty = all that are stored.
+	Pipelines []string
+	// Patience bounds the wait for the next records of a partition that has some;
+	// default 30 s.
+	Patience time.Duration
+}
+
+// Audit is the audit equation of one partition with what was found beside it.
+type Audit struct {
+	store.PartitionProgress
+	Letters  int64 // rows of the partition in the outbox
+	Redriven int64 // of these, had their effect after all
+
+	// LogStart and LogEnd are what Kafka has, open transactions included; -1
+	// where it was not asked, or has another topic of this name.
+	LogStart, LogEnd int64
+	// From and Records are of Deep: the first offset that could be read again, and
+	// how many records there are from it up to Next. -1 where nothing was read.
+	From, Records int64
+
+	Notes    []string // why something was not compared
+	Problems []string // where the equation does not hold
+}
+
+// RunAudit audits every stored partition. Its error says that something could not
+// be read; what does not hold is in the Audits.
+//
+// Of the store it checks that the counts of each partition add up to its offsets,
+// and that its dead letters are in the outbox, each in the range of its offsets, as
+// many as are counted, dead and redriven. Of the topic it checks that it is the one
+// that was applied and has what was applied. Deep counts its records again: those
+// that were applied, filtered, duplicates, unmet, dead or dropped must be there, and only these; the
+// offsets between them are control batches, aborted records and gaps of compaction.
+// Where retention has taken the first records, or compaction some, they can only be
+// bounded.
+func RunAudit(ctx context.Context, o *AuditOptions) ([]Audit, error) {
+	if o == nil || o.Store == nil {
+		return nil, fmt.Errorf("audit: %w: no store", store.ErrInvalidArgument)
+	}
+	a := &auditor{AuditOptions: o}
+	if o.Client != nil {
+		a.broker = &client{c: o.Client, limit: auditMemory}
+		a.compacted = func(ctx context.Context, topic string) (bool, error) {
+			policy, err := o.Client.TopicSetting(ctx, topic, "cleanup.policy")
+			return strings.Contains(policy, "compact"), err
+		}
+	}
+	return a.run(ctx)
+}
+
+const (
+	// auditMemory makes room for two fetches of a partition.
+	auditMemory     = 64 << 20
+	defaultPatience = 30 * time.Second
+	// named bounds how many offsets a problem names.
+	named = 5
+)
+
+// auditor is one RunAudit.
+type auditor struct {
+	*AuditOptions
+	broker    broker // nil = Kafka is not asked
+	compacted func(ctx context.Context, topic string) (bool, error)
+}
+
+func (a *auditor) run(ctx context.Context) ([]Audit, error) {
+	stored, err := store.AllProgress(ctx, a.Store)
+	if err != nil {
+		return nil, fmt.Errorf("audit: read the stored offsets: %w", err)
+	}
+	redriven, err := AllRedriven(ctx, a.Store, "")
+	if err != nil {
+		return nil, fmt.Errorf("audit: %w", err)
+	}
+	var all []Audit
+	for i := range stored {
+		if len(a.Pipelines) > 0 && !slices.Contains(a.Pipelines, stored[i].Source.Pipeline) {
+			continue
+		}
+		one := Audit{PartitionProgress: stored[i], LogStart: -1, LogEnd: -1, From: -1, Records: -1}
+		one.counts()
+		letters, err := a.letters(ctx, &one, redriven)
+		if err != nil {
+			return all, fmt.Errorf("audit %s: %w", one.name(), err)
+		}
+		if a.broker != nil {
+			if err := a.topic(ctx, &one, letters); err != nil {
+				return all, fmt.Errorf("audit %s: %w", one.name(), err)
+			}
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func (a *Audit) name() string {
+	return fmt.Sprintf("pipeline %s, %s/%d", a.Source.Pipeline, a.Source.Topic, a.Partition)
+}
+
+func (a *Audit) problem(format string, args ...any) {
+	a.Problems = append(a.Problems, fmt.Sprintf(format, args...))
+}
+
+// counts checks that the counts add up.
+func (a *Audit) counts() {
+	p := &a.Progress
+	for _, c := range []struct {
+		name string
+		n    int64
+	}{
+		{"applied", p.Applied}, {"filtered", p.Filtered}, {"duplicate", p.Duplicate}, {"unmet", p.Unmet}, {"dead", p.Dead}, {"dropped", p.Dropped}, {"control", p.Control}, {"lost", p.Lost},
+	} {
+		if c.n < 0 {
+			a.problem("%s is %d", c.name, c.n)
+		}
+	}
+	if !p.Balanced() {
+		a.problem("offsets %d to %d are %d, the counts add up to %d: %d applied, %d filtered, %d duplicate, %d unmet, %d dead, %d dropped, %d control, %d lost",
+			p.First, p.Next-1, p.Next-p.First, a.records()+p.Control+p.Lost,
+			p.Applied, p.Filtered, p.Duplicate, p.Unmet, p.Dead, p.Dropped, p.Control, p.Lost)
+	}
+}
+
+// records is how many records the counts say there were.
+func (a *Audit) records() int64 {
+	p := &a.Progress
+	return p.Applied + p.Filtered + p.Duplicate + p.Unmet + p.Dead + p.Dropped
+}
+
+// letters checks the outbox, and returns the offsets of the partition's letters.
+func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Redriven) ([]int64, error) {
+	s, counted := &one.Source, buffer.Redriven{}
+	for _, n := range redriven {
+		if n.Pipeline == s.Pipeline && n.Topic == s.Topic && n.TopicID == s.TopicID && n.Partition == one.Partition {
+			counted = n
+		}
+	}
+	var offsets, outside []int64
+	as := map[string]int64{}
+	for d, err := range scanPartition(ctx, a.Store, &LetterFilter{Brief: true}, s, one.Partition) {
+		if err != nil {
+			return nil, err
+		}
+		offsets = append(offsets, d.Offset)
+		if d.Offset < one.Progress.First || d.Offset >= one.Progress.Next {
+			outside = append(outside, d.Offset)
+		}
+		if d.Redriven != 0 {
+			as[d.RedrivenAs]++
+			one.Redriven++
+		}
+	}
+	one.Letters = int64(len(offsets))
+	if one.Letters != one.Progress.Dead {
+		one.problem("%d records are counted as dead letters, the outbox has %d", one.Progress.Dead, one.Letters)
+	}
+	if len(outside) > 0 {
+		one.problem("%d dead letters are outside of the offsets that were applied: %v", len(outside), firstOf(outside))
+	}
+	if as[buffer.Applied] != counted.Applied || as[buffer.Filtered] != counted.Filtered {
+		one.problem("%d dead letters are counted as redriven (%d applied, %d filtered), the outbox has %d (%d, %d)",
+			counted.Applied+counted.Filtered, counted.Applied, counted.Filtered, one.Redriven, as[buffer.Applied], as[buffer.Filtered])
+	}
+	return offsets, nil
+}
+
+func firstOf(offsets []int64) []int64 { return offsets[:min(len(offsets), named)] }
+
+// topic compares with what Kafka has.
+func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error {
+	info, err := a.broker.topic(ctx, one.Source.Topic)
+	if errors.Is(err, kafka.ErrTopicNotFound) {
+		one.Notes = append(one.Notes, "Kafka has no such topic any more")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if info.id != one.Source.TopicID || info.clusterID != one.Source.ClusterID {
+		one.Notes = append(one.Notes, "Kafka has another topic of this name: "+describeSource(info.clusterID, info.id))
+		return nil
+	}
+	if !slices.Contains(info.partitions, one.Partition) {
+		one.problem("the topic has no such partition")
+		return nil
+	}
+	spans, err := a.broker.offsets(ctx, one.Source.Topic, []int32{one.Partition})
+	if err != nil {
+		return err
+	}
+	end, err := a.broker.logEnd(ctx, one.Source.Topic, one.Partition)
+	if err != nil {
+		return err
+	}
+	one.LogStart, one.LogEnd = spans[one.Partition].start, end
+	if one.Progress.Next > end {
+		one.problem("offset %d is applied, the log ends at %d: it was truncated, or restored from an older copy", one.Progress.Next-1, end)
+		return nil
+	}
+	if a.Deep {
+		return a.recount(ctx, one, letters)
+	}
+	return nil
+}
+
+// recount reads the topic again.
+func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64) error {
+	p := &one.Progress
+	one.From, one.Records = max(p.First, one.LogStart), 0
+	gone := one.From - p.First // whose records cannot be counted any more
+	if one.From >= p.Next {
+		one.From, gone = p.Next, p.Next-p.First
+	}
+	missing, err := a.read(ctx, one, letters)
+	if err != nil {
+		return err
+	}
+	compacted := false
+	if a.compacted != nil {
+		if compacted, err = a.compacted(ctx, one.Source.Topic); err != nil {
+			return err
+		}
+	}
+	if gone > 0 {
+		one.Notes = append(one.Notes, fmt.Sprintf("offsets %d to %d are gone from Kafka and were not counted again", p.First, p.First+gone-1))
+	}
+	if compacted {
+		one.Notes = append(one.Notes, "the topic is compacted: records that were applied may be missing now")
+	}
+	records, between := one.records(), p.Control+p.Lost
+	left := records - one.Records // must have been in what is gone
+	switch gaps := p.Next - one.From - one.Records; {
+	case left < 0:
+		one.problem("offsets %d to %d have %d records, %d of all that were applied are counted: %d are missing in the counts", one.From, p.Next-1, one.Records, records, -left)
+	case compacted:
+	case between < gaps:
+		one.problem("offsets %d to %d have %d without a record, %d of all that were applied are counted: %d records are counted too many", one.From, p.Next-1, gaps, between, gaps-between)
+	}
+	if len(missing) > 0 && !compacted {
+		one.problem("%d dead letters are of offsets without a record: %v", len(missing), firstOf(missing))
+	}
+	return nil
+}
+
+// read counts the records in [From, Next), and returns the letters that have none.
+func (a *auditor) read(ctx context.Context, one *Audit, letters []int64) (missing []int64, err error) {
+	if one.From >= one.Progress.Next {
+		return nil, nil
+	}
+	f := a.broker.fetcher(map[string][16]byte{one.Source.Topic: one.Source.TopicID})
+	fetching, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- f.Run(fetching) }()
+	defer func() {
+		stop()
+		if ferr := <-done; err == nil && ferr != nil && !errors.Is(ferr, context.Canceled) {
+			err = ferr
+		}
+	}()
+	r := f.reader(one.Source.Topic, one.Partition, one.From)
+	defer r.Close()
+	i, _ := slices.BinarySearch(letters, one.From)
+	patience := a.Patience
+	if patience <= 0 {
+		patience = defaultPatience
+	}
+	for at := one.From; at < one.Progress.Next; {
+		wait, cancel := context.WithTimeout(ctx, patience)
+		b, err := r.Next(wait)
+		cancel()
+		switch {
+		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			return nil, fmt.Errorf("no records came from offset %d on within %v, up to %d there are some", at, patience, one.Progress.Next)
+		case err != nil:
+			return nil, fmt.Errorf("read from offset %d on: %w", at, err)
+		}
+		for j := range b.Records {
+			offset := b.Records[j].Offset
+			if offset < at || offset >= one.Progress.Next {
+				continue
+			}
+			one.Records++
+			for ; i < len(letters) && letters[i] < offset; i++ {
+				missing = append(missing, letters[i])
+			}
+			if i < len(letters) && letters[i] == offset {
+				i++
+			}
+		}
+		at = max(at, b.Next)
+		b.Release()
+	}
+	return append(missing, letters[i:]...), nil
+}

@@ -1,0 +1,163 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"sluice/cell"
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+func audit(t *testing.T, e store.Engine, b *fakeBroker, compacted bool) []Audit {
+	t.Helper()
+	a := &auditor{AuditOptions: &AuditOptions{Store: e, Deep: true}, broker: b, compacted: func(context.Context, string) (bool, error) { return compacted, nil }}
+	all, err := a.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func TestAuditHolds(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(2)
+			values := []string{"a", "bad:a", "skip", "-", "bad:skip", "huge", "-", "-", "panic", "bad:bad"}
+			for i := range 500 {
+				b.produce(int32(i%2), values[i*i%len(values)])
+			}
+			ingest(t, e, b, withPoison(Poison{Policies: map[string]Policy{"panic": DropRecords}}))
+			if _, err := redriveWith(t.Context(), e, &RedriveOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range audit(t, e, b, false) {
+				if len(a.Problems)+len(a.Notes) > 0 || a.From != 0 || a.Records != a.records() || a.Redriven == 0 || a.Letters != a.Progress.Dead {
+					t.Errorf("Got %+v, want no problem and all records counted again", a)
+				}
+			}
+			// Retention takes records, their letters stay; what is left is counted.
+			b.trim(0, 101)
+			for i, a := range audit(t, e, b, false) {
+				if len(a.Problems) > 0 || (len(a.Notes) > 0) != (i == 0) || a.From != int64([]int{101, 0}[i]) {
+					t.Errorf("Got %+v after retention", a)
+				}
+			}
+			b.trim(0, 1000)
+			if a := audit(t, e, b, false)[0]; len(a.Problems) > 0 || a.Records != 0 {
+				t.Errorf("Got %+v after retention of all", a)
+			}
+		})
+	}
+}
+
+func TestAuditNamesWhatDoesNotHold(t *testing.T) {
+	t.Parallel()
+	// progress stores another progress in place of the partition's.
+	progress := func(change func(p *store.Progress)) func(*testing.T, store.Engine, *fakeBroker) {
+		return func(t *testing.T, e store.Engine, _ *fakeBroker) {
+			all, err := store.AllProgress(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b store.Batch
+			p := all[0].Progress
+			change(&p)
+			b.Advance(all[0].Source, 0, all[0].Progress.Next, p)
+			if err := e.Apply(t.Context(), &b); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	letter := func(t *testing.T, e store.Engine) []byte {
+		for d, err := range ScanLetters(t.Context(), e, &LetterFilter{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.AppendRow(nil)
+		}
+		return nil
+	}
+	for _, c := range []struct {
+		name      string
+		spoil     func(*testing.T, store.Engine, *fakeBroker)
+		compacted bool
+		want      string // a part of the one problem; empty = none
+		note      string
+	}{
+		{"one counted twice", progress(func(p *store.Progress) { p.Applied++ }), false, "offsets 0 to 6 are 7, the counts add up to 8", ""},
+		{"one not counted", progress(func(p *store.Progress) { p.Filtered-- }), false, "add up to 6", ""},
+		{"negative", progress(func(p *store.Progress) { p.Applied, p.Control = p.Applied+2, -1 }), false, "control is -1", ""},
+		{"record counted as a gap", progress(func(p *store.Progress) { p.Applied, p.Control = p.Applied-1, p.Control+1 }), false, "1 are missing in the counts", ""},
+		{"gap counted as a record", progress(func(p *store.Progress) { p.Applied, p.Control = p.Applied+1, p.Control-1 }), false, "1 records are counted too many", ""},
+		{"dead counted as applied", progress(func(p *store.Progress) { p.Applied, p.Dead = p.Applied+1, p.Dead-1 }), false, "1 records are counted as dead letters, the outbox has 2", ""},
+		{"log truncated", func(_ *testing.T, _ store.Engine, b *fakeBroker) { b.change(func() { b.logs[0].end = 5 }) }, false, "the log ends at 5", ""},
+		{"topic made anew", func(_ *testing.T, _ store.Engine, b *fakeBroker) { b.recreate() }, false, "", "another topic of this name"},
+		{"letter deleted", func(t *testing.T, e store.Engine, _ *fakeBroker) {
+			m := cell.Mutation{Table: store.OutboxTable, Row: letter(t, e), Ops: []cell.Op{{Type: cell.OpDeleteRow, Time: cell.Latest}}}
+			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+				t.Fatal(err)
+			}
+		}, false, "2 records are counted as dead letters, the outbox has 1", ""},
+		{"letter redriven and not counted", func(t *testing.T, e store.Engine, _ *fakeBroker) {
+			m := cell.Mutation{Table: store.OutboxTable, Row: letter(t, e)}
+			m.Put(store.OutboxFamily, []byte("redriven"), 1, []byte("5"))
+			m.Put(store.OutboxFamily, []byte("redriven_as"), 1, []byte("applied"))
+			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+				t.Fatal(err)
+			}
+		}, false, "0 dead letters are counted as redriven (0 applied, 0 filtered), the outbox has 1 (1, 0)", ""},
+		{"records are gone", compact, false, "2 records are counted too many", ""},
+		{"records are compacted", compact, true, "", "the topic is compacted"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "a", "bad", "skip", "-", "a", "bad", "b")
+			ingest(t, e, b)
+			c.spoil(t, e, b)
+			a := audit(t, e, b, c.compacted)[0]
+			if c.want == "" && len(a.Problems) > 0 || c.want != "" && !slices.ContainsFunc(a.Problems, func(s string) bool { return strings.Contains(s, c.want) }) {
+				t.Errorf("Got problems %q, want %q", a.Problems, c.want)
+			}
+			if !strings.Contains(strings.Join(a.Notes, "\n"), c.note) {
+				t.Errorf("Got notes %q, want %q", a.Notes, c.note)
+			}
+		})
+	}
+}
+
+// compact takes the records at 0 and 4 from the log.
+func compact(_ *testing.T, _ store.Engine, b *fakeBroker) {
+	b.change(func() {
+		b.logs[0].records = slices.DeleteFunc(b.logs[0].records, func(r kafka.Record) bool { return r.Offset == 0 || r.Offset == 4 })
+	})
+}
+
+func TestAuditReportsWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	if _, err := RunAudit(t.Context(), nil); !errors.Is(err, store.ErrInvalidArgument) {
+		t.Errorf("Got %v, want ErrInvalidArgument", err)
+	}
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a")
+	ingest(t, e, b)
+	b.change(func() { b.broken = kafka.ErrAuth })
+	a := &auditor{AuditOptions: &AuditOptions{Store: e}, broker: b}
+	if _, err := a.run(t.Context()); !errors.Is(err, kafka.ErrAuth) || !strings.Contains(err.Error(), "t/0") {
+		t.Errorf("Got %v, want ErrAuth with the partition", err)
+	}
+	b.change(func() { b.broken = kafka.ErrTopicNotFound })
+	if all, err := a.run(t.Context()); err != nil || len(all[0].Notes) != 1 || len(all[0].Problems) != 0 {
+		t.Errorf("Got %+v, %v of a topic that is gone, want a note", all, err)
+	}
+	a.Pipelines = []string{"q"}
+	if all, err := a.run(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("Got %+v, %v of another pipeline", all, err)
+	}
+}

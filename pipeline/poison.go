@@ -1,0 +1,234 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+
+	"sluice/pipeline/mapping"
+)
+
+// Policy says what becomes of a record that cannot be decoded, mapped or stored.
+type Policy uint8
+
+// The policies.
+const (
+	// KeepLetters puts the record into the outbox and, from there, into the
+	// dead-letter topic.
+	KeepLetters Policy = iota
+	// DropRecords counts the record and keeps nothing of it.
+	DropRecords
+	// StopPipeline ends the pipeline at the record, with a *PoisonError. What was
+	// before it is applied.
+	StopPipeline
+	// RetryRecords pauses the partition and tries again, Poison.Retries times;
+	// then the record is a dead letter.
+	RetryRecords
+)
+
+var policyNames = []string{"dlq", "drop", "fail", "retry"}
+
+// PolicyNames returns how the configuration file names the policies.
+func PolicyNames() []string { return slices.Clone(policyNames) }
+
+// ParsePolicy reads a name. Its error says which there are.
+func ParsePolicy(name string) (Policy, error) {
+	i := slices.Index(policyNames, name)
+	if i < 0 {
+		return 0, fmt.Errorf("%q is no policy: write one of %v", name, policyNames)
+	}
+	return Policy(i), nil
+}
+
+// String names the policy as the configuration file does.
+func (p Policy) String() string {
+	if int(p) < len(policyNames) {
+		return policyNames[p]
+	}
+	return fmt.Sprintf("Policy(%d)", uint8(p))
+}
+
+// Poison says what becomes of records that cannot be applied. The zero value
+// keeps them all as dead letters, however many they are.
+type Poison struct {
+	// Policies by class of error, or by stage; a class goes before its stage.
+	// What is not named is kept.
+	Policies map[string]Policy
+	// Retries of RetryRecords; 0 = DefaultRetries. The waits between them double
+	// from 100 ms to 5 s.
+	Retries int
+	// TripAt is the circuit breaker of each partition: where more than so many
+	// percent of a window of offsets were kept as dead letters or dropped, the
+	// partition pauses until the process is started anew, as then the topic or
+	// the mapping is wrong more likely than the records. 0 = never; below 100.
+	TripAt int
+	// Window of TripAt, in offsets; 0 = DefaultWindow.
+	Window int
+}
+
+// Defaults of Poison.
+const (
+	DefaultRetries = 10     // about half a minute
+	DefaultWindow  = 10_000 // half a batch
+)
+
+func (p *Poison) validate() error {
+	for name, policy := range p.Policies {
+		if policy > RetryRecords {
+			return fmt.Errorf("unknown policy %v for %s", policy, name)
+		}
+	}
+	switch {
+	case p.Retries < 0:
+		return fmt.Errorf("%d retries", p.Retries)
+	case p.TripAt < 0 || p.TripAt > 99:
+		return fmt.Errorf("breaker trips at %d %%, must be 0 to 99", p.TripAt)
+	case p.Window < 0:
+		return fmt.Errorf("breaker has a window of %d offsets", p.Window)
+	}
+	if p.Retries == 0 {
+		p.Retries = DefaultRetries
+	}
+	if p.Window == 0 {
+		p.Window = DefaultWindow
+	}
+	return nil
+}
+
+func (p *Poison) policy(stage mapping.Stage, class string) Policy {
+	if policy, ok := p.Policies[class]; ok {
+		return policy
+	}
+	return p.Policies[string(stage)]
+}
+
+// Classes returns what a policy can be for: the stages, and every class of error
+// of each.
+func Classes() []string {
+	all := []string{string(mapping.StageDecode), string(mapping.StageMap), string(mapping.StageStore), classPanic, classInternal, classRefused}
+	for _, c := range refusalClasses {
+		all = append(all, c.class)
+	}
+	return append(all, mapping.Classes()...)
+}
+
+// The classes of errors that neither the mapping nor the store names.
+const (
+	classPanic    = "panic"    // the mapping panicked at the record
+	classInternal = "internal" // an error that is no mapping.Error
+)
+
+// ErrPoison: a record cannot be applied, and its policy is to stop.
+var ErrPoison = errors.New("pipeline: a record cannot be applied")
+
+// PoisonError is the record that a pipeline stopped at. It is an ErrPoison.
+type PoisonError struct {
+	Pipeline  string
+	Topic     string
+	Partition int32
+	Offset    int64
+	Err       *mapping.Error
+}
+
+// Error names the record and says what can be done.
+func (e *PoisonError) Error() string {
+	return fmt.Sprintf("pipeline %s: %s/%d, offset %d: %v. Nothing after it was applied. "+
+		"Correct the mapping, or set dead_letters.policies.%s to dlq or drop", e.Pipeline, e.Topic, e.Partition, e.Offset, e.Err, e.Err.Class)
+}
+
+// Unwrap returns ErrPoison and the reason.
+func (e *PoisonError) Unwrap() []error { return []error{ErrPoison, e.Err} }
+
+// retryError asks to try a record again after a while. It wraps nothing: what
+// stops a pipeline as a reason of its own is to be waited out here.
+type retryError struct {
+	offset int64
+	err    *mapping.Error
+}
+
+func (e *retryError) Error() string {
+	return fmt.Sprintf("offset %d is tried again: %v", e.offset, e.err)
+}
+
+// tripError says why a partition's breaker has opened.
+type tripError struct {
+	failed, window int
+	offset         int64
+	err            *mapping.Error // of the last record
+}
+
+func (e *tripError) Error() string {
+	return fmt.Sprintf("breaker is open: %d of %d offsets up to %d could not be applied, the last for %v. "+
+		"Nothing after it was applied; correct the mapping or the topic and start again, or raise dead_letters.trip_at", e.failed, e.window, e.offset, e.err)
+}
+
+// isPoison reports whether err is about one record, with nothing wrong before it.
+func isPoison(err error) bool {
+	var again *retryError
+	var tripped *tripError
+	return errors.Is(err, ErrPoison) || errors.As(err, &again) || errors.As(err, &tripped)
+}
+
+// breaker counts the records of a partition that were not applied. It notes the
+// offsets of the newest ones, as many as must lie in one window for it to open, so
+// that records which are good cost nothing. It belongs to the worker that has the
+// partition, and outlives it.
+type breaker struct {
+	window int64
+	limit  int     // failures in a window that open it; 0 = never
+	failed []int64 // ascending, the newest ones, at most limit
+}
+
+func newBreaker(p *Poison) *breaker {
+	b := &breaker{window: int64(p.Window)}
+	if p.TripAt > 0 {
+		b.limit = p.Window*p.TripAt/100 + 1
+	}
+	return b
+}
+
+// fail notes that the record at offset cannot be applied, once however often it is
+// read, and reports whether there are too many, this one included.
+func (b *breaker) fail(offset int64) bool {
+	if b.limit == 0 {
+		return false
+	}
+	if i, known := slices.BinarySearch(b.failed, offset); !known {
+		b.failed = slices.Insert(b.failed, i, offset)
+		if len(b.failed) > b.limit {
+			b.failed = slices.Delete(b.failed, 0, 1)
+		}
+	}
+	return len(b.failed) == b.limit && b.failed[b.limit-1]-b.failed[0] < b.window
+}
+
+// mapSafely maps r. A mapping that panics is a bug, but one record must not stop
+// its partition for ever, as it would: each restart would begin with it. Where
+// panicked says so of the error, m is of no more use.
+func mapSafely(m mapper, r *mapping.Record, log *slog.Logger) (out *mapping.Output, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			log.Error("mapping panicked", "offset", r.Offset, "err", cause, "stack", string(debug.Stack()))
+			out, err = nil, &mapping.Error{Stage: mapping.StageMap, Class: classPanic, Err: fmt.Errorf("the mapping panicked: %v", cause)}
+		}
+	}()
+	return m.Map(r)
+}
+
+// panicked reports whether err is of a mapping that panicked.
+func panicked(err error) bool {
+	var e *mapping.Error
+	return errors.As(err, &e) && e.Class == classPanic
+}
+
+// asMappingError returns err as the mapping.Error that it is, or one of a class
+// for what is none.
+func asMappingError(err error) *mapping.Error {
+	var e *mapping.Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &mapping.Error{Stage: mapping.StageMap, Class: classInternal, Err: err}
+}

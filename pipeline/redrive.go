@@ -1,0 +1,256 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"sluice/cell"
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/decode"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// Bounds of one commit of a redrive: small enough to wait little among those of
+// the partitions and to fit a request to the daemon.
+const (
+	redriveLetters = 200
+	redriveBytes   = 4 << 20 // of their keys and values, about
+)
+
+// RedriveOptions says which dead letters to apply, and how. Engine, Plan and
+// Filter.Pipeline are required.
+type RedriveOptions struct {
+	Engine store.Engine // commits a batch as a whole
+	Plan   *mapping.Plan
+	Filter LetterFilter // its State and Brief are not used: dead ones are taken, whole
+	Limit  int          // letters to try; 0 = all
+	// DryRun maps the letters and writes nothing. What the store would refuse
+	// does not show.
+	DryRun bool
+	Logger *slog.Logger // nil discards
+}
+
+// RedriveCounts is what became of the letters that a redrive has tried.
+type RedriveCounts struct {
+	Applied   int64
+	Filtered  int64 // the present mapping leaves them out
+	Refused   int64 // still dead, with the new reason
+	Overtaken int64 // another redrive was faster
+}
+
+// Redrive applies the original records of dead letters by the present mapping,
+// each once: the row in the outbox that makes a letter dead no more is written in
+// the commit of the record's effects, and only where it is not there yet. So it
+// may be repeated, killed, and run beside a daemon and other redrives. A letter
+// that is refused again stays dead with the new reason.
+//
+// The record takes effect now, not in its turn: what it puts carries its event
+// time as ever, but a delete or an append comes after what later records did.
+//
+// The counts are of what was done, also beside an error, which wraps the store's.
+func Redrive(ctx context.Context, o *RedriveOptions) (RedriveCounts, error) {
+	switch {
+	case o == nil || o.Engine == nil || o.Plan == nil || o.Filter.Pipeline == "":
+		return RedriveCounts{}, fmt.Errorf("redrive: %w: no engine, no plan or no pipeline", store.ErrInvalidArgument)
+	case o.Limit < 0:
+		return RedriveCounts{}, fmt.Errorf("redrive: %w: limit %d", store.ErrInvalidArgument, o.Limit)
+	case o.Engine.Traits().Atomic != store.AtomicBatch:
+		return RedriveCounts{}, fmt.Errorf("redrive: %w: engine %s does not commit a letter with its effects", store.ErrUnsupported, o.Engine.Traits().Name)
+	}
+	return newRedrive(o, func() mapper { return o.Plan.NewMapper() }, o.Plan.Version()).run(ctx)
+}
+
+// redrive is one Redrive.
+type redrive struct {
+	*RedriveOptions
+	log       *slog.Logger
+	newMapper func() mapper
+	mapper    mapper
+	version   string // of the mapping
+	id        string
+	counts    RedriveCounts
+}
+
+func newRedrive(o *RedriveOptions, newMapper func() mapper, version string) *redrive {
+	r := &redrive{RedriveOptions: o, log: o.Logger, newMapper: newMapper, mapper: newMapper(), version: version}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	var id [8]byte
+	_, _ = rand.Read(id[:]) // never fails (crypto/rand)
+	r.id = hex.EncodeToString(id[:])
+	return r
+}
+
+func (r *redrive) run(ctx context.Context) (RedriveCounts, error) {
+	f := r.Filter
+	f.State, f.Brief = DeadLetters, false
+	left := r.Limit
+	var after []byte
+	for {
+		var letters []*buffer.DeadLetter
+		size := 0
+		for d, err := range scanAfter(ctx, r.Engine, &f, after) {
+			if err != nil {
+				return r.counts, err
+			}
+			letters = append(letters, d)
+			size += len(d.Key) + len(d.Value)
+			if len(letters) == redriveLetters || size >= redriveBytes || len(letters) == left {
+				break
+			}
+		}
+		if len(letters) == 0 {
+			return r.counts, nil
+		}
+		after = letters[len(letters)-1].AppendRow(nil)
+		if err := r.letters(ctx, letters); err != nil {
+			return r.counts, fmt.Errorf("redrive %d dead letters from %s on: %w", len(letters), placeOf(letters[0]), err)
+		}
+		if left > 0 {
+			if left -= len(letters); left == 0 {
+				return r.counts, nil
+			}
+		}
+	}
+}
+
+func placeOf(d *buffer.DeadLetter) Place { return Place{d.Topic, d.Partition, d.Offset} }
+
+// tried is what became of a letter.
+type tried struct {
+	letter    *buffer.DeadLetter
+	mutations []cell.Mutation
+	refused   *mapping.Error
+}
+
+// letters tries some letters in one commit.
+func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) error {
+	all := make([]tried, len(letters))
+	for i, d := range letters {
+		all[i] = tried{letter: d}
+		out, err := r.mapLetter(d)
+		for pending, ok := err.(*decode.Pending); ok; pending, ok = err.(*decode.Pending) {
+			if err := pending.Fetch(ctx); err != nil {
+				return err
+			}
+			out, err = r.mapLetter(d)
+		}
+		if err != nil {
+			all[i].refused = asMappingError(err)
+			continue
+		}
+		all[i].mutations = buffer.Clone(out.Mutations)
+	}
+	if r.DryRun {
+		for i := range all {
+			r.count(&all[i])
+		}
+		return nil
+	}
+	for {
+		err := r.Engine.Apply(ctx, r.batch(all))
+		var refused *store.BatchError
+		if err == nil {
+			return r.note(ctx, all)
+		}
+		if !errors.As(err, &refused) {
+			return err
+		}
+		for i := range refused.Refused {
+			n := refused.Refused[i].Offset
+			if n < 0 || n >= int64(len(all)) || all[n].refused != nil {
+				return fmt.Errorf("%w: %w", errPoisonedOutbox, err)
+			}
+			all[n].refused = refusal(&refused.Refused[i])
+		}
+	}
+}
+
+// mapLetter maps the original record of d.
+func (r *redrive) mapLetter(d *buffer.DeadLetter) (*mapping.Output, error) {
+	rec := &mapping.Record{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset, Timestamp: d.Time, Key: d.Key, Value: d.Value}
+	for _, h := range d.Headers {
+		rec.Headers = append(rec.Headers, mapping.Header(h))
+	}
+	out, err := mapSafely(r.mapper, rec, r.log)
+	if panicked(err) {
+		r.mapper = r.newMapper()
+	}
+	return out, err
+}
+
+// batch makes a unit of each letter, numbered by its index: applied where the
+// letter is still dead, and then with the mark that it is no more.
+func (r *redrive) batch(all []tried) *store.Batch {
+	var b store.Batch
+	dead := &store.Cond{Family: store.OutboxFamily, Qualifier: []byte(buffer.RedrivenQualifier), Op: store.Equal}
+	now := time.Now().UnixMilli()
+	for i := range all {
+		t := &all[i]
+		d := *t.letter
+		d.MappingVersion = r.version
+		if t.refused != nil {
+			d.Stage, d.Class, d.Reason = string(t.refused.Stage), t.refused.Class, t.refused.Err.Error()
+			d.Attempts = max(d.Attempts, 1) + 1
+			b.Record(int64(i), nil, dead, d.RefusedMutation())
+			continue
+		}
+		d.Redriven, d.RedrivenBy, d.RedrivenAs = now, r.id, buffer.Applied
+		if len(t.mutations) == 0 {
+			d.RedrivenAs = buffer.Filtered
+		}
+		// The condition is tested on the first mutation's row.
+		ms := append([]cell.Mutation{d.RedrivenMutation()}, t.mutations...)
+		b.Record(int64(i), nil, dead, append(ms, d.CountMutation())...)
+	}
+	return &b
+}
+
+// note counts what the commit has done, which the letters tell: one that does not
+// name this redrive was overtaken by another.
+func (r *redrive) note(ctx context.Context, all []tried) error {
+	first, last := all[0].letter.AppendRow(nil), all[len(all)-1].letter.AppendRow(nil)
+	sc := r.Engine.Scan(ctx, &store.Scan{
+		Table: store.OutboxTable, Start: first, Stop: last, StopInclusive: true,
+		Columns: []store.Column{{Family: store.OutboxFamily, Qualifier: []byte(buffer.RedrivenByQualifier)}},
+	})
+	defer sc.Close()
+	by := map[string]string{}
+	for sc.Next() {
+		by[string(sc.Row().Key)] = string(sc.Row().Cells[0].Value)
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("read what was applied: %w", err)
+	}
+	for i := range all {
+		t := &all[i]
+		id, redriven := by[string(t.letter.AppendRow(nil))]
+		if redriven && id != r.id {
+			r.counts.Overtaken++
+			continue
+		}
+		r.count(t)
+		if t.refused != nil {
+			r.log.Warn("record stays a dead letter", "topic", t.letter.Topic, "partition", t.letter.Partition, "offset", t.letter.Offset, "err", t.refused)
+		}
+	}
+	return nil
+}
+
+func (r *redrive) count(t *tried) {
+	switch {
+	case t.refused != nil:
+		r.counts.Refused++
+	case len(t.mutations) == 0:
+		r.counts.Filtered++
+	default:
+		r.counts.Applied++
+	}
+}

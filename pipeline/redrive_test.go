@@ -1,0 +1,294 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// mendedMapper is testMapper after its rules were corrected: "bad:x" is x now,
+// "bad:skip" is filtered, "bad:bad" stays bad.
+type mendedMapper struct{ testMapper }
+
+func (m *mendedMapper) Map(r *mapping.Record) (*mapping.Output, error) {
+	mended := *r
+	mended.Value = []byte(strings.TrimPrefix(string(r.Value), "bad:"))
+	return m.testMapper.Map(&mended)
+}
+
+func redriveWith(ctx context.Context, e store.Engine, o *RedriveOptions) (RedriveCounts, error) {
+	o.Engine, o.Filter.Pipeline = e, "p"
+	return newRedrive(o, func() mapper { return &mendedMapper{} }, "v2").run(ctx)
+}
+
+// wantMended is want of b after all dead letters were redriven.
+func wantMended(b *fakeBroker) contents {
+	b.mu.Lock()
+	logs := b.logs
+	mended := map[int32]*fakeLog{}
+	dead := int64(0)
+	became := map[string]string{}
+	for n, l := range logs {
+		c := *l
+		c.records = nil
+		for _, r := range l.records {
+			if v, ok := strings.CutPrefix(string(r.Value), "bad:"); ok {
+				dead++
+				if !strings.HasPrefix(v, "bad") && !strings.HasPrefix(v, "huge") {
+					became[fmt.Sprintf("t/%d/%d", n, r.Offset)] = buffer.Applied
+					if v == "skip" {
+						became[fmt.Sprintf("t/%d/%d", n, r.Offset)] = buffer.Filtered
+					}
+				}
+				c.records = append(c.records, kafka.Record{Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: []byte(v)})
+				continue
+			}
+			c.records = append(c.records, r)
+		}
+		mended[n] = &c
+	}
+	b.mu.Unlock()
+	c := want(&fakeBroker{logs: mended})
+	// The counts of the offsets say what was so when it was their turn.
+	first := want(b)
+	c.Progress = first.Progress
+	maps.Copy(c.Letters, became)
+	return c
+}
+
+func redrivenOf(t testing.TB, e store.Engine) (n buffer.Redriven) {
+	t.Helper()
+	all, err := AllRedriven(t.Context(), e, "p")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		n.Applied += r.Applied
+		n.Filtered += r.Filtered
+	}
+	return n
+}
+
+func TestRedriveAppliesOnce(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(2)
+			b.produce(0, "a", "bad:a", "bad:b", "skip", "bad:skip", "-", "bad:bad")
+			b.produce(1, "bad:a", "bad:huge", "bad:a", "b")
+			ingest(t, e, b)
+
+			got, err := redriveWith(t.Context(), e, &RedriveOptions{DryRun: true})
+			if want := (RedriveCounts{Applied: 5, Filtered: 1, Refused: 1}); err != nil || got != want {
+				t.Errorf("Got %+v, %v from a dry run, want %+v", got, err, want) // what only the store refuses does not show
+			}
+			checkContents(t, e, b)
+
+			got, err = redriveWith(t.Context(), e, &RedriveOptions{})
+			if want := (RedriveCounts{Applied: 4, Filtered: 1, Refused: 2}); err != nil || got != want {
+				t.Errorf("Got %+v, %v, want %+v", got, err, want)
+			}
+			wanted := wantMended(b)
+			if d := cmp.Diff(wanted, readContents(t, e)); d != "" {
+				t.Errorf("Got other contents than the mended log has (-want +got):\n%s", d)
+			}
+			got, err = redriveWith(t.Context(), e, &RedriveOptions{})
+			if want := (RedriveCounts{Refused: 2}); err != nil || got != want {
+				t.Errorf("Got %+v, %v the second time, want %+v", got, err, want)
+			}
+			if d := cmp.Diff(wanted, readContents(t, e)); d != "" {
+				t.Errorf("Got other contents after the second time (-want +got):\n%s", d)
+			}
+			if n := redrivenOf(t, e); n.Applied != 4 || n.Filtered != 1 {
+				t.Errorf("Got counts %+v, want 4 applied and 1 filtered", n)
+			}
+			for d, err := range ScanLetters(t.Context(), e, &LetterFilter{Places: []Place{{"t", 1, 1}}}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.Stage != "store" || d.Class != "cell_too_large" || d.Attempts != 3 || d.MappingVersion != "v2" || string(d.Value) != "bad:huge" {
+					t.Errorf("Got %+v, want the new reason after three attempts and the record as it was", d)
+				}
+			}
+			// The partitions go on as if nothing had been.
+			b.produce(0, "a", "bad:c")
+			ingest(t, e, b)
+			if _, err := redriveWith(t.Context(), e, &RedriveOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(wantMended(b), readContents(t, e)); d != "" {
+				t.Errorf("Got other contents after more records (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// flaky fails some of its batches, before or after they are applied.
+type flaky struct {
+	store.Engine
+	mu  sync.Mutex
+	rng *rand.Rand
+}
+
+func (e *flaky) Apply(ctx context.Context, b *store.Batch) error {
+	e.mu.Lock()
+	n := e.rng.IntN(3)
+	e.mu.Unlock()
+	if n == 0 {
+		return store.ErrTransient
+	}
+	if err := e.Engine.Apply(ctx, b); err != nil {
+		return err
+	}
+	if n == 1 {
+		return errors.New("connection reset")
+	}
+	return nil
+}
+
+// Three redrives run at once beside the partitions, and each is cut off again and
+// again, before a commit and after it.
+func TestRedriveKilledAndBesideOthers(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(2)
+			values := []string{"a", "bad:a", "bad:b", "bad:skip", "skip", "-", "bad:c"}
+			load := func() {
+				for i := range 300 {
+					b.produce(int32(i%2), values[i*i%len(values)])
+				}
+			}
+			load()
+			ingest(t, e, b)
+			r := start(t, newTest(t, e, b), 0, 1)
+			var wg sync.WaitGroup
+			for i := range uint64(3) {
+				wg.Go(func() {
+					f := &flaky{Engine: e, rng: rand.New(rand.NewPCG(i, 1))}
+					for range 20 {
+						_, _ = redriveWith(t.Context(), f, &RedriveOptions{Limit: 30})
+					}
+				})
+			}
+			load()
+			r.caughtUp(b)
+			wg.Wait()
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := redriveWith(t.Context(), e, &RedriveOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			wanted := wantMended(b)
+			if d := cmp.Diff(wanted, readContents(t, e)); d != "" {
+				t.Errorf("Got other contents than the mended log has (-want +got):\n%s", d)
+			}
+			n := redrivenOf(t, e)
+			if n.Applied+n.Filtered != wanted.Progress.Dead {
+				t.Errorf("Got %+v redriven of %d", n, wanted.Progress.Dead)
+			}
+		})
+	}
+}
+
+func TestRedriveFilters(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "bad:a", "bad:b", "bad:c", "huge")
+	ingest(t, e, b)
+	for _, c := range []struct {
+		name string
+		o    RedriveOptions
+		want RedriveCounts
+	}{
+		{"topic", RedriveOptions{Filter: LetterFilter{Topic: "u"}}, RedriveCounts{}},
+		{"class", RedriveOptions{Filter: LetterFilter{Class: "cell_too_large"}}, RedriveCounts{Refused: 1}},
+		{"stage", RedriveOptions{Filter: LetterFilter{Stage: "decode"}, Limit: 1}, RedriveCounts{Applied: 1}},
+		{"time", RedriveOptions{Filter: LetterFilter{Since: 1002, Stage: "decode"}}, RedriveCounts{Applied: 1}},
+		{"places", RedriveOptions{Filter: LetterFilter{Places: []Place{{"t", 0, 0}, {"t", 0, 1}, {"t", 1, 1}}}}, RedriveCounts{Applied: 1}},
+	} {
+		got, err := redriveWith(t.Context(), e, &c.o)
+		if err != nil || got != c.want {
+			t.Errorf("%s: got %+v, %v, want %+v", c.name, got, err, c.want)
+		}
+	}
+	left := map[string]int{}
+	for _, f := range []LetterFilter{{State: DeadLetters, Brief: true}, {State: RedrivenOnly, Pipeline: "p", Topic: "t"}, {Pipeline: "other"}} {
+		for d, err := range ScanLetters(t.Context(), e, &f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if f.Brief && d.Value != nil {
+				t.Errorf("Got a value of %d bytes, want none", len(d.Value))
+			}
+			left[fmt.Sprint(f.State)]++
+		}
+	}
+	if d := cmp.Diff(map[string]int{"1": 1, "2": 3}, left); d != "" {
+		t.Errorf("Got other letters by state (-want +got):\n%s", d)
+	}
+}
+
+func TestRedriveRefusesWhatIsNotExact(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	for _, o := range []*RedriveOptions{
+		nil,
+		{},
+		{Engine: e, Plan: &mapping.Plan{}},
+		{Engine: e, Plan: &mapping.Plan{}, Filter: LetterFilter{Pipeline: "p"}, Limit: -1},
+	} {
+		if _, err := Redrive(t.Context(), o); !errors.Is(err, store.ErrInvalidArgument) {
+			t.Errorf("Got %v for %+v, want ErrInvalidArgument", err, o)
+		}
+	}
+	o := &RedriveOptions{Engine: rowEngine{e}, Plan: &mapping.Plan{}, Filter: LetterFilter{Pipeline: "p"}}
+	if _, err := Redrive(t.Context(), o); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("Got %v on an engine that commits by row, want ErrUnsupported", err)
+	}
+}
+
+// rowEngine commits no more than a row at once.
+type rowEngine struct{ store.Engine }
+
+func (rowEngine) Traits() store.Traits { return store.Traits{Name: "rows", Atomic: store.AtomicRow} }
+
+// What is no letter is reported with its row, and what was never counted is none.
+func TestScanLettersReportsDamage(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t)
+	m := cell.Mutation{Table: store.OutboxTable, Row: []byte("x")}
+	m.Put(store.OutboxFamily, []byte("class"), 1, []byte("c"))
+	if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+		t.Fatal(err)
+	}
+	for d, err := range ScanLetters(t.Context(), e, &LetterFilter{}) {
+		if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), `"x"`) {
+			t.Errorf("Got %v, %v, want ErrCorrupt with the row", d, err)
+		}
+	}
+	m = cell.Mutation{Table: store.OutboxTable, Row: buffer.AppendRedrivenPrefix(nil, "p")}
+	m.Increment(store.OutboxFamily, []byte(buffer.Applied), 1)
+	if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := AllRedriven(t.Context(), e, ""); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Got %v, want ErrCorrupt", err)
+	}
+}
