@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/pipeline/rebuild"
+	"sluice/store"
+)
+
+type replayCommands struct {
+	Rebuild rebuildCommand `cmd:"" help:"Count a pipeline's records again beside what is served, compare, and switch."`
+}
+
+type rebuildCommand struct {
+	cli.ConfigFlag
+	Pipeline   string `arg:"" help:"The pipeline whose counters are counted again."`
+	Switch     bool   `xor:"end" help:"Serve the rebuilt counters in the place of the others."`
+	Discard    bool   `xor:"end" help:"Drop the counters of a rebuild that was not switched to, and count nothing."`
+	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied."`
+	JSON       bool   `help:"Print the comparison as JSON."`
+}
+
+var errCountersDiffer = errors.New("served and rebuilt counters differ")
+
+// Run counts again, compares, and does with the outcome what the flags say. The
+// daemon must not run: nothing may be applied meanwhile.
+func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	o, err := cfg.PipelineOptions(c.Pipeline)
+	if err != nil {
+		return err
+	}
+	log := newLogger(p.Stderr, &cfg.Log)
+	client, err := openKafka(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	opened, err := config.OpenEngine(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer opened.Close()
+	engine, ok := opened.(rebuild.Engine)
+	if !ok {
+		return fmt.Errorf("%w: engine %s cannot replace families", store.ErrUnsupported, opened.Traits().Name)
+	}
+	r, err := rebuild.Open(ctx, &rebuild.Options{
+		Pipeline: c.Pipeline, Topics: o.Topics, Client: client, Plan: o.Plan, Engine: engine,
+		AcceptLoss: c.AcceptLoss, Logger: log, Progress: countProgress(log),
+	})
+	if err != nil {
+		return err
+	}
+	if c.Discard {
+		return r.Discard(ctx)
+	}
+	if err := r.Count(ctx); err != nil {
+		return err
+	}
+	families, err := r.Compare(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.print(p.Stdout, families, r.Totals()); err != nil {
+		return err
+	}
+	return c.end(ctx, p.Stdout, cfg, r, families)
+}
+
+// end switches to the rebuilt counters, drops them, or leaves them.
+func (c *rebuildCommand) end(ctx context.Context, w io.Writer, cfg *config.Config, r *rebuild.Rebuild, families []rebuild.Comparison) error {
+	same := !slices.ContainsFunc(families, func(f rebuild.Comparison) bool { return !f.Same() })
+	say := func(text string) error {
+		if c.JSON {
+			return nil
+		}
+		_, err := fmt.Fprintln(w, text)
+		return err
+	}
+	switch {
+	case same:
+		if err := r.Discard(ctx); err != nil {
+			return err
+		}
+		return say("all are equal; the rebuilt counters are dropped")
+	case !c.Switch:
+		return fmt.Errorf("%w; run it again with --switch to serve the rebuilt ones, or with --discard to drop them", errCountersDiffer)
+	}
+	if err := c.alone(cfg, families); err != nil {
+		return err
+	}
+	if err := r.Switch(ctx); err != nil {
+		return err
+	}
+	return say("the rebuilt counters are served")
+}
+
+// alone reports that other pipelines write tables whose families would be
+// replaced: their counts would be lost.
+func (c *rebuildCommand) alone(cfg *config.Config, families []rebuild.Comparison) error {
+	for _, name := range cfg.PipelineNames() {
+		if name == c.Pipeline {
+			continue
+		}
+		o, err := cfg.PipelineOptions(name)
+		if err != nil {
+			return err
+		}
+		for i := range families {
+			if table := families[i].Table; slices.Contains(o.Plan.Tables(), table) {
+				return fmt.Errorf("%w: pipeline %s writes table %s, too: what it has counted would be lost", store.ErrUnsupported, name, table)
+			}
+		}
+	}
+	return nil
+}
+
+// countProgress returns a function that logs how far a count is, now and then.
+func countProgress(log *slog.Logger) func(rebuild.Progress) {
+	begun := time.Now()
+	last := begun
+	return func(p rebuild.Progress) {
+		now := time.Now()
+		if now.Sub(last) < 5*time.Second && p.Done < p.Total {
+			return
+		}
+		last = now
+		log.Info("counting again", "offsets", p.Done, "of", p.Total, "took", now.Sub(begun).Round(time.Millisecond))
+	}
+}
+
+// differenceLine is one counter that the generations do not agree on.
+type differenceLine struct {
+	Row       string `json:"row"`
+	Qualifier string `json:"qualifier"`
+	Served    *int64 `json:"served"` // null = not there
+	Rebuilt   *int64 `json:"rebuilt"`
+}
+
+// comparisonLine is a family of a comparison as JSON has it.
+type comparisonLine struct {
+	Table       string           `json:"table"`
+	Family      string           `json:"family"`
+	Equal       int64            `json:"equal"`
+	Different   int64            `json:"different"`
+	Missing     int64            `json:"missing"` // served only
+	Extra       int64            `json:"extra"`   // rebuilt only
+	Differences []differenceLine `json:"differences"`
+}
+
+func (c *rebuildCommand) print(w io.Writer, families []rebuild.Comparison, totals rebuild.Totals) error {
+	lines := make([]comparisonLine, len(families))
+	for i, f := range families {
+		lines[i] = comparisonLine{Table: f.Table, Family: f.Family, Equal: f.Equal, Different: f.Different, Missing: f.Missing, Extra: f.Extra, Differences: []differenceLine{}}
+		for _, d := range f.Differences {
+			lines[i].Differences = append(lines[i].Differences, differenceLine{string(d.Row), string(d.Qualifier), d.Served, d.Rebuilt})
+		}
+	}
+	if c.JSON {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(map[string]any{"applied": totals.Applied, "filtered": totals.Filtered, "dead": totals.Dead, "control": totals.Control, "families": lines})
+	}
+	fmt.Fprintf(w, "counted again: %d records applied, %d filtered, %d dead, %d offsets without one\n", totals.Applied, totals.Filtered, totals.Dead, totals.Control)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "TABLE\tFAMILY\tEQUAL\tDIFFERENT\tSERVED ONLY\tREBUILT ONLY")
+	for _, l := range lines {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\n", l.Table, l.Family, l.Equal, l.Different, l.Missing, l.Extra)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, l := range lines {
+		for _, d := range l.Differences {
+			fmt.Fprintf(w, "  %s %q %s:%q: served %s, rebuilt %s\n", l.Table, d.Row, l.Family, d.Qualifier, orNone(d.Served), orNone(d.Rebuilt))
+		}
+	}
+	return nil
+}
+
+func orNone(n *int64) string {
+	if n == nil {
+		return "-"
+	}
+	return fmt.Sprint(*n)
+}

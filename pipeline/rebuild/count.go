@@ -1,0 +1,303 @@
+package rebuild
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/cell"
+	"sluice/counters"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// Count counts the records up to the pipeline's stored offsets. A count that ended
+// early goes on when it is called again, by this Rebuild or one opened later.
+func (r *Rebuild) Count(ctx context.Context) error {
+	ids := map[string][16]byte{}
+	report := &reporter{to: r.o.Progress}
+	for _, p := range r.partitions {
+		ids[p.own.Topic] = p.own.TopicID
+		first := p.from
+		if p.stored != store.Absent {
+			first = p.progress.First
+			report.now.Done += p.stored - first
+		}
+		report.now.Total += p.target - first
+	}
+	f := r.o.Client.NewFetcher(&kafka.FetchOptions{TopicIDs: ids})
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fetching := make(chan error, 1)
+	go func() { fetching <- f.Run(ctx) }()
+	g, counting := errgroup.WithContext(ctx)
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, p := range r.partitions {
+		g.Go(func() error {
+			c := &counter{r: r, p: p, mapper: r.o.Plan.NewMapper(), sums: counters.NewCoalescer(), report: report}
+			if err := c.run(counting, f); err != nil {
+				return fmt.Errorf("count %s: %w", p, err)
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	cancel()
+	if ferr := <-fetching; err == nil && ferr != nil && !errors.Is(ferr, context.Canceled) {
+		err = ferr
+	}
+	if err != nil {
+		return fmt.Errorf("rebuild pipeline %s: %w", r.o.Pipeline, err)
+	}
+	return nil
+}
+
+// reporter adds up what the partitions have done.
+type reporter struct {
+	mu  sync.Mutex
+	now Progress
+	to  func(Progress)
+}
+
+func (r *reporter) add(n int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now.Done += n
+	if r.to != nil {
+		r.to(r.now)
+	}
+}
+
+// counter counts one partition.
+type counter struct {
+	r       *Rebuild
+	p       *partition
+	mapper  *mapping.Mapper
+	sums    *counters.Coalescer
+	report  *reporter
+	next    store.Progress // with what is in sums
+	records int            // in sums
+	// refused are the records that the store does not take, by offset; up to
+	// single increments are not summed, so that the store can name each.
+	refused map[int64]error
+	single  int64
+	deltas  []store.CounterDelta // of records before single
+	headers []mapping.Header
+}
+
+// run counts from the stored offset to the target.
+func (c *counter) run(ctx context.Context, f *kafka.Fetcher) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	if c.p.stored >= c.p.target {
+		return nil
+	}
+	reader := f.Add(c.p.own.Topic, c.p.number, c.p.stored)
+	defer reader.Close()
+	for c.p.stored < c.p.target {
+		err := c.read(ctx, reader)
+		var refusal *store.BatchError
+		if !errors.As(err, &refusal) {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if err := c.refuse(refusal); err != nil {
+			return err
+		}
+		reader.SeekTo(c.p.stored)
+	}
+	return nil
+}
+
+// begin stores where the partition is begun, and where it goes on if Kafka has
+// lost records since.
+func (c *counter) begin(ctx context.Context) error {
+	p := c.p
+	if p.stored == store.Absent {
+		p.progress = store.Progress{First: p.from, Next: p.from, LeaderEpoch: -1, LastOffset: -1, MappingVersion: c.r.o.Plan.Version()}
+		return c.store(ctx, &store.Batch{}, p.progress)
+	}
+	if lost := p.from - p.stored; lost > 0 {
+		next := p.progress
+		next.Next, next.Lost = p.from, next.Lost+lost
+		return c.store(ctx, &store.Batch{}, next)
+	}
+	return nil
+}
+
+// store commits b with the advance to next.
+func (c *counter) store(ctx context.Context, b *store.Batch, next store.Progress) error {
+	b.Advance(c.p.own, c.p.number, c.p.stored, next)
+	if err := c.r.o.Engine.Apply(ctx, b); err != nil {
+		return err
+	}
+	c.p.stored, c.p.progress = next.Next, next
+	return nil
+}
+
+// refuse notes the records that the store named. They are counted again without
+// them, from the stored offset on.
+func (c *counter) refuse(e *store.BatchError) error {
+	if c.refused == nil {
+		c.refused = map[int64]error{}
+	}
+	for i := range e.Refused {
+		d := &e.Refused[i]
+		if _, again := c.refused[d.Offset]; again || d.Offset < 0 {
+			return e
+		}
+		c.refused[d.Offset] = d.Err
+	}
+	c.single = c.next.Next
+	return nil
+}
+
+// read counts one batch after the other, up to the target.
+func (c *counter) read(ctx context.Context, reader *kafka.PartitionReader) error {
+	c.drop()
+	for c.next.Next < c.p.target {
+		b, err := reader.Next(ctx)
+		if err != nil {
+			return err
+		}
+		err = c.batch(ctx, b)
+		b.Release()
+		if err != nil {
+			return err
+		}
+	}
+	return c.flush(ctx)
+}
+
+// drop forgets what is summed and not stored.
+func (c *counter) drop() {
+	c.sums.Reset()
+	c.deltas = c.deltas[:0]
+	c.next, c.records = c.p.progress, 0
+}
+
+func (c *counter) batch(ctx context.Context, b *kafka.Batch) error {
+	rec := mapping.Record{Topic: c.p.own.Topic, Partition: c.p.number}
+	for i := range b.Records {
+		k := &b.Records[i]
+		if k.Offset < c.next.Next {
+			continue
+		}
+		if k.Offset >= c.p.target {
+			break
+		}
+		rec.Offset, rec.Timestamp, rec.Key, rec.Value = k.Offset, k.Timestamp, k.Key, k.Value
+		c.headers = c.headers[:0]
+		for _, h := range k.Headers {
+			c.headers = append(c.headers, mapping.Header(h))
+		}
+		rec.Headers = c.headers
+		c.cover(k.Offset)
+		c.next.LastOffset, c.next.LastTime = k.Offset, k.Timestamp
+		if err := c.record(ctx, &rec); err != nil {
+			return err
+		}
+		c.next.Next = k.Offset + 1
+		if c.records++; c.records >= c.r.o.BatchRecords {
+			if err := c.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	c.cover(min(b.Next, c.p.target))
+	return nil
+}
+
+// cover counts the offsets before offset that held no record.
+func (c *counter) cover(offset int64) {
+	if gap := offset - c.next.Next; gap > 0 {
+		c.next.Control += gap
+		c.next.Next = offset
+	}
+}
+
+// record sums the increments of one record.
+func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
+	if c.refused[rec.Offset] != nil {
+		c.next.Dead++
+		return nil
+	}
+	out, err := c.mapper.Map(rec)
+	switch {
+	case err != nil:
+		c.next.Dead++
+		return nil
+	case out.Filtered():
+		c.next.Filtered++
+		return nil
+	}
+	// A record is counted whole or not at all.
+	for i := range out.Mutations {
+		if refused, err := c.r.families.check(ctx, &out.Mutations[i], now()); err != nil {
+			return err
+		} else if refused != nil {
+			c.next.Dead++
+			return nil
+		}
+	}
+	for i := range out.Mutations {
+		if err := c.mutation(ctx, rec.Offset, &out.Mutations[i]); err != nil {
+			return err
+		}
+	}
+	c.next.Applied++
+	return nil
+}
+
+func now() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
+
+// mutation sums the increments of m.
+func (c *counter) mutation(ctx context.Context, offset int64, m *cell.Mutation) error {
+	for j := range m.Ops {
+		op := &m.Ops[j]
+		if op.Type != cell.OpIncrement {
+			continue
+		}
+		family, err := c.r.families.of(ctx, m.Table, op.Family)
+		if err != nil {
+			return err
+		}
+		if offset >= c.single {
+			c.sums.Add(m.Table, family, m.Row, op.Qualifier, op.Delta, op.Time, offset)
+			continue
+		}
+		c.deltas = append(c.deltas, store.CounterDelta{
+			Table: m.Table, Family: family, Row: bytes.Clone(m.Row), Qualifier: bytes.Clone(op.Qualifier),
+			Delta: op.Delta, Time: op.Time, Offset: offset,
+		})
+	}
+	return nil
+}
+
+// flush commits what is summed.
+func (c *counter) flush(ctx context.Context) error {
+	if c.next.Next == c.p.stored {
+		return nil
+	}
+	b := &store.Batch{Counters: c.deltas}
+	for d := range c.sums.Deltas {
+		b.Counters = append(b.Counters, store.CounterDelta(d))
+	}
+	before := c.p.stored
+	if err := c.store(ctx, b, c.next); err != nil {
+		return err
+	}
+	c.drop()
+	c.report.add(c.p.stored - before)
+	return nil
+}

@@ -1,0 +1,146 @@
+package rebuild
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// familyKey names a COUNTER family that is served.
+type familyKey struct{ table, family string }
+
+// table is a table that records write to.
+type table struct {
+	desc    *store.TableDescriptor // as it was when it was first met
+	missing error
+}
+
+// families are the families of the new generation. They are made when the first
+// increment of theirs comes, as tables may be named by day.
+type families struct {
+	engine Engine
+	suffix string
+
+	mu     sync.Mutex
+	tables map[string]*table
+	names  map[familyKey]string // of the new generation
+}
+
+// find takes the families that a rebuild before has made, and reports whether
+// there are any.
+func (f *families) find(ctx context.Context) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	tables, err := f.engine.Tables(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, table := range tables {
+		d, err := f.engine.Table(ctx, table)
+		if err != nil {
+			return false, err
+		}
+		for i := range d.Families {
+			if family, ok := strings.CutSuffix(d.Families[i].Name, f.suffix); ok && d.Family(family) != nil {
+				f.names[familyKey{table, family}] = d.Families[i].Name
+			}
+		}
+	}
+	return len(f.names) > 0, nil
+}
+
+// check returns why the store would refuse m, which makes its record a dead
+// letter of the pipeline.
+func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timestamp) (refused, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t, ok := f.tables[m.Table]
+	if !ok {
+		t = &table{}
+		switch t.desc, err = f.engine.Table(ctx, m.Table); {
+		case errors.Is(err, store.ErrTableNotFound):
+			t.missing = err
+		case err != nil:
+			return nil, err
+		}
+		f.tables[m.Table] = t
+	}
+	if t.missing != nil {
+		return t.missing, nil
+	}
+	if refused = store.ValidateMutation(t.desc, m, now); refused != nil {
+		return refused, nil
+	}
+	for i := range m.Ops {
+		if op := &m.Ops[i]; deletesCounters(t.desc, op) {
+			return nil, fmt.Errorf("%w: the mapping deletes counters of table %s: in which order it does is not counted again", store.ErrUnsupported, m.Table)
+		}
+	}
+	return nil, nil
+}
+
+func deletesCounters(t *store.TableDescriptor, op *cell.Op) bool {
+	switch op.Type {
+	case cell.OpDeleteRow:
+		return slices.ContainsFunc(t.Families, func(f store.FamilyDescriptor) bool { return f.Counter })
+	case cell.OpDelete, cell.OpDeleteColumn, cell.OpDeleteFamily, cell.OpDeleteFamilyVersion:
+		f := t.Family(op.Family)
+		return f != nil && f.Counter
+	}
+	return false
+}
+
+// of returns the family of the new generation for a COUNTER family that is served,
+// made if need be.
+func (f *families) of(ctx context.Context, table, family string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	key := familyKey{store.CanonicalName(table), family}
+	if name, ok := f.names[key]; ok {
+		return name, nil
+	}
+	d, err := f.engine.Table(ctx, table)
+	if err != nil {
+		return "", err
+	}
+	served := d.Family(family)
+	if served == nil || !served.Counter {
+		return "", fmt.Errorf("%w: %s of table %s is no COUNTER family", store.ErrUnsupported, family, table)
+	}
+	n := *served
+	n.Name = family + f.suffix
+	d = d.Clone()
+	d.Families = append(d.Families, n)
+	if err := f.engine.AlterTable(ctx, d); err != nil {
+		return "", err
+	}
+	f.names[key] = n.Name
+	return n.Name, nil
+}
+
+// replacements returns the families of the new generation, by table and name.
+func (f *families) replacements() []store.FamilyReplacement {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var all []store.FamilyReplacement
+	for key, name := range f.names {
+		all = append(all, store.FamilyReplacement{Table: key.table, Family: key.family, By: name})
+	}
+	slices.SortFunc(all, func(a, b store.FamilyReplacement) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Family, b.Family))
+	})
+	return all
+}
+
+func (f *families) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.names)
+}

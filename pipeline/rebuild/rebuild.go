@@ -1,0 +1,292 @@
+// Package rebuild counts a pipeline's records again: from the beginning of the log
+// up to where the pipeline is, by its present mapping, into a new generation of
+// its COUNTER families beside those that are served. The generations are compared,
+// and the new one is put into the old one's place in one commit, or dropped.
+//
+// The pipeline's own offsets are never moved back: a rebuild has a source of its
+// own, whose offsets advance in the commits of its counts, so that one that was
+// killed goes on where it stopped. What the mapping writes besides increments is
+// not touched; puts of a record are the same cells again anyway.
+//
+// It is not a way to apply a log twice to what is served, and it does not run
+// beside its pipeline: between Count and Switch nothing may apply records of it.
+package rebuild
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
+	"sluice/store"
+)
+
+// The reasons why a rebuild cannot be made or used. docs/operations.md says what
+// to do.
+var (
+	// ErrLogIncomplete says that Kafka no longer has all that the pipeline has
+	// applied: the rebuilt counts would lack it.
+	ErrLogIncomplete = errors.New("rebuild: kafka no longer has all records")
+	// ErrOtherMapping says that an unfinished rebuild was begun with another
+	// version of the mapping.
+	ErrOtherMapping = errors.New("rebuild: begun with another version of the mapping")
+	// ErrBehind says that records were applied since the counts were made, or
+	// that not all were counted.
+	ErrBehind = errors.New("rebuild: not as far as the pipeline")
+)
+
+// DefaultBatchRecords is as many as one commit of the pipeline takes.
+const DefaultBatchRecords = 20_000
+
+// Engine is what a rebuild needs of a store.
+type Engine interface {
+	store.Engine
+	store.Admin
+	store.FamilyReplacer
+}
+
+// Options configures a Rebuild. Pipeline, Topics, Client, Plan and Engine are
+// required.
+type Options struct {
+	Pipeline string
+	Topics   []string
+	Client   *kafka.Client
+	Plan     *mapping.Plan
+	Engine   Engine
+	// AcceptLoss counts what Kafka still has where it has not all.
+	AcceptLoss bool
+	// BatchRecords is how many records one commit counts. Default:
+	// DefaultBatchRecords.
+	BatchRecords int
+	// Progress, if set, is told of each commit. Calls do not overlap.
+	Progress func(Progress)
+	Logger   *slog.Logger // nil discards
+}
+
+// Progress is how far the count is.
+type Progress struct {
+	Done, Total int64 // offsets of all partitions
+}
+
+// Totals is what became of the records that were counted, in all runs of the
+// rebuild.
+type Totals struct {
+	Applied  int64 // had increments, or other effects, by the mapping
+	Filtered int64 // were left out by it
+	Dead     int64 // would be dead letters
+	Control  int64 // offsets without a record
+}
+
+// Rebuild is one new generation of the counters of one pipeline. It is for one
+// goroutine, and nothing else may apply records of the pipeline while it is used.
+type Rebuild struct {
+	o          Options
+	log        *slog.Logger
+	source     string // pipeline of its own offsets: NAME~GENERATION
+	partitions []*partition
+	families   families
+}
+
+// partition is one partition of a topic that is counted again.
+type partition struct {
+	live, own store.Source
+	number    int32
+	from      int64 // first offset to count
+	target    int64 // the pipeline's stored offset
+	stored    int64 // own stored offset; store.Absent
+	progress  store.Progress
+}
+
+func (p *partition) String() string { return fmt.Sprintf("%s/%d", p.own.Topic, p.number) }
+
+// Open begins a rebuild, or goes on with the one that was neither switched to nor
+// discarded. Its error wraps ErrLogIncomplete, ErrOtherMapping, or those of the
+// client and the engine.
+func Open(ctx context.Context, o *Options) (*Rebuild, error) {
+	r := &Rebuild{o: *o, log: o.Logger}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.o.BatchRecords <= 0 {
+		r.o.BatchRecords = DefaultBatchRecords
+	}
+	if err := r.open(ctx); err != nil {
+		return nil, fmt.Errorf("rebuild pipeline %s: %w", o.Pipeline, err)
+	}
+	return r, nil
+}
+
+func (r *Rebuild) open(ctx context.Context) error {
+	stored, err := store.AllProgress(ctx, r.o.Engine)
+	if err != nil {
+		return err
+	}
+	last := 0
+	for i := range stored {
+		if g, ok := r.generation(stored[i].Source.Pipeline); ok {
+			last = max(last, g)
+		}
+	}
+	r.families = families{engine: r.o.Engine, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
+	unfinished, err := r.families.find(ctx)
+	if err != nil {
+		return err
+	}
+	if last == 0 || !unfinished {
+		last++
+	}
+	r.source, r.families.suffix = r.o.Pipeline+generationMark+strconv.Itoa(last), r.suffix(last)
+	for _, topic := range r.o.Topics {
+		if err := r.openTopic(ctx, topic, stored); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// generationMark separates a name from its generation; names in configuration
+// files cannot contain it.
+const generationMark = "~"
+
+func (r *Rebuild) suffix(generation int) string {
+	return generationMark + r.o.Pipeline + generationMark + strconv.Itoa(generation)
+}
+
+// generation returns the number of a rebuild of this pipeline by its source's.
+func (r *Rebuild) generation(source string) (int, bool) {
+	digits, ok := strings.CutPrefix(source, r.o.Pipeline+generationMark)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n, err == nil && n > 0
+}
+
+// openTopic finds the partitions of a topic that the pipeline has applied.
+func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.PartitionProgress) error {
+	info, err := r.o.Client.Topic(ctx, topic)
+	if err != nil {
+		return err
+	}
+	live := store.Source{Pipeline: r.o.Pipeline, Topic: topic, ClusterID: info.ClusterID, TopicID: info.ID}
+	own := live
+	own.Pipeline = r.source
+	spans, err := r.o.Client.ListOffsets(ctx, topic, info.Partitions)
+	if err != nil {
+		return err
+	}
+	for i := range stored {
+		s := &stored[i]
+		if s.Source.Pipeline != r.o.Pipeline || s.Source.Topic != topic {
+			continue
+		}
+		if s.Source != live {
+			if err := r.missing("topic %s was made anew: what the pipeline has applied of the old one is gone", topic); err != nil {
+				return err
+			}
+			continue
+		}
+		p := &partition{live: live, own: own, number: s.Partition, from: s.Progress.First, target: s.Progress.Next, stored: store.Absent}
+		span, ok := spans[s.Partition]
+		if !ok || span.End < p.target {
+			return fmt.Errorf("%w: %s ends at offset %d, and the pipeline has applied up to %d", ErrLogIncomplete, p, span.End, p.target)
+		}
+		begun := -1
+		for j := range stored {
+			if stored[j].Source == own && stored[j].Partition == s.Partition {
+				begun = j
+			}
+		}
+		if begun >= 0 {
+			p.progress, p.stored = stored[begun].Progress, stored[begun].Progress.Next
+			p.from = p.stored
+			if v := p.progress.MappingVersion; v != r.o.Plan.Version() {
+				return fmt.Errorf("%w: %s, the configuration has %s: discard the unfinished rebuild, or take the mapping back", ErrOtherMapping, v, r.o.Plan.Version())
+			}
+		}
+		if span.Start > p.from && p.from < p.target {
+			if err := r.missing("%s begins at offset %d, and the pipeline has applied from %d on", p, span.Start, p.from); err != nil {
+				return err
+			}
+			p.from = min(span.Start, p.target)
+		}
+		r.partitions = append(r.partitions, p)
+	}
+	return nil
+}
+
+// missing is the error of records that Kafka does not have, unless that is
+// accepted.
+func (r *Rebuild) missing(format string, a ...any) error {
+	what := fmt.Sprintf(format, a...)
+	if !r.o.AcceptLoss {
+		return fmt.Errorf("%w: %s", ErrLogIncomplete, what)
+	}
+	r.log.Warn("the rebuilt counts lack records", "why", what)
+	return nil
+}
+
+// Totals returns what became of the records so far.
+func (r *Rebuild) Totals() (t Totals) {
+	for _, p := range r.partitions {
+		t.Applied += p.progress.Applied
+		t.Filtered += p.progress.Filtered
+		t.Dead += p.progress.Dead
+		t.Control += p.progress.Control
+	}
+	return t
+}
+
+// Switch puts the rebuilt counters into the place of those that are served, in
+// one commit. Its error wraps ErrBehind where Count has not counted all that the
+// pipeline has applied.
+func (r *Rebuild) Switch(ctx context.Context) error {
+	for _, p := range r.partitions {
+		live, _, err := store.ReadProgress(ctx, r.o.Engine, &p.live, p.number)
+		if err != nil {
+			return fmt.Errorf("switch pipeline %s: %w", r.o.Pipeline, err)
+		}
+		own, _, err := store.ReadProgress(ctx, r.o.Engine, &p.own, p.number)
+		if err != nil {
+			return fmt.Errorf("switch pipeline %s: %w", r.o.Pipeline, err)
+		}
+		if live.Next != own.Next {
+			return fmt.Errorf("switch pipeline %s: %w: %s was applied up to offset %d and counted up to %d", r.o.Pipeline, ErrBehind, p, live.Next, own.Next)
+		}
+	}
+	replacements := r.families.replacements()
+	if len(replacements) == 0 {
+		return nil
+	}
+	if err := r.o.Engine.ReplaceFamilies(ctx, replacements); err != nil {
+		return fmt.Errorf("switch pipeline %s: %w", r.o.Pipeline, err)
+	}
+	r.families.forget()
+	return nil
+}
+
+// Discard drops the rebuilt counters.
+func (r *Rebuild) Discard(ctx context.Context) error {
+	byTable := map[string][]string{}
+	for _, f := range r.families.replacements() {
+		byTable[f.Table] = append(byTable[f.Table], f.By)
+	}
+	for table, gone := range byTable {
+		d, err := r.o.Engine.Table(ctx, table)
+		if err != nil {
+			return fmt.Errorf("discard the rebuild of pipeline %s: %w", r.o.Pipeline, err)
+		}
+		d = d.Clone()
+		d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return slices.Contains(gone, f.Name) })
+		if err := r.o.Engine.AlterTable(ctx, d); err != nil {
+			return fmt.Errorf("discard the rebuild of pipeline %s: %w", r.o.Pipeline, err)
+		}
+	}
+	r.families.forget()
+	return nil
+}

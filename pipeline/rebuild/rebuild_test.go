@@ -1,0 +1,383 @@
+package rebuild_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/pipeline"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/kafka/embedded"
+	"sluice/pipeline/mapping"
+	"sluice/pipeline/rebuild"
+	"sluice/store"
+	"sluice/store/memstore"
+	"sluice/store/pebblestore"
+)
+
+const patience = 2 * time.Minute
+
+// world is a broker, a store, and what the counts must be.
+type world struct {
+	t      testing.TB
+	client *kafka.Client
+	out    *kafka.Producer
+	engine rebuild.Engine
+	want   map[string]int64
+	sent   int
+}
+
+func newWorld(t testing.TB, engine rebuild.Engine) *world {
+	t.Helper()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"pages": 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	w := &world{t: t, engine: engine, want: map[string]int64{}}
+	if w.client, err = kafka.NewClient(&kafka.Options{Brokers: broker.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.client.Close() })
+	w.out = w.client.NewProducer(nil)
+	t.Cleanup(func() { w.out.Close() })
+	counts := &store.TableDescriptor{Name: "counts", Families: []store.FamilyDescriptor{store.NewFamily("c"), store.NewFamily("d")}}
+	counts.Families[0].Counter = true
+	events := &store.TableDescriptor{Name: "events", Families: []store.FamilyDescriptor{store.NewFamily("e")}, MaxCellBytes: 150}
+	for _, d := range []*store.TableDescriptor{counts, events} {
+		if err := engine.CreateTable(t.Context(), d, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return w
+}
+
+// produce writes n events: some are no JSON, some are filtered, and some have a
+// cell that the store does not take.
+func (w *world) produce(n int) {
+	w.t.Helper()
+	messages := make([]kafka.Message, n)
+	for i := range messages {
+		at := w.sent + i
+		page := fmt.Sprintf("/p%d", at*at%11)
+		value := fmt.Sprintf(`{"page": %q, "bot": %t, "agent": %q}`, page, at%7 == 3, strings.Repeat("x", 5))
+		switch {
+		case at%10 == 4:
+			value = "not json"
+		case at%13 == 5:
+			value = fmt.Sprintf(`{"page": %q, "bot": false, "agent": %q}`, page, strings.Repeat("x", 200))
+		case at%7 != 3:
+			w.want[page]++
+		}
+		messages[i] = kafka.Message{Value: []byte(value), Partition: int32(at % 2)}
+	}
+	w.sent += n
+	if err := w.out.Produce(w.t.Context(), "pages", messages...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) plan(views string) *mapping.Plan {
+	w.t.Helper()
+	p, err := mapping.Compile(&mapping.Spec{
+		Decode: mapping.DecodeSpec{Format: "json"},
+		Rules: []mapping.RuleSpec{
+			{When: "!bot", Table: "events", Row: `"p" + u16(partition) + u64(offset)`, Put: map[string]map[string]string{"e": {"agent": "agent"}}},
+			{When: "!bot", Table: "counts", Row: "page", Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: views}}},
+		},
+	}, func(name string) *store.TableDescriptor {
+		d, err := w.engine.Table(w.t.Context(), name)
+		if err != nil {
+			return nil
+		}
+		return d
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
+// ingest runs the pipeline until it has applied everything.
+func (w *world) ingest() {
+	w.t.Helper()
+	p, err := pipeline.New(&pipeline.Options{
+		Name: "views", Topics: []string{"pages"}, Client: w.client, Plan: w.plan(`"n"`), Engine: w.engine, StoreID: "s",
+		SessionTimeout: 6 * time.Second, Heartbeat: 100 * time.Millisecond, Fetch: &kafka.FetchOptions{MaxWait: 20 * time.Millisecond},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(w.t.Context(), patience)
+	defer stop()
+	running, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- p.Run(running) }()
+	ends := map[int32]int64{0: int64(w.sent+1) / 2, 1: int64(w.sent) / 2}
+	if err := p.WaitStored(ctx, map[string]map[int32]int64{"pages": ends}); err != nil {
+		w.t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) open(change ...func(*rebuild.Options)) *rebuild.Rebuild {
+	w.t.Helper()
+	r, err := w.tryOpen(change...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+func (w *world) tryOpen(change ...func(*rebuild.Options)) (*rebuild.Rebuild, error) {
+	o := &rebuild.Options{Pipeline: "views", Topics: []string{"pages"}, Client: w.client, Plan: w.plan(`"n"`), Engine: w.engine}
+	for _, f := range change {
+		f(o)
+	}
+	return rebuild.Open(w.t.Context(), o)
+}
+
+func (w *world) ok(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// check compares what is served with want, and that no other family is left.
+func (w *world) check() {
+	w.t.Helper()
+	got := map[string]int64{}
+	sc := w.engine.Scan(w.t.Context(), &store.Scan{Table: "counts"})
+	defer sc.Close()
+	for sc.Next() {
+		for _, c := range sc.Row().Cells {
+			n := int64(0)
+			for _, b := range c.Value {
+				n = n<<8 | int64(b)
+			}
+			got[string(sc.Row().Key)] += n
+		}
+	}
+	w.ok(sc.Err())
+	if d := cmp.Diff(w.want, got); d != "" {
+		w.t.Errorf("served counts (-want +got):\n%s", d)
+	}
+	d, err := w.engine.Table(w.t.Context(), "counts")
+	w.ok(err)
+	if len(d.Families) != 2 {
+		w.t.Errorf("table counts has families %v", d.Families)
+	}
+}
+
+// damage changes what is served: one count, one counter missing, one too many.
+func (w *world) damage() {
+	w.t.Helper()
+	add := &cell.Mutation{Table: "counts", Row: []byte("/p1")}
+	add.Increment("c", []byte("n"), 5)
+	extra := &cell.Mutation{Table: "counts", Row: []byte("/nobody")}
+	extra.Increment("c", []byte("n"), 1)
+	gone := &cell.Mutation{Table: "counts", Row: []byte("/p4")}
+	gone.DeleteRow(cell.Latest)
+	for _, m := range []*cell.Mutation{add, extra, gone} {
+		_, err := w.engine.MutateRow(w.t.Context(), nil, m)
+		w.ok(err)
+	}
+}
+
+func engines(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Parallel()
+	t.Run("mem", func(t *testing.T) {
+		t.Parallel()
+		e, err := memstore.New(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, newWorld(t, e))
+	})
+	t.Run("pebble", func(t *testing.T) {
+		t.Parallel()
+		e, err := pebblestore.Open(t.TempDir(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { e.Close() })
+		test(t, newWorld(t, e))
+	})
+}
+
+// What was counted right is counted the same again, dead letters of every stage
+// included, and is dropped without a trace.
+func TestRebuildAgrees(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(2000)
+		w.ingest()
+		w.produce(100) // not applied yet: not counted either
+		var last rebuild.Progress
+		r := w.open(func(o *rebuild.Options) { o.BatchRecords = 300; o.Progress = func(p rebuild.Progress) { last = p } })
+		w.ok(r.Count(t.Context()))
+		if last.Done != 2000 || last.Total != 2000 {
+			t.Errorf("progress %+v, want 2000 of 2000", last)
+		}
+		got, err := r.Compare(t.Context())
+		w.ok(err)
+		if len(got) != 1 || !got[0].Same() || got[0].Equal == 0 || got[0].Table != "counts" || got[0].Family != "c" {
+			t.Errorf("compared: %+v", got)
+		}
+		live, err := store.AllProgress(t.Context(), w.engine)
+		w.ok(err)
+		var want rebuild.Totals
+		for _, p := range live {
+			if p.Source.Pipeline == "views" {
+				want.Applied, want.Filtered, want.Dead = want.Applied+p.Progress.Applied, want.Filtered+p.Progress.Filtered, want.Dead+p.Progress.Dead
+			}
+			if !p.Progress.Balanced() {
+				t.Errorf("%s/%d: %+v does not add up", p.Source.Pipeline, p.Partition, p.Progress)
+			}
+		}
+		if d := cmp.Diff(want, r.Totals()); d != "" {
+			t.Errorf("totals (-pipeline +rebuild):\n%s", d)
+		}
+		w.ok(r.Discard(t.Context()))
+		w.ingest()
+		w.check()
+		// The next one begins anew.
+		r = w.open()
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Switch(t.Context()))
+		w.check()
+	})
+}
+
+// What was damaged is found, named, and put right in one step; the pipeline goes
+// on counting on top of it.
+func TestRebuildRepairs(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(1500)
+		w.ingest()
+		w.damage()
+		r := w.open()
+		w.ok(r.Count(t.Context()))
+		got, err := r.Compare(t.Context())
+		w.ok(err)
+		number := func(n int64) *int64 { return &n }
+		p1, p4 := w.want["/p1"], w.want["/p4"]
+		want := []rebuild.Comparison{{
+			Table: "counts", Family: "c", Equal: int64(len(w.want)) - 2, Different: 1, Missing: 1, Extra: 1,
+			Differences: []rebuild.Difference{
+				{Row: []byte("/nobody"), Qualifier: []byte("n"), Served: number(1)},
+				{Row: []byte("/p1"), Qualifier: []byte("n"), Served: number(p1 + 5), Rebuilt: number(p1)},
+				{Row: []byte("/p4"), Qualifier: []byte("n"), Rebuilt: number(p4)},
+			},
+		}}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("compared (-want +got):\n%s", d)
+		}
+		w.ok(r.Switch(t.Context()))
+		w.check()
+		w.produce(300)
+		w.ingest()
+		w.check()
+	})
+}
+
+// A rebuild that is killed again and again, at random commits, goes on where it
+// stopped, and the pipeline may run in between.
+func TestRebuildResumes(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		seed := rand.Uint64()
+		t.Logf("seed %d", seed)
+		rng := rand.New(rand.NewPCG(seed, 1))
+		w.produce(1000)
+		w.ingest()
+		w.damage()
+		killed := 0
+		for {
+			ctx, cancel := context.WithCancel(t.Context())
+			left := 1 + rng.IntN(4)
+			r := w.open(func(o *rebuild.Options) {
+				o.BatchRecords = 50
+				o.Progress = func(rebuild.Progress) {
+					if left--; left == 0 && killed < 20 {
+						cancel()
+					}
+				}
+			})
+			err := r.Count(ctx)
+			cancel()
+			if err != nil {
+				if !errors.Is(err, context.Canceled) {
+					t.Fatal(err)
+				}
+				if killed++; killed%5 == 0 {
+					w.produce(100)
+					w.ingest()
+					if err := r.Switch(t.Context()); !errors.Is(err, rebuild.ErrBehind) {
+						t.Fatalf("switched to an unfinished rebuild: %v", err)
+					}
+				}
+				continue
+			}
+			w.produce(10)
+			w.ingest()
+			if err := r.Switch(t.Context()); !errors.Is(err, rebuild.ErrBehind) {
+				t.Fatalf("switched to a rebuild that is behind: %v", err)
+			}
+			break
+		}
+		r := w.open()
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Switch(t.Context()))
+		w.check()
+		if killed < 3 {
+			t.Errorf("killed only %d times", killed)
+		}
+	})
+}
+
+func TestRebuildRefuses(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(200)
+		w.ingest()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := w.open(func(o *rebuild.Options) { o.BatchRecords = 10; o.Progress = func(rebuild.Progress) { cancel() } })
+		if err := r.Count(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		other := w.plan(`"m"`)
+		if _, err := w.tryOpen(func(o *rebuild.Options) { o.Plan = other }); !errors.Is(err, rebuild.ErrOtherMapping) {
+			t.Errorf("with another mapping: %v", err)
+		}
+		w.ok(w.open().Discard(t.Context()))
+		r = w.open(func(o *rebuild.Options) { o.Plan = other })
+		w.ok(r.Count(t.Context()))
+		got, err := r.Compare(t.Context())
+		w.ok(err)
+		if len(got) != 1 || got[0].Equal != 0 || got[0].Missing != int64(len(w.want)) || got[0].Extra != int64(len(w.want)) {
+			t.Errorf("compared: %+v", got)
+		}
+		w.ok(r.Discard(t.Context()))
+
+		// A life of the topic that is over.
+		var b store.Batch
+		b.Advance(store.Source{Pipeline: "views", Topic: "pages", ClusterID: "another"}, 0, store.Absent, store.Progress{Next: 5, Applied: 5})
+		w.ok(w.engine.Apply(t.Context(), &b))
+		if _, err := w.tryOpen(); !errors.Is(err, rebuild.ErrLogIncomplete) {
+			t.Errorf("a topic made anew: %v", err)
+		}
+		r = w.open(func(o *rebuild.Options) { o.AcceptLoss = true })
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Switch(t.Context()))
+		w.check()
+	})
+}
