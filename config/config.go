@@ -108,6 +108,14 @@ type Kafka struct {
 	TLS TLS `yaml:"tls"`
 	// SASL authenticates to the brokers.
 	SASL SASL `yaml:"sasl"`
+	// Rack is where this process runs, as the brokers' broker.rack: partitions
+	// with a replica there are fetched from it, where the brokers'
+	// replica.selector.class allows it. Empty fetches from leaders.
+	Rack string `yaml:"rack"`
+	// MaxDecompressed is the most memory that one record batch may take,
+	// decompressed, with its records and headers. A larger one stops its
+	// partition with an error: it may be a bomb.
+	MaxDecompressed Size `yaml:"max_decompressed" default:"256MiB"`
 	// DialTimeout bounds the making of a connection.
 	DialTimeout time.Duration `yaml:"dial_timeout" default:"3s"`
 	// RequestTimeout bounds a request and its answer.
@@ -253,8 +261,12 @@ type Fetch struct {
 	MaxPartitionBytes Size `yaml:"max_partition_bytes" default:"4MiB"`
 	// MaxBytes is the most bytes of one answer.
 	MaxBytes Size `yaml:"max_bytes" default:"32MiB"`
+	// MaxBatchBytes is the largest record batch, as stored, that is accepted.
+	// A larger one stops its partition with an error.
+	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"128MiB"`
 	// Buffer is how many bytes of a partition are fetched ahead of the worker
-	// that maps them.
+	// that maps them; less where the partitions of the pipeline would take more
+	// than a quarter of its memory together.
 	Buffer Size `yaml:"buffer" default:"8MiB"`
 }
 

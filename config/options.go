@@ -41,7 +41,7 @@ func (c *Config) KafkaOptions() (*kafka.Options, error) {
 	k := &c.Kafka
 	o := &kafka.Options{
 		Brokers: k.Addresses(), ClientID: k.ClientID,
-		DialTimeout: k.DialTimeout, RequestTimeout: k.RequestTimeout,
+		DialTimeout: k.DialTimeout, RequestTimeout: k.RequestTimeout, MaxDecompressed: int(k.MaxDecompressed),
 	}
 	if k.SASL.Mechanism != "none" {
 		o.SASL = kafka.SASL{Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password)}
@@ -116,7 +116,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 		SessionTimeout:  c.Kafka.SessionTimeout, Heartbeat: c.Kafka.HeartbeatInterval, Rebalance: c.Kafka.RebalanceTimeout,
 		Fetch: &kafka.FetchOptions{
 			MaxWait: p.Fetch.MaxWait, MinBytes: int(p.Fetch.MinBytes), MaxPartitionBytes: int(p.Fetch.MaxPartitionBytes),
-			MaxBytes: int(p.Fetch.MaxBytes), BufferBytes: int64(p.Fetch.Buffer),
+			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(p.Fetch.MaxBatchBytes), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
 		},
 	}
 	if o.DrainTimeout == 0 {

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -185,7 +186,7 @@ func TestSecretsStayHidden(t *testing.T) {
 
 func TestDefaultsAndValues(t *testing.T) {
 	t.Parallel()
-	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3']}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n"), nil)
+	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3'], rack: r1, max_decompressed: 1MiB, sasl: {mechanism: plain, user: u, password: hunter2}}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n    fetch: {max_batch_bytes: 2MiB}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,8 +208,14 @@ func TestDefaultsAndValues(t *testing.T) {
 		t.Errorf("Got %v", err)
 	}
 	k, err := c.KafkaOptions()
-	if err != nil || k.Validate() != nil || k.DialTimeout != 3*time.Second {
+	if err != nil || k.Validate() != nil || k.DialTimeout != 3*time.Second || k.MaxDecompressed != 1<<20 {
 		t.Errorf("Got %+v, %v", k, err)
+	}
+	if o.Fetch.Rack != "r1" || o.Fetch.MaxBatchBytes != 2<<20 || o.Fetch.BufferBytes != 8<<20 {
+		t.Errorf("Got %+v", o.Fetch)
+	}
+	if text := fmt.Sprintf("%+v %#v", *k, *k); strings.Contains(text, "hunter2") {
+		t.Errorf("the password is in %s", text)
 	}
 }
 

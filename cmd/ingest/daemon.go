@@ -125,8 +125,8 @@ func awaitTopics(ctx context.Context, c *kafka.Client, cfg *config.Config) error
 	var last error
 	for wait := time.NewTicker(500 * time.Millisecond); ; {
 		_, err := c.Topics(ctx, topics...)
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, kafka.ErrAuth) || errors.Is(err, kafka.ErrTLS) {
+			return err // a wrong password that is sent again and again locks accounts
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || last == nil {
 			last = err
