@@ -135,8 +135,19 @@ func TestNoBucketName(t *testing.T) {
 		bucket Bucket
 		name   string
 	}{
-		{Day, ""}, {Day, "2026112"}, {Day, "20260230"}, {Day, "20261301"}, {Day, "2026-1-1"}, {Day, "+2026111"}, {Day, "19691231"},
-		{Week, "20261121"}, {Month, "202600"}, {Month, "20261121"}, {Hour, "2026112124"}, {Minute, "202611212360"}, {Total, "totals"},
+		{Day, ""},
+		{Day, "2026112"},
+		{Day, "20260230"},
+		{Day, "20261301"},
+		{Day, "2026-1-1"},
+		{Day, "+2026111"},
+		{Day, "19691231"},
+		{Week, "20261121"},
+		{Month, "202600"},
+		{Month, "20261121"},
+		{Hour, "2026112124"},
+		{Minute, "202611212360"},
+		{Total, "totals"},
 	} {
 		if at, err := c.bucket.ParseName([]byte(c.name), nil); !errors.Is(err, ErrNotRollup) {
 			t.Errorf("%s %q = %d, %v; want ErrNotRollup", c.bucket, c.name, at, err)
@@ -195,8 +206,15 @@ func TestRollupRows(t *testing.T) {
 		}
 	}
 	for _, bad := range []Rollup{
-		{}, {Name: "a b"}, {Name: "a/b"}, {Name: "a,b"}, {Name: "é"}, {Name: strings.Repeat("x", 65)},
-		{Name: "a", Dimensions: []string{""}}, {Name: "a", Dimensions: []string{"b", "c", "b"}}, {Name: "a", Dimensions: []string{"b\x00"}},
+		{},
+		{Name: "a b"},
+		{Name: "a/b"},
+		{Name: "a,b"},
+		{Name: "é"},
+		{Name: strings.Repeat("x", 65)},
+		{Name: "a", Dimensions: []string{""}},
+		{Name: "a", Dimensions: []string{"b", "c", "b"}},
+		{Name: "a", Dimensions: []string{"b\x00"}},
 	} {
 		if err := bad.Validate(); !errors.Is(err, ErrNotRollup) {
 			t.Errorf("%+v: %v; want ErrNotRollup", bad, err)

@@ -16,7 +16,7 @@ func TestGuideExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	var code strings.Builder
-	for _, name := range []string{"example_test.go", "salted/example_test.go"} {
+	for _, name := range []string{"example_test.go", "salted/example_test.go", "../counters/query/example_test.go"} {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)

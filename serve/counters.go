@@ -60,10 +60,13 @@ func (s *Server) getCounters(w http.ResponseWriter, r *http.Request) error {
 	if len(series) == 0 && r.URL.Query().Has("qualifier") {
 		return fmt.Errorf("%w: table %s row %q has no counter %s:%s", api.ErrNotFound, r.PathValue("table"), row, family, r.URL.Query().Get("qualifier"))
 	}
-	a := api.CountersResponse{Row: row, Family: family, Counters: make([]api.Counter, len(series))}
+	sum, _, err := query.Sum(ctx, s.o.Engine, r.PathValue("table"), row, family, b)
+	if err != nil {
+		return err
+	}
+	a := api.CountersResponse{Row: row, Family: family, Counters: make([]api.Counter, len(series)), Sum: sum.Count, Estimate: sum.Estimate}
 	for i, c := range series {
 		a.Counters[i] = api.NewCounter(c.Qualifier, c.Count, c.Time)
-		a.Sum += c.Count
 	}
 	return writeJSON(w, http.StatusOK, a)
 }
@@ -98,6 +101,7 @@ func (s *Server) topCounters(w http.ResponseWriter, r *http.Request) error {
 	a := api.TopResponse{Family: family, Rows: make([]api.TopRow, len(top))}
 	for i, t := range top {
 		a.Rows[i] = api.NewTopRow(t.Row, t.Count, t.Time)
+		a.Estimate = a.Estimate || t.Estimate
 	}
 	return writeJSON(w, http.StatusOK, a)
 }

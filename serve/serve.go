@@ -251,6 +251,8 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("GET /counters/{table}/top", s.topCounters)
 	guarded("GET /counters/{table}/{row}", s.getCounters)
 	guarded("GET /counters/{table}", s.getCounters)
+	guarded("GET /rollups/{table}/{rollup}/series", s.rollupSeries)
+	guarded("GET /rollups/{table}/{rollup}/top", s.rollupTop)
 	guarded("GET /offsets", s.offsets)
 	guarded("GET /outbox", s.outbox)
 	guarded("GET /pipelines", s.pipelines)

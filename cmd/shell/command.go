@@ -56,7 +56,7 @@ func groups() []group {
 		{"general", "the shell and the store", generalCommands},
 		{"namespace", "groups of tables", namespaceCommands},
 		{"ddl", "tables and their schemas", tableCommands},
-		{"dml", "rows and cells", func() []*commandInfo { return append(readCommands(), writeCommands()...) }},
+		{"dml", "rows and cells", func() []*commandInfo { return slices.Concat(readCommands(), counterCommands(), writeCommands()) }},
 		{"tools", "regions and storage", regionCommands},
 	}
 }

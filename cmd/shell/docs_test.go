@@ -75,6 +75,8 @@ put 't1', 'r1', 'f1:c1', 'v1'
 put 't1', 'r2', 'f2:c1', 'v2'
 put 't1', 'r3', 'f2:c1', 'v2'
 put 't1', 'r4', 'f2:c1', 'v2'
+create 'stats', {NAME => 'hour', COUNTER => true}, {NAME => 'day', COUNTER => true}, {NAME => 'distinct_total', DISTINCT => true}
+incr 'stats', "views/country\x00de", 'day:20261121', 5
 create_namespace 'ns1'
 create_namespace 'ns2'
 create 'ns1:t2', 'f1'

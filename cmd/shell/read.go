@@ -40,10 +40,6 @@ count 't1', INTERVAL => 100000
 count 't1', {COLUMNS => 'f1', STARTROW => 'a', STOPROW => 'z'}
 count 't1', FILTER => "PrefixFilter('r')"`,
 		},
-		{
-			name: "get_counter", min: 3, max: 3, first: tableArgument, run: getCounter,
-			summary: "Show an 8-byte number.", examples: `get_counter 't1', 'r1', 'f1:n'`,
-		},
 	}
 }
 
@@ -213,25 +209,6 @@ func count(s *session, args []any) (string, error) {
 	}
 	s.print.count(int(n))
 	return fmt.Sprint(n), s.print.object(object{{"table", t.Name}, {"rows", n}})
-}
-
-func getCounter(s *session, args []any) (string, error) {
-	t, m, col, err := s.target(args)
-	if err != nil {
-		return "", err
-	}
-	if err := cell.CheckRow(m.Row); err != nil {
-		return "", err
-	}
-	sc := s.store.Scan(s.ctx, &store.Scan{Table: t.Name, Start: m.Row, Stop: m.Row, StopInclusive: true, Columns: []store.Column{col}})
-	defer sc.Close()
-	if sc.Next() {
-		return "", s.counter(sc.Row().Cells)
-	}
-	if err := sc.Err(); err != nil {
-		return "", s.explain(t, err)
-	}
-	return "", s.counter(nil)
 }
 
 // counter prints the number in the first of cells, if any.

@@ -1,10 +1,13 @@
 // Package query reads counters back through a store.Reader: one counter, the
-// series of a row's buckets, their sum, and the rows that count the most.
+// series of a row's buckets, their sum, and the rows that count the most; and the
+// same of what a pipeline's rollups have counted, by dimensions and time.
 //
 // A counter is read as an ordinary cell: its value is the count, 8 bytes
 // big-endian, its timestamp the newest event time. So the package reads COUNTER
 // families and incremented columns of ordinary families alike, from a running
-// engine, from a snapshot of one, or over the network.
+// engine, from a snapshot of one, or over the network. A cell of a DISTINCT family
+// is a sketch: its count is an estimate (counters.Sketch), and the sum of several is
+// the estimate of how many different elements were in any of them.
 //
 // All functions are safe for concurrent use, and what they return belongs to the
 // caller. They keep nothing and cache nothing; each call is one scan, which sees
@@ -19,6 +22,7 @@ import (
 	"fmt"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/store"
 )
 
@@ -27,6 +31,37 @@ type Counter struct {
 	Qualifier []byte // nil in a sum
 	Count     int64
 	Time      cell.Timestamp // newest event time
+	Estimate  bool           // Count is of a DISTINCT family, with the relative standard error counters.SketchError
+}
+
+// reading is one counter as a scan finds it.
+type reading struct {
+	qualifier []byte
+	count     int64
+	sketch    *counters.Sketch // of a DISTINCT family; nil = count
+	time      cell.Timestamp
+}
+
+func (r *reading) counter() Counter {
+	c := Counter{Qualifier: r.qualifier, Count: r.count, Time: r.time}
+	if r.sketch != nil {
+		c.Count, c.Estimate = r.sketch.Count(), true
+	}
+	return c
+}
+
+// add sums r up with another. The sum of sketches is that of the union, made in
+// o's memory or in r's.
+func (r *reading) add(o *reading) {
+	r.count += o.count
+	r.time = max(r.time, o.time)
+	switch {
+	case o.sketch == nil:
+	case r.sketch == nil:
+		r.sketch = o.sketch
+	default:
+		r.sketch.Merge(o.sketch)
+	}
 }
 
 // Buckets is the qualifiers in [From, To): a range of time buckets where
@@ -54,13 +89,14 @@ func (b Buckets) beyond(qualifier []byte) bool {
 }
 
 // cellsPerRow bounds what a wide row (a counter a minute for years) needs in
-// memory at once; at some 100 bytes a cell it is 400 KiB.
-const cellsPerRow = 4096
+// memory at once: at some 100 bytes a count it is 50 KiB, and 6 MiB of the largest
+// sketches.
+const cellsPerRow = 512
 
 // Get returns one counter; ok is false where it was never incremented, was
 // deleted or has expired. The error wraps store.ErrInvalidArgument (row),
-// store.ErrTableNotFound, store.ErrFamilyNotFound, or store.ErrNotANumber where
-// the cell is no counter.
+// store.ErrTableNotFound, store.ErrFamilyNotFound, store.ErrNotANumber where the
+// cell is no counter, or store.ErrCorrupt where it is a sketch that is broken.
 func Get(ctx context.Context, r store.Reader, table string, row []byte, family string, qualifier []byte) (c Counter, ok bool, err error) {
 	series, err := Range(ctx, r, table, row, family, One(qualifier))
 	if err != nil || len(series) == 0 {
@@ -73,7 +109,8 @@ func Get(ctx context.Context, r store.Reader, table string, row []byte, family s
 // Errors are those of Get.
 func Range(ctx context.Context, r store.Reader, table string, row []byte, family string, b Buckets) ([]Counter, error) {
 	var series []Counter
-	err := scanRow(ctx, r, table, row, family, b, func(c Counter) {
+	err := scanRow(ctx, r, table, row, family, b, func(x *reading) {
+		c := x.counter()
 		c.Qualifier = bytes.Clone(c.Qualifier)
 		if c.Qualifier == nil {
 			c.Qualifier = []byte{}
@@ -90,34 +127,46 @@ func Range(ctx context.Context, r store.Reader, table string, row []byte, family
 // of their times, and how many they are. The sum wraps around as counters do.
 // Errors are those of Get.
 func Sum(ctx context.Context, r store.Reader, table string, row []byte, family string, b Buckets) (sum Counter, n int, err error) {
-	err = scanRow(ctx, r, table, row, family, b, func(c Counter) {
-		sum.Count += c.Count
-		sum.Time = max(sum.Time, c.Time)
+	var all reading
+	err = scanRow(ctx, r, table, row, family, b, func(x *reading) {
+		all.add(x)
 		n++
 	})
 	if err != nil {
 		return Counter{}, 0, err
 	}
-	return sum, n, nil
+	return all.counter(), n, nil
 }
 
-func scanRow(ctx context.Context, r store.Reader, table string, row []byte, family string, b Buckets, yield func(Counter)) error {
+func scanRow(ctx context.Context, r store.Reader, table string, row []byte, family string, b Buckets, yield func(*reading)) error {
 	if err := cell.CheckRow(row); err != nil {
 		return fmt.Errorf("read counters of %s: %w: %w", table, store.ErrInvalidArgument, err)
 	}
 	s := &store.Scan{Table: table, Start: row, Stop: row, StopInclusive: true}
-	return scan(ctx, r, s, family, b, func(_ []byte, c Counter) { yield(c) })
+	return scan(ctx, r, s, family, b, func(_ []byte, x *reading) { yield(x) })
 }
 
 // scan runs s over the counters of family in b. The slices that yield gets are the
-// scanner's.
-func scan(ctx context.Context, r store.Reader, s *store.Scan, family string, b Buckets, yield func(row []byte, c Counter)) error {
+// scanner's; a sketch is its own.
+func scan(ctx context.Context, r store.Reader, s *store.Scan, family string, b Buckets, yield func(row []byte, x *reading)) error {
 	wrap := func(err error) error { return fmt.Errorf("read counters of %s:%s: %w", s.Table, family, err) }
 	s.Columns = []store.Column{{Family: family, All: true}}
 	if b.one() {
 		s.Columns[0] = store.Column{Family: family, Qualifier: b.From}
 	} else {
 		s.Batch = cellsPerRow
+		if len(b.From)+len(b.To) > 0 {
+			// An engine seeks to the range; what follows here is for readers that
+			// do not.
+			f := &store.ColumnRangeFilter{MinInclusive: true}
+			if len(b.From) > 0 {
+				f.Min = b.From
+			}
+			if len(b.To) > 0 {
+				f.Max = b.To
+			}
+			s.Filter = f
+		}
 	}
 	single := len(s.Start) != 0 && s.StopInclusive && string(s.Start) == string(s.Stop)
 	sc := r.Scan(ctx, s)
@@ -134,12 +183,12 @@ func scan(ctx context.Context, r store.Reader, s *store.Scan, family string, b B
 				}
 				break
 			}
-			if len(c.Value) != 8 {
-				err := fmt.Errorf("row %q, qualifier %q: %w: it has %d bytes", row.Key, c.Qualifier, store.ErrNotANumber, len(c.Value))
+			x := reading{qualifier: c.Qualifier, time: c.Time}
+			if err := x.read(c.Value); err != nil {
 				sc.Close()
-				return wrap(err)
+				return wrap(fmt.Errorf("row %q, qualifier %q: %w", row.Key, c.Qualifier, err))
 			}
-			yield(row.Key, Counter{Qualifier: c.Qualifier, Count: int64(binary.BigEndian.Uint64(c.Value)), Time: c.Time})
+			yield(row.Key, &x)
 		}
 	}
 	if err := sc.Err(); err != nil {
@@ -147,6 +196,21 @@ func scan(ctx context.Context, r store.Reader, s *store.Scan, family string, b B
 		return wrap(err)
 	}
 	return closed(sc, wrap)
+}
+
+// read takes a cell's value: a count of 8 bytes, or a sketch.
+func (r *reading) read(value []byte) (err error) {
+	switch {
+	case len(value) == 8:
+		r.count = int64(binary.BigEndian.Uint64(value))
+		return nil
+	case counters.IsSketch(value):
+		if r.sketch, err = counters.DecodeSketch(value); err != nil {
+			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		}
+		return nil
+	}
+	return fmt.Errorf("%w: it has %d bytes", store.ErrNotANumber, len(value))
 }
 
 func closed(sc store.Scanner, wrap func(error) error) error {

@@ -341,7 +341,7 @@ func TestWideRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := gocmp.Diff([]query.Counter{{[]byte("000010"), 1, 10}, {[]byte("000011"), 1, 11}}, series); diff != "" {
+	if diff := gocmp.Diff([]query.Counter{{Qualifier: []byte("000010"), Count: 1, Time: 10}, {Qualifier: []byte("000011"), Count: 1, Time: 11}}, series); diff != "" {
 		t.Errorf("Range (-want +got)\n%s", diff)
 	}
 	before := r.served

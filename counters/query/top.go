@@ -14,9 +14,10 @@ import (
 
 // Total is the sum of one row's counters.
 type Total struct {
-	Row   []byte
-	Count int64
-	Time  cell.Timestamp // newest event time among them
+	Row      []byte
+	Count    int64
+	Time     cell.Timestamp // newest event time among them
+	Estimate bool           // of a DISTINCT family
 }
 
 // MaxTop is the largest n of Top: what is kept in memory is a heap of n rows, and
@@ -26,33 +27,40 @@ const MaxTop = 100_000
 // Top returns the n rows in rows whose counters of family in b have the largest
 // sums, largest first; rows with equal sums come by ascending key. Rows without a
 // counter in b do not appear. It reads the family of every row in rows and keeps n
-// of them in memory; n is 1..MaxTop. Sums wrap around as counters do. The error
+// of them in memory; n is 1..MaxTop. Sums wrap around as counters do; rows of a
+// DISTINCT family rank by the estimates of their unions. The error
 // wraps store.ErrInvalidArgument (n) or is one of Get's.
 func Top(ctx context.Context, r store.Reader, table string, rows cell.Range, family string, b Buckets, n int) ([]Total, error) {
 	if n < 1 || n > MaxTop {
 		return nil, fmt.Errorf("read top rows of %s:%s: %w: n is %d, want 1..%d", table, family, store.ErrInvalidArgument, n, MaxTop)
 	}
 	var best totals
-	var current Total // its Row is reused; empty = none yet, as no row key is
+	var row []byte // the current one; its memory is reused; empty = none yet, as no row key is
+	var sum reading
 	finish := func() {
+		if len(row) == 0 {
+			return
+		}
+		c := sum.counter()
+		current := Total{Row: row, Count: c.Count, Time: c.Time, Estimate: c.Estimate}
 		switch {
-		case len(current.Row) == 0:
 		case len(best) < n:
-			heap.Push(&best, Total{Row: bytes.Clone(current.Row), Count: current.Count, Time: current.Time})
+			current.Row = bytes.Clone(row)
+			heap.Push(&best, current)
 		case rank(current, best[0]) < 0:
 			// The row that falls out leaves its memory to the one that comes.
-			best[0] = Total{Row: append(best[0].Row[:0], current.Row...), Count: current.Count, Time: current.Time}
+			current.Row = append(best[0].Row[:0], row...)
+			best[0] = current
 			heap.Fix(&best, 0)
 		}
 	}
 	s := &store.Scan{Table: table, Start: rows.Start, Stop: rows.Stop}
-	err := scan(ctx, r, s, family, b, func(row []byte, c Counter) {
-		if string(row) != string(current.Row) {
+	err := scan(ctx, r, s, family, b, func(key []byte, x *reading) {
+		if string(key) != string(row) {
 			finish()
-			current = Total{Row: append(current.Row[:0], row...)}
+			row, sum = append(row[:0], key...), reading{}
 		}
-		current.Count += c.Count
-		current.Time = max(current.Time, c.Time)
+		sum.add(x)
 	})
 	if err != nil {
 		return nil, err

@@ -28,12 +28,13 @@ func text(b []byte) string {
 }
 
 // CountersResponse is the answer of …/counters/{table}/{row}. Sum wraps around as
-// counters do.
+// counters do; of a DISTINCT family it is the count of the union.
 type CountersResponse struct {
 	Row      []byte    `json:"row"`
 	Family   string    `json:"family"`
 	Counters []Counter `json:"counters"`
 	Sum      int64     `json:"sum"`
+	Estimate bool      `json:"estimate,omitempty"` // the counts are of a DISTINCT family
 }
 
 // TopRow is a row and the sum of its counters.
@@ -51,8 +52,9 @@ func NewTopRow(row []byte, count int64, t cell.Timestamp) TopRow {
 
 // TopResponse is the answer of …/counters/{table}/top.
 type TopResponse struct {
-	Family string   `json:"family"`
-	Rows   []TopRow `json:"rows"`
+	Family   string   `json:"family"`
+	Rows     []TopRow `json:"rows"`
+	Estimate bool     `json:"estimate,omitempty"` // the counts are of a DISTINCT family
 }
 
 // OutboxRow is one dead letter: its columns by qualifier, as docs/format/outbox.md
