@@ -210,6 +210,15 @@ func (m *member) wait(ends map[int32]int64) {
 // check compares what e holds with what was produced.
 func (c *cluster) check(e store.Engine) {
 	c.t.Helper()
+	audits, err := RunAudit(c.t.Context(), &AuditOptions{Store: e, Client: c.client, Deep: true})
+	if err != nil {
+		c.t.Error(err)
+	}
+	for _, a := range audits {
+		if len(a.Problems) > 0 || a.Records < 0 {
+			c.t.Errorf("Got %d records, problems %q in the audit of %+v", a.Records, a.Problems, a.Progress)
+		}
+	}
 	got := readContents(c.t, e)
 	if d := cmp.Diff(c.pages, got.Counts); d != "" {
 		c.t.Errorf("Got other counts (-want +got):\n%s", d)

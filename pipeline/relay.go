@@ -164,23 +164,28 @@ func (r *relay) span(ctx context.Context, start, stop []byte) (from []byte, fail
 		if passed != nil {
 			left(passed, errPassed)
 		}
-		err = r.send(ctx, letters)
-		// One letter may be what the topic refuses: the others must not wait
-		// for it.
-		for i := 0; err != nil && i < len(letters); i++ {
-			one := err
-			if len(letters) > 1 {
-				one = r.send(ctx, letters[i:i+1])
-			}
-			if one == nil {
-				continue
-			}
-			d := letters[i]
-			row := d.AppendRow(nil)
-			r.passed[string(row)] = struct{}{}
-			left(row, fmt.Errorf("dead letter of %s/%d, offset %d: %w", d.Topic, d.Partition, d.Offset, one))
-			if failures++; failures >= maxFailures || ctx.Err() != nil {
-				return from, failures, failure
+		for _, some := range together(letters) {
+			err = r.send(ctx, some)
+			// One letter may be what the topic refuses: the others must not
+			// wait for it.
+			for i := 0; err != nil && i < len(some); i++ {
+				one := err
+				if len(some) > 1 {
+					one = r.send(ctx, some[i:i+1])
+				}
+				if one == nil {
+					continue
+				}
+				d := some[i]
+				row := d.AppendRow(nil)
+				r.passed[string(row)] = struct{}{}
+				left(row, fmt.Errorf("dead letter of %s/%d, offset %d: %w", d.Topic, d.Partition, d.Offset, one))
+				if failures++; failures >= maxFailures || ctx.Err() != nil {
+					// What was not tried follows this one, or is in front
+					// of it where that was sent apart.
+					left(letters[0].AppendRow(nil), failure)
+					return from, failures, failure
+				}
 			}
 		}
 		if next == nil {
@@ -188,6 +193,28 @@ func (r *relay) span(ctx context.Context, start, stop []byte) (from []byte, fail
 		}
 		start = next
 	}
+}
+
+// together returns the letters as they are sent: those that may be too large for
+// the topic apart, as the others of their batch might be written and sent again.
+func together(letters []*buffer.DeadLetter) [][]*buffer.DeadLetter {
+	var small []*buffer.DeadLetter
+	var apart [][]*buffer.DeadLetter
+	for i, d := range letters {
+		size := len(d.Key) + len(d.Value)
+		for _, h := range d.Headers {
+			size += len(h.Key) + len(h.Value)
+		}
+		if size > firstCut/8 {
+			apart = append(apart, letters[i:i+1])
+		} else {
+			small = append(small, d)
+		}
+	}
+	if len(small) > 0 {
+		apart = append(apart, small)
+	}
+	return apart
 }
 
 // errPassed: a letter failed before and is tried again after the others.

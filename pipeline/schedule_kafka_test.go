@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -280,6 +281,56 @@ func TestSchedule35LargeRecords(t *testing.T) {
 	}
 	if err := sc.Err(); err != nil || found != 3 {
 		t.Errorf("Got %d letters with their headers (%v), want 3", found, err)
+	}
+}
+
+// A broker that takes less than a letter (message.max.bytes) gets what fits, once;
+// the outbox has the whole.
+func TestLettersLargerThanTheirTopicTakes(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 1}), newPebble(t)
+	if err := c.broker.Cluster().CreateTopic("pages.dead", 1, map[string]string{"max.message.bytes": "20000"}); err != nil {
+		t.Fatal(err)
+	}
+	noise := make([]byte, 200<<10) // not to be compressed
+	rng := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(rng.Uint32())
+	}
+	if err := c.out.Produce(t.Context(), "pages",
+		kafka.Message{Value: []byte("small")},
+		kafka.Message{Value: noise, Key: []byte("k"), Headers: []kafka.Header{{Key: []byte("h"), Value: []byte("own")}}},
+		kafka.Message{Value: []byte("small"), Headers: []kafka.Header{{Key: []byte("h"), Value: noise}}},
+	); err != nil {
+		t.Fatal(err)
+	}
+	c.total, c.bad = 3, 3
+	for round := range 2 { // the second finds nothing to do
+		m := c.run(e, func(o *Options) { o.DeadLetterTopic = "pages.dead" })
+		m.wait(c.ends("pages"))
+		if round == 0 {
+			waitFor(t, func() bool { return m.Metrics().Relayed == 3 })
+		} else {
+			c.produce("pages", 4) // one of them bad, and after it nothing is on its way
+			m.wait(c.ends("pages"))
+			waitFor(t, func() bool { return m.Metrics().Relayed == 1 })
+		}
+		m.close()
+	}
+	c.check(e)
+	got := map[string]int{}
+	for _, l := range c.read("pages.dead") {
+		m := kafka.Message{Headers: l.Headers}
+		got[fmt.Sprintf("%s %s own=%q", l.Key, header(&m, "x-truncated"), header(&m, "h"))]++
+		if header(&m, "x-truncated") == "value" && (!bytes.HasPrefix(noise, l.Value) || len(l.Value) < 9000 || header(&m, "x-orig-value-bytes") != fmt.Sprint(len(noise))) {
+			t.Errorf("Got %d bytes of the value, headers %q", len(l.Value), l.Headers)
+		}
+	}
+	want := map[string]int{
+		`pages/0/0  own=""`: 1, `pages/0/1 value own="own"`: 1, `pages/0/2 value, headers and key own=""`: 1, `pages/0/3  own=""`: 1,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("Got other letters (-want +got):\n%s", d)
 	}
 }
 

@@ -24,6 +24,11 @@ func checkContents(t *testing.T, e store.Engine, b *fakeBroker) {
 	if d := cmp.Diff(want(b), readContents(t, e)); d != "" {
 		t.Errorf("Got other contents than the log has (-want +got):\n%s", d)
 	}
+	for _, a := range audit(t, e, b, false) {
+		if len(a.Problems) > 0 {
+			t.Errorf("Got problems %q in the audit of %+v", a.Problems, a.Progress)
+		}
+	}
 }
 
 func TestPartitionBecomesRowsCountsAndLetters(t *testing.T) {
