@@ -53,8 +53,9 @@ type Config struct {
 	// process, the wait for the commits of what is buffered. It is shorter
 	// than kafka.session_timeout; 0 does not wait.
 	DrainTimeout time.Duration `yaml:"drain_timeout" default:"5s"`
-	// Memory bounds the fetched and buffered records of all pipelines. At the
-	// bound fetching pauses.
+	// Memory bounds the fetched and buffered records of all pipelines: a quarter
+	// is for what is fetched ahead, the rest for what is buffered. At the bound
+	// fetching pauses.
 	Memory Size `yaml:"memory" default:"256MiB"`
 	// Log is what the process writes to standard error.
 	Log Log `yaml:"log"`

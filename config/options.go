@@ -88,9 +88,14 @@ func (c *Config) tableFinder() func(string) *store.TableDescriptor {
 	return func(name string) *store.TableDescriptor { return byName[name] }
 }
 
+// BufferBytes is the part of Memory for buffered records; the rest is for what all
+// pipelines fetch ahead of them.
+func (c *Config) BufferBytes() int64 { return int64(c.Memory) / 4 * 3 }
+
 // PipelineOptions returns the options of a pipeline of the file, its rules
 // compiled, without what the process shares: Client, Engine, StoreID, Budget (of
-// Memory bytes) and Logger.
+// BufferBytes) and Logger. What it fetches ahead is bounded by its part of the rest
+// of Memory.
 func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	p, ok := c.Pipelines[name]
 	if !ok {
@@ -117,6 +122,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 		Fetch: &kafka.FetchOptions{
 			MaxWait: p.Fetch.MaxWait, MinBytes: int(p.Fetch.MinBytes), MaxPartitionBytes: int(p.Fetch.MaxPartitionBytes),
 			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(p.Fetch.MaxBatchBytes), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
+			TotalBytes: (int64(c.Memory) - c.BufferBytes()) / int64(len(c.Pipelines)),
 		},
 	}
 	if o.DrainTimeout == 0 {

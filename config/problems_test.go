@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/config"
+	"sluice/pipeline"
 )
 
 // env makes a lookup of pairs.
@@ -78,6 +79,14 @@ func TestProblems(t *testing.T) {
 			`f.yaml:2:19: topic a is named twice`,
 			`f.yaml:2:55: the dead-letter topic a is read by the same pipeline: refused records would go round for ever`,
 			`f.yaml:2:70: in_flight is 9, must be 1..8`,
+		}},
+		{"dead letters", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n" +
+			"    dead_letters:\n      trip_at: 100\n      window: 0\n      retries: 0\n      policies: {json: drp, jsn: drop, store: retry}\n", []string{
+			`f.yaml:13:16: dead_letters.trip_at is 100, must be 0..99`,
+			`f.yaml:14:15: dead_letters.window is 0, must be 1..1048576`,
+			`f.yaml:15:16: dead_letters.retries is 0, must be 1..1000`,
+			`f.yaml:16:24: not a policy: write dlq, drop, fail or retry (did you mean "drop"?)`,
+			`f.yaml:16:34: no record is refused with the class "jsn" (did you mean "json"?)`,
 		}},
 		{"mapping", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map:\n      - table: events\n        row: user\n        put:\n          f: {x: user}\n          e: {y: nope(user)}\n", []string{
 			`f.yaml:15:11: table events has no family f (did you mean e?)`,
@@ -186,7 +195,7 @@ func TestSecretsStayHidden(t *testing.T) {
 
 func TestDefaultsAndValues(t *testing.T) {
 	t.Parallel()
-	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3'], rack: r1, max_decompressed: 1MiB, sasl: {mechanism: plain, user: u, password: hunter2}}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n    fetch: {max_batch_bytes: 2MiB}\n"), nil)
+	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3'], rack: r1, max_decompressed: 1MiB, sasl: {mechanism: plain, user: u, password: hunter2}}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n    fetch: {max_batch_bytes: 2MiB}\n    dead_letters: {policies: {json: drop, store: retry}, trip_at: 0}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,6 +212,13 @@ func TestDefaultsAndValues(t *testing.T) {
 	}
 	if o.Start.Time.UnixMilli() != p.Start.Time || o.Flush.MaxBytes != 3<<19 || o.Plan == nil || o.Name != "p" || o.DrainTimeout != 5*time.Second {
 		t.Errorf("Got %+v", o)
+	}
+	if o.Fetch.TotalBytes+c.BufferBytes() != int64(c.Memory) {
+		t.Errorf("Got %d bytes to fetch and %d to buffer of %d", o.Fetch.TotalBytes, c.BufferBytes(), c.Memory)
+	}
+	poison := pipeline.Poison{Policies: map[string]pipeline.Policy{"json": pipeline.DropRecords, "store": pipeline.RetryRecords}, Retries: 10, Window: 10_000}
+	if diff := cmp.Diff(poison, o.Poison); diff != "" {
+		t.Errorf("poison (-want +got):\n%s", diff)
 	}
 	if _, err := c.PipelineOptions("q"); err == nil || !strings.Contains(err.Error(), "it has p") {
 		t.Errorf("Got %v", err)

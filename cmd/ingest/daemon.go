@@ -66,7 +66,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 	if err := awaitTopics(ctx, d.client, cfg); err != nil {
 		return nil, err
 	}
-	budget, err := buffer.NewBudget(int64(cfg.Memory))
+	budget, err := buffer.NewBudget(cfg.BufferBytes())
 	if err != nil {
 		return nil, err
 	}
