@@ -249,7 +249,7 @@ func schemaDifferences(file, have *store.TableDescriptor) []string {
 
 func attributesOf(f *store.FamilyDescriptor) map[string]string {
 	m := map[string]string{}
-	for _, a := range append(f.List(), f.Metadata()...) {
+	for _, a := range append(f.List(), f.ListMetadata()...) {
 		m[a.Name] = a.Value
 	}
 	return m

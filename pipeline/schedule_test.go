@@ -342,7 +342,16 @@ func TestSchedule14SplitDuringTheWrite(t *testing.T) {
 }
 
 func merge(s *schedule, from, to string) {
-	if err := s.e.(store.Admin).MergeRegions(context.Background(), "events", []byte(from), []byte(to)); err != nil && !errors.Is(err, store.ErrMergeRegion) {
+	m, err := s.e.Regions(context.Background(), "events")
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	rows := [][]byte{[]byte(from)}
+	for i := m.Locate(rows[0]) + 1; i <= m.Locate([]byte(to)); i++ {
+		rows = append(rows, m.At(i).Start)
+	}
+	if err := s.e.(store.Admin).MergeRegions(context.Background(), "events", rows...); err != nil && !errors.Is(err, store.ErrMergeRegion) {
 		s.t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package region
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"sluice/cell"
 )
@@ -74,6 +75,30 @@ func (m *Map) Merge(first, last int) (*Map, error) {
 	}
 	merged.ID++
 	return m.replace(first, last, merged)
+}
+
+// Adjacent returns the indexes of the first and the last of the regions that hold
+// rows, which may come in any order. Its error wraps ErrMerge where they are fewer
+// than two, one of them is named twice, or another lies between them.
+func (m *Map) Adjacent(rows [][]byte) (first, last int, err error) {
+	at := make([]int, len(rows))
+	for i, row := range rows {
+		at[i] = m.Locate(row)
+	}
+	slices.Sort(at)
+	for i := 1; i < len(at); i++ {
+		switch at[i] - at[i-1] {
+		case 0:
+			return 0, 0, fmt.Errorf("%w: table %s: the region that starts at %q is given twice", ErrMerge, m.table, m.regions[at[i]].Start)
+		case 1:
+		default:
+			return 0, 0, fmt.Errorf("%w: table %s: the regions that start at %q and %q are not adjacent", ErrMerge, m.table, m.regions[at[i-1]].Start, m.regions[at[i]].Start)
+		}
+	}
+	if len(at) < 2 {
+		return 0, 0, fmt.Errorf("%w: table %s: %d regions, want two or more", ErrMerge, m.table, len(at))
+	}
+	return at[0], at[len(at)-1], nil
 }
 
 // NextID returns an id for regions that replace m's at now (ms since the Unix

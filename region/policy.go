@@ -24,14 +24,25 @@ const (
 	// DelimitedKeyPrefixRegionSplitPolicy is IncreasingToUpperBound, and a
 	// region is never cut between rows that are equal up to Delimiter.
 	DelimitedKeyPrefixRegionSplitPolicy = "DelimitedKeyPrefixRegionSplitPolicy"
+	// BusyRegionSplitPolicy is IncreasingToUpperBound, and regions that are busy
+	// (BusyPolicy) are split, whatever their size.
+	BusyRegionSplitPolicy = "BusyRegionSplitPolicy"
 	// DisabledRegionSplitPolicy never splits.
 	DisabledRegionSplitPolicy = "DisabledRegionSplitPolicy"
 )
 
 var splitPolicies = []string{
 	SteppingSplitPolicy, IncreasingToUpperBoundRegionSplitPolicy, ConstantSizeRegionSplitPolicy,
-	KeyPrefixRegionSplitPolicy, DelimitedKeyPrefixRegionSplitPolicy, DisabledRegionSplitPolicy,
+	KeyPrefixRegionSplitPolicy, DelimitedKeyPrefixRegionSplitPolicy, BusyRegionSplitPolicy, DisabledRegionSplitPolicy,
 }
+
+// The split restrictions, by HBase's names: what a policy of any name keeps
+// together when it cuts a region.
+const (
+	NoSplitRestriction                 = "None"
+	KeyPrefixSplitRestriction          = "KeyPrefix"          // PrefixBytes
+	DelimitedKeyPrefixSplitRestriction = "DelimitedKeyPrefix" // Delimiter
+)
 
 // Defaults of SplitPolicy: hbase.hregion.max.filesize and
 // hbase.hregion.memstore.flush.size.
@@ -46,8 +57,10 @@ type SplitPolicy struct {
 	Name        string // one of the constants; "" = SteppingSplitPolicy
 	MaxBytes    int64  // MAX_FILESIZE; 0 = DefaultMaxBytes
 	FlushBytes  int64  // MEMSTORE_FLUSHSIZE; 0 = DefaultFlushBytes
+	Restriction string // one of the constants; "" = the policy's own
 	PrefixBytes int    // of KeyPrefixRegionSplitPolicy; 0 = no restriction
 	Delimiter   []byte // of DelimitedKeyPrefixRegionSplitPolicy; empty = no restriction
+	Busy        BusyPolicy
 }
 
 // PolicyName returns the constant for a name as HBase writes it. Its error wraps
@@ -96,12 +109,12 @@ func (p *SplitPolicy) Limit(regions int) (limit int64, ok bool) {
 // Restrict returns the split point at cut back to the prefix that the policy keeps
 // together, as HBase's RegionSplitRestriction does. at is not changed.
 func (p *SplitPolicy) Restrict(at []byte) []byte {
-	switch p.Name {
-	case KeyPrefixRegionSplitPolicy:
+	switch {
+	case p.Name == KeyPrefixRegionSplitPolicy || p.Restriction == KeyPrefixSplitRestriction:
 		if p.PrefixBytes > 0 {
 			return at[:min(len(at), p.PrefixBytes)]
 		}
-	case DelimitedKeyPrefixRegionSplitPolicy:
+	case p.Name == DelimitedKeyPrefixRegionSplitPolicy || p.Restriction == DelimitedKeyPrefixSplitRestriction:
 		if len(p.Delimiter) == 0 {
 			break
 		}

@@ -27,6 +27,7 @@ func TestSplitPolicyLimit(t *testing.T) {
 		{SplitPolicy{Name: IncreasingToUpperBoundRegionSplitPolicy, FlushBytes: 1}, 101, DefaultMaxBytes},
 		{SplitPolicy{Name: IncreasingToUpperBoundRegionSplitPolicy, FlushBytes: 1 << 60}, 100, DefaultMaxBytes},
 		{SplitPolicy{Name: KeyPrefixRegionSplitPolicy}, 2, 2048 * mib},
+		{SplitPolicy{Name: BusyRegionSplitPolicy}, 2, 2048 * mib},
 		{SplitPolicy{Name: DisabledRegionSplitPolicy}, 1, 0},
 	} {
 		got, ok := c.policy.Limit(c.regions)
@@ -49,6 +50,9 @@ func TestSplitPolicyRestrict(t *testing.T) {
 		{SplitPolicy{Name: DelimitedKeyPrefixRegionSplitPolicy, Delimiter: []byte("_")}, "user_7_8", "user"},
 		{SplitPolicy{Name: DelimitedKeyPrefixRegionSplitPolicy, Delimiter: []byte("#")}, "user_7", "user_7"},
 		{SplitPolicy{Name: DelimitedKeyPrefixRegionSplitPolicy}, "user_7", "user_7"},
+		{SplitPolicy{Restriction: KeyPrefixSplitRestriction, PrefixBytes: 4}, "user_7", "user"},
+		{SplitPolicy{Name: SteppingSplitPolicy, Restriction: DelimitedKeyPrefixSplitRestriction, Delimiter: []byte("_")}, "user_7", "user"},
+		{SplitPolicy{Restriction: NoSplitRestriction, PrefixBytes: 4}, "user_7", "user_7"},
 	} {
 		if got := string(c.policy.Restrict([]byte(c.at))); got != c.want {
 			t.Errorf("%+v: %q is cut back to %q, want %q", c.policy, c.at, got, c.want)
@@ -63,7 +67,7 @@ func TestPolicyName(t *testing.T) {
 			t.Errorf("PolicyName(%s) = %s, %v", name, got, err)
 		}
 	}
-	for _, name := range []string{"", "BusyRegionSplitPolicy", "SteppingSplitPolicy.x"} {
+	for _, name := range []string{"", "BusyRegionSplit", "SteppingSplitPolicy.x"} {
 		if got, err := PolicyName(name); !errors.Is(err, ErrSplit) {
 			t.Errorf("PolicyName(%s) = %s, %v; want ErrSplit", name, got, err)
 		}

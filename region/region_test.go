@@ -253,6 +253,42 @@ func drawMap(t *rapid.T) *Map {
 	return m
 }
 
+func TestAdjacent(t *testing.T) {
+	t.Parallel()
+	m := mapOf(t, "-g#1", "g-m#1", "m-t#1", "t-#1")
+	for _, c := range []struct {
+		rows        string // one a letter
+		first, last int    // first == last: ErrMerge
+	}{
+		{"ag", 0, 1},
+		{"ga", 0, 1},
+		{"hs", 1, 2},
+		{"zagm", 0, 3},
+		{"nza", 0, 0},
+		{"", 0, 0},
+		{"a", 0, 0},
+		{"ab", 0, 0},
+		{"an", 0, 0},
+		{"aag", 0, 0},
+		{"agz", 0, 0},
+	} {
+		rows := make([][]byte, len(c.rows))
+		for i := range rows {
+			rows[i] = []byte{c.rows[i]}
+		}
+		first, last, err := m.Adjacent(rows)
+		if c.first == c.last {
+			if !errors.Is(err, ErrMerge) {
+				t.Errorf("Adjacent(%s) = %d, %d, %v; want ErrMerge", c.rows, first, last, err)
+			}
+			continue
+		}
+		if err != nil || first != c.first || last != c.last {
+			t.Errorf("Adjacent(%s) = %d, %d, %v; want %d, %d", c.rows, first, last, err, c.first, c.last)
+		}
+	}
+}
+
 func TestMapProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

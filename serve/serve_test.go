@@ -149,7 +149,8 @@ func TestAnswers(t *testing.T) {
 		{"batch that is stale", "POST", "/api/v1/batch", `{"advances":[{"source":{"pipeline":"p","topic":"t","topic_id":"01000000000000000000000000000000"},"partition":2,"from":10,"progress":{"first":10,"next":12,"applied":2}}]}`, 409, `"code":"stale"`},
 		{"bad topic id", "POST", "/api/v1/batch", `{"advances":[{"source":{"topic_id":"xx"}}]}`, 400, `32 hex digits`},
 		{"split", "POST", "/api/v1/tables/events/split", `{"at":"Yw=="}`, 204, ``},
-		{"merge", "POST", "/api/v1/tables/events/merge", `{"from":"YQ==","to":"eg=="}`, 204, ``},
+		{"merge of regions that are not adjacent", "POST", "/api/v1/tables/events/merge", `{"rows":["YQ==","eg=="]}`, 409, `not adjacent`},
+		{"merge", "POST", "/api/v1/tables/events/merge", `{"rows":["ZA==","YQ=="]}`, 204, ``},
 		{"checkpoints without a directory", "POST", "/api/v1/checkpoints", `{}`, 501, `"code":"unsupported"`},
 		{"unknown path", "GET", "/api/v1/nope", "", 404, `"code":"not_found"`},
 	}

@@ -104,7 +104,7 @@ func (s *Server) mergeRegions(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.bounded(r)
 	defer cancel()
-	return s.withAdmin(w, func(a store.Admin) error { return a.MergeRegions(ctx, r.PathValue("table"), q.From, q.To) })
+	return s.withAdmin(w, func(a store.Admin) error { return a.MergeRegions(ctx, r.PathValue("table"), q.Rows...) })
 }
 
 // getState, putState and truncate are store.TableSwitcher.

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -78,6 +80,86 @@ func (f *FamilyDescriptor) SetAttribute(name, value string) error {
 	}
 	f.Attributes[name] = value
 	return nil
+}
+
+// ConfPurgeDeletes is HBase's name of TimeToPurgeDeletes, in ms: the setting of a
+// family's CONFIGURATION that a store acts upon.
+const ConfPurgeDeletes = "hbase.hstore.time.to.purge.deletes"
+
+// SetConfiguration sets one of HBase's settings for the family (CONFIGURATION in
+// the shell). ConfPurgeDeletes is checked and acted upon, a setting of tables is
+// refused, any other is kept and shown. An empty value unsets it. Its error wraps
+// ErrInvalidArgument.
+func (f *FamilyDescriptor) SetConfiguration(name, value string) error {
+	bad := func(want string) error {
+		return fmt.Errorf("%w: family %s: CONFIGURATION %q => %q: %s", ErrInvalidArgument, f.Name, name, value, want)
+	}
+	if name == ConfPurgeDeletes {
+		if value == "" {
+			f.TimeToPurgeDeletes = 0
+			return nil
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+		if err != nil || n < 0 {
+			return bad("want milliseconds, 0 or more")
+		}
+		f.TimeToPurgeDeletes = n
+		return nil
+	}
+	if err := checkConfiguration(name); err != nil {
+		return bad(err.Error())
+	}
+	f.Configuration = setText(f.Configuration, name, value)
+	return nil
+}
+
+// checkConfiguration reports why name cannot be in a family's Configuration.
+func checkConfiguration(name string) error {
+	switch _, ofTables := configured[name]; {
+	case name == "":
+		return errors.New("the name is empty")
+	case name == ConfPurgeDeletes:
+		return errors.New("it is TimeToPurgeDeletes")
+	case ofTables:
+		return errors.New("it is a setting of tables")
+	}
+	return nil
+}
+
+// SetMetadata sets a text of the user's own; an empty one unsets it. Its error
+// wraps ErrInvalidArgument where the name is empty or an attribute's.
+func (f *FamilyDescriptor) SetMetadata(name, value string) error {
+	if err := checkMetadata(name); err != nil {
+		return fmt.Errorf("%w: family %s: METADATA %q => %q: %w", ErrInvalidArgument, f.Name, name, value, err)
+	}
+	f.Metadata = setText(f.Metadata, name, value)
+	return nil
+}
+
+// checkMetadata reports why name cannot be in a family's Metadata.
+func checkMetadata(name string) error {
+	switch {
+	case name == "":
+		return errors.New("the name is empty")
+	case slices.Contains(FamilyAttributeNames(), strings.ToUpper(name)):
+		return errors.New("it is an attribute")
+	}
+	return nil
+}
+
+// setText returns texts, nil where it is empty, with one set or, empty, removed.
+func setText(texts map[string]string, name, value string) map[string]string {
+	if value == "" {
+		if delete(texts, name); len(texts) == 0 {
+			return nil
+		}
+		return texts
+	}
+	if texts == nil {
+		texts = map[string]string{}
+	}
+	texts[name] = value
+	return texts
 }
 
 // passiveAttributes are attributes of HBase families that say how HBase lays out
@@ -168,10 +250,10 @@ func (f *FamilyDescriptor) List() []Attribute {
 	return list
 }
 
-// Metadata returns the attributes that HBase's shell prints inside METADATA,
-// sorted by name: NEW_VERSION_BEHAVIOR, and COUNTER, which HBase does not know.
-func (f *FamilyDescriptor) Metadata() []Attribute {
-	var list []Attribute
+// ListMetadata returns what HBase's shell prints inside METADATA, sorted by name:
+// NEW_VERSION_BEHAVIOR, COUNTER, which HBase does not know, and Metadata.
+func (f *FamilyDescriptor) ListMetadata() []Attribute {
+	list := listTexts(f.Metadata)
 	if f.Counter {
 		list = append(list, Attribute{"COUNTER", "true"})
 	}
@@ -180,6 +262,25 @@ func (f *FamilyDescriptor) Metadata() []Attribute {
 	}
 	if f.NewVersionBehavior {
 		list = append(list, Attribute{"NEW_VERSION_BEHAVIOR", "true"})
+	}
+	slices.SortFunc(list, compareAttributes)
+	return list
+}
+
+// ListConfiguration returns what HBase's shell prints inside CONFIGURATION, sorted
+// by name.
+func (f *FamilyDescriptor) ListConfiguration() []Attribute {
+	list := listTexts(f.Configuration)
+	if f.TimeToPurgeDeletes != 0 {
+		list = append(list, Attribute{ConfPurgeDeletes, strconv.FormatInt(f.TimeToPurgeDeletes, 10)})
+	}
+	slices.SortFunc(list, compareAttributes)
+	return list
+}
+
+func listTexts(texts map[string]string) (list []Attribute) {
+	for name, value := range texts {
+		list = append(list, Attribute{name, value})
 	}
 	return list
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestTTL(t *testing.T) {
@@ -48,7 +50,7 @@ func TestSetAttribute(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	for _, a := range append(f.List(), f.Metadata()...) {
+	for _, a := range append(f.List(), f.ListMetadata()...) {
 		b.WriteString(a.Name + "=" + a.Value + "\n")
 	}
 	want := `NAME=f
@@ -75,6 +77,48 @@ NEW_VERSION_BEHAVIOR=true
 	} {
 		if err := f.SetAttribute(name, value); !errors.Is(err, ErrInvalidArgument) {
 			t.Errorf("SetAttribute(%s, %s): %v; want ErrInvalidArgument", name, value, err)
+		}
+	}
+}
+
+func TestFamilySettings(t *testing.T) {
+	t.Parallel()
+	f := NewFamily("f")
+	for _, err := range []error{
+		f.SetConfiguration(ConfPurgeDeletes, "60000"), f.SetConfiguration("hbase.hstore.compaction.min", "5"),
+		f.SetConfiguration("gone", "x"), f.SetConfiguration("gone", ""), f.SetMetadata("owner", "me"), f.SetMetadata("nobody", ""),
+		(&TableDescriptor{Name: "t", Families: []FamilyDescriptor{f}}).Validate(),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	f.NewVersionBehavior = true
+	if d := cmp.Diff([]Attribute{{"hbase.hstore.compaction.min", "5"}, {ConfPurgeDeletes, "60000"}}, f.ListConfiguration()); d != "" {
+		t.Errorf("ListConfiguration (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff([]Attribute{{"NEW_VERSION_BEHAVIOR", "true"}, {"owner", "me"}}, f.ListMetadata()); d != "" {
+		t.Errorf("ListMetadata (-want +got):\n%s", d)
+	}
+	if f.TimeToPurgeDeletes != 60000 {
+		t.Errorf("TimeToPurgeDeletes = %d", f.TimeToPurgeDeletes)
+	}
+	for what, err := range map[string]error{
+		"a negative time": f.SetConfiguration(ConfPurgeDeletes, "-1"), "no number": f.SetConfiguration(ConfPurgeDeletes, "1 DAY"),
+		"a table's setting": f.SetConfiguration(MetaMaxCellBytes, "5"), "no name": f.SetConfiguration("", "5"),
+		"metadata without a name": f.SetMetadata("", "x"), "an attribute": f.SetMetadata("versions", "5"),
+	} {
+		if !errors.Is(err, ErrInvalidArgument) {
+			t.Errorf("%s: %v; want ErrInvalidArgument", what, err)
+		}
+	}
+	for _, broken := range []FamilyDescriptor{
+		{Metadata: map[string]string{"TTL": "5"}}, {Configuration: map[string]string{ConfPurgeDeletes: "5"}}, {Configuration: map[string]string{"": "5"}},
+	} {
+		g := NewFamily("f")
+		g.Metadata, g.Configuration = broken.Metadata, broken.Configuration
+		if err := (&TableDescriptor{Name: "t", Families: []FamilyDescriptor{g}}).Validate(); !errors.Is(err, ErrInvalidSchema) {
+			t.Errorf("%+v: %v; want ErrInvalidSchema", broken, err)
 		}
 	}
 }

@@ -55,6 +55,16 @@ func (t *TableDescriptor) CheckSplit() error {
 	return nil
 }
 
+// CheckCompact reports, for engines, why t is not compacted at all, not by hand
+// either: HBase's CompactSplit drops such requests without a word. Its error wraps
+// ErrRefused.
+func (t *TableDescriptor) CheckCompact() error {
+	if !t.Enabled(AttrCompaction) {
+		return fmt.Errorf("%w: table %s has %s => false", ErrRefused, t.Name, AttrCompaction)
+	}
+	return nil
+}
+
 // CheckMerge reports, for engines, why regions of t are not merged at all. Its
 // error wraps ErrMergeRegion.
 func (t *TableDescriptor) CheckMerge() error {

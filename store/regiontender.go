@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"sluice/region"
@@ -28,8 +30,8 @@ type RegionTenderOptions struct {
 }
 
 // RegionTender keeps the regions of an engine's tables at a good size: it splits
-// those that their table's split policy calls too large (HBase's
-// CompactSplitThread) and evens out those of tables with NORMALIZATION_ENABLED
+// those that their table's split policy calls too large, or too busy (HBase's
+// CompactSplitThread), and evens out those of tables with NORMALIZATION_ENABLED
 // (RegionNormalizerChore). Split and merge change the map alone, so readers and
 // writers do not notice. It warns of regions that become hot.
 //
@@ -39,6 +41,8 @@ type RegionTender struct {
 	e   TendedEngine
 	o   RegionTenderOptions
 	hot map[string]bool // by region name, at the last pass
+
+	busy map[string]*region.BusyWatch // by table, of those with BusyRegionSplitPolicy
 }
 
 // TendedEngine is an engine whose regions a RegionTender can keep.
@@ -50,7 +54,7 @@ type TendedEngine interface {
 
 // NewRegionTender returns a tender of e's regions. o may be nil.
 func NewRegionTender(e TendedEngine, o *RegionTenderOptions) *RegionTender {
-	t := &RegionTender{e: e, hot: map[string]bool{}}
+	t := &RegionTender{e: e, hot: map[string]bool{}, busy: map[string]*region.BusyWatch{}}
 	if o != nil {
 		t.o = *o
 	}
@@ -105,6 +109,7 @@ func (t *RegionTender) Tend(ctx context.Context) (Tended, error) {
 		}
 	}
 	t.hot = hot
+	maps.DeleteFunc(t.busy, func(name string, _ *region.BusyWatch) bool { return !slices.Contains(tables, name) })
 	return done, errors.Join(errs...)
 }
 
@@ -140,17 +145,45 @@ func (t *RegionTender) table(ctx context.Context, name string, done *Tended, hot
 	policy := d.SplitPolicy()
 	limit, splits := policy.Limit(len(stats))
 	var failed error
-	large := false
+	cut := false
+	busy := t.busyRegions(name, &policy, stats)
 	for i := range stats {
-		if split && splits && stats[i].Bytes > limit {
-			large = true
-			failed = cmp.Or(failed, t.split(ctx, &stats[i], done, "larger than "+cmp.Or(policy.Name, region.SteppingSplitPolicy)+" allows"))
+		why := "larger than"
+		switch {
+		case !split || !splits:
+			continue
+		case stats[i].Bytes > limit:
+		case slices.Contains(busy, i):
+			why = "busier than"
+		default:
+			continue
 		}
+		cut = true
+		failed = cmp.Or(failed, t.split(ctx, &stats[i], done, why+" "+cmp.Or(policy.Name, region.SteppingSplitPolicy)+" allows"))
 	}
-	if large || !d.Enabled(AttrNormalization) {
+	if cut || !d.Enabled(AttrNormalization) {
 		return failed
 	}
 	return t.normalize(ctx, d, stats, split, merge, done)
+}
+
+// busyRegions returns the indexes of the regions that BusyRegionSplitPolicy splits
+// for what is written to them.
+func (t *RegionTender) busyRegions(table string, p *region.SplitPolicy, stats []RegionStats) []int {
+	if p.Name != region.BusyRegionSplitPolicy {
+		delete(t.busy, table)
+		return nil
+	}
+	w := t.busy[table]
+	if w == nil {
+		w = new(region.BusyWatch)
+		t.busy[table] = w
+	}
+	infos, writes := make([]region.Info, len(stats)), make([]int64, len(stats))
+	for i := range stats {
+		infos[i], writes[i] = stats[i].Region, stats[i].Writes
+	}
+	return w.Look(&p.Busy, infos, writes, t.o.Now())
 }
 
 func (t *RegionTender) normalize(ctx context.Context, d *TableDescriptor, stats []RegionStats, split, merge bool, done *Tended) error {
@@ -169,9 +202,14 @@ func (t *RegionTender) normalize(ctx context.Context, d *TableDescriptor, stats 
 		failed = cmp.Or(failed, t.split(ctx, &stats[i], done, "more than twice the average"))
 	}
 	for _, run := range merges {
-		from, to := m.At(run[0]), m.At(run[1])
-		// Rows name regions, so it does not matter what was split before.
-		if err := t.e.MergeRegions(ctx, d.Name, from.Start, to.Start); err != nil {
+		from := m.At(run[0])
+		// Rows name regions: where one was split since, they are not adjacent
+		// and stay as they are.
+		var rows [][]byte
+		for i := run[0]; i <= run[1]; i++ {
+			rows = append(rows, m.At(i).Start)
+		}
+		if err := t.e.MergeRegions(ctx, d.Name, rows...); err != nil {
 			failed = cmp.Or(failed, ignore(err))
 			continue
 		}

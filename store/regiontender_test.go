@@ -94,6 +94,67 @@ func TestRegionTenderSplits(t *testing.T) {
 	}
 }
 
+// TestRegionTenderSplitsBusyRegions: BusyRegionSplitPolicy splits for what is
+// written in a window, and for nothing that was written before or in another
+// policy's table.
+func TestRegionTenderSplitsBusyRegions(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string][]string{"BusyRegionSplitPolicy": {"r30"}, "IncreasingToUpperBoundRegionSplitPolicy": {}} {
+		s, _, log := tended(t, map[string]string{"SPLIT_POLICY": policy})
+		table, err := store.OpenTable(t.Context(), s, "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := table.Descriptor(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		for name, value := range map[string]string{store.MetaBusyWindow: "1000", store.MetaBusyMinAge: "0"} {
+			if err := d.SetMetadata(name, value); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.SplitRegion(t.Context(), "t", []byte("r20")); err != nil {
+			t.Fatal(err)
+		}
+		now := int64(2_000_000_000_000)
+		tender := store.NewRegionTender(s, &store.RegionTenderOptions{Now: func() int64 { return now }, Logger: slog.New(slog.NewTextHandler(log, nil))})
+		tend := func(want ...string) {
+			t.Helper()
+			if _, err := tender.Tend(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if d := cmp.Diff(append([]string{}, want...), splitsOf(t, s)); d != "" {
+				t.Errorf("%s: splits (-want +got)\n%s", policy, d)
+			}
+		}
+		write := func(n int) {
+			t.Helper()
+			for range n {
+				if err := table.Put(t.Context(), []byte("r25"), "f", []byte("n"), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		write(150)
+		tend("r20")
+		now += 1000
+		tend("r20")
+		write(150)
+		now += 999
+		tend("r20")
+		now++
+		tend(append([]string{"r20"}, want...)...)
+		if got := strings.Contains(log.String(), "busier than BusyRegionSplitPolicy allows"); got != (len(want) > 0) {
+			t.Errorf("%s: log %s", policy, log)
+		}
+	}
+}
+
 func TestRegionTenderNormalizes(t *testing.T) {
 	t.Parallel()
 	uneven := []string{"r01", "r02", "r03", "r20"} // 1, 1, 1, 17 and 20 rows: 8 on average

@@ -43,6 +43,11 @@ type FamilyDescriptor struct {
 	// Attributes are the family's other attributes, by HBase's names, as
 	// given; nil = none.
 	Attributes map[string]string
+	// Metadata are the user's own texts (HBase METADATA); nil = none.
+	Metadata map[string]string
+	// Configuration are HBase's settings for the family (HBase CONFIGURATION)
+	// that a store keeps and does not act upon; nil = none.
+	Configuration map[string]string
 }
 
 // NewFamily returns a family with HBase's default attributes.
@@ -66,8 +71,8 @@ type TableDescriptor struct {
 	// Attributes are the table's other attributes, by HBase's names, as
 	// SetAttribute checks them; nil = none.
 	Attributes map[string]string
-	// Metadata are the user's own texts (HBase METADATA), and what configures
-	// the split policies that keep prefixes together; nil = none.
+	// Metadata are the user's own texts (HBase METADATA), and HBase's settings
+	// for the table but those that are fields here; nil = none.
 	Metadata map[string]string
 }
 
@@ -93,7 +98,8 @@ func (t *TableDescriptor) Clone() *TableDescriptor {
 	c := *t
 	c.Families = append([]FamilyDescriptor(nil), t.Families...)
 	for i := range c.Families {
-		c.Families[i].Attributes = maps.Clone(c.Families[i].Attributes)
+		f := &c.Families[i]
+		f.Attributes, f.Metadata, f.Configuration = maps.Clone(f.Attributes), maps.Clone(f.Metadata), maps.Clone(f.Configuration)
 	}
 	c.Attributes, c.Metadata = maps.Clone(t.Attributes), maps.Clone(t.Metadata)
 	return &c
@@ -145,6 +151,16 @@ func (t *TableDescriptor) Validate() error {
 				return bad("family %s: %v", f.Name, err)
 			}
 		}
+		for _, name := range slices.Sorted(maps.Keys(f.Metadata)) {
+			if err := checkMetadata(name); err != nil {
+				return bad("family %s: METADATA %q: %v", f.Name, name, err)
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(f.Configuration)) {
+			if err := checkConfiguration(name); err != nil {
+				return bad("family %s: CONFIGURATION %q: %v", f.Name, name, err)
+			}
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Attributes)) {
 		a, ok := tableAttributes[name]
@@ -156,6 +172,9 @@ func (t *TableDescriptor) Validate() error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Metadata)) {
+		if name == MetaTimestampSlop || name == MetaMaxCellBytes {
+			return bad("METADATA %q: it is a field of the descriptor", name)
+		}
 		if check, ok := configured[name]; ok {
 			if _, err := check(t.Metadata[name]); err != nil {
 				return bad("%s => %q: %v", name, t.Metadata[name], err)

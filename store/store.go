@@ -132,11 +132,11 @@ type Admin interface {
 	// first row of its region already, ErrRefused where SPLIT_ENABLED is false
 	// and ErrTableNotEnabled.
 	SplitRegion(ctx context.Context, table string, at []byte) error
-	// MergeRegions makes one region of the adjacent ones that hold the rows
-	// from and to, and of all between them. Its error wraps ErrMergeRegion
-	// where from is not in a region before to's or MERGE_ENABLED is false, and
-	// ErrTableNotEnabled.
-	MergeRegions(ctx context.Context, table string, from, to []byte) error
+	// MergeRegions makes one region of those that hold rows, which name two
+	// regions or more in any order. Its error wraps ErrMergeRegion where they
+	// are not adjacent, one is named twice or MERGE_ENABLED is false, and
+	// ErrTableNotEnabled. There is no force: HBase's leaves regions that overlap.
+	MergeRegions(ctx context.Context, table string, rows ...[]byte) error
 }
 
 // TableSwitcher is an Admin whose tables can be taken out of service. A disabled
@@ -214,6 +214,8 @@ type Compactor interface {
 	// Flush writes what is in memory to disk.
 	Flush(ctx context.Context) error
 	// MajorCompact rewrites table so that only what a read can see remains.
+	// Its error wraps ErrTableNotFound, or ErrRefused where
+	// COMPACTION_ENABLED is false.
 	MajorCompact(ctx context.Context, table string) error
 }
 

@@ -28,10 +28,21 @@ const (
 	AttrDurability    = "DURABILITY" // of mutations that name none
 )
 
-// Metadata that a store acts upon: what configures split policies.
+// Metadata that a store acts upon: HBase's settings of a table, which HBase keeps
+// among its metadata.
 const (
-	MetaPrefixLength = "KeyPrefixRegionSplitPolicy.prefix_length"
-	MetaDelimiter    = "DelimitedKeyPrefixRegionSplitPolicy.delimiter"
+	MetaTimestampSlop = "hbase.hregion.keyvalue.timestamp.slop.millisecs" // MaxTimestampSlop
+	MetaMaxCellBytes  = "hbase.server.keyvalue.maxsize"                   // MaxCellBytes
+
+	// Of split policies and restrictions.
+	MetaPrefixLength           = "KeyPrefixRegionSplitPolicy.prefix_length"
+	MetaDelimiter              = "DelimitedKeyPrefixRegionSplitPolicy.delimiter"
+	MetaRestriction            = "hbase.regionserver.region.split_restriction.type" // one of package region's
+	MetaRestrictedPrefixLength = "hbase.regionserver.region.split_restriction.prefix_length"
+	MetaRestrictedDelimiter    = "hbase.regionserver.region.split_restriction.delimiter"
+	MetaBusyShare              = "hbase.busy.policy.blockedRequests" // region.BusyPolicy.Share
+	MetaBusyMinAge             = "hbase.busy.policy.minAge"          // ms
+	MetaBusyWindow             = "hbase.busy.policy.aggWindow"       // ms
 )
 
 // tableAttribute is one attribute of tables.
@@ -64,17 +75,34 @@ var tableAttributes = map[string]tableAttribute{
 
 // configured is metadata with a meaning.
 var configured = map[string]func(string) (string, error){
-	MetaPrefixLength: numberIn(1, math.MaxInt16),
-	MetaDelimiter:    notEmpty,
+	MetaTimestampSlop:          numberIn(0, math.MaxInt64),
+	MetaMaxCellBytes:           numberIn(0, math.MaxInt32),
+	MetaPrefixLength:           numberIn(1, math.MaxInt16),
+	MetaDelimiter:              anyText,
+	MetaRestriction:            oneOf(region.NoSplitRestriction, region.KeyPrefixSplitRestriction, region.DelimitedKeyPrefixSplitRestriction),
+	MetaRestrictedPrefixLength: numberIn(1, math.MaxInt16),
+	MetaRestrictedDelimiter:    anyText,
+	MetaBusyShare:              share,
+	MetaBusyMinAge:             numberIn(0, math.MaxInt64),
+	MetaBusyWindow:             numberIn(1, math.MaxInt64),
+	ConfPurgeDeletes:           ofFamilies,
 }
 
 func anyText(v string) (string, error) { return v, nil }
 
-func notEmpty(v string) (string, error) {
-	if v == "" {
-		return "", errors.New("want a text that is not empty")
+// ofFamilies refuses what HBase lets a table set for all its families.
+func ofFamilies(string) (string, error) {
+	return "", fmt.Errorf("%w: it is a setting of families: NAME => 'f', CONFIGURATION => {…}", ErrUnsupported)
+}
+
+// share checks HBase's bounds of a share; HBase itself takes its default beyond
+// them.
+func share(v string) (string, error) {
+	f, err := strconv.ParseFloat(strings.TrimSpace(v), 64)
+	if err != nil || !(f >= 0.00001 && f <= 0.99999) {
+		return "", errors.New("want a number, 0.00001..0.99999")
 	}
-	return v, nil
+	return strconv.FormatFloat(f, 'f', -1, 64), nil
 }
 
 func boolean(v string) (string, error) {
@@ -145,9 +173,16 @@ func (t *TableDescriptor) SetAttribute(name, value string) error {
 	return nil
 }
 
-// SetMetadata sets a text of the user's own, or what configures a split policy
-// (MetaPrefixLength, MetaDelimiter). Its error wraps ErrInvalidArgument.
+// SetMetadata sets a text of the user's own, or one of HBase's settings: of the
+// constants that begin with Meta those are checked, any other is kept and shown.
+// An empty value unsets it. It stands for HBase's setConfiguration, too, which
+// puts settings of tables among their metadata. Its error wraps ErrInvalidArgument,
+// or ErrUnsupported for a setting of families.
 func (t *TableDescriptor) SetMetadata(name, value string) error {
+	if value == "" && name != "" {
+		t.UnsetMetadata(name)
+		return nil
+	}
 	check := configured[name]
 	if check == nil {
 		check = anyText
@@ -159,11 +194,39 @@ func (t *TableDescriptor) SetMetadata(name, value string) error {
 	if err != nil {
 		return fmt.Errorf("%w: table %s: METADATA %q => %q: %w", ErrInvalidArgument, t.Name, name, value, err)
 	}
+	switch name {
+	case MetaTimestampSlop:
+		t.MaxTimestampSlop, _ = strconv.ParseInt(canonical, 10, 64) // checked
+		return nil
+	case MetaMaxCellBytes:
+		t.MaxCellBytes, _ = strconv.Atoi(canonical)
+		return nil
+	}
 	if t.Metadata == nil {
 		t.Metadata = map[string]string{}
 	}
 	t.Metadata[name] = canonical
 	return nil
+}
+
+// UnsetMetadata removes what SetMetadata has set (HBase table_conf_unset), and
+// reports whether it was.
+func (t *TableDescriptor) UnsetMetadata(name string) bool {
+	var was bool
+	switch name {
+	case MetaTimestampSlop:
+		was, t.MaxTimestampSlop = t.MaxTimestampSlop != 0, 0
+	case MetaMaxCellBytes:
+		was, t.MaxCellBytes = t.MaxCellBytes != 0, 0
+	default:
+		if _, was = t.Metadata[name]; was {
+			delete(t.Metadata, name)
+		}
+		if len(t.Metadata) == 0 {
+			t.Metadata = nil
+		}
+	}
+	return was
 }
 
 // UnsetAttribute gives an attribute, in any case, or metadata its default again
@@ -176,10 +239,8 @@ func (t *TableDescriptor) UnsetAttribute(name string) bool {
 		return was
 	}
 	_, attribute := t.Attributes[upper]
-	_, metadata := t.Metadata[name]
 	delete(t.Attributes, upper)
-	delete(t.Metadata, name)
-	return attribute || metadata
+	return t.UnsetMetadata(name) || attribute
 }
 
 // TableAttributeNames returns the names that TableDescriptor.SetAttribute takes,
@@ -214,7 +275,7 @@ func (t *TableDescriptor) List() []Attribute {
 }
 
 // ListMetadata returns what HBase's describe prints inside METADATA, sorted by
-// name: the attributes that HBase keeps there, and Metadata.
+// name: the attributes and settings that HBase keeps there, and Metadata.
 func (t *TableDescriptor) ListMetadata() []Attribute {
 	var list []Attribute
 	for name, value := range t.Attributes {
@@ -224,6 +285,12 @@ func (t *TableDescriptor) ListMetadata() []Attribute {
 	}
 	for name, value := range t.Metadata {
 		list = append(list, Attribute{name, value})
+	}
+	if t.MaxTimestampSlop != 0 {
+		list = append(list, Attribute{MetaTimestampSlop, strconv.FormatInt(t.MaxTimestampSlop, 10)})
+	}
+	if t.MaxCellBytes != 0 {
+		list = append(list, Attribute{MetaMaxCellBytes, strconv.Itoa(t.MaxCellBytes)})
 	}
 	slices.SortFunc(list, compareAttributes)
 	return list
@@ -258,11 +325,27 @@ func (t *TableDescriptor) Durability() cell.Durability {
 // SplitPolicy returns when and where the table's regions split. SPLIT_ENABLED is
 // the caller's business.
 func (t *TableDescriptor) SplitPolicy() region.SplitPolicy {
-	p := region.SplitPolicy{MaxBytes: t.integer(AttrMaxFileSize), FlushBytes: t.integer(AttrFlushSize), Delimiter: []byte(t.Metadata[MetaDelimiter])}
+	p := region.SplitPolicy{
+		MaxBytes: t.integer(AttrMaxFileSize), FlushBytes: t.integer(AttrFlushSize),
+		Restriction: t.Metadata[MetaRestriction], Delimiter: []byte(t.Metadata[MetaDelimiter]),
+	}
 	if name, ok := t.Attributes[AttrSplitPolicy]; ok {
-		p.Name, _ = region.PolicyName(name) // Validate has checked it
+		p.Name, _ = region.PolicyName(name) // Validate has checked it, and the numbers
 	}
 	p.PrefixBytes, _ = strconv.Atoi(t.Metadata[MetaPrefixLength])
+	switch p.Restriction {
+	case region.KeyPrefixSplitRestriction:
+		p.PrefixBytes, _ = strconv.Atoi(t.Metadata[MetaRestrictedPrefixLength])
+	case region.DelimitedKeyPrefixSplitRestriction:
+		p.Delimiter = []byte(t.Metadata[MetaRestrictedDelimiter])
+	}
+	p.Busy.Share, _ = strconv.ParseFloat(t.Metadata[MetaBusyShare], 64)
+	p.Busy.Window, _ = strconv.ParseInt(t.Metadata[MetaBusyWindow], 10, 64)
+	if age, ok := t.Metadata[MetaBusyMinAge]; ok {
+		if p.Busy.MinAge, _ = strconv.ParseInt(age, 10, 64); p.Busy.MinAge == 0 {
+			p.Busy.MinAge = -1 // any
+		}
+	}
 	return p
 }
 

@@ -88,7 +88,7 @@ func TestTableAttributesAreChecked(t *testing.T) {
 		{"MEMSTORE_FLUSHSIZE", "1048575"},
 		{"DURABILITY", "MAYBE"},
 		{"PRIORITY", "-1"},
-		{"SPLIT_POLICY", "BusyRegionSplitPolicy"},
+		{"SPLIT_POLICY", "IdleRegionSplitPolicy"},
 		{"MERGE_ENABLED", "yes"},
 		{"NORMALIZER_TARGET_REGION_COUNT", "0"},
 		{"REGION_REPLICATION", "2"},
@@ -107,6 +107,23 @@ func TestTableAttributesAreChecked(t *testing.T) {
 	if err := d.SetMetadata(MetaPrefixLength, "many"); !errors.Is(err, ErrInvalidArgument) {
 		t.Errorf("a prefix length of many: %v", err)
 	}
+	for _, m := range [][2]string{
+		{MetaTimestampSlop, "-1"},
+		{MetaMaxCellBytes, "1e6"},
+		{MetaRestriction, "Prefix"},
+		{MetaRestrictedPrefixLength, "0"},
+		{MetaBusyShare, "1"},
+		{MetaBusyShare, "NaN"},
+		{MetaBusyMinAge, "soon"},
+		{MetaBusyWindow, "0"},
+	} {
+		if err := d.SetMetadata(m[0], m[1]); !errors.Is(err, ErrInvalidArgument) {
+			t.Errorf("SetMetadata(%s, %s): %v; want ErrInvalidArgument", m[0], m[1], err)
+		}
+	}
+	if err := d.SetMetadata(ConfPurgeDeletes, "5"); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("a setting of families: %v; want ErrUnsupported", err)
+	}
 	if d.Attributes != nil || d.Metadata != nil {
 		t.Errorf("refused attributes stay: %+v", d)
 	}
@@ -122,6 +139,65 @@ func TestTableAttributesAreChecked(t *testing.T) {
 	f.Attributes["NOPE"] = "1"
 	if err := (&TableDescriptor{Name: "t", Families: []FamilyDescriptor{f}}).Validate(); !errors.Is(err, ErrInvalidSchema) {
 		t.Errorf("an unknown family attribute: %v; want ErrInvalidSchema", err)
+	}
+}
+
+// TestTableSettings: HBase's settings of a table are metadata; some are fields.
+func TestTableSettings(t *testing.T) {
+	t.Parallel()
+	d := &TableDescriptor{Name: "t", Families: []FamilyDescriptor{NewFamily("f")}}
+	for _, m := range [][2]string{
+		{MetaTimestampSlop, "1000"},
+		{MetaMaxCellBytes, " 2048 "},
+		{"hbase.hstore.blockingStoreFiles", "32"},
+		{MetaRestriction, "keyprefix"},
+		{MetaRestrictedPrefixLength, "3"},
+		{MetaPrefixLength, "9"},
+		{MetaBusyShare, "0.50"},
+		{MetaBusyMinAge, "0"},
+		{MetaBusyWindow, "60000"},
+		{"gone", "x"},
+		{"gone", ""},
+	} {
+		if err := d.SetMetadata(m[0], m[1]); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := d.Validate(); err != nil {
+		t.Error(err)
+	}
+	if d.MaxTimestampSlop != 1000 || d.MaxCellBytes != 2048 {
+		t.Errorf("slop %d, cells %d", d.MaxTimestampSlop, d.MaxCellBytes)
+	}
+	want := []Attribute{
+		{"KeyPrefixRegionSplitPolicy.prefix_length", "9"},
+		{"hbase.busy.policy.aggWindow", "60000"},
+		{"hbase.busy.policy.blockedRequests", "0.5"},
+		{"hbase.busy.policy.minAge", "0"},
+		{"hbase.hregion.keyvalue.timestamp.slop.millisecs", "1000"},
+		{"hbase.hstore.blockingStoreFiles", "32"},
+		{"hbase.regionserver.region.split_restriction.prefix_length", "3"},
+		{"hbase.regionserver.region.split_restriction.type", "KeyPrefix"},
+		{"hbase.server.keyvalue.maxsize", "2048"},
+	}
+	if diff := cmp.Diff(want, d.ListMetadata()); diff != "" {
+		t.Errorf("ListMetadata (-want +got)\n%s", diff)
+	}
+	policy := region.SplitPolicy{Restriction: region.KeyPrefixSplitRestriction, PrefixBytes: 3, Delimiter: []byte{}, Busy: region.BusyPolicy{Share: 0.5, MinAge: -1, Window: 60000}}
+	if diff := cmp.Diff(policy, d.SplitPolicy()); diff != "" {
+		t.Errorf("SplitPolicy (-want +got)\n%s", diff)
+	}
+	for _, a := range want {
+		if !d.UnsetMetadata(a.Name) || d.UnsetMetadata(a.Name) {
+			t.Errorf("UnsetMetadata(%s) does not say what was set", a.Name)
+		}
+	}
+	if diff := cmp.Diff(&TableDescriptor{Name: "t", Families: []FamilyDescriptor{NewFamily("f")}}, d); diff != "" {
+		t.Errorf("what was unset stays (-want +got)\n%s", diff)
+	}
+	d.Metadata = map[string]string{MetaMaxCellBytes: "5"}
+	if err := d.Validate(); !errors.Is(err, ErrInvalidSchema) {
+		t.Errorf("a field among the metadata: %v; want ErrInvalidSchema", err)
 	}
 }
 

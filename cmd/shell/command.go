@@ -118,9 +118,13 @@ func (t commandTable) names() []string {
 }
 
 // didYouMean returns the known name that is closest to name, as a question.
-func (t commandTable) didYouMean(name string) string {
+func (t commandTable) didYouMean(name string) string { return didYouMean(name, t.names()) }
+
+// didYouMean returns the one of known that is closest to name, as a question; ""
+// where none is close.
+func didYouMean(name string, known []string) string {
 	best, least := "", 3
-	for _, c := range t.names() {
+	for _, c := range known {
 		if d := distance(name, c); d < least || d == least && c < best {
 			best, least = c, d
 		}

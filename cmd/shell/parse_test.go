@@ -108,10 +108,10 @@ func FuzzSchema(f *testing.F) {
 		s := &session{commands: newCommandTable(), print: newPrinter(&out, time.UTC)}
 		d := &store.TableDescriptor{Name: "t"}
 		fam := store.NewFamily(family)
-		if err := s.setFamily(&fam, hash{{symbol("NAME"), family}, {attribute, value}}); err != nil {
+		if err := setFamily(&fam, hash{{symbol("NAME"), family}, {attribute, value}}); err != nil {
 			return
 		}
-		if _, err := s.setTable(d, pair{tableAttribute, tableValue}); err != nil {
+		if err := setTable(d, pair{tableAttribute, tableValue}); err != nil {
 			return
 		}
 		if err := s.alterBy(d, hash{{symbol("NAME"), family}, {attribute, value}}); err != nil {
@@ -121,7 +121,7 @@ func FuzzSchema(f *testing.F) {
 			return
 		}
 		again := store.NewFamily(family)
-		for _, a := range append(fam.List(), fam.Metadata()...) {
+		for _, a := range append(fam.List(), fam.ListMetadata()...) {
 			if a.Name == "NAME" || a.Name == "BLOCKSIZE" || a.Name == "TTL" { // shown for people
 				continue
 			}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sluice/region"
@@ -19,7 +21,7 @@ func regionCommands() []*commandInfo {
 		},
 		{
 			name: "merge_region", min: 1, max: -1, run: mergeRegion,
-			summary:  "Make one region of adjacent ones, given by their encoded names (locate_region, list_regions).",
+			summary:  "Make one region of adjacent ones, given by their encoded names (locate_region, list_regions); true takes those between them, too.",
 			examples: "merge_region '0703470c2afdd2a8d64a43f53f7b7168', '120880de8a61eb4c01da437c759a6b50'",
 		},
 		{
@@ -144,13 +146,13 @@ func split(s *session, args []any) (string, error) {
 	return "", nil
 }
 
-// mergeRegion merges regions given as arguments or as one array; a last true
-// (HBase's force) allows no more, as regions that are not adjacent never merge.
+// mergeRegion merges regions given as arguments or as one array. With a last true
+// (HBase's force) they need not be adjacent: HBase leaves the regions between them
+// as they are, so that regions overlap; here those are merged with them.
 func mergeRegion(s *session, args []any) (string, error) {
-	if len(args) > 0 {
-		if _, ok := args[len(args)-1].(bool); ok {
-			args = args[:len(args)-1]
-		}
+	force := false
+	if last, ok := args[len(args)-1].(bool); ok {
+		force, args = last, args[:len(args)-1]
 	}
 	var names []any
 	for _, a := range args {
@@ -159,31 +161,30 @@ func mergeRegion(s *session, args []any) (string, error) {
 	if len(names) < 2 {
 		return "", badArgument("merge_region takes two regions or more")
 	}
-	var first, last *region.Info
+	table := ""
+	var rows [][]byte
 	for _, n := range names {
 		r, err := s.findRegion(text(n))
 		if err != nil {
 			return "", err
 		}
-		switch {
-		case first == nil:
-			first, last = r, r
-		case r.Table != first.Table:
-			return "", fmt.Errorf("%w: regions of tables %s and %s", store.ErrMergeRegion, first.Table, r.Table)
-		case string(r.Start) < string(first.Start):
-			first = r
-		case string(r.Start) > string(last.Start):
-			last = r
+		if table != "" && r.Table != table {
+			return "", fmt.Errorf("%w: regions of tables %s and %s", store.ErrMergeRegion, table, r.Table)
+		}
+		table, rows = r.Table, append(rows, r.Start)
+	}
+	if force {
+		m, err := s.regions(table)
+		if err != nil {
+			return "", err
+		}
+		first, last := slices.MinFunc(rows, bytes.Compare), slices.MaxFunc(rows, bytes.Compare)
+		rows = nil
+		for i := m.Locate(first); i <= m.Locate(last); i++ {
+			rows = append(rows, m.At(i).Start)
 		}
 	}
-	m, err := s.regions(first.Table)
-	if err != nil {
-		return "", err
-	}
-	if n := m.Locate(last.Start) - m.Locate(first.Start) + 1; n != len(names) {
-		return "", fmt.Errorf("%w: the regions are not adjacent: %d from the first to the last, %d given", store.ErrMergeRegion, n, len(names))
-	}
-	return "", tableErrorOf(first.Table, s.store.MergeRegions(s.ctx, first.Table, first.Start, last.Start))
+	return "", tableErrorOf(table, s.store.MergeRegions(s.ctx, table, rows...))
 }
 
 func locateRegion(s *session, args []any) (string, error) {

@@ -3,10 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"sluice/region"
@@ -19,14 +17,15 @@ func schemaCommands() []*commandInfo {
 	return []*commandInfo{
 		{
 			name: "create", min: 1, max: -1, first: noArgument, families: true, reference: true, run: create,
-			options: slices.Concat(families, []string{"SPLITS", "SPLITS_FILE", "NUMREGIONS", "SPLITALGO"}, attributes),
+			options: slices.Concat(families, createOptions, attributes),
 			summary: "Make a table of families, cut into regions or not.",
 			examples: `create 't3', 'f1', {NAME => 'f2', VERSIONS => 5, TTL => '30 DAYS'}
 create 't4', 'f1', SPLITS => ['10', '20']
 create 't5', 'f1', {NUMREGIONS => 4, SPLITALGO => 'HexStringSplit'}
 create 't6', {NAME => 'c', COUNTER => true}     # a family of counters
 create 'ns1:t7', 'f1', MAX_FILESIZE => 1073741824, METADATA => {'owner' => 'me'}
-create 't8', {NAME => 'f1', CONFIGURATION => {'hbase.hstore.time.to.purge.deletes' => 60000}}`,
+create 't8', {NAME => 'f1', CONFIGURATION => {'hbase.hstore.time.to.purge.deletes' => 60000}}
+create 't9', 'f1', CONFIGURATION => {'hbase.regionserver.region.split_restriction.type' => 'KeyPrefix', 'hbase.regionserver.region.split_restriction.prefix_length' => 2}`,
 		},
 		{
 			name: "alter", min: 2, max: -1, first: tableArgument, families: true, run: alter,
@@ -58,6 +57,9 @@ alter 't1', METHOD => 'table_att_unset', NAME => 'MAX_FILESIZE'`,
 	}
 }
 
+// createOptions say how create cuts a table into regions.
+var createOptions = []string{"SPLITS", "SPLITS_FILE", "NUMREGIONS", "SPLITALGO"}
+
 func create(s *session, args []any) (string, error) {
 	t := &store.TableDescriptor{Name: text(args[0])}
 	var splits [][]byte
@@ -73,7 +75,7 @@ func create(s *session, args []any) (string, error) {
 		}
 		if name, ok := h.get("NAME"); ok {
 			f := store.NewFamily(text(name))
-			if err := s.setFamily(&f, h); err != nil {
+			if err := setFamily(&f, h); err != nil {
 				return "", err
 			}
 			if old := t.Family(f.Name); old != nil {
@@ -86,7 +88,7 @@ func create(s *session, args []any) (string, error) {
 		}
 		for _, p := range h {
 			var err error
-			switch key := p.name(); key {
+			switch p.name() {
 			case "SPLITS":
 				for _, k := range p.list() {
 					splits = append(splits, []byte(text(k)))
@@ -100,10 +102,7 @@ func create(s *session, args []any) (string, error) {
 			case "SPLITALGO":
 				algorithm = text(p.value)
 			default:
-				var known bool
-				if known, err = s.setTable(t, p); err == nil && !known {
-					s.print.linef("An argument ignored (unknown or overridden): %s", key)
-				}
+				err = setTable(t, p, append([]string{"NAME"}, createOptions...)...)
 			}
 			if err != nil {
 				return "", err
@@ -158,105 +157,89 @@ func readSplits(name string) ([][]byte, error) {
 	return keys, nil
 }
 
-// HBase's settings that a table or family may override by CONFIGURATION and that
-// have a meaning here.
-const (
-	confSlop  = "hbase.hregion.keyvalue.timestamp.slop.millisecs" // table: ms
-	confCell  = "hbase.server.keyvalue.maxsize"                   // table: bytes
-	confPurge = "hbase.hstore.time.to.purge.deletes"              // family: ms
-)
-
 // setFamily sets the attributes of h in f.
-func (s *session) setFamily(f *store.FamilyDescriptor, h hash) error {
+func setFamily(f *store.FamilyDescriptor, h hash) error {
 	known := store.FamilyAttributeNames()
 	for _, p := range h {
-		attributes := hash{p}
-		switch p.name() {
+		var err error
+		switch name := p.name(); name {
 		case "NAME":
-			continue
 		case "METADATA":
-			m, ok := p.value.(hash)
-			if !ok {
-				return badArgument("METADATA => takes {'name' => 'value'}")
-			}
-			attributes = m
+			err = p.each(func(name, value string) error {
+				if slices.Contains(known, strings.ToUpper(name)) {
+					return f.SetAttribute(name, value)
+				}
+				return f.SetMetadata(name, value)
+			})
 		case "CONFIGURATION":
-			if err := setConfiguration(p, map[string]func(int64){confPurge: func(n int64) { f.TimeToPurgeDeletes = n }}); err != nil {
-				return err
+			err = p.each(f.SetConfiguration)
+		case "ENCRYPTION", "ENCRYPTION_KEY":
+			err = fmt.Errorf("%w: %s of family %s: encrypt the file system of the data directory", store.ErrUnsupported, name, f.Name)
+		default:
+			if !slices.Contains(known, name) {
+				return unknownAttribute(p, "column family "+f.Name, append(known, "METADATA", "CONFIGURATION"),
+					slices.Contains(append(store.TableAttributeNames(), createOptions...), name), "the table's: give it outside of the family's braces")
 			}
-			continue
+			err = f.SetAttribute(name, text(p.value))
 		}
-		for _, p := range attributes {
-			key := p.name()
-			if _, ok := slices.BinarySearch(known, key); !ok {
-				s.print.linef("Unknown argument ignored for column family %s: %s", f.Name, key)
-				continue
-			}
-			if err := f.SetAttribute(key, text(p.value)); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// setTable sets a table attribute; it reports whether it is one.
-func (s *session) setTable(t *store.TableDescriptor, p pair) (known bool, err error) {
-	switch name := p.name(); name {
-	case "METADATA":
-		m, ok := p.value.(hash)
-		if !ok {
-			return true, badArgument("METADATA => takes {'name' => 'value'}")
-		}
-		for _, p := range m {
-			key := text(p.key)
-			if slices.Contains(store.TableAttributeNames(), strings.ToUpper(key)) {
-				err = t.SetAttribute(key, text(p.value))
-			} else {
-				err = t.SetMetadata(key, text(p.value))
+// setTable sets an attribute of a table. others are the names that the command
+// takes beside them.
+func setTable(t *store.TableDescriptor, p pair, others ...string) error {
+	known := store.TableAttributeNames()
+	switch name := p.name(); {
+	case name == "METADATA":
+		return p.each(func(name, value string) error {
+			if slices.Contains(known, strings.ToUpper(name)) {
+				return t.SetAttribute(name, value)
 			}
-			if err != nil {
-				return true, err
-			}
-		}
-		return true, nil
-	case "CONFIGURATION":
-		return true, setConfiguration(p, map[string]func(int64){
-			confSlop: func(n int64) { t.MaxTimestampSlop = n },
-			confCell: func(n int64) { t.MaxCellBytes = int(n) },
+			return t.SetMetadata(name, value)
 		})
+	case name == "CONFIGURATION": // HBase keeps it among the metadata, too
+		return p.each(t.SetMetadata)
+	case strings.HasPrefix(name, "COPROCESSOR"):
+		return fmt.Errorf("%w: coprocessors", store.ErrUnsupported)
+	case !slices.Contains(known, name):
+		return unknownAttribute(p, "table "+t.Name, slices.Concat(known, others, []string{"METADATA", "CONFIGURATION"}),
+			slices.Contains(store.FamilyAttributeNames(), name), "a family's: {NAME => 'f', "+name+" => …}")
 	default:
-		if !slices.Contains(store.TableAttributeNames(), name) {
-			return false, nil
-		}
-		return true, t.SetAttribute(name, text(p.value))
+		return t.SetAttribute(name, text(p.value))
 	}
 }
 
-// setConfiguration calls the setter of each setting in p with its number.
-func setConfiguration(p pair, setters map[string]func(int64)) error {
+// each calls set for every pair of a hash; nil stands for the empty text, which
+// unsets.
+func (p pair) each(set func(name, value string) error) error {
 	h, ok := p.value.(hash)
 	if !ok {
-		return badArgument("CONFIGURATION => takes {'name' => 'value'}")
+		return badArgument("%s => takes {'name' => 'value'}", p.name())
 	}
 	for _, p := range h {
-		name := text(p.key)
-		set := setters[name]
-		if set == nil {
-			var known []string
-			for k := range setters {
-				known = append(known, k)
-			}
-			slices.Sort(known)
-			return fmt.Errorf("%w: CONFIGURATION %q; known here are %s", store.ErrUnsupported, name, strings.Join(known, ", "))
+		if err := set(text(p.key), text(p.value)); err != nil {
+			return err
 		}
-		n, err := strconv.ParseInt(text(p.value), 10, 64)
-		if err != nil || n < 0 || n > math.MaxInt32 && name == confCell {
-			return badArgument("CONFIGURATION %q => takes a number that is not negative, not %s", name, inspect(p.value))
-		}
-		set(n)
 	}
 	return nil
+}
+
+// unknownAttribute says which attribute is not known, and what may have been meant:
+// HBase ignores it with a line that is easily overlooked. misplaced says that it is
+// whose.
+func unknownAttribute(p pair, of string, known []string, misplaced bool, whose string) error {
+	name := text(p.key)
+	if misplaced {
+		return badArgument("Unknown attribute %s of %s; it is %s", name, of, whose)
+	}
+	if hint := didYouMean(p.name(), known); hint != "" {
+		return badArgument("Unknown attribute %s of %s%s", name, of, hint)
+	}
+	return badArgument("Unknown attribute %s of %s; texts of your own go into METADATA => {'%s' => 'value'}", name, of, name)
 }
 
 func alter(s *session, args []any) (string, error) {
@@ -317,7 +300,7 @@ func (s *session) alterBy(t *store.TableDescriptor, h hash) error {
 			t.Families = append(t.Families, store.NewFamily(text(name)))
 			f = &t.Families[len(t.Families)-1]
 		}
-		return s.setFamily(f, h)
+		return setFamily(f, h)
 	}
 	for _, p := range h {
 		switch p.name() {
@@ -329,12 +312,8 @@ func (s *session) alterBy(t *store.TableDescriptor, h hash) error {
 			}
 			continue
 		}
-		known, err := s.setTable(t, p)
-		if err != nil {
+		if err := setTable(t, p, "NAME", "METHOD", "DELETE"); err != nil {
 			return err
-		}
-		if !known {
-			s.print.linef("Unknown argument ignored: %s", p.name())
 		}
 	}
 	return nil
@@ -354,12 +333,7 @@ func (s *session) alterMethod(t *store.TableDescriptor, method string, names []a
 				return badArgument("Could not find attribute: %s", name)
 			}
 		case "table_conf_unset":
-			switch name {
-			case confSlop:
-				t.MaxTimestampSlop = 0
-			case confCell:
-				t.MaxCellBytes = 0
-			default:
+			if !t.UnsetMetadata(name) {
 				return badArgument("Could not find configuration: %s", name)
 			}
 		default:
@@ -409,36 +383,24 @@ func describe(s *session, args []any) (string, error) {
 		}
 	}
 	attributes, metadata := t.List(), t.ListMetadata()
-	var configuration []store.Attribute
-	for _, c := range []struct {
-		name  string
-		value int64
-	}{{confSlop, t.MaxTimestampSlop}, {confCell, int64(t.MaxCellBytes)}} {
-		if c.value != 0 {
-			configuration = append(configuration, store.Attribute{Name: c.name, Value: fmt.Sprint(c.value)})
-		}
-	}
 	title := t.Name
-	if text := attributeText(attributes, metadata, configuration); text != "" {
+	if text := attributeText(attributes, metadata, nil); text != "" {
 		title += ", {TABLE_ATTRIBUTES => {" + text + "}}"
 	}
 	s.print.linef("Table %s is %s\n%s\nCOLUMN FAMILIES DESCRIPTION", t.Name, state, title)
 	families := []object{}
 	for i := range t.Families {
 		f := &t.Families[i]
-		var configuration []store.Attribute
-		if f.TimeToPurgeDeletes != 0 {
-			configuration = append(configuration, store.Attribute{Name: confPurge, Value: fmt.Sprint(f.TimeToPurgeDeletes)})
-		}
-		s.print.linef("{%s}\n", attributeText(f.List(), f.Metadata(), configuration))
-		families = append(families, attributeObject(slices.Concat(f.List(), f.Metadata(), configuration)))
+		metadata, configuration := f.ListMetadata(), f.ListConfiguration()
+		s.print.linef("{%s}\n", attributeText(f.List(), metadata, configuration))
+		families = append(families, attributeObject(slices.Concat(f.List(), metadata, configuration)))
 	}
 	s.print.count(len(t.Families))
 	s.print.linef("Quota is disabled")
 	return "", s.print.object(object{
 		{"table", t.Name},
 		{"enabled", state == "ENABLED"},
-		{"attributes", attributeObject(slices.Concat(attributes, metadata, configuration))},
+		{"attributes", attributeObject(slices.Concat(attributes, metadata))},
 		{"families", families},
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/region"
 	"sluice/store"
 )
 
@@ -156,7 +157,8 @@ func message(err error) string {
 	if errors.Is(err, context.Canceled) {
 		return "interrupted"
 	}
-	return strings.ReplaceAll(strings.TrimPrefix(err.Error(), "store: "), ": store: ", ": ")
+	text := strings.ReplaceAll(err.Error(), ": "+region.ErrMerge.Error(), "") // store.ErrMergeRegion says so
+	return strings.ReplaceAll(strings.TrimPrefix(text, "store: "), ": store: ", ": ")
 }
 
 // ask prints a question and reads the answer from the session's input. Only an

@@ -18,6 +18,8 @@ type Family struct {
 	Distinct           bool              `json:"distinct,omitempty"`
 	BlockSize          int               `json:"block_size"`
 	Attributes         map[string]string `json:"attributes,omitempty"`
+	Metadata           map[string]string `json:"metadata,omitempty"`
+	Configuration      map[string]string `json:"configuration,omitempty"`
 }
 
 // Table is store.TableDescriptor.
@@ -42,7 +44,7 @@ func FromTable(t *store.TableDescriptor) Table {
 		a.Families[i] = Family{
 			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: uint8(f.KeepDeleted),
 			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct,
-			BlockSize: f.BlockSize, Attributes: f.Attributes,
+			BlockSize: f.BlockSize, Attributes: f.Attributes, Metadata: f.Metadata, Configuration: f.Configuration,
 		}
 	}
 	return a
@@ -59,7 +61,7 @@ func (a *Table) Store() *store.TableDescriptor {
 		t.Families = append(t.Families, store.FamilyDescriptor{
 			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: store.KeepDeleted(f.KeepDeleted),
 			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct,
-			BlockSize: f.BlockSize, Attributes: f.Attributes,
+			BlockSize: f.BlockSize, Attributes: f.Attributes, Metadata: f.Metadata, Configuration: f.Configuration,
 		})
 	}
 	return t
@@ -182,8 +184,7 @@ type SplitRequest struct {
 	At []byte `json:"at"`
 }
 
-// MergeRequest is the body of …/tables/{table}/merge.
+// MergeRequest is the body of …/tables/{table}/merge: a row of each region.
 type MergeRequest struct {
-	From []byte `json:"from"`
-	To   []byte `json:"to"`
+	Rows [][]byte `json:"rows"`
 }

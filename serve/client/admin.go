@@ -49,8 +49,8 @@ func (c *Client) SplitRegion(ctx context.Context, table string, at []byte) error
 }
 
 // MergeRegions implements store.Admin.
-func (c *Client) MergeRegions(ctx context.Context, table string, from, to []byte) error {
-	return c.change(ctx, http.MethodPost, tablePath(table, "merge"), api.MergeRequest{From: from, To: to})
+func (c *Client) MergeRegions(ctx context.Context, table string, rows ...[]byte) error {
+	return c.change(ctx, http.MethodPost, tablePath(table, "merge"), api.MergeRequest{Rows: rows})
 }
 
 // nameless refuses an empty name, which would make another path.

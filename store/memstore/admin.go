@@ -84,7 +84,7 @@ func (s *Store) userTable(name string) (*table, error) {
 // change runs f on a user table, with the store locked.
 func (s *Store) change(ctx context.Context, what, name string, f func(t *table) error) error {
 	if err := s.begin(ctx); err != nil {
-		return fmt.Errorf("%s of %s: %w", what, name, err)
+		return fmt.Errorf("%s %s: %w", what, name, err)
 	}
 	defer s.mu.Unlock()
 	t, err := s.userTable(name)
@@ -92,7 +92,7 @@ func (s *Store) change(ctx context.Context, what, name string, f func(t *table) 
 		err = f(t)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
+		return fmt.Errorf("%s %s: %w", what, name, err)
 	}
 	return nil
 }
@@ -152,7 +152,7 @@ func (s *Store) DropTable(ctx context.Context, name string) error {
 
 // SplitRegion cuts the region that holds at in two.
 func (s *Store) SplitRegion(ctx context.Context, name string, at []byte) error {
-	return s.change(ctx, "split region", name, func(t *table) error {
+	return s.change(ctx, "split a region of", name, func(t *table) error {
 		if err := cmp.Or(t.served(), t.desc.CheckSplit()); err != nil {
 			return err
 		}
@@ -165,14 +165,17 @@ func (s *Store) SplitRegion(ctx context.Context, name string, at []byte) error {
 	})
 }
 
-// MergeRegions makes one region of those from the one that holds from to the one
-// that holds to.
-func (s *Store) MergeRegions(ctx context.Context, name string, from, to []byte) error {
-	return s.change(ctx, "merge regions", name, func(t *table) error {
+// MergeRegions makes one region of those that hold rows.
+func (s *Store) MergeRegions(ctx context.Context, name string, rows ...[]byte) error {
+	return s.change(ctx, "merge regions of", name, func(t *table) error {
 		if err := cmp.Or(t.served(), t.desc.CheckMerge()); err != nil {
 			return err
 		}
-		m, err := t.regions.Merge(t.regions.Locate(from), t.regions.Locate(to))
+		first, last, err := t.regions.Adjacent(rows)
+		if err != nil {
+			return fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
+		}
+		m, err := t.regions.Merge(first, last)
 		if err != nil {
 			return fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
 		}

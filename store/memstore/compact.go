@@ -55,6 +55,9 @@ func (s *Store) compact(ctx context.Context, table string, how rewrite) error {
 	if t == nil {
 		return fmt.Errorf("compact: %w: %s", store.ErrTableNotFound, table)
 	}
+	if err := t.desc.CheckCompact(); err != nil {
+		return fmt.Errorf("compact %s: %w", table, err)
+	}
 	t.rewrite(how, s.now())
 	return nil
 }

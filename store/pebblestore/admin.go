@@ -142,15 +142,21 @@ func (db *DB) SplitRegion(ctx context.Context, name string, at []byte) error {
 	})
 }
 
-// MergeRegions makes one region of those that hold the rows from and to, and of
-// all between them. No data moves.
-func (db *DB) MergeRegions(ctx context.Context, name string, from, to []byte) error {
-	from, to = bytes.Clone(from), bytes.Clone(to)
-	return db.reshape(ctx, fmt.Sprintf("merge from %q to %q regions of", from, to), name, func(t *table) (*region.Map, error) {
+// MergeRegions makes one region of those that hold rows. No data moves.
+func (db *DB) MergeRegions(ctx context.Context, name string, rows ...[]byte) error {
+	own := make([][]byte, len(rows)) // the loop may look at them after ctx has ended the call
+	for i, row := range rows {
+		own[i] = bytes.Clone(row)
+	}
+	return db.reshape(ctx, "merge regions of", name, func(t *table) (*region.Map, error) {
 		if err := t.desc.CheckMerge(); err != nil {
 			return nil, err
 		}
-		n, err := t.regions.Merge(t.regions.Locate(from), t.regions.Locate(to))
+		first, last, err := t.regions.Adjacent(own)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
+		}
+		n, err := t.regions.Merge(first, last)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", store.ErrMergeRegion, err)
 		}

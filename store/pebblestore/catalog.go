@@ -187,6 +187,8 @@ type (
 		Distinct           bool              `json:"distinct,omitempty"`
 		BlockSize          int               `json:"block_size"`
 		Attributes         map[string]string `json:"attributes,omitempty"`
+		Metadata           map[string]string `json:"metadata,omitempty"`
+		Configuration      map[string]string `json:"configuration,omitempty"`
 	}
 	storedRegions struct {
 		Version int            `json:"version"`
@@ -228,7 +230,8 @@ func encodeTable(t *table) ([]byte, error) {
 		s.Families = append(s.Families, storedFamily{
 			ID: t.fams[i].id, Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL,
 			KeepDeleted: f.KeepDeleted.String(), NewVersionBehavior: f.NewVersionBehavior,
-			TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct, BlockSize: f.BlockSize, Attributes: f.Attributes,
+			TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct, BlockSize: f.BlockSize,
+			Attributes: f.Attributes, Metadata: f.Metadata, Configuration: f.Configuration,
 		})
 	}
 	b, err := json.Marshal(&s)
@@ -269,7 +272,7 @@ func decodeTable(name string, b []byte) (*table, error) {
 		d.Families = append(d.Families, store.FamilyDescriptor{
 			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: keep,
 			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct,
-			BlockSize: f.BlockSize, Attributes: f.Attributes,
+			BlockSize: f.BlockSize, Attributes: f.Attributes, Metadata: f.Metadata, Configuration: f.Configuration,
 		})
 	}
 	if s.Version == 1 {

@@ -44,6 +44,9 @@ func (db *DB) compact(ctx context.Context, name string, how rewriting) error {
 	defer db.leave()
 	t, err := db.catalog.Load().lookup(name)
 	if err == nil {
+		err = t.desc.CheckCompact()
+	}
+	if err == nil {
 		// A span whose keys are in a memtable takes longer to replace.
 		err = db.flushMemTables(ctx)
 	}

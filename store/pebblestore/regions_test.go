@@ -265,7 +265,7 @@ func TestReshapingStopsNobody(t *testing.T) {
 			rt.Fatal(err)
 		}
 		if m.Len() > 1 {
-			if err := db.MergeRegions(t.Context(), "t", nil, []byte("z")); err != nil {
+			if err := db.MergeRegions(t.Context(), "t", append(m.Splits(), nil)...); err != nil {
 				rt.Fatal(err)
 			}
 		}

@@ -90,7 +90,8 @@ func (n *retention) stop() {
 // looks, by samples, where garbage has gathered, in every table, and rewrites the
 // spans in which its share is Options.RewriteMinGarbage or more. What a scan
 // returns does not change by it, but for time ranges and raw scans, which may have
-// shown garbage. It is HBase's major compaction, chosen by content and not by age.
+// shown garbage. Tables with COMPACTION_ENABLED => false are left alone. It is
+// HBase's major compaction, chosen by content and not by age.
 func (db *DB) Tidy(ctx context.Context) error {
 	if db.opts.ReadOnly {
 		return fmt.Errorf("tidy: %w", store.ErrReadOnly)
@@ -116,6 +117,9 @@ func (n *retention) look(ctx context.Context) error {
 	var errs []error
 	for _, name := range names {
 		t := tables[name]
+		if !t.desc.Enabled(store.AttrCompaction) {
+			continue
+		}
 		for i := range t.fams {
 			f := &t.fams[i]
 			if f.tag == cell.TagSystem {

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -130,6 +131,45 @@ func TestTidyRemovesGarbageOfEveryKind(t *testing.T) {
 
 // Only spans with enough garbage are rewritten, and what is known to have no more
 // of it is not looked at.
+// TestTidyHeedsCompactionEnabled: a table that says so is rewritten by nothing, and
+// again when it no longer does.
+func TestTidyHeedsCompactionEnabled(t *testing.T) {
+	t.Parallel()
+	db := open(t, "db", eager())
+	create(t, db, "t", store.NewFamily("f"))
+	mutate(t, db, put("r", 10, "f", "a", "1"))
+	mutate(t, db, put("r", 11, "f", "a", "2"))
+	enable := func(on string) {
+		t.Helper()
+		d, err := db.Table(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		if err := d.SetAttribute(store.AttrCompaction, on); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enable("false")
+	tidy(t, db)
+	for what, err := range map[string]error{"MajorCompact": db.MajorCompact(t.Context(), "t"), "MinorCompact": db.MinorCompact(t.Context(), "t")} {
+		if !errors.Is(err, store.ErrRefused) {
+			t.Errorf("%s: %v; want ErrRefused", what, err)
+		}
+	}
+	if m := db.Metrics(); m.RewrittenKeys != 0 || m.GarbageSampledKeys != 0 {
+		t.Errorf("%d keys were rewritten, %d looked at", m.RewrittenKeys, m.GarbageSampledKeys)
+	}
+	enable("true")
+	tidy(t, db)
+	if m := db.Metrics(); m.ReclaimedKeys != 1 {
+		t.Errorf("%d keys were left out, want 1", m.ReclaimedKeys)
+	}
+}
+
 func TestTidyChoosesSpans(t *testing.T) {
 	t.Parallel()
 	o := eager()

@@ -259,7 +259,7 @@ func (a *acid) reshape(ctx context.Context) error {
 	}
 	if len(a.rows) > 1 {
 		a.changes.Add(1)
-		return admin.MergeRegions(ctx, a.table.Name(), a.rows[0], a.rows[len(a.rows)-1])
+		return admin.MergeRegions(ctx, a.table.Name(), a.rows...)
 	}
 	return nil
 }

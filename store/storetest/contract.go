@@ -269,10 +269,18 @@ func testRegions(t *testing.T, e *engine) {
 	}
 	is(t, "split at a region's start", admin.SplitRegion(ctx, "t", []byte("g")), store.ErrInvalidArgument)
 	is(t, "split at the empty row", admin.SplitRegion(ctx, "t", nil), store.ErrInvalidArgument)
-	ok(t, admin.MergeRegions(ctx, "t", []byte("h"), []byte("z")))
-	want("g")
-	is(t, "merge of one region", admin.MergeRegions(ctx, "t", []byte("h"), []byte("z")), store.ErrMergeRegion)
-	is(t, "merge backwards", admin.MergeRegions(ctx, "t", []byte("z"), []byte("a")), store.ErrMergeRegion)
+	for what, rows := range map[string][]string{
+		"no region": {}, "one region": {"h"}, "a region twice": {"h", "i"}, "a region twice and another": {"a", "h", "i"},
+		"regions that are not adjacent": {"h", "z"}, "regions with a gap": {"a", "h", "z"},
+	} {
+		is(t, "merge of "+what, admin.MergeRegions(ctx, "t", keys(rows...)...), store.ErrMergeRegion)
+		want("g", "m\x00", "p")
+	}
+	ok(t, admin.MergeRegions(ctx, "t", keys("z", "m\x00")...)) // in any order, by any of their rows
+	want("g", "m\x00")
+	ok(t, admin.MergeRegions(ctx, "t", keys("m", "", "z")...))
+	want()
+	ok(t, admin.SplitRegion(ctx, "t", []byte("g")))
 	if e.durable() {
 		e.reopen()
 		want("g")
@@ -280,6 +288,14 @@ func testRegions(t *testing.T, e *engine) {
 	d.Name = "u"
 	is(t, "a split key given twice", e.admin().CreateTable(ctx, d, [][]byte{[]byte("a"), []byte("a")}), store.ErrInvalidArgument)
 	is(t, "an empty split key", e.admin().CreateTable(ctx, d, [][]byte{{}}), store.ErrInvalidArgument)
+}
+
+func keys(rows ...string) [][]byte {
+	all := make([][]byte, len(rows))
+	for i, row := range rows {
+		all[i] = []byte(row)
+	}
+	return all
 }
 
 func testSystemTables(t *testing.T, e *engine) {

@@ -255,6 +255,10 @@ func testTableAttributes(t *testing.T, e *engine) {
 		ok(t, d.SetAttribute(a[0], a[1]))
 	}
 	ok(t, d.SetMetadata("team", "web"))
+	ok(t, d.SetMetadata(store.MetaBusyShare, "0.5"))
+	ok(t, d.Families[0].SetMetadata("owner", "me"))
+	ok(t, d.Families[0].SetConfiguration("hbase.hstore.compaction.min", "5"))
+	ok(t, d.Families[0].SetConfiguration(store.ConfPurgeDeletes, "7"))
 	for _, broken := range []map[string]string{{"MAX_FILESIZE": "1000"}, {"NOPE": "1"}, {"SPLIT_ENABLED": "maybe"}, {"SPLIT_POLICY": "NoSuchPolicy"}} {
 		b := &store.TableDescriptor{Name: "b", Families: d.Families, Attributes: broken}
 		is(t, fmt.Sprintf("create with %v", broken), e.admin().CreateTable(ctx, b, nil), store.ErrInvalidSchema)
@@ -270,6 +274,15 @@ func testTableAttributes(t *testing.T, e *engine) {
 	}
 	check()
 	is(t, "split where SPLIT_ENABLED is false", e.admin().SplitRegion(ctx, "t", []byte("c")), store.ErrRefused)
+	if c, isCompactor := e.Engine.(store.Compactor); isCompactor {
+		d.Attributes["COMPACTION_ENABLED"] = "false"
+		ok(t, e.admin().AlterTable(ctx, d))
+		ok(t, c.Flush(ctx))
+		is(t, "major compaction where COMPACTION_ENABLED is false", c.MajorCompact(ctx, "t"), store.ErrRefused)
+		d.UnsetAttribute("COMPACTION_ENABLED")
+		ok(t, e.admin().AlterTable(ctx, d))
+		ok(t, c.MajorCompact(ctx, "t"))
+	}
 	is(t, "merge where MERGE_ENABLED is false", e.admin().MergeRegions(ctx, "t", nil, []byte("m")), store.ErrMergeRegion)
 	if e.durable() {
 		e.reopen()
@@ -282,7 +295,7 @@ func testTableAttributes(t *testing.T, e *engine) {
 	ok(t, e.admin().AlterTable(ctx, d))
 	check()
 	ok(t, e.admin().SplitRegion(ctx, "t", []byte("c")))
-	ok(t, e.admin().MergeRegions(ctx, "t", nil, []byte("m")))
+	ok(t, e.admin().MergeRegions(ctx, "t", nil, []byte("c"), []byte("m")))
 	ok(t, d.SetAttribute("READONLY", "true"))
 	ok(t, e.admin().AlterTable(ctx, d))
 	if err := e.mutateError("t"); err == nil {

@@ -467,8 +467,11 @@ func (h *history) split(rt *rapid.T) {
 }
 
 func (h *history) merge(rt *rapid.T) {
-	from, to := h.drawRow(rt), h.drawRow(rt)
-	h.both(rt, "merge", func(s *side) []string { return printError(s.admin().MergeRegions(h.t.Context(), metaTable, from, to)) })
+	rows := make([][]byte, rapid.IntRange(1, 3).Draw(rt, "regions"))
+	for i := range rows {
+		rows[i] = h.drawRow(rt)
+	}
+	h.both(rt, "merge", func(s *side) []string { return printError(s.admin().MergeRegions(h.t.Context(), metaTable, rows...)) })
 }
 
 func (h *history) snapshot(rt *rapid.T) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/cell"
+	"sluice/region"
 	"sluice/store"
 )
 
@@ -133,6 +134,9 @@ func (r *caseRun) putCells(m *cell.Mutation) error {
 	return nil
 }
 
+// allRegions returns a row of each region of m.
+func allRegions(m *region.Map) [][]byte { return append([][]byte{nil}, m.Splits()...) }
+
 // moveRegions splits the table at the row that the op, the case's i-th, is about, or
 // makes one region of all.
 func (r *caseRun) moveRegions(i int, o *op) {
@@ -146,7 +150,7 @@ func (r *caseRun) moveRegions(i int, o *op) {
 	}
 	switch row := r.bytes(o.Row); {
 	case i%3 == 2 && m.Len() > 1:
-		err = r.e.admin().MergeRegions(r.t.Context(), caseTable, m.At(0).Start, m.At(m.Len()-1).Start)
+		err = r.e.admin().MergeRegions(r.t.Context(), caseTable, allRegions(m)...)
 	case cell.CheckRow(row) == nil && !slices.Equal(m.At(m.Locate(row)).Start, row):
 		err = r.e.admin().SplitRegion(r.t.Context(), caseTable, row)
 	}
