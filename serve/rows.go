@@ -126,8 +126,15 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 		}
 		return nil
 	}
+	cursors := what.NeedCursor || what.PageRows > 0 || what.Cursor != ""
+	var at store.Cursor
 	for sc.Next() {
-		if buf = line.append(buf, sc.Row()); len(buf) >= pageBytes {
+		if what.NeedCursor {
+			if at, err = store.CursorOf(sc); err != nil {
+				return err
+			}
+		}
+		if buf = line.append(buf, sc.Row(), at); len(buf) >= pageBytes {
 			if err := send(); err != nil {
 				return err
 			}
@@ -137,8 +144,11 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 		if !started && len(buf) == 0 {
 			return err
 		}
+		if cursors {
+			at, _ = store.CursorOf(sc) // with what it is done with since the last row
+		}
 		e, _ := api.FromError(err)
-		last, merr := json.Marshal(api.ScanLine{Error: e})
+		last, merr := json.Marshal(api.ScanLine{Error: e, Cursor: string(at)})
 		if merr != nil {
 			return merr
 		}
@@ -148,7 +158,18 @@ func (s *Server) scan(w http.ResponseWriter, r *http.Request) error {
 		}
 		return streamError{err}
 	}
-	buf = append(buf, `{"end":true}`+"\n"...)
+	end := api.ScanLine{End: true}
+	if cursors {
+		if at, err = store.CursorOf(sc); err != nil {
+			return err
+		}
+		end.Cursor, end.More = string(at), !at.End()
+	}
+	last, err := json.Marshal(end)
+	if err != nil {
+		return err
+	}
+	buf = append(append(buf, last...), '\n')
 	return send()
 }
 
@@ -158,7 +179,8 @@ type rowEncoder struct {
 	families map[string][]byte // quoted
 }
 
-func (e *rowEncoder) append(dst []byte, row *cell.Row) []byte {
+// append appends a row's line, with a cursor where it is not empty.
+func (e *rowEncoder) append(dst []byte, row *cell.Row, at store.Cursor) []byte {
 	dst = appendBytes(append(dst, `{"row":{"key":`...), row.Key)
 	dst = append(dst, `,"cells":[`...)
 	for i := range row.Cells {
@@ -178,10 +200,15 @@ func (e *rowEncoder) append(dst []byte, row *cell.Row) []byte {
 		}
 		dst = append(dst, '}')
 	}
+	dst = append(dst, ']')
 	if row.More {
-		return append(dst, `],"more":true}}`+"\n"...)
+		dst = append(dst, `,"more":true`...)
 	}
-	return append(dst, "]}}\n"...)
+	dst = append(dst, '}')
+	if at != "" { // base64: nothing in it to escape
+		dst = append(append(append(dst, `,"cursor":"`...), at...), '"')
+	}
+	return append(dst, "}\n"...)
 }
 
 func (e *rowEncoder) quoted(family string) []byte {

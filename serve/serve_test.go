@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -151,6 +152,7 @@ func TestAnswers(t *testing.T) {
 		{"split", "POST", "/api/v1/tables/events/split", `{"at":"Yw=="}`, 204, ``},
 		{"merge of regions that are not adjacent", "POST", "/api/v1/tables/events/merge", `{"rows":["YQ==","eg=="]}`, 409, `not adjacent`},
 		{"merge", "POST", "/api/v1/tables/events/merge", `{"rows":["ZA==","YQ=="]}`, 204, ``},
+		{"scan from no cursor", "POST", "/api/v1/tables/events/scan", `{"cursor":"x"}`, 400, `cursor: `},
 		{"checkpoints without a directory", "POST", "/api/v1/checkpoints", `{}`, 501, `"code":"unsupported"`},
 		{"unknown path", "GET", "/api/v1/nope", "", 404, `"code":"not_found"`},
 	}
@@ -362,5 +364,47 @@ func TestScanLinesAreJSON(t *testing.T) {
 	}
 	if lines[1] != `{"end":true}` {
 		t.Errorf("last line: Got %s", lines[1])
+	}
+}
+
+// TestScanPages reads a table page by page, as a program without our client does:
+// the last line of each answer says where the next one begins.
+func TestScanPages(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, nil)
+	for _, row := range []string{"page1", "page2", "page3"} {
+		m := cell.Mutation{Table: "events", Row: []byte(row)}
+		m.Put("e", []byte("q"), 1, []byte("v"))
+		if _, err := s.engine.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	cursor := ""
+	for page := 0; page < 2; page++ {
+		_, body := s.do("POST", "/api/v1/tables/events/scan", `{"prefix":"cGFnZQ==","page_rows":2,"cursor":"`+cursor+`"}`)
+		var end api.ScanLine
+		for line := range strings.Lines(body) {
+			end = api.ScanLine{}
+			if err := json.Unmarshal([]byte(line), &end); err != nil {
+				t.Fatal(err)
+			}
+			if end.Row != nil {
+				got = append(got, fmt.Sprint(page, " ", string(end.Row.Key)))
+				if end.Cursor != "" {
+					t.Errorf("a cursor of a row that nobody asked for: %s", line)
+				}
+			}
+		}
+		if cursor = end.Cursor; !end.End || cursor == "" || end.More != (page == 0) {
+			t.Fatalf("page %d ends with %+v", page, end)
+		}
+	}
+	if diff := cmp.Diff([]string{"0 page1", "0 page2", "1 page3"}, got); diff != "" {
+		t.Errorf("pages and rows (-want +got):\n%s", diff)
+	}
+	_, body := s.do("POST", "/api/v1/tables/events/scan", `{"need_cursor":true,"start":"cGFnZTM="}`)
+	if n := strings.Count(body, `"cursor":"`); n != 2 {
+		t.Errorf("%d cursors of one row and the end: %s", n, body)
 	}
 }

@@ -47,6 +47,18 @@ type Scan struct {
 
 	LimitPerFamily  int // cells a family and row; 0 = all
 	OffsetPerFamily int // cells to skip a family and row
+
+	// Cursor is where the scan goes on; "" = it begins. All else must be as it
+	// was in the scan that the cursor is of, but PageRows, Batch and
+	// MaxResultBytes; Limit is of all parts together. A row that was returned
+	// in part is read again, unseen, up to that part's end.
+	Cursor Cursor
+	// PageRows ends this part of the scan after so many rows; 0 = never. The
+	// next page goes on from its cursor (HBase's caching, seen by the caller).
+	PageRows int
+	// NeedCursor lets CursorOf say where the scan is (HBase
+	// setNeedCursorResult); Cursor and PageRows imply it.
+	NeedCursor bool
 }
 
 // Cond is the condition of a conditional mutation. Either Filter is set, and the

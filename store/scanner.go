@@ -30,9 +30,15 @@ type RowSource interface {
 // NewScanner returns the rows of src with the filter, version counts and limits
 // of sel applied. It closes src. Its error wraps ctx's where that ended the scan.
 func NewScanner(ctx context.Context, sel *Selection, src RowSource) Scanner {
-	sc := &rowScanner{ctx: ctx, sel: sel, src: src}
+	sc := &rowScanner{ctx: ctx, sel: sel, src: src, most: sel.limit, place: sel.place}
 	if sel.hints != nil {
 		sc.skip = sc.skipRow
+	}
+	if p := sel.place; p != nil {
+		sc.rows, sc.replay = p.rows, p.part
+		if page := sc.rows + sel.pageRows; sel.pageRows > 0 && (sc.most == 0 || page < sc.most) {
+			sc.most = page
+		}
 	}
 	return sc
 }
@@ -47,6 +53,9 @@ func (f *failedScanner) Row() *cell.Row { return nil }
 func (f *failedScanner) Err() error     { return f.err }
 func (f *failedScanner) Close() error   { return nil }
 
+// Cursor returns no cursor: that of the scan, if it has one, still holds.
+func (f *failedScanner) Cursor() (Cursor, error) { return "", f.err }
+
 // rowScanner is the second half of every engine's scan.
 type rowScanner struct {
 	ctx  context.Context // of the scan, whose calls have none of their own
@@ -55,6 +64,7 @@ type rowScanner struct {
 	skip func([]byte) bool
 
 	rows   int // returned, or begun
+	most   int // rows, those of the parts before this one included; 0 = any number
 	row    *cell.Row
 	chunk  cell.Row    // the current piece of a row where the scan cuts it
 	rest   []cell.Cell // what follows chunk in its row
@@ -65,7 +75,14 @@ type rowScanner struct {
 	state  familyState // of the family that was looked at last
 	err    error
 	closed bool
+	over   bool // there are no more rows
+
+	place  *place // nil = nobody asks for cursors
+	replay bool   // the row of the place is to come, of which a part was returned
+	repeat bool   // what the source gives was returned
 }
+
+var _ Resumable = (*rowScanner)(nil)
 
 func (sc *rowScanner) skipRow(row []byte) bool {
 	if sc.sel.stopped = sc.sel.filter.Done() || sc.ctx.Err() != nil; sc.sel.stopped {
@@ -75,12 +92,47 @@ func (sc *rowScanner) skipRow(row []byte) bool {
 	if skip && sc.sel.filter.Done() {
 		sc.sel.stopped = true
 	}
+	if skip && sc.place != nil {
+		sc.left(&cell.Row{Key: row})
+	}
 	return skip
+}
+
+// left moves the place to a row, or part of one, that is done with. A part leaves
+// what the filter keeps as it was before its row: that is read again.
+func (sc *rowScanner) left(row *cell.Row) {
+	sc.place.at(row, sc.rows)
+	if !row.More {
+		sc.place.keep(sc.sel.filter)
+	}
+}
+
+// full reports that no further row may begin.
+func (sc *rowScanner) full() bool {
+	return sc.most > 0 && sc.rows >= sc.most && !sc.begun && !sc.replay
+}
+
+// Cursor returns where the scan is.
+func (sc *rowScanner) Cursor() (Cursor, error) {
+	if sc.place == nil {
+		return "", fmt.Errorf("%w: the scan has not asked for cursors: set NeedCursor", errCursor)
+	}
+	return sc.place.encode(), nil
 }
 
 // Next moves to the next row, or to the next piece of a row.
 func (sc *rowScanner) Next() bool {
-	if sc.err != nil || sc.closed {
+	if !sc.next() {
+		return false
+	}
+	if sc.place != nil {
+		sc.left(sc.row)
+	}
+	return true
+}
+
+func (sc *rowScanner) next() bool {
+	if sc.err != nil || sc.closed || sc.over {
 		sc.row = nil
 		return false
 	}
@@ -89,12 +141,14 @@ func (sc *rowScanner) Next() bool {
 		return true
 	}
 	sc.row = nil
-	for !sc.sel.stopped && (sc.sel.limit == 0 || sc.rows < sc.sel.limit || sc.begun) {
+	ended := sc.sel.stopped
+	for !sc.sel.stopped && !sc.full() {
 		if err := sc.ctx.Err(); err != nil {
 			sc.err = fmt.Errorf("scan after %d rows: %w", sc.rows, err)
 			return false
 		}
 		if f := sc.sel.filter; f != nil && f.Done() {
+			ended = true
 			break
 		}
 		row, err := sc.src.NextRow(sc.skip)
@@ -108,13 +162,25 @@ func (sc *rowScanner) Next() bool {
 			if err := sc.ctx.Err(); err != nil && sc.sel.stopped {
 				sc.err = fmt.Errorf("scan after %d rows: %w", sc.rows, err)
 			}
+			ended = sc.err == nil
 			break
 		}
 		if sc.take(row) {
 			return true
 		}
 	}
-	sc.sel.stopped = true
+	if sc.sel.stopped && !ended && !sc.full() {
+		// A filter that must be shown every row has ended the scan, or ctx has.
+		if err := sc.ctx.Err(); err != nil {
+			sc.err = fmt.Errorf("scan after %d rows: %w", sc.rows, err)
+			return false
+		}
+		ended = true
+	}
+	if sc.place != nil {
+		sc.place.ended = ended || sc.sel.limit > 0 && sc.rows >= sc.sel.limit
+	}
+	sc.sel.stopped, sc.over = true, true
 	return false
 }
 
@@ -122,8 +188,14 @@ func (sc *rowScanner) Next() bool {
 // anything is left of it.
 func (sc *rowScanner) take(row *cell.Row) bool {
 	if !sc.within || !bytes.Equal(sc.key, row.Key) {
-		sc.begun, sc.passed, sc.state = false, false, familyState{}
-		if sc.sel.limit > 0 && sc.rows >= sc.sel.limit {
+		sc.begun, sc.passed, sc.repeat, sc.state = false, false, false, familyState{}
+		if sc.replay {
+			// Where the row is gone, nothing of it is left.
+			sc.replay = false
+			sc.repeat = bytes.Equal(sc.place.row, row.Key)
+			sc.begun = sc.repeat
+		}
+		if sc.full() {
 			// The row before was the last, and has ended with its last part.
 			sc.sel.stopped = true
 			return false
@@ -141,7 +213,18 @@ func (sc *rowScanner) take(row *cell.Row) bool {
 	if row.Cells = sc.apply(row.Cells); row.More {
 		sc.state.column = bytes.Clone(sc.state.column) // the source reuses its memory
 	}
+	if sc.repeat {
+		n := 0
+		for n < len(row.Cells) && sc.place.returned(&row.Cells[n]) {
+			n++
+		}
+		row.Cells = row.Cells[n:]
+		sc.repeat = row.More && len(row.Cells) == 0
+	}
 	if len(row.Cells) == 0 {
+		if sc.place != nil && !row.More {
+			sc.left(&cell.Row{Key: row.Key})
+		}
 		return false
 	}
 	if !sc.begun {

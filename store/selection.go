@@ -28,6 +28,8 @@ type Selection struct {
 	maxBytes        int
 	limitPerFamily  int
 	offsetPerFamily int
+	pageRows        int
+	place           *place // nil = nobody asks for cursors
 	stopped         bool
 }
 
@@ -59,13 +61,19 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 	sel := &Selection{
 		reversed: s.Reversed, raw: s.Raw,
 		limit: s.Limit, batch: s.Batch, maxBytes: s.MaxResultBytes,
-		limitPerFamily: s.LimitPerFamily, offsetPerFamily: s.OffsetPerFamily,
+		limitPerFamily: s.LimitPerFamily, offsetPerFamily: s.OffsetPerFamily, pageRows: s.PageRows,
 	}
 	if err := checkScan(s, t); err != nil {
 		return nil, fmt.Errorf("scan %s: %w", t.Name, err)
 	}
 	if err := sel.selectFamilies(s, t); err != nil {
 		return nil, fmt.Errorf("scan %s: %w", t.Name, err)
+	}
+	if s.NeedCursor || s.Cursor != "" || s.PageRows > 0 {
+		var err error
+		if sel.place, err = newPlace(s); err != nil {
+			return nil, fmt.Errorf("scan %s: %w", t.Name, err)
+		}
 	}
 	sel.selectRows(s)
 	if s.Filter != nil {
@@ -80,6 +88,12 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 			return nil, fmt.Errorf("scan %s: %w: it judges whole rows, the scan cuts them into results of %d bytes", t.Name, ErrIncompatibleFilter, s.MaxResultBytes)
 		}
 		sel.filter = f
+		if sel.place != nil {
+			if err := sel.place.restore(f); err != nil {
+				return nil, fmt.Errorf("scan %s: %w", t.Name, err)
+			}
+			sel.place.keep(f)
+		}
 		if scopeOf(f) >= scopeRow {
 			sel.hints = f.(hinter)
 			sel.applyHints()
@@ -133,7 +147,7 @@ func checkScan(s *Scan, t *TableDescriptor) error {
 	for _, v := range [...]struct {
 		name string
 		n    int
-	}{{"versions", s.Versions}, {"limit", s.Limit}, {"batch", s.Batch}, {"max result bytes", s.MaxResultBytes}, {"limit per family", s.LimitPerFamily}, {"offset per family", s.OffsetPerFamily}} {
+	}{{"versions", s.Versions}, {"limit", s.Limit}, {"batch", s.Batch}, {"max result bytes", s.MaxResultBytes}, {"page rows", s.PageRows}, {"limit per family", s.LimitPerFamily}, {"offset per family", s.OffsetPerFamily}} {
 		if v.n < 0 {
 			return fmt.Errorf("%w: %s is %d", ErrInvalidArgument, v.name, v.n)
 		}
@@ -279,7 +293,12 @@ func (sel *Selection) selectRows(s *Scan) {
 			r.Stop, bounded = end, true
 		}
 	}
-	sel.empty = bounded && bytes.Compare(r.Stop, r.Start) <= 0
+	if p := sel.place; p != nil {
+		p.rest(r, s.Reversed)
+		bounded = bounded || len(r.Stop) > 0
+		sel.stopped = p.ended
+	}
+	sel.empty = sel.stopped || bounded && bytes.Compare(r.Stop, r.Start) <= 0
 }
 
 // SeekRow returns, of a row that the source's skip function has just dropped, where

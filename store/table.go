@@ -40,8 +40,8 @@ func (t *Table) NewMutation(row []byte) *cell.Mutation {
 
 // Get returns a row, the caller's own, or nil where it has none of the selected
 // cells. s says which cells, as for a scan; nil = the newest version of every
-// column. Its Table, row bounds, direction, Limit and Batch are not used, and
-// there is no raw get. The error wraps ErrInvalidArgument or ErrFamilyNotFound.
+// column. Its Table, row bounds, direction, Limit, Batch and cursors are not used,
+// and there is no raw get. The error wraps ErrInvalidArgument or ErrFamilyNotFound.
 func (t *Table) Get(ctx context.Context, row []byte, s *Scan) (*cell.Row, error) {
 	sc, err := t.get(ctx, row, s)
 	if err != nil {
@@ -67,6 +67,7 @@ func (t *Table) get(ctx context.Context, row []byte, s *Scan) (Scanner, error) {
 	}
 	get.Table, get.Start, get.Stop, get.StartExclusive, get.StopInclusive = t.name, row, row, false, true
 	get.Prefix, get.Reversed, get.Limit, get.Batch = nil, false, 1, 0
+	get.Cursor, get.PageRows, get.NeedCursor = "", 0, false
 	return t.engine.Scan(ctx, &get), nil
 }
 
@@ -81,6 +82,16 @@ func (t *Table) Exists(ctx context.Context, row []byte, columns ...Column) (bool
 	return sc.Next(), sc.Err()
 }
 
+// Scan starts a scan of this table, whatever s.Table says; nil = all. Close it.
+func (t *Table) Scan(ctx context.Context, s *Scan) Scanner {
+	var scan Scan
+	if s != nil {
+		scan = *s
+	}
+	scan.Table = t.name
+	return t.engine.Scan(ctx, &scan)
+}
+
 // Rows returns the rows of a scan of this table, whatever s.Table says; nil = all.
 // A row is valid during its step of the loop. An error comes last, with a nil row.
 func (t *Table) Rows(ctx context.Context, s *Scan) iter.Seq2[*cell.Row, error] {
@@ -88,9 +99,8 @@ func (t *Table) Rows(ctx context.Context, s *Scan) iter.Seq2[*cell.Row, error] {
 	if s != nil {
 		scan = *s
 	}
-	scan.Table = t.name
 	return func(yield func(*cell.Row, error) bool) {
-		sc := t.engine.Scan(ctx, &scan)
+		sc := t.Scan(ctx, &scan)
 		defer sc.Close()
 		for sc.Next() {
 			if !yield(sc.Row(), nil) {

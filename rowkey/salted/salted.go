@@ -28,9 +28,15 @@ import (
 // Filters run once a bucket, as they run where the data is: they see keys with the
 // salt, and one that counts rows, such as a PageFilter, counts those of a bucket.
 //
+// A scan of all buckets has no cursor: a Scan that asks for one is refused with
+// store.ErrUnsupported.
+//
 // The buckets' scans begin one after the other. For all of them at one instant let
 // r be a store.Snapshot.
 func Scan(ctx context.Context, r store.Reader, s *store.Scan, salt rowkey.Salt) store.Scanner {
+	if s.Cursor != "" || s.NeedCursor || s.PageRows > 0 {
+		return store.FailedScanner(fmt.Errorf("scan %s: %w: cursors of a salted table; scan its buckets, each by its prefix", s.Table, store.ErrUnsupported))
+	}
 	m := &merge{table: s.Table, limit: s.Limit, salt: salt}
 	m.heap.reversed = s.Reversed
 	for n := range salt.Buckets() {

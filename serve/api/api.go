@@ -46,6 +46,11 @@ type ScanLine struct {
 	Row   *Row   `json:"row,omitempty"`
 	End   bool   `json:"end,omitempty"`
 	Error *Error `json:"error,omitempty"`
+	// Cursor is the place after the row, or after all rows of the answer: with
+	// Scan.NeedCursor of every line, with Cursor or PageRows of the last one.
+	Cursor string `json:"cursor,omitempty"`
+	// More says, with End, that the scan goes on from Cursor.
+	More bool `json:"more,omitempty"`
 }
 
 // FromCells converts cells.
@@ -119,6 +124,13 @@ type Scan struct {
 	LimitPerFamily  int                  `json:"limit_per_family,omitempty"`
 	OffsetPerFamily int                  `json:"offset_per_family,omitempty"`
 	MaxResultBytes  int                  `json:"max_result_bytes,omitempty"`
+	// Cursor is where the scan goes on, as a line of its answer has it.
+	Cursor string `json:"cursor,omitempty"`
+	// PageRows ends the answer after so many rows; its last line has the cursor
+	// of the next page.
+	PageRows int `json:"page_rows,omitempty"`
+	// NeedCursor asks for the cursor of every row, too.
+	NeedCursor bool `json:"need_cursor,omitempty"`
 	// Filter is what store.ParseFilterJSON reads: a string in the filter
 	// language, or an object as store.MarshalFilter writes it.
 	Filter json.RawMessage `json:"filter,omitempty"`
@@ -144,6 +156,7 @@ func FromScan(s *store.Scan) (*Scan, error) {
 		Prefix: s.Prefix, Reversed: s.Reversed, Raw: s.Raw, Versions: s.Versions, Time: fromTimeRange(s.Time),
 		Limit: s.Limit, Batch: s.Batch, LimitPerFamily: s.LimitPerFamily, OffsetPerFamily: s.OffsetPerFamily,
 		MaxResultBytes: s.MaxResultBytes, Filter: filter,
+		Cursor: string(s.Cursor), PageRows: s.PageRows, NeedCursor: s.NeedCursor,
 	}
 	for _, c := range s.Columns {
 		a.Columns = append(a.Columns, Column(c))
@@ -164,6 +177,7 @@ func (a *Scan) Store(table string) (*store.Scan, error) {
 		Prefix: a.Prefix, Reversed: a.Reversed, Raw: a.Raw, Versions: a.Versions, Time: a.Time.cell(),
 		Limit: a.Limit, Batch: a.Batch, LimitPerFamily: a.LimitPerFamily, OffsetPerFamily: a.OffsetPerFamily,
 		MaxResultBytes: a.MaxResultBytes,
+		Cursor:         store.Cursor(a.Cursor), PageRows: a.PageRows, NeedCursor: a.NeedCursor,
 	}
 	for _, c := range a.Columns {
 		s.Columns = append(s.Columns, store.Column(c))

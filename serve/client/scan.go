@@ -32,6 +32,9 @@ type scanner struct {
 	row    cell.Row
 	err    error
 	done   bool
+
+	cursors bool // the scan has asked for them
+	cursor  store.Cursor
 }
 
 // Scan implements store.Reader.
@@ -48,6 +51,10 @@ func (s *scanner) open(ctx context.Context, scan *store.Scan) {
 		return
 	}
 	q, err := api.FromScan(scan)
+	if s.cursors = scan.NeedCursor || scan.PageRows > 0 || scan.Cursor != ""; s.cursors && err == nil {
+		q.NeedCursor = true // it is to be known after every row
+		s.cursor, err = store.FirstCursor(scan)
+	}
 	if err == nil && scan.Table == "" {
 		err = fmt.Errorf("%w: the name of the table is empty", store.ErrTableNotFound)
 	}
@@ -120,6 +127,9 @@ func (s *scanner) Next() bool {
 		s.fail(s.lost(&connError{address: s.c.endpoint.Address, err: fmt.Errorf("the scan's answer is not readable: %w", err)}))
 		return false
 	}
+	if line.Cursor != "" {
+		s.cursor = store.Cursor(line.Cursor)
+	}
 	switch {
 	case line.Row != nil:
 		s.row.Key, s.row.More = line.Row.Key, line.Row.More
@@ -154,10 +164,21 @@ func (s *scanner) readLine() error {
 	}
 }
 
+// Cursor implements store.Resumable.
+func (s *scanner) Cursor() (store.Cursor, error) {
+	if !s.cursors {
+		return "", fmt.Errorf("cursor: %w: the scan has not asked for cursors: set NeedCursor", store.ErrInvalidArgument)
+	}
+	return s.cursor, nil
+}
+
 // Row implements store.Scanner.
 func (s *scanner) Row() *cell.Row { return &s.row }
 
-var _ store.Scanner = (*scanner)(nil)
+var (
+	_ store.Scanner   = (*scanner)(nil)
+	_ store.Resumable = (*scanner)(nil)
+)
 
 // Err implements store.Scanner.
 func (s *scanner) Err() error { return s.err }

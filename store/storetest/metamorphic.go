@@ -194,19 +194,29 @@ func printResult(r store.Result, err error) []string {
 func printScan(ctx context.Context, r store.Reader, s *store.Scan) []string {
 	sc := r.Scan(ctx, s)
 	defer sc.Close()
-	var out []string
-	var cut []byte // key of the row before, where it may go on
+	p := rowPrinter{s: s}
 	for sc.Next() {
-		// How a row is cut by size is the engine's.
-		if row := sc.Row(); cut == nil || !bytes.Equal(cut, row.Key) {
-			out = append(out, fmt.Sprintf("%q", row.Key))
-		}
-		out = append(out, cells(sc.Row().Cells, s.Raw)...)
-		if cut = nil; s.MaxResultBytes > 0 && sc.Row().More {
-			cut = bytes.Clone(sc.Row().Key)
-		}
+		p.row(sc.Row())
 	}
-	return append(out, printError(sc.Err())...)
+	return append(p.out, printError(sc.Err())...)
+}
+
+// rowPrinter prints the rows of a scan.
+type rowPrinter struct {
+	s   *store.Scan
+	cut []byte // key of the row before, where it may go on
+	out []string
+}
+
+func (p *rowPrinter) row(row *cell.Row) {
+	// How a row is cut by size is the engine's.
+	if p.cut == nil || !bytes.Equal(p.cut, row.Key) {
+		p.out = append(p.out, fmt.Sprintf("%q", row.Key))
+	}
+	p.out = append(p.out, cells(row.Cells, p.s.Raw)...)
+	if p.cut = nil; p.s.MaxResultBytes > 0 && row.More {
+		p.cut = bytes.Clone(row.Key)
+	}
 }
 
 func (h *history) drawRow(rt *rapid.T) []byte { return rapid.SampledFrom(metaRows).Draw(rt, "row") }
@@ -429,7 +439,39 @@ func (h *history) drawScan(rt *rapid.T) *store.Scan {
 
 func (h *history) read(rt *rapid.T) {
 	s := h.drawScan(rt)
-	h.both(rt, fmt.Sprintf("scan %+v", s), func(side *side) []string { return printScan(h.t.Context(), side, s) })
+	stop := rapid.IntRange(-1, 4).Draw(rt, "stop after")
+	h.both(rt, fmt.Sprintf("scan %+v", s), func(side *side) []string {
+		whole := printScan(h.t.Context(), side, s)
+		if stop >= 0 {
+			if d := cmp.Diff(whole, printInTwo(h.t.Context(), side, s, stop)); d != "" {
+				rt.Fatalf("%s: scan %+v, stopped after %d parts and continued (-whole +parts):\n%s", side.Traits().Name, s, stop, d)
+			}
+		}
+		return whole
+	})
+}
+
+// printInTwo is printScan of a scan that is stopped after so many parts and goes on
+// from its cursor.
+func printInTwo(ctx context.Context, r store.Reader, s *store.Scan, stop int) []string {
+	part := *s
+	part.NeedCursor = true
+	p := rowPrinter{s: s}
+	for {
+		sc := r.Scan(ctx, &part)
+		defer sc.Close()
+		for i := 0; i != stop && sc.Next(); i++ {
+			p.row(sc.Row())
+		}
+		at, err := store.CursorOf(sc)
+		if sc.Err() != nil {
+			err = sc.Err()
+		}
+		if err != nil || stop < 0 {
+			return append(p.out, printError(err)...)
+		}
+		part.Cursor, stop = at, -1
+	}
 }
 
 // printAll prints every visible cell, the offsets and the region map.
