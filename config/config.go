@@ -46,6 +46,9 @@ type Config struct {
 	Pipelines map[string]Pipeline `yaml:"pipelines"`
 	// Jobs export tables into files, by name.
 	Jobs map[string]jobs.Spec `yaml:"jobs"`
+	// Joins join what two jobs export, or published exports, by name. No join
+	// has the name of a job.
+	Joins map[string]jobs.JoinSpec `yaml:"joins"`
 	// ShutdownTimeout bounds the whole shutdown after the first SIGTERM; what
 	// is not done by then is given up and read again at the next start.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" default:"30s"`

@@ -189,7 +189,7 @@ const docMiddle = `.
 // TestDocs fails where docs/config.md is not what the types say.
 func TestDocs(t *testing.T) {
 	t.Parallel()
-	all := readStructs(t, map[string]string{"config": ".", "mapping": "../pipeline/mapping", "jobs": "../jobs", "columnar": "../jobs/columnar", "schedule": "../jobs/schedule"})
+	all := readStructs(t, map[string]string{"config": ".", "mapping": "../pipeline/mapping", "jobs": "../jobs", "columnar": "../jobs/columnar", "schedule": "../jobs/schedule", "join": "../jobs/join"})
 	var w bytes.Buffer
 	w.WriteString(docHead)
 	for i, name := range attributeNames() {

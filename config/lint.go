@@ -40,6 +40,7 @@ func (c *Config) lint(d *decoder) {
 	find := func(name string) *store.TableDescriptor { return descriptors[name] }
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
+	c.lintJoins(d, report, find)
 	if c.DrainTimeout >= c.Kafka.SessionTimeout {
 		report("drain_timeout", "a new owner may begin when the session is over", "drain_timeout (%v) must be shorter than kafka.session_timeout (%v)", c.DrainTimeout, c.Kafka.SessionTimeout)
 	}

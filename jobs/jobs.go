@@ -24,24 +24,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"regexp"
 	"slices"
 	"strings"
 
 	"sluice/cell"
-	"sluice/jobs/arrowfile"
 	"sluice/jobs/columnar"
-	"sluice/jobs/parquetfile"
 	"sluice/jobs/schedule"
 	"sluice/region"
 	"sluice/store"
-)
-
-// The file formats.
-const (
-	Parquet = "parquet"
-	Arrow   = "arrow"
 )
 
 // Defaults of a Spec.
@@ -98,6 +89,7 @@ type Job struct {
 	families []string     // nil = all
 	filter   store.Filter // nil = none
 	formats  []format
+	layout   layout
 	schedule *schedule.Schedule // nil = none
 }
 
@@ -139,53 +131,6 @@ type Source interface {
 
 var _ Source = store.Snapshot(nil)
 
-// format is how files of one format are written and read.
-type format struct {
-	name   string
-	write  func(w io.Writer, j *Job, metadata map[string]string) (columnar.FileWriter, error)
-	read   func(r io.ReaderAt, size int64) (columnar.FileReader, error)
-	codecs func(name string) error
-}
-
-// formats returns all formats.
-func formats() []format {
-	return []format{
-		{
-			name: Parquet,
-			write: func(w io.Writer, j *Job, metadata map[string]string) (columnar.FileWriter, error) {
-				return parquetfile.NewWriter(w, j.schema.Columns(), &parquetfile.Options{
-					Codec: j.spec.Compression, RowGroupBytes: j.spec.RowGroupBytes, Order: j.schema.Order(),
-					Metadata: metadata, Application: "sluice", Version: metadata[metaVersion],
-				})
-			},
-			read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) {
-				return parquetfile.NewReader(r, size)
-			},
-			codecs: parquetfile.CheckCodec,
-		},
-		{
-			name: Arrow,
-			write: func(w io.Writer, j *Job, metadata map[string]string) (columnar.FileWriter, error) {
-				return arrowfile.NewWriter(w, j.schema.Columns(), &arrowfile.Options{Codec: j.spec.Compression, Metadata: metadata})
-			},
-			read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) {
-				return arrowfile.NewReader(r, size, nil)
-			},
-			codecs: arrowfile.CheckCodec,
-		},
-	}
-}
-
-// formatOf returns the format with this name.
-func formatOf(name string) (format, bool) {
-	all := formats()
-	i := slices.IndexFunc(all, func(f format) bool { return f.name == name })
-	if i < 0 {
-		return format{}, false
-	}
-	return all[i], true
-}
-
 // jobName is a name that is a directory on every system, and hidden on none.
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 
@@ -216,7 +161,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	}
 	j.compileFamilies(schema, bad)
 	j.compileFilter(schema, bad)
-	j.compileFormats(bad)
+	j.formats = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	s.Keep.check(bad)
 	j.compileSchedule(bad)
 	var start, stop []byte
@@ -230,17 +175,10 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 		bad("stop_row", "%q is not after start_row %q", s.StopRow, s.StartRow)
 	}
 	j.rows = cell.Range{Start: start, Stop: stop}
-	for _, n := range []struct {
-		path  string
-		value *int64
-		def   int64
-	}{{"target_file_bytes", &j.spec.TargetFileBytes, DefaultTargetFileBytes}, {"row_group_bytes", &j.spec.RowGroupBytes, DefaultRowGroupBytes}} {
-		switch {
-		case *n.value == 0:
-			*n.value = n.def
-		case *n.value < 0:
-			bad(n.path, "%d is negative", *n.value)
-		}
+	j.layout = layout{compression: j.spec.Compression, rowGroupBytes: j.spec.RowGroupBytes, targetFileBytes: j.spec.TargetFileBytes}
+	j.layout.compile(bad)
+	if j.schema != nil {
+		j.layout.columns, j.layout.order = j.schema.Columns(), j.schema.Order()
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
@@ -292,27 +230,6 @@ func (j *Job) compileSchedule(bad func(path, format string, args ...any)) {
 	}
 }
 
-func (j *Job) compileFormats(bad func(path, format string, args ...any)) {
-	if len(j.spec.Formats) == 0 {
-		j.spec.Formats = []string{Parquet}
-	}
-	for i, name := range j.spec.Formats {
-		f, ok := formatOf(name)
-		switch {
-		case !ok:
-			bad(fmt.Sprintf("formats[%d]", i), "%q is no format; it is parquet or arrow", name)
-			continue
-		case slices.Contains(j.spec.Formats[:i], name):
-			bad(fmt.Sprintf("formats[%d]", i), "%s is given twice", name)
-			continue
-		}
-		if err := f.codecs(j.spec.Compression); err != nil {
-			bad("compression", "%v", err)
-		}
-		j.formats = append(j.formats, f)
-	}
-}
-
 // split is one region's share of a run.
 type split struct {
 	index  int // of the region in the table's map
@@ -358,9 +275,9 @@ func (j *Job) scan(s *split) *store.Scan {
 // within memory.
 const cellsPerRow = 64
 
-// escapeKey writes a row key as HBase's shell does: printable ASCII as it is, and
+// EscapeKey writes a row key as HBase's shell does: printable ASCII as it is, and
 // \xNN for the rest and for the backslash (Bytes.toStringBinary).
-func escapeKey(key []byte) string {
+func EscapeKey(key []byte) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for _, c := range key {
@@ -375,7 +292,7 @@ func escapeKey(key []byte) string {
 	return b.String()
 }
 
-// unescapeKey is the inverse of escapeKey; it also takes bytes beyond ASCII as
+// unescapeKey is the inverse of EscapeKey; it also takes bytes beyond ASCII as
 // they are.
 func unescapeKey(s string) ([]byte, error) {
 	if s == "" {

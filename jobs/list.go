@@ -19,7 +19,7 @@ type RunSummary struct {
 	Dir         string // below the listed directory
 	LogicalTime time.Time
 	FinishedAt  time.Time
-	Table       string
+	Table       string // of a join: what was joined
 	Sequence    uint64
 	Rows        int64
 	Files       int
@@ -96,6 +96,9 @@ func summarize(ctx context.Context, t target.Target, job, dir string) (RunSummar
 		return s, nil
 	}
 	s.RunID, s.LogicalTime, s.FinishedAt, s.Table, s.Sequence = m.RunID, m.LogicalTime, m.FinishedAt, m.Table, m.Sequence
+	if m.Join != nil {
+		s.Table = m.Join.Left.Job + " " + m.Join.Kind + " join " + m.Join.Right.Job
+	}
 	for _, total := range m.Totals {
 		s.Rows = total.Rows
 		s.Files += total.Files

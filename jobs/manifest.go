@@ -49,6 +49,7 @@ type Manifest struct {
 	StopRow       string    `json:"stop_row"`
 	Families      []string  `json:"families"`         // read; empty = all
 	Filter        string    `json:"filter,omitempty"` // filter string; empty = none
+	Join          *JoinInfo `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
 	Files         []File    `json:"files"`            // by format, then key order
 	Totals        []Total   `json:"totals"`           // one a format
 	Engine        string    `json:"engine"`
@@ -180,7 +181,7 @@ func isHex(s string, digits int) bool {
 
 // validate checks what must hold between the fields.
 func (m *Manifest) validate() error {
-	if !jobName.MatchString(m.Job) || m.RunID == "" || m.Table == "" || len(m.Columns) == 0 {
+	if !jobName.MatchString(m.Job) || m.RunID == "" || (m.Table == "") != (m.Join != nil) || len(m.Columns) == 0 {
 		return fmt.Errorf("job %q, run %q, table %q, %d columns", m.Job, m.RunID, m.Table, len(m.Columns))
 	}
 	if m.Rows != string(columnar.PerRow) && m.Rows != string(columnar.PerCell) {
@@ -205,7 +206,7 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("files[%d]: %s is listed twice", i, f.Path)
 		}
 		paths[f.Path] = true
-		if err := f.validate(last[f.Format]); err != nil {
+		if err := f.validate(last[f.Format], m.Join == nil); err != nil {
 			return fmt.Errorf("files[%d] (%s): %w", i, f.Path, err)
 		}
 		last[f.Format] = f
@@ -231,8 +232,8 @@ func (m *Manifest) validate() error {
 const maxFileRows = 1 << 50
 
 // validate checks one file against the one before it in its format, nil for the
-// first.
-func (f *File) validate(before *File) error {
+// first. keyed says that its rows are a table's, in order of row keys.
+func (f *File) validate(before *File, keyed bool) error {
 	switch {
 	case !fs.ValidPath(f.Path) || f.Path == "." || f.Path == ManifestName || strings.HasPrefix(f.Path, "_"):
 		return errors.New("not a path of a data file")
@@ -240,7 +241,9 @@ func (f *File) validate(before *File) error {
 		return fmt.Errorf("%d rows, %d bytes", f.Rows, f.Bytes)
 	case !isHex(f.SHA256, 64):
 		return fmt.Errorf("sha256 %q", f.SHA256)
-	case (f.Rows == 0) != (f.MinRow == "" && f.MaxRow == ""):
+	case !keyed && f.MinRow+f.MaxRow+f.RegionStart+f.RegionStop != "":
+		return errors.New("it is of a join and has row keys")
+	case keyed && (f.Rows == 0) != (f.MinRow == "" && f.MaxRow == ""):
 		return fmt.Errorf("%d rows, but rows %q to %q", f.Rows, f.MinRow, f.MaxRow)
 	}
 	if _, ok := formatOf(f.Format); !ok {
@@ -254,7 +257,7 @@ func (f *File) validate(before *File) error {
 		}
 		keys[i] = key
 	}
-	if f.Rows == 0 {
+	if f.Rows == 0 || !keyed {
 		return nil
 	}
 	rg := cell.Range{Start: keys[2], Stop: keys[3]}

@@ -171,8 +171,8 @@ func FuzzDecodeLatest(f *testing.F) {
 func TestEscapeKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{"": "", "a b~": "a b~", "\x00\xff\\": `\x00\xFF\x5C`, "é": `\xC3\xA9`} {
-		if got := escapeKey([]byte(key)); got != want {
-			t.Errorf("escapeKey(%q): got %s, want %s", key, got, want)
+		if got := EscapeKey([]byte(key)); got != want {
+			t.Errorf("EscapeKey(%q): got %s, want %s", key, got, want)
 		}
 	}
 	for _, bad := range []string{`\`, `\x`, `\x0`, `\xg0`, `\n`, `a\x0`} {
@@ -182,7 +182,7 @@ func TestEscapeKey(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
-		got, err := unescapeKey(escapeKey(key))
+		got, err := unescapeKey(EscapeKey(key))
 		if err != nil || !bytes.Equal(got, key) {
 			t.Fatalf("Got %q, %v for %q", got, err, key)
 		}

@@ -1,62 +1,39 @@
 package jobs
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"io"
 	"slices"
+	"time"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/store"
 )
 
-// writeBufferBytes gathers the small writes of the encoders: headers, padding.
-const writeBufferBytes = 256 << 10
-
 // output is one split's files of one format, one after the other.
 type output struct {
-	run    *run
-	split  *split
-	format *format
+	fileWriter
+	run   *run
+	split *split
 
 	after    []byte // rows up to this one are in files of a run that was cut off; nil = none
 	chunk    int    // of the current file; files are numbered from 0
 	rows     int64  // of the finished files
-	writer   columnar.FileWriter
-	file     io.WriteCloser
-	buffer   *bufio.Writer
-	hash     hash.Hash
-	path     string
 	min, max []byte
 }
 
-// partName is the name of a file of a region.
-func partName(region, chunk int, format string) string {
-	return fmt.Sprintf("part-%06d-%04d.%s", region, chunk, format)
+// newOutput returns the output of a split in one format.
+func (r *run) newOutput(s *split, f *format) *output {
+	return &output{fileWriter: fileWriter{upload: r.upload, layout: &r.Job.layout, format: f, metadata: r.metadata}, run: r, split: s}
 }
 
 // create begins the next file.
 func (o *output) create(ctx context.Context) (err error) {
-	o.path = partName(o.split.index, o.chunk, o.format.name)
-	if o.file, err = o.run.upload.Create(ctx, o.path); err != nil {
-		return err
-	}
-	o.hash = sha256.New()
-	o.buffer = bufio.NewWriterSize(io.MultiWriter(o.file, o.hash), writeBufferBytes)
 	o.min, o.max = nil, nil
-	w, err := o.format.write(o.buffer, o.run.Job, o.run.metadata)
-	if err != nil {
-		return fmt.Errorf("create %s: %w", o.path, err)
-	}
-	o.writer = w
-	return nil
+	return o.fileWriter.create(ctx, partName(o.split.index, o.chunk, o.format.name))
 }
 
 // write appends a batch whose rows have keys from min to max.
@@ -71,15 +48,7 @@ func (o *output) write(ctx context.Context, b *columnar.Batch, min, max []byte) 
 		o.min = bytes.Clone(min)
 	}
 	o.max = append(o.max[:0], max...)
-	if err := o.writer.Write(b); err != nil {
-		return fmt.Errorf("%s: %w", o.path, err)
-	}
-	return nil
-}
-
-// full reports that the current file has reached its target size.
-func (o *output) full() bool {
-	return o.writer != nil && o.writer.Size() >= o.run.Job.spec.TargetFileBytes
+	return o.add(b)
 }
 
 // finish closes the current file, if there is one, and adds it to the run.
@@ -87,23 +56,16 @@ func (o *output) finish(ctx context.Context) error {
 	if o.writer == nil {
 		return nil
 	}
-	stats, err := o.writer.Close()
+	f, err := o.close()
 	if err != nil {
-		return fmt.Errorf("%s: %w", o.path, err)
-	}
-	if err := errors.Join(o.buffer.Flush(), o.file.Close()); err != nil {
 		return err
 	}
-	f := File{
-		Path: o.path, Format: o.format.name, Rows: stats.Rows, Bytes: stats.Bytes, SHA256: hex.EncodeToString(o.hash.Sum(nil)),
-		MinRow: escapeKey(o.min), MaxRow: escapeKey(o.max),
-		RegionStart: escapeKey(o.split.region.Start), RegionStop: escapeKey(o.split.region.Stop),
-	}
+	f.MinRow, f.MaxRow = EscapeKey(o.min), EscapeKey(o.max)
+	f.RegionStart, f.RegionStop = EscapeKey(o.split.region.Start), EscapeKey(o.split.region.Stop)
 	if err := o.run.note(ctx, &workNote{Region: o.split.index, File: &f}); err != nil {
 		return err
 	}
 	o.run.done(f)
-	o.writer = nil
 	o.chunk++
 	o.rows += f.Rows
 	return nil
@@ -116,6 +78,8 @@ type splitExport struct {
 	outputs  []*output
 	min, max []byte // row keys of the batch; max is the last row seen
 	first    bool   // the batch has no row yet
+	split    *split
+	measured time.Time // last
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte
@@ -124,9 +88,9 @@ type splitExport struct {
 // exportSplit scans one split into its files. A region without rows makes none.
 func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) error {
 	b.Reset()
-	e := &splitExport{run: r, builder: b, first: true}
+	e := &splitExport{run: r, builder: b, first: true, split: s}
 	for i := range r.Job.formats {
-		e.outputs = append(e.outputs, &output{run: r, split: s, format: &r.Job.formats[i]})
+		e.outputs = append(e.outputs, r.newOutput(s, &r.Job.formats[i]))
 	}
 	scan := r.Job.scan(s)
 	if r.work != nil {
@@ -150,7 +114,10 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) er
 	if err := r.note(ctx, &workNote{Region: s.index, Rows: e.outputs[0].rows}); err != nil {
 		return err
 	}
-	r.report(func(p *Progress) { p.RegionsDone++ })
+	r.report(func(p *Progress) {
+		p.RegionsDone++
+		r.measures.parts[s.index] = 1
+	})
 	return nil
 }
 
@@ -223,6 +190,7 @@ func (e *splitExport) flush(ctx context.Context) error {
 			return err
 		}
 	}
+	e.advance(ctx)
 	e.run.add(b.Rows())
 	e.builder.Reset()
 	e.first = true
@@ -232,7 +200,7 @@ func (e *splitExport) flush(ctx context.Context) error {
 // cut ends the files that are full, of a batch that ends there, too; the next row,
 // of this key, begins their successors.
 func (e *splitExport) cut(ctx context.Context, key []byte) error {
-	end := slices.ContainsFunc(e.outputs, (*output).full)
+	end := slices.ContainsFunc(e.outputs, func(o *output) bool { return o.full() })
 	for len(e.ends) > 0 && bytes.Compare(e.ends[0], key) < 0 {
 		e.ends = e.ends[1:]
 		end = true

@@ -147,7 +147,7 @@ func (r *run) planSplit(ctx context.Context, s *split, b *columnar.Builder, limi
 		f := FormatPlan{Format: r.Job.formats[i].name}
 		if got.rows > 0 {
 			f.Bytes = int64(float64(got.bytes[i]) * factor)
-			f.Files = int((f.Bytes + r.Job.spec.TargetFileBytes - 1) / r.Job.spec.TargetFileBytes)
+			f.Files = int((f.Bytes + r.Job.layout.targetFileBytes - 1) / r.Job.layout.targetFileBytes)
 		}
 		p.Formats = append(p.Formats, f)
 	}
@@ -161,7 +161,7 @@ func (r *run) sample(ctx context.Context, s *split, b *columnar.Builder, limit i
 	got := &sampled{bytes: make([]int64, len(r.Job.formats))}
 	writers := make([]columnar.FileWriter, len(r.Job.formats))
 	for i := range r.Job.formats {
-		if writers[i], err = r.Job.formats[i].write(io.Discard, r.Job, nil); err != nil {
+		if writers[i], err = r.Job.formats[i].write(io.Discard, &r.Job.layout, nil); err != nil {
 			return nil, err
 		}
 	}

@@ -72,6 +72,7 @@ func (s *runState) differs(want *runState) string {
 func (j *Job) definition(version string) (string, error) {
 	s := j.spec
 	s.Columns = j.schema.Specs()
+	s.TargetFileBytes, s.RowGroupBytes = j.layout.targetFileBytes, j.layout.rowGroupBytes
 	s.Out, s.Keep, s.Schedule = "", Keep{}, schedule.Spec{}
 	data, err := json.Marshal(struct {
 		Spec    Spec
@@ -122,7 +123,7 @@ func decodeWork(notes map[string][]byte) (*finishedWork, error) {
 			slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 			var before *File
 			for i := range files {
-				err := files[i].validate(before)
+				err := files[i].validate(before, true)
 				if err == nil && files[i].Path != partName(region, i, format) {
 					err = fmt.Errorf("want %s", partName(region, i, format))
 				}
@@ -236,10 +237,12 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 		}
 		for i := range r.splits {
 			if _, done := w.done[r.splits[i].index]; done {
+				r.measures.parts[r.splits[i].index] = 1
 				p.RegionsDone++
 			}
 			p.Rows += w.rows(r.splits[i].index, r.Job)
 		}
+		p.ResumedRows, p.ResumedDone = p.Rows, r.measures.sum()
 	})
 	r.Logger.Info("export resumed", "job", r.Job.name, "run", r.id, "files", len(r.files), "rows", r.progress.Rows)
 	return true, nil

@@ -60,16 +60,6 @@ type RunOptions struct {
 	batchRows int // of a batch, where tests want many; 0 = columnar's
 }
 
-// Progress is how far a run is.
-type Progress struct {
-	Regions     int   // to export
-	RegionsDone int   //
-	Rows        int64 // output rows appended; each counts once, however many formats
-	Files       int   // finished
-	Bytes       int64 // of the finished files
-	Elapsed     time.Duration
-}
-
 // Metrics are the totals of a Recorder.
 type Metrics struct {
 	Started  int64 // runs
@@ -122,6 +112,7 @@ type run struct {
 
 	mu       sync.Mutex
 	progress Progress
+	measures measures // its parts
 	files    []File
 }
 
@@ -184,7 +175,7 @@ func newRun(o *RunOptions) (*run, error) {
 	}
 	r.LogicalTime = r.LogicalTime.UTC()
 	r.id = runID(r.Job.name, r.LogicalTime)
-	r.dir = path.Join(r.Job.name, "run="+r.LogicalTime.Format("20060102T150405Z")+"-"+r.id)
+	r.dir = runDir(r.Job.name, r.LogicalTime)
 	return r, nil
 }
 
@@ -195,8 +186,16 @@ func runID(job string, t time.Time) string {
 	return hex.EncodeToString(h[:6])
 }
 
+// runDir is where the run of a job for a time, in UTC, becomes visible.
+func runDir(job string, t time.Time) string {
+	return path.Join(job, "run="+t.Format("20060102T150405Z")+"-"+runID(job, t))
+}
+
 func (r *run) run(ctx context.Context) (*Manifest, error) {
 	if err := r.plan(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.measure(ctx); err != nil {
 		return nil, err
 	}
 	if r.Target == nil {
@@ -224,7 +223,7 @@ func (r *run) run(ctx context.Context) (*Manifest, error) {
 	// The run is visible; a cancellation must not leave the pointer behind.
 	data, err := m.Encode()
 	if err == nil {
-		err = r.point(context.WithoutCancel(ctx), m, data)
+		err = pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data)
 	}
 	if err != nil {
 		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
@@ -255,23 +254,17 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{
 		FormatVersion: ManifestVersion, Job: r.Job.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
-		SortedBy: append([]string{}, r.Job.schema.Order()...), StartRow: escapeKey(r.Job.rows.Start), StopRow: escapeKey(r.Job.rows.Stop),
+		SortedBy: append([]string{}, r.Job.schema.Order()...), StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
 		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Engine: r.Engine, Version: r.Version,
 	}
 	for _, s := range r.Job.schema.Specs() {
 		m.Columns = append(m.Columns, Column{Name: s.Name, From: s.From, Type: s.Type, Coding: s.Coding, Nullable: *s.Nullable, OnError: s.OnError})
 	}
-	all, err := store.AllProgress(ctx, r.Source)
-	if err != nil && !errors.Is(err, store.ErrTableNotFound) {
-		return nil, fmt.Errorf("read offsets: %w", err)
+	offsets, err := readOffsets(ctx, r.Source)
+	if err != nil {
+		return nil, err
 	}
-	for i := range all {
-		s := &all[i].Source
-		m.Offsets = append(m.Offsets, Offset{
-			Pipeline: s.Pipeline, Topic: s.Topic, ClusterID: s.ClusterID, TopicID: hex.EncodeToString(s.TopicID[:]),
-			Partition: all[i].Partition, Next: all[i].Progress.Next,
-		})
-	}
+	m.Offsets = append(m.Offsets, offsets...)
 	latest, err := readLatest(ctx, r.Target, r.Job.name)
 	switch {
 	case err == nil:
@@ -284,6 +277,23 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		metaSorted: strings.Join(m.SortedBy, ","), metaVersion: m.Version,
 	}
 	return m, nil
+}
+
+// readOffsets returns up to where the data of a source is complete.
+func readOffsets(ctx context.Context, r store.Reader) ([]Offset, error) {
+	all, err := store.AllProgress(ctx, r)
+	if err != nil && !errors.Is(err, store.ErrTableNotFound) {
+		return nil, fmt.Errorf("read offsets: %w", err)
+	}
+	var offsets []Offset
+	for i := range all {
+		s := &all[i].Source
+		offsets = append(offsets, Offset{
+			Pipeline: s.Pipeline, Topic: s.Topic, ClusterID: s.ClusterID, TopicID: hex.EncodeToString(s.TopicID[:]),
+			Partition: all[i].Partition, Next: all[i].Progress.Next,
+		})
+	}
+	return offsets, nil
 }
 
 // publish writes the files and then, with Commit, the manifest.
@@ -322,13 +332,13 @@ func (r *run) pointAgain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return r.point(ctx, m, data)
+	return pointLatest(ctx, r.Target, r.dir, m, data)
 }
 
-// point makes the job's _latest.json name the run of manifest m, encoded in data,
+// pointLatest makes the job's _latest.json name the run of manifest m, encoded in data,
 // unless it names that run or one for a later time already.
-func (r *run) point(ctx context.Context, m *Manifest, data []byte) error {
-	latest, err := readLatest(ctx, r.Target, m.Job)
+func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte) error {
+	latest, err := readLatest(ctx, t, m.Job)
 	if err == nil && (latest.LogicalTime.After(m.LogicalTime) || latest.RunID == m.RunID) {
 		return nil
 	}
@@ -338,12 +348,12 @@ func (r *run) point(ctx context.Context, m *Manifest, data []byte) error {
 	sum := sha256.Sum256(data)
 	l := &Latest{
 		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
-		Manifest: path.Join(path.Base(r.dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
 	}
 	if data, err = l.Encode(); err != nil {
 		return err
 	}
-	return r.Target.Replace(ctx, path.Join(m.Job, LatestName), data)
+	return t.Replace(ctx, path.Join(m.Job, LatestName), data)
 }
 
 // export writes the files of all splits, Parallelism at a time; the first error
@@ -396,7 +406,7 @@ func (r *run) exportNothing(ctx context.Context) error {
 		if slices.ContainsFunc(r.files, func(have File) bool { return have.Format == f.name }) {
 			continue // the run that was cut off has
 		}
-		o := &output{run: r, split: &r.splits[0], format: f}
+		o := r.newOutput(&r.splits[0], f)
 		if err := o.create(ctx); err != nil {
 			return err
 		}
@@ -429,6 +439,7 @@ func (r *run) report(change func(p *Progress)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.progress)
+	r.progress.Done = r.measures.sum()
 	r.progress.Elapsed = r.Now().Sub(r.started)
 	if r.Progress != nil {
 		r.Progress(r.progress)

@@ -19,6 +19,17 @@ type gcCommand struct {
 	cli.ConfigFlag
 	Out    string `placeholder:"DIR" help:"Tidy DIR instead of the jobs' own directories."`
 	DryRun bool   `help:"Only say what would be removed."`
+	JSON   bool   `name:"json" help:"One JSON object a line."`
+}
+
+// collected is one thing that gc has looked at.
+type collected struct {
+	What   string `json:"what"` // removed, would remove, kept, failed
+	Path   string `json:"path"`
+	Job    string `json:"job,omitempty"` // of a published run
+	Bytes  int64  `json:"bytes"`
+	Reason string `json:"reason"`
+	Error  string `json:"error,omitempty"`
 }
 
 // Run removes what killed exports have left and runs beyond their retention.
@@ -28,7 +39,7 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	outs := keepByDirectory(cfg, c.Out)
-	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	all := []collected{}
 	var freed int64
 	removed := 0
 	var errs []error
@@ -53,12 +64,23 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 			if g.Job == "" {
 				name = filepath.Join("_tmp", name)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", what, filepath.Join(out, filepath.FromSlash(name)), cli.Bytes(g.Bytes), g.Reason)
+			l := collected{What: what, Path: filepath.Join(out, filepath.FromSlash(name)), Job: g.Job, Bytes: g.Bytes, Reason: g.Reason}
+			if g.Err != nil {
+				l.Error = g.Err.Error()
+			}
+			all = append(all, l)
 			if g.Err == nil && !g.Stays {
 				removed++
 				freed += g.Bytes
 			}
 		}
+	}
+	if c.JSON {
+		return errors.Join(append(errs, writeJSON(p.Stdout, all))...)
+	}
+	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	for i := range all {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", all[i].What, all[i].Path, cli.Bytes(all[i].Bytes), all[i].Reason)
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -71,23 +93,28 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	return errors.Join(errs...)
 }
 
-// keepByDirectory returns the retention of the jobs by the directory that they
-// publish in, or all in out where it is set.
+// keepByDirectory returns the retention of the jobs and joins by the directory that
+// they publish in, or all in out where it is set.
 func keepByDirectory(cfg *config.Config, out string) map[string]map[string]jobs.Keep {
 	outs := map[string]map[string]jobs.Keep{}
-	for _, name := range cfg.JobNames() {
-		dir := out
-		if dir == "" {
-			dir = cfg.Jobs[name].Out
+	add := func(name, dir string, keep jobs.Keep) {
+		if out != "" {
+			dir = out
 		}
 		if dir == "" {
-			continue
+			return
 		}
 		dir = filepath.Clean(dir)
 		if outs[dir] == nil {
 			outs[dir] = map[string]jobs.Keep{}
 		}
-		outs[dir][name] = cfg.Jobs[name].Keep
+		outs[dir][name] = keep
+	}
+	for name, spec := range cfg.Jobs {
+		add(name, spec.Out, spec.Keep)
+	}
+	for name, spec := range cfg.Joins {
+		add(name, spec.Out, spec.Keep)
 	}
 	return outs
 }

@@ -15,6 +15,7 @@ import (
 type planCommand struct {
 	cli.ConfigFlag
 	Job    string `arg:"" help:"Name of the job in the configuration file."`
+	JSON   bool   `name:"json" help:"One JSON object."`
 	Sample int64  `default:"100000" help:"Rows of each region to read and encode; a region with more is extrapolated."`
 }
 
@@ -49,6 +50,9 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
+	if c.JSON {
+		return writeJSON(p.Stdout, []any{planJSON(plan)})
+	}
 	fmt.Fprintf(p.Stdout, "%s: table %s at commit %d, %d regions; nothing was written\n", plan.Job, plan.Table, plan.Sequence, len(plan.Splits))
 	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for i := range plan.Splits {
@@ -65,4 +69,48 @@ func planLine(t *tabwriter.Writer, name, basis string, rows int64, formats []job
 		fmt.Fprintf(t, "\t%s: %d files, %s", f.Format, f.Files, cli.Bytes(f.Bytes))
 	}
 	fmt.Fprintln(t)
+}
+
+// planned is a plan as --json prints it; keys of rows are escaped as HBase's shell
+// does.
+type planned struct {
+	Job      string         `json:"job"`
+	Table    string         `json:"table"`
+	Sequence uint64         `json:"sequence"`
+	Basis    string         `json:"basis"` // counted, estimated, at least
+	Rows     int64          `json:"rows"`
+	Formats  []plannedFiles `json:"formats"`
+	Regions  []plannedSplit `json:"regions"`
+}
+
+type plannedSplit struct {
+	Start   string         `json:"start_row"`
+	Stop    string         `json:"stop_row"`
+	Basis   string         `json:"basis"`
+	Rows    int64          `json:"rows"`
+	Formats []plannedFiles `json:"formats"`
+}
+
+type plannedFiles struct {
+	Format string `json:"format"`
+	Files  int    `json:"files"`
+	Bytes  int64  `json:"bytes"`
+}
+
+func planJSON(p *jobs.RunPlan) *planned {
+	files := func(all []jobs.FormatPlan) []plannedFiles {
+		var out []plannedFiles
+		for _, f := range all {
+			out = append(out, plannedFiles(f))
+		}
+		return out
+	}
+	out := &planned{Job: p.Job, Table: p.Table, Sequence: p.Sequence, Basis: p.Basis, Rows: p.Count, Formats: files(p.Formats)}
+	for i := range p.Splits {
+		s := &p.Splits[i]
+		out.Regions = append(out.Regions, plannedSplit{
+			Start: jobs.EscapeKey(s.Rows.Start), Stop: jobs.EscapeKey(s.Rows.Stop), Basis: s.Basis, Rows: s.Count, Formats: files(s.Formats),
+		})
+	}
+	return out
 }

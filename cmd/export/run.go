@@ -23,6 +23,7 @@ type runCommand struct {
 	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
 	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
 	Resume bool      `help:"Go on with the run of the job that was cut off, the one for --time or else the newest."`
+	JSON   bool      `name:"json" help:"Print the manifest of the run."`
 	Quiet  bool      `short:"q" help:"No progress."`
 }
 
@@ -55,13 +56,10 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	o.Source, o.Checkpoint = source, source.Checkpoint
-	if !c.Quiet && cli.IsTerminal(p.Stderr) {
-		o.Progress = func(g jobs.Progress) {
-			fmt.Fprintf(p.Stderr, "\r%d/%d regions  %s rows  %d files  %s  ", g.RegionsDone, g.Regions, cli.Count(g.Rows), g.Files, cli.Bytes(g.Bytes))
-		}
-		defer fmt.Fprintln(p.Stderr)
-	}
+	bar := newProgress(p, c.Quiet)
+	o.Progress = bar.report
 	m, err := jobs.Run(ctx, o)
+	bar.end()
 	if errors.Is(err, jobs.ErrResumable) {
 		source.Keep()
 		return fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
@@ -69,7 +67,7 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	return printManifest(p.Stdout, out, m)
+	return printManifest(p.Stdout, out, m, c.JSON)
 }
 
 // open opens the instant to export, and sets the time that o is for: those of the
@@ -119,7 +117,16 @@ func (c *runCommand) unfinished(ctx context.Context, out string) (*jobs.Unfinish
 	return nil, fmt.Errorf("resume %s%s: %w: no run in %s was cut off", c.Job, which, target.ErrNotFound, out)
 }
 
-func printManifest(w io.Writer, out string, m *jobs.Manifest) error {
+// printManifest says what was published, or prints the manifest itself.
+func printManifest(w io.Writer, out string, m *jobs.Manifest, asJSON bool) error {
+	if asJSON {
+		data, err := m.Encode()
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(data)
+		return err
+	}
 	fmt.Fprintf(w, "%s run %s at commit %d, %.2f s\n", m.Job, m.RunID, m.Sequence, m.FinishedAt.Sub(m.StartedAt).Seconds())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range m.Totals {

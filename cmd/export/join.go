@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/store"
+)
+
+type joinCommand struct {
+	cli.ConfigFlag
+	Join  string    `arg:"" help:"Name of the join in the configuration file."`
+	Out   string    `placeholder:"DIR" help:"Directory below which the join has its own; default: the join's out."`
+	Time  time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
+	JSON  bool      `name:"json" help:"Print the manifest of the run."`
+	Quiet bool      `short:"q" help:"No progress."`
+}
+
+// Run joins what two jobs would export, at one instant, or two published exports.
+func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	spec, ok := cfg.Joins[c.Join]
+	if !ok {
+		return fmt.Errorf("%w: %s has no join %q; it has %s", cli.ErrUsage, cfg.File(), c.Join, strings.Join(cfg.JoinNames(), ", "))
+	}
+	out := c.Out
+	if out == "" {
+		out = spec.Out
+	}
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	o := &jobs.JoinOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	find := func(string) *store.TableDescriptor { return nil }
+	if spec.Left.Job != "" {
+		source, err := config.OpenInstant(ctx, cfg, log)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, source.Close()) }()
+		o.Source = source
+		find = func(table string) *store.TableDescriptor {
+			d, err := source.Table(ctx, table)
+			if err != nil {
+				return nil // the scan says why
+			}
+			return d
+		}
+	}
+	if o.Join, err = cfg.CompileJoin(c.Join, find); err != nil {
+		return err
+	}
+	bar := newProgress(p, c.Quiet)
+	o.Progress = bar.report
+	m, err := jobs.RunJoin(ctx, o)
+	bar.end()
+	if err != nil {
+		return err
+	}
+	return printManifest(p.Stdout, out, m, c.JSON)
+}

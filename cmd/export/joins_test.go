@@ -1,0 +1,189 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/parquetfile"
+)
+
+// block is a fenced block of a document.
+type block struct{ heading, before, language, text string }
+
+// blocks returns the fenced blocks of a document, with the heading above and the
+// line of text before each.
+func blocks(t *testing.T, path string) []block {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []block
+	heading, before, in := "", "", false
+	for l := range strings.Lines(string(data)) {
+		switch l = strings.TrimSuffix(l, "\n"); {
+		case in && l == "```":
+			in = false
+		case in:
+			all[len(all)-1].text += l + "\n"
+		case strings.HasPrefix(l, "```"):
+			in = true
+			all = append(all, block{heading: heading, before: before, language: l[3:]})
+		case strings.HasPrefix(l, "#"):
+			heading = strings.TrimLeft(l, "# ")
+		case l != "":
+			before = l
+		}
+	}
+	return all
+}
+
+// load makes a table of a CSV whose first column is the row key.
+func load(t *testing.T, e config.Engine, table, text string) {
+	t.Helper()
+	rows, err := csv.NewReader(strings.NewReader(text)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows[1:] {
+		m := cell.Mutation{Table: table, Row: []byte(row[0])}
+		for i := 1; i < len(row); i++ {
+			m.Put("e", []byte(rows[0][i]), 1, []byte(row[i]))
+		}
+		if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// readCSV returns the rows of a run, whose columns are text, as CSV.
+func readCSV(t *testing.T, dir string) string {
+	t.Helper()
+	m, dir, err := jobs.ReadRun(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	w := csv.NewWriter(&out)
+	var header []string
+	for _, c := range m.Columns {
+		header = append(header, c.Name)
+	}
+	if err := w.Write(header); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range m.Files {
+		data, err := os.ReadFile(filepath.Join(dir, f.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := parquetfile.NewReader(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for b, err := r.Next(); err != io.EOF; b, err = r.Next() {
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range b.Rows() {
+				var line []string
+				for c := range header { // all are text; a null is empty
+					line = append(line, string(b.Vector(c).Bytes(i)))
+				}
+				if err := w.Write(line); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.Flush()
+	return out.String()
+}
+
+// TestJoinCookBook runs the recipes of docs/joins.md and compares what they give.
+func TestJoinCookBook(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	all := blocks(t, "../../docs/joins.md")
+	tables := map[string]string{}
+	text := "store: {dir: '" + filepath.Join(dir, "data") + "', cache: 1MiB, mem_table: 1MiB, min_free: 0}\n" +
+		"tables: {views: {families: {e: {}}}, users: {families: {e: {}}}}\n"
+	joins := "joins:\n"
+	recipes := map[string]string{} // by name: the CSV
+	name := ""
+	for _, b := range all {
+		switch {
+		case b.heading == "A join" && b.language == "yaml":
+			joins += strings.TrimPrefix(b.text, "joins:\n")
+		case b.heading == "Recipes" && b.language == "csv":
+			tables[strings.TrimSuffix(b.before, ":")] = b.text
+		case b.heading == "Recipes" && b.language == "yaml":
+			text += b.text
+		case b.language == "yaml":
+			name = strings.ToLower(strings.ReplaceAll(b.heading, " ", "-"))
+			joins += "  " + name + ":\n    out: ./sluice-export\n"
+			for l := range strings.Lines(b.text) {
+				joins += "    " + l
+			}
+		case b.language == "csv":
+			recipes[name] = b.text
+		}
+	}
+	if len(recipes) < 6 || len(tables) != 2 {
+		t.Fatalf("Got %d recipes and %d tables in the document", len(recipes), len(tables))
+	}
+	out := filepath.Join(dir, "out")
+	file := filepath.Join(dir, "sluice.yaml")
+	text = strings.ReplaceAll(text+joins, "./sluice-export", out)
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withEngine(t, c, func(e config.Engine) {
+		if _, err := c.EnsureTables(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		for table, rows := range tables {
+			load(t, e, table, rows)
+		}
+	})
+	for _, job := range c.JobNames() {
+		if _, stderr, status := export(t, "run", "-c", file, job); status != 0 {
+			t.Fatalf("run %s: Got status %d, %s", job, status, stderr)
+		}
+		if d := cmp.Diff(tables[job], readCSV(t, filepath.Join(out, job))); d != "" {
+			t.Errorf("table %s: %s", job, d)
+		}
+	}
+	for _, join := range c.JoinNames() {
+		if _, stderr, status := export(t, "join", "-c", file, join); status != 0 {
+			t.Errorf("join %s: Got status %d, %s", join, status, stderr)
+			continue
+		}
+		if want, ok := recipes[join]; ok {
+			if d := cmp.Diff(want, readCSV(t, filepath.Join(out, join))); d != "" {
+				t.Errorf("%s: %s", join, d)
+			}
+		}
+		if stdout, stderr, status := export(t, "verify", filepath.Join(out, join)); status != cli.Status(nil) {
+			t.Errorf("verify %s: Got %s%s", join, stdout, stderr)
+		}
+	}
+}

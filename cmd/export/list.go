@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/target"
+)
+
+type listCommand struct {
+	cli.ConfigFlag
+	Out  string `placeholder:"DIR" help:"List the runs below DIR instead of the jobs' own directories."`
+	JSON bool   `name:"json" help:"One JSON object a line."`
+}
+
+// listed is one line of a list: a published run, one that was cut off, or a job that
+// has neither.
+type listed struct {
+	Job       string     `json:"job"`
+	Table     string     `json:"table,omitempty"` // of a join: what was joined
+	State     string     `json:"state"`           // published, cut off, at work, unreadable, never
+	RunID     string     `json:"run_id,omitempty"`
+	Time      *time.Time `json:"logical_time,omitempty"`
+	Sequence  uint64     `json:"sequence,omitempty"`
+	Rows      int64      `json:"rows"`
+	Files     int        `json:"files"`
+	Bytes     int64      `json:"bytes"`
+	Latest    bool       `json:"latest"`
+	Directory string     `json:"directory"`
+	Next      string     `json:"next,omitempty"` // of the schedule, on a job's first line
+	Error     string     `json:"error,omitempty"`
+}
+
+// Run lists the jobs and joins of the file and their runs.
+func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	var all []listed
+	outs := map[string]*directory{}
+	for _, name := range slices.Concat(cfg.JobNames(), cfg.JoinNames()) {
+		out, table := cfg.Jobs[name].Out, cfg.Jobs[name].Table
+		if _, ok := cfg.Joins[name]; ok {
+			out, table = cfg.Joins[name].Out, ""
+		}
+		if c.Out != "" {
+			out = c.Out
+		}
+		if outs[out] == nil {
+			if outs[out], err = readDirectory(ctx, out); err != nil {
+				return err
+			}
+		}
+		lines := outs[out].of(name, out)
+		if len(lines) == 0 {
+			lines = []listed{{Job: name, Table: table, State: "never", Directory: filepath.Join(out, name)}}
+		}
+		if lines[0].Next, err = nextTime(cfg, name); err != nil {
+			return err
+		}
+		all = append(all, lines...)
+	}
+	if c.JSON {
+		return writeJSON(p.Stdout, all)
+	}
+	return printList(p.Stdout, all)
+}
+
+// directory is the runs in one directory.
+type directory struct {
+	runs       []jobs.RunSummary
+	unfinished []jobs.Unfinished
+}
+
+// readDirectory reads a directory, which may not be there yet.
+func readDirectory(ctx context.Context, out string) (_ *directory, err error) {
+	d := new(directory)
+	if d.runs, err = jobs.List(ctx, out); err == nil {
+		d.unfinished, err = jobs.ListUnfinished(ctx, out)
+	}
+	if errors.Is(err, target.ErrNotFound) {
+		err = nil
+	}
+	return d, err
+}
+
+// of returns the lines of one job, those of runs that were cut off first.
+func (d *directory) of(job, out string) []listed {
+	var lines []listed
+	for i := range d.unfinished {
+		u := &d.unfinished[i]
+		if u.Job != job {
+			continue
+		}
+		state := "cut off"
+		if u.Busy {
+			state = "at work"
+		}
+		lines = append(lines, listed{
+			Job: job, State: state, RunID: u.RunID, Time: &u.LogicalTime, Sequence: u.Sequence, Files: u.Files, Bytes: u.Bytes,
+			Directory: filepath.Join(out, "_tmp", u.RunID),
+		})
+	}
+	for i := range d.runs {
+		r := &d.runs[i]
+		if r.Job != job {
+			continue
+		}
+		l := listed{Job: job, Table: r.Table, State: "published", RunID: r.RunID, Sequence: r.Sequence, Rows: r.Rows, Files: r.Files, Bytes: r.Bytes, Latest: r.Latest, Directory: filepath.Join(out, filepath.FromSlash(r.Dir))}
+		if r.Err != nil {
+			l.State, l.Error = "unreadable", r.Err.Error()
+		} else {
+			l.Time = &r.LogicalTime
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+func printList(w io.Writer, all []listed) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "JOB\tTABLE\tRUN\tTIME\tROWS\tFILES\tBYTES\tLATEST\tDIRECTORY\tNEXT")
+	for i := range all {
+		l := &all[i]
+		at, run, latest := "", l.RunID, ""
+		if l.Time != nil {
+			at = l.Time.UTC().Format(time.RFC3339)
+		}
+		switch l.State {
+		case "never":
+			run = "never"
+		case "unreadable":
+			run = l.Error
+		case "cut off", "at work":
+			run += " (" + l.State + ")"
+		}
+		if l.Latest {
+			latest = "yes"
+		}
+		rows := cli.Count(l.Rows)
+		if l.State != "published" {
+			rows = "" // not known
+		}
+		if at == "" {
+			fmt.Fprintf(t, "%s\t%s\t%s\t\t\t\t\t\t%s\t%s\n", l.Job, l.Table, run, l.Directory, l.Next)
+			continue
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Job, l.Table, run, at, rows, l.Files, cli.Bytes(l.Bytes), latest, l.Directory, l.Next)
+	}
+	return t.Flush()
+}
+
+// writeJSON writes one object a line.
+func writeJSON[T any](w io.Writer, all []T) error {
+	out := json.NewEncoder(w)
+	for i := range all {
+		if err := out.Encode(all[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// nextTime returns the next time of a job's schedule, in its zone, or nothing where
+// it has none.
+func nextTime(cfg *config.Config, name string) (string, error) {
+	spec, ok := cfg.Jobs[name]
+	if !ok {
+		return "", nil // a join
+	}
+	job, err := jobs.Compile(name, &spec, nil)
+	if err != nil {
+		return "", err
+	}
+	s := job.Schedule()
+	if s == nil {
+		return "", nil
+	}
+	zone, err := time.LoadLocation(s.Spec().Zone)
+	if err != nil {
+		return "", err
+	}
+	for _, next := range s.Upcoming(time.Now(), 1) {
+		return next.In(zone).Format(time.RFC3339), nil
+	}
+	return "", nil
+}

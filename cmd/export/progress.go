@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/jobs"
+)
+
+// progress shows how far a run is: a line that is written over on a terminal, a log
+// line now and then elsewhere.
+type progress struct {
+	out      io.Writer
+	terminal bool
+	every    time.Duration
+	next     time.Duration // of the run's time, when to show again
+	last     jobs.Progress
+	shown    bool
+}
+
+// How often progress is shown: a terminal's line so that it seems to move, a log's so
+// that a long run leaves some pages.
+const (
+	terminalEvery = 200 * time.Millisecond
+	logEvery      = 30 * time.Second
+)
+
+// newProgress shows nothing where quiet is set.
+func newProgress(p *cli.Program, quiet bool) *progress {
+	g := &progress{out: p.Stderr, terminal: cli.IsTerminal(p.Stderr), every: logEvery, next: logEvery}
+	if g.terminal {
+		g.every, g.next = terminalEvery, 0
+	}
+	if quiet {
+		g.out = io.Discard
+	}
+	return g
+}
+
+// report is for RunOptions.Progress.
+func (g *progress) report(p jobs.Progress) {
+	g.last = p
+	if p.Elapsed < g.next {
+		return
+	}
+	g.next = p.Elapsed + g.every
+	g.shown = true
+	if g.terminal {
+		fmt.Fprintf(g.out, "\r%s\x1b[K", line(p))
+		return
+	}
+	attrs := []any{"rows", p.Rows, "files", p.Files, "bytes", p.Bytes, "took", p.Elapsed.Round(time.Second)}
+	if p.Regions > 0 {
+		attrs = append(attrs, "regions_done", p.RegionsDone, "regions", p.Regions)
+	}
+	if left := remaining(p); left > 0 {
+		attrs = append(attrs, "eta", left)
+	}
+	slog.New(slog.NewTextHandler(g.out, nil)).Info("exporting", attrs...)
+}
+
+// end leaves the last line on a terminal.
+func (g *progress) end() {
+	if g.terminal && g.shown {
+		fmt.Fprintf(g.out, "\r%s\x1b[K\n", line(g.last))
+	}
+}
+
+// barWidth is narrow enough for what stands beside it on 80 columns.
+const barWidth = 16
+
+// line is one line of progress.
+func line(p jobs.Progress) string {
+	var b strings.Builder
+	if p.Done > 0 {
+		full := int(p.Done * barWidth)
+		fmt.Fprintf(&b, "[%s%s] %3.0f%%  ", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), p.Done*100)
+	}
+	if p.Regions > 0 {
+		fmt.Fprintf(&b, "%d/%d regions  ", p.RegionsDone, p.Regions)
+	}
+	fmt.Fprintf(&b, "%s rows", cli.Count(p.Rows))
+	if s := p.Elapsed.Seconds(); s > 0 {
+		fmt.Fprintf(&b, " (%s/s)", cli.Count(int64(float64(p.Rows-p.ResumedRows)/s)))
+	}
+	fmt.Fprintf(&b, "  %s", cli.Bytes(p.Bytes))
+	if left := remaining(p); left > 0 {
+		fmt.Fprintf(&b, "  %s left", left)
+	}
+	return b.String()
+}
+
+// remaining is the time that is left if the rest goes on like what was done here, or
+// 0 where nothing tells.
+func remaining(p jobs.Progress) time.Duration {
+	done := p.Done - p.ResumedDone
+	if done <= 0 || p.Done >= 1 {
+		return 0
+	}
+	return max(time.Duration(float64(p.Elapsed)*(1-p.Done)/done).Round(time.Second), time.Second)
+}

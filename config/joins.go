@@ -1,0 +1,57 @@
+package config
+
+import (
+	"maps"
+	"slices"
+
+	"sluice/jobs"
+	"sluice/store"
+)
+
+// JoinNames returns the names of the joins, sorted.
+func (c *Config) JoinNames() []string { return slices.Sorted(maps.Keys(c.Joins)) }
+
+// CompileJoin compiles a join of the file. find returns the schema of a table, nil
+// where it is not known.
+func (c *Config) CompileJoin(name string, find func(table string) *store.TableDescriptor) (*jobs.Join, error) {
+	spec := c.Joins[name]
+	var failed error
+	j, err := jobs.CompileJoin(name, &spec, func(job string) *jobs.Job {
+		s, ok := c.Jobs[job]
+		if !ok {
+			return nil
+		}
+		compiled, err := jobs.Compile(job, &s, find(s.Table))
+		if err != nil {
+			failed = err
+		}
+		return compiled
+	})
+	if failed != nil {
+		return nil, failed
+	}
+	return j, err
+}
+
+func (c *Config) lintJoins(d *decoder, report reporter, find func(string) *store.TableDescriptor) {
+	for _, name := range c.JoinNames() {
+		path := join("joins", name)
+		if _, ok := c.Jobs[name]; ok {
+			report(path, "their runs would be in one directory", "there is a job of this name")
+		}
+		spec := c.Joins[name]
+		broken := false // its job has mistakes, which are reported there
+		_, err := jobs.CompileJoin(name, &spec, func(job string) *jobs.Job {
+			s, ok := c.Jobs[job]
+			if !ok {
+				return nil
+			}
+			compiled, err := jobs.Compile(job, &s, find(s.Table))
+			broken = broken || err != nil
+			return compiled
+		})
+		if err != nil && !broken {
+			d.specErrors(path, err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package jobs
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+)
+
+// writeBufferBytes gathers the small writes of the encoders: headers, padding.
+const writeBufferBytes = 256 << 10
+
+// fileWriter writes files of one format into an upload, one after the other, and
+// counts and hashes their bytes on the way.
+type fileWriter struct {
+	upload   target.Upload
+	layout   *layout
+	format   *format
+	metadata map[string]string
+
+	path   string
+	writer columnar.FileWriter // nil = there is no current file
+	file   io.WriteCloser
+	buffer *bufio.Writer
+	hash   hash.Hash
+}
+
+// partName is the name of a file of a region.
+func partName(region, chunk int, format string) string {
+	return fmt.Sprintf("part-%06d-%04d.%s", region, chunk, format)
+}
+
+// create begins a file.
+func (w *fileWriter) create(ctx context.Context, path string) (err error) {
+	w.path = path
+	if w.file, err = w.upload.Create(ctx, path); err != nil {
+		return err
+	}
+	w.hash = sha256.New()
+	w.buffer = bufio.NewWriterSize(io.MultiWriter(w.file, w.hash), writeBufferBytes)
+	f, err := w.format.write(w.buffer, w.layout, w.metadata)
+	if err != nil {
+		return fmt.Errorf("create %s: %w", path, err)
+	}
+	w.writer = f
+	return nil
+}
+
+// add appends a batch to the current file.
+func (w *fileWriter) add(b *columnar.Batch) error {
+	if err := w.writer.Write(b); err != nil {
+		return fmt.Errorf("%s: %w", w.path, err)
+	}
+	return nil
+}
+
+// full reports that the current file has reached its target size.
+func (w *fileWriter) full() bool {
+	return w.writer != nil && w.writer.Size() >= w.layout.targetFileBytes
+}
+
+// close ends the current file and returns what is known of it here.
+func (w *fileWriter) close() (File, error) {
+	stats, err := w.writer.Close()
+	if err != nil {
+		return File{}, fmt.Errorf("%s: %w", w.path, err)
+	}
+	if err := errors.Join(w.buffer.Flush(), w.file.Close()); err != nil {
+		return File{}, err
+	}
+	w.writer = nil
+	return File{Path: w.path, Format: w.format.name, Rows: stats.Rows, Bytes: stats.Bytes, SHA256: hex.EncodeToString(w.hash.Sum(nil))}, nil
+}

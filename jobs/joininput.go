@@ -1,0 +1,209 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"path/filepath"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/join"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// sideInput is one side of a join that is read, and must be closed.
+type sideInput interface {
+	join.Input
+	Close() error
+}
+
+// tableInput is the rows that a job would export, in key order.
+type tableInput struct {
+	ctx     context.Context
+	job     *Job
+	source  Source
+	splits  []split
+	builder *columnar.Builder
+	scanner store.Scanner // of the current split; nil = none
+}
+
+// openTable begins to read the table of a job.
+func openTable(ctx context.Context, j *Job, source Source) (*tableInput, error) {
+	r := &run{RunOptions: RunOptions{Job: j, Source: source}}
+	if err := r.plan(ctx); err != nil {
+		return nil, err
+	}
+	return &tableInput{ctx: ctx, job: j, source: source, splits: r.splits, builder: columnar.NewBuilder(j.schema)}, nil
+}
+
+// Columns returns the job's columns.
+func (t *tableInput) Columns() []columnar.Column { return t.job.Columns() }
+
+// Next returns the next rows.
+func (t *tableInput) Next() (*columnar.Batch, error) {
+	t.builder.Reset()
+	for {
+		if t.scanner == nil {
+			if len(t.splits) == 0 {
+				break
+			}
+			t.scanner = t.source.Scan(t.ctx, t.job.scan(&t.splits[0]))
+			t.splits = t.splits[1:]
+		}
+		for t.scanner.Next() {
+			row := t.scanner.Row()
+			if err := t.builder.Append(&cell.Row{Key: row.Key, Cells: row.Cells}); err != nil {
+				if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
+					refused.Table = t.job.Table()
+				}
+				return nil, err
+			}
+			if t.builder.Full() {
+				return t.builder.Batch(), nil
+			}
+		}
+		err := errors.Join(t.scanner.Err(), t.scanner.Close())
+		t.scanner = nil
+		if err != nil {
+			return nil, fmt.Errorf("scan table %s: %w", t.job.Table(), err)
+		}
+	}
+	if t.builder.Batch().Rows() == 0 {
+		return nil, io.EOF
+	}
+	return t.builder.Batch(), nil
+}
+
+// Close ends the scan.
+func (t *tableInput) Close() error {
+	if t.scanner == nil {
+		return nil
+	}
+	err := t.scanner.Close()
+	t.scanner = nil
+	return err
+}
+
+// runInput is the rows of a published run, file after file. A file is read when its
+// size and checksum are those of the manifest (invariant I7).
+type runInput struct {
+	ctx      context.Context
+	target   *target.Local
+	at       string // where it was found, for errors
+	dir      string // of the run, below the target
+	manifest *Manifest
+	sum      string // SHA-256 of the manifest
+	format   format
+	columns  []columnar.Column
+	files    []File // to read
+	file     target.File
+	reader   columnar.FileReader // of file; nil = none
+}
+
+// openRunInput finds a published run.
+func openRunInput(ctx context.Context, at string) (_ *runInput, err error) {
+	t, _, name, err := openRun(at)
+	if err != nil {
+		return nil, err
+	}
+	found, err := findManifest(ctx, t, name)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", at, err), t.Close())
+	}
+	sum := sha256.Sum256(found.data)
+	r := &runInput{ctx: ctx, target: t, at: at, dir: path.Dir(found.name), manifest: found.manifest, sum: hex.EncodeToString(sum[:])}
+	for _, c := range r.manifest.Columns {
+		typ, _ := columnar.ParseType(c.Type) // the manifest was checked
+		r.columns = append(r.columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})
+	}
+	for i := range r.manifest.Files {
+		f := &r.manifest.Files[i]
+		if f.Format != r.manifest.Totals[0].Format {
+			continue // the same rows again
+		}
+		r.files = append(r.files, *f)
+	}
+	r.format, _ = formatOf(r.manifest.Totals[0].Format)
+	return r, nil
+}
+
+// Columns returns the run's columns.
+func (r *runInput) Columns() []columnar.Column { return r.columns }
+
+// Next returns the next rows.
+func (r *runInput) Next() (*columnar.Batch, error) {
+	for {
+		if r.reader == nil {
+			if len(r.files) == 0 {
+				return nil, io.EOF
+			}
+			if err := r.open(&r.files[0]); err != nil {
+				return nil, err
+			}
+			r.files = r.files[1:]
+		}
+		b, err := r.reader.Next()
+		if err != io.EOF {
+			return b, err
+		}
+		if err := r.closeFile(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// open checks a file and opens it.
+func (r *runInput) open(f *File) (err error) {
+	file, err := r.target.Open(r.ctx, path.Join(r.dir, f.Path))
+	if err != nil {
+		return err
+	}
+	bad := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s: %s; run export verify", store.ErrCorrupt, filepath.Join(r.at, f.Path), fmt.Sprintf(format, args...))
+	}
+	check := func() error {
+		if file.Size() != f.Bytes {
+			return bad("it has %d bytes, the manifest says %d", file.Size(), f.Bytes)
+		}
+		h := sha256.New()
+		if _, err := io.Copy(h, &contextReader{ctx: r.ctx, r: io.NewSectionReader(file, 0, f.Bytes)}); err != nil {
+			return fmt.Errorf("read %s: %w", f.Path, err)
+		}
+		if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
+			return bad("its sha256 is %s, the manifest says %s", got, f.SHA256)
+		}
+		if r.reader, err = r.format.read(file, f.Bytes); err != nil {
+			return err
+		}
+		if err := compareColumns(r.reader.Columns(), r.manifest.Columns); err != nil {
+			return bad("%v", err)
+		}
+		return nil
+	}
+	r.file = file
+	if err := check(); err != nil {
+		return errors.Join(err, r.closeFile())
+	}
+	return nil
+}
+
+func (r *runInput) closeFile() error {
+	var errs []error
+	if r.reader != nil {
+		errs = append(errs, r.reader.Close())
+	}
+	if r.file != nil {
+		errs = append(errs, r.file.Close())
+	}
+	r.reader, r.file = nil, nil
+	return errors.Join(errs...)
+}
+
+// Close ends reading.
+func (r *runInput) Close() error { return errors.Join(r.closeFile(), r.target.Close()) }

@@ -1,0 +1,327 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+)
+
+// JoinOptions is one run of a join. Join must be set, and Source where it is Live.
+type JoinOptions struct {
+	Join   *Join
+	Source Source
+	// Out is the directory below which the join has its own. Default: the
+	// join's.
+	Out string
+	// Target replaces the local directory Out. It is not closed.
+	Target target.Target
+	// LogicalTime is what the run is for, as of a job's. Default: Now.
+	LogicalTime time.Time
+	// Engine and Version are stored in the manifest. Default: empty.
+	Engine, Version string
+	// Logger tells of the run's start and end. nil discards.
+	Logger *slog.Logger
+	// Progress is called after every batch; Regions stays 0.
+	Progress func(Progress)
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// JoinInfo is how the rows of a run were joined.
+type JoinInfo struct {
+	Kind   string     `json:"kind"`
+	Method string     `json:"method"`
+	On     []JoinOn   `json:"on"`
+	Left   JoinedSide `json:"left"`
+	Right  JoinedSide `json:"right"`
+}
+
+// JoinOn is one column of the key and the parts of it that count: 0 and empty = all.
+type JoinOn struct {
+	Left       string `json:"left"`
+	Right      string `json:"right"`
+	LeftBytes  int    `json:"left_bytes"`
+	LeftUntil  string `json:"left_until"`
+	RightBytes int    `json:"right_bytes"`
+	RightUntil string `json:"right_until"`
+}
+
+// JoinedSide is what a side was read from.
+type JoinedSide struct {
+	Job            string `json:"job"`
+	Table          string `json:"table"` // empty for a join
+	Sequence       uint64 `json:"sequence"`
+	RunID          string `json:"run_id"`          // of a published run; empty = the store
+	ManifestSHA256 string `json:"manifest_sha256"` // 64 hex digits, where there is a run
+}
+
+// joinRun is one execution of RunJoin.
+type joinRun struct {
+	JoinOptions
+	id       string
+	dir      string
+	started  time.Time
+	upload   target.Upload
+	inputs   [2]sideInput
+	metadata map[string]string
+	outputs  []*fileWriter
+	progress Progress
+}
+
+// RunJoin joins the sides and publishes the result as a run, with a manifest of its
+// own: what Run does with a table. It is one goroutine; nothing of it can be
+// resumed. Its error wraps join.ErrMemory and join.ErrNotSorted as join.Join.Run's
+// does, store.ErrCorrupt where a file of a published run is not what its manifest
+// says, and target.ErrExists.
+func RunJoin(ctx context.Context, o *JoinOptions) (*Manifest, error) {
+	r, err := newJoinRun(o)
+	if err != nil {
+		return nil, err
+	}
+	m, err := r.run(ctx)
+	if err != nil {
+		return m, fmt.Errorf("join %s: %w", r.Join.name, err)
+	}
+	r.Logger.Info("join published", "job", r.Join.name, "run", r.id, "rows", r.progress.Rows, "bytes", r.progress.Bytes, "took", r.Now().Sub(r.started))
+	return m, nil
+}
+
+func newJoinRun(o *JoinOptions) (*joinRun, error) {
+	r := &joinRun{JoinOptions: *o}
+	switch {
+	case o.Join == nil:
+		return nil, errors.New("jobs: JoinOptions.Join is not set")
+	case o.Source == nil && o.Join.Live():
+		return nil, errors.New("jobs: JoinOptions.Source is not set")
+	}
+	if r.Out == "" {
+		r.Out = r.Join.spec.Out
+	}
+	if r.Target == nil && r.Out == "" {
+		return nil, fmt.Errorf("join %s: no directory to write to: set the join's out", r.Join.name)
+	}
+	if r.Now == nil {
+		r.Now = time.Now
+	}
+	if r.Logger == nil {
+		r.Logger = slog.New(slog.DiscardHandler)
+	}
+	r.started = r.Now().UTC()
+	if r.LogicalTime.IsZero() {
+		r.LogicalTime = r.started
+	}
+	r.LogicalTime = r.LogicalTime.UTC()
+	r.id, r.dir = runID(r.Join.name, r.LogicalTime), runDir(r.Join.name, r.LogicalTime)
+	return r, nil
+}
+
+func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
+	for i := range r.inputs {
+		if r.inputs[i], err = r.open(ctx, i); err != nil {
+			return nil, fmt.Errorf("%s side: %w", sideNames[i], err)
+		}
+		defer func() { err = errors.Join(err, r.inputs[i].Close()) }()
+	}
+	j := *r.Join // its columns may be those of these runs alone
+	r.Join = &j
+	if err := j.compile(r.inputs[0].Columns(), r.inputs[1].Columns()); err != nil {
+		return nil, err
+	}
+	if r.Target == nil {
+		local, err := target.CreateLocal(r.Out)
+		if err != nil {
+			return nil, err
+		}
+		defer local.Close()
+		r.Target = local
+	}
+	m, err := r.manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if r.upload, err = r.Target.Begin(ctx, r.dir, r.id); err != nil {
+		return nil, err
+	}
+	data, err := r.publish(ctx, m)
+	if err != nil {
+		return nil, errors.Join(err, r.upload.Abort())
+	}
+	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
+		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
+	}
+	return m, nil
+}
+
+func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
+	if job := r.Join.sides[i]; job != nil {
+		return openTable(ctx, job, r.Source)
+	}
+	return openRunInput(ctx, r.Join.spec.sides()[i].Run)
+}
+
+// manifest returns the run's manifest without its files.
+func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
+	info := &JoinInfo{Kind: r.Join.joined.Kind(), Method: r.Join.joined.Method(), On: []JoinOn{}}
+	for _, on := range r.Join.joined.On() {
+		info.On = append(info.On, JoinOn{
+			Left: on.Left, Right: on.Right, LeftBytes: on.LeftPart.Bytes, LeftUntil: on.LeftPart.Until,
+			RightBytes: on.RightPart.Bytes, RightUntil: on.RightPart.Until,
+		})
+	}
+	m := &Manifest{
+		FormatVersion: ManifestVersion, Job: r.Join.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
+		Offsets: []Offset{}, Rows: string(columnar.PerRow), SortedBy: append([]string{}, r.Join.layout.order...),
+		Families: []string{}, Engine: r.Engine, Version: r.Version, Join: info,
+	}
+	from := r.Join.joined.Sources()
+	for i, c := range r.Join.layout.columns {
+		m.Columns = append(m.Columns, Column{Name: c.Name, From: from[i], Type: c.Type.String(), Nullable: c.Nullable, OnError: columnar.OnErrorFail})
+	}
+	var offsets [2][]Offset
+	for i, side := range []*JoinedSide{&info.Left, &info.Right} {
+		switch in := r.inputs[i].(type) {
+		case *tableInput:
+			*side = JoinedSide{Job: in.job.name, Table: in.job.Table(), Sequence: r.Source.Sequence()}
+			var err error
+			if offsets[i], err = readOffsets(ctx, r.Source); err != nil {
+				return nil, err
+			}
+		case *runInput:
+			*side = JoinedSide{Job: in.manifest.Job, Table: in.manifest.Table, Sequence: in.manifest.Sequence, RunID: in.manifest.RunID, ManifestSHA256: in.sum}
+			offsets[i] = in.manifest.Offsets
+		}
+	}
+	m.Sequence = min(info.Left.Sequence, info.Right.Sequence)
+	m.Offsets = append(m.Offsets, commonOffsets(offsets[0], offsets[1])...)
+	if info.Left.Sequence != info.Right.Sequence {
+		r.Logger.Warn("the sides of the join are of two instants", "job", r.Join.name, "left", info.Left.Sequence, "right", info.Right.Sequence)
+	}
+	latest, err := readLatest(ctx, r.Target, r.Join.name)
+	switch {
+	case err == nil:
+		m.PreviousRunID = latest.RunID
+	case !errors.Is(err, target.ErrNotFound):
+		return nil, err
+	}
+	r.metadata = map[string]string{
+		metaJob: m.Job, metaRun: m.RunID, metaTable: m.Table, metaRows: m.Rows, metaSequence: strconv.FormatUint(m.Sequence, 10),
+		metaSorted: strings.Join(m.SortedBy, ","), metaVersion: m.Version,
+	}
+	return m, nil
+}
+
+// commonOffsets returns up to where both of a and b are complete: of the partitions
+// that both have, the lesser offset.
+func commonOffsets(a, b []Offset) []Offset {
+	var common []Offset
+	for _, o := range a {
+		i := slices.IndexFunc(b, func(p Offset) bool {
+			p.Next = o.Next
+			return p == o
+		})
+		if i >= 0 {
+			o.Next = min(o.Next, b[i].Next)
+			common = append(common, o)
+		}
+	}
+	return common
+}
+
+// publish writes the files and then, with Commit, the manifest, whose bytes it
+// returns.
+func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
+	for i := range r.Join.format {
+		r.outputs = append(r.outputs, &fileWriter{upload: r.upload, layout: &r.Join.layout, format: &r.Join.format[i], metadata: r.metadata})
+	}
+	if err := r.Join.joined.Run(ctx, r.inputs[0], r.inputs[1], func(b *columnar.Batch) error { return r.write(ctx, m, b) }); err != nil {
+		return nil, err
+	}
+	for _, o := range r.outputs {
+		if err := r.finish(ctx, m, o); err != nil {
+			return nil, err
+		}
+	}
+	m.sortFiles()
+	m.FinishedAt = r.Now().UTC()
+	if err := m.validate(); err != nil {
+		return nil, fmt.Errorf("the run's own manifest is wrong: %w", err)
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := r.Source.(interface{ Err() error }); ok {
+		if err := s.Err(); err != nil {
+			return nil, fmt.Errorf("what was read is not to be trusted: %w", err)
+		}
+	}
+	return data, r.upload.Commit(ctx, ManifestName, data)
+}
+
+// write appends a batch in every format.
+func (r *joinRun) write(ctx context.Context, m *Manifest, b *columnar.Batch) error {
+	for _, o := range r.outputs {
+		if o.full() {
+			if err := r.finish(ctx, m, o); err != nil {
+				return err
+			}
+		}
+		if o.writer == nil {
+			if err := o.create(ctx, r.nextName(m, o.format)); err != nil {
+				return err
+			}
+		}
+		if err := o.add(b); err != nil {
+			return err
+		}
+	}
+	r.report(func(p *Progress) { p.Rows += int64(b.Rows()) })
+	return nil
+}
+
+// nextName numbers the files of a format.
+func (r *joinRun) nextName(m *Manifest, f *format) string {
+	n := 0
+	for i := range m.Files {
+		if m.Files[i].Format == f.name {
+			n++
+		}
+	}
+	return partName(0, n, f.name)
+}
+
+// finish ends the current file of a format; without any, one without rows says the
+// columns.
+func (r *joinRun) finish(ctx context.Context, m *Manifest, o *fileWriter) error {
+	if o.writer == nil {
+		if err := o.create(ctx, r.nextName(m, o.format)); err != nil {
+			return err
+		}
+	}
+	f, err := o.close()
+	if err != nil {
+		return err
+	}
+	m.Files = append(m.Files, f)
+	r.report(func(p *Progress) {
+		p.Files++
+		p.Bytes += f.Bytes
+	})
+	return nil
+}
+
+func (r *joinRun) report(change func(p *Progress)) {
+	change(&r.progress)
+	r.progress.Elapsed = r.Now().Sub(r.started)
+	if r.Progress != nil {
+		r.Progress(r.progress)
+	}
+}

@@ -1,0 +1,93 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// Progress is how far a run is.
+type Progress struct {
+	Regions     int   // to export
+	RegionsDone int   //
+	Rows        int64 // output rows appended; each counts once, however many formats
+	Files       int   // finished
+	Bytes       int64 // of the finished files
+	Elapsed     time.Duration
+	// Done is about what part is done, 0 to 1: by the bytes of the store where
+	// the Source is a Sizer, otherwise by regions. A join does not know: 0.
+	Done float64
+	// ResumedRows and ResumedDone are what a run that was cut off had done.
+	ResumedRows int64
+	ResumedDone float64
+}
+
+// measureEvery is how often a region's progress is measured: it reads the index of a
+// few files.
+const measureEvery = 500 * time.Millisecond
+
+// measures is what the parts of a run weigh.
+type measures struct {
+	sizer   Sizer           // nil = every region counts as one
+	weights map[int]float64 // by region
+	total   float64
+	parts   map[int]float64 // done of each region, 0 to 1
+}
+
+// measure weighs the regions, where somebody wants to know.
+func (r *run) measure(ctx context.Context) error {
+	m := &r.measures
+	m.parts, m.weights = map[int]float64{}, map[int]float64{}
+	if z, ok := r.Source.(Sizer); ok && r.Progress != nil {
+		m.sizer = z
+	}
+	for i := range r.splits {
+		s := &r.splits[i]
+		if m.sizer != nil {
+			n, err := m.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, s.rows)
+			if err != nil && !errors.Is(err, store.ErrUnsupported) {
+				return err
+			}
+			m.weights[s.index] = float64(n)
+		}
+		m.total += m.weights[s.index]
+	}
+	if m.total > 0 {
+		return nil
+	}
+	m.sizer = nil // nothing was flushed, or nothing tells
+	for i := range r.splits {
+		m.weights[r.splits[i].index] = 1
+	}
+	m.total = float64(len(r.splits))
+	return nil
+}
+
+// sum is what part of the run is done.
+func (m *measures) sum() float64 {
+	done := 0.0
+	for region, part := range m.parts {
+		done += part * m.weights[region]
+	}
+	return min(done/m.total, 1)
+}
+
+// advance measures how far a split is, now and then.
+func (e *splitExport) advance(ctx context.Context) {
+	r := e.run
+	if r.measures.sizer == nil || r.Now().Sub(e.measured) < measureEvery {
+		return
+	}
+	e.measured = r.Now()
+	weight := r.measures.weights[e.split.index]
+	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: e.split.rows.Start, Stop: append(e.max[:len(e.max):len(e.max)], 0)})
+	if err != nil || weight == 0 {
+		return // progress is not worth the run
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.measures.parts[e.split.index] = min(float64(n)/weight, 1)
+}
