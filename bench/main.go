@@ -1,7 +1,8 @@
 // Command bench measures the ingest path stage by stage and as a whole, in one
 // run on one machine, so that the stages can be compared: fetch, decode, decode
 // and map, the write buffer, the store, raw Pebble commits of the same key-values,
-// the whole pipeline with an fsynced commit, and the export of what it stored.
+// the whole pipeline with an fsynced commit, and the export of what it stored; and
+// fsynced, exactly-once counters beside Redis, where a redis-server is installed.
 //
 // The input is the page views of internal/pageviews under the rules of
 // examples/pageviews.yaml: each event of about 200 bytes becomes one row of six

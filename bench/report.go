@@ -156,6 +156,9 @@ func (r *report) stageTable() *table {
 			row[4] = fmt.Sprintf("%.0f", settled.median)
 		}
 		t.rows = append(t.rows, row)
+		if st.name == countersStage && r.redisMeasured() {
+			t.rows = append(t.rows, r.redisRow())
+		}
 	}
 	return t
 }
@@ -190,6 +193,9 @@ func (r *report) ratioTable() *table {
 	}))
 	add("export to Parquet / slower of scan and encode", "≥ 0.80", r.exportRatio(encodeParquetSeconds, func(s *sample) float64 { return s.Seconds }))
 	add("export to Arrow / slower of scan and encode", "≥ 0.70", r.exportRatio(encodeArrowSeconds, func(s *sample) float64 { return s.Extra[wholeArrowSeconds] }))
+	if r.redisMeasured() {
+		r.redisRatio(add)
+	}
 	r.operationRatios(add)
 	return t
 }
@@ -229,7 +235,10 @@ func (r *report) notes() []string {
 			per("counters an event"), per("key-values an event"), per("bytes an event"), r.extra(storeStage, "events a commit").median, r.extra(pipelineStage, "events a commit").median),
 		"The counters of all three units and the rows were added up after every run of store and pipeline, and were equal to the number of events.",
 		"\"Until at rest\" is CPU with the flushes and compactions that were still to come when the last event was stored: rates of short runs leave them out.",
-		"Of peers only franz-go is measured, which fetches and does no more (Kafka Connect, Flink, HBase and Redis are not).",
+		"Of peers franz-go is measured, which fetches and does no more, and Redis, which counts and does no more (Kafka Connect, Flink and HBase are not).",
+	}
+	if !r.redisMeasured() {
+		notes = append(notes, noRedis)
 	}
 	switch name, s := r.busiest(); {
 	case s < 0:

@@ -35,6 +35,7 @@ const (
 	rawStage      = "raw"
 	pipelineStage = "pipeline"
 	exportStage   = "export"
+	countersStage = "counters"
 
 	operationsStage = "operations"
 )
@@ -52,6 +53,7 @@ var stages = []stage{
 	{storeStage, "store: prebuilt batches, fsynced commits", runStore},
 	{rawStage, "raw Pebble: the same commits, prebuilt, fsynced", runRaw},
 	{pipelineStage, "pipeline: broker to fsynced commit", runPipeline},
+	{countersStage, "counters: increments summed a batch, exactly once, fsynced", runCounters},
 	{exportStage, "export: scan, encode and write the rows as Parquet", runExport},
 	{operationsStage, "operations: scans, gets and single writes", runOperations},
 }
