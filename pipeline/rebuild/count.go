@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -232,7 +234,13 @@ func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 		c.next.Dead++
 		return nil
 	}
-	out, err := c.mapper.Map(rec)
+	out, err := c.mapRecord(rec)
+	for pending, ok := err.(*decode.Pending); ok; pending, ok = err.(*decode.Pending) {
+		if err := pending.Fetch(ctx); err != nil {
+			return err
+		}
+		out, err = c.mapRecord(rec)
+	}
 	switch {
 	case err != nil:
 		c.next.Dead++
@@ -257,6 +265,19 @@ func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 	}
 	c.next.Applied++
 	return nil
+}
+
+// mapRecord maps rec. A mapping that panics is a bug, and its record a dead letter,
+// as it is for the pipeline.
+func (c *counter) mapRecord(rec *mapping.Record) (out *mapping.Output, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			c.r.log.Error("mapping panicked; its record is not counted", "topic", rec.Topic, "partition", rec.Partition, "offset", rec.Offset, "err", cause, "stack", string(debug.Stack()))
+			c.mapper = c.r.o.Plan.NewMapper()
+			out, err = nil, fmt.Errorf("the mapping panicked: %v", cause)
+		}
+	}()
+	return c.mapper.Map(rec)
 }
 
 func now() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
