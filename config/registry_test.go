@@ -32,6 +32,13 @@ func TestSchemaProblems(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	set, err := os.ReadFile("../pipeline/decode/testdata/protobuf/event.binpb")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "event.binpb"), set, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 	const registry = "schema_registry: {urls: [\"https://registry:8081\"]}\n"
 	tests := []struct {
 		name, file string
@@ -48,6 +55,14 @@ func TestSchemaProblems(t *testing.T) {
 		{"no such file", avroPipeline("", "format: avro, schema_file: gone.avsc"), []string{"f.yaml:10:41: open DIR/gone.avsc: no such file or directory (a relative path starts at the configuration file)"}},
 		{"two schemas", avroPipeline(registry, "format: avro, framing: confluent, schema_file: view.avsc"), []string{"f.yaml:11:61: the schema is the registry's where payloads name it by its id"}},
 		{"format without framing", avroPipeline("", "format: logfmt, framing: confluent"), []string{"f.yaml:10:39: format logfmt has no framing"}},
+		{"protobuf", avroPipeline("", "format: protobuf, schema_file: event.binpb, message: shop.v1.Event"), nil},
+		{"protobuf of a registry", avroPipeline(registry, "format: protobuf, framing: confluent"), nil},
+		{"message", avroPipeline("", "format: protobuf, schema_file: event.binpb, message: shop.Event"), []string{
+			`f.yaml:10:67: no message "shop.Event"; the file has [google.protobuf.Any shop.v1.Event shop.v1.Geo shop.v1.Node shop.v1.View]`,
+		}},
+		{"no descriptor set", avroPipeline("", "format: protobuf, schema_file: view.avsc, message: View"), []string{
+			"f.yaml:10:45: it is no descriptor set: write it with protoc --include_imports --descriptor_set_out=FILE",
+		}},
 		{"addresses", "schema_registry: {urls: [registry, \"http://u:p@h\"]}\n", []string{
 			"f.yaml:1:26: not the address of a registry: write http://host:port or https://host:port",
 			"f.yaml:1:36: the address of a registry has no user and password in it: write them apart",

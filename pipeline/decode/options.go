@@ -1,6 +1,7 @@
 package decode
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,13 +16,14 @@ const (
 	formatJSON     = "json"
 	formatLogfmt   = "logfmt"
 	formatNDJSON   = "ndjson"
+	formatProtobuf = "protobuf"
 	formatRaw      = "raw"
 	formatTSV      = "tsv"
 )
 
 // Formats returns the names that New knows, sorted.
 func Formats() []string {
-	return []string{formatAvro, formatCombined, formatCommon, formatCSV, formatJSON, formatLogfmt, formatNDJSON, formatRaw, formatTSV}
+	return []string{formatAvro, formatCombined, formatCommon, formatCSV, formatJSON, formatLogfmt, formatNDJSON, formatProtobuf, formatRaw, formatTSV}
 }
 
 // The compressions.
@@ -63,13 +65,18 @@ type Options struct {
 	// Delimiter of csv, one ASCII character that is no quote and no line end.
 	// "" = a comma.
 	Delimiter string
-	// Framing is what stands around a value of avro and json: none; confluent, a
-	// zero byte and the schema's id in a registry, 4 bytes big-endian; container,
-	// an Avro object container file. "" = none.
+	// Framing is what stands around a value of avro, protobuf and json: none;
+	// confluent, a zero byte and the schema's id in a registry, 4 bytes
+	// big-endian, and for protobuf the message's place in it; container, an Avro
+	// object container file. "" = none.
 	Framing string
-	// Schema is that of every payload of avro without framing, as JSON.
+	// Schema is that of every payload of avro and protobuf without framing: JSON,
+	// and a FileDescriptorSet with all that it imports.
 	Schema []byte
-	// Schemas is the registry that avro with Confluent's framing asks.
+	// Message is the full name of the message in Schema that payloads of protobuf
+	// are.
+	Message string
+	// Schemas is the registry that avro and protobuf with Confluent's framing ask.
 	Schemas Schemas
 	// Compression of each payload inside its record, apart from what Kafka
 	// does to a batch: none, gzip or zstd. "" = none.
@@ -81,7 +88,7 @@ type Options struct {
 
 // OptionError is a mistake in Options.
 type OptionError struct {
-	Option string // format, framing, schema_file, columns, delimiter, compression or max_bytes
+	Option string // format, framing, schema_file, message, columns, delimiter, compression or max_bytes
 	Reason string
 }
 
@@ -143,6 +150,9 @@ func (o *Options) validateFraming(bad func(option, reason string, a ...any) erro
 		return bad("framing", "no framing %q; there are %s", o.Framing, strings.Join(Framings(), ", "))
 	}
 	framed := o.Framing != "" && o.Framing != framingNone
+	if o.Message != "" && (o.Format != formatProtobuf || framed) {
+		return bad("message", "only protobuf without framing has one")
+	}
 	switch o.Format {
 	case formatAvro:
 		switch {
@@ -163,6 +173,8 @@ func (o *Options) validateFraming(bad func(option, reason string, a ...any) erro
 			return bad("schema_file", "%v", err)
 		}
 		return nil
+	case formatProtobuf:
+		return o.validateProtobuf(bad, framed)
 	case formatJSON:
 		if o.Framing == framingContainer {
 			return bad("framing", "format json has no framing %s", o.Framing)
@@ -178,10 +190,33 @@ func (o *Options) validateFraming(bad func(option, reason string, a ...any) erro
 	return nil
 }
 
+func (o *Options) validateProtobuf(bad func(option, reason string, a ...any) error, framed bool) error {
+	switch {
+	case o.Framing == framingContainer:
+		return bad("framing", "format %s has no framing %s", o.Format, o.Framing)
+	case framed && o.Schema != nil:
+		return bad("schema_file", "the schema is the registry's where payloads name it by its id")
+	case framed:
+		return nil
+	case o.Schema == nil:
+		return bad("framing", "format %s needs a schema_file and a message, or the framing %s", o.Format, framingConfluent)
+	case o.Message == "":
+		return bad("message", "format %s needs the full name of the message in schema_file", o.Format)
+	}
+	_, err := protoFromSet(o.Schema, o.Message)
+	if _, ok := errors.AsType[*noMessageError](err); ok {
+		return bad("message", "%v", err)
+	}
+	if err != nil {
+		return bad("schema_file", "%v", err)
+	}
+	return nil
+}
+
 // Registered reports whether payloads name their schemas by ids of a registry, so
 // that Schemas is needed.
 func (o *Options) Registered() bool {
-	return o.Framing == framingConfluent && o.Format == formatAvro
+	return o.Framing == framingConfluent && (o.Format == formatAvro || o.Format == formatProtobuf)
 }
 
 func (o *Options) compressed() bool {
@@ -272,6 +307,10 @@ func New(o *Options, fields *Fields) (Decoder, error) {
 		d = newCSV(o, fields)
 	case formatTSV:
 		d = newTSV(o, fields)
+	case formatProtobuf:
+		if d, err = newProtobuf(o, fields); err != nil {
+			return nil, &OptionError{Option: "schema_file", Reason: err.Error()}
+		}
 	case formatRaw:
 		d = newRaw(fields)
 	case formatLogfmt:

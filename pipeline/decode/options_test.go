@@ -21,8 +21,8 @@ func TestOptions(t *testing.T) {
 		o    decode.Options
 		want string
 	}{
-		{decode.Options{}, `format: no format ""; there are avro, combined, common, csv, json, logfmt, ndjson, raw, tsv`},
-		{decode.Options{Format: "xml"}, `format: no format "xml"; there are avro, combined, common, csv, json, logfmt, ndjson, raw, tsv`},
+		{decode.Options{}, `format: no format ""; there are avro, combined, common, csv, json, logfmt, ndjson, protobuf, raw, tsv`},
+		{decode.Options{Format: "xml"}, `format: no format "xml"; there are avro, combined, common, csv, json, logfmt, ndjson, protobuf, raw, tsv`},
 		{decode.Options{Format: "csv"}, "columns: format csv needs the names of its columns"},
 		{decode.Options{Format: "json", Columns: []string{"a"}}, "columns: format json has no columns"},
 		{decode.Options{Format: "tsv", Columns: many}, "columns: 4097 columns, at most 4096"},

@@ -105,7 +105,11 @@ func appendMillis(dst []byte, v, per int64) []byte {
 	if part == 0 {
 		return dst
 	}
-	dst = append(dst, '.')
+	return appendFraction(append(dst, '.'), part, per)
+}
+
+// appendFraction appends the digits of part/per, which is below 1.
+func appendFraction(dst []byte, part, per int64) []byte {
 	for part != 0 {
 		per /= 10
 		dst = append(dst, byte('0'+part/per))

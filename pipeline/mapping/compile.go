@@ -163,7 +163,7 @@ func (c *compilation) decode(s *DecodeSpec) {
 		c.note("framing %q", s.Framing)
 	}
 	if len(s.Schema) > 0 {
-		c.note("schema %x", sha256.Sum256(s.Schema))
+		c.note("schema %x %s", sha256.Sum256(s.Schema), s.Message)
 	}
 	if s.Compression != "" && s.Compression != "none" {
 		c.note("compression %q", s.Compression)

@@ -111,7 +111,7 @@ func TestRuleMistakes(t *testing.T) {
 		want []string
 	}{
 		{"empty", &mapping.Spec{}, []string{
-			`00 decode.format: no format "" (there are avro, combined, common, csv, json, logfmt, ndjson, raw, tsv)`,
+			`00 decode.format: no format "" (there are avro, combined, common, csv, json, logfmt, ndjson, protobuf, raw, tsv)`,
 			`00 map: there are no rules (a rule has a table, a row, and put or increment)`,
 		}},
 		{"columns", &mapping.Spec{

@@ -19,8 +19,9 @@ type Spec struct {
 // DecodeSpec says how payloads are read (decode.Options).
 type DecodeSpec struct {
 	Format      string   `yaml:"format"`      // a name of decode.Formats
-	Framing     string   `yaml:"framing"`     // what stands around a value: none; confluent: a zero byte and the schema's id in schema_registry (avro, json); container: an object container file (avro); empty = none
-	SchemaFile  string   `yaml:"schema_file"` // avro without framing: a file with the schema, JSON; a relative path starts at the configuration file
+	Framing     string   `yaml:"framing"`     // what stands around a value: none; confluent: a zero byte and the schema's id in schema_registry (avro, protobuf, json); container: an object container file (avro); empty = none
+	SchemaFile  string   `yaml:"schema_file"` // avro and protobuf without framing: a file with the schema (JSON; a descriptor set by protoc); a relative path starts at the configuration file
+	Message     string   `yaml:"message"`     // protobuf without framing: the full name of the message in schema_file
 	Columns     []string `yaml:"columns"`     // csv, tsv: what the values of a row are called, in order
 	Delimiter   string   `yaml:"delimiter"`   // csv: the character between two values; empty = a comma
 	Compression string   `yaml:"compression"` // of each payload inside its record: none, gzip or zstd; empty = none
@@ -38,7 +39,7 @@ func (s *DecodeSpec) Registered() bool { return s.options().Registered() }
 
 func (s *DecodeSpec) options() *decode.Options {
 	return &decode.Options{
-		Format: s.Format, Framing: s.Framing, Schema: s.Schema, Schemas: s.Schemas,
+		Format: s.Format, Framing: s.Framing, Schema: s.Schema, Message: s.Message, Schemas: s.Schemas,
 		Columns: slices.Clone(s.Columns), Delimiter: s.Delimiter, Compression: s.Compression, MaxBytes: s.MaxBytes,
 	}
 }
