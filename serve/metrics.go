@@ -36,6 +36,10 @@ type descriptions struct {
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
+	corruptions, lateIncrements                                    *prometheus.Desc
+	rewrites, rewriteRetries, rewrittenKeys                        *prometheus.Desc
+	reclaimedKeys, reclaimedBytes, rewriteHold, rewriteHoldMax     *prometheus.Desc
+	garbageLooks, garbageLookSeconds, garbageBytes                 *prometheus.Desc
 }
 
 func newDescriptions() *descriptions {
@@ -93,6 +97,20 @@ func newDescriptions() *descriptions {
 		cacheMisses:   describe("store_cache_misses_total", "Blocks read from disk."),
 		compactions:   describe("store_compactions_total", "Compactions finished."),
 		writeStalls:   describe("store_write_stalls_total", "Times that writes waited for compactions."),
+		corruptions:   describe("store_corruptions_total", "Reads of stored bytes that failed their checksum."),
+
+		lateIncrements: describe("store_late_increments_total", "Increments of counters that were left out, because their family's TTL had passed."),
+
+		rewrites:           describe("store_rewrites_total", "Spans replaced to drop what no read can see."),
+		rewriteRetries:     describe("store_rewrite_retries_total", "Rewrites begun again, because too much was written meanwhile."),
+		rewrittenKeys:      describe("store_rewritten_keys_total", "Keys that rewrites have read."),
+		reclaimedKeys:      describe("store_reclaimed_keys_total", "Keys that rewrites have left out."),
+		reclaimedBytes:     describe("store_reclaimed_bytes_total", "Their keys and values, not compressed."),
+		rewriteHold:        describe("store_rewrite_hold_seconds_total", "Time that commits waited for the replacement of spans."),
+		rewriteHoldMax:     describe("store_rewrite_hold_max_seconds", "The longest of those waits."),
+		garbageLooks:       describe("store_garbage_looks_total", "Times that the store looked for garbage."),
+		garbageLookSeconds: describe("store_garbage_look_seconds_total", "Time that it took, rewriting included."),
+		garbageBytes:       describe("store_garbage_bytes", "Garbage on disk, as the last look has estimated, that is not worth a rewrite yet."),
 	}
 }
 
@@ -287,4 +305,17 @@ func (c *collector) store(e emitter, s *StoreStatus) {
 	e.counter(d.cacheMisses, float64(s.CacheMisses))
 	e.counter(d.compactions, float64(s.Compactions))
 	e.counter(d.writeStalls, float64(s.WriteStalls))
+	e.counter(d.corruptions, float64(s.Corruptions))
+	e.counter(d.lateIncrements, float64(s.LateIncrements))
+	r := &s.Rewrites
+	e.counter(d.rewrites, float64(r.Spans))
+	e.counter(d.rewriteRetries, float64(r.Retries))
+	e.counter(d.rewrittenKeys, float64(r.Keys))
+	e.counter(d.reclaimedKeys, float64(r.ReclaimedKeys))
+	e.counter(d.reclaimedBytes, float64(r.ReclaimedBytes))
+	e.counter(d.rewriteHold, r.HoldSeconds)
+	e.gauge(d.rewriteHoldMax, r.HoldMaxSeconds)
+	e.counter(d.garbageLooks, float64(r.Looks))
+	e.counter(d.garbageLookSeconds, r.LookSeconds)
+	e.gauge(d.garbageBytes, float64(r.GarbageBytes))
 }

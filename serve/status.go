@@ -121,4 +121,26 @@ type StoreStatus struct {
 	CacheMisses   uint64    `json:"cache_misses"`
 	Compactions   uint64    `json:"compactions"`
 	WriteStalls   uint64    `json:"write_stalls"`
+	Corruptions   uint64    `json:"corruptions"` // reads that failed their checksum
+
+	// LateIncrements are increments of counters that were left out, because
+	// their family's TTL had passed.
+	LateIncrements uint64 `json:"late_increments"`
+
+	// Rewrites is what retention and compactions by hand have done.
+	Rewrites RewriteStatus `json:"rewrites"`
+}
+
+// RewriteStatus is what rewrites of spans have done to drop what no read can see.
+type RewriteStatus struct {
+	Spans          uint64  `json:"spans"`           // replaced
+	Retries        uint64  `json:"retries"`         // begun again: too much was written meanwhile
+	Keys           uint64  `json:"keys"`            // read
+	ReclaimedKeys  uint64  `json:"reclaimed_keys"`  // of them left out
+	ReclaimedBytes uint64  `json:"reclaimed_bytes"` // keys and values, not compressed
+	HoldSeconds    float64 `json:"hold_seconds"`    // that commits waited for replacements
+	HoldMaxSeconds float64 `json:"hold_max_seconds"`
+	Looks          uint64  `json:"looks"`         // for garbage
+	LookSeconds    float64 `json:"look_seconds"`  // that they took, rewriting included
+	GarbageBytes   uint64  `json:"garbage_bytes"` // on disk, as the last look has estimated, not worth a rewrite yet
 }

@@ -98,5 +98,12 @@ func fromPebble(m pebblestore.Metrics) serve.StoreStatus {
 		DiskBytes: m.DiskBytes, MemTableBytes: m.MemTableBytes,
 		CacheHits: uint64(m.CacheHits), CacheMisses: uint64(m.CacheMisses),
 		Compactions: uint64(m.Compactions), WriteStalls: uint64(m.WriteStalls),
+		Corruptions: uint64(m.Corruptions), LateIncrements: uint64(m.LateIncrements),
+		Rewrites: serve.RewriteStatus{
+			Spans: uint64(m.Rewrites), Retries: uint64(m.RewriteRetries), Keys: uint64(m.RewrittenKeys),
+			ReclaimedKeys: uint64(m.ReclaimedKeys), ReclaimedBytes: uint64(m.ReclaimedBytes),
+			HoldSeconds: m.RewriteHoldSeconds, HoldMaxSeconds: m.RewriteHoldMax,
+			Looks: uint64(m.GarbageLooks), LookSeconds: m.GarbageLookSeconds, GarbageBytes: uint64(m.GarbageBytes),
+		},
 	}
 }
