@@ -96,8 +96,8 @@ func scanAfter(ctx context.Context, r store.Reader, f *LetterFilter, row []byte)
 	return scanLetters(ctx, r, f, s)
 }
 
-// scanPartition is ScanLetters of one partition of one incarnation of a topic.
-func scanPartition(ctx context.Context, r store.Reader, f *LetterFilter, src *store.Source, partition int32) iter.Seq2[*buffer.DeadLetter, error] {
+// ScanPartition is ScanLetters of one partition of a source.
+func ScanPartition(ctx context.Context, r store.Reader, f *LetterFilter, src *store.Source, partition int32) iter.Seq2[*buffer.DeadLetter, error] {
 	first := buffer.DeadLetter{Pipeline: src.Pipeline, Topic: src.Topic, TopicID: src.TopicID, Partition: partition}
 	s := f.scan()
 	s.Start = first.AppendRow(nil)

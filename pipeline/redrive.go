@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"sluice/cell"
@@ -53,7 +54,8 @@ type RedriveCounts struct {
 // The record takes effect now, not in its turn: what it puts carries its event
 // time as ever, but a delete or an append comes after what later records did.
 //
-// The counts are of what was done, also beside an error, which wraps the store's.
+// The counts are of what was done, also beside an error, which wraps the store's, or
+// ErrRebuilding.
 func Redrive(ctx context.Context, o *RedriveOptions) (RedriveCounts, error) {
 	switch {
 	case o == nil || o.Engine == nil || o.Plan == nil || o.Filter.Pipeline == "":
@@ -63,7 +65,47 @@ func Redrive(ctx context.Context, o *RedriveOptions) (RedriveCounts, error) {
 	case o.Engine.Traits().Atomic != store.AtomicBatch:
 		return RedriveCounts{}, fmt.Errorf("redrive: %w: engine %s does not commit a letter with its effects", store.ErrUnsupported, o.Engine.Traits().Name)
 	}
+	if err := checkNoRebuild(ctx, o.Engine, o.Filter.Pipeline); err != nil {
+		return RedriveCounts{}, fmt.Errorf("redrive: %w", err)
+	}
 	return newRedrive(o, func() mapper { return o.Plan.NewMapper() }, o.Plan.Version()).run(ctx)
+}
+
+// ErrRebuilding: the counters of the pipeline are being counted again, and a letter
+// that was redriven meanwhile would miss in them.
+var ErrRebuilding = errors.New("pipeline: a rebuild is unfinished")
+
+// generationMark separates the name of a pipeline from the generation of its
+// counters that a rebuild has made: package rebuild's sources are NAME~N, and the
+// families of an unfinished one FAMILY~NAME~N.
+const generationMark = "~"
+
+// checkNoRebuild returns an ErrRebuilding where the pipeline has an unfinished
+// rebuild.
+func checkNoRebuild(ctx context.Context, e store.Engine, pipeline string) error {
+	admin, ok := e.(store.Admin)
+	if !ok {
+		return nil
+	}
+	tables, err := admin.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		d, err := e.Table(ctx, table)
+		if errors.Is(err, store.ErrTableNotFound) { // dropped meanwhile
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for i := range d.Families {
+			if strings.Contains(d.Families[i].Name, generationMark+pipeline+generationMark) {
+				return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild\"", ErrRebuilding, table, d.Families[i].Name)
+			}
+		}
+	}
+	return nil
 }
 
 // redrive is one Redrive.

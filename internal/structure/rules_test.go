@@ -36,7 +36,7 @@ var packages = map[string][]string{
 		"pipeline/kafka", "pipeline/decode", "pipeline/mapping", "pipeline/buffer",
 	},
 
-	"pipeline/rebuild": {"cell", "region", "store", "counters", "pipeline/decode", "pipeline/kafka", "pipeline/mapping"},
+	"pipeline/rebuild": {"cell", "region", "store", "counters", "pipeline", "pipeline/decode", "pipeline/kafka", "pipeline/mapping"},
 
 	"jobs/columnar":    {"cell", "region", "store"},
 	"jobs/parquetfile": {"jobs/columnar"},

@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/pipeline"
 	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
@@ -86,6 +87,9 @@ type counter struct {
 	report  *reporter
 	next    store.Progress // with what is in sums
 	records int            // in sums
+	// dead are the records that the pipeline has in its outbox and that had no
+	// effect yet: they have it when they are redriven, and not here.
+	dead map[int64]struct{}
 	// refused are the records that the store does not take, by offset; up to
 	// single increments are not summed, so that the store can name each.
 	refused map[int64]error
@@ -101,6 +105,13 @@ func (c *counter) run(ctx context.Context, f *kafka.Fetcher) error {
 	}
 	if c.p.stored >= c.p.target {
 		return nil
+	}
+	c.dead = map[int64]struct{}{}
+	for d, err := range pipeline.ScanPartition(ctx, c.r.o.Engine, &pipeline.LetterFilter{State: pipeline.DeadLetters, Brief: true}, &c.p.live, c.p.number) {
+		if err != nil {
+			return err
+		}
+		c.dead[d.Offset] = struct{}{}
 	}
 	reader := f.Add(c.p.own.Topic, c.p.number, c.p.stored)
 	defer reader.Close()
@@ -231,6 +242,10 @@ func (c *counter) cover(offset int64) {
 // record sums the increments of one record.
 func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 	if c.refused[rec.Offset] != nil {
+		c.next.Dead++
+		return nil
+	}
+	if _, dead := c.dead[rec.Offset]; dead {
 		c.next.Dead++
 		return nil
 	}

@@ -8,6 +8,9 @@
 // killed goes on where it stopped. What the mapping writes besides increments is
 // not touched; puts of a record are the same cells again anyway.
 //
+// A record that is a dead letter stays one: redrive it first, or afterwards, by the
+// corrected mapping. While a rebuild is unfinished nothing is redriven.
+//
 // It is not a way to apply a log twice to what is served, and it does not run
 // beside its pipeline: between Count and Switch nothing may apply records of it.
 package rebuild

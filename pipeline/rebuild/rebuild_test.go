@@ -259,6 +259,65 @@ func TestRebuildAgrees(t *testing.T) {
 	})
 }
 
+// A dead letter that the present mapping takes is counted once: by its redrive,
+// before a rebuild or after it, and never in the midst of one.
+func TestRebuildLeavesDeadLettersToTheRedrive(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(40)
+		late := []kafka.Message{{Value: []byte(`{"page": "/late", "agent": "x"}`)}, {Value: []byte(`{"page": "/later", "agent": "x"}`), Partition: 1}}
+		w.ok(w.out.Produce(t.Context(), "pages", late...)) // no bot: the rules miss a field
+		w.sent += 2
+		w.ingest()
+		w.check()
+		mended := func(o *rebuild.Options) {
+			p, err := mapping.Compile(&mapping.Spec{
+				Decode: mapping.DecodeSpec{Format: "json"},
+				Rules: []mapping.RuleSpec{
+					{When: `!(bot ?? false)`, Table: "counts", Row: "page", Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: `"n"`}}},
+				},
+			}, func(name string) *store.TableDescriptor {
+				d, err := w.engine.Table(t.Context(), name)
+				w.ok(err)
+				return d
+			})
+			w.ok(err)
+			o.Plan = p
+		}
+		redrive := func(limit int) (pipeline.RedriveCounts, error) {
+			var o rebuild.Options
+			mended(&o)
+			return pipeline.Redrive(t.Context(), &pipeline.RedriveOptions{
+				Engine: w.engine, Plan: o.Plan, Limit: limit, Filter: pipeline.LetterFilter{Pipeline: "views", Class: "missing_field"},
+			})
+		}
+		n, err := redrive(1)
+		w.ok(err)
+		if n.Applied != 1 {
+			t.Errorf("redriven before: %+v, want 1 applied", n)
+		}
+		r := w.open(mended)
+		w.ok(r.Count(t.Context()))
+		if _, err := redrive(1); !errors.Is(err, pipeline.ErrRebuilding) {
+			t.Errorf("redrive in the midst: %v, want ErrRebuilding", err)
+		}
+		w.ok(r.Switch(t.Context()))
+		n, err = redrive(0)
+		w.ok(err)
+		if n.Applied != 1 {
+			t.Errorf("redriven after: %+v, want 1 applied", n)
+		}
+		w.want["/late"], w.want["/later"] = 1, 1
+		w.check()
+		audits, err := pipeline.RunAudit(t.Context(), &pipeline.AuditOptions{Store: w.engine, Client: w.client, Deep: true})
+		w.ok(err)
+		for _, a := range audits {
+			if len(a.Problems) > 0 {
+				t.Errorf("audit of %s/%d: %q", a.Source.Pipeline, a.Partition, a.Problems)
+			}
+		}
+	})
+}
+
 // What was damaged is found, named, and put right in one step; the pipeline goes
 // on counting on top of it.
 func TestRebuildRepairs(t *testing.T) {
