@@ -148,6 +148,11 @@ type Batch struct {
 	// error. The last Advance stores it, so a batch of which Records had no
 	// effect must not advance several partitions.
 	Unapplied Unapplied
+
+	// Bulk says that much more of its kind follows, as where a backlog is
+	// read: an engine may commit it, and what it gathers with it, in the way
+	// that costs least in all and later. It changes nothing else.
+	Bulk bool
 }
 
 // Add appends m, made from the record at offset.
@@ -188,6 +193,7 @@ func (b *Batch) InOrder(mutation func(*Mutation), record func(*Record)) {
 func (b *Batch) Reset() {
 	b.Mutations, b.Counters, b.Records, b.Advances = b.Mutations[:0], b.Counters[:0], b.Records[:0], b.Advances[:0]
 	b.Unapplied = Unapplied{}
+	b.Bulk = false
 }
 
 // Empty reports whether applying b would do nothing.

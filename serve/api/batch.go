@@ -123,6 +123,7 @@ type Batch struct {
 	Counters  []CounterDelta  `json:"counters,omitempty"`
 	Records   []Record        `json:"records,omitempty"`
 	Advances  []Advance       `json:"advances,omitempty"`
+	Bulk      bool            `json:"bulk,omitempty"`
 }
 
 // BatchResponse is store.Unapplied, the answer of …/batch.
@@ -133,7 +134,7 @@ type BatchResponse struct {
 
 // FromBatch converts b. Its error is that of FromCond.
 func FromBatch(b *store.Batch) (*Batch, error) {
-	a := &Batch{}
+	a := &Batch{Bulk: b.Bulk}
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		a.Mutations = append(a.Mutations, BatchMutation{Offset: m.Offset, Mutation: FromMutation(&m.Mutation)})
@@ -169,7 +170,7 @@ func FromBatch(b *store.Batch) (*Batch, error) {
 
 // Store converts a. Its error wraps store.ErrInvalidArgument.
 func (a *Batch) Store() (*store.Batch, error) {
-	b := &store.Batch{}
+	b := &store.Batch{Bulk: a.Bulk}
 	for i := range a.Mutations {
 		m, err := a.Mutations[i].Cell()
 		if err != nil {

@@ -60,6 +60,7 @@ func (c *commit) batch(b *store.Batch) (store.Unapplied, error) {
 		c.rollback(m)
 		return store.Unapplied{}, err
 	}
+	c.bulk = c.bulk || b.Bulk
 	return dropped, nil
 }
 

@@ -52,6 +52,7 @@ type commit struct {
 	lastNam string
 
 	sync bool // a member wants to be on disk before its call returns
+	bulk bool // a member is a bulk batch
 
 	deltaMutation cell.Mutation
 	deltas        []delta // of the batch that is being staged
@@ -110,7 +111,7 @@ func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 	clear(c.onceSet)
 	clear(c.sweeps)
 	clear(c.rows)
-	c.indexed, c.lastTab, c.lastNam, c.sync = 0, nil, "", false
+	c.indexed, c.lastTab, c.lastNam, c.sync, c.bulk = 0, nil, "", false, false
 }
 
 // end releases what begin and reading took.
@@ -324,9 +325,8 @@ func ascending(run []cell.Cell) []cell.Cell {
 	return slices.CompactFunc(run, func(a, b cell.Cell) bool { return bytes.Equal(a.Qualifier, b.Qualifier) })
 }
 
-// write fills b with everything that the commit has staged, in key order: Pebble
-// inserts sorted keys a third faster.
-func (c *commit) write(b *pebble.Batch) error {
+// sort puts the staged key-values in key order.
+func (c *commit) sort() {
 	slices.SortFunc(c.kvs, func(x, y staged) int {
 		switch {
 		case x.head != y.head:
@@ -336,13 +336,34 @@ func (c *commit) write(b *pebble.Batch) error {
 		}
 		return bytes.Compare(c.buf[x.start:x.start+x.key], c.buf[y.start:y.start+y.key])
 	})
+}
+
+// system calls set for what the commit writes into system tables, the last
+// sequence among it: none is allotted after it.
+func (c *commit) system(set func(key, value []byte) error) error {
 	for i := range c.offsets {
 		o := c.offsets[i].o
-		if err := b.Set([]byte(o.key), o.value, nil); err != nil {
+		if err := set([]byte(o.key), o.value); err != nil {
 			return err
 		}
 	}
-	if err := c.writeOnces(b); err != nil {
+	for _, k := range c.onces {
+		c.seq++
+		if err := set([]byte(k), appendSystemValue(nil, c.now, c.seq, nil)); err != nil {
+			return err
+		}
+	}
+	return set(sequenceKey(), c.db.sequenceValue(c.now, c.seq))
+}
+
+// write fills b with everything that the commit has staged, in key order: Pebble
+// inserts sorted keys a third faster.
+func (c *commit) write(b *pebble.Batch) error {
+	c.sort()
+	if err := c.system(func(key, value []byte) error { return b.Set(key, value, nil) }); err != nil {
+		return err
+	}
+	if err := c.writeSweeps(b); err != nil {
 		return err
 	}
 	if err := c.writeCounters(b); err != nil {
@@ -357,7 +378,7 @@ func (c *commit) write(b *pebble.Batch) error {
 			return err
 		}
 	}
-	return b.Set(sequenceKey(), c.db.sequenceValue(c.now, c.seq), nil)
+	return nil
 }
 
 // settle makes the caches what the commit has made of the store, or, where it

@@ -37,7 +37,7 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 		})
 	}
 	d.mu.Unlock()
-	options := &pebblestore.Options{Now: o.Now, FS: fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, RewriteInterval: -1, RewriteMinGarbage: -1, RewriteKeysPerSecond: -1}
+	options := &pebblestore.Options{Now: o.Now, FS: fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, RewriteInterval: -1, RewriteMinGarbage: -1, RewriteKeysPerSecond: -1, MinBulkKeys: 1}
 	if o.Rewriting {
 		options.RewriteInterval, options.RewriteKeys = 200*time.Microsecond, 3
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -16,16 +17,39 @@ import (
 	"sluice/store"
 )
 
+// crashFS is a file system in memory whose power can fail beside anything: MemFS
+// waits for itself where it is cloned in the midst of a Link.
+type crashFS struct {
+	*vfs.MemFS
+	links *sync.Mutex
+}
+
+func newCrashFS() crashFS { return crashFS{vfs.NewCrashableMem(), new(sync.Mutex)} }
+
+func (c crashFS) Link(oldName, newName string) error {
+	c.links.Lock()
+	defer c.links.Unlock()
+	return c.MemFS.Link(oldName, newName)
+}
+
+// crash returns what is left where power fails now.
+func (c crashFS) crash(percent int, rng *rand.Rand) *vfs.MemFS {
+	c.links.Lock()
+	defer c.links.Unlock()
+	return c.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+}
+
 // ledger writes batches that each count one event of its partition in a row, in a
 // counter and in the offset, so that the three must agree at every instant.
 type ledger struct {
 	db   *DB
 	next [3]int64 // offsets acknowledged, by partition
+	bulk bool     // what apply says of its batches
 }
 
 func (l *ledger) apply(t testing.TB, partition, events int) error {
 	from, next := l.next[partition], l.next[partition]+int64(events)
-	var b store.Batch
+	b := store.Batch{Bulk: l.bulk}
 	for o := from; o < next; o++ {
 		b.Add(o, *put(fmt.Sprintf("p%d-%06d", partition, o), cell.Timestamp(o+1), "f", "a", "1", "b", "2"))
 	}
@@ -43,19 +67,26 @@ func (l *ledger) apply(t testing.TB, partition, events int) error {
 	return err
 }
 
-// check reads a store and fails where rows, counters and offsets disagree, or
-// where less is there than acknowledged.
-func check(t testing.TB, db *DB, acknowledged [3]int64) {
+// offsets returns the stored offsets by partition.
+func offsets(t testing.TB, r store.Reader) (next [3]int64) {
 	t.Helper()
-	var offsets, counts, found [3]int64
-	all, err := store.AllProgress(t.Context(), db)
+	all, err := store.AllProgress(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range all {
-		offsets[p.Partition] = p.Progress.Next
+		next[p.Partition] = p.Progress.Next
 	}
-	sc := db.Scan(t.Context(), &store.Scan{Table: "t"})
+	return next
+}
+
+// check reads a store and fails where rows, counters and offsets disagree, or
+// where less is there than acknowledged.
+func check(t testing.TB, r store.Reader, acknowledged [3]int64) {
+	t.Helper()
+	var counts, found [3]int64
+	offsets := offsets(t, r)
+	sc := r.Scan(t.Context(), &store.Scan{Table: "t"})
 	defer sc.Close()
 	for sc.Next() {
 		row := sc.Row()
@@ -91,7 +122,8 @@ func TestCrashesLoseNothingAcknowledged(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 7))
 			mem := vfs.NewCrashableMem()
-			o := &Options{FS: mem, MemTableBytes: 64 << 10, CacheBytes: 1 << 20, RewriteKeys: 50}
+			o := bulk(mem)
+			o.RewriteInterval = 0
 			var l ledger
 			for life := range 8 {
 				db, err := Open("db", o)
@@ -103,13 +135,7 @@ func TestCrashesLoseNothingAcknowledged(t *testing.T) {
 					create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
 				}
 				check(t, db, l.next)
-				all, err := store.AllProgress(t.Context(), db)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, p := range all { // what was stored but not acknowledged
-					l.next[p.Partition] = p.Progress.Next
-				}
+				l.next = offsets(t, db) // what was stored but not acknowledged is among it
 				crash := 1 + rng.IntN(30)
 				var clone *vfs.MemFS
 				var acknowledged [3]int64
@@ -118,6 +144,7 @@ func TestCrashesLoseNothingAcknowledged(t *testing.T) {
 						acknowledged = l.next
 						clone = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
 					}
+					l.bulk = seed%3 > 0 && rng.IntN(2) == 0
 					if err := l.apply(t, rng.IntN(3), 1+rng.IntN(40)); err != nil {
 						t.Fatal(err)
 					}
@@ -143,8 +170,8 @@ func TestCrashesLoseNothingAcknowledged(t *testing.T) {
 // The crash comes while several writers wait for their commits.
 func TestCrashAmidConcurrentCommits(t *testing.T) {
 	t.Parallel()
-	mem := vfs.NewCrashableMem()
-	o := &Options{FS: mem, MemTableBytes: 64 << 10, CacheBytes: 1 << 20}
+	mem := newCrashFS()
+	o := bulk(mem)
 	db := open(t, "db", o)
 	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
 	var acknowledged [3]atomic.Int64
@@ -159,6 +186,7 @@ func TestCrashAmidConcurrentCommits(t *testing.T) {
 					return
 				default:
 				}
+				l.bulk = l.next[p]%2 > 0
 				if err := l.apply(t, p, 5); err != nil {
 					t.Error(err)
 					return
@@ -173,15 +201,16 @@ func TestCrashAmidConcurrentCommits(t *testing.T) {
 		acknowledged [3]int64
 	}
 	var crashes []crash
-	for db.Metrics().Commits < 60 {
+	for i := range 20 {
+		for db.Metrics().Commits < int64(3*i) {
+			runtime.Gosched()
+		}
 		var c crash
 		for p := range 3 {
 			c.acknowledged[p] = acknowledged[p].Load()
 		}
-		c.fs = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rng})
-		if len(crashes) < 20 {
-			crashes = append(crashes, c)
-		}
+		c.fs = mem.crash(50, rng)
+		crashes = append(crashes, c)
 	}
 	close(stop)
 	writers.Wait()

@@ -156,6 +156,9 @@ func (db *DB) open() error {
 		if err := fsys.Remove(fsys.PathJoin(db.dir, rewriteFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return diskError(err)
 		}
+		if err := db.removeBulkFiles(); err != nil {
+			return err
+		}
 	}
 	if err := db.redo(); err != nil {
 		return err

@@ -186,7 +186,7 @@ func (db *DB) run() {
 // gather takes first and what waits behind it, up to the limit of a commit or a
 // request that needs the loop for itself, which it returns.
 func (db *DB) gather(group []*request, first *request) (_ []*request, rest *request) {
-	events := 0
+	events, limit := 0, db.opts.MaxCommitEvents
 	for r := first; ; {
 		if r.alone != nil {
 			return group, r
@@ -194,8 +194,11 @@ func (db *DB) gather(group []*request, first *request) (_ []*request, rest *requ
 		if r.state.CompareAndSwap(requestWaiting, requestTaken) {
 			group = append(group, r)
 			events += r.events()
+			if r.batch != nil && r.batch.Bulk {
+				limit = max(limit, db.opts.MaxBulkEvents)
+			}
 		}
-		if events >= db.opts.MaxCommitEvents {
+		if events >= limit {
 			return group, nil
 		}
 		select {
@@ -242,7 +245,11 @@ func (db *DB) commitSome(group []*request) int {
 	}
 	c.end()
 	var err error
-	if !c.empty() {
+	switch {
+	case c.empty():
+	case c.inTables():
+		err = db.ingestStaged(c)
+	default:
 		err = db.commitStaged(c)
 	}
 	c.settle(err == nil)

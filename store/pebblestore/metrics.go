@@ -11,6 +11,7 @@ var CommitBuckets = [...]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 
 // Metrics is what a DB has done since it was opened, and what it holds now.
 type Metrics struct {
 	Commits         int64 // that were written
+	BulkCommits     int64 // of these, as sorted tables (store.Batch.Bulk)
 	CommitErrors    int64 // that failed
 	RefusedCommits  int64 // refused for want of disk space
 	Requests        int64 // calls that took part in a commit
@@ -57,6 +58,7 @@ type Metrics struct {
 // meters are the DB's own counters.
 type meters struct {
 	commits, commitErrors, refusedCommits, requests  atomic.Int64
+	bulkCommits                                      atomic.Int64
 	keyValues, bytes, counters, late, conflicts      atomic.Int64
 	counterHits, counterMisses, rewritten, reclaimed atomic.Int64
 	seconds                                          [len(CommitBuckets) + 1]atomic.Int64
@@ -103,7 +105,7 @@ func (m *meters) observe(c *commit, requests int, took time.Duration, err error)
 func (db *DB) Metrics() Metrics {
 	m := &db.metrics
 	out := Metrics{
-		Commits: m.commits.Load(), CommitErrors: m.commitErrors.Load(), RefusedCommits: m.refusedCommits.Load(),
+		Commits: m.commits.Load(), BulkCommits: m.bulkCommits.Load(), CommitErrors: m.commitErrors.Load(), RefusedCommits: m.refusedCommits.Load(),
 		Requests: m.requests.Load(), KeyValues: m.keyValues.Load(), Bytes: m.bytes.Load(), Counters: m.counters.Load(),
 		CounterHits: m.counterHits.Load(), CounterMisses: m.counterMisses.Load(),
 		LateIncrements: m.late.Load(), Conflicts: m.conflicts.Load(), Sequence: db.sequence.Load(),

@@ -88,16 +88,10 @@ func (c *commit) use(key string) {
 	c.onces = append(c.onces, key)
 }
 
-// writeOnces adds the commit's event ids to its batch, and forgets old ones.
-func (c *commit) writeOnces(b *pebble.Batch) error {
+// writeSweeps has the commit's batch forget old event ids.
+func (c *commit) writeSweeps(b *pebble.Batch) error {
 	for ttl, before := range c.sweeps {
 		if err := b.DeleteRange(recentPrefix(ttl, 0), recentPrefix(ttl, before), nil); err != nil {
-			return err
-		}
-	}
-	for _, k := range c.onces {
-		c.seq++
-		if err := b.Set([]byte(k), appendSystemValue(nil, c.now, c.seq, nil), nil); err != nil {
 			return err
 		}
 	}

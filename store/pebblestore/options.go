@@ -48,6 +48,16 @@ type Options struct {
 	// that a commit can hold: a request must not be refused for what others
 	// have sent.
 	MaxCommitBytes int
+	// MaxBulkEvents is MaxCommitEvents of a commit with a bulk batch
+	// (store.Batch.Bulk). Default: 200,000, about 100,000 page views: fewer
+	// make more and smaller files, more hold up the other writers longer than
+	// the third of a second that these take.
+	MaxBulkEvents int
+	// MinBulkKeys is the number of key-values from which on a commit with a
+	// bulk batch is written as sorted tables that the engine takes over, past
+	// the log and the memtable (design D8). Default: 10,000, below which three
+	// files cost more than they save; negative = never.
+	MinBulkKeys int
 	// CounterCacheEntries bounds the cache of absolute counter values, about
 	// 200 bytes each. Default: 500,000.
 	CounterCacheEntries int
@@ -90,8 +100,8 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("pebblestore: MemTableBytes is %d, at most 2 GiB", o.MemTableBytes)
 	case o.Sync > SyncNever:
 		return fmt.Errorf("pebblestore: Sync is %d, unknown", o.Sync)
-	case o.MaxCommitEvents < 0, o.MaxCommitBytes < 0, o.CounterCacheEntries < 0, o.RewriteKeys < 0:
-		return fmt.Errorf("pebblestore: MaxCommitEvents, MaxCommitBytes, CounterCacheEntries and RewriteKeys must not be negative")
+	case o.MaxCommitEvents < 0, o.MaxBulkEvents < 0, o.MaxCommitBytes < 0, o.CounterCacheEntries < 0, o.RewriteKeys < 0:
+		return fmt.Errorf("pebblestore: MaxCommitEvents, MaxBulkEvents, MaxCommitBytes, CounterCacheEntries and RewriteKeys must not be negative")
 	case !(o.RewriteMinGarbage <= 1):
 		return fmt.Errorf("pebblestore: RewriteMinGarbage is %g, must be at most 1", o.RewriteMinGarbage)
 	}
@@ -128,6 +138,12 @@ func (o *Options) withDefaults() *Options {
 	}
 	if c.MaxCommitBytes == 0 {
 		c.MaxCommitBytes = 256 << 20
+	}
+	if c.MaxBulkEvents == 0 {
+		c.MaxBulkEvents = 200_000
+	}
+	if c.MinBulkKeys == 0 {
+		c.MinBulkKeys = 10_000
 	}
 	if c.CounterCacheEntries == 0 {
 		c.CounterCacheEntries = 500_000

@@ -346,7 +346,7 @@ func (h *history) modify(rt *rapid.T) {
 func (h *history) check(rt *rapid.T) { h.mutate(rt, "check", h.drawCond(rt), h.drawMutation(rt)) }
 
 func (h *history) batch(rt *rapid.T) {
-	b := &store.Batch{}
+	b := &store.Batch{Bulk: rapid.Bool().Draw(rt, "bulk")}
 	partition := rapid.IntRange(0, 1).Draw(rt, "partition")
 	for range rapid.IntRange(0, 4).Draw(rt, "mutations") {
 		h.offset++

@@ -1,0 +1,187 @@
+package pebblestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cockroachdb/pebble/v2"
+	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
+	"github.com/cockroachdb/pebble/v2/sstable"
+	"github.com/cockroachdb/pebble/v2/vfs"
+)
+
+// Names, in the data directory, of the tables that a bulk commit is making. The
+// kinds of keys lie apart, so that those of one ingest never overlap.
+const (
+	bulkSystemFile  = "bulk-system.sst"
+	bulkCounterFile = "bulk-counters.sst"
+	bulkDataFile    = "bulk-data.sst"
+)
+
+// inTables reports whether c is committed as tables: it has a bulk batch and is worth
+// it. One that forgets event ids, once a period, is not: that is a range.
+func (c *commit) inTables() bool {
+	least := c.db.opts.MinBulkKeys
+	return c.bulk && least >= 0 && len(c.kvs)+len(c.dirty) >= least && len(c.sweeps) == 0
+}
+
+// ingestStaged commits what c holds as sorted tables that Pebble takes over, all of
+// them at one instant: neither log nor memtable see it (design D8). It is as
+// durable as a synced commit when it returns.
+func (db *DB) ingestStaged(c *commit) error {
+	var paths []string
+	data := make(chan error, 1)
+	go func() { data <- db.writeData(c) }()
+	n, err := db.writeBulkCounters(c)
+	if err == nil {
+		err = db.writeSystem(c)
+	}
+	if err = errors.Join(err, <-data); err == nil {
+		paths = append(paths, db.bulkPath(bulkSystemFile))
+		if n > 0 {
+			paths = append(paths, db.bulkPath(bulkCounterFile))
+		}
+		if len(c.kvs) > 0 {
+			paths = append(paths, db.bulkPath(bulkDataFile))
+		}
+		err = db.ingest(paths)
+	}
+	if err != nil {
+		return errors.Join(engineError(err), db.removeBulkFiles())
+	}
+	db.metrics.bulkCommits.Add(1)
+	db.sequence.Store(c.seq)
+	db.noteWritten(c)
+	db.noteLate(c)
+	return nil
+}
+
+// ingest has Pebble take the tables over. The log goes to disk first: what it may
+// still lose came before the tables, and must not be lost where they are not. (The
+// end of a rewrite is such a thing: Open would do it again, on top of them.)
+func (db *DB) ingest(paths []string) error {
+	if err := db.pebble.LogData(nil, pebble.Sync); err != nil {
+		return err
+	}
+	db.rows.writing()
+	defer db.rows.written()
+	return db.pebble.Ingest(context.Background(), paths)
+}
+
+// writeData writes the cells of c, which it sorts.
+func (db *DB) writeData(c *commit) error {
+	c.sort()
+	if len(c.kvs) == 0 {
+		return nil
+	}
+	return db.writeBulkFile(bulkDataFile, func(w *sstable.Writer) error {
+		for i := range c.kvs {
+			s := &c.kvs[i]
+			value := s.start + s.key
+			if err := w.Set(c.buf[s.start:value], c.buf[value:value+s.value]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeBulkCounters writes the counters of c and returns how many key-values they
+// are.
+func (db *DB) writeBulkCounters(c *commit) (n int, err error) {
+	for _, e := range c.dirty {
+		if e.exists || e.oldHave {
+			n++
+		}
+	}
+	if n == 0 {
+		return 0, nil
+	}
+	slices.SortFunc(c.dirty, func(a, b *counter) int { return strings.Compare(a.key, b.key) })
+	var key, value []byte
+	return n, db.writeBulkFile(bulkCounterFile, func(w *sstable.Writer) error {
+		for _, e := range c.dirty {
+			key = append(key[:0], e.key...)
+			var err error
+			switch {
+			case e.exists:
+				value = e.append(value[:0])
+				err = w.Set(key, value)
+			case e.oldHave:
+				err = w.Delete(key)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// writeSystem writes what c writes into system tables.
+func (db *DB) writeSystem(c *commit) error {
+	var kvs []storedKV
+	if err := c.system(func(key, value []byte) error {
+		kvs = append(kvs, storedKV{key: key, value: value})
+		return nil
+	}); err != nil {
+		return err
+	}
+	slices.SortFunc(kvs, func(a, b storedKV) int { return bytes.Compare(a.key, b.key) })
+	// An offset that two members have advanced is there twice, with one value.
+	kvs = slices.CompactFunc(kvs, func(a, b storedKV) bool { return bytes.Equal(a.key, b.key) })
+	return db.writeBulkFile(bulkSystemFile, func(w *sstable.Writer) error {
+		for i := range kvs {
+			if err := w.Set(kvs[i].key, kvs[i].value); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (db *DB) bulkPath(name string) string { return db.opts.FS.PathJoin(db.dir, name) }
+
+// writeBulkFile makes a table of what fill sets, in the order of the keys. It is on
+// disk when writeBulkFile returns.
+func (db *DB) writeBulkFile(name string, fill func(*sstable.Writer) error) (err error) {
+	path := db.bulkPath(name)
+	// One that was left is perhaps a name of a table that Pebble has: it must not
+	// be cut.
+	if err := db.removeFile(path); err != nil {
+		return err
+	}
+	file, err := db.opts.FS.Create(path, vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return fmt.Errorf("make %s: %w", path, err)
+	}
+	file = vfs.NewSyncingFile(file, vfs.SyncingFileOptions{BytesPerSync: db.pebbleOpts.BytesPerSync})
+	// Of the level where most of it goes first.
+	o := db.pebbleOpts.MakeWriterOptions(0, db.pebble.TableFormat())
+	o.DisableValueBlocks = true // as the span policy says for Pebble's own files
+	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), o)
+	defer func() { err = errors.Join(err, w.Close()) }()
+	return fill(w)
+}
+
+func (db *DB) removeFile(path string) error {
+	if err := db.opts.FS.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove %s: %w", path, err)
+	}
+	return nil
+}
+
+// removeBulkFiles removes what a bulk commit that failed, or that a crash cut
+// short, has left.
+func (db *DB) removeBulkFiles() error {
+	var errs []error
+	for _, name := range []string{bulkSystemFile, bulkCounterFile, bulkDataFile} {
+		errs = append(errs, db.removeFile(db.bulkPath(name)))
+	}
+	return diskError(errors.Join(errs...))
+}
