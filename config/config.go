@@ -182,6 +182,13 @@ type Pipeline struct {
 	Topics []string `yaml:"topics" required:"true"`
 	// Group is the consumer group, of this pipeline only.
 	Group string `yaml:"group" required:"true"`
+	// Assign says who decides which partitions this process reads: the group,
+	// or static, which reads partitions without membership in it. Nobody takes
+	// over from a static process; two of them with all partitions and a data
+	// directory each are replicas. The offsets are shown in the group's name.
+	Assign string `yaml:"assign" default:"group" values:"group|static"`
+	// Partitions to read of every topic, with assign: static; empty = all.
+	Partitions []int `yaml:"partitions"`
 	// Start is where to begin on a partition without a stored offset:
 	// earliest, latest, committed (the offset that the group has committed to
 	// Kafka) or a time such as 2026-01-31T00:00:00Z.

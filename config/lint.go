@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -84,6 +85,9 @@ func (c *Config) lintConnections(report reporter) {
 	if sasl.Mechanism == "none" && sasl.User != "" {
 		report("kafka.sasl", "add mechanism: scram-sha-512, or another", "there is a user and no mechanism")
 	}
+	if c.Kafka.MaxDecompressed < 1<<20 || c.Kafka.MaxDecompressed > 1<<32 {
+		report("kafka.max_decompressed", "", "max_decompressed is %v, must be 1MiB to 4GiB", c.Kafka.MaxDecompressed)
+	}
 	if 3*c.Kafka.HeartbeatInterval > c.Kafka.SessionTimeout {
 		report("kafka.heartbeat_interval", "", "heartbeat_interval (%v) must be at most a third of session_timeout (%v)", c.Kafka.HeartbeatInterval, c.Kafka.SessionTimeout)
 	}
@@ -160,6 +164,18 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			report(join(path, "group"), "give each pipeline its own group", "pipelines %s and %s share the consumer group %s", other, name, p.Group)
 		}
 		groups[p.Group] = name
+		if len(p.Partitions) > 0 && p.Assign != "static" {
+			report(join(path, "partitions"), "add assign: static", "partitions are named, but the group assigns them")
+		}
+		for i, n := range p.Partitions {
+			at := fmt.Sprintf("%s[%d]", join(path, "partitions"), i)
+			switch {
+			case n < 0 || n > math.MaxInt32:
+				report(at, "", "%d is no partition", n)
+			case slices.Contains(p.Partitions[:i], n):
+				report(at, "", "partition %d is named twice", n)
+			}
+		}
 		for _, n := range []struct {
 			key          string
 			v, low, high int64
@@ -173,6 +189,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			{"fetch.min_bytes", int64(p.Fetch.MinBytes), 1, 1 << 30},
 			{"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10, 1 << 30},
 			{"fetch.max_bytes", int64(p.Fetch.MaxBytes), 1 << 10, 1 << 30},
+			{"fetch.max_batch_bytes", int64(p.Fetch.MaxBatchBytes), 1 << 10, 1 << 30},
 			{"fetch.buffer", int64(p.Fetch.Buffer), 1 << 10, 1 << 40},
 		} {
 			if n.v < n.low || n.v > n.high {

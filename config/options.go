@@ -113,6 +113,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	}
 	o := &pipeline.Options{
 		Name: name, Topics: slices.Clone(p.Topics), Group: p.Group, Start: p.Start.pipeline(), Plan: plan,
+		Static:          p.Assign == "static",
 		DeadLetterTopic: p.DeadLetters.Topic,
 		Poison:          p.DeadLetters.poison(),
 		Flush:           pipeline.Flush{MaxRecords: p.Flush.Records, MaxBytes: int64(p.Flush.Bytes), MaxAge: p.Flush.Age},
@@ -124,6 +125,9 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(p.Fetch.MaxBatchBytes), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
 			TotalBytes: (int64(c.Memory) - c.BufferBytes()) / int64(len(c.Pipelines)),
 		},
+	}
+	for _, n := range p.Partitions {
+		o.Partitions = append(o.Partitions, int32(n))
 	}
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = -1 // the file's 0 means not at all, the option's the default

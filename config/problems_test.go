@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +64,7 @@ func TestProblems(t *testing.T) {
 		{"broker", "kafka: {brokers: [localhost]}\n", []string{`f.yaml:1:19: not the address of a broker (write host:port, such as 127.0.0.1:9092)`}},
 		{"no broker", "kafka: {brokers: []}\n", []string{`f.yaml:1:9: kafka.brokers is empty: name at least one broker`}},
 		{"SASL", "kafka: {sasl: {mechanism: plain}}\n", []string{`f.yaml:1:9: plain needs user and password`}},
+		{"bomb", "kafka: {max_decompressed: 1KiB}\n", []string{`f.yaml:1:27: max_decompressed is 1KiB, must be 1MiB to 4GiB`}},
 		{"TLS", "kafka: {tls: {ca_file: x}}\n", []string{`f.yaml:1:9: TLS is configured and not enabled (add enable: true)`}},
 		{"drain", "drain_timeout: 20s\n", []string{`f.yaml:1:16: drain_timeout (20s) must be shorter than kafka.session_timeout (10s) (a new owner may begin when the session is over)`}},
 		{"table without families", "tables:\n  t: {}\n", []string{`f.yaml:2:3: families is missing in tables.t`, `f.yaml:2:3: table t: Table must have at least one column family`}},
@@ -79,6 +81,11 @@ func TestProblems(t *testing.T) {
 			`f.yaml:2:19: topic a is named twice`,
 			`f.yaml:2:55: the dead-letter topic a is read by the same pipeline: refused records would go round for ever`,
 			`f.yaml:2:70: in_flight is 9, must be 1..8`,
+		}},
+		{"partitions", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    partitions: [1, -2, 1]\n", []string{
+			`f.yaml:12:5: partitions are named, but the group assigns them (add assign: static)`,
+			`f.yaml:12:21: -2 is no partition`,
+			`f.yaml:12:25: partition 1 is named twice`,
 		}},
 		{"dead letters", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n" +
 			"    dead_letters:\n      trip_at: 100\n      window: 0\n      retries: 0\n      policies: {json: drp, jsn: drop, store: retry}\n", []string{
@@ -195,7 +202,7 @@ func TestSecretsStayHidden(t *testing.T) {
 
 func TestDefaultsAndValues(t *testing.T) {
 	t.Parallel()
-	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3'], rack: r1, max_decompressed: 1MiB, sasl: {mechanism: plain, user: u, password: hunter2}}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n    fetch: {max_batch_bytes: 2MiB}\n    dead_letters: {policies: {json: drop, store: retry}, trip_at: 0}\n"), nil)
+	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3'], rack: r1, max_decompressed: 1MiB, sasl: {mechanism: plain, user: u, password: hunter2}}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n    fetch: {max_batch_bytes: 2MiB}\n    assign: static\n    partitions: [2, 0]\n    dead_letters: {policies: {json: drop, store: retry}, trip_at: 0}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,6 +233,9 @@ func TestDefaultsAndValues(t *testing.T) {
 	k, err := c.KafkaOptions()
 	if err != nil || k.Validate() != nil || k.DialTimeout != 3*time.Second || k.MaxDecompressed != 1<<20 {
 		t.Errorf("Got %+v, %v", k, err)
+	}
+	if !o.Static || !slices.Equal(o.Partitions, []int32{2, 0}) {
+		t.Errorf("Got static %v, partitions %v", o.Static, o.Partitions)
 	}
 	if o.Fetch.Rack != "r1" || o.Fetch.MaxBatchBytes != 2<<20 || o.Fetch.BufferBytes != 8<<20 {
 		t.Errorf("Got %+v", o.Fetch)

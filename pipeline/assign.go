@@ -55,7 +55,7 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 			start = Start{From: StartEarliest} // a partition that was added, or a log made anew: nothing of it may be missed
 		}
 		wanted := slices.Clone(partitions)
-		if start.From != StartEarliest {
+		if start.From != StartEarliest && p.opts.Partitions == nil {
 			// Those that other members have, too, if only for now: one that is
 			// begun later would count as added.
 			wanted = append(wanted, info.partitions...)

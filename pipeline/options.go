@@ -111,6 +111,14 @@ type Options struct {
 	OnDataLoss    DataLossPolicy
 	OnTopicChange TopicChangePolicy
 
+	// Static reads Partitions of every topic, all where it is nil, without
+	// membership in a group: for replicas that each have a store of their own,
+	// and for a partition's fixed place. Nobody takes over from it. Offsets are
+	// shown to Kafka in Group's name, which must have no members.
+	Static     bool
+	Partitions []int32
+
+	PartitionWatch time.Duration // between looks for new partitions; 0 = kafka's default
 	SessionTimeout time.Duration // of the group; 0 = kafka's default
 	Heartbeat      time.Duration // 0 = kafka's default
 	Rebalance      time.Duration // 0 = kafka's default
@@ -154,6 +162,9 @@ func (o *Options) validate() error {
 	if o.Start.From == StartAtTime && o.Start.Time.IsZero() {
 		bad("start at a timestamp, but none is given")
 	}
+	if o.Partitions != nil && !o.Static {
+		bad("partitions are named, but a group assigns them")
+	}
 	if o.InFlight < 0 || o.InFlight > 8 {
 		bad("%d batches in flight, must be 1 to 8", o.InFlight)
 	}
@@ -163,7 +174,7 @@ func (o *Options) validate() error {
 	if err := o.Poison.validate(); err != nil {
 		bad("%w", err)
 	}
-	for _, d := range []time.Duration{o.SessionTimeout, o.Heartbeat, o.Rebalance, o.CommitInterval} {
+	for _, d := range []time.Duration{o.SessionTimeout, o.Heartbeat, o.Rebalance, o.CommitInterval, o.PartitionWatch} {
 		if d < 0 {
 			bad("negative duration %v", d)
 		}

@@ -92,10 +92,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	p.status.run()
 	defer func() { p.status.stop(err) }()
 
-	group, err := p.opts.Client.JoinGroup(ctx, &kafka.GroupOptions{
-		ID: p.opts.Group, Topics: p.opts.Topics, StoreID: p.opts.StoreID,
-		SessionTimeout: p.opts.SessionTimeout, Heartbeat: p.opts.Heartbeat, Rebalance: p.opts.Rebalance,
-	})
+	group, err := p.join(ctx)
 	if err != nil {
 		if stopping(ctx, err) {
 			return nil
@@ -134,6 +131,24 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 			return nil
 		}
 	}
+}
+
+// assigner says which partitions are this process's: a group, or the options.
+type assigner interface {
+	Next(ctx context.Context) (*kafka.Generation, error)
+	Close() error
+}
+
+func (p *Pipeline) join(ctx context.Context) (assigner, error) {
+	if p.opts.Static {
+		return p.opts.Client.Assign(ctx, &kafka.AssignOptions{
+			Topics: p.opts.Topics, Partitions: p.opts.Partitions, GroupID: p.opts.Group, PartitionWatch: p.opts.PartitionWatch,
+		})
+	}
+	return p.opts.Client.JoinGroup(ctx, &kafka.GroupOptions{
+		ID: p.opts.Group, Topics: p.opts.Topics, StoreID: p.opts.StoreID, PartitionWatch: p.opts.PartitionWatch,
+		SessionTimeout: p.opts.SessionTimeout, Heartbeat: p.opts.Heartbeat, Rebalance: p.opts.Rebalance,
+	})
 }
 
 func (p *Pipeline) startRelay(ctx context.Context, wg *sync.WaitGroup, out producer) {

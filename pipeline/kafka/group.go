@@ -319,8 +319,9 @@ type Generation struct {
 	MemberID   string
 	Assignment Assignment
 
-	gen   *kafkago.Generation
-	ended chan struct{}
+	gen    *kafkago.Generation // nil where static is set
+	static *staticGeneration
+	ended  chan struct{}
 }
 
 func newGeneration(gen *kafkago.Generation, a Assignment) *Generation {
@@ -338,6 +339,10 @@ func newGeneration(gen *kafkago.Generation, a Assignment) *Generation {
 // generation ends and the group is joined again. After the end of the
 // generation Run still calls fn, with a ctx that has ended.
 func (g *Generation) Run(fn func(ctx context.Context)) {
+	if g.static != nil {
+		g.static.run(fn)
+		return
+	}
 	g.gen.Start(func(end context.Context) {
 		ctx, cancel := context.WithCancelCause(context.Background())
 		defer cancel(nil)
@@ -358,6 +363,9 @@ func (g *Generation) Run(fn func(ctx context.Context)) {
 func (g *Generation) Commit(ctx context.Context, offsets map[string]map[int32]int64) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("commit offsets: %w", err)
+	}
+	if g.static != nil {
+		return g.static.commit(ctx, offsets)
 	}
 	req := make(map[string]map[int]int64, len(offsets))
 	for topic, parts := range offsets {

@@ -1,0 +1,140 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func assign(t *testing.T, c *Client, o *AssignOptions) *Static {
+	t.Helper()
+	o.PartitionWatch = 10 * time.Millisecond
+	s, err := c.Assign(testContext(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func next(t *testing.T, s *Static) *Generation {
+	t.Helper()
+	g, err := s.Next(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func TestStaticAssignment(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(2, "a"), kfake.SeedTopics(1, "b"))
+	s := assign(t, c, &AssignOptions{Topics: []string{"a", "b"}, GroupID: "g"})
+	g := next(t, s)
+	if diff := cmp.Diff(Assignment{"a": {0, 1}, "b": {0}}, g.Assignment); diff != "" || g.ID != 1 {
+		t.Errorf("generation %d (-want +got):\n%s", g.ID, diff)
+	}
+	ended := make(chan error, 1)
+	g.Run(func(ctx context.Context) {
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+	})
+	// Offsets are for lag tools, in a group without members.
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.NotCoordinator, Count: 2})
+	if err := g.Commit(testContext(t), map[string]map[int32]int64{"a": {0: 7}, "b": {0: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.CommittedOffsets(testContext(t), "g", "a", []int32{0, 1}); err != nil || got[0] != 7 {
+		t.Errorf("Got %v and %v committed", got, err)
+	}
+	// Partitions that are added end the generation; the next one has them.
+	req := kmsg.NewPtrCreatePartitionsRequest()
+	req.Version, req.TimeoutMillis = 0, 5000
+	rt := kmsg.NewCreatePartitionsRequestTopic()
+	rt.Topic, rt.Count = "a", 3
+	req.Topics = append(req.Topics, rt)
+	node, err := c.controller(testContext(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.request(testContext(t), node, req); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, ErrGenerationEnded) {
+		t.Errorf("Got cause %v", err)
+	}
+	g = next(t, s)
+	if diff := cmp.Diff(Assignment{"a": {0, 1, 2}, "b": {0}}, g.Assignment); diff != "" || g.ID != 2 {
+		t.Errorf("generation %d (-want +got):\n%s", g.ID, diff)
+	}
+	// A function that returns ends it, too.
+	g.Run(func(context.Context) {})
+	if g = next(t, s); g.ID != 3 {
+		t.Errorf("Got generation %d", g.ID)
+	}
+	running := make(chan struct{})
+	g.Run(func(ctx context.Context) {
+		<-ctx.Done()
+		close(running)
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-running:
+	default:
+		t.Error("Close returned before the functions of Run")
+	}
+	if _, err := s.Next(testContext(t)); !errors.Is(err, ErrClosed) {
+		t.Errorf("Got %v, want ErrClosed", err)
+	}
+}
+
+// Named partitions stay the same, and brokers in trouble are waited out.
+func TestStaticPartitions(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(4, "a"))
+	s := assign(t, c, &AssignOptions{Topics: []string{"a"}, Partitions: []int32{3, 1}})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "a", Err: kerr.LeaderNotAvailable, Count: 3})
+	g := next(t, s)
+	if diff := cmp.Diff(Assignment{"a": {1, 3}}, g.Assignment); diff != "" {
+		t.Errorf("assignment (-want +got):\n%s", diff)
+	}
+	if err := g.Commit(testContext(t), map[string]map[int32]int64{"a": {1: 1}}); err != nil {
+		t.Errorf("Got %v without a group", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v, want the end of ctx", err)
+	}
+}
+
+func TestStaticErrors(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(2, "a"))
+	for text, o := range map[string]*AssignOptions{
+		"without topics": nil,
+		"named twice":    {Topics: []string{"a"}, Partitions: []int32{1, 1}},
+		"negative":       {Topics: []string{"a"}, PartitionWatch: -1},
+		"no partition 2": {Topics: []string{"a"}, Partitions: []int32{0, 2}},
+		"no such topic":  {Topics: []string{"nope"}},
+	} {
+		if _, err := c.Assign(testContext(t), o); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("Got %v, want %q", err, text)
+		}
+	}
+	// A group with members keeps its offsets.
+	join(t, c, "s", "a").await(t, owns(2))
+	g := next(t, assign(t, c, &AssignOptions{Topics: []string{"a"}, GroupID: "g"}))
+	if err := g.Commit(testContext(t), map[string]map[int32]int64{"a": {0: 7}}); err == nil || !strings.Contains(err.Error(), "members of its own") {
+		t.Errorf("Got %v, want the group's members named", err)
+	}
+}
