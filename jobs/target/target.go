@@ -9,7 +9,8 @@
 //
 // Targets and Uploads are safe for concurrent use; each file being written
 // belongs to one goroutine. The package knows nothing of what the files hold.
-// This version has the local directory; its contract is in targettest.
+// There are the local directory (Local) and object storage that speaks S3's protocol
+// (S3); their contract is in targettest.
 package target
 
 import (

@@ -1,0 +1,347 @@
+package target
+
+import (
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+var _ Target = (*S3)(nil)
+
+// S3Options configures NewS3. Endpoint, Bucket, AccessKey and SecretKey must be set.
+type S3Options struct {
+	// Endpoint is the address of the service, such as
+	// https://s3.eu-central-1.amazonaws.com. Buckets are addressed by path.
+	Endpoint string
+	// Region is what requests are signed for. Default: us-east-1.
+	Region string
+	// Bucket holds the objects; it exists.
+	Bucket string
+	// Prefix is put before every key, with a slash after it. Default: none.
+	Prefix string
+	// AccessKey, SecretKey and, for temporary ones, SessionToken are the
+	// credentials.
+	AccessKey, SecretKey, SessionToken string
+	// PartBytes is how much of a file is in memory before it is sent; a file has
+	// at most 10,000 parts. Default 16 MiB; the service takes 5 MiB to 5 GiB.
+	PartBytes int
+	// Retries is how often a request is made again that failed and may pass.
+	// Default 8, which with Backoff is about a minute.
+	Retries int
+	// Backoff is the wait before the second attempt; it doubles, up to 64 times
+	// as much. Default 250ms.
+	Backoff time.Duration
+	// Timeout bounds one attempt, with its body. Default 2m.
+	Timeout time.Duration
+	// Client makes the requests. Default: one of its own.
+	Client *http.Client
+	// Now is the clock that requests are signed by. Default: time.Now.
+	Now func() time.Time
+}
+
+// S3 is a part of a bucket of a service that speaks Amazon's S3 protocol, with
+// conditional writes (If-None-Match).
+//
+// Files of an upload are multi-part uploads, invisible until they are completed.
+// Commit writes a record of what is to be completed, if there is none for the run:
+// that decides which of two uploads wins, and whoever finds the record of a process
+// that ended then can finish the run from it. Then it completes the files, writes
+// the manifest, and empties the record. A run with a record that is not empty is not
+// listed.
+//
+// Every request may be repeated, and a request without an answer is one of which
+// nobody knows whether it was done: what it should have changed is looked at.
+//
+// What a killed process leaves are incomplete multi-part uploads, which nobody sees
+// and which cost space: have the bucket remove them after some days
+// (AbortIncompleteMultipartUpload). An S3 is no Collector and no Resumer, as there
+// are no locks by which one would know that nobody writes them.
+type S3 struct {
+	client *s3Client
+	prefix string // with a slash at its end, or empty
+}
+
+// recordsDir is where the records of commits are, by the directories of their runs.
+const recordsDir = "_runs"
+
+// NewS3 returns the part of a bucket that o says. It makes no request.
+func NewS3(o *S3Options) (*S3, error) {
+	c := &s3Client{o: *o}
+	var err error
+	if c.base, err = url.Parse(o.Endpoint); err != nil {
+		return nil, fmt.Errorf("target: endpoint: %w", err)
+	}
+	switch {
+	case (c.base.Scheme != "http" && c.base.Scheme != "https") || c.base.Host == "" || c.base.RawQuery != "":
+		return nil, fmt.Errorf("target: endpoint %q is not https://HOST", o.Endpoint)
+	case o.Bucket == "" || strings.Contains(o.Bucket, "/"):
+		return nil, fmt.Errorf("target: %q is not the name of a bucket", o.Bucket)
+	case o.AccessKey == "" || o.SecretKey == "":
+		return nil, errors.New("target: the access key or the secret key is missing")
+	case o.PartBytes < 0 || o.Retries < 0 || o.Backoff < 0 || o.Timeout < 0:
+		return nil, errors.New("target: a negative part size, number of retries, backoff or timeout")
+	}
+	c.base.Path = strings.TrimSuffix(c.base.Path, "/")
+	s := &S3{client: c}
+	if p := strings.Trim(o.Prefix, "/"); p != "" {
+		if err := checkName(p); err != nil {
+			return nil, err
+		}
+		s.prefix = p + "/"
+	}
+	if c.o.Region == "" {
+		c.o.Region = "us-east-1"
+	}
+	if c.o.PartBytes == 0 {
+		c.o.PartBytes = 16 << 20
+	}
+	if c.o.Retries == 0 {
+		c.o.Retries = 8
+	}
+	if c.o.Backoff == 0 {
+		c.o.Backoff = 250 * time.Millisecond
+	}
+	if c.o.Timeout == 0 {
+		c.o.Timeout = 2 * time.Minute
+	}
+	if c.o.Client == nil {
+		c.o.Client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	}
+	if c.o.Now == nil {
+		c.o.Now = time.Now
+	}
+	c.signer = signer{accessKey: o.AccessKey, secretKey: o.SecretKey, sessionToken: o.SessionToken, region: c.o.Region}
+	return s, nil
+}
+
+// key is the object of a name.
+func (s *S3) key(name string) string { return s.prefix + name }
+
+// Begin looks for the record of the run, and finishes what a process that ended in
+// its Commit has left.
+func (s *S3) Begin(ctx context.Context, dir, id string) (Upload, error) {
+	if err := errors.Join(ctx.Err(), checkName(dir), checkName(id)); err != nil {
+		return nil, err
+	}
+	rec, err := s.readRecord(ctx, dir)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &s3Upload{target: s, dir: dir, files: map[string]*s3File{}}, nil
+	case err != nil:
+		return nil, fmt.Errorf("begin %s: %w", dir, err)
+	}
+	if err := s.finish(ctx, dir, rec); err != nil {
+		return nil, fmt.Errorf("begin %s: finish what was committed before: %w", dir, err)
+	}
+	return nil, fmt.Errorf("begin %s: %w", dir, ErrExists)
+}
+
+// Replace writes an object.
+func (s *S3) Replace(ctx context.Context, name string, data []byte) error {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return err
+	}
+	if _, err := s.client.do(ctx, &s3Request{method: http.MethodPut, key: s.key(name), body: data, limit: maxErrorBytes}); err != nil {
+		return fmt.Errorf("replace %s: %w", name, err)
+	}
+	return nil
+}
+
+// Open looks at an object.
+func (s *S3) Open(ctx context.Context, name string) (File, error) {
+	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
+		return nil, err
+	}
+	size, etag, _, err := s.head(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("open %s: %w", name, err)
+	}
+	return &s3Reader{ctx: ctx, target: s, name: name, size: size, etag: etag}, nil
+}
+
+// head returns the size of an object, its entity tag and who has written it. Its
+// error wraps ErrNotFound.
+func (s *S3) head(ctx context.Context, name string) (size int64, etag, writer string, err error) {
+	r, err := s.client.do(ctx, &s3Request{method: http.MethodHead, key: s.key(name)})
+	if status(err) == http.StatusNotFound {
+		return 0, "", "", fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	if err != nil {
+		return 0, "", "", err
+	}
+	if size, err = strconv.ParseInt(r.header.Get("Content-Length"), 10, 64); err != nil {
+		return 0, "", "", fmt.Errorf("HEAD %s: no length: %w", name, err)
+	}
+	return size, r.header.Get("ETag"), r.header.Get(writerHeader), nil
+}
+
+// get returns an object of at most limit bytes. Its error wraps ErrNotFound.
+func (s *S3) get(ctx context.Context, name string, limit int64) ([]byte, error) {
+	r, err := s.client.do(ctx, &s3Request{method: http.MethodGet, key: s.key(name), limit: limit})
+	if status(err) == http.StatusNotFound {
+		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r.body, nil
+}
+
+// listing is an answer of ListObjectsV2.
+type listing struct {
+	IsTruncated           bool
+	NextContinuationToken string
+	Contents              []struct {
+		Key  string
+		Size int64
+	}
+	CommonPrefixes []struct{ Prefix string }
+}
+
+// maxListBytes bounds one page of a listing: 1,000 keys of at most 1,024 bytes, each
+// escaped, and what stands beside them.
+const maxListBytes = 8 << 20
+
+// list calls each with what lies directly below dir, a name with a slash at its end
+// being a directory.
+func (s *S3) list(ctx context.Context, dir string, each func(name string, size int64)) error {
+	prefix := s.prefix
+	if dir != "." {
+		prefix += dir + "/"
+	}
+	q := map[string]string{"list-type": "2", "prefix": prefix, "delimiter": "/"}
+	for {
+		r, err := s.client.do(ctx, &s3Request{method: http.MethodGet, query: q, limit: maxListBytes})
+		if err != nil {
+			return err
+		}
+		var l listing
+		if err := xml.Unmarshal(r.body, &l); err != nil {
+			return fmt.Errorf("read a listing: %w", err)
+		}
+		for _, c := range l.Contents {
+			each(strings.TrimPrefix(c.Key, prefix), c.Size)
+		}
+		for _, c := range l.CommonPrefixes {
+			each(strings.TrimPrefix(c.Prefix, prefix), 0)
+		}
+		if !l.IsTruncated {
+			return nil
+		}
+		q["continuation-token"] = l.NextContinuationToken
+	}
+}
+
+// List lists a directory, without the runs that are being committed.
+func (s *S3) List(ctx context.Context, dir string) ([]Entry, error) {
+	if err := errors.Join(ctx.Err(), checkName(dir)); err != nil {
+		return nil, err
+	}
+	pending := map[string]bool{}
+	err := s.list(ctx, path.Join(recordsDir, dir), func(name string, size int64) {
+		if size > 0 {
+			pending[name] = true
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	var entries []Entry
+	found := dir == "."
+	err = s.list(ctx, dir, func(name string, size int64) {
+		found = true
+		sub, isDir := strings.CutSuffix(name, "/")
+		switch {
+		case sub == "", dir == "." && sub == recordsDir, isDir && pending[sub]:
+		default:
+			entries = append(entries, Entry{Name: sub, Dir: isDir, Size: size})
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list %s: %w", dir, err)
+	}
+	if !found {
+		return nil, fmt.Errorf("list %s: %w", dir, ErrNotFound)
+	}
+	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return entries, nil
+}
+
+// Close closes idle connections.
+func (s *S3) Close() error {
+	s.client.o.Client.CloseIdleConnections()
+	return nil
+}
+
+// readBytes is what an s3Reader asks for at a time: readers of Parquet and Arrow jump
+// little and read small pieces.
+const readBytes = 4 << 20
+
+// s3Reader reads an object in blocks, of which it keeps the last.
+type s3Reader struct {
+	ctx    context.Context // of Open: ReadAt has none
+	target *S3
+	name   string
+	size   int64
+	etag   string
+
+	mu    sync.Mutex
+	block int64 // of data, in readBytes
+	data  []byte
+}
+
+// Size returns the length of the object.
+func (r *s3Reader) Size() int64 { return r.size }
+
+// Close ends reading.
+func (r *s3Reader) Close() error { return nil }
+
+// ReadAt reads the blocks that hold what is asked for.
+func (r *s3Reader) ReadAt(b []byte, off int64) (n int, err error) {
+	if off < 0 {
+		return 0, fmt.Errorf("read %s: offset %d", r.name, off)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for n < len(b) {
+		at := off + int64(n)
+		if at >= r.size {
+			return n, io.EOF
+		}
+		if err := r.fetch(at / readBytes); err != nil {
+			return n, fmt.Errorf("read %s: %w", r.name, err)
+		}
+		n += copy(b[n:], r.data[at-r.block*readBytes:])
+	}
+	return n, nil
+}
+
+func (r *s3Reader) fetch(block int64) error {
+	if r.data != nil && r.block == block {
+		return nil
+	}
+	start := block * readBytes
+	want := min(readBytes, r.size-start)
+	resp, err := r.target.client.do(r.ctx, &s3Request{
+		method: http.MethodGet, key: r.target.key(r.name), limit: want,
+		header: map[string]string{"Range": fmt.Sprintf("bytes=%d-%d", start, start+want-1), "If-Match": r.etag},
+	})
+	if err != nil {
+		return err
+	}
+	if int64(len(resp.body)) != want {
+		return fmt.Errorf("got %d bytes from %d, want %d: %w", len(resp.body), start, want, io.ErrUnexpectedEOF)
+	}
+	r.block, r.data = block, resp.body
+	return nil
+}

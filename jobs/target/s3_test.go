@@ -1,0 +1,271 @@
+package target_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/jobs/target"
+	"sluice/jobs/target/targettest"
+)
+
+func openS3(t testing.TB, f *fakeS3) *target.S3 {
+	t.Helper()
+	s, err := target.NewS3(&target.S3Options{
+		Endpoint: f.server.URL, Bucket: "bucket", Prefix: "exports", AccessKey: "access", SecretKey: "secret",
+		PartBytes: 4, Backoff: time.Microsecond, Timeout: time.Second, Retries: 12,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestS3Contract(t *testing.T) {
+	t.Parallel()
+	targettest.Run(t, func(t *testing.T) target.Target { return openS3(t, newFakeS3(t)) })
+}
+
+// TestS3ContractFaulty is the contract with a service of which every fourth answer is
+// a refusal, an error, half, or does not come, some after the work was done.
+func TestS3ContractFaulty(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(3) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			targettest.Run(t, func(t *testing.T) target.Target {
+				f := newFakeS3(t)
+				rng := rand.New(rand.NewPCG(seed, 7))
+				f.faulty = func(int, *http.Request) fault {
+					if rng.IntN(4) > 0 {
+						return fine
+					}
+					if w := fault(1 + rng.IntN(faults-1)); w != doneLate { // that one takes a second
+						return w
+					}
+					return doneHangUp
+				}
+				return openS3(t, f)
+			})
+		})
+	}
+}
+
+// publish does what an export does: two files, a manifest, the pointer. It returns
+// what was said of Begin and Commit.
+func publish(ctx context.Context, s *target.S3, content string) error {
+	u, err := s.Begin(ctx, "job/run=1", "id")
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"part-0", "empty"} {
+		w, err := u.Create(ctx, name)
+		if err != nil {
+			return err
+		}
+		if name == "part-0" {
+			if _, err := io.WriteString(w, content); err != nil {
+				return errors.Join(err, u.Abort())
+			}
+		}
+		if err := w.Close(); err != nil {
+			return errors.Join(err, u.Abort())
+		}
+	}
+	if err := u.Commit(ctx, "_manifest", []byte("all of "+content)); err != nil {
+		return errors.Join(err, u.Abort())
+	}
+	return s.Replace(ctx, "job/_latest", []byte(content))
+}
+
+// visible returns every visible file.
+func visible(t *testing.T, s *target.S3) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	var walk func(dir string)
+	walk = func(dir string) {
+		entries, err := s.List(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			name := strings.TrimPrefix(dir+"/"+e.Name, "./")
+			if e.Dir {
+				walk(name)
+				continue
+			}
+			data, err := target.ReadFile(t.Context(), s, name, 1<<20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files[name] = string(data)
+		}
+	}
+	walk(".")
+	return files
+}
+
+const tenBytes = "0123456789"
+
+func published(content string) map[string]string {
+	return map[string]string{"job/run=1/part-0": content, "job/run=1/empty": "", "job/run=1/_manifest": "all of " + content, "job/_latest": content}
+}
+
+// TestS3Faults has each fault at each request of an export: it comes through, and
+// what is there in the end is what an export without faults leaves.
+func TestS3Faults(t *testing.T) {
+	t.Parallel()
+	f := newFakeS3(t)
+	if err := publish(t.Context(), openS3(t, f), tenBytes); err != nil {
+		t.Fatal(err)
+	}
+	requests := f.requests
+	if d := cmp.Diff(published(tenBytes), visible(t, openS3(t, f))); d != "" || len(requests) < 10 {
+		t.Fatalf("without faults: %d requests, %s", len(requests), d)
+	}
+	for at := range requests {
+		for what := slowDown; what < dead; what++ {
+			if what == doneLate && at%4 != 0 {
+				continue // it takes a second
+			}
+			f := newFakeS3(t)
+			f.faulty = func(n int, _ *http.Request) fault {
+				if n == at {
+					return what
+				}
+				return fine
+			}
+			s := openS3(t, f)
+			if err := publish(t.Context(), s, tenBytes); err != nil {
+				t.Errorf("fault %d at %s: %v", what, requests[at], err)
+				continue
+			}
+			if d := cmp.Diff(published(tenBytes), visible(t, s)); d != "" {
+				t.Errorf("fault %d at %s: %s", what, requests[at], d)
+			}
+			if len(f.uploads) > 0 && !strings.Contains(requests[at], "uploads=") {
+				t.Errorf("fault %d at %s: %d uploads are left", what, requests[at], len(f.uploads))
+			}
+		}
+	}
+}
+
+// TestS3Killed: the client is gone from a request on. Nobody sees half of a run, and
+// whoever comes next publishes it, or finds it published, whole.
+func TestS3Killed(t *testing.T) {
+	t.Parallel()
+	f := newFakeS3(t)
+	if err := publish(t.Context(), openS3(t, f), tenBytes); err != nil {
+		t.Fatal(err)
+	}
+	requests := f.requests
+	ours, theirs := 0, 0
+	for at := range requests {
+		f := newFakeS3(t)
+		f.faulty = func(n int, _ *http.Request) fault {
+			if n == at {
+				return dead
+			}
+			return fine
+		}
+		if err := publish(t.Context(), openS3(t, f), tenBytes); err == nil {
+			t.Fatalf("killed at %s: got no error", requests[at])
+		}
+		f.mu.Lock()
+		f.gone, f.faulty = false, nil
+		f.mu.Unlock()
+		s := openS3(t, f)
+		before := visible(t, s)
+		if n := len(before); n != 0 && n != 3 {
+			t.Errorf("killed at %s: Got %v, want nothing or a run", requests[at], before)
+		}
+		err := publish(t.Context(), s, "another")
+		want := published("another")
+		if errors.Is(err, target.ErrExists) {
+			theirs++
+			want = published(tenBytes)
+			delete(want, "job/_latest")
+		} else if err != nil {
+			t.Errorf("killed at %s: the next: %v", requests[at], err)
+		} else {
+			ours++
+		}
+		if d := cmp.Diff(want, visible(t, s)); d != "" {
+			t.Errorf("killed at %s: %s", requests[at], d)
+		}
+	}
+	if ours < 5 || theirs < 4 {
+		t.Errorf("Got %d runs of the second and %d of the killed one", ours, theirs)
+	}
+}
+
+// TestS3Refused: an error that does not pass is not tried again, and named.
+func TestS3Refused(t *testing.T) {
+	t.Parallel()
+	f := newFakeS3(t)
+	s, err := target.NewS3(&target.S3Options{Endpoint: f.server.URL, Bucket: "other", AccessKey: "access", SecretKey: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Replace(t.Context(), "x", nil); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || len(f.requests) != 1 {
+		t.Errorf("Got %v after %d requests", err, len(f.requests))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	f.faulty = func(int, *http.Request) fault { cancel(); return slowDown }
+	if err := s.Replace(ctx, "x", nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v, want Canceled", err)
+	}
+	good := target.S3Options{Endpoint: "https://s3.example", Bucket: "b", AccessKey: "a", SecretKey: "s"}
+	for name, change := range map[string]func(o *target.S3Options){
+		"endpoint":  func(o *target.S3Options) { o.Endpoint = "s3.example" },
+		"bucket":    func(o *target.S3Options) { o.Bucket = "a/b" },
+		"no bucket": func(o *target.S3Options) { o.Bucket = "" },
+		"no key":    func(o *target.S3Options) { o.SecretKey = "" },
+		"prefix":    func(o *target.S3Options) { o.Prefix = "a/../b" },
+		"part":      func(o *target.S3Options) { o.PartBytes = -1 },
+	} {
+		o := good
+		change(&o)
+		if _, err := target.NewS3(&o); err == nil {
+			t.Errorf("%s: got no error", name)
+		}
+	}
+}
+
+// TestS3Read reads pieces of an object that is larger than a block, and one that
+// changes meanwhile.
+func TestS3Read(t *testing.T) {
+	t.Parallel()
+	s := openS3(t, newFakeS3(t))
+	data := strings.Repeat("0123456789abcdef", 9<<20/16)
+	if err := s.Replace(t.Context(), "big file+%", []byte(data)); err != nil {
+		t.Fatal(err)
+	}
+	file, err := s.Open(t.Context(), "big file+%")
+	if err != nil || file.Size() != 9<<20 {
+		t.Fatalf("Got %v, %v", file, err)
+	}
+	for _, at := range []int{0, 4<<20 - 3, 9<<20 - 5} {
+		b := make([]byte, 5)
+		if n, err := file.ReadAt(b, int64(at)); n != 5 || err != nil || string(b) != data[at:at+5] {
+			t.Errorf("at %d: Got %q, %v", at, b[:n], err)
+		}
+	}
+	if n, err := file.ReadAt(make([]byte, 6), 9<<20-5); n != 5 || err != io.EOF {
+		t.Errorf("beyond the end: Got %d, %v", n, err)
+	}
+	if err := s.Replace(t.Context(), "big file+%", []byte(data[1:]+"x")); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := file.ReadAt(make([]byte, 5), 0); err == nil {
+		t.Errorf("Got %d bytes of another object", n)
+	}
+}

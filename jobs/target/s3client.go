@@ -1,0 +1,156 @@
+package target
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// s3Client makes requests to one bucket and tries again what may pass.
+type s3Client struct {
+	o      S3Options
+	base   *url.URL
+	signer signer
+}
+
+// s3Request is one request. The zero values of what it does not need.
+type s3Request struct {
+	method string
+	key    string // "" = the bucket
+	query  map[string]string
+	header map[string]string
+	body   []byte
+	// limit bounds the answer's body; what is longer is an error.
+	limit int64
+}
+
+// s3Response is an answer with a 2xx status.
+type s3Response struct {
+	header http.Header
+	body   []byte
+}
+
+// s3Error is an answer with another status, or a 200 that carries an error.
+type s3Error struct {
+	Status  int
+	Code    string `xml:"Code"`
+	Message string `xml:"Message"`
+}
+
+func (e *s3Error) Error() string {
+	return fmt.Sprintf("status %d %s: %s", e.Status, e.Code, e.Message)
+}
+
+// status returns the status that err is of, or 0 where no answer came.
+func status(err error) int {
+	var e *s3Error
+	if errors.As(err, &e) {
+		return e.Status
+	}
+	return 0
+}
+
+// maxErrorBytes bounds the body of an answer that is no success.
+const maxErrorBytes = 64 << 10
+
+// passing reports whether err may pass: no answer, an overloaded or failing server,
+// a conditional write that met another (409).
+func passing(err error) bool {
+	s := status(err)
+	return s == 0 || s >= 500 || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s == http.StatusConflict
+}
+
+// do makes a request, and makes it again while it may pass. What it changes must be
+// the same however often it is done, or be checked by the caller, as no answer does
+// not mean that nothing was done.
+func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
+	wait := c.o.Backoff
+	for attempt := 0; ; attempt++ {
+		r, err := c.once(ctx, q)
+		if err == nil {
+			return r, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%s %s: %w", q.method, q.key, ctx.Err())
+		}
+		if !passing(err) || attempt == c.o.Retries {
+			return nil, fmt.Errorf("%s %s in bucket %s: %w", q.method, q.key, c.o.Bucket, err)
+		}
+		// Half to all of it, so that writers that were refused together do not
+		// come back together.
+		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, fmt.Errorf("%s %s: %w", q.method, q.key, ctx.Err())
+		}
+		wait = min(2*wait, c.o.Backoff<<6)
+	}
+}
+
+func (c *s3Client) once(ctx context.Context, q *s3Request) (*s3Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	u := *c.base
+	u.Path += "/" + c.o.Bucket
+	if q.key != "" {
+		u.Path += "/" + q.key
+	}
+	u.RawPath, u.RawQuery = escapeS3(u.Path, true), queryS3(q.query)
+	r, err := http.NewRequestWithContext(ctx, q.method, u.String(), bytes.NewReader(q.body))
+	if err != nil {
+		return nil, err
+	}
+	r.ContentLength = int64(len(q.body))
+	for name, v := range q.header {
+		r.Header.Set(name, v)
+	}
+	c.signer.sign(r, sha256.Sum256(q.body), c.o.Now())
+	resp, err := c.o.Client.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	limit := q.limit
+	if resp.StatusCode/100 != 2 {
+		limit = maxErrorBytes
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the answer: %w", err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, readS3Error(resp.StatusCode, body)
+	}
+	if q.method == http.MethodPost && bytes.Contains(body, []byte("<Error>")) {
+		// The status was sent before the work was done.
+		return nil, readS3Error(http.StatusInternalServerError, body)
+	}
+	if int64(len(body)) > limit {
+		return nil, &s3Error{Status: http.StatusOK, Code: "TooLong", Message: fmt.Sprintf("the answer has more than %d bytes", limit)}
+	}
+	return &s3Response{header: resp.Header, body: body}, nil
+}
+
+// readS3Error reads the body of an error; answers to HEAD have none.
+func readS3Error(status int, body []byte) *s3Error {
+	e := &s3Error{}
+	if xml.Unmarshal(body, e) != nil {
+		e.Message = strings.TrimSpace(string(body[:min(len(body), 200)]))
+	}
+	e.Status = status
+	if e.Message == "" {
+		e.Message = http.StatusText(status)
+	}
+	return e
+}

@@ -1,0 +1,273 @@
+package target_test
+
+import (
+	"bytes"
+	"crypto/md5"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fault is what goes wrong with a request.
+type fault int
+
+const (
+	fine       fault = iota
+	slowDown         // 503, nothing is done
+	conflict         // 409, nothing is done
+	hangUp           // the connection breaks, nothing is done
+	doneHangUp       // it is done, and the connection breaks
+	doneFailed       // it is done, and the answer is 500
+	doneLate         // it is done, and the answer comes after the client's patience
+	partial          // it is done, and half of the answer comes
+	lateError        // 200 with an error in it, nothing is done (POST)
+	dead             // this and all later requests: the client is gone
+	faults     = int(dead)
+)
+
+// fakeS3 is a bucket in memory that speaks what S3 speaks, with faults.
+type fakeS3 struct {
+	t      testing.TB
+	server *httptest.Server
+
+	mu       sync.Mutex
+	objects  map[string]*object
+	uploads  map[string]*multipart
+	requests []string // what was asked
+	faulty   func(n int, r *http.Request) fault
+	gone     bool
+}
+
+type object struct {
+	data   []byte
+	etag   string
+	writer string
+}
+
+type multipart struct {
+	key, writer string
+	parts       map[int][]byte
+}
+
+func newFakeS3(t testing.TB) *fakeS3 {
+	f := &fakeS3{t: t, objects: map[string]*object{}, uploads: map[string]*multipart{}}
+	f.server = httptest.NewServer(f)
+	t.Cleanup(f.server.Close)
+	return f
+}
+
+func (f *fakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return // the client has hung up
+	}
+	f.mu.Lock()
+	n := len(f.requests)
+	f.requests = append(f.requests, r.Method+" "+r.URL.String())
+	what := fine
+	if f.faulty != nil {
+		what = f.faulty(n, r)
+	}
+	if f.gone = f.gone || what == dead; f.gone {
+		what = hangUp
+	}
+	rec := httptest.NewRecorder()
+	switch what {
+	case slowDown:
+		fail(rec, http.StatusServiceUnavailable, "SlowDown")
+	case conflict:
+		fail(rec, http.StatusConflict, "ConditionalRequestConflict")
+	case lateError:
+		if r.Method == http.MethodPost {
+			fmt.Fprint(rec, "<Error><Code>InternalError</Code></Error>")
+		} else {
+			fail(rec, http.StatusInternalServerError, "InternalError")
+		}
+	case hangUp:
+	default:
+		f.answer(rec, r, body)
+	}
+	f.mu.Unlock()
+	switch what {
+	case doneFailed:
+		rec = httptest.NewRecorder()
+		fail(rec, http.StatusInternalServerError, "InternalError")
+	case doneLate:
+		<-r.Context().Done() // the client gives up
+		panic(http.ErrAbortHandler)
+	case hangUp, doneHangUp:
+		panic(http.ErrAbortHandler)
+	}
+	for name, v := range rec.Header() {
+		w.Header()[name] = v
+	}
+	if r.Method != http.MethodHead {
+		w.Header().Set("Content-Length", strconv.Itoa(rec.Body.Len()))
+	}
+	w.WriteHeader(rec.Code)
+	if what == partial {
+		_, _ = w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
+		panic(http.ErrAbortHandler)
+	}
+	_, _ = w.Write(rec.Body.Bytes())
+}
+
+func fail(w http.ResponseWriter, status int, code string) {
+	w.WriteHeader(status)
+	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>as the test wants it</Message></Error>", code)
+}
+
+func etag(data []byte) string { return fmt.Sprintf(`"%x"`, md5.Sum(data)) }
+
+func (f *fakeS3) answer(w http.ResponseWriter, r *http.Request, body []byte) {
+	sum := sha256.Sum256(body)
+	if r.Header.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) || !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=access/") {
+		fail(w, http.StatusForbidden, "SignatureDoesNotMatch")
+		return
+	}
+	key, ok := strings.CutPrefix(r.URL.Path, "/bucket")
+	if !ok {
+		fail(w, http.StatusNotFound, "NoSuchBucket")
+		return
+	}
+	key = strings.TrimPrefix(key, "/")
+	q := r.URL.Query()
+	switch {
+	case q.Has("list-type"):
+		f.list(w, q)
+	case q.Has("uploads"):
+		id := fmt.Sprint("upload ", len(f.requests))
+		f.uploads[id] = &multipart{key: key, writer: r.Header.Get("X-Amz-Meta-Sluice-Upload"), parts: map[int][]byte{}}
+		fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", id)
+	case q.Has("uploadId"):
+		f.multipart(w, r, key, q, body)
+	case r.Method == http.MethodPut:
+		if r.Header.Get("If-None-Match") == "*" && f.objects[key] != nil {
+			fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
+			return
+		}
+		f.objects[key] = &object{data: body, etag: etag(body), writer: r.Header.Get("X-Amz-Meta-Sluice-Upload")}
+	default:
+		f.read(w, r, key)
+	}
+}
+
+func (f *fakeS3) multipart(w http.ResponseWriter, r *http.Request, key string, q url.Values, body []byte) {
+	u := f.uploads[q.Get("uploadId")]
+	if u == nil || u.key != key {
+		fail(w, http.StatusNotFound, "NoSuchUpload")
+		return
+	}
+	switch r.Method {
+	case http.MethodPut:
+		n, err := strconv.Atoi(q.Get("partNumber"))
+		if err != nil {
+			fail(w, http.StatusBadRequest, "InvalidPart")
+			return
+		}
+		u.parts[n] = body
+		w.Header().Set("ETag", etag(body))
+	case http.MethodDelete:
+		delete(f.uploads, q.Get("uploadId"))
+		w.WriteHeader(http.StatusNoContent)
+	case http.MethodPost:
+		var c struct {
+			Part []struct {
+				PartNumber int
+				ETag       string
+			}
+		}
+		if err := xml.Unmarshal(body, &c); err != nil {
+			fail(w, http.StatusBadRequest, "MalformedXML")
+			return
+		}
+		var data []byte
+		for i, p := range c.Part {
+			if p.PartNumber != i+1 || etag(u.parts[p.PartNumber]) != p.ETag {
+				fail(w, http.StatusBadRequest, "InvalidPart")
+				return
+			}
+			data = append(data, u.parts[p.PartNumber]...)
+		}
+		f.objects[key] = &object{data: data, etag: etag(data), writer: u.writer}
+		delete(f.uploads, q.Get("uploadId"))
+		fmt.Fprint(w, "<CompleteMultipartUploadResult/>")
+	}
+}
+
+func (f *fakeS3) read(w http.ResponseWriter, r *http.Request, key string) {
+	o := f.objects[key]
+	if o == nil {
+		fail(w, http.StatusNotFound, "NoSuchKey")
+		return
+	}
+	if m := r.Header.Get("If-Match"); m != "" && m != o.etag {
+		fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
+		return
+	}
+	data := o.data
+	w.Header().Set("ETag", o.etag)
+	w.Header().Set("X-Amz-Meta-Sluice-Upload", o.writer)
+	if rg := r.Header.Get("Range"); rg != "" {
+		var a, b int
+		if _, err := fmt.Sscanf(rg, "bytes=%d-%d", &a, &b); err != nil || a >= len(data) {
+			fail(w, http.StatusRequestedRangeNotSatisfiable, "InvalidRange")
+			return
+		}
+		data = data[a:min(b+1, len(data))]
+		w.WriteHeader(http.StatusPartialContent)
+	}
+	if r.Method == http.MethodHead {
+		w.Header().Set("Content-Length", strconv.Itoa(len(data)))
+		return
+	}
+	_, _ = io.Copy(w, bytes.NewReader(data))
+}
+
+// list answers in pages of two, so that a listing has several.
+func (f *fakeS3) list(w http.ResponseWriter, q url.Values) {
+	prefix := q.Get("prefix")
+	names := map[string]int{}
+	for key, o := range f.objects {
+		rest, ok := strings.CutPrefix(key, prefix)
+		if !ok {
+			continue
+		}
+		if dir, _, found := strings.Cut(rest, "/"); found {
+			names[dir+"/"] = -1
+		} else {
+			names[rest] = len(o.data)
+		}
+	}
+	var sorted []string
+	for name := range names {
+		if name > q.Get("continuation-token") {
+			sorted = append(sorted, name)
+		}
+	}
+	slices.Sort(sorted)
+	fmt.Fprint(w, "<ListBucketResult>")
+	for _, name := range sorted[:min(2, len(sorted))] {
+		var escaped bytes.Buffer
+		_ = xml.EscapeText(&escaped, []byte(prefix+name))
+		if names[name] < 0 {
+			fmt.Fprintf(w, "<CommonPrefixes><Prefix>%s</Prefix></CommonPrefixes>", &escaped)
+		} else {
+			fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>%d</Size></Contents>", &escaped, names[name])
+		}
+	}
+	if len(sorted) > 2 {
+		fmt.Fprintf(w, "<IsTruncated>true</IsTruncated><NextContinuationToken>%s</NextContinuationToken>", sorted[1])
+	}
+	fmt.Fprint(w, "</ListBucketResult>")
+}
