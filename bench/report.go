@@ -188,6 +188,9 @@ func (r *report) ratioTable() *table {
 	add("CPU: fetch / fetch by franz-go", "≤ 0.60", r.ratio(func(i int) float64 {
 		return r.Samples[fetchStage][i].CPU / r.Samples[peerStage][i].CPU
 	}))
+	add("CPU: encoding/json / decode", "≥ 6.00", r.ratio(func(i int) float64 {
+		return r.Samples[standardStage][i].CPU / r.Samples[decodeStage][i].CPU
+	}))
 	add("decode and map: µs of CPU an event", "≤ 1.00", r.ratio(func(i int) float64 {
 		return r.Samples[mapStage][i].CPU / float64(r.Events) * 1e6
 	}))

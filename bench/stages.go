@@ -48,6 +48,7 @@ var stages = []stage{
 	{fetchStage, "fetch: all partitions, batches released at once", runFetch},
 	{peerStage, "fetch by franz-go: the same, records recycled at once", runPeerFetch},
 	{decodeStage, "decode: the fields that the rules name, one core", runDecode},
+	{standardStage, "the same fields by encoding/json, one core", runStandard},
 	{mapStage, "decode and map, one core", runMap},
 	{bufferStage, "decode, map and buffer, one core", runBuffer},
 	{storeStage, "store: prebuilt batches, fsynced commits", runStore},
