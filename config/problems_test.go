@@ -77,7 +77,7 @@ func TestProblems(t *testing.T) {
 		}},
 		{"pipeline", "pipelines:\n  p: {topics: [a, a], group: g, dead_letters: {topic: a}, in_flight: 9}\n", []string{
 			`f.yaml:2:3: no format "" (there are avro, combined, common, csv, json, logfmt, ndjson, protobuf, raw, tsv)`,
-			`f.yaml:2:3: there are no rules (a rule has a table, a row, and put or increment)`,
+			`f.yaml:2:3: there are no rules (a rule has a table, a row, and put, append, increment or delete)`,
 			`f.yaml:2:19: topic a is named twice`,
 			`f.yaml:2:55: the dead-letter topic a is read by the same pipeline: refused records would go round for ever`,
 			`f.yaml:2:70: in_flight is 9, must be 1..8`,

@@ -73,7 +73,7 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 		var b store.Batch
 		for _, n := range missing {
 			b.Advance(src, n, store.Absent, store.Progress{
-				First: first[n], Next: first[n], LeaderEpoch: -1, LastOffset: -1, MappingVersion: p.version,
+				First: first[n], Next: first[n], LeaderEpoch: -1, LastOffset: -1, MappingVersion: p.version, MappingFrom: first[n],
 			})
 		}
 		switch err := p.opts.Engine.Apply(ctx, &b); {

@@ -55,6 +55,7 @@ func (c *chain) apply(ctx context.Context, e store.Engine) {
 			r.err = e.Apply(ctx, &b.Store)
 			r.took = time.Since(start)
 			failed = r.err != nil
+			r.Unapplied = b.Store.Unapplied
 		}
 		// Released here and not by the worker, which may be waiting for just
 		// this memory.

@@ -169,7 +169,32 @@ func placeOf(d *buffer.DeadLetter) Place { return Place{d.Topic, d.Partition, d.
 type tried struct {
 	letter    *buffer.DeadLetter
 	mutations []cell.Mutation
+	checks    []*store.Cond // of mutations; nil = none
+	once      []byte        // nil = the record has no event id
+	onceTTL   int64         // ms
 	refused   *mapping.Error
+}
+
+// become notes what the mapping makes of the letter.
+func (t *tried) become(out *mapping.Output) error {
+	if out.Records == nil {
+		t.mutations = buffer.Clone(out.Mutations)
+		return nil
+	}
+	for i, r := range buffer.CloneRecords(t.letter.Pipeline, out.Records) {
+		if r.Once != nil && i > 0 {
+			return fmt.Errorf("%w: the letter of %s/%d@%d has several events with ids of their own: a redrive is of one event", store.ErrUnsupported, t.letter.Topic, t.letter.Partition, t.letter.Offset)
+		}
+		t.once, t.onceTTL = r.Once, r.OnceTTL
+		for k := range r.Mutations {
+			var check *store.Cond
+			if r.Checks != nil {
+				check = r.Checks[k]
+			}
+			t.mutations, t.checks = append(t.mutations, r.Mutations[k]), append(t.checks, check)
+		}
+	}
+	return nil
 }
 
 // letters tries some letters in one commit.
@@ -188,7 +213,9 @@ func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) err
 			all[i].refused = asMappingError(err)
 			continue
 		}
-		all[i].mutations = buffer.Clone(out.Mutations)
+		if err := all[i].become(out); err != nil {
+			return err
+		}
 	}
 	if r.DryRun {
 		for i := range all {
@@ -196,6 +223,11 @@ func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) err
 		}
 		return nil
 	}
+	return r.apply(ctx, all)
+}
+
+// apply applies what became of letters in one commit.
+func (r *redrive) apply(ctx context.Context, all []tried) error {
 	for {
 		err := r.Engine.Apply(ctx, r.batch(all))
 		var refused *store.BatchError
@@ -250,7 +282,11 @@ func (r *redrive) batch(all []tried) *store.Batch {
 		}
 		// The condition is tested on the first mutation's row.
 		ms := append([]cell.Mutation{d.RedrivenMutation()}, t.mutations...)
-		b.Record(int64(i), nil, dead, append(ms, d.CountMutation())...)
+		unit := store.Record{Offset: int64(i), Once: t.once, OnceTTL: t.onceTTL, Cond: dead, Mutations: append(ms, d.CountMutation())}
+		if t.checks != nil {
+			unit.Checks = append(append([]*store.Cond{nil}, t.checks...), nil)
+		}
+		b.Records = append(b.Records, unit)
 	}
 	return &b
 }
@@ -271,17 +307,27 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("read what was applied: %w", err)
 	}
+	var duplicates []tried
 	for i := range all {
 		t := &all[i]
 		id, redriven := by[string(t.letter.AppendRow(nil))]
-		if redriven && id != r.id {
+		switch {
+		case redriven && id != r.id:
 			r.counts.Overtaken++
+			continue
+		case !redriven && t.refused == nil && t.once != nil:
+			// Another record with this event's id was applied: there is
+			// nothing left to do for it but to say so.
+			duplicates = append(duplicates, tried{letter: t.letter})
 			continue
 		}
 		r.count(t)
 		if t.refused != nil {
 			r.log.Warn("record stays a dead letter", "topic", t.letter.Topic, "partition", t.letter.Partition, "offset", t.letter.Offset, "err", t.refused)
 		}
+	}
+	if len(duplicates) > 0 {
+		return r.apply(ctx, duplicates)
 	}
 	return nil
 }

@@ -69,6 +69,8 @@ type DeadLetterKey struct {
 // gauges. Only what was stored counts.
 type Metrics struct {
 	Applied, Filtered, Dead, Dropped, Control, Lost int64 // records
+	Duplicate                                       int64 // records whose event id was used before
+	Unmet                                           int64 // records of which no check held
 	Batches                                         int64
 	Commits                                         Histogram // durations of Engine.Apply
 	FetchedBytes                                    int64
@@ -202,7 +204,9 @@ func (p *partitionState) applied(b *buffer.Summary, took time.Duration) (resumed
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	m := &p.s.metrics
-	m.Applied += b.Counts.Applied
+	m.Applied += b.Counts.Applied - b.Unapplied.Duplicate - b.Unapplied.Unmet
+	m.Duplicate += b.Unapplied.Duplicate
+	m.Unmet += b.Unapplied.Unmet
 	m.Filtered += b.Counts.Filtered
 	m.Dead += b.Counts.Dead
 	m.Dropped += b.Counts.Dropped
@@ -213,7 +217,10 @@ func (p *partitionState) applied(b *buffer.Summary, took time.Duration) (resumed
 		m.DeadLetters[DeadLetterKey{d.Stage, d.Class}] += d.N
 	}
 	p.rate.add(time.Now(), float64(b.Records))
-	p.Progress = b.Progress
+	p.Progress = b.Progress.Settle(store.Unapplied{
+		Duplicate: p.Progress.Duplicate + b.Unapplied.Duplicate,
+		Unmet:     p.Progress.Unmet + b.Unapplied.Unmet,
+	})
 	resumed = p.Paused != ""
 	p.Paused = ""
 	p.s.broadcast()

@@ -212,6 +212,9 @@ func (w *worker) session(ctx, hard context.Context) error {
 			delete(w.tries, offset)
 		}
 	}
+	if progress.MappingVersion != w.p.version {
+		w.log.Info("the mapping has changed: it maps the records from this offset on", "offset", progress.Next)
+	}
 	w.prev, w.last, w.err, w.logStart, w.stable, w.epoch = progress, nil, nil, 0, 0, -1
 	w.buf.Start(progress.Next, buffer.Mark{
 		Offset: progress.LastOffset, Time: progress.LastTime, LeaderEpoch: progress.LeaderEpoch, Fingerprint: progress.Fingerprint,
@@ -407,7 +410,7 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 		return nil
 	}
 	for {
-		err := w.buf.Add(ctx, r.Offset, out.Mutations)
+		err := w.add(ctx, r.Offset, out)
 		if !errors.Is(err, buffer.ErrFull) {
 			return err
 		}
@@ -415,6 +418,14 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 			return err
 		}
 	}
+}
+
+// add buffers what the record at offset became.
+func (w *worker) add(ctx context.Context, offset int64, out *mapping.Output) error {
+	if out.Records != nil {
+		return w.buf.AddRecords(ctx, offset, w.src.Pipeline, out.Records)
+	}
+	return w.buf.Add(ctx, offset, out.Mutations)
 }
 
 // mapRecord maps r.

@@ -127,6 +127,12 @@ func (r *Record) Check() error {
 	return nil
 }
 
+// AppendOnce appends the Once of a pipeline's event id, which no other pipeline's
+// is equal to.
+func AppendOnce(dst []byte, pipeline string, id []byte) []byte {
+	return append(cell.AppendPart(dst, []byte(pipeline)), id...)
+}
+
 // Batch is what Engine.Apply applies as one unit. The zero value is empty and
 // ready. Its slices belong to the caller; the engine only reads them, and only
 // until Apply returns.

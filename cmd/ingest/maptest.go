@@ -95,7 +95,7 @@ func mapped(ctx context.Context, m *mapping.Mapper, r *mapping.Record) ([]string
 		return nil, err
 	}
 	var lines []string
-	for line := range strings.Lines(string(mapping.AppendText(nil, out.Mutations))) {
+	for line := range strings.Lines(string(out.AppendText(nil))) {
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
 	return lines, nil

@@ -35,7 +35,10 @@ type Summary struct {
 	Records  int            // in it, whatever became of them
 	Bytes    int64          // memory that its content takes
 	Dead     []Letters      // its dead letters by stage and class
-	Opened   time.Time      // when its first record was added
+	// Unapplied is how many of Counts.Applied the store has dropped; set by
+	// who applies the batch.
+	Unapplied store.Unapplied
+	Opened    time.Time // when its first record was added
 }
 
 // Batch is a filled buffer: what Engine.Apply takes, and what it stands for. It

@@ -170,6 +170,9 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 			return err
 		}
 	}
+	if z.increments > 0 && len(b.cur.Store.Records) > 0 {
+		return ErrFull // see AddRecords
+	}
 	need := int64(z.plain) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize
 	if err := b.reserve(ctx, need+int64(z.counter)+int64(z.increments)*2*deltaSize); err != nil {
 		return err
@@ -428,12 +431,17 @@ func (b *Buffer) use(n int64) {
 
 // Take hands over what is buffered as a batch that moves partition of s from
 // where prev left it (from, which is prev.Next or store.Absent) to Next, and
-// goes on with an empty buffer. version is the mapping's. The batch is valid
+// goes on with an empty buffer. version is the mapping's: where it is not prev's,
+// MappingFrom begins with the batch. The batch is valid
 // until its Release.
 func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.Progress, version string) *Batch {
 	c := b.cur
 	c.sumDeltas()
 	c.From = from
+	mappingFrom := prev.MappingFrom
+	if version != prev.MappingVersion {
+		mappingFrom = prev.Next
+	}
 	c.Progress = store.Progress{
 		First:          prev.First,
 		Next:           b.next,
@@ -442,6 +450,9 @@ func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.P
 		LastTime:       b.mark.Time,
 		Fingerprint:    b.mark.Fingerprint,
 		MappingVersion: version,
+		MappingFrom:    mappingFrom,
+		Duplicate:      prev.Duplicate, // the store counts these two,
+		Unmet:          prev.Unmet,     // and takes them off Applied
 		Applied:        prev.Applied + c.Counts.Applied,
 		Filtered:       prev.Filtered + c.Counts.Filtered,
 		Dead:           prev.Dead + c.Counts.Dead,

@@ -67,7 +67,7 @@ func TestTakeHandsOverMutationsSumsAndProgress(t *testing.T) {
 	defer got.Release()
 
 	want := store.Progress{
-		First: 3, Next: 20, LeaderEpoch: 3, LastOffset: 15, LastTime: 99, Fingerprint: 42, MappingVersion: "v1",
+		First: 3, Next: 20, LeaderEpoch: 3, LastOffset: 15, LastTime: 99, Fingerprint: 42, MappingVersion: "v1", MappingFrom: 10,
 		Applied: 7, Filtered: 1, Dead: 2, Control: 2 + 4, Lost: 1,
 	}
 	if d := cmp.Diff(want, got.Progress); d != "" {

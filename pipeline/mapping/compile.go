@@ -32,8 +32,11 @@ type Plan struct {
 	sources []*source
 	dates   []dateFormat
 	event   eventTime
+	dedup   dedup
+	loops   []*loop
 	rules   []rule
 	rollups []rollup
+	units   bool // what becomes of a record is the store's to decide
 	tables  []string
 	version string
 }
@@ -42,10 +45,14 @@ type Plan struct {
 type rule struct {
 	table     string // "" where tableName makes it
 	tableName textFunc
+	loops     []int    // what the rule goes through, the outermost first: indexes in Plan.loops
 	when      boolFunc // nil = always
 	row       text
 	timestamp intFunc // nil = the event time
+	check     *check  // nil = always
+	deletes   []del
 	puts      []put
+	appends   []put
 	adds      []add
 }
 
@@ -76,6 +83,8 @@ type compilation struct {
 	paths   []string
 	sources []*source
 	dates   []dateFormat
+	loops   []*loop
+	inside  []*loop // the loops that names may mean, the outermost first
 	errs    []error
 	canon   bytes.Buffer // the normalised rules
 	machine bool         // tests: everything runs in expr's machine
@@ -93,9 +102,9 @@ func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, e
 func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
 	c.canon.WriteString(languageVersion)
 	c.decode(&s.Decode)
-	p := &Plan{decode: s.Decode.options(), event: c.eventTime(&s.EventTime)}
+	p := &Plan{decode: s.Decode.options(), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup)}
 	if len(s.Rules)+len(s.Rollups) == 0 {
-		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put or increment")
+		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put, append, increment or delete")
 	}
 	for i := range s.Rules {
 		p.rules = append(p.rules, c.rule(fmt.Sprintf("map[%d]", i), &s.Rules[i], tables))
@@ -111,7 +120,13 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 	if err = p.decode.Check(p.fields); err != nil {
 		return nil, fmt.Errorf("mapping: %w", err)
 	}
-	p.sources, p.dates = c.sources, c.dates
+	for _, l := range c.loops {
+		if l.fields, err = decode.NewFields(l.paths); err != nil {
+			return nil, fmt.Errorf("mapping: %w", err)
+		}
+	}
+	p.sources, p.dates, p.loops = c.sources, c.dates, c.loops
+	p.units = p.dedup.ttl > 0 || needsOrder(p.rules, p.rollups)
 	for i := range p.rules {
 		if t := p.rules[i].table; t != "" && !slices.Contains(p.tables, t) {
 			p.tables = append(p.tables, t)
@@ -209,7 +224,7 @@ func (c *compilation) field(path string) (index int, hint string, err error) {
 // source returns the index of s, new or not.
 func (c *compilation) source(s source) int {
 	i := slices.IndexFunc(c.sources, func(x *source) bool {
-		return x.kind == s.kind && x.field == s.field && bytes.Equal(x.header, s.header)
+		return x.kind == s.kind && x.field == s.field && x.loop == s.loop && bytes.Equal(x.header, s.header)
 	})
 	if i < 0 {
 		i = len(c.sources)
@@ -227,6 +242,12 @@ func (c *compilation) date(f dateFormat) int {
 func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.TableDescriptor) rule {
 	var r rule
 	c.note("rule")
+	defer func() { c.inside = nil }()
+	for i, text := range s.ForEach {
+		if l := c.forEach(fmt.Sprintf("%s.for_each[%d]", path, i), text); l != nil {
+			r.loops = append(r.loops, l.id)
+		}
+	}
 	r.table, r.tableName = c.tableName(path+".table", s.Table)
 	var schema *store.TableDescriptor
 	if tables != nil && s.Table != "" {
@@ -245,26 +266,42 @@ func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.
 	if s.Timestamp != "" {
 		r.timestamp = c.integer(path+".timestamp", s.Timestamp)
 	}
-	for _, family := range slices.Sorted(maps.Keys(s.Put)) {
-		at := path + ".put." + family
+	if s.Check != nil {
+		r.check = c.check(path+".check", s.Check, schema)
+	}
+	for i := range s.Delete {
+		r.deletes = append(r.deletes, c.delete(fmt.Sprintf("%s.delete[%d]", path, i), &s.Delete[i], schema))
+	}
+	if len(s.Delete) > 0 && len(s.Put)+len(s.Append)+len(s.Increment) > 0 {
+		c.report(path+".delete", 0, errors.New("a rule that deletes does nothing else"), "a delete hides what is put at its timestamp: make it a rule of its own, with timestamp: time - 1")
+	}
+	r.puts = c.columns(path, "put", s.Put, schema)
+	r.appends = c.columns(path, "append", s.Append, schema)
+	for i := range s.Increment {
+		r.adds = append(r.adds, c.increment(fmt.Sprintf("%s.increment[%d]", path, i), &s.Increment[i], schema))
+	}
+	if len(s.Put)+len(s.Append)+len(s.Increment)+len(s.Delete) == 0 {
+		c.report(path, 0, errors.New("the rule does nothing"), "give it put, append, increment or delete")
+	}
+	return r
+}
+
+// columns compiles the columns of a put or an append.
+func (c *compilation) columns(path, key string, families map[string]map[string]string, schema *store.TableDescriptor) (puts []put) {
+	for _, family := range slices.Sorted(maps.Keys(families)) {
+		at := path + "." + key + "." + family
 		c.family(at, family, schema, false)
-		columns := s.Put[family]
+		columns := families[family]
 		if len(columns) == 0 {
 			c.report(at, 0, errors.New("there are no columns"), "qualifier: expression")
 		}
 		for _, qualifier := range slices.Sorted(maps.Keys(columns)) {
-			c.note("put %q %q", family, qualifier)
+			c.note("%s %q %q", key, family, qualifier)
 			value := c.bytes(at+"."+qualifier, columns[qualifier])
-			r.puts = append(r.puts, put{family: family, qualifier: []byte(qualifier), value: value})
+			puts = append(puts, put{family: family, qualifier: []byte(qualifier), value: value})
 		}
 	}
-	for i := range s.Increment {
-		r.adds = append(r.adds, c.increment(fmt.Sprintf("%s.increment[%d]", path, i), &s.Increment[i], schema))
-	}
-	if len(s.Put) == 0 && len(s.Increment) == 0 {
-		c.report(path, 0, errors.New("the rule does nothing"), "give it put or increment")
-	}
-	return r
+	return puts
 }
 
 func (c *compilation) increment(path string, s *IncrementSpec, schema *store.TableDescriptor) add {
@@ -489,11 +526,16 @@ type eventTime struct {
 	field    int // index in the document; -1 = the record's timestamp
 	parse    func(k decode.Kind, b []byte) (int64, error)
 	required *missingError // nil = the record's timestamp stands in
+
+	lateness, future int64 // ms; 0 = unbounded
 }
 
 func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 	e := eventTime{field: -1}
 	c.note("event_time %q %q %q %v", s.Field, s.Format, s.Zone, s.Required)
+	if s.AllowedLateness != 0 || s.MaxFuture != 0 {
+		c.note("bounds %d %d", s.AllowedLateness.Milliseconds(), s.MaxFuture.Milliseconds())
+	}
 	if s.Field == "" {
 		if *s != (EventTimeSpec{}) {
 			c.report("event_time.field", 0, errors.New("the field is not given"), "without event_time, the record's timestamp is taken")
@@ -510,6 +552,12 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 	if e.field, hint, err = c.field(path); err != nil {
 		c.report("event_time.field", 0, err, hint)
 	}
+	for key, bound := range map[string]time.Duration{"allowed_lateness": s.AllowedLateness, "max_future": s.MaxFuture} {
+		if bound < 0 || bound > 0 && bound < time.Millisecond {
+			c.report("event_time."+key, 0, fmt.Errorf("%s is %v, must be 1ms or more", key, bound), "")
+		}
+	}
+	e.lateness, e.future = s.AllowedLateness.Milliseconds(), s.MaxFuture.Milliseconds()
 	if s.Required {
 		e.required = &missingError{"field " + path}
 	}

@@ -112,7 +112,7 @@ func TestRuleMistakes(t *testing.T) {
 	}{
 		{"empty", &mapping.Spec{}, []string{
 			`00 decode.format: no format "" (there are avro, combined, common, csv, json, logfmt, ndjson, protobuf, raw, tsv)`,
-			`00 map: there are no rules (a rule has a table, a row, and put or increment)`,
+			`00 map: there are no rules (a rule has a table, a row, and put, append, increment or delete)`,
 		}},
 		{"columns", &mapping.Spec{
 			Decode: mapping.DecodeSpec{Format: "csv", Columns: []string{"user", "page"}, Delimiter: ";;"},
@@ -125,7 +125,7 @@ func TestRuleMistakes(t *testing.T) {
 			`00 decode.format: no format "jsno" (did you mean json?)`,
 			`00 map[0].table: the table is not given`,
 			`00 map[0].row: the row is not given (an expression that makes the row key)`,
-			`00 map[0]: the rule does nothing (give it put or increment)`,
+			`00 map[0]: the rule does nothing (give it put, append, increment or delete)`,
 		}},
 		{"table", rule(mapping.RuleSpec{Table: "evnts", Put: put("1")}), []string{`00 map[0].table: no table evnts (declare it under tables)`}},
 		{"table name", rule(mapping.RuleSpec{Table: "a b{user}", Put: put("1")}), nil}, // only the record shows it

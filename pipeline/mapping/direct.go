@@ -188,6 +188,8 @@ func (c *compilation) directInt(t *term) intFunc {
 			return func(m *Mapper) (int64, error) { return int64(m.record.Partition), nil }
 		case sourceOffset:
 			return func(m *Mapper) (int64, error) { return m.record.Offset, nil }
+		case sourceIndex:
+			return func(m *Mapper) (int64, error) { return int64(m.loops[s.loop].index), nil }
 		}
 		return func(m *Mapper) (int64, error) {
 			k, b := m.read(s)

@@ -116,6 +116,33 @@ func TestGuideRules(t *testing.T) {
 	}
 }
 
+// Every further example of rules does to the record what the lines behind it say.
+func TestGuideLines(t *testing.T) {
+	t.Parallel()
+	_, blocks := guide(t, "mapping.md")
+	rules, want := blocks["rules"], blocks["lines"]
+	if len(rules) != len(want) || len(rules) == 0 {
+		t.Fatalf("got %d examples and %d results", len(rules), len(want))
+	}
+	for i := range rules {
+		spec := mapping.Spec{Decode: mapping.DecodeSpec{Format: "json"}, EventTime: mapping.EventTimeSpec{Field: "ts", Format: "unix_ms"}}
+		if err := yaml.UnmarshalWithOptions([]byte(rules[i]), &spec, yaml.Strict()); err != nil {
+			t.Fatalf("%s: %v", rules[i], err)
+		}
+		plan, err := mapping.Compile(&spec, nil)
+		if err != nil {
+			t.Fatalf("%s: %v", rules[i], err)
+		}
+		out, err := plan.NewMapper().Map(guideRecord(blocks["json"][0]))
+		if err != nil {
+			t.Fatalf("%s: %v", rules[i], err)
+		}
+		if diff := cmp.Diff(want[i], string(out.AppendText(nil))); diff != "" {
+			t.Errorf("%s\n(-guide +got):\n%s", rules[i], diff)
+		}
+	}
+}
+
 // The guide names every class of errors.
 func TestGuideClasses(t *testing.T) {
 	t.Parallel()

@@ -20,15 +20,18 @@ const (
 	classMissing    = "missing_field" // a row, qualifier, table, counter or condition needs what the record lacks
 	classRow        = "bad_row"       // the row key is empty or too long
 	classTime       = "bad_time"      // the event time or a timestamp cannot be read, or is negative
+	classLate       = "late"          // the event is older than event_time.allowed_lateness
+	classFuture     = "future"        // the event is beyond event_time.max_future
 	classValue      = "bad_value"     // a function got what it does not take
 	classTable      = "bad_table"     // the table's name breaks a rule
+	classTooMany    = "too_many"      // the record becomes more mutations than is allowed
 	classExpression = "expression"    // expr's machine failed
 )
 
 // Classes returns every class that an Error can have: those of the map stage, and
 // the formats for the decode stage.
 func Classes() []string {
-	return append([]string{classMissing, classRow, classTime, classValue, classTable, classExpression}, decode.Formats()...)
+	return append([]string{classMissing, classRow, classTime, classLate, classFuture, classValue, classTable, classTooMany, classExpression}, decode.Formats()...)
 }
 
 // Mapper maps records by a Plan. It is made for one goroutine.
@@ -37,7 +40,11 @@ type Mapper struct {
 	decoder decode.Decoder
 	emit    func(*decode.Document) error
 	out     Output
-	buf     []byte // rows, qualifiers and values of out that had to be made
+	checks  []*store.Cond // of the mutations, in units
+	conds   []store.Cond  // what checks point to
+	ends    []unit
+	loops   []loopState // by Plan.loops
+	buf     []byte      // rows, qualifiers and values of out that had to be made
 	scratch []byte
 	dates   []dateCache   // by Plan.dates
 	tables  []string      // last table name of each rule that makes its own
@@ -64,6 +71,9 @@ func (p *Plan) NewMapper() *Mapper {
 		m.buckets = append(m.buckets, make([]bucketCache, len(p.rollups[i].buckets))...)
 	}
 	m.emit = m.document
+	for _, l := range p.loops {
+		m.loops = append(m.loops, loopState{elements: decode.NewElements(l.fields)})
+	}
 	return m
 }
 
@@ -79,7 +89,11 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 		m.topic = append(m.topic[:0], r.Topic...)
 	}
 	m.buf = m.buf[:0]
-	m.out.Mutations = m.out.Mutations[:0]
+	m.out.Mutations, m.out.Records = m.out.Mutations[:0], m.out.Records[:0]
+	m.checks, m.conds, m.ends = m.checks[:0], m.conds[:0], m.ends[:0]
+	for i := range m.loops {
+		m.loops[i].elements.Reset()
+	}
 	if err := m.decoder.Decode(r.Value, m.emit); err != nil {
 		switch e := err.(type) {
 		case *Error:
@@ -89,6 +103,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 		}
 		return nil, &Error{Stage: StageDecode, Class: m.plan.decode.Format, Err: err}
 	}
+	m.records()
 	return &m.out, nil
 }
 
@@ -115,8 +130,14 @@ func (m *Mapper) document(d *decode.Document) error {
 		return err
 	}
 	m.time = t
+	from := len(m.out.Mutations)
 	for i := range m.plan.rules {
-		if err := m.rule(i); err != nil {
+		if len(m.plan.rules[i].loops) > 0 {
+			err = m.each(i, 0)
+		} else {
+			err = m.apply(i)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -125,7 +146,7 @@ func (m *Mapper) document(d *decode.Document) error {
 			return err
 		}
 	}
-	return nil
+	return m.endUnit(from)
 }
 
 func (m *Mapper) eventTime() (int64, error) {
@@ -143,7 +164,7 @@ func (m *Mapper) eventTime() (int64, error) {
 			if err != nil {
 				return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: %w", err)}
 			}
-			return t, nil
+			return t, e.bounded(t, m.record.Timestamp)
 		}
 		if e.required != nil {
 			return 0, &Error{Stage: StageMap, Class: classMissing, Err: fmt.Errorf("event time: %w", e.required)}
@@ -155,7 +176,29 @@ func (m *Mapper) eventTime() (int64, error) {
 	return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: the record's timestamp is %d ms", m.record.Timestamp)}
 }
 
-func (m *Mapper) rule(i int) error {
+// bounded refuses an event that happened too long before or after its record was
+// made. It is the record's timestamp that tells and no clock, so that a record that
+// is read again is judged alike.
+func (e *eventTime) bounded(t, record int64) error {
+	if record < 0 {
+		return nil // the record has no timestamp
+	}
+	late, future := record-t, t-record // neither is negative: no overflow
+	switch {
+	case e.lateness > 0 && late > e.lateness:
+		return &Error{Stage: StageMap, Class: classLate, Err: fmt.Errorf("event time: %v before the record's timestamp, at most %v is allowed", ms(late), ms(e.lateness))}
+	case e.future > 0 && future > e.future:
+		return &Error{Stage: StageMap, Class: classFuture, Err: fmt.Errorf("event time: %v after the record's timestamp, at most %v is allowed", ms(future), ms(e.future))}
+	}
+	return nil
+}
+
+func ms(n int64) time.Duration {
+	return time.Duration(min(n, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
+// apply applies rule i to the document and the current elements of its loops.
+func (m *Mapper) apply(i int) error {
 	r := &m.plan.rules[i]
 	if r.when != nil {
 		if ok, err := r.when(m); err != nil {
@@ -184,18 +227,19 @@ func (m *Mapper) rule(i int) error {
 			return &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("map[%d].timestamp: %d ms is no time", i, t)}
 		}
 	}
+	if len(m.out.Mutations) == maxMutations {
+		return &Error{Stage: StageMap, Class: classTooMany, Err: fmt.Errorf("map[%d]: the record becomes more than %d mutations", i, maxMutations)}
+	}
 	mut := m.next()
 	mut.Table, mut.Row = table, row
-	for k := range r.puts {
-		p := &r.puts[k]
-		value, err := m.bytes(&p.value)
-		if err != nil {
-			if _, missing := err.(*missingError); missing {
-				continue // an event without the field has no such column
-			}
-			return m.fail(i, "put."+p.family+"."+string(p.qualifier), err)
-		}
-		mut.Put(p.family, p.qualifier, cell.Timestamp(t), value)
+	if err := m.deletes(mut, i, cell.Timestamp(t)); err != nil {
+		return err
+	}
+	if err := m.columns(mut, i, "put", r.puts, cell.Op{Type: cell.OpPut, Time: cell.Timestamp(t)}); err != nil {
+		return err
+	}
+	if err := m.columns(mut, i, "append", r.appends, cell.Op{Type: cell.OpAppend, Time: cell.Timestamp(t)}); err != nil {
+		return err
 	}
 	for k := range r.adds {
 		if err := m.add(mut, &r.adds[k], t); err != nil {
@@ -204,6 +248,32 @@ func (m *Mapper) rule(i int) error {
 	}
 	if len(mut.Ops) == 0 {
 		m.out.Mutations = m.out.Mutations[:len(m.out.Mutations)-1]
+		return nil
+	}
+	if m.plan.units {
+		cond, err := m.cond(i)
+		if err != nil {
+			return err
+		}
+		m.checks = append(m.checks, cond)
+	}
+	return nil
+}
+
+// columns adds the columns of rule i's key, put or append, to mut: each an op with
+// its family, qualifier and value.
+func (m *Mapper) columns(mut *cell.Mutation, i int, key string, puts []put, op cell.Op) error {
+	for k := range puts {
+		p := &puts[k]
+		value, err := m.bytes(&p.value)
+		if err != nil {
+			if _, missing := err.(*missingError); missing {
+				continue // an event without the field has no such column
+			}
+			return m.fail(i, key+"."+p.family+"."+string(p.qualifier), err)
+		}
+		op.Family, op.Qualifier, op.Value = p.family, p.qualifier, value
+		mut.Ops = append(mut.Ops, op)
 	}
 	return nil
 }
@@ -294,6 +364,13 @@ func (m *Mapper) read(s *source) (decode.Kind, []byte) {
 		return decode.String, m.record.Key
 	case sourceValue:
 		return decode.String, m.record.Value
+	case sourceElement:
+		l := &m.loops[s.loop]
+		if s.field < 0 {
+			return l.element.Kind, l.element.Bytes
+		}
+		v := l.doc.Value(s.field)
+		return v.Kind, v.Bytes
 	case sourceHeader:
 		// The last of several wins, as Kafka's lastHeader.
 		for i := len(m.record.Headers) - 1; i >= 0; i-- {

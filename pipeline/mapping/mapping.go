@@ -8,10 +8,14 @@
 // functions) runs in expr-lang/expr's machine.
 //
 // The package decodes payloads through pipeline/decode and emits cell.Mutations;
-// it reads no store and knows no Kafka client.
+// it reads no store and knows no Kafka client. What depends on what is stored
+// (checks, event ids) leaves it as conditions for the store to decide.
 package mapping
 
-import "sluice/cell"
+import (
+	"sluice/cell"
+	"sluice/store"
+)
 
 // Record is what a Mapper maps. It only reads the slices.
 type Record struct {
@@ -36,7 +40,13 @@ type Header struct {
 // Map, and as long as the record's slices are: its bytes are the record's where
 // they can be. They must not be changed.
 type Output struct {
+	// Mutations are in order.
 	Mutations []cell.Mutation
+	// Records are Mutations as units, in place of them: where the rules have
+	// checks or event ids, or deletes beside increments, the store decides in
+	// the order of records what becomes of each. Their Offset is not set and
+	// their Once is the event's id alone. nil for other rules.
+	Records []store.Record
 }
 
 // Filtered reports that the rules left the record out.

@@ -390,6 +390,8 @@ func (m *Mapper) sourceValue(i int) (any, error) {
 		return int(m.record.Partition), nil
 	case sourceOffset:
 		return int(m.record.Offset), nil
+	case sourceIndex:
+		return m.loops[s.loop].index, nil
 	}
 	k, b := m.sourceText(i)
 	switch k {

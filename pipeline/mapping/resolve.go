@@ -46,6 +46,8 @@ const (
 	sourceValue
 	sourceTimestamp
 	sourceHeader
+	sourceElement // of an array that a rule goes through
+	sourceIndex   // of that element, from 0
 )
 
 // reserved is the names that do not mean a field of the document.
@@ -61,7 +63,8 @@ var reserved = map[string]struct {
 // source is something of a record that an expression reads.
 type source struct {
 	kind    sourceKind
-	field   int    // sourceField: index in the document
+	field   int    // sourceField: index in the document; sourceElement: in the element, -1 = all of it
+	loop    int    // sourceElement, sourceIndex: index in Plan.loops
 	header  []byte // sourceHeader: its key
 	typ     typ
 	missing *missingError // what is returned where it is absent, made once
@@ -291,6 +294,9 @@ func (r *resolver) read(n ast.Node) *term {
 	}
 	if doc && len(steps) == 0 {
 		return r.report(n, errors.New("doc is the whole document, not a field of it"), "write doc.NAME")
+	}
+	if t := r.loopName(n, steps, doc); t != nil {
+		return t
 	}
 	if res, ok := reserved[steps[0].Name]; ok && !doc {
 		if len(steps) > 1 {

@@ -3,15 +3,17 @@ package mapping
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"sluice/pipeline/decode"
 )
 
 // Spec is a pipeline's rules as its file spells them: the keys decode,
-// event_time, map and rollups. docs/mapping.md explains each.
+// event_time, dedup, map and rollups. docs/mapping.md explains each.
 type Spec struct {
 	Decode    DecodeSpec    `yaml:"decode"`     // how payloads are read
 	EventTime EventTimeSpec `yaml:"event_time"` // when an event happened
+	Dedup     DedupSpec     `yaml:"dedup"`      // which events are the same one, sent again
 	Rules     []RuleSpec    `yaml:"map"`        // what an event becomes, in order
 	Rollups   []RollupSpec  `yaml:"rollups"`    // what is counted of it, after the rules
 }
@@ -51,17 +53,51 @@ type EventTimeSpec struct {
 	Format   string `yaml:"format"`   // unix_ms, unix_s, rfc3339 or a layout such as yyyy-MM-dd HH:mm:ss
 	Zone     string `yaml:"zone"`     // IANA name of the zone that a layout without one is in; empty = UTC
 	Required bool   `yaml:"required"` // a document without the field is an error; otherwise the record's timestamp is taken
+	// AllowedLateness is how long before its record's timestamp an event may
+	// have happened; one that is older is refused with class late. 0 = any.
+	AllowedLateness time.Duration `yaml:"allowed_lateness"`
+	// MaxFuture is how long after its record's timestamp an event may have
+	// happened; one beyond is refused with class future. 0 = any.
+	MaxFuture time.Duration `yaml:"max_future"`
 }
 
-// RuleSpec makes one row mutation of an event. Texts are expressions but for
-// Table, which is a name that may hold expressions in braces.
+// DedupSpec says which events are the same one, sent again: the first is applied,
+// the others are dropped. The zero value drops none.
+type DedupSpec struct {
+	ID  string        `yaml:"id"`  // expression: the event's id, 1..1024 bytes
+	TTL time.Duration `yaml:"ttl"` // for how long an id is remembered, 1s or more
+}
+
+// RuleSpec makes one row mutation of an event, or of each element of an array in
+// it. Texts are expressions but for Table, which is a name that may hold
+// expressions in braces, and ForEach.
 type RuleSpec struct {
-	Table     string                       `yaml:"table"`     // the table to write
-	When      string                       `yaml:"when"`      // empty = always
-	Row       string                       `yaml:"row"`       // the row key
-	Timestamp string                       `yaml:"timestamp"` // ms since the epoch; empty = the event time
-	Put       map[string]map[string]string `yaml:"put"`       // family → qualifier → expression
-	Increment []IncrementSpec              `yaml:"increment"` // counters to add to
+	Table     string                       `yaml:"table"`              // the table to write
+	ForEach   []string                     `yaml:"for_each,omitempty"` // arrays to go through, each inside the one before: NAME in PATH, or NAME, INDEX in PATH
+	When      string                       `yaml:"when"`               // empty = always
+	Row       string                       `yaml:"row"`                // the row key
+	Timestamp string                       `yaml:"timestamp"`          // ms since the epoch; empty = the event time
+	Check     *CheckSpec                   `yaml:"check,omitempty"`    // what must be stored for the rule to be applied
+	Delete    []DeleteSpec                 `yaml:"delete,omitempty"`   // what to delete; alone in its rule
+	Put       map[string]map[string]string `yaml:"put"`                // family → qualifier → expression
+	Append    map[string]map[string]string `yaml:"append,omitempty"`   // the same, added to the end of what is stored
+	Increment []IncrementSpec              `yaml:"increment"`          // counters to add to
+}
+
+// CheckSpec is a condition on a column of the rule's row as it is stored when the
+// rule is applied. Where it does not hold, the rule does nothing.
+type CheckSpec struct {
+	Family    string `yaml:"family"`    // of the rule's table
+	Qualifier string `yaml:"qualifier"` // expression
+	Op        string `yaml:"op"`        // absent, present, or how the stored value compares: ==, !=, <, <=, >, >=
+	Value     string `yaml:"value"`     // expression: what it is compared with, byte by byte; none for absent and present
+}
+
+// DeleteSpec is one delete of a rule.
+type DeleteSpec struct {
+	What      string `yaml:"what"`      // row, family, column: all up to the rule's timestamp; version: the one at it; newest: the newest version
+	Family    string `yaml:"family"`    // but for row
+	Qualifier string `yaml:"qualifier"` // expression; for column, version and newest
 }
 
 // IncrementSpec is one counter that a rule adds to.

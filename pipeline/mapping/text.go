@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"sluice/cell"
+	"sluice/store"
 )
 
 // AppendText appends what the mutations do, a line an operation, spelled as the
@@ -18,36 +19,92 @@ import (
 // mutations: two that differ have different texts.
 func AppendText(dst []byte, ms []cell.Mutation) []byte {
 	for i := range ms {
-		m := &ms[i]
-		for k := range m.Ops {
-			op := &m.Ops[k]
-			switch op.Type {
-			case cell.OpPut:
-				dst = append(dst, "put "...)
-			case cell.OpIncrement:
-				dst = append(dst, "incr "...)
-			case cell.OpAppend:
-				dst = append(dst, "append "...)
-			default:
-				dst = append(append(dst, op.Type.String()...), ' ')
-			}
-			dst = appendQuoted(dst, []byte(m.Table))
-			dst = appendQuoted(append(dst, ", "...), m.Row)
-			dst = appendQuoted(append(dst, ", "...), append([]byte(op.Family+":"), op.Qualifier...))
-			switch op.Type {
-			case cell.OpPut, cell.OpAppend:
-				dst = appendQuoted(append(dst, ", "...), op.Value)
-			case cell.OpIncrement:
-				dst = strconv.AppendInt(append(dst, ", "...), op.Delta, 10)
-			}
-			if op.Time != cell.Latest {
-				dst = strconv.AppendInt(append(dst, ", "...), int64(op.Time), 10)
-			}
-			if op.TTL != 0 {
-				dst = strconv.AppendInt(append(dst, ", TTL => "...), op.TTL, 10)
-			}
-			dst = append(dst, '\n')
+		dst = appendMutation(dst, &ms[i], nil)
+	}
+	return dst
+}
+
+// AppendText appends what the record does as AppendText does, with what the store
+// decides: the condition of a rule's check at the end of each line of the rule, and
+// before what an event does, if it was not seen before, its id:
+//
+//	once 'e-17', TTL => 86400000
+//	put 'users', 'u1', 'p:first', '/a', 1700000000000, IF => 'p:first' absent
+func (o *Output) AppendText(dst []byte) []byte {
+	if o.Records == nil {
+		return AppendText(dst, o.Mutations)
+	}
+	for i := range o.Records {
+		r := &o.Records[i]
+		if r.Once != nil {
+			dst = appendQuoted(append(dst, "once "...), r.Once)
+			dst = append(strconv.AppendInt(append(dst, ", TTL => "...), r.OnceTTL, 10), '\n')
 		}
+		for k := range r.Mutations {
+			var cond *store.Cond
+			if r.Checks != nil {
+				cond = r.Checks[k]
+			}
+			dst = appendMutation(dst, &r.Mutations[k], cond)
+		}
+	}
+	return dst
+}
+
+func appendMutation(dst []byte, m *cell.Mutation, cond *store.Cond) []byte {
+	for k := range m.Ops {
+		op := &m.Ops[k]
+		switch op.Type {
+		case cell.OpPut:
+			dst = append(dst, "put "...)
+		case cell.OpIncrement:
+			dst = append(dst, "incr "...)
+		case cell.OpAppend:
+			dst = append(dst, "append "...)
+		default:
+			dst = append(append(dst, op.Type.String()...), ' ')
+		}
+		dst = appendQuoted(dst, []byte(m.Table))
+		dst = appendQuoted(append(dst, ", "...), m.Row)
+		switch op.Type {
+		case cell.OpDeleteRow:
+		case cell.OpDeleteFamily:
+			dst = appendQuoted(append(dst, ", "...), []byte(op.Family))
+		default:
+			dst = appendQuoted(append(dst, ", "...), append([]byte(op.Family+":"), op.Qualifier...))
+		}
+		switch op.Type {
+		case cell.OpPut, cell.OpAppend:
+			dst = appendQuoted(append(dst, ", "...), op.Value)
+		case cell.OpIncrement:
+			dst = strconv.AppendInt(append(dst, ", "...), op.Delta, 10)
+		}
+		if op.Time != cell.Latest {
+			dst = strconv.AppendInt(append(dst, ", "...), int64(op.Time), 10)
+		}
+		if op.TTL != 0 {
+			dst = strconv.AppendInt(append(dst, ", TTL => "...), op.TTL, 10)
+		}
+		if cond != nil {
+			dst = appendCond(append(dst, ", IF => "...), cond)
+		}
+		dst = append(dst, '\n')
+	}
+	return dst
+}
+
+// appendCond appends a condition that a rule's check has made, as the check says
+// it: the stored value stands on the left.
+func appendCond(dst []byte, c *store.Cond) []byte {
+	dst = appendQuoted(dst, append([]byte(c.Family+":"), c.Qualifier...))
+	for i := range checkOps {
+		if k := &checkOps[i]; k.op == c.Op && k.value == (c.Value != nil) {
+			dst = append(append(dst, ' '), k.name...)
+			break
+		}
+	}
+	if c.Value != nil {
+		dst = appendQuoted(append(dst, ' '), c.Value)
 	}
 	return dst
 }

@@ -1,0 +1,148 @@
+package buffer
+
+import (
+	"context"
+	"unsafe"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+const (
+	recordSize = int64(unsafe.Sizeof(store.Record{}))
+	condSize   = int64(unsafe.Sizeof(store.Cond{}))
+)
+
+// AddRecords buffers what the record at offset became where the store decides what
+// of it is applied: all of rs in one batch, in order, nothing of it summed. Their
+// Offset is not read; an event id in Once gets the name of the pipeline in front,
+// as the ids of all sources share one space.
+//
+// Units and sums never share a batch: a sum would take effect behind all of them.
+// The error is as Add's.
+func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, rs []store.Record) error {
+	c := b.cur
+	if c.alone || c.coalescer.Len() > 0 || len(c.Store.Counters) > 0 {
+		return ErrFull
+	}
+	var z recordSizes
+	for i := range rs {
+		z.add(&rs[i], pipeline)
+	}
+	need := int64(z.bytes) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize + int64(z.conds)*condSize + int64(len(rs))*recordSize
+	if err := b.reserve(ctx, need); err != nil {
+		return err
+	}
+	b.cover(offset)
+	c.Counts.Applied++
+	w := z.copier(c.alloc(z.bytes), c.allocOps(z.ops))
+	for i := range rs {
+		r := w.record(&rs[i], pipeline)
+		r.Offset = offset
+		c.Store.Records = append(c.Store.Records, r)
+	}
+	b.use(need)
+	return nil
+}
+
+// CloneRecords returns a copy of rs in memory of its own, their event ids as
+// AddRecords makes them.
+func CloneRecords(pipeline string, rs []store.Record) []store.Record {
+	var z recordSizes
+	for i := range rs {
+		z.add(&rs[i], pipeline)
+	}
+	w := z.copier(make([]byte, 0, z.bytes), make([]cell.Op, 0, z.ops))
+	out := make([]store.Record, len(rs))
+	for i := range rs {
+		out[i] = w.record(&rs[i], pipeline)
+		out[i].Offset = rs[i].Offset
+	}
+	return out
+}
+
+// recordSizes is what the units of a record take.
+type recordSizes struct{ bytes, ops, mutations, conds int }
+
+func (z *recordSizes) add(r *store.Record, pipeline string) {
+	if r.Once != nil {
+		z.bytes += 2*len(pipeline) + 2 + len(r.Once) // a zero byte of the name becomes two
+	}
+	for i := range r.Mutations {
+		m := &r.Mutations[i]
+		z.bytes += len(m.Row)
+		z.ops += len(m.Ops)
+		for j := range m.Ops {
+			z.bytes += len(m.Ops[j].Qualifier) + len(m.Ops[j].Value)
+		}
+	}
+	z.mutations += len(r.Mutations)
+	z.cond(r.Cond)
+	for _, c := range r.Checks {
+		z.cond(c)
+	}
+}
+
+func (z *recordSizes) cond(c *store.Cond) {
+	if c != nil {
+		z.conds++
+		z.bytes += len(c.Qualifier) + len(c.Value)
+	}
+}
+
+// copier returns a copier into bytes and ops, which have room.
+func (z *recordSizes) copier(bytes []byte, ops []cell.Op) *recordCopier {
+	return &recordCopier{bytes: bytes, ops: ops, mutations: make([]cell.Mutation, 0, z.mutations), conds: make([]store.Cond, 0, z.conds)}
+}
+
+// recordCopier copies the units of a record into memory that has room for them.
+type recordCopier struct {
+	bytes     []byte
+	ops       []cell.Op
+	mutations []cell.Mutation
+	conds     []store.Cond
+}
+
+func (w *recordCopier) put(v []byte) (copied []byte) {
+	w.bytes, copied = put(w.bytes, v)
+	return copied
+}
+
+func (w *recordCopier) record(r *store.Record, pipeline string) store.Record {
+	to := store.Record{OnceTTL: r.OnceTTL, Cond: w.cond(r.Cond)}
+	if r.Once != nil {
+		n := len(w.bytes)
+		w.bytes = store.AppendOnce(w.bytes, pipeline, r.Once)
+		to.Once = w.bytes[n:len(w.bytes):len(w.bytes)]
+	}
+	if r.Checks != nil {
+		to.Checks = make([]*store.Cond, len(r.Checks))
+		for i, c := range r.Checks {
+			to.Checks[i] = w.cond(c)
+		}
+	}
+	first := len(w.mutations)
+	for i := range r.Mutations {
+		m := &r.Mutations[i]
+		row := w.put(m.Row)
+		n := len(w.ops)
+		for j := range m.Ops {
+			op := m.Ops[j]
+			op.Qualifier, op.Value = w.put(op.Qualifier), w.put(op.Value)
+			w.ops = append(w.ops, op)
+		}
+		w.mutations = append(w.mutations, cell.Mutation{Table: m.Table, Row: row, Ops: w.ops[n:len(w.ops):len(w.ops)], Read: copyRange(m.Read)})
+	}
+	to.Mutations = w.mutations[first:len(w.mutations):len(w.mutations)]
+	return to
+}
+
+func (w *recordCopier) cond(c *store.Cond) *store.Cond {
+	if c == nil {
+		return nil
+	}
+	n := *c
+	n.Qualifier, n.Value = w.put(c.Qualifier), w.put(c.Value)
+	w.conds = append(w.conds, n)
+	return &w.conds[len(w.conds)-1]
+}

@@ -1,0 +1,117 @@
+package buffer
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+func TestAddRecordsCopiesUnits(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, nil)
+	b.Start(5, Mark{Offset: 4})
+	row, value, id, expected := []byte("r1"), []byte("v"), []byte("id"), []byte("old")
+	m := cell.Mutation{Table: "t", Row: row}
+	m.Put("f", []byte("q"), 7, value)
+	inc := incrementOf("t", "r2", 9, "n")
+	cond := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Less, Value: expected}
+	rs := []store.Record{
+		{Offset: 99, Once: id, OnceTTL: 1000, Checks: []*store.Cond{cond, nil}, Mutations: []cell.Mutation{m, inc}},
+		{Once: []byte{}, Cond: cond, Mutations: []cell.Mutation{inc}},
+		{Mutations: []cell.Mutation{inc}},
+	}
+	for _, offset := range []int64{5, 8} {
+		if err := b.AddRecords(t.Context(), offset, "p\x00", rs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range [][]byte{row, value, id, expected} {
+		s[0] = 'X' // they were copied
+	}
+	rs[0].Mutations[0].Ops[0].Family, rs[0].Checks[0].Family = "X", "X"
+	if got, want := b.Len(), 2; got != want {
+		t.Errorf("Got %d records, want %d", got, want)
+	}
+	got := b.Take(source, 0, 5, &store.Progress{First: 5, Next: 5, Unmet: 3, Duplicate: 2, MappingVersion: "v", MappingFrom: 1}, "v")
+	if got.Bytes <= 0 || got.Bytes > got.charged {
+		t.Errorf("Got %d bytes of %d charged", got.Bytes, got.charged)
+	}
+	unit := func(offset int64) []store.Record {
+		m := cell.Mutation{Table: "t", Row: []byte("r1")}
+		m.Put("f", []byte("q"), 7, []byte("v"))
+		cond := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Less, Value: []byte("old")}
+		return []store.Record{
+			{Offset: offset, Once: []byte("p\x00\xff\x00\x01id"), OnceTTL: 1000, Checks: []*store.Cond{cond, nil}, Mutations: []cell.Mutation{m, inc}},
+			{Offset: offset, Once: []byte("p\x00\xff\x00\x01"), Cond: cond, Mutations: []cell.Mutation{inc}},
+			{Offset: offset, Mutations: []cell.Mutation{inc}},
+		}
+	}
+	want := store.Batch{Records: append(unit(5), unit(8)...)}
+	want.Advance(source, 0, 5, store.Progress{
+		First: 5, Next: 9, LastOffset: 4, Applied: 2, Control: 2, Unmet: 3, Duplicate: 2, MappingVersion: "v", MappingFrom: 1,
+	})
+	if d := cmp.Diff(want, got.Store); d != "" {
+		t.Errorf("batch (-want +got):\n%s", d)
+	}
+	got.Release()
+	if used := b.budget.Used(); used != 0 {
+		t.Errorf("Got %d bytes used after the release", used)
+	}
+}
+
+// Units and sums take effect in the order of records only where they are apart.
+func TestUnitsAndSumsAreApart(t *testing.T) {
+	t.Parallel()
+	unit := []store.Record{{Mutations: []cell.Mutation{incrementOf("t", "r", 1, "n")}}}
+	sum := []cell.Mutation{incrementOf("t", "r", 1, "n")}
+	b := newBuffer(t, nil)
+	b.Start(0, Mark{})
+	take := func() { b.Take(source, 0, 0, &store.Progress{}, "").Release() }
+	add(t, b, 0, sum...)
+	if err := b.AddRecords(t.Context(), 1, "p", unit); !errors.Is(err, ErrFull) {
+		t.Errorf("Got %v for a unit behind a sum, want ErrFull", err)
+	}
+	take()
+	for offset, add := range []func(ctx context.Context, offset int64) error{
+		func(ctx context.Context, offset int64) error { return b.AddRecords(ctx, offset, "p", unit) },
+		func(ctx context.Context, offset int64) error {
+			return b.Add(ctx, offset, []cell.Mutation{putOf("t", "r", "q", "v")})
+		},
+		func(ctx context.Context, offset int64) error { return b.AddRecords(ctx, offset, "p", unit) },
+	} {
+		if err := add(t.Context(), int64(offset)+1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Add(t.Context(), 4, sum); !errors.Is(err, ErrFull) {
+		t.Errorf("Got %v for a sum behind a unit, want ErrFull", err)
+	}
+	take()
+	add(t, b, 4, sum...)
+}
+
+// The offset that a mapping begins at is that of its first batch.
+func TestMappingFrom(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, nil)
+	b.Start(7, Mark{})
+	prev := store.Progress{First: 2, Next: 7, MappingVersion: "v1", MappingFrom: 2}
+	for _, step := range []struct {
+		version string
+		next    int64
+		want    int64
+	}{{"v1", 9, 2}, {"v2", 12, 9}, {"v2", 15, 9}, {"v1", 16, 15}} {
+		b.Skip(step.next)
+		got := b.Take(source, 0, prev.Next, &prev, step.version)
+		prev = got.Progress
+		got.Release()
+		if prev.MappingVersion != step.version || prev.MappingFrom != step.want {
+			t.Errorf("Got version %s from %d on, want %s from %d on", prev.MappingVersion, prev.MappingFrom, step.version, step.want)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package mapping
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+
+	"sluice/pipeline/decode"
+)
+
+// maxMutations bounds what one record becomes. Arrays inside arrays are as many
+// elements as the record has bytes for; two arrays gone through crosswise are
+// their product, which no record may choose to be millions.
+const maxMutations = 100_000
+
+// loop is an array that a rule goes through.
+type loop struct {
+	id     int // index in Plan.loops
+	name   string
+	index  string // name of the element's index; "" = none
+	source *source
+	paths  []string // of the element's fields that are read
+	fields *decode.Fields
+}
+
+// loopState is where a Mapper is in a loop.
+type loopState struct {
+	elements *decode.Elements
+	element  decode.Value
+	doc      *decode.Document
+	index    int
+}
+
+var loopForm = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?:,\s*([A-Za-z_][A-Za-z0-9_]*)\s*)?\sin\s+(.*\S)\s*$`)
+
+// forEach compiles an entry of for_each and makes its names known to what follows
+// in the rule. It returns nil after a mistake.
+func (c *compilation) forEach(path, text string) *loop {
+	m := loopForm.FindStringSubmatchIndex(text)
+	if m == nil {
+		c.report(path, 0, fmt.Errorf("%q does not say what to go through", text), "NAME in PATH, or NAME, INDEX in PATH: item in order.items")
+		return nil
+	}
+	l := &loop{id: len(c.loops), name: text[m[2]:m[3]]}
+	if m[4] >= 0 {
+		l.index = text[m[4]:m[5]]
+	}
+	for _, name := range []string{l.name, l.index} {
+		at := max(strings.Index(text, name), 0)
+		_, taken := reserved[name]
+		switch {
+		case taken || name == "doc" || slices.Contains(reservedWords, name):
+			c.report(path, at, fmt.Errorf("%s has a meaning already", name), "choose another name")
+			return nil
+		case name != "" && slices.ContainsFunc(c.inside, func(o *loop) bool { return o.name == name || o.index == name }), l.name == l.index:
+			c.report(path, at, fmt.Errorf("%s is given twice", name), "choose another name")
+			return nil
+		}
+	}
+	spelled := text[m[6]:m[7]]
+	steps, err := decode.ParsePath(strings.TrimPrefix(spelled, "doc."))
+	if err != nil {
+		c.report(path, m[6], err, "")
+		return nil
+	}
+	c.note("for each %q %q %q", l.name, l.index, spelled)
+	r := resolver{c: c, path: path, text: spelled}
+	var t *term
+	if !strings.HasPrefix(spelled, "doc.") {
+		if t, err = c.loopSource(steps); err != nil {
+			c.report(path, m[6], err, "")
+			return nil
+		}
+		if _, ok := reserved[steps[0].Name]; ok && t == nil {
+			c.report(path, m[6], fmt.Errorf("%s is no array", steps[0].Name), "write doc."+spelled+" for the document's field")
+			return nil
+		}
+	}
+	if t == nil {
+		field, hint, err := c.field(decode.FormatPath(steps))
+		if err != nil {
+			c.report(path, m[6], err, hint)
+			return nil
+		}
+		t = r.source(source{kind: sourceField, field: field, typ: typAny, missing: &missingError{"field " + spelled}})
+	}
+	if t.typ == typInt {
+		c.report(path, m[6], fmt.Errorf("%s is an index, not an array", spelled), "")
+		return nil
+	}
+	l.source = c.sources[t.source]
+	c.loops = append(c.loops, l)
+	c.inside = append(c.inside, l)
+	return l
+}
+
+// reservedWords are words of the expression language that could be names of
+// elements by their form.
+var reservedWords = []string{"in", "not", "and", "or", "let", "if", "else", "nil", "true", "false", "matches", "contains", "startsWith", "endsWith"}
+
+// loopSource returns what steps mean inside the loops of the rule, or nil.
+func (c *compilation) loopSource(steps []decode.Step) (*term, error) {
+	first := steps[0]
+	if first.Index >= 0 || first.Name == "" {
+		return nil, nil
+	}
+	for _, l := range c.inside {
+		switch first.Name {
+		case l.index:
+			if len(steps) > 1 {
+				return nil, fmt.Errorf("%s has no parts", l.index)
+			}
+			i := c.source(source{kind: sourceIndex, loop: l.id, typ: typInt})
+			return &term{op: opSource, typ: typInt, source: i}, nil
+		case l.name:
+			field, name := -1, l.name
+			if len(steps) > 1 {
+				path := decode.FormatPath(steps[1:])
+				if _, err := decode.ParsePath(path); err != nil {
+					return nil, err
+				}
+				if field = slices.Index(l.paths, path); field < 0 {
+					field = len(l.paths)
+					l.paths = append(l.paths, path)
+				}
+				name = decode.FormatPath(steps)
+			}
+			i := c.source(source{kind: sourceElement, loop: l.id, field: field, typ: typAny, missing: &missingError{"element's " + name}})
+			return &term{op: opSource, typ: typAny, source: i}, nil
+		}
+	}
+	return nil, nil
+}
+
+// loopName resolves a name of the rule's loops, or returns nil.
+func (r *resolver) loopName(n ast.Node, steps []decode.Step, doc bool) *term {
+	if doc {
+		return nil
+	}
+	t, err := r.c.loopSource(steps)
+	if err != nil {
+		return r.report(n, err, "")
+	}
+	return t
+}
+
+// each calls rule for every combination of the elements of rule i's loops from the
+// k-th on.
+func (m *Mapper) each(i, k int) error {
+	r := &m.plan.rules[i]
+	if k == len(r.loops) {
+		return m.apply(i)
+	}
+	l := m.plan.loops[r.loops[k]]
+	kind, array := m.read(l.source)
+	switch {
+	case array == nil:
+		return nil
+	case kind != decode.Array:
+		return m.fail(i, fmt.Sprintf("for_each[%d]", k), valueErrorf("%s is a %s, not an array", l.source.missing.name, kind))
+	}
+	s := &m.loops[l.id]
+	n := 0
+	err := s.elements.Each(array, func(element decode.Value, doc *decode.Document) error {
+		s.element, s.doc, s.index = element, doc, n
+		n++
+		return m.each(i, k+1)
+	})
+	if bad, ok := err.(*decode.Error); ok {
+		return m.fail(i, fmt.Sprintf("for_each[%d]", k), valueErrorf("%s: %v", l.source.missing.name, bad))
+	}
+	return err
+}
