@@ -107,7 +107,7 @@ func (e *counter) append(dst []byte) []byte {
 
 // counter returns the current state of a counter of f, or of a distinct count,
 // earlier members of the commit included.
-func (c *commit) counter(f *family, key []byte) (*counter, error) {
+func (c *commit) counter(t *table, f *family, key []byte) (*counter, error) {
 	cache := c.db.counters
 	if e := cache.get(key); e != nil {
 		cache.hits++
@@ -121,7 +121,7 @@ func (c *commit) counter(f *family, key []byte) (*counter, error) {
 	}
 	if ok {
 		if err := e.decode(f, value); err != nil {
-			return nil, corruptCounter(f, key, err)
+			return nil, corruptCounter(t, f, key, err)
 		}
 		e.exists = true
 	}
@@ -134,11 +134,11 @@ func (c *commit) counter(f *family, key []byte) (*counter, error) {
 
 // corruptCounter is the error of a stored value that does not decode; its key names
 // row and qualifier.
-func corruptCounter(f *family, key []byte, err error) error {
-	where := fmt.Sprintf("key %x", key)
+func corruptCounter(t *table, f *family, key []byte, err error) error {
+	where := fmt.Sprintf("table %s, key %x", t.desc.Name, key)
 	var k cell.Key
 	if _, decodeErr := cell.DecodeKey(&k, key, nil); decodeErr == nil {
-		where = fmt.Sprintf("row %.100q, column %s:%.100q", k.Row, f.desc.Name, k.Qualifier)
+		where = fmt.Sprintf("table %s, row %.100q, column %s:%.100q", t.desc.Name, k.Row, f.desc.Name, k.Qualifier)
 	}
 	return fmt.Errorf("%w: counter: %s: %w", store.ErrCorrupt, where, err)
 }
@@ -157,16 +157,16 @@ func (c *commit) set(e *counter, v counters.Value, exists bool) {
 // An event that is older than the family's TTL is left out: counted is false.
 func (c *commit) increment(t *table, f *family, row, qualifier []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
 	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
-	return c.incrementKey(f, c.key, delta, at)
+	return c.incrementKey(t, f, c.key, delta, at)
 }
 
 // incrementKey is increment of the counter with this key, of family f.
-func (c *commit) incrementKey(f *family, key []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
+func (c *commit) incrementKey(t *table, f *family, key []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
 	if at == cell.Latest {
 		at = c.now
 	}
 	until := expiredUntil(f.desc, c.now)
-	e, err := c.counter(f, key)
+	e, err := c.counter(t, f, key)
 	if err != nil {
 		return v, false, err
 	}
@@ -193,7 +193,7 @@ func (c *commit) addElement(t *table, f *family, row, qualifier, element []byte,
 	}
 	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
 	until := expiredUntil(f.desc, c.now)
-	e, err := c.counter(f, c.key)
+	e, err := c.counter(t, f, c.key)
 	switch {
 	case err != nil:
 		return err
@@ -229,7 +229,7 @@ func (c *commit) deleteCounters(t *table, f *family, row, qualifier []byte, all 
 	c.key = cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row)
 	if !all {
 		c.key = cell.AppendPart(c.key, qualifier)
-		e, err := c.counter(f, c.key)
+		e, err := c.counter(t, f, c.key)
 		if err != nil || !e.exists {
 			return err
 		}
@@ -246,7 +246,7 @@ func (c *commit) deleteCounters(t *table, f *family, row, qualifier []byte, all 
 		return err
 	}
 	for _, k := range keys {
-		if _, err := c.counter(f, []byte(k)); err != nil {
+		if _, err := c.counter(t, f, []byte(k)); err != nil {
 			return err
 		}
 	}

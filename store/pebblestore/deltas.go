@@ -62,7 +62,7 @@ func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, 
 		t, err := c.table(d.Table)
 		if err == nil {
 			f, _ := t.family(d.Family)
-			_, _, err = c.incrementKey(f, c.deltaKeys[x.start:x.end], d.Delta, d.Time)
+			_, _, err = c.incrementKey(t, f, c.deltaKeys[x.start:x.end], d.Delta, d.Time)
 			t.load.Wrote(d.Row, int64(c.now))
 		}
 		if err != nil {

@@ -124,7 +124,7 @@ func (s *overlaySource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 	fams := s.sel.Families()
 	for i := range fams {
 		if err := s.family(&fams[i]); err != nil {
-			return nil, fmt.Errorf("row %q: %w", s.row.Key, err)
+			return nil, fmt.Errorf("table %s, row %q: %w", s.t.desc.Name, s.row.Key, err)
 		}
 	}
 	if len(s.row.Cells) == 0 {

@@ -417,7 +417,7 @@ func (r *rewrite) compactCounters() (dropped bool, err error) {
 	for _, kv := range r.origin {
 		var e counter
 		if err := e.decode(r.f, kv.value); err != nil {
-			return false, corruptCounter(r.f, kv.key, err)
+			return false, corruptCounter(r.t, r.f, kv.key, err)
 		}
 		if e.value.Time >= r.c.until {
 			r.out = append(r.out, kv)

@@ -63,6 +63,7 @@ type cursor struct {
 // rowSource yields the rows of a selection. It implements store.RowSource.
 type rowSource struct {
 	ctx     context.Context // of the scan, whose calls have none of their own
+	table   string
 	sel     *store.Selection
 	cursors []cursor
 	row     cell.Row
@@ -98,7 +99,7 @@ func singleRow(rows cell.Range) bool {
 // newRowSource opens the iterators of sel over t. Where found is not nil, it is the
 // row to read, and the source's from here on.
 func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, found *foundRow, open iterators) (*rowSource, error) {
-	s := &rowSource{ctx: ctx, sel: sel, cut: -1, found: found}
+	s := &rowSource{ctx: ctx, table: t.desc.Name, sel: sel, cut: -1, found: found}
 	s.pieceBytes, s.pieceCells = sel.Pieces()
 	rows := sel.Rows()
 	s.single = found != nil || singleRow(rows)
@@ -527,7 +528,7 @@ func (c *cursor) readRow(s *rowSource) (cut bool, err error) {
 			return false, engineError(err)
 		}
 		if err := r.add(c.key[c.split:], value); err != nil {
-			return false, fmt.Errorf("row %q: %w", s.name, err)
+			return false, fmt.Errorf("table %s, row %q: %w", s.table, s.name, err)
 		}
 		ok := false
 		if !r.res.done {
@@ -558,7 +559,7 @@ func (c *cursor) readRow(s *rowSource) (cut bool, err error) {
 		}
 	}
 	if err := r.end(); err != nil {
-		return false, fmt.Errorf("row %q: %w", s.name, err)
+		return false, fmt.Errorf("table %s, row %q: %w", s.table, s.name, err)
 	}
 	if s.sel.Reversed() && !s.single {
 		return false, c.moved(c.it.SeekLT(c.prefix))
