@@ -225,7 +225,7 @@ func TestRealTopic(t *testing.T) {
 		t.Errorf("Got %+v", info)
 	}
 	_, err := c.Topic(testContext(t), topic+"x")
-	if !errors.Is(err, ErrTopicNotFound) || !strings.Contains(err.Error(), topic+"?") {
+	if !errors.Is(err, ErrTopicNotFound) || !strings.Contains(err.Error(), "did you mean "+topic) {
 		t.Errorf("Got %v, want ErrTopicNotFound and the near name", err)
 	}
 }
