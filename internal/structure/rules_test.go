@@ -38,7 +38,7 @@ var packages = map[string][]string{
 
 	"pipeline/rebuild": {"cell", "region", "store", "counters", "pipeline", "pipeline/decode", "pipeline/kafka", "pipeline/mapping"},
 
-	"jobs/columnar":    {"cell", "region", "store"},
+	"jobs/columnar":    {"cell", "region", "store", "counters"},
 	"jobs/parquetfile": {"jobs/columnar"},
 	"jobs/arrowfile":   {"jobs/columnar"},
 	"jobs/target":      {},

@@ -42,6 +42,8 @@ func TestConvert(t *testing.T) {
 		{"int64", "text", " 1", "not a decimal number"},
 		{"int64", "int64be", be(math.MaxUint64), "-1"},
 		{"int64", "int64be", "1", "not 8 bytes long"},
+		{"int64", "distinct", "\xd1\x0e\x01\x0a\x17\x01\x0d\x24\xc1", "2"},
+		{"int64", "distinct", "\xd1\x0e\x01\x0a", "not a sketch: counters: corrupt value: sketch of 4 bytes: the sparse form has 3 bytes a register and at most 4095"},
 		{"float64", "text", "-1e-3", fmt.Sprintf("%x", math.Float64bits(-1e-3))},
 		{"float64", "text", "one", "not a number in the range of a double"},
 		{"float64", "float64be", be(math.Float64bits(2.5)), fmt.Sprintf("%x", math.Float64bits(2.5))},

@@ -86,9 +86,10 @@ const (
 	Float64BE                   // 8 bytes big-endian, IEEE 754 (HBase Bytes.toBytes(double))
 	Raw                         // the bytes themselves; for bool one byte, 0 = false (HBase Bytes.toBoolean)
 	RFC3339                     // text such as 2006-01-02T15:04:05.999Z
+	Distinct                    // a sketch (docs/format/distinct.md), read as its estimate
 )
 
-var codingNames = [...]string{Text: "text", Int64BE: "int64be", Float64BE: "float64be", Raw: "raw", RFC3339: "rfc3339"}
+var codingNames = [...]string{Text: "text", Int64BE: "int64be", Float64BE: "float64be", Raw: "raw", RFC3339: "rfc3339", Distinct: "distinct"}
 
 // String returns the coding as job files spell it, and "" for the zero value: the
 // column needs none.
@@ -102,7 +103,7 @@ func (c Coding) String() string {
 // ParseCoding returns the coding that is spelled s; ok is false where there is
 // none.
 func ParseCoding(s string) (c Coding, ok bool) {
-	for i := Text; i <= RFC3339; i++ {
+	for i := Text; i <= Distinct; i++ {
 		if codingNames[i] == s {
 			return i, true
 		}
@@ -113,7 +114,7 @@ func ParseCoding(s string) (c Coding, ok bool) {
 // codings are the codings of each type, its default first.
 var codings = [...][]Coding{
 	String:    {Text},
-	Int64:     {Text, Int64BE},
+	Int64:     {Text, Int64BE, Distinct},
 	Float64:   {Text, Float64BE},
 	Bool:      {Text, Raw},
 	Timestamp: {Text, Int64BE, RFC3339},

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 	"unsafe"
+
+	"sluice/counters"
 )
 
 // ConvertError is a cell that a column cannot take.
@@ -74,11 +76,18 @@ func (v *Vector) appendInt(c Coding, b []byte) string {
 }
 
 func parseInt(c Coding, b []byte) (int64, string) {
-	if c == Int64BE {
+	switch c {
+	case Int64BE:
 		if len(b) != 8 {
 			return 0, "not 8 bytes long"
 		}
 		return int64(binary.BigEndian.Uint64(b)), ""
+	case Distinct:
+		s, err := counters.DecodeSketch(b)
+		if err != nil {
+			return 0, "not a sketch: " + err.Error()
+		}
+		return s.Count(), ""
 	}
 	return parseDecimal(b)
 }

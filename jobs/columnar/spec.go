@@ -22,7 +22,8 @@ type ColumnSpec struct {
 	// Type is string, int64, float64, bool, timestamp or bytes.
 	Type string `yaml:"type"`
 	// Coding says how the cell's bytes hold the value. Default: text, and
-	// int64be for int64 columns of COUNTER families.
+	// int64be for int64 columns of COUNTER families, distinct for those of
+	// DISTINCT families.
 	Coding string `yaml:"coding,omitempty"`
 	// Nullable false makes an absent cell an error. Default: true for columns
 	// filled from cells.
@@ -320,12 +321,16 @@ func (c *compiler) coding(i int, name string, col *column) {
 		col.coding = Text
 		return
 	}
-	counter := c.counter(col)
+	counter := c.only(col, func(f *store.FamilyDescriptor) bool { return f.Counter })
+	distinct := c.only(col, func(f *store.FamilyDescriptor) bool { return f.Distinct })
 	allowed := codings[col.Type]
 	if name == "" {
 		col.coding = allowed[0]
 		if counter && col.Type == Int64 {
 			col.coding = Int64BE
+		}
+		if distinct && col.Type == Int64 {
+			col.coding = Distinct
 		}
 	} else {
 		coding, ok := ParseCoding(name)
@@ -342,18 +347,21 @@ func (c *compiler) coding(i int, name string, col *column) {
 	if counter && col.coding != Int64BE && col.coding != Raw {
 		c.bad(i, "coding", "%s comes from a COUNTER family, whose values are 8 bytes big-endian; use type int64 with coding int64be", col.from)
 	}
+	if distinct && col.coding != Distinct && col.coding != Raw {
+		c.bad(i, "coding", "%s comes from a DISTINCT family, whose values are sketches; use type int64 with coding distinct for the estimate, or type bytes", col.from)
+	}
 }
 
-// counter reports whether col's values come from COUNTER families only.
-func (c *compiler) counter(col *column) bool {
+// only reports whether all families that col's values can come from are such.
+func (c *compiler) only(col *column, such func(*store.FamilyDescriptor) bool) bool {
 	if c.table == nil {
 		return false
 	}
 	switch col.source {
 	case sourceCell:
-		return c.table.Family(col.family).Counter
+		return such(c.table.Family(col.family))
 	case sourceValue:
-		return !slices.ContainsFunc(c.table.Families, func(f store.FamilyDescriptor) bool { return !f.Counter })
+		return !slices.ContainsFunc(c.table.Families, func(f store.FamilyDescriptor) bool { return !such(&f) })
 	}
 	return false
 }

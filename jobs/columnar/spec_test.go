@@ -18,6 +18,34 @@ func table() *store.TableDescriptor {
 	return &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("info"), n}}
 }
 
+// Columns of DISTINCT families are estimates, or the sketches' bytes.
+func TestDistinctColumns(t *testing.T) {
+	t.Parallel()
+	u := store.NewFamily("u")
+	u.Distinct = true
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{u}}
+	for _, c := range []struct {
+		spec columnar.ColumnSpec
+		mode columnar.RowsMode
+		want string // of the error; "" = none
+	}{
+		{columnar.ColumnSpec{Name: "n", From: "u:total", Type: "int64"}, "", ""},
+		{columnar.ColumnSpec{Name: "n", From: "$value", Type: "int64", Coding: "distinct"}, "cell", ""},
+		{columnar.ColumnSpec{Name: "n", From: "u:total", Type: "bytes"}, "", ""},
+		{columnar.ColumnSpec{Name: "n", From: "u:total", Type: "int64", Coding: "int64be"}, "", "columns[0].coding: u:total comes from a DISTINCT family, whose values are sketches; use type int64 with coding distinct for the estimate, or type bytes"},
+		{columnar.ColumnSpec{Name: "n", From: "u:total", Type: "string"}, "", "columns[0].coding: u:total comes from a DISTINCT family, whose values are sketches; use type int64 with coding distinct for the estimate, or type bytes"},
+		{columnar.ColumnSpec{Name: "n", From: "u:total", Type: "float64", Coding: "distinct"}, "", `columns[0].coding: "distinct" is no coding of type float64; it is one of text, float64be`},
+	} {
+		got := ""
+		if _, err := columnar.Compile([]columnar.ColumnSpec{c.spec}, c.mode, d); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q, want %q", c.spec, got, c.want)
+		}
+	}
+}
+
 func ptr[T any](v T) *T { return &v }
 
 func TestCompileErrors(t *testing.T) {
@@ -32,7 +60,7 @@ func TestCompileErrors(t *testing.T) {
 		"mode":      {"cells", []columnar.ColumnSpec{good}, []string{`rows: "cells" is no mode (did you mean "cell"?); it is row or cell`}},
 		"missing":   {"", []columnar.ColumnSpec{{}}, []string{"columns[0].name: it is missing", "columns[0].from: it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value", "columns[0].type: it is missing; it is one of string, int64, float64, bool, timestamp, bytes"}},
 		"type":      {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "strin"}}, []string{`columns[0].type: "strin" is no type (did you mean "string"?); it is one of string, int64, float64, bool, timestamp, bytes`}},
-		"coding":    {"", []columnar.ColumnSpec{good, {Name: "b", From: "info:b", Type: "int64", Coding: "int64"}}, []string{`columns[1].coding: "int64" is no coding of type int64 (did you mean "int64be"?); it is one of text, int64be`}},
+		"coding":    {"", []columnar.ColumnSpec{good, {Name: "b", From: "info:b", Type: "int64", Coding: "int64"}}, []string{`columns[1].coding: "int64" is no coding of type int64 (did you mean "int64be"?); it is one of text, int64be, distinct`}},
 		"other":     {"", []columnar.ColumnSpec{{Name: "b", From: "info:b", Type: "string", Coding: "int64be"}}, []string{`columns[0].coding: "int64be" is no coding of type string; it is one of text`}},
 		"family":    {"", []columnar.ColumnSpec{{Name: "b", From: "inof:b", Type: "string"}}, []string{`columns[0].from: table t has no family "inof" (did you mean "info"?); it has info, n`}},
 		"colon":     {"", []columnar.ColumnSpec{{Name: "b", From: "info", Type: "string"}}, []string{`columns[0].from: "info" has no colon; write family:qualifier, or "info:" for the empty qualifier`}},

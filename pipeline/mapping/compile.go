@@ -291,6 +291,9 @@ func (c *compilation) columns(path, key string, families map[string]map[string]s
 	for _, family := range slices.Sorted(maps.Keys(families)) {
 		at := path + "." + key + "." + family
 		c.family(at, family, schema, false)
+		if schema != nil && key != "append" && schema.Family(family) != nil && schema.Family(family).Distinct {
+			c.report(at, 0, fmt.Errorf("family %s of table %s has DISTINCT and takes appends only", family, schema.Name), "use append, distinct of a rollup, or a family without DISTINCT")
+		}
 		columns := families[family]
 		if len(columns) == 0 {
 			c.report(at, 0, errors.New("there are no columns"), "qualifier: expression")

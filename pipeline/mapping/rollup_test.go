@@ -229,6 +229,29 @@ func TestRollupMistakes(t *testing.T) {
 	}
 }
 
+// A rule may append to a DISTINCT family, too, and do nothing else to it.
+func TestRulesOfDistinctFamilies(t *testing.T) {
+	t.Parallel()
+	tables := func(string) *store.TableDescriptor { return statsTable() }
+	columns := map[string]map[string]string{"distinct_day": {"q": "user"}}
+	for _, c := range []struct {
+		rule mapping.RuleSpec
+		want string
+	}{
+		{mapping.RuleSpec{Table: "stats", Row: "a", Append: columns}, ""},
+		{mapping.RuleSpec{Table: "stats", Row: "a", Put: columns}, "map[0].put.distinct_day: family distinct_day of table stats has DISTINCT and takes appends only (use append, distinct of a rollup, or a family without DISTINCT)"},
+		{mapping.RuleSpec{Table: "stats", Row: "a", Increment: []mapping.IncrementSpec{{Family: "distinct_day", Qualifier: "a"}}}, "map[0].increment[0].family: family distinct_day of table stats takes no increments (declare it with COUNTER: true)"},
+	} {
+		got := ""
+		if _, err := mapping.Compile(jsonSpec(c.rule), tables); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%+v: %q, want %q", c.rule, got, c.want)
+		}
+	}
+}
+
 // A rollup is part of the rules' version; what has none keeps its own.
 func TestRollupVersion(t *testing.T) {
 	t.Parallel()
