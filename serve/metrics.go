@@ -231,7 +231,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		for _, o := range []struct {
 			outcome string
 			n       int64
-		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"dropped", t.Dropped}, {"control", t.Control}} {
+		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"duplicate", t.Duplicate}, {"unmet", t.Unmet}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"dropped", t.Dropped}, {"control", t.Control}} {
 			e.counter(d.records, float64(o.n), append(l, o.outcome)...)
 		}
 		open := 0.0

@@ -31,6 +31,8 @@ func TestMetrics(t *testing.T) {
 		`sluice_kafka_end_offset{partition="3",pipeline="views",topic="clicks"} 125`,
 		`sluice_kafka_records_total{outcome="applied",partition="3",pipeline="views",topic="clicks"} 41`,
 		`sluice_kafka_records_total{outcome="filtered",partition="3",pipeline="views",topic="clicks"} 42`,
+		`sluice_kafka_records_total{outcome="duplicate",partition="3",pipeline="views",topic="clicks"} 47`,
+		`sluice_kafka_records_total{outcome="unmet",partition="3",pipeline="views",topic="clicks"} 48`,
 		`sluice_kafka_records_total{outcome="dead_letter",partition="3",pipeline="views",topic="clicks"} 43`,
 		`sluice_kafka_records_total{outcome="redriven",partition="3",pipeline="views",topic="clicks"} 23`,
 		`sluice_kafka_records_total{outcome="dropped",partition="3",pipeline="views",topic="clicks"} 46`,

@@ -52,8 +52,10 @@ type PartitionStatus struct {
 	LogStart  int64            `json:"log_start"` // first that Kafka still has
 	End       int64            `json:"end"`       // end of what may be read (last stable offset)
 	LastTime  int64            `json:"last_time"` // of the newest record applied, ms since the Unix epoch; 0 = unknown
-	Applied   int64            `json:"applied"`   // this and the next four: since the partition was begun
+	Applied   int64            `json:"applied"`   // this and the next six: since the partition was begun
 	Filtered  int64            `json:"filtered"`
+	Duplicate int64            `json:"duplicate"` // an event that was sent again
+	Unmet     int64            `json:"unmet"`     // no check of the rules held
 	Dead      int64            `json:"dead"`
 	Control   int64            `json:"control"`
 	Lost      map[string]int64 `json:"lost,omitempty"`    // by reason: retention, truncated, recreated

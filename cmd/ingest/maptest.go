@@ -70,7 +70,7 @@ func runMappingTest(ctx context.Context, m *mapping.Mapper, p *config.Pipeline, 
 	if t.Error != "" {
 		want = []string{"error " + t.Error}
 	}
-	got, err := mapped(ctx, m, p.MappingRecord(t))
+	got, _, err := mapped(ctx, m, p.MappingRecord(t))
 	var e *mapping.Error
 	switch {
 	case errors.As(err, &e):
@@ -88,17 +88,20 @@ func runMappingTest(ctx context.Context, m *mapping.Mapper, p *config.Pipeline, 
 	return diff, nil
 }
 
-// mapped returns the lines of what a record becomes, once its schema is fetched.
-func mapped(ctx context.Context, m *mapping.Mapper, r *mapping.Record) ([]string, error) {
+// mapped returns the lines of what a record becomes, once its schema is fetched,
+// and whether the store decides what of them is applied.
+func mapped(ctx context.Context, m *mapping.Mapper, r *mapping.Record) (lines []string, decides bool, err error) {
 	out, err := m.MapFetching(ctx, r)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var lines []string
 	for line := range strings.Lines(string(out.AppendText(nil))) {
 		lines = append(lines, strings.TrimSuffix(line, "\n"))
 	}
-	return lines, nil
+	for i := range out.Records {
+		decides = decides || out.Records[i].Once != nil || out.Records[i].Checks != nil
+	}
+	return lines, decides, nil
 }
 
 // lineDiff shows two texts as one, lines of want alone after a minus, of got alone
@@ -177,8 +180,11 @@ type explainer struct {
 
 func (e *explainer) record(ctx context.Context, r *mapping.Record) error {
 	e.left--
-	lines, err := mapped(ctx, e.mapper, r)
+	lines, decides, err := mapped(ctx, e.mapper, r)
 	outcome := fmt.Sprintf("%d mutations", len(lines))
+	if decides {
+		outcome = "the store decides"
+	}
 	var refused *mapping.Error
 	switch {
 	case errors.As(err, &refused):

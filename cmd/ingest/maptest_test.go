@@ -72,6 +72,70 @@ func TestMappingTestsThatFail(t *testing.T) {
 	}
 }
 
+// Tests and explanations show what the store will decide.
+func TestMappingTestsOfUnits(t *testing.T) {
+	t.Parallel()
+	const yaml = `tables:
+  users: {families: {u: {VERSIONS: 1}}}
+pipelines:
+  p:
+    topics: [t]
+    group: g
+    decode: {format: json}
+    dedup: {id: id, ttl: 1h}
+    map:
+      - table: users
+        for_each: ["name, i in names"]
+        row: name
+        check: {family: u, qualifier: '"first"', op: absent}
+        put: {u: {first: i}}
+      - {table: users, row: id, timestamp: 5, delete: [{what: column, family: u, qualifier: '"x"'}]}
+      - {table: users, row: id, append: {u: {log: id}}}
+    tests:
+      - name: good
+        record: '{"id":"e1","names":["a","b"]}'
+        expect: |
+          once 'e1', TTL => 3600000
+          put 'users', 'a', 'u:first', '0', 0, IF => 'u:first' absent
+          put 'users', 'b', 'u:first', '1', 0, IF => 'u:first' absent
+          DeleteColumn 'users', 'e1', 'u:x', 5
+          append 'users', 'e1', 'u:log', 'e1', 0
+      - name: bad
+        record: '{"id":"e2","names":["a"]}'
+        expect: |
+          once 'e2', TTL => 3600000
+          put 'users', 'a', 'u:first', '0', 0
+          DeleteColumn 'users', 'e2', 'u:x', 5
+          append 'users', 'e2', 'u:log', 'e2', 0
+`
+	p, out, config := program(t, []byte(yaml), "")
+	if err := (&testCommand{ConfigFlag: config}).Run(t.Context(), p); !errors.Is(err, errTestsFailed) {
+		t.Errorf("got %v", err)
+	}
+	want := `ok    p: good
+FAIL  p: bad (-want +got)
+        once 'e2', TTL => 3600000
+      - put 'users', 'a', 'u:first', '0', 0
+      + put 'users', 'a', 'u:first', '0', 0, IF => 'u:first' absent
+        DeleteColumn 'users', 'e2', 'u:x', 5
+        append 'users', 'e2', 'u:log', 'e2', 0
+`
+	if out.String() != want {
+		t.Errorf("got\n%swant\n%s", out, want)
+	}
+
+	p, out, config = program(t, []byte(yaml), "")
+	p.Stdin = strings.NewReader(`{"id":"e1","names":[]}` + "\n{}\n")
+	if err := (&explainCommand{ConfigFlag: config, Sample: 5, File: "-"}).Run(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"t/0@0: the store decides\n  once 'e1', TTL => 3600000\n", "t/0@1: dead letter: map: missing_field: map[1].row: field id is missing or null\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want\n%sin\n%s", want, out)
+		}
+	}
+}
+
 func TestLineDiff(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ want, got, diff string }{

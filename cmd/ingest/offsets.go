@@ -46,6 +46,10 @@ type offsetLine struct {
 	Control   int64  `json:"control"`
 	Lost      int64  `json:"lost"`
 	Balanced  bool   `json:"balanced"` // the audit equation holds
+	// Mapping is the version of the rules that have mapped the records from
+	// MappingFrom on; those before were mapped by another.
+	Mapping     string `json:"mapping"`
+	MappingFrom int64  `json:"mapping_from"`
 }
 
 // Run shows what the store holds beside what Kafka has.
@@ -119,6 +123,7 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 					l.First, l.Stored, l.Balanced = g.First, g.Next, g.Balanced()
 					l.Applied, l.Filtered, l.Dead, l.Dropped, l.Control, l.Lost = g.Applied, g.Filtered, g.Dead, g.Dropped, g.Control, g.Lost
 					l.Duplicate, l.Unmet = g.Duplicate, g.Unmet
+					l.Mapping, l.MappingFrom = g.MappingVersion, g.MappingFrom
 					l.Redriven = redrivenOf(redriven, &s.Source, n)
 				}
 				if o, ok := ends[n]; ok {
@@ -146,15 +151,19 @@ func redrivenOf(all []buffer.Redriven, s *store.Source, partition int32) (sum in
 
 func printOffsets(w io.Writer, lines []offsetLine) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tSTORED\tEND\tLAG\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tDROPPED\tCONTROL\tLOST\tAUDIT\t")
+	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tSTORED\tEND\tLAG\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tDROPPED\tCONTROL\tLOST\tAUDIT\tMAPPING\t")
 	for i := range lines {
 		l := &lines[i]
 		audit := "ok"
 		if !l.Balanced {
 			audit = "BROKEN"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t\n", l.Pipeline, l.Topic, l.Partition,
-			orDash(l.Stored), orDash(l.End), orDash(l.Lag), l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Dropped, l.Control, l.Lost, audit)
+		mapping := "-"
+		if l.Mapping != "" {
+			mapping = fmt.Sprintf("%s@%d", l.Mapping, l.MappingFrom)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition,
+			orDash(l.Stored), orDash(l.End), orDash(l.Lag), l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Dropped, l.Control, l.Lost, audit, mapping)
 	}
 	return t.Flush()
 }

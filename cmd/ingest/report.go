@@ -93,15 +93,15 @@ func reportAudit(ctx context.Context, w io.Writer, r store.Reader) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "\nAudit: records in range = applied + filtered + dead-lettered + dropped + control + lost")
+	fmt.Fprintln(w, "\nAudit: records in range = applied + filtered + duplicate + unmet + dead-lettered + dropped + control + lost")
 	var sum store.Progress
 	line := func(name string, p *store.Progress, inRange int64) {
 		verdict := "ok"
 		if inRange != p.Applied+p.Filtered+p.Duplicate+p.Unmet+p.Dead+p.Dropped+p.Control+p.Lost {
 			verdict = "BROKEN"
 		}
-		fmt.Fprintf(w, "  %-16s %12s = %s + %s + %s + %s + %s + %s  %s\n", name, cli.Count(inRange),
-			cli.Count(p.Applied), cli.Count(p.Filtered), cli.Count(p.Dead), cli.Count(p.Dropped), cli.Count(p.Control), cli.Count(p.Lost), verdict)
+		fmt.Fprintf(w, "  %-16s %12s = %s + %s + %s + %s + %s + %s + %s + %s  %s\n", name, cli.Count(inRange),
+			cli.Count(p.Applied), cli.Count(p.Filtered), cli.Count(p.Duplicate), cli.Count(p.Unmet), cli.Count(p.Dead), cli.Count(p.Dropped), cli.Count(p.Control), cli.Count(p.Lost), verdict)
 	}
 	var inRange int64
 	for i := range all {
