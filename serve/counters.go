@@ -133,6 +133,9 @@ func (s *Server) outbox(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(after) == 0 {
+		after = cell.PrefixEnd([]byte(store.OutboxCounts))
+	}
 	ctx, cancel := s.bounded(r)
 	defer cancel()
 	sc := s.o.Engine.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: after, StartExclusive: len(after) > 0, Limit: limit})

@@ -34,6 +34,10 @@ const (
 // OutboxFamily is the one family of OutboxTable.
 const OutboxFamily = "d"
 
+// OutboxCounts begins the keys of those rows of OutboxTable that count letters and
+// are none: no pipeline has an empty name.
+const OutboxCounts = "\x00\x01"
+
 // JobsFamily is the one family of JobsTable.
 const JobsFamily = "j"
 

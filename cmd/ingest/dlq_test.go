@@ -124,7 +124,7 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 		Letters []letterLine
 		Counts  []letterCount
 	}
-	if err := json.Unmarshal([]byte(out), &listed); err != nil || len(listed.Letters) != 1 || len(listed.Counts) != 1 || listed.Letters[0].Offset != 3 {
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &listed)); err != nil || len(listed.Letters) != 1 || len(listed.Counts) != 1 || listed.Letters[0].Offset != 3 {
 		t.Errorf("ls as JSON: %v\n%s", err, out)
 	}
 	out, err = command(t, "dlq", "show", "-c", wrong, "visits/0/3")

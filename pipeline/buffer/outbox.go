@@ -208,10 +208,10 @@ type Redriven struct {
 	Filtered  int64
 }
 
-// AppendRedrivenPrefix appends what the rows of Redriven share, and no letter: no
-// pipeline has an empty name. pipeline = "" is the prefix of all pipelines.
+// AppendRedrivenPrefix appends what the rows of Redriven share, and no letter:
+// store.OutboxCounts. pipeline = "" is the prefix of all pipelines.
 func AppendRedrivenPrefix(dst []byte, pipeline string) []byte {
-	dst = cell.AppendPart(dst, nil)
+	dst = append(dst, store.OutboxCounts...)
 	if pipeline != "" {
 		dst = cell.AppendPart(dst, []byte(pipeline))
 	}
