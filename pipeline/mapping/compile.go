@@ -80,6 +80,7 @@ type add struct {
 type compilation struct {
 	format  string
 	known   []string // the fields of a format that has a fixed set
+	shape   *decode.Shape
 	paths   []string
 	sources []*source
 	dates   []dateFormat
@@ -184,7 +185,7 @@ func (c *compilation) decode(s *DecodeSpec) {
 		c.note("compression %q", s.Compression)
 	}
 	o := s.options()
-	c.known = o.Known()
+	c.known, c.shape = o.Known(), o.Shape()
 	err := o.Validate()
 	mistake, ok := errors.AsType[*decode.OptionError](err)
 	switch {
@@ -212,8 +213,15 @@ func (c *compilation) field(path string) (index int, hint string, err error) {
 		return 0, hint, fmt.Errorf("format %s has no field %s", c.format, path)
 	}
 	if index = slices.Index(c.paths, path); index < 0 {
-		if _, err := decode.ParsePath(path); err != nil {
+		steps, err := decode.ParsePath(path)
+		if err != nil {
 			return 0, "", err
+		}
+		if c.shape != nil {
+			if n, next, lacks := c.shape.Lacks(steps); lacks {
+				// The name that was meant stands where the path leaves the schema.
+				return 0, didYouMean(decode.FormatPath(steps[:n+1]), next), fmt.Errorf("the schema has no field %s", path)
+			}
 		}
 		index = len(c.paths)
 		c.paths = append(c.paths, path)
