@@ -201,6 +201,9 @@ type Pipeline struct {
 	DeadLetters DeadLetters `yaml:"dead_letters"`
 	// Flush says when a batch is full.
 	Flush Flush `yaml:"flush"`
+	// Backfill says when a partition is so far behind that it is applied in
+	// bulk.
+	Backfill Backfill `yaml:"backfill"`
 	// Fetch is how records are asked for.
 	Fetch Fetch `yaml:"fetch"`
 	// InFlight is how many batches of a partition may wait for their commit.
@@ -257,6 +260,17 @@ type Flush struct {
 	Bytes Size `yaml:"bytes" default:"32MiB"`
 	// Age is how long a record waits at most behind a slow commit.
 	Age time.Duration `yaml:"age" default:"1s"`
+}
+
+// Backfill is how a partition is applied that is far behind: in larger batches,
+// which the store writes past its log.
+type Backfill struct {
+	// Lag is how many records a partition must be behind for it; 0 = never. It
+	// ends where a tenth of them is left.
+	Lag int `yaml:"lag" default:"200000"`
+	// Records is the most records of a batch, shared by the partitions; one has
+	// no fewer than flush.records.
+	Records int `yaml:"records" default:"100000"`
 }
 
 // Fetch is how records are asked for.

@@ -186,6 +186,8 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			{"dead_letters.retries", int64(p.DeadLetters.Retries), 1, 1000},
 			{"dead_letters.trip_at", int64(p.DeadLetters.TripAt), 0, 99},
 			{"dead_letters.window", int64(p.DeadLetters.Window), 1, 1 << 20},
+			{"backfill.lag", int64(p.Backfill.Lag), 0, 1 << 40},
+			{"backfill.records", int64(p.Backfill.Records), 1, 1 << 20},
 			{"fetch.min_bytes", int64(p.Fetch.MinBytes), 1, 1 << 30},
 			{"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10, 1 << 30},
 			{"fetch.max_bytes", int64(p.Fetch.MaxBytes), 1 << 10, 1 << 30},

@@ -117,6 +117,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 		DeadLetterTopic: p.DeadLetters.Topic,
 		Poison:          p.DeadLetters.poison(),
 		Flush:           pipeline.Flush{MaxRecords: p.Flush.Records, MaxBytes: int64(p.Flush.Bytes), MaxAge: p.Flush.Age},
+		Backfill:        pipeline.Backfill{Lag: int64(p.Backfill.Lag), MaxRecords: p.Backfill.Records},
 		InFlight:        p.InFlight,
 		DrainTimeout:    c.DrainTimeout,
 		SessionTimeout:  c.Kafka.SessionTimeout, Heartbeat: c.Kafka.HeartbeatInterval, Rebalance: c.Kafka.RebalanceTimeout,
@@ -125,6 +126,9 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(p.Fetch.MaxBatchBytes), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
 			TotalBytes: (int64(c.Memory) - c.BufferBytes()) / int64(len(c.Pipelines)),
 		},
+	}
+	if o.Backfill.Lag == 0 {
+		o.Backfill.Lag = -1 // the file's 0 means never, the option's the default
 	}
 	for _, n := range p.Partitions {
 		o.Partitions = append(o.Partitions, int32(n))

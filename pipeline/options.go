@@ -72,8 +72,23 @@ type Flush struct {
 	MaxAge     time.Duration // default buffer.DefaultMaxAge
 }
 
+// Backfill says when a partition is so far behind that its batches are applied in
+// bulk (store.Batch.Bulk): larger ones, later each, and more of them in all. It goes
+// back to batches as soon as the store is free where a tenth of the lag is left.
+type Backfill struct {
+	Lag        int64 // records; 0 = DefaultBackfillLag, negative = never
+	MaxRecords int   // of all partitions' batches together; default DefaultBackfillRecords
+}
+
 // Defaults of Options.
 const (
+	// DefaultBackfillLag is a second or more of work at full speed: less, and a
+	// partition is through before the store has changed over.
+	DefaultBackfillLag = 200_000
+	// DefaultBackfillRecords is what one commit of the embedded engine takes
+	// (design D8).
+	DefaultBackfillRecords = 100_000
+
 	DefaultDrainTimeout = 5 * time.Second // half of kafka's default session timeout: a leaving owner is done before another begins
 	DefaultInFlight     = 2               // one in the engine, one ready; the third is being filled
 	DefaultBudgetBytes  = 256 << 20
@@ -99,6 +114,7 @@ type Options struct {
 	DeadLetterTopic string
 
 	Flush    Flush
+	Backfill Backfill
 	Budget   *buffer.Budget // memory of the buffers; default one of DefaultBudgetBytes
 	InFlight int            // batches of a partition handed over and not yet applied, 1..8; default DefaultInFlight
 
@@ -174,6 +190,9 @@ func (o *Options) validate() error {
 	if err := o.Poison.validate(); err != nil {
 		bad("%w", err)
 	}
+	if o.Backfill.MaxRecords < 0 {
+		bad("%d records of a backfill batch, must not be negative", o.Backfill.MaxRecords)
+	}
 	for _, d := range []time.Duration{o.SessionTimeout, o.Heartbeat, o.Rebalance, o.CommitInterval, o.PartitionWatch} {
 		if d < 0 {
 			bad("negative duration %v", d)
@@ -187,6 +206,12 @@ func (o *Options) validate() error {
 	}
 	if o.InFlight == 0 {
 		o.InFlight = DefaultInFlight
+	}
+	if o.Backfill.Lag == 0 {
+		o.Backfill.Lag = DefaultBackfillLag
+	}
+	if o.Backfill.MaxRecords == 0 {
+		o.Backfill.MaxRecords = DefaultBackfillRecords
 	}
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = DefaultDrainTimeout

@@ -269,7 +269,7 @@ func (p *Pipeline) applySources(ctx context.Context, assignment map[string][]int
 
 	g, working := errgroup.WithContext(ctx)
 	for _, w := range workers {
-		w.fetcher = f
+		w.fetcher, w.workers = f, len(workers)
 		g.Go(func() error { return w.run(working) })
 	}
 	err := g.Wait()

@@ -47,6 +47,7 @@ type PartitionStatus struct {
 	Paused    string         // why it waits; empty = it does not
 	Tripped   string         // why its breaker is open, so that it waits for a new start; empty = it is not
 	Redriven  int64          // of Progress.Dead, had their effect after all; looked at now and then
+	Backfill  bool           // it is applied in bulk (Options.Backfill)
 }
 
 // Status is a pipeline at one moment.
@@ -77,6 +78,7 @@ type Metrics struct {
 	Stale                                           int64 // batches that another owner had overtaken
 	Refusals                                        int64 // records that the store refused
 	Pauses                                          int64
+	Backfills                                       int64 // times that a partition began to be applied in bulk
 	Trips                                           int64 // breakers that have opened
 	Rebalances                                      int64
 	Relayed                                         int64 // dead letters produced to the topic
@@ -184,6 +186,21 @@ func (p *partitionState) opened(progress *store.Progress, log span) (known int64
 	p.Progress, p.Position, p.LogStart, p.LogEnd = *progress, progress.Next, log.start, log.end
 	p.s.broadcast()
 	return known
+}
+
+func (p *partitionState) lag() int64 {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.LogEnd - p.Progress.Next
+}
+
+func (p *partitionState) changeOver(bulk bool) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.Backfill = bulk
+	if bulk {
+		p.s.metrics.Backfills++
+	}
 }
 
 func (p *partitionState) lost(n int64) {

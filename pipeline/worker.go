@@ -38,6 +38,7 @@ type worker struct {
 	tries   map[int64]int // of records that are to be tried again, by offset
 
 	// of the current session
+	backfill
 	chain    *chain
 	prev     store.Progress // of the last batch handed over
 	last     *kafka.Record  // last record covered, while its batch is held
@@ -222,6 +223,8 @@ func (w *worker) session(ctx, hard context.Context) error {
 	// A partition that cannot go on must hold no memory that others wait for.
 	defer w.buf.Drop()
 	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight)
+	w.lags(w.state.lag())
+	defer w.leaveBackfill()
 
 	r := w.fetcher.reader(w.src.Topic, w.partition, progress.Next)
 	fetching, stop := context.WithCancel(ctx)
@@ -278,7 +281,7 @@ func (w *worker) consume(ctx, hard context.Context, in <-chan fetched) error {
 	for w.err == nil {
 		due, buffered := w.buf.Due()
 		late := buffered && !time.Now().Before(due)
-		if buffered && (w.chain.waiting == 0 || (late || w.buf.Full()) && !w.chain.full()) {
+		if buffered && (w.chain.waiting == 0 && !w.bulk || (late || w.buf.Full()) && !w.chain.full()) {
 			if err := w.flush(hard); err != nil {
 				return err
 			}
@@ -363,6 +366,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 	w.mark()
 	w.buf.Skip(b.Next)
 	w.state.fetched(b, w.buf.Next())
+	w.lags(b.LastStable - w.buf.Next())
 	return nil
 }
 
@@ -490,6 +494,7 @@ func (w *worker) flush(ctx context.Context) error {
 	w.mark()
 	b := w.buf.Take(w.src, w.partition, w.prev.Next, &w.prev, w.p.version)
 	w.prev = b.Progress
+	b.Store.Bulk = w.bulk
 	w.chain.add(b)
 	return nil
 }

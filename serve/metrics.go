@@ -35,6 +35,7 @@ type descriptions struct {
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
+	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
 	corruptions, lateIncrements                                    *prometheus.Desc
 	rewrites, rewriteRetries, rewrittenKeys                        *prometheus.Desc
@@ -59,6 +60,8 @@ func newDescriptions() *descriptions {
 		records:    describe("kafka_records_total", "Records by what became of them.", append(partition, "outcome")...),
 		lost:       describe("kafka_records_lost_total", "Records that Kafka lost before they were read.", append(partition, "reason")...),
 
+		backfill:    describe("kafka_backfill", "1 while the partition is so far behind that it is applied in bulk.", partition...),
+		backfills:   describe("backfills_total", "Times that a partition began to be applied in bulk.", "pipeline"),
 		fetchBytes:  describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
 		fetchErrors: describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
 		rebalances:  describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
@@ -88,6 +91,7 @@ func newDescriptions() *descriptions {
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
 		commits:       describe("store_commits_total", "Commits to disk."),
+		bulkCommits:   describe("store_bulk_commits_total", "Commits past the log, as tables of their own."),
 		commitEvents:  describe("store_commit_events_total", "Mutations, counters and records committed."),
 		commitSeconds: describe("store_commit_duration_seconds", "Time of a commit, fsync included."),
 		diskBytes:     describe("store_disk_bytes", "Disk space of the data directory."),
@@ -207,11 +211,14 @@ func (c *collector) server(e emitter) {
 
 func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	d := c.d
-	ready := 0.0
-	if p.Ready {
-		ready = 1
+	flag := func(desc *prometheus.Desc, on bool, labels ...string) {
+		v := 0.0
+		if on {
+			v = 1
+		}
+		e.gauge(desc, v, labels...)
 	}
-	e.gauge(d.pipelineReady, ready, p.Name)
+	flag(d.pipelineReady, p.Ready, p.Name)
 	dead := int64(0)
 	for i := range p.Partitions {
 		t := &p.Partitions[i]
@@ -228,6 +235,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		e.gauge(d.floor, float64(t.Floor), l...)
 		e.gauge(d.logStart, float64(t.LogStart), l...)
 		e.gauge(d.end, float64(t.End), l...)
+		flag(d.backfill, t.Backfill, l...)
 		for _, o := range []struct {
 			outcome string
 			n       int64
@@ -254,6 +262,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	e.gauge(d.bufferBytes, float64(p.BufferBytes), p.Name)
 	e.gauge(d.bufferLimit, float64(p.BufferLimit), p.Name)
 	e.counter(d.pauses, float64(p.Pauses), p.Name)
+	e.counter(d.backfills, float64(p.Backfills), p.Name)
 	e.histogram(d.flushSeconds, &p.FlushSeconds, p.Name)
 	e.counter(d.flushConflicts, float64(p.FlushConflicts), p.Name)
 	for _, dl := range p.DeadLetters {
@@ -297,6 +306,7 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 func (c *collector) store(e emitter, s *StoreStatus) {
 	d := c.d
 	e.counter(d.commits, float64(s.Commits))
+	e.counter(d.bulkCommits, float64(s.BulkCommits))
 	e.counter(d.commitEvents, float64(s.CommitEvents))
 	e.histogram(d.commitSeconds, &s.CommitSeconds)
 	e.gauge(d.diskBytes, float64(s.DiskBytes))

@@ -33,6 +33,7 @@ type PipelineStatus struct {
 	FlushSeconds   Histogram `json:"flush_seconds"`
 	FlushConflicts uint64    `json:"flush_conflicts"` // batches that found another stored offset
 	Pauses         uint64    `json:"pauses"`          // times that a partition waited for the store
+	Backfills      uint64    `json:"backfills"`       // times that a partition began to be applied in bulk
 
 	BufferBytes int64 `json:"buffer_bytes"`
 	BufferLimit int64 `json:"buffer_limit_bytes"`
@@ -51,6 +52,7 @@ type PartitionStatus struct {
 	Floor     int64            `json:"floor"`     // stored: all before it is applied
 	LogStart  int64            `json:"log_start"` // first that Kafka still has
 	End       int64            `json:"end"`       // end of what may be read (last stable offset)
+	Backfill  bool             `json:"backfill"`  // it is applied in bulk
 	LastTime  int64            `json:"last_time"` // of the newest record applied, ms since the Unix epoch; 0 = unknown
 	Applied   int64            `json:"applied"`   // this and the next six: since the partition was begun
 	Filtered  int64            `json:"filtered"`
@@ -115,6 +117,7 @@ type ExportRun struct {
 // StoreStatus is what the engine does now and has done since it was opened.
 type StoreStatus struct {
 	Commits       uint64    `json:"commits"`
+	BulkCommits   uint64    `json:"bulk_commits"`  // of these, past the log
 	CommitEvents  uint64    `json:"commit_events"` // mutations, counters and records
 	CommitSeconds Histogram `json:"commit_seconds"`
 	DiskBytes     uint64    `json:"disk_bytes"`

@@ -24,7 +24,7 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 	out := serve.PipelineStatus{
 		Name: s.Name, State: "starting", Generation: int64(s.Generation), Rebalances: uint64(m.Rebalances),
 		FetchBytes: uint64(m.FetchedBytes), FlushSeconds: histogram(&m.Commits),
-		FlushConflicts: uint64(m.Stale), Pauses: uint64(m.Pauses), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors),
+		FlushConflicts: uint64(m.Stale), Pauses: uint64(m.Pauses), Backfills: uint64(m.Backfills), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors),
 		BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
 	}
 	owned, paused := 0, ""
@@ -39,7 +39,7 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		}
 		g := &p.Progress
 		out.Partitions = append(out.Partitions, serve.PartitionStatus{
-			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd, LastTime: g.LastTime,
+			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd, Backfill: p.Backfill, LastTime: g.LastTime,
 			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control, Lost: map[string]int64{"retention": g.Lost},
 			Duplicate: g.Duplicate, Unmet: g.Unmet, Dropped: g.Dropped, Redriven: p.Redriven, Tripped: p.Tripped,
 		})
@@ -94,7 +94,7 @@ func fromPebble(m pebblestore.Metrics) serve.StoreStatus {
 	}
 	h.Count = sum + uint64(m.CommitSeconds[len(pebblestore.CommitBuckets)])
 	return serve.StoreStatus{
-		Commits: uint64(m.Commits), CommitEvents: uint64(m.KeyValues), CommitSeconds: h,
+		Commits: uint64(m.Commits), BulkCommits: uint64(m.BulkCommits), CommitEvents: uint64(m.KeyValues), CommitSeconds: h,
 		DiskBytes: m.DiskBytes, MemTableBytes: m.MemTableBytes,
 		CacheHits: uint64(m.CacheHits), CacheMisses: uint64(m.CacheMisses),
 		Compactions: uint64(m.Compactions), WriteStalls: uint64(m.WriteStalls),

@@ -113,6 +113,11 @@ func (b *Buffer) Start(next int64, mark Mark) {
 	b.next, b.mark = next, mark
 }
 
+// Resize changes the limits of Options for what is added from now on.
+func (b *Buffer) Resize(maxRecords int, maxBytes int64) {
+	b.maxRecords, b.maxBytes = maxRecords, maxBytes
+}
+
 // Drop forgets what is buffered and gives its memory back. Start follows before
 // more is added.
 func (b *Buffer) Drop() {

@@ -21,12 +21,12 @@ func Fill(o *serve.Options) {
 		return []serve.PipelineStatus{{
 			Name: "views", Group: "g", State: "running", Ready: true, Generation: 54, Rebalances: 53,
 			Partitions: []serve.PartitionStatus{{
-				Topic: "clicks", Partition: 3, Position: 110, Floor: 100, LogStart: 50, End: 125,
+				Topic: "clicks", Partition: 3, Position: 110, Floor: 100, LogStart: 50, End: 125, Backfill: true,
 				LastTime: now.Add(-90 * time.Second).UnixMilli(),
 				Applied:  41, Filtered: 42, Duplicate: 47, Unmet: 48, Dead: 43, Control: 44, Lost: map[string]int64{"retention": 45}, Dropped: 46, Redriven: 23, Tripped: "too many",
 			}},
 			FetchBytes: 51, FetchErrors: map[string]uint64{"not_leader_or_follower": 52},
-			FlushSeconds: h(1), FlushConflicts: 63, Pauses: 64, BufferBytes: 61, BufferLimit: 62,
+			FlushSeconds: h(1), FlushConflicts: 63, Pauses: 64, Backfills: 68, BufferBytes: 61, BufferLimit: 62,
 			DeadLetters: []serve.DeadLetterCount{{Stage: "decode", Class: "json", Count: 65}},
 			Relayed:     66, RelayErrors: 67,
 		}}
@@ -41,7 +41,7 @@ func Fill(o *serve.Options) {
 	}
 	o.StoreStatus = func() serve.StoreStatus {
 		return serve.StoreStatus{
-			Commits: 81, CommitEvents: 82, CommitSeconds: serve.Histogram{Bounds: []float64{0.01}, Counts: []uint64{4}, Count: 4, Sum: 0.02},
+			Commits: 81, BulkCommits: 89, CommitEvents: 82, CommitSeconds: serve.Histogram{Bounds: []float64{0.01}, Counts: []uint64{4}, Count: 4, Sum: 0.02},
 			DiskBytes: 83, MemTableBytes: 84, CacheHits: 85, CacheMisses: 86, Compactions: 87, WriteStalls: 88,
 			Corruptions: 89, LateIncrements: 90,
 			Rewrites: serve.RewriteStatus{
