@@ -3,14 +3,15 @@
 // (cluster id, topic id, partitions, offsets), and the records of a partition
 // from a given offset on.
 //
-// Membership is segmentio/kafka-go's ConsumerGroup; every other request goes
-// through its Transport with this package's own coding of the request, because
-// kafka-go's Reader delivers aborted records and control markers, panics on
-// empty batches and skips lost data silently (design D12). The record-batch
-// decoder is this package's own: it checks the CRC, fills an arena, leaves out
-// control batches and aborted transactions as the Java client does, and knows
-// through lastOffsetDelta where a batch ends even when compaction has taken its
-// tail.
+// Membership is segmentio/kafka-go's ConsumerGroup, or there is none (Assign).
+// Every other request goes through its Transport, over connections that this
+// package encrypts and authenticates, with this package's own coding of the
+// request, because kafka-go's Reader delivers aborted records and control markers,
+// panics on empty batches and skips lost data silently (design D12). Fetches are
+// incremental (fetch sessions, KIP-227). The record-batch decoder is this package's
+// own: it checks the CRC, fills an arena, leaves out control batches and aborted
+// transactions as the Java client does, and knows through lastOffsetDelta where a
+// batch ends even when compaction has taken its tail.
 //
 // Offsets committed to Kafka are for lag tools only; the offset to start at is
 // the store's (design D4).
