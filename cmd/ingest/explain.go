@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"time"
@@ -20,8 +21,11 @@ import (
 // explainWait bounds the wait for the next records of a partition that has some.
 const explainWait = 10 * time.Second
 
-// file explains the lines of a file as records of partition 0.
-func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string) error {
+// maxExplained bounds a record of a file.
+const maxExplained = 64 << 20
+
+// file explains the lines of a file, or all of it, as records of partition 0.
+func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string, whole bool) error {
 	in := p.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
@@ -31,8 +35,18 @@ func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string
 		defer f.Close()
 		in = f
 	}
+	if whole {
+		value, err := io.ReadAll(io.LimitReader(in, maxExplained+1))
+		if err == nil && len(value) > maxExplained {
+			err = fmt.Errorf("a record of more than %d bytes", maxExplained)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		return e.record(ctx, &mapping.Record{Topic: topic, Timestamp: time.Now().UnixMilli(), Value: value})
+	}
 	s := bufio.NewScanner(in)
-	s.Buffer(nil, 64<<20)
+	s.Buffer(nil, maxExplained)
 	for offset := int64(0); e.left > 0 && s.Scan(); offset++ {
 		r := &mapping.Record{Topic: topic, Offset: offset, Timestamp: time.Now().UnixMilli(), Value: s.Bytes()}
 		if err := e.record(ctx, r); err != nil {

@@ -141,7 +141,7 @@ type explainCommand struct {
 	cli.ConfigFlag
 	Pipeline string `arg:"" optional:"" help:"The pipeline; needed where the file has several."`
 	Sample   int    `default:"5" help:"How many records: the newest of every partition, as many of each as make up the sample."`
-	File     string `placeholder:"FILE" help:"Take the records from the lines of this file instead of Kafka; - is standard input."`
+	File     string `placeholder:"FILE" help:"Take the records from the lines of this file instead of Kafka, or one record of avro or protobuf from all of it; - is standard input."`
 }
 
 // Run prints what records would do, without joining the group and without writing.
@@ -166,7 +166,8 @@ func (c *explainCommand) Run(ctx context.Context, p *cli.Program) error {
 	}
 	e := &explainer{out: p.Stdout, mapper: o.Plan.NewMapper(), left: c.Sample}
 	if c.File != "" {
-		return e.file(ctx, p, c.File, o.Topics[0])
+		spec := cfg.Pipelines[names[0]]
+		return e.file(ctx, p, c.File, o.Topics[0], spec.Decode.Binary())
 	}
 	return e.topics(ctx, cfg, newLogger(p.Stderr, &cfg.Log), o.Topics)
 }

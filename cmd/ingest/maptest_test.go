@@ -136,6 +136,41 @@ FAIL  p: bad (-want +got)
 	}
 }
 
+// Payloads that are no text: base64 in a test, a whole file for explain.
+func TestBinaryRecords(t *testing.T) {
+	t.Parallel()
+	schema := filepath.Join(t.TempDir(), "view.avsc")
+	if err := os.WriteFile(schema, []byte(`{"type":"record","name":"View","fields":[{"name":"user","type":"string"},{"name":"n","type":"long"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	yaml := `
+tables:
+  users: {families: {u: {}}}
+pipelines:
+  p:
+    topics: [t]
+    group: g
+    decode: {format: avro, schema_file: ` + schema + `}
+    map:
+      - {table: users, row: user, put: {u: {n: n}}}
+    tests:
+      - {name: good, record_base64: BGFiVA==, expect: "put 'users', 'ab', 'u:n', '42', 0"}
+      - {name: short, record_base64: BGFi, error: avro}
+`
+	p, out, config := program(t, []byte(yaml), "")
+	if err := (&testCommand{ConfigFlag: config}).Run(t.Context(), p); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	p, out, config = program(t, []byte(yaml), "")
+	p.Stdin = strings.NewReader("\x04a\n\x54") // a line end is a byte like others
+	if err := (&explainCommand{ConfigFlag: config, Sample: 5, File: "-"}).Run(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if want := "t/0@0: 1 mutations\n  put 'users', \"a\\x0a\", 'u:n', '42', "; !strings.Contains(out.String(), want) {
+		t.Errorf("want\n%sin\n%s", want, out)
+	}
+}
+
 func TestLineDiff(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ want, got, diff string }{

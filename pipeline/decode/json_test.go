@@ -90,6 +90,17 @@ func TestJSONValues(t *testing.T) {
 	}
 }
 
+// A line of nginx's log_format with escape=json, as it writes one.
+func TestNginxJSON(t *testing.T) {
+	t.Parallel()
+	d := newDecoder(t, "json", "remote_addr", "request", "status", "request_time", "http_referer", "upstream")
+	got, err := render(d, []byte(`{"remote_addr":"203.0.113.9","request":"GET /?q=\"a\"\u0001 HTTP/1.1","status":200,"request_time":0.003,"http_referer":"","http_user_agent":"caf\\xE9 é"}`+"\n"))
+	want := [][]string{{"string:203.0.113.9", "string:GET /?q=\"a\"\x01 HTTP/1.1", "number:200", "number:0.003", "string:", "missing:"}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestJSONErrors(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

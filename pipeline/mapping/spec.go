@@ -36,6 +36,9 @@ type DecodeSpec struct {
 	Schemas decode.Schemas `yaml:"-"`
 }
 
+// Binary reports whether payloads are no text, and not made of lines.
+func (s *DecodeSpec) Binary() bool { return s.Format == "avro" || s.Format == "protobuf" }
+
 // Registered reports whether Schemas is needed.
 func (s *DecodeSpec) Registered() bool { return s.options().Registered() }
 
