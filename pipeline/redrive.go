@@ -176,14 +176,16 @@ type tried struct {
 }
 
 // become notes what the mapping makes of the letter.
-func (t *tried) become(out *mapping.Output) error {
+func (t *tried) become(out *mapping.Output) {
 	if out.Records == nil {
 		t.mutations = buffer.Clone(out.Mutations)
-		return nil
+		return
 	}
 	for i, r := range buffer.CloneRecords(t.letter.Pipeline, out.Records) {
 		if r.Once != nil && i > 0 {
-			return fmt.Errorf("%w: the letter of %s/%d@%d has several events with ids of their own: a redrive is of one event", store.ErrUnsupported, t.letter.Topic, t.letter.Partition, t.letter.Offset)
+			// A unit has one id, and the letter is to be one unit.
+			t.refused = &mapping.Error{Stage: mapping.StageMap, Class: classSeveral, Err: errors.New("the record has several events with ids of their own; a redrive is of one")}
+			return
 		}
 		t.once, t.onceTTL = r.Once, r.OnceTTL
 		for k := range r.Mutations {
@@ -194,8 +196,10 @@ func (t *tried) become(out *mapping.Output) error {
 			t.mutations, t.checks = append(t.mutations, r.Mutations[k]), append(t.checks, check)
 		}
 	}
-	return nil
 }
+
+// classSeveral is what a redrive cannot apply as one unit.
+const classSeveral = "several_events"
 
 // letters tries some letters in one commit.
 func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) error {
@@ -213,9 +217,7 @@ func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) err
 			all[i].refused = asMappingError(err)
 			continue
 		}
-		if err := all[i].become(out); err != nil {
-			return err
-		}
+		all[i].become(out)
 	}
 	if r.DryRun {
 		for i := range all {

@@ -264,6 +264,56 @@ func TestRedriveRefusesWhatIsNotExact(t *testing.T) {
 	}
 }
 
+// eventMapper gives the record "bad:ID page" the event id ID, and makes a unit an id
+// of "bad:ID,ID page".
+type eventMapper struct{ testMapper }
+
+func (m *eventMapper) Map(r *mapping.Record) (*mapping.Output, error) {
+	ids, page, ok := strings.Cut(strings.TrimPrefix(string(r.Value), "bad:"), " ")
+	if !ok {
+		return m.testMapper.Map(r)
+	}
+	rec := *r
+	rec.Value = []byte(page)
+	out, err := m.testMapper.Map(&rec)
+	if err != nil {
+		return nil, err
+	}
+	for id := range strings.SplitSeq(ids, ",") {
+		out.Records = append(out.Records, store.Record{Once: []byte(id), OnceTTL: 1000_000, Mutations: out.Mutations})
+	}
+	return out, nil
+}
+
+// An event that another record has brought meanwhile is not applied again, and one
+// record that no single unit can stand for does not hold up the others.
+func TestRedriveOfEventsWithIDs(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(1)
+			b.produce(0, "bad:1,2 a", "bad:3 a", "bad:3 a", "bad:4 b")
+			ingest(t, e, b)
+			o := &RedriveOptions{Engine: e, Filter: LetterFilter{Pipeline: "p"}}
+			for i, want := range []RedriveCounts{{Applied: 2, Filtered: 1, Refused: 1}, {Refused: 1}} {
+				got, err := newRedrive(o, func() mapper { return &eventMapper{} }, "v2").run(t.Context())
+				if err != nil || got != want {
+					t.Errorf("%d: got %+v, %v, want %+v", i, got, err, want)
+				}
+			}
+			got := readContents(t, e)
+			want := map[string]string{"t/0/0": "map/several_events", "t/0/1": "applied", "t/0/2": "filtered", "t/0/3": "applied"}
+			if d := cmp.Diff(want, got.Letters); d != "" {
+				t.Errorf("Got other letters (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(map[string]int64{"a": 1, "b": 1}, got.Counts); d != "" {
+				t.Errorf("Got other counts (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 // rowEngine commits no more than a row at once.
 type rowEngine struct{ store.Engine }
 

@@ -148,6 +148,10 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 // normalised rules. White space and the order of keys do not change it.
 func (p *Plan) Version() string { return p.version }
 
+// Units reports that Output has Records: what becomes of a record depends on what is
+// stored at its turn.
+func (p *Plan) Units() bool { return p.units }
+
 // Tables returns the names of the tables that the rules write, sorted; not those
 // that a rule names by an expression.
 func (p *Plan) Tables() []string { return slices.Clone(p.tables) }

@@ -108,9 +108,13 @@ type partition struct {
 func (p *partition) String() string { return fmt.Sprintf("%s/%d", p.own.Topic, p.number) }
 
 // Open begins a rebuild, or goes on with the one that was neither switched to nor
-// discarded. Its error wraps ErrLogIncomplete, ErrOtherMapping, or those of the
-// client and the engine.
+// discarded. Its error wraps ErrLogIncomplete, ErrOtherMapping, store.ErrUnsupported
+// for rules whose effects depend on what is stored, or those of the client and the
+// engine.
 func Open(ctx context.Context, o *Options) (*Rebuild, error) {
+	if o.Plan.Units() {
+		return nil, fmt.Errorf("rebuild pipeline %s: %w: its rules have checks, event ids, or deletes beside increments, whose outcome depends on what was stored at each record's turn", o.Pipeline, store.ErrUnsupported)
+	}
 	r := &Rebuild{o: *o, log: o.Logger}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)

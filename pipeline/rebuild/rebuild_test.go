@@ -318,6 +318,28 @@ func TestRebuildLeavesDeadLettersToTheRedrive(t *testing.T) {
 	})
 }
 
+// What the store decides at each record's turn cannot be decided again.
+func TestRebuildRefusesWhatDependsOnTheStore(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		_, err := w.tryOpen(func(o *rebuild.Options) {
+			p, err := mapping.Compile(&mapping.Spec{
+				Decode: mapping.DecodeSpec{Format: "json"},
+				Dedup:  mapping.DedupSpec{ID: "id", TTL: time.Hour},
+				Rules:  []mapping.RuleSpec{{Table: "counts", Row: "page", Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: `"n"`}}}},
+			}, func(name string) *store.TableDescriptor {
+				d, err := w.engine.Table(t.Context(), name)
+				w.ok(err)
+				return d
+			})
+			w.ok(err)
+			o.Plan = p
+		})
+		if !errors.Is(err, store.ErrUnsupported) {
+			t.Errorf("rebuild with event ids: %v, want ErrUnsupported", err)
+		}
+	})
+}
+
 // What was damaged is found, named, and put right in one step; the pipeline goes
 // on counting on top of it.
 func TestRebuildRepairs(t *testing.T) {
