@@ -3,7 +3,7 @@ GO ?= go
 T ?= 30s
 TOOL = $(GO) tool -modfile=tools.mod
 
-.PHONY: demo test build race lint integration fuzz soak bench bench-smoke clean
+.PHONY: demo test build race lint simulation integration fuzz soak bench bench-smoke clean
 
 demo: ## the README's first command
 	$(GO) run ./cmd/ingest demo
@@ -24,6 +24,9 @@ lint: ## vet, staticcheck, gofumpt, go.mod, structure
 	@out=$$($(TOOL) gofumpt -l .); if [ -n "$$out" ]; then echo "not gofumpt'd:"; echo "$$out"; exit 1; fi
 	$(GO) mod tidy -diff
 	$(GO) test ./internal/structure
+
+simulation: ## a thousand random schedules on each engine; failing seeds stay in pipeline/testdata/seeds
+	$(GO) test -count=1 -timeout 20m -run 'TestRandomSchedules|TestSimulationFindsMutants' ./pipeline -seeds 1000
 
 integration: ## a real Kafka and readers in other languages; see internal/integration
 	$(GO) test -tags integration -count=1 -timeout 20m ./internal/integration/... ./pipeline/kafka

@@ -367,6 +367,11 @@ func TestSchedule16SplitMergeSplitWithAZombie(t *testing.T) {
 	})
 }
 
+// Schedule 17, a region that moves to another store while writes are in flight,
+// cannot be: a data directory is one store with all regions of its tables, and one
+// commit covers them (design D1). What moves is the directory, whole, with the offsets
+// in it: schedule 34.
+
 func testTopicMadeAnew(t *testing.T, records int) {
 	t.Parallel()
 	for _, ids := range []bool{true, false} {
