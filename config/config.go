@@ -49,6 +49,8 @@ type Config struct {
 	// Joins join what two jobs export, or published exports, by name. No join
 	// has the name of a job.
 	Joins map[string]jobs.JoinSpec `yaml:"joins"`
+	// S3 is where the buckets are of jobs and joins whose out is s3://BUCKET/PREFIX.
+	S3 S3 `yaml:"s3"`
 	// ShutdownTimeout bounds the whole shutdown after the first SIGTERM; what
 	// is not done by then is given up and read again at the next start.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" default:"30s"`

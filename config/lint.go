@@ -42,6 +42,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
 	c.lintJoins(d, report, find)
+	c.lintBuckets(report)
 	if c.DrainTimeout >= c.Kafka.SessionTimeout {
 		report("drain_timeout", "a new owner may begin when the session is over", "drain_timeout (%v) must be shorter than kafka.session_timeout (%v)", c.DrainTimeout, c.Kafka.SessionTimeout)
 	}

@@ -264,8 +264,8 @@ func (j *Job) scan(s *split) *store.Scan {
 		sc.Columns = append(sc.Columns, store.Column{Family: f, All: true})
 	}
 	if j.schema.Mode() == columnar.PerCell {
-		// A wide row need not be in memory whole.
-		sc.Batch = cellsPerRow
+		// A wide row need not be in memory whole, nor many large cells of it.
+		sc.Batch, sc.MaxResultBytes = cellsPerRow, columnar.DefaultBatchBytes
 	}
 	return sc
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/join"
@@ -89,6 +90,9 @@ func CompileJoin(name string, s *JoinSpec, find func(job string) *Job) (*Join, e
 			bad(sideNames[i], "it is either a job or a run")
 		case side.Run != "":
 			runs++
+			if strings.HasPrefix(side.Run, "s3://") {
+				bad(sideNames[i]+".run", "a run in a bucket cannot be joined; copy it to a directory")
+			}
 		case side.Job == "":
 			bad(sideNames[i], "it is missing: a job of this file, or a published run")
 		default:

@@ -80,6 +80,16 @@ func Verify(ctx context.Context, at string) (*Report, error) {
 	return r, nil
 }
 
+// VerifyTarget is Verify of the run, or the job's latest run, that t is the directory
+// of. Dir of its Report is below t.
+func VerifyTarget(ctx context.Context, t target.Target) (*Report, error) {
+	r, err := verify(ctx, t, "")
+	if err != nil {
+		return nil, fmt.Errorf("verify: %w", err)
+	}
+	return r, nil
+}
+
 // ReadRun finds a published run and returns its manifest and directory. at is what
 // Verify takes. The run's files are not looked at.
 func ReadRun(ctx context.Context, at string) (m *Manifest, dir string, err error) {

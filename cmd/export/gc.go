@@ -44,6 +44,10 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	removed := 0
 	var errs []error
 	for _, out := range slices.Sorted(maps.Keys(outs)) {
+		if config.InBucket(out) {
+			fmt.Fprintf(p.Stderr, "export: %s is left to the bucket's own rules\n", out)
+			continue
+		}
 		found, err := collect(ctx, out, outs[out], c.DryRun)
 		if errors.Is(err, target.ErrNotFound) {
 			continue // nothing was exported yet
@@ -104,7 +108,9 @@ func keepByDirectory(cfg *config.Config, out string) map[string]map[string]jobs.
 		if dir == "" {
 			return
 		}
-		dir = filepath.Clean(dir)
+		if !config.InBucket(dir) {
+			dir = filepath.Clean(dir)
+		}
 		if outs[dir] == nil {
 			outs[dir] = map[string]jobs.Keep{}
 		}

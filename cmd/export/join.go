@@ -39,6 +39,13 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o := &jobs.JoinOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	if out == "" {
+		return fmt.Errorf("%w: no directory to write to: set the join's out, or --out", cli.ErrUsage)
+	}
+	if o.Target, err = cfg.OpenTarget(out, true); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.Target.Close()) }()
 	find := func(string) *store.TableDescriptor { return nil }
 	if spec.Left.Job != "" {
 		source, err := config.OpenInstant(ctx, cfg, log)

@@ -58,13 +58,13 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 			out = c.Out
 		}
 		if outs[out] == nil {
-			if outs[out], err = readDirectory(ctx, out); err != nil {
+			if outs[out], err = readDirectory(ctx, cfg, out); err != nil {
 				return err
 			}
 		}
 		lines := outs[out].of(name, out)
 		if len(lines) == 0 {
-			lines = []listed{{Job: name, Table: table, State: "never", Directory: filepath.Join(out, name)}}
+			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, name)}}
 		}
 		if lines[0].Next, err = nextTime(cfg, name); err != nil {
 			return err
@@ -83,14 +83,22 @@ type directory struct {
 	unfinished []jobs.Unfinished
 }
 
-// readDirectory reads a directory, which may not be there yet.
-func readDirectory(ctx context.Context, out string) (_ *directory, err error) {
+// readDirectory reads a directory, which may not be there yet, or a bucket.
+func readDirectory(ctx context.Context, cfg *config.Config, out string) (_ *directory, err error) {
 	d := new(directory)
-	if d.runs, err = jobs.List(ctx, out); err == nil {
-		d.unfinished, err = jobs.ListUnfinished(ctx, out)
+	if out == "" {
+		return d, nil
 	}
+	t, err := cfg.OpenTarget(out, false)
 	if errors.Is(err, target.ErrNotFound) {
-		err = nil
+		return d, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if d.runs, err = jobs.ListTarget(ctx, t); err == nil {
+		d.unfinished, err = jobs.ListUnfinishedTarget(ctx, t)
 	}
 	return d, err
 }
@@ -109,7 +117,7 @@ func (d *directory) of(job, out string) []listed {
 		}
 		lines = append(lines, listed{
 			Job: job, State: state, RunID: u.RunID, Time: &u.LogicalTime, Sequence: u.Sequence, Files: u.Files, Bytes: u.Bytes,
-			Directory: filepath.Join(out, "_tmp", u.RunID),
+			Directory: below(out, "_tmp", u.RunID),
 		})
 	}
 	for i := range d.runs {
@@ -117,7 +125,7 @@ func (d *directory) of(job, out string) []listed {
 		if r.Job != job {
 			continue
 		}
-		l := listed{Job: job, Table: r.Table, State: "published", RunID: r.RunID, Sequence: r.Sequence, Rows: r.Rows, Files: r.Files, Bytes: r.Bytes, Latest: r.Latest, Directory: filepath.Join(out, filepath.FromSlash(r.Dir))}
+		l := listed{Job: job, Table: r.Table, State: "published", RunID: r.RunID, Sequence: r.Sequence, Rows: r.Rows, Files: r.Files, Bytes: r.Bytes, Latest: r.Latest, Directory: below(out, filepath.FromSlash(r.Dir))}
 		if r.Err != nil {
 			l.State, l.Error = "unreadable", r.Err.Error()
 		} else {

@@ -17,6 +17,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/target/targettest"
 	"sluice/serve"
 	"sluice/store"
 )
@@ -396,6 +397,51 @@ func TestResume(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(out, "_tmp")); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("something is left in _tmp: %v", err)
 		}
+	}
+}
+
+// TestBucket publishes in a bucket of a service in the process.
+func TestBucket(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a", "b", "c")
+	s3 := targettest.NewFakeS3(t)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(content), "'"+out+"'", "s3://bucket/exports")
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, stderr, status := export(t, "run", "-c", file, "views"); status != cli.StatusConfig || !strings.Contains(stderr, "s3.endpoint") || !strings.Contains(stderr, "not tidied") {
+		t.Errorf("without a service: Got status %d, %s", status, stderr)
+	}
+	text = strings.Replace(text, "    keep: {runs: 1}\n", "", 1) + "s3: {endpoint: '" + s3.URL() + "', access_key: access, secret_key: hidden}\n"
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := export(t, "run", "-c", file, "views")
+	if status != 0 || !strings.Contains(stdout, "arrow    3 rows") || !strings.Contains(stdout, "s3://bucket/exports/views") {
+		t.Fatalf("run: Got status %d, %s%s", status, stdout, stderr)
+	}
+	if stdout, stderr, status = export(t, "join", "-c", file, "pairs"); status != 0 {
+		t.Errorf("join: Got status %d, %s%s", status, stdout, stderr)
+	}
+	stdout, stderr, status = export(t, "list", "-c", file)
+	if f := fields(t, stdout, "views"); status != 0 || f[4] != "3" || f[8] != "yes" || !strings.HasPrefix(f[9], "s3://bucket/exports/views/run=") {
+		t.Errorf("list: Got status %d, %s%s", status, stdout, stderr)
+	}
+	if stdout, stderr, status = export(t, "verify", "-c", file, "s3://bucket/exports/views"); status != 0 || !strings.Contains(stdout, "complete and as the manifest says") {
+		t.Errorf("verify: Got status %d, %s%s", status, stdout, stderr)
+	}
+	if _, stderr, status = export(t, "verify", "s3://bucket/exports/views"); status != cli.StatusUsage || !strings.Contains(stderr, "-c FILE") {
+		t.Errorf("verify without a file: Got status %d, %s", status, stderr)
+	}
+	if _, stderr, status = export(t, "run", "-c", file, "--resume", "views"); status == 0 || !strings.Contains(stderr, "begin anew") {
+		t.Errorf("resume: Got status %d, %s", status, stderr)
+	}
+	if _, stderr, status = export(t, "gc", "-c", file); status != 0 || !strings.Contains(stderr, "left to the bucket's own rules") {
+		t.Errorf("gc: Got status %d, %s", status, stderr)
 	}
 }
 

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path"
 	"path/filepath"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 	"sluice/jobs"
 	"sluice/jobs/target"
 	"sluice/serve/api"
+	"sluice/store"
 )
 
 type runCommand struct {
@@ -43,6 +46,13 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	o := &jobs.RunOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	if out == "" {
+		return fmt.Errorf("%w: no directory to write to: set the job's out, or --out", cli.ErrUsage)
+	}
+	if o.Target, err = cfg.OpenTarget(out, true); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.Target.Close()) }()
 	source, err := c.open(ctx, p, cfg, o)
 	if err != nil {
 		return err
@@ -76,7 +86,7 @@ func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Confi
 	if !c.Resume {
 		return config.OpenLastingInstant(ctx, cfg, o.Logger)
 	}
-	left, err := c.unfinished(ctx, o.Out)
+	left, err := c.unfinished(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +101,12 @@ func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Confi
 
 // unfinished returns the run to go on with. Its error wraps target.ErrNotFound or
 // target.ErrBusy.
-func (c *runCommand) unfinished(ctx context.Context, out string) (*jobs.Unfinished, error) {
-	all, err := jobs.ListUnfinished(ctx, out)
-	if err != nil && !errors.Is(err, target.ErrNotFound) {
+func (c *runCommand) unfinished(ctx context.Context, o *jobs.RunOptions) (*jobs.Unfinished, error) {
+	if config.InBucket(o.Out) {
+		return nil, fmt.Errorf("resume %s: %w: runs in a bucket begin anew", c.Job, store.ErrUnsupported)
+	}
+	all, err := jobs.ListUnfinishedTarget(ctx, o.Target)
+	if err != nil {
 		return nil, err
 	}
 	busy := false
@@ -114,7 +127,15 @@ func (c *runCommand) unfinished(ctx context.Context, out string) (*jobs.Unfinish
 	if busy {
 		return nil, fmt.Errorf("resume %s%s: %w: another process writes it", c.Job, which, target.ErrBusy)
 	}
-	return nil, fmt.Errorf("resume %s%s: %w: no run in %s was cut off", c.Job, which, target.ErrNotFound, out)
+	return nil, fmt.Errorf("resume %s%s: %w: no run in %s was cut off", c.Job, which, target.ErrNotFound, o.Out)
+}
+
+// below is what lies in out, a directory or a bucket, by its path there.
+func below(out string, elem ...string) string {
+	if config.InBucket(out) {
+		return strings.TrimSuffix(out, "/") + "/" + path.Join(elem...)
+	}
+	return filepath.Join(append([]string{out}, elem...)...)
 }
 
 // printManifest says what was published, or prints the manifest itself.
@@ -135,6 +156,6 @@ func printManifest(w io.Writer, out string, m *jobs.Manifest, asJSON bool) error
 	for _, o := range m.Offsets {
 		fmt.Fprintf(t, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
 	}
-	fmt.Fprintf(t, "  in\t%s\n", filepath.Join(out, m.Job))
+	fmt.Fprintf(t, "  in\t%s\n", below(out, m.Job))
 	return t.Flush()
 }

@@ -2,17 +2,20 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 
 	"sluice/cmd/internal/cli"
+	"sluice/config"
 	"sluice/jobs"
 )
 
 type verifyCommand struct {
-	Dir  string `arg:"" help:"Directory of a run, of a job (its latest run), or a manifest."`
-	JSON bool   `name:"json" help:"One JSON object."`
+	Dir    string `arg:"" help:"Directory of a run, of a job (its latest run), or a manifest; or s3://BUCKET/PREFIX of a run or a job."`
+	Config string `short:"c" placeholder:"FILE" help:"Configuration file; for a bucket."`
+	JSON   bool   `name:"json" help:"One JSON object."`
 }
 
 // verified is what a verification has found.
@@ -34,7 +37,7 @@ type verifiedFile struct {
 
 // Run verifies one run.
 func (c *verifyCommand) Run(ctx context.Context, p *cli.Program) error {
-	r, err := jobs.Verify(ctx, c.Dir)
+	r, err := c.verify(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -64,4 +67,26 @@ func (c *verifyCommand) Run(ctx context.Context, p *cli.Program) error {
 	}
 	_, err = fmt.Fprintf(p.Stdout, "run %s of %s: complete and as the manifest says\n", r.Manifest.RunID, r.Manifest.Job)
 	return err
+}
+
+func (c *verifyCommand) verify(ctx context.Context, p *cli.Program) (r *jobs.Report, err error) {
+	if !config.InBucket(c.Dir) {
+		return jobs.Verify(ctx, c.Dir)
+	}
+	if c.Config == "" {
+		return nil, fmt.Errorf("%w: the keys of a bucket are in the configuration file: -c FILE", cli.ErrUsage)
+	}
+	cfg, err := config.Load(c.Config, p.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	t, err := cfg.OpenTarget(c.Dir, false)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if r, err = jobs.VerifyTarget(ctx, t); err == nil {
+		r.Dir = below(c.Dir, r.Dir)
+	}
+	return r, err
 }

@@ -81,6 +81,17 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	return s
 }
 
+// list returns the runs in a directory or bucket, none where it cannot be read.
+func (p *published) list(ctx context.Context, out string) []jobs.RunSummary {
+	t, err := p.cfg.OpenTarget(out, false)
+	if err != nil {
+		return nil
+	}
+	defer t.Close()
+	runs, _ := jobs.ListTarget(ctx, t)
+	return runs
+}
+
 // directories looks at the jobs' directories, unless it has just done so.
 func (p *published) directories() []serve.ExportStatus {
 	p.mu.Lock()
@@ -95,7 +106,7 @@ func (p *published) directories() []serve.ExportStatus {
 	for _, name := range p.cfg.JobNames() {
 		out := p.cfg.Jobs[name].Out
 		if _, ok := runs[out]; !ok {
-			runs[out], _ = jobs.List(ctx, out)
+			runs[out] = p.list(ctx, out)
 		}
 		s := serve.ExportStatus{Name: name, Runs: map[string]uint64{"ok": 0}}
 		for i := range runs[out] {

@@ -91,8 +91,13 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 		return out, fmt.Errorf("take a snapshot: %w", err)
 	}
 	defer func() { err = errors.Join(err, snapshot.Close()) }()
+	t, err := d.cfg.OpenTarget(job.Out(), true)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
 	m, err := jobs.Run(ctx, &jobs.RunOptions{
-		Job: job, Source: snapshot, LogicalTime: r.Logical, Parallelism: 1,
+		Job: job, Source: snapshot, Target: t, LogicalTime: r.Logical, Parallelism: 1,
 		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
 	})
 	if errors.Is(err, target.ErrExists) {

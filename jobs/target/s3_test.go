@@ -17,10 +17,10 @@ import (
 	"sluice/jobs/target/targettest"
 )
 
-func openS3(t testing.TB, f *fakeS3) *target.S3 {
+func openS3(t testing.TB, f *targettest.FakeS3) *target.S3 {
 	t.Helper()
 	s, err := target.NewS3(&target.S3Options{
-		Endpoint: f.server.URL, Bucket: "bucket", Prefix: "exports", AccessKey: "access", SecretKey: "secret",
+		Endpoint: f.URL(), Bucket: "bucket", Prefix: "exports", AccessKey: "access", SecretKey: "secret",
 		PartBytes: 4, Backoff: time.Microsecond, Timeout: time.Second, Retries: 12,
 	})
 	if err != nil {
@@ -31,7 +31,7 @@ func openS3(t testing.TB, f *fakeS3) *target.S3 {
 
 func TestS3Contract(t *testing.T) {
 	t.Parallel()
-	targettest.Run(t, func(t *testing.T) target.Target { return openS3(t, newFakeS3(t)) })
+	targettest.Run(t, func(t *testing.T) target.Target { return openS3(t, targettest.NewFakeS3(t)) })
 }
 
 // TestS3ContractFaulty is the contract with a service of which every fourth answer is
@@ -42,17 +42,17 @@ func TestS3ContractFaulty(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			targettest.Run(t, func(t *testing.T) target.Target {
-				f := newFakeS3(t)
+				f := targettest.NewFakeS3(t)
 				rng := rand.New(rand.NewPCG(seed, 7))
-				f.faulty = func(int, *http.Request) fault {
+				f.SetFaulty(func(int, *http.Request) targettest.Fault {
 					if rng.IntN(4) > 0 {
-						return fine
+						return targettest.Fine
 					}
-					if w := fault(1 + rng.IntN(faults-1)); w != doneLate { // that one takes a second
+					if w := targettest.Fault(1 + rng.IntN(int(targettest.Dead)-1)); w != targettest.DoneLate { // that one takes a second
 						return w
 					}
-					return doneHangUp
-				}
+					return targettest.DoneHangUp
+				})
 				return openS3(t, f)
 			})
 		})
@@ -123,26 +123,26 @@ func published(content string) map[string]string {
 // what is there in the end is what an export without faults leaves.
 func TestS3Faults(t *testing.T) {
 	t.Parallel()
-	f := newFakeS3(t)
+	f := targettest.NewFakeS3(t)
 	if err := publish(t.Context(), openS3(t, f), tenBytes); err != nil {
 		t.Fatal(err)
 	}
-	requests := f.requests
+	requests := f.Requests()
 	if d := cmp.Diff(published(tenBytes), visible(t, openS3(t, f))); d != "" || len(requests) < 10 {
 		t.Fatalf("without faults: %d requests, %s", len(requests), d)
 	}
 	for at := range requests {
-		for what := slowDown; what < dead; what++ {
-			if what == doneLate && at%4 != 0 {
+		for what := targettest.SlowDown; what < targettest.Dead; what++ {
+			if what == targettest.DoneLate && at%4 != 0 {
 				continue // it takes a second
 			}
-			f := newFakeS3(t)
-			f.faulty = func(n int, _ *http.Request) fault {
+			f := targettest.NewFakeS3(t)
+			f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
 				if n == at {
 					return what
 				}
-				return fine
-			}
+				return targettest.Fine
+			})
 			s := openS3(t, f)
 			if err := publish(t.Context(), s, tenBytes); err != nil {
 				t.Errorf("fault %d at %s: %v", what, requests[at], err)
@@ -151,8 +151,8 @@ func TestS3Faults(t *testing.T) {
 			if d := cmp.Diff(published(tenBytes), visible(t, s)); d != "" {
 				t.Errorf("fault %d at %s: %s", what, requests[at], d)
 			}
-			if len(f.uploads) > 0 && !strings.Contains(requests[at], "uploads=") {
-				t.Errorf("fault %d at %s: %d uploads are left", what, requests[at], len(f.uploads))
+			if f.Uploads() > 0 && !strings.Contains(requests[at], "uploads=") {
+				t.Errorf("fault %d at %s: %d uploads are left", what, requests[at], f.Uploads())
 			}
 		}
 	}
@@ -162,26 +162,24 @@ func TestS3Faults(t *testing.T) {
 // whoever comes next publishes it, or finds it published, whole.
 func TestS3Killed(t *testing.T) {
 	t.Parallel()
-	f := newFakeS3(t)
+	f := targettest.NewFakeS3(t)
 	if err := publish(t.Context(), openS3(t, f), tenBytes); err != nil {
 		t.Fatal(err)
 	}
-	requests := f.requests
+	requests := f.Requests()
 	ours, theirs := 0, 0
 	for at := range requests {
-		f := newFakeS3(t)
-		f.faulty = func(n int, _ *http.Request) fault {
+		f := targettest.NewFakeS3(t)
+		f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
 			if n == at {
-				return dead
+				return targettest.Dead
 			}
-			return fine
-		}
+			return targettest.Fine
+		})
 		if err := publish(t.Context(), openS3(t, f), tenBytes); err == nil {
 			t.Fatalf("killed at %s: got no error", requests[at])
 		}
-		f.mu.Lock()
-		f.gone, f.faulty = false, nil
-		f.mu.Unlock()
+		f.SetFaulty(nil)
 		s := openS3(t, f)
 		before := visible(t, s)
 		if n := len(before); n != 0 && n != 3 {
@@ -210,16 +208,16 @@ func TestS3Killed(t *testing.T) {
 // TestS3Refused: an error that does not pass is not tried again, and named.
 func TestS3Refused(t *testing.T) {
 	t.Parallel()
-	f := newFakeS3(t)
-	s, err := target.NewS3(&target.S3Options{Endpoint: f.server.URL, Bucket: "other", AccessKey: "access", SecretKey: "secret"})
+	f := targettest.NewFakeS3(t)
+	s, err := target.NewS3(&target.S3Options{Endpoint: f.URL(), Bucket: "other", AccessKey: "access", SecretKey: "secret"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Replace(t.Context(), "x", nil); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || len(f.requests) != 1 {
-		t.Errorf("Got %v after %d requests", err, len(f.requests))
+	if err := s.Replace(t.Context(), "x", nil); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || len(f.Requests()) != 1 {
+		t.Errorf("Got %v after %d requests", err, len(f.Requests()))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	f.faulty = func(int, *http.Request) fault { cancel(); return slowDown }
+	f.SetFaulty(func(int, *http.Request) targettest.Fault { cancel(); return targettest.SlowDown })
 	if err := s.Replace(ctx, "x", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Got %v, want Canceled", err)
 	}
@@ -244,7 +242,7 @@ func TestS3Refused(t *testing.T) {
 // changes meanwhile.
 func TestS3Read(t *testing.T) {
 	t.Parallel()
-	s := openS3(t, newFakeS3(t))
+	s := openS3(t, targettest.NewFakeS3(t))
 	data := strings.Repeat("0123456789abcdef", 9<<20/16)
 	if err := s.Replace(t.Context(), "big file+%", []byte(data)); err != nil {
 		t.Fatal(err)

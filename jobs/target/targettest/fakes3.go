@@ -1,4 +1,4 @@
-package target_test
+package targettest
 
 import (
 	"bytes"
@@ -18,25 +18,25 @@ import (
 	"testing"
 )
 
-// fault is what goes wrong with a request.
-type fault int
+// Fault is what goes wrong with a request.
+type Fault int
 
+// The faults.
 const (
-	fine       fault = iota
-	slowDown         // 503, nothing is done
-	conflict         // 409, nothing is done
-	hangUp           // the connection breaks, nothing is done
-	doneHangUp       // it is done, and the connection breaks
-	doneFailed       // it is done, and the answer is 500
-	doneLate         // it is done, and the answer comes after the client's patience
-	partial          // it is done, and half of the answer comes
-	lateError        // 200 with an error in it, nothing is done (POST)
-	dead             // this and all later requests: the client is gone
-	faults     = int(dead)
+	Fine       Fault = iota
+	SlowDown         // 503, nothing is done
+	Conflict         // 409, nothing is done
+	HangUp           // the connection breaks, nothing is done
+	DoneHangUp       // it is done, and the connection breaks
+	DoneFailed       // it is done, and the answer is 500
+	DoneLate         // it is done, and the answer comes after the client's patience
+	Partial          // it is done, and half of the answer comes
+	LateError        // 200 with an error in it, nothing is done (POST)
+	Dead             // this and all later requests: the client is gone
 )
 
-// fakeS3 is a bucket in memory that speaks what S3 speaks, with faults.
-type fakeS3 struct {
+// FakeS3 is a bucket in memory that speaks what S3 speaks, with faults.
+type FakeS3 struct {
 	t      testing.TB
 	server *httptest.Server
 
@@ -44,8 +44,38 @@ type fakeS3 struct {
 	objects  map[string]*object
 	uploads  map[string]*multipart
 	requests []string // what was asked
-	faulty   func(n int, r *http.Request) fault
+	faulty   func(n int, r *http.Request) Fault
 	gone     bool
+}
+
+// URL returns the endpoint.
+func (f *FakeS3) URL() string { return f.server.URL }
+
+// Requests returns what was asked so far: method and URL.
+func (f *FakeS3) Requests() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.requests)
+}
+
+// Uploads returns how many multi-part uploads are open.
+func (f *FakeS3) Uploads() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.uploads)
+}
+
+// SetFaulty has faulty say what goes wrong with the n-th request from now, from 0;
+// nil = nothing. It ends what Dead has begun. faulty is called by one goroutine at a
+// time.
+func (f *FakeS3) SetFaulty(faulty func(n int, r *http.Request) Fault) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	first := len(f.requests)
+	f.gone, f.faulty = false, nil
+	if faulty != nil {
+		f.faulty = func(n int, r *http.Request) Fault { return faulty(n-first, r) }
+	}
 }
 
 type object struct {
@@ -59,14 +89,16 @@ type multipart struct {
 	parts       map[int][]byte
 }
 
-func newFakeS3(t testing.TB) *fakeS3 {
-	f := &fakeS3{t: t, objects: map[string]*object{}, uploads: map[string]*multipart{}}
+// NewFakeS3 returns an empty bucket named bucket, for the access key "access".
+func NewFakeS3(t testing.TB) *FakeS3 {
+	f := &FakeS3{t: t, objects: map[string]*object{}, uploads: map[string]*multipart{}}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
 	return f
 }
 
-func (f *fakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers one request.
+func (f *FakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client has hung up
@@ -74,38 +106,38 @@ func (f *fakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mu.Lock()
 	n := len(f.requests)
 	f.requests = append(f.requests, r.Method+" "+r.URL.String())
-	what := fine
+	what := Fine
 	if f.faulty != nil {
 		what = f.faulty(n, r)
 	}
-	if f.gone = f.gone || what == dead; f.gone {
-		what = hangUp
+	if f.gone = f.gone || what == Dead; f.gone {
+		what = HangUp
 	}
 	rec := httptest.NewRecorder()
 	switch what {
-	case slowDown:
+	case SlowDown:
 		fail(rec, http.StatusServiceUnavailable, "SlowDown")
-	case conflict:
+	case Conflict:
 		fail(rec, http.StatusConflict, "ConditionalRequestConflict")
-	case lateError:
+	case LateError:
 		if r.Method == http.MethodPost {
 			fmt.Fprint(rec, "<Error><Code>InternalError</Code></Error>")
 		} else {
 			fail(rec, http.StatusInternalServerError, "InternalError")
 		}
-	case hangUp:
+	case HangUp:
 	default:
 		f.answer(rec, r, body)
 	}
 	f.mu.Unlock()
 	switch what {
-	case doneFailed:
+	case DoneFailed:
 		rec = httptest.NewRecorder()
 		fail(rec, http.StatusInternalServerError, "InternalError")
-	case doneLate:
+	case DoneLate:
 		<-r.Context().Done() // the client gives up
 		panic(http.ErrAbortHandler)
-	case hangUp, doneHangUp:
+	case HangUp, DoneHangUp:
 		panic(http.ErrAbortHandler)
 	}
 	for name, v := range rec.Header() {
@@ -115,7 +147,7 @@ func (f *fakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(rec.Body.Len()))
 	}
 	w.WriteHeader(rec.Code)
-	if what == partial {
+	if what == Partial {
 		_, _ = w.Write(rec.Body.Bytes()[:rec.Body.Len()/2])
 		panic(http.ErrAbortHandler)
 	}
@@ -129,7 +161,7 @@ func fail(w http.ResponseWriter, status int, code string) {
 
 func etag(data []byte) string { return fmt.Sprintf(`"%x"`, md5.Sum(data)) }
 
-func (f *fakeS3) answer(w http.ResponseWriter, r *http.Request, body []byte) {
+func (f *FakeS3) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	sum := sha256.Sum256(body)
 	if r.Header.Get("X-Amz-Content-Sha256") != hex.EncodeToString(sum[:]) || !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 Credential=access/") {
 		fail(w, http.StatusForbidden, "SignatureDoesNotMatch")
@@ -162,7 +194,7 @@ func (f *fakeS3) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-func (f *fakeS3) multipart(w http.ResponseWriter, r *http.Request, key string, q url.Values, body []byte) {
+func (f *FakeS3) multipart(w http.ResponseWriter, r *http.Request, key string, q url.Values, body []byte) {
 	u := f.uploads[q.Get("uploadId")]
 	if u == nil || u.key != key {
 		fail(w, http.StatusNotFound, "NoSuchUpload")
@@ -205,7 +237,7 @@ func (f *fakeS3) multipart(w http.ResponseWriter, r *http.Request, key string, q
 	}
 }
 
-func (f *fakeS3) read(w http.ResponseWriter, r *http.Request, key string) {
+func (f *FakeS3) read(w http.ResponseWriter, r *http.Request, key string) {
 	o := f.objects[key]
 	if o == nil {
 		fail(w, http.StatusNotFound, "NoSuchKey")
@@ -235,7 +267,7 @@ func (f *fakeS3) read(w http.ResponseWriter, r *http.Request, key string) {
 }
 
 // list answers in pages of two, so that a listing has several.
-func (f *fakeS3) list(w http.ResponseWriter, q url.Values) {
+func (f *FakeS3) list(w http.ResponseWriter, q url.Values) {
 	prefix := q.Get("prefix")
 	names := map[string]int{}
 	for key, o := range f.objects {

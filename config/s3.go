@@ -1,0 +1,88 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+
+	"sluice/jobs/target"
+)
+
+// S3 is a service that speaks Amazon's S3 protocol.
+type S3 struct {
+	// Endpoint is its address, such as https://s3.eu-central-1.amazonaws.com;
+	// buckets are addressed by path. Empty = no job may have an out of s3://.
+	Endpoint string `yaml:"endpoint"`
+	// Region is what requests are signed for.
+	Region string `yaml:"region" default:"us-east-1"`
+	// AccessKey names the credentials.
+	AccessKey string `yaml:"access_key"`
+	// SecretKey is never printed. Write ${VAR} or ${file:/path}.
+	SecretKey Secret `yaml:"secret_key"`
+	// SessionToken belongs to temporary credentials. It is never printed.
+	SessionToken Secret `yaml:"session_token"`
+	// PartSize is how much of each file that is being written is in memory, and
+	// sent at a time; a file has at most 10,000 parts.
+	PartSize Size `yaml:"part_size" default:"16MiB"`
+}
+
+// s3Scheme begins the out of a job that publishes in a bucket.
+const s3Scheme = "s3://"
+
+// InBucket reports whether out, of a job or a join, is a bucket.
+func InBucket(out string) bool { return strings.HasPrefix(out, s3Scheme) }
+
+// OpenTarget opens where a job or a join publishes: s3://BUCKET/PREFIX or a
+// directory, which is made where create is set. The error for a directory that is
+// not there wraps target.ErrNotFound.
+func (c *Config) OpenTarget(out string, create bool) (target.Target, error) {
+	switch {
+	case InBucket(out):
+		s, err := target.NewS3(c.s3Options(out))
+		if err != nil {
+			return nil, fmt.Errorf("open %s: %w", out, err)
+		}
+		return s, nil
+	case create:
+		return target.CreateLocal(out)
+	}
+	return target.OpenLocal(out)
+}
+
+func (c *Config) s3Options(out string) *target.S3Options {
+	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(out, s3Scheme), "/")
+	return &target.S3Options{
+		Endpoint: c.S3.Endpoint, Region: c.S3.Region, Bucket: bucket, Prefix: prefix,
+		AccessKey: c.S3.AccessKey, SecretKey: string(c.S3.SecretKey), SessionToken: string(c.S3.SessionToken), PartBytes: int(c.S3.PartSize),
+	}
+}
+
+// lintBuckets checks the buckets of jobs and joins, and that nothing is asked of
+// them that is not built.
+func (c *Config) lintBuckets(report reporter) {
+	if c.S3.PartSize < 5<<20 || c.S3.PartSize > 1<<30 {
+		report("s3.part_size", "the service takes no smaller parts", "part_size is %d, must be 5MiB..1GiB", int64(c.S3.PartSize))
+	}
+	check := func(path, out string, keeps bool) {
+		if !InBucket(out) {
+			if u, err := url.Parse(out); err == nil && u.Scheme != "" && u.Host != "" {
+				report(join(path, "out"), "write a directory, or s3://BUCKET/PREFIX", "%s:// is not a place to publish in", u.Scheme)
+			}
+			return
+		}
+		if c.S3.Endpoint == "" {
+			report(join(path, "out"), "set s3.endpoint, s3.access_key and s3.secret_key", "there is no service for buckets in this file")
+		} else if _, err := target.NewS3(c.s3Options(out)); err != nil {
+			report(join(path, "out"), "", "%v", err)
+		}
+		if keeps {
+			report(join(path, "keep"), "let a rule of the bucket remove old runs", "runs in a bucket are not tidied by export gc")
+		}
+	}
+	for name, spec := range c.Jobs {
+		check(join("jobs", name), spec.Out, spec.Keep.Runs != 0 || spec.Keep.Age != 0)
+	}
+	for name, spec := range c.Joins {
+		check(join("joins", name), spec.Out, spec.Keep.Runs != 0 || spec.Keep.Age != 0)
+	}
+}
