@@ -110,7 +110,7 @@ func (r *avroReader) planOf(t *avroType, n *node) *avroPlan {
 // start begins with a payload.
 func (r *avroReader) start(payload []byte) {
 	r.window(payload, 0)
-	r.err = nil
+	r.scratch, r.err = kept(r.scratch), nil
 	// Every value that takes a byte may be visited once a step of a path.
 	r.left = 1<<20 + maxPathSteps*len(payload)
 }

@@ -40,7 +40,6 @@ func newAvro(o *Options, f *Fields) (*avroDecoder, error) {
 
 // Decode implements Decoder.
 func (d *avroDecoder) Decode(payload []byte, emit func(*Document) error) error {
-	d.scratch = d.scratch[:0]
 	d.start(payload)
 	plan, at := d.plan, 0
 	if plan == nil {

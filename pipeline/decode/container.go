@@ -47,14 +47,10 @@ func newContainer(o *Options, f *Fields) *containerDecoder {
 
 // Decode implements Decoder.
 func (d *containerDecoder) Decode(payload []byte, emit func(*Document) error) error {
-	d.scratch = d.scratch[:0]
 	for _, u := range d.codecs {
 		u.reset()
 	}
-	if cap(d.unpacked) > maxKeptBuffer {
-		d.unpacked = nil
-	}
-	d.unpacked, d.total = d.unpacked[:0], 0
+	d.unpacked, d.total = kept(d.unpacked), 0
 	d.start(payload)
 	codec, i := d.head()
 	if i < 0 {

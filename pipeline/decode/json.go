@@ -35,7 +35,7 @@ func newJSON(f *Fields, lines bool) *jsonDecoder {
 
 // Decode implements Decoder.
 func (d *jsonDecoder) Decode(payload []byte, emit func(*Document) error) error {
-	d.scratch = d.scratch[:0]
+	d.scratch = kept(d.scratch)
 	if !d.lines {
 		d.b, d.from = payload, 0
 		return d.one(emit)

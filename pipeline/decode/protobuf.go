@@ -15,6 +15,10 @@ import (
 // and Java.
 const maxProtoNesting = 100
 
+// maxSpans bounds the occurrences of wanted fields that are noted at once: each takes
+// 32 bytes here, and 2 in a payload.
+const maxSpans = 1 << 20
+
 // protoReader reads messages of Protobuf's binary encoding into a document: the
 // fields that the paths name, as slices of the payload where their text is in it.
 // Messages are objects with the names of proto3's JSON; paths may use those of the
@@ -115,8 +119,11 @@ func (r *protoReader) plan(m *protoMessage, n *node) *protoPlan {
 // start begins with a payload.
 func (r *protoReader) start(payload []byte) {
 	r.b, r.outside, r.err = payload, -1, nil
-	r.scratch, r.joined, r.spans = r.scratch[:0], r.joined[:0], r.spans[:0]
-	r.json.scratch = r.json.scratch[:0]
+	r.scratch, r.joined, r.json.scratch = kept(r.scratch), kept(r.joined), kept(r.json.scratch)
+	if cap(r.spans) > maxKeptBuffer/32 { // 32 bytes each
+		r.spans = nil
+	}
+	r.spans = r.spans[:0]
 	r.doc.clear()
 }
 
@@ -165,6 +172,9 @@ func (r *protoReader) index(lo, hi int, m *protoMessage, noted []bool, depth int
 		}
 		if !m.fields[k].fits(wire) {
 			continue // as if it were unknown, as every reader of Protobuf does
+		}
+		if len(r.spans) == maxSpans {
+			return first, r.fail(i, "more than "+strconv.Itoa(maxSpans)+" values of fields")
 		}
 		sorted, last = sorted && k >= last, k
 		r.spans = append(r.spans, s)

@@ -1,6 +1,7 @@
 package decode_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -208,6 +209,7 @@ func TestProtobufErrors(t *testing.T) {
 		{"deep", pb(32, deep), "nested deeper than 100 messages"},
 		{"inside a wanted message", pb(14, []byte{0x0a, 0x09}), "byte 3: the value of field 1: unexpected EOF"},
 		{"inside a packed list", pb(10, []byte{0x80}), "byte 2: a packed list: unexpected EOF"},
+		{"many", bytes.Repeat(pb(10, 1), 1<<20+1), "byte 2097154: more than 1048576 values of fields"},
 		{"a time far away", pb(18, pb(1, 1<<60)), "byte 3: a time of 1152921504606846976 s and 0 ns"},
 	}
 	d := decoder(t, protobufOptions(t, "shop.v1.Event"), "geo", "tree", "numbers[0]", "at", "labels.n")

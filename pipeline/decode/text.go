@@ -21,6 +21,15 @@ const maxNesting = 1000
 // repeat make it larger than the payload.
 const maxText = 64 << 20
 
+// kept returns the memory of b for the next payload, or none where one large payload
+// has made it large.
+func kept(b []byte) []byte {
+	if cap(b) > maxKeptBuffer {
+		return nil
+	}
+	return b[:0]
+}
+
 // appendQuoted appends s as a JSON string; what is not UTF-8 in it becomes U+FFFD.
 func appendQuoted(dst, s []byte) []byte {
 	const digits = "0123456789abcdef"
