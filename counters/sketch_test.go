@@ -2,6 +2,7 @@ package counters
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -115,23 +116,24 @@ func TestCorruptSketches(t *testing.T) {
 // promised standard error, at every size and between the forms.
 func TestSketchError(t *testing.T) {
 	t.Parallel()
-	const trials = 40
-	for _, n := range []int{1, 10, 100, 1000, 4000, 5000, 20_000, 60_000} {
+	const trials = 20
+	for _, n := range []int{1, 100, 1000, 5000, 20_000, 50_000} {
 		var squares, sum, worst float64
 		for trial := range trials {
 			s := new(Sketch)
-			var element [16]byte
+			var element [8]byte
 			for i := range n {
-				s.Add(fmt.Appendf(element[:0], "%d/%d", trial, i))
+				binary.BigEndian.PutUint64(element[:], uint64(trial)<<32|uint64(i))
+				s.Add(element[:])
 			}
 			d := float64(s.Count())/float64(n) - 1
 			squares += d * d
 			sum += d
 			worst = max(worst, math.Abs(d))
 		}
-		// The root mean square of 40 trials lies within 1.45 of the standard error
+		// The root mean square of 20 trials lies within 1.62 of the standard error
 		// in 9,999 of 10,000 samples; the elements, and so the result, are fixed.
-		if got := math.Sqrt(squares / trials); got > 1.45*SketchError {
+		if got := math.Sqrt(squares / trials); got > 1.62*SketchError {
 			t.Errorf("%d elements: standard error %.4f, want %.4f", n, got, SketchError)
 		}
 		if bias := sum / trials; math.Abs(bias) > 4*SketchError/math.Sqrt(trials) {
@@ -174,7 +176,7 @@ func TestSketchProperties(t *testing.T) {
 			// The number of elements is drawn, not each of them: the forms meet at
 			// some 5,000.
 			first := rapid.IntRange(0, 1<<20).Draw(t, label+" first")
-			for i := range rapid.SampledFrom([]int{0, 1, 3, 50, 4800, 6000}).Draw(t, label+" elements") {
+			for i := range rapid.SampledFrom([]int{0, 1, 3, 20, 50, 300, 4800}).Draw(t, label+" elements") {
 				e := fmt.Appendf(nil, "%d", first+i)
 				register, rank := Rank(e)
 				if changed := s.Add(e); changed != (rank > want[register]) {
