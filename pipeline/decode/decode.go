@@ -5,7 +5,11 @@
 // checks all of it against its format and hands out one Document per event, whose
 // values are slices of the payload where they can be and of the Decoder's scratch
 // memory where an escape had to be undone. In steady state decoding allocates
-// nothing.
+// nothing. Avro and Protobuf have no texts for their numbers, objects and arrays:
+// those are spelled as JSON does.
+//
+// A decoder does no I/O. Where a payload names a schema that is not there yet,
+// Decode returns a *Pending, whose Fetch asks Schemas under the caller's context.
 //
 // A Fields is immutable and may be shared. A Decoder belongs to one goroutine;
 // what it hands out is valid until its next Decode, provided that the payload is
@@ -55,9 +59,9 @@ func (k Kind) String() string {
 // Value is one field of a document. The zero value is Missing.
 type Value struct {
 	Kind Kind
-	// Bytes is the string's UTF-8, the number as the payload spells it, "true"
-	// or "false", or the raw text of an object or array. It is nil for Missing
-	// and Null, and for nothing else.
+	// Bytes is the string's UTF-8 (any bytes, of raw and of binary types), the
+	// number as the payload spells it, "true" or "false", or the raw text of an
+	// object or array. It is nil for Missing and Null, and for nothing else.
 	Bytes []byte
 }
 
@@ -82,7 +86,8 @@ type Decoder interface {
 	// Decode calls emit for every document of payload, in order. The Document
 	// is valid until emit returns, the bytes of its values until the next
 	// Decode. It stops at emit's error and returns it unchanged; its own
-	// errors are *Error. Documents before the error have been emitted.
+	// errors are *Error, and *Pending before any document. Documents before the
+	// error have been emitted.
 	Decode(payload []byte, emit func(*Document) error) error
 }
 
