@@ -161,9 +161,7 @@ func testOnceTTL(t *testing.T, e *engine) {
 		p.Next, p.Applied, p.LastOffset = next, p.Applied+int64(len(ids)), next-1
 		b.Advance(source("p"), 0, from, p)
 		ok(t, e.Apply(t.Context(), &b))
-		for _, c := range dump(t, e, &store.Scan{Table: "t"}) {
-			applied = append(applied, c)
-		}
+		applied = dump(t, e, &store.Scan{Table: "t"})
 		if n := int64(len(ids) - len(applied)); b.Unapplied != (store.Unapplied{Duplicate: n}) {
 			t.Errorf("unapplied are %+v, want %d duplicates", b.Unapplied, n)
 		}
