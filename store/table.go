@@ -40,8 +40,8 @@ func (t *Table) NewMutation(row []byte) *cell.Mutation {
 
 // Get returns a row, the caller's own, or nil where it has none of the selected
 // cells. s says which cells, as for a scan; nil = the newest version of every
-// column. Its Table, row bounds, direction, Limit, Batch and cursors are not used,
-// and there is no raw get. The error wraps ErrInvalidArgument or ErrFamilyNotFound.
+// column. Its Table, row bounds, direction, Limit, Batch, MaxResultBytes and cursors
+// are not used, and there is no raw get. The error wraps ErrInvalidArgument or ErrFamilyNotFound.
 func (t *Table) Get(ctx context.Context, row []byte, s *Scan) (*cell.Row, error) {
 	sc, err := t.get(ctx, row, s)
 	if err != nil {
@@ -58,17 +58,69 @@ func (t *Table) get(ctx context.Context, row []byte, s *Scan) (Scanner, error) {
 	if err := checkRow(row); err != nil {
 		return nil, fmt.Errorf("get from %s: %w", t.name, err)
 	}
-	var get Scan
+	get, err := t.getScan(s)
+	if err != nil {
+		return nil, err
+	}
+	get.Start, get.Stop, get.StopInclusive, get.Limit = row, row, true, 1
+	return t.engine.Scan(ctx, &get), nil
+}
+
+// getScan returns what s, which may be nil, says of cells, for rows that the caller
+// names.
+func (t *Table) getScan(s *Scan) (get Scan, err error) {
 	if s != nil {
 		get = *s
 	}
 	if get.Raw {
-		return nil, fmt.Errorf("get from %s: %w: there is no raw get", t.name, ErrInvalidArgument)
+		return get, fmt.Errorf("get from %s: %w: there is no raw get", t.name, ErrInvalidArgument)
 	}
-	get.Table, get.Start, get.Stop, get.StartExclusive, get.StopInclusive = t.name, row, row, false, true
-	get.Prefix, get.Reversed, get.Limit, get.Batch = nil, false, 1, 0
+	get.Table, get.Start, get.Stop, get.StartExclusive, get.StopInclusive = t.name, nil, nil, false, false
+	get.Prefix, get.Reversed, get.Limit, get.Batch, get.MaxResultBytes = nil, false, 0, 0, 0
 	get.Cursor, get.PageRows, get.NeedCursor = "", 0, false
-	return t.engine.Scan(ctx, &get), nil
+	return get, nil
+}
+
+// GetRows returns rows in their order, each as Get returns it: nil where a row has
+// none of the selected cells (HBase get of a list). Without a filter they are read
+// by one scan, and so are of one instant; with one, which judges each row by itself,
+// they are read one after the other. The error is the first one's, as Get's.
+func (t *Table) GetRows(ctx context.Context, rows [][]byte, s *Scan) ([]*cell.Row, error) {
+	got := make([]*cell.Row, len(rows))
+	if len(rows) < 2 || s != nil && s.Filter != nil {
+		for i, row := range rows {
+			var err error
+			if got[i], err = t.Get(ctx, row, s); err != nil {
+				return nil, err
+			}
+		}
+		return got, nil
+	}
+	at := make(map[string][]int, len(rows)) // where a row is to go: it may be asked for twice
+	f := &MultiRowRangeFilter{Ranges: make([]RowRange, 0, len(rows))}
+	for i, row := range rows {
+		if err := checkRow(row); err != nil {
+			return nil, fmt.Errorf("get %d of %d from %s: %w", i, len(rows), t.name, err)
+		}
+		if at[string(row)] == nil {
+			f.Ranges = append(f.Ranges, RowRange{Start: row, Stop: row, StopInclusive: true})
+		}
+		at[string(row)] = append(at[string(row)], i)
+	}
+	get, err := t.getScan(s)
+	if err != nil {
+		return nil, err
+	}
+	get.Filter = f
+	sc := t.engine.Scan(ctx, &get)
+	defer sc.Close()
+	for sc.Next() {
+		row := sc.Row()
+		for _, i := range at[string(row.Key)] {
+			got[i] = cloneRow(row)
+		}
+	}
+	return got, sc.Err()
 }
 
 // Exists reports whether row has a visible cell in one of the columns; none

@@ -178,6 +178,9 @@ func (o *readOptions) scanOption(p pair) (err error) {
 	case "READ_TYPE":
 		_, err = p.oneOf("DEFAULT", "STREAM", "PREAD")
 	default:
+		if hint := didYouMean(p.name(), scanOptionNames); hint != "" {
+			return badArgument("unknown scan option %s%s", p.name(), hint)
+		}
 		return badArgument("unknown scan option %s; known are %s", p.name(), strings.Join(scanOptionNames, ", "))
 	}
 	return err

@@ -40,6 +40,7 @@ func RunContract(t *testing.T, open Factory) {
 		{"cursors", testCursors},
 		{"cursors last", testCursorsLast},
 		{"cursor errors", testCursorErrors},
+		{"gets of many rows", testGetRows},
 		{"ownership", testOwnership},
 		{"closed", testClosed},
 		{"context", testContext},

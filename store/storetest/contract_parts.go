@@ -123,3 +123,44 @@ func (e *engine) fails(s *store.Scan, want error) {
 		e.t.Errorf("scan %+v: got %v, want %v", s, err, want)
 	}
 }
+
+// testGetRows: a get of many rows is as many gets.
+func testGetRows(t *testing.T, e *engine) {
+	fillCursorTable(t, e)
+	table, err := store.OpenTable(t.Context(), e.Engine, "t")
+	ok(t, err)
+	rows := keys("c", "a\x00", "nope", "a", "c", "\xff")
+	for _, s := range []*store.Scan{
+		nil,
+		{Versions: store.AllVersions},
+		{Columns: []store.Column{{Family: "f", Qualifier: []byte("q3")}}},
+		{Columns: []store.Column{{Family: "g", All: true}, {Family: "n", All: true}}, LimitPerFamily: 2, OffsetPerFamily: 1, Versions: 2},
+		{Time: &cell.TimeRange{Min: 1, Max: 3}, Versions: 3},
+		{Filter: &store.PageFilter{PageSize: 1}},
+		{Filter: &store.SingleColumnValueFilter{Family: "f", Qualifier: []byte("q3"), Op: store.Equal, Comparator: store.Binary([]byte("2")), FilterIfMissing: true}},
+		{Start: []byte("b"), Limit: 1, Batch: 1, Reversed: true, MaxResultBytes: 9, PageRows: 1, NeedCursor: true}, // not used
+	} {
+		var want []*cell.Row
+		for _, row := range rows {
+			r, err := table.Get(t.Context(), row, s)
+			ok(t, err)
+			want = append(want, r)
+		}
+		got, err := table.GetRows(t.Context(), rows, s)
+		ok(t, err)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("GetRows %+v (-want +got):\n%s", s, d)
+		}
+	}
+	whole, err := table.Get(t.Context(), []byte("a"), nil)
+	ok(t, err)
+	if got, err := table.Get(t.Context(), []byte("a"), &store.Scan{MaxResultBytes: 1}); err != nil || !cmp.Equal(whole, got) {
+		t.Errorf("a get is cut: %v, %v, want %v", got, err, whole)
+	}
+	if got, err := table.GetRows(t.Context(), nil, nil); err != nil || len(got) != 0 {
+		t.Errorf("GetRows of nothing: %v, %v", got, err)
+	}
+	is(t, "GetRows of an empty key", second(table.GetRows(t.Context(), keys("a", ""), nil)), store.ErrInvalidArgument)
+	is(t, "a raw GetRows", second(table.GetRows(t.Context(), keys("a", "b"), &store.Scan{Raw: true})), store.ErrInvalidArgument)
+	is(t, "GetRows of no family", second(table.GetRows(t.Context(), keys("a", "b"), &store.Scan{Columns: []store.Column{{Family: "zz", All: true}}})), store.ErrFamilyNotFound)
+}
