@@ -59,7 +59,7 @@ func TestSmoke(t *testing.T) {
 		if s.Seconds <= 0 || s.Seconds > 60 || s.CPU <= 0 || s.CPU > 120 {
 			t.Errorf("stage %s: %.6f s, %.6f s of CPU", st.name, s.Seconds, s.CPU)
 		}
-		leaves := st.name == countersStage || st.name == storeStage || st.name == rawStage || st.name == pipelineStage
+		leaves := st.name == countersStage || st.name == storeStage || st.name == rawStage || st.name == pipelineStage || st.name == backfillStage
 		if leaves != (s.Settled >= s.CPU && s.Settled > 0) {
 			t.Errorf("stage %s: %.6f s of CPU, %.6f until at rest", st.name, s.CPU, s.Settled)
 		}
@@ -77,7 +77,7 @@ func TestSmoke(t *testing.T) {
 			t.Errorf("ratio %s is %s", row[0], row[1])
 		}
 	}
-	for _, name := range []string{"store.pprof", "pipeline.pprof"} {
+	for _, name := range []string{"store.pprof", "pipeline.pprof", "backfill.pprof"} {
 		if fi, err := os.Stat(filepath.Join(dir, "profiles", name)); err != nil || fi.Size() == 0 {
 			t.Errorf("profile %s: %v", name, err)
 		}

@@ -220,7 +220,7 @@ func profile(ctx context.Context, base *spec, to, dir string, w io.Writer) error
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{storeStage, pipelineStage} {
+	for _, name := range []string{storeStage, pipelineStage, backfillStage} {
 		s := at(base, name, filepath.Join(dir, "profiled-"+name))
 		s.Group, s.Profile = "bench-profile", filepath.Join(to, name+".pprof")
 		if _, err := runStage(ctx, s); err != nil {

@@ -173,6 +173,12 @@ func (r *report) ratioTable() *table {
 	add("pipeline / slowest stage ("+slowest+")", "≥ 0.85", r.ratio(func(i int) float64 {
 		return r.seconds(slowest, i) / r.seconds(pipelineStage, i)
 	}))
+	add("backfill / pipeline", "≥ 1.50", r.ratio(func(i int) float64 {
+		return r.seconds(pipelineStage, i) / r.seconds(backfillStage, i)
+	}))
+	add("CPU: backfill / pipeline, until at rest", "", r.ratio(func(i int) float64 {
+		return r.Samples[backfillStage][i].Settled / r.Samples[pipelineStage][i].Settled
+	}))
 	add("pipeline / raw Pebble commits of the same key-values", "≥ 0.80", r.ratio(func(i int) float64 {
 		return r.seconds(rawStage, i) / r.seconds(pipelineStage, i)
 	}))
@@ -232,11 +238,12 @@ func (r *report) notes() []string {
 	per := func(key string) float64 { return r.Capture.Extra[key] }
 	notes := []string{
 		fmt.Sprintf("%d events of %.0f bytes in %d partitions, batches of %d records, %d interleaved rounds, medians. Each stage runs in a process of its own.", r.Events, r.EventBytes, r.Partitions, r.Batch, r.Rounds),
+		fmt.Sprintf("A commit of the backfill has %.0f events.", r.extra(backfillStage, "events a commit").median),
 		fmt.Sprintf("The broker runs in its own process and shares the %d cores: it took %.2f s of CPU during fetch and %.2f s during pipeline. It is in no CPU figure.",
 			r.Machine.Cores, r.extra(fetchStage, "broker CPU seconds").median, r.extra(pipelineStage, "broker CPU seconds").median),
 		fmt.Sprintf("An event is one packed row and, coalesced, %.2f counters: %.2f key-values and %.0f bytes of a Pebble batch; a commit has %.0f events in the store stage and %.0f in the pipeline.",
 			per("counters an event"), per("key-values an event"), per("bytes an event"), r.extra(storeStage, "events a commit").median, r.extra(pipelineStage, "events a commit").median),
-		"The counters of all three units and the rows were added up after every run of store and pipeline, and were equal to the number of events.",
+		"The counters of all three units and the rows were added up after every run of store, pipeline and backfill, and were equal to the number of events.",
 		"\"Until at rest\" is CPU with the flushes and compactions that were still to come when the last event was stored: rates of short runs leave them out.",
 		"Of peers franz-go is measured, which fetches and does no more, and Redis, which counts and does no more (Kafka Connect, Flink and HBase are not).",
 	}

@@ -112,6 +112,7 @@ func runStore(ctx context.Context, s *spec) (got sample, err error) {
 func addMetrics(got *sample, db *pebblestore.DB, events int) {
 	m := db.Metrics()
 	got.Extra["commits"] = float64(m.Commits)
+	got.Extra["bulk commits"] = float64(m.BulkCommits)
 	got.Extra["events a commit"] = float64(events) / float64(max(m.Commits, 1))
 	got.Extra["counters an event"] = float64(m.Counters) / float64(events)
 	got.Extra["key-values an event"] = float64(m.KeyValues) / float64(events)
@@ -307,7 +308,17 @@ func (db *rawDB) rows() (n int, err error) {
 	return n, it.Error()
 }
 
-func runPipeline(ctx context.Context, s *spec) (got sample, err error) {
+// runPipeline applies the topic as if it came now.
+func runPipeline(ctx context.Context, s *spec) (sample, error) {
+	return runIngest(ctx, s, pipeline.Backfill{Lag: -1})
+}
+
+// runBackfill applies the topic as a backlog, from the first record to the last.
+func runBackfill(ctx context.Context, s *spec) (sample, error) {
+	return runIngest(ctx, s, pipeline.Backfill{Lag: 1})
+}
+
+func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sample, err error) {
 	e := generate(s)
 	ends, warmEnds := e.logEnds(e.len()), e.logEnds(e.warm())
 	e = nil // the pipeline reads the topic; its heap should be its own
@@ -327,7 +338,7 @@ func runPipeline(ctx context.Context, s *spec) (got sample, err error) {
 		}
 		o.Client, o.Engine, o.Budget, o.StoreID, o.Group = client, db, budget, db.ID(), group
 		o.DeadLetterTopic = "" // there are none, and the topic was not made
-		o.Flush.MaxRecords = s.Batch
+		o.Flush.MaxRecords, o.Backfill = s.Batch, backfill
 		p, err := pipeline.New(o)
 		if err != nil {
 			return nil, sample{}, err
