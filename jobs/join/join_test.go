@@ -89,9 +89,7 @@ func column(name string, t columnar.Type, nullable bool) columnar.Column {
 func run(j *join.Join, left, right join.Input) ([][]string, error) {
 	var out [][]string
 	err := j.Run(context.Background(), left, right, func(b *columnar.Batch) error {
-		for _, row := range columnartest.Texts(b) {
-			out = append(out, row)
-		}
+		out = append(out, columnartest.Texts(b)...)
 		for i, c := range b.Columns() {
 			if !c.Nullable && b.Vector(i).Nulls() > 0 {
 				return fmt.Errorf("column %s is not nullable and has nulls", c.Name)

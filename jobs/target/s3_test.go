@@ -19,9 +19,15 @@ import (
 
 func openS3(t testing.TB, f *targettest.FakeS3) *target.S3 {
 	t.Helper()
+	return patientS3(t, f, time.Minute)
+}
+
+// patientS3 gives up an attempt after timeout, which only a fault should reach.
+func patientS3(t testing.TB, f *targettest.FakeS3, timeout time.Duration) *target.S3 {
+	t.Helper()
 	s, err := target.NewS3(&target.S3Options{
 		Endpoint: f.URL(), Bucket: "bucket", Prefix: "exports", AccessKey: "access", SecretKey: "secret",
-		PartBytes: 4, Backoff: time.Microsecond, Timeout: time.Second, Retries: 12,
+		PartBytes: 4, Backoff: time.Microsecond, Timeout: timeout, Retries: 12,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +54,7 @@ func TestS3ContractFaulty(t *testing.T) {
 					if rng.IntN(4) > 0 {
 						return targettest.Fine
 					}
-					if w := targettest.Fault(1 + rng.IntN(int(targettest.Dead)-1)); w != targettest.DoneLate { // that one takes a second
+					if w := targettest.Fault(1 + rng.IntN(int(targettest.Dead)-1)); w != targettest.DoneLate { // that one takes its time
 						return w
 					}
 					return targettest.DoneHangUp
@@ -133,8 +139,8 @@ func TestS3Faults(t *testing.T) {
 	}
 	for at := range requests {
 		for what := targettest.SlowDown; what < targettest.Dead; what++ {
-			if what == targettest.DoneLate && at%4 != 0 {
-				continue // it takes a second
+			if what == targettest.DoneLate && at%6 != 0 {
+				continue // it takes two seconds
 			}
 			f := targettest.NewFakeS3(t)
 			f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
@@ -143,7 +149,11 @@ func TestS3Faults(t *testing.T) {
 				}
 				return targettest.Fine
 			})
-			s := openS3(t, f)
+			timeout := time.Minute
+			if what == targettest.DoneLate {
+				timeout = 2 * time.Second
+			}
+			s := patientS3(t, f, timeout)
 			if err := publish(t.Context(), s, tenBytes); err != nil {
 				t.Errorf("fault %d at %s: %v", what, requests[at], err)
 				continue
