@@ -310,7 +310,7 @@ func (db *rawDB) rows() (n int, err error) {
 
 // runPipeline applies the topic as if it came now.
 func runPipeline(ctx context.Context, s *spec) (sample, error) {
-	return runIngest(ctx, s, pipeline.Backfill{Lag: -1})
+	return runIngest(ctx, s, pipeline.Backfill{})
 }
 
 // runBackfill applies the topic as a backlog, from the first record to the last.

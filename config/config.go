@@ -267,9 +267,9 @@ type Flush struct {
 // Backfill is how a partition is applied that is far behind: in larger batches,
 // which the store writes past its log.
 type Backfill struct {
-	// Lag is how many records a partition must be behind for it; 0 = never. It
-	// ends where a tenth of them is left.
-	Lag int `yaml:"lag" default:"200000"`
+	// Lag is how many records a partition must be behind for it, such as
+	// 200000; 0 = never. It ends where a tenth of them is left.
+	Lag int `yaml:"lag"`
 	// Records is the most records of a batch, shared by the partitions; one has
 	// no fewer than flush.records.
 	Records int `yaml:"records" default:"100000"`

@@ -127,9 +127,6 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 			TotalBytes: (int64(c.Memory) - c.BufferBytes()) / int64(len(c.Pipelines)),
 		},
 	}
-	if o.Backfill.Lag == 0 {
-		o.Backfill.Lag = -1 // the file's 0 means never, the option's the default
-	}
 	for _, n := range p.Partitions {
 		o.Partitions = append(o.Partitions, int32(n))
 	}

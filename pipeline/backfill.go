@@ -16,7 +16,7 @@ type backfill struct {
 // it.
 func (w *worker) lags(records int64) {
 	switch limit := w.p.opts.Backfill.Lag; {
-	case limit < 0:
+	case limit == 0:
 	case !w.bulk && records > limit:
 		w.changeOver(true)
 	case w.bulk && records <= limit/10:

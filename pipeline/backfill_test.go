@@ -20,7 +20,7 @@ func TestBacklogIsAppliedInBulk(t *testing.T) {
 	}{
 		"far behind":    {Backfill{Lag: 100, MaxRecords: 60}, 1000, []int{60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 60}},
 		"not so far":    {Backfill{Lag: 100, MaxRecords: 60}, 100, nil},
-		"never in bulk": {Backfill{Lag: -1}, 1000, nil},
+		"never in bulk": {Backfill{}, 1000, nil},
 		"small batches": {Backfill{Lag: 20, MaxRecords: 1}, 30, []int{16}}, // those of flush are larger
 	} {
 		t.Run(name, func(t *testing.T) {

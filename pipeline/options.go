@@ -76,15 +76,12 @@ type Flush struct {
 // bulk (store.Batch.Bulk): larger ones, later each, and more of them in all. It goes
 // back to batches as soon as the store is free where a tenth of the lag is left.
 type Backfill struct {
-	Lag        int64 // records; 0 = DefaultBackfillLag, negative = never
+	Lag        int64 // records; 0 = never
 	MaxRecords int   // of all partitions' batches together; default DefaultBackfillRecords
 }
 
 // Defaults of Options.
 const (
-	// DefaultBackfillLag is a second or more of work at full speed: less, and a
-	// partition is through before the store has changed over.
-	DefaultBackfillLag = 200_000
 	// DefaultBackfillRecords is what one commit of the embedded engine takes
 	// (design D8).
 	DefaultBackfillRecords = 100_000
@@ -190,8 +187,8 @@ func (o *Options) validate() error {
 	if err := o.Poison.validate(); err != nil {
 		bad("%w", err)
 	}
-	if o.Backfill.MaxRecords < 0 {
-		bad("%d records of a backfill batch, must not be negative", o.Backfill.MaxRecords)
+	if o.Backfill.MaxRecords < 0 || o.Backfill.Lag < 0 {
+		bad("backfill from a lag of %d records in batches of %d: must not be negative", o.Backfill.Lag, o.Backfill.MaxRecords)
 	}
 	for _, d := range []time.Duration{o.SessionTimeout, o.Heartbeat, o.Rebalance, o.CommitInterval, o.PartitionWatch} {
 		if d < 0 {
@@ -206,9 +203,6 @@ func (o *Options) validate() error {
 	}
 	if o.InFlight == 0 {
 		o.InFlight = DefaultInFlight
-	}
-	if o.Backfill.Lag == 0 {
-		o.Backfill.Lag = DefaultBackfillLag
 	}
 	if o.Backfill.MaxRecords == 0 {
 		o.Backfill.MaxRecords = DefaultBackfillRecords

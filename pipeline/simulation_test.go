@@ -414,7 +414,7 @@ func (s *simulation) begin() {
 		o.DrainTimeout = drain
 		o.InFlight = 1 + rng.IntN(3)
 		o.Flush.MaxRecords = 1 + rng.IntN(100)
-		o.Backfill = Backfill{Lag: []int64{-1, 1, 20, 50}[rng.IntN(4)], MaxRecords: 1 + rng.IntN(400)}
+		o.Backfill = Backfill{Lag: []int64{0, 1, 20, 50}[rng.IntN(4)], MaxRecords: 1 + rng.IntN(400)}
 	})
 	s.owners = append(s.owners, start(s.t, p, []int32{0, 1, 2}[:1+rng.IntN(simPartitions)]...))
 }
