@@ -39,7 +39,9 @@ type Config struct {
 	// Serve is the HTTP server of the daemon.
 	Serve Serve `yaml:"serve"`
 	// Tables are created when they do not exist yet. A table that exists is
-	// never altered: a difference is an error that names it.
+	// never altered: a difference is an error that names it. A name that ends
+	// with * is a template: of it, pipelines create the tables that records need
+	// whose names begin so, such as events_* for tables by day.
 	Tables map[string]Table `yaml:"tables"`
 	// Pipelines read topics and write tables, by name. The name is part of the
 	// stored offsets: a renamed pipeline starts anew.

@@ -38,7 +38,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintConnections(report)
 	c.lintRegistry(report)
 	descriptors := c.lintTables(d, report)
-	find := func(name string) *store.TableDescriptor { return descriptors[name] }
+	find := c.findTable(descriptors)
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
 	c.lintJoins(d, report, find)

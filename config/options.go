@@ -79,13 +79,28 @@ func (t *TLS) load() (*tls.Config, error) {
 	return o, nil
 }
 
-// tableFinder returns a function that finds the file's schemas.
+// tableFinder returns a function that finds the file's schemas, also those of
+// templates.
 func (c *Config) tableFinder() func(string) *store.TableDescriptor {
-	byName := map[string]*store.TableDescriptor{}
-	for _, t := range c.TableDescriptors() {
-		byName[t.Name] = t
+	byKey := map[string]*store.TableDescriptor{}
+	for key := range c.Tables {
+		if spec, err := c.tableSpec(key); err == nil {
+			byKey[key] = spec.Descriptor
+		}
 	}
-	return func(name string) *store.TableDescriptor { return byName[name] }
+	return c.findTable(byKey)
+}
+
+// findTable returns a function that finds schemas, by the file's keys of tables,
+// for the tables that rules name.
+func (c *Config) findTable(byKey map[string]*store.TableDescriptor) func(string) *store.TableDescriptor {
+	return func(name string) *store.TableDescriptor {
+		if d := byKey[name]; d != nil {
+			return d
+		}
+		key, _ := c.template(name)
+		return byKey[key]
+	}
 }
 
 // BufferBytes is the part of Memory for buffered records; the rest is for what all

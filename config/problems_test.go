@@ -70,6 +70,11 @@ func TestProblems(t *testing.T) {
 		{"table without families", "tables:\n  t: {}\n", []string{`f.yaml:2:3: families is missing in tables.t`, `f.yaml:2:3: table t: Table must have at least one column family`}},
 		{"family attribute", "tables:\n  t:\n    families:\n      f: {VERSION: 3}\n", []string{`f.yaml:4:20: unknown attribute "VERSION" of a column family (did you mean "VERSIONS"?)`}},
 		{"attribute's value", "tables:\n  t:\n    families:\n      f: {TTL: soon}\n", []string{`f.yaml:4:16: family f: TTL => "soon": want seconds, FOREVER, or a text like '1 DAY 2 HOURS'`}},
+		{"template", "tables:\n  day_*: {families: {f: {}}}\n  all:d_*: {families: {f: {}}}\n", nil},
+		{"template of all", "tables:\n  \"*\": {families: {f: {}}}\n", []string{`f.yaml:2:3: a template for every name: write how the names begin, such as events_*`}},
+		{"template's attribute", "tables:\n  d_*:\n    families:\n      f: {TTL: soon}\n", []string{`f.yaml:4:16: family f: TTL => "soon": want seconds, FOREVER, or a text like '1 DAY 2 HOURS'`}},
+		{"star in a name", "tables:\n  a*b: {families: {f: {}}}\n", []string{`f.yaml:2:3: table name "a*b": '*' is not allowed; letters, digits, _, - and . are`}},
+		{"rule of a template", strings.ReplaceAll(tables, "events:", "events_*:") + "pipelines:\n  p: {topics: [a], group: g, decode: {format: json}, map: [{table: 'events_{day}', row: '\"r\"', put: {z: {q: '\"v\"'}}}]}\n", []string{`f.yaml:7:102: table events_* has no family z (did you mean e?)`}},
 		{"system table", "tables:\n  sluice:x: {families: {f: {}}}\n", []string{`f.yaml:2:3: namespace sluice belongs to the store`}},
 		{"split", "tables:\n  t: {families: {f: {}}, split: {regions: 4}}\n", []string{`f.yaml:2:26: regions needs an algorithm: HexStringSplit, UniformSplit or DecimalStringSplit`}},
 		{"split algorithm", "tables:\n  t: {families: {f: {}}, split: {algorithm: HexSplit, regions: 4}}\n", []string{

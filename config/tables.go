@@ -60,10 +60,13 @@ type TableSpec struct {
 	Splits     [][]byte // sorted first rows of the regions after the first
 }
 
-// TableSpecs returns the tables of the file, by name.
+// TableSpecs returns the tables of the file, by name, without its templates.
 func (c *Config) TableSpecs() []TableSpec {
 	var specs []TableSpec
 	for _, name := range slices.Sorted(maps.Keys(c.Tables)) {
+		if isTemplate(name) {
+			continue
+		}
 		// lint has reported what is wrong; a Config that Parse returned has
 		// no error here.
 		if spec, err := c.tableSpec(name); err == nil {
@@ -91,9 +94,25 @@ type pathError struct {
 func (e *pathError) Error() string { return e.err.Error() }
 func (e *pathError) Unwrap() error { return e.err }
 
-func (c *Config) tableSpec(name string) (TableSpec, error) {
-	t := c.Tables[name]
-	path := join("tables", name)
+// tableSpec returns the table, or the template, which is named by its key.
+func (c *Config) tableSpec(key string) (TableSpec, error) {
+	switch {
+	case key == templateMark:
+		return TableSpec{}, &pathError{join("tables", key), errors.New("a template for every name: write how the names begin, such as events_*")}
+	case !isTemplate(key):
+		return c.tableSpecAs(key, key)
+	}
+	spec, err := c.tableSpecAs(key, strings.TrimSuffix(key, templateMark)+"x")
+	if err == nil {
+		spec.Descriptor.Name = key // for messages
+	}
+	return spec, err
+}
+
+// tableSpecAs returns the table of a key under a name.
+func (c *Config) tableSpecAs(key, name string) (TableSpec, error) {
+	t := c.Tables[key]
+	path := join("tables", key)
 	at := func(path string, err error) (TableSpec, error) { return TableSpec{}, &pathError{path, err} }
 	if ns, _, ok := strings.Cut(name, ":"); ok && ns == store.SystemNamespace {
 		return at(path, fmt.Errorf("namespace %s belongs to the store", store.SystemNamespace))

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"sluice/pipeline/buffer"
@@ -31,12 +32,14 @@ type chain struct {
 	results chan applied
 	waiting int // handed over, result not yet received
 	limit   int
+	create  func(ctx context.Context, table string) error // Options.CreateTable
 }
 
 // newChain starts a chain of at most limit batches. ctx bounds its calls of
 // Apply; close ends it.
-func newChain(ctx context.Context, e store.Engine, limit int) *chain {
+func newChain(ctx context.Context, e store.Engine, limit int, create func(ctx context.Context, table string) error) *chain {
 	c := &chain{
+		create:  create,
 		pending: make(chan *buffer.Batch, limit),
 		results: make(chan applied, limit),
 		limit:   limit,
@@ -52,7 +55,7 @@ func (c *chain) apply(ctx context.Context, e store.Engine) {
 		r := applied{Summary: b.Summary, err: errDropped}
 		if !failed {
 			start := time.Now()
-			r.err = e.Apply(ctx, &b.Store)
+			r.err = c.applyBatch(ctx, e, &b.Store)
 			r.took = time.Since(start)
 			failed = r.err != nil
 			r.Unapplied = b.Store.Unapplied
@@ -61,6 +64,36 @@ func (c *chain) apply(ctx context.Context, e store.Engine) {
 		// this memory.
 		b.Release()
 		c.results <- r
+	}
+}
+
+// applyBatch applies b, after creating the tables that it lacks and that may be
+// created. A refused batch has changed nothing.
+func (c *chain) applyBatch(ctx context.Context, e store.Engine, b *store.Batch) error {
+	asked := map[string]bool{}
+	for {
+		err := e.Apply(ctx, b)
+		var refusal *store.BatchError
+		if c.create == nil || !errors.As(err, &refusal) {
+			return err
+		}
+		created := false
+		for i := range refusal.Refused {
+			r := &refusal.Refused[i]
+			if asked[r.Table] || !errors.Is(r.Err, store.ErrTableNotFound) {
+				continue
+			}
+			asked[r.Table] = true
+			switch why := c.create(ctx, r.Table); {
+			case why == nil:
+				created = true
+			case !errors.Is(why, store.ErrTableNotFound):
+				return fmt.Errorf("create table %s: %w", r.Table, why)
+			}
+		}
+		if !created {
+			return err
+		}
 	}
 }
 

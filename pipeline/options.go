@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -106,6 +107,11 @@ type Options struct {
 	// another one are refused (design D4). Empty where several processes may
 	// share the group: a cluster.
 	StoreID string
+	// CreateTable is called for a table that records write to and that is not
+	// there. Where its error wraps store.ErrTableNotFound, or it is nil, the
+	// records are dead letters; another error pauses the partition. It must be
+	// safe for concurrent use.
+	CreateTable func(ctx context.Context, name string) error
 	// DeadLetterTopic gets the dead letters after the outbox has them; empty =
 	// the outbox only.
 	DeadLetterTopic string

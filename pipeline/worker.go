@@ -222,7 +222,7 @@ func (w *worker) session(ctx, hard context.Context) error {
 	})
 	// A partition that cannot go on must hold no memory that others wait for.
 	defer w.buf.Drop()
-	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight)
+	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight, w.p.opts.CreateTable)
 	w.lags(w.state.lag())
 	defer w.leaveBackfill()
 

@@ -81,6 +81,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		}
 		d.clients = append(d.clients, c)
 		o.Client, o.Engine, o.Budget, o.Logger = c, d.engine, budget, log
+		o.CreateTable = cfg.TableCreator(d.engine, log)
 		if o.StoreID, err = storeID(d.engine); err != nil {
 			return nil, err
 		}

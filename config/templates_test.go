@@ -1,0 +1,80 @@
+package config_test
+
+import (
+	"errors"
+	"testing"
+
+	"sluice/cell"
+	"sluice/config"
+	"sluice/store"
+	"sluice/store/memstore"
+)
+
+// Tables are made from the template that fits best, as it says; other names are
+// nobody's.
+func TestTableCreator(t *testing.T) {
+	t.Parallel()
+	c, err := config.Parse("f.yaml", []byte(`
+tables:
+  plain:
+    families: {f: {}}
+  ev_*:
+    families: {e: {VERSIONS: 2}, n: {COUNTER: true}}
+    split: {keys: [g, p]}
+  ev_raw_*:
+    families: {r: {}}
+  ns:d_*:
+    families: {f: {}}
+`), env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := c.TableCreator(s, nil)
+	for range 2 { // again: somebody was faster
+		for _, name := range []string{"ev_20260101", "ev_raw_1", "ns:d_1"} {
+			if err := create(t.Context(), name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, want := range map[string]struct {
+		family  string
+		regions int
+	}{"ev_20260101": {"e", 3}, "ev_raw_1": {"r", 1}, "ns:d_1": {"f", 1}} {
+		d, err := s.Table(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m, err := s.Regions(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Name != name || d.Family(want.family) == nil || m.Len() != want.regions {
+			t.Errorf("%s is %v with %d regions", name, d, m.Len())
+		}
+	}
+	for _, name := range []string{"other", "plain", "ev", "ev_a b", "ev_/"} {
+		if err := create(t.Context(), name); !errors.Is(err, store.ErrTableNotFound) {
+			t.Errorf("create %q: %v", name, err)
+		}
+	}
+	if got := len(c.TableSpecs()); got != 1 {
+		t.Errorf("%d tables are made at the start, want 1", got)
+	}
+	without, err := config.Parse("f.yaml", []byte("tables: {plain: {families: {f: {}}}}\n"), env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if without.TableCreator(s, nil) != nil {
+		t.Error("a file without templates has a creator")
+	}
+	m := &cell.Mutation{Table: "ev_20260101", Row: []byte("r")}
+	m.Increment("n", []byte("q"), 1)
+	if _, err := s.MutateRow(t.Context(), nil, m); err != nil {
+		t.Error(err)
+	}
+}
