@@ -148,7 +148,7 @@ func TestSchedule03KilledAfterTheWrite(t *testing.T) { testKilled(t, true) }
 // of a compaction beside it.
 func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 	t.Parallel()
-	disk := vfs.NewCrashableMem()
+	disk := simDisk{vfs.NewCrashableMem(), new(sync.Mutex)}
 	openDisk := func() *pebblestore.DB {
 		db, err := pebblestore.Open("db", &pebblestore.Options{FS: disk, MemTableBytes: 64 << 10, CacheBytes: 1 << 20})
 		if err != nil {
@@ -171,6 +171,8 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 				go func() { compacted <- db.MajorCompact(context.Background(), "events") }()
 				go func() {
 					defer close(cloned)
+					disk.links.Lock()
+					defer disk.links.Unlock()
 					clone = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
 				}()
 			}
@@ -180,7 +182,7 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 		if err := errors.Join(r.close(), <-compacted, db.Close()); err != nil {
 			t.Fatal(err)
 		}
-		disk = clone
+		disk.MemFS = clone
 		db = openDisk()
 		s.e = db
 	}

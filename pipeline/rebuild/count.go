@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"slices"
 	"sync"
 	"time"
 
@@ -265,11 +264,6 @@ func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 		c.next.Filtered++
 		return nil
 	}
-	for i := range out.Records {
-		if u := &out.Records[i]; conditional(u) && slices.ContainsFunc(u.Mutations, increments) {
-			return fmt.Errorf("%w: the mapping counts under checks or event ids: whether the store dropped the record is not found out again", store.ErrUnsupported)
-		}
-	}
 	// A record is counted whole or not at all.
 	for i := range out.Mutations {
 		if refused, err := c.r.families.check(ctx, &out.Mutations[i], now()); err != nil {
@@ -299,13 +293,6 @@ func (c *counter) mapRecord(rec *mapping.Record) (out *mapping.Output, err error
 		}
 	}()
 	return c.mapper.Map(rec)
-}
-
-// conditional reports whether the store may drop the unit.
-func conditional(u *store.Record) bool { return u.Once != nil || u.Cond != nil || len(u.Checks) > 0 }
-
-func increments(m cell.Mutation) bool {
-	return slices.ContainsFunc(m.Ops, func(op cell.Op) bool { return op.Type == cell.OpIncrement })
 }
 
 func now() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }

@@ -84,7 +84,7 @@ func (w *world) produce(n int) {
 	}
 }
 
-func (w *world) plan(views string, change ...func(*mapping.Spec)) *mapping.Plan {
+func (w *world) plan(views string) *mapping.Plan {
 	w.t.Helper()
 	spec := &mapping.Spec{
 		Decode: mapping.DecodeSpec{Format: "json"},
@@ -92,9 +92,6 @@ func (w *world) plan(views string, change ...func(*mapping.Spec)) *mapping.Plan 
 			{When: "!bot", Table: "events", Row: `"p" + u16(partition) + u64(offset)`, Put: map[string]map[string]string{"e": {"agent": "agent"}}},
 			{When: "!bot", Table: "counts", Row: "page", Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: views}}},
 		},
-	}
-	for _, f := range change {
-		f(spec)
 	}
 	p, err := mapping.Compile(spec, func(name string) *store.TableDescriptor {
 		d, err := w.engine.Table(w.t.Context(), name)
@@ -450,13 +447,6 @@ func TestRebuildRefuses(t *testing.T) {
 		w.ok(err)
 		if len(got) != 1 || got[0].Equal != 0 || got[0].Missing != int64(len(w.want)) || got[0].Extra != int64(len(w.want)) {
 			t.Errorf("compared: %+v", got)
-		}
-		w.ok(r.Discard(t.Context()))
-
-		dedup := w.plan(`"n"`, func(s *mapping.Spec) { s.Dedup = mapping.DedupSpec{ID: "page", TTL: time.Hour} })
-		r = w.open(func(o *rebuild.Options) { o.Plan = dedup })
-		if err := r.Count(t.Context()); !errors.Is(err, store.ErrUnsupported) {
-			t.Errorf("event ids: %v", err)
 		}
 		w.ok(r.Discard(t.Context()))
 

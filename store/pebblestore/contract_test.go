@@ -1,12 +1,11 @@
 package pebblestore_test
 
 import (
+	"hash/fnv"
 	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/store"
 	"sluice/store/memstore"
@@ -18,7 +17,7 @@ import (
 // opened again finds what it had. Thousands of cases on real files take a minute.
 type disks struct {
 	mu sync.Mutex
-	of map[string]*vfs.MemFS
+	of map[string]*pebblestore.CrashFS
 }
 
 func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
@@ -26,9 +25,10 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 	fs := d.of[o.Dir]
 	if fs == nil {
 		if d.of == nil {
-			d.of = map[string]*vfs.MemFS{}
+			d.of = map[string]*pebblestore.CrashFS{}
 		}
-		fs = vfs.NewCrashableMem()
+		made := pebblestore.NewCrashFS(nil)
+		fs = &made
 		d.of[o.Dir] = fs
 		t.Cleanup(func() {
 			d.mu.Lock()
@@ -37,7 +37,11 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 		})
 	}
 	d.mu.Unlock()
-	options := &pebblestore.Options{Now: o.Now, FS: fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, RewriteInterval: -1, RewriteMinGarbage: -1, RewriteKeysPerSecond: -1, MinBulkKeys: 1}
+	options := &pebblestore.Options{Now: o.Now, FS: *fs, CacheBytes: 1 << 20, MemTableBytes: 256 << 10, RewriteInterval: -1, RewriteMinGarbage: -1, RewriteKeysPerSecond: -1, MinBulkKeys: 1}
+	// Rewrites take rows whole, a column at a time, and some columns at a time.
+	h := fnv.New32a()
+	h.Write([]byte(o.Dir))
+	options.InPieces([...]int{0, 1, 100}[h.Sum32()%3])
 	if o.Rewriting {
 		options.RewriteInterval, options.RewriteKeys = 200*time.Microsecond, 3
 	}
@@ -53,8 +57,8 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 func (d *disks) crash(t *testing.T, e store.Engine, o storetest.Options) {
 	d.mu.Lock()
 	fs := d.of[o.Dir]
-	clone := fs.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: rand.New(rand.NewPCG(uint64(len(o.Dir)), uint64(o.Now())))})
-	d.of[o.Dir] = clone
+	left := pebblestore.NewCrashFS(pebblestore.Crash(*fs, 50, rand.New(rand.NewPCG(uint64(len(o.Dir)), uint64(o.Now())))))
+	d.of[o.Dir] = &left
 	d.mu.Unlock()
 	if err := e.Close(); err != nil {
 		t.Fatal(err)

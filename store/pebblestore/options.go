@@ -78,6 +78,8 @@ type Options struct {
 	// RewriteKeysPerSecond is how fast the store rewrites by itself. Default:
 	// 1,000,000, a third of a core; negative = as fast as it can.
 	RewriteKeysPerSecond int
+
+	maxRewrittenRow int // tests; 0 = maxRewrittenRow
 }
 
 // SyncPolicy says when an acknowledged commit is on disk.
@@ -132,6 +134,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if c.MinFreeBytes == 0 {
 		c.MinFreeBytes = 128 << 20
+	}
+	if c.maxRewrittenRow == 0 {
+		c.maxRewrittenRow = maxRewrittenRow
 	}
 	if c.MaxCommitEvents == 0 {
 		c.MaxCommitEvents = 20_000

@@ -23,7 +23,7 @@ import (
 const rewriteFile = "rewrite.sst"
 
 // maxRewrittenRow is the size up to which a rewrite holds a row in memory. A
-// larger one is compacted a piece at a time, and its fragments are not folded.
+// larger one is compacted a piece at a time, and its fragments become a key a cell.
 const maxRewrittenRow = 16 << 20
 
 // probeKeys is how many keys a rewrite reads between two looks whether it should
@@ -78,12 +78,13 @@ type rewrite struct {
 	row       arena
 	entries   []entry // of the current row
 	origin    []storedKV
-	fragments int  // of the row so far, packed
-	inherited int  // of entries, family markers of the row's earlier pieces
-	piece     int  // number of the current row's current piece; 0 = the first
-	size      int  // of the current piece
-	more      bool // the row has further pieces
-	timed     bool // a cell with a TTL of its own was seen
+	fragments int      // of the row so far, packed
+	unpacked  unpacked // of a row in pieces
+	inherited int      // of entries, family markers of the row's earlier pieces
+	piece     int      // number of the current row's current piece; 0 = the first
+	size      int      // of the current piece
+	more      bool     // the row has further pieces
+	timed     bool     // a cell with a TTL of its own was seen
 	packed    cell.Packed
 	aside     []entry
 	cells     []entry
@@ -234,7 +235,7 @@ func (r *rewrite) readRow() (ok bool, err error) {
 		if prefix != nil && !bytes.HasPrefix(key, prefix) {
 			break
 		}
-		if size > maxRewrittenRow && (r.fragments > 0 || r.columnEnds(key, split)) {
+		if size > r.db.opts.maxRewrittenRow && r.columnEnds(key, split) {
 			r.more = true
 			break
 		}
@@ -258,11 +259,58 @@ func (r *rewrite) readRow() (ok bool, err error) {
 	if r.piece == 0 {
 		r.done.rows++
 	}
-	if r.fragments > 0 && len(r.origin) > 1 && !r.more && r.piece == 0 {
+	switch {
+	case r.fragments == 0:
+	case r.more || r.piece > 0:
+		return ok, r.unpack(it, split)
+	case len(r.origin) > 1:
 		r.merge()
 	}
 	return ok, nil
 }
+
+// unpacked are the cells of a row's fragments that its pieces have not come to yet,
+// in key order.
+type unpacked struct {
+	cells []entry
+	next  int
+	bytes arena // of their qualifiers and values
+}
+
+// unpack puts the fragments' cells of the piece's columns among its entries. All of
+// a row's fragments are in its first piece.
+func (r *rewrite) unpack(it *pebble.Iterator, split int) error {
+	u := &r.unpacked
+	if r.piece == 0 {
+		u.cells, u.next = u.cells[:0], 0
+		u.bytes.reset()
+		r.entries = slices.DeleteFunc(r.entries, func(e entry) bool {
+			if e.origin < 0 || r.origin[e.origin].kind() != cell.KindPacked {
+				return false
+			}
+			e.qualifier, e.value, e.origin = u.bytes.copy(e.qualifier), u.bytes.copy(e.value), unpackedOrigin
+			u.cells = append(u.cells, e)
+			return true
+		})
+		slices.SortFunc(u.cells, func(a, b entry) int { return a.compare(&b) })
+	}
+	end := len(u.cells)
+	if r.more { // whole columns, before that of the next key
+		qualifier, _, _, err := cell.DecodePart(it.Key()[split:], nil)
+		if err != nil {
+			return fmt.Errorf("%w: key %x: %w", store.ErrCorrupt, it.Key(), err)
+		}
+		for end = u.next; end < len(u.cells) && bytes.Compare(u.cells[end].qualifier, qualifier) < 0; end++ {
+		}
+	}
+	r.entries = append(r.entries, u.cells[u.next:end]...)
+	u.next = end
+	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
+	return nil
+}
+
+// kind is that of the cell or cells of a TagData key.
+func (kv *storedKV) kind() cell.Kind { return cell.Kind(^kv.key[len(kv.key)-9]) }
 
 // merge puts the row's entries in order. Each fragment's are in order, and so are
 // the others between two of them.
@@ -324,12 +372,19 @@ func (r *rewrite) carryOver() []entry {
 	return markers
 }
 
-// inheritedOrigin is the origin of markers that an earlier piece of the row holds.
-const inheritedOrigin = -1
+// The origins of entries that are no key-value of the piece: markers that an earlier
+// piece of the row holds, and cells of the row's fragments.
+const (
+	inheritedOrigin = -1
+	unpackedOrigin  = -3
+)
 
 // columnEnds reports whether key, of the current row, begins another column than
 // the key before it.
 func (r *rewrite) columnEnds(key []byte, split int) bool {
+	if r.f.tag != cell.TagData {
+		return true // one key a column
+	}
 	last := r.origin[len(r.origin)-1].key
 	return !bytes.Equal(last[split:len(last)-versionBytes], key[split:max(split, len(key)-versionBytes)])
 }
@@ -384,9 +439,6 @@ func (r *rewrite) compactRow() (differs bool, err error) {
 	case r.f.tag == cell.TagCounter:
 		dropped, err = r.compactCounters()
 		differs = dropped
-	case r.fragments > 0 && (r.more || r.piece > 0):
-		// Any column may have versions in any fragment.
-		r.out = append(r.out[:0], r.origin...)
 	default:
 		differs, dropped = r.compactCells()
 	}
@@ -465,6 +517,9 @@ func (r *rewrite) compactCells() (differs, dropped bool) {
 	}
 	dropped = len(kept) < total
 	switch {
+	case r.fragments > 0 && (r.more || r.piece > 0):
+		r.encodeSingly(kept)
+		return true, dropped
 	case !dropped && !fold:
 		r.out = append(r.out[:0], r.origin...)
 		return false, false
@@ -513,6 +568,25 @@ func (r *rewrite) encode(cells []entry, fold bool) {
 		r.out = append(r.out, r.pack(prefix, groups[i].puts))
 	}
 	slices.SortFunc(r.out, func(a, b storedKV) int { return bytes.Compare(a.key, b.key) })
+}
+
+// encodeSingly makes r.out the key-values of cells, a key each.
+func (r *rewrite) encodeSingly(cells []entry) {
+	prefix := r.origin[0].key[:cell.SplitKey(r.origin[0].key)]
+	r.out = r.out[:0]
+	for i := range cells {
+		if e := &cells[i]; e.origin >= 0 {
+			r.out = append(r.out, r.origin[e.origin])
+		} else {
+			r.out = append(r.out, single(prefix, e))
+		}
+	}
+}
+
+// single returns the key-value of a put by itself.
+func single(prefix []byte, e *entry) storedKV {
+	key := cell.AppendVersion(cell.AppendPart(bytes.Clone(prefix), e.qualifier), e.time, e.kind, e.sequence)
+	return storedKV{key: key, value: cell.AppendValue(nil, e.ttl, e.value)}
 }
 
 // gather divides the puts of cells among groups.
@@ -602,11 +676,10 @@ func (r *rewrite) pack(prefix []byte, puts []*entry) storedKV {
 	first := puts[0]
 	a := &r.outBuf
 	if len(puts) == 1 {
-		if o := r.origin[first.origin]; o.key[len(o.key)-9] == ^byte(cell.KindPut) {
+		if o := r.origin[first.origin]; o.kind() == cell.KindPut {
 			return o
 		}
-		key := cell.AppendVersion(cell.AppendPart(bytes.Clone(prefix), first.qualifier), first.time, first.kind, first.sequence)
-		return storedKV{key: key, value: cell.AppendValue(nil, first.ttl, first.value)}
+		return single(prefix, first)
 	}
 	highest, same, size := first.sequence, true, 1+8
 	for _, e := range puts {

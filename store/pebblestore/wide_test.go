@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 
 	"sluice/cell"
@@ -136,6 +137,44 @@ func TestRewriteOfWideRow(t *testing.T) {
 	want(t, db, &store.Scan{Table: "t"}, line...)
 	if got := keys(t, db, "f"); got != columns+2 {
 		t.Errorf("Got %d key-values, want %d", got, columns+2)
+	}
+}
+
+// The fragments of a row that is compacted in pieces become a key a cell, garbage
+// among them goes, and what is left is in every piece where it belongs.
+func TestRewriteOfWideRowWithFragments(t *testing.T) {
+	t.Parallel()
+	o := eager()
+	o.maxRewrittenRow = 2000
+	db := open(t, "db", o)
+	create(t, db, "t", store.NewFamily("f"))
+	const columns = 500
+	for version := range cell.Timestamp(4) {
+		var packed []string
+		for i := range columns {
+			switch q := fmt.Sprintf("q%04d", i); {
+			case i%4 == int(version):
+				mutate(t, db, put("w", 10+version, "f", q, "single")) // a key
+			case i%3 > 0:
+				packed = append(packed, q, fmt.Sprintf("packed %d", version))
+			}
+		}
+		mutate(t, db, put("w", 10+version, "f", packed...))
+	}
+	mutate(t, db, put("w", 20, "f", "", "unnamed", "q0001", "newest"))
+	d := &cell.Mutation{Table: "t", Row: []byte("w")}
+	d.DeleteFamily("f", 11)
+	d.DeleteColumn("f", []byte("q0400"), 30)
+	mutate(t, db, d)
+	line := rows(t, db, &store.Scan{Table: "t"})
+	all := rows(t, db, &store.Scan{Table: "t", Versions: 5})
+	for range 2 {
+		tidy(t, db)
+		want(t, db, &store.Scan{Table: "t"}, line...)
+		want(t, db, &store.Scan{Table: "t", Versions: 5}, all...)
+		if got, cells := keys(t, db, "f"), strings.Count(line[0], " f:"); got < cells || got > cells+3 {
+			t.Errorf("Got %d key-values of %d cells", got, cells)
+		}
 	}
 }
 
