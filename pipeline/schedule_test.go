@@ -703,6 +703,7 @@ func TestSchedule32MappingChanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.load(400) // a partition of which nothing is left keeps its version
 	p := newTest(t, s.e, s.b)
 	p.version, p.newMapper = "v9", func() mapper { return &versioned{version: "v9"} }
 	r := start(t, p, 0, 1, 2)
