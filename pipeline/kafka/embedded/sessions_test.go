@@ -118,14 +118,31 @@ func (m *member) heartbeat(generation int32) error {
 // as a real broker does, and the others get its partitions.
 func TestMemberThatDiesInJoinLeaves(t *testing.T) {
 	t.Parallel()
+	t.Run("with its id", func(t *testing.T) {
+		t.Parallel()
+		testDiesInJoin(t, func(dead *member) {
+			dead.enter()
+			dead.send(dead.join())
+		})
+	})
+	t.Run("without", func(t *testing.T) {
+		t.Parallel()
+		testDiesInJoin(t, func(dead *member) {
+			r := dead.join()
+			r.Version = 2 // it gets its id with its partitions
+			dead.send(r)
+		})
+	})
+}
+
+func testDiesInJoin(t *testing.T, join func(dead *member)) {
 	b := start(t, nil)
 	alive, dead := dial(t, b), dial(t, b)
 	alive.enter()
 	alive.send(alive.join())
 	alive.sync(alive.joined().Generation, alive.id)
 
-	dead.enter()
-	dead.send(dead.join())
+	join(dead)
 	generation := int32(1)
 	for alive.heartbeat(generation) == nil {
 		continue // until the group rebalances for it
@@ -135,7 +152,7 @@ func TestMemberThatDiesInJoinLeaves(t *testing.T) {
 	}
 	alive.send(alive.join())
 	generation = alive.joined().Generation
-	alive.sync(generation, alive.id, dead.id)
+	alive.sync(generation, alive.id)
 
 	deadline := time.Now().Add(10 * time.Second)
 	tick := time.NewTicker(50 * time.Millisecond)
