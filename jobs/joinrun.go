@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"sluice/jobs/columnar"
@@ -204,18 +202,8 @@ func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
 	if info.Left.Sequence != info.Right.Sequence {
 		r.Logger.Warn("the sides of the join are of two instants", "job", r.Join.name, "left", info.Left.Sequence, "right", info.Right.Sequence)
 	}
-	latest, err := readLatest(ctx, r.Target, r.Join.name)
-	switch {
-	case err == nil:
-		m.PreviousRunID = latest.RunID
-	case !errors.Is(err, target.ErrNotFound):
-		return nil, err
-	}
-	r.metadata = map[string]string{
-		metaJob: m.Job, metaRun: m.RunID, metaTable: m.Table, metaRows: m.Rows, metaSequence: strconv.FormatUint(m.Sequence, 10),
-		metaSorted: strings.Join(m.SortedBy, ","), metaVersion: m.Version,
-	}
-	return m, nil
+	r.metadata = m.metadata()
+	return m, m.follow(ctx, r.Target)
 }
 
 // commonOffsets returns up to where both of a and b are complete: of the partitions
@@ -235,8 +223,7 @@ func commonOffsets(a, b []Offset) []Offset {
 	return common
 }
 
-// publish writes the files and then, with Commit, the manifest, whose bytes it
-// returns.
+// publish writes the files and then the manifest, whose bytes it returns.
 func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	for i := range r.Join.format {
 		r.outputs = append(r.outputs, &fileWriter{upload: r.upload, layout: &r.Join.layout, format: &r.Join.format[i], metadata: r.metadata})
@@ -249,21 +236,7 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 			return nil, err
 		}
 	}
-	m.sortFiles()
-	m.FinishedAt = r.Now().UTC()
-	if err := m.validate(); err != nil {
-		return nil, fmt.Errorf("the run's own manifest is wrong: %w", err)
-	}
-	data, err := m.Encode()
-	if err != nil {
-		return nil, err
-	}
-	if s, ok := r.Source.(interface{ Err() error }); ok {
-		if err := s.Err(); err != nil {
-			return nil, fmt.Errorf("what was read is not to be trusted: %w", err)
-		}
-	}
-	return data, r.upload.Commit(ctx, ManifestName, data)
+	return m.commit(ctx, r.upload, r.Source, r.Now())
 }
 
 // write appends a batch in every format.

@@ -304,7 +304,7 @@ func (r *run) note(ctx context.Context, n *workNote) error {
 func (r *run) end(ctx context.Context, err error) error {
 	refused := (*columnar.ConvertError)(nil)
 	switch {
-	case r.notes == nil, ctx.Err() != nil, r.lost() != nil, errors.As(err, &refused),
+	case r.notes == nil, ctx.Err() != nil, lost(r.Source) != nil, errors.As(err, &refused),
 		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC):
 		return errors.Join(err, r.upload.Abort())
 	}

@@ -10,8 +10,6 @@ import (
 	"path"
 	"runtime"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,17 +82,6 @@ func (r *Recorder) Metrics() Metrics {
 		Rows: r.rows.Load(), Files: r.files.Load(), Bytes: r.bytes.Load(), Busy: time.Duration(r.busy.Load()),
 	}
 }
-
-// The keys of the metadata in every file.
-const (
-	metaJob      = "sluice.job"
-	metaRun      = "sluice.run_id"
-	metaTable    = "sluice.table"
-	metaRows     = "sluice.rows"
-	metaSequence = "sluice.sequence"
-	metaSorted   = "sluice.sorted_by"
-	metaVersion  = "sluice.version"
-)
 
 // run is one execution of Run.
 type run struct {
@@ -217,15 +204,12 @@ func (r *run) run(ctx context.Context) (*Manifest, error) {
 		}
 		return nil, err
 	}
-	if err := r.publish(ctx, m); err != nil {
+	data, err := r.publish(ctx, m)
+	if err != nil {
 		return nil, r.end(ctx, err)
 	}
 	// The run is visible; a cancellation must not leave the pointer behind.
-	data, err := m.Encode()
-	if err == nil {
-		err = pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data)
-	}
-	if err != nil {
+	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
 		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
 	}
 	return m, nil
@@ -265,18 +249,8 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	m.Offsets = append(m.Offsets, offsets...)
-	latest, err := readLatest(ctx, r.Target, r.Job.name)
-	switch {
-	case err == nil:
-		m.PreviousRunID = latest.RunID
-	case !errors.Is(err, target.ErrNotFound):
-		return nil, err
-	}
-	r.metadata = map[string]string{
-		metaJob: m.Job, metaRun: m.RunID, metaTable: m.Table, metaRows: m.Rows, metaSequence: strconv.FormatUint(m.Sequence, 10),
-		metaSorted: strings.Join(m.SortedBy, ","), metaVersion: m.Version,
-	}
-	return m, nil
+	r.metadata = m.metadata()
+	return m, m.follow(ctx, r.Target)
 }
 
 // readOffsets returns up to where the data of a source is complete.
@@ -296,33 +270,13 @@ func readOffsets(ctx context.Context, r store.Reader) ([]Offset, error) {
 	return offsets, nil
 }
 
-// publish writes the files and then, with Commit, the manifest.
-func (r *run) publish(ctx context.Context, m *Manifest) error {
+// publish writes the files and then the manifest, whose bytes it returns.
+func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	if err := r.export(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	m.Files = r.files
-	m.sortFiles()
-	m.FinishedAt = r.Now().UTC()
-	if err := m.validate(); err != nil {
-		return fmt.Errorf("the run's own manifest is wrong: %w", err)
-	}
-	data, err := m.Encode()
-	if err != nil {
-		return err
-	}
-	if err := r.lost(); err != nil {
-		return fmt.Errorf("what was read is not to be trusted: %w", err)
-	}
-	return r.upload.Commit(ctx, ManifestName, data)
-}
-
-// lost returns why the Source can no longer be trusted, or nil.
-func (r *run) lost() error {
-	if s, ok := r.Source.(interface{ Err() error }); ok {
-		return s.Err()
-	}
-	return nil
+	return m.commit(ctx, r.upload, r.Source, r.Now())
 }
 
 // pointAgain makes up for a process that was killed between publishing this run and

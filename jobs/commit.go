@@ -1,0 +1,69 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/jobs/target"
+)
+
+// The keys of the metadata in every file.
+const (
+	metaJob      = "sluice.job"
+	metaRun      = "sluice.run_id"
+	metaTable    = "sluice.table"
+	metaRows     = "sluice.rows"
+	metaSequence = "sluice.sequence"
+	metaSorted   = "sluice.sorted_by"
+	metaVersion  = "sluice.version"
+)
+
+// metadata is what every file of the run says of it.
+func (m *Manifest) metadata() map[string]string {
+	return map[string]string{
+		metaJob: m.Job, metaRun: m.RunID, metaTable: m.Table, metaRows: m.Rows, metaSequence: strconv.FormatUint(m.Sequence, 10),
+		metaSorted: strings.Join(m.SortedBy, ","), metaVersion: m.Version,
+	}
+}
+
+// follow names the run before this one, if there is one.
+func (m *Manifest) follow(ctx context.Context, t target.Target) error {
+	latest, err := readLatest(ctx, t, m.Job)
+	switch {
+	case err == nil:
+		m.PreviousRunID = latest.RunID
+	case !errors.Is(err, target.ErrNotFound):
+		return err
+	}
+	return nil
+}
+
+// commit completes the manifest, whose files are written, and publishes the run with
+// it. It returns the manifest's bytes.
+func (m *Manifest) commit(ctx context.Context, u target.Upload, s Source, now time.Time) ([]byte, error) {
+	m.sortFiles()
+	m.FinishedAt = now.UTC()
+	if err := m.validate(); err != nil {
+		return nil, fmt.Errorf("the run's own manifest is wrong: %w", err)
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if err := lost(s); err != nil {
+		return nil, fmt.Errorf("what was read is not to be trusted: %w", err)
+	}
+	return data, u.Commit(ctx, ManifestName, data)
+}
+
+// lost returns why a source, which may be nil, can no longer be trusted, or nil.
+func lost(s Source) error {
+	if s, ok := s.(interface{ Err() error }); ok {
+		return s.Err()
+	}
+	return nil
+}
