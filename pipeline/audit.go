@@ -152,7 +152,7 @@ func (a *Audit) records() int64 {
 
 // letters checks the outbox, and returns the offsets of the partition's letters.
 func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Redriven) ([]int64, error) {
-	if strings.Contains(one.Source.Pipeline, generationMark) {
+	if strings.Contains(one.Source.Pipeline, GenerationMark) {
 		return nil, nil // its dead letters are the pipeline's
 	}
 	s, counted := &one.Source, buffer.Redriven{}

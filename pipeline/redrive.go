@@ -75,10 +75,10 @@ func Redrive(ctx context.Context, o *RedriveOptions) (RedriveCounts, error) {
 // that was redriven meanwhile would miss in them.
 var ErrRebuilding = errors.New("pipeline: a rebuild is unfinished")
 
-// generationMark separates the name of a pipeline from the generation of its
+// GenerationMark separates the name of a pipeline from the generation of its
 // counters that a rebuild has made: package rebuild's sources are NAME~N, and the
 // families of an unfinished one FAMILY~NAME~N.
-const generationMark = "~"
+const GenerationMark = "~"
 
 // checkNoRebuild returns an ErrRebuilding where the pipeline has an unfinished
 // rebuild.
@@ -100,7 +100,7 @@ func checkNoRebuild(ctx context.Context, e store.Engine, pipeline string) error 
 			return err
 		}
 		for i := range d.Families {
-			if strings.Contains(d.Families[i].Name, generationMark+pipeline+generationMark) {
+			if strings.Contains(d.Families[i].Name, GenerationMark+pipeline+GenerationMark) {
 				return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild\"", ErrRebuilding, table, d.Families[i].Name)
 			}
 		}

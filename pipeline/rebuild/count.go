@@ -15,7 +15,6 @@ import (
 	"sluice/cell"
 	"sluice/counters"
 	"sluice/pipeline"
-	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -249,17 +248,14 @@ func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 		c.next.Dead++
 		return nil
 	}
-	out, err := c.mapRecord(rec)
-	for pending, ok := err.(*decode.Pending); ok; pending, ok = err.(*decode.Pending) {
-		if err := pending.Fetch(ctx); err != nil {
-			return err
-		}
-		out, err = c.mapRecord(rec)
-	}
+	out, err := c.mapRecord(ctx, rec)
+	var refused *mapping.Error
 	switch {
-	case err != nil:
+	case errors.As(err, &refused):
 		c.next.Dead++
 		return nil
+	case err != nil:
+		return err
 	case out.Filtered():
 		c.next.Filtered++
 		return nil
@@ -284,15 +280,15 @@ func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 
 // mapRecord maps rec. A mapping that panics is a bug, and its record a dead letter,
 // as it is for the pipeline.
-func (c *counter) mapRecord(rec *mapping.Record) (out *mapping.Output, err error) {
+func (c *counter) mapRecord(ctx context.Context, rec *mapping.Record) (out *mapping.Output, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.r.log.Error("mapping panicked; its record is not counted", "topic", rec.Topic, "partition", rec.Partition, "offset", rec.Offset, "err", cause, "stack", string(debug.Stack()))
 			c.mapper = c.r.o.Plan.NewMapper()
-			out, err = nil, fmt.Errorf("the mapping panicked: %v", cause)
+			out, err = nil, &mapping.Error{Stage: mapping.StageMap, Class: "panic", Err: fmt.Errorf("the mapping panicked: %v", cause)}
 		}
 	}()
-	return c.mapper.Map(rec)
+	return c.mapper.MapFetching(ctx, rec)
 }
 
 func now() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }

@@ -24,6 +24,7 @@ import (
 	"strconv"
 	"strings"
 
+	"sluice/pipeline"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -147,7 +148,7 @@ func (r *Rebuild) open(ctx context.Context) error {
 	if last == 0 || !unfinished {
 		last++
 	}
-	r.source, r.families.suffix = r.o.Pipeline+generationMark+strconv.Itoa(last), r.suffix(last)
+	r.source, r.families.suffix = r.o.Pipeline+pipeline.GenerationMark+strconv.Itoa(last), r.suffix(last)
 	for _, topic := range r.o.Topics {
 		if err := r.openTopic(ctx, topic, stored); err != nil {
 			return err
@@ -156,17 +157,13 @@ func (r *Rebuild) open(ctx context.Context) error {
 	return nil
 }
 
-// generationMark separates a name from its generation; names in configuration
-// files cannot contain it.
-const generationMark = "~"
-
 func (r *Rebuild) suffix(generation int) string {
-	return generationMark + r.o.Pipeline + generationMark + strconv.Itoa(generation)
+	return pipeline.GenerationMark + r.o.Pipeline + pipeline.GenerationMark + strconv.Itoa(generation)
 }
 
 // generation returns the number of a rebuild of this pipeline by its source's.
 func (r *Rebuild) generation(source string) (int, bool) {
-	digits, ok := strings.CutPrefix(source, r.o.Pipeline+generationMark)
+	digits, ok := strings.CutPrefix(source, r.o.Pipeline+pipeline.GenerationMark)
 	if !ok {
 		return 0, false
 	}
