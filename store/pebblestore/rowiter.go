@@ -201,8 +201,7 @@ func (r *familyReader) emitFragment() error {
 				}
 				continue
 			}
-			c := nextCell(&out)
-			*c = cell.Cell{Family: res.sel.Family.Name, Qualifier: p.Qualifier, Time: f.time, Kind: cell.KindPut, Value: p.Value, TTL: p.TTL}
+			out = append(out, cell.Cell{Family: res.sel.Family.Name, Qualifier: p.Qualifier, Time: f.time, Kind: cell.KindPut, Value: p.Value, TTL: p.TTL})
 		}
 	}
 	*res.out = out

@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -83,7 +84,7 @@ func (r *rowIterators) give(it *pebble.Iterator, state uint64) error {
 	r.mu.Unlock()
 	err := closeIterators(old)
 	if it != nil {
-		err = firstError(err, it.Close())
+		err = cmp.Or(err, it.Close())
 	}
 	return err
 }
@@ -133,7 +134,7 @@ func (db *DB) findRow(t *table, sel *store.Selection) (*foundRow, error) {
 			break
 		}
 	}
-	if err := firstError(it.Error(), db.rows.give(it, state)); err != nil {
+	if err := cmp.Or(it.Error(), db.rows.give(it, state)); err != nil {
 		return nil, fmt.Errorf("scan %s: %w", t.desc.Name, engineError(err))
 	}
 	return nil, nil
@@ -143,14 +144,7 @@ func (f *foundRow) close() error { return f.rows.give(f.it, f.state) }
 
 func closeIterators(its []*pebble.Iterator) (err error) {
 	for _, it := range its {
-		err = firstError(err, it.Close())
+		err = cmp.Or(err, it.Close())
 	}
 	return err
-}
-
-func firstError(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }

@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -172,9 +173,9 @@ func (s *rowSource) abort(why error) error {
 		switch {
 		case it == nil || i > 0 && s.single:
 		case s.found != nil:
-			first = firstError(first, engineError(s.found.close()))
+			first = cmp.Or(first, engineError(s.found.close()))
 		default:
-			first = firstError(first, engineError(it.Close()))
+			first = cmp.Or(first, engineError(it.Close()))
 		}
 	}
 	return first
@@ -364,7 +365,7 @@ func (s *rowSource) onlyRow(skip func(row []byte) bool) (*cell.Row, error) {
 			return nil, err
 		}
 	}
-	for ; at < len(s.cursors) && !s.cursors[at].valid; at++ {
+	for ; s.found == nil && at < len(s.cursors); at++ {
 		c := &s.cursors[at]
 		if err := c.moved(c.it.SeekPrefixGE(c.prefix)); err != nil {
 			return nil, err
