@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -79,9 +78,7 @@ func (c *offsetsShowCommand) Run(ctx context.Context, p *cli.Program) error {
 	defer client.Close()
 	lines, kafkaErr := offsetLines(ctx, cfg, client, stored, redriven)
 	if c.JSON {
-		e := json.NewEncoder(p.Stdout)
-		e.SetIndent("", "  ")
-		return errors.Join(e.Encode(lines), kafkaErr)
+		return errors.Join(printJSON(p.Stdout, lines), kafkaErr)
 	}
 	return errors.Join(printOffsets(p.Stdout, lines), kafkaErr)
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -171,9 +170,7 @@ func (c *rebuildCommand) print(w io.Writer, families []rebuild.Comparison, total
 		}
 	}
 	if c.JSON {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(map[string]any{"applied": totals.Applied, "filtered": totals.Filtered, "dead": totals.Dead, "control": totals.Control, "families": lines})
+		return printJSON(w, map[string]any{"applied": totals.Applied, "filtered": totals.Filtered, "dead": totals.Dead, "control": totals.Control, "families": lines})
 	}
 	fmt.Fprintf(w, "counted again: %d records applied, %d filtered, %d dead, %d offsets without one\n", totals.Applied, totals.Filtered, totals.Dead, totals.Control)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
