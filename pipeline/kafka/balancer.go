@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	kafkago "github.com/segmentio/kafka-go"
 )
@@ -25,15 +27,33 @@ const foreignPartition = -2
 
 // balancer deals the partitions of each topic to its members in turn, and gives
 // members of another store than the leader's nothing.
-type balancer struct{ storeID string }
+type balancer struct {
+	storeID string
+
+	mu    sync.Mutex
+	dealt map[string]int // topic → partitions dealt as the leader of the last generation; nil of another's
+}
 
 var _ kafkago.GroupBalancer = (*balancer)(nil)
 
 // ProtocolName is our own.
 func (b *balancer) ProtocolName() string { return protocolName }
 
-// UserData announces the store.
-func (b *balancer) UserData() ([]byte, error) { return []byte(userDataPrefix + b.storeID), nil }
+// UserData announces the store. kafka-go asks for it before each JoinGroup, so that
+// what was dealt in an older generation is forgotten by then.
+func (b *balancer) UserData() ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dealt = nil
+	return []byte(userDataPrefix + b.storeID), nil
+}
+
+// leads returns what this member dealt as the leader of the last generation, or nil.
+func (b *balancer) leads() map[string]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.dealt)
+}
 
 // storeOf returns the store id in a member's user data.
 func storeOf(userData []byte) (string, bool) {
@@ -65,7 +85,9 @@ func (b *balancer) AssignGroups(members []kafkago.GroupMember, partitions []kafk
 		return cmp.Or(strings.Compare(x.Topic, y.Topic), cmp.Compare(x.ID, y.ID))
 	})
 	turn := 0 // runs on over topics, so that topics of one partition spread too
+	dealt := make(map[string]int)
 	for _, p := range partitions {
+		dealt[p.Topic]++
 		takers := byTopic[p.Topic]
 		if len(takers) == 0 {
 			continue
@@ -74,5 +96,8 @@ func (b *balancer) AssignGroups(members []kafkago.GroupMember, partitions []kafk
 		turn++
 		out[id][p.Topic] = append(out[id][p.Topic], p.ID)
 	}
+	b.mu.Lock()
+	b.dealt = dealt
+	b.mu.Unlock()
 	return out
 }

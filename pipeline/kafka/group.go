@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -85,6 +86,7 @@ type Group struct {
 	c     *Client
 	o     GroupOptions
 	cg    *kafkago.ConsumerGroup
+	b     *balancer
 	conns *connSet
 	// leaveWithin is how long Close lets kafka-go end the generation and leave
 	// before it takes its connections away: a pending JoinGroup would hold it
@@ -104,7 +106,7 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	g := &Group{c: c, o: o.withDefaults(), leaveWithin: 3 * time.Second}
+	g := &Group{c: c, o: o.withDefaults(), b: &balancer{storeID: o.StoreID}, leaveWithin: 3 * time.Second}
 	if _, err := c.topics(ctx, g.o.Topics...); err != nil {
 		return nil, fmt.Errorf("join group %s: %w", o.ID, err)
 	}
@@ -117,15 +119,13 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 			Timeout:  c.o.DialTimeout,
 			DialFunc: g.conns.dial,
 		},
-		Topics:                 g.o.Topics,
-		GroupBalancers:         []kafkago.GroupBalancer{&balancer{storeID: g.o.StoreID}},
-		HeartbeatInterval:      g.o.Heartbeat,
-		PartitionWatchInterval: g.o.PartitionWatch,
-		WatchPartitionChanges:  true,
-		SessionTimeout:         g.o.SessionTimeout,
-		RebalanceTimeout:       g.o.Rebalance,
-		JoinGroupBackoff:       g.o.RetryBackoff,
-		Timeout:                c.o.RequestTimeout,
+		Topics:            g.o.Topics,
+		GroupBalancers:    []kafkago.GroupBalancer{g.b},
+		HeartbeatInterval: g.o.Heartbeat,
+		SessionTimeout:    g.o.SessionTimeout,
+		RebalanceTimeout:  g.o.Rebalance,
+		JoinGroupBackoff:  g.o.RetryBackoff,
+		Timeout:           c.o.RequestTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("join group %s: %w", o.ID, err)
@@ -177,7 +177,38 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 		}
 		g.c.metrics.rebalances.Add(1)
 		logger.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
-		return newGeneration(gen, a), nil
+		next := newGeneration(gen, a)
+		if dealt := g.b.leads(); dealt != nil {
+			next.Run(func(ctx context.Context) { g.watch(ctx, dealt) })
+		}
+		return next, nil
+	}
+}
+
+// watch returns, which ends the generation, when a topic has another number of
+// partitions than were dealt. That is the leader's work, as in the Java client.
+// kafka-go's own watch compares with what it sees first, and so never finds the
+// partitions that were added after the leader had looked.
+func (g *Group) watch(ctx context.Context, dealt map[string]int) {
+	t := time.NewTicker(g.o.PartitionWatch)
+	defer t.Stop()
+	topics := slices.Collect(maps.Keys(dealt))
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		metas, err := g.c.topics(ctx, topics...)
+		if err != nil {
+			continue // a topic that is gone is its readers' to report
+		}
+		for topic, n := range dealt {
+			if got := len(metas[topic].Partitions); got != n {
+				g.c.o.Logger.Info("topic has new partitions, consumer group rebalances", "group", g.o.ID, "topic", topic, "partitions", got, "dealt", n)
+				return
+			}
+		}
 	}
 }
 

@@ -148,10 +148,40 @@ func TestGroupNewPartitions(t *testing.T) {
 	_, c := startCluster(t, kfake.SeedTopics(1, "a"))
 	m := join(t, c, "s", "a")
 	m.await(t, owns(1))
+	addPartitions(t, c, "a", 3)
+	m.await(t, owns(3))
+}
+
+// Partitions that are added after the leader has looked for them, and before its
+// generation begins, are found all the same.
+func TestGroupNewPartitionsWhileJoining(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	dealt, added := make(chan struct{}), make(chan struct{})
+	cluster.ControlKey(int16(kmsg.OffsetFetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.DropControl()
+		close(dealt)
+		cluster.SleepControl(func() { <-added })
+		return nil, nil, false
+	})
+	m := join(t, c, "s", "a")
+	select {
+	case <-dealt:
+	case <-testContext(t).Done():
+		t.Fatal("no assignment")
+	}
+	addPartitions(t, c, "a", 3)
+	close(added)
+	m.await(t, owns(1))
+	m.await(t, owns(3))
+}
+
+func addPartitions(t *testing.T, c *Client, topic string, total int32) {
+	t.Helper()
 	req := kmsg.NewPtrCreatePartitionsRequest()
 	req.TimeoutMillis = 1000
 	rt := kmsg.NewCreatePartitionsRequestTopic()
-	rt.Topic, rt.Count = "a", 3
+	rt.Topic, rt.Count = topic, total
 	req.Topics = append(req.Topics, rt)
 	if err := c.attempt(testContext(t), func(ctx context.Context) error {
 		node, err := c.controller(ctx)
@@ -169,7 +199,6 @@ func TestGroupNewPartitions(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	m.await(t, owns(3))
 }
 
 func TestGroupCommit(t *testing.T) {

@@ -71,6 +71,26 @@ func startFetcher(t testing.TB, c *Client, o *FetchOptions) *Fetcher {
 	return f
 }
 
+// awaitMetrics returns the first metrics that ok accepts. What background loops
+// count is behind what their readers see.
+func awaitMetrics(t testing.TB, c *Client, ok func(Metrics) bool) Metrics {
+	t.Helper()
+	ctx := testContext(t)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		m := c.Metrics()
+		if ok(m) {
+			return m
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("Got metrics %+v", m)
+		}
+	}
+}
+
 // readTo reads until the offset next is reached and returns the values.
 func readTo(t testing.TB, r *PartitionReader, next int64) []string {
 	t.Helper()
