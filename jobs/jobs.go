@@ -165,10 +165,10 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	s.Keep.check(bad)
 	j.compileSchedule(bad)
 	var start, stop []byte
-	if start, err = unescapeKey(s.StartRow); err != nil {
+	if start, err = UnescapeKey(s.StartRow); err != nil {
 		bad("start_row", "%v", err)
 	}
-	if stop, err = unescapeKey(s.StopRow); err != nil {
+	if stop, err = UnescapeKey(s.StopRow); err != nil {
 		bad("stop_row", "%v", err)
 	}
 	if len(stop) > 0 && string(stop) <= string(start) {
@@ -238,24 +238,7 @@ type split struct {
 }
 
 // splits returns the parts of m that overlap the job's rows, in key order.
-func (j *Job) splits(m *region.Map) []split {
-	var ss []split
-	for i := range m.Len() {
-		r := m.At(i)
-		rows := cell.Range{Start: r.Start, Stop: r.Stop}
-		if string(j.rows.Start) > string(rows.Start) {
-			rows.Start = j.rows.Start
-		}
-		if len(j.rows.Stop) > 0 && (len(rows.Stop) == 0 || string(j.rows.Stop) < string(rows.Stop)) {
-			rows.Stop = j.rows.Stop
-		}
-		if len(rows.Stop) > 0 && string(rows.Start) >= string(rows.Stop) {
-			continue
-		}
-		ss = append(ss, split{index: i, region: *r, rows: rows})
-	}
-	return ss
-}
+func (j *Job) splits(m *region.Map) []split { return splitsOf(m, j.rows) }
 
 // scan returns the scan of one split.
 func (j *Job) scan(s *split) *store.Scan {
@@ -292,9 +275,9 @@ func EscapeKey(key []byte) string {
 	return b.String()
 }
 
-// unescapeKey is the inverse of EscapeKey; it also takes bytes beyond ASCII as
-// they are.
-func unescapeKey(s string) ([]byte, error) {
+// UnescapeKey is the inverse of EscapeKey; it also takes bytes beyond ASCII as
+// they are. An empty s is nil.
+func UnescapeKey(s string) ([]byte, error) {
 	if s == "" {
 		return nil, nil
 	}

@@ -176,13 +176,13 @@ func TestEscapeKey(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{`\`, `\x`, `\x0`, `\xg0`, `\n`, `a\x0`} {
-		if got, err := unescapeKey(bad); err == nil {
-			t.Errorf("unescapeKey(%q): got %q, want an error", bad, got)
+		if got, err := UnescapeKey(bad); err == nil {
+			t.Errorf("UnescapeKey(%q): got %q, want an error", bad, got)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
-		got, err := unescapeKey(EscapeKey(key))
+		got, err := UnescapeKey(EscapeKey(key))
 		if err != nil || !bytes.Equal(got, key) {
 			t.Fatalf("Got %q, %v for %q", got, err, key)
 		}

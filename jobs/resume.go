@@ -320,7 +320,7 @@ func (r *run) end(ctx context.Context, err error) error {
 func (w *finishedWork) resumeAt(region int, outputs []*output) (after []byte, ends [][]byte, err error) {
 	for i, o := range outputs {
 		for _, f := range w.files[region][o.format.name] {
-			key, err := unescapeKey(f.MaxRow)
+			key, err := UnescapeKey(f.MaxRow)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -21,6 +21,7 @@ type commands struct {
 	Run     runCommand         `cmd:"" help:"Run a job: a table at one instant, to files."`
 	Join    joinCommand        `cmd:"" help:"Join two tables at one instant, or two published exports, to files."`
 	Plan    planCommand        `cmd:"" help:"Say what a run would do: regions, rows, bytes, files."`
+	Count   countCommand       `cmd:"" help:"Count the rows and cells of a table at one instant, by region and family."`
 	List    listCommand        `cmd:"" help:"List jobs and their published runs."`
 	SQL     sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC      gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`

@@ -1,0 +1,243 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/memstore"
+)
+
+// openMemory returns a model engine with table t: families f, g (100 versions) and
+// n (counters), and regions cut at splits.
+func openMemory(t testing.TB, splits ...string) *memstore.Store {
+	t.Helper()
+	e, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	createTable(t, e, "t", splits...)
+	return e
+}
+
+func createTable(t testing.TB, e store.Admin, name string, splits ...string) {
+	t.Helper()
+	d := &store.TableDescriptor{Name: name}
+	for _, f := range []string{"f", "g", "n"} {
+		fd := store.NewFamily(f)
+		if fd.Counter = f == "n"; !fd.Counter {
+			fd.Versions = 100
+		}
+		d.Families = append(d.Families, fd)
+	}
+	var keys [][]byte
+	for _, s := range splits {
+		keys = append(keys, []byte(s))
+	}
+	if err := e.CreateTable(t.Context(), d, keys); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mutate(t testing.TB, e store.Engine, table, row string, ops ...cell.Op) {
+	t.Helper()
+	if _, err := e.MutateRow(t.Context(), nil, &cell.Mutation{Table: table, Row: []byte(row), Ops: ops}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func putOp(family, qualifier string, at cell.Timestamp, value string) cell.Op {
+	return cell.Op{Type: cell.OpPut, Family: family, Qualifier: []byte(qualifier), Time: at, Value: []byte(value)}
+}
+
+func snapshotOf(t testing.TB, e store.Snapshotter) store.Snapshot {
+	t.Helper()
+	s, err := e.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestCountIsTable counts random tables of random regions, rows in parts of any
+// size, and compares with what was written and not deleted, counted here.
+func TestCountIsTable(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		key := rapid.StringMatching(`[abc\x00]{1,2}`)
+		splits := rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string]).Draw(rt, "splits")
+		e := openMemory(t, splits...)
+		type column struct {
+			row, family, qualifier string
+			at                     cell.Timestamp
+		}
+		model, masked := map[column]string{}, map[column]bool{}
+		for range rapid.IntRange(0, 40).Draw(rt, "writes") {
+			c := column{
+				row: key.Draw(rt, "row"), family: rapid.SampledFrom([]string{"f", "g"}).Draw(rt, "family"),
+				qualifier: rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "qualifier"), at: cell.Timestamp(rapid.IntRange(1, 3).Draw(rt, "time")),
+			}
+			if rapid.IntRange(0, 3).Draw(rt, "delete") == 0 {
+				mutate(t, e, "t", c.row, cell.Op{Type: cell.OpDelete, Family: c.family, Qualifier: []byte(c.qualifier), Time: c.at})
+				masked[c] = true
+				delete(model, c)
+				continue
+			}
+			value := rapid.StringN(0, 9, -1).Draw(rt, "value")
+			mutate(t, e, "t", c.row, putOp(c.family, c.qualifier, c.at, value))
+			if !masked[c] { // a marker masks what is put later, too
+				model[c] = value
+			}
+		}
+		families := rapid.SampledFrom([][]string{nil, {"f"}, {"f", "g"}}).Draw(rt, "families")
+		rows := cell.Range{Start: []byte(rapid.StringMatching(`[abc]?`).Draw(rt, "start"))}
+		got, err := Count(t.Context(), &CountOptions{
+			Source: snapshotOf(t, e), Table: "t", Rows: rows, Families: families, Parallelism: rapid.IntRange(0, 3).Draw(rt, "parallelism"),
+			partBytes: rapid.SampledFrom([]int{1, 10, 0}).Draw(rt, "part"),
+		})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		read := func(c column) bool {
+			return rows.Contains([]byte(c.row)) && (families == nil || slices.Contains(families, c.family))
+		}
+		count := func(in func(column) bool) (n Counts) {
+			seen := map[string]bool{}
+			for c, value := range model {
+				if read(c) && in(c) {
+					seen[c.row] = true
+					n.Cells++
+					n.Bytes += int64(20 + len(c.row) + len(c.family) + len(c.qualifier) + len(value))
+				}
+			}
+			n.Rows = int64(len(seen))
+			return n
+		}
+		if d := cmp.Diff(count(func(column) bool { return true }), got.Counts); d != "" {
+			rt.Fatalf("all (-want +got)\n%s", d)
+		}
+		for _, f := range got.Families {
+			if d := cmp.Diff(count(func(c column) bool { return c.family == f.Family }), f.Counts); d != "" {
+				rt.Fatalf("family %s (-want +got)\n%s", f.Family, d)
+			}
+		}
+		stop := rows.Start
+		for _, r := range got.Regions {
+			if !bytes.Equal(r.Rows.Start, stop) {
+				rt.Fatalf("a region begins at %q, the one before ends at %q", r.Rows.Start, stop)
+			}
+			stop = r.Rows.Stop
+			if d := cmp.Diff(count(func(c column) bool { return r.Rows.Contains([]byte(c.row)) }), r.Counts); d != "" {
+				rt.Fatalf("region %q (-want +got)\n%s", r.Rows.Start, d)
+			}
+		}
+		if len(stop) != 0 {
+			rt.Fatalf("the last region ends at %q", stop)
+		}
+	})
+}
+
+// TestCount: versions, counters, what is masked, the instant, and progress.
+func TestCount(t *testing.T) {
+	t.Parallel()
+	e := openMemory(t, "m")
+	mutate(t, e, "t", "a", putOp("f", "x", 1, "1"), putOp("f", "x", 2, "2"), putOp("g", "y", 1, "3"))
+	mutate(t, e, "t", "m", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 5, Delta: 7})
+	mutate(t, e, "t", "z", putOp("f", "x", 1, "1"), cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
+	s := snapshotOf(t, e)
+	mutate(t, e, "t", "late", putOp("f", "x", 1, "1"))
+	for _, c := range []struct {
+		o       CountOptions
+		want    Counts
+		regions []int64 // rows
+	}{
+		{CountOptions{}, Counts{Rows: 2, Cells: 4, Bytes: 3*(20+1+1+1+1) + 20 + 1 + 1 + 4 + 8}, []int64{1, 1}},
+		{CountOptions{Versions: 1}, Counts{Rows: 2, Cells: 3, Bytes: 2*24 + 34}, []int64{1, 1}},
+		{CountOptions{Families: []string{"g"}}, Counts{Rows: 1, Cells: 1, Bytes: 24}, []int64{1, 0}},
+		{CountOptions{Rows: cell.Range{Stop: []byte("m")}}, Counts{Rows: 1, Cells: 3, Bytes: 72}, []int64{1}},
+		{CountOptions{Rows: cell.Range{Start: []byte("x"), Stop: []byte("y")}}, Counts{}, []int64{0}},
+	} {
+		var last Progress
+		c.o.Source, c.o.Table, c.o.Progress = s, "t", func(p Progress) { last = p }
+		got, err := Count(t.Context(), &c.o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rows []int64
+		for _, r := range got.Regions {
+			rows = append(rows, r.Counts.Rows)
+			if r.Stored != -1 {
+				t.Errorf("%+v: %d bytes are stored, says a source that does not know", c.o, r.Stored)
+			}
+		}
+		if d := cmp.Diff(c.want, got.Counts) + cmp.Diff(c.regions, rows); d != "" || got.Sequence != s.Sequence() {
+			t.Errorf("families %v, rows %q, versions %d at %d (-want +got)\n%s", c.o.Families, c.o.Rows, c.o.Versions, got.Sequence, d)
+		}
+		if last.Rows != got.Rows || last.RegionsDone != len(rows) || last.Done != 1 {
+			t.Errorf("the last progress is %+v, of %d rows", last, got.Rows)
+		}
+	}
+	for _, c := range []struct {
+		o    CountOptions
+		want error
+	}{
+		{CountOptions{Table: "u"}, store.ErrTableNotFound},
+		{CountOptions{Table: "t", Families: []string{"h"}}, store.ErrFamilyNotFound},
+		{CountOptions{Table: "t", Versions: -1}, store.ErrInvalidArgument},
+	} {
+		c.o.Source = s
+		if _, err := Count(t.Context(), &c.o); !errors.Is(err, c.want) {
+			t.Errorf("Got %v, want %v", err, c.want)
+		}
+	}
+	if _, err := Count(t.Context(), &CountOptions{Table: "t"}); err == nil {
+		t.Error("no Source is no error")
+	}
+}
+
+// TestCountSaysWhatItCannotTrust: a scan that fails and an instant that was lost are
+// errors, not smaller counts.
+func TestCountSaysWhatItCannotTrust(t *testing.T) {
+	t.Parallel()
+	m := newMemory()
+	var rows []cell.Row
+	for i := range 10 {
+		rows = append(rows, rowOf(fmt.Sprintf("%02d", i), put("f", "a", 1, "v")))
+	}
+	m.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"05"}, rows)
+	if _, err := Count(t.Context(), &CountOptions{Source: lostSource{m}, Table: "t"}); !errors.Is(err, errLost) {
+		t.Errorf("Got %v, want errLost", err)
+	}
+	m.scanned = func(row []byte) error {
+		if string(row) == "07" {
+			return store.ErrCorrupt
+		}
+		return nil
+	}
+	if _, err := Count(t.Context(), &CountOptions{Source: m, Table: "t"}); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Got %v, want ErrCorrupt", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Count(ctx, &CountOptions{Source: m, Table: "t"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v, want context.Canceled", err)
+	}
+}

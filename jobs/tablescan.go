@@ -1,0 +1,92 @@
+package jobs
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"sluice/cell"
+	"sluice/region"
+	"sluice/store"
+)
+
+// partBytes bounds what a scan of a job that looks at each cell alone has of a row in
+// memory: a few cells of the largest default size.
+const partBytes = 32 << 20
+
+// reportRows is after how many rows of a region progress is told.
+const reportRows = 1000
+
+// splitsOf returns the parts of m that overlap rows, in key order.
+func splitsOf(m *region.Map, rows cell.Range) []split {
+	var ss []split
+	for i := range m.Len() {
+		r := m.At(i)
+		part := cell.Range{Start: r.Start, Stop: r.Stop}
+		if string(rows.Start) > string(part.Start) {
+			part.Start = rows.Start
+		}
+		if len(rows.Stop) > 0 && (len(part.Stop) == 0 || string(rows.Stop) < string(part.Stop)) {
+			part.Stop = rows.Stop
+		}
+		if len(part.Stop) > 0 && string(part.Start) >= string(part.Stop) {
+			continue
+		}
+		ss = append(ss, split{index: i, region: *r, rows: part})
+	}
+	return ss
+}
+
+// wholeFamilies selects families for a scan; none select all.
+func wholeFamilies(families []string) []store.Column {
+	var all []store.Column
+	for _, f := range families {
+		all = append(all, store.Column{Family: f, All: true})
+	}
+	return all
+}
+
+// checkFamilies says which of families a table does not have.
+func checkFamilies(t *store.TableDescriptor, families []string) error {
+	for _, f := range families {
+		if t.Family(f) == nil {
+			return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, t.Name)
+		}
+	}
+	return nil
+}
+
+// reporter tells the progress of a job whose regions are read side by side.
+type reporter struct {
+	tell    func(Progress) // nil = nobody wants to know
+	now     func() time.Time
+	started time.Time
+
+	mu       sync.Mutex
+	progress Progress
+}
+
+func (r *reporter) start(tell func(Progress), now func() time.Time, regions int) {
+	r.tell, r.now, r.started = tell, now, now()
+	r.progress = Progress{Regions: regions}
+}
+
+// rows counts rows.
+func (r *reporter) rows(n int64) { r.change(n, 0) }
+
+// regionDone counts the last rows of a region.
+func (r *reporter) regionDone(rows int64) { r.change(rows, 1) }
+
+func (r *reporter) change(rows int64, regions int) {
+	if r.tell == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := &r.progress
+	p.Rows += rows
+	p.RegionsDone += regions
+	p.Done = float64(p.RegionsDone) / float64(p.Regions)
+	p.Elapsed = r.now().Sub(r.started)
+	r.tell(*p)
+}
