@@ -23,15 +23,18 @@ type sideInput interface {
 	Close() error
 }
 
-// tableInput is the rows that a job would export, in key order.
+// tableInput is the rows that a job would export, in key order, or, of a side that is
+// looked up, those of them that were asked for.
 type tableInput struct {
 	ctx     context.Context
 	job     *Job
 	source  Source
-	splits  []split
+	scans   []*store.Scan // to do
 	builder *columnar.Builder
-	scanner store.Scanner // of the current split; nil = none
+	scanner store.Scanner // of the current scan; nil = none
 }
+
+var _ join.Finder = (*tableInput)(nil)
 
 // openTable begins to read the table of a job.
 func openTable(ctx context.Context, j *Job, source Source) (*tableInput, error) {
@@ -39,22 +42,51 @@ func openTable(ctx context.Context, j *Job, source Source) (*tableInput, error) 
 	if err := r.plan(ctx); err != nil {
 		return nil, err
 	}
-	return &tableInput{ctx: ctx, job: j, source: source, splits: r.splits, builder: columnar.NewBuilder(j.schema)}, nil
+	t := &tableInput{ctx: ctx, job: j, source: source, builder: columnar.NewBuilder(j.schema)}
+	for i := range r.splits {
+		t.scans = append(t.scans, j.scan(&r.splits[i]))
+	}
+	return t, nil
 }
 
 // Columns returns the job's columns.
 func (t *tableInput) Columns() []columnar.Column { return t.job.Columns() }
+
+// Find begins to read the rows with these keys, which is all that Next returns then.
+// As store.GetRows does, it makes one scan of them, which seeks from one to the next.
+func (t *tableInput) Find(keys [][]byte) (join.Input, error) {
+	if err := t.Close(); err != nil {
+		return nil, err
+	}
+	t.scans = nil
+	f := &store.MultiRowRangeFilter{}
+	for _, key := range keys {
+		if cell.CheckRow(key) == nil && t.job.rows.Contains(key) { // no row has another key
+			f.Ranges = append(f.Ranges, store.RowRange{Start: key, Stop: key, StopInclusive: true})
+		}
+	}
+	if len(f.Ranges) == 0 {
+		return t, nil
+	}
+	s := t.job.scan(&split{rows: cell.Range{Start: f.Ranges[0].Start, Stop: f.Ranges[len(f.Ranges)-1].Stop}})
+	s.StopInclusive, s.Filter = true, f
+	if t.job.filter != nil {
+		s.Filter = &store.FilterList{Filters: []store.Filter{f, t.job.filter}}
+	}
+	t.scans = append(t.scans, s)
+	return t, nil
+}
 
 // Next returns the next rows.
 func (t *tableInput) Next() (*columnar.Batch, error) {
 	t.builder.Reset()
 	for {
 		if t.scanner == nil {
-			if len(t.splits) == 0 {
+			if len(t.scans) == 0 {
 				break
 			}
-			t.scanner = t.source.Scan(t.ctx, t.job.scan(&t.splits[0]))
-			t.splits = t.splits[1:]
+			t.scanner = t.source.Scan(t.ctx, t.scans[0])
+			t.scans = t.scans[1:]
 		}
 		for t.scanner.Next() {
 			row := t.scanner.Row()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/join"
 	"sluice/jobs/target"
 )
 
@@ -228,7 +229,7 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	for i := range r.Join.format {
 		r.outputs = append(r.outputs, &fileWriter{upload: r.upload, layout: &r.Join.layout, format: &r.Join.format[i], metadata: r.metadata})
 	}
-	if err := r.Join.joined.Run(ctx, r.inputs[0], r.inputs[1], func(b *columnar.Batch) error { return r.write(ctx, m, b) }); err != nil {
+	if err := r.join(ctx, func(b *columnar.Batch) error { return r.write(ctx, m, b) }); err != nil {
 		return nil, err
 	}
 	for _, o := range r.outputs {
@@ -237,6 +238,15 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 		}
 	}
 	return m.commit(ctx, r.upload, r.Source, r.Now())
+}
+
+// join hands the joined rows to write.
+func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) error {
+	left, right := r.inputs[0], r.inputs[1]
+	if r.Join.joined.Method() == join.Lookup {
+		return r.Join.joined.RunLookup(ctx, left, right.(*tableInput), write) // CompileJoin has seen to it
+	}
+	return r.Join.joined.Run(ctx, left, right, write)
 }
 
 // write appends a batch in every format.

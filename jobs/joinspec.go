@@ -14,7 +14,8 @@ import (
 type JoinSpec struct {
 	// Left is the left side.
 	Left JoinSide `yaml:"left"`
-	// Right is the right side; of a hash join, the smaller one.
+	// Right is the right side; of a hash join, the smaller one; of a lookup, a
+	// job, whose table is asked for rows by their keys.
 	Right JoinSide `yaml:"right"`
 
 	join.Spec `yaml:",inline"`
@@ -104,6 +105,9 @@ func CompileJoin(name string, s *JoinSpec, find func(job string) *Job) (*Join, e
 	if runs == 1 {
 		bad("right", "one side is a job and one a published run, which are not of one instant; export the job first")
 	}
+	if j.spec.Method == join.Lookup && runs > 0 {
+		bad("method", "a lookup asks a table for rows; published runs are joined by merge or hash")
+	}
 	j.format = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	j.spec.Keep.check(bad)
 	j.layout = layout{compression: j.spec.Compression, rowGroupBytes: j.spec.RowGroupBytes, targetFileBytes: j.spec.TargetFileBytes}
@@ -123,5 +127,20 @@ func (j *Join) compile(left, right []columnar.Column) (err error) {
 		return err
 	}
 	j.layout.columns, j.layout.order = j.joined.Columns(), j.joined.Order()
+	if j.spec.Method == join.Lookup {
+		return j.checkLookup()
+	}
+	return nil
+}
+
+// checkLookup checks that the right side is joined by its row key.
+func (j *Join) checkLookup() error {
+	name := j.joined.On()[0].Right
+	specs := j.sides[1].schema.Specs()
+	i := slices.IndexFunc(specs, func(s columnar.ColumnSpec) bool { return s.Name == name })
+	if s := &specs[i]; s.From != columnar.FromRow || s.OnError == columnar.OnErrorNull {
+		return &columnar.SpecError{Path: "on[0].right", Problem: fmt.Sprintf(
+			"a lookup is by the row key, and %s is not it as it is stored: name a column from %s without on_error: null, or join by hash", name, columnar.FromRow)}
+	}
 	return nil
 }

@@ -3,11 +3,14 @@
 //
 // A Spec says what is joined; Compile checks it against the columns of both sides
 // and makes a Join, whose Run reads both sides and hands out batches of the
-// result. There are two methods. Merge needs both sides sorted by the key, which
+// result. There are three methods. Merge needs both sides sorted by the key, which
 // exports are by row key; it holds one batch a side and the right side's rows of
 // one key, and its result is sorted by the key. Hash takes any order; it holds the
-// whole right side, and its result has the order of the left. Both stop with
-// ErrMemory rather than exceed Spec.MemoryBytes, and neither writes to disk.
+// whole right side, and its result has the order of the left. Lookup, by
+// RunLookup, does not read the right side but asks for the rows that it needs; it
+// holds those of a batch of the left side, or of a part of one, and its result has
+// the order of the left. All stop with ErrMemory rather than exceed
+// Spec.MemoryBytes, and none writes to disk.
 //
 // A null key equals nothing, a null neither: such a row has no partner, and comes
 // out of an outer or anti join alone. Rows with equal keys are all paired with each
@@ -50,9 +53,13 @@ func Kinds() []string { return []string{Inner, Left, Right, Full, Semi, Anti} }
 
 // The methods.
 const (
-	Merge = "merge"
-	Hash  = "hash"
+	Merge  = "merge"
+	Hash   = "hash"
+	Lookup = "lookup"
 )
+
+// Methods returns the methods.
+func Methods() []string { return []string{Merge, Hash, Lookup} }
 
 // DefaultMemoryBytes is what a Join holds at most unless told otherwise.
 const DefaultMemoryBytes = 256 << 20
@@ -61,8 +68,9 @@ const DefaultMemoryBytes = 256 << 20
 type Spec struct {
 	// Kind is inner (default), left, right, full, semi or anti.
 	Kind string `yaml:"kind,omitempty"`
-	// Method is merge (default), for sides that are sorted by the key, or hash,
-	// which holds the right side in memory.
+	// Method is merge (default), for sides that are sorted by the key; hash,
+	// which holds the right side in memory; or lookup, which reads those rows of
+	// the right side's table that the left one asks for by their row key.
 	Method string `yaml:"method,omitempty"`
 	// On are the columns that must be equal; at least one.
 	On []On `yaml:"on"`
@@ -70,7 +78,8 @@ type Spec struct {
 	// of the left side, then, but for semi and anti, those of the right.
 	Columns []Column `yaml:"columns,omitempty"`
 	// MemoryBytes bounds the rows that are held: with merge those of the right
-	// side with one key, with hash the whole right side. Default 256 MiB.
+	// side with one key, with hash the whole right side, with lookup the row that
+	// one of the left side asks for. Default 256 MiB.
 	MemoryBytes int64 `yaml:"memory_bytes,omitempty"`
 }
 
@@ -227,8 +236,8 @@ func Compile(s *Spec, left, right []columnar.Column) (*Join, error) {
 	if j.spec.Method == "" {
 		j.spec.Method = Merge
 	}
-	if j.spec.Method != Merge && j.spec.Method != Hash {
-		c.bad("method", "%q is no method; it is merge or hash", j.spec.Method)
+	if !slices.Contains(Methods(), j.spec.Method) {
+		c.bad("method", "%q is no method; it is %s", j.spec.Method, strings.Join(Methods(), ", "))
 	}
 	switch {
 	case j.spec.MemoryBytes < 0:
@@ -241,6 +250,9 @@ func Compile(s *Spec, left, right []columnar.Column) (*Join, error) {
 	}
 	for i := range j.spec.On {
 		c.on(i, &j.spec.On[i])
+	}
+	if j.spec.Method == Lookup {
+		c.lookup()
 	}
 	if len(c.errs) > 0 {
 		return nil, errors.Join(c.errs...)
@@ -318,6 +330,25 @@ func (c *compiler) part(at string, p Part, t columnar.Type) {
 		c.bad(at+".bytes", "%d is negative", p.Bytes)
 	case p.Bytes > 0 && p.Until != "":
 		c.bad(at, "it is either bytes or until")
+	}
+}
+
+// lookup checks what a lookup needs besides.
+func (c *compiler) lookup() {
+	if _, keepRight := c.j.keeps(); keepRight {
+		c.bad("kind", "a lookup does not read the whole right side, so it cannot tell which rows of it have no partner; a %s join is done by merge or hash", c.j.spec.Kind)
+	}
+	if len(c.j.spec.On) > 1 {
+		c.bad("on[1]", "a lookup is by one column, the right side's row key")
+	}
+	for i := range c.j.keys {
+		k := &c.j.keys[i]
+		if k.right.part != (Part{}) {
+			c.bad(fmt.Sprintf("on[%d].right_part", i), "a lookup is by the whole row key of the right side; a beginning of it is joined by merge or hash")
+		}
+		if !text(c.j.right[k.right.index].Type) {
+			c.bad(fmt.Sprintf("on[%d].right", i), "a lookup is by a string or bytes, not by %s", k.typ)
+		}
 	}
 }
 
@@ -403,22 +434,48 @@ func (c *compiler) column(i int, col *Column) {
 
 // Run joins left and right, which must have the columns that j was compiled for,
 // and calls write with batches of the output, each valid during the call. It stops
-// at the first error, of an input, of write, or of ctx.
+// at the first error, of an input, of write, or of ctx. Its error wraps ErrMemory,
+// and with method merge ErrNotSorted.
 func (j *Join) Run(ctx context.Context, left, right Input, write func(*columnar.Batch) error) error {
-	if !slices.Equal(left.Columns(), j.left) || !slices.Equal(right.Columns(), j.right) {
-		return errors.New("join: the inputs have other columns than the join was compiled for")
+	if j.spec.Method == Lookup {
+		return errors.New("join: the method is lookup, which RunLookup does")
 	}
-	e := &emitter{ctx: ctx, j: j, out: columnar.NewBatch(j.Columns()), write: write}
-	l := &side{ctx: ctx, name: fromLeft, in: left, keys: j.keys, sorted: j.spec.Method == Merge}
-	r := &side{ctx: ctx, name: fromRight, in: right, keys: j.keys, right: true, sorted: j.spec.Method == Merge}
-	var err error
+	e, l, err := j.begin(ctx, left, right.Columns(), write)
+	if err != nil {
+		return err
+	}
+	r := &side{ctx: ctx, name: fromRight, in: right, keys: j.keys, right: true, sorted: l.sorted}
 	if j.spec.Method == Merge {
 		err = (&merge{j: j, left: l, right: r, out: e}).run()
 	} else {
-		err = (&hash{j: j, left: l, right: r, out: e}).run()
+		err = (&hash{left: l, right: r, out: e, table: newTable(j)}).run()
 	}
 	if err != nil {
 		return err
 	}
 	return e.flush()
+}
+
+// RunLookup is Run for the method lookup.
+func (j *Join) RunLookup(ctx context.Context, left Input, right Finder, write func(*columnar.Batch) error) error {
+	if j.spec.Method != Lookup {
+		return fmt.Errorf("join: the method is %s, which Run does", j.spec.Method)
+	}
+	e, l, err := j.begin(ctx, left, right.Columns(), write)
+	if err != nil {
+		return err
+	}
+	if err := (&lookup{left: l, right: right, out: e, table: newTable(j)}).run(); err != nil {
+		return err
+	}
+	return e.flush()
+}
+
+// begin checks the columns of both sides and makes what every method needs.
+func (j *Join) begin(ctx context.Context, left Input, right []columnar.Column, write func(*columnar.Batch) error) (*emitter, *side, error) {
+	if !slices.Equal(left.Columns(), j.left) || !slices.Equal(right, j.right) {
+		return nil, nil, errors.New("join: the inputs have other columns than the join was compiled for")
+	}
+	e := &emitter{ctx: ctx, j: j, out: columnar.NewBatch(j.Columns()), write: write}
+	return e, &side{ctx: ctx, name: fromLeft, in: left, keys: j.keys, sorted: j.spec.Method == Merge}, nil
 }

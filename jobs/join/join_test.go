@@ -1,6 +1,7 @@
 package join_test
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -81,6 +82,29 @@ func put(v *columnar.Vector, value string) error {
 	return nil
 }
 
+// finder finds rows by the text of a column. It counts its answers.
+type finder struct {
+	*rows
+	column  string
+	answers int
+	err     error
+}
+
+func (f *finder) Find(keys [][]byte) (join.Input, error) {
+	if !slices.IsSortedFunc(keys, bytes.Compare) || len(keys) != len(slices.CompactFunc(slices.Clone(keys), bytes.Equal)) {
+		return nil, fmt.Errorf("keys %q are not in order, or not different", keys)
+	}
+	f.answers++
+	i := slices.IndexFunc(f.columns, func(c columnar.Column) bool { return c.Name == f.column })
+	var found [][]string
+	for _, row := range f.rows.rows {
+		if row[i] != "-" && slices.ContainsFunc(keys, func(k []byte) bool { return string(k) == row[i] }) {
+			found = append(found, row)
+		}
+	}
+	return input(f.columns, f.size, found...), f.err
+}
+
 func column(name string, t columnar.Type, nullable bool) columnar.Column {
 	return columnar.Column{Name: name, Type: t, Nullable: nullable}
 }
@@ -88,7 +112,7 @@ func column(name string, t columnar.Type, nullable bool) columnar.Column {
 // run joins and returns the rows of the output as texts.
 func run(j *join.Join, left, right join.Input) ([][]string, error) {
 	var out [][]string
-	err := j.Run(context.Background(), left, right, func(b *columnar.Batch) error {
+	write := func(b *columnar.Batch) error {
 		out = append(out, columnartest.Texts(b)...)
 		for i, c := range b.Columns() {
 			if !c.Nullable && b.Vector(i).Nulls() > 0 {
@@ -96,8 +120,11 @@ func run(j *join.Join, left, right join.Input) ([][]string, error) {
 			}
 		}
 		return nil
-	})
-	return out, err
+	}
+	if j.Method() == join.Lookup {
+		return out, j.RunLookup(context.Background(), left, &finder{rows: right.(*rows), column: j.On()[0].Right}, write)
+	}
+	return out, j.Run(context.Background(), left, right, write)
 }
 
 func compile(t testing.TB, s *join.Spec, left, right *rows) *join.Join {
@@ -151,14 +178,17 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestAgainstNestedLoops compares both methods with the definition: every left row
+// TestAgainstNestedLoops compares all methods with the definition: every left row
 // with every right row.
 func TestAgainstNestedLoops(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		two := rapid.Bool().Draw(t, "two keys")
-		method := rapid.SampledFrom([]string{join.Merge, join.Hash}).Draw(t, "method")
+		method := rapid.SampledFrom(join.Methods()).Draw(t, "method")
 		kind := rapid.SampledFrom(join.Kinds()).Draw(t, "kind")
+		if method == join.Lookup {
+			two, kind = false, rapid.SampledFrom([]string{join.Inner, join.Left, join.Semi, join.Anti}).Draw(t, "kind of lookup")
+		}
 		until := ""
 		if rapid.Bool().Draw(t, "part") {
 			until = "\x01"
@@ -343,6 +373,63 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// TestLookup: a lookup asks once for a batch of the left side, for less where the
+// answer does not fit memory, for nothing where all keys are null, and gives the rows
+// in the order of the left side.
+func TestLookup(t *testing.T) {
+	t.Parallel()
+	var views, users, want [][]string
+	for i := range 100 {
+		id := fmt.Sprintf("%02d", i*37%100)
+		views = append(views, []string{id, "/"})
+		users = append(users, []string{fmt.Sprintf("%02d", i), fmt.Sprint(i)})
+		want = append(want, []string{fmt.Sprintf("%q", id), `"/"`, fmt.Sprint(i * 37 % 100)})
+	}
+	views = append(views, []string{"-", "/"})
+	const all = 100 * (2*9 + 2 + 5 + 64 + 4)
+	for name, test := range map[string]struct {
+		memory  int64
+		size    int
+		answers int
+	}{
+		"all fit":                  {memory: all, size: 101, answers: 1},
+		"in batches":               {memory: all, size: 10, answers: 10}, // the last has a null alone
+		"one half, then the other": {memory: all / 2, size: 101, answers: 3},
+	} {
+		left, right := input(viewColumns, test.size, views...), input(userColumns, 7, users...)
+		spec := &join.Spec{Method: join.Lookup, MemoryBytes: test.memory, On: []join.On{{Left: "user", Right: "id"}}}
+		j := compile(t, spec, left, right)
+		f := &finder{rows: right, column: "id"}
+		var got [][]string
+		err := j.RunLookup(t.Context(), left, f, func(b *columnar.Batch) error {
+			got = append(got, columnartest.Texts(b)...)
+			return nil
+		})
+		if err != nil || f.answers != test.answers {
+			t.Errorf("%s: Got %d answers, %v, want %d", name, f.answers, err, test.answers)
+		}
+		if d := gocmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", name, d)
+		}
+	}
+	left, right := input(viewColumns, 1, views...), input(userColumns, 1, users...)
+	j := compile(t, &join.Spec{Method: join.Lookup, MemoryBytes: 50, On: []join.On{{Left: "user", Right: "id"}}}, left, right)
+	if _, err := run(j, left, right); !errors.Is(err, join.ErrMemory) {
+		t.Errorf("A row larger than the memory: got %v, want ErrMemory", err)
+	}
+	broken := errors.New("broken")
+	left = input(viewColumns, 1, []string{"a", "/"})
+	if err := j.RunLookup(t.Context(), left, &finder{rows: right, column: "id", err: broken}, nil); !errors.Is(err, broken) {
+		t.Errorf("Got %v, want the finder's error", err)
+	}
+	if err := j.Run(t.Context(), left, right, nil); err == nil {
+		t.Error("Run did a lookup")
+	}
+	if err := compile(t, &join.Spec{On: j.On()}, left, right).RunLookup(t.Context(), left, &finder{rows: right}, nil); err == nil {
+		t.Error("RunLookup did a merge")
+	}
+}
+
 // TestNotSorted: a merge of what is not sorted is refused, whichever side it is.
 func TestNotSorted(t *testing.T) {
 	t.Parallel()
@@ -418,7 +505,7 @@ func TestCompile(t *testing.T) {
 	}{
 		"nothing":          {join.Spec{}, nil, nil, "on: there is no column to join by"},
 		"kind":             {join.Spec{Kind: "outer", On: on}, nil, nil, `kind: "outer" is no kind of join; it is inner, left, right, full, semi, anti`},
-		"method":           {join.Spec{Method: "loop", On: on}, nil, nil, `method: "loop" is no method; it is merge or hash`},
+		"method":           {join.Spec{Method: "loop", On: on}, nil, nil, `method: "loop" is no method; it is merge, hash, lookup`},
 		"memory":           {join.Spec{MemoryBytes: -1, On: on}, nil, nil, "memory_bytes: -1 is negative"},
 		"no such column":   {join.Spec{On: []join.On{{Left: "usr", Right: "id"}}}, nil, nil, `on[0].left: the left side has no column "usr"; it has user, page`},
 		"right's default":  {join.Spec{On: []join.On{{Left: "user"}}}, nil, nil, `on[0].right: the right side has no column "user"; it has id, age`},
@@ -432,6 +519,10 @@ func TestCompile(t *testing.T) {
 		"key":              {join.Spec{On: on, Columns: []join.Column{{Name: "a", From: "key.id"}}}, nil, nil, `columns[0].from: "id" is no column of the key`},
 		"name":             {join.Spec{On: on, Columns: []join.Column{{From: "key.user"}}}, nil, nil, "columns[0].name: it is missing"},
 		"same name":        {join.Spec{On: on, Columns: []join.Column{{Name: "a", From: "key.user"}, {Name: "A", From: "left.page"}}}, nil, nil, `columns[1].name: "A" is given twice (upper and lower case count as equal); name the columns`},
+		"lookup right":     {join.Spec{Kind: join.Full, Method: join.Lookup, On: on}, nil, nil, "kind: a lookup does not read the whole right side, so it cannot tell which rows of it have no partner; a full join is done by merge or hash"},
+		"lookup two":       {join.Spec{Method: join.Lookup, On: []join.On{on[0], {Left: "page", Right: "id"}}}, nil, nil, "on[1]: a lookup is by one column, the right side's row key"},
+		"lookup part":      {join.Spec{Method: join.Lookup, On: []join.On{{Left: "user", Right: "id", RightPart: join.Part{Bytes: 1}}}}, nil, nil, "on[0].right_part: a lookup is by the whole row key of the right side; a beginning of it is joined by merge or hash"},
+		"lookup number":    {join.Spec{Method: join.Lookup, On: []join.On{{Left: "age"}}}, userColumns, userColumns, "on[0].right: a lookup is by a string or bytes, not by int64"},
 		"semi":             {join.Spec{Kind: join.Semi, On: on, Columns: []join.Column{{Name: "a", From: "right.age"}}}, nil, nil, "columns[0].from: a semi join has no columns of the right side"},
 	} {
 		left, right := test.left, test.right

@@ -34,19 +34,10 @@ func (s *side) next() error {
 		return nil
 	}
 	s.row++
-	for s.batch == nil || s.row >= s.batch.Rows() {
-		if err := s.ctx.Err(); err != nil {
-			return context.Cause(s.ctx)
+	if s.batch == nil || s.row >= s.batch.Rows() {
+		if err := s.nextBatch(); err != nil || s.done {
+			return err
 		}
-		b, err := s.in.Next()
-		if err == io.EOF {
-			s.done, s.batch = true, nil
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("read the %s side: %w", s.name, err)
-		}
-		s.batch, s.row = b, 0
 	}
 	s.key, s.null = s.appendKey(s.key[:0])
 	if s.null || !s.sorted {
@@ -58,6 +49,27 @@ func (s *side) next() error {
 	}
 	s.last, s.seen = append(s.last[:0], s.key...), true
 	return nil
+}
+
+// nextBatch moves to the first row of the next batch that has one, without its key.
+func (s *side) nextBatch() error {
+	for {
+		if s.ctx.Err() != nil {
+			return context.Cause(s.ctx)
+		}
+		b, err := s.in.Next()
+		if err == io.EOF {
+			s.done, s.batch = true, nil
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the %s side: %w", s.name, err)
+		}
+		if b.Rows() > 0 {
+			s.batch, s.row = b, 0
+			return nil
+		}
+	}
 }
 
 // column is this side's part of k.
