@@ -228,6 +228,7 @@ func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, 
 		}
 	}()
 	wait := minRetry
+	var reason error // of the last try that ctx did not cut off
 	for len(queues) > 0 {
 		byNode := make(map[int32][]*queue)
 		var last error
@@ -263,14 +264,20 @@ func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, 
 		if !retryable(last) {
 			return last
 		}
+		if reason == nil || ctx.Err() == nil {
+			reason = last
+		}
 		p.c.metrics.retries.Add(1)
 		if sleep(ctx, wait) != nil {
-			return fmt.Errorf("%w (last: %w)", ctx.Err(), last)
+			return fmt.Errorf("%w (last: %w)", ctx.Err(), reason)
 		}
 		wait = min(2*wait, maxRetry)
 		p.logger.Warn("produce fails, trying again", "topic", topic, "err", last)
 		fresh, err := p.meta(ctx, topic, t, true)
-		if err != nil {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return fmt.Errorf("%w (last: %w)", ctx.Err(), reason)
+		case err != nil:
 			return err
 		}
 		meta = fresh

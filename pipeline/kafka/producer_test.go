@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -156,20 +157,50 @@ func TestProduceSequenceLost(t *testing.T) {
 // taken for it.
 func TestProduceAfterGivingUp(t *testing.T) {
 	t.Parallel()
-	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
-	p := c.NewProducer(&ProducerOptions{Compression: None, DeliveryTimeout: 200 * time.Millisecond})
-	faults := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1})
-	if err := p.Produce(testContext(t), "t", numbered(0, 5)...); err == nil {
-		t.Fatal("Got no error")
-	}
-	faults.Remove()
-	patient := testContext(t)
-	p.o.DeliveryTimeout = deadline
-	if err := p.Produce(patient, "t", numbered(5, 10)...); err != nil {
-		t.Fatal(err)
-	}
-	if got := logOf(t, c); !slices.Equal(got, values(0, 10)) {
-		t.Errorf("Got %v, want both calls' records, each once", got)
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+		p := c.NewProducer(&ProducerOptions{Compression: None, DeliveryTimeout: 200 * time.Millisecond})
+		faults := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.RequestTimedOut, Count: -1})
+		if err := p.Produce(testContext(t), "t", numbered(0, 5)...); err == nil {
+			t.Fatal("Got no error")
+		}
+		faults.Remove()
+		patient := testContext(t)
+		p.o.DeliveryTimeout = deadline
+		if err := p.Produce(patient, "t", numbered(5, 10)...); err != nil {
+			t.Fatal(err)
+		}
+		if got := logOf(t, c); !slices.Equal(got, values(0, 10)) {
+			t.Errorf("Got %v, want both calls' records, each once", got)
+		}
+	})
+}
+
+// The error of a call whose time is over says what the broker said, whatever was
+// cut off after that.
+func TestProduceGivesReason(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []kmsg.Key{kmsg.Produce, kmsg.Metadata} {
+		t.Run(cut.Name(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+				over := make(chan struct{})
+				defer close(over)
+				refusals := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas})
+				cluster.ControlKey(int16(cut), func(kmsg.Request) (kmsg.Response, error, bool) {
+					cluster.KeepControl()
+					if refusals.Hits() > 0 {
+						cluster.SleepControl(func() { <-over })
+					}
+					return nil, nil, false
+				})
+				p := c.NewProducer(&ProducerOptions{Compression: None, DeliveryTimeout: time.Second})
+				if err := p.Produce(testContext(t), "t", Message{}); !errors.Is(err, codeNotEnoughReplicas) || !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Got %v, want the deadline and the broker's reason", err)
+				}
+			})
+		})
 	}
 }
 
