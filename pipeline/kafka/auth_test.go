@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -155,19 +156,19 @@ func TestTLS(t *testing.T) {
 // A broker that speaks TLS, and a client that does not, and the reverse.
 func TestTLSOnOneSide(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
-	_, encrypted := startSecure(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.issue(time.Now().Add(time.Hour))}, MinVersion: tls.VersionTLS12}))
-	_, plain := startSecure(t)
-	for _, o := range []*Options{
-		{Brokers: []string{encrypted}},
-		{Brokers: []string{plain}, TLS: &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}},
-	} {
-		o.DialTimeout, o.RequestTimeout = 200*time.Millisecond, 500*time.Millisecond
-		_, err := newTestClient(t, o).Topic(testContext(t), "t")
-		if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "TLS") {
-			t.Errorf("Got %v, want ErrUnreachable and a hint to TLS", err)
+	synctest.Test(t, func(t *testing.T) {
+		ca := newAuthority(t)
+		_, encrypted := startBroker(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.issue(time.Now().Add(time.Hour))}, MinVersion: tls.VersionTLS12}))
+		_, plain := startBroker(t)
+		plain.TLS = &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}
+		for _, o := range []*Options{encrypted, plain} {
+			o.DialTimeout, o.RequestTimeout = 200*time.Millisecond, 500*time.Millisecond
+			_, err := newTestClient(t, o).Topic(testContext(t), "t")
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "TLS") {
+				t.Errorf("Got %v, want ErrUnreachable and a hint to TLS", err)
+			}
 		}
-	}
+	})
 }
 
 const secret = "hunter2-Öl"
@@ -194,45 +195,48 @@ func (l *logs) String() string {
 // is one error that names broker, mechanism and user, and no password is printed.
 func TestSASLMechanisms(t *testing.T) {
 	t.Parallel()
-	ca := newAuthority(t)
 	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
 		for _, encrypted := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, TLS %v", mechanism, encrypted), func(t *testing.T) {
 				t.Parallel()
-				opts := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser(mechanism, "u", secret)}
-				var config *tls.Config
-				if encrypted {
-					opts = append(opts, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.issue(time.Now().Add(time.Hour))}, MinVersion: tls.VersionTLS12}))
-					config = &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}
-				}
-				cluster, addr := startSecure(t, opts...)
-				out := new(logs)
-				options := func(password string) *Options {
-					return &Options{
-						Brokers: []string{addr}, TLS: config, SASL: SASL{mechanism, "u", password}, RequestTimeout: time.Second,
-						Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})),
-					}
-				}
-				good := options(secret)
-				good.RequestTimeout = 0
-				useAll(t, newTestClient(t, good))
-
-				// kfake closes the connection, as Kafka before 1.0 did.
-				_, err := newTestClient(t, options("wrong "+secret)).Topic(testContext(t), "t")
-				checkRefusal(t, err, ErrUnreachable, addr, mechanism)
-				// Kafka says why.
-				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
-				bad := newTestClient(t, options("wrong "+secret))
-				_, err = bad.Topic(testContext(t), "t")
-				checkRefusal(t, err, ErrAuth, addr, mechanism)
-				f := bad.NewFetcher(nil)
-				f.Add("t", 0, 0)
-				checkRefusal(t, f.Run(testContext(t)), ErrAuth, addr, mechanism)
-				if strings.Contains(out.String(), secret) {
-					t.Errorf("the password is in the log:\n%s", out)
-				}
+				synctest.Test(t, func(t *testing.T) { testSASL(t, mechanism, encrypted) })
 			})
 		}
+	}
+}
+
+func testSASL(t *testing.T, mechanism string, encrypted bool) {
+	opts := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser(mechanism, "u", secret)}
+	var config *tls.Config
+	if encrypted {
+		ca := newAuthority(t)
+		opts = append(opts, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{ca.issue(time.Now().Add(time.Hour))}, MinVersion: tls.VersionTLS12}))
+		config = &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12}
+	}
+	cluster, o := startBroker(t, opts...)
+	addr := o.Brokers[0]
+	out := new(logs)
+	options := func(password string) *Options {
+		return &Options{
+			Brokers: o.Brokers, Dial: o.Dial, TLS: config, SASL: SASL{mechanism, "u", password}, RequestTimeout: time.Second,
+			Logger: slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		}
+	}
+	useAll(t, newTestClient(t, options(secret)))
+
+	// kfake closes the connection, as Kafka before 1.0 did.
+	_, err := newTestClient(t, options("wrong "+secret)).Topic(testContext(t), "t")
+	checkRefusal(t, err, ErrUnreachable, addr, mechanism)
+	// Kafka says why.
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+	bad := newTestClient(t, options("wrong "+secret))
+	_, err = bad.Topic(testContext(t), "t")
+	checkRefusal(t, err, ErrAuth, addr, mechanism)
+	f := bad.NewFetcher(nil)
+	f.Add("t", 0, 0)
+	checkRefusal(t, f.Run(testContext(t)), ErrAuth, addr, mechanism)
+	if strings.Contains(out.String(), secret) {
+		t.Errorf("the password is in the log:\n%s", out)
 	}
 }
 

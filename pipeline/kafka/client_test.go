@@ -5,11 +5,14 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"slices"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,115 +22,97 @@ import (
 	"github.com/twmb/franz-go/pkg/kversion"
 )
 
-// silentBroker accepts connections and never answers.
-func silentBroker(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	var mu sync.Mutex
-	var conns []net.Conn
-	wg.Go(func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			mu.Lock()
-			conns = append(conns, c)
-			mu.Unlock()
-		}
-	})
-	t.Cleanup(func() {
-		_ = ln.Close()
-		wg.Wait()
-		for _, c := range conns {
-			_ = c.Close()
-		}
-	})
-	return ln.Addr().String()
+// silent dials brokers that take every request and never answer.
+func silent(context.Context, string, string) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() { _, _ = io.Copy(io.Discard, theirs) }() // until ours is closed
+	return ours, nil
 }
 
-// deadAddr is an address that refuses connections.
-func deadAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = ln.Close() }()
-	return ln.Addr().String()
+// refused dials addresses where nothing listens.
+func refused(_ context.Context, network, addr string) (net.Conn, error) {
+	return nil, fmt.Errorf("dial %s %s: %w", network, addr, os.NewSyscallError("connect", syscall.ECONNREFUSED))
 }
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
+	const addr = "127.0.0.1:9"
 	for name, tc := range map[string]struct {
-		addr string
+		dial func(ctx context.Context, network, addr string) (net.Conn, error)
 		text []string
 	}{
-		"silent":  {silentBroker(t), []string{"does not answer"}},
-		"refused": {deadAddr(t), []string{"connection refused", "check the addresses"}},
+		"silent":  {silent, []string{"does not answer"}},
+		"refused": {refused, []string{"connection refused", "check the addresses"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := newTestClient(t, &Options{Brokers: []string{tc.addr}, DialTimeout: 200 * time.Millisecond, RequestTimeout: 500 * time.Millisecond})
-			for call, f := range map[string]func(ctx context.Context) error{
-				"Topic": func(ctx context.Context) error { _, err := c.Topic(ctx, "t"); return err },
-				"ListOffsets": func(ctx context.Context) error {
-					_, err := c.ListOffsets(ctx, "t", []int32{0})
-					return err
-				},
-				"CreateTopic": func(ctx context.Context) error { return c.CreateTopic(ctx, "t", 1) },
-				"JoinGroup": func(ctx context.Context) error {
-					_, err := c.JoinGroup(ctx, &GroupOptions{ID: "g", Topics: []string{"t"}})
-					return err
-				},
-				"Produce": func(ctx context.Context) error { return c.NewProducer(nil).Produce(ctx, "t", Message{}) },
-			} {
-				start := time.Now()
-				err := f(t.Context())
-				if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), tc.addr) {
-					t.Errorf("%s: Got %v, want ErrUnreachable naming %s", call, err, tc.addr)
-					continue
-				}
-				if took := time.Since(start); took > 10*time.Second { // 500 ms and a slow machine
-					t.Errorf("%s took %v", call, took)
-				}
-				for _, want := range tc.text {
-					if !strings.Contains(err.Error(), want) {
-						t.Errorf("%s: Got %q, want %q in it", call, err, want)
+		for call, f := range map[string]func(ctx context.Context, c *Client) error{
+			"Topic": func(ctx context.Context, c *Client) error { _, err := c.Topic(ctx, "t"); return err },
+			"ListOffsets": func(ctx context.Context, c *Client) error {
+				_, err := c.ListOffsets(ctx, "t", []int32{0})
+				return err
+			},
+			"CreateTopic": func(ctx context.Context, c *Client) error { return c.CreateTopic(ctx, "t", 1) },
+			"JoinGroup": func(ctx context.Context, c *Client) error {
+				_, err := c.JoinGroup(ctx, &GroupOptions{ID: "g", Topics: []string{"t"}})
+				return err
+			},
+			"Produce": func(ctx context.Context, c *Client) error { return c.NewProducer(nil).Produce(ctx, "t", Message{}) },
+		} {
+			t.Run(name+"/"+call, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					c := newTestClient(t, &Options{Brokers: []string{addr}, Dial: tc.dial, DialTimeout: 200 * time.Millisecond, RequestTimeout: 500 * time.Millisecond})
+					start := time.Now()
+					err := f(t.Context(), c)
+					if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), addr) {
+						t.Fatalf("Got %v, want ErrUnreachable naming %s", err, addr)
 					}
-				}
-			}
-		})
+					if took := time.Since(start); took > 500*time.Millisecond {
+						t.Errorf("Got an answer after %v", took)
+					}
+					for _, want := range tc.text {
+						if !strings.Contains(err.Error(), want) {
+							t.Errorf("Got %q, want %q in it", err, want)
+						}
+					}
+				})
+			})
+		}
 	}
 }
 
 // A caller's own deadline is the caller's error, not the cluster's.
 func TestCallerDeadline(t *testing.T) {
 	t.Parallel()
-	c := newTestClient(t, &Options{Brokers: []string{silentBroker(t)}})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := c.Topic(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnreachable) {
-		t.Errorf("Got %v, want the caller's deadline", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, &Options{Brokers: []string{"127.0.0.1:9"}, Dial: silent})
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := c.Topic(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnreachable) {
+			t.Errorf("Got %v, want the caller's deadline", err)
+		}
+	})
 }
 
 // One seed that is down does not matter.
 func TestOneSeedDown(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	c := newTestClient(t, &Options{Brokers: []string{deadAddr(t), cluster.ListenAddrs()[0], silentBroker(t)}, DialTimeout: 100 * time.Millisecond})
-	if _, err := c.Topic(testContext(t), "t"); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		_, o := startBroker(t)
+		up, dial := o.Brokers[0], o.Dial
+		o.Brokers, o.DialTimeout = []string{"127.0.0.1:9", up, "127.0.0.1:10"}, 100*time.Millisecond
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			switch addr {
+			case up:
+				return dial(ctx, network, addr)
+			case "127.0.0.1:9":
+				return refused(ctx, network, addr)
+			}
+			return silent(ctx, network, addr)
+		}
+		if _, err := newTestClient(t, o).Topic(testContext(t), "t"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTopic(t *testing.T) {
@@ -249,33 +234,38 @@ func TestFetchByName(t *testing.T) {
 
 func TestSASL(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"), kfake.EnableSASL(),
-		kfake.Superuser("PLAIN", "u", "p"), kfake.Superuser("SCRAM-SHA-256", "u", "p"), kfake.Superuser("SCRAM-SHA-512", "u", "p"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
-		good := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), SASL: SASL{mechanism, "u", "p"}})
-		if _, err := good.Topic(testContext(t), "t"); err != nil {
-			t.Errorf("%s: %v", mechanism, err)
+	synctest.Test(t, func(t *testing.T) {
+		_, o := startBroker(t, kfake.EnableSASL(),
+			kfake.Superuser("PLAIN", "u", "p"), kfake.Superuser("SCRAM-SHA-256", "u", "p"), kfake.Superuser("SCRAM-SHA-512", "u", "p"))
+		with := func(change func(*Options)) *Client {
+			o := *o
+			change(&o)
+			return newTestClient(t, &o)
 		}
-		m := joinWith(t, good, &GroupOptions{ID: mechanism, Topics: []string{"t"}})
-		m.await(t, owns(1))
-		bad := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), SASL: SASL{mechanism, "u", "wrong-secret"}, RequestTimeout: time.Second})
-		_, err := bad.Topic(testContext(t), "t")
-		if err == nil || strings.Contains(err.Error(), "wrong-secret") || !strings.Contains(err.Error(), "credentials") {
-			t.Errorf("%s: Got %v with a wrong password", mechanism, err)
+		for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+			good := with(func(o *Options) { o.SASL = SASL{mechanism, "u", "p"} })
+			if _, err := good.Topic(testContext(t), "t"); err != nil {
+				t.Errorf("%s: %v", mechanism, err)
+			}
+			m := joinWith(t, good, &GroupOptions{ID: mechanism, Topics: []string{"t"}})
+			m.await(t, owns(1))
+			bad := with(func(o *Options) { o.SASL, o.RequestTimeout = SASL{mechanism, "u", "wrong-secret"}, time.Second })
+			_, err := bad.Topic(testContext(t), "t")
+			if err == nil || strings.Contains(err.Error(), "wrong-secret") || !strings.Contains(err.Error(), "credentials") {
+				t.Errorf("%s: Got %v with a wrong password", mechanism, err)
+			}
 		}
-	}
-	none := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), RequestTimeout: 300 * time.Millisecond})
-	if _, err := none.Topic(testContext(t), "t"); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "SASL") {
-		t.Errorf("Got %v without credentials, want a hint to SASL", err)
-	}
-	encrypted := newTestClient(t, &Options{Brokers: cluster.ListenAddrs(), TLS: &tls.Config{MinVersion: tls.VersionTLS12}, RequestTimeout: 300 * time.Millisecond, DialTimeout: 100 * time.Millisecond})
-	if _, err := encrypted.Topic(testContext(t), "t"); !errors.Is(err, ErrUnreachable) {
-		t.Errorf("Got %v with TLS to a plain port, want ErrUnreachable", err)
-	}
+		none := with(func(o *Options) { o.RequestTimeout = 300 * time.Millisecond })
+		if _, err := none.Topic(testContext(t), "t"); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "SASL") {
+			t.Errorf("Got %v without credentials, want a hint to SASL", err)
+		}
+		encrypted := with(func(o *Options) {
+			o.TLS, o.RequestTimeout, o.DialTimeout = &tls.Config{MinVersion: tls.VersionTLS12}, 300*time.Millisecond, 100*time.Millisecond
+		})
+		if _, err := encrypted.Topic(testContext(t), "t"); !errors.Is(err, ErrUnreachable) {
+			t.Errorf("Got %v with TLS to a plain port, want ErrUnreachable", err)
+		}
+	})
 }
 
 func TestOptionsValidate(t *testing.T) {
@@ -355,42 +345,44 @@ func TestMurmur2(t *testing.T) {
 
 func TestProduceErrors(t *testing.T) {
 	t.Parallel()
-	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.AllowAutoTopicCreation(), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
-	ctx := testContext(t)
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 2},
-		kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas})
-	// Batches larger than the broker takes are halved.
-	p := c.NewProducer(&ProducerOptions{Compression: None})
-	if err := p.Produce(ctx, "t", numbered(0, 1000)...); err != nil {
-		t.Fatal(err)
-	}
-	if got := readTo(t, startFetcher(t, c, nil).Add("t", 0, 0), 1000); !slices.Equal(got, values(0, 1000)) {
-		t.Errorf("Got %d records", len(got))
-	}
-	err := p.Produce(ctx, "t", Message{Value: make([]byte, 5000)})
-	if !errors.Is(err, codeMessageTooLarge) || !strings.Contains(err.Error(), "produce to t") {
-		t.Errorf("Got %v for a message that is too large", err)
-	}
-	if err := p.Produce(ctx, "nope", Message{}); !errors.Is(err, ErrTopicNotFound) || cluster.TopicInfo("nope") != nil {
-		t.Errorf("Got %v for a missing topic", err)
-	}
-	if err := p.Produce(ctx, "t"); err != nil {
-		t.Errorf("Got %v for nothing", err)
-	}
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
-	short := c.NewProducer(&ProducerOptions{DeliveryTimeout: 100 * time.Millisecond})
-	if err := short.Produce(ctx, "t", Message{}); !errors.Is(err, codeNotEnoughReplicas) {
-		t.Errorf("Got %v, want the broker's reason after the delivery timeout", err)
-	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Produce(ctx, "t", Message{}); !errors.Is(err, ErrClosed) {
-		t.Errorf("Got %v, want ErrClosed", err)
-	}
-	if err := c.NewProducer(&ProducerOptions{Compression: "rar"}).Produce(ctx, "t", Message{}); err == nil || !strings.Contains(err.Error(), `"rar"`) {
-		t.Errorf("Got %v for an unknown codec", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.AllowAutoTopicCreation(), kfake.BrokerConfigs(map[string]string{"message.max.bytes": "2000"}))
+		ctx := testContext(t)
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotLeaderForPartition, Count: 2},
+			kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas})
+		// Batches larger than the broker takes are halved.
+		p := c.NewProducer(&ProducerOptions{Compression: None})
+		if err := p.Produce(ctx, "t", numbered(0, 1000)...); err != nil {
+			t.Fatal(err)
+		}
+		if got := readTo(t, startFetcher(t, c, nil).Add("t", 0, 0), 1000); !slices.Equal(got, values(0, 1000)) {
+			t.Errorf("Got %d records", len(got))
+		}
+		err := p.Produce(ctx, "t", Message{Value: make([]byte, 5000)})
+		if !errors.Is(err, codeMessageTooLarge) || !strings.Contains(err.Error(), "produce to t") {
+			t.Errorf("Got %v for a message that is too large", err)
+		}
+		if err := p.Produce(ctx, "nope", Message{}); !errors.Is(err, ErrTopicNotFound) || cluster.TopicInfo("nope") != nil {
+			t.Errorf("Got %v for a missing topic", err)
+		}
+		if err := p.Produce(ctx, "t"); err != nil {
+			t.Errorf("Got %v for nothing", err)
+		}
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: -1})
+		short := c.NewProducer(&ProducerOptions{DeliveryTimeout: 100 * time.Millisecond})
+		if err := short.Produce(ctx, "t", Message{}); !errors.Is(err, codeNotEnoughReplicas) {
+			t.Errorf("Got %v, want the broker's reason after the delivery timeout", err)
+		}
+		if err := p.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Produce(ctx, "t", Message{}); !errors.Is(err, ErrClosed) {
+			t.Errorf("Got %v, want ErrClosed", err)
+		}
+		if err := c.NewProducer(&ProducerOptions{Compression: "rar"}).Produce(ctx, "t", Message{}); err == nil || !strings.Contains(err.Error(), `"rar"`) {
+			t.Errorf("Got %v for an unknown codec", err)
+		}
+	})
 }
 
 func TestCommittedOffsets(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -299,29 +300,31 @@ func TestGroupCoordinatorTrouble(t *testing.T) {
 // put their partitions down, does not hold up Close.
 func TestGroupCloseWhileJoining(t *testing.T) {
 	t.Parallel()
-	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
-	first := join(t, c, "s", "a")
-	g := first.await(t, owns(1))
-	release := make(chan struct{})
-	defer close(release)
-	g.Run(func(context.Context) { <-release })
-	joins := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Observe: true, Count: -1})
-	second := join(t, c, "s", "a")
-	second.group.leaveWithin = 50 * time.Millisecond
-	if err := joins.Wait(testContext(t), 1); err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan error, 1)
-	go func() { closed <- second.group.Close() }()
-	select {
-	case err := <-closed:
-		if err != nil {
-			t.Error(err)
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
+		first := join(t, c, "s", "a")
+		g := first.await(t, owns(1))
+		release := make(chan struct{})
+		defer close(release)
+		g.Run(func(context.Context) { <-release })
+		joins := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", Observe: true, Count: -1})
+		second := join(t, c, "s", "a")
+		second.group.leaveWithin = 50 * time.Millisecond
+		if err := joins.Wait(testContext(t), 1); err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(4 * time.Second): // the rebalance timeout of join is 5 s
-		t.Error("Close waits for the JoinGroup")
-	}
-	<-second.failed
+		closed := make(chan error, 1)
+		go func() { closed <- second.group.Close() }()
+		select {
+		case err := <-closed:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(4 * time.Second): // the rebalance timeout of join is 5 s
+			t.Error("Close waits for the JoinGroup")
+		}
+		<-second.failed
+	})
 }
 
 func TestGroupMissingTopic(t *testing.T) {

@@ -41,6 +41,21 @@ func startCluster(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, *Client) {
 	return cluster, c
 }
 
+// startBroker starts one broker with the topic t on an in-memory network and
+// returns what a client of it needs.
+func startBroker(t testing.TB, opts ...kfake.Opt) (*kfake.Cluster, *Options) {
+	t.Helper()
+	net := new(kfake.VirtualNetwork)
+	cluster, err := kfake.NewCluster(append([]kfake.Opt{
+		kfake.Ports(1), kfake.ListenFn(net.Listen), kfake.SeedTopics(1, "t"), kfake.GroupMinSessionTimeout(time.Second),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster, &Options{Brokers: []string{"127.0.0.1:1"}, Dial: net.DialContext}
+}
+
 func newTestClient(t testing.TB, o *Options) *Client {
 	t.Helper()
 	if o.Logger == nil && testing.Verbose() {
@@ -58,6 +73,12 @@ func newTestClient(t testing.TB, o *Options) *Client {
 func startFetcher(t testing.TB, c *Client, o *FetchOptions) *Fetcher {
 	t.Helper()
 	f := c.NewFetcher(o)
+	runFetcher(t, f)
+	return f
+}
+
+// runFetcher runs f until the test ends.
+func runFetcher(t testing.TB, f *Fetcher) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -68,7 +89,6 @@ func startFetcher(t testing.TB, c *Client, o *FetchOptions) *Fetcher {
 		cancel()
 		<-done
 	})
-	return f
 }
 
 // awaitMetrics returns the first metrics that ok accepts. What background loops

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -112,48 +113,51 @@ func TestFetchReplicaLease(t *testing.T) {
 // A broker that asks for patience gets it from every loop.
 func TestFetchThrottled(t *testing.T) {
 	t.Parallel()
-	cluster, c := startCluster(t, kfake.SeedTopics(4, "t"))
-	for p := range int32(4) {
-		if err := cluster.MoveTopicPartition("t", p, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	const throttle = 300 * time.Millisecond
-	var asked atomic.Int64 // when, by the cluster
-	early := make(chan time.Duration, 1)
-	cluster.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		if at := asked.Load(); at != 0 {
-			if since := time.Duration(time.Now().UnixNano() - at); since < throttle {
-				select {
-				case early <- since:
-				default:
-				}
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(4, "t"))
+		for p := range int32(4) {
+			if err := cluster.MoveTopicPartition("t", p, 0); err != nil {
+				t.Fatal(err)
 			}
-			return nil, nil, false
 		}
-		asked.Store(time.Now().UnixNano())
-		resp := kreq.(*kmsg.FetchRequest).ResponseKind().(*kmsg.FetchResponse)
-		resp.ThrottleMillis = int32(throttle.Milliseconds())
-		return resp, nil, true
+		const throttle = 300 * time.Millisecond
+		var asked atomic.Int64 // when, by the cluster
+		early := make(chan time.Duration, 1)
+		cluster.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			if at := asked.Load(); at != 0 {
+				if since := time.Duration(time.Now().UnixNano() - at); since < throttle {
+					select {
+					case early <- since:
+					default:
+					}
+				}
+				return nil, nil, false
+			}
+			asked.Store(time.Now().UnixNano())
+			resp := kreq.(*kmsg.FetchRequest).ResponseKind().(*kmsg.FetchResponse)
+			resp.ThrottleMillis = int32(throttle.Milliseconds())
+			return resp, nil, true
+		})
+		produce(t, c, "t", numbered(0, 10)...)
+		f := startFetcher(t, c, nil)
+		r := f.Add("t", 0, 0)
+		synctest.Wait() // the answer is there
+		for p := range int32(3) {
+			f.Add("t", p+1, 0)
+		}
+		if got := readTo(t, r, 10); !slices.Equal(got, values(0, 10)) {
+			t.Errorf("Got %v", got)
+		}
+		select {
+		case since := <-early:
+			t.Errorf("Got a fetch %v after the broker had asked for %v", since, throttle)
+		default:
+		}
+		if m := c.Metrics(); m.Throttled != throttle || m.Errors["unknown_server_error"] != 0 {
+			t.Errorf("Got throttled %v, errors %v", m.Throttled, m.Errors)
+		}
 	})
-	produce(t, c, "t", numbered(0, 10)...)
-	f := startFetcher(t, c, nil)
-	r := f.Add("t", 0, 0)
-	for p := range int32(3) {
-		f.Add("t", p+1, 0)
-	}
-	if got := readTo(t, r, 10); !slices.Equal(got, values(0, 10)) {
-		t.Errorf("Got %v", got)
-	}
-	select {
-	case since := <-early:
-		t.Errorf("Got a fetch %v after the broker had asked for %v", since, throttle)
-	default:
-	}
-	if m := c.Metrics(); m.Throttled != throttle || m.Errors["unknown_server_error"] != 0 {
-		t.Errorf("Got throttled %v, errors %v", m.Throttled, m.Errors)
-	}
 }
 
 // The partitions' shares add up to the total, and every one of them comes.
@@ -168,11 +172,12 @@ func TestFetchTotalBytes(t *testing.T) {
 	if err := c.NewProducer(&ProducerOptions{Compression: None, BatchBytes: 4 << 10}).Produce(testContext(t), "t", msgs...); err != nil {
 		t.Fatal(err)
 	}
-	f := startFetcher(t, c, &FetchOptions{TotalBytes: total})
+	f := c.NewFetcher(&FetchOptions{TotalBytes: total})
 	readers := make([]*PartitionReader, partitions)
 	for p := range readers {
 		readers[p] = f.Add("t", int32(p), 0)
 	}
+	runFetcher(t, f) // with all of them: one alone has all of the bytes
 	ctx := testContext(t)
 	left := partitions
 	for left > 0 {
@@ -184,8 +189,7 @@ func TestFetchTotalBytes(t *testing.T) {
 			for _, r := range readers {
 				sum += r.queuedBytes()
 			}
-			// Buffers are a power of two; a partition's first may be of before
-			// the last was added.
+			// Buffers are a power of two.
 			if sum > 2*total {
 				t.Fatalf("Got %d bytes buffered, want up to %d", sum, total)
 			}
