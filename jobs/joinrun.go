@@ -131,6 +131,9 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 	}
 	j := *r.Join // its columns may be those of these runs alone
 	r.Join = &j
+	if j.spec.SpillDir == "" && !inBucket(r.Out) {
+		j.spec.SpillDir = r.Out
+	}
 	if err := j.compile(r.inputs[0].Columns(), r.inputs[1].Columns()); err != nil {
 		return nil, err
 	}

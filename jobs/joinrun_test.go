@@ -131,6 +131,48 @@ func TestRunJoin(t *testing.T) {
 	}
 }
 
+// TestRunJoinSpills: a join that does not fit memory gives the same rows, and its
+// directory holds nothing else.
+func TestRunJoinSpills(t *testing.T) {
+	t.Parallel()
+	src := joinSource(3000)
+	var content [2][][]string
+	var names [2][]string
+	for i, memory := range []int64{0, 1000} {
+		spec := joinSpec(join.Full, join.Hash)
+		spec.MemoryBytes = memory
+		out := t.TempDir()
+		m, err := RunJoin(t.Context(), &JoinOptions{Join: mustCompileJoin(t, spec), Source: src, Out: out, Now: clock()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Verify(t.Context(), filepath.Join(out, "j"))
+		if err != nil || !r.OK() {
+			t.Fatalf("Verify: %v, %v", err, r.Err())
+		}
+		content[i] = readFormat(t, r.Dir, m, Parquet)
+		entries, err := os.ReadDir(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			names[i] = append(names[i], e.Name())
+		}
+	}
+	if cmp.Equal(content[0], content[1]) {
+		t.Error("the rows have the order of the left side: nothing was written to disk")
+	}
+	for i := range content {
+		slices.SortFunc(content[i], slices.Compare)
+	}
+	if d := cmp.Diff(content[0], content[1]); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff(names[0], names[1]); d != "" {
+		t.Errorf("something is left: %s", d)
+	}
+}
+
 // TestRunJoinManifest is what the manifest says of the sides.
 func TestRunJoinManifest(t *testing.T) {
 	t.Parallel()
@@ -203,7 +245,7 @@ func TestRunJoinRefused(t *testing.T) {
 			return os.WriteFile(filepath.Join(run, "part-000000-0000.arrow"), []byte("x"), 0o666)
 		}, want: store.ErrCorrupt},
 		"missing":    {damage: func(run string) error { return os.Remove(filepath.Join(run, "part-000001-0000.arrow")) }, want: target.ErrNotFound},
-		"memory":     {spec: func(s *JoinSpec) { s.Method, s.MemoryBytes = join.Hash, 1000 }, want: join.ErrMemory},
+		"memory":     {spec: func(s *JoinSpec) { s.Method, s.MemoryBytes = join.Hash, 50 }, want: join.ErrMemory},
 		"not sorted": {spec: func(s *JoinSpec) { s.On = []join.On{{Left: "page", Right: "name"}}; s.Columns = nil }, want: join.ErrNotSorted},
 		"published":  {want: target.ErrExists},
 	} {

@@ -67,6 +67,9 @@ func (j *Join) Live() bool { return j.sides[0] != nil }
 
 func (s *JoinSpec) sides() [2]*JoinSide { return [2]*JoinSide{&s.Left, &s.Right} }
 
+// inBucket reports whether a place is not a directory.
+func inBucket(at string) bool { return strings.HasPrefix(at, "s3://") }
+
 // sideNames are the sides as declarations and messages name them.
 var sideNames = [2]string{"left", "right"}
 
@@ -91,7 +94,7 @@ func CompileJoin(name string, s *JoinSpec, find func(job string) *Job) (*Join, e
 			bad(sideNames[i], "it is either a job or a run")
 		case side.Run != "":
 			runs++
-			if strings.HasPrefix(side.Run, "s3://") {
+			if inBucket(side.Run) {
 				bad(sideNames[i]+".run", "a run in a bucket cannot be joined; copy it to a directory")
 			}
 		case side.Job == "":

@@ -1,26 +1,148 @@
 package join
 
+import (
+	"errors"
+	"fmt"
+)
+
 // hash joins two sides in any order: it holds the right side by its keys and reads
-// the left.
+// the left. Where the right side does not fit memory, both are written to a file, in
+// parts by a hash of their keys, and one part after the other is joined like that
+// (the GRACE hash join: Kitsuregawa, Tanaka, Moto-oka 1983).
 type hash struct {
+	j           *Join
 	left, right *side
 	out         *emitter
-	table       table
+	disk        *disk
+	level       int // how often the sides were parted before
 }
 
+// maxLevel bounds how often a part is parted again. Only rows whose keys share
+// eight hashes, or one key, stay together so long: 32⁸ parts hold any disk.
+const maxLevel = 8
+
 func (h *hash) run() error {
-	if err := h.table.hold(h.right); err != nil {
+	t := newTable(h.j)
+	switch err := t.hold(h.right, h.out); {
+	case err == nil:
+	case !errors.Is(err, ErrMemory) || len(t.chains) < 2 || h.level == maxLevel:
 		return err
+	case h.disk.dir == "":
+		return fmt.Errorf("%w; set spill_dir", err)
+	default:
+		return h.part(&t)
 	}
 	for {
 		if err := h.left.next(); err != nil {
 			return err
 		}
 		if h.left.done {
-			return h.table.rest(h.out)
+			return t.rest(h.out)
 		}
-		if err := h.table.probe(h.left, h.out); err != nil {
+		if err := t.probe(h.left, h.out); err != nil {
 			return err
+		}
+	}
+}
+
+// part joins by parts. t has the first rows of the right side, and is emptied.
+func (h *hash) part(t *table) (err error) {
+	f, err := h.disk.create()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	right, err := h.partRight(f, t)
+	if err != nil {
+		return err
+	}
+	left, err := h.partLeft(f, right)
+	if err != nil {
+		return err
+	}
+	_, keepRight := h.j.keeps()
+	for i := range fanOut {
+		if right.rows[i] == 0 || left.rows[i] == 0 && !keepRight {
+			continue
+		}
+		sub := &hash{j: h.j, out: h.out, disk: h.disk, level: h.level + 1}
+		sub.left = h.partSide(h.left, left, i)
+		sub.right = h.partSide(h.right, right, i)
+		if err := sub.run(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// partSide is s of one part.
+func (h *hash) partSide(s *side, p *parts, i int) *side {
+	in := p.input(i)
+	return &side{ctx: s.ctx, name: s.name, in: in, keys: s.keys, right: s.right, part: in}
+}
+
+// partRight writes the right side: what t holds, and the rest.
+func (h *hash) partRight(f *spillFile, t *table) (*parts, error) {
+	p := newParts(f, t.rows.columns, h.level, h.j.spec.MemoryBytes)
+	if h.j.leftOnly() {
+		for key := range t.chains {
+			if err := p.add([]byte(key), ref{}); err != nil {
+				return nil, err
+			}
+		}
+	} else {
+		held := &side{keys: h.right.keys, right: true}
+		for i := range t.rows.rows {
+			r := t.rows.row(i)
+			held.batch, held.row = r.batch, r.row
+			held.key, _ = held.appendKey(held.key[:0]) // none is null
+			if err := p.add(held.key, r); err != nil {
+				return nil, err
+			}
+		}
+	}
+	*t = table{}
+	_, keepRight := h.j.keeps()
+	for {
+		if err := h.right.next(); err != nil {
+			return nil, err
+		}
+		r := ref{h.right.batch, h.right.row}
+		var err error
+		switch {
+		case h.right.done:
+			return p, p.flushAll()
+		case !h.right.null:
+			err = p.add(h.right.key, r)
+		case keepRight:
+			err = h.out.emit(ref{}, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// partLeft writes those rows of the left side that may have a partner.
+func (h *hash) partLeft(f *spillFile, right *parts) (*parts, error) {
+	p := newParts(f, h.j.left, h.level, h.j.spec.MemoryBytes)
+	keepLeft, _ := h.j.keeps()
+	for {
+		if err := h.left.next(); err != nil {
+			return nil, err
+		}
+		l := ref{h.left.batch, h.left.row}
+		var err error
+		switch {
+		case h.left.done:
+			return p, p.flushAll()
+		case !h.left.null && right.rows[p.of(h.left.key)] > 0:
+			err = p.add(h.left.key, l)
+		case keepLeft || h.j.spec.Kind == Anti:
+			err = h.out.emit(l, ref{})
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 }

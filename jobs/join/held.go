@@ -19,8 +19,20 @@ type held struct {
 // few are held.
 const perBatch = 1024
 
-// add keeps a copy of a row. Its error wraps ErrMemory, and says what is full.
+// add is append for rows that must fit. Its error wraps ErrMemory, and says what is
+// full.
 func (h *held) add(r ref, full func() string) error {
+	if err := h.append(r); err != nil {
+		return err
+	}
+	if h.bytes > h.limit {
+		return fmt.Errorf("%w: %s more than memory_bytes, %d", ErrMemory, full(), h.limit)
+	}
+	return nil
+}
+
+// append keeps a copy of a row.
+func (h *held) append(r ref) error {
 	n := h.rows % perBatch
 	if n == 0 && h.rows/perBatch == len(h.batches) {
 		h.batches = append(h.batches, columnar.NewBatch(h.columns))
@@ -37,9 +49,6 @@ func (h *held) add(r ref, full func() string) error {
 		}
 	}
 	h.rows++
-	if h.bytes > h.limit {
-		return fmt.Errorf("%w: %s more than memory_bytes, %d", ErrMemory, full(), h.limit)
-	}
 	return nil
 }
 

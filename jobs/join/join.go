@@ -6,18 +6,19 @@
 // result. There are three methods. Merge needs both sides sorted by the key, which
 // exports are by row key; it holds one batch a side and the right side's rows of
 // one key, and its result is sorted by the key. Hash takes any order; it holds the
-// whole right side, and its result has the order of the left. Lookup, by
-// RunLookup, does not read the right side but asks for the rows that it needs; it
-// holds those of a batch of the left side, or of a part of one, and its result has
-// the order of the left. All stop with ErrMemory rather than exceed
-// Spec.MemoryBytes, and none writes to disk.
+// whole right side, and its result has the order of the left; where the right side
+// does not fit, both are written to Spec.SpillDir and joined part by part, and the
+// result has no order. Lookup, by RunLookup, does not read the right side but asks
+// for the rows that it needs; it holds those of a batch of the left side, or of a
+// part of one, and its result has the order of the left. All stop with ErrMemory
+// rather than exceed Spec.MemoryBytes.
 //
 // A null key equals nothing, a null neither: such a row has no partner, and comes
 // out of an outer or anti join alone. Rows with equal keys are all paired with each
 // other. Keys compare by their bytes; floats are no keys.
 //
 // A Join is immutable and safe for concurrent use; each Run belongs to one
-// goroutine. The package does no I/O of its own.
+// goroutine. Files in Spec.SpillDir are all the I/O of the package.
 package join
 
 import (
@@ -36,6 +37,10 @@ var (
 	ErrNotSorted = errors.New("join: not sorted by the key")
 	// ErrMemory: the rows that must be held do not fit Spec.MemoryBytes.
 	ErrMemory = errors.New("join: out of memory")
+	// ErrDisk: what does not fit memory does not fit Spec.SpillBytes.
+	ErrDisk = errors.New("join: out of disk")
+	// ErrSpill: what was written to Spec.SpillDir was read otherwise.
+	ErrSpill = errors.New("join: spilled rows are damaged")
 )
 
 // The kinds of joins.
@@ -61,15 +66,18 @@ const (
 // Methods returns the methods.
 func Methods() []string { return []string{Merge, Hash, Lookup} }
 
-// DefaultMemoryBytes is what a Join holds at most unless told otherwise.
-const DefaultMemoryBytes = 256 << 20
+// Defaults of a Spec.
+const (
+	DefaultMemoryBytes = 256 << 20
+	DefaultSpillBytes  = 64 << 30
+)
 
 // Spec is a join as it is declared.
 type Spec struct {
 	// Kind is inner (default), left, right, full, semi or anti.
 	Kind string `yaml:"kind,omitempty"`
 	// Method is merge (default), for sides that are sorted by the key; hash,
-	// which holds the right side in memory; or lookup, which reads those rows of
+	// which holds the right side, in memory as far as it fits; or lookup, which reads those rows of
 	// the right side's table that the left one asks for by their row key.
 	Method string `yaml:"method,omitempty"`
 	// On are the columns that must be equal; at least one.
@@ -78,9 +86,15 @@ type Spec struct {
 	// of the left side, then, but for semi and anti, those of the right.
 	Columns []Column `yaml:"columns,omitempty"`
 	// MemoryBytes bounds the rows that are held: with merge those of the right
-	// side with one key, with hash the whole right side, with lookup the row that
-	// one of the left side asks for. Default 256 MiB.
+	// side with one key, with hash the whole right side, or what is in memory of
+	// it, with lookup the row that one of the left side asks for. Default 256 MiB.
 	MemoryBytes int64 `yaml:"memory_bytes,omitempty"`
+	// SpillDir is the directory to which a hash join writes both sides where the
+	// right one does not fit MemoryBytes. Default: out, where that is a
+	// directory; without one, such a join stops.
+	SpillDir string `yaml:"spill_dir,omitempty"`
+	// SpillBytes bounds what is there at a time. Default 64 GiB.
+	SpillBytes int64 `yaml:"spill_bytes,omitempty"`
 }
 
 // On is one column of the key.
@@ -244,6 +258,12 @@ func Compile(s *Spec, left, right []columnar.Column) (*Join, error) {
 		c.bad("memory_bytes", "%d is negative", j.spec.MemoryBytes)
 	case j.spec.MemoryBytes == 0:
 		j.spec.MemoryBytes = DefaultMemoryBytes
+	}
+	switch {
+	case j.spec.SpillBytes < 0:
+		c.bad("spill_bytes", "%d is negative", j.spec.SpillBytes)
+	case j.spec.SpillBytes == 0:
+		j.spec.SpillBytes = DefaultSpillBytes
 	}
 	if len(j.spec.On) == 0 {
 		c.bad("on", "there is no column to join by")
@@ -434,8 +454,9 @@ func (c *compiler) column(i int, col *Column) {
 
 // Run joins left and right, which must have the columns that j was compiled for,
 // and calls write with batches of the output, each valid during the call. It stops
-// at the first error, of an input, of write, or of ctx. Its error wraps ErrMemory,
-// and with method merge ErrNotSorted.
+// at the first error, of an input, of write, or of ctx. Its error wraps ErrMemory;
+// with method merge ErrNotSorted, with method hash ErrDisk and ErrSpill. What it has
+// written to Spec.SpillDir is gone when it returns.
 func (j *Join) Run(ctx context.Context, left, right Input, write func(*columnar.Batch) error) error {
 	if j.spec.Method == Lookup {
 		return errors.New("join: the method is lookup, which RunLookup does")
@@ -448,7 +469,7 @@ func (j *Join) Run(ctx context.Context, left, right Input, write func(*columnar.
 	if j.spec.Method == Merge {
 		err = (&merge{j: j, left: l, right: r, out: e}).run()
 	} else {
-		err = (&hash{left: l, right: r, out: e, table: newTable(j)}).run()
+		err = (&hash{j: j, left: l, right: r, out: e, disk: &disk{dir: j.spec.SpillDir, limit: j.spec.SpillBytes}}).run()
 	}
 	if err != nil {
 		return err

@@ -75,5 +75,5 @@ func (l *lookup) find(from, to int) error {
 	if err != nil {
 		return err
 	}
-	return l.table.hold(&side{ctx: l.left.ctx, name: fromRight, in: in, keys: l.left.keys, right: true})
+	return l.table.hold(&side{ctx: l.left.ctx, name: fromRight, in: in, keys: l.left.keys, right: true}, l.out)
 }

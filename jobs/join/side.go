@@ -19,9 +19,12 @@ type side struct {
 	right  bool
 	sorted bool // rows must come in order of their keys
 
+	part *partInput // what in is, where it brings its keys; nil = it is none
+
 	batch *columnar.Batch
+	rows  int // of the batch
 	row   int
-	key   []byte // of the row, encoded; the side owns it
+	key   []byte // of the row, encoded; valid until next
 	null  bool   // the row's key is null
 	last  []byte // of the last row with a key
 	seen  bool   // there was one
@@ -34,10 +37,14 @@ func (s *side) next() error {
 		return nil
 	}
 	s.row++
-	if s.batch == nil || s.row >= s.batch.Rows() {
+	if s.row >= s.rows {
 		if err := s.nextBatch(); err != nil || s.done {
 			return err
 		}
+	}
+	if s.part != nil {
+		s.key = s.part.keys[s.row]
+		return nil
 	}
 	s.key, s.null = s.appendKey(s.key[:0])
 	if s.null || !s.sorted {
@@ -59,14 +66,18 @@ func (s *side) nextBatch() error {
 		}
 		b, err := s.in.Next()
 		if err == io.EOF {
-			s.done, s.batch = true, nil
+			s.done, s.batch, s.rows = true, nil, 0
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("read the %s side: %w", s.name, err)
 		}
-		if b.Rows() > 0 {
-			s.batch, s.row = b, 0
+		n := b.Rows()
+		if s.part != nil {
+			n = len(s.part.keys) // there may be no columns
+		}
+		if n > 0 {
+			s.batch, s.rows, s.row = b, n, 0
 			return nil
 		}
 	}

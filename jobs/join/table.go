@@ -32,47 +32,48 @@ func newTable(j *Join) table {
 	return t
 }
 
-// hold reads the right side. A row with a null key is only held where it comes out.
-func (t *table) hold(right *side) error {
+// hold reads the right side. Rows with a null key are not held: they come out, or do
+// not. Its error wraps ErrMemory where the row that it has held last was too many.
+func (t *table) hold(right *side, out *emitter) error {
 	_, keepRight := t.j.keeps()
-	full := func() string { return "the right side takes" }
 	for {
 		if err := right.next(); err != nil {
 			return err
 		}
-		if right.done {
-			return nil
-		}
-		c, found := chain{}, false
-		if !right.null {
-			c, found = t.chains[string(right.key)]
-		}
-		if right.null && !keepRight || found && t.j.leftOnly() {
-			continue
-		}
-		if t.rows.rows == math.MaxInt32 {
-			return fmt.Errorf("%w: the right side has more than %d rows", ErrMemory, math.MaxInt32)
-		}
-		row := int32(t.rows.rows)
-		t.rows.bytes += rowBytes
-		if !right.null && !found {
-			t.rows.bytes += chainBytes + int64(len(right.key))
-		}
-		if err := t.rows.add(ref{right.batch, right.row}, full); err != nil {
-			return err
-		}
-		t.next = append(t.next, -1)
-		t.matched = append(t.matched, false)
+		r := ref{right.batch, right.row}
 		switch {
+		case right.done:
+			return nil
+		case right.null && keepRight:
+			if err := out.emit(ref{}, r); err != nil {
+				return err
+			}
+			continue
 		case right.null:
 			continue
-		case found:
+		}
+		c, found := t.chains[string(right.key)]
+		if found && t.j.leftOnly() {
+			continue
+		}
+		row := int32(t.rows.rows)
+		if err := t.rows.append(r); err != nil {
+			return err
+		}
+		t.rows.bytes += rowBytes
+		t.next = append(t.next, -1)
+		t.matched = append(t.matched, false)
+		if found {
 			t.next[c.last] = row
 			c.last = row
-		default:
+		} else {
+			t.rows.bytes += chainBytes + int64(len(right.key))
 			c = chain{row, row}
 		}
 		t.chains[string(right.key)] = c
+		if t.rows.bytes > t.rows.limit || t.rows.rows == math.MaxInt32 {
+			return t.full()
+		}
 	}
 }
 
@@ -113,6 +114,17 @@ func (t *table) rest(out *emitter) error {
 		}
 	}
 	return nil
+}
+
+// full is the error of a table that does not fit memory.
+func (t *table) full() error {
+	what := "the right side takes"
+	if len(t.chains) == 1 {
+		for key := range t.chains {
+			what = fmt.Sprintf("the right side's rows with key %s take", describe(t.j.keys, []byte(key)))
+		}
+	}
+	return fmt.Errorf("%w: %s more than memory_bytes, %d", ErrMemory, what, t.rows.limit)
 }
 
 // reset forgets the rows.
