@@ -31,6 +31,7 @@ type Instant struct {
 	// Checkpoint is the id of the checkpoint that is read, by which
 	// ReopenInstant finds it; empty where none would be found.
 	Checkpoint string
+	files      *pebblestore.DB    // the checkpoint; nil = a snapshot of the open store
 	remote     *client.Checkpoint // nil = not Remote
 	kept       bool
 	closers    []func() error
@@ -144,7 +145,7 @@ func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e
 			return fail(fmt.Errorf("open a checkpoint: %w", err))
 		}
 		in.closers = append(in.closers, db.Close)
-		snapshotter = db
+		in.files, snapshotter = db, db
 	}
 	s, ok := snapshotter.(store.Snapshotter)
 	if !ok {

@@ -119,6 +119,7 @@ func (c *count) run(ctx context.Context) (_ *TableCounts, err error) {
 	splits := splitsOf(m, c.Rows)
 	t := &TableCounts{Table: c.Table, Sequence: c.Source.Sequence(), Families: c.families(), Regions: make([]RegionCounts, len(splits))}
 	c.report.start(c.Progress, c.Now, len(splits))
+	c.report.regions()
 	err = parallel(ctx, c.Parallelism, len(splits), func(ctx context.Context, i int) error {
 		return c.region(ctx, &splits[i], &t.Regions[i])
 	})

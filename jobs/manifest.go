@@ -131,15 +131,18 @@ func encodeJSON(v any) ([]byte, error) {
 // decodeStrict reads one JSON value without unknown fields. The format version is
 // looked at first, so that a file of a later version is named as such and not as
 // one with unknown fields; that step also refuses what follows the value.
-func decodeStrict(data []byte, v any) error {
+func decodeStrict(data []byte, v any) error { return decodeVersion(data, ManifestVersion, v) }
+
+// decodeVersion is decodeStrict of another format.
+func decodeVersion(data []byte, known int, v any) error {
 	var version struct {
 		FormatVersion int `json:"format_version"`
 	}
 	if err := json.Unmarshal(data, &version); err != nil {
 		return fmt.Errorf("%w: %w", ErrManifest, err)
 	}
-	if version.FormatVersion != ManifestVersion {
-		return fmt.Errorf("%w: format version %d; this program reads version %d", ErrManifest, version.FormatVersion, ManifestVersion)
+	if version.FormatVersion != known {
+		return fmt.Errorf("%w: format version %d; this program reads version %d", ErrManifest, version.FormatVersion, known)
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -193,8 +196,8 @@ func (m *Manifest) validate() error {
 		}
 	}
 	for i := range m.Offsets {
-		if o := &m.Offsets[i]; !isHex(o.TopicID, 32) || o.Partition < 0 || o.Next < 0 {
-			return fmt.Errorf("offsets[%d]: topic id %q, partition %d, next %d", i, o.TopicID, o.Partition, o.Next)
+		if err := m.Offsets[i].validate(); err != nil {
+			return fmt.Errorf("offsets[%d]: %w", i, err)
 		}
 	}
 	totals := make(map[string]Total)
@@ -223,6 +226,14 @@ func (m *Manifest) validate() error {
 		if t.Rows != m.Totals[0].Rows {
 			return fmt.Errorf("totals[%d]: %s has %d rows, %s has %d", i, t.Format, t.Rows, m.Totals[0].Format, m.Totals[0].Rows)
 		}
+	}
+	return nil
+}
+
+// validate checks one offset.
+func (o *Offset) validate() error {
+	if !isHex(o.TopicID, 32) || o.Partition < 0 || o.Next < 0 {
+		return fmt.Errorf("topic id %q, partition %d, next %d", o.TopicID, o.Partition, o.Next)
 	}
 	return nil
 }

@@ -289,25 +289,30 @@ func (r *run) pointAgain(ctx context.Context) error {
 	return pointLatest(ctx, r.Target, r.dir, m, data)
 }
 
-// pointLatest makes the job's _latest.json name the run of manifest m, encoded in data,
-// unless it names that run or one for a later time already.
+// pointLatest makes the job's _latest.json name the run of manifest m, encoded in data.
 func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte) error {
-	latest, err := readLatest(ctx, t, m.Job)
-	if err == nil && (latest.LogicalTime.After(m.LogicalTime) || latest.RunID == m.RunID) {
+	sum := sha256.Sum256(data)
+	return point(ctx, t, m.Job, &Latest{
+		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
+		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+	})
+}
+
+// point makes the _latest.json of a directory say l, unless it names that run or one
+// for a later time already.
+func point(ctx context.Context, t target.Target, dir string, l *Latest) error {
+	latest, err := readLatest(ctx, t, dir)
+	if err == nil && (latest.LogicalTime.After(l.LogicalTime) || latest.RunID == l.RunID) {
 		return nil
 	}
 	if err != nil && !errors.Is(err, target.ErrNotFound) {
 		return err
 	}
-	sum := sha256.Sum256(data)
-	l := &Latest{
-		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
-		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
-	}
-	if data, err = l.Encode(); err != nil {
+	data, err := l.Encode()
+	if err != nil {
 		return err
 	}
-	return t.Replace(ctx, path.Join(m.Job, LatestName), data)
+	return t.Replace(ctx, path.Join(dir, LatestName), data)
 }
 
 // export writes the files of all splits, Parallelism at a time; the first error

@@ -56,37 +56,56 @@ func checkFamilies(t *store.TableDescriptor, families []string) error {
 	return nil
 }
 
-// reporter tells the progress of a job whose regions are read side by side.
+// reporter tells the progress of a job whose parts are worked on side by side.
 type reporter struct {
 	tell    func(Progress) // nil = nobody wants to know
 	now     func() time.Time
 	started time.Time
+	parts   int
 
 	mu       sync.Mutex
+	done     int // parts
 	progress Progress
 }
 
-func (r *reporter) start(tell func(Progress), now func() time.Time, regions int) {
-	r.tell, r.now, r.started = tell, now, now()
-	r.progress = Progress{Regions: regions}
+// start begins a job of so many parts, files or regions.
+func (r *reporter) start(tell func(Progress), now func() time.Time, parts int) {
+	r.tell, r.now, r.started, r.parts = tell, now, now(), parts
+}
+
+// regions says that the parts are regions.
+func (r *reporter) regions() { r.progress.Regions = r.parts }
+
+// file counts a file that was copied.
+func (r *reporter) file(bytes int64) {
+	r.change(func(p *Progress) {
+		p.Files++
+		p.Bytes += bytes
+	}, 1)
 }
 
 // rows counts rows.
-func (r *reporter) rows(n int64) { r.change(n, 0) }
+func (r *reporter) rows(n int64) { r.change(func(p *Progress) { p.Rows += n }, 0) }
 
 // regionDone counts the last rows of a region.
-func (r *reporter) regionDone(rows int64) { r.change(rows, 1) }
+func (r *reporter) regionDone(rows int64) {
+	r.change(func(p *Progress) {
+		p.Rows += rows
+		p.RegionsDone++
+	}, 1)
+}
 
-func (r *reporter) change(rows int64, regions int) {
+// change changes the progress, of which so many parts more are done, and tells it.
+func (r *reporter) change(change func(*Progress), parts int) {
 	if r.tell == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p := &r.progress
-	p.Rows += rows
-	p.RegionsDone += regions
-	p.Done = float64(p.RegionsDone) / float64(p.Regions)
+	change(p)
+	r.done += parts
+	p.Done = float64(r.done) / float64(r.parts)
 	p.Elapsed = r.now().Sub(r.started)
 	r.tell(*p)
 }

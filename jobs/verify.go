@@ -46,12 +46,14 @@ func (r *Report) OK() bool {
 
 // Err returns nil where the report is OK, and an error that names every problem
 // otherwise.
-func (r *Report) Err() error {
+func (r *Report) Err() error { return problemsOf(r.Problems, r.Files) }
+
+func problemsOf(all []string, files []FileReport) error {
 	var errs []error
-	for _, p := range r.Problems {
+	for _, p := range all {
 		errs = append(errs, errors.New(p))
 	}
-	for _, f := range r.Files {
+	for _, f := range files {
 		for _, p := range f.Problems {
 			errs = append(errs, fmt.Errorf("%s: %s", f.Path, p))
 		}

@@ -1,5 +1,6 @@
 // Command export runs the export jobs of a configuration file, lists their runs
-// and verifies what they have published. While a daemon has the data directory it
+// and verifies what they have published; it counts tables, and backs up stores and
+// restores them. While a daemon has the data directory it
 // works on a checkpoint that the daemon makes for it, so that the load of an
 // export stays out of the ingest process; otherwise it opens the directory itself.
 package main
@@ -28,7 +29,9 @@ type commands struct {
 	History historyCommand     `cmd:"" help:"Show what the schedule of a job has done."`
 	Pause   pauseCommand       `cmd:"" help:"Keep the daemon from running a job by its schedule."`
 	Resume  resumeCommand      `cmd:"" help:"Let a paused schedule go on, with the first time from now."`
-	Verify  verifyCommand      `cmd:"" help:"Recount and re-checksum a published run from its files alone."`
+	Backup  backupCommand      `cmd:"" help:"Copy the whole store at one instant, with a manifest, beside a daemon or without one."`
+	Restore restoreCommand     `cmd:"" help:"Make a data directory of a backup, verified before it is visible."`
+	Verify  verifyCommand      `cmd:"" help:"Recount and re-checksum a published run, or a backup, from its files alone."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }
 

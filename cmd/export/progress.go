@@ -83,8 +83,12 @@ func line(p jobs.Progress) string {
 	if p.Regions > 0 {
 		fmt.Fprintf(&b, "%d/%d regions  ", p.RegionsDone, p.Regions)
 	}
-	fmt.Fprintf(&b, "%s rows", cli.Count(p.Rows))
-	if s := p.Elapsed.Seconds(); s > 0 {
+	if p.Regions == 0 && p.Rows == 0 && p.Files > 0 {
+		fmt.Fprintf(&b, "%d files", p.Files)
+	} else {
+		fmt.Fprintf(&b, "%s rows", cli.Count(p.Rows))
+	}
+	if s := p.Elapsed.Seconds(); s > 0 && p.Rows > 0 {
 		fmt.Fprintf(&b, " (%s/s)", cli.Count(int64(float64(p.Rows-p.ResumedRows)/s)))
 	}
 	fmt.Fprintf(&b, "  %s", cli.Bytes(p.Bytes))

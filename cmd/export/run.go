@@ -153,9 +153,7 @@ func printManifest(w io.Writer, out string, m *jobs.Manifest, asJSON bool) error
 	for _, f := range m.Totals {
 		fmt.Fprintf(t, "  %s\t%s rows\t%d files\t%s\n", f.Format, cli.Count(f.Rows), f.Files, cli.Bytes(f.Bytes))
 	}
-	for _, o := range m.Offsets {
-		fmt.Fprintf(t, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
-	}
+	printOffsets(t, m.Offsets)
 	fmt.Fprintf(t, "  in\t%s\n", below(out, m.Job))
 	return t.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"sync"
 )
 
@@ -32,6 +33,12 @@ func newLocalUpload(l *Local, dir, tmp string, held *os.File) *localUpload {
 
 func (u *localUpload) files() string { return path.Join(u.tmp, "files") }
 func (u *localUpload) notes() string { return path.Join(u.tmp, notesDir) }
+
+// Path is the directory that becomes the run's: the files lie in it until Commit, and
+// what else is put there, durably, becomes visible with them.
+func (u *localUpload) Path() string {
+	return filepath.Join(u.target.dir, filepath.FromSlash(u.files()))
+}
 
 var errEnded = errors.New("target: the upload has ended")
 

@@ -26,7 +26,6 @@ import (
 // of package store.
 type DB struct {
 	dir    string
-	id     string // of the store, made with it
 	opts   *Options
 	log    *pebbleLog
 	pebble *pebble.DB
@@ -55,6 +54,7 @@ type DB struct {
 	retention *retention
 
 	mu      sync.Mutex
+	id      string // of the store
 	closed  bool
 	calls   sync.WaitGroup // running calls; Add under mu, while not closed
 	sources map[*rowSource]struct{}
@@ -344,10 +344,6 @@ func catalogKey(row, qualifier string) []byte {
 }
 
 func sequenceKey() []byte { return catalogKey(rowStore, qualSequence) }
-
-// ID names the store: a random text that was made with it and that its
-// checkpoints share. It never changes.
-func (db *DB) ID() string { return db.id }
 
 // Traits says that batches are atomic and, unless commits are not synced,
 // durable.

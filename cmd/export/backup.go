@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"text/tabwriter"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/target"
+)
+
+type backupCommand struct {
+	cli.ConfigFlag
+	Out   string `arg:"" name:"dir" help:"Directory of backups, which has one more afterwards; or s3://BUCKET/PREFIX."`
+	JSON  bool   `name:"json" help:"Print the manifest of the backup."`
+	Quiet bool   `short:"q" help:"No progress."`
+}
+
+// Run copies the store at one instant.
+func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	t, err := cfg.OpenTarget(c.Out, true)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	source, err := config.OpenBackup(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	bar := newProgress(p, c.Quiet)
+	m, err := jobs.Backup(ctx, &jobs.BackupOptions{
+		Source: source, Target: t, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log, Progress: bar.report,
+	})
+	bar.end()
+	if err != nil {
+		return err
+	}
+	if c.JSON {
+		data, err := m.Encode()
+		if err != nil {
+			return err
+		}
+		_, err = p.Stdout.Write(data)
+		return err
+	}
+	fmt.Fprintf(p.Stdout, "backup %s of store %s at commit %d, %.2f s\n", m.BackupID, m.StoreID, m.Sequence, m.FinishedAt.Sub(m.StartedAt).Seconds())
+	w := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "  %d files\t%s\n", len(m.Files), cli.Bytes(m.Bytes))
+	printOffsets(w, m.Offsets)
+	fmt.Fprintf(w, "  in\t%s\n", below(c.Out, m.Dir()))
+	return w.Flush()
+}
+
+// printOffsets says to which records data is complete.
+func printOffsets(w io.Writer, all []jobs.Offset) {
+	for _, o := range all {
+		fmt.Fprintf(w, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
+	}
+}
+
+type restoreCommand struct {
+	From   string `arg:"" help:"Directory of a backup, or of several, of which the latest is taken; or s3://BUCKET/PREFIX."`
+	Dir    string `arg:"" help:"Data directory to make; it must not exist."`
+	Config string `short:"c" placeholder:"FILE" help:"Configuration file; for a bucket."`
+	JSON   bool   `name:"json" help:"One JSON object."`
+	Quiet  bool   `short:"q" help:"No progress."`
+}
+
+// restored is what --json prints.
+type restored struct {
+	BackupID  string        `json:"backup_id"`
+	StoreID   string        `json:"store_id"` // of the new store
+	Directory string        `json:"directory"`
+	Sequence  uint64        `json:"sequence"`
+	Offsets   []jobs.Offset `json:"offsets"`
+	Bytes     int64         `json:"bytes"`
+}
+
+// Run makes a data directory of a backup.
+func (c *restoreCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	t, err := openTarget(p, c.Config, c.From)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	bar := newProgress(p, c.Quiet)
+	r, err := jobs.Restore(ctx, &jobs.RestoreOptions{
+		Backup: t, Dir: c.Dir, Logger: log, Progress: bar.report,
+		Open: func(dir string) (jobs.RestoredStore, error) { return config.OpenRestored(dir, log) },
+	})
+	bar.end()
+	if err != nil {
+		return err
+	}
+	m := r.Manifest
+	if c.JSON {
+		return json.NewEncoder(p.Stdout).Encode(&restored{
+			BackupID: m.BackupID, StoreID: r.StoreID, Directory: c.Dir, Sequence: m.Sequence, Offsets: m.Offsets, Bytes: m.Bytes,
+		})
+	}
+	fmt.Fprintf(p.Stdout, "%s is store %s: backup %s, commit %d, %s\n", c.Dir, r.StoreID, m.BackupID, m.Sequence, cli.Bytes(m.Bytes))
+	w := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	printOffsets(w, m.Offsets)
+	return w.Flush()
+}
+
+// openTarget opens a directory, or a bucket, whose keys are in the configuration
+// file.
+func openTarget(p *cli.Program, file, at string) (target.Target, error) {
+	if !config.InBucket(at) {
+		return target.OpenLocal(at)
+	}
+	if file == "" {
+		return nil, fmt.Errorf("%w: the keys of a bucket are in the configuration file: -c FILE", cli.ErrUsage)
+	}
+	cfg, err := config.Load(file, p.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	return cfg.OpenTarget(at, false)
+}

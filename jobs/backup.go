@@ -1,0 +1,203 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path"
+	"runtime"
+	"time"
+
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// BackupSource is a store at one instant as a directory of files that nobody
+// changes: a checkpoint.
+type BackupSource interface {
+	Source
+	// Dir holds the files.
+	Dir() string
+	// StoreID names the store, and Format the version of its layout.
+	StoreID() string
+	Format() int
+	// CheckFiles reads the files and compares them with the checksums in them;
+	// its error wraps store.ErrCorrupt.
+	CheckFiles(ctx context.Context) error
+}
+
+// BackupOptions is one backup. Source and Target must be set.
+type BackupOptions struct {
+	Source BackupSource
+	// Target is where backups go: a place of their own. It is not closed.
+	Target target.Target
+	// Parallelism is how many files are copied at a time. Default: GOMAXPROCS.
+	Parallelism int
+	// Engine and Version are stored in the manifest. Default: empty.
+	Engine, Version string
+	// Logger tells of the backup's end. nil discards.
+	Logger *slog.Logger
+	// Progress is called after every file, by one goroutine at a time; it must
+	// return soon.
+	Progress func(Progress)
+	// Now is the clock. Default: time.Now.
+	Now func() time.Time
+}
+
+// Backup copies a store to a target and publishes it there, with a manifest: the
+// directory backup=TIME-ID, which appears whole or not at all (invariant I6), and
+// which _latest.json names from then on. Blocks that are corrupt already are found
+// before anything is copied (invariant I7); then the error wraps store.ErrCorrupt.
+// On an error nothing is visible and what was written is removed, but where the
+// backup was published and _latest.json could not be replaced: then the manifest is
+// returned as well.
+func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
+	b := &backup{BackupOptions: *o}
+	if b.Source == nil || b.Target == nil {
+		return nil, errors.New("jobs: BackupOptions need a Source and a Target")
+	}
+	if b.Now == nil {
+		b.Now = time.Now
+	}
+	if b.Logger == nil {
+		b.Logger = slog.New(slog.DiscardHandler)
+	}
+	if b.Parallelism <= 0 {
+		b.Parallelism = runtime.GOMAXPROCS(0)
+	}
+	m, err := b.run(ctx)
+	if err != nil {
+		return m, fmt.Errorf("back up %s: %w", b.Source.Dir(), err)
+	}
+	b.Logger.Info("backup published", "backup", m.BackupID, "bytes", m.Bytes, "took", m.FinishedAt.Sub(m.StartedAt))
+	return m, nil
+}
+
+// backup is one execution of Backup.
+type backup struct {
+	BackupOptions
+	report reporter
+}
+
+func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
+	m, err := b.manifest(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.Source.CheckFiles(ctx); err != nil {
+		return nil, err
+	}
+	dir := m.Dir()
+	u, err := b.Target.Begin(ctx, dir, "backup-"+m.BackupID)
+	if err != nil {
+		return nil, err
+	}
+	data, err := b.publish(ctx, u, m)
+	if err != nil {
+		return nil, errors.Join(err, u.Abort())
+	}
+	sum := sha256.Sum256(data)
+	err = point(context.WithoutCancel(ctx), b.Target, ".", &Latest{
+		FormatVersion: ManifestVersion, RunID: m.BackupID, LogicalTime: m.StartedAt,
+		Manifest: path.Join(dir, BackupManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+	})
+	if err != nil {
+		return m, fmt.Errorf("backup %s is published, but %s was not replaced: %w", dir, LatestName, err)
+	}
+	return m, nil
+}
+
+// manifest returns the manifest with the names of the files, which are not copied
+// yet.
+func (b *backup) manifest(ctx context.Context) (*BackupManifest, error) {
+	started := b.Now().UTC()
+	m := &BackupManifest{
+		FormatVersion: BackupVersion, BackupID: runID("backup of "+b.Source.StoreID(), started), StartedAt: started,
+		StoreID: b.Source.StoreID(), StoreFormat: b.Source.Format(), Engine: b.Engine, Sequence: b.Source.Sequence(), Offsets: []Offset{},
+		Version: b.Version,
+	}
+	offsets, err := readOffsets(ctx, b.Source)
+	if err != nil {
+		return nil, err
+	}
+	m.Offsets = append(m.Offsets, offsets...)
+	entries, err := os.ReadDir(b.Source.Dir()) // sorted
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		switch name := e.Name(); {
+		case name == lockFile:
+		case !e.Type().IsRegular() || !isStoreFile(name):
+			return nil, fmt.Errorf("%w: %s is no file of a store", store.ErrUnsupported, name)
+		default:
+			m.Files = append(m.Files, BackupFile{Path: name})
+		}
+	}
+	return m, nil
+}
+
+// lockFile is what a process that has a data directory open locks: it holds
+// nothing.
+const lockFile = "LOCK"
+
+// publish copies the files and then writes the manifest, whose bytes it returns.
+func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest) ([]byte, error) {
+	root, err := os.OpenRoot(b.Source.Dir())
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	b.report.start(b.Progress, b.Now, len(m.Files))
+	err = parallel(ctx, b.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
+		f := &m.Files[i]
+		in, err := root.Open(f.Path)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		if f.Bytes, f.SHA256, err = copyFile(ctx, u, f.Path, in); err != nil {
+			return fmt.Errorf("copy %s: %w", f.Path, err)
+		}
+		b.report.file(f.Bytes)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range m.Files {
+		m.Bytes += m.Files[i].Bytes
+	}
+	m.FinishedAt = b.Now().UTC()
+	if err := m.validate(); err != nil {
+		return nil, fmt.Errorf("the backup's own manifest is wrong: %w", err)
+	}
+	data, err := m.Encode()
+	if err != nil {
+		return nil, err
+	}
+	if err := lost(b.Source); err != nil {
+		return nil, fmt.Errorf("what was copied is not to be trusted: %w", err)
+	}
+	return data, u.Commit(ctx, BackupManifestName, data)
+}
+
+// copyFile makes a durable file of an upload of what r holds, and returns its size
+// and the hex of its SHA-256.
+func copyFile(ctx context.Context, u target.Upload, name string, r io.Reader) (int64, string, error) {
+	w, err := u.Create(ctx, name)
+	if err != nil {
+		return 0, "", err
+	}
+	h := sha256.New()
+	n, err := io.Copy(io.MultiWriter(w, h), &contextReader{ctx: ctx, r: r})
+	if err := errors.Join(err, w.Close()); err != nil {
+		return 0, "", err
+	}
+	return n, hex.EncodeToString(h.Sum(nil)), nil
+}
