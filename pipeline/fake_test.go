@@ -266,12 +266,13 @@ func newEngine(t testing.TB) store.Engine {
 // faultyEngine asks fault what to do with each batch of a partition.
 type faultyEngine struct {
 	store.Engine
+	all bool // batches of redrives and relays, too
 	// fault returns an error for the caller and whether to apply all the same.
 	fault func(b *store.Batch) (apply bool, err error)
 }
 
 func (e *faultyEngine) Apply(ctx context.Context, b *store.Batch) error {
-	if len(b.Advances) == 0 {
+	if len(b.Advances) == 0 && !e.all {
 		return e.Engine.Apply(ctx, b)
 	}
 	apply, ferr := e.fault(b)

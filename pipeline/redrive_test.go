@@ -31,7 +31,7 @@ func (m *mendedMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 
 func redriveWith(ctx context.Context, e store.Engine, o *RedriveOptions) (RedriveCounts, error) {
 	o.Engine, o.Filter.Pipeline = e, "p"
-	return newRedrive(o, func() mapper { return &mendedMapper{} }, "v2").run(ctx)
+	return newRedrive(o, newMended, "v2").run(ctx)
 }
 
 // wantMended is want of b after all dead letters were redriven.
@@ -69,7 +69,7 @@ func wantMended(b *fakeBroker) contents {
 	return c
 }
 
-func redrivenOf(t testing.TB, e store.Engine) (n buffer.Redriven) {
+func redrivenOf(t testing.TB, e store.Reader) (n buffer.Redriven) {
 	t.Helper()
 	all, err := AllRedriven(t.Context(), e, "p")
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,23 +21,27 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
 	"sluice/store"
 	"sluice/store/pebblestore"
 )
 
 // seeds is how many random schedules are run on each engine; `make simulation` runs
 // a thousand.
-var seeds = flag.Int("seeds", 30, "random schedules that TestRandomSchedules runs on each engine")
+var seeds = flag.Int("seeds", 20, "random schedules that TestRandomSchedules runs on each engine")
 
 // seedsDir holds a file for each seed that once failed, ENGINE-SEED, and one for each
 // engine that never did, so that what reads them is tested.
 var seedsDir = filepath.Join("testdata", "seeds")
 
-// The random schedule: owners come and go, two at a time or none, replies are
-// lost, the store fails before and after it applies, processes die without a
-// flush, power fails at any write to the disk. Whatever happens, what the store
-// holds is what the log gives, and what was acknowledged is there. A seed that
-// fails is kept in testdata/seeds and runs from then on.
+// The random schedule: owners come and go, two at a time or none, and so do
+// redrives by mended rules; replies are lost, the store fails before and after it
+// applies, and so does the dead-letter topic, processes die without a flush, power
+// fails at any write to the disk. Whatever happens, what the store holds is what the
+// log gives, what was acknowledged is there, and every dead letter is in its topic. A
+// seed that fails is kept in testdata/seeds and runs from then on.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
 	all := map[string]bool{}
@@ -92,7 +97,12 @@ func TestSimulationFindsMutants(t *testing.T) {
 		"offset before the data":         func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &early{e} } },
 		"letters in a second batch":      func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &letterless{e} } },
 		"acknowledged before the commit": func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &hasty{e} } },
-		"acknowledged before the disk":   func(s *simulation) { s.disked, s.sync = true, pebblestore.SyncNever },
+		"redrive of what is not dead":    func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &careless{e} } },
+		"redriven in a second batch":     func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &forgetful{e} } },
+		"relayed before the topic has it": func(s *simulation) {
+			s.relayMutant = func(p producer) producer { return &hopeful{p} }
+		},
+		"acknowledged before the disk": func(s *simulation) { s.disked, s.sync = true, pebblestore.SyncNever },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -188,6 +198,54 @@ func (e *hasty) Apply(ctx context.Context, b *store.Batch) error {
 	return nil
 }
 
+// careless redrives a letter whatever became of it meanwhile.
+type careless struct{ store.Engine }
+
+func (e *careless) Apply(ctx context.Context, b *store.Batch) error {
+	blind := *b
+	blind.Records = slices.Clone(b.Records)
+	for i := range blind.Records {
+		blind.Records[i].Cond = nil
+	}
+	return e.Engine.Apply(ctx, &blind)
+}
+
+// forgetful gives records that are redriven their effect first, and then says so.
+type forgetful struct{ store.Engine }
+
+func (e *forgetful) Apply(ctx context.Context, b *store.Batch) error {
+	if len(b.Records) == 0 {
+		return e.Engine.Apply(ctx, b)
+	}
+	effects, marks := *b, store.Batch{}
+	effects.Records = nil
+	for _, r := range b.Records {
+		mark := r
+		if n := len(r.Mutations); n > 2 { // the mark, effects, the count
+			mark.Mutations = []cell.Mutation{r.Mutations[0], r.Mutations[n-1]}
+			// The condition is tested on the row of the first mutation: one that
+			// does nothing is in front.
+			none := cell.Mutation{Table: store.OutboxTable, Row: r.Mutations[0].Row}
+			none.Put(store.OutboxFamily, []byte("looked_at"), 1, nil)
+			r.Mutations = append([]cell.Mutation{none}, r.Mutations[1:n-1]...)
+			effects.Records = append(effects.Records, r)
+		}
+		marks.Records = append(marks.Records, mark)
+	}
+	if err := e.Engine.Apply(ctx, &effects); err != nil {
+		return err
+	}
+	return e.Engine.Apply(ctx, &marks)
+}
+
+// hopeful takes letters for produced whatever the topic says.
+type hopeful struct{ producer }
+
+func (p *hopeful) produce(ctx context.Context, topic string, letters []kafka.Message) error {
+	_ = p.producer.produce(ctx, topic, letters)
+	return nil
+}
+
 // simPartitions is how many partitions the log of a simulation has.
 const simPartitions = 3
 
@@ -200,25 +258,48 @@ type simulation struct {
 	mutant func(store.Engine) store.Engine // between the store and the processes; nil = nothing
 	broken bool                            // something was taken away: no error is one of the test
 
+	relayMutant func(producer) producer // between the relays and the topic; nil = nothing
+
 	t      *testing.T
 	rng    *rand.Rand
 	log    *fakeBroker
 	disk   simDisk
 	store  store.Engine
-	owners []*running
+	topic  fakeTopic // of dead letters
+	owners []*simOwner
+	// redrives that may be under way.
+	redrives []*simRedrive
 
 	mu           sync.Mutex
 	chance       *rand.Rand // of faults, which processes meet in any order
 	calm         bool
-	acknowledged [simPartitions]int64 // next offsets of the batches that the processes took for stored
-	fuse         int                  // writes to the disk until power fails; 0 = it does not
+	acknowledged acknowledged
+	fuse         int // writes to the disk until power fails; 0 = it does not
 	crash        *powerFailure
+}
+
+// acknowledged is what processes took for stored.
+type acknowledged struct {
+	next     [simPartitions]int64 // offsets of the batches
+	redriven int64                // letters
 }
 
 // powerFailure is what is left of a disk.
 type powerFailure struct {
 	disk         *vfs.MemFS
-	acknowledged [simPartitions]int64 // before
+	acknowledged acknowledged // before
+}
+
+// simOwner is a process that has partitions, and perhaps a relay.
+type simOwner struct {
+	*running
+	stopRelay func()
+}
+
+// simRedrive is a redrive by mended rules.
+type simRedrive struct {
+	stop context.CancelFunc
+	done chan error
 }
 
 // simDisk is a disk whose power can fail beside anything: MemFS waits for itself
@@ -326,7 +407,7 @@ func (e *simEngine) Apply(ctx context.Context, b *store.Batch) error {
 		e.s.mu.Lock()
 		defer e.s.mu.Unlock()
 		for i := range advances {
-			at := &e.s.acknowledged[advances[i].Partition]
+			at := &e.s.acknowledged.next[advances[i].Partition]
 			*at = max(*at, advances[i].Progress.Next)
 		}
 	}
@@ -335,7 +416,7 @@ func (e *simEngine) Apply(ctx context.Context, b *store.Batch) error {
 
 // engine is the store as a new process has it.
 func (s *simulation) engine() store.Engine {
-	var e store.Engine = &faultyEngine{Engine: s.store, fault: func(*store.Batch) (bool, error) {
+	var e store.Engine = &faultyEngine{Engine: s.store, all: true, fault: func(*store.Batch) (bool, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.calm {
@@ -349,7 +430,7 @@ func (s *simulation) engine() store.Engine {
 		case 2:
 			return false, store.ErrDiskFull
 		case 3:
-			return true, errors.New("connection reset")
+			return true, errReset
 		}
 		return true, nil
 	}}
@@ -359,11 +440,49 @@ func (s *simulation) engine() store.Engine {
 	return &simEngine{e, s}
 }
 
-var simValues = []string{"a", "b", "c", "d", "a", "a", "skip", "bad", "-", "huge", "long"}
+var errReset = errors.New("connection reset")
+
+// relayTo is the dead-letter topic as a new relay has it.
+func (s *simulation) relayTo() producer {
+	var p producer = &lossyTopic{s}
+	if s.relayMutant != nil {
+		p = s.relayMutant(p)
+	}
+	return p
+}
+
+// lossyTopic is a topic of which requests and replies are lost.
+type lossyTopic struct{ s *simulation }
+
+func (p *lossyTopic) produce(ctx context.Context, topic string, letters []kafka.Message) error {
+	p.s.mu.Lock()
+	fault := p.s.chance.IntN(5)
+	if p.s.calm {
+		fault = -1
+	}
+	p.s.mu.Unlock()
+	switch fault {
+	case 0:
+		return errReset
+	case 1:
+		letters = letters[:len(letters)/2]
+	}
+	err := p.s.topic.produce(ctx, topic, letters)
+	if fault == 1 || fault == 2 {
+		return errReset
+	}
+	return err
+}
+
+var simValues = []string{
+	"a", "b", "c", "d", "a", "a", "skip", "-", "a", "b", "c", "d", "a", "a", "a", "b", "c",
+	"bad", "huge", "long", // and for ever
+	"bad:a", "bad:b", "bad:skip", "bad:huge", // until the rules are mended
+}
 
 func (s *simulation) step() string {
 	rng := s.rng
-	switch rng.IntN(9) {
+	switch rng.IntN(11) {
 	case 0:
 		s.begin()
 	case 1:
@@ -394,9 +513,19 @@ func (s *simulation) step() string {
 			}
 		}
 		return s.snapshot()
+	case 4:
+		if len(s.redrives) < 2 || rng.IntN(2) == 0 {
+			for range 1 + rng.IntN(2) {
+				s.redrive()
+			}
+			break
+		}
+		r := s.redrives[0]
+		s.redrives = s.redrives[1:]
+		return s.endRedrive(r)
 	default:
 		n := int32(rng.IntN(simPartitions))
-		for range rng.IntN(60) {
+		for range rng.IntN(45) {
 			s.log.produce(n, simValues[rng.IntN(len(simValues))])
 		}
 		<-time.After(time.Duration(rng.IntN(3)) * time.Millisecond)
@@ -416,16 +545,54 @@ func (s *simulation) begin() {
 		o.Flush.MaxRecords = 1 + rng.IntN(100)
 		o.Backfill = Backfill{Lag: []int64{0, 1, 20, 50}[rng.IntN(4)], MaxRecords: 1 + rng.IntN(400)}
 	})
-	s.owners = append(s.owners, start(s.t, p, []int32{0, 1, 2}[:1+rng.IntN(simPartitions)]...))
+	o := &simOwner{stopRelay: func() {}}
+	if rng.IntN(2) == 0 {
+		o.stopRelay = startRelaying(p, s.relayTo())
+		s.t.Cleanup(o.stopRelay)
+	}
+	o.running = start(s.t, p, []int32{0, 1, 2}[:1+rng.IntN(simPartitions)]...)
+	s.owners = append(s.owners, o)
 }
 
 // end ends a process. One that fails for good is as good as dead: what it leaves is
 // compared.
-func (s *simulation) end(r *running) string {
-	if err := r.close(); err != nil && !s.broken {
+func (s *simulation) end(o *simOwner) string {
+	err := o.close()
+	o.stopRelay()
+	if err != nil && !s.broken {
 		return err.Error()
 	}
 	return ""
+}
+
+// redrive begins a redrive of some letters, or all, beside whatever else goes on.
+func (s *simulation) redrive() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.t.Cleanup(cancel)
+	r := &simRedrive{stop: cancel, done: make(chan error, 1)}
+	o := &RedriveOptions{Engine: s.engine(), Filter: LetterFilter{Pipeline: "p"}, Limit: s.rng.IntN(30)}
+	go func() {
+		n, err := newRedrive(o, newMended, "v2").run(ctx)
+		s.mu.Lock()
+		s.acknowledged.redriven += n.Applied + n.Filtered
+		s.mu.Unlock()
+		r.done <- err
+	}()
+	s.redrives = append(s.redrives, r)
+}
+
+func newMended() mapper { return &mendedMapper{} }
+
+// endRedrive ends a redrive, amid a commit where it is in one.
+func (s *simulation) endRedrive(r *simRedrive) string {
+	r.stop()
+	err := <-r.done
+	for _, known := range []error{nil, context.Canceled, store.ErrTransient, store.ErrDiskFull, errReset} {
+		if errors.Is(err, known) || s.broken {
+			return ""
+		}
+	}
+	return fmt.Sprintf("redrive: %v", err)
 }
 
 func (s *simulation) endAll() string {
@@ -434,7 +601,12 @@ func (s *simulation) endAll() string {
 			return d
 		}
 	}
-	s.owners = nil
+	for _, r := range s.redrives {
+		if d := s.endRedrive(r); d != "" {
+			return d
+		}
+	}
+	s.owners, s.redrives = nil, nil
 	return ""
 }
 
@@ -473,9 +645,12 @@ func (s *simulation) lost() string {
 		stored[p.Partition] = p.Progress.Next
 	}
 	for n := range stored {
-		if stored[n] < s.acknowledged[n] {
-			return fmt.Sprintf("offset %d of partition %d was acknowledged, %d is stored", s.acknowledged[n], n, stored[n])
+		if next := s.acknowledged.next[n]; stored[n] < next {
+			return fmt.Sprintf("offset %d of partition %d was acknowledged, %d is stored", next, n, stored[n])
 		}
+	}
+	if n := redrivenOf(s.t, s.store); n.Applied+n.Filtered < s.acknowledged.redriven {
+		return fmt.Sprintf("%d letters were acknowledged as redriven, %+v is stored", s.acknowledged.redriven, n)
 	}
 	return ""
 }
@@ -500,8 +675,9 @@ func (s *simulation) snapshot() string {
 			return fmt.Sprintf("progress of partition %d is out of balance in a snapshot: %+v", all[i].Partition, *p)
 		}
 	}
-	got := map[string]int64{"events": 0, "counts": 0, store.OutboxTable: 0}
-	for _, table := range []string{"events", "counts", store.OutboxTable} {
+	redriven := redrivenOf(s.t, snap)
+	got := map[string]int64{"events": 0, "counts": 0, "letters": 0, buffer.Applied: 0, buffer.Filtered: 0}
+	for _, table := range []string{"events", "counts"} {
 		sc := snap.Scan(s.t.Context(), &store.Scan{Table: table})
 		for sc.Next() {
 			if table == "counts" {
@@ -514,10 +690,23 @@ func (s *simulation) snapshot() string {
 			s.t.Fatal(err)
 		}
 	}
-	return cmp.Diff(map[string]int64{"events": applied, "counts": applied, store.OutboxTable: dead}, got)
+	for d, err := range ScanLetters(s.t.Context(), snap, &LetterFilter{Brief: true}) {
+		if err != nil {
+			return err.Error()
+		}
+		got["letters"]++
+		if d.Redriven != 0 {
+			got[d.RedrivenAs]++
+		}
+	}
+	applied += redriven.Applied
+	return cmp.Diff(map[string]int64{
+		"events": applied, "counts": applied, "letters": dead, buffer.Applied: redriven.Applied, buffer.Filtered: redriven.Filtered,
+	}, got)
 }
 
-// finish lets a last process apply the rest, without faults, and compares.
+// finish lets a last process apply the rest, a last redrive mend what can be, and a
+// last relay send what is left, without faults, and compares.
 func (s *simulation) finish() string {
 	if d := s.lost(); d != "" {
 		return d
@@ -525,7 +714,7 @@ func (s *simulation) finish() string {
 	s.mu.Lock()
 	s.calm = true
 	s.mu.Unlock()
-	last := start(s.t, newTest(s.t, s.store, s.log), 0, 1, 2)
+	last := &simOwner{running: start(s.t, newTest(s.t, s.store, s.log), 0, 1, 2), stopRelay: func() {}}
 	if s.broken {
 		waitFor(s.t, func() bool { return len(last.done) > 0 || stored(s.t, s.store, s.log) })
 	} else {
@@ -534,5 +723,45 @@ func (s *simulation) finish() string {
 	if d := s.end(last); d != "" {
 		return d
 	}
-	return cmp.Diff(want(s.log), readUnchecked(s.t, s.store))
+	if d := s.snapshot(); d != "" {
+		return d
+	}
+	if _, err := redriveWith(s.t.Context(), s.store, &RedriveOptions{}); err != nil {
+		return err.Error()
+	}
+	if d := cmp.Diff(wantMended(s.log), readUnchecked(s.t, s.store)); d != "" {
+		return d
+	}
+	return s.unrelayed()
+}
+
+// unrelayed lets a relay send what is left, and compares the topic with the outbox:
+// it has every letter at least once, and nothing else.
+func (s *simulation) unrelayed() string {
+	left := int64(0)
+	for d, err := range ScanLetters(s.t.Context(), s.store, &LetterFilter{Brief: true}) {
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if !d.Relayed {
+			left++
+		}
+	}
+	p := newTest(s.t, s.store, s.log)
+	stop := startRelaying(p, s.relayTo())
+	for tries := 0; p.Metrics().Relayed < left && tries < 1000; tries++ {
+		<-time.After(time.Millisecond)
+	}
+	stop()
+	if n := p.Metrics().Relayed; n != left {
+		return fmt.Sprintf("%d letters were relayed of %d that were left", n, left)
+	}
+	want, got := map[string]bool{}, map[string]bool{}
+	for key := range wantMended(s.log).Letters {
+		want[key] = true
+	}
+	for key := range s.topic.letters() {
+		got[key] = true
+	}
+	return cmp.Diff(want, got)
 }
