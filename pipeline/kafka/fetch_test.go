@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -653,11 +654,10 @@ func TestFetchBrokenConnections(t *testing.T) {
 	if err := p.Produce(testContext(t), "t", numbered(0, 2000)...); err != nil {
 		t.Fatal(err)
 	}
-	n := 0
+	var n atomic.Int64 // more with each connection, so that the test ends
 	c := newTestClient(t, &Options{Brokers: []string{"localhost:1"}, Dial: func(ctx context.Context, network_, addr string) (net.Conn, error) {
 		conn, err := network.DialContext(ctx, network_, addr)
-		n += 5000
-		return &dyingConn{Conn: conn, left: n}, err
+		return &dyingConn{Conn: conn, left: int(n.Add(5000))}, err
 	}})
 	r := startFetcher(t, c, &FetchOptions{MaxPartitionBytes: 10000, BufferBytes: 40000}).Add("t", 0, 0)
 	if got := readTo(t, r, 2000); !slices.Equal(got, values(0, 2000)) {
