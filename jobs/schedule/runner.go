@@ -238,9 +238,10 @@ func (j *job) run(ctx context.Context) {
 			j.working(time.Time{}, 0)
 			j.cancel()
 			j.cancel = nil
-			if ctx.Err() != nil && e.Result == Cancelled {
+			if ctx.Err() != nil {
 				timer.Stop()
-				return // it stays pending
+				j.last(m, e)
+				return
 			}
 			d = m.Ended(time.Now(), e)
 		case q := <-j.asked:
@@ -255,8 +256,7 @@ func (j *job) run(ctx context.Context) {
 	j.drain(m)
 }
 
-// drain ends the run at work. One that has come to its end all the same is stored
-// as such; where that fails it is repeated, and found published.
+// drain ends the run at work.
 func (j *job) drain(m *Machine) {
 	if j.cancel == nil {
 		return
@@ -264,6 +264,13 @@ func (j *job) drain(m *Machine) {
 	j.cancel()
 	e := <-j.ended
 	j.working(time.Time{}, 0)
+	j.last(m, e)
+}
+
+// last stores the end of the run at work, after which nothing is begun. One that
+// was cancelled stays pending; where the store fails it does, too, and is found
+// published.
+func (j *job) last(m *Machine, e Entry) {
 	if e.Result == Cancelled {
 		return
 	}
@@ -325,15 +332,15 @@ func (j *job) log(e *Entry) {
 func (j *job) persist(ctx context.Context, f func() error) bool {
 	for {
 		err := f()
+		if err != nil && ctx.Err() != nil {
+			return false // the store is not to blame
+		}
 		j.mu.Lock()
 		news := err != nil && j.status.Err == nil
 		j.status.Err = err
 		j.mu.Unlock()
 		if err == nil {
 			return true
-		}
-		if ctx.Err() != nil {
-			return false
 		}
 		if news {
 			j.runner.o.Logger.Error("state of a schedule cannot be stored; nothing starts until it can", "job", j.schedule.job, "err", err)

@@ -13,12 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// memory is a Store in memory that fails while broken.
+// memory is a Store in memory that fails while broken, and saves nothing before ctx
+// ends while stuck.
 type memory struct {
 	mu      sync.Mutex
 	states  map[string]State
 	entries map[string][]Entry
 	broken  error
+	stuck   bool
 }
 
 func newMemory() *memory {
@@ -32,7 +34,11 @@ func (m *memory) Load(_ context.Context, job string) (State, error) {
 	return st.clone(), m.broken
 }
 
-func (m *memory) Save(_ context.Context, job string, s State, entries []Entry) error {
+func (m *memory) Save(ctx context.Context, job string, s State, entries []Entry) error {
+	if m.stuck {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken == nil {
@@ -127,6 +133,21 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // Bubbles begin at midnight UTC, 2000-01-01.
+
+// The end of the process is no trouble with the store.
+func TestRunnerStopsWhileItSaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, store: newMemory()}
+		b.store.stuck = true
+		b.start(compile(t, &Spec{Cron: "@hourly"}), func(context.Context, Request) (Outcome, error) { return Outcome{}, nil })
+		time.Sleep(90 * time.Minute)
+		b.stop()
+		if st := b.runner.Status()[0]; st.Err != nil {
+			t.Errorf("Got %v of a save that was not waited for", st.Err)
+		}
+	})
+}
 
 func TestRunnerOverlap(t *testing.T) {
 	t.Parallel()
