@@ -42,7 +42,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := filepath.Join(t.TempDir(), "secret.yaml")
-	full := strings.Replace(string(text), "kafka:\n", fmt.Sprintf("log: {level: debug}\nkafka:\n  request_timeout: 2s\n  sasl: {mechanism: scram-sha-512, user: u, password: '${file:%s}'}\n", secret), 1)
+	full := strings.Replace(string(text), "kafka:\n", fmt.Sprintf("log: {level: debug}\nkafka:\n  sasl: {mechanism: scram-sha-512, user: u, password: '${file:%s}'}\n", secret), 1)
 	full = strings.Replace(full, "serve:\n", "serve:\n  token: ${TOKEN}\n", 1)
 	if err := os.WriteFile(config, []byte(full), 0o600); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 	if err := run("offsets"); err != nil {
 		t.Error(err)
 	}
-	if err := d.Stop(30 * time.Second); err != nil {
+	if err := d.Stop(time.Minute); err != nil {
 		t.Errorf("%v\n%s", err, d.Log())
 	}
 	said = append(said, d.Log())
@@ -79,7 +79,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		t.Error("Got no error with a wrong password")
 	}
 	d = integration.StartDaemon(t, config, env)
-	if err := d.Wait(30 * time.Second); err == nil {
+	if err := d.Wait(time.Minute); err == nil {
 		t.Error("the daemon runs with a wrong password")
 	}
 	for _, want := range []string{addr, "SCRAM-SHA-512", `"u"`, "SASL_AUTHENTICATION_FAILED"} {

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +34,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	w := &world{config: integration.FastConfig(t, "500ms"), data: filepath.Join(t.TempDir(), "data"), out: t.TempDir(), broker: broker}
+	w := &world{config: integration.FastConfig(t, "5s"), data: filepath.Join(t.TempDir(), "data"), out: t.TempDir(), broker: broker}
 	w.env = integration.Environment(broker.Addr(), w.data)
 	return w
 }
@@ -106,10 +105,10 @@ func TestToolsWithAndWithoutDaemon(t *testing.T) {
 		t.Errorf("endpoint file: %v, %v; want mode 0600", info, err)
 	}
 	second := integration.StartDaemon(t, w.config, w.env)
-	if err := second.Wait(30 * time.Second); err == nil || !strings.Contains(second.Log(), "in use") {
+	if err := second.Wait(time.Minute); err == nil || !strings.Contains(second.Log(), "in use") {
 		t.Errorf("a second daemon on the directory: %v\n%s", err, second.Log())
 	}
-	if err := d.Stop(20 * time.Second); err != nil {
+	if err := d.Stop(time.Minute); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(w.data, "sluice.endpoint")); !os.IsNotExist(err) {
@@ -136,11 +135,13 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { silent.Close() })
-	port, err := integration.FreePort()
+	// The port of a client: nobody listens there, and nobody else gets it.
+	client, err := net.Dial("tcp", silent.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	t.Cleanup(func() { client.Close() })
+	closed := client.LocalAddr().String()
 	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-logs": 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -150,13 +151,17 @@ func TestStartErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := filepath.Join(t.TempDir(), "quick.yaml")
-	quick := strings.Replace(string(text), "kafka:\n", "kafka:\n  start_timeout: 2s\n  request_timeout: 1s\n  dial_timeout: 500ms\n", 1)
-	if err := os.WriteFile(config, []byte(quick), 0o644); err != nil {
-		t.Fatal(err)
+	// What never answers is given up after some tries; what does answer has time.
+	write := func(name, kafka string) string {
+		name = filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(name, []byte(strings.Replace(string(text), "kafka:\n", "kafka:\n  start_timeout: 5s\n"+kafka, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return name
 	}
+	quick, config := write("quick.yaml", "  request_timeout: 500ms\n  dial_timeout: 300ms\n"), write("config.yaml", "")
 	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
-	if err := os.WriteFile(wrong, []byte(strings.Replace(quick, "    group:", "    gruop:", 1)), 0o644); err != nil {
+	if err := os.WriteFile(wrong, []byte(strings.Replace(string(text), "    group:", "    gruop:", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "file")
@@ -166,8 +171,8 @@ func TestStartErrors(t *testing.T) {
 	for _, c := range []struct {
 		name, config, brokers, data, want string
 	}{
-		{"wrong address", config, closed, filepath.Join(t.TempDir(), "d"), "exit status 69"},
-		{"silent broker", config, silent.Addr().String(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
+		{"wrong address", quick, closed, filepath.Join(t.TempDir(), "d"), "exit status 69"},
+		{"silent broker", quick, silent.Addr().String(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
 		{"missing topic", config, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
 		{"data directory is a file", config, broker.Addr(), file, "exit status 1"},
 		{"mistyped key", wrong, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 78"},
@@ -176,7 +181,7 @@ func TestStartErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := integration.StartDaemon(t, c.config, integration.Environment(c.brokers, c.data))
-			err := d.Wait(30 * time.Second)
+			err := d.Wait(time.Minute)
 			log := d.Log()
 			if err == nil || err.Error() != c.want {
 				t.Errorf("ended with %v, want %s\n%s", err, c.want, log)
