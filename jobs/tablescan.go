@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"time"
@@ -108,4 +109,17 @@ func (r *reporter) change(change func(*Progress), parts int) {
 	p.Done = float64(r.done) / float64(r.parts)
 	p.Elapsed = r.now().Sub(r.started)
 	r.tell(*p)
+}
+
+// appendCell appends what a cell is, so that two cells are equal where their bytes
+// are: family and qualifier escaped and terminated, time, kind, time to live and
+// length of the value (8 bytes big-endian, 1, 8 and 8), value.
+func appendCell(dst []byte, c *cell.Cell) []byte {
+	dst = cell.AppendPart(dst, []byte(c.Family))
+	dst = cell.AppendPart(dst, c.Qualifier)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Time))
+	dst = append(dst, byte(c.Kind))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(c.TTL))
+	dst = binary.BigEndian.AppendUint64(dst, uint64(len(c.Value)))
+	return append(dst, c.Value...)
 }

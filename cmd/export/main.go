@@ -19,20 +19,21 @@ import (
 )
 
 type commands struct {
-	Run     runCommand         `cmd:"" help:"Run a job: a table at one instant, to files."`
-	Join    joinCommand        `cmd:"" help:"Join two tables at one instant, or two published exports, to files."`
-	Plan    planCommand        `cmd:"" help:"Say what a run would do: regions, rows, bytes, files."`
-	Count   countCommand       `cmd:"" help:"Count the rows and cells of a table at one instant, by region and family."`
-	List    listCommand        `cmd:"" help:"List jobs and their published runs."`
-	SQL     sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
-	GC      gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
-	History historyCommand     `cmd:"" help:"Show what the schedule of a job has done."`
-	Pause   pauseCommand       `cmd:"" help:"Keep the daemon from running a job by its schedule."`
-	Resume  resumeCommand      `cmd:"" help:"Let a paused schedule go on, with the first time from now."`
-	Backup  backupCommand      `cmd:"" help:"Copy the whole store at one instant, with a manifest, beside a daemon or without one."`
-	Restore restoreCommand     `cmd:"" help:"Make a data directory of a backup, verified before it is visible."`
-	Verify  verifyCommand      `cmd:"" help:"Recount and re-checksum a published run, or a backup, from its files alone."`
-	Version cli.VersionCommand `cmd:"" help:"Show the version."`
+	Run         runCommand         `cmd:"" help:"Run a job: a table at one instant, to files."`
+	Join        joinCommand        `cmd:"" help:"Join two tables at one instant, or two published exports, to files."`
+	Plan        planCommand        `cmd:"" help:"Say what a run would do: regions, rows, bytes, files."`
+	Count       countCommand       `cmd:"" help:"Count the rows and cells of a table at one instant, by region and family."`
+	List        listCommand        `cmd:"" help:"List jobs and their published runs."`
+	SQL         sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
+	GC          gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
+	History     historyCommand     `cmd:"" help:"Show what the schedule of a job has done."`
+	Pause       pauseCommand       `cmd:"" help:"Keep the daemon from running a job by its schedule."`
+	Resume      resumeCommand      `cmd:"" help:"Let a paused schedule go on, with the first time from now."`
+	Backup      backupCommand      `cmd:"" help:"Copy the whole store at one instant, with a manifest, beside a daemon or without one."`
+	Restore     restoreCommand     `cmd:"" help:"Make a data directory of a backup, verified before it is visible."`
+	Verify      verifyCommand      `cmd:"" help:"Recount and re-checksum a published run, or a backup, from its files alone."`
+	VerifyTable verifyTableCommand `cmd:"" help:"Compare two tables, of one store or of two, row by row, and name the first rows that differ."`
+	Version     cli.VersionCommand `cmd:"" help:"Show the version."`
 }
 
 func main() {

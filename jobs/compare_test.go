@@ -1,0 +1,244 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/memstore"
+)
+
+// TestCompareFindsDifferences compares random tables that are alike, with other
+// regions and rows in parts of any size, and what was found with what was written,
+// compared here.
+func TestCompareFindsDifferences(t *testing.T) {
+	t.Parallel()
+	type coordinates struct {
+		row, family, qualifier string
+		at                     cell.Timestamp
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		key := rapid.StringMatching(`[abc\x00]{1,2}`)
+		splits := rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string])
+		left, right := openMemory(t, splits.Draw(rt, "left splits")...), openMemory(t, splits.Draw(rt, "right splits")...)
+		models := [2]map[coordinates]string{{}, {}}
+		write := func(side int, c coordinates, value string) {
+			models[side][c] = value
+			mutate(t, []*memstore.Store{left, right}[side], "t", c.row, putOp(c.family, c.qualifier, c.at, value))
+		}
+		for range rapid.IntRange(0, 30).Draw(rt, "writes") {
+			c := coordinates{
+				row: key.Draw(rt, "row"), family: rapid.SampledFrom([]string{"f", "g"}).Draw(rt, "family"),
+				qualifier: rapid.SampledFrom([]string{"", "a"}).Draw(rt, "qualifier"), at: cell.Timestamp(rapid.IntRange(1, 2).Draw(rt, "time")),
+			}
+			value := rapid.SampledFrom([]string{"", "v", "vv"}).Draw(rt, "value")
+			where := rapid.IntRange(0, 9).Draw(rt, "where")
+			if where != 0 {
+				write(0, c, value)
+			}
+			if where != 1 {
+				write(1, c, value)
+			}
+		}
+		families := rapid.SampledFrom([][]string{nil, {"g"}}).Draw(rt, "families")
+		rows := cell.Range{Stop: []byte(rapid.StringMatching(`[bc]?`).Draw(rt, "stop"))}
+		got, err := Compare(t.Context(), &CompareOptions{
+			Left: snapshotOf(t, left), Right: snapshotOf(t, right), LeftTable: "t", Rows: rows, Families: families, Raw: rapid.Bool().Draw(rt, "raw"),
+			Differences: 3, Parallelism: 2, partBytes: rapid.SampledFrom([]int{1, 5, 0}).Draw(rt, "part"),
+		})
+		if err != nil {
+			rt.Fatal(err)
+		}
+		// The rows of both sides, each as its cells.
+		all := map[string][2]map[coordinates]string{}
+		for side, model := range models {
+			for c, value := range model {
+				if !rows.Contains([]byte(c.row)) || families != nil && !slices.Contains(families, c.family) {
+					continue
+				}
+				sides, ok := all[c.row]
+				if !ok {
+					sides = [2]map[coordinates]string{{}, {}}
+				}
+				sides[side][c] = value
+				all[c.row] = sides
+			}
+		}
+		var want ComparedRows
+		var differ []string
+		for row, sides := range all {
+			switch {
+			case len(sides[1]) == 0:
+				want.OnlyLeft++
+			case len(sides[0]) == 0:
+				want.OnlyRight++
+			case cmp.Equal(sides[0], sides[1]):
+				want.Same++
+				continue
+			default:
+				want.Different++
+			}
+			differ = append(differ, row)
+		}
+		if d := cmp.Diff(want, got.ComparedRows); d != "" {
+			rt.Fatalf("(-want +got)\n%s", d)
+		}
+		slices.Sort(differ)
+		for i, d := range got.Differences {
+			if string(d.Row) != differ[i] {
+				rt.Fatalf("difference %d is row %q, want %q", i, d.Row, differ[i])
+			}
+			for side, c := range []*cell.Cell{d.Left, d.Right} {
+				if c == nil {
+					continue
+				}
+				at := coordinates{row: differ[i], family: c.Family, qualifier: string(c.Qualifier), at: c.Time}
+				here, there := models[side], models[1-side]
+				if v, ok := here[at]; !ok || v != string(c.Value) {
+					rt.Fatalf("%v: side %d has no such cell", &d, side)
+				}
+				if v, ok := there[at]; ok && v == string(c.Value) {
+					rt.Fatalf("%v: both sides have this cell", &d)
+				}
+			}
+			if d.Left == nil && d.Right == nil {
+				rt.Fatalf("%v: nothing differs", &d)
+			}
+		}
+		if len(got.Differences) != min(3, len(differ)) || got.Equal() != (len(differ) == 0) {
+			rt.Fatalf("%d differences are named, equal %t; %d rows differ", len(got.Differences), got.Equal(), len(differ))
+		}
+		for _, r := range got.Ranges {
+			equal := r.Different+r.OnlyLeft+r.OnlyRight == 0
+			if equal != (r.LeftSHA256 == r.RightSHA256) {
+				rt.Fatalf("range %q: equal %t, digests %s and %s", r.Rows, equal, r.LeftSHA256, r.RightSHA256)
+			}
+		}
+	})
+}
+
+// TestCompare: counters, times to live, delete markers, families, and errors.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	now := cell.Timestamp(1000)
+	e, err := memstore.New(&memstore.Options{Now: func() cell.Timestamp { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	createTable(t, e, "t", "m")
+	createTable(t, e, "u")
+	if err := e.CreateTable(t.Context(), &store.TableDescriptor{Name: "other", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"t", "u"} {
+		mutate(t, e, table, "a", putOp("f", "x", 1, "1"), putOp("f", "x", 2, "2"))
+		mutate(t, e, table, "n", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 5, Delta: 3})
+	}
+	compare := func(o CompareOptions) *Comparison {
+		t.Helper()
+		s := snapshotOf(t, e)
+		o.Left, o.Right, o.LeftTable, o.RightTable = s, s, "t", "u"
+		c, err := Compare(t.Context(), &o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	var last Progress
+	if c := compare(CompareOptions{Progress: func(p Progress) { last = p }}); !c.Equal() || c.Same != 2 || len(c.Ranges) != 2 || last.Rows != 2 || last.Done != 1 {
+		t.Errorf("Got %+v, %+v", c, last)
+	}
+	mutate(t, e, "u", "z", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
+	if c := compare(CompareOptions{}); !c.Equal() {
+		t.Errorf("a delete marker that masks nothing is seen: %v", c.Differences)
+	}
+	if c := compare(CompareOptions{Raw: true}); c.OnlyRight != 1 || c.Differences[0].Left != nil || c.Differences[0].Right.Kind != cell.KindDeleteFamily {
+		t.Errorf("raw: Got %+v", c)
+	}
+	mutate(t, e, "u", "n", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 5, Delta: 1})
+	c := compare(CompareOptions{})
+	if c.Different != 1 || len(c.Differences) != 1 {
+		t.Fatalf("Got %+v", c)
+	}
+	if d, want := c.Differences[0].String(), `n: n:c at 5, Put, "\x00\x00\x00\x00\x00\x00\x00\x03", and n:c at 5, Put, "\x00\x00\x00\x00\x00\x00\x00\x04" on the right`; d != want {
+		t.Errorf("Got %s, want %s", d, want)
+	}
+	if c := compare(CompareOptions{Families: []string{"f"}}); !c.Equal() {
+		t.Errorf("family f: Got %v", c.Differences)
+	}
+	// What expires between the two reads is no difference.
+	mutate(t, e, "t", "ttl", cell.Op{Type: cell.OpPut, Family: "f", Qualifier: []byte("x"), Time: 1000, Value: []byte("v"), TTL: 10})
+	if c := compare(CompareOptions{}); c.OnlyLeft != 1 {
+		t.Errorf("before it expires: Got %+v", c)
+	}
+	s := snapshotOf(t, e)
+	expiring := expiringSource{s, func() { now = 2000 }}
+	c, err = Compare(t.Context(), &CompareOptions{Left: expiring, Right: s, LeftTable: "t", RightTable: "u", Families: []string{"f"}, Parallelism: 1})
+	if err != nil || !c.Equal() {
+		t.Errorf("after it has expired: Got %+v, %v", c, err)
+	}
+
+	for _, test := range []struct {
+		o    CompareOptions
+		want error
+	}{
+		{CompareOptions{LeftTable: "none"}, store.ErrTableNotFound},
+		{CompareOptions{LeftTable: "t", RightTable: "none"}, store.ErrTableNotFound},
+		{CompareOptions{LeftTable: "t", RightTable: "other"}, store.ErrFamilyNotFound},
+		{CompareOptions{LeftTable: "other", RightTable: "t"}, store.ErrFamilyNotFound},
+		{CompareOptions{LeftTable: "t", RightTable: "u", Families: []string{"h"}}, store.ErrFamilyNotFound},
+	} {
+		test.o.Left, test.o.Right = s, s
+		if _, err := Compare(t.Context(), &test.o); !errors.Is(err, test.want) {
+			t.Errorf("%s, %s: Got %v, want %v", test.o.LeftTable, test.o.RightTable, err, test.want)
+		}
+	}
+	if _, err := Compare(t.Context(), &CompareOptions{}); err == nil || !strings.Contains(err.Error(), "CompareOptions") {
+		t.Errorf("Got %v", err)
+	}
+}
+
+// expiringSource sets the clock forward behind its first scan of a whole region.
+type expiringSource struct {
+	store.Snapshot
+	expire func()
+}
+
+func (s expiringSource) Scan(ctx context.Context, sc *store.Scan) store.Scanner {
+	defer s.expire()
+	return s.Snapshot.Scan(ctx, sc)
+}
+
+// TestCompareSaysWhatItCannotTrust: a scan that fails on either side, and an instant
+// that was lost, are errors and not differences.
+func TestCompareSaysWhatItCannotTrust(t *testing.T) {
+	t.Parallel()
+	good, bad := newMemory(), newMemory()
+	for _, m := range []*memory{good, bad} {
+		m.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"b"}, []cell.Row{
+			rowOf("a", put("f", "x", 1, "v")), rowOf("b", put("f", "x", 1, "v")), rowOf("c", put("f", "x", 1, "v")),
+		})
+	}
+	bad.scanned = func(row []byte) error {
+		if string(row) == "c" {
+			return store.ErrCorrupt
+		}
+		return nil
+	}
+	for _, sides := range [][2]Source{{good, bad}, {bad, good}} {
+		if _, err := Compare(t.Context(), &CompareOptions{Left: sides[0], Right: sides[1], LeftTable: "t"}); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("Got %v, want ErrCorrupt", err)
+		}
+	}
+	if _, err := Compare(t.Context(), &CompareOptions{Left: good, Right: lostSource{good}, LeftTable: "t"}); !errors.Is(err, errLost) {
+		t.Errorf("Got %v, want errLost", err)
+	}
+}
