@@ -22,8 +22,10 @@ var packages = map[string][]string{
 	"store":             {"cell", "region"},
 	"store/memstore":    {"cell", "region", "counters", "store"},
 	"store/pebblestore": {"cell", "region", "counters", "store"},
-	"store/hbasestore":  {"cell", "region", "counters", "store"},
+	"store/hbasestore":  {"cell", "region", "counters", "store", "store/hbasestore/internal/hbase"},
 	"store/storetest":   {"cell", "region", "counters", "store"},
+
+	"store/hbasestore/internal/hbase": {},
 
 	"pipeline/kafka":           {"cell"},
 	"pipeline/kafka/embedded":  {},
@@ -106,7 +108,7 @@ var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jo
 // have no owner.
 var libraries = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":      {"store/pebblestore"},
-	"github.com/apache/thrift":              {"store/hbasestore"},
+	"github.com/apache/thrift":              {"store/hbasestore", "store/hbasestore/internal/hbase"},
 	"github.com/segmentio/kafka-go":         {"pipeline/kafka"},
 	"github.com/twmb/franz-go/pkg/kmsg":     {"pipeline/kafka", "pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kfake":    {"pipeline/kafka/embedded"},
