@@ -60,6 +60,9 @@ var (
 	ErrUnsupported = errors.New("store: not supported")
 	// ErrTransient marks what may succeed when tried again.
 	ErrTransient = errors.New("store: temporary failure")
+	// ErrUnknownOutcome: the reply of a mutation that must not be made twice was
+	// lost. It may or may not have been applied; look before trying again.
+	ErrUnknownOutcome = errors.New("store: it is not known whether the mutation was applied")
 	// ErrDiskFull: no space left; nothing was applied. Wraps ErrTransient:
 	// writers pause and try again (invariant I8).
 	ErrDiskFull error = &subError{"store: disk full", ErrTransient}

@@ -19,11 +19,17 @@ import (
 // the module's root), one subtest a case, and skips, saying so, where there are
 // none. Each case runs as it is written and, where that cannot change what it
 // expects, in the other situations.
-func RunCases(t *testing.T, open Factory) {
+func RunCases(t *testing.T, open Factory) { runCases(t, open, &Limits{}) }
+
+func runCases(t *testing.T, open Factory, l *Limits) {
 	cases := loadCases(t)
 	for _, s := range situations {
 		t.Run(string(s), func(t *testing.T) {
-			if why := s.unavailable(t, open); why != "" {
+			why := l.Without[string(s)]
+			if why == "" {
+				why = s.unavailable(t, open)
+			}
+			if why != "" {
 				t.Skip(why)
 			}
 			for i := range cases {
@@ -31,13 +37,13 @@ func RunCases(t *testing.T, open Factory) {
 				if s != asWritten && !s.suits(c) {
 					continue // it runs as written
 				}
-				t.Run(c.ID, func(t *testing.T) { runCase(t, open, s, c) })
+				t.Run(c.ID, func(t *testing.T) { runCase(t, open, s, c, l) })
 			}
 		})
 	}
 }
 
-func runCase(t *testing.T, open Factory, s situation, c *testCase) {
+func runCase(t *testing.T, open Factory, s situation, c *testCase, l *Limits) {
 	r := &caseRun{t: t, e: start(t, open), c: c, situation: s}
 	if !r.createTable() {
 		return
@@ -55,6 +61,10 @@ func runCase(t *testing.T, open Factory, s situation, c *testCase) {
 			var u *unsupported
 			if errors.As(err, &u) {
 				t.Skip(u.Error())
+			}
+			if l.Unsupported != nil && errors.Is(err, store.ErrUnsupported) {
+				l.Unsupported(c.ID, err)
+				t.Skip(err)
 			}
 			got = map[string]any{"error": errorCode(err)}
 		}

@@ -47,6 +47,35 @@ func Run(t *testing.T, open Factory) {
 	t.Run("cases", func(t *testing.T) { RunCases(t, open) })
 }
 
+// Limits is what an engine does not offer of what Run tests.
+type Limits struct {
+	// Without are tests of the contract, and situations of the cases, that are
+	// left out, by name, and why.
+	Without map[string]string
+	// Unsupported is told of every case that is skipped because one of its
+	// operations has failed with an error that wraps store.ErrUnsupported. nil
+	// fails those cases.
+	Unsupported func(id string, err error)
+}
+
+// RunWithin is Run for an engine that does not offer everything.
+func RunWithin(t *testing.T, open Factory, l *Limits) {
+	names := map[string]bool{}
+	for _, c := range contract {
+		names[c.name] = true
+	}
+	for _, s := range situations {
+		names[string(s)] = true
+	}
+	for name := range l.Without {
+		if !names[name] {
+			t.Errorf("%q is left out, and is no test of the contract and no situation", name)
+		}
+	}
+	t.Run("contract", func(t *testing.T) { runContract(t, open, l) })
+	t.Run("cases", func(t *testing.T) { runCases(t, open, l) })
+}
+
 // Clock is a virtual clock. It is safe for concurrent use.
 type Clock struct{ now atomic.Int64 }
 
