@@ -1,0 +1,302 @@
+package hbasestore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+var _ store.RowMutator = (*Store)(nil)
+
+// A call with many rows holds no more than that. The gateway sends them to the
+// region servers in calls of its own.
+const (
+	maxCallRows  = 500
+	maxCallBytes = 1 << 20
+)
+
+// PartialError says which mutations of a batch were not applied, or may not have
+// been (store.ErrUnknownOutcome), where others were: HBase applies rows, not
+// batches. Applying the batch again is safe where its mutations are idempotent.
+type PartialError struct {
+	Failed  []store.Refusal // in the order of the batch
+	Applied int             // mutations that were
+}
+
+// Error names the first failure and counts the rest.
+func (e *PartialError) Error() string {
+	var b strings.Builder
+	f := &e.Failed[0]
+	fmt.Fprintf(&b, "hbasestore: batch applied in part, %d mutations were: offset %d, table %s, row %.100q: %v", e.Applied, f.Offset, f.Table, f.Row, f.Err)
+	if n := len(e.Failed) - 1; n > 0 {
+		fmt.Fprintf(&b, " (and %d more)", n)
+	}
+	return b.String()
+}
+
+// Unwrap returns the failures' errors.
+func (e *PartialError) Unwrap() []error {
+	errs := make([]error, len(e.Failed))
+	for i := range e.Failed {
+		errs[i] = e.Failed[i].Err
+	}
+	return errs
+}
+
+// Apply implements store.Engine for batches of mutations: rows are atomic, the batch
+// is not. Consecutive mutations of a row are one; rows are sent grouped by region,
+// several calls at a time. What can be told to be wrong beforehand is a
+// *store.BatchError, and nothing was applied; later failures are a *PartialError.
+//
+// Batches with progress, coalesced counters or conditional records are refused with
+// store.ErrUnsupported: ingest is not built on HBase yet.
+func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
+	ctx, end, err := s.begin(ctx, false)
+	if err != nil {
+		return fmt.Errorf("apply batch: %w", err)
+	}
+	defer end()
+	if len(b.Advances)+len(b.Counters)+len(b.Records) > 0 {
+		return fmt.Errorf("apply batch: %w: batches with progress, counters or conditional records are not built on HBase yet", store.ErrUnsupported)
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("apply batch: %w", err)
+	}
+	hs := make([]*mutation, len(b.Mutations))
+	var refused []store.Refusal
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		h, err := s.validate(ctx, &m.Mutation, false)
+		hs[i] = h
+		switch {
+		case err == nil:
+		case errors.Is(err, store.ErrTransient), errors.Is(err, store.ErrTableNotEnabled), ctx.Err() != nil:
+			return fmt.Errorf("apply batch: %w", err) // the store refuses no record for it
+		case m.Offset < 0 || !slices.ContainsFunc(refused, func(r store.Refusal) bool { return r.Offset == m.Offset }):
+			refused = append(refused, store.Refusal{Offset: m.Offset, Table: m.Table, Row: m.Row, Err: err})
+		}
+	}
+	if len(refused) > 0 {
+		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
+		return &store.BatchError{Refused: refused}
+	}
+	units, of := joinRows(hs)
+	errs := s.applyAll(ctx, units, true)
+	failed := &PartialError{}
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		if err := errs[of[i]]; err != nil {
+			failed.Failed = append(failed.Failed, store.Refusal{Offset: m.Offset, Table: m.Table, Row: m.Row, Err: err})
+		} else {
+			failed.Applied++
+		}
+	}
+	if len(failed.Failed) > 0 {
+		return fmt.Errorf("apply batch: %w", failed)
+	}
+	return nil
+}
+
+// joinRows makes one mutation of consecutive ones of a row that may be repeated, up
+// to maxCallBytes. of has for each mutation the index of the one that it is part of.
+func joinRows(hs []*mutation) (units []*mutation, of []int) {
+	of = make([]int, len(hs))
+	last := map[string]int{} // by table and row: the index in units of the newest
+	var key []byte
+	for i, h := range hs {
+		key = rowKey(key[:0], h)
+		at, ok := last[string(key)]
+		if ok {
+			u := units[at]
+			if !u.once && !h.once && u.size+h.size <= maxCallBytes {
+				u.join(h)
+				of[i] = at
+				continue
+			}
+		}
+		of[i] = len(units)
+		last[string(key)] = len(units)
+		units = append(units, h)
+	}
+	return units, of
+}
+
+func rowKey(dst []byte, h *mutation) []byte {
+	return append(cell.AppendPart(dst, []byte(h.table)), h.row...)
+}
+
+// join appends the writes of o, of the same row, to h.
+func (h *mutation) join(o *mutation) {
+	h.size += o.size
+	for _, w := range o.writes {
+		if n := len(h.writes); n > 0 && w.Put != nil && h.writes[n-1].Put != nil {
+			p := h.writes[n-1].Put
+			if string(p.Attributes[ttlAttribute]) == string(w.Put.Attributes[ttlAttribute]) && p.GetDurability() == w.Put.GetDurability() {
+				p.ColumnValues = append(p.ColumnValues, w.Put.ColumnValues...)
+				continue
+			}
+		}
+		h.writes = append(h.writes, w)
+	}
+}
+
+// MutateRows implements store.RowMutator. Rows are sent in several calls; those of
+// one row are applied in order.
+func (s *Store) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Result, []error) {
+	results, errs := make([]store.Result, len(ms)), make([]error, len(ms))
+	ctx, end, err := s.begin(ctx, false)
+	if err != nil {
+		for i := range errs {
+			errs[i] = fmt.Errorf("mutate %d rows: %w", len(ms), err)
+		}
+		return results, errs
+	}
+	defer end()
+	var hs []*mutation
+	var at []int // the index of each in ms
+	for i, m := range ms {
+		h, err := s.validate(ctx, m, false)
+		if err != nil {
+			errs[i] = fmt.Errorf("mutate row: %w", err)
+			continue
+		}
+		hs, at = append(hs, h), append(at, i)
+	}
+	got := make([]store.Result, len(hs))
+	for j, err := range s.applyInto(ctx, hs, got, false) {
+		results[at[j]], errs[at[j]] = got[j], err
+	}
+	return results, errs
+}
+
+// applyAll applies hs and returns an error for each.
+func (s *Store) applyAll(ctx context.Context, hs []*mutation, together bool) []error {
+	return s.applyInto(ctx, hs, make([]store.Result, len(hs)), together)
+}
+
+// applyInto applies hs, those of one row in order, several calls at a time. together
+// stops before the next mutation of any row once one has failed.
+func (s *Store) applyInto(ctx context.Context, hs []*mutation, results []store.Result, together bool) []error {
+	errs := make([]error, len(hs))
+	done := make([]int, 0, len(hs))
+	for round := range rounds(hs) {
+		g := &errgroup.Group{}
+		g.SetLimit(s.o.Connections)
+		for _, call := range s.calls(ctx, hs, round) {
+			g.Go(func() error {
+				s.send(ctx, hs, call, results, errs)
+				return nil
+			})
+		}
+		_ = g.Wait() // each mutation has its own error
+		done = append(done, round...)
+		if together && slices.ContainsFunc(round, func(i int) bool { return errs[i] != nil }) {
+			break
+		}
+	}
+	if len(done) < len(hs) { // what was not sent
+		slices.Sort(done)
+		for i := range errs {
+			if _, ok := slices.BinarySearch(done, i); !ok {
+				errs[i] = fmt.Errorf("%w: a mutation before it failed", store.ErrTransient)
+			}
+		}
+	}
+	return errs
+}
+
+// rounds yields the indices of hs so that no two of a row are in one round, and those
+// of a row are in rounds in their order.
+func rounds(hs []*mutation) func(yield func([]int) bool) {
+	return func(yield func([]int) bool) {
+		rest := make([]int, len(hs))
+		for i := range rest {
+			rest[i] = i
+		}
+		var key []byte
+		for len(rest) > 0 {
+			seen := make(map[string]bool, len(rest))
+			var now, later []int
+			for _, i := range rest {
+				key = rowKey(key[:0], hs[i])
+				if seen[string(key)] {
+					later = append(later, i)
+					continue
+				}
+				seen[string(key)] = true
+				now = append(now, i)
+			}
+			if !yield(now) {
+				return
+			}
+			rest = later
+		}
+	}
+}
+
+// calls cuts a round into calls: puts that may be repeated by table and region, each
+// other mutation alone.
+func (s *Store) calls(ctx context.Context, hs []*mutation, round []int) [][]int {
+	type place struct {
+		table  string
+		region int
+	}
+	open := map[place]int{} // index in out of the call that takes more
+	sizes := map[int]int{}
+	var out [][]int
+	for _, i := range round {
+		h := hs[i]
+		if !h.bulk() {
+			out = append(out, []int{i})
+			continue
+		}
+		p := place{table: h.table}
+		if m, _, err := s.regions.get(ctx, h.table); err == nil { // else HBase sorts them out
+			p.region = m.Locate(h.row)
+		}
+		at, ok := open[p]
+		if !ok || len(out[at]) == maxCallRows || sizes[at]+h.size > maxCallBytes {
+			at = len(out)
+			out = append(out, nil)
+			open[p] = at
+		}
+		out[at] = append(out[at], i)
+		sizes[at] += h.size
+	}
+	return out
+}
+
+// send makes one call and notes what became of its mutations.
+func (s *Store) send(ctx context.Context, hs []*mutation, call []int, results []store.Result, errs []error) {
+	one := func(i int) { results[i], errs[i] = s.mutate(ctx, hs[i]) }
+	if len(call) == 1 {
+		one(call[0])
+		return
+	}
+	table := hs[call[0]].table
+	puts := make([]*hbase.TPut, len(call))
+	for j, i := range call {
+		puts[j] = hs[i].writes[0].Put
+	}
+	err := s.retry(ctx, request{what: "put rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+		return c.PutMultiple(ctx, []byte(table), puts)
+	})
+	refused := err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrTransient)
+	for _, i := range call {
+		switch {
+		case refused:
+			one(i) // the others were applied: find out which was not
+		default:
+			results[i], errs[i] = store.Result{Applied: err == nil}, err
+		}
+	}
+}

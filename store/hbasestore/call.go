@@ -1,0 +1,131 @@
+package hbasestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// request is how a call is made.
+type request struct {
+	what  string // for errors: "scan", "put"
+	table string // "" = none
+	// once says that the call must not be made again when it may have been
+	// applied: its loss is store.ErrUnknownOutcome then.
+	once    bool
+	timeout time.Duration // 0 = Options.CallTimeout
+	gateway *gateway      // nil = any
+	served  **gateway     // where not nil, is told which one it was
+}
+
+func (r *request) fail(err error) error {
+	if r.table == "" {
+		return fmt.Errorf("%s: %w", r.what, err)
+	}
+	return fmt.Errorf("%s %s: %w", r.what, r.table, err)
+}
+
+// caller is what a call does on its connection.
+type caller = func(context.Context, *hbase.THBaseServiceClient) error
+
+// call makes a call, and makes it again where it may and HBase may have recovered.
+func (s *Store) call(ctx context.Context, r request, f caller) error {
+	ctx, end, err := s.begin(ctx, false)
+	if err != nil {
+		return r.fail(err)
+	}
+	defer end()
+	return s.retry(ctx, r, f)
+}
+
+// retry is call inside a call or scan that has begun.
+func (s *Store) retry(ctx context.Context, r request, f caller) error {
+	deadline := time.Now().Add(s.o.RetryTimeout)
+	for attempt := 0; ; attempt++ {
+		sent, err := s.try(ctx, r, f)
+		switch {
+		case err == nil:
+			return nil
+		case r.once && sent && lost(err):
+			return r.fail(fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err))
+		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || !time.Now().Before(deadline):
+			return r.fail(err)
+		}
+		if errors.Is(err, errNotServing) && r.table != "" && s.disabled(ctx, r.table) {
+			return r.fail(store.ErrTableNotEnabled)
+		}
+		if err := s.wait(ctx, attempt); err != nil {
+			return r.fail(err)
+		}
+	}
+}
+
+// wait pauses before the call that follows attempt.
+func (s *Store) wait(ctx context.Context, attempt int) error {
+	pause := time.NewTimer(s.o.pause(attempt))
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// retryPause is 50 ms, doubled with each attempt up to 5 s, less a random part of
+// up to its half, so that callers which failed together do not come back together.
+func retryPause(attempt int) time.Duration {
+	pause := min(50*time.Millisecond<<min(attempt, 10), 5*time.Second)
+	return pause - rand.N(pause/2)
+}
+
+// try makes a call once. sent says that it may have been applied; the error is the
+// context's where that ended it, else classed.
+func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err error) {
+	if cause := context.Cause(ctx); cause != nil {
+		return false, cause
+	}
+	c, err := s.pool.get(ctx, r.gateway)
+	if err != nil {
+		return false, err
+	}
+	timeout := r.timeout
+	if timeout == 0 {
+		timeout = s.o.CallTimeout
+	}
+	if r.served != nil {
+		*r.served = c.gateway
+	}
+	sent, broken, err := c.call(ctx, timeout, f)
+	cause := context.Cause(ctx)
+	switch {
+	case broken && cause != nil:
+		s.pool.drop(c)
+		if err == nil {
+			return true, nil // it was answered just before
+		}
+		return sent, &lostError{cause}
+	case broken:
+		s.pool.put(c, err)
+		return sent, &lostError{fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, c.gateway.address, err)}
+	}
+	s.pool.put(c, nil)
+	return sent, classify(r.table, err)
+}
+
+// lostError is the end of a connection before the answer was read.
+type lostError struct{ err error }
+
+func (e *lostError) Error() string { return e.err.Error() }
+func (e *lostError) Unwrap() error { return e.err }
+
+// lost reports whether it is unknown what became of the call that err ended.
+func lost(err error) bool {
+	var l *lostError
+	return errors.As(err, &l) || errors.Is(err, store.ErrTransient) || errors.Is(err, errInternal)
+}

@@ -1,0 +1,617 @@
+package hbasestore
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/apache/thrift/lib/go/thrift"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+	"sluice/store/memstore"
+)
+
+// fakeGateway is a Thrift2 gateway over a memstore, as far as a Store calls one. It
+// answers as HBase 2.6.1 does.
+type fakeGateway struct {
+	hbase.THBaseService // what is not built here panics
+	mem                 *memstore.Store
+	framed              bool
+	listener            net.Listener
+	serving             sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	fault    func(method string) fault
+	calls    map[string]int
+	conns    map[net.Conn]struct{}
+	accepted int
+	closed   chan struct{}
+	scanners map[int32]store.Scanner
+	lastID   int32
+}
+
+// fault is what goes wrong with a call.
+type fault struct {
+	hang       bool   // no answer, ever
+	dropBefore bool   // the connection ends, and nothing was done
+	dropAfter  bool   // the connection ends, and it was done
+	text       string // a TIOError
+	canRetry   bool   // of text
+	internal   bool   // an exception that the IDL does not name
+}
+
+// newGateway starts a gateway over mem, nil = an empty one. It stops with the test.
+func newGateway(t *testing.T, mem *memstore.Store, framed bool) *fakeGateway {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newGatewayAt(t, l, mem, framed)
+}
+
+// newGatewayAt is newGateway on a listener, which it closes.
+func newGatewayAt(t *testing.T, l net.Listener, mem *memstore.Store, framed bool) *fakeGateway {
+	t.Helper()
+	if mem == nil {
+		var err error
+		if mem, err = memstore.New(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := &fakeGateway{
+		mem: mem, framed: framed, listener: l, calls: map[string]int{}, conns: map[net.Conn]struct{}{},
+		closed: make(chan struct{}), scanners: map[int32]store.Scanner{},
+	}
+	g.serving.Go(g.accept)
+	t.Cleanup(g.stop)
+	return g
+}
+
+func (g *fakeGateway) address() string { return g.listener.Addr().String() }
+
+// stop ends the gateway with all its connections.
+func (g *fakeGateway) stop() {
+	g.mu.Lock()
+	select {
+	case <-g.closed:
+		g.mu.Unlock()
+		return
+	default:
+	}
+	close(g.closed)
+	for c := range g.conns {
+		c.Close()
+	}
+	g.mu.Unlock()
+	g.listener.Close()
+	g.serving.Wait()
+	g.expire()
+}
+
+// expire forgets all scanners.
+func (g *fakeGateway) expire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for id, sc := range g.scanners {
+		sc.Close()
+		delete(g.scanners, id)
+	}
+}
+
+// open counts scanners that were not closed.
+func (g *fakeGateway) open() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.scanners)
+}
+
+// count returns how often a method was called; "" = connections.
+func (g *fakeGateway) count(method string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if method == "" {
+		return g.accepted
+	}
+	return g.calls[method]
+}
+
+// inject makes calls fail; nil = none.
+func (g *fakeGateway) inject(f func(method string) fault) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.fault = f
+}
+
+// first makes the first n calls of a method fail.
+func (g *fakeGateway) first(n int, method string, f fault) {
+	g.inject(func(m string) fault {
+		if m != method || n == 0 {
+			return fault{}
+		}
+		n--
+		return f
+	})
+}
+
+func (g *fakeGateway) accept() {
+	for {
+		c, err := g.listener.Accept()
+		if err != nil {
+			return
+		}
+		g.mu.Lock()
+		select {
+		case <-g.closed:
+			g.mu.Unlock()
+			c.Close()
+			return
+		default:
+		}
+		g.conns[c] = struct{}{}
+		g.accepted++
+		g.mu.Unlock()
+		g.serving.Go(func() {
+			defer c.Close()
+			g.serve(c)
+		})
+	}
+}
+
+func (g *fakeGateway) serve(c net.Conn) {
+	w := &wire{conn: c, in: bufio.NewReader(c)}
+	w.out = bufio.NewWriter(writes{w})
+	var t thrift.TTransport = w
+	if g.framed {
+		t = thrift.NewTFramedTransportConf(w, nil)
+	}
+	p := thrift.NewTBinaryProtocolConf(t, nil)
+	processor := thrift.WrapProcessor(hbase.NewTHBaseServiceProcessor(g), g.faulty)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for {
+		if ok, err := processor.Process(ctx, p, p); !ok && err != nil && !errors.As(err, new(thrift.TApplicationException)) {
+			return
+		}
+	}
+}
+
+// process is a thrift.TProcessorFunction.
+type process func(ctx context.Context, seqID int32, in, out thrift.TProtocol) (bool, thrift.TException)
+
+func (f process) Process(ctx context.Context, seqID int32, in, out thrift.TProtocol) (bool, thrift.TException) {
+	return f(ctx, seqID, in, out)
+}
+
+// faulty is the processor's middleware that makes calls fail.
+func (g *fakeGateway) faulty(name string, next thrift.TProcessorFunction) thrift.TProcessorFunction {
+	return process(func(ctx context.Context, seqID int32, in, out thrift.TProtocol) (bool, thrift.TException) {
+		g.mu.Lock()
+		g.calls[name]++
+		var f fault
+		if g.fault != nil {
+			f = g.fault(name)
+		}
+		g.mu.Unlock()
+		end := thrift.NewTTransportException(thrift.END_OF_FILE, "dropped")
+		switch {
+		case f.hang:
+			<-g.closed
+			return false, end
+		case f.dropBefore:
+			return false, end
+		case f.dropAfter:
+			nowhere := thrift.NewTBinaryProtocolConf(thrift.NewTMemoryBuffer(), nil)
+			next.Process(ctx, seqID, in, nowhere)
+			return false, end
+		case f.text == "" && !f.internal:
+			return next.Process(ctx, seqID, in, out)
+		}
+		var err error
+		note := func(e error) { err = errors.Join(err, e) }
+		note(in.Skip(ctx, thrift.STRUCT))
+		note(in.ReadMessageEnd(ctx))
+		if f.internal {
+			note(out.WriteMessageBegin(ctx, name, thrift.EXCEPTION, seqID))
+			note(thrift.NewTApplicationException(thrift.INTERNAL_ERROR, "Internal error processing "+name).Write(ctx, out))
+		} else {
+			note(out.WriteMessageBegin(ctx, name, thrift.REPLY, seqID))
+			note(out.WriteStructBegin(ctx, "result"))
+			note(out.WriteFieldBegin(ctx, "io", thrift.STRUCT, 1))
+			note((&hbase.TIOError{Message: &f.text, CanRetry: &f.canRetry}).Write(ctx, out))
+			note(out.WriteFieldEnd(ctx))
+			note(out.WriteFieldStop(ctx))
+			note(out.WriteStructEnd(ctx))
+		}
+		note(out.WriteMessageEnd(ctx))
+		note(out.Flush(ctx))
+		if err != nil {
+			return false, end
+		}
+		return true, nil
+	})
+}
+
+// answer gives an error of memstore HBase's text.
+func answer(table []byte, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := "org.apache.hadoop.hbase.DoNotRetryIOException: " + err.Error()
+	for _, c := range []struct {
+		err  error
+		text string
+	}{
+		{store.ErrFamilyNotFound, "org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException: Column family"},
+		{store.ErrTableNotFound, string(table)},
+		{store.ErrTableNotEnabled, string(table) + " is disabled."},
+		{store.ErrTableNotDisabled, "org.apache.hadoop.hbase.TableNotDisabledException: " + string(table)},
+		{store.ErrTableExists, "org.apache.hadoop.hbase.TableExistsException: " + string(table)},
+		{store.ErrNamespaceNotFound, "org.apache.hadoop.hbase.NamespaceNotFoundException: "},
+		{store.ErrNamespaceExists, "org.apache.hadoop.hbase.NamespaceExistException: "},
+		{store.ErrConstraint, "org.apache.hadoop.hbase.constraint.ConstraintException: "},
+		{store.ErrNotANumber, "org.apache.hadoop.hbase.DoNotRetryIOException: Field is not a long, it's 1 bytes wide"},
+	} {
+		if errors.Is(err, c.err) {
+			text = c.text
+			break
+		}
+	}
+	text += "\n\tat org.apache.hadoop.hbase.regionserver.HRegion.mutate(HRegion.java:4092)"
+	no := false
+	return &hbase.TIOError{Message: &text, CanRetry: &no}
+}
+
+func (g *fakeGateway) GetThriftServerType(context.Context) (hbase.TThriftServerType, error) {
+	return hbase.TThriftServerType_TWO, nil
+}
+
+func (g *fakeGateway) GetTableDescriptor(ctx context.Context, name *hbase.TTableName) (*hbase.TTableDescriptor, error) {
+	d, err := g.mem.Table(ctx, nameOf(name))
+	if err != nil {
+		return nil, answer(name.Qualifier, err)
+	}
+	t := toHBase(d)
+	for i, c := range t.Columns { // HBase has everything among the attributes
+		for _, a := range d.Families[i].List() {
+			switch a.Name {
+			case "NAME":
+			case "TTL":
+				c.Attributes["TTL"] = []byte("2147483647")
+				if f := d.Families[i]; f.TTL != store.Forever {
+					c.Attributes["TTL"] = []byte(store.FormatTTL(f.TTL)[:bytes.IndexByte([]byte(store.FormatTTL(f.TTL)), ' ')])
+				}
+			case "BLOCKSIZE":
+				c.Attributes["BLOCKSIZE"] = []byte("65536")
+			default:
+				c.Attributes[a.Name] = []byte(a.Value)
+			}
+		}
+	}
+	t.Attributes["IS_META"] = []byte("false")
+	t.Attributes["hbase.store.file-tracker.impl"] = []byte("DEFAULT")
+	return t, nil
+}
+
+func (g *fakeGateway) GetTableNamesByPattern(ctx context.Context, _ string, _ bool) ([]*hbase.TTableName, error) {
+	names, err := g.mem.Tables(ctx)
+	out := []*hbase.TTableName{tableName(store.OffsetsTable)}
+	for _, n := range names {
+		out = append(out, tableName(n))
+	}
+	return out, answer(nil, err)
+}
+
+func (g *fakeGateway) GetAllRegionLocations(ctx context.Context, table []byte) ([]*hbase.THRegionLocation, error) {
+	m, err := g.mem.Regions(ctx, string(table))
+	if err != nil {
+		return nil, nil // as HBase
+	}
+	var out []*hbase.THRegionLocation
+	for _, i := range m.All() {
+		out = append(out, &hbase.THRegionLocation{
+			ServerName: &hbase.TServerName{HostName: "localhost"},
+			RegionInfo: &hbase.THRegionInfo{TableName: table, StartKey: i.Start, EndKey: i.Stop},
+		})
+	}
+	return out, nil
+}
+
+// schema reads a descriptor as HBase does: fields over attributes.
+func schema(d *hbase.TTableDescriptor) *store.TableDescriptor {
+	t := fromHBase(d)
+	for i := range t.Families {
+		for _, c := range d.Columns {
+			if f := &t.Families[i]; f.Name == string(c.Name) {
+				f.Versions, f.MinVersions, f.TTL, f.BlockSize = int(c.GetMaxVersions()), int(c.GetMinVersions()), int(c.GetTimeToLive()), int(c.GetBlockSize())
+				f.KeepDeleted = store.KeepDeleted(c.GetKeepDeletedCells())
+			}
+		}
+	}
+	return t
+}
+
+func (g *fakeGateway) CreateTable(ctx context.Context, d *hbase.TTableDescriptor, splits [][]byte) error {
+	t := schema(d)
+	if g.framed { // the defect that HBASE has
+		splits, t.Metadata = nil, map[string]string{"\x80\x01\x00": "\x00"}
+	}
+	return answer(d.TableName.Qualifier, g.mem.CreateTable(ctx, t, splits))
+}
+
+func (g *fakeGateway) ModifyTable(ctx context.Context, d *hbase.TTableDescriptor) error {
+	return answer(d.TableName.Qualifier, g.mem.AlterTable(ctx, schema(d)))
+}
+
+func (g *fakeGateway) DeleteTable(ctx context.Context, name *hbase.TTableName) error {
+	return answer(name.Qualifier, g.mem.DropTable(ctx, nameOf(name)))
+}
+
+func (g *fakeGateway) TruncateTable(ctx context.Context, name *hbase.TTableName, preserve bool) error {
+	return answer(name.Qualifier, g.mem.TruncateTable(ctx, nameOf(name), preserve))
+}
+
+func (g *fakeGateway) EnableTable(ctx context.Context, name *hbase.TTableName) error {
+	err := g.mem.EnableTable(ctx, nameOf(name))
+	if errors.Is(err, store.ErrTableNotDisabled) {
+		text, no := "tableName="+nameOf(name)+", state=ENABLED", false
+		return &hbase.TIOError{Message: &text, CanRetry: &no}
+	}
+	return answer(name.Qualifier, err)
+}
+
+func (g *fakeGateway) DisableTable(ctx context.Context, name *hbase.TTableName) error {
+	err := g.mem.DisableTable(ctx, nameOf(name))
+	if errors.Is(err, store.ErrTableNotEnabled) {
+		text, no := "org.apache.hadoop.hbase.TableNotEnabledException: "+nameOf(name), false
+		return &hbase.TIOError{Message: &text, CanRetry: &no}
+	}
+	return answer(name.Qualifier, err)
+}
+
+func (g *fakeGateway) IsTableEnabled(ctx context.Context, name *hbase.TTableName) (bool, error) {
+	enabled, err := g.mem.TableEnabled(ctx, nameOf(name))
+	return enabled, answer(name.Qualifier, err)
+}
+
+func (g *fakeGateway) CreateNamespace(ctx context.Context, n *hbase.TNamespaceDescriptor) error {
+	return answer(nil, g.mem.CreateNamespace(ctx, &store.Namespace{Name: n.Name, Properties: n.Configuration}))
+}
+
+func (g *fakeGateway) ModifyNamespace(ctx context.Context, n *hbase.TNamespaceDescriptor) error {
+	return answer(nil, g.mem.AlterNamespace(ctx, &store.Namespace{Name: n.Name, Properties: n.Configuration}))
+}
+
+func (g *fakeGateway) DeleteNamespace(ctx context.Context, name string) error {
+	return answer(nil, g.mem.DropNamespace(ctx, name))
+}
+
+func (g *fakeGateway) ListNamespaceDescriptors(ctx context.Context) ([]*hbase.TNamespaceDescriptor, error) {
+	all, err := g.mem.Namespaces(ctx)
+	out := []*hbase.TNamespaceDescriptor{{Name: store.SystemNamespace}}
+	for _, n := range all {
+		out = append(out, &hbase.TNamespaceDescriptor{Name: n.Name, Configuration: n.Properties})
+	}
+	return out, answer(nil, err)
+}
+
+// scan returns what a TScan asks for.
+func scanOf(table []byte, t *hbase.TScan) (*store.Scan, error) {
+	s := &store.Scan{
+		Table: string(table), Start: t.StartRow, Stop: t.StopRow, Reversed: t.GetReversed(), Versions: int(t.MaxVersions),
+		Batch: int(t.GetBatchSize()), Raw: len(t.Attributes[rawAttribute]) > 0,
+		StopInclusive: len(t.StartRow) > 0 && bytes.Equal(t.StartRow, t.StopRow),
+	}
+	for _, c := range t.Columns {
+		s.Columns = append(s.Columns, store.Column{Family: string(c.Family), Qualifier: c.Qualifier, All: c.Qualifier == nil})
+	}
+	within := func(r *hbase.TTimeRange) cell.TimeRange {
+		return cell.TimeRange{Min: cell.Timestamp(r.MinStamp), Max: cell.Timestamp(r.MaxStamp)}
+	}
+	if t.TimeRange != nil {
+		r := within(t.TimeRange)
+		s.Time = &r
+	}
+	for f, r := range t.ColFamTimeRangeMap {
+		if s.FamilyTime == nil {
+			s.FamilyTime = map[string]cell.TimeRange{}
+		}
+		s.FamilyTime[f] = within(r)
+	}
+	var err error
+	if len(t.FilterString) > 0 {
+		s.Filter, err = store.ParseFilterString(string(t.FilterString))
+	}
+	return s, err
+}
+
+func (g *fakeGateway) OpenScanner(ctx context.Context, table []byte, t *hbase.TScan) (int32, error) {
+	s, err := scanOf(table, t)
+	if err != nil {
+		return 0, err // not of the IDL: an internal error
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lastID++
+	g.scanners[g.lastID] = g.mem.Scan(context.WithoutCancel(ctx), s)
+	return g.lastID, nil
+}
+
+func next(sc store.Scanner, n int32) []*hbase.TResult_ {
+	var out []*hbase.TResult_
+	for int32(len(out)) < n && sc.Next() {
+		row := sc.Row()
+		r := &hbase.TResult_{Row: bytes.Clone(row.Key), Partial: row.More}
+		for _, c := range row.Cells {
+			at, kind := int64(c.Time), int8(c.Kind)
+			r.ColumnValues = append(r.ColumnValues, &hbase.TColumnValue{
+				Family: []byte(c.Family), Qualifier: bytes.Clone(c.Qualifier), Value: bytes.Clone(c.Value), Timestamp: &at, Type: &kind,
+			})
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (g *fakeGateway) GetScannerRows(_ context.Context, id, n int32) ([]*hbase.TResult_, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	sc := g.scanners[id]
+	if sc == nil {
+		text := "Invalid scanner Id"
+		return nil, &hbase.TIllegalArgument{Message: &text}
+	}
+	out := next(sc, n)
+	return out, answer(nil, sc.Err())
+}
+
+func (g *fakeGateway) CloseScanner(_ context.Context, id int32) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if sc := g.scanners[id]; sc != nil {
+		sc.Close()
+		delete(g.scanners, id)
+	}
+	return nil
+}
+
+func (g *fakeGateway) GetScannerResults(ctx context.Context, table []byte, t *hbase.TScan, n int32) ([]*hbase.TResult_, error) {
+	s, err := scanOf(table, t)
+	if err != nil {
+		return nil, err
+	}
+	sc := g.mem.Scan(ctx, s)
+	defer sc.Close()
+	out := next(sc, n)
+	return out, answer(table, sc.Err())
+}
+
+// live gives the last operation the time to live among attributes.
+func live(m *cell.Mutation, attributes map[string][]byte) {
+	if life := attributes[ttlAttribute]; life != nil {
+		ms := int64(binary.BigEndian.Uint64(life))
+		if ms == 0 {
+			ms = cell.NoLife
+		}
+		m.Ops[len(m.Ops)-1].TTL = ms
+	}
+}
+
+// mutationOf returns the mutation that writes are.
+func mutationOf(table, row []byte, writes ...*hbase.TMutation) *cell.Mutation {
+	m := &cell.Mutation{Table: string(table), Row: row}
+	at := func(t *int64) cell.Timestamp {
+		if t == nil {
+			return cell.Latest
+		}
+		return cell.Timestamp(*t)
+	}
+	for _, w := range writes {
+		if p := w.Put; p != nil {
+			for _, v := range p.ColumnValues {
+				m.Put(string(v.Family), v.Qualifier, at(v.Timestamp), v.Value)
+				live(m, p.Attributes)
+			}
+			continue
+		}
+		d := w.DeleteSingle
+		if len(d.Columns) == 0 {
+			m.DeleteRow(at(d.Timestamp))
+		}
+		for _, c := range d.Columns {
+			switch family := string(c.Family); d.DeleteType {
+			case hbase.TDeleteType_DELETE_COLUMN:
+				m.Delete(family, c.Qualifier, at(c.Timestamp))
+			case hbase.TDeleteType_DELETE_COLUMNS:
+				m.DeleteColumn(family, c.Qualifier, at(c.Timestamp))
+			case hbase.TDeleteType_DELETE_FAMILY:
+				m.DeleteFamily(family, at(c.Timestamp))
+			case hbase.TDeleteType_DELETE_FAMILY_VERSION:
+				m.DeleteFamilyVersion(family, at(c.Timestamp))
+			}
+		}
+	}
+	return m
+}
+
+func (g *fakeGateway) mutate(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	res, err := g.mem.MutateRow(ctx, cond, m)
+	return res, answer([]byte(m.Table), err)
+}
+
+func (g *fakeGateway) Put(ctx context.Context, table []byte, p *hbase.TPut) error {
+	_, err := g.mutate(ctx, nil, mutationOf(table, p.Row, &hbase.TMutation{Put: p}))
+	return err
+}
+
+// PutMultiple applies the good ones where one fails, as HBase.
+func (g *fakeGateway) PutMultiple(ctx context.Context, table []byte, puts []*hbase.TPut) (failed error) {
+	for _, p := range puts {
+		if err := g.Put(ctx, table, p); err != nil {
+			var io *hbase.TIOError
+			errors.As(err, &io)
+			text, yes := "Failed 1 action: "+io.GetMessage()+": 1 time, servers with issues: localhost,16020,1", true
+			failed = &hbase.TIOError{Message: &text, CanRetry: &yes}
+		}
+	}
+	return failed
+}
+
+func (g *fakeGateway) DeleteSingle(ctx context.Context, table []byte, d *hbase.TDelete) error {
+	_, err := g.mutate(ctx, nil, mutationOf(table, d.Row, &hbase.TMutation{DeleteSingle: d}))
+	return err
+}
+
+func (g *fakeGateway) MutateRow(ctx context.Context, table []byte, m *hbase.TRowMutations) error {
+	_, err := g.mutate(ctx, nil, mutationOf(table, m.Row, m.Mutations...))
+	return err
+}
+
+func (g *fakeGateway) CheckAndMutate(ctx context.Context, table, row, family, qualifier []byte, op hbase.TCompareOp, value []byte, m *hbase.TRowMutations) (bool, error) {
+	cond := &store.Cond{Family: string(family), Qualifier: qualifier, Op: store.CompareOp(op) + store.Less, Value: value}
+	res, err := g.mutate(ctx, cond, mutationOf(table, m.Row, m.Mutations...))
+	return res.Applied, err
+}
+
+func result(row []byte, res store.Result) *hbase.TResult_ {
+	r := &hbase.TResult_{Row: row}
+	for _, c := range slices.Backward(res.Cells) { // in no order that is promised
+		at := int64(c.Time)
+		r.ColumnValues = append(r.ColumnValues, &hbase.TColumnValue{Family: []byte(c.Family), Qualifier: c.Qualifier, Value: c.Value, Timestamp: &at})
+	}
+	return r
+}
+
+func (g *fakeGateway) Increment(ctx context.Context, table []byte, i *hbase.TIncrement) (*hbase.TResult_, error) {
+	m := &cell.Mutation{Table: string(table), Row: i.Row}
+	for _, c := range i.Columns {
+		m.Increment(string(c.Family), c.Qualifier, c.Amount)
+		live(m, i.Attributes)
+	}
+	res, err := g.mutate(ctx, nil, m)
+	if err != nil {
+		return nil, err
+	}
+	return result(i.Row, res), nil
+}
+
+func (g *fakeGateway) Append(ctx context.Context, table []byte, a *hbase.TAppend) (*hbase.TResult_, error) {
+	m := &cell.Mutation{Table: string(table), Row: a.Row}
+	for _, c := range a.Columns {
+		m.Append(string(c.Family), c.Qualifier, c.Value)
+		live(m, a.Attributes)
+	}
+	res, err := g.mutate(ctx, nil, m)
+	if err != nil {
+		return nil, err
+	}
+	return result(a.Row, res), nil
+}

@@ -1,0 +1,93 @@
+package hbasestore
+
+import (
+	"slices"
+
+	"sluice/store"
+)
+
+// pushed is what HBase is sent of a filter.
+type pushed struct {
+	text string // in the filter language; "" = nothing
+	// whole says that HBase drops all that the filter drops, so that it may
+	// count versions; else it must send all that the family keeps.
+	whole bool
+}
+
+// push returns what HBase can evaluate of f, which is evaluated here again: f must
+// pass of what passed in HBase what it would have passed of everything. That leaves
+// out filters that count (HBase begins anew in every region), that change cells, or
+// that judge a row by cells which they drop or which versions hide.
+func push(f store.Filter) pushed {
+	switch {
+	case f == nil:
+		return pushed{whole: true}
+	case repeatable(f):
+		if text, err := store.FormatFilterString(f); err == nil {
+			return pushed{text, true}
+		}
+	}
+	list, ok := f.(*store.FilterList)
+	if !ok || list.MustPassOne || !perCell(f) {
+		return pushed{} // a member that counts must see what the others drop
+	}
+	some := &store.FilterList{}
+	for _, m := range list.Filters {
+		if sameInHBase(m) {
+			if _, err := store.FormatFilterString(m); err == nil {
+				some.Filters = append(some.Filters, m)
+			}
+		}
+	}
+	if text, err := store.FormatFilterString(some); err == nil && len(some.Filters) > 0 {
+		return pushed{text: text}
+	}
+	return pushed{}
+}
+
+// repeatable reports whether HBase evaluates f as it is evaluated here, and f passes
+// of what it has passed everything.
+func repeatable(f store.Filter) bool {
+	switch f := f.(type) {
+	case *store.FirstKeyOnlyFilter:
+		return true
+	case *store.SingleColumnValueFilter:
+		return !f.AnyVersion && sameComparison(f.Comparator)
+	}
+	return perCell(f) && sameInHBase(f)
+}
+
+// perCell reports whether f judges each cell by itself.
+func perCell(f store.Filter) bool {
+	switch f := f.(type) {
+	case *store.PrefixFilter, *store.ColumnPrefixFilter, *store.MultipleColumnPrefixFilter, *store.ColumnRangeFilter, *store.TimestampsFilter,
+		*store.RowFilter, *store.FamilyFilter, *store.QualifierFilter, *store.ValueFilter:
+		return true
+	case *store.FilterList:
+		return len(f.Filters) > 0 && !slices.ContainsFunc(f.Filters, func(m store.Filter) bool { return !perCell(m) })
+	}
+	return false
+}
+
+// sameInHBase reports whether HBase compares as f, which judges cells, does.
+func sameInHBase(f store.Filter) bool {
+	switch f := f.(type) {
+	case *store.RowFilter:
+		return sameComparison(f.Comparator)
+	case *store.FamilyFilter:
+		return sameComparison(f.Comparator)
+	case *store.QualifierFilter:
+		return sameComparison(f.Comparator)
+	case *store.ValueFilter:
+		return sameComparison(f.Comparator)
+	case *store.FilterList:
+		return !slices.ContainsFunc(f.Filters, func(m store.Filter) bool { return !sameInHBase(m) })
+	}
+	return true
+}
+
+// sameComparison reports whether HBase compares as c does. Java's regular
+// expressions and its lower case are not Go's.
+func sameComparison(c store.Comparator) bool {
+	return c.Type == store.CompareBinary || c.Type == store.CompareBinaryPrefix
+}

@@ -1,0 +1,269 @@
+package hbasestore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// ttlAttribute is a mutation's time to live, 8 bytes big-endian, ms (HBase
+// Mutation.OP_ATTRIBUTE_TTL).
+const ttlAttribute = "_ttl"
+
+// mutation is a row mutation in the form in which HBase takes it: writes, or an
+// increment, or an append.
+type mutation struct {
+	table     string
+	row       []byte
+	writes    []*hbase.TMutation // in order
+	increment *hbase.TIncrement
+	append    *hbase.TAppend
+	once      bool // it must not be applied twice
+	size      int  // bytes of keys and values, about
+}
+
+// translate returns m, which store.ValidateMutation has passed, for HBase. Its error
+// wraps store.ErrUnsupported where the gateway has no call for it.
+func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
+	fail := func(why string) (*mutation, error) {
+		return nil, fmt.Errorf("table %s, row %.100q: %w through HBase's Thrift2 gateway: %s", t.Name, m.Row, store.ErrUnsupported, why)
+	}
+	if m.Read != nil {
+		return fail("increments and appends have no time range")
+	}
+	h := &mutation{table: t.Name, row: m.Row, once: !m.Idempotent()}
+	durability := hbase.TDurabilityPtr(hbase.TDurability(m.Durability))
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		h.size += len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value) + 16
+		if f := t.Family(o.Family); f != nil && f.InPlace() {
+			return fail("writes of COUNTER and DISTINCT families are not built yet")
+		}
+		kind := func(o *cell.Op) cell.OpType {
+			if o.Type != cell.OpIncrement && o.Type != cell.OpAppend {
+				return cell.OpPut
+			}
+			return o.Type
+		}
+		if kind(o) != kind(&m.Ops[0]) {
+			return fail("increments, appends and other writes are three calls, so not one atomic mutation")
+		}
+		switch o.Type {
+		case cell.OpIncrement, cell.OpAppend:
+			if o.Time != cell.Latest || o.TTL != m.Ops[0].TTL {
+				return fail("increments and appends have no timestamp, and one time to live")
+			}
+			h.modify(o, durability)
+		case cell.OpPut:
+			h.put(o, durability)
+		case cell.OpDeleteFamilyVersion:
+			if o.Time == cell.Latest {
+				return nil, fmt.Errorf("table %s, row %.100q: %w: a delete of a family's version names no time", t.Name, m.Row, store.ErrInvalidArgument)
+			}
+			h.delete(o, durability)
+		default:
+			h.delete(o, durability)
+		}
+	}
+	return h, nil
+}
+
+// explicit returns the timestamp of an operation, nil where HBase is to fill it in.
+func explicit(t cell.Timestamp) *int64 {
+	if t == cell.Latest {
+		return nil
+	}
+	ms := int64(t)
+	return &ms
+}
+
+func ttl(ms int64) map[string][]byte {
+	if ms == 0 {
+		return nil
+	}
+	return map[string][]byte{ttlAttribute: binary.BigEndian.AppendUint64(nil, uint64(max(ms, 0)))} // cell.NoLife is below 0
+}
+
+// put adds to the put that was added last, or begins another.
+func (h *mutation) put(o *cell.Op, d *hbase.TDurability) {
+	v := &hbase.TColumnValue{Family: []byte(o.Family), Qualifier: o.Qualifier, Value: o.Value, Timestamp: explicit(o.Time)}
+	attributes := ttl(o.TTL)
+	if n := len(h.writes); n > 0 && h.writes[n-1].Put != nil && bytes.Equal(h.writes[n-1].Put.Attributes[ttlAttribute], attributes[ttlAttribute]) {
+		p := h.writes[n-1].Put
+		p.ColumnValues = append(p.ColumnValues, v)
+		return
+	}
+	h.writes = append(h.writes, &hbase.TMutation{Put: &hbase.TPut{Row: h.row, ColumnValues: []*hbase.TColumnValue{v}, Attributes: attributes, Durability: d}})
+}
+
+// delete adds to the delete that was added last where it is of the same kind, or
+// begins another: a TDelete has one kind.
+func (h *mutation) delete(o *cell.Op, d *hbase.TDurability) {
+	t := hbase.NewTDelete()
+	t.Row, t.Durability = h.row, d
+	c := &hbase.TColumn{Family: []byte(o.Family), Timestamp: explicit(o.Time)}
+	switch o.Type {
+	case cell.OpDeleteRow:
+		t.Timestamp = explicit(o.Time)
+		h.writes = append(h.writes, &hbase.TMutation{DeleteSingle: t})
+		return
+	case cell.OpDelete:
+		t.DeleteType, c.Qualifier = hbase.TDeleteType_DELETE_COLUMN, notNil(o.Qualifier)
+	case cell.OpDeleteColumn:
+		t.DeleteType, c.Qualifier = hbase.TDeleteType_DELETE_COLUMNS, notNil(o.Qualifier)
+	case cell.OpDeleteFamily:
+		t.DeleteType = hbase.TDeleteType_DELETE_FAMILY
+	case cell.OpDeleteFamilyVersion:
+		t.DeleteType = hbase.TDeleteType_DELETE_FAMILY_VERSION
+	}
+	if n := len(h.writes); n > 0 {
+		if last := h.writes[n-1].DeleteSingle; last != nil && len(last.Columns) > 0 && last.DeleteType == t.DeleteType {
+			last.Columns = append(last.Columns, c)
+			return
+		}
+	}
+	t.Columns = []*hbase.TColumn{c}
+	h.writes = append(h.writes, &hbase.TMutation{DeleteSingle: t})
+}
+
+// notNil keeps an empty qualifier apart from none, which is the family.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// modify adds an increment or an append.
+func (h *mutation) modify(o *cell.Op, d *hbase.TDurability) {
+	results := true
+	if o.Type == cell.OpIncrement {
+		if h.increment == nil {
+			h.increment = &hbase.TIncrement{Row: h.row, Attributes: ttl(o.TTL), Durability: d, ReturnResults: &results}
+		}
+		h.increment.Columns = append(h.increment.Columns, &hbase.TColumnIncrement{Family: []byte(o.Family), Qualifier: o.Qualifier, Amount: o.Delta})
+		return
+	}
+	if h.append == nil {
+		h.append = &hbase.TAppend{Row: h.row, Attributes: ttl(o.TTL), Durability: d, ReturnResults: &results}
+	}
+	h.append.Columns = append(h.append.Columns, &hbase.TColumnValue{Family: []byte(o.Family), Qualifier: o.Qualifier, Value: o.Value})
+}
+
+// bulk reports whether h can be sent with other rows in one call, which HBase does
+// not apply as a whole: it is one put, and may be repeated.
+func (h *mutation) bulk() bool { return len(h.writes) == 1 && h.writes[0].Put != nil && !h.once }
+
+// validate returns m for HBase, checked against the schema of its table: what the
+// gateway would answer with an internal error, or retry for minutes, is not sent. A
+// family that is missing is HBase's to find where a condition comes first.
+func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool) (*mutation, error) {
+	table := store.CanonicalName(m.Table)
+	for {
+		t, fresh, err := s.schemas.get(ctx, table)
+		if err != nil {
+			return nil, err
+		}
+		err = store.ValidateMutation(t, m, s.o.Now())
+		switch {
+		case err == nil, fresh && conditional && errors.Is(err, store.ErrFamilyNotFound):
+			return translate(t, m)
+		case fresh:
+			return nil, err
+		}
+		s.schemas.forget(table) // it may have been altered
+	}
+}
+
+// MutateRow implements store.Engine. Its error wraps store.ErrUnsupported where the
+// condition has a filter or a time range, or where m mixes increments, appends and
+// other writes; store.ErrUnknownOutcome where the answer was lost and m, or the
+// condition, must not be tried twice.
+func (s *Store) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	ctx, end, err := s.begin(ctx, false)
+	if err != nil {
+		return store.Result{}, fmt.Errorf("mutate row of %s: %w", m.Table, err)
+	}
+	defer end()
+	h, err := s.validate(ctx, m, cond != nil)
+	if err != nil {
+		return store.Result{}, fmt.Errorf("mutate row: %w", err)
+	}
+	if cond != nil {
+		return s.checkAndMutate(ctx, cond, h)
+	}
+	return s.mutate(ctx, h)
+}
+
+// mutate makes the call that h is.
+func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
+	r := request{what: "mutate row of", table: h.table, once: h.once}
+	var result *hbase.TResult_
+	err := s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		switch table := []byte(h.table); {
+		case h.increment != nil:
+			result, err = c.Increment(ctx, table, h.increment)
+		case h.append != nil:
+			result, err = c.Append(ctx, table, h.append)
+		case len(h.writes) > 1:
+			err = c.MutateRow(ctx, table, &hbase.TRowMutations{Row: h.row, Mutations: h.writes})
+		case h.writes[0].Put != nil:
+			err = c.Put(ctx, table, h.writes[0].Put)
+		default:
+			err = c.DeleteSingle(ctx, table, h.writes[0].DeleteSingle)
+		}
+		return err
+	})
+	if err != nil {
+		return store.Result{}, fmt.Errorf("row %.100q: %w", h.row, err)
+	}
+	res := store.Result{Applied: true}
+	if result != nil {
+		for _, v := range result.ColumnValues {
+			res.Cells = append(res.Cells, cell.Cell{Family: string(v.Family), Qualifier: v.Qualifier, Time: cell.Timestamp(v.GetTimestamp()), Kind: cell.KindPut, Value: v.Value})
+		}
+		slices.SortFunc(res.Cells, func(a, b cell.Cell) int {
+			return cmp.Or(cmp.Compare(a.Family, b.Family), bytes.Compare(a.Qualifier, b.Qualifier))
+		})
+	}
+	return res, nil
+}
+
+// checkAndMutate applies h where cond holds.
+func (s *Store) checkAndMutate(ctx context.Context, cond *store.Cond, h *mutation) (store.Result, error) {
+	fail := func(err error) (store.Result, error) {
+		return store.Result{}, fmt.Errorf("condition on table %s, row %.100q: %w", h.table, h.row, err)
+	}
+	t, _, err := s.schemas.get(ctx, h.table)
+	switch {
+	case err != nil:
+		return fail(err)
+	case cond.Filter != nil || cond.Time != nil:
+		return fail(fmt.Errorf("%w through HBase's Thrift2 gateway: a condition compares the newest version of one column", store.ErrUnsupported))
+	case t.Family(cond.Family) == nil:
+		return fail(fmt.Errorf("%w: %q", store.ErrFamilyNotFound, cond.Family))
+	case cond.Op < store.Less || cond.Op > store.Greater:
+		return fail(fmt.Errorf("%w: comparison %d", store.ErrInvalidArgument, cond.Op))
+	case len(h.writes) == 0:
+		return fail(fmt.Errorf("%w through HBase's Thrift2 gateway: an increment or append has no condition", store.ErrUnsupported))
+	}
+	var applied bool
+	r := request{what: "check and mutate row of", table: h.table, once: true}
+	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		applied, err = c.CheckAndMutate(ctx, []byte(h.table), h.row, []byte(cond.Family), cond.Qualifier,
+			hbase.TCompareOp(cond.Op-store.Less), cond.Value, &hbase.TRowMutations{Row: h.row, Mutations: h.writes})
+		return err
+	})
+	if err != nil {
+		return fail(err)
+	}
+	return store.Result{Applied: applied}, nil
+}

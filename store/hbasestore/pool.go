@@ -1,0 +1,223 @@
+package hbasestore
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"sluice/store"
+)
+
+// failedFor is how long a gateway that broke a connection, or did not make one, is
+// left alone while there is another.
+const failedFor = 10 * time.Second
+
+// pool hands out connections, one caller at a time each, and bounds their number.
+type pool struct {
+	o     *Options
+	slots chan struct{} // one value for each connection that is in use
+
+	mu       sync.Mutex // guards what follows, and the fields of gateways
+	gateways []*gateway
+	next     int // index of the gateway that is dialled next
+	idle     int // connections
+	closed   bool
+}
+
+// gateway is one address.
+type gateway struct {
+	address string
+	idle    []*conn   // the one used last is last
+	until   time.Time // it is left alone; zero = it works
+}
+
+func newPool(o *Options) *pool {
+	p := &pool{o: o, slots: make(chan struct{}, o.Connections)}
+	for _, a := range o.Addresses {
+		p.gateways = append(p.gateways, &gateway{address: a})
+	}
+	return p
+}
+
+// get returns a connection to want, or to any gateway where want is nil. put gives
+// it back.
+func (p *pool) get(ctx context.Context, want *gateway) (*conn, error) {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	c, err := p.connect(ctx, want)
+	if err != nil {
+		<-p.slots
+	}
+	return c, err
+}
+
+func (p *pool) connect(ctx context.Context, want *gateway) (*conn, error) {
+	for tried := 0; ; tried++ {
+		c, g, err := p.choose(want)
+		if c != nil || err != nil {
+			return c, err
+		}
+		if c, err = p.dial(ctx, g); err == nil {
+			return c, nil
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		p.failed(g, err)
+		if want != nil || tried+1 == len(p.gateways) {
+			return nil, fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, g.address, err)
+		}
+	}
+}
+
+// choose returns an idle connection, or the gateway to dial.
+func (p *pool) choose(want *gateway) (*conn, *gateway, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, nil, store.ErrClosed
+	}
+	p.expire(time.Now())
+	gateways := p.gateways
+	if want != nil {
+		gateways = []*gateway{want}
+	}
+	var newest *conn
+	for _, g := range gateways {
+		if n := len(g.idle); n > 0 && (newest == nil || g.idle[n-1].used.After(newest.used)) {
+			newest = g.idle[n-1]
+		}
+	}
+	if newest != nil {
+		g := newest.gateway
+		g.idle = g.idle[:len(g.idle)-1]
+		p.idle--
+		return newest, nil, nil
+	}
+	if p.idle > 0 && p.idle+len(p.slots) > p.o.Connections {
+		p.dropOldest() // of another gateway than the one that is wanted
+	}
+	if want != nil {
+		return nil, want, nil
+	}
+	// The next in turn that works, else the one that has been left alone longest.
+	var best *gateway
+	now := time.Now()
+	for i := range p.gateways {
+		g := p.gateways[(p.next+i)%len(p.gateways)]
+		if !g.until.After(now) {
+			p.next += i + 1
+			return nil, g, nil
+		}
+		if best == nil || g.until.Before(best.until) {
+			best = g
+		}
+	}
+	return nil, best, nil
+}
+
+// expire closes connections that were idle for too long.
+func (p *pool) expire(now time.Time) {
+	for _, g := range p.gateways {
+		n := 0
+		for n < len(g.idle) && now.Sub(g.idle[n].used) > p.o.IdleTimeout {
+			g.idle[n].wire.Close()
+			n++
+		}
+		g.idle = g.idle[n:]
+		p.idle -= n
+	}
+}
+
+func (p *pool) dropOldest() {
+	var oldest *gateway
+	for _, g := range p.gateways {
+		if len(g.idle) > 0 && (oldest == nil || g.idle[0].used.Before(oldest.idle[0].used)) {
+			oldest = g
+		}
+	}
+	oldest.idle[0].wire.Close()
+	oldest.idle = oldest.idle[1:]
+	p.idle--
+}
+
+func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.o.DialTimeout)
+	defer cancel()
+	var c net.Conn
+	var err error
+	if p.o.TLS != nil {
+		c, err = (&tls.Dialer{Config: p.o.TLS}).DialContext(ctx, "tcp", g.address)
+	} else {
+		c, err = (&net.Dialer{}).DialContext(ctx, "tcp", g.address)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newConn(g, c, p.o.Framed), nil
+}
+
+// put gives a connection back. One that is broken is closed with all idle ones of
+// its gateway: they are as old, and a gateway that was started anew, or hangs, has
+// broken those, too.
+func (p *pool) put(c *conn, broken error) {
+	defer func() { <-p.slots }()
+	if broken != nil {
+		c.wire.Close()
+		p.failed(c.gateway, broken)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		c.wire.Close()
+		return
+	}
+	if !c.gateway.until.IsZero() {
+		c.gateway.until = time.Time{}
+		p.o.Logger.Info("HBase gateway works again", "address", c.gateway.address)
+	}
+	c.used = time.Now()
+	c.gateway.idle = append(c.gateway.idle, c)
+	p.idle++
+}
+
+// drop closes a connection whose caller has given up, which says nothing about the
+// gateway.
+func (p *pool) drop(c *conn) {
+	c.wire.Close()
+	<-p.slots
+}
+
+func (p *pool) failed(g *gateway, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g.until.IsZero() {
+		p.o.Logger.Warn("HBase gateway fails", "address", g.address, "err", err)
+	}
+	g.until = time.Now().Add(failedFor)
+	for _, c := range g.idle {
+		c.wire.Close()
+	}
+	p.idle -= len(g.idle)
+	g.idle = nil
+}
+
+func (p *pool) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	for _, g := range p.gateways {
+		for _, c := range g.idle {
+			c.wire.Close()
+		}
+		g.idle = nil
+	}
+	p.idle = 0
+}

@@ -1,0 +1,280 @@
+package hbasestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// Scan implements store.Reader. Regions are read one after the other, each by a
+// scanner of its own, the next page while the caller has the last. A scanner that
+// HBase has lost is opened anew behind the last row. As in HBase, a scan is no
+// snapshot: a row is read whole, rows are as they are when they are read.
+func (s *Store) Scan(ctx context.Context, scan *store.Scan) store.Scanner {
+	sc, err := s.scan(ctx, scan)
+	if err != nil {
+		return store.FailedScanner(err)
+	}
+	return sc
+}
+
+func (s *Store) scan(outer context.Context, scan *store.Scan) (store.Scanner, error) {
+	ctx, end, err := s.begin(outer, true)
+	if err != nil {
+		return nil, fmt.Errorf("scan %s: %w", scan.Table, err)
+	}
+	table := store.CanonicalName(scan.Table)
+	var sel *store.Selection
+	for {
+		t, fresh, err := s.schemas.get(ctx, table)
+		if err == nil {
+			sel, err = store.NewSelection(scan, t)
+		}
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, store.ErrFamilyNotFound) || fresh {
+			end()
+			return nil, fmt.Errorf("scan: %w", err)
+		}
+		s.schemas.forget(table) // the family may be new
+	}
+	src := &source{s: s, ctx: ctx, end: end, sel: sel, table: table, stop: make(chan struct{})}
+	src.plan(scan)
+	return store.NewScanner(outer, sel, src), nil
+}
+
+// Attributes of a TScan (HBase Scan.RAW_ATTR).
+const rawAttribute = "_raw_"
+
+// plan says how HBase is asked. All scanners of a scan differ only in their rows.
+func (src *source) plan(scan *store.Scan) {
+	t := hbase.NewTScan()
+	filter := push(scan.Filter)
+	if scan.Raw {
+		filter = pushed{whole: scan.Filter == nil}
+		t.Attributes = map[string][]byte{rawAttribute: {0xff}}
+	}
+	t.MaxVersions = 1
+	if filter.text != "" {
+		t.FilterString = []byte(filter.text)
+	}
+	if scan.Reversed {
+		reversed := true
+		t.Reversed = &reversed
+	}
+	if r := scan.Time; r != nil {
+		t.TimeRange = timeRange(r)
+	}
+	for name, r := range scan.FamilyTime {
+		if t.ColFamTimeRangeMap == nil {
+			t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
+		}
+		t.ColFamTimeRangeMap[name] = timeRange(&r)
+	}
+	for _, sf := range src.sel.Families() {
+		versions := sf.Versions
+		if filter.whole {
+			versions = sf.Requested
+		}
+		t.MaxVersions = max(t.MaxVersions, int32(min(versions, math.MaxInt32)))
+		if sf.Qualifiers == nil {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
+		}
+		for _, q := range sf.Qualifiers {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name), Qualifier: q})
+		}
+	}
+	for _, sf := range src.sel.Families() {
+		src.trim = src.trim || sf.Versions < int(t.MaxVersions) && sf.Versions < sf.Family.Versions
+	}
+	src.nothing = len(t.Columns) == 0 // the filter passes no column that is named; HBase would read all
+	if limit, cells := src.sel.Pieces(); limit > 0 {
+		n := int32(pieceCells)
+		if cells > 1 {
+			n = int32(max(pieceCells/cells, 1) * min(cells, math.MaxInt32))
+		}
+		t.BatchSize = &n
+	}
+	if scan.Filter == nil && t.BatchSize == nil {
+		src.limit = scan.Limit
+		if scan.PageRows > 0 && (src.limit == 0 || scan.PageRows < src.limit) {
+			src.limit = scan.PageRows
+		}
+	}
+	src.request = t
+}
+
+// pieceCells is about how many cells of a row are fetched at once where the scan
+// lets rows be cut: 100 KB where they are small, and no more than 10 GB where each
+// is as large as HBase takes them by default.
+const pieceCells = 1000
+
+func timeRange(r *cell.TimeRange) *hbase.TTimeRange {
+	return &hbase.TTimeRange{MinStamp: int64(r.Min), MaxStamp: int64(r.Max)}
+}
+
+// source reads a scan's rows from HBase (store.RowSource).
+type source struct {
+	s       *Store
+	ctx     context.Context // of the scan, whose calls have none of their own
+	end     func()
+	sel     *store.Selection
+	table   string
+	request *hbase.TScan // without rows
+	limit   int          // rows that are wanted at most; 0 = not known
+	trim    bool         // HBase may send more versions than are wanted
+	nothing bool         // no cell is wanted
+
+	pages chan []*hbase.TResult_ // each of one call; nil = not begun. Closed at the end
+	err   error                  // why it is the end; read after pages was closed
+	stop  chan struct{}          // closed by Close
+
+	results []*hbase.TResult_ // that were fetched and not returned
+	row     cell.Row
+	more    bool // another part of the row may follow
+	skipped bool // the row is not wanted
+	seek    []byte
+
+	family   int // index in Families of the column that was looked at last
+	column   []byte
+	versions int // of it
+}
+
+// NextRow implements store.RowSource.
+func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
+	if src.pages == nil {
+		src.pages = make(chan []*hbase.TResult_, 1)
+		f := &fetcher{source: src, page: firstPageRows}
+		if src.request.BatchSize != nil {
+			f.page = firstPagePieces
+		}
+		go f.run() // until the scan ends or is closed
+	}
+	for {
+		if src.s.closing() {
+			return nil, fmt.Errorf("scan %s: %w", src.table, store.ErrClosed)
+		}
+		for len(src.results) == 0 {
+			var ok bool
+			if src.results, ok = <-src.pages; !ok {
+				return nil, src.err
+			}
+		}
+		r := src.results[0]
+		src.results[0] = nil
+		src.results = src.results[1:]
+		if !src.more || !bytes.Equal(src.row.Key, r.Row) {
+			src.row.Key = r.Row
+			src.family, src.column, src.versions = -1, nil, 0
+			if src.skipped = src.before(r.Row) || skip != nil && skip(r.Row); src.skipped && src.sel.Stopped() {
+				return nil, nil
+			}
+			if src.skipped && !src.before(r.Row) {
+				src.seek = bytes.Clone(src.sel.SeekRow(r.Row))
+			}
+		}
+		src.more = r.Partial
+		if src.skipped {
+			continue
+		}
+		src.row.More = src.more
+		src.row.Cells = src.cells(src.row.Cells[:0], r.ColumnValues)
+		if len(src.row.Cells) > 0 {
+			return &src.row, nil
+		}
+	}
+}
+
+// before reports whether the filter has said that it passes no row up to row.
+func (src *source) before(row []byte) bool {
+	if src.seek == nil {
+		return false
+	}
+	if src.sel.Reversed() {
+		return bytes.Compare(row, src.seek) >= 0
+	}
+	return bytes.Compare(row, src.seek) < 0
+}
+
+// cells appends what the scan wants of a result.
+func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) []cell.Cell {
+	families := src.sel.Families()
+	for _, v := range values {
+		if src.family < 0 || families[src.family].Family.Name != string(v.Family) {
+			src.family = slices.IndexFunc(families, func(sf store.SelectedFamily) bool { return sf.Family.Name == string(v.Family) })
+			if src.column, src.versions = nil, 0; src.family < 0 {
+				continue // it was added a moment ago
+			}
+		}
+		sf := &families[src.family]
+		if !sf.Wants(v.Qualifier) {
+			continue
+		}
+		if src.trim {
+			if src.column == nil || !bytes.Equal(src.column, v.Qualifier) {
+				src.column, src.versions = v.Qualifier, 0
+			}
+			if src.versions++; src.versions > sf.Versions {
+				continue
+			}
+		}
+		c := cell.Cell{Family: sf.Family.Name, Qualifier: v.Qualifier, Time: cell.Timestamp(v.GetTimestamp()), Kind: cell.KindPut, Value: v.Value}
+		if src.sel.Raw() && v.Type != nil {
+			c.Kind = cell.Kind(*v.Type)
+		}
+		if c.Kind != cell.KindPut {
+			c.Value = nil
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// Close implements store.RowSource.
+func (src *source) Close() error {
+	close(src.stop)
+	if src.pages == nil {
+		src.end()
+		return nil
+	}
+	for range src.pages { // until the fetcher has ended
+	}
+	return nil
+}
+
+// ranges returns the parts of the scan, one a region, in the order of the scan.
+func (src *source) ranges(ctx context.Context) ([]cell.Range, error) {
+	if src.sel.Empty() || src.nothing {
+		return nil, nil
+	}
+	rows := src.sel.Rows()
+	if oneRow(rows) {
+		return []cell.Range{rows}, nil // needs no map
+	}
+	m, _, err := src.s.regions.get(ctx, src.table)
+	if err != nil {
+		return nil, err
+	}
+	var parts []cell.Range
+	for _, o := range m.Overlapping(rows) {
+		parts = append(parts, o.Range)
+	}
+	if src.sel.Reversed() {
+		slices.Reverse(parts)
+	}
+	return parts, nil
+}
+
+// oneRow reports whether r holds one row key only: that of a get.
+func oneRow(r cell.Range) bool {
+	n := len(r.Start)
+	return n > 0 && len(r.Stop) == n+1 && r.Stop[n] == 0 && bytes.Equal(r.Stop[:n], r.Start)
+}

@@ -1,0 +1,298 @@
+package hbasestore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/memstore"
+)
+
+// fill writes n rows r000, r001, … of table t, each with wide columns of 10 bytes.
+func fill(t *testing.T, m *memstore.Store, n, wide int) {
+	t.Helper()
+	for i := range n {
+		mutation := &cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "r%03d", i)}
+		for q := range wide {
+			mutation.Put("f", fmt.Appendf(nil, "q%04d", q), 1, []byte("0123456789"))
+		}
+		if _, err := m.MutateRow(t.Context(), nil, mutation); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// collect returns the cells of a scan as lines; parts of a row are one.
+func collect(sc store.Scanner) (lines []string, err error) {
+	for sc.Next() {
+		for _, c := range sc.Row().Cells {
+			lines = append(lines, fmt.Sprintf("%q %s:%q@%d %s=%q", sc.Row().Key, c.Family, c.Qualifier, c.Time, c.Kind, c.Value))
+		}
+	}
+	return lines, errors.Join(sc.Err(), sc.Close())
+}
+
+// A scanner that expires, whose gateway ends the connection, or whose region moves
+// goes on behind the last row: none twice, none left out, none torn.
+func TestScanResumes(t *testing.T) {
+	t.Parallel()
+	for name, scan := range map[string]store.Scan{
+		"whole rows":     {Table: "t"},
+		"reversed":       {Table: "t", Reversed: true},
+		"range":          {Table: "t", Start: []byte("r010"), Stop: []byte("r150"), StopInclusive: true},
+		"reversed range": {Table: "t", Start: []byte("r150"), Stop: []byte("r010"), Reversed: true, StartExclusive: true},
+		"parts":          {Table: "t", MaxResultBytes: 100},
+		"parts reversed": {Table: "t", MaxResultBytes: 100, Reversed: true},
+		"batch":          {Table: "t", Batch: 3},
+		"limit":          {Table: "t", Limit: 120},
+		"filter":         {Table: "t", Filter: &store.QualifierFilter{Op: store.Equal, Comparator: store.Binary([]byte("q0002"))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mem := newMem(t, "r050", "r100")
+			fill(t, mem, 200, 5)
+			want, err := collect(mem.Scan(t.Context(), &scan))
+			if err != nil {
+				t.Fatal(err)
+			}
+			g := newGateway(t, mem, false)
+			s := dial(t, func(o *Options) { o.PageBytes = 1 << 10 }, g)
+			i := 0
+			g.inject(func(method string) fault {
+				if method != "getScannerRows" && method != "openScanner" && method != "getScannerResults" {
+					return fault{}
+				}
+				switch i++; i % 11 {
+				case 1, 8:
+					return fault{text: "org.apache.hadoop.hbase.NotServingRegionException: moved", canRetry: true}
+				case 2:
+					return fault{dropAfter: true} // the scanner has moved on
+				case 5:
+					return fault{text: "org.apache.hadoop.hbase.UnknownScannerException: gone"}
+				}
+				return fault{}
+			})
+			got, err := collect(s.Scan(t.Context(), &scan))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// The gateway forgets scanners that were not used for a minute.
+func TestScannerExpires(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	fill(t, mem, 300, 2)
+	g := newGateway(t, mem, false)
+	s := dial(t, func(o *Options) { o.PageBytes = 1 << 10 }, g)
+	sc := s.Scan(t.Context(), &store.Scan{Table: "t"})
+	defer sc.Close()
+	var got []string
+	for sc.Next() {
+		if got = append(got, string(sc.Row().Key)); len(got)%50 == 0 {
+			g.expire()
+		}
+	}
+	if sc.Err() != nil {
+		t.Fatal(sc.Err())
+	}
+	if len(got) != 300 || !slices.IsSorted(got) || len(slices.Compact(got)) != 300 {
+		t.Errorf("Got %d rows", len(got))
+	}
+}
+
+// A scan that is left early leaves no scanner behind.
+func TestScanCloses(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	fill(t, mem, 300, 2)
+	g := newGateway(t, mem, false)
+	s := dial(t, func(o *Options) { o.PageBytes = 1 << 10 }, g)
+	sc := s.Scan(t.Context(), &store.Scan{Table: "t"})
+	if !sc.Next() {
+		t.Fatal(sc.Err())
+	}
+	if err := sc.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := g.open(); n != 0 {
+		t.Errorf("Got %d open scanners", n)
+	}
+	// One that was never begun has none.
+	if err := s.Scan(t.Context(), &store.Scan{Table: "t"}).Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A get is one call, and a scan of few rows one a region.
+func TestScanCalls(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t, "r100")
+	fill(t, mem, 200, 2)
+	g := newGateway(t, mem, false)
+	s := dial(t, nil, g)
+	table, err := store.OpenTable(t.Context(), s, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := g.count("getAllRegionLocations")
+	if row, err := table.Get(t.Context(), []byte("r007"), nil); err != nil || row == nil {
+		t.Fatal(row, err)
+	}
+	if n := g.count("getScannerResults") + g.count("openScanner") + g.count("getAllRegionLocations") - before; n != 1 {
+		t.Errorf("Got %d calls for a get, want 1", n)
+	}
+	if _, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t", Start: []byte("r095"), Limit: 10})); err != nil {
+		t.Fatal(err)
+	}
+	if n := g.count("getScannerResults") + g.count("openScanner"); n != 3 {
+		t.Errorf("Got %d calls for a get and a scan of ten rows in two regions, want 3", n)
+	}
+}
+
+// A scan of a disabled table says so, instead of waiting for its regions.
+func TestScanDisabled(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	g := newGateway(t, mem, false)
+	s := dial(t, nil, g)
+	if err := mem.DisableTable(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	g.inject(func(method string) fault {
+		if strings.Contains(method, "canner") || strings.HasPrefix(method, "put") {
+			return fault{text: "Failed 1 action: NotServingRegionException: 1 time, servers with issues: h,1,2", canRetry: true}
+		}
+		return fault{}
+	})
+	if _, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t"})); !errors.Is(err, store.ErrTableNotEnabled) {
+		t.Errorf("scan: Got %v", err)
+	}
+	if err := mutate(t, s, put("r", "v")); !errors.Is(err, store.ErrTableNotEnabled) {
+		t.Errorf("put: Got %v", err)
+	}
+}
+
+// What another process has changed is found where it matters.
+func TestSchemaOfOthers(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	s := dial(t, nil, newGateway(t, mem, false))
+	if err := mutate(t, s, put("r", "v")); err != nil {
+		t.Fatal(err)
+	}
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}}
+	if err := mem.AlterTable(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	m := &cell.Mutation{Table: "t", Row: []byte("r")}
+	m.Put("g", nil, 1, []byte("v"))
+	if err := mutate(t, s, m); err != nil {
+		t.Error(err)
+	}
+	s.schemas.entries["t"] = cached[*store.TableDescriptor]{newMemSchema(), s.schemas.entries["t"].at}
+	if _, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t", Columns: []store.Column{{Family: "g", All: true}}})); err != nil {
+		t.Error(err)
+	}
+}
+
+func newMemSchema() *store.TableDescriptor {
+	return &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
+}
+
+// Filters that are sent to HBase pass what they pass here.
+func TestPush(t *testing.T) {
+	t.Parallel()
+	cells := []store.Filter{
+		&store.RowFilter{Op: store.GreaterOrEqual, Comparator: store.Binary([]byte("r002"))},
+		&store.QualifierFilter{Op: store.NotEqual, Comparator: store.Binary([]byte("q0001"))},
+		&store.ValueFilter{Op: store.Less, Comparator: store.Binary([]byte("5"))},
+		&store.ValueFilter{Op: store.Equal, Comparator: store.Comparator{Type: store.CompareRegex, Value: []byte("[0-4]")}},
+		&store.PrefixFilter{Prefix: []byte("r00")},
+		&store.ColumnPrefixFilter{Prefix: []byte("q000")},
+		&store.TimestampsFilter{Timestamps: []cell.Timestamp{1, 3}},
+		&store.FirstKeyOnlyFilter{},
+		&store.KeyOnlyFilter{},
+		&store.PageFilter{PageSize: 2},
+		&store.ColumnPaginationFilter{Limit: 1, Offset: 1},
+		&store.SingleColumnValueFilter{Family: "f", Qualifier: []byte("q0000"), Op: store.Equal, Comparator: store.Binary([]byte("2"))},
+		&store.SingleColumnValueFilter{Family: "f", Qualifier: []byte("q0000"), Op: store.Equal, Comparator: store.Binary([]byte("2")), AnyVersion: true, FilterIfMissing: true},
+	}
+	mem, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := store.NewFamily("f")
+	f.Versions = 3
+	if err := mem.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{f}}, [][]byte{[]byte("r002")}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		for q := range 3 {
+			for at := range 3 {
+				m := &cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "r%03d", i)}
+				m.Put("f", fmt.Appendf(nil, "q%04d", q), cell.Timestamp(at+1), fmt.Append(nil, (i+q+at)%8))
+				if _, err := mem.MutateRow(t.Context(), nil, m); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	s := dial(t, nil, newGateway(t, mem, false))
+	rapid.Check(t, func(t *rapid.T) {
+		filter := rapid.SampledFrom(cells).Draw(t, "filter")
+		if n := rapid.IntRange(0, 3).Draw(t, "members"); n > 0 {
+			list := &store.FilterList{MustPassOne: rapid.Bool().Draw(t, "any")}
+			for range n {
+				list.Filters = append(list.Filters, rapid.SampledFrom(cells).Draw(t, "member"))
+			}
+			filter = list
+		}
+		scan := &store.Scan{Table: "t", Filter: filter, Versions: rapid.IntRange(1, 3).Draw(t, "versions"), Reversed: rapid.Bool().Draw(t, "reversed")}
+		want, wantErr := collect(mem.Scan(t.Context(), scan))
+		got, err := collect(s.Scan(t.Context(), scan))
+		if (err == nil) != (wantErr == nil) {
+			t.Fatalf("Got %v, want %v", err, wantErr)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Fatalf("pushed %+v (-want +got):\n%s", push(filter), d)
+		}
+	})
+}
+
+// Rows as long as they can be have no room for the bounds behind them.
+func TestLongestRows(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	s := dial(t, nil, newGateway(t, mem, false))
+	long := string(bytes.Repeat([]byte{0xff}, cell.MaxRowLength))
+	for _, row := range []string{"a", long} {
+		if err := mutate(t, s, put(row, "v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, reversed := range []bool{false, true} {
+		for _, row := range []string{"a", long} {
+			got, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t", Start: []byte(row), Stop: []byte(row), StopInclusive: true, Reversed: reversed}))
+			if err != nil || len(got) != 1 {
+				t.Errorf("row of %d bytes, reversed %t: Got %d, %v", len(row), reversed, len(got), err)
+			}
+		}
+	}
+}

@@ -1,0 +1,383 @@
+package hbasestore
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+	"sluice/store/memstore"
+)
+
+// newMem returns a memstore with table t of family f.
+func newMem(t *testing.T, splits ...string) *memstore.Store {
+	t.Helper()
+	m, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys [][]byte
+	for _, s := range splits {
+		keys = append(keys, []byte(s))
+	}
+	if err := m.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, keys); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// put returns an idempotent put of f:q.
+func put(row, value string) *cell.Mutation {
+	m := &cell.Mutation{Table: "t", Row: []byte(row)}
+	m.Put("f", []byte("q"), 1, []byte(value))
+	return m
+}
+
+func increment(row string) *cell.Mutation {
+	m := &cell.Mutation{Table: "t", Row: []byte(row)}
+	m.Increment("f", []byte("n"), 1)
+	return m
+}
+
+// counted returns what increment has made of row, read past the gateway.
+func counted(t *testing.T, m *memstore.Store, row string) (n uint64) {
+	t.Helper()
+	sc := m.Scan(t.Context(), &store.Scan{Table: "t", Prefix: []byte(row)})
+	defer sc.Close()
+	for sc.Next() {
+		for _, c := range sc.Row().Cells {
+			if string(c.Qualifier) == "n" {
+				n = binary.BigEndian.Uint64(c.Value)
+			}
+		}
+	}
+	if sc.Err() != nil {
+		t.Fatal(sc.Err())
+	}
+	return n
+}
+
+func mutate(t *testing.T, s *Store, m *cell.Mutation) error {
+	_, err := s.MutateRow(t.Context(), nil, m)
+	return err
+}
+
+// A gateway that ends, or that answers no more, is left for another.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	for _, dead := range []bool{true, false} {
+		mem := newMem(t)
+		a, b := newGateway(t, mem, false), newGateway(t, mem, false)
+		s := dial(t, func(o *Options) { o.CallTimeout = 300 * time.Millisecond }, a, b)
+		if dead {
+			a.stop()
+		} else {
+			a.inject(func(string) fault { return fault{hang: true} })
+		}
+		for _, row := range []string{"a", "b", "c", "d"} {
+			if err := mutate(t, s, put(row, "v")); err != nil {
+				t.Fatalf("dead %t: %v", dead, err)
+			}
+		}
+	}
+}
+
+// Of a mutation that must not be made twice and whose reply is lost, nobody knows;
+// any other is made again.
+func TestLostReply(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		method string
+		fault  fault
+		m      *cell.Mutation
+		want   error
+		count  uint64
+	}{
+		{"increment applied", "increment", fault{dropAfter: true}, increment("r"), store.ErrUnknownOutcome, 1},
+		{"increment not applied", "increment", fault{dropBefore: true}, increment("r"), store.ErrUnknownOutcome, 0},
+		{"increment busy", "increment", fault{text: "org.apache.hadoop.hbase.RegionTooBusyException: over", canRetry: true}, increment("r"), store.ErrUnknownOutcome, 0},
+		{"increment internal", "increment", fault{internal: true}, increment("r"), store.ErrUnknownOutcome, 0},
+		{"increment refused", "increment", fault{text: "org.apache.hadoop.hbase.DoNotRetryIOException: no"}, increment("r"), store.ErrRefused, 0},
+		{"put applied", "put", fault{dropAfter: true}, put("r", "v"), nil, 0},
+		{"put not applied", "put", fault{dropBefore: true}, put("r", "v"), nil, 0},
+		{"put busy", "put", fault{text: "org.apache.hadoop.hbase.RegionTooBusyException: over", canRetry: true}, put("r", "v"), nil, 0},
+		{"put refused", "put", fault{text: "org.apache.hadoop.hbase.DoNotRetryIOException: no"}, put("r", "v"), store.ErrRefused, 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			mem := newMem(t)
+			g := newGateway(t, mem, false)
+			s := dial(t, nil, g)
+			g.first(1, test.method, test.fault)
+			if err := mutate(t, s, test.m); !errors.Is(err, test.want) {
+				t.Errorf("Got %v, want %v", err, test.want)
+			}
+			if n := counted(t, mem, "r"); n != test.count {
+				t.Errorf("Got a count of %d, want %d", n, test.count)
+			}
+			if test.want == nil && g.count(test.method) != 2 {
+				t.Errorf("Got %d calls, want 2", g.count(test.method))
+			}
+		})
+	}
+}
+
+// A condition that was tested must not be tested again.
+func TestLostCondition(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, newMem(t), false)
+	s := dial(t, nil, g)
+	cond := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal}
+	g.first(1, "checkAndMutate", fault{dropAfter: true})
+	if _, err := s.MutateRow(t.Context(), cond, put("r", "v")); !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("Got %v, want ErrUnknownOutcome", err)
+	}
+	if res, err := s.MutateRow(t.Context(), cond, put("r", "w")); err != nil || res.Applied {
+		t.Errorf("Got applied %t, %v", res.Applied, err)
+	}
+}
+
+// hung returns a gateway that answers no call of method, and a channel that gets one
+// value when one is made.
+func hung(t *testing.T, method string) (*fakeGateway, <-chan struct{}) {
+	g := newGateway(t, newMem(t), false)
+	called := make(chan struct{}, 100)
+	g.inject(func(m string) fault {
+		if m != method {
+			return fault{}
+		}
+		called <- struct{}{}
+		return fault{hang: true}
+	})
+	return g, called
+}
+
+// Close ends a call that would not end by itself.
+func TestCloseNeverHangs(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"put", "openScanner"} {
+		g, called := hung(t, method)
+		s := dial(t, func(o *Options) { o.CloseTimeout = time.Nanosecond }, g)
+		failed := make(chan error, 1)
+		go func() {
+			if method == "put" {
+				failed <- mutate(t, s, put("r", "v"))
+				return
+			}
+			sc := s.Scan(t.Context(), &store.Scan{Table: "t"})
+			sc.Next()
+			failed <- sc.Err()
+			sc.Close()
+		}()
+		<-called
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-failed; !errors.Is(err, store.ErrClosed) {
+			t.Errorf("%s: Got %v, want ErrClosed", method, err)
+		}
+		if err := mutate(t, s, put("r", "v")); !errors.Is(err, store.ErrClosed) {
+			t.Errorf("after Close: Got %v", err)
+		}
+	}
+}
+
+// A call ends with its context, and so does a scan that is closed in the midst of one.
+func TestContextEndsCalls(t *testing.T) {
+	t.Parallel()
+	g, called := hung(t, "increment")
+	s := dial(t, nil, g)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-called
+		cancel()
+	}()
+	_, err := s.MutateRow(ctx, nil, increment("r"))
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("Got %v, want context.Canceled and ErrUnknownOutcome", err)
+	}
+
+	g, called = hung(t, "openScanner")
+	s = dial(t, nil, g)
+	sc := s.Scan(t.Context(), &store.Scan{Table: "t"})
+	done := make(chan bool)
+	go func() { done <- sc.Next() }()
+	<-called
+	s.Close() // Scanner itself belongs to one goroutine
+	if <-done {
+		t.Error("a scan of a gateway that hangs has a row")
+	}
+	sc.Close()
+}
+
+// The pool opens no more connections than it may, and uses them again.
+func TestPool(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, newMem(t), false)
+	s := dial(t, func(o *Options) { o.Connections = 2 }, g)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 20 {
+				if err := mutate(t, s, put(string(rune('a'+i)), "v")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := g.count(""); n > 2 {
+		t.Errorf("Got %d connections, want at most 2", n)
+	}
+}
+
+// A connection that was idle for too long is not used.
+func TestIdleConnections(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, newMem(t), false)
+	s := dial(t, func(o *Options) { o.IdleTimeout = time.Nanosecond }, g)
+	before := g.count("")
+	for range 3 {
+		if err := mutate(t, s, put("r", "v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := g.count("") - before; n < 3 {
+		t.Errorf("Got %d connections for three calls or more", n)
+	}
+}
+
+// What a gateway broke off is not left to the next call: neither the connection nor
+// those that are as old.
+func TestBrokenConnections(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	g := newGateway(t, mem, false)
+	s := dial(t, nil, g)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := mutate(t, s, put("r", "v")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	g.first(1, "put", fault{dropBefore: true})
+	if err := mutate(t, s, put("r", "w")); err != nil {
+		t.Fatal(err)
+	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if s.pool.idle != 1 {
+		t.Errorf("Got %d idle connections after one broke, want the one that was made since", s.pool.idle)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	web := httptest.NewTLSServer(nil) // it has a certificate for example.com
+	defer web.Close()
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: web.TLS.Certificates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGatewayAt(t, l, newMem(t), false)
+	roots := x509.NewCertPool()
+	roots.AddCert(web.Certificate())
+	s := dial(t, func(o *Options) { o.TLS = &tls.Config{RootCAs: roots, ServerName: "example.com"} }, g)
+	if err := mutate(t, s, put("r", "v")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Open(t.Context(), &Options{Addresses: []string{g.address()}, TLS: &tls.Config{RootCAs: roots, ServerName: "other"}}); err == nil {
+		s.Close()
+		t.Error("a certificate of another name was taken")
+	}
+}
+
+func TestFramed(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	g := newGateway(t, mem, true)
+	s := dial(t, nil, g)
+	if err := mutate(t, s, put("r", "v")); err != nil {
+		t.Fatal(err)
+	}
+	err := s.CreateTable(t.Context(), &store.TableDescriptor{Name: "x", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, [][]byte{[]byte("m")})
+	if !errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), "framed transport garbles") {
+		t.Errorf("Got %v", err)
+	}
+	if _, err := mem.Table(t.Context(), "x"); !errors.Is(err, store.ErrTableNotFound) {
+		t.Errorf("the garbled table: Got %v, want that it is gone", err)
+	}
+}
+
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	nobody, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody.Close()
+	for _, test := range []struct {
+		name string
+		o    Options
+		want error
+	}{
+		{"no address", Options{}, store.ErrInvalidArgument},
+		{"no port", Options{Addresses: []string{"localhost"}}, store.ErrInvalidArgument},
+		{"negative", Options{Addresses: []string{"localhost:9090"}, Connections: -1}, store.ErrInvalidArgument},
+		{"nobody there", Options{Addresses: []string{nobody.Addr().String()}}, store.ErrTransient},
+		{"unframed to framed", Options{Addresses: []string{newGateway(t, nil, true).address()}}, store.ErrTransient},
+	} {
+		s, err := Open(t.Context(), &test.o)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, test.want) {
+			t.Errorf("%s: Got %v, want %v", test.name, err, test.want)
+		}
+	}
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	const trace = "\n\tat org.apache.hadoop.hbase.regionserver.HRegion.TableNotFoundException(HRegion.java:1)\nCaused by: java.io.IOException: x"
+	for _, test := range []struct {
+		text     string
+		canRetry bool
+		want     error
+	}{
+		{"org.apache.hadoop.hbase.TableExistsException: t" + trace, false, store.ErrTableExists},
+		{"org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException: Column family zz", false, store.ErrFamilyNotFound},
+		{"Failed 1 action: org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException: Column family zz", true, store.ErrFamilyNotFound},
+		{"t", false, store.ErrTableNotFound},
+		{"Failed 1 action: t: 1 time, servers with issues: null", true, store.ErrTableNotFound},
+		{"t is disabled.", false, store.ErrTableNotEnabled},
+		{"tableName=t, state=ENABLED", false, store.ErrTableNotDisabled},
+		{"org.apache.hadoop.hbase.TableNotDisabledException: Not DISABLED; tableName=t, state=ENABLED", false, store.ErrTableNotDisabled},
+		{"Failed 1 action: NotServingRegionException: 1 time, servers with issues: h,1,2", true, errNotServing},
+		{"org.apache.hadoop.hbase.DoNotRetryIOException: Field is not a long, it's 1 bytes wide", false, store.ErrNotANumber},
+		{"org.apache.hadoop.hbase.DoNotRetryIOException: Cell with size 11 exceeds limit of 10 bytes", false, store.ErrCellTooLarge},
+		{"org.apache.hadoop.hbase.constraint.ConstraintException: Only empty namespaces", false, store.ErrConstraint},
+		{"org.apache.hadoop.hbase.client.RetriesExhaustedException: Failed after attempts=16", true, store.ErrTransient},
+		{"what nobody has seen", true, store.ErrTransient},
+		{"what nobody has seen", false, store.ErrRefused},
+	} {
+		err := classify("t", &hbase.TIOError{Message: &test.text, CanRetry: &test.canRetry})
+		if !errors.Is(err, test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%.80q: Got %v, want %v", test.text, err, test.want)
+		}
+	}
+}
