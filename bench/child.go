@@ -180,20 +180,21 @@ func measureAll(ctx context.Context, o *options, r *report, w io.Writer) (err er
 	}
 	r.Capture = capture
 	for round := range o.rounds {
-		if err := measureRound(ctx, &base, r, dir, round, w); err != nil {
+		if err := measureRound(ctx, &base, o.only, r, dir, round, w); err != nil {
 			return err
 		}
 	}
 	if o.cpuprofile == "" {
 		return nil
 	}
-	return profile(ctx, &base, o.cpuprofile, dir, w)
+	return profile(ctx, &base, o, dir, w)
 }
 
-func measureRound(ctx context.Context, base *spec, r *report, dir string, round int, w io.Writer) error {
+// measureRound runs the stages that are named, or all.
+func measureRound(ctx context.Context, base *spec, only []string, r *report, dir string, round int, w io.Writer) error {
 	stored := filepath.Join(dir, "stored") // by the pipeline, for what comes after
 	for _, st := range stages {
-		if st.name == captureStage {
+		if st.name == captureStage || only != nil && !slices.Contains(only, st.name) {
 			continue
 		}
 		s := at(base, st.name, filepath.Join(dir, st.name))
@@ -214,15 +215,19 @@ func measureRound(ctx context.Context, base *spec, r *report, dir string, round 
 	return os.RemoveAll(stored)
 }
 
-// profile runs store and pipeline once more, under the CPU profiler. These runs
-// are in no median.
-func profile(ctx context.Context, base *spec, to, dir string, w io.Writer) error {
-	if err := os.MkdirAll(to, 0o755); err != nil {
+// profile runs some stages once more, under the CPU profiler. These runs are in no
+// median.
+func profile(ctx context.Context, base *spec, o *options, dir string, w io.Writer) error {
+	if err := os.MkdirAll(o.cpuprofile, 0o755); err != nil {
 		return err
 	}
-	for _, name := range []string{storeStage, pipelineStage, backfillStage} {
+	names := o.only
+	if names == nil {
+		names = []string{storeStage, pipelineStage, backfillStage}
+	}
+	for _, name := range names {
 		s := at(base, name, filepath.Join(dir, "profiled-"+name))
-		s.Group, s.Profile = "bench-profile", filepath.Join(to, name+".pprof")
+		s.Group, s.Profile = "bench-profile", filepath.Join(o.cpuprofile, name+".pprof")
 		if _, err := runStage(ctx, s); err != nil {
 			return err
 		}

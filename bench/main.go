@@ -28,6 +28,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 )
@@ -52,6 +53,7 @@ type options struct {
 	write      string
 	json       string
 	cpuprofile string
+	only       []string // stages; nil = all
 
 	args []string // as given, for the report
 }
@@ -72,7 +74,16 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 	f.BoolVar(&o.force, "force", false, "write also where other processes took more than 10 % of the machine")
 	f.StringVar(&o.write, "write", "", "write the report, with machine and commit, to this `file`")
 	f.StringVar(&o.json, "json", "", "write every sample to this `file`")
-	f.StringVar(&o.cpuprofile, "cpuprofile", "", "write CPU profiles of one more run of pipeline and store to this `directory`")
+	f.StringVar(&o.cpuprofile, "cpuprofile", "", "write CPU profiles of one more run of store, pipeline and backfill, or of the stages of -only, to this `directory`")
+	f.Func("only", "run only these `stages`, separated by commas, and print their samples and no report", func(names string) error {
+		o.only = strings.Split(names, ",")
+		for _, name := range o.only {
+			if !slices.ContainsFunc(stages, func(st stage) bool { return st.name == name }) {
+				return fmt.Errorf("there is no stage %q", name)
+			}
+		}
+		return nil
+	})
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -93,6 +104,8 @@ func parse(args []string, stderr io.Writer) (*options, error) {
 		return nil, errors.New("at least 1,000 events, one round, one partition and one record a batch are needed")
 	case o.smoke && o.write != "":
 		return nil, errors.New("-smoke measures nothing that is worth a file: leave out -smoke or -write")
+	case o.only != nil && (o.write != "" || o.json != ""):
+		return nil, errors.New("-only makes no report: leave out -only, or -write and -json")
 	}
 	return o, nil
 }
@@ -130,6 +143,9 @@ func run(ctx context.Context, o *options, w io.Writer) (err error) {
 	r := &report{Machine: m, Events: o.events, Rounds: o.rounds, Partitions: o.partitions, Batch: o.batch, Samples: map[string][]sample{}}
 	if err := measureAll(ctx, o, r, w); err != nil {
 		return err
+	}
+	if o.only != nil {
+		return nil
 	}
 	if err := r.text(w); err != nil {
 		return err

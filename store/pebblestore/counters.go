@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"fmt"
+	"hash/maphash"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,6 +14,7 @@ import (
 // counter is the cached state of one counter, or of one distinct count. Only the
 // commit loop touches it.
 type counter struct {
+	hash    uint64           // of key, in this process
 	key     string           // its stored key
 	value   counters.Value   // of a distinct count, without Count
 	sketch  *counters.Sketch // of a distinct count where it exists; nil = a counter
@@ -24,47 +26,66 @@ type counter struct {
 
 // counterCache holds absolute counter values in two generations: when the young
 // one is half the limit, it becomes the old one, and what nobody asked for since
-// is forgotten. That is LRU enough, and costs a map lookup an increment.
+// is forgotten. That is LRU enough, and costs one look into a table an increment.
 type counterCache struct {
-	young, old map[string]*counter
-	sketches   []string // keys in young of distinct counts
+	young, old counterTable
+	filter     *counterFilter
+	seed       maphash.Seed
+	sketches   []*counter // in young, distinct counts
 	limit      int
 	hits, miss int64
+	skipped    int64 // of miss: the filter knew that there is no such counter
 }
 
-func newCounterCache(limit int) *counterCache {
-	return &counterCache{young: map[string]*counter{}, limit: max(limit/2, 1)}
+// newCounterCache returns an empty cache of limit counters, with a filter of at most
+// filterBytes.
+func newCounterCache(limit int, filterBytes int64) *counterCache {
+	return &counterCache{
+		young: newCounterTable(0), old: newCounterTable(0), limit: max(limit/2, 1),
+		seed: maphash.MakeSeed(), filter: newCounterFilter(filterBytes),
+	}
 }
+
+func (c *counterCache) hash(key []byte) uint64 { return maphash.Bytes(c.seed, key) }
 
 // get returns the counter of key, or nil where it is not cached.
-func (c *counterCache) get(key []byte) *counter {
-	if e := c.young[string(key)]; e != nil {
+func (c *counterCache) get(key []byte) *counter { return c.find(c.hash(key), key) }
+
+// find is get of a key with this hash.
+func (c *counterCache) find(hash uint64, key []byte) *counter {
+	if e := c.young.find(hash, key).c; e != nil {
 		return e
 	}
-	if e := c.old[string(key)]; e != nil {
-		c.young[e.key] = e
-		return e
+	e := c.old.find(hash, key).c
+	if e != nil {
+		c.young.add(e)
 	}
-	return nil
+	return e
 }
 
-func (c *counterCache) add(e *counter) { c.young[e.key] = e }
+func (c *counterCache) add(e *counter) {
+	c.young.add(e)
+	c.filter.add(e.hash)
+}
 
 // age is called between commits, when no counter is dirty. Sketches stay no longer
 // than one: they take up to 16 KiB each, and 40 % of a pipeline's are not asked for
 // again.
 func (c *counterCache) age() {
-	for _, key := range c.sketches {
-		delete(c.young, key)
+	for _, e := range c.sketches {
+		c.young.remove(e)
 	}
+	clear(c.sketches)
 	c.sketches = c.sketches[:0]
-	if len(c.young) >= c.limit {
-		c.old, c.young = c.young, make(map[string]*counter, c.limit)
+	if c.young.n >= c.limit {
+		c.old, c.young = c.young, newCounterTable(c.limit)
 	}
 }
 
-// clear forgets everything.
-func (c *counterCache) clear() { c.young, c.old, c.sketches = map[string]*counter{}, nil, nil }
+// clear forgets everything but what is not stored.
+func (c *counterCache) clear() {
+	c.young, c.old, c.sketches = newCounterTable(0), newCounterTable(0), nil
+}
 
 // counterUndo restores a counter to what it was before one change.
 type counterUndo struct {
@@ -109,15 +130,22 @@ func (e *counter) append(dst []byte) []byte {
 // earlier members of the commit included.
 func (c *commit) counter(t *table, f *family, key []byte) (*counter, error) {
 	cache := c.db.counters
-	if e := cache.get(key); e != nil {
+	hash := cache.hash(key)
+	if e := cache.find(hash, key); e != nil {
 		cache.hits++
 		return e, nil
 	}
 	cache.miss++
-	e := &counter{key: string(key)}
-	value, ok, err := c.lookup(key)
-	if err != nil {
-		return nil, err
+	e := &counter{hash: hash, key: string(key)}
+	var value []byte
+	var ok bool
+	if cache.filter.absent(hash) {
+		cache.skipped++
+	} else {
+		var err error
+		if value, ok, err = c.lookup(key); err != nil {
+			return nil, err
+		}
 	}
 	if ok {
 		if err := e.decode(f, value); err != nil {
@@ -127,7 +155,7 @@ func (c *commit) counter(t *table, f *family, key []byte) (*counter, error) {
 	}
 	cache.add(e)
 	if f.desc.Distinct {
-		cache.sketches = append(cache.sketches, e.key)
+		cache.sketches = append(cache.sketches, e)
 	}
 	return e, nil
 }

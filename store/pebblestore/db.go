@@ -52,6 +52,7 @@ type DB struct {
 	redone    bool          // Open has finished a rewrite that a crash cut short
 	rewriting chan struct{} // holds a token while a span is rewritten
 	retention *retention
+	filling   *filterFill // nil where the directory is only read
 
 	mu      sync.Mutex
 	id      string // of the store
@@ -102,7 +103,7 @@ func Open(dir string, o *Options) (*DB, error) {
 		dir: dir, opts: opts, log: newPebbleLog(opts.Logger),
 		requests: make(chan *request, 256), stop: make(chan struct{}), stopped: make(chan struct{}),
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
-		counters: newCounterCache(opts.CounterCacheEntries), offsets: map[string]*offset{},
+		counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), offsets: map[string]*offset{},
 		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1),
 	}
 	db.rows.open = func() (*pebble.Iterator, error) {
@@ -113,6 +114,11 @@ func Open(dir string, o *Options) (*DB, error) {
 	db.commit.db, db.commit.readRow = db, db.commit.read
 	if err := db.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
+	}
+	if !opts.ReadOnly {
+		if err := db.startFilter(); err != nil {
+			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
+		}
 	}
 	go db.run()
 	if !opts.ReadOnly && opts.RewriteInterval > 0 {
@@ -366,6 +372,9 @@ func (db *DB) Close() error {
 		return err // Pebble is stuck for good; only the process can let go of it
 	}
 	db.retention.stop()
+	if db.filling != nil {
+		db.filling.stop()
+	}
 	db.calls.Wait()
 	close(db.stop)
 	<-db.stopped

@@ -61,6 +61,12 @@ type Options struct {
 	// CounterCacheEntries bounds the cache of absolute counter values, about
 	// 200 bytes each. Default: 500,000.
 	CounterCacheEntries int
+	// CounterFilterBytes bounds the memory in which the store keeps which
+	// counters exist, ten bits each, so that new ones need no look-up. A store
+	// with more counters looks all of them up that are not cached. Default:
+	// 64 MiB, 50 million counters, of which as much is taken as is needed;
+	// negative = none.
+	CounterFilterBytes int64
 	// RewriteKeys is the most keys that one rewrite replaces. Default:
 	// 500,000, some tens of MiB and a third of a second beside the commits;
 	// fewer make more and smaller files.
@@ -152,6 +158,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if c.CounterCacheEntries == 0 {
 		c.CounterCacheEntries = 500_000
+	}
+	if c.CounterFilterBytes == 0 {
+		c.CounterFilterBytes = 64 << 20
 	}
 	if c.RewriteKeys == 0 {
 		c.RewriteKeys = 500_000
