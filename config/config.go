@@ -274,7 +274,7 @@ type Backfill struct {
 	Lag int `yaml:"lag"`
 	// Records is the most records of a batch, shared by the partitions; one has
 	// no fewer than flush.records.
-	Records int `yaml:"records" default:"100000"`
+	Records int `yaml:"records" default:"200000"`
 }
 
 // Fetch is how records are asked for.

@@ -83,9 +83,9 @@ type Backfill struct {
 
 // Defaults of Options.
 const (
-	// DefaultBackfillRecords is what one commit of the embedded engine takes
-	// (design D8).
-	DefaultBackfillRecords = 100_000
+	// DefaultBackfillRecords is two commits of the embedded engine (design D8):
+	// one that is made and one that is gathered.
+	DefaultBackfillRecords = 200_000
 
 	DefaultDrainTimeout = 5 * time.Second // half of kafka's default session timeout: a leaving owner is done before another begins
 	DefaultInFlight     = 2               // one in the engine, one ready; the third is being filled

@@ -33,6 +33,7 @@ type DB struct {
 	cache  *pebble.Cache
 
 	pebbleOpts *pebble.Options
+	gate       *compactionGate
 
 	catalog  atomic.Pointer[catalog]
 	sequence atomic.Uint64 // of the last commit
@@ -150,6 +151,8 @@ func (db *DB) open() error {
 	po := db.opts.pebbleOptions(db.log)
 	db.cache = po.Cache
 	po.Lock = lock
+	db.gate = newCompactionGate()
+	po.Experimental.CompactionScheduler = db.gate
 	po.EnsureDefaults()
 	db.pebbleOpts = po
 	p, err := pebble.Open(db.dir, po)

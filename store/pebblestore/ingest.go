@@ -55,6 +55,7 @@ func (db *DB) ingestStaged(c *commit) error {
 		return errors.Join(engineError(err), db.removeBulkFiles())
 	}
 	db.metrics.bulkCommits.Add(1)
+	db.gate.bulkCommit()
 	db.sequence.Store(c.seq)
 	db.noteWritten(c)
 	db.noteLate(c)
@@ -164,6 +165,8 @@ func (db *DB) writeBulkFile(name string, fill func(*sstable.Writer) error) (err 
 	// Of the level where most of it goes first.
 	o := db.pebbleOpts.MakeWriterOptions(0, db.pebble.TableFormat())
 	o.DisableValueBlocks = true // as the span policy says for Pebble's own files
+	// The table lives until the next compaction. The log is not compressed either.
+	o.Compression = sstable.NoCompression
 	w := sstable.NewWriter(objstorageprovider.NewFileWritable(file), o)
 	defer func() { err = errors.Join(err, w.Close()) }()
 	return fill(w)

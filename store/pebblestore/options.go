@@ -49,9 +49,9 @@ type Options struct {
 	// have sent.
 	MaxCommitBytes int
 	// MaxBulkEvents is MaxCommitEvents of a commit with a bulk batch
-	// (store.Batch.Bulk). Default: 200,000, about 100,000 page views: fewer
+	// (store.Batch.Bulk). Default: 300,000, about 200,000 page views: fewer
 	// make more and smaller files, more hold up the other writers longer than
-	// the third of a second that these take.
+	// the half of a second that these take.
 	MaxBulkEvents int
 	// MinBulkKeys is the number of key-values from which on a commit with a
 	// bulk batch is written as sorted tables that the engine takes over, past
@@ -151,7 +151,7 @@ func (o *Options) withDefaults() *Options {
 		c.MaxCommitBytes = 256 << 20
 	}
 	if c.MaxBulkEvents == 0 {
-		c.MaxBulkEvents = 200_000
+		c.MaxBulkEvents = 300_000
 	}
 	if c.MinBulkKeys == 0 {
 		c.MinBulkKeys = 10_000

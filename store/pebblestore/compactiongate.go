@@ -1,0 +1,186 @@
+package pebblestore
+
+import (
+	"sync"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// compactionGate says when Pebble may compact. It grants what Pebble asks for, as
+// Pebble's own scheduler does, but while bulk commits come in it lets their tables
+// gather: level 0 merged into the level below at every second commit would write
+// everything that is there again and again.
+type compactionGate struct {
+	db pebble.DBForCompaction // set before anything else is called
+
+	mu       sync.Mutex
+	cond     sync.Cond // granting has become false
+	running  int
+	granting bool
+	closed   bool
+	held     bool
+	draining bool        // it was opened, and something may still wait
+	bulk     int         // commits since the gate was closed
+	idle     *time.Timer // opens the gate where no more of them come
+
+	poke, stop, stopped chan struct{}
+}
+
+const (
+	// heldCommits is how many bulk commits lie in level 0 before they are
+	// compacted: 200 MB or so, and a dozen more tables to a read of a row.
+	heldCommits = 12
+	// heldIdle is how long after the last bulk commit they are compacted anyhow.
+	heldIdle = 5 * time.Second
+	// grantInterval is how often Pebble's appetite is looked at, which grows
+	// where nobody says so, as in the scheduler of its own.
+	grantInterval = 100 * time.Millisecond
+)
+
+var (
+	_ pebble.CompactionScheduler   = (*compactionGate)(nil)
+	_ pebble.CompactionGrantHandle = (*compactionGate)(nil)
+)
+
+func newCompactionGate() *compactionGate {
+	g := &compactionGate{poke: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
+	g.cond.L = &g.mu
+	return g
+}
+
+// bulkCommit is called after each bulk commit.
+func (g *compactionGate) bulkCommit() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	if !g.held && !g.draining {
+		g.held, g.bulk = true, 0
+	}
+	if g.bulk++; g.held && g.bulk >= heldCommits {
+		g.open()
+	}
+	if g.idle == nil {
+		g.idle = time.AfterFunc(heldIdle, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.open()
+		})
+		return
+	}
+	g.idle.Reset(heldIdle)
+}
+
+// open lets compactions run until none waits. The caller holds mu.
+func (g *compactionGate) open() {
+	g.held, g.draining = false, true
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Register is called by Pebble once, when it is open.
+func (g *compactionGate) Register(_ int, db pebble.DBForCompaction) {
+	g.db = db
+	go g.run()
+}
+
+// Unregister is called by Pebble when it closes. No grant is made afterwards.
+func (g *compactionGate) Unregister() {
+	close(g.stop)
+	<-g.stopped
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	if g.idle != nil {
+		g.idle.Stop()
+	}
+	for g.granting {
+		g.cond.Wait()
+	}
+}
+
+func (g *compactionGate) run() {
+	defer close(g.stopped)
+	tick := time.NewTicker(grantInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-g.poke:
+		case <-g.stop:
+			return
+		}
+		g.grant()
+	}
+}
+
+// TrySchedule grants a compaction that Pebble is about to make, or has it wait.
+func (g *compactionGate) TrySchedule() (bool, pebble.CompactionGrantHandle) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed || g.held || g.db.GetAllowedWithoutPermission() <= g.running {
+		return false, nil
+	}
+	g.running++
+	return true, g
+}
+
+// UpdateGetAllowedWithoutPermission is called where a flush may have changed how
+// much Pebble wants to compact.
+func (g *compactionGate) UpdateGetAllowedWithoutPermission() {
+	select {
+	case g.poke <- struct{}{}:
+	default:
+	}
+}
+
+// grant has Pebble begin the compactions that wait, as many as may run.
+func (g *compactionGate) grant() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for g.granting {
+		g.cond.Wait()
+	}
+	if g.closed || g.held {
+		return
+	}
+	free := g.db.GetAllowedWithoutPermission() - g.running
+	if free <= 0 {
+		return
+	}
+	g.granting = true
+	for ; free > 0; free-- {
+		g.mu.Unlock() // Pebble's locks come before this one
+		waiting, _ := g.db.GetWaitingCompaction()
+		begun := waiting && g.db.Schedule(g)
+		g.mu.Lock()
+		if !begun {
+			break
+		}
+		g.running++
+	}
+	g.draining = g.draining && g.running > 0
+	g.granting = false
+	g.cond.Broadcast()
+}
+
+// Started is called when a granted compaction begins.
+func (g *compactionGate) Started() {}
+
+// MeasureCPU is not made use of.
+func (g *compactionGate) MeasureCPU(pebble.CompactionGoroutineKind) {}
+
+// CumulativeStats is not made use of.
+func (g *compactionGate) CumulativeStats(pebble.CompactionGrantHandleStats) {}
+
+// Done is called when a granted compaction has ended.
+func (g *compactionGate) Done() {
+	g.mu.Lock()
+	g.running--
+	g.mu.Unlock()
+	g.grant()
+}

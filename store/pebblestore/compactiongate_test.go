@@ -1,0 +1,136 @@
+package pebblestore
+
+import (
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// hungryDB always wants to compact.
+type hungryDB struct {
+	mu      sync.Mutex
+	allowed int
+	begun   int
+	refuse  bool
+}
+
+func (d *hungryDB) GetAllowedWithoutPermission() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.allowed
+}
+
+func (d *hungryDB) GetWaitingCompaction() (bool, pebble.WaitingCompaction) {
+	return true, pebble.WaitingCompaction{}
+}
+
+func (d *hungryDB) Schedule(pebble.CompactionGrantHandle) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.refuse {
+		return false
+	}
+	d.begun++
+	return true
+}
+
+func (d *hungryDB) want(t *testing.T, begun int) {
+	t.Helper()
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.begun != begun {
+		t.Fatalf("Got %d compactions begun, want %d", d.begun, begun)
+	}
+}
+
+// Without bulk commits as many compactions run as Pebble allows.
+func TestCompactionGateGrants(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, g := &hungryDB{allowed: 1}, newCompactionGate()
+		g.Register(2, db)
+		ok, first := g.TrySchedule()
+		if !ok {
+			t.Fatal("the first compaction was refused")
+		}
+		if ok, _ := g.TrySchedule(); ok {
+			t.Fatal("a second compaction was allowed beside the first")
+		}
+		db.want(t, 0)
+		db.mu.Lock()
+		db.allowed = 3
+		db.mu.Unlock()
+		time.Sleep(grantInterval) // on the bubble's clock
+		db.want(t, 2)
+		first.Done()
+		db.want(t, 3)
+		for range 3 {
+			first.Done()
+		}
+		db.want(t, 6)
+		g.Unregister()
+		first.Done()
+		if ok, _ := g.TrySchedule(); ok {
+			t.Error("a compaction was allowed after the end")
+		}
+		db.want(t, 6)
+	})
+}
+
+// Bulk commits gather, up to a number and not for ever, and what they have gathered
+// is compacted before the next are held.
+func TestCompactionGateHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, g := &hungryDB{allowed: 1}, newCompactionGate()
+		g.Register(2, db)
+		defer g.Unregister()
+		for i := range heldCommits {
+			if i > 0 {
+				if ok, _ := g.TrySchedule(); ok {
+					t.Fatalf("a compaction was allowed after %d bulk commits", i)
+				}
+				time.Sleep(heldIdle - 1)
+				db.want(t, 0)
+			}
+			g.bulkCommit()
+		}
+		db.want(t, 1)
+		g.bulkCommit() // while that runs
+		g.Done()
+		db.want(t, 2)
+		db.mu.Lock()
+		db.refuse = true // it has no more
+		db.mu.Unlock()
+		g.Done()
+		g.bulkCommit()
+		if ok, _ := g.TrySchedule(); ok {
+			t.Fatal("a compaction was allowed after the first of new bulk commits")
+		}
+		db.mu.Lock()
+		db.refuse = false
+		db.mu.Unlock()
+		time.Sleep(heldIdle - 1)
+		db.want(t, 2)
+		time.Sleep(1)
+		db.want(t, 3)
+	})
+}
+
+// A store closes while its compactions are held.
+func TestCompactionGateOfClosedStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, g := &hungryDB{allowed: 1}, newCompactionGate()
+		g.Register(2, db)
+		g.bulkCommit()
+		g.Unregister()
+		g.bulkCommit()
+		time.Sleep(2 * heldIdle)
+		db.want(t, 0)
+	})
+}
