@@ -170,7 +170,7 @@ func (r *report) ratioTable() *table {
 		t.rows = append(t.rows, []string{name, fmt.Sprintf("%.2f", s.median), fmt.Sprintf("%.2f..%.2f", s.min, s.max), goal})
 	}
 	slowest := r.slowest()
-	add("pipeline / slowest stage ("+slowest+")", "≥ 0.85", r.ratio(func(i int) float64 {
+	add("pipeline / slowest stage ("+slowest+")", "≥ 0.90", r.ratio(func(i int) float64 {
 		return r.seconds(slowest, i) / r.seconds(pipelineStage, i)
 	}))
 	add("backfill / pipeline", "≥ 1.50", r.ratio(func(i int) float64 {
