@@ -38,7 +38,7 @@ fuzz: ## every fuzz target for T each
 	  done; \
 	done
 
-soak: ## the long forms: many kills, many seeds
+soak: ## the long forms: many kills, many seeds; Spark, where SLUICE_PYTHON has requirements-spark.txt
 	SLUICE_SOAK=1 $(GO) test -tags integration -count=1 -timeout 3h ./internal/integration/... ./store/... ./pipeline/...
 
 bench: ## writes bench/RESULTS.md

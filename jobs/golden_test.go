@@ -117,12 +117,12 @@ func TestGolden(t *testing.T) {
 }
 
 // TestGoldenReaders compares what our readers find in the golden files with what
-// pyarrow and DuckDB found in them: testdata/readers.json is the output of
-// internal/integration/readers.py.
+// pyarrow, DuckDB, Polars and Spark found in them: testdata/readers.json is the output
+// of internal/integration/readers.py with --spark.
 func TestGoldenReaders(t *testing.T) {
 	t.Parallel()
 	if *update {
-		t.Skip("TestGolden is writing the files; run readers.py on them and keep its output as testdata/readers.json")
+		t.Skip("TestGolden is writing the files; run readers.py --spark on them and keep its output as testdata/readers.json")
 	}
 	data, err := os.ReadFile(filepath.Join("testdata", "readers.json"))
 	if err != nil {
@@ -135,7 +135,10 @@ func TestGoldenReaders(t *testing.T) {
 	var readers struct {
 		PyarrowParquet reader `json:"pyarrow_parquet"`
 		DuckdbParquet  reader `json:"duckdb_parquet"`
+		PolarsParquet  reader `json:"polars_parquet"`
+		SparkParquet   reader `json:"spark_parquet"`
 		PyarrowArrow   reader `json:"pyarrow_arrow"`
+		PolarsArrow    reader `json:"polars_arrow"`
 	}
 	if err := json.Unmarshal(data, &readers); err != nil {
 		t.Fatal(err)
@@ -147,7 +150,14 @@ func TestGoldenReaders(t *testing.T) {
 	for _, tt := range []struct {
 		name, format string
 		got          reader
-	}{{"pyarrow", Parquet, readers.PyarrowParquet}, {"duckdb", Parquet, readers.DuckdbParquet}, {"pyarrow", Arrow, readers.PyarrowArrow}} {
+	}{
+		{"pyarrow", Parquet, readers.PyarrowParquet},
+		{"duckdb", Parquet, readers.DuckdbParquet},
+		{"polars", Parquet, readers.PolarsParquet},
+		{"spark", Parquet, readers.SparkParquet},
+		{"pyarrow", Arrow, readers.PyarrowArrow},
+		{"polars", Arrow, readers.PolarsArrow},
+	} {
 		if tt.got.Rows != r.Manifest.Totals[0].Rows || len(tt.got.Columns) != len(r.Manifest.Columns) {
 			t.Errorf("%s on %s: %d rows, %d columns", tt.name, tt.format, tt.got.Rows, len(tt.got.Columns))
 			continue

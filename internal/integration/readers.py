@@ -1,13 +1,20 @@
 """Reads a published export with other implementations than ours.
 
-    python readers.py DIR/_manifest.json
+    python readers.py DIR/_manifest.json [--spark]
 
-prints one JSON object: for pyarrow on the Parquet files, pyarrow on the Arrow
-files and DuckDB on the Parquet files (whatever of these the run has) the number
-of rows and, for each column, its name, type, nullability where the reader says
-it, nulls and checksum. The files are read in the manifest's order. The checksum
-is that of Checksum in package jobs/columnar, so equal data has equal sums in
-every reader. Versions are in requirements.txt.
+prints one JSON object: for pyarrow, DuckDB, Polars and, where it is asked for,
+Spark on the Parquet files, and for pyarrow and Polars on the Arrow files
+(whatever of these the run has) the number of rows and, for each column, its
+name, type, nullability where the reader says it, nulls and checksum. The files
+are read in the manifest's order. The checksum is that of Checksum in package
+jobs/columnar, so equal data has equal sums in every reader.
+
+Under "footers" is what pyarrow finds in the footers of the Parquet files, after
+it was compared with the values: the columns that row groups say they are sorted
+by, and for each column in how many row groups it has bounds and a dictionary,
+and its encodings. A footer that is wrong ends the program with what is wrong.
+
+Versions are in requirements.txt, and of Spark in requirements-spark.txt.
 """
 
 import hashlib
@@ -17,7 +24,9 @@ import struct
 import sys
 
 import duckdb
+import polars
 import pyarrow
+import pyarrow.compute
 import pyarrow.ipc
 import pyarrow.parquet
 
@@ -79,6 +88,22 @@ DUCKDB = {
     "TIMESTAMP WITH TIME ZONE": "timestamp",
     "BLOB": "bytes",
 }
+POLARS = {
+    "String": "string",
+    "Int64": "int64",
+    "Float64": "float64",
+    "Boolean": "bool",
+    "Datetime(time_unit='us', time_zone='UTC')": "timestamp",
+    "Binary": "bytes",
+}
+SPARK = {
+    "string": "string",
+    "bigint": "int64",
+    "double": "float64",
+    "boolean": "bool",
+    "timestamp": "timestamp",
+    "binary": "bytes",
+}
 
 
 def merge(columns, found):
@@ -130,8 +155,110 @@ def read_duckdb(paths):
     return columns
 
 
+def read_polars(frames):
+    columns = None
+    for frame in frames:
+        found = [Column(name, POLARS.get(str(t), str(t)), None) for name, t in frame.schema.items()]
+        columns = merge(columns, found)
+        for column in columns:
+            values = frame.get_column(column.name)
+            if column.kind == "timestamp":
+                values = values.cast(polars.Int64)
+            column.add(values.to_list())
+    return columns
+
+
+def read_spark(paths):
+    from pyspark.sql import SparkSession, functions
+
+    # One core and one partition a file, so that rows come in the file's order.
+    builder = SparkSession.builder.master("local[1]").appName("readers")
+    for key, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.files.maxPartitionBytes": str(1 << 30),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+    }.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    columns = None
+    for path in paths:
+        frame = session.read.parquet("file://" + path)
+        if frame.rdd.getNumPartitions() > 1:
+            raise SystemExit(f"{path}: Spark reads it in {frame.rdd.getNumPartitions()} pieces, whose order is not said")
+        found = [Column(name, SPARK.get(t, t), None) for name, t in frame.dtypes]
+        columns = merge(columns, found)
+        selected = []
+        for i, column in enumerate(columns):
+            value = functions.col("`" + column.name.replace("`", "``") + "`")
+            if column.kind == "timestamp":
+                value = functions.unix_micros(value)
+            selected.append(value.alias(f"c{i}"))
+        for row in frame.select(*selected).toLocalIterator():
+            for column, value in zip(columns, row):
+                column.add([value])
+    version = session.version
+    session.stop()
+    return columns, version
+
+
+def check(holds, path, what):
+    if not holds:
+        raise SystemExit(f"{path}: {what}")
+
+
+def read_footers(paths, sorted_by):
+    """Compares the footers with the values, and returns what they say."""
+    groups, columns = 0, {}
+    for path in paths:
+        file = pyarrow.parquet.ParquetFile(path)
+        names = file.schema_arrow.names
+        row_groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
+        coded = [name for i, name in enumerate(names) if any(g.column(i).has_dictionary_page for g in row_groups)]
+        by_dictionary = pyarrow.parquet.ParquetFile(path, read_dictionary=coded)
+        for g, group in enumerate(row_groups):
+            groups += 1
+            table = file.read_row_group(g)
+            order = [(names[s.column_index], s.descending) for s in group.sorting_columns or ()]
+            check(order == [(name, False) for name in sorted_by], path, f"row group {g} is sorted by {order}, not by {sorted_by}")
+            keys = list(zip(*(map(encode, table.column(name).to_pylist()) for name in sorted_by)))
+            check(keys == sorted(keys), path, f"the rows of row group {g} are not sorted by {sorted_by}")
+            dictionaries = by_dictionary.read_row_group(g)
+            for i, name in enumerate(names):
+                chunk, values = group.column(i), table.column(name)
+                seen = columns.setdefault(name, {"bounds": 0, "dictionaries": 0, "encodings": set()})
+                seen["encodings"].update(chunk.encodings)
+                check_bounds(path, g, name, chunk, values, seen)
+                if chunk.has_dictionary_page:
+                    seen["dictionaries"] += 1
+                    check(chunk.dictionary_page_offset < chunk.data_page_offset, path, f"{name} in row group {g}: its dictionary is behind its values")
+                    check("RLE_DICTIONARY" in chunk.encodings, path, f"{name} in row group {g}: a dictionary, and encodings {chunk.encodings}")
+                if name in coded:
+                    read = dictionaries.column(name)
+                    check(read.cast(values.type).equals(values), path, f"{name} in row group {g} has other values by its dictionary")
+    for seen in columns.values():
+        seen["encodings"] = sorted(seen["encodings"])
+    return {"row_groups": groups, "columns": columns}
+
+
+def check_bounds(path, g, name, chunk, values, seen):
+    bounds = chunk.statistics
+    check(bounds is not None and bounds.has_null_count, path, f"{name} in row group {g} has no statistics")
+    check(bounds.null_count == values.null_count, path, f"{name} in row group {g} has {values.null_count} nulls, not {bounds.null_count}")
+    if values.null_count == len(values):
+        check(not bounds.has_min_max, path, f"{name} in row group {g} has bounds and no values")
+        return
+    check(bounds.has_min_max, path, f"{name} in row group {g} has no bounds")
+    seen["bounds"] += 1
+    least = pyarrow.compute.min(values).as_py(), pyarrow.compute.max(values).as_py()
+    check((bounds.min, bounds.max) == least, path, f"{name} in row group {g} is within {least}, not {bounds.min, bounds.max}")
+
+
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--spark"]):
         raise SystemExit(__doc__)
     with open(sys.argv[1], encoding="utf-8") as f:
         manifest = json.load(f)
@@ -139,14 +266,21 @@ def main():
     paths = {}
     for f in manifest["files"]:
         paths.setdefault(f["format"], []).append(os.path.join(directory, f["path"]))
+    versions = {"pyarrow": pyarrow.__version__, "duckdb": duckdb.__version__, "polars": polars.__version__}
     read = {}
     if "parquet" in paths:
         read["pyarrow_parquet"] = read_arrow_tables(pyarrow.parquet.ParquetFile(p).read() for p in paths["parquet"])
         read["duckdb_parquet"] = read_duckdb(paths["parquet"])
+        read["polars_parquet"] = read_polars(polars.read_parquet(p, glob=False, hive_partitioning=False) for p in paths["parquet"])
+        if sys.argv[2:]:
+            read["spark_parquet"], versions["spark"] = read_spark(paths["parquet"])
     if "arrow" in paths:
         read["pyarrow_arrow"] = read_arrow_tables(read_arrow_file(p) for p in paths["arrow"])
+        read["polars_arrow"] = read_polars(polars.read_ipc(p) for p in paths["arrow"])
     result = {name: {"rows": columns[0].rows, "columns": [c.result() for c in columns]} for name, columns in read.items()}
-    result["versions"] = {"pyarrow": pyarrow.__version__, "duckdb": duckdb.__version__}
+    if "parquet" in paths:
+        result["footers"] = read_footers(paths["parquet"], manifest["sorted_by"])
+    result["versions"] = versions
     json.dump(result, sys.stdout, indent=1)
     print()
 

@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -21,10 +20,7 @@ import (
 // whose directory and columns have every character in their names that one of the
 // readers may take for something else.
 func TestSnippets(t *testing.T) {
-	python := os.Getenv("SLUICE_PYTHON")
-	if python == "" {
-		t.Skip("SLUICE_PYTHON names no Python with the packages of requirements.txt")
-	}
+	python := python(t)
 	s, err := memstore.New(nil)
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,195 @@
+//go:build integration
+
+package integration
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"sluice/jobs"
+)
+
+// python returns a Python with the packages of requirements.txt, or skips.
+func python(t *testing.T) string {
+	t.Helper()
+	p := os.Getenv("SLUICE_PYTHON")
+	if p == "" {
+		t.Skip("SLUICE_PYTHON names no Python with the packages of requirements.txt")
+	}
+	return p
+}
+
+// readings is what readers.py prints, by reader.
+type readings map[string]struct {
+	Rows    int64 `json:"rows"`
+	Columns []struct {
+		Name   string `json:"name"`
+		Type   string `json:"type"`
+		SHA256 string `json:"sha256"`
+	} `json:"columns"`
+}
+
+// footers is what the footers of Parquet files say, compared with the values.
+type footers struct {
+	RowGroups int `json:"row_groups"`
+	Columns   map[string]struct {
+		Bounds       int      `json:"bounds"`
+		Dictionaries int      `json:"dictionaries"`
+		Encodings    []string `json:"encodings"`
+	} `json:"columns"`
+}
+
+// read reads the run of a report by readers.py and compares all that it found with
+// what our readers found.
+func read(t *testing.T, report *jobs.Report, args ...string) (readings, *footers) {
+	t.Helper()
+	dir, err := filepath.Abs(report.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(ModuleRoot(t), "internal", "integration", "readers.py")
+	cmd := exec.CommandContext(t.Context(), python(t), append([]string{script, filepath.Join(dir, jobs.ManifestName)}, args...)...)
+	cmd.Stderr = t.Output()
+	b, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("readers.py: %v\n%s", err, b)
+	}
+	var all map[string]json.RawMessage
+	if err := json.Unmarshal(b, &all); err != nil {
+		t.Fatalf("readers.py: %v\n%s", err, b)
+	}
+	f := &footers{}
+	if err := json.Unmarshal(all["footers"], f); err != nil {
+		t.Fatalf("readers.py: footers: %v\n%s", err, b)
+	}
+	delete(all, "footers")
+	delete(all, "versions")
+	rest, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rs readings
+	if err := json.Unmarshal(rest, &rs); err != nil {
+		t.Fatalf("readers.py: %v\n%s", err, b)
+	}
+	m := report.Manifest
+	for name, r := range rs {
+		if r.Rows != m.Totals[0].Rows || len(r.Columns) != len(m.Columns) {
+			t.Errorf("%s: %s reads %d rows and %d columns, want %d and %d", m.Job, name, r.Rows, len(r.Columns), m.Totals[0].Rows, len(m.Columns))
+			continue
+		}
+		var sums []string
+		for i, c := range r.Columns {
+			sums = append(sums, c.SHA256)
+			if w := &m.Columns[i]; c.Name != w.Name || c.Type != w.Type {
+				t.Errorf("%s: %s calls column %d %s, a %s, want %s, a %s", m.Job, name, i, c.Name, c.Type, w.Name, w.Type)
+			}
+		}
+		for format, want := range report.Checksums {
+			if !slices.Equal(sums, want) {
+				t.Errorf("%s: %s reads other values than we do from %s:\n got %q\nwant %q", m.Job, name, format, sums, want)
+			}
+		}
+	}
+	return rs, f
+}
+
+// verified returns the report of a run that is whole.
+func verified(t *testing.T, dir string) *jobs.Report {
+	t.Helper()
+	report, err := jobs.Verify(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := report.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// demo runs the demo on the shared access log and returns where it has exported to.
+func demo(t *testing.T, log *Log) string {
+	t.Helper()
+	dir := t.TempDir()
+	input := filepath.Join(dir, "access.log")
+	var text []byte
+	for _, l := range log.Lines {
+		text = append(append(text, l...), '\n')
+	}
+	if err := os.WriteFile(input, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out := filepath.Join(dir, "out")
+	if _, err := Run(t, os.Environ(), nil, "ingest", "demo", "--input", input, "--format", "combined", "--data", filepath.Join(dir, "data"), "--out", out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// golden is the directory of an export with every type and coding.
+func golden(t *testing.T) string {
+	t.Helper()
+	return filepath.Join(ModuleRoot(t), "jobs", "testdata", "golden", "types")
+}
+
+// I6: the files of an export with every type are read equally by parquet-go and
+// arrow (export verify), pyarrow, DuckDB and Polars, and their footers are true.
+func TestReadersOfEveryType(t *testing.T) {
+	rs, f := read(t, verified(t, golden(t)))
+	if len(rs) != 5 {
+		t.Errorf("%d readers, want pyarrow and Polars twice, and DuckDB: %v", len(rs), rs)
+	}
+	for column, want := range map[string]struct {
+		bounds, dictionaries int
+		encoding             string
+	}{
+		"key": {2, 0, "DELTA_BYTE_ARRAY"}, "text": {2, 2, "RLE_DICTIONARY"}, "int_text": {2, 0, "DELTA_BINARY_PACKED"},
+		"float_be": {1, 0, "PLAIN"}, // in the second row group all are null
+	} {
+		got := f.Columns[column]
+		if got.Bounds != want.bounds || got.Dictionaries != want.dictionaries || !slices.Contains(got.Encodings, want.encoding) {
+			t.Errorf("column %s in %d row groups: Got %+v, want %+v", column, f.RowGroups, got, want)
+		}
+	}
+}
+
+// I6: the files of the demo on an access log are read equally by all readers.
+func TestReadersInOtherLanguages(t *testing.T) {
+	python(t)
+	log := SharedLog(t)
+	out := demo(t, log)
+	for job, rows := range map[string]int64{"access_log": int64(len(log.Lines) - log.Bad), "path_counts": -1} {
+		report := verified(t, filepath.Join(out, job))
+		rs, _ := read(t, report)
+		if len(rs) != 5 {
+			t.Errorf("%s: %d readers, want pyarrow and Polars twice, and DuckDB: %v", job, len(rs), rs)
+		}
+		for name, r := range rs {
+			if rows >= 0 && r.Rows != rows {
+				t.Errorf("%s: %s reads %d rows, want %d", job, name, r.Rows, rows)
+			}
+		}
+	}
+}
+
+// I6: so does Spark. It takes half a minute to start, and 400 MB of packages
+// (requirements-spark.txt), so this is for make soak.
+func TestSparkReads(t *testing.T) {
+	if os.Getenv("SLUICE_SOAK") == "" {
+		t.Skip("SLUICE_SOAK is not set: Spark reads in make soak")
+	}
+	if out, err := exec.CommandContext(t.Context(), python(t), "-c", "import pyspark").CombinedOutput(); err != nil {
+		t.Skipf("SLUICE_PYTHON has not the packages of requirements-spark.txt: %s", out)
+	}
+	out := demo(t, SharedLog(t))
+	for _, dir := range []string{golden(t), filepath.Join(out, "access_log"), filepath.Join(out, "path_counts")} {
+		rs, _ := read(t, verified(t, dir), "--spark")
+		if _, ok := rs["spark_parquet"]; !ok || len(rs) != 6 {
+			t.Errorf("%s: %d readers, want Spark and the five others", dir, len(rs))
+		}
+	}
+}
