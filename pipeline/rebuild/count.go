@@ -35,10 +35,11 @@ func (r *Rebuild) Count(ctx context.Context) error {
 		report.now.Total += p.target - first
 	}
 	f := r.o.Client.NewFetcher(&kafka.FetchOptions{TopicIDs: ids})
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	// It ends after its readers, so that a cancelled count says that it was.
+	outliving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	fetching := make(chan error, 1)
-	go func() { fetching <- f.Run(ctx) }()
+	go func() { fetching <- f.Run(outliving) }()
 	g, counting := errgroup.WithContext(ctx)
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, p := range r.partitions {
@@ -51,9 +52,9 @@ func (r *Rebuild) Count(ctx context.Context) error {
 		})
 	}
 	err := g.Wait()
-	cancel()
-	if ferr := <-fetching; err == nil && ferr != nil && !errors.Is(ferr, context.Canceled) {
-		err = ferr
+	stop()
+	if ferr := <-fetching; ferr != nil && !errors.Is(ferr, context.Canceled) {
+		err = ferr // its readers know only that it has stopped
 	}
 	if err != nil {
 		return fmt.Errorf("rebuild pipeline %s: %w", r.o.Pipeline, err)
