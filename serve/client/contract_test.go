@@ -4,6 +4,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/serve"
 	"sluice/serve/client"
@@ -33,7 +34,8 @@ func dial(t *testing.T, engine store.Engine, change func(*serve.Options)) *clien
 	return c
 }
 
-// TestContract runs the engines' contract through HTTP.
+// TestContract runs the engines' contract through HTTP. Its largest batches take the
+// model engine many seconds under the race detector.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, o storetest.Options) store.Engine {
@@ -42,6 +44,6 @@ func TestContract(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { m.Close() })
-		return dial(t, m, nil)
+		return dial(t, m, func(o *serve.Options) { o.RequestTimeout = time.Hour })
 	})
 }
