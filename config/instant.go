@@ -26,6 +26,9 @@ var (
 // jobs.Source.
 type Instant struct {
 	store.Snapshot
+	// Engine is the store itself, as it goes on, for who writes into it as well.
+	// It is closed with the Instant.
+	Engine Engine
 	// Remote says that a daemon has the directory open and has the checkpoint.
 	Remote bool
 	// Checkpoint is the id of the checkpoint that is read, by which
@@ -130,7 +133,7 @@ func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e
 	if err != nil {
 		return nil, err
 	}
-	in := &Instant{Remote: remote, closers: []func() error{e.Close}}
+	in := &Instant{Engine: e, Remote: remote, closers: []func() error{e.Close}}
 	fail := func(err error) (*Instant, error) { return nil, errors.Join(err, in.close()) }
 	path, err := choose(e, in)
 	if err != nil {

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/target"
+	"sluice/serve/api"
+	"sluice/store"
+)
+
+type copyTableCommand struct {
+	cli.ConfigFlag
+	Table string `arg:"" help:"Name of the table."`
+	Into  string `arg:"" optional:"" help:"Name of the table that it is copied into, which is made where it is missing. Default: the same name, in --in."`
+	In    string `placeholder:"DIR" help:"Data directory to copy into. Default: that of the file."`
+	rowsFlags
+	Family  []string `placeholder:"NAME" help:"Copy this family alone; may be given again."`
+	Visible bool     `help:"Copy what a read can see, all versions. Default: delete markers and what they mask, too."`
+	Resume  bool     `help:"Go on with a copy that was cut off."`
+	Restart bool     `help:"Give up a copy that was cut off, and begin anew; the table must be empty again."`
+	Verify  bool     `help:"Compare both tables afterwards."`
+	JSON    bool     `name:"json" help:"One JSON object; with --verify another of the comparison."`
+	Quiet   bool     `short:"q" help:"No progress."`
+}
+
+// copied is what --json prints.
+type copied struct {
+	Table    string `json:"table"`
+	Into     string `json:"into"`
+	Sequence uint64 `json:"sequence"` // of the last commit that was copied
+	Rows     int64  `json:"rows"`     // by this command
+	Cells    int64  `json:"cells"`
+}
+
+// Run copies a table.
+func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	rows, err := c.rows()
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.Into == "" && c.In == "":
+		return fmt.Errorf("%w: name a table to copy into, or a data directory with --in", cli.ErrUsage)
+	case c.Resume && c.Restart:
+		return fmt.Errorf("%w: --resume and --restart exclude each other", cli.ErrUsage)
+	}
+	if c.Into == "" {
+		c.Into = c.Table
+	}
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	source, err := c.open(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	to := source.Engine
+	if c.In != "" {
+		if to, _, err = config.OpenStore(ctx, config.ForDirectory(c.In), log); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, to.Close()) }()
+	}
+	if c.Restart {
+		if err := jobs.ForgetCopy(ctx, to, c.Into); err != nil {
+			return err
+		}
+	}
+	if err := c.create(ctx, source, to); err != nil {
+		return err
+	}
+	bar := newProgress(p, c.Quiet)
+	done, err := jobs.Copy(ctx, &jobs.CopyOptions{
+		Source: source, Table: c.Table, To: to, Into: c.Into, Rows: rows, Families: c.Family, Visible: c.Visible,
+		Checkpoint: source.Checkpoint, Resume: c.Resume, Progress: bar.report,
+	})
+	bar.end()
+	if err != nil {
+		return c.cutOff(ctx, source, to, err)
+	}
+	if c.JSON {
+		err = json.NewEncoder(p.Stdout).Encode(&copied{Table: c.Table, Into: c.Into, Sequence: done.Sequence, Rows: done.Rows, Cells: done.Cells})
+	} else {
+		_, err = fmt.Fprintf(p.Stdout, "%s at commit %d is in %s: %s rows, %s cells\n", c.Table, done.Sequence, c.Into, cli.Count(done.Rows), cli.Count(done.Cells))
+	}
+	if err != nil || !c.Verify {
+		return err
+	}
+	return c.verify(ctx, p, source, to)
+}
+
+// open opens the instant to copy: that of the copy to go on with, or a new one.
+func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *slog.Logger) (*config.Instant, error) {
+	if !c.Resume {
+		return config.OpenLastingInstant(ctx, cfg, log)
+	}
+	begun, err := c.begun(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	source, err := config.ReopenInstant(ctx, cfg, begun.Checkpoint, log)
+	if errors.Is(err, api.ErrNotFound) {
+		return nil, fmt.Errorf("resume the copy into %s: its instant is gone; truncate %s and use --restart: %w", c.Into, c.Into, err)
+	}
+	return source, err
+}
+
+// begun returns what is remembered of the copy.
+func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *jobs.CopyState, err error) {
+	if c.In != "" {
+		cfg = config.ForDirectory(c.In)
+	}
+	e, _, err := config.OpenStore(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	return jobs.ReadCopy(ctx, e, c.Into)
+}
+
+// create makes the table to copy into where it is missing: with the schema and the
+// regions of the other.
+func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, to config.Engine) error {
+	if _, err := to.Table(ctx, c.Into); !errors.Is(err, store.ErrTableNotFound) {
+		return err
+	}
+	from, err := source.Table(ctx, c.Table)
+	if err != nil {
+		return err
+	}
+	regions, err := source.Regions(ctx, c.Table)
+	if err != nil {
+		return err
+	}
+	for _, f := range c.Family {
+		if from.Family(f) == nil {
+			return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, c.Table)
+		}
+	}
+	d := from.Clone()
+	d.Name, d.ReadOnly = c.Into, false
+	var splits [][]byte
+	for i := 1; i < regions.Len(); i++ {
+		splits = append(splits, regions.At(i).Start)
+	}
+	return to.CreateTable(ctx, d, splits)
+}
+
+// cutOff keeps the instant of a copy that can go on, and says how.
+func (c *copyTableCommand) cutOff(ctx context.Context, source *config.Instant, to config.Engine, err error) error {
+	left, leftErr := jobs.ReadCopy(context.WithoutCancel(ctx), to, c.Into)
+	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) {
+		return err
+	}
+	source.Keep()
+	return fmt.Errorf("%w; what is copied stays: go on with export copy-table --resume", err)
+}
+
+// verify compares what was copied with what it was copied of.
+func (c *copyTableCommand) verify(ctx context.Context, p *cli.Program, source *config.Instant, to config.Engine) (err error) {
+	rows, err := c.rows()
+	if err != nil {
+		return err
+	}
+	now, err := c.now(ctx, p, to)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, now.Close()) }()
+	r, err := jobs.Compare(ctx, &jobs.CompareOptions{
+		Left: source, Right: now, LeftTable: c.Table, RightTable: c.Into, Rows: rows, Families: c.Family, Raw: !c.Visible,
+	})
+	if err != nil {
+		return err
+	}
+	return reportComparison(p, r, c.JSON)
+}
+
+// now returns the store that was copied into as it is now.
+func (c *copyTableCommand) now(ctx context.Context, p *cli.Program, to config.Engine) (store.Snapshot, error) {
+	if s, ok := to.(store.Snapshotter); ok {
+		return s.Snapshot(ctx)
+	}
+	cfg := config.ForDirectory(c.In)
+	if c.In == "" {
+		var err error
+		if cfg, err = c.Load(p); err != nil {
+			return nil, err
+		}
+	}
+	i, err := config.OpenInstant(ctx, cfg, nil)
+	if err != nil {
+		return nil, err // not a nil *Instant in a Snapshot
+	}
+	return i, nil
+}

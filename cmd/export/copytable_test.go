@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/cell"
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/store"
+)
+
+// TestCopyTable copies into the same store and into another, with a daemon and
+// without.
+func TestCopyTable(t *testing.T) {
+	t.Parallel()
+	file, _ := setup(t, "a", "b", "d")
+	other := filepath.Join(t.TempDir(), "other")
+	for _, with := range []string{"", "daemon"} {
+		if with != "" {
+			daemon(t, file)
+		}
+		for _, to := range [][]string{{"views", "copy" + with}, {"--in", other + with, "views"}} {
+			args := append([]string{"copy-table", "-c", file, "--verify", "--json"}, to...)
+			stdout, stderr, status := export(t, args...)
+			var done copied
+			d := json.NewDecoder(strings.NewReader(stdout))
+			if err := d.Decode(&done); err != nil || status != 0 || done.Rows != 3 || done.Cells != 3 {
+				t.Fatalf("%v: Got status %d, %v, %s%s", args, status, err, stdout, stderr)
+			}
+			var r compared
+			if err := d.Decode(&r); err != nil || !r.Equal || r.Same != 3 || len(r.Ranges) != 2 {
+				t.Errorf("%v: Got %+v, %v", args, r, err)
+			}
+			if _, stderr, status := export(t, args...); status != cli.StatusFailed || !strings.Contains(stderr, "it has rows, such as a") {
+				t.Errorf("%v again: Got status %d, %s", args, status, stderr)
+			}
+		}
+		stdout, stderr, status := export(t, "count", "-c", file, "copy"+with)
+		if status != 0 || !strings.Contains(stdout, "2 regions") || !strings.Contains(stdout, "3 rows") {
+			t.Errorf("count: Got status %d, %s%s", status, stdout, stderr)
+		}
+	}
+	for _, test := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"views"}, cli.StatusUsage, "--in"},
+		{[]string{"--resume", "--restart", "views", "x"}, cli.StatusUsage, "exclude each other"},
+		{[]string{"--resume", "views", "x"}, cli.StatusFailed, "no copy into x was cut off"},
+		{[]string{"none", "x"}, cli.StatusFailed, "no such table"},
+		{[]string{"--family", "g", "views", "x"}, cli.StatusFailed, "no such column family"},
+	} {
+		if _, stderr, status := export(t, append([]string{"copy-table", "-c", file}, test.args...)...); status != test.status || !strings.Contains(stderr, test.want) {
+			t.Errorf("%v: Got status %d and %s, want %d and %q", test.args, status, stderr, test.status, test.want)
+		}
+	}
+}
+
+// TestCopyTableResumes goes on with a copy that was cut off, at its instant; without
+// that instant the copy is begun anew.
+func TestCopyTableResumes(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		file, _ := setup(t, "a", "b", "c", "d")
+		c, err := config.Load(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cutOffCopy(t, c)
+		withEngine(t, c, func(e config.Engine) {
+			m := cell.Mutation{Table: "views", Row: []byte("e")}
+			m.Put("e", []byte("n"), 1, []byte("9"))
+			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+				t.Fatal(err)
+			}
+			if gone {
+				if err := e.DisableTable(t.Context(), "copy"); err != nil {
+					t.Fatal(err)
+				}
+				if err := e.TruncateTable(t.Context(), "copy", true); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		want, how := "4 rows", "--resume"
+		if gone {
+			if err := os.RemoveAll(filepath.Join(c.Store.Dir, "checkpoints")); err != nil {
+				t.Fatal(err)
+			}
+			if _, stderr, status := export(t, "copy-table", "-c", file, "--resume", "views", "copy"); status != cli.StatusFailed || !strings.Contains(stderr, "--restart") {
+				t.Errorf("Got status %d, %s", status, stderr)
+			}
+			want, how = "5 rows", "--restart"
+		}
+		if _, stderr, status := export(t, "copy-table", "-c", file, "views", "copy"); status != cli.StatusFailed {
+			t.Errorf("begun anew beside one that was cut off: Got status %d, %s", status, stderr)
+		}
+		if stdout, stderr, status := export(t, "copy-table", "-c", file, "--verify", how, "views", "copy"); status != 0 || !strings.Contains(stdout, "is in copy") {
+			t.Errorf("%s: Got status %d, %s%s", how, status, stdout, stderr)
+		}
+		if stdout, stderr, status := export(t, "count", "-c", file, "copy"); status != 0 || !strings.Contains(stdout, "all        "+want) {
+			t.Errorf("%s: Got status %d, %s%s", how, status, stdout, stderr)
+		}
+		if entries, _ := os.ReadDir(filepath.Join(c.Store.Dir, "checkpoints")); len(entries) != 0 {
+			t.Errorf("%s: the checkpoint is still there: %v", how, entries)
+		}
+	}
+}
+
+// cutOffCopy begins a copy of views into copy and leaves it after its first region.
+func cutOffCopy(t *testing.T, c *config.Config) {
+	t.Helper()
+	source, err := config.OpenLastingInstant(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := copyTableCommand{Table: "views", Into: "copy"}
+	if err := command.create(t.Context(), source, source.Engine); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = jobs.Copy(ctx, &jobs.CopyOptions{
+		Source: source, Table: "views", To: source.Engine, Into: "copy", Checkpoint: source.Checkpoint, Parallelism: 1,
+		Progress: func(p jobs.Progress) {
+			if p.RegionsDone == 1 {
+				cancel()
+			}
+		},
+	})
+	if err == nil {
+		t.Fatal("the copy was not cut off")
+	}
+	if err := command.cutOff(ctx, source, source.Engine, err); !strings.Contains(err.Error(), "--resume") {
+		t.Errorf("Got %v", err)
+	}
+	sc := source.Engine.Scan(t.Context(), &store.Scan{Table: "copy"})
+	n := 0
+	for sc.Next() {
+		n++
+	}
+	if sc.Err() != nil || sc.Close() != nil || n == 0 || n == 4 {
+		t.Errorf("%d rows were copied before the copy was cut off (%v)", n, sc.Err())
+	}
+	if err := source.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,402 @@
+package jobs
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"sluice/cell"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// CopyOptions configures Copy. Source, Table, To and Into must be set.
+type CopyOptions struct {
+	Source Source
+	// Table is copied.
+	Table string
+	// To has the table Into, which gets the cells. Its batches must be atomic.
+	To   store.Engine
+	Into string
+	// Rows are the rows to copy. Default: all.
+	Rows cell.Range
+	// Families are what is copied. Default: all.
+	Families []string
+	// Visible copies what a read can see, all versions. Default: delete markers,
+	// what they mask and what has expired, too, as long as the store has it.
+	Visible bool
+	// Checkpoint names the instant of Source for ever, as RunOptions.Checkpoint
+	// does. Default: none; a copy that is cut off cannot go on then.
+	Checkpoint string
+	// Resume goes on with a copy of this Checkpoint that was cut off.
+	Resume bool
+	// Parallelism is how many regions are copied at a time, each by one
+	// goroutine. Default: GOMAXPROCS.
+	Parallelism int
+	// Progress is called now and then, by one goroutine at a time; it must return
+	// soon. Done counts regions.
+	Progress func(Progress)
+	// Now is the clock of Progress. Default: time.Now.
+	Now func() time.Time
+
+	chunkBytes int // of a commit, where tests want little; 0 = chunkBytes
+}
+
+// Copied is what Copy has done.
+type Copied struct {
+	Sequence uint64 // of the last commit that was copied
+	Rows     int64  // that this call has copied, those of a call before it left out
+	Cells    int64
+}
+
+// chunkBytes is about how much one commit of a copy holds: enough for fsync to cost
+// little, and a few times less than a request takes.
+const chunkBytes = 4 << 20
+
+// Copy copies a table, as it is at one instant, into an empty one (HBase's CopyTable
+// with --all.cells): every version with its time and time to live, delete markers,
+// and counters, which are set and not added, so that what is copied twice counts
+// once. What it writes and how far it is share their commits: a Copy that was cut
+// off, however, goes on where it was, and one that another has taken over from
+// writes nothing any more. Rows of the table that are wider than memory come in
+// several commits.
+//
+// The error wraps store.ErrRefused where Into has rows, or a copy into it has not
+// ended (see ReadCopy and ForgetCopy), target.ErrNotFound where there is none to
+// Resume, target.ErrBusy where another call has taken over, store.ErrFamilyNotFound,
+// and store.ErrUnsupported for what cannot be copied exactly: DISTINCT families,
+// whose sketches nothing can be set to, and delete markers of NEW_VERSION_BEHAVIOR,
+// which depend on the order of writes. A *store.BatchError names the row that the
+// table does not take. After an error the copy can be resumed.
+func Copy(ctx context.Context, o *CopyOptions) (*Copied, error) {
+	c := &tableCopy{CopyOptions: *o}
+	if c.Source == nil || c.To == nil || c.Table == "" || c.Into == "" {
+		return nil, errors.New("jobs: CopyOptions need Source, Table, To and Into")
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.chunkBytes = cmp.Or(c.chunkBytes, chunkBytes)
+	done, err := c.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("copy %s into %s: %w", c.Table, c.Into, err)
+	}
+	return done, nil
+}
+
+// tableCopy is one execution of Copy.
+type tableCopy struct {
+	CopyOptions
+	schema *store.TableDescriptor // of Table
+	state  *CopyState
+	owner  string
+	report reporter
+	cells  atomic.Int64
+	rows   atomic.Int64
+}
+
+func (c *tableCopy) run(ctx context.Context) (*Copied, error) {
+	if err := c.check(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	parts, err := c.parts()
+	if err != nil {
+		return nil, err
+	}
+	c.report.start(c.Progress, c.Now, len(parts))
+	c.report.regions()
+	err = parallel(ctx, c.Parallelism, len(parts), func(ctx context.Context, i int) error {
+		return c.part(ctx, i, parts[i])
+	})
+	if err = errors.Join(err, lost(c.Source)); err != nil {
+		return nil, err
+	}
+	return &Copied{Sequence: c.Source.Sequence(), Rows: c.rows.Load(), Cells: c.cells.Load()}, c.end(ctx)
+}
+
+// check refuses what cannot be copied exactly.
+func (c *tableCopy) check(ctx context.Context) (err error) {
+	if t := c.To.Traits(); t.Atomic != store.AtomicBatch {
+		return fmt.Errorf("%w: into engine %s, whose batches are not atomic", store.ErrUnsupported, t.Name)
+	}
+	if c.schema, err = c.Source.Table(ctx, c.Table); err != nil {
+		return err
+	}
+	into, err := c.To.Table(ctx, c.Into)
+	if err != nil {
+		return err
+	}
+	families := c.Families
+	if len(families) == 0 {
+		families = familyNames(c.schema)
+	}
+	if err := errors.Join(checkFamilies(c.schema, families), checkFamilies(into, families)); err != nil {
+		return err
+	}
+	for _, name := range families {
+		from, to := c.schema.Family(name), into.Family(name)
+		switch {
+		case from.Distinct || to.Distinct:
+			return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written, only elements be added; leave it out, or count again from Kafka", store.ErrUnsupported, name)
+		case from.Counter != to.Counter:
+			return fmt.Errorf("%w: family %s has COUNTER => %t in %s and %t in %s", store.ErrUnsupported, name, from.Counter, c.Table, to.Counter, c.Into)
+		case !c.Visible && (from.NewVersionBehavior || to.NewVersionBehavior):
+			return fmt.Errorf("%w: family %s has NEW_VERSION_BEHAVIOR: its delete markers depend on the order of writes, which a copy does not know; copy what is visible", store.ErrUnsupported, name)
+		}
+	}
+	return nil
+}
+
+// begin writes that the copy has begun, or takes it over.
+func (c *tableCopy) begin(ctx context.Context) error {
+	c.owner = rand.Text()
+	m, err := c.Source.Regions(ctx, c.Table)
+	if err != nil {
+		return err
+	}
+	c.state = &CopyState{
+		Version: copyStateVersion, Table: c.Table, Checkpoint: c.Checkpoint, Sequence: c.Source.Sequence(),
+		StartRow: EscapeKey(c.Rows.Start), StopRow: EscapeKey(c.Rows.Stop), Families: append([]string{}, c.Families...), Visible: c.Visible, Parts: []string{},
+	}
+	slices.Sort(c.state.Families)
+	for i, s := range splitsOf(m, c.Rows) {
+		if i > 0 {
+			c.state.Parts = append(c.state.Parts, EscapeKey(s.rows.Start))
+		}
+	}
+	if c.Resume {
+		return c.takeOver(ctx)
+	}
+	if err := c.checkEmpty(ctx); err != nil {
+		return err
+	}
+	state, err := json.Marshal(c.state)
+	if err != nil {
+		return err
+	}
+	first := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
+	first.Put(store.JobsFamily, []byte(copyColumn), cell.Latest, state)
+	first.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
+	r, err := c.To.MutateRow(ctx, &store.Cond{Family: store.JobsFamily, Qualifier: []byte(copyColumn), Op: store.Equal}, &first)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	if !r.Applied {
+		return fmt.Errorf("%w: a copy into it was begun and has not ended: resume it, or give it up", store.ErrRefused)
+	}
+	return nil
+}
+
+// takeOver makes this the only call that goes on with the copy.
+func (c *tableCopy) takeOver(ctx context.Context) error {
+	if c.Checkpoint == "" {
+		return fmt.Errorf("resume: %w: the instant has no name", store.ErrUnsupported)
+	}
+	begun, err := ReadCopy(ctx, c.To, c.Into)
+	if err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	if err := begun.same(c.state); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	c.state = begun
+	m := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
+	m.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
+	r, err := c.To.MutateRow(ctx, ownedBy(begun.owner), &m)
+	if err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
+	if !r.Applied {
+		return fmt.Errorf("resume: %w: another process goes on with it", target.ErrBusy)
+	}
+	return nil
+}
+
+func ownedBy(owner string) *store.Cond {
+	return &store.Cond{Family: store.JobsFamily, Qualifier: []byte(ownerColumn), Op: store.Equal, Value: []byte(owner)}
+}
+
+// checkEmpty refuses a table that has rows, visible or not, where the copy goes.
+func (c *tableCopy) checkEmpty(ctx context.Context) error {
+	sc := c.To.Scan(ctx, &store.Scan{Table: c.Into, Start: c.Rows.Start, Stop: c.Rows.Stop, Columns: wholeFamilies(c.Families), Raw: true, Limit: 1, MaxResultBytes: 1})
+	defer sc.Close()
+	if sc.Next() {
+		return fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, EscapeKey(sc.Row().Key))
+	}
+	return sc.Err()
+}
+
+// parts returns the ranges of rows that the copy was divided into when it began.
+func (c *tableCopy) parts() ([]cell.Range, error) {
+	parts := []cell.Range{{Start: c.Rows.Start, Stop: c.Rows.Stop}}
+	for _, s := range c.state.Parts {
+		key, err := UnescapeKey(s)
+		if err != nil {
+			return nil, fmt.Errorf("%w: the copy into %s: %w", store.ErrCorrupt, c.Into, err)
+		}
+		parts[len(parts)-1].Stop = key
+		parts = append(parts, cell.Range{Start: key, Stop: c.Rows.Stop})
+	}
+	return parts, nil
+}
+
+// The values of a cursor.
+const (
+	cursorRow  = 'r' // and a row: it is whole, as are those before it
+	cursorDone = 'd' // the part is
+)
+
+// chunk is what one commit writes of a part.
+type chunk struct {
+	mutations []cell.Mutation
+	bytes     int
+	rows      int64
+	cells     int64
+}
+
+// part copies one part from behind its cursor.
+func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
+	sc := &store.Scan{
+		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: wholeFamilies(c.Families), Raw: !c.Visible,
+		Versions: store.AllVersions, MaxResultBytes: c.chunkBytes,
+	}
+	if at := c.state.cursors[i]; at != "" {
+		if at[0] == cursorDone {
+			c.report.regionDone(0)
+			return nil
+		}
+		sc.Start, sc.StartExclusive = []byte(at[1:]), true
+	}
+	from := c.Source.Scan(ctx, sc)
+	defer from.Close()
+	var k chunk
+	var key, whole []byte // of the row before; the last that nothing of is missing
+	for from.Next() {
+		row := from.Row()
+		if !bytes.Equal(key, row.Key) {
+			// The row before has ended, even where more was announced.
+			whole = append(whole[:0], key...)
+			key = append(key[:0], row.Key...)
+			k.rows++
+		}
+		if err := c.add(&k, row); err != nil {
+			return err
+		}
+		if !row.More {
+			whole = append(whole[:0], key...)
+		}
+		if k.bytes >= c.chunkBytes {
+			if err := c.commit(ctx, i, &k, append([]byte{cursorRow}, whole...), len(whole) > 0); err != nil {
+				return err
+			}
+		}
+	}
+	if err := from.Err(); err != nil {
+		return err
+	}
+	rest := k.rows
+	if err := c.commit(ctx, i, &k, []byte{cursorDone}, true); err != nil {
+		return err
+	}
+	c.report.regionDone(rest)
+	return nil
+}
+
+// add adds a row, or a part of one, to a chunk: copies of its cells.
+func (c *tableCopy) add(k *chunk, row *cell.Row) error {
+	m := cell.Mutation{Table: c.Into, Row: bytes.Clone(row.Key), Ops: make([]cell.Op, 0, len(row.Cells))}
+	k.bytes += len(row.Key)
+	for i := range row.Cells {
+		cl := &row.Cells[i]
+		k.bytes += len(cl.Qualifier) + len(cl.Value) + keyValueBytes
+		qualifier := bytes.Clone(cl.Qualifier)
+		if c.schema.Family(cl.Family).Counter {
+			if cl.Kind != cell.KindPut {
+				continue // what a deleted counter leaves for incremental exports
+			}
+			if len(cl.Value) != 8 {
+				return fmt.Errorf("%w: table %s, row %s: the counter %s:%s has %d bytes", store.ErrCorrupt, c.Table, EscapeKey(row.Key), cl.Family, EscapeKey(cl.Qualifier), len(cl.Value))
+			}
+			// Set, by two operations that no other comes between.
+			m.Ops = append(m.Ops,
+				cell.Op{Type: cell.OpDeleteColumn, Family: cl.Family, Qualifier: qualifier, Time: cell.Latest},
+				cell.Op{Type: cell.OpIncrement, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Delta: int64(binary.BigEndian.Uint64(cl.Value))})
+			k.cells++
+			continue
+		}
+		op := cell.Op{Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: bytes.Clone(cl.Value), TTL: cl.TTL}
+		switch cl.Kind {
+		case cell.KindPut:
+			op.Type = cell.OpPut
+		case cell.KindDelete:
+			op.Type = cell.OpDelete
+		case cell.KindDeleteColumn:
+			op.Type = cell.OpDeleteColumn
+		case cell.KindDeleteFamily:
+			op.Type = cell.OpDeleteFamily
+		case cell.KindDeleteFamilyVersion:
+			op.Type = cell.OpDeleteFamilyVersion
+		default:
+			return fmt.Errorf("%w: table %s, row %s: a cell of kind %v", store.ErrUnsupported, c.Table, EscapeKey(row.Key), cl.Kind)
+		}
+		m.Ops = append(m.Ops, op)
+		k.cells++
+	}
+	if len(m.Ops) > 0 {
+		k.mutations = append(k.mutations, m)
+	}
+	return nil
+}
+
+// commit applies a chunk and, with it, how far the part is, if this call still owns
+// the copy, and empties it.
+func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byte, moved bool) error {
+	state := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
+	if moved {
+		state.Put(store.JobsFamily, []byte(cursorColumn+strconv.Itoa(part)), cell.Latest, cursor)
+	} else {
+		// In the midst of its first row: there is nowhere yet to go on from.
+		state.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
+	}
+	var b store.Batch
+	b.Record(-1, nil, ownedBy(c.owner), append([]cell.Mutation{state}, k.mutations...)...)
+	if err := c.To.Apply(ctx, &b); err != nil {
+		return err
+	}
+	if b.Unapplied.Unmet > 0 {
+		return fmt.Errorf("%w: another process has taken it over, or given it up", target.ErrBusy)
+	}
+	c.rows.Add(k.rows)
+	c.cells.Add(k.cells)
+	if cursor[0] != cursorDone {
+		c.report.rows(k.rows)
+	}
+	*k = chunk{mutations: k.mutations[:0]}
+	return nil
+}
+
+// end forgets the copy, which is whole.
+func (c *tableCopy) end(ctx context.Context) error {
+	m := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
+	m.DeleteRow(cell.Latest)
+	r, err := c.To.MutateRow(ctx, ownedBy(c.owner), &m)
+	if err != nil {
+		return fmt.Errorf("all is copied, but not noted: %w", err)
+	}
+	if !r.Applied {
+		return fmt.Errorf("%w: another process has taken it over, or given it up", target.ErrBusy)
+	}
+	return nil
+}
