@@ -3,7 +3,7 @@ GO ?= go
 T ?= 30s
 TOOL = $(GO) tool -modfile=tools.mod
 
-.PHONY: demo test build race lint simulation integration fuzz soak bench bench-smoke clean
+.PHONY: demo test build race lint simulation integration fuzz soak bench bench-joins bench-smoke clean
 
 demo: ## the README's first command
 	$(GO) run ./cmd/ingest demo
@@ -43,6 +43,9 @@ soak: ## the long forms: many kills, many seeds; Spark, where SLUICE_PYTHON has 
 
 bench: ## writes bench/RESULTS.md
 	$(GO) run ./bench -write bench/RESULTS.md
+
+bench-joins: ## the merge join beside DuckDB; SLUICE_PYTHON has internal/integration/requirements.txt
+	$(GO) run ./bench joins -python $(or $(SLUICE_PYTHON),python3)
 
 bench-smoke:
 	$(GO) run ./bench -smoke

@@ -17,6 +17,9 @@
 // the store or the pipeline the counters and rows are added up and compared with
 // the number of events; a difference is an error.
 //
+// With "joins" as the first argument it measures the merge join of two exports beside
+// DuckDB's join of the same files, and nothing else; "bench joins -h" has its flags.
+//
 // It is a measurement, no test of speed: nothing fails for being slow.
 package main
 
@@ -117,6 +120,13 @@ func main() {
 	if len(args) > 0 && args[0] == childArgument {
 		if err := child(ctx, args[1:], os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(args) > 0 && args[0] == joinsArgument {
+		if err := runJoins(ctx, args[1:], os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
 		return
