@@ -143,7 +143,7 @@ func (b *Broker) start(o *Options, nodes, port int, logger *slog.Logger) error {
 		b.closeListeners()
 		return fmt.Errorf("start embedded broker: %w", err)
 	}
-	b.sessions = watchSessions(b.cluster)
+	b.sessions = watchSessions(b.cluster, new(net.Dialer).DialContext)
 	b.addrs = b.cluster.ListenAddrs()
 	if o.Dir != "" {
 		if err = writePort(o.Dir, b.addrs[0]); err != nil {

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 // are asked after each join for members that were not heard of.
 type sessions struct {
 	cluster *kfake.Cluster
+	dial    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu      sync.Mutex // guards below
 	closed  bool
@@ -34,9 +36,10 @@ type session struct {
 	timer   *time.Timer
 }
 
-// watchSessions observes the requests of group members. Close what it returns.
-func watchSessions(c *kfake.Cluster) *sessions {
-	s := &sessions{cluster: c, members: make(map[groupMember]*session), looks: make(map[*time.Timer]struct{})}
+// watchSessions observes the requests of group members, and dials the cluster to
+// take some out. Close what it returns.
+func watchSessions(c *kfake.Cluster, dial func(ctx context.Context, network, address string) (net.Conn, error)) *sessions {
+	s := &sessions{cluster: c, dial: dial, members: make(map[groupMember]*session), looks: make(map[*time.Timer]struct{})}
 	observe := func(key kmsg.Key, seen func(kmsg.Request)) {
 		c.ControlKey(int16(key), func(r kmsg.Request) (kmsg.Response, error, bool) {
 			seen(r)
@@ -124,7 +127,7 @@ func (s *sessions) lookLater(group string, timeout time.Duration) {
 		s.mu.Unlock()
 		defer s.leaving.Done()
 		for _, addr := range s.cluster.ListenAddrs() {
-			members, _ := describe(addr, group) // as with leave
+			members, _ := s.describe(addr, group) // as with leave
 			for _, id := range members {
 				s.found(group, id, timeout)
 			}
@@ -157,24 +160,24 @@ func (s *sessions) expire(key groupMember, m *session) {
 	for _, addr := range s.cluster.ListenAddrs() {
 		// Only the group's coordinator does what it is asked; and a broker
 		// that does not answer has stopped.
-		_ = leave(addr, key)
+		_ = s.leave(addr, key)
 	}
 	s.lookLater(key.group, m.timeout) // whether it is gone
 }
 
 // leave asks one node to take a member out of its group.
-func leave(addr string, key groupMember) error {
+func (s *sessions) leave(addr string, key groupMember) error {
 	r := kmsg.NewPtrLeaveGroupRequest()
 	r.Version, r.Group, r.MemberID = 2, key.group, key.member
-	_, err := ask(addr, r)
+	_, err := s.ask(addr, r)
 	return err
 }
 
 // describe asks one node for the members of a group.
-func describe(addr, group string) (members []string, err error) {
+func (s *sessions) describe(addr, group string) (members []string, err error) {
 	r := kmsg.NewPtrDescribeGroupsRequest()
 	r.Version, r.Groups = 2, []string{group}
-	body, err := ask(addr, r)
+	body, err := s.ask(addr, r)
 	if err != nil {
 		return nil, err
 	}
@@ -193,8 +196,10 @@ func describe(addr, group string) (members []string, err error) {
 
 // ask sends one request, of a version before flexible ones, and returns the body of
 // the answer.
-func ask(addr string, r kmsg.Request) ([]byte, error) {
-	conn, err := net.DialTimeout("tcp", addr, time.Second)
+func (s *sessions) ask(addr string, r kmsg.Request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	conn, err := s.dial(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", addr, err)
 	}

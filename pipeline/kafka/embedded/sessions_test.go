@@ -1,16 +1,16 @@
-package embedded_test
+package embedded
 
 import (
 	"encoding/binary"
 	"io"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"sluice/pipeline/kafka/embedded"
 )
 
 // member speaks for a group member, request by request.
@@ -20,9 +20,9 @@ type member struct {
 	id   string
 }
 
-func dial(t *testing.T, b *embedded.Broker) *member {
+func dial(t *testing.T, network *kfake.VirtualNetwork, c *kfake.Cluster) *member {
 	t.Helper()
-	conn, err := net.Dial("tcp", b.Addr())
+	conn, err := network.DialContext(t.Context(), "tcp", c.ListenAddrs()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,26 +118,33 @@ func (m *member) heartbeat(generation int32) error {
 // as a real broker does, and the others get its partitions.
 func TestMemberThatDiesInJoinLeaves(t *testing.T) {
 	t.Parallel()
-	t.Run("with its id", func(t *testing.T) {
-		t.Parallel()
-		testDiesInJoin(t, func(dead *member) {
+	for name, join := range map[string]func(dead *member){
+		"with its id": func(dead *member) {
 			dead.enter()
 			dead.send(dead.join())
-		})
-	})
-	t.Run("without", func(t *testing.T) {
-		t.Parallel()
-		testDiesInJoin(t, func(dead *member) {
+		},
+		"without": func(dead *member) {
 			r := dead.join()
 			r.Version = 2 // it gets its id with its partitions
 			dead.send(r)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testDiesInJoin(t, join) })
 		})
-	})
+	}
 }
 
 func testDiesInJoin(t *testing.T, join func(dead *member)) {
-	b := start(t, nil)
-	alive, dead := dial(t, b), dial(t, b)
+	network := new(kfake.VirtualNetwork)
+	cluster, err := kfake.NewCluster(kfake.Ports(1), kfake.ListenFn(network.Listen), kfake.GroupMinSessionTimeout(100*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched := watchSessions(cluster, network.DialContext)
+	t.Cleanup(func() { cluster.Close(); watched.close() })
+	alive, dead := dial(t, network, cluster), dial(t, network, cluster)
 	alive.enter()
 	alive.send(alive.join())
 	alive.sync(alive.joined().Generation, alive.id)
