@@ -13,12 +13,13 @@ const (
 	TagSystem  byte = 1 // catalog, offsets: one key a column, overwritten in place
 	TagCounter byte = 2 // COUNTER families: one key a column, overwritten in place
 	TagData    byte = 3 // everything else: a key a version
+	TagChange  byte = 4 // rows of which a changed cell was removed: a key a change
 )
 
 // Key is the decoded form of a stored key. docs/format/key.md has the layout and
-// test vectors. Time (never negative), Kind and Sequence belong to TagData keys
-// only. Row and Qualifier are any bytes: which rows a table takes is CheckRow's
-// business.
+// test vectors. Time (never negative) and Kind belong to TagData keys only,
+// Sequence to those and to TagChange keys, which have no Qualifier. Row and
+// Qualifier are any bytes: which rows a table takes is CheckRow's business.
 type Key struct {
 	Tag       byte
 	Table     uint32
@@ -35,7 +36,8 @@ var ErrCorruptKey = errors.New("cell: corrupt key")
 
 const (
 	keyPrefixLen  = 1 + 4 + 1
-	versionSuffix = 8 + 1 + 8
+	sequenceLen   = 8
+	versionSuffix = 8 + 1 + sequenceLen
 )
 
 // AppendFamilyPrefix appends tag, table and family: the 6 bytes that all keys of
@@ -81,9 +83,19 @@ func AppendVersion(dst []byte, t Timestamp, k Kind, sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, ^sequence)
 }
 
+// AppendChange appends the key of a change, by the operation of this sequence, to
+// the row whose keys begin with prefix, as SplitKey finds it.
+func AppendChange(dst, prefix []byte, sequence uint64) []byte {
+	dst = append(append(dst, TagChange), prefix[1:]...)
+	return binary.BigEndian.AppendUint64(dst, ^sequence)
+}
+
 // AppendKey appends the code of k.
 func AppendKey(dst []byte, k *Key) []byte {
 	dst = AppendRowPrefix(dst, k.Tag, k.Table, k.Family, k.Row)
+	if k.Tag == TagChange {
+		return binary.BigEndian.AppendUint64(dst, ^k.Sequence)
+	}
 	dst = AppendPart(dst, k.Qualifier)
 	if k.Tag == TagData {
 		dst = AppendVersion(dst, k.Time, k.Kind, k.Sequence)
@@ -160,13 +172,20 @@ func DecodeKey(k *Key, key, scratch []byte) ([]byte, error) {
 		return scratch, fmt.Errorf("%w: %d bytes", ErrCorruptKey, len(key))
 	}
 	k.Tag, k.Table, k.Family = key[0], binary.BigEndian.Uint32(key[1:]), key[5]
-	if k.Tag < TagSystem || k.Tag > TagData {
+	if k.Tag < TagSystem || k.Tag > TagChange {
 		return scratch, fmt.Errorf("%w: tag %d", ErrCorruptKey, k.Tag)
 	}
 	var err error
 	rest := key[keyPrefixLen:]
 	if k.Row, rest, scratch, err = DecodePart(rest, scratch); err != nil {
 		return scratch, err
+	}
+	if k.Tag == TagChange {
+		if len(rest) != sequenceLen {
+			return scratch, fmt.Errorf("%w: %d bytes after the row, want %d", ErrCorruptKey, len(rest), sequenceLen)
+		}
+		k.Qualifier, k.Time, k.Kind, k.Sequence = rest[:0:0], 0, KindPut, ^binary.BigEndian.Uint64(rest)
+		return scratch, nil
 	}
 	if k.Qualifier, rest, scratch, err = DecodePart(rest, scratch); err != nil {
 		return scratch, err

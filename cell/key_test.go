@@ -18,7 +18,7 @@ func compareKeys(a, b *Key) int {
 		cmp.Compare(a.Family, b.Family),
 		bytes.Compare(a.Row, b.Row),
 		bytes.Compare(a.Qualifier, b.Qualifier),
-	); c != 0 || a.Tag != TagData {
+	); c != 0 || a.Tag < TagData {
 		return c
 	}
 	return cmp.Or(
@@ -37,14 +37,18 @@ func drawBytes(t *rapid.T, label string) []byte {
 
 func drawKey(t *rapid.T, label string) *Key {
 	k := &Key{
-		Tag:       rapid.ByteRange(TagSystem, TagData).Draw(t, label+" tag"),
+		Tag:       rapid.ByteRange(TagSystem, TagChange).Draw(t, label+" tag"),
 		Table:     rapid.SampledFrom([]uint32{0, 1, 256, 1<<32 - 1}).Draw(t, label+" table"),
 		Family:    rapid.SampledFrom([]uint8{0, 1, 255}).Draw(t, label+" family"),
 		Row:       drawBytes(t, label+" row"),
 		Qualifier: drawBytes(t, label+" qualifier"),
 		Kind:      KindPut,
 	}
-	if k.Tag == TagData {
+	switch k.Tag {
+	case TagChange:
+		k.Qualifier = []byte{}
+		k.Sequence = rapid.OneOf(rapid.Uint64Range(0, 2), rapid.Uint64()).Draw(t, label+" sequence")
+	case TagData:
 		k.Time = Timestamp(rapid.OneOf(rapid.Int64Range(0, 2), rapid.Int64Min(0)).Draw(t, label+" time"))
 		k.Kind = rapid.SampledFrom(kinds).Draw(t, label+" kind")
 		k.Sequence = rapid.OneOf(rapid.Uint64Range(0, 2), rapid.Uint64()).Draw(t, label+" sequence")
@@ -58,9 +62,6 @@ func drawNear(t *rapid.T, k *Key) *Key {
 	same := rapid.IntRange(0, 7).Draw(t, "shared fields")
 	if same > 0 {
 		n.Tag = k.Tag
-		if n.Tag != TagData {
-			n.Time, n.Kind, n.Sequence = 0, KindPut, 0
-		}
 	}
 	if same > 1 {
 		n.Table = k.Table
@@ -79,6 +80,16 @@ func drawNear(t *rapid.T, k *Key) *Key {
 	}
 	if same > 6 {
 		n.Kind = k.Kind
+	}
+	// What keys of its tag do not have.
+	if n.Tag != TagData {
+		n.Time, n.Kind = 0, KindPut
+	}
+	switch n.Tag {
+	case TagChange:
+		n.Qualifier = []byte{}
+	case TagSystem, TagCounter:
+		n.Sequence = 0
 	}
 	return n
 }
@@ -243,8 +254,11 @@ func FuzzKeyOrder(f *testing.F) {
 	f.Add([]byte("\x00\xff"), []byte("\x00"), []byte("\x00\x00"), []byte("\x01"), uint32(1), uint8(3), int64(0), int64(1<<62), uint64(0), uint64(1<<63), uint8(2), uint8(20))
 	f.Fuzz(func(t *testing.T, row1, qualifier1, row2, qualifier2 []byte, table uint32, shape uint8, time1, time2 int64, sequence1, sequence2 uint64, kind1, kind2 uint8) {
 		build := func(row, qualifier []byte, shape uint8, time int64, sequence uint64, kind uint8) *Key {
-			k := &Key{Tag: TagSystem + shape%3, Table: table + uint32(shape>>2&1), Family: shape >> 3 & 1, Row: row, Qualifier: qualifier, Kind: KindPut}
-			if k.Tag == TagData {
+			k := &Key{Tag: TagSystem + shape%4, Table: table + uint32(shape>>2&1), Family: shape >> 3 & 1, Row: row, Qualifier: qualifier, Kind: KindPut}
+			switch k.Tag {
+			case TagChange:
+				k.Qualifier, k.Sequence = []byte{}, sequence
+			case TagData:
 				k.Time, k.Kind, k.Sequence = Timestamp(time&(1<<63-1)), kinds[int(kind)%len(kinds)], sequence
 			}
 			return k

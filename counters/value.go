@@ -65,3 +65,15 @@ func DecodeValue(b []byte) (Value, error) {
 func Merge(v Value, delta int64, t cell.Timestamp, sequence uint64) Value {
 	return Value{Count: v.Count + delta, Time: max(v.Time, t), Sequence: sequence}
 }
+
+// StoredSequence returns the sequence in a value of AppendValue or AppendDistinct,
+// and false where b is too short for either. It does not check the rest.
+func StoredSequence(b []byte) (sequence uint64, ok bool) {
+	switch {
+	case len(b) == ValueLength: // no sketch is so long
+		return binary.BigEndian.Uint64(b[16:]), true
+	case len(b) >= DistinctHeader:
+		return binary.BigEndian.Uint64(b[8:]), true
+	}
+	return 0, false
+}

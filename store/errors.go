@@ -50,6 +50,9 @@ var (
 	// ErrStale: an Advance expected another offset than is stored. The batch
 	// was not applied; read the stored offset and start from there.
 	ErrStale = errors.New("store: stored offset is not the expected one")
+	// ErrChangesUnknown: the store cannot say any more which rows of a table were
+	// changed since a commit, or never could: read the table whole.
+	ErrChangesUnknown = errors.New("store: changes are not known that far back")
 	// ErrClosed: the engine, snapshot or scanner was closed.
 	ErrClosed = errors.New("store: closed")
 	// ErrLocked: another process has the data directory.

@@ -58,6 +58,7 @@ func (s *Store) CreateTable(ctx context.Context, d *store.TableDescriptor, split
 		return fmt.Errorf("create table %s: %w: %w", d.Name, store.ErrInvalidArgument, err)
 	}
 	s.tables[d.Name] = t
+	s.altered(t)
 	return nil
 }
 
@@ -136,7 +137,14 @@ func (s *Store) AlterTable(ctx context.Context, d *store.TableDescriptor) error 
 		}
 	}
 	t.desc = d
+	s.altered(t)
 	return nil
+}
+
+// altered makes nobody know what was changed in t before.
+func (s *Store) altered(t *table) {
+	s.sequence++
+	t.altered = s.sequence
 }
 
 // DropTable removes a disabled table and its cells.

@@ -34,6 +34,7 @@ func (s *Store) ReplaceFamilies(ctx context.Context, replacements []store.Family
 	}
 	for t, d := range descs {
 		t.desc = d
+		s.altered(t)
 	}
 	for i := range replacements {
 		r := &replacements[i]

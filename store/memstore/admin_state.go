@@ -65,6 +65,7 @@ func (s *Store) TruncateTable(ctx context.Context, name string, preserveSplits b
 		empty, err := newTable(t.desc, splits, cell.Timestamp(t.regions.NextID(int64(s.now()))))
 		if err == nil {
 			s.tables[t.desc.Name] = empty
+			s.altered(empty)
 		}
 		return err
 	})

@@ -29,7 +29,7 @@ func (s *Store) Flush(ctx context.Context) error {
 	}
 	defer s.mu.Unlock()
 	for _, t := range s.tables {
-		t.rewrite(flush, s.now())
+		s.rewrite(t, flush)
 	}
 	return nil
 }
@@ -58,11 +58,14 @@ func (s *Store) compact(ctx context.Context, table string, how rewrite) error {
 	if err := t.desc.CheckCompact(); err != nil {
 		return fmt.Errorf("compact %s: %w", table, err)
 	}
-	t.rewrite(how, s.now())
+	s.rewrite(t, how)
 	return nil
 }
 
-func (t *table) rewrite(how rewrite, now cell.Timestamp) {
+// rewrite rewrites t. As HBase's it may change what is seen of a row.
+func (s *Store) rewrite(t *table, how rewrite) {
+	now := s.now()
+	s.sequence++
 	for i := range t.desc.Families {
 		f := &t.desc.Families[i]
 		if f.InPlace() {
@@ -79,10 +82,14 @@ func (t *table) rewrite(how rewrite, now cell.Timestamp) {
 		c := compaction{f: f, how: how, now: now, earliestPut: earliest}
 		for key, r := range t.rows {
 			v := r.family(f.Name)
+			before := len(v.disk) + len(v.mem)
 			if how == flush {
 				v = versions{disk: slices.Concat(v.disk, c.run(v.mem))}
 			} else {
 				v.disk = c.run(v.disk)
+			}
+			if len(v.disk)+len(v.mem) != before {
+				t.changed[key] = s.sequence
 			}
 			if r = r.with(f.Name, v); r == nil {
 				delete(t.rows, key)

@@ -35,7 +35,8 @@ type Store struct {
 	mu       sync.RWMutex // guards all below, and excludes writers
 	tables   map[string]*table
 	spaces   store.NamespaceSet
-	sequence uint64                     // of the last cell written
+	sequence uint64 // of the last cell written, or of a later change
+	holds    map[string]store.ChangeHold
 	once     map[onceKey]cell.Timestamp // event ids that were used, and when
 	closed   *closed
 }
@@ -56,7 +57,7 @@ func New(o *Options) (*Store, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	s := &Store{now: o.Now, tables: make(map[string]*table), once: make(map[onceKey]cell.Timestamp), closed: new(closed)}
+	s := &Store{now: o.Now, tables: make(map[string]*table), once: make(map[onceKey]cell.Timestamp), holds: make(map[string]store.ChangeHold), closed: new(closed)}
 	if s.now == nil {
 		s.now = func() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
 	}

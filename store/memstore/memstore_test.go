@@ -27,3 +27,8 @@ func TestMetamorphic(t *testing.T) {
 	t.Parallel()
 	storetest.Metamorphic(t, open, open, nil)
 }
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	storetest.Changes(t, open, nil)
+}

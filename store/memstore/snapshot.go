@@ -15,6 +15,7 @@ import (
 type snapshot struct {
 	now      func() cell.Timestamp
 	tables   map[string]*table
+	holds    map[string]store.ChangeHold
 	sequence uint64
 	closed   *closed
 }
@@ -29,9 +30,9 @@ func (s *Store) Snapshot(ctx context.Context) (store.Snapshot, error) {
 	if err := s.closed.err(); err != nil {
 		return nil, fmt.Errorf("snapshot: %w", err)
 	}
-	n := &snapshot{now: s.now, tables: make(map[string]*table, len(s.tables)), sequence: s.sequence, closed: new(closed)}
+	n := &snapshot{now: s.now, tables: make(map[string]*table, len(s.tables)), holds: maps.Clone(s.holds), sequence: s.sequence, closed: new(closed)}
 	for name, t := range s.tables {
-		n.tables[name] = &table{desc: t.desc, regions: t.regions, load: t.load, rows: maps.Clone(t.rows)}
+		n.tables[name] = &table{desc: t.desc, regions: t.regions, load: t.load, rows: maps.Clone(t.rows), changed: maps.Clone(t.changed), altered: t.altered}
 	}
 	return n, nil
 }

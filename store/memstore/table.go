@@ -31,6 +31,8 @@ type table struct {
 	regions  *region.Map
 	load     *region.Load // of regions
 	rows     map[string]*row
+	changed  map[string]uint64 // by row, gone ones too: the sequence of its last change
+	altered  uint64            // the sequence at which it came to be or got its schema
 	disabled bool
 }
 
@@ -39,7 +41,7 @@ func newTable(d *store.TableDescriptor, splits [][]byte, now cell.Timestamp) (*t
 	if err != nil {
 		return nil, err
 	}
-	return &table{desc: d, regions: regions, load: region.NewLoad(regions), rows: make(map[string]*row)}, nil
+	return &table{desc: d, regions: regions, load: region.NewLoad(regions), rows: make(map[string]*row), changed: make(map[string]uint64)}, nil
 }
 
 // served reports with store.ErrTableNotEnabled that the table is disabled.

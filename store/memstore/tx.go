@@ -39,7 +39,11 @@ func (s *Store) newTx() *tx {
 }
 
 func (tx *tx) commit() {
+	if len(tx.rows) > 0 {
+		tx.sequence++ // that of the change, whatever was written
+	}
 	for k, r := range tx.rows {
+		tx.s.tables[k.table].changed[k.row] = tx.sequence
 		if r == nil {
 			delete(tx.s.tables[k.table].rows, k.row)
 		} else {

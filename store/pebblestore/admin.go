@@ -69,7 +69,7 @@ func (db *DB) addTable(b *pebble.Batch, c *catalog, d *store.TableDescriptor, sp
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", store.ErrInvalidArgument, err)
 	}
-	t := &table{id: c.nextTable, desc: d, regions: m, load: region.NewLoad(m), tag: cell.TagData}
+	t := &table{id: c.nextTable, desc: d, regions: m, load: region.NewLoad(m), tag: cell.TagData, altered: db.sequence.Load() + 1}
 	if t.fams, t.removed, err = assignFamilies(d, nil); err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (db *DB) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
 		if err != nil {
 			return nil, nil, err
 		}
-		t := &table{id: old.id, desc: d, regions: old.regions, load: old.load, tag: old.tag, disabled: old.disabled}
+		t := &table{id: old.id, desc: d, regions: old.regions, load: old.load, tag: old.tag, disabled: old.disabled, altered: db.sequence.Load() + 1}
 		if t.fams, t.removed, err = assignFamilies(d, old); err != nil {
 			return nil, nil, err
 		}
@@ -219,7 +219,7 @@ func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*cata
 			return engineError(err)
 		}
 		db.sequence.Store(sequence)
-		db.catalog.Store(c)
+		db.publish(c)
 		db.counters.clear() // of families that are gone, and of those with another TTL
 		return nil
 	})
@@ -266,10 +266,12 @@ func (db *DB) putRegions(b *pebble.Batch, t *table) error {
 	return b.Set(catalogKey(rowTable+t.desc.Name, qualRegions), db.systemValue(v), nil)
 }
 
-// dropFamily removes the one run of keys that holds a family.
+// dropFamily removes the one run of keys that holds a family, and that of its
+// changes.
 func dropFamily(b *pebble.Batch, t *table, f *family) error {
 	low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
-	return b.DeleteRange(low, cell.PrefixEnd(low), nil)
+	changes := cell.AppendFamilyPrefix(nil, cell.TagChange, t.id, f.id)
+	return errors.Join(b.DeleteRange(low, cell.PrefixEnd(low), nil), b.DeleteRange(changes, cell.PrefixEnd(changes), nil))
 }
 
 // userTable returns a table that users may change.

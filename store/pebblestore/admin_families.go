@@ -43,7 +43,7 @@ func (db *DB) replaceFamily(b *pebble.Batch, c *catalog, r *store.FamilyReplacem
 	dropped, _ := old.family(r.Family)
 	by, _ := old.family(r.By)
 	t := *old
-	t.desc = d
+	t.desc, t.altered = d, db.sequence.Load()+1
 	t.removed = append(slices.Clone(old.removed), dropped.id)
 	t.fams = make([]family, len(d.Families))
 	for i := range d.Families {

@@ -28,7 +28,7 @@ const systemFamily uint8 = 1
 
 // catalogFormat is the version of the layout of the whole directory. A newer one
 // is refused; an older one is read, and becomes this one when its catalog changes.
-const catalogFormat = 2
+const catalogFormat = 3
 
 // Rows and qualifiers of the catalog.
 const (
@@ -41,6 +41,7 @@ const (
 	qualSequence   = "sequence"
 	qualNextTable  = "next_table"
 	qualNamespaces = "namespaces"
+	qualHolds      = "holds"
 	qualDescriptor = "descriptor"
 	qualRegions    = "regions"
 )
@@ -56,7 +57,8 @@ type table struct {
 	system  bool         // one of ours: users cannot change it
 	tag     byte         // of its keys where no family says otherwise
 
-	disabled bool // out of service
+	disabled bool   // out of service
+	altered  uint64 // the commit that made it, or changed its schema last; 0 = before format 3
 }
 
 // served reports with store.ErrTableNotEnabled that the table is disabled.
@@ -104,7 +106,9 @@ type catalog struct {
 	tables    map[string]*table
 	nextTable uint32
 	spaces    store.NamespaceSet
-	format    int // of the directory
+	format    int                // of the directory
+	holds     []store.ChangeHold // by name
+	held      map[uint32]uint64  // heldTables of holds
 }
 
 // lookup returns a table; its error wraps store.ErrTableNotFound.
@@ -118,7 +122,7 @@ func (c *catalog) lookup(name string) (*table, error) {
 
 // with returns a catalog in which name is t, or gone where t is nil.
 func (c *catalog) with(name string, t *table) *catalog {
-	n := &catalog{tables: make(map[string]*table, len(c.tables)+1), nextTable: c.nextTable, spaces: c.spaces, format: c.format}
+	n := &catalog{tables: make(map[string]*table, len(c.tables)+1), nextTable: c.nextTable, spaces: c.spaces, format: c.format, holds: c.holds}
 	for k, v := range c.tables {
 		n.tables[k] = v
 	}
@@ -162,6 +166,7 @@ type (
 		Version  int            `json:"version"`
 		ID       uint32         `json:"id"`
 		State    string         `json:"state,omitempty"`
+		Altered  uint64         `json:"altered,omitempty"`
 		Table    storedSchema   `json:"table"`
 		Families []storedFamily `json:"families"`
 		Removed  []int          `json:"removed,omitempty"`
@@ -215,7 +220,7 @@ const stateDisabled = "DISABLED"
 // encodeTable returns the descriptor row's value.
 func encodeTable(t *table) ([]byte, error) {
 	d := t.desc
-	s := storedTable{Version: catalogFormat, ID: t.id, Table: storedSchema{
+	s := storedTable{Version: catalogFormat, ID: t.id, Altered: t.altered, Table: storedSchema{
 		Name: d.Name, MaxTimestampSlop: d.MaxTimestampSlop, MaxCellBytes: d.MaxCellBytes, ReadOnly: d.ReadOnly,
 		Attributes: d.Attributes, Metadata: d.Metadata,
 	}}
@@ -262,7 +267,7 @@ func decodeTable(name string, b []byte) (*table, error) {
 		Name: name, MaxTimestampSlop: s.Table.MaxTimestampSlop, MaxCellBytes: s.Table.MaxCellBytes,
 		ReadOnly: s.Table.ReadOnly, Attributes: s.Table.Attributes, Metadata: s.Table.Metadata,
 	}
-	t := &table{id: s.ID, desc: d, tag: cell.TagData, disabled: s.State == stateDisabled}
+	t := &table{id: s.ID, desc: d, tag: cell.TagData, disabled: s.State == stateDisabled, altered: s.Altered}
 	for i := range s.Families {
 		f := &s.Families[i]
 		keep, ok := keepDeleted(f.KeepDeleted)

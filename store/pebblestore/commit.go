@@ -369,6 +369,11 @@ func (c *commit) write(b *pebble.Batch) error {
 	if err := c.writeCounters(b); err != nil {
 		return err
 	}
+	for _, key := range c.uncounted() {
+		if err := b.Set(key, nil, nil); err != nil {
+			return err
+		}
+	}
 	for i := range c.kvs {
 		s := &c.kvs[i]
 		op := b.SetDeferred(s.key, s.value)

@@ -82,3 +82,9 @@ func TestMetamorphic(t *testing.T) {
 	d := new(disks)
 	storetest.Metamorphic(t, model, d.open, d.crash)
 }
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	d := new(disks)
+	storetest.Changes(t, d.open, d.crash)
+}

@@ -1,8 +1,11 @@
 package pebblestore
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"hash/maphash"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -291,6 +294,26 @@ func (c *commit) deleteCounters(t *table, f *family, row, qualifier []byte, all 
 		}
 	}
 	return nil
+}
+
+// uncounted returns, sorted, the keys of the changes that the commit's deletions of
+// counters are, where somebody holds them: the counters leave nothing else behind.
+func (c *commit) uncounted() [][]byte {
+	if len(c.cat.held) == 0 {
+		return nil
+	}
+	var keys [][]byte
+	for _, e := range c.dirty {
+		if e.exists || !e.oldHave {
+			continue
+		}
+		key := []byte(e.key)
+		if _, ok := c.cat.held[binary.BigEndian.Uint32(key[1:])]; ok {
+			keys = append(keys, cell.AppendChange(nil, key[:cell.SplitKey(key)], e.value.Sequence))
+		}
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	return keys
 }
 
 // writeCounters adds the commit's counters to its batch.

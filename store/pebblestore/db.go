@@ -266,7 +266,7 @@ func (db *DB) load() error {
 	if err := c.adoptNamespaces(); err != nil {
 		return err
 	}
-	db.catalog.Store(c)
+	db.publish(c)
 	if found {
 		db.loadFlushed()
 		return nil
@@ -303,6 +303,10 @@ func (db *DB) loadRow(c *catalog, row, qualifier string, payload []byte, sequenc
 		case qualNamespaces:
 			var err error
 			c.spaces, err = decodeNamespaces(payload)
+			return err
+		case qualHolds:
+			var err error
+			c.holds, err = decodeHolds(payload)
 			return err
 		case qualSequence:
 			if len(payload) != 8 {

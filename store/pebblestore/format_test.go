@@ -154,7 +154,7 @@ func TestCatalogFormat(t *testing.T) {
 	if err := d.SetMetadata("team", "web"); err != nil {
 		t.Fatal(err)
 	}
-	tab := &table{id: firstTableID, desc: d, disabled: true}
+	tab := &table{id: firstTableID, desc: d, disabled: true, altered: 7}
 	if tab.fams, tab.removed, err = assignFamilies(d, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -169,8 +169,8 @@ func TestCatalogFormat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(d, got.desc); d != "" || !got.disabled {
-		t.Errorf("descriptor, disabled %v (-want +got):\n%s", got.disabled, d)
+	if d := cmp.Diff(d, got.desc); d != "" || !got.disabled || got.altered != 7 {
+		t.Errorf("descriptor, disabled %v, altered by %d (-want +got):\n%s", got.disabled, got.altered, d)
 	}
 
 	// Format 1 knew no state, and took any attribute.
@@ -198,6 +198,19 @@ func TestCatalogFormat(t *testing.T) {
 	}
 	if d := cmp.Diff(set.Users(), again.Users()); d != "" {
 		t.Errorf("namespaces (-want +got):\n%s", d)
+	}
+
+	stored := vectors(t, "regions.md", "holds")[0]
+	holds, err := decodeHolds([]byte(stored))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantHolds := []store.ChangeHold{{Name: "nightly", Table: "t", Since: 7, Until: 1_700_000_000_000}, {Name: "weekly", Table: "ns:t"}}
+	if d := cmp.Diff(wantHolds, holds); d != "" {
+		t.Errorf("holds (-want +got):\n%s", d)
+	}
+	if b, err = encodeHolds(holds); err != nil || string(b) != stored {
+		t.Errorf("Got holds\n%s (%v), want\n%s", b, err, stored)
 	}
 }
 
@@ -273,7 +286,8 @@ func FuzzCatalog(f *testing.F) {
 	f.Add([]byte(`{"version":1,"id":16,"table":{"name":"t","attributes":{"COLOR":"red"}},"families":[{"id":1,"name":"f","versions":1,"ttl_seconds":1,"keep_deleted_cells":"FALSE","block_size":65536,"attributes":{"X":"Y"}}]}`))
 	f.Add([]byte(`{"version":2,"id":16,"state":"DISABLED","table":{"name":"t","metadata":{"a":"b"}},"families":[{"id":1,"name":"f","versions":1,"ttl_seconds":1,"keep_deleted_cells":"FALSE","block_size":65536}]}`))
 	f.Add([]byte(`{"version":2,"namespaces":[{"name":"web","properties":{"owner":"me"}}]}`))
-	f.Add([]byte(`{"version":3}`))
+	f.Add([]byte(`{"version":3,"holds":[{"name":"a","table":"t","since":7,"until":9},{"name":"b"}]}`))
+	f.Add([]byte(`{"version":4}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := decodeRegions("t", b); err == nil {
 			again, err := encodeRegions(m)
@@ -290,6 +304,15 @@ func FuzzCatalog(f *testing.F) {
 				t.Fatal(err)
 			}
 			if back, err := decodeTable("t", again); err != nil || !cmp.Equal(d.desc, back.desc, cmpopts.EquateEmpty()) || back.disabled != d.disabled {
+				t.Fatalf("Got %v, %v back from %s", back, err, again)
+			}
+		}
+		if holds, err := decodeHolds(b); err == nil {
+			again, err := encodeHolds(holds)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if back, err := decodeHolds(again); err != nil || !cmp.Equal(holds, back) {
 				t.Fatalf("Got %v, %v back from %s", back, err, again)
 			}
 		}

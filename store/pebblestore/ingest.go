@@ -35,8 +35,9 @@ func (c *commit) inTables() bool {
 // durable as a synced commit when it returns.
 func (db *DB) ingestStaged(c *commit) error {
 	var paths []string
+	changes := c.uncounted()
 	data := make(chan error, 1)
-	go func() { data <- db.writeData(c) }()
+	go func() { data <- db.writeData(c, changes) }()
 	n, err := db.writeBulkCounters(c)
 	if err == nil {
 		err = db.writeSystem(c)
@@ -46,7 +47,7 @@ func (db *DB) ingestStaged(c *commit) error {
 		if n > 0 {
 			paths = append(paths, db.bulkPath(bulkCounterFile))
 		}
-		if len(c.kvs) > 0 {
+		if len(c.kvs)+len(changes) > 0 {
 			paths = append(paths, db.bulkPath(bulkDataFile))
 		}
 		err = db.ingest(paths)
@@ -74,10 +75,10 @@ func (db *DB) ingest(paths []string) error {
 	return db.pebble.Ingest(context.Background(), paths)
 }
 
-// writeData writes the cells of c, which it sorts.
-func (db *DB) writeData(c *commit) error {
+// writeData writes the cells of c, which it sorts, and behind them changes.
+func (db *DB) writeData(c *commit, changes [][]byte) error {
 	c.sort()
-	if len(c.kvs) == 0 {
+	if len(c.kvs)+len(changes) == 0 {
 		return nil
 	}
 	return db.writeBulkFile(bulkDataFile, func(w *sstable.Writer) error {
@@ -85,6 +86,11 @@ func (db *DB) writeData(c *commit) error {
 			s := &c.kvs[i]
 			value := s.start + s.key
 			if err := w.Set(c.buf[s.start:value], c.buf[value:value+s.value]); err != nil {
+				return err
+			}
+		}
+		for _, key := range changes {
+			if err := w.Set(key, nil); err != nil {
 				return err
 			}
 		}

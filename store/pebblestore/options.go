@@ -214,6 +214,7 @@ func (o *Options) pebbleOptions(l *pebbleLog) *pebble.Options {
 		Logger:                     l,
 		EventListener:              l.events(),
 	}
+	p.BlockPropertyCollectors = []func() pebble.BlockPropertyCollector{newSequenceCollector}
 	p.TargetFileSizes[0] = 16 << 20
 	for i := range p.Levels {
 		p.Levels[i].BlockSize = 32 << 10 // 4 KiB halves cold scans, 128 KiB gains nothing

@@ -98,6 +98,9 @@ func (r *rewrite) replace(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.storeChanges(); err != nil {
+		return err
+	}
 	// Most of the late writes are prepared beside the loop.
 	b := db.pebble.NewBatch()
 	defer b.Close()
@@ -127,7 +130,7 @@ func (r *rewrite) replace(ctx context.Context) error {
 		} else if f, _ := t.family(r.s.family); f == nil || f.id != r.f.id || !sameRetention(f.desc, r.f.desc) {
 			return errAltered
 		}
-		if err := r.onTop(b, r.late, restored); err != nil {
+		if err := errors.Join(r.onTop(b, r.late, restored), r.touch(b)); err != nil {
 			return err
 		}
 		return r.swap(b)

@@ -107,6 +107,9 @@ func (n *retention) look(ctx context.Context) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	begun := time.Now()
+	if err := n.db.forgetChanges(ctx); err != nil {
+		return fmt.Errorf("forget changes: %w", err)
+	}
 	tables := n.db.catalog.Load().tables
 	names := make([]string, 0, len(tables))
 	for name := range tables {

@@ -72,6 +72,11 @@ type rewrite struct {
 	done      rewritten
 	late      *lateWrites // nil = nothing will be replaced
 
+	held    bool          // somebody wants to know what has changed in the table
+	since   uint64        // after this
+	changes *pebble.Batch // what the cells that are left do not tell of that; nil = nothing
+	unsure  [][]byte      // prefixes of rows of which the rewrite may change what is seen
+
 	changed []uint64 // hashes, sorted in the end, of the rows that lost cells
 	seed    maphash.Seed
 
@@ -129,6 +134,7 @@ func (db *DB) newRewrite(s *span) (*rewrite, error) {
 		c:    compaction{f: f.desc, how: s.how, now: db.opts.Now(), earliestPut: s.earliestPut, tidy: s.tidy},
 	}
 	r.c.until = expiredUntil(f.desc, r.c.now)
+	r.since, r.held = db.catalog.Load().held[t.id]
 	if r.upTo == 0 {
 		r.upTo = db.flushed
 	}
@@ -183,6 +189,12 @@ func (r *rewrite) write(ctx context.Context, limit int) (changed bool, err error
 				return false, engineError(err)
 			}
 		}
+		if r.changes != nil && r.changes.Len() >= maxChangeBytes {
+			if err := r.db.pebble.Apply(r.changes, pebble.NoSync); err != nil {
+				return false, engineError(err)
+			}
+			r.changes.Reset()
+		}
 	}
 	slices.Sort(r.changed)
 	return changed, engineError(r.it.Error())
@@ -205,6 +217,9 @@ func (r *rewrite) close() error {
 		r.late.ended.Store(true)
 	}
 	err := engineError(r.it.Close())
+	if r.changes != nil {
+		err = errors.Join(err, r.changes.Close())
+	}
 	// An ingest has moved the file.
 	if e := r.db.opts.FS.Remove(r.path); e != nil && !errors.Is(e, fs.ErrNotExist) {
 		err = errors.Join(err, diskError(e))
@@ -440,7 +455,7 @@ func (r *rewrite) compactRow() (differs bool, err error) {
 		dropped, err = r.compactCounters()
 		differs = dropped
 	default:
-		differs, dropped = r.compactCells()
+		differs, dropped, err = r.compactCells()
 	}
 	if err != nil {
 		return false, err
@@ -452,8 +467,7 @@ func (r *rewrite) compactRow() (differs bool, err error) {
 	if dropped {
 		r.done.changedRows++
 		if r.late != nil {
-			prefix := r.origin[0].key
-			r.changed = append(r.changed, r.hash(prefix[:cell.SplitKey(prefix)]))
+			r.changed = append(r.changed, r.hash(r.prefix()))
 		}
 	}
 	return differs, nil
@@ -466,16 +480,19 @@ func (r *rewrite) hash(prefix []byte) uint64 { return maphash.Bytes(r.seed, pref
 // 0 whether they are there or not.
 func (r *rewrite) compactCounters() (dropped bool, err error) {
 	r.out = r.out[:0]
+	var newest, left uint64
 	for _, kv := range r.origin {
 		var e counter
 		if err := e.decode(r.f, kv.value); err != nil {
 			return false, corruptCounter(r.t, r.f, kv.key, err)
 		}
+		newest = max(newest, e.value.Sequence)
 		if e.value.Time >= r.c.until {
 			r.out = append(r.out, kv)
+			left = max(left, e.value.Sequence)
 		}
 	}
-	return len(r.out) < len(r.origin), nil
+	return len(r.out) < len(r.origin), r.noteChange(newest, left)
 }
 
 // subject reports whether the rewrite may touch the cell.
@@ -491,8 +508,9 @@ func (r *rewrite) subjectAll() bool {
 	return true
 }
 
-func (r *rewrite) compactCells() (differs, dropped bool) {
+func (r *rewrite) compactCells() (differs, dropped bool, err error) {
 	total := len(r.entries) - r.inherited
+	newest := latest(r.entries)
 	fold := r.c.how != rewriteFlush && len(r.origin) > 1 && !r.more && r.piece == 0 && r.size <= maxFragmentBytes
 	cells, aside := r.entries, r.aside[:0]
 	if !r.subjectAll() {
@@ -515,24 +533,30 @@ func (r *rewrite) compactCells() (differs, dropped bool) {
 		kept = slices.DeleteFunc(append(kept[:len(kept):len(kept)], aside...), func(e entry) bool { return e.origin == inheritedOrigin })
 		slices.SortFunc(kept, func(a, b entry) int { return a.compare(&b) })
 	}
-	dropped = len(kept) < total
+	if dropped = len(kept) < total; dropped && r.held {
+		if r.seenDiffers(len(aside) > 0) {
+			r.unsure = append(r.unsure, bytes.Clone(r.prefix()))
+		} else if err := r.noteChange(newest, latest(kept)); err != nil {
+			return false, false, err
+		}
+	}
 	switch {
 	case r.fragments > 0 && (r.more || r.piece > 0):
 		r.encodeSingly(kept)
-		return true, dropped
+		return true, dropped, nil
 	case !dropped && !fold:
 		r.out = append(r.out[:0], r.origin...)
-		return false, false
+		return false, false, nil
 	case r.fragments == 0 && !fold:
 		// A key a cell: those that stay are as they were.
 		r.out = r.out[:0]
 		for i := range kept {
 			r.out = append(r.out, r.origin[kept[i].origin])
 		}
-		return true, true
+		return true, true, nil
 	}
 	r.encode(kept, fold)
-	return dropped || len(r.out) != len(r.origin), dropped
+	return dropped || len(r.out) != len(r.origin), dropped, nil
 }
 
 // groupKey is what puts of one key-value have in common.
@@ -555,7 +579,7 @@ type group struct {
 // one key-value stay together; with fold all puts of one time and TTL do, up to
 // the size of a packed value.
 func (r *rewrite) encode(cells []entry, fold bool) {
-	prefix := r.origin[0].key[:cell.SplitKey(r.origin[0].key)]
+	prefix := r.prefix()
 	r.out = r.out[:0]
 	r.outBuf.reset()
 	groups := r.gather(cells, fold)
@@ -572,7 +596,7 @@ func (r *rewrite) encode(cells []entry, fold bool) {
 
 // encodeSingly makes r.out the key-values of cells, a key each.
 func (r *rewrite) encodeSingly(cells []entry) {
-	prefix := r.origin[0].key[:cell.SplitKey(r.origin[0].key)]
+	prefix := r.prefix()
 	r.out = r.out[:0]
 	for i := range cells {
 		if e := &cells[i]; e.origin >= 0 {

@@ -25,6 +25,7 @@ var contract = []struct {
 	{"schema", testSchema},
 	{"alter", testAlter},
 	{"replace families", testReplaceFamilies},
+	{"changes", testChanges},
 	{"regions", testRegions},
 	{"table state", testTableState},
 	{"truncate", testTruncate},

@@ -592,12 +592,15 @@ func (h *history) reopen(rt *rapid.T) {
 			}
 		}
 		s.snapshots = nil
-		if !s.Traits().Durable {
-			continue
+		if s.Traits().Durable {
+			s.reopen(h.t, rt)
 		}
-		if err := s.Close(); err != nil {
-			rt.Fatalf("close %s: %v", s.Traits().Name, err)
-		}
-		s.Engine = s.open(h.t, s.opts)
 	}
+}
+
+func (s *side) reopen(t *testing.T, rt *rapid.T) {
+	if err := s.Close(); err != nil {
+		rt.Fatalf("close %s: %v", s.Traits().Name, err)
+	}
+	s.Engine = s.open(t, s.opts)
 }
