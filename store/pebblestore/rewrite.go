@@ -321,6 +321,9 @@ func (r *rewrite) unpack(it *pebble.Iterator, split int) error {
 	r.entries = append(r.entries, u.cells[u.next:end]...)
 	u.next = end
 	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
+	// A row that was taken in pieces while it was written has cells twice: by
+	// themselves, and in the fragments that were restored.
+	r.entries = slices.CompactFunc(r.entries, func(a, b entry) bool { return a.compare(&b) == 0 })
 	return nil
 }
 
