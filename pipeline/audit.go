@@ -33,6 +33,7 @@ type Audit struct {
 	store.PartitionProgress
 	Letters  int64 // rows of the partition in the outbox
 	Redriven int64 // of these, had their effect after all
+	Purged   int64 // letters that were there and were removed
 
 	// LogStart and LogEnd are what Kafka has, open transactions included; -1
 	// where it was not asked, or has another topic of this name.
@@ -177,15 +178,17 @@ func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Red
 		}
 	}
 	one.Letters = int64(len(offsets))
-	if one.Letters != one.Progress.Dead {
-		one.problem("%d records are counted as dead letters, the outbox has %d", one.Progress.Dead, one.Letters)
+	one.Purged = counted.Purged()
+	if one.Letters+one.Purged != one.Progress.Dead {
+		one.problem("%d records are counted as dead letters, the outbox has %d, and %d were purged", one.Progress.Dead, one.Letters, one.Purged)
 	}
 	if len(outside) > 0 {
 		one.problem("%d dead letters are outside of the offsets that were applied: %v", len(outside), firstOf(outside))
 	}
-	if as[buffer.Applied] != counted.Applied || as[buffer.Filtered] != counted.Filtered {
-		one.problem("%d dead letters are counted as redriven (%d applied, %d filtered), the outbox has %d (%d, %d)",
-			counted.Applied+counted.Filtered, counted.Applied, counted.Filtered, one.Redriven, as[buffer.Applied], as[buffer.Filtered])
+	applied, filtered := counted.Applied-counted.PurgedApplied, counted.Filtered-counted.PurgedFiltered
+	if as[buffer.Applied] != applied || as[buffer.Filtered] != filtered {
+		one.problem("%d dead letters are counted as redriven and not purged (%d applied, %d filtered), the outbox has %d (%d, %d)",
+			applied+filtered, applied, filtered, one.Redriven, as[buffer.Applied], as[buffer.Filtered])
 	}
 	return offsets, nil
 }

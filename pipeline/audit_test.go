@@ -111,7 +111,7 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
 				t.Fatal(err)
 			}
-		}, false, "0 dead letters are counted as redriven (0 applied, 0 filtered), the outbox has 1 (1, 0)", ""},
+		}, false, "0 dead letters are counted as redriven and not purged (0 applied, 0 filtered), the outbox has 1 (1, 0)", ""},
 		{"records are gone", compact, false, "2 records are counted too many", ""},
 		{"records are compacted", compact, true, "", "the topic is compacted"},
 	} {

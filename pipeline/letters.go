@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 
 	"sluice/cell"
 	"sluice/pipeline/buffer"
@@ -39,8 +40,13 @@ type LetterFilter struct {
 	Class    string // empty = of all classes
 	Stage    string // empty = of all stages
 	State    LetterState
-	Since    int64   // timestamp of the record at or after it, ms since the Unix epoch; 0 = any
-	Places   []Place // empty = all
+	Since    int64 // timestamp of the record at or after it, ms since the Unix epoch; 0 = any
+	Before   int64 // timestamp of the record before it; 0 = any
+	// Partitions of the topics; empty = all.
+	Partitions []int32
+	// Offsets are [From, To); To = 0 is no bound.
+	FromOffset, ToOffset int64
+	Places               []Place // empty = all
 	// Brief leaves out what may be large: key, value and headers.
 	Brief bool
 }
@@ -50,7 +56,9 @@ func (f *LetterFilter) matches(d *buffer.DeadLetter) bool {
 	case f.Pipeline != "" && d.Pipeline != f.Pipeline, f.Topic != "" && d.Topic != f.Topic,
 		f.Class != "" && d.Class != f.Class, f.Stage != "" && d.Stage != f.Stage,
 		f.State == DeadLetters && d.Redriven != 0, f.State == RedrivenOnly && d.Redriven == 0,
-		f.Since != 0 && d.Time < f.Since:
+		f.Since != 0 && d.Time < f.Since, f.Before != 0 && d.Time >= f.Before,
+		len(f.Partitions) > 0 && !slices.Contains(f.Partitions, d.Partition),
+		d.Offset < f.FromOffset, f.ToOffset != 0 && d.Offset >= f.ToOffset:
 		return false
 	}
 	for _, p := range f.Places {
@@ -126,8 +134,8 @@ func scanLetters(ctx context.Context, r store.Reader, f *LetterFilter, s *store.
 }
 
 // AllRedriven returns how many letters of each partition had their effect after
-// all, of one pipeline, or of all where it is empty, in the order of ScanLetters.
-// A partition without any is left out.
+// all, and how many were removed, of one pipeline, or of all where it is empty, in
+// the order of ScanLetters. A partition without any is left out.
 func AllRedriven(ctx context.Context, r store.Reader, pipeline string) ([]buffer.Redriven, error) {
 	prefix := buffer.AppendRedrivenPrefix(nil, pipeline)
 	sc := r.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: prefix, Stop: cell.PrefixEnd(prefix)})

@@ -198,7 +198,7 @@ func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
 	}
 }
 
-// countRedriven looks how many dead letters were redriven, which others do.
+// countRedriven looks how many dead letters were redriven or purged, which others do.
 func (p *Pipeline) countRedriven(ctx context.Context) {
 	all, err := AllRedriven(ctx, p.opts.Engine, p.opts.Name)
 	if err != nil {
@@ -320,14 +320,13 @@ func (s *status) generationBegins(id int32, member string) {
 	s.broadcast()
 }
 
-// redriven notes how many dead letters of each partition had their effect since.
+// redriven notes what became of the dead letters of each partition since.
 func (s *status) redriven(all []buffer.Redriven) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.redrives = make(map[incarnationKey]int64, len(all))
-	for i := range all {
-		n := &all[i]
-		s.redrives[incarnationKey{partitionKey{n.Topic, n.Partition}, n.TopicID}] = n.Applied + n.Filtered
+	s.redrives = make(map[incarnationKey]buffer.Redriven, len(all))
+	for _, n := range all {
+		s.redrives[incarnationKey{partitionKey{n.Topic, n.Partition}, n.TopicID}] = n
 	}
 }
 

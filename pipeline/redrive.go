@@ -42,7 +42,7 @@ type RedriveCounts struct {
 	Applied   int64
 	Filtered  int64 // the present mapping leaves them out
 	Refused   int64 // still dead, with the new reason
-	Overtaken int64 // another redrive was faster
+	Overtaken int64 // another redrive or a purge was faster
 }
 
 // Redrive applies the original records of dead letters by the present mapping,
@@ -266,11 +266,11 @@ func (r *redrive) mapLetter(d *buffer.DeadLetter) (*mapping.Output, error) {
 // letter is still dead, and then with the mark that it is no more.
 func (r *redrive) batch(all []tried) *store.Batch {
 	var b store.Batch
-	dead := &store.Cond{Family: store.OutboxFamily, Qualifier: []byte(buffer.RedrivenQualifier), Op: store.Equal}
 	now := time.Now().UnixMilli()
 	for i := range all {
 		t := &all[i]
 		d := *t.letter
+		dead := d.Unchanged()
 		d.MappingVersion = r.version
 		if t.refused != nil {
 			d.Stage, d.Class, d.Reason = string(t.refused.Stage), t.refused.Class, t.refused.Err.Error()
@@ -294,17 +294,26 @@ func (r *redrive) batch(all []tried) *store.Batch {
 }
 
 // note counts what the commit has done, which the letters tell: one that does not
-// name this redrive was overtaken by another.
+// name this redrive was overtaken by another, one that is gone by a purge.
 func (r *redrive) note(ctx context.Context, all []tried) error {
 	first, last := all[0].letter.AppendRow(nil), all[len(all)-1].letter.AppendRow(nil)
 	sc := r.Engine.Scan(ctx, &store.Scan{
 		Table: store.OutboxTable, Start: first, Stop: last, StopInclusive: true,
-		Columns: []store.Column{{Family: store.OutboxFamily, Qualifier: []byte(buffer.RedrivenByQualifier)}},
+		Columns: []store.Column{
+			{Family: store.OutboxFamily, Qualifier: []byte(buffer.OffsetQualifier)}, // of every letter
+			{Family: store.OutboxFamily, Qualifier: []byte(buffer.RedrivenByQualifier)},
+		},
 	})
 	defer sc.Close()
-	by := map[string]string{}
+	there, by := map[string]bool{}, map[string]string{}
 	for sc.Next() {
-		by[string(sc.Row().Key)] = string(sc.Row().Cells[0].Value)
+		key := string(sc.Row().Key)
+		there[key] = true
+		for _, c := range sc.Row().Cells {
+			if string(c.Qualifier) == buffer.RedrivenByQualifier {
+				by[key] = string(c.Value)
+			}
+		}
 	}
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("read what was applied: %w", err)
@@ -312,9 +321,10 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 	var duplicates []tried
 	for i := range all {
 		t := &all[i]
-		id, redriven := by[string(t.letter.AppendRow(nil))]
+		row := string(t.letter.AppendRow(nil))
+		id, redriven := by[row]
 		switch {
-		case redriven && id != r.id:
+		case redriven && id != r.id, !there[row]:
 			r.counts.Overtaken++
 			continue
 		case !redriven && t.refused == nil && t.once != nil:

@@ -78,6 +78,9 @@ func redrivenOf(t testing.TB, e store.Reader) (n buffer.Redriven) {
 	for _, r := range all {
 		n.Applied += r.Applied
 		n.Filtered += r.Filtered
+		n.PurgedDead += r.PurgedDead
+		n.PurgedApplied += r.PurgedApplied
+		n.PurgedFiltered += r.PurgedFiltered
 	}
 	return n
 }

@@ -280,8 +280,13 @@ func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
 	}
 	var b store.Batch
 	now := time.Now().UnixMilli()
-	for _, d := range letters {
-		b.Add(-1, d.RelayedMutation(now))
+	for i, d := range letters {
+		if r.engine.Traits().Atomic != store.AtomicBatch { // where nothing is purged
+			b.Add(-1, d.RelayedMutation(now))
+			continue
+		}
+		// A letter that was purged meanwhile must not come back as its mark.
+		b.Record(int64(i), nil, d.There(), d.RelayedMutation(now))
 	}
 	if err := r.engine.Apply(ctx, &b); err != nil {
 		for _, row := range rows {

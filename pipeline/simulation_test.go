@@ -37,7 +37,7 @@ var seeds = flag.Int("seeds", 20, "random schedules that TestRandomSchedules run
 var seedsDir = filepath.Join("testdata", "seeds")
 
 // The random schedule: owners come and go, two at a time or none, and so do
-// redrives by mended rules; replies are lost, the store fails before and after it
+// redrives by mended rules and purges; replies are lost, the store fails before and after it
 // applies, and so does the dead-letter topic, processes die without a flush, power
 // fails at any write to the disk. Whatever happens, what the store holds is what the
 // log gives, what was acknowledged is there, and every dead letter is in its topic. A
@@ -99,6 +99,7 @@ func TestSimulationFindsMutants(t *testing.T) {
 		"acknowledged before the commit": func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &hasty{e} } },
 		"redrive of what is not dead":    func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &careless{e} } },
 		"redriven in a second batch":     func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &forgetful{e} } },
+		"purged in a second batch":       func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &wasteful{e} } },
 		"relayed before the topic has it": func(s *simulation) {
 			s.relayMutant = func(p producer) producer { return &hopeful{p} }
 		},
@@ -238,6 +239,25 @@ func (e *forgetful) Apply(ctx context.Context, b *store.Batch) error {
 	return e.Engine.Apply(ctx, &marks)
 }
 
+// wasteful removes letters first and counts them then.
+type wasteful struct{ store.Engine }
+
+func (e *wasteful) Apply(ctx context.Context, b *store.Batch) error {
+	removals, counts := *b, store.Batch{}
+	removals.Records = slices.Clone(b.Records)
+	for i := range removals.Records {
+		r := &removals.Records[i]
+		if ms := r.Mutations; len(ms) == 2 && ms[0].Ops[0].Type == cell.OpDeleteRow {
+			r.Mutations = ms[:1]
+			counts.Add(r.Offset, ms[1])
+		}
+	}
+	if err := e.Engine.Apply(ctx, &removals); err != nil || len(counts.Mutations) == 0 {
+		return err
+	}
+	return e.Engine.Apply(ctx, &counts)
+}
+
 // hopeful takes letters for produced whatever the topic says.
 type hopeful struct{ producer }
 
@@ -267,8 +287,7 @@ type simulation struct {
 	store  store.Engine
 	topic  fakeTopic // of dead letters
 	owners []*simOwner
-	// redrives that may be under way.
-	redrives []*simRedrive
+	tools  []*simTool // redrives and purges that may be under way
 
 	mu           sync.Mutex
 	chance       *rand.Rand // of faults, which processes meet in any order
@@ -282,6 +301,7 @@ type simulation struct {
 type acknowledged struct {
 	next     [simPartitions]int64 // offsets of the batches
 	redriven int64                // letters
+	purged   int64                // letters
 }
 
 // powerFailure is what is left of a disk.
@@ -296,8 +316,8 @@ type simOwner struct {
 	stopRelay func()
 }
 
-// simRedrive is a redrive by mended rules.
-type simRedrive struct {
+// simTool is a redrive by mended rules, or a purge.
+type simTool struct {
 	stop context.CancelFunc
 	done chan error
 }
@@ -514,15 +534,18 @@ func (s *simulation) step() string {
 		}
 		return s.snapshot()
 	case 4:
-		if len(s.redrives) < 2 || rng.IntN(2) == 0 {
+		if len(s.tools) < 2 || rng.IntN(2) == 0 {
 			for range 1 + rng.IntN(2) {
-				s.redrive()
+				s.tool(s.redrive())
+			}
+			if rng.IntN(2) == 0 {
+				s.tool(s.purge())
 			}
 			break
 		}
-		r := s.redrives[0]
-		s.redrives = s.redrives[1:]
-		return s.endRedrive(r)
+		r := s.tools[0]
+		s.tools = s.tools[1:]
+		return s.endTool(r)
 	default:
 		n := int32(rng.IntN(simPartitions))
 		for range rng.IntN(45) {
@@ -565,26 +588,46 @@ func (s *simulation) end(o *simOwner) string {
 	return ""
 }
 
-// redrive begins a redrive of some letters, or all, beside whatever else goes on.
-func (s *simulation) redrive() {
+// tool runs f beside whatever else goes on.
+func (s *simulation) tool(f func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.t.Cleanup(cancel)
-	r := &simRedrive{stop: cancel, done: make(chan error, 1)}
-	o := &RedriveOptions{Engine: s.engine(), Filter: LetterFilter{Pipeline: "p"}, Limit: s.rng.IntN(30)}
-	go func() {
+	r := &simTool{stop: cancel, done: make(chan error, 1)}
+	go func() { r.done <- f(ctx) }()
+	s.tools = append(s.tools, r)
+}
+
+// redrive is a redrive of some letters, or all.
+func (s *simulation) redrive() func(context.Context) error {
+	o := &RedriveOptions{Engine: s.engine(), Filter: LetterFilter{Pipeline: "p"}, Limit: s.rng.IntN(2) * s.rng.IntN(30)}
+	return func(ctx context.Context) error {
 		n, err := newRedrive(o, newMended, "v2").run(ctx)
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.acknowledged.redriven += n.Applied + n.Filtered
-		s.mu.Unlock()
-		r.done <- err
-	}()
-	s.redrives = append(s.redrives, r)
+		return err
+	}
+}
+
+// purge is a purge of letters that were redriven, or that no rules will ever take.
+func (s *simulation) purge() func(context.Context) error {
+	o := &PurgeOptions{Engine: s.engine(), Filter: LetterFilter{Pipeline: "p", State: RedrivenOnly}, KeepUnrelayed: true}
+	if s.rng.IntN(2) == 0 {
+		o.Filter.State, o.Filter.Class = DeadLetters, "cell_too_large"
+	}
+	return func(ctx context.Context) error {
+		n, err := Purge(ctx, o)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.acknowledged.purged += n.Purged
+		return err
+	}
 }
 
 func newMended() mapper { return &mendedMapper{} }
 
-// endRedrive ends a redrive, amid a commit where it is in one.
-func (s *simulation) endRedrive(r *simRedrive) string {
+// endTool ends a redrive or a purge, amid a commit where it is in one.
+func (s *simulation) endTool(r *simTool) string {
 	r.stop()
 	err := <-r.done
 	for _, known := range []error{nil, context.Canceled, store.ErrTransient, store.ErrDiskFull, errReset} {
@@ -592,7 +635,7 @@ func (s *simulation) endRedrive(r *simRedrive) string {
 			return ""
 		}
 	}
-	return fmt.Sprintf("redrive: %v", err)
+	return err.Error()
 }
 
 func (s *simulation) endAll() string {
@@ -601,12 +644,12 @@ func (s *simulation) endAll() string {
 			return d
 		}
 	}
-	for _, r := range s.redrives {
-		if d := s.endRedrive(r); d != "" {
+	for _, r := range s.tools {
+		if d := s.endTool(r); d != "" {
 			return d
 		}
 	}
-	s.owners, s.redrives = nil, nil
+	s.owners, s.tools = nil, nil
 	return ""
 }
 
@@ -649,8 +692,8 @@ func (s *simulation) lost() string {
 			return fmt.Sprintf("offset %d of partition %d was acknowledged, %d is stored", next, n, stored[n])
 		}
 	}
-	if n := redrivenOf(s.t, s.store); n.Applied+n.Filtered < s.acknowledged.redriven {
-		return fmt.Sprintf("%d letters were acknowledged as redriven, %+v is stored", s.acknowledged.redriven, n)
+	if n := redrivenOf(s.t, s.store); n.Applied+n.Filtered < s.acknowledged.redriven || n.Purged() < s.acknowledged.purged {
+		return fmt.Sprintf("%d letters were acknowledged as redriven and %d as purged, %+v is stored", s.acknowledged.redriven, s.acknowledged.purged, n)
 	}
 	return ""
 }
@@ -701,7 +744,8 @@ func (s *simulation) snapshot() string {
 	}
 	applied += redriven.Applied
 	return cmp.Diff(map[string]int64{
-		"events": applied, "counts": applied, "letters": dead, buffer.Applied: redriven.Applied, buffer.Filtered: redriven.Filtered,
+		"events": applied, "counts": applied, "letters": dead - redriven.Purged(),
+		buffer.Applied: redriven.Applied - redriven.PurgedApplied, buffer.Filtered: redriven.Filtered - redriven.PurgedFiltered,
 	}, got)
 }
 
@@ -729,7 +773,18 @@ func (s *simulation) finish() string {
 	if _, err := redriveWith(s.t.Context(), s.store, &RedriveOptions{}); err != nil {
 		return err.Error()
 	}
-	if d := cmp.Diff(wantMended(s.log), readUnchecked(s.t, s.store)); d != "" {
+	want, got := wantMended(s.log), readUnchecked(s.t, s.store)
+	purged := int64(0)
+	for key, why := range want.Letters {
+		if _, ok := got.Letters[key]; !ok && (why == buffer.Applied || why == buffer.Filtered || why == "store/cell_too_large") {
+			delete(want.Letters, key)
+			purged++
+		}
+	}
+	if n := redrivenOf(s.t, s.store); n.Purged() != purged {
+		return fmt.Sprintf("%d letters are gone, %+v is stored", purged, n)
+	}
+	if d := cmp.Diff(want, got); d != "" {
 		return d
 	}
 	return s.unrelayed()

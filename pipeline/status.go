@@ -47,6 +47,7 @@ type PartitionStatus struct {
 	Paused    string         // why it waits; empty = it does not
 	Tripped   string         // why its breaker is open, so that it waits for a new start; empty = it is not
 	Redriven  int64          // of Progress.Dead, had their effect after all; looked at now and then
+	Purged    int64          // of Progress.Dead, were removed while they were dead; looked at now and then
 	Backfill  bool           // it is applied in bulk (Options.Backfill)
 }
 
@@ -97,7 +98,7 @@ type status struct {
 	generation int32
 	memberID   string
 	partitions map[partitionKey]*partitionState
-	redrives   map[incarnationKey]int64 // dead letters that had their effect since
+	redrives   map[incarnationKey]buffer.Redriven // what became of dead letters since
 	metrics    Metrics
 	changed    chan struct{} // closed when something is stored or the pipeline stops
 }
@@ -326,7 +327,8 @@ func (p *Pipeline) Status() Status {
 		ps := st.PartitionStatus
 		ps.Lag = max(ps.LogEnd-ps.Progress.Next, 0)
 		ps.Rate = st.rate.value(now)
-		ps.Redriven = s.redrives[incarnationKey{partitionKey{st.Topic, st.Partition}, st.topicID}]
+		since := s.redrives[incarnationKey{partitionKey{st.Topic, st.Partition}, st.topicID}]
+		ps.Redriven, ps.Purged = since.Applied+since.Filtered, since.PurgedDead
 		out.Partitions = append(out.Partitions, ps)
 	}
 	slices.SortFunc(out.Partitions, func(a, b PartitionStatus) int {

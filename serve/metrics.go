@@ -239,7 +239,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		for _, o := range []struct {
 			outcome string
 			n       int64
-		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"duplicate", t.Duplicate}, {"unmet", t.Unmet}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"dropped", t.Dropped}, {"control", t.Control}} {
+		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"duplicate", t.Duplicate}, {"unmet", t.Unmet}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"purged", t.Purged}, {"dropped", t.Dropped}, {"control", t.Control}} {
 			e.counter(d.records, float64(o.n), append(l, o.outcome)...)
 		}
 		open := 0.0
@@ -247,7 +247,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 			open = 1
 		}
 		e.gauge(d.breaker, open, l...)
-		dead += t.Dead - t.Redriven
+		dead += t.Dead - t.Redriven - t.Purged
 		for reason, n := range t.Lost {
 			e.counter(d.lost, float64(n), append(l, reason)...)
 		}

@@ -63,6 +63,7 @@ type PartitionStatus struct {
 	Lost      map[string]int64 `json:"lost,omitempty"`    // by reason: retention, truncated, recreated
 	Dropped   int64            `json:"dropped"`           // could not be applied, and are not kept
 	Redriven  int64            `json:"redriven"`          // of Dead, had their effect after all
+	Purged    int64            `json:"purged"`            // of Dead, were removed from the outbox while they were dead
 	Tripped   string           `json:"tripped,omitempty"` // why its breaker is open; empty = it is not
 }
 

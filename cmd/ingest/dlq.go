@@ -27,6 +27,7 @@ type dlqCommand struct {
 	Ls      dlqListCommand    `cmd:"" help:"List the dead letters of the outbox, and how many there are of each class."`
 	Show    dlqShowCommand    `cmd:"" help:"Print one letter whole, with its headers and its payload."`
 	Redrive dlqRedriveCommand `cmd:"" help:"Apply the original records of dead letters by the present mapping, each once."`
+	Purge   dlqPurgeCommand   `cmd:"" help:"Remove letters from the outbox for good; the audit counts them."`
 }
 
 // letterFlags choose letters.
@@ -36,23 +37,60 @@ type letterFlags struct {
 	Stage    string `placeholder:"STAGE" help:"Only letters of this stage: decode, map or store."`
 	Class    string `placeholder:"CLASS" help:"Only letters of this class of error."`
 	Since    string `placeholder:"TIME" help:"Only records whose timestamp is at or after this time (2026-01-31T00:00:00Z), or so long ago at most (90m)."`
+	Before   string `placeholder:"TIME" help:"Only records whose timestamp is before this time, or longer ago than this (720h)."`
+	// Partition and Offsets are one partition's, or those of this number of all
+	// topics.
+	Partition []int32 `placeholder:"N" help:"Only letters of this partition; may be repeated."`
+	Offsets   string  `placeholder:"FROM-TO" help:"Only letters of these offsets, both included; either may be left out."`
 }
 
 func (f *letterFlags) filter(now time.Time) (pipeline.LetterFilter, error) {
-	out := pipeline.LetterFilter{Pipeline: f.Pipeline, Topic: f.Topic, Stage: f.Stage, Class: f.Class}
-	if f.Since == "" {
-		return out, nil
+	out := pipeline.LetterFilter{Pipeline: f.Pipeline, Topic: f.Topic, Stage: f.Stage, Class: f.Class, Partitions: f.Partition}
+	var err error
+	if out.Since, err = timeFlag("--since", f.Since, now); err != nil {
+		return out, err
 	}
-	if d, err := time.ParseDuration(f.Since); err == nil && d >= 0 {
-		out.Since = max(1, now.Add(-d).UnixMilli())
-		return out, nil
+	if out.Before, err = timeFlag("--before", f.Before, now); err != nil {
+		return out, err
 	}
-	t, err := time.Parse(time.RFC3339, f.Since)
+	out.FromOffset, out.ToOffset, err = offsetsFlag(f.Offsets)
+	return out, err
+}
+
+// timeFlag returns what a flag says in ms since the Unix epoch; 0 = nothing.
+func timeFlag(flag, s string, now time.Time) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	if d, err := time.ParseDuration(s); err == nil && d >= 0 {
+		return max(1, now.Add(-d).UnixMilli()), nil
+	}
+	t, err := time.Parse(time.RFC3339, s)
 	if err != nil {
-		return out, fmt.Errorf("%w: --since %q is neither a duration such as 90m nor a time such as 2026-01-31T00:00:00Z", cli.ErrUsage, f.Since)
+		return 0, fmt.Errorf("%w: %s %q is neither a duration such as 90m nor a time such as 2026-01-31T00:00:00Z", cli.ErrUsage, flag, s)
 	}
-	out.Since = max(1, t.UnixMilli())
-	return out, nil
+	return max(1, t.UnixMilli()), nil
+}
+
+// offsetsFlag reads FROM-TO and returns [from, to), to = 0 where there is no bound.
+func offsetsFlag(s string) (from, to int64, err error) {
+	if s == "" {
+		return 0, 0, nil
+	}
+	first, last, ok := strings.Cut(s, "-")
+	if first != "" && ok {
+		from, err = strconv.ParseInt(first, 10, 64)
+		ok = err == nil && from >= 0
+	}
+	if last != "" && ok {
+		to, err = strconv.ParseInt(last, 10, 64)
+		to++
+		ok = err == nil && to > from
+	}
+	if !ok || first+last == "" {
+		return 0, 0, fmt.Errorf("%w: --offsets %q is not FROM-TO, such as 100-199 or 100-", cli.ErrUsage, s)
+	}
+	return from, to, nil
 }
 
 // parsePlace reads TOPIC/PARTITION/OFFSET. A topic has no slash in its name.
@@ -71,6 +109,17 @@ func parsePlace(s string) (pipeline.Place, error) {
 		return pipeline.Place{}, bad
 	}
 	return pipeline.Place{Topic: parts[0], Partition: int32(n), Offset: offset}, nil
+}
+
+func parsePlaces(all []string) (places []pipeline.Place, err error) {
+	for _, s := range all {
+		p, err := parsePlace(s)
+		if err != nil {
+			return nil, err
+		}
+		places = append(places, p)
+	}
+	return places, nil
 }
 
 type dlqListCommand struct {
@@ -138,26 +187,14 @@ func (c *dlqListCommand) Run(ctx context.Context, p *cli.Program) error {
 	}
 	return withStore(ctx, &c.ConfigFlag, p, func(_ *config.Config, s config.Engine) error {
 		lines := []letterLine{}
-		counts := map[letterCount]int64{}
-		for d, err := range pipeline.ScanLetters(ctx, s, &f) {
-			if err != nil {
-				return err
-			}
-			l := newLetterLine(d)
-			counts[letterCount{Pipeline: l.Pipeline, Topic: l.Topic, Stage: l.Stage, Class: l.Class, State: l.State}]++
+		sums, err := countLetters(ctx, s, &f, func(l letterLine) {
 			if c.Limit == 0 || len(lines) < c.Limit {
 				lines = append(lines, l)
 			}
-		}
-		sums := []letterCount{}
-		for k, n := range counts {
-			k.Letters = n
-			sums = append(sums, k)
-		}
-		slices.SortFunc(sums, func(a, b letterCount) int {
-			return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.State, b.State),
-				cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Class, b.Class))
 		})
+		if err != nil {
+			return err
+		}
 		if c.Output == "json" {
 			return printJSON(p.Stdout, struct {
 				Letters []letterLine  `json:"letters"`
@@ -166,6 +203,30 @@ func (c *dlqListCommand) Run(ctx context.Context, p *cli.Program) error {
 		}
 		return printLetters(p.Stdout, lines, sums)
 	})
+}
+
+// countLetters returns how many of the letters that f chooses are alike, and calls
+// each for all.
+func countLetters(ctx context.Context, s config.Engine, f *pipeline.LetterFilter, each func(letterLine)) ([]letterCount, error) {
+	counts := map[letterCount]int64{}
+	for d, err := range pipeline.ScanLetters(ctx, s, f) {
+		if err != nil {
+			return nil, err
+		}
+		l := newLetterLine(d)
+		counts[letterCount{Pipeline: l.Pipeline, Topic: l.Topic, Stage: l.Stage, Class: l.Class, State: l.State}]++
+		each(l)
+	}
+	sums := []letterCount{}
+	for k, n := range counts {
+		k.Letters = n
+		sums = append(sums, k)
+	}
+	slices.SortFunc(sums, func(a, b letterCount) int {
+		return cmp.Or(cmp.Compare(a.Pipeline, b.Pipeline), cmp.Compare(a.Topic, b.Topic), cmp.Compare(a.State, b.State),
+			cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Class, b.Class))
+	})
+	return sums, nil
 }
 
 // withStore runs f on the store of the configuration, through the daemon that has
@@ -210,15 +271,9 @@ func printLetters(w io.Writer, lines []letterLine, sums []letterCount) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	total := int64(0)
 	fmt.Fprintln(w)
-	t = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "LETTERS\tPIPELINE\tTOPIC\tSTATE\tSTAGE\tCLASS")
-	for _, s := range sums {
-		total += s.Letters
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", s.Letters, s.Pipeline, s.Topic, s.State, s.Stage, s.Class)
-	}
-	if err := t.Flush(); err != nil {
+	total, err := printSums(w, sums)
+	if err != nil {
 		return err
 	}
 	if int64(len(lines)) < total {
@@ -226,6 +281,17 @@ func printLetters(w io.Writer, lines []letterLine, sums []letterCount) error {
 		return err
 	}
 	return nil
+}
+
+// printSums prints how many letters are alike, and returns how many there are in all.
+func printSums(w io.Writer, sums []letterCount) (total int64, err error) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "LETTERS\tPIPELINE\tTOPIC\tSTATE\tSTAGE\tCLASS")
+	for _, s := range sums {
+		total += s.Letters
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", s.Letters, s.Pipeline, s.Topic, s.State, s.Stage, s.Class)
+	}
+	return total, t.Flush()
 }
 
 // printable returns s with what a terminal would act upon as escapes: a payload is
@@ -398,12 +464,8 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 	if c.Limit < 0 {
 		return fmt.Errorf("%w: --limit is %d", cli.ErrUsage, c.Limit)
 	}
-	for _, s := range c.Letter {
-		place, err := parsePlace(s)
-		if err != nil {
-			return err
-		}
-		f.Places = append(f.Places, place)
+	if f.Places, err = parsePlaces(c.Letter); err != nil {
+		return err
 	}
 	return withStore(ctx, &c.ConfigFlag, p, func(cfg *config.Config, s config.Engine) error {
 		names := cfg.PipelineNames()
@@ -425,7 +487,7 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 			sum.Refused += n.Refused
 			sum.Overtaken += n.Overtaken
 			if err != nil {
-				return errors.Join(printRedrive(p.Stdout, &sum, c.DryRun), fmt.Errorf("%w; what is done stays done: run it again for the rest", err))
+				return errors.Join(printRedrive(p.Stdout, &sum, c.DryRun), againError(err))
 			}
 		}
 		if err := printRedrive(p.Stdout, &sum, c.DryRun); err != nil {
@@ -438,6 +500,11 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 	})
 }
 
+// againError says of a redrive or a purge that was cut off how to go on.
+func againError(err error) error {
+	return fmt.Errorf("%w; what is done stays done: run it again for the rest", err)
+}
+
 func printRedrive(w io.Writer, n *pipeline.RedriveCounts, dry bool) error {
 	verb := ""
 	if dry {
@@ -446,7 +513,7 @@ func printRedrive(w io.Writer, n *pipeline.RedriveCounts, dry bool) error {
 	_, err := fmt.Fprintf(w, "%s %sapplied, %s %sleft out by the rules, %s %srefused again\n",
 		cli.Count(n.Applied), verb, cli.Count(n.Filtered), verb, cli.Count(n.Refused), verb)
 	if err == nil && n.Overtaken > 0 {
-		_, err = fmt.Fprintf(w, "%s were redriven by another at the same time\n", cli.Count(n.Overtaken))
+		_, err = fmt.Fprintf(w, "%s were redriven by another or purged at the same time\n", cli.Count(n.Overtaken))
 	}
 	return err
 }

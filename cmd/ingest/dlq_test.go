@@ -182,8 +182,15 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 
 	// The daemon goes on with the old mapping; then it ends, and the rest is done
 	// without it.
-	send(0, `{"name":"ann","page":"/"}`, `{"user":"u","page":"/"}`, `{"name":"x","page":"/health"}`)
-	await(map[int32]int64{0: 7, 1: 2})
+	send(0, `{"name":"ann","page":"/"}`, `{"user":"u","page":"/"}`, `{"name":"x","page":"/health"}`, `{`)
+	await(map[int32]int64{0: 8, 1: 2})
+	if out, err = command(t, "dlq", "purge", "-c", wrong, "--unrelayed", "visits/0/7"); !errors.Is(err, cli.ErrUsage) || !strings.Contains(out, "1        visits    visits  dead   decode  json") {
+		t.Errorf("purge without --yes: %v\n%s", err, out)
+	}
+	if out, err = command(t, "dlq", "purge", "-c", wrong, "--unrelayed", "--yes", "visits/0/7"); err != nil || out != "1 purged\n" {
+		t.Errorf("purge through the daemon: %v\n%s", err, out)
+	}
+	verify("purged")
 	stop()
 	if err := errors.Join(<-ended, d.close()); err != nil {
 		t.Fatal(err)
@@ -201,7 +208,7 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 	}
 	out, err = command(t, "offsets", "-c", wrong, "--json")
 	var lines []offsetLine
-	if err := errors.Join(err, json.Unmarshal([]byte(out), &lines)); err != nil || len(lines) != 2 || lines[0].Redriven != 3 || lines[0].Dead != 4 || lines[1].Redriven != 2 {
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &lines)); err != nil || len(lines) != 2 || lines[0].Redriven != 3 || lines[0].Dead != 5 || lines[0].Purged != 1 || lines[1].Redriven != 2 {
 		t.Errorf("offsets: %v\n%s", err, out)
 	}
 	e, err := config.OpenEngine(t.Context(), cfg, nil)
@@ -212,6 +219,24 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
+
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"0 purged\n", []string{"--before", "1h"}},
+		{"0 purged\n", []string{"--pipeline", "gone"}},
+		{"2 purged\n", []string{"--partition", "1", "--offsets", "0-1", "--all"}},
+		{"4 purged\n", []string{"--all"}},
+	} {
+		if out, err = command(t, append([]string{"dlq", "purge", "-c", wrong, "--yes", "--unrelayed"}, c.args...)...); err != nil || out != c.want {
+			t.Errorf("purge %v: %v, %q, want %q", c.args, err, out, c.want)
+		}
+	}
+	if out, err = command(t, "dlq", "ls", "-c", wrong, "--all"); err != nil || out != "no dead letters\n" {
+		t.Errorf("ls after the purge: %v\n%s", err, out)
+	}
+	verify("purged all")
 }
 
 func TestDlqUsage(t *testing.T) {
@@ -228,9 +253,16 @@ func TestDlqUsage(t *testing.T) {
 			t.Errorf("got %d, %v of --since %q, want %d", got.Since, err, since, want)
 		}
 	}
-	f := letterFlags{Since: "yesterday"}
-	if _, err := f.filter(now); !errors.Is(err, cli.ErrUsage) {
-		t.Errorf("got %v of --since yesterday, want ErrUsage", err)
+	for s, want := range map[string][2]int64{"": {0, 0}, "3-4": {3, 5}, "3-": {3, 0}, "-4": {0, 5}, "4-4": {4, 5}} {
+		f := letterFlags{Offsets: s}
+		if got, err := f.filter(now); err != nil || got.FromOffset != want[0] || got.ToOffset != want[1] {
+			t.Errorf("got [%d, %d), %v of --offsets %q, want %v", got.FromOffset, got.ToOffset, err, s, want)
+		}
+	}
+	for _, f := range []letterFlags{{Since: "yesterday"}, {Before: "-1h"}, {Offsets: "3"}, {Offsets: "-"}, {Offsets: "4-3"}, {Offsets: "a-b"}, {Offsets: "-1-2"}, {Offsets: "0-9223372036854775807"}} {
+		if _, err := f.filter(now); !errors.Is(err, cli.ErrUsage) {
+			t.Errorf("got %v of %+v, want ErrUsage", err, f)
+		}
 	}
 	for in, want := range map[string]string{"a\tb\nc": "a\tb\nc", "é\x00\x1b": `é\x00\x1b`, "\xff": `\xff`, "\u202e": `\u202e`, "�": "�"} {
 		if got := printable(in); got != want {

@@ -41,6 +41,7 @@ type offsetLine struct {
 	Unmet     int64  `json:"unmet"`
 	Dead      int64  `json:"dead"`
 	Redriven  int64  `json:"redriven"` // of the dead, had their effect after all
+	Purged    int64  `json:"purged"`   // of the dead, were removed from the outbox
 	Dropped   int64  `json:"dropped"`
 	Control   int64  `json:"control"`
 	Lost      int64  `json:"lost"`
@@ -121,7 +122,7 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 					l.Applied, l.Filtered, l.Dead, l.Dropped, l.Control, l.Lost = g.Applied, g.Filtered, g.Dead, g.Dropped, g.Control, g.Lost
 					l.Duplicate, l.Unmet = g.Duplicate, g.Unmet
 					l.Mapping, l.MappingFrom = g.MappingVersion, g.MappingFrom
-					l.Redriven = redrivenOf(redriven, &s.Source, n)
+					l.Redriven, l.Purged = redrivenOf(redriven, &s.Source, n)
 				}
 				if o, ok := ends[n]; ok {
 					l.End = o.End
@@ -135,20 +136,21 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 }
 
 // redrivenOf returns how many dead letters of a partition had their effect after
-// all.
-func redrivenOf(all []buffer.Redriven, s *store.Source, partition int32) (sum int64) {
+// all, and how many were removed from the outbox.
+func redrivenOf(all []buffer.Redriven, s *store.Source, partition int32) (redriven, purged int64) {
 	for i := range all {
 		n := &all[i]
 		if n.Pipeline == s.Pipeline && n.Topic == s.Topic && n.TopicID == s.TopicID && n.Partition == partition {
-			sum += n.Applied + n.Filtered
+			redriven += n.Applied + n.Filtered
+			purged += n.Purged()
 		}
 	}
-	return sum
+	return redriven, purged
 }
 
 func printOffsets(w io.Writer, lines []offsetLine) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tSTORED\tEND\tLAG\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tDROPPED\tCONTROL\tLOST\tAUDIT\tMAPPING\t")
+	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tSTORED\tEND\tLAG\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tPURGED\tDROPPED\tCONTROL\tLOST\tAUDIT\tMAPPING\t")
 	for i := range lines {
 		l := &lines[i]
 		audit := "ok"
@@ -159,8 +161,8 @@ func printOffsets(w io.Writer, lines []offsetLine) error {
 		if l.Mapping != "" {
 			mapping = fmt.Sprintf("%s@%d", l.Mapping, l.MappingFrom)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition,
-			orDash(l.Stored), orDash(l.End), orDash(l.Lag), l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Dropped, l.Control, l.Lost, audit, mapping)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition,
+			orDash(l.Stored), orDash(l.End), orDash(l.Lag), l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Purged, l.Dropped, l.Control, l.Lost, audit, mapping)
 	}
 	return t.Flush()
 }
@@ -201,6 +203,7 @@ type auditLine struct {
 	Lost      int64    `json:"lost"`
 	Letters   int64    `json:"letters"`  // in the outbox
 	Redriven  int64    `json:"redriven"` // of these, had their effect after all
+	Purged    int64    `json:"purged"`   // were there and were removed
 	From      int64    `json:"from"`     // records were counted again from here on; -1 = not
 	Records   int64    `json:"records"`  // there; -1 = not counted
 	Notes     []string `json:"notes"`
@@ -242,7 +245,7 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 		lines = append(lines, auditLine{
 			Pipeline: a.Source.Pipeline, Topic: a.Source.Topic, TopicID: hex.EncodeToString(a.Source.TopicID[:]), Partition: a.Partition,
 			First: g.First, Next: g.Next, Applied: g.Applied, Filtered: g.Filtered, Duplicate: g.Duplicate, Unmet: g.Unmet, Dead: g.Dead, Dropped: g.Dropped, Control: g.Control, Lost: g.Lost,
-			Letters: a.Letters, Redriven: a.Redriven, From: a.From, Records: a.Records,
+			Letters: a.Letters, Redriven: a.Redriven, Purged: a.Purged, From: a.From, Records: a.Records,
 			Notes: append([]string{}, a.Notes...), Problems: append([]string{}, a.Problems...),
 		})
 		if len(a.Problems) > 0 {
@@ -262,15 +265,15 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 
 func printAudits(w io.Writer, lines []auditLine) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tFIRST\tNEXT\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tDROPPED\tCONTROL\tLOST\tRECORDS\tAUDIT\t")
+	fmt.Fprintln(t, "PIPELINE\tTOPIC\tPARTITION\tFIRST\tNEXT\tAPPLIED\tFILTERED\tDUPLICATE\tUNMET\tDEAD\tREDRIVEN\tPURGED\tDROPPED\tCONTROL\tLOST\tRECORDS\tAUDIT\t")
 	for i := range lines {
 		l := &lines[i]
 		verdict := "ok"
 		if len(l.Problems) > 0 {
 			verdict = "BROKEN"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition, l.First, l.Next,
-			l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Dropped, l.Control, l.Lost, orDash(l.Records), verdict)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition, l.First, l.Next,
+			l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Purged, l.Dropped, l.Control, l.Lost, orDash(l.Records), verdict)
 	}
 	if err := t.Flush(); err != nil {
 		return err

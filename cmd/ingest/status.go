@@ -41,7 +41,7 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		out.Partitions = append(out.Partitions, serve.PartitionStatus{
 			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd, Backfill: p.Backfill, LastTime: g.LastTime,
 			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control, Lost: map[string]int64{"retention": g.Lost},
-			Duplicate: g.Duplicate, Unmet: g.Unmet, Dropped: g.Dropped, Redriven: p.Redriven, Tripped: p.Tripped,
+			Duplicate: g.Duplicate, Unmet: g.Unmet, Dropped: g.Dropped, Redriven: p.Redriven, Purged: p.Purged, Tripped: p.Tripped,
 		})
 	}
 	for k, n := range m.DeadLetters {

@@ -16,8 +16,10 @@ import (
 // parser's message, and a payload quoted in one does not double the row.
 const MaxReasonBytes = 2048
 
-// The columns of an outbox row besides those named by DeadLetter's fields.
+// Columns of an outbox row that tell its state.
 const (
+	// OffsetQualifier is there as long as the letter is.
+	OffsetQualifier = "offset"
 	// RelayedQualifier is put once the dead-letter topic has the record.
 	RelayedQualifier = "relayed"
 	// RedrivenQualifier is put in the commit that gives the record its effect
@@ -25,6 +27,8 @@ const (
 	RedrivenQualifier = "redriven"
 	// RedrivenByQualifier names the redrive that did it.
 	RedrivenByQualifier = "redriven_by"
+
+	redrivenAsQualifier = "redriven_as"
 )
 
 // Header is one header of a record.
@@ -61,6 +65,13 @@ type DeadLetter struct {
 const (
 	Applied  = "applied"
 	Filtered = "filtered" // the present mapping leaves it out
+)
+
+// purged is put in front of what became of a letter, or of dead, in the column that
+// counts those that were removed.
+const (
+	purged = "purged_"
+	dead   = "dead"
 )
 
 // AppendOutboxPrefix appends what the outbox rows of one pipeline share.
@@ -145,7 +156,7 @@ func (d *DeadLetter) Mutation() (cell.Mutation, error) {
 		m.Put(store.OutboxFamily, []byte("key"), t, append([]byte{}, d.Key...))
 	}
 	text("mapping_version", d.MappingVersion)
-	text("offset", strconv.FormatInt(d.Offset, 10))
+	text(OffsetQualifier, strconv.FormatInt(d.Offset, 10))
 	text("partition", strconv.FormatInt(int64(d.Partition), 10))
 	text("pipeline", d.Pipeline)
 	text("reason", cut(d.Reason, MaxReasonBytes))
@@ -191,14 +202,15 @@ func (d *DeadLetter) RedrivenMutation() cell.Mutation {
 	t := d.cellTime()
 	m.Put(store.OutboxFamily, []byte("mapping_version"), t, []byte(d.MappingVersion))
 	m.Put(store.OutboxFamily, []byte(RedrivenQualifier), t, strconv.AppendInt(nil, d.Redriven, 10))
-	m.Put(store.OutboxFamily, []byte("redriven_as"), t, []byte(d.RedrivenAs))
+	m.Put(store.OutboxFamily, []byte(redrivenAsQualifier), t, []byte(d.RedrivenAs))
 	m.Put(store.OutboxFamily, []byte(RedrivenByQualifier), t, []byte(d.RedrivenBy))
 	return m
 }
 
 // Redriven counts the dead letters of one partition that had their effect after
-// all. The offset's own counts (store.Progress) stay as they are: they say what
-// the record became when its turn was.
+// all, and those that were removed from the outbox. The offset's own counts
+// (store.Progress) stay as they are: they say what the record became when its turn
+// was.
 type Redriven struct {
 	Pipeline  string
 	Topic     string
@@ -206,7 +218,15 @@ type Redriven struct {
 	Partition int32
 	Applied   int64
 	Filtered  int64
+	// Purged are the letters that were removed, by what they were then. Those
+	// that were redriven are among Applied and Filtered, too.
+	PurgedDead     int64
+	PurgedApplied  int64
+	PurgedFiltered int64
 }
+
+// Purged returns how many letters were removed.
+func (r *Redriven) Purged() int64 { return r.PurgedDead + r.PurgedApplied + r.PurgedFiltered }
 
 // AppendRedrivenPrefix appends what the rows of Redriven share, and no letter:
 // store.OutboxCounts. pipeline = "" is the prefix of all pipelines.
@@ -220,14 +240,45 @@ func AppendRedrivenPrefix(dst []byte, pipeline string) []byte {
 
 // CountMutation returns the increment of the count of letters that became as
 // RedrivenAs says, in d's partition.
-func (d *DeadLetter) CountMutation() cell.Mutation {
+func (d *DeadLetter) CountMutation() cell.Mutation { return d.count(d.RedrivenAs) }
+
+func (d *DeadLetter) count(column string) cell.Mutation {
 	row := d.AppendRow(AppendRedrivenPrefix(nil, ""))
 	m := cell.Mutation{Table: store.OutboxTable, Row: row[:len(row)-8]}
-	m.Increment(store.OutboxFamily, []byte(d.RedrivenAs), 1)
+	m.Increment(store.OutboxFamily, []byte(column), 1)
 	return m
 }
 
-// DecodeRedriven reads a row that CountMutation has written. Its error wraps
+// PurgeMutations returns the removal of d's row and the increment of the count of
+// letters of d's partition that were removed as what d is: dead, or RedrivenAs.
+func (d *DeadLetter) PurgeMutations() []cell.Mutation {
+	m := cell.Mutation{Table: store.OutboxTable, Row: d.AppendRow(nil)}
+	m.DeleteRow(d.cellTime())
+	as := dead
+	if d.Redriven != 0 {
+		as = d.RedrivenAs
+	}
+	return []cell.Mutation{m, d.count(purged + as)}
+}
+
+// There returns the condition that d's row is in the outbox, in whatever state.
+func (d *DeadLetter) There() *store.Cond {
+	return &store.Cond{Family: store.OutboxFamily, Qualifier: []byte(OffsetQualifier), Op: store.NotEqual}
+}
+
+// Unchanged returns the condition that d's row is in the outbox and still dead, or
+// redriven as d was.
+func (d *DeadLetter) Unchanged() *store.Cond {
+	if d.Redriven != 0 {
+		return &store.Cond{Family: store.OutboxFamily, Qualifier: []byte(redrivenAsQualifier), Op: store.Equal, Value: []byte(d.RedrivenAs)}
+	}
+	// A row without the column passes, no row does not. Its value is never empty.
+	return &store.Cond{Filter: &store.SingleColumnValueFilter{
+		Family: store.OutboxFamily, Qualifier: []byte(RedrivenQualifier), Op: store.Equal, Comparator: store.Binary(nil),
+	}}
+}
+
+// DecodeRedriven reads a row that CountMutation and PurgeMutations have written. Its error wraps
 // store.ErrCorrupt.
 func DecodeRedriven(row *cell.Row) (*Redriven, error) {
 	corrupt := func(what string, err error) error {
@@ -255,11 +306,18 @@ func DecodeRedriven(row *cell.Row) (*Redriven, error) {
 	r.Partition = int32(binary.BigEndian.Uint32(rest[16:]))
 	for i := range row.Cells {
 		c := &row.Cells[i]
-		n := &r.Applied
+		var n *int64
 		switch string(c.Qualifier) {
 		case Applied:
+			n = &r.Applied
 		case Filtered:
 			n = &r.Filtered
+		case purged + dead:
+			n = &r.PurgedDead
+		case purged + Applied:
+			n = &r.PurgedApplied
+		case purged + Filtered:
+			n = &r.PurgedFiltered
 		default:
 			continue
 		}
@@ -286,7 +344,7 @@ func cut(s string, n int) string {
 // value and headers.
 func BriefQualifiers() []string {
 	return []string{
-		"attempts", "class", "mapping_version", "offset", "reason", RedrivenQualifier, "redriven_as", RedrivenByQualifier,
+		"attempts", "class", "mapping_version", OffsetQualifier, "reason", RedrivenQualifier, redrivenAsQualifier, RedrivenByQualifier,
 		RelayedQualifier, "stage", "time",
 	}
 }
@@ -346,7 +404,7 @@ func DecodeDeadLetter(row *cell.Row) (*DeadLetter, error) {
 			if d.Redriven, err = strconv.ParseInt(string(c.Value), 10, 64); err != nil {
 				return nil, corrupt("redriven", err)
 			}
-		case "redriven_as":
+		case redrivenAsQualifier:
 			d.RedrivenAs = string(c.Value)
 		case RedrivenByQualifier:
 			d.RedrivenBy = string(c.Value)
