@@ -74,6 +74,12 @@ type Spec struct {
 	// Compression is zstd, snappy, lz4 or none for Parquet; zstd, lz4 or none
 	// for Arrow. Default: zstd for Parquet, none for Arrow.
 	Compression string `yaml:"compression,omitempty"`
+	// RowsPerSecond bounds how many rows a second a run reads, of all its
+	// regions together. Default: 0, no bound.
+	RowsPerSecond int `yaml:"rows_per_second,omitempty"`
+	// Priority is normal (default) or low, with which a run takes only what
+	// others leave of the processors. low needs Linux.
+	Priority string `yaml:"priority,omitempty"`
 	// Keep is how long published runs are kept; export gc removes them.
 	Keep Keep `yaml:"keep,omitempty"`
 	// Schedule is when the daemon runs the job by itself.
@@ -163,6 +169,10 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j.compileFilter(schema, bad)
 	j.formats = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	s.Keep.check(bad)
+	checkPriority(s.Priority, bad)
+	if s.RowsPerSecond < 0 || s.RowsPerSecond > 1e9 {
+		bad("rows_per_second", "%d is not from 0 to 1,000,000,000", s.RowsPerSecond)
+	}
 	j.compileSchedule(bad)
 	var start, stop []byte
 	if start, err = UnescapeKey(s.StartRow); err != nil {

@@ -192,6 +192,9 @@ func (e *splitExport) flush(ctx context.Context) error {
 	}
 	e.advance(ctx)
 	e.run.add(b.Rows())
+	if err := e.run.pace.wait(ctx, b.Rows()); err != nil {
+		return err
+	}
 	e.builder.Reset()
 	e.first = true
 	return nil

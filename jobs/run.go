@@ -96,6 +96,7 @@ type run struct {
 	notes    target.Resumable // the upload, where the run can be resumed; nil = not
 	work     *finishedWork    // of the run that this one goes on with; nil = none
 	metadata map[string]string
+	pace     *pace
 
 	mu       sync.Mutex
 	progress Progress
@@ -156,6 +157,7 @@ func newRun(o *RunOptions) (*run, error) {
 	if r.Recorder == nil {
 		r.Recorder = new(Recorder)
 	}
+	r.pace = newPace(r.Job.spec.RowsPerSecond)
 	r.started = r.Now().UTC()
 	if r.LogicalTime.IsZero() {
 		r.LogicalTime = r.started
@@ -324,6 +326,10 @@ func (r *run) export(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for range min(r.Parallelism, len(r.splits)) {
 		wg.Go(func() {
+			if err := r.Job.atPriority(); err != nil {
+				cancel(err)
+				return
+			}
 			b := columnar.NewBuilder(r.Job.schema)
 			for s := range work {
 				if err := r.exportSplit(ctx, s, b); err != nil {

@@ -1,0 +1,76 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// The priorities of a job.
+const (
+	// PriorityNormal takes what the machine has.
+	PriorityNormal = "normal"
+	// PriorityLow takes what others leave: on Linux the threads that scan and
+	// encode have nice value 19.
+	PriorityLow = "low"
+)
+
+func checkPriority(s string, bad func(path, format string, args ...any)) {
+	switch s {
+	case "", PriorityNormal, PriorityLow:
+	default:
+		bad("priority", "%q is not %s or %s", s, PriorityNormal, PriorityLow)
+	}
+}
+
+// atPriority prepares the calling goroutine, which ends with the work, for a worker
+// of the job. Its thread ends with it: what was lowered cannot be raised again.
+func (j *Job) atPriority() error {
+	if j.spec.Priority != PriorityLow {
+		return nil
+	}
+	runtime.LockOSThread()
+	if err := lowerThread(); err != nil {
+		return fmt.Errorf("priority %s: %w", PriorityLow, err)
+	}
+	return nil
+}
+
+// pace keeps workers together to a number of rows a second.
+type pace struct {
+	rate int64 // rows a second; 0 = no bound
+
+	mu   sync.Mutex
+	next time.Time // when the next rows may be begun
+}
+
+func newPace(rowsPerSecond int) *pace {
+	return &pace{rate: int64(max(rowsPerSecond, 0))}
+}
+
+// wait returns when the time that rows take has passed, counted from when those
+// before had theirs. Time that nobody used is lost: a worker that was held up does
+// not make up for it in a burst.
+func (p *pace) wait(ctx context.Context, rows int) error {
+	if p.rate == 0 {
+		return nil
+	}
+	now := time.Now()
+	p.mu.Lock()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	p.next = p.next.Add(time.Duration(int64(rows) * int64(time.Second) / p.rate))
+	wait := p.next.Sub(now)
+	p.mu.Unlock()
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
