@@ -37,7 +37,7 @@ func TestSecretsAreNotPrinted(t *testing.T) {
 		}
 	}
 	write(password)
-	text, err := os.ReadFile(integration.FastConfig(t, "500ms"))
+	text, err := os.ReadFile(integration.FastConfig(t, "5s"))
 	if err != nil {
 		t.Fatal(err)
 	}
