@@ -202,7 +202,7 @@ func measureRound(ctx context.Context, base *spec, only []string, r *report, dir
 		switch st.name {
 		case pipelineStage:
 			s.Dir, s.Keep = stored, true
-		case exportStage, operationsStage:
+		case exportStage, operationsStage, besideStage:
 			s.Dir = stored
 		}
 		got, err := runStage(ctx, s)

@@ -320,6 +320,7 @@ func (r *report) operationTable() *table {
 		add(fmt.Sprintf("increments, fsynced, %d callers", n), "k/s", key(fmt.Sprintf(incrementRate, n), 1e-3))
 		add(fmt.Sprintf("check-and-puts, fsynced, %d callers", n), "k/s", key(fmt.Sprintf(checkAndPutRate, n), 1e-3))
 	}
+	r.besideOperations(add)
 	return t
 }
 

@@ -147,7 +147,7 @@ func (t *table) markdown(w *bytes.Buffer) {
 func (r *report) stageTable() *table {
 	t := &table{head: []string{"stage", "k events/s", "min..max", "CPU ns/event", "until at rest", "others"}}
 	for _, st := range stages {
-		if len(r.Samples[st.name]) == 0 || st.name == exportStage || st.name == operationsStage {
+		if len(r.Samples[st.name]) == 0 || st.name == exportStage || st.name == operationsStage || st.name == besideStage {
 			continue
 		}
 		rate, cpu, settled := r.rates(st.name), r.cpu(st.name), r.settled(st.name)

@@ -59,6 +59,7 @@ var stages = []stage{
 	{countersStage, "counters: increments summed a batch, exactly once, fsynced", runCounters},
 	{exportStage, "export: scan, encode and write the rows as Parquet", runExport},
 	{operationsStage, "operations: scans, gets and single writes", runOperations},
+	{besideStage, "beside: commits with and without exports", runBeside},
 }
 
 // measured runs f under a meter, and under the profiler where s asks for it.
