@@ -28,36 +28,14 @@ func dial(t *testing.T, change func(*Options), gateways ...*fakeGateway) *Store 
 	return s
 }
 
-// without is what the contract asks for and a Thrift2 gateway cannot do, or that is
-// not built on it.
-func without() map[string]string {
-	m := map[string]string{}
-	for why, names := range map[string][]string{
-		"the gateway cannot split and merge regions, flush and compact": {
-			"regions", "region stats", "split point", "table attributes", "atomic rows", "filter hints", "flushed", "compacted", "tidied", "reshaped",
-		},
-		"they change what is behind the gateway": {"unpacked", "reopened"},
-		"COUNTER and DISTINCT families are not built on HBase yet": {
-			"alter", "table state", "truncate", "cursors", "cursors last", "cursor errors", "gets of many rows", "batch", "counters", "counter limits", "counter expiry",
-			"distinct", "distinct refused", "distinct expiry", "distinct replay", "concurrent increments", "durability",
-		},
-		"batches with progress and conditional records are not built on HBase yet": {
-			"batch advance", "batch records", "batch order", "batch checks", "batch ids for a while", "batch refused unseen",
-		},
-	} {
-		for _, name := range names {
-			m[name] = why
-		}
-	}
-	return m
-}
-
 // TestContract runs what the engines' contract and the cases ask of a Thrift2
 // gateway, over one that has memstore behind it.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	gateways := map[string]*fakeGateway{} // by directory: what was written there outlives an engine
 	unsupported := map[string]bool{}
+	limits := storetest.HBaseLimits()
+	limits.Unsupported = func(id string, _ error) { unsupported[id] = true }
 	storetest.RunWithin(t, func(t *testing.T, o storetest.Options) store.Engine {
 		g := gateways[o.Dir]
 		if g == nil {
@@ -69,7 +47,7 @@ func TestContract(t *testing.T) {
 			gateways[o.Dir] = g
 		}
 		return dial(t, func(h *Options) { h.Now = o.Now }, g)
-	}, &storetest.Limits{Without: without(), Unsupported: func(id string, _ error) { unsupported[id] = true }})
+	}, limits)
 	// Of more than 600 cases. Each that is not run is something that HBase does and
 	// a user of this engine has to do without.
 	if n := len(unsupported); n > 80 {

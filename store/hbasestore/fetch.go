@@ -197,14 +197,12 @@ func (f *fetcher) wanted() int {
 // What it sends besides the rest is dropped.
 func (f *fetcher) bounds() (start, stop []byte) {
 	start, stop = f.rest.Start, f.rest.Stop
+	longest := maxRow(f.table)
 	if !f.sel.Reversed() {
-		if len(start) > cell.MaxRowLength {
-			start = start[:cell.MaxRowLength]
+		if len(stop) > longest {
+			stop = cell.PrefixEnd(stop[:longest])
 		}
-		if len(stop) > cell.MaxRowLength {
-			stop = cell.PrefixEnd(stop[:cell.MaxRowLength])
-		}
-		return start, stop
+		return start[:min(len(start), longest)], stop
 	}
 	start, stop = stop, start
 	if n := len(start); n > 0 && start[n-1] == 0 {
@@ -218,7 +216,7 @@ func (f *fetcher) bounds() (start, stop []byte) {
 			stop = append(append(bytes.Clone(stop[:n-1]), last-1), bytes.Repeat([]byte{0xff}, 9)...)
 		}
 	}
-	return start, stop[:min(len(stop), cell.MaxRowLength)]
+	return start[:min(len(start), longest)], stop[:min(len(stop), longest)]
 }
 
 func (f *fetcher) scan() *hbase.TScan {

@@ -72,6 +72,10 @@ type Options struct {
 	// MaxAge is how old schemas and region maps may be; 0 = 30 s. The store's
 	// own changes are seen at once.
 	MaxAge time.Duration
+	// MaxCellBytes is the largest cell, key included, that the gateway sends
+	// (its hbase.client.keyvalue.maxsize); 0 = 10 MiB, HBase's default. A table
+	// may take less.
+	MaxCellBytes int
 	// PageBytes is about how much a scan fetches at once, and up to three times
 	// that is in memory; 0 = 1 MiB.
 	PageBytes int
@@ -130,6 +134,7 @@ func (o *Options) withDefaults() *Options {
 	}
 	number(&c.Connections, 16)
 	number(&c.PageBytes, 1<<20)
+	number(&c.MaxCellBytes, store.DefaultMaxCellBytes)
 	duration(&c.IdleTimeout, 50*time.Second)
 	duration(&c.DialTimeout, 5*time.Second)
 	duration(&c.CallTimeout, time.Minute)

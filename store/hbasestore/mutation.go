@@ -162,11 +162,31 @@ func (h *mutation) modify(o *cell.Op, d *hbase.TDurability) {
 // not apply as a whole: it is one put, and may be repeated.
 func (h *mutation) bulk() bool { return len(h.writes) == 1 && h.writes[0].Put != nil && !h.once }
 
+// cellOverhead is what a KeyValue adds to row, family, qualifier and value.
+const cellOverhead = 20
+
+// maxRow is the longest row of a table that HBase finds: it looks for its region by
+// "table,row,99999999999999", which must not be longer than a row can be, and tries
+// for 20 minutes where it is.
+func maxRow(table string) int { return cell.MaxRowLength - len(table) - 16 }
+
 // validate returns m for HBase, checked against the schema of its table: what the
 // gateway would answer with an internal error, or retry for minutes, is not sent. A
 // family that is missing is HBase's to find where a condition comes first.
 func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool) (*mutation, error) {
 	table := store.CanonicalName(m.Table)
+	if system(table) && table != store.OutboxTable && table != store.JobsTable {
+		return nil, fmt.Errorf("%w: %s is the store's own", store.ErrRefused, table)
+	}
+	if n := maxRow(table); len(m.Row) > n {
+		return nil, fmt.Errorf("table %s: %w: row key of %d bytes; HBase finds rows of up to %d there", table, store.ErrInvalidArgument, len(m.Row), n)
+	}
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		if size := cellOverhead + len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value); size > s.o.MaxCellBytes {
+			return nil, fmt.Errorf("table %s, row %.100q: %w: %s:%.100q has %d bytes, the gateway takes %d", table, m.Row, store.ErrCellTooLarge, o.Family, o.Qualifier, size, s.o.MaxCellBytes)
+		}
+	}
 	for {
 		t, fresh, err := s.schemas.get(ctx, table)
 		if err != nil {

@@ -281,11 +281,14 @@ func TestLongestRows(t *testing.T) {
 	t.Parallel()
 	mem := newMem(t)
 	s := dial(t, nil, newGateway(t, mem, false))
-	long := string(bytes.Repeat([]byte{0xff}, cell.MaxRowLength))
+	long := string(bytes.Repeat([]byte{0xff}, maxRow("t")))
 	for _, row := range []string{"a", long} {
 		if err := mutate(t, s, put(row, "v")); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := mutate(t, s, put(long+"x", "v")); !errors.Is(err, store.ErrInvalidArgument) {
+		t.Errorf("a row that HBase does not find: Got %v", err)
 	}
 	for _, reversed := range []bool{false, true} {
 		for _, row := range []string{"a", long} {

@@ -108,6 +108,27 @@ type marker struct {
 // read reports whether the op reads cells.
 func (o *op) read() bool { return o.Op == "get" || o.Op == "scan" }
 
+// timed reports whether the outcome of the case depends on how its clock goes.
+func (c *testCase) timed() bool {
+	for _, attrs := range c.Table.Families {
+		if attrs["TTL"] != nil {
+			return true
+		}
+	}
+	var timed func(ops []op) bool
+	timed = func(ops []op) bool {
+		return slices.ContainsFunc(ops, func(o op) bool {
+			for _, attrs := range o.Families {
+				if attrs["TTL"] != nil {
+					return true
+				}
+			}
+			return o.Op == "clock" || o.TTL != nil || o.MaxTimestampSlop != 0 || timed(o.Mutations)
+		})
+	}
+	return timed(c.Ops)
+}
+
 // buffered reports whether the op is one of the write buffer.
 func (o *op) buffered() bool { return strings.HasPrefix(o.Op, "buffered") }
 

@@ -52,14 +52,30 @@ type Limits struct {
 	// Without are tests of the contract, and situations of the cases, that are
 	// left out, by name, and why.
 	Without map[string]string
+	// Cases are left out, too, by their ids.
+	Cases map[string]string
 	// Unsupported is told of every case that is skipped because one of its
 	// operations has failed with an error that wraps store.ErrUnsupported. nil
 	// fails those cases.
 	Unsupported func(id string, err error)
+	// RealClock says that the engine has a clock of its own: cases that set it,
+	// or in which cells expire, are left out, and times that the store fills in
+	// are not compared.
+	RealClock bool
+	// MaxRowLength and MaxCellBytes are what the engine takes; 0 = what any
+	// store takes.
+	MaxRowLength, MaxCellBytes int
 }
 
 // RunWithin is Run for an engine that does not offer everything.
 func RunWithin(t *testing.T, open Factory, l *Limits) {
+	t.Run("contract", func(t *testing.T) { RunContractWithin(t, open, l) })
+	t.Run("cases", func(t *testing.T) { RunCasesWithin(t, open, l) })
+}
+
+// check fails t where l names what is not.
+func (l *Limits) check(t *testing.T) {
+	t.Helper()
 	names := map[string]bool{}
 	for _, c := range contract {
 		names[c.name] = true
@@ -72,8 +88,6 @@ func RunWithin(t *testing.T, open Factory, l *Limits) {
 			t.Errorf("%q is left out, and is no test of the contract and no situation", name)
 		}
 	}
-	t.Run("contract", func(t *testing.T) { runContract(t, open, l) })
-	t.Run("cases", func(t *testing.T) { runCases(t, open, l) })
 }
 
 // Clock is a virtual clock. It is safe for concurrent use.
@@ -102,6 +116,8 @@ type engine struct {
 	open  Factory
 	opts  Options
 	clock *Clock
+
+	limits Limits
 }
 
 // start opens a new engine with a clock at HBase's case files' beginning; it is
