@@ -74,8 +74,11 @@ type Config struct {
 // Store is where tables are kept.
 type Store struct {
 	// Engine is the storage engine: pebble keeps tables in a directory of this
-	// machine; mem keeps them in memory, for trials only.
-	Engine string `yaml:"engine" default:"pebble" values:"pebble|mem"`
+	// machine; mem keeps them in memory, for trials only; hbase is a real HBase,
+	// for the shell: pipelines and exports are not built on it yet.
+	Engine string `yaml:"engine" default:"pebble" values:"pebble|mem|hbase"`
+	// HBase is how to reach an HBase, for engine hbase.
+	HBase HBase `yaml:"hbase"`
 	// Dir is the data directory. One process at a time has it open; others
 	// work through that process.
 	Dir string `yaml:"dir" default:"./sluice-data"`
@@ -103,6 +106,25 @@ type Store struct {
 	// split or merged, by their table's SPLIT_POLICY and
 	// NORMALIZATION_ENABLED, and which of them are hot; 0 = never.
 	RegionInterval time.Duration `yaml:"region_interval" default:"5m"`
+}
+
+// HBase is how to reach an HBase.
+type HBase struct {
+	// Gateways are host:port addresses of HBase's Thrift2 gateways, of one HBase.
+	// Calls go to those that answer.
+	Gateways []string `yaml:"gateways"`
+	// Framed says that the gateways run with framed transport (-f). They garble
+	// split keys and attributes of tables then, so that those are not made.
+	Framed bool `yaml:"framed"`
+	// TLS encrypts the connections.
+	TLS TLS `yaml:"tls"`
+	// Connections bounds how many are open.
+	Connections int `yaml:"connections" default:"16"`
+	// CallTimeout bounds a call and its answer; HBase answers late while
+	// regions move.
+	CallTimeout time.Duration `yaml:"call_timeout" default:"1m"`
+	// RetryTimeout is for how long a call that may be repeated is tried.
+	RetryTimeout time.Duration `yaml:"retry_timeout" default:"2m"`
 }
 
 // Kafka is how to reach the brokers.

@@ -43,6 +43,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintJobs(d, report, find)
 	c.lintJoins(d, report, find)
 	c.lintBuckets(report)
+	c.lintHBase(report)
 	if c.DrainTimeout >= c.Kafka.SessionTimeout {
 		report("drain_timeout", "a new owner may begin when the session is over", "drain_timeout (%v) must be shorter than kafka.session_timeout (%v)", c.DrainTimeout, c.Kafka.SessionTimeout)
 	}
@@ -73,13 +74,8 @@ func (c *Config) lintConnections(report reporter) {
 	if c.Store.Dir == "" {
 		report("store.dir", "", "store.dir is empty: name the data directory")
 	}
-	tls, sasl := &c.Kafka.TLS, &c.Kafka.SASL
-	if (tls.CertFile == "") != (tls.KeyFile == "") {
-		report("kafka.tls", "", "cert_file and key_file go together")
-	}
-	if !tls.Enable && (tls.CAFile != "" || tls.CertFile != "" || tls.ServerName != "" || tls.InsecureSkipVerify) {
-		report("kafka.tls", "add enable: true", "TLS is configured and not enabled")
-	}
+	c.Kafka.TLS.lint("kafka.tls", report)
+	sasl := &c.Kafka.SASL
 	if sasl.Mechanism != "none" && (sasl.User == "" || sasl.Password == "") {
 		report("kafka.sasl", "", "%s needs user and password", sasl.Mechanism)
 	}
@@ -91,6 +87,15 @@ func (c *Config) lintConnections(report reporter) {
 	}
 	if 3*c.Kafka.HeartbeatInterval > c.Kafka.SessionTimeout {
 		report("kafka.heartbeat_interval", "", "heartbeat_interval (%v) must be at most a third of session_timeout (%v)", c.Kafka.HeartbeatInterval, c.Kafka.SessionTimeout)
+	}
+}
+
+func (t *TLS) lint(path string, report reporter) {
+	if (t.CertFile == "") != (t.KeyFile == "") {
+		report(path, "", "cert_file and key_file go together")
+	}
+	if !t.Enable && (t.CAFile != "" || t.CertFile != "" || t.ServerName != "" || t.InsecureSkipVerify) {
+		report(path, "add enable: true", "TLS is configured and not enabled")
 	}
 }
 

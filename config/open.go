@@ -12,6 +12,7 @@ import (
 
 	"sluice/serve/client"
 	"sluice/store"
+	"sluice/store/hbasestore"
 	"sluice/store/memstore"
 	"sluice/store/pebblestore"
 )
@@ -31,6 +32,7 @@ type Engine interface {
 var (
 	_ Engine = (*pebblestore.DB)(nil)
 	_ Engine = (*memstore.Store)(nil)
+	_ Engine = (*hbasestore.Store)(nil)
 	_ Engine = (*client.Client)(nil)
 )
 
@@ -66,6 +68,21 @@ func (c *Config) PebbleOptions(log *slog.Logger) *pebblestore.Options {
 		o.Sync = pebblestore.SyncNever
 	}
 	return o
+}
+
+// HBaseOptions returns the options of engine hbase. Its error is that of a
+// certificate.
+func (c *Config) HBaseOptions(log *slog.Logger) (*hbasestore.Options, error) {
+	h := &c.Store.HBase
+	o := &hbasestore.Options{
+		Addresses: h.Gateways, Framed: h.Framed, Connections: h.Connections,
+		CallTimeout: h.CallTimeout, RetryTimeout: h.RetryTimeout, Logger: log,
+	}
+	var err error
+	if o.TLS, err = h.TLS.load(); err != nil {
+		return nil, fmt.Errorf("store.hbase.tls: %w", err)
+	}
+	return o, nil
 }
 
 // OpenEngine opens the configured store in this process. A directory that another
@@ -108,6 +125,16 @@ func openEngine(ctx context.Context, c *Config, log *slog.Logger) (Engine, error
 		return db, nil
 	case "mem":
 		return memstore.New(nil)
+	case "hbase":
+		o, err := c.HBaseOptions(log)
+		if err != nil {
+			return nil, err
+		}
+		s, err := hbasestore.Open(ctx, o)
+		if err != nil {
+			return nil, err // not a nil *Store in an Engine
+		}
+		return s, nil
 	}
 	return nil, fmt.Errorf("%w: storage engine %q", store.ErrUnsupported, c.Store.Engine)
 }

@@ -42,11 +42,21 @@ func TestProblems(t *testing.T) {
 		want       []string
 	}{
 		{"empty file", "", nil},
+		{"HBase", "store: {engine: hbase, hbase: {gateways: [\"h:9090\"]}}\n", nil},
+		{"HBase without gateways", "store: {engine: hbase}\n", []string{`f.yaml:1:17: store.hbase.gateways is empty: name at least one Thrift2 gateway`}},
+		{"gateways of another engine", "store: {hbase: {gateways: [\"h\"]}}\n", []string{
+			`f.yaml:1:9: gateways are named and store.engine is pebble (add engine: hbase)`,
+			`f.yaml:1:28: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
+		}},
+		{"what HBase cannot", "store: {engine: hbase, hbase: {gateways: [\"h:1\"], call_timeout: 0s}}\n" + tables, []string{
+			`f.yaml:1:65: call_timeout must be more than 0`,
+			`f.yaml:6:7: a COUNTER or DISTINCT family is not built on HBase yet: use engine pebble`,
+		}},
 		{"comments only", "# nothing\n", nil},
 		{"unknown key", "stor:\n  dir: x\n", []string{`f.yaml:1:1: unknown key "stor" (did you mean "store"?)`}},
-		{"unknown key inside", "store:\n  direct: x\n", []string{`f.yaml:2:3: unknown key "direct" in store (known: cache, counter_cache, dir, engine, mem_table, min_free, region_interval, rewrite_interval, rewrite_rate, sync)`}},
+		{"unknown key inside", "store:\n  direct: x\n", []string{`f.yaml:2:3: unknown key "direct" in store (known: cache, counter_cache, dir, engine, hbase, mem_table, min_free, region_interval, rewrite_interval, rewrite_rate, sync)`}},
 		{"all at once", "store:\n  engine: rocks\n  cache: lots\nkafka:\n  dial_timeout: 5\nserve: 3\n", []string{
-			`f.yaml:2:11: store.engine cannot be "rocks" (known: mem, pebble)`,
+			`f.yaml:2:11: store.engine cannot be "rocks" (known: hbase, mem, pebble)`,
 			`f.yaml:3:10: "lots" is not a size: write 64KiB, 16MiB, 1GiB or a number of bytes`,
 			`f.yaml:5:17: kafka.dial_timeout must be a duration such as 250ms, 10s or 1h30m, not "5"`,
 			`f.yaml:6:8: serve must be a mapping of keys to values, not a number`,
