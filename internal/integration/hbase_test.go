@@ -200,3 +200,28 @@ func (r *renamed) TableEnabled(ctx context.Context, table string) (bool, error) 
 func (r *renamed) TruncateTable(ctx context.Context, table string, preserveSplits bool) error {
 	return r.Store.TruncateTable(ctx, r.name(table), preserveSplits)
 }
+
+func (r *renamed) SplitRegion(ctx context.Context, table string, at []byte) error {
+	return r.Store.SplitRegion(ctx, r.name(table), at)
+}
+
+func (r *renamed) MergeRegions(ctx context.Context, table string, rows ...[]byte) error {
+	return r.Store.MergeRegions(ctx, r.name(table), rows...)
+}
+
+func (r *renamed) SplitPoint(ctx context.Context, table string, row []byte) ([]byte, error) {
+	return r.Store.SplitPoint(ctx, r.name(table), row)
+}
+
+func (r *renamed) MajorCompact(ctx context.Context, table string) error {
+	return r.Store.MajorCompact(ctx, r.name(table))
+}
+
+func (r *renamed) Apply(ctx context.Context, b *store.Batch) error {
+	c := *b
+	c.Mutations = make([]store.Mutation, len(b.Mutations))
+	for i := range b.Mutations {
+		c.Mutations[i] = store.Mutation{Offset: b.Mutations[i].Offset, Mutation: *r.mutation(&b.Mutations[i].Mutation)}
+	}
+	return r.Store.Apply(ctx, &c)
+}
