@@ -17,6 +17,10 @@ import (
 type JoinOptions struct {
 	Join   *Join
 	Source Source
+	// Checkpoint names the instant of Source, where another process can read the
+	// same one by that name: then the run can be resumed, as one of published
+	// runs always can. Default: empty.
+	Checkpoint string
 	// Out is the directory below which the join has its own. Default: the
 	// join's.
 	Out string
@@ -71,14 +75,16 @@ type joinRun struct {
 	upload   target.Upload
 	inputs   [2]sideInput
 	metadata map[string]string
-	outputs  []*fileWriter
+	notes    target.Resumable // the upload, where the run can be resumed; nil = not
+	outputs  []*joinOutput
 	progress Progress
 }
 
 // RunJoin joins the sides and publishes the result as a run, with a manifest of its
-// own: what Run does with a table. It is one goroutine; nothing of it can be
-// resumed. Its error wraps join.ErrMemory and join.ErrNotSorted as join.Join.Run's
-// does, store.ErrCorrupt where a file of a published run is not what its manifest
+// own: what Run does with a table. It is one goroutine. A run that is resumed joins
+// everything again, and writes the files that were not finished. Its error wraps
+// ErrResumable as Run's does; it wraps join.ErrMemory,
+// join.ErrNotSorted and join.ErrDisk as join.Join.Run's does, store.ErrCorrupt where a file of a published run is not what its manifest
 // says, and target.ErrExists.
 func RunJoin(ctx context.Context, o *JoinOptions) (*Manifest, error) {
 	r, err := newJoinRun(o)
@@ -149,12 +155,15 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.upload, err = r.Target.Begin(ctx, r.dir, r.id); err != nil {
+	if err := r.begin(ctx, m); err != nil {
+		if errors.Is(err, target.ErrExists) {
+			err = errors.Join(err, pointAgain(ctx, r.Target, r.dir))
+		}
 		return nil, err
 	}
 	data, err := r.publish(ctx, m)
 	if err != nil {
-		return nil, errors.Join(err, r.upload.Abort())
+		return nil, r.end(ctx, err)
 	}
 	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
 		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
@@ -229,13 +238,21 @@ func commonOffsets(a, b []Offset) []Offset {
 
 // publish writes the files and then the manifest, whose bytes it returns.
 func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
-	for i := range r.Join.format {
-		r.outputs = append(r.outputs, &fileWriter{upload: r.upload, layout: &r.Join.layout, format: &r.Join.format[i], metadata: r.metadata})
+	for _, o := range r.outputs {
+		o.upload = r.upload
 	}
 	if err := r.join(ctx, func(b *columnar.Batch) error { return r.write(ctx, m, b) }); err != nil {
 		return nil, err
 	}
 	for _, o := range r.outputs {
+		switch {
+		case len(o.done) == 1 && o.done[0].Rows == 0:
+			continue // the file that says the columns
+		case len(o.done) > 0:
+			return nil, fmt.Errorf("%s: %w", o.done[0].Path, errOtherRows)
+		case o.writer == nil && o.resumed:
+			continue // all rows were in finished files
+		}
 		if err := r.finish(ctx, m, o); err != nil {
 			return nil, err
 		}
@@ -255,6 +272,12 @@ func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) e
 // write appends a batch in every format.
 func (r *joinRun) write(ctx context.Context, m *Manifest, b *columnar.Batch) error {
 	for _, o := range r.outputs {
+		if len(o.done) > 0 {
+			if err := o.pass(b); err != nil {
+				return err
+			}
+			continue
+		}
 		if o.full() {
 			if err := r.finish(ctx, m, o); err != nil {
 				return err
@@ -267,6 +290,9 @@ func (r *joinRun) write(ctx context.Context, m *Manifest, b *columnar.Batch) err
 		}
 		if err := o.add(b); err != nil {
 			return err
+		}
+		if o.digest != nil {
+			b.HashTo(o.digest)
 		}
 	}
 	r.report(func(p *Progress) { p.Rows += int64(b.Rows()) })
@@ -286,7 +312,7 @@ func (r *joinRun) nextName(m *Manifest, f *format) string {
 
 // finish ends the current file of a format; without any, one without rows says the
 // columns.
-func (r *joinRun) finish(ctx context.Context, m *Manifest, o *fileWriter) error {
+func (r *joinRun) finish(ctx context.Context, m *Manifest, o *joinOutput) error {
 	if o.writer == nil {
 		if err := o.create(ctx, r.nextName(m, o.format)); err != nil {
 			return err
@@ -295,6 +321,15 @@ func (r *joinRun) finish(ctx context.Context, m *Manifest, o *fileWriter) error 
 	f, err := o.close()
 	if err != nil {
 		return err
+	}
+	if o.digest != nil {
+		data, err := encodeJSON(&workNote{FormatVersion: ManifestVersion, File: &f, Digest: o.takeDigest()})
+		if err == nil {
+			err = r.notes.Note(ctx, f.Path, data)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	m.Files = append(m.Files, f)
 	r.report(func(p *Progress) {

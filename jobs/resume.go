@@ -44,6 +44,9 @@ type runState struct {
 	// instant: the job and the program's version.
 	Definition    string `json:"definition"`
 	PreviousRunID string `json:"previous_run_id"`
+	// Join says that the run is of a join: Checkpoint may then name the manifests
+	// of both sides instead.
+	Join bool `json:"join,omitempty"`
 }
 
 // workNote is a finished file, or a split of which every file is finished.
@@ -51,7 +54,10 @@ type workNote struct {
 	FormatVersion int   `json:"format_version"`
 	Region        int   `json:"region"` // its number in the table's map
 	File          *File `json:"file,omitempty"`
-	Rows          int64 `json:"rows"` // of a split: of its files of each format
+	// Digest is, of a file of a join, the SHA-256 of its batches
+	// (columnar.Batch.HashTo), 64 hex digits.
+	Digest string `json:"digest,omitempty"`
+	Rows   int64  `json:"rows"` // of a split: of its files of each format
 }
 
 // differs says why the files of a run with state s cannot be those of one with
@@ -90,11 +96,13 @@ type finishedWork struct {
 	state runState
 	files map[int]map[string][]File // by region and format, in key order
 	done  map[int]int64             // rows of each format, by region
+	// digests are those of a join's files, by path.
+	digests map[string]string
 }
 
 // decodeWork reads the notes of an upload. Its error wraps ErrManifest.
 func decodeWork(notes map[string][]byte) (*finishedWork, error) {
-	w := &finishedWork{files: map[int]map[string][]File{}, done: map[int]int64{}}
+	w := &finishedWork{files: map[int]map[string][]File{}, done: map[int]int64{}, digests: map[string]string{}}
 	if err := decodeStrict(notes[noteRun], &w.state); err != nil {
 		return nil, fmt.Errorf("note %s: %w", noteRun, err)
 	}
@@ -114,6 +122,7 @@ func decodeWork(notes map[string][]byte) (*finishedWork, error) {
 				w.files[n.Region] = map[string][]File{}
 			}
 			w.files[n.Region][n.File.Format] = append(w.files[n.Region][n.File.Format], *n.File)
+			w.digests[name] = n.Digest
 		default:
 			return nil, fmt.Errorf("%w: note %s is not of region %d", ErrManifest, name, n.Region)
 		}
@@ -123,7 +132,7 @@ func decodeWork(notes map[string][]byte) (*finishedWork, error) {
 			slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 			var before *File
 			for i := range files {
-				err := files[i].validate(before, true)
+				err := files[i].validate(before, !w.state.Join)
 				if err == nil && files[i].Path != partName(region, i, format) {
 					err = fmt.Errorf("want %s", partName(region, i, format))
 				}
@@ -181,30 +190,42 @@ func (r *run) begin(ctx context.Context, m *Manifest) error {
 		FormatVersion: ManifestVersion, Job: m.Job, RunID: m.RunID, LogicalTime: m.LogicalTime, StartedAt: m.StartedAt,
 		Checkpoint: r.Checkpoint, Sequence: m.Sequence, Definition: definition, PreviousRunID: m.PreviousRunID,
 	}
-	left, err := t.Resume(ctx, r.dir, r.id)
+	fresh, err := resumeOrBegin(ctx, t, r.dir, want, func(left target.Resumable) (bool, error) { return r.takeUp(ctx, left, want, m) })
+	if fresh != nil {
+		r.upload, r.notes = fresh, fresh
+	}
+	return err
+}
+
+// resumeOrBegin offers takeUp what is left of the run of want, which becomes visible
+// as dir; where nothing is, or takeUp says false, it begins an upload and returns it.
+func resumeOrBegin(ctx context.Context, t target.Resumer, dir string, want *runState, takeUp func(target.Resumable) (bool, error)) (target.Resumable, error) {
+	left, err := t.Resume(ctx, dir, want.RunID)
 	switch {
 	case err == nil:
-		done, err := r.takeUp(ctx, left, want, m)
+		done, err := takeUp(left)
 		if done || err != nil {
-			return err
+			return nil, err
 		}
 	case !errors.Is(err, target.ErrNotFound) && !errors.Is(err, errors.ErrUnsupported):
-		return err
+		return nil, err
 	}
-	if r.upload, err = t.Begin(ctx, r.dir, r.id); err != nil {
-		return err
+	u, err := t.Begin(ctx, dir, want.RunID)
+	if err != nil {
+		return nil, err
 	}
-	if r.notes, ok = r.upload.(target.Resumable); !ok {
-		return errors.Join(fmt.Errorf("target %T: its uploads cannot be resumed: %w", t, store.ErrUnsupported), r.upload.Abort())
+	fresh, ok := u.(target.Resumable)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("target %T: its uploads cannot be resumed: %w", t, store.ErrUnsupported), u.Abort())
 	}
 	data, err := encodeJSON(want)
 	if err == nil {
-		err = r.notes.Note(ctx, noteRun, data)
+		err = fresh.Note(ctx, noteRun, data)
 	}
 	if err != nil {
-		return errors.Join(err, r.upload.Abort())
+		return nil, errors.Join(err, fresh.Abort())
 	}
-	return nil
+	return fresh, nil
 }
 
 // takeUp makes left the upload of r and reports true; where its files are not of

@@ -202,7 +202,7 @@ func (r *run) run(ctx context.Context) (*Manifest, error) {
 	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", len(r.splits))
 	if err := r.begin(ctx, m); err != nil {
 		if errors.Is(err, target.ErrExists) {
-			err = errors.Join(err, r.pointAgain(ctx))
+			err = errors.Join(err, pointAgain(ctx, r.Target, r.dir))
 		}
 		return nil, err
 	}
@@ -281,14 +281,14 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	return m.commit(ctx, r.upload, r.Source, r.Now())
 }
 
-// pointAgain makes up for a process that was killed between publishing this run and
-// pointing at it.
-func (r *run) pointAgain(ctx context.Context) error {
-	m, data, err := readManifest(ctx, r.Target, path.Join(r.dir, ManifestName))
+// pointAgain makes up for a process that was killed between publishing the run in dir
+// and pointing at it.
+func pointAgain(ctx context.Context, t target.Target, dir string) error {
+	m, data, err := readManifest(ctx, t, path.Join(dir, ManifestName))
 	if err != nil {
 		return err
 	}
-	return pointLatest(ctx, r.Target, r.dir, m, data)
+	return pointLatest(ctx, t, dir, m, data)
 }
 
 // pointLatest makes the job's _latest.json name the run of manifest m, encoded in data.

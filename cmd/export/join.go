@@ -16,11 +16,12 @@ import (
 
 type joinCommand struct {
 	cli.ConfigFlag
-	Join  string    `arg:"" help:"Name of the join in the configuration file."`
-	Out   string    `placeholder:"DIR" help:"Directory below which the join has its own; default: the join's out."`
-	Time  time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
-	JSON  bool      `name:"json" help:"Print the manifest of the run."`
-	Quiet bool      `short:"q" help:"No progress."`
+	Join   string    `arg:"" help:"Name of the join in the configuration file."`
+	Out    string    `placeholder:"DIR" help:"Directory below which the join has its own; default: the join's out."`
+	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
+	Resume bool      `help:"Go on with the run of the join that was cut off, the one for --time or else the newest."`
+	JSON   bool      `name:"json" help:"Print the manifest of the run."`
+	Quiet  bool      `short:"q" help:"No progress."`
 }
 
 // Run joins what two jobs would export, at one instant, or two published exports.
@@ -46,14 +47,22 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()
+	var left *jobs.Unfinished
+	if c.Resume {
+		if left, err = unfinished(ctx, c.Join, o.Target, out, c.Time); err != nil {
+			return err
+		}
+		o.LogicalTime = left.LogicalTime
+	}
 	find := func(string) *store.TableDescriptor { return nil }
+	keep := func() {}
 	if spec.Left.Job != "" {
-		source, err := config.OpenInstant(ctx, cfg, log)
+		source, err := c.open(ctx, p, cfg, left, log)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, source.Close()) }()
-		o.Source = source
+		o.Source, o.Checkpoint, keep = source, source.Checkpoint, source.Keep
 		find = func(table string) *store.TableDescriptor {
 			d, err := source.Table(ctx, table)
 			if err != nil {
@@ -69,8 +78,20 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	o.Progress = bar.report
 	m, err := jobs.RunJoin(ctx, o)
 	bar.end()
+	if errors.Is(err, jobs.ErrResumable) {
+		keep()
+		return fmt.Errorf("%w; what is finished was kept: go on with export join --resume", err)
+	}
 	if err != nil {
 		return err
 	}
 	return printManifest(p.Stdout, out, m, c.JSON)
+}
+
+// open opens the instant to join at: that of the run to go on with, or a new one.
+func (c *joinCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.Unfinished, log *slog.Logger) (*config.Instant, error) {
+	if left == nil {
+		return config.OpenLastingInstant(ctx, cfg, log)
+	}
+	return reopen(ctx, p, cfg, left, log)
 }

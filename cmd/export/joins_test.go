@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -16,6 +18,7 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/parquetfile"
+	"sluice/store"
 )
 
 // block is a fenced block of a document.
@@ -185,6 +188,66 @@ func TestJoinCookBook(t *testing.T) {
 		}
 		if stdout, stderr, status := export(t, "verify", filepath.Join(out, join)); status != cli.Status(nil) {
 			t.Errorf("verify %s: Got %s%s", join, stdout, stderr)
+		}
+	}
+}
+
+// TestJoinResume goes on with a join that was cut off, with its checkpoint and without.
+func TestJoinResume(t *testing.T) {
+	t.Parallel()
+	for _, gone := range []bool{false, true} {
+		file, out := setup(t, "a", "b", "c", "d")
+		c, err := config.Load(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, stderr, status := export(t, "join", "-c", file, "--resume", "pairs"); status != cli.StatusFailed || !strings.Contains(stderr, "was cut off") {
+			t.Errorf("nothing was cut off: Got status %d, %s", status, stderr)
+		}
+		in, err := config.OpenLastingInstant(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		j, err := c.CompileJoin("pairs", func(string) *store.TableDescriptor { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = jobs.RunJoin(t.Context(), &jobs.JoinOptions{
+			Join: j, Source: &failing{Instant: in}, Checkpoint: in.Checkpoint, Version: cli.Version().Version,
+			LogicalTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		})
+		if !errors.Is(err, jobs.ErrResumable) {
+			t.Fatalf("Got %v, want ErrResumable", err)
+		}
+		in.Keep()
+		if err := in.Close(); err != nil {
+			t.Fatal(err)
+		}
+		withEngine(t, c, func(e config.Engine) {
+			m := cell.Mutation{Table: "views", Row: []byte("e")}
+			m.Put("e", []byte("n"), 1, []byte("9"))
+			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if gone {
+			if err := os.RemoveAll(filepath.Join(c.Store.Dir, "checkpoints")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stdout, stderr, status := export(t, "join", "-c", file, "--resume", "pairs")
+		want := "4 rows"
+		if gone {
+			want = "5 rows"
+		}
+		if status != 0 || !strings.Contains(stdout, want) || strings.Contains(stderr, "begins anew") != gone {
+			t.Errorf("checkpoint gone %t: Got status %d, %s%s", gone, status, stdout, stderr)
+		}
+		if _, stderr, status := export(t, "verify", filepath.Join(out, "pairs")); status != 0 {
+			t.Errorf("verify: Got status %d, %s", status, stderr)
+		}
+		if entries, _ := os.ReadDir(filepath.Join(c.Store.Dir, "checkpoints")); len(entries) != 0 {
+			t.Errorf("the checkpoint is still there: %v", entries)
 		}
 	}
 }

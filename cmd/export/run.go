@@ -86,33 +86,39 @@ func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Confi
 	if !c.Resume {
 		return config.OpenLastingInstant(ctx, cfg, o.Logger)
 	}
-	left, err := c.unfinished(ctx, o)
+	left, err := unfinished(ctx, c.Job, o.Target, o.Out, c.Time)
 	if err != nil {
 		return nil, err
 	}
 	o.LogicalTime = left.LogicalTime
-	source, err := config.ReopenInstant(ctx, cfg, left.Checkpoint, o.Logger)
+	return reopen(ctx, p, cfg, left, o.Logger)
+}
+
+// reopen opens the instant that a run which was cut off has read, or, where it is gone,
+// a new one.
+func reopen(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.Unfinished, log *slog.Logger) (*config.Instant, error) {
+	source, err := config.ReopenInstant(ctx, cfg, left.Checkpoint, log)
 	if !errors.Is(err, api.ErrNotFound) {
 		return source, err
 	}
 	fmt.Fprintf(p.Stderr, "export: the checkpoint of run %s is gone: the run begins anew, with the table as it is now\n", left.RunID)
-	return config.OpenLastingInstant(ctx, cfg, o.Logger)
+	return config.OpenLastingInstant(ctx, cfg, log)
 }
 
-// unfinished returns the run to go on with. Its error wraps target.ErrNotFound or
-// target.ErrBusy.
-func (c *runCommand) unfinished(ctx context.Context, o *jobs.RunOptions) (*jobs.Unfinished, error) {
-	if config.InBucket(o.Out) {
-		return nil, fmt.Errorf("resume %s: %w: runs in a bucket begin anew", c.Job, store.ErrUnsupported)
+// unfinished returns the run of a job or a join to go on with, the one for at or, where
+// that is zero, the newest. Its error wraps target.ErrNotFound or target.ErrBusy.
+func unfinished(ctx context.Context, job string, t target.Target, out string, at time.Time) (*jobs.Unfinished, error) {
+	if config.InBucket(out) {
+		return nil, fmt.Errorf("resume %s: %w: runs in a bucket begin anew", job, store.ErrUnsupported)
 	}
-	all, err := jobs.ListUnfinishedTarget(ctx, o.Target)
+	all, err := jobs.ListUnfinishedTarget(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	busy := false
 	for i := range all {
 		u := &all[i]
-		if u.Job != c.Job || (!c.Time.IsZero() && !u.LogicalTime.Equal(c.Time)) {
+		if u.Job != job || (!at.IsZero() && !u.LogicalTime.Equal(at)) {
 			continue
 		}
 		if !u.Busy {
@@ -121,13 +127,13 @@ func (c *runCommand) unfinished(ctx context.Context, o *jobs.RunOptions) (*jobs.
 		busy = true
 	}
 	which := ""
-	if !c.Time.IsZero() {
-		which = " for " + c.Time.UTC().Format(time.RFC3339Nano)
+	if !at.IsZero() {
+		which = " for " + at.UTC().Format(time.RFC3339Nano)
 	}
 	if busy {
-		return nil, fmt.Errorf("resume %s%s: %w: another process writes it", c.Job, which, target.ErrBusy)
+		return nil, fmt.Errorf("resume %s%s: %w: another process writes it", job, which, target.ErrBusy)
 	}
-	return nil, fmt.Errorf("resume %s%s: %w: no run in %s was cut off", c.Job, which, target.ErrNotFound, o.Out)
+	return nil, fmt.Errorf("resume %s%s: %w: no run in %s was cut off", job, which, target.ErrNotFound, out)
 }
 
 // below is what lies in out, a directory or a bucket, by its path there.
