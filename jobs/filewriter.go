@@ -27,6 +27,7 @@ type fileWriter struct {
 
 	path   string
 	writer columnar.FileWriter // nil = there is no current file
+	size   int64               // of what it was given
 	file   io.WriteCloser
 	buffer *bufio.Writer
 	hash   hash.Hash
@@ -49,7 +50,7 @@ func (w *fileWriter) create(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
-	w.writer = f
+	w.writer, w.size = f, 0
 	return nil
 }
 
@@ -58,12 +59,13 @@ func (w *fileWriter) add(b *columnar.Batch) error {
 	if err := w.writer.Write(b); err != nil {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
+	w.size = w.writer.Size() // a tenth of an export, if it were asked for at each row
 	return nil
 }
 
 // full reports that the current file has reached its target size.
 func (w *fileWriter) full() bool {
-	return w.writer != nil && w.writer.Size() >= w.layout.targetFileBytes
+	return w.writer != nil && w.size >= w.layout.targetFileBytes
 }
 
 // close ends the current file and returns what is known of it here.
