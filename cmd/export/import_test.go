@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/store"
+)
+
+// TestImport exports a table and imports it into another, without a daemon and beside
+// one.
+func TestImport(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a", "b", "d")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withEngine(t, c, func(e config.Engine) {
+		for _, name := range []string{"copy", "copydaemon"} {
+			if err := e.CreateTable(t.Context(), &store.TableDescriptor{Name: name, Families: []store.FamilyDescriptor{store.NewFamily("e")}}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if stdout, stderr, status := export(t, "run", "-c", file, "--time", "1970-01-01T00:00:00.001Z", "views"); status != 0 {
+		t.Fatalf("run: Got status %d, %s%s", status, stdout, stderr)
+	}
+	run := filepath.Join(out, "views")
+	for _, with := range []string{"", "daemon"} {
+		if with != "" {
+			daemon(t, file)
+		}
+		stdout, stderr, status := export(t, "import", "-c", file, "--json", "--format", "arrow", run, "copy"+with)
+		var done imported
+		if err := json.Unmarshal([]byte(stdout), &done); err != nil || status != 0 || done.Rows != 3 || done.Cells != 3 || done.Job != "views" {
+			t.Fatalf("Got status %d, %v, %s%s", status, err, stdout, stderr)
+		}
+		if stdout, stderr, status := export(t, "import", "-c", file, run, "copy"+with); status != 0 || !strings.Contains(stdout, "3 rows, 3 cells") {
+			t.Errorf("again: Got status %d, %s%s", status, stdout, stderr)
+		}
+		if stdout, stderr, status := export(t, "verify-table", "-c", file, "views", "copy"+with); status != 0 {
+			t.Errorf("verify-table: Got status %d, %s%s", status, stdout, stderr)
+		}
+	}
+	for _, test := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{run}, cli.StatusUsage, "table"},
+		{[]string{"--format", "csv", run, "copy"}, cli.StatusUsage, "csv"},
+		{[]string{run, "none"}, cli.StatusFailed, "no such table"},
+		{[]string{out, "copy"}, cli.StatusFailed, "no _latest.json"},
+		{[]string{filepath.Join(out, "none"), "copy"}, cli.StatusFailed, "no such file"},
+	} {
+		if _, stderr, status := export(t, append([]string{"import", "-c", file}, test.args...)...); status != test.status || !strings.Contains(stderr, test.want) {
+			t.Errorf("%v: Got status %d and %s, want %d and %q", test.args, status, stderr, test.status, test.want)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package columnar
+
+import (
+	"math"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+)
+
+// TestAppendValueIsInverse: what AppendValue writes is read as the same value, in
+// every coding of every type that can be written.
+func TestAppendValueIsInverse(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		typ := Type(rapid.IntRange(int(String), int(Bytes)).Draw(rt, "type"))
+		coding := rapid.SampledFrom(codings[typ]).Draw(rt, "coding")
+		v := newVector(typ)
+		switch typ {
+		case String:
+			if err := v.AppendBytes([]byte(rapid.String().Draw(rt, "text"))); err != nil {
+				rt.Fatal(err)
+			}
+		case Bytes:
+			if err := v.AppendBytes(rapid.SliceOf(rapid.Byte()).Draw(rt, "bytes")); err != nil {
+				rt.Fatal(err)
+			}
+		case Int64:
+			v.AppendInt64(rapid.Int64().Draw(rt, "int"))
+		case Float64:
+			v.AppendFloat64(rapid.OneOf(rapid.Float64(), rapid.SampledFrom([]float64{math.Inf(1), math.Inf(-1), math.NaN(), math.Copysign(0, -1)})).Draw(rt, "float"))
+		case Bool:
+			v.AppendBool(rapid.Bool().Draw(rt, "bool"))
+		case Timestamp:
+			x := rapid.Int64Range(-62_135_596_800_000_000/1000, 253_402_300_799_999).Draw(rt, "ms") * 1000
+			if coding == RFC3339 {
+				x += rapid.Int64Range(0, 999).Draw(rt, "micros")
+			}
+			v.AppendInt64(x)
+		}
+		b, err := v.AppendValue([]byte("before"), coding, 0)
+		if coding == Distinct {
+			if err == nil {
+				rt.Fatal("a sketch was made of an estimate")
+			}
+			return
+		}
+		if err != nil {
+			rt.Fatal(err)
+		}
+		back := newVector(typ)
+		if why := back.appendValue(coding, b[len("before"):]); why != "" {
+			rt.Fatalf("%q is not read in coding %v: %s", b, coding, why)
+		}
+		if d := cmp.Diff(v, back, cmp.AllowUnexported(Vector{}), cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); d != "" {
+			rt.Fatalf("coding %v (-want +got)\n%s", coding, d)
+		}
+	})
+}
+
+// TestAppendValueBelowMilliseconds: what a coding has no room for goes, downwards.
+func TestAppendValueBelowMilliseconds(t *testing.T) {
+	t.Parallel()
+	v := newVector(Timestamp)
+	for _, x := range []int64{1999, -1, -1000, math.MaxInt64} {
+		v.AppendInt64(x)
+	}
+	for i, want := range []string{"1", "-1", "-1", "9223372036854775"} {
+		if got, err := v.AppendValue(nil, Text, i); err != nil || string(got) != want {
+			t.Errorf("%d µs: Got %s, %v, want %s ms", v.Int64s()[i], got, err, want)
+		}
+	}
+	if got, err := v.AppendValue(nil, RFC3339, 3); err == nil {
+		t.Errorf("the year 294247: Got %s", got)
+	}
+}

@@ -1,0 +1,372 @@
+package jobs
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+	"time"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// ImportOptions configures Import. From, To and Into must be set.
+type ImportOptions struct {
+	// From is the directory of a published run, or of a job, of which the latest
+	// is taken. It is not closed.
+	From target.Target
+	// To has the table Into, which gets the cells.
+	To   store.Engine
+	Into string
+	// Format is the format whose files are read. Default: the first of the run.
+	Format string
+	// Progress is called now and then; it must return soon.
+	Progress func(Progress)
+	// Now is the clock of Progress. Default: time.Now.
+	Now func() time.Time
+
+	chunkBytes int // of a commit, where tests want little; 0 = importBytes
+}
+
+// Imported is what Import has done.
+type Imported struct {
+	Manifest *Manifest
+	Rows     int64 // of the files
+	Cells    int64
+}
+
+// importBytes is about how much one commit of an import holds: enough rows for the
+// store to take them as sorted tables, a quarter of what a request may have.
+const importBytes = 16 << 20
+
+// RowError is a row of a file that cannot be imported.
+type RowError struct {
+	File string // below the run's directory
+	Row  int64  // in the file, from 1
+	Err  error
+}
+
+// Error names the row as FILE:ROW.
+func (e *RowError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Row, e.Err) }
+
+// Unwrap returns the reason.
+func (e *RowError) Unwrap() error { return e.Err }
+
+// Import writes the rows of a published export into a table: each column with a
+// family and a qualifier as the cell that it was read from. The whole run is
+// verified before its first row is written; the files are in the order of row keys,
+// so that the store takes them in bulk. A row's cells get the time of its $timestamp
+// column, or else the time that the run is for. Null columns are no cells; of
+// versions, and of what the job left out, nothing is in the files.
+//
+// All times are explicit and counters are set, not added: an Import that is killed
+// leaves a part of the rows, each whole, and the next one, from the beginning, makes
+// the same cells of them. The error wraps a *RowError for a row that the table does
+// not take or that holds no row key, store.ErrCorrupt where the run is not as its
+// manifest says, store.ErrFamilyNotFound, and store.ErrUnsupported for what no cell can
+// be made of: joins, runs without their row keys, DISTINCT families.
+func Import(ctx context.Context, o *ImportOptions) (*Imported, error) {
+	if o.From == nil || o.To == nil || o.Into == "" {
+		return nil, errors.New("jobs: ImportOptions need From, To and Into")
+	}
+	m := &tableImport{ImportOptions: *o}
+	if m.Now == nil {
+		m.Now = time.Now
+	}
+	if m.chunkBytes == 0 {
+		m.chunkBytes = importBytes
+	}
+	done, err := m.run(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("import into %s: %w", m.Into, err)
+	}
+	return done, nil
+}
+
+// tableImport is one execution of Import.
+type tableImport struct {
+	ImportOptions
+	manifest *Manifest
+	schema   *store.TableDescriptor
+	columns  []importColumn
+	row      int // column of the row key
+	time     int // of the time; -1 = there is none
+	family   int // with rows: cell: of the family, qualifier and value
+	qual     int
+	value    int
+	done     Imported
+	report   reporter
+
+	batch store.Batch
+	rows  []int64 // of the batch's mutations, in the file
+	bytes int
+}
+
+// importColumn is where a column of the files goes.
+type importColumn struct {
+	family    string // empty = the column is not a cell's
+	qualifier []byte
+	coding    columnar.Coding
+}
+
+func (m *tableImport) run(ctx context.Context) (*Imported, error) {
+	r, err := VerifyTarget(ctx, m.From)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Err(); err != nil {
+		return nil, fmt.Errorf("%w: run %s: %w", store.ErrCorrupt, r.Manifest.RunID, err)
+	}
+	m.manifest = r.Manifest
+	if m.schema, err = m.To.Table(ctx, m.Into); err != nil {
+		return nil, err
+	}
+	if err := m.compile(); err != nil {
+		return nil, err
+	}
+	if m.Format == "" {
+		m.Format = m.manifest.Totals[0].Format
+	}
+	var files []*File
+	for i := range m.manifest.Files {
+		if f := &m.manifest.Files[i]; f.Format == m.Format {
+			files = append(files, f)
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("%w: the run has no files of format %s", store.ErrInvalidArgument, m.Format)
+	}
+	m.report.start(m.Progress, m.Now, len(files))
+	for _, f := range files {
+		if err := m.file(ctx, r.Dir, f); err != nil {
+			return nil, err
+		}
+		m.report.file(f.Bytes)
+	}
+	m.done.Manifest = m.manifest
+	return &m.done, nil
+}
+
+// compile finds out what the columns of the run are.
+func (m *tableImport) compile() error {
+	unsupported := func(format string, args ...any) error {
+		return fmt.Errorf("%w: run %s: %s", store.ErrUnsupported, m.manifest.RunID, fmt.Sprintf(format, args...))
+	}
+	if m.manifest.Join != nil {
+		return unsupported("it is of a join")
+	}
+	if len(m.manifest.Totals) == 0 {
+		return unsupported("it has no files")
+	}
+	m.row, m.time, m.family, m.qual, m.value = -1, -1, -1, -1, -1
+	m.columns = make([]importColumn, len(m.manifest.Columns))
+	cells := 0
+	for i := range m.manifest.Columns {
+		c := &m.manifest.Columns[i]
+		coding, _ := columnar.ParseCoding(c.Coding)
+		m.columns[i].coding = coding
+		switch c.From {
+		case columnar.FromRow:
+			m.row = i
+		case columnar.FromTimestamp:
+			m.time = i
+		case columnar.FromFamily:
+			m.family = i
+		case columnar.FromQualifier:
+			m.qual = i
+		case columnar.FromValue:
+			m.value = i
+		default:
+			family, qualifier, _ := strings.Cut(c.From, ":")
+			if err := m.takes(family); err != nil {
+				return fmt.Errorf("column %s: %w", c.Name, err)
+			}
+			m.columns[i].family, m.columns[i].qualifier = family, []byte(qualifier)
+			cells++
+		}
+		if coding == columnar.Distinct {
+			return unsupported("column %s has the estimates of sketches", c.Name)
+		}
+	}
+	switch perCell := m.manifest.Rows == string(columnar.PerCell); {
+	case m.row < 0:
+		return unsupported("it has no column from $row")
+	case perCell && (m.family < 0 || m.qual < 0 || m.value < 0 || m.time < 0):
+		return unsupported("it has one row a cell, and not all of $family, $qualifier, $timestamp and $value")
+	case !perCell && cells == 0:
+		return unsupported("it has no column from a cell")
+	}
+	return nil
+}
+
+// takes says why cells cannot be written to a family.
+func (m *tableImport) takes(family string) error {
+	switch f := m.schema.Family(family); {
+	case f == nil:
+		return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, family, m.Into)
+	case f.Distinct:
+		return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written", store.ErrUnsupported, family)
+	}
+	return nil
+}
+
+// file imports one file.
+func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
+	in, err := m.From.Open(ctx, path.Join(dir, f.Path))
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	format, ok := formatOf(f.Format)
+	if !ok {
+		return fmt.Errorf("%s: %q is no format", f.Path, f.Format)
+	}
+	rd, err := format.read(in, in.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", f.Path, err)
+	}
+	defer rd.Close()
+	for row := int64(1); ; {
+		b, err := rd.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("%s: after %d rows: %w", f.Path, row-1, err)
+		}
+		for i := range b.Rows() {
+			if err := m.add(b, i, row); err != nil {
+				return &RowError{File: f.Path, Row: row, Err: err}
+			}
+			row++
+			if m.bytes >= m.chunkBytes {
+				if err := m.apply(ctx, f); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return m.apply(ctx, f)
+}
+
+// add makes a mutation of a row of a batch.
+func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
+	key, err := m.encode(b, m.row, i)
+	if err != nil {
+		return err
+	}
+	at := cell.Timestamp(m.manifest.LogicalTime.UnixMilli())
+	if m.time >= 0 {
+		v := b.Vector(m.time)
+		if v.IsNull(i) {
+			return errors.New("it has no time")
+		}
+		if at = cell.Timestamp(v.Int64s()[i]); v.Type() == columnar.Timestamp {
+			if at%1000 != 0 {
+				return fmt.Errorf("its time, %d µs, is not in ms", at)
+			}
+			at /= 1000
+		}
+	}
+	mutation := cell.Mutation{Table: m.Into, Row: key}
+	if m.value >= 0 {
+		family, err := m.encode(b, m.family, i)
+		if err != nil {
+			return err
+		}
+		qualifier, err := m.encode(b, m.qual, i)
+		if err != nil {
+			return err
+		}
+		if err := m.takes(string(family)); err != nil {
+			return err
+		}
+		value, err := m.encode(b, m.value, i)
+		if err != nil {
+			return err
+		}
+		err = m.put(&mutation, string(family), qualifier, at, value)
+		if err != nil {
+			return err
+		}
+	}
+	for j := range m.columns {
+		c := &m.columns[j]
+		if c.family == "" || b.Vector(j).IsNull(i) {
+			continue
+		}
+		value, err := m.encode(b, j, i)
+		if err != nil {
+			return err
+		}
+		if err := m.put(&mutation, c.family, c.qualifier, at, value); err != nil {
+			return err
+		}
+	}
+	m.done.Rows++
+	if len(mutation.Ops) == 0 {
+		return nil // all of it is null
+	}
+	// The place in the batch is the offset by which a refusal names it.
+	m.batch.Add(int64(len(m.rows)), mutation)
+	m.rows = append(m.rows, row)
+	m.bytes += len(key)
+	return nil
+}
+
+// encode returns a value of a column as the bytes of a cell, of its own.
+func (m *tableImport) encode(b *columnar.Batch, column, i int) ([]byte, error) {
+	name, v := m.manifest.Columns[column].Name, b.Vector(column)
+	if v.IsNull(i) {
+		return nil, fmt.Errorf("column %s is null", name)
+	}
+	value, err := v.AppendValue(nil, m.columns[column].coding, i)
+	if err != nil {
+		return nil, fmt.Errorf("column %s: %w", name, err)
+	}
+	return value, nil
+}
+
+// put adds the write of one cell, of which a counter is set.
+func (m *tableImport) put(mutation *cell.Mutation, family string, qualifier []byte, at cell.Timestamp, value []byte) error {
+	m.bytes += len(qualifier) + len(value) + keyValueBytes
+	m.done.Cells++
+	if !m.schema.Family(family).Counter {
+		mutation.Put(family, qualifier, at, value)
+		return nil
+	}
+	if len(value) != 8 {
+		return fmt.Errorf("%s:%s is a counter, and has %d bytes", family, EscapeKey(qualifier), len(value))
+	}
+	mutation.Ops = append(mutation.Ops,
+		cell.Op{Type: cell.OpDeleteColumn, Family: family, Qualifier: qualifier, Time: cell.Latest},
+		cell.Op{Type: cell.OpIncrement, Family: family, Qualifier: qualifier, Time: at, Delta: int64(binary.BigEndian.Uint64(value))})
+	return nil
+}
+
+// apply writes what was gathered of a file.
+func (m *tableImport) apply(ctx context.Context, f *File) error {
+	if len(m.rows) == 0 {
+		return nil
+	}
+	m.batch.Bulk = true
+	err := m.To.Apply(ctx, &m.batch)
+	if refused := (*store.BatchError)(nil); errors.As(err, &refused) {
+		if at := refused.Refused[0].Offset; at >= 0 && at < int64(len(m.rows)) {
+			return &RowError{File: f.Path, Row: m.rows[at], Err: refused.Refused[0].Err}
+		}
+	}
+	if err != nil {
+		return err
+	}
+	m.report.rows(int64(len(m.rows)))
+	m.batch.Reset()
+	m.rows, m.bytes = m.rows[:0], 0
+	return nil
+}

@@ -1,0 +1,205 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/store"
+)
+
+// exportedTable writes table t, exports it, and returns both.
+func exportedTable(t testing.TB, spec *Spec, write func(e store.Engine)) (source store.Snapshot, out string) {
+	t.Helper()
+	e := openMemory(t, "row04", "row08")
+	write(e)
+	s := snapshotOf(t, e)
+	d, err := s.Table(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Table = "t"
+	out = t.TempDir()
+	if _, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "t", spec, d), Source: s, Out: out, LogicalTime: time.UnixMilli(1234)}); err != nil {
+		t.Fatal(err)
+	}
+	return s, filepath.Join(out, "t")
+}
+
+var (
+	perCell = []columnar.ColumnSpec{
+		{Name: "key", From: "$row", Type: "bytes"},
+		{Name: "family", From: "$family", Type: "string"},
+		{Name: "qualifier", From: "$qualifier", Type: "bytes"},
+		{Name: "time", From: "$timestamp", Type: "timestamp"},
+		{Name: "value", From: "$value", Type: "bytes"},
+	}
+	perRow = []columnar.ColumnSpec{
+		{Name: "key", From: "$row", Type: "bytes"},
+		{Name: "s", From: "f:s", Type: "string"},
+		{Name: "i", From: "f:i", Type: "int64"},
+		{Name: "be", From: "f:be", Type: "int64", Coding: "int64be"},
+		{Name: "x", From: "f:x", Type: "float64"},
+		{Name: "xbe", From: "f:xbe", Type: "float64", Coding: "float64be"},
+		{Name: "b", From: "f:b", Type: "bool"},
+		{Name: "raw", From: "f:raw", Type: "bool", Coding: "raw"},
+		{Name: "at", From: "f:at", Type: "timestamp"},
+		{Name: "atbe", From: "f:atbe", Type: "timestamp", Coding: "int64be"},
+		{Name: "iso", From: "f:iso", Type: "timestamp", Coding: "rfc3339"},
+		{Name: "bytes", From: "g:", Type: "bytes"},
+		{Name: "hits", From: "n:hits", Type: "int64"},
+	}
+)
+
+// typed writes a cell for each column of perRow, or leaves some out.
+func typed(t testing.TB) func(e store.Engine) {
+	return func(e store.Engine) {
+		for i := range 12 {
+			row := fmt.Sprintf("row%02d", i)
+			values := map[string]string{
+				"f:s": "text é", "f:i": fmt.Sprint(i - 6), "f:be": "\xff\xff\xff\xff\xff\xff\xff" + string([]byte{byte(i)}), "f:x": "1.5e-09", "f:xbe": "\x7f\xf0\x00\x00\x00\x00\x00\x00",
+				"f:b": "true", "f:raw": "\xff", "f:at": "-1", "f:atbe": "\x00\x00\x00\x00\x00\x00\x00\x07", "f:iso": "2026-01-02T03:04:05.678901Z", "g:": "\x00\xff",
+			}
+			n := 0
+			for name, value := range values {
+				if n++; (n+i)%5 == 0 {
+					continue
+				}
+				mutate(t, e, "t", row, putOp(name[:1], name[2:], 1234, value))
+			}
+			mutate(t, e, "t", row, cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 1234, Delta: int64(i) - 3})
+		}
+	}
+}
+
+// TestImportIsExport: a table that was exported and imported is the same table, in
+// both modes and formats, in chunks of any size, through both engines.
+func TestImportIsExport(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name     string
+		spec     Spec
+		write    func(testing.TB) func(store.Engine)
+		format   string
+		chunk    int
+		embedded bool
+	}{
+		{name: "rows", spec: Spec{Columns: perRow}, write: typed, chunk: 1},
+		{name: "rows from arrow", spec: Spec{Columns: perRow, Formats: []string{Parquet, Arrow}}, write: typed, format: Arrow, embedded: true},
+		{name: "cells", spec: Spec{Columns: perCell, Rows: "cell"}, write: typed, chunk: 200, embedded: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			source, at := exportedTable(t, &c.spec, c.write(t))
+			var to store.Engine = openMemory(t)
+			if c.embedded {
+				db := openPebble(t, t.TempDir())
+				createTable(t, db, "t")
+				to = db
+			}
+			for range 2 { // the second time changes nothing
+				done, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t", Format: c.format, chunkBytes: c.chunk})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if done.Rows < 12 || done.Cells < 12*8 {
+					t.Errorf("Got %+v", done)
+				}
+				equalTables(t, source, to, false, "t", "t")
+			}
+		})
+	}
+}
+
+// TestImportKilled kills an import at every step; the next one, from the beginning,
+// makes the table whole, each count once.
+func TestImportKilled(t *testing.T) {
+	t.Parallel()
+	source, at := exportedTable(t, &Spec{Columns: perRow, TargetFileBytes: 1}, typed(t))
+	from := mustLocal(t, at)
+	for steps := int64(0); ; steps++ {
+		to := openMemory(t)
+		k := &cutEngine{Engine: to}
+		k.left.Store(steps)
+		o := &ImportOptions{From: from, To: k, Into: "t", chunkBytes: 1}
+		_, err := Import(t.Context(), o)
+		if err == nil {
+			if steps < 20 {
+				t.Errorf("%d steps", steps)
+			}
+			return
+		}
+		if !errors.Is(err, errCut) {
+			t.Fatal(err)
+		}
+		k.left.Store(1 << 40)
+		if _, err := Import(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		equalTables(t, source, to, false, "t", "t")
+	}
+}
+
+// TestImportRefuses what it could not do exactly, and names rows by their place.
+func TestImportRefuses(t *testing.T) {
+	t.Parallel()
+	_, rows := exportedTable(t, &Spec{Columns: perRow}, typed(t))
+	_, cells := exportedTable(t, &Spec{Columns: perCell, Rows: "cell"}, typed(t))
+	_, keyless := exportedTable(t, &Spec{Columns: perRow[1:]}, typed(t))
+	_, partly := exportedTable(t, &Spec{Columns: perCell[:4], Rows: "cell"}, typed(t))
+	_, damaged := exportedTable(t, &Spec{Columns: perRow}, typed(t))
+	files, err := filepath.Glob(filepath.Join(damaged, "run=*", "*.parquet"))
+	if err != nil || len(files) != 3 {
+		t.Fatal(files, err)
+	}
+	edit(t, files[1], func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
+	e := openMemory(t)
+	create := func(name string, change func(d *store.TableDescriptor)) {
+		t.Helper()
+		d := &store.TableDescriptor{Name: name, Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g"), store.NewFamily("n")}}
+		change(d)
+		if err := e.CreateTable(t.Context(), d, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("fewer", func(d *store.TableDescriptor) { d.Families = d.Families[:1] })
+	create("distinct", func(d *store.TableDescriptor) { d.Families[0].Distinct = true })
+	create("counters", func(d *store.TableDescriptor) { d.Families[0].Counter = true })
+	create("small", func(d *store.TableDescriptor) { d.MaxCellBytes = 20 + 5 + 1 + 3 + 8 })
+	for _, c := range []struct {
+		at, into, format string
+		want             error
+		text             string
+	}{
+		{rows, "none", "", store.ErrTableNotFound, ""},
+		{rows, "fewer", "", store.ErrFamilyNotFound, "column bytes"},
+		{rows, "distinct", "", store.ErrUnsupported, "column s"},
+		{rows, "t", Arrow, store.ErrInvalidArgument, "no files of format arrow"},
+		{cells, "fewer", "", store.ErrFamilyNotFound, ".parquet:"},
+		{rows, "counters", "", nil, "part-000000-0000.parquet:1: f:"},
+		{rows, "small", "", store.ErrCellTooLarge, "part-000000-0000.parquet:"},
+		{keyless, "t", "", store.ErrUnsupported, "$row"},
+		{partly, "t", "", store.ErrUnsupported, "$value"},
+		{damaged, "t", "", store.ErrCorrupt, filepath.Base(files[1])},
+		{t.TempDir(), "t", "", os.ErrNotExist, ""},
+	} {
+		_, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, c.at), To: e, Into: c.into, Format: c.format})
+		if err == nil || c.want != nil && !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+			t.Errorf("%s: Got %v, want %v, %q", c.into, err, c.want, c.text)
+		}
+	}
+	var bad *RowError
+	if _, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, rows), To: e, Into: "small"}); !errors.As(err, &bad) || bad.Row < 1 || bad.Row > 4 {
+		t.Errorf("Got %v, want a row of the first file", err)
+	}
+	n, err := Count(t.Context(), &CountOptions{Source: snapshotOf(t, e), Table: "t"})
+	if err != nil || n.Rows != 0 {
+		t.Errorf("what was refused has written %+v, %v", n, err)
+	}
+}
