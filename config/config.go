@@ -261,17 +261,20 @@ type DeadLetters struct {
 	// 100ms to 5s.
 	Retries int `yaml:"retries" default:"10"`
 	// TripAt is a percentage of Window, 1 to 99: where more records than that
-	// are refused, the partition pauses until the daemon is started again,
-	// rather than to fill the outbox; 0 = never.
+	// are refused, the partition pauses rather than to fill the outbox; 0 = never.
 	TripAt int `yaml:"trip_at" default:"50"`
 	// Window is how many offsets of a partition TripAt is about.
 	Window int `yaml:"window" default:"10000"`
+	// CloseAfter is how long such a pause is. Then a tenth of Window is tried: where
+	// TripAt of that is refused, too, the partition pauses again. 0 = until the
+	// daemon is started again.
+	CloseAfter time.Duration `yaml:"close_after"`
 }
 
 // poison returns the pipeline's option. The policies are checked: a name that is
 // none counts as dlq here.
 func (d *DeadLetters) poison() pipeline.Poison {
-	p := pipeline.Poison{Retries: d.Retries, TripAt: d.TripAt, Window: d.Window, Policies: map[string]pipeline.Policy{}}
+	p := pipeline.Poison{Retries: d.Retries, TripAt: d.TripAt, Window: d.Window, CloseAfter: d.CloseAfter, Policies: map[string]pipeline.Policy{}}
 	for class, name := range d.Policies {
 		p.Policies[class], _ = pipeline.ParsePolicy(name)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"sluice/pipeline/mapping"
 )
@@ -61,11 +62,15 @@ type Poison struct {
 	Retries int
 	// TripAt is the circuit breaker of each partition: where more than so many
 	// percent of a window of offsets were kept as dead letters or dropped, the
-	// partition pauses until the process is started anew, as then the topic or
-	// the mapping is wrong more likely than the records. 0 = never; below 100.
+	// partition pauses, as then the topic or the mapping is wrong more likely than
+	// the records. 0 = never; below 100.
 	TripAt int
 	// Window of TripAt, in offsets; 0 = DefaultWindow.
 	Window int
+	// CloseAfter is how long the breaker stays open. Then it is half open: for a
+	// tenth of Window it opens again where TripAt percent of that are not applied,
+	// and otherwise it is closed. 0 = until the process is started anew.
+	CloseAfter time.Duration
 }
 
 // Defaults of Poison.
@@ -87,6 +92,8 @@ func (p *Poison) validate() error {
 		return fmt.Errorf("breaker trips at %d %%, must be 0 to 99", p.TripAt)
 	case p.Window < 0:
 		return fmt.Errorf("breaker has a window of %d offsets", p.Window)
+	case p.CloseAfter < 0:
+		return fmt.Errorf("breaker closes after %v", p.CloseAfter)
 	}
 	if p.Retries == 0 {
 		p.Retries = DefaultRetries
@@ -157,11 +164,16 @@ type tripError struct {
 	failed, window int
 	offset         int64
 	err            *mapping.Error // of the last record
+	after          time.Duration  // until it is half open; 0 = never
 }
 
 func (e *tripError) Error() string {
+	again := ""
+	if e.after > 0 {
+		again = fmt.Sprintf("; some are tried again every %v", e.after)
+	}
 	return fmt.Sprintf("breaker is open: %d of %d offsets up to %d could not be applied, the last for %v. "+
-		"Nothing after it was applied; correct the mapping or the topic and start again, or raise dead_letters.trip_at", e.failed, e.window, e.offset, e.err)
+		"Nothing after it was applied; correct the mapping or the topic and start again, or raise dead_letters.trip_at%s", e.failed, e.window, e.offset, e.err, again)
 }
 
 // isPoison reports whether err is about one record, with nothing wrong before it.
@@ -176,17 +188,41 @@ func isPoison(err error) bool {
 // that records which are good cost nothing. It belongs to the worker that has the
 // partition, and outlives it.
 type breaker struct {
-	window int64
-	limit  int     // failures in a window that open it; 0 = never
-	failed []int64 // ascending, the newest ones, at most limit
+	window, probe int64 // offsets; probe is where it is half open
+	tripAt        int64
+	limit         int     // failures in a window that open it; 0 = never
+	failed        []int64 // ascending, the newest ones, at most limit
+	halfOpen      int64   // before this offset
 }
 
 func newBreaker(p *Poison) *breaker {
-	b := &breaker{window: int64(p.Window)}
+	b := &breaker{window: int64(p.Window), tripAt: int64(p.TripAt)}
+	b.probe = max(b.window/10, 1)
 	if p.TripAt > 0 {
-		b.limit = p.Window*p.TripAt/100 + 1
+		b.limit = b.most(b.window)
 	}
 	return b
+}
+
+// most returns how many failures in a window open the breaker.
+func (b *breaker) most(window int64) int { return int(window*b.tripAt/100) + 1 }
+
+// try makes an open breaker half open, from the record at which it has opened, and
+// returns for how many offsets.
+func (b *breaker) try() int64 {
+	if n := len(b.failed); n > 0 {
+		b.halfOpen = b.failed[n-1] + b.probe
+	}
+	b.failed = b.failed[:0]
+	return b.probe
+}
+
+// bounds returns how many failures in a window of offsets open the breaker at offset.
+func (b *breaker) bounds(offset int64) (window int64, limit int) {
+	if offset < b.halfOpen {
+		return b.probe, b.most(b.probe)
+	}
+	return b.window, b.limit
 }
 
 // fail notes that the record at offset cannot be applied, once however often it is
@@ -201,7 +237,9 @@ func (b *breaker) fail(offset int64) bool {
 			b.failed = slices.Delete(b.failed, 0, 1)
 		}
 	}
-	return len(b.failed) == b.limit && b.failed[b.limit-1]-b.failed[0] < b.window
+	window, limit := b.bounds(offset)
+	n := len(b.failed)
+	return n >= limit && b.failed[n-1]-b.failed[n-limit] < window
 }
 
 // mapSafely maps r. A mapping that panics is a bug, but one record must not stop

@@ -206,6 +206,59 @@ func TestBreakerPausesThePartition(t *testing.T) {
 	}
 }
 
+// A breaker that may close by itself tries a tenth of a window after a while: it opens
+// again where that is poison, too, and is closed where it is not.
+func TestBreakerClosesAfterAWhile(t *testing.T) {
+	t.Parallel()
+	for _, poison := range []string{"bad", "huge"} {
+		t.Run(poison, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e, b := newEngine(t), newFakeBroker(1)
+				begun := time.Now()
+				for range 100 {
+					b.produce(0, poison)
+				}
+				p := newTest(t, e, b, withPoison(Poison{TripAt: 20, Window: 100, CloseAfter: 20 * time.Second}))
+				r := start(t, p, 0)
+				// 20 of the first window, then 2 a try.
+				for i, want := range []int64{20, 22, 24, 26} {
+					waitFor(t, func() bool { return p.Metrics().Trips == int64(i+1) && r.first().Progress.Next == want })
+					if s := r.first(); !strings.Contains(s.Tripped, "every 20s") || s.Paused == "" {
+						t.Errorf("Got %+v, want it to say when it tries again", s)
+					}
+				}
+				if took := time.Since(begun); took < time.Minute {
+					t.Errorf("Got four tries within %v", took)
+				}
+				// What is left is good by the time of the next try, and of the one
+				// after the rebalance in between.
+				b.change(func() {
+					for i := range b.logs[0].records[26:] {
+						b.logs[0].records[26+i].Value = []byte("a")
+					}
+				})
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+				r = start(t, p, 0)
+				r.caughtUp(b)
+				for range 100 {
+					b.produce(0, "a", "a", "a", "a", "a", "a", "a", "a", "a", poison)
+				}
+				r.caughtUp(b) // as before it had opened
+				if s := r.first(); s.Tripped != "" || s.Paused != "" || p.Metrics().Trips != 4 {
+					t.Errorf("Got %+v, %d trips, want it closed", s, p.Metrics().Trips)
+				}
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+				checkContents(t, e, b)
+			})
+		})
+	}
+}
+
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

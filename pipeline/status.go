@@ -45,7 +45,7 @@ type PartitionStatus struct {
 	Lag       int64          // LogEnd - Progress.Next, not below 0
 	Rate      float64        // records applied a second, over about the last ten
 	Paused    string         // why it waits; empty = it does not
-	Tripped   string         // why its breaker is open, so that it waits for a new start; empty = it is not
+	Tripped   string         // why its breaker is open, so that it waits (Poison.CloseAfter); empty = it is not
 	Redriven  int64          // of Progress.Dead, had their effect after all; looked at now and then
 	Purged    int64          // of Progress.Dead, were removed while they were dead; looked at now and then
 	Backfill  bool           // it is applied in bulk (Options.Backfill)
@@ -146,12 +146,13 @@ func (s *status) partition(src *store.Source, n int32, poison *Poison) *partitio
 type partitionState struct {
 	s *status
 	PartitionStatus
-	topicID  [16]byte
-	owners   int
-	rate     rate
-	breaker  *breaker // of the worker that has the partition
-	logged   string   // cause of the last pause that was logged
-	loggedAt time.Time
+	topicID   [16]byte
+	owners    int
+	rate      rate
+	breaker   *breaker // of the worker that has the partition
+	logged    string   // cause of the last pause that was logged
+	trippedAt time.Time
+	loggedAt  time.Time
 }
 
 func (p *partitionState) assign(owned bool) {
@@ -264,15 +265,23 @@ func (p *partitionState) trip(why string) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.s.metrics.Trips++
-	p.Paused, p.Tripped = why, why
+	p.Paused, p.Tripped, p.trippedAt = why, why, time.Now()
 	p.s.broadcast()
 }
 
-// tripped returns why the partition's breaker is open, or "".
-func (p *partitionState) tripped() string {
+// tripped returns why the partition's breaker is open, or "", and since when.
+func (p *partitionState) tripped() (why string, since time.Time) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	return p.Tripped
+	return p.Tripped, p.trippedAt
+}
+
+// try notes that the partition's breaker is half open.
+func (p *partitionState) try() {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.Paused, p.Tripped = "", ""
+	p.s.broadcast()
 }
 
 // pauseReminder is how often a lasting pause is logged again.

@@ -75,9 +75,7 @@ func (w *worker) run(ctx context.Context) error {
 	defer w.buf.Close()
 	w.state.assign(true)
 	defer w.state.assign(false)
-	if why := w.state.tripped(); why != "" {
-		w.state.pause(why, why)
-		<-ctx.Done()
+	if !w.awaitBreaker(ctx) {
 		return nil
 	}
 	wait := w.p.retry
@@ -93,9 +91,11 @@ func (w *worker) run(ctx context.Context) error {
 			}
 		case errors.As(err, &tripped) && ctx.Err() == nil:
 			w.state.trip(tripped.Error())
-			w.log.Error("partition is paused until the process is started again", "err", tripped)
-			<-ctx.Done()
-			return nil
+			w.log.Error("partition is paused", "err", tripped)
+			if !w.awaitBreaker(ctx) {
+				return nil
+			}
+			continue
 		}
 		switch {
 		case err != nil && fatal(err):
@@ -124,6 +124,27 @@ func (w *worker) run(ctx context.Context) error {
 		}
 		wait = min(2*wait, maxRetryWait)
 	}
+}
+
+// awaitBreaker returns true once the partition's breaker is not open, and false where
+// ctx ends before.
+func (w *worker) awaitBreaker(ctx context.Context) bool {
+	why, since := w.state.tripped()
+	if why == "" {
+		return true
+	}
+	w.state.pause(why, why)
+	after := w.p.opts.Poison.CloseAfter
+	if after == 0 {
+		<-ctx.Done()
+		return false
+	}
+	if sleep(ctx, time.Until(since.Add(after))) != nil {
+		return false
+	}
+	w.state.try()
+	w.log.Info("breaker is half open", "offsets", w.state.breaker.try())
+	return true
 }
 
 // outlive returns a context that ends d after ctx does, at once where d is
@@ -444,7 +465,8 @@ func (w *worker) mapRecord(r *mapping.Record) (*mapping.Output, error) {
 // unfit keeps or drops a record that cannot be applied.
 func (w *worker) unfit(ctx context.Context, r *kafka.Record, reason *mapping.Error) error {
 	if w.state.breaker.fail(r.Offset) {
-		return &tripError{failed: w.state.breaker.limit, window: w.p.opts.Poison.Window, offset: r.Offset, err: reason}
+		window, limit := w.state.breaker.bounds(r.Offset)
+		return &tripError{failed: limit, window: int(window), offset: r.Offset, err: reason, after: w.p.opts.Poison.CloseAfter}
 	}
 	if w.p.opts.Poison.policy(reason.Stage, reason.Class) == DropRecords {
 		w.buf.Discard(r.Offset)

@@ -78,7 +78,7 @@ func newDescriptions() *descriptions {
 		relayErrors:    describe("dead_letters_relay_errors_total", "Times that the dead-letter topic did not take them.", "pipeline"),
 
 		outbox:  describe("dlq_outbox_records", "Records in the outbox that had no effect yet.", "pipeline"),
-		breaker: describe("breaker_open", "1 where a partition waits for a new start, as too many of its records could not be applied.", partition...),
+		breaker: describe("breaker_open", "1 where a partition waits, as too many of its records could not be applied.", partition...),
 
 		exportRuns:    describe("export_runs_total", "Runs of export jobs, by result.", "export", "result"),
 		exportRows:    describe("export_rows_total", "Rows exported.", "export"),
