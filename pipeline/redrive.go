@@ -305,15 +305,15 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 		},
 	})
 	defer sc.Close()
-	there, by := map[string]bool{}, map[string]string{}
+	by := map[string]string{} // of every letter that is there; "" = nobody
 	for sc.Next() {
-		key := string(sc.Row().Key)
-		there[key] = true
+		id := ""
 		for _, c := range sc.Row().Cells {
 			if string(c.Qualifier) == buffer.RedrivenByQualifier {
-				by[key] = string(c.Value)
+				id = string(c.Value)
 			}
 		}
+		by[string(sc.Row().Key)] = id
 	}
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("read what was applied: %w", err)
@@ -321,13 +321,12 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 	var duplicates []tried
 	for i := range all {
 		t := &all[i]
-		row := string(t.letter.AppendRow(nil))
-		id, redriven := by[row]
+		id, there := by[string(t.letter.AppendRow(nil))]
 		switch {
-		case redriven && id != r.id, !there[row]:
+		case !there, id != "" && id != r.id:
 			r.counts.Overtaken++
 			continue
-		case !redriven && t.refused == nil && t.once != nil:
+		case id == "" && t.refused == nil && t.once != nil:
 			// Another record with this event's id was applied: there is
 			// nothing left to do for it but to say so.
 			duplicates = append(duplicates, tried{letter: t.letter})
