@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"os"
 
@@ -19,7 +20,9 @@ import (
 var (
 	_ jobs.Source = (*Instant)(nil)
 	_ jobs.Sizer  = (*Instant)(nil)
-	_ jobs.Sizer  = (*pebblestore.Snapshot)(nil)
+
+	_ store.ChangeReader = (*Instant)(nil)
+	_ jobs.Sizer         = (*pebblestore.Snapshot)(nil)
 )
 
 // Instant is every table of a store at one commit, for an export. It is a
@@ -196,6 +199,17 @@ func (i *Instant) Err() error {
 		return nil
 	}
 	return i.remote.Err()
+}
+
+// ChangedRows implements store.ChangeReader where the engine's snapshot does;
+// otherwise its error wraps store.ErrChangesUnknown.
+func (i *Instant) ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[[]byte, error] {
+	if r, ok := i.Snapshot.(store.ChangeReader); ok {
+		return r.ChangedRows(ctx, table, families, rows, since)
+	}
+	return func(yield func([]byte, error) bool) {
+		yield(nil, fmt.Errorf("%w: engine %s does not know them", store.ErrChangesUnknown, i.Engine.Traits().Name))
+	}
 }
 
 // RangeBytes implements jobs.Sizer where the engine's snapshot does; otherwise its

@@ -77,7 +77,7 @@ type Garbage struct {
 // Collect removes what exports have left that were killed, and the published runs
 // beyond their job's retention: never what may still be written (see
 // target.Collector), never the run that _latest.json names nor one for a later
-// time, and nothing that it cannot read. It may run at any time, beside exports
+// time, nor one that an increment which stays goes on from, and nothing that it cannot read. It may run at any time, beside exports
 // and beside itself. It returns what it found, leftovers first; its error joins
 // those of what could not be removed, and wraps store.ErrUnsupported where the
 // target is no Collector.
@@ -138,6 +138,7 @@ func (c *collection) runs(ctx context.Context) error {
 		return err
 	}
 	rank, latest := 0, false
+	needed := map[string]bool{} // by increments that stay: a base is older
 	for i := range all {
 		r := &all[i]
 		if i == 0 || all[i-1].Job != r.Job {
@@ -154,8 +155,11 @@ func (c *collection) runs(ctx context.Context) error {
 		// The newest come first. Until the latest one was met, a run is newer:
 		// its export may be about to point at it, or was killed before it did.
 		reason, goes := keep.lets(rank, c.Now().Sub(r.FinishedAt))
-		if latest && goes {
+		if latest && goes && !needed[r.Dir] {
 			c.take(ctx, Garbage{Job: r.Job, Name: r.Dir, Bytes: r.Bytes, Reason: reason}, func() error { return c.target.Remove(ctx, r.Dir) })
+		}
+		if r.Base != "" && (!latest || !goes || needed[r.Dir]) {
+			needed[r.Base] = true
 		}
 		rank++
 		latest = latest || r.Latest

@@ -82,6 +82,8 @@ type Spec struct {
 	Priority string `yaml:"priority,omitempty"`
 	// Keep is how long published runs are kept; export gc removes them.
 	Keep Keep `yaml:"keep,omitempty"`
+	// Incremental makes runs between two full ones hold the changed rows only.
+	Incremental Incremental `yaml:"incremental,omitempty"`
 	// Schedule is when the daemon runs the job by itself.
 	Schedule schedule.Spec `yaml:"schedule,omitempty"`
 }
@@ -165,6 +167,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	if j.schema, err = columnar.Compile(s.Columns, columnar.RowsMode(s.Rows), schema); err != nil {
 		errs = append(errs, err)
 	}
+	j.compileIncremental(bad)
 	j.compileFamilies(schema, bad)
 	j.compileFilter(schema, bad)
 	j.formats = compileFormats(&j.spec.Formats, j.spec.Compression, bad)

@@ -148,6 +148,9 @@ func openRunInput(ctx context.Context, at string) (_ *runInput, err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", at, err), t.Close())
 	}
+	if found.manifest.increment() {
+		return nil, errors.Join(fmt.Errorf("%s: %w: run %s is an increment, not a table; name a full run", at, store.ErrUnsupported, found.manifest.RunID), t.Close())
+	}
 	sum := sha256.Sum256(found.data)
 	r := &runInput{ctx: ctx, target: t, at: at, dir: path.Dir(found.name), manifest: found.manifest, sum: hex.EncodeToString(sum[:])}
 	for _, c := range r.manifest.Columns {

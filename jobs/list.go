@@ -26,6 +26,9 @@ type RunSummary struct {
 	Bytes       int64
 	Formats     []string
 	Latest      bool // the job's _latest.json names it
+	// Base is the directory, below the listed one, of the run that an increment
+	// goes on from; empty = it is full.
+	Base string
 	// Err says why the run's manifest cannot be read; then only Job and Dir
 	// are set besides.
 	Err error
@@ -94,6 +97,9 @@ func summarize(ctx context.Context, t target.Target, job, dir string) (RunSummar
 	if err != nil {
 		s.Err = err
 		return s, nil
+	}
+	if m.increment() {
+		s.Base = path.Join(job, m.Incremental.Base)
 	}
 	s.RunID, s.LogicalTime, s.FinishedAt, s.Table, s.Sequence = m.RunID, m.LogicalTime, m.FinishedAt, m.Table, m.Sequence
 	if m.Join != nil {

@@ -50,11 +50,13 @@ type Manifest struct {
 	Families      []string  `json:"families"`         // read; empty = all
 	Filter        string    `json:"filter,omitempty"` // filter string; empty = none
 	Join          *JoinInfo `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
-	Files         []File    `json:"files"`            // by format, then key order
-	Totals        []Total   `json:"totals"`           // one a format
-	Engine        string    `json:"engine"`
-	Version       string    `json:"sluice_version"`
-	PreviousRunID string    `json:"previous_run_id"` // the job's latest run before; empty = none
+	// Incremental says what a run of an incremental job is; nil = of another.
+	Incremental   *IncrementInfo `json:"incremental,omitempty"`
+	Files         []File         `json:"files"`  // by format, then key order
+	Totals        []Total        `json:"totals"` // one a format
+	Engine        string         `json:"engine"`
+	Version       string         `json:"sluice_version"`
+	PreviousRunID string         `json:"previous_run_id"` // the job's latest run before; empty = none
 }
 
 // Offset says that a source's partition is in the data up to Next.
@@ -193,6 +195,11 @@ func (m *Manifest) validate() error {
 	for i := range m.Columns {
 		if _, ok := columnar.ParseType(m.Columns[i].Type); !ok || m.Columns[i].Name == "" {
 			return fmt.Errorf("columns[%d]: %q of type %q", i, m.Columns[i].Name, m.Columns[i].Type)
+		}
+	}
+	if m.Incremental != nil {
+		if err := m.Incremental.validate(); err != nil {
+			return err
 		}
 	}
 	for i := range m.Offsets {

@@ -103,7 +103,11 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) er
 		}
 		e.ends = ends
 	}
-	if err := e.scan(ctx, scan); err != nil {
+	read := e.scan
+	if r.changes != nil {
+		read = e.scanChanges
+	}
+	if err := read(ctx, scan); err != nil {
 		return err
 	}
 	for _, o := range e.outputs {
@@ -172,6 +176,28 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 				return err
 			}
 		}
+	}
+	return nil
+}
+
+// gone appends that there is no row with this key any more.
+func (e *splitExport) gone(ctx context.Context, key []byte) error {
+	if bytes.Compare(key, e.max) <= 0 {
+		return fmt.Errorf("%w: row %q of table %s is gone after %q", store.ErrCorrupt, key, e.run.Job.Table(), e.max)
+	}
+	if err := e.cut(ctx, key); err != nil {
+		return err
+	}
+	if e.first {
+		e.min = append(e.min[:0], key...)
+		e.first = false
+	}
+	e.max = append(e.max[:0], key...)
+	if err := e.builder.AppendGone(key); err != nil {
+		return err
+	}
+	if e.builder.Full() || e.run.batchRows > 0 && e.builder.Batch().Rows() >= e.run.batchRows {
+		return e.flush(ctx)
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func (j *Job) definition(version string) (string, error) {
 	s := j.spec
 	s.Columns = j.schema.Specs()
 	s.TargetFileBytes, s.RowGroupBytes = j.layout.targetFileBytes, j.layout.rowGroupBytes
-	s.Out, s.Keep, s.Schedule = "", Keep{}, schedule.Spec{}
+	s.Out, s.Keep, s.Schedule, s.Incremental = "", Keep{}, schedule.Spec{}, Incremental{}
 	data, err := json.Marshal(struct {
 		Spec    Spec
 		Version string

@@ -43,6 +43,13 @@ type RunOptions struct {
 	// none; nothing is left to be resumed. A target that is no target.Resumer
 	// cannot resume.
 	Checkpoint string
+	// Holder is the store that Source is an instant of, and StoreID its id, for
+	// incremental jobs; their runs fail without. HoldChanges before Source is
+	// taken makes the second run an increment.
+	Holder  store.ChangeHolder
+	StoreID string
+	// Full makes the run of an incremental job full.
+	Full bool
 	// Engine and Version are stored in the manifest. Default: empty.
 	Engine, Version string
 	// Logger tells of the run's start and end. nil discards.
@@ -97,6 +104,8 @@ type run struct {
 	work     *finishedWork    // of the run that this one goes on with; nil = none
 	metadata map[string]string
 	pace     *pace
+	changes  store.ChangeReader // of Source, where the run is an increment; nil = it is full
+	since    uint64             // of an increment: its base's sequence
 
 	mu       sync.Mutex
 	progress Progress
@@ -214,6 +223,7 @@ func (r *run) run(ctx context.Context) (*Manifest, error) {
 	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
 		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
 	}
+	r.letGo(context.WithoutCancel(ctx), m)
 	return m, nil
 }
 
@@ -251,6 +261,9 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	m.Offsets = append(m.Offsets, offsets...)
+	if err := r.planIncrement(ctx, m); err != nil {
+		return nil, err
+	}
 	r.metadata = m.metadata()
 	return m, m.follow(ctx, r.Target)
 }

@@ -35,6 +35,9 @@ func Snippet(reader string, m *Manifest, dir string) (string, error) {
 	if !slices.Contains(Readers(), reader) {
 		return "", fmt.Errorf("%w: reader %q; it is %s", store.ErrInvalidArgument, reader, strings.Join(Readers(), ", "))
 	}
+	if m.increment() {
+		return "", fmt.Errorf("%w: run %s is an increment, the rows that were changed since run %s: docs/export.md says how to put them together", store.ErrUnsupported, m.RunID, m.Incremental.BaseRunID)
+	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("snippet: %w", err)

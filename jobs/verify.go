@@ -179,6 +179,13 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 		r.Files = append(r.Files, f)
 	}
 	r.compareFormats(sums)
+	if latest != nil { // the runs beside it are in reach
+		problems, err := verifyChain(ctx, t, m)
+		if err != nil {
+			return nil, err
+		}
+		r.Problems = append(r.Problems, problems...)
+	}
 	extra, err := unlisted(ctx, t, r.Dir, ".", m)
 	if err != nil {
 		return nil, err

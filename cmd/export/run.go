@@ -26,6 +26,7 @@ type runCommand struct {
 	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
 	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
 	Resume bool      `help:"Go on with the run of the job that was cut off, the one for --time or else the newest."`
+	Full   bool      `help:"Export the whole table, also where the job is incremental."`
 	JSON   bool      `name:"json" help:"Print the manifest of the run."`
 	Quiet  bool      `short:"q" help:"No progress."`
 }
@@ -65,7 +66,8 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if o.Job, err = jobs.Compile(c.Job, spec, schema); err != nil {
 		return err
 	}
-	o.Source, o.Checkpoint = source, source.Checkpoint
+	o.Source, o.Checkpoint, o.Full = source, source.Checkpoint, c.Full
+	o.Holder, o.StoreID = jobs.HolderOf(source.Engine)
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
 	m, err := jobs.Run(ctx, o)

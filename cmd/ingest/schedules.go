@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sluice/cmd/internal/cli"
 	"sluice/jobs"
@@ -86,6 +87,10 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	if !ok {
 		return out, fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, d.engine.Traits().Name)
 	}
+	holder, id := jobs.HolderOf(d.engine)
+	if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
+		return out, err
+	}
 	snapshot, err := snapshotter.Snapshot(ctx)
 	if err != nil {
 		return out, fmt.Errorf("take a snapshot: %w", err)
@@ -97,7 +102,7 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	m, err := jobs.Run(ctx, &jobs.RunOptions{
-		Job: job, Source: snapshot, Target: t, LogicalTime: r.Logical, Parallelism: 1,
+		Job: job, Source: snapshot, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id,
 		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
 	})
 	if errors.Is(err, target.ErrExists) {

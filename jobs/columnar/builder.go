@@ -100,9 +100,12 @@ func (b *Builder) appendRow(row *cell.Row) error {
 	}
 	for _, i := range s.others {
 		var err error
-		if s.columns[i].source == sourceRow {
+		switch s.columns[i].source {
+		case sourceRow:
 			err = b.value(i, row.Key, row.Key)
-		} else {
+		case sourceOp:
+			b.op(i, OpUpsert)
+		default:
 			err = b.time(i, row.Key, newest(row.Cells))
 		}
 		if err != nil {
@@ -110,6 +113,33 @@ func (b *Builder) appendRow(row *cell.Row) error {
 		}
 	}
 	return nil
+}
+
+// AppendGone appends that there is no row with this key: OpDelete, and nulls but for
+// the key. On an error, a *ConvertError, the batch must be Reset.
+func (b *Builder) AppendGone(key []byte) error {
+	for i := range b.schema.columns {
+		var err error
+		switch b.schema.columns[i].source {
+		case sourceRow:
+			err = b.value(i, key, key)
+		case sourceOp:
+			b.op(i, OpDelete)
+		default:
+			err = b.null(i, key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Builder) op(i int, op string) {
+	v := &b.batch.vectors[i]
+	v.data = append(v.data, op...)
+	v.offsets = append(v.offsets, int32(len(v.data)))
+	v.appended()
 }
 
 // before reports whether c sorts before the cells of col; it is not one of them.

@@ -134,9 +134,16 @@ const (
 const (
 	FromRow       = "$row"       // the row key
 	FromTimestamp = "$timestamp" // the cell's time; PerRow: the newest of the row's cells
+	FromOp        = "$op"        // OpUpsert, or OpDelete of a row that is gone; PerRow only
 	FromFamily    = "$family"    // the cell's family; PerCell only
 	FromQualifier = "$qualifier" // the cell's qualifier; PerCell only
 	FromValue     = "$value"     // the cell's value; PerCell only
+)
+
+// The values of columns from FromOp.
+const (
+	OpUpsert = "upsert" // the row is as the other columns say
+	OpDelete = "delete" // there is no such row; the other columns are null
 )
 
 // Column is one column of a Schema or of a file.

@@ -59,6 +59,7 @@ const (
 	sourceFamily
 	sourceQualifier
 	sourceValue
+	sourceOp
 )
 
 // column is a compiled ColumnSpec.
@@ -122,6 +123,11 @@ func (s *Schema) Families() []string {
 	}
 	slices.Sort(fs)
 	return fs
+}
+
+// Op reports whether a column comes from FromOp.
+func (s *Schema) Op() bool {
+	return slices.ContainsFunc(s.columns, func(c column) bool { return c.source == sourceOp })
 }
 
 // Order returns the columns by which the output is sorted ascending, bytewise,
@@ -261,18 +267,22 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 
 // from fills in where col comes from; its source stays 0 where that is wrong.
 func (c *compiler) from(i int, from string, col *column) {
-	specials := map[string]source{FromRow: sourceRow, FromTimestamp: sourceTimestamp, FromFamily: sourceFamily, FromQualifier: sourceQualifier, FromValue: sourceValue}
+	specials := map[string]source{FromRow: sourceRow, FromTimestamp: sourceTimestamp, FromFamily: sourceFamily, FromQualifier: sourceQualifier, FromValue: sourceValue, FromOp: sourceOp}
 	switch {
 	case from == "":
 		c.bad(i, "from", "it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value")
 	case from[0] == '$':
 		s, ok := specials[from]
 		if !ok {
-			names := []string{FromRow, FromTimestamp, FromFamily, FromQualifier, FromValue}
+			names := []string{FromRow, FromTimestamp, FromFamily, FromQualifier, FromValue, FromOp}
 			c.bad(i, "from", "%q is none of %s%s", from, strings.Join(names, ", "), didYouMean(from, names))
 			return
 		}
-		if c.mode == PerRow && s != sourceRow && s != sourceTimestamp {
+		if c.mode == PerCell && s == sourceOp {
+			c.bad(i, "from", "%s needs rows: row", from)
+			return
+		}
+		if c.mode == PerRow && s != sourceRow && s != sourceTimestamp && s != sourceOp {
 			c.bad(i, "from", "%s needs rows: cell; with rows: row a column is filled from family:qualifier", from)
 			return
 		}
@@ -314,9 +324,9 @@ func (c *compiler) coding(i int, name string, col *column) {
 			c.bad(i, "coding", "%s has none, it is a number already; leave it out", FromTimestamp)
 		}
 		return
-	case sourceFamily:
+	case sourceFamily, sourceOp:
 		if col.Type != String || (name != "" && name != Text.String()) {
-			c.bad(i, "type", "%s is a string", FromFamily)
+			c.bad(i, "type", "%s is a string", col.from)
 		}
 		col.coding = Text
 		return

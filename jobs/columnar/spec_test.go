@@ -64,7 +64,7 @@ func TestCompileErrors(t *testing.T) {
 		"other":     {"", []columnar.ColumnSpec{{Name: "b", From: "info:b", Type: "string", Coding: "int64be"}}, []string{`columns[0].coding: "int64be" is no coding of type string; it is one of text`}},
 		"family":    {"", []columnar.ColumnSpec{{Name: "b", From: "inof:b", Type: "string"}}, []string{`columns[0].from: table t has no family "inof" (did you mean "info"?); it has info, n`}},
 		"colon":     {"", []columnar.ColumnSpec{{Name: "b", From: "info", Type: "string"}}, []string{`columns[0].from: "info" has no colon; write family:qualifier, or "info:" for the empty qualifier`}},
-		"special":   {"", []columnar.ColumnSpec{{Name: "b", From: "$rows", Type: "string"}}, []string{`columns[0].from: "$rows" is none of $row, $timestamp, $family, $qualifier, $value (did you mean "$row"?)`}},
+		"special":   {"", []columnar.ColumnSpec{{Name: "b", From: "$rows", Type: "string"}}, []string{`columns[0].from: "$rows" is none of $row, $timestamp, $family, $qualifier, $value, $op (did you mean "$row"?)`}},
 		"value":     {"", []columnar.ColumnSpec{{Name: "b", From: "$value", Type: "string"}}, []string{"columns[0].from: $value needs rows: cell; with rows: row a column is filled from family:qualifier"}},
 		"cell mode": {"cell", []columnar.ColumnSpec{good}, []string{`columns[0].from: "info:a" names a column; with rows: cell it is $row, $timestamp, $family, $qualifier or $value`}},
 		"twice":     {"", []columnar.ColumnSpec{good, {Name: "A", From: "info:b", Type: "string"}}, []string{`columns[1].name: "A" is also the name of columns[0] (upper and lower case count as equal)`}},

@@ -1,0 +1,317 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// DefaultHold is how long after a run the store is asked to know what has changed
+// since.
+const DefaultHold = 7 * 24 * time.Hour
+
+// Incremental makes a job export, after a full run, the rows that were changed since
+// the run before. The zero value makes every run full.
+type Incremental struct {
+	// FullEvery is how many runs from one full run to the next, which bounds
+	// the chain that a reader needs: 2 or more. Default: every run is full.
+	FullEvery int `yaml:"full_every,omitempty"`
+	// Hold is how long after a run the store keeps known what has changed
+	// since; a run that comes later is full. Default: 168h.
+	Hold time.Duration `yaml:"hold,omitempty"`
+}
+
+// compileIncremental checks the job's incremental, after its columns.
+func (j *Job) compileIncremental(bad func(path, format string, args ...any)) {
+	s := &j.spec.Incremental
+	op := j.schema != nil && j.schema.Op()
+	switch {
+	case s.FullEvery == 0 && s.Hold == 0 && op:
+		bad("columns", "a column comes from %s, which jobs with incremental have", columnar.FromOp)
+	case s.FullEvery == 0 && s.Hold == 0:
+		return
+	case s.FullEvery < 2:
+		bad("incremental.full_every", "it is %d: each so many runs one is full, 2 or more", s.FullEvery)
+	case s.Hold < 0:
+		bad("incremental.hold", "%v is negative", s.Hold)
+	}
+	if s.Hold == 0 {
+		s.Hold = DefaultHold
+	}
+	if j.schema == nil {
+		return
+	}
+	if j.schema.Mode() == columnar.PerCell {
+		bad("incremental", "it needs rows: row; increments of single cells are not built")
+		return
+	}
+	if !op {
+		bad("columns", "an increment says of each row whether it is there: add {name: op, from: %s, type: string}", columnar.FromOp)
+	}
+	if len(j.schema.Order()) == 0 {
+		bad("columns", "increments are put together by the row key: add a column from %s of type string or bytes", columnar.FromRow)
+	}
+	for i, c := range j.schema.Specs() {
+		if c.From != columnar.FromRow && c.From != columnar.FromOp && !*c.Nullable {
+			bad(fmt.Sprintf("columns[%d].nullable", i), "a row that is gone has none of it: with incremental it is true")
+		}
+	}
+}
+
+// IncrementInfo says of a run of an incremental job what it is. The other fields than
+// Store and Definition are zero in a full run.
+type IncrementInfo struct {
+	Store      string `json:"store"`           // the store's id: sequences are of one store
+	Definition string `json:"definition"`      // hash of the job, without where and when it runs
+	Number     int    `json:"number"`          // of increments since the full run; 0 = this is one
+	Since      uint64 `json:"since,omitempty"` // the rows were changed by commits after this one
+	BaseRunID  string `json:"base_run_id,omitempty"`
+	Base       string `json:"base,omitempty"` // the directory of that run, beside this one's
+}
+
+// increment reports whether the run holds changed rows only.
+func (m *Manifest) increment() bool { return m.Incremental != nil && m.Incremental.Number > 0 }
+
+func (i *IncrementInfo) validate() error {
+	switch {
+	case i.Store == "" || !isHex(i.Definition, 64) || i.Number < 0:
+		return fmt.Errorf("incremental: store %q, definition %q, number %d", i.Store, i.Definition, i.Number)
+	case (i.Number == 0) != (i.BaseRunID == "" && i.Base == "" && i.Since == 0):
+		return fmt.Errorf("incremental: number %d, base %q (%q), since %d", i.Number, i.BaseRunID, i.Base, i.Since)
+	case i.Number > 0 && (i.Base == "" || path.Base(i.Base) != i.Base || i.BaseRunID == ""):
+		return fmt.Errorf("incremental: base %q (%q)", i.BaseRunID, i.Base)
+	}
+	return nil
+}
+
+// errNoBase is why a run of an incremental job is full.
+type errNoBase struct{ why string }
+
+func (e *errNoBase) Error() string { return "jobs: no increment: " + e.why }
+
+// HoldChanges has the store keep known what changes from now on, for the next run of
+// j. Before its first run's instant is taken, it saves a second full run; Run does
+// the rest. It does nothing where j is not incremental.
+func HoldChanges(ctx context.Context, j *Job, holder store.ChangeHolder, now time.Time) error {
+	if j.spec.Incremental.FullEvery == 0 || holder == nil {
+		return nil
+	}
+	return j.hold(ctx, holder, now, 0)
+}
+
+// HolderOf returns what RunOptions ask of an engine for incremental jobs: nothing
+// where it does not know its changes, or has no id.
+func HolderOf(engine any) (holder store.ChangeHolder, id string) {
+	named, ok := engine.(interface{ ID() string })
+	if !ok {
+		return nil, ""
+	}
+	holder, _ = engine.(store.ChangeHolder)
+	return holder, named.ID()
+}
+
+func (j *Job) hold(ctx context.Context, holder store.ChangeHolder, now time.Time, since uint64) error {
+	_, err := holder.HoldChanges(ctx, store.ChangeHold{
+		Name: "export:" + j.name, Table: j.spec.Table, Since: since, Until: cell.Timestamp(now.Add(j.spec.Incremental.Hold).UnixMilli()),
+	})
+	return err
+}
+
+// planIncrement decides whether the run is an increment, and says so in m.
+func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
+	if r.Job.spec.Incremental.FullEvery == 0 {
+		return nil
+	}
+	if r.Holder == nil || r.StoreID == "" {
+		return fmt.Errorf("%w: incremental exports here: the engine does not know changes, or another process has the store; let the daemon run the job by its schedule", store.ErrUnsupported)
+	}
+	definition, err := r.Job.definition("")
+	if err != nil {
+		return err
+	}
+	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition}
+	// Also what makes durable all that the snapshot shows, before it is published:
+	// a crash must not take back commits that an export has seen.
+	if err := r.Job.hold(ctx, r.Holder, r.Now(), 0); err != nil {
+		return err
+	}
+	err = r.findBase(ctx, m)
+	if full := (*errNoBase)(nil); errors.As(err, &full) {
+		r.Logger.Info("export is full", "job", r.Job.name, "run", r.id, "reason", full.why)
+		return nil
+	}
+	if err == nil {
+		r.Checkpoint = "" // small, and begun anew where it is cut off
+	}
+	return err
+}
+
+// findBase finds the run to go on from. Its error wraps errNoBase where the run must
+// be full.
+func (r *run) findBase(ctx context.Context, m *Manifest) error {
+	if r.Full {
+		return &errNoBase{"it was asked for"}
+	}
+	latest, err := readLatest(ctx, r.Target, m.Job)
+	if errors.Is(err, target.ErrNotFound) {
+		return &errNoBase{"it is the first"}
+	}
+	if err != nil {
+		return err
+	}
+	base, _, err := readManifest(ctx, r.Target, path.Join(m.Job, latest.Manifest))
+	if errors.Is(err, target.ErrNotFound) {
+		return &errNoBase{"the run before is gone"}
+	}
+	if err != nil {
+		return err
+	}
+	was, now := base.Incremental, m.Incremental
+	switch {
+	case was == nil || was.Definition != now.Definition:
+		return &errNoBase{"the job was changed"}
+	case was.Store != now.Store || base.Sequence > m.Sequence:
+		return &errNoBase{"the run before is of another store"}
+	case was.Number+1 >= r.Job.spec.Incremental.FullEvery:
+		return &errNoBase{"it is due"}
+	case !m.LogicalTime.After(base.LogicalTime):
+		return &errNoBase{"it is for a time before the run before"}
+	}
+	changes, ok := r.Source.(store.ChangeReader)
+	if !ok {
+		return &errNoBase{"what was changed is not known here"}
+	}
+	for _, err := range changes.ChangedRows(ctx, r.Job.Table(), r.Job.families, r.Job.rows, base.Sequence) {
+		if errors.Is(err, store.ErrChangesUnknown) {
+			return &errNoBase{err.Error()}
+		}
+		if err != nil {
+			return err
+		}
+		break
+	}
+	r.changes = changes
+	now.Number, now.Since, now.BaseRunID, now.Base = was.Number+1, base.Sequence, base.RunID, path.Dir(latest.Manifest)
+	r.since = now.Since
+	return nil
+}
+
+// letGo tells the store that what was changed up to the run is exported. What it
+// keeps too long costs some space.
+func (r *run) letGo(ctx context.Context, m *Manifest) {
+	if m.Incremental == nil {
+		return
+	}
+	latest, err := readLatest(ctx, r.Target, m.Job)
+	if err == nil && latest.RunID != m.RunID {
+		return // the next increment is not this run's
+	}
+	if err == nil {
+		err = r.Job.hold(ctx, r.Holder, r.Now(), m.Sequence)
+	}
+	if err != nil {
+		r.Logger.Warn("the store keeps changes that were exported", "job", r.Job.name, "err", err)
+	}
+}
+
+// Bounds of the changed rows that are read by one scan.
+const (
+	changedRows     = 1024
+	changedRowBytes = 1 << 20
+)
+
+// scanChanges exports the split's rows that were changed.
+func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
+	var keys [][]byte
+	size := 0
+	read := func() error {
+		err := e.scanRows(ctx, s, keys)
+		keys, size = keys[:0], 0
+		return err
+	}
+	rows := cell.Range{Start: s.Start, Stop: s.Stop}
+	for key, err := range e.run.changes.ChangedRows(ctx, s.Table, e.run.Job.families, rows, e.run.since) {
+		if err != nil {
+			return err
+		}
+		keys = append(keys, bytes.Clone(key))
+		if size += len(key); len(keys) >= changedRows || size >= changedRowBytes {
+			if err := read(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := read(); err != nil {
+		return err
+	}
+	return e.flush(ctx)
+}
+
+// scanRows exports the rows with these keys, ascending: as they are, or as gone.
+func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte) (err error) {
+	if len(keys) == 0 {
+		return nil
+	}
+	scan, ranges := *s, &store.MultiRowRangeFilter{}
+	for _, key := range keys {
+		ranges.Ranges = append(ranges.Ranges, store.RowRange{Start: key, Stop: key, StopInclusive: true})
+	}
+	scan.Start, scan.Stop, scan.StopInclusive, scan.Filter = keys[0], keys[len(keys)-1], true, ranges
+	if s.Filter != nil {
+		scan.Filter = &store.FilterList{Filters: []store.Filter{ranges, s.Filter}}
+	}
+	sc := e.run.Source.Scan(ctx, &scan)
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	for sc.Next() {
+		row := sc.Row()
+		for ; len(keys) > 0 && bytes.Compare(keys[0], row.Key) < 0; keys = keys[1:] {
+			if err := e.gone(ctx, keys[0]); err != nil {
+				return err
+			}
+		}
+		if len(keys) == 0 || !bytes.Equal(keys[0], row.Key) {
+			return fmt.Errorf("%w: scan of table %s returned row %q, which was not asked for", store.ErrCorrupt, s.Table, row.Key)
+		}
+		keys = keys[1:]
+		if err := e.row(ctx, row); err != nil {
+			return err
+		}
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("scan table %s: %w", s.Table, err)
+	}
+	for ; len(keys) > 0; keys = keys[1:] {
+		if err := e.gone(ctx, keys[0]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// verifyChain returns what is wrong with the runs that m goes on from, which lie
+// beside it.
+func verifyChain(ctx context.Context, t target.Target, m *Manifest) (problems []string, err error) {
+	for at := m; at.increment(); {
+		i := at.Incremental
+		base, _, err := readManifest(ctx, t, path.Join(i.Base, ManifestName))
+		switch {
+		case errors.Is(err, target.ErrNotFound):
+			return []string{fmt.Sprintf("run %s goes on from run %s in %s, which is missing", at.RunID, i.BaseRunID, i.Base)}, nil
+		case err != nil:
+			return nil, err
+		case base.Incremental == nil || base.RunID != i.BaseRunID || base.Sequence != i.Since || base.Incremental.Number+1 != i.Number ||
+			base.Incremental.Store != i.Store || base.Incremental.Definition != i.Definition:
+			return []string{fmt.Sprintf("run %s does not go on from what is in %s, run %s at commit %d", at.RunID, i.Base, base.RunID, base.Sequence)}, nil
+		}
+		at = base
+	}
+	return nil, nil
+}

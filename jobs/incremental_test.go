@@ -1,0 +1,294 @@
+package jobs
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/target"
+	"sluice/store"
+	"sluice/store/memstore"
+)
+
+// incrementalStore is a store with a table and the exports of an incremental job.
+type incrementalStore struct {
+	*memstore.Store
+	t     *testing.T
+	job   *Job
+	out   string
+	at    time.Time // the next run's logical time, and the clock
+	log   bytes.Buffer
+	dirs  map[string]string // of runs, by run id
+	whole [][]string        // the chain so far, put together, by row key
+}
+
+const incrementalFilter = "SingleColumnValueFilter('f', 'q', !=, 'binary:hidden', false, true)"
+
+func newIncremental(t *testing.T, out string, every int) *incrementalStore {
+	s := &incrementalStore{t: t, out: out, at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), dirs: map[string]string{}}
+	var err error
+	if s.Store, err = memstore.New(&memstore.Options{Now: func() cell.Timestamp { return cell.Timestamp(s.at.UnixMilli()) }}); err != nil {
+		t.Fatal(err)
+	}
+	n := store.NewFamily("n")
+	n.Counter = true
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), n}}
+	if err := s.CreateTable(t.Context(), d, [][]byte{[]byte("c")}); err != nil {
+		t.Fatal(err)
+	}
+	yes := true
+	spec := &Spec{
+		Table: "t", Out: out, Formats: []string{"parquet", "arrow"}, Filter: incrementalFilter, Incremental: Incremental{FullEvery: every},
+		Columns: []columnar.ColumnSpec{
+			{Name: "key", From: "$row", Type: "string"},
+			{Name: "op", From: "$op", Type: "string"},
+			{Name: "q", From: "f:q", Type: "string"},
+			{Name: "n", From: "n:q", Type: "int64"},
+			{Name: "time", From: "$timestamp", Type: "int64", Nullable: &yes},
+		},
+	}
+	if s.job, err = Compile("j", spec, d); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// run makes the next run and puts what it published on top of those before.
+func (s *incrementalStore) run(rt interface{ Fatalf(string, ...any) }, o RunOptions) *Manifest {
+	ctx := s.t.Context()
+	s.at = s.at.Add(time.Hour)
+	if err := HoldChanges(ctx, s.job, s.Store, s.at); err != nil {
+		rt.Fatalf("hold: %v", err)
+	}
+	snapshot, err := s.Snapshot(ctx)
+	if err != nil {
+		rt.Fatalf("snapshot: %v", err)
+	}
+	defer snapshot.Close()
+	o.Job, o.Source, o.Holder, o.Now, o.LogicalTime = s.job, snapshot, s.Store, func() time.Time { return s.at }, s.at
+	if o.StoreID == "" {
+		o.StoreID = "s"
+	}
+	o.Logger, o.batchRows = slog.New(slog.NewTextHandler(&s.log, nil)), 3
+	m, err := Run(ctx, &o)
+	if err != nil {
+		rt.Fatalf("run: %v", err)
+	}
+	r, err := Verify(ctx, filepath.Join(s.out, "j"))
+	if err != nil || !r.OK() {
+		rt.Fatalf("verify: %v, %v", err, r.Err())
+	}
+	rows := readFormat(s.t, r.Dir, m, "parquet")
+	if d := cmp.Diff(rows, readFormat(s.t, r.Dir, m, "arrow")); d != "" {
+		rt.Fatalf("formats differ:\n%s", d)
+	}
+	if !m.increment() {
+		s.whole = nil
+	}
+	// What docs/export.md tells readers to do.
+	s.whole = slices.DeleteFunc(s.whole, func(old []string) bool {
+		return slices.ContainsFunc(rows, func(row []string) bool { return row[0] == old[0] })
+	})
+	for _, row := range rows {
+		if row[1] == columnar.OpUpsert {
+			s.whole = append(s.whole, row)
+		}
+	}
+	slices.SortFunc(s.whole, func(a, b []string) int { return strings.Compare(a[0], b[0]) })
+	return m
+}
+
+// same requires the chain to be what a full run of the same job is.
+func (s *incrementalStore) same(rt interface{ Fatalf(string, ...any) }) {
+	got := s.whole
+	s.run(rt, RunOptions{Full: true})
+	if d := cmp.Diff(s.whole, got, cmpopts.EquateEmpty()); d != "" {
+		rt.Fatalf("the chain (-full +chain):\n%s", d)
+	}
+}
+
+func (s *incrementalStore) put(row, value string, at cell.Timestamp) {
+	m := &cell.Mutation{Table: "t", Row: []byte(row)}
+	m.Put("f", []byte("q"), at, []byte(value))
+	s.mutate(m)
+}
+
+func (s *incrementalStore) mutate(m *cell.Mutation) {
+	if _, err := s.MutateRow(s.t.Context(), nil, m); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// TestFullAndIncrements puts a full run and the increments after it together, over
+// random histories with deletes, late timestamps, counters, rows that a filter hides
+// and changes of the table that make the next run full.
+func TestFullAndIncrements(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rapid.Check(t, func(rt *rapid.T) {
+		out, err := os.MkdirTemp(dir, "")
+		if err != nil {
+			rt.Fatal(err)
+		}
+		s := newIncremental(t, out, rapid.IntRange(2, 5).Draw(rt, "full every"))
+		defer s.Close()
+		for range rapid.IntRange(1, 6).Draw(rt, "runs") {
+			for range rapid.IntRange(0, 8).Draw(rt, "mutations") {
+				m := &cell.Mutation{Table: "t", Row: []byte(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(rt, "row"))}
+				switch rapid.IntRange(0, 6).Draw(rt, "what") {
+				case 0, 1, 2:
+					at := rapid.SampledFrom([]cell.Timestamp{cell.Latest, 1, 1000}).Draw(rt, "time")
+					m.Put("f", []byte("q"), at, []byte(rapid.SampledFrom([]string{"v", "w", "hidden"}).Draw(rt, "value")))
+				case 3:
+					m.Increment("n", []byte("q"), 1)
+				case 4:
+					m.DeleteColumn("n", []byte("q"), cell.Latest)
+				case 5:
+					m.DeleteColumn("f", []byte("q"), cell.Latest)
+				case 6:
+					m.DeleteRow(cell.Latest)
+				}
+				s.mutate(m)
+			}
+			switch rapid.IntRange(0, 5).Draw(rt, "disturb") {
+			case 0:
+				if err := errors.Join(s.Flush(t.Context()), s.MajorCompact(t.Context(), "t")); err != nil {
+					rt.Fatal(err)
+				}
+			case 1:
+				if rapid.Bool().Draw(rt, "truncate") {
+					if err := errors.Join(s.DisableTable(t.Context(), "t"), s.TruncateTable(t.Context(), "t", true)); err != nil {
+						rt.Fatal(err)
+					}
+				}
+			}
+			s.run(rt, RunOptions{Parallelism: 2})
+		}
+		s.same(rt)
+	})
+}
+
+// TestIncrementReasons names each reason for a full run.
+func TestIncrementReasons(t *testing.T) {
+	t.Parallel()
+	s := newIncremental(t, t.TempDir(), 3)
+	s.put("a", "v", cell.Latest)
+	number := func(what string, m *Manifest, want int, reason string) {
+		t.Helper()
+		if m.Incremental == nil || m.Incremental.Number != want || want == 0 && !strings.Contains(s.log.String(), reason) {
+			t.Errorf("%s: got %+v, log %s. Want number %d, %s", what, m.Incremental, s.log.String(), want, reason)
+		}
+		s.log.Reset()
+	}
+	number("first", s.run(t, RunOptions{}), 0, "it is the first")
+	number("unchanged", s.run(t, RunOptions{}), 1, "")
+	s.put("b", "v", 1)
+	m := s.run(t, RunOptions{})
+	number("second", m, 2, "")
+	if m.Totals[0].Rows != 1 {
+		t.Errorf("Got %+v, want the one changed row", m.Totals)
+	}
+	number("due", s.run(t, RunOptions{}), 0, "it is due")
+	number("asked for", s.run(t, RunOptions{Full: true}), 0, "asked for")
+	number("another store", s.run(t, RunOptions{StoreID: "other"}), 0, "another store")
+	number("back", s.run(t, RunOptions{}), 0, "another store")
+	number("after it", s.run(t, RunOptions{}), 1, "")
+	d, err := s.Table(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AlterTable(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	number("altered", s.run(t, RunOptions{}), 0, "altered")
+	number("after it", s.run(t, RunOptions{}), 1, "")
+	s.at = s.at.Add(DefaultHold + time.Hour)
+	number("late", s.run(t, RunOptions{}), 0, "not known that far back")
+
+	// What has no holder is refused, never full in silence.
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	if _, err := Run(t.Context(), &RunOptions{Job: s.job, Source: snapshot}); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("Got %v without a holder, want ErrUnsupported", err)
+	}
+}
+
+// TestIncrementChain breaks chains, which Verify tells and Collect does not do.
+func TestIncrementChain(t *testing.T) {
+	t.Parallel()
+	s := newIncremental(t, t.TempDir(), 10)
+	s.put("a", "v", cell.Latest)
+	full := s.run(t, RunOptions{})
+	s.put("b", "v", cell.Latest)
+	s.run(t, RunOptions{})
+	last := s.run(t, RunOptions{})
+	tgt, err := target.OpenLocal(s.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tgt.Close()
+	if found, err := Collect(t.Context(), &CollectOptions{Target: tgt, Keep: map[string]Keep{"j": {Runs: 1}}}); err != nil || len(found) > 0 {
+		t.Errorf("Got %+v, %v collected of a chain that is in use", found, err)
+	}
+	if _, err := Snippet(DuckDB, last, s.out); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("Got %v for a snippet of an increment", err)
+	}
+	if err := os.RemoveAll(filepath.Join(s.out, runDir("j", full.LogicalTime))); err != nil {
+		t.Fatal(err)
+	}
+	r, err := Verify(t.Context(), filepath.Join(s.out, "j"))
+	if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "which is missing") {
+		t.Errorf("Got %v, %v of a broken chain", r.Problems, err)
+	}
+	// A full run ends the need for those before it.
+	s.run(t, RunOptions{Full: true})
+	found, err := Collect(t.Context(), &CollectOptions{Target: tgt, Keep: map[string]Keep{"j": {Runs: 1}}})
+	if err != nil || len(found) != 2 {
+		t.Errorf("Got %+v, %v. Want two runs collected", found, err)
+	}
+}
+
+func TestIncrementalSpec(t *testing.T) {
+	t.Parallel()
+	row := columnar.ColumnSpec{Name: "key", From: "$row", Type: "string"}
+	op := columnar.ColumnSpec{Name: "op", From: "$op", Type: "string"}
+	when := columnar.ColumnSpec{Name: "time", From: "$timestamp", Type: "int64"}
+	on := Incremental{FullEvery: 2}
+	for _, c := range []struct {
+		name    string
+		spec    Incremental
+		rows    string
+		columns []columnar.ColumnSpec
+		want    string
+	}{
+		{"good", on, "", []columnar.ColumnSpec{row, op}, ""},
+		{"op alone", Incremental{}, "", []columnar.ColumnSpec{row, op}, "columns: a column comes from $op"},
+		{"every", Incremental{FullEvery: 1}, "", []columnar.ColumnSpec{row, op}, "incremental.full_every: it is 1"},
+		{"hold alone", Incremental{Hold: 1}, "", []columnar.ColumnSpec{row, op}, "incremental.full_every: it is 0"},
+		{"hold", Incremental{FullEvery: 2, Hold: -1}, "", []columnar.ColumnSpec{row, op}, "incremental.hold: -1ns is negative"},
+		{"no op", on, "", []columnar.ColumnSpec{row}, "columns: an increment says"},
+		{"no key", on, "", []columnar.ColumnSpec{op}, "columns: increments are put together by the row key"},
+		{"not null", on, "", []columnar.ColumnSpec{row, op, when}, "columns[2].nullable: a row that is gone"},
+		{"cells", on, "cell", []columnar.ColumnSpec{row}, "incremental: it needs rows: row"},
+	} {
+		_, err := Compile("j", &Spec{Table: "t", Columns: c.columns, Rows: c.rows, Incremental: c.spec}, nil)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
+		}
+	}
+}
