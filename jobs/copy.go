@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -167,7 +166,7 @@ func (c *tableCopy) begin(ctx context.Context) error {
 		return err
 	}
 	c.state = &CopyState{
-		Version: copyStateVersion, Table: c.Table, Checkpoint: c.Checkpoint, Sequence: c.Source.Sequence(),
+		Version: copyStateVersion, ID: c.owner, Table: c.Table, Checkpoint: c.Checkpoint, Sequence: c.Source.Sequence(),
 		StartRow: EscapeKey(c.Rows.Start), StopRow: EscapeKey(c.Rows.Stop), Families: append([]string{}, c.Families...), Visible: c.Visible, Parts: []string{},
 	}
 	slices.Sort(c.state.Families)
@@ -189,14 +188,17 @@ func (c *tableCopy) begin(ctx context.Context) error {
 	first := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
 	first.Put(store.JobsFamily, []byte(copyColumn), cell.Latest, state)
 	first.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
-	r, err := c.To.MutateRow(ctx, &store.Cond{Family: store.JobsFamily, Qualifier: []byte(copyColumn), Op: store.Equal}, &first)
-	if err != nil {
-		return fmt.Errorf("begin: %w", err)
+	// There never was one, or the last has ended.
+	for _, before := range [][]byte{nil, []byte(noCopy)} {
+		r, err := c.To.MutateRow(ctx, &store.Cond{Family: store.JobsFamily, Qualifier: []byte(copyColumn), Op: store.Equal, Value: before}, &first)
+		if err != nil {
+			return fmt.Errorf("begin: %w", err)
+		}
+		if r.Applied {
+			return nil
+		}
 	}
-	if !r.Applied {
-		return fmt.Errorf("%w: a copy into it was begun and has not ended: resume it, or give it up", store.ErrRefused)
-	}
-	return nil
+	return fmt.Errorf("%w: a copy into it was begun and has not ended: resume it, or give it up", store.ErrRefused)
 }
 
 // takeOver makes this the only call that goes on with the copy.
@@ -365,7 +367,7 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byte, moved bool) error {
 	state := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
 	if moved {
-		state.Put(store.JobsFamily, []byte(cursorColumn+strconv.Itoa(part)), cell.Latest, cursor)
+		state.Put(store.JobsFamily, c.state.cursor(part), cell.Latest, cursor)
 	} else {
 		// In the midst of its first row: there is nowhere yet to go on from.
 		state.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
@@ -390,7 +392,7 @@ func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byt
 // end forgets the copy, which is whole.
 func (c *tableCopy) end(ctx context.Context) error {
 	m := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
-	m.DeleteRow(cell.Latest)
+	c.state.over(&m)
 	r, err := c.To.MutateRow(ctx, ownedBy(c.owner), &m)
 	if err != nil {
 		return fmt.Errorf("all is copied, but not noted: %w", err)

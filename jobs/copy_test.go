@@ -14,6 +14,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/target"
 	"sluice/store"
+	"sluice/store/memstore"
 )
 
 // cutEngine is an engine of a process that is killed after some steps: a write counts as
@@ -199,6 +200,49 @@ func TestCopyIsTable(t *testing.T) {
 	})
 }
 
+// TestCopyAfterAnother makes one copy after another into a table whose store's clock
+// stands still, and then goes back: what has ended hides nothing of what begins.
+func TestCopyAfterAnother(t *testing.T) {
+	t.Parallel()
+	source := newMemory()
+	source.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{
+		{Key: []byte("a"), Cells: []cell.Cell{{Family: "f", Qualifier: []byte("x"), Time: 1, Kind: cell.KindPut, Value: []byte("1")}}},
+	})
+	now := cell.Timestamp(1_000_000)
+	to, err := memstore.New(&memstore.Options{Now: func() cell.Timestamp { return now }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	createTable(t, to, "copy")
+	for round := range 6 {
+		if round > 3 {
+			now -= 1000
+		}
+		o := &CopyOptions{Source: source, Table: "t", To: to, Into: "copy", Checkpoint: "c"}
+		source.scanned = func([]byte) error { return errCut }
+		if _, err := Copy(t.Context(), o); !errors.Is(err, errCut) {
+			t.Fatalf("round %d: Got %v, want one that was cut off", round, err)
+		}
+		if round%2 == 0 {
+			if err := ForgetCopy(t.Context(), to, "copy"); err != nil {
+				t.Fatalf("round %d: %v", round, err)
+			}
+			continue
+		}
+		source.scanned, o.Resume = nil, true
+		if c, err := Copy(t.Context(), o); err != nil || c.Rows != 1 {
+			t.Fatalf("round %d: Got %+v, %v", round, c, err)
+		}
+		if err := to.DisableTable(t.Context(), "copy"); err != nil {
+			t.Fatal(err)
+		}
+		if err := to.TruncateTable(t.Context(), "copy", true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestCopyIsFenced: a copy that another has taken over from writes nothing any more,
 // so that it cannot set back what was written since.
 func TestCopyIsFenced(t *testing.T) {
@@ -311,7 +355,7 @@ func TestCopyRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &CopyState{Version: 1, Table: "t", Checkpoint: "c", Sequence: s.Sequence(), Families: only, Parts: []string{}}
+	want := &CopyState{Version: 1, ID: st.ID, Table: "t", Checkpoint: "c", Sequence: s.Sequence(), Families: only, Parts: []string{}}
 	st.owner, st.cursors = "", nil
 	if d := cmp.Diff(want, st, cmp.AllowUnexported(CopyState{})); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

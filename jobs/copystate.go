@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,11 +16,15 @@ import (
 )
 
 // Columns of the row of a copy in store.JobsTable, which is the name of the table
-// that is written, escaped and terminated, and "c". The cursors are one a part.
+// that is written, escaped and terminated, and "c". A copy that has ended leaves
+// noCopy behind: a delete marker would hide what the next one writes within the same
+// millisecond, and for longer where the clock is set back.
 const (
-	copyColumn   = "copy"    // JSON of CopyState
-	ownerColumn  = "owner"   // who may go on with it
-	cursorColumn = "cursor/" // and the number of the part: "r" and the last row that is whole, or "d": all are
+	copyColumn   = "copy"    // JSON of CopyState, or noCopy
+	ownerColumn  = "owner"   // who may go on with it, or noCopy
+	cursorColumn = "cursor/" // and the copy's id, "/" and the number of the part: "r" and the last row that is whole, or "d": all are
+
+	noCopy = "-"
 )
 
 // copyStateVersion is the only version of CopyState that this package reads.
@@ -28,6 +34,7 @@ const copyStateVersion = 1
 // and has not ended.
 type CopyState struct {
 	Version    int      `json:"version"`
+	ID         string   `json:"id"`         // of the copy, random
 	Table      string   `json:"table"`      // that is copied
 	Checkpoint string   `json:"checkpoint"` // that is read; empty = it cannot be found again
 	Sequence   uint64   `json:"sequence"`   // of its last commit
@@ -56,23 +63,29 @@ func ReadCopy(ctx context.Context, r store.Reader, into string) (*CopyState, err
 		return nil, fmt.Errorf("%w: no copy into %s was cut off", target.ErrNotFound, into)
 	}
 	s := &CopyState{cursors: map[int]string{}}
-	for _, c := range sc.Row().Cells {
-		name, value := string(c.Qualifier), string(c.Value)
-		switch part, isCursor := strings.CutPrefix(name, cursorColumn); {
-		case isCursor:
-			n, err := strconv.Atoi(part)
-			if err != nil || value == "" {
-				return nil, fmt.Errorf("%w: the copy into %s has %s = %q", store.ErrCorrupt, into, name, value)
-			}
-			s.cursors[n] = value
-		case name == ownerColumn:
+	cells := sc.Row().Cells
+	at := slices.IndexFunc(cells, func(c cell.Cell) bool { return string(c.Qualifier) == copyColumn })
+	if at < 0 || string(cells[at].Value) == noCopy {
+		return nil, fmt.Errorf("%w: no copy into %s was cut off", target.ErrNotFound, into)
+	}
+	if err := json.Unmarshal(cells[at].Value, s); err != nil {
+		return nil, fmt.Errorf("%w: the copy into %s: %w", store.ErrCorrupt, into, err)
+	}
+	for i := range cells {
+		name, value := string(cells[i].Qualifier), string(cells[i].Value)
+		if name == ownerColumn {
 			s.owner = value
-		case name == copyColumn:
-			d := json.NewDecoder(bytes.NewReader(c.Value))
-			if err := d.Decode(s); err != nil {
-				return nil, fmt.Errorf("%w: the copy into %s: %w", store.ErrCorrupt, into, err)
-			}
+			continue
 		}
+		part, ours := strings.CutPrefix(name, cursorColumn+s.ID+"/")
+		if !ours {
+			continue
+		}
+		n, err := strconv.Atoi(part)
+		if err != nil || value == "" {
+			return nil, fmt.Errorf("%w: the copy into %s has %s = %q", store.ErrCorrupt, into, name, value)
+		}
+		s.cursors[n] = value
 	}
 	if s.Version != copyStateVersion || s.owner == "" {
 		return nil, fmt.Errorf("%w: a copy into %s of version %d, this program knows %d", store.ErrUnsupported, into, s.Version, copyStateVersion)
@@ -80,12 +93,41 @@ func ReadCopy(ctx context.Context, r store.Reader, into string) (*CopyState, err
 	return s, nil
 }
 
+// cursor is the column of a part's cursor.
+func (s *CopyState) cursor(part int) []byte {
+	return []byte(cursorColumn + s.ID + "/" + strconv.Itoa(part))
+}
+
+// over appends to m, which is conditional on the owner and so never older than what
+// it replaces, that the copy has ended.
+func (s *CopyState) over(m *cell.Mutation) {
+	for _, column := range []string{copyColumn, ownerColumn} {
+		m.Put(store.JobsFamily, []byte(column), cell.Latest, []byte(noCopy))
+	}
+	for part := range len(s.Parts) + 1 {
+		m.DeleteColumn(store.JobsFamily, s.cursor(part), cell.Latest)
+	}
+}
+
 // ForgetCopy forgets a copy that has not ended, whose process must not be at work any
 // more: it cannot go on then. What it has copied stays.
 func ForgetCopy(ctx context.Context, e store.Engine, into string) error {
-	m := cell.Mutation{Table: store.JobsTable, Row: copyRow(into)}
-	m.DeleteRow(cell.Latest)
-	if _, err := e.MutateRow(ctx, nil, &m); err != nil {
+	s, err := ReadCopy(ctx, e, into)
+	if errors.Is(err, target.ErrNotFound) {
+		return nil
+	}
+	applied := false
+	if err == nil {
+		m := cell.Mutation{Table: store.JobsTable, Row: copyRow(into)}
+		s.over(&m)
+		var r store.Result
+		r, err = e.MutateRow(ctx, ownedBy(s.owner), &m)
+		applied = r.Applied
+	}
+	if err == nil && !applied {
+		err = fmt.Errorf("%w: another process goes on with it", target.ErrBusy)
+	}
+	if err != nil {
 		return fmt.Errorf("forget the copy into %s: %w", into, err)
 	}
 	return nil
@@ -95,6 +137,7 @@ func ForgetCopy(ctx context.Context, e store.Engine, into string) error {
 func (s *CopyState) same(o *CopyState) error {
 	a, b := *s, *o
 	a.Parts, b.Parts = nil, nil // regions may have been split since
+	a.ID, b.ID = "", ""
 	one, err := json.Marshal(&a)
 	if err != nil {
 		return err
