@@ -359,6 +359,9 @@ func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sa
 		}
 		stop()
 		if err = errors.Join(err, <-ended); err == nil && measure {
+			if db.Metrics().BulkCommits > 0 {
+				time.Sleep(pebblestore.BulkRest) // only then are they compacted
+			}
 			if err = m.settle(&got); err != nil {
 				return nil, sample{}, err
 			}

@@ -62,7 +62,7 @@ type commit struct {
 
 // staged is one key-value in commit.buf.
 type staged struct {
-	head  uint64 // tag, table, family and the first two bytes after them
+	head  uint64 // the first eight bytes that not all keys share; set by sort
 	next  uint64 // the eight bytes after those
 	start int    // of the key; the value follows it
 	key   int    // length
@@ -299,11 +299,7 @@ func (c *commit) stage(t *table, row []byte, cells []cell.Cell) error {
 
 // staged records the key-value that begins at start and ends c.buf.
 func (c *commit) staged(start, key int) {
-	k := c.buf[start : start+key]
-	s := staged{start: start, key: key, value: len(c.buf) - start - key}
-	// A stored key has 27 bytes or more.
-	s.head, s.next = binary.BigEndian.Uint64(k), binary.BigEndian.Uint64(k[8:])
-	c.kvs = append(c.kvs, s)
+	c.kvs = append(c.kvs, staged{start: start, key: key, value: len(c.buf) - start - key})
 }
 
 // ascending returns the run's cells in strictly ascending order of their
@@ -327,6 +323,11 @@ func ascending(run []cell.Cell) []cell.Cell {
 
 // sort puts the staged key-values in key order.
 func (c *commit) sort() {
+	key := func(i int) []byte { return c.buf[c.kvs[i].start : c.kvs[i].start+c.kvs[i].key] }
+	shared := sharedPrefix(len(c.kvs), key)
+	for i := range c.kvs {
+		c.kvs[i].head, c.kvs[i].next = keyHead(key(i)[shared:])
+	}
 	slices.SortFunc(c.kvs, func(x, y staged) int {
 		switch {
 		case x.head != y.head:

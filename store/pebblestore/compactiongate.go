@@ -27,12 +27,15 @@ type compactionGate struct {
 	poke, stop, stopped chan struct{}
 }
 
+// BulkRest is how long after the last bulk commit its tables and those before it are
+// compacted.
+const BulkRest = 5 * time.Second
+
 const (
 	// heldCommits is how many bulk commits lie in level 0 before they are
-	// compacted: 200 MB or so, and a dozen more tables to a read of a row.
-	heldCommits = 12
-	// heldIdle is how long after the last bulk commit they are compacted anyhow.
-	heldIdle = 5 * time.Second
+	// compacted: 250 MB or so, and as many more tables to a read of a row.
+	heldCommits = 24
+	heldIdle    = BulkRest
 	// grantInterval is how often Pebble's appetite is looked at, which grows
 	// where nobody says so, as in the scheduler of its own.
 	grantInterval = 100 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 
 // delta is one coalesced increment of a batch.
 type delta struct {
-	head, next uint64 // first sixteen bytes of the counter's key
+	head, next uint64 // the first sixteen bytes of the counter's key that not all share
 	start, end int    // of the key in commit.deltaKeys
 	i          int32  // index in store.Batch.Counters
 }
@@ -33,9 +33,7 @@ func (c *commit) checkDeltas(all []store.CounterDelta, refuse func(*store.Counte
 		start := len(c.deltaKeys)
 		c.deltaKeys = cell.AppendRowPrefix(c.deltaKeys, f.tag, t.id, f.id, d.Row)
 		c.deltaKeys = cell.AppendPart(c.deltaKeys, d.Qualifier)
-		x := delta{start: start, end: len(c.deltaKeys), i: int32(i)}
-		x.head, x.next = keyHead(c.deltaKeys[start:])
-		c.deltas = append(c.deltas, x)
+		c.deltas = append(c.deltas, delta{start: start, end: len(c.deltaKeys), i: int32(i)})
 	}
 	return nil
 }
@@ -45,6 +43,11 @@ func (c *commit) checkDeltas(all []store.CounterDelta, refuse func(*store.Counte
 // cached are found by one walk over the store, at a third of the cost of seeks
 // here and there, and Pebble inserts them a third faster.
 func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, []byte, error) error) error {
+	key := func(i int) []byte { return c.deltaKeys[c.deltas[i].start:c.deltas[i].end] }
+	shared := sharedPrefix(len(c.deltas), key)
+	for i := range c.deltas {
+		c.deltas[i].head, c.deltas[i].next = keyHead(key(i)[shared:])
+	}
 	slices.SortFunc(c.deltas, func(x, y delta) int {
 		switch {
 		case x.head != y.head:
@@ -72,6 +75,28 @@ func (c *commit) addDeltas(all []store.CounterDelta, refuse func(int64, string, 
 		}
 	}
 	return nil
+}
+
+// sharedPrefix returns how many bytes n keys have in common at their beginning: the
+// table and the family, and often much of the row. What comes behind tells keys apart
+// sooner.
+func sharedPrefix(n int, key func(i int) []byte) int {
+	if n == 0 {
+		return 0
+	}
+	shared := key(0)
+	for i := 1; i < n; i++ {
+		k := key(i)
+		if bytes.HasPrefix(k, shared) {
+			continue
+		}
+		at := 0
+		for at < len(k) && k[at] == shared[at] {
+			at++
+		}
+		shared = shared[:at]
+	}
+	return len(shared)
 }
 
 // keyHead returns the first sixteen bytes of a key, as if it went on with zeros.

@@ -159,3 +159,23 @@ func BenchmarkNewCounters(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/counter")
 }
+
+func TestSharedPrefix(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		keys []string
+		want int
+	}{
+		{nil, 0},
+		{[]string{"abc"}, 3},
+		{[]string{"abc", "abd", "abcd"}, 2},
+		{[]string{"abcd", "ab", "abce"}, 2},
+		{[]string{"abc", "abc"}, 3},
+		{[]string{"a", "", "a"}, 0},
+		{[]string{"x", "y"}, 0},
+	} {
+		if got := sharedPrefix(len(test.keys), func(i int) []byte { return []byte(test.keys[i]) }); got != test.want {
+			t.Errorf("%q: Got %d, want %d", test.keys, got, test.want)
+		}
+	}
+}
