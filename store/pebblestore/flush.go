@@ -25,15 +25,17 @@ func (db *DB) noteWritten(c *commit) {
 		db.markFlushed()
 		return
 	}
-	// write has sorted c.kvs, so that a family is one run of them.
+	// write has sorted c.kvs, so that a family is one run of them. A stored key
+	// has 27 bytes or more.
+	family := func(i int) uint64 { return binary.BigEndian.Uint64(c.buf[c.kvs[i].start:]) >> 16 }
 	for i := 0; i < len(c.kvs); {
-		n := i + 1
-		for n < len(c.kvs) && c.kvs[n].head>>16 == c.kvs[i].head>>16 {
+		head, n := family(i), i+1
+		for n < len(c.kvs) && family(n) == head {
 			n++
 		}
 		low, last := c.rowPrefix(i), c.rowPrefix(n-1)
-		if w := db.written[c.kvs[i].head>>16]; w == nil {
-			db.written[c.kvs[i].head>>16] = &writtenSpan{low: bytes.Clone(low), high: rowEnd(last)}
+		if w := db.written[head]; w == nil {
+			db.written[head] = &writtenSpan{low: bytes.Clone(low), high: rowEnd(last)}
 		} else {
 			if bytes.Compare(low, w.low) < 0 {
 				w.low = append(w.low[:0], low...)
