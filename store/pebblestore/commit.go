@@ -321,22 +321,55 @@ func ascending(run []cell.Cell) []cell.Cell {
 	return slices.CompactFunc(run, func(a, b cell.Cell) bool { return bytes.Equal(a.Qualifier, b.Qualifier) })
 }
 
-// sort puts the staged key-values in key order.
-func (c *commit) sort() {
+// heads sets what the staged key-values are compared by.
+func (c *commit) heads() {
 	key := func(i int) []byte { return c.buf[c.kvs[i].start : c.kvs[i].start+c.kvs[i].key] }
 	shared := sharedPrefix(len(c.kvs), key)
 	for i := range c.kvs {
 		c.kvs[i].head, c.kvs[i].next = keyHead(key(i)[shared:])
 	}
-	slices.SortFunc(c.kvs, func(x, y staged) int {
-		switch {
-		case x.head != y.head:
-			return sign(x.head < y.head)
-		case x.next != y.next:
-			return sign(x.next < y.next)
+}
+
+// compare orders two staged key-values by their keys, after heads.
+func (c *commit) compare(x, y *staged) int {
+	switch {
+	case x.head != y.head:
+		return sign(x.head < y.head)
+	case x.next != y.next:
+		return sign(x.next < y.next)
+	}
+	return bytes.Compare(c.buf[x.start:x.start+x.key], c.buf[y.start:y.start+y.key])
+}
+
+// sort puts staged key-values of c in key order, after heads.
+func (c *commit) sort(kvs []staged) {
+	slices.SortFunc(kvs, func(x, y staged) int { return c.compare(&x, &y) })
+}
+
+// halve puts those of the staged key-values first that come before a middle one in
+// key order, and returns how many they are: half, more or less.
+func (c *commit) halve() int {
+	c.heads()
+	const samples = 101
+	sample := make([]staged, 0, samples)
+	for i := 0; i < len(c.kvs); i += len(c.kvs)/samples + 1 {
+		sample = append(sample, c.kvs[i])
+	}
+	if len(sample) == 0 {
+		return 0
+	}
+	c.sort(sample)
+	middle := sample[len(sample)/2]
+	low, high := 0, len(c.kvs)
+	for low < high {
+		if c.compare(&c.kvs[low], &middle) < 0 {
+			low++
+			continue
 		}
-		return bytes.Compare(c.buf[x.start:x.start+x.key], c.buf[y.start:y.start+y.key])
-	})
+		high--
+		c.kvs[low], c.kvs[high] = c.kvs[high], c.kvs[low]
+	}
+	return low
 }
 
 // system calls set for what the commit writes into system tables, the last
@@ -360,7 +393,8 @@ func (c *commit) system(set func(key, value []byte) error) error {
 // write fills b with everything that the commit has staged, in key order: Pebble
 // inserts sorted keys a third faster.
 func (c *commit) write(b *pebble.Batch) error {
-	c.sort()
+	c.heads()
+	c.sort(c.kvs)
 	if err := c.system(func(key, value []byte) error { return b.Set(key, value, nil) }); err != nil {
 		return err
 	}

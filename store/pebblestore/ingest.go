@@ -21,6 +21,7 @@ const (
 	bulkSystemFile  = "bulk-system.sst"
 	bulkCounterFile = "bulk-counters.sst"
 	bulkDataFile    = "bulk-data.sst"
+	bulkUpperFile   = "bulk-data-upper.sst" // the upper half of the cells
 )
 
 // inTables reports whether c is committed as tables: it has a bulk batch and is worth
@@ -34,10 +35,14 @@ func (c *commit) inTables() bool {
 // them at one instant: neither log nor memtable see it (design D8). It is as
 // durable as a synced commit when it returns.
 func (db *DB) ingestStaged(c *commit) error {
-	var paths []string
+	var paths, dataPaths []string
 	changes := c.uncounted()
 	data := make(chan error, 1)
-	go func() { data <- db.writeData(c, changes) }()
+	go func() {
+		var err error
+		dataPaths, err = db.writeData(c, changes)
+		data <- err
+	}()
 	n, err := db.writeBulkCounters(c)
 	if err == nil {
 		err = db.writeSystem(c)
@@ -47,10 +52,7 @@ func (db *DB) ingestStaged(c *commit) error {
 		if n > 0 {
 			paths = append(paths, db.bulkPath(bulkCounterFile))
 		}
-		if len(c.kvs)+len(changes) > 0 {
-			paths = append(paths, db.bulkPath(bulkDataFile))
-		}
-		err = db.ingest(paths)
+		err = db.ingest(append(paths, dataPaths...))
 	}
 	if err != nil {
 		return errors.Join(engineError(err), db.removeBulkFiles())
@@ -75,15 +77,34 @@ func (db *DB) ingest(paths []string) error {
 	return db.pebble.Ingest(context.Background(), paths)
 }
 
-// writeData writes the cells of c, which it sorts, and behind them changes.
-func (db *DB) writeData(c *commit, changes [][]byte) error {
-	c.sort()
-	if len(c.kvs)+len(changes) == 0 {
+// writeData writes the cells of c, and changes behind them, as two tables, each
+// sorted and written beside the other: that is what a bulk commit takes longest for.
+// It returns their paths.
+func (db *DB) writeData(c *commit, changes [][]byte) (paths []string, err error) {
+	middle := c.halve()
+	lower, upper := c.kvs[:middle], c.kvs[middle:]
+	done := make(chan error, 1)
+	go func() { done <- db.writeCells(c, bulkUpperFile, upper, changes) }()
+	err = errors.Join(db.writeCells(c, bulkDataFile, lower, nil), <-done)
+	if len(lower) > 0 {
+		paths = append(paths, db.bulkPath(bulkDataFile))
+	}
+	if len(upper)+len(changes) > 0 {
+		paths = append(paths, db.bulkPath(bulkUpperFile))
+	}
+	return paths, err
+}
+
+// writeCells writes cells of c, which it sorts, and changes behind them as a table;
+// none where there are none.
+func (db *DB) writeCells(c *commit, name string, kvs []staged, changes [][]byte) error {
+	if len(kvs)+len(changes) == 0 {
 		return nil
 	}
-	return db.writeBulkFile(bulkDataFile, func(w *sstable.Writer) error {
-		for i := range c.kvs {
-			s := &c.kvs[i]
+	c.sort(kvs)
+	return db.writeBulkFile(name, func(w *sstable.Writer) error {
+		for i := range kvs {
+			s := &kvs[i]
 			value := s.start + s.key
 			if err := w.Set(c.buf[s.start:value], c.buf[value:value+s.value]); err != nil {
 				return err
@@ -189,7 +210,7 @@ func (db *DB) removeFile(path string) error {
 // short, has left.
 func (db *DB) removeBulkFiles() error {
 	var errs []error
-	for _, name := range []string{bulkSystemFile, bulkCounterFile, bulkDataFile} {
+	for _, name := range []string{bulkSystemFile, bulkCounterFile, bulkDataFile, bulkUpperFile} {
 		errs = append(errs, db.removeFile(db.bulkPath(name)))
 	}
 	return diskError(errors.Join(errs...))
