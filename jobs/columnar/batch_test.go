@@ -12,8 +12,11 @@ import (
 func TestHashTo(t *testing.T) {
 	t.Parallel()
 	columns := []columnar.Column{
-		{Name: "s", Type: columnar.String, Nullable: true}, {Name: "t", Type: columnar.Bytes, Nullable: true},
-		{Name: "n", Type: columnar.Int64, Nullable: true}, {Name: "f", Type: columnar.Float64, Nullable: true}, {Name: "b", Type: columnar.Bool, Nullable: true},
+		{Name: "s", Type: columnar.String, Nullable: true},
+		{Name: "t", Type: columnar.Bytes, Nullable: true},
+		{Name: "n", Type: columnar.Int64, Nullable: true},
+		{Name: "f", Type: columnar.Float64, Nullable: true},
+		{Name: "b", Type: columnar.Bool, Nullable: true},
 	}
 	type row struct {
 		s, t string
