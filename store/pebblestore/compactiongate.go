@@ -35,7 +35,6 @@ const (
 	// heldCommits is how many bulk commits lie in level 0 before they are
 	// compacted: 250 MB or so, and as many more tables to a read of a row.
 	heldCommits = 24
-	heldIdle    = BulkRest
 	// grantInterval is how often Pebble's appetite is looked at, which grows
 	// where nobody says so, as in the scheduler of its own.
 	grantInterval = 100 * time.Millisecond
@@ -66,14 +65,14 @@ func (g *compactionGate) bulkCommit() {
 		g.open()
 	}
 	if g.idle == nil {
-		g.idle = time.AfterFunc(heldIdle, func() {
+		g.idle = time.AfterFunc(BulkRest, func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.open()
 		})
 		return
 	}
-	g.idle.Reset(heldIdle)
+	g.idle.Reset(BulkRest)
 }
 
 // open lets compactions run until none waits. The caller holds mu.

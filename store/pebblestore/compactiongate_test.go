@@ -94,7 +94,7 @@ func TestCompactionGateHolds(t *testing.T) {
 				if ok, _ := g.TrySchedule(); ok {
 					t.Fatalf("a compaction was allowed after %d bulk commits", i)
 				}
-				time.Sleep(heldIdle - 1)
+				time.Sleep(BulkRest - 1)
 				db.want(t, 0)
 			}
 			g.bulkCommit()
@@ -114,7 +114,7 @@ func TestCompactionGateHolds(t *testing.T) {
 		db.mu.Lock()
 		db.refuse = false
 		db.mu.Unlock()
-		time.Sleep(heldIdle - 1)
+		time.Sleep(BulkRest - 1)
 		db.want(t, 2)
 		time.Sleep(time.Nanosecond)
 		db.want(t, 3)
@@ -130,7 +130,7 @@ func TestCompactionGateOfClosedStore(t *testing.T) {
 		g.bulkCommit()
 		g.Unregister()
 		g.bulkCommit()
-		time.Sleep(2 * heldIdle)
+		time.Sleep(2 * BulkRest)
 		db.want(t, 0)
 	})
 }
