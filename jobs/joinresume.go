@@ -82,10 +82,8 @@ func (r *joinRun) begin(ctx context.Context, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	want := &runState{
-		FormatVersion: ManifestVersion, Job: m.Job, RunID: m.RunID, LogicalTime: m.LogicalTime, StartedAt: m.StartedAt,
-		Checkpoint: instant, Sequence: m.Sequence, Definition: definition, PreviousRunID: m.PreviousRunID, Join: true,
-	}
+	want := newRunState(m, instant, definition)
+	want.Join = true
 	fresh, err := resumeOrBegin(ctx, t, r.dir, want, func(left target.Resumable) (bool, error) { return r.takeUp(ctx, left, want, m) })
 	if fresh != nil {
 		r.upload, r.notes = fresh, fresh

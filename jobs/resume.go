@@ -186,15 +186,20 @@ func (r *run) begin(ctx context.Context, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	want := &runState{
-		FormatVersion: ManifestVersion, Job: m.Job, RunID: m.RunID, LogicalTime: m.LogicalTime, StartedAt: m.StartedAt,
-		Checkpoint: r.Checkpoint, Sequence: m.Sequence, Definition: definition, PreviousRunID: m.PreviousRunID,
-	}
+	want := newRunState(m, r.Checkpoint, definition)
 	fresh, err := resumeOrBegin(ctx, t, r.dir, want, func(left target.Resumable) (bool, error) { return r.takeUp(ctx, left, want, m) })
 	if fresh != nil {
 		r.upload, r.notes = fresh, fresh
 	}
 	return err
+}
+
+// newRunState returns what is noted of the run of m, at the instant of a checkpoint.
+func newRunState(m *Manifest, checkpoint, definition string) *runState {
+	return &runState{
+		FormatVersion: ManifestVersion, Job: m.Job, RunID: m.RunID, LogicalTime: m.LogicalTime, StartedAt: m.StartedAt,
+		Checkpoint: checkpoint, Sequence: m.Sequence, Definition: definition, PreviousRunID: m.PreviousRunID,
+	}
 }
 
 // resumeOrBegin offers takeUp what is left of the run of want, which becomes visible
