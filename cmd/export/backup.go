@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"text/tabwriter"
 
 	"sluice/cmd/internal/cli"
@@ -28,7 +27,7 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	t, err := cfg.OpenTarget(c.Out, true)
 	if err != nil {
 		return err
@@ -95,7 +94,7 @@ func (c *restoreCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	bar := newProgress(p, c.Quiet)
 	r, err := jobs.Restore(ctx, &jobs.RestoreOptions{
 		Backup: t, Dir: c.Dir, Logger: log, Progress: bar.report,

@@ -58,7 +58,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	source, err := c.open(ctx, cfg, log)
 	if err != nil {
 		return err

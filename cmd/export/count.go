@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"text/tabwriter"
 
 	"sluice/cmd/internal/cli"
@@ -36,7 +35,7 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	source, err := config.OpenInstant(ctx, cfg, log)
 	if err != nil {
 		return err

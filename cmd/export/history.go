@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"text/tabwriter"
 	"time"
 
@@ -33,7 +32,7 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if _, err := jobSpec(cfg, c.Job); err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	e, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
 		return err

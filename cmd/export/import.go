@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -45,7 +44,7 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if c.In != "" {
 		cfg = config.ForDirectory(c.In)
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	to, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"text/tabwriter"
 
 	"sluice/cmd/internal/cli"
@@ -32,7 +31,7 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	source, err := config.OpenInstant(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -107,3 +107,8 @@ func remaining(p jobs.Progress) time.Duration {
 	}
 	return max(time.Duration(float64(p.Elapsed)*(1-p.Done)/done).Round(time.Second), time.Second)
 }
+
+// warnings is the log of a command: what an operator should know, on standard error.
+func warnings(p *cli.Program) *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}

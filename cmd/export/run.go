@@ -45,7 +45,7 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if out == "" {
 		out = spec.Out
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	o := &jobs.RunOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {
 		return fmt.Errorf("%w: no directory to write to: set the job's out, or --out", cli.ErrUsage)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"text/tabwriter"
 
 	"sluice/cell"
@@ -46,7 +45,7 @@ func (c *verifyTableCommand) Run(ctx context.Context, p *cli.Program) (err error
 	if err != nil {
 		return err
 	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := warnings(p)
 	left, err := config.OpenInstant(ctx, cfg, log)
 	if err != nil {
 		return err
