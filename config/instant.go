@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"time"
 
 	"sluice/cell"
 	"sluice/jobs"
@@ -68,7 +69,31 @@ func OpenInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, er
 // killed, or calls Keep, ReopenInstant finds the checkpoint for an hour, and longer
 // until a daemon or another such Instant looks for old ones.
 func OpenLastingInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
+	return openInstant(ctx, c, log, lasting(ctx, c, log))
+}
+
+// OpenJobInstant is OpenLastingInstant for a run of an export job. Where the job is
+// incremental, the store is told before to know what changes from then on, so that
+// the next run can be an increment.
+func OpenJobInstant(ctx context.Context, c *Config, name string, log *slog.Logger) (*Instant, error) {
+	spec := c.Jobs[name]
+	job, err := jobs.Compile(name, &spec, nil)
+	if err != nil {
+		return nil, fmt.Errorf("job %s: %w", name, err)
+	}
+	choose := lasting(ctx, c, log)
 	return openInstant(ctx, c, log, func(e Engine, in *Instant) (string, error) {
+		holder, _ := jobs.HolderOf(e)
+		if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
+			return "", err
+		}
+		return choose(e, in)
+	})
+}
+
+// lasting has an instant read a checkpoint that outlives this process.
+func lasting(ctx context.Context, c *Config, log *slog.Logger) func(e Engine, in *Instant) (string, error) {
+	return func(e Engine, in *Instant) (string, error) {
 		if d, ok := e.(*client.Client); ok {
 			p, err := d.LastingCheckpoint(ctx)
 			if err != nil {
@@ -97,7 +122,7 @@ func OpenLastingInstant(ctx context.Context, c *Config, log *slog.Logger) (*Inst
 		}
 		in.own(d, p.ID)
 		return p.Path, nil
-	})
+	}
 }
 
 // ReopenInstant opens the checkpoint of an OpenLastingInstant of a process that has

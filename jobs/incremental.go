@@ -131,7 +131,7 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 		return nil
 	}
 	if r.Holder == nil || r.StoreID == "" {
-		return fmt.Errorf("%w: incremental exports here: the engine does not know changes, or another process has the store; let the daemon run the job by its schedule", store.ErrUnsupported)
+		return fmt.Errorf("%w: incremental exports here: the engine does not know what changes", store.ErrUnsupported)
 	}
 	definition, err := r.Job.definition("")
 	if err != nil {

@@ -84,7 +84,11 @@ func (s *Server) version(w http.ResponseWriter, _ *http.Request) error {
 }
 
 func (s *Server) hello(w http.ResponseWriter, _ *http.Request) error {
-	return writeJSON(w, http.StatusOK, api.Hello{Instance: s.instance, PID: os.Getpid(), Version: s.o.Version, Traits: s.o.Engine.Traits()})
+	a := api.Hello{Instance: s.instance, PID: os.Getpid(), Version: s.o.Version, Traits: s.o.Engine.Traits()}
+	if named, ok := s.o.Engine.(interface{ ID() string }); ok {
+		a.StoreID = named.ID()
+	}
+	return writeJSON(w, http.StatusOK, a)
 }
 
 func (s *Server) pipelines(w http.ResponseWriter, _ *http.Request) error {

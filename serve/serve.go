@@ -49,8 +49,8 @@ const (
 // Options configures New. Engine is required.
 type Options struct {
 	// Engine is what is served. Where it is a store.Admin, store.TableSwitcher,
-	// store.Namespacer, store.RegionMeter, store.RowMutator, store.Compactor
-	// or store.Checkpointer, too, so is the API; other
+	// store.Namespacer, store.RegionMeter, store.RowMutator, store.Compactor,
+	// store.Checkpointer or store.ChangeHolder, too, so is the API; other
 	// requests fail with store.ErrUnsupported.
 	Engine store.Engine
 	// Dir is the data directory, in whose "checkpoints" directory checkpoints
@@ -262,6 +262,9 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("POST /checkpoints", s.createCheckpoint)
 	guarded("PUT /checkpoints/{id}", s.renewCheckpoint)
 	guarded("DELETE /checkpoints/{id}", s.releaseCheckpoint)
+	guarded("GET /holds", s.listHolds)
+	guarded("PUT /holds/{hold}", s.putHold)
+	guarded("DELETE /holds/{hold}", s.deleteHold)
 	mux.Handle(api.Prefix+"/", s.authorized(s.handle(func(_ http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("%w: %s %s", api.ErrNotFound, r.Method, r.URL.Path)
 	})))

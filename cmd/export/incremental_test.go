@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,17 +12,29 @@ import (
 	"sluice/jobs"
 )
 
-// The third run by hand is an increment, and a verified one: the store has learned
-// from the first that it should keep what changes.
+// The second run by hand is an increment, and a verified one, without a daemon, beside
+// one, and from the one state to the other.
 func TestIncrementalRuns(t *testing.T) {
 	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		daemon int // the run before which one starts; -1 = none
+	}{{"without a daemon", -1}, {"beside a daemon", 0}, {"a daemon starts", 1}, {"a daemon starts between increments", 3}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			incrementalRuns(t, c.daemon)
+		})
+	}
+}
+
+func incrementalRuns(t *testing.T, daemonBefore int) {
 	file, out := setup(t, "a", "b", "c")
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Replace(string(content), "      - {name: n, from", "      - {name: op, from: $op, type: string}\n      - {name: n, from", 1)
-	text = strings.Replace(text, "    keep: {runs: 1}\n", "    incremental: {full_every: 3}\n", 1)
+	text = strings.Replace(text, "    keep: {runs: 1}\n", "    incremental: {full_every: 4}\n", 1)
 	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -29,18 +42,29 @@ func TestIncrementalRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	remove := func(row string) {
+		t.Helper()
+		e, _, err := config.OpenStore(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := cell.Mutation{Table: "views", Row: []byte(row)}
+		m.DeleteRow(cell.Latest)
+		_, err = e.MutateRow(t.Context(), nil, &m)
+		if err := errors.Join(err, e.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i, want := range []struct {
+		remove string
 		number int
 		rows   int64
-	}{{0, 3}, {0, 3}, {1, 1}, {2, 0}, {0, 2}} {
-		if i == 2 {
-			withEngine(t, c, func(e config.Engine) {
-				m := cell.Mutation{Table: "views", Row: []byte("b")}
-				m.DeleteRow(cell.Latest)
-				if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
-					t.Fatal(err)
-				}
-			})
+	}{{"", 0, 3}, {"b", 1, 1}, {"", 2, 0}, {"a", 3, 1}, {"", 0, 1}} {
+		if i == daemonBefore {
+			daemon(t, file)
+		}
+		if want.remove != "" {
+			remove(want.remove)
 		}
 		if _, errs, status := export(t, "run", "-c", file, "-q", "views"); status != 0 {
 			t.Fatalf("run %d: %s", i, errs)

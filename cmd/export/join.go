@@ -90,8 +90,11 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 
 // open opens the instant to join at: that of the run to go on with, or a new one.
 func (c *joinCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.Unfinished, log *slog.Logger) (*config.Instant, error) {
-	if left == nil {
-		return config.OpenLastingInstant(ctx, cfg, log)
+	if left != nil {
+		source, err := reopen(ctx, p, cfg, left, log)
+		if source != nil || err != nil {
+			return source, err
+		}
 	}
-	return reopen(ctx, p, cfg, left, log)
+	return config.OpenLastingInstant(ctx, cfg, log)
 }

@@ -86,25 +86,29 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 // run to go on with, or new ones.
 func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, o *jobs.RunOptions) (*config.Instant, error) {
 	if !c.Resume {
-		return config.OpenLastingInstant(ctx, cfg, o.Logger)
+		return config.OpenJobInstant(ctx, cfg, c.Job, o.Logger)
 	}
 	left, err := unfinished(ctx, c.Job, o.Target, o.Out, c.Time)
 	if err != nil {
 		return nil, err
 	}
 	o.LogicalTime = left.LogicalTime
-	return reopen(ctx, p, cfg, left, o.Logger)
+	source, err := reopen(ctx, p, cfg, left, o.Logger)
+	if source != nil || err != nil {
+		return source, err
+	}
+	return config.OpenJobInstant(ctx, cfg, c.Job, o.Logger)
 }
 
-// reopen opens the instant that a run which was cut off has read, or, where it is gone,
-// a new one.
+// reopen opens the instant that a run which was cut off has read, or says that it is
+// gone and returns nil.
 func reopen(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.Unfinished, log *slog.Logger) (*config.Instant, error) {
 	source, err := config.ReopenInstant(ctx, cfg, left.Checkpoint, log)
 	if !errors.Is(err, api.ErrNotFound) {
 		return source, err
 	}
 	fmt.Fprintf(p.Stderr, "export: the checkpoint of run %s is gone: the run begins anew, with the table as it is now\n", left.RunID)
-	return config.OpenLastingInstant(ctx, cfg, log)
+	return nil, nil
 }
 
 // unfinished returns the run of a job or a join to go on with, the one for at or, where

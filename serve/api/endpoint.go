@@ -27,4 +27,5 @@ type Hello struct {
 	PID      int          `json:"pid"`
 	Version  Version      `json:"version"`
 	Traits   store.Traits `json:"traits"`
+	StoreID  string       `json:"store_id,omitempty"` // empty: the engine has none
 }
