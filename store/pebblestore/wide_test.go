@@ -2,7 +2,9 @@ package pebblestore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -174,6 +176,66 @@ func TestRewriteOfWideRowWithFragments(t *testing.T) {
 		want(t, db, &store.Scan{Table: "t", Versions: 5}, all...)
 		if got, cells := keys(t, db, "f"), strings.Count(line[0], " f:"); got < cells || got > cells+3 {
 			t.Errorf("Got %d key-values of %d cells", got, cells)
+		}
+	}
+}
+
+// A row that is taken in pieces while it is written has its cells twice, by themselves
+// and in the fragments that are restored beneath the write; the next rewrite in pieces
+// takes each once.
+func TestRewriteOfRestoredFragmentsInPieces(t *testing.T) {
+	t.Parallel()
+	o := memory()
+	o.RewriteInterval = -1
+	db := open(t, "db", o)
+	create(t, db, "t", store.NewFamily("f"))
+	for _, m := range []*cell.Mutation{
+		put("w", 10, "f", "a", "old", "c", "old"),
+		put("w", 20, "f", "a", "new", "c", "new", "e", "new"),
+		put("w", 11, "f", "b", "single"), // the keys that the pieces end at
+		put("w", 12, "f", "d", "single"),
+	} {
+		mutate(t, db, m)
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db.opts.maxRewrittenRow = 1
+
+	// A rewrite, its steps by hand, and a write between the first and the last.
+	s := &span{table: "t", family: "f", how: rewriteMajor, earliestPut: math.MaxInt64}
+	var r *rewrite
+	if err := db.exclusive(t.Context(), func() (err error) {
+		if r, err = db.newRewrite(s); err == nil {
+			r.late = &lateWrites{tag: r.f.tag, low: r.low, high: r.high}
+			db.late = r.late
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := r.write(t.Context(), math.MaxInt)
+	if err != nil || !changed || r.done.keys != 4 || r.done.left != 5 {
+		t.Fatalf("Got changed %t, %+v, %v. Want 5 cells of 4 keys", changed, r.done, err)
+	}
+	mutate(t, db, put("w", 30, "f", "b", "late"))
+	if err := errors.Join(r.replace(t.Context()), r.close()); err != nil {
+		t.Fatal(err)
+	}
+	if got := keys(t, db, "f"); got != 5+2+1 {
+		t.Fatalf("Got %d key-values, want 5 cells, 2 restored fragments and a late cell", got)
+	}
+
+	line := "w: f:a@20=new f:b@30=late f:c@20=new f:d@12=single f:e@20=new"
+	want(t, db, &store.Scan{Table: "t"}, line)
+	for range 2 {
+		if err := errors.Join(db.Flush(t.Context()), db.MajorCompact(t.Context(), "t")); err != nil {
+			t.Fatal(err)
+		}
+		want(t, db, &store.Scan{Table: "t"}, line)
+		want(t, db, rawAll, line)
+		if got := keys(t, db, "f"); got != 5 {
+			t.Errorf("Got %d key-values, want one for each of 5 cells", got)
 		}
 	}
 }
