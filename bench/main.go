@@ -20,6 +20,10 @@
 // With "joins" as the first argument it measures the merge join of two exports beside
 // DuckDB's join of the same files, and nothing else; "bench joins -h" has its flags.
 //
+// With "hbase" as the first argument it drives the same operations on the embedded
+// engine, on HBase and on the generated code of its gateway's client, and nothing
+// else; "bench hbase -h" has its flags.
+//
 // It is a measurement, no test of speed: nothing fails for being slow.
 package main
 
@@ -126,6 +130,13 @@ func main() {
 	}
 	if len(args) > 0 && args[0] == joinsArgument {
 		if err := runJoins(ctx, args[1:], os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(args) > 0 && args[0] == hbaseArgument {
+		if err := runHBase(ctx, args[1:], os.Stdout, os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
