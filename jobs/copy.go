@@ -188,6 +188,7 @@ func (c *tableCopy) begin(ctx context.Context) error {
 	first := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
 	first.Put(store.JobsFamily, []byte(copyColumn), cell.Latest, state)
 	first.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
+	first.Put(store.JobsFamily, []byte(doneColumn), cell.Latest, []byte(noCopy))
 	// There never was one, or the last has ended.
 	for _, before := range [][]byte{nil, []byte(noCopy)} {
 		r, err := c.To.MutateRow(ctx, &store.Cond{Family: store.JobsFamily, Qualifier: []byte(copyColumn), Op: store.Equal, Value: before}, &first)
@@ -389,10 +390,15 @@ func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byt
 	return nil
 }
 
-// end forgets the copy, which is whole.
+// end notes that the copy is whole, and forgets how far it was.
 func (c *tableCopy) end(ctx context.Context) error {
+	state, err := json.Marshal(c.state)
+	if err != nil {
+		return err
+	}
 	m := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
 	c.state.over(&m)
+	m.Put(store.JobsFamily, []byte(doneColumn), cell.Latest, state)
 	r, err := c.To.MutateRow(ctx, ownedBy(c.owner), &m)
 	if err != nil {
 		return fmt.Errorf("all is copied, but not noted: %w", err)

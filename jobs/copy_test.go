@@ -115,6 +115,9 @@ func TestCopyKilled(t *testing.T) {
 			switch {
 			case stateErr == nil:
 				o.Resume = true
+				if done, err := ReadCopied(t.Context(), to, "copy"); !errors.Is(err, target.ErrNotFound) {
+					t.Errorf("Got %+v, %v of a copy that is not whole, want ErrNotFound", done, err)
+				}
 				if _, err := Copy(t.Context(), &CopyOptions{Source: s, Table: "t", To: to, Into: "copy", Checkpoint: "c"}); !errors.Is(err, store.ErrRefused) {
 					t.Errorf("a copy into a table of an unfinished one: Got %v, want ErrRefused", err)
 				}
@@ -133,6 +136,9 @@ func TestCopyKilled(t *testing.T) {
 		equalTables(t, s, to, false, "t", "copy")
 		if _, err := ReadCopy(t.Context(), to, "copy"); !errors.Is(err, target.ErrNotFound) {
 			t.Errorf("killed after %d steps: Got %v of the state in the end, want ErrNotFound", first, err)
+		}
+		if done, err := ReadCopied(t.Context(), to, "copy"); err != nil || done.Sequence != s.Sequence() || done.Table != "t" {
+			t.Errorf("killed after %d steps: Got %+v, %v of the copy that is whole", first, done, err)
 		}
 		if t.Failed() {
 			t.FailNow()
@@ -224,6 +230,9 @@ func TestCopyAfterAnother(t *testing.T) {
 		if _, err := Copy(t.Context(), o); !errors.Is(err, errCut) {
 			t.Fatalf("round %d: Got %v, want one that was cut off", round, err)
 		}
+		if _, err := ReadCopied(t.Context(), to, "copy"); !errors.Is(err, target.ErrNotFound) {
+			t.Errorf("round %d: Got %v of the one before, want ErrNotFound", round, err)
+		}
 		if round%2 == 0 {
 			if err := ForgetCopy(t.Context(), to, "copy"); err != nil {
 				t.Fatalf("round %d: %v", round, err)
@@ -233,6 +242,9 @@ func TestCopyAfterAnother(t *testing.T) {
 		source.scanned, o.Resume = nil, true
 		if c, err := Copy(t.Context(), o); err != nil || c.Rows != 1 {
 			t.Fatalf("round %d: Got %+v, %v", round, c, err)
+		}
+		if _, err := ReadCopied(t.Context(), to, "copy"); err != nil {
+			t.Errorf("round %d: Got %v of the copy that is whole", round, err)
 		}
 		if err := to.DisableTable(t.Context(), "copy"); err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 const (
 	copyColumn   = "copy"    // JSON of CopyState, or noCopy
 	ownerColumn  = "owner"   // who may go on with it, or noCopy
+	doneColumn   = "done"    // JSON of the CopyState of the last one, where it is whole, or noCopy
 	cursorColumn = "cursor/" // and the copy's id, "/" and the number of the part: "r" and the last row that is whole, or "d": all are
 
 	noCopy = "-"
@@ -53,18 +54,30 @@ func copyRow(into string) []byte { return append(cell.AppendPart(nil, []byte(int
 // ReadCopy returns what is remembered of a copy into a table that has not ended. Its
 // error wraps target.ErrNotFound where there is none, and store.ErrCorrupt.
 func ReadCopy(ctx context.Context, r store.Reader, into string) (*CopyState, error) {
+	return readCopy(ctx, r, into, copyColumn)
+}
+
+// ReadCopied returns what is remembered of the last copy into a table where that is
+// whole. What has become of the table since it does not tell. Its error wraps
+// target.ErrNotFound where there is none, and store.ErrCorrupt.
+func ReadCopied(ctx context.Context, r store.Reader, into string) (*CopyState, error) {
+	return readCopy(ctx, r, into, doneColumn)
+}
+
+// readCopy reads the state in a column of the row of a copy, and what belongs to it.
+func readCopy(ctx context.Context, r store.Reader, into, column string) (*CopyState, error) {
 	row := copyRow(into)
 	sc := r.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
 	defer sc.Close()
-	if !sc.Next() {
-		if err := sc.Err(); err != nil {
-			return nil, err
-		}
-		return nil, fmt.Errorf("%w: no copy into %s was cut off", target.ErrNotFound, into)
+	var cells []cell.Cell
+	if sc.Next() {
+		cells = sc.Row().Cells
+	}
+	if err := sc.Err(); err != nil {
+		return nil, err
 	}
 	s := &CopyState{cursors: map[int]string{}}
-	cells := sc.Row().Cells
-	at := slices.IndexFunc(cells, func(c cell.Cell) bool { return string(c.Qualifier) == copyColumn })
+	at := slices.IndexFunc(cells, func(c cell.Cell) bool { return string(c.Qualifier) == column })
 	if at < 0 || string(cells[at].Value) == noCopy {
 		return nil, fmt.Errorf("%w: no copy into %s was cut off", target.ErrNotFound, into)
 	}

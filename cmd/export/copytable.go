@@ -59,7 +59,10 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 		return err
 	}
 	log := warnings(p)
-	source, err := c.open(ctx, cfg, log)
+	source, done, err := c.open(ctx, cfg, log)
+	if done != nil {
+		return c.complete(p, done)
+	}
 	if err != nil {
 		return err
 	}
@@ -80,7 +83,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 		return err
 	}
 	bar := newProgress(p, c.Quiet)
-	done, err := jobs.Copy(ctx, &jobs.CopyOptions{
+	n, err := jobs.Copy(ctx, &jobs.CopyOptions{
 		Source: source, Table: c.Table, To: to, Into: c.Into, Rows: rows, Families: c.Family, Visible: c.Visible,
 		Checkpoint: source.Checkpoint, Resume: c.Resume, Progress: bar.report,
 	})
@@ -89,9 +92,9 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 		return c.cutOff(ctx, source, to, err)
 	}
 	if c.JSON {
-		err = json.NewEncoder(p.Stdout).Encode(&copied{Table: c.Table, Into: c.Into, Sequence: done.Sequence, Rows: done.Rows, Cells: done.Cells})
+		err = json.NewEncoder(p.Stdout).Encode(&copied{Table: c.Table, Into: c.Into, Sequence: n.Sequence, Rows: n.Rows, Cells: n.Cells})
 	} else {
-		_, err = fmt.Fprintf(p.Stdout, "%s at commit %d is in %s: %s rows, %s cells\n", c.Table, done.Sequence, c.Into, cli.Count(done.Rows), cli.Count(done.Cells))
+		_, err = fmt.Fprintf(p.Stdout, "%s at commit %d is in %s: %s rows, %s cells\n", c.Table, n.Sequence, c.Into, cli.Count(n.Rows), cli.Count(n.Cells))
 	}
 	if err != nil || !c.Verify {
 		return err
@@ -99,33 +102,55 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 	return c.verify(ctx, p, source, to)
 }
 
-// open opens the instant to copy: that of the copy to go on with, or a new one.
-func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *slog.Logger) (*config.Instant, error) {
+// open opens the instant to copy: that of the copy to go on with, or a new one. Where
+// the copy is whole already it returns what is remembered of it.
+func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *config.Instant, done *jobs.CopyState, err error) {
 	if !c.Resume {
-		return config.OpenLastingInstant(ctx, cfg, log)
+		source, err := config.OpenLastingInstant(ctx, cfg, log)
+		return source, nil, err
 	}
-	begun, err := c.begun(ctx, cfg, log)
-	if err != nil {
-		return nil, err
+	begun, done, err := c.begun(ctx, cfg, log)
+	if err != nil || done != nil {
+		return nil, done, err
 	}
 	source, err := config.ReopenInstant(ctx, cfg, begun.Checkpoint, log)
 	if errors.Is(err, api.ErrNotFound) {
-		return nil, fmt.Errorf("resume the copy into %s: its instant is gone; truncate %s and use --restart: %w", c.Into, c.Into, err)
+		return nil, nil, fmt.Errorf("resume the copy into %s: its instant is gone; truncate %s and use --restart: %w", c.Into, c.Into, err)
 	}
-	return source, err
+	return source, nil, err
 }
 
-// begun returns what is remembered of the copy.
-func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *jobs.CopyState, err error) {
+// begun returns what is remembered of the copy, or, where that is whole, of the one
+// that is done.
+func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *slog.Logger) (begun, done *jobs.CopyState, err error) {
 	if c.In != "" {
 		cfg = config.ForDirectory(c.In)
 	}
 	e, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	return jobs.ReadCopy(ctx, e, c.Into)
+	begun, err = jobs.ReadCopy(ctx, e, c.Into)
+	if !errors.Is(err, target.ErrNotFound) {
+		return begun, nil, err
+	}
+	if done, doneErr := jobs.ReadCopied(ctx, e, c.Into); doneErr == nil && done.Table == c.Table {
+		return nil, done, nil
+	}
+	return nil, nil, err
+}
+
+// complete says that there is nothing left to go on with.
+func (c *copyTableCommand) complete(p *cli.Program, done *jobs.CopyState) error {
+	if c.Verify {
+		return fmt.Errorf("%w: the copy of %s at commit %d into %s is already complete, and its instant is gone: compare the tables with verify-table", store.ErrRefused, done.Table, done.Sequence, c.Into)
+	}
+	if c.JSON {
+		return json.NewEncoder(p.Stdout).Encode(&copied{Table: done.Table, Into: c.Into, Sequence: done.Sequence})
+	}
+	_, err := fmt.Fprintf(p.Stdout, "%s at commit %d is in %s: already complete, nothing was copied\n", done.Table, done.Sequence, c.Into)
+	return err
 }
 
 // create makes the table to copy into where it is missing: with the schema and the

@@ -54,6 +54,9 @@ func TestCopyTable(t *testing.T) {
 		{[]string{"views"}, cli.StatusUsage, "--in"},
 		{[]string{"--resume", "--restart", "views", "x"}, cli.StatusUsage, "exclude each other"},
 		{[]string{"--resume", "views", "x"}, cli.StatusFailed, "no copy into x was cut off"},
+		{[]string{"--resume", "views", "copy"}, 0, ""},
+		{[]string{"--resume", "--verify", "views", "copy"}, cli.StatusFailed, "already complete"},
+		{[]string{"--resume", "other", "copy"}, cli.StatusFailed, "no copy into copy was cut off"},
 		{[]string{"none", "x"}, cli.StatusFailed, "no such table"},
 		{[]string{"--family", "g", "views", "x"}, cli.StatusFailed, "no such column family"},
 	} {
@@ -104,6 +107,9 @@ func TestCopyTableResumes(t *testing.T) {
 		}
 		if stdout, stderr, status := export(t, "copy-table", "-c", file, "--verify", how, "views", "copy"); status != 0 || !strings.Contains(stdout, "is in copy") {
 			t.Errorf("%s: Got status %d, %s%s", how, status, stdout, stderr)
+		}
+		if stdout, stderr, status := export(t, "copy-table", "-c", file, "--resume", "views", "copy"); status != 0 || !strings.Contains(stdout, "already complete, nothing was copied") {
+			t.Errorf("%s, and again: Got status %d, %s%s", how, status, stdout, stderr)
 		}
 		if stdout, stderr, status := export(t, "count", "-c", file, "copy"); status != 0 || !strings.Contains(stdout, "all        "+want) {
 			t.Errorf("%s: Got status %d, %s%s", how, status, stdout, stderr)
