@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
@@ -49,13 +50,14 @@ func (s SASL) mechanism() (sasl.Mechanism, error) {
 	return nil, nil
 }
 
-// authenticate runs SASL on a new connection (KIP-43, KIP-152).
-func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) error {
-	failed := func(err error) error {
-		return fmt.Errorf("broker %s, %v: %w", address, s.o.SASL, err)
+// authenticate runs SASL on a connection (KIP-43, KIP-152) and returns for how long
+// the broker takes it as authenticated (KIP-368); 0 = for good.
+func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) (lifetime time.Duration, err error) {
+	failed := func(err error) (time.Duration, error) {
+		return 0, fmt.Errorf("broker %s, %v: %w", address, s.o.SASL, err)
 	}
-	refused := func(err error) error {
-		return fmt.Errorf("%w: broker %s refuses %v: %w; check the credentials", ErrAuth, address, s.o.SASL, err)
+	refused := func(err error) (time.Duration, error) {
+		return 0, fmt.Errorf("%w: broker %s refuses %v: %w; check the credentials", ErrAuth, address, s.o.SASL, err)
 	}
 	shake := kmsg.NewPtrSASLHandshakeRequest()
 	shake.Version, shake.Mechanism = 1, s.mechanism.Name()
@@ -92,8 +94,9 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 		if done, state, err = session.Next(ctx, r.SASLAuthBytes); err != nil {
 			return refused(err)
 		}
+		lifetime = time.Duration(min(max(r.SessionLifetimeMillis, 0), maxLifetime.Milliseconds())) * time.Millisecond
 	}
-	return nil
+	return lifetime, nil
 }
 
 func (s *connSet) ask(c net.Conn, req kmsg.Request) (kmsg.Response, error) {

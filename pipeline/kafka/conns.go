@@ -42,7 +42,7 @@ func (s *connSet) dial(ctx context.Context, network, address string) (net.Conn, 
 	}
 	// What a peer that stops answering would block forever ends with ctx.
 	stop := context.AfterFunc(ctx, func() { _ = raw.SetDeadline(time.Unix(1, 0)) })
-	c, err := s.secure(ctx, raw, address)
+	c, auth, err := s.secure(ctx, raw, address)
 	if !stop() && err == nil {
 		err = ctx.Err()
 	}
@@ -57,36 +57,42 @@ func (s *connSet) dial(ctx context.Context, network, address string) (net.Conn, 
 		return nil, ErrClosed
 	}
 	s.conns[raw] = struct{}{}
-	return &trackedConn{Conn: c, raw: raw, set: s, address: address}, nil
+	return &trackedConn{Conn: c, raw: raw, set: s, address: address, auth: auth}, nil
 }
 
-// secure encrypts and authenticates a new connection.
-func (s *connSet) secure(ctx context.Context, c net.Conn, address string) (net.Conn, error) {
+// secure encrypts and authenticates a new connection. Its session is nil where it
+// has no end.
+func (s *connSet) secure(ctx context.Context, c net.Conn, address string) (net.Conn, *authSession, error) {
 	if s.o.TLS != nil {
 		config := s.o.TLS
 		if config.ServerName == "" {
 			host, _, err := net.SplitHostPort(address)
 			if err != nil {
-				return nil, fmt.Errorf("broker address %q: %w", address, err)
+				return nil, nil, fmt.Errorf("broker address %q: %w", address, err)
 			}
 			config = config.Clone()
 			config.ServerName = host
 		}
 		t := tls.Client(c, config)
 		if err := t.HandshakeContext(ctx); err != nil {
-			return nil, tlsError(address, err)
+			return nil, nil, tlsError(address, err)
 		}
 		c = t
 	}
-	if s.mechanism != nil {
-		if err := s.authenticate(ctx, c, address); err != nil {
-			if alert(err) {
-				return nil, tlsError(address, err)
-			}
-			return nil, err
-		}
+	if s.mechanism == nil {
+		return c, nil, nil
 	}
-	return c, nil
+	started := time.Now()
+	lifetime, err := s.authenticate(ctx, c, address)
+	switch {
+	case err != nil && alert(err):
+		return nil, nil, tlsError(address, err)
+	case err != nil:
+		return nil, nil, err
+	case lifetime == 0:
+		return c, nil, nil
+	}
+	return c, newAuthSession(started, lifetime), nil
 }
 
 // closeAll ends every connection and refuses new ones.
@@ -105,12 +111,27 @@ type trackedConn struct {
 	raw      net.Conn // below it
 	set      *connSet
 	address  string
+	auth     *authSession // nil = authenticated for good
+}
+
+// Write writes. It is for one goroutine at a time, as kafka-go has it.
+func (c *trackedConn) Write(b []byte) (int, error) {
+	if c.auth != nil {
+		if err := c.renew(); err != nil {
+			return 0, err
+		}
+		c.auth.writes(b)
+	}
+	return c.Conn.Write(b)
 }
 
 // Read reads. A broker that does not accept our certificate says so only now: in
 // TLS 1.3 the handshake has ended for the client before the broker looks at it.
 func (c *trackedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if c.auth != nil {
+		c.auth.reads(b[:n])
+	}
 	if err != nil && alert(err) {
 		err = tlsError(c.address, err)
 	}

@@ -102,6 +102,55 @@ func TestRealListeners(t *testing.T) {
 	}
 }
 
+// A real broker that ends sessions: no connection is lost and the group rests.
+func TestRealReauthentication(t *testing.T) {
+	for name, o := range realListeners(t) {
+		if o.SASL.Mechanism == "" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newTestClient(t, o)
+			conn, err := c.conns.dial(testContext(t), "tcp", o.Brokers[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			auth := conn.(*trackedConn).auth
+			if err := conn.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if auth == nil {
+				t.Skip("sessions of the brokers have no end: connections.max.reauth.ms is not set")
+			}
+			topic := fmt.Sprintf("kafka-test-reauth-%d", time.Now().UnixNano())
+			create(t, c, topic, 1)
+			m := joinWith(t, c, &GroupOptions{ID: topic, Topics: []string{topic}})
+			gen := m.await(t, owns(1))
+			p, r := c.NewProducer(nil), startFetcher(t, c, nil).Add(topic, 0, 0)
+			tick := time.NewTicker(time.Second)
+			defer tick.Stop()
+			var got []string
+			const rounds = 10 // three sessions
+			for i := range rounds {
+				if err := p.Produce(testContext(t), topic, numbered(i, i+1)...); err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, readTo(t, r, int64(i+1))...)
+				if err := gen.Commit(testContext(t), map[string]map[int32]int64{topic: {0: int64(i + 1)}}); err != nil {
+					t.Fatal(err)
+				}
+				<-tick.C
+			}
+			if !slices.Equal(got, values(0, rounds)) {
+				t.Errorf("Got %v", got)
+			}
+			if n := c.Metrics(); n.Rebalances != 1 || n.Errors["connection"] > 0 {
+				t.Errorf("Got %d generations, errors %v", n.Rebalances, n.Errors)
+			}
+		})
+	}
+}
+
 // Sessions as a real broker has them: partitions come, rest, move on and leave.
 func TestRealFetchSession(t *testing.T) {
 	c, topic := realClient(t)
