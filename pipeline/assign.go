@@ -112,7 +112,10 @@ func (p *Pipeline) startOffsets(ctx context.Context, topic string, partitions []
 // storedOf returns the stored progress of every incarnation of topic.
 func (p *Pipeline) storedOf(ctx context.Context, topic string) ([]store.PartitionProgress, error) {
 	prefix := cell.AppendPart(cell.AppendPart(nil, []byte(p.opts.Name)), []byte(topic))
-	sc := p.opts.Engine.Scan(ctx, &store.Scan{Table: store.OffsetsTable, Start: prefix, Stop: cell.PrefixEnd(prefix)})
+	sc := p.opts.Engine.Scan(ctx, &store.Scan{
+		Table: store.OffsetsTable, Start: prefix, Stop: cell.PrefixEnd(prefix),
+		Columns: []store.Column{{Family: store.ProgressFamily, Qualifier: []byte(store.ProgressQualifier)}},
+	})
 	defer sc.Close()
 	var rows []store.PartitionProgress
 	for sc.Next() {

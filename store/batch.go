@@ -80,7 +80,9 @@ type Mutation struct {
 	cell.Mutation
 }
 
-// CounterDelta is the sum of a batch's increments of one counter.
+// CounterDelta is the sum of a batch's increments of one counter; for an engine of
+// AtomicRow, which adds only those that its cells do not have yet, of one record's.
+// Those of a counter come by ascending offset then.
 type CounterDelta struct {
 	Table     string
 	Family    string // has COUNTER => true

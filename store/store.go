@@ -71,8 +71,12 @@ type Atomicity uint8
 
 // The atomicities.
 const (
-	AtomicRow   Atomicity = iota + 1 // one row mutation
-	AtomicBatch                      // all of a Batch, its progress included
+	// AtomicRow: one row mutation. A batch with one Advance is exact all the
+	// same, but may be seen in part, and its increments must not be summed over
+	// records (CounterDelta), its mutations be Idempotent, nothing in it be
+	// conditional: else Apply fails with ErrUnsupported.
+	AtomicRow   Atomicity = iota + 1
+	AtomicBatch           // all of a Batch, its progress included
 )
 
 // Traits says what an engine guarantees beyond the contract.

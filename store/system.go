@@ -161,7 +161,7 @@ func first(b []byte) int {
 // where there is none yet.
 func ReadProgress(ctx context.Context, r Reader, s *Source, partition int32) (p Progress, ok bool, err error) {
 	row := AppendSourceRow(nil, s, partition)
-	sc := r.Scan(ctx, &Scan{Table: OffsetsTable, Start: row, Stop: row, StopInclusive: true})
+	sc := r.Scan(ctx, &Scan{Table: OffsetsTable, Start: row, Stop: row, StopInclusive: true, Columns: progressColumn()})
 	defer sc.Close()
 	if !sc.Next() {
 		return p, false, sc.Err()
@@ -177,10 +177,16 @@ type PartitionProgress struct {
 	Progress  Progress
 }
 
+// progressColumn is what is read of OffsetsTable: an engine may have columns of its
+// own there.
+func progressColumn() []Column {
+	return []Column{{Family: ProgressFamily, Qualifier: []byte(ProgressQualifier)}}
+}
+
 // AllProgress returns every stored progress, ordered by pipeline, topic, cluster,
 // topic id and partition.
 func AllProgress(ctx context.Context, r Reader) ([]PartitionProgress, error) {
-	sc := r.Scan(ctx, &Scan{Table: OffsetsTable})
+	sc := r.Scan(ctx, &Scan{Table: OffsetsTable, Columns: progressColumn()})
 	defer sc.Close()
 	var all []PartitionProgress
 	for sc.Next() {

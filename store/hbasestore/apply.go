@@ -57,37 +57,33 @@ func (e *PartialError) Unwrap() []error {
 // several calls at a time. What can be told to be wrong beforehand is a
 // *store.BatchError, and nothing was applied; later failures are a *PartialError.
 //
-// Batches with progress, coalesced counters or conditional records are refused with
-// store.ErrUnsupported: ingest is not built on HBase yet.
+// A batch with one advance is exact, as type exact says: its writes need explicit
+// timestamps, its counters the offset of each increment. Several advances without
+// anything else are applied one by one. Conditional records, and counters without an
+// advance, are refused with store.ErrUnsupported.
 func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	ctx, end, err := s.begin(ctx, false)
 	if err != nil {
 		return fmt.Errorf("apply batch: %w", err)
 	}
 	defer end()
-	if len(b.Advances)+len(b.Counters)+len(b.Records) > 0 {
-		return fmt.Errorf("apply batch: %w: batches with progress, counters or conditional records are not built on HBase yet", store.ErrUnsupported)
+	switch members := len(b.Mutations) + len(b.Counters); {
+	case len(b.Records) > 0:
+		return fmt.Errorf("apply batch: %w: conditional records on HBase, whose batches are not atomic", store.ErrUnsupported)
+	case len(b.Counters) > 0 && len(b.Advances) == 0:
+		return fmt.Errorf("apply batch: %w: counters without the offsets that they come from, on HBase", store.ErrUnsupported)
+	case len(b.Advances) > 1 && members > 0:
+		return fmt.Errorf("apply batch: %w: a batch on HBase that advances %d partitions and writes", store.ErrUnsupported, len(b.Advances))
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("apply batch: %w", err)
 	}
-	hs := make([]*mutation, len(b.Mutations))
-	var refused []store.Refusal
-	for i := range b.Mutations {
-		m := &b.Mutations[i]
-		h, err := s.validate(ctx, &m.Mutation, false)
-		hs[i] = h
-		switch {
-		case err == nil:
-		case errors.Is(err, store.ErrTransient), errors.Is(err, store.ErrTableNotEnabled), ctx.Err() != nil:
-			return fmt.Errorf("apply batch: %w", err) // the store refuses no record for it
-		case m.Offset < 0 || !slices.ContainsFunc(refused, func(r store.Refusal) bool { return r.Offset == m.Offset }):
-			refused = append(refused, store.Refusal{Offset: m.Offset, Table: m.Table, Row: m.Row, Err: err})
-		}
+	if len(b.Advances) > 0 {
+		return s.ingest(ctx, b)
 	}
-	if len(refused) > 0 {
-		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-		return &store.BatchError{Refused: refused}
+	hs, err := s.validateAll(ctx, b)
+	if err != nil {
+		return err
 	}
 	units, of := joinRows(hs)
 	errs := s.applyAll(ctx, units, true)
@@ -104,6 +100,49 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 		return fmt.Errorf("apply batch: %w", failed)
 	}
 	return nil
+}
+
+// validateAll returns the batch's mutations for HBase. Its error is a
+// *store.BatchError where records are refused.
+func (s *Store) validateAll(ctx context.Context, b *store.Batch) ([]*mutation, error) {
+	hs := make([]*mutation, len(b.Mutations))
+	var refused refusals
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		h, err := s.validate(ctx, &m.Mutation, false)
+		hs[i] = h
+		if err == nil {
+			continue
+		}
+		if !refused.add(ctx, m.Offset, m.Table, m.Row, err) {
+			return nil, fmt.Errorf("apply batch: %w", err)
+		}
+	}
+	return hs, refused.err()
+}
+
+// refusals are the records of a batch that are refused.
+type refusals []store.Refusal
+
+// add notes why the record at offset is refused, or returns false where the store
+// refuses no record for err.
+func (rs *refusals) add(ctx context.Context, offset int64, table string, row []byte, err error) bool {
+	if errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrTableNotEnabled) || ctx.Err() != nil {
+		return false
+	}
+	if offset < 0 || !slices.ContainsFunc(*rs, func(r store.Refusal) bool { return r.Offset == offset }) {
+		*rs = append(*rs, store.Refusal{Offset: offset, Table: table, Row: row, Err: err})
+	}
+	return true
+}
+
+// err returns the refusals as a *store.BatchError, nil where there is none.
+func (rs refusals) err() error {
+	if len(rs) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(rs, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
+	return &store.BatchError{Refused: rs}
 }
 
 // joinRows makes one mutation of consecutive ones of a row that may be repeated, up

@@ -107,7 +107,6 @@ func TestApplyRefused(t *testing.T) {
 		}
 	}
 	for name, b := range map[string]*store.Batch{
-		"progress": {Advances: []store.Advance{{From: store.Absent}}},
 		"counters": {Counters: []store.CounterDelta{{Table: "t", Family: "f", Row: []byte("r")}}},
 		"records":  {Records: []store.Record{{Mutations: []cell.Mutation{*put("r", "v")}}}},
 	} {

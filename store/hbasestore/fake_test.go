@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -270,17 +271,35 @@ func answer(table []byte, err error) error {
 	return &hbase.TIOError{Message: &text, CanRetry: &no}
 }
 
+// counterText is under what the memstore keeps that a family is a COUNTER one: to
+// HBase it is a family as any.
+const counterText = "x-counter"
+
+// own returns the name under which the memstore has a table: it lets nobody write
+// its own system tables, and has not all.
+func own(table string) string {
+	if system(table) && table != store.OutboxTable && table != store.JobsTable {
+		return strings.Replace(table, ":", "..", 1)
+	}
+	return table
+}
+
 func (g *fakeGateway) GetThriftServerType(context.Context) (hbase.TThriftServerType, error) {
 	return hbase.TThriftServerType_TWO, nil
 }
 
 func (g *fakeGateway) GetTableDescriptor(ctx context.Context, name *hbase.TTableName) (*hbase.TTableDescriptor, error) {
-	d, err := g.mem.Table(ctx, nameOf(name))
+	d, err := g.mem.Table(ctx, own(nameOf(name)))
 	if err != nil {
-		return nil, answer(name.Qualifier, err)
+		return nil, answer([]byte(nameOf(name)), err)
 	}
 	t := toHBase(d)
+	t.TableName = name
 	for i, c := range t.Columns { // HBase has everything among the attributes
+		if text, ok := c.Attributes[counterText]; ok {
+			delete(c.Attributes, counterText)
+			c.Attributes["COUNTER"] = text
+		}
 		for _, a := range d.Families[i].List() {
 			switch a.Name {
 			case "NAME":
@@ -305,13 +324,15 @@ func (g *fakeGateway) GetTableNamesByPattern(ctx context.Context, _ string, _ bo
 	names, err := g.mem.Tables(ctx)
 	out := []*hbase.TTableName{tableName(store.OffsetsTable)}
 	for _, n := range names {
-		out = append(out, tableName(n))
+		if !strings.HasPrefix(n, store.SystemNamespace+"..") {
+			out = append(out, tableName(n))
+		}
 	}
 	return out, answer(nil, err)
 }
 
 func (g *fakeGateway) GetAllRegionLocations(ctx context.Context, table []byte) ([]*hbase.THRegionLocation, error) {
-	m, err := g.mem.Regions(ctx, string(table))
+	m, err := g.mem.Regions(ctx, own(string(table)))
 	if err != nil {
 		return nil, nil // as HBase
 	}
@@ -328,11 +349,15 @@ func (g *fakeGateway) GetAllRegionLocations(ctx context.Context, table []byte) (
 // schema reads a descriptor as HBase does: fields over attributes.
 func schema(d *hbase.TTableDescriptor) *store.TableDescriptor {
 	t := fromHBase(d)
+	t.Name = own(t.Name)
 	for i := range t.Families {
 		for _, c := range d.Columns {
 			if f := &t.Families[i]; f.Name == string(c.Name) {
 				f.Versions, f.MinVersions, f.TTL, f.BlockSize = int(c.GetMaxVersions()), int(c.GetMinVersions()), int(c.GetTimeToLive()), int(c.GetBlockSize())
 				f.KeepDeleted = store.KeepDeleted(c.GetKeepDeletedCells())
+				if f.Counter {
+					f.Counter, f.Metadata = false, with(f.Metadata, counterText, "true")
+				}
 			}
 		}
 	}
@@ -352,37 +377,40 @@ func (g *fakeGateway) ModifyTable(ctx context.Context, d *hbase.TTableDescriptor
 }
 
 func (g *fakeGateway) DeleteTable(ctx context.Context, name *hbase.TTableName) error {
-	return answer(name.Qualifier, g.mem.DropTable(ctx, nameOf(name)))
+	return answer(name.Qualifier, g.mem.DropTable(ctx, own(nameOf(name))))
 }
 
 func (g *fakeGateway) TruncateTable(ctx context.Context, name *hbase.TTableName, preserve bool) error {
-	return answer(name.Qualifier, g.mem.TruncateTable(ctx, nameOf(name), preserve))
+	return answer(name.Qualifier, g.mem.TruncateTable(ctx, own(nameOf(name)), preserve))
 }
 
 func (g *fakeGateway) EnableTable(ctx context.Context, name *hbase.TTableName) error {
-	err := g.mem.EnableTable(ctx, nameOf(name))
+	err := g.mem.EnableTable(ctx, own(nameOf(name)))
 	if errors.Is(err, store.ErrTableNotDisabled) {
-		text, no := "tableName="+nameOf(name)+", state=ENABLED", false
+		text, no := "tableName="+own(nameOf(name))+", state=ENABLED", false
 		return &hbase.TIOError{Message: &text, CanRetry: &no}
 	}
 	return answer(name.Qualifier, err)
 }
 
 func (g *fakeGateway) DisableTable(ctx context.Context, name *hbase.TTableName) error {
-	err := g.mem.DisableTable(ctx, nameOf(name))
+	err := g.mem.DisableTable(ctx, own(nameOf(name)))
 	if errors.Is(err, store.ErrTableNotEnabled) {
-		text, no := "org.apache.hadoop.hbase.TableNotEnabledException: "+nameOf(name), false
+		text, no := "org.apache.hadoop.hbase.TableNotEnabledException: "+own(nameOf(name)), false
 		return &hbase.TIOError{Message: &text, CanRetry: &no}
 	}
 	return answer(name.Qualifier, err)
 }
 
 func (g *fakeGateway) IsTableEnabled(ctx context.Context, name *hbase.TTableName) (bool, error) {
-	enabled, err := g.mem.TableEnabled(ctx, nameOf(name))
+	enabled, err := g.mem.TableEnabled(ctx, own(nameOf(name)))
 	return enabled, answer(name.Qualifier, err)
 }
 
 func (g *fakeGateway) CreateNamespace(ctx context.Context, n *hbase.TNamespaceDescriptor) error {
+	if n.Name == store.SystemNamespace {
+		return answer(nil, store.ErrNamespaceExists)
+	}
 	return answer(nil, g.mem.CreateNamespace(ctx, &store.Namespace{Name: n.Name, Properties: n.Configuration}))
 }
 
@@ -406,7 +434,7 @@ func (g *fakeGateway) ListNamespaceDescriptors(ctx context.Context) ([]*hbase.TN
 // scan returns what a TScan asks for.
 func scanOf(table []byte, t *hbase.TScan) (*store.Scan, error) {
 	s := &store.Scan{
-		Table: string(table), Start: t.StartRow, Stop: t.StopRow, Reversed: t.GetReversed(), Versions: int(t.MaxVersions),
+		Table: own(string(table)), Start: t.StartRow, Stop: t.StopRow, Reversed: t.GetReversed(), Versions: int(t.MaxVersions),
 		Batch: int(t.GetBatchSize()), Raw: len(t.Attributes[rawAttribute]) > 0,
 		StopInclusive: len(t.StartRow) > 0 && bytes.Equal(t.StartRow, t.StopRow),
 	}
@@ -505,9 +533,32 @@ func live(m *cell.Mutation, attributes map[string][]byte) {
 	}
 }
 
+// GetMultiple answers with the newest version of the columns.
+func (g *fakeGateway) GetMultiple(ctx context.Context, table []byte, gets []*hbase.TGet) ([]*hbase.TResult_, error) {
+	var out []*hbase.TResult_
+	for _, get := range gets {
+		t := hbase.NewTScan()
+		t.StartRow, t.StopRow, t.Columns = get.Row, get.Row, get.Columns
+		s, err := scanOf(table, t)
+		if err != nil {
+			return nil, err
+		}
+		sc := g.mem.Scan(ctx, s)
+		r := &hbase.TResult_{}
+		if found := next(sc, 1); len(found) > 0 {
+			r = found[0]
+		}
+		if err := errors.Join(sc.Err(), sc.Close()); err != nil {
+			return nil, answer(table, err)
+		}
+		out = append(out, r)
+	}
+	return out, nil
+}
+
 // mutationOf returns the mutation that writes are.
 func mutationOf(table, row []byte, writes ...*hbase.TMutation) *cell.Mutation {
-	m := &cell.Mutation{Table: string(table), Row: row}
+	m := &cell.Mutation{Table: own(string(table)), Row: row}
 	at := func(t *int64) cell.Timestamp {
 		if t == nil {
 			return cell.Latest
@@ -591,7 +642,7 @@ func result(row []byte, res store.Result) *hbase.TResult_ {
 }
 
 func (g *fakeGateway) Increment(ctx context.Context, table []byte, i *hbase.TIncrement) (*hbase.TResult_, error) {
-	m := &cell.Mutation{Table: string(table), Row: i.Row}
+	m := &cell.Mutation{Table: own(string(table)), Row: i.Row}
 	for _, c := range i.Columns {
 		m.Increment(string(c.Family), c.Qualifier, c.Amount)
 		live(m, i.Attributes)
@@ -604,7 +655,7 @@ func (g *fakeGateway) Increment(ctx context.Context, table []byte, i *hbase.TInc
 }
 
 func (g *fakeGateway) Append(ctx context.Context, table []byte, a *hbase.TAppend) (*hbase.TResult_, error) {
-	m := &cell.Mutation{Table: string(table), Row: a.Row}
+	m := &cell.Mutation{Table: own(string(table)), Row: a.Row}
 	for _, c := range a.Columns {
 		m.Append(string(c.Family), c.Qualifier, c.Value)
 		live(m, a.Attributes)

@@ -3,6 +3,7 @@ package hbasestore
 import (
 	"slices"
 
+	"sluice/cell"
 	"sluice/store"
 )
 
@@ -43,6 +44,50 @@ func push(f store.Filter) pushed {
 		return pushed{text: text}
 	}
 	return pushed{}
+}
+
+// pushRows is push where cells are added up before f judges them: what judges rows
+// alone, and the columns that are wanted (nil = all).
+func pushRows(f store.Filter, columns *store.MultipleColumnPrefixFilter) pushed {
+	some := &store.FilterList{}
+	rows := func(f store.Filter) {
+		switch f := f.(type) {
+		case *store.PrefixFilter:
+			some.Filters = append(some.Filters, f)
+		case *store.RowFilter:
+			if sameComparison(f.Comparator) {
+				some.Filters = append(some.Filters, f)
+			}
+		}
+	}
+	rows(f)
+	if list, ok := f.(*store.FilterList); ok && !list.MustPassOne && perCell(f) {
+		for _, m := range list.Filters {
+			rows(m)
+		}
+	}
+	if columns != nil {
+		some.Filters = append(some.Filters, columns)
+	}
+	if text, err := store.FormatFilterString(some); err == nil && len(some.Filters) > 0 {
+		return pushed{text: text}
+	}
+	return pushed{}
+}
+
+// counterColumns returns the filter of the columns that a scan of COUNTER families
+// names, nil where it reads others, too.
+func counterColumns(families []store.SelectedFamily) *store.MultipleColumnPrefixFilter {
+	f := &store.MultipleColumnPrefixFilter{}
+	for _, sf := range families {
+		if !sf.Family.Counter || sf.Qualifiers == nil {
+			return nil
+		}
+		for _, q := range sf.Qualifiers {
+			f.Prefixes = append(f.Prefixes, cell.AppendPart(nil, q))
+		}
+	}
+	return f
 }
 
 // repeatable reports whether HBase evaluates f as it is evaluated here, and f passes

@@ -3,7 +3,8 @@
 //
 // HBase applies rows atomically, and nothing larger (store.AtomicRow): a batch may
 // be half there for a reader, and where one of its rows is refused the others are
-// not. What the gateway cannot do is refused with an error that wraps
+// not. A batch that advances the offset of a source is exact all the same, as type
+// exact says. What the gateway cannot do is refused with an error that wraps
 // store.ErrUnsupported and, where there is one, names the command of HBase's shell
 // that does it.
 //
@@ -76,6 +77,9 @@ type Options struct {
 	// (its hbase.client.keyvalue.maxsize); 0 = 10 MiB, HBase's default. A table
 	// may take less.
 	MaxCellBytes int
+	// CounterCache is of how many counters the newest cells are kept between
+	// batches, so that they need not be read; 0 = 200,000, about 40 MB.
+	CounterCache int
 	// PageBytes is about how much a scan fetches at once, and up to three times
 	// that is in memory; 0 = 1 MiB.
 	PageBytes int
@@ -111,6 +115,7 @@ func (o *Options) Validate() error {
 		{"CloseTimeout", int64(o.CloseTimeout)},
 		{"MaxAge", int64(o.MaxAge)},
 		{"PageBytes", int64(o.PageBytes)},
+		{"CounterCache", int64(o.CounterCache)},
 	} {
 		if v.n < 0 {
 			return fmt.Errorf("%w: %s is negative", store.ErrInvalidArgument, v.name)
@@ -134,6 +139,7 @@ func (o *Options) withDefaults() *Options {
 	}
 	number(&c.Connections, 16)
 	number(&c.PageBytes, 1<<20)
+	number(&c.CounterCache, 200_000)
 	number(&c.MaxCellBytes, store.DefaultMaxCellBytes)
 	duration(&c.IdleTimeout, 50*time.Second)
 	duration(&c.DialTimeout, 5*time.Second)
@@ -160,6 +166,7 @@ type Store struct {
 	pool    *pool
 	schemas *cache[*store.TableDescriptor]
 	regions *cache[*region.Map]
+	exact   *exact
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
@@ -186,6 +193,7 @@ func Open(ctx context.Context, o *Options) (*Store, error) {
 	s := &Store{o: o, pool: newPool(o), running: map[*running]struct{}{}, idle: make(chan struct{})}
 	s.schemas = newCache(o.MaxAge, s.readTable)
 	s.regions = newCache(o.MaxAge, s.readRegions)
+	s.exact = newExact(s, o.CounterCache)
 	err := s.greet(ctx)
 	if err == nil {
 		err = s.ensureSystemTables(ctx)

@@ -26,8 +26,9 @@ type mutation struct {
 	writes    []*hbase.TMutation // in order
 	increment *hbase.TIncrement
 	append    *hbase.TAppend
-	once      bool // it must not be applied twice
-	size      int  // bytes of keys and values, about
+	counters  []store.Column // that are incremented, of COUNTER families
+	once      bool           // it must not be applied twice
+	size      int            // bytes of keys and values, about
 }
 
 // translate returns m, which store.ValidateMutation has passed, for HBase. Its error
@@ -44,8 +45,8 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		h.size += len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value) + 16
-		if f := t.Family(o.Family); f != nil && f.InPlace() {
-			return fail("writes of COUNTER and DISTINCT families are not built yet")
+		if why := refuseInPlace(t, o); why != "" {
+			return fail(why)
 		}
 		kind := func(o *cell.Op) cell.OpType {
 			if o.Type != cell.OpIncrement && o.Type != cell.OpAppend {
@@ -61,6 +62,12 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 			if o.Time != cell.Latest || o.TTL != m.Ops[0].TTL {
 				return fail("increments and appends have no timestamp, and one time to live")
 			}
+			if f := t.Family(o.Family); f != nil && f.Counter {
+				c := *o
+				c.Qualifier = appendCounter(nil, o.Qualifier, apiSource, 0)
+				h.counters = append(h.counters, store.Column{Family: o.Family, Qualifier: o.Qualifier})
+				o = &c
+			}
 			h.modify(o, durability)
 		case cell.OpPut:
 			h.put(o, durability)
@@ -74,6 +81,28 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 		}
 	}
 	return h, nil
+}
+
+// refuseInPlace says why an operation is not done on HBase because of a COUNTER or a
+// DISTINCT family; "" = it is.
+func refuseInPlace(t *store.TableDescriptor, o *cell.Op) string {
+	if o.Type == cell.OpDeleteRow {
+		for i := range t.Families {
+			if f := &t.Families[i]; f.InPlace() {
+				return "a row with a COUNTER family (" + f.Name + ") is not deleted as a whole, its counters' timestamps being offsets: delete its other families"
+			}
+		}
+		return ""
+	}
+	switch f := t.Family(o.Family); {
+	case f == nil || !f.InPlace():
+		return ""
+	case f.Distinct:
+		return "DISTINCT families are not built on HBase"
+	case o.Type != cell.OpIncrement:
+		return "the counters of family " + f.Name + " are not deleted: their timestamps are offsets, and ingest would go on from what it knows of them"
+	}
+	return ""
 }
 
 // explicit returns the timestamp of an operation, nil where HBase is to fill it in.
@@ -170,10 +199,19 @@ const cellOverhead = 20
 // for 20 minutes where it is.
 func maxRow(table string) int { return cell.MaxRowLength - len(table) - 16 }
 
-// validate returns m for HBase, checked against the schema of its table: what the
-// gateway would answer with an internal error, or retry for minutes, is not sent. A
-// family that is missing is HBase's to find where a condition comes first.
+// validate returns m for HBase, checked. A family that is missing is HBase's to find
+// where a condition comes first.
 func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool) (*mutation, error) {
+	t, err := s.checked(ctx, m, conditional)
+	if err != nil {
+		return nil, err
+	}
+	return translate(t, m)
+}
+
+// checked checks m against the schema of its table, which it returns: what the
+// gateway would answer with an internal error, or retry for minutes, is not sent.
+func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool) (*store.TableDescriptor, error) {
 	table := store.CanonicalName(m.Table)
 	if system(table) && table != store.OutboxTable && table != store.JobsTable {
 		return nil, fmt.Errorf("%w: %s is the store's own", store.ErrRefused, table)
@@ -195,7 +233,7 @@ func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool
 		err = store.ValidateMutation(t, m, s.o.Now())
 		switch {
 		case err == nil, fresh && conditional && errors.Is(err, store.ErrFamilyNotFound):
-			return translate(t, m)
+			return t, nil
 		case fresh:
 			return nil, err
 		}
@@ -250,11 +288,59 @@ func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
 		for _, v := range result.ColumnValues {
 			res.Cells = append(res.Cells, cell.Cell{Family: string(v.Family), Qualifier: v.Qualifier, Time: cell.Timestamp(v.GetTimestamp()), Kind: cell.KindPut, Value: v.Value})
 		}
+		if len(h.counters) > 0 {
+			if res.Cells, err = s.totals(ctx, h, res.Cells); err != nil {
+				return store.Result{}, fmt.Errorf("row %.100q: %w: it was incremented, but the sum is not known: %w", h.row, store.ErrUnknownOutcome, err)
+			}
+		}
 		slices.SortFunc(res.Cells, func(a, b cell.Cell) int {
 			return cmp.Or(cmp.Compare(a.Family, b.Family), bytes.Compare(a.Qualifier, b.Qualifier))
 		})
 	}
 	return res, nil
+}
+
+// totals returns the cells of an increment, some of them of COUNTER families, as a
+// reader sees them: with what pipelines have counted in the same columns, as it is
+// right after.
+func (s *Store) totals(ctx context.Context, h *mutation, cells []cell.Cell) ([]cell.Cell, error) {
+	get := &hbase.TGet{Row: h.row}
+	sums := map[string]*cell.Cell{} // by family and column
+	key := func(family string, column []byte) string { return family + "\x00" + string(column) }
+	for _, c := range h.counters {
+		column := &hbase.TColumn{Family: []byte(c.Family)}
+		if !slices.ContainsFunc(get.Columns, func(o *hbase.TColumn) bool { return string(o.Family) == c.Family }) {
+			get.Columns = append(get.Columns, column)
+		}
+	}
+	results, err := s.getMultiple(ctx, h.table, []*hbase.TGet{get})
+	if err != nil {
+		return nil, err
+	}
+	for i := range cells {
+		c := &cells[i]
+		if column, source, _, _, err := decodeCounter(c.Qualifier, nil); err == nil && source == apiSource {
+			c.Qualifier = column
+			sums[key(c.Family, column)] = c
+		}
+	}
+	for _, v := range results[0].ColumnValues {
+		column, source, _, _, err := decodeCounter(v.Qualifier, nil)
+		if err != nil {
+			return nil, err
+		}
+		c := sums[key(string(v.Family), column)]
+		if c == nil || source == apiSource {
+			continue
+		}
+		n, err := decodeCount(v.Value, cell.Timestamp(v.GetTimestamp()))
+		if err != nil {
+			return nil, err
+		}
+		binary.BigEndian.PutUint64(c.Value, binary.BigEndian.Uint64(c.Value)+uint64(n.n))
+		c.Time = max(c.Time, n.time)
+	}
+	return cells, nil
 }
 
 // checkAndMutate applies h where cond holds.

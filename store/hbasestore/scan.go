@@ -47,17 +47,35 @@ func (s *Store) scan(outer context.Context, scan *store.Scan) (store.Scanner, er
 		s.schemas.forget(table) // the family may be new
 	}
 	src := &source{s: s, ctx: ctx, end: end, sel: sel, table: table, stop: make(chan struct{})}
-	src.plan(scan)
+	if err := src.plan(scan); err != nil {
+		end()
+		return nil, fmt.Errorf("scan %s: %w", table, err)
+	}
 	return store.NewScanner(outer, sel, src), nil
 }
 
 // Attributes of a TScan (HBase Scan.RAW_ATTR).
 const rawAttribute = "_raw_"
 
-// plan says how HBase is asked. All scanners of a scan differ only in their rows.
-func (src *source) plan(scan *store.Scan) {
+// plan says how HBase is asked. All scanners of a scan differ only in their rows. Of
+// a COUNTER family it is asked for whole rows, whose cells are added up here before
+// anything judges them: their qualifiers, times and values are not what a reader sees.
+func (src *source) plan(scan *store.Scan) error {
 	t := hbase.NewTScan()
 	filter := push(scan.Filter)
+	for _, sf := range src.sel.Families() {
+		if sf.Family.Distinct {
+			return fmt.Errorf("%w: DISTINCT families are not built on HBase: family %s", store.ErrUnsupported, sf.Family.Name)
+		}
+		src.counters = src.counters || sf.Family.Counter
+		src.judged = src.judged || sf.Family.Counter && (sf.Qualifiers != nil || sf.Time != nil)
+	}
+	if src.counters {
+		if scan.Raw {
+			return fmt.Errorf("%w: a raw scan of a COUNTER family on HBase, where several cells are one column", store.ErrUnsupported)
+		}
+		filter = pushRows(scan.Filter, counterColumns(src.sel.Families()))
+	}
 	if scan.Raw {
 		filter = pushed{whole: scan.Filter == nil}
 		t.Attributes = map[string][]byte{rawAttribute: {0xff}}
@@ -80,6 +98,16 @@ func (src *source) plan(scan *store.Scan) {
 		t.ColFamTimeRangeMap[name] = timeRange(&r)
 	}
 	for _, sf := range src.sel.Families() {
+		if sf.Family.Counter {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
+			if sf.Time != nil { // the cells' timestamps are offsets
+				if t.ColFamTimeRangeMap == nil {
+					t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
+				}
+				t.ColFamTimeRangeMap[sf.Family.Name] = &hbase.TTimeRange{MinStamp: 0, MaxStamp: math.MaxInt64}
+			}
+			continue
+		}
 		versions := sf.Versions
 		if filter.whole {
 			versions = sf.Requested
@@ -96,20 +124,21 @@ func (src *source) plan(scan *store.Scan) {
 		src.trim = src.trim || sf.Versions < int(t.MaxVersions) && sf.Versions < sf.Family.Versions
 	}
 	src.nothing = len(t.Columns) == 0 // the filter passes no column that is named; HBase would read all
-	if limit, cells := src.sel.Pieces(); limit > 0 {
+	if limit, cells := src.sel.Pieces(); limit > 0 && !src.counters {
 		n := int32(pieceCells)
 		if cells > 1 {
 			n = int32(max(pieceCells/cells, 1) * min(cells, math.MaxInt32))
 		}
 		t.BatchSize = &n
 	}
-	if scan.Filter == nil && t.BatchSize == nil {
+	if scan.Filter == nil && t.BatchSize == nil && !src.judged {
 		src.limit = scan.Limit
 		if scan.PageRows > 0 && (src.limit == 0 || scan.PageRows < src.limit) {
 			src.limit = scan.PageRows
 		}
 	}
 	src.request = t
+	return nil
 }
 
 // pieceCells is about how many cells of a row are fetched at once where the scan
@@ -132,6 +161,10 @@ type source struct {
 	limit   int          // rows that are wanted at most; 0 = not known
 	trim    bool         // HBase may send more versions than are wanted
 	nothing bool         // no cell is wanted
+
+	counters bool // a family is a COUNTER one
+	judged   bool // of it not all columns are wanted
+	adder    adder
 
 	pages chan []*hbase.TResult_ // each of one call; nil = not begun. Closed at the end
 	err   error                  // why it is the end; read after pages was closed
@@ -186,7 +219,10 @@ func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 			continue
 		}
 		src.row.More = src.more
-		src.row.Cells = src.cells(src.row.Cells[:0], r.ColumnValues)
+		var err error
+		if src.row.Cells, err = src.cells(src.row.Cells[:0], r.ColumnValues); err != nil {
+			return nil, fmt.Errorf("scan %s, row %.100q: %w", src.table, r.Row, err)
+		}
 		if len(src.row.Cells) > 0 {
 			return &src.row, nil
 		}
@@ -205,9 +241,12 @@ func (src *source) before(row []byte) bool {
 }
 
 // cells appends what the scan wants of a result.
-func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) []cell.Cell {
+func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) ([]cell.Cell, error) {
 	families := src.sel.Families()
 	for _, v := range values {
+		if src.counters && (src.family < 0 || families[src.family].Family.Name != string(v.Family)) {
+			dst = src.counted(dst)
+		}
 		if src.family < 0 || families[src.family].Family.Name != string(v.Family) {
 			src.family = slices.IndexFunc(families, func(sf store.SelectedFamily) bool { return sf.Family.Name == string(v.Family) })
 			if src.column, src.versions = nil, 0; src.family < 0 {
@@ -215,6 +254,16 @@ func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) []cell.C
 			}
 		}
 		sf := &families[src.family]
+		if sf.Family.Counter {
+			before, ok, err := src.adder.add(sf.Family.Name, v)
+			if err != nil {
+				return dst, err
+			}
+			if ok {
+				dst = src.keep(dst, sf, before)
+			}
+			continue
+		}
 		if !sf.Wants(v.Qualifier) {
 			continue
 		}
@@ -235,7 +284,26 @@ func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) []cell.C
 		}
 		dst = append(dst, c)
 	}
+	if src.counters {
+		dst = src.counted(dst)
+	}
+	return dst, nil
+}
+
+// counted appends the last column of a COUNTER family, where there is one.
+func (src *source) counted(dst []cell.Cell) []cell.Cell {
+	if c, ok := src.adder.end(); ok {
+		return src.keep(dst, &src.sel.Families()[src.family], c)
+	}
 	return dst
+}
+
+// keep appends the sum of a column where the scan wants it.
+func (src *source) keep(dst []cell.Cell, sf *store.SelectedFamily, c cell.Cell) []cell.Cell {
+	if !sf.Wants(c.Qualifier) || sf.Time != nil && (c.Time < sf.Time.Min || c.Time >= sf.Time.Max) {
+		return dst
+	}
+	return append(dst, c)
 }
 
 // Close implements store.RowSource.

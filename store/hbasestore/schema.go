@@ -151,6 +151,9 @@ func familyToHBase(f *store.FamilyDescriptor) *hbase.TColumnFamilyDescriptor {
 	if f.NewVersionBehavior {
 		c.Attributes["NEW_VERSION_BEHAVIOR"] = []byte("true")
 	}
+	if f.Counter {
+		c.Attributes["COUNTER"] = []byte("true") // HBase keeps what it does not know
+	}
 	if f.TimeToPurgeDeletes != 0 {
 		c.Configuration = with(c.Configuration, store.ConfPurgeDeletes, strconv.FormatInt(f.TimeToPurgeDeletes, 10))
 	}
@@ -163,8 +166,20 @@ func checkSchema(t *store.TableDescriptor) error {
 		return err
 	}
 	for i := range t.Families {
-		if f := &t.Families[i]; f.InPlace() {
-			return fmt.Errorf("%w: table %s, family %s: COUNTER and DISTINCT families are not built on HBase yet; increment cells of an ordinary family", store.ErrUnsupported, t.Name, f.Name)
+		f := &t.Families[i]
+		fail := func(err error, why string) error {
+			return fmt.Errorf("%w: table %s, family %s: %s", err, t.Name, f.Name, why)
+		}
+		switch {
+		case f.Distinct:
+			return fail(store.ErrUnsupported, "DISTINCT families are not built on HBase")
+		case !f.Counter:
+		case f.TTL != store.Forever:
+			return fail(store.ErrInvalidSchema, "a COUNTER family has no TTL on HBase, where the timestamps of its cells are offsets, not dates: remove old rows instead")
+		case f.NewVersionBehavior:
+			return fail(store.ErrInvalidSchema, "a COUNTER family has no NEW_VERSION_BEHAVIOR on HBase: the cell with the newest timestamp must win, whenever it was written")
+		case f.KeepDeleted != store.KeepDeletedFalse:
+			return fail(store.ErrInvalidSchema, "a COUNTER family has no KEEP_DELETED_CELLS")
 		}
 	}
 	return nil
@@ -197,11 +212,11 @@ func difference(given, has *store.TableDescriptor) string {
 		type numbers struct {
 			Versions, MinVersions, TTL, BlockSize int
 			KeepDeleted                           store.KeepDeleted
-			NewVersionBehavior                    bool
+			NewVersionBehavior, Counter           bool
 			TimeToPurgeDeletes                    int64
 		}
 		of := func(f *store.FamilyDescriptor) numbers {
-			return numbers{f.Versions, f.MinVersions, f.TTL, f.BlockSize, f.KeepDeleted, f.NewVersionBehavior, f.TimeToPurgeDeletes}
+			return numbers{f.Versions, f.MinVersions, f.TTL, f.BlockSize, f.KeepDeleted, f.NewVersionBehavior, f.Counter, f.TimeToPurgeDeletes}
 		}
 		if of(&g) != of(&h) {
 			return fmt.Sprintf("family %s has %+v, not %+v", g.Name, of(&h), of(&g))

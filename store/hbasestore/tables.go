@@ -143,8 +143,9 @@ func (s *Store) change(ctx context.Context, what, table string, f caller) error 
 }
 
 // CreateTable implements store.Admin. What HBase has made is read back: where it is
-// not what was asked for the table is dropped again. Families with COUNTER or
-// DISTINCT are refused with store.ErrUnsupported.
+// not what was asked for the table is dropped again. Families with DISTINCT are
+// refused with store.ErrUnsupported, COUNTER ones with a TTL with
+// store.ErrInvalidSchema.
 func (s *Store) CreateTable(ctx context.Context, t *store.TableDescriptor, splits [][]byte) error {
 	t = t.Clone()
 	if err := checkSchema(t); err != nil {
@@ -269,7 +270,7 @@ func (s *Store) TruncateTable(ctx context.Context, name string, preserveSplits b
 // ensureSystemTables makes the system tables that are missing, with their
 // namespace.
 func (s *Store) ensureSystemTables(ctx context.Context) error {
-	for _, t := range store.SystemTables() {
+	for _, t := range systemTables() {
 		_, err := s.Table(ctx, t.Name)
 		if !errors.Is(err, store.ErrTableNotFound) {
 			if err != nil {

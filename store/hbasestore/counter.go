@@ -1,0 +1,115 @@
+package hbasestore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// A column of a COUNTER family is several cells of HBase's, one for each source of
+// increments and its partition, that a read adds up. docs/format/hbase.md has their
+// layout.
+
+// apiSource is the source of what is incremented through the API, which HBase adds
+// up itself: one cell a column, of partition 0.
+const apiSource uint32 = 0
+
+// counterSuffix is what a cell's qualifier has behind the column: source and
+// partition, 4 bytes big-endian each.
+const counterSuffix = 4 + 4
+
+// counterValue is how many bytes the cell of a source has: the count and the newest
+// event time, 8 bytes big-endian each. That of apiSource has the count alone.
+const counterValue = 8 + 8
+
+// appendCounter appends the qualifier of the cell that one partition of a source has
+// of a column. The cells of a column stand together, and columns in their order.
+func appendCounter(dst, column []byte, source uint32, partition int32) []byte {
+	dst = binary.BigEndian.AppendUint32(cell.AppendPart(dst, column), source)
+	return binary.BigEndian.AppendUint32(dst, uint32(partition))
+}
+
+// decodeCounter is the reverse of appendCounter. column may point into scratch. The
+// error wraps store.ErrCorrupt.
+func decodeCounter(qualifier, scratch []byte) (column []byte, source uint32, partition int32, newScratch []byte, err error) {
+	column, rest, scratch, err := cell.DecodePart(qualifier, scratch)
+	if err == nil && len(rest) != counterSuffix {
+		err = fmt.Errorf("%d bytes after the column, want %d", len(rest), counterSuffix)
+	}
+	if err != nil {
+		return nil, 0, 0, scratch, fmt.Errorf("%w: %.100q is not the qualifier of a COUNTER family's cell: %w", store.ErrCorrupt, qualifier, err)
+	}
+	return column, binary.BigEndian.Uint32(rest), int32(binary.BigEndian.Uint32(rest[4:])), scratch, nil
+}
+
+// count is what the cell of one source and partition says.
+type count struct {
+	n    int64
+	time cell.Timestamp // newest event time
+}
+
+func appendCount(dst []byte, c count) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, uint64(c.n)), uint64(c.time))
+}
+
+// decodeCount reads a cell's value; at is the cell's timestamp, which is the time of
+// an increment through the API. The error wraps store.ErrCorrupt.
+func decodeCount(value []byte, at cell.Timestamp) (count, error) {
+	switch len(value) {
+	case 8:
+		return count{int64(binary.BigEndian.Uint64(value)), at}, nil
+	case counterValue:
+		c := count{int64(binary.BigEndian.Uint64(value)), cell.Timestamp(binary.BigEndian.Uint64(value[8:]))}
+		if c.time < 0 {
+			return c, fmt.Errorf("%w: a counter's time is %d", store.ErrCorrupt, c.time)
+		}
+		return c, nil
+	}
+	return count{}, fmt.Errorf("%w: a counter's cell has %d bytes, want 8 or %d", store.ErrCorrupt, len(value), counterValue)
+}
+
+// adder adds up the cells of COUNTER families.
+type adder struct {
+	family  string
+	column  []byte
+	sum     count
+	begun   bool
+	scratch []byte
+}
+
+// add takes the next cell of a row, in order. It returns the column before, where
+// the cell is of another.
+func (a *adder) add(family string, v *hbase.TColumnValue) (before cell.Cell, ok bool, err error) {
+	column, _, _, scratch, err := decodeCounter(v.Qualifier, a.scratch[:0])
+	if a.scratch = scratch; err != nil {
+		return before, false, err
+	}
+	c, err := decodeCount(v.Value, cell.Timestamp(v.GetTimestamp()))
+	if err != nil {
+		return before, false, fmt.Errorf("column %s:%.100q: %w", family, column, err)
+	}
+	if a.begun && a.family == family && bytes.Equal(a.column, column) {
+		a.sum.n += c.n
+		a.sum.time = max(a.sum.time, c.time)
+		return before, false, nil
+	}
+	before, ok = a.end()
+	a.family, a.column, a.sum, a.begun = family, bytes.Clone(column), c, true
+	return before, ok, nil
+}
+
+// end returns the last column of a row.
+func (a *adder) end() (last cell.Cell, ok bool) {
+	if !a.begun {
+		return last, false
+	}
+	a.begun = false
+	return cell.Cell{
+		Family: a.family, Qualifier: a.column, Time: a.sum.time, Kind: cell.KindPut,
+		Value: binary.BigEndian.AppendUint64(nil, uint64(a.sum.n)),
+	}, true
+}

@@ -1,0 +1,386 @@
+package hbasestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// cells is what exact batches ask of HBase, and all that they ask: tests stop
+// between any two calls.
+type cells interface {
+	// read returns the newest cells of the columns that gets name, a result for
+	// each, of one table.
+	read(ctx context.Context, table string, gets []*hbase.TGet) ([]*hbase.TResult_, error)
+	// checkAndPut puts columns into a row where a column of it holds value, nil = is
+	// absent, and reports whether it did. The error wraps store.ErrUnknownOutcome
+	// where the answer was lost.
+	checkAndPut(ctx context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (bool, error)
+	// write makes writes that may be repeated and returns an error for each.
+	write(ctx context.Context, hs []*mutation) []error
+	// allot returns a number that it returns to nobody else.
+	allot(ctx context.Context) (uint32, error)
+}
+
+// exact applies batches with progress to a store whose batches are not atomic, so
+// that a record has its effect once (invariant I2), whoever is killed between two
+// calls and whoever else believes to own the partition.
+//
+// A batch covers the offsets [from, next) of a partition of a source. In order:
+//
+//  1. claim: the partition's state must stand at from; a check-and-put notes that
+//     offsets up to next are begun, and by which mapping. A mapping other than that
+//     of what was begun and not finished is refused (UnfinishedError).
+//  2. rows: puts and deletes with explicit timestamps, which a replay makes again.
+//  3. counters: see counter.add.
+//  4. finish: a check-and-put from the state that stands at from to one at next,
+//     with the progress. Whoever finds another state is stale.
+//
+// Why any number of processes may do this side by side, stop anywhere, begin again
+// with other borders, and have their writes arrive late:
+//
+// Which mapping maps an offset is decided before anything is written for it: a
+// claim of [from, next) holds the version, and the version changes only where
+// until = next, so that no claim of the old one reaches beyond. So the log up to
+// offset t has one sum f(t) of each counter's increments.
+//
+// Every cell that is ever written for a counter is (t, f(t)): t its timestamp, the
+// offset after the last increment in it. For it is made of a cell (b, f(b)) and of
+// the increments in [b, t), all of which the writer has: its batch begins at from,
+// and none lies in [b, from), because the state stood at from, so that whoever took
+// it there had written all cells of what is before, and no cell gets older. HBase
+// keeps, of a family with VERSIONS 1, the cell of the highest timestamp, whenever it
+// was written. So the cell only ever goes forward along f, and once the state is at
+// next it is f(next) or further, where further means that the offsets up to there
+// are claimed, and will be applied. Borders of batches do not occur in f.
+type exact struct {
+	cells cells
+	bases int // of counters, that are kept for all partitions together
+
+	mu         sync.Mutex            // guards what follows
+	partitions map[string]*partition // by row of store.OffsetsTable; those with a batch in work are not there
+}
+
+func newExact(c cells, bases int) *exact {
+	return &exact{cells: c, bases: bases, partitions: map[string]*partition{}}
+}
+
+// partition is what is known of a source's partition between its batches. It
+// belongs to one batch at a time.
+type partition struct {
+	row   []byte
+	known bool // state is what was read or written last
+	state state
+	bases baseCache // of counters, that nothing in [base, state.next) changes
+}
+
+// take returns what is known of a partition, for a batch that begins at from.
+func (x *exact) take(a *store.Advance) *partition {
+	row := store.AppendSourceRow(nil, &a.Source, a.Partition)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	p := x.partitions[string(row)]
+	delete(x.partitions, string(row))
+	if p == nil || p.state.next != a.From {
+		p = &partition{row: row}
+	}
+	return p
+}
+
+// give keeps p for the next batch. What had an error is not given back.
+func (x *exact) give(p *partition) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.partitions[string(p.row)] = p
+	p.bases.limit(x.bases / len(x.partitions))
+}
+
+// staleError is what the embedded engine says, too.
+func staleError(a *store.Advance, stored int64) error {
+	return fmt.Errorf("apply batch: pipeline %s, topic %s, partition %d: %w: stored %d, expected %d", a.Source.Pipeline, a.Source.Topic, a.Partition, store.ErrStale, stored, a.From)
+}
+
+// apply applies what a batch of one advance became. refuse makes the error of rows
+// that HBase did not take.
+func (x *exact) apply(ctx context.Context, a *store.Advance, rows []*mutation, counters []*counter, refuse func(errs []error) error) error {
+	if stale, err := x.beginAs(ctx, a); stale || err != nil {
+		if err == nil {
+			err = staleError(a, a.Progress.Next)
+		}
+		return err
+	}
+	p := x.take(a)
+	if len(rows)+len(counters) > 0 {
+		if err := x.claim(ctx, p, a); err != nil {
+			return err
+		}
+		if err := refuse(x.cells.write(ctx, rows)); err != nil {
+			return err
+		}
+		if err := x.count(ctx, p, a.Partition, counters); err != nil {
+			return err
+		}
+	}
+	if err := x.finish(ctx, p, a); err != nil {
+		return err
+	}
+	x.give(p)
+	return nil
+}
+
+// move changes the state of p by check-and-put to what to makes of it, which is
+// asked again where the state was changed meanwhile. Where to returns the state that
+// it was given, and no progress, nothing is written.
+func (x *exact) move(ctx context.Context, p *partition, to func(state) (state, *store.Progress, error)) error {
+	fresh := false
+	var tried []byte
+	for {
+		if !p.known {
+			var err error
+			if p.state, err = x.load(ctx, p.row); err != nil {
+				return err
+			}
+			p.known, fresh = true, true
+			p.bases = baseCache{}
+			if tried != nil && bytes.Equal(p.state.encode(), tried) {
+				return nil // it was done, and the answer lost
+			}
+		}
+		want, progress, err := to(p.state)
+		switch {
+		case err != nil && !fresh:
+			p.known = false // it may be out of date
+			continue
+		case err != nil:
+			return err
+		case want == p.state && progress == nil:
+			return nil
+		}
+		want.revision++
+		tried = want.encode()
+		var old []byte
+		if p.state.source != 0 {
+			old = p.state.encode()
+		}
+		// Timestamps are revisions: a server's clock that goes back must not
+		// hide what was written last.
+		at := int64(want.revision)
+		put := []*hbase.TColumnValue{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier), Value: tried, Timestamp: &at}}
+		if progress != nil {
+			put = append(put, &hbase.TColumnValue{
+				Family: []byte(store.ProgressFamily), Qualifier: []byte(store.ProgressQualifier), Value: store.AppendProgress(nil, progress), Timestamp: &at,
+			})
+		}
+		ok, err := x.cells.checkAndPut(ctx, store.OffsetsTable, p.row, store.ProgressFamily, stateQualifier, old, put)
+		switch {
+		case ok && err == nil:
+			p.state = want
+			return nil
+		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
+			return err
+		}
+		p.known = false // somebody else was faster, or nobody knows
+	}
+}
+
+// load reads the state of a row of store.OffsetsTable.
+func (x *exact) load(ctx context.Context, row []byte) (state, error) {
+	get := &hbase.TGet{Row: row, Columns: []*hbase.TColumn{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier)}}}
+	results, err := x.cells.read(ctx, store.OffsetsTable, []*hbase.TGet{get})
+	if err != nil {
+		return state{}, err
+	}
+	if len(results[0].ColumnValues) == 0 {
+		return absentState(), nil
+	}
+	return decodeState(results[0].ColumnValues[0].Value)
+}
+
+// at refuses a state that does not stand where a begins, or that another mapping has
+// left unfinished.
+func (s *state) at(a *store.Advance) error {
+	if s.next != a.From {
+		return staleError(a, s.next)
+	}
+	if s.version != a.Progress.MappingVersion && s.until > s.next {
+		return &UnfinishedError{Source: a.Source, Partition: a.Partition, Next: max(s.next, a.Progress.First), Until: s.until, Version: s.version}
+	}
+	return nil
+}
+
+// claim notes that the offsets up to the end of a are begun.
+func (x *exact) claim(ctx context.Context, p *partition, a *store.Advance) error {
+	source, err := x.source(ctx, p, a)
+	if err != nil {
+		return err
+	}
+	return x.move(ctx, p, func(s state) (state, *store.Progress, error) {
+		if err := s.at(a); err != nil {
+			return s, nil, err
+		}
+		if s.source == 0 {
+			s.source = source
+		}
+		s.version, s.until = a.Progress.MappingVersion, max(s.until, a.Progress.Next)
+		return s, nil, nil
+	})
+}
+
+// finish stores the progress of a.
+func (x *exact) finish(ctx context.Context, p *partition, a *store.Advance) error {
+	source, err := x.source(ctx, p, a)
+	if err != nil {
+		return err
+	}
+	return x.move(ctx, p, func(s state) (state, *store.Progress, error) {
+		if err := s.at(a); err != nil {
+			return s, nil, err
+		}
+		if s.source == 0 {
+			s.source = source
+		}
+		s.version, s.next = a.Progress.MappingVersion, a.Progress.Next
+		s.until = max(s.until, s.next)
+		return s, &a.Progress, nil
+	})
+}
+
+// source returns the source id of a, where p's state does not have it yet.
+func (x *exact) source(ctx context.Context, p *partition, a *store.Advance) (uint32, error) {
+	if p.known && p.state.source != 0 || a.From != store.Absent {
+		return p.state.source, nil
+	}
+	s, err := x.register(ctx, &a.Source, nil)
+	return s.id, err
+}
+
+// step is one increment.
+type step struct {
+	offset int64
+	delta  int64
+	time   cell.Timestamp
+}
+
+// counter is the increments of one counter in a batch, by ascending offset.
+type counter struct {
+	table, family string
+	row, column   []byte
+	key           string // of all four
+	qualifier     []byte // of the cell that the batch's partition has of it
+	base          base
+	steps         []step
+	size          int
+}
+
+// add adds to the base what it does not have, and reports whether there was any. The
+// base's timestamp is the offset after its last increment, not the end of the batch:
+// the cells of a counter are then the same ones wherever batches end, and a replay
+// writes none.
+func (c *counter) add() bool {
+	before := c.base.at
+	for _, s := range c.steps {
+		if s.offset >= before {
+			c.base.n += s.delta
+			c.base.time = max(c.base.time, s.time)
+			c.base.at = s.offset + 1
+		}
+	}
+	return c.base.at > before
+}
+
+// count adds the increments of a batch to the counters' cells.
+func (x *exact) count(ctx context.Context, p *partition, number int32, counters []*counter) error {
+	if len(counters) == 0 {
+		return nil
+	}
+	var unknown []*counter
+	for _, c := range counters {
+		c.qualifier = appendCounter(nil, c.column, p.state.source, number)
+		var ok bool
+		if c.base, ok = p.bases.get(c.key); !ok {
+			unknown = append(unknown, c)
+		}
+	}
+	if err := x.readBases(ctx, unknown); err != nil {
+		return err
+	}
+	writes := map[string]*mutation{} // by table and row
+	var hs []*mutation
+	var key []byte
+	for _, c := range counters {
+		if !c.add() {
+			continue
+		}
+		key = append(cell.AppendPart(key[:0], []byte(c.table)), c.row...)
+		h := writes[string(key)]
+		if h == nil {
+			h = &mutation{table: c.table, row: c.row, writes: []*hbase.TMutation{{Put: &hbase.TPut{Row: c.row}}}}
+			writes[string(key)] = h
+			hs = append(hs, h)
+		}
+		at := c.base.at
+		v := &hbase.TColumnValue{Family: []byte(c.family), Qualifier: c.qualifier, Value: appendCount(nil, c.base.count), Timestamp: &at}
+		put := h.writes[0].Put
+		put.ColumnValues = append(put.ColumnValues, v)
+		h.size += len(c.row) + len(c.family) + len(v.Qualifier) + len(v.Value) + 16
+	}
+	if err := errors.Join(x.cells.write(ctx, hs)...); err != nil {
+		return fmt.Errorf("counters: %w", err)
+	}
+	for _, c := range counters {
+		p.bases.put(c.key, c.base)
+	}
+	return nil
+}
+
+// readBases reads the cells of counters.
+func (x *exact) readBases(ctx context.Context, counters []*counter) error {
+	type place struct{ get, column int }
+	tables := map[string][]*hbase.TGet{}
+	of := map[string][][]*counter{} // of each get of a table
+	rows := map[string]int{}        // by table and row: the get
+	var key []byte
+	for _, c := range counters {
+		key = append(cell.AppendPart(key[:0], []byte(c.table)), c.row...)
+		i, ok := rows[string(key)]
+		if !ok {
+			i = len(tables[c.table])
+			rows[string(key)] = i
+			tables[c.table] = append(tables[c.table], &hbase.TGet{Row: c.row})
+			of[c.table] = append(of[c.table], nil)
+		}
+		get := tables[c.table][i]
+		get.Columns = append(get.Columns, &hbase.TColumn{Family: []byte(c.family), Qualifier: c.qualifier})
+		of[c.table][i] = append(of[c.table][i], c)
+	}
+	for table, gets := range tables {
+		results, err := x.cells.read(ctx, table, gets)
+		if err != nil {
+			return fmt.Errorf("counters: %w", err)
+		}
+		for i, r := range results {
+			for _, v := range r.ColumnValues {
+				for _, c := range of[table][i] {
+					if c.family != string(v.Family) || !bytes.Equal(c.qualifier, v.Qualifier) {
+						continue
+					}
+					n, err := decodeCount(v.Value, 0)
+					if err == nil && len(v.Value) != counterValue {
+						err = fmt.Errorf("%w: the cell of a source has %d bytes", store.ErrCorrupt, len(v.Value))
+					}
+					if err != nil {
+						return fmt.Errorf("table %s, row %.100q, %s:%.100q: %w", table, c.row, c.family, c.column, err)
+					}
+					c.base = base{n, v.GetTimestamp()}
+				}
+			}
+		}
+	}
+	return nil
+}

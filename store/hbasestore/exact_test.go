@@ -1,0 +1,603 @@
+package hbasestore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// model is the cells of an HBase as far as exact batches go: of a column the cell of
+// the highest timestamp is there, of two with one timestamp that written last.
+type model struct {
+	rows    map[string]map[string]*hbase.TColumnValue // by table and row, by family and qualifier
+	numbers uint32
+	// moves are the versions that took the state of a row over an offset.
+	moves map[string]map[int64]string
+	// begun is the first row of sourcesTable of each source.
+	begun map[string]registered
+}
+
+func newModel() *model {
+	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}}
+}
+
+func (m *model) put(table string, row []byte, v *hbase.TColumnValue) {
+	key := table + "/" + string(row)
+	if m.rows[key] == nil {
+		m.rows[key] = map[string]*hbase.TColumnValue{}
+	}
+	column := string(v.Family) + ":" + string(v.Qualifier)
+	if old := m.rows[key][column]; old == nil || old.GetTimestamp() <= v.GetTimestamp() {
+		m.rows[key][column] = v
+	}
+}
+
+func (m *model) value(table string, row []byte, family, qualifier string) []byte {
+	if v := m.rows[table+"/"+string(row)][family+":"+qualifier]; v != nil {
+		return v.Value
+	}
+	return nil
+}
+
+func (m *model) read(table string, gets []*hbase.TGet) []*hbase.TResult_ {
+	var out []*hbase.TResult_
+	for _, get := range gets {
+		r := &hbase.TResult_{}
+		for _, c := range get.Columns {
+			if v := m.rows[table+"/"+string(get.Row)][string(c.Family)+":"+string(c.Qualifier)]; v != nil {
+				r.Row, r.ColumnValues = get.Row, append(r.ColumnValues, v)
+			}
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func (m *model) checkAndPut(table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) bool {
+	old := m.value(table, row, family, qualifier)
+	if string(old) != string(value) {
+		return false
+	}
+	for _, v := range put {
+		m.put(table, row, v)
+	}
+	switch table {
+	case sourcesTable:
+		r, err := decodeSource(m.value(table, row, family, qualifier))
+		if err != nil {
+			panic(err)
+		}
+		m.begun[string(row)] = r
+	case store.OffsetsTable:
+		before := absentState()
+		if old != nil {
+			before, _ = decodeState(old)
+		}
+		after, err := decodeState(m.value(table, row, family, qualifier))
+		if err != nil {
+			panic(err)
+		}
+		if m.moves[string(row)] == nil {
+			m.moves[string(row)] = map[int64]string{}
+		}
+		for o := before.next; o < after.next && before.next >= 0; o++ {
+			m.moves[string(row)][o] = after.version
+		}
+	}
+	return true
+}
+
+func (m *model) write(h *mutation) {
+	for _, w := range h.writes {
+		for _, v := range w.Put.ColumnValues {
+			m.put(h.table, h.row, v)
+		}
+	}
+}
+
+// What the world does with a call.
+type fate int
+
+const (
+	done       fate = iota
+	notDone         // an error, before it was done
+	replyLost       // it is done, and the caller does not know
+	killed          // before it is done, with its process
+	killedSoon      // it is done after the process was killed, some time
+)
+
+var errKilled = errors.New("killed")
+
+// worker calls a model, a call at a time, each when the world lets it.
+type worker struct {
+	w      *world
+	x      *exact
+	turn   chan fate
+	asks   chan bool // true: for a call. false: it has ended
+	mutant string
+	data   []func() // of mutant "offset before data": what is written after the offset
+}
+
+// call makes f where it is time. It returns what the caller learns.
+func (p *worker) call(f func()) (fate, error) {
+	p.asks <- true
+	switch t := <-p.turn; t {
+	case done:
+		f()
+		return t, nil
+	case replyLost:
+		f()
+		return t, fmt.Errorf("%w: lost", store.ErrUnknownOutcome)
+	case killedSoon:
+		p.w.late = append(p.w.late, f)
+		return t, errKilled
+	case killed:
+		return t, errKilled
+	default:
+		return t, fmt.Errorf("%w: refused", store.ErrTransient)
+	}
+}
+
+func (p *worker) read(_ context.Context, table string, gets []*hbase.TGet) (out []*hbase.TResult_, err error) {
+	_, err = p.call(func() { out = p.w.m.read(table, gets) })
+	if p.mutant == "base timestamps ignored" && table == "t" {
+		for _, r := range out {
+			for i, v := range r.ColumnValues {
+				zero, c := int64(0), *v
+				c.Timestamp = &zero
+				r.ColumnValues[i] = &c
+			}
+		}
+	}
+	return out, err
+}
+
+func (p *worker) checkAndPut(_ context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (ok bool, err error) {
+	claim := table == store.OffsetsTable && len(put) == 1
+	if p.mutant == "claims not stored" && claim {
+		return true, nil
+	}
+	_, err = p.call(func() {
+		if p.mutant == "check ignored" {
+			value = p.w.m.value(table, row, family, qualifier)
+		}
+		ok = p.w.m.checkAndPut(table, row, family, qualifier, value, put)
+	})
+	if p.mutant == "lost replies believed" && errors.Is(err, store.ErrUnknownOutcome) {
+		return true, nil
+	}
+	for ; !claim && err == nil && ok && len(p.data) > 0; p.data = p.data[1:] {
+		if _, err := p.call(p.data[0]); err != nil {
+			p.data = nil
+			return false, err
+		}
+	}
+	return ok, err
+}
+
+func (p *worker) write(_ context.Context, hs []*mutation) []error {
+	errs := make([]error, len(hs))
+	dead := false
+	for _, i := range p.w.r.Perm(len(hs)) { // several calls at a time
+		if dead {
+			errs[i] = errKilled
+			continue
+		}
+		if p.mutant == "counters now" {
+			for _, v := range hs[i].writes[0].Put.ColumnValues {
+				if string(v.Family) == "n" {
+					p.w.clock++
+					now := p.w.clock
+					v.Timestamp = &now
+				}
+			}
+		}
+		f := func() { p.w.m.write(hs[i]) }
+		if p.mutant == "offset before data" {
+			p.data = append(p.data, f)
+			continue
+		}
+		_, err := p.call(f)
+		dead = errors.Is(err, errKilled)
+		errs[i] = err
+		if p.mutant == "write errors ignored" && !dead {
+			errs[i] = nil
+		}
+	}
+	return errs
+}
+
+func (p *worker) allot(context.Context) (n uint32, err error) {
+	_, err = p.call(func() { p.w.m.numbers++; n = p.w.m.numbers })
+	if p.mutant == "one number for all" {
+		n = 1
+	}
+	return n, err
+}
+
+// lane is a partition of a source.
+type lane struct {
+	source    store.Source
+	partition int32
+}
+
+// world is a log, what is stored of it, and the processes that store it.
+type world struct {
+	r      *rand.Rand
+	m      *model
+	lanes  []lane
+	end    int64 // of each lane's log
+	seed   uint64
+	clock  int64
+	late   []func()
+	mutant string
+	fatal  bool // processes are killed
+}
+
+// record is what a version of the mapping makes of the record at offset: increments
+// of counters, and whether it has a row.
+func (w *world) record(l lane, version string, offset int64) (deltas map[string]int64, row bool) {
+	r := rand.New(rand.NewPCG(w.seed, uint64(offset)<<8|uint64(l.partition)<<4|uint64(len(l.source.Pipeline))<<2|uint64(version[1]&3)))
+	deltas = map[string]int64{}
+	for range r.IntN(3) {
+		deltas[string(rune('a'+r.IntN(3)))] += int64(r.IntN(7)) - 2
+	}
+	return deltas, r.IntN(3) > 0
+}
+
+// progress reads how far a lane is stored.
+func (p *worker) progress(l lane) (store.Progress, bool, error) {
+	row := store.AppendSourceRow(nil, &l.source, l.partition)
+	var value []byte
+	if _, err := p.call(func() {
+		value = p.w.m.value(store.OffsetsTable, row, store.ProgressFamily, store.ProgressQualifier)
+	}); err != nil || value == nil {
+		return store.Progress{}, false, err
+	}
+	got, err := store.DecodeProgress(value)
+	return got, err == nil, err
+}
+
+// begin does what a pipeline does with a topic: partitions that are not begun are,
+// at what is the end of the log then, or at its start where others were begun before.
+func (p *worker) begin(s store.Source, version string) error {
+	for {
+		var missing []int32
+		known := false
+		for _, l := range p.w.lanes {
+			if l.source != s {
+				continue
+			}
+			_, ok, err := p.progress(l)
+			switch {
+			case err != nil:
+				return err
+			case ok:
+				known = true
+			default:
+				missing = append(missing, l.partition)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		var advances []store.Advance
+		for _, n := range missing {
+			first := int64(0)
+			if !known {
+				first = p.w.r.Int64N(4)
+			}
+			advances = append(advances, store.Advance{Source: s, Partition: n, From: store.Absent, Progress: store.Progress{First: first, Next: first, MappingVersion: version, MappingFrom: first}})
+		}
+		if err := p.x.begin(context.Background(), advances); err != nil && !errors.Is(err, store.ErrStale) {
+			return err
+		}
+	}
+}
+
+// batch makes the batch that goes on at prev, of n records.
+func (w *world) batch(l lane, version string, prev *store.Progress, n int64) (*store.Advance, []*mutation, []*counter) {
+	a := &store.Advance{Source: l.source, Partition: l.partition, From: prev.Next, Progress: *prev}
+	a.Progress.Next = min(prev.Next+n, w.end)
+	a.Progress.Applied += a.Progress.Next - prev.Next
+	a.Progress.MappingVersion = version
+	var rows []*mutation
+	byName := map[string]*counter{}
+	var counters []*counter
+	for o := prev.Next; o < a.Progress.Next; o++ {
+		deltas, row := w.record(l, version, o)
+		at := 1000 + o
+		if row {
+			key := fmt.Appendf(nil, "%s/%d/%s/%d", l.source.Pipeline, l.partition, version, o)
+			rows = append(rows, &mutation{table: "rows", row: key, writes: []*hbase.TMutation{{Put: &hbase.TPut{Row: key, ColumnValues: []*hbase.TColumnValue{
+				{Family: []byte("f"), Qualifier: []byte("q"), Value: key, Timestamp: &at},
+			}}}}})
+		}
+		for _, name := range slices.Sorted(func(yield func(string) bool) {
+			for k := range deltas {
+				if !yield(k) {
+					return
+				}
+			}
+		}) {
+			c := byName[name]
+			if c == nil {
+				c = &counter{table: "t", family: "n", row: []byte("r"), column: []byte(name), key: name}
+				byName[name] = c
+				counters = append(counters, c)
+			}
+			c.steps = append(c.steps, step{o, deltas[name], cell.Timestamp(1000 + o%5)})
+		}
+	}
+	return a, rows, counters
+}
+
+// run applies a lane until its log ends, or until it is killed.
+func (p *worker) run(l lane, version string) error {
+	join := func(errs []error) error { return errors.Join(errs...) }
+	for {
+		if err := p.begin(l.source, version); err != nil {
+			if errors.Is(err, errKilled) || !errors.Is(err, store.ErrTransient) && !errors.Is(err, store.ErrUnknownOutcome) {
+				return err
+			}
+			continue
+		}
+		prev, _, err := p.progress(l)
+		for err == nil && prev.Next < p.w.end {
+			var a *store.Advance
+			var rows []*mutation
+			var counters []*counter
+			a, rows, counters = p.w.batch(l, version, &prev, 1+p.w.r.Int64N(6))
+			if err = p.x.apply(context.Background(), a, rows, counters, join); err == nil {
+				prev = a.Progress
+			}
+		}
+		var unfinished *UnfinishedError
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, errKilled):
+			return err
+		case errors.As(err, &unfinished):
+			return err // in its place somebody with the other mapping may come
+		case !errors.Is(err, store.ErrStale) && !errors.Is(err, store.ErrTransient) && !errors.Is(err, store.ErrUnknownOutcome):
+			return err
+		}
+	}
+}
+
+// start begins a process on a lane.
+func (w *world) start(l lane, version string) (*worker, chan error) {
+	p := &worker{w: w, turn: make(chan fate), asks: make(chan bool), mutant: w.mutant}
+	p.x = newExact(p, 2+w.r.IntN(3))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.run(l, version)
+		close(p.asks)
+	}()
+	return p, ended
+}
+
+// play runs processes side by side, kills them at any call and lets others take
+// their place, until every log is at its end. It returns what is wrong then.
+func play(seed uint64, mutant string) error {
+	w := &world{r: rand.New(rand.NewPCG(seed, 1)), m: newModel(), end: 12, seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}
+	topic := func(name string) store.Source {
+		return store.Source{Pipeline: name, Topic: "topic", TopicID: [16]byte{1}}
+	}
+	w.lanes = []lane{{topic("p"), 0}, {topic("p"), 1}, {topic("pp"), 0}}
+	type member struct {
+		p     *worker
+		ended chan error
+	}
+	versions := []string{"m1", "m2"}
+	var running []member
+	defer func() {
+		for _, m := range running { // where something is wrong
+			m.p.turn <- killed
+			for range m.p.asks {
+				m.p.turn <- killed
+			}
+		}
+	}()
+	deaths := 0
+	for calls := 0; ; calls++ {
+		if calls > 20_000 {
+			return errors.New("it does not end")
+		}
+		w.fatal = deaths < 12
+		if len(running) < 3 && w.fatal && w.r.IntN(20) == 0 || len(running) == 0 {
+			// Who is behind most, by whichever mapping may go on.
+			l := w.lanes[w.r.IntN(len(w.lanes))]
+			version := versions[w.r.IntN(2)]
+			if !w.fatal {
+				at := slices.IndexFunc(w.lanes, func(l lane) bool { return w.stored(l).next < w.end })
+				if at < 0 {
+					break
+				}
+				l = w.lanes[at]
+				if s := w.stored(l); s.until > s.next {
+					version = s.version
+				}
+			}
+			p, ended := w.start(l, version)
+			<-p.asks // its first call
+			running = append(running, member{p, ended})
+		}
+		if len(w.late) > 0 && w.r.IntN(15) == 0 {
+			i := w.r.IntN(len(w.late))
+			w.late[i]()
+			w.late = slices.Delete(w.late, i, i+1)
+		}
+		i := w.r.IntN(len(running))
+		m := running[i]
+		f := done
+		if w.fatal {
+			switch n := w.r.IntN(60); {
+			case n < 4:
+				f = fate(1 + n)
+			}
+			if f >= killed {
+				deaths++
+			}
+		}
+		m.p.turn <- f
+		if asks := <-m.p.asks; !asks {
+			err := <-m.ended
+			if err != nil && !errors.Is(err, errKilled) && !errors.As(err, new(*UnfinishedError)) {
+				return err
+			}
+			running = slices.Delete(running, i, i+1)
+		}
+	}
+	for _, f := range w.late {
+		f()
+	}
+	return w.check()
+}
+
+func (w *world) stored(l lane) state {
+	value := w.m.value(store.OffsetsTable, store.AppendSourceRow(nil, &l.source, l.partition), store.ProgressFamily, stateQualifier)
+	if value == nil {
+		return absentState()
+	}
+	s, err := decodeState(value)
+	if err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// check compares what is stored with what the logs say.
+func (w *world) check() error {
+	want, rows := map[string]int64{}, map[string]bool{}
+	newest := map[string]cell.Timestamp{}
+	for _, l := range w.lanes {
+		row := store.AppendSourceRow(nil, &l.source, l.partition)
+		p, err := store.DecodeProgress(w.m.value(store.OffsetsTable, row, store.ProgressFamily, store.ProgressQualifier))
+		if err != nil {
+			return err
+		}
+		if p.Next != w.end || !p.Balanced() {
+			return fmt.Errorf("%s/%d: progress %+v", l.source.Pipeline, l.partition, p)
+		}
+		if b, ok := w.m.begun[string(appendSource(nil, &l.source))].begins[l.partition]; ok && b.First != p.First {
+			return fmt.Errorf("%s/%d: begun at %d, decided was %d", l.source.Pipeline, l.partition, p.First, b.First)
+		}
+		for o := p.First; o < w.end; o++ {
+			version := w.m.moves[string(row)][o]
+			if version == "" {
+				return fmt.Errorf("%s/%d: offset %d was applied by nobody", l.source.Pipeline, l.partition, o)
+			}
+			deltas, has := w.record(l, version, o)
+			for name, d := range deltas {
+				want[name] += d
+				newest[name] = max(newest[name], cell.Timestamp(1000+o%5))
+			}
+			if has {
+				rows[fmt.Sprintf("%s/%d/%s/%d", l.source.Pipeline, l.partition, version, o)] = true
+			}
+		}
+	}
+	var a adder
+	got := map[string]int64{}
+	take := func(c cell.Cell, ok bool) error {
+		if !ok {
+			return nil
+		}
+		name := string(c.Qualifier)
+		if got[name] = int64(binary.BigEndian.Uint64(c.Value)); got[name] != want[name] || c.Time != newest[name] {
+			return fmt.Errorf("counter %s is %d at %d, want %d at %d", name, got[name], c.Time, want[name], newest[name])
+		}
+		return nil
+	}
+	columns := w.m.rows["t/r"]
+	for _, name := range sortedKeys(columns) {
+		c, ok, err := a.add("n", columns[name])
+		if err = errors.Join(err, take(c, ok)); err != nil {
+			return err
+		}
+	}
+	c, ok := a.end()
+	if err := take(c, ok); err != nil {
+		return err
+	}
+	for name, n := range want {
+		if _, ok := got[name]; !ok {
+			return fmt.Errorf("counter %s is missing, want %d", name, n)
+		}
+	}
+	for key := range rows {
+		if w.m.rows["rows/"+key] == nil {
+			return fmt.Errorf("row %s is missing", key)
+		}
+	}
+	for key := range w.m.rows {
+		if len(key) > 5 && key[:5] == "rows/" && !rows[key[5:]] {
+			return fmt.Errorf("row %s is of a mapping that was not in force", key[5:])
+		}
+	}
+	return nil
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// exactSeeds is how many schedules the tests play, SLUICE_EXACT_SEEDS or 500.
+func exactSeeds(t *testing.T) uint64 {
+	if n, err := strconv.ParseUint(os.Getenv("SLUICE_EXACT_SEEDS"), 10, 64); err == nil {
+		return n
+	}
+	if testing.Short() {
+		return 200
+	}
+	return 500
+}
+
+// TestExactSchedules (I2): processes of two mappings that are killed between any two
+// calls, whose writes come late and whose answers are lost, several to a partition,
+// with batches that end anywhere, leave each record's effect once.
+func TestExactSchedules(t *testing.T) {
+	t.Parallel()
+	for seed := range exactSeeds(t) {
+		if err := play(seed, ""); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+}
+
+// TestExactFindsMutants takes away what makes batches exact, one thing at a time.
+func TestExactFindsMutants(t *testing.T) {
+	t.Parallel()
+	for _, mutant := range []string{
+		"base timestamps ignored", "claims not stored", "check ignored", "lost replies believed", "offset before data", "counters now",
+		"write errors ignored", "one number for all",
+	} {
+		t.Run(mutant, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(2000) {
+				if err := play(seed, mutant); err != nil {
+					t.Logf("seed %d: %v", seed, err)
+					return
+				}
+			}
+			t.Error("nothing has noticed")
+		})
+	}
+}

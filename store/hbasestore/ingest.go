@@ -1,0 +1,152 @@
+package hbasestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// ingest applies a batch with progress.
+func (s *Store) ingest(ctx context.Context, b *store.Batch) error {
+	if len(b.Mutations)+len(b.Counters) == 0 {
+		return s.exact.begin(ctx, b.Advances)
+	}
+	hs, err := s.validateAll(ctx, b)
+	if err != nil && !errors.As(err, new(*store.BatchError)) {
+		return err
+	}
+	counters, cerr := s.counters(ctx, b)
+	if cerr != nil && !errors.As(cerr, new(*store.BatchError)) {
+		return cerr
+	}
+	if refused := joinRefusals(err, cerr); refused != nil {
+		for _, r := range refused {
+			if errors.Is(r.Err, store.ErrUnsupported) { // no record's fault: the rules are not for this engine
+				return fmt.Errorf("apply batch: offset %d: %w", r.Offset, r.Err)
+			}
+		}
+		return refused.err()
+	}
+	for i, h := range hs {
+		if m := &b.Mutations[i]; h.once {
+			return fmt.Errorf("apply batch: offset %d, table %s, row %.100q: %w: on HBase a batch with progress is made of puts and deletes with timestamps", m.Offset, m.Table, m.Row, store.ErrUnsupported)
+		}
+	}
+	units, of := joinRows(hs)
+	return s.exact.apply(ctx, &b.Advances[0], units, counters, func(errs []error) error {
+		var refused refusals
+		for i := range b.Mutations {
+			m := &b.Mutations[i]
+			err := errs[of[i]]
+			if err == nil {
+				continue
+			}
+			s.schemas.forget(store.CanonicalName(m.Table))
+			if !refused.add(ctx, m.Offset, m.Table, m.Row, err) {
+				return fmt.Errorf("apply batch: %w", err)
+			}
+		}
+		return refused.err()
+	})
+}
+
+// joinRefusals returns the refusals of two errors, one an offset.
+func joinRefusals(errs ...error) refusals {
+	var all refusals
+	for _, err := range errs {
+		var b *store.BatchError
+		if errors.As(err, &b) {
+			for _, r := range b.Refused {
+				all.add(context.Background(), r.Offset, r.Table, r.Row, r.Err)
+			}
+		}
+	}
+	return all
+}
+
+// counters groups the increments of a batch by counter, and checks them.
+func (s *Store) counters(ctx context.Context, b *store.Batch) ([]*counter, error) {
+	a := &b.Advances[0]
+	var all []*counter
+	byKey := make(map[string]*counter, len(b.Counters))
+	var key []byte
+	var refused refusals
+	bad := map[string]error{} // by key
+	for i := range b.Counters {
+		d := &b.Counters[i]
+		if d.Offset < max(a.From, 0) || d.Offset >= a.Progress.Next || d.Time < 0 || d.Time == cell.Latest {
+			return nil, fmt.Errorf("apply batch: table %s, row %.100q: %w: an increment at offset %d and time %d, in a batch of the offsets %d to %d",
+				d.Table, d.Row, store.ErrInvalidArgument, d.Offset, d.Time, a.From, a.Progress.Next-1)
+		}
+		key = cell.AppendPart(cell.AppendPart(cell.AppendPart(key[:0], []byte(d.Table)), []byte(d.Family)), d.Row)
+		key = append(key, d.Qualifier...)
+		c := byKey[string(key)]
+		if c == nil {
+			c = &counter{table: store.CanonicalName(d.Table), family: d.Family, row: d.Row, column: d.Qualifier, key: string(key)}
+			byKey[c.key] = c
+			all = append(all, c)
+			if err := s.checkCounter(ctx, c); err != nil {
+				bad[c.key] = err
+			}
+		}
+		if err := bad[c.key]; err != nil && !refused.add(ctx, d.Offset, d.Table, d.Row, err) {
+			return nil, fmt.Errorf("apply batch: %w", err)
+		}
+		if n := len(c.steps); n > 0 && c.steps[n-1].offset > d.Offset {
+			return nil, fmt.Errorf("apply batch: table %s, row %.100q: %w: increments of one counter at offsets %d and %d are not in order",
+				d.Table, d.Row, store.ErrInvalidArgument, c.steps[n-1].offset, d.Offset)
+		}
+		c.steps = append(c.steps, step{d.Offset, d.Delta, d.Time})
+	}
+	return all, refused.err()
+}
+
+// checkCounter refuses an increment that no COUNTER family takes.
+func (s *Store) checkCounter(ctx context.Context, c *counter) error {
+	m := &cell.Mutation{Table: c.table, Row: c.row}
+	m.Increment(c.family, c.column, 1)
+	t, err := s.checked(ctx, m, false)
+	if err == nil && !t.Family(c.family).Counter {
+		err = fmt.Errorf("table %s, row %.100q: %w: family %s is not a COUNTER family", c.table, c.row, store.ErrRefused, c.family)
+	}
+	return err
+}
+
+// getMultiple reads rows, several calls at a time; each get has a result.
+func (s *Store) getMultiple(ctx context.Context, table string, gets []*hbase.TGet) ([]*hbase.TResult_, error) {
+	results := make([]*hbase.TResult_, len(gets))
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(s.o.Connections)
+	for first := 0; first < len(gets); {
+		last, cells := first, 0
+		for last < len(gets) && (cells == 0 || last-first < maxCallRows && cells+len(gets[last].Columns) <= maxGetCells) {
+			cells += len(gets[last].Columns)
+			last++
+		}
+		part, at := gets[first:last], first
+		g.Go(func() error {
+			var got []*hbase.TResult_
+			err := s.retry(ctx, request{what: "get rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+				got, err = c.GetMultiple(ctx, []byte(table), part)
+				return err
+			})
+			if err == nil && len(got) != len(part) {
+				err = fmt.Errorf("%w: %d results of %d gets of %s", store.ErrCorrupt, len(got), len(part), table)
+			}
+			copy(results[at:], got)
+			return err
+		})
+		first = last
+	}
+	return results, g.Wait()
+}
+
+// maxGetCells is how many columns one call asks for: an answer of about as many
+// bytes as a call that writes has.
+const maxGetCells = 10_000

@@ -1,0 +1,225 @@
+package hbasestore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// sourcesTable gives each source of records the number that stands in the
+// qualifiers of its counters' cells. docs/format/hbase.md has its layout.
+const (
+	sourcesTable     = store.SystemNamespace + ":sources"
+	sourcesFamily    = "s"
+	sourceQualifier  = "source"
+	numbersQualifier = "numbers"
+)
+
+// numbersRow holds the last number that was given out. No source has this row: a
+// pipeline has a name.
+const numbersRow = "\x00\x01"
+
+// systemTables are store.SystemTables and those that other engines have no need of.
+func systemTables() []*store.TableDescriptor {
+	return append(store.SystemTables(), &store.TableDescriptor{Name: sourcesTable, Families: []store.FamilyDescriptor{store.NewFamily(sourcesFamily)}})
+}
+
+// registered is a row of sourcesTable, which never changes once it is there.
+type registered struct {
+	id uint32
+	// begins says where partitions begin that were begun together: the first
+	// that did so decided it for all, and whoever comes behind completes it.
+	begins map[int32]store.Progress
+}
+
+// appendSource appends the row of a source: that of its offsets without partition.
+func appendSource(dst []byte, s *store.Source) []byte {
+	dst = store.AppendSourceRow(dst, s, 0)
+	return dst[:len(dst)-4]
+}
+
+// encode returns the stored form: the id (4 bytes big-endian), then for each begun
+// partition its number (4), the length of its progress (4) and that.
+func (r *registered) encode(partitions []int32) []byte {
+	b := binary.BigEndian.AppendUint32(nil, r.id)
+	for _, n := range partitions {
+		p := r.begins[n]
+		value := store.AppendProgress(nil, &p)
+		b = binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, uint32(n)), uint32(len(value)))
+		b = append(b, value...)
+	}
+	return b
+}
+
+// decodeSource is the reverse of encode. Its error wraps store.ErrCorrupt or
+// store.ErrUnsupported.
+func decodeSource(b []byte) (registered, error) {
+	corrupt := fmt.Errorf("%w: row of %s: %.100x", store.ErrCorrupt, sourcesTable, b)
+	if len(b) < 4 {
+		return registered{}, corrupt
+	}
+	r := registered{id: binary.BigEndian.Uint32(b), begins: map[int32]store.Progress{}}
+	if r.id == apiSource {
+		return registered{}, corrupt
+	}
+	for b = b[4:]; len(b) > 0; {
+		if len(b) < 8 {
+			return registered{}, corrupt
+		}
+		n, size := int32(binary.BigEndian.Uint32(b)), uint64(binary.BigEndian.Uint32(b[4:]))
+		if b = b[8:]; uint64(len(b)) < size {
+			return registered{}, corrupt
+		}
+		p, err := store.DecodeProgress(b[:size])
+		if err != nil {
+			return registered{}, fmt.Errorf("row of %s, partition %d: %w", sourcesTable, n, err)
+		}
+		r.begins[n], b = p, b[size:]
+	}
+	return r, nil
+}
+
+// register returns the number of a source, which it gets where it has none yet,
+// together with where the partitions of begins begin.
+func (x *exact) register(ctx context.Context, s *store.Source, begins []store.Advance) (registered, error) {
+	fail := func(err error) (registered, error) {
+		return registered{}, fmt.Errorf("number of the source %s, topic %s: %w", s.Pipeline, s.Topic, err)
+	}
+	row := appendSource(nil, s)
+	get := &hbase.TGet{Row: row, Columns: []*hbase.TColumn{{Family: []byte(sourcesFamily), Qualifier: []byte(sourceQualifier)}}}
+	for {
+		results, err := x.cells.read(ctx, sourcesTable, []*hbase.TGet{get})
+		if err != nil {
+			return fail(err)
+		}
+		if values := results[0].ColumnValues; len(values) > 0 {
+			r, err := decodeSource(values[0].Value)
+			if err != nil {
+				return fail(err)
+			}
+			return r, nil
+		}
+		r := registered{begins: map[int32]store.Progress{}}
+		var partitions []int32
+		for i := range begins {
+			if a := &begins[i]; !slices.Contains(partitions, a.Partition) {
+				partitions = append(partitions, a.Partition)
+				r.begins[a.Partition] = a.Progress
+			}
+		}
+		if r.id, err = x.cells.allot(ctx); err != nil { // one that is lost is lost
+			return fail(err)
+		}
+		at := int64(1)
+		put := []*hbase.TColumnValue{{Family: []byte(sourcesFamily), Qualifier: []byte(sourceQualifier), Value: r.encode(partitions), Timestamp: &at}}
+		ok, err := x.cells.checkAndPut(ctx, sourcesTable, row, sourcesFamily, sourceQualifier, nil, put)
+		switch {
+		case ok && err == nil:
+			return r, nil
+		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
+			return fail(err)
+		}
+	}
+}
+
+// beginAs begins a partition of which it was decided before, by who began it
+// together with others and was killed before it was done, where it begins. It
+// reports whether that is elsewhere than a says.
+func (x *exact) beginAs(ctx context.Context, a *store.Advance) (elsewhere bool, err error) {
+	if a.From != store.Absent {
+		return false, nil
+	}
+	r, err := x.register(ctx, &a.Source, nil)
+	if err != nil {
+		return false, err
+	}
+	p, ok := r.begins[a.Partition]
+	if !ok || p == a.Progress {
+		return false, nil
+	}
+	own := *a
+	own.Progress = p
+	err = x.finish(ctx, x.take(&own), &own)
+	if errors.Is(err, store.ErrStale) { // it has begun already
+		err = nil
+	}
+	return err == nil, err
+}
+
+// begin stores where several partitions begin, all or, where this process is killed,
+// whoever comes next: which they are is one row.
+func (x *exact) begin(ctx context.Context, advances []store.Advance) error {
+	for i := range advances {
+		a := &advances[i]
+		var together []store.Advance
+		for j := range advances {
+			if o := &advances[j]; o.Source == a.Source && o.From == store.Absent {
+				if j < i {
+					together = nil
+					break
+				}
+				together = append(together, *o)
+			}
+		}
+		if len(together) > 1 {
+			if _, err := x.register(ctx, &a.Source, together); err != nil {
+				return err
+			}
+		}
+	}
+	var stale error
+	for i := range advances {
+		err := x.apply(ctx, &advances[i], nil, nil, nil)
+		if err != nil && !errors.Is(err, store.ErrStale) {
+			return err
+		}
+		if stale == nil {
+			stale = err
+		}
+	}
+	return stale
+}
+
+// These are the calls of cells on a real HBase.
+var _ cells = (*Store)(nil)
+
+func (s *Store) read(ctx context.Context, table string, gets []*hbase.TGet) ([]*hbase.TResult_, error) {
+	return s.getMultiple(ctx, table, gets)
+}
+
+func (s *Store) checkAndPut(ctx context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (applied bool, err error) {
+	r := request{what: "check and put a row of", table: table, once: true}
+	writes := &hbase.TRowMutations{Row: row, Mutations: []*hbase.TMutation{{Put: &hbase.TPut{Row: row, ColumnValues: put}}}}
+	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		applied, err = c.CheckAndMutate(ctx, []byte(table), row, []byte(family), []byte(qualifier), hbase.TCompareOp_EQUAL, value, writes)
+		return err
+	})
+	return applied && err == nil, err
+}
+
+func (s *Store) write(ctx context.Context, hs []*mutation) []error {
+	return s.applyAll(ctx, hs, true)
+}
+
+func (s *Store) allot(ctx context.Context) (uint32, error) {
+	h := &mutation{table: sourcesTable, row: []byte(numbersRow)} // once is not set: a number may be lost
+	h.modify(&cell.Op{Type: cell.OpIncrement, Family: sourcesFamily, Qualifier: []byte(numbersQualifier), Delta: 1}, nil)
+	res, err := s.mutate(ctx, h)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(res.Cells) != 1 || len(res.Cells[0].Value) != 8:
+		return 0, fmt.Errorf("%w: %d numbers of sources", store.ErrCorrupt, len(res.Cells))
+	}
+	n := binary.BigEndian.Uint64(res.Cells[0].Value)
+	if n == 0 || n > 1<<32-1 {
+		return 0, fmt.Errorf("%w: number %d of a source", store.ErrCorrupt, n)
+	}
+	return uint32(n), nil
+}

@@ -1,0 +1,84 @@
+package hbasestore
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"sluice/store"
+)
+
+// state is where a source's partition stands. It is one column of the partition's
+// row of store.OffsetsTable, stateQualifier, beside store.ProgressQualifier, and
+// changes by check-and-put alone. docs/format/hbase.md has its layout.
+type state struct {
+	source   uint32 // of the counters' cells; 0 = the row is absent
+	revision uint64 // counts the changes; timestamp of the row's cells
+	next     int64  // offset that is applied next; store.Absent = the first batch is on its way
+	// until is the end of the furthest batch that was begun. Beyond next it may
+	// have been applied in part.
+	until   int64
+	version string // of the mapping that maps the offsets from next to until
+}
+
+// stateQualifier is the column of a state, behind that of the progress.
+const stateQualifier = "state"
+
+const (
+	stateVersion = 1
+	stateFixed   = 1 + 4 + 8 + 8 + 8
+)
+
+// absentState is that of a row which is not there.
+func absentState() state { return state{next: store.Absent, until: store.Absent} }
+
+// encode returns the stored form: a version byte, source (4 bytes big-endian),
+// revision, next and until (8 each) and the mapping version.
+func (s *state) encode() []byte {
+	b := append(make([]byte, 0, stateFixed+len(s.version)), stateVersion)
+	b = binary.BigEndian.AppendUint32(b, s.source)
+	for _, v := range [...]uint64{s.revision, uint64(s.next), uint64(s.until)} {
+		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	return append(b, s.version...)
+}
+
+// decodeState is the reverse of encode. Its error wraps store.ErrCorrupt, or
+// store.ErrUnsupported for a version that a newer program wrote.
+func decodeState(b []byte) (state, error) {
+	switch {
+	case len(b) > 0 && b[0] > stateVersion:
+		return state{}, fmt.Errorf("%w: state of a partition in version %d; this program knows up to %d", store.ErrUnsupported, b[0], stateVersion)
+	case len(b) < stateFixed || b[0] != stateVersion:
+		return state{}, fmt.Errorf("%w: state of a partition: %.100x", store.ErrCorrupt, b)
+	}
+	s := state{
+		source:   binary.BigEndian.Uint32(b[1:]),
+		revision: binary.BigEndian.Uint64(b[5:]),
+		next:     int64(binary.BigEndian.Uint64(b[13:])),
+		until:    int64(binary.BigEndian.Uint64(b[21:])),
+		version:  string(b[stateFixed:]),
+	}
+	if s.source == 0 || s.revision == 0 || s.revision > 1<<62 || s.next < store.Absent || s.until < s.next {
+		return state{}, fmt.Errorf("%w: state of a partition: %+v", store.ErrCorrupt, s)
+	}
+	return s, nil
+}
+
+// UnfinishedError is the refusal of a batch by one mapping while a batch of another
+// may have been applied in part. Whoever maps the offsets up to Until as Version did
+// finishes it: Sluice started once with that mapping, or another process that still
+// has it.
+type UnfinishedError struct {
+	Source    store.Source
+	Partition int32
+	Next      int64  // offset from which on it may have been applied
+	Until     int64  // the end, exclusive
+	Version   string // of the mapping that began it
+}
+
+// Error says what is unfinished and what can be done.
+func (e *UnfinishedError) Error() string {
+	return fmt.Sprintf("hbasestore: pipeline %s, %s/%d: offsets %d to %d were begun with mapping version %s, by a process that was killed or still runs, and HBase may have a part of them: "+
+		"start once with that mapping, so that they are finished, then with the new one; a process that is stopped, not killed, leaves nothing unfinished",
+		e.Source.Pipeline, e.Source.Topic, e.Partition, e.Next, e.Until-1, e.Version)
+}
