@@ -2,6 +2,8 @@ package columnar
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 
 	"sluice/cell"
 )
@@ -187,10 +189,40 @@ func (b *Builder) appendCell(key []byte, c *cell.Cell) error {
 func (b *Builder) value(i int, row, v []byte) error {
 	c := &b.schema.columns[i]
 	b.bytes += len(v)
-	if why := b.batch.vectors[i].appendValue(c.coding, v); why != "" {
+	to := &b.batch.vectors[i]
+	if to.typ == String && len(v) <= math.MaxInt32-len(to.data) && isASCII(v) {
+		// Most columns of most jobs.
+		to.data = append(to.data, v...)
+		to.offsets = append(to.offsets, int32(len(to.data)))
+		to.appended()
+		return nil
+	}
+	if why := to.appendValue(c.coding, v); why != "" {
 		return b.refuse(i, row, v, why)
 	}
 	return nil
+}
+
+// isASCII reports whether b is ASCII, and so UTF-8. Values are short: the last of
+// them that make no word are looked at together with those before, where
+// utf8.Valid takes them one by one.
+func isASCII(b []byte) bool {
+	const high = 0x8080808080808080
+	switch n := len(b); {
+	case n >= 8:
+		seen := binary.LittleEndian.Uint64(b[n-8:])
+		for ; len(b) > 8; b = b[8:] {
+			seen |= binary.LittleEndian.Uint64(b)
+		}
+		return seen&high == 0
+	case n >= 4:
+		return (binary.LittleEndian.Uint32(b)|binary.LittleEndian.Uint32(b[n-4:]))&(high>>32) == 0
+	}
+	seen := byte(0)
+	for _, c := range b {
+		seen |= c
+	}
+	return seen < 0x80
 }
 
 // time appends a cell's timestamp to column i.
