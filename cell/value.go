@@ -152,9 +152,10 @@ func (p *Packed) Next() bool {
 // of family at t, and returns the extended slice. They point into the value. Err
 // says whether it was corrupt; then some columns may be missing.
 func (p *Packed) AppendCells(dst []Cell, family string, t Timestamp) []Cell {
+	// In locals: each store of a slice into p would be one the collector watches.
+	rest, last := p.rest, p.last
 	for !p.perColumn {
 		// Lengths below 128 are all but a few, and a scan reads millions.
-		rest := p.rest
 		if len(rest) < 2 || rest[0] >= 0x80 {
 			break
 		}
@@ -168,12 +169,13 @@ func (p *Packed) AppendCells(dst []Cell, family string, t Timestamp) []Cell {
 			break
 		}
 		qualifier := rest[1:q:q]
-		if p.last != nil && !ascending(p.last, qualifier) {
+		if last != nil && !ascending(last, qualifier) {
 			break
 		}
-		p.last, p.rest = qualifier, rest[end:]
 		dst = appendCell(dst, family, qualifier, t, rest[v:end:end], p.TTL)
+		last, rest = qualifier, rest[end:]
 	}
+	p.last, p.rest = last, rest
 	for p.Next() {
 		dst = appendCell(dst, family, p.Qualifier, t, p.Value, p.TTL)
 	}

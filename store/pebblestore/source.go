@@ -72,7 +72,7 @@ type rowSource struct {
 	arena   arena
 	mu      sync.Mutex // orders the scan's calls with an engine or snapshot that closes
 	closed  error      // why the source ended early
-	key     []byte     // the current row, escaped, with its terminator
+	key     []byte     // the current row, escaped, with its terminator; of several cursors
 	next    []byte     // a row to seek, in the same form
 	name    []byte     // the current row
 	single  bool       // one row: prefix seeks, bloom filters
@@ -404,7 +404,9 @@ func (s *rowSource) nextKey() (bool, error) {
 	if first == nil {
 		return false, nil
 	}
-	s.key = append(s.key[:0], first...)
+	if len(s.cursors) > 1 {
+		s.key = append(s.key[:0], first...)
+	}
 	s.name = appendUnescaped(s.name[:0], first[:len(first)-2])
 	return true, nil
 }
@@ -412,16 +414,18 @@ func (s *rowSource) nextKey() (bool, error) {
 // appendUnescaped appends the bytes that cell.AppendEscaped has escaped; the key
 // that they are of has been split, so that they are well formed.
 func appendUnescaped(dst, b []byte) []byte {
-	if bytes.IndexByte(b, 0) < 0 {
-		return append(dst, b...)
-	}
-	for i := 0; i < len(b); i++ {
-		dst = append(dst, b[i])
-		if b[i] == 0 {
-			i++ // FF
+	for {
+		zero := bytes.IndexByte(b, 0)
+		if zero < 0 {
+			return append(dst, b...)
+		}
+		dst = append(dst, b[:zero+1]...)
+		b = b[min(zero+2, len(b)):] // without FF
+		for len(b) > 0 && b[0] == 0 {
+			dst = append(dst, 0) // numbers have zeros in a row
+			b = b[min(2, len(b)):]
 		}
 	}
-	return dst
 }
 
 // each calls f for every cursor that is on the current row.
