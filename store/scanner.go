@@ -273,7 +273,7 @@ func (sc *rowScanner) cut() {
 func (sc *rowScanner) apply(cells []cell.Cell) []cell.Cell {
 	sel := sc.sel
 	f := sel.filter
-	if f == nil && sel.limitPerFamily == 0 && sel.offsetPerFamily == 0 {
+	if sel.whole || f == nil && sel.limitPerFamily == 0 && sel.offsetPerFamily == 0 {
 		return cells
 	}
 	kept := cells[:0]

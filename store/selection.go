@@ -23,6 +23,7 @@ type Selection struct {
 
 	filter          FilterState // nil = none
 	hints           hinter      // of filter; nil = it must be shown every row
+	whole           bool        // what is read of a row that the filter has not skipped is returned
 	limit           int
 	batch           int
 	maxBytes        int
@@ -98,6 +99,9 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 			sel.hints = f.(hinter)
 			sel.applyHints()
 		}
+		_, ranges := f.(*rowRangesFilter)
+		sel.whole = ranges && !sel.raw && sel.limitPerFamily == 0 && sel.offsetPerFamily == 0 &&
+			!slices.ContainsFunc(sel.families, func(sf SelectedFamily) bool { return sf.Versions > sf.Requested })
 	}
 	return sel, nil
 }
