@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -202,7 +203,7 @@ func measureRound(ctx context.Context, base *spec, only []string, r *report, dir
 		switch st.name {
 		case pipelineStage:
 			s.Dir, s.Keep = stored, true
-		case exportStage, operationsStage, besideStage:
+		case exportStage, operationsStage, besideStage, incrementStage:
 			s.Dir = stored
 		}
 		got, err := runStage(ctx, s)
@@ -211,6 +212,11 @@ func measureRound(ctx context.Context, base *spec, only []string, r *report, dir
 		}
 		r.Samples[st.name] = append(r.Samples[st.name], got)
 		fmt.Fprintf(w, "round %d  %-9s %s\n", round+1, st.name, got.line(r.Events))
+		if only != nil { // there will be no report
+			for _, key := range slices.Sorted(maps.Keys(got.Extra)) {
+				fmt.Fprintf(w, "%50s  %.6g\n", key, got.Extra[key])
+			}
+		}
 	}
 	return os.RemoveAll(stored)
 }

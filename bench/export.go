@@ -28,6 +28,10 @@ const (
 	encodeParquetSeconds = "encode Parquet seconds"
 	encodeArrowSeconds   = "encode Arrow seconds"
 	wholeArrowSeconds    = "whole Arrow seconds"
+	scanOneSeconds       = "scan on one core seconds"
+	encodeOneSeconds     = "encode Parquet on one core seconds"
+	scanCPU              = "scan CPU seconds"
+	encodeParquetCPU     = "encode Parquet CPU seconds"
 	parquetBytes         = "Parquet bytes"
 	arrowBytes           = "Arrow bytes"
 )
@@ -69,15 +73,13 @@ func runExport(ctx context.Context, s *spec) (got sample, err error) {
 		return sample{}, err
 	}
 	extra := map[string]float64{}
-	if extra[scanSeconds], err = timed(func() error { return scanAll(ctx, snapshot, s.Events) }); err != nil {
-		return sample{}, err
-	}
-	extra[encodeParquetSeconds], err = timed(func() error {
+	scan := func() error { return scanAll(ctx, snapshot, s.Events) }
+	encodeParquet := func() error {
 		return encode(batches, func() (columnar.FileWriter, error) {
 			return parquetfile.NewWriter(io.Discard, schema.Columns(), &parquetfile.Options{Codec: jobSpec.Compression, Order: schema.Order()})
 		})
-	})
-	if err != nil {
+	}
+	if err := parts(extra, scan, encodeParquet); err != nil {
 		return sample{}, err
 	}
 	extra[encodeArrowSeconds], err = timed(func() error {
@@ -125,6 +127,39 @@ func runExport(ctx context.Context, s *spec) (got sample, err error) {
 	extra[parquetBytes] = float64(size)
 	got.Extra = extra
 	return got, nil
+}
+
+// parts measures what an export does besides building columns and writing files: on
+// all cores, as it does, and on one.
+func parts(extra map[string]float64, scan, encodeParquet func() error) error {
+	for _, part := range []struct {
+		do                func() error
+		all, cpu, oneCore string
+	}{
+		{scan, scanSeconds, scanCPU, scanOneSeconds},
+		{encodeParquet, encodeParquetSeconds, encodeParquetCPU, encodeOneSeconds},
+	} {
+		var err error
+		before, err := processCPU()
+		if err != nil {
+			return err
+		}
+		if extra[part.all], err = timed(part.do); err != nil {
+			return err
+		}
+		after, err := processCPU()
+		if err != nil {
+			return err
+		}
+		extra[part.cpu] = (after - before).Seconds()
+		cores := runtime.GOMAXPROCS(1)
+		extra[part.oneCore], err = timed(part.do)
+		runtime.GOMAXPROCS(cores)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func timed(f func() error) (float64, error) {

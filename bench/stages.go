@@ -60,6 +60,7 @@ var stages = []stage{
 	{exportStage, "export: scan, encode and write the rows as Parquet", runExport},
 	{operationsStage, "operations: scans, gets and single writes", runOperations},
 	{besideStage, "beside: commits with and without exports", runBeside},
+	{incrementStage, "increment: exports of what was changed", runIncrement},
 }
 
 // measured runs f under a meter, and under the profiler where s asks for it.

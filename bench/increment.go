@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"sluice/cell"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/columnar"
+	"sluice/store"
+)
+
+const (
+	incrementStage = "increment"
+
+	// incrementShare of the rows are changed before each increment: one in so many.
+	incrementShare = 100
+)
+
+// incrementPhase is one way in which the changed rows lie among the others.
+type incrementPhase struct {
+	name    string // of the report
+	key     string // in sample.Extra, with secondsKey or cpuKey
+	goal    string // for its share of the time of a full export
+	changed func(i, rows int) bool
+	compact bool // after the change, so that blocks hold changed rows and others
+}
+
+var incrementPhases = []incrementPhase{
+	{"1 % of the rows, together", "together", "≤ 0.05", func(i, rows int) bool {
+		return i >= rows/2 && i < rows/2+rows/incrementShare
+	}, false},
+	{"1 % of the rows, all over", "all over", "≤ 0.05", func(i, rows int) bool {
+		return i%incrementShare == 0 && i < rows/incrementShare*incrementShare
+	}, false},
+	{"1 % of the rows, all over, then compacted", "compacted", "", func(i, rows int) bool {
+		return i%incrementShare == incrementShare/2 && i < rows/incrementShare*incrementShare
+	}, true},
+}
+
+// fullExport is the key of what the increments are compared with.
+const fullExport = "full"
+
+func secondsKey(key string) string { return key + " seconds" }
+func cpuKey(key string) string     { return key + " CPU seconds" }
+
+// runIncrement exports the rows that the pipeline stage has left in s.Dir whole, and
+// then, each time after one in a hundred was changed, what was changed. The sample is
+// of the full export; the increments are in Extra.
+func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
+	c, err := loadConfig(s, s.Dir)
+	if err != nil {
+		return sample{}, err
+	}
+	db, err := config.OpenEngine(ctx, c, nil)
+	if err != nil {
+		return sample{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	declared := c.Jobs[rowTable]
+	declared.Formats = []string{jobs.Parquet}
+	declared.Incremental.FullEvery = 2 + len(incrementPhases)
+	declared.Columns = slices.Clone(declared.Columns)
+	nullable := true // a row that is gone has no values
+	for i := range declared.Columns {
+		declared.Columns[i].Nullable = &nullable
+	}
+	declared.Columns = append(declared.Columns,
+		columnar.ColumnSpec{Name: "row", From: columnar.FromRow, Type: "bytes"},
+		columnar.ColumnSpec{Name: "op", From: columnar.FromOp, Type: "string"})
+	job, err := jobs.Compile(incrementStage, &declared, nil)
+	if err != nil {
+		return sample{}, err
+	}
+	in := incrementExports{db: db, job: job, out: scratch(s, "increment-out")}
+	defer func() { err = errors.Join(err, os.RemoveAll(in.out)) }()
+	rows, err := in.export(ctx, true) // warms the caches up
+	if err != nil {
+		return sample{}, err
+	}
+	if rows < s.Events { // the stages before have added some
+		return sample{}, fmt.Errorf("WRONG: the export has %d rows, and there were %d events", rows, s.Events)
+	}
+	extra := map[string]float64{}
+	if _, got, err = measured(s, func() error { return in.want(ctx, true, rows) }); err != nil {
+		return sample{}, err
+	}
+	extra[secondsKey(fullExport)], extra[cpuKey(fullExport)] = got.Seconds, got.CPU
+	for i := range incrementPhases {
+		p := &incrementPhases[i]
+		changed, err := in.change(ctx, s, p, rows)
+		if err != nil {
+			return sample{}, err
+		}
+		m, err := startMeter(0)
+		if err != nil {
+			return sample{}, err
+		}
+		if err := in.want(ctx, false, changed); err != nil {
+			return sample{}, err
+		}
+		took, err := m.stop()
+		if err != nil {
+			return sample{}, err
+		}
+		extra[secondsKey(p.key)], extra[cpuKey(p.key)] = took.Seconds, took.CPU
+	}
+	got.Extra = extra
+	return got, nil
+}
+
+// incrementExports are the runs of one incremental job.
+type incrementExports struct {
+	db   store.Engine
+	job  *jobs.Job
+	out  string
+	next int64 // offset of the changes
+}
+
+// want runs the job, which must write so many rows.
+func (in *incrementExports) want(ctx context.Context, full bool, rows int) error {
+	got, err := in.export(ctx, full)
+	if err == nil && got != rows {
+		err = fmt.Errorf("WRONG: the export (full: %t) has %d rows, not %d", full, got, rows)
+	}
+	return err
+}
+
+// export runs the job and returns how many rows it has written.
+func (in *incrementExports) export(ctx context.Context, full bool) (rows int, err error) {
+	sn, ok := in.db.(store.Snapshotter)
+	holder, id := jobs.HolderOf(in.db)
+	if !ok || holder == nil {
+		return 0, fmt.Errorf("%w: engine %s does not know its changes", store.ErrUnsupported, in.db.Traits().Name)
+	}
+	if err := jobs.HoldChanges(ctx, in.job, holder, time.Now()); err != nil {
+		return 0, err
+	}
+	snapshot, err := sn.Snapshot(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, snapshot.Close()) }()
+	m, err := jobs.Run(ctx, &jobs.RunOptions{Job: in.job, Source: snapshot, Out: in.out, Holder: holder, StoreID: id, Full: full})
+	if err != nil {
+		return 0, err
+	}
+	if increment := m.Incremental.Number > 0; increment == full {
+		return 0, fmt.Errorf("WRONG: full: %t was asked for, and it is number %d since a full run", full, m.Incremental.Number)
+	}
+	return int(m.Totals[0].Rows), nil
+}
+
+// change puts a new page into the phase's rows, of so many, and returns how many
+// these are.
+func (in *incrementExports) change(ctx context.Context, s *spec, p *incrementPhase, rows int) (int, error) {
+	var keys [][]byte
+	i := 0
+	if err := each(in.db.Scan(ctx, &store.Scan{Table: rowTable}), func(row *cell.Row) error {
+		if p.changed(i, rows) {
+			keys = append(keys, slices.Clone(row.Key))
+		}
+		i++
+		return nil
+	}); err != nil {
+		return 0, err
+	}
+	source, from := store.Source{Pipeline: incrementStage, Topic: topic}, store.Absent
+	if in.next > 0 {
+		from = in.next
+	}
+	var b store.Batch
+	for part := range slices.Chunk(keys, 1000) {
+		b.Reset()
+		for _, key := range part {
+			m := cell.Mutation{Table: rowTable, Row: key}
+			// After the events, which are of yesterday.
+			m.Put("e", []byte("page"), cell.Timestamp(s.Start+48*time.Hour.Milliseconds()+in.next), fmt.Appendf(nil, "/changed/%d", in.next))
+			b.Add(in.next, m)
+			in.next++
+		}
+		b.Advance(source, 0, from, store.Progress{Next: in.next, Applied: in.next})
+		if err := in.db.Apply(ctx, &b); err != nil {
+			return 0, err
+		}
+		from = in.next
+	}
+	if !p.compact {
+		return len(keys), nil
+	}
+	compactor, ok := in.db.(store.Compactor)
+	if !ok {
+		return 0, fmt.Errorf("%w: engine %s does not compact when it is asked to", store.ErrUnsupported, in.db.Traits().Name)
+	}
+	return len(keys), compactor.MajorCompact(ctx, rowTable)
+}
+
+// incrementRatios adds what an increment takes of a full export.
+func (r *report) incrementRatios(add func(name, goal string, s spread)) {
+	for _, p := range incrementPhases {
+		for _, part := range []struct {
+			name, goal string
+			key        func(string) string
+		}{{"time", p.goal, secondsKey}, {"CPU", "", cpuKey}} {
+			add(part.name+" of an increment of "+p.name+" / of a full export", part.goal, r.over(incrementStage, func(s *sample) float64 {
+				return s.Extra[part.key(p.key)] / s.Extra[part.key(fullExport)]
+			}))
+		}
+	}
+}
