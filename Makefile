@@ -3,7 +3,7 @@ GO ?= go
 T ?= 30s
 TOOL = $(GO) tool -modfile=tools.mod
 
-.PHONY: demo test build race lint simulation integration fuzz soak bench bench-joins bench-hbase bench-smoke clean
+.PHONY: demo test build race lint simulation integration alerts fuzz soak bench bench-joins bench-hbase bench-smoke clean
 
 demo: ## the README's first command
 	$(GO) run ./cmd/ingest demo
@@ -30,6 +30,9 @@ simulation: ## a thousand random schedules on each engine; failing seeds stay in
 
 integration: ## a real Kafka and readers in other languages; see internal/integration
 	$(GO) test -tags integration -count=1 -timeout 20m ./internal/integration/... ./pipeline/kafka
+
+alerts: ## the dashboard and the alert rules, evaluated by Prometheus's engine over a running daemon
+	$(GO) test -C deploy/promql -count=1 ./...
 
 fuzz: ## every fuzz target for T each
 	@for pkg in $$($(GO) list ./...); do \

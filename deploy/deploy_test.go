@@ -72,7 +72,7 @@ func askedFor(expr string) (names, labels []string) {
 	expr = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllString(expr, " ")
 	expr = regexp.MustCompile(`\b[a-z_]+\s*\(`).ReplaceAllString(expr, "(") // functions
 	for _, w := range regexp.MustCompile(`\b[a-z][a-z_0-9]*\b`).FindAllString(expr, -1) {
-		if !slices.Contains([]string{"and", "or", "unless", "on", "without"}, w) {
+		if !slices.Contains([]string{"and", "or", "unless", "on", "without", "offset"}, w) {
 			names = append(names, w)
 		}
 	}

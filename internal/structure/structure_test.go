@@ -30,7 +30,7 @@ type file struct {
 }
 
 // load reads every Go file below the root, except in directories that the go
-// command skips, too.
+// command skips, too: other modules among them.
 func load(root fs.FS) ([]file, error) {
 	var files []file
 	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
@@ -40,6 +40,9 @@ func load(root fs.FS) ([]file, error) {
 		if d.IsDir() {
 			base := path.Base(name)
 			if name != "." && (strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") || base == "testdata" || base == "vendor") {
+				return fs.SkipDir
+			}
+			if _, err := fs.Stat(root, path.Join(name, "go.mod")); name != "." && err == nil {
 				return fs.SkipDir
 			}
 			return nil
