@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/cell"
+	"sluice/region"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
@@ -85,8 +86,8 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	if err != nil {
 		return err
 	}
-	units, of := joinRows(hs)
-	errs := s.applyAll(ctx, units, true)
+	units, of, distinct := joinRows(hs)
+	errs := s.applyInto(ctx, units, make([]store.Result, len(units)), true, distinct)
 	failed := &PartialError{}
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
@@ -146,17 +147,19 @@ func (rs refusals) err() error {
 }
 
 // joinRows makes one mutation of consecutive ones of a row that may be repeated, up
-// to maxCallBytes. of has for each mutation the index of the one that it is part of.
-func joinRows(hs []*mutation) (units []*mutation, of []int) {
+// to maxCallBytes. of has for each mutation the index of the one that it is part of;
+// distinct says that no two of units are of one row.
+func joinRows(hs []*mutation) (units []*mutation, of []int, distinct bool) {
 	of = make([]int, len(hs))
-	last := map[string]int{} // by table and row: the index in units of the newest
+	units = make([]*mutation, 0, len(hs))
+	last := make(map[string]int, len(hs)) // by table and row: the index in units of the newest
 	var key []byte
 	for i, h := range hs {
 		key = rowKey(key[:0], h)
 		at, ok := last[string(key)]
 		if ok {
 			u := units[at]
-			if !u.once && !h.once && u.size+h.size <= maxCallBytes {
+			if !u.once && !h.once && u.size+h.size <= maxCallBytes && !(h.ordered && u.deletes()) {
 				u.join(h)
 				of[i] = at
 				continue
@@ -166,7 +169,14 @@ func joinRows(hs []*mutation) (units []*mutation, of []int) {
 		last[string(key)] = len(units)
 		units = append(units, h)
 	}
-	return units, of
+	return units, of, len(units) == len(last)
+}
+
+// deletes reports whether h deletes anything. HBase gives all that one mutation does
+// one sequence number: where a family has NEW_VERSION_BEHAVIOR, a put that came after
+// such a delete would be hidden by it.
+func (h *mutation) deletes() bool {
+	return slices.ContainsFunc(h.writes, func(w *hbase.TMutation) bool { return w.DeleteSingle != nil })
 }
 
 func rowKey(dst []byte, h *mutation) []byte {
@@ -176,6 +186,7 @@ func rowKey(dst []byte, h *mutation) []byte {
 // join appends the writes of o, of the same row, to h.
 func (h *mutation) join(o *mutation) {
 	h.size += o.size
+	h.ordered = h.ordered || o.ordered
 	for _, w := range o.writes {
 		if n := len(h.writes); n > 0 && w.Put != nil && h.writes[n-1].Put != nil {
 			p := h.writes[n-1].Put
@@ -211,23 +222,19 @@ func (s *Store) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Re
 		hs, at = append(hs, h), append(at, i)
 	}
 	got := make([]store.Result, len(hs))
-	for j, err := range s.applyInto(ctx, hs, got, false) {
+	for j, err := range s.applyInto(ctx, hs, got, false, false) {
 		results[at[j]], errs[at[j]] = got[j], err
 	}
 	return results, errs
 }
 
-// applyAll applies hs and returns an error for each.
-func (s *Store) applyAll(ctx context.Context, hs []*mutation, together bool) []error {
-	return s.applyInto(ctx, hs, make([]store.Result, len(hs)), together)
-}
-
 // applyInto applies hs, those of one row in order, several calls at a time. together
-// stops before the next mutation of any row once one has failed.
-func (s *Store) applyInto(ctx context.Context, hs []*mutation, results []store.Result, together bool) []error {
+// stops before the next mutation of any row once one has failed; distinct says that
+// no two are of one row.
+func (s *Store) applyInto(ctx context.Context, hs []*mutation, results []store.Result, together, distinct bool) []error {
 	errs := make([]error, len(hs))
 	done := make([]int, 0, len(hs))
-	for round := range rounds(hs) {
+	for round := range rounds(hs, distinct) {
 		g := &errgroup.Group{}
 		g.SetLimit(s.o.Connections)
 		for _, call := range s.calls(ctx, hs, round) {
@@ -254,12 +261,16 @@ func (s *Store) applyInto(ctx context.Context, hs []*mutation, results []store.R
 }
 
 // rounds yields the indices of hs so that no two of a row are in one round, and those
-// of a row are in rounds in their order.
-func rounds(hs []*mutation) func(yield func([]int) bool) {
+// of a row are in rounds in their order. distinct: no two are of one row.
+func rounds(hs []*mutation, distinct bool) func(yield func([]int) bool) {
 	return func(yield func([]int) bool) {
 		rest := make([]int, len(hs))
 		for i := range rest {
 			rest[i] = i
+		}
+		if distinct {
+			yield(rest)
+			return
 		}
 		var key []byte
 		for len(rest) > 0 {
@@ -290,22 +301,31 @@ func (s *Store) calls(ctx context.Context, hs []*mutation, round []int) [][]int 
 		region int
 	}
 	open := map[place]int{} // index in out of the call that takes more
-	sizes := map[int]int{}
+	var sizes []int         // of out
 	var out [][]int
-	for _, i := range round {
+	var regions *region.Map // of table, nil where HBase is to sort its rows out
+	table := ""
+	for k, i := range round {
 		h := hs[i]
 		if !h.bulk() {
-			out = append(out, []int{i})
+			out, sizes = append(out, []int{i}), append(sizes, h.size)
 			continue
 		}
-		p := place{table: h.table}
-		if m, _, err := s.regions.get(ctx, h.table); err == nil { // else HBase sorts them out
-			p.region = m.Locate(h.row)
+		if k == 0 || h.table != table {
+			table = h.table
+			var err error
+			if regions, _, err = s.regions.get(ctx, table); err != nil {
+				regions = nil
+			}
+		}
+		p := place{table: table}
+		if regions != nil {
+			p.region = regions.Locate(h.row)
 		}
 		at, ok := open[p]
 		if !ok || len(out[at]) == maxCallRows || sizes[at]+h.size > maxCallBytes {
 			at = len(out)
-			out = append(out, nil)
+			out, sizes = append(out, make([]int, 0, min(len(round)-k, maxCallRows))), append(sizes, 0)
 			open[p] = at
 		}
 		out[at] = append(out[at], i)

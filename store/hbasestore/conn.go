@@ -17,6 +17,9 @@ import (
 // may be large, and the outbox takes cells of up to 1 GiB.
 const maxMessageBytes = 1<<31 - 1
 
+// bufferBytes is how much is read and, about, written at once.
+const bufferBytes = 64 << 10
+
 // conn is one connection to a gateway. It does one call at a time.
 type conn struct {
 	gateway *gateway
@@ -30,8 +33,7 @@ func newConn(g *gateway, c net.Conn, framed bool) *conn {
 		MaxMessageSize: maxMessageBytes, MaxFrameSize: maxMessageBytes,
 		TBinaryStrictRead: thrift.BoolPtr(true), TBinaryStrictWrite: thrift.BoolPtr(true),
 	}
-	w := &wire{conn: c, in: bufio.NewReaderSize(c, 64<<10)}
-	w.out = bufio.NewWriterSize(writes{w}, 64<<10)
+	w := &wire{conn: c, in: bufio.NewReaderSize(c, bufferBytes)}
 	var t thrift.TTransport = w
 	if framed {
 		t = thrift.NewTFramedTransportConf(w, conf)
@@ -78,27 +80,51 @@ func answered(err error) bool {
 type wire struct {
 	conn net.Conn
 	in   *bufio.Reader
-	out  *bufio.Writer
+	out  []byte      // to be sent
 	sent atomic.Bool // since the call began
 }
 
 var _ thrift.TTransport = (*wire)(nil)
 
-// writes is what wire.out writes to.
-type writes struct{ w *wire }
+func (w *wire) Open() error                 { return nil }
+func (w *wire) IsOpen() bool                { return true }
+func (w *wire) Close() error                { return w.conn.Close() }
+func (w *wire) Read(b []byte) (int, error)  { return w.in.Read(b) }
+func (w *wire) ReadByte() (byte, error)     { return w.in.ReadByte() }
+func (w *wire) Flush(context.Context) error { return w.flush() }
+func (w *wire) RemainingBytes() uint64      { return thrift.UnknownRemainingBytes }
 
-func (o writes) Write(b []byte) (int, error) {
-	o.w.sent.Store(true)
-	return o.w.conn.Write(b)
+func (w *wire) Write(b []byte) (int, error) {
+	w.out = append(w.out, b...)
+	return len(b), w.written()
 }
 
-func (w *wire) Open() error                       { return nil }
-func (w *wire) IsOpen() bool                      { return true }
-func (w *wire) Close() error                      { return w.conn.Close() }
-func (w *wire) Read(b []byte) (int, error)        { return w.in.Read(b) }
-func (w *wire) ReadByte() (byte, error)           { return w.in.ReadByte() }
-func (w *wire) Write(b []byte) (int, error)       { return w.out.Write(b) }
-func (w *wire) WriteByte(b byte) error            { return w.out.WriteByte(b) }
-func (w *wire) WriteString(s string) (int, error) { return w.out.WriteString(s) }
-func (w *wire) Flush(context.Context) error       { return w.out.Flush() }
-func (w *wire) RemainingBytes() uint64            { return thrift.UnknownRemainingBytes }
+func (w *wire) WriteByte(b byte) error {
+	w.out = append(w.out, b)
+	return w.written()
+}
+
+func (w *wire) WriteString(s string) (int, error) {
+	w.out = append(w.out, s...)
+	return len(s), w.written()
+}
+
+// written sends what is full.
+func (w *wire) written() error {
+	if len(w.out) < bufferBytes {
+		return nil
+	}
+	return w.flush()
+}
+
+func (w *wire) flush() error {
+	if len(w.out) == 0 {
+		return nil
+	}
+	w.sent.Store(true)
+	_, err := w.conn.Write(w.out)
+	if w.out = w.out[:0]; cap(w.out) > 2*bufferBytes {
+		w.out = nil // of one large value
+	}
+	return err
+}

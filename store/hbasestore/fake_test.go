@@ -169,7 +169,6 @@ func (g *fakeGateway) accept() {
 
 func (g *fakeGateway) serve(c net.Conn) {
 	w := &wire{conn: c, in: bufio.NewReader(c)}
-	w.out = bufio.NewWriter(writes{w})
 	var t thrift.TTransport = w
 	if g.framed {
 		t = thrift.NewTFramedTransportConf(w, nil)
@@ -520,6 +519,17 @@ func (g *fakeGateway) GetScannerResults(ctx context.Context, table []byte, t *hb
 	defer sc.Close()
 	out := next(sc, n)
 	return out, answer(table, sc.Err())
+}
+
+func (g *fakeGateway) Get(ctx context.Context, table []byte, t *hbase.TGet) (*hbase.TResult_, error) {
+	scan := hbase.NewTScan()
+	scan.StartRow, scan.StopRow, scan.Columns, scan.TimeRange, scan.FilterString = t.Row, t.Row, t.Columns, t.TimeRange, t.FilterString
+	scan.MaxVersions = t.GetMaxVersions()
+	rows, err := g.GetScannerResults(ctx, table, scan, 1)
+	if err != nil || len(rows) == 0 {
+		return &hbase.TResult_{}, err // a row that is absent has no key
+	}
+	return rows[0], nil
 }
 
 // live gives the last operation the time to live among attributes.

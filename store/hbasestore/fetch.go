@@ -54,6 +54,32 @@ func (f *fetcher) run() {
 	}
 }
 
+// get returns the scan as a get of its only row, or nil where it is none. A get is a
+// call without a scanner on HBase's side, too.
+func (f *fetcher) get() *hbase.TGet {
+	t, rows := f.request, f.sel.Rows()
+	if !oneRow(rows) || len(rows.Start) > maxRow(f.table) || f.nothing || f.sel.Empty() ||
+		t.BatchSize != nil || t.ColFamTimeRangeMap != nil || f.sel.Raw() {
+		return nil
+	}
+	return &hbase.TGet{Row: rows.Start, Columns: t.Columns, MaxVersions: &t.MaxVersions, TimeRange: t.TimeRange, FilterString: t.FilterString}
+}
+
+// runGet is run for a scan that is a get. Nobody waits for it elsewhere, so it needs no
+// goroutine.
+func (f *fetcher) runGet(get *hbase.TGet) {
+	defer f.end()
+	defer close(f.pages)
+	r := request{what: "scan", table: f.table}
+	var row *hbase.TResult_
+	if f.err = f.s.retry(f.ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		row, err = c.Get(ctx, []byte(f.table), get)
+		return err
+	}); f.err == nil && len(row.GetColumnValues()) > 0 {
+		f.results = []*hbase.TResult_{row}
+	}
+}
+
 // all returns nil where the scan was closed.
 func (f *fetcher) all() error {
 	ctx, cancel := context.WithCancelCause(f.ctx) // ends when the scan is closed, too

@@ -38,7 +38,7 @@ func (s *Store) ingest(ctx context.Context, b *store.Batch) error {
 			return fmt.Errorf("apply batch: offset %d, table %s, row %.100q: %w: on HBase a batch with progress is made of puts and deletes with timestamps", m.Offset, m.Table, m.Row, store.ErrUnsupported)
 		}
 	}
-	units, of := joinRows(hs)
+	units, of, _ := joinRows(hs)
 	return s.exact.apply(ctx, &b.Advances[0], units, counters, func(errs []error) error {
 		var refused refusals
 		for i := range b.Mutations {

@@ -28,7 +28,13 @@ type mutation struct {
 	append    *hbase.TAppend
 	counters  []store.Column // that are incremented, of COUNTER families
 	once      bool           // it must not be applied twice
+	ordered   bool           // HBase sees its deletes and puts in the order in which they come
 	size      int            // bytes of keys and values, about
+
+	// What a mutation of puts is made of, so that it is one allocation.
+	first      [1]*hbase.TMutation
+	firstWrite hbase.TMutation
+	firstPut   hbase.TPut
 }
 
 // translate returns m, which store.ValidateMutation has passed, for HBase. Its error
@@ -41,19 +47,30 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 		return fail("increments and appends have no time range")
 	}
 	h := &mutation{table: t.Name, row: m.Row, once: !m.Idempotent()}
-	durability := hbase.TDurabilityPtr(hbase.TDurability(m.Durability))
+	h.writes = h.first[:0]
+	var durability *hbase.TDurability // nil = the table's
+	if m.Durability != cell.UseDefault {
+		durability = hbase.TDurabilityPtr(hbase.TDurability(m.Durability))
+	}
+	kind := func(o *cell.Op) cell.OpType {
+		if o.Type != cell.OpIncrement && o.Type != cell.OpAppend {
+			return cell.OpPut
+		}
+		return o.Type
+	}
+	values := make([]hbase.TColumnValue, len(m.Ops))
+	var f *store.FamilyDescriptor // of the operation before, as most mutations have one
+	var family []byte
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		h.size += len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value) + 16
-		if why := refuseInPlace(t, o); why != "" {
+		if f == nil || f.Name != o.Family {
+			f, family = t.Family(o.Family), []byte(o.Family)
+		}
+		if why := refuseInPlace(t, f, o); why != "" {
 			return fail(why)
 		}
-		kind := func(o *cell.Op) cell.OpType {
-			if o.Type != cell.OpIncrement && o.Type != cell.OpAppend {
-				return cell.OpPut
-			}
-			return o.Type
-		}
+		h.ordered = h.ordered || f != nil && f.NewVersionBehavior
 		if kind(o) != kind(&m.Ops[0]) {
 			return fail("increments, appends and other writes are three calls, so not one atomic mutation")
 		}
@@ -62,7 +79,7 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 			if o.Time != cell.Latest || o.TTL != m.Ops[0].TTL {
 				return fail("increments and appends have no timestamp, and one time to live")
 			}
-			if f := t.Family(o.Family); f != nil && f.Counter {
+			if f != nil && f.Counter {
 				c := *o
 				c.Qualifier = appendCounter(nil, o.Qualifier, apiSource, 0)
 				h.counters = append(h.counters, store.Column{Family: o.Family, Qualifier: o.Qualifier})
@@ -70,7 +87,8 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 			}
 			h.modify(o, durability)
 		case cell.OpPut:
-			h.put(o, durability)
+			values[i] = hbase.TColumnValue{Family: family, Qualifier: o.Qualifier, Value: o.Value, Timestamp: explicit(&o.Time)}
+			h.put(&values[i], o.TTL, durability, len(m.Ops)-i)
 		case cell.OpDeleteFamilyVersion:
 			if o.Time == cell.Latest {
 				return nil, fmt.Errorf("table %s, row %.100q: %w: a delete of a family's version names no time", t.Name, m.Row, store.ErrInvalidArgument)
@@ -84,8 +102,8 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 }
 
 // refuseInPlace says why an operation is not done on HBase because of a COUNTER or a
-// DISTINCT family; "" = it is.
-func refuseInPlace(t *store.TableDescriptor, o *cell.Op) string {
+// DISTINCT family; "" = it is. f is the operation's, nil where t has none.
+func refuseInPlace(t *store.TableDescriptor, f *store.FamilyDescriptor, o *cell.Op) string {
 	if o.Type == cell.OpDeleteRow {
 		for i := range t.Families {
 			if f := &t.Families[i]; f.InPlace() {
@@ -94,7 +112,7 @@ func refuseInPlace(t *store.TableDescriptor, o *cell.Op) string {
 		}
 		return ""
 	}
-	switch f := t.Family(o.Family); {
+	switch {
 	case f == nil || !f.InPlace():
 		return ""
 	case f.Distinct:
@@ -106,12 +124,12 @@ func refuseInPlace(t *store.TableDescriptor, o *cell.Op) string {
 }
 
 // explicit returns the timestamp of an operation, nil where HBase is to fill it in.
-func explicit(t cell.Timestamp) *int64 {
-	if t == cell.Latest {
+// It is the operation's own, which is the caller's until the call has returned.
+func explicit(t *cell.Timestamp) *int64 {
+	if *t == cell.Latest {
 		return nil
 	}
-	ms := int64(t)
-	return &ms
+	return (*int64)(t)
 }
 
 func ttl(ms int64) map[string][]byte {
@@ -121,16 +139,21 @@ func ttl(ms int64) map[string][]byte {
 	return map[string][]byte{ttlAttribute: binary.BigEndian.AppendUint64(nil, uint64(max(ms, 0)))} // cell.NoLife is below 0
 }
 
-// put adds to the put that was added last, or begins another.
-func (h *mutation) put(o *cell.Op, d *hbase.TDurability) {
-	v := &hbase.TColumnValue{Family: []byte(o.Family), Qualifier: o.Qualifier, Value: o.Value, Timestamp: explicit(o.Time)}
-	attributes := ttl(o.TTL)
+// put adds to the put that was added last, or begins another, of up to n columns.
+func (h *mutation) put(v *hbase.TColumnValue, life int64, d *hbase.TDurability, n int) {
+	attributes := ttl(life)
 	if n := len(h.writes); n > 0 && h.writes[n-1].Put != nil && bytes.Equal(h.writes[n-1].Put.Attributes[ttlAttribute], attributes[ttlAttribute]) {
 		p := h.writes[n-1].Put
 		p.ColumnValues = append(p.ColumnValues, v)
 		return
 	}
-	h.writes = append(h.writes, &hbase.TMutation{Put: &hbase.TPut{Row: h.row, ColumnValues: []*hbase.TColumnValue{v}, Attributes: attributes, Durability: d}})
+	w, p := &h.firstWrite, &h.firstPut
+	if len(h.writes) > 0 {
+		w, p = &hbase.TMutation{}, &hbase.TPut{}
+	}
+	p.Row, p.ColumnValues, p.Attributes, p.Durability = h.row, make([]*hbase.TColumnValue, 1, n), attributes, d
+	p.ColumnValues[0], w.Put = v, p
+	h.writes = append(h.writes, w)
 }
 
 // delete adds to the delete that was added last where it is of the same kind, or
@@ -138,10 +161,10 @@ func (h *mutation) put(o *cell.Op, d *hbase.TDurability) {
 func (h *mutation) delete(o *cell.Op, d *hbase.TDurability) {
 	t := hbase.NewTDelete()
 	t.Row, t.Durability = h.row, d
-	c := &hbase.TColumn{Family: []byte(o.Family), Timestamp: explicit(o.Time)}
+	c := &hbase.TColumn{Family: []byte(o.Family), Timestamp: explicit(&o.Time)}
 	switch o.Type {
 	case cell.OpDeleteRow:
-		t.Timestamp = explicit(o.Time)
+		t.Timestamp = explicit(&o.Time)
 		h.writes = append(h.writes, &hbase.TMutation{DeleteSingle: t})
 		return
 	case cell.OpDelete:

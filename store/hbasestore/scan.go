@@ -189,7 +189,11 @@ func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 		if src.request.BatchSize != nil {
 			f.page = firstPagePieces
 		}
-		go f.run() // until the scan ends or is closed
+		if get := f.get(); get != nil {
+			f.runGet(get)
+		} else {
+			go f.run() // until the scan ends or is closed
+		}
 	}
 	for {
 		if src.s.closing() {

@@ -155,14 +155,14 @@ func TestScanCalls(t *testing.T) {
 	if row, err := table.Get(t.Context(), []byte("r007"), nil); err != nil || row == nil {
 		t.Fatal(row, err)
 	}
-	if n := g.count("getScannerResults") + g.count("openScanner") + g.count("getAllRegionLocations") - before; n != 1 {
-		t.Errorf("Got %d calls for a get, want 1", n)
+	if n := g.count("getScannerResults") + g.count("openScanner") + g.count("getAllRegionLocations") - before; n != 0 || g.count("get") != 1 {
+		t.Errorf("Got %d gets and %d other calls for a get, want 1 and 0", g.count("get"), n)
 	}
 	if _, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t", Start: []byte("r095"), Limit: 10})); err != nil {
 		t.Fatal(err)
 	}
-	if n := g.count("getScannerResults") + g.count("openScanner"); n != 3 {
-		t.Errorf("Got %d calls for a get and a scan of ten rows in two regions, want 3", n)
+	if n := g.count("getScannerResults") + g.count("openScanner"); n != 2 {
+		t.Errorf("Got %d calls for a scan of ten rows in two regions, want 2", n)
 	}
 }
 

@@ -204,7 +204,7 @@ func (s *Store) checkAndPut(ctx context.Context, table string, row []byte, famil
 }
 
 func (s *Store) write(ctx context.Context, hs []*mutation) []error {
-	return s.applyAll(ctx, hs, true)
+	return s.applyInto(ctx, hs, make([]store.Result, len(hs)), true, false)
 }
 
 func (s *Store) allot(ctx context.Context) (uint32, error) {
