@@ -133,8 +133,10 @@ func classOf(table, text string) error {
 			at, first = i, c.err
 		}
 	}
-	if first == nil && strings.Contains(text, "RetriesExhausted") {
-		first = store.ErrTransient // whatever it was
+	if first == nil && (strings.Contains(text, "RetriesExhausted") || strings.HasPrefix(text, "Zookeeper ")) {
+		// Whatever it was, and HBase's client without its servers, which says that
+		// it must not be tried again: "Zookeeper GET could not be completed in …".
+		first = store.ErrTransient
 	}
 	if first != nil || table == "" {
 		return first

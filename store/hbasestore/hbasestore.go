@@ -36,7 +36,6 @@ import (
 	"sluice/cell"
 	"sluice/region"
 	"sluice/store"
-	"sluice/store/hbasestore/internal/hbase"
 )
 
 // Options says how to reach the gateways. The zero values of all but Addresses are
@@ -58,7 +57,8 @@ type Options struct {
 	// IdleTimeout is when an idle connection is dropped; 0 = 50 s. The gateway
 	// drops it after 60 s.
 	IdleTimeout time.Duration
-	// DialTimeout bounds the making of a connection; 0 = 5 s.
+	// DialTimeout bounds the making of a connection, with the first answer of the
+	// gateway; 0 = 5 s.
 	DialTimeout time.Duration
 	// CallTimeout bounds one call and its answer; 0 = 1 min. HBase answers late
 	// while regions move.
@@ -204,19 +204,11 @@ func Open(ctx context.Context, o *Options) (*Store, error) {
 	return s, nil
 }
 
-// greet asks a gateway what it is, once: whoever starts waits for no recovery.
+// greet reaches a gateway, once: whoever starts waits for no recovery.
 func (s *Store) greet(ctx context.Context) error {
-	var kind hbase.TThriftServerType
-	_, err := s.try(ctx, request{timeout: s.o.DialTimeout}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-		kind, err = c.GetThriftServerType(ctx)
-		return err
-	})
-	var lost *lostError
-	switch {
-	case errors.As(err, &lost) && ctx.Err() == nil:
-		return fmt.Errorf("%w; is it a Thrift2 gateway, and its transport (framed or not, TLS or not) as configured?", err)
-	case err == nil && kind != hbase.TThriftServerType_TWO:
-		return fmt.Errorf("%w: it is a Thrift1 gateway; start one with \"hbase thrift2 start\"", store.ErrUnsupported)
+	c, err := s.pool.get(ctx, nil)
+	if err == nil {
+		s.pool.put(c, nil)
 	}
 	return err
 }

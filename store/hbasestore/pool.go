@@ -3,12 +3,14 @@ package hbasestore
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
 	"time"
 
 	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
 )
 
 // failedFor is how long a gateway that broke a connection, or did not make one, is
@@ -71,6 +73,9 @@ func (p *pool) connect(ctx context.Context, want *gateway) (*conn, error) {
 		}
 		p.failed(g, err)
 		if want != nil || tried+1 == len(p.gateways) {
+			if errors.Is(err, store.ErrUnsupported) {
+				return nil, fmt.Errorf("gateway %s: %w", g.address, err)
+			}
 			return nil, fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, g.address, err)
 		}
 	}
@@ -147,20 +152,40 @@ func (p *pool) dropOldest() {
 	p.idle--
 }
 
+// dial makes a connection and asks what is at its other end. The answer says that
+// the gateway works: the socket of one that is frozen, or out of threads, is opened by
+// its system.
 func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.o.DialTimeout)
+	begun := time.Now()
+	made, cancel := context.WithTimeout(ctx, p.o.DialTimeout)
 	defer cancel()
 	var c net.Conn
 	var err error
 	if p.o.TLS != nil {
-		c, err = (&tls.Dialer{Config: p.o.TLS}).DialContext(ctx, "tcp", g.address)
+		c, err = (&tls.Dialer{Config: p.o.TLS}).DialContext(made, "tcp", g.address)
 	} else {
-		c, err = (&net.Dialer{}).DialContext(ctx, "tcp", g.address)
+		c, err = (&net.Dialer{}).DialContext(made, "tcp", g.address)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return newConn(g, c, p.o.Framed), nil
+	fresh := newConn(g, c, p.o.Framed)
+	var kind hbase.TThriftServerType
+	_, broken, err := fresh.call(ctx, p.o.DialTimeout-time.Since(begun), func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		kind, err = c.GetThriftServerType(ctx)
+		return err
+	})
+	switch {
+	case broken:
+		err = fmt.Errorf("%w; is it a Thrift2 gateway, and its transport (framed or not, TLS or not) as configured?", err)
+	case err == nil && kind != hbase.TThriftServerType_TWO:
+		err = fmt.Errorf("%w: it is a Thrift1 gateway; start one with \"hbase thrift2 start\"", store.ErrUnsupported)
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return fresh, nil
 }
 
 // put gives a connection back. One that is broken is closed with all idle ones of

@@ -372,6 +372,7 @@ func TestClassify(t *testing.T) {
 		{"org.apache.hadoop.hbase.DoNotRetryIOException: Cell with size 11 exceeds limit of 10 bytes", false, store.ErrCellTooLarge},
 		{"org.apache.hadoop.hbase.constraint.ConstraintException: Only empty namespaces", false, store.ErrConstraint},
 		{"org.apache.hadoop.hbase.client.RetriesExhaustedException: Failed after attempts=16", true, store.ErrTransient},
+		{"Zookeeper GET could not be completed in 10000 ms", false, store.ErrTransient},
 		{"what nobody has seen", true, store.ErrTransient},
 		{"what nobody has seen", false, store.ErrRefused},
 	} {
