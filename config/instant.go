@@ -7,6 +7,7 @@ import (
 	"iter"
 	"log/slog"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"sluice/cell"
@@ -38,8 +39,9 @@ type Instant struct {
 	// Checkpoint is the id of the checkpoint that is read, by which
 	// ReopenInstant finds it; empty where none would be found.
 	Checkpoint string
-	files      *pebblestore.DB    // the checkpoint; nil = a snapshot of the open store
-	remote     *client.Checkpoint // nil = not Remote
+	files      *pebblestore.DB       // the checkpoint; nil = a snapshot of the open store
+	remote     *client.Checkpoint    // nil = not Remote
+	lost       atomic.Pointer[error] // why the lease of this process's checkpoint was not renewed
 	kept       bool
 	closers    []func() error
 }
@@ -154,6 +156,78 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 	})
 }
 
+// runCacheBytes is the block cache of a checkpoint that the daemon reads: a run scans,
+// and the daemon has a cache of its own.
+const runCacheBytes = 8 << 20
+
+// OpenRunInstant opens an instant of a store that this process has open, for a run
+// that may be cut off: checkpoint id of d where that is still there, a new one
+// otherwise. Where d is nil, or has no room for one, it is a snapshot, without a
+// Checkpoint. The lease is renewed until Close; a checkpoint that was lost says so by
+// Err. e and d are borrowed. log may be nil.
+func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, log *slog.Logger) (*Instant, error) {
+	in := &Instant{Engine: e}
+	p, err := leaseForRun(ctx, d, id, log)
+	if err != nil {
+		return nil, err
+	}
+	if p.ID != "" {
+		in.own(d, p.ID)
+		in.renew(d)
+	}
+	o := c.PebbleOptions(log)
+	o.CacheBytes = min(o.CacheBytes, runCacheBytes)
+	if err := in.freeze(ctx, p.Path, o); err != nil {
+		return nil, errors.Join(err, in.close())
+	}
+	return in, nil
+}
+
+// leaseForRun leases checkpoint id, or a new one; the zero value where there is none to
+// be had.
+func leaseForRun(ctx context.Context, d *checkpoint.Directory, id string, log *slog.Logger) (p api.Checkpoint, err error) {
+	if d == nil {
+		return p, nil
+	}
+	if id != "" {
+		if p, err = d.Renew(id, checkpoint.MaxLease.Seconds()); !errors.Is(err, api.ErrNotFound) {
+			return p, err
+		}
+	}
+	p, err = d.Create(ctx, &api.CheckpointRequest{Owner: fmt.Sprintf("process %d", os.Getpid()), LeaseSeconds: checkpoint.MaxLease.Seconds()})
+	if errors.Is(err, store.ErrDiskFull) {
+		if log != nil {
+			log.Warn("no checkpoint: a run that is cut off will begin anew", "err", err)
+		}
+		return api.Checkpoint{}, nil // a snapshot takes no space
+	}
+	return p, err
+}
+
+// renew keeps the lease of this process's checkpoint until Close.
+func (i *Instant) renew(d *checkpoint.Directory) {
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	i.closers = append(i.closers, func() error { stop(); <-done; return nil })
+	go func() { // ends with Close
+		defer close(done)
+		t := time.NewTicker(checkpoint.MaxLease / 4)
+		defer t.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+			if _, err := d.Renew(i.Checkpoint, checkpoint.MaxLease.Seconds()); err != nil {
+				i.lost.Store(&err)
+			} else {
+				i.lost.Store(nil)
+			}
+		}
+	}()
+}
+
 // openInstant opens the store, and the checkpoint that choose returns the path of,
 // or a snapshot of the store itself where that is empty.
 func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e Engine, in *Instant) (path string, err error)) (*Instant, error) {
@@ -167,26 +241,34 @@ func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e
 	if err != nil {
 		return fail(err)
 	}
-	var snapshotter any = e
+	if err := in.freeze(ctx, path, c.PebbleOptions(log)); err != nil {
+		return fail(err)
+	}
+	return in, nil
+}
+
+// freeze opens the checkpoint at path, and of it, or of the engine where path is
+// empty, a snapshot.
+func (i *Instant) freeze(ctx context.Context, path string, o *pebblestore.Options) (err error) {
+	var snapshotter any = i.Engine
 	if path != "" {
-		o := c.PebbleOptions(log)
 		o.ReadOnly = true
 		db, err := pebblestore.Open(path, o)
 		if err != nil {
-			return fail(fmt.Errorf("open a checkpoint: %w", err))
+			return fmt.Errorf("open a checkpoint: %w", err)
 		}
-		in.closers = append(in.closers, db.Close)
-		in.files, snapshotter = db, db
+		i.closers = append(i.closers, db.Close)
+		i.files, snapshotter = db, db
 	}
 	s, ok := snapshotter.(store.Snapshotter)
 	if !ok {
-		return fail(fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, e.Traits().Name))
+		return fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, i.Engine.Traits().Name)
 	}
-	if in.Snapshot, err = s.Snapshot(ctx); err != nil {
-		return fail(fmt.Errorf("take a snapshot: %w", err))
+	if i.Snapshot, err = s.Snapshot(ctx); err != nil {
+		return fmt.Errorf("take a snapshot: %w", err)
 	}
-	in.closers = append(in.closers, in.Snapshot.Close)
-	return in, nil
+	i.closers = append(i.closers, i.Snapshot.Close)
+	return nil
 }
 
 // lease has the daemon's checkpoint released at the end.
@@ -220,6 +302,9 @@ func (i *Instant) Keep() { i.kept = true }
 // Err returns why what was read can no longer be trusted to be complete, or nil:
 // ask it before publishing.
 func (i *Instant) Err() error {
+	if lost := i.lost.Load(); lost != nil {
+		return fmt.Errorf("checkpoint %s was not kept: %w", i.Checkpoint, *lost)
+	}
 	if i.remote == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 
 // ErrResumable is wrapped by the errors of Run after which the finished files were
 // kept: a Run for the same logical time, at the same checkpoint, goes on from
-// there.
+// there. Wrapped by the cause of a cancellation, it says that they are to be kept.
 var ErrResumable = errors.New("jobs: the run can be resumed")
 
 // noteRun is the note with the runState. The other notes are workNotes: of a file
@@ -79,7 +79,7 @@ func (j *Job) definition(version string) (string, error) {
 	s := j.spec
 	s.Columns = j.schema.Specs()
 	s.TargetFileBytes, s.RowGroupBytes = j.layout.targetFileBytes, j.layout.rowGroupBytes
-	s.Out, s.Keep, s.Schedule, s.Incremental = "", Keep{}, schedule.Spec{}, Incremental{}
+	s.Out, s.Keep, s.Schedule, s.Incremental, s.RowsPerSecond, s.Priority = "", Keep{}, schedule.Spec{}, Incremental{}, 0, ""
 	data, err := json.Marshal(struct {
 		Spec    Spec
 		Version string
@@ -324,13 +324,14 @@ func (r *run) note(ctx context.Context, n *workNote) error {
 }
 
 // end ends the upload after err. Where it may go better another time, what is
-// finished stays: not after a cancellation, where somebody wants it to end, not
-// where the data or the job is at fault, and not on a full disk, whose space others
+// finished stays: not after a cancellation, where somebody wants it to end (unless
+// its cause says otherwise), not where the data or the job is at fault, and not on a full disk, whose space others
 // need more.
 func (r *run) end(ctx context.Context, err error) error {
 	refused := (*columnar.ConvertError)(nil)
+	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
 	switch {
-	case r.notes == nil, ctx.Err() != nil, lost(r.Source) != nil, errors.As(err, &refused),
+	case r.notes == nil, unwanted, lost(r.Source) != nil, errors.As(err, &refused),
 		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC):
 		return errors.Join(err, r.upload.Abort())
 	}

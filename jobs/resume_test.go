@@ -531,6 +531,45 @@ func TestResumeAfterError(t *testing.T) {
 	})
 }
 
+// TestResumeAfterInterruption: a run whose ctx was cancelled with a cause that wraps
+// ErrResumable leaves what it has finished, as after any error that may pass; one that
+// was merely cancelled does not.
+func TestResumeAfterInterruption(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{true, false} {
+		src := accessLogSource(300)
+		job := mustCompile(t, "access_log", accessLog(), nil)
+		o := &RunOptions{Job: job, Source: src, Out: t.TempDir(), Parallelism: 1, Checkpoint: "c", LogicalTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		o.Progress = func(p Progress) {
+			switch {
+			case p.Files == 0:
+			case keep:
+				cancel(fmt.Errorf("the process ends: %w", ErrResumable))
+			default:
+				cancel(nil)
+			}
+		}
+		_, err := Run(ctx, o)
+		if err == nil || errors.Is(err, ErrResumable) != keep {
+			t.Fatalf("Got %v, want one that can be resumed: %t", err, keep)
+		}
+		left, err := ListUnfinished(t.Context(), o.Out)
+		if err != nil && !errors.Is(err, target.ErrNotFound) || (len(left) == 1) != keep {
+			t.Fatalf("Got %+v, %v left, want something: %t", left, err, keep)
+		}
+		first := -1 // files when it begins
+		o.Progress = func(p Progress) {
+			if first < 0 {
+				first = p.Files
+			}
+		}
+		if _, err := Run(t.Context(), o); err != nil || (first > 0) != keep {
+			t.Errorf("Got %v beginning with %d files, want some: %t", err, first, keep)
+		}
+	}
+}
+
 // TestResumeBusy: a run that another process is at is not begun a second time.
 func TestResumeBusy(t *testing.T) {
 	t.Parallel()

@@ -144,6 +144,10 @@ func New(o *Options) (*Server, error) {
 // without Run, except that leases do not end by themselves.
 func (s *Server) Handler() http.Handler { return s.handler }
 
+// Checkpoints returns the checkpoints of Options.Dir, nil where there are none. They
+// are the server's; others may make and release their own.
+func (s *Server) Checkpoints() *checkpoint.Directory { return s.checkpoints }
+
 // Token returns the bearer token.
 func (s *Server) Token() string { return s.o.Token }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/cmd/internal/cli"
+	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
@@ -75,36 +76,48 @@ func (d *daemon) compileJob(ctx context.Context, name string) (*jobs.Job, error)
 	return job, nil
 }
 
-// runExport makes one attempt of a scheduled run: of a snapshot of the store, by
-// one goroutine, so that ingest keeps the other cores. What was published for the
-// same logical time is not exported again.
+// errStopping is why a run ends with its daemon; the next daemon goes on with it.
+var errStopping = fmt.Errorf("%w: the daemon stops", jobs.ErrResumable)
+
+// runExport makes one attempt of a scheduled run: of a checkpoint of the store, by
+// one goroutine, so that ingest keeps the other cores. It goes on with what an
+// attempt before has left of it, of this daemon or one that has ended. What was
+// published for the same logical time is not exported again.
 func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
 	job, err := d.compileJob(ctx, r.Job)
 	if err != nil {
 		return out, err
 	}
-	snapshotter, ok := d.engine.(store.Snapshotter)
-	if !ok {
-		return out, fmt.Errorf("%w: engine %s has no snapshots", store.ErrUnsupported, d.engine.Traits().Name)
-	}
 	holder, id := jobs.HolderOf(d.engine)
 	if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
 		return out, err
 	}
-	snapshot, err := snapshotter.Snapshot(ctx)
-	if err != nil {
-		return out, fmt.Errorf("take a snapshot: %w", err)
-	}
-	defer func() { err = errors.Join(err, snapshot.Close()) }()
 	t, err := d.cfg.OpenTarget(job.Out(), true)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	m, err := jobs.Run(ctx, &jobs.RunOptions{
-		Job: job, Source: snapshot, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id,
+	source, err := d.openSource(ctx, t, r)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, schedule.ErrReplaced) {
+			cause = errStopping
+		}
+		cancel(cause)
+	})()
+	m, err := jobs.Run(run, &jobs.RunOptions{
+		Job: job, Source: source, Checkpoint: source.Checkpoint, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id,
 		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
 	})
+	if errors.Is(err, jobs.ErrResumable) {
+		source.Keep()
+	}
 	if errors.Is(err, target.ErrExists) {
 		return schedule.Outcome{Published: true}, nil
 	}
@@ -117,4 +130,24 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 		out.Bytes += t.Bytes
 	}
 	return out, nil
+}
+
+// openSource opens the instant of a scheduled run: the checkpoint of what was left of
+// the run, or a new one. A target that cannot keep what is left gets a snapshot.
+func (d *daemon) openSource(ctx context.Context, t target.Target, r schedule.Request) (*config.Instant, error) {
+	checkpoints := d.server.Checkpoints()
+	if _, ok := t.(target.Resumer); !ok {
+		checkpoints = nil
+	}
+	left, err := jobs.ListUnfinishedTarget(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	id := ""
+	for i := range left {
+		if left[i].Job == r.Job && left[i].LogicalTime.Equal(r.Logical) && !left[i].Busy {
+			id = left[i].Checkpoint
+		}
+	}
+	return config.OpenRunInstant(ctx, d.cfg, d.engine, checkpoints, id, d.log)
 }

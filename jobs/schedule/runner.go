@@ -43,7 +43,9 @@ type Options struct {
 	Schedules []*Schedule
 	Store     Store
 	// Run makes one attempt of a run and returns when it has ended; a cancelled
-	// ctx ends it soon. It is called by several goroutines, once a job at a time.
+	// ctx ends it soon, whose cause wraps ErrReplaced where the next run is to
+	// take its place, and otherwise is that of Runner.Run's ctx: such a run is
+	// asked for again. It is called by several goroutines, once a job at a time.
 	Run func(ctx context.Context, r Request) (Outcome, error)
 	// Logger tells of runs that fail, of times that were missed and of schedules
 	// that pause. nil discards.
@@ -65,6 +67,8 @@ type Status struct {
 var (
 	// ErrNoSchedule: no job of this name has a schedule.
 	ErrNoSchedule = errors.New("schedule: no such schedule")
+	// ErrReplaced is why a run is cancelled for the next one (overlap cancel).
+	ErrReplaced = errors.New("schedule: the next run takes the place of this one")
 	// ErrNotRunning: Run has returned.
 	ErrNotRunning = errors.New("schedule: not running")
 )
@@ -204,7 +208,7 @@ type job struct {
 	asked    chan question
 	done     chan struct{} // closed when run has returned
 
-	cancel context.CancelFunc // of the run at work; nil = none
+	cancel context.CancelCauseFunc // of the run at work; nil = none
 
 	mu     sync.Mutex
 	status Status
@@ -236,7 +240,7 @@ func (j *job) run(ctx context.Context) {
 			d = m.Tick(time.Now())
 		case e := <-j.ended:
 			j.working(time.Time{}, 0)
-			j.cancel()
+			j.cancel(nil)
 			j.cancel = nil
 			if ctx.Err() != nil {
 				timer.Stop()
@@ -261,7 +265,7 @@ func (j *job) drain(m *Machine) {
 	if j.cancel == nil {
 		return
 	}
-	j.cancel()
+	j.cancel(nil) // its ctx has ended
 	e := <-j.ended
 	j.working(time.Time{}, 0)
 	j.last(m, e)
@@ -309,11 +313,11 @@ func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 	j.status.State, j.status.Next = state, j.schedule.Next(state.Decided)
 	j.mu.Unlock()
 	if d.Cancel && j.cancel != nil {
-		j.cancel()
+		j.cancel(ErrReplaced)
 	}
 	if !d.Start.IsZero() {
 		var run context.Context
-		run, j.cancel = context.WithCancel(ctx)
+		run, j.cancel = context.WithCancelCause(ctx)
 		go j.attempts(run, d.Start) // ends with a send on ended, which run or drain takes
 	}
 	return true

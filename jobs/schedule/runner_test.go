@@ -152,7 +152,13 @@ func TestRunnerStopsWhileItSaves(t *testing.T) {
 func TestRunnerOverlap(t *testing.T) {
 	t.Parallel()
 	// Each run takes more than two hours of a schedule of hours.
-	long := func(ctx context.Context, r Request) (Outcome, error) {
+	long := func(ctx context.Context, r Request) (out Outcome, err error) {
+		defer func() {
+			stopped := time.Since(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)) > 6*time.Hour+30*time.Minute
+			if err != nil && errors.Is(context.Cause(ctx), ErrReplaced) == stopped {
+				t.Errorf("run for %v: Got the cause %v, end of the runner: %t", r.Logical, context.Cause(ctx), stopped)
+			}
+		}()
 		return Outcome{RunID: "r" + r.Logical.Format("15"), Rows: 3, Bytes: 4}, sleep(ctx, 140*time.Minute)
 	}
 	for overlap, want := range map[string]struct{ starts, history []string }{
