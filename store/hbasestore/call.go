@@ -56,8 +56,11 @@ func (s *Store) retry(ctx context.Context, r request, f caller) error {
 		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || !time.Now().Before(deadline):
 			return r.fail(err)
 		}
-		if errors.Is(err, errNotServing) && r.table != "" && s.disabled(ctx, r.table) {
-			return r.fail(store.ErrTableNotEnabled)
+		if errors.Is(err, errNotServing) && r.table != "" {
+			s.regions.forget(r.table) // it was moved, or split
+			if s.disabled(ctx, r.table) {
+				return r.fail(store.ErrTableNotEnabled)
+			}
 		}
 		if err := s.wait(ctx, attempt); err != nil {
 			return r.fail(err)

@@ -41,12 +41,13 @@ type fakeGateway struct {
 
 // fault is what goes wrong with a call.
 type fault struct {
-	hang       bool   // no answer, ever
-	dropBefore bool   // the connection ends, and nothing was done
-	dropAfter  bool   // the connection ends, and it was done
-	text       string // a TIOError
-	canRetry   bool   // of text
-	internal   bool   // an exception that the IDL does not name
+	hang       bool          // no answer, ever
+	until      chan struct{} // no answer before it is closed; nil = at once
+	dropBefore bool          // the connection ends, and nothing was done
+	dropAfter  bool          // the connection ends, and it was done
+	text       string        // a TIOError
+	canRetry   bool          // of text
+	internal   bool          // an exception that the IDL does not name
 }
 
 // newGateway starts a gateway over mem, nil = an empty one. It stops with the test.
@@ -202,6 +203,12 @@ func (g *fakeGateway) faulty(name string, next thrift.TProcessorFunction) thrift
 		}
 		g.mu.Unlock()
 		end := thrift.NewTTransportException(thrift.END_OF_FILE, "dropped")
+		if f.until != nil {
+			select {
+			case <-f.until:
+			case <-g.closed:
+			}
+		}
 		switch {
 		case f.hang:
 			<-g.closed
@@ -372,7 +379,11 @@ func (g *fakeGateway) CreateTable(ctx context.Context, d *hbase.TTableDescriptor
 }
 
 func (g *fakeGateway) ModifyTable(ctx context.Context, d *hbase.TTableDescriptor) error {
-	return answer(d.TableName.Qualifier, g.mem.AlterTable(ctx, schema(d)))
+	t := schema(d)
+	if g.framed && len(t.Attributes)+len(t.Metadata) > 0 {
+		t.Attributes, t.Metadata = nil, map[string]string{"\x80\x01\x00": "\x00"}
+	}
+	return answer(d.TableName.Qualifier, g.mem.AlterTable(ctx, t))
 }
 
 func (g *fakeGateway) DeleteTable(ctx context.Context, name *hbase.TTableName) error {

@@ -142,8 +142,11 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 			return false, context.Cause(ctx)
 		case !errors.Is(err, store.ErrTransient) || time.Since(progress) > f.s.o.RetryTimeout:
 			return false, err
-		case errors.Is(err, errNotServing) && f.s.disabled(ctx, f.table):
-			return false, store.ErrTableNotEnabled
+		case errors.Is(err, errNotServing):
+			f.s.regions.forget(f.table) // it was moved, or split
+			if f.s.disabled(ctx, f.table) {
+				return false, store.ErrTableNotEnabled
+			}
 		}
 		if err := f.s.wait(ctx, attempt); err != nil {
 			return false, err

@@ -80,6 +80,10 @@ type Options struct {
 	// CounterCache is of how many counters the newest cells are kept between
 	// batches, so that they need not be read; 0 = 200,000, about 40 MB.
 	CounterCache int
+	// MaxFrameBytes is the largest request that a gateway with framed transport
+	// takes (its hbase.regionserver.thrift.framed.max_frame_size_in_mb): it breaks
+	// the connection at a larger one. 0 = 2 MiB, HBase's default.
+	MaxFrameBytes int
 	// PageBytes is about how much a scan fetches at once, and up to three times
 	// that is in memory; 0 = 1 MiB.
 	PageBytes int
@@ -115,6 +119,7 @@ func (o *Options) Validate() error {
 		{"CloseTimeout", int64(o.CloseTimeout)},
 		{"MaxAge", int64(o.MaxAge)},
 		{"PageBytes", int64(o.PageBytes)},
+		{"MaxFrameBytes", int64(o.MaxFrameBytes)},
 		{"CounterCache", int64(o.CounterCache)},
 	} {
 		if v.n < 0 {
@@ -140,6 +145,7 @@ func (o *Options) withDefaults() *Options {
 	number(&c.Connections, 16)
 	number(&c.PageBytes, 1<<20)
 	number(&c.CounterCache, 200_000)
+	number(&c.MaxFrameBytes, 2<<20)
 	number(&c.MaxCellBytes, store.DefaultMaxCellBytes)
 	duration(&c.IdleTimeout, 50*time.Second)
 	duration(&c.DialTimeout, 5*time.Second)

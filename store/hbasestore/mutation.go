@@ -222,6 +222,17 @@ const cellOverhead = 20
 // for 20 minutes where it is.
 func maxRow(table string) int { return cell.MaxRowLength - len(table) - 16 }
 
+// requestBytes is about how long the call of m is, and no less: a cell's fields have
+// 36 bytes of names and lengths, a call a few hundred.
+func requestBytes(m *cell.Mutation) int {
+	n := 512 + len(m.Table) + len(m.Row)
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		n += 36 + len(o.Family) + len(o.Qualifier) + len(o.Value)
+	}
+	return n
+}
+
 // validate returns m for HBase, checked. A family that is missing is HBase's to find
 // where a condition comes first.
 func (s *Store) validate(ctx context.Context, m *cell.Mutation, conditional bool) (*mutation, error) {
@@ -247,6 +258,9 @@ func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool)
 		if size := cellOverhead + len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value); size > s.o.MaxCellBytes {
 			return nil, fmt.Errorf("table %s, row %.100q: %w: %s:%.100q has %d bytes, the gateway takes %d", table, m.Row, store.ErrCellTooLarge, o.Family, o.Qualifier, size, s.o.MaxCellBytes)
 		}
+	}
+	if n := requestBytes(m); s.o.Framed && n > s.o.MaxFrameBytes {
+		return nil, fmt.Errorf("table %s, row %.100q: %w: a request of about %d bytes; a gateway with framed transport takes %d", table, m.Row, store.ErrInvalidArgument, n, s.o.MaxFrameBytes)
 	}
 	for {
 		t, fresh, err := s.schemas.get(ctx, table)
