@@ -75,7 +75,8 @@ type Config struct {
 type Store struct {
 	// Engine is the storage engine: pebble keeps tables in a directory of this
 	// machine; mem keeps them in memory, for trials only; hbase is a real HBase,
-	// for the shell: pipelines and exports are not built on it yet.
+	// which several daemons may share; docs/guarantees.md says what is weaker
+	// there. Exports are not built on it yet.
 	Engine string `yaml:"engine" default:"pebble" values:"pebble|mem|hbase"`
 	// HBase is how to reach an HBase, for engine hbase.
 	HBase HBase `yaml:"hbase"`

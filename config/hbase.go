@@ -36,22 +36,94 @@ func (c *Config) lintHBase(report reporter) {
 	if len(h.Gateways) == 0 {
 		report("store.engine", "", "store.hbase.gateways is empty: name at least one Thrift2 gateway")
 	}
-	const later = "is not built on HBase yet: use engine pebble"
 	for _, name := range slices.Sorted(maps.Keys(c.Pipelines)) {
-		report(join("pipelines", name), "", "ingest %s", later)
+		c.lintHBasePipeline(name, report)
 	}
+	const later = "is not built on HBase yet: use engine pebble"
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
 		report(join("jobs", name), "", "an export %s", later)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Tables)) {
-		for family, attributes := range c.Tables[name].Families {
-			f := store.NewFamily(family)
-			for attribute, value := range attributes {
-				_ = f.SetAttribute(attribute, value) // lintTables reports it
-			}
-			if f.InPlace() {
-				report(join(join(join("tables", name), "families"), family), "", "a COUNTER or DISTINCT family %s", later)
-			}
+		c.lintHBaseTable(name, report)
+	}
+}
+
+// lintHBaseTable reports families that HBase cannot hold as Sluice means them.
+func (c *Config) lintHBaseTable(name string, report reporter) {
+	t := c.Tables[name]
+	path := join("tables", name)
+	if t.MaxTimestampSlop > 0 && len(c.Pipelines) > 0 {
+		report(join(path, "max_timestamp_slop"), "", "on HBase what becomes of a record must not depend on the clock")
+	}
+	for _, family := range slices.Sorted(maps.Keys(t.Families)) {
+		f := familyOf(t, family)
+		at := join(join(path, "families"), family)
+		switch {
+		case f.Distinct:
+			report(at, "", "DISTINCT families are not built on HBase: use engine pebble")
+		case !f.Counter:
+		case f.TTL != store.Forever:
+			report(at, "", "a COUNTER family has no TTL on HBase, where the timestamps of its cells are offsets")
+		case f.NewVersionBehavior || f.KeepDeleted != store.KeepDeletedFalse:
+			report(at, "", "a COUNTER family has no NEW_VERSION_BEHAVIOR and no KEEP_DELETED_CELLS on HBase")
+		}
+	}
+}
+
+// familyOf returns a family of the file, without the attributes at fault, which
+// lintTables reports.
+func familyOf(t Table, name string) store.FamilyDescriptor {
+	f := store.NewFamily(name)
+	for attribute, value := range t.Families[name] {
+		_ = f.SetAttribute(attribute, value)
+	}
+	return f
+}
+
+// lintHBasePipeline reports what a pipeline cannot do exactly on HBase, whose batches
+// are not atomic: what looks at what is stored, or at the clock.
+func (c *Config) lintHBasePipeline(name string, report reporter) {
+	p := c.Pipelines[name]
+	path := join("pipelines", name)
+	const why = "on HBase a batch is not atomic, and what is written must be the same however often it is written"
+	if p.Dedup.ID != "" {
+		report(join(path, "dedup"), "", "event ids are not remembered: %s", why)
+	}
+	if p.Backfill.Lag > 0 {
+		report(join(path, "backfill"), "", "there are no bulk commits on HBase")
+	}
+	for i := range p.Rules {
+		r := &p.Rules[i]
+		at := fmt.Sprintf("%s[%d]", join(path, "map"), i)
+		if r.Check != nil {
+			report(join(at, "check"), "", "a rule has no condition: %s", why)
+		}
+		if len(r.Append) > 0 {
+			report(join(at, "append"), "", "nothing is appended: %s", why)
+		}
+		for j := range r.Delete {
+			c.lintHBaseDelete(fmt.Sprintf("%s[%d]", join(at, "delete"), j), r.Table, r.Delete[j].What, r.Delete[j].Family, report)
+		}
+	}
+	for i := range p.Rollups {
+		if p.Rollups[i].Distinct != "" {
+			report(join(fmt.Sprintf("%s[%d]", join(path, "rollups"), i), "distinct"), "", "DISTINCT families are not built on HBase: use engine pebble")
+		}
+	}
+}
+
+func (c *Config) lintHBaseDelete(at, table, what, family string, report reporter) {
+	if what == "newest" {
+		report(at, "delete the column, or the version at the rule's timestamp", "the newest version is another one when the delete is repeated, as on HBase it may be")
+	}
+	t, ok := c.Tables[table]
+	if !ok {
+		key, _ := c.template(table)
+		t = c.Tables[key]
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Families)) {
+		if f := familyOf(t, name); f.Counter && (what == "row" || name == family) {
+			report(at, "", "the counters of family %s are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back", name)
 		}
 	}
 }

@@ -50,7 +50,52 @@ func TestProblems(t *testing.T) {
 		}},
 		{"what HBase cannot", "store: {engine: hbase, hbase: {gateways: [\"h:1\"], call_timeout: 0s}}\n" + tables, []string{
 			`f.yaml:1:65: call_timeout must be more than 0`,
-			`f.yaml:6:7: a COUNTER or DISTINCT family is not built on HBase yet: use engine pebble`,
+		}},
+		{"tables that HBase cannot hold", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
+tables:
+  t:
+    max_timestamp_slop: 1s
+    families:
+      a: {COUNTER: true, TTL: 60}
+      b: {COUNTER: true, KEEP_DELETED_CELLS: true}
+      d: {DISTINCT: true}
+      e: {TTL: 60}
+`, []string{
+			`f.yaml:6:7: a COUNTER family has no TTL on HBase, where the timestamps of its cells are offsets`,
+			`f.yaml:7:7: a COUNTER family has no NEW_VERSION_BEHAVIOR and no KEEP_DELETED_CELLS on HBase`,
+			`f.yaml:8:7: DISTINCT families are not built on HBase: use engine pebble`,
+		}},
+		{"rules that HBase cannot apply once", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
+tables:
+  t:
+    max_timestamp_slop: 1s
+    families:
+      e: {VERSIONS: 1}
+      n: {COUNTER: true}
+  day_*: {families: {n: {COUNTER: true}}}
+pipelines:
+  p:
+    topics: [a]
+    group: g
+    decode: {format: raw}
+    dedup: {id: "key", ttl: 1h}
+    backfill: {lag: 1000}
+    map:
+      - {table: t, row: "key", put: {e: {q: "value"}}, increment: [{family: n, qualifier: "'q'"}]}
+      - {table: t, row: "key", check: {family: e, qualifier: "'q'", op: absent}, put: {e: {q: "value"}}}
+      - {table: t, row: "key", append: {e: {q: "value"}}}
+      - {table: t, row: "key", delete: [{what: column, family: e, qualifier: "'q'"}, {what: newest, family: e, qualifier: "'q'"}]}
+      - {table: t, row: "key", delete: [{what: row}]}
+      - {table: "day_{date(time, '2006')}", row: "key", delete: [{what: family, family: n}]}
+`, []string{
+			`f.yaml:4:25: on HBase what becomes of a record must not depend on the clock`,
+			`f.yaml:14:5: event ids are not remembered: on HBase a batch is not atomic, and what is written must be the same however often it is written`,
+			`f.yaml:15:5: there are no bulk commits on HBase`,
+			`f.yaml:18:32: a rule has no condition: on HBase a batch is not atomic, and what is written must be the same however often it is written`,
+			`f.yaml:19:32: nothing is appended: on HBase a batch is not atomic, and what is written must be the same however often it is written`,
+			`f.yaml:20:86: the newest version is another one when the delete is repeated, as on HBase it may be (delete the column, or the version at the rule's timestamp)`,
+			`f.yaml:21:41: the counters of family n are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
+			`f.yaml:22:66: the counters of family n are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
 		}},
 		{"comments only", "# nothing\n", nil},
 		{"unknown key", "stor:\n  dir: x\n", []string{`f.yaml:1:1: unknown key "stor" (did you mean "store"?)`}},

@@ -51,7 +51,10 @@ type worker struct {
 
 func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error) {
 	f := p.opts.Flush
-	buf, err := buffer.New(&buffer.Options{MaxRecords: f.MaxRecords, MaxBytes: f.MaxBytes, MaxAge: f.MaxAge, Budget: p.opts.Budget})
+	buf, err := buffer.New(&buffer.Options{
+		MaxRecords: f.MaxRecords, MaxBytes: f.MaxBytes, MaxAge: f.MaxAge, Budget: p.opts.Budget,
+		Separate: p.opts.Engine.Traits().Atomic != store.AtomicBatch,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
 	}

@@ -82,7 +82,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		d.clients = append(d.clients, c)
 		o.Client, o.Engine, o.Budget, o.Logger = c, d.engine, budget, log
 		o.CreateTable = cfg.TableCreator(d.engine, log)
-		if o.StoreID, err = storeID(d.engine); err != nil {
+		if o.StoreID, err = storeID(ctx, d.engine); err != nil {
 			return nil, err
 		}
 		p, err := pipeline.New(o)
@@ -94,10 +94,16 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 	return d, d.listen()
 }
 
-// storeID names the data directory to the other members of a consumer group.
-func storeID(e store.Engine) (string, error) {
-	if i, ok := e.(interface{ ID() string }); ok {
-		return i.ID(), nil
+// storeID names the data directory, or the HBase, to the other members of a consumer
+// group. Several processes may share a group on one HBase.
+func storeID(ctx context.Context, e store.Engine) (string, error) {
+	switch e := e.(type) {
+	case interface{ ID() string }:
+		return e.ID(), nil
+	case interface {
+		ClusterID(ctx context.Context) (string, error)
+	}:
+		return e.ClusterID(ctx)
 	}
 	return "", fmt.Errorf("%w: engine %s has no identity, so that two stores could share a consumer group", store.ErrUnsupported, e.Traits().Name)
 }
@@ -148,7 +154,7 @@ func awaitTopics(ctx context.Context, c *kafka.Client, cfg *config.Config) error
 
 func (d *daemon) listen() (err error) {
 	dir := d.cfg.Store.Dir
-	if d.cfg.Store.Engine == "mem" {
+	if d.cfg.Store.Engine != "pebble" {
 		dir = ""
 	}
 	d.server, err = serve.New(&serve.Options{
@@ -189,7 +195,7 @@ func (d *daemon) run(ctx context.Context) error {
 			d.schedules.Run(ctx)
 		}
 	}()
-	if every := d.cfg.Store.RegionInterval; every > 0 {
+	if every := d.cfg.Store.RegionInterval; every > 0 && d.cfg.Store.Engine != "hbase" { // HBase splits its regions itself
 		tender := store.NewRegionTender(d.engine, &store.RegionTenderOptions{Interval: every, Logger: d.log})
 		group.Go(func() error { return tender.Run(serving) })
 	}

@@ -53,6 +53,10 @@ type Options struct {
 	MaxBytes   int64         // bytes after which Full reports true; default DefaultMaxBytes
 	MaxAge     time.Duration // after which Due reports true; default DefaultMaxAge
 	Budget     *Budget       // shared memory limit; nil = one of its own of three batches
+	// Separate makes all increments go to the store one by one, not summed, as
+	// engines of store.AtomicRow need them. They may share a batch with deletes,
+	// which such an engine lets counters have none of.
+	Separate bool
 }
 
 // Mark identifies the last record that a batch covers, for Progress.
@@ -76,6 +80,7 @@ type Buffer struct {
 	next     int64 // offset after the last one covered
 	mark     Mark
 	separate int64 // below this offset increments are not summed
+	never    bool  // they are never summed
 }
 
 // New returns an empty buffer that expects offset 0; see Start.
@@ -83,7 +88,7 @@ func New(o *Options) (*Buffer, error) {
 	if o == nil {
 		o = &Options{}
 	}
-	b := &Buffer{maxRecords: o.MaxRecords, maxBytes: o.MaxBytes, maxAge: o.MaxAge, budget: o.Budget, separate: -1}
+	b := &Buffer{maxRecords: o.MaxRecords, maxBytes: o.MaxBytes, maxAge: o.MaxAge, budget: o.Budget, separate: -1, never: o.Separate}
 	if b.maxRecords == 0 {
 		b.maxRecords = DefaultMaxRecords
 	}
@@ -170,7 +175,7 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 	for i := range ms {
 		z.add(&ms[i])
 	}
-	if z.deletes > 0 || b.cur.deletes {
+	if !b.never && (z.deletes > 0 || b.cur.deletes) {
 		if ok, err := b.addOrdered(ctx, offset, ms, &z); ok || err != nil {
 			return err
 		}
@@ -185,7 +190,7 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 	c := b.cur
 	b.cover(offset)
 	c.Counts.Applied++
-	separate := offset < b.separate
+	separate := b.never || offset < b.separate
 	room := z.plain
 	if separate {
 		room += z.counter

@@ -155,6 +155,31 @@ func TestSeparateKeepsIncrementsOfARecordApart(t *testing.T) {
 	}
 }
 
+// TestSeparateOption: for an engine whose batches are not atomic nothing is summed,
+// and deletes, which have nothing to do with counters there, share batches with them.
+func TestSeparateOption(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, &Options{Separate: true})
+	b.Separate(1) // changes nothing
+	del := cell.Mutation{Table: "t", Row: []byte("x")}
+	del.DeleteColumn("f", []byte("q"), 5)
+	add(t, b, 0, incrementOf("c", "x", 1, "q"), del)
+	add(t, b, 1, incrementOf("c", "x", 1, "q"))
+	add(t, b, 2, del)
+	add(t, b, 3, incrementOf("c", "y", 1, "q"))
+	got := b.Take(source, 0, 0, &store.Progress{}, "")
+	var offsets []int64
+	for _, c := range got.Store.Counters {
+		offsets = append(offsets, c.Offset)
+	}
+	if d := cmp.Diff([]int64{0, 1, 3}, offsets); d != "" || len(got.Store.Mutations) != 2 || len(got.Store.Records) != 0 {
+		t.Errorf("Got %d mutations, %d records and increments (-want +got):\n%s", len(got.Store.Mutations), len(got.Store.Records), d)
+	}
+	if got.Counts.Applied != 4 || got.Bytes <= 0 {
+		t.Errorf("Got %+v", got.Summary)
+	}
+}
+
 // A batch does not say whether a delete or an increment of it comes first, so
 // they may not share one.
 func TestDeletesAndIncrementsNeverShareABatch(t *testing.T) {
