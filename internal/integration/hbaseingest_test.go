@@ -119,7 +119,7 @@ func TestHBaseIngestThree(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k < parts-1 {
-			time.Sleep(time.Duration(rng.Int64N(int64(6 * time.Second)))) // the moment of a kill is what is random
+			<-time.NewTimer(time.Duration(rng.Int64N(int64(6 * time.Second)))).C // the moment of a kill is what is random
 			i := rng.IntN(len(daemons))
 			daemons[i].Kill()
 			daemons[i] = nil
