@@ -1,12 +1,14 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,13 +49,19 @@ const importBytes = 16 << 20
 
 // RowError is a row of a file that cannot be imported.
 type RowError struct {
-	File string // below the run's directory
-	Row  int64  // in the file, from 1
-	Err  error
+	File   string // below the run's directory
+	Row    int64  // in the file, from 1
+	Column string // empty = the row, not one value of it
+	Err    error
 }
 
-// Error names the row as FILE:ROW.
-func (e *RowError) Error() string { return fmt.Sprintf("%s:%d: %v", e.File, e.Row, e.Err) }
+// Error names the row as FILE:ROW, or the value as FILE:ROW:COLUMN.
+func (e *RowError) Error() string {
+	if e.Column != "" {
+		return fmt.Sprintf("%s:%d:%s: %v", e.File, e.Row, e.Column, e.Err)
+	}
+	return fmt.Sprintf("%s:%d: %v", e.File, e.Row, e.Err)
+}
 
 // Unwrap returns the reason.
 func (e *RowError) Unwrap() error { return e.Err }
@@ -95,9 +103,10 @@ type tableImport struct {
 	manifest *Manifest
 	schema   *store.TableDescriptor
 	columns  []importColumn
-	row      int // column of the row key
-	time     int // of the time; -1 = there is none
-	family   int // with rows: cell: of the family, qualifier and value
+	keys     []keyColumn // of the row key; the others' files have several
+	between  []byte      // stands between their values
+	time     int         // of the time; -1 = there is none
+	family   int         // with rows: cell: of the family, qualifier and value
 	qual     int
 	value    int
 	done     Imported
@@ -108,11 +117,27 @@ type tableImport struct {
 	bytes int
 }
 
+// keyColumn is a column whose values are a part of the row keys.
+type keyColumn struct {
+	column int
+	coding columnar.Coding
+}
+
+// columnError is what is wrong with the value of one column.
+type columnError struct {
+	column string
+	err    error
+}
+
+func (e *columnError) Error() string { return "column " + e.column + ": " + e.err.Error() }
+func (e *columnError) Unwrap() error { return e.err }
+
 // importColumn is where a column of the files goes.
 type importColumn struct {
 	family    string // empty = the column is not a cell's
 	qualifier []byte
 	coding    columnar.Coding
+	required  bool // null is an error
 }
 
 func (m *tableImport) run(ctx context.Context) (*Imported, error) {
@@ -167,7 +192,13 @@ func (m *tableImport) compile() error {
 	if len(m.manifest.Totals) == 0 {
 		return unsupported("it has no files")
 	}
-	m.row, m.time, m.family, m.qual, m.value = -1, -1, -1, -1, -1
+	return m.findColumns(unsupported, nil)
+}
+
+// findColumns finds out what the columns of m.manifest are for; keys are those of the
+// row key where none is from $row.
+func (m *tableImport) findColumns(unsupported func(format string, args ...any) error, keys []keyColumn) error {
+	m.keys, m.time, m.family, m.qual, m.value = keys, -1, -1, -1, -1
 	m.columns = make([]importColumn, len(m.manifest.Columns))
 	cells := 0
 	for i := range m.manifest.Columns {
@@ -175,8 +206,9 @@ func (m *tableImport) compile() error {
 		coding, _ := columnar.ParseCoding(c.Coding)
 		m.columns[i].coding = coding
 		switch c.From {
+		case "": // of a file of others, and not asked for as a cell
 		case columnar.FromRow:
-			m.row = i
+			m.keys = []keyColumn{{i, coding}}
 		case columnar.FromTimestamp:
 			m.time = i
 		case columnar.FromFamily:
@@ -198,7 +230,7 @@ func (m *tableImport) compile() error {
 		}
 	}
 	switch perCell := m.manifest.Rows == string(columnar.PerCell); {
-	case m.row < 0:
+	case len(m.keys) == 0:
 		return unsupported("it has no column from $row")
 	case perCell && (m.family < 0 || m.qual < 0 || m.value < 0 || m.time < 0):
 		return unsupported("it has one row a cell, and not all of $family, $qualifier, $timestamp and $value")
@@ -235,6 +267,11 @@ func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}
 	defer rd.Close()
+	return m.read(ctx, f, rd)
+}
+
+// read imports the rows of a file.
+func (m *tableImport) read(ctx context.Context, f *File, rd columnar.FileReader) error {
 	for row := int64(1); ; {
 		b, err := rd.Next()
 		if err == io.EOF {
@@ -245,7 +282,11 @@ func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
 		}
 		for i := range b.Rows() {
 			if err := m.add(b, i, row); err != nil {
-				return &RowError{File: f.Path, Row: row, Err: err}
+				bad := &RowError{File: f.Path, Row: row, Err: err}
+				if at := (*columnError)(nil); errors.As(err, &at) {
+					bad.Column, bad.Err = at.column, at.err
+				}
+				return bad
 			}
 			row++
 			if m.bytes >= m.chunkBytes {
@@ -260,7 +301,7 @@ func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
 
 // add makes a mutation of a row of a batch.
 func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
-	key, err := m.encode(b, m.row, i)
+	key, err := m.key(b, i)
 	if err != nil {
 		return err
 	}
@@ -268,11 +309,11 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 	if m.time >= 0 {
 		v := b.Vector(m.time)
 		if v.IsNull(i) {
-			return errors.New("it has no time")
+			return &columnError{m.manifest.Columns[m.time].Name, errors.New("it has no time")}
 		}
 		if at = cell.Timestamp(v.Int64s()[i]); v.Type() == columnar.Timestamp {
 			if at%1000 != 0 {
-				return fmt.Errorf("its time, %d µs, is not in ms", at)
+				return &columnError{m.manifest.Columns[m.time].Name, fmt.Errorf("its time, %d µs, is not in ms", at)}
 			}
 			at /= 1000
 		}
@@ -301,7 +342,7 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 	}
 	for j := range m.columns {
 		c := &m.columns[j]
-		if c.family == "" || b.Vector(j).IsNull(i) {
+		if c.family == "" || b.Vector(j).IsNull(i) && !c.required {
 			continue
 		}
 		value, err := m.encode(b, j, i)
@@ -323,15 +364,38 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 	return nil
 }
 
+// key returns the row key of a row of a batch.
+func (m *tableImport) key(b *columnar.Batch, i int) ([]byte, error) {
+	var key []byte
+	for n, k := range m.keys {
+		value, err := m.encodeAs(b, k.column, k.coding, i)
+		if err != nil {
+			return nil, err
+		}
+		if n > 0 {
+			key = append(key, m.between...)
+		}
+		if n < len(m.keys)-1 && !fixedWidth(k.coding) && bytes.Index(slices.Concat(value, m.between), m.between) < len(value) {
+			return nil, &columnError{m.manifest.Columns[k.column].Name, fmt.Errorf("%q contains what stands between the parts of the row key, so that two rows could have one key", value)}
+		}
+		key = append(key, value...)
+	}
+	return key, nil
+}
+
 // encode returns a value of a column as the bytes of a cell, of its own.
 func (m *tableImport) encode(b *columnar.Batch, column, i int) ([]byte, error) {
+	return m.encodeAs(b, column, m.columns[column].coding, i)
+}
+
+func (m *tableImport) encodeAs(b *columnar.Batch, column int, coding columnar.Coding, i int) ([]byte, error) {
 	name, v := m.manifest.Columns[column].Name, b.Vector(column)
 	if v.IsNull(i) {
-		return nil, fmt.Errorf("column %s is null", name)
+		return nil, &columnError{name, errors.New("it is null")}
 	}
-	value, err := v.AppendValue(nil, m.columns[column].coding, i)
+	value, err := v.AppendValue(nil, coding, i)
 	if err != nil {
-		return nil, fmt.Errorf("column %s: %w", name, err)
+		return nil, &columnError{name, err}
 	}
 	return value, nil
 }

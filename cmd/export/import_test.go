@@ -63,3 +63,56 @@ func TestImport(t *testing.T) {
 		}
 	}
 }
+
+// TestImportFilesOfOthers imports files without their manifest, by the columns of a job.
+func TestImportFilesOfOthers(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a", "b", "d")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withEngine(t, c, func(e config.Engine) {
+		for _, name := range []string{"copy", "keys", "one"} {
+			if err := e.CreateTable(t.Context(), &store.TableDescriptor{Name: name, Families: []store.FamilyDescriptor{store.NewFamily("e")}}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if stdout, stderr, status := export(t, "run", "-c", file, "views"); status != 0 {
+		t.Fatalf("run: Got status %d, %s%s", status, stdout, stderr)
+	}
+	files, err := filepath.Glob(filepath.Join(out, "views", "run=*", "*.arrow"))
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	dir := filepath.Dir(files[0])
+	at := "1970-01-01T00:00:00.001Z"
+	stdout, stderr, status := export(t, "import", "-c", file, "--as", "views", "--time", at, "--format", "parquet", "--json", dir, "copy")
+	var done imported
+	if err := json.Unmarshal([]byte(stdout), &done); err != nil || status != 0 || done.Rows != 3 || done.Cells != 3 {
+		t.Fatalf("Got status %d, %v, %s%s", status, err, stdout, stderr)
+	}
+	if stdout, stderr, status := export(t, "verify-table", "-c", file, "views", "copy"); status != 0 {
+		t.Errorf("verify-table: Got status %d, %s%s", status, stdout, stderr)
+	}
+	if stdout, stderr, status := export(t, "import", "-c", file, "--as", "views", "--time", at, files[0], "one"); status != 0 || !strings.Contains(stdout, "2 rows, 2 cells") {
+		t.Errorf("one file: Got status %d, %s%s", status, stdout, stderr)
+	}
+	for _, test := range []struct {
+		args   []string
+		status int
+		want   string
+	}{
+		{[]string{"--row", "key", dir, "keys"}, cli.StatusUsage, "--as"},
+		{[]string{"--as", "none", "--time", at, dir, "keys"}, cli.StatusUsage, "none"},
+		{[]string{"--as", "views", dir, "keys"}, cli.StatusFailed, "no column comes from $timestamp"},
+		{[]string{"--as", "views", "--time", at, "--row", "key", dir, "keys"}, cli.StatusFailed, "the row key is one column from $row, or the columns of a key"},
+		{[]string{"--as", "views", "--time", at, filepath.Join(dir, "none.arrow"), "keys"}, cli.StatusFailed, "not found"},
+		{[]string{"--as", "views", "--time", at, out, "keys"}, cli.StatusFailed, "no file ends in"},
+	} {
+		if _, stderr, status := export(t, append([]string{"import", "-c", file}, test.args...)...); status != test.status || !strings.Contains(stderr, test.want) {
+			t.Errorf("%v: Got status %d and %s, want %d and %q", test.args, status, stderr, test.status, test.want)
+		}
+	}
+}

@@ -19,6 +19,7 @@ package columnar
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow/go/v15/arrow"
 )
@@ -119,6 +120,14 @@ var codings = [...][]Coding{
 	Bool:      {Text, Raw},
 	Timestamp: {Text, Int64BE, RFC3339},
 	Bytes:     {Raw},
+}
+
+// Codings returns the codings that cells of a type may have, its default first.
+func (t Type) Codings() []Coding {
+	if int(t) >= len(codings) {
+		return nil
+	}
+	return slices.Clone(codings[t])
 }
 
 // RowsMode says what becomes an output row.

@@ -15,10 +15,13 @@ var _ columnar.FileReader = (*Reader)(nil)
 // rowsPerBatch is how many rows Next returns at most.
 const rowsPerBatch = columnar.DefaultBatchRows
 
-// Reader reads a Parquet file that a Writer wrote.
+// Reader reads a Parquet file that a Writer wrote, or, made by NewForeignReader, some
+// columns of any.
 type Reader struct {
 	file    *parquet.File
 	columns []columnar.Column
+	chunks  []int           // of each column, its chunk in a row group
+	appends []appendForeign // of each column, how a value is appended
 	batch   *columnar.Batch
 	group   int // the next row group
 	left    int64
@@ -46,6 +49,7 @@ func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
 		if !ok || !field.Leaf() || field.Repeated() {
 			return nil, fmt.Errorf("open parquet file: column %s has a type that exports do not have", field.Name())
 		}
+		rd.chunks, rd.appends = append(rd.chunks, len(rd.columns)), append(rd.appends, appendValue)
 		rd.columns = append(rd.columns, columnar.Column{Name: field.Name(), Type: t, Nullable: field.Optional()})
 	}
 	rd.batch = columnar.NewBatch(rd.columns)
@@ -98,14 +102,15 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 		g := groups[r.group]
 		r.group++
 		r.left = g.NumRows()
-		for _, c := range g.ColumnChunks() {
-			r.cursors = append(r.cursors, cursor{pages: c.Pages()})
+		chunks := g.ColumnChunks()
+		for _, i := range r.chunks {
+			r.cursors = append(r.cursors, cursor{pages: chunks[i].Pages()})
 		}
 	}
 	n := int(min(r.left, rowsPerBatch))
 	r.batch.Reset()
 	for i := range r.cursors {
-		if err := r.fill(&r.cursors[i], r.batch.Vector(i), n); err != nil {
+		if err := r.fill(&r.cursors[i], r.batch.Vector(i), r.appends[i], n); err != nil {
 			return nil, fmt.Errorf("read parquet column %s: %w", r.columns[i].Name, err)
 		}
 	}
@@ -114,7 +119,7 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 }
 
 // fill reads n values of a column into v.
-func (r *Reader) fill(c *cursor, v *columnar.Vector, n int) error {
+func (r *Reader) fill(c *cursor, v *columnar.Vector, add appendForeign, n int) error {
 	for n > 0 {
 		if c.values == nil {
 			page, err := c.pages.ReadPage()
@@ -128,7 +133,9 @@ func (r *Reader) fill(c *cursor, v *columnar.Vector, n int) error {
 		}
 		got, err := c.values.ReadValues(r.values[:min(n, len(r.values))])
 		for i := range got {
-			if err := appendValue(v, r.values[i]); err != nil {
+			if x := r.values[i]; x.IsNull() {
+				v.AppendNull()
+			} else if err := add(v, x); err != nil {
 				return err
 			}
 		}
@@ -143,11 +150,8 @@ func (r *Reader) fill(c *cursor, v *columnar.Vector, n int) error {
 	return nil
 }
 
+// appendValue appends a value that is not null and of v's type.
 func appendValue(v *columnar.Vector, x parquet.Value) error {
-	if x.IsNull() {
-		v.AppendNull()
-		return nil
-	}
 	switch v.Type() {
 	case columnar.Int64, columnar.Timestamp:
 		v.AppendInt64(x.Int64())

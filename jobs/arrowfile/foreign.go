@@ -1,0 +1,164 @@
+package arrowfile
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/ipc"
+	"github.com/apache/arrow/go/v15/arrow/memory"
+
+	"sluice/jobs/columnar"
+)
+
+var _ columnar.FileReader = (*ForeignReader)(nil)
+
+// ForeignReader reads some columns of an Arrow IPC file that somebody else wrote. What
+// Reader says of damaged files is true of it, too.
+type ForeignReader struct {
+	Reader
+	fields []int // of each column, its field in the schema
+}
+
+// NewForeignReader opens the file of size bytes in r for the columns with these names,
+// which come in that order. It takes the types of which one of ours holds every value:
+// integers but uint64 are int64, float32 is float64, large strings and bytes and those
+// of a fixed size are string and bytes, and timestamps of any unit are µs, those
+// without a zone as if in UTC; one between two µs is an error of Next. Other columns
+// are passed over. Its error names the column that is missing or of another type. A
+// nil allocator is the Go heap.
+func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memory.Allocator) (rd *ForeignReader, err error) {
+	defer recovered(&err)
+	if allocator == nil {
+		allocator = memory.DefaultAllocator
+	}
+	f, err := ipc.NewFileReader(io.NewSectionReader(r, 0, size), ipc.WithAllocator(allocator))
+	if err != nil {
+		return nil, fmt.Errorf("open arrow file: %w", err)
+	}
+	rd = &ForeignReader{Reader: Reader{file: f}}
+	for _, name := range names {
+		at := f.Schema().FieldIndices(name)
+		if len(at) != 1 {
+			return nil, fmt.Errorf("open arrow file: it has %d columns %s", len(at), name)
+		}
+		field := f.Schema().Field(at[0])
+		t, ok := foreignType(field.Type)
+		if !ok {
+			return nil, fmt.Errorf("open arrow file: column %s has type %s, of which no cell can be made", name, field.Type)
+		}
+		rd.columns = append(rd.columns, columnar.Column{Name: name, Type: t, Nullable: field.Nullable})
+		rd.fields = append(rd.fields, at[0])
+	}
+	rd.batch = columnar.NewBatch(rd.columns)
+	return rd, nil
+}
+
+// foreignType returns our type for values of an Arrow type.
+func foreignType(t arrow.DataType) (columnar.Type, bool) {
+	switch t.ID() {
+	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32:
+		return columnar.Int64, true
+	case arrow.FLOAT32, arrow.FLOAT64:
+		return columnar.Float64, true
+	case arrow.BOOL:
+		return columnar.Bool, true
+	case arrow.STRING, arrow.LARGE_STRING:
+		return columnar.String, true
+	case arrow.BINARY, arrow.LARGE_BINARY, arrow.FIXED_SIZE_BINARY:
+		return columnar.Bytes, true
+	case arrow.TIMESTAMP:
+		return columnar.Timestamp, true
+	}
+	return 0, false
+}
+
+// Next returns the next record batch's columns.
+func (r *ForeignReader) Next() (b *columnar.Batch, err error) {
+	defer recovered(&err)
+	if r.next == r.file.NumRecords() {
+		return nil, io.EOF
+	}
+	rec, err := r.file.RecordAt(r.next)
+	if err != nil {
+		return nil, fmt.Errorf("read arrow record batch %d: %w", r.next, err)
+	}
+	defer rec.Release()
+	r.next++
+	r.batch.Reset()
+	for i, field := range r.fields {
+		a, v := rec.Column(field), r.batch.Vector(i)
+		for j := range a.Len() {
+			if a.IsNull(j) {
+				v.AppendNull()
+			} else if err := appendForeign(v, a, j); err != nil {
+				return nil, fmt.Errorf("read arrow record batch %d, row %d, column %s: %w", r.next-1, j+1, r.columns[i].Name, err)
+			}
+		}
+	}
+	return r.batch, nil
+}
+
+// appendForeign appends value i of an array whose type foreignType knows.
+func appendForeign(v *columnar.Vector, a arrow.Array, i int) error {
+	switch a := a.(type) {
+	case *array.Int8:
+		v.AppendInt64(int64(a.Value(i)))
+	case *array.Int16:
+		v.AppendInt64(int64(a.Value(i)))
+	case *array.Int32:
+		v.AppendInt64(int64(a.Value(i)))
+	case *array.Int64:
+		v.AppendInt64(a.Value(i))
+	case *array.Uint8:
+		v.AppendInt64(int64(a.Value(i)))
+	case *array.Uint16:
+		v.AppendInt64(int64(a.Value(i)))
+	case *array.Uint32:
+		v.AppendInt64(int64(a.Value(i)))
+	case *array.Float32:
+		v.AppendFloat64(float64(a.Value(i)))
+	case *array.Float64:
+		v.AppendFloat64(a.Value(i))
+	case *array.Boolean:
+		v.AppendBool(a.Value(i))
+	case *array.String:
+		return v.AppendBytes([]byte(a.Value(i)))
+	case *array.LargeString:
+		return v.AppendBytes([]byte(a.Value(i)))
+	case *array.Binary:
+		return v.AppendBytes(a.Value(i))
+	case *array.LargeBinary:
+		return v.AppendBytes(a.Value(i))
+	case *array.FixedSizeBinary:
+		return v.AppendBytes(a.Value(i))
+	case *array.Timestamp:
+		return appendTime(v, int64(a.Value(i)), a.DataType().(*arrow.TimestampType).Unit)
+	default:
+		return fmt.Errorf("values of type %s", a.DataType())
+	}
+	return nil
+}
+
+// appendTime appends a time of any unit as µs.
+func appendTime(v *columnar.Vector, t int64, unit arrow.TimeUnit) error {
+	factor := int64(1)
+	switch unit {
+	case arrow.Second:
+		factor = 1_000_000
+	case arrow.Millisecond:
+		factor = 1000
+	case arrow.Nanosecond:
+		if t%1000 != 0 {
+			return fmt.Errorf("the time %d ns is not in µs", t)
+		}
+		t /= 1000
+	}
+	if t > math.MaxInt64/factor || t < math.MinInt64/factor {
+		return fmt.Errorf("the time %d %v is beyond what µs reach", t, unit)
+	}
+	v.AppendInt64(t * factor)
+	return nil
+}

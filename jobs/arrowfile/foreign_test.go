@@ -1,0 +1,127 @@
+package arrowfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v15/arrow"
+	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/ipc"
+	"github.com/apache/arrow/go/v15/arrow/memory"
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/jobs/columnar"
+)
+
+// writeForeign writes a file of one record with a column for each type, whose values
+// are the JSON ones.
+func writeForeign(t *testing.T, rows string, fields ...arrow.Field) *bytes.Reader {
+	t.Helper()
+	schema := arrow.NewSchema(fields, nil)
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rec.Release()
+	f, err := os.Create(filepath.Join(t.TempDir(), "foreign.arrow"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := ipc.NewFileWriter(f, ipc.WithSchema(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Write(rec), w.Close(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.NewReader(b)
+}
+
+func foreignFields() (names []string, fields []arrow.Field) {
+	for _, f := range []arrow.Field{
+		{Name: "list", Type: arrow.ListOf(arrow.PrimitiveTypes.Int8)},
+		{Name: "i8", Type: arrow.PrimitiveTypes.Int8},
+		{Name: "u32", Type: arrow.PrimitiveTypes.Uint32},
+		{Name: "u64", Type: arrow.PrimitiveTypes.Uint64},
+		{Name: "f32", Type: arrow.PrimitiveTypes.Float32},
+		{Name: "large", Type: arrow.BinaryTypes.LargeString, Nullable: true},
+		{Name: "fixed", Type: &arrow.FixedSizeBinaryType{ByteWidth: 2}},
+		{Name: "s", Type: &arrow.TimestampType{Unit: arrow.Second}},
+		{Name: "ns", Type: &arrow.TimestampType{Unit: arrow.Nanosecond, TimeZone: "UTC"}},
+	} {
+		fields = append(fields, f)
+		if f.Name != "list" && f.Name != "u64" {
+			names = append(names, f.Name)
+		}
+	}
+	return names, fields
+}
+
+const foreignRow = `{"list": [1], "i8": -8, "u32": 4000000000, "u64": 1, "f32": 1.5, "large": %s, "fixed": "AAE=", "s": "1970-01-01T00:00:02", "ns": "1970-01-01T00:00:00.00000%s"}`
+
+func TestForeignReader(t *testing.T) {
+	t.Parallel()
+	names, fields := foreignFields()
+	r := writeForeign(t, "["+fmt.Sprintf(foreignRow, `"é"`, "9")+","+fmt.Sprintf(foreignRow, "null", "8")+"]", fields...)
+	rd, err := NewForeignReader(r, r.Size(), names, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	b, err := rd.Next()
+	if err != nil || b.Rows() != 2 {
+		t.Fatal(b, err)
+	}
+	var got []string
+	for i, c := range rd.Columns() {
+		v, text := b.Vector(i), ""
+		switch c.Type {
+		case columnar.Int64, columnar.Timestamp:
+			text = fmt.Sprint(v.Int64s()[0])
+		case columnar.Float64:
+			text = fmt.Sprint(v.Float64s()[0])
+		default:
+			text = fmt.Sprintf("%q", v.Bytes(0))
+		}
+		got = append(got, fmt.Sprint(c.Name, " ", c.Type, " ", text, " ", v.IsNull(1)))
+	}
+	want := []string{
+		"i8 int64 -8 false", "u32 int64 4000000000 false", "f32 float64 1.5 false", `large string "é" true`, `fixed bytes "\x00\x01" false`,
+		"s timestamp 2000000 false", "ns timestamp 9 false",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if _, err := rd.Next(); err != io.EOF {
+		t.Errorf("Got %v at the end", err)
+	}
+}
+
+func TestForeignReaderRefuses(t *testing.T) {
+	t.Parallel()
+	_, fields := foreignFields()
+	r := writeForeign(t, "["+fmt.Sprintf(foreignRow, `"a"`, "9")+","+fmt.Sprintf(foreignRow, `"b"`, "0001")+"]", fields...)
+	for name, want := range map[string]string{"nope": "0 columns nope", "list": "column list has type", "u64": "column u64 has type"} {
+		if _, err := NewForeignReader(r, r.Size(), []string{name}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: Got %v, want %q", name, err, want)
+		}
+	}
+	rd, err := NewForeignReader(r, r.Size(), []string{"ns"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	if _, err := rd.Next(); err == nil || !strings.Contains(err.Error(), "row 2, column ns: the time") {
+		t.Errorf("Got %v, want the row of the time between two µs", err)
+	}
+}

@@ -1,0 +1,275 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/jobs/arrowfile"
+	"sluice/jobs/columnar"
+	"sluice/jobs/parquetfile"
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// ImportFilesOptions configures ImportFiles. From, Columns, To and Into must be set.
+type ImportFilesOptions struct {
+	// From has the files. It is not closed.
+	From target.Target
+	// Files are paths below From, ending in .parquet or .arrow, which are read in
+	// this order. Default: all such files directly in From, by name.
+	Files []string
+	// Format is the only format whose files are taken where Files says nothing.
+	// Default: both.
+	Format string
+	// Columns say what the files' columns of these names become, as those of a job
+	// say what is exported: From is the cell that a value is written to, $row,
+	// $timestamp, or with Rows cell $family, $qualifier and $value. Other columns
+	// of the files are passed over. A Nullable of false makes null an error; of
+	// OnError nothing is asked.
+	Columns []columnar.ColumnSpec
+	// Rows is row (default) or cell, as a job's.
+	Rows string
+	// Key are the columns of which the row key is put together, in place of one
+	// column from $row: each a name, or NAME:CODING, whose default is text. They
+	// need not be among Columns.
+	Key []string
+	// Between stands between the parts of the row key. No part but the last may
+	// contain it, unless it has a width of its own (int64be, float64be), so that
+	// no two rows have one key. Default: none.
+	Between string
+	// Time is that of cells where no column is from $timestamp. Must be set then.
+	Time time.Time
+	// To has the table Into, which gets the cells.
+	To   store.Engine
+	Into string
+	// Progress is called now and then; it must return soon.
+	Progress func(Progress)
+	// Now is the clock of Progress. Default: time.Now.
+	Now func() time.Time
+
+	chunkBytes int // as ImportOptions
+}
+
+// ImportFiles writes the rows of Parquet and Arrow files that others have made into a
+// table. Before the first row is written, every file is opened and its columns are
+// compared with what is asked for. The rest is as with Import: times are explicit and
+// counters are set, rows are taken in bulk, sorted, in commits of about 16 MiB, and
+// what was written before an error stays. The error wraps a *RowError, which names
+// file, row and column, where a value is refused, *columnar.SpecError where Columns
+// are, store.ErrInvalidArgument, store.ErrFamilyNotFound and store.ErrUnsupported.
+func ImportFiles(ctx context.Context, o *ImportFilesOptions) (*Imported, error) {
+	if o.From == nil || o.To == nil || o.Into == "" || len(o.Columns) == 0 {
+		return nil, errors.New("jobs: ImportFilesOptions need From, Columns, To and Into")
+	}
+	i := &fileImport{ImportFilesOptions: *o, tableImport: tableImport{ImportOptions: ImportOptions{
+		From: o.From, To: o.To, Into: o.Into, Progress: o.Progress, Now: o.Now, chunkBytes: o.chunkBytes,
+	}}}
+	if i.tableImport.Now == nil {
+		i.tableImport.Now = time.Now
+	}
+	if i.tableImport.chunkBytes == 0 {
+		i.tableImport.chunkBytes = importBytes
+	}
+	if err := i.importAll(ctx); err != nil {
+		return nil, fmt.Errorf("import files into %s: %w", o.Into, err)
+	}
+	return &i.done, nil
+}
+
+// fileImport is one execution of ImportFiles.
+type fileImport struct {
+	ImportFilesOptions
+	tableImport
+	specs []columnar.ColumnSpec
+	parts []keyPart
+}
+
+// keyPart is a column of ImportFilesOptions.Key.
+type keyPart struct {
+	name   string
+	coding columnar.Coding
+}
+
+// fixedWidth reports whether all values of a coding have as many bytes.
+func fixedWidth(c columnar.Coding) bool { return c == columnar.Int64BE || c == columnar.Float64BE }
+
+func (i *fileImport) importAll(ctx context.Context) (err error) {
+	t := &i.tableImport
+	if t.schema, err = t.To.Table(ctx, t.Into); err != nil {
+		return err
+	}
+	schema, err := columnar.Compile(i.Columns, columnar.RowsMode(i.Rows), t.schema)
+	if err != nil {
+		return err
+	}
+	i.specs = schema.Specs()
+	if err := i.parseKey(schema); err != nil {
+		return err
+	}
+	if i.Files == nil {
+		if i.Files, err = dataFiles(ctx, t.From, i.ImportFilesOptions.Format); err != nil {
+			return err
+		}
+	}
+	if len(i.Files) == 0 {
+		return fmt.Errorf("%w: no file ends in .parquet or .arrow", store.ErrInvalidArgument)
+	}
+	t.between = []byte(i.Between)
+	t.report.start(t.Progress, t.Now, len(i.Files))
+	for _, write := range []bool{false, true} {
+		for _, name := range i.Files {
+			if err := i.importFile(ctx, name, string(schema.Mode()), write); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parseKey reads Key and checks what the specs say of row key and time.
+func (i *fileImport) parseKey(schema *columnar.Schema) error {
+	invalid := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", store.ErrInvalidArgument, fmt.Sprintf(format, args...))
+	}
+	from := func(source string) bool {
+		return slices.ContainsFunc(i.specs, func(s columnar.ColumnSpec) bool { return s.From == source })
+	}
+	switch {
+	case from(columnar.FromRow) == (len(i.Key) > 0):
+		return invalid("the row key is one column from %s, or the columns of a key", columnar.FromRow)
+	case schema.Op():
+		return invalid("a column comes from %s: changes are not imported", columnar.FromOp)
+	case !from(columnar.FromTimestamp) && i.Time.IsZero():
+		return invalid("no column comes from %s: say which time the cells have", columnar.FromTimestamp)
+	}
+	for n, key := range i.Key {
+		name, coding, given := strings.Cut(key, ":")
+		part := keyPart{name: name}
+		if given {
+			var ok bool
+			if part.coding, ok = columnar.ParseCoding(coding); !ok || part.coding == columnar.Distinct {
+				return invalid("column %s of the row key has the coding %q", name, coding)
+			}
+		}
+		if i.Between == "" && n < len(i.Key)-1 && !fixedWidth(part.coding) {
+			return invalid("nothing stands behind column %s of the row key, whose values differ in length: two rows could have one key", name)
+		}
+		i.parts = append(i.parts, part)
+	}
+	return nil
+}
+
+// dataFiles returns the files in a target that can be imported, by name: those of one
+// format, where it is given.
+func dataFiles(ctx context.Context, t target.Target, only string) ([]string, error) {
+	entries, err := t.List(ctx, ".")
+	if err != nil {
+		return nil, err
+	}
+	var files []string
+	for _, e := range entries {
+		ext := strings.TrimPrefix(path.Ext(e.Name), ".")
+		if _, ok := formatOf(ext); ok && !e.Dir && (only == "" || ext == only) {
+			files = append(files, e.Name)
+		}
+	}
+	return files, nil
+}
+
+// importFile checks a file, and where write is set imports it.
+func (i *fileImport) importFile(ctx context.Context, name, mode string, write bool) error {
+	in, err := i.tableImport.From.Open(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	var names []string
+	for _, s := range i.specs {
+		names = append(names, s.Name)
+	}
+	for _, k := range i.parts {
+		names = append(names, k.name)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	var rd columnar.FileReader
+	switch path.Ext(name) {
+	case "." + Parquet:
+		rd, err = parquetfile.NewForeignReader(in, in.Size(), names)
+	case "." + Arrow:
+		rd, err = arrowfile.NewForeignReader(in, in.Size(), names, nil)
+	default:
+		err = fmt.Errorf("%w: it ends in neither .parquet nor .arrow", store.ErrInvalidArgument)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	defer rd.Close()
+	if err := i.describe(rd.Columns(), mode); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	if !write {
+		return nil
+	}
+	if err := i.read(ctx, &File{Path: name}, rd); err != nil {
+		return err
+	}
+	i.report.file(in.Size())
+	return nil
+}
+
+// describe makes the manifest that a run of the file's columns would have.
+func (i *fileImport) describe(columns []columnar.Column, mode string) error {
+	t := &i.tableImport
+	t.manifest = &Manifest{Rows: mode, LogicalTime: i.Time}
+	required := map[int]bool{}
+	for n, c := range columns {
+		d := Column{Name: c.Name, Type: c.Type.String()}
+		if at := slices.IndexFunc(i.specs, func(s columnar.ColumnSpec) bool { return s.Name == c.Name }); at >= 0 {
+			s := &i.specs[at]
+			if bytesAsText := s.Type == columnar.String.String() && c.Type == columnar.Bytes || s.Type == columnar.Bytes.String() && c.Type == columnar.String; s.Type != d.Type && !bytesAsText {
+				return fmt.Errorf("%w: column %s is of type %s, not %s", store.ErrInvalidArgument, c.Name, c.Type, s.Type)
+			}
+			d.From, d.Coding = s.From, s.Coding
+			required[n] = !*s.Nullable
+		}
+		t.manifest.Columns = append(t.manifest.Columns, d)
+	}
+	unsupported := func(format string, args ...any) error {
+		return fmt.Errorf("%w: %s", store.ErrUnsupported, fmt.Sprintf(format, args...))
+	}
+	keys, err := i.keyColumns(columns)
+	if err != nil {
+		return err
+	}
+	if err := t.findColumns(unsupported, keys); err != nil {
+		return err
+	}
+	for n := range t.columns {
+		t.columns[n].required = required[n]
+	}
+	return nil
+}
+
+// keyColumns finds the columns of Key in those of a file.
+func (i *fileImport) keyColumns(columns []columnar.Column) ([]keyColumn, error) {
+	var keys []keyColumn
+	for _, part := range i.parts {
+		at := slices.IndexFunc(columns, func(c columnar.Column) bool { return c.Name == part.name })
+		k := keyColumn{column: at, coding: part.coding}
+		c := columns[at] // the reader has all that it was asked for
+		if k.coding == 0 {
+			k.coding = c.Type.Codings()[0]
+		}
+		if !slices.Contains(c.Type.Codings(), k.coding) {
+			return nil, fmt.Errorf("%w: column %s of the row key is of type %s, which has no coding %v", store.ErrInvalidArgument, c.Name, c.Type, k.coding)
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}

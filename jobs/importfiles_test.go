@@ -1,0 +1,158 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/store"
+)
+
+// runOf is the directory of the only run of an exported job.
+func runOf(t *testing.T, at string) string {
+	t.Helper()
+	runs, err := filepath.Glob(filepath.Join(at, "run=*"))
+	if err != nil || len(runs) != 1 {
+		t.Fatal(runs, err)
+	}
+	return runs[0]
+}
+
+// TestImportFiles: the files of an export, taken as anybody's, make the same table, in
+// both modes and formats, however often.
+func TestImportFiles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		spec Spec
+		key  []string
+	}{
+		{"rows", Spec{Columns: perRow}, nil},
+		{"rows from arrow", Spec{Columns: perRow, Formats: []string{Arrow}}, nil},
+		{"cells", Spec{Columns: perCell, Rows: "cell"}, nil},
+		{"a key column", Spec{Columns: perRow}, []string{"key"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			source, at := exportedTable(t, &c.spec, typed(t))
+			to := openPebble(t, t.TempDir())
+			createTable(t, to, "t")
+			o := &ImportFilesOptions{
+				From: mustLocal(t, runOf(t, at)), Columns: c.spec.Columns, Rows: c.spec.Rows, Key: c.key, Time: time.UnixMilli(1234), To: to, Into: "t", chunkBytes: 100,
+			}
+			if c.key != nil {
+				o.Columns = slices.DeleteFunc(slices.Clone(o.Columns), func(s columnar.ColumnSpec) bool { return s.From == columnar.FromRow })
+			}
+			for range 2 {
+				if done, err := ImportFiles(t.Context(), o); err != nil || done.Rows < 12 || done.Cells < 12*8 {
+					t.Fatalf("Got %+v, %v", done, err)
+				}
+				equalTables(t, source, to, false, "t", "t")
+			}
+		})
+	}
+}
+
+// named writes two columns of text and a number a row, and exports them.
+func named(t *testing.T, rows ...[2]string) (run string) {
+	t.Helper()
+	columns := []columnar.ColumnSpec{
+		{Name: "a", From: "f:a", Type: "string"}, {Name: "b", From: "f:b", Type: "string"}, {Name: "n", From: "f:n", Type: "int64"},
+	}
+	_, at := exportedTable(t, &Spec{Columns: columns}, func(e store.Engine) {
+		for i, row := range rows {
+			key := fmt.Sprintf("row%02d", i)
+			mutate(t, e, "t", key, putOp("f", "n", 1, fmt.Sprint(i)))
+			for j, name := range []string{"a", "b"} {
+				if row[j] != "null" {
+					mutate(t, e, "t", key, putOp("f", name, 1, row[j]))
+				}
+			}
+		}
+	})
+	return runOf(t, at)
+}
+
+func TestImportFilesKey(t *testing.T) {
+	t.Parallel()
+	n := columnar.ColumnSpec{Name: "n", From: "f:n", Type: "int64", Coding: "int64be"}
+	yes, no := true, false
+	for _, c := range []struct {
+		name    string
+		rows    [][2]string
+		key     []string
+		between string
+		columns []columnar.ColumnSpec
+		want    []string
+		err     string
+		is      error
+	}{
+		{name: "parts", rows: [][2]string{{"x", "y|z"}, {"", ""}}, key: []string{"a", "n", "b"}, between: "|", want: []string{"x|0|y|z", "|1|"}},
+		{name: "fixed width", rows: [][2]string{{"x", "y"}}, key: []string{"n:int64be", "a"}, want: []string{"\x00\x00\x00\x00\x00\x00\x00\x00x"}},
+		{name: "ambiguous", rows: [][2]string{{"x", "y"}, {"x|", "y"}}, key: []string{"a", "b"}, between: "|", err: "part-000000-0000.parquet:2:a: ", is: nil},
+		{name: "ambiguous end", rows: [][2]string{{"x|", "y"}}, key: []string{"a", "b"}, between: "||", err: ".parquet:1:a: "},
+		{name: "null in the key", rows: [][2]string{{"null", "y"}}, key: []string{"a", "b"}, between: "|", err: ".parquet:1:a: it is null"},
+		{name: "empty key", rows: [][2]string{{"", "y"}}, key: []string{"a"}, is: cell.ErrRowEmpty, err: ".parquet:1: "},
+		{
+			name: "null", rows: [][2]string{{"x", "y"}, {"y", "null"}}, key: []string{"a"}, err: ".parquet:2:b: it is null",
+			columns: []columnar.ColumnSpec{{Name: "b", From: "f:b", Type: "string", Nullable: &no}},
+		},
+		{
+			name: "null is no cell", rows: [][2]string{{"x", "y"}, {"y", "null"}}, key: []string{"a"}, want: []string{"x"},
+			columns: []columnar.ColumnSpec{{Name: "b", From: "f:b", Type: "string", Nullable: &yes}},
+		},
+		{
+			name: "type", rows: [][2]string{{"x", "y"}}, key: []string{"a"}, is: store.ErrInvalidArgument, err: "column n is of type int64, not string",
+			columns: []columnar.ColumnSpec{{Name: "n", From: "f:n", Type: "string"}},
+		},
+		{name: "no column", rows: [][2]string{{"x", "y"}}, key: []string{"c"}, err: "it has no column c"},
+		{name: "nothing between", rows: [][2]string{{"x", "y"}}, key: []string{"a", "b"}, is: store.ErrInvalidArgument, err: "nothing stands behind column a"},
+		{name: "no key", rows: [][2]string{{"x", "y"}}, is: store.ErrInvalidArgument, err: "the row key is one column"},
+		{name: "coding", rows: [][2]string{{"x", "y"}}, key: []string{"a:int64be"}, is: store.ErrInvalidArgument, err: "has no coding int64be"},
+		{name: "no coding", rows: [][2]string{{"x", "y"}}, key: []string{"a:b"}, is: store.ErrInvalidArgument, err: `has the coding "b"`},
+		{
+			name: "family", rows: [][2]string{{"x", "y"}}, key: []string{"a"}, err: "columns[0].from",
+			columns: []columnar.ColumnSpec{{Name: "n", From: "z:n", Type: "int64"}},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			to := openMemory(t)
+			o := &ImportFilesOptions{From: mustLocal(t, named(t, c.rows...)), Columns: c.columns, Key: c.key, Between: c.between, Time: time.UnixMilli(7), To: to, Into: "t"}
+			if o.Columns == nil {
+				o.Columns = []columnar.ColumnSpec{n}
+			}
+			_, err := ImportFiles(t.Context(), o)
+			if c.want == nil {
+				if err == nil || !strings.Contains(err.Error(), c.err) || c.is != nil && !errors.Is(err, c.is) {
+					t.Errorf("Got %v, want %q, %v", err, c.err, c.is)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			sc := to.Scan(t.Context(), &store.Scan{Table: "t"})
+			defer sc.Close()
+			for sc.Next() {
+				got = append(got, string(sc.Row().Key))
+				if at := sc.Row().Cells[0].Time; at != 7 {
+					t.Errorf("Got the time %d", at)
+				}
+			}
+			slices.Sort(c.want)
+			if d := cmp.Diff(c.want, got); d != "" || sc.Err() != nil {
+				t.Errorf("%v (-want +got):\n%s", sc.Err(), d)
+			}
+		})
+	}
+}

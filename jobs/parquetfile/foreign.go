@@ -1,0 +1,126 @@
+package parquetfile
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+
+	"sluice/jobs/columnar"
+)
+
+// appendForeign appends a value that is not null to a vector.
+type appendForeign func(v *columnar.Vector, x parquet.Value) error
+
+// NewForeignReader opens a Parquet file that somebody else wrote, for the columns with
+// these names, which come in the file's order. It takes the types of the Parquet
+// format (LogicalTypes.md) whose every value one of ours holds: INT32, narrower and
+// unsigned ones up to 32 bits are int64, FLOAT is float64, UTF8, ENUM and JSON are
+// string, fixed-length ones are bytes, and timestamps of any unit are µs, those
+// without a zone as if in UTC; one between two µs is an error of Next. Other columns
+// of the file, nested ones too, are passed over. Its error names the column that is
+// missing or of another type.
+func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, err error) {
+	defer recovered(&err)
+	f, err := parquet.OpenFile(r, size, parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, fmt.Errorf("open parquet file: %w", err)
+	}
+	rd = &Reader{file: f, values: make([]parquet.Value, 1024)}
+	found := map[string]bool{}
+	chunk := 0
+	for _, field := range f.Schema().Fields() {
+		at := chunk
+		chunk += leaves(field)
+		if !slices.Contains(names, field.Name()) {
+			continue
+		}
+		t, add, ok := columnar.Type(0), appendForeign(nil), false
+		if field.Leaf() && !field.Repeated() {
+			t, add, ok = foreignType(field)
+		}
+		if !ok {
+			return nil, fmt.Errorf("open parquet file: column %s has type %s, of which no cell can be made", field.Name(), field)
+		}
+		found[field.Name()] = true
+		rd.columns = append(rd.columns, columnar.Column{Name: field.Name(), Type: t, Nullable: field.Optional()})
+		rd.chunks, rd.appends = append(rd.chunks, at), append(rd.appends, add)
+	}
+	for _, name := range names {
+		if !found[name] {
+			return nil, fmt.Errorf("open parquet file: it has no column %s", name)
+		}
+	}
+	rd.batch = columnar.NewBatch(rd.columns)
+	return rd, nil
+}
+
+// leaves returns how many column chunks a field has.
+func leaves(n parquet.Node) int {
+	if n.Leaf() {
+		return 1
+	}
+	sum := 0
+	for _, f := range n.Fields() {
+		sum += leaves(f)
+	}
+	return sum
+}
+
+// foreignType returns our type for a column, and how its values become ours.
+func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
+	logical := ""
+	if l := n.Type().LogicalType(); l != nil {
+		logical = l.String()
+	}
+	switch kind := n.Type().Kind(); {
+	case kind == parquet.Boolean && logical == "":
+		return columnar.Bool, appendValue, true
+	case kind == parquet.Int64 && (logical == "" || logical == "INT(64,true)"):
+		return columnar.Int64, appendValue, true
+	case kind == parquet.Int32 && logical == "INT(32,false)":
+		return columnar.Int64, func(v *columnar.Vector, x parquet.Value) error { v.AppendInt64(int64(x.Uint32())); return nil }, true
+	case kind == parquet.Int32 && (logical == "" || slices.Contains([]string{"INT(8,true)", "INT(16,true)", "INT(32,true)", "INT(8,false)", "INT(16,false)"}, logical)):
+		return columnar.Int64, func(v *columnar.Vector, x parquet.Value) error { v.AppendInt64(int64(x.Int32())); return nil }, true
+	case kind == parquet.Double && logical == "":
+		return columnar.Float64, appendValue, true
+	case kind == parquet.Float && logical == "":
+		return columnar.Float64, func(v *columnar.Vector, x parquet.Value) error { v.AppendFloat64(float64(x.Float())); return nil }, true
+	case kind == parquet.ByteArray && (logical == "STRING" || logical == "ENUM" || logical == "JSON"):
+		return columnar.String, appendValue, true
+	case kind == parquet.ByteArray && logical == "", kind == parquet.FixedLenByteArray && (logical == "" || logical == "UUID"):
+		return columnar.Bytes, func(v *columnar.Vector, x parquet.Value) error { return v.AppendBytes(x.ByteArray()) }, true
+	case kind == parquet.Int64:
+		for _, utc := range []bool{true, false} {
+			switch logical {
+			case fmt.Sprintf("TIMESTAMP(isAdjustedToUTC=%t,unit=MILLIS)", utc):
+				return columnar.Timestamp, appendMillis, true
+			case fmt.Sprintf("TIMESTAMP(isAdjustedToUTC=%t,unit=MICROS)", utc):
+				return columnar.Timestamp, appendValue, true
+			case fmt.Sprintf("TIMESTAMP(isAdjustedToUTC=%t,unit=NANOS)", utc):
+				return columnar.Timestamp, appendNanos, true
+			}
+		}
+	}
+	return 0, nil, false
+}
+
+func appendMillis(v *columnar.Vector, x parquet.Value) error {
+	ms := x.Int64()
+	if ms > math.MaxInt64/1000 || ms < math.MinInt64/1000 {
+		return fmt.Errorf("the time %d ms is beyond what µs reach", ms)
+	}
+	v.AppendInt64(ms * 1000)
+	return nil
+}
+
+func appendNanos(v *columnar.Vector, x parquet.Value) error {
+	ns := x.Int64()
+	if ns%1000 != 0 {
+		return fmt.Errorf("the time %d ns is not in µs", ns)
+	}
+	v.AppendInt64(ns / 1000)
+	return nil
+}
