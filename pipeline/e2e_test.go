@@ -455,3 +455,38 @@ func TestRecordsDeletedWhileDown(t *testing.T) {
 		t.Errorf("Got %+v, want 30 lost of 100", got)
 	}
 }
+
+// What is before a record that cannot be applied is stored with the right mark of
+// the log, whatever the record does to its partition.
+func TestGoesOnAfterAPoisonRecord(t *testing.T) {
+	t.Parallel()
+	json := func(p Policy, retries int) testOption {
+		return withPoison(Poison{Policies: map[string]Policy{"json": p}, Retries: retries})
+	}
+	for name, run := range map[string]func(c *cluster, e store.Engine){
+		"fail, and a new start": func(c *cluster, e store.Engine) {
+			m := c.run(e, json(StopPipeline, 0))
+			err := <-m.done
+			m.done <- nil
+			if !errors.Is(err, ErrPoison) || readProgress(c.t, e) != 3 {
+				c.t.Errorf("Got %v at offset %d, want ErrPoison at 3", err, readProgress(c.t, e))
+			}
+		},
+		"retry": func(c *cluster, e store.Engine) {
+			m := c.run(e, json(RetryRecords, 1))
+			m.wait(c.ends("pages"))
+			m.close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, e := newCluster(t, map[string]int{"pages": 1}), newPebble(t)
+			c.produce("pages", 44)
+			run(c, e)
+			m := c.run(e)
+			m.wait(c.ends("pages"))
+			m.close()
+			c.check(e)
+		})
+	}
+}

@@ -378,6 +378,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 			continue
 		}
 		if err := w.recordFetching(ctx, hard, r, &rec); err != nil {
+			w.mark() // what is before r is still stored, after b is released
 			return err
 		}
 		w.last = r
