@@ -268,7 +268,7 @@ type DeadLetters struct {
 	Window int `yaml:"window" default:"10000"`
 	// CloseAfter is how long such a pause is. Then a tenth of Window is tried: where
 	// TripAt of that is refused, too, the partition pauses again. 0 = until the
-	// daemon is started again.
+	// daemon is started again, or ingest breaker close.
 	CloseAfter time.Duration `yaml:"close_after"`
 }
 

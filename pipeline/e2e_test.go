@@ -477,6 +477,14 @@ func TestGoesOnAfterAPoisonRecord(t *testing.T) {
 			m.wait(c.ends("pages"))
 			m.close()
 		},
+		"breaker": func(c *cluster, e store.Engine) {
+			m := c.run(e, withPoison(Poison{TripAt: 2, Window: 100}))
+			waitFor(c.t, func() bool { m.CloseBreakers(); return readProgress(c.t, e) == c.total })
+			if n := m.Metrics().Trips; n != 2 { // at 23 and, with that, 33 and 43
+				c.t.Errorf("Got %d trips, want 2", n)
+			}
+			m.close()
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

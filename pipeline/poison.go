@@ -173,7 +173,7 @@ func (e *tripError) Error() string {
 		again = fmt.Sprintf("; some are tried again every %v", e.after)
 	}
 	return fmt.Sprintf("breaker is open: %d of %d offsets up to %d could not be applied, the last for %v. "+
-		"Nothing after it was applied; correct the mapping or the topic and start again, or raise dead_letters.trip_at%s", e.failed, e.window, e.offset, e.err, again)
+		"Nothing after it was applied; correct the mapping or the topic and start again, or raise dead_letters.trip_at; ingest breaker close goes on as it is%s", e.failed, e.window, e.offset, e.err, again)
 }
 
 // isPoison reports whether err is about one record, with nothing wrong before it.
@@ -216,6 +216,9 @@ func (b *breaker) try() int64 {
 	b.failed = b.failed[:0]
 	return b.probe
 }
+
+// close makes it as it was at first.
+func (b *breaker) close() { b.failed, b.halfOpen = b.failed[:0], 0 }
 
 // bounds returns how many failures in a window of offsets open the breaker at offset.
 func (b *breaker) bounds(offset int64) (window int64, limit int) {

@@ -259,6 +259,46 @@ func TestBreakerClosesAfterAWhile(t *testing.T) {
 	}
 }
 
+// A breaker that is closed by hand counts from none, whether its partition has a
+// worker then or gets one later.
+func TestBreakerClosedByHand(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{0, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			e, b := newEngine(t), newFakeBroker(2)
+			for range 60 {
+				b.produce(0, "bad")
+				b.produce(1, "b")
+			}
+			p := newTest(t, e, b, withPoison(Poison{TripAt: 20, Window: 100, CloseAfter: after}))
+			r := start(t, p, 0, 1)
+			waitFor(t, func() bool { return r.first().Tripped != "" && r.Status().Partitions[1].Progress.Next == 60 })
+			if n := p.CloseBreakers(); n != 1 {
+				t.Errorf("Got %d breakers closed, want 1", n)
+			}
+			waitFor(t, func() bool { return p.Metrics().Trips == 2 && r.first().Progress.Next == 40 })
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			if n := p.CloseBreakers(); n != 1 {
+				t.Errorf("Got %d breakers closed between two owners, want 1", n)
+			}
+			if s := r.first(); s.Tripped != "" || s.Paused != "" {
+				t.Errorf("Got %+v", s)
+			}
+			r = start(t, p, 0, 1)
+			r.caughtUp(b) // the last 20
+			if n := p.CloseBreakers(); n != 0 || p.Metrics().Trips != 2 {
+				t.Errorf("Got %d breakers closed, %d trips; want none and 2", n, p.Metrics().Trips)
+			}
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			checkContents(t, e, b)
+		})
+	}
+}
+
 func TestBreaker(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -135,7 +135,7 @@ func (s *status) partition(src *store.Source, n int32, poison *Poison) *partitio
 	k := partitionKey{src.Topic, n}
 	p := s.partitions[k]
 	if p == nil {
-		p = &partitionState{s: s, breaker: newBreaker(poison), PartitionStatus: PartitionStatus{Topic: src.Topic, Partition: n}}
+		p = &partitionState{s: s, breaker: newBreaker(poison), wake: make(chan struct{}, 1), PartitionStatus: PartitionStatus{Topic: src.Topic, Partition: n}}
 		s.partitions[k] = p
 	}
 	p.topicID = src.TopicID
@@ -152,6 +152,8 @@ type partitionState struct {
 	breaker   *breaker // of the worker that has the partition
 	logged    string   // cause of the last pause that was logged
 	trippedAt time.Time
+	closed    bool          // the breaker was closed by hand, and its worker does not know yet
+	wake      chan struct{} // has an element then
 	loggedAt  time.Time
 }
 
@@ -269,11 +271,13 @@ func (p *partitionState) trip(why string) {
 	p.s.broadcast()
 }
 
-// tripped returns why the partition's breaker is open, or "", and since when.
-func (p *partitionState) tripped() (why string, since time.Time) {
+// tripped returns why the partition's breaker is open, or "", since when, and
+// whether it was closed by hand since the last call.
+func (p *partitionState) tripped() (why string, since time.Time, closed bool) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	return p.Tripped, p.trippedAt
+	closed, p.closed = p.closed, false
+	return p.Tripped, p.trippedAt, closed
 }
 
 // try notes that the partition's breaker is half open.
@@ -282,6 +286,29 @@ func (p *partitionState) try() {
 	defer p.s.mu.Unlock()
 	p.Paused, p.Tripped = "", ""
 	p.s.broadcast()
+}
+
+// CloseBreakers closes every breaker that is open, as a new start of the process
+// would: its partition goes on at the record at which it has opened, counting from
+// none. It returns how many partitions that are.
+func (p *Pipeline) CloseBreakers() int {
+	s := p.status
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, st := range s.partitions {
+		if st.Tripped == "" {
+			continue
+		}
+		n++
+		st.Tripped, st.Paused, st.closed = "", "", true
+		select {
+		case st.wake <- struct{}{}:
+		default:
+		}
+	}
+	s.broadcast()
+	return n
 }
 
 // pauseReminder is how often a lasting pause is logged again.

@@ -132,22 +132,30 @@ func (w *worker) run(ctx context.Context) error {
 // awaitBreaker returns true once the partition's breaker is not open, and false where
 // ctx ends before.
 func (w *worker) awaitBreaker(ctx context.Context) bool {
-	why, since := w.state.tripped()
-	if why == "" {
-		return true
+	for {
+		why, since, closed := w.state.tripped()
+		if closed {
+			w.state.breaker.close()
+			w.log.Info("breaker was closed by hand")
+		}
+		if why == "" {
+			return true
+		}
+		w.state.pause(why, why)
+		var halfOpen <-chan time.Time
+		if after := w.p.opts.Poison.CloseAfter; after > 0 {
+			halfOpen = time.After(time.Until(since.Add(after)))
+		}
+		select {
+		case <-w.state.wake:
+		case <-halfOpen:
+			w.state.try()
+			w.log.Info("breaker is half open", "offsets", w.state.breaker.try())
+			return true
+		case <-ctx.Done():
+			return false
+		}
 	}
-	w.state.pause(why, why)
-	after := w.p.opts.Poison.CloseAfter
-	if after == 0 {
-		<-ctx.Done()
-		return false
-	}
-	if sleep(ctx, time.Until(since.Add(after))) != nil {
-		return false
-	}
-	w.state.try()
-	w.log.Info("breaker is half open", "offsets", w.state.breaker.try())
-	return true
 }
 
 // outlive returns a context that ends d after ctx does, at once where d is

@@ -68,6 +68,10 @@ type Options struct {
 	// PauseExport pauses or resumes the schedule of an export job; its error
 	// wraps api.ErrNotFound where the job has none. nil = no job has one.
 	PauseExport func(ctx context.Context, job string, paused bool) error
+	// CloseBreakers closes the open circuit breakers of a pipeline and returns of
+	// how many partitions; its error wraps api.ErrNotFound where there is no such
+	// pipeline. nil = there are none.
+	CloseBreakers func(ctx context.Context, pipeline string) (int, error)
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
 	// Version is shown by /version and as sluice_build_info.
@@ -260,6 +264,7 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("GET /offsets", s.offsets)
 	guarded("GET /outbox", s.outbox)
 	guarded("GET /pipelines", s.pipelines)
+	guarded("POST /pipelines/{pipeline}/close_breakers", s.closeBreakers)
 	guarded("GET /exports", s.exports)
 	guarded("PUT /exports/{job}/schedule", s.putSchedule)
 	guarded("GET /checkpoints", s.listCheckpoints)

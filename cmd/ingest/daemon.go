@@ -159,7 +159,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), StoreStatus: d.storeStatus(), Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err

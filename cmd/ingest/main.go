@@ -27,6 +27,7 @@ type commands struct {
 	Explain explainCommand     `cmd:"" help:"Show what the newest records would do, without doing it."`
 	Offsets offsetsCommand     `cmd:"" help:"Show stored offsets, lag and the audit counts."`
 	Dlq     dlqCommand         `cmd:"" help:"Look at dead letters, and apply their records after all."`
+	Breaker breakerCommands    `cmd:"" help:"Close circuit breakers by hand."`
 	Replay  replayCommands     `cmd:"" help:"Apply records again without moving the stored offsets back."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`
 }

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/kafka/embedded"
+	"sluice/serve/api"
+	"sluice/serve/client"
+	"sluice/store"
+)
+
+const breakerConfig = `
+store: {dir: %q, min_free: 0B}
+kafka: {brokers: [%q]}
+serve: {listen: "127.0.0.1:0"}
+log: {level: error}
+tables:
+  visits: {families: {n: {COUNTER: true}}}
+pipelines:
+  visits:
+    topics: [visits]
+    group: visits
+    decode: {format: json}
+    dead_letters: {trip_at: 20, window: 10}
+    map:
+      - {table: visits, row: page, increment: [{family: n, qualifier: page}]}
+`
+
+// An open breaker shows in the daemon's status, and its partition goes on when it is
+// closed by command.
+func TestBreakerClose(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sluice.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, breakerConfig, filepath.Join(dir, "data"), broker.Addr()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command(t, "breaker", "close", "-c", file); !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "none has") {
+		t.Errorf("Got %v without a daemon", err)
+	}
+	cfg, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDaemon(t.Context(), cfg, newLogger(t.Output(), &cfg.Log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(running) }()
+	defer func() {
+		stop()
+		if err := errors.Join(<-ended, d.close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	producer := d.client.NewProducer(nil)
+	for _, v := range []string{"no", "no", "no", `{"page":"/"}`} {
+		if err := producer.Produce(t.Context(), "visits", kafka.Message{Value: []byte(v)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := d.pipelines[0].WaitStored(ctx, map[string]map[int32]int64{"visits": {0: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for d.pipelineStatus()[0].Partitions[0].Tripped == "" {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("Got %+v, want an open breaker", d.pipelineStatus())
+		}
+	}
+	if s := d.pipelineStatus()[0]; s.State != "paused" || s.Ready || !strings.Contains(s.Reason, "ingest breaker close") {
+		t.Errorf("Got %+v, want it paused, and what to do", s)
+	}
+	if _, err := command(t, "breaker", "close", "-c", file, "other"); !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), "[visits]") {
+		t.Errorf("Got %v for a pipeline that is none", err)
+	}
+	out, err := command(t, "breaker", "close", "-c", file)
+	if err != nil || out != "pipeline visits: 1 breakers were open and are closed\n" {
+		t.Errorf("Got %v, %q", err, out)
+	}
+	if err := d.pipelines[0].WaitStored(ctx, map[string]map[int32]int64{"visits": {0: 4}}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.DialDir(ctx, cfg.Store.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if n, err := c.CloseBreakers(ctx, "visits"); n != 0 || err != nil {
+		t.Errorf("Got %d, %v where none is open", n, err)
+	}
+	if _, err := c.CloseBreakers(ctx, "a/b"); !errors.Is(err, api.ErrNotFound) {
+		t.Errorf("Got %v, want ErrNotFound", err)
+	}
+}
