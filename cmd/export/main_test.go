@@ -209,6 +209,12 @@ func TestRunListVerify(t *testing.T) {
 func TestPlanJSON(t *testing.T) {
 	t.Parallel()
 	file, _ := setup(t, "a", "b", "d")
+	for sample, want := range map[string]bool{"1": true, "100": false} {
+		stdout, stderr, status := export(t, "plan", "-c", file, "--sample", sample, "idle")
+		if status != 0 || strings.Contains(stdout, "in memory only is not in the estimates") != want {
+			t.Errorf("a sample of %s: Got status %d, %s%s, want a word on what is not counted: %t", sample, status, stdout, stderr, want)
+		}
+	}
 	stdout, stderr, status := export(t, "plan", "-c", file, "--json", "--sample", "1", "idle")
 	var p planned
 	if err := json.Unmarshal([]byte(stdout), &p); err != nil || status != 0 || len(p.Regions) != 2 || p.Regions[0].Stop != "c" || len(p.Formats) != 1 || p.Formats[0].Format != "parquet" {

@@ -59,7 +59,11 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		planLine(t, fmt.Sprintf("[%q, %q)", s.Rows.Start, s.Rows.Stop), s.Basis, s.Count, s.Formats)
 	}
 	planLine(t, "all", plan.Basis, plan.Count, plan.Formats)
-	return t.Flush()
+	if err := t.Flush(); err != nil || plan.Basis == jobs.Counted {
+		return err
+	}
+	_, err = fmt.Fprintln(p.Stdout, "what the store has in memory only is not in the estimates: flush in the shell writes it to files, or count with a larger --sample")
+	return err
 }
 
 func planLine(t *tabwriter.Writer, name, basis string, rows int64, formats []jobs.FormatPlan) {
