@@ -84,11 +84,12 @@ func (s *Store) counters(ctx context.Context, b *store.Batch) ([]*counter, error
 			return nil, fmt.Errorf("apply batch: table %s, row %.100q: %w: an increment at offset %d and time %d, in a batch of the offsets %d to %d",
 				d.Table, d.Row, store.ErrInvalidArgument, d.Offset, d.Time, a.From, a.Progress.Next-1)
 		}
-		key = cell.AppendPart(cell.AppendPart(cell.AppendPart(key[:0], []byte(d.Table)), []byte(d.Family)), d.Row)
+		table := store.CanonicalName(d.Table) // two spellings of one counter are one
+		key = cell.AppendPart(cell.AppendPart(cell.AppendPart(key[:0], []byte(table)), []byte(d.Family)), d.Row)
 		key = append(key, d.Qualifier...)
 		c := byKey[string(key)]
 		if c == nil {
-			c = &counter{table: store.CanonicalName(d.Table), family: d.Family, row: d.Row, column: d.Qualifier, key: string(key)}
+			c = &counter{table: table, family: d.Family, row: d.Row, column: d.Qualifier, key: string(key)}
 			byKey[c.key] = c
 			all = append(all, c)
 			if err := s.checkCounter(ctx, c); err != nil {

@@ -81,14 +81,18 @@ func TestIngestCounts(t *testing.T) {
 	}
 	zero := "a\x00" // a column is no prefix of another one
 	apply(s, increments(0, store.Absent, "m1", [2]string{"r", "a"}, [2]string{"r", "b"}, [2]string{"r", "a"}, [2]string{"x", zero}))
-	apply(s, increments(0, 4, "m1", [2]string{"r", "a"}, [2]string{"x", "a"}))
+	b := increments(0, 4, "m1", [2]string{"r", "a"}, [2]string{"x", "a"})
+	b.Counters[0].Table = "default:c"
+	apply(s, b)
 	if err := s.Apply(ctx, increments(0, 4, "m1", [2]string{"r", "a"})); !errors.Is(err, store.ErrStale) {
 		t.Errorf("a replay: Got %v, want ErrStale", err)
 	}
 	other := dial(t, func(o *Options) { o.CounterCache = 1 }, g)
-	apply(other, increments(0, 6, "m2", [2]string{"r", "a"}))
+	b = increments(0, 6, "m2", [2]string{"r", "a"}, [2]string{"y", "a"}, [2]string{"y", "a"})
+	b.Counters[1].Table = "default:c" // the same counter as the next
+	apply(other, b)
 	apply(other, increments(1, store.Absent, "m2", [2]string{"r", "b"}))
-	want := []string{"r a = 4 @ 1006", "r b = 2 @ 1001", "x a = 1 @ 1005", "x " + zero + " = 1 @ 1003"}
+	want := []string{"r a = 4 @ 1006", "r b = 2 @ 1001", "x a = 1 @ 1005", "x " + zero + " = 1 @ 1003", "y a = 2 @ 1008"}
 	counters := []store.Column{{Family: "n", All: true}}
 	for name, s := range map[string]*Store{"this process": s, "another": other} {
 		if d := cmp.Diff(want, sums(t, s, &store.Scan{Columns: counters})); d != "" {
@@ -115,12 +119,12 @@ func TestIngestCounts(t *testing.T) {
 		scan *store.Scan
 		want []string
 	}{
-		"columns":        {&store.Scan{Columns: []store.Column{{Family: "n", Qualifier: []byte("a")}, {Family: "n", Qualifier: []byte("c")}}}, []string{"r a = 4 @ 1006", "x a = 1 @ 1005"}},
-		"beside others":  {&store.Scan{Start: []byte("x"), Columns: []store.Column{{Family: "f", Qualifier: []byte("5")}, {Family: "n", Qualifier: []byte("a")}}}, []string{"x f:5", "x a = 1 @ 1005"}},
-		"all families":   {&store.Scan{Start: []byte("x")}, []string{"x f:3", "x f:5", "x a = 1 @ 1005", "x " + zero + " = 1 @ 1003"}},
-		"time range":     {&store.Scan{Start: []byte("x"), Time: &cell.TimeRange{Min: 1004, Max: 1006}}, []string{"x a = 1 @ 1005"}},
-		"limit":          {&store.Scan{Columns: counters, Limit: 1, Reversed: true}, []string{"x a = 1 @ 1005", "x " + zero + " = 1 @ 1003"}},
-		"batch":          {&store.Scan{Columns: counters, Start: []byte("x"), Batch: 1}, []string{"x a = 1 @ 1005", "x " + zero + " = 1 @ 1003"}},
+		"columns":        {&store.Scan{Columns: []store.Column{{Family: "n", Qualifier: []byte("a")}, {Family: "n", Qualifier: []byte("c")}}}, []string{"r a = 4 @ 1006", "x a = 1 @ 1005", "y a = 2 @ 1008"}},
+		"beside others":  {&store.Scan{Start: []byte("x"), Stop: []byte("y"), Columns: []store.Column{{Family: "f", Qualifier: []byte("5")}, {Family: "n", Qualifier: []byte("a")}}}, []string{"x f:5", "x a = 1 @ 1005"}},
+		"all families":   {&store.Scan{Start: []byte("x"), Stop: []byte("y")}, []string{"x f:3", "x f:5", "x a = 1 @ 1005", "x " + zero + " = 1 @ 1003"}},
+		"time range":     {&store.Scan{Start: []byte("x"), Stop: []byte("y"), Time: &cell.TimeRange{Min: 1004, Max: 1006}}, []string{"x a = 1 @ 1005"}},
+		"limit":          {&store.Scan{Columns: counters, Limit: 1, Reversed: true}, []string{"y a = 2 @ 1008"}},
+		"batch":          {&store.Scan{Columns: counters, Start: []byte("x"), Stop: []byte("y"), Batch: 1}, []string{"x a = 1 @ 1005", "x " + zero + " = 1 @ 1003"}},
 		"value filter":   {&store.Scan{Columns: counters, Filter: &store.ValueFilter{Op: store.Equal, Comparator: store.Binary(binary.BigEndian.AppendUint64(nil, 4))}}, []string{"r a = 4 @ 1006"}},
 		"column filter":  {&store.Scan{Filter: &store.FilterList{Filters: []store.Filter{&store.PrefixFilter{Prefix: []byte("x")}, &store.ColumnPrefixFilter{Prefix: []byte("a")}}}}, []string{"x a = 1 @ 1005", "x " + zero + " = 1 @ 1003"}},
 		"no such column": {&store.Scan{Columns: []store.Column{{Family: "n", Qualifier: []byte("c")}}}, nil},
@@ -135,7 +139,7 @@ func TestIngestCounts(t *testing.T) {
 	}
 	sc.Close()
 	all, err := store.AllProgress(ctx, s)
-	if err != nil || len(all) != 2 || all[0].Progress.Next != 7 || all[0].Progress.MappingVersion != "m2" || all[1].Progress.Next != 1 {
+	if err != nil || len(all) != 2 || all[0].Progress.Next != 9 || all[0].Progress.MappingVersion != "m2" || all[1].Progress.Next != 1 {
 		t.Errorf("Got the progress %+v, %v", all, err)
 	}
 }
