@@ -134,7 +134,10 @@ func (in *incrementExports) want(ctx context.Context, full bool, rows int) error
 // export runs the job and returns how many rows it has written.
 func (in *incrementExports) export(ctx context.Context, full bool) (rows int, err error) {
 	sn, ok := in.db.(store.Snapshotter)
-	holder, id := jobs.HolderOf(in.db)
+	holder, id, err := jobs.HolderOf(ctx, in.job, in.db)
+	if err != nil {
+		return 0, err
+	}
 	if !ok || holder == nil {
 		return 0, fmt.Errorf("%w: engine %s does not know its changes", store.ErrUnsupported, in.db.Traits().Name)
 	}

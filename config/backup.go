@@ -23,6 +23,9 @@ type Backup struct{ *Instant }
 // the directory open or in this process, to be copied. Its error wraps
 // store.ErrUnsupported where the engine keeps no files. log may be nil. Close it.
 func OpenBackup(ctx context.Context, c *Config, log *slog.Logger) (*Backup, error) {
+	if c.Store.Engine == "hbase" {
+		return nil, fmt.Errorf("back up: %w: HBase keeps its files itself; use \"snapshot 'TABLE', 'NAME'\" in its shell and ExportSnapshot, or move the store with export copy", store.ErrUnsupported)
+	}
 	i, err := OpenLastingInstant(ctx, c, log)
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ type Store struct {
 	// Engine is the storage engine: pebble keeps tables in a directory of this
 	// machine; mem keeps them in memory, for trials only; hbase is a real HBase,
 	// which several daemons may share; docs/guarantees.md says what is weaker
-	// there. Exports are not built on it yet.
+	// there.
 	Engine string `yaml:"engine" default:"pebble" values:"pebble|mem|hbase"`
 	// HBase is how to reach an HBase, for engine hbase.
 	HBase HBase `yaml:"hbase"`

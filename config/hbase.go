@@ -39,9 +39,8 @@ func (c *Config) lintHBase(report reporter) {
 	for _, name := range slices.Sorted(maps.Keys(c.Pipelines)) {
 		c.lintHBasePipeline(name, report)
 	}
-	const later = "is not built on HBase yet: use engine pebble"
 	for _, name := range slices.Sorted(maps.Keys(c.Jobs)) {
-		report(join("jobs", name), "", "an export %s", later)
+		c.lintHBaseJob(name, report)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Tables)) {
 		c.lintHBaseTable(name, report)
@@ -124,6 +123,23 @@ func (c *Config) lintHBaseDelete(at, table, what, family string, report reporter
 	for _, name := range slices.Sorted(maps.Keys(t.Families)) {
 		if f := familyOf(t, name); f.Counter && (what == "row" || name == family) {
 			report(at, "", "the counters of family %s are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back", name)
+		}
+	}
+}
+
+// lintHBaseJob reports a job that asks HBase for what it does not know: increments
+// are found by timestamps, which those of COUNTER and DISTINCT families are not.
+func (c *Config) lintHBaseJob(name string, report reporter) {
+	job := c.Jobs[name]
+	if job.Incremental.FullEvery == 0 {
+		return
+	}
+	t := c.Tables[job.Table]
+	for _, family := range slices.Sorted(maps.Keys(t.Families)) {
+		if f := familyOf(t, family); f.InPlace() && (len(job.Families) == 0 || slices.Contains(job.Families, family)) {
+			report(join(join("jobs", name), "incremental"), "name the job's other families, or make every run full",
+				"on HBase it finds what has changed by timestamps, which tell nothing of the COUNTER or DISTINCT family %s", family)
+			return
 		}
 	}
 }

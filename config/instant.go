@@ -27,8 +27,8 @@ var (
 	_ jobs.Sizer         = (*pebblestore.Snapshot)(nil)
 )
 
-// Instant is every table of a store at one commit, for an export. It is a
-// jobs.Source.
+// Instant is every table of a store at one commit, for an export, or, where the
+// engine cannot freeze an instant, a jobs.Unfrozen. It is a jobs.Source.
 type Instant struct {
 	store.Snapshot
 	// Engine is the store itself, as it goes on, for who writes into it as well.
@@ -85,7 +85,10 @@ func OpenJobInstant(ctx context.Context, c *Config, name string, log *slog.Logge
 	}
 	choose := lasting(ctx, c, log)
 	return openInstant(ctx, c, log, func(e Engine, in *Instant) (string, error) {
-		holder, _ := jobs.HolderOf(e)
+		holder, _, err := jobs.HolderOf(ctx, job, e)
+		if err != nil {
+			return "", err
+		}
 		if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
 			return "", err
 		}
@@ -103,6 +106,14 @@ func lasting(ctx context.Context, c *Config, log *slog.Logger) func(e Engine, in
 			}
 			in.lease(ctx, p)
 			return p.Path, nil
+		}
+		if !freezes(e) {
+			u, err := jobs.OpenUnfrozen(ctx, e, nil)
+			if err != nil {
+				return "", err
+			}
+			in.Snapshot, in.Checkpoint = u, u.Name()
+			return "", nil
 		}
 		maker, ok := e.(store.Checkpointer)
 		if !ok {
@@ -139,6 +150,14 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 			in.lease(ctx, p)
 			return p.Path, nil
 		}
+		if !freezes(e) {
+			u, err := jobs.ReopenUnfrozen(e, id)
+			if err != nil {
+				return "", fmt.Errorf("%w: %w", api.ErrNotFound, err)
+			}
+			in.Snapshot, in.Checkpoint = u, id
+			return "", nil
+		}
 		maker, ok := e.(store.Checkpointer)
 		if !ok {
 			return "", fmt.Errorf("%w: engine %s has no checkpoints", api.ErrNotFound, e.Traits().Name)
@@ -167,6 +186,14 @@ const runCacheBytes = 8 << 20
 // Err. e and d are borrowed. log may be nil.
 func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, log *slog.Logger) (*Instant, error) {
 	in := &Instant{Engine: e}
+	if !freezes(e) {
+		u, err := openOrReopen(ctx, e, id)
+		if err != nil {
+			return nil, err
+		}
+		in.Snapshot, in.Checkpoint = u, u.Name()
+		return in, nil
+	}
 	p, err := leaseForRun(ctx, d, id, log)
 	if err != nil {
 		return nil, err
@@ -181,6 +208,14 @@ func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Dire
 		return nil, errors.Join(err, in.close())
 	}
 	return in, nil
+}
+
+// openOrReopen returns the source with this name, or, where that is empty, a new one.
+func openOrReopen(ctx context.Context, e Engine, name string) (*jobs.Unfrozen, error) {
+	if name == "" {
+		return jobs.OpenUnfrozen(ctx, e, nil)
+	}
+	return jobs.ReopenUnfrozen(e, name)
 }
 
 // leaseForRun leases checkpoint id, or a new one; the zero value where there is none to
@@ -229,7 +264,7 @@ func (i *Instant) renew(d *checkpoint.Directory) {
 }
 
 // openInstant opens the store, and the checkpoint that choose returns the path of,
-// or a snapshot of the store itself where that is empty.
+// or a snapshot of the store itself where that is empty and choose has set none.
 func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e Engine, in *Instant) (path string, err error)) (*Instant, error) {
 	e, remote, err := OpenStore(ctx, c, log)
 	if err != nil {
@@ -248,8 +283,19 @@ func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e
 }
 
 // freeze opens the checkpoint at path, and of it, or of the engine where path is
-// empty, a snapshot.
+// empty, a snapshot, unless there is a Snapshot already.
 func (i *Instant) freeze(ctx context.Context, path string, o *pebblestore.Options) (err error) {
+	if i.Snapshot != nil {
+		return nil
+	}
+	if !freezes(i.Engine) {
+		u, err := jobs.OpenUnfrozen(ctx, i.Engine, nil)
+		if err != nil {
+			return err
+		}
+		i.Snapshot = u
+		return nil
+	}
 	var snapshotter any = i.Engine
 	if path != "" {
 		o.ReadOnly = true
@@ -269,6 +315,22 @@ func (i *Instant) freeze(ctx context.Context, path string, o *pebblestore.Option
 	}
 	i.closers = append(i.closers, i.Snapshot.Close)
 	return nil
+}
+
+// freezes reports whether an engine, or the daemon that has it, can freeze an
+// instant.
+func freezes(e Engine) bool {
+	if _, remote := e.(*client.Client); remote {
+		return true // it makes checkpoints, or says why not
+	}
+	_, ok := e.(store.Snapshotter)
+	return ok
+}
+
+// Unfrozen returns what is read where the engine cannot freeze an instant, or nil.
+func (i *Instant) Unfrozen() *jobs.Unfrozen {
+	u, _ := i.Snapshot.(*jobs.Unfrozen)
+	return u
 }
 
 // lease has the daemon's checkpoint released at the end.

@@ -35,6 +35,14 @@ const tables = `tables:
       n: {COUNTER: true}
 `
 
+const incrementalJob = `jobs:
+  j:
+    table: t
+    columns: [{name: key, from: $row, type: string}, {name: op, from: $op, type: string}]
+    out: out
+    incremental: {full_every: 2}
+`
+
 func TestProblems(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -96,6 +104,10 @@ pipelines:
 			`f.yaml:20:86: the newest version is another one when the delete is repeated, as on HBase it may be (delete the column, or the version at the rule's timestamp)`,
 			`f.yaml:21:41: the counters of family n are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
 			`f.yaml:22:66: the counters of family n are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
+		}},
+		{"exports of HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}}}}\n" + incrementalJob, nil},
+		{"increments of counters on HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}, n: {COUNTER: true}}}}\n" + incrementalJob, []string{
+			`f.yaml:8:5: on HBase it finds what has changed by timestamps, which tell nothing of the COUNTER or DISTINCT family n (name the job's other families, or make every run full)`,
 		}},
 		{"comments only", "# nothing\n", nil},
 		{"unknown key", "stor:\n  dir: x\n", []string{`f.yaml:1:1: unknown key "stor" (did you mean "store"?)`}},

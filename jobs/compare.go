@@ -92,7 +92,7 @@ type ComparedRange struct {
 // Comparison is what Compare found.
 type Comparison struct {
 	LeftTable, RightTable       string
-	LeftSequence, RightSequence uint64 // of the last commits that were read
+	LeftSequence, RightSequence uint64 // of the last commits that were read; 0 = the source is Unfrozen
 	ComparedRows
 	Ranges      []ComparedRange // in key order
 	Differences []Difference    // the first, in key order
@@ -112,6 +112,7 @@ func Compare(ctx context.Context, o *CompareOptions) (*Comparison, error) {
 	if c.Left == nil || c.Right == nil || c.LeftTable == "" {
 		return nil, errors.New("jobs: CompareOptions need Left, Right and LeftTable")
 	}
+	c.Left, c.Right = whole(c.Left), whole(c.Right)
 	c.RightTable = cmp.Or(c.RightTable, c.LeftTable)
 	c.Differences = cmp.Or(c.Differences, 10)
 	c.partBytes = cmp.Or(c.partBytes, partBytes)

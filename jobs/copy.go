@@ -52,7 +52,7 @@ type CopyOptions struct {
 
 // Copied is what Copy has done.
 type Copied struct {
-	Sequence uint64 // of the last commit that was copied
+	Sequence uint64 // of the last commit that was copied; 0 = the source is Unfrozen
 	Rows     int64  // that this call has copied, those of a call before it left out
 	Cells    int64
 }
@@ -84,6 +84,7 @@ func Copy(ctx context.Context, o *CopyOptions) (*Copied, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.Source = whole(c.Source)
 	c.chunkBytes = cmp.Or(c.chunkBytes, chunkBytes)
 	done, err := c.run(ctx)
 	if err != nil {

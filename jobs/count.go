@@ -72,7 +72,7 @@ type RegionCounts struct {
 // TableCounts is what a table holds at one instant.
 type TableCounts struct {
 	Table    string
-	Sequence uint64 // of the last commit that was counted
+	Sequence uint64 // of the last commit that was counted; 0 = the source is Unfrozen
 	Counts
 	Families []FamilyCounts // by name
 	Regions  []RegionCounts // in key order; those that overlap the rows asked for
@@ -90,6 +90,7 @@ func Count(ctx context.Context, o *CountOptions) (*TableCounts, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	c.Source = whole(c.Source)
 	c.Versions = cmp.Or(c.Versions, store.AllVersions)
 	t, err := c.run(ctx)
 	if err != nil {

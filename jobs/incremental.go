@@ -107,15 +107,23 @@ func HoldChanges(ctx context.Context, j *Job, holder store.ChangeHolder, now tim
 	return j.hold(ctx, holder, now, 0)
 }
 
-// HolderOf returns what RunOptions ask of an engine for incremental jobs: nothing
-// where it does not know its changes, or has no id.
-func HolderOf(engine any) (holder store.ChangeHolder, id string) {
-	named, ok := engine.(interface{ ID() string })
-	if !ok {
-		return nil, ""
+// HolderOf returns what RunOptions ask of an engine for a run of j: nothing where j is
+// not incremental, or the engine does not know its changes, or has no id.
+func HolderOf(ctx context.Context, j *Job, engine any) (holder store.ChangeHolder, id string, err error) {
+	if j.spec.Incremental.FullEvery == 0 {
+		return nil, "", nil
 	}
-	holder, _ = engine.(store.ChangeHolder)
-	return holder, named.ID()
+	switch e := engine.(type) {
+	case interface{ ID() string }:
+		holder, _ = engine.(store.ChangeHolder)
+		return holder, e.ID(), nil
+	case interface {
+		ClusterID(ctx context.Context) (string, error)
+	}:
+		id, err = e.ClusterID(ctx)
+		return nil, id, err
+	}
+	return nil, "", nil
 }
 
 func (j *Job) hold(ctx context.Context, holder store.ChangeHolder, now time.Time, since uint64) error {
@@ -130,7 +138,8 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 	if r.Job.spec.Incremental.FullEvery == 0 {
 		return nil
 	}
-	if r.Holder == nil || r.StoreID == "" {
+	u := unfrozenOf(r.Source)
+	if u == nil && r.Holder == nil || r.StoreID == "" {
 		return fmt.Errorf("%w: incremental exports here: the engine does not know what changes", store.ErrUnsupported)
 	}
 	definition, err := r.Job.definition("")
@@ -138,9 +147,14 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 		return err
 	}
 	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition}
-	// Also what makes durable all that the snapshot shows, before it is published:
-	// a crash must not take back commits that an export has seen.
-	if err := r.Job.hold(ctx, r.Holder, r.Now(), 0); err != nil {
+	if u != nil {
+		err = timesTell(r.table, r.Job.families)
+	} else {
+		// Also what makes durable all that the snapshot shows, before it is
+		// published: a crash must not take back commits that an export has seen.
+		err = r.Job.hold(ctx, r.Holder, r.Now(), 0)
+	}
+	if err != nil {
 		return err
 	}
 	err = r.findBase(ctx, m)
@@ -207,7 +221,7 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 // letGo tells the store that what was changed up to the run is exported. What it
 // keeps too long costs some space.
 func (r *run) letGo(ctx context.Context, m *Manifest) {
-	if m.Incremental == nil {
+	if m.Incremental == nil || r.Holder == nil {
 		return
 	}
 	latest, err := readLatest(ctx, r.Target, m.Job)
@@ -255,10 +269,10 @@ func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
 	return e.flush(ctx)
 }
 
-// scanRows exports the rows with these keys, ascending: as they are, or as gone.
-func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte) (err error) {
-	if len(keys) == 0 {
-		return nil
+// scanKeys reads the rows with these keys, ascending and at least one, as s selects.
+func scanKeys(ctx context.Context, source Source, s *store.Scan, keys [][]byte) store.Scanner {
+	if u := unfrozenOf(source); u != nil {
+		return u.gets(ctx, s, keys)
 	}
 	scan, ranges := *s, &store.MultiRowRangeFilter{}
 	for _, key := range keys {
@@ -268,7 +282,15 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte
 	if s.Filter != nil {
 		scan.Filter = &store.FilterList{Filters: []store.Filter{ranges, s.Filter}}
 	}
-	sc := e.run.Source.Scan(ctx, &scan)
+	return source.Scan(ctx, &scan)
+}
+
+// scanRows exports the rows with these keys, ascending: as they are, or as gone.
+func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte) (err error) {
+	if len(keys) == 0 {
+		return nil
+	}
+	sc := scanKeys(ctx, e.run.Source, s, keys)
 	defer func() { err = errors.Join(err, sc.Close()) }()
 	for sc.Next() {
 		row := sc.Row()

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,6 +29,7 @@ type sideInput interface {
 type tableInput struct {
 	ctx     context.Context
 	job     *Job
+	table   *store.TableDescriptor
 	source  Source
 	scans   []*store.Scan // to do
 	builder *columnar.Builder
@@ -42,7 +44,7 @@ func openTable(ctx context.Context, j *Job, source Source) (*tableInput, error) 
 	if err := r.plan(ctx); err != nil {
 		return nil, err
 	}
-	t := &tableInput{ctx: ctx, job: j, source: source, builder: columnar.NewBuilder(j.schema)}
+	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema)}
 	for i := range r.splits {
 		t.scans = append(t.scans, j.scan(&r.splits[i]))
 	}
@@ -53,7 +55,8 @@ func openTable(ctx context.Context, j *Job, source Source) (*tableInput, error) 
 func (t *tableInput) Columns() []columnar.Column { return t.job.Columns() }
 
 // Find begins to read the rows with these keys, which is all that Next returns then.
-// As store.GetRows does, it makes one scan of them, which seeks from one to the next.
+// As store.GetRows does, it makes one scan of them, which seeks from one to the next,
+// or, of an Unfrozen source, which does not, one of each.
 func (t *tableInput) Find(keys [][]byte) (join.Input, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
@@ -66,6 +69,12 @@ func (t *tableInput) Find(keys [][]byte) (join.Input, error) {
 		}
 	}
 	if len(f.Ranges) == 0 {
+		return t, nil
+	}
+	if unfrozenOf(t.source) != nil {
+		for _, r := range f.Ranges {
+			t.scans = append(t.scans, t.job.scan(&split{rows: cell.Range{Start: r.Start, Stop: append(bytes.Clone(r.Start), 0)}}))
+		}
 		return t, nil
 	}
 	s := t.job.scan(&split{rows: cell.Range{Start: f.Ranges[0].Start, Stop: f.Ranges[len(f.Ranges)-1].Stop}})

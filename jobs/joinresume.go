@@ -30,6 +30,9 @@ func (r *joinRun) instant() string {
 			sums = append(sums, in.sum)
 		}
 	}
+	if len(sums) == 1 && unfrozenOf(r.Source) != nil {
+		return "" // what it joins again would not be what it has joined
+	}
 	if len(sums) == 1 {
 		return r.Checkpoint
 	}
@@ -99,7 +102,7 @@ func (r *joinRun) begin(ctx context.Context, m *Manifest) error {
 // takeUp makes left the upload of r and reports true; where its files are not of the
 // instant and the join of want, or not whole, it removes them.
 func (r *joinRun) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
-	w, err := readWork(ctx, left)
+	w, err := readWork(ctx, left, true)
 	why := ""
 	switch {
 	case ctx.Err() != nil:

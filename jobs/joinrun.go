@@ -11,6 +11,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
+	"sluice/store"
 )
 
 // JoinOptions is one run of a join. Join must be set, and Source where it is Live.
@@ -197,26 +198,51 @@ func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
 		m.Columns = append(m.Columns, Column{Name: c.Name, From: from[i], Type: c.Type.String(), Nullable: c.Nullable, OnError: columnar.OnErrorFail})
 	}
 	var offsets [2][]Offset
+	var tables []*store.TableDescriptor
+	var runs []*Manifest
 	for i, side := range []*JoinedSide{&info.Left, &info.Right} {
 		switch in := r.inputs[i].(type) {
 		case *tableInput:
 			*side = JoinedSide{Job: in.job.name, Table: in.job.Table(), Sequence: r.Source.Sequence()}
 			var err error
-			if offsets[i], err = readOffsets(ctx, r.Source); err != nil {
+			if offsets[i], err = completeTo(ctx, r.Source); err != nil {
 				return nil, err
 			}
+			tables = append(tables, in.table)
 		case *runInput:
 			*side = JoinedSide{Job: in.manifest.Job, Table: in.manifest.Table, Sequence: in.manifest.Sequence, RunID: in.manifest.RunID, ManifestSHA256: in.sum}
 			offsets[i] = in.manifest.Offsets
+			runs = append(runs, in.manifest)
 		}
 	}
 	m.Sequence = min(info.Left.Sequence, info.Right.Sequence)
 	m.Offsets = append(m.Offsets, commonOffsets(offsets[0], offsets[1])...)
+	if u := unfrozenOf(r.Source); u != nil && len(tables) > 0 {
+		u.describe(m, tables...)
+	}
+	for _, side := range runs {
+		m.inherit(side)
+	}
 	if info.Left.Sequence != info.Right.Sequence {
 		r.Logger.Warn("the sides of the join are of two instants", "job", r.Join.name, "left", info.Left.Sequence, "right", info.Right.Sequence)
 	}
 	r.metadata = m.metadata()
 	return m, m.follow(ctx, r.Target)
+}
+
+// inherit makes m as little consistent as the run of a side.
+func (m *Manifest) inherit(side *Manifest) {
+	if side.Consistency == "" {
+		return
+	}
+	if m.Consistency == "" || side.TimeBound < m.TimeBound {
+		m.Consistency, m.TimeBound = side.Consistency, side.TimeBound
+	}
+	for _, limit := range side.Limits {
+		if !slices.Contains(m.Limits, limit) {
+			m.Limits = append(m.Limits, limit)
+		}
+	}
 }
 
 // commonOffsets returns up to where both of a and b are complete: of the partitions

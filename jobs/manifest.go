@@ -39,7 +39,7 @@ type Manifest struct {
 	LogicalTime   time.Time `json:"logical_time"` // what the run is for
 	StartedAt     time.Time `json:"started_at"`
 	FinishedAt    time.Time `json:"finished_at"`
-	Sequence      uint64    `json:"sequence"` // last commit in the data
+	Sequence      uint64    `json:"sequence"` // last commit in the data; with consistency row, TimeBound
 	Offsets       []Offset  `json:"offsets"`  // what the data is complete to
 	Table         string    `json:"table"`
 	Rows          string    `json:"rows"` // row | cell
@@ -51,9 +51,16 @@ type Manifest struct {
 	Filter        string    `json:"filter,omitempty"` // filter string; empty = none
 	Join          *JoinInfo `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
 	// Incremental says what a run of an incremental job is; nil = of another.
-	Incremental   *IncrementInfo `json:"incremental,omitempty"`
-	Files         []File         `json:"files"`  // by format, then key order
-	Totals        []Total        `json:"totals"` // one a format
+	Incremental *IncrementInfo `json:"incremental,omitempty"`
+	Files       []File         `json:"files"`  // by format, then key order
+	Totals      []Total        `json:"totals"` // one a format
+	// Consistency is row where rows are of different moments (Unfrozen); empty =
+	// the data is the table at one commit.
+	Consistency string `json:"consistency,omitempty"`
+	// TimeBound is, with consistency row, what the timestamps of all cells are
+	// below, ms since the Unix epoch.
+	TimeBound     cell.Timestamp `json:"time_bound,omitempty"`
+	Limits        []string       `json:"limits,omitempty"` // with consistency row: what a reader cannot count on
 	Engine        string         `json:"engine"`
 	Version       string         `json:"sluice_version"`
 	PreviousRunID string         `json:"previous_run_id"` // the job's latest run before; empty = none
@@ -196,6 +203,9 @@ func (m *Manifest) validate() error {
 		if _, ok := columnar.ParseType(m.Columns[i].Type); !ok || m.Columns[i].Name == "" {
 			return fmt.Errorf("columns[%d]: %q of type %q", i, m.Columns[i].Name, m.Columns[i].Type)
 		}
+	}
+	if row := m.Consistency == ConsistencyRow; !row && m.Consistency != "" || row != (m.TimeBound > 0) || !row && len(m.Limits) > 0 {
+		return fmt.Errorf("consistency %q, time bound %d, %d limits", m.Consistency, m.TimeBound, len(m.Limits))
 	}
 	if m.Incremental != nil {
 		if err := m.Incremental.validate(); err != nil {

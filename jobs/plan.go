@@ -62,10 +62,13 @@ type RunPlan struct {
 	Job      string
 	Table    string
 	Sequence uint64 // of the last commit that it would contain
-	Splits   []SplitPlan
-	Basis    string // of the sums: the weakest of the splits'
-	Count    int64
-	Formats  []FormatPlan
+	// TimeBound is, of an Unfrozen source, what the timestamps of all cells are
+	// below; 0 = the table at one commit.
+	TimeBound cell.Timestamp
+	Splits    []SplitPlan
+	Basis     string // of the sums: the weakest of the splits'
+	Count     int64
+	Formats   []FormatPlan
 }
 
 // Plan returns what Run would do, without writing anything: one split a region,
@@ -86,6 +89,9 @@ func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
 	}
 	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted}
+	if u := unfrozenOf(r.Source); u != nil {
+		p.TimeBound = u.before
+	}
 	for i := range r.Job.formats {
 		p.Formats = append(p.Formats, FormatPlan{Format: r.Job.formats[i].name})
 	}

@@ -40,7 +40,7 @@ type measures struct {
 // measure weighs the regions, where somebody wants to know.
 func (r *run) measure(ctx context.Context) error {
 	m := &r.measures
-	m.parts, m.weights = map[int]float64{}, map[int]float64{}
+	m.parts, m.weights, m.total = map[int]float64{}, map[int]float64{}, 0
 	if z, ok := r.Source.(Sizer); ok && r.Progress != nil {
 		m.sizer = z
 	}

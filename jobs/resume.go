@@ -47,6 +47,10 @@ type runState struct {
 	// Join says that the run is of a join: Checkpoint may then name the manifests
 	// of both sides instead.
 	Join bool `json:"join,omitempty"`
+	// Offsets and Regions (keepRegions) are, of a run of an Unfrozen source, those
+	// of its beginning: they are other ones now.
+	Offsets []Offset `json:"offsets,omitempty"`
+	Regions []string `json:"regions,omitempty"`
 }
 
 // workNote is a finished file, or a split of which every file is finished.
@@ -187,9 +191,16 @@ func (r *run) begin(ctx context.Context, m *Manifest) error {
 		return err
 	}
 	want := newRunState(m, r.Checkpoint, definition)
+	u := unfrozenOf(r.Source)
+	if u != nil {
+		want.Offsets, want.Regions = m.Offsets, keepRegions(r.regions)
+	}
 	fresh, err := resumeOrBegin(ctx, t, r.dir, want, func(left target.Resumable) (bool, error) { return r.takeUp(ctx, left, want, m) })
 	if fresh != nil {
 		r.upload, r.notes = fresh, fresh
+	}
+	if err == nil && u != nil && u.reopened && r.work == nil {
+		return errors.Join(fmt.Errorf("%w: what was left of the run is of no use, and what the table held then cannot be read any more: run it again without --resume", store.ErrUnsupported), r.upload.Abort())
 	}
 	return err
 }
@@ -237,7 +248,10 @@ func resumeOrBegin(ctx context.Context, t target.Resumer, dir string, want *runS
 // the instant and the job of want, or not whole, it removes them: instants are
 // never mixed.
 func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
-	w, err := readWork(ctx, left)
+	u := unfrozenOf(r.Source)
+	// The files of two formats end at different rows, and what comes behind the
+	// first of these ends would not be read a second time as it was.
+	w, err := readWork(ctx, left, u == nil || len(r.Job.formats) == 1)
 	why := ""
 	switch {
 	case ctx.Err() != nil:
@@ -247,6 +261,11 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 	default:
 		if why = w.state.differs(want); why == "" {
 			why = w.missing(r.Job)
+		}
+	}
+	if u != nil && why == "" {
+		if err := r.takeUpUnfrozen(ctx, u, &w.state, m); err != nil {
+			why = err.Error()
 		}
 	}
 	if why != "" {
@@ -274,8 +293,22 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 	return true, nil
 }
 
-// readWork reads what is finished of an upload and removes what is not.
-func readWork(ctx context.Context, u target.Resumable) (*finishedWork, error) {
+// takeUpUnfrozen makes of r what the run was that was cut off: its regions, and the
+// offsets that it was complete to.
+func (r *run) takeUpUnfrozen(ctx context.Context, u *Unfrozen, left *runState, m *Manifest) (err error) {
+	if r.regions, err = keptRegions(r.Job.Table(), left.Regions); err != nil {
+		return err
+	}
+	r.splits = r.Job.splits(r.regions)
+	r.progress.Regions = len(r.splits)
+	m.Offsets = append([]Offset{}, left.Offsets...)
+	u.describe(m, r.table)
+	return r.measure(ctx)
+}
+
+// readWork reads what is finished of an upload and removes what is not, with the
+// files of regions that are not finished unless parts is set.
+func readWork(ctx context.Context, u target.Resumable, parts bool) (*finishedWork, error) {
 	notes, err := u.Notes(ctx)
 	if err != nil {
 		return nil, err
@@ -283,6 +316,13 @@ func readWork(ctx context.Context, u target.Resumable) (*finishedWork, error) {
 	w, err := decodeWork(notes)
 	if err != nil {
 		return nil, err
+	}
+	if !parts {
+		for region := range w.files {
+			if _, done := w.done[region]; !done {
+				delete(w.files, region)
+			}
+		}
 	}
 	keep := map[string]int64{}
 	for _, f := range w.all() {

@@ -45,7 +45,8 @@ type RunOptions struct {
 	Checkpoint string
 	// Holder is the store that Source is an instant of, and StoreID its id, for
 	// incremental jobs; their runs fail without. HoldChanges before Source is
-	// taken makes the second run an increment.
+	// taken makes the second run an increment. An Unfrozen Source needs the id
+	// alone.
 	Holder  store.ChangeHolder
 	StoreID string
 	// Full makes the run of an incremental job full.
@@ -256,7 +257,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 	for _, s := range r.Job.schema.Specs() {
 		m.Columns = append(m.Columns, Column{Name: s.Name, From: s.From, Type: s.Type, Coding: s.Coding, Nullable: *s.Nullable, OnError: s.OnError})
 	}
-	offsets, err := readOffsets(ctx, r.Source)
+	offsets, err := completeTo(ctx, r.Source)
 	if err != nil {
 		return nil, err
 	}
@@ -264,11 +265,22 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 	if err := r.planIncrement(ctx, m); err != nil {
 		return nil, err
 	}
+	if u := unfrozenOf(r.Source); u != nil {
+		u.describe(m, r.table)
+	}
 	r.metadata = m.metadata()
 	return m, m.follow(ctx, r.Target)
 }
 
-// readOffsets returns up to where the data of a source is complete.
+// completeTo returns up to where the data of a source is complete.
+func completeTo(ctx context.Context, s Source) ([]Offset, error) {
+	if u := unfrozenOf(s); u != nil {
+		return u.offsets, nil
+	}
+	return readOffsets(ctx, s)
+}
+
+// readOffsets returns the offsets that are stored in r.
 func readOffsets(ctx context.Context, r store.Reader) ([]Offset, error) {
 	all, err := store.AllProgress(ctx, r)
 	if err != nil && !errors.Is(err, store.ErrTableNotFound) {

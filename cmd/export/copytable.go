@@ -94,7 +94,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 	if c.JSON {
 		err = json.NewEncoder(p.Stdout).Encode(&copied{Table: c.Table, Into: c.Into, Sequence: n.Sequence, Rows: n.Rows, Cells: n.Cells})
 	} else {
-		_, err = fmt.Fprintf(p.Stdout, "%s at commit %d is in %s: %s rows, %s cells\n", c.Table, n.Sequence, c.Into, cli.Count(n.Rows), cli.Count(n.Cells))
+		_, err = fmt.Fprintf(p.Stdout, "%s %s is in %s: %s rows, %s cells\n", c.Table, moment(n.Sequence, 0), c.Into, cli.Count(n.Rows), cli.Count(n.Cells))
 	}
 	if err != nil || !c.Verify {
 		return err

@@ -56,7 +56,7 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 }
 
 func printCount(w io.Writer, n *jobs.TableCounts) error {
-	fmt.Fprintf(w, "%s at commit %d, %d regions\n", n.Table, n.Sequence, len(n.Regions))
+	fmt.Fprintf(w, "%s %s, %d regions\n", n.Table, moment(n.Sequence, 0), len(n.Regions))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range n.Regions {
 		r := &n.Regions[i]

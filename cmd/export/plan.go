@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
@@ -52,7 +53,7 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if c.JSON {
 		return writeJSON(p.Stdout, []any{planJSON(plan)})
 	}
-	fmt.Fprintf(p.Stdout, "%s: table %s at commit %d, %d regions; nothing was written\n", plan.Job, plan.Table, plan.Sequence, len(plan.Splits))
+	fmt.Fprintf(p.Stdout, "%s: table %s %s, %d regions; nothing was written\n", plan.Job, plan.Table, moment(plan.Sequence, plan.TimeBound), len(plan.Splits))
 	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for i := range plan.Splits {
 		s := &plan.Splits[i]
@@ -80,7 +81,8 @@ type planned struct {
 	Job      string         `json:"job"`
 	Table    string         `json:"table"`
 	Sequence uint64         `json:"sequence"`
-	Basis    string         `json:"basis"` // counted, estimated, at least
+	Before   cell.Timestamp `json:"time_bound,omitempty"` // of timestamps, where the engine cannot freeze an instant
+	Basis    string         `json:"basis"`                // counted, estimated, at least
 	Rows     int64          `json:"rows"`
 	Formats  []plannedFiles `json:"formats"`
 	Regions  []plannedSplit `json:"regions"`
@@ -108,7 +110,7 @@ func planJSON(p *jobs.RunPlan) *planned {
 		}
 		return out
 	}
-	out := &planned{Job: p.Job, Table: p.Table, Sequence: p.Sequence, Basis: p.Basis, Rows: p.Count, Formats: files(p.Formats)}
+	out := &planned{Job: p.Job, Table: p.Table, Sequence: p.Sequence, Before: p.TimeBound, Basis: p.Basis, Rows: p.Count, Formats: files(p.Formats)}
 	for i := range p.Splits {
 		s := &p.Splits[i]
 		out.Regions = append(out.Regions, plannedSplit{

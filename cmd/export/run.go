@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
@@ -67,7 +68,9 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	o.Source, o.Checkpoint, o.Full = source, source.Checkpoint, c.Full
-	o.Holder, o.StoreID = jobs.HolderOf(source.Engine)
+	if o.Holder, o.StoreID, err = jobs.HolderOf(ctx, o.Job, source.Engine); err != nil {
+		return err
+	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
 	m, err := jobs.Run(ctx, o)
@@ -150,6 +153,19 @@ func below(out string, elem ...string) string {
 	return filepath.Join(append([]string{out}, elem...)...)
 }
 
+// moment says when what was read was so: at a commit, or, where the engine cannot
+// freeze an instant, as each row was when it was read, below a bound of timestamps
+// (0 = none).
+func moment(sequence uint64, before cell.Timestamp) string {
+	switch {
+	case before > 0:
+		return "row by row, of cells before " + time.UnixMilli(int64(before)).UTC().Format("2006-01-02T15:04:05.000Z")
+	case sequence == 0:
+		return "row by row"
+	}
+	return fmt.Sprintf("at commit %d", sequence)
+}
+
 // printManifest says what was published, or prints the manifest itself.
 func printManifest(w io.Writer, out string, m *jobs.Manifest, asJSON bool) error {
 	if asJSON {
@@ -160,7 +176,7 @@ func printManifest(w io.Writer, out string, m *jobs.Manifest, asJSON bool) error
 		_, err = w.Write(data)
 		return err
 	}
-	fmt.Fprintf(w, "%s run %s at commit %d, %.2f s\n", m.Job, m.RunID, m.Sequence, m.FinishedAt.Sub(m.StartedAt).Seconds())
+	fmt.Fprintf(w, "%s run %s %s, %.2f s\n", m.Job, m.RunID, moment(m.Sequence, m.TimeBound), m.FinishedAt.Sub(m.StartedAt).Seconds())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, f := range m.Totals {
 		fmt.Fprintf(t, "  %s\t%s rows\t%d files\t%s\n", f.Format, cli.Count(f.Rows), f.Files, cli.Bytes(f.Bytes))

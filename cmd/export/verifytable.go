@@ -84,7 +84,7 @@ func reportComparison(p *cli.Program, r *jobs.Comparison, asJSON bool) (err erro
 }
 
 func printComparison(w io.Writer, r *jobs.Comparison) error {
-	fmt.Fprintf(w, "%s at commit %d and %s at commit %d\n", r.LeftTable, r.LeftSequence, r.RightTable, r.RightSequence)
+	fmt.Fprintf(w, "%s %s and %s %s\n", r.LeftTable, moment(r.LeftSequence, 0), r.RightTable, moment(r.RightSequence, 0))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range r.Ranges {
 		g := &r.Ranges[i]

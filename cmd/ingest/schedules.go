@@ -32,9 +32,6 @@ func (d *daemon) openSchedules(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	if _, ok := d.engine.(store.Snapshotter); !ok {
-		return fmt.Errorf("%w: schedules on engine %s, which has no snapshots", store.ErrUnsupported, d.engine.Traits().Name)
-	}
 	history, err := jobs.NewHistory(d.engine)
 	if err != nil {
 		return err
@@ -88,7 +85,10 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	if err != nil {
 		return out, err
 	}
-	holder, id := jobs.HolderOf(d.engine)
+	holder, id, err := jobs.HolderOf(ctx, job, d.engine)
+	if err != nil {
+		return out, err
+	}
 	if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
 		return out, err
 	}

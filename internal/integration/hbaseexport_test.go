@@ -1,0 +1,203 @@
+//go:build integration
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/columnar"
+	"sluice/jobs/parquetfile"
+	"sluice/store"
+)
+
+const hbaseExports = `
+store: STORE
+tables:
+  visits:
+    families: {v: {VERSIONS: 3}, w: {}}
+    split: {keys: [r2, r4, r6, r8]}
+jobs:
+  rows:
+    table: visits
+    columns:
+      - {name: key, from: $row, type: string}
+      - {name: n, from: "v:n", type: int64}
+      - {name: page, from: "w:page", type: string}
+      - {name: time, from: $timestamp, type: timestamp}
+    out: OUT
+  cells:
+    table: visits
+    rows: cell
+    families: [v]
+    columns:
+      - {name: key, from: $row, type: string}
+      - {name: family, from: $family, type: string}
+      - {name: qualifier, from: $qualifier, type: string}
+      - {name: time, from: $timestamp, type: timestamp}
+      - {name: value, from: $value, type: bytes}
+    out: OUT
+joins:
+  pairs:
+    left: {job: rows}
+    right: {job: rows}
+    method: lookup
+    on: [{left: key}]
+    columns: [{name: key, from: key.key}, {name: page, from: right.page}]
+    out: OUT
+`
+
+// loadHBaseExports writes hbaseExports for a store and reads it.
+func loadHBaseExports(t *testing.T, at string) (file string, c *config.Config) {
+	t.Helper()
+	dir := t.TempDir()
+	file = filepath.Join(dir, "sluice.yaml")
+	text := strings.NewReplacer("STORE", at, "OUT", filepath.Join(dir, "out")).Replace(hbaseExports)
+	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, c
+}
+
+// exportRows are the rows of the Parquet files of a run, in their order, each as its
+// columns.
+func exportRows(t *testing.T, c *config.Config, job string) []string {
+	t.Helper()
+	m, dir, err := jobs.ReadRun(t.Context(), filepath.Join(c.Jobs["rows"].Out, job))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []string
+	for i := range m.Files {
+		f, err := os.Open(filepath.Join(dir, m.Files[i].Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := parquetfile.NewReader(f, m.Files[i].Bytes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for {
+			b, err := r.Next()
+			if err != nil {
+				break // Rows is compared below
+			}
+			for row := range b.Rows() {
+				rows = append(rows, rowText(b, row))
+			}
+		}
+		if err := errors.Join(r.Close(), f.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if int64(len(rows)) != m.Totals[0].Rows {
+		t.Fatalf("%s: Got %d rows, the manifest says %d", job, len(rows), m.Totals[0].Rows)
+	}
+	return rows
+}
+
+func rowText(b *columnar.Batch, row int) string {
+	var columns []string
+	for i := range b.Columns() {
+		v := b.Vector(i)
+		switch {
+		case v.IsNull(row):
+			columns = append(columns, "-")
+		case v.Type() == columnar.String || v.Type() == columnar.Bytes:
+			columns = append(columns, string(v.Bytes(row)))
+		default:
+			columns = append(columns, fmt.Sprint(v.Int64s()[row]))
+		}
+	}
+	return strings.Join(columns, " ")
+}
+
+// TestHBaseExport: what the binaries export of a real HBase is what they export of the
+// embedded engine with the same cells.
+func TestHBaseExport(t *testing.T) {
+	address := hbaseAddress(t)
+	s := openHBase(t, address, nil)
+	emptyHBase(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	hbaseFile, hbase := loadHBaseExports(t, fmt.Sprintf("{engine: hbase, hbase: {gateways: [%q]}}", address))
+	pebbleFile, pebble := loadHBaseExports(t, fmt.Sprintf("{dir: %q}", filepath.Join(t.TempDir(), "data")))
+	for _, c := range []*config.Config{hbase, pebble} {
+		fillVisits(t, c, 2000)
+	}
+	for _, job := range []string{"rows", "cells", "pairs"} {
+		verb := "run"
+		if job == "pairs" {
+			verb = "join"
+		}
+		for _, file := range []string{hbaseFile, pebbleFile} {
+			out, err := exec.Command(filepath.Join(Binaries(t), "export"), verb, "-c", file, "-q", job).CombinedOutput()
+			if err != nil {
+				t.Fatalf("export %s of %s: %v\n%s", job, file, err, out)
+			}
+		}
+		want, got := exportRows(t, pebble, job), exportRows(t, hbase, job)
+		if d := cmp.Diff(want, got); d != "" || len(want) < 1000 {
+			t.Errorf("%s, %d rows (-embedded +HBase):\n%.2000s", job, len(want), d)
+		}
+		r, err := jobs.Verify(t.Context(), filepath.Join(hbase.Jobs["rows"].Out, job))
+		if err != nil || !r.OK() || r.Manifest.Consistency != jobs.ConsistencyRow || r.Manifest.TimeBound == 0 || len(r.Manifest.Limits) == 0 {
+			t.Errorf("%s: Got %v, %+v", job, err, r)
+		}
+	}
+	out, err := exec.Command(filepath.Join(Binaries(t), "export"), "backup", "-c", hbaseFile, t.TempDir()).CombinedOutput()
+	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "snapshot") {
+		t.Errorf("backup: Got %v, %s", err, out)
+	}
+}
+
+// fillVisits makes the table of the file and writes rows with versions, deletes and
+// missing columns, the same each time.
+func fillVisits(t *testing.T, c *config.Config, rows int) {
+	t.Helper()
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := c.EnsureTables(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	var b store.Batch
+	for i := range rows {
+		m := cell.Mutation{Table: "visits", Row: fmt.Appendf(nil, "r%d-%05d", i%10, i)}
+		for version := range 1 + rng.IntN(4) {
+			m.Put("v", []byte("n"), cell.Timestamp(1000+version), fmt.Append(nil, rng.IntN(1000)))
+		}
+		if rng.IntN(2) == 0 {
+			m.Put("w", []byte("page"), cell.Timestamp(1+rng.IntN(1<<40)), fmt.Appendf(nil, "/p\x00%d", rng.IntN(50)))
+		}
+		switch rng.IntN(6) {
+		case 0:
+			m.DeleteColumn("v", []byte("n"), 1001)
+		case 1:
+			m.DeleteFamily("w", 1<<39)
+		}
+		b.Add(-1, m)
+	}
+	if err := e.Apply(t.Context(), &b); err != nil {
+		t.Fatal(err)
+	}
+}
