@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"text/tabwriter"
+	"time"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -19,10 +20,20 @@ type backupCommand struct {
 	Out   string `arg:"" name:"dir" help:"Directory of backups, which has one more afterwards; or s3://BUCKET/PREFIX."`
 	JSON  bool   `name:"json" help:"Print the manifest of the backup."`
 	Quiet bool   `short:"q" help:"No progress."`
+
+	KeepRuns int           `placeholder:"N" help:"Afterwards remove all but the newest N backups of this store, and what killed ones have left."`
+	KeepAge  time.Duration `placeholder:"D" help:"Afterwards remove backups that are older, such as 720h; with --keep-runs, those that both let go."`
 }
 
-// Run copies the store at one instant.
+// Run copies the store at one instant, and removes the backups beyond retention.
 func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	keep := jobs.Keep{Runs: c.KeepRuns, Age: c.KeepAge}
+	switch {
+	case keep.Runs < 0 || keep.Age < 0:
+		return fmt.Errorf("%w: --keep-runs and --keep-age must not be negative", cli.ErrUsage)
+	case keep != jobs.Keep{} && config.InBucket(c.Out):
+		return fmt.Errorf("%w: what is kept in a bucket is for a rule of the bucket to say", cli.ErrUsage)
+	}
 	cfg, err := c.Load(p)
 	if err != nil {
 		return err
@@ -46,6 +57,10 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
+	if keep != (jobs.Keep{}) {
+		// The backup is there, whatever becomes of the older ones.
+		defer func() { err = errors.Join(err, c.collect(ctx, p, t, keep)) }()
+	}
 	if c.JSON {
 		data, err := m.Encode()
 		if err != nil {
@@ -60,6 +75,25 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	printOffsets(w, m.Offsets)
 	fmt.Fprintf(w, "  in\t%s\n", below(c.Out, m.Dir()))
 	return w.Flush()
+}
+
+// collect removes the backups beyond retention and says so.
+func (c *backupCommand) collect(ctx context.Context, p *cli.Program, t target.Target, keep jobs.Keep) error {
+	found, err := jobs.CollectBackups(ctx, &jobs.CollectBackupsOptions{Target: t, Keep: keep, Logger: warnings(p)})
+	if c.JSON {
+		return err
+	}
+	for i := range found {
+		g, what := &found[i], "removed"
+		switch {
+		case g.Stays:
+			what = "kept"
+		case g.Err != nil:
+			what = "not removed"
+		}
+		fmt.Fprintf(p.Stdout, "  %s %s: %s\n", what, g.Name, g.Reason)
+	}
+	return err
 }
 
 // printOffsets says to which records data is complete.

@@ -80,6 +80,13 @@ func TestBackupRestore(t *testing.T) {
 	if stdout, stderr, status := export(t, "restore", backups, filepath.Join(dir, "again")); status != 0 || !strings.Contains(stdout, "is store") {
 		t.Errorf("without --json: Got status %d, %s%s", status, stdout, stderr)
 	}
+	stdout, stderr, status := export(t, "backup", "-c", file, "--keep-runs", "2", backups)
+	if status != 0 || strings.Count(stdout, "removed backup=") != 2 || !strings.Contains(stdout, "beyond the newest 2 runs") {
+		t.Errorf("--keep-runs: Got status %d, %s%s", status, stdout, stderr)
+	}
+	if left, err := filepath.Glob(filepath.Join(backups, "backup=*")); err != nil || len(left) != 2 {
+		t.Errorf("Got %q, %v left of four backups, want two", left, err)
+	}
 	r, err := jobs.VerifyBackup(t.Context(), backups)
 	if err != nil {
 		t.Fatal(err)
@@ -100,6 +107,8 @@ func TestBackupRestore(t *testing.T) {
 		{[]string{"restore", filepath.Join(dir, "nothing"), filepath.Join(dir, "none")}, cli.StatusFailed, "no such file"},
 		{[]string{"restore", "s3://bucket/backups", filepath.Join(dir, "none")}, cli.StatusUsage, "-c FILE"},
 		{[]string{"backup", backups}, cli.StatusUsage, "--config"},
+		{[]string{"backup", "-c", file, "--keep-runs=-1", backups}, cli.StatusUsage, "negative"},
+		{[]string{"backup", "-c", file, "--keep-age", "1h", "s3://bucket/backups"}, cli.StatusUsage, "rule of the bucket"},
 	} {
 		if stdout, stderr, status := export(t, test.args...); status != test.status || !strings.Contains(stderr, test.want) {
 			t.Errorf("%v: Got status %d and %s%s, want %d and %q", test.args, status, stdout, stderr, test.status, test.want)

@@ -122,7 +122,7 @@ func (l *Local) Remove(ctx context.Context, dir string) error {
 	if err := errors.Join(ctx.Err(), checkName(dir)); err != nil {
 		return err
 	}
-	if path.Dir(dir) == "." {
+	if path.Dir(dir) == "." && !strings.Contains(dir, "=") { // a job's, or all of it
 		return fmt.Errorf("target: %q is not the directory of a run", dir)
 	}
 	if err := l.remove(dir); err != nil {
