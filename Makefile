@@ -3,7 +3,7 @@ GO ?= go
 T ?= 30s
 TOOL = $(GO) tool -modfile=tools.mod
 
-.PHONY: demo test build race lint simulation integration alerts fuzz soak bench bench-joins bench-hbase bench-smoke clean
+.PHONY: demo test build race lint simulation integration alerts fuzz soak bench bench-joins bench-copies bench-hbase bench-smoke clean
 
 demo: ## the README's first command
 	$(GO) run ./cmd/ingest demo
@@ -49,6 +49,9 @@ bench: ## writes bench/RESULTS.md
 
 bench-joins: ## the merge join beside DuckDB; SLUICE_PYTHON has internal/integration/requirements.txt
 	$(GO) run ./bench joins -python $(or $(SLUICE_PYTHON),python3)
+
+bench-copies: ## Parquet files beside DuckDB's COPY of the same rows; as bench-joins
+	$(GO) run ./bench copies -python $(or $(SLUICE_PYTHON),python3)
 
 bench-hbase: ## writes bench/HBASE.md; HBASE=host:port of a Thrift2 gateway, PIDS=a directory of its servers' pid files
 	$(GO) run ./bench hbase -address "$(HBASE)" -pids "$(PIDS)" -write bench/HBASE.md

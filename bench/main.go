@@ -18,7 +18,9 @@
 // the number of events; a difference is an error.
 //
 // With "joins" as the first argument it measures the merge join of two exports beside
-// DuckDB's join of the same files, and nothing else; "bench joins -h" has its flags.
+// DuckDB's join of the same files, and nothing else; with "copies" the writing of one
+// Parquet file beside DuckDB's COPY of the same rows, on one core each. "bench joins
+// -h" and "bench copies -h" have their flags.
 //
 // With "hbase" as the first argument it drives the same operations on the embedded
 // engine, on HBase and on the generated code of its gateway's client, and nothing
@@ -128,15 +130,11 @@ func main() {
 		}
 		return
 	}
-	if len(args) > 0 && args[0] == joinsArgument {
-		if err := runJoins(ctx, args[1:], os.Stdout, os.Stderr); err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-		return
+	apart := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
+		joinsArgument: runJoins, copiesArgument: runCopies, hbaseArgument: runHBase,
 	}
-	if len(args) > 0 && args[0] == hbaseArgument {
-		if err := runHBase(ctx, args[1:], os.Stdout, os.Stderr); err != nil {
+	if len(args) > 0 && apart[args[0]] != nil {
+		if err := apart[args[0]](ctx, args[1:], os.Stdout, os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)
 		}
