@@ -13,6 +13,7 @@ type rowRangesFilter struct {
 	cellScoped
 	ranges   []cell.Range // sorted, disjoint
 	reversed bool
+	at       int // the range of the row before, or the next one
 	drop     bool
 	done     bool
 	next     []byte
@@ -21,8 +22,8 @@ type rowRangesFilter struct {
 func (f *rowRangesFilter) Done() bool { return f.done }
 
 func (f *rowRangesFilter) SkipRow(row []byte) bool {
-	i, in := findRange(f.ranges, row)
-	f.drop, f.next = !in, nil
+	i, in := f.find(row)
+	f.at, f.drop, f.next = i, !in, nil
 	switch {
 	case in:
 	case !f.reversed && i < len(f.ranges):
@@ -33,6 +34,17 @@ func (f *rowRangesFilter) SkipRow(row []byte) bool {
 		f.done = true
 	}
 	return f.drop
+}
+
+// find is findRange. Rows come in order, and mostly one of the next two ranges is
+// theirs.
+func (f *rowRangesFilter) find(row []byte) (i int, in bool) {
+	for i := f.at; i < min(f.at+2, len(f.ranges)); i++ {
+		if r := &f.ranges[i]; bytes.Compare(row, r.Start) >= 0 && (len(r.Stop) == 0 || bytes.Compare(row, r.Stop) < 0) {
+			return i, true
+		}
+	}
+	return findRange(f.ranges, row)
 }
 
 func (f *rowRangesFilter) Cell(*cell.Cell) FilterCode {
