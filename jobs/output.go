@@ -80,6 +80,7 @@ type splitExport struct {
 	first    bool   // the batch has no row yet
 	split    *split
 	measured time.Time // last
+	handoff  *handoff  // has the outputs; nil = nobody
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte
@@ -107,7 +108,13 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) er
 	if r.changes != nil {
 		read = e.scanChanges
 	}
-	if err := read(ctx, scan); err != nil {
+	err := read(ctx, scan)
+	if e.handoff != nil {
+		if failed := e.handoff.end(); err == nil {
+			err = failed
+		}
+	}
+	if err != nil {
 		return err
 	}
 	for _, o := range e.outputs {
@@ -171,13 +178,18 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 			}
 			return err
 		}
-		if e.builder.Full() || e.run.batchRows > 0 && e.builder.Batch().Rows() >= e.run.batchRows {
+		if e.full() {
 			if err := e.flush(ctx); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// full reports that the batch is to be written before the next row.
+func (e *splitExport) full() bool {
+	return e.builder.Full() || e.run.batchRows > 0 && e.builder.Batch().Rows() >= e.run.batchRows
 }
 
 // gone appends that there is no row with this key any more.
@@ -196,29 +208,31 @@ func (e *splitExport) gone(ctx context.Context, key []byte) error {
 	if err := e.builder.AppendGone(key); err != nil {
 		return err
 	}
-	if e.builder.Full() || e.run.batchRows > 0 && e.builder.Batch().Rows() >= e.run.batchRows {
+	if e.full() {
 		return e.flush(ctx)
 	}
 	return nil
 }
 
-// flush writes the batch to every format.
+// flush has the batch written to every format.
 func (e *splitExport) flush(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	b := e.builder.Batch()
 	if b.Rows() == 0 {
 		return nil
 	}
-	for _, o := range e.outputs {
-		if err := o.write(ctx, b, e.min, e.max); err != nil {
-			return err
-		}
+	if e.handoff == nil && e.full() { // the last batch is waited for anyway
+		e.share(ctx)
 	}
-	e.advance(ctx)
-	e.run.add(b.Rows())
-	if err := e.run.pace.wait(ctx, b.Rows()); err != nil {
+	var err error
+	if e.handoff != nil {
+		err = e.handoff.take()
+	} else {
+		err = e.write(ctx, b, e.min, e.max)
+	}
+	if err != nil {
 		return err
 	}
 	e.builder.Reset()
@@ -226,21 +240,23 @@ func (e *splitExport) flush(ctx context.Context) error {
 	return nil
 }
 
-// cut ends the files that are full, of a batch that ends there, too; the next row,
-// of this key, begins their successors.
-func (e *splitExport) cut(ctx context.Context, key []byte) error {
-	end := slices.ContainsFunc(e.outputs, func(o *output) bool { return o.full() })
-	for len(e.ends) > 0 && bytes.Compare(e.ends[0], key) < 0 {
-		e.ends = e.ends[1:]
-		end = true
+// write writes a batch, whose rows have keys from min to max, to every format.
+func (e *splitExport) write(ctx context.Context, b *columnar.Batch, min, max []byte) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	if !end {
-		return nil
+	for _, o := range e.outputs {
+		if err := o.write(ctx, b, min, max); err != nil {
+			return err
+		}
 	}
-	// Rows of the batch come before the cut. With them, more files may be full.
-	if err := e.flush(ctx); err != nil {
-		return err
-	}
+	e.advance(ctx, max)
+	e.run.add(b.Rows())
+	return e.run.pace.wait(ctx, b.Rows())
+}
+
+// finishFull ends the files that are full.
+func (e *splitExport) finishFull(ctx context.Context) error {
 	for _, o := range e.outputs {
 		if !o.full() {
 			continue
@@ -250,4 +266,23 @@ func (e *splitExport) cut(ctx context.Context, key []byte) error {
 		}
 	}
 	return nil
+}
+
+// cut ends the files that are full, of a batch that ends there, too; the next row,
+// of this key, begins their successors.
+func (e *splitExport) cut(ctx context.Context, key []byte) error {
+	// A handoff ends them itself, after the batch that fills them.
+	end := e.handoff == nil && slices.ContainsFunc(e.outputs, func(o *output) bool { return o.full() })
+	for len(e.ends) > 0 && bytes.Compare(e.ends[0], key) < 0 {
+		e.ends = e.ends[1:]
+		end = true
+	}
+	if !end {
+		return nil
+	}
+	// Rows of the batch come before the cut. With them, more files may be full.
+	if err := e.flush(ctx); err != nil || e.handoff != nil {
+		return err
+	}
+	return e.finishFull(ctx)
 }

@@ -75,15 +75,15 @@ func (m *measures) sum() float64 {
 	return min(done/m.total, 1)
 }
 
-// advance measures how far a split is, now and then.
-func (e *splitExport) advance(ctx context.Context) {
+// advance measures how far a split is, now and then: rows up to max are written.
+func (e *splitExport) advance(ctx context.Context, max []byte) {
 	r := e.run
 	if r.measures.sizer == nil || r.Now().Sub(e.measured) < measureEvery {
 		return
 	}
 	e.measured = r.Now()
 	weight := r.measures.weights[e.split.index]
-	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: e.split.rows.Start, Stop: append(e.max[:len(e.max):len(e.max)], 0)})
+	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: e.split.rows.Start, Stop: append(max[:len(max):len(max)], 0)})
 	if err != nil || weight == 0 {
 		return // progress is not worth the run
 	}

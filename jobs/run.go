@@ -28,8 +28,8 @@ type RunOptions struct {
 	Out string
 	// Target replaces the local directory Out. It is not closed.
 	Target target.Target
-	// Parallelism is how many regions are exported at a time, each by one
-	// goroutine. Default: GOMAXPROCS.
+	// Parallelism is how many goroutines export, each a region at a time; one
+	// that has none left encodes what another scans. Default: GOMAXPROCS.
 	Parallelism int
 	// LogicalTime is what the run is for; with the job's name it makes the
 	// run's id, so that a second run for the same time is refused with
@@ -107,6 +107,7 @@ type run struct {
 	pace     *pace
 	changes  store.ChangeReader // of Source, where the run is an increment; nil = it is full
 	since    uint64             // of an increment: its base's sequence
+	spare    chan struct{}      // a token for each of Parallelism that has no split
 
 	mu       sync.Mutex
 	progress Progress
@@ -348,8 +349,13 @@ func (r *run) export(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	work := make(chan *split)
+	r.spare = make(chan struct{}, r.Parallelism)
+	workers := min(r.Parallelism, len(r.splits))
+	for range r.Parallelism - workers {
+		r.spare <- struct{}{}
+	}
 	var wg sync.WaitGroup
-	for range min(r.Parallelism, len(r.splits)) {
+	for range workers {
 		wg.Go(func() {
 			if err := r.Job.atPriority(); err != nil {
 				cancel(err)
@@ -362,6 +368,7 @@ func (r *run) export(ctx context.Context) error {
 					return
 				}
 			}
+			r.spare <- struct{}{}
 		})
 	}
 feed:
