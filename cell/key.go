@@ -83,6 +83,11 @@ func AppendVersion(dst []byte, t Timestamp, k Kind, sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, ^sequence)
 }
 
+// SetSequence makes sequence that of a TagData key, in place.
+func SetSequence(key []byte, sequence uint64) {
+	binary.BigEndian.PutUint64(key[len(key)-8:], ^sequence)
+}
+
 // AppendChange appends the key of a change, by the operation of this sequence, to
 // the row whose keys begin with prefix, as SplitKey finds it.
 func AppendChange(dst, prefix []byte, sequence uint64) []byte {

@@ -30,9 +30,9 @@ type offsetUndo struct {
 // undo takes the Advance back.
 func (u *offsetUndo) undo() { u.o.next, u.o.dropped, u.o.value = u.next, u.dropped, u.value }
 
-// batch stages b, whole or not at all, and returns what became of its records.
-// Its error is a *store.BatchError or wraps store.ErrStale.
-func (c *commit) batch(b *store.Batch) (store.Unapplied, error) {
+// batch stages b, whole or not at all, and returns what became of its records. p is
+// of b, or nil. Its error is a *store.BatchError or wraps store.ErrStale.
+func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 	m := c.mark()
 	c.sync = c.sync || len(b.Advances)+len(b.Counters)+len(b.Records) > 0
 	if err := c.advance(b.Advances); err != nil {
@@ -47,7 +47,13 @@ func (c *commit) batch(b *store.Batch) (store.Unapplied, error) {
 		refused = append(refused, store.Refusal{Offset: offset, Table: table, Row: slices.Clone(row), Err: err})
 		return nil
 	}
-	dropped, err := c.members(b, refuse)
+	var dropped store.Unapplied
+	var err error
+	if p != nil && c.adopt(p) {
+		err = c.addDeltas(&p.deltaList, b.Counters, refuse)
+	} else {
+		dropped, err = c.members(b, refuse)
+	}
 	if err == nil && len(refused) > 0 {
 		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
 		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })
@@ -115,7 +121,8 @@ func refusable(err error) bool {
 // of a record that is refused for a counter.
 func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, error) error) (store.Unapplied, error) {
 	var bad map[int64]bool
-	if err := c.checkDeltas(b.Counters, func(d *store.CounterDelta, err error) error {
+	l := &c.deltaList
+	if err := l.take(&c.staging, b.Counters, func(d *store.CounterDelta, err error) error {
 		if bad == nil {
 			bad = map[int64]bool{}
 		}
@@ -161,7 +168,8 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 		return store.Unapplied{}, err
 	}
 	run.end()
-	return run.dropped, c.addDeltas(b.Counters, refuse)
+	l.order()
+	return run.dropped, c.addDeltas(l, b.Counters, refuse)
 }
 
 // recordRun is the members of one record, which stand together in a batch. Where

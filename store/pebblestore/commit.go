@@ -3,8 +3,6 @@ package pebblestore
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
-	"math"
 	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -13,25 +11,13 @@ import (
 	"sluice/store"
 )
 
-// maxPackedBytes is where a packed value is cut: a reader holds one whole.
-const maxPackedBytes = 64 << 10
-
-// maxRetainedBytes is the most memory that a commit keeps for the next: several
-// times the usual one, as a single huge batch must not hold its memory for ever.
-const maxRetainedBytes = 64 << 20
-
 // commit gathers what members of one Pebble batch write. A member that fails is
 // rolled back and leaves nothing behind. It belongs to the commit loop, which
 // reuses it for its memory.
 type commit struct {
-	db  *DB
-	cat *catalog
-	now cell.Timestamp
-	seq uint64 // the last sequence allotted
-
-	buf   []byte   // keys and values, as staged
-	kvs   []staged // TagData key-values, in order of application
-	cells []cell.Cell
+	db *DB
+	staging
+	deltaList // of the batch that is being staged
 
 	counterUndo []counterUndo
 	sketch      []byte // of the distinct count that is being written
@@ -48,25 +34,11 @@ type commit struct {
 	indexed int
 	it      *pebble.Iterator // over everything as it was before the commit
 	key     []byte
-	lastTab *table
-	lastNam string
 
 	sync bool // a member wants to be on disk before its call returns
 	bulk bool // a member is a bulk batch
 
-	deltaMutation cell.Mutation
-	deltas        []delta // of the batch that is being staged
-	deltaKeys     []byte
-	readRow       store.ReadRow // read, as a value made once: one for each mutation would be garbage
-}
-
-// staged is one key-value in commit.buf.
-type staged struct {
-	head  uint64 // the first eight bytes that not all keys share; set by sort
-	next  uint64 // the eight bytes after those
-	start int    // of the key; the value follows it
-	key   int    // length
-	value int    // length
+	readRow store.ReadRow // read, as a value made once: one for each mutation would be garbage
 }
 
 // mark is a state that a failed member is rolled back to.
@@ -102,16 +74,13 @@ func (c *commit) rollback(m mark) {
 
 // begin empties c for the next commit.
 func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
-	c.cat, c.now, c.seq = cat, now, seq
-	if cap(c.buf) > maxRetainedBytes {
-		c.buf, c.kvs = nil, nil
-	}
-	c.buf, c.kvs, c.counterUndo, c.dirty = c.buf[:0], c.kvs[:0], c.counterUndo[:0], c.dirty[:0]
+	c.staging.begin(cat, now, seq)
+	c.counterUndo, c.dirty = c.counterUndo[:0], c.dirty[:0]
 	c.offsets, c.onces, c.late, c.conflicts = c.offsets[:0], c.onces[:0], 0, 0
 	clear(c.onceSet)
 	clear(c.sweeps)
 	clear(c.rows)
-	c.indexed, c.lastTab, c.lastNam, c.sync, c.bulk = 0, nil, "", false, false
+	c.indexed, c.sync, c.bulk = 0, false, false
 }
 
 // end releases what begin and reading took.
@@ -128,25 +97,6 @@ func (c *commit) end() {
 // empty reports that the commit would write nothing.
 func (c *commit) empty() bool {
 	return len(c.kvs) == 0 && len(c.dirty) == 0 && len(c.offsets) == 0 && len(c.onces) == 0
-}
-
-// table returns a table that users may write to.
-func (c *commit) table(name string) (*table, error) {
-	if c.lastTab != nil && c.lastNam == name {
-		return c.lastTab, nil
-	}
-	t, err := c.cat.lookup(name)
-	if err != nil {
-		return nil, err
-	}
-	if t.system && t.id != outboxID && t.id != jobsID {
-		return nil, fmt.Errorf("%w: table %s is written by the store itself", store.ErrRefused, name)
-	}
-	if err := t.served(); err != nil {
-		return nil, err
-	}
-	c.lastTab, c.lastNam = t, name
-	return t, nil
 }
 
 // mutate stages one mutation whose condition holds: tested is the time that
@@ -240,138 +190,6 @@ func (c *commit) countOps(t *table, m *cell.Mutation) ([]cell.Cell, error) {
 	return result, nil
 }
 
-// stage adds cells of one row in their order. Neighbouring puts of one family,
-// time and TTL become one packed key-value.
-func (c *commit) stage(t *table, row []byte, cells []cell.Cell) error {
-	for i := 0; i < len(cells); {
-		first := &cells[i]
-		f, _ := t.family(first.Family)
-		n, size := 1, len(first.Qualifier)+len(first.Value)
-		if first.Kind == cell.KindPut {
-			for i+n < len(cells) {
-				o := &cells[i+n]
-				s := len(o.Qualifier) + len(o.Value)
-				if o.Kind != cell.KindPut || o.Time != first.Time || o.TTL != first.TTL || o.Family != first.Family || size+s > maxPackedBytes {
-					break
-				}
-				size += s
-				n++
-			}
-		}
-		if n > 1 && !c.db.packing.allows(t.id, f.id, row, size) {
-			n = 1
-		}
-		run := cells[i : i+n]
-		i += n
-		if n > 1 {
-			run = ascending(run)
-		}
-		if len(c.buf) > math.MaxInt32 {
-			return fmt.Errorf("%w: the commit is larger than 2 GiB: send smaller batches", store.ErrRefused)
-		}
-		c.seq++
-		start := len(c.buf)
-		c.buf = cell.AppendRowPrefix(c.buf, f.tag, t.id, f.id, row)
-		if len(run) > 1 {
-			c.buf = append(c.buf, 0, 1)
-			c.buf = cell.AppendVersion(c.buf, first.Time, cell.KindPacked, c.seq)
-			key := len(c.buf) - start
-			c.buf = cell.AppendPackedHeader(c.buf, first.TTL, false)
-			for j := range run {
-				c.buf = cell.AppendPackedColumn(c.buf, run[j].Qualifier, run[j].Value)
-			}
-			c.staged(start, key)
-			continue
-		}
-		o := &run[0]
-		c.buf = cell.AppendPart(c.buf, o.Qualifier)
-		c.buf = cell.AppendVersion(c.buf, o.Time, o.Kind, c.seq)
-		key := len(c.buf) - start
-		if o.Kind == cell.KindPut {
-			c.buf = cell.AppendValue(c.buf, o.TTL, o.Value)
-		} else {
-			c.buf = cell.AppendValue(c.buf, 0, nil)
-		}
-		c.staged(start, key)
-	}
-	return nil
-}
-
-// staged records the key-value that begins at start and ends c.buf.
-func (c *commit) staged(start, key int) {
-	c.kvs = append(c.kvs, staged{start: start, key: key, value: len(c.buf) - start - key})
-}
-
-// ascending returns the run's cells in strictly ascending order of their
-// qualifiers. Of a column that was put twice the later put stays. The run is
-// changed in place.
-func ascending(run []cell.Cell) []cell.Cell {
-	sorted := true
-	for i := 1; i < len(run); i++ {
-		if bytes.Compare(run[i-1].Qualifier, run[i].Qualifier) >= 0 {
-			sorted = false
-			break
-		}
-	}
-	if sorted {
-		return run
-	}
-	slices.Reverse(run)
-	slices.SortStableFunc(run, func(a, b cell.Cell) int { return bytes.Compare(a.Qualifier, b.Qualifier) })
-	return slices.CompactFunc(run, func(a, b cell.Cell) bool { return bytes.Equal(a.Qualifier, b.Qualifier) })
-}
-
-// heads sets what the staged key-values are compared by.
-func (c *commit) heads() {
-	key := func(i int) []byte { return c.buf[c.kvs[i].start : c.kvs[i].start+c.kvs[i].key] }
-	shared := sharedPrefix(len(c.kvs), key)
-	for i := range c.kvs {
-		c.kvs[i].head, c.kvs[i].next = keyHead(key(i)[shared:])
-	}
-}
-
-// compare orders two staged key-values by their keys, after heads.
-func (c *commit) compare(x, y *staged) int {
-	switch {
-	case x.head != y.head:
-		return sign(x.head < y.head)
-	case x.next != y.next:
-		return sign(x.next < y.next)
-	}
-	return bytes.Compare(c.buf[x.start:x.start+x.key], c.buf[y.start:y.start+y.key])
-}
-
-// sort puts staged key-values of c in key order, after heads.
-func (c *commit) sort(kvs []staged) {
-	slices.SortFunc(kvs, func(x, y staged) int { return c.compare(&x, &y) })
-}
-
-// halve puts those of the staged key-values first that come before a middle one in
-// key order, and returns how many they are: half, more or less.
-func (c *commit) halve() int {
-	c.heads()
-	const samples = 101
-	sample := make([]staged, 0, samples)
-	for i := 0; i < len(c.kvs); i += len(c.kvs)/samples + 1 {
-		sample = append(sample, c.kvs[i])
-	}
-	if len(sample) == 0 {
-		return 0
-	}
-	c.sort(sample)
-	middle := sample[len(sample)/2]
-	low, high := 0, len(c.kvs)
-	for low < high {
-		if c.compare(&c.kvs[low], &middle) < 0 {
-			low++
-			continue
-		}
-		high--
-		c.kvs[low], c.kvs[high] = c.kvs[high], c.kvs[low]
-	}
-	return low
-}
-
 // system calls set for what the commit writes into system tables, the last
 // sequence among it: none is allotted after it.
 func (c *commit) system(set func(key, value []byte) error) error {
@@ -393,8 +211,7 @@ func (c *commit) system(set func(key, value []byte) error) error {
 // write fills b with everything that the commit has staged, in key order: Pebble
 // inserts sorted keys a third faster.
 func (c *commit) write(b *pebble.Batch) error {
-	c.heads()
-	c.sort(c.kvs)
+	c.sort()
 	if err := c.system(func(key, value []byte) error { return b.Set(key, value, nil) }); err != nil {
 		return err
 	}

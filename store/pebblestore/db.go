@@ -50,6 +50,9 @@ type DB struct {
 
 	rows rowIterators
 
+	packing   packing
+	preparing chan *prepared // free ones
+
 	redone    bool          // Open has finished a rewrite that a crash cut short
 	rewriting chan struct{} // holds a token while a span is rewritten
 	retention *retention
@@ -73,7 +76,6 @@ type DB struct {
 	flushed        uint64 // cells up to this sequence are "in files"
 	unflushedBytes uint64
 	written        map[uint64]*writtenSpan
-	packing        packing
 	late           *lateWrites // of the rewrite that is under way; nil = none
 }
 
@@ -112,7 +114,8 @@ func Open(dir string, o *Options) (*DB, error) {
 	}
 	db.packing.seed = maphash.MakeSeed()
 	db.retention = newRetention(db)
-	db.commit.db, db.commit.readRow = db, db.commit.read
+	db.preparing = newPreparing(&db.packing)
+	db.commit.db, db.commit.readRow, db.commit.packing = db, db.commit.read, &db.packing
 	if err := db.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
 	}

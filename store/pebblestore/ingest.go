@@ -77,11 +77,12 @@ func (db *DB) ingest(paths []string) error {
 	return db.pebble.Ingest(context.Background(), paths)
 }
 
-// writeData writes the cells of c, and changes behind them, as two tables, each
-// sorted and written beside the other: that is what a bulk commit takes longest for.
-// It returns their paths.
+// writeData writes the cells of c, which it sorts, and changes behind them, as two
+// tables, one beside the other: that is what a bulk commit takes longest for. It
+// returns their paths.
 func (db *DB) writeData(c *commit, changes [][]byte) (paths []string, err error) {
-	middle := c.halve()
+	c.sort()
+	middle := len(c.kvs) / 2
 	lower, upper := c.kvs[:middle], c.kvs[middle:]
 	done := make(chan error, 1)
 	go func() { done <- db.writeCells(c, bulkUpperFile, upper, changes) }()
@@ -95,13 +96,12 @@ func (db *DB) writeData(c *commit, changes [][]byte) (paths []string, err error)
 	return paths, err
 }
 
-// writeCells writes cells of c, which it sorts, and changes behind them as a table;
-// none where there are none.
+// writeCells writes cells of c and changes behind them as a table; none where there
+// are none.
 func (db *DB) writeCells(c *commit, name string, kvs []staged, changes [][]byte) error {
 	if len(kvs)+len(changes) == 0 {
 		return nil
 	}
-	c.sort(kvs)
 	return db.writeBulkFile(name, func(w *sstable.Writer) error {
 		for i := range kvs {
 			s := &kvs[i]

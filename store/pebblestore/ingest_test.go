@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -324,38 +323,6 @@ func TestBulkCommitsGather(t *testing.T) {
 		after := db.Metrics()
 		if c, n := after.Commits-before.Commits, after.BulkCommits-before.BulkCommits; c != tt.commits || n != tt.tables {
 			t.Errorf("%+v: got %d commits, %d of them bulk", tt, c, n)
-		}
-	}
-}
-
-// The halves of a commit's key-values are apart, and halves where keys are drawn at
-// random.
-func TestHalve(t *testing.T) {
-	t.Parallel()
-	rng := rand.New(rand.NewPCG(1, 2))
-	for _, n := range []int{0, 1, 2, 3, 50, 101, 102, 5000} {
-		c := &commit{}
-		for i := range n {
-			start := len(c.buf)
-			c.buf = fmt.Appendf(c.buf, "shared/%0*d/%d", rng.IntN(20), rng.IntN(1000), i)
-			c.staged(start, len(c.buf)-start)
-		}
-		key := func(s *staged) string { return string(c.buf[s.start : s.start+s.key]) }
-		var all []string
-		for i := range c.kvs {
-			all = append(all, key(&c.kvs[i]))
-		}
-		slices.Sort(all)
-		middle := c.halve()
-		if n > 100 && (middle < n/4 || middle > n*3/4) {
-			t.Errorf("Got %d of %d below the middle", middle, n)
-		}
-		c.sort(c.kvs[:middle])
-		c.sort(c.kvs[middle:])
-		for i := range c.kvs {
-			if got := key(&c.kvs[i]); got != all[i] {
-				t.Fatalf("Got %q at %d of %d, want %q", got, i, n, all[i])
-			}
 		}
 	}
 }

@@ -26,8 +26,9 @@ type request struct {
 	done  chan struct{}
 	err   error
 
-	batch   *store.Batch
-	dropped store.Unapplied // of batch
+	batch    *store.Batch
+	prepared *prepared       // of batch; nil = it is not
+	dropped  store.Unapplied // of batch
 
 	rows    []*cell.Mutation
 	cond    *store.Cond
@@ -49,6 +50,11 @@ func (r *request) events() int {
 func (r *request) finish(err error) {
 	r.err = err
 	close(r.done)
+}
+
+// withdraw takes r back from the loop, unless the loop has taken it.
+func (r *request) withdraw() bool {
+	return r.state.CompareAndSwap(requestWaiting, requestAbandoned) || r.state.Load() == requestAbandoned
 }
 
 // fatalGrace is how long a caller waits for its request after the engine has
@@ -78,7 +84,7 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 	case <-r.done:
 		return r.err
 	case <-ctx.Done():
-		if r.state.CompareAndSwap(requestWaiting, requestAbandoned) {
+		if r.withdraw() {
 			return fmt.Errorf("wait for the commit loop: %w", ctx.Err())
 		}
 	case <-db.log.failed:
@@ -106,8 +112,11 @@ func (db *DB) Apply(ctx context.Context, b *store.Batch) error {
 	if db.opts.ReadOnly {
 		return fmt.Errorf("apply batch: %w", store.ErrReadOnly)
 	}
-	r := &request{batch: b}
+	r := &request{batch: b, prepared: db.prepare(b)}
 	if err := db.submit(ctx, r); err != nil {
+		if r.withdraw() {
+			db.recycle(r)
+		}
 		return err
 	}
 	b.Unapplied = r.dropped
@@ -223,6 +232,7 @@ func (db *DB) commitSome(group []*request) int {
 	if err := db.checkSpace(); err != nil {
 		db.metrics.refusedCommits.Add(1)
 		for _, r := range group {
+			db.recycle(r)
 			r.finish(err)
 		}
 		return len(group)
@@ -236,7 +246,8 @@ func (db *DB) commitSome(group []*request) int {
 			break
 		}
 		if r.batch != nil {
-			r.dropped, outcomes[i] = c.batch(r.batch)
+			r.dropped, outcomes[i] = c.batch(r.batch, r.prepared)
+			db.recycle(r)
 			continue
 		}
 		for j, m := range r.rows {

@@ -112,7 +112,7 @@ func TestPackingStops(t *testing.T) {
 	if refused > 100 {
 		t.Errorf("%d of 100,000 rows of 100 bytes are not packed", refused)
 	}
-	p.total = packingEpoch
+	p.total.Store(packingEpoch)
 	if !p.allows(16, 1, []byte("wide"), 1000) {
 		t.Error("the count does not begin anew")
 	}
@@ -125,9 +125,8 @@ func TestRewriteOfWideRow(t *testing.T) {
 	o := eager()
 	o.MemTableBytes = 8 << 20
 	db := open(t, "db", o)
-	db.packing.bytes = [packingRows]uint32{}
 	for i := range db.packing.bytes {
-		db.packing.bytes[i] = maxFragmentBytes + 1 // a key a cell from the beginning
+		db.packing.bytes[i].Store(maxFragmentBytes + 1) // a key a cell from the beginning
 	}
 	const columns = 60_000
 	wideRow(t, db, columns, 3)

@@ -1,0 +1,80 @@
+package pebblestore
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// TestKeyOrder compares the order of many kinds of keys with that of comparing, equal
+// ones and those that end inside the first sixteen bytes among them.
+func TestKeyOrder(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(5, 6))
+	kinds := map[string]func() []byte{
+		"random": func() []byte {
+			b := make([]byte, rng.IntN(40))
+			for i := range b {
+				b[i] = byte(rng.Uint32())
+			}
+			return b
+		},
+		"shared":   func() []byte { return fmt.Appendf(nil, "page-%030d", rng.IntN(5000)) },
+		"few":      func() []byte { return fmt.Append(nil, rng.IntN(3)) },
+		"zeros":    func() []byte { return make([]byte, rng.IntN(20)) },
+		"one":      func() []byte { return []byte("a") },
+		"late":     func() []byte { return fmt.Appendf(nil, "%d-the same for long-%d", rng.IntN(2), rng.IntN(100)) },
+		"ordered":  nil,
+		"backward": nil,
+	}
+	var o keyOrder
+	for name, kind := range kinds {
+		for _, n := range []int{0, 1, 2, 100, minRadix - 1, minRadix, 5000} {
+			keys, want := make([][]byte, n), make([]int, n)
+			for i := range keys {
+				want[i] = i
+				switch name {
+				case "ordered":
+					keys[i] = fmt.Appendf(nil, "%020d", i)
+				case "backward":
+					keys[i] = fmt.Appendf(nil, "%020d", n-i)
+				default:
+					keys[i] = kind()
+				}
+			}
+			slices.SortStableFunc(want, func(a, b int) int { return bytes.Compare(keys[a], keys[b]) })
+			for i, x := range o.of(n, func(i int) []byte { return keys[i] }) {
+				if int(x.at) != want[i] {
+					t.Fatalf("%s: got key %d, %x, at %d of %d, want key %d, %x", name, x.at, keys[x.at], i, n, want[i], keys[want[i]])
+				}
+			}
+		}
+	}
+}
+
+// The order of a commit's keys, by the byte and by comparing.
+func BenchmarkKeyOrder(b *testing.B) {
+	rng := rand.New(rand.NewPCG(7, 8))
+	keys := make([][]byte, 20_000)
+	for i := range keys {
+		keys[i] = fmt.Appendf(nil, "\x01\x00\x00\x00\x10\x01%016x-%d", rng.Uint64(), i)
+	}
+	key := func(i int) []byte { return keys[i] }
+	b.Run("radix", func(b *testing.B) {
+		var o keyOrder
+		for b.Loop() {
+			o.of(len(keys), key)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
+	})
+	b.Run("compare", func(b *testing.B) {
+		sorted := make([][]byte, len(keys))
+		for b.Loop() {
+			copy(sorted, keys)
+			slices.SortFunc(sorted, bytes.Compare)
+		}
+		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
+	})
+}

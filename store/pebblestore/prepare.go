@@ -1,0 +1,127 @@
+package pebblestore
+
+import (
+	"math"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+const (
+	// minPrepared is how many members a batch has at least that is prepared, unless
+	// fewer become tables.
+	minPrepared = 1000
+	// maxPrepared bounds the live batches that are prepared at a time, which hold
+	// their cells twice. Those of a backfill are bounded together.
+	maxPrepared = 4
+)
+
+// prepared is a batch as the commit loop is to stage it, with sequences that are still
+// to be allotted. It is made beside the loop, by the goroutine that calls Apply: what
+// the loop does alone is what all wait for where there are several cores.
+type prepared struct {
+	staging
+	deltaList
+}
+
+// newPreparing returns the free list of those that prepare takes.
+func newPreparing(p *packing) chan *prepared {
+	free := make(chan *prepared, maxPrepared)
+	for range maxPrepared {
+		free <- newPrepared(p)
+	}
+	return free
+}
+
+func newPrepared(p *packing) *prepared { return &prepared{staging: staging{packing: p}} }
+
+// prepare returns what can be known of b before the loop has it; nil where b is small,
+// where enough others are prepared, where something of b depends on what is stored or
+// on the time of its commit, and where something is wrong with it, which the loop
+// finds out again, and says. The loop, or who withdraws the request, gives it back.
+func (db *DB) prepare(b *store.Batch) *prepared {
+	least := minPrepared
+	if tables := db.opts.MinBulkKeys; b.Bulk && tables >= 0 {
+		least = min(least, tables)
+	}
+	if len(b.Mutations)+len(b.Counters) < least || len(b.Advances) == 0 || len(b.Records) > 0 {
+		return nil
+	}
+	var p *prepared
+	select {
+	case p = <-db.preparing:
+	default:
+		if !b.Bulk {
+			return nil
+		}
+		p = newPrepared(&db.packing)
+	}
+	p.begin(db.catalog.Load(), db.opts.Now(), 0)
+	if !p.fill(b) {
+		db.spare(p)
+		return nil
+	}
+	return p
+}
+
+// spare gives p back; one more than the list takes was made for a backfill.
+func (db *DB) spare(p *prepared) {
+	select {
+	case db.preparing <- p:
+	default:
+	}
+}
+
+// recycle gives what was prepared of r back.
+func (db *DB) recycle(r *request) {
+	if r.prepared != nil {
+		db.spare(r.prepared)
+		r.prepared = nil
+	}
+}
+
+func (p *prepared) fill(b *store.Batch) bool {
+	for i := range b.Mutations {
+		m := &b.Mutations[i].Mutation
+		t, err := p.table(m.Table)
+		if err != nil || !timedPuts(m) || store.ValidateMutation(t.desc, m, p.now) != nil {
+			return false
+		}
+		p.cells, _, err = store.AppendResolved(p.cells[:0], t.desc, m, p.now, p.now, nil)
+		if err != nil || p.stage(t, m.Row, p.cells) != nil {
+			return false
+		}
+		t.load.Wrote(m.Row, int64(p.now))
+	}
+	if p.take(&p.staging, b.Counters, func(_ *store.CounterDelta, err error) error { return err }) != nil {
+		return false
+	}
+	p.order()
+	return true
+}
+
+// timedPuts reports that m is nothing but puts that have their time.
+func timedPuts(m *cell.Mutation) bool {
+	for i := range m.Ops {
+		if o := &m.Ops[i]; o.Type != cell.OpPut || o.Time == cell.Latest {
+			return false
+		}
+	}
+	return true
+}
+
+// adopt stages the cells of p, unless the catalog is another one by now.
+func (c *commit) adopt(p *prepared) bool {
+	base := len(c.buf)
+	if p.cat != c.cat || base+len(p.buf) > math.MaxInt32 {
+		return false
+	}
+	c.buf = append(c.buf, p.buf...)
+	for _, s := range p.kvs {
+		s.start += base
+		c.seq++
+		cell.SetSequence(c.buf[s.start:s.start+s.key], c.seq)
+		c.kvs = append(c.kvs, s)
+	}
+	return true
+}
