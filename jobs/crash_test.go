@@ -1,11 +1,14 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"sluice/jobs/target"
@@ -18,11 +21,12 @@ var errCrash = errors.New("crash")
 type crashing struct {
 	target.Target
 	left atomic.Int64 // steps until the crash
+	err  error        // of the target, whose process lives: Abort still works; nil = a crash
 }
 
 func (c *crashing) step() error {
 	if c.left.Add(-1) < 0 {
-		return errCrash
+		return cmp.Or(c.err, errCrash)
 	}
 	return nil
 }
@@ -73,7 +77,7 @@ func (u *crashingUpload) Commit(ctx context.Context, name string, data []byte) e
 }
 
 func (u *crashingUpload) Abort() error {
-	if err := u.c.step(); err != nil {
+	if err := u.c.step(); err != nil && u.c.err == nil {
 		return err
 	}
 	return u.Upload.Abort()
@@ -150,5 +154,50 @@ func TestCrash(t *testing.T) {
 	// Create, Write and Close, come before the commit.
 	if hidden < 15 || published < 2 {
 		t.Errorf("Got %d crashes with nothing visible and %d with a run", hidden, published)
+	}
+}
+
+// TestTargetRefuses: a target that is full, or read-only, from any step on gets nothing
+// visible but a whole run, and nothing is left of what was not published.
+func TestTargetRefuses(t *testing.T) {
+	t.Parallel()
+	src := accessLogSource(100)
+	job := mustCompile(t, "access_log", accessLog(), nil)
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EROFS} {
+		t.Run(errno.Error(), func(t *testing.T) {
+			t.Parallel()
+			refused := 0
+			for steps := int64(0); ; steps++ {
+				out := t.TempDir()
+				local := mustLocal(t, out)
+				c := &crashing{Target: local, err: &os.PathError{Op: "write", Path: "file", Err: errno}}
+				c.left.Store(steps)
+				m, err := Run(t.Context(), &RunOptions{Job: job, Source: src, Target: c, Parallelism: 1})
+				if err == nil {
+					break
+				}
+				if !errors.Is(err, errno) {
+					t.Fatalf("after %d steps: Got %v", steps, err)
+				}
+				runs, err := ListTarget(t.Context(), local)
+				if err != nil || len(runs) > 1 || len(runs) == 0 && m != nil {
+					t.Fatalf("after %d steps: Got %+v, %v", steps, runs, err)
+				}
+				for _, r := range runs {
+					if v, err := Verify(t.Context(), filepath.Join(out, filepath.FromSlash(r.Dir))); err != nil || !v.OK() {
+						t.Errorf("after %d steps: %v, %v", steps, err, v.Err())
+					}
+				}
+				if len(runs) == 0 {
+					refused++
+				}
+				if left, err := os.ReadDir(filepath.Join(out, "_tmp")); !errors.Is(err, os.ErrNotExist) && len(left) > 0 {
+					t.Errorf("after %d steps: %v is left", steps, left)
+				}
+			}
+			if refused < 15 {
+				t.Errorf("%d steps were refused", refused)
+			}
+		})
 	}
 }
