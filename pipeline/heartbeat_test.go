@@ -1,0 +1,135 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+// heldEngine applies nothing while it is held: it refuses, or does not answer.
+type heldEngine struct {
+	store.Engine
+	refuse error // nil = it does not answer
+
+	mu   sync.Mutex
+	held chan struct{} // closed when it is let go
+}
+
+func (e *heldEngine) Apply(ctx context.Context, b *store.Batch) error {
+	e.mu.Lock()
+	held := e.held
+	e.mu.Unlock()
+	select {
+	case <-held:
+		return e.Engine.Apply(ctx, b)
+	default:
+	}
+	if e.refuse != nil {
+		return e.refuse
+	}
+	select {
+	case <-held:
+		return e.Engine.Apply(ctx, b)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// A disk that is full, or a store that does not answer, for a hundred times the
+// session timeout: the member stays in its group, in the same generation, and goes on
+// by itself.
+func TestHeartbeatsWhilePaused(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]error{"full disk": store.ErrDiskFull, "busy store": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testHeartbeatsWhilePaused(t, refuse) })
+		})
+	}
+}
+
+func testHeartbeatsWhilePaused(t *testing.T, refuse error) {
+	const timeout = 6 * time.Second
+	net := new(kfake.VirtualNetwork)
+	broker, err := kfake.NewCluster(kfake.Ports(1), kfake.ListenFn(net.Listen), kfake.SeedTopics(3, "pages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	client := func() *kafka.Client {
+		c, err := kafka.NewClient(&kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dial: net.DialContext, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	c := &cluster{t: t, client: client(), pages: map[string]int64{}}
+	c.out = c.client.NewProducer(nil)
+	defer c.out.Close()
+	held := make(chan struct{})
+	close(held)
+	e := &heldEngine{Engine: newEngine(t), refuse: refuse, held: held}
+	p, err := New(&Options{
+		Name: "p", Topics: []string{"pages"}, Client: client(), Plan: testPlan(t, e.Engine), Engine: e,
+		StoreID: "s1", SessionTimeout: timeout, Heartbeat: time.Second, Logger: testLogger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	stored := func() bool { return readProgress(t, e.Engine) == c.total }
+	c.produce("pages", 100)
+	waitFor(t, stored)
+	before := p.Status()
+
+	held = make(chan struct{})
+	e.mu.Lock()
+	e.held = held
+	e.mu.Unlock()
+	for range 10 {
+		c.produce("pages", 50)
+		<-time.After(10 * timeout)
+	}
+	during := p.Status()
+	if during.Generation != before.Generation || during.MemberID != before.MemberID || p.Metrics().Rebalances != 1 {
+		t.Errorf("Got generation %d of member %s, %d rebalances; want %d of %s and 1",
+			during.Generation, during.MemberID, p.Metrics().Rebalances, before.Generation, before.MemberID)
+	}
+	if n := readProgress(t, e.Engine); n != 100 {
+		t.Errorf("Got %d offsets stored by a store that is held, want 100", n)
+	}
+	if refuse != nil {
+		for _, s := range during.Partitions {
+			if s.Paused == "" {
+				t.Errorf("Got %+v, want it paused", s)
+			}
+		}
+	}
+	close(held)
+	waitFor(t, stored)
+	after := p.Status()
+	if after.Generation != before.Generation || after.MemberID != before.MemberID {
+		t.Errorf("Got generation %d after the pause, want %d", after.Generation, before.Generation)
+	}
+	for _, s := range after.Partitions {
+		if s.Paused != "" || !s.Owned {
+			t.Errorf("Got %+v, want it to go on", s)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(fmt.Errorf("run: %w", err))
+	}
+	c.check(e.Engine)
+}
