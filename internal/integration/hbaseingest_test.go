@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,9 +27,8 @@ type hbaseIngest struct {
 }
 
 // openHBaseIngest uses the broker of SLUICE_REAL_KAFKA, or one in the process.
-func openHBaseIngest(t *testing.T) *hbaseIngest {
+func openHBaseIngest(t *testing.T, gateway string) *hbaseIngest {
 	t.Helper()
-	gateway := hbaseAddress(t)
 	in := &hbaseIngest{brokers: os.Getenv("SLUICE_REAL_KAFKA"), topic: fmt.Sprintf("access-log-%d", time.Now().UnixNano()), store: openHBase(t, gateway, nil)}
 	t.Cleanup(func() { in.store.Close() })
 	emptyHBase(t, in.store)
@@ -84,7 +84,7 @@ func openHBaseIngest(t *testing.T) *hbaseIngest {
 // TestHBaseIngestKilled (I2): SIGKILLs of the daemon at random moments change no count
 // and make no row twice.
 func TestHBaseIngestKilled(t *testing.T) {
-	in := openHBaseIngest(t)
+	in := openHBaseIngest(t, hbaseAddress(t))
 	log := SharedLog(t)
 	KillRun(t, &KillOptions{
 		Config: in.config, Brokers: in.brokers, Data: filepath.Join(t.TempDir(), "data"), Topic: in.topic, Log: log,
@@ -98,7 +98,7 @@ func TestHBaseIngestKilled(t *testing.T) {
 // TestHBaseIngestThree (I2): three daemons in one group on one HBase, each killed and
 // started again at random moments while the others go on.
 func TestHBaseIngestThree(t *testing.T) {
-	in := openHBaseIngest(t)
+	in := openHBaseIngest(t, hbaseAddress(t))
 	log := SharedLog(t)
 	env := Environment(in.brokers, filepath.Join(t.TempDir(), "data"))
 	seed := uint64(time.Now().UnixNano())
@@ -130,6 +130,61 @@ func TestHBaseIngestThree(t *testing.T) {
 		if err := d.Stop(30 * time.Second); err != nil {
 			t.Errorf("SIGTERM: %v", err)
 		}
+	}
+	if err := log.Check(t.Context(), in.store); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHBaseIngestServersKilled (I2): SIGKILLs of the gateway and of the HBase server at
+// random moments, while a daemon goes on, change no count.
+func TestHBaseIngestServersKilled(t *testing.T) {
+	folder := os.Getenv("SLUICE_REAL") // where the programs of real servers are
+	if folder == "" {
+		folder = filepath.Join(ModuleRoot(t), "..", "shared", "real")
+	}
+	program := filepath.Join(folder, "hbase")
+	if _, err := os.Stat(program); err != nil {
+		t.Skipf("%s is absent, and killing needs an HBase of its own", program)
+	}
+	dir := t.TempDir()
+	hbase := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(program, args...).Output()
+		if err != nil {
+			t.Fatalf("hbase %s: %v", strings.Join(args, " "), err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command(program, "stop", dir).CombinedOutput(); err != nil {
+			t.Errorf("stop HBase: %v\n%s", err, out)
+		}
+	})
+	in := openHBaseIngest(t, hbase("start", dir))
+	log := SharedLog(t)
+	env := Environment(in.brokers, filepath.Join(t.TempDir(), "data"))
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 4))
+	d := StartDaemon(t, in.config, env)
+	victims := []string{"thrift", "server", "thrift", "server"}
+	for k := range len(victims) + 1 {
+		n, parts := len(log.Lines), len(victims)+1
+		lines := log.Lines[n*k/parts : n*(k+1)/parts]
+		if _, err := Run(t, env, append(bytes.Join(lines, []byte("\n")), '\n'), "ingest", "produce", "-c", in.config, "--topic", in.topic, "-"); err != nil {
+			t.Fatal(err)
+		}
+		if k == len(victims) {
+			break
+		}
+		<-time.NewTimer(time.Duration(rng.Int64N(int64(3 * time.Second)))).C
+		hbase("kill", dir, victims[k])
+		hbase("start", dir)
+	}
+	WaitCaughtUp(t, d, in.config, env, int64(len(log.Lines)), 5*time.Minute)
+	if err := d.Stop(30 * time.Second); err != nil {
+		t.Errorf("SIGTERM: %v", err)
 	}
 	if err := log.Check(t.Context(), in.store); err != nil {
 		t.Error(err)
