@@ -36,6 +36,7 @@ type fakeGateway struct {
 	accepted int
 	closed   chan struct{}
 	scanners map[int32]store.Scanner
+	tables   map[int32][]byte // of scanners
 	lastID   int32
 }
 
@@ -71,7 +72,7 @@ func newGatewayAt(t *testing.T, l net.Listener, mem *memstore.Store, framed bool
 	}
 	g := &fakeGateway{
 		mem: mem, framed: framed, listener: l, calls: map[string]int{}, conns: map[net.Conn]struct{}{},
-		closed: make(chan struct{}), scanners: map[int32]store.Scanner{},
+		closed: make(chan struct{}), scanners: map[int32]store.Scanner{}, tables: map[int32][]byte{},
 	}
 	g.serving.Go(g.accept)
 	t.Cleanup(g.stop)
@@ -479,6 +480,7 @@ func (g *fakeGateway) OpenScanner(ctx context.Context, table []byte, t *hbase.TS
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.lastID++
+	g.tables[g.lastID] = table
 	g.scanners[g.lastID] = g.mem.Scan(context.WithoutCancel(ctx), s)
 	return g.lastID, nil
 }
@@ -508,7 +510,7 @@ func (g *fakeGateway) GetScannerRows(_ context.Context, id, n int32) ([]*hbase.T
 		return nil, &hbase.TIllegalArgument{Message: &text}
 	}
 	out := next(sc, n)
-	return out, answer(nil, sc.Err())
+	return out, answer(g.tables[id], sc.Err())
 }
 
 func (g *fakeGateway) CloseScanner(_ context.Context, id int32) error {

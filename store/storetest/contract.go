@@ -67,6 +67,7 @@ var contract = []struct {
 	{"concurrent conditions", testConcurrentConditions},
 	{"filter hints", testFilterHints},
 	{"durability", testDurability},
+	{"durability of puts", testDurabilityPlain},
 }
 
 // RunContract tests what every engine must do beside HBase's semantics of a cell.

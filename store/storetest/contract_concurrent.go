@@ -251,13 +251,13 @@ func testAtomicRows(t *testing.T, e *engine) {
 	})
 	read(func() error {
 		if c, isCompactor := e.Engine.(store.Compactor); isCompactor {
-			if err := c.Flush(ctx); err != nil {
+			if err := e.shell(c.Flush(ctx)); err != nil {
 				return err
 			}
 		}
 		for _, change := range []error{e.admin().SplitRegion(ctx, "t", []byte("r1")), e.admin().MergeRegions(ctx, "t", []byte("r0"), []byte("r1"))} {
-			if change != nil {
-				return change
+			if err := e.shell(change); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -282,9 +282,9 @@ func testConcurrentIncrements(t *testing.T, e *engine) {
 					t.Error(err)
 					return
 				}
-				ok := e.Apply(ctx, &store.Batch{Counters: []store.CounterDelta{{Table: "t", Family: "n", Row: []byte("r"), Qualifier: []byte("q"), Delta: 1, Time: cell.Latest, Offset: -1}}})
-				if ok != nil {
-					t.Error(ok)
+				delta := store.CounterDelta{Table: "t", Family: "n", Row: []byte("r"), Qualifier: []byte("q"), Delta: 1, Time: e.clock.Now(), Offset: -1}
+				if err := e.increment(delta); err != nil {
+					t.Error(err)
 					return
 				}
 			}
@@ -347,14 +347,20 @@ func testConcurrentConditions(t *testing.T, e *engine) {
 	}
 }
 
-func testDurability(t *testing.T, e *engine) {
+func testDurability(t *testing.T, e *engine) { durability(t, e, counterFamily("n")) }
+
+func testDurabilityPlain(t *testing.T, e *engine) { durability(t, e) }
+
+// durability reopens a table again and again, whose rows count in the families that
+// are given, in the same mutations.
+func durability(t *testing.T, e *engine, counters ...store.FamilyDescriptor) {
 	if !e.durable() {
 		t.Skip("the engine does not say that it is durable")
 	}
 	ctx := t.Context()
 	f := store.NewFamily("f")
 	f.Versions = 3
-	e.create("t", f, counterFamily("n"))
+	e.create("t", append(counters, f)...)
 	var want []string
 	read := func() []string {
 		return append(printScan(ctx, e, &store.Scan{Table: "t", Versions: store.AllVersions}), printScan(ctx, e, &store.Scan{Table: "t", Raw: true, Versions: store.AllVersions, Columns: []store.Column{{Family: "f", All: true}}})...)
@@ -367,7 +373,9 @@ func testDurability(t *testing.T, e *engine) {
 			if i%5 == round {
 				m.DeleteColumn("f", []byte("b"), cell.Latest)
 			}
-			m.Increment("n", []byte("c"), 1)
+			for _, n := range counters {
+				m.Increment(n.Name, []byte("c"), 1)
+			}
 			ok(t, second(e.MutateRow(ctx, nil, &m)))
 		}
 		want = read()

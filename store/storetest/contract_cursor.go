@@ -74,7 +74,7 @@ func fillCursorTable(t *testing.T, e *engine) {
 			}
 			ok(t, second(e.MutateRow(t.Context(), nil, m)))
 		}
-		ok(t, e.Apply(t.Context(), &store.Batch{Counters: []store.CounterDelta{{Table: "t", Family: "n", Row: []byte(row), Qualifier: []byte("q"), Delta: 1, Time: 5}}}))
+		ok(t, e.increment(store.CounterDelta{Table: "t", Family: "n", Row: []byte(row), Qualifier: []byte("q"), Delta: 1, Time: 5}))
 	}
 }
 
@@ -240,7 +240,7 @@ func testCursorsLast(t *testing.T, e *engine) {
 		} {
 			at := len(whole) * (i + 1) / 6
 			got, cursor := parts(t, e, &s, at)
-			ok(t, change())
+			ok(t, e.shell(change()))
 			rest := s
 			rest.Cursor = cursor
 			more, _ := parts(t, e, &rest, -1)
@@ -273,7 +273,10 @@ func testCursorsLast(t *testing.T, e *engine) {
 	}
 	table, err := store.OpenTable(ctx, e.Engine, "t")
 	ok(t, err)
-	ok(t, table.Delete(ctx, []byte("b")))
+	gone := table.NewMutation([]byte("b"))
+	gone.DeleteFamily("f", cell.Latest)
+	gone.DeleteFamily("g", cell.Latest)
+	ok(t, second(table.MutateRow(ctx, gone)))
 	if more, _ = parts(t, e, &s, 1); len(more) != 1 || more[0].row != "b0" {
 		t.Errorf("after the row of the cursor was deleted: %v", more)
 	}

@@ -218,7 +218,7 @@ func testFilterHints(t *testing.T, e *engine) {
 			}
 		}
 		if c, ok := e.Engine.(store.Compactor); ok && rapid.Bool().Draw(rt, "flush") {
-			if err := c.Flush(ctx); err != nil {
+			if err := e.shell(c.Flush(ctx)); err != nil {
 				rt.Fatal(err)
 			}
 		}

@@ -7,10 +7,12 @@ import (
 
 // HBaseLimits is what HBase's Thrift2 gateway cannot do of what Run tests, or what is
 // not built on it: for the tests of store/hbasestore, over a real HBase or not.
+// docs/guarantees.md has what that means for a user.
 func HBaseLimits() *Limits {
 	l := &Limits{
-		Without: map[string]string{},
-		Cases:   map[string]string{"errors-004": "HBase does not find the region of so long a row"},
+		Without:   map[string]string{},
+		Cases:     map[string]string{"errors-004": "HBase does not find the region of so long a row"},
+		ShellOnly: true, CountsByOffset: true,
 		// A region is looked for by table, row and a number, which together are
 		// no longer than a row.
 		MaxRowLength: cell.MaxRowLength - len("t") - 16,
@@ -18,15 +20,16 @@ func HBaseLimits() *Limits {
 	}
 	for why, names := range map[string][]string{
 		"the gateway cannot split and merge regions, flush and compact": {
-			"regions", "region stats", "split point", "table attributes", "atomic rows", "filter hints", "flushed", "compacted", "tidied", "reshaped",
+			"regions", "region stats", "split point", "table attributes", "flushed", "compacted", "tidied", "reshaped",
 		},
-		"they change what is behind the gateway": {"unpacked", "reopened"},
-		"COUNTER and DISTINCT families are not built on HBase yet": {
-			"alter", "table state", "truncate", "cursors", "cursors last", "cursor errors", "gets of many rows", "batch", "counters", "counter limits", "counter expiry",
-			"distinct", "distinct refused", "distinct expiry", "distinct replay", "concurrent increments", "durability",
+		"they change what is behind the gateway":                        {"unpacked", "reopened"},
+		"a mutation there is puts and deletes, or increments: not both": {"durability"},
+		"counters are cells of their sources, with the offsets that they come from": {
+			"alter", "table state", "counters", "counter limits", "counter expiry",
 		},
-		"batches with progress and conditional records are not built on HBase yet": {
-			"batch advance", "batch records", "batch order", "batch checks", "batch ids for a while", "batch refused unseen",
+		"DISTINCT families are not built on HBase": {"distinct", "distinct refused", "distinct expiry", "distinct replay"},
+		"conditional records are not built on HBase, whose batches are not atomic": {
+			"batch", "batch records", "batch order", "batch checks", "batch ids for a while",
 		},
 	} {
 		for _, name := range names {

@@ -11,6 +11,8 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -62,6 +64,13 @@ type Limits struct {
 	// or in which cells expire, are left out, and times that the store fills in
 	// are not compared.
 	RealClock bool
+	// ShellOnly says that regions are split and merged, and tables flushed and
+	// compacted, by other means than the engine: where that happens beside what a
+	// test is about, it goes on without.
+	ShellOnly bool
+	// CountsByOffset says that Apply takes coalesced counters only with the offsets
+	// that they come from.
+	CountsByOffset bool
 	// MaxRowLength and MaxCellBytes are what the engine takes; 0 = what any
 	// store takes.
 	MaxRowLength, MaxCellBytes int
@@ -118,6 +127,9 @@ type engine struct {
 	clock *Clock
 
 	limits Limits
+
+	mu   sync.Mutex // guards next, and orders increments
+	next int64      // offset of the increment that is next
 }
 
 // start opens a new engine with a clock at HBase's case files' beginning; it is
@@ -133,6 +145,39 @@ func start(t *testing.T, open Factory) *engine {
 		}
 	})
 	return e
+}
+
+// increment applies coalesced increments in a batch of their own.
+func (e *engine) increment(deltas ...store.CounterDelta) error {
+	b := &store.Batch{Counters: deltas}
+	if !e.limits.CountsByOffset {
+		return e.Apply(e.t.Context(), b)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	from := e.next
+	if from == 0 {
+		from = store.Absent
+	}
+	next := e.next
+	for i := range deltas {
+		deltas[i].Offset = next
+		next++
+	}
+	b.Advance(store.Source{Pipeline: "contract", Topic: "increments"}, 0, from, store.Progress{Next: next, Applied: next})
+	err := e.Apply(e.t.Context(), b)
+	if err == nil {
+		e.next = next
+	}
+	return err
+}
+
+// shell returns the error of what may be done outside the engine only, nil where it is.
+func (e *engine) shell(err error) error {
+	if e.limits.ShellOnly && errors.Is(err, store.ErrUnsupported) {
+		return nil
+	}
+	return err
 }
 
 // durable reports whether the engine keeps its data when it is closed.
