@@ -109,7 +109,20 @@ func perCell(f store.Filter) bool {
 		*store.RowFilter, *store.FamilyFilter, *store.QualifierFilter, *store.ValueFilter:
 		return true
 	case *store.FilterList:
-		return len(f.Filters) > 0 && !slices.ContainsFunc(f.Filters, func(m store.Filter) bool { return !perCell(m) })
+		return len(f.Filters) > 0 && !slices.ContainsFunc(f.Filters, func(m store.Filter) bool { return !perCell(m) || f.MustPassOne && leaves(m) })
+	}
+	return false
+}
+
+// leaves reports whether HBase's f, having seen a column, says that its row has no
+// more. It is asked about the row's other families nevertheless, but not where it is
+// in a list of which one must pass: that does not ask who has left a row.
+func leaves(f store.Filter) bool {
+	switch f := f.(type) {
+	case *store.ColumnPrefixFilter, *store.MultipleColumnPrefixFilter, *store.ColumnRangeFilter, *store.FamilyFilter:
+		return true
+	case *store.FilterList:
+		return slices.ContainsFunc(f.Filters, leaves)
 	}
 	return false
 }

@@ -276,6 +276,34 @@ func TestPush(t *testing.T) {
 	})
 }
 
+// HBase's list of which one must pass does not ask a filter again that has left a row
+// in another family.
+func TestPushLeaves(t *testing.T) {
+	t.Parallel()
+	prefix, row := &store.ColumnPrefixFilter{Prefix: []byte("q")}, &store.RowFilter{Op: store.LessOrEqual, Comparator: store.Binary([]byte("a"))}
+	value := &store.ValueFilter{Op: store.Equal, Comparator: store.Binary([]byte("v"))}
+	list := func(one bool, members ...store.Filter) store.Filter {
+		return &store.FilterList{MustPassOne: one, Filters: members}
+	}
+	for _, test := range []struct {
+		name string
+		f    store.Filter
+		want bool // something is sent
+	}{
+		{"alone", prefix, true},
+		{"all must pass", list(false, prefix, row), true},
+		{"one must pass", list(true, prefix, row), false},
+		{"one of a list must pass", list(false, list(true, prefix, row)), false},
+		{"a list in one that must pass", list(true, list(false, prefix, value), row), false},
+		{"one of what judges rows and values", list(true, row, value), true},
+		{"a family", list(true, &store.FamilyFilter{Op: store.Equal, Comparator: store.Binary([]byte("f"))}, row), false},
+	} {
+		if got := push(test.f); (got.text != "") != test.want {
+			t.Errorf("%s: Got %+v", test.name, got)
+		}
+	}
+}
+
 // Rows as long as they can be have no room for the bounds behind them.
 func TestLongestRows(t *testing.T) {
 	t.Parallel()
