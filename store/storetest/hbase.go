@@ -7,7 +7,7 @@ import (
 
 // HBaseLimits is what HBase's Thrift2 gateway cannot do of what Run tests, or what is
 // not built on it: for the tests of store/hbasestore, over a real HBase or not.
-// docs/guarantees.md has what that means for a user.
+// docs/operations.md has the table for users.
 func HBaseLimits() *Limits {
 	l := &Limits{
 		Without:   map[string]string{},

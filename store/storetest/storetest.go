@@ -12,6 +12,8 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -128,8 +130,9 @@ type engine struct {
 
 	limits Limits
 
-	mu   sync.Mutex // guards next, and orders increments
-	next int64      // offset of the increment that is next
+	mu     sync.Mutex   // guards what follows, and orders increments
+	source store.Source // of increments, of its own: a server behind several engines keeps offsets
+	next   int64        // offset of the increment that is next
 }
 
 // start opens a new engine with a clock at HBase's case files' beginning; it is
@@ -158,13 +161,14 @@ func (e *engine) increment(deltas ...store.CounterDelta) error {
 	from := e.next
 	if from == 0 {
 		from = store.Absent
+		e.source = store.Source{Pipeline: "contract", Topic: fmt.Sprintf("increments-%x", rand.Uint64())}
 	}
 	next := e.next
 	for i := range deltas {
 		deltas[i].Offset = next
 		next++
 	}
-	b.Advance(store.Source{Pipeline: "contract", Topic: "increments"}, 0, from, store.Progress{Next: next, Applied: next})
+	b.Advance(e.source, 0, from, store.Progress{Next: next, Applied: next})
 	err := e.Apply(e.t.Context(), b)
 	if err == nil {
 		e.next = next
