@@ -23,7 +23,8 @@ type CopyOptions struct {
 	Source Source
 	// Table is copied.
 	Table string
-	// To has the table Into, which gets the cells. Its batches must be atomic.
+	// To has the table Into, which gets the cells. Where its batches are not atomic
+	// it takes no counters.
 	To   store.Engine
 	Into string
 	// Rows are the rows to copy. Default: all.
@@ -128,9 +129,6 @@ func (c *tableCopy) run(ctx context.Context) (*Copied, error) {
 
 // check refuses what cannot be copied exactly.
 func (c *tableCopy) check(ctx context.Context) (err error) {
-	if t := c.To.Traits(); t.Atomic != store.AtomicBatch {
-		return fmt.Errorf("%w: into engine %s, whose batches are not atomic", store.ErrUnsupported, t.Name)
-	}
 	if c.schema, err = c.Source.Table(ctx, c.Table); err != nil {
 		return err
 	}
@@ -152,6 +150,10 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written, only elements be added; leave it out, or count again from Kafka", store.ErrUnsupported, name)
 		case from.Counter != to.Counter:
 			return fmt.Errorf("%w: family %s has COUNTER => %t in %s and %t in %s", store.ErrUnsupported, name, from.Counter, c.Table, to.Counter, c.Into)
+		case from.Counter && c.To.Traits().Atomic != store.AtomicBatch:
+			return fmt.Errorf("%w: family %s is COUNTER, and engine %s cannot set counters; leave it out, or count again from Kafka", store.ErrUnsupported, name, c.To.Traits().Name)
+		case from.Counter && !c.Visible && unfrozenOf(c.Source) != nil:
+			return fmt.Errorf("%w: family %s is COUNTER, whose cells are read as sums here; copy what is visible", store.ErrUnsupported, name)
 		case !c.Visible && (from.NewVersionBehavior || to.NewVersionBehavior):
 			return fmt.Errorf("%w: family %s has NEW_VERSION_BEHAVIOR: its delete markers depend on the order of writes, which a copy does not know; copy what is visible", store.ErrUnsupported, name)
 		}
@@ -374,12 +376,11 @@ func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byt
 		// In the midst of its first row: there is nowhere yet to go on from.
 		state.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
 	}
-	var b store.Batch
-	b.Record(-1, nil, ownedBy(c.owner), append([]cell.Mutation{state}, k.mutations...)...)
-	if err := c.To.Apply(ctx, &b); err != nil {
+	owned, err := c.apply(ctx, &state, k.mutations)
+	if err != nil {
 		return err
 	}
-	if b.Unapplied.Unmet > 0 {
+	if !owned {
 		return fmt.Errorf("%w: another process has taken it over, or given it up", target.ErrBusy)
 	}
 	c.rows.Add(k.rows)
@@ -389,6 +390,28 @@ func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byt
 	}
 	*k = chunk{mutations: k.mutations[:0]}
 	return nil
+}
+
+// apply applies mutations and state, where this call still owns the copy, which it
+// reports. Where batches are not atomic the state follows what it speaks of: cells
+// with times of their own may be written again, and by another call, too.
+func (c *tableCopy) apply(ctx context.Context, state *cell.Mutation, mutations []cell.Mutation) (owned bool, err error) {
+	var b store.Batch
+	if c.To.Traits().Atomic == store.AtomicBatch {
+		b.Record(-1, nil, ownedBy(c.owner), append([]cell.Mutation{*state}, mutations...)...)
+		err = c.To.Apply(ctx, &b)
+		return b.Unapplied.Unmet == 0, err
+	}
+	for i := range mutations {
+		b.Add(-1, mutations[i])
+	}
+	if len(b.Mutations) > 0 {
+		if err := c.To.Apply(ctx, &b); err != nil {
+			return false, err
+		}
+	}
+	r, err := c.To.MutateRow(ctx, ownedBy(c.owner), state)
+	return r.Applied, err
 }
 
 // end notes that the copy is whole, and forgets how far it was.

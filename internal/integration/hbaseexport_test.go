@@ -201,3 +201,30 @@ func fillVisits(t *testing.T, c *config.Config, rows int) {
 		t.Fatal(err)
 	}
 }
+
+// TestHBaseCopy: a table that goes from the embedded engine into HBase and back is the
+// same, cell for cell, versions and delete markers too.
+func TestHBaseCopy(t *testing.T) {
+	address := hbaseAddress(t)
+	s := openHBase(t, address, nil)
+	emptyHBase(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	gateways := "hbase://" + address
+	hbaseFile, _ := loadHBaseExports(t, fmt.Sprintf("{engine: hbase, hbase: {gateways: [%q]}}", address))
+	pebbleFile, pebble := loadHBaseExports(t, fmt.Sprintf("{dir: %q}", filepath.Join(t.TempDir(), "data")))
+	fillVisits(t, pebble, 2000)
+	back := filepath.Join(t.TempDir(), "back")
+	for _, args := range [][]string{
+		{"copy-table", "-c", pebbleFile, "-q", "--verify", "--in", gateways, "visits"},
+		{"copy-table", "-c", hbaseFile, "-q", "--verify", "--in", back, "visits"},
+		{"verify-table", "-c", pebbleFile, "-q", "--raw", "--in", back, "visits"},
+		{"verify-table", "-c", pebbleFile, "-q", "--raw", "--in", gateways, "visits"},
+	} {
+		out, err := exec.Command(filepath.Join(Binaries(t), "export"), args...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "2,000 rows are the same") {
+			t.Fatalf("export %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+}
