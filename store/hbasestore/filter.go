@@ -18,8 +18,10 @@ type pushed struct {
 // push returns what HBase can evaluate of f, which is evaluated here again: f must
 // pass of what passed in HBase what it would have passed of everything. That leaves
 // out filters that count (HBase begins anew in every region), that change cells, or
-// that judge a row by cells which they drop or which versions hide.
-func push(f store.Filter) pushed {
+// that judge a row by cells which they drop or which versions hide. counted says that
+// versions are counted before they are filtered (NEW_VERSION_BEHAVIOR): where they are
+// counted here, HBase must not drop newer ones.
+func push(f store.Filter, counted bool) pushed {
 	switch {
 	case f == nil:
 		return pushed{whole: true}
@@ -34,7 +36,7 @@ func push(f store.Filter) pushed {
 	}
 	some := &store.FilterList{}
 	for _, m := range list.Filters {
-		if sameInHBase(m) {
+		if sameInHBase(m) && (!counted || perColumn(m)) {
 			if _, err := store.FormatFilterString(m); err == nil {
 				some.Filters = append(some.Filters, m)
 			}
@@ -112,6 +114,17 @@ func perCell(f store.Filter) bool {
 		return len(f.Filters) > 0 && !slices.ContainsFunc(f.Filters, func(m store.Filter) bool { return !perCell(m) || f.MustPassOne && leaves(m) })
 	}
 	return false
+}
+
+// perColumn reports whether f, which judges cells, judges all versions of a column alike.
+func perColumn(f store.Filter) bool {
+	switch f := f.(type) {
+	case *store.ValueFilter, *store.TimestampsFilter:
+		return false
+	case *store.FilterList:
+		return !slices.ContainsFunc(f.Filters, func(m store.Filter) bool { return !perColumn(m) })
+	}
+	return true
 }
 
 // leaves reports whether HBase's f, having seen a column, says that its row has no

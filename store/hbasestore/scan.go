@@ -62,7 +62,8 @@ const rawAttribute = "_raw_"
 // anything judges them: their qualifiers, times and values are not what a reader sees.
 func (src *source) plan(scan *store.Scan) error {
 	t := hbase.NewTScan()
-	filter := push(scan.Filter)
+	counted := slices.ContainsFunc(src.sel.Families(), func(sf store.SelectedFamily) bool { return sf.Family.NewVersionBehavior })
+	filter := push(scan.Filter, counted)
 	for _, sf := range src.sel.Families() {
 		if sf.Family.Distinct {
 			return fmt.Errorf("%w: DISTINCT families are not built on HBase: family %s", store.ErrUnsupported, sf.Family.Name)

@@ -240,16 +240,22 @@ func TestPush(t *testing.T) {
 	}
 	f := store.NewFamily("f")
 	f.Versions = 3
-	if err := mem.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{f}}, [][]byte{[]byte("r002")}); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 4 {
-		for q := range 3 {
-			for at := range 3 {
-				m := &cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "r%03d", i)}
-				m.Put("f", fmt.Appendf(nil, "q%04d", q), cell.Timestamp(at+1), fmt.Append(nil, (i+q+at)%8))
-				if _, err := mem.MutateRow(t.Context(), nil, m); err != nil {
-					t.Fatal(err)
+	for _, name := range []string{"t", "new"} {
+		g := f
+		g.Name = "g"
+		f.NewVersionBehavior = name == "new" // versions are counted before the filter, not behind it
+		if err := mem.CreateTable(t.Context(), &store.TableDescriptor{Name: name, Families: []store.FamilyDescriptor{f, g}}, [][]byte{[]byte("r002")}); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 4 {
+			for q := range 3 {
+				for at := range 3 {
+					m := &cell.Mutation{Table: name, Row: fmt.Appendf(nil, "r%03d", i)}
+					m.Put("f", fmt.Appendf(nil, "q%04d", q), cell.Timestamp(at+1), fmt.Append(nil, (i+q+at)%8))
+					m.Put("g", []byte("q0001"), cell.Timestamp(at+1), fmt.Append(nil, (i+q+at)%8))
+					if _, err := mem.MutateRow(t.Context(), nil, m); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
 		}
@@ -264,14 +270,14 @@ func TestPush(t *testing.T) {
 			}
 			filter = list
 		}
-		scan := &store.Scan{Table: "t", Filter: filter, Versions: rapid.IntRange(1, 3).Draw(t, "versions"), Reversed: rapid.Bool().Draw(t, "reversed")}
+		scan := &store.Scan{Table: rapid.SampledFrom([]string{"t", "new"}).Draw(t, "table"), Filter: filter, Versions: rapid.IntRange(1, 3).Draw(t, "versions"), Reversed: rapid.Bool().Draw(t, "reversed")}
 		want, wantErr := collect(mem.Scan(t.Context(), scan))
 		got, err := collect(s.Scan(t.Context(), scan))
 		if (err == nil) != (wantErr == nil) {
 			t.Fatalf("Got %v, want %v", err, wantErr)
 		}
 		if d := cmp.Diff(want, got); d != "" {
-			t.Fatalf("pushed %+v (-want +got):\n%s", push(filter), d)
+			t.Fatalf("pushed %+v (-want +got):\n%s", push(filter, scan.Table == "new"), d)
 		}
 	})
 }
@@ -298,8 +304,34 @@ func TestPushLeaves(t *testing.T) {
 		{"one of what judges rows and values", list(true, row, value), true},
 		{"a family", list(true, &store.FamilyFilter{Op: store.Equal, Comparator: store.Binary([]byte("f"))}, row), false},
 	} {
-		if got := push(test.f); (got.text != "") != test.want {
+		if got := push(test.f, false); (got.text != "") != test.want {
 			t.Errorf("%s: Got %+v", test.name, got)
+		}
+	}
+}
+
+// Where versions are counted before they are filtered, a filter that drops the newest
+// must not drop it before they are counted here.
+func TestPushCounts(t *testing.T) {
+	t.Parallel()
+	regex := &store.ValueFilter{Op: store.Equal, Comparator: store.Comparator{Type: store.CompareRegex, Value: []byte("[0-4]")}}
+	value := &store.ValueFilter{Op: store.Less, Comparator: store.Binary([]byte("5"))}
+	times := &store.TimestampsFilter{Timestamps: []cell.Timestamp{1}}
+	row := &store.RowFilter{Op: store.LessOrEqual, Comparator: store.Binary([]byte("a"))}
+	for _, test := range []struct {
+		name    string
+		members []store.Filter
+		counted bool
+		want    string
+	}{
+		{"counted behind it", []store.Filter{regex, value}, false, "ValueFilter(<, 'binary:5')"},
+		{"of values", []store.Filter{regex, value}, true, ""},
+		{"of times", []store.Filter{regex, times}, true, ""},
+		{"of rows", []store.Filter{regex, value, row}, true, "RowFilter(<=, 'binary:a')"},
+		{"of a list", []store.Filter{regex, &store.FilterList{Filters: []store.Filter{row, times}}}, true, ""},
+	} {
+		if got := push(&store.FilterList{Filters: test.members}, test.counted); got.text != test.want {
+			t.Errorf("%s: Got %q, want %q", test.name, got.text, test.want)
 		}
 	}
 }
