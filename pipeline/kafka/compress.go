@@ -46,9 +46,15 @@ type codecs struct {
 	lz4s  sync.Pool // of *lz4.Reader
 }
 
+// minWindow is the largest window of zstd that every decoder should support (RFC
+// 8878, 3.1.1.1.2). Encoders that do not know a batch's size demand that of their
+// level, 2 to 8 MiB, however small the batch is.
+const minWindow = 8 << 20
+
 func newCodecs(limit int) (*codecs, error) {
 	d, err := zstd.NewReader(nil,
-		zstd.WithDecoderMaxMemory(uint64(limit)),
+		// It bounds the window, too. What is beyond limit is refused below.
+		zstd.WithDecoderMaxMemory(uint64(max(limit, minWindow))),
 		zstd.WithDecoderConcurrency(0)) // as many batches at once as cores
 	if err != nil {
 		return nil, err
@@ -93,7 +99,10 @@ func (cs *codecs) decompressInto(dst []byte, codec int16, src []byte) ([]byte, e
 		return out, nil
 	case codecZstd:
 		out, err := cs.zstd.DecodeAll(src, dst)
-		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) || len(out) > cs.limit {
+		if errors.Is(err, zstd.ErrWindowSizeExceeded) {
+			return nil, fmt.Errorf("zstd: its window is larger than %d bytes", max(cs.limit, minWindow))
+		}
+		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || len(out) > cs.limit {
 			return nil, fmt.Errorf("zstd: %w of %d bytes", errBomb, cs.limit)
 		}
 		if err != nil {

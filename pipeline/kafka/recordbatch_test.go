@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 )
@@ -379,6 +380,40 @@ func TestXerialSnappy(t *testing.T) {
 		if got, err := cs.decompress(codecSnappy, raw[:n]); err == nil && n != xerialHeaderLen && n != 28 {
 			t.Errorf("%d bytes: Got %q and no error", n, got)
 		}
+	}
+}
+
+// Producers that compress as they go, Java's among them, do not know the size of a
+// batch at its beginning: the frame demands the window of its level, whatever is in
+// it. That is not what the bound is about.
+func TestZstdWindow(t *testing.T) {
+	t.Parallel()
+	streamed := func(window, size int) []byte {
+		var out bytes.Buffer
+		w, err := zstd.NewWriter(&out, zstd.WithWindowSize(window))
+		if err == nil {
+			_, err = w.Write(make([]byte, size))
+		}
+		if err == nil {
+			err = errors.Join(w.Flush(), w.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	const limit = 1 << 10
+	cs := testCodecs(t, limit)
+	if got, err := cs.decompress(codecZstd, streamed(8<<20, limit)); err != nil || len(got) != limit {
+		t.Errorf("Got %d bytes and %v, want %d", len(got), err, limit)
+	}
+	for _, size := range []int{limit + 1, 16 << 20} {
+		if _, err := cs.decompress(codecZstd, streamed(8<<20, size)); !errors.Is(err, errBomb) {
+			t.Errorf("%d bytes: Got %v, want a bomb", size, err)
+		}
+	}
+	if _, err := cs.decompress(codecZstd, streamed(16<<20, limit)); err == nil || !strings.Contains(err.Error(), "window") {
+		t.Errorf("Got %v, want the window named", err)
 	}
 }
 
