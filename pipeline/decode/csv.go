@@ -7,7 +7,8 @@ import (
 
 // csvDecoder reads rows of comma-separated values (RFC 4180): one document a row,
 // whose fields are the columns in their order. Rows end with LF or CRLF, the last
-// one also without; empty rows are skipped. A value in quotes may hold delimiters
+// one also without, or with CR alone: a line of a CRLF file often comes without its
+// LF. Empty rows are skipped. A value in quotes may hold delimiters
 // and line ends, and a quote as two. An empty value is Null, one in quotes ("")
 // is the empty string. Every row has as many values as there are columns.
 type csvDecoder struct {
@@ -121,13 +122,16 @@ func (d *csvDecoder) quoted(b []byte, i int) (text []byte, after, at int, reason
 	}
 }
 
-// lineEnd returns the length of the line end at b[i], or 0.
+// lineEnd returns the length of the line end at b[i], or 0. CR alone is one at the
+// end of b only.
 func lineEnd(b []byte, i int) int {
 	switch {
 	case i < len(b) && b[i] == '\n':
 		return 1
 	case i+1 < len(b) && b[i] == '\r' && b[i+1] == '\n':
 		return 2
+	case i+1 == len(b) && b[i] == '\r':
+		return 1
 	}
 	return 0
 }

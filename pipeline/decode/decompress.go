@@ -37,7 +37,7 @@ func newUnpacker(compression string, limit int) (*unpacker, error) {
 	case compressionZstd:
 		// The window is what a frame may demand before its first byte.
 		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(uint64(max(min(u.limit, zstd.MaxWindowSize), zstd.MinWindowSize))))
+			zstd.WithDecoderMaxWindow(uint64(u.window())))
 		if err != nil {
 			return nil, fmt.Errorf("decode: %w", err)
 		}
@@ -52,6 +52,14 @@ func newUnpacker(compression string, limit int) (*unpacker, error) {
 	}
 	return u, nil
 }
+
+// minWindow is the largest window of zstd that every decoder should support (RFC
+// 8878, 3.1.1.1.2). Encoders that do not know a payload's size demand that of their
+// level, 2 to 8 MiB, however small the payload is.
+const minWindow = 8 << 20
+
+// window returns the largest window of zstd that is accepted, in bytes.
+func (u *unpacker) window() int { return max(min(u.limit, zstd.MaxWindowSize), minWindow) }
 
 // reset forgets what was unpacked.
 func (u *unpacker) reset() {
@@ -71,7 +79,9 @@ func (u *unpacker) unpack(packed []byte) (b []byte, at int, reason string) {
 		_, err = u.out.ReadFrom(io.LimitReader(r, int64(u.limit-mark)+1))
 	}
 	switch {
-	case u.out.Len() > u.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
+	case errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, 0, fmt.Sprintf("the payload cannot be decompressed: its zstd window has more than %d bytes", u.window())
+	case u.out.Len() > u.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded):
 		return nil, u.limit, fmt.Sprintf("the payload unfolds to more than %d bytes", u.limit)
 	case err != nil:
 		return nil, u.out.Len() - mark, "the payload cannot be decompressed: " + err.Error()

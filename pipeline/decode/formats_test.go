@@ -67,7 +67,12 @@ func TestCSV(t *testing.T) {
 		{`"a ""b""","/x,y","line` + "\n" + `end"` + "\n", [][]string{{"string:line\nend", `string:a "b"`}}, ""},
 		{`"","",""`, [][]string{{"string:", "string:"}}, ""},
 		{`"""",,""""""`, [][]string{{`string:""`, `string:"`}}, ""},
-		{" u ,\t,\r", [][]string{{"string:\r", "string: u "}}, ""},
+		{" u ,\t,\rx", [][]string{{"string:\rx", "string: u "}}, ""},
+		// A line of a CRLF file that came without its LF.
+		{"u1,/a,hi\r", [][]string{{"string:hi", "string:u1"}}, ""},
+		{"u1,/a,\r", [][]string{{"null:", "string:u1"}}, ""},
+		{"u1,/a,\"hi\"\r", [][]string{{"string:hi", "string:u1"}}, ""},
+		{"u1,/a,hi\n\r", [][]string{{"string:hi", "string:u1"}}, ""},
 		{"", nil, "byte 0: there is no row"},
 		{"\n\r\n", nil, "byte 3: there is no row"},
 		{"u1,/a", nil, "byte 5: the row has 2 values, want 3"},
@@ -125,6 +130,11 @@ func TestLogfmt(t *testing.T) {
 		{"level\x00", nil, "byte 5: a control character; a payload is one line"},
 		{"\x01", nil, "byte 0: a control character; a payload is one line"},
 	})
+	// Both spellings are the same key.
+	runFormat(t, decoder(t, &decode.Options{Format: "logfmt"}, "http.status", `["http.status"]`), "logfmt", []formatTest{
+		{"http.status=200", [][]string{{"string:200", "string:200"}}, ""},
+		{"http.status=200 http.status", [][]string{{"null:", "null:"}}, ""},
+	})
 	f, err := decode.NewFields([]string{"tags[0]"})
 	if err != nil {
 		t.Fatal(err)
@@ -160,6 +170,54 @@ func TestCompressedTombstone(t *testing.T) {
 	d := decoder(t, &decode.Options{Format: "raw", Compression: "gzip"}, "payload")
 	if got, err := render(d, nil); err != nil || !cmp.Equal(got, [][]string{{"null:"}}) {
 		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+// Formats whose texts are UTF-8 by their rules replace what is not, byte by byte, so
+// that ids which differ in such bytes only become one; the others keep all bytes.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	const text = "a%sb"
+	schema := []byte(`{"type":"record","name":"R","fields":[{"name":"id","type":"string"},{"name":"raw","type":"bytes"}]}`)
+	for _, tt := range []struct {
+		o       decode.Options
+		path    string
+		payload string // of one id, twice where the format has two fields
+		kept    bool
+	}{
+		{decode.Options{Format: "json"}, "id", `{"id":"` + text + `"}`, false},
+		{decode.Options{Format: "json"}, "o.id", `{"o":{"id":"` + text + `"}}`, false},
+		{decode.Options{Format: "json"}, "o", `{"o":{"id":"` + text + `"}}`, true},
+		{decode.Options{Format: "ndjson"}, "id", `{"id":"` + text + `"}`, false},
+		{decode.Options{Format: "logfmt"}, "id", `id="` + text + `"`, false},
+		{decode.Options{Format: "logfmt"}, "id", `id=` + text, true},
+		{decode.Options{Format: "avro", Schema: schema}, "id", "\x06" + text + "\x00", false},
+		{decode.Options{Format: "avro", Schema: schema}, "raw", "\x00\x06" + text, true},
+		{*protobufOptions(t, "shop.v1.Geo"), "country", "\x0a\x03" + text, false},
+		{*protobufOptions(t, "shop.v1.Event"), "raw", "\x22\x03" + text, true},
+		{decode.Options{Format: "csv", Columns: []string{"id"}}, "id", text, true},
+		{decode.Options{Format: "csv", Columns: []string{"id"}}, "id", `"` + text + `"`, true},
+		{decode.Options{Format: "tsv", Columns: []string{"id"}}, "id", text, true},
+		{decode.Options{Format: "raw"}, "payload", text, true},
+		{decode.Options{Format: "common"}, "client", text + ` - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.0" 200 -`, true},
+	} {
+		d := decoder(t, &tt.o, tt.path)
+		var got []string
+		for _, odd := range []string{"\xff", "\xfe"} {
+			docs, err := render(d, []byte(fmt.Sprintf(tt.payload, odd)))
+			if err != nil {
+				t.Errorf("%s, %q: %v", tt.o.Format, tt.payload, err)
+				continue
+			}
+			_, value, _ := strings.Cut(docs[0][0], ":")
+			got = append(got, value)
+			if want := fmt.Sprintf(text, odd); tt.kept && !strings.Contains(value, want) || !tt.kept && value != "a\uFFFDb" {
+				t.Errorf("%s, %q: got %q, kept %v", tt.o.Format, tt.payload, value, tt.kept)
+			}
+		}
+		if same := len(got) == 2 && got[0] == got[1]; same == tt.kept {
+			t.Errorf("%s, %q: got %q, kept %v", tt.o.Format, tt.payload, got, tt.kept)
+		}
 	}
 }
 
@@ -210,6 +268,94 @@ func TestCompression(t *testing.T) {
 					t.Errorf("%s: %d bytes that are wrong: got %v", name, len(bad), err)
 				}
 			}
+		}
+	}
+}
+
+// A payload that ends early is refused wherever it is cut, and members or frames
+// one after the other are one payload, within one bound: as gzip and zstd read
+// files.
+func TestCompressionParts(t *testing.T) {
+	t.Parallel()
+	const limit = 1 << 10
+	unsummed := func(t testing.TB, b []byte) []byte {
+		t.Helper()
+		w, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.EncodeAll(b, nil)
+	}
+	streamed := func(t testing.TB, b []byte) []byte { // whose size is not known at its beginning
+		t.Helper()
+		var out bytes.Buffer
+		w, err := zstd.NewWriter(&out, zstd.WithEncoderCRC(false))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range slices.Chunk(b, 100) {
+			if _, err := w.Write(part); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return out.Bytes()
+	}
+	for _, tt := range []struct {
+		compression string
+		pack        func(testing.TB, []byte) []byte
+	}{{"gzip", gzipped}, {"zstd", zstandard}, {"zstd", unsummed}, {"zstd", streamed}} {
+		d := decoder(t, &decode.Options{Format: "raw", Compression: tt.compression, MaxBytes: limit}, "payload")
+		text := []byte(strings.Repeat("abcdefgh", limit/16))
+		packed := tt.pack(t, text)
+		for n := 1; n < len(packed); n++ {
+			if got, err := render(d, packed[:n]); err == nil {
+				t.Errorf("%s: %d of %d bytes: got %.40q", tt.compression, n, len(packed), got)
+			}
+		}
+		twice := append(slices.Clone(packed), packed...)
+		if got, err := render(d, twice); err != nil || got[0][0] != "string:"+string(text)+string(text) {
+			t.Errorf("%s: twice: got %.40q, %v", tt.compression, got, err)
+		}
+		if _, err := render(d, append(twice, tt.pack(t, []byte("x"))...)); err == nil || !strings.Contains(err.Error(), "unfolds to more than 1024 bytes") {
+			t.Errorf("%s: a byte beyond the bound in a third part: got %v", tt.compression, err)
+		}
+		for n := len(packed) + 1; n < len(twice); n++ {
+			if got, err := render(d, twice[:n]); err == nil {
+				t.Errorf("%s: %d of %d bytes of two parts: got %.40q", tt.compression, n, len(twice), got)
+			}
+		}
+	}
+	// What a frame demands before its first byte is bounded by itself.
+	var long bytes.Buffer
+	w, err := zstd.NewWriter(&long, zstd.WithWindowSize(16<<20))
+	if err == nil {
+		_, err = w.Write([]byte("a"))
+	}
+	if err == nil {
+		err = errors.Join(w.Flush(), w.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	small := decoder(t, &decode.Options{Format: "raw", Compression: "zstd", MaxBytes: limit}, "payload")
+	if _, err := render(small, long.Bytes()); err == nil || !strings.Contains(err.Error(), "its zstd window has more than 8388608 bytes") {
+		t.Errorf("a window of 16 MiB: got %v", err)
+	}
+	// Frames that are to be skipped may be cut, too.
+	skipped := append([]byte{0x50, 0x2a, 0x4d, 0x18, 4, 0, 0, 0, 1, 2, 3, 4}, zstandard(t, []byte("x"))...)
+	d := decoder(t, &decode.Options{Format: "raw", Compression: "zstd"}, "payload")
+	if got, err := render(d, skipped); err != nil || got[0][0] != "string:x" {
+		t.Errorf("a skipped frame: got %q, %v", got, err)
+	}
+	for n := 1; n < 12; n++ {
+		if got, err := render(d, skipped[:n]); err == nil {
+			t.Errorf("%d bytes of a skipped frame: got %q", n, got)
 		}
 	}
 }

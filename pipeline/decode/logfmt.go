@@ -108,9 +108,8 @@ func (d *logfmtDecoder) line(b []byte) (at int, reason string) {
 			}
 		}
 		for k, name := range d.names {
-			if name == string(key) {
+			if name == string(key) { // two spellings of a path may name one key
 				d.doc.values[k] = v
-				break
 			}
 		}
 	}
