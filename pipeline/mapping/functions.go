@@ -277,8 +277,10 @@ func integerOfText(x []byte) (int64, error) {
 	return 0, valueErrorf("%q is no integer", clip(x))
 }
 
+// integerOfFloat returns the integer that f is. -2⁶³ is refused: a text of that is an
+// integer already, so that f is of one below it.
 func integerOfFloat(f float64) (int64, error) {
-	if f != math.Trunc(f) || f < -(1<<63) || f >= 1<<63 {
+	if f != math.Trunc(f) || f <= -(1<<63) || f >= 1<<63 {
 		return 0, valueErrorf("%v is no integer of 8 bytes", f)
 	}
 	return int64(f), nil
