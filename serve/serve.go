@@ -91,6 +91,15 @@ type Options struct {
 	Now func() time.Time
 }
 
+// String leaves the token out.
+func (o Options) String() string { return fmt.Sprintf("server of %q", o.Dir) }
+
+// GoString keeps %#v from printing the token.
+func (o Options) GoString() string { return "serve.Options{" + o.String() + "}" }
+
+// LogValue keeps slog from printing it.
+func (o Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
+
 // Server answers requests. Make one with New.
 type Server struct {
 	o           Options

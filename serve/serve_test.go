@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -341,6 +342,20 @@ func TestEndpointOfUnspecifiedAddress(t *testing.T) {
 	want := map[string]string{"0.0.0.0:1": "127.0.0.1:1", "[::]:2": "[::1]:2", "10.0.0.1:3": "10.0.0.1:3", ":4": "127.0.0.1:4"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("addresses (-want +got):\n%s", diff)
+	}
+}
+
+func TestTokenIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	o, e := serve.Options{Dir: "d", Token: token}, api.Endpoint{Address: "a:1", Token: token}
+	var out bytes.Buffer
+	for _, h := range []slog.Handler{slog.NewJSONHandler(&out, nil), slog.NewTextHandler(&out, nil)} {
+		slog.New(h).Info("x", "options", o, "endpoint", e, "pointer", &e)
+	}
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v", o, o, o), fmt.Sprintf("%v %+v %#v %s", e, e, e, e), fmt.Sprintf("%+v %+v", &o, &e), out.String()} {
+		if strings.Contains(text, token) {
+			t.Errorf("the token is in %s", text)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"path"
@@ -19,6 +20,7 @@ import (
 var _ Target = (*S3)(nil)
 
 // S3Options configures NewS3. Endpoint, Bucket, AccessKey and SecretKey must be set.
+// It prints without its credentials.
 type S3Options struct {
 	// Endpoint is the address of the service, such as
 	// https://s3.eu-central-1.amazonaws.com. Buckets are addressed by path.
@@ -31,7 +33,9 @@ type S3Options struct {
 	Prefix string
 	// AccessKey, SecretKey and, for temporary ones, SessionToken are the
 	// credentials.
-	AccessKey, SecretKey, SessionToken string
+	AccessKey    string
+	SecretKey    string `json:"-"`
+	SessionToken string `json:"-"`
 	// PartBytes is how much of a file is in memory before it is sent; a file has
 	// at most 10,000 parts. Default 16 MiB; the service takes 5 MiB to 5 GiB.
 	PartBytes int
@@ -48,6 +52,16 @@ type S3Options struct {
 	// Now is the clock that requests are signed by. Default: time.Now.
 	Now func() time.Time
 }
+
+// String leaves the credentials out, and the endpoint, which may have some before
+// NewS3 has refused it.
+func (o S3Options) String() string { return fmt.Sprintf("bucket %q, prefix %q", o.Bucket, o.Prefix) }
+
+// GoString keeps %#v from printing the credentials.
+func (o S3Options) GoString() string { return "target.S3Options{" + o.String() + "}" }
+
+// LogValue keeps slog from printing them.
+func (o S3Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
 
 // S3 is a part of a bucket of a service that speaks Amazon's S3 protocol, with
 // conditional writes (If-None-Match).

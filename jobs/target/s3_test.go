@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -33,6 +34,19 @@ func patientS3(t testing.TB, f *targettest.FakeS3, timeout time.Duration) *targe
 		t.Fatal(err)
 	}
 	return s
+}
+
+func TestS3CredentialsAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	o := target.S3Options{Endpoint: "https://u:hunter2@s3", Bucket: "bucket", AccessKey: "a", SecretKey: "hunter2", SessionToken: "hunter2"}
+	var out strings.Builder
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "options", o, "pointer", &o)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "options", o, "pointer", &o)
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s %q", o, o, o, o, o), fmt.Sprintf("%v %+v %#v", &o, &o, &o), out.String()} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("a secret is in %s", text)
+		}
+	}
 }
 
 func TestS3Contract(t *testing.T) {

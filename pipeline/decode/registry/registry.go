@@ -17,6 +17,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -26,13 +27,16 @@ import (
 	"sluice/pipeline/decode"
 )
 
-// Options says where the registry is. The zero value of a field is its default.
+// Options says where the registry is. The zero value of a field is its default. It
+// prints without its credentials.
 type Options struct {
 	// URLs are the registry's addresses, http or https, of which one that answers
 	// is enough. At least one.
 	URLs []string
 	// User and Password authenticate (HTTP basic), or Token does (bearer).
-	User, Password, Token string
+	User     string
+	Password string `json:"-"`
+	Token    string `json:"-"`
 	// TLS of https; nil = the system's certificates.
 	TLS *tls.Config
 	// Timeout bounds a request and its answer. 0 = 5 s.
@@ -43,6 +47,18 @@ type Options struct {
 	// Transport replaces the HTTP client's own; nil = one of this Client.
 	Transport http.RoundTripper
 }
+
+// String leaves the credentials out, and the addresses, which may have some before
+// New has refused them.
+func (o Options) String() string {
+	return fmt.Sprintf("schema registry of %d addresses", len(o.URLs))
+}
+
+// GoString keeps %#v from printing the credentials.
+func (o Options) GoString() string { return "registry.Options{" + o.String() + "}" }
+
+// LogValue keeps slog from printing them.
+func (o Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
 
 // Defaults and bounds.
 const (

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -361,6 +362,19 @@ func TestReferencesAreBounded(t *testing.T) {
 		}
 		if _, err := c.Schema(id); want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && err != nil {
 			t.Errorf("schema %d: got %v, want %q", id, err, want)
+		}
+	}
+}
+
+func TestCredentialsAreNotPrinted(t *testing.T) {
+	t.Parallel()
+	o := registry.Options{URLs: []string{"http://u:hunter2@registry"}, User: "u", Password: "hunter2", Token: "hunter2"}
+	var out bytes.Buffer
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "options", o, "pointer", &o)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "options", o, "pointer", &o)
+	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s %q", o, o, o, o, o), fmt.Sprintf("%v %+v %#v", &o, &o, &o), out.String()} {
+		if strings.Contains(text, "hunter2") {
+			t.Errorf("a secret is in %s", text)
 		}
 	}
 }
