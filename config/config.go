@@ -241,7 +241,7 @@ type Pipeline struct {
 	OnDataLoss string `yaml:"on_data_loss" default:"fail" values:"fail|skip"`
 	// OnTopicChange says what to do when the topic was deleted and created
 	// anew: fail stops the pipeline; new_incarnation keeps what was applied and
-	// reads the new topic by start.
+	// reads the new topic from its first record, whatever start says.
 	OnTopicChange string `yaml:"on_topic_change" default:"fail" values:"fail|new_incarnation"`
 	// Tests are records and what the rules must make of them.
 	Tests []MappingTest `yaml:"tests"`

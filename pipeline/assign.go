@@ -40,12 +40,8 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 		known := len(begun) > 0
 		changed := !known && other != nil
 		if changed {
-			if p.opts.OnTopicChange == FailOnTopicChange {
-				return src, &TopicChangedError{
-					Pipeline: p.opts.Name, Topic: topic, Partition: -1,
-					Found:  describeSource(src.ClusterID, src.TopicID),
-					Stored: describeSource(other.Source.ClusterID, other.Source.TopicID),
-				}
+			if err := sourceChanged(&other.Source, -1, &src); err.firstID || p.opts.OnTopicChange == FailOnTopicChange {
+				return src, err
 			}
 			p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept",
 				"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
@@ -157,10 +153,7 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 		return store.Progress{}, err
 	}
 	if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
-		return store.Progress{}, &TopicChangedError{
-			Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition,
-			Found: describeSource(info.clusterID, info.id), Stored: describeSource(w.src.ClusterID, w.src.TopicID),
-		}
+		return store.Progress{}, sourceChanged(&w.src, w.partition, &store.Source{ClusterID: info.clusterID, TopicID: info.id})
 	}
 	progress, ok, err := store.ReadProgress(ctx, w.p.opts.Engine, &w.src, w.partition)
 	if err != nil {

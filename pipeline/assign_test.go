@@ -349,6 +349,43 @@ func TestTruncatedAndCompactedLogStops(t *testing.T) {
 	}
 }
 
+// Brokers that are upgraded to tell topic ids make the topic look anew. It is not
+// applied from its start, which would count all of it twice, whatever the policy.
+func TestFirstTopicIDStopsWhateverThePolicy(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []TopicChangePolicy{FailOnTopicChange, NewIncarnation} {
+		for _, running := range []bool{false, true} {
+			e, b := newEngine(t), newFakeBroker(1)
+			id := b.info.id
+			b.change(func() { b.info.id = [16]byte{} })
+			b.produce(0, "a", "b")
+			r := start(t, newTest(t, e, b, func(o *Options) { o.OnTopicChange = policy }), 0)
+			r.caughtUp(b)
+			if !running {
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.change(func() {
+				b.info.id = id
+				if running { // what makes a reader look again
+					b.logs[0].start, b.logs[0].end = 3, 3
+				}
+			})
+			if !running {
+				r = start(t, newTest(t, e, b, func(o *Options) { o.OnTopicChange = policy }), 0)
+			}
+			err := r.failed()
+			if !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "start: committed") || strings.Contains(err.Error(), "new_incarnation") {
+				t.Errorf("policy %v, running %v: Got %v", policy, running, err)
+			}
+			if got := readContents(t, e); got.Counts["a"] != 1 || got.Progress.Applied != 2 {
+				t.Errorf("policy %v, running %v: Got %+v, want each record once", policy, running, got)
+			}
+		}
+	}
+}
+
 func TestTopicMadeAnew(t *testing.T) {
 	t.Parallel()
 	for _, running := range []bool{false, true} {

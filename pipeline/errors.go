@@ -57,7 +57,19 @@ type TopicChangedError struct {
 	Found     string
 	Stored    string
 
-	sameID bool // name and ids are the same, only the records differ
+	sameID  bool // name and ids are the same, only the records differ
+	firstID bool // the brokers tell the topic's id now, and told none before
+}
+
+// sourceChanged returns the error of a topic that is found now where the offsets of
+// stored are.
+func sourceChanged(stored *store.Source, partition int32, found *store.Source) *TopicChangedError {
+	return &TopicChangedError{
+		Pipeline: stored.Pipeline, Topic: stored.Topic, Partition: partition,
+		Found:   describeSource(found.ClusterID, found.TopicID),
+		Stored:  describeSource(stored.ClusterID, stored.TopicID),
+		firstID: stored.ClusterID == found.ClusterID && stored.TopicID == [16]byte{} && found.TopicID != [16]byte{},
+	}
 }
 
 // Error says what was found and what can be done.
@@ -70,6 +82,11 @@ func (e *TopicChangedError) Error() string {
 		return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+
 			"The log was truncated and written again, or restored from a copy. "+
 			"Nothing more was applied. Restore the log, or give the pipeline a new name to apply this log from its start", e.Pipeline, at, e.Found, e.Stored)
+	}
+	if e.firstID {
+		return fmt.Sprintf("pipeline %s: %s may be another log than that whose records were applied: found %s, stored %s. "+
+			"The brokers told no topic ids when the offsets were stored: they were upgraded since. Nothing more was applied. "+
+			"If the topic is still the same one and the group's committed offsets are those of ingest offsets, give the pipeline a new name with start: committed", e.Pipeline, at, e.Found, e.Stored)
 	}
 	return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+
 		"The topic was deleted and created anew, or the brokers are another cluster. "+

@@ -225,7 +225,7 @@ func (p *Pipeline) apply(ctx context.Context, assignment map[string][]int32) err
 	for {
 		err := p.applySources(ctx, assignment)
 		var changed *TopicChangedError
-		if errors.As(err, &changed) && !changed.sameID && p.opts.OnTopicChange == NewIncarnation && ctx.Err() == nil {
+		if errors.As(err, &changed) && !changed.sameID && !changed.firstID && p.opts.OnTopicChange == NewIncarnation && ctx.Err() == nil {
 			// prepare begins the new one. Brokers may not agree yet on which
 			// that is.
 			if sleep(ctx, p.retry) == nil {
