@@ -1,12 +1,14 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,13 +198,45 @@ func (r *fakeReader) take() (*kafka.Batch, error) {
 	}
 	for _, rec := range l.records {
 		if rec.Offset >= r.offset && rec.Offset < next {
-			// Memory of its own, wiped on release by nobody: a use after
-			// Release shows in package kafka's own tests.
-			batch.Records = append(batch.Records, rec)
+			batch.Records = append(batch.Records, ownRecord(rec))
 		}
 	}
+	batch.OnRelease(wipe)
 	r.offset = next
 	return batch, nil
+}
+
+// ownRecord returns a copy of r in memory of its own.
+func ownRecord(r kafka.Record) kafka.Record {
+	r.Key, r.Value = bytes.Clone(r.Key), bytes.Clone(r.Value)
+	r.Headers = slices.Clone(r.Headers)
+	for i, h := range r.Headers {
+		r.Headers[i] = kafka.Header{Key: bytes.Clone(h.Key), Value: bytes.Clone(h.Value)}
+	}
+	return r
+}
+
+// wipe overwrites what a batch held, as its next user would, so that a use after
+// Release shows.
+func wipe(b *kafka.Batch) {
+	const garbage = -0x2152411021524111 // 0xDEADBEEFDEADBEEF
+	fill := func(s []byte) {
+		for i := range s {
+			s[i] = 0xDE
+		}
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		fill(r.Key)
+		fill(r.Value)
+		for k := range r.Headers {
+			fill(r.Headers[k].Key)
+			fill(r.Headers[k].Value)
+			r.Headers[k] = kafka.Header{}
+		}
+		*r = kafka.Record{Offset: garbage, Timestamp: garbage}
+	}
+	*b = kafka.Batch{From: garbage, Next: garbage, LeaderEpoch: -1}
 }
 
 // testMapper maps a value "page" to a row and a count of the page. Special
@@ -221,12 +255,11 @@ func (m *testMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 		return nil, &mapping.Error{Stage: mapping.StageDecode, Class: "test", Err: errors.New("no page")}
 	}
 	row := cell.Mutation{Table: "events", Row: fmt.Appendf(nil, "%d/%d", r.Partition, r.Offset)}
-	value := []byte(v)
+	value, page := r.Value, r.Value // as the mapping does: no copies
 	if strings.HasPrefix(v, "huge") {
 		value = make([]byte, maxCell)
 	}
 	row.Put("e", []byte("page"), cell.Timestamp(r.Timestamp), value)
-	page := []byte(v)
 	if strings.HasPrefix(v, "long") {
 		page = []byte(v + strings.Repeat("x", maxCell))
 	}

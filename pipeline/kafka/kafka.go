@@ -63,3 +63,7 @@ func (b *Batch) Release() {
 		b.release(b)
 	}
 }
+
+// OnRelease makes f what Release calls, of a batch that no Fetcher has made: another
+// source gets its memory back there.
+func (b *Batch) OnRelease(f func(*Batch)) { b.release = f }
