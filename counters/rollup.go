@@ -165,8 +165,9 @@ func (b Bucket) Zone(loc *time.Location) *time.Location {
 // digits is how many digits of yyyyMMddHHmm name a bucket.
 var digits = [...]int{Minute: 12, Hour: 10, Day: 8, Week: 8, Month: 6}
 
-// maxNamed is the end of the year 9999, in every zone: later buckets have no name.
-var maxNamed = cell.Timestamp(time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli())
+// MaxNamed is where the names of buckets end: no instant from 9999-12-31 UTC on has
+// one, so that none is of the year 10000 in any zone. Total's name has no end.
+const MaxNamed = cell.Timestamp(253_402_214_400_000)
 
 // AppendName appends the qualifier of the bucket that t is in: as many digits of
 // yyyyMMddHHmm as tell minutes, hours, days and months apart; of a week, its
@@ -176,7 +177,7 @@ func (b Bucket) AppendName(dst []byte, t cell.Timestamp, loc *time.Location) ([]
 	if b == Total {
 		return append(dst, "total"...), nil
 	}
-	if t >= maxNamed {
+	if t >= MaxNamed {
 		return dst, fmt.Errorf("%w: %d ms since 1970 is after the year 9999", ErrNotRollup, t)
 	}
 	loc = b.Zone(loc)

@@ -108,7 +108,7 @@ func TestBucketProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := Bucket(rapid.IntRange(int(Minute), int(Total)).Draw(t, "bucket"))
 		loc := rapid.SampledFrom(zones).Draw(t, "zone")
-		at := cell.Timestamp(rapid.Int64Range(0, int64(maxNamed)-1).Draw(t, "time"))
+		at := cell.Timestamp(rapid.Int64Range(0, int64(MaxNamed)-1).Draw(t, "time"))
 		start := b.Truncate(at, b.Zone(loc))
 		next := b.Next(start, b.Zone(loc))
 		if start > at || next <= at || b != Total && b.Truncate(next, b.Zone(loc)) != next {
@@ -121,7 +121,7 @@ func TestBucketProperties(t *testing.T) {
 		if again, err := b.ParseName(name, loc); err != nil || again != start {
 			t.Fatalf("%s %s in %v = %d, %v; want %d", b, name, loc, again, err, start)
 		}
-		if next < maxNamed {
+		if next < MaxNamed {
 			if after, err := b.AppendName(nil, next, loc); err != nil || bytes.Compare(name, after) >= 0 {
 				t.Fatalf("%s %s in %v is followed by %s, %v", b, name, loc, after, err)
 			}
@@ -156,7 +156,7 @@ func TestNoBucketName(t *testing.T) {
 	if _, err := Day.ParseName([]byte("20111230"), zone(t, "Pacific/Apia")); !errors.Is(err, ErrNotRollup) {
 		t.Errorf("a day that never was: %v", err)
 	}
-	if name, err := Hour.AppendName(nil, maxNamed, nil); !errors.Is(err, ErrNotRollup) || len(name) > 0 {
+	if name, err := Hour.AppendName(nil, MaxNamed, nil); !errors.Is(err, ErrNotRollup) || len(name) > 0 {
 		t.Errorf("after the year 9999: %s, %v", name, err)
 	}
 }

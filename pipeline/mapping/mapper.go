@@ -228,7 +228,7 @@ func (m *Mapper) apply(i int) error {
 		}
 	}
 	if len(m.out.Mutations) == maxMutations {
-		return &Error{Stage: StageMap, Class: classTooMany, Err: fmt.Errorf("map[%d]: the record becomes more than %d mutations", i, maxMutations)}
+		return tooMany(fmt.Sprintf("map[%d]", i))
 	}
 	mut := m.next()
 	mut.Table, mut.Row = table, row
@@ -298,8 +298,14 @@ func (m *Mapper) add(mut *cell.Mutation, a *add, t int64) error {
 	return nil
 }
 
-// next returns an empty mutation at the end of the output, in memory of an
-// earlier one where there is some.
+// tooMany makes an *Error of a rule at path that would make one mutation more than
+// are allowed.
+func tooMany(path string) error {
+	return &Error{Stage: StageMap, Class: classTooMany, Err: fmt.Errorf("%s: the record becomes more than %d mutations", path, maxMutations)}
+}
+
+// next returns an empty mutation at the end of the output, which has fewer than
+// maxMutations, in memory of an earlier one where there is some.
 func (m *Mapper) next() *cell.Mutation {
 	n := len(m.out.Mutations)
 	if n == cap(m.out.Mutations) {

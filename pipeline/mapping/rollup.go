@@ -292,6 +292,9 @@ func (m *Mapper) rollup(i int) error {
 		if err := cell.CheckRow(row); err != nil {
 			return &Error{Stage: StageMap, Class: classRow, Err: fmt.Errorf("%s.sets[%d]: %d bytes: %w", r.path, k, len(row), err)}
 		}
+		if len(m.out.Mutations) == maxMutations {
+			return tooMany(fmt.Sprintf("%s.sets[%d]", r.path, k))
+		}
 		mut := m.next()
 		mut.Table, mut.Row = r.table, row
 		for b := range r.buckets {
@@ -314,6 +317,9 @@ func (m *Mapper) bucket(b *rollupBucket) ([]byte, error) {
 		}
 		from := b.bucket.Truncate(t, b.zone)
 		c.from, c.to = int64(from), int64(b.bucket.Next(from, b.zone))
+		if b.bucket != counters.Total {
+			c.to = min(c.to, int64(counters.MaxNamed)) // a name does not depend on what was named before
+		}
 	}
 	start := len(m.buf)
 	m.buf = append(m.buf, c.name...)

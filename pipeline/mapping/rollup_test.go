@@ -124,6 +124,39 @@ incr 'stats', "bytes/path,host\x00\x01\x02\x00a\x01\x01", 'month:202611', 1, 179
 	}
 }
 
+// What a record becomes does not depend on the records before it: the names of
+// buckets end at one instant, whatever bucket was named last.
+func TestRollupNamesEndAtOnce(t *testing.T) {
+	t.Parallel()
+	m := compile(t, rollupSpec(mapping.RollupSpec{Name: "n", Table: "stats", Zone: "Asia/Tokyo", Buckets: []string{"day", "month", "total"}}))
+	for range 2 {
+		if got := operations(t, m, `{"ts":"9999-12-30T23:59:59.999Z"}`); !strings.Contains(got, "day:99991231") || !strings.Contains(got, "month:999912") {
+			t.Errorf("before the end: %s", got)
+		}
+		if got, want := operations(t, m, `{"ts":"9999-12-31T00:00:00Z"}`), "map: bad_value: rollups[0].buckets: 253402214400000 ms since 1970 is after the year 9999"; got != want {
+			t.Errorf("at the end: got %s, want %s", got, want)
+		}
+	}
+	m = compile(t, rollupSpec(mapping.RollupSpec{Name: "n", Table: "stats", Buckets: []string{"total"}}))
+	if got, want := operations(t, m, `{"ts":"9999-12-31T00:00:00Z"}`), "incr 'stats', 'n/', 'total:total', 1, 253402214400000\n"; got != want {
+		t.Errorf("in total: got %s, want %s", got, want)
+	}
+}
+
+// A record cannot choose to become millions of mutations by its documents either.
+func TestRollupsAreBounded(t *testing.T) {
+	t.Parallel()
+	m := compile(t, rollupSpec(mapping.RollupSpec{
+		Name: "n", Table: "stats", Dimensions: map[string]string{"a": `"1"`, "b": `"2"`}, Sets: [][]string{{"a"}, {"b"}, {"a", "b"}}, Buckets: []string{"total"},
+	}))
+	if got := strings.Count(operations(t, m, strings.Repeat("{}\n", 33_333)), "\n"); got != 99_999 {
+		t.Errorf("got %d operations, want 99999", got)
+	}
+	if got, want := operations(t, m, strings.Repeat("{}\n", 33_334)), "map: too_many: rollups[0].sets[1]: the record becomes more than 100000 mutations"; got != want {
+		t.Errorf("got %.200q, want %q", got, want)
+	}
+}
+
 // Every mistake in a rollup is found, all at once, with its place.
 func TestRollupMistakes(t *testing.T) {
 	t.Parallel()
