@@ -57,15 +57,15 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if !ok {
 		return fmt.Errorf("%w: engine %s cannot replace families", store.ErrUnsupported, opened.Traits().Name)
 	}
+	if c.Discard {
+		return rebuild.Discard(ctx, engine, c.Pipeline)
+	}
 	r, err := rebuild.Open(ctx, &rebuild.Options{
 		Pipeline: c.Pipeline, Topics: o.Topics, Client: client, Plan: o.Plan, Engine: engine,
 		AcceptLoss: c.AcceptLoss, Logger: log, Progress: countProgress(log),
 	})
 	if err != nil {
 		return err
-	}
-	if c.Discard {
-		return r.Discard(ctx)
 	}
 	if err := r.Count(ctx); err != nil {
 		return err

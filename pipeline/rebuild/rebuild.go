@@ -34,8 +34,9 @@ import (
 // to do.
 var (
 	// ErrLogIncomplete says that Kafka no longer has all that the pipeline has
-	// applied: the rebuilt counts would lack it.
-	ErrLogIncomplete = errors.New("rebuild: kafka no longer has all records")
+	// applied, or that a topic of it is not among Options.Topics: the rebuilt counts
+	// would lack it.
+	ErrLogIncomplete = errors.New("rebuild: not all records can be read again")
 	// ErrOtherMapping says that an unfinished rebuild was begun with another
 	// version of the mapping.
 	ErrOtherMapping = errors.New("rebuild: begun with another version of the mapping")
@@ -145,10 +146,27 @@ func (r *Rebuild) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if unfinished && slices.ContainsFunc(stored, func(s store.PartitionProgress) bool {
+		g, ok := r.generation(s.Source.Pipeline)
+		return ok && g == last && s.Progress.MappingVersion == discarded
+	}) {
+		if err := Discard(ctx, r.o.Engine, r.o.Pipeline); err != nil {
+			return err
+		}
+		r.families.forget()
+		unfinished = false
+	}
 	if last == 0 || !unfinished {
 		last++
 	}
 	r.source, r.families.suffix = r.o.Pipeline+pipeline.GenerationMark+strconv.Itoa(last), r.suffix(last)
+	for i := range stored {
+		if s := &stored[i].Source; s.Pipeline == r.o.Pipeline && !slices.Contains(r.o.Topics, s.Topic) {
+			if err := r.missing("the pipeline has applied topic %s, which is not among its topics any more", s.Topic); err != nil {
+				return err
+			}
+		}
+	}
 	for _, topic := range r.o.Topics {
 		if err := r.openTopic(ctx, topic, stored); err != nil {
 			return err
@@ -161,9 +179,12 @@ func (r *Rebuild) suffix(generation int) string {
 	return pipeline.GenerationMark + r.o.Pipeline + pipeline.GenerationMark + strconv.Itoa(generation)
 }
 
-// generation returns the number of a rebuild of this pipeline by its source's.
-func (r *Rebuild) generation(source string) (int, bool) {
-	digits, ok := strings.CutPrefix(source, r.o.Pipeline+pipeline.GenerationMark)
+func (r *Rebuild) generation(source string) (int, bool) { return generation(r.o.Pipeline, source) }
+
+// generation returns the number of a rebuild of the pipeline with this name by its
+// source's.
+func generation(name, source string) (int, bool) {
+	digits, ok := strings.CutPrefix(source, name+pipeline.GenerationMark)
 	if !ok {
 		return 0, false
 	}
@@ -276,21 +297,63 @@ func (r *Rebuild) Switch(ctx context.Context) error {
 
 // Discard drops the rebuilt counters.
 func (r *Rebuild) Discard(ctx context.Context) error {
-	byTable := map[string][]string{}
-	for _, f := range r.families.replacements() {
-		byTable[f.Table] = append(byTable[f.Table], f.By)
-	}
-	for table, gone := range byTable {
-		d, err := r.o.Engine.Table(ctx, table)
-		if err != nil {
-			return fmt.Errorf("discard the rebuild of pipeline %s: %w", r.o.Pipeline, err)
-		}
-		d = d.Clone()
-		d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return slices.Contains(gone, f.Name) })
-		if err := r.o.Engine.AlterTable(ctx, d); err != nil {
-			return fmt.Errorf("discard the rebuild of pipeline %s: %w", r.o.Pipeline, err)
-		}
+	if err := Discard(ctx, r.o.Engine, r.o.Pipeline); err != nil {
+		return err
 	}
 	r.families.forget()
+	return nil
+}
+
+// discarded stands for the mapping's version in the offsets of a rebuild that is
+// given up. No mapping has it.
+const discarded = "discarded"
+
+// Discard drops the counters of an unfinished rebuild of a pipeline, whatever its
+// mapping and its topics are now; without one it does nothing. The rebuild's offsets
+// are given up first: Open finishes a Discard that was cut off, and counts nothing on
+// top of what is left.
+func Discard(ctx context.Context, engine Engine, name string) error {
+	wrap := func(err error) error { return fmt.Errorf("discard the rebuild of pipeline %s: %w", name, err) }
+	stored, err := store.AllProgress(ctx, engine)
+	if err != nil {
+		return wrap(err)
+	}
+	var b store.Batch
+	for i := range stored {
+		s := &stored[i]
+		if _, ok := generation(name, s.Source.Pipeline); ok && s.Progress.MappingVersion != discarded {
+			given := s.Progress
+			given.MappingVersion = discarded
+			b.Advance(s.Source, s.Partition, given.Next, given)
+		}
+	}
+	if len(b.Advances) > 0 {
+		if err := engine.Apply(ctx, &b); err != nil {
+			return wrap(err)
+		}
+	}
+	tables, err := engine.Tables(ctx)
+	if err != nil {
+		return wrap(err)
+	}
+	for _, table := range tables {
+		d, err := engine.Table(ctx, table)
+		if err != nil {
+			return wrap(err)
+		}
+		d = d.Clone()
+		had := len(d.Families)
+		d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool {
+			_, source, ok := strings.Cut(f.Name, pipeline.GenerationMark)
+			_, numbered := generation(name, source)
+			return ok && numbered
+		})
+		if len(d.Families) == had {
+			continue
+		}
+		if err := engine.AlterTable(ctx, d); err != nil {
+			return wrap(err)
+		}
+	}
 	return nil
 }

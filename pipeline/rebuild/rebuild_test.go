@@ -32,6 +32,7 @@ type world struct {
 	engine rebuild.Engine
 	want   map[string]int64
 	sent   int
+	twice  bool // the rules count in table more, too
 }
 
 func newWorld(t testing.TB, engine rebuild.Engine) *world {
@@ -92,6 +93,11 @@ func (w *world) plan(views string) *mapping.Plan {
 			{When: "!bot", Table: "events", Row: `"p" + u16(partition) + u64(offset)`, Put: map[string]map[string]string{"e": {"agent": "agent"}}},
 			{When: "!bot", Table: "counts", Row: "page", Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: views}}},
 		},
+	}
+	if w.twice {
+		more := spec.Rules[1]
+		more.Table = "more"
+		spec.Rules = append(spec.Rules, more)
 	}
 	p, err := mapping.Compile(spec, func(name string) *store.TableDescriptor {
 		d, err := w.engine.Table(w.t.Context(), name)
@@ -440,7 +446,8 @@ func TestRebuildRefuses(t *testing.T) {
 		if _, err := w.tryOpen(func(o *rebuild.Options) { o.Plan = other }); !errors.Is(err, rebuild.ErrOtherMapping) {
 			t.Errorf("with another mapping: %v", err)
 		}
-		w.ok(w.open().Discard(t.Context()))
+		w.ok(rebuild.Discard(t.Context(), w.engine, "views")) // whatever the mapping is
+		w.ok(rebuild.Discard(t.Context(), w.engine, "views"))
 		r = w.open(func(o *rebuild.Options) { o.Plan = other })
 		w.ok(r.Count(t.Context()))
 		got, err := r.Compare(t.Context())
@@ -449,6 +456,11 @@ func TestRebuildRefuses(t *testing.T) {
 			t.Errorf("compared: %+v", got)
 		}
 		w.ok(r.Discard(t.Context()))
+
+		// A topic that is not read any more.
+		if _, err := w.tryOpen(func(o *rebuild.Options) { o.Topics = nil }); !errors.Is(err, rebuild.ErrLogIncomplete) {
+			t.Errorf("without the topic: %v", err)
+		}
 
 		// A life of the topic that is over.
 		var b store.Batch
@@ -459,6 +471,52 @@ func TestRebuildRefuses(t *testing.T) {
 		}
 		r = w.open(func(o *rebuild.Options) { o.AcceptLoss = true })
 		w.ok(r.Count(t.Context()))
+		w.ok(r.Switch(t.Context()))
+		w.check()
+	})
+}
+
+// dying is the engine of a process that is killed after so many changes of tables.
+type dying struct {
+	rebuild.Engine
+	left int
+}
+
+var errKilled = errors.New("killed")
+
+func (e *dying) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
+	if e.left--; e.left < 0 {
+		return errKilled
+	}
+	return e.Engine.AlterTable(ctx, d)
+}
+
+// What is left of a rebuild whose discard was cut off between two tables is not
+// counted on: the next one counts all of both.
+func TestDiscardIsFinished(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		more := &store.TableDescriptor{Name: "more", Families: []store.FamilyDescriptor{store.NewFamily("c")}}
+		more.Families[0].Counter = true
+		w.ok(w.engine.CreateTable(t.Context(), more, nil))
+		w.twice = true
+		w.produce(500)
+		w.ingest()
+		r := w.open()
+		w.ok(r.Count(t.Context()))
+		for left := range 2 {
+			if err := rebuild.Discard(t.Context(), &dying{w.engine, left}, "views"); !errors.Is(err, errKilled) {
+				t.Fatalf("discard: %v", err)
+			}
+		}
+		w.produce(100)
+		w.ingest()
+		r = w.open()
+		w.ok(r.Count(t.Context()))
+		got, err := r.Compare(t.Context())
+		w.ok(err)
+		if len(got) != 2 || !got[0].Same() || !got[1].Same() || got[0].Equal == 0 || got[1].Equal == 0 {
+			t.Errorf("compared: %+v", got)
+		}
 		w.ok(r.Switch(t.Context()))
 		w.check()
 	})
