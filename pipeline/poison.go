@@ -69,7 +69,8 @@ type Poison struct {
 	Window int
 	// CloseAfter is how long the breaker stays open. Then it is half open: for a
 	// tenth of Window it opens again where TripAt percent of that are not applied,
-	// and otherwise it is closed. 0 = until the process is started anew.
+	// one more than the record at which it opened at least, and otherwise it is
+	// closed. 0 = until the process is started anew.
 	CloseAfter time.Duration
 }
 
@@ -191,7 +192,7 @@ type breaker struct {
 	window, probe int64 // offsets; probe is where it is half open
 	tripAt        int64
 	limit         int     // failures in a window that open it; 0 = never
-	failed        []int64 // ascending, the newest ones, at most limit
+	failed        []int64 // ascending, the newest ones, at most limit or 2
 	halfOpen      int64   // before this offset
 }
 
@@ -223,7 +224,7 @@ func (b *breaker) close() { b.failed, b.halfOpen = b.failed[:0], 0 }
 // bounds returns how many failures in a window of offsets open the breaker at offset.
 func (b *breaker) bounds(offset int64) (window int64, limit int) {
 	if offset < b.halfOpen {
-		return b.probe, b.most(b.probe)
+		return b.probe, max(b.most(b.probe), 2) // one is the record at which it opened
 	}
 	return b.window, b.limit
 }
@@ -236,7 +237,7 @@ func (b *breaker) fail(offset int64) bool {
 	}
 	if i, known := slices.BinarySearch(b.failed, offset); !known {
 		b.failed = slices.Insert(b.failed, i, offset)
-		if len(b.failed) > b.limit {
+		if len(b.failed) > max(b.limit, 2) { // see bounds
 			b.failed = slices.Delete(b.failed, 0, 1)
 		}
 	}

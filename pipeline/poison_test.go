@@ -333,6 +333,35 @@ func TestBreaker(t *testing.T) {
 	}
 }
 
+// A breaker that is half open begins with the record at which it has opened: where
+// that alone is more than so many percent of a tenth of a window, it does not stay there
+// for ever.
+func TestHalfOpenBreakerGoesOn(t *testing.T) {
+	t.Parallel()
+	for _, p := range []Poison{{TripAt: 5, Window: 100}, {TripAt: 1, Window: 90}, {TripAt: 50, Window: 1}} {
+		b, at := newBreaker(&p), int64(0)
+		for ; !b.fail(at); at++ {
+		}
+		b.try()
+		if b.fail(at) {
+			t.Errorf("%+v: opened again at the same record", p)
+		}
+		if !b.fail(at + 1) {
+			t.Errorf("%+v: did not open again at the next", p)
+		}
+		b.try()
+		if b.fail(at + 1) {
+			t.Errorf("%+v: opened again at the same record", p)
+		}
+		at += 1 + int64(p.Window)
+		for ; !b.fail(at); at++ {
+		}
+		if want := p.Window * p.TripAt / 100; int(at)-p.Window < want {
+			t.Errorf("%+v: opened after %d", p, at)
+		}
+	}
+}
+
 func TestPoisonIsValidated(t *testing.T) {
 	t.Parallel()
 	for _, p := range []Poison{
