@@ -341,6 +341,17 @@ func TestRandomUse(t *testing.T) {
 			}
 			if used := budget.Used(); used < content+b.Bytes() {
 				t.Fatalf("Got %d bytes of the budget for %d of content", used, content+b.Bytes())
+			} else if used > budget.Limit() {
+				// One record that is larger than the budget has passed, alone.
+				charged := 0
+				for _, batch := range append(held[:len(held):len(held)], b.cur) {
+					if batch.charged > 0 {
+						charged++
+					}
+				}
+				if charged != 1 {
+					t.Fatalf("Got %d bytes of a budget of %d held by %d batches", used, budget.Limit(), charged)
+				}
 			}
 		}
 		take()
