@@ -120,7 +120,7 @@ func (c *rebuildCommand) alone(cfg *config.Config, families []rebuild.Comparison
 			return err
 		}
 		for i := range families {
-			if table := families[i].Table; slices.Contains(o.Plan.Tables(), table) {
+			if table := families[i].Table; o.Plan.MayWrite(table) {
 				return fmt.Errorf("%w: pipeline %s writes table %s, too: what it has counted would be lost", store.ErrUnsupported, name, table)
 			}
 		}

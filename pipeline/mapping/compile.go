@@ -45,8 +45,9 @@ type Plan struct {
 type rule struct {
 	table     string // "" where tableName makes it
 	tableName textFunc
-	loops     []int    // what the rule goes through, the outermost first: indexes in Plan.loops
-	when      boolFunc // nil = always
+	tableEnds [2]string // what the name that tableName makes begins and ends with
+	loops     []int     // what the rule goes through, the outermost first: indexes in Plan.loops
+	when      boolFunc  // nil = always
 	row       text
 	timestamp intFunc // nil = the event time
 	check     *check  // nil = always
@@ -156,6 +157,28 @@ func (p *Plan) Units() bool { return p.units }
 // that a rule names by an expression.
 func (p *Plan) Tables() []string { return slices.Clone(p.tables) }
 
+// MayWrite reports whether a rule writes a table, or makes names by an expression of
+// which the table's could be one.
+func (p *Plan) MayWrite(table string) bool {
+	table = store.CanonicalName(table)
+	for i := range p.rules {
+		r := &p.rules[i]
+		if r.tableName == nil {
+			if store.CanonicalName(r.table) == table {
+				return true
+			}
+			continue
+		}
+		begin, end := r.tableEnds[0], r.tableEnds[1]
+		for _, name := range []string{table, store.DefaultNamespace + ":" + table} {
+			if len(name) >= len(begin)+len(end) && strings.HasPrefix(name, begin) && strings.HasSuffix(name, end) {
+				return true
+			}
+		}
+	}
+	return slices.ContainsFunc(p.rollups, func(r rollup) bool { return store.CanonicalName(r.table) == table })
+}
+
 // Fields returns the paths of the document's fields that the rules read, in the
 // order in which they name them first.
 func (p *Plan) Fields() []string {
@@ -261,6 +284,9 @@ func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.
 		}
 	}
 	r.table, r.tableName = c.tableName(path+".table", s.Table)
+	if r.tableName != nil {
+		r.tableEnds = [2]string{s.Table[:strings.IndexByte(s.Table, '{')], s.Table[strings.LastIndexByte(s.Table, '}')+1:]}
+	}
 	var schema *store.TableDescriptor
 	if tables != nil && s.Table != "" {
 		if schema = tables(s.Table); schema == nil && !strings.Contains(s.Table, "{") {

@@ -232,3 +232,29 @@ func TestVersion(t *testing.T) {
 		t.Error("two expressions have one version in different places")
 	}
 }
+
+func TestMayWrite(t *testing.T) {
+	t.Parallel()
+	rule := func(table string) mapping.RuleSpec {
+		return mapping.RuleSpec{Table: table, Row: `"r"`, Put: put("1")}
+	}
+	s := jsonSpec(rule("events"))
+	s.Rules = append(s.Rules, rule("default:plain"), rule(`day_{date(time, "yyyy}MM")}_x`), rule("ns:{a}"))
+	s.Rollups = []mapping.RollupSpec{{Name: "n", Table: "stats", Buckets: []string{"day"}}}
+	p, err := mapping.Compile(s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for table, want := range map[string]bool{
+		"events": true, "default:events": true, "plain": true, "stats": true, "default:stats": true,
+		"day_2026_x": true, "default:day_2026_x": true, "day__x": true, "ns:t": true,
+		"event": false, "day_2026_y": false, "day_x": false, "other:day_1_x": false, "ns2:t": false, "t": false,
+	} {
+		if got := p.MayWrite(table); got != want {
+			t.Errorf("MayWrite(%s) = %t, want %t", table, got, want)
+		}
+	}
+	if p, err = mapping.Compile(jsonSpec(rule("{a}")), nil); err != nil || !p.MayWrite("ns:t") || !p.MayWrite("t") {
+		t.Errorf("a name that the record makes may be any (%v)", err)
+	}
+}
