@@ -284,7 +284,7 @@ func (w *worker) checkFingerprint(ctx context.Context, progress *store.Progress)
 	}
 	r0 := &batch.Records[0]
 	// The time is compared, too: many records of a topic may be alike.
-	if fp := fingerprint(r0); fp != progress.Fingerprint || r0.Timestamp != progress.LastTime {
+	if fp := Fingerprint(r0); fp != progress.Fingerprint || r0.Timestamp != progress.LastTime {
 		return &TopicChangedError{
 			Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, sameID: true,
 			Found:  fmt.Sprintf("a record with fingerprint %016x and time %d at offset %d", fp, r0.Timestamp, r0.Offset),

@@ -47,10 +47,10 @@ type reader interface {
 	Close()
 }
 
-// fingerprint hashes a record's key and value with xxhash64, each after its
+// Fingerprint hashes a record's key and value with xxhash64, each after its
 // length (8 bytes big-endian, -1 for Kafka's null), so that they cannot trade
 // bytes. It is stored: it must never change.
-func fingerprint(r *kafka.Record) uint64 {
+func Fingerprint(r *kafka.Record) uint64 {
 	var d xxhash.Digest
 	d.Reset()
 	var n [8]byte

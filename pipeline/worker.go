@@ -408,7 +408,7 @@ func (w *worker) mark() {
 	if w.last == nil {
 		return
 	}
-	w.buf.Mark(buffer.Mark{Offset: w.last.Offset, Time: w.last.Timestamp, LeaderEpoch: w.epoch, Fingerprint: fingerprint(w.last)})
+	w.buf.Mark(buffer.Mark{Offset: w.last.Offset, Time: w.last.Timestamp, LeaderEpoch: w.epoch, Fingerprint: Fingerprint(w.last)})
 	w.last = nil
 }
 

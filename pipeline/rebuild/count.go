@@ -21,7 +21,9 @@ import (
 )
 
 // Count counts the records up to the pipeline's stored offsets. A count that ended
-// early goes on when it is called again, by this Rebuild or one opened later.
+// early goes on when it is called again, by this Rebuild or one opened later. Its
+// error wraps pipeline.ErrTopicChanged where the last record that the pipeline has
+// applied is another now.
 func (r *Rebuild) Count(ctx context.Context) error {
 	ids := map[string][16]byte{}
 	report := &reporter{to: r.o.Progress}
@@ -208,6 +210,9 @@ func (c *counter) batch(ctx context.Context, b *kafka.Batch) error {
 		}
 		if k.Offset >= c.p.target {
 			break
+		}
+		if last := &c.p.applied; k.Offset == last.LastOffset && (k.Timestamp != last.LastTime || pipeline.Fingerprint(k) != last.Fingerprint) {
+			return fmt.Errorf("%w: the record at offset %d is not the one that was applied: the log was written again, or restored from a copy", pipeline.ErrTopicChanged, k.Offset)
 		}
 		rec.Offset, rec.Timestamp, rec.Key, rec.Value = k.Offset, k.Timestamp, k.Key, k.Value
 		c.headers = c.headers[:0]

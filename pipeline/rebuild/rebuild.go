@@ -101,9 +101,10 @@ type Rebuild struct {
 type partition struct {
 	live, own store.Source
 	number    int32
-	from      int64 // first offset to count
-	target    int64 // the pipeline's stored offset
-	stored    int64 // own stored offset; store.Absent
+	from      int64          // first offset to count
+	target    int64          // the pipeline's stored offset
+	applied   store.Progress // the pipeline's
+	stored    int64          // own stored offset; store.Absent
 	progress  store.Progress
 }
 
@@ -216,7 +217,7 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 			}
 			continue
 		}
-		p := &partition{live: live, own: own, number: s.Partition, from: s.Progress.First, target: s.Progress.Next, stored: store.Absent}
+		p := &partition{live: live, own: own, number: s.Partition, from: s.Progress.First, target: s.Progress.Next, applied: s.Progress, stored: store.Absent}
 		span, ok := spans[s.Partition]
 		if !ok || span.End < p.target {
 			return fmt.Errorf("%w: %s ends at offset %d, and the pipeline has applied up to %d", ErrLogIncomplete, p, span.End, p.target)

@@ -521,3 +521,22 @@ func TestDiscardIsFinished(t *testing.T) {
 		w.check()
 	})
 }
+
+// The last record that was applied is compared: a log that was written again under the
+// same ids is not counted as if it were the old one.
+func TestRebuildKnowsItsLog(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(100)
+		w.ingest()
+		all, err := store.AllProgress(t.Context(), w.engine)
+		w.ok(err)
+		other := all[0].Progress
+		other.Fingerprint++
+		var b store.Batch
+		b.Advance(all[0].Source, all[0].Partition, other.Next, other)
+		w.ok(w.engine.Apply(t.Context(), &b))
+		if err := w.open().Count(t.Context()); !errors.Is(err, pipeline.ErrTopicChanged) {
+			t.Errorf("another log: %v", err)
+		}
+	})
+}
