@@ -205,6 +205,10 @@ func (l *faultLoad) take(ctx context.Context, client int) error {
 		w.mu.Lock()
 		switch {
 		case string(found) == last && !res.Applied: // not taken, or not yet
+		case string(found) == value && err == nil:
+			// The gateway asked again for the server that had taken it and was
+			// killed, and was told that it no longer held (docs/guarantees.md).
+			w.last, w.open = value, map[string]bool{}
 		case w.open[string(found)]:
 			w.last, w.open = string(found), map[string]bool{}
 		default:

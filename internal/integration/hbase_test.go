@@ -5,6 +5,7 @@ package integration
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -80,6 +81,17 @@ func emptyHBase(t *testing.T, s *hbasestore.Store) {
 // TestHBaseContract runs the engines' contract on a real HBase.
 func TestHBaseContract(t *testing.T) {
 	address := hbaseAddress(t)
+	if checks := flag.Lookup("rapid.checks"); checks != nil && checks.Value.String() == checks.DefValue {
+		// Each makes and drops a table, which takes HBase a second or two.
+		if err := flag.Set(checks.Name, "20"); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := flag.Set(checks.Name, checks.DefValue); err != nil {
+				t.Error(err)
+			}
+		}()
+	}
 	known := map[string]bool{} // directories of engines that were opened before
 	storetest.RunContractWithin(t, func(t *testing.T, o storetest.Options) store.Engine {
 		s := openHBase(t, address, o.Now)

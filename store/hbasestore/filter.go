@@ -1,6 +1,7 @@
 package hbasestore
 
 import (
+	"bytes"
 	"slices"
 
 	"sluice/cell"
@@ -143,6 +144,8 @@ func leaves(f store.Filter) bool {
 // sameInHBase reports whether HBase compares as f, which judges cells, does.
 func sameInHBase(f store.Filter) bool {
 	switch f := f.(type) {
+	case *store.MultipleColumnPrefixFilter:
+		return !nested(f.Prefixes)
 	case *store.RowFilter:
 		return sameComparison(f.Comparator)
 	case *store.FamilyFilter:
@@ -155,6 +158,20 @@ func sameInHBase(f store.Filter) bool {
 		return !slices.ContainsFunc(f.Filters, func(m store.Filter) bool { return !sameInHBase(m) })
 	}
 	return true
+}
+
+// nested reports whether one of prefixes begins with another. HBase's filter looks at
+// the last one before a column alone then, and leaves the row where that is no prefix
+// of it.
+func nested(prefixes [][]byte) bool {
+	for i, p := range prefixes {
+		for j, o := range prefixes {
+			if i != j && bytes.HasPrefix(p, o) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sameComparison reports whether HBase compares as c does. Java's regular

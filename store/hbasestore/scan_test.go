@@ -302,6 +302,8 @@ func TestPushLeaves(t *testing.T) {
 		{"one of a list must pass", list(false, list(true, prefix, row)), false},
 		{"a list in one that must pass", list(true, list(false, prefix, value), row), false},
 		{"one of what judges rows and values", list(true, row, value), true},
+		{"prefixes", &store.MultipleColumnPrefixFilter{Prefixes: [][]byte{[]byte("a"), []byte("b")}}, true},
+		{"prefixes of each other, which HBase judges otherwise", &store.MultipleColumnPrefixFilter{Prefixes: [][]byte{[]byte("q\x00"), nil}}, false},
 		{"a family", list(true, &store.FamilyFilter{Op: store.Equal, Comparator: store.Binary([]byte("f"))}, row), false},
 	} {
 		if got := push(test.f, false); (got.text != "") != test.want {
