@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -82,20 +79,9 @@ type copyAnswered struct {
 
 // duckDBCopy writes the rows by DuckDB, from a table in its memory.
 func duckDBCopy(ctx context.Context, o *copiesOptions, asked *copyAsked) (*copyAnswered, error) {
-	in, err := json.Marshal(asked)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, o.python, "-c", copiesScript)
-	var problems bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &problems
-	data, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("DuckDB in %s: %w: %s", o.python, err, problems.String())
-	}
 	answered := new(copyAnswered)
-	if err := json.Unmarshal(data, answered); err != nil {
-		return nil, fmt.Errorf("DuckDB: %w: %s", err, data)
+	if err := askDuckDB(ctx, o.python, copiesScript, asked, answered); err != nil {
+		return nil, err
 	}
 	if answered.Rows != o.rows || !answered.Same {
 		return nil, fmt.Errorf("WRONG: DuckDB's file has %d rows of %d, the same: %t", answered.Rows, o.rows, answered.Same)

@@ -1,27 +1,8 @@
-"""Writes rows to a Parquet file by DuckDB, for bench copies: see copyAsked and copyAnswered."""
+# Writes rows to a Parquet file by DuckDB, for bench copies: see copyAsked and copyAnswered.
+# duckdb.py stands before it.
 
-import json
 import os
-import resource
-import sys
-import time
 
-import duckdb
-
-asked = json.load(sys.stdin)
-
-
-def read(names):
-    quoted = ", ".join("'" + n.replace("'", "''") + "'" for n in names)
-    return f"read_parquet([{quoted}], hive_partitioning = false)"
-
-
-def cpu():
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-connection = duckdb.connect()
 connection.execute("SET threads = 1")
 connection.execute(f"CREATE TABLE rows AS SELECT * FROM {read([asked['rows']])}")
 out = asked["out"].replace("'", "''")

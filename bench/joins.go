@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -186,20 +183,9 @@ type joinAnswered struct {
 
 // duckDB joins the files by DuckDB.
 func duckDB(ctx context.Context, o *joinsOptions, asked *joinAsked) (*joinAnswered, error) {
-	in, err := json.Marshal(asked)
-	if err != nil {
-		return nil, err
-	}
-	cmd := exec.CommandContext(ctx, o.python, "-c", joinsScript)
-	var problems bytes.Buffer
-	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &problems
-	data, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("DuckDB in %s: %w: %s", o.python, err, problems.String())
-	}
 	answered := new(joinAnswered)
-	if err := json.Unmarshal(data, answered); err != nil {
-		return nil, fmt.Errorf("DuckDB: %w: %s", err, data)
+	if err := askDuckDB(ctx, o.python, joinsScript, asked, answered); err != nil {
+		return nil, err
 	}
 	switch {
 	case answered.Rows != o.rows:
