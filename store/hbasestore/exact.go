@@ -215,6 +215,17 @@ func (s *state) at(a *store.Advance) error {
 
 // claim notes that the offsets up to the end of a are begun.
 func (x *exact) claim(ctx context.Context, p *partition, a *store.Advance) error {
+	return x.advance(ctx, p, a, nil)
+}
+
+// finish stores the progress of a.
+func (x *exact) finish(ctx context.Context, p *partition, a *store.Advance) error {
+	return x.advance(ctx, p, a, &a.Progress)
+}
+
+// advance moves a state that stands where a begins: the end of a is begun, and, with
+// done, the progress that is stored, applied.
+func (x *exact) advance(ctx context.Context, p *partition, a *store.Advance, done *store.Progress) error {
 	source, err := x.source(ctx, p, a)
 	if err != nil {
 		return err
@@ -227,26 +238,10 @@ func (x *exact) claim(ctx context.Context, p *partition, a *store.Advance) error
 			s.source = source
 		}
 		s.version, s.until = a.Progress.MappingVersion, max(s.until, a.Progress.Next)
-		return s, nil, nil
-	})
-}
-
-// finish stores the progress of a.
-func (x *exact) finish(ctx context.Context, p *partition, a *store.Advance) error {
-	source, err := x.source(ctx, p, a)
-	if err != nil {
-		return err
-	}
-	return x.move(ctx, p, func(s state) (state, *store.Progress, error) {
-		if err := s.at(a); err != nil {
-			return s, nil, err
+		if done != nil {
+			s.next = done.Next
 		}
-		if s.source == 0 {
-			s.source = source
-		}
-		s.version, s.next = a.Progress.MappingVersion, a.Progress.Next
-		s.until = max(s.until, s.next)
-		return s, &a.Progress, nil
+		return s, done, nil
 	})
 }
 
