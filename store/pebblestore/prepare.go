@@ -44,7 +44,7 @@ func (db *DB) prepare(b *store.Batch) *prepared {
 	if tables := db.opts.MinBulkKeys; b.Bulk && tables >= 0 {
 		least = min(least, tables)
 	}
-	if len(b.Mutations)+len(b.Counters) < least || len(b.Advances) == 0 || len(b.Records) > 0 {
+	if len(b.Mutations)+len(b.Counters) < least || len(b.Advances) == 0 || len(b.Records) > 0 || !timedPuts(b.Mutations) {
 		return nil
 	}
 	var p *prepared
@@ -84,7 +84,7 @@ func (p *prepared) fill(b *store.Batch) bool {
 	for i := range b.Mutations {
 		m := &b.Mutations[i].Mutation
 		t, err := p.table(m.Table)
-		if err != nil || !timedPuts(m) || store.ValidateMutation(t.desc, m, p.now) != nil {
+		if err != nil || store.ValidateMutation(t.desc, m, p.now) != nil {
 			return false
 		}
 		p.cells, _, err = store.AppendResolved(p.cells[:0], t.desc, m, p.now, p.now, nil)
@@ -100,11 +100,13 @@ func (p *prepared) fill(b *store.Batch) bool {
 	return true
 }
 
-// timedPuts reports that m is nothing but puts that have their time.
-func timedPuts(m *cell.Mutation) bool {
-	for i := range m.Ops {
-		if o := &m.Ops[i]; o.Type != cell.OpPut || o.Time == cell.Latest {
-			return false
+// timedPuts reports that ms are nothing but puts that have their time.
+func timedPuts(ms []store.Mutation) bool {
+	for i := range ms {
+		for j := range ms[i].Ops {
+			if o := &ms[i].Ops[j]; o.Type != cell.OpPut || o.Time == cell.Latest {
+				return false
+			}
 		}
 	}
 	return true
