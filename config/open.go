@@ -44,18 +44,6 @@ func ForDirectory(dir string) *Config {
 	return c
 }
 
-// ForStore is ForDirectory of a data directory, or of the HBase behind the gateways of
-// hbase://HOST:PORT[,HOST:PORT].
-func ForStore(at string) *Config {
-	gateways, ok := strings.CutPrefix(at, "hbase://")
-	if !ok {
-		return ForDirectory(at)
-	}
-	c := Default()
-	c.Store.Engine, c.Store.HBase.Gateways = "hbase", strings.Split(gateways, ",")
-	return c
-}
-
 // PebbleOptions returns the options of the embedded engine.
 func (c *Config) PebbleOptions(log *slog.Logger) *pebblestore.Options {
 	o := &pebblestore.Options{

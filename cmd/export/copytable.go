@@ -19,7 +19,7 @@ type copyTableCommand struct {
 	cli.ConfigFlag
 	Table string `arg:"" help:"Name of the table."`
 	Into  string `arg:"" optional:"" help:"Name of the table that it is copied into, which is made where it is missing. Default: the same name, in --in."`
-	In    string `placeholder:"DIR" help:"Data directory to copy into, or hbase://HOST:PORT[,HOST:PORT], gateways of an HBase. Default: that of the file."`
+	In    string `placeholder:"DIR" help:"Data directory to copy into, or hbase://HOST:PORT[,HOST:PORT][?tls=true&framed=true&...], gateways of an HBase. Default: that of the file."`
 	rowsFlags
 	Family  []string `placeholder:"NAME" help:"Copy this family alone; may be given again."`
 	Visible bool     `help:"Copy what a read can see, all versions. Default: delete markers and what they mask, too."`
@@ -69,7 +69,11 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 	defer func() { err = errors.Join(err, source.Close()) }()
 	to := source.Engine
 	if c.In != "" {
-		if to, _, err = config.OpenStore(ctx, config.ForStore(c.In), log); err != nil {
+		in, badErr := storeAt("--in", c.In)
+		if badErr != nil {
+			return badErr
+		}
+		if to, _, err = config.OpenStore(ctx, in, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, to.Close()) }()
@@ -124,7 +128,9 @@ func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *sl
 // that is done.
 func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *slog.Logger) (begun, done *jobs.CopyState, err error) {
 	if c.In != "" {
-		cfg = config.ForStore(c.In)
+		if cfg, err = storeAt("--in", c.In); err != nil {
+			return nil, nil, err
+		}
 	}
 	e, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
@@ -139,6 +145,16 @@ func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *s
 		return nil, done, nil
 	}
 	return nil, nil, err
+}
+
+// storeAt returns the configuration of the store that a flag names; its error wraps
+// cli.ErrUsage.
+func storeAt(flag, at string) (*config.Config, error) {
+	c, err := config.ForStore(at)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", cli.ErrUsage, flag, err)
+	}
+	return c, nil
 }
 
 // complete says that there is nothing left to go on with.
@@ -216,12 +232,13 @@ func (c *copyTableCommand) now(ctx context.Context, p *cli.Program, to config.En
 	if s, ok := to.(store.Snapshotter); ok {
 		return s.Snapshot(ctx)
 	}
-	cfg := config.ForStore(c.In)
+	load := func() (*config.Config, error) { return storeAt("--in", c.In) }
 	if c.In == "" {
-		var err error
-		if cfg, err = c.Load(p); err != nil {
-			return nil, err
-		}
+		load = func() (*config.Config, error) { return c.Load(p) }
+	}
+	cfg, err := load()
+	if err != nil {
+		return nil, err
 	}
 	i, err := config.OpenInstant(ctx, cfg, nil)
 	if err != nil {

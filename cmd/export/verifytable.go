@@ -17,7 +17,7 @@ type verifyTableCommand struct {
 	cli.ConfigFlag
 	Table string `arg:"" help:"Name of the table."`
 	Other string `arg:"" optional:"" help:"Name of the table to compare it with. Default: the same name, in --in."`
-	In    string `placeholder:"DIR" help:"Data directory of the other table, or hbase://HOST:PORT[,HOST:PORT], gateways of an HBase. Default: that of the file."`
+	In    string `placeholder:"DIR" help:"Data directory of the other table, or hbase://HOST:PORT[,HOST:PORT][?tls=true&framed=true&...], gateways of an HBase. Default: that of the file."`
 	rowsFlags
 	Family      []string `placeholder:"NAME" help:"Compare the cells of this family alone; may be given again."`
 	Raw         bool     `help:"Compare delete markers, and what they mask, too."`
@@ -53,7 +53,11 @@ func (c *verifyTableCommand) Run(ctx context.Context, p *cli.Program) (err error
 	defer func() { err = errors.Join(err, left.Close()) }()
 	right := left
 	if c.In != "" {
-		if right, err = config.OpenInstant(ctx, config.ForStore(c.In), log); err != nil {
+		other, badErr := storeAt("--in", c.In)
+		if badErr != nil {
+			return badErr
+		}
+		if right, err = config.OpenInstant(ctx, other, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, right.Close()) }()
