@@ -21,3 +21,4 @@ def cpu():
 
 
 connection = duckdb.connect()
+connection.execute("SET enable_progress_bar = false")  # it is printed to where the answer is

@@ -73,6 +73,11 @@ func (v *Vector) Bytes(i int) []byte {
 	return v.data[a:b:b]
 }
 
+// Text returns the values of a String or Bytes vector one after the other, and the
+// n+1 offsets at which they begin and end; a null takes none of them. Both are valid
+// as long as the Batch, and must not be changed.
+func (v *Vector) Text() (data []byte, offsets []int32) { return v.data, v.offsets }
+
 // bytes returns the memory that the values take.
 func (v *Vector) bytes() int {
 	return 8*(len(v.int64s)+len(v.floats)) + len(v.valid) + len(v.bits) + 4*len(v.offsets) + len(v.data)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
 
 	"sluice/jobs/columnar"
 )
@@ -16,11 +17,6 @@ var _ columnar.FileWriter = (*Writer)(nil)
 const (
 	defaultRowGroupBytes = 64 << 20
 	defaultRowGroupRows  = 1 << 20
-	// A dictionary pays while it fits a core's cache; beyond it, a column chunk
-	// goes on in plain.
-	dictionaryBytes = 1 << 20
-	// Values are handed to parquet-go in slices of this many: 24 KiB of them.
-	valuesPerWrite = 1024
 )
 
 var errClosed = errors.New("parquet: the writer is closed")
@@ -29,12 +25,11 @@ var errClosed = errors.New("parquet: the writer is closed")
 type Writer struct {
 	out     *countingWriter
 	options Options
-	opts    []parquet.WriterOption
+	codec   compress.Codec
 	columns []columnar.Column
 
-	file    *parquet.GenericWriter[any] // made at the first batch, whose values choose the encodings
-	writers []*parquet.ColumnWriter
-	values  []parquet.Value
+	chunks []*chunk // of the current row group; made at the first batch, whose values choose the encodings
+	footer *footer
 
 	rows       int64
 	groupRows  int64
@@ -59,7 +54,7 @@ func NewWriter(w io.Writer, columns []columnar.Column, o *Options) (*Writer, err
 	if o == nil {
 		o = &Options{}
 	}
-	wr := &Writer{out: &countingWriter{w: w}, options: *o, columns: columns, values: make([]parquet.Value, 0, valuesPerWrite)}
+	wr := &Writer{out: &countingWriter{w: w}, options: *o, columns: columns}
 	if wr.options.RowGroupBytes == 0 {
 		wr.options.RowGroupBytes = defaultRowGroupBytes
 	}
@@ -74,47 +69,25 @@ func NewWriter(w io.Writer, columns []columnar.Column, o *Options) (*Writer, err
 			return nil, fmt.Errorf("parquet: sorted by %q, which is no column", name)
 		}
 	}
-	c, err := codec(o.Codec)
-	if err != nil {
+	var err error
+	if wr.codec, err = codec(o.Codec); err != nil {
 		return nil, err
 	}
-	opts := []parquet.WriterOption{
-		parquet.Compression(c),
-		parquet.DictionaryMaxBytes(dictionaryBytes),
-		// The column index has the same bounds, outside of the pages.
-		parquet.DataPageStatistics(false),
-	}
-	for k, v := range o.Metadata {
-		opts = append(opts, parquet.KeyValueMetadata(k, v))
-	}
-	if o.Application != "" {
-		opts = append(opts, parquet.CreatedBy(o.Application, o.Version, ""))
-	}
-	if len(o.Order) > 0 {
-		sorting := make([]parquet.SortingColumn, len(o.Order))
-		for i, name := range o.Order {
-			sorting[i] = parquet.Ascending(name)
-		}
-		opts = append(opts, parquet.SortingWriterConfig(parquet.SortingColumns(sorting...)))
-	}
-	if _, err := parquet.NewWriterConfig(opts...); err != nil {
-		return nil, fmt.Errorf("parquet: %w", err)
-	}
-	wr.opts = opts
 	return wr, nil
 }
 
-// open makes the file's writer with encodings chosen by sample, which may be
-// empty.
-func (w *Writer) open(sample *columnar.Batch) {
+// open begins the file, with encodings chosen by sample, which may be empty.
+func (w *Writer) open(sample *columnar.Batch) error {
 	schema := newSchema(w.columns, func(i int, n parquet.Node) parquet.Node {
 		sorted := len(w.options.Order) > 0 && w.options.Order[0] == w.columns[i].Name
 		return encoded(n, sample.Vector(i), sorted)
 	})
-	// The options and not a WriterConfig of them: merging one into the defaults
-	// brings switched-off settings back.
-	w.file = parquet.NewGenericWriter[any](w.out, append(w.opts, schema)...)
-	w.writers = w.file.ColumnWriters()
+	for i, n := range schema.Fields() {
+		w.chunks = append(w.chunks, newChunk(w.columns[i], n, w.codec))
+	}
+	w.footer = newFooter(schema, &w.options)
+	_, err := io.WriteString(w.out, magic)
+	return err
 }
 
 // encoded chooses the encoding of one column.
@@ -159,76 +132,50 @@ func (w *Writer) Write(b *columnar.Batch) error {
 	if b.Rows() == 0 {
 		return nil
 	}
-	if w.file == nil {
-		w.open(b)
+	if w.chunks == nil {
+		if err := w.open(b); err != nil {
+			return fmt.Errorf("begin parquet file: %w", err)
+		}
 	}
-	for i := range w.writers {
-		if err := w.writeColumn(i, b.Vector(i)); err != nil {
-			return fmt.Errorf("write parquet column %s: %w", w.columns[i].Name, err)
+	for i, k := range w.chunks {
+		if err := k.write(b.Vector(i)); err != nil {
+			return fmt.Errorf("write parquet column %s: %w", k.column.Name, err)
 		}
 	}
 	w.rows += int64(b.Rows())
 	w.groupRows += int64(b.Rows())
 	w.groupBytes += int64(b.Bytes())
 	if w.groupRows >= w.options.RowGroupRows || w.groupBytes >= w.options.RowGroupBytes {
-		if err := w.file.Flush(); err != nil {
-			return fmt.Errorf("write parquet row group: %w", err)
-		}
-		w.groupRows, w.groupBytes = 0, 0
+		return w.endGroup()
 	}
 	return nil
 }
 
-func (w *Writer) writeColumn(column int, v *columnar.Vector) error {
-	for start := 0; start < v.Len(); start += valuesPerWrite {
-		end := min(start+valuesPerWrite, v.Len())
-		w.values = appendValues(w.values[:0], v, start, end)
-		if w.columns[column].Nullable {
-			for i := range w.values {
-				// A null keeps level 0.
-				if !v.IsNull(start + i) {
-					w.values[i].SetDefinitionLevel(1)
-				}
-			}
-		}
-		if _, err := w.writers[column].WriteRowValues(w.values); err != nil {
-			return err
-		}
+// endGroup writes the row group, if it has rows, and begins the next one.
+func (w *Writer) endGroup() error {
+	if w.groupRows == 0 {
+		return nil
 	}
+	if err := w.footer.writeGroup(w.out, w.chunks, w.groupRows); err != nil {
+		return fmt.Errorf("write parquet row group: %w", err)
+	}
+	for _, k := range w.chunks {
+		k.reset()
+	}
+	w.groupRows, w.groupBytes = 0, 0
 	return nil
-}
-
-// appendValues appends values [start, end) of v as if none were null: a null's
-// place holds a zero value, and columns that take nulls go by the level alone.
-func appendValues(dst []parquet.Value, v *columnar.Vector, start, end int) []parquet.Value {
-	switch v.Type() {
-	case columnar.Int64, columnar.Timestamp:
-		for _, x := range v.Int64s()[start:end] {
-			dst = append(dst, parquet.Int64Value(x))
-		}
-	case columnar.Float64:
-		for _, x := range v.Float64s()[start:end] {
-			dst = append(dst, parquet.DoubleValue(x))
-		}
-	case columnar.Bool:
-		for i := start; i < end; i++ {
-			dst = append(dst, parquet.BooleanValue(v.Bool(i)))
-		}
-	default:
-		for i := start; i < end; i++ {
-			dst = append(dst, parquet.ByteArrayValue(v.Bytes(i)))
-		}
-	}
-	return dst
 }
 
 // Size estimates the bytes of the file if it were closed now: what was written,
 // and what is buffered as it is.
 func (w *Writer) Size() int64 {
-	if w.closed || w.file == nil {
-		return w.out.n
+	n := w.out.n
+	if !w.closed {
+		for _, k := range w.chunks {
+			n += k.size()
+		}
 	}
-	return w.file.Size()
+	return n
 }
 
 // Close writes the last row group and the footer.
@@ -237,11 +184,20 @@ func (w *Writer) Close() (columnar.FileStats, error) {
 		return columnar.FileStats{}, errClosed
 	}
 	w.closed = true
-	if w.file == nil {
-		w.open(columnar.NewBatch(w.columns))
-	}
-	if err := w.file.Close(); err != nil {
+	if err := w.close(); err != nil {
 		return columnar.FileStats{}, fmt.Errorf("close parquet file: %w", err)
 	}
 	return columnar.FileStats{Rows: w.rows, Bytes: w.out.n}, nil
+}
+
+func (w *Writer) close() error {
+	if w.chunks == nil {
+		if err := w.open(columnar.NewBatch(w.columns)); err != nil {
+			return err
+		}
+	}
+	if err := w.endGroup(); err != nil {
+		return err
+	}
+	return w.footer.write(w.out)
 }

@@ -1,0 +1,282 @@
+package parquetfile
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"slices"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress"
+	"github.com/parquet-go/parquet-go/encoding"
+	"github.com/parquet-go/parquet-go/encoding/rle"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+
+	"sluice/jobs/columnar"
+)
+
+const (
+	// A page is written when its values take this much. It is what readers
+	// decompress at a time, and what the column index can pass over.
+	pageBytes = 256_901
+	// A dictionary pays while it fits a core's cache; beyond it, a column chunk
+	// goes on in plain.
+	dictionaryBytes = 1 << 20
+	// Values come to a page in slices of this many, so that it does not outgrow
+	// pageBytes by more.
+	valuesPerAppend = 1024
+	// Bounds in the column index are cut to this many bytes; those of the chunk
+	// are whole.
+	indexedBytes = 16
+)
+
+// chunk writes one column of a row group after the other: data pages version 2, after
+// a dictionary page, if there is one, as parquet-format's README.md and Encodings.md
+// say, kept in memory until the row group is complete. It makes, byte for byte, what
+// parquet-go's ColumnWriter makes of the same values, without a parquet.Value for
+// each.
+type chunk struct {
+	column     columnar.Column
+	typ        parquet.Type
+	encoding   encoding.Encoding // of pages without numbers of the dictionary
+	codec      compress.Codec
+	compressed bool
+
+	page       page
+	dictionary *dictionary // nil = the column has none
+	plain      bool        // the dictionary is full: the pages to come are plain
+
+	pages    []byte // written
+	meta     format.ColumnMetaData
+	index    parquet.ColumnIndexer
+	offsets  format.OffsetIndex
+	rows     int64   // in pages
+	levels   []int64 // by page: how many nulls and how many values
+	min, max parquet.Value
+	bounded  bool // there are min and max
+
+	// The page being written.
+	header        bytes.Buffer
+	encoder       thrift.Encoder
+	defined       []byte // its levels
+	body, smaller []byte // its values, and compressed
+}
+
+// newChunk returns the writer of a column whose node is n.
+func newChunk(c columnar.Column, n parquet.Node, codec compress.Codec) *chunk {
+	k := &chunk{
+		column: c, typ: n.Type(), encoding: n.Encoding(), codec: codec,
+		compressed: codec.CompressionCodec() != format.Uncompressed,
+	}
+	if k.encoding == nil {
+		k.encoding = &parquet.Plain
+	}
+	if k.encoding.Encoding() == format.RLEDictionary {
+		k.dictionary, k.encoding = newDictionary(), &parquet.Plain
+	}
+	k.encoder.Reset(new(thrift.CompactProtocol).NewWriter(&k.header))
+	k.reset()
+	return k
+}
+
+// reset begins the next row group.
+func (k *chunk) reset() {
+	encodings := []format.Encoding{k.encoding.Encoding()}
+	if k.dictionary != nil {
+		k.dictionary.reset()
+		encodings = append(encodings, format.RLEDictionary)
+	}
+	if k.column.Nullable {
+		encodings = append(encodings, format.RLE)
+	}
+	slices.Sort(encodings)
+	k.page.reset()
+	k.plain = false
+	k.pages = k.pages[:0]
+	k.meta = format.ColumnMetaData{
+		Type: format.Type(k.typ.Kind()), Encoding: encodings, PathInSchema: []string{k.column.Name}, Codec: k.codec.CompressionCodec(),
+	}
+	k.index = k.typ.NewColumnIndexer(indexedBytes)
+	k.offsets = format.OffsetIndex{}
+	k.rows, k.levels = 0, nil
+	k.bounded = false
+}
+
+// write appends the values of v.
+func (k *chunk) write(v *columnar.Vector) error {
+	for start := 0; start < v.Len(); start += valuesPerAppend {
+		if err := k.page.append(v, start, min(start+valuesPerAppend, v.Len()), k.column.Nullable, k.growing()); err != nil {
+			return err
+		}
+		if k.page.size() >= pageBytes {
+			if err := k.flush(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// growing returns the dictionary that the current page refers to; nil = none.
+func (k *chunk) growing() *dictionary {
+	if k.plain {
+		return nil
+	}
+	return k.dictionary
+}
+
+// size returns what was written, and what was not as it is.
+func (k *chunk) size() int64 {
+	n := int64(len(k.pages) + k.page.size())
+	if k.dictionary != nil {
+		n += int64(len(k.dictionary.data))
+	}
+	return n
+}
+
+// flush writes the current page, if it has rows.
+func (k *chunk) flush() (err error) {
+	p := &k.page
+	if p.rows == 0 {
+		return nil
+	}
+	k.defined = k.defined[:0]
+	if k.column.Nullable {
+		if k.defined, err = (&rle.Encoding{BitWidth: 1}).EncodeLevels(k.defined, p.levels); err != nil {
+			return err
+		}
+	}
+	used := k.encoding
+	var values encoding.Values
+	d := k.growing()
+	switch {
+	case d != nil:
+		used = &parquet.RLEDictionary
+		k.body, err = encoding.EncodeInt32(k.body, encoding.Int32Values(p.indexes), used)
+	default:
+		switch k.column.Type {
+		case columnar.Int64, columnar.Timestamp:
+			values = encoding.Int64Values(p.int64s)
+		case columnar.Float64:
+			values = encoding.DoubleValues(p.floats)
+		case columnar.Bool:
+			values = encoding.BooleanValues(p.bits)
+		default:
+			values = encoding.ByteArrayValues(p.data, p.offsets)
+		}
+		k.body, err = k.typ.Encode(k.body[:0], values, used)
+	}
+	if err != nil {
+		return err
+	}
+	at := int64(len(k.pages))
+	n, err := k.writePage(&format.PageHeader{
+		Type: format.DataPageV2,
+		DataPageHeaderV2: thrift.New(format.DataPageHeaderV2{
+			NumValues: int32(p.rows), NumNulls: int32(p.nulls), NumRows: int32(p.rows), Encoding: used.Encoding(),
+			DefinitionLevelsByteLength: int32(len(k.defined)), IsCompressed: thrift.New(k.compressed),
+		}),
+	}, used.Encoding())
+	if err != nil {
+		return err
+	}
+	least, greatest, ok := p.bounds(d)
+	k.index.IndexPage(int64(p.rows), int64(p.nulls), least, greatest)
+	if ok {
+		k.widen(least, greatest)
+	}
+	k.offsets.PageLocations = append(k.offsets.PageLocations, format.PageLocation{Offset: at, CompressedPageSize: int32(n), FirstRowIndex: k.rows})
+	k.rows += int64(p.rows)
+	k.levels = append(k.levels, int64(p.nulls), int64(p.rows-p.nulls))
+	k.meta.NumValues += int64(p.rows)
+	k.meta.Statistics.NullCount += int64(p.nulls)
+	k.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(len(p.data))
+	p.reset()
+	if d != nil {
+		d.nextPage()
+		k.plain = len(d.data) > dictionaryBytes
+	}
+	return nil
+}
+
+// writePage writes the levels and values after their header, and returns how many bytes
+// that took.
+func (k *chunk) writePage(h *format.PageHeader, used format.Encoding) (n int, err error) {
+	size, body := len(k.defined)+len(k.body), k.body
+	if size > math.MaxInt32 {
+		return 0, errPageTooLarge
+	}
+	if k.compressed {
+		if k.smaller, err = k.codec.Encode(k.smaller[:0], k.body); err != nil {
+			return 0, fmt.Errorf("compress a page: %w", err)
+		}
+		body = k.smaller
+	}
+	h.UncompressedPageSize, h.CompressedPageSize = int32(size), int32(len(k.defined)+len(body))
+	h.CRC = int32(crc32.Update(crc32.ChecksumIEEE(k.defined), crc32.IEEETable, body))
+	k.header.Reset()
+	if err := k.encoder.Encode(h); err != nil {
+		return 0, fmt.Errorf("encode a page header: %w", err)
+	}
+	before := len(k.pages)
+	k.pages = append(append(append(k.pages, k.header.Bytes()...), k.defined...), body...)
+	k.meta.TotalUncompressedSize += int64(k.header.Len() + size)
+	k.meta.TotalCompressedSize += int64(len(k.pages) - before)
+	for i := range k.meta.EncodingStats {
+		if s := &k.meta.EncodingStats[i]; s.PageType == h.Type && s.Encoding == used {
+			s.Count++
+			return len(k.pages) - before, nil
+		}
+	}
+	k.meta.EncodingStats = append(k.meta.EncodingStats, format.PageEncodingStats{PageType: h.Type, Encoding: used, Count: 1})
+	return len(k.pages) - before, nil
+}
+
+// widen takes the bounds of a page into those of the chunk.
+func (k *chunk) widen(least, greatest parquet.Value) {
+	if !k.bounded || k.typ.Compare(least, k.min) < 0 {
+		k.min = least.Clone()
+	}
+	if !k.bounded || k.typ.Compare(greatest, k.max) > 0 {
+		k.max = greatest.Clone()
+	}
+	k.bounded = true
+}
+
+// finish returns the column chunk with its indexes, whose offsets count from its
+// first data page, and how many bytes of the chunk, which are the last of its pages,
+// come before that: those of the dictionary page.
+func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictionary int, err error) {
+	if err := k.flush(); err != nil {
+		return c, index, 0, err
+	}
+	if k.dictionary != nil {
+		k.defined = k.defined[:0]
+		if k.body, err = k.typ.Encode(k.body[:0], k.dictionary.values(), &parquet.Plain); err != nil {
+			return c, index, 0, err
+		}
+		dictionary, err = k.writePage(&format.PageHeader{
+			Type:                 format.DictionaryPage,
+			DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{NumValues: int32(k.dictionary.len()), Encoding: format.Plain}),
+		}, format.Plain)
+		if err != nil {
+			return c, index, 0, err
+		}
+	}
+	index = k.index.ColumnIndex()
+	if k.column.Nullable {
+		index.DefinitionLevelHistogram = k.levels
+		k.meta.SizeStatistics.DefinitionLevelHistogram = []int64{k.meta.Statistics.NullCount, k.rows - k.meta.Statistics.NullCount}
+	}
+	if k.bounded {
+		k.meta.Statistics.MinValue = k.min.AppendBytes([]byte{})
+		k.meta.Statistics.MaxValue = k.max.AppendBytes([]byte{})
+	}
+	slices.SortFunc(k.meta.EncodingStats, func(a, b format.PageEncodingStats) int {
+		return cmp.Or(cmp.Compare(a.PageType, b.PageType), cmp.Compare(a.Encoding, b.Encoding))
+	})
+	return format.ColumnChunk{MetaData: k.meta}, index, dictionary, nil
+}

@@ -1,0 +1,144 @@
+package parquetfile
+
+import (
+	"bytes"
+	"errors"
+	"hash/maphash"
+	"math"
+
+	"github.com/parquet-go/parquet-go/encoding"
+)
+
+// errPageTooLarge: Parquet counts the bytes of a page in 32 bits with a sign.
+var errPageTooLarge = errors.New("a page of more than 2 GiB")
+
+// dictionary is the distinct texts of a column chunk, numbered as they came.
+type dictionary struct {
+	data    []byte
+	offsets []uint32 // n+1 into data
+	seen    []uint32 // by text: the last page that has it
+	page    uint32   // the current one; pages are numbered from 1
+	last    int32    // of the text that came last
+
+	min, max int32 // of the current page; -1 = it is empty
+
+	// slots are the numbers by hash, in a table with open addressing; there are
+	// twice as many as texts, or more, and a power of two.
+	slots []slot
+	seed  maphash.Seed
+}
+
+// slot is one place of the table.
+type slot struct {
+	hash uint32
+	text int32 // its number and 1; 0 = none
+}
+
+func newDictionary() *dictionary {
+	d := &dictionary{seed: maphash.MakeSeed(), slots: make([]slot, 256)}
+	d.reset()
+	return d
+}
+
+// reset forgets the texts.
+func (d *dictionary) reset() {
+	d.data, d.offsets, d.seen = d.data[:0], append(d.offsets[:0], 0), d.seen[:0]
+	clear(d.slots)
+	d.page = 0
+	d.nextPage()
+}
+
+// nextPage begins a page.
+func (d *dictionary) nextPage() {
+	d.page++
+	d.min, d.max = -1, -1
+}
+
+// len returns the number of texts.
+func (d *dictionary) len() int { return len(d.seen) }
+
+// text returns a text by its number, valid until reset.
+func (d *dictionary) text(i int32) []byte {
+	a, b := d.offsets[i], d.offsets[i+1]
+	return d.data[a:b:b]
+}
+
+// values returns the texts as parquet-go's encodings take them.
+func (d *dictionary) values() encoding.Values { return encoding.ByteArrayValues(d.data, d.offsets) }
+
+// index returns the number of a text of the current page, which becomes one of the
+// dictionary's.
+func (d *dictionary) index(b []byte) (int32, error) {
+	// Rows are much alike, and often sorted by what others follow from.
+	if len(d.seen) > 0 && bytes.Equal(b, d.text(d.last)) {
+		if d.seen[d.last] != d.page {
+			d.first(d.last)
+		}
+		return d.last, nil
+	}
+	h := uint32(maphash.Bytes(d.seed, b))
+	mask := uint32(len(d.slots) - 1)
+	for at := h & mask; ; at = (at + 1) & mask {
+		s := &d.slots[at]
+		if s.text == 0 {
+			return d.insert(s, h, b)
+		}
+		if i := s.text - 1; s.hash == h && bytes.Equal(b, d.text(i)) {
+			if d.seen[i] != d.page {
+				d.first(i)
+			}
+			d.last = i
+			return i, nil
+		}
+	}
+}
+
+// insert adds a text that is not there, at its slot.
+func (d *dictionary) insert(s *slot, h uint32, b []byte) (int32, error) {
+	if len(b) > math.MaxInt32-len(d.data) {
+		return 0, errPageTooLarge
+	}
+	i := int32(len(d.seen))
+	d.data = append(d.data, b...)
+	d.offsets = append(d.offsets, uint32(len(d.data)))
+	d.seen = append(d.seen, 0)
+	d.first(i)
+	d.last = i
+	*s = slot{h, i + 1}
+	if 2*len(d.seen) > len(d.slots) {
+		d.grow()
+	}
+	return i, nil
+}
+
+// grow doubles the table.
+func (d *dictionary) grow() {
+	old := d.slots
+	d.slots = make([]slot, 2*len(old))
+	mask := uint32(len(d.slots) - 1)
+	for _, s := range old {
+		if s.text == 0 {
+			continue
+		}
+		at := s.hash & mask
+		for d.slots[at].text != 0 {
+			at = (at + 1) & mask
+		}
+		d.slots[at] = s
+	}
+}
+
+// first takes note of a text that the current page did not have yet.
+func (d *dictionary) first(i int32) {
+	d.seen[i] = d.page
+	if d.min < 0 {
+		d.min, d.max = i, i
+		return
+	}
+	switch b := d.text(i); {
+	case bytes.Compare(b, d.text(d.min)) < 0:
+		d.min = i
+	case bytes.Compare(b, d.text(d.max)) > 0:
+		d.max = i
+	}
+}

@@ -1,0 +1,208 @@
+package parquetfile
+
+import (
+	"bytes"
+	"math"
+
+	"github.com/parquet-go/parquet-go"
+
+	"sluice/jobs/columnar"
+)
+
+// page is the values of a column since the last page that was written. Nulls have a
+// level and no value. Text has either offsets into data or numbers of a dictionary.
+type page struct {
+	rows    int
+	nulls   int
+	levels  []byte // of columns that take nulls, by row: 1 = a value, 0 = a null
+	int64s  []int64
+	floats  []float64
+	bits    []byte // rows-nulls of them
+	data    []byte
+	offsets []uint32 // n+1 into data
+	indexes []int32
+}
+
+// reset empties p and keeps its memory.
+func (p *page) reset() {
+	p.rows, p.nulls = 0, 0
+	p.levels, p.int64s, p.floats, p.bits = p.levels[:0], p.int64s[:0], p.floats[:0], p.bits[:0]
+	p.data, p.offsets, p.indexes = p.data[:0], append(p.offsets[:0], 0), p.indexes[:0]
+}
+
+// size returns what the values take in memory, by which pages are cut.
+func (p *page) size() int {
+	return 5*len(p.levels) + 8*(len(p.int64s)+len(p.floats)) + len(p.bits) + len(p.data) + 4*(len(p.offsets)-1) + 4*len(p.indexes)
+}
+
+// append appends values [start, end) of v, whose text goes into d, if there is one.
+// levels says that the column takes nulls.
+func (p *page) append(v *columnar.Vector, start, end int, levels bool, d *dictionary) error {
+	nulls := 0
+	if levels {
+		nulls = p.appendLevels(v, start, end)
+	}
+	values := p.rows - p.nulls
+	p.rows += end - start
+	p.nulls += nulls
+	switch v.Type() {
+	case columnar.Int64, columnar.Timestamp:
+		p.int64s = appendPresent(p.int64s, v.Int64s(), v, start, end, nulls)
+	case columnar.Float64:
+		p.floats = appendPresent(p.floats, v.Float64s(), v, start, end, nulls)
+	case columnar.Bool:
+		for i := start; i < end; i++ {
+			if nulls > 0 && v.IsNull(i) {
+				continue
+			}
+			if values&7 == 0 {
+				p.bits = append(p.bits, 0)
+			}
+			if v.Bool(i) {
+				p.bits[values>>3] |= 1 << (values & 7)
+			}
+			values++
+		}
+	default:
+		if d != nil {
+			return p.appendIndexes(v, start, end, nulls, d)
+		}
+		return p.appendText(v, start, end, nulls)
+	}
+	return nil
+}
+
+// appendLevels appends the levels of values [start, end) and returns how many are null.
+func (p *page) appendLevels(v *columnar.Vector, start, end int) (nulls int) {
+	n := len(p.levels)
+	for range end - start {
+		p.levels = append(p.levels, 1)
+	}
+	if v.Nulls() == 0 {
+		return 0
+	}
+	for i := start; i < end; i++ {
+		if v.IsNull(i) {
+			p.levels[n+i-start] = 0
+			nulls++
+		}
+	}
+	return nulls
+}
+
+// appendPresent appends those of values [start, end) that are not null.
+func appendPresent[T any](dst, from []T, v *columnar.Vector, start, end, nulls int) []T {
+	if nulls == 0 {
+		return append(dst, from[start:end]...)
+	}
+	for i := start; i < end; i++ {
+		if !v.IsNull(i) {
+			dst = append(dst, from[i])
+		}
+	}
+	return dst
+}
+
+func (p *page) appendIndexes(v *columnar.Vector, start, end, nulls int, d *dictionary) error {
+	for i := start; i < end; i++ {
+		if nulls > 0 && v.IsNull(i) {
+			continue
+		}
+		n, err := d.index(v.Bytes(i))
+		if err != nil {
+			return err
+		}
+		p.indexes = append(p.indexes, n)
+	}
+	return nil
+}
+
+func (p *page) appendText(v *columnar.Vector, start, end, nulls int) error {
+	data, offsets := v.Text()
+	text := data[offsets[start]:offsets[end]] // nulls have none
+	if len(text) > math.MaxInt32-len(p.data) {
+		return errPageTooLarge
+	}
+	move := uint32(len(p.data)) - uint32(offsets[start])
+	p.data = append(p.data, text...)
+	for i := start; i < end; i++ {
+		if nulls == 0 || !v.IsNull(i) {
+			p.offsets = append(p.offsets, uint32(offsets[i+1])+move)
+		}
+	}
+	return nil
+}
+
+// bounds returns the least and the greatest value, which share the page's memory;
+// ok says that there is one. NaN counts only where there is nothing else, as parquet-format
+// (Statistics) asks for.
+func (p *page) bounds(d *dictionary) (least, greatest parquet.Value, ok bool) {
+	switch {
+	case len(p.int64s) > 0:
+		lo, hi := p.int64s[0], p.int64s[0]
+		for _, x := range p.int64s {
+			lo, hi = min(lo, x), max(hi, x)
+		}
+		return parquet.Int64Value(lo), parquet.Int64Value(hi), true
+	case len(p.floats) > 0:
+		lo, hi := floatBounds(p.floats)
+		return parquet.DoubleValue(lo), parquet.DoubleValue(hi), true
+	case len(p.bits) > 0:
+		lo, hi := bitBounds(p.bits, p.rows-p.nulls)
+		return parquet.BooleanValue(lo), parquet.BooleanValue(hi), true
+	case len(p.indexes) > 0:
+		return parquet.ByteArrayValue(d.text(d.min)), parquet.ByteArrayValue(d.text(d.max)), true
+	case len(p.offsets) > 1:
+		lo, hi := textBounds(p.data, p.offsets)
+		return parquet.ByteArrayValue(lo), parquet.ByteArrayValue(hi), true
+	}
+	return parquet.Value{}, parquet.Value{}, false
+}
+
+func floatBounds(floats []float64) (lo, hi float64) {
+	i := 0
+	for i < len(floats) && math.IsNaN(floats[i]) {
+		i++
+	}
+	if i == len(floats) {
+		return floats[0], floats[0]
+	}
+	lo, hi = floats[i], floats[i]
+	for _, x := range floats[i:] { // a NaN is neither less nor greater
+		if x < lo {
+			lo = x
+		}
+		if x > hi {
+			hi = x
+		}
+	}
+	return lo, hi
+}
+
+// bitBounds returns the bounds of the first n bits.
+func bitBounds(bits []byte, n int) (lo, hi bool) {
+	whole, rest := n>>3, byte(1)<<(n&7)-1
+	every, some := byte(0xFF), byte(0)
+	for _, b := range bits[:whole] {
+		every, some = every&b, some|b
+	}
+	if rest != 0 {
+		every, some = every&(bits[whole]|^rest), some|bits[whole]&rest
+	}
+	return every == 0xFF, some != 0
+}
+
+func textBounds(data []byte, offsets []uint32) (lo, hi []byte) {
+	lo = data[offsets[0]:offsets[1]:offsets[1]]
+	hi = lo
+	for i, end := range offsets[2:] {
+		b := data[offsets[i+1]:end:end]
+		switch { // of rows that are sorted, the greater one comes first
+		case bytes.Compare(b, hi) > 0:
+			hi = b
+		case bytes.Compare(b, lo) < 0:
+			lo = b
+		}
+	}
+	return lo, hi
+}

@@ -1,0 +1,251 @@
+package parquetfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+	"pgregory.net/rapid"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/columnar/columnartest"
+)
+
+// reference writes batches by parquet-go's own column writers, with the options and
+// encodings of a Writer, from a parquet.Value for each value.
+func reference(out io.Writer, columns []columnar.Column, o *Options, batches []*columnar.Batch) error {
+	c, err := codec(o.Codec)
+	if err != nil {
+		return err
+	}
+	sample := columnar.NewBatch(columns)
+	if len(batches) > 0 {
+		sample = batches[0]
+	}
+	opts := []parquet.WriterOption{
+		parquet.Compression(c), parquet.DictionaryMaxBytes(dictionaryBytes), parquet.DataPageStatistics(false),
+		parquet.CreatedBy(o.Application, o.Version, ""),
+		newSchema(columns, func(i int, n parquet.Node) parquet.Node {
+			return encoded(n, sample.Vector(i), len(o.Order) > 0 && o.Order[0] == columns[i].Name)
+		}),
+	}
+	for k, v := range o.Metadata {
+		opts = append(opts, parquet.KeyValueMetadata(k, v))
+	}
+	var sorting []parquet.SortingColumn
+	for _, name := range o.Order {
+		sorting = append(sorting, parquet.Ascending(name))
+	}
+	opts = append(opts, parquet.SortingWriterConfig(parquet.SortingColumns(sorting...)))
+	w := parquet.NewGenericWriter[any](out, opts...)
+	rows := int64(0)
+	for _, b := range batches {
+		for i, cw := range w.ColumnWriters() {
+			v := b.Vector(i)
+			for start := 0; start < v.Len(); start += valuesPerAppend {
+				if _, err := cw.WriteRowValues(referenceValues(v, start, min(start+valuesPerAppend, v.Len()), columns[i].Nullable)); err != nil {
+					return err
+				}
+			}
+		}
+		if rows += int64(b.Rows()); o.RowGroupRows > 0 && rows >= o.RowGroupRows {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+			rows = 0
+		}
+	}
+	return w.Close()
+}
+
+func referenceValues(v *columnar.Vector, start, end int, nullable bool) (values []parquet.Value) {
+	for i := start; i < end; i++ {
+		var x parquet.Value
+		switch {
+		case v.IsNull(i):
+		case v.Type() == columnar.Int64 || v.Type() == columnar.Timestamp:
+			x = parquet.Int64Value(v.Int64s()[i])
+		case v.Type() == columnar.Float64:
+			x = parquet.DoubleValue(v.Float64s()[i])
+		case v.Type() == columnar.Bool:
+			x = parquet.BooleanValue(v.Bool(i))
+		default:
+			x = parquet.ByteArrayValue(v.Bytes(i))
+		}
+		if nullable && !v.IsNull(i) {
+			x.SetDefinitionLevel(1)
+		}
+		values = append(values, x)
+	}
+	return values
+}
+
+// sameAsReference compares the file of a Writer with that of parquet-go, byte for
+// byte, and its size on the way with what parquet-go says.
+func sameAsReference(t interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}, columns []columnar.Column, o *Options, batches []*columnar.Batch,
+) {
+	t.Helper()
+	o.Application = "sluice"
+	var got, want bytes.Buffer
+	w, err := NewWriter(&got, columns, o)
+	if err != nil {
+		t.Fatalf("new writer: %v", err)
+	}
+	for _, b := range batches {
+		if err := w.Write(b); err != nil {
+			t.Fatalf("write: %v", err)
+		}
+	}
+	if _, err := w.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	if err := reference(&want, columns, o, batches); err != nil {
+		t.Fatalf("reference: %v", err)
+	}
+	if !bytes.Equal(got.Bytes(), want.Bytes()) {
+		at := 0
+		for at < min(got.Len(), want.Len()) && got.Bytes()[at] == want.Bytes()[at] {
+			at++
+		}
+		t.Fatalf("The file has %d bytes, that of parquet-go %d; they differ from byte %d", got.Len(), want.Len(), at)
+	}
+}
+
+// TestSameAsReference writes a few values of every type, nulls between them.
+func TestSameAsReference(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		columns := columnartest.Columns()
+		var batches []*columnar.Batch
+		for range rapid.IntRange(0, 3).Draw(t, "batches") {
+			b := columnar.NewBatch(columns)
+			columnartest.Fill(t, b, rapid.IntRange(1, 40).Draw(t, "rows"))
+			batches = append(batches, b)
+		}
+		o := &Options{
+			Codec:        rapid.SampledFrom(codecNames).Draw(t, "codec"),
+			RowGroupRows: rapid.Int64Range(0, 30).Draw(t, "row group"),
+			Metadata:     map[string]string{"b": "1", "a": ""},
+		}
+		if rapid.Bool().Draw(t, "sorted") {
+			o.Order = []string{"Required string", "bytes"}
+		}
+		sameAsReference(t, columns, o, batches)
+	})
+}
+
+// TestSameAsReferencePages writes chunks of many pages, with long runs of nulls and of
+// equal values, dictionaries that fill up, and row groups of other sizes than pages.
+func TestSameAsReferencePages(t *testing.T) {
+	t.Parallel()
+	columns := columnartest.Columns()
+	for seed := range uint64(2) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 1))
+			var batches []*columnar.Batch
+			for n := range 8 {
+				b := columnar.NewBatch(columns)
+				rows := 8192 + r.IntN(9000)
+				for i, c := range columns {
+					fillPages(t, r, b.Vector(i), c.Nullable, rows, n)
+				}
+				batches = append(batches, b)
+			}
+			sameAsReference(t, columns, &Options{RowGroupRows: 40_000 + int64(seed)*20_000, Codec: codecNames[seed]}, batches)
+		})
+	}
+}
+
+// fillPages appends rows values. The first batch repeats itself, so that text has a
+// dictionary, which others fill up.
+func fillPages(t *testing.T, r *rand.Rand, v *columnar.Vector, nullable bool, rows, batch int) {
+	t.Helper()
+	distinct := 1 + r.IntN(200)
+	if batch > 0 && r.IntN(2) == 0 {
+		distinct = 1 << 30
+	}
+	null := false
+	for range rows {
+		if r.IntN(300) == 0 {
+			null = !null
+		}
+		if nullable && (null || r.IntN(50) == 0) {
+			v.AppendNull()
+			continue
+		}
+		x := r.IntN(distinct)
+		switch v.Type() {
+		case columnar.Int64, columnar.Timestamp:
+			v.AppendInt64(int64(x) - 100)
+		case columnar.Float64:
+			v.AppendFloat64([]float64{math.NaN(), math.Inf(-1), math.Copysign(0, -1), 0, float64(x)}[min(4, r.IntN(100))])
+		case columnar.Bool:
+			v.AppendBool(x&1 == 0)
+		default:
+			if err := v.AppendBytes(fmt.Appendf(nil, "%0*x", x%40, x)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestAllNull writes columns and pages without a value, and files without rows.
+func TestAllNull(t *testing.T) {
+	t.Parallel()
+	var columns []columnar.Column
+	for _, c := range columnartest.Columns() {
+		c.Nullable = true
+		columns = append(columns, c)
+	}
+	b := columnar.NewBatch(columns)
+	for i := range columns {
+		for range 70_000 {
+			b.Vector(i).AppendNull()
+		}
+	}
+	sameAsReference(t, columns, &Options{}, []*columnar.Batch{b, b})
+	sameAsReference(t, columns, &Options{Metadata: map[string]string{"a": "b"}}, nil)
+}
+
+// FuzzSameAsReference makes the values of the bytes: of each, how long the text is
+// that the next ones hold, or that there is a null.
+func FuzzSameAsReference(f *testing.F) {
+	f.Add([]byte("\x03abc\xff\x00\x03abc\x20longer than what a word of the machine holds"), uint16(3), false)
+	f.Fuzz(func(t *testing.T, data []byte, group uint16, sorted bool) {
+		columns := []columnar.Column{{Name: "text", Type: columnar.String, Nullable: true}, {Name: "raw", Type: columnar.Bytes}, {Name: "n", Type: columnar.Int64, Nullable: true}}
+		var batches []*columnar.Batch
+		for b := columnar.NewBatch(columns); len(data) > 0; {
+			n := int(data[0])
+			data = data[1:]
+			var text [8]byte
+			copy(text[:], data)
+			if n == 0xFF {
+				b.Vector(0).AppendNull()
+				b.Vector(2).AppendNull()
+			} else {
+				_ = b.Vector(0).AppendBytes(data[:min(n, len(data))])
+				b.Vector(2).AppendInt64(int64(binary.LittleEndian.Uint64(text[:])))
+			}
+			_ = b.Vector(1).AppendBytes(data[:min(n/2, len(data))])
+			data = data[min(n/4, len(data)):]
+			if n%16 == 0 || len(data) == 0 {
+				batches = append(batches, b)
+				b = columnar.NewBatch(columns)
+			}
+		}
+		o := &Options{Codec: "none", RowGroupRows: int64(group)}
+		if sorted {
+			o.Order = []string{"text"}
+		}
+		sameAsReference(t, columns, o, batches)
+	})
+}
