@@ -24,7 +24,7 @@ type CopyOptions struct {
 	// Table is copied.
 	Table string
 	// To has the table Into, which gets the cells. Where its batches are not atomic
-	// it takes no counters.
+	// it takes counters if it has a method SetCounters, as hbasestore.Store.
 	To   store.Engine
 	Into string
 	// Rows are the rows to copy. Default: all.
@@ -98,11 +98,20 @@ func Copy(ctx context.Context, o *CopyOptions) (*Copied, error) {
 type tableCopy struct {
 	CopyOptions
 	schema *store.TableDescriptor // of Table
+	setter counterSetter          // nil = batches are atomic
 	state  *CopyState
 	owner  string
 	report reporter
 	cells  atomic.Int64
 	rows   atomic.Int64
+}
+
+// counterSetter is an engine that adds counters up of several cells, so that setting
+// one is no deletion and increment.
+type counterSetter interface {
+	// SetCounters sets counters: ms are puts of 8 bytes big-endian, each with the
+	// counter's time. It may be repeated.
+	SetCounters(ctx context.Context, ms []cell.Mutation) error
 }
 
 func (c *tableCopy) run(ctx context.Context) (*Copied, error) {
@@ -136,6 +145,9 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if c.To.Traits().Atomic != store.AtomicBatch {
+		c.setter, _ = c.To.(counterSetter)
+	}
 	families := c.Families
 	if len(families) == 0 {
 		families = familyNames(c.schema)
@@ -150,7 +162,7 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written, only elements be added; leave it out, or count again from Kafka", store.ErrUnsupported, name)
 		case from.Counter != to.Counter:
 			return fmt.Errorf("%w: family %s has COUNTER => %t in %s and %t in %s", store.ErrUnsupported, name, from.Counter, c.Table, to.Counter, c.Into)
-		case from.Counter && c.To.Traits().Atomic != store.AtomicBatch:
+		case from.Counter && c.To.Traits().Atomic != store.AtomicBatch && c.setter == nil:
 			return fmt.Errorf("%w: family %s is COUNTER, and engine %s cannot set counters; leave it out, or count again from Kafka", store.ErrUnsupported, name, c.To.Traits().Name)
 		case from.Counter && !c.Visible && unfrozenOf(c.Source) != nil:
 			return fmt.Errorf("%w: family %s is COUNTER, whose cells are read as sums here; copy what is visible", store.ErrUnsupported, name)
@@ -236,12 +248,32 @@ func ownedBy(owner string) *store.Cond {
 
 // checkEmpty refuses a table that has rows, visible or not, where the copy goes.
 func (c *tableCopy) checkEmpty(ctx context.Context) error {
-	sc := c.To.Scan(ctx, &store.Scan{Table: c.Into, Start: c.Rows.Start, Stop: c.Rows.Stop, Columns: wholeFamilies(c.Families), Raw: true, Limit: 1, MaxResultBytes: 1})
-	defer sc.Close()
-	if sc.Next() {
-		return fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, EscapeKey(sc.Row().Key))
+	names := c.Families
+	if len(names) == 0 {
+		names = familyNames(c.schema)
 	}
-	return sc.Err()
+	var raw, counters []string
+	for _, name := range names {
+		if c.setter != nil && c.schema.Family(name).Counter {
+			counters = append(counters, name) // several cells each, which nothing masks
+		} else {
+			raw = append(raw, name)
+		}
+	}
+	for i, families := range [][]string{raw, counters} {
+		if len(families) == 0 {
+			continue
+		}
+		sc := c.To.Scan(ctx, &store.Scan{Table: c.Into, Start: c.Rows.Start, Stop: c.Rows.Stop, Columns: wholeFamilies(families), Raw: i == 0, Limit: 1, MaxResultBytes: 1})
+		found := sc.Next()
+		if found {
+			return errors.Join(fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, EscapeKey(sc.Row().Key)), sc.Close())
+		}
+		if err := errors.Join(sc.Err(), sc.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // parts returns the ranges of rows that the copy was divided into when it began.
@@ -267,6 +299,7 @@ const (
 // chunk is what one commit writes of a part.
 type chunk struct {
 	mutations []cell.Mutation
+	counters  []cell.Mutation // for a counterSetter
 	bytes     int
 	rows      int64
 	cells     int64
@@ -323,6 +356,7 @@ func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
 // add adds a row, or a part of one, to a chunk: copies of its cells.
 func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 	m := cell.Mutation{Table: c.Into, Row: bytes.Clone(row.Key), Ops: make([]cell.Op, 0, len(row.Cells))}
+	counts := cell.Mutation{Table: c.Into, Row: m.Row}
 	k.bytes += len(row.Key)
 	for i := range row.Cells {
 		cl := &row.Cells[i]
@@ -334,6 +368,11 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 			}
 			if len(cl.Value) != 8 {
 				return fmt.Errorf("%w: table %s, row %s: the counter %s:%s has %d bytes", store.ErrCorrupt, c.Table, EscapeKey(row.Key), cl.Family, EscapeKey(cl.Qualifier), len(cl.Value))
+			}
+			if c.setter != nil {
+				counts.Ops = append(counts.Ops, cell.Op{Type: cell.OpPut, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: bytes.Clone(cl.Value)})
+				k.cells++
+				continue
 			}
 			// Set, by two operations that no other comes between.
 			m.Ops = append(m.Ops,
@@ -363,6 +402,9 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 	if len(m.Ops) > 0 {
 		k.mutations = append(k.mutations, m)
 	}
+	if len(counts.Ops) > 0 {
+		k.counters = append(k.counters, counts)
+	}
 	return nil
 }
 
@@ -376,7 +418,7 @@ func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byt
 		// In the midst of its first row: there is nowhere yet to go on from.
 		state.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
 	}
-	owned, err := c.apply(ctx, &state, k.mutations)
+	owned, err := c.apply(ctx, &state, k)
 	if err != nil {
 		return err
 	}
@@ -388,25 +430,30 @@ func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byt
 	if cursor[0] != cursorDone {
 		c.report.rows(k.rows)
 	}
-	*k = chunk{mutations: k.mutations[:0]}
+	*k = chunk{mutations: k.mutations[:0], counters: k.counters[:0]}
 	return nil
 }
 
-// apply applies mutations and state, where this call still owns the copy, which it
+// apply applies a chunk and state, where this call still owns the copy, which it
 // reports. Where batches are not atomic the state follows what it speaks of: cells
 // with times of their own may be written again, and by another call, too.
-func (c *tableCopy) apply(ctx context.Context, state *cell.Mutation, mutations []cell.Mutation) (owned bool, err error) {
+func (c *tableCopy) apply(ctx context.Context, state *cell.Mutation, k *chunk) (owned bool, err error) {
 	var b store.Batch
 	if c.To.Traits().Atomic == store.AtomicBatch {
-		b.Record(-1, nil, ownedBy(c.owner), append([]cell.Mutation{*state}, mutations...)...)
+		b.Record(-1, nil, ownedBy(c.owner), append([]cell.Mutation{*state}, k.mutations...)...)
 		err = c.To.Apply(ctx, &b)
 		return b.Unapplied.Unmet == 0, err
 	}
-	for i := range mutations {
-		b.Add(-1, mutations[i])
+	for i := range k.mutations {
+		b.Add(-1, k.mutations[i])
 	}
 	if len(b.Mutations) > 0 {
 		if err := c.To.Apply(ctx, &b); err != nil {
+			return false, err
+		}
+	}
+	if len(k.counters) > 0 {
+		if err := c.setter.SetCounters(ctx, k.counters); err != nil {
 			return false, err
 		}
 	}

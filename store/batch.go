@@ -66,7 +66,9 @@ func (p Progress) Settle(u Unapplied) Progress {
 }
 
 // Advance is one compare-and-set of a batch. What is stored is Progress settled
-// with what had no effect of the partition until then, and of the batch.
+// with what had no effect of the partition until then, and of the batch. A first
+// one's own Unmet and Duplicate count as what had none until then: a partition may go
+// on from another store.
 type Advance struct {
 	Source    Source
 	Partition int32

@@ -32,6 +32,7 @@ type commands struct {
 	Backup      backupCommand      `cmd:"" help:"Copy the whole store at one instant, with a manifest, beside a daemon or without one."`
 	Restore     restoreCommand     `cmd:"" help:"Make a data directory of a backup, verified before it is visible."`
 	Verify      verifyCommand      `cmd:"" help:"Recount and re-checksum a published run, or a backup, from its files alone."`
+	Copy        copyCommand        `cmd:"" help:"Move house: copy a whole store into one of the other engine, with offsets and dead letters, so that pipelines go on there."`
 	CopyTable   copyTableCommand   `cmd:"" help:"Copy a table at one instant, with versions, delete markers and counters, into an empty one."`
 	Import      importCommand      `cmd:"" help:"Write the rows of a published run into a table."`
 	VerifyTable verifyTableCommand `cmd:"" help:"Compare two tables, of one store or of two, row by row, and name the first rows that differ."`

@@ -13,7 +13,9 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/jobs"
 	"sluice/jobs/schedule"
+	"sluice/jobs/target"
 	"sluice/pipeline"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
@@ -47,6 +49,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		}
 	}()
 	if d.engine, err = config.OpenEngine(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	if err := refuseHalf(ctx, d.engine); err != nil {
 		return nil, err
 	}
 	created, err := cfg.EnsureTables(ctx, d.engine)
@@ -92,6 +97,19 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		d.pipelines = append(d.pipelines, p)
 	}
 	return d, d.listen()
+}
+
+// refuseHalf refuses a store that export copy has not copied whole: its pipelines would
+// begin anew, and count what the copy counts, too.
+func refuseHalf(ctx context.Context, e store.Engine) error {
+	_, err := jobs.ReadStoreCopy(ctx, e)
+	switch {
+	case errors.Is(err, target.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return fmt.Errorf("%w: a store is being copied into this one: end the copy with export copy --resume, or give it up with --restart", store.ErrRefused)
 }
 
 // storeID names the data directory, or the HBase, to the other members of a consumer

@@ -364,6 +364,8 @@ func (tx *tx) advance(a *store.Advance) error {
 	stored := store.Absent
 	if ok {
 		stored = before.Next
+	} else {
+		before.Unmet, before.Duplicate = a.Progress.Unmet, a.Progress.Duplicate // it may go on from another store
 	}
 	if stored != a.From {
 		return fmt.Errorf("apply batch: pipeline %s, topic %s, partition %d: %w: stored %d, expected %d", a.Source.Pipeline, a.Source.Topic, a.Partition, store.ErrStale, stored, a.From)

@@ -313,6 +313,9 @@ func (c *commit) advance(all []store.Advance) error {
 		}
 		c.offsets = append(c.offsets, offsetUndo{o: o, next: o.next, dropped: o.dropped, value: o.value})
 		c.seq++
+		if a.From == store.Absent {
+			o.dropped = store.Unapplied{Unmet: a.Progress.Unmet, Duplicate: a.Progress.Duplicate} // it may go on from another store
+		}
 		o.next = a.Progress.Next
 		o.value = c.progress(a, o)
 	}
