@@ -5,8 +5,11 @@ import (
 	"math"
 )
 
-// errVectorFull means that a batch was not taken in time.
-var errVectorFull = errors.New("columnar: more than 2 GiB in one column of a batch")
+var (
+	// errVectorFull means that a batch was not taken in time.
+	errVectorFull = errors.New("columnar: more than 2 GiB in one column of a batch")
+	errOffsets    = errors.New("columnar: offsets of text that do not ascend, or go beyond it")
+)
 
 // Vector is the values of one column of a Batch, in Arrow's memory layout. A null
 // has a zero value in its place. The zero Vector cannot be used; a Batch makes
@@ -151,6 +154,71 @@ func (v *Vector) AppendBytes(b []byte) error {
 	v.data = append(v.data, b...)
 	v.offsets = append(v.offsets, int32(len(v.data)))
 	v.appended()
+	return nil
+}
+
+// appendedMany counts n values that are not null.
+func (v *Vector) appendedMany(n int) {
+	if v.nulls > 0 {
+		for i := range n {
+			v.valid = appendBit(v.valid, v.n+i, true)
+		}
+	}
+	v.n += n
+}
+
+// AppendInt64s appends to an Int64 or Timestamp vector.
+func (v *Vector) AppendInt64s(xs []int64) {
+	v.int64s = append(v.int64s, xs...)
+	v.appendedMany(len(xs))
+}
+
+// AppendFloat64s appends to a Float64 vector.
+func (v *Vector) AppendFloat64s(xs []float64) {
+	v.floats = append(v.floats, xs...)
+	v.appendedMany(len(xs))
+}
+
+// AppendText appends copies of n values to a String or Bytes vector, which lie in data
+// one after the other, at n+1 offsets that ascend. Its error is that of AppendBytes, or
+// says that offsets is damaged; then it appends nothing.
+func (v *Vector) AppendText(data []byte, offsets []uint32) error {
+	if len(offsets) < 2 {
+		return nil
+	}
+	first, last := offsets[0], offsets[len(offsets)-1]
+	if first > last || uint64(last) > uint64(len(data)) {
+		return errOffsets
+	}
+	if int64(last-first) > int64(math.MaxInt32-len(v.data)) {
+		return errVectorFull
+	}
+	n, at := len(v.offsets), first
+	for _, end := range offsets[1:] {
+		if end < at {
+			v.offsets = v.offsets[:n]
+			return errOffsets
+		}
+		v.offsets = append(v.offsets, int32(end-first)+int32(len(v.data)))
+		at = end
+	}
+	v.data = append(v.data, data[first:last]...)
+	v.appendedMany(len(offsets) - 1)
+	return nil
+}
+
+// AppendIndexed appends copies of values to a String or Bytes vector: of each number
+// the one that lies in data from that offset to the next. Its error is that of
+// AppendBytes, or says that there is no such value; those before it are appended.
+func (v *Vector) AppendIndexed(data []byte, offsets []uint32, numbers []int32) error {
+	for _, i := range numbers {
+		if i < 0 || int(i) >= len(offsets)-1 || offsets[i] > offsets[i+1] || uint64(offsets[i+1]) > uint64(len(data)) {
+			return errOffsets
+		}
+		if err := v.AppendBytes(data[offsets[i]:offsets[i+1]]); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

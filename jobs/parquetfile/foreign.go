@@ -11,7 +11,7 @@ import (
 	"sluice/jobs/columnar"
 )
 
-// appendForeign appends a value that is not null to a vector.
+// appendForeign appends a value that is not null to a vector; nil is appendValue.
 type appendForeign func(v *columnar.Vector, x parquet.Value) error
 
 // NewForeignReader opens a Parquet file that somebody else wrote, for the columns with
@@ -69,7 +69,8 @@ func leaves(n parquet.Node) int {
 	return sum
 }
 
-// foreignType returns our type for a column, and how its values become ours.
+// foreignType returns our type for a column, and how its values become ours; nil =
+// they are.
 func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
 	logical := ""
 	if l := n.Type().LogicalType(); l != nil {
@@ -77,19 +78,19 @@ func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
 	}
 	switch kind := n.Type().Kind(); {
 	case kind == parquet.Boolean && logical == "":
-		return columnar.Bool, appendValue, true
+		return columnar.Bool, nil, true
 	case kind == parquet.Int64 && (logical == "" || logical == "INT(64,true)"):
-		return columnar.Int64, appendValue, true
+		return columnar.Int64, nil, true
 	case kind == parquet.Int32 && logical == "INT(32,false)":
 		return columnar.Int64, func(v *columnar.Vector, x parquet.Value) error { v.AppendInt64(int64(x.Uint32())); return nil }, true
 	case kind == parquet.Int32 && (logical == "" || slices.Contains([]string{"INT(8,true)", "INT(16,true)", "INT(32,true)", "INT(8,false)", "INT(16,false)"}, logical)):
 		return columnar.Int64, func(v *columnar.Vector, x parquet.Value) error { v.AppendInt64(int64(x.Int32())); return nil }, true
 	case kind == parquet.Double && logical == "":
-		return columnar.Float64, appendValue, true
+		return columnar.Float64, nil, true
 	case kind == parquet.Float && logical == "":
 		return columnar.Float64, func(v *columnar.Vector, x parquet.Value) error { v.AppendFloat64(float64(x.Float())); return nil }, true
 	case kind == parquet.ByteArray && (logical == "STRING" || logical == "ENUM" || logical == "JSON"):
-		return columnar.String, appendValue, true
+		return columnar.String, nil, true
 	case kind == parquet.ByteArray && logical == "", kind == parquet.FixedLenByteArray && (logical == "" || logical == "UUID"):
 		return columnar.Bytes, func(v *columnar.Vector, x parquet.Value) error { return v.AppendBytes(x.ByteArray()) }, true
 	case kind == parquet.Int64:
@@ -98,7 +99,7 @@ func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
 			case fmt.Sprintf("TIMESTAMP(isAdjustedToUTC=%t,unit=MILLIS)", utc):
 				return columnar.Timestamp, appendMillis, true
 			case fmt.Sprintf("TIMESTAMP(isAdjustedToUTC=%t,unit=MICROS)", utc):
-				return columnar.Timestamp, appendValue, true
+				return columnar.Timestamp, nil, true
 			case fmt.Sprintf("TIMESTAMP(isAdjustedToUTC=%t,unit=NANOS)", utc):
 				return columnar.Timestamp, appendNanos, true
 			}

@@ -21,19 +21,12 @@ type Reader struct {
 	file    *parquet.File
 	columns []columnar.Column
 	chunks  []int           // of each column, its chunk in a row group
-	appends []appendForeign // of each column, how a value is appended
+	appends []appendForeign // of each column, how a value is appended; nil = as it is
 	batch   *columnar.Batch
 	group   int // the next row group
 	left    int64
 	cursors []cursor
 	values  []parquet.Value
-}
-
-// cursor is a position in one column chunk.
-type cursor struct {
-	pages  parquet.Pages
-	page   parquet.Page
-	values parquet.ValueReader
 }
 
 // NewReader opens the file of size bytes in r.
@@ -49,7 +42,7 @@ func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
 		if !ok || !field.Leaf() || field.Repeated() {
 			return nil, fmt.Errorf("open parquet file: column %s has a type that exports do not have", field.Name())
 		}
-		rd.chunks, rd.appends = append(rd.chunks, len(rd.columns)), append(rd.appends, appendValue)
+		rd.chunks, rd.appends = append(rd.chunks, len(rd.columns)), append(rd.appends, nil)
 		rd.columns = append(rd.columns, columnar.Column{Name: field.Name(), Type: t, Nullable: field.Optional()})
 	}
 	rd.batch = columnar.NewBatch(rd.columns)
@@ -121,7 +114,7 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 // fill reads n values of a column into v.
 func (r *Reader) fill(c *cursor, v *columnar.Vector, add appendForeign, n int) error {
 	for n > 0 {
-		if c.values == nil {
+		if c.page == nil {
 			page, err := c.pages.ReadPage()
 			if err != nil {
 				if err == io.EOF {
@@ -129,15 +122,14 @@ func (r *Reader) fill(c *cursor, v *columnar.Vector, add appendForeign, n int) e
 				}
 				return err
 			}
-			c.page, c.values = page, page.Values()
+			c.begin(page, add == nil)
 		}
-		got, err := c.values.ReadValues(r.values[:min(n, len(r.values))])
-		for i := range got {
-			if x := r.values[i]; x.IsNull() {
-				v.AppendNull()
-			} else if err := add(v, x); err != nil {
-				return err
-			}
+		var got int
+		var err error
+		if c.values == nil {
+			got, err = c.take(v, n)
+		} else {
+			got, err = r.fillEach(c, v, add, n)
 		}
 		n -= got
 		if err == io.EOF {
@@ -148,6 +140,23 @@ func (r *Reader) fill(c *cursor, v *columnar.Vector, add appendForeign, n int) e
 		}
 	}
 	return nil
+}
+
+// fillEach reads at most n values of the current page, one by one, and returns how
+// many; io.EOF says that these were the last.
+func (r *Reader) fillEach(c *cursor, v *columnar.Vector, add appendForeign, n int) (int, error) {
+	if add == nil {
+		add = appendValue
+	}
+	got, err := c.values.ReadValues(r.values[:min(n, len(r.values))])
+	for i := range got {
+		if x := r.values[i]; x.IsNull() {
+			v.AppendNull()
+		} else if err := add(v, x); err != nil {
+			return i, err
+		}
+	}
+	return got, err
 }
 
 // appendValue appends a value that is not null and of v's type.

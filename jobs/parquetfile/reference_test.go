@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
@@ -86,7 +87,7 @@ func referenceValues(v *columnar.Vector, start, end int, nullable bool) (values 
 }
 
 // sameAsReference compares the file of a Writer with that of parquet-go, byte for
-// byte, and its size on the way with what parquet-go says.
+// byte, and what a Reader finds in it with the batches.
 func sameAsReference(t interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -116,6 +117,30 @@ func sameAsReference(t interface {
 			at++
 		}
 		t.Fatalf("The file has %d bytes, that of parquet-go %d; they differ from byte %d", got.Len(), want.Len(), at)
+	}
+	wrote, read := columnar.NewChecksum(len(columns)), columnar.NewChecksum(len(columns))
+	for _, b := range batches {
+		wrote.Add(b)
+	}
+	r, err := NewReader(bytes.NewReader(got.Bytes()), int64(got.Len()))
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatalf("read: %v", err)
+		}
+		read.Add(b)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatalf("close reader: %v", err)
+	}
+	if !slices.Equal(wrote.Sums(), read.Sums()) {
+		t.Fatalf("The values read are not those that were written: %v, %v", read.Sums(), wrote.Sums())
 	}
 }
 

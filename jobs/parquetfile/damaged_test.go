@@ -1,0 +1,59 @@
+package parquetfile
+
+import (
+	"bytes"
+	"testing"
+
+	"sluice/jobs/columnar"
+)
+
+// TestDamaged reads a file with one byte changed, each in turn: there is an error, or
+// there are rows whose every value can be looked at.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	columns := []columnar.Column{
+		{Name: "key", Type: columnar.Bytes},
+		{Name: "s", Type: columnar.String, Nullable: true},
+		{Name: "n", Type: columnar.Int64, Nullable: true},
+		{Name: "f", Type: columnar.Float64},
+		{Name: "b", Type: columnar.Bool, Nullable: true},
+	}
+	b := columnar.NewBatch(columns)
+	for i := range 40 {
+		_ = b.Vector(0).AppendBytes([]byte{byte(i), 'k'})
+		_ = b.Vector(1).AppendBytes([]byte{'a' + byte(i%3)})
+		b.Vector(2).AppendInt64(int64(i * i))
+		b.Vector(3).AppendFloat64(float64(i) / 3)
+		b.Vector(4).AppendNull()
+	}
+	for _, order := range [][]string{{"key"}, nil} {
+		var out bytes.Buffer
+		w, err := NewWriter(&out, columns, &Options{Codec: "none", Order: order})
+		if err == nil {
+			err = w.Write(b)
+		}
+		if err == nil {
+			_, err = w.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range out.Len() {
+			file := bytes.Clone(out.Bytes())
+			file[i] ^= 0xFF
+			r, err := NewReader(bytes.NewReader(file), int64(len(file)))
+			if err != nil {
+				continue
+			}
+			sum := columnar.NewChecksum(len(r.Columns()))
+			for range 3 {
+				b, err := r.Next()
+				if err != nil {
+					break
+				}
+				sum.Add(b)
+			}
+			_ = r.Close() // it may tell of the damage again
+		}
+	}
+}
