@@ -258,11 +258,7 @@ func (m *tableImport) file(ctx context.Context, dir string, f *File) error {
 		return err
 	}
 	defer in.Close()
-	format, ok := formatOf(f.Format)
-	if !ok {
-		return fmt.Errorf("%s: %q is no format", f.Path, f.Format)
-	}
-	rd, err := format.read(in, in.Size())
+	rd, err := m.manifest.read(f, in, in.Size())
 	if err != nil {
 		return fmt.Errorf("%s: %w", f.Path, err)
 	}

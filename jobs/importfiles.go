@@ -21,7 +21,9 @@ type ImportFilesOptions struct {
 	// From has the files. It is not closed.
 	From target.Target
 	// Files are paths below From, ending in .parquet or .arrow, which are read in
-	// this order. Default: all such files directly in From, by name.
+	// this order. Default: all such files in From and in its directories named
+	// COLUMN=VALUE, by name. What such directories say counts as columns of the
+	// file, in place of its own (Hive's partitions).
 	Files []string
 	// Format is the only format whose files are taken where Files says nothing.
 	// Default: both.
@@ -112,7 +114,7 @@ func (i *fileImport) importAll(ctx context.Context) (err error) {
 		return err
 	}
 	if i.Files == nil {
-		if i.Files, err = dataFiles(ctx, t.From, i.ImportFilesOptions.Format); err != nil {
+		if i.Files, err = dataFiles(ctx, t.From, ".", i.ImportFilesOptions.Format); err != nil {
 			return err
 		}
 	}
@@ -164,18 +166,26 @@ func (i *fileImport) parseKey(schema *columnar.Schema) error {
 	return nil
 }
 
-// dataFiles returns the files in a target that can be imported, by name: those of one
-// format, where it is given.
-func dataFiles(ctx context.Context, t target.Target, only string) ([]string, error) {
-	entries, err := t.List(ctx, ".")
+// dataFiles returns the files in a directory and its partitions that can be imported, by
+// name: those of one format, where it is given.
+func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string, error) {
+	entries, err := t.List(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
 	var files []string
 	for _, e := range entries {
+		if e.Dir && strings.Contains(e.Name, "=") && !strings.HasPrefix(e.Name, ".") {
+			more, err := dataFiles(ctx, t, path.Join(dir, e.Name), only)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, more...)
+			continue
+		}
 		ext := strings.TrimPrefix(path.Ext(e.Name), ".")
 		if _, ok := formatOf(ext); ok && !e.Dir && (only == "" || ext == only) {
-			files = append(files, e.Name)
+			files = append(files, path.Join(dir, e.Name))
 		}
 	}
 	return files, nil
@@ -197,12 +207,14 @@ func (i *fileImport) importFile(ctx context.Context, name, mode string, write bo
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
+	values := partitionValues(name)
+	own := slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, ok := values[n]; return ok })
 	var rd columnar.FileReader
 	switch path.Ext(name) {
 	case "." + Parquet:
-		rd, err = parquetfile.NewForeignReader(in, in.Size(), names)
+		rd, err = parquetfile.NewForeignReader(in, in.Size(), own)
 	case "." + Arrow:
-		rd, err = arrowfile.NewForeignReader(in, in.Size(), names, nil)
+		rd, err = arrowfile.NewForeignReader(in, in.Size(), own, nil)
 	default:
 		err = fmt.Errorf("%w: it ends in neither .parquet nor .arrow", store.ErrInvalidArgument)
 	}
@@ -210,6 +222,11 @@ func (i *fileImport) importFile(ctx context.Context, name, mode string, write bo
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	defer rd.Close()
+	if len(own) < len(names) {
+		if rd, err = newPartitionReader(rd, i.withPartitions(rd.Columns(), names, values), values); err != nil {
+			return fmt.Errorf("%s: %w: %w", name, store.ErrInvalidArgument, err)
+		}
+	}
 	if err := i.describe(rd.Columns(), mode); err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -221,6 +238,41 @@ func (i *fileImport) importFile(ctx context.Context, name, mode string, write bo
 	}
 	i.report.file(in.Size())
 	return nil
+}
+
+// partitionValues returns what the directories of a file say, by name; nil = null.
+func partitionValues(file string) map[string]*string {
+	values := map[string]*string{}
+	for _, dir := range strings.Split(path.Dir(file), "/") {
+		name, text, ok := strings.Cut(dir, "=")
+		if !ok {
+			continue
+		}
+		name = unescapePartition(name)
+		values[name] = nil
+		if text != nullPartition {
+			text = unescapePartition(text)
+			values[name] = &text
+		}
+	}
+	return values
+}
+
+// withPartitions returns the columns of a file and those of names that its directories
+// say: of the type that is asked for, or else strings.
+func (i *fileImport) withPartitions(columns []columnar.Column, names []string, values map[string]*string) []columnar.Column {
+	columns = slices.Clone(columns)
+	for _, name := range names {
+		if _, ok := values[name]; !ok {
+			continue
+		}
+		c := columnar.Column{Name: name, Type: columnar.String, Nullable: true}
+		if at := slices.IndexFunc(i.specs, func(s columnar.ColumnSpec) bool { return s.Name == name }); at >= 0 {
+			c.Type, _ = columnar.ParseType(i.specs[at].Type)
+		}
+		columns = append(columns, c)
+	}
+	return columns
 }
 
 // describe makes the manifest that a run of the file's columns would have.

@@ -144,6 +144,14 @@ func TestFullAndIncrements(t *testing.T) {
 		}
 		s := newIncremental(t, out, rapid.IntRange(2, 5).Draw(rt, "full every"))
 		defer s.Close()
+		if rapid.Bool().Draw(rt, "partitions") {
+			s.job.spec.PartitionBy = []string{"q"}
+			d, err := s.Table(t.Context(), "t")
+			if err != nil {
+				rt.Fatal(err)
+			}
+			s.job = mustCompile(t, "j", &s.job.spec, d)
+		}
 		for range rapid.IntRange(1, 6).Draw(rt, "runs") {
 			for range rapid.IntRange(0, 8).Draw(rt, "mutations") {
 				m := &cell.Mutation{Table: "t", Row: []byte(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(rt, "row"))}

@@ -71,6 +71,16 @@ type Spec struct {
 	// RowGroupBytes is how many bytes of values, before encoding, make a
 	// Parquet row group. Default 64 MiB; one per core is held in memory.
 	RowGroupBytes int64 `yaml:"row_group_bytes,omitempty"`
+	// PartitionBy are columns, of type string, int64 or bool, by whose values the
+	// files are divided into directories as Hive names them: COLUMN=VALUE, one
+	// in the other, null being __HIVE_DEFAULT_PARTITION__. They are not in the
+	// files. Default: none.
+	PartitionBy []string `yaml:"partition_by,omitempty" json:",omitempty"`
+	// MaxPartitions is how many partitions a region may have, each of which has
+	// a file open for each format; more are an error. They share the memory of
+	// four row groups, so row_group_bytes is at most four times that divided by
+	// them. At most 1024. Default: 64.
+	MaxPartitions int `yaml:"max_partitions,omitempty" json:",omitempty"`
 	// Compression is zstd, snappy, lz4 or none for Parquet; zstd, lz4 or none
 	// for Arrow. Default: zstd for Parquet, none for Arrow.
 	Compression string `yaml:"compression,omitempty"`
@@ -98,7 +108,9 @@ type Job struct {
 	filter   store.Filter // nil = none
 	formats  []format
 	layout   layout
-	schedule *schedule.Schedule // nil = none
+	// partition is how the files are divided; nil = not.
+	partition *partitioning
+	schedule  *schedule.Schedule // nil = none
 }
 
 // Name returns the job's name.
@@ -153,6 +165,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	}
 	j := &Job{name: name, spec: *s}
 	j.spec.Columns, j.spec.Formats, j.spec.Families = slices.Clone(s.Columns), slices.Clone(s.Formats), slices.Clone(s.Families)
+	j.spec.PartitionBy = slices.Clone(s.PartitionBy)
 	if !jobName.MatchString(name) {
 		bad("name", "%q is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100", name)
 	}
@@ -193,6 +206,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	if j.schema != nil {
 		j.layout.columns, j.layout.order = j.schema.Columns(), j.schema.Order()
 	}
+	j.compilePartitions(bad)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

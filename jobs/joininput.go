@@ -131,8 +131,9 @@ func (t *tableInput) Close() error {
 	return err
 }
 
-// runInput is the rows of a published run, file after file. A file is read when its
-// size and checksum are those of the manifest (invariant I7).
+// runInput is the rows of a published run, file after file, or, where that is divided
+// into partitions, in the order of its row keys. A file is read when its size and
+// checksum are those of the manifest (invariant I7).
 type runInput struct {
 	ctx      context.Context
 	target   *target.Local
@@ -140,12 +141,20 @@ type runInput struct {
 	dir      string // of the run, below the target
 	manifest *Manifest
 	sum      string // SHA-256 of the manifest
-	format   format
 	columns  []columnar.Column
-	files    []File // to read
-	file     target.File
-	reader   columnar.FileReader // of file; nil = none
+	files    []File          // to read
+	file     *runFile        // nil = none
+	merge    *partitionMerge // nil = file after file
 }
+
+// runFile is a file of a run that is read.
+type runFile struct {
+	columnar.FileReader
+	file target.File
+}
+
+// Close ends reading.
+func (f *runFile) Close() error { return errors.Join(f.FileReader.Close(), f.file.Close()) }
 
 // openRunInput finds a published run.
 func openRunInput(ctx context.Context, at string) (_ *runInput, err error) {
@@ -173,7 +182,9 @@ func openRunInput(ctx context.Context, at string) (_ *runInput, err error) {
 		}
 		r.files = append(r.files, *f)
 	}
-	r.format, _ = formatOf(r.manifest.Totals[0].Format)
+	if len(r.manifest.PartitionBy) > 0 && len(r.manifest.SortedBy) > 0 {
+		r.merge = newPartitionMerge(r)
+	}
 	return r, nil
 }
 
@@ -182,35 +193,42 @@ func (r *runInput) Columns() []columnar.Column { return r.columns }
 
 // Next returns the next rows.
 func (r *runInput) Next() (*columnar.Batch, error) {
+	if r.merge != nil {
+		return r.merge.next()
+	}
 	for {
-		if r.reader == nil {
+		if r.file == nil {
 			if len(r.files) == 0 {
 				return nil, io.EOF
 			}
-			if err := r.open(&r.files[0]); err != nil {
+			var err error
+			if r.file, err = r.open(&r.files[0]); err != nil {
 				return nil, err
 			}
 			r.files = r.files[1:]
 		}
-		b, err := r.reader.Next()
+		b, err := r.file.Next()
 		if err != io.EOF {
 			return b, err
 		}
-		if err := r.closeFile(); err != nil {
+		err = r.file.Close()
+		r.file = nil
+		if err != nil {
 			return nil, err
 		}
 	}
 }
 
 // open checks a file and opens it.
-func (r *runInput) open(f *File) (err error) {
+func (r *runInput) open(f *File) (*runFile, error) {
 	file, err := r.target.Open(r.ctx, path.Join(r.dir, f.Path))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s: %s; run export verify", store.ErrCorrupt, filepath.Join(r.at, f.Path), fmt.Sprintf(format, args...))
 	}
+	var reader columnar.FileReader
 	check := func() error {
 		if file.Size() != f.Bytes {
 			return bad("it has %d bytes, the manifest says %d", file.Size(), f.Bytes)
@@ -222,32 +240,28 @@ func (r *runInput) open(f *File) (err error) {
 		if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
 			return bad("its sha256 is %s, the manifest says %s", got, f.SHA256)
 		}
-		if r.reader, err = r.format.read(file, f.Bytes); err != nil {
+		if reader, err = r.manifest.read(f, file, f.Bytes); err != nil {
 			return err
 		}
-		if err := compareColumns(r.reader.Columns(), r.manifest.Columns); err != nil {
-			return bad("%v", err)
+		if err := compareColumns(reader.Columns(), r.manifest.Columns); err != nil {
+			return errors.Join(bad("%v", err), reader.Close())
 		}
 		return nil
 	}
-	r.file = file
 	if err := check(); err != nil {
-		return errors.Join(err, r.closeFile())
+		return nil, errors.Join(err, file.Close())
 	}
-	return nil
-}
-
-func (r *runInput) closeFile() error {
-	var errs []error
-	if r.reader != nil {
-		errs = append(errs, r.reader.Close())
-	}
-	if r.file != nil {
-		errs = append(errs, r.file.Close())
-	}
-	r.reader, r.file = nil, nil
-	return errors.Join(errs...)
+	return &runFile{reader, file}, nil
 }
 
 // Close ends reading.
-func (r *runInput) Close() error { return errors.Join(r.closeFile(), r.target.Close()) }
+func (r *runInput) Close() error {
+	var errs []error
+	if r.file != nil {
+		errs = append(errs, r.file.Close())
+	}
+	if r.merge != nil {
+		errs = append(errs, r.merge.close())
+	}
+	return errors.Join(append(errs, r.target.Close())...)
+}

@@ -119,7 +119,7 @@ func (r *joinRun) takeUp(ctx context.Context, left target.Resumable, want *runSt
 	r.upload, r.notes = left, left
 	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
 	for _, o := range r.outputs {
-		o.done, o.digests = w.files[0][o.format.name], w.digests
+		o.done, o.digests = w.files[0][fileSet{o.format.name, "."}], w.digests
 		m.Files = append(m.Files, o.done...)
 	}
 	r.report(func(p *Progress) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -44,8 +45,9 @@ type Manifest struct {
 	Table         string    `json:"table"`
 	Rows          string    `json:"rows"` // row | cell
 	Columns       []Column  `json:"columns"`
-	SortedBy      []string  `json:"sorted_by"` // columns; files of a format follow each other in this order too
-	StartRow      string    `json:"start_row"` // what was asked for: [StartRow, StopRow)
+	SortedBy      []string  `json:"sorted_by"`              // columns; files of a format follow each other in this order too
+	PartitionBy   []string  `json:"partition_by,omitempty"` // columns that directories say and files have not
+	StartRow      string    `json:"start_row"`              // what was asked for: [StartRow, StopRow)
 	StopRow       string    `json:"stop_row"`
 	Families      []string  `json:"families"`         // read; empty = all
 	Filter        string    `json:"filter,omitempty"` // filter string; empty = none
@@ -97,6 +99,8 @@ type File struct {
 	MaxRow      string `json:"max_row"` // last row key
 	RegionStart string `json:"region_start"`
 	RegionStop  string `json:"region_stop"`
+	// Partition are the values of the columns of PartitionBy, as text; nil = null.
+	Partition []*string `json:"partition,omitempty"`
 }
 
 // Total is the sum over the files of one format.
@@ -218,7 +222,10 @@ func (m *Manifest) validate() error {
 		}
 	}
 	totals := make(map[string]Total)
-	last := make(map[string]*File)
+	if err := m.validatePartitions(); err != nil {
+		return err
+	}
+	last := make(map[fileSet]*File)
 	paths := make(map[string]bool, len(m.Files))
 	for i := range m.Files {
 		f := &m.Files[i]
@@ -226,10 +233,13 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("files[%d]: %s is listed twice", i, f.Path)
 		}
 		paths[f.Path] = true
-		if err := f.validate(last[f.Format], m.Join == nil); err != nil {
+		if err := f.validate(last[f.set()], m.Join == nil); err != nil {
 			return fmt.Errorf("files[%d] (%s): %w", i, f.Path, err)
 		}
-		last[f.Format] = f
+		if err := m.validatePartition(f); err != nil {
+			return fmt.Errorf("files[%d] (%s): %w", i, f.Path, err)
+		}
+		last[f.set()] = f
 		t := totals[f.Format]
 		totals[f.Format] = Total{Format: f.Format, Files: t.Files + 1, Rows: t.Rows + f.Rows, Bytes: t.Bytes + f.Bytes}
 	}
@@ -259,7 +269,7 @@ func (o *Offset) validate() error {
 // overflow.
 const maxFileRows = 1 << 50
 
-// validate checks one file against the one before it in its format, nil for the
+// validate checks one file against the one before it in its fileSet, nil for the
 // first. keyed says that its rows are a table's, in order of row keys.
 func (f *File) validate(before *File, keyed bool) error {
 	switch {
@@ -306,6 +316,12 @@ func (f *File) validate(before *File, keyed bool) error {
 	}
 	return nil
 }
+
+// fileSet are the files whose key ranges follow each other: those of a format and a
+// partition.
+type fileSet struct{ format, dir string }
+
+func (f *File) set() fileSet { return fileSet{f.Format, path.Dir(f.Path)} }
 
 // sortFiles puts the files in the manifest's order and fills in the totals.
 // Paths carry the region's and the chunk's number, so they sort by key.

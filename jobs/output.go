@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"time"
 
@@ -18,6 +19,9 @@ type output struct {
 	fileWriter
 	run   *run
 	split *split
+
+	dir       string    // of its partition; empty = the run's
+	partition []*string // the values of that
 
 	after    []byte // rows up to this one are in files of a run that was cut off; nil = none
 	chunk    int    // of the current file; files are numbered from 0
@@ -33,7 +37,7 @@ func (r *run) newOutput(s *split, f *format) *output {
 // create begins the next file.
 func (o *output) create(ctx context.Context) (err error) {
 	o.min, o.max = nil, nil
-	return o.fileWriter.create(ctx, partName(o.split.index, o.chunk, o.format.name))
+	return o.fileWriter.create(ctx, path.Join(o.dir, partName(o.split.index, o.chunk, o.format.name)))
 }
 
 // write appends a batch whose rows have keys from min to max.
@@ -62,6 +66,7 @@ func (o *output) finish(ctx context.Context) error {
 	}
 	f.MinRow, f.MaxRow = EscapeKey(o.min), EscapeKey(o.max)
 	f.RegionStart, f.RegionStop = EscapeKey(o.split.region.Start), EscapeKey(o.split.region.Stop)
+	f.Partition = o.partition
 	if err := o.run.note(ctx, &workNote{Region: o.split.index, File: &f}); err != nil {
 		return err
 	}
@@ -75,9 +80,11 @@ func (o *output) finish(ctx context.Context) error {
 type splitExport struct {
 	run      *run
 	builder  *columnar.Builder
-	outputs  []*output
-	min, max []byte // row keys of the batch; max is the last row seen
-	first    bool   // the batch has no row yet
+	outputs  []*output        // none where there are partitions
+	parts    *partitionWriter // nil = there are no partitions
+	keys     rowKeys          // of the batch, where there are
+	min, max []byte           // row keys of the batch; max is the last row seen
+	first    bool             // the batch has no row yet
 	split    *split
 	measured time.Time // last
 	handoff  *handoff  // has the outputs; nil = nobody
@@ -90,8 +97,12 @@ type splitExport struct {
 func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) error {
 	b.Reset()
 	e := &splitExport{run: r, builder: b, first: true, split: s}
-	for i := range r.Job.formats {
-		e.outputs = append(e.outputs, r.newOutput(s, &r.Job.formats[i]))
+	if r.Job.partition != nil {
+		e.parts = r.newPartitionWriter(s)
+	} else {
+		for i := range r.Job.formats {
+			e.outputs = append(e.outputs, r.newOutput(s, &r.Job.formats[i]))
+		}
 	}
 	scan := r.Job.scan(s)
 	if r.work != nil {
@@ -117,12 +128,11 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) er
 	if err != nil {
 		return err
 	}
-	for _, o := range e.outputs {
-		if err := o.finish(ctx); err != nil {
-			return err
-		}
+	rows, err := e.finish(ctx)
+	if err != nil {
+		return err
 	}
-	if err := r.note(ctx, &workNote{Region: s.index, Rows: e.outputs[0].rows}); err != nil {
+	if err := r.note(ctx, &workNote{Region: s.index, Rows: rows}); err != nil {
 		return err
 	}
 	r.report(func(p *Progress) {
@@ -130,6 +140,20 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) er
 		r.measures.parts[s.index] = 1
 	})
 	return nil
+}
+
+// finish ends all files and returns the rows of each format.
+func (e *splitExport) finish(ctx context.Context) (int64, error) {
+	if e.parts != nil {
+		err := e.parts.finish(ctx)
+		return e.parts.rows(), err
+	}
+	for _, o := range e.outputs {
+		if err := o.finish(ctx); err != nil {
+			return 0, err
+		}
+	}
+	return e.outputs[0].rows, nil
 }
 
 func (e *splitExport) scan(ctx context.Context, s *store.Scan) (err error) {
@@ -172,11 +196,15 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 			e.first = false
 		}
 		e.max = append(e.max[:0], row.Key...)
+		before := e.builder.Batch().Rows()
 		if err := e.builder.Append(&cell.Row{Key: row.Key, Cells: part}); err != nil {
 			if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
 				refused.Table = e.run.Job.Table() // unknown to a job compiled without a schema
 			}
 			return err
+		}
+		if e.parts != nil {
+			e.keys.add(row.Key, e.builder.Batch().Rows()-before)
 		}
 		if e.full() {
 			if err := e.flush(ctx); err != nil {
@@ -208,6 +236,9 @@ func (e *splitExport) gone(ctx context.Context, key []byte) error {
 	if err := e.builder.AppendGone(key); err != nil {
 		return err
 	}
+	if e.parts != nil {
+		e.keys.add(key, 1)
+	}
 	if e.full() {
 		return e.flush(ctx)
 	}
@@ -236,6 +267,7 @@ func (e *splitExport) flush(ctx context.Context) error {
 		return err
 	}
 	e.builder.Reset()
+	e.keys.reset()
 	e.first = true
 	return nil
 }
@@ -244,6 +276,11 @@ func (e *splitExport) flush(ctx context.Context) error {
 func (e *splitExport) write(ctx context.Context, b *columnar.Batch, min, max []byte) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if e.parts != nil {
+		if err := e.parts.write(ctx, b, &e.keys); err != nil {
+			return err
+		}
 	}
 	for _, o := range e.outputs {
 		if err := o.write(ctx, b, min, max); err != nil {

@@ -74,7 +74,9 @@ type RunPlan struct {
 // Plan returns what Run would do, without writing anything: one split a region,
 // with its rows, files and bytes. It reads and encodes the beginning of each
 // region; a region that ends within the sample is counted, the others are
-// extrapolated where the Source is a Sizer. A value that a column cannot take is an
+// extrapolated where the Source is a Sizer; of a job with partitions, the bytes and files
+// are estimates always: those of rows that are not divided, and no fewer files than
+// partitions in the sample. A value that a column cannot take is an
 // error as in Run, if it is in the sample.
 func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 	r, err := newRun(&RunOptions{Job: o.Job, Source: o.Source, Out: "."})
@@ -127,6 +129,7 @@ func (p *RunPlan) add(s *SplitPlan) {
 type sampled struct {
 	rows  int64
 	bytes []int64 // by format
+	parts int     // partitions; 0 = there are none
 	last  []byte  // row key
 	all   bool    // the split ended
 }
@@ -153,7 +156,7 @@ func (r *run) planSplit(ctx context.Context, s *split, b *columnar.Builder, limi
 		f := FormatPlan{Format: r.Job.formats[i].name}
 		if got.rows > 0 {
 			f.Bytes = int64(float64(got.bytes[i]) * factor)
-			f.Files = int((f.Bytes + r.Job.layout.targetFileBytes - 1) / r.Job.layout.targetFileBytes)
+			f.Files = max(got.parts, int((f.Bytes+r.Job.layout.targetFileBytes-1)/r.Job.layout.targetFileBytes))
 		}
 		p.Formats = append(p.Formats, f)
 	}
@@ -171,15 +174,22 @@ func (r *run) sample(ctx context.Context, s *split, b *columnar.Builder, limit i
 			return nil, err
 		}
 	}
+	parts := map[string]struct{}{}
 	flush := func() error {
 		got.rows += int64(b.Batch().Rows())
 		for _, w := range writers {
 			if b.Batch().Rows() == 0 {
 				continue
 			}
-			if err := w.Write(b.Batch()); err != nil {
+			if err := w.Write(r.Job.filed(b.Batch())); err != nil {
 				return err
 			}
+		}
+		if p := r.Job.partition; p != nil {
+			for i := range b.Batch().Rows() {
+				parts[string(p.appendKey(nil, b.Batch(), i))] = struct{}{}
+			}
+			got.parts = len(parts)
 		}
 		b.Reset()
 		return ctx.Err()

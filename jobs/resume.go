@@ -9,7 +9,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -25,8 +27,18 @@ import (
 var ErrResumable = errors.New("jobs: the run can be resumed")
 
 // noteRun is the note with the runState. The other notes are workNotes: of a file
-// by the file's name, of a split that is done by splitNote.
+// by fileNote, of a split that is done by splitNote.
 const noteRun = "run"
+
+// fileNote is the name of the note of a file: the file's, or, where that is a path, which
+// the name of a note is not, its hash.
+func fileNote(name string) string {
+	if !strings.Contains(name, "/") {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "file-" + hex.EncodeToString(sum[:16])
+}
 
 func splitNote(region int) string { return fmt.Sprintf("split-%06d", region) }
 
@@ -98,15 +110,15 @@ func (j *Job) definition(version string) (string, error) {
 // finishedWork is what a run that was cut off has finished.
 type finishedWork struct {
 	state runState
-	files map[int]map[string][]File // by region and format, in key order
-	done  map[int]int64             // rows of each format, by region
+	files map[int]map[fileSet][]File // by region, in key order
+	done  map[int]int64              // rows of each format, by region
 	// digests are those of a join's files, by path.
 	digests map[string]string
 }
 
 // decodeWork reads the notes of an upload. Its error wraps ErrManifest.
 func decodeWork(notes map[string][]byte) (*finishedWork, error) {
-	w := &finishedWork{files: map[int]map[string][]File{}, done: map[int]int64{}, digests: map[string]string{}}
+	w := &finishedWork{files: map[int]map[fileSet][]File{}, done: map[int]int64{}, digests: map[string]string{}}
 	if err := decodeStrict(notes[noteRun], &w.state); err != nil {
 		return nil, fmt.Errorf("note %s: %w", noteRun, err)
 	}
@@ -121,24 +133,24 @@ func decodeWork(notes map[string][]byte) (*finishedWork, error) {
 		switch {
 		case n.File == nil && name == splitNote(n.Region):
 			w.done[n.Region] = n.Rows
-		case n.File != nil && name == n.File.Path:
+		case n.File != nil && name == fileNote(n.File.Path):
 			if w.files[n.Region] == nil {
-				w.files[n.Region] = map[string][]File{}
+				w.files[n.Region] = map[fileSet][]File{}
 			}
-			w.files[n.Region][n.File.Format] = append(w.files[n.Region][n.File.Format], *n.File)
-			w.digests[name] = n.Digest
+			w.files[n.Region][n.File.set()] = append(w.files[n.Region][n.File.set()], *n.File)
+			w.digests[n.File.Path] = n.Digest
 		default:
 			return nil, fmt.Errorf("%w: note %s is not of region %d", ErrManifest, name, n.Region)
 		}
 	}
 	for region, formats := range w.files {
-		for format, files := range formats {
+		for set, files := range formats {
 			slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 			var before *File
 			for i := range files {
 				err := files[i].validate(before, !w.state.Join)
-				if err == nil && files[i].Path != partName(region, i, format) {
-					err = fmt.Errorf("want %s", partName(region, i, format))
+				if err == nil && files[i].Path != path.Join(set.dir, partName(region, i, set.format)) {
+					err = fmt.Errorf("want %s", partName(region, i, set.format))
 				}
 				if err != nil {
 					return nil, fmt.Errorf("%w: note %s: %w", ErrManifest, files[i].Path, err)
@@ -155,7 +167,7 @@ func (w *finishedWork) missing(j *Job) string {
 	for region, want := range w.done {
 		for i := range j.formats {
 			rows := int64(0)
-			for _, f := range w.files[region][j.formats[i].name] {
+			for _, f := range w.of(region, j.formats[i].name) {
 				rows += f.Rows
 			}
 			if rows != want {
@@ -164,6 +176,16 @@ func (w *finishedWork) missing(j *Job) string {
 		}
 	}
 	return ""
+}
+
+// of returns the files of a region in a format.
+func (w *finishedWork) of(region int, format string) (files []File) {
+	for set, some := range w.files[region] {
+		if set.format == format {
+			files = append(files, some...)
+		}
+	}
+	return files
 }
 
 // all returns every finished file.
@@ -250,8 +272,9 @@ func resumeOrBegin(ctx context.Context, t target.Resumer, dir string, want *runS
 func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
 	u := unfrozenOf(r.Source)
 	// The files of two formats end at different rows, and what comes behind the
-	// first of these ends would not be read a second time as it was.
-	w, err := readWork(ctx, left, u == nil || len(r.Job.formats) == 1)
+	// first of these ends would not be read a second time as it was. Those of
+	// partitions, too: a row whose cells expire meanwhile would be in two.
+	w, err := readWork(ctx, left, r.Job.partition == nil && (u == nil || len(r.Job.formats) == 1))
 	why := ""
 	switch {
 	case ctx.Err() != nil:
@@ -336,7 +359,7 @@ func (w *finishedWork) rows(region int, j *Job) int64 {
 	least := int64(-1)
 	for i := range j.formats {
 		n := int64(0)
-		for _, f := range w.files[region][j.formats[i].name] {
+		for _, f := range w.of(region, j.formats[i].name) {
 			n += f.Rows
 		}
 		if least < 0 || n < least {
@@ -353,7 +376,7 @@ func (r *run) note(ctx context.Context, n *workNote) error {
 	}
 	name := splitNote(n.Region)
 	if n.File != nil {
-		name = n.File.Path
+		name = fileNote(n.File.Path)
 	}
 	n.FormatVersion = ManifestVersion
 	data, err := encodeJSON(n)
@@ -386,7 +409,7 @@ func (r *run) end(ctx context.Context, err error) error {
 // the row keys at which files ended, where batches must end as they did then.
 func (w *finishedWork) resumeAt(region int, outputs []*output) (after []byte, ends [][]byte, err error) {
 	for i, o := range outputs {
-		for _, f := range w.files[region][o.format.name] {
+		for _, f := range w.files[region][fileSet{o.format.name, "."}] {
 			key, err := UnescapeKey(f.MaxRow)
 			if err != nil {
 				return nil, nil, err

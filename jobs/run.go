@@ -252,7 +252,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{
 		FormatVersion: ManifestVersion, Job: r.Job.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
-		SortedBy: append([]string{}, r.Job.schema.Order()...), StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
+		SortedBy: append([]string{}, r.Job.layout.order...), PartitionBy: r.Job.spec.PartitionBy, StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
 		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Engine: r.Engine, Version: r.Version,
 	}
 	for _, s := range r.Job.schema.Specs() {
@@ -404,6 +404,10 @@ func (r *run) exportNothing(ctx context.Context) error {
 			continue // the run that was cut off has
 		}
 		o := r.newOutput(&r.splits[0], f)
+		if p := r.Job.partition; p != nil { // for readers who take the columns from there
+			o.partition = make([]*string, len(p.by))
+			o.dir = partitionDir(p.names, o.partition)
+		}
 		if err := o.create(ctx); err != nil {
 			return err
 		}

@@ -26,7 +26,8 @@ func Readers() []string { return []string{DuckDB, Polars, Pandas, Spark} }
 // with one of Readers: SQL for duckdb, Python for the others. It names every file
 // of one format, Parquet where the run has it, in the manifest's order, so that
 // rows come sorted where the reader keeps the order of files; and it keeps readers
-// from taking the directory's run=… for a column. Names are quoted for the
+// from taking the directory's run=… for a column. Of a run that is divided into
+// partitions it says which columns are in the directories' names, and their types. Names are quoted for the
 // language and, where the reader would expand patterns in them, for that. Its
 // error wraps store.ErrInvalidArgument for another reader and for a directory that
 // it cannot be told of (not UTF-8, for one), store.ErrUnsupported where the reader reads none of the
@@ -58,12 +59,12 @@ func Snippet(reader string, m *Manifest, dir string) (string, error) {
 			files = append(files, filepath.Join(dir, filepath.FromSlash(m.Files[i].Path)))
 		}
 	}
+	if len(m.PartitionBy) > 0 {
+		return partitionSnippet(reader, format, m, dir, files)
+	}
 	switch reader {
 	case DuckDB:
-		if strings.ContainsAny(dir, "*?[") && strings.Contains(dir, `\`) {
-			return "", fmt.Errorf("%w: DuckDB takes %s for a pattern, in which no backslash can be told; give the directory another name", store.ErrInvalidArgument, dir)
-		}
-		return duckDBSnippet(m, files), nil
+		return duckDBSnippet(m, dir, files, "hive_partitioning = false")
 	case Polars:
 		return polarsSnippet(format, files), nil
 	case Pandas:
@@ -72,13 +73,17 @@ func Snippet(reader string, m *Manifest, dir string) (string, error) {
 	return sparkSnippet(m, dir), nil
 }
 
-func duckDBSnippet(m *Manifest, files []string) string {
+// duckDBSnippet reads files with these options of read_parquet.
+func duckDBSnippet(m *Manifest, dir string, files []string, options string) (string, error) {
+	if strings.ContainsAny(dir, "*?[") && strings.Contains(dir, `\`) {
+		return "", fmt.Errorf("%w: DuckDB takes %s for a pattern, in which no backslash can be told; give the directory another name", store.ErrInvalidArgument, dir)
+	}
 	columns := make([]string, len(m.Columns))
 	for i := range m.Columns {
 		columns[i] = "  " + sqlName(m.Columns[i].Name)
 	}
-	return fmt.Sprintf("CREATE OR REPLACE VIEW %s AS SELECT\n%s\nFROM read_parquet([\n%s\n], hive_partitioning = false);\n\nSELECT count(*) FROM %s;\n",
-		sqlName(m.Job), strings.Join(columns, ",\n"), listed(files, func(f string) string { return sqlText(bracketGlob(f)) }), sqlName(m.Job))
+	return fmt.Sprintf("CREATE OR REPLACE VIEW %s AS SELECT\n%s\nFROM read_parquet([\n%s\n], %s);\n\nSELECT count(*) FROM %s;\n",
+		sqlName(m.Job), strings.Join(columns, ",\n"), listed(files, func(f string) string { return sqlText(bracketGlob(f)) }), options, sqlName(m.Job)), nil
 }
 
 func polarsSnippet(format string, files []string) string {

@@ -82,6 +82,29 @@ spark.sql("SELECT count(*) FROM t_it_s_1").show()
 	}
 }
 
+// TestSnippetPartitions: readers are told which columns are in the directories, and
+// their types; TestPartitionReaders of internal/integration runs what they are told.
+func TestSnippetPartitions(t *testing.T) {
+	t.Parallel()
+	m := snippetManifest()
+	m.Columns = append(m.Columns, Column{Name: "ok", Type: "bool"})
+	m.PartitionBy = []string{"user", "ok"}
+	for reader, want := range map[string]string{
+		DuckDB: "], hive_partitioning = true, hive_types = {'user': VARCHAR, 'ok': BOOLEAN});",
+		Polars: `hive_partitioning=True, hive_schema={"user": pl.String, "ok": pl.Boolean, "run": pl.String}).select(["user", "a \"b\" 'c' \\n", "ok"])`,
+		Pandas: `hive = ds.partitioning(pa.schema([("user", pa.string()), ("ok", pa.bool_())]), flavor="hive")`,
+		Spark:  `select(F.col("` + "`user`" + `").cast("string"), F.col("` + "`a \\\"b\\\" 'c' \\\\n`" + `"), F.col("` + "`ok`" + `").cast("boolean"))`,
+	} {
+		got, err := Snippet(reader, m, "/out/run=1")
+		if err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: got %v\n%s\nwant\n%s", reader, err, got, want)
+		}
+		if _, err := Snippet(reader, m, "/out/USER=x/run=1"); !errors.Is(err, store.ErrInvalidArgument) {
+			t.Errorf("%s: got %v for a directory that names a column", reader, err)
+		}
+	}
+}
+
 func TestSnippetArrow(t *testing.T) {
 	t.Parallel()
 	m := snippetManifest()

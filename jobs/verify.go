@@ -186,7 +186,11 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 		}
 		r.Problems = append(r.Problems, problems...)
 	}
-	extra, err := unlisted(ctx, t, r.Dir, ".", m)
+	listed := map[string]bool{ManifestName: true}
+	for i := range m.Files {
+		listed[m.Files[i].Path] = true
+	}
+	extra, err := unlisted(ctx, t, r.Dir, ".", listed)
 	if err != nil {
 		return nil, err
 	}
@@ -218,9 +222,8 @@ func (r *Report) compareFormats(sums map[string]*columnar.Checksum) {
 	}
 }
 
-// unlisted names the files in sub, below the run's directory, that are not in the
-// manifest.
-func unlisted(ctx context.Context, t target.Target, dir, sub string, m *Manifest) ([]string, error) {
+// unlisted names the files in sub, below the run's directory, that are not in listed.
+func unlisted(ctx context.Context, t target.Target, dir, sub string, listed map[string]bool) ([]string, error) {
 	entries, err := t.List(ctx, path.Join(dir, sub))
 	if err != nil {
 		return nil, err
@@ -229,15 +232,14 @@ func unlisted(ctx context.Context, t target.Target, dir, sub string, m *Manifest
 	for _, e := range entries {
 		name := path.Join(sub, e.Name)
 		if e.Dir {
-			more, err := unlisted(ctx, t, dir, name, m)
+			more, err := unlisted(ctx, t, dir, name, listed)
 			if err != nil {
 				return nil, err
 			}
 			problems = append(problems, more...)
 			continue
 		}
-		listed := name == ManifestName || slices.ContainsFunc(m.Files, func(f File) bool { return f.Path == name })
-		if !listed {
+		if !listed[name] {
 			problems = append(problems, fmt.Sprintf("%s is not in the manifest", name))
 		}
 	}
@@ -306,11 +308,7 @@ func (c *contextReader) Read(b []byte) (int, error) {
 // verifyRows reads the rows of a file and compares them with what the manifest
 // says of them.
 func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *FileReport, sum *columnar.Checksum, bad func(string, ...any)) error {
-	format, ok := formatOf(want.Format)
-	if !ok {
-		return fmt.Errorf("%q is no format", want.Format)
-	}
-	rd, err := format.read(f, f.Size())
+	rd, err := m.read(want, f, f.Size())
 	if err != nil {
 		return err
 	}

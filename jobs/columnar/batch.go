@@ -48,6 +48,10 @@ func (b *Batch) Columns() []Column { return b.columns }
 // Vector returns the values of column i.
 func (b *Batch) Vector(i int) *Vector { return &b.vectors[i] }
 
+// Share makes column i the values of v, which has its type, without a copy: they are
+// valid as long as v's batch, and must not be appended to.
+func (b *Batch) Share(i int, v *Vector) { b.vectors[i] = *v }
+
 // HashTo writes what the values are to h, the same bytes for equal batches on
 // machines of one byte order, and others for others.
 func (b *Batch) HashTo(h hash.Hash) {
