@@ -174,7 +174,11 @@ func TestSharedPrefix(t *testing.T) {
 		{[]string{"a", "", "a"}, 0},
 		{[]string{"x", "y"}, 0},
 	} {
-		if got := sharedPrefix(len(test.keys), func(i int) []byte { return []byte(test.keys[i]) }); got != test.want {
+		items := make([]ordered, len(test.keys))
+		for i := range items {
+			items[i].at = uint32(i)
+		}
+		if got := sharedPrefix(items, func(i int) []byte { return []byte(test.keys[i]) }); got != test.want {
 			t.Errorf("%q: Got %d, want %d", test.keys, got, test.want)
 		}
 	}

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// keyOrder finds the order of many keys, by their first eight bytes that not all
-// share, a byte at a time (an LSD radix sort, which costs two fifths of comparing), and by
-// comparing where these are equal. It is
-// kept for its memory and belongs to one goroutine at a time.
+// keyOrder finds the order of many keys: by the first eight bytes that not all share,
+// a byte at a time (an LSD radix sort, which costs two fifths of comparing), and what
+// is equal there by those that follow, many keys in the same way and few by comparing.
+// It is kept for its memory and belongs to one goroutine at a time.
 type keyOrder struct {
 	items, spare []ordered
 	counts       [8][256]uint32 // of each byte of a head
@@ -32,10 +32,19 @@ func (o *keyOrder) of(n int, key func(i int) []byte) []ordered {
 		o.items, o.spare = make([]ordered, n), make([]ordered, n)
 	}
 	items := o.items[:n]
-	shared := sharedPrefix(n, key)
 	for i := range items {
-		head, next := keyHead(key(i)[shared:])
-		items[i] = ordered{head, next, uint32(i)}
+		items[i].at = uint32(i)
+	}
+	o.sort(items, key)
+	return items
+}
+
+// sort sorts items, which are in the order of their indexes.
+func (o *keyOrder) sort(items []ordered, key func(i int) []byte) {
+	shared := sharedPrefix(items, key)
+	for i := range items {
+		x := &items[i]
+		x.head, x.next = keyHead(key(int(x.at))[shared:])
 	}
 	compare := func(x, y ordered) int {
 		switch {
@@ -44,27 +53,30 @@ func (o *keyOrder) of(n int, key func(i int) []byte) []ordered {
 		case x.next != y.next:
 			return sign(x.next < y.next)
 		}
-		if d := bytes.Compare(key(int(x.at)), key(int(y.at))); d != 0 {
+		if d := bytes.Compare(key(int(x.at))[shared:], key(int(y.at))[shared:]); d != 0 {
 			return d
 		}
 		return sign(x.at < y.at)
 	}
-	if n < minRadix {
+	if len(items) < minRadix {
 		slices.SortFunc(items, compare)
-		return items
+		return
 	}
 	o.radix(items)
-	for i := 0; i < n; {
+	for i := 0; i < len(items); {
 		j := i + 1
-		for j < n && items[j].head == items[i].head {
+		for j < len(items) && items[j].head == items[i].head {
 			j++
 		}
-		if j-i > 1 {
-			slices.SortFunc(items[i:j], compare)
+		switch group := items[i:j]; {
+		case len(group) < 2:
+		case len(group) < minRadix, len(group) == len(items): // equal keys, or such as end in zeros
+			slices.SortFunc(group, compare)
+		default:
+			o.sort(group, key)
 		}
 		i = j
 	}
-	return items
 }
 
 // radix sorts items by head.
@@ -98,16 +110,16 @@ func (o *keyOrder) radix(items []ordered) {
 	}
 }
 
-// sharedPrefix returns how many bytes n keys have in common at their beginning: the
-// table and the family, and often much of the row. What comes behind tells keys apart
-// sooner.
-func sharedPrefix(n int, key func(i int) []byte) int {
-	if n == 0 {
+// sharedPrefix returns how many bytes the keys of items have in common at their
+// beginning: the table and the family, and often much of the row. What comes behind
+// tells keys apart sooner.
+func sharedPrefix(items []ordered, key func(i int) []byte) int {
+	if len(items) == 0 {
 		return 0
 	}
-	shared := key(0)
-	for i := 1; i < n; i++ {
-		k := key(i)
+	shared := key(int(items[0].at))
+	for i := range items[1:] {
+		k := key(int(items[i+1].at))
 		if bytes.HasPrefix(k, shared) {
 			continue
 		}

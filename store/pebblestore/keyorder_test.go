@@ -21,10 +21,13 @@ func TestKeyOrder(t *testing.T) {
 			}
 			return b
 		},
-		"shared":   func() []byte { return fmt.Appendf(nil, "page-%030d", rng.IntN(5000)) },
-		"few":      func() []byte { return fmt.Append(nil, rng.IntN(3)) },
-		"zeros":    func() []byte { return make([]byte, rng.IntN(20)) },
-		"one":      func() []byte { return []byte("a") },
+		"shared": func() []byte { return fmt.Appendf(nil, "page-%030d", rng.IntN(5000)) },
+		"few":    func() []byte { return fmt.Append(nil, rng.IntN(3)) },
+		"zeros":  func() []byte { return make([]byte, rng.IntN(20)) },
+		"one":    func() []byte { return []byte("a") },
+		"families": func() []byte {
+			return fmt.Appendf(nil, "%d%s/page-%06d", rng.IntN(3), []string{"a", "bc", ""}[rng.IntN(3)], rng.IntN(9000))
+		},
 		"late":     func() []byte { return fmt.Appendf(nil, "%d-the same for long-%d", rng.IntN(2), rng.IntN(100)) },
 		"ordered":  nil,
 		"backward": nil,
@@ -57,24 +60,27 @@ func TestKeyOrder(t *testing.T) {
 // The order of a commit's keys, by the byte and by comparing.
 func BenchmarkKeyOrder(b *testing.B) {
 	rng := rand.New(rand.NewPCG(7, 8))
-	keys := make([][]byte, 20_000)
-	for i := range keys {
-		keys[i] = fmt.Appendf(nil, "\x01\x00\x00\x00\x10\x01%016x-%d", rng.Uint64(), i)
+	random, counted := make([][]byte, 20_000), make([][]byte, 20_000)
+	for i := range random {
+		random[i] = fmt.Appendf(nil, "\x01\x00\x00\x00\x10\x01%016x-%d", rng.Uint64(), i)
+		counted[i] = fmt.Appendf(nil, "\x02\x00\x00\x00\x10%c/page/%06d\x00\x00202611%02d", 1+i%3, rng.IntN(20_000), 1+rng.IntN(3))
 	}
-	key := func(i int) []byte { return keys[i] }
-	b.Run("radix", func(b *testing.B) {
-		var o keyOrder
-		for b.Loop() {
-			o.of(len(keys), key)
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
-	})
-	b.Run("compare", func(b *testing.B) {
-		sorted := make([][]byte, len(keys))
-		for b.Loop() {
-			copy(sorted, keys)
-			slices.SortFunc(sorted, bytes.Compare)
-		}
-		b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
-	})
+	for name, keys := range map[string][][]byte{"random": random, "counters": counted} {
+		key := func(i int) []byte { return keys[i] }
+		b.Run("radix/"+name, func(b *testing.B) {
+			var o keyOrder
+			for b.Loop() {
+				o.of(len(keys), key)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
+		})
+		b.Run("compare/"+name, func(b *testing.B) {
+			sorted := make([][]byte, len(keys))
+			for b.Loop() {
+				copy(sorted, keys)
+				slices.SortFunc(sorted, bytes.Compare)
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
+		})
+	}
 }
