@@ -188,7 +188,7 @@ func (c *storeCopy) run(ctx context.Context) (*CopiedStore, error) {
 	if err := c.seal(ctx); err != nil {
 		return nil, err
 	}
-	c.done.Sequence, c.done.Tables = c.Source.Sequence(), len(c.state.Tables)
+	c.done.Sequence, c.done.Tables = whole(c.Source).Sequence(), len(c.state.Tables)
 	return &c.done, c.end(ctx)
 }
 
