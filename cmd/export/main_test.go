@@ -217,7 +217,7 @@ func TestPlanJSON(t *testing.T) {
 	}
 	stdout, stderr, status := export(t, "plan", "-c", file, "--json", "--sample", "1", "idle")
 	var p planned
-	if err := json.Unmarshal([]byte(stdout), &p); err != nil || status != 0 || len(p.Regions) != 2 || p.Regions[0].Stop != "c" || len(p.Formats) != 1 || p.Formats[0].Format != "parquet" {
+	if err := json.Unmarshal([]byte(stdout), &p); err != nil || status != 0 || len(p.Regions) != 2 || p.Regions[0].Stop != "c" || len(p.Formats) != 1 || p.Formats[0].Format != "parquet" || !strings.Contains(p.Note, "in memory only") {
 		t.Errorf("Got status %d, %v, %s%s", status, err, stdout, stderr)
 	}
 }

@@ -63,9 +63,12 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err := t.Flush(); err != nil || plan.Basis == jobs.Counted {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Stdout, "what the store has in memory only is not in the estimates: flush in the shell writes it to files, or count with a larger --sample")
+	_, err = fmt.Fprintln(p.Stdout, notEstimated)
 	return err
 }
+
+// notEstimated is what is said of a plan that did not count every row.
+const notEstimated = "what the store has in memory only is not in the estimates: flush in the shell writes it to files, or count with a larger --sample"
 
 func planLine(t *tabwriter.Writer, name, basis string, rows int64, formats []jobs.FormatPlan) {
 	fmt.Fprintf(t, "  %s\t%s %s rows", name, basis, cli.Count(rows))
@@ -84,6 +87,7 @@ type planned struct {
 	Before   cell.Timestamp `json:"time_bound,omitempty"` // of timestamps, where the engine cannot freeze an instant
 	Basis    string         `json:"basis"`                // counted, estimated, at least
 	Rows     int64          `json:"rows"`
+	Note     string         `json:"note,omitempty"` // what estimates leave out
 	Formats  []plannedFiles `json:"formats"`
 	Regions  []plannedSplit `json:"regions"`
 }
@@ -111,6 +115,9 @@ func planJSON(p *jobs.RunPlan) *planned {
 		return out
 	}
 	out := &planned{Job: p.Job, Table: p.Table, Sequence: p.Sequence, Before: p.TimeBound, Basis: p.Basis, Rows: p.Count, Formats: files(p.Formats)}
+	if p.Basis != jobs.Counted {
+		out.Note = notEstimated
+	}
 	for i := range p.Splits {
 		s := &p.Splits[i]
 		out.Regions = append(out.Regions, plannedSplit{
