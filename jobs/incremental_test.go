@@ -132,8 +132,8 @@ func (s *incrementalStore) mutate(m *cell.Mutation) {
 }
 
 // TestFullAndIncrements puts a full run and the increments after it together, over
-// random histories with deletes, late timestamps, counters, rows that a filter hides
-// and changes of the table that make the next run full.
+// random histories with deletes, late timestamps, counters, rows that a filter hides,
+// splits, merges, writes while a run is at work, and changes of the table that make the next run full.
 func TestFullAndIncrements(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -170,7 +170,7 @@ func TestFullAndIncrements(t *testing.T) {
 				}
 				s.mutate(m)
 			}
-			switch rapid.IntRange(0, 5).Draw(rt, "disturb") {
+			switch rapid.IntRange(0, 7).Draw(rt, "disturb") {
 			case 0:
 				if err := errors.Join(s.Flush(t.Context()), s.MajorCompact(t.Context(), "t")); err != nil {
 					rt.Fatal(err)
@@ -181,9 +181,32 @@ func TestFullAndIncrements(t *testing.T) {
 						rt.Fatal(err)
 					}
 				}
+			case 2:
+				at := rapid.SampledFrom([]string{"b", "d", "e"}).Draw(rt, "split")
+				if err := s.SplitRegion(t.Context(), "t", []byte(at)); err != nil && !errors.Is(err, store.ErrInvalidArgument) { // one begins there
+					rt.Fatal(err)
+				}
+			case 3:
+				regions, err := s.Regions(t.Context(), "t")
+				if err != nil {
+					rt.Fatal(err)
+				}
+				if regions.Len() > 1 {
+					if err := s.MergeRegions(t.Context(), "t", regions.At(0).Start, regions.At(1).Start); err != nil {
+						rt.Fatal(err)
+					}
+				}
 			}
-			s.run(rt, RunOptions{Parallelism: 2})
+			// What is written during a run is of the next one.
+			late := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 0, 3).Draw(rt, "during")
+			s.run(rt, RunOptions{Parallelism: 2, Progress: func(Progress) {
+				for _, row := range late {
+					s.put(row, "late", cell.Latest)
+				}
+				late = nil
+			}})
 		}
+		s.run(rt, RunOptions{})
 		s.same(rt)
 	})
 }
