@@ -35,7 +35,7 @@ func TestContract(t *testing.T) {
 	gateways := map[string]*fakeGateway{} // by directory: what was written there outlives an engine
 	unsupported := map[string]bool{}
 	limits := storetest.HBaseLimits()
-	limits.Unsupported = func(id string, _ error) { unsupported[id] = true }
+	limits.Unsupported = func(id, _ string) { unsupported[id] = true }
 	storetest.RunWithin(t, func(t *testing.T, o storetest.Options) store.Engine {
 		g := gateways[o.Dir]
 		if g == nil {

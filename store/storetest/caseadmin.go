@@ -125,9 +125,13 @@ func (r *caseRun) reshape(ctx context.Context, o *op) error {
 		return r.e.admin().MergeRegions(ctx, caseTable, r.bytes(starts[0]), r.bytes(starts[1]))
 	}
 	var at []byte
-	if o.At != nil {
+	splitter, ok := r.e.Engine.(Splitter)
+	switch {
+	case o.At != nil:
 		at = r.bytes(*o.At)
-	} else {
+	case ok:
+		return splitter.SplitTable(ctx, caseTable)
+	default:
 		var err error
 		if at, err = r.e.meter().SplitPoint(ctx, caseTable, nil); err != nil {
 			return err
@@ -144,7 +148,7 @@ func (r *caseRun) alterFamily(ctx context.Context, o *op) error {
 	d := now.Clone()
 	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return f.Name == o.Family })
 	if o.Op == "addFamily" {
-		added, err := descriptor(caseTable, map[string]map[string]any{o.Family: o.Attrs})
+		added, err := r.descriptor(map[string]map[string]any{o.Family: o.Attrs})
 		if err != nil {
 			return err
 		}

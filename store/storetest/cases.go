@@ -155,8 +155,9 @@ func casesDir(t *testing.T) string {
 	}
 }
 
-// loadCases reads every *.jsonl of the case directory, or skips t, saying so.
-func loadCases(t *testing.T) []testCase {
+// loadCases reads every *.jsonl of the case directory, or skips t, saying so. Those
+// with defects expect what HBase does.
+func loadCases(t *testing.T, defects []string) []testCase {
 	t.Helper()
 	dir := casesDir(t)
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
@@ -184,7 +185,7 @@ func loadCases(t *testing.T) []testCase {
 			if err := json.Unmarshal(sc.Bytes(), &c); err != nil {
 				t.Fatalf("%s:%d: %v", name, line, err)
 			}
-			if fixed, ok := corrected[c.ID]; ok {
+			if fixed, ok := corrected[c.ID]; ok && !slices.Contains(defects, c.ID) {
 				c.Ops[len(c.Ops)-1].Expect = json.RawMessage(fixed)
 			}
 			cases = append(cases, c)

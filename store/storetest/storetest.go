@@ -45,6 +45,11 @@ type MinorCompactor interface {
 	MinorCompact(ctx context.Context, table string) error
 }
 
+// Splitter is an engine that splits a region where it chooses.
+type Splitter interface {
+	SplitTable(ctx context.Context, table string) error
+}
+
 // Run runs everything on engines that open makes.
 func Run(t *testing.T, open Factory) {
 	t.Run("contract", func(t *testing.T) { RunContract(t, open) })
@@ -58,14 +63,25 @@ type Limits struct {
 	Without map[string]string
 	// Cases are left out, too, by their ids.
 	Cases map[string]string
-	// Unsupported is told of every case that is skipped because one of its
-	// operations has failed with an error that wraps store.ErrUnsupported. nil
-	// fails those cases.
-	Unsupported func(id string, err error)
-	// RealClock says that the engine has a clock of its own: cases that set it,
-	// or in which cells expire, are left out, and times that the store fills in
-	// are not compared.
+	// Unsupported is told of every case that is left out, and why: as Cases or the
+	// clock say, or as one of its operations has, by an error that wraps
+	// store.ErrUnsupported. nil fails those of the latter. It may be called by
+	// several goroutines.
+	Unsupported func(id, why string)
+	// RealClock says that the engine has a clock of its own: cases that move it
+	// between two steps are left out. In those in which cells expire, times are
+	// mapped to that clock's; in the others, those that the store fills in are not
+	// compared.
 	RealClock bool
+	// Defects are cases of defects of HBase's, by their ids, that the engine has.
+	Defects []string
+	// MayDiffer are cases, by their ids, whose raw scans may give something else;
+	// Differs is told of each that does. It may be called by several goroutines.
+	MayDiffer []string
+	Differs   func(id string)
+	// AtATime is how many cases run at a time, each on an engine that the Factory
+	// has made for it; 0 = one.
+	AtATime int
 	// ShellOnly says that regions are split and merged, and tables flushed and
 	// compacted, by other means than the engine: where that happens beside what a
 	// test is about, it goes on without.
@@ -82,6 +98,15 @@ type Limits struct {
 func RunWithin(t *testing.T, open Factory, l *Limits) {
 	t.Run("contract", func(t *testing.T) { RunContractWithin(t, open, l) })
 	t.Run("cases", func(t *testing.T) { RunCasesWithin(t, open, l) })
+}
+
+// unsupported skips the case that t is.
+func (l *Limits) unsupported(t *testing.T, id, why string) {
+	t.Helper()
+	if l.Unsupported != nil {
+		l.Unsupported(id, why)
+	}
+	t.Skip(why)
 }
 
 // check fails t where l names what is not.
