@@ -15,6 +15,7 @@ import (
 // I1: HBase's AcidGuaranteesTestTool for a minute (SLUICE_ACID), on a disk and with
 // every commit synced.
 func TestAcidGuarantees(t *testing.T) {
+	t.Parallel()
 	duration := time.Minute
 	if s := os.Getenv("SLUICE_ACID"); s != "" {
 		var err error

@@ -7,12 +7,14 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"sluice/cell"
 	"sluice/region"
@@ -21,31 +23,6 @@ import (
 	"sluice/store/storetest"
 )
 
-// hbaseAddress returns the address of a Thrift2 gateway with a real HBase behind it:
-// SLUICE_HBASE, or one that is started for the test, where the shared folder beside
-// the module can. Tests that call it drop all tables there.
-func hbaseAddress(t *testing.T) string {
-	t.Helper()
-	if a := os.Getenv("SLUICE_HBASE"); a != "" {
-		return a
-	}
-	program := filepath.Join(ModuleRoot(t), "..", "shared", "real", "hbase")
-	if _, err := os.Stat(program); err != nil {
-		t.Skipf("SLUICE_HBASE names no Thrift2 gateway, and %s is absent", program)
-	}
-	dir := t.TempDir()
-	t.Cleanup(func() {
-		if out, err := exec.Command(program, "stop", dir).CombinedOutput(); err != nil {
-			t.Errorf("stop HBase: %v\n%s", err, out)
-		}
-	})
-	out, err := exec.Command(program, "start", dir).Output()
-	if err != nil {
-		t.Fatalf("start HBase: %v\n%s", err, out)
-	}
-	return strings.TrimSpace(string(out))
-}
-
 func openHBase(t *testing.T, address string, now func() cell.Timestamp) *hbasestore.Store {
 	t.Helper()
 	s, err := hbasestore.Open(t.Context(), &hbasestore.Options{Addresses: []string{address}, Now: now})
@@ -53,29 +30,6 @@ func openHBase(t *testing.T, address string, now func() cell.Timestamp) *hbasest
 		t.Fatal(err)
 	}
 	return s
-}
-
-// emptyHBase drops all tables and namespaces.
-func emptyHBase(t *testing.T, s *hbasestore.Store) {
-	t.Helper()
-	ctx := context.WithoutCancel(t.Context())
-	names, err := s.Tables(ctx)
-	for _, name := range names {
-		if derr := s.DisableTable(ctx, name); derr != nil && !errors.Is(derr, store.ErrTableNotEnabled) {
-			err = errors.Join(err, derr)
-		}
-		err = errors.Join(err, s.DropTable(ctx, name))
-	}
-	all, nerr := s.Namespaces(ctx)
-	err = errors.Join(err, nerr)
-	for _, n := range all {
-		if !store.Predefined(n.Name) {
-			err = errors.Join(err, s.DropNamespace(ctx, n.Name))
-		}
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // TestHBaseContract runs the engines' contract on a real HBase.
@@ -103,40 +57,90 @@ func TestHBaseContract(t *testing.T) {
 	}, storetest.HBaseLimits())
 }
 
-// TestHBaseCases runs the shared cases on a real HBase, each on a table of its own.
-// Those that cannot be are printed with the reason.
+// rawScansThatDiffer are the cases whose raw scans are known to give something else on
+// HBase 2.6.1 than on 2.6.6, which the cases were taken from: in all of them but one a
+// cell has a TTL of its own; in delete-039 a flush drops a marker.
+var rawScansThatDiffer = []string{
+	"ttl-010", "fuzz-full-00054", "fuzz-full-00585", "fuzz-full-00636", "fuzz-full-00652", "fuzz-full-00664",
+	"fuzz-plain-00093", "fuzz-plain-00142", "fuzz-plain-00341", "fuzz-plain-00342", "delete-039",
+}
+
+// TestHBaseCases runs the shared cases on a real HBase, each on tables of its own, as
+// they were written: what HBase does is expected, its defects too, and nothing but
+// rawScansThatDiffer may be different. Those that cannot be run are printed with the
+// reason; steps that the gateway cannot make are made by HBaseSteps.java, where the
+// shared tool is there to run it.
 func TestHBaseCases(t *testing.T) {
 	address := hbaseAddress(t)
-	s := openHBase(t, address, nil)
+	var steps *hbaseSteps
+	if os.Getenv("SLUICE_HBASE") == "" || os.Getenv("SLUICE_HBASE_DIR") != "" {
+		steps = startHBase(t).driver(t)
+	} else {
+		t.Log("SLUICE_HBASE_DIR names no directory of the shared tool for the HBase in SLUICE_HBASE: cases with flushes, compactions, splits and merges are left out")
+	}
+	s, err := hbasestore.Open(t.Context(), &hbasestore.Options{Addresses: []string{address}, MaxAge: time.Nanosecond}) // regions move behind it
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer s.Close()
 	emptyHBase(t, s)
 	limits := storetest.HBaseLimits()
+	for _, situation := range []string{"unpacked", "flushed", "compacted", "tidied", "reshaped", "reopened"} {
+		limits.Without[situation] = "cases run as they are written"
+	}
 	limits.RealClock = true
-	limits.Cases["upstream-bug-001"] = "it expects that a defect of HBase's is not there"
+	limits.Defects = []string{"upstream-bug-001"}
+	limits.AtATime = 12 // HBase takes half a second to make a table, and waits most of it
+	for why, ids := range map[string][]string{
+		"HBase compacts fewer than three files as a major compaction only": {"versions-010", "delete-038"},
+		"it writes twice in one ms, and HBase's clock goes on":             {"same-ts-011", "delete-014", "new-version-behavior-011", "increment-003", "increment-005", "append-005", "batch-005"},
+	} {
+		for _, id := range ids {
+			limits.Cases[id] = why
+		}
+	}
+	limits.MayDiffer = rawScansThatDiffer
 	var mu sync.Mutex
-	why := map[string][]string{}
-	limits.Unsupported = func(id string, err error) {
+	why, differ := map[string][]string{}, []string{}
+	limits.Unsupported = func(id, reason string) {
 		mu.Lock()
 		defer mu.Unlock()
-		_, reason, _ := strings.Cut(err.Error(), store.ErrUnsupported.Error()+" ")
-		reason, _, _ = strings.Cut(reason, " '") // a table
+		if _, after, ok := strings.Cut(reason, store.ErrUnsupported.Error()+" "); ok {
+			reason, _, _ = strings.Cut(after, " '") // a table
+		}
 		why[reason] = append(why[reason], id)
 	}
-	n := 0
-	storetest.RunCasesWithin(t, func(t *testing.T, _ storetest.Options) store.Engine {
-		n++
-		return &renamed{Store: s, suffix: fmt.Sprintf("_%d", n)}
+	limits.Differs = func(id string) {
+		mu.Lock()
+		defer mu.Unlock()
+		differ = append(differ, id)
+	}
+	var n atomic.Int64
+	storetest.RunCasesWithin(t, func(*testing.T, storetest.Options) store.Engine {
+		return &renamed{Store: s, suffix: fmt.Sprintf("_%d", n.Add(1)), steps: steps, made: map[string]bool{}}
 	}, limits)
-	for reason, ids := range why {
+	left := 0
+	for _, reason := range slices.Sorted(maps.Keys(why)) {
+		ids := slices.Compact(slices.Sorted(slices.Values(why[reason])))
+		left += len(ids)
 		t.Logf("%d cases cannot be run: %s: %s", len(ids), reason, strings.Join(ids, " "))
+	}
+	slices.Sort(differ)
+	differ = slices.Compact(differ)
+	t.Logf("%d cases cannot be run; raw scans of %d differ, of %d that may: %s", left, len(differ), len(rawScansThatDiffer), strings.Join(differ, " "))
+	if limit := 45; steps != nil && left > limit {
+		t.Errorf("%d cases cannot be run, more than %d", left, limit)
 	}
 }
 
 // renamed is a store of which each table has another name, so that what is empty for
-// a case need not be emptied: HBase makes tables sooner than it drops them.
+// a case need not be emptied, and cases can run at the same time. Its tables are
+// dropped when it is closed. One goroutine uses it.
 type renamed struct {
 	*hbasestore.Store
 	suffix string
+	steps  *hbaseSteps     // for what the gateway cannot do; nil = nothing does
+	made   map[string]bool // tables, by their names on HBase
 }
 
 func (r *renamed) name(table string) string {
@@ -146,7 +150,18 @@ func (r *renamed) name(table string) string {
 	return table + r.suffix
 }
 
-func (r *renamed) Close() error { return nil }
+func (r *renamed) Close() error {
+	var all error
+	for name := range r.made {
+		if err := r.Store.DisableTable(context.Background(), name); err != nil && !errors.Is(err, store.ErrTableNotEnabled) && !errors.Is(err, store.ErrTableNotFound) {
+			all = errors.Join(all, err)
+		}
+		if err := r.Store.DropTable(context.Background(), name); err != nil && !errors.Is(err, store.ErrTableNotFound) {
+			all = errors.Join(all, err)
+		}
+	}
+	return all
+}
 
 func (r *renamed) Table(ctx context.Context, table string) (*store.TableDescriptor, error) {
 	return r.Store.Table(ctx, r.name(table))
@@ -187,7 +202,12 @@ func (r *renamed) descriptor(d *store.TableDescriptor) *store.TableDescriptor {
 }
 
 func (r *renamed) CreateTable(ctx context.Context, d *store.TableDescriptor, splits [][]byte) error {
-	return r.Store.CreateTable(ctx, r.descriptor(d), splits)
+	d = r.descriptor(d)
+	err := r.Store.CreateTable(ctx, d, splits)
+	if err == nil {
+		r.made[d.Name] = true
+	}
+	return err
 }
 
 func (r *renamed) AlterTable(ctx context.Context, d *store.TableDescriptor) error {
@@ -215,19 +235,44 @@ func (r *renamed) TruncateTable(ctx context.Context, table string, preserveSplit
 }
 
 func (r *renamed) SplitRegion(ctx context.Context, table string, at []byte) error {
-	return r.Store.SplitRegion(ctx, r.name(table), at)
+	if r.steps == nil {
+		return r.Store.SplitRegion(ctx, r.name(table), at)
+	}
+	return r.steps.do(ctx, "split", r.name(table), at)
+}
+
+// SplitTable implements storetest.Splitter.
+func (r *renamed) SplitTable(ctx context.Context, table string) error {
+	if r.steps == nil {
+		return r.Store.SplitRegion(ctx, r.name(table), nil)
+	}
+	return r.steps.do(ctx, "split", r.name(table))
 }
 
 func (r *renamed) MergeRegions(ctx context.Context, table string, rows ...[]byte) error {
-	return r.Store.MergeRegions(ctx, r.name(table), rows...)
+	if r.steps == nil {
+		return r.Store.MergeRegions(ctx, r.name(table), rows...)
+	}
+	return r.steps.do(ctx, "merge", r.name(table), rows...)
 }
 
-func (r *renamed) SplitPoint(ctx context.Context, table string, row []byte) ([]byte, error) {
-	return r.Store.SplitPoint(ctx, r.name(table), row)
+func (r *renamed) Flush(ctx context.Context) error {
+	if r.steps == nil {
+		return r.Store.Flush(ctx)
+	}
+	for name := range r.made {
+		if err := r.steps.do(ctx, "flush", name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *renamed) MajorCompact(ctx context.Context, table string) error {
-	return r.Store.MajorCompact(ctx, r.name(table))
+	if r.steps == nil {
+		return r.Store.MajorCompact(ctx, r.name(table))
+	}
+	return r.steps.do(ctx, "major", r.name(table))
 }
 
 func (r *renamed) Apply(ctx context.Context, b *store.Batch) error {

@@ -4,190 +4,320 @@ package integration
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"sluice/pipeline/kafka"
-	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
-	"sluice/store/hbasestore"
 )
 
-// hbaseIngest is a broker with empty topics for the access log, a real HBase and a
-// configuration for both.
-type hbaseIngest struct {
-	brokers, topic, config string
-	store                  *hbasestore.Store
+// realKafka is a broker of the shared tool, of one test, that may be killed.
+type realKafka struct{ tool, dir, brokers string }
+
+func startKafka(t *testing.T) *realKafka {
+	t.Helper()
+	k := &realKafka{tool: realTool(t, "kafka"), dir: t.TempDir()}
+	t.Cleanup(func() {
+		if out, err := exec.Command(k.tool, "stop", k.dir).CombinedOutput(); err != nil {
+			t.Errorf("stop Kafka: %v\n%s", err, out)
+		}
+	})
+	k.run(t, "start", k.dir, "--conf", "group.min.session.timeout.ms=500")
+	brokers, err := os.ReadFile(filepath.Join(k.dir, "bootstrap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.brokers = strings.TrimSpace(string(brokers))
+	return k
 }
 
-// openHBaseIngest uses the broker of SLUICE_REAL_KAFKA, or one in the process.
-func openHBaseIngest(t *testing.T, gateway string) *hbaseIngest {
+// run runs the tool. A start that is given up on a busy machine is tried again.
+func (k *realKafka) run(t *testing.T, args ...string) {
 	t.Helper()
-	in := &hbaseIngest{brokers: os.Getenv("SLUICE_REAL_KAFKA"), topic: fmt.Sprintf("access-log-%d", time.Now().UnixNano()), store: openHBase(t, gateway, nil)}
-	t.Cleanup(func() { in.store.Close() })
-	emptyHBase(t, in.store)
-	if all, err := store.AllProgress(t.Context(), in.store); err != nil || len(all) > 0 {
-		t.Skipf("the HBase holds the offsets of %d partitions of an earlier run (%v): drop the tables of namespace sluice", len(all), err)
+	for left := 5; ; left-- {
+		out, err := exec.Command(k.tool, args...).CombinedOutput()
+		if err == nil {
+			return
+		}
+		if args[0] != "start" || left == 0 {
+			t.Fatalf("kafka %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
 	}
-	topics := map[string]int{in.topic: 3, in.topic + ".dead": 1}
-	if in.brokers == "" {
-		b, err := embedded.Start(&embedded.Options{Topics: topics})
-		if err != nil {
+}
+
+// hbaseIngest is a stream of the access log's lines through a real Kafka, three daemons
+// in one group and a real HBase.
+type hbaseIngest struct {
+	t       *testing.T
+	hbase   *hbaseServer
+	kafka   *realKafka
+	topic   string
+	config  string
+	env     []string
+	rng     *rand.Rand
+	daemons [3]*Daemon
+}
+
+// newHBaseIngest makes topics, the configuration, and an HBase that has nothing.
+func newHBaseIngest(t *testing.T) *hbaseIngest {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	in := &hbaseIngest{t: t, hbase: startHBase(t), kafka: startKafka(t), topic: "access-log", rng: rand.New(rand.NewPCG(seed, 3))}
+	in.hbase.dropSystemTables(t)
+	s := openHBase(t, in.hbase.address, nil)
+	emptyHBase(t, s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	client := in.client()
+	defer client.Close()
+	for topic, partitions := range map[string]int{in.topic: 3, in.topic + ".dead": 1} {
+		if err := client.CreateTopic(t.Context(), topic, partitions); err != nil {
 			t.Fatal(err)
-		}
-		t.Cleanup(func() { b.Close() })
-		in.brokers = b.Addr()
-	} else {
-		c, err := kafka.NewClient(&kafka.Options{Brokers: []string{in.brokers}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		for topic, partitions := range topics {
-			if err := c.CreateTopic(t.Context(), topic, partitions); err != nil {
-				t.Fatal(err)
-			}
 		}
 	}
 	text, err := os.ReadFile(FastConfig(t, "500ms"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, jobs, _ := strings.Cut(string(text), "\njobs:\n")
-	if jobs == "" {
-		t.Fatal("the example has no jobs any more")
+	config, _, found := strings.Cut(string(text), "\njobs:\n")
+	const engine = "  engine: pebble\n"
+	if !found || !strings.Contains(config, engine) {
+		t.Fatalf("the example has no jobs, or no %q any more", engine)
 	}
-	for _, change := range [][2]string{
-		{"  engine: pebble\n", fmt.Sprintf("  engine: hbase\n  hbase: {gateways: [%q], retry_timeout: 20s}\n", gateway)},
-		{"topics: [access-log]", "topics: [" + in.topic + "]"},
-		{"access-log.dead", in.topic + ".dead"},
-		{"group: sluice-access-log", "group: " + in.topic},
-	} {
-		if !strings.Contains(s, change[0]) {
-			t.Fatalf("the example has no %q any more", change[0])
-		}
-		s = strings.Replace(s, change[0], change[1], 1)
-	}
+	config = strings.Replace(config, engine, fmt.Sprintf("  engine: hbase\n  hbase: {gateways: [%q], retry_timeout: 20s}\n", in.hbase.address), 1)
 	in.config = filepath.Join(t.TempDir(), "access-log.yaml")
-	if err := os.WriteFile(in.config, []byte(s), 0o644); err != nil {
+	if err := os.WriteFile(in.config, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	in.env = Environment(in.kafka.brokers, filepath.Join(t.TempDir(), "data"))
 	return in
 }
 
-// TestHBaseIngestKilled (I2): SIGKILLs of the daemon at random moments change no count
-// and make no row twice.
-func TestHBaseIngestKilled(t *testing.T) {
-	in := openHBaseIngest(t, hbaseAddress(t))
-	log := SharedLog(t)
-	KillRun(t, &KillOptions{
-		Config: in.config, Brokers: in.brokers, Data: filepath.Join(t.TempDir(), "data"), Topic: in.topic, Log: log,
-		Kills: 4, Seed: uint64(time.Now().UnixNano()), MaxDelay: 8 * time.Second,
-	})
-	if err := log.Check(t.Context(), in.store); err != nil {
-		t.Error(err)
+func (in *hbaseIngest) client() *kafka.Client {
+	in.t.Helper()
+	c, err := kafka.NewClient(&kafka.Options{Brokers: []string{in.kafka.brokers}})
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return c
+}
+
+// other returns a client that shares no code with ours.
+func (in *hbaseIngest) other(opts ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append(opts, kgo.SeedBrokers(in.kafka.brokers), kgo.MetadataMinAge(100*time.Millisecond), kgo.MetadataMaxAge(time.Second))...)
+}
+
+// produce sends lines of the log, again and again, until ctx is done. What the broker
+// has of them is read from there: a record whose acknowledgement was lost counts as
+// well.
+func (in *hbaseIngest) produce(ctx context.Context, lines [][]byte) error {
+	client, err := in.other(kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.DefaultProduceTopic(in.topic))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for at := 0; ; at += 10 {
+		records := make([]*kgo.Record, 10)
+		for i := range records {
+			records[i] = &kgo.Record{Value: lines[(at+i)%len(lines)]}
+		}
+		if err := client.ProduceSync(context.WithoutCancel(ctx), records...).FirstErr(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
 	}
 }
 
-// TestHBaseIngestThree (I2): three daemons in one group on one HBase, each killed and
-// started again at random moments while the others go on.
-func TestHBaseIngestThree(t *testing.T) {
-	in := openHBaseIngest(t, hbaseAddress(t))
-	log := SharedLog(t)
-	env := Environment(in.brokers, filepath.Join(t.TempDir(), "data"))
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 3))
-	daemons := make([]*Daemon, 3)
-	daemons[0] = StartDaemon(t, in.config, env)
-	const parts = 7
-	for k := range parts {
-		for i := range daemons {
-			if daemons[i] == nil {
-				daemons[i] = StartDaemon(t, in.config, env)
+// log reads what the broker has, of n partitions.
+func (in *hbaseIngest) log(n int) *Log {
+	in.t.Helper()
+	client := in.client()
+	defer client.Close()
+	var partitions []int32
+	for p := range n {
+		partitions = append(partitions, int32(p))
+	}
+	ends, err := client.LogEnds(in.t.Context(), in.topic, partitions)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	left := int64(0)
+	for _, end := range ends {
+		left += end
+	}
+	reader, err := in.other(kgo.ConsumeTopics(in.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	defer reader.Close()
+	l := &Log{}
+	for left > 0 {
+		fetches := reader.PollFetches(in.t.Context())
+		if err := fetches.Err(); err != nil {
+			in.t.Fatal(err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			l.Lines = append(l.Lines, bytes.Clone(r.Value))
+			left--
+		})
+	}
+	l.count()
+	return l
+}
+
+// run starts the daemons that do not run.
+func (in *hbaseIngest) run() {
+	in.t.Helper()
+	for i, d := range in.daemons {
+		if d != nil {
+			if ended, err := d.Exited(); ended {
+				in.t.Fatalf("daemon %d ended by itself: %v\n%s", i, err, d.Log())
 			}
+			continue
 		}
-		n := len(log.Lines)
-		lines := log.Lines[n*k/parts : n*(k+1)/parts]
-		if _, err := Run(t, env, append(bytes.Join(lines, []byte("\n")), '\n'), "ingest", "produce", "-c", in.config, "--topic", in.topic, "-"); err != nil {
-			t.Fatal(err)
-		}
-		if k < parts-1 {
-			<-time.NewTimer(time.Duration(rng.Int64N(int64(6 * time.Second)))).C // the moment of a kill is what is random
-			i := rng.IntN(len(daemons))
-			daemons[i].Kill()
-			daemons[i] = nil
+		in.daemons[i] = StartDaemon(in.t, in.config, in.env)
+	}
+}
+
+// applied returns how many records HBase has the effects of.
+func (in *hbaseIngest) applied(r store.Reader) int64 {
+	in.t.Helper()
+	all, err := store.AllProgress(in.t.Context(), r)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	n := int64(0)
+	for i := range all {
+		n += max(all[i].Progress.Next, 0)
+	}
+	return n
+}
+
+// progress waits until HBase has the effects of records more than it had.
+func (in *hbaseIngest) progress(r store.Reader, records int64) {
+	in.t.Helper()
+	before := in.applied(r)
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Minute)
+	for in.applied(r) < before+records {
+		in.run()
+		select {
+		case <-tick.C:
+		case <-deadline:
+			in.t.Fatal("nothing was applied for 10 minutes")
 		}
 	}
-	WaitCaughtUp(t, daemons[0], in.config, env, int64(len(log.Lines)), 3*time.Minute)
-	for _, d := range daemons {
-		if err := d.Stop(30 * time.Second); err != nil {
+}
+
+// within waits for a random part of d: the moment of a fault is what is random.
+func (in *hbaseIngest) within(d time.Duration) {
+	<-time.After(time.Duration(in.rng.Int64N(int64(d))))
+}
+
+// TestHBaseIngestFaults (I2): a stream goes on while at random moments the daemons, the
+// gateway, the HBase server and the broker are killed, a daemon is frozen for longer
+// than its session lasts, and partitions are added. In the end every counter is what an
+// independent count of Kafka's log gives, and each record is in the table of events
+// once.
+func TestHBaseIngestFaults(t *testing.T) {
+	in := newHBaseIngest(t)
+	s := openHBase(t, in.hbase.address, nil)
+	defer s.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var producing sync.WaitGroup
+	var perr error
+	producing.Go(func() { perr = in.produce(ctx, SharedLog(t).Lines) })
+	in.run()
+	in.progress(s, 1)
+
+	kill := func(name string) func() {
+		return func() {
+			in.hbase.kill(t, name)
+			in.within(2 * time.Second)
+			in.hbase.start(t)
+		}
+	}
+	partitions := 3
+	faults := map[string]func(){
+		"daemon killed": func() {
+			i := in.rng.IntN(len(in.daemons))
+			in.daemons[i].Kill()
+			in.daemons[i] = nil
+			in.within(2 * time.Second)
+		},
+		"daemon frozen": func() {
+			d := in.daemons[in.rng.IntN(len(in.daemons))]
+			if err := d.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			<-time.After(1500 * time.Millisecond) // its session lasts 1 s
+			in.within(2 * time.Second)
+			if err := d.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"gateway killed": kill("thrift"),
+		"HBase killed":   kill("server"),
+		"broker killed": func() {
+			in.kafka.run(t, "kill", in.kafka.dir)
+			in.within(2 * time.Second)
+			in.kafka.run(t, "start", in.kafka.dir)
+		},
+		"partition added": func() {
+			partitions++
+			in.kafka.run(t, "topics", in.kafka.dir, "--alter", "--topic", in.topic, "--partitions", fmt.Sprint(partitions))
+		},
+	}
+	var turns []string
+	for name := range faults {
+		turns = append(turns, name, name, name)
+	}
+	in.rng.Shuffle(len(turns), func(i, j int) { turns[i], turns[j] = turns[j], turns[i] })
+	for _, name := range turns {
+		in.run()
+		in.progress(s, 50)
+		in.within(time.Second)
+		begin := time.Now()
+		faults[name]()
+		t.Logf("%s for %v", name, time.Since(begin).Round(time.Millisecond))
+	}
+	in.run()
+	in.progress(s, 50)
+	stop()
+	producing.Wait()
+	if perr != nil {
+		t.Fatal(perr)
+	}
+	log := in.log(partitions)
+	t.Logf("%d records in %d partitions", len(log.Lines), partitions)
+	WaitCaughtUp(t, in.daemons[0], in.config, in.env, int64(len(log.Lines)), 10*time.Minute)
+	for _, d := range in.daemons {
+		if err := d.Stop(time.Minute); err != nil {
 			t.Errorf("SIGTERM: %v", err)
 		}
 	}
-	if err := log.Check(t.Context(), in.store); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestHBaseIngestServersKilled (I2): SIGKILLs of the gateway and of the HBase server at
-// random moments, while a daemon goes on, change no count.
-func TestHBaseIngestServersKilled(t *testing.T) {
-	folder := os.Getenv("SLUICE_REAL") // where the programs of real servers are
-	if folder == "" {
-		folder = filepath.Join(ModuleRoot(t), "..", "shared", "real")
-	}
-	program := filepath.Join(folder, "hbase")
-	if _, err := os.Stat(program); err != nil {
-		t.Skipf("%s is absent, and killing needs an HBase of its own", program)
-	}
-	dir := t.TempDir()
-	hbase := func(args ...string) string {
-		t.Helper()
-		out, err := exec.Command(program, args...).Output()
-		if err != nil {
-			t.Fatalf("hbase %s: %v", strings.Join(args, " "), err)
-		}
-		return strings.TrimSpace(string(out))
-	}
-	t.Cleanup(func() {
-		if out, err := exec.Command(program, "stop", dir).CombinedOutput(); err != nil {
-			t.Errorf("stop HBase: %v\n%s", err, out)
-		}
-	})
-	in := openHBaseIngest(t, hbase("start", dir))
-	log := SharedLog(t)
-	env := Environment(in.brokers, filepath.Join(t.TempDir(), "data"))
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 4))
-	d := StartDaemon(t, in.config, env)
-	victims := []string{"thrift", "server", "thrift", "server"}
-	for k := range len(victims) + 1 {
-		n, parts := len(log.Lines), len(victims)+1
-		lines := log.Lines[n*k/parts : n*(k+1)/parts]
-		if _, err := Run(t, env, append(bytes.Join(lines, []byte("\n")), '\n'), "ingest", "produce", "-c", in.config, "--topic", in.topic, "-"); err != nil {
-			t.Fatal(err)
-		}
-		if k == 0 { // it needs HBase to begin
-			WaitCaughtUp(t, d, in.config, env, int64(len(lines)), 2*time.Minute)
-			continue
-		}
-		<-time.NewTimer(time.Duration(rng.Int64N(int64(3 * time.Second)))).C
-		hbase("kill", dir, victims[k-1])
-		hbase("start", dir)
-	}
-	WaitCaughtUp(t, d, in.config, env, int64(len(log.Lines)), 5*time.Minute)
-	if err := d.Stop(30 * time.Second); err != nil {
-		t.Errorf("SIGTERM: %v", err)
-	}
-	if err := log.Check(t.Context(), in.store); err != nil {
+	if err := log.Check(t.Context(), s); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
+	stopServers()
 	RemoveBinaries()
 	os.Exit(code)
 }

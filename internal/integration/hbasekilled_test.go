@@ -9,10 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -23,70 +20,6 @@ import (
 	"sluice/store"
 	"sluice/store/hbasestore"
 )
-
-// killable is a real HBase whose processes a test may kill.
-type killable struct {
-	tool, dir, address string
-}
-
-// startKillable starts an HBase for the test, or completes the one in SLUICE_HBASE_DIR,
-// a directory of the shared tool, which goes on running.
-func startKillable(t *testing.T) *killable {
-	t.Helper()
-	k := &killable{tool: filepath.Join(ModuleRoot(t), "..", "shared", "real", "hbase"), dir: os.Getenv("SLUICE_HBASE_DIR")}
-	if tool := os.Getenv("SLUICE_HBASE_TOOL"); tool != "" {
-		k.tool = tool
-	}
-	if _, err := os.Stat(k.tool); err != nil {
-		t.Skipf("nothing starts and kills an HBase: %s is absent", k.tool)
-	}
-	if k.dir == "" {
-		k.dir = t.TempDir()
-		t.Cleanup(func() {
-			if out, err := exec.Command(k.tool, "stop", k.dir).CombinedOutput(); err != nil {
-				t.Errorf("stop HBase: %v\n%s", err, out)
-			}
-		})
-	}
-	k.start(t)
-	return k
-}
-
-// start starts what does not run.
-func (k *killable) start(t *testing.T) {
-	t.Helper()
-	out, err := exec.Command(k.tool, "start", k.dir).Output()
-	if err != nil {
-		var exit *exec.ExitError
-		errors.As(err, &exit)
-		t.Fatalf("start HBase: %v\n%s", err, exit.Stderr)
-	}
-	k.address = strings.TrimSpace(string(out))
-}
-
-// kill sends SIGKILL to a process, "thrift" or "server".
-func (k *killable) kill(t *testing.T, name string) {
-	t.Helper()
-	if out, err := exec.Command(k.tool, "kill", k.dir, name).CombinedOutput(); err != nil {
-		t.Fatalf("kill %s: %v\n%s", name, err, out)
-	}
-}
-
-// signal sends a signal to a process.
-func (k *killable) signal(t *testing.T, name string, s syscall.Signal) {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(k.dir, "pid", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.Fields(string(data))[0])
-	if err == nil {
-		err = syscall.Kill(pid, s)
-	}
-	if err != nil {
-		t.Fatalf("signal %s: %v", name, err)
-	}
-}
 
 // faultTable is the table of the tests below, made anew.
 const faultTable = "faults"
@@ -299,7 +232,7 @@ func (l *faultLoad) progress(t *testing.T, ended <-chan error) {
 // I3: whatever of HBase is killed, nothing acknowledged is lost, no condition lies, no
 // increment is made twice.
 func TestHBaseKilled(t *testing.T) {
-	k := startKillable(t)
+	k := startHBase(t)
 	s, err := hbasestore.Open(t.Context(), &hbasestore.Options{Addresses: []string{k.address}, CallTimeout: 20 * time.Second, RetryTimeout: 10 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -347,7 +280,7 @@ func TestHBaseKilled(t *testing.T) {
 // A gateway that is frozen keeps nobody from stopping; one that goes on again has lost
 // nothing.
 func TestHBaseFrozen(t *testing.T) {
-	k := startKillable(t)
+	k := startHBase(t)
 	open := func() *hbasestore.Store {
 		s, err := hbasestore.Open(t.Context(), &hbasestore.Options{Addresses: []string{k.address}, CallTimeout: 20 * time.Second, RetryTimeout: 10 * time.Minute, CloseTimeout: time.Second})
 		if err != nil {
