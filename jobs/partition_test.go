@@ -18,6 +18,8 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/join"
+	"sluice/jobs/target"
+	"sluice/jobs/target/targettest"
 	"sluice/store"
 )
 
@@ -251,6 +253,41 @@ func TestPartitionManifest(t *testing.T) {
 		if _, err := DecodeManifest(data); !errors.Is(err, ErrManifest) {
 			t.Errorf("%s: Got %v", name, err)
 		}
+	}
+}
+
+// TestPartitionsInBucket: the keys of objects take what directories do, and the rows are
+// the same.
+func TestPartitionsInBucket(t *testing.T) {
+	t.Parallel()
+	src, spec := partitioned(100)
+	spec.Formats = nil
+	want, dir := published(t, src, spec, RunOptions{})
+	bucket, err := target.NewS3(&target.S3Options{
+		Endpoint: targettest.NewFakeS3(t).URL(), Bucket: "bucket", Prefix: "p", AccessKey: "access", SecretKey: "secret", Backoff: time.Microsecond,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bucket.Close()
+	got, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", spec, nil), Source: src, Target: bucket, LogicalTime: want.LogicalTime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want.Files, got.Files); d != "" {
+		t.Errorf("(-directory +bucket):\n%s", d)
+	}
+	directory, err := Verify(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := runDir("j", want.LogicalTime)
+	r, err := verify(t.Context(), bucket, name+"/"+ManifestName)
+	if err != nil || !r.OK() || len(r.Files) < 50 {
+		t.Fatal(err, r.Err())
+	}
+	if d := cmp.Diff(directory.Checksums, r.Checksums); d != "" {
+		t.Error(d)
 	}
 }
 
