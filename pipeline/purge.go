@@ -15,7 +15,7 @@ const purgeLetters = 500
 // PurgeOptions says which letters to remove from the outbox. Engine and
 // Filter.Pipeline are required.
 type PurgeOptions struct {
-	Engine store.Engine // commits a batch as a whole
+	Engine store.Engine // commits a batch as a whole, or is a store.Journaler
 	Filter LetterFilter // its Brief is not used
 	// KeepUnrelayed leaves those that the dead-letter topic does not have.
 	KeepUnrelayed bool
@@ -31,7 +31,8 @@ type PurgeCounts struct {
 // Purge removes letters from the outbox for good. Each is counted as purged in the
 // commit that removes it, so that the audit equation still holds, and removed only as
 // what the filter has seen: a letter that is redriven meanwhile stays. So it may be
-// repeated, killed, and run beside a daemon, redrives and other purges.
+// repeated, killed, and run beside a daemon, redrives and other purges. Where batches
+// are not atomic the commit is an entry of a journal, as Redrive's is.
 //
 // A rebuild counts the record of a letter that was purged while it was dead where the
 // mapping takes it then, as that of any record.
@@ -43,12 +44,17 @@ func Purge(ctx context.Context, o *PurgeOptions) (PurgeCounts, error) {
 	switch {
 	case o == nil || o.Engine == nil || o.Filter.Pipeline == "":
 		return n, fmt.Errorf("purge: %w: no engine or no pipeline", store.ErrInvalidArgument)
-	case o.Engine.Traits().Atomic != store.AtomicBatch:
-		return n, fmt.Errorf("purge: %w: engine %s does not commit a removal with its count", store.ErrUnsupported, o.Engine.Traits().Name)
 	}
 	// A rebuild counts no record that is a dead letter: what is one must not change
 	// amid it.
 	if err := checkNoRebuild(ctx, o.Engine, o.Filter.Pipeline); err != nil {
+		return n, fmt.Errorf("purge: %w", err)
+	}
+	units, err := newLetterUnits(ctx, o.Engine, o.Filter.Pipeline)
+	if err == nil {
+		err = units.finish(ctx)
+	}
+	if err != nil {
 		return n, fmt.Errorf("purge: %w", err)
 	}
 	f := o.Filter
@@ -61,6 +67,9 @@ func Purge(ctx context.Context, o *PurgeOptions) (PurgeCounts, error) {
 				return n, fmt.Errorf("purge: %w", err)
 			}
 			after = d.AppendRow(nil)
+			if !units.settled(d) {
+				continue
+			}
 			if o.KeepUnrelayed && !d.Relayed {
 				n.Unrelayed++
 				continue
@@ -76,7 +85,7 @@ func Purge(ctx context.Context, o *PurgeOptions) (PurgeCounts, error) {
 		for i, d := range letters {
 			b.Record(int64(i), nil, d.Unchanged(), d.PurgeMutations()...)
 		}
-		if err := o.Engine.Apply(ctx, &b); err != nil {
+		if err := units.apply(ctx, letters, &b); err != nil {
 			return n, fmt.Errorf("purge %d dead letters from %s on: %w", len(letters), placeOf(letters[0]), err)
 		}
 		n.Overtaken += b.Unapplied.Unmet

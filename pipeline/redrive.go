@@ -27,7 +27,7 @@ const (
 // RedriveOptions says which dead letters to apply, and how. Engine, Plan and
 // Filter.Pipeline are required.
 type RedriveOptions struct {
-	Engine store.Engine // commits a batch as a whole
+	Engine store.Engine // commits a batch as a whole, or is a store.Journaler
 	Plan   *mapping.Plan
 	Filter LetterFilter // its State and Brief are not used: dead ones are taken, whole
 	Limit  int          // letters to try; 0 = all
@@ -51,6 +51,10 @@ type RedriveCounts struct {
 // may be repeated, killed, and run beside a daemon and other redrives. A letter
 // that is refused again stays dead with the new reason.
 //
+// Where batches are not atomic the commit is an entry of a journal, which may be
+// seen in part: what a process has decided before it was killed is finished by the
+// next Redrive or Purge. Letters that the stored offset has not passed yet are left.
+//
 // The record takes effect now, not in its turn: what it puts carries its event
 // time as ever, but a delete or an append comes after what later records did.
 //
@@ -62,8 +66,9 @@ func Redrive(ctx context.Context, o *RedriveOptions) (RedriveCounts, error) {
 		return RedriveCounts{}, fmt.Errorf("redrive: %w: no engine, no plan or no pipeline", store.ErrInvalidArgument)
 	case o.Limit < 0:
 		return RedriveCounts{}, fmt.Errorf("redrive: %w: limit %d", store.ErrInvalidArgument, o.Limit)
-	case o.Engine.Traits().Atomic != store.AtomicBatch:
-		return RedriveCounts{}, fmt.Errorf("redrive: %w: engine %s does not commit a letter with its effects", store.ErrUnsupported, o.Engine.Traits().Name)
+	}
+	if _, err := journalOf(o.Engine); err != nil {
+		return RedriveCounts{}, fmt.Errorf("redrive: %w", err)
 	}
 	if err := checkNoRebuild(ctx, o.Engine, o.Filter.Pipeline); err != nil {
 		return RedriveCounts{}, fmt.Errorf("redrive: %w", err)
@@ -116,6 +121,7 @@ type redrive struct {
 	mapper    mapper
 	version   string // of the mapping
 	id        string
+	units     *letterUnits
 	counts    RedriveCounts
 }
 
@@ -130,7 +136,13 @@ func newRedrive(o *RedriveOptions, newMapper func() mapper, version string) *red
 	return r
 }
 
-func (r *redrive) run(ctx context.Context) (RedriveCounts, error) {
+func (r *redrive) run(ctx context.Context) (_ RedriveCounts, err error) {
+	if r.units, err = newLetterUnits(ctx, r.Engine, r.Filter.Pipeline); err == nil && !r.DryRun {
+		err = r.units.finish(ctx)
+	}
+	if err != nil {
+		return r.counts, fmt.Errorf("redrive: %w", err)
+	}
 	f := r.Filter
 	f.State, f.Brief = DeadLetters, false
 	left := r.Limit
@@ -141,6 +153,9 @@ func (r *redrive) run(ctx context.Context) (RedriveCounts, error) {
 		for d, err := range scanAfter(ctx, r.Engine, &f, after) {
 			if err != nil {
 				return r.counts, err
+			}
+			if !r.units.settled(d) {
+				continue
 			}
 			letters = append(letters, d)
 			size += len(d.Key) + len(d.Value)
@@ -230,8 +245,12 @@ func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) err
 
 // apply applies what became of letters in one commit.
 func (r *redrive) apply(ctx context.Context, all []tried) error {
+	letters := make([]*buffer.DeadLetter, len(all))
+	for i := range all {
+		letters[i] = all[i].letter
+	}
 	for {
-		err := r.Engine.Apply(ctx, r.batch(all))
+		err := r.units.apply(ctx, letters, r.batch(all))
 		var refused *store.BatchError
 		if err == nil {
 			return r.note(ctx, all)

@@ -278,17 +278,7 @@ func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
 			return fmt.Errorf("produce %d dead letters to %s: %w", len(fresh), r.topic, err)
 		}
 	}
-	var b store.Batch
-	now := time.Now().UnixMilli()
-	for i, d := range letters {
-		if r.engine.Traits().Atomic != store.AtomicBatch { // where nothing is purged
-			b.Add(-1, d.RelayedMutation(now))
-			continue
-		}
-		// A letter that was purged meanwhile must not come back as its mark.
-		b.Record(int64(i), nil, d.There(), d.RelayedMutation(now))
-	}
-	if err := r.engine.Apply(ctx, &b); err != nil {
+	if err := r.mark(ctx, letters); err != nil {
 		for _, row := range rows {
 			r.unmarked[row] = struct{}{}
 		}
@@ -299,6 +289,26 @@ func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {
 	}
 	r.status.relayed(int64(len(letters)), 0)
 	return nil
+}
+
+// mark marks letters as relayed. One that was purged meanwhile must not come back as
+// its mark.
+func (r *relay) mark(ctx context.Context, letters []*buffer.DeadLetter) error {
+	now := time.Now().UnixMilli()
+	if r.engine.Traits().Atomic != store.AtomicBatch {
+		for _, d := range letters {
+			m := d.RelayedMutation(now)
+			if _, err := r.engine.MutateRow(ctx, d.There(), &m); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var b store.Batch
+	for i, d := range letters {
+		b.Record(int64(i), nil, d.There(), d.RelayedMutation(now))
+	}
+	return r.engine.Apply(ctx, &b)
 }
 
 // sendCut produces as much of d as the topic takes.

@@ -25,14 +25,21 @@ type model struct {
 	moves map[string]map[int64]string
 	// begun is the first row of sourcesTable of each source.
 	begun map[string]registered
+	// deleted is up to which timestamp a row was deleted.
+	deleted map[string]int64
+	// entries are the entries of journals, by claim.
+	entries []claimed
 }
 
 func newModel() *model {
-	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}}
+	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}, deleted: map[string]int64{}}
 }
 
 func (m *model) put(table string, row []byte, v *hbase.TColumnValue) {
 	key := table + "/" + string(row)
+	if at, ok := m.deleted[key]; ok && v.GetTimestamp() <= at {
+		return
+	}
 	if m.rows[key] == nil {
 		m.rows[key] = map[string]*hbase.TColumnValue{}
 	}
@@ -53,6 +60,11 @@ func (m *model) read(table string, gets []*hbase.TGet) []*hbase.TResult_ {
 	var out []*hbase.TResult_
 	for _, get := range gets {
 		r := &hbase.TResult_{}
+		if columns := m.rows[table+"/"+string(get.Row)]; len(get.Columns) == 0 {
+			for _, name := range sortedKeys(columns) {
+				r.Row, r.ColumnValues = get.Row, append(r.ColumnValues, columns[name])
+			}
+		}
 		for _, c := range get.Columns {
 			if v := m.rows[table+"/"+string(get.Row)][string(c.Family)+":"+string(c.Qualifier)]; v != nil {
 				r.Row, r.ColumnValues = get.Row, append(r.ColumnValues, v)
@@ -72,6 +84,8 @@ func (m *model) checkAndPut(table string, row []byte, family, qualifier string, 
 		m.put(table, row, v)
 	}
 	switch table {
+	case journalsTable:
+		m.entries = append(m.entries, claimOf(row, put)...)
 	case sourcesTable:
 		r, err := decodeSource(m.value(table, row, family, qualifier))
 		if err != nil {
@@ -99,8 +113,23 @@ func (m *model) checkAndPut(table string, row []byte, family, qualifier string, 
 
 func (m *model) write(h *mutation) {
 	for _, w := range h.writes {
+		if w.DeleteSingle != nil {
+			m.delete(h.table, h.row, w.DeleteSingle.GetTimestamp())
+			continue
+		}
 		for _, v := range w.Put.ColumnValues {
 			m.put(h.table, h.row, v)
+		}
+	}
+}
+
+// delete hides what a row has up to a timestamp, and what comes late.
+func (m *model) delete(table string, row []byte, at int64) {
+	key := table + "/" + string(row)
+	m.deleted[key] = max(m.deleted[key], at)
+	for column, v := range m.rows[key] {
+		if v.GetTimestamp() <= at {
+			delete(m.rows[key], column)
 		}
 	}
 }
@@ -125,7 +154,8 @@ type worker struct {
 	turn   chan fate
 	asks   chan bool // true: for a call. false: it has ended
 	mutant string
-	data   []func() // of mutant "offset before data": what is written after the offset
+	data   []func()                   // of mutant "offset before data": what is written after the offset
+	old    map[string]*hbase.TResult_ // of mutant "old rows tested": by row
 }
 
 // call makes f where it is time. It returns what the caller learns.
@@ -150,6 +180,15 @@ func (p *worker) call(f func()) (fate, error) {
 
 func (p *worker) read(_ context.Context, table string, gets []*hbase.TGet) (out []*hbase.TResult_, err error) {
 	_, err = p.call(func() { out = p.w.m.read(table, gets) })
+	if p.mutant == "old rows tested" && table == store.OutboxTable && err == nil {
+		for i, get := range gets {
+			key := string(get.Row)
+			if p.old[key] == nil {
+				p.old[key] = out[i]
+			}
+			out[i] = p.old[key]
+		}
+	}
 	if p.mutant == "base timestamps ignored" && table == "t" {
 		for _, r := range out {
 			for i, v := range r.ColumnValues {
@@ -163,7 +202,7 @@ func (p *worker) read(_ context.Context, table string, gets []*hbase.TGet) (out 
 }
 
 func (p *worker) checkAndPut(_ context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (ok bool, err error) {
-	claim := table == store.OffsetsTable && len(put) == 1
+	claim := table == store.OffsetsTable && len(put) == 1 || table == journalsTable && len(claimOf(row, put)) > 0
 	if p.mutant == "claims not stored" && claim {
 		return true, nil
 	}
@@ -194,12 +233,20 @@ func (p *worker) write(_ context.Context, hs []*mutation) []error {
 			continue
 		}
 		if p.mutant == "counters now" {
-			for _, v := range hs[i].writes[0].Put.ColumnValues {
-				if string(v.Family) == "n" {
+			for _, w := range hs[i].writes {
+				if w.Put == nil || string(w.Put.ColumnValues[0].Family) != "n" {
+					continue
+				}
+				for _, v := range w.Put.ColumnValues {
 					p.w.clock++
 					now := p.w.clock
 					v.Timestamp = &now
 				}
+			}
+		}
+		if p.mutant == "sums without revision" && hs[i].table == store.OutboxTable && hs[i].row[0] == 0 {
+			for _, v := range hs[i].writes[0].Put.ColumnValues {
+				*v.Timestamp = 1
 			}
 		}
 		f := func() { p.w.m.write(hs[i]) }

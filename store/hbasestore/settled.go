@@ -13,10 +13,12 @@ import (
 	"sluice/store"
 )
 
-// Settled returns a mark that changes whenever a batch with progress begins or ends:
-// where two calls return the same, no pipeline has written in between. Its error is an
-// *UnfinishedError where such a batch was begun and has not ended, so that tables may
-// have a part of it, and where partitions were begun together and one of them was not.
+// Settled returns a mark that changes whenever a batch with progress, or an entry of a
+// journal, begins or ends: where two calls return the same, no pipeline has written in
+// between, and no letter was redriven or purged. Its error is an *UnfinishedError where
+// such a batch was begun and has not ended, so that tables may have a part of it, and
+// where partitions were begun together and one of them was not; it wraps
+// store.ErrRefused where an entry is decided and not carried out.
 func (s *Store) Settled(ctx context.Context) (mark string, err error) {
 	h := sha256.New()
 	ended := map[string]bool{} // rows of store.OffsetsTable
@@ -65,6 +67,30 @@ func (s *Store) Settled(ctx context.Context) (mark string, err error) {
 			if p := r.begins[number]; !ended[string(store.AppendSourceRow(nil, &src, number))] {
 				return &UnfinishedError{Source: src, Partition: number, Next: p.First, Until: max(p.Next, p.First+1), Version: p.MappingVersion}
 			}
+		}
+		return nil
+	}); err != nil {
+		return "", err
+	}
+	if err := s.everyRow(ctx, journalsTable, func(row *cell.Row) error {
+		src, number, err := store.DecodeSourceRow(row.Key)
+		if err != nil {
+			return err
+		}
+		for i := range row.Cells {
+			c := &row.Cells[i]
+			if string(c.Qualifier) != stateQualifier {
+				continue
+			}
+			at, err := decodeJournalState(c.Value)
+			if err != nil {
+				return err
+			}
+			if at.pending() {
+				return fmt.Errorf("hbasestore: %w: %s, %s/%d: a redrive or purge of dead letters was killed, and HBase may have a part of it: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it",
+					store.ErrRefused, src.Pipeline, src.Topic, number)
+			}
+			h.Write(cell.AppendPart(cell.AppendPart(nil, row.Key), c.Value))
 		}
 		return nil
 	}); err != nil {

@@ -27,7 +27,10 @@ const numbersRow = "\x00\x01"
 
 // systemTables are store.SystemTables and those that other engines have no need of.
 func systemTables() []*store.TableDescriptor {
-	return append(store.SystemTables(), &store.TableDescriptor{Name: sourcesTable, Families: []store.FamilyDescriptor{store.NewFamily(sourcesFamily)}})
+	own := func(table, family string) *store.TableDescriptor {
+		return &store.TableDescriptor{Name: table, Families: []store.FamilyDescriptor{store.NewFamily(family)}}
+	}
+	return append(store.SystemTables(), own(sourcesTable, sourcesFamily), own(journalsTable, journalsFamily))
 }
 
 // registered is a row of sourcesTable, which never changes once it is there.

@@ -1,0 +1,525 @@
+package hbasestore
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+// journalsTable holds the journals: a row each. docs/format/hbase.md has its layout.
+const (
+	journalsTable  = store.SystemNamespace + ":journals"
+	journalsFamily = "j"
+	entryQualifier = "entry"
+)
+
+// An entry decides about no more units, and writes about no more bytes: it is one
+// cell, and the rows that conditions test are read whole.
+const (
+	journalUnits = 20
+	journalBytes = 512 << 10
+	// entryOverhead is more than sums and the cell's key add to what units write.
+	entryOverhead = 4 << 10
+)
+
+var _ store.Journaler = (*Store)(nil)
+
+// ApplyJournaled implements store.Journaler, as type journal says.
+func (s *Store) ApplyJournaled(ctx context.Context, src *store.Source, partition int32, b *store.Batch) error {
+	ctx, end, err := s.begin(ctx, false)
+	if err != nil {
+		return fmt.Errorf("apply batch: %w", err)
+	}
+	defer end()
+	most := s.o.MaxCellBytes
+	if s.o.Framed {
+		most = min(most, s.o.MaxFrameBytes)
+	}
+	j := &journal{x: s.exact, schemas: s, nonce: rand.Uint64, most: most - entryOverhead, source: src, partition: partition}
+	if err := j.apply(ctx, b); err != nil {
+		return fmt.Errorf("apply batch: %w", err)
+	}
+	return nil
+}
+
+// schemas is what a journal asks of tables.
+type schemas interface {
+	Table(ctx context.Context, name string) (*store.TableDescriptor, error)
+	validate(ctx context.Context, m *cell.Mutation, conditional bool) (*mutation, error)
+	checkCounter(ctx context.Context, c *counter) error
+}
+
+// journal applies conditional units to a store whose batches are not atomic, each
+// whole and once (invariant I2), whoever is killed between two calls and whoever else
+// uses the same journal. It is one call's view of a row of journalsTable.
+//
+// Entries come one after the other. In order:
+//
+//  1. settle: an entry that is pending is carried out, by whoever finds it.
+//  2. decide: the rows that conditions test, and the numbers that are added to, are
+//     read. What is to be written is known then, to the last byte.
+//  3. claim: a check-and-put from the state that was read stores all of that as the
+//     journal's next entry.
+//  4. carry out: rows; then counters, of which an entry's revision is the offset (see
+//     counter.add).
+//  5. finish: a check-and-put says that the entry is not pending any more.
+//
+// What conditions test is changed by entries alone. A state that is not pending says
+// that all entries up to it are carried out, and the claim that it is still so: hence
+// what was read in between holds at the entry's turn. Who carries an entry out reads
+// it from the row, so that all write the same: puts and deletes with times, sums as
+// absolute values with a higher timestamp than what they replace, and cells of counters that are a
+// pure function of the entries up to theirs. A late or repeated write of an entry
+// changes nothing that a later one has changed.
+//
+// A claim whose answer is lost is found by its nonce. Where another entry stands there
+// already nobody knows, and the error says so.
+type journal struct {
+	x         *exact
+	schemas   schemas
+	nonce     func() uint64
+	most      int // bytes of an entry
+	source    *store.Source
+	partition int32
+}
+
+// unit is a unit of a batch, as the journal takes it.
+type unit struct {
+	cond   *store.Cond
+	table  string // with row, what cond is tested on
+	row    []byte
+	writes []cell.Mutation // puts and deletes; increments of COUNTER families
+	sums   []sum
+	size   int
+}
+
+// sum is an increment of a column that holds a number.
+type sum struct {
+	table, family string
+	row, column   []byte
+	delta         int64
+	time          cell.Timestamp // of what is stored
+}
+
+func (s *sum) key() string {
+	return string(append(cell.AppendPart(cell.AppendPart(cell.AppendPart(nil, []byte(s.table)), s.row), []byte(s.family)), s.column...))
+}
+
+func (j *journal) apply(ctx context.Context, b *store.Batch) error {
+	units, err := j.units(ctx, b)
+	if err != nil {
+		return err
+	}
+	unmet := int64(0)
+	for first := true; first || len(units) > 0; first = false {
+		n, u, err := j.some(ctx, units)
+		if err != nil {
+			return fmt.Errorf("journal of %s, topic %s, partition %d: %w", j.source.Pipeline, j.source.Topic, j.partition, err)
+		}
+		units, unmet = units[n:], unmet+u
+	}
+	b.Unapplied = store.Unapplied{Unmet: unmet}
+	return nil
+}
+
+// units checks a batch and returns what it is made of.
+func (j *journal) units(ctx context.Context, b *store.Batch) ([]*unit, error) {
+	if len(b.Mutations)+len(b.Counters)+len(b.Advances) > 0 {
+		return nil, fmt.Errorf("%w: a journal takes conditional records alone", store.ErrUnsupported)
+	}
+	units := make([]*unit, len(b.Records))
+	var refused refusals
+	for i := range b.Records {
+		r := &b.Records[i]
+		u, err := j.unit(ctx, r)
+		units[i] = u
+		if err == nil {
+			continue
+		}
+		var table string
+		var row []byte
+		if len(r.Mutations) > 0 {
+			table, row = r.Mutations[0].Table, r.Mutations[0].Row
+		}
+		if errors.Is(err, store.ErrUnsupported) || !refused.add(ctx, r.Offset, table, row, err) {
+			return nil, fmt.Errorf("record %d: %w", r.Offset, err)
+		}
+	}
+	return units, refused.err()
+}
+
+// unit checks a record.
+func (j *journal) unit(ctx context.Context, r *store.Record) (*unit, error) {
+	switch err := r.Check(); {
+	case err != nil:
+		return nil, err
+	case len(r.Mutations) == 0:
+		return nil, fmt.Errorf("%w: a unit without mutations", store.ErrInvalidArgument)
+	case r.Once != nil, slices.ContainsFunc(r.Checks, func(c *store.Cond) bool { return c != nil }):
+		return nil, fmt.Errorf("%w: event ids, and checks of single mutations, on HBase", store.ErrUnsupported)
+	case r.Cond != nil && r.Cond.Time != nil:
+		return nil, fmt.Errorf("%w: a condition with a time range, on HBase", store.ErrUnsupported)
+	}
+	u := &unit{cond: r.Cond, table: store.CanonicalName(r.Mutations[0].Table), row: r.Mutations[0].Row}
+	for i := range r.Mutations {
+		if err := j.add(ctx, u, &r.Mutations[i]); err != nil {
+			return nil, err
+		}
+	}
+	if u.size = len(appendEntry(nil, u.writes)); u.size > j.most {
+		return nil, fmt.Errorf("table %s, row %.100q: %w: what its record writes has %d bytes in all, a journal's entry up to %d", u.table, u.row, store.ErrCellTooLarge, u.size, j.most)
+	}
+	return u, nil
+}
+
+// add checks a mutation of u.
+func (j *journal) add(ctx context.Context, u *unit, m *cell.Mutation) error {
+	table := store.CanonicalName(m.Table)
+	writes := cell.Mutation{Table: table, Row: m.Row, Durability: m.Durability}
+	counts := cell.Mutation{Table: table, Row: m.Row}
+	for i := range m.Ops {
+		switch o := &m.Ops[i]; {
+		case o.Type != cell.OpIncrement:
+			writes.Ops = append(writes.Ops, *o)
+		case table == store.OutboxTable:
+			u.sums = append(u.sums, sum{table: table, family: o.Family, row: m.Row, column: o.Qualifier, delta: o.Delta})
+		case o.Time < 0 || o.Time == cell.Latest:
+			return fmt.Errorf("table %s, row %.100q: %w: an increment at time %d", table, m.Row, store.ErrInvalidArgument, o.Time)
+		default:
+			if err := j.schemas.checkCounter(ctx, &counter{table: table, family: o.Family, row: m.Row, column: o.Qualifier}); err != nil {
+				return err
+			}
+			counts.Ops = append(counts.Ops, *o)
+		}
+	}
+	if len(writes.Ops) > 0 {
+		h, err := j.schemas.validate(ctx, &writes, false)
+		if err == nil && h.once {
+			err = fmt.Errorf("table %s, row %.100q: %w: on HBase a unit is made of puts and deletes with times", table, m.Row, store.ErrUnsupported)
+		}
+		if err != nil {
+			return err
+		}
+		u.writes = append(u.writes, writes)
+	}
+	if len(counts.Ops) > 0 {
+		u.writes = append(u.writes, counts)
+	}
+	return nil
+}
+
+// some finishes what is pending, applies the first units and returns how many they
+// are, and of how many the condition did not hold.
+func (j *journal) some(ctx context.Context, units []*unit) (n int, unmet int64, err error) {
+	nonce := j.nonce()
+	lost, at := false, uint64(0) // the answer of a claim from revision at, which may come into effect late
+	for {
+		s, entry, err := j.load(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		switch {
+		case s.pending():
+			if err := j.carryOut(ctx, s, entry); err != nil {
+				return 0, 0, err
+			}
+			if s.nonce != nonce {
+				continue
+			}
+			fallthrough
+		case s.source != apiSource && s.nonce == nonce: // the answer was lost
+			return n, unmet, nil
+		case lost && s.revision != at:
+			return 0, 0, fmt.Errorf("%w: another entry of the journal came behind", store.ErrUnknownOutcome)
+		}
+		var writes []cell.Mutation
+		if n, unmet, writes, err = j.decide(ctx, s, units); err != nil || len(writes) == 0 {
+			return n, unmet, err
+		}
+		before := s
+		if s.source == apiSource {
+			r, err := j.x.register(ctx, j.source, nil)
+			if err != nil {
+				return 0, 0, err
+			}
+			s.source = r.id
+		}
+		s.revision, s.nonce, entry = s.revision+1, nonce, appendEntry(nil, writes)
+		ok, err := j.move(ctx, before, s, entry)
+		switch {
+		case ok:
+			return n, unmet, j.carryOut(ctx, s, entry)
+		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
+			return 0, 0, err
+		}
+		if err != nil {
+			lost, at = true, before.revision
+		}
+	}
+}
+
+func (j *journal) row() []byte { return store.AppendSourceRow(nil, j.source, j.partition) }
+
+// load reads the journal's state, and the entry where it is pending.
+func (j *journal) load(ctx context.Context) (s journalState, entry []byte, err error) {
+	get := &hbase.TGet{Row: j.row(), Columns: []*hbase.TColumn{
+		{Family: []byte(journalsFamily), Qualifier: []byte(entryQualifier)},
+		{Family: []byte(journalsFamily), Qualifier: []byte(stateQualifier)},
+	}}
+	results, err := j.x.cells.read(ctx, journalsTable, []*hbase.TGet{get})
+	if err != nil {
+		return s, nil, err
+	}
+	for _, v := range results[0].ColumnValues {
+		if string(v.Qualifier) == entryQualifier {
+			entry = v.Value
+			continue
+		}
+		if s, err = decodeJournalState(v.Value); err != nil {
+			return s, nil, err
+		}
+	}
+	return s, entry, nil
+}
+
+// move changes the journal's state by check-and-put, with its entry.
+func (j *journal) move(ctx context.Context, from, to journalState, entry []byte) (bool, error) {
+	var old []byte
+	if from.source != apiSource {
+		old = from.encode()
+	}
+	at := int64(to.revision)
+	var put []*hbase.TColumnValue
+	for qualifier, value := range map[string][]byte{stateQualifier: to.encode(), entryQualifier: notNil(entry)} {
+		put = append(put, &hbase.TColumnValue{Family: []byte(journalsFamily), Qualifier: []byte(qualifier), Value: value, Timestamp: &at})
+	}
+	return j.x.cells.checkAndPut(ctx, journalsTable, j.row(), journalsFamily, stateQualifier, old, put)
+}
+
+// decide returns what the first n units write at the journal's next entry, and of how
+// many of them the condition does not hold.
+func (j *journal) decide(ctx context.Context, s journalState, units []*unit) (n int, unmet int64, writes []cell.Mutation, err error) {
+	size := 0
+	written := map[string]bool{} // rows, by rowOf
+	for n < len(units) && n < journalUnits && (n == 0 || size+units[n].size <= min(journalBytes, j.most)) && !written[rowOf(units[n].table, units[n].row)] {
+		u := units[n]
+		for i := range u.writes {
+			written[rowOf(u.writes[i].Table, u.writes[i].Row)] = true
+		}
+		for i := range u.sums {
+			written[rowOf(u.sums[i].table, u.sums[i].row)] = true
+		}
+		size += u.size
+		n++
+	}
+	rows, sums, err := j.read(ctx, units[:n])
+	if err != nil {
+		return 0, 0, nil, err
+	}
+	changed := map[string]*sum{}
+	var order []string
+	for _, u := range units[:n] {
+		holds, err := j.holds(ctx, u, rows[rowOf(u.table, u.row)])
+		if err != nil {
+			return 0, 0, nil, err
+		}
+		if !holds {
+			unmet++
+			continue
+		}
+		writes = append(writes, u.writes...)
+		for i := range u.sums {
+			v := u.sums[i]
+			key := v.key()
+			if changed[key] == nil {
+				order = append(order, key)
+				stored := v
+				stored.delta, stored.time = sums[key].delta, sums[key].time
+				changed[key] = &stored
+			}
+			changed[key].delta += v.delta
+		}
+	}
+	for _, key := range order {
+		v := changed[key]
+		m := cell.Mutation{Table: v.table, Row: v.row}
+		// A number that was copied here has the time of another store.
+		m.Put(v.family, v.column, max(cell.Timestamp(s.revision)+1, v.time+1), binary.BigEndian.AppendUint64(nil, uint64(v.delta)))
+		writes = append(writes, m)
+	}
+	return n, unmet, writes, nil
+}
+
+func rowOf(table string, row []byte) string {
+	return string(append(cell.AppendPart(nil, []byte(table)), row...))
+}
+
+// read reads the rows that conditions test, by rowOf, and the numbers that are added
+// to, by sum.key.
+func (j *journal) read(ctx context.Context, units []*unit) (rows map[string][]*hbase.TColumnValue, sums map[string]sum, err error) {
+	gets := map[string][]*hbase.TGet{} // by table
+	rows, sums = map[string][]*hbase.TColumnValue{}, map[string]sum{}
+	keys := map[string][]string{} // of the sums of each get, "" = a row that is tested
+	for _, u := range units {
+		if u.cond != nil {
+			gets[u.table], keys[u.table] = append(gets[u.table], &hbase.TGet{Row: u.row}), append(keys[u.table], "")
+		}
+		for i := range u.sums {
+			v := &u.sums[i]
+			key := v.key()
+			if slices.Contains(keys[v.table], key) {
+				continue
+			}
+			gets[v.table] = append(gets[v.table], &hbase.TGet{Row: v.row, Columns: []*hbase.TColumn{{Family: []byte(v.family), Qualifier: v.column}}})
+			keys[v.table] = append(keys[v.table], key)
+		}
+	}
+	for table, all := range gets {
+		results, err := j.x.cells.read(ctx, table, all)
+		if err != nil {
+			return nil, nil, err
+		}
+		for i, r := range results {
+			key := keys[table][i]
+			switch {
+			case key == "":
+				rows[rowOf(table, all[i].Row)] = r.ColumnValues
+			case len(r.ColumnValues) == 0:
+			case len(r.ColumnValues[0].Value) != 8:
+				return nil, nil, fmt.Errorf("table %s, row %.100q: %w: %d bytes", table, all[i].Row, store.ErrNotANumber, len(r.ColumnValues[0].Value))
+			default:
+				v := r.ColumnValues[0]
+				sums[key] = sum{delta: int64(binary.BigEndian.Uint64(v.Value)), time: cell.Timestamp(v.GetTimestamp())}
+			}
+		}
+	}
+	return rows, sums, nil
+}
+
+// holds tests a unit's condition on its row.
+func (j *journal) holds(ctx context.Context, u *unit, values []*hbase.TColumnValue) (bool, error) {
+	if u.cond == nil {
+		return true, nil
+	}
+	t, err := j.schemas.Table(ctx, u.table)
+	if err != nil {
+		return false, err
+	}
+	holds, _, err := store.CheckCondition(t, u.row, u.cond, func(s *store.Scan) (cells []cell.Cell, err error) {
+		sel, err := store.NewSelection(s, t)
+		if err != nil {
+			return nil, err
+		}
+		sc := store.NewScanner(ctx, sel, &oneRowSource{sel, u.row, values})
+		if sc.Next() {
+			cells = slices.Clone(sc.Row().Cells)
+		}
+		return cells, errors.Join(sc.Err(), sc.Close())
+	})
+	return holds, err
+}
+
+// oneRowSource is a row that was read whole, in its newest versions.
+type oneRowSource struct {
+	sel    *store.Selection
+	row    []byte
+	values []*hbase.TColumnValue // nil at the end
+}
+
+// NextRow implements store.RowSource.
+func (o *oneRowSource) NextRow(skip func([]byte) bool) (*cell.Row, error) {
+	values := o.values
+	if o.values = nil; len(values) == 0 || skip != nil && skip(o.row) {
+		return nil, nil
+	}
+	row := &cell.Row{Key: o.row}
+	for _, sf := range o.sel.Families() {
+		for _, v := range values {
+			if sf.Family.Name == string(v.Family) && sf.Wants(v.Qualifier) {
+				row.Cells = append(row.Cells, cell.Cell{Family: sf.Family.Name, Qualifier: v.Qualifier, Time: cell.Timestamp(v.GetTimestamp()), Kind: cell.KindPut, Value: v.Value})
+			}
+		}
+	}
+	if len(row.Cells) == 0 {
+		return nil, nil
+	}
+	return row, nil
+}
+
+// Close implements store.RowSource.
+func (o *oneRowSource) Close() error { return nil }
+
+// carryOut writes what the pending entry of s says, and finishes it.
+func (j *journal) carryOut(ctx context.Context, s journalState, entry []byte) error {
+	fail := func(err error) error {
+		return fmt.Errorf("entry %d is decided and not carried out; whoever uses the journal next does it: %w", s.revision, err)
+	}
+	ms, err := decodeEntry(entry)
+	if err != nil {
+		return fail(err)
+	}
+	rows, counters, err := j.prepare(ctx, s, ms)
+	if err != nil {
+		return fail(err)
+	}
+	units, _, _ := joinRows(rows)
+	if err := errors.Join(j.x.cells.write(ctx, units)...); err != nil {
+		return fail(err)
+	}
+	if err := j.x.count(ctx, &partition{state: state{source: s.source}}, j.partition, counters); err != nil {
+		return fail(err)
+	}
+	done := s
+	done.revision++
+	for {
+		ok, err := j.move(ctx, s, done, nil)
+		switch {
+		case ok && err == nil:
+			return nil
+		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
+			return fail(err)
+		}
+		if now, _, err := j.load(ctx); err != nil || now != s {
+			return err
+		}
+	}
+}
+
+// prepare returns the writes of an entry in the form in which HBase takes them.
+func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutation) (rows []*mutation, counters []*counter, err error) {
+	byKey := map[string]*counter{}
+	for i := range ms {
+		m := &ms[i]
+		if len(m.Ops) > 0 && m.Ops[0].Type != cell.OpIncrement {
+			h, err := j.schemas.validate(ctx, m, false)
+			if err != nil {
+				return nil, nil, err
+			}
+			rows = append(rows, h)
+			continue
+		}
+		for k := range m.Ops {
+			o := &m.Ops[k]
+			key := (&sum{table: m.Table, family: o.Family, row: m.Row, column: o.Qualifier}).key()
+			c := byKey[key]
+			if c == nil {
+				c = &counter{table: m.Table, family: o.Family, row: m.Row, column: bytes.Clone(o.Qualifier), key: key}
+				byKey[key] = c
+				counters = append(counters, c)
+				if err := j.schemas.checkCounter(ctx, c); err != nil {
+					return nil, nil, err
+				}
+			}
+			c.steps = append(c.steps, step{int64(s.revision) - 1, o.Delta, o.Time})
+		}
+	}
+	return rows, counters, nil
+}
