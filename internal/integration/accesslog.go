@@ -3,8 +3,11 @@
 // a data directory against the count.
 //
 // The tests that need nothing but loopback are beside it and run with every go
-// test; those that need a real Kafka or Python are behind the build tag
-// "integration" and say what they skip. Nothing here is used by the product.
+// test; those that need a real Kafka, a real HBase or Python are behind the build tag
+// "integration" and say what they skip. They start servers by the programs in
+// SLUICE_REAL, a folder beside the checkout where it is not set, and stop them; one
+// HBase serves all, that of SLUICE_HBASE_DIR where there is one. Nothing here is used
+// by the product.
 package integration
 
 import (
