@@ -272,6 +272,14 @@ type DeadLetters struct {
 	CloseAfter time.Duration `yaml:"close_after"`
 }
 
+// rules returns the pipeline's rules. Late events are refused where a policy is for
+// them, and else counted in.
+func (p *Pipeline) rules() *mapping.Spec {
+	s := p.Spec
+	_, s.EventTime.RefuseLate = p.DeadLetters.Policies["late"]
+	return &s
+}
+
 // poison returns the pipeline's option. The policies are checked: a name that is
 // none counts as dlq here.
 func (d *DeadLetters) poison() pipeline.Poison {

@@ -215,7 +215,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		}
 		if err := c.readSchema(&p.Decode); err != nil {
 			report(join(path, "decode.schema_file"), "a relative path starts at the configuration file", "%v", err)
-		} else if _, err := mapping.Compile(&p.Spec, find); err != nil {
+		} else if _, err := mapping.Compile(p.rules(), find); err != nil {
 			d.specErrors(path, err)
 		}
 		c.Pipelines[name] = p // with its schema

@@ -122,7 +122,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 			return nil, fmt.Errorf("pipeline %s: %w", name, err)
 		}
 	}
-	plan, err := mapping.Compile(&p.Spec, c.tableFinder())
+	plan, err := mapping.Compile(p.rules(), c.tableFinder())
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %s: %w", name, err)
 	}

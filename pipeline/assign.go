@@ -231,6 +231,7 @@ func (w *worker) skipLost(ctx context.Context, progress store.Progress, start in
 	lost := progress
 	lost.Lost += start - progress.Next
 	lost.Next = start
+	lost.Gaps = lost.Gaps.With(progress.Next, start)
 	var b store.Batch
 	b.Advance(w.src, w.partition, progress.Next, lost)
 	if err := w.p.opts.Engine.Apply(ctx, &b); err != nil {

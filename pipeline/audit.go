@@ -132,11 +132,29 @@ func (a *Audit) counts() {
 		name string
 		n    int64
 	}{
-		{"applied", p.Applied}, {"filtered", p.Filtered}, {"duplicate", p.Duplicate}, {"unmet", p.Unmet}, {"dead", p.Dead}, {"dropped", p.Dropped}, {"control", p.Control}, {"lost", p.Lost},
+		{"applied", p.Applied}, {"filtered", p.Filtered}, {"duplicate", p.Duplicate}, {"unmet", p.Unmet}, {"dead", p.Dead}, {"dropped", p.Dropped}, {"control", p.Control}, {"lost", p.Lost}, {"aborted", p.Aborted}, {"late", p.Late},
 	} {
 		if c.n < 0 {
 			a.problem("%s is %d", c.name, c.n)
 		}
+	}
+	if p.Aborted > p.Control {
+		a.problem("%d records of aborted transactions are counted among %d control offsets", p.Aborted, p.Control)
+	}
+	if most := p.Applied + p.Duplicate + p.Unmet; p.Late > most {
+		a.problem("%d records are counted as late, of %d", p.Late, most)
+	}
+	gaps := p.Gaps.All()
+	switch listed := p.Gaps.Offsets(); {
+	case listed > p.Lost:
+		a.problem("%d offsets are counted as lost, the ranges %s have %d", p.Lost, p.Gaps, listed)
+	case listed > 0 && (gaps[0].From < p.First || gaps[len(gaps)-1].To > p.Next):
+		a.problem("lost offsets %s are outside of %d to %d", p.Gaps, p.First, p.Next-1)
+	case listed < p.Lost:
+		a.Notes = append(a.Notes, fmt.Sprintf("which offsets were lost first, %d of them, is not known any more", p.Lost-listed))
+	}
+	if len(gaps) > 0 {
+		a.Notes = append(a.Notes, fmt.Sprintf("lost offsets: %s", p.Gaps))
 	}
 	if !p.Balanced() {
 		a.problem("offsets %d to %d are %d, the counts add up to %d: %d applied, %d filtered, %d duplicate, %d unmet, %d dead, %d dropped, %d control, %d lost",
@@ -222,6 +240,9 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 		return err
 	}
 	one.LogStart, one.LogEnd = spans[one.Partition].start, end
+	if gaps := one.Progress.Gaps.All(); len(gaps) > 0 && gaps[len(gaps)-1].To > one.LogStart {
+		one.problem("offsets %d to %d are counted as lost, Kafka has them from %d on", gaps[len(gaps)-1].From, gaps[len(gaps)-1].To-1, one.LogStart)
+	}
 	if one.Progress.Next > end {
 		one.problem("offset %d is applied, the log ends at %d: it was truncated, or restored from an older copy", one.Progress.Next-1, end)
 		return nil
@@ -256,14 +277,16 @@ func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64) erro
 	if compacted {
 		one.Notes = append(one.Notes, "the topic is compacted: records that were applied may be missing now")
 	}
-	records, between := one.records(), p.Control+p.Lost
+	// Lost offsets were before the log's start then, and are now: between the records
+	// that are read lie control offsets alone.
+	records, between := one.records(), p.Control
 	left := records - one.Records // must have been in what is gone
 	switch gaps := p.Next - one.From - one.Records; {
 	case left < 0:
 		one.problem("offsets %d to %d have %d records, %d of all that were applied are counted: %d are missing in the counts", one.From, p.Next-1, one.Records, records, -left)
 	case compacted:
 	case between < gaps:
-		one.problem("offsets %d to %d have %d without a record, %d of all that were applied are counted: %d records are counted too many", one.From, p.Next-1, gaps, between, gaps-between)
+		one.problem("offsets %d to %d have %d without a record, %d of all that were passed are counted: %d records are counted too many", one.From, p.Next-1, gaps, between, gaps-between)
 	}
 	if len(missing) > 0 && !compacted {
 		one.problem("%d dead letters are of offsets without a record: %v", len(missing), firstOf(missing))

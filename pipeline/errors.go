@@ -181,6 +181,12 @@ func pauseReason(err error) string {
 	return s
 }
 
+// storeTrouble reports whether err is the store's, which is not to be written to for a
+// while.
+func storeTrouble(err error) bool {
+	return errors.Is(err, store.ErrDiskFull) || errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrTableNotEnabled)
+}
+
 // rootCause returns the text of the innermost error, without the offsets that
 // those around it name.
 func rootCause(err error) string {

@@ -69,11 +69,15 @@ func (b *fakeBroker) produce(partition int32, values ...string) {
 		l := b.logs[partition]
 		for _, v := range values {
 			if v != "-" {
-				l.records = append(l.records, kafka.Record{Offset: l.end, Timestamp: 1000 + l.end, Key: []byte("k"), Value: []byte(v)})
+				l.records = append(l.records, fakeRecord(l.end, 1000+l.end, v))
 			}
 			l.end++
 		}
 	})
+}
+
+func fakeRecord(offset, at int64, value string) kafka.Record {
+	return kafka.Record{Offset: offset, Timestamp: at, Key: []byte("k"), Value: []byte(value)}
 }
 
 func (b *fakeBroker) topic(context.Context, string) (topicInfo, error) {

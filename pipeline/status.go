@@ -73,11 +73,16 @@ type Metrics struct {
 	Applied, Filtered, Dead, Dropped, Control, Lost int64 // records
 	Duplicate                                       int64 // records whose event id was used before
 	Unmet                                           int64 // records of which no check held
+	Aborted                                         int64 // of Control: records of aborted transactions
+	Late                                            int64 // of Applied, Duplicate and Unmet: late events
+	Ops                                             buffer.Ops
 	Batches                                         int64
 	Commits                                         Histogram // durations of Engine.Apply
 	FetchedBytes                                    int64
-	Stale                                           int64 // batches that another owner had overtaken
-	Refusals                                        int64 // records that the store refused
+	Stale                                           int64         // batches that another owner had overtaken
+	Fenced                                          int64         // batches that were not sent for that, or as the partition was taken away
+	Held                                            time.Duration // that partitions read nothing as the store, or memory, was busy
+	Refusals                                        int64         // records that the store refused
 	Pauses                                          int64
 	Backfills                                       int64 // times that a partition began to be applied in bulk
 	Trips                                           int64 // breakers that have opened
@@ -232,6 +237,12 @@ func (p *partitionState) applied(b *buffer.Summary, took time.Duration) (resumed
 	m.Dead += b.Counts.Dead
 	m.Dropped += b.Counts.Dropped
 	m.Control += b.Counts.Control
+	m.Aborted += b.Counts.Aborted
+	m.Late += b.Counts.Late
+	m.Ops.Increments += b.Ops.Increments
+	m.Ops.Puts += b.Ops.Puts
+	m.Ops.Deletes += b.Ops.Deletes
+	m.Ops.Appends += b.Ops.Appends
 	m.Batches++
 	m.Commits.add(took)
 	for _, d := range b.Dead {
@@ -254,6 +265,20 @@ func (p *partitionState) reopen(stale bool) {
 	if stale {
 		p.s.metrics.Stale++
 	}
+}
+
+// fenced notes a batch that was not sent, as the partition has another owner.
+func (p *partitionState) fenced() {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.metrics.Fenced++
+}
+
+// held notes for how long the store or the memory kept the partition from reading.
+func (p *partitionState) held(d time.Duration) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	p.s.metrics.Held += d
 }
 
 func (p *partitionState) refusals(n int) {

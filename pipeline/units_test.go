@@ -19,9 +19,9 @@ import (
 
 // ledgerPlan has everything that the store decides in the order of records: puts
 // and deletes under a check, appends, deletes of counters that are added to, and
-// event ids. Rows and ids are of one partition, so that the order of its records
+// event ids that are kept for ttl. Rows and ids are of one partition, so that the order of its records
 // alone decides.
-func ledgerPlan(t testing.TB) *mapping.Plan {
+func ledgerPlan(t testing.TB, ttl time.Duration) *mapping.Plan {
 	t.Helper()
 	row := `partition + "/" + user`
 	first := func(op, value string) *mapping.CheckSpec {
@@ -29,7 +29,7 @@ func ledgerPlan(t testing.TB) *mapping.Plan {
 	}
 	plan, err := mapping.Compile(&mapping.Spec{
 		Decode: mapping.DecodeSpec{Format: "json"},
-		Dedup:  mapping.DedupSpec{ID: `partition + "/" + id`, TTL: 1000 * time.Hour},
+		Dedup:  mapping.DedupSpec{ID: `partition + "/" + id`, TTL: ttl},
 		Rules: []mapping.RuleSpec{
 			{Table: "events", Row: row, When: `kind == "set"`, Check: first("absent", ""), Put: map[string]map[string]string{"e": {"first": "v"}}},
 			{Table: "events", Row: row, When: `kind == "log"`, Append: map[string]map[string]string{"e": {"log": `v + ","`}}},
@@ -148,18 +148,18 @@ func TestUnitsAreExact(t *testing.T) {
 	for seed := range n {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { simulateLedger(t, newEngine(t), uint64(seed)) })
+			synctest.Test(t, func(t *testing.T) { simulateLedger(t, newEngine(t), uint64(seed), 1000*time.Hour) })
 		})
 	}
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint("pebble", seed), func(t *testing.T) {
 			t.Parallel()
-			simulateLedger(t, newPebble(t), seed)
+			simulateLedger(t, newPebble(t), seed, 1000*time.Hour)
 		})
 	}
 }
 
-func simulateLedger(t *testing.T, e store.Engine, seed uint64) {
+func simulateLedger(t *testing.T, e store.Engine, seed uint64, ttl time.Duration) {
 	const partitions = 3
 	rng := rand.New(rand.NewPCG(seed, 11))
 	b := newFakeBroker(partitions)
@@ -194,7 +194,7 @@ func simulateLedger(t *testing.T, e store.Engine, seed uint64) {
 		}
 		return true, nil
 	}}
-	plan := ledgerPlan(t)
+	plan := ledgerPlan(t, ttl)
 	begin := func(e store.Engine, of ...int32) *running {
 		p := newTest(t, e, b, killed, func(o *Options) {
 			o.InFlight = 1 + rng.IntN(3)
@@ -276,7 +276,7 @@ func TestRedriveOfUnits(t *testing.T) {
 		} {
 			b.produce(0, ev.String())
 		}
-		plan := ledgerPlan(t)
+		plan := ledgerPlan(t, 1000*time.Hour)
 		p := newTest(t, e, b)
 		p.newMapper = func() mapper { return &pickyMapper{plan.NewMapper()} }
 		r := start(t, p, 0)

@@ -122,7 +122,12 @@ func (w *worker) run(ctx context.Context) error {
 		if w.state.pause(pauseReason(err), rootCause(err)) {
 			w.log.Warn("partition is paused and tries again by itself", "err", err)
 		}
-		if sleep(ctx, wait) != nil {
+		begun := time.Now()
+		over := sleep(ctx, wait) != nil
+		if storeTrouble(err) {
+			w.state.held(time.Since(begun))
+		}
+		if over {
 			return nil
 		}
 		wait = min(2*wait, maxRetryWait)
@@ -280,6 +285,9 @@ func (w *worker) session(ctx, hard context.Context) error {
 		}
 	}
 	w.chain.close(w.settle)
+	if !w.buf.Empty() && (ctx.Err() != nil || errors.Is(w.err, store.ErrStale)) {
+		w.state.fenced()
+	}
 	if w.err != nil {
 		return w.err
 	}
@@ -320,8 +328,9 @@ func (w *worker) consume(ctx, hard context.Context, in <-chan fetched) error {
 			continue
 		}
 		next := in
+		var begun time.Time
 		if w.buf.Full() {
-			next = nil // the chain is full, too
+			next, begun = nil, time.Now() // the chain is full, too
 		}
 		var age <-chan time.Time
 		if buffered && !late {
@@ -333,6 +342,9 @@ func (w *worker) consume(ctx, hard context.Context, in <-chan fetched) error {
 			return nil
 		case r := <-w.chain.results:
 			w.chain.waiting--
+			if !begun.IsZero() {
+				w.state.held(time.Since(begun))
+			}
 			w.settle(r)
 		case <-age:
 		case f, ok := <-next:
@@ -346,6 +358,9 @@ func (w *worker) consume(ctx, hard context.Context, in <-chan fetched) error {
 			}
 			err := w.batch(ctx, hard, f.batch)
 			f.batch.Release()
+			if d := w.buf.Waited(); d > 0 {
+				w.state.held(d)
+			}
 			if err != nil {
 				return err
 			}
@@ -376,6 +391,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 		w.epoch = b.LeaderEpoch
 	}
 	rec := mapping.Record{Topic: w.src.Topic, Partition: w.partition}
+	aborted := b.Aborted
 	for i := range b.Records {
 		if i&1023 == 1023 && ctx.Err() != nil {
 			w.mark()
@@ -384,6 +400,9 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 		r := &b.Records[i]
 		if r.Offset < w.buf.Next() {
 			continue
+		}
+		for ; len(aborted) > 0 && aborted[0].Last < r.Offset; aborted = aborted[1:] {
+			w.buf.Abort(aborted[0].Last+1, aborted[0].Records)
 		}
 		if err := w.recordFetching(ctx, hard, r, &rec); err != nil {
 			w.mark() // what is before r is still stored, after b is released
@@ -397,6 +416,9 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 		}
 	}
 	w.mark()
+	for _, a := range aborted {
+		w.buf.Abort(a.Last+1, a.Records)
+	}
 	w.buf.Skip(b.Next)
 	w.state.fetched(b, w.buf.Next())
 	w.lags(b.LastStable - w.buf.Next())
@@ -458,11 +480,16 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 }
 
 // add buffers what the record at offset became.
-func (w *worker) add(ctx context.Context, offset int64, out *mapping.Output) error {
+func (w *worker) add(ctx context.Context, offset int64, out *mapping.Output) (err error) {
 	if out.Records != nil {
-		return w.buf.AddRecords(ctx, offset, w.src.Pipeline, out.Records)
+		err = w.buf.AddRecords(ctx, offset, w.src.Pipeline, out.Records)
+	} else {
+		err = w.buf.Add(ctx, offset, out.Mutations)
 	}
-	return w.buf.Add(ctx, offset, out.Mutations)
+	if err == nil && out.Late {
+		w.buf.Late()
+	}
+	return err
 }
 
 // mapRecord maps r.
@@ -511,9 +538,11 @@ func (w *worker) dead(ctx context.Context, r *kafka.Record, reason *mapping.Erro
 // flush hands over what is buffered, once the chain has room.
 func (w *worker) flush(ctx context.Context) error {
 	for w.chain.full() {
+		begun := time.Now()
 		select {
 		case r := <-w.chain.results:
 			w.chain.waiting--
+			w.state.held(time.Since(begun))
 			w.settle(r)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -543,7 +572,11 @@ func (w *worker) settle(r applied) {
 		if len(r.Dead) > 0 {
 			w.p.relay.wake(&w.src, w.partition, r.From)
 		}
-	case w.err == nil && !errors.Is(r.err, errDropped):
+	case errors.Is(r.err, errDropped):
+		if errors.Is(w.err, store.ErrStale) || errors.Is(w.err, context.Canceled) {
+			w.state.fenced()
+		}
+	case w.err == nil:
 		w.err = fmt.Errorf("apply offsets %d to %d of %s: %w", r.From, r.Progress.Next-1, w.name, r.err)
 	}
 }

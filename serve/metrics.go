@@ -30,6 +30,7 @@ type descriptions struct {
 	build, requests, checkpoints, pipelineReady                    *prometheus.Desc
 	lag, lagSeconds, position, floor, logStart, end, records, lost *prometheus.Desc
 	fetchBytes, fetchErrors, rebalances, assigned, generation      *prometheus.Desc
+	late, fetchSeconds, flushOps, fenced, backpressure             *prometheus.Desc
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
 	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
@@ -60,18 +61,24 @@ func newDescriptions() *descriptions {
 		records:    describe("kafka_records_total", "Records by what became of them.", append(partition, "outcome")...),
 		lost:       describe("kafka_records_lost_total", "Records that Kafka lost before they were read.", append(partition, "reason")...),
 
-		backfill:    describe("kafka_backfill", "1 while the partition is so far behind that it is applied in bulk.", partition...),
-		backfills:   describe("backfills_total", "Times that a partition began to be applied in bulk.", "pipeline"),
-		fetchBytes:  describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
-		fetchErrors: describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
-		rebalances:  describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
-		assigned:    describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
-		generation:  describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
+		late: describe("late_records_total", "Records of events later than allowed_lateness, which were added all the same.", partition...),
+
+		backfill:     describe("kafka_backfill", "1 while the partition is so far behind that it is applied in bulk.", partition...),
+		backfills:    describe("backfills_total", "Times that a partition began to be applied in bulk.", "pipeline"),
+		fetchBytes:   describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
+		fetchErrors:  describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
+		fetchSeconds: describe("kafka_fetch_duration_seconds", "Time from a fetch request to its answer, the wait for records at the broker included.", "pipeline"),
+		rebalances:   describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
+		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
+		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
 
 		bufferBytes:    describe("write_buffer_bytes", "Memory of fetched and buffered records.", "pipeline"),
 		bufferLimit:    describe("write_buffer_limit_bytes", "Memory at which fetching pauses.", "pipeline"),
 		flushSeconds:   describe("flush_duration_seconds", "Time from handing a batch to the store to its durable commit.", "pipeline"),
 		flushConflicts: describe("flush_conflicts_total", "Batches dropped because the stored offset was another one.", "pipeline"),
+		flushOps:       describe("flush_mutations_total", "Changes that were stored, by kind; increments of one counter in one batch are one.", "pipeline", "kind"),
+		fenced:         describe("fenced_writes_total", "Batches that were not sent to the store, as the partition had another owner.", "pipeline"),
+		backpressure:   describe("backpressure_seconds_total", "Time that partitions read nothing as the store or the memory was busy, all added up.", "pipeline"),
 		pauses:         describe("pauses_total", "Times that a partition waited for the store.", "pipeline"),
 		deadLetters:    describe("dead_letters_total", "Records refused, by stage and class of error.", "pipeline", "stage", "error_class"),
 		relayed:        describe("dead_letters_relayed_total", "Dead letters that the dead-letter topic has taken.", "pipeline"),
@@ -239,9 +246,10 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		for _, o := range []struct {
 			outcome string
 			n       int64
-		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"duplicate", t.Duplicate}, {"unmet", t.Unmet}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"purged", t.Purged}, {"dropped", t.Dropped}, {"control", t.Control}} {
+		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"duplicate", t.Duplicate}, {"unmet", t.Unmet}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"purged", t.Purged}, {"dropped", t.Dropped}, {"control", t.Control}, {"aborted", t.Aborted}} {
 			e.counter(d.records, float64(o.n), append(l, o.outcome)...)
 		}
+		e.counter(d.late, float64(t.Late), l...)
 		open := 0.0
 		if t.Tripped != "" {
 			open = 1
@@ -256,6 +264,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	for code, n := range p.FetchErrors {
 		e.counter(d.fetchErrors, float64(n), p.Name, code)
 	}
+	e.histogram(d.fetchSeconds, &p.FetchSeconds, p.Name)
 	e.counter(d.rebalances, float64(p.Rebalances), p.Name)
 	e.gauge(d.assigned, float64(len(p.Partitions)), p.Name)
 	e.gauge(d.generation, float64(p.Generation), p.Name)
@@ -265,6 +274,11 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	e.counter(d.backfills, float64(p.Backfills), p.Name)
 	e.histogram(d.flushSeconds, &p.FlushSeconds, p.Name)
 	e.counter(d.flushConflicts, float64(p.FlushConflicts), p.Name)
+	e.counter(d.fenced, float64(p.FencedWrites), p.Name)
+	e.counter(d.backpressure, p.BackpressureSeconds, p.Name)
+	for kind, n := range p.FlushOps {
+		e.counter(d.flushOps, float64(n), p.Name, kind)
+	}
 	for _, dl := range p.DeadLetters {
 		e.counter(d.deadLetters, float64(dl.Count), p.Name, dl.Stage, dl.Class)
 	}

@@ -29,11 +29,20 @@ type PipelineStatus struct {
 
 	FetchBytes  uint64            `json:"fetch_bytes"`
 	FetchErrors map[string]uint64 `json:"fetch_errors,omitempty"` // by code, in lower case
+	// FetchSeconds are from a request to its answer, the wait for records at the
+	// broker included.
+	FetchSeconds Histogram `json:"fetch_seconds"`
 
 	FlushSeconds   Histogram `json:"flush_seconds"`
 	FlushConflicts uint64    `json:"flush_conflicts"` // batches that found another stored offset
-	Pauses         uint64    `json:"pauses"`          // times that a partition waited for the store
-	Backfills      uint64    `json:"backfills"`       // times that a partition began to be applied in bulk
+	FencedWrites   uint64    `json:"fenced_writes"`   // batches not sent, as the partition has another owner
+	// FlushOps counts what was changed, by kind: increment, put, delete, append.
+	FlushOps map[string]uint64 `json:"flush_ops,omitempty"`
+	// BackpressureSeconds is for how long partitions read nothing, as the store or
+	// the memory was busy, all of them added up.
+	BackpressureSeconds float64 `json:"backpressure_seconds"`
+	Pauses              uint64  `json:"pauses"`    // times that a partition waited for the store
+	Backfills           uint64  `json:"backfills"` // times that a partition began to be applied in bulk
 
 	BufferBytes int64 `json:"buffer_bytes"`
 	BufferLimit int64 `json:"buffer_limit_bytes"`
@@ -54,12 +63,14 @@ type PartitionStatus struct {
 	End       int64            `json:"end"`       // end of what may be read (last stable offset)
 	Backfill  bool             `json:"backfill"`  // it is applied in bulk
 	LastTime  int64            `json:"last_time"` // of the newest record applied, ms since the Unix epoch; 0 = unknown
-	Applied   int64            `json:"applied"`   // this and the next six: since the partition was begun
+	Applied   int64            `json:"applied"`   // this and the next seven: since the partition was begun
 	Filtered  int64            `json:"filtered"`
 	Duplicate int64            `json:"duplicate"` // an event that was sent again
 	Unmet     int64            `json:"unmet"`     // no check of the rules held
 	Dead      int64            `json:"dead"`
-	Control   int64            `json:"control"`
+	Control   int64            `json:"control"`           // markers and what compaction has taken
+	Aborted   int64            `json:"aborted"`           // records of aborted transactions
+	Late      int64            `json:"late"`              // of Applied, Duplicate and Unmet: later than the mapping expects
 	Lost      map[string]int64 `json:"lost,omitempty"`    // by reason: retention, truncated, recreated
 	Dropped   int64            `json:"dropped"`           // could not be applied, and are not kept
 	Redriven  int64            `json:"redriven"`          // of Dead, had their effect after all

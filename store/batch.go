@@ -41,6 +41,9 @@ type Progress struct {
 	Control        int64 // offsets without a record for us: control, aborted, compacted
 	Lost           int64 // offsets that Kafka no longer had
 	Dropped        int64 // records that could not be applied, and that the user does not want to keep
+	Aborted        int64 // of Control: records of aborted transactions
+	Late           int64 // of Applied, Duplicate and Unmet: records of events that were later than the mapping expects
+	Gaps           Gaps  // which offsets are Lost, the newest ranges
 }
 
 // Balanced reports whether the audit equation holds.

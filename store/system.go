@@ -83,7 +83,7 @@ func DecodeSourceRow(row []byte) (s Source, partition int32, err error) {
 }
 
 const (
-	progressVersion = 3 // 1 has no Dropped; 2 has nothing of AppendProgress's third
+	progressVersion = 4 // 1 has no Dropped; 2 and 3 have nothing of AppendProgress's next
 	progressFixed   = 1 + 8*10 + 4
 )
 
@@ -91,11 +91,14 @@ const (
 // LastOffset, LastTime, Fingerprint, Applied, Filtered, Dead, Control and Lost (8
 // bytes big-endian each), LeaderEpoch (4) and the mapping version. Version 2 has
 // Dropped (8 bytes) after the epoch, version 3 also Duplicate, Unmet and
-// MappingFrom after that. The lowest that will do is written: a program that does
+// MappingFrom after that, version 4 Aborted, Late, the number of Gaps (2) and From
+// and To of each. The lowest that will do is written: a program that does
 // not know a version reads what it can. Below 3, MappingFrom is First.
 func AppendProgress(dst []byte, p *Progress) []byte {
 	version := byte(1)
 	switch {
+	case p.Aborted|p.Late != 0 || p.Gaps != "":
+		version = 4
 	case p.Duplicate|p.Unmet != 0 || p.MappingFrom != p.First:
 		version = 3
 	case p.Dropped != 0:
@@ -114,6 +117,12 @@ func AppendProgress(dst []byte, p *Progress) []byte {
 			dst = binary.BigEndian.AppendUint64(dst, uint64(v))
 		}
 	}
+	if version >= 4 {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.Aborted))
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.Late))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Gaps)/gapSize))
+		dst = append(dst, p.Gaps...)
+	}
 	return append(dst, p.MappingVersion...)
 }
 
@@ -123,7 +132,7 @@ func DecodeProgress(b []byte) (p Progress, err error) {
 	if len(b) > 0 && b[0] > progressVersion {
 		return p, fmt.Errorf("%w: progress has version %d, this program knows up to %d: use a newer one", ErrUnsupported, b[0], progressVersion)
 	}
-	if len(b) < progressFixed || b[0] == 0 || len(b) < progressFixed+[...]int{1: 0, 2: 8, 3: 4 * 8}[b[0]] {
+	if len(b) < progressFixed || b[0] == 0 || len(b) < progressFixed+[...]int{1: 0, 2: 8, 3: 4 * 8, 4: 6*8 + 2}[b[0]] {
 		return p, fmt.Errorf("%w: progress of %d bytes, version %d", ErrCorrupt, len(b), first(b))
 	}
 	var fingerprint int64
@@ -144,6 +153,17 @@ func DecodeProgress(b []byte) (p Progress, err error) {
 		for _, v := range [...]*int64{&p.Duplicate, &p.Unmet, &p.MappingFrom} {
 			*v = int64(binary.BigEndian.Uint64(rest))
 			rest = rest[8:]
+		}
+	}
+	if b[0] >= 4 {
+		p.Aborted, p.Late = int64(binary.BigEndian.Uint64(rest)), int64(binary.BigEndian.Uint64(rest[8:]))
+		size := gapSize * int(binary.BigEndian.Uint16(rest[16:]))
+		if rest = rest[18:]; size > len(rest) {
+			return p, fmt.Errorf("%w: progress with %d bytes of gaps in %d", ErrCorrupt, size, len(rest))
+		}
+		p.Gaps, rest = Gaps(rest[:size]), rest[size:]
+		if err := p.Gaps.check(); err != nil {
+			return p, fmt.Errorf("%w: progress: %w", ErrCorrupt, err)
 		}
 	}
 	p.MappingVersion = string(rest)

@@ -44,8 +44,12 @@ type offsetLine struct {
 	Purged    int64  `json:"purged"`   // of the dead, were removed from the outbox
 	Dropped   int64  `json:"dropped"`
 	Control   int64  `json:"control"`
+	Aborted   int64  `json:"aborted"` // of control, records of aborted transactions
+	Late      int64  `json:"late"`    // of applied, duplicate and unmet, later than allowed_lateness
 	Lost      int64  `json:"lost"`
-	Balanced  bool   `json:"balanced"` // the audit equation holds
+	// Gaps are the newest ranges of lost offsets, [from, to).
+	Gaps     store.Gaps `json:"gaps"`
+	Balanced bool       `json:"balanced"` // the audit equation holds
 	// Mapping is the version of the rules that have mapped the records from
 	// MappingFrom on; those before were mapped by another.
 	Mapping     string `json:"mapping"`
@@ -121,6 +125,7 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 					l.First, l.Stored, l.Balanced = g.First, g.Next, g.Balanced()
 					l.Applied, l.Filtered, l.Dead, l.Dropped, l.Control, l.Lost = g.Applied, g.Filtered, g.Dead, g.Dropped, g.Control, g.Lost
 					l.Duplicate, l.Unmet = g.Duplicate, g.Unmet
+					l.Aborted, l.Late, l.Gaps = g.Aborted, g.Late, g.Gaps
 					l.Mapping, l.MappingFrom = g.MappingVersion, g.MappingFrom
 					l.Redriven, l.Purged = redrivenOf(redriven, &s.Source, n)
 				}
@@ -164,7 +169,17 @@ func printOffsets(w io.Writer, lines []offsetLine) error {
 		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t\n", l.Pipeline, l.Topic, l.Partition,
 			orDash(l.Stored), orDash(l.End), orDash(l.Lag), l.Applied, l.Filtered, l.Duplicate, l.Unmet, l.Dead, l.Redriven, l.Purged, l.Dropped, l.Control, l.Lost, audit, mapping)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range lines {
+		if l := &lines[i]; l.Gaps != "" {
+			if _, err := fmt.Fprintf(w, "lost offsets of %s %s/%d: %s\n", l.Pipeline, l.Topic, l.Partition, l.Gaps); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func orDash(n int64) string {
@@ -187,27 +202,30 @@ var errAudit = errors.New("the audit equation does not hold")
 
 // auditLine is an audit as it is printed.
 type auditLine struct {
-	Pipeline  string   `json:"pipeline"`
-	Topic     string   `json:"topic"`
-	TopicID   string   `json:"topic_id"`
-	Partition int32    `json:"partition"`
-	First     int64    `json:"first"`
-	Next      int64    `json:"next"`
-	Applied   int64    `json:"applied"`
-	Filtered  int64    `json:"filtered"`
-	Duplicate int64    `json:"duplicate"`
-	Unmet     int64    `json:"unmet"`
-	Dead      int64    `json:"dead"`
-	Dropped   int64    `json:"dropped"`
-	Control   int64    `json:"control"`
-	Lost      int64    `json:"lost"`
-	Letters   int64    `json:"letters"`  // in the outbox
-	Redriven  int64    `json:"redriven"` // of these, had their effect after all
-	Purged    int64    `json:"purged"`   // were there and were removed
-	From      int64    `json:"from"`     // records were counted again from here on; -1 = not
-	Records   int64    `json:"records"`  // there; -1 = not counted
-	Notes     []string `json:"notes"`
-	Problems  []string `json:"problems"`
+	Pipeline  string     `json:"pipeline"`
+	Topic     string     `json:"topic"`
+	TopicID   string     `json:"topic_id"`
+	Partition int32      `json:"partition"`
+	First     int64      `json:"first"`
+	Next      int64      `json:"next"`
+	Applied   int64      `json:"applied"`
+	Filtered  int64      `json:"filtered"`
+	Duplicate int64      `json:"duplicate"`
+	Unmet     int64      `json:"unmet"`
+	Dead      int64      `json:"dead"`
+	Dropped   int64      `json:"dropped"`
+	Control   int64      `json:"control"`
+	Aborted   int64      `json:"aborted"` // of control
+	Late      int64      `json:"late"`    // of applied, duplicate and unmet
+	Lost      int64      `json:"lost"`
+	Gaps      store.Gaps `json:"gaps"`     // the newest ranges of lost offsets, [from, to)
+	Letters   int64      `json:"letters"`  // in the outbox
+	Redriven  int64      `json:"redriven"` // of these, had their effect after all
+	Purged    int64      `json:"purged"`   // were there and were removed
+	From      int64      `json:"from"`     // records were counted again from here on; -1 = not
+	Records   int64      `json:"records"`  // there; -1 = not counted
+	Notes     []string   `json:"notes"`
+	Problems  []string   `json:"problems"`
 }
 
 // Run audits one instant of the store: through a checkpoint where a daemon has it
@@ -244,7 +262,7 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 		g := &a.Progress
 		lines = append(lines, auditLine{
 			Pipeline: a.Source.Pipeline, Topic: a.Source.Topic, TopicID: hex.EncodeToString(a.Source.TopicID[:]), Partition: a.Partition,
-			First: g.First, Next: g.Next, Applied: g.Applied, Filtered: g.Filtered, Duplicate: g.Duplicate, Unmet: g.Unmet, Dead: g.Dead, Dropped: g.Dropped, Control: g.Control, Lost: g.Lost,
+			First: g.First, Next: g.Next, Applied: g.Applied, Filtered: g.Filtered, Duplicate: g.Duplicate, Unmet: g.Unmet, Dead: g.Dead, Dropped: g.Dropped, Control: g.Control, Aborted: g.Aborted, Late: g.Late, Lost: g.Lost, Gaps: g.Gaps,
 			Letters: a.Letters, Redriven: a.Redriven, Purged: a.Purged, From: a.From, Records: a.Records,
 			Notes: append([]string{}, a.Notes...), Problems: append([]string{}, a.Problems...),
 		})

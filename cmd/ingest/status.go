@@ -2,6 +2,7 @@ package main
 
 import (
 	"sluice/pipeline"
+	"sluice/pipeline/kafka"
 	"sluice/serve"
 	"sluice/store/pebblestore"
 )
@@ -12,10 +13,12 @@ func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 	for i, p := range d.pipelines {
 		all[i] = pipelineStatus(p.Status(), p.Metrics())
 		all[i].Group = d.cfg.Pipelines[all[i].Name].Group
+		m := d.clients[i].Metrics()
 		all[i].FetchErrors = map[string]uint64{}
-		for code, n := range d.clients[i].Metrics().Errors {
+		for code, n := range m.Errors {
 			all[i].FetchErrors[code] = uint64(n)
 		}
+		all[i].FetchSeconds = histogram(kafka.FetchBounds[:], m.FetchSeconds.Counts[:], m.FetchSeconds.Count, m.FetchSeconds.Sum)
 	}
 	return all
 }
@@ -23,8 +26,11 @@ func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus {
 	out := serve.PipelineStatus{
 		Name: s.Name, State: "starting", Generation: int64(s.Generation), Rebalances: uint64(m.Rebalances),
-		FetchBytes: uint64(m.FetchedBytes), FlushSeconds: histogram(&m.Commits),
-		FlushConflicts: uint64(m.Stale), Pauses: uint64(m.Pauses), Backfills: uint64(m.Backfills), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors),
+		FetchBytes: uint64(m.FetchedBytes), FlushSeconds: histogram(pipeline.CommitBounds[:], m.Commits.Counts[:], m.Commits.Count, m.Commits.Sum),
+		FlushConflicts: uint64(m.Stale), FencedWrites: uint64(m.Fenced), BackpressureSeconds: m.Held.Seconds(), Pauses: uint64(m.Pauses), Backfills: uint64(m.Backfills), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors),
+		FlushOps: map[string]uint64{
+			"increment": uint64(m.Ops.Increments), "put": uint64(m.Ops.Puts), "delete": uint64(m.Ops.Deletes), "append": uint64(m.Ops.Appends),
+		},
 		BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
 	}
 	owned, paused := 0, ""
@@ -40,7 +46,7 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		g := &p.Progress
 		out.Partitions = append(out.Partitions, serve.PartitionStatus{
 			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd, Backfill: p.Backfill, LastTime: g.LastTime,
-			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control, Lost: map[string]int64{"retention": g.Lost},
+			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control - g.Aborted, Aborted: g.Aborted, Late: g.Late, Lost: map[string]int64{"retention": g.Lost},
 			Duplicate: g.Duplicate, Unmet: g.Unmet, Dropped: g.Dropped, Redriven: p.Redriven, Purged: p.Purged, Tripped: p.Tripped,
 		})
 	}
@@ -65,11 +71,11 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 }
 
 // histogram turns counts a bucket into cumulative ones.
-func histogram(h *pipeline.Histogram) serve.Histogram {
-	out := serve.Histogram{Bounds: pipeline.CommitBounds[:], Count: uint64(h.Count), Sum: h.Sum}
+func histogram(bounds []float64, counts []int64, count int64, seconds float64) serve.Histogram {
+	out := serve.Histogram{Bounds: bounds, Count: uint64(count), Sum: seconds}
 	sum := uint64(0)
-	for i := range pipeline.CommitBounds {
-		sum += uint64(h.Counts[i])
+	for i := range bounds {
+		sum += uint64(counts[i])
 		out.Counts = append(out.Counts, sum)
 	}
 	return out

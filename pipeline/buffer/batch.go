@@ -24,7 +24,29 @@ type Letters struct {
 
 // Counts is what became of the offsets that a batch covers.
 type Counts struct {
-	Applied, Filtered, Dead, Dropped, Control, Lost int64
+	Applied, Filtered, Dead, Dropped, Control int64
+
+	Aborted int64 // of Control
+	Late    int64 // of Applied
+}
+
+// Ops counts what a batch changes, by kind: increments as they are handed over, one
+// a counter where they were summed. Dead letters are no part of it.
+type Ops struct {
+	Increments, Puts, Deletes, Appends int64
+}
+
+func (n *Ops) add(t cell.OpType) {
+	switch t {
+	case cell.OpIncrement:
+		n.Increments++
+	case cell.OpPut:
+		n.Puts++
+	case cell.OpAppend:
+		n.Appends++
+	default:
+		n.Deletes++
+	}
 }
 
 // Summary is what a batch stands for. It outlives the batch.
@@ -32,9 +54,10 @@ type Summary struct {
 	From     int64          // stored offset that the batch expects; store.Absent for the first
 	Progress store.Progress // what the batch stores
 	Counts   Counts         // of this batch alone
-	Records  int            // in it, whatever became of them
-	Bytes    int64          // memory that its content takes
-	Dead     []Letters      // its dead letters by stage and class
+	Ops      Ops
+	Records  int       // in it, whatever became of them
+	Bytes    int64     // memory that its content takes
+	Dead     []Letters // its dead letters by stage and class
 	// Unapplied is how many of Counts.Applied the store has dropped; set by
 	// who applies the batch.
 	Unapplied store.Unapplied

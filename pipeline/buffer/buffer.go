@@ -81,6 +81,7 @@ type Buffer struct {
 	mark     Mark
 	separate int64 // below this offset increments are not summed
 	never    bool  // they are never summed
+	waited   time.Duration
 }
 
 // New returns an empty buffer that expects offset 0; see Start.
@@ -145,6 +146,14 @@ func (b *Buffer) Len() int { return b.cur.Records }
 
 // Bytes returns the memory that the buffered content takes.
 func (b *Buffer) Bytes() int64 { return b.cur.Bytes }
+
+// Waited returns for how long Add, AddRecords and Dead have waited for the budget since
+// the last call.
+func (b *Buffer) Waited() time.Duration {
+	d := b.waited
+	b.waited = 0
+	return d
+}
 
 // Full reports that the batch should be taken before more is added.
 func (b *Buffer) Full() bool {
@@ -216,6 +225,7 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 				arena, row = put(arena, m.Row)
 				ops = c.allocOps(len(m.Ops) - j)
 			}
+			c.Ops.add(op.Type)
 			ops = append(ops, *op)
 			to := &ops[len(ops)-1]
 			arena, to.Qualifier = put(arena, op.Qualifier)
@@ -282,6 +292,11 @@ func (b *Buffer) addOrdered(ctx context.Context, offset int64, ms []cell.Mutatio
 		c.Counts.Applied++
 		c.alone = true
 		c.Store.Record(offset, nil, nil, Clone(ms)...)
+		for i := range ms {
+			for j := range ms[i].Ops {
+				c.Ops.add(ms[i].Ops[j].Type)
+			}
+		}
 		b.use(used)
 		return true, nil
 	case z.increments > 0 && c.deletes, z.deletes > 0 && (c.coalescer.Len() > 0 || len(c.Store.Counters) > 0):
@@ -379,15 +394,17 @@ func (b *Buffer) Skip(next int64) {
 	}
 }
 
-// Lose counts the offsets up to next, exclusive, as lost: Kafka no longer has
-// them.
-func (b *Buffer) Lose(next int64) {
+// Abort counts the offsets up to next, exclusive, as control offsets, of which n are
+// records of an aborted transaction.
+func (b *Buffer) Abort(next, n int64) {
 	if next > b.next {
-		b.open()
-		b.cur.Counts.Lost += next - b.next
-		b.next = next
+		b.Skip(next)
+		b.cur.Counts.Aborted += n
 	}
 }
+
+// Late notes that the record added last was of a late event.
+func (b *Buffer) Late() { b.cur.Counts.Late++ }
 
 // Mark notes which record was the last one covered.
 func (b *Buffer) Mark(m Mark) { b.mark = m }
@@ -423,7 +440,10 @@ func (b *Buffer) reserve(ctx context.Context, n int64) error {
 		return ErrFull
 	}
 	// An empty buffer may hold a charge from an attempt before; it keeps it.
-	if err := b.budget.Acquire(ctx, c.Bytes+n-c.charged); err != nil {
+	begun := time.Now()
+	err := b.budget.Acquire(ctx, c.Bytes+n-c.charged)
+	b.waited += time.Since(begun)
+	if err != nil {
 		return err
 	}
 	c.charged += c.Bytes + n - c.charged
@@ -447,6 +467,7 @@ func (b *Buffer) use(n int64) {
 func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.Progress, version string) *Batch {
 	c := b.cur
 	c.sumDeltas()
+	c.Ops.Increments += int64(len(c.Store.Counters))
 	c.From = from
 	mappingFrom := prev.MappingFrom
 	if version != prev.MappingVersion {
@@ -467,8 +488,11 @@ func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.P
 		Filtered:       prev.Filtered + c.Counts.Filtered,
 		Dead:           prev.Dead + c.Counts.Dead,
 		Control:        prev.Control + c.Counts.Control,
-		Lost:           prev.Lost + c.Counts.Lost,
+		Lost:           prev.Lost,
 		Dropped:        prev.Dropped + c.Counts.Dropped,
+		Aborted:        prev.Aborted + c.Counts.Aborted,
+		Late:           prev.Late + c.Counts.Late,
+		Gaps:           prev.Gaps,
 	}
 	c.Store.Advance(s, partition, from, c.Progress)
 	b.cur = b.budget.batch()

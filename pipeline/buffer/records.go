@@ -40,6 +40,11 @@ func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, 
 		r := w.record(&rs[i], pipeline)
 		r.Offset = offset
 		c.Store.Records = append(c.Store.Records, r)
+		for j := range r.Mutations {
+			for k := range r.Mutations[j].Ops {
+				c.Ops.add(r.Mutations[j].Ops[k].Type)
+			}
+		}
 	}
 	b.use(need)
 	return nil

@@ -213,7 +213,7 @@ func (f *Fetcher) releaseBatch(b *Batch) {
 	// Stale slices would keep the arenas of others from the collector.
 	clear(records)
 	clear(headers)
-	*b = Batch{Records: records[:0], headers: headers[:0], arenas: arenas, release: b.release}
+	*b = Batch{Records: records[:0], Aborted: b.Aborted[:0], headers: headers[:0], arenas: arenas, release: b.release}
 	f.batches.Put(b)
 }
 
@@ -360,8 +360,10 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 			continue
 		}
 		full := s.full()
+		begun := time.Now()
 		resp, err := f.fetch(ctx, n, s.request(v.fetch, &f.o, parts), v.fetch)
 		if err == nil {
+			f.c.metrics.fetched(time.Since(begun))
 			err = s.answered(resp.session)
 		}
 		switch {

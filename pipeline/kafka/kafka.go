@@ -33,6 +33,13 @@ type Record struct {
 	Headers   []Header
 }
 
+// Aborted are the records of an aborted transaction that one record batch held. No
+// record that may be seen lies between them.
+type Aborted struct {
+	Last    int64 // the last of their offsets
+	Records int64 // at most as many as their offsets; fewer after compaction
+}
+
 // Batch is what one fetch of one partition brought, or a part of it when that
 // unfolds to much: every record that a read_committed consumer may see, in
 // offset order. It covers the offsets [From, Next) completely; those without a
@@ -44,10 +51,11 @@ type Batch struct {
 	From        int64 // the offset that was asked for
 	Next        int64 // the offset to ask for next; > From
 	Records     []Record
-	LeaderEpoch int32 // of the last record batch; -1 = unknown
-	LastStable  int64 // end of what read_committed may see: lag = LastStable - Next
-	LogStart    int64 // first offset that the broker still has
-	Bytes       int   // memory that the batch holds until Release
+	Aborted     []Aborted // between Records, in offset order
+	LeaderEpoch int32     // of the last record batch; -1 = unknown
+	LastStable  int64     // end of what read_committed may see: lag = LastStable - Next
+	LogStart    int64     // first offset that the broker still has
+	Bytes       int       // memory that the batch holds until Release
 
 	headers    []Header // of all records
 	maxHeaders int      // that the record batch being decoded may still have

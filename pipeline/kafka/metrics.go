@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +27,20 @@ type Metrics struct {
 	// ("not_leader_or_follower"); "connection" is everything below the
 	// protocol.
 	Errors map[string]int64
+	// FetchSeconds are the times from a fetch request to its answer, the wait for
+	// records at the broker (FetchOptions.MaxWait) included.
+	FetchSeconds Histogram
+}
+
+// FetchBounds are the upper bounds, in seconds, of the buckets of
+// Metrics.FetchSeconds; one more bucket holds what is slower.
+var FetchBounds = [...]float64{0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
+
+// Histogram counts durations.
+type Histogram struct {
+	Counts [len(FetchBounds) + 1]int64 // each duration in one bucket only
+	Count  int64
+	Sum    float64 // seconds
 }
 
 // counters are the live side of Metrics.
@@ -33,8 +48,21 @@ type counters struct {
 	fetches, fullFetches, throttled, fetchedBytes, records, control, aborted, corrupt atomic.Int64
 	outOfRange, leaderMoves, rebalances, produced, retries                            atomic.Int64
 
-	mu     sync.Mutex // guards below
-	errors map[string]int64
+	mu           sync.Mutex // guards below
+	errors       map[string]int64
+	fetchSeconds Histogram
+}
+
+// fetched counts a fetch request that was answered after d.
+func (c *counters) fetched(d time.Duration) {
+	s := d.Seconds()
+	i, _ := slices.BinarySearch(FetchBounds[:], s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := &c.fetchSeconds
+	h.Counts[i]++
+	h.Count++
+	h.Sum += s
 }
 
 func (c *counters) countError(name string) {
@@ -64,6 +92,6 @@ func (c *counters) snapshot() Metrics {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	m.Errors = maps.Clone(c.errors)
+	m.Errors, m.FetchSeconds = maps.Clone(c.errors), c.fetchSeconds
 	return m
 }

@@ -236,7 +236,9 @@ func (c *chunk) decodeBatch(b *Batch, cs *codecs, h batchHeader, d *decoded) (in
 		return 0, c.control(h, body, cs.limit)
 	}
 	if h.producer >= 0 && h.attrs&attrTransactional != 0 && slices.Contains(c.active, h.producer) {
-		d.aborted += int64(h.count)
+		n := min(int64(h.count), h.last+1-max(h.base, c.pos)) // the fetch may begin inside
+		d.aborted += n
+		b.Aborted = append(b.Aborted, Aborted{Last: h.last, Records: n})
 		return 0, nil
 	}
 	if h.count == 0 {

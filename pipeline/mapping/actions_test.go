@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
 	"sluice/pipeline/mapping"
 	"sluice/store"
 )
@@ -298,8 +299,16 @@ func TestEventTimeBounds(t *testing.T) {
 	t.Parallel()
 	s := jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put("1")})
 	s.EventTime = mapping.EventTimeSpec{Field: "ts", Format: "unix_ms", AllowedLateness: time.Second, MaxFuture: time.Minute}
+	adding := compile(t, s)
+	s.EventTime.RefuseLate = true
 	m := compile(t, s)
 	const at = 10_000_000
+	for ts, late := range map[int64]bool{at: false, at - 1000: false, at - 1001: true, 0: true} {
+		out, err := adding.Map(&mapping.Record{Timestamp: at, Value: fmt.Appendf(nil, `{"ts":%d}`, ts)})
+		if err != nil || out.Late != late || len(out.Mutations) != 1 || out.Mutations[0].Ops[0].Time != cell.Timestamp(ts) {
+			t.Errorf("%d: got %+v, %v, want it at its own time, late: %v", ts, out, err, late)
+		}
+	}
 	for ts, want := range map[int64]string{
 		at: "", at - 1000: "", at + 60_000: "",
 		at - 1001:   "map: late: event time: 1.001s before the record's timestamp, at most 1s is allowed",

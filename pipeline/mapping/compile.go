@@ -569,16 +569,17 @@ type eventTime struct {
 	required *missingError // nil = the record's timestamp stands in
 
 	lateness, future int64 // ms; 0 = unbounded
+	refuseLate       bool
 }
 
 func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 	e := eventTime{field: -1}
 	c.note("event_time %q %q %q %v", s.Field, s.Format, s.Zone, s.Required)
 	if s.AllowedLateness != 0 || s.MaxFuture != 0 {
-		c.note("bounds %d %d", s.AllowedLateness.Milliseconds(), s.MaxFuture.Milliseconds())
+		c.note("bounds %d %d %v", s.AllowedLateness.Milliseconds(), s.MaxFuture.Milliseconds(), s.RefuseLate)
 	}
 	if s.Field == "" {
-		if *s != (EventTimeSpec{}) {
+		if *s != (EventTimeSpec{RefuseLate: s.RefuseLate}) {
 			c.report("event_time.field", 0, errors.New("the field is not given"), "without event_time, the record's timestamp is taken")
 		}
 		return e
@@ -598,7 +599,7 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 			c.report("event_time."+key, 0, fmt.Errorf("%s is %v, must be 1ms or more", key, bound), "")
 		}
 	}
-	e.lateness, e.future = s.AllowedLateness.Milliseconds(), s.MaxFuture.Milliseconds()
+	e.lateness, e.future, e.refuseLate = s.AllowedLateness.Milliseconds(), s.MaxFuture.Milliseconds(), s.RefuseLate
 	if s.Required {
 		e.required = &missingError{"field " + path}
 	}

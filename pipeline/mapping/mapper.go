@@ -20,7 +20,7 @@ const (
 	classMissing    = "missing_field" // a row, qualifier, table, counter or condition needs what the record lacks
 	classRow        = "bad_row"       // the row key is empty or too long
 	classTime       = "bad_time"      // the event time or a timestamp cannot be read, or is negative
-	classLate       = "late"          // the event is older than event_time.allowed_lateness
+	classLate       = "late"          // the event is older than event_time.allowed_lateness, and a policy is for that
 	classFuture     = "future"        // the event is beyond event_time.max_future
 	classValue      = "bad_value"     // a function got what it does not take
 	classTable      = "bad_table"     // the table's name breaks a rule
@@ -89,7 +89,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 		m.topic = append(m.topic[:0], r.Topic...)
 	}
 	m.buf = m.buf[:0]
-	m.out.Mutations, m.out.Records = m.out.Mutations[:0], m.out.Records[:0]
+	m.out.Mutations, m.out.Records, m.out.Late = m.out.Mutations[:0], m.out.Records[:0], false
 	m.checks, m.conds, m.ends = m.checks[:0], m.conds[:0], m.ends[:0]
 	for i := range m.loops {
 		m.loops[i].elements.Reset()
@@ -164,7 +164,9 @@ func (m *Mapper) eventTime() (int64, error) {
 			if err != nil {
 				return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: %w", err)}
 			}
-			return t, e.bounded(t, m.record.Timestamp)
+			late, err := e.bounded(t, m.record.Timestamp)
+			m.out.Late = m.out.Late || late
+			return t, err
 		}
 		if e.required != nil {
 			return 0, &Error{Stage: StageMap, Class: classMissing, Err: fmt.Errorf("event time: %w", e.required)}
@@ -176,21 +178,24 @@ func (m *Mapper) eventTime() (int64, error) {
 	return 0, &Error{Stage: StageMap, Class: classTime, Err: fmt.Errorf("event time: the record's timestamp is %d ms", m.record.Timestamp)}
 }
 
-// bounded refuses an event that happened too long before or after its record was
-// made. It is the record's timestamp that tells and no clock, so that a record that
+// bounded says whether an event happened too long before its record was made, and
+// refuses one that happened too long after it. It is the record's timestamp that tells and no clock, so that a record that
 // is read again is judged alike.
-func (e *eventTime) bounded(t, record int64) error {
+func (e *eventTime) bounded(t, record int64) (isLate bool, err error) {
 	if record < 0 {
-		return nil // the record has no timestamp
+		return false, nil // the record has no timestamp
 	}
 	late, future := record-t, t-record // neither is negative: no overflow
 	switch {
 	case e.lateness > 0 && late > e.lateness:
-		return &Error{Stage: StageMap, Class: classLate, Err: fmt.Errorf("event time: %v before the record's timestamp, at most %v is allowed", ms(late), ms(e.lateness))}
+		if !e.refuseLate {
+			return true, nil
+		}
+		return true, &Error{Stage: StageMap, Class: classLate, Err: fmt.Errorf("event time: %v before the record's timestamp, at most %v is allowed", ms(late), ms(e.lateness))}
 	case e.future > 0 && future > e.future:
-		return &Error{Stage: StageMap, Class: classFuture, Err: fmt.Errorf("event time: %v after the record's timestamp, at most %v is allowed", ms(future), ms(e.future))}
+		return false, &Error{Stage: StageMap, Class: classFuture, Err: fmt.Errorf("event time: %v after the record's timestamp, at most %v is allowed", ms(future), ms(e.future))}
 	}
-	return nil
+	return false, nil
 }
 
 func ms(n int64) time.Duration {

@@ -47,6 +47,9 @@ type Output struct {
 	// the order of records what becomes of each. Their Offset is not set and
 	// their Once is the event's id alone. nil for other rules.
 	Records []store.Record
+	// Late says that an event of the record was later than
+	// EventTimeSpec.AllowedLateness: it is to be counted, besides being applied.
+	Late bool
 }
 
 // Filtered reports that the rules left the record out.

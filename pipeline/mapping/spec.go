@@ -57,8 +57,13 @@ type EventTimeSpec struct {
 	Zone     string `yaml:"zone"`     // IANA name of the zone that a layout without one is in; empty = UTC
 	Required bool   `yaml:"required"` // a document without the field is an error; otherwise the record's timestamp is taken
 	// AllowedLateness is how long before its record's timestamp an event may
-	// have happened; one that is older is refused with class late. 0 = any.
+	// have happened. One that is older is late: it is added to the bucket of its
+	// time all the same, and counted (late_records_total). Where the dead letters'
+	// policies name the class late, it is refused for that instead. 0 = any.
 	AllowedLateness time.Duration `yaml:"allowed_lateness"`
+	// RefuseLate refuses late events with class late. The configuration sets it
+	// where a policy is for them.
+	RefuseLate bool `yaml:"-"`
 	// MaxFuture is how long after its record's timestamp an event may have
 	// happened; one beyond is refused with class future. 0 = any.
 	MaxFuture time.Duration `yaml:"max_future"`

@@ -35,6 +35,10 @@ type Progress struct {
 	Control        int64  `json:"control"`
 	Lost           int64  `json:"lost"`
 	Dropped        int64  `json:"dropped"`
+	Aborted        int64  `json:"aborted,omitempty"`
+	Late           int64  `json:"late,omitempty"`
+
+	Gaps store.Gaps `json:"gaps,omitempty"` // [[from, to], …]
 }
 
 // PartitionProgress is one row of …/offsets.

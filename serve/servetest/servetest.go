@@ -23,10 +23,10 @@ func Fill(o *serve.Options) {
 			Partitions: []serve.PartitionStatus{{
 				Topic: "clicks", Partition: 3, Position: 110, Floor: 100, LogStart: 50, End: 125, Backfill: true,
 				LastTime: now.Add(-90 * time.Second).UnixMilli(),
-				Applied:  41, Filtered: 42, Duplicate: 47, Unmet: 48, Dead: 43, Control: 44, Lost: map[string]int64{"retention": 45}, Dropped: 46, Redriven: 23, Purged: 5, Tripped: "too many",
+				Applied:  41, Filtered: 42, Duplicate: 47, Unmet: 48, Dead: 43, Control: 44, Lost: map[string]int64{"retention": 45}, Dropped: 46, Redriven: 23, Purged: 5, Aborted: 49, Late: 6, Tripped: "too many",
 			}},
 			FetchBytes: 51, FetchErrors: map[string]uint64{"not_leader_or_follower": 52},
-			FlushSeconds: h(1), FlushConflicts: 63, Pauses: 64, Backfills: 68, BufferBytes: 61, BufferLimit: 62,
+			FetchSeconds: h(2), FlushSeconds: h(1), FlushConflicts: 63, FencedWrites: 69, FlushOps: map[string]uint64{"increment": 55}, BackpressureSeconds: 5.5, Pauses: 64, Backfills: 68, BufferBytes: 61, BufferLimit: 62,
 			DeadLetters: []serve.DeadLetterCount{{Stage: "decode", Class: "json", Count: 65}},
 			Relayed:     66, RelayErrors: 67,
 		}}
