@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -27,23 +25,9 @@ import (
 
 func often(o *Options) { o.CommitInterval = 10 * time.Millisecond }
 
-// Offsets never reach the group: they are for lag tools.
-func TestSchedule04KilledBeforeTheGroupCommit(t *testing.T) {
-	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
-	c.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorNotAvailable, Count: -1})
-	for range 3 {
-		c.produce("pages", 500)
-		m := c.run(e, often)
-		m.wait(c.ends("pages"))
-		m.close()
-	}
-	c.check(e)
-}
-
 func TestSchedule05CutOffInTheGroupCommit(t *testing.T) {
 	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	c, e := newCluster(t, map[string]int{"pages": 3}), newSplit(t)
 	cluster := c.broker.Cluster()
 	var cuts atomic.Int64
 	cluster.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -75,19 +59,25 @@ func TestSchedule12BrokerRestarts(t *testing.T) {
 	b := restart()
 	c := &cluster{t: t, broker: b, client: newClient(t, b.Addr()), pages: map[string]int64{}}
 	c.out = c.client.NewProducer(nil)
-	e := newPebble(t)
-	m := c.run(e)
+	e := newSplit(t)
+	m := c.run(e, often, c.through(new(wire)))
 	c.produce("pages", 1000)
 	m.wait(c.ends("pages"))
 	c.produce("pages", 1000)
+	before := c.ends("pages")
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
 	b = restart()
 	t.Cleanup(func() { b.Close() })
-	c.broker.Cluster().RehashCoordinators()
+	c.broker = b
+	if d := cmp.Diff(before, c.ends("pages")); d != "" {
+		t.Fatalf("Got another log from a broker that came back (-want +got):\n%s", d)
+	}
 	c.produce("pages", 1000)
 	waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	// As a member again: the new broker takes its offsets.
+	waitFor(t, func() bool { return cmp.Equal(c.ends("pages"), c.shown()) })
 	m.close()
 	c.check(e)
 }
@@ -97,7 +87,7 @@ func TestSchedule12BrokerRestarts(t *testing.T) {
 // only.
 func TestSchedule25Transactions(t *testing.T) {
 	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	c, e := newCluster(t, map[string]int{"pages": 3}), newSplit(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var producers []*kgo.Client
@@ -110,8 +100,9 @@ func TestSchedule25Transactions(t *testing.T) {
 		defer p.Close()
 		producers = append(producers, p)
 	}
-	m := c.run(e)
-	var committed int64
+	var fetched func() kafka.Histogram
+	m := c.run(e, func(o *Options) { fetched = func() kafka.Histogram { return o.Client.Metrics().FetchSeconds } })
+	var committed, aborted int64
 	for round := range 12 {
 		for _, p := range producers {
 			if err := p.BeginTransaction(); err != nil {
@@ -129,7 +120,9 @@ func TestSchedule25Transactions(t *testing.T) {
 			if err := producers[who].ProduceSync(ctx, r).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
-			if !abort {
+			if abort {
+				aborted++
+			} else {
 				c.pages[page]++
 				committed++
 			}
@@ -150,6 +143,16 @@ func TestSchedule25Transactions(t *testing.T) {
 	if p := got.Progress; p.Applied != committed || p.Control != p.Next-committed || p.Control < 360 {
 		t.Errorf("Got progress %+v, want %d applied and the rest control", p, committed)
 	}
+	var counted int64
+	for _, p := range allProgress(t, e) {
+		counted += p.Progress.Aborted
+	}
+	if counted != aborted || m.Metrics().Aborted != aborted {
+		t.Errorf("Got %d aborted records stored, %d counted, want %d", counted, m.Metrics().Aborted, aborted)
+	}
+	if s := fetched(); s.Count == 0 || s.Sum <= 0 {
+		t.Errorf("Got times of fetches %+v", s)
+	}
 }
 
 func TestSchedule26LeadersMove(t *testing.T) {
@@ -161,8 +164,9 @@ func TestSchedule26LeadersMove(t *testing.T) {
 	t.Cleanup(func() { b.Close() })
 	c := &cluster{t: t, broker: b, client: newClient(t, b.Addr()), pages: map[string]int64{}}
 	c.out = c.client.NewProducer(nil)
-	e := newPebble(t)
-	m := c.run(e)
+	e := newSplit(t)
+	var moved func() int64
+	m := c.run(e, func(o *Options) { moved = func() int64 { return o.Client.Metrics().LeaderMoves } })
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for range 20 {
@@ -171,13 +175,16 @@ func TestSchedule26LeadersMove(t *testing.T) {
 		b.Cluster().ShufflePartitionLeaders()
 	}
 	waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	if n := moved(); n == 0 {
+		t.Error("Got no leader that moved: the schedule shows nothing")
+	}
 	m.close()
 	c.check(e)
 }
 
 func TestSchedule27PartitionsAdded(t *testing.T) {
 	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 1}), newPebble(t)
+	c, e := newCluster(t, map[string]int{"pages": 1}), newSplit(t)
 	m := c.run(e, fromLatest)
 	waitFor(t, func() bool { return m.Status().Generation >= 0 && len(allProgress(t, e)) == 1 })
 	c.produce("pages", 100)
@@ -207,7 +214,7 @@ func TestSchedule27PartitionsAdded(t *testing.T) {
 // The group's offsets are lost, or set by hand to either end of the log.
 func TestSchedule33GroupOffsetsAreReset(t *testing.T) {
 	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	c, e := newCluster(t, map[string]int{"pages": 3}), newSplit(t)
 	for _, group := range []string{"g", "another"} {
 		for _, to := range []string{"start", "end"} {
 			c.produce("pages", 300)
@@ -250,7 +257,7 @@ func (c *cluster) commit(group string, offsets map[int32]int64) {
 // becomes a dead letter.
 func TestSchedule35LargeRecords(t *testing.T) {
 	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 1, "pages.dead": 1}), newPebble(t)
+	c, e := newCluster(t, map[string]int{"pages": 1, "pages.dead": 1}), newSplit(t)
 	header := bytes.Repeat([]byte{0xff, 0, 'h'}, 300<<10)
 	large := fmt.Appendf(nil, `{"page": "/large", "user": "u", "more": %q}`, bytes.Repeat([]byte("x"), 900<<10))
 	for range 3 {
@@ -336,7 +343,7 @@ func TestLettersLargerThanTheirTopicTakes(t *testing.T) {
 
 func TestSchedule37MixedCodecs(t *testing.T) {
 	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 1}), newPebble(t)
+	c, e := newCluster(t, map[string]int{"pages": 1}), newSplit(t)
 	m := c.run(e)
 	for range 3 {
 		for _, codec := range []kafka.Compression{kafka.None, kafka.Gzip, kafka.Snappy, kafka.LZ4, kafka.Zstd} {
@@ -352,7 +359,7 @@ func TestSchedule37MixedCodecs(t *testing.T) {
 // Two pipelines with other rules and groups: each has its own progress.
 func TestSchedule38TwoPipelinesOnOneTopic(t *testing.T) {
 	t.Parallel()
-	c, e := newCluster(t, map[string]int{"pages": 3}), newPebble(t)
+	c, e := newCluster(t, map[string]int{"pages": 3}), newSplit(t)
 	all := &store.TableDescriptor{Name: "all", Families: []store.FamilyDescriptor{store.NewFamily("c")}}
 	all.Families[0].Counter = true
 	if err := e.(store.Admin).CreateTable(t.Context(), all, nil); err != nil {

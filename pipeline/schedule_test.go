@@ -34,6 +34,8 @@ type schedule struct {
 	b   *fakeBroker
 	e   store.Engine
 	rng *rand.Rand
+
+	parted, merged atomic.Int64 // regions
 }
 
 func newSchedule(t testing.TB, e store.Engine) *schedule {
@@ -53,6 +55,7 @@ func (s *schedule) split(table, at string) {
 	if err := s.e.(store.Admin).SplitRegion(context.Background(), table, []byte(at)); err != nil {
 		s.t.Error(err)
 	}
+	s.parted.Add(1)
 }
 
 // load produces n records, one in ten of them poison, filtered or a gap.
@@ -303,6 +306,7 @@ func TestSchedule10ZombieFlushes(t *testing.T) {
 func testRegionsMove(t *testing.T, move func(s *schedule, n int64)) {
 	t.Parallel()
 	s := newSchedule(t, newPebble(t))
+	split := s.parted.Load()
 	var n atomic.Int64
 	hold, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
@@ -326,6 +330,9 @@ func testRegionsMove(t *testing.T, move func(s *schedule, n int64)) {
 	close(release)
 	if err := errors.Join(zombie.close(), r.close()); err != nil {
 		t.Fatal(err)
+	}
+	if s.parted.Load() == split && s.merged.Load() == 0 {
+		t.Error("Got no region that moved: the schedule shows nothing")
 	}
 	s.finish()
 }
@@ -353,7 +360,10 @@ func merge(s *schedule, from, to string) {
 	for i := m.Locate(rows[0]) + 1; i <= m.Locate([]byte(to)); i++ {
 		rows = append(rows, m.At(i).Start)
 	}
-	if err := s.e.(store.Admin).MergeRegions(context.Background(), "events", rows...); err != nil && !errors.Is(err, store.ErrMergeRegion) {
+	switch err := s.e.(store.Admin).MergeRegions(context.Background(), "events", rows...); {
+	case err == nil:
+		s.merged.Add(1)
+	case !errors.Is(err, store.ErrMergeRegion): // of one region
 		s.t.Error(err)
 	}
 }
@@ -366,6 +376,7 @@ func TestSchedule16SplitMergeSplitWithAZombie(t *testing.T) {
 	testRegionsMove(t, func(s *schedule, n int64) {
 		s.split("events", at(n))
 		merge(s, "0", "2/z")
+		s.split("events", at(1000+n))
 	})
 }
 
@@ -531,6 +542,81 @@ func TestSchedule22RetentionWhileDown(t *testing.T) { testRetention(t, false) }
 
 func TestSchedule23RetentionWhileRunning(t *testing.T) { testRetention(t, true) }
 
+// Retention overtakes a partition whose store does not answer for a while: what was
+// not read is lost, and said to be, to the offset.
+func TestSchedule23RetentionOvertakesAPausedPartition(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []DataLossPolicy{FailOnDataLoss, SkipLostData} {
+		t.Run(fmt.Sprint(policy), func(t *testing.T) {
+			t.Parallel()
+			s := newSchedule(t, newEngine(t))
+			var busy atomic.Bool
+			e := &faultyEngine{Engine: s.e, fault: func(b *store.Batch) (bool, error) {
+				if busy.Load() && b.Advances[0].From >= 0 {
+					return false, store.ErrTransient
+				}
+				return true, nil
+			}}
+			r := s.start(e, func(o *Options) { o.OnDataLoss = policy })
+			for range 50 {
+				s.b.produce(1, "a")
+			}
+			r.caughtUp(s.b)
+			busy.Store(true)
+			for range 500 {
+				s.b.produce(1, "a")
+			}
+			waitFor(t, func() bool { return r.Metrics().Pauses > 0 })
+			s.b.trim(1, 400)
+			busy.Store(false)
+			if policy == FailOnDataLoss {
+				var lost *DataLossError
+				err := r.failed()
+				p := readContents(t, s.e).Progress
+				if !errors.As(err, &lost) || lost.From != p.Next || lost.To != 400 || lost.Topic != "t" || lost.Partition != 1 {
+					t.Errorf("Got %v, want offsets %d to 399 of t/1 lost", err, p.Next)
+				}
+				return
+			}
+			r.caughtUp(s.b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			// It reads ahead two batches of the broker, of 40 offsets at most each,
+			// and buffers three of 16: what is far behind is lost for sure.
+			got := readContents(t, s.e)
+			if p := got.Progress; p.Lost < 100 || p.Applied+p.Lost != 550 || got.Counts["a"] != p.Applied || int64(len(got.Events)) != p.Applied {
+				t.Errorf("Got %d counted, %d rows, progress %+v; want each of 550 applied or lost", got.Counts["a"], len(got.Events), p)
+			}
+			for n := range got.Progress.Applied - 150 { // all before the gap
+				if got.Events[fmt.Sprintf("1/%d", n)] == "" {
+					t.Errorf("Got no row of offset %d", n)
+				}
+			}
+			s.finishAfterLoss(got.Progress.Lost)
+		})
+	}
+}
+
+// finishAfterLoss lets a last process find that nothing is left to do and to lose.
+func (s *schedule) finishAfterLoss(lost int64) {
+	s.t.Helper()
+	r := s.start(s.e)
+	r.caughtUp(s.b)
+	if err := r.close(); err != nil {
+		s.t.Fatal(err)
+	}
+	for _, a := range audit(s.t.(*testing.T), s.e, s.b, true) {
+		lost -= a.Progress.Lost
+		if len(a.Problems) > 0 {
+			s.t.Errorf("Got problems %q in the audit of %+v", a.Problems, a.Progress)
+		}
+	}
+	if lost != 0 {
+		s.t.Errorf("Got %d offsets lost less than before", lost)
+	}
+}
+
 // Gaps as compaction leaves them: at the first offset, at the last, one after the
 // other, and nothing else. Batches without records are in package kafka's tests.
 func TestSchedule24CompactedLog(t *testing.T) {
@@ -646,28 +732,88 @@ func TestSchedule30FullDisk(t *testing.T) {
 	s.finish()
 }
 
+// jumpingClock is a store's clock that goes from 1970 to 2096 and back at each look.
+type jumpingClock struct {
+	mu          sync.Mutex
+	rng         *rand.Rand
+	last        cell.Timestamp
+	forth, back int
+}
+
+func (c *jumpingClock) now() cell.Timestamp {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := cell.Timestamp(c.rng.Int64N(4_000_000_000_000))
+	if at < c.last {
+		c.back++
+	} else {
+		c.forth++
+	}
+	c.last = at
+	return at
+}
+
+// jumps returns how often the clock has gone either way.
+func (c *jumpingClock) jumps() (forth, back int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.forth, c.back
+}
+
 func TestSchedule31ClockJumps(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	rng := rand.New(rand.NewPCG(5, 6))
-	db, err := pebblestore.Open("db", &pebblestore.Options{FS: vfs.NewMem(), CacheBytes: 1 << 20, Now: func() cell.Timestamp {
-		mu.Lock()
-		defer mu.Unlock()
-		return cell.Timestamp(rng.Int64N(4_000_000_000_000)) // from 1970 to 2096 and back
-	}})
-	if err != nil {
-		t.Fatal(err)
+	clock := &jumpingClock{rng: rand.New(rand.NewPCG(5, 6))}
+	fs := vfs.NewMem()
+	open := func() *pebblestore.DB {
+		db, err := pebblestore.Open("db", &pebblestore.Options{FS: fs, CacheBytes: 1 << 20, Now: clock.now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
 	}
-	defer db.Close()
+	db := open()
+	defer func() { db.Close() }()
 	createTables(t, db)
 	s := newSchedule(t, db)
 	for range 5 {
+		before, _ := clock.jumps()
 		s.load(500)
 		s.finish()
+		if after, back := clock.jumps(); after-before < 10 || back < 10 {
+			t.Errorf("Got a clock that jumped %d times forth and %d back: the schedule shows nothing", after-before, back)
+		}
 		if err := errors.Join(db.Flush(t.Context()), db.MajorCompact(t.Context(), "events"), db.MajorCompact(t.Context(), "counts")); err != nil {
 			t.Fatal(err)
 		}
 		checkContents(t, db, s.b)
+		if err := db.Close(); err != nil { // what is read from disk goes by no clock, either
+			t.Fatal(err)
+		}
+		db = open()
+		s.e = db
+		checkContents(t, db, s.b)
+	}
+}
+
+// What depends on the order of records, appends, checks and event ids, is in that
+// order by whatever clock. An id is remembered for longer than the clock jumps.
+func TestSchedule31ClockJumpsBetweenUnits(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			clock := &jumpingClock{rng: rand.New(rand.NewPCG(seed, 6))}
+			db, err := pebblestore.Open("db", &pebblestore.Options{FS: vfs.NewMem(), CacheBytes: 1 << 20, Now: clock.now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			createTables(t, db)
+			simulateLedger(t, db, seed, 200*365*24*time.Hour)
+			if forth, back := clock.jumps(); forth < 10 || back < 10 {
+				t.Errorf("Got a clock that jumped %d times forth and %d back: the schedule shows nothing", forth, back)
+			}
+		})
 	}
 }
 
@@ -877,6 +1023,24 @@ func TestSchedule40StoppedInEachPhase(t *testing.T) {
 			}
 			return s.e, func(o *Options) { o.Budget = budget }
 		},
+		"in bulk": func(s *schedule) (store.Engine, testOption) {
+			s.load(1000)
+			return &slowEngine{s.e}, func(o *Options) { o.Backfill = Backfill{Lag: 10, MaxRecords: 90} }
+		},
+		"breaker open": func(s *schedule) (store.Engine, testOption) {
+			for range 20 {
+				s.b.produce(0, "a", "bad")
+			}
+			return s.e, withPoison(Poison{TripAt: 10, Window: 20, CloseAfter: time.Minute})
+		},
+		"a record tried again": func(s *schedule) (store.Engine, testOption) {
+			s.b.produce(0, "a", "bad", "a")
+			return s.e, withPoison(Poison{Policies: map[string]Policy{"decode": RetryRecords}, Retries: 1e6})
+		},
+		"reading its offset": func(s *schedule) (store.Engine, testOption) {
+			s.load(100)
+			return &unreadable{s.e}, func(*Options) {}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -897,6 +1061,14 @@ func TestSchedule40StoppedInEachPhase(t *testing.T) {
 			})
 		})
 	}
+}
+
+// unreadable answers no scan until the caller gives up.
+type unreadable struct{ store.Engine }
+
+func (e *unreadable) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	<-ctx.Done()
+	return e.Engine.Scan(ctx, s)
 }
 
 // slowEngine takes a second a batch, or until the caller gives up.
