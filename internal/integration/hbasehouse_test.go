@@ -72,8 +72,8 @@ func moveHouse(t *testing.T, rng *rand.Rand, from, to string, kills int) {
 // and back in the middle of a stream, its daemons and the copies killed at random
 // moments: rows, counters, dead letters and the audit are those of the log all the time.
 func TestHBaseMovingHouse(t *testing.T) {
-	address := hbaseAddress(t)
-	in := openHBaseIngest(t, address)
+	in := newHBaseIngest(t)
+	address := in.hbase.address
 	text, err := os.ReadFile(in.config)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestHBaseMovingHouse(t *testing.T) {
 	gateways := "hbase://" + address + "?connections=8"
 	const parts = 3
 	for k, at := range [parts]struct{ config, data string }{{embedded, first}, {in.config, first}, {embedded, last}} {
-		env := Environment(in.brokers, at.data)
+		env := Environment(in.kafka.brokers, at.data)
 		switch k {
 		case 1:
 			moveHouse(t, rng, "pebble:"+first, gateways, 3)
