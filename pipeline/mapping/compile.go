@@ -28,6 +28,7 @@ const languageVersion = "sluice mapping 1\n"
 // Plan is compiled rules. It is immutable and may be shared.
 type Plan struct {
 	decode  *decode.Options
+	limits  limits
 	fields  *decode.Fields
 	sources []*source
 	dates   []dateFormat
@@ -104,7 +105,7 @@ func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, e
 func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
 	c.canon.WriteString(languageVersion)
 	c.decode(&s.Decode)
-	p := &Plan{decode: s.Decode.options(), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup)}
+	p := &Plan{decode: s.Decode.options(), limits: c.limits(&s.Decode), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup)}
 	if len(s.Rules)+len(s.Rollups) == 0 {
 		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put, append, increment or delete")
 	}

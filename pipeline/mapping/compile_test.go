@@ -209,6 +209,8 @@ func TestVersion(t *testing.T) {
 	}
 	other := map[string]func(*mapping.Spec){
 		"format":     func(s *mapping.Spec) { s.Decode.Format = "ndjson" },
+		"record":     func(s *mapping.Spec) { s.Decode.MaxRecordBytes = 100 },
+		"headers":    func(s *mapping.Spec) { s.Decode.MaxHeaderBytes = 100 },
 		"event time": func(s *mapping.Spec) { s.EventTime.Format = "unix_s" },
 		"row":        func(s *mapping.Spec) { s.Rules[0].Row = `user + "/" + u32(offset)` },
 		"when":       func(s *mapping.Spec) { s.Rules[0].When = "" },

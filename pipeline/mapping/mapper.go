@@ -15,6 +15,12 @@ import (
 	"sluice/store"
 )
 
+// The classes of a record that is refused before it is decoded.
+const (
+	classRecord  = "record_too_large"  // more than decode.max_record_bytes
+	classHeaders = "headers_too_large" // more than decode.max_header_bytes
+)
+
 // The classes of a map error.
 const (
 	classMissing    = "missing_field" // a row, qualifier, table, counter or condition needs what the record lacks
@@ -29,9 +35,9 @@ const (
 )
 
 // Classes returns every class that an Error can have: those of the map stage, and
-// the formats for the decode stage.
+// for the decode stage the formats and what is too large.
 func Classes() []string {
-	return append([]string{classMissing, classRow, classTime, classLate, classFuture, classValue, classTable, classTooMany, classExpression}, decode.Formats()...)
+	return append([]string{classMissing, classRow, classTime, classLate, classFuture, classValue, classTable, classTooMany, classExpression, classRecord, classHeaders}, decode.Formats()...)
 }
 
 // Mapper maps records by a Plan. It is made for one goroutine.
@@ -93,6 +99,11 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 	m.checks, m.conds, m.ends = m.checks[:0], m.conds[:0], m.ends[:0]
 	for i := range m.loops {
 		m.loops[i].elements.Reset()
+	}
+	if m.plan.limits != (limits{}) {
+		if err := m.plan.limits.check(r); err != nil {
+			return nil, err
+		}
 	}
 	if err := m.decoder.Decode(r.Value, m.emit); err != nil {
 		switch e := err.(type) {

@@ -29,6 +29,9 @@ type DecodeSpec struct {
 	Compression string   `yaml:"compression"` // of each payload inside its record: none, gzip or zstd; empty = none
 	MaxBytes    int      `yaml:"max_bytes"`   // of one decompressed payload, at most; 0 = 67108864 (64 MiB)
 
+	MaxRecordBytes int `yaml:"max_record_bytes"` // of a record's key, payload as it came and headers together; one beyond is refused with class record_too_large; 0 = any
+	MaxHeaderBytes int `yaml:"max_header_bytes"` // of the names and values of a record's headers together; one beyond is refused with class headers_too_large; 0 = any
+
 	// Schema is the content of SchemaFile, and Schemas the registry: whoever read
 	// the file fills them in. A Plan without the registry that it needs makes no
 	// Mappers.
