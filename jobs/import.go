@@ -218,6 +218,9 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 		case columnar.FromValue:
 			m.value = i
 		default:
+			if columnar.IsRowField(c.From) {
+				break // the row key has it
+			}
 			family, qualifier, _ := strings.Cut(c.From, ":")
 			if err := m.takes(family); err != nil {
 				return fmt.Errorf("column %s: %w", c.Name, err)
@@ -371,7 +374,7 @@ func (m *tableImport) key(b *columnar.Batch, i int) ([]byte, error) {
 		if n > 0 {
 			key = append(key, m.between...)
 		}
-		if n < len(m.keys)-1 && !fixedWidth(k.coding) && bytes.Index(slices.Concat(value, m.between), m.between) < len(value) {
+		if n < len(m.keys)-1 && !k.coding.FixedWidth() && bytes.Index(slices.Concat(value, m.between), m.between) < len(value) {
 			return nil, &columnError{m.manifest.Columns[k.column].Name, fmt.Errorf("%q contains what stands between the parts of the row key, so that two rows could have one key", value)}
 		}
 		key = append(key, value...)

@@ -36,12 +36,15 @@ type ImportFilesOptions struct {
 	Columns []columnar.ColumnSpec
 	// Rows is row (default) or cell, as a job's.
 	Rows string
+	// RowKey is how row keys are made, as a job's. Columns from its fields are
+	// passed over: the row key has them.
+	RowKey columnar.KeySpec
 	// Key are the columns of which the row key is put together, in place of one
 	// column from $row: each a name, or NAME:CODING, whose default is text. They
 	// need not be among Columns.
 	Key []string
 	// Between stands between the parts of the row key. No part but the last may
-	// contain it, unless it has a width of its own (int64be, float64be), so that
+	// contain it, unless it has a width of its own (int64be, u32), so that
 	// no two rows have one key. Default: none.
 	Between string
 	// Time is that of cells where no column is from $timestamp. Must be set then.
@@ -97,19 +100,16 @@ type keyPart struct {
 	coding columnar.Coding
 }
 
-// fixedWidth reports whether all values of a coding have as many bytes.
-func fixedWidth(c columnar.Coding) bool { return c == columnar.Int64BE || c == columnar.Float64BE }
-
 func (i *fileImport) importAll(ctx context.Context) (err error) {
 	t := &i.tableImport
 	if t.schema, err = t.To.Table(ctx, t.Into); err != nil {
 		return err
 	}
-	schema, err := columnar.Compile(i.Columns, columnar.RowsMode(i.Rows), t.schema)
+	schema, err := columnar.CompileKeyed(i.Columns, columnar.RowsMode(i.Rows), &i.RowKey, t.schema)
 	if err != nil {
 		return err
 	}
-	i.specs = schema.Specs()
+	i.specs = slices.DeleteFunc(schema.Specs(), func(s columnar.ColumnSpec) bool { return columnar.IsRowField(s.From) })
 	if err := i.parseKey(schema); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (i *fileImport) parseKey(schema *columnar.Schema) error {
 				return invalid("column %s of the row key has the coding %q", name, coding)
 			}
 		}
-		if i.Between == "" && n < len(i.Key)-1 && !fixedWidth(part.coding) {
+		if i.Between == "" && n < len(i.Key)-1 && !part.coding.FixedWidth() {
 			return invalid("nothing stands behind column %s of the row key, whose values differ in length: two rows could have one key", name)
 		}
 		i.parts = append(i.parts, part)

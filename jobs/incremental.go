@@ -60,7 +60,7 @@ func (j *Job) compileIncremental(bad func(path, format string, args ...any)) {
 		bad("columns", "increments are put together by the row key: add a column from %s of type string or bytes", columnar.FromRow)
 	}
 	for i, c := range j.schema.Specs() {
-		if c.From != columnar.FromRow && c.From != columnar.FromOp && !*c.Nullable {
+		if c.From != columnar.FromRow && !columnar.IsRowField(c.From) && c.From != columnar.FromOp && !*c.Nullable {
 			bad(fmt.Sprintf("columns[%d].nullable", i), "a row that is gone has none of it: with incremental it is true")
 		}
 	}

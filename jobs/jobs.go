@@ -48,6 +48,9 @@ type Spec struct {
 	// Rows is what becomes an output row: row (default), one a table row, or
 	// cell, one a cell.
 	Rows string `yaml:"rows,omitempty"`
+	// RowKey says how the table's row keys are made, for columns from $row.NAME.
+	// Default: nothing is known of them.
+	RowKey columnar.KeySpec `yaml:"row_key,omitempty" json:",omitzero"`
 	// Columns of the output, in order.
 	Columns []columnar.ColumnSpec `yaml:"columns"`
 	// Formats are the files to write: parquet, arrow. Default: parquet.
@@ -165,7 +168,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	}
 	j := &Job{name: name, spec: *s}
 	j.spec.Columns, j.spec.Formats, j.spec.Families = slices.Clone(s.Columns), slices.Clone(s.Formats), slices.Clone(s.Families)
-	j.spec.PartitionBy = slices.Clone(s.PartitionBy)
+	j.spec.PartitionBy, j.spec.RowKey.Fields = slices.Clone(s.PartitionBy), slices.Clone(s.RowKey.Fields)
 	if !jobName.MatchString(name) {
 		bad("name", "%q is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100", name)
 	}
@@ -177,7 +180,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 		bad("table", "it is %s, but the schema is of %s", s.Table, schema.Name)
 	}
 	var err error
-	if j.schema, err = columnar.Compile(s.Columns, columnar.RowsMode(s.Rows), schema); err != nil {
+	if j.schema, err = columnar.CompileKeyed(s.Columns, columnar.RowsMode(s.Rows), &s.RowKey, schema); err != nil {
 		errs = append(errs, err)
 	}
 	j.compileIncremental(bad)
@@ -302,37 +305,5 @@ func EscapeKey(key []byte) string {
 	return b.String()
 }
 
-// UnescapeKey is the inverse of EscapeKey; it also takes bytes beyond ASCII as
-// they are. An empty s is nil.
-func UnescapeKey(s string) ([]byte, error) {
-	if s == "" {
-		return nil, nil
-	}
-	b := make([]byte, 0, len(s))
-	for i := 0; i < len(s); i++ {
-		if s[i] != '\\' {
-			b = append(b, s[i])
-			continue
-		}
-		if i+3 >= len(s) || s[i+1] != 'x' {
-			return nil, fmt.Errorf(`%q: a backslash begins \xNN, two hex digits; itself it is \x5C`, s)
-		}
-		var c byte
-		for _, d := range []byte(s[i+2 : i+4]) {
-			switch {
-			case d >= '0' && d <= '9':
-				d -= '0'
-			case d >= 'a' && d <= 'f':
-				d -= 'a' - 10
-			case d >= 'A' && d <= 'F':
-				d -= 'A' - 10
-			default:
-				return nil, fmt.Errorf(`%q: \x%s is not two hex digits`, s, s[i+2:i+4])
-			}
-			c = c<<4 | d
-		}
-		b = append(b, c)
-		i += 3
-	}
-	return b, nil
-}
+// UnescapeKey is the inverse of EscapeKey, columnar.UnescapeKey. An empty s is nil.
+func UnescapeKey(s string) ([]byte, error) { return columnar.UnescapeKey(s) }

@@ -255,6 +255,9 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		SortedBy: append([]string{}, r.Job.layout.order...), PartitionBy: r.Job.spec.PartitionBy, StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
 		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Engine: r.Engine, Version: r.Version,
 	}
+	if key := &r.Job.spec.RowKey; len(key.Fields) > 0 {
+		m.RowKey = key
+	}
 	for _, s := range r.Job.schema.Specs() {
 		m.Columns = append(m.Columns, Column{Name: s.Name, From: s.From, Type: s.Type, Coding: s.Coding, Nullable: *s.Nullable, OnError: s.OnError})
 	}

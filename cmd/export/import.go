@@ -79,7 +79,7 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	var done *jobs.Imported
 	if c.As != "" {
 		done, err = jobs.ImportFiles(ctx, &jobs.ImportFilesOptions{
-			From: from, Files: files, Format: format, Columns: spec.Columns, Rows: spec.Rows, Key: c.Row, Between: c.Between, Time: c.Time, To: to, Into: c.Into, Progress: bar.report,
+			From: from, Files: files, Format: format, Columns: spec.Columns, Rows: spec.Rows, RowKey: spec.RowKey, Key: c.Row, Between: c.Between, Time: c.Time, To: to, Into: c.Into, Progress: bar.report,
 		})
 	} else {
 		done, err = jobs.Import(ctx, &jobs.ImportOptions{From: from, To: to, Into: c.Into, Format: format, Progress: bar.report})

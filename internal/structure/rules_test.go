@@ -41,7 +41,7 @@ var packages = map[string][]string{
 
 	"pipeline/rebuild": {"cell", "region", "store", "counters", "pipeline", "pipeline/decode", "pipeline/kafka", "pipeline/mapping"},
 
-	"jobs/columnar":    {"cell", "region", "store", "counters"},
+	"jobs/columnar":    {"cell", "region", "store", "counters", "rowkey"},
 	"jobs/parquetfile": {"jobs/columnar"},
 	"jobs/arrowfile":   {"jobs/columnar"},
 	"jobs/target":      {},

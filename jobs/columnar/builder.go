@@ -20,12 +20,18 @@ const (
 type Builder struct {
 	schema *Schema
 	batch  *Batch
-	bytes  int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
+	fields [][]byte // of the row key, where columns come from them
+	unlike string   // why the row key has no such fields; "" = it has
+	bytes  int      // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
 }
 
 // NewBuilder returns an empty builder.
 func NewBuilder(s *Schema) *Builder {
-	return &Builder{schema: s, batch: NewBatch(s.Columns())}
+	b := &Builder{schema: s, batch: NewBatch(s.Columns())}
+	if s.key != nil {
+		b.fields = make([][]byte, len(s.key.fields))
+	}
+	return b
 }
 
 // Append appends row: one output row, or with PerCell one a cell. In mode PerRow
@@ -36,6 +42,7 @@ func (b *Builder) Append(row *cell.Row) error {
 	if len(row.Cells) == 0 {
 		return nil
 	}
+	b.split(row.Key)
 	if b.schema.mode == PerCell {
 		for i := range row.Cells {
 			if err := b.appendCell(row.Key, &row.Cells[i]); err != nil {
@@ -105,6 +112,8 @@ func (b *Builder) appendRow(row *cell.Row) error {
 		switch s.columns[i].source {
 		case sourceRow:
 			err = b.value(i, row.Key, row.Key)
+		case sourceField:
+			err = b.keyField(i, row.Key)
 		case sourceOp:
 			b.op(i, OpUpsert)
 		default:
@@ -120,11 +129,14 @@ func (b *Builder) appendRow(row *cell.Row) error {
 // AppendGone appends that there is no row with this key: OpDelete, and nulls but for
 // the key. On an error, a *ConvertError, the batch must be Reset.
 func (b *Builder) AppendGone(key []byte) error {
+	b.split(key)
 	for i := range b.schema.columns {
 		var err error
 		switch b.schema.columns[i].source {
 		case sourceRow:
 			err = b.value(i, key, key)
+		case sourceField:
+			err = b.keyField(i, key)
 		case sourceOp:
 			b.op(i, OpDelete)
 		default:
@@ -166,6 +178,8 @@ func (b *Builder) appendCell(key []byte, c *cell.Cell) error {
 		switch b.schema.columns[i].source {
 		case sourceRow:
 			err = b.value(i, key, key)
+		case sourceField:
+			err = b.keyField(i, key)
 		case sourceTimestamp:
 			err = b.time(i, key, c.Time)
 		case sourceFamily:
@@ -185,12 +199,27 @@ func (b *Builder) appendCell(key []byte, c *cell.Cell) error {
 	return nil
 }
 
+// split cuts the row key into its fields, where a column comes from them.
+func (b *Builder) split(key []byte) {
+	if b.schema.key != nil {
+		b.unlike = b.schema.key.split(key, b.fields)
+	}
+}
+
+// keyField appends a field of the row key, which was split, to column i.
+func (b *Builder) keyField(i int, row []byte) error {
+	if b.unlike != "" {
+		return b.refuse(i, row, row, b.unlike)
+	}
+	return b.value(i, row, b.fields[b.schema.columns[i].field])
+}
+
 // value appends what v holds to column i.
 func (b *Builder) value(i int, row, v []byte) error {
 	c := &b.schema.columns[i]
 	b.bytes += len(v)
 	to := &b.batch.vectors[i]
-	if to.typ == String && len(v) <= math.MaxInt32-len(to.data) && isASCII(v) {
+	if c.coding == Text && to.typ == String && len(v) <= math.MaxInt32-len(to.data) && isASCII(v) {
 		// Most columns of most jobs.
 		to.data = append(to.data, v...)
 		to.offsets = append(to.offsets, int32(len(to.data)))

@@ -20,6 +20,7 @@ package columnar
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow/go/v15/arrow"
 )
@@ -88,9 +89,31 @@ const (
 	Raw                         // the bytes themselves; for bool one byte, 0 = false (HBase Bytes.toBoolean)
 	RFC3339                     // text such as 2006-01-02T15:04:05.999Z
 	Distinct                    // a sketch (docs/format/distinct.md), read as its estimate
+
+	// Those of package rowkey, with the names of the mapping's functions. An
+	// Int64 takes what it can hold.
+	U8        // 1 byte, unsigned (rowkey.Encoder.Uint8)
+	U16       // 2 bytes big-endian, unsigned
+	U32       // 4 bytes big-endian, unsigned
+	U64       // 8 bytes big-endian, unsigned
+	I64       // 8 bytes big-endian with the sign bit inverted (rowkey.AppendInt64); ms for timestamps
+	ReverseTS // 2⁶³-1 − t in 8 bytes big-endian (rowkey.AppendReverseTime), t in ms
+	Fixed     // text filled up with zero bytes (rowkey.AppendText)
+	Reverse   // text with its characters backwards (rowkey.AppendReversed)
+	Hex       // hex digits: of an unsigned number, or two of each byte
 )
 
-var codingNames = [...]string{Text: "text", Int64BE: "int64be", Float64BE: "float64be", Raw: "raw", RFC3339: "rfc3339", Distinct: "distinct"}
+// fromField is what From begins with of a column from a field of the row key.
+const fromField = FromRow + "."
+
+// IsRowField reports whether a column that is filled from this comes from a field of
+// the row key.
+func IsRowField(from string) bool { return strings.HasPrefix(from, fromField) }
+
+var codingNames = [...]string{
+	Text: "text", Int64BE: "int64be", Float64BE: "float64be", Raw: "raw", RFC3339: "rfc3339", Distinct: "distinct",
+	U8: "u8", U16: "u16", U32: "u32", U64: "u64", I64: "i64", ReverseTS: "reverse_ts", Fixed: "fixed", Reverse: "reverse", Hex: "hex",
+}
 
 // String returns the coding as job files spell it, and "" for the zero value: the
 // column needs none.
@@ -104,7 +127,7 @@ func (c Coding) String() string {
 // ParseCoding returns the coding that is spelled s; ok is false where there is
 // none.
 func ParseCoding(s string) (c Coding, ok bool) {
-	for i := Text; i <= Distinct; i++ {
+	for i := Text; int(i) < len(codingNames); i++ {
 		if codingNames[i] == s {
 			return i, true
 		}
@@ -114,12 +137,12 @@ func ParseCoding(s string) (c Coding, ok bool) {
 
 // codings are the codings of each type, its default first.
 var codings = [...][]Coding{
-	String:    {Text},
-	Int64:     {Text, Int64BE, Distinct},
+	String:    {Text, Fixed, Reverse},
+	Int64:     {Text, Int64BE, Distinct, U8, U16, U32, U64, I64, ReverseTS, Hex},
 	Float64:   {Text, Float64BE},
 	Bool:      {Text, Raw},
-	Timestamp: {Text, Int64BE, RFC3339},
-	Bytes:     {Raw},
+	Timestamp: {Text, Int64BE, RFC3339, I64, ReverseTS},
+	Bytes:     {Raw, Hex},
 }
 
 // Codings returns the codings that cells of a type may have, its default first.
@@ -141,7 +164,7 @@ const (
 
 // What a column can be filled from besides "family:qualifier".
 const (
-	FromRow       = "$row"       // the row key
+	FromRow       = "$row"       // the row key; FromRow + ".NAME": a field of it (KeySpec)
 	FromTimestamp = "$timestamp" // the cell's time; PerRow: the newest of the row's cells
 	FromOp        = "$op"        // OpUpsert, or OpDelete of a row that is gone; PerRow only
 	FromFamily    = "$family"    // the cell's family; PerCell only

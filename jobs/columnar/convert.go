@@ -1,6 +1,7 @@
 package columnar
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -10,6 +11,7 @@ import (
 	"unsafe"
 
 	"sluice/counters"
+	"sluice/rowkey"
 )
 
 // ConvertError is a cell that a column cannot take.
@@ -43,11 +45,11 @@ func (e *ConvertError) Error() string {
 func (v *Vector) appendValue(c Coding, b []byte) string {
 	switch v.typ {
 	case String:
-		if !utf8.Valid(b) {
-			return "not UTF-8"
-		}
-		return appendData(v, b)
+		return v.appendString(c, b)
 	case Bytes:
+		if c == Hex {
+			return v.appendHex(b)
+		}
 		return appendData(v, b)
 	case Int64:
 		return v.appendInt(c, b)
@@ -63,6 +65,41 @@ func (v *Vector) appendValue(c Coding, b []byte) string {
 func appendData(v *Vector, b []byte) string {
 	if err := v.AppendBytes(b); err != nil {
 		return err.Error()
+	}
+	return ""
+}
+
+func (v *Vector) appendString(c Coding, b []byte) string {
+	if c == Fixed {
+		b = bytes.TrimRight(b, "\x00")
+	}
+	if !utf8.Valid(b) {
+		return "not UTF-8"
+	}
+	start := len(v.data)
+	why := appendData(v, b)
+	if c == Reverse && why == "" {
+		rowkey.AppendReversed(v.data[:start], b) // as many bytes, in the place of b's
+	}
+	return why
+}
+
+// appendHex appends the bytes that are written in hex.
+func (v *Vector) appendHex(b []byte) string {
+	if len(b)%2 != 0 {
+		return "not two hex digits a byte"
+	}
+	for _, c := range b {
+		if hexDigit(c) > 15 {
+			return "not hex digits"
+		}
+	}
+	start := len(v.data)
+	if why := appendData(v, b[:len(b)/2]); why != "" {
+		return why
+	}
+	for i := range len(b) / 2 {
+		v.data[start+i] = hexDigit(b[2*i])<<4 | hexDigit(b[2*i+1])
 	}
 	return ""
 }
@@ -88,8 +125,72 @@ func parseInt(c Coding, b []byte) (int64, string) {
 			return 0, "not a sketch: " + err.Error()
 		}
 		return s.Count(), ""
+	case U8, U16, U32, U64, I64, ReverseTS:
+		return parseKeyInt(c, b)
+	case Hex:
+		return parseHex(b)
 	}
 	return parseDecimal(b)
+}
+
+// parseKeyInt reads the numbers of package rowkey.
+func parseKeyInt(c Coding, b []byte) (int64, string) {
+	if len(b) != c.width() {
+		return 0, notLong[c.width()]
+	}
+	var n uint64
+	for _, x := range b {
+		n = n<<8 | uint64(x)
+	}
+	switch {
+	case c == I64:
+		n ^= 1 << 63
+	case c == ReverseTS:
+		n = math.MaxInt64 - n
+	case n > math.MaxInt64:
+		return 0, "out of range"
+	}
+	return int64(n), ""
+}
+
+// notLong says that a value has another width than its coding.
+var notLong = [...]string{1: "not 1 byte long", 2: "not 2 bytes long", 4: "not 4 bytes long", 8: "not 8 bytes long"}
+
+// width returns how many bytes a value in coding c has, and 0 where they differ.
+func (c Coding) width() int {
+	switch c {
+	case U8:
+		return 1
+	case U16:
+		return 2
+	case U32:
+		return 4
+	case U64, I64, ReverseTS, Int64BE, Float64BE:
+		return 8
+	}
+	return 0
+}
+
+// FixedWidth reports whether all values in coding c have as many bytes.
+func (c Coding) FixedWidth() bool { return c.width() > 0 }
+
+// parseHex reads an unsigned number in hex, of up to 16 digits.
+func parseHex(b []byte) (int64, string) {
+	if len(b) == 0 || len(b) > 16 {
+		return 0, "not 1 to 16 hex digits"
+	}
+	var n uint64
+	for _, c := range b {
+		d := hexDigit(c)
+		if d > 15 {
+			return 0, "not 1 to 16 hex digits"
+		}
+		n = n<<4 | uint64(d)
+	}
+	if n > math.MaxInt64 {
+		return 0, "out of range"
+	}
+	return int64(n), ""
 }
 
 // parseDecimal is strconv.ParseInt in base 10 without the conversion to a string:

@@ -1,11 +1,17 @@
 package columnar
 
 import (
+	"bytes"
 	"encoding/binary"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"time"
+
+	"sluice/cell"
+	"sluice/rowkey"
 )
 
 // AppendValue appends the bytes that a cell has which coding c reads as the i-th value
@@ -15,6 +21,12 @@ import (
 // bytes.
 func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 	switch {
+	case v.typ == String && c == Fixed && bytes.HasSuffix(v.Bytes(i), []byte{0}):
+		return dst, errors.New("it ends in a zero byte, as the filling does")
+	case v.typ == String && c == Reverse:
+		return rowkey.AppendReversed(dst, v.Bytes(i)), nil
+	case v.typ == Bytes && c == Hex:
+		return hex.AppendEncode(dst, v.Bytes(i)), nil
 	case v.typ == String, v.typ == Bytes:
 		return append(dst, v.Bytes(i)...), nil
 	case v.typ == Int64 && c == Text:
@@ -42,8 +54,39 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 			return dst, fmt.Errorf("the year %d has no RFC 3339 text", y)
 		}
 		return t.AppendFormat(dst, time.RFC3339Nano), nil
+	case v.typ == Int64 && c != Distinct:
+		return appendKeyInt(dst, c, v.int64s[i])
+	case v.typ == Timestamp:
+		return appendKeyInt(dst, c, floorMillis(v.int64s[i]))
 	}
 	return dst, fmt.Errorf("nothing can be written that coding %v reads as %v", c, v.typ)
+}
+
+// appendKeyInt appends n in a coding of package rowkey, or in hex.
+func appendKeyInt(dst []byte, c Coding, n int64) ([]byte, error) {
+	unsigned := func(bits int) error {
+		if n < 0 || bits < 64 && n >= 1<<bits {
+			return fmt.Errorf("%d does not fit %v", n, c)
+		}
+		return nil
+	}
+	switch c {
+	case U8:
+		return append(dst, byte(n)), unsigned(8)
+	case U16:
+		return binary.BigEndian.AppendUint16(dst, uint16(n)), unsigned(16)
+	case U32:
+		return binary.BigEndian.AppendUint32(dst, uint32(n)), unsigned(32)
+	case U64:
+		return binary.BigEndian.AppendUint64(dst, uint64(n)), unsigned(64)
+	case I64:
+		return rowkey.AppendInt64(dst, n), nil
+	case ReverseTS:
+		return rowkey.AppendReverseTime(dst, cell.Timestamp(n)), nil
+	case Hex:
+		return strconv.AppendUint(dst, uint64(n), 16), unsigned(64)
+	}
+	return dst, fmt.Errorf("nothing can be written that coding %v reads as a number", c)
 }
 
 // floorMillis returns the ms since 1970 that begin at or before so many µs.

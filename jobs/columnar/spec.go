@@ -16,8 +16,8 @@ type ColumnSpec struct {
 	// Name of the output column; unique in the job.
 	Name string `yaml:"name"`
 	// From is what fills it: "family:qualifier" ("family:" for the empty
-	// qualifier), $row, $timestamp, or with rows: cell $family, $qualifier and
-	// $value.
+	// qualifier), $row, $row.NAME (a field of row_key), $timestamp, or with rows:
+	// cell $family, $qualifier and $value.
 	From string `yaml:"from"`
 	// Type is string, int64, float64, bool, timestamp or bytes.
 	Type string `yaml:"type"`
@@ -60,6 +60,7 @@ const (
 	sourceQualifier
 	sourceValue
 	sourceOp
+	sourceField // of the row key
 )
 
 // column is a compiled ColumnSpec.
@@ -71,6 +72,7 @@ type column struct {
 	qualifier  string
 	coding     Coding
 	nullOnFail bool
+	field      int  // of the schema's key, with sourceField
 	again      bool // the next column in Schema.cells has the same cell
 }
 
@@ -78,6 +80,7 @@ type column struct {
 type Schema struct {
 	table   string
 	mode    RowsMode
+	key     *keyLayout // nil = no column comes from a field of it
 	columns []column
 	cells   []int // PerRow: indexes of the sourceCell columns by family and qualifier
 	others  []int // the rest
@@ -153,9 +156,10 @@ func (s *Schema) Order() []string {
 
 // compiler collects the mistakes of a declaration.
 type compiler struct {
-	table *store.TableDescriptor
-	mode  RowsMode
-	errs  []error
+	table  *store.TableDescriptor
+	mode   RowsMode
+	layout *keyLayout // of row keys; nil = not declared
+	errs   []error
 }
 
 func (c *compiler) bad(i int, field, format string, args ...any) {
@@ -170,6 +174,12 @@ func (c *compiler) bad(i int, field, format string, args ...any) {
 // needs. A nil schema checks no families. Its error joins a *SpecError for every
 // mistake, named by its path.
 func Compile(specs []ColumnSpec, mode RowsMode, schema *store.TableDescriptor) (*Schema, error) {
+	return CompileKeyed(specs, mode, nil, schema)
+}
+
+// CompileKeyed is Compile of columns of which some may come from fields of the row
+// key, which is made as key says. A nil or zero key says nothing.
+func CompileKeyed(specs []ColumnSpec, mode RowsMode, key *KeySpec, schema *store.TableDescriptor) (*Schema, error) {
 	c := &compiler{table: schema, mode: mode}
 	switch mode {
 	case PerRow, PerCell:
@@ -185,6 +195,7 @@ func Compile(specs []ColumnSpec, mode RowsMode, schema *store.TableDescriptor) (
 	if len(specs) == 0 {
 		return nil, &SpecError{Path: "columns", Problem: "there are none; an export needs at least one"}
 	}
+	c.layout = c.key(key)
 	names := make(map[string]int, len(specs))
 	for i := range specs {
 		c.name(i, specs[i].Name, names)
@@ -197,6 +208,9 @@ func Compile(specs []ColumnSpec, mode RowsMode, schema *store.TableDescriptor) (
 		if s.columns[i].source == sourceCell {
 			s.cells = append(s.cells, i)
 		} else {
+			if s.columns[i].source == sourceField {
+				s.key = c.layout
+			}
 			s.others = append(s.others, i)
 		}
 	}
@@ -271,6 +285,8 @@ func (c *compiler) from(i int, from string, col *column) {
 	switch {
 	case from == "":
 		c.bad(i, "from", "it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value")
+	case strings.HasPrefix(from, fromField):
+		c.fromKey(i, from[len(fromField):], col)
 	case from[0] == '$':
 		s, ok := specials[from]
 		if !ok {
