@@ -101,6 +101,10 @@ const (
 	Fixed     // text filled up with zero bytes (rowkey.AppendText)
 	Reverse   // text with its characters backwards (rowkey.AppendReversed)
 	Hex       // hex digits: of an unsigned number, or two of each byte
+
+	// Those of Protocol Buffers: base 128, the lowest 7 bits first.
+	Varint // of int64: two's complement, negative numbers in 10 bytes
+	ZigZag // of sint64: 0, -1, 1, -2, … as 0, 1, 2, 3, …
 )
 
 // fromField is what From begins with of a column from a field of the row key.
@@ -113,6 +117,7 @@ func IsRowField(from string) bool { return strings.HasPrefix(from, fromField) }
 var codingNames = [...]string{
 	Text: "text", Int64BE: "int64be", Float64BE: "float64be", Raw: "raw", RFC3339: "rfc3339", Distinct: "distinct",
 	U8: "u8", U16: "u16", U32: "u32", U64: "u64", I64: "i64", ReverseTS: "reverse_ts", Fixed: "fixed", Reverse: "reverse", Hex: "hex",
+	Varint: "varint", ZigZag: "zigzag",
 }
 
 // String returns the coding as job files spell it, and "" for the zero value: the
@@ -138,7 +143,7 @@ func ParseCoding(s string) (c Coding, ok bool) {
 // codings are the codings of each type, its default first.
 var codings = [...][]Coding{
 	String:    {Text, Fixed, Reverse},
-	Int64:     {Text, Int64BE, Distinct, U8, U16, U32, U64, I64, ReverseTS, Hex},
+	Int64:     {Text, Int64BE, Distinct, U8, U16, U32, U64, I64, ReverseTS, Hex, Varint, ZigZag},
 	Float64:   {Text, Float64BE},
 	Bool:      {Text, Raw},
 	Timestamp: {Text, Int64BE, RFC3339, I64, ReverseTS},

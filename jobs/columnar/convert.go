@@ -129,6 +129,8 @@ func parseInt(c Coding, b []byte) (int64, string) {
 		return parseKeyInt(c, b)
 	case Hex:
 		return parseHex(b)
+	case Varint, ZigZag:
+		return parseVarint(c, b)
 	}
 	return parseDecimal(b)
 }
@@ -173,6 +175,22 @@ func (c Coding) width() int {
 
 // FixedWidth reports whether all values in coding c have as many bytes.
 func (c Coding) FixedWidth() bool { return c.width() > 0 }
+
+// parseVarint reads a number of Protocol Buffers, which ends where b does.
+func parseVarint(c Coding, b []byte) (int64, string) {
+	u, n := binary.Uvarint(b)
+	switch {
+	case n < 0:
+		return 0, "out of range"
+	case n == 0:
+		return 0, "not a whole varint"
+	case n < len(b):
+		return 0, "there are bytes behind the varint"
+	case c == ZigZag:
+		return int64(u>>1) ^ -int64(u&1), ""
+	}
+	return int64(u), ""
+}
 
 // parseHex reads an unsigned number in hex, of up to 16 digits.
 func parseHex(b []byte) (int64, string) {

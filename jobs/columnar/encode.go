@@ -62,7 +62,7 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 	return dst, fmt.Errorf("nothing can be written that coding %v reads as %v", c, v.typ)
 }
 
-// appendKeyInt appends n in a coding of package rowkey, or in hex.
+// appendKeyInt appends n in a coding of package rowkey, of Protocol Buffers, or in hex.
 func appendKeyInt(dst []byte, c Coding, n int64) ([]byte, error) {
 	unsigned := func(bits int) error {
 		if n < 0 || bits < 64 && n >= 1<<bits {
@@ -83,6 +83,10 @@ func appendKeyInt(dst []byte, c Coding, n int64) ([]byte, error) {
 		return rowkey.AppendInt64(dst, n), nil
 	case ReverseTS:
 		return rowkey.AppendReverseTime(dst, cell.Timestamp(n)), nil
+	case Varint:
+		return binary.AppendUvarint(dst, uint64(n)), nil
+	case ZigZag:
+		return binary.AppendVarint(dst, n), nil
 	case Hex:
 		return strconv.AppendUint(dst, uint64(n), 16), unsigned(64)
 	}
