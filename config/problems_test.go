@@ -1,8 +1,10 @@
 package config_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -260,6 +262,24 @@ func TestSecretsStayHidden(t *testing.T) {
 		if strings.Contains(text, "hunter2") {
 			t.Errorf("the secret is in %s", text)
 		}
+	}
+	kafkaOptions, err := c.KafkaOptions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := new(bytes.Buffer)
+	for _, v := range []any{*c, c, c.Kafka, &c.Kafka, c.Kafka.SASL, c.Kafka.SASL.Password, &c.Kafka.SASL.Password, c.Serve, *kafkaOptions, kafkaOptions} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%f", "%c", "%U", "%b"} {
+			if text := fmt.Sprintf(verb, v); strings.Contains(text, "hunter2") || strings.Contains(strings.ToLower(text), fmt.Sprintf("%x", "hunter2")) {
+				t.Errorf("%T by %s: the secret is in %s", v, verb, text)
+			}
+		}
+		for _, h := range []slog.Handler{slog.NewTextHandler(out, nil), slog.NewJSONHandler(out, nil)} {
+			slog.New(h).Info("x", "value", v)
+		}
+	}
+	if strings.Contains(out.String(), "hunter2") {
+		t.Errorf("the secret is in the log:\n%s", out)
 	}
 	if !strings.Contains(c.String(), "password: '********'") && !strings.Contains(c.String(), `password: "********"`) && !strings.Contains(c.String(), "password: ********") {
 		t.Errorf("no mask in\n%s", c)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"log/slog"
 	"math"
 	"strconv"
 	"strings"
@@ -86,6 +87,14 @@ func (s Secret) String() string {
 
 // GoString keeps %#v from printing the secret.
 func (s Secret) GoString() string { return strconv.Quote(s.String()) }
+
+// Format keeps verbs that are for no text, such as %d, from printing it.
+func (s Secret) Format(f fmt.State, verb rune) {
+	fmt.Fprintf(f, fmt.FormatString(f, verb), s.String())
+}
+
+// LogValue keeps slog from printing it.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // MarshalText writes the mask.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"time"
@@ -38,16 +39,31 @@ func (s SASL) GoString() string { return "kafka.SASL{" + s.String() + "}" }
 // LogValue keeps slog from printing it.
 func (s SASL) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-func (s SASL) mechanism() (sasl.Mechanism, error) {
+// Format keeps verbs that are for no text, such as %d, from printing it.
+func (s SASL) Format(f fmt.State, verb rune) {
+	if verb == 'v' && f.Flag('#') {
+		_, _ = io.WriteString(f, s.GoString()) // a State takes what it is given
+		return
+	}
+	fmt.Fprintf(f, fmt.FormatString(f, verb), s.String())
+}
+
+// mechanism returns nil for none. It is a function so that fmt, which looks into every
+// field of what it prints, finds no password in what holds it.
+func (s SASL) mechanism() (func() sasl.Mechanism, error) {
+	var m sasl.Mechanism
+	var err error
 	switch s.Mechanism {
 	case "PLAIN":
-		return plain.Mechanism{Username: s.User, Password: s.Password}, nil
+		m = plain.Mechanism{Username: s.User, Password: s.Password}
 	case "SCRAM-SHA-256":
-		return scram.Mechanism(scram.SHA256, s.User, s.Password)
+		m, err = scram.Mechanism(scram.SHA256, s.User, s.Password)
 	case "SCRAM-SHA-512":
-		return scram.Mechanism(scram.SHA512, s.User, s.Password)
+		m, err = scram.Mechanism(scram.SHA512, s.User, s.Password)
+	default:
+		return nil, nil
 	}
-	return nil, nil
+	return func() sasl.Mechanism { return m }, err
 }
 
 // authenticate runs SASL on a connection (KIP-43, KIP-152) and returns for how long
@@ -59,8 +75,9 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 	refused := func(err error) (time.Duration, error) {
 		return 0, fmt.Errorf("%w: broker %s refuses %v: %w; check the credentials", ErrAuth, address, s.o.SASL, err)
 	}
+	mechanism := s.mechanism()
 	shake := kmsg.NewPtrSASLHandshakeRequest()
-	shake.Version, shake.Mechanism = 1, s.mechanism.Name()
+	shake.Version, shake.Mechanism = 1, mechanism.Name()
 	resp, err := s.ask(c, shake)
 	if err != nil {
 		return failed(err)
@@ -68,7 +85,7 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 	if r := resp.(*kmsg.SASLHandshakeResponse); r.ErrorCode != 0 {
 		return refused(fmt.Errorf("%w; it takes %q", code(r.ErrorCode), r.SupportedMechanisms))
 	}
-	session, state, err := s.mechanism.Start(ctx)
+	session, state, err := mechanism.Start(ctx)
 	if err != nil {
 		return failed(err)
 	}

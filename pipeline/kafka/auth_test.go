@@ -310,3 +310,94 @@ func TestPasswordIsNotPrinted(t *testing.T) {
 		t.Errorf("Got %v", o.SASL)
 	}
 }
+
+// verbs are all of fmt but %p, which is for pointers, and %T.
+var verbs = []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%t", "%f", "%c", "%U", "%b", "%o", "%e", "%g", "%10v", "%-10s"}
+
+// Whatever holds the password does not print it, by no verb and no handler.
+func TestNothingPrintsThePassword(t *testing.T) {
+	t.Parallel()
+	o := Options{Brokers: []string{"h:1"}, SASL: SASL{"SCRAM-SHA-256", "u", secret}, TLS: &tls.Config{MinVersion: tls.VersionTLS12}}
+	plain := o
+	plain.SASL.Mechanism = "PLAIN"
+	scrammed, plainly := newTestClient(t, &o), newTestClient(t, &plain)
+	held := struct{ Client *Client }{plainly}
+	forms := []string{secret, fmt.Sprintf("%x", secret), fmt.Sprintf("%X", secret), fmt.Sprintf("% x", secret), fmt.Sprintf("%d", []byte(secret))}
+	check := func(how, text string) {
+		for _, form := range forms {
+			if strings.Contains(text, form) {
+				t.Errorf("%s: the password is in %s", how, text)
+			}
+		}
+	}
+	for i, v := range []any{
+		o, &o,
+		[]Options{o},
+		map[string]Options{"a": o},
+		o.SASL, &o.SASL,
+		[]SASL{o.SASL},
+		plain, scrammed, plainly, held, &held,
+		[]*Client{plainly},
+		plainly.NewFetcher(nil), plainly.NewProducer(nil),
+	} {
+		for _, verb := range verbs {
+			check(fmt.Sprintf("%d, %T by %s", i, v, verb), fmt.Sprintf(verb, v))
+		}
+		out := new(logs)
+		for _, h := range []slog.Handler{slog.NewTextHandler(out, nil), slog.NewJSONHandler(out, nil)} {
+			l := slog.New(h).With("with", v)
+			l.Info("x", "value", v, slog.Group("group", "value", v))
+			l.Error("x", "err", fmt.Errorf("open %+v", v))
+		}
+		check(fmt.Sprintf("%d, %T by slog", i, v), out.String())
+	}
+	if got, want := fmt.Sprintf("%#v", o.SASL), `kafka.SASL{SASL SCRAM-SHA-256 as "u"}`; got != want {
+		t.Errorf("Got %s, want %s", got, want)
+	}
+}
+
+// plainWarning begins the line that warns of a password which is sent as it is.
+const plainWarning = `level=WARN msg="SASL PLAIN without TLS`
+
+// The password of SASL PLAIN is there to read without TLS: that is said once a client.
+func TestPlainWithoutTLSIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		mechanism string
+		tls       *tls.Config
+		want      int
+	}{
+		{"PLAIN", nil, 1},
+		{"PLAIN", &tls.Config{MinVersion: tls.VersionTLS12}, 0},
+		{"SCRAM-SHA-256", nil, 0},
+		{"", nil, 0},
+	} {
+		t.Run(fmt.Sprintf("%s, TLS %v", c.mechanism, c.tls != nil), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var opts []kfake.Opt
+				if c.mechanism != "" && c.tls == nil {
+					opts = []kfake.Opt{kfake.EnableSASL(), kfake.Superuser(c.mechanism, "u", secret)}
+				}
+				_, o := startBroker(t, opts...)
+				out := new(logs)
+				client := newTestClient(t, &Options{
+					Brokers: o.Brokers, Dial: o.Dial, TLS: c.tls, SASL: SASL{c.mechanism, "u", secret}, RequestTimeout: time.Second,
+					Logger: slog.New(slog.NewTextHandler(out, nil)),
+				})
+				for range 3 {
+					if _, err := client.Topic(testContext(t), "t"); err != nil && c.tls == nil {
+						t.Fatal(err)
+					}
+					client.transport.CloseIdleConnections()
+				}
+				if got := strings.Count(out.String(), plainWarning); got != c.want {
+					t.Errorf("Got %d warnings, want %d:\n%s", got, c.want, out)
+				}
+				if strings.Contains(out.String(), secret) {
+					t.Errorf("the password is in the log:\n%s", out)
+				}
+			})
+		})
+	}
+}

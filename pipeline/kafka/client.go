@@ -93,10 +93,10 @@ func (o *Options) withDefaults() Options {
 
 // Client talks to one Kafka cluster. It is safe for concurrent use; groups,
 // fetchers and producers made from it share its connections. Close ends all of
-// them.
+// them. It prints without its password.
 type Client struct {
-	o         Options
-	sasl      sasl.Mechanism
+	o         Options // without the password
+	sasl      func() sasl.Mechanism
 	transport *kafkago.Transport
 	seeds     net.Addr
 	conns     *connSet
@@ -123,8 +123,14 @@ func NewClient(o *Options) (*Client, error) {
 	if c.sasl, err = o.SASL.mechanism(); err != nil {
 		return nil, fmt.Errorf("kafka: SASL mechanism %s: %w", o.SASL.Mechanism, err)
 	}
+	// What prints the client, or what holds it, finds no password: fmt looks into
+	// every field, and calls no String of those that are not exported.
+	c.o.SASL.Password = ""
 	if c.codecs, err = newCodecs(c.o.MaxDecompressed); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	if c.o.SASL.Mechanism == "PLAIN" && c.o.TLS == nil {
+		c.o.Logger.Warn("SASL PLAIN without TLS sends the password as it is: turn TLS on, or use SCRAM", "brokers", c.o.Brokers)
 	}
 	c.conns = newConnSet(&c.o, c.sasl)
 	ctx, cancel := context.WithCancel(context.Background())

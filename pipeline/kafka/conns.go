@@ -17,7 +17,7 @@ import (
 // broker refuses whom.
 type connSet struct {
 	o         *Options
-	mechanism sasl.Mechanism // nil = none
+	mechanism func() sasl.Mechanism // nil = none
 	dialer    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex // guards below
@@ -25,7 +25,7 @@ type connSet struct {
 	conns  map[net.Conn]struct{}
 }
 
-func newConnSet(o *Options, mechanism sasl.Mechanism) *connSet {
+func newConnSet(o *Options, mechanism func() sasl.Mechanism) *connSet {
 	dial := o.Dial
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: o.DialTimeout}).DialContext
