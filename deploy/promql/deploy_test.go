@@ -124,6 +124,25 @@ func stopped(e edit) edit {
 	}
 }
 
+// logs is a partition's log, at so many seconds since the change, and what is read of
+// it.
+func logs(at func(s float64) (logStart, floor, end float64)) edit {
+	return func(name string, _ labels.Labels, since time.Duration, v float64) (float64, bool) {
+		logStart, floor, end := at(since.Seconds())
+		switch name {
+		case "sluice_kafka_log_start_offset":
+			v = logStart
+		case "sluice_kafka_floor_offset":
+			v = floor
+		case "sluice_kafka_end_offset":
+			v = end
+		case "sluice_kafka_consumer_lag_records":
+			v = end - floor
+		}
+		return v, true
+	}
+}
+
 // slow makes every commit from the change on take more than two seconds.
 func slow(name string, l labels.Labels, since time.Duration, v float64) (float64, bool) {
 	if name == "sluice_store_commit_duration_seconds_bucket" && since >= 0 {
@@ -200,7 +219,11 @@ func testAlerts(t *testing.T, before, after []series) {
 		"the lag grows":               {edit: set("sluice_kafka_consumer_lag_records", func(s, _ float64) float64 { return 5000 + 10*s }), want: []string{"SluiceLagGrows"}},
 		"a large lag shrinks":         {edit: set("sluice_kafka_consumer_lag_records", func(s, _ float64) float64 { return 1e6 - 10*s })},
 		"old records":                 {edit: set("sluice_kafka_consumer_lag_seconds", to(301)), want: []string{"SluiceBehindInTime"}},
-		"retention comes near":        {edit: sets(map[string]func(s, v float64) float64{"sluice_kafka_log_start_offset": to(99), "sluice_kafka_floor_offset": to(100), "sluice_kafka_end_offset": to(200), "sluice_kafka_consumer_lag_records": to(100)}), want: []string{"SluiceNearRetention"}},
+		"retention comes near":        {edit: logs(func(s float64) (logStart, floor, end float64) { return 50 + 49*min(max(s, 0), 1), 100, 200 }), want: []string{"SluiceNearRetention"}},
+		"retention overtakes":         {edit: logs(func(s float64) (logStart, floor, end float64) { return 1e4 + 2*s, 1.4e4 + s, 1e6 }), want: []string{"SluiceNearRetention"}},
+		"retention is outrun":         {edit: logs(func(s float64) (logStart, floor, end float64) { return 1e4 + s, 1.4e4 + 2*s, 1e6 })},
+		"a log is begun":              {edit: logs(func(s float64) (logStart, floor, end float64) { return 0, max(s, 0), 1e6 })},
+		"a log is begun, and waits":   {edit: logs(func(s float64) (logStart, floor, end float64) { return 0, 0, 1e6 })},
 		"records are lost":            {edit: set(lost, to(45)), want: []string{"SluiceRecordsLost"}},
 		"records are lost while down": {edit: stopped(set(lost, to(45))), want: []string{"SluiceRecordsLost"}},
 		"records were lost long ago": {edit: stopped(func(n string, _ labels.Labels, _ time.Duration, v float64) (float64, bool) {
