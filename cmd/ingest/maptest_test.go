@@ -3,17 +3,27 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/cmd/internal/cli"
 	"sluice/examples"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
+	"sluice/store"
+	"sluice/store/pebblestore"
 )
 
 // program is a cli.Program with buffers, and the example in a file of its own.
@@ -194,6 +204,119 @@ func TestLineDiff(t *testing.T) {
 			t.Errorf("%q against %q: got %q, want %q", tt.want, tt.got, text, tt.diff)
 		}
 	}
+}
+
+// Explaining live records leaves no trace: no request of a group's member, no offset
+// committed, no record produced, and of the store not a byte, beside a daemon that has
+// it open, too.
+func TestExplainLeavesNoTrace(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "pageviews"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	addr := cluster.ListenAddrs()[0]
+	client, err := kafka.NewClient(&kafka.Options{Brokers: []string{addr}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	producer := client.NewProducer(nil)
+	defer producer.Close()
+	for i := range 6 {
+		m := kafka.Message{Partition: int32(i % 2), Value: fmt.Appendf(nil, `{"ts": %d, "user": "u%d", "page": "/a"}`, 1_700_000_000_000+i, i)}
+		if err := producer.Produce(t.Context(), "pageviews", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	p, out, flag := program(t, examples.Pageviews, addr)
+	lookup := p.LookupEnv
+	p.LookupEnv = func(key string) (string, bool) {
+		if key == "SLUICE_DATA" {
+			return dir, true
+		}
+		return lookup(key)
+	}
+	cfg, err := flag.Load(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Store.Dir != dir {
+		t.Fatalf("Got the store in %s, want %s", cfg.Store.Dir, dir)
+	}
+	engine, err := pebblestore.Open(dir, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := engine.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	explain := func() {
+		t.Helper()
+		out.Reset()
+		if err := (&explainCommand{ConfigFlag: flag, Sample: 4}).Run(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), ": 5 mutations\n"); n != 4 {
+			t.Fatalf("Got %d records, want the sample of 4:\n%s", n, out)
+		}
+	}
+	var mu sync.Mutex
+	asked := map[kmsg.Key]int{}
+	cluster.Control(func(r kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		mu.Lock()
+		asked[kmsg.Key(r.Key())]++
+		mu.Unlock()
+		return nil, nil, false
+	})
+	explain() // beside the owner of the directory
+	if err := engine.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before := files(t, dir)
+	explain()
+	if d := cmp.Diff(before, files(t, dir)); d != "" {
+		t.Errorf("Got another store (-before +after):\n%s", d)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	explain()
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Got %v, want no store made", err)
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	allowed := []kmsg.Key{kmsg.ApiVersions, kmsg.Metadata, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch, kmsg.Fetch}
+	for key, n := range asked {
+		if !slices.Contains(allowed, key) {
+			t.Errorf("Got %d requests %s, want none", n, key.Name())
+		}
+	}
+	if asked[kmsg.Fetch] == 0 {
+		t.Errorf("Got the requests %v, want fetches: the test sees nothing", asked)
+	}
+}
+
+// files returns the files below dir with what is in them.
+func files(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		all[path] = fmt.Sprintf("%d bytes, %x", len(b), sha256.Sum256(b))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
 }
 
 func TestExplain(t *testing.T) {
