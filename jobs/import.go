@@ -71,7 +71,8 @@ func (e *RowError) Unwrap() error { return e.Err }
 // verified before its first row is written; the files are in the order of row keys,
 // so that the store takes them in bulk. A row's cells get the time of its $timestamp
 // column, or else the time that the run is for. Null columns are no cells; of
-// versions, and of what the job left out, nothing is in the files.
+// versions that the job's mode left out, and of what else it did, nothing is in the
+// files. A history brings its delete markers back.
 //
 // All times are explicit and counters are set, not added: an Import that is killed
 // leaves a part of the rows, each whole, and the next one, from the beginning, makes
@@ -109,12 +110,14 @@ type tableImport struct {
 	family   int         // with rows: cell: of the family, qualifier and value
 	qual     int
 	value    int
+	op       int // with mode: history: of what the cell is
 	done     Imported
 	report   reporter
 
-	batch store.Batch
-	rows  []int64 // of the batch's mutations, in the file
-	bytes int
+	batch   store.Batch
+	rows    []int64 // of the batch's mutations, in the file
+	bytes   int
+	counter []byte // row and column of the last one that was set, with mode: versions
 }
 
 // keyColumn is a column whose values are a part of the row keys.
@@ -198,7 +201,7 @@ func (m *tableImport) compile() error {
 // findColumns finds out what the columns of m.manifest are for; keys are those of the
 // row key where none is from $row.
 func (m *tableImport) findColumns(unsupported func(format string, args ...any) error, keys []keyColumn) error {
-	m.keys, m.time, m.family, m.qual, m.value = keys, -1, -1, -1, -1
+	m.keys, m.time, m.family, m.qual, m.value, m.op = keys, -1, -1, -1, -1, -1
 	m.columns = make([]importColumn, len(m.manifest.Columns))
 	cells := 0
 	for i := range m.manifest.Columns {
@@ -217,6 +220,8 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 			m.qual = i
 		case columnar.FromValue:
 			m.value = i
+		case columnar.FromOp:
+			m.op = i
 		default:
 			if columnar.IsRowField(c.From) {
 				break // the row key has it
@@ -237,6 +242,8 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 		return unsupported("it has no column from $row")
 	case perCell && (m.family < 0 || m.qual < 0 || m.value < 0 || m.time < 0):
 		return unsupported("it has one row a cell, and not all of $family, $qualifier, $timestamp and $value")
+	case m.manifest.Mode == ModeHistory && m.op < 0:
+		return unsupported("it is a history, and has no column from $op")
 	case !perCell && cells == 0:
 		return unsupported("it has no column from a cell")
 	}
@@ -250,6 +257,8 @@ func (m *tableImport) takes(family string) error {
 		return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, family, m.Into)
 	case f.Distinct:
 		return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written", store.ErrUnsupported, family)
+	case m.manifest.Mode == ModeHistory && noHistory(f) != "":
+		return fmt.Errorf("%w: a history into family %s: %s", store.ErrUnsupported, family, noHistory(f))
 	}
 	return nil
 }
@@ -330,13 +339,22 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 		if err := m.takes(string(family)); err != nil {
 			return err
 		}
-		value, err := m.encode(b, m.value, i)
+		op, err := m.opType(b, i)
 		if err != nil {
 			return err
 		}
-		err = m.put(&mutation, string(family), qualifier, at, value)
-		if err != nil {
-			return err
+		if op == cell.OpPut {
+			value, err := m.encode(b, m.value, i)
+			if err != nil {
+				return err
+			}
+			if err := m.put(&mutation, string(family), qualifier, at, value); err != nil {
+				return err
+			}
+		} else {
+			mutation.Ops = append(mutation.Ops, cell.Op{Type: op, Family: string(family), Qualifier: qualifier, Time: at})
+			m.bytes += len(qualifier) + keyValueBytes
+			m.done.Cells++
 		}
 	}
 	for j := range m.columns {
@@ -406,6 +424,13 @@ func (m *tableImport) put(mutation *cell.Mutation, family string, qualifier []by
 	if !m.schema.Family(family).Counter {
 		mutation.Put(family, qualifier, at, value)
 		return nil
+	}
+	if m.manifest.Mode == ModeVersions { // newest first, and the last would be set
+		column := slices.Concat(cell.AppendPart(cell.AppendPart(nil, mutation.Row), []byte(family)), qualifier)
+		if bytes.Equal(column, m.counter) {
+			return fmt.Errorf("%s:%s is a counter, and has several versions", family, EscapeKey(qualifier))
+		}
+		m.counter = column
 	}
 	if len(value) != 8 {
 		return fmt.Errorf("%s:%s is a counter, and has %d bytes", family, EscapeKey(qualifier), len(value))

@@ -34,8 +34,9 @@ func (j *Job) compileIncremental(bad func(path, format string, args ...any)) {
 	s := &j.spec.Incremental
 	op := j.schema != nil && j.schema.Op()
 	switch {
-	case s.FullEvery == 0 && s.Hold == 0 && op:
-		bad("columns", "a column comes from %s, which jobs with incremental have", columnar.FromOp)
+	case s.FullEvery == 0 && s.Hold == 0 && op && j.spec.Mode != ModeHistory:
+		bad("columns", "a column comes from %s, which jobs with incremental and with mode: history have", columnar.FromOp)
+		return
 	case s.FullEvery == 0 && s.Hold == 0:
 		return
 	case s.FullEvery < 2:

@@ -51,6 +51,14 @@ type Spec struct {
 	// RowKey says how the table's row keys are made, for columns from $row.NAME.
 	// Default: nothing is known of them.
 	RowKey columnar.KeySpec `yaml:"row_key,omitempty" json:",omitzero"`
+	// Mode is which versions are exported: latest (default), the newest of each
+	// column; versions, the newest Versions of each; history, every version
+	// that is stored and the delete markers, told apart by a column from $op.
+	// The last two need rows: cell.
+	Mode string `yaml:"mode,omitempty" json:",omitempty"`
+	// Versions is how many versions of a column mode: versions exports at most;
+	// a family's VERSIONS bound it, too.
+	Versions int `yaml:"versions,omitempty" json:",omitempty"`
 	// Columns of the output, in order.
 	Columns []columnar.ColumnSpec `yaml:"columns"`
 	// Formats are the files to write: parquet, arrow. Default: parquet.
@@ -185,6 +193,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	}
 	j.compileIncremental(bad)
 	j.compileFamilies(schema, bad)
+	j.compileMode(schema, bad)
 	j.compileFilter(schema, bad)
 	j.formats = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	s.Keep.check(bad)
@@ -279,6 +288,12 @@ func (j *Job) scan(s *split) *store.Scan {
 	if j.schema.Mode() == columnar.PerCell {
 		// A wide row need not be in memory whole, nor many large cells of it.
 		sc.Batch, sc.MaxResultBytes = cellsPerRow, columnar.DefaultBatchBytes
+	}
+	switch j.spec.Mode {
+	case ModeVersions:
+		sc.Versions = j.spec.Versions
+	case ModeHistory:
+		sc.Raw, sc.Versions = true, store.AllVersions
 	}
 	return sc
 }

@@ -43,8 +43,10 @@ type Manifest struct {
 	Sequence      uint64            `json:"sequence"` // last commit in the data; with consistency row, TimeBound
 	Offsets       []Offset          `json:"offsets"`  // what the data is complete to
 	Table         string            `json:"table"`
-	Rows          string            `json:"rows"`              // row | cell
-	RowKey        *columnar.KeySpec `json:"row_key,omitempty"` // how row keys are made; nil = the job does not say
+	Rows          string            `json:"rows"`               // row | cell
+	RowKey        *columnar.KeySpec `json:"row_key,omitempty"`  // how row keys are made; nil = the job does not say
+	Mode          string            `json:"mode,omitempty"`     // versions | history; empty = the newest version of each column
+	Versions      int               `json:"versions,omitempty"` // of a column at most, with mode versions
 	Columns       []Column          `json:"columns"`
 	SortedBy      []string          `json:"sorted_by"`              // columns; files of a format follow each other in this order too
 	PartitionBy   []string          `json:"partition_by,omitempty"` // columns that directories say and files have not
@@ -203,6 +205,9 @@ func (m *Manifest) validate() error {
 	}
 	if m.Rows != string(columnar.PerRow) && m.Rows != string(columnar.PerCell) {
 		return fmt.Errorf("rows %q", m.Rows)
+	}
+	if err := m.validateMode(); err != nil {
+		return err
 	}
 	for i := range m.Columns {
 		if _, ok := columnar.ParseType(m.Columns[i].Type); !ok || m.Columns[i].Name == "" {

@@ -62,6 +62,9 @@ func TestDecodeManifestErrors(t *testing.T) {
 		"type":           {`"type": "bytes"`, `"type": "blob"`, `of type "blob"`},
 		"format":         {`"format": "arrow"`, `"format": "csv"`, `format "csv"`},
 		"mode":           {`"rows": "row"`, `"rows": "table"`, `rows "table"`},
+		"history":        {`"rows": "row"`, `"rows": "row", "mode": "history"`, `mode "history", 0 versions, rows "row"`},
+		"versions":       {`"rows": "row"`, `"rows": "cell", "mode": "versions"`, `mode "versions", 0 versions, rows "cell"`},
+		"unknown mode":   {`"rows": "row"`, `"rows": "cell", "mode": "latest"`, `mode "latest"`},
 		"topic id":       {`"topic_id": "00`, `"topic_id": "zz`, "topic id"},
 	} {
 		t.Run(name, func(t *testing.T) {

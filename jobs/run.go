@@ -239,6 +239,9 @@ func (r *run) plan(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, r.Job.Table())
 		}
 	}
+	if err := r.Job.checkHistory(r.table); err != nil {
+		return err
+	}
 	if r.regions, err = r.Source.Regions(ctx, r.Job.Table()); err != nil {
 		return err
 	}
@@ -252,6 +255,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 	m := &Manifest{
 		FormatVersion: ManifestVersion, Job: r.Job.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
+		Mode: r.Job.spec.Mode, Versions: r.Job.spec.Versions,
 		SortedBy: append([]string{}, r.Job.layout.order...), PartitionBy: r.Job.spec.PartitionBy, StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
 		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Engine: r.Engine, Version: r.Version,
 	}

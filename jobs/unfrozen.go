@@ -273,6 +273,9 @@ func (u *Unfrozen) describe(m *Manifest, tables ...*store.TableDescriptor) {
 		m.Limits = append(m.Limits, "offsets were read before the first row: every record before them is in the data, but for cells with timestamps of time_bound or later; "+
 			"of the records from there on some may be in it")
 	}
+	if m.Mode == ModeHistory {
+		m.Limits = append(m.Limits, "the history has the versions and delete markers that the store still had when each row was read: its compactions drop what no read sees")
+	}
 	if m.increment() {
 		m.Limits = append(m.Limits, "the increment has the rows with cells whose timestamps are from incremental.since to time_bound: rows that were deleted since, and cells that were "+
 			"written since with earlier timestamps, are not in it; the next full run has them")

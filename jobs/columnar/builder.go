@@ -156,6 +156,21 @@ func (b *Builder) op(i int, op string) {
 	v.appended()
 }
 
+// opOf returns what a cell of this kind does.
+func opOf(k cell.Kind) string {
+	switch k {
+	case cell.KindDelete:
+		return OpDelete
+	case cell.KindDeleteColumn:
+		return OpDeleteColumn
+	case cell.KindDeleteFamily:
+		return OpDeleteFamily
+	case cell.KindDeleteFamilyVersion:
+		return OpDeleteFamilyVersion
+	}
+	return OpPut
+}
+
 // before reports whether c sorts before the cells of col; it is not one of them.
 func before(c *cell.Cell, col *column) bool {
 	if c.Family != col.family {
@@ -190,7 +205,13 @@ func (b *Builder) appendCell(key []byte, c *cell.Cell) error {
 		case sourceQualifier:
 			err = b.value(i, key, c.Qualifier)
 		case sourceValue:
-			err = b.value(i, key, c.Value)
+			if c.Kind.IsDelete() {
+				err = b.null(i, key)
+			} else {
+				err = b.value(i, key, c.Value)
+			}
+		case sourceOp:
+			b.op(i, opOf(c.Kind))
 		}
 		if err != nil {
 			return err

@@ -197,6 +197,40 @@ func TestMerge(t *testing.T) {
 	})
 }
 
+// TestMarkers: a cell says what it is, and a delete marker has no value.
+func TestMarkers(t *testing.T) {
+	t.Parallel()
+	s, err := columnar.Compile([]columnar.ColumnSpec{
+		{Name: "op", From: "$op", Type: "string"}, {Name: "qualifier", From: "$qualifier", Type: "string"}, {Name: "value", From: "$value", Type: "string"},
+	}, columnar.PerCell, table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := columnar.NewBuilder(s)
+	row := cell.Row{Key: []byte("r"), Cells: []cell.Cell{
+		{Family: "info", Kind: cell.KindDeleteFamily},
+		{Family: "info", Kind: cell.KindDeleteFamilyVersion},
+		put("info", "", 1, ""),
+		{Family: "info", Qualifier: []byte("a"), Kind: cell.KindDeleteColumn},
+		{Family: "info", Qualifier: []byte("a"), Kind: cell.KindDelete},
+		put("info", "a", 1, "v"),
+	}}
+	if err := b.Append(&row); err != nil {
+		t.Fatal(err)
+	}
+	want := [][]string{
+		{`"delete_family"`, `""`, "null"},
+		{`"delete_family_version"`, `""`, "null"},
+		{`"put"`, `""`, `""`},
+		{`"delete_column"`, `"a"`, "null"},
+		{`"delete"`, `"a"`, "null"},
+		{`"put"`, `"a"`, `"v"`},
+	}
+	if d := cmp.Diff(want, columnartest.Texts(b.Batch())); d != "" {
+		t.Error(d)
+	}
+}
+
 // TestRecord compares the Arrow record of a batch with the batch, and reads it
 // back into another.
 func TestRecord(t *testing.T) {

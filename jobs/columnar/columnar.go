@@ -171,7 +171,7 @@ const (
 const (
 	FromRow       = "$row"       // the row key; FromRow + ".NAME": a field of it (KeySpec)
 	FromTimestamp = "$timestamp" // the cell's time; PerRow: the newest of the row's cells
-	FromOp        = "$op"        // OpUpsert, or OpDelete of a row that is gone; PerRow only
+	FromOp        = "$op"        // PerRow: OpUpsert, or OpDelete of a row that is gone; PerCell: OpPut, or which marker the cell is
 	FromFamily    = "$family"    // the cell's family; PerCell only
 	FromQualifier = "$qualifier" // the cell's qualifier; PerCell only
 	FromValue     = "$value"     // the cell's value; PerCell only
@@ -180,7 +180,16 @@ const (
 // The values of columns from FromOp.
 const (
 	OpUpsert = "upsert" // the row is as the other columns say
-	OpDelete = "delete" // there is no such row; the other columns are null
+	OpDelete = "delete" // there is no such row; the other columns are null. PerCell: the put of exactly the cell's time is deleted
+)
+
+// The other values of columns from FromOp with PerCell; all but OpPut are delete
+// markers, whose values are null.
+const (
+	OpPut                 = "put"                   // a value
+	OpDeleteColumn        = "delete_column"         // the column's puts up to the cell's time are deleted
+	OpDeleteFamily        = "delete_family"         // the family's puts up to the cell's time are deleted; the qualifier is empty
+	OpDeleteFamilyVersion = "delete_family_version" // the family's puts of exactly the cell's time are deleted; the qualifier is empty
 )
 
 // Column is one column of a Schema or of a file.

@@ -17,7 +17,8 @@ type ColumnSpec struct {
 	Name string `yaml:"name"`
 	// From is what fills it: "family:qualifier" ("family:" for the empty
 	// qualifier), $row, $row.NAME (a field of row_key), $timestamp, or with rows:
-	// cell $family, $qualifier and $value.
+	// cell $family, $qualifier and $value; with incremental and with mode: history
+	// also $op.
 	From string `yaml:"from"`
 	// Type is string, int64, float64, bool, timestamp or bytes.
 	Type string `yaml:"type"`
@@ -26,7 +27,7 @@ type ColumnSpec struct {
 	// DISTINCT families.
 	Coding string `yaml:"coding,omitempty"`
 	// Nullable false makes an absent cell an error. Default: true for columns
-	// filled from cells.
+	// filled from cells, and for $value where there is $op.
 	Nullable *bool `yaml:"nullable,omitempty"`
 	// OnError is what becomes of a value that the coding cannot read: fail
 	// (default) ends the job, null exports null.
@@ -156,10 +157,11 @@ func (s *Schema) Order() []string {
 
 // compiler collects the mistakes of a declaration.
 type compiler struct {
-	table  *store.TableDescriptor
-	mode   RowsMode
-	layout *keyLayout // of row keys; nil = not declared
-	errs   []error
+	table   *store.TableDescriptor
+	mode    RowsMode
+	layout  *keyLayout // of row keys; nil = not declared
+	markers bool       // cells may be delete markers: PerCell with a column from FromOp
+	errs    []error
 }
 
 func (c *compiler) bad(i int, field, format string, args ...any) {
@@ -188,6 +190,7 @@ func CompileKeyed(specs []ColumnSpec, mode RowsMode, key *KeySpec, schema *store
 	default:
 		return nil, &SpecError{Path: "rows", Problem: fmt.Sprintf("%q is no mode%s; it is row or cell", mode, didYouMean(string(mode), []string{"row", "cell"}))}
 	}
+	c.markers = c.mode == PerCell && slices.ContainsFunc(specs, func(s ColumnSpec) bool { return s.From == FromOp })
 	s := &Schema{mode: c.mode}
 	if schema != nil {
 		s.table = schema.Name
@@ -269,10 +272,13 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 	default:
 		c.bad(i, "on_error", "%q is no policy%s; it is fail or null", spec.OnError, didYouMean(spec.OnError, []string{OnErrorFail, OnErrorNull}))
 	}
-	col.Nullable = col.source == sourceCell || col.nullOnFail
+	col.Nullable = col.source == sourceCell || col.nullOnFail || c.markers && col.source == sourceValue
 	if spec.Nullable != nil {
 		if !*spec.Nullable && col.nullOnFail {
 			c.bad(i, "nullable", "it is false, but on_error: null makes nulls")
+		}
+		if !*spec.Nullable && c.markers && col.source == sourceValue {
+			c.bad(i, "nullable", "a delete marker has no value: with %s it is true", FromOp)
 		}
 		col.Nullable = *spec.Nullable
 	}
@@ -292,10 +298,6 @@ func (c *compiler) from(i int, from string, col *column) {
 		if !ok {
 			names := []string{FromRow, FromTimestamp, FromFamily, FromQualifier, FromValue, FromOp}
 			c.bad(i, "from", "%q is none of %s%s", from, strings.Join(names, ", "), didYouMean(from, names))
-			return
-		}
-		if c.mode == PerCell && s == sourceOp {
-			c.bad(i, "from", "%s needs rows: row", from)
 			return
 		}
 		if c.mode == PerRow && s != sourceRow && s != sourceTimestamp && s != sourceOp {
