@@ -53,6 +53,7 @@ var (
 		{Name: "atbe", From: "f:atbe", Type: "timestamp", Coding: "int64be"},
 		{Name: "iso", From: "f:iso", Type: "timestamp", Coding: "rfc3339"},
 		{Name: "bytes", From: "g:", Type: "bytes"},
+		{Name: "doc", From: "f:doc", Type: "json"},
 		{Name: "hits", From: "n:hits", Type: "int64"},
 	}
 )
@@ -65,6 +66,7 @@ func typed(t testing.TB) func(e store.Engine) {
 			values := map[string]string{
 				"f:s": "text é", "f:i": fmt.Sprint(i - 6), "f:be": "\xff\xff\xff\xff\xff\xff\xff" + string([]byte{byte(i)}), "f:x": "1.5e-09", "f:xbe": "\x7f\xf0\x00\x00\x00\x00\x00\x00",
 				"f:b": "true", "f:raw": "\xff", "f:at": "-1", "f:atbe": "\x00\x00\x00\x00\x00\x00\x00\x07", "f:iso": "2026-01-02T03:04:05.678901Z", "g:": "\x00\xff",
+				"f:doc": `{"a": [1.50]}`,
 			}
 			n := 0
 			for name, value := range values {

@@ -284,7 +284,7 @@ func (i *fileImport) describe(columns []columnar.Column, mode string) error {
 		d := Column{Name: c.Name, Type: c.Type.String()}
 		if at := slices.IndexFunc(i.specs, func(s columnar.ColumnSpec) bool { return s.Name == c.Name }); at >= 0 {
 			s := &i.specs[at]
-			if bytesAsText := s.Type == columnar.String.String() && c.Type == columnar.Bytes || s.Type == columnar.Bytes.String() && c.Type == columnar.String; s.Type != d.Type && !bytesAsText {
+			if s.Type != d.Type && (s.Type != columnar.String.String() && s.Type != columnar.Bytes.String() || c.Type.Storage() != columnar.Bytes) {
 				return fmt.Errorf("%w: column %s is of type %s, not %s", store.ErrInvalidArgument, c.Name, c.Type, s.Type)
 			}
 			d.From, d.Coding = s.From, s.Coding

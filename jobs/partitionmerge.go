@@ -143,7 +143,7 @@ func (m *partitionMerge) take() error {
 		if err := m.batch.Vector(i).AppendFrom(v, f.row); err != nil {
 			return err
 		}
-		if t := v.Type(); t == columnar.String || t == columnar.Bytes {
+		if v.Type().Storage() == columnar.Bytes {
 			m.bytes += len(v.Bytes(f.row))
 		}
 	}

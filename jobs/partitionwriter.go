@@ -210,7 +210,7 @@ func (w *partitionWriter) add(ctx context.Context, p *partition, b *columnar.Bat
 		if err := p.batch.Vector(n).AppendFrom(from, i); err != nil {
 			return err
 		}
-		if t := from.Type(); t == columnar.String || t == columnar.Bytes {
+		if from.Type().Storage() == columnar.Bytes {
 			p.bytes += len(from.Bytes(i))
 		} else {
 			p.bytes += 8

@@ -160,7 +160,7 @@ func NewReader(r io.ReaderAt, size int64, allocator memory.Allocator) (rd *Reade
 	}
 	rd = &Reader{file: f}
 	for _, field := range f.Schema().Fields() {
-		t, ok := columnType(field.Type)
+		t, ok := columnType(field)
 		if !ok {
 			return nil, fmt.Errorf("open arrow file: column %s has type %s, which exports do not have", field.Name, field.Type)
 		}
@@ -177,9 +177,12 @@ func recovered(err *error) {
 	}
 }
 
-func columnType(t arrow.DataType) (columnar.Type, bool) {
+func columnType(f arrow.Field) (columnar.Type, bool) {
+	if columnar.IsArrowJSON(f) {
+		return columnar.JSON, true
+	}
 	for c := columnar.String; c <= columnar.Bytes; c++ {
-		if arrow.TypeEqual(c.Arrow(), t) {
+		if arrow.TypeEqual(c.Arrow(), f.Type) {
 			return c, true
 		}
 	}

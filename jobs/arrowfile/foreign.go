@@ -46,6 +46,9 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memor
 		}
 		field := f.Schema().Field(at[0])
 		t, ok := foreignType(field.Type)
+		if columnar.IsArrowJSON(field) {
+			t = columnar.JSON
+		}
 		if !ok {
 			return nil, fmt.Errorf("open arrow file: column %s has type %s, of which no cell can be made", name, field.Type)
 		}

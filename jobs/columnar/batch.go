@@ -85,7 +85,7 @@ func (b *Batch) Reset() {
 func ArrowSchema(columns []Column, metadata map[string]string) *arrow.Schema {
 	fields := make([]arrow.Field, len(columns))
 	for i, c := range columns {
-		fields[i] = arrow.Field{Name: c.Name, Type: c.Type.Arrow(), Nullable: c.Nullable}
+		fields[i] = ArrowField(c)
 	}
 	if metadata == nil {
 		return arrow.NewSchema(fields, nil)
@@ -105,8 +105,8 @@ func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
 		if v.nulls > 0 {
 			buffers[0] = memory.NewBufferBytes(v.valid)
 		}
-		switch v.typ {
-		case Int64, Timestamp:
+		switch v.typ.Storage() {
+		case Int64:
 			buffers[1] = memory.NewBufferBytes(arrow.Int64Traits.CastToBytes(v.int64s))
 		case Float64:
 			buffers[1] = memory.NewBufferBytes(arrow.Float64Traits.CastToBytes(v.floats))

@@ -14,8 +14,8 @@ import (
 // other languages compute the same (internal/integration/readers.py).
 //
 // A column's digest is the SHA-256 of its values: a null is the byte 0; a value is
-// the byte 1, the length of its text (4 bytes big-endian) and its text: strings
-// and bytes as they are, int64 and timestamp (µs) in decimal, bool as true or
+// the byte 1, the length of its text (4 bytes big-endian) and its text: strings,
+// bytes and JSON as they are, int64 and timestamp (µs) in decimal, bool as true or
 // false, float64 as its 8 bytes big-endian.
 type Checksum struct {
 	hashes []hash.Hash

@@ -36,10 +36,11 @@ const (
 	Bool                      // true or false
 	Timestamp                 // µs since the Unix epoch, UTC
 	Bytes                     // any bytes
+	JSON                      // a JSON text (RFC 8259), as it is
 )
 
 // typeNames are the types as job files spell them, in the order of the constants.
-var typeNames = [...]string{String: "string", Int64: "int64", Float64: "float64", Bool: "bool", Timestamp: "timestamp", Bytes: "bytes"}
+var typeNames = [...]string{String: "string", Int64: "int64", Float64: "float64", Bool: "bool", Timestamp: "timestamp", Bytes: "bytes", JSON: "json"}
 
 // String returns the type as job files spell it.
 func (t Type) String() string {
@@ -51,7 +52,7 @@ func (t Type) String() string {
 
 // ParseType returns the type that is spelled s; ok is false where there is none.
 func ParseType(s string) (t Type, ok bool) {
-	for i := String; i <= Bytes; i++ {
+	for i := String; i <= JSON; i++ {
 		if typeNames[i] == s {
 			return i, true
 		}
@@ -74,8 +75,45 @@ func (t Type) Arrow() arrow.DataType {
 		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: "UTC"}
 	case Bytes:
 		return arrow.BinaryTypes.Binary
+	case JSON:
+		return arrow.BinaryTypes.String // of a field that says so: ArrowField
 	}
 	return arrow.Null
+}
+
+// Storage returns the type as which a Vector holds the values of columns of type t:
+// Int64 (which timestamps are, too), Float64, Bool, or Bytes, which is any text.
+func (t Type) Storage() Type {
+	switch t {
+	case Int64, Timestamp:
+		return Int64
+	case Float64, Bool:
+		return t
+	}
+	return Bytes
+}
+
+// Arrow's canonical extension type of JSON, and how fields say that they have one
+// (Arrow's Columnar.rst, Extension types).
+const (
+	arrowExtension     = "ARROW:extension:name"
+	arrowExtensionMore = "ARROW:extension:metadata"
+	arrowJSON          = "arrow.json"
+)
+
+// ArrowField returns the Arrow field of a column.
+func ArrowField(c Column) arrow.Field {
+	f := arrow.Field{Name: c.Name, Type: c.Type.Arrow(), Nullable: c.Nullable}
+	if c.Type == JSON {
+		f.Metadata = arrow.NewMetadata([]string{arrowExtension, arrowExtensionMore}, []string{arrowJSON, ""})
+	}
+	return f
+}
+
+// IsArrowJSON reports whether a field of texts says that these are JSON.
+func IsArrowJSON(f arrow.Field) bool {
+	name, ok := f.Metadata.GetValue(arrowExtension)
+	return ok && name == arrowJSON && f.Type.ID() == arrow.STRING
 }
 
 // Coding says how the bytes of a cell hold a value.
@@ -148,6 +186,7 @@ var codings = [...][]Coding{
 	Bool:      {Text, Raw},
 	Timestamp: {Text, Int64BE, RFC3339, I64, ReverseTS},
 	Bytes:     {Raw, Hex},
+	JSON:      {Text},
 }
 
 // Codings returns the codings that cells of a type may have, its default first.

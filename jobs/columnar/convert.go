@@ -3,6 +3,7 @@ package columnar
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -51,6 +52,11 @@ func (v *Vector) appendValue(c Coding, b []byte) string {
 			return v.appendHex(b)
 		}
 		return appendData(v, b)
+	case JSON:
+		if !isJSON(b) {
+			return "not JSON in UTF-8"
+		}
+		return appendData(v, b)
 	case Int64:
 		return v.appendInt(c, b)
 	case Timestamp:
@@ -68,6 +74,9 @@ func appendData(v *Vector, b []byte) string {
 	}
 	return ""
 }
+
+// isJSON reports whether b is a document by RFC 8259.
+func isJSON(b []byte) bool { return utf8.Valid(b) && json.Valid(b) }
 
 func (v *Vector) appendString(c Coding, b []byte) string {
 	if c == Fixed {

@@ -27,7 +27,9 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 		return rowkey.AppendReversed(dst, v.Bytes(i)), nil
 	case v.typ == Bytes && c == Hex:
 		return hex.AppendEncode(dst, v.Bytes(i)), nil
-	case v.typ == String, v.typ == Bytes:
+	case v.typ == JSON && !isJSON(v.Bytes(i)):
+		return dst, errors.New("it is not JSON in UTF-8")
+	case v.typ.Storage() == Bytes:
 		return append(dst, v.Bytes(i)...), nil
 	case v.typ == Int64 && c == Text:
 		return strconv.AppendInt(dst, v.int64s[i], 10), nil

@@ -20,7 +20,7 @@ type ColumnSpec struct {
 	// cell $family, $qualifier and $value; with incremental and with mode: history
 	// also $op.
 	From string `yaml:"from"`
-	// Type is string, int64, float64, bool, timestamp or bytes.
+	// Type is string, int64, float64, bool, timestamp, bytes or json.
 	Type string `yaml:"type"`
 	// Coding says how the cell's bytes hold the value. Default: text, and
 	// int64be for int64 columns of COUNTER families, distinct for those of

@@ -22,13 +22,13 @@ type Vector struct {
 	int64s  []int64
 	floats  []float64
 	bits    []byte  // Bool
-	offsets []int32 // String, Bytes: n+1 offsets into data
+	offsets []int32 // String, Bytes, JSON: n+1 offsets into data
 	data    []byte
 }
 
 func newVector(t Type) Vector {
 	v := Vector{typ: t}
-	if t == String || t == Bytes {
+	if t.Storage() == Bytes {
 		v.offsets = append(v.offsets, 0)
 	}
 	return v
@@ -70,13 +70,13 @@ func (v *Vector) Float64s() []float64 { return v.floats }
 // Bool returns value i of a Bool vector.
 func (v *Vector) Bool(i int) bool { return v.bits[i>>3]&(1<<(i&7)) != 0 }
 
-// Bytes returns value i of a String or Bytes vector, valid as long as its Batch.
+// Bytes returns value i of a String, Bytes or JSON vector, valid as long as its Batch.
 func (v *Vector) Bytes(i int) []byte {
 	a, b := v.offsets[i], v.offsets[i+1]
 	return v.data[a:b:b]
 }
 
-// Text returns the values of a String or Bytes vector one after the other, and the
+// Text returns the values of a String, Bytes or JSON vector one after the other, and the
 // n+1 offsets at which they begin and end; a null takes none of them. Both are valid
 // as long as the Batch, and must not be changed.
 func (v *Vector) Text() (data []byte, offsets []int32) { return v.data, v.offsets }
@@ -113,8 +113,8 @@ func (v *Vector) AppendNull() {
 		}
 	}
 	v.valid = appendBit(v.valid, v.n, false)
-	switch v.typ {
-	case Int64, Timestamp:
+	switch v.typ.Storage() {
+	case Int64:
 		v.int64s = append(v.int64s, 0)
 	case Float64:
 		v.floats = append(v.floats, 0)
@@ -145,7 +145,7 @@ func (v *Vector) AppendBool(x bool) {
 	v.appended()
 }
 
-// AppendBytes appends a copy of b to a String or Bytes vector, which holds less
+// AppendBytes appends a copy of b to a String, Bytes or JSON vector, which holds less
 // than 2 GiB; above that it returns an error and appends nothing.
 func (v *Vector) AppendBytes(b []byte) error {
 	if len(b) > math.MaxInt32-len(v.data) {
@@ -179,7 +179,7 @@ func (v *Vector) AppendFloat64s(xs []float64) {
 	v.appendedMany(len(xs))
 }
 
-// AppendText appends copies of n values to a String or Bytes vector, which lie in data
+// AppendText appends copies of n values to a String, Bytes or JSON vector, which lie in data
 // one after the other, at n+1 offsets that ascend. Its error is that of AppendBytes, or
 // says that offsets is damaged; then it appends nothing.
 func (v *Vector) AppendText(data []byte, offsets []uint32) error {
@@ -207,7 +207,7 @@ func (v *Vector) AppendText(data []byte, offsets []uint32) error {
 	return nil
 }
 
-// AppendIndexed appends copies of values to a String or Bytes vector: of each number
+// AppendIndexed appends copies of values to a String, Bytes or JSON vector: of each number
 // the one that lies in data from that offset to the next. Its error is that of
 // AppendBytes, or says that there is no such value; those before it are appended.
 func (v *Vector) AppendIndexed(data []byte, offsets []uint32, numbers []int32) error {
@@ -222,15 +222,15 @@ func (v *Vector) AppendIndexed(data []byte, offsets []uint32, numbers []int32) e
 	return nil
 }
 
-// AppendFrom appends value i of from, which has the same type, or is one of String
-// and Bytes as v is; a null stays null. Its error is that of AppendBytes.
+// AppendFrom appends value i of from, which has the same type, or is one of String,
+// Bytes and JSON as v is; a null stays null. Its error is that of AppendBytes.
 func (v *Vector) AppendFrom(from *Vector, i int) error {
 	if from.IsNull(i) {
 		v.AppendNull()
 		return nil
 	}
-	switch from.typ {
-	case Int64, Timestamp:
+	switch from.typ.Storage() {
+	case Int64:
 		v.AppendInt64(from.int64s[i])
 	case Float64:
 		v.AppendFloat64(from.floats[i])

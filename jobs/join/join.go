@@ -323,6 +323,8 @@ func (c *compiler) on(i int, on *On) {
 	switch {
 	case lt == columnar.Float64 || rt == columnar.Float64:
 		c.bad(at, "a float64 is no key: what is equal is a matter of rounding")
+	case lt == columnar.JSON || rt == columnar.JSON:
+		c.bad(at, "json is no key: what is equal has many texts")
 	case text(lt) && text(rt):
 		if lt != rt {
 			k.typ = columnar.Bytes

@@ -511,6 +511,7 @@ func TestCompile(t *testing.T) {
 		"right's default":  {join.Spec{On: []join.On{{Left: "user"}}}, nil, nil, `on[0].right: the right side has no column "user"; it has id, age`},
 		"types":            {join.Spec{On: []join.On{{Left: "user", Right: "age"}}}, nil, nil, "on[0]: user is string, age is int64: they are never equal"},
 		"float":            {join.Spec{On: []join.On{{Left: "x"}}}, []columnar.Column{float}, []columnar.Column{float}, "on[0]: a float64 is no key: what is equal is a matter of rounding"},
+		"json":             {join.Spec{On: []join.On{{Left: "x"}}}, []columnar.Column{{Name: "x", Type: columnar.JSON}}, []columnar.Column{{Name: "x", Type: columnar.JSON}}, "on[0]: json is no key: what is equal has many texts"},
 		"twice":            {join.Spec{On: []join.On{on[0], on[0]}}, nil, nil, "on[1].left: user is named twice"},
 		"part of a number": {join.Spec{On: []join.On{{Left: "age", RightPart: join.Part{Bytes: 1}}}}, userColumns, userColumns, "on[0].right_part: int64 has no parts, only string and bytes have"},
 		"part":             {join.Spec{On: []join.On{{Left: "user", Right: "id", LeftPart: join.Part{Bytes: 1, Until: "|"}}}}, nil, nil, "on[0].left_part: it is either bytes or until"},

@@ -21,8 +21,8 @@ func appendSpilled(dst, key []byte, columns []columnar.Column, r ref) []byte {
 			continue
 		}
 		dst = append(dst, 1)
-		switch v.Type() {
-		case columnar.Int64, columnar.Timestamp:
+		switch v.Type().Storage() {
+		case columnar.Int64:
 			dst = binary.LittleEndian.AppendUint64(dst, uint64(v.Int64s()[r.row]))
 		case columnar.Float64:
 			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v.Float64s()[r.row]))
@@ -63,10 +63,10 @@ func takeSpilled(from []byte, b *columnar.Batch) (key, rest []byte, err error) {
 			continue
 		}
 		size := 8
-		switch v.Type() {
+		switch v.Type().Storage() {
 		case columnar.Bool:
 			size = 1
-		case columnar.String, columnar.Bytes:
+		case columnar.Bytes:
 			var text []byte
 			if text, rest, ok = takeSized(rest); !ok {
 				return nil, nil, errSpilled(b.Columns()[i].Name)
@@ -79,7 +79,7 @@ func takeSpilled(from []byte, b *columnar.Batch) (key, rest []byte, err error) {
 		if len(rest) < size {
 			return nil, nil, errSpilled(b.Columns()[i].Name)
 		}
-		switch v.Type() {
+		switch v.Type().Storage() {
 		case columnar.Bool:
 			v.AppendBool(rest[0] != 0)
 		case columnar.Float64:

@@ -157,8 +157,8 @@ func (k *chunk) flush() (err error) {
 		used = &parquet.RLEDictionary
 		k.body, err = encoding.EncodeInt32(k.body, encoding.Int32Values(p.indexes), used)
 	default:
-		switch k.column.Type {
-		case columnar.Int64, columnar.Timestamp:
+		switch k.column.Type.Storage() {
+		case columnar.Int64:
 			values = encoding.Int64Values(p.int64s)
 		case columnar.Float64:
 			values = encoding.DoubleValues(p.floats)

@@ -89,8 +89,10 @@ func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
 		return columnar.Float64, nil, true
 	case kind == parquet.Float && logical == "":
 		return columnar.Float64, func(v *columnar.Vector, x parquet.Value) error { v.AppendFloat64(float64(x.Float())); return nil }, true
-	case kind == parquet.ByteArray && (logical == "STRING" || logical == "ENUM" || logical == "JSON"):
+	case kind == parquet.ByteArray && (logical == "STRING" || logical == "ENUM"):
 		return columnar.String, nil, true
+	case kind == parquet.ByteArray && logical == "JSON":
+		return columnar.JSON, nil, true
 	case kind == parquet.ByteArray && logical == "", kind == parquet.FixedLenByteArray && (logical == "" || logical == "UUID"):
 		return columnar.Bytes, func(v *columnar.Vector, x parquet.Value) error { return v.AppendBytes(x.ByteArray()) }, true
 	case kind == parquet.Int64:

@@ -45,8 +45,8 @@ func (p *page) append(v *columnar.Vector, start, end int, levels bool, d *dictio
 	values := p.rows - p.nulls
 	p.rows += end - start
 	p.nulls += nulls
-	switch v.Type() {
-	case columnar.Int64, columnar.Timestamp:
+	switch v.Type().Storage() {
+	case columnar.Int64:
 		p.int64s = appendPresent(p.int64s, v.Int64s(), v, start, end, nulls)
 	case columnar.Float64:
 		p.floats = appendPresent(p.floats, v.Float64s(), v, start, end, nulls)

@@ -126,6 +126,8 @@ func node(t columnar.Type) parquet.Node {
 		return parquet.Leaf(parquet.BooleanType)
 	case columnar.Timestamp:
 		return parquet.Timestamp(parquet.Microsecond)
+	case columnar.JSON:
+		return parquet.JSON()
 	default:
 		return parquet.Leaf(parquet.ByteArrayType)
 	}
@@ -133,7 +135,7 @@ func node(t columnar.Type) parquet.Node {
 
 // columnType is the inverse of node.
 func columnType(n parquet.Node) (columnar.Type, bool) {
-	for t := columnar.String; t <= columnar.Bytes; t++ {
+	for t := columnar.String; t <= columnar.JSON; t++ {
 		want, got := node(t).Type(), n.Type()
 		if want.Kind() == got.Kind() && fmt.Sprint(want.LogicalType()) == fmt.Sprint(got.LogicalType()) {
 			return t, true

@@ -161,8 +161,8 @@ func (r *Reader) fillEach(c *cursor, v *columnar.Vector, add appendForeign, n in
 
 // appendValue appends a value that is not null and of v's type.
 func appendValue(v *columnar.Vector, x parquet.Value) error {
-	switch v.Type() {
-	case columnar.Int64, columnar.Timestamp:
+	switch v.Type().Storage() {
+	case columnar.Int64:
 		v.AppendInt64(x.Int64())
 	case columnar.Float64:
 		v.AppendFloat64(x.Double())

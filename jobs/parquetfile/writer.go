@@ -92,10 +92,10 @@ func (w *Writer) open(sample *columnar.Batch) error {
 
 // encoded chooses the encoding of one column.
 func encoded(n parquet.Node, v *columnar.Vector, sorted bool) parquet.Node {
-	switch v.Type() {
-	case columnar.Int64, columnar.Timestamp:
+	switch v.Type().Storage() {
+	case columnar.Int64:
 		return parquet.Encoded(n, &parquet.DeltaBinaryPacked)
-	case columnar.String, columnar.Bytes:
+	case columnar.Bytes:
 		switch {
 		case sorted && !repeats(v):
 			return parquet.Encoded(n, &parquet.DeltaByteArray)

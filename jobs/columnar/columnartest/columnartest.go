@@ -38,7 +38,7 @@ func Run(t *testing.T, f Format) {
 // Columns returns a nullable and a required column of each type.
 func Columns() []columnar.Column {
 	var cs []columnar.Column
-	for typ := columnar.String; typ <= columnar.Bytes; typ++ {
+	for typ := columnar.String; typ <= columnar.JSON; typ++ {
 		cs = append(cs, columnar.Column{Name: typ.String(), Type: typ, Nullable: true}, columnar.Column{Name: "Required " + typ.String(), Type: typ})
 	}
 	// Files keep the order of the columns, whatever their names.
@@ -50,6 +50,7 @@ func Columns() []columnar.Column {
 func Fill(t *rapid.T, b *columnar.Batch, n int) {
 	text := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "red", "grün", "\x00"}), rapid.String())
 	ints := rapid.OneOf(rapid.SampledFrom([]int64{0, -1, math.MaxInt64, math.MinInt64}), rapid.Int64())
+	documents := rapid.SampledFrom([]string{`{}`, `{"a": [1, 2.50, "grün\n"]}`, "null", ` "x"`, "-1e400"})
 	floats := rapid.OneOf(rapid.SampledFrom([]float64{0, math.Copysign(0, -1), math.Inf(1), math.SmallestNonzeroFloat64}), rapid.Float64())
 	for i, c := range b.Columns() {
 		v := b.Vector(i)
@@ -66,6 +67,8 @@ func Fill(t *rapid.T, b *columnar.Batch, n int) {
 				v.AppendFloat64(floats.Draw(t, "float"))
 			case columnar.Bool:
 				v.AppendBool(rapid.Bool().Draw(t, "bool"))
+			case columnar.JSON:
+				err = v.AppendBytes([]byte(documents.Draw(t, "json")))
 			case columnar.String:
 				err = v.AppendBytes([]byte(text.Draw(t, "string")))
 			default:
