@@ -94,7 +94,7 @@ func (w *worker) run(ctx context.Context) error {
 			}
 		case errors.As(err, &tripped) && ctx.Err() == nil:
 			w.state.trip(tripped.Error())
-			w.log.Error("partition is paused", "err", tripped)
+			w.log.Error("partition is paused", "offset", w.at(err), "err", tripped)
 			if !w.awaitBreaker(ctx) {
 				return nil
 			}
@@ -105,7 +105,7 @@ func (w *worker) run(ctx context.Context) error {
 			return err
 		case ctx.Err() != nil:
 			if err != nil && !stopping(ctx, err) {
-				w.log.Warn("partition is left with records buffered; its next owner applies them", "err", err)
+				w.log.Warn("partition is left with records buffered; its next owner applies them", "offset", w.at(err), "err", err)
 			}
 			return nil
 		}
@@ -120,7 +120,7 @@ func (w *worker) run(ctx context.Context) error {
 			}
 		}
 		if w.state.pause(pauseReason(err), rootCause(err)) {
-			w.log.Warn("partition is paused and tries again by itself", "err", err)
+			w.log.Warn("partition is paused and tries again by itself", "offset", w.at(err), "err", err)
 		}
 		begun := time.Now()
 		over := sleep(ctx, wait) != nil

@@ -246,7 +246,8 @@ func (d *daemon) runPipelines(ctx context.Context) error {
 			if err == nil {
 				return
 			}
-			d.log.Error("pipeline has stopped", "pipeline", p.Status().Name, "err", err)
+			place := append([]any{"pipeline", p.Status().Name}, pipeline.LogPlace(err)...)
+			d.log.Error("pipeline has stopped", append(place, "err", err)...)
 			mu.Lock()
 			defer mu.Unlock()
 			failed = append(failed, err)

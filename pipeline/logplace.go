@@ -1,0 +1,39 @@
+package pipeline
+
+import "errors"
+
+// LogPlace returns where in Kafka err is, for a structured log: the keys topic, partition
+// and offset with their values, as many of them as the error of a Pipeline knows. The
+// offset is that of the record, or the first one that is lost.
+func LogPlace(err error) []any {
+	var (
+		poison  *PoisonError
+		lost    *DataLossError
+		changed *TopicChangedError
+	)
+	switch {
+	case errors.As(err, &poison):
+		return []any{"topic", poison.Topic, "partition", poison.Partition, "offset", poison.Offset}
+	case errors.As(err, &lost):
+		return []any{"topic", lost.Topic, "partition", lost.Partition, "offset", lost.From}
+	case errors.As(err, &changed) && changed.Partition >= 0:
+		return []any{"topic", changed.Topic, "partition", changed.Partition}
+	case errors.As(err, &changed):
+		return []any{"topic", changed.Topic}
+	}
+	return nil
+}
+
+// at is the offset that a partition stands at because of err, which is that of a
+// record or the stored one.
+func (w *worker) at(err error) int64 {
+	var again *retryError
+	var tripped *tripError
+	switch {
+	case errors.As(err, &again):
+		return again.offset
+	case errors.As(err, &tripped):
+		return tripped.offset
+	}
+	return w.state.stored()
+}
