@@ -57,13 +57,12 @@ func (c *Config) s3Options(out string) *target.S3Options {
 	}
 }
 
-// lintBuckets checks the buckets of jobs and joins, and that nothing is asked of
-// them that is not built.
+// lintBuckets checks the buckets of jobs and joins.
 func (c *Config) lintBuckets(report reporter) {
 	if c.S3.PartSize < 5<<20 || c.S3.PartSize > 1<<30 {
 		report("s3.part_size", "the service takes no smaller parts", "part_size is %d, must be 5MiB..1GiB", int64(c.S3.PartSize))
 	}
-	check := func(path, out string, keeps bool) {
+	check := func(path, out string) {
 		if !InBucket(out) {
 			if u, err := url.Parse(out); err == nil && u.Scheme != "" && u.Host != "" {
 				report(join(path, "out"), "write a directory, or s3://BUCKET/PREFIX", "%s:// is not a place to publish in", u.Scheme)
@@ -75,14 +74,11 @@ func (c *Config) lintBuckets(report reporter) {
 		} else if _, err := target.NewS3(c.s3Options(out)); err != nil {
 			report(join(path, "out"), "", "%v", err)
 		}
-		if keeps {
-			report(join(path, "keep"), "let a rule of the bucket remove old runs", "runs in a bucket are not tidied by export gc")
-		}
 	}
 	for name, spec := range c.Jobs {
-		check(join("jobs", name), spec.Out, spec.Keep.Runs != 0 || spec.Keep.Age != 0)
+		check(join("jobs", name), spec.Out)
 	}
 	for name, spec := range c.Joins {
-		check(join("joins", name), spec.Out, spec.Keep.Runs != 0 || spec.Keep.Age != 0)
+		check(join("joins", name), spec.Out)
 	}
 }

@@ -11,8 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/jobs/target"
-	"sluice/jobs/target/targettest"
 	"sluice/store"
 )
 
@@ -93,13 +91,9 @@ func TestCollectBackups(t *testing.T) {
 
 func TestCollectBackupsRefuses(t *testing.T) {
 	t.Parallel()
-	buckets := targettest.NewFakeS3(t)
-	s3, err := target.NewS3(&target.S3Options{Endpoint: buckets.URL(), Bucket: "bucket", AccessKey: "access", SecretKey: "hidden"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := CollectBackups(t.Context(), &CollectBackupsOptions{Target: s3, Keep: Keep{Runs: 1}}); !errors.Is(err, store.ErrUnsupported) {
-		t.Errorf("Got %v of a bucket, want ErrUnsupported", err)
+	plain := plainTarget{mustLocal(t, t.TempDir())}
+	if _, err := CollectBackups(t.Context(), &CollectBackupsOptions{Target: plain, Keep: Keep{Runs: 1}}); !errors.Is(err, store.ErrUnsupported) {
+		t.Errorf("Got %v of a target that is no Collector, want ErrUnsupported", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -239,6 +239,11 @@ func newRunState(m *Manifest, checkpoint, definition string) *runState {
 // as dir; where nothing is, or takeUp says false, it begins an upload and returns it.
 func resumeOrBegin(ctx context.Context, t target.Resumer, dir string, want *runState, takeUp func(target.Resumable) (bool, error)) (target.Resumable, error) {
 	left, err := t.Resume(ctx, dir, want.RunID)
+	if a, ok := t.(target.Awaiter); ok && errors.Is(err, target.ErrBusy) {
+		if err = a.Await(ctx, dir); err == nil {
+			left, err = t.Resume(ctx, dir, want.RunID)
+		}
+	}
 	switch {
 	case err == nil:
 		done, err := takeUp(left)

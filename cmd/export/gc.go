@@ -44,11 +44,7 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	removed := 0
 	var errs []error
 	for _, out := range slices.Sorted(maps.Keys(outs)) {
-		if config.InBucket(out) {
-			fmt.Fprintf(p.Stderr, "export: %s is left to the bucket's own rules\n", out)
-			continue
-		}
-		found, err := collect(ctx, out, outs[out], c.DryRun)
+		found, err := collect(ctx, cfg, out, outs[out], c.DryRun)
 		if errors.Is(err, target.ErrNotFound) {
 			continue // nothing was exported yet
 		}
@@ -65,10 +61,10 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 				what = "would remove"
 			}
 			name := g.Name
-			if g.Job == "" {
+			if g.Job == "" && !config.InBucket(out) {
 				name = filepath.Join("_tmp", name)
 			}
-			l := collected{What: what, Path: filepath.Join(out, filepath.FromSlash(name)), Job: g.Job, Bytes: g.Bytes, Reason: g.Reason}
+			l := collected{What: what, Path: below(out, filepath.FromSlash(name)), Job: g.Job, Bytes: g.Bytes, Reason: g.Reason}
 			if g.Err != nil {
 				l.Error = g.Err.Error()
 			}
@@ -125,8 +121,8 @@ func keepByDirectory(cfg *config.Config, out string) map[string]map[string]jobs.
 	return outs
 }
 
-func collect(ctx context.Context, out string, keep map[string]jobs.Keep, dry bool) (_ []jobs.Garbage, err error) {
-	t, err := target.OpenLocal(out)
+func collect(ctx context.Context, cfg *config.Config, out string, keep map[string]jobs.Keep, dry bool) (_ []jobs.Garbage, err error) {
+	t, err := cfg.OpenTarget(out, false)
 	if err != nil {
 		return nil, err
 	}

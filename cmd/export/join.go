@@ -53,6 +53,7 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 			return err
 		}
 		o.LogicalTime = left.LogicalTime
+		sayBusy(p, left)
 	}
 	find := func(string) *store.TableDescriptor { return nil }
 	keep := func() {}

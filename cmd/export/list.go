@@ -115,9 +115,13 @@ func (d *directory) of(job, out string) []listed {
 		if u.Busy {
 			state = "at work"
 		}
+		at := below(out, "_tmp", u.RunID)
+		if config.InBucket(out) {
+			at = below(out, job) // nobody sees it yet
+		}
 		lines = append(lines, listed{
 			Job: job, State: state, RunID: u.RunID, Time: &u.LogicalTime, Sequence: u.Sequence, Files: u.Files, Bytes: u.Bytes,
-			Directory: below(out, "_tmp", u.RunID),
+			Directory: at,
 		})
 	}
 	for i := range d.runs {

@@ -419,10 +419,10 @@ func TestBucket(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, status := export(t, "run", "-c", file, "views"); status != cli.StatusConfig || !strings.Contains(stderr, "s3.endpoint") || !strings.Contains(stderr, "not tidied") {
+	if _, stderr, status := export(t, "run", "-c", file, "views"); status != cli.StatusConfig || !strings.Contains(stderr, "s3.endpoint") {
 		t.Errorf("without a service: Got status %d, %s", status, stderr)
 	}
-	text = strings.Replace(text, "    keep: {runs: 1}\n", "", 1) + "s3: {endpoint: '" + s3.URL() + "', access_key: access, secret_key: hidden}\n"
+	text += "s3: {endpoint: '" + s3.URL() + "', access_key: access, secret_key: hidden}\n"
 	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -443,11 +443,30 @@ func TestBucket(t *testing.T) {
 	if _, stderr, status = export(t, "verify", "s3://bucket/exports/views"); status != cli.StatusUsage || !strings.Contains(stderr, "-c FILE") {
 		t.Errorf("verify without a file: Got status %d, %s", status, stderr)
 	}
-	if _, stderr, status = export(t, "run", "-c", file, "--resume", "views"); status == 0 || !strings.Contains(stderr, "begin anew") {
+	if _, stderr, status = export(t, "run", "-c", file, "--resume", "views"); status == 0 || !strings.Contains(stderr, "was cut off") {
 		t.Errorf("resume: Got status %d, %s", status, stderr)
 	}
-	if _, stderr, status = export(t, "gc", "-c", file); status != 0 || !strings.Contains(stderr, "left to the bucket's own rules") {
-		t.Errorf("gc: Got status %d, %s", status, stderr)
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutOff(t, c, time.Now().Add(time.Hour).UTC().Truncate(time.Second))
+	stdout, stderr, status = export(t, "list", "-c", file)
+	if status != 0 || !strings.Contains(stdout, "(cut off)") {
+		t.Errorf("list of a run that was cut off: Got status %d, %s%s", status, stdout, stderr)
+	}
+	if stdout, stderr, status = export(t, "run", "-c", file, "--resume", "views"); status != 0 || !strings.Contains(stdout, "arrow    3 rows") {
+		t.Errorf("resume: Got status %d, %s%s", status, stdout, stderr)
+	}
+	cutOff(t, c, time.Now().Add(2*time.Hour).UTC().Truncate(time.Second))
+	for _, dry := range []string{"--dry-run=true", "--dry-run=false"} {
+		stdout, stderr, status = export(t, "gc", "-c", file, dry)
+		if status != 0 || !strings.Contains(stdout, "never published, and nobody is writing it") || !strings.Contains(stdout, "beyond the newest 1 runs") || !strings.Contains(stdout, "\n2 ") {
+			t.Errorf("gc %s: Got status %d, %s%s", dry, status, stdout, stderr)
+		}
+	}
+	if stdout, stderr, status = export(t, "gc", "-c", file); status != 0 || !strings.HasPrefix(stdout, "0 removed") || s3.Uploads() != 0 {
+		t.Errorf("the next gc: Got status %d, %s%s, %d uploads", status, stdout, stderr, s3.Uploads())
 	}
 }
 
@@ -463,8 +482,13 @@ func cutOff(t *testing.T, c *config.Config, at time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	tg, err := c.OpenTarget(spec.Out, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tg.Close()
 	_, err = jobs.Run(t.Context(), &jobs.RunOptions{
-		Job: job, Source: &failing{Instant: in}, Checkpoint: in.Checkpoint, LogicalTime: at, Parallelism: 1, Version: cli.Version().Version,
+		Job: job, Source: &failing{Instant: in}, Target: tg, Checkpoint: in.Checkpoint, LogicalTime: at, Parallelism: 1, Version: cli.Version().Version,
 	})
 	if !errors.Is(err, jobs.ErrResumable) {
 		t.Fatalf("Got %v, want ErrResumable", err)

@@ -18,7 +18,6 @@ import (
 	"sluice/jobs"
 	"sluice/jobs/target"
 	"sluice/serve/api"
-	"sluice/store"
 )
 
 type runCommand struct {
@@ -96,6 +95,7 @@ func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Confi
 		return nil, err
 	}
 	o.LogicalTime = left.LogicalTime
+	sayBusy(p, left)
 	source, err := reopen(ctx, p, cfg, left, o.Logger)
 	if source != nil || err != nil {
 		return source, err
@@ -114,17 +114,21 @@ func reopen(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.
 	return nil, nil
 }
 
-// unfinished returns the run of a job or a join to go on with, the one for at or, where
-// that is zero, the newest. Its error wraps target.ErrNotFound or target.ErrBusy.
-func unfinished(ctx context.Context, job string, t target.Target, out string, at time.Time) (*jobs.Unfinished, error) {
-	if config.InBucket(out) {
-		return nil, fmt.Errorf("resume %s: %w: runs in a bucket begin anew", job, store.ErrUnsupported)
+// sayBusy says why nothing happens for a while.
+func sayBusy(p *cli.Program, left *jobs.Unfinished) {
+	if left.Busy {
+		fmt.Fprintf(p.Stderr, "export: run %s was at work a moment ago: waiting, up to two minutes, to see whether it has ended\n", left.RunID)
 	}
+}
+
+// unfinished returns the run of a job or a join to go on with, the one for at or, where
+// that is zero, the newest; in a bucket also one that is Busy. Its error wraps target.ErrNotFound or target.ErrBusy.
+func unfinished(ctx context.Context, job string, t target.Target, out string, at time.Time) (*jobs.Unfinished, error) {
 	all, err := jobs.ListUnfinishedTarget(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	busy := false
+	var busy *jobs.Unfinished
 	for i := range all {
 		u := &all[i]
 		if u.Job != job || (!at.IsZero() && !u.LogicalTime.Equal(at)) {
@@ -133,13 +137,18 @@ func unfinished(ctx context.Context, job string, t target.Target, out string, at
 		if !u.Busy {
 			return u, nil
 		}
-		busy = true
+		if busy == nil {
+			busy = u
+		}
 	}
 	which := ""
 	if !at.IsZero() {
 		which = " for " + at.UTC().Format(time.RFC3339Nano)
 	}
-	if busy {
+	switch {
+	case busy != nil && config.InBucket(out):
+		return busy, nil // its process may have ended a moment ago: the run waits to see
+	case busy != nil:
 		return nil, fmt.Errorf("resume %s%s: %w: another process writes it", job, which, target.ErrBusy)
 	}
 	return nil, fmt.Errorf("resume %s%s: %w: no run in %s was cut off", job, which, target.ErrNotFound, out)

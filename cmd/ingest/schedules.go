@@ -145,7 +145,9 @@ func (d *daemon) openSource(ctx context.Context, t target.Target, r schedule.Req
 	}
 	id := ""
 	for i := range left {
-		if left[i].Job == r.Job && left[i].LogicalTime.Equal(r.Logical) && !left[i].Busy {
+		// In a bucket the run of a process that was killed is Busy for a while;
+		// Run waits then, and refuses one that is.
+		if left[i].Job == r.Job && left[i].LogicalTime.Equal(r.Logical) {
 			id = left[i].Checkpoint
 		}
 	}

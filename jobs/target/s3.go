@@ -47,6 +47,11 @@ type S3Options struct {
 	Backoff time.Duration
 	// Timeout bounds one attempt, with its body. Default 2m.
 	Timeout time.Duration
+	// Lease is how long an upload belongs to a process that does not renew it, by
+	// the clock of the service; it is renewed four times as often. A process that
+	// was slower loses the upload to one that resumes or discards it, and knows.
+	// Default 2m, at least 4s: services tell whole seconds.
+	Lease time.Duration
 	// Client makes the requests. Default: one of its own.
 	Client *http.Client
 	// Now is the clock that requests are signed by. Default: time.Now.
@@ -66,23 +71,32 @@ func (o S3Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
 // S3 is a part of a bucket of a service that speaks Amazon's S3 protocol, with
 // conditional writes (If-None-Match).
 //
-// Files of an upload are multi-part uploads, invisible until they are completed.
-// Commit writes a record of what is to be completed, if there is none for the run:
-// that decides which of two uploads wins, and whoever finds the record of a process
-// that ended then can finish the run from it. Then it completes the files, writes
-// the manifest, and empties the record. A run with a record that is not empty is not
-// listed.
+// Files of an upload are multi-part uploads, invisible until they are completed. Each
+// run has a record, which says how far it is: an upload is at work, or was left with
+// its notes and finished files; it is decided what is to be completed; it is published;
+// or it is being removed. A run whose record says that it is anything but published is
+// not listed.
 //
-// Every request may be repeated, and a request without an answer is one of which
-// nobody knows whether it was done: what it should have changed is looked at.
+// A record changes by conditional writes alone (If-None-Match, If-Match). So of two
+// uploads one wins, in Commit; of two processes that have one upload, the one that has
+// taken it over goes on, and whatever the other does to the record is refused; and what
+// a record speaks of is removed only by who has changed the record before. No clock
+// decides that. By the clock of the service it is judged whether an upload is abandoned
+// that nobody has ended (Lease).
 //
-// What a killed process leaves are incomplete multi-part uploads, which nobody sees
-// and which cost space: have the bucket remove them after some days
-// (AbortIncompleteMultipartUpload). An S3 is no Collector and no Resumer, as there
-// are no locks by which one would know that nobody writes them.
+// Commit completes the files, writes the manifest, and empties the record; whoever
+// finds the decision of a process that ended then does that for it. Every request may
+// be repeated, and a request without an answer is one of which nobody knows whether it
+// was done: what it should have changed is looked at.
+//
+// What a killed process leaves besides are multi-part uploads that it had not told the
+// record of. Nobody sees them; they count as leftovers after a week (orphanAge).
 type S3 struct {
 	client *s3Client
 	prefix string // with a slash at its end, or empty
+
+	probeMu sync.Mutex
+	probed  bool // the service heeds If-Match
 }
 
 // recordsDir is where the records of commits are, by the directories of their runs.
@@ -104,6 +118,8 @@ func NewS3(o *S3Options) (*S3, error) {
 		return nil, errors.New("target: the access key or the secret key is missing")
 	case o.PartBytes < 0 || o.Retries < 0 || o.Backoff < 0 || o.Timeout < 0:
 		return nil, errors.New("target: a negative part size, number of retries, backoff or timeout")
+	case o.Lease != 0 && o.Lease < 4*time.Second:
+		return nil, fmt.Errorf("target: a lease of %v, at least 4s are needed", o.Lease)
 	}
 	c.base.Path = strings.TrimSuffix(c.base.Path, "/")
 	s := &S3{client: c}
@@ -128,6 +144,9 @@ func NewS3(o *S3Options) (*S3, error) {
 	if c.o.Timeout == 0 {
 		c.o.Timeout = 2 * time.Minute
 	}
+	if c.o.Lease == 0 {
+		c.o.Lease = 2 * time.Minute
+	}
 	if c.o.Client == nil {
 		c.o.Client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	}
@@ -142,22 +161,18 @@ func NewS3(o *S3Options) (*S3, error) {
 func (s *S3) key(name string) string { return s.prefix + name }
 
 // Begin looks for the record of the run, and finishes what a process that ended in
-// its Commit has left.
+// its Commit has left. It makes the record its own, in the place of that of an upload
+// that is abandoned, whose files it removes; where one is at work, it begins another
+// without a record, which cannot be resumed.
 func (s *S3) Begin(ctx context.Context, dir, id string) (Upload, error) {
 	if err := errors.Join(ctx.Err(), checkName(dir), checkName(id)); err != nil {
 		return nil, err
 	}
-	rec, err := s.readRecord(ctx, dir)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return &s3Upload{target: s, dir: dir, files: map[string]*s3File{}}, nil
-	case err != nil:
+	u, err := s.begin(ctx, dir, id)
+	if err != nil {
 		return nil, fmt.Errorf("begin %s: %w", dir, err)
 	}
-	if err := s.finish(ctx, dir, rec); err != nil {
-		return nil, fmt.Errorf("begin %s: finish what was committed before: %w", dir, err)
-	}
-	return nil, fmt.Errorf("begin %s: %w", dir, ErrExists)
+	return u, nil
 }
 
 // Replace writes an object.
@@ -233,7 +248,16 @@ func (s *S3) list(ctx context.Context, dir string, each func(name string, size i
 	if dir != "." {
 		prefix += dir + "/"
 	}
-	q := map[string]string{"list-type": "2", "prefix": prefix, "delimiter": "/"}
+	return s.listPrefix(ctx, prefix, "/", each)
+}
+
+// listPrefix calls each with the keys that begin with prefix, without it, and those
+// that have the delimiter after it, if there is one, as far as that.
+func (s *S3) listPrefix(ctx context.Context, prefix, delimiter string, each func(name string, size int64)) error {
+	q := map[string]string{"list-type": "2", "prefix": prefix}
+	if delimiter != "" {
+		q["delimiter"] = delimiter
+	}
 	for {
 		r, err := s.client.do(ctx, &s3Request{method: http.MethodGet, query: q, limit: maxListBytes})
 		if err != nil {
@@ -256,7 +280,7 @@ func (s *S3) list(ctx context.Context, dir string, each func(name string, size i
 	}
 }
 
-// List lists a directory, without the runs that are being committed.
+// List lists a directory, without the runs that are being written, committed or removed.
 func (s *S3) List(ctx context.Context, dir string) ([]Entry, error) {
 	if err := errors.Join(ctx.Err(), checkName(dir)); err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ const maxErrorBytes = 64 << 10
 // a conditional write that met another (409).
 func passing(err error) bool {
 	s := status(err)
-	return s == 0 || s >= 500 || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s == http.StatusConflict
+	return s == 0 || s >= 500 && s != http.StatusNotImplemented || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s == http.StatusConflict
 }
 
 // do makes a request, and makes it again while it may pass. What it changes must be

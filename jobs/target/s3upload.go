@@ -3,7 +3,6 @@ package target
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -27,15 +26,6 @@ const maxParts = 10_000
 // maxRecordBytes bounds a record: about 100 bytes a part.
 const maxRecordBytes = 256 << 20
 
-// s3Record is what a Commit has decided: everything that is left to do. It is JSON in
-// _runs/DIR; an empty one means that it is done.
-type s3Record struct {
-	Writer   string         `json:"writer"` // random
-	Files    []s3RecordFile `json:"files"`
-	Manifest string         `json:"manifest"` // its name
-	Content  []byte         `json:"content"`  // of the manifest
-}
-
 // s3RecordFile is a multi-part upload that is to be completed.
 type s3RecordFile struct {
 	Name   string   `json:"name"`
@@ -47,11 +37,20 @@ type s3RecordFile struct {
 
 // s3Upload is some multi-part uploads.
 type s3Upload struct {
-	target *S3
-	dir    string
+	target  *S3
+	dir, id string
+	stop    context.CancelFunc // ends the renewal
+
+	recordMu sync.Mutex // over writes of the record; before mu
+	etag     string     // of the record; empty = it is another upload's
+	ended    error      // why it is not to be written any more
+	// unsure are the writers of attempts of which nobody knows whether they
+	// were done.
+	unsure map[string]bool
 
 	mu    sync.Mutex
 	files map[string]*s3File
+	notes map[string][]byte
 	done  bool
 }
 
@@ -76,115 +75,57 @@ func (u *s3Upload) Create(ctx context.Context, name string) (io.WriteCloser, err
 // Commit decides by the record, which only one upload can make, and then does what
 // it says.
 func (u *s3Upload) Commit(ctx context.Context, name string, data []byte) error {
-	rec, err := u.record(ctx, name, data)
+	rec, unrecorded, err := u.decision(ctx, name, data)
 	if err != nil {
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
-	s := u.target
-	if err := s.writeRecord(ctx, u.dir, rec); err != nil {
+	if err := u.decide(ctx, rec); err != nil {
+		if notOurs(err) { // then nobody has learned of these
+			u.mu.Lock()
+			for _, f := range unrecorded {
+				f.recorded = false
+			}
+			u.mu.Unlock()
+		}
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
 	// It is decided: nothing may be taken back from here on.
 	u.mu.Lock()
 	u.done = true
 	u.mu.Unlock()
-	if err := s.finish(ctx, u.dir, rec); err != nil {
+	u.stop()
+	if err := u.target.finish(ctx, u.dir, rec, u.etag); err != nil {
 		return fmt.Errorf("commit %s: it is decided, and the next Begin of it finishes it: %w", u.dir, err)
 	}
 	return nil
 }
 
-// record returns the record of the upload, whose files must be closed.
-func (u *s3Upload) record(ctx context.Context, name string, data []byte) (*s3Record, error) {
+// decision returns the record that publishes the upload, whose files must be closed,
+// and those of them that no record had.
+func (u *s3Upload) decision(ctx context.Context, name string, data []byte) (rec *s3Record, unrecorded []*s3File, err error) {
 	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.done {
-		return nil, errEnded
+		return nil, nil, errEnded
 	}
-	rec := &s3Record{Writer: rand.Text(), Manifest: name, Content: data}
+	rec = &s3Record{ID: u.id, Notes: maps.Clone(u.notes), Manifest: name, Content: data}
 	for _, file := range slices.Sorted(maps.Keys(u.files)) {
 		f := u.files[file]
 		if !f.closed {
-			return nil, fmt.Errorf("%s is not closed", file)
+			return nil, nil, fmt.Errorf("%s is not closed", file)
 		}
 		rec.Files = append(rec.Files, f.s3RecordFile)
 	}
-	return rec, nil
-}
-
-// recordKey is where the record of a run is.
-func recordKey(dir string) string { return path.Join(recordsDir, dir) }
-
-// writeRecord makes rec the record of dir, if there is none. Its error wraps
-// ErrExists where there is another. Where no answer came, the record is looked at:
-// a request that was given up may still have been done.
-func (s *S3) writeRecord(ctx context.Context, dir string, rec *s3Record) error {
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return fmt.Errorf("encode the record: %w", err)
-	}
-	_, err = s.client.do(ctx, &s3Request{
-		method: http.MethodPut, key: s.key(recordKey(dir)), body: data, limit: maxErrorBytes,
-		header: map[string]string{"If-None-Match": "*", writerHeader: rec.Writer},
-	})
-	if err == nil {
-		return nil
-	}
-	if status(err) != http.StatusPreconditionFailed && ctx.Err() == nil && !passing(err) {
-		return err
-	}
-	// There is one; it may be ours, of an attempt whose answer was lost.
-	_, _, writer, headErr := s.head(context.WithoutCancel(ctx), recordKey(dir))
-	switch {
-	case headErr == nil && writer == rec.Writer:
-		return nil
-	case headErr == nil:
-		return fmt.Errorf("%w: another upload was faster", ErrExists)
-	}
-	return errors.Join(err, headErr)
-}
-
-// readRecord returns the record of a run, an empty one where it is done. Its error
-// wraps ErrNotFound.
-func (s *S3) readRecord(ctx context.Context, dir string) (*s3Record, error) {
-	data, err := s.get(ctx, recordKey(dir), maxRecordBytes)
-	if err != nil {
-		return nil, err
-	}
-	rec := new(s3Record)
-	if len(data) == 0 {
-		return rec, nil
-	}
-	if err := json.Unmarshal(data, rec); err != nil {
-		return nil, fmt.Errorf("record of %s: %w", dir, err)
-	}
-	return rec, nil
-}
-
-// finish does what a record says. All of it may have been done before, by this
-// process or another.
-func (s *S3) finish(ctx context.Context, dir string, rec *s3Record) error {
-	if rec.Writer == "" {
-		return nil
-	}
-	for i := range rec.Files {
-		f := &rec.Files[i]
-		if err := s.complete(ctx, path.Join(dir, f.Name), f); err != nil {
-			return fmt.Errorf("complete %s: %w", f.Name, err)
+	for _, f := range u.files {
+		if !f.recorded {
+			f.recorded = true
+			unrecorded = append(unrecorded, f)
 		}
 	}
-	for _, put := range []struct {
-		name string
-		data []byte
-	}{{path.Join(dir, rec.Manifest), rec.Content}, {recordKey(dir), nil}} {
-		if err := s.Replace(ctx, put.name, put.data); err != nil {
-			return err
-		}
-	}
-	return nil
+	return rec, unrecorded, nil
 }
 
 // completion is the body of CompleteMultipartUpload.
@@ -225,45 +166,80 @@ func (s *S3) complete(ctx context.Context, name string, f *s3RecordFile) error {
 	return errors.Join(err, headErr)
 }
 
-// Abort removes the parts. What cannot be removed is left to the bucket's rule for
-// incomplete uploads, and reported.
+// Abort takes the run from the record, so that nobody goes on with its files, and
+// removes the parts. Where another process has the run, the files that it knows of are
+// its own. What cannot be removed stays for Discard, and is reported.
 func (u *s3Upload) Abort() error {
-	u.mu.Lock()
-	if u.done {
-		u.mu.Unlock()
+	if !u.end() {
 		return nil
 	}
-	u.done = true
-	u.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), u.target.client.o.Timeout)
 	defer cancel()
-	var errs []error
-	for _, f := range u.files { // nobody adds to them any more
-		if f.Upload == "" {
-			continue
-		}
-		_, err := u.target.client.do(ctx, &s3Request{
-			method: http.MethodDelete, key: u.target.key(path.Join(u.dir, f.Name)), query: map[string]string{"uploadId": f.Upload}, limit: maxErrorBytes,
-		})
-		if err != nil && status(err) != http.StatusNotFound {
-			errs = append(errs, err)
-		}
+	err := u.close(ctx, func() *s3Record { return &s3Record{State: s3Ended} })
+	ours := err == nil
+	if notOurs(err) {
+		err = nil
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(err, u.target.abort(ctx, u.dir, u.uploads(func(f *s3File) bool { return ours || !f.recorded }))); err != nil {
 		return fmt.Errorf("abort %s: %w", u.dir, err)
 	}
 	return nil
 }
 
+// end ends the upload and reports whether it was at work.
+func (u *s3Upload) end() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.done {
+		return false
+	}
+	u.done = true
+	u.stop()
+	return true
+}
+
+// uploads returns the files that have begun and that which says.
+func (u *s3Upload) uploads(which func(f *s3File) bool) (files []s3RecordFile) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, f := range u.files {
+		if id := f.begun; id != "" && which(f) {
+			files = append(files, s3RecordFile{Name: f.Name, Upload: id})
+		}
+	}
+	return files
+}
+
+// abort removes multi-part uploads, as far as they are there.
+func (s *S3) abort(ctx context.Context, dir string, files []s3RecordFile) error {
+	var errs []error
+	for i := range files {
+		if files[i].Upload == "" {
+			continue
+		}
+		_, err := s.client.do(ctx, &s3Request{
+			method: http.MethodDelete, key: s.key(path.Join(dir, files[i].Name)), query: map[string]string{"uploadId": files[i].Upload}, limit: maxErrorBytes,
+		})
+		if err != nil && status(err) != http.StatusNotFound {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // s3File is a multi-part upload that is being written. It belongs to one goroutine,
-// but for closed, which Commit reads.
+// but for what is under the upload's mu.
 type s3File struct {
 	s3RecordFile
 	ctx    context.Context // of Create: Write and Close have none
 	upload *s3Upload
 	part   []byte // not sent yet
 	failed error
-	closed bool // under upload.mu
+
+	// Under upload.mu.
+	begun    string // Upload, for others
+	closed   bool   // what it consists of is sent
+	recorded bool   // it is, or may be, in a record
 }
 
 // Write sends a part when it is full.
@@ -305,6 +281,9 @@ func (f *s3File) send() error {
 			return fmt.Errorf("write %s: an upload without an id: %w", f.Name, err)
 		}
 		f.Upload = begun.UploadId
+		f.upload.mu.Lock()
+		f.begun = f.Upload
+		f.upload.mu.Unlock()
 	}
 	// A part that is sent twice is the same part.
 	r, err := c.do(f.ctx, &s3Request{

@@ -108,6 +108,15 @@ type Resumer interface {
 	Unfinished(ctx context.Context) ([]Unfinished, error)
 }
 
+// Awaiter is a Resumer that learns only after a while that a process has ended: until
+// then the uploads that it has not left are Busy.
+type Awaiter interface {
+	Resumer
+	// Await waits until the upload of dir is not Busy. Its error wraps ErrBusy
+	// where somebody turns out to work on it.
+	Await(ctx context.Context, dir string) error
+}
+
 // Unfinished is an upload that Resume may take over.
 type Unfinished struct {
 	ID    string

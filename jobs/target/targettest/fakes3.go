@@ -2,6 +2,7 @@ package targettest
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/md5"
 	"crypto/sha256"
 	"encoding/hex"
@@ -16,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Fault is what goes wrong with a request.
@@ -46,6 +48,8 @@ type FakeS3 struct {
 	requests []string // what was asked
 	faulty   func(n int, r *http.Request) Fault
 	gone     bool
+	now      time.Time
+	careless bool
 }
 
 // URL returns the endpoint.
@@ -65,6 +69,38 @@ func (f *FakeS3) Uploads() int {
 	return len(f.uploads)
 }
 
+// Objects returns the content of all objects by key, records and the like included.
+func (f *FakeS3) Objects() map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := map[string]string{}
+	for key, o := range f.objects {
+		all[key] = string(o.data)
+	}
+	return all
+}
+
+// DropUploads removes all multi-part uploads, as a rule of the bucket does.
+func (f *FakeS3) DropUploads() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	clear(f.uploads)
+}
+
+// Advance moves the clock of the service, which stands still otherwise.
+func (f *FakeS3) Advance(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.now = f.now.Add(d)
+}
+
+// SetCareless has the service pass over If-Match on writes, as some do.
+func (f *FakeS3) SetCareless() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.careless = true
+}
+
 // SetFaulty has faulty say what goes wrong with the n-th request from now, from 0;
 // nil = nothing. It ends what Dead has begun. faulty is called by one goroutine at a
 // time.
@@ -79,19 +115,21 @@ func (f *FakeS3) SetFaulty(faulty func(n int, r *http.Request) Fault) {
 }
 
 type object struct {
-	data   []byte
-	etag   string
-	writer string
+	data     []byte
+	etag     string
+	writer   string
+	modified time.Time
 }
 
 type multipart struct {
 	key, writer string
 	parts       map[int][]byte
+	initiated   time.Time
 }
 
 // NewFakeS3 returns an empty bucket named bucket, for the access key "access".
 func NewFakeS3(t testing.TB) *FakeS3 {
-	f := &FakeS3{t: t, objects: map[string]*object{}, uploads: map[string]*multipart{}}
+	f := &FakeS3{t: t, objects: map[string]*object{}, uploads: map[string]*multipart{}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
 	return f
@@ -129,6 +167,7 @@ func (f *FakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		f.answer(rec, r, body)
 	}
+	date := f.now.Format(http.TimeFormat)
 	f.mu.Unlock()
 	switch what {
 	case DoneFailed:
@@ -140,6 +179,7 @@ func (f *FakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case HangUp, DoneHangUp:
 		panic(http.ErrAbortHandler)
 	}
+	w.Header().Set("Date", date)
 	for name, v := range rec.Header() {
 		w.Header()[name] = v
 	}
@@ -177,9 +217,11 @@ func (f *FakeS3) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 	switch {
 	case q.Has("list-type"):
 		f.list(w, q)
+	case q.Has("uploads") && r.Method == http.MethodGet:
+		f.listUploads(w, q)
 	case q.Has("uploads"):
 		id := fmt.Sprint("upload ", len(f.requests))
-		f.uploads[id] = &multipart{key: key, writer: r.Header.Get("X-Amz-Meta-Sluice-Upload"), parts: map[int][]byte{}}
+		f.uploads[id] = &multipart{key: key, writer: r.Header.Get("X-Amz-Meta-Sluice-Upload"), parts: map[int][]byte{}, initiated: f.now}
 		fmt.Fprintf(w, "<InitiateMultipartUploadResult><UploadId>%s</UploadId></InitiateMultipartUploadResult>", id)
 	case q.Has("uploadId"):
 		f.multipart(w, r, key, q, body)
@@ -188,7 +230,21 @@ func (f *FakeS3) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 			fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
 			return
 		}
-		f.objects[key] = &object{data: body, etag: etag(body), writer: r.Header.Get("X-Amz-Meta-Sluice-Upload")}
+		if m := r.Header.Get("If-Match"); m != "" && !f.careless {
+			switch o := f.objects[key]; {
+			case o == nil:
+				fail(w, http.StatusNotFound, "NoSuchKey")
+				return
+			case o.etag != m:
+				fail(w, http.StatusPreconditionFailed, "PreconditionFailed")
+				return
+			}
+		}
+		f.objects[key] = &object{data: body, etag: etag(body), writer: r.Header.Get("X-Amz-Meta-Sluice-Upload"), modified: f.now}
+		w.Header().Set("ETag", etag(body))
+	case r.Method == http.MethodDelete:
+		delete(f.objects, key)
+		w.WriteHeader(http.StatusNoContent)
 	default:
 		f.read(w, r, key)
 	}
@@ -209,6 +265,8 @@ func (f *FakeS3) multipart(w http.ResponseWriter, r *http.Request, key string, q
 		}
 		u.parts[n] = body
 		w.Header().Set("ETag", etag(body))
+	case http.MethodGet:
+		f.listParts(w, u, q)
 	case http.MethodDelete:
 		delete(f.uploads, q.Get("uploadId"))
 		w.WriteHeader(http.StatusNoContent)
@@ -231,7 +289,7 @@ func (f *FakeS3) multipart(w http.ResponseWriter, r *http.Request, key string, q
 			}
 			data = append(data, u.parts[p.PartNumber]...)
 		}
-		f.objects[key] = &object{data: data, etag: etag(data), writer: u.writer}
+		f.objects[key] = &object{data: data, etag: etag(data), writer: u.writer, modified: f.now}
 		delete(f.uploads, q.Get("uploadId"))
 		fmt.Fprint(w, "<CompleteMultipartUploadResult/>")
 	}
@@ -249,6 +307,7 @@ func (f *FakeS3) read(w http.ResponseWriter, r *http.Request, key string) {
 	}
 	data := o.data
 	w.Header().Set("ETag", o.etag)
+	w.Header().Set("Last-Modified", o.modified.Format(http.TimeFormat))
 	w.Header().Set("X-Amz-Meta-Sluice-Upload", o.writer)
 	if rg := r.Header.Get("Range"); rg != "" {
 		var a, b int
@@ -275,7 +334,7 @@ func (f *FakeS3) list(w http.ResponseWriter, q url.Values) {
 		if !ok {
 			continue
 		}
-		if dir, _, found := strings.Cut(rest, "/"); found {
+		if dir, _, found := strings.Cut(rest, "/"); found && q.Get("delimiter") == "/" {
 			names[dir+"/"] = -1
 		} else {
 			names[rest] = len(o.data)
@@ -302,4 +361,50 @@ func (f *FakeS3) list(w http.ResponseWriter, q url.Values) {
 		fmt.Fprintf(w, "<IsTruncated>true</IsTruncated><NextContinuationToken>%s</NextContinuationToken>", sorted[1])
 	}
 	fmt.Fprint(w, "</ListBucketResult>")
+}
+
+// listUploads answers in pages of two.
+func (f *FakeS3) listUploads(w http.ResponseWriter, q url.Values) {
+	type id struct{ key, upload string }
+	after := id{q.Get("key-marker"), q.Get("upload-id-marker")}
+	compare := func(a, b id) int { return cmp.Or(strings.Compare(a.key, b.key), strings.Compare(a.upload, b.upload)) }
+	var sorted []id
+	for upload, u := range f.uploads {
+		if i := (id{u.key, upload}); strings.HasPrefix(u.key, q.Get("prefix")) && compare(i, after) > 0 {
+			sorted = append(sorted, i)
+		}
+	}
+	slices.SortFunc(sorted, compare)
+	fmt.Fprint(w, "<ListMultipartUploadsResult>")
+	for _, i := range sorted[:min(2, len(sorted))] {
+		var escaped bytes.Buffer
+		_ = xml.EscapeText(&escaped, []byte(i.key))
+		fmt.Fprintf(w, "<Upload><Key>%s</Key><UploadId>%s</UploadId><Initiated>%s</Initiated></Upload>", &escaped, i.upload, f.uploads[i.upload].initiated.Format(time.RFC3339))
+	}
+	if len(sorted) > 2 {
+		var escaped bytes.Buffer
+		_ = xml.EscapeText(&escaped, []byte(sorted[1].key))
+		fmt.Fprintf(w, "<IsTruncated>true</IsTruncated><NextKeyMarker>%s</NextKeyMarker><NextUploadIdMarker>%s</NextUploadIdMarker>", &escaped, sorted[1].upload)
+	}
+	fmt.Fprint(w, "</ListMultipartUploadsResult>")
+}
+
+// listParts answers in pages of two.
+func (f *FakeS3) listParts(w http.ResponseWriter, u *multipart, q url.Values) {
+	after, _ := strconv.Atoi(q.Get("part-number-marker")) // 0 without one
+	var numbers []int
+	for n := range u.parts {
+		if n > after {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	fmt.Fprint(w, "<ListPartsResult>")
+	for _, n := range numbers[:min(2, len(numbers))] {
+		fmt.Fprintf(w, "<Part><PartNumber>%d</PartNumber><ETag>%s</ETag><Size>%d</Size></Part>", n, etag(u.parts[n]), len(u.parts[n]))
+	}
+	if len(numbers) > 2 {
+		fmt.Fprintf(w, "<IsTruncated>true</IsTruncated><NextPartNumberMarker>%d</NextPartNumberMarker>", numbers[1])
+	}
+	fmt.Fprint(w, "</ListPartsResult>")
 }

@@ -156,11 +156,15 @@ func resumeStates(t *testing.T, tg target.Target) {
 	if !ok {
 		return
 	}
-	if l, err := c.Leftovers(t.Context()); err != nil || len(l) != 1 || l[0].Busy || !l[0].Resumable {
+	l, err := c.Leftovers(t.Context())
+	switch {
+	case err == nil && len(l) == 0: // Commit has removed what it made useless
+	case err != nil || len(l) != 1 || l[0].Busy || !l[0].Resumable:
 		t.Fatalf("Got %+v, %v, want one leftover that can be resumed", l, err)
-	}
-	if err := c.Discard(t.Context(), "id"); err != nil {
-		t.Error(err)
+	default:
+		if err := c.Discard(t.Context(), "id"); err != nil {
+			t.Error(err)
+		}
 	}
 	if all, err := r.Unfinished(t.Context()); err != nil || len(all) > 0 {
 		t.Errorf("Got %+v, %v, want nothing unfinished", all, err)

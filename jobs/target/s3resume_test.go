@@ -1,0 +1,504 @@
+package target_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/jobs/target"
+	"sluice/jobs/target/targettest"
+)
+
+const run1 = "job/run=1"
+
+// put writes a file of an upload.
+func put(ctx context.Context, u target.Upload, name, content string) error {
+	w, err := u.Create(ctx, name)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, content)
+	return errors.Join(err, w.Close())
+}
+
+// export does what a run does that can be resumed: it goes on with what is left, or
+// begins, writes the files that no note speaks of, and publishes. Of what it has
+// written itself it tells made.
+func export(ctx context.Context, s *target.S3, content string, made func(name string)) (err error) {
+	u, err := s.Resume(ctx, run1, "id")
+	if errors.Is(err, target.ErrNotFound) {
+		var begun target.Upload
+		if begun, err = s.Begin(ctx, run1, "id"); err == nil {
+			u = begun.(target.Resumable)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, u.Leave())
+		}
+	}()
+	notes, err := u.Notes(ctx)
+	if err != nil {
+		return err
+	}
+	keep := map[string]int64{}
+	for name := range notes {
+		keep[name] = int64(len(content))
+	}
+	if err := u.Retain(ctx, keep); err != nil {
+		return err
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		if _, ok := notes[name]; ok {
+			continue
+		}
+		if err := put(ctx, u, name, content); err != nil {
+			return err
+		}
+		made(name)
+		if err := u.Note(ctx, name, nil); err != nil {
+			return err
+		}
+	}
+	return u.Commit(ctx, "_manifest", []byte("all of "+content))
+}
+
+func exported(content string) map[string]string {
+	return map[string]string{run1 + "/a": content, run1 + "/b": content, run1 + "/c": content, run1 + "/_manifest": "all of " + content}
+}
+
+// TestS3ResumeKilled: the process is gone from a request on. After the lease another
+// goes on, does not write again what was noted, and publishes what an export without
+// a kill publishes.
+func TestS3ResumeKilled(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	if err := export(t.Context(), openS3(t, f), tenBytes, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	requests := f.Requests()
+	resumed := 0
+	for at := range requests {
+		f := targettest.NewFakeS3(t)
+		f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
+			if n == at {
+				return targettest.Dead
+			}
+			return targettest.Fine
+		})
+		if err := export(t.Context(), openS3(t, f), tenBytes, func(string) {}); err == nil {
+			t.Fatalf("killed at %s: got no error", requests[at])
+		}
+		f.SetFaulty(nil)
+		f.Advance(time.Hour)
+		s := openS3(t, f)
+		left, err := s.Unfinished(t.Context())
+		if err != nil || len(left) > 1 {
+			t.Fatalf("killed at %s: %+v, %v", requests[at], left, err)
+		}
+		noted := map[string][]byte{}
+		if len(left) == 1 {
+			if left[0].Busy {
+				t.Errorf("killed at %s: it is still at work", requests[at])
+			}
+			noted = left[0].Notes
+			resumed++
+		}
+		err = export(t.Context(), s, tenBytes, func(name string) {
+			if _, ok := noted[name]; ok {
+				t.Errorf("killed at %s: %s was written again", requests[at], name)
+			}
+		})
+		if err != nil && !errors.Is(err, target.ErrExists) {
+			t.Errorf("killed at %s: the next: %v", requests[at], err)
+		}
+		if d := cmp.Diff(exported(tenBytes), visible(t, s)); d != "" {
+			t.Errorf("killed at %s: %s", requests[at], d)
+		}
+		f.Advance(8 * 24 * time.Hour)
+		tidy(t, s)
+		if n := f.Uploads(); n > 0 {
+			t.Errorf("killed at %s: %d uploads are left", requests[at], n)
+		}
+		if d := cmp.Diff(exported(tenBytes), visible(t, s)); d != "" {
+			t.Errorf("killed at %s, tidied: %s", requests[at], d)
+		}
+	}
+	if resumed < 5 {
+		t.Errorf("Got %d exports that were resumed", resumed)
+	}
+}
+
+// tidy discards all leftovers that are not at work.
+func tidy(t *testing.T, s *target.S3) {
+	t.Helper()
+	left, err := s.Leftovers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range left {
+		if l.Busy {
+			continue
+		}
+		if err := s.Discard(t.Context(), l.Name); err != nil {
+			t.Errorf("Discard(%s): %v", l.Name, err)
+		}
+	}
+}
+
+// TestS3ResumeFaults has each fault at each request of an export that was left and is
+// resumed.
+func TestS3ResumeFaults(t *testing.T) {
+	t.Parallel()
+	start := func() *targettest.FakeS3 {
+		f := targettest.NewFakeS3(t)
+		u, err := openS3(t, f).Begin(t.Context(), run1, "id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := u.(target.Resumable)
+		if err := errors.Join(put(t.Context(), r, "a", tenBytes), r.Note(t.Context(), "a", nil), put(t.Context(), r, "b", "x"), r.Leave()); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := start()
+	before := len(f.Requests())
+	if err := export(t.Context(), openS3(t, f), tenBytes, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	requests := f.Requests()[before:]
+	if len(requests) < 20 {
+		t.Fatalf("Got %d requests", len(requests))
+	}
+	for at := range requests {
+		for what := targettest.SlowDown; what < targettest.Dead; what++ {
+			if what == targettest.DoneLate || (at+int(what))%3 > 0 {
+				continue // that one takes its time; TestS3Faults has it
+			}
+			f := start()
+			f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
+				if n == at {
+					return what
+				}
+				return targettest.Fine
+			})
+			s := openS3(t, f)
+			if err := export(t.Context(), s, tenBytes, func(string) {}); err != nil {
+				t.Errorf("fault %d at %s: %v", what, requests[at], err)
+			}
+			if d := cmp.Diff(exported(tenBytes), visible(t, s)); d != "" {
+				t.Errorf("fault %d at %s: %s", what, requests[at], d)
+			}
+		}
+	}
+}
+
+// TestS3Zombie has a process that was thought dead go on, with whatever it does, at
+// every step of the one that has taken its upload over: one of them publishes, and what
+// is published is whole.
+func TestS3Zombie(t *testing.T) {
+	t.Parallel()
+	acts := map[string]func(ctx context.Context, u target.Resumable) error{
+		"abort": func(_ context.Context, u target.Resumable) error { return u.Abort() },
+		"leave": func(_ context.Context, u target.Resumable) error { return u.Leave() },
+		"note":  func(ctx context.Context, u target.Resumable) error { return u.Note(ctx, "late", nil) },
+		"commit": func(ctx context.Context, u target.Resumable) error {
+			return errors.Join(put(ctx, u, "b", "of the zombie"), u.Commit(ctx, "_manifest", []byte("zombie")), u.Abort())
+		},
+		"retain": func(ctx context.Context, u target.Resumable) error {
+			return errors.Join(u.Retain(ctx, nil), u.Abort())
+		},
+	}
+	for name, act := range acts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zombies, others := 0, 0
+			for at := 0; ; at++ {
+				f := targettest.NewFakeS3(t)
+				u, err := openS3(t, f).Begin(t.Context(), run1, "id")
+				if err != nil {
+					t.Fatal(err)
+				}
+				zombie := u.(target.Resumable)
+				if err := errors.Join(put(t.Context(), zombie, "a", tenBytes), zombie.Note(t.Context(), "a", nil)); err != nil {
+					t.Fatal(err)
+				}
+				f.Advance(time.Hour)
+				// The zombie acts while the other waits for the answer to a request.
+				met := false
+				hook := &hooked{at: at, do: func() {
+					met = true
+					err := act(t.Context(), zombie)
+					if err != nil && !errors.Is(err, target.ErrBusy) && !errors.Is(err, target.ErrExists) {
+						t.Errorf("at %d: the zombie: %v", at, err)
+					}
+				}}
+				s, err := target.NewS3(&target.S3Options{
+					Endpoint: f.URL(), Bucket: "bucket", Prefix: "exports", AccessKey: "access", SecretKey: "secret",
+					PartBytes: 4, Backoff: time.Microsecond, Client: &http.Client{Transport: hook},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = export(t.Context(), s, tenBytes, func(string) {})
+				got := visible(t, openS3(t, f))
+				switch {
+				case err == nil:
+					others++
+					if d := cmp.Diff(exported(tenBytes), got); d != "" {
+						t.Errorf("at %d: %s", at, d)
+					}
+				case name == "commit" && errors.Is(err, target.ErrExists) || errors.Is(err, target.ErrBusy):
+					zombies++
+					want := map[string]string{}
+					if name == "commit" {
+						want = map[string]string{run1 + "/a": tenBytes, run1 + "/b": "of the zombie", run1 + "/_manifest": "zombie"}
+					}
+					if d := cmp.Diff(want, got); d != "" {
+						t.Errorf("at %d: %s", at, d)
+					}
+				default:
+					t.Errorf("at %d: %v", at, err)
+				}
+				if err := zombie.Abort(); err != nil {
+					t.Errorf("at %d: %v", at, err)
+				}
+				if !met {
+					break
+				}
+			}
+			if others < 10 {
+				t.Errorf("Got %d runs of the other, %d of the zombie", others, zombies)
+			}
+		})
+	}
+}
+
+// hooked does something before the at-th request is made.
+type hooked struct {
+	n, at int
+	do    func()
+}
+
+func (h *hooked) RoundTrip(r *http.Request) (*http.Response, error) {
+	if h.n++; h.n-1 == h.at {
+		h.do()
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// TestS3Await: an upload that is renewed is at work; one that is not, is abandoned
+// after the lease.
+func TestS3Await(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	o := target.S3Options{Endpoint: f.URL(), Bucket: "bucket", AccessKey: "access", SecretKey: "secret", Lease: 4 * time.Second, Backoff: time.Microsecond}
+	a, err := target.NewS3(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := a.Begin(t.Context(), run1, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := target.NewS3(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The service's clock stands still, so that only the renewal tells.
+	if err := b.Await(t.Context(), run1); !errors.Is(err, target.ErrBusy) {
+		t.Errorf("Got %v for an upload at work, want ErrBusy", err)
+	}
+	f.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+		if r.Method == http.MethodPut {
+			return targettest.HangUp // the process does not get through
+		}
+		return targettest.Fine
+	})
+	f.Advance(5 * time.Second)
+	if err := b.Await(t.Context(), run1); err != nil {
+		t.Errorf("Got %v for an abandoned upload", err)
+	}
+	f.SetFaulty(nil)
+	if err := b.Await(t.Context(), "job/run=2"); err != nil {
+		t.Errorf("Got %v for no upload", err)
+	}
+	if err := u.Abort(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestS3RemoveKilled: a removal that is killed at a request leaves the run whole or not
+// listed; after an hour the next collector goes on with it, and the run may come again.
+func TestS3RemoveKilled(t *testing.T) {
+	t.Parallel()
+	start := func() *targettest.FakeS3 {
+		f := targettest.NewFakeS3(t)
+		if err := export(t.Context(), openS3(t, f), tenBytes, func(string) {}); err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := start()
+	before := len(f.Requests())
+	if err := openS3(t, f).Remove(t.Context(), run1); err != nil {
+		t.Fatal(err)
+	}
+	requests := f.Requests()[before:]
+	if len(requests) < 8 {
+		t.Fatalf("Got %q", requests)
+	}
+	for at := range requests {
+		f := start()
+		f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
+			if n == at {
+				return targettest.Dead
+			}
+			return targettest.Fine
+		})
+		if err := openS3(t, f).Remove(t.Context(), run1); err == nil {
+			t.Errorf("killed at %s: got no error", requests[at])
+		}
+		f.SetFaulty(nil)
+		s := openS3(t, f)
+		if got := visible(t, s); len(got) > 0 && !maps.Equal(got, exported(tenBytes)) {
+			t.Errorf("killed at %s: Got %v, want all or nothing", requests[at], got)
+		}
+		if len(visible(t, s)) > 0 {
+			if err := s.Remove(t.Context(), run1); err != nil {
+				t.Errorf("killed at %s: again: %v", requests[at], err)
+			}
+		}
+		tidy(t, s) // nothing yet
+		f.Advance(2 * time.Hour)
+		tidy(t, s)
+		for key := range f.Objects() {
+			if strings.HasPrefix(key, "exports/"+run1) {
+				t.Errorf("killed at %s: %s is left", requests[at], key)
+			}
+		}
+		if err := export(t.Context(), s, "another", func(string) {}); err != nil {
+			t.Errorf("killed at %s: the run again: %v", requests[at], err)
+		}
+		if d := cmp.Diff(exported("another"), visible(t, s)); d != "" {
+			t.Errorf("killed at %s: %s", requests[at], d)
+		}
+	}
+}
+
+// TestS3Leftovers: by what age uploads are abandoned, and that those of others in the
+// bucket are not looked at.
+func TestS3Leftovers(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	s := openS3(t, f)
+	kill := func(n int) func(int, *http.Request) targettest.Fault {
+		return func(i int, _ *http.Request) targettest.Fault {
+			if i == n {
+				return targettest.Dead
+			}
+			return targettest.Fine
+		}
+	}
+	u, err := s.Begin(t.Context(), run1, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.SetFaulty(kill(3)) // begun, and two parts sent
+	if err := put(t.Context(), u, "a", tenBytes); err == nil {
+		t.Fatal("Got no error of a killed process")
+	}
+	if err := u.Abort(); err == nil {
+		t.Fatal("Got no error of a killed process")
+	}
+	f.SetFaulty(nil)
+	foreign, err := openS3(t, f).Begin(t.Context(), "elsewhere/run=1", "foreign")
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		left, err := s.Leftovers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, l := range left {
+			name, _, _ := strings.Cut(l.Name, "=upload")
+			got = append(got, fmt.Sprintf("%s busy=%t %d", name, l.Busy, l.Bytes))
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: %s", when, d)
+		}
+	}
+	check("at work", "foreign busy=true 0", "id busy=true 8")
+	if err := s.Discard(t.Context(), "id"); !errors.Is(err, target.ErrBusy) {
+		t.Errorf("Got %v, want ErrBusy", err)
+	}
+	if err := foreign.Abort(); err != nil {
+		t.Fatal(err)
+	}
+	f.Advance(3 * time.Minute)
+	check("after the lease", "id busy=false 0", run1+"/a?uploadId busy=true 8")
+	tidy(t, s)
+	check("discarded", run1+"/a?uploadId busy=true 8")
+	f.Advance(7 * 24 * time.Hour)
+	tidy(t, s)
+	check("after a week", "ended-job-run=1 busy=false 0") // it waited for the other
+	tidy(t, s)
+	check("in the end")
+	if n, left := f.Uploads(), f.Objects(); n > 0 || len(left) > 0 {
+		t.Errorf("Got %d uploads and %v", n, left)
+	}
+}
+
+// TestS3Careless: where the service does not heed If-Match, nothing is begun.
+func TestS3Careless(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	f.SetCareless()
+	if _, err := openS3(t, f).Begin(t.Context(), run1, "id"); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("Got %v, want ErrUnsupported", err)
+	}
+	if left := f.Objects(); len(left) > 0 {
+		t.Errorf("Got %v", left)
+	}
+}
+
+// TestS3RetainMissing: what a rule of the bucket has removed meanwhile is missed.
+func TestS3RetainMissing(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	s := openS3(t, f)
+	u, err := s.Begin(t.Context(), run1, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := u.(target.Resumable)
+	if err := errors.Join(put(t.Context(), r, "a", tenBytes), r.Note(t.Context(), "a", nil), r.Leave()); err != nil {
+		t.Fatal(err)
+	}
+	f.DropUploads()
+	again, err := s.Resume(t.Context(), run1, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Retain(t.Context(), map[string]int64{"a": int64(len(tenBytes))}); !errors.Is(err, target.ErrNotFound) {
+		t.Errorf("Got %v, want ErrNotFound", err)
+	}
+	if err := again.Abort(); err != nil {
+		t.Error(err)
+	}
+}
