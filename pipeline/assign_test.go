@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/store"
 )
 
@@ -383,6 +385,47 @@ func TestFirstTopicIDStopsWhateverThePolicy(t *testing.T) {
 				t.Errorf("policy %v, running %v: Got %+v, want each record once", policy, running, got)
 			}
 		}
+	}
+}
+
+// The way on that the error and docs/operations.md tell: the stored offsets become the
+// group's, and a pipeline of another name begins at them. What Kafka had of the group
+// before lags behind, as it does after a kill, and would have records counted twice.
+func TestFirstTopicIDGoesOnUnderAnotherName(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(2)
+	id := b.info.id
+	b.change(func() { b.info.id = [16]byte{} })
+	b.produce(0, "a", "b", "-", "skip")
+	b.produce(1, "a")
+	ingest(t, e, b)
+	stored := map[int32]int64{}
+	all, err := store.AllProgress(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all {
+		stored[p.Partition] = p.Progress.Next
+	}
+	if d := cmp.Diff(map[int32]int64{0: 4, 1: 1}, stored); d != "" {
+		t.Fatalf("Got other stored offsets (-want +got):\n%s", d)
+	}
+	b.change(func() { b.info.id, b.committed = id, map[int32]int64{0: 1, 1: 0} })
+	b.produce(0, "c", "bad")
+	b.produce(1, "b", "c")
+	if err := start(t, newTest(t, e, b), 0, 1).failed(); !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "Topic ids") {
+		t.Fatalf("Got %v, want ErrTopicChanged and where the way on is told", err)
+	}
+
+	b.change(func() { b.committed = stored }) // kafka-consumer-groups --reset-offsets --to-offset
+	another := func(o *Options) { o.Name, o.Start = "p2", Start{From: StartCommitted} }
+	ingest(t, e, b, another)
+	b.produce(0, "a")
+	ingest(t, e, b, another)
+	expected := want(b)
+	expected.Progress.Next += stored[0] + stored[1] // the offsets of the name before stay
+	if d := cmp.Diff(expected, readContents(t, e)); d != "" {
+		t.Errorf("Got other contents than the log has (-want +got):\n%s", d)
 	}
 }
 

@@ -86,7 +86,7 @@ func (e *TopicChangedError) Error() string {
 	if e.firstID {
 		return fmt.Sprintf("pipeline %s: %s may be another log than that whose records were applied: found %s, stored %s. "+
 			"The brokers told no topic ids when the offsets were stored: they were upgraded since. Nothing more was applied. "+
-			"If the topic is still the same one and the group's committed offsets are those of ingest offsets, give the pipeline a new name with start: committed", e.Pipeline, at, e.Found, e.Stored)
+			"If the topic is still the same one, set the group's committed offsets to those of ingest offsets, and give the pipeline a new name with start: committed: see docs/operations.md, Topic ids", e.Pipeline, at, e.Found, e.Stored)
 	}
 	return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+
 		"The topic was deleted and created anew, or the brokers are another cluster. "+

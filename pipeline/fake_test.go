@@ -36,6 +36,8 @@ type fakeBroker struct {
 	broken  error           // returned by every call
 	offline map[int32]bool  // partitions without a leader
 	epochs  map[int32]int64 // where epoch 0 of a partition ends, if it does
+	// committed are the offsets of the group; nil = of one that has read all.
+	committed map[int32]int64
 }
 
 type fakeLog struct {
@@ -126,8 +128,11 @@ func (b *fakeBroker) startOffsets(_ context.Context, _ string, partitions []int3
 	out := map[int32]int64{}
 	for _, n := range partitions {
 		l := b.logs[n]
-		if s.From == StartCommitted { // by a group that reads all of it
+		if s.From == StartCommitted {
 			out[n] = l.end + l.open
+			if at, ok := b.committed[n]; ok {
+				out[n] = at
+			}
 			continue
 		}
 		out[n] = l.end
