@@ -28,11 +28,8 @@ type backupCommand struct {
 // Run copies the store at one instant, and removes the backups beyond retention.
 func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	keep := jobs.Keep{Runs: c.KeepRuns, Age: c.KeepAge}
-	switch {
-	case keep.Runs < 0 || keep.Age < 0:
+	if keep.Runs < 0 || keep.Age < 0 {
 		return fmt.Errorf("%w: --keep-runs and --keep-age must not be negative", cli.ErrUsage)
-	case keep != jobs.Keep{} && config.InBucket(c.Out):
-		return fmt.Errorf("%w: what is kept in a bucket is for a rule of the bucket to say", cli.ErrUsage)
 	}
 	cfg, err := c.Load(p)
 	if err != nil {

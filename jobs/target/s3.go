@@ -214,18 +214,6 @@ func (s *S3) head(ctx context.Context, name string) (size int64, etag, writer st
 	return size, r.header.Get("ETag"), r.header.Get(writerHeader), nil
 }
 
-// get returns an object of at most limit bytes. Its error wraps ErrNotFound.
-func (s *S3) get(ctx context.Context, name string, limit int64) ([]byte, error) {
-	r, err := s.client.do(ctx, &s3Request{method: http.MethodGet, key: s.key(name), limit: limit})
-	if status(err) == http.StatusNotFound {
-		return nil, fmt.Errorf("%w: %w", ErrNotFound, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r.body, nil
-}
-
 // listing is an answer of ListObjectsV2.
 type listing struct {
 	IsTruncated           bool
