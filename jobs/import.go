@@ -226,6 +226,9 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 			if columnar.IsRowField(c.From) {
 				break // the row key has it
 			}
+			if strings.HasPrefix(c.From, columnar.FromUnmatched) {
+				return unsupported("column %s has columns of a family as a JSON object (%s)", c.Name, c.From)
+			}
 			family, qualifier, _ := strings.Cut(c.From, ":")
 			if err := m.takes(family); err != nil {
 				return fmt.Errorf("column %s: %w", c.Name, err)

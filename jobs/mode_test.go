@@ -442,3 +442,42 @@ func TestJoinHistory(t *testing.T) {
 		}
 	}
 }
+
+// TestUnmatched: what no column names is in the files of both formats, and is refused
+// by an import, which would lose it.
+func TestUnmatched(t *testing.T) {
+	t.Parallel()
+	columns := []columnar.ColumnSpec{
+		{Name: "key", From: "$row", Type: "string"},
+		{Name: "q", From: "f:q", Type: "string"},
+		{Name: "rest", From: "$unmatched.f", Type: "json"},
+		{Name: "counts", From: "$unmatched.n", Type: "string"},
+	}
+	spec := &Spec{Columns: columns, Families: []string{"f", "n"}, Formats: []string{Parquet, Arrow}}
+	s, at := exportedTable(t, spec, func(e store.Engine) {
+		mutate(t, e, "t", "a", putOp("f", "q", 1, "1"), putOp("f", "y", 1, "old"), putOp("f", "y", 2, "2"), putOp("f", "x", 1, "3"), putOp("g", "z", 1, "\xff"))
+		mutate(t, e, "t", "a", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 1, Delta: -5})
+		mutate(t, e, "t", "b", putOp("f", "q", 1, "1"))
+	})
+	r, err := Verify(t.Context(), at)
+	if err != nil || !r.OK() {
+		t.Fatalf("verify: %v, %v", err, r.Err())
+	}
+	want := [][]string{{"a", "1", `{"x":"3","y":"2"}`, `{"hits":-5}`}, {"b", "1", "-", "-"}}
+	for _, format := range spec.Formats {
+		if d := gocmp.Diff(want, readFormat(t, r.Dir, r.Manifest, format)); d != "" {
+			t.Errorf("%s (-want +got)\n%s", format, d)
+		}
+	}
+	_, err = Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: openMemory(t), Into: "t"})
+	if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "column rest has columns of a family as a JSON object ($unmatched.f)") {
+		t.Errorf("import: %v", err)
+	}
+	d, err := s.Table(t.Context(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compile("j", &Spec{Table: "t", Columns: columns, Families: []string{"f"}}, d); err == nil || err.Error() != `families: a column comes from family "n", which is not among them` {
+		t.Errorf("a family that is not read: %v", err)
+	}
+}

@@ -22,6 +22,7 @@ type Builder struct {
 	batch  *Batch
 	fields [][]byte // of the row key, where columns come from them
 	unlike string   // why the row key has no such fields; "" = it has
+	text   []byte   // of a JSON object
 	bytes  int      // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
 }
 
@@ -114,6 +115,8 @@ func (b *Builder) appendRow(row *cell.Row) error {
 			err = b.value(i, row.Key, row.Key)
 		case sourceField:
 			err = b.keyField(i, row.Key)
+		case sourceUnmatched:
+			err = b.unmatched(i, row)
 		case sourceOp:
 			b.op(i, OpUpsert)
 		default:

@@ -18,7 +18,8 @@ type ColumnSpec struct {
 	// From is what fills it: "family:qualifier" ("family:" for the empty
 	// qualifier), $row, $row.NAME (a field of row_key), $timestamp, or with rows:
 	// cell $family, $qualifier and $value; with incremental and with mode: history
-	// also $op.
+	// also $op; with rows: row also $unmatched.FAMILY, the columns of a family
+	// that no other column names, as a JSON object.
 	From string `yaml:"from"`
 	// Type is string, int64, float64, bool, timestamp, bytes or json.
 	Type string `yaml:"type"`
@@ -61,8 +62,12 @@ const (
 	sourceQualifier
 	sourceValue
 	sourceOp
-	sourceField // of the row key
+	sourceField     // of the row key
+	sourceUnmatched // what no column names of a family
 )
+
+// ofFamily reports whether the values are those of a family's cells.
+func (s source) ofFamily() bool { return s == sourceCell || s == sourceUnmatched }
 
 // column is a compiled ColumnSpec.
 type column struct {
@@ -73,8 +78,9 @@ type column struct {
 	qualifier  string
 	coding     Coding
 	nullOnFail bool
-	field      int  // of the schema's key, with sourceField
-	again      bool // the next column in Schema.cells has the same cell
+	field      int      // of the schema's key, with sourceField
+	named      []string // sorted qualifiers that are other columns', with sourceUnmatched
+	again      bool     // the next column in Schema.cells has the same cell
 }
 
 // Schema is the compiled columns of a job.
@@ -120,8 +126,8 @@ func (s *Schema) Specs() []ColumnSpec {
 // mode PerCell.
 func (s *Schema) Families() []string {
 	var fs []string
-	for _, i := range s.cells {
-		if f := s.columns[i].family; !slices.Contains(fs, f) {
+	for i := range s.columns {
+		if f := s.columns[i].family; s.columns[i].source.ofFamily() && !slices.Contains(fs, f) {
 			fs = append(fs, f)
 		}
 	}
@@ -228,6 +234,7 @@ func CompileKeyed(specs []ColumnSpec, mode RowsMode, key *KeySpec, schema *store
 		x, y := &s.columns[s.cells[k-1]], &s.columns[s.cells[k]]
 		x.again = x.family == y.family && x.qualifier == y.qualifier
 	}
+	s.named()
 	return s, nil
 }
 
@@ -272,7 +279,7 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 	default:
 		c.bad(i, "on_error", "%q is no policy%s; it is fail or null", spec.OnError, didYouMean(spec.OnError, []string{OnErrorFail, OnErrorNull}))
 	}
-	col.Nullable = col.source == sourceCell || col.nullOnFail || c.markers && col.source == sourceValue
+	col.Nullable = col.source.ofFamily() || col.nullOnFail || c.markers && col.source == sourceValue
 	if spec.Nullable != nil {
 		if !*spec.Nullable && col.nullOnFail {
 			c.bad(i, "nullable", "it is false, but on_error: null makes nulls")
@@ -293,6 +300,8 @@ func (c *compiler) from(i int, from string, col *column) {
 		c.bad(i, "from", "it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value")
 	case strings.HasPrefix(from, fromField):
 		c.fromKey(i, from[len(fromField):], col)
+	case strings.HasPrefix(from, FromUnmatched):
+		c.fromUnmatched(i, from[len(FromUnmatched):], col)
 	case from[0] == '$':
 		s, ok := specials[from]
 		if !ok {
@@ -315,19 +324,12 @@ func (c *compiler) from(i int, from string, col *column) {
 			c.bad(i, "from", "%q names a column; with rows: cell it is $row, $timestamp, $family, $qualifier or $value", from)
 			return
 		}
-		if c.table != nil && c.table.Family(family) == nil {
-			names := make([]string, len(c.table.Families))
-			for j := range c.table.Families {
-				names[j] = c.table.Families[j].Name
+		if c.table != nil {
+			if family = c.family(i, family); family == "" {
+				return
 			}
-			c.bad(i, "from", "table %s has no family %q%s; it has %s", c.table.Name, family, didYouMean(family, names), strings.Join(names, ", "))
-			return
 		}
 		col.source, col.family, col.qualifier = sourceCell, family, qualifier
-		if c.table != nil {
-			// The engine's cells name their family by this very string.
-			col.family = c.table.Family(family).Name
-		}
 	}
 }
 
@@ -347,6 +349,10 @@ func (c *compiler) coding(i int, name string, col *column) {
 			c.bad(i, "type", "%s is a string", col.from)
 		}
 		col.coding = Text
+		return
+	}
+	if col.source == sourceUnmatched {
+		c.unmatchedCoding(i, name, col)
 		return
 	}
 	counter := c.only(col, func(f *store.FamilyDescriptor) bool { return f.Counter })
@@ -386,7 +392,7 @@ func (c *compiler) only(col *column, such func(*store.FamilyDescriptor) bool) bo
 		return false
 	}
 	switch col.source {
-	case sourceCell:
+	case sourceCell, sourceUnmatched:
 		return such(c.table.Family(col.family))
 	case sourceValue:
 		return !slices.ContainsFunc(c.table.Families, func(f store.FamilyDescriptor) bool { return !such(&f) })

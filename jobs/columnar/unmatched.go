@@ -1,0 +1,161 @@
+package columnar
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// FromUnmatched begins what a column is filled from that takes all of a family, whose
+// name follows, that no other column names; PerRow only. Its values are JSON objects
+// (RFC 8259) of qualifier and value, in the order of qualifiers, compact, with no more
+// escapes than must be.
+const FromUnmatched = "$unmatched."
+
+// fromUnmatched fills in a column of what is left of a family.
+func (c *compiler) fromUnmatched(i int, family string, col *column) {
+	if c.mode == PerCell {
+		c.bad(i, "from", "%s needs rows: row; with rows: cell every cell is an output row", col.from)
+		return
+	}
+	if family == "" {
+		c.bad(i, "from", "%s names no family; write %sFAMILY", col.from, FromUnmatched)
+		return
+	}
+	if family = c.family(i, family); family != "" {
+		col.source, col.family = sourceUnmatched, family
+	}
+}
+
+// unmatchedCoding fills in and checks how the values are read that col has.
+func (c *compiler) unmatchedCoding(i int, name string, col *column) {
+	if col.Type != String && col.Type != JSON {
+		c.bad(i, "type", "%s is a JSON object; its type is json or string", col.from)
+	}
+	counter := c.only(col, func(f *store.FamilyDescriptor) bool { return f.Counter })
+	if c.only(col, func(f *store.FamilyDescriptor) bool { return f.Distinct }) {
+		c.bad(i, "from", "family %s is DISTINCT, whose values are sketches; name its columns", col.family)
+	}
+	switch {
+	case name == "" && counter, name == Int64BE.String():
+		col.coding = Int64BE
+	case name != "" && name != Text.String():
+		c.bad(i, "coding", "%q is no coding of %s; it is text, or int64be for numbers", name, col.from)
+	case counter:
+		c.bad(i, "coding", "family %s is COUNTER, whose values are 8 bytes big-endian; it is int64be", col.family)
+	default:
+		col.coding = Text
+	}
+}
+
+// named sets which qualifiers the columns of what is left do not have.
+func (s *Schema) named() {
+	for _, i := range s.others {
+		c := &s.columns[i]
+		if c.source != sourceUnmatched {
+			continue
+		}
+		for _, j := range s.cells {
+			if n := &s.columns[j]; n.family == c.family && !slices.Contains(c.named, n.qualifier) {
+				c.named = append(c.named, n.qualifier)
+			}
+		}
+	}
+}
+
+// unmatched appends to column i what row has of its family and no column names, or
+// null where that is nothing.
+func (b *Builder) unmatched(i int, row *cell.Row) error {
+	c := &b.schema.columns[i]
+	text, named := append(b.text[:0], '{'), c.named
+	var before *cell.Cell // of the family
+	for k := range row.Cells {
+		cl := &row.Cells[k]
+		if cl.Family != c.family || before != nil && bytes.Equal(before.Qualifier, cl.Qualifier) {
+			continue // an older version
+		}
+		before = cl
+		for len(named) > 0 && named[0] < string(cl.Qualifier) {
+			named = named[1:]
+		}
+		if len(named) > 0 && named[0] == string(cl.Qualifier) {
+			continue
+		}
+		if len(text) > 1 {
+			text = append(text, ',')
+		}
+		var why string
+		if text, why = appendMember(text, c.coding, cl); why != "" {
+			return b.refuse(i, row.Key, cl.Value, fmt.Sprintf("%s of %s:%q", why, cl.Family, cl.Qualifier))
+		}
+	}
+	b.text = text
+	if len(text) == 1 {
+		return b.null(i, row.Key)
+	}
+	b.text = append(text, '}')
+	b.bytes += len(b.text)
+	if why := b.batch.vectors[i].appendValue(Text, b.text); why != "" {
+		return b.refuse(i, row.Key, b.text, why)
+	}
+	return nil
+}
+
+// appendMember appends qualifier and value of a cell, or says why it cannot.
+func appendMember(dst []byte, coding Coding, c *cell.Cell) (_ []byte, why string) {
+	if !utf8.Valid(c.Qualifier) {
+		return dst, "not UTF-8, the qualifier"
+	}
+	dst = append(appendJSONString(dst, c.Qualifier), ':')
+	switch {
+	case coding == Text && utf8.Valid(c.Value):
+		return appendJSONString(dst, c.Value), ""
+	case coding == Text:
+		return dst, "not UTF-8, the value"
+	case len(c.Value) != 8:
+		return dst, fmt.Sprintf("%d bytes, not 8, the value", len(c.Value))
+	}
+	return strconv.AppendInt(dst, int64(binary.BigEndian.Uint64(c.Value)), 10), ""
+}
+
+// appendJSONString appends UTF-8 text as a JSON string: the quotation mark, the
+// backslash and control characters are escaped (RFC 8259, section 7).
+func appendJSONString(dst, text []byte) []byte {
+	const hex = "0123456789abcdef"
+	dst = append(dst, '"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return append(dst, '"')
+}
+
+// family checks that the table has a family, and returns its name as the engine's
+// cells have it, or nothing.
+func (c *compiler) family(i int, name string) string {
+	if c.table == nil {
+		return name
+	}
+	if f := c.table.Family(name); f != nil {
+		return f.Name
+	}
+	names := make([]string, len(c.table.Families))
+	for j := range c.table.Families {
+		names[j] = c.table.Families[j].Name
+	}
+	c.bad(i, "from", "table %s has no family %q%s; it has %s", c.table.Name, name, didYouMean(name, names), strings.Join(names, ", "))
+	return ""
+}
