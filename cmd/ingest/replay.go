@@ -25,7 +25,7 @@ type rebuildCommand struct {
 	Pipeline   string `arg:"" help:"The pipeline whose counters are counted again."`
 	Switch     bool   `xor:"end" help:"Serve the rebuilt counters in the place of the others."`
 	Discard    bool   `xor:"end" help:"Drop the counters of a rebuild that was not switched to, and count nothing."`
-	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied."`
+	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied, and leave distinct counts as they are."`
 	JSON       bool   `help:"Print the comparison as JSON."`
 }
 

@@ -27,6 +27,8 @@ type table struct {
 type families struct {
 	engine Engine
 	suffix string
+	// left says whether a DISTINCT family may be left as it is.
+	left func(table, family string) error
 
 	mu     sync.Mutex
 	tables map[string]*table
@@ -79,7 +81,15 @@ func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timesta
 		return refused, nil
 	}
 	for i := range m.Ops {
-		if op := &m.Ops[i]; deletesCounters(t.desc, op) {
+		op := &m.Ops[i]
+		if op.Type == cell.OpAppend {
+			if d := t.desc.Family(op.Family); d != nil && d.Distinct {
+				if err := f.left(m.Table, op.Family); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if deletesCounters(t.desc, op) {
 			return nil, fmt.Errorf("%w: the mapping deletes counters of table %s: in which order it does is not counted again", store.ErrUnsupported, m.Table)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
@@ -63,7 +64,8 @@ type Options struct {
 	Client   *kafka.Client
 	Plan     *mapping.Plan
 	Engine   Engine
-	// AcceptLoss counts what Kafka still has where it has not all.
+	// AcceptLoss counts what Kafka still has where it has not all, and leaves DISTINCT
+	// families as they are, which are not counted again.
 	AcceptLoss bool
 	// BatchRecords is how many records one commit counts. Default:
 	// DefaultBatchRecords.
@@ -95,6 +97,7 @@ type Rebuild struct {
 	source     string // pipeline of its own offsets: NAME~GENERATION
 	partitions []*partition
 	families   families
+	said       sync.Map // familyKey of the DISTINCT families that were warned of
 }
 
 // partition is one partition of a topic that is counted again.
@@ -142,7 +145,7 @@ func (r *Rebuild) open(ctx context.Context) error {
 			last = max(last, g)
 		}
 	}
-	r.families = families{engine: r.o.Engine, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
+	r.families = families{engine: r.o.Engine, left: r.left, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
 	unfinished, err := r.families.find(ctx)
 	if err != nil {
 		return err
@@ -254,6 +257,18 @@ func (r *Rebuild) missing(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrLogIncomplete, what)
 	}
 	r.log.Warn("the rebuilt counts lack records", "why", what)
+	return nil
+}
+
+// left is the error of a DISTINCT family that the mapping appends to, unless it may be
+// left as it is.
+func (r *Rebuild) left(table, family string) error {
+	if !r.o.AcceptLoss {
+		return fmt.Errorf("%w: the mapping counts the different values in family %s of table %s, and DISTINCT families are not counted again: to leave them as they are, accept the loss", store.ErrUnsupported, family, table)
+	}
+	if _, said := r.said.LoadOrStore(familyKey{table, family}, true); !said {
+		r.log.Warn("distinct counts are left as they are", "table", table, "family", family)
+	}
 	return nil
 }
 
