@@ -175,7 +175,7 @@ pipelines:
 		}},
 		{"job", tables + "jobs:\n  j:\n    table: event\n    out: ./x\n    columns:\n      - {name: a, from: \"e:a\", type: strin}\n", []string{
 			`f.yaml:8:12: table "event" is not in this file (did you mean "events"?)`,
-			`f.yaml:11:38: "strin" is no type (did you mean "string"?); it is one of string, int64, float64, bool, timestamp, bytes, json`,
+			`f.yaml:11:38: "strin" is no type (did you mean "string"?); it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`,
 		}},
 	}
 	for _, tt := range tests {

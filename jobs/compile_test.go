@@ -21,7 +21,7 @@ func TestCompileErrors(t *testing.T) {
 		"name":        {"../x", func(*Spec) {}, []string{`name: "../x" is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100`}},
 		"no table":    {"j", func(s *Spec) { s.Table = "" }, []string{"table: it is missing"}},
 		"table":       {"j", func(s *Spec) { s.Table = "u" }, []string{"table: it is u, but the schema is of t"}},
-		"columns":     {"j", func(s *Spec) { s.Columns[0].Type = "int" }, []string{`columns[0].type: "int" is no type (did you mean "int64"?); it is one of string, int64, float64, bool, timestamp, bytes, json`}},
+		"columns":     {"j", func(s *Spec) { s.Columns[0].Type = "int" }, []string{`columns[0].type: "int" is no type (did you mean "int64"?); it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`}},
 		"format":      {"j", func(s *Spec) { s.Formats = []string{"parquet", "csv", "parquet"} }, []string{`formats[1]: "csv" is no format; it is parquet or arrow`, "formats[2]: parquet is given twice"}},
 		"compression": {"j", func(s *Spec) { s.Compression = "snappy" }, []string{`compression: "snappy" is no codec of Arrow files; it is one of [none lz4 zstd]`}},
 		"rows": {"j", func(s *Spec) { s.StartRow, s.StopRow = `b\xZZ`, "" }, []string{

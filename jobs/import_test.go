@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,6 +81,18 @@ func typed(t testing.TB) func(e store.Engine) {
 	}
 }
 
+// withPrice is perRow with a decimal, of which priced writes a cell a row.
+var withPrice = append(slices.Clone(perRow), columnar.ColumnSpec{Name: "price", From: "f:price", Type: "decimal(7,2)"})
+
+func priced(t testing.TB) func(e store.Engine) {
+	return func(e store.Engine) {
+		typed(t)(e)
+		for i := range 12 {
+			mutate(t, e, "t", fmt.Sprintf("row%02d", i), putOp("f", "price", 1234, fmt.Sprintf("%d.%02d", (i-6)*1000, i)))
+		}
+	}
+}
+
 // TestImportIsExport: a table that was exported and imported is the same table, in
 // both modes and formats, in chunks of any size, through both engines.
 func TestImportIsExport(t *testing.T) {
@@ -95,6 +108,8 @@ func TestImportIsExport(t *testing.T) {
 		{name: "rows", spec: Spec{Columns: perRow}, write: typed, chunk: 1},
 		{name: "rows from arrow", spec: Spec{Columns: perRow, Formats: []string{Parquet, Arrow}}, write: typed, format: Arrow, embedded: true},
 		{name: "cells", spec: Spec{Columns: perCell, Rows: "cell"}, write: typed, chunk: 200, embedded: true},
+		{name: "decimals", spec: Spec{Columns: withPrice}, write: priced, chunk: 100},
+		{name: "decimals from arrow", spec: Spec{Columns: withPrice, Formats: []string{Arrow}}, write: priced, embedded: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -181,6 +181,9 @@ func columnType(f arrow.Field) (columnar.Type, bool) {
 	if columnar.IsArrowJSON(f) {
 		return columnar.JSON, true
 	}
+	if d, ok := f.Type.(*arrow.Decimal128Type); ok {
+		return columnar.Decimal(int(d.Precision), int(d.Scale))
+	}
 	for c := columnar.String; c <= columnar.Bytes; c++ {
 		if arrow.TypeEqual(c.Arrow(), f.Type) {
 			return c, true

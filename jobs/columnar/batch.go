@@ -2,10 +2,12 @@ package columnar
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/decimal128"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 )
 
@@ -95,7 +97,7 @@ func ArrowSchema(columns []Column, metadata map[string]string) *arrow.Schema {
 }
 
 // Record returns the batch as an Arrow record of schema, which ArrowSchema made
-// of the same columns. It shares the batch's memory: release it before the batch
+// of the same columns. It shares the batch's memory, but of decimals, which are copied: release it before the batch
 // is reset.
 func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
 	arrays := make([]arrow.Array, len(b.vectors))
@@ -107,6 +109,10 @@ func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
 		}
 		switch v.typ.Storage() {
 		case Int64:
+			if _, _, ok := v.typ.Decimal(); ok {
+				buffers[1] = memory.NewBufferBytes(wide(v.int64s))
+				break
+			}
 			buffers[1] = memory.NewBufferBytes(arrow.Int64Traits.CastToBytes(v.int64s))
 		case Float64:
 			buffers[1] = memory.NewBufferBytes(arrow.Float64Traits.CastToBytes(v.floats))
@@ -125,6 +131,15 @@ func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
 		a.Release()
 	}
 	return r
+}
+
+// wide returns numbers as Arrow's 128 bits, in this machine's byte order.
+func wide(xs []int64) []byte {
+	all := make([]decimal128.Num, len(xs))
+	for i, x := range xs {
+		all[i] = decimal128.FromI64(x)
+	}
+	return arrow.Decimal128Traits.CastToBytes(all)
 }
 
 // SetRecord makes the batch hold a copy of the columns of r, which must have the
@@ -150,6 +165,12 @@ func (v *Vector) setArray(a arrow.Array) error {
 			v.AppendInt64(a.Value(i))
 		case *array.Timestamp:
 			v.AppendInt64(int64(a.Value(i)))
+		case *array.Decimal128:
+			x := a.Value(i)
+			if x != decimal128.FromI64(int64(x.LowBits())) {
+				return errors.New("a decimal of more than 64 bits")
+			}
+			v.AppendInt64(int64(x.LowBits()))
 		case *array.Float64:
 			v.AppendFloat64(a.Value(i))
 		case *array.Boolean:

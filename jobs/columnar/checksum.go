@@ -16,7 +16,7 @@ import (
 // A column's digest is the SHA-256 of its values: a null is the byte 0; a value is
 // the byte 1, the length of its text (4 bytes big-endian) and its text: strings,
 // bytes and JSON as they are, int64 and timestamp (µs) in decimal, bool as true or
-// false, float64 as its 8 bytes big-endian.
+// false, float64 as its 8 bytes big-endian, decimals with all digits of their scale.
 type Checksum struct {
 	hashes []hash.Hash
 	buffer []byte
@@ -53,9 +53,9 @@ func appendChecksum(dst []byte, v *Vector, i int) []byte {
 	}
 	start := len(dst)
 	dst = append(dst, 1, 0, 0, 0, 0)
-	switch v.typ {
-	case Int64, Timestamp:
-		dst = strconv.AppendInt(dst, v.int64s[i], 10)
+	switch v.typ.Storage() {
+	case Int64:
+		dst = v.typ.AppendNumber(dst, v.int64s[i])
 	case Float64:
 		dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(v.floats[i]))
 	case Bool:

@@ -25,8 +25,8 @@ import (
 	"github.com/apache/arrow/go/v15/arrow"
 )
 
-// Type is the type of a column.
-type Type uint8
+// Type is the type of a column: one of the constants, or a Decimal.
+type Type uint32
 
 // The column types.
 const (
@@ -44,8 +44,11 @@ var typeNames = [...]string{String: "string", Int64: "int64", Float64: "float64"
 
 // String returns the type as job files spell it.
 func (t Type) String() string {
+	if p, s, ok := t.Decimal(); ok {
+		return fmt.Sprintf("decimal(%d,%d)", p, s)
+	}
 	if t == 0 || int(t) >= len(typeNames) {
-		return fmt.Sprintf("Type(%d)", uint8(t))
+		return fmt.Sprintf("Type(%d)", uint32(t))
 	}
 	return typeNames[t]
 }
@@ -57,7 +60,7 @@ func ParseType(s string) (t Type, ok bool) {
 			return i, true
 		}
 	}
-	return 0, false
+	return parseDecimalType(s)
 }
 
 // Arrow returns the Arrow type of the columns of type t.
@@ -78,17 +81,23 @@ func (t Type) Arrow() arrow.DataType {
 	case JSON:
 		return arrow.BinaryTypes.String // of a field that says so: ArrowField
 	}
+	if p, s, ok := t.Decimal(); ok {
+		return &arrow.Decimal128Type{Precision: int32(p), Scale: int32(s)}
+	}
 	return arrow.Null
 }
 
 // Storage returns the type as which a Vector holds the values of columns of type t:
-// Int64 (which timestamps are, too), Float64, Bool, or Bytes, which is any text.
+// Int64 (which timestamps and decimals are, too), Float64, Bool, or Bytes, which is any text.
 func (t Type) Storage() Type {
 	switch t {
 	case Int64, Timestamp:
 		return Int64
 	case Float64, Bool:
 		return t
+	}
+	if _, _, ok := t.Decimal(); ok {
+		return Int64
 	}
 	return Bytes
 }
@@ -187,14 +196,20 @@ var codings = [...][]Coding{
 	Timestamp: {Text, Int64BE, RFC3339, I64, ReverseTS},
 	Bytes:     {Raw, Hex},
 	JSON:      {Text},
+	decimal:   {Text},
 }
 
 // Codings returns the codings that cells of a type may have, its default first.
 func (t Type) Codings() []Coding {
-	if int(t) >= len(codings) {
-		return nil
+	return slices.Clone(t.codings())
+}
+
+// codings is Codings, which must not be changed.
+func (t Type) codings() []Coding {
+	if kind := t & 0xff; int(kind) < len(codings) {
+		return codings[kind]
 	}
-	return slices.Clone(codings[t])
+	return nil
 }
 
 // RowsMode says what becomes an output row.

@@ -44,7 +44,9 @@ func (e *ConvertError) Error() string {
 // appendValue appends the value that b holds, and returns why it cannot, or ""
 // where it has.
 func (v *Vector) appendValue(c Coding, b []byte) string {
-	switch v.typ {
+	switch v.typ & 0xff {
+	case decimal:
+		return v.appendDecimal(b)
 	case String:
 		return v.appendString(c, b)
 	case Bytes:

@@ -31,8 +31,8 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 		return dst, errors.New("it is not JSON in UTF-8")
 	case v.typ.Storage() == Bytes:
 		return append(dst, v.Bytes(i)...), nil
-	case v.typ == Int64 && c == Text:
-		return strconv.AppendInt(dst, v.int64s[i], 10), nil
+	case (v.typ == Int64 || v.typ&0xff == decimal) && c == Text:
+		return v.typ.AppendNumber(dst, v.int64s[i]), nil
 	case v.typ == Int64 && c == Int64BE:
 		return binary.BigEndian.AppendUint64(dst, uint64(v.int64s[i])), nil
 	case v.typ == Float64 && c == Text:

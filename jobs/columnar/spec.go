@@ -21,7 +21,8 @@ type ColumnSpec struct {
 	// also $op; with rows: row also $unmatched.FAMILY, the columns of a family
 	// that no other column names, as a JSON object.
 	From string `yaml:"from"`
-	// Type is string, int64, float64, bool, timestamp, bytes or json.
+	// Type is string, int64, float64, bool, timestamp, bytes, json or
+	// decimal(PRECISION,SCALE) with at most 18 digits.
 	Type string `yaml:"type"`
 	// Coding says how the cell's bytes hold the value. Default: text, and
 	// int64be for int64 columns of COUNTER families, distinct for those of
@@ -264,9 +265,11 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 	ok := false
 	if col.Type, ok = ParseType(spec.Type); !ok {
 		if spec.Type == "" {
-			c.bad(i, "type", "it is missing; it is one of %s", strings.Join(typeNames[String:], ", "))
+			c.bad(i, "type", "it is missing; it is one of %s and decimal(P,S)", strings.Join(typeNames[String:], ", "))
+		} else if strings.HasPrefix(spec.Type, "decimal") {
+			c.bad(i, "type", "%q is no type; decimals are decimal(P,S) with P digits, 1 to %d, of which S, 0 to P, are behind the point", spec.Type, MaxPrecision)
 		} else {
-			c.bad(i, "type", "%q is no type%s; it is one of %s", spec.Type, didYouMean(spec.Type, typeNames[String:]), strings.Join(typeNames[String:], ", "))
+			c.bad(i, "type", "%q is no type%s; it is one of %s and decimal(P,S)", spec.Type, didYouMean(spec.Type, typeNames[String:]), strings.Join(typeNames[String:], ", "))
 		}
 	}
 	if ok && col.source != 0 {
@@ -357,7 +360,7 @@ func (c *compiler) coding(i int, name string, col *column) {
 	}
 	counter := c.only(col, func(f *store.FamilyDescriptor) bool { return f.Counter })
 	distinct := c.only(col, func(f *store.FamilyDescriptor) bool { return f.Distinct })
-	allowed := codings[col.Type]
+	allowed := col.Type.codings()
 	if name == "" {
 		col.coding = allowed[0]
 		if counter && col.Type == Int64 {

@@ -58,8 +58,9 @@ func TestCompileErrors(t *testing.T) {
 	}{
 		"none":      {"", nil, []string{"columns: there are none; an export needs at least one"}},
 		"mode":      {"cells", []columnar.ColumnSpec{good}, []string{`rows: "cells" is no mode (did you mean "cell"?); it is row or cell`}},
-		"missing":   {"", []columnar.ColumnSpec{{}}, []string{"columns[0].name: it is missing", "columns[0].from: it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value", "columns[0].type: it is missing; it is one of string, int64, float64, bool, timestamp, bytes, json"}},
-		"type":      {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "strin"}}, []string{`columns[0].type: "strin" is no type (did you mean "string"?); it is one of string, int64, float64, bool, timestamp, bytes, json`}},
+		"missing":   {"", []columnar.ColumnSpec{{}}, []string{"columns[0].name: it is missing", "columns[0].from: it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value", "columns[0].type: it is missing; it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)"}},
+		"type":      {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "strin"}}, []string{`columns[0].type: "strin" is no type (did you mean "string"?); it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`}},
+		"decimal":   {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "decimal(19,2)"}}, []string{`columns[0].type: "decimal(19,2)" is no type; decimals are decimal(P,S) with P digits, 1 to 18, of which S, 0 to P, are behind the point`}},
 		"coding":    {"", []columnar.ColumnSpec{good, {Name: "b", From: "info:b", Type: "int64", Coding: "int64"}}, []string{`columns[1].coding: "int64" is no coding of type int64 (did you mean "int64be"?); it is one of text, int64be, distinct, u8, u16, u32, u64, i64, reverse_ts, hex, varint, zigzag`}},
 		"other":     {"", []columnar.ColumnSpec{{Name: "b", From: "info:b", Type: "string", Coding: "int64be"}}, []string{`columns[0].coding: "int64be" is no coding of type string; it is one of text, fixed, reverse`}},
 		"family":    {"", []columnar.ColumnSpec{{Name: "b", From: "inof:b", Type: "string"}}, []string{`columns[0].from: table t has no family "inof" (did you mean "info"?); it has info, n`}},

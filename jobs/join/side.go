@@ -102,8 +102,8 @@ func (s *side) appendKey(dst []byte) (encoded []byte, null bool) {
 		if v.IsNull(s.row) {
 			return dst, true
 		}
-		switch v.Type() {
-		case columnar.Int64, columnar.Timestamp:
+		switch v.Type().Storage() {
+		case columnar.Int64:
 			dst = binary.BigEndian.AppendUint64(dst, uint64(v.Int64s()[s.row])^1<<63)
 		case columnar.Bool:
 			if v.Bool(s.row) {
@@ -148,9 +148,9 @@ func describe(keys []key, encoded []byte) string {
 		if i > 0 {
 			out = append(out, ", "...)
 		}
-		switch keys[i].typ {
-		case columnar.Int64, columnar.Timestamp:
-			out = fmt.Append(out, int64(binary.BigEndian.Uint64(encoded)^1<<63))
+		switch keys[i].typ.Storage() {
+		case columnar.Int64:
+			out = keys[i].typ.AppendNumber(out, int64(binary.BigEndian.Uint64(encoded)^1<<63))
 			encoded = encoded[8:]
 		case columnar.Bool:
 			out = fmt.Append(out, encoded[0] != 0)

@@ -49,6 +49,10 @@ func newFooter(schema *parquet.Schema, o *Options) *footer {
 		if l := t.LogicalType(); l != nil {
 			e.LogicalType = *l
 		}
+		if d := decimalOf(t); d != nil { // as the converted type asks for
+			e.Precision.Set(d.Precision)
+			e.Scale.Set(d.Scale)
+		}
 		if c := t.ConvertedType(); c != nil {
 			e.ConvertedType.Set(*c)
 		}

@@ -71,7 +71,7 @@ func TestForeignReader(t *testing.T) {
 		v, text := b.Vector(i), "null"
 		switch {
 		case v.IsNull(0):
-		case c.Type == columnar.Int64 || c.Type == columnar.Timestamp:
+		case c.Type.Storage() == columnar.Int64:
 			text = fmt.Sprint(v.Int64s()[0])
 		case c.Type == columnar.Float64:
 			text = fmt.Sprint(v.Float64s()[0])

@@ -28,6 +28,8 @@ import (
 	"github.com/parquet-go/parquet-go/compress/snappy"
 	"github.com/parquet-go/parquet-go/compress/uncompressed"
 	"github.com/parquet-go/parquet-go/compress/zstd"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
 
 	"sluice/jobs/columnar"
 )
@@ -115,6 +117,9 @@ func newSchema(columns []columnar.Column, encode func(i int, n parquet.Node) par
 }
 
 func node(t columnar.Type) parquet.Node {
+	if p, s, ok := t.Decimal(); ok {
+		return parquet.Leaf(decimalType{Type: parquet.Int64Type, logical: &format.DecimalType{Precision: int32(p), Scale: int32(s)}})
+	}
 	switch t {
 	case columnar.String:
 		return parquet.String()
@@ -135,6 +140,9 @@ func node(t columnar.Type) parquet.Node {
 
 // columnType is the inverse of node.
 func columnType(n parquet.Node) (columnar.Type, bool) {
+	if d := decimalOf(n.Type()); d != nil && n.Type().Kind() == parquet.Int64 {
+		return columnar.Decimal(int(d.Precision), int(d.Scale))
+	}
 	for t := columnar.String; t <= columnar.JSON; t++ {
 		want, got := node(t).Type(), n.Type()
 		if want.Kind() == got.Kind() && fmt.Sprint(want.LogicalType()) == fmt.Sprint(got.LogicalType()) {
@@ -142,4 +150,30 @@ func columnType(n parquet.Node) (columnar.Type, bool) {
 		}
 	}
 	return 0, false
+}
+
+// decimalType is the type of decimals in 64 bits. parquet.Decimal is the same, but logs
+// that those of less than 10 digits would fit 32.
+type decimalType struct {
+	parquet.Type
+	logical *format.DecimalType
+}
+
+// LogicalType returns DECIMAL.
+func (t decimalType) LogicalType() *format.LogicalType { return &format.LogicalType{Value: t.logical} }
+
+// ConvertedType returns DECIMAL for readers of before logical types.
+func (t decimalType) ConvertedType() *deprecated.ConvertedType {
+	c := deprecated.Decimal
+	return &c
+}
+
+// decimalOf returns what a type says of decimals; nil = it is none.
+func decimalOf(t parquet.Type) *format.DecimalType {
+	l := t.LogicalType()
+	if l == nil {
+		return nil
+	}
+	d, _ := l.Value.(*format.DecimalType)
+	return d
 }

@@ -69,7 +69,7 @@ func referenceValues(v *columnar.Vector, start, end int, nullable bool) (values 
 		var x parquet.Value
 		switch {
 		case v.IsNull(i):
-		case v.Type() == columnar.Int64 || v.Type() == columnar.Timestamp:
+		case v.Type().Storage() == columnar.Int64:
 			x = parquet.Int64Value(v.Int64s()[i])
 		case v.Type() == columnar.Float64:
 			x = parquet.DoubleValue(v.Float64s()[i])
@@ -208,8 +208,8 @@ func fillPages(t *testing.T, r *rand.Rand, v *columnar.Vector, nullable bool, ro
 			continue
 		}
 		x := r.IntN(distinct)
-		switch v.Type() {
-		case columnar.Int64, columnar.Timestamp:
+		switch v.Type().Storage() {
+		case columnar.Int64:
 			v.AppendInt64(int64(x) - 100)
 		case columnar.Float64:
 			v.AppendFloat64([]float64{math.NaN(), math.Inf(-1), math.Copysign(0, -1), 0, float64(x)}[min(4, r.IntN(100))])

@@ -35,10 +35,18 @@ func Run(t *testing.T, f Format) {
 	t.Run("truncated", func(t *testing.T) { t.Parallel(); f.truncated(t) })
 }
 
-// Columns returns a nullable and a required column of each type.
+// Columns returns a nullable and a required column of each type, and of some decimals.
 func Columns() []columnar.Column {
 	var cs []columnar.Column
+	var types []columnar.Type
 	for typ := columnar.String; typ <= columnar.JSON; typ++ {
+		types = append(types, typ)
+	}
+	for _, digits := range [][2]int{{18, 0}, {18, 18}, {1, 1}, {9, 2}} {
+		typ, _ := columnar.Decimal(digits[0], digits[1])
+		types = append(types, typ)
+	}
+	for _, typ := range types {
 		cs = append(cs, columnar.Column{Name: typ.String(), Type: typ, Nullable: true}, columnar.Column{Name: "Required " + typ.String(), Type: typ})
 	}
 	// Files keep the order of the columns, whatever their names.
@@ -57,6 +65,11 @@ func Fill(t *rapid.T, b *columnar.Batch, n int) {
 		for range n {
 			if c.Nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
 				v.AppendNull()
+				continue
+			}
+			if precision, _, ok := c.Type.Decimal(); ok {
+				most := int64(math.Pow10(precision)) - 1
+				v.AppendInt64(rapid.OneOf(rapid.Int64Range(-most, most), rapid.SampledFrom([]int64{0, most, -most})).Draw(t, "decimal"))
 				continue
 			}
 			var err error
@@ -90,8 +103,8 @@ func Texts(b *columnar.Batch) [][]string {
 			s := "null"
 			switch {
 			case v.IsNull(i):
-			case v.Type() == columnar.Int64 || v.Type() == columnar.Timestamp:
-				s = fmt.Sprint(v.Int64s()[i])
+			case v.Type().Storage() == columnar.Int64:
+				s = string(v.Type().AppendNumber(nil, v.Int64s()[i]))
 			case v.Type() == columnar.Float64:
 				s = fmt.Sprintf("%x", math.Float64bits(v.Float64s()[i]))
 			case v.Type() == columnar.Bool:
