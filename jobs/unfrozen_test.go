@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,17 +22,20 @@ import (
 )
 
 // thawed is an engine that cannot freeze an instant. before is called before each
-// scan of a user table with how many there were.
+// scan of a user table with how many there were, by one goroutine at a time.
 type thawed struct {
 	store.Engine
 	before func(scan int)
+	mu     sync.Mutex
 	scans  int
 }
 
 func (e *thawed) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 	if e.before != nil && store.NamespaceOf(s.Table) != store.SystemNamespace {
+		e.mu.Lock()
 		e.scans++
 		e.before(e.scans)
+		e.mu.Unlock()
 	}
 	return e.Engine.Scan(ctx, s)
 }
