@@ -15,7 +15,7 @@ build: ## bin/ingest, bin/export, bin/shell
 	$(GO) build -o bin/ ./cmd/...
 
 race:
-	$(GO) test -race ./...
+	$(GO) test -race -short -vet=off ./...
 
 lint: ## vet, staticcheck, gofumpt, go.mod, structure
 	$(GO) vet ./...
@@ -28,8 +28,8 @@ lint: ## vet, staticcheck, gofumpt, go.mod, structure
 simulation: ## a thousand random schedules on each engine; failing seeds stay in pipeline/testdata/seeds
 	$(GO) test -count=1 -timeout 20m -run 'TestRandomSchedules|TestSimulationFindsMutants' ./pipeline -seeds 1000
 
-integration: ## a real Kafka and readers in other languages; see internal/integration
-	$(GO) test -tags integration -count=1 -timeout 20m ./internal/integration/... ./pipeline/kafka
+integration: ## a real Kafka, a real HBase and readers in other languages; see internal/integration/with-servers
+	internal/integration/with-servers $(GO) test -tags integration -count=1 -timeout 20m ./internal/integration/... ./pipeline/kafka
 
 alerts: ## the dashboard and the alert rules, evaluated by Prometheus's engine over a running daemon
 	$(GO) test -C deploy/promql -count=1 ./...
@@ -42,7 +42,7 @@ fuzz: ## every fuzz target for T each
 	done
 
 soak: ## the long forms: many kills, many seeds; Spark, where SLUICE_PYTHON has requirements-spark.txt
-	SLUICE_SOAK=1 $(GO) test -tags integration -count=1 -timeout 3h ./internal/integration/... ./store/... ./pipeline/...
+	SLUICE_SOAK=1 internal/integration/with-servers $(GO) test -tags integration -count=1 -timeout 3h ./internal/integration/... ./store/... ./pipeline/...
 
 bench: ## writes bench/RESULTS.md
 	$(GO) run ./bench -write bench/RESULTS.md

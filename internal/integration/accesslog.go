@@ -4,10 +4,11 @@
 //
 // The tests that need nothing but loopback are beside it and run with every go
 // test; those that need a real Kafka, a real HBase or Python are behind the build tag
-// "integration" and say what they skip. They start servers by the programs in
-// SLUICE_REAL, a folder beside the checkout where it is not set, and stop them; one
-// HBase serves all, that of SLUICE_HBASE_DIR where there is one. Nothing here is used
-// by the product.
+// "integration" and say what they skip. Servers are started by the programs in
+// SLUICE_REAL, a folder beside the checkout where it is not set, and stopped: Kafka by
+// with-servers, around the whole run, unless SLUICE_KAFKA names one; HBase by the tests,
+// one for all, that of SLUICE_HBASE or SLUICE_HBASE_DIR where there is one. Nothing
+// here is used by the product.
 package integration
 
 import (

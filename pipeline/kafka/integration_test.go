@@ -20,25 +20,25 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// realClient returns a client of the Kafka cluster that SLUICE_REAL_KAFKA names
+// realClient returns a client of the Kafka cluster that SLUICE_KAFKA names
 // (a bootstrap list, comma-separated), and a topic name of its own.
 func realClient(t *testing.T) (*Client, string) {
 	t.Helper()
-	brokers := os.Getenv("SLUICE_REAL_KAFKA")
+	brokers := os.Getenv("SLUICE_KAFKA")
 	if brokers == "" {
-		t.Skip("SLUICE_REAL_KAFKA is not set: it names the bootstrap addresses of a real Kafka")
+		t.Skip("SLUICE_KAFKA is not set: it names the bootstrap addresses of a real Kafka")
 	}
 	c := newTestClient(t, &Options{Brokers: strings.Split(brokers, ",")})
 	return c, fmt.Sprintf("kafka-test-%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), time.Now().UnixNano())
 }
 
 // realListeners returns the options of every listener of the cluster that asks for
-// TLS or SASL. SLUICE_REAL_KAFKA_TLS, _SASL and _SASLTLS are their bootstrap lists,
+// TLS or SASL. SLUICE_KAFKA_TLS, _SASL and _SASLTLS are their bootstrap lists,
 // _CA the file of the CA that issued the brokers' certificates, _USER and _PASSWORD
 // what PLAIN and both SCRAMs accept.
 func realListeners(t *testing.T) map[string]*Options {
 	t.Helper()
-	env := func(name string) string { return os.Getenv("SLUICE_REAL_KAFKA_" + name) }
+	env := func(name string) string { return os.Getenv("SLUICE_KAFKA_" + name) }
 	var trust *tls.Config
 	if file := env("CA"); file != "" {
 		pem, err := os.ReadFile(file)
@@ -64,7 +64,7 @@ func realListeners(t *testing.T) map[string]*Options {
 		}
 	}
 	if len(all) == 0 {
-		t.Skip("SLUICE_REAL_KAFKA_TLS, _SASL and _SASLTLS are not set: they name listeners of a real Kafka")
+		t.Skip("SLUICE_KAFKA_TLS, _SASL and _SASLTLS are not set: they name listeners of a real Kafka")
 	}
 	return all
 }
