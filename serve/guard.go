@@ -82,7 +82,7 @@ func (s *Server) hostAllowed(host string) bool {
 // authorized asks for the bearer token. The comparison takes the same time
 // whatever is wrong, length included, as digests are compared.
 func (s *Server) authorized(next http.Handler) http.Handler {
-	want := sha256.Sum256([]byte(s.o.Token))
+	want := sha256.Sum256([]byte(s.token()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 		got := sha256.Sum256([]byte(token))

@@ -102,7 +102,8 @@ func (o Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
 
 // Server answers requests. Make one with New.
 type Server struct {
-	o           Options
+	o           Options       // without the token
+	token       func() string // a function so that fmt, which looks into every field, finds none
 	instance    string
 	checkpoints *checkpoint.Directory // nil = unsupported
 	handler     http.Handler
@@ -119,9 +120,11 @@ func New(o *Options) (*Server, error) {
 		return nil, fmt.Errorf("serve: %w: an engine is required", store.ErrInvalidArgument)
 	}
 	s := &Server{o: *o, instance: rand.Text()}
-	if s.o.Token == "" {
-		s.o.Token = rand.Text()
+	token := o.Token
+	if token == "" {
+		token = rand.Text()
 	}
+	s.token, s.o.Token = func() string { return token }, ""
 	if s.o.MaxBodyBytes <= 0 {
 		s.o.MaxBodyBytes = DefaultMaxBodyBytes
 	}
@@ -162,11 +165,11 @@ func (s *Server) Handler() http.Handler { return s.handler }
 func (s *Server) Checkpoints() *checkpoint.Directory { return s.checkpoints }
 
 // Token returns the bearer token.
-func (s *Server) Token() string { return s.o.Token }
+func (s *Server) Token() string { return s.token() }
 
 // Endpoint describes the server for WriteEndpoint, as reached at address.
 func (s *Server) Endpoint(address string) api.Endpoint {
-	return api.Endpoint{Address: reachable(address), Token: s.o.Token, PID: os.Getpid(), Started: s.started, Instance: s.instance}
+	return api.Endpoint{Address: reachable(address), Token: s.token(), PID: os.Getpid(), Started: s.started, Instance: s.instance}
 }
 
 // reachable replaces the unspecified address, on which one listens but to which

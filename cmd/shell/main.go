@@ -81,7 +81,7 @@ func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 	s.print.json = f.Output == "json"
 	s.version, s.echo, s.quiet = cli.Version().Version, !f.NonInteractive, f.NonInteractive
 	if d, ok := e.(*client.Client); ok {
-		s.server = d.Endpoint().Address
+		s.server = d.Address()
 	}
 	if cli.IsTerminal(p.Stdout) {
 		s.print.width = columns(p.LookupEnv)

@@ -45,7 +45,8 @@ const dialTimeout = 5 * time.Second
 
 // Client is a connection to a daemon. Make one with Dial.
 type Client struct {
-	endpoint api.Endpoint
+	endpoint api.Endpoint  // without the token
+	token    func() string // a function so that fmt, which looks into every field, finds none
 	hello    api.Hello
 	http     *http.Client
 
@@ -99,8 +100,11 @@ func DialDir(ctx context.Context, dir string) (*Client, error) {
 // Its error wraps ErrNoDaemon where nobody listens there, or somebody else does;
 // a daemon that listens and does not answer is another error.
 func Dial(ctx context.Context, e api.Endpoint) (*Client, error) {
+	token := e.Token
+	e.Token = ""
 	c := &Client{
 		endpoint: e,
+		token:    func() string { return token },
 		closing:  make(chan struct{}),
 		http: &http.Client{
 			// One's own transport: proxies of the environment have no
@@ -138,8 +142,8 @@ func Dial(ctx context.Context, e api.Endpoint) (*Client, error) {
 	return nil, err
 }
 
-// Endpoint returns where the daemon is.
-func (c *Client) Endpoint() api.Endpoint { return c.endpoint }
+// Address returns where the daemon is, host:port.
+func (c *Client) Address() string { return c.endpoint.Address }
 
 // begin counts a call, so that Close waits for it.
 func (c *Client) begin() (end func(), err error) {
@@ -180,7 +184,7 @@ func (c *Client) request(ctx context.Context, method, path string, body any) (*h
 	if err != nil {
 		return nil, fmt.Errorf("daemon at %s: %w", c.endpoint.Address, err)
 	}
-	r.Header.Set("Authorization", "Bearer "+c.endpoint.Token)
+	r.Header.Set("Authorization", "Bearer "+c.token())
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -87,8 +87,12 @@ var _ decode.Schemas = (*Client)(nil)
 
 // Client gets schemas from a registry. Close it.
 type Client struct {
-	opts  Options
-	urls  []string
+	opts Options // without the credentials
+	urls []string
+	// authorize adds the credentials to a request. It is a function so that fmt, which
+	// looks into every field of what it prints, finds none.
+	authorize func(*http.Request)
+
 	http  http.Client
 	close func()
 
@@ -134,9 +138,22 @@ func New(o *Options) (*Client, error) {
 		t := &http.Transport{TLSClientConfig: o.TLS, MaxIdleConns: 4, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true, MaxResponseHeaderBytes: 1 << 16}
 		c.http.Transport, c.close = t, t.CloseIdleConnections
 	}
+	c.authorize = authorization(o.User, o.Password, o.Token)
+	c.opts.Password, c.opts.Token = "", ""
 	// Credentials go to the addresses of the options and nowhere else.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
+}
+
+// authorization returns what adds credentials to a request, if there are any.
+func authorization(user, password, token string) func(*http.Request) {
+	switch {
+	case user != "":
+		return func(r *http.Request) { r.SetBasicAuth(user, password) }
+	case token != "":
+		return func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
+	}
+	return func(*http.Request) {}
 }
 
 // ParseURL checks an address and returns it without a slash at its end. Its error

@@ -377,6 +377,13 @@ func TestCredentialsAreNotPrinted(t *testing.T) {
 			t.Errorf("a secret is in %s", text)
 		}
 	}
+	for _, o := range []registry.Options{{User: "u", Password: "hunter2"}, {Token: "hunter2"}} {
+		o.URLs = []string{"http://registry"}
+		c := newClient(t, o)
+		if text := fmt.Sprintf("%v %+v %#v", c, c, c); strings.Contains(text, "hunter2") {
+			t.Errorf("a secret is in %s", text)
+		}
+	}
 }
 
 func TestOptions(t *testing.T) {

@@ -157,12 +157,7 @@ func (c *Client) once(ctx context.Context, address string) (r *registered, again
 		return nil, 0, err
 	}
 	req.Header.Set("Accept", "application/vnd.schemaregistry.v1+json, application/json")
-	switch {
-	case c.opts.User != "":
-		req.SetBasicAuth(c.opts.User, c.opts.Password)
-	case c.opts.Token != "":
-		req.Header.Set("Authorization", "Bearer "+c.opts.Token)
-	}
+	c.authorize(req)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, 0, err // a *url.Error: it names the address, which holds no secret
