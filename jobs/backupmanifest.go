@@ -42,7 +42,7 @@ type BackupFile struct {
 
 // Dir is the backup's directory below its target.
 func (m *BackupManifest) Dir() string {
-	return backupPrefix + m.StartedAt.UTC().Format("20060102T150405Z") + "-" + m.BackupID
+	return backupPrefix + m.StartedAt.UTC().Format(runTime) + "-" + m.BackupID
 }
 
 // Encode returns m as JSON with a newline at the end.

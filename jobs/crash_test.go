@@ -39,11 +39,11 @@ func (c *crashing) Begin(ctx context.Context, dir, id string) (target.Upload, er
 	return &crashingUpload{Upload: u, c: c}, err
 }
 
-func (c *crashing) Replace(ctx context.Context, name string, data []byte) error {
+func (c *crashing) Update(ctx context.Context, name string, change func([]byte) ([]byte, error)) error {
 	if err := c.step(); err != nil {
 		return err
 	}
-	return c.Target.Replace(ctx, name, data)
+	return c.Target.Update(ctx, name, change)
 }
 
 func (c *crashing) Open(ctx context.Context, name string) (target.File, error) {
@@ -150,7 +150,7 @@ func TestCrash(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// Begin, two reads of _latest.json, and for each of four files at least
+	// Begin, a read of _latest.json, and for each of four files at least
 	// Create, Write and Close, come before the commit.
 	if hidden < 15 || published < 2 {
 		t.Errorf("Got %d crashes with nothing visible and %d with a run", hidden, published)

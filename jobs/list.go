@@ -126,18 +126,3 @@ func readManifest(ctx context.Context, t target.Target, name string) (*Manifest,
 	}
 	return m, data, nil
 }
-
-// readLatest reads a job's _latest.json; its error wraps target.ErrNotFound where
-// the job has not published a run.
-func readLatest(ctx context.Context, t target.Target, job string) (*Latest, error) {
-	name := path.Join(job, LatestName)
-	data, err := target.ReadFile(ctx, t, name, maxManifestBytes)
-	if err != nil {
-		return nil, err
-	}
-	l, err := DecodeLatest(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return l, nil
-}

@@ -104,8 +104,8 @@ func (k *killing) Resume(ctx context.Context, dir, id string) (u target.Resumabl
 	return u, err
 }
 
-func (k *killing) Replace(ctx context.Context, name string, data []byte) error {
-	return k.around("replace "+name, func() error { return k.Local.Replace(ctx, name, data) })
+func (k *killing) Update(ctx context.Context, name string, change func([]byte) ([]byte, error)) error {
+	return k.around("update "+name, func() error { return k.Local.Update(ctx, name, change) })
 }
 
 type killingUpload struct {

@@ -188,8 +188,11 @@ func runID(job string, t time.Time) string {
 
 // runDir is where the run of a job for a time, in UTC, becomes visible.
 func runDir(job string, t time.Time) string {
-	return path.Join(job, "run="+t.Format("20060102T150405Z")+"-"+runID(job, t))
+	return path.Join(job, "run="+t.Format(runTime)+"-"+runID(job, t))
 }
+
+// runTime is how names of directories tell the second that a run is for.
+const runTime = "20060102T150405Z"
 
 func (r *run) run(ctx context.Context) (*Manifest, error) {
 	if err := r.plan(ctx); err != nil {
@@ -312,42 +315,6 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	}
 	m.Files = r.files
 	return m.commit(ctx, r.upload, r.Source, r.Now())
-}
-
-// pointAgain makes up for a process that was killed between publishing the run in dir
-// and pointing at it.
-func pointAgain(ctx context.Context, t target.Target, dir string) error {
-	m, data, err := readManifest(ctx, t, path.Join(dir, ManifestName))
-	if err != nil {
-		return err
-	}
-	return pointLatest(ctx, t, dir, m, data)
-}
-
-// pointLatest makes the job's _latest.json name the run of manifest m, encoded in data.
-func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte) error {
-	sum := sha256.Sum256(data)
-	return point(ctx, t, m.Job, &Latest{
-		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
-		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
-	})
-}
-
-// point makes the _latest.json of a directory say l, unless it names that run or one
-// for a later time already.
-func point(ctx context.Context, t target.Target, dir string, l *Latest) error {
-	latest, err := readLatest(ctx, t, dir)
-	if err == nil && (latest.LogicalTime.After(l.LogicalTime) || latest.RunID == l.RunID) {
-		return nil
-	}
-	if err != nil && !errors.Is(err, target.ErrNotFound) {
-		return err
-	}
-	data, err := l.Encode()
-	if err != nil {
-		return err
-	}
-	return t.Replace(ctx, path.Join(dir, LatestName), data)
 }
 
 // export writes the files of all splits, Parallelism at a time; the first error

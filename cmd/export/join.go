@@ -11,6 +11,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/target"
 	"sluice/store"
 )
 
@@ -49,11 +50,14 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	defer func() { err = errors.Join(err, o.Target.Close()) }()
 	var left *jobs.Unfinished
 	if c.Resume {
-		if left, err = unfinished(ctx, c.Join, o.Target, out, c.Time); err != nil {
+		done := (*jobs.Manifest)(nil)
+		if left, done, err = resume(ctx, p, c.Join, o.Target, out, c.Time); err != nil {
 			return err
 		}
+		if done != nil {
+			return printManifest(p.Stdout, out, done, c.JSON)
+		}
 		o.LogicalTime = left.LogicalTime
-		sayBusy(p, left)
 	}
 	find := func(string) *store.TableDescriptor { return nil }
 	keep := func() {}
@@ -82,6 +86,9 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if errors.Is(err, jobs.ErrResumable) {
 		keep()
 		return fmt.Errorf("%w; what is finished was kept: go on with export join --resume", err)
+	}
+	if left != nil && errors.Is(err, target.ErrExists) {
+		m, err = finishResumed(ctx, p, c.Join, o.Target, left.LogicalTime)
 	}
 	if err != nil {
 		return err

@@ -508,3 +508,34 @@ func (f *failing) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 	}
 	return f.Instant.Scan(ctx, s)
 }
+
+// TestResumePublished: of a run that was killed between its publication and its
+// _latest.json, --resume does what is left.
+func TestResumePublished(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a", "b", "d")
+	for command, name := range map[string]string{"run": "views", "join": "pairs"} {
+		stdout, stderr, status := export(t, command, "-c", file, "--json", name)
+		if status != 0 {
+			t.Fatalf("%s: Got status %d, %s", command, status, stderr)
+		}
+		latest := filepath.Join(out, name, jobs.LatestName)
+		want, err := os.ReadFile(latest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Remove(latest); err != nil {
+			t.Fatal(err)
+		}
+		again, stderr, status := export(t, command, "-c", file, "--json", "--resume", name)
+		if status != 0 || again != stdout || !strings.Contains(stderr, "published before it was cut off") {
+			t.Errorf("%s: Got status %d, %s%s", command, status, again, stderr)
+		}
+		if got, err := os.ReadFile(latest); err != nil || string(got) != string(want) {
+			t.Errorf("%s: Got %s, %v, want %s", command, got, err, want)
+		}
+		if _, stderr, status = export(t, command, "-c", file, "--resume", name); status != cli.StatusFailed || !strings.Contains(stderr, "no run in "+out+" was cut off") {
+			t.Errorf("%s: again: Got status %d, %s", command, status, stderr)
+		}
+	}
+}

@@ -54,7 +54,18 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()
-	source, err := c.open(ctx, p, cfg, o)
+	var left *jobs.Unfinished
+	if c.Resume {
+		done := (*jobs.Manifest)(nil)
+		if left, done, err = resume(ctx, p, c.Job, o.Target, out, c.Time); err != nil {
+			return err
+		}
+		if done != nil {
+			return printManifest(p.Stdout, out, done, c.JSON)
+		}
+		o.LogicalTime = left.LogicalTime
+	}
+	source, err := c.open(ctx, p, cfg, left, log)
 	if err != nil {
 		return err
 	}
@@ -78,29 +89,65 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		source.Keep()
 		return fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
 	}
+	if left != nil && errors.Is(err, target.ErrExists) {
+		m, err = finishResumed(ctx, p, c.Job, o.Target, left.LogicalTime)
+	}
 	if err != nil {
 		return err
 	}
 	return printManifest(p.Stdout, out, m, c.JSON)
 }
 
-// open opens the instant to export, and sets the time that o is for: those of the
-// run to go on with, or new ones.
-func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, o *jobs.RunOptions) (*config.Instant, error) {
-	if !c.Resume {
-		return config.OpenJobInstant(ctx, cfg, c.Job, o.Logger)
+// open opens the instant to export: that of the run to go on with, where there is one
+// and its instant is not gone, or a new one.
+func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.Unfinished, log *slog.Logger) (*config.Instant, error) {
+	if left != nil {
+		source, err := reopen(ctx, p, cfg, left, log)
+		if source != nil || err != nil {
+			return source, err
+		}
 	}
-	left, err := unfinished(ctx, c.Job, o.Target, o.Out, c.Time)
-	if err != nil {
-		return nil, err
+	return config.OpenJobInstant(ctx, cfg, c.Job, log)
+}
+
+// resume returns the run of a job or a join to go on with; or, where its process ended
+// after it was published, the manifest of that, which _latest.json names then.
+func resume(ctx context.Context, p *cli.Program, job string, t target.Target, out string, at time.Time) (left *jobs.Unfinished, done *jobs.Manifest, err error) {
+	left, err = unfinished(ctx, job, t, out, at)
+	if err == nil {
+		sayBusy(p, left)
+		return left, nil, nil
 	}
-	o.LogicalTime = left.LogicalTime
-	sayBusy(p, left)
-	source, err := reopen(ctx, p, cfg, left, o.Logger)
-	if source != nil || err != nil {
-		return source, err
+	if !errors.Is(err, target.ErrNotFound) {
+		return nil, nil, err
 	}
-	return config.OpenJobInstant(ctx, cfg, c.Job, o.Logger)
+	done, finishErr := jobs.FinishPublished(ctx, t, job, at)
+	switch {
+	case errors.Is(finishErr, target.ErrNotFound):
+		return nil, nil, err
+	case finishErr != nil:
+		return nil, nil, finishErr
+	}
+	sayPublished(p, done)
+	return nil, done, nil
+}
+
+// finishResumed returns the manifest of a run that turned out to be published when it
+// was to go on.
+func finishResumed(ctx context.Context, p *cli.Program, job string, t target.Target, at time.Time) (*jobs.Manifest, error) {
+	m, err := jobs.FinishPublished(ctx, t, job, at)
+	if errors.Is(err, target.ErrNotFound) { // it is the latest already, or an older one
+		m, err = jobs.ReadPublished(ctx, t, job, at)
+	}
+	if err == nil {
+		sayPublished(p, m)
+	}
+	return m, err
+}
+
+// sayPublished says why nothing was exported.
+func sayPublished(p *cli.Program, m *jobs.Manifest) {
+	fmt.Fprintf(p.Stderr, "export: run %s was published before it was cut off: nothing was left to do but to point to it\n", m.RunID)
 }
 
 // reopen opens the instant that a run which was cut off has read, or says that it is

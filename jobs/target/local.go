@@ -157,46 +157,6 @@ func (l *Local) temporary(id string, make func(name string) error) (string, erro
 // temporaryName is the first name below _tmp for an id.
 func temporaryName(id string) string { return strings.ReplaceAll(id, "/", "-") }
 
-// Replace writes a new file and renames it over name.
-func (l *Local) Replace(ctx context.Context, name string, data []byte) (err error) {
-	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
-		return err
-	}
-	var f, held *os.File
-	tmp, err := l.temporary("replace-"+name, func(n string) (err error) {
-		if f, err = l.root.OpenFile(n, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
-			return err
-		}
-		if held, err = l.hold(n); err != nil {
-			err = errors.Join(err, f.Close())
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("replace %s in %s: %w", name, l.dir, err)
-	}
-	defer l.root.Remove(tmpDir) // succeeds where it is empty
-	defer held.Close()          // opened for its lock only
-	if err = writeSync(f, data); err == nil {
-		if err = l.root.MkdirAll(path.Dir(name), 0o777); err == nil {
-			err = l.root.Rename(tmp, name)
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("replace %s in %s: %w", name, l.dir, errors.Join(err, l.root.Remove(tmp)))
-	}
-	return l.syncDirs(path.Dir(name))
-}
-
-// writeSync writes data to f durably and closes it.
-func writeSync(f *os.File, data []byte) error {
-	_, err := f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
-}
-
 // syncDirs makes the names in dir, and dir's own up to the root, durable.
 func (l *Local) syncDirs(dir string) error {
 	for {

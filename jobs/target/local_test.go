@@ -55,8 +55,8 @@ func TestLocalLinks(t *testing.T) {
 		f.Close()
 		t.Error("a link led out of the directory")
 	}
-	if err := l.Replace(t.Context(), "link/new", []byte("x")); err == nil {
-		t.Error("Replace wrote through a link")
+	if err := set(t.Context(), l, "link/new", "x"); err == nil {
+		t.Error("Update wrote through a link")
 	}
 }
 

@@ -31,7 +31,7 @@ func newLocalUpload(l *Local, dir, tmp string, held *os.File) *localUpload {
 	return &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{})}
 }
 
-func (u *localUpload) files() string { return path.Join(u.tmp, "files") }
+func (u *localUpload) files() string { return path.Join(u.tmp, filesDir) }
 func (u *localUpload) notes() string { return path.Join(u.tmp, notesDir) }
 
 // Path is the directory that becomes the run's: the files lie in it until Commit, and

@@ -13,8 +13,11 @@ import (
 
 var _ Resumer = (*Local)(nil)
 
-// notesDir is where an upload has its notes.
-const notesDir = "notes"
+// filesDir is where an upload has its files, and notesDir where it has its notes.
+const (
+	filesDir = "files"
+	notesDir = "notes"
+)
 
 // maxNoteBytes bounds a note that is read back: notes are a few lines.
 const maxNoteBytes = 1 << 20
@@ -64,7 +67,13 @@ func (l *Local) Unfinished(ctx context.Context) ([]Unfinished, error) {
 		if !left[i].Resumable {
 			continue
 		}
-		notes, err := l.readNotes(path.Join(tmpDir, left[i].Name, notesDir))
+		at := path.Join(tmpDir, left[i].Name)
+		if _, err := l.root.Stat(path.Join(at, filesDir)); errors.Is(err, fs.ErrNotExist) {
+			continue // it ended when it was published, but for what lies here
+		} else if err != nil {
+			return nil, fmt.Errorf("read what uploads left in %s: %w", l.dir, err)
+		}
+		notes, err := l.readNotes(path.Join(at, notesDir))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // ended meanwhile
 		}

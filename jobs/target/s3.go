@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -175,15 +176,44 @@ func (s *S3) Begin(ctx context.Context, dir, id string) (Upload, error) {
 	return u, nil
 }
 
-// Replace writes an object.
-func (s *S3) Replace(ctx context.Context, name string, data []byte) error {
+// Update writes on condition that the object is still what was read (If-Match), or
+// still missing (If-None-Match).
+func (s *S3) Update(ctx context.Context, name string, change func(old []byte) ([]byte, error)) error {
 	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
 		return err
 	}
-	if _, err := s.client.do(ctx, &s3Request{method: http.MethodPut, key: s.key(name), body: data, limit: maxErrorBytes}); err != nil {
-		return fmt.Errorf("replace %s: %w", name, err)
+	if err := s.update(ctx, name, change); err != nil {
+		return fmt.Errorf("update %s: %w", name, err)
 	}
 	return nil
+}
+
+func (s *S3) update(ctx context.Context, name string, change func(old []byte) ([]byte, error)) error {
+	if err := s.probe(ctx); err != nil {
+		return err
+	}
+	for range maxSwaps {
+		r, err := s.client.do(ctx, &s3Request{method: http.MethodGet, key: s.key(name), limit: maxUpdateBytes})
+		if err != nil && status(err) != http.StatusNotFound {
+			return err
+		}
+		old, etag := []byte(nil), ""
+		if err == nil {
+			old, etag = r.body, r.header.Get("ETag")
+			if etag == "" {
+				return errors.New("it has no entity tag")
+			}
+		}
+		data, err := change(old)
+		if err != nil || data == nil {
+			return err
+		}
+		_, _, err = s.put(ctx, name, etag, rand.Text(), data)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: it was changed by others %d times", ErrBusy, maxSwaps)
 }
 
 // Open looks at an object.

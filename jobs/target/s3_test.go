@@ -79,6 +79,11 @@ func TestS3ContractFaulty(t *testing.T) {
 	}
 }
 
+// set makes name hold content, whatever it held.
+func set(ctx context.Context, t target.Target, name, content string) error {
+	return t.Update(ctx, name, func([]byte) ([]byte, error) { return []byte(content), nil })
+}
+
 // publish does what an export does: two files, a manifest, the pointer. It returns
 // what was said of Begin and Commit.
 func publish(ctx context.Context, s *target.S3, content string) error {
@@ -103,7 +108,7 @@ func publish(ctx context.Context, s *target.S3, content string) error {
 	if err := u.Commit(ctx, "_manifest", []byte("all of "+content)); err != nil {
 		return errors.Join(err, u.Abort())
 	}
-	return s.Replace(ctx, "job/_latest", []byte(content))
+	return set(ctx, s, "job/_latest", content)
 }
 
 // visible returns every visible file.
@@ -229,6 +234,47 @@ func TestS3Killed(t *testing.T) {
 	}
 }
 
+// TestS3ManifestIsMadeOnce: the manifest is written on condition that there is none.
+// One that another has finished is as good, also where the answer is lost; one that
+// says something else stays, and is reported.
+func TestS3ManifestIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	for _, what := range []targettest.Fault{targettest.Fine, targettest.DoneHangUp, targettest.DoneFailed, targettest.Conflict} {
+		for there, want := range map[string]error{"": nil, "all of " + tenBytes: nil, "another 0123456789": target.ErrExists, "short": target.ErrExists} {
+			f := targettest.NewFakeS3(t)
+			s := openS3(t, f)
+			if there != "" {
+				if err := set(t.Context(), s, "job/run=1/_manifest", there); err != nil {
+					t.Fatal(err)
+				}
+			}
+			conditional := 0
+			f.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+				if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "/job/run=1/_manifest") {
+					return targettest.Fine
+				}
+				if r.Header.Get("If-None-Match") != "*" {
+					t.Errorf("the manifest is written without a condition: %v", r.Header)
+				}
+				if conditional++; conditional == 1 {
+					return what
+				}
+				return targettest.Fine
+			})
+			if err := publish(t.Context(), s, tenBytes); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				t.Errorf("fault %d, with %q there: Got %v, want %v", what, there, err, want)
+			}
+			stays := there
+			if there == "" {
+				stays = "all of " + tenBytes
+			}
+			if now, err := target.ReadFile(t.Context(), s, "job/run=1/_manifest", 100); err != nil || string(now) != stays || conditional == 0 {
+				t.Errorf("fault %d, with %q there: Got %q, %v after %d writes", what, there, now, err, conditional)
+			}
+		}
+	}
+}
+
 // TestS3Refused: an error that does not pass is not tried again, and named.
 func TestS3Refused(t *testing.T) {
 	t.Parallel()
@@ -237,12 +283,12 @@ func TestS3Refused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Replace(t.Context(), "x", nil); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || len(f.Requests()) != 1 {
+	if err := set(t.Context(), s, "x", ""); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || len(f.Requests()) != 4 {
 		t.Errorf("Got %v after %d requests", err, len(f.Requests()))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f.SetFaulty(func(int, *http.Request) targettest.Fault { cancel(); return targettest.SlowDown })
-	if err := s.Replace(ctx, "x", nil); !errors.Is(err, context.Canceled) {
+	if err := set(ctx, s, "x", ""); !errors.Is(err, context.Canceled) {
 		t.Errorf("Got %v, want Canceled", err)
 	}
 	good := target.S3Options{Endpoint: "https://s3.example", Bucket: "b", AccessKey: "a", SecretKey: "s"}
@@ -268,7 +314,7 @@ func TestS3Read(t *testing.T) {
 	t.Parallel()
 	s := openS3(t, targettest.NewFakeS3(t))
 	data := strings.Repeat("0123456789abcdef", 9<<20/16)
-	if err := s.Replace(t.Context(), "big file+%", []byte(data)); err != nil {
+	if err := set(t.Context(), s, "big file+%", data); err != nil {
 		t.Fatal(err)
 	}
 	file, err := s.Open(t.Context(), "big file+%")
@@ -284,7 +330,7 @@ func TestS3Read(t *testing.T) {
 	if n, err := file.ReadAt(make([]byte, 6), 9<<20-5); n != 5 || err != io.EOF {
 		t.Errorf("beyond the end: Got %d, %v", n, err)
 	}
-	if err := s.Replace(t.Context(), "big file+%", []byte(data[1:]+"x")); err != nil {
+	if err := set(t.Context(), s, "big file+%", data[1:]+"x"); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := file.ReadAt(make([]byte, 5), 0); err == nil {

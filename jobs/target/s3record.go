@@ -1,11 +1,13 @@
 package target
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"path"
 	"time"
@@ -95,8 +97,8 @@ func since(h http.Header) time.Duration {
 	return max(0, now.Sub(modified))
 }
 
-// errChanged: a record is not what it was.
-var errChanged = errors.New("the record was changed by another")
+// errChanged: an object is not what it was.
+var errChanged = errors.New("it was changed by another")
 
 // swap makes rec the record of dir if that has the entity tag etag, or, where that is
 // empty, if there is none, and returns the new tag. Where its error wraps errChanged,
@@ -115,15 +117,16 @@ func (s *S3) swap(ctx context.Context, dir, etag string, rec *s3Record) (now, wr
 	if len(data) > maxRecordBytes {
 		return "", "", fmt.Errorf("a record of %d bytes, at most %d: make files or parts larger", len(data), maxRecordBytes)
 	}
-	return s.put(ctx, dir, etag, ours, data)
+	return s.put(ctx, recordKey(dir), etag, ours, data)
 }
 
-func (s *S3) put(ctx context.Context, dir, etag, ours string, data []byte) (now, writer string, err error) {
+// put makes name hold data as swap does a record; ours names the attempt.
+func (s *S3) put(ctx context.Context, name, etag, ours string, data []byte) (now, writer string, err error) {
 	header := map[string]string{"If-Match": etag, writerHeader: ours}
 	if etag == "" {
 		header = map[string]string{"If-None-Match": "*", writerHeader: ours}
 	}
-	r, err := s.client.do(ctx, &s3Request{method: http.MethodPut, key: s.key(recordKey(dir)), body: data, limit: maxErrorBytes, header: header})
+	r, err := s.client.do(ctx, &s3Request{method: http.MethodPut, key: s.key(name), body: data, limit: maxErrorBytes, header: header})
 	if err == nil && r.header.Get("ETag") != "" {
 		return r.header.Get("ETag"), ours, nil
 	}
@@ -132,7 +135,7 @@ func (s *S3) put(ctx context.Context, dir, etag, ours string, data []byte) (now,
 		return "", "", err
 	}
 	// It may be ours, of an attempt whose answer was lost.
-	_, now, writer, headErr := s.head(context.WithoutCancel(ctx), recordKey(dir))
+	_, now, writer, headErr := s.head(context.WithoutCancel(ctx), name)
 	switch {
 	case headErr == nil && writer == ours:
 		return now, ours, nil
@@ -182,15 +185,48 @@ func (s *S3) finish(ctx context.Context, dir string, rec *s3Record, etag string)
 			return fmt.Errorf("complete %s: %w", f.Name, err)
 		}
 	}
-	if err := s.Replace(ctx, path.Join(dir, rec.Manifest), rec.Content); err != nil {
+	if err := s.create(ctx, path.Join(dir, rec.Manifest), rec.Content); err != nil {
 		return err
 	}
 	if err := s.abort(ctx, dir, rec.Replaced); err != nil {
 		return err
 	}
-	_, _, err := s.put(ctx, dir, etag, rand.Text(), nil)
+	_, _, err := s.put(ctx, recordKey(dir), etag, rand.Text(), nil)
 	if errors.Is(err, errChanged) {
 		return nil // another was faster
 	}
 	return err
+}
+
+// create makes name hold data where there is nothing yet. Where there is, or nobody
+// knows, it reads what is there, which another process that does the same may have
+// written: its error wraps ErrExists where that is something else.
+func (s *S3) create(ctx context.Context, name string, data []byte) error {
+	_, _, err := s.put(ctx, name, "", rand.Text(), data)
+	if err == nil {
+		return nil
+	}
+	there, readErr := s.holds(context.WithoutCancel(ctx), name, data)
+	switch {
+	case readErr == nil && there:
+		return nil
+	case readErr == nil:
+		return fmt.Errorf("%w: %s holds something else: %w", ErrExists, name, err)
+	case errors.Is(readErr, ErrNotFound):
+		return err
+	}
+	return errors.Join(err, readErr)
+}
+
+// holds reports whether name holds data. Its error wraps ErrNotFound.
+func (s *S3) holds(ctx context.Context, name string, data []byte) (bool, error) {
+	f, err := s.Open(ctx, name)
+	if err != nil || f.Size() != int64(len(data)) {
+		return false, err
+	}
+	there := make([]byte, len(data))
+	if _, err := f.ReadAt(there, 0); err != nil && err != io.EOF {
+		return false, err
+	}
+	return bytes.Equal(there, data), f.Close()
 }

@@ -142,7 +142,8 @@ type completionPart struct {
 // complete makes a file visible, if it is not yet.
 func (s *S3) complete(ctx context.Context, name string, f *s3RecordFile) error {
 	if f.Upload == "" {
-		return s.Replace(ctx, name, nil)
+		_, err := s.client.do(ctx, &s3Request{method: http.MethodPut, key: s.key(name), limit: maxErrorBytes})
+		return err
 	}
 	body := completion{}
 	for i, tag := range f.Parts {

@@ -38,9 +38,15 @@ type Target interface {
 	// names it where it lies until then. Its error wraps ErrExists where dir
 	// is published already. Commit or Abort ends the upload.
 	Begin(ctx context.Context, dir, id string) (Upload, error)
-	// Replace makes name hold data, atomically and durably: a reader finds the
-	// old content or the new. A failed Replace leaves the old.
-	Replace(ctx context.Context, name string, data []byte) error
+	// Update makes name hold what change makes of its content, atomically and
+	// durably: a reader finds the old content or the new, and what another Update
+	// has written between is not lost, as change is called again with that. old
+	// is nil where there is no such file; a nil result leaves it as it is, and so
+	// does an error, which Update returns. Where an answer is lost, change may be
+	// called with what it has made before: done twice, it must be as done once.
+	// After another error than change's nobody knows whether name was changed.
+	// Its error wraps ErrBusy where others do not let it get its turn.
+	Update(ctx context.Context, name string, change func(old []byte) ([]byte, error)) error
 	// Open opens a visible file. Its error wraps ErrNotFound.
 	Open(ctx context.Context, name string) (File, error)
 	// List returns what lies directly in dir ("." is the root), sorted by
@@ -175,6 +181,9 @@ func ReadFile(ctx context.Context, t Target, name string, limit int64) ([]byte, 
 	}
 	return data, nil
 }
+
+// maxUpdateBytes bounds a file that is updated: it names others.
+const maxUpdateBytes = 16 << 20
 
 // checkName refuses names that are not plain paths below the root.
 func checkName(name string) error {

@@ -21,7 +21,7 @@ import (
 // Run runs the contract; open returns a new, empty target.
 func Run(t *testing.T, open func(t *testing.T) target.Target) {
 	for name, test := range map[string]func(t *testing.T, tg target.Target){
-		"commit": commit, "abort": abort, "first wins": firstWins, "replace": replace, "names": names,
+		"commit": commit, "abort": abort, "first wins": firstWins, "update": update, "update together": updateTogether, "names": names,
 		"open files": openFiles, "cancelled": cancelled, "parallel": parallel, "same id": sameID,
 		"leftovers": leftovers, "remove": remove, "resume": resume, "resume states": resumeStates,
 	} {
@@ -171,12 +171,88 @@ func sameID(t *testing.T, tg target.Target) {
 	same(t, tg, map[string]string{"job/run=2/part": "of b", "job/run=2/_manifest": ""})
 }
 
-func replace(t *testing.T, tg target.Target) {
-	for _, content := range []string{"one", "two", ""} {
-		if err := tg.Replace(t.Context(), "job/_latest", []byte(content)); err != nil {
+// set makes name hold content, whatever it held.
+func set(ctx context.Context, tg target.Target, name, content string) error {
+	return tg.Update(ctx, name, func([]byte) ([]byte, error) { return []byte(content), nil })
+}
+
+// update changes a file: each time it sees what it held, it can leave that, and
+// refuse.
+func update(t *testing.T, tg target.Target) {
+	was, first := "", true
+	for _, content := range []string{"one", "two", "two", ""} {
+		err := tg.Update(t.Context(), "job/_latest", func(old []byte) ([]byte, error) {
+			if got := string(old); got != was || (old == nil) != first {
+				t.Errorf("Got %q (nil: %t), want %q", got, old == nil, was)
+			}
+			return []byte(content), nil
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
+		was, first = content, false
 		same(t, tg, map[string]string{"job/_latest": content})
+	}
+	if err := set(t.Context(), tg, "job/_latest", "kept"); err != nil {
+		t.Fatal(err)
+	}
+	refused := errors.New("refused")
+	for _, want := range []error{nil, refused} {
+		for _, name := range []string{"job/_latest", "job/none"} {
+			err := tg.Update(t.Context(), name, func([]byte) ([]byte, error) { return nil, want })
+			if !errors.Is(err, want) {
+				t.Errorf("Got %v, want %v", err, want)
+			}
+		}
+	}
+	same(t, tg, map[string]string{"job/_latest": "kept"})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := set(ctx, tg, "job/_latest", "late"); !errors.Is(err, context.Canceled) {
+		t.Errorf("Got %v, want Canceled", err)
+	}
+	same(t, tg, map[string]string{"job/_latest": "kept"})
+}
+
+// updateTogether has several writers change one file: what each has written is in it.
+func updateTogether(t *testing.T, tg target.Target) {
+	const writers, each = 4, 5
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				word := fmt.Sprintf("%d.%d;", w, i)
+				err := tg.Update(t.Context(), "job/_latest", func(old []byte) ([]byte, error) {
+					if strings.Contains(string(old), word) {
+						return nil, nil
+					}
+					return append(old, word...), nil
+				})
+				if err != nil {
+					t.Errorf("%s: %v", word, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	data, err := target.ReadFile(t.Context(), tg, "job/_latest", 1<<10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(data), ";"); n != writers*each {
+		t.Errorf("Got %d of %d words: %s", n, writers*each, data)
+	}
+	for w := range writers {
+		for i := range each {
+			if word := fmt.Sprintf("%d.%d;", w, i); strings.Count(string(data), word) != 1 {
+				t.Errorf("Got %s, want %s once", data, word)
+			}
+		}
+	}
+	if c, ok := tg.(target.Collector); ok {
+		if l, err := c.Leftovers(t.Context()); err != nil || len(l) > 0 {
+			t.Errorf("Got %+v, %v, want no leftovers", l, err)
+		}
 	}
 }
 
@@ -188,8 +264,8 @@ func names(t *testing.T, tg target.Target) {
 		if _, err := tg.Open(t.Context(), name); err == nil {
 			t.Errorf("Open(%q): got no error", name)
 		}
-		if err := tg.Replace(t.Context(), name, nil); err == nil {
-			t.Errorf("Replace(%q): got no error", name)
+		if err := set(t.Context(), tg, name, "x"); err == nil {
+			t.Errorf("Update(%q): got no error", name)
 		}
 	}
 	u := begin(t, tg, "run", "a")
@@ -322,10 +398,10 @@ func leftovers(t *testing.T, tg target.Target) {
 	if err := u.Abort(); err != nil {
 		t.Fatal(err)
 	}
-	if err := tg.Replace(t.Context(), "job/_latest", []byte("1")); err != nil {
+	if err := set(t.Context(), tg, "job/_latest", "1"); err != nil {
 		t.Fatal(err)
 	}
-	none("after Abort and Replace")
+	none("after Abort and Update")
 	for _, name := range []string{"gone", "../job", "job/run=1", ".", ""} {
 		if err := c.Discard(t.Context(), name); err == nil {
 			t.Errorf("Got no error for Discard(%q)", name)

@@ -1,0 +1,137 @@
+package jobs
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+	"time"
+
+	"sluice/jobs/target"
+)
+
+// readLatest reads a job's _latest.json; its error wraps target.ErrNotFound where
+// the job has not published a run.
+func readLatest(ctx context.Context, t target.Target, job string) (*Latest, error) {
+	name := path.Join(job, LatestName)
+	data, err := target.ReadFile(ctx, t, name, maxManifestBytes)
+	if err != nil {
+		return nil, err
+	}
+	l, err := DecodeLatest(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return l, nil
+}
+
+// pointAgain makes up for a process that was killed between publishing the run in dir
+// and pointing at it.
+func pointAgain(ctx context.Context, t target.Target, dir string) error {
+	m, data, err := readManifest(ctx, t, path.Join(dir, ManifestName))
+	if err != nil {
+		return err
+	}
+	return pointLatest(ctx, t, dir, m, data)
+}
+
+// pointLatest makes the job's _latest.json name the run of manifest m, encoded in data.
+func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte) error {
+	sum := sha256.Sum256(data)
+	return point(ctx, t, m.Job, &Latest{
+		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
+		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+	})
+}
+
+// point makes the _latest.json of a directory say l, unless it names that run or one
+// for a later time already, whoever else publishes there at this moment.
+func point(ctx context.Context, t target.Target, dir string, l *Latest) error {
+	data, err := l.Encode()
+	if err != nil {
+		return err
+	}
+	name := path.Join(dir, LatestName)
+	return t.Update(ctx, name, func(old []byte) ([]byte, error) {
+		if old == nil {
+			return data, nil
+		}
+		was, err := DecodeLatest(old)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		if was.LogicalTime.After(l.LogicalTime) || was.RunID == l.RunID {
+			return nil, nil
+		}
+		return data, nil
+	})
+}
+
+// ReadPublished returns the manifest of the run of a job for a time. Its error wraps
+// target.ErrNotFound.
+func ReadPublished(ctx context.Context, t target.Target, job string, at time.Time) (*Manifest, error) {
+	m, _, err := readManifest(ctx, t, path.Join(runDir(job, at.UTC()), ManifestName))
+	return m, err
+}
+
+// FinishPublished does what is left of a run that was cut off after it was published:
+// it makes the job's _latest.json name the run for at, or, where that is zero, the
+// newest that is published, and returns its manifest. Its error wraps
+// target.ErrNotFound where there is no such run, or _latest.json names it, or one for a
+// later time, already.
+func FinishPublished(ctx context.Context, t target.Target, job string, at time.Time) (*Manifest, error) {
+	latest, err := readLatest(ctx, t, job)
+	if err != nil && !errors.Is(err, target.ErrNotFound) {
+		return nil, err
+	}
+	dir := runDir(job, at.UTC())
+	if at.IsZero() {
+		if dir, err = newestRun(ctx, t, job, latest); err != nil {
+			return nil, err
+		}
+	}
+	m, data, err := readManifest(ctx, t, path.Join(dir, ManifestName))
+	if err != nil {
+		return nil, err
+	}
+	if latest != nil && (latest.RunID == m.RunID || latest.LogicalTime.After(m.LogicalTime)) {
+		return nil, fmt.Errorf("%s of %s names run %s already: %w", LatestName, job, latest.RunID, target.ErrNotFound)
+	}
+	return m, pointLatest(ctx, t, dir, m, data)
+}
+
+// newestRun returns the directory of a job's newest published run that is newer than
+// the one that latest, which may be nil, names. Its error wraps target.ErrNotFound.
+func newestRun(ctx context.Context, t target.Target, job string, latest *Latest) (string, error) {
+	entries, err := t.List(ctx, job)
+	if err != nil {
+		return "", err
+	}
+	newest, newestTime := "", time.Time{}
+	if latest != nil {
+		newestTime = latest.LogicalTime
+	}
+	for _, e := range entries {
+		second, _, ok := strings.Cut(strings.TrimPrefix(e.Name, "run="), "-")
+		if !e.Dir || !ok || second < newestTime.UTC().Format(runTime) {
+			continue // names tell the second
+		}
+		m, _, err := readManifest(ctx, t, path.Join(job, e.Name, ManifestName))
+		if errors.Is(err, target.ErrNotFound) {
+			continue // nothing that an export has published, or it was just removed
+		}
+		if err != nil {
+			return "", err
+		}
+		if m.LogicalTime.After(newestTime) {
+			newest, newestTime = path.Join(job, e.Name), m.LogicalTime
+		}
+	}
+	if newest == "" {
+		return "", fmt.Errorf("published runs of %s that %s does not know: %w", job, LatestName, target.ErrNotFound)
+	}
+	return newest, nil
+}
