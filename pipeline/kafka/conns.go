@@ -112,6 +112,8 @@ type trackedConn struct {
 	set      *connSet
 	address  string
 	auth     *authSession // nil = authenticated for good
+
+	deadlines deadlines
 }
 
 // Write writes. It is for one goroutine at a time, as kafka-go has it.

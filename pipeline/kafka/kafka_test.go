@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 }
 
 // deadline bounds every wait of a test; nothing that works comes near it.
-const deadline = 30 * time.Second
+const deadline = 2 * time.Minute
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), deadline)

@@ -3,7 +3,9 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"time"
 )
@@ -12,6 +14,12 @@ import (
 // broker takes the second within a second for a mistake (Kafka's KafkaChannel,
 // MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS).
 const reauthGap = time.Second
+
+// reauthMargin is how much of a session is to be left when a connection is
+// authenticated again, where a session is twice as long: a broker that is busy, or
+// collects its garbage, looks at a request only some time after it has come, and ends
+// the connection where the session has ended meanwhile.
+const reauthMargin = time.Second
 
 // maxLifetime bounds what a broker may say, so that it fits a Duration.
 const maxLifetime = 365 * 24 * time.Hour
@@ -50,7 +58,8 @@ func (s *authSession) granted(started time.Time, lifetime time.Duration) {
 	}
 	// The broker counts from the end of the exchange, and Java's clients begin
 	// anew at 85 % to 95 % of it.
-	s.renewAt = started.Add(lifetime / 100 * 85)
+	margin := max(lifetime/100*15, min(reauthMargin, lifetime/2))
+	s.renewAt = started.Add(lifetime - margin)
 	if least := time.Now().Add(reauthGap); s.renewAt.Before(least) {
 		s.renewAt = least
 	}
@@ -101,7 +110,11 @@ func (c *trackedConn) renew() error {
 		}
 		_, open = c.auth.due()
 	}
-	// kafka-go's deadlines are for its own requests.
+	// kafka-go's deadlines are for its own requests; that of the last answer may have
+	// passed.
+	if err := c.deadlines.suspend(c.Conn); err != nil {
+		return err
+	}
 	stop := context.AfterFunc(ctx, func() { _ = c.raw.Close() })
 	defer stop()
 	started := time.Now()
@@ -109,10 +122,66 @@ func (c *trackedConn) renew() error {
 	if err != nil {
 		return err
 	}
+	if err := c.deadlines.resume(c.Conn); err != nil {
+		return err
+	}
 	c.auth.granted(started, lifetime)
 	c.set.o.Logger.Debug("broker connection is authenticated again", "broker", c.address, "lifetime", lifetime)
 	return nil
 }
+
+// deadlines are those that kafka-go has set on a connection. While they are
+// suspended they are only noted, and the connection has none.
+type deadlines struct {
+	mu          sync.Mutex // guards below, and the order of what is set on the connection
+	suspended   bool
+	read, write time.Time
+}
+
+// set notes deadlines, and sets them on c unless they are suspended; nil is one that
+// stays as it is.
+func (d *deadlines) set(c net.Conn, read, write *time.Time) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if read != nil {
+		d.read = *read
+	}
+	if write != nil {
+		d.write = *write
+	}
+	switch {
+	case d.suspended:
+		return nil
+	case write == nil:
+		return c.SetReadDeadline(*read)
+	case read == nil:
+		return c.SetWriteDeadline(*write)
+	}
+	return errors.Join(c.SetReadDeadline(*read), c.SetWriteDeadline(*write))
+}
+
+func (d *deadlines) suspend(c net.Conn) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.suspended = true
+	return c.SetDeadline(time.Time{})
+}
+
+func (d *deadlines) resume(c net.Conn) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.suspended = false
+	return errors.Join(c.SetReadDeadline(d.read), c.SetWriteDeadline(d.write))
+}
+
+// SetDeadline sets both deadlines.
+func (c *trackedConn) SetDeadline(t time.Time) error { return c.deadlines.set(c.Conn, &t, &t) }
+
+// SetReadDeadline sets the deadline of reads.
+func (c *trackedConn) SetReadDeadline(t time.Time) error { return c.deadlines.set(c.Conn, &t, nil) }
+
+// SetWriteDeadline sets the deadline of writes.
+func (c *trackedConn) SetWriteDeadline(t time.Time) error { return c.deadlines.set(c.Conn, nil, &t) }
 
 // frames follows the frames of one direction of a connection: four bytes of size,
 // big-endian, and as many bytes.

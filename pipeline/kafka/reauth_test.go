@@ -27,6 +27,7 @@ import (
 // authenticates twice in a second.
 type sessions struct {
 	lifetime time.Duration
+	stall    time.Duration // of the broker, between the arrival of a request and its look at it
 
 	mu              sync.Mutex
 	ended, hasty    int
@@ -66,7 +67,7 @@ func (c *sessionConn) Write(b []byte) (int, error) {
 		case kmsg.SASLAuthenticate:
 			c.end = now.Add(c.s.lifetime)
 		default:
-			if now.After(c.end) {
+			if now.Add(c.s.stall).After(c.end) {
 				c.s.ended++
 				return 0, errors.Join(net.ErrClosed, c.Conn.Close())
 			}
@@ -88,16 +89,42 @@ func TestReauthentication(t *testing.T) {
 		for _, lifetime := range []time.Duration{time.Second, 3 * time.Second} {
 			t.Run(fmt.Sprint(mechanism, lifetime), func(t *testing.T) {
 				t.Parallel()
-				synctest.Test(t, func(t *testing.T) { testReauthentication(t, mechanism, lifetime) })
+				synctest.Test(t, func(t *testing.T) { testReauthentication(t, mechanism, &sessions{lifetime: lifetime}) })
 			})
 		}
 	}
 }
 
-func testReauthentication(t *testing.T, mechanism string, lifetime time.Duration) {
+// A broker that is busy looks at a request some time after it was sent, and ends the
+// connection where the session has ended meanwhile: there must be as much of it left.
+func TestReauthenticationOfBusyBrokers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		testReauthentication(t, "PLAIN", &sessions{lifetime: 3 * time.Second, stall: 900 * time.Millisecond})
+	})
+}
+
+// kafka-go leaves the deadline of an answer on the connection of a group. It has passed
+// when the next heartbeat comes, and is not the authentication's before that.
+func TestReauthenticationHasItsOwnDeadline(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, o := startBroker(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", secret),
+			kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": "3000"}))
+		o.SASL, o.RequestTimeout = SASL{"PLAIN", "u", secret}, time.Second
+		c := newTestClient(t, o)
+		m := joinWith(t, c, &GroupOptions{ID: "g", Topics: []string{"t"}, StoreID: "store", SessionTimeout: 10 * time.Second, Heartbeat: 3 * time.Second})
+		m.await(t, owns(1))
+		time.Sleep(time.Minute) // in the bubble
+		if n := c.Metrics(); n.Rebalances != 1 {
+			t.Errorf("Got %d generations in a minute, want 1", n.Rebalances)
+		}
+	})
+}
+
+func testReauthentication(t *testing.T, mechanism string, s *sessions) {
 	_, o := startBroker(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "u", secret),
-		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": fmt.Sprint(lifetime.Milliseconds())}))
-	s := &sessions{lifetime: lifetime}
+		kfake.BrokerConfigs(map[string]string{"connections.max.reauth.ms": fmt.Sprint(s.lifetime.Milliseconds())}))
 	o.Dial, o.SASL = s.dial(o.Dial), SASL{mechanism, "u", secret}
 	out := new(logs)
 	o.Logger = slog.New(slog.NewTextHandler(out, nil))
