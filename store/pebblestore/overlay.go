@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,19 +39,30 @@ func (c *commit) lookup(key []byte) (value []byte, ok bool, err error) {
 	return value, err == nil, engineError(err)
 }
 
-// scanPrefix calls f for the committed key-values of one row and family.
-func (c *commit) scanPrefix(prefix []byte, f func(key, value []byte) error) error {
+// errRowDone ends scanPrefix: the key-values that are left are not needed.
+var errRowDone = errors.New("the row is done")
+
+// scanPrefix calls f for the committed key-values of one row and family, but for those
+// before a key that f returns, of the same row and family; nil = it wants the next.
+func (c *commit) scanPrefix(prefix []byte, f func(key, value []byte) (seek []byte, err error)) error {
 	it, err := c.iterator()
 	if err != nil {
 		return err
 	}
-	for ok := it.SeekPrefixGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
+	for ok := it.SeekPrefixGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return engineError(err)
 		}
-		if err := f(it.Key(), value); err != nil {
+		switch seek, err := f(it.Key(), value); {
+		case errors.Is(err, errRowDone):
+			return nil
+		case err != nil:
 			return err
+		case seek != nil:
+			ok = it.SeekPrefixGE(seek)
+		default:
+			ok = it.Next()
 		}
 	}
 	return engineError(it.Error())
@@ -159,16 +171,28 @@ func (s *overlaySource) family(sf *store.SelectedFamily) error {
 	}
 	slices.SortFunc(fresh, func(a, b kv) int { return bytes.Compare(a.key, b.key) })
 	next := 0
-	err := s.c.scanPrefix(prefix, func(key, value []byte) error {
+	err := s.c.scanPrefix(prefix, func(key, value []byte) (seek []byte, err error) {
 		if stale(key) {
-			return nil
+			return nil, nil
 		}
 		for ; next < len(fresh) && bytes.Compare(fresh[next].key, key) < 0; next++ {
 			if err := r.add(fresh[next].key[len(prefix):], fresh[next].value); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return r.add(key[len(prefix):], value)
+		if err := r.add(key[len(prefix):], value); err != nil {
+			return nil, err
+		}
+		// What was staged since is added in its place, whatever is passed here.
+		if !r.res.done {
+			r.passed = 0
+			return nil, nil
+		}
+		seek, skip := r.skip(prefix, true)
+		if skip && seek == nil {
+			return nil, errRowDone
+		}
+		return seek, nil
 	})
 	if err != nil {
 		return err

@@ -25,8 +25,10 @@ type familyReader struct {
 	streaming bool    // past the empty qualifier
 	plain     bool    // streaming, and the resolver's plain holds
 	packed    cell.Packed
+	passed    int     // key-values in a row that nobody needed
 	scratch   []byte
-	entry     entry // add's
+	seek      []byte // skip's
+	entry     entry  // add's
 	hold      arena // what must live as long as the row is read: a part of it may be returned before
 }
 
@@ -41,7 +43,7 @@ type fragment struct {
 func (r *familyReader) begin() {
 	r.res.reset()
 	r.fragments, r.pending, r.next, r.sources, r.streaming = r.fragments[:0], r.pending[:0], 0, 0, false
-	r.scratch = r.scratch[:0]
+	r.passed, r.scratch = 0, r.scratch[:0]
 	r.hold.reset()
 }
 
@@ -239,6 +241,35 @@ func (r *familyReader) skipTo() (qualifier []byte, after, rowDone, ok bool) {
 		}
 	}
 	return res.column, true, false, true
+}
+
+// skip counts the key-value that was added last where nobody needs those that follow
+// it. ok is true where a seek passes them sooner than steps do: to the key seek, valid
+// until the next call, or past the row's whole family where seek is nil. Then the cells
+// that are left cannot be seen, fragments included: they were pushed, or sort after
+// every selected column. prefix is the row's; alone says that no other row is read
+// after it, so that the end of what matters is the end.
+func (r *familyReader) skip(prefix []byte, alone bool) (seek []byte, ok bool) {
+	qualifier, after, rowDone, ok := r.skipTo()
+	if !ok {
+		r.passed = 0
+		return nil, false
+	}
+	if rowDone && alone {
+		return nil, true
+	}
+	if r.passed++; r.passed < stepKeys {
+		return nil, false
+	}
+	r.passed = 0
+	if rowDone {
+		return nil, true
+	}
+	r.seek = cell.AppendPart(append(r.seek[:0], prefix...), qualifier)
+	if after {
+		r.seek[len(r.seek)-1]++
+	}
+	return r.seek, true
 }
 
 func (r *familyReader) addCounter(suffix, value []byte) error {

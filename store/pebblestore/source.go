@@ -523,7 +523,6 @@ func (c *cursor) beginRow(s *rowSource) error {
 // readRow reads the current row of the family and moves past it, or cuts it.
 func (c *cursor) readRow(s *rowSource) (cut bool, err error) {
 	r := &c.reader
-	passed := 0 // keys in a row that nobody needed
 	for c.valid && c.within {
 		if s.pieceBytes > 0 && s.full() {
 			return true, nil
@@ -537,27 +536,17 @@ func (c *cursor) readRow(s *rowSource) (cut bool, err error) {
 		}
 		ok := false
 		if !r.res.done {
-			passed, ok = 0, c.it.Next()
-		} else if qualifier, after, rowDone, skip := r.skipTo(); !skip {
-			passed, ok = 0, c.it.Next()
-		} else if passed++; passed < stepKeys {
+			r.passed, ok = 0, c.it.Next()
+		} else if seek, skip := r.skip(c.prefix, s.single); !skip {
 			ok = c.it.Next()
-		} else if passed = 0; rowDone {
-			// The cells that are left cannot be seen, fragments included:
-			// they were pushed or sort after every selected column.
+		} else if s.single {
+			ok = seek != nil && c.it.SeekPrefixGE(seek)
+		} else if seek != nil {
+			ok = c.it.SeekGE(seek)
+		} else {
 			c.seek = append(c.seek[:0], c.prefix...)
 			c.seek[len(c.seek)-1]++
-			ok = !s.single && c.it.SeekGE(c.seek)
-		} else {
-			c.seek = cell.AppendPart(append(c.seek[:0], c.prefix...), qualifier)
-			if after {
-				c.seek[len(c.seek)-1]++
-			}
-			if s.single {
-				ok = c.it.SeekPrefixGE(c.seek)
-			} else {
-				ok = c.it.SeekGE(c.seek)
-			}
+			ok = c.it.SeekGE(c.seek)
 		}
 		if err := c.moved(ok); err != nil {
 			return false, err
