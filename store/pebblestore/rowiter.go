@@ -18,18 +18,19 @@ type familyReader struct {
 	fam *family
 	res resolver
 
-	fragments []fragment
+	fragments []fragment // not hidden
+	shadows   shadows
 	pending   []entry // of the fragments and the empty qualifier, in order
 	next      int     // first of pending not yet pushed
 	sources   int     // runs in pending that are sorted each
 	streaming bool    // past the empty qualifier
 	plain     bool    // streaming, and the resolver's plain holds
 	packed    cell.Packed
-	passed    int     // key-values in a row that nobody needed
+	passed    int // key-values in a row that nobody needed
 	scratch   []byte
 	seek      []byte // skip's
 	entry     entry  // add's
-	hold      arena // what must live as long as the row is read: a part of it may be returned before
+	hold      arena  // what must live as long as the row is read: a part of it may be returned before
 }
 
 // fragment is one packed put; value is in familyReader.hold.
@@ -44,6 +45,7 @@ func (r *familyReader) begin() {
 	r.res.reset()
 	r.fragments, r.pending, r.next, r.sources, r.streaming = r.fragments[:0], r.pending[:0], 0, 0, false
 	r.passed, r.scratch = 0, r.scratch[:0]
+	r.shadows.begin()
 	r.hold.reset()
 }
 
@@ -93,6 +95,11 @@ func (r *familyReader) add(suffix, value []byte) error {
 		r.res.push(&r.pending[r.next])
 		r.next++
 	}
+	if kind == cell.KindDelete && len(r.shadows.hidden) > 0 {
+		if err := r.reveal(e); err != nil {
+			return err
+		}
+	}
 	r.res.push(e)
 	return nil
 }
@@ -102,7 +109,10 @@ func (r *familyReader) add(suffix, value []byte) error {
 // cells wait until all fragments are known.
 func (r *familyReader) addUnnamed(t cell.Timestamp, kind cell.Kind, sequence uint64, value []byte) error {
 	if kind == cell.KindPacked {
-		r.fragments = append(r.fragments, fragment{time: t, sequence: sequence, value: r.hold.copy(value)})
+		f := fragment{time: t, sequence: sequence, value: r.hold.copy(value)}
+		if r.res.raw || r.res.nvb || !r.shadows.hides(f, r.res.sel.Versions, r.res.high) {
+			r.fragments = append(r.fragments, f)
+		}
 		return nil
 	}
 	e := entry{qualifier: emptyQualifier, time: t, kind: kind, sequence: sequence, stable: true}
@@ -138,20 +148,14 @@ const versionBytes = 8 + 1 + 8
 func (r *familyReader) stream() error {
 	r.streaming, r.plain = true, r.res.plain()
 	for i := range r.fragments {
-		f := &r.fragments[i]
 		r.sources++
-		if err := r.packed.Reset(f.value, f.sequence); err != nil {
-			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
+		if err := r.unpack(&r.fragments[i], nil); err != nil {
+			return err
 		}
-		for r.packed.Next() {
-			r.pending = append(r.pending, entry{
-				qualifier: r.packed.Qualifier, time: f.time, kind: cell.KindPut, sequence: r.packed.Sequence,
-				ttl: r.packed.TTL, value: r.packed.Value, stable: true,
-			})
-		}
-		if err := r.packed.Err(); err != nil {
-			return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-		}
+	}
+	oneVersion := func(e entry) bool { return e.kind == cell.KindDelete }
+	if len(r.shadows.hidden) > 0 && (len(r.res.familyVersions) > 0 || slices.ContainsFunc(r.pending, oneVersion)) {
+		return r.reveal(nil)
 	}
 	if r.sources > 1 {
 		slices.SortFunc(r.pending, func(a, b entry) int { return a.compare(&b) })
