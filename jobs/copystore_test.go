@@ -172,9 +172,13 @@ func sameStores(t *testing.T, left, right *memstore.Store) {
 func TestCopyStoreKilled(t *testing.T) {
 	t.Parallel()
 	source := houseSource(t)
+	step := 1
+	if testing.Short() {
+		step = 4
+	}
 	for _, rows := range []bool{false, true} {
 		for _, after := range []bool{false, true} {
-			for die := 1; ; die++ {
+			for die := 1; ; die += step {
 				to := &dying{Store: mustMem(t), rows: rows, after: after, writes: die}
 				o := frozenAt(t, source, to)
 				_, err := CopyStore(t.Context(), o)

@@ -337,7 +337,11 @@ func TestCrashDuringRewrite(t *testing.T) {
 		}
 		crashes = append(crashes, crash{op, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng}), l.next})
 	}
-	for range 8 {
+	rounds := 8
+	if testing.Short() {
+		rounds = 2
+	}
+	for range rounds {
 		for p := range 3 {
 			if err := l.apply(t, p, 20); err != nil {
 				t.Fatal(err)
@@ -349,7 +353,7 @@ func TestCrashDuringRewrite(t *testing.T) {
 		disk.on.Store(nil)
 		check(t, db, l.next)
 	}
-	if m := db.Metrics(); m.Rewrites < 8 {
+	if m := db.Metrics(); m.Rewrites < int64(rounds) {
 		t.Fatalf("Got %d rewrites", m.Rewrites)
 	}
 	redone := 0

@@ -56,6 +56,9 @@ func heldBytes(db *DB) (n int) {
 // A row that is larger than what a reader may use comes in parts, and a scan holds
 // no more of it than a part and its fragments (design D3).
 func TestWideRowIsReadInParts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: 80,000 columns of one row, with nothing beside it")
+	}
 	t.Parallel()
 	o := eager()
 	o.MemTableBytes = 8 << 20
@@ -121,6 +124,9 @@ func TestPackingStops(t *testing.T) {
 // A row beyond what a rewrite holds is compacted a piece at a time; what is dropped
 // of it stays dropped whatever piece its marker is in.
 func TestRewriteOfWideRow(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: 60,000 columns of one row, with nothing beside it")
+	}
 	t.Parallel()
 	o := eager()
 	o.MemTableBytes = 8 << 20
