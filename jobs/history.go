@@ -27,7 +27,7 @@ const (
 // History keeps what schedules remember in store.JobsTable: for each job a row with
 // its schedule.State, and one for each schedule.Entry, which a cell's TTL ends.
 // docs/format/jobs.md has the layout. It is safe for concurrent use and borrows
-// the engine.
+// the engine, which one process has: SharedHistory is for several.
 type History struct {
 	engine store.Engine
 }
@@ -61,11 +61,11 @@ func (h *History) Load(ctx context.Context, job string) (schedule.State, error) 
 // one commit.
 func (h *History) Save(ctx context.Context, job string, s schedule.State, entries []schedule.Entry) error {
 	var b store.Batch
-	if err := addJSON(&b, stateRow(job), stateColumn, 0, s); err != nil {
+	if err := addJSON(&b, stateRow(job), stateColumn, cell.Latest, 0, s); err != nil {
 		return err
 	}
 	for i := range entries {
-		if err := addJSON(&b, entryRow(job, &entries[i]), entryColumn, historyTTL, &entries[i]); err != nil {
+		if err := addJSON(&b, entryRow(job, &entries[i]), entryColumn, cell.Latest, historyTTL, &entries[i]); err != nil {
 			return err
 		}
 	}
@@ -75,13 +75,13 @@ func (h *History) Save(ctx context.Context, job string, s schedule.State, entrie
 	return nil
 }
 
-func addJSON(b *store.Batch, row []byte, column string, ttl time.Duration, v any) error {
+func addJSON(b *store.Batch, row []byte, column string, at cell.Timestamp, ttl time.Duration, v any) error {
 	value, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode a %s: %w", column, err)
 	}
 	m := cell.Mutation{Table: store.JobsTable, Row: row}
-	m.Put(store.JobsFamily, []byte(column), cell.Latest, value)
+	m.Put(store.JobsFamily, []byte(column), at, value)
 	m.Ops[0].TTL = ttl.Milliseconds()
 	b.Add(0, m)
 	return nil

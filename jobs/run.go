@@ -62,6 +62,9 @@ type RunOptions struct {
 	Recorder *Recorder
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+	// Confirm is called when all files are written, right before the run is
+	// published; where it returns an error the run is not. nil = nobody is asked.
+	Confirm func(ctx context.Context) error
 
 	batchRows int // of a batch, where tests want many; 0 = columnar's
 }
@@ -314,6 +317,11 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 		return nil, err
 	}
 	m.Files = r.files
+	if r.Confirm != nil {
+		if err := r.Confirm(ctx); err != nil {
+			return nil, fmt.Errorf("not published: %w", err)
+		}
+	}
 	return m.commit(ctx, r.upload, r.Source, r.Now())
 }
 

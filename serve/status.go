@@ -106,6 +106,7 @@ type ScheduleStatus struct {
 	Failures int              `json:"failures"`         // runs in a row
 	Working  time.Time        `json:"working"`          // logical time of the run at work; zero = none
 	Attempt  int              `json:"attempt"`          // of the run at work
+	Holder   string           `json:"holder,omitempty"` // of several daemons, the one that runs it; only there Working is known
 	Pending  int              `json:"pending"`          // runs at work and waiting
 	Results  map[string]int64 `json:"results"`          // times by what became of them, since the schedule exists
 	Next     []time.Time      `json:"next"`             // logical times; none while it is paused

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
 	"sluice/serve/client"
 	"sluice/store"
 )
@@ -37,6 +39,9 @@ func (c *pauseCommand) set(ctx context.Context, p *cli.Program, paused bool) (er
 	if spec.Schedule.Cron == "" {
 		return fmt.Errorf("%w: job %s has no schedule", cli.ErrUsage, c.Job)
 	}
+	if cfg.Store.Engine == "hbase" {
+		return askHolder(ctx, p, cfg, c.Job, paused)
+	}
 	d, err := client.DialDir(ctx, cfg.Store.Dir)
 	if errors.Is(err, client.ErrNoDaemon) {
 		return fmt.Errorf("%w: schedules are paused and resumed in the daemon, and none has %s open: %w", store.ErrUnsupported, cfg.Store.Dir, err)
@@ -46,4 +51,14 @@ func (c *pauseCommand) set(ctx context.Context, p *cli.Program, paused bool) (er
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	return d.PauseExport(ctx, c.Job, paused)
+}
+
+// askHolder leaves word in HBase for whichever daemon runs the schedule, or will.
+func askHolder(ctx context.Context, p *cli.Program, cfg *config.Config, job string, paused bool) (err error) {
+	e, _, err := config.OpenStore(ctx, cfg, warnings(p))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	return jobs.NewSharedHistory(e, nil).Ask(ctx, job, paused)
 }

@@ -54,7 +54,7 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	spec := p.cfg.Jobs[st.Job].Schedule
 	s := &serve.ScheduleStatus{
 		Cron: spec.Cron, Zone: spec.Zone, Paused: st.State.Paused, Failures: st.State.Failures, Working: st.Working, Attempt: st.Attempt,
-		Pending: len(st.State.Pending), Results: st.State.Results, Next: []time.Time{}, History: []serve.ExportRun{},
+		Holder: st.Holder, Pending: len(st.State.Pending), Results: st.State.Results, Next: []time.Time{}, History: []serve.ExportRun{},
 	}
 	if s.Zone == "" {
 		s.Zone = "UTC"

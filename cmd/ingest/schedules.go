@@ -32,12 +32,21 @@ func (d *daemon) openSchedules(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	history, err := jobs.NewHistory(d.engine)
+	history, err := scheduleStore(d.engine)
 	if err != nil {
 		return err
 	}
 	d.schedules, err = schedule.New(&schedule.Options{Schedules: all, Store: history, Run: d.runExport, Logger: d.log})
 	return err
+}
+
+// scheduleStore returns what schedules remember in an engine. A data directory has one
+// daemon; on HBase there may be several, of which one at a time runs a schedule.
+func scheduleStore(e store.Engine) (schedule.Store, error) {
+	if e.Traits().Atomic == store.AtomicBatch {
+		return jobs.NewHistory(e)
+	}
+	return jobs.NewSharedHistory(e, nil), nil
 }
 
 // pauseExport returns what pauses and resumes schedules, or nil where no job has
@@ -112,7 +121,7 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 		cancel(cause)
 	})()
 	m, err := jobs.Run(run, &jobs.RunOptions{
-		Job: job, Source: source, Checkpoint: source.Checkpoint, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id,
+		Job: job, Source: source, Checkpoint: source.Checkpoint, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id, Confirm: r.Confirm,
 		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
 	})
 	if errors.Is(err, jobs.ErrResumable) {

@@ -41,6 +41,8 @@ type State struct {
 	Failures int `json:"failures"`
 	// Paused says that nothing starts until somebody resumes the schedule.
 	Paused bool `json:"paused"`
+	// Answered is the number of the last Ask that was answered, in a Shared store.
+	Answered int64 `json:"answered,omitempty"`
 	// Results counts runs by Result, since the schedule was first looked at.
 	Results map[string]int64 `json:"results,omitempty"`
 }

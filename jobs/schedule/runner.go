@@ -16,7 +16,7 @@ type Store interface {
 	// Load returns the state of a job, the zero State where there is none.
 	Load(ctx context.Context, job string) (State, error)
 	// Save replaces the state of a job and adds entries to its history, in one
-	// step.
+	// step. Its error wraps ErrLost where a Shared store refuses it.
 	Save(ctx context.Context, job string, s State, entries []Entry) error
 	// History returns up to n entries of a job, the newest first.
 	History(ctx context.Context, job string, n int) ([]Entry, error)
@@ -27,6 +27,10 @@ type Request struct {
 	Job     string
 	Logical time.Time
 	Attempt int // from 1
+	// Confirm is to be called right before the run is published: its error says
+	// that this process does not, or may not, run the schedule any more, and that
+	// the run must not be published.
+	Confirm func(ctx context.Context) error
 }
 
 // Outcome is what an attempt has published.
@@ -61,6 +65,10 @@ type Status struct {
 	Since   time.Time // start of the run at work
 	Next    time.Time // logical time
 	Err     error     // the state could not be loaded or saved: nothing starts
+	// Holder is the process that runs the schedule, in a Shared store; empty =
+	// none, or the store is not shared. Of another's, State is a few seconds old.
+	Holder string
+	Held   bool // Holder is this process
 }
 
 // Errors of Runner.
@@ -95,7 +103,7 @@ func New(o *Options) (*Runner, error) {
 		}
 		r.jobs[s.job] = &job{
 			runner: r, schedule: s, ended: make(chan Entry), asked: make(chan question),
-			done: make(chan struct{}), status: Status{Job: s.job},
+			done: make(chan struct{}), nudge: make(chan struct{}, 1), status: Status{Job: s.job},
 		}
 	}
 	return r, nil
@@ -151,9 +159,10 @@ func (r *Runner) History(ctx context.Context, job string, n int) ([]Entry, error
 }
 
 // Pause keeps a job from starting until Resume; what is at work ends. It returns
-// when that is stored. Its error wraps ErrNoSchedule or ErrNotRunning.
+// when that is stored; in a Shared store that is the wish, which the process that runs
+// the schedule answers within seconds. Its error wraps ErrNoSchedule or ErrNotRunning.
 func (r *Runner) Pause(ctx context.Context, job string) error {
-	return r.ask(ctx, job, func(m *Machine, _ time.Time) Decision {
+	return r.ask(ctx, job, true, func(m *Machine, _ time.Time) Decision {
 		m.Pause()
 		return Decision{Changed: true}
 	})
@@ -162,13 +171,16 @@ func (r *Runner) Pause(ctx context.Context, job string) error {
 // Resume ends a pause: the schedule goes on with the first time from now on. Its
 // error wraps ErrNoSchedule or ErrNotRunning.
 func (r *Runner) Resume(ctx context.Context, job string) error {
-	return r.ask(ctx, job, (*Machine).Resume)
+	return r.ask(ctx, job, false, (*Machine).Resume)
 }
 
-func (r *Runner) ask(ctx context.Context, name string, change func(*Machine, time.Time) Decision) error {
+func (r *Runner) ask(ctx context.Context, name string, paused bool, change func(*Machine, time.Time) Decision) error {
 	j := r.jobs[name]
 	if j == nil {
 		return fmt.Errorf("%w: %s", ErrNoSchedule, name)
+	}
+	if s, ok := r.o.Store.(Shared); ok {
+		return j.leaveWord(ctx, s, paused)
 	}
 	q := question{change: change, stored: make(chan struct{})}
 	asked := j.asked
@@ -210,18 +222,30 @@ type job struct {
 
 	cancel context.CancelCauseFunc // of the run at work; nil = none
 
+	lose  context.CancelCauseFunc // ends the tenure in a Shared store
+	nudge chan struct{}           // has the hold renewed now
+
 	mu     sync.Mutex
 	status Status
 }
 
 func (j *job) run(ctx context.Context) {
 	defer close(j.done)
+	if s, ok := j.runner.o.Store.(Shared); ok {
+		j.runShared(ctx, s)
+		return
+	}
 	var state State
 	if !j.persist(ctx, func() (err error) { state, err = j.runner.o.Store.Load(ctx, j.schedule.job); return err }) {
 		return
 	}
 	m := NewMachine(j.schedule, state)
-	d := m.Tick(time.Now())
+	j.tenure(ctx, m, m.Tick(time.Now()))
+}
+
+// tenure runs the schedule from its first decision d on, until ctx ends; what is at
+// work then has ended when it returns.
+func (j *job) tenure(ctx context.Context, m *Machine, d Decision) {
 	var stored chan struct{} // of the question that d answers
 	for {
 		if !j.apply(ctx, m, d) {
@@ -267,6 +291,7 @@ func (j *job) drain(m *Machine) {
 	}
 	j.cancel(nil) // its ctx has ended
 	e := <-j.ended
+	j.cancel = nil
 	j.working(time.Time{}, 0)
 	j.last(m, e)
 }
@@ -296,11 +321,20 @@ func (j *job) State() State {
 	return j.status.State.clone()
 }
 
+// save stores what was decided. A schedule that is lost ends ctx.
+func (j *job) save(ctx context.Context, s State, entries []Entry) error {
+	err := j.runner.o.Store.Save(ctx, j.schedule.job, s, entries)
+	if errors.Is(err, ErrLost) {
+		j.lost(err)
+	}
+	return err
+}
+
 // apply stores what was decided and does it. It returns false where ctx has ended
 // before.
 func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 	state := m.State()
-	if d.Changed && !j.persist(ctx, func() error { return j.runner.o.Store.Save(ctx, j.schedule.job, state, d.Entries) }) {
+	if d.Changed && !j.persist(ctx, func() error { return j.save(ctx, state, d.Entries) }) {
 		return false
 	}
 	for _, e := range d.Entries {
@@ -372,7 +406,7 @@ func (j *job) attempts(ctx context.Context, logical time.Time) {
 	for {
 		e.Attempts++
 		j.working(logical, e.Attempts)
-		out, err := j.runner.o.Run(ctx, Request{Job: j.schedule.job, Logical: logical, Attempt: e.Attempts})
+		out, err := j.runner.o.Run(ctx, Request{Job: j.schedule.job, Logical: logical, Attempt: e.Attempts, Confirm: j.confirm})
 		if err == nil {
 			e.Result, e.Error = OK, ""
 			if out.Published {

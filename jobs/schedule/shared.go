@@ -1,0 +1,219 @@
+package schedule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Lease is how long a process holds a schedule of a Shared store after it has renewed
+// its hold: as long as an HBase takes to recover from the death of a server, so that
+// this alone moves no schedule.
+const Lease = 30 * time.Second
+
+const (
+	// renewal is how often a hold is renewed, and how often others look at it.
+	renewal = 5 * time.Second
+	// giveUp is how long after it was last renewed a hold counts as lost: what is
+	// at work is cancelled, and has a third of the Lease to end.
+	giveUp = 20 * time.Second
+	// releaseTimeout bounds the last call of a Runner that ends.
+	releaseTimeout = 5 * time.Second
+)
+
+// ErrLost is the error of whoever does not hold a schedule, or not any more.
+var ErrLost = errors.New("schedule: another process holds the schedule")
+
+// Shared is a Store that several processes use. One of them at most holds the schedule
+// of a job; it alone decides for it, and runs it. Clocks of different machines are not
+// compared: who wants the schedule looks for a whole Lease of its own clock whether it
+// is renewed. Save is refused with ErrLost to whoever does not hold it.
+type Shared interface {
+	Store
+	// Take takes the schedule where nobody holds it, or where its holder has not
+	// renewed its hold between calls of Take that are a Lease apart.
+	Take(ctx context.Context, job string) (Claim, error)
+	// Renew renews the hold of this process. It takes nothing: its error wraps
+	// ErrLost where another has taken the schedule since it was taken here, even
+	// if that has given it up again.
+	Renew(ctx context.Context, job string) (Claim, error)
+	// Release gives up the hold of this process, if it has it.
+	Release(ctx context.Context, job string) error
+	// Ask asks whoever holds the schedule, or will, to pause or to resume it. It
+	// may be called by anybody.
+	Ask(ctx context.Context, job string, paused bool) error
+}
+
+// Claim is what a Shared store says of a schedule.
+type Claim struct {
+	Held   bool   // by this process
+	Holder string // the process; empty = none
+	State  State
+	Asked  Ask // the last one
+}
+
+// Ask is a wish that a schedule pause or go on.
+type Ask struct {
+	N      int64 `json:"n"` // counts them from 1
+	Paused bool  `json:"paused"`
+}
+
+// Answer pauses or resumes the schedule as somebody has asked for, once, and goes on.
+func (m *Machine) Answer(a Ask, now time.Time) Decision {
+	if a.N <= m.state.Answered {
+		return m.Tick(now)
+	}
+	m.state.Answered = a.N
+	var d Decision
+	if a.Paused {
+		m.Pause()
+		d = m.Tick(now)
+	} else {
+		d = m.Resume(now)
+	}
+	d.Changed = true
+	return d
+}
+
+// runShared runs the schedule whenever this process holds it, until ctx ends.
+func (j *job) runShared(ctx context.Context, s Shared) {
+	for {
+		claim, ok := j.take(ctx, s)
+		if !ok {
+			return
+		}
+		j.hold(ctx, s, claim)
+	}
+}
+
+// take waits until this process holds the schedule, and returns false where ctx has
+// ended before.
+func (j *job) take(ctx context.Context, s Shared) (c Claim, ok bool) {
+	look := time.NewTicker(renewal)
+	defer look.Stop()
+	for {
+		if !j.persist(ctx, func() (err error) { c, err = s.Take(ctx, j.schedule.job); return err }) {
+			return c, false
+		}
+		j.mu.Lock()
+		if j.status.Holder != c.Holder {
+			j.runner.o.Logger.Info("schedule has a holder", "job", j.schedule.job, "holder", c.Holder, "held", c.Held)
+		}
+		j.status.State, j.status.Holder, j.status.Held = c.State, c.Holder, c.Held
+		j.status.Next = j.schedule.Next(c.State.Decided)
+		j.mu.Unlock()
+		if c.Held {
+			return c, true
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return c, false
+		}
+	}
+}
+
+// hold runs the schedule until it is lost or ctx ends, when it is given up.
+func (j *job) hold(ctx context.Context, s Shared, c Claim) {
+	held, lose := context.WithCancelCause(ctx)
+	defer lose(nil)
+	j.lose = lose
+	renewed := make(chan struct{})
+	go func() { // ends with held
+		defer close(renewed)
+		j.renew(held, s, c.State.Answered)
+	}()
+	m := NewMachine(j.schedule, c.State)
+	j.tenure(held, m, m.Answer(c.Asked, time.Now()))
+	cause := context.Cause(held)
+	lose(nil)
+	<-renewed
+	j.mu.Lock()
+	j.status.Held, j.status.Holder = false, ""
+	j.mu.Unlock()
+	if errors.Is(cause, ErrLost) {
+		j.runner.o.Logger.Warn("schedule is lost to another process", "job", j.schedule.job, "err", cause)
+		return
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
+	defer cancel()
+	if err := s.Release(last, j.schedule.job); err != nil && !errors.Is(err, ErrLost) {
+		j.runner.o.Logger.Warn("schedule was not given up; another process takes it when the lease is over", "job", j.schedule.job, "err", err)
+	}
+}
+
+// renew keeps the hold until ctx ends, and loses it where it cannot. It passes on what
+// is asked for; answered is the last of it that was answered.
+func (j *job) renew(ctx context.Context, s Shared, answered int64) {
+	tick := time.NewTicker(renewal)
+	defer tick.Stop()
+	var q question
+	var asked chan<- question // nil = there is nothing to pass on
+	for last := time.Now(); ; {
+		select {
+		case asked <- q:
+			asked = nil
+			continue
+		case <-tick.C:
+		case <-j.nudge:
+		case <-ctx.Done():
+			return
+		}
+		began := time.Now()
+		// At least something: a process that was stopped for long finds out here.
+		call, cancel := context.WithTimeout(ctx, max(renewal, giveUp-time.Since(last)))
+		c, err := s.Renew(call, j.schedule.job)
+		cancel()
+		switch {
+		case err == nil:
+			last = began
+		case errors.Is(err, ErrLost), time.Since(last) >= giveUp:
+			j.lost(err)
+			return
+		default:
+			continue
+		}
+		if c.Asked.N > answered {
+			answered = c.Asked.N
+			q = question{change: func(m *Machine, now time.Time) Decision { return m.Answer(c.Asked, now) }, stored: make(chan struct{})}
+			asked = j.asked
+		}
+	}
+}
+
+// lost ends the tenure.
+func (j *job) lost(err error) {
+	if !errors.Is(err, ErrLost) {
+		err = fmt.Errorf("%w, or may: the hold was not renewed for %s: %w", ErrLost, giveUp, err)
+	}
+	j.mu.Lock()
+	j.status.Held = false // whatever is at work may take a while to end
+	j.mu.Unlock()
+	j.lose(err)
+}
+
+// confirm returns nil where this process holds the schedule now.
+func (j *job) confirm(ctx context.Context) error {
+	s, ok := j.runner.o.Store.(Shared)
+	if !ok {
+		return nil
+	}
+	_, err := s.Renew(ctx, j.schedule.job)
+	if errors.Is(err, ErrLost) {
+		j.lost(err)
+	}
+	return err
+}
+
+// leaveWord asks the holder of a shared schedule, which may be this process.
+func (j *job) leaveWord(ctx context.Context, s Shared, paused bool) error {
+	if err := s.Ask(ctx, j.schedule.job, paused); err != nil {
+		return err
+	}
+	select {
+	case j.nudge <- struct{}{}:
+	default: // there is one
+	}
+	return nil
+}
