@@ -141,6 +141,9 @@ type importColumn struct {
 	qualifier []byte
 	coding    columnar.Coding
 	required  bool // null is an error
+	// Of a map of what no column of the family names: those that are named.
+	isMap bool
+	named map[string]bool
 }
 
 func (m *tableImport) run(ctx context.Context) (*Imported, error) {
@@ -226,10 +229,15 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 			if columnar.IsRowField(c.From) {
 				break // the row key has it
 			}
-			if strings.HasPrefix(c.From, columnar.FromUnmatched) {
-				return unsupported("column %s has columns of a family as a JSON object (%s)", c.Name, c.From)
-			}
 			family, qualifier, _ := strings.Cut(c.From, ":")
+			if rest, ok := strings.CutPrefix(c.From, columnar.FromUnmatched); ok {
+				typ, _ := columnar.ParseType(c.Type)
+				if _, ok := typ.Map(); !ok {
+					return unsupported("column %s has columns of a family as a JSON object (%s), not as a map", c.Name, c.From)
+				}
+				family = rest
+				m.columns[i].isMap, m.columns[i].named = true, m.named(rest)
+			}
 			if err := m.takes(family); err != nil {
 				return fmt.Errorf("column %s: %w", c.Name, err)
 			}
@@ -251,6 +259,17 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 		return unsupported("it has no column from a cell")
 	}
 	return nil
+}
+
+// named returns the qualifiers of a family that are columns.
+func (m *tableImport) named(family string) map[string]bool {
+	named := map[string]bool{}
+	for i := range m.manifest.Columns {
+		if qualifier, ok := strings.CutPrefix(m.manifest.Columns[i].From, family+":"); ok {
+			named[qualifier] = true
+		}
+	}
+	return named
 }
 
 // takes says why cells cannot be written to a family.
@@ -365,6 +384,12 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 		if c.family == "" || b.Vector(j).IsNull(i) && !c.required {
 			continue
 		}
+		if c.isMap {
+			if err := m.putEntries(&mutation, b, j, i, at); err != nil {
+				return err
+			}
+			continue
+		}
 		value, err := m.encode(b, j, i)
 		if err != nil {
 			return err
@@ -418,6 +443,32 @@ func (m *tableImport) encodeAs(b *columnar.Batch, column int, coding columnar.Co
 		return nil, &columnError{name, err}
 	}
 	return value, nil
+}
+
+// putEntries adds the writes of the cells of a map. A value that is null, which files of
+// others may have, is no cell.
+func (m *tableImport) putEntries(mutation *cell.Mutation, b *columnar.Batch, column, i int, at cell.Timestamp) error {
+	c, v, name := &m.columns[column], b.Vector(column), m.manifest.Columns[column].Name
+	if v.IsNull(i) {
+		return &columnError{name, errors.New("it is null")}
+	}
+	for e, end := v.EntriesOf(i); e < end; e++ {
+		qualifier := bytes.Clone(v.Keys().Bytes(e))
+		if c.named[string(qualifier)] {
+			return &columnError{name, fmt.Errorf("it has %q, which is a column of its own", qualifier)}
+		}
+		if v.Values().IsNull(e) {
+			continue
+		}
+		value, err := v.Values().AppendValue(nil, c.coding, e)
+		if err != nil {
+			return &columnError{name, fmt.Errorf("%q: %w", qualifier, err)}
+		}
+		if err := m.put(mutation, c.family, qualifier, at, value); err != nil {
+			return &columnError{name, err}
+		}
+	}
+	return nil
 }
 
 // put adds the write of one cell, of which a counter is set.

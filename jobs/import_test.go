@@ -93,6 +93,16 @@ func priced(t testing.TB) func(e store.Engine) {
 	}
 }
 
+// withRest is some of perRow, and the other columns of its families as maps.
+var withRest = []columnar.ColumnSpec{
+	{Name: "key", From: "$row", Type: "bytes"},
+	{Name: "s", From: "f:s", Type: "string"},
+	{Name: "be", From: "f:be", Type: "int64", Coding: "int64be"},
+	{Name: "f", From: "$unmatched.f", Type: "map"},
+	{Name: "g", From: "$unmatched.g", Type: "map", Coding: "raw"},
+	{Name: "n", From: "$unmatched.n", Type: "map(int64)"},
+}
+
 // TestImportIsExport: a table that was exported and imported is the same table, in
 // both modes and formats, in chunks of any size, through both engines.
 func TestImportIsExport(t *testing.T) {
@@ -109,6 +119,8 @@ func TestImportIsExport(t *testing.T) {
 		{name: "rows from arrow", spec: Spec{Columns: perRow, Formats: []string{Parquet, Arrow}}, write: typed, format: Arrow, embedded: true},
 		{name: "cells", spec: Spec{Columns: perCell, Rows: "cell"}, write: typed, chunk: 200, embedded: true},
 		{name: "decimals", spec: Spec{Columns: withPrice}, write: priced, chunk: 100},
+		{name: "maps", spec: Spec{Columns: withRest}, write: typed, chunk: 100, embedded: true},
+		{name: "maps from arrow", spec: Spec{Columns: withRest, Formats: []string{Arrow}}, write: typed},
 		{name: "decimals from arrow", spec: Spec{Columns: withPrice, Formats: []string{Arrow}}, write: priced, embedded: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -284,7 +284,7 @@ func (i *fileImport) describe(columns []columnar.Column, mode string) error {
 		d := Column{Name: c.Name, Type: c.Type.String()}
 		if at := slices.IndexFunc(i.specs, func(s columnar.ColumnSpec) bool { return s.Name == c.Name }); at >= 0 {
 			s := &i.specs[at]
-			if s.Type != d.Type && (s.Type != columnar.String.String() && s.Type != columnar.Bytes.String() || c.Type.Storage() != columnar.Bytes) {
+			if want, _ := columnar.ParseType(s.Type); !takesType(want, c.Type) {
 				return fmt.Errorf("%w: column %s is of type %s, not %s", store.ErrInvalidArgument, c.Name, c.Type, s.Type)
 			}
 			d.From, d.Coding = s.From, s.Coding
@@ -306,6 +306,16 @@ func (i *fileImport) describe(columns []columnar.Column, mode string) error {
 		t.columns[n].required = required[n]
 	}
 	return nil
+}
+
+// takesType reports whether a file's column of type got is one of type want: the same, or
+// some text for bytes and strings, and for those that maps have.
+func takesType(want, got columnar.Type) bool {
+	if values, ok := want.Map(); ok {
+		of, ok := got.Map()
+		return ok && takesType(values, of)
+	}
+	return want == got || (want == columnar.String || want == columnar.Bytes) && got.Storage() == columnar.Bytes
 }
 
 // keyColumns finds the columns of Key in those of a file.

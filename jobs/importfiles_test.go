@@ -38,6 +38,8 @@ func TestImportFiles(t *testing.T) {
 		{"rows", Spec{Columns: perRow}, nil},
 		{"rows from arrow", Spec{Columns: perRow, Formats: []string{Arrow}}, nil},
 		{"cells", Spec{Columns: perCell, Rows: "cell"}, nil},
+		{"maps", Spec{Columns: withRest}, nil},
+		{"maps from arrow", Spec{Columns: withRest, Formats: []string{Arrow}}, nil},
 		{"a key column", Spec{Columns: perRow}, []string{"key"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

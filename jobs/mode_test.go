@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -452,6 +453,7 @@ func TestUnmatched(t *testing.T) {
 		{Name: "q", From: "f:q", Type: "string"},
 		{Name: "rest", From: "$unmatched.f", Type: "json"},
 		{Name: "counts", From: "$unmatched.n", Type: "string"},
+		{Name: "map", From: "$unmatched.f", Type: "map(string)"},
 	}
 	spec := &Spec{Columns: columns, Families: []string{"f", "n"}, Formats: []string{Parquet, Arrow}}
 	s, at := exportedTable(t, spec, func(e store.Engine) {
@@ -463,14 +465,14 @@ func TestUnmatched(t *testing.T) {
 	if err != nil || !r.OK() {
 		t.Fatalf("verify: %v, %v", err, r.Err())
 	}
-	want := [][]string{{"a", "1", `{"x":"3","y":"2"}`, `{"hits":-5}`}, {"b", "1", "-", "-"}}
+	want := [][]string{{"a", "1", `{"x":"3","y":"2"}`, `{"hits":-5}`, "x=3,y=2"}, {"b", "1", "-", "-", "-"}}
 	for _, format := range spec.Formats {
 		if d := gocmp.Diff(want, readFormat(t, r.Dir, r.Manifest, format)); d != "" {
 			t.Errorf("%s (-want +got)\n%s", format, d)
 		}
 	}
 	_, err = Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: openMemory(t), Into: "t"})
-	if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "column rest has columns of a family as a JSON object ($unmatched.f)") {
+	if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "column rest has columns of a family as a JSON object ($unmatched.f), not as a map") {
 		t.Errorf("import: %v", err)
 	}
 	d, err := s.Table(t.Context(), "t")
@@ -479,5 +481,72 @@ func TestUnmatched(t *testing.T) {
 	}
 	if _, err := Compile("j", &Spec{Table: "t", Columns: columns, Families: []string{"f"}}, d); err == nil || err.Error() != `families: a column comes from family "n", which is not among them` {
 		t.Errorf("a family that is not read: %v", err)
+	}
+}
+
+// TestMapsOfRuns: maps go through partitions, and joins of tables and of published runs,
+// as other values do; an import names a key that is a column of its own.
+func TestMapsOfRuns(t *testing.T) {
+	t.Parallel()
+	columns := []columnar.ColumnSpec{
+		{Name: "key", From: "$row", Type: "string"},
+		{Name: "q", From: "f:q", Type: "string"},
+		{Name: "rest", From: "$unmatched.f", Type: "map"},
+	}
+	s, at := exportedTable(t, &Spec{Columns: columns, PartitionBy: []string{"q"}}, func(e store.Engine) {
+		for i := range 6 {
+			ops := []cell.Op{putOp("f", "q", 1, fmt.Sprint(i%2))}
+			for j := range i % 3 {
+				ops = append(ops, putOp("f", fmt.Sprintf("x%d", j), 1, "\xff"+fmt.Sprint(i)))
+			}
+			mutate(t, e, "t", fmt.Sprintf("row%02d", i), ops...)
+		}
+	})
+	all := map[string]*Job{"t": mustCompile(t, "t", &Spec{Table: "t", Columns: columns}, nil)}
+	want := [][]string{
+		{"row00", "-", "0"},
+		{"row01", "x0=\xff1", "1"},
+		{"row02", "x0=\xff2,x1=\xff2", "0"},
+		{"row03", "-", "1"},
+		{"row04", "x0=\xff4", "0"},
+		{"row05", "x0=\xff5,x1=\xff5", "1"},
+	}
+	for _, method := range []string{join.Merge, join.Hash, join.Lookup, "runs"} {
+		spec := &JoinSpec{Left: JoinSide{Job: "t"}, Right: JoinSide{Job: "t"}, Formats: []string{Parquet, Arrow}, Spec: join.Spec{
+			Kind: join.Inner, Method: method, On: []join.On{{Left: "key"}},
+			Columns: []join.Column{{Name: "key", From: "key.key"}, {Name: "rest", From: "right.rest"}, {Name: "q", From: "left.q"}},
+		}}
+		if method == "runs" {
+			spec.Method, spec.Left, spec.Right = join.Merge, JoinSide{Run: at}, JoinSide{Run: at}
+		}
+		j, err := CompileJoin("j", spec, func(name string) *Job { return all[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := &JoinOptions{Join: j, Out: t.TempDir()}
+		if j.Live() {
+			o.Source = s
+		}
+		m, err := RunJoin(t.Context(), o)
+		if err != nil {
+			t.Fatalf("%s: %v", method, err)
+		}
+		r, err := Verify(t.Context(), filepath.Join(o.Out, "j"))
+		if err != nil || !r.OK() {
+			t.Fatalf("%s: verify: %v, %v", method, err, r.Err())
+		}
+		for _, format := range spec.Formats {
+			if d := gocmp.Diff(want, readFormat(t, r.Dir, m, format)); d != "" {
+				t.Errorf("%s, %s (-want +got)\n%s", method, format, d)
+			}
+		}
+	}
+	_, err := ImportFiles(t.Context(), &ImportFilesOptions{
+		From: mustLocal(t, runOf(t, at)), To: openMemory(t), Into: "t", Time: time.UnixMilli(1),
+		Columns: []columnar.ColumnSpec{columns[0], {Name: "q", From: "f:x1", Type: "string"}, columns[2]},
+	})
+	var row *RowError
+	if !errors.As(err, &row) || row.Column != "rest" || row.Err.Error() != `it has "x1", which is a column of its own` {
+		t.Errorf("Got %v", err)
 	}
 }

@@ -143,9 +143,7 @@ func (m *partitionMerge) take() error {
 		if err := m.batch.Vector(i).AppendFrom(v, f.row); err != nil {
 			return err
 		}
-		if v.Type().Storage() == columnar.Bytes {
-			m.bytes += len(v.Bytes(f.row))
-		}
+		m.bytes += v.Size(f.row)
 	}
 	switch err := f.advance(); {
 	case err == io.EOF:

@@ -210,11 +210,7 @@ func (w *partitionWriter) add(ctx context.Context, p *partition, b *columnar.Bat
 		if err := p.batch.Vector(n).AppendFrom(from, i); err != nil {
 			return err
 		}
-		if from.Type().Storage() == columnar.Bytes {
-			p.bytes += len(from.Bytes(i))
-		} else {
-			p.bytes += 8
-		}
+		p.bytes += from.Size(i)
 	}
 	if p.batch.Rows() >= columnar.DefaultBatchRows || int64(p.bytes) >= min(columnar.DefaultBatchBytes, w.run.Job.layout.rowGroupBytes) ||
 		w.run.batchRows > 0 && p.batch.Rows() >= w.run.batchRows {

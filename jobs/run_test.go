@@ -108,7 +108,13 @@ func readOf(t *testing.T, m *Manifest, dir string, f *File) [][]string {
 }
 
 func text(v *columnar.Vector, i int) string {
-	switch {
+	switch _, isMap := v.Type().Map(); {
+	case isMap && !v.IsNull(i):
+		var entries []string
+		for e, end := v.EntriesOf(i); e < end; e++ {
+			entries = append(entries, text(v.Keys(), e)+"="+text(v.Values(), e))
+		}
+		return strings.Join(entries, ",")
 	case v.IsNull(i):
 		return "-"
 	case v.Type() == columnar.Int64 || v.Type() == columnar.Timestamp:

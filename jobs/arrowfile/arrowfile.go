@@ -6,7 +6,7 @@
 // place where it is not compressed. A Writer or Reader belongs to one goroutine
 // at a time. They do not close what they write to or read from.
 //
-// It does not write the stream format, dictionaries or nested columns.
+// It does not write the stream format, dictionaries or nested columns other than maps.
 package arrowfile
 
 import (
@@ -183,6 +183,10 @@ func columnType(f arrow.Field) (columnar.Type, bool) {
 	}
 	if d, ok := f.Type.(*arrow.Decimal128Type); ok {
 		return columnar.Decimal(int(d.Precision), int(d.Scale))
+	}
+	if m, ok := f.Type.(*arrow.MapType); ok && arrow.TypeEqual(m.KeyType(), columnar.String.Arrow()) {
+		value, _ := columnType(m.ItemField())
+		return columnar.Map(value)
 	}
 	for c := columnar.String; c <= columnar.Bytes; c++ {
 		if arrow.TypeEqual(c.Arrow(), f.Type) {

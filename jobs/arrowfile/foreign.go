@@ -1,6 +1,7 @@
 package arrowfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -26,8 +27,8 @@ type ForeignReader struct {
 // which come in that order. It takes the types of which one of ours holds every value:
 // integers but uint64 are int64, float32 is float64, large strings and bytes and those
 // of a fixed size are string and bytes, and timestamps of any unit are µs, those
-// without a zone as if in UTC; one between two µs is an error of Next. Other columns
-// are passed over. Its error names the column that is missing or of another type. A
+// without a zone as if in UTC; one between two µs is an error of Next. Maps from strings
+// to integers, floats, strings or bytes are maps. Other columns are passed over. Its error names the column that is missing or of another type. A
 // nil allocator is the Go heap.
 func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memory.Allocator) (rd *ForeignReader, err error) {
 	defer recovered(&err)
@@ -74,6 +75,14 @@ func foreignType(t arrow.DataType) (columnar.Type, bool) {
 		return columnar.Bytes, true
 	case arrow.TIMESTAMP:
 		return columnar.Timestamp, true
+	case arrow.MAP:
+		m := t.(*arrow.MapType)
+		key, _ := foreignType(m.KeyType())
+		value, ok := foreignType(m.ItemType())
+		if !ok || key != columnar.String {
+			return 0, false
+		}
+		return columnar.Map(value)
 	}
 	return 0, false
 }
@@ -139,10 +148,32 @@ func appendForeign(v *columnar.Vector, a arrow.Array, i int) error {
 		return v.AppendBytes(a.Value(i))
 	case *array.Timestamp:
 		return appendTime(v, int64(a.Value(i)), a.DataType().(*arrow.TimestampType).Unit)
+	case *array.Map:
+		return appendMap(v, a, i)
 	default:
 		return fmt.Errorf("values of type %s", a.DataType())
 	}
 	return nil
+}
+
+// appendMap appends value i of an array of maps. Values of it may be null.
+func appendMap(v *columnar.Vector, a *array.Map, i int) error {
+	start, end := a.ValueOffsets(i)
+	keys, items := a.Keys(), a.Items()
+	for e := int(start); e < int(end); e++ {
+		if keys.IsNull(e) {
+			return errors.New("a map has a null for a key")
+		}
+		if err := appendForeign(v.Keys(), keys, e); err != nil {
+			return err
+		}
+		if items.IsNull(e) {
+			v.Values().AppendNull()
+		} else if err := appendForeign(v.Values(), items, e); err != nil {
+			return err
+		}
+	}
+	return v.AppendEntries()
 }
 
 // appendTime appends a time of any unit as µs.

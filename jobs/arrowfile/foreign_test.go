@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/columnar/columnartest"
 )
 
 // writeForeign writes a file of one record with a column for each type, whose values
@@ -104,6 +105,32 @@ func TestForeignReader(t *testing.T) {
 	}
 	if _, err := rd.Next(); err != io.EOF {
 		t.Errorf("Got %v at the end", err)
+	}
+}
+
+func TestForeignMaps(t *testing.T) {
+	t.Parallel()
+	r := writeForeign(t, `[{"m": [{"key": "a", "value": 1}, {"key": "b", "value": null}], "d": [], "i": []}, {"m": null, "d": [], "i": []}, {"m": [], "d": [], "i": []}]`,
+		arrow.Field{Name: "m", Type: arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int16), Nullable: true},
+		arrow.Field{Name: "d", Type: arrow.MapOf(arrow.BinaryTypes.String, arrow.FixedWidthTypes.Boolean)},
+		arrow.Field{Name: "i", Type: arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String)},
+	)
+	rd, err := NewForeignReader(r, r.Size(), []string{"m"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	b, err := rd.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([][]string{{`{"a": 1, "b": null}`}, {"null"}, {"{}"}}, columnartest.Texts(b)); d != "" || rd.Columns()[0].Type.String() != "map(int64)" {
+		t.Errorf("%v: %s", rd.Columns(), d)
+	}
+	for _, name := range []string{"d", "i"} {
+		if _, err := NewForeignReader(r, r.Size(), []string{name}, nil); err == nil || !strings.Contains(err.Error(), "column "+name+" has type map<") {
+			t.Errorf("%s: Got %v", name, err)
+		}
 	}
 }
 

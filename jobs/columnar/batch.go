@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash"
+	"math"
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
@@ -57,22 +58,29 @@ func (b *Batch) Share(i int, v *Vector) { b.vectors[i] = *v }
 // HashTo writes what the values are to h, the same bytes for equal batches on
 // machines of one byte order, and others for others.
 func (b *Batch) HashTo(h hash.Hash) {
-	var n [8]byte
 	for i := range b.vectors {
-		v := &b.vectors[i]
-		valid := v.valid
-		if v.nulls == 0 {
-			valid = nil
-		}
-		parts := [...][]byte{
-			valid, arrow.Int64Traits.CastToBytes(v.int64s), arrow.Float64Traits.CastToBytes(v.floats), v.bits,
-			arrow.Int32Traits.CastToBytes(v.offsets), v.data,
-		}
-		for _, part := range parts {
-			binary.LittleEndian.PutUint64(n[:], uint64(len(part)))
-			_, _ = h.Write(n[:]) // never an error
-			_, _ = h.Write(part)
-		}
+		b.vectors[i].hashTo(h)
+	}
+}
+
+func (v *Vector) hashTo(h hash.Hash) {
+	valid := v.valid
+	if v.nulls == 0 {
+		valid = nil
+	}
+	parts := [...][]byte{
+		valid, arrow.Int64Traits.CastToBytes(v.int64s), arrow.Float64Traits.CastToBytes(v.floats), v.bits,
+		arrow.Int32Traits.CastToBytes(v.offsets), v.data,
+	}
+	var n [8]byte
+	for _, part := range parts {
+		binary.LittleEndian.PutUint64(n[:], uint64(len(part)))
+		_, _ = h.Write(n[:]) // never an error
+		_, _ = h.Write(part)
+	}
+	if v.keys != nil {
+		v.keys.hashTo(h)
+		v.values.hashTo(h)
 	}
 }
 
@@ -102,27 +110,7 @@ func ArrowSchema(columns []Column, metadata map[string]string) *arrow.Schema {
 func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
 	arrays := make([]arrow.Array, len(b.vectors))
 	for i := range b.vectors {
-		v := &b.vectors[i]
-		buffers := make([]*memory.Buffer, 2, 3)
-		if v.nulls > 0 {
-			buffers[0] = memory.NewBufferBytes(v.valid)
-		}
-		switch v.typ.Storage() {
-		case Int64:
-			if _, _, ok := v.typ.Decimal(); ok {
-				buffers[1] = memory.NewBufferBytes(wide(v.int64s))
-				break
-			}
-			buffers[1] = memory.NewBufferBytes(arrow.Int64Traits.CastToBytes(v.int64s))
-		case Float64:
-			buffers[1] = memory.NewBufferBytes(arrow.Float64Traits.CastToBytes(v.floats))
-		case Bool:
-			buffers[1] = memory.NewBufferBytes(v.bits)
-		default:
-			buffers[1] = memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v.offsets))
-			buffers = append(buffers, memory.NewBufferBytes(v.data))
-		}
-		data := array.NewData(schema.Field(i).Type, v.n, buffers, nil, v.nulls, 0)
+		data := b.vectors[i].arrayData(schema.Field(i).Type)
 		arrays[i] = array.MakeFromData(data)
 		data.Release()
 	}
@@ -131,6 +119,40 @@ func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
 		a.Release()
 	}
 	return r
+}
+
+// arrayData returns the values as Arrow holds those of type t, in v's memory.
+func (v *Vector) arrayData(t arrow.DataType) *array.Data {
+	buffers := make([]*memory.Buffer, 2, 3)
+	if v.nulls > 0 {
+		buffers[0] = memory.NewBufferBytes(v.valid)
+	}
+	switch v.typ.Storage() {
+	case Int64:
+		if _, _, ok := v.typ.Decimal(); ok {
+			buffers[1] = memory.NewBufferBytes(wide(v.int64s))
+			break
+		}
+		buffers[1] = memory.NewBufferBytes(arrow.Int64Traits.CastToBytes(v.int64s))
+	case Float64:
+		buffers[1] = memory.NewBufferBytes(arrow.Float64Traits.CastToBytes(v.floats))
+	case Bool:
+		buffers[1] = memory.NewBufferBytes(v.bits)
+	case Entries:
+		buffers[1] = memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v.offsets))
+		entries := t.(*arrow.MapType).Elem().(*arrow.StructType)
+		keys, values := v.keys.arrayData(entries.Field(0).Type), v.values.arrayData(entries.Field(1).Type)
+		pairs := array.NewData(entries, v.keys.n, []*memory.Buffer{nil}, []arrow.ArrayData{keys, values}, 0, 0)
+		data := array.NewData(t, v.n, buffers, []arrow.ArrayData{pairs}, v.nulls, 0)
+		keys.Release()
+		values.Release()
+		pairs.Release()
+		return data
+	default:
+		buffers[1] = memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(v.offsets))
+		buffers = append(buffers, memory.NewBufferBytes(v.data))
+	}
+	return array.NewData(t, v.n, buffers, nil, v.nulls, 0)
 }
 
 // wide returns numbers as Arrow's 128 bits, in this machine's byte order.
@@ -155,6 +177,9 @@ func (b *Batch) SetRecord(r arrow.Record) error {
 }
 
 func (v *Vector) setArray(a arrow.Array) error {
+	if maps, ok := a.(*array.Map); ok {
+		return v.setMaps(maps)
+	}
 	for i := range a.Len() {
 		if a.IsNull(i) {
 			v.AppendNull()
@@ -186,4 +211,39 @@ func (v *Vector) setArray(a arrow.Array) error {
 		}
 	}
 	return nil
+}
+
+// setMaps is setArray of maps whose entries lie one after the other, those of nulls
+// nowhere, as arrayData makes them.
+func (v *Vector) setMaps(a *array.Map) error {
+	if a.Len() == 0 {
+		return nil
+	}
+	first, _ := a.ValueOffsets(0)
+	_, last := a.ValueOffsets(a.Len() - 1)
+	if first < 0 || last < first || last > int64(a.Keys().Len()) || last-first > int64(math.MaxInt32-v.keys.n) {
+		return errOffsets
+	}
+	before, at := v.keys.n, first
+	for i := range a.Len() {
+		start, end := a.ValueOffsets(i)
+		if start != at || end < start || end > last || end > start && a.IsNull(i) {
+			return errOffsets
+		}
+		at = end
+		if a.IsNull(i) {
+			v.AppendNull()
+		} else {
+			v.offsets = append(v.offsets, 0)
+			v.appended()
+		}
+		v.offsets[v.n] = int32(before + int(end-first))
+	}
+	keys, values := array.NewSlice(a.Keys(), first, last), array.NewSlice(a.Items(), first, last)
+	defer keys.Release()
+	defer values.Release()
+	if err := v.keys.setArray(keys); err != nil {
+		return err
+	}
+	return v.values.setArray(values)
 }

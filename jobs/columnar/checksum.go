@@ -16,7 +16,8 @@ import (
 // A column's digest is the SHA-256 of its values: a null is the byte 0; a value is
 // the byte 1, the length of its text (4 bytes big-endian) and its text: strings,
 // bytes and JSON as they are, int64 and timestamp (µs) in decimal, bool as true or
-// false, float64 as its 8 bytes big-endian, decimals with all digits of their scale.
+// false, float64 as its 8 bytes big-endian, decimals with all digits of their scale,
+// maps as what this makes of each key and its value, in their order.
 type Checksum struct {
 	hashes []hash.Hash
 	buffer []byte
@@ -60,6 +61,10 @@ func appendChecksum(dst []byte, v *Vector, i int) []byte {
 		dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(v.floats[i]))
 	case Bool:
 		dst = strconv.AppendBool(dst, v.Bool(i))
+	case Entries:
+		for e, end := v.EntriesOf(i); e < end; e++ {
+			dst = appendChecksum(appendChecksum(dst, v.keys, e), v.values, e)
+		}
 	default:
 		dst = append(dst, v.Bytes(i)...)
 	}

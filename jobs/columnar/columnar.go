@@ -25,7 +25,7 @@ import (
 	"github.com/apache/arrow/go/v15/arrow"
 )
 
-// Type is the type of a column: one of the constants, or a Decimal.
+// Type is the type of a column: one of the constants, a Decimal or a Map.
 type Type uint32
 
 // The column types.
@@ -47,6 +47,9 @@ func (t Type) String() string {
 	if p, s, ok := t.Decimal(); ok {
 		return fmt.Sprintf("decimal(%d,%d)", p, s)
 	}
+	if value, ok := t.Map(); ok {
+		return mapName(value)
+	}
 	if t == 0 || int(t) >= len(typeNames) {
 		return fmt.Sprintf("Type(%d)", uint32(t))
 	}
@@ -59,6 +62,9 @@ func ParseType(s string) (t Type, ok bool) {
 		if typeNames[i] == s {
 			return i, true
 		}
+	}
+	if t, ok := parseMapType(s); ok {
+		return t, true
 	}
 	return parseDecimalType(s)
 }
@@ -84,11 +90,17 @@ func (t Type) Arrow() arrow.DataType {
 	if p, s, ok := t.Decimal(); ok {
 		return &arrow.Decimal128Type{Precision: int32(p), Scale: int32(s)}
 	}
+	if value, ok := t.Map(); ok {
+		m := arrow.MapOf(String.Arrow(), value.Arrow())
+		m.SetItemNullable(false)
+		return m
+	}
 	return arrow.Null
 }
 
 // Storage returns the type as which a Vector holds the values of columns of type t:
-// Int64 (which timestamps and decimals are, too), Float64, Bool, or Bytes, which is any text.
+// Int64 (which timestamps and decimals are, too), Float64, Bool, Entries, or Bytes,
+// which is any text.
 func (t Type) Storage() Type {
 	switch t {
 	case Int64, Timestamp:
@@ -98,6 +110,9 @@ func (t Type) Storage() Type {
 	}
 	if _, _, ok := t.Decimal(); ok {
 		return Int64
+	}
+	if _, ok := t.Map(); ok {
+		return Entries
 	}
 	return Bytes
 }
@@ -199,13 +214,17 @@ var codings = [...][]Coding{
 	decimal:   {Text},
 }
 
-// Codings returns the codings that cells of a type may have, its default first.
+// Codings returns the codings that cells of a type may have, its default first; of
+// maps, the cells of their values.
 func (t Type) Codings() []Coding {
 	return slices.Clone(t.codings())
 }
 
 // codings is Codings, which must not be changed.
 func (t Type) codings() []Coding {
+	if value, ok := t.Map(); ok {
+		return value.codings()
+	}
 	if kind := t & 0xff; int(kind) < len(codings) {
 		return codings[kind]
 	}

@@ -19,10 +19,11 @@ type ColumnSpec struct {
 	// qualifier), $row, $row.NAME (a field of row_key), $timestamp, or with rows:
 	// cell $family, $qualifier and $value; with incremental and with mode: history
 	// also $op; with rows: row also $unmatched.FAMILY, the columns of a family
-	// that no other column names, as a JSON object.
+	// that no other column names, as a map or as a JSON object.
 	From string `yaml:"from"`
 	// Type is string, int64, float64, bool, timestamp, bytes, json or
-	// decimal(PRECISION,SCALE) with at most 18 digits.
+	// decimal(PRECISION,SCALE) with at most 18 digits; of $unmatched.FAMILY it is
+	// map, map(string), map(int64), map(float64), json or string.
 	Type string `yaml:"type"`
 	// Coding says how the cell's bytes hold the value. Default: text, and
 	// int64be for int64 columns of COUNTER families, distinct for those of
@@ -265,9 +266,11 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 	ok := false
 	if col.Type, ok = ParseType(spec.Type); !ok {
 		if spec.Type == "" {
-			c.bad(i, "type", "it is missing; it is one of %s and decimal(P,S)", strings.Join(typeNames[String:], ", "))
+			c.bad(i, "type", "it is missing; it is one of %s and decimal(P,S), or from %sFAMILY one of %s", strings.Join(typeNames[String:], ", "), FromUnmatched, mapNames())
 		} else if strings.HasPrefix(spec.Type, "decimal") {
 			c.bad(i, "type", "%q is no type; decimals are decimal(P,S) with P digits, 1 to %d, of which S, 0 to P, are behind the point", spec.Type, MaxPrecision)
+		} else if strings.HasPrefix(spec.Type, "map") {
+			c.bad(i, "type", "%q is no type%s; maps of qualifier and value are %s", spec.Type, didYouMean(spec.Type, []string{"map", "map(string)", "map(int64)", "map(float64)"}), mapNames())
 		} else {
 			c.bad(i, "type", "%q is no type%s; it is one of %s and decimal(P,S)", spec.Type, didYouMean(spec.Type, typeNames[String:]), strings.Join(typeNames[String:], ", "))
 		}
@@ -338,6 +341,14 @@ func (c *compiler) from(i int, from string, col *column) {
 
 // coding fills in and checks how col's bytes are read.
 func (c *compiler) coding(i int, name string, col *column) {
+	typ := col.Type // of the cells' values
+	if value, ok := typ.Map(); ok {
+		if col.source != sourceUnmatched {
+			c.bad(i, "type", "a %s holds many columns: it is for columns from %sFAMILY, not from %s", col.Type, FromUnmatched, col.from)
+			return
+		}
+		typ = value
+	}
 	switch col.source {
 	case sourceTimestamp:
 		switch {
@@ -354,7 +365,7 @@ func (c *compiler) coding(i int, name string, col *column) {
 		col.coding = Text
 		return
 	}
-	if col.source == sourceUnmatched {
+	if col.source == sourceUnmatched && typ == col.Type {
 		c.unmatchedCoding(i, name, col)
 		return
 	}
@@ -363,10 +374,10 @@ func (c *compiler) coding(i int, name string, col *column) {
 	allowed := col.Type.codings()
 	if name == "" {
 		col.coding = allowed[0]
-		if counter && col.Type == Int64 {
+		if counter && typ == Int64 {
 			col.coding = Int64BE
 		}
-		if distinct && col.Type == Int64 {
+		if distinct && typ == Int64 {
 			col.coding = Distinct
 		}
 	} else {
@@ -381,11 +392,15 @@ func (c *compiler) coding(i int, name string, col *column) {
 		}
 		col.coding = coding
 	}
+	numbers, whole := Int64.String(), Bytes.String()
+	if typ != col.Type {
+		numbers, whole = mapName(Int64), mapName(Bytes)
+	}
 	if counter && col.coding != Int64BE && col.coding != Raw {
-		c.bad(i, "coding", "%s comes from a COUNTER family, whose values are 8 bytes big-endian; use type int64 with coding int64be", col.from)
+		c.bad(i, "coding", "%s comes from a COUNTER family, whose values are 8 bytes big-endian; use type %s with coding int64be", col.from, numbers)
 	}
 	if distinct && col.coding != Distinct && col.coding != Raw {
-		c.bad(i, "coding", "%s comes from a DISTINCT family, whose values are sketches; use type int64 with coding distinct for the estimate, or type bytes", col.from)
+		c.bad(i, "coding", "%s comes from a DISTINCT family, whose values are sketches; use type %s with coding distinct for the estimate, or type %s", col.from, numbers, whole)
 	}
 }
 

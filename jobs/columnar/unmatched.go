@@ -14,9 +14,10 @@ import (
 )
 
 // FromUnmatched begins what a column is filled from that takes all of a family, whose
-// name follows, that no other column names; PerRow only. Its values are JSON objects
-// (RFC 8259) of qualifier and value, in the order of qualifiers, compact, with no more
-// escapes than must be.
+// name follows, that no other column names; PerRow only. Its values are maps of
+// qualifier and value, or JSON objects (RFC 8259) of them, compact, with no more escapes
+// than must be; both in the order of qualifiers. A row without such columns has null,
+// not the empty map.
 const FromUnmatched = "$unmatched."
 
 // fromUnmatched fills in a column of what is left of a family.
@@ -34,14 +35,15 @@ func (c *compiler) fromUnmatched(i int, family string, col *column) {
 	}
 }
 
-// unmatchedCoding fills in and checks how the values are read that col has.
+// unmatchedCoding fills in and checks how the values are read that col has, which is no
+// map.
 func (c *compiler) unmatchedCoding(i int, name string, col *column) {
 	if col.Type != String && col.Type != JSON {
-		c.bad(i, "type", "%s is a JSON object; its type is json or string", col.from)
+		c.bad(i, "type", "%s is a map or a JSON object; its type is %s, json or string", col.from, strings.Replace(mapNames(), " and ", ", ", 1))
 	}
 	counter := c.only(col, func(f *store.FamilyDescriptor) bool { return f.Counter })
 	if c.only(col, func(f *store.FamilyDescriptor) bool { return f.Distinct }) {
-		c.bad(i, "from", "family %s is DISTINCT, whose values are sketches; name its columns", col.family)
+		c.bad(i, "from", "family %s is DISTINCT, whose values are sketches; use type %s for the estimates, type %s for the sketches, or name its columns", col.family, mapName(Int64), mapName(Bytes))
 	}
 	switch {
 	case name == "" && counter, name == Int64BE.String():
@@ -74,7 +76,10 @@ func (s *Schema) named() {
 // null where that is nothing.
 func (b *Builder) unmatched(i int, row *cell.Row) error {
 	c := &b.schema.columns[i]
+	v := &b.batch.vectors[i]
+	_, isMap := c.Type.Map()
 	text, named := append(b.text[:0], '{'), c.named
+	found := false
 	var before *cell.Cell // of the family
 	for k := range row.Cells {
 		cl := &row.Cells[k]
@@ -88,24 +93,51 @@ func (b *Builder) unmatched(i int, row *cell.Row) error {
 		if len(named) > 0 && named[0] == string(cl.Qualifier) {
 			continue
 		}
-		if len(text) > 1 {
-			text = append(text, ',')
-		}
 		var why string
-		if text, why = appendMember(text, c.coding, cl); why != "" {
+		if isMap {
+			if why = v.appendEntry(c.coding, cl); why != "" {
+				v.dropEntries()
+			}
+			b.bytes += len(cl.Qualifier) + len(cl.Value)
+		} else {
+			if found {
+				text = append(text, ',')
+			}
+			text, why = appendMember(text, c.coding, cl)
+		}
+		if why != "" {
 			return b.refuse(i, row.Key, cl.Value, fmt.Sprintf("%s of %s:%q", why, cl.Family, cl.Qualifier))
 		}
+		found = true
 	}
 	b.text = text
-	if len(text) == 1 {
+	if !found {
 		return b.null(i, row.Key)
+	}
+	if isMap {
+		return v.AppendEntries()
 	}
 	b.text = append(text, '}')
 	b.bytes += len(b.text)
-	if why := b.batch.vectors[i].appendValue(Text, b.text); why != "" {
+	if why := v.appendValue(Text, b.text); why != "" {
 		return b.refuse(i, row.Key, b.text, why)
 	}
 	return nil
+}
+
+// appendEntry appends qualifier and value of a cell to the keys and values of a map
+// vector, or says why it cannot.
+func (v *Vector) appendEntry(coding Coding, c *cell.Cell) (why string) {
+	if !utf8.Valid(c.Qualifier) {
+		return "not UTF-8, the qualifier"
+	}
+	if why = appendData(v.keys, c.Qualifier); why != "" {
+		return why
+	}
+	if why = v.values.appendValue(coding, c.Value); why != "" {
+		return why + ", the value"
+	}
+	return ""
 }
 
 // appendMember appends qualifier and value of a cell, or says why it cannot.

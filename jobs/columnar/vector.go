@@ -2,6 +2,7 @@ package columnar
 
 import (
 	"errors"
+	"fmt"
 	"math"
 )
 
@@ -22,14 +23,22 @@ type Vector struct {
 	int64s  []int64
 	floats  []float64
 	bits    []byte  // Bool
-	offsets []int32 // String, Bytes, JSON: n+1 offsets into data
+	offsets []int32 // String, Bytes, JSON: n+1 offsets into data; maps: into keys and values
 	data    []byte
+	keys    *Vector // of maps, one after the other, without those of nulls
+	values  *Vector // as many
 }
 
 func newVector(t Type) Vector {
 	v := Vector{typ: t}
-	if t.Storage() == Bytes {
+	switch t.Storage() {
+	case Bytes:
 		v.offsets = append(v.offsets, 0)
+	case Entries:
+		v.offsets = append(v.offsets, 0)
+		value, _ := t.Map()
+		keys, values := newVector(String), newVector(value)
+		v.keys, v.values = &keys, &values
 	}
 	return v
 }
@@ -47,6 +56,10 @@ func (v *Vector) reset() {
 		v.data = nil
 	}
 	v.data = v.data[:0]
+	if v.keys != nil {
+		v.keys.reset()
+		v.values.reset()
+	}
 }
 
 // Type returns the type of the values.
@@ -83,7 +96,27 @@ func (v *Vector) Text() (data []byte, offsets []int32) { return v.data, v.offset
 
 // bytes returns the memory that the values take.
 func (v *Vector) bytes() int {
-	return 8*(len(v.int64s)+len(v.floats)) + len(v.valid) + len(v.bits) + 4*len(v.offsets) + len(v.data)
+	n := 8*(len(v.int64s)+len(v.floats)) + len(v.valid) + len(v.bits) + 4*len(v.offsets) + len(v.data)
+	if v.keys != nil {
+		n += v.keys.bytes() + v.values.bytes()
+	}
+	return n
+}
+
+// Size returns about how many bytes value i takes: 8, or those of its texts, and of a map
+// those of its keys and values.
+func (v *Vector) Size(i int) int {
+	switch v.typ.Storage() {
+	case Bytes:
+		return int(v.offsets[i+1] - v.offsets[i])
+	case Entries:
+		n := 0
+		for e, end := v.EntriesOf(i); e < end; e++ {
+			n += v.keys.Size(e) + v.values.Size(e)
+		}
+		return n
+	}
+	return 8
 }
 
 // appendBit sets bit i, the next one, of a bitmap.
@@ -120,6 +153,8 @@ func (v *Vector) AppendNull() {
 		v.floats = append(v.floats, 0)
 	case Bool:
 		v.bits = appendBit(v.bits, v.n, false)
+	case Entries:
+		v.offsets = append(v.offsets, int32(v.keys.n))
 	default:
 		v.offsets = append(v.offsets, int32(len(v.data)))
 	}
@@ -223,7 +258,8 @@ func (v *Vector) AppendIndexed(data []byte, offsets []uint32, numbers []int32) e
 }
 
 // AppendFrom appends value i of from, which has the same type, or is one of String,
-// Bytes and JSON as v is; a null stays null. Its error is that of AppendBytes.
+// Bytes and JSON as v is; a null stays null. Its error is that of AppendBytes; after it
+// a map has entries that are no value's.
 func (v *Vector) AppendFrom(from *Vector, i int) error {
 	if from.IsNull(i) {
 		v.AppendNull()
@@ -236,8 +272,71 @@ func (v *Vector) AppendFrom(from *Vector, i int) error {
 		v.AppendFloat64(from.floats[i])
 	case Bool:
 		v.AppendBool(from.Bool(i))
+	case Entries:
+		for e, end := from.EntriesOf(i); e < end; e++ {
+			if err := v.keys.AppendFrom(from.keys, e); err != nil {
+				return err
+			}
+			if err := v.values.AppendFrom(from.values, e); err != nil {
+				return err
+			}
+		}
+		return v.AppendEntries()
 	default:
 		return v.AppendBytes(from.Bytes(i))
 	}
 	return nil
+}
+
+// Keys returns the keys of all values of a map vector, one value's after the other's;
+// nil of other vectors.
+func (v *Vector) Keys() *Vector { return v.keys }
+
+// Values returns the values of all maps of a map vector as Keys returns the keys.
+func (v *Vector) Values() *Vector { return v.values }
+
+// EntriesOf returns where the entries of value i of a map vector lie in Keys and Values:
+// [start, end), which are equal where the map is empty or null.
+func (v *Vector) EntriesOf(i int) (start, end int) {
+	return int(v.offsets[i]), int(v.offsets[i+1])
+}
+
+// AppendEntries appends to a map vector the map of the keys and values that were
+// appended to Keys and Values since its last value: as many of both. Its error says that
+// they are not as many, or that the vector is full.
+func (v *Vector) AppendEntries() error {
+	if v.keys.n != v.values.n {
+		return fmt.Errorf("columnar: a map of %d keys and %d values", v.keys.n-int(v.offsets[v.n]), v.values.n-int(v.offsets[v.n]))
+	}
+	if v.keys.n > math.MaxInt32 {
+		return errVectorFull
+	}
+	v.offsets = append(v.offsets, int32(v.keys.n))
+	v.appended()
+	return nil
+}
+
+// dropEntries removes the keys and values that were appended since the last value.
+func (v *Vector) dropEntries() {
+	n := int(v.offsets[v.n])
+	v.keys.truncate(n)
+	v.values.truncate(n)
+}
+
+// truncate removes all values behind the first n of a vector without nulls, which is no
+// map and no Bool.
+func (v *Vector) truncate(n int) {
+	if v.n <= n {
+		return
+	}
+	switch v.typ.Storage() {
+	case Int64:
+		v.int64s = v.int64s[:n]
+	case Float64:
+		v.floats = v.floats[:n]
+	default:
+		v.offsets = v.offsets[:n+1]
+		v.data = v.data[:v.offsets[n]]
+	}
+	v.n = n
 }

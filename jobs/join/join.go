@@ -325,6 +325,8 @@ func (c *compiler) on(i int, on *On) {
 		c.bad(at, "a float64 is no key: what is equal is a matter of rounding")
 	case lt == columnar.JSON || rt == columnar.JSON:
 		c.bad(at, "json is no key: what is equal has many texts")
+	case lt.Storage() == columnar.Entries || rt.Storage() == columnar.Entries:
+		c.bad(at, "a map is no key: join by one of its values as a column of its own")
 	case text(lt) && text(rt):
 		if lt != rt {
 			k.typ = columnar.Bytes

@@ -62,6 +62,8 @@ func (r *rows) Next() (*columnar.Batch, error) {
 	return r.batch, nil
 }
 
+var mapType, _ = columnar.Map(columnar.Bytes)
+
 func text(t columnar.Type) bool { return t == columnar.String || t == columnar.Bytes }
 
 func put(v *columnar.Vector, value string) error {
@@ -511,6 +513,7 @@ func TestCompile(t *testing.T) {
 		"right's default":  {join.Spec{On: []join.On{{Left: "user"}}}, nil, nil, `on[0].right: the right side has no column "user"; it has id, age`},
 		"types":            {join.Spec{On: []join.On{{Left: "user", Right: "age"}}}, nil, nil, "on[0]: user is string, age is int64: they are never equal"},
 		"float":            {join.Spec{On: []join.On{{Left: "x"}}}, []columnar.Column{float}, []columnar.Column{float}, "on[0]: a float64 is no key: what is equal is a matter of rounding"},
+		"map":              {join.Spec{On: []join.On{{Left: "x"}}}, []columnar.Column{{Name: "x", Type: mapType}}, []columnar.Column{{Name: "x", Type: mapType}}, "on[0]: a map is no key: join by one of its values as a column of its own"},
 		"json":             {join.Spec{On: []join.On{{Left: "x"}}}, []columnar.Column{{Name: "x", Type: columnar.JSON}}, []columnar.Column{{Name: "x", Type: columnar.JSON}}, "on[0]: json is no key: what is equal has many texts"},
 		"twice":            {join.Spec{On: []join.On{on[0], on[0]}}, nil, nil, "on[1].left: user is named twice"},
 		"part of a number": {join.Spec{On: []join.On{{Left: "age", RightPart: join.Part{Bytes: 1}}}}, userColumns, userColumns, "on[0].right_part: int64 has no parts, only string and bytes have"},

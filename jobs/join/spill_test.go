@@ -107,7 +107,8 @@ func drawMany(t *rapid.T, side string) *rows {
 func TestSpillTypes(t *testing.T) {
 	t.Parallel()
 	var columns []columnar.Column
-	for typ := columnar.String; typ <= columnar.Bytes; typ++ {
+	maps, _ := columnar.Map(columnar.Bytes)
+	for _, typ := range []columnar.Type{columnar.String, columnar.Int64, columnar.Float64, columnar.Bool, columnar.Timestamp, columnar.Bytes, maps} {
 		columns = append(columns, column(typ.String(), typ, true))
 	}
 	const n = 3000
@@ -126,6 +127,15 @@ func TestSpillTypes(t *testing.T) {
 				}
 			case columns[c].Type == columnar.Bool:
 				v.AppendBool(i%2 == 0)
+			case columns[c].Type == maps:
+				for e := range i % 3 {
+					if err := errors.Join(put(v.Keys(), fmt.Sprint(e)), put(v.Values(), fmt.Sprint(i))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if err := v.AppendEntries(); err != nil {
+					t.Fatal(err)
+				}
 			default:
 				if err := put(v, fmt.Sprint(i*i)); err != nil {
 					t.Fatal(err)

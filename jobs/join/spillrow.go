@@ -10,33 +10,41 @@ import (
 )
 
 // appendSpilled appends a row as it lies in a spillFile: its key, then each value: 0
-// for a null, else 1 and 8 bytes little-endian of a number, one of a bool, or a text.
-// Keys and texts have their length before them, as an uvarint.
+// for a null, else 1 and 8 bytes little-endian of a number, one of a bool, a text, or how
+// many entries a map has and each of its keys and values. Keys and texts have their
+// length before them, which is an uvarint as that of maps is.
 func appendSpilled(dst, key []byte, columns []columnar.Column, r ref) []byte {
 	dst = appendSized(dst, key)
 	for i := range columns {
-		v := r.batch.Vector(i)
-		if v.IsNull(r.row) {
-			dst = append(dst, 0)
-			continue
-		}
-		dst = append(dst, 1)
-		switch v.Type().Storage() {
-		case columnar.Int64:
-			dst = binary.LittleEndian.AppendUint64(dst, uint64(v.Int64s()[r.row]))
-		case columnar.Float64:
-			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(v.Float64s()[r.row]))
-		case columnar.Bool:
-			b := byte(0)
-			if v.Bool(r.row) {
-				b = 1
-			}
-			dst = append(dst, b)
-		default:
-			dst = appendSized(dst, v.Bytes(r.row))
-		}
+		dst = appendSpilledValue(dst, r.batch.Vector(i), r.row)
 	}
 	return dst
+}
+
+func appendSpilledValue(dst []byte, v *columnar.Vector, row int) []byte {
+	if v.IsNull(row) {
+		return append(dst, 0)
+	}
+	dst = append(dst, 1)
+	switch v.Type().Storage() {
+	case columnar.Int64:
+		return binary.LittleEndian.AppendUint64(dst, uint64(v.Int64s()[row]))
+	case columnar.Float64:
+		return binary.LittleEndian.AppendUint64(dst, math.Float64bits(v.Float64s()[row]))
+	case columnar.Bool:
+		if v.Bool(row) {
+			return append(dst, 1)
+		}
+		return append(dst, 0)
+	case columnar.Entries:
+		start, end := v.EntriesOf(row)
+		dst = binary.AppendUvarint(dst, uint64(end-start))
+		for e := start; e < end; e++ {
+			dst = appendSpilledValue(appendSpilledValue(dst, v.Keys(), e), v.Values(), e)
+		}
+		return dst
+	}
+	return appendSized(dst, v.Bytes(row))
 }
 
 func appendSized(dst, b []byte) []byte {
@@ -52,44 +60,61 @@ func takeSpilled(from []byte, b *columnar.Batch) (key, rest []byte, err error) {
 		return nil, nil, errSpilled("key")
 	}
 	for i := range b.Columns() {
-		v := b.Vector(i)
-		if len(rest) == 0 || rest[0] > 1 {
-			return nil, nil, errSpilled(b.Columns()[i].Name)
+		if rest, err = takeSpilledValue(rest, b.Vector(i), b.Columns()[i].Name); err != nil {
+			return nil, nil, err
 		}
-		present := rest[0] == 1
-		rest = rest[1:]
-		if !present {
-			v.AppendNull()
-			continue
-		}
-		size := 8
-		switch v.Type().Storage() {
-		case columnar.Bool:
-			size = 1
-		case columnar.Bytes:
-			var text []byte
-			if text, rest, ok = takeSized(rest); !ok {
-				return nil, nil, errSpilled(b.Columns()[i].Name)
-			}
-			if err := v.AppendBytes(text); err != nil {
-				return nil, nil, err
-			}
-			continue
-		}
-		if len(rest) < size {
-			return nil, nil, errSpilled(b.Columns()[i].Name)
-		}
-		switch v.Type().Storage() {
-		case columnar.Bool:
-			v.AppendBool(rest[0] != 0)
-		case columnar.Float64:
-			v.AppendFloat64(math.Float64frombits(binary.LittleEndian.Uint64(rest)))
-		default:
-			v.AppendInt64(int64(binary.LittleEndian.Uint64(rest)))
-		}
-		rest = rest[size:]
 	}
 	return key, rest, nil
+}
+
+// takeSpilledValue is the inverse of appendSpilledValue, for the column of this name.
+func takeSpilledValue(from []byte, v *columnar.Vector, name string) (rest []byte, err error) {
+	if len(from) == 0 || from[0] > 1 {
+		return nil, errSpilled(name)
+	}
+	present := from[0] == 1
+	rest = from[1:]
+	if !present {
+		v.AppendNull()
+		return rest, nil
+	}
+	size := 8
+	switch v.Type().Storage() {
+	case columnar.Bool:
+		size = 1
+	case columnar.Bytes:
+		text, rest, ok := takeSized(rest)
+		if !ok {
+			return nil, errSpilled(name)
+		}
+		return rest, v.AppendBytes(text)
+	case columnar.Entries:
+		entries, n := binary.Uvarint(rest)
+		if n <= 0 {
+			return nil, errSpilled(name)
+		}
+		for rest = rest[n:]; entries > 0; entries-- {
+			if rest, err = takeSpilledValue(rest, v.Keys(), name); err != nil {
+				return nil, err
+			}
+			if rest, err = takeSpilledValue(rest, v.Values(), name); err != nil {
+				return nil, err
+			}
+		}
+		return rest, v.AppendEntries()
+	}
+	if len(rest) < size {
+		return nil, errSpilled(name)
+	}
+	switch v.Type().Storage() {
+	case columnar.Bool:
+		v.AppendBool(rest[0] != 0)
+	case columnar.Float64:
+		v.AppendFloat64(math.Float64frombits(binary.LittleEndian.Uint64(rest)))
+	default:
+		v.AppendInt64(int64(binary.LittleEndian.Uint64(rest)))
+	}
+	return rest[size:], nil
 }
 
 func takeSized(from []byte) (b, rest []byte, ok bool) {

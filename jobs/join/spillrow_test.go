@@ -11,17 +11,22 @@ import (
 	"sluice/jobs/columnar/columnartest"
 )
 
+var spillMaps, _ = columnar.Map(columnar.Int64)
+
 var spillColumns = []columnar.Column{
 	{Name: "s", Type: columnar.String, Nullable: true},
 	{Name: "n", Type: columnar.Int64, Nullable: true},
 	{Name: "f", Type: columnar.Float64, Nullable: true},
 	{Name: "b", Type: columnar.Bool, Nullable: true},
+	{Name: "m", Type: spillMaps, Nullable: true},
 }
 
 // FuzzSpilled: bytes that are no row are refused, and those that are one are written
 // as they were read, but for lengths and truths that are written in other ways.
 func FuzzSpilled(f *testing.F) {
 	f.Add([]byte("\x01k\x01\x02ab\x01\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x01\x01\x00\x01\x01"))
+	f.Add([]byte("\x01k\x00\x00\x00\x00\x01\x02\x01\x01a\x01\x00\x00\x00\x00\x00\x00\x00\x01\x01\x00\x00"))
+	f.Add([]byte("\x01k\x00\x00\x00\x00\x01\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x00"))
 	f.Add([]byte("\x00\x00\x00\x00\x00"))
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01k"))
 	f.Fuzz(func(t *testing.T, data []byte) {

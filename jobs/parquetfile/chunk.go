@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
@@ -26,20 +27,20 @@ const (
 	// goes on in plain.
 	dictionaryBytes = 1 << 20
 	// Values come to a page in slices of this many, so that it does not outgrow
-	// pageBytes by more.
+	// pageBytes by more. Those of a row of maps are not divided.
 	valuesPerAppend = 1024
 	// Bounds in the column index are cut to this many bytes; those of the chunk
 	// are whole.
 	indexedBytes = 16
 )
 
-// chunk writes one column of a row group after the other: data pages version 2, after
+// chunk writes one leaf of a row group after the other: data pages version 2, after
 // a dictionary page, if there is one, as parquet-format's README.md and Encodings.md
 // say, kept in memory until the row group is complete. It makes, byte for byte, what
 // parquet-go's ColumnWriter makes of the same values, without a parquet.Value for
 // each.
 type chunk struct {
-	column     columnar.Column
+	leaf       *leaf
 	typ        parquet.Type
 	encoding   encoding.Encoding // of pages without numbers of the dictionary
 	codec      compress.Codec
@@ -54,21 +55,23 @@ type chunk struct {
 	index    parquet.ColumnIndexer
 	offsets  format.OffsetIndex
 	rows     int64   // in pages
-	levels   []int64 // by page: how many nulls and how many values
+	levels   []int64 // by page: how many levels of definition are 0, and so on up to the greatest
+	repeats  []int64 // likewise of repetition
 	min, max parquet.Value
 	bounded  bool // there are min and max
 
 	// The page being written.
 	header        bytes.Buffer
 	encoder       thrift.Encoder
-	defined       []byte // its levels
+	repeated      []byte // its levels of repetition
+	defined       []byte // those of definition
 	body, smaller []byte // its values, and compressed
 }
 
-// newChunk returns the writer of a column whose node is n.
-func newChunk(c columnar.Column, n parquet.Node, codec compress.Codec) *chunk {
+// newChunk returns the writer of a leaf whose node is n.
+func newChunk(l *leaf, n parquet.Node, codec compress.Codec) *chunk {
 	k := &chunk{
-		column: c, typ: n.Type(), encoding: n.Encoding(), codec: codec,
+		leaf: l, typ: n.Type(), encoding: n.Encoding(), codec: codec,
 		compressed: codec.CompressionCodec() != format.Uncompressed,
 	}
 	if k.encoding == nil {
@@ -89,7 +92,7 @@ func (k *chunk) reset() {
 		k.dictionary.reset()
 		encodings = append(encodings, format.RLEDictionary)
 	}
-	if k.column.Nullable {
+	if k.leaf.maxDefinition > 0 {
 		encodings = append(encodings, format.RLE)
 	}
 	slices.Sort(encodings)
@@ -97,20 +100,29 @@ func (k *chunk) reset() {
 	k.plain = false
 	k.pages = k.pages[:0]
 	k.meta = format.ColumnMetaData{
-		Type: format.Type(k.typ.Kind()), Encoding: encodings, PathInSchema: []string{k.column.Name}, Codec: k.codec.CompressionCodec(),
+		Type: format.Type(k.typ.Kind()), Encoding: encodings, PathInSchema: k.leaf.path, Codec: k.codec.CompressionCodec(),
 	}
 	k.index = k.typ.NewColumnIndexer(indexedBytes)
 	k.offsets = format.OffsetIndex{}
-	k.rows, k.levels = 0, nil
+	k.rows, k.levels, k.repeats = 0, nil, nil
 	k.bounded = false
 }
 
 // write appends the values of v.
 func (k *chunk) write(v *columnar.Vector) error {
-	for start := 0; start < v.Len(); start += valuesPerAppend {
-		if err := k.page.append(v, start, min(start+valuesPerAppend, v.Len()), k.column.Nullable, k.growing()); err != nil {
+	for start := 0; start < v.Len(); {
+		end, err := start, error(nil)
+		if k.leaf.repeated {
+			end = rowsToAppend(v, start)
+			err = k.page.appendRepeated(v, k.leaf, start, end, k.growing())
+		} else {
+			end = min(start+valuesPerAppend, v.Len())
+			err = k.page.append(v, start, end, k.leaf.maxDefinition > 0, k.growing())
+		}
+		if err != nil {
 			return err
 		}
+		start = end
 		if k.page.size() >= pageBytes {
 			if err := k.flush(); err != nil {
 				return err
@@ -118,6 +130,18 @@ func (k *chunk) write(v *columnar.Vector) error {
 		}
 	}
 	return nil
+}
+
+// rowsToAppend returns the end of the rows of v, which has maps, that come to a page
+// together: valuesPerAppend rows, and no more than as many entries, but at least one row.
+func rowsToAppend(v *columnar.Vector, start int) (end int) {
+	first, _ := v.EntriesOf(start)
+	for end = start + 1; end < min(start+valuesPerAppend, v.Len()); end++ {
+		if _, last := v.EntriesOf(end); last-first > valuesPerAppend {
+			break
+		}
+	}
+	return end
 }
 
 // growing returns the dictionary that the current page refers to; nil = none.
@@ -143,9 +167,14 @@ func (k *chunk) flush() (err error) {
 	if p.rows == 0 {
 		return nil
 	}
-	k.defined = k.defined[:0]
-	if k.column.Nullable {
-		if k.defined, err = (&rle.Encoding{BitWidth: 1}).EncodeLevels(k.defined, p.levels); err != nil {
+	k.repeated, k.defined = k.repeated[:0], k.defined[:0]
+	if k.leaf.repeated {
+		if k.repeated, err = (&rle.Encoding{BitWidth: 1}).EncodeLevels(k.repeated, p.repeats); err != nil {
+			return err
+		}
+	}
+	if k.leaf.maxDefinition > 0 {
+		if k.defined, err = (&rle.Encoding{BitWidth: bits.Len8(k.leaf.maxDefinition)}).EncodeLevels(k.defined, p.levels); err != nil {
 			return err
 		}
 	}
@@ -157,7 +186,7 @@ func (k *chunk) flush() (err error) {
 		used = &parquet.RLEDictionary
 		k.body, err = encoding.EncodeInt32(k.body, encoding.Int32Values(p.indexes), used)
 	default:
-		switch k.column.Type.Storage() {
+		switch k.leaf.typ.Storage() {
 		case columnar.Int64:
 			values = encoding.Int64Values(p.int64s)
 		case columnar.Float64:
@@ -176,22 +205,27 @@ func (k *chunk) flush() (err error) {
 	n, err := k.writePage(&format.PageHeader{
 		Type: format.DataPageV2,
 		DataPageHeaderV2: thrift.New(format.DataPageHeaderV2{
-			NumValues: int32(p.rows), NumNulls: int32(p.nulls), NumRows: int32(p.rows), Encoding: used.Encoding(),
-			DefinitionLevelsByteLength: int32(len(k.defined)), IsCompressed: thrift.New(k.compressed),
+			NumValues: int32(p.nulls + p.values), NumNulls: int32(p.nulls), NumRows: int32(p.rows), Encoding: used.Encoding(),
+			RepetitionLevelsByteLength: int32(len(k.repeated)), DefinitionLevelsByteLength: int32(len(k.defined)), IsCompressed: thrift.New(k.compressed),
 		}),
 	}, used.Encoding())
 	if err != nil {
 		return err
 	}
 	least, greatest, ok := p.bounds(d)
-	k.index.IndexPage(int64(p.rows), int64(p.nulls), least, greatest)
+	k.index.IndexPage(int64(p.nulls+p.values), int64(p.nulls), least, greatest)
 	if ok {
 		k.widen(least, greatest)
 	}
 	k.offsets.PageLocations = append(k.offsets.PageLocations, format.PageLocation{Offset: at, CompressedPageSize: int32(n), FirstRowIndex: k.rows})
 	k.rows += int64(p.rows)
-	k.levels = append(k.levels, int64(p.nulls), int64(p.rows-p.nulls))
-	k.meta.NumValues += int64(p.rows)
+	if k.leaf.maxDefinition > 0 {
+		k.levels = appendHistogram(k.levels, p.levels, k.leaf.maxDefinition)
+	}
+	if k.leaf.repeated {
+		k.repeats = appendHistogram(k.repeats, p.repeats, 1)
+	}
+	k.meta.NumValues += int64(p.nulls + p.values)
 	k.meta.Statistics.NullCount += int64(p.nulls)
 	k.meta.SizeStatistics.UnencodedByteArrayDataBytes += int64(len(p.data))
 	p.reset()
@@ -205,7 +239,8 @@ func (k *chunk) flush() (err error) {
 // writePage writes the levels and values after their header, and returns how many bytes
 // that took.
 func (k *chunk) writePage(h *format.PageHeader, used format.Encoding) (n int, err error) {
-	size, body := len(k.defined)+len(k.body), k.body
+	levels := len(k.repeated) + len(k.defined)
+	size, body := levels+len(k.body), k.body
 	if size > math.MaxInt32 {
 		return 0, errPageTooLarge
 	}
@@ -215,14 +250,15 @@ func (k *chunk) writePage(h *format.PageHeader, used format.Encoding) (n int, er
 		}
 		body = k.smaller
 	}
-	h.UncompressedPageSize, h.CompressedPageSize = int32(size), int32(len(k.defined)+len(body))
-	h.CRC = int32(crc32.Update(crc32.ChecksumIEEE(k.defined), crc32.IEEETable, body))
+	h.UncompressedPageSize, h.CompressedPageSize = int32(size), int32(levels+len(body))
+	h.CRC = int32(crc32.Update(crc32.Update(crc32.ChecksumIEEE(k.repeated), crc32.IEEETable, k.defined), crc32.IEEETable, body))
 	k.header.Reset()
 	if err := k.encoder.Encode(h); err != nil {
 		return 0, fmt.Errorf("encode a page header: %w", err)
 	}
 	before := len(k.pages)
-	k.pages = append(append(append(k.pages, k.header.Bytes()...), k.defined...), body...)
+	k.pages = append(append(k.pages, k.header.Bytes()...), k.repeated...)
+	k.pages = append(append(k.pages, k.defined...), body...)
 	k.meta.TotalUncompressedSize += int64(k.header.Len() + size)
 	k.meta.TotalCompressedSize += int64(len(k.pages) - before)
 	for i := range k.meta.EncodingStats {
@@ -254,7 +290,7 @@ func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictio
 		return c, index, 0, err
 	}
 	if k.dictionary != nil {
-		k.defined = k.defined[:0]
+		k.repeated, k.defined = k.repeated[:0], k.defined[:0]
 		if k.body, err = k.typ.Encode(k.body[:0], k.dictionary.values(), &parquet.Plain); err != nil {
 			return c, index, 0, err
 		}
@@ -267,9 +303,13 @@ func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictio
 		}
 	}
 	index = k.index.ColumnIndex()
-	if k.column.Nullable {
+	if k.leaf.maxDefinition > 0 {
 		index.DefinitionLevelHistogram = k.levels
-		k.meta.SizeStatistics.DefinitionLevelHistogram = []int64{k.meta.Statistics.NullCount, k.rows - k.meta.Statistics.NullCount}
+		k.meta.SizeStatistics.DefinitionLevelHistogram = sumHistograms(k.levels, k.leaf.maxDefinition)
+	}
+	if k.leaf.repeated {
+		index.RepetitionLevelHistogram = k.repeats
+		k.meta.SizeStatistics.RepetitionLevelHistogram = sumHistograms(k.repeats, 1)
 	}
 	if k.bounded {
 		k.meta.Statistics.MinValue = k.min.AppendBytes([]byte{})
@@ -279,4 +319,23 @@ func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictio
 		return cmp.Or(cmp.Compare(a.PageType, b.PageType), cmp.Compare(a.Encoding, b.Encoding))
 	})
 	return format.ColumnChunk{MetaData: k.meta}, index, dictionary, nil
+}
+
+// appendHistogram appends how many of levels are 0, and so on up to the greatest.
+func appendHistogram(dst []int64, levels []byte, greatest byte) []int64 {
+	n := len(dst)
+	dst = append(dst, make([]int64, int(greatest)+1)...)
+	for _, l := range levels {
+		dst[n+int(l)]++
+	}
+	return dst
+}
+
+// sumHistograms adds up what appendHistogram appended.
+func sumHistograms(all []int64, greatest byte) []int64 {
+	sum := make([]int64, int(greatest)+1)
+	for i, n := range all {
+		sum[i%len(sum)] += n
+	}
+	return sum
 }

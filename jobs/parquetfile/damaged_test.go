@@ -12,12 +12,14 @@ import (
 // parquet-go makes memory for whatever size a page says that it has.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
+	maps, _ := columnar.Map(columnar.Int64)
 	columns := []columnar.Column{
 		{Name: "key", Type: columnar.Bytes},
 		{Name: "s", Type: columnar.String, Nullable: true},
 		{Name: "n", Type: columnar.Int64, Nullable: true},
 		{Name: "f", Type: columnar.Float64},
 		{Name: "b", Type: columnar.Bool, Nullable: true},
+		{Name: "m", Type: maps, Nullable: true},
 	}
 	b := columnar.NewBatch(columns)
 	for i := range 40 {
@@ -26,6 +28,15 @@ func TestDamaged(t *testing.T) {
 		b.Vector(2).AppendInt64(int64(i * i))
 		b.Vector(3).AppendFloat64(float64(i) / 3)
 		b.Vector(4).AppendNull()
+		for e := range i % 3 {
+			_ = b.Vector(5).Keys().AppendBytes([]byte{'a' + byte(e)})
+			b.Vector(5).Values().AppendInt64(int64(i))
+		}
+		if i%3 == 0 && i%2 == 0 {
+			b.Vector(5).AppendNull()
+		} else if err := b.Vector(5).AppendEntries(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, order := range [][]string{{"key"}, nil} {
 		var out bytes.Buffer

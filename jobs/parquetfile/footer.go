@@ -23,44 +23,24 @@ const (
 // metadata, as parquet-format's README.md and PageIndex.md lay them out.
 type footer struct {
 	file    format.FileMetaData
+	leaves  int
 	sorting []format.SortingColumn
 	indexes []format.ColumnIndex // of every column of every row group
 	offsets []format.OffsetIndex // likewise
 }
 
-func newFooter(schema *parquet.Schema, o *Options) *footer {
+func newFooter(schema *parquet.Schema, leaves []leaf, o *Options) *footer {
 	// Not nil: the file says that there is none of these, too.
-	f := &footer{sorting: []format.SortingColumn{}, file: format.FileMetaData{KeyValueMetadata: []format.KeyValue{}}}
+	f := &footer{leaves: len(leaves), sorting: []format.SortingColumn{}, file: format.FileMetaData{KeyValueMetadata: []format.KeyValue{}}}
 	root := format.SchemaElement{Name: schema.Name()}
 	fields := schema.Fields()
 	root.NumChildren.Set(int32(len(fields)))
 	f.file.Schema = append(f.file.Schema, root)
 	for _, n := range fields {
-		e, t := format.SchemaElement{Name: n.Name()}, n.Type()
-		e.Type.Set(*t.PhysicalType())
-		if l := t.Length(); l > 0 { // readers look at it of fixed-length bytes alone
-			e.TypeLength.Set(int32(l))
-		}
-		if n.Optional() {
-			e.RepetitionType.Set(format.Optional)
-		} else {
-			e.RepetitionType.Set(format.Required)
-		}
-		if l := t.LogicalType(); l != nil {
-			e.LogicalType = *l
-		}
-		if d := decimalOf(t); d != nil { // as the converted type asks for
-			e.Precision.Set(d.Precision)
-			e.Scale.Set(d.Scale)
-		}
-		if c := t.ConvertedType(); c != nil {
-			e.ConvertedType.Set(*c)
-		}
-		f.file.Schema = append(f.file.Schema, e)
-		f.file.ColumnOrders = append(f.file.ColumnOrders, *t.ColumnOrder())
+		f.describe(n)
 	}
 	for _, name := range o.Order {
-		i := slices.IndexFunc(fields, func(n parquet.Field) bool { return n.Name() == name })
+		i := slices.IndexFunc(leaves, func(l leaf) bool { return l.name == name })
 		f.sorting = append(f.sorting, format.SortingColumn{ColumnIdx: int32(i)})
 	}
 	for _, k := range slices.Sorted(maps.Keys(o.Metadata)) {
@@ -69,6 +49,44 @@ func newFooter(schema *parquet.Schema, o *Options) *footer {
 	f.file.Version = formatVersion
 	f.file.CreatedBy = cmp.Or(o.Application, "sluice") + " version " + o.Version + "(build )"
 	return f
+}
+
+// describe appends a node of the schema, and those below it.
+func (f *footer) describe(n parquet.Field) {
+	e, t := format.SchemaElement{Name: n.Name()}, n.Type()
+	switch {
+	case n.Optional():
+		e.RepetitionType.Set(format.Optional)
+	case n.Repeated():
+		e.RepetitionType.Set(format.Repeated)
+	default:
+		e.RepetitionType.Set(format.Required)
+	}
+	if l := t.LogicalType(); l != nil {
+		e.LogicalType = *l
+	}
+	if c := t.ConvertedType(); c != nil {
+		e.ConvertedType.Set(*c)
+	}
+	if !n.Leaf() {
+		fields := n.Fields()
+		e.NumChildren.Set(int32(len(fields)))
+		f.file.Schema = append(f.file.Schema, e)
+		for _, n := range fields {
+			f.describe(n)
+		}
+		return
+	}
+	e.Type.Set(*t.PhysicalType())
+	if l := t.Length(); l > 0 { // readers look at it of fixed-length bytes alone
+		e.TypeLength.Set(int32(l))
+	}
+	if d := decimalOf(t); d != nil { // as the converted type asks for
+		e.Precision.Set(d.Precision)
+		e.Scale.Set(d.Scale)
+	}
+	f.file.Schema = append(f.file.Schema, e)
+	f.file.ColumnOrders = append(f.file.ColumnOrders, *t.ColumnOrder())
 }
 
 // writeGroup writes the chunks of a row group and takes note of them.
@@ -137,6 +155,5 @@ func (f *footer) write(w *countingWriter) error {
 
 // column returns the column chunk of the i-th index.
 func (f *footer) column(i int) *format.ColumnChunk {
-	columns := len(f.file.Schema) - 1
-	return &f.file.RowGroups[i/columns].Columns[i%columns]
+	return &f.file.RowGroups[i/f.leaves].Columns[i%f.leaves]
 }

@@ -19,8 +19,9 @@ type appendForeign func(v *columnar.Vector, x parquet.Value) error
 // format (LogicalTypes.md) whose every value one of ours holds: INT32, narrower and
 // unsigned ones up to 32 bits are int64, FLOAT is float64, UTF8, ENUM and JSON are
 // string, fixed-length ones are bytes, and timestamps of any unit are µs, those
-// without a zone as if in UTC; one between two µs is an error of Next. Other columns
-// of the file, nested ones too, are passed over. Its error names the column that is
+// without a zone as if in UTC; one between two µs is an error of Next. A MAP from strings
+// to what is int64, float64, string or bytes is a map, whose values may be null. Other
+// columns of the file, nested ones too, are passed over. Its error names the column that is
 // missing or of another type.
 func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, err error) {
 	defer recovered(&err)
@@ -38,7 +39,9 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 			continue
 		}
 		t, add, ok := columnar.Type(0), appendForeign(nil), false
-		if field.Leaf() && !field.Repeated() {
+		if key, value, isMap := mapOf(field); isMap {
+			t, add, ok = foreignMap(key, value)
+		} else if field.Leaf() && !field.Repeated() {
 			t, add, ok = foreignType(field)
 		}
 		if !ok {
@@ -67,6 +70,18 @@ func leaves(n parquet.Node) int {
 		sum += leaves(f)
 	}
 	return sum
+}
+
+// foreignMap returns our type for maps with these leaves, and how their values become
+// ours; nil = they are.
+func foreignMap(key, value parquet.Node) (columnar.Type, appendForeign, bool) {
+	k, _, _ := foreignType(key)
+	v, add, ok := foreignType(value)
+	if !ok || k != columnar.String {
+		return 0, nil, false
+	}
+	t, ok := columnar.Map(v)
+	return t, add, ok
 }
 
 // foreignType returns our type for a column, and how its values become ours; nil =

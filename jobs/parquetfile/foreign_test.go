@@ -12,6 +12,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/columnar/columnartest"
 )
 
 // foreign is a row as others write it.
@@ -120,5 +121,115 @@ func TestForeignReaderRefuses(t *testing.T) {
 	damaged := bytes.NewReader([]byte("PAR1 and no more PAR1"))
 	if _, err := NewForeignReader(damaged, damaged.Size(), []string{"a"}); err == nil {
 		t.Error("Got no error for a damaged file")
+	}
+}
+
+// withMaps is a row with maps as others write it.
+type withMaps struct {
+	Before int64             `parquet:"before"`
+	Counts map[string]int32  `parquet:"counts,optional"`
+	Raw    map[string][]byte `parquet:"raw"`
+	Days   map[int64]string  `parquet:"days"`
+	Bools  map[string]bool   `parquet:"bools"`
+	After  string            `parquet:"after"`
+}
+
+// TestForeignMaps reads maps between other columns, in both versions of pages, with rows
+// larger than a page, and refuses those that ours do not hold.
+func TestForeignMaps(t *testing.T) {
+	t.Parallel()
+	for version := 1; version <= 2; version++ {
+		var b bytes.Buffer
+		w := parquet.NewGenericWriter[withMaps](&b, parquet.DataPageVersion(version), parquet.PageBufferSize(100))
+		rows := []withMaps{{Before: 1, Counts: map[string]int32{"a": -1}, Raw: map[string][]byte{"x": {0xff}}, After: "one"}, {Before: 2, After: "two"}}
+		large := map[string]int32{}
+		for i := range 3000 {
+			large[fmt.Sprint(i)] = int32(i)
+		}
+		for range 3 {
+			rows = append(rows, withMaps{Before: 3, Counts: large, After: "three"}, withMaps{Counts: map[string]int32{}})
+		}
+		for _, row := range rows { // one by one, or a page holds them all
+			if _, err := w.Write([]withMaps{row}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r := bytes.NewReader(b.Bytes())
+		rd, err := NewForeignReader(r, r.Size(), []string{"after", "counts", "raw", "before"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := rd.Next()
+		if err != nil || batch.Rows() != len(rows) {
+			t.Fatal(batch, err)
+		}
+		var types []string
+		for _, c := range rd.Columns() {
+			types = append(types, fmt.Sprint(c.Name, " ", c.Type, " ", c.Nullable))
+		}
+		if d := cmp.Diff([]string{"before int64 false", "counts map(int64) true", "raw map false", "after string false"}, types); d != "" {
+			t.Error(d)
+		}
+		got := columnartest.Texts(batch)
+		if d := cmp.Diff([][]string{{"1", `{"a": -1}`, `{"x": "\xff"}`, `"one"`}, {"2", "null", "{}", `"two"`}}, got[:2]); d != "" {
+			t.Error(d)
+		}
+		for i := 2; i < len(rows); i += 2 {
+			if start, end := batch.Vector(1).EntriesOf(i); end-start != 3000 || got[i+1][1] != "null" && got[i+1][1] != "{}" {
+				t.Errorf("row %d: %d entries, and then %s", i, end-start, got[i+1][1])
+			}
+		}
+		if _, err := rd.Next(); err != io.EOF {
+			t.Errorf("Got %v at the end", err)
+		}
+		if err := rd.Close(); err != nil {
+			t.Error(err)
+		}
+		for _, name := range []string{"days", "bools"} {
+			if _, err := NewForeignReader(r, r.Size(), []string{name}); err == nil || !strings.Contains(err.Error(), "column "+name+" has type") {
+				t.Errorf("%s: Got %v", name, err)
+			}
+		}
+	}
+}
+
+// TestForeignMapValues reads maps with values that are null, which exports have not.
+func TestForeignMapValues(t *testing.T) {
+	t.Parallel()
+	schema := parquet.NewSchema("t", parquet.Group{"m": parquet.Optional(parquet.Map(parquet.String(), parquet.Optional(parquet.Leaf(parquet.FloatType))))})
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[any](&b, schema)
+	at := func(repeat, level int, v parquet.Value, column int) parquet.Value {
+		return v.Level(repeat, level, column)
+	}
+	for column, values := range [][]parquet.Value{
+		{at(0, 2, parquet.ByteArrayValue([]byte("a")), 0), at(1, 2, parquet.ByteArrayValue([]byte("b")), 0), at(0, 0, parquet.Value{}, 0), at(0, 1, parquet.Value{}, 0)},
+		{at(0, 3, parquet.FloatValue(1.5), 1), at(1, 2, parquet.Value{}, 1), at(0, 0, parquet.Value{}, 1), at(0, 1, parquet.Value{}, 1)},
+	} {
+		if _, err := w.ColumnWriters()[column].WriteRowValues(values); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := bytes.NewReader(b.Bytes())
+	rd, err := NewForeignReader(r, r.Size(), []string{"m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	batch, err := rd.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([][]string{{`{"a": 3ff8000000000000, "b": null}`}, {"null"}, {"{}"}}, columnartest.Texts(batch)); d != "" {
+		t.Error(d)
+	}
+	if _, err := NewReader(r, r.Size()); err == nil || !strings.Contains(err.Error(), "column m has a type that exports do not have") {
+		t.Errorf("Got %v", err)
 	}
 }

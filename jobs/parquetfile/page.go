@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"bytes"
+	"errors"
 	"math"
 
 	"github.com/parquet-go/parquet-go"
@@ -9,15 +10,21 @@ import (
 	"sluice/jobs/columnar"
 )
 
-// page is the values of a column since the last page that was written. Nulls have a
-// level and no value. Text has either offsets into data or numbers of a dictionary.
+// errNullEntry: batches of exports have no such maps, and the schema says so.
+var errNullEntry = errors.New("a map has a null for a key or a value")
+
+// page is the values of a leaf since the last page that was written. Nulls have a
+// level and no value, and so have empty maps, which count as nulls. Text has either
+// offsets into data or numbers of a dictionary.
 type page struct {
 	rows    int
 	nulls   int
-	levels  []byte // of columns that take nulls, by row: 1 = a value, 0 = a null
+	values  int    // that are not null
+	levels  []byte // of definition, where some values may be absent: the greatest = a value
+	repeats []byte // of repetition, of maps: 0 = the row's first
 	int64s  []int64
 	floats  []float64
-	bits    []byte // rows-nulls of them
+	bits    []byte // as many as values
 	data    []byte
 	offsets []uint32 // n+1 into data
 	indexes []int32
@@ -25,14 +32,18 @@ type page struct {
 
 // reset empties p and keeps its memory.
 func (p *page) reset() {
-	p.rows, p.nulls = 0, 0
-	p.levels, p.int64s, p.floats, p.bits = p.levels[:0], p.int64s[:0], p.floats[:0], p.bits[:0]
+	p.rows, p.nulls, p.values = 0, 0, 0
+	p.levels, p.repeats, p.int64s, p.floats, p.bits = p.levels[:0], p.repeats[:0], p.int64s[:0], p.floats[:0], p.bits[:0]
 	p.data, p.offsets, p.indexes = p.data[:0], append(p.offsets[:0], 0), p.indexes[:0]
 }
 
 // size returns what the values take in memory, by which pages are cut.
 func (p *page) size() int {
-	return 5*len(p.levels) + 8*(len(p.int64s)+len(p.floats)) + len(p.bits) + len(p.data) + 4*(len(p.offsets)-1) + 4*len(p.indexes)
+	levels := 5 * len(p.levels)
+	if len(p.repeats) > 0 {
+		levels = 8*p.rows + 2*len(p.levels)
+	}
+	return levels + 8*(len(p.int64s)+len(p.floats)) + len(p.bits) + len(p.data) + 4*(len(p.offsets)-1) + 4*len(p.indexes)
 }
 
 // append appends values [start, end) of v, whose text goes into d, if there is one.
@@ -42,9 +53,16 @@ func (p *page) append(v *columnar.Vector, start, end int, levels bool, d *dictio
 	if levels {
 		nulls = p.appendLevels(v, start, end)
 	}
-	values := p.rows - p.nulls
 	p.rows += end - start
 	p.nulls += nulls
+	return p.appendValues(v, start, end, nulls, d)
+}
+
+// appendValues appends those of values [start, end) that are not null, of which there
+// are as many fewer as nulls says.
+func (p *page) appendValues(v *columnar.Vector, start, end, nulls int, d *dictionary) error {
+	values := p.values
+	p.values += end - start - nulls
 	switch v.Type().Storage() {
 	case columnar.Int64:
 		p.int64s = appendPresent(p.int64s, v.Int64s(), v, start, end, nulls)
@@ -70,6 +88,38 @@ func (p *page) append(v *columnar.Vector, start, end int, levels bool, d *dictio
 		return p.appendText(v, start, end, nulls)
 	}
 	return nil
+}
+
+// appendRepeated appends the entries of rows [start, end) of v, which has maps: those of
+// one of its two leaves.
+func (p *page) appendRepeated(v *columnar.Vector, l *leaf, start, end int, d *dictionary) error {
+	from := l.part.of(v)
+	if from.Nulls() > 0 {
+		return errNullEntry
+	}
+	for i := start; i < end; i++ {
+		first, last := v.EntriesOf(i)
+		if first == last {
+			level := l.maxDefinition - 1 // empty
+			if v.IsNull(i) {
+				level--
+			}
+			p.levels, p.repeats = append(p.levels, level), append(p.repeats, 0)
+			p.nulls++
+			continue
+		}
+		for e := first; e < last; e++ {
+			repeat := byte(1)
+			if e == first {
+				repeat = 0
+			}
+			p.levels, p.repeats = append(p.levels, l.maxDefinition), append(p.repeats, repeat)
+		}
+	}
+	p.rows += end - start
+	first, _ := v.EntriesOf(start)
+	_, last := v.EntriesOf(end - 1)
+	return p.appendValues(from, first, last, 0, d)
 }
 
 // appendLevels appends the levels of values [start, end) and returns how many are null.
@@ -148,7 +198,7 @@ func (p *page) bounds(d *dictionary) (least, greatest parquet.Value, ok bool) {
 		lo, hi := floatBounds(p.floats)
 		return parquet.DoubleValue(lo), parquet.DoubleValue(hi), true
 	case len(p.bits) > 0:
-		lo, hi := bitBounds(p.bits, p.rows-p.nulls)
+		lo, hi := bitBounds(p.bits, p.values)
 		return parquet.BooleanValue(lo), parquet.BooleanValue(hi), true
 	case len(p.indexes) > 0:
 		return parquet.ByteArrayValue(d.text(d.min)), parquet.ByteArrayValue(d.text(d.max)), true

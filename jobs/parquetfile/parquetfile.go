@@ -14,8 +14,8 @@
 // Writer or Reader belongs to one goroutine at a time; any number of them may run
 // side by side. They do not close what they write to or read from.
 //
-// It is not a general Parquet library: columns are flat, and the reader reads the
-// types that the writer writes.
+// It is not a general Parquet library: columns are flat, or maps of flat values, and the
+// reader reads the types that the writer writes.
 package parquetfile
 
 import (
@@ -81,41 +81,7 @@ func codec(name string) (compress.Codec, error) {
 	return nil, fmt.Errorf("parquet: %w", CheckCodec(name))
 }
 
-// group is a parquet.Group that keeps the order of its columns.
-type group struct {
-	parquet.Group
-	order []string
-}
-
-// Fields returns the columns in the order of the job.
-func (g group) Fields() []parquet.Field {
-	fields := g.Group.Fields()
-	byName := make(map[string]parquet.Field, len(fields))
-	for _, f := range fields {
-		byName[f.Name()] = f
-	}
-	for i, name := range g.order {
-		fields[i] = byName[name]
-	}
-	return fields
-}
-
-// newSchema returns the Parquet schema of columns, each encoded as by encode.
-func newSchema(columns []columnar.Column, encode func(i int, n parquet.Node) parquet.Node) *parquet.Schema {
-	g := group{Group: parquet.Group{}}
-	for i, c := range columns {
-		n := encode(i, node(c.Type))
-		if c.Nullable {
-			n = parquet.Optional(n)
-		} else {
-			n = parquet.Required(n)
-		}
-		g.Group[c.Name] = n
-		g.order = append(g.order, c.Name)
-	}
-	return parquet.NewSchema("sluice", g)
-}
-
+// node returns the leaf of values of type t, which is no map.
 func node(t columnar.Type) parquet.Node {
 	if p, s, ok := t.Decimal(); ok {
 		return parquet.Leaf(decimalType{Type: parquet.Int64Type, logical: &format.DecimalType{Precision: int32(p), Scale: int32(s)}})
@@ -138,8 +104,18 @@ func node(t columnar.Type) parquet.Node {
 	}
 }
 
-// columnType is the inverse of node.
+// columnType is the inverse of node, and knows maps.
 func columnType(n parquet.Node) (columnar.Type, bool) {
+	if !n.Leaf() {
+		key, value, ok := mapOf(n)
+		if !ok || !value.Required() {
+			return 0, false
+		}
+		keyType, _ := columnType(key)
+		valueType, _ := columnType(value)
+		t, ok := columnar.Map(valueType)
+		return t, ok && keyType == columnar.String
+	}
 	if d := decimalOf(n.Type()); d != nil && n.Type().Kind() == parquet.Int64 {
 		return columnar.Decimal(int(d.Precision), int(d.Scale))
 	}

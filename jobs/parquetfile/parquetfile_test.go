@@ -106,6 +106,98 @@ func TestLayout(t *testing.T) {
 	}
 }
 
+// TestMapLayout looks at the groups that the format has for maps, the levels of nulls,
+// empty maps and entries, the bounds of keys and values, and where the order is declared
+// of a column behind a map.
+func TestMapLayout(t *testing.T) {
+	t.Parallel()
+	raw, _ := columnar.Map(columnar.Bytes)
+	counts, _ := columnar.Map(columnar.Int64)
+	columns := []columnar.Column{{Name: "rest", Type: raw, Nullable: true}, {Name: "counts", Type: counts}, {Name: "key", Type: columnar.String}}
+	b := columnar.NewBatch(columns)
+	for i, entries := range []int{2, -1, 0, 1} {
+		if entries < 0 {
+			b.Vector(0).AppendNull()
+		}
+		for e := range entries {
+			_ = b.Vector(0).Keys().AppendBytes(fmt.Appendf(nil, "k%d", e))
+			_ = b.Vector(0).Values().AppendBytes([]byte{byte(0xf0 + i)})
+			_ = b.Vector(1).Keys().AppendBytes([]byte("n"))
+			b.Vector(1).Values().AppendInt64(int64(i - e))
+		}
+		if entries >= 0 {
+			_ = b.Vector(0).AppendEntries()
+		}
+		_ = b.Vector(1).AppendEntries()
+		_ = b.Vector(2).AppendBytes(fmt.Append(nil, i))
+	}
+	var out bytes.Buffer
+	w, err := NewWriter(&out, columns, &Options{Order: []string{"key"}})
+	if err == nil {
+		err = w.Write(b)
+	}
+	if err == nil {
+		_, err = w.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := parquet.OpenFile(bytes.NewReader(out.Bytes()), int64(out.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const schema = `message sluice {
+	optional group rest (MAP) {
+		repeated group key_value {
+			required binary key (STRING);
+			required binary value;
+		}
+	}
+	required group counts (MAP) {
+		repeated group key_value {
+			required binary key (STRING);
+			required int64 value (INT(64,true));
+		}
+	}
+	required binary key (STRING);
+}`
+	if d := cmp.Diff(schema, f.Schema().String()); d != "" {
+		t.Errorf("schema: %s", d)
+	}
+	var got []string
+	g := f.Metadata().RowGroups[0]
+	for i, c := range g.Columns {
+		m := &c.MetaData
+		got = append(got, fmt.Sprintf("%s: %d values, %d nulls, repeated %v, defined %v, %q to %q", strings.Join(m.PathInSchema, "."), m.NumValues, m.Statistics.NullCount,
+			m.SizeStatistics.RepetitionLevelHistogram, m.SizeStatistics.DefinitionLevelHistogram, m.Statistics.MinValue, m.Statistics.MaxValue))
+		if n := g.NumRows; n != 4 || f.OffsetIndexes()[i].PageLocations[0].FirstRowIndex != 0 {
+			t.Errorf("Got %d rows", n)
+		}
+	}
+	want := []string{
+		`rest.key_value.key: 5 values, 2 nulls, repeated [4 1], defined [1 1 3], "k0" to "k1"`,
+		`rest.key_value.value: 5 values, 2 nulls, repeated [4 1], defined [1 1 3], "\xf0" to "\xf3"`,
+		`counts.key_value.key: 5 values, 2 nulls, repeated [4 1], defined [2 3], "n" to "n"`,
+		`counts.key_value.value: 5 values, 2 nulls, repeated [4 1], defined [2 3], "\xff\xff\xff\xff\xff\xff\xff\xff" to "\x03\x00\x00\x00\x00\x00\x00\x00"`,
+		`key: 4 values, 0 nulls, repeated [], defined [], "0" to "3"`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Error(d)
+	}
+	if s := g.SortingColumns; len(s) != 1 || s[0].ColumnIdx != 4 {
+		t.Errorf("Got %v, want sorting by the fifth leaf", s)
+	}
+	_ = b.Vector(0).Keys().AppendBytes(nil)
+	b.Vector(0).Values().AppendNull()
+	_ = b.Vector(0).AppendEntries()
+	if w, err = NewWriter(io.Discard, columns, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Write(b); err == nil || err.Error() != "write parquet column rest: a map has a null for a key or a value" {
+		t.Errorf("Got %v for a null in a map", err)
+	}
+}
+
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{

@@ -20,12 +20,13 @@ const rowsPerBatch = columnar.DefaultBatchRows
 type Reader struct {
 	file    *parquet.File
 	columns []columnar.Column
-	chunks  []int           // of each column, its chunk in a row group
+	chunks  []int           // of each column, its chunk in a row group; of maps, that of the keys, behind which are the values
 	appends []appendForeign // of each column, how a value is appended; nil = as it is
 	batch   *columnar.Batch
 	group   int // the next row group
 	left    int64
-	cursors []cursor
+	cursors []cursor     // of each column
+	maps    []*mapCursor // of each column; nil = it has no maps
 	values  []parquet.Value
 }
 
@@ -37,12 +38,14 @@ func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
 	rd = &Reader{file: f, values: make([]parquet.Value, 1024)}
+	chunk := 0
 	for _, field := range f.Schema().Fields() {
 		t, ok := columnType(field)
-		if !ok || !field.Leaf() || field.Repeated() {
+		if !ok || field.Repeated() {
 			return nil, fmt.Errorf("open parquet file: column %s has a type that exports do not have", field.Name())
 		}
-		rd.chunks, rd.appends = append(rd.chunks, len(rd.columns)), append(rd.appends, nil)
+		rd.chunks, rd.appends = append(rd.chunks, chunk), append(rd.appends, nil)
+		chunk += leaves(field)
 		rd.columns = append(rd.columns, columnar.Column{Name: field.Name(), Type: t, Nullable: field.Optional()})
 	}
 	rd.batch = columnar.NewBatch(rd.columns)
@@ -96,14 +99,25 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 		r.group++
 		r.left = g.NumRows()
 		chunks := g.ColumnChunks()
-		for _, i := range r.chunks {
-			r.cursors = append(r.cursors, cursor{pages: chunks[i].Pages()})
+		for c, i := range r.chunks {
+			if _, ok := r.columns[c].Type.Map(); ok {
+				r.cursors = append(r.cursors, cursor{})
+				r.maps = append(r.maps, newMapCursor(chunks[i].Pages(), chunks[i+1].Pages(), r.columns[c].Nullable))
+				continue
+			}
+			r.cursors, r.maps = append(r.cursors, cursor{pages: chunks[i].Pages()}), append(r.maps, nil)
 		}
 	}
 	n := int(min(r.left, rowsPerBatch))
 	r.batch.Reset()
 	for i := range r.cursors {
-		if err := r.fill(&r.cursors[i], r.batch.Vector(i), r.appends[i], n); err != nil {
+		var err error
+		if m := r.maps[i]; m != nil {
+			err = m.fill(r.batch.Vector(i), r.appends[i], n)
+		} else {
+			err = r.fill(&r.cursors[i], r.batch.Vector(i), r.appends[i], n)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("read parquet column %s: %w", r.columns[i].Name, err)
 		}
 	}
@@ -178,12 +192,16 @@ func appendValue(v *columnar.Vector, x parquet.Value) error {
 func (r *Reader) Close() error {
 	var errs []error
 	for i := range r.cursors {
+		if m := r.maps[i]; m != nil {
+			errs = append(errs, m.close())
+			continue
+		}
 		if c := &r.cursors[i]; c.page != nil {
 			parquet.Release(c.page)
 		}
 		errs = append(errs, r.cursors[i].pages.Close())
 	}
-	r.cursors = r.cursors[:0]
+	r.cursors, r.maps = r.cursors[:0], r.maps[:0]
 	r.left = 0
 	return errors.Join(errs...)
 }

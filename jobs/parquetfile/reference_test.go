@@ -31,8 +31,8 @@ func reference(out io.Writer, columns []columnar.Column, o *Options, batches []*
 	opts := []parquet.WriterOption{
 		parquet.Compression(c), parquet.DictionaryMaxBytes(dictionaryBytes), parquet.DataPageStatistics(false),
 		parquet.CreatedBy(o.Application, o.Version, ""),
-		newSchema(columns, func(i int, n parquet.Node) parquet.Node {
-			return encoded(n, sample.Vector(i), len(o.Order) > 0 && o.Order[0] == columns[i].Name)
+		newSchema(columns, func(l *leaf, n parquet.Node) parquet.Node {
+			return encoded(n, l.part.of(sample.Vector(l.column)), len(o.Order) > 0 && o.Order[0] == l.name)
 		}),
 	}
 	for k, v := range o.Metadata {
@@ -45,11 +45,17 @@ func reference(out io.Writer, columns []columnar.Column, o *Options, batches []*
 	opts = append(opts, parquet.SortingWriterConfig(parquet.SortingColumns(sorting...)))
 	w := parquet.NewGenericWriter[any](out, opts...)
 	rows := int64(0)
+	leaves := leavesOf(columns)
 	for _, b := range batches {
 		for i, cw := range w.ColumnWriters() {
-			v := b.Vector(i)
-			for start := 0; start < v.Len(); start += valuesPerAppend {
-				if _, err := cw.WriteRowValues(referenceValues(v, start, min(start+valuesPerAppend, v.Len()), columns[i].Nullable)); err != nil {
+			l := &leaves[i]
+			v := b.Vector(l.column)
+			for start, end := 0, 0; start < v.Len(); start = end {
+				end = min(start+valuesPerAppend, v.Len())
+				if l.repeated {
+					end = rowsToAppend(v, start)
+				}
+				if _, err := cw.WriteRowValues(referenceValues(v, l, start, end)); err != nil {
 					return err
 				}
 			}
@@ -64,26 +70,45 @@ func reference(out io.Writer, columns []columnar.Column, o *Options, batches []*
 	return w.Close()
 }
 
-func referenceValues(v *columnar.Vector, start, end int, nullable bool) (values []parquet.Value) {
+func referenceValues(v *columnar.Vector, l *leaf, start, end int) (all []parquet.Value) {
+	if !l.repeated {
+		for i := start; i < end; i++ {
+			level := int(l.maxDefinition)
+			if v.IsNull(i) {
+				level = 0
+			}
+			all = append(all, referenceValue(v, i).Level(0, level, l.column))
+		}
+		return all
+	}
 	for i := start; i < end; i++ {
-		var x parquet.Value
+		first, last := v.EntriesOf(i)
 		switch {
 		case v.IsNull(i):
-		case v.Type().Storage() == columnar.Int64:
-			x = parquet.Int64Value(v.Int64s()[i])
-		case v.Type() == columnar.Float64:
-			x = parquet.DoubleValue(v.Float64s()[i])
-		case v.Type() == columnar.Bool:
-			x = parquet.BooleanValue(v.Bool(i))
-		default:
-			x = parquet.ByteArrayValue(v.Bytes(i))
+			all = append(all, parquet.Value{})
+		case first == last:
+			all = append(all, parquet.Value{}.Level(0, int(l.maxDefinition)-1, l.column))
 		}
-		if nullable && !v.IsNull(i) {
-			x.SetDefinitionLevel(1)
+		for e := first; e < last; e++ {
+			all = append(all, referenceValue(l.part.of(v), e).Level(min(1, e-first), int(l.maxDefinition), l.column))
 		}
-		values = append(values, x)
 	}
-	return values
+	return all
+}
+
+func referenceValue(v *columnar.Vector, i int) (x parquet.Value) {
+	switch {
+	case v.IsNull(i):
+	case v.Type().Storage() == columnar.Int64:
+		x = parquet.Int64Value(v.Int64s()[i])
+	case v.Type() == columnar.Float64:
+		x = parquet.DoubleValue(v.Float64s()[i])
+	case v.Type() == columnar.Bool:
+		x = parquet.BooleanValue(v.Bool(i))
+	default:
+		x = parquet.ByteArrayValue(v.Bytes(i))
+	}
+	return x
 }
 
 // sameAsReference compares the file of a Writer with that of parquet-go, byte for
@@ -209,6 +234,16 @@ func fillPages(t *testing.T, r *rand.Rand, v *columnar.Vector, nullable bool, ro
 		}
 		x := r.IntN(distinct)
 		switch v.Type().Storage() {
+		case columnar.Entries:
+			n := r.IntN(3)
+			if r.IntN(2000) == 0 { // more than what comes to a page together
+				n = r.IntN(3000)
+			}
+			fillPages(t, r, v.Keys(), false, n, batch)
+			fillPages(t, r, v.Values(), false, n, batch)
+			if err := v.AppendEntries(); err != nil {
+				t.Fatal(err)
+			}
 		case columnar.Int64:
 			v.AppendInt64(int64(x) - 100)
 		case columnar.Float64:
@@ -246,7 +281,8 @@ func TestAllNull(t *testing.T) {
 func FuzzSameAsReference(f *testing.F) {
 	f.Add([]byte("\x03abc\xff\x00\x03abc\x20longer than what a word of the machine holds"), uint16(3), false)
 	f.Fuzz(func(t *testing.T, data []byte, group uint16, sorted bool) {
-		columns := []columnar.Column{{Name: "text", Type: columnar.String, Nullable: true}, {Name: "raw", Type: columnar.Bytes}, {Name: "n", Type: columnar.Int64, Nullable: true}}
+		texts, _ := columnar.Map(columnar.String)
+		columns := []columnar.Column{{Name: "text", Type: columnar.String, Nullable: true}, {Name: "raw", Type: columnar.Bytes}, {Name: "n", Type: columnar.Int64, Nullable: true}, {Name: "map", Type: texts, Nullable: true}}
 		var batches []*columnar.Batch
 		for b := columnar.NewBatch(columns); len(data) > 0; {
 			n := int(data[0])
@@ -256,9 +292,15 @@ func FuzzSameAsReference(f *testing.F) {
 			if n == 0xFF {
 				b.Vector(0).AppendNull()
 				b.Vector(2).AppendNull()
+				b.Vector(3).AppendNull()
 			} else {
 				_ = b.Vector(0).AppendBytes(data[:min(n, len(data))])
 				b.Vector(2).AppendInt64(int64(binary.LittleEndian.Uint64(text[:])))
+				for e := range n % 4 {
+					_ = b.Vector(3).Keys().AppendBytes(text[:e])
+					_ = b.Vector(3).Values().AppendBytes(text[e:])
+				}
+				_ = b.Vector(3).AppendEntries()
 			}
 			_ = b.Vector(1).AppendBytes(data[:min(n/2, len(data))])
 			data = data[min(n/4, len(data)):]

@@ -28,7 +28,7 @@ type Writer struct {
 	codec   compress.Codec
 	columns []columnar.Column
 
-	chunks []*chunk // of the current row group; made at the first batch, whose values choose the encodings
+	chunks []*chunk // of each leaf; of the current row group; made at the first batch, whose values choose the encodings
 	footer *footer
 
 	rows       int64
@@ -65,8 +65,8 @@ func NewWriter(w io.Writer, columns []columnar.Column, o *Options) (*Writer, err
 		return nil, fmt.Errorf("parquet: row groups of %d bytes and %d rows", wr.options.RowGroupBytes, wr.options.RowGroupRows)
 	}
 	for _, name := range o.Order {
-		if !slices.ContainsFunc(columns, func(c columnar.Column) bool { return c.Name == name }) {
-			return nil, fmt.Errorf("parquet: sorted by %q, which is no column", name)
+		if !slices.ContainsFunc(columns, func(c columnar.Column) bool { return c.Name == name && c.Type.Storage() != columnar.Entries }) {
+			return nil, fmt.Errorf("parquet: sorted by %q, which is no column, or one of maps", name)
 		}
 	}
 	var err error
@@ -78,19 +78,20 @@ func NewWriter(w io.Writer, columns []columnar.Column, o *Options) (*Writer, err
 
 // open begins the file, with encodings chosen by sample, which may be empty.
 func (w *Writer) open(sample *columnar.Batch) error {
-	schema := newSchema(w.columns, func(i int, n parquet.Node) parquet.Node {
-		sorted := len(w.options.Order) > 0 && w.options.Order[0] == w.columns[i].Name
-		return encoded(n, sample.Vector(i), sorted)
+	schema := newSchema(w.columns, func(l *leaf, n parquet.Node) parquet.Node {
+		sorted := len(w.options.Order) > 0 && w.options.Order[0] == l.name
+		return encoded(n, l.part.of(sample.Vector(l.column)), sorted)
 	})
-	for i, n := range schema.Fields() {
-		w.chunks = append(w.chunks, newChunk(w.columns[i], n, w.codec))
+	leaves := leavesOf(w.columns)
+	for i, n := range leafNodes(schema) {
+		w.chunks = append(w.chunks, newChunk(&leaves[i], n, w.codec))
 	}
-	w.footer = newFooter(schema, &w.options)
+	w.footer = newFooter(schema, leaves, &w.options)
 	_, err := io.WriteString(w.out, magic)
 	return err
 }
 
-// encoded chooses the encoding of one column.
+// encoded chooses the encoding of one leaf.
 func encoded(n parquet.Node, v *columnar.Vector, sorted bool) parquet.Node {
 	switch v.Type().Storage() {
 	case columnar.Int64:
@@ -137,9 +138,9 @@ func (w *Writer) Write(b *columnar.Batch) error {
 			return fmt.Errorf("begin parquet file: %w", err)
 		}
 	}
-	for i, k := range w.chunks {
-		if err := k.write(b.Vector(i)); err != nil {
-			return fmt.Errorf("write parquet column %s: %w", k.column.Name, err)
+	for _, k := range w.chunks {
+		if err := k.write(b.Vector(k.leaf.column)); err != nil {
+			return fmt.Errorf("write parquet column %s: %w", k.leaf.name, err)
 		}
 	}
 	w.rows += int64(b.Rows())

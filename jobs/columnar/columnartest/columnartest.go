@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -35,7 +36,8 @@ func Run(t *testing.T, f Format) {
 	t.Run("truncated", func(t *testing.T) { t.Parallel(); f.truncated(t) })
 }
 
-// Columns returns a nullable and a required column of each type, and of some decimals.
+// Columns returns a nullable and a required column of each type and of some decimals, and
+// one of each type of maps, every other one nullable.
 func Columns() []columnar.Column {
 	var cs []columnar.Column
 	var types []columnar.Type
@@ -45,6 +47,10 @@ func Columns() []columnar.Column {
 	for _, digits := range [][2]int{{18, 0}, {18, 18}, {1, 1}, {9, 2}} {
 		typ, _ := columnar.Decimal(digits[0], digits[1])
 		types = append(types, typ)
+	}
+	for i, value := range []columnar.Type{columnar.Bytes, columnar.String, columnar.Int64, columnar.Float64} {
+		typ, _ := columnar.Map(value)
+		cs = append(cs, columnar.Column{Name: typ.String(), Type: typ, Nullable: i%2 == 0})
 	}
 	for _, typ := range types {
 		cs = append(cs, columnar.Column{Name: typ.String(), Type: typ, Nullable: true}, columnar.Column{Name: "Required " + typ.String(), Type: typ})
@@ -56,40 +62,61 @@ func Columns() []columnar.Column {
 
 // Fill appends n rows of values to b, chosen by t.
 func Fill(t *rapid.T, b *columnar.Batch, n int) {
-	text := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "red", "grün", "\x00"}), rapid.String())
-	ints := rapid.OneOf(rapid.SampledFrom([]int64{0, -1, math.MaxInt64, math.MinInt64}), rapid.Int64())
-	documents := rapid.SampledFrom([]string{`{}`, `{"a": [1, 2.50, "grün\n"]}`, "null", ` "x"`, "-1e400"})
-	floats := rapid.OneOf(rapid.SampledFrom([]float64{0, math.Copysign(0, -1), math.Inf(1), math.SmallestNonzeroFloat64}), rapid.Float64())
 	for i, c := range b.Columns() {
 		v := b.Vector(i)
+		value, isMap := c.Type.Map()
+		if !isMap {
+			fill(t, c, v, n)
+			continue
+		}
 		for range n {
 			if c.Nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
 				v.AppendNull()
 				continue
 			}
-			if precision, _, ok := c.Type.Decimal(); ok {
-				most := int64(math.Pow10(precision)) - 1
-				v.AppendInt64(rapid.OneOf(rapid.Int64Range(-most, most), rapid.SampledFrom([]int64{0, most, -most})).Draw(t, "decimal"))
-				continue
-			}
-			var err error
-			switch c.Type {
-			case columnar.Int64, columnar.Timestamp:
-				v.AppendInt64(ints.Draw(t, "int"))
-			case columnar.Float64:
-				v.AppendFloat64(floats.Draw(t, "float"))
-			case columnar.Bool:
-				v.AppendBool(rapid.Bool().Draw(t, "bool"))
-			case columnar.JSON:
-				err = v.AppendBytes([]byte(documents.Draw(t, "json")))
-			case columnar.String:
-				err = v.AppendBytes([]byte(text.Draw(t, "string")))
-			default:
-				err = v.AppendBytes(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
-			}
-			if err != nil {
+			entries := rapid.SampledFrom([]int{0, 1, 1, 2}).Draw(t, "entries")
+			fill(t, columnar.Column{Type: columnar.String}, v.Keys(), entries)
+			fill(t, columnar.Column{Type: value}, v.Values(), entries)
+			if err := v.AppendEntries(); err != nil {
 				t.Fatal(err)
 			}
+		}
+	}
+}
+
+// fill appends n values, or nulls where c takes them, to v, which is of no map.
+func fill(t *rapid.T, c columnar.Column, v *columnar.Vector, n int) {
+	text := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "red", "grün", "\x00"}), rapid.String())
+	ints := rapid.OneOf(rapid.SampledFrom([]int64{0, -1, math.MaxInt64, math.MinInt64}), rapid.Int64())
+	documents := rapid.SampledFrom([]string{`{}`, `{"a": [1, 2.50, "grün\n"]}`, "null", ` "x"`, "-1e400"})
+	floats := rapid.OneOf(rapid.SampledFrom([]float64{0, math.Copysign(0, -1), math.Inf(1), math.SmallestNonzeroFloat64}), rapid.Float64())
+	for range n {
+		if c.Nullable && rapid.IntRange(0, 3).Draw(t, "null") == 0 {
+			v.AppendNull()
+			continue
+		}
+		if precision, _, ok := c.Type.Decimal(); ok {
+			most := int64(math.Pow10(precision)) - 1
+			v.AppendInt64(rapid.OneOf(rapid.Int64Range(-most, most), rapid.SampledFrom([]int64{0, most, -most})).Draw(t, "decimal"))
+			continue
+		}
+		var err error
+		switch c.Type {
+		case columnar.Int64, columnar.Timestamp:
+			v.AppendInt64(ints.Draw(t, "int"))
+		case columnar.Float64:
+			v.AppendFloat64(floats.Draw(t, "float"))
+		case columnar.Bool:
+			v.AppendBool(rapid.Bool().Draw(t, "bool"))
+		case columnar.JSON:
+			err = v.AppendBytes([]byte(documents.Draw(t, "json")))
+		case columnar.String:
+			err = v.AppendBytes([]byte(text.Draw(t, "string")))
+		default:
+			err = v.AppendBytes(rapid.SliceOf(rapid.Byte()).Draw(t, "bytes"))
+		}
+		if err != nil {
+			t.Fatal(err)
 		}
 	}
 }
@@ -99,23 +126,31 @@ func Texts(b *columnar.Batch) [][]string {
 	rows := make([][]string, b.Rows())
 	for i := range rows {
 		for c := range b.Columns() {
-			v := b.Vector(c)
-			s := "null"
-			switch {
-			case v.IsNull(i):
-			case v.Type().Storage() == columnar.Int64:
-				s = string(v.Type().AppendNumber(nil, v.Int64s()[i]))
-			case v.Type() == columnar.Float64:
-				s = fmt.Sprintf("%x", math.Float64bits(v.Float64s()[i]))
-			case v.Type() == columnar.Bool:
-				s = fmt.Sprint(v.Bool(i))
-			default:
-				s = fmt.Sprintf("%q", v.Bytes(i))
-			}
-			rows[i] = append(rows[i], s)
+			rows[i] = append(rows[i], Text(b.Vector(c), i))
 		}
 	}
 	return rows
+}
+
+// Text returns value i of v as a text.
+func Text(v *columnar.Vector, i int) string {
+	switch {
+	case v.IsNull(i):
+		return "null"
+	case v.Type().Storage() == columnar.Int64:
+		return string(v.Type().AppendNumber(nil, v.Int64s()[i]))
+	case v.Type() == columnar.Float64:
+		return fmt.Sprintf("%x", math.Float64bits(v.Float64s()[i]))
+	case v.Type() == columnar.Bool:
+		return fmt.Sprint(v.Bool(i))
+	case v.Type().Storage() == columnar.Entries:
+		var entries []string
+		for e, end := v.EntriesOf(i); e < end; e++ {
+			entries = append(entries, Text(v.Keys(), e)+": "+Text(v.Values(), e))
+		}
+		return "{" + strings.Join(entries, ", ") + "}"
+	}
+	return fmt.Sprintf("%q", v.Bytes(i))
 }
 
 // fatal is what testing.T and rapid.T share.
