@@ -9,7 +9,9 @@ import (
 type FamilyReplacement struct {
 	Table  string
 	Family string // keeps its name and attributes and loses its cells
-	By     string // another family of the table, which is gone afterwards: its cells are Family's
+	// By is another family of the table, which is gone afterwards: its cells are
+	// Family's. "" puts nothing into its place: Family is empty then.
+	By string
 }
 
 // FamilyReplacer is an Admin that can replace what families hold without a moment
@@ -30,7 +32,7 @@ func CheckReplacements(replacements []FamilyReplacement) error {
 	for _, r := range replacements {
 		for _, name := range [...]string{r.Family, r.By} {
 			key := [2]string{CanonicalName(r.Table), name}
-			if seen[key] {
+			if name != "" && seen[key] {
 				return fmt.Errorf("%w: family %s of table %s is named twice", ErrInvalidArgument, name, r.Table)
 			}
 			seen[key] = true
@@ -42,6 +44,12 @@ func CheckReplacements(replacements []FamilyReplacement) error {
 // Replaced returns a copy of d without family r.By. It is for engines; its errors
 // are those of ReplaceFamilies.
 func (r *FamilyReplacement) Replaced(d *TableDescriptor) (*TableDescriptor, error) {
+	if r.By == "" {
+		if d.Family(r.Family) == nil {
+			return nil, fmt.Errorf("%w: %s of table %s", ErrFamilyNotFound, r.Family, d.Name)
+		}
+		return d.Clone(), nil
+	}
 	family, by := d.Family(r.Family), d.Family(r.By)
 	for i, f := range [...]*FamilyDescriptor{family, by} {
 		if f == nil {

@@ -40,8 +40,11 @@ func (s *Store) ReplaceFamilies(ctx context.Context, replacements []store.Family
 		r := &replacements[i]
 		t := lookup(s.tables, r.Table)
 		for key, row := range t.rows {
-			v := row.family(r.By)
-			moved := row.with(r.By, versions{}).with(r.Family, versions{disk: renamed(v.disk, r.Family), mem: renamed(v.mem, r.Family)})
+			moved := row.with(r.Family, versions{})
+			if r.By != "" && moved != nil {
+				v := moved.family(r.By)
+				moved = moved.with(r.By, versions{}).with(r.Family, versions{disk: renamed(v.disk, r.Family), mem: renamed(v.mem, r.Family)})
+			}
 			if moved == nil {
 				delete(t.rows, key)
 			} else {

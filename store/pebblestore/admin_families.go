@@ -41,9 +41,15 @@ func (db *DB) replaceFamily(b *pebble.Batch, c *catalog, r *store.FamilyReplacem
 		return nil, err
 	}
 	dropped, _ := old.family(r.Family)
-	by, _ := old.family(r.By)
 	t := *old
 	t.desc, t.altered = d, db.sequence.Load()+1
+	if r.By == "" {
+		if err := t.empty(dropped); err != nil {
+			return nil, err
+		}
+		return c.with(d.Name, &t), errors.Join(db.putTable(b, &t), dropFamily(b, old, dropped))
+	}
+	by, _ := old.family(r.By)
 	t.removed = append(slices.Clone(old.removed), dropped.id)
 	t.fams = make([]family, len(d.Families))
 	for i := range d.Families {
@@ -54,4 +60,19 @@ func (db *DB) replaceFamily(b *pebble.Batch, c *catalog, r *store.FamilyReplacem
 		}
 	}
 	return c.with(d.Name, &t), errors.Join(db.putTable(b, &t), dropFamily(b, old, dropped))
+}
+
+// empty gives a family another id, under which there is nothing. t.desc is its own.
+func (t *table) empty(f *family) error {
+	name := f.desc.Name
+	without := t.desc.Clone()
+	without.Families = slices.DeleteFunc(without.Families, func(d store.FamilyDescriptor) bool { return d.Name == name })
+	rest := *t
+	rest.desc = without
+	var err error
+	if rest.fams, rest.removed, err = assignFamilies(without, t); err != nil {
+		return err
+	}
+	t.fams, t.removed, err = assignFamilies(t.desc, &rest)
+	return err
 }

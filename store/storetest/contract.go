@@ -26,6 +26,7 @@ var contract = []struct {
 	{"system tables", testSystemTables}, // before what leaves offsets behind, where a server does
 	{"alter", testAlter},
 	{"replace families", testReplaceFamilies},
+	{"empty families", testEmptyFamilies},
 	{"changes", testChanges},
 	{"regions", testRegions},
 	{"table state", testTableState},
