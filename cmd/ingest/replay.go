@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"text/tabwriter"
 	"time"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/pipeline/mapping"
 	"sluice/pipeline/rebuild"
 	"sluice/store"
 )
@@ -26,6 +28,8 @@ type rebuildCommand struct {
 	Switch     bool   `xor:"end" help:"Serve the rebuilt counters in the place of the others."`
 	Discard    bool   `xor:"end" help:"Drop the counters of a rebuild that was not switched to, and count nothing."`
 	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied, and leave distinct counts as they are."`
+	Unused     string `enum:"keep,remove" default:"keep" help:"What becomes of counts in families in which nothing is counted any more: keep or remove, with --switch."`
+	Previous   string `placeholder:"FILE" help:"The configuration by which the pipeline counted before: what only its rules count is compared, too."`
 	JSON       bool   `help:"Print the comparison as JSON."`
 }
 
@@ -60,10 +64,23 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if c.Discard {
 		return rebuild.Discard(ctx, engine, c.Pipeline)
 	}
-	r, err := rebuild.Open(ctx, &rebuild.Options{
+	previous, err := c.previous(p)
+	if err != nil {
+		return err
+	}
+	others, err := c.others(cfg)
+	if err != nil {
+		return err
+	}
+	ro := &rebuild.Options{
 		Pipeline: c.Pipeline, Topics: o.Topics, Client: client, Plan: o.Plan, Engine: engine,
+		Previous: previous, RemoveUnused: c.Unused == "remove",
 		AcceptLoss: c.AcceptLoss, Logger: log, Progress: countProgress(log),
-	})
+	}
+	for _, other := range others {
+		ro.Others = append(ro.Others, other)
+	}
+	r, err := rebuild.Open(ctx, ro)
 	if err != nil {
 		return err
 	}
@@ -77,12 +94,45 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err := c.print(p.Stdout, families, r.Totals()); err != nil {
 		return err
 	}
-	return c.end(ctx, p.Stdout, cfg, r, families)
+	return c.end(ctx, p.Stdout, others, r, families)
+}
+
+// previous returns the plan by which the pipeline counted before, if it is given.
+func (c *rebuildCommand) previous(p *cli.Program) ([]*mapping.Plan, error) {
+	if c.Previous == "" {
+		return nil, nil
+	}
+	before := cli.ConfigFlag{Config: c.Previous}
+	cfg, err := before.Load(p)
+	if err != nil {
+		return nil, err
+	}
+	o, err := cfg.PipelineOptions(c.Pipeline)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Previous, err)
+	}
+	return []*mapping.Plan{o.Plan}, nil
+}
+
+// others returns the plans of the other pipelines, by name.
+func (c *rebuildCommand) others(cfg *config.Config) (map[string]*mapping.Plan, error) {
+	plans := map[string]*mapping.Plan{}
+	for _, name := range cfg.PipelineNames() {
+		if name == c.Pipeline {
+			continue
+		}
+		o, err := cfg.PipelineOptions(name)
+		if err != nil {
+			return nil, err
+		}
+		plans[name] = o.Plan
+	}
+	return plans, nil
 }
 
 // end switches to the rebuilt counters, drops them, or leaves them.
-func (c *rebuildCommand) end(ctx context.Context, w io.Writer, cfg *config.Config, r *rebuild.Rebuild, families []rebuild.Comparison) error {
-	same := !slices.ContainsFunc(families, func(f rebuild.Comparison) bool { return !f.Same() })
+func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string]*mapping.Plan, r *rebuild.Rebuild, families []rebuild.Comparison) error {
+	same := !slices.ContainsFunc(families, func(f rebuild.Comparison) bool { return !f.Same() && (!f.Unused || c.Unused == "remove") })
 	say := func(text string) error {
 		if c.JSON {
 			return nil
@@ -99,7 +149,7 @@ func (c *rebuildCommand) end(ctx context.Context, w io.Writer, cfg *config.Confi
 	case !c.Switch:
 		return fmt.Errorf("%w; run it again with --switch to serve the rebuilt ones, or with --discard to drop them", errCountersDiffer)
 	}
-	if err := c.alone(cfg, families); err != nil {
+	if err := alone(others, families); err != nil {
 		return err
 	}
 	if err := r.Switch(ctx); err != nil {
@@ -109,19 +159,12 @@ func (c *rebuildCommand) end(ctx context.Context, w io.Writer, cfg *config.Confi
 }
 
 // alone reports that other pipelines write tables whose families would be
-// replaced: their counts would be lost.
-func (c *rebuildCommand) alone(cfg *config.Config, families []rebuild.Comparison) error {
-	for _, name := range cfg.PipelineNames() {
-		if name == c.Pipeline {
-			continue
-		}
-		o, err := cfg.PipelineOptions(name)
-		if err != nil {
-			return err
-		}
+// replaced: their counts would be lost. What is unused is in no rule of theirs.
+func alone(others map[string]*mapping.Plan, families []rebuild.Comparison) error {
+	for _, name := range slices.Sorted(maps.Keys(others)) {
 		for i := range families {
-			if table := families[i].Table; o.Plan.MayWrite(table) {
-				return fmt.Errorf("%w: pipeline %s writes table %s, too: what it has counted would be lost", store.ErrUnsupported, name, table)
+			if f := &families[i]; !f.Unused && others[name].MayWrite(f.Table) {
+				return fmt.Errorf("%w: pipeline %s writes table %s, too: what it has counted would be lost", store.ErrUnsupported, name, f.Table)
 			}
 		}
 	}
@@ -154,6 +197,7 @@ type differenceLine struct {
 type comparisonLine struct {
 	Table       string           `json:"table"`
 	Family      string           `json:"family"`
+	Unused      bool             `json:"unused"` // nothing is counted in it any more
 	Equal       int64            `json:"equal"`
 	Different   int64            `json:"different"`
 	Missing     int64            `json:"missing"` // served only
@@ -164,7 +208,7 @@ type comparisonLine struct {
 func (c *rebuildCommand) print(w io.Writer, families []rebuild.Comparison, totals rebuild.Totals) error {
 	lines := make([]comparisonLine, len(families))
 	for i, f := range families {
-		lines[i] = comparisonLine{Table: f.Table, Family: f.Family, Equal: f.Equal, Different: f.Different, Missing: f.Missing, Extra: f.Extra, Differences: []differenceLine{}}
+		lines[i] = comparisonLine{Table: f.Table, Family: f.Family, Unused: f.Unused, Equal: f.Equal, Different: f.Different, Missing: f.Missing, Extra: f.Extra, Differences: []differenceLine{}}
 		for _, d := range f.Differences {
 			lines[i].Differences = append(lines[i].Differences, differenceLine{string(d.Row), string(d.Qualifier), d.Served, d.Rebuilt})
 		}
@@ -185,6 +229,16 @@ func (c *rebuildCommand) print(w io.Writer, families []rebuild.Comparison, total
 		for _, d := range l.Differences {
 			fmt.Fprintf(w, "  %s %q %s:%q: served %s, rebuilt %s\n", l.Table, d.Row, l.Family, d.Qualifier, orNone(d.Served), orNone(d.Rebuilt))
 		}
+	}
+	for _, l := range lines {
+		if !l.Unused {
+			continue
+		}
+		fate := "they are kept; --unused remove takes them away with --switch"
+		if c.Unused == "remove" {
+			fate = "--switch takes them away"
+		}
+		fmt.Fprintf(w, "nothing is counted any more in family %s of table %s, which has %d counters: %s\n", l.Family, l.Table, l.Missing, fate)
 	}
 	return nil
 }

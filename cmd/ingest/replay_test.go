@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -75,5 +77,87 @@ func TestReplayRebuild(t *testing.T) {
 	daemon(1200)
 	if out := w.run(t, "ingest", "replay", "rebuild", "-c", w.config, "access-log"); !strings.Contains(out, "all are equal") {
 		t.Errorf("after the daemon went on:\n%s", out)
+	}
+}
+
+// A mapping that counts less than the one before: what only that one counted is named,
+// kept, and removed in the switch where that is asked for.
+func TestReplayRebuildUnused(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(6, 300)
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(name string, pairs ...string) string {
+		t.Helper()
+		for i := 0; i < len(pairs); i += 2 {
+			if !strings.Contains(string(text), pairs[i]) {
+				t.Fatalf("no %q in the configuration", pairs[i])
+			}
+		}
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, []byte(strings.NewReplacer(pairs...).Replace(string(text))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	former := edit("former.yaml",
+		"tables:\n", "tables:\n  clients:\n    families:\n      n: {COUNTER: true}\n",
+		"    tests:", "      - table: clients\n        row: client\n        increment:\n          - {family: n, qualifier: '\"requests\"'}\n    tests:")
+	now := edit("now.yaml", `          - {family: minute, qualifier: 'date(time, "yyyyMMddHHmm")'}`+"\n", "")
+
+	d := integration.StartDaemon(t, former, w.env)
+	integration.WaitCaughtUp(t, d, former, w.env, 300, time.Minute)
+	if err := d.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	rebuild := func(args ...string) (string, error) {
+		t.Helper()
+		return integration.Run(t, w.env, nil, "ingest", append([]string{"replay", "rebuild", "-c", now, "access-log"}, args...)...)
+	}
+	const inMinute, inClients = "nothing is counted any more in family minute of table path_counts", "nothing is counted any more in family n of table clients"
+	before := w.run(t, "shell", "-c", now, "-n", "-e", "scan 'clients'")
+	out, err := rebuild()
+	if err != nil || !strings.Contains(out, inMinute) || !strings.Contains(out, "they are kept") || !strings.Contains(out, "all are equal") || strings.Contains(out, inClients) {
+		t.Errorf("with the present rules: %v\n%s", err, out)
+	}
+	out, err = rebuild("--previous", former, "--switch")
+	if err != nil || !strings.Contains(out, inMinute) || !strings.Contains(out, inClients) || !strings.Contains(out, "all are equal") {
+		t.Errorf("with the former rules: %v\n%s", err, out)
+	}
+	if after := w.run(t, "shell", "-c", now, "-n", "-e", "scan 'clients'"); after[:strings.LastIndex(after, "row(s)")] != before[:strings.LastIndex(before, "row(s)")] {
+		t.Errorf("Got clients\n%s\nwhere nothing was to be removed, want\n%s", after, before)
+	}
+	out, err = rebuild("--previous", former, "--unused", "remove", "--json")
+	var got struct{ Families []comparisonLine }
+	if jerr := json.NewDecoder(strings.NewReader(out)).Decode(&got); jerr != nil {
+		t.Fatalf("%v in:\n%s", jerr, out)
+	}
+	unused := 0
+	for _, f := range got.Families {
+		if f.Unused && f.Missing > 0 {
+			unused++
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "--switch") || unused != 2 {
+		t.Errorf("without --switch: %v, %d families unused, want 2:\n%s", err, unused, out)
+	}
+	out, err = rebuild("--previous", former, "--unused", "remove", "--switch")
+	if err != nil || !strings.Contains(out, "--switch takes them away") || !strings.Contains(out, "the rebuilt counters are served") {
+		t.Errorf("with --switch: %v\n%s", err, out)
+	}
+	if out := w.run(t, "shell", "-c", now, "-n", "-e", "scan 'clients'"); !strings.Contains("\n"+out, "\n0 row(s)") {
+		t.Errorf("Got clients\n%s", out)
+	}
+	if out := w.run(t, "shell", "-c", now, "-n", "-e", "scan 'path_counts', {COLUMNS => ['minute']}"); !strings.Contains("\n"+out, "\n0 row(s)") {
+		t.Errorf("Got minutes\n%s", out)
+	}
+	if out, err := rebuild("--previous", former); err != nil || strings.Contains(out, "any more") || !strings.Contains(out, "all are equal") {
+		t.Errorf("after the removal: %v\n%s", err, out)
 	}
 }

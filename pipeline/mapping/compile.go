@@ -162,22 +162,31 @@ func (p *Plan) Tables() []string { return slices.Clone(p.tables) }
 // which the table's could be one.
 func (p *Plan) MayWrite(table string) bool {
 	table = store.CanonicalName(table)
-	for i := range p.rules {
-		r := &p.rules[i]
-		if r.tableName == nil {
-			if store.CanonicalName(r.table) == table {
-				return true
-			}
-			continue
-		}
-		begin, end := r.tableEnds[0], r.tableEnds[1]
-		for _, name := range []string{table, store.DefaultNamespace + ":" + table} {
-			if len(name) >= len(begin)+len(end) && strings.HasPrefix(name, begin) && strings.HasSuffix(name, end) {
-				return true
-			}
-		}
+	return slices.ContainsFunc(p.rules, func(r rule) bool { return r.mayWrite(table) }) ||
+		slices.ContainsFunc(p.rollups, func(r rollup) bool { return store.CanonicalName(r.table) == table })
+}
+
+// MayIncrement reports whether a rule or a rollup increments counters in a family of a
+// table, or of tables by names of which the table's could be one.
+func (p *Plan) MayIncrement(table, family string) bool {
+	table = store.CanonicalName(table)
+	return slices.ContainsFunc(p.rules, func(r rule) bool {
+		return r.mayWrite(table) && slices.ContainsFunc(r.adds, func(a add) bool { return a.family == family })
+	}) || slices.ContainsFunc(p.rollups, func(r rollup) bool {
+		return r.distinct == nil && store.CanonicalName(r.table) == table &&
+			slices.ContainsFunc(r.buckets, func(b rollupBucket) bool { return b.family == family })
+	})
+}
+
+// mayWrite is MayWrite of one rule. The table's name is canonical.
+func (r *rule) mayWrite(table string) bool {
+	if r.tableName == nil {
+		return store.CanonicalName(r.table) == table
 	}
-	return slices.ContainsFunc(p.rollups, func(r rollup) bool { return store.CanonicalName(r.table) == table })
+	begin, end := r.tableEnds[0], r.tableEnds[1]
+	return slices.ContainsFunc([]string{table, store.DefaultNamespace + ":" + table}, func(name string) bool {
+		return len(name) >= len(begin)+len(end) && strings.HasPrefix(name, begin) && strings.HasSuffix(name, end)
+	})
 }
 
 // Fields returns the paths of the document's fields that the rules read, in the

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/counters"
 	"sluice/pipeline/mapping"
 	"sluice/store"
 )
@@ -258,5 +259,34 @@ func TestMayWrite(t *testing.T) {
 	}
 	if p, err = mapping.Compile(jsonSpec(rule("{a}")), nil); err != nil || !p.MayWrite("ns:t") || !p.MayWrite("t") {
 		t.Errorf("a name that the record makes may be any (%v)", err)
+	}
+}
+
+func TestMayIncrement(t *testing.T) {
+	t.Parallel()
+	count := mapping.IncrementSpec{Family: "c", Qualifier: `"n"`}
+	p, err := mapping.Compile(&mapping.Spec{
+		Decode: mapping.DecodeSpec{Format: "json"},
+		Rules: []mapping.RuleSpec{
+			{Table: "fixed", Row: "a", Increment: []mapping.IncrementSpec{count}},
+			{Table: "day_{a}", Row: "a", Increment: []mapping.IncrementSpec{count}},
+			{Table: "put", Row: "a", Put: map[string]map[string]string{"c": {"q": "a"}}},
+		},
+		Rollups: []mapping.RollupSpec{
+			{Name: "events", Table: "rolled", Buckets: []string{"day"}},
+			{Name: "users", Table: "rolled", Buckets: []string{"hour"}, Distinct: "a"},
+		},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[[2]string]bool{
+		{"fixed", "c"}: true, {"default:fixed", "c"}: true, {"fixed", "d"}: false, {"other:fixed", "c"}: false,
+		{"day_1", "c"}: true, {"day_1", "d"}: false, {"day", "c"}: false, {"put", "c"}: false,
+		{"rolled", counters.Day.Family(false)}: true, {"rolled", counters.Hour.Family(true)}: false, {"rolled", counters.Hour.Family(false)}: false,
+	} {
+		if got := p.MayIncrement(at[0], at[1]); got != want {
+			t.Errorf("MayIncrement%q = %t, want %t", at, got, want)
+		}
 	}
 }

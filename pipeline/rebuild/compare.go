@@ -6,8 +6,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"sluice/cell"
+	"sluice/pipeline"
+	"sluice/pipeline/mapping"
 	"sluice/store"
 )
 
@@ -18,11 +22,15 @@ const maxDifferences = 10
 // is served.
 type Comparison struct {
 	Table, Family string
-	Equal         int64 // counters with the same count
-	Different     int64 // with another
-	Missing       int64 // served, and not in the new generation
-	Extra         int64 // in the new generation only
-	Differences   []Difference
+	// Unused says that the rebuild has counted nothing in the family: all of its
+	// counters are Missing. Counts of a rule that is no more are such, and those of
+	// days whose records the log has not.
+	Unused      bool
+	Equal       int64 // counters with the same count
+	Different   int64 // with another
+	Missing     int64 // served, and not in the new generation
+	Extra       int64 // in the new generation only
+	Differences []Difference
 }
 
 // Same reports that nothing differs.
@@ -35,7 +43,10 @@ type Difference struct {
 	Served, Rebuilt *int64
 }
 
-// Compare compares the generations, family by family.
+// Compare compares the generations, family by family, and then lists the unused
+// families that hold counters: COUNTER families of the tables that the rules name, and
+// those that the rules, or those of Options.Previous, increment in tables that they name
+// by an expression, unless a rule of Options.Others increments there.
 func (r *Rebuild) Compare(ctx context.Context) ([]Comparison, error) {
 	var all []Comparison
 	for _, f := range r.families.replacements() {
@@ -45,14 +56,70 @@ func (r *Rebuild) Compare(ctx context.Context) ([]Comparison, error) {
 		}
 		all = append(all, *c)
 	}
+	unused, err := r.unused(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("compare the rebuild of pipeline %s: %w", r.o.Pipeline, err)
+	}
+	return append(all, unused...), nil
+}
+
+// unused compares the families in which nothing was counted, and which are not empty,
+// with nothing.
+func (r *Rebuild) unused(ctx context.Context) ([]Comparison, error) {
+	counted := map[familyKey]bool{}
+	for _, f := range r.families.replacements() {
+		counted[familyKey{store.CanonicalName(f.Table), f.Family}] = true
+	}
+	tables, err := r.o.Engine.Tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []Comparison
+	for _, table := range tables {
+		d, err := r.o.Engine.Table(ctx, table)
+		if err != nil {
+			return nil, err
+		}
+		for i := range d.Families {
+			f := &d.Families[i]
+			if !f.Counter || strings.Contains(f.Name, pipeline.GenerationMark) || counted[familyKey{store.CanonicalName(table), f.Name}] || !r.mayHaveCounted(table, f.Name) {
+				continue
+			}
+			c, err := compare(ctx, r.o.Engine, &store.FamilyReplacement{Table: table, Family: f.Name})
+			if errors.Is(err, store.ErrTableNotEnabled) {
+				r.log.Warn("what a disabled table holds is not compared", "table", table)
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			if c.Unused = true; c.Missing > 0 {
+				all = append(all, *c)
+			}
+		}
+	}
 	return all, nil
 }
 
+// mayHaveCounted reports whether what a family holds can only be this pipeline's.
+func (r *Rebuild) mayHaveCounted(table, family string) bool {
+	counts := func(p *mapping.Plan) bool { return p.MayIncrement(table, family) }
+	if slices.ContainsFunc(r.o.Others, counts) {
+		return false
+	}
+	return slices.ContainsFunc(r.o.Previous, counts) || counts(r.o.Plan) ||
+		slices.ContainsFunc(r.o.Plan.Tables(), func(name string) bool { return store.CanonicalName(name) == store.CanonicalName(table) })
+}
+
 // compare reads both families in one scan: a row's cells of one and of the other
-// come by qualifier.
+// come by qualifier. Without f.By there is nothing to compare with.
 func compare(ctx context.Context, r store.Reader, f *store.FamilyReplacement) (c *Comparison, err error) {
 	c = &Comparison{Table: f.Table, Family: f.Family}
-	sc := r.Scan(ctx, &store.Scan{Table: f.Table, Columns: []store.Column{{Family: f.Family, All: true}, {Family: f.By, All: true}}})
+	columns := []store.Column{{Family: f.Family, All: true}}
+	if f.By != "" {
+		columns = append(columns, store.Column{Family: f.By, All: true})
+	}
+	sc := r.Scan(ctx, &store.Scan{Table: f.Table, Columns: columns})
 	defer func() { err = errors.Join(err, sc.Close()) }()
 	for sc.Next() {
 		row := sc.Row()

@@ -8,6 +8,9 @@
 // killed goes on where it stopped. What the mapping writes besides increments is
 // not touched; puts of a record are the same cells again anyway.
 //
+// Families in which nothing is counted any more, as the rules were changed, are
+// compared with nothing, and emptied in the same commit or left as they are.
+//
 // A record that is a dead letter stays one: redrive it first, or afterwards, by the
 // corrected mapping. While a rebuild is unfinished nothing is redriven.
 //
@@ -67,6 +70,14 @@ type Options struct {
 	// AcceptLoss counts what Kafka still has where it has not all, and leaves DISTINCT
 	// families as they are, which are not counted again.
 	AcceptLoss bool
+	// Previous are plans by which the pipeline counted before, as far as they are
+	// known: families that only they count in are compared, too.
+	Previous []*mapping.Plan
+	// Others are the plans of the other pipelines that write the store: what they
+	// count is not left over by this one.
+	Others []*mapping.Plan
+	// RemoveUnused makes Switch empty the families that Compare finds unused.
+	RemoveUnused bool
 	// BatchRecords is how many records one commit counts. Default:
 	// DefaultBatchRecords.
 	BatchRecords int
@@ -284,8 +295,9 @@ func (r *Rebuild) Totals() (t Totals) {
 }
 
 // Switch puts the rebuilt counters into the place of those that are served, in
-// one commit. Its error wraps ErrBehind where Count has not counted all that the
-// pipeline has applied.
+// one commit, which also empties the unused families where Options.RemoveUnused says
+// so. Its error wraps ErrBehind where Count has not counted all that the pipeline has
+// applied.
 func (r *Rebuild) Switch(ctx context.Context) error {
 	for _, p := range r.partitions {
 		live, _, err := store.ReadProgress(ctx, r.o.Engine, &p.live, p.number)
@@ -301,6 +313,15 @@ func (r *Rebuild) Switch(ctx context.Context) error {
 		}
 	}
 	replacements := r.families.replacements()
+	if r.o.RemoveUnused {
+		unused, err := r.unused(ctx)
+		if err != nil {
+			return fmt.Errorf("switch pipeline %s: %w", r.o.Pipeline, err)
+		}
+		for _, f := range unused {
+			replacements = append(replacements, store.FamilyReplacement{Table: f.Table, Family: f.Family})
+		}
+	}
 	if len(replacements) == 0 {
 		return nil
 	}
