@@ -54,6 +54,9 @@ func (c *Config) lintHBaseTable(name string, report reporter) {
 	if t.MaxTimestampSlop > 0 && len(c.Pipelines) > 0 {
 		report(join(path, "max_timestamp_slop"), "", "on HBase what becomes of a record must not depend on the clock")
 	}
+	if d := t.Attributes[store.AttrDurability]; (d == "SKIP_WAL" || d == "ASYNC_WAL") && len(c.Pipelines) > 0 {
+		report(join(join(path, "attributes"), store.AttrDurability), "", "on HBase %s acknowledges what the death of a server loses, and the offset would stand behind it", d)
+	}
 	for _, family := range slices.Sorted(maps.Keys(t.Families)) {
 		f := familyOf(t, family)
 		at := join(join(path, "families"), family)

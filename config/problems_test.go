@@ -75,6 +75,12 @@ tables:
 			`f.yaml:7:7: a COUNTER family has no NEW_VERSION_BEHAVIOR and no KEEP_DELETED_CELLS on HBase`,
 			`f.yaml:8:7: DISTINCT families are not built on HBase: use engine pebble`,
 		}},
+		{"tables that HBase loses", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
+tables: {t: {families: {f: {}}, attributes: {DURABILITY: SKIP_WAL}}, u: {families: {f: {}}, attributes: {DURABILITY: FSYNC_WAL}}}
+pipelines: {p: {topics: [a], group: g, decode: {format: raw}, map: [{table: t, row: "key", put: {f: {q: "value"}}}]}}
+`, []string{
+			`f.yaml:2:58: on HBase SKIP_WAL acknowledges what the death of a server loses, and the offset would stand behind it`,
+		}},
 		{"rules that HBase cannot apply once", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
 tables:
   t:

@@ -19,6 +19,7 @@ import (
 	"sluice/pipeline"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
 	"sluice/serve"
 	"sluice/store"
 )
@@ -94,6 +95,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		if err != nil {
 			return nil, err
 		}
+		if err := refuseInexact(ctx, d.engine, name, o.Plan); err != nil {
+			return nil, err
+		}
 		d.pipelines = append(d.pipelines, p)
 	}
 	return d, d.listen()
@@ -110,6 +114,31 @@ func refuseHalf(ctx context.Context, e store.Engine) error {
 		return err
 	}
 	return fmt.Errorf("%w: a store is being copied into this one: end the copy with export copy --resume, or give it up with --restart", store.ErrRefused)
+}
+
+// refuseInexact refuses tables of a pipeline that the engine does not keep exactly, as
+// they are now: those of an HBase can be altered by others.
+func refuseInexact(ctx context.Context, e config.Engine, pipeline string, plan *mapping.Plan) error {
+	c, ok := e.(interface {
+		CheckExact(ctx context.Context, table string) error
+	})
+	if !ok {
+		return nil
+	}
+	tables, err := e.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, t := range tables {
+		if !plan.MayWrite(t) {
+			continue
+		}
+		if err := c.CheckExact(ctx, t); err != nil && !errors.Is(err, store.ErrTableNotFound) { // dropped since
+			errs = append(errs, fmt.Errorf("pipeline %s: %w", pipeline, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // storeID names the data directory, or the HBase, to the other members of a consumer

@@ -189,7 +189,8 @@ type running struct {
 var _ store.Engine = (*Store)(nil)
 
 // Open connects to HBase and creates the system tables where they are missing. Its
-// error wraps store.ErrInvalidArgument where o is wrong, store.ErrUnsupported where
+// error wraps store.ErrInvalidArgument where o is wrong, store.ErrInvalidSchema where a
+// system table was altered so that it loses something, store.ErrUnsupported where
 // an address is not a Thrift2 gateway's, store.ErrTransient where none answers.
 func Open(ctx context.Context, o *Options) (*Store, error) {
 	if err := o.Validate(); err != nil {

@@ -271,8 +271,11 @@ func (s *Store) TruncateTable(ctx context.Context, name string, preserveSplits b
 // namespace.
 func (s *Store) ensureSystemTables(ctx context.Context) error {
 	for _, t := range systemTables() {
-		_, err := s.Table(ctx, t.Name)
+		has, err := s.Table(ctx, t.Name)
 		if !errors.Is(err, store.ErrTableNotFound) {
+			if err == nil {
+				err = inexact(has)
+			}
 			if err != nil {
 				return err
 			}

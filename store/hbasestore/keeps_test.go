@@ -1,0 +1,73 @@
+package hbasestore
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"sluice/store"
+)
+
+// TestCheckExact: what somebody has altered behind the store is found as it is now,
+// each thing with the command that puts it right.
+func TestCheckExact(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	createCounted(t, s)
+	if err := s.CheckExact(ctx, "c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CheckExact(ctx, "none"); !errors.Is(err, store.ErrTableNotFound) {
+		t.Errorf("Got %v, want ErrTableNotFound", err)
+	}
+	good, err := g.mem.Table(ctx, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		family string // "" = the table
+		alter  func(d *store.TableDescriptor, f *store.FamilyDescriptor)
+		want   string
+	}{
+		{"", func(d *store.TableDescriptor, _ *store.FamilyDescriptor) {
+			d.Attributes = map[string]string{store.AttrDurability: "SKIP_WAL"}
+		}, "alter 'c', DURABILITY => 'USE_DEFAULT'"},
+		{"", func(d *store.TableDescriptor, _ *store.FamilyDescriptor) {
+			d.Attributes = map[string]string{store.AttrDurability: "ASYNC_WAL"}
+		}, "alter 'c', DURABILITY => 'USE_DEFAULT'"},
+		{"n", func(_ *store.TableDescriptor, f *store.FamilyDescriptor) { f.Versions = 3 }, "alter 'c', {NAME => 'n', VERSIONS => 1}"},
+		{"n", func(_ *store.TableDescriptor, f *store.FamilyDescriptor) { f.TTL = 60 }, "alter 'c', {NAME => 'n', TTL => 'FOREVER'}"},
+		{"n", func(_ *store.TableDescriptor, f *store.FamilyDescriptor) { f.KeepDeleted = store.KeepDeletedTrue }, "alter 'c', {NAME => 'n', KEEP_DELETED_CELLS => 'FALSE'}"},
+		{"n", func(_ *store.TableDescriptor, f *store.FamilyDescriptor) { f.NewVersionBehavior = true }, "alter 'c', {NAME => 'n', NEW_VERSION_BEHAVIOR => 'false'}"},
+		{"f", func(_ *store.TableDescriptor, f *store.FamilyDescriptor) { f.Versions, f.TTL = 3, 60 }, ""}, // no counters
+	} {
+		d := good.Clone()
+		var f *store.FamilyDescriptor
+		if tt.family != "" {
+			f = d.Family(tt.family)
+		}
+		tt.alter(d, f)
+		if err := g.mem.AlterTable(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+		err := s.CheckExact(ctx, "default:c")
+		if (tt.want == "") != (err == nil) || err != nil && (!errors.Is(err, store.ErrInvalidSchema) || !strings.HasSuffix(err.Error(), "in HBase's shell: "+tt.want)) {
+			t.Errorf("Got %v, want %q", err, tt.want)
+		}
+	}
+	// The store's own tables are looked at when it is opened.
+	own, err := g.mem.Table(ctx, store.JobsTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own = own.Clone()
+	own.Families[0].TTL = 60
+	if err := g.mem.AlterTable(ctx, own); err != nil {
+		t.Skipf("the memory does not alter system tables: %v", err)
+	}
+	if _, err := Open(ctx, &Options{Addresses: []string{g.address()}}); !errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), "alter 'sluice:jobs', {NAME => 'j', TTL => 'FOREVER'}") {
+		t.Errorf("Got %v, want it refused", err)
+	}
+}
