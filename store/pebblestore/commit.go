@@ -62,12 +62,7 @@ func (c *commit) rollback(m mark) {
 	for _, k := range c.onces[m.onces:] {
 		delete(c.onceSet, k)
 	}
-	for c.indexed > m.kvs {
-		c.indexed--
-		p := c.rowPrefix(c.indexed)
-		list := c.rows[string(p)]
-		c.rows[string(p)] = list[:len(list)-1]
-	}
+	c.unindex(m.kvs)
 	c.buf, c.kvs, c.counterUndo, c.dirty = c.buf[:m.buf], c.kvs[:m.kvs], c.counterUndo[:m.counters], c.dirty[:m.dirty]
 	c.offsets, c.onces, c.seq, c.late = c.offsets[:m.offsets], c.onces[:m.onces], m.seq, m.late
 }

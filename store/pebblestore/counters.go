@@ -270,9 +270,9 @@ func (c *commit) deleteCounters(t *table, f *family, row, qualifier []byte, all 
 	}
 	prefix := string(c.key)
 	var keys []string
-	if err := c.scanPrefix(c.key, func(key, _ []byte) ([]byte, error) {
+	if err := c.scanPrefix(c.key, func(key, _ []byte) error {
 		keys = append(keys, string(key))
-		return nil, nil
+		return nil
 	}); err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -39,30 +38,19 @@ func (c *commit) lookup(key []byte) (value []byte, ok bool, err error) {
 	return value, err == nil, engineError(err)
 }
 
-// errRowDone ends scanPrefix: the key-values that are left are not needed.
-var errRowDone = errors.New("the row is done")
-
-// scanPrefix calls f for the committed key-values of one row and family, but for those
-// before a key that f returns, of the same row and family; nil = it wants the next.
-func (c *commit) scanPrefix(prefix []byte, f func(key, value []byte) (seek []byte, err error)) error {
+// scanPrefix calls f for the committed key-values of one row and family.
+func (c *commit) scanPrefix(prefix []byte, f func(key, value []byte) error) error {
 	it, err := c.iterator()
 	if err != nil {
 		return err
 	}
-	for ok := it.SeekPrefixGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); {
+	for ok := it.SeekPrefixGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
 			return engineError(err)
 		}
-		switch seek, err := f(it.Key(), value); {
-		case errors.Is(err, errRowDone):
-			return nil
-		case err != nil:
+		if err := f(it.Key(), value); err != nil {
 			return err
-		case seek != nil:
-			ok = it.SeekPrefixGE(seek)
-		default:
-			ok = it.Next()
 		}
 	}
 	return engineError(it.Error())
@@ -75,16 +63,46 @@ func (c *commit) rowPrefix(i int) []byte {
 	return key[:cell.SplitKey(key)]
 }
 
-// index makes the staged key-values findable by row. Only commits with a member
-// that reads pay for it.
+// index makes the staged key-values findable by row, in the order of their keys. Only
+// commits with a member that reads pay for it.
 func (c *commit) index() {
 	if c.rows == nil {
 		c.rows = map[string][]int32{}
 	}
 	for ; c.indexed < len(c.kvs); c.indexed++ {
 		p := c.rowPrefix(c.indexed)
-		c.rows[string(p)] = append(c.rows[string(p)], int32(c.indexed))
+		list := c.rows[string(p)]
+		// The newest version of a column sorts first: that of a hot cell is found
+		// without a look at the others.
+		c.rows[string(p)] = slices.Insert(list, c.position(list, c.stagedKey(c.indexed)), int32(c.indexed))
 	}
+}
+
+// unindex forgets the key-values from n on.
+func (c *commit) unindex(n int) {
+	for c.indexed > n {
+		c.indexed--
+		p := c.rowPrefix(c.indexed)
+		list := c.rows[string(p)]
+		at := c.position(list, c.stagedKey(c.indexed)) // no two keys are equal: each has a sequence of its own
+		c.rows[string(p)] = slices.Delete(list, at, at+1)
+	}
+}
+
+// stagedKey returns the key of staged key-value i.
+func (c *commit) stagedKey(i int) []byte {
+	k := &c.kvs[i]
+	return c.buf[k.start : k.start+k.key : k.start+k.key]
+}
+
+// position returns the index in list, of staged key-values in the order of their keys,
+// of the first that is not before key.
+func (c *commit) position(list []int32, key []byte) int {
+	if len(list) == 0 || bytes.Compare(c.stagedKey(int(list[0])), key) >= 0 {
+		return 0
+	}
+	at, _ := slices.BinarySearchFunc(list, key, func(i int32, key []byte) int { return bytes.Compare(c.stagedKey(int(i)), key) })
+	return at
 }
 
 // read reads one row as the next member of the commit sees it. It is a
@@ -150,57 +168,110 @@ func (s *overlaySource) family(sf *store.SelectedFamily) error {
 	r := familyReader{fam: f, res: newResolver(sf, s.sel.Raw(), s.c.now, &s.row.Cells, &s.arena)}
 	r.begin()
 	prefix := cell.AppendRowPrefix(nil, f.tag, s.t.id, f.id, s.row.Key)
-	type kv struct{ key, value []byte }
-	var fresh []kv // staged, in key order
-	stale := func([]byte) bool { return false }
-	if f.tag == cell.TagCounter {
-		for _, e := range s.c.dirty {
-			if e.dirty && e.exists && len(e.key) > len(prefix) && e.key[:len(prefix)] == string(prefix) {
-				fresh = append(fresh, kv{[]byte(e.key), e.append(nil)})
-			}
-		}
-		stale = func(key []byte) bool {
-			e := s.c.db.counters.get(key)
-			return e != nil && e.dirty
-		}
-	}
-	for _, i := range s.c.rows[string(prefix)] {
-		k := &s.c.kvs[i]
-		b := s.c.buf[k.start : k.start+k.key+k.value]
-		fresh = append(fresh, kv{b[:k.key:k.key], b[k.key:]})
-	}
-	slices.SortFunc(fresh, func(a, b kv) int { return bytes.Compare(a.key, b.key) })
-	next := 0
-	err := s.c.scanPrefix(prefix, func(key, value []byte) (seek []byte, err error) {
-		if stale(key) {
-			return nil, nil
-		}
-		for ; next < len(fresh) && bytes.Compare(fresh[next].key, key) < 0; next++ {
-			if err := r.add(fresh[next].key[len(prefix):], fresh[next].value); err != nil {
-				return nil, err
-			}
-		}
-		if err := r.add(key[len(prefix):], value); err != nil {
-			return nil, err
-		}
-		// What was staged since is added in its place, whatever is passed here.
-		if !r.res.done {
-			r.passed = 0
-			return nil, nil
-		}
-		seek, skip := r.skip(prefix, true)
-		if skip && seek == nil {
-			return nil, errRowDone
-		}
-		return seek, nil
-	})
+	stored, err := s.c.iterator()
 	if err != nil {
 		return err
 	}
-	for ; next < len(fresh); next++ {
-		if err := r.add(fresh[next].key[len(prefix):], fresh[next].value); err != nil {
+	fresh := s.c.staged(f, prefix)
+	within := func(ok bool) bool { return ok && bytes.HasPrefix(stored.Key(), prefix) }
+	for valid := within(stored.SeekPrefixGE(prefix)); valid || !fresh.done(); {
+		var key, value []byte
+		older := valid && (fresh.done() || bytes.Compare(stored.Key(), fresh.key()) < 0)
+		if older {
+			key = stored.Key()
+			if f.tag == cell.TagCounter {
+				if e := s.c.db.counters.get(key); e != nil && e.dirty {
+					valid = within(stored.Next()) // what it is now is among the fresh
+					continue
+				}
+			}
+			if value, err = stored.ValueAndErr(); err != nil {
+				return engineError(err)
+			}
+		} else {
+			key, value = fresh.keyValue()
+		}
+		if err := r.add(key[len(prefix):], value); err != nil {
 			return err
 		}
+		if older {
+			valid = within(stored.Next())
+		} else {
+			fresh.at++
+		}
+		if !r.res.done {
+			r.passed = 0
+			continue
+		}
+		seek, skip := r.skip(prefix, true)
+		if skip && seek == nil {
+			break
+		}
+		if skip {
+			fresh.seek(seek)
+			if valid && bytes.Compare(stored.Key(), seek) < 0 {
+				valid = within(stored.SeekPrefixGE(seek))
+			}
+		}
+	}
+	if err := stored.Error(); err != nil {
+		return engineError(err)
 	}
 	return r.end()
+}
+
+// stagedRow is a cursor over what a running commit has changed of one row and family,
+// in the order of the keys.
+type stagedRow struct {
+	c    *commit
+	list []int32 // of c.kvs; of a COUNTER family nil
+	kvs  [][2][]byte
+	at   int
+}
+
+// staged returns a cursor over what c has changed of the row and family with this
+// prefix. It is valid until the next change.
+func (c *commit) staged(f *family, prefix []byte) stagedRow {
+	if f.tag != cell.TagCounter {
+		return stagedRow{c: c, list: c.rows[string(prefix)]}
+	}
+	var kvs [][2][]byte
+	for _, e := range c.dirty {
+		if e.dirty && e.exists && len(e.key) > len(prefix) && e.key[:len(prefix)] == string(prefix) {
+			kvs = append(kvs, [2][]byte{[]byte(e.key), e.append(nil)})
+		}
+	}
+	slices.SortFunc(kvs, func(a, b [2][]byte) int { return bytes.Compare(a[0], b[0]) })
+	return stagedRow{c: c, kvs: kvs}
+}
+
+func (s *stagedRow) done() bool { return s.at == len(s.list)+len(s.kvs) } // one of them is empty
+
+// key returns the current key.
+func (s *stagedRow) key() []byte {
+	if s.list == nil {
+		return s.kvs[s.at][0]
+	}
+	return s.c.stagedKey(int(s.list[s.at]))
+}
+
+// keyValue returns the current key and its value.
+func (s *stagedRow) keyValue() (key, value []byte) {
+	if s.list == nil {
+		return s.kvs[s.at][0], s.kvs[s.at][1]
+	}
+	k := &s.c.kvs[s.list[s.at]]
+	b := s.c.buf[k.start : k.start+k.key+k.value]
+	return b[:k.key:k.key], b[k.key:]
+}
+
+// seek moves to the first key that is not before key, where that is behind.
+func (s *stagedRow) seek(key []byte) {
+	if s.list != nil {
+		s.at += s.c.position(s.list[s.at:], key)
+		return
+	}
+	for !s.done() && bytes.Compare(s.key(), key) < 0 {
+		s.at++
+	}
 }
