@@ -443,3 +443,19 @@ func TestScanPages(t *testing.T) {
 		t.Errorf("%d cursors of one row and the end: %s", n, body)
 	}
 }
+
+func TestTokenIsNotPrinted(t *testing.T) {
+	t.Parallel()
+	engine, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { engine.Close() })
+	s, err := serve.New(&serve.Options{Engine: engine, Token: "hunter2"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := fmt.Sprintf("%v %+v %#v", s, s, s); strings.Contains(text, "hunter2") {
+		t.Errorf("the token is in %s", text)
+	}
+}
