@@ -27,12 +27,35 @@ type Incremental struct {
 	// Hold is how long after a run the store keeps known what has changed
 	// since; a run that comes later is full. Default: 168h.
 	Hold time.Duration `yaml:"hold,omitempty"`
+	// Expired says what becomes of rows that nobody has changed, and of which
+	// cells have expired by a TTL: ignore (default) leaves them as they were
+	// exported until they are changed or the next full run; report has
+	// increments hold them, too, for which each reads all cells of the job's
+	// families.
+	Expired string `yaml:"expired,omitempty"`
 }
+
+// The values of Incremental.Expired; the empty one is IgnoreExpired.
+const (
+	IgnoreExpired = "ignore"
+	ReportExpired = "report"
+)
 
 // compileIncremental checks the job's incremental, after its columns.
 func (j *Job) compileIncremental(bad func(path, format string, args ...any)) {
 	s := &j.spec.Incremental
 	op := j.schema != nil && j.schema.Op()
+	switch s.Expired {
+	case "", ReportExpired:
+	case IgnoreExpired:
+		s.Expired = ""
+	default:
+		bad("incremental.expired", "%q is not %s or %s", s.Expired, IgnoreExpired, ReportExpired)
+	}
+	if s.Expired != "" && s.FullEvery == 0 && s.Hold == 0 {
+		bad("incremental.full_every", "it is missing: expired is of increments")
+		return
+	}
 	switch {
 	case s.FullEvery == 0 && s.Hold == 0 && op && j.spec.Mode != ModeHistory:
 		bad("columns", "a column comes from %s, which jobs with incremental and with mode: history have", columnar.FromOp)
@@ -76,6 +99,8 @@ type IncrementInfo struct {
 	Since      uint64 `json:"since,omitempty"` // the rows were changed by commits after this one
 	BaseRunID  string `json:"base_run_id,omitempty"`
 	Base       string `json:"base,omitempty"` // the directory of that run, beside this one's
+	// Expired is report where increments have rows of which cells have expired.
+	Expired string `json:"expired,omitempty"`
 }
 
 // increment reports whether the run holds changed rows only.
@@ -83,6 +108,8 @@ func (m *Manifest) increment() bool { return m.Incremental != nil && m.Increment
 
 func (i *IncrementInfo) validate() error {
 	switch {
+	case i.Expired != "" && i.Expired != ReportExpired:
+		return fmt.Errorf("incremental: expired %q", i.Expired)
 	case i.Store == "" || !isHex(i.Definition, 64) || i.Number < 0:
 		return fmt.Errorf("incremental: store %q, definition %q, number %d", i.Store, i.Definition, i.Number)
 	case (i.Number == 0) != (i.BaseRunID == "" && i.Base == "" && i.Since == 0):
@@ -130,9 +157,14 @@ func HolderOf(ctx context.Context, j *Job, engine any) (holder store.ChangeHolde
 func (j *Job) hold(ctx context.Context, holder store.ChangeHolder, now time.Time, since uint64) error {
 	_, err := holder.HoldChanges(ctx, store.ChangeHold{
 		Name: "export:" + j.name, Table: j.spec.Table, Since: since, Until: cell.Timestamp(now.Add(j.spec.Incremental.Hold).UnixMilli()),
+		Expired: j.reportsExpired(),
 	})
 	return err
 }
+
+// reportsExpired reports whether the job's increments have rows of which cells have
+// expired.
+func (j *Job) reportsExpired() bool { return j.spec.Incremental.Expired == ReportExpired }
 
 // planIncrement decides whether the run is an increment, and says so in m.
 func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
@@ -143,11 +175,14 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 	if u == nil && r.Holder == nil || r.StoreID == "" {
 		return fmt.Errorf("%w: incremental exports here: the engine does not know what changes", store.ErrUnsupported)
 	}
+	if u != nil && r.Job.reportsExpired() {
+		return fmt.Errorf("%w: incremental.expired: %s here: the engine does not tell what has expired", store.ErrUnsupported, ReportExpired)
+	}
 	definition, err := r.Job.definition("")
 	if err != nil {
 		return err
 	}
-	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition}
+	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition, Expired: r.Job.spec.Incremental.Expired}
 	if u != nil {
 		err = timesTell(r.table, r.Job.families)
 	} else {
@@ -191,7 +226,7 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	}
 	was, now := base.Incremental, m.Incremental
 	switch {
-	case was == nil || was.Definition != now.Definition:
+	case was == nil || was.Definition != now.Definition || was.Expired != now.Expired:
 		return &errNoBase{"the job was changed"}
 	case was.Store != now.Store || base.Sequence > m.Sequence:
 		return &errNoBase{"the run before is of another store"}
@@ -215,7 +250,7 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	}
 	r.changes = changes
 	now.Number, now.Since, now.BaseRunID, now.Base = was.Number+1, base.Sequence, base.RunID, path.Dir(latest.Manifest)
-	r.since = now.Since
+	r.since, r.baseTime = now.Since, base.StartedAt
 	return nil
 }
 
@@ -243,8 +278,9 @@ const (
 	changedRowBytes = 1 << 20
 )
 
-// scanChanges exports the split's rows that were changed.
-func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
+// scanChanges exports the split's rows that were changed, and where the job asks for
+// them those of which cells have expired.
+func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) (err error) {
 	var keys [][]byte
 	size := 0
 	read := func() error {
@@ -252,19 +288,33 @@ func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
 		keys, size = keys[:0], 0
 		return err
 	}
+	take := func(key []byte) error {
+		keys = append(keys, bytes.Clone(key))
+		if size += len(key); len(keys) >= changedRows || size >= changedRowBytes {
+			return read()
+		}
+		return nil
+	}
+	expired := &expiredRows{}
+	if e.run.Job.reportsExpired() {
+		if expired, err = e.run.expiredRows(ctx, s); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, expired.close()) }()
+	}
 	rows := cell.Range{Start: s.Start, Stop: s.Stop}
 	for key, err := range e.run.changes.ChangedRows(ctx, s.Table, e.run.Job.families, rows, e.run.since) {
+		if err == nil {
+			err = expired.before(key, take)
+		}
+		if err == nil {
+			err = take(key)
+		}
 		if err != nil {
 			return err
 		}
-		keys = append(keys, bytes.Clone(key))
-		if size += len(key); len(keys) >= changedRows || size >= changedRowBytes {
-			if err := read(); err != nil {
-				return err
-			}
-		}
 	}
-	if err := read(); err != nil {
+	if err := errors.Join(expired.before(nil, take), read()); err != nil {
 		return err
 	}
 	return e.flush(ctx)

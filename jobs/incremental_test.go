@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -22,13 +23,26 @@ import (
 	"sluice/store/memstore"
 )
 
+// incrementalEngine is what these tests use of one.
+type incrementalEngine interface {
+	store.Engine
+	store.Admin
+	store.ChangeHolder
+	store.Snapshotter
+	MajorCompact(ctx context.Context, table string) error
+	Flush(ctx context.Context) error
+	DisableTable(ctx context.Context, name string) error
+	TruncateTable(ctx context.Context, name string, keepSplits bool) error
+}
+
 // incrementalStore is a store with a table and the exports of an incremental job.
 type incrementalStore struct {
-	*memstore.Store
+	incrementalEngine
 	t     *testing.T
 	job   *Job
 	out   string
-	at    time.Time // the next run's logical time, and the clock
+	at    time.Time     // the next run's logical time, and the clock
+	step  time.Duration // from one run to the next; 0 = an hour
 	log   bytes.Buffer
 	dirs  map[string]string // of runs, by run id
 	whole [][]string        // the chain so far, put together, by row key
@@ -38,10 +52,11 @@ const incrementalFilter = "SingleColumnValueFilter('f', 'q', !=, 'binary:hidden'
 
 func newIncremental(t *testing.T, out string, every int) *incrementalStore {
 	s := &incrementalStore{t: t, out: out, at: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), dirs: map[string]string{}}
-	var err error
-	if s.Store, err = memstore.New(&memstore.Options{Now: func() cell.Timestamp { return cell.Timestamp(s.at.UnixMilli()) }}); err != nil {
+	m, err := memstore.New(&memstore.Options{Now: s.now})
+	if err != nil {
 		t.Fatal(err)
 	}
+	s.incrementalEngine = m
 	n := store.NewFamily("n")
 	n.Counter = true
 	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), n}}
@@ -65,11 +80,16 @@ func newIncremental(t *testing.T, out string, every int) *incrementalStore {
 	return s
 }
 
+func (s *incrementalStore) now() cell.Timestamp { return cell.Timestamp(s.at.UnixMilli()) }
+
 // run makes the next run and puts what it published on top of those before.
 func (s *incrementalStore) run(rt interface{ Fatalf(string, ...any) }, o RunOptions) *Manifest {
 	ctx := s.t.Context()
-	s.at = s.at.Add(time.Hour)
-	if err := HoldChanges(ctx, s.job, s.Store, s.at); err != nil {
+	if s.step == 0 {
+		s.step = time.Hour
+	}
+	s.at = s.at.Add(s.step)
+	if err := HoldChanges(ctx, s.job, s, s.at); err != nil {
 		rt.Fatalf("hold: %v", err)
 	}
 	snapshot, err := s.Snapshot(ctx)
@@ -77,7 +97,7 @@ func (s *incrementalStore) run(rt interface{ Fatalf(string, ...any) }, o RunOpti
 		rt.Fatalf("snapshot: %v", err)
 	}
 	defer snapshot.Close()
-	o.Job, o.Source, o.Holder, o.Now, o.LogicalTime = s.job, snapshot, s.Store, func() time.Time { return s.at }, s.at
+	o.Job, o.Source, o.Holder, o.Now, o.LogicalTime = s.job, snapshot, s, func() time.Time { return s.at }, s.at
 	if o.StoreID == "" {
 		o.StoreID = "s"
 	}

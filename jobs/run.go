@@ -110,12 +110,14 @@ type run struct {
 	pace     *pace
 	changes  store.ChangeReader // of Source, where the run is an increment; nil = it is full
 	since    uint64             // of an increment: its base's sequence
+	baseTime time.Time          // and when that began to read
 	spare    chan struct{}      // a token for each of Parallelism that has no split
 
 	mu       sync.Mutex
 	progress Progress
 	measures measures // its parts
 	files    []File
+	looked   int64 // rows that were read to see whether cells have expired
 }
 
 // Run exports the job's table as its Source shows it and publishes the run. On an
@@ -139,6 +141,9 @@ func Run(ctx context.Context, o *RunOptions) (*Manifest, error) {
 		return m, fmt.Errorf("export %s: %w", r.Job.name, err)
 	}
 	r.Recorder.finished.Add(1)
+	if r.Job.reportsExpired() && m.increment() {
+		r.Logger.Info("rows were read to see whether cells have expired", "job", r.Job.name, "run", r.id, "rows", r.looked)
+	}
 	r.Logger.Info("export published", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "rows", r.progress.Rows, "bytes", r.progress.Bytes, "took", took)
 	return m, nil
 }

@@ -39,7 +39,7 @@ func (s *Server) putHold(w http.ResponseWriter, r *http.Request) error {
 	}
 	return s.withHolder(func(h store.ChangeHolder) error {
 		patient(w) // it waits for the rewrite that is under way
-		made, err := h.HoldChanges(r.Context(), store.ChangeHold{Name: r.PathValue("hold"), Table: q.Table, Since: q.Since, Until: cell.Timestamp(q.Until)})
+		made, err := h.HoldChanges(r.Context(), store.ChangeHold{Name: r.PathValue("hold"), Table: q.Table, Since: q.Since, Until: cell.Timestamp(q.Until), Expired: q.Expired})
 		if err != nil {
 			return err
 		}

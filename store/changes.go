@@ -15,6 +15,11 @@ type ChangeHold struct {
 	Table string
 	Since uint64         // a sequence, as Snapshot.Sequence
 	Until cell.Timestamp // when the engine may drop the hold by itself
+	// Expired asks that a row is also known as changed when the engine removes
+	// cells of it whose time to live is over. Until it removes them they are in
+	// raw scans: who looks through these, too, misses no row of which cells have
+	// expired while the hold was there.
+	Expired bool
 }
 
 // ChangeHolder is an Engine that can be told for how long to know its changes.
@@ -40,7 +45,8 @@ type ChangeReader interface {
 	// rows that commits after since have changed in one of the named families
 	// (none = in any). It may name others, too: a reader looks at what the
 	// snapshot has of a row now, and takes that, or that there is nothing,
-	// for the row's new state. That a cell expires is no change. Memory does
+	// for the row's new state. That a cell expires is no change; that it is
+	// removed then is one, where a hold asks for it (Expired). Memory does
 	// not grow with the rows. A key is valid until the loop goes on; the
 	// snapshot stays open until the loop ends, which an error does.
 	//

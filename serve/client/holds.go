@@ -24,7 +24,7 @@ func (c *Client) HoldChanges(ctx context.Context, h store.ChangeHold) (store.Cha
 		return h, fmt.Errorf("hold changes of %s: %w", h.Table, err)
 	}
 	var a api.Hold
-	err := c.call(ctx, http.MethodPut, holdPath(h.Name), api.HoldRequest{Table: h.Table, Since: h.Since, Until: int64(h.Until)}, &a)
+	err := c.call(ctx, http.MethodPut, holdPath(h.Name), api.HoldRequest{Table: h.Table, Since: h.Since, Until: int64(h.Until), Expired: h.Expired}, &a)
 	if err != nil {
 		return h, outcome(ctx, err, true)
 	}

@@ -42,7 +42,7 @@ func TestHolds(t *testing.T) {
 	}
 	hold := func(name, table string, since uint64, until cell.Timestamp) store.ChangeHold {
 		t.Helper()
-		h, err := c.HoldChanges(t.Context(), store.ChangeHold{Name: name, Table: table, Since: since, Until: until})
+		h, err := c.HoldChanges(t.Context(), store.ChangeHold{Name: name, Table: table, Since: since, Until: until, Expired: name == "export:j"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestHolds(t *testing.T) {
 	holds()
 	odd := hold("a/b %2F:?", "u", 0, 9_000)
 	first := hold("export:j", "t", 0, 2_000)
-	if first.Since == 0 || first.Until != 2_000 || first.Table != "t" {
+	if first.Since == 0 || first.Until != 2_000 || first.Table != "t" || !first.Expired || odd.Expired {
 		t.Errorf("Got %+v, want the sequence of the commit that made it", first)
 	}
 	holds(odd, first)

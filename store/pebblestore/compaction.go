@@ -142,6 +142,11 @@ type compaction struct {
 
 func (c *compaction) expired(t cell.Timestamp) bool { return t < c.until }
 
+// over reports whether the time to live of a cell or a marker is over.
+func (c *compaction) over(e entry) bool {
+	return e.kind == cell.KindPut && expired(e.time, e.ttl, c.now) || c.expired(e.time)
+}
+
 // run returns what of one row's cells, in key order, stays. The slice is cells'.
 func (c *compaction) run(cells []entry) []entry {
 	if c.f.NewVersionBehavior {

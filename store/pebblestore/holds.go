@@ -127,6 +127,8 @@ type (
 		Table string         `json:"table"`
 		Since uint64         `json:"since"`
 		Until cell.Timestamp `json:"until"`
+		// Expired is missing in the holds of programs that did not know it.
+		Expired bool `json:"expired,omitempty"`
 	}
 )
 
@@ -178,6 +180,12 @@ func (c *catalog) heldTables() map[uint32]uint64 {
 		}
 	}
 	return held
+}
+
+// holdsExpired reports whether it is to be known in which rows of t cells were removed
+// that had expired.
+func (c *catalog) holdsExpired(t *table) bool {
+	return slices.ContainsFunc(c.holds, func(h store.ChangeHold) bool { return h.Expired && c.tables[h.Table] == t })
 }
 
 // knowsChanges returns why it is not known what was changed in t after since.

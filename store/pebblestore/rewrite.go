@@ -73,9 +73,10 @@ type rewrite struct {
 	late      *lateWrites // nil = nothing will be replaced
 
 	held    bool          // somebody wants to know what has changed in the table
+	expired bool          // and in which rows cells are removed that had expired
 	since   uint64        // after this
 	changes *pebble.Batch // what the cells that are left do not tell of that; nil = nothing
-	unsure  [][]byte      // prefixes of rows of which the rewrite may change what is seen
+	unsure  [][]byte      // prefixes of rows that the rewrite changes, or of which it may change what is seen
 
 	changed []uint64 // hashes, sorted in the end, of the rows that lost cells
 	seed    maphash.Seed
@@ -135,6 +136,7 @@ func (db *DB) newRewrite(s *span) (*rewrite, error) {
 	}
 	r.c.until = expiredUntil(f.desc, r.c.now)
 	r.since, r.held = db.catalog.Load().held[t.id]
+	r.expired = db.catalog.Load().holdsExpired(t)
 	if r.upTo == 0 {
 		r.upTo = db.flushed
 	}
@@ -495,7 +497,12 @@ func (r *rewrite) compactCounters() (dropped bool, err error) {
 			left = max(left, e.value.Sequence)
 		}
 	}
-	return len(r.out) < len(r.origin), r.noteChange(newest, left)
+	dropped = len(r.out) < len(r.origin)
+	if dropped && r.held && r.expired {
+		r.unsure = append(r.unsure, bytes.Clone(r.prefix()))
+		return dropped, nil
+	}
+	return dropped, r.noteChange(newest, left)
 }
 
 // subject reports whether the rewrite may touch the cell.
@@ -531,13 +538,14 @@ func (r *rewrite) compactCells() (differs, dropped bool, err error) {
 		cells = append(r.cells[:0], cells...)
 		r.cells = cells
 	}
+	over := r.held && r.expired && slices.ContainsFunc(cells, r.c.over)
 	kept := r.c.run(cells)
 	if r.inherited > 0 || len(aside) > 0 {
 		kept = slices.DeleteFunc(append(kept[:len(kept):len(kept)], aside...), func(e entry) bool { return e.origin == inheritedOrigin })
 		slices.SortFunc(kept, func(a, b entry) int { return a.compare(&b) })
 	}
 	if dropped = len(kept) < total; dropped && r.held {
-		if r.seenDiffers(len(aside) > 0) {
+		if over || r.seenDiffers(len(aside) > 0) {
 			r.unsure = append(r.unsure, bytes.Clone(r.prefix()))
 		} else if err := r.noteChange(newest, latest(kept)); err != nil {
 			return false, false, err
