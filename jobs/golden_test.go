@@ -1,19 +1,23 @@
 package jobs
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/jobs/columnar"
 	"sluice/store"
 )
@@ -43,6 +47,30 @@ func typesSpec() *Spec {
 			{Name: "written_ms", From: "$timestamp", Type: "int64"},
 			{Name: "int_or_null", From: "f:text", Type: "int64", OnError: "null"},
 			{Name: "count", From: "n:count", Type: "int64"},
+			{Name: "fixed", From: "c:fixed", Type: "string", Coding: "fixed"},
+			{Name: "reverse", From: "c:reverse", Type: "string", Coding: "reverse"},
+			{Name: "int_u8", From: "c:u8", Type: "int64", Coding: "u8"},
+			{Name: "int_u16", From: "c:u16", Type: "int64", Coding: "u16"},
+			{Name: "int_u32", From: "c:u32", Type: "int64", Coding: "u32"},
+			{Name: "int_u64", From: "c:u64", Type: "int64", Coding: "u64"},
+			{Name: "int_i64", From: "c:i64", Type: "int64", Coding: "i64"},
+			{Name: "int_reverse_ts", From: "c:reversets", Type: "int64", Coding: "reverse_ts"},
+			{Name: "int_hex", From: "c:hex", Type: "int64", Coding: "hex"},
+			{Name: "int_varint", From: "c:varint", Type: "int64", Coding: "varint"},
+			{Name: "int_zigzag", From: "c:zigzag", Type: "int64", Coding: "zigzag"},
+			{Name: "time_i64", From: "c:i64", Type: "timestamp", Coding: "i64"},
+			{Name: "time_reverse_ts", From: "c:reversets", Type: "timestamp", Coding: "reverse_ts"},
+			{Name: "bytes_hex", From: "c:hex", Type: "bytes", Coding: "hex"},
+			{Name: "doc", From: "c:doc", Type: "json"},
+			{Name: "price", From: "c:price", Type: "decimal(9,2)"},
+			{Name: "huge", From: "c:huge", Type: "decimal(18,0)"},
+			{Name: "map_bytes", From: "$unmatched.m", Type: "map"},
+			{Name: "map_string", From: "$unmatched.m", Type: "map(string)", OnError: "null"},
+			{Name: "map_float64", From: "$unmatched.x", Type: "map(float64)"},
+			{Name: "map_counts", From: "$unmatched.n", Type: "map(int64)"},
+			{Name: "map_json", From: "$unmatched.n", Type: "json"},
+			{Name: "estimate", From: "d:users", Type: "int64"},
+			{Name: "map_estimates", From: "$unmatched.d", Type: "map(int64)"},
 		},
 		Formats: []string{Parquet, Arrow},
 	}
@@ -55,28 +83,102 @@ func typesSource() *memory {
 	m := newMemory()
 	counter := store.NewFamily("n")
 	counter.Counter = true
+	distinct := store.NewFamily("d")
+	distinct.Distinct = true
+	var sketch counters.Sketch
+	for i := range 40 {
+		sketch.Add(fmt.Append(nil, "user", i))
+	}
+	users := string(sketch.Append(nil))
 	rows := []cell.Row{
-		rowOf("\x00first", put("f", "", 1, ""), put("f", "bool", 1, "true"), put("f", "boolraw", 1, "\x00"), put("f", "float", 1, "-0.5"),
+		rowOf("\x00first", put("c", "doc", 1, ` {"a": [1, 2.50, "grün\n"], "b": null}`), put("c", "fixed", 1, "ab\x00\x00"), put("c", "hex", 1, "0123abCD"), put("c", "huge", 1, "-999999999999999999"),
+			put("c", "i64", 1, be(1<<63-5)), put("c", "price", 1, "-0.5"), put("c", "reverse", 1, "dcbé"), put("c", "reversets", 1, be(math.MaxInt64-1700000000123)),
+			put("c", "u16", 1, "\xff\xfe"), put("c", "u32", 1, "\xff\xff\xff\xfe"), put("c", "u64", 1, be(1<<63-1)), put("c", "u8", 1, "\xff"),
+			put("c", "varint", 1, "\xac\x02"), put("c", "zigzag", 1, "\x03"), put("d", "pages", 1, users), put("d", "users", 1, users), put("f", "", 1, ""), put("f", "bool", 1, "true"), put("f", "boolraw", 1, "\x00"), put("f", "float", 1, "-0.5"),
 			put("f", "floatbe", 1, be(math.Float64bits(math.MaxFloat64))), put("f", "int", 1, "-9223372036854775808"), put("f", "intbe", 1, be(math.MaxInt64)),
 			put("f", "raw", 1, "\x00\xff\xfe"), put("f", "text", 1, "grüße, 世界"), put("f", "time", 1, "1700000000123"),
-			put("f", "time3339", 1, "2024-02-29T23:59:59.999999+02:00"), put("f", "timebe", 1, be(0)), put("n", "count", 9, be(12345))),
+			put("f", "time3339", 1, "2024-02-29T23:59:59.999999+02:00"), put("f", "timebe", 1, be(0)), put("m", "", 1, ""), put("m", "grün", 1, "\xff\x00"), put("m", "z", 1, "x"),
+			put("n", "count", 9, be(12345)), put("n", "hits", 9, be(math.MaxUint64)), put("n", "misses", 9, be(1<<53+1)), put("x", "pi", 1, "3.25"), put("x", "tiny", 1, "-5e-324")),
 		rowOf("nothing", put("f", "other", 3, "x")),
 	}
 	for i := range 300 {
-		rows = append(rows, rowOf(fmt.Sprintf("row%04d", i),
+		cells := []cell.Cell{put("c", "doc", 1, fmt.Sprintf(`{"n": %d}`, i%4)), put("c", "price", 1, fmt.Sprintf("%d.%02d", i-150, i%100))}
+		cells = append(cells,
 			put("f", "bool", cell.Timestamp(i), [...]string{"false", "1", "t"}[i%3]), put("f", "int", cell.Timestamp(i), fmt.Sprint(i-150)),
-			put("f", "text", cell.Timestamp(i), [...]string{"red", "green", "12"}[i%3])))
+			put("f", "text", cell.Timestamp(i), [...]string{"red", "green", "12"}[i%3]))
+		for e := range i % 4 {
+			cells = append(cells, put("m", fmt.Sprintf("tag%d", e), 1, [...]string{"low", "high"}[i%2]))
+		}
+		if i%5 == 0 {
+			cells = append(cells, put("n", fmt.Sprint("day", i%7), 1, be(uint64(i))), put("x", "ratio", 1, fmt.Sprint(float64(i)/8)))
+		}
+		rows = append(rows, rowOf(fmt.Sprintf("row%04d", i), cells...))
 	}
-	m.add("types", []store.FamilyDescriptor{store.NewFamily("f"), counter}, []string{"row0200"}, rows)
+	m.add("types", []store.FamilyDescriptor{store.NewFamily("c"), distinct, store.NewFamily("f"), store.NewFamily("m"), counter, store.NewFamily("x")}, []string{"row0200"}, rows)
 	m.progress(&store.Source{Pipeline: "types", Topic: "t", ClusterID: "c"}, 0, &store.Progress{Next: 302})
 	return m
 }
 
-// TestGolden exports the same table as ever and compares the files with those in
+// goldenJobs are the jobs of testdata/golden: types has every type and coding, the others
+// have the modes of one row a cell, and partitions.
+var goldenJobs = []string{"types", "latest", "versions", "history", "partitions"}
+
+// cellsSource has versions and deletes.
+func cellsSource(t *testing.T) store.Snapshot {
+	t.Helper()
+	e := openMemory(t, "c")
+	mutate(t, e, "t", "a", putOp("f", "q", 1, "old"), putOp("f", "q", 2, "\x00\xff"), putOp("f", "gone", 1, "1"), putOp("g", "", 5, ""))
+	mutate(t, e, "t", "a", cell.Op{Type: cell.OpDeleteColumn, Family: "f", Qualifier: []byte("gone"), Time: 1})
+	mutate(t, e, "t", "b", putOp("f", "q", 1, "1"), putOp("f", "q", 2, "2"), putOp("f", "q", 3, "3"))
+	mutate(t, e, "t", "b", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("q"), Time: 2})
+	mutate(t, e, "t", "c", putOp("f", "q", 1, "1"), putOp("g", "q", 1700000000123, "2"))
+	mutate(t, e, "t", "c", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
+	mutate(t, e, "t", "d", cell.Op{Type: cell.OpDeleteFamilyVersion, Family: "g", Time: 3})
+	return snapshotOf(t, e)
+}
+
+// exportGolden runs the golden jobs.
+func exportGolden(t *testing.T, out string) {
+	t.Helper()
+	types, cells := typesSource(), cellsSource(t)
+	specs := map[string]*Spec{
+		"types":    typesSpec(),
+		"latest":   {Table: "t", Rows: "cell", Families: []string{"f", "g"}, Columns: versionColumns()},
+		"versions": {Table: "t", Rows: "cell", Mode: ModeVersions, Versions: 2, Families: []string{"f", "g"}, Columns: versionColumns()},
+		"history":  {Table: "t", Rows: "cell", Mode: ModeHistory, Families: []string{"f", "g"}, Columns: historyColumns},
+		"partitions": {Table: "types", PartitionBy: []string{"text", "bool_text", "int_varint"}, Columns: []columnar.ColumnSpec{
+			{Name: "key", From: "$row", Type: "bytes"},
+			{Name: "text", From: "f:text", Type: "string"},
+			{Name: "bool_text", From: "f:bool", Type: "bool"},
+			{Name: "int_varint", From: "c:varint", Type: "int64", Coding: "varint"},
+			{Name: "map", From: "$unmatched.m", Type: "map"},
+		}},
+	}
+	for _, name := range goldenJobs {
+		spec := specs[name]
+		spec.Formats = []string{Parquet, Arrow}
+		var src Source = cells
+		if spec.Table == "types" {
+			src = types
+		}
+		schema, err := src.Table(t.Context(), spec.Table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Run(t.Context(), &RunOptions{
+			Job: mustCompile(t, name, spec, schema), Source: src, Out: out,
+			LogicalTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Now: clock(), Engine: "mem", Version: "golden", Parallelism: 1,
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestGolden exports the same tables as ever and compares the files with those in
 // testdata/golden, which readers in other languages check as well.
 func TestGolden(t *testing.T) {
 	t.Parallel()
-	src := typesSource()
 	golden := filepath.Join("testdata", "golden")
 	out := t.TempDir()
 	if *update {
@@ -85,16 +187,20 @@ func TestGolden(t *testing.T) {
 		}
 		out = golden
 	}
-	_, err := Run(t.Context(), &RunOptions{
-		Job: mustCompile(t, "types", typesSpec(), src.tables["types"].schema), Source: src, Out: out,
-		LogicalTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Now: clock(), Engine: "mem", Version: "golden", Parallelism: 1,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	exportGolden(t, out)
 	want, got := tree(t, golden), tree(t, out)
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("the files differ from %s; if that is meant, run with -update: %s", golden, d)
+	if d := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); d != "" {
+		t.Errorf("other files than in %s; if that is meant, run with -update: %s", golden, d)
+	}
+	for name := range want {
+		if !bytes.Equal(want[name], got[name]) {
+			t.Errorf("%s is not as in %s; if that is meant, run with -update", name, golden)
+		}
+	}
+	for _, name := range goldenJobs {
+		if r, err := Verify(t.Context(), filepath.Join(golden, name)); err != nil || !r.OK() {
+			t.Fatalf("verify %s: %v, %v", name, err, r.Err())
+		}
 	}
 	r, err := Verify(t.Context(), filepath.Join(golden, "types"))
 	if err != nil || !r.OK() {
@@ -103,8 +209,12 @@ func TestGolden(t *testing.T) {
 	first := []string{
 		"\x00first", "grüße, 世界", "", "-9223372036854775808", "9223372036854775807", "-0.5", "1.7976931348623157e+308", "true", "false",
 		"1700000000123000", "0", "1709243999999999", "\x00\xff\xfe", "9000", "9", "-", "12345",
+		"ab", "ébcd", "255", "65534", "4294967294", "9223372036854775807", "-5", "1700000000123", "19114957", "300", "-2", "-5000", "1700000000123000", "\x01#\xab\xcd",
+		` {"a": [1, 2.50, "grün\n"], "b": null}`, "-0.50", "-999999999999999999", "=,grün=\xff\x00,z=x", "-", "pi=3.25,tiny=-5e-324", "hits=-1,misses=9007199254740993",
+		`{"hits":-1,"misses":9007199254740993}`, "40", "pages=40",
 	}
-	nothing := []string{"nothing", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "-", "3000", "3", "-", "-"}
+	nothing := append([]string{"nothing"}, slices.Repeat([]string{"-"}, len(first)-1)...)
+	nothing[13], nothing[14] = "3000", "3"
 	for _, format := range []string{Parquet, Arrow} {
 		rows := readFormat(t, r.Dir, r.Manifest, format)
 		if d := cmp.Diff([][]string{first, nothing}, rows[:2]); d != "" {
@@ -117,12 +227,12 @@ func TestGolden(t *testing.T) {
 }
 
 // TestGoldenReaders compares what our readers find in the golden files with what
-// pyarrow, DuckDB, Polars and Spark found in them: testdata/readers.json is the output
-// of internal/integration/readers.py with --spark.
+// pyarrow, pandas, DuckDB, Polars and Spark found in them: testdata/readers.json has, by
+// job, the output of internal/integration/readers.py with --spark.
 func TestGoldenReaders(t *testing.T) {
 	t.Parallel()
 	if *update {
-		t.Skip("TestGolden is writing the files; run readers.py --spark on them and keep its output as testdata/readers.json")
+		t.Skip("TestGolden is writing the files; run readers.py --spark on each job of them and keep what it prints, by job, as testdata/readers.json")
 	}
 	data, err := os.ReadFile(filepath.Join("testdata", "readers.json"))
 	if err != nil {
@@ -132,39 +242,34 @@ func TestGoldenReaders(t *testing.T) {
 		Rows    int64
 		Columns []struct{ Name, Type, SHA256 string }
 	}
-	var readers struct {
-		PyarrowParquet reader `json:"pyarrow_parquet"`
-		DuckdbParquet  reader `json:"duckdb_parquet"`
-		PolarsParquet  reader `json:"polars_parquet"`
-		SparkParquet   reader `json:"spark_parquet"`
-		PyarrowArrow   reader `json:"pyarrow_arrow"`
-		PolarsArrow    reader `json:"polars_arrow"`
-	}
-	if err := json.Unmarshal(data, &readers); err != nil {
+	var all map[string]map[string]json.RawMessage // by job and reader
+	if err := json.Unmarshal(data, &all); err != nil {
 		t.Fatal(err)
 	}
-	r, err := Verify(t.Context(), filepath.Join("testdata", "golden", "types"))
-	if err != nil || !r.OK() {
-		t.Fatalf("Verify: %v, %v", err, r.Err())
-	}
-	for _, tt := range []struct {
-		name, format string
-		got          reader
-	}{
-		{"pyarrow", Parquet, readers.PyarrowParquet},
-		{"duckdb", Parquet, readers.DuckdbParquet},
-		{"polars", Parquet, readers.PolarsParquet},
-		{"spark", Parquet, readers.SparkParquet},
-		{"pyarrow", Arrow, readers.PyarrowArrow},
-		{"polars", Arrow, readers.PolarsArrow},
-	} {
-		if tt.got.Rows != r.Manifest.Totals[0].Rows || len(tt.got.Columns) != len(r.Manifest.Columns) {
-			t.Errorf("%s on %s: %d rows, %d columns", tt.name, tt.format, tt.got.Rows, len(tt.got.Columns))
-			continue
+	for _, job := range []string{"types", "latest", "versions", "history"} {
+		r, err := Verify(t.Context(), filepath.Join("testdata", "golden", job))
+		if err != nil || !r.OK() {
+			t.Fatalf("Verify: %v, %v", err, r.Err())
 		}
-		for i, c := range tt.got.Columns {
-			if w := r.Manifest.Columns[i]; c.Name != w.Name || c.Type != w.Type || c.SHA256 != r.Checksums[tt.format][i] {
-				t.Errorf("%s on %s: got %+v, want %s %s %s", tt.name, tt.format, c, w.Name, w.Type, r.Checksums[tt.format][i])
+		for name, format := range map[string]string{
+			"pyarrow_parquet": Parquet, "pandas_parquet": Parquet, "duckdb_parquet": Parquet, "polars_parquet": Parquet, "spark_parquet": Parquet,
+			"pyarrow_arrow": Arrow, "polars_arrow": Arrow,
+		} {
+			var got reader
+			if err := json.Unmarshal(all[job][name], &got); err != nil {
+				t.Fatalf("%s: %s: %v", job, name, err)
+			}
+			if got.Rows != r.Manifest.Totals[0].Rows || len(got.Columns) != len(r.Manifest.Columns) {
+				t.Errorf("%s: %s: %d rows, %d columns", job, name, got.Rows, len(got.Columns))
+				continue
+			}
+			for i, c := range got.Columns {
+				// Not every reader tells JSON from other texts, or from bytes.
+				w := r.Manifest.Columns[i]
+				texts := w.Type == "json" && (c.Type == "string" || c.Type == "bytes")
+				if c.Name != w.Name || c.Type != w.Type && !texts || c.SHA256 != r.Checksums[format][i] {
+					t.Errorf("%s: %s: got %+v, want %s %s %s", job, name, c, w.Name, w.Type, r.Checksums[format][i])
+				}
 			}
 		}
 	}

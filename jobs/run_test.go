@@ -117,8 +117,8 @@ func text(v *columnar.Vector, i int) string {
 		return strings.Join(entries, ",")
 	case v.IsNull(i):
 		return "-"
-	case v.Type() == columnar.Int64 || v.Type() == columnar.Timestamp:
-		return fmt.Sprint(v.Int64s()[i])
+	case v.Type().Storage() == columnar.Int64:
+		return string(v.Type().AppendNumber(nil, v.Int64s()[i]))
 	case v.Type() == columnar.Float64:
 		return fmt.Sprint(v.Float64s()[i])
 	case v.Type() == columnar.Bool:

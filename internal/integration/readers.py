@@ -2,7 +2,7 @@
 
     python readers.py DIR/_manifest.json [--spark]
 
-prints one JSON object: for pyarrow, DuckDB, Polars and, where it is asked for,
+prints one JSON object: for pyarrow, pandas, DuckDB, Polars and, where it is asked for,
 Spark on the Parquet files, and for pyarrow and Polars on the Arrow files
 (whatever of these the run has) the number of rows and, for each column, its
 name, type, nullability where the reader says it, nulls and checksum. The files
@@ -17,13 +17,16 @@ and its encodings. A footer that is wrong ends the program with what is wrong.
 Versions are in requirements.txt, and of Spark in requirements-spark.txt.
 """
 
+import decimal
 import hashlib
 import json
 import os
+import re
 import struct
 import sys
 
 import duckdb
+import pandas
 import polars
 import pyarrow
 import pyarrow.compute
@@ -42,12 +45,8 @@ class Column:
     def add(self, values):
         for value in values:
             self.rows += 1
-            if value is None:
-                self.nulls += 1
-                self.hash.update(b"\0")
-                continue
-            text = encode(value)
-            self.hash.update(b"\1" + struct.pack(">I", len(text)) + text)
+            self.nulls += value is None
+            self.hash.update(checked(value))
 
     def result(self):
         return {
@@ -59,7 +58,20 @@ class Column:
         }
 
 
+def checked(value):
+    if value is None:
+        return b"\0"
+    text = encode(value)
+    return b"\1" + struct.pack(">I", len(text)) + text
+
+
 def encode(value):
+    if isinstance(value, dict):
+        value = list(value.items())
+    if isinstance(value, list):  # a map, whose keys and values follow each other
+        return b"".join(checked(key) + checked(item) for key, item in value)
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f").encode()
     if isinstance(value, bool):  # before int, of which it is one
         return b"true" if value else b"false"
     if isinstance(value, int):
@@ -71,7 +83,7 @@ def encode(value):
     return bytes(value)
 
 
-# Types by the names that the manifest uses.
+# Types by the names that the manifest uses. What has no name here has that of kind.
 ARROW = {
     "string": "string",
     "int64": "int64",
@@ -79,6 +91,7 @@ ARROW = {
     "bool": "bool",
     "timestamp[us, tz=UTC]": "timestamp",
     "binary": "bytes",
+    "extension<arrow.json>": "json",
 }
 DUCKDB = {
     "VARCHAR": "string",
@@ -87,6 +100,7 @@ DUCKDB = {
     "BOOLEAN": "bool",
     "TIMESTAMP WITH TIME ZONE": "timestamp",
     "BLOB": "bytes",
+    "JSON": "json",
 }
 POLARS = {
     "String": "string",
@@ -95,6 +109,7 @@ POLARS = {
     "Boolean": "bool",
     "Datetime(time_unit='us', time_zone='UTC')": "timestamp",
     "Binary": "bytes",
+    "Extension('arrow.json', String, '')": "json",
 }
 SPARK = {
     "string": "string",
@@ -104,6 +119,20 @@ SPARK = {
     "timestamp": "timestamp",
     "binary": "bytes",
 }
+
+
+def kind(types, name):
+    """Returns the manifest's name of a reader's type."""
+    if name in types:
+        return types[name]
+    if found := re.fullmatch(r"decimal(?:128)?\((?:precision=)?(\d+), ?(?:scale=)?(\d+)\)", name, re.IGNORECASE):
+        return f"decimal({found[1]},{found[2]})"
+    # pyarrow adds the name of the entries where it is not its own.
+    if found := re.fullmatch(r"map[<(](\w+), ?(\w+)(?: \('.*'\))?[>)]", name, re.IGNORECASE):
+        key, value = types.get(found[1], found[1]), types.get(found[2], found[2])
+        if key == "string":
+            return "map" if value == "bytes" else f"map({value})"
+    return name
 
 
 def merge(columns, found):
@@ -121,7 +150,7 @@ def read_arrow_tables(tables):
     columns = None
     for table in tables:
         table.validate(full=True)
-        found = [Column(f.name, ARROW.get(str(f.type), str(f.type)), f.nullable) for f in table.schema]
+        found = [Column(f.name, kind(ARROW, str(f.type)), f.nullable) for f in table.schema]
         columns = merge(columns, found)
         for column, field in zip(columns, table.schema):
             values = table.column(field.name)
@@ -129,6 +158,12 @@ def read_arrow_tables(tables):
                 values = values.cast(pyarrow.int64())
             column.add(values.to_pylist())
     return columns
+
+
+def read_pandas(path):
+    # In Arrow's types: numpy has no null among numbers, and makes them inexact.
+    frame = pandas.read_parquet(path, engine="pyarrow", dtype_backend="pyarrow", partitioning=None)
+    return pyarrow.Table.from_pandas(frame, preserve_index=False)
 
 
 def read_arrow_file(path):
@@ -143,7 +178,7 @@ def read_duckdb(paths):
         # The directory's name is run=..., which is no column of ours.
         relation = "read_parquet(?, hive_partitioning = false)"
         described = connection.execute(f"DESCRIBE SELECT * FROM {relation}", [path]).fetchall()
-        found = [Column(d[0], DUCKDB.get(d[1], d[1]), None) for d in described]
+        found = [Column(d[0], kind(DUCKDB, d[1]), None) for d in described]
         columns = merge(columns, found)
         for column in columns:
             quoted = '"' + column.name.replace('"', '""') + '"'
@@ -158,7 +193,7 @@ def read_duckdb(paths):
 def read_polars(frames):
     columns = None
     for frame in frames:
-        found = [Column(name, POLARS.get(str(t), str(t)), None) for name, t in frame.schema.items()]
+        found = [Column(name, kind(POLARS, str(t)), None) for name, t in frame.schema.items()]
         columns = merge(columns, found)
         for column in columns:
             values = frame.get_column(column.name)
@@ -189,7 +224,7 @@ def read_spark(paths):
         frame = session.read.parquet("file://" + path)
         if frame.rdd.getNumPartitions() > 1:
             raise SystemExit(f"{path}: Spark reads it in {frame.rdd.getNumPartitions()} pieces, whose order is not said")
-        found = [Column(name, SPARK.get(t, t), None) for name, t in frame.dtypes]
+        found = [Column(name, kind(SPARK, t), None) for name, t in frame.dtypes]
         columns = merge(columns, found)
         selected = []
         for i, column in enumerate(columns):
@@ -215,9 +250,10 @@ def read_footers(paths, sorted_by):
     groups, columns = 0, {}
     for path in paths:
         file = pyarrow.parquet.ParquetFile(path)
-        names = file.schema_arrow.names
+        # A column of maps has two leaves: NAME.key_value.key and NAME.key_value.value.
         row_groups = [file.metadata.row_group(g) for g in range(file.num_row_groups)]
-        coded = [name for i, name in enumerate(names) if any(g.column(i).has_dictionary_page for g in row_groups)]
+        names = [file.metadata.schema.column(i).path for i in range(file.metadata.num_columns)]
+        coded = [name for i, name in enumerate(names) if name in file.schema_arrow.names and any(g.column(i).has_dictionary_page for g in row_groups)]
         by_dictionary = pyarrow.parquet.ParquetFile(path, read_dictionary=coded)
         for g, group in enumerate(row_groups):
             groups += 1
@@ -228,33 +264,56 @@ def read_footers(paths, sorted_by):
             check(keys == sorted(keys), path, f"the rows of row group {g} are not sorted by {sorted_by}")
             dictionaries = by_dictionary.read_row_group(g)
             for i, name in enumerate(names):
-                chunk, values = group.column(i), table.column(name)
+                chunk, values, nulls = group.column(i), *leaf(table, name)
                 seen = columns.setdefault(name, {"bounds": 0, "dictionaries": 0, "encodings": set()})
                 seen["encodings"].update(chunk.encodings)
-                check_bounds(path, g, name, chunk, values, seen)
+                check_bounds(path, g, name, chunk, values, nulls, seen)
                 if chunk.has_dictionary_page:
                     seen["dictionaries"] += 1
                     check(chunk.dictionary_page_offset < chunk.data_page_offset, path, f"{name} in row group {g}: its dictionary is behind its values")
                     check("RLE_DICTIONARY" in chunk.encodings, path, f"{name} in row group {g}: a dictionary, and encodings {chunk.encodings}")
                 if name in coded:
                     read = dictionaries.column(name)
-                    check(read.cast(values.type).equals(values), path, f"{name} in row group {g} has other values by its dictionary")
+                    check(read.cast(plain(values).type).equals(plain(values)), path, f"{name} in row group {g} has other values by its dictionary")
     for seen in columns.values():
         seen["encodings"] = sorted(seen["encodings"])
     return {"row_groups": groups, "columns": columns}
 
 
-def check_bounds(path, g, name, chunk, values, seen):
+def leaf(table, path):
+    """Returns the values of a leaf, and how often there is none: for a null, and in maps for an empty one."""
+    name, *of_map = path.split(".")
+    values = table.column(name)
+    if not of_map:
+        return values, values.null_count
+    check(of_map in (["key_value", "key"], ["key_value", "value"]), path, "maps have other groups")
+    maps = values.combine_chunks()
+    empty = sum(1 for value in maps.to_pylist() if not value)
+    return pyarrow.chunked_array([maps.keys if of_map[1] == "key" else maps.items]), empty
+
+
+def plain(values):
+    """Returns the texts of JSON."""
+    if isinstance(values.type, pyarrow.BaseExtensionType):
+        return pyarrow.chunked_array([chunk.storage for chunk in values.chunks], values.type.storage_type)
+    return values
+
+
+def check_bounds(path, g, name, chunk, values, nulls, seen):
     bounds = chunk.statistics
     check(bounds is not None and bounds.has_null_count, path, f"{name} in row group {g} has no statistics")
-    check(bounds.null_count == values.null_count, path, f"{name} in row group {g} has {values.null_count} nulls, not {bounds.null_count}")
+    check(bounds.null_count == nulls, path, f"{name} in row group {g} has {nulls} nulls, not {bounds.null_count}")
+    values = plain(values)
     if values.null_count == len(values):
         check(not bounds.has_min_max, path, f"{name} in row group {g} has bounds and no values")
         return
     check(bounds.has_min_max, path, f"{name} in row group {g} has no bounds")
     seen["bounds"] += 1
     least = pyarrow.compute.min(values).as_py(), pyarrow.compute.max(values).as_py()
-    check((bounds.min, bounds.max) == least, path, f"{name} in row group {g} is within {least}, not {bounds.min, bounds.max}")
+    found = bounds.min, bounds.max
+    if isinstance(found[0], bytes) and isinstance(least[0], str):  # of JSON
+        found = found[0].decode(), found[1].decode()
+    check(found == least, path, f"{name} in row group {g} is within {least}, not {found}")
 
 
 def main():
@@ -266,10 +325,11 @@ def main():
     paths = {}
     for f in manifest["files"]:
         paths.setdefault(f["format"], []).append(os.path.join(directory, f["path"]))
-    versions = {"pyarrow": pyarrow.__version__, "duckdb": duckdb.__version__, "polars": polars.__version__}
+    versions = {"pyarrow": pyarrow.__version__, "pandas": pandas.__version__, "duckdb": duckdb.__version__, "polars": polars.__version__}
     read = {}
     if "parquet" in paths:
         read["pyarrow_parquet"] = read_arrow_tables(pyarrow.parquet.ParquetFile(p).read() for p in paths["parquet"])
+        read["pandas_parquet"] = read_arrow_tables(read_pandas(p) for p in paths["parquet"])
         read["duckdb_parquet"] = read_duckdb(paths["parquet"])
         read["polars_parquet"] = read_polars(polars.read_parquet(p, glob=False, hive_partitioning=False) for p in paths["parquet"])
         if sys.argv[2:]:
