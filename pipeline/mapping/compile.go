@@ -221,6 +221,9 @@ func (c *compilation) decode(s *DecodeSpec) {
 	if s.Compression != "" && s.Compression != "none" {
 		c.note("compression %q", s.Compression)
 	}
+	if s.MaxBytes != 0 && s.MaxBytes != decode.DefaultMaxBytes {
+		c.note("max_bytes %d", s.MaxBytes)
+	}
 	o := s.options()
 	c.known, c.shape = o.Known(), o.Shape()
 	err := o.Validate()

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/counters"
+	"sluice/pipeline/decode"
 	"sluice/pipeline/mapping"
 	"sluice/store"
 )
@@ -228,6 +229,20 @@ func TestVersion(t *testing.T) {
 			t.Errorf("%s: version %s is that of %s", name, v, before)
 		}
 		seen[v] = name
+	}
+	// The bound decides which payloads are refused. Versions that were stored before it
+	// was part of them had the default.
+	bound := func(n int) string {
+		return version(func(s *mapping.Spec) { s.Decode.Compression, s.Decode.MaxBytes = "gzip", n })
+	}
+	if got, want := bound(0), "aaa3c0ca1a51bf3d"; got != want {
+		t.Errorf("Got version %s with the default bound, want %s as it was stored", got, want)
+	}
+	if bound(decode.DefaultMaxBytes) != bound(0) {
+		t.Error("the default bound has another version where it is written out")
+	}
+	if a, b := bound(1000), bound(2000); a == b || a == bound(0) || b == bound(0) {
+		t.Errorf("bounds of 1000, 2000 and %d bytes have versions %s, %s and %s", decode.DefaultMaxBytes, a, b, bound(0))
 	}
 	when := version(func(s *mapping.Spec) { s.Rules[0].When, s.Rules[0].Row = "a", "b" })
 	timestamp := version(func(s *mapping.Spec) { s.Rules[0].When, s.Rules[0].Row, s.Rules[0].Timestamp = "", "a", "b" })
