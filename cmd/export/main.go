@@ -21,6 +21,7 @@ import (
 type commands struct {
 	Run         runCommand         `cmd:"" help:"Run a job: a table at one instant, to files."`
 	Join        joinCommand        `cmd:"" help:"Join two tables at one instant, or two published exports, to files."`
+	Backfill    backfillCommand    `cmd:"" help:"Run a job for the times of its schedule that have no run, each once."`
 	Plan        planCommand        `cmd:"" help:"Say what a run would do: regions, rows, bytes, files."`
 	Count       countCommand       `cmd:"" help:"Count the rows and cells of a table at one instant, by region and family."`
 	List        listCommand        `cmd:"" help:"List jobs and their published runs."`

@@ -37,9 +37,22 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	spec, err := jobSpec(cfg, c.Job)
+	m, err := c.run(ctx, p, cfg)
 	if err != nil {
 		return err
+	}
+	out := c.Out
+	if out == "" {
+		out = cfg.Jobs[c.Job].Out
+	}
+	return printManifest(p.Stdout, out, m, c.JSON)
+}
+
+// run exports the job and returns what it has published.
+func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config) (m *jobs.Manifest, err error) {
+	spec, err := jobSpec(cfg, c.Job)
+	if err != nil {
+		return nil, err
 	}
 	out := c.Out
 	if out == "" {
@@ -48,54 +61,54 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	log := warnings(p)
 	o := &jobs.RunOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {
-		return fmt.Errorf("%w: no directory to write to: set the job's out, or --out", cli.ErrUsage)
+		return nil, fmt.Errorf("%w: no directory to write to: set the job's out, or --out", cli.ErrUsage)
 	}
 	if o.Target, err = cfg.OpenTarget(out, true); err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()
 	var left *jobs.Unfinished
 	if c.Resume {
 		done := (*jobs.Manifest)(nil)
 		if left, done, err = resume(ctx, p, c.Job, o.Target, out, c.Time); err != nil {
-			return err
+			return nil, err
 		}
 		if done != nil {
-			return printManifest(p.Stdout, out, done, c.JSON)
+			return done, nil
 		}
 		o.LogicalTime = left.LogicalTime
 	}
 	source, err := c.open(ctx, p, cfg, left, log)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	schema, err := source.Table(ctx, spec.Table)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if o.Job, err = jobs.Compile(c.Job, spec, schema); err != nil {
-		return err
+		return nil, err
 	}
 	o.Source, o.Checkpoint, o.Full = source, source.Checkpoint, c.Full
 	if o.Holder, o.StoreID, err = jobs.HolderOf(ctx, o.Job, source.Engine); err != nil {
-		return err
+		return nil, err
 	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
-	m, err := jobs.Run(ctx, o)
+	m, err = jobs.Run(ctx, o)
 	bar.end()
 	if errors.Is(err, jobs.ErrResumable) {
 		source.Keep()
-		return fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
+		return nil, fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
 	}
 	if left != nil && errors.Is(err, target.ErrExists) {
 		m, err = finishResumed(ctx, p, c.Job, o.Target, left.LogicalTime)
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return printManifest(p.Stdout, out, m, c.JSON)
+	return m, nil
 }
 
 // open opens the instant to export: that of the run to go on with, where there is one

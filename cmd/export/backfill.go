@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/schedule"
+	"sluice/jobs/target"
+)
+
+type backfillCommand struct {
+	cli.ConfigFlag
+	Job    string    `arg:"" help:"Name of a job with a schedule."`
+	From   time.Time `required:"" placeholder:"TIME" help:"First time of the schedule to run, such as 2026-01-01T00:00:00Z."`
+	To     time.Time `placeholder:"TIME" help:"Time before which to stop. Default: now; later times are the schedule's."`
+	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
+	DryRun bool      `help:"Say which times would run, and run none."`
+	JSON   bool      `name:"json" help:"One JSON object a time."`
+	Quiet  bool      `short:"q" help:"No progress."`
+}
+
+// maxBackfill bounds the times of one command: a week of minutes.
+const maxBackfill = 10_080
+
+// backfilled is one line of --json, and of the list.
+type backfilled struct {
+	Job   string    `json:"job"`
+	Time  time.Time `json:"logical_time"`
+	State string    `json:"state"` // published (before), missing (of a dry run), exported
+	RunID string    `json:"run_id,omitempty"`
+	Rows  int64     `json:"rows"`
+}
+
+// Run runs a job for the times of its schedule that have no published run, the oldest
+// first and one after the other.
+func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
+	cfg, err := c.Load(p)
+	if err != nil {
+		return err
+	}
+	spec, err := jobSpec(cfg, c.Job)
+	if err != nil {
+		return err
+	}
+	job, err := jobs.Compile(c.Job, spec, nil)
+	if err != nil {
+		return err
+	}
+	if job.Schedule() == nil {
+		return fmt.Errorf("%w: job %s has no schedule, whose times could be filled: export run --time is for one time", cli.ErrUsage, c.Job)
+	}
+	times, err := c.times(job.Schedule(), time.Now())
+	if err != nil {
+		return err
+	}
+	out := c.Out
+	if out == "" {
+		out = spec.Out
+	}
+	t, err := cfg.OpenTarget(out, !c.DryRun)
+	if c.DryRun && errors.Is(err, target.ErrNotFound) {
+		t, err = nil, nil
+	}
+	if err != nil {
+		return err
+	}
+	if t != nil {
+		defer func() { err = errors.Join(err, t.Close()) }()
+	}
+	list := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
+	for _, at := range times {
+		done, err := c.fill(ctx, p, cfg, t, out, at)
+		if err != nil {
+			return fmt.Errorf("backfill %s for %s: %w", c.Job, at.Format(time.RFC3339), err)
+		}
+		if c.JSON {
+			err = writeJSON(p.Stdout, []backfilled{done})
+		} else {
+			fmt.Fprintf(list, "%s\t%s\t%s\t%s rows\n", at.Format(time.RFC3339), done.State, done.RunID, cli.Count(done.Rows))
+			err = list.Flush()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(times) == 0 && !c.JSON {
+		_, err = fmt.Fprintln(p.Stdout, "the schedule names no time from --from until --to and now")
+	}
+	return err
+}
+
+// times returns the schedule's times from --from until --to, and not after now.
+func (c *backfillCommand) times(s *schedule.Schedule, now time.Time) (times []time.Time, err error) {
+	to := now
+	if !c.To.IsZero() && c.To.Before(now) {
+		to = c.To
+	}
+	if !c.To.IsZero() && !c.From.Before(c.To) {
+		return nil, fmt.Errorf("%w: --from is not before --to", cli.ErrUsage)
+	}
+	for at := s.Next(c.From.Add(-time.Nanosecond)); !at.IsZero() && at.Before(to); at = s.Next(at) {
+		if len(times) == maxBackfill {
+			return nil, fmt.Errorf("%w: more than %d times; take them in parts with --to", cli.ErrUsage, maxBackfill)
+		}
+		times = append(times, at)
+	}
+	return times, nil
+}
+
+// fill runs the job for one time, unless a run for it is published; one that was cut
+// off is gone on with. t is nil where nothing was ever published.
+func (c *backfillCommand) fill(ctx context.Context, p *cli.Program, cfg *config.Config, t target.Target, out string, at time.Time) (backfilled, error) {
+	done := backfilled{Job: c.Job, Time: at, State: "published"}
+	m, err := (*jobs.Manifest)(nil), error(target.ErrNotFound)
+	if t != nil {
+		m, err = jobs.ReadPublished(ctx, t, c.Job, at)
+	}
+	switch {
+	case errors.Is(err, target.ErrNotFound) && c.DryRun:
+		done.State = "missing"
+		return done, nil
+	case errors.Is(err, target.ErrNotFound):
+		done.State = "exported"
+		run := runCommand{ConfigFlag: c.ConfigFlag, Job: c.Job, Out: c.Out, Time: at, Quiet: c.Quiet}
+		_, err = unfinished(ctx, c.Job, t, out, at)
+		if err != nil && !errors.Is(err, target.ErrNotFound) {
+			return done, err
+		}
+		run.Resume = err == nil
+		if m, err = run.run(ctx, p, cfg); errors.Is(err, target.ErrExists) {
+			done.State = "published" // by another, meanwhile
+			m, err = jobs.ReadPublished(ctx, t, c.Job, at)
+		}
+	}
+	if err != nil {
+		return done, err
+	}
+	done.RunID = m.RunID
+	for _, total := range m.Totals {
+		done.Rows = total.Rows
+	}
+	return done, nil
+}
