@@ -229,6 +229,40 @@ func (in *hbaseIngest) progress(r store.Reader, records int64) {
 	}
 }
 
+// progressAll waits until HBase has the effects of further records of each of n
+// partitions.
+func (in *hbaseIngest) progressAll(r store.Reader, n int) {
+	in.t.Helper()
+	before := map[int32]int64{}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.After(10 * time.Minute); ; {
+		all, err := store.AllProgress(in.t.Context(), r)
+		if err != nil {
+			in.t.Fatal(err)
+		}
+		further := 0
+		for i := range all {
+			p := all[i].Partition
+			if _, ok := before[p]; !ok {
+				before[p] = all[i].Progress.Next
+			}
+			if all[i].Progress.Next > before[p] {
+				further++
+			}
+		}
+		if further >= n {
+			return
+		}
+		in.run()
+		select {
+		case <-tick.C:
+		case <-deadline:
+			in.t.Fatalf("%d of %d partitions went on within 10 minutes", further, n)
+		}
+	}
+}
+
 // within waits for a random part of d: the moment of a fault is what is random.
 func (in *hbaseIngest) within(d time.Duration) {
 	<-time.After(time.Duration(in.rng.Int64N(int64(d))))

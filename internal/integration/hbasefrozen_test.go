@@ -1,0 +1,56 @@
+//go:build integration
+
+package integration
+
+import (
+	"context"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestHBaseFrozenDaemon (I2): each of three daemons on one HBase is frozen until another
+// has its partitions and has gone on with them, and goes on itself then, with what it
+// had in its hands. Every counter is what an independent count of Kafka's log gives.
+func TestHBaseFrozenDaemon(t *testing.T) {
+	in := newHBaseIngest(t)
+	s := openHBase(t, in.hbase.address, nil)
+	defer s.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var producing sync.WaitGroup
+	var perr error
+	producing.Go(func() { perr = in.produce(ctx, SharedLog(t).Lines) })
+	in.run()
+	in.progress(s, 1)
+	for i, d := range in.daemons {
+		if err := d.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		// Its partitions have other owners: all go on, from where it had come to or
+		// further.
+		in.progressAll(s, 3)
+		if err := d.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		in.progress(s, 50)
+		t.Logf("daemon %d was frozen", i)
+	}
+	stop()
+	producing.Wait()
+	if perr != nil {
+		t.Fatal(perr)
+	}
+	log := in.log(3)
+	t.Logf("%d records", len(log.Lines))
+	WaitCaughtUp(t, in.daemons[0], in.config, in.env, int64(len(log.Lines)), 10*time.Minute)
+	for _, d := range in.daemons {
+		if err := d.Stop(time.Minute); err != nil {
+			t.Errorf("SIGTERM: %v", err)
+		}
+	}
+	if err := log.Check(t.Context(), s); err != nil {
+		t.Error(err)
+	}
+}
