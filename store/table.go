@@ -83,8 +83,9 @@ func (t *Table) getScan(s *Scan) (get Scan, err error) {
 
 // GetRows returns rows in their order, each as Get returns it: nil where a row has
 // none of the selected cells (HBase get of a list). Without a filter they are read
-// by one scan, and so are of one instant; with one, which judges each row by itself,
-// they are read one after the other. The error is the first one's, as Get's.
+// by one scan, and so are of one instant where the engine reads at one, on HBase by
+// its gets of many rows; with a filter, which judges each row by itself, they are read
+// one after the other. The error is the first one's, as Get's.
 func (t *Table) GetRows(ctx context.Context, rows [][]byte, s *Scan) ([]*cell.Row, error) {
 	got := make([]*cell.Row, len(rows))
 	if len(rows) < 2 || s != nil && s.Filter != nil {

@@ -537,7 +537,7 @@ func (g *fakeGateway) GetScannerResults(ctx context.Context, table []byte, t *hb
 func (g *fakeGateway) Get(ctx context.Context, table []byte, t *hbase.TGet) (*hbase.TResult_, error) {
 	scan := hbase.NewTScan()
 	scan.StartRow, scan.StopRow, scan.Columns, scan.TimeRange, scan.FilterString = t.Row, t.Row, t.Columns, t.TimeRange, t.FilterString
-	scan.MaxVersions = t.GetMaxVersions()
+	scan.MaxVersions = max(t.GetMaxVersions(), 1)
 	rows, err := g.GetScannerResults(ctx, table, scan, 1)
 	if err != nil || len(rows) == 0 {
 		return &hbase.TResult_{}, err // a row that is absent has no key
@@ -556,23 +556,13 @@ func live(m *cell.Mutation, attributes map[string][]byte) {
 	}
 }
 
-// GetMultiple answers with the newest version of the columns.
+// GetMultiple implements hbase.THBaseService.
 func (g *fakeGateway) GetMultiple(ctx context.Context, table []byte, gets []*hbase.TGet) ([]*hbase.TResult_, error) {
 	var out []*hbase.TResult_
 	for _, get := range gets {
-		t := hbase.NewTScan()
-		t.StartRow, t.StopRow, t.Columns = get.Row, get.Row, get.Columns
-		s, err := scanOf(table, t)
+		r, err := g.Get(ctx, table, get)
 		if err != nil {
 			return nil, err
-		}
-		sc := g.mem.Scan(ctx, s)
-		r := &hbase.TResult_{}
-		if found := next(sc, 1); len(found) > 0 {
-			r = found[0]
-		}
-		if err := errors.Join(sc.Err(), sc.Close()); err != nil {
-			return nil, answer(table, err)
 		}
 		out = append(out, r)
 	}

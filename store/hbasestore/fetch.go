@@ -62,7 +62,13 @@ func (f *fetcher) get() *hbase.TGet {
 		t.BatchSize != nil || t.ColFamTimeRangeMap != nil || f.sel.Raw() {
 		return nil
 	}
-	return &hbase.TGet{Row: rows.Start, Columns: t.Columns, MaxVersions: &t.MaxVersions, TimeRange: t.TimeRange, FilterString: t.FilterString}
+	return f.getOf(rows.Start)
+}
+
+// getOf returns the get of a row.
+func (f *fetcher) getOf(row []byte) *hbase.TGet {
+	t := f.request
+	return &hbase.TGet{Row: row, Columns: t.Columns, MaxVersions: &t.MaxVersions, TimeRange: t.TimeRange, FilterString: t.FilterString}
 }
 
 // runGet is run for a scan that is a get. Nobody waits for it elsewhere, so it needs no
@@ -93,6 +99,9 @@ func (f *fetcher) all() error {
 		case <-done:
 		}
 	}()
+	if f.points != nil && !f.nothing && !f.sel.Empty() {
+		return f.gets(ctx)
+	}
 	parts, err := f.ranges(ctx)
 	for i := 0; i < len(parts) && err == nil; i++ {
 		f.rest, f.part, f.past = parts[i], nil, false

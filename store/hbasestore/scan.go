@@ -139,6 +139,7 @@ func (src *source) plan(scan *store.Scan) error {
 		}
 	}
 	src.request = t
+	src.points = src.pointRows(scan)
 	return nil
 }
 
@@ -162,6 +163,7 @@ type source struct {
 	limit   int          // rows that are wanted at most; 0 = not known
 	trim    bool         // HBase may send more versions than are wanted
 	nothing bool         // no cell is wanted
+	points  [][]byte     // the only rows that are wanted, ascending; nil = it is no list of rows
 
 	counters bool // a family is a COUNTER one
 	judged   bool // of it not all columns are wanted
