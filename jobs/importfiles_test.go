@@ -1,8 +1,10 @@
 package jobs
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -156,5 +158,31 @@ func TestImportFilesKey(t *testing.T) {
 				t.Errorf("%v (-want +got):\n%s", sc.Err(), d)
 			}
 		})
+	}
+}
+
+// TestImportFilesClaims: a file that claims more than it holds is named with the place.
+func TestImportFilesClaims(t *testing.T) {
+	t.Parallel()
+	run := named(t, [2]string{"x", "y"})
+	name := filepath.Join(run, "part-000000-0000.parquet")
+	file, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first page begins behind the magic, and its header with type 2, a dictionary
+	// (0x15, 0x04), and the size (0x15, a varint in zigzag).
+	if !bytes.HasPrefix(file, []byte("PAR1\x15\x04\x15")) {
+		t.Fatalf("the file begins with %q", file[:7])
+	}
+	copy(file[7:], []byte{0xfe, 0xff, 0x7f}) // more than there is, and wrong from there on
+	if err := os.WriteFile(name, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err = ImportFiles(t.Context(), &ImportFilesOptions{
+		From: mustLocal(t, run), Columns: []columnar.ColumnSpec{{Name: "n", From: "f:n", Type: "int64"}}, Key: []string{"a"}, Time: time.UnixMilli(7), To: openMemory(t), Into: "t",
+	})
+	if err == nil || !strings.Contains(err.Error(), "part-000000-0000.parquet: after 0 rows: read parquet file: row group 0, column a: page at byte 4: ") {
+		t.Errorf("Got %v", err)
 	}
 }

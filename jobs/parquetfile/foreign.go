@@ -21,15 +21,17 @@ type appendForeign func(v *columnar.Vector, x parquet.Value) error
 // string, fixed-length ones are bytes, and timestamps of any unit are µs, those
 // without a zone as if in UTC; one between two µs is an error of Next. A MAP from strings
 // to what is int64, float64, string or bytes is a map, whose values may be null. Other
-// columns of the file, nested ones too, are passed over. Its error names the column that is
+// columns of the file, nested ones too, are passed over. What the footer and the headers
+// of pages say of sizes and counts is checked before memory is made for it: errors that
+// wrap ErrClaim, of Next those that name row group and column. Its error names the column that is
 // missing or of another type.
 func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, err error) {
 	defer recovered(&err)
-	f, err := parquet.OpenFile(r, size, parquet.SkipBloomFilters(true))
+	f, err := openFile(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
-	rd = &Reader{file: f, values: make([]parquet.Value, 1024)}
+	rd = &Reader{file: f, from: r, size: size, values: make([]parquet.Value, 1024)}
 	found := map[string]bool{}
 	chunk := 0
 	for _, field := range f.Schema().Fields() {

@@ -19,6 +19,8 @@ const rowsPerBatch = columnar.DefaultBatchRows
 // columns of any.
 type Reader struct {
 	file    *parquet.File
+	from    io.ReaderAt // of files of others, whose pages are checked; else nil
+	size    int64       // of such a file
 	columns []columnar.Column
 	chunks  []int           // of each column, its chunk in a row group; of maps, that of the keys, behind which are the values
 	appends []appendForeign // of each column, how a value is appended; nil = as it is
@@ -33,7 +35,7 @@ type Reader struct {
 // NewReader opens the file of size bytes in r.
 func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
 	defer recovered(&err)
-	f, err := parquet.OpenFile(r, size, parquet.SkipBloomFilters(true))
+	f, err := openFile(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
@@ -94,6 +96,11 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 		groups := r.file.RowGroups()
 		if r.group == len(groups) {
 			return nil, io.EOF
+		}
+		if r.from != nil {
+			if err := r.checkChunks(r.group); err != nil {
+				return nil, fmt.Errorf("read parquet file: %w", err)
+			}
 		}
 		g := groups[r.group]
 		r.group++
