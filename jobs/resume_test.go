@@ -24,6 +24,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
 	"sluice/store"
+	"sluice/store/memstore"
 )
 
 var errKilled = errors.New("killed")
@@ -281,60 +282,138 @@ func TestResumeKilled(t *testing.T) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			job, src := resumeCase(t, seed)
-			clean := t.TempDir()
-			all, _, err := runKilled(t, job, src, clean, 0, 1)
-			if err != nil {
-				t.Fatal(err)
+			one := 8
+			if seed == 0 {
+				one = 1 // it dies at every step
 			}
-			want := sums(contents(t, clean))
-			if len(all.steps) < 80 || len(want) < 10 {
-				t.Fatalf("Got %d steps and %d files, want a job with more", len(all.steps), len(want))
-			}
-			rng := rand.New(rand.NewPCG(seed, 2))
-			for die := 1; die <= len(all.steps); die++ {
-				if seed > 0 && rng.IntN(8) > 0 {
-					continue // one seed dies at every step
-				}
-				dir := t.TempDir()
-				how := []string{all.steps[die-1]}
-				noted := map[string]bool{}
-				for attempt := 0; ; attempt++ {
-					at, parallelism := die, 1
-					if attempt > 0 {
-						parallelism = 1 + rng.IntN(2)
-						at = rng.IntN(80) // 0, or beyond its last step: not killed
-					}
-					if attempt == 2 {
-						at = 0
-					}
-					k, _, err := runKilled(t, job, src, dir, at, parallelism)
-					for _, name := range k.created {
-						region := 0
-						if _, err := fmt.Sscanf(path.Base(name), "part-%06d", &region); err != nil {
-							t.Fatal(err)
-						}
-						if noted[name] || noted[splitNote(region)] {
-							t.Errorf("killed at %v: %s was finished, and written again", how, name)
-						}
-					}
-					for _, name := range k.noted {
-						noted[name] = true
-					}
-					if err == nil || errors.Is(err, target.ErrExists) && !errors.Is(err, errKilled) {
-						break
-					}
-					if !errors.Is(err, errKilled) {
-						t.Fatalf("killed at %v: %v", how, err)
-					}
-					if attempt > 0 {
-						how = append(how, k.steps[len(k.steps)-1])
-					}
-				}
-				if d := cmp.Diff(want, sums(contents(t, dir))); d != "" {
-					t.Fatalf("killed at %v: %s", how, d)
-				}
-			}
+			resumeKilled(t, job, src, seed, one)
 		})
+	}
+}
+
+// TestResumeKilledModes is TestResumeKilled of older versions and of histories, of
+// which a row, or a column, may be in two batches.
+func TestResumeKilledModes(t *testing.T) {
+	t.Parallel()
+	for i, c := range []struct{ mode, partition string }{
+		{ModeVersions, ""}, {ModeHistory, ""}, {ModeVersions, "family"}, {ModeHistory, "op"},
+	} {
+		t.Run(strings.TrimSpace(c.mode+" "+c.partition), func(t *testing.T) {
+			t.Parallel()
+			job, src := modeCase(t, c.mode, c.partition)
+			resumeKilled(t, job, src, uint64(i), 0)
+		})
+	}
+}
+
+// modeCase is resumeCase of a job with a mode: a table with versions and delete
+// markers.
+func modeCase(t *testing.T, mode, partition string) (*Job, Source) {
+	t.Helper()
+	e, err := memstore.New(&memstore.Options{Now: func() cell.Timestamp { return 1e12 }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, g := store.NewFamily("f"), store.NewFamily("g")
+	f.Versions, g.Versions = 4, 4
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{f, g}}
+	if err := e.CreateTable(t.Context(), d, [][]byte{[]byte("c"), []byte("e"), []byte("z")}); err != nil {
+		t.Fatal(err)
+	}
+	rng := rand.New(rand.NewPCG(uint64(len(mode)), 3))
+	for i := range 12 {
+		m := &cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "%c%03d", 'a'+i%6, i)}
+		for v := range cell.Timestamp(4) {
+			m.Put("f", []byte("text"), 10+v, []byte(strings.Repeat("x", rng.IntN(120))))
+			m.Put("g", fmt.Appendf(nil, "q%d", v), 10+v, fmt.Appendf(nil, "%d", rng.Int64()))
+		}
+		switch i % 4 {
+		case 0:
+			m.DeleteColumn("f", []byte("text"), 11)
+		case 1:
+			m.DeleteFamily("g", 12)
+		}
+		if _, err := e.MutateRow(t.Context(), nil, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	snapshot, err := e.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(snapshot.Close(), e.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	spec := &Spec{
+		Table: "t", Rows: "cell", Mode: mode, Formats: []string{Parquet, Arrow}, TargetFileBytes: 700, RowGroupBytes: 1 << 10, Columns: slices.Clone(historyColumns),
+	}
+	if mode == ModeVersions {
+		spec.Versions, spec.Columns = 3, versionColumns()
+	}
+	if partition != "" {
+		spec.PartitionBy, spec.MaxPartitions = []string{partition}, 4
+	}
+	return mustCompile(t, "j", spec, d), snapshot
+}
+
+// resumeKilled is TestResumeKilled of one job, for each step with a chance of one in
+// one; 0 = at some twenty steps, one as far from the other.
+func resumeKilled(t *testing.T, job *Job, src Source, seed uint64, one int) {
+	t.Helper()
+	clean := t.TempDir()
+	all, _, err := runKilled(t, job, src, clean, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := sums(contents(t, clean))
+	if len(all.steps) < 80 || len(want) < 10 {
+		t.Fatalf("Got %d steps and %d files, want a job with more", len(all.steps), len(want))
+	}
+	rng := rand.New(rand.NewPCG(seed, 2))
+	for die := 1; die <= len(all.steps); die++ {
+		if one > 0 && rng.IntN(one) > 0 || one == 0 && die%max(1, len(all.steps)/22) > 0 {
+			continue
+		}
+		dir := t.TempDir()
+		how := []string{all.steps[die-1]}
+		noted := map[string]bool{}
+		for attempt := 0; ; attempt++ {
+			at, parallelism := die, 1
+			if attempt > 0 {
+				parallelism = 1 + rng.IntN(2)
+				at = rng.IntN(80) // 0, or beyond its last step: not killed
+			}
+			if attempt == 2 {
+				at = 0
+			}
+			k, _, err := runKilled(t, job, src, dir, at, parallelism)
+			for _, name := range k.created {
+				region := 0
+				if _, err := fmt.Sscanf(path.Base(name), "part-%06d", &region); err != nil {
+					t.Fatal(err)
+				}
+				if noted[name] || noted[splitNote(region)] {
+					t.Errorf("killed at %v: %s was finished, and written again", how, name)
+				}
+			}
+			for _, name := range k.noted {
+				noted[name] = true
+			}
+			if err == nil || errors.Is(err, target.ErrExists) && !errors.Is(err, errKilled) {
+				break
+			}
+			if !errors.Is(err, errKilled) {
+				t.Fatalf("killed at %v: %v", how, err)
+			}
+			if attempt > 0 {
+				how = append(how, k.steps[len(k.steps)-1])
+			}
+		}
+		if d := cmp.Diff(want, sums(contents(t, dir))); d != "" {
+			t.Fatalf("killed at %v: %s", how, d)
+		}
 	}
 }
 
