@@ -8,6 +8,7 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 type listCommand struct {
 	cli.ConfigFlag
 	Out  string `placeholder:"DIR" help:"List the runs below DIR instead of the jobs' own directories."`
+	Next int    `short:"n" default:"1" help:"How many of the next times of each schedule to show."`
 	JSON bool   `name:"json" help:"One JSON object a line."`
 }
 
@@ -37,12 +39,16 @@ type listed struct {
 	Bytes     int64      `json:"bytes"`
 	Latest    bool       `json:"latest"`
 	Directory string     `json:"directory"`
-	Next      string     `json:"next,omitempty"` // of the schedule, on a job's first line
+	Next      string     `json:"next,omitempty"`     // of the schedule, on a job's first line
+	Upcoming  []string   `json:"upcoming,omitempty"` // that and those after it, as many as were asked for
 	Error     string     `json:"error,omitempty"`
 }
 
 // Run lists the jobs and joins of the file and their runs.
 func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
+	if c.Next < 1 || c.Next > maxUpcoming {
+		return fmt.Errorf("%w: --next is %d, must be from 1 to %d", cli.ErrUsage, c.Next, maxUpcoming)
+	}
 	cfg, err := c.Load(p)
 	if err != nil {
 		return err
@@ -66,8 +72,15 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 		if len(lines) == 0 {
 			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, name)}}
 		}
-		if lines[0].Next, err = nextTime(cfg, name); err != nil {
+		times, err := upcoming(cfg, name, c.Next)
+		if err != nil {
 			return err
+		}
+		if len(times) > 0 {
+			lines[0].Next = times[0]
+		}
+		if c.Next > 1 {
+			lines[0].Upcoming = times
 		}
 		all = append(all, lines...)
 	}
@@ -170,7 +183,15 @@ func printList(w io.Writer, all []listed) error {
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Job, l.Table, run, at, rows, l.Files, cli.Bytes(l.Bytes), latest, l.Directory, l.Next)
 	}
-	return t.Flush()
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for i := range all {
+		if l := &all[i]; len(l.Upcoming) > 0 {
+			fmt.Fprintf(w, "\n%s runs next for\n  %s\n", l.Job, strings.Join(l.Upcoming, "\n  "))
+		}
+	}
+	return nil
 }
 
 // writeJSON writes one object a line.
@@ -184,27 +205,30 @@ func writeJSON[T any](w io.Writer, all []T) error {
 	return nil
 }
 
-// nextTime returns the next time of a job's schedule, in its zone, or nothing where
+// maxUpcoming bounds the times of a schedule that are listed: a day of minutes.
+const maxUpcoming = 1440
+
+// upcoming returns the next n times of a job's schedule, in its zone, or nothing where
 // it has none.
-func nextTime(cfg *config.Config, name string) (string, error) {
+func upcoming(cfg *config.Config, name string, n int) (times []string, err error) {
 	spec, ok := cfg.Jobs[name]
 	if !ok {
-		return "", nil // a join
+		return nil, nil // a join
 	}
 	job, err := jobs.Compile(name, &spec, nil)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	s := job.Schedule()
 	if s == nil {
-		return "", nil
+		return nil, nil
 	}
 	zone, err := time.LoadLocation(s.Spec().Zone)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	for _, next := range s.Upcoming(time.Now(), 1) {
-		return next.In(zone).Format(time.RFC3339), nil
+	for _, at := range s.Upcoming(time.Now(), n) {
+		times = append(times, at.In(zone).Format(time.RFC3339))
 	}
-	return "", nil
+	return times, nil
 }

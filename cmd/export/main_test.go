@@ -267,7 +267,7 @@ func TestErrors(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, stderr, status := exportContext(ctx, t, "run", "-c", file, "views"); status != cli.StatusFailed || stderr != "export: interrupted\n" {
+	if _, stderr, status := exportContext(ctx, t, "run", "-c", file, "views"); status != cli.StatusInterrupted || stderr != "export: interrupted\n" {
 		t.Errorf("cancelled: Got status %d, %s", status, stderr)
 	}
 }

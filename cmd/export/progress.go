@@ -54,6 +54,9 @@ func (g *progress) report(p jobs.Progress) {
 		return
 	}
 	attrs := []any{"rows", p.Rows, "files", p.Files, "bytes", p.Bytes, "took", p.Elapsed.Round(time.Second)}
+	if n, ok := rowsPerSecond(p); ok {
+		attrs = append(attrs, "rows_per_second", n)
+	}
 	if p.Regions > 0 {
 		attrs = append(attrs, "regions_done", p.RegionsDone, "regions", p.Regions)
 	}
@@ -88,14 +91,23 @@ func line(p jobs.Progress) string {
 	} else {
 		fmt.Fprintf(&b, "%s rows", cli.Count(p.Rows))
 	}
-	if s := p.Elapsed.Seconds(); s > 0 && p.Rows > 0 {
-		fmt.Fprintf(&b, " (%s/s)", cli.Count(int64(float64(p.Rows-p.ResumedRows)/s)))
+	if n, ok := rowsPerSecond(p); ok {
+		fmt.Fprintf(&b, " (%s/s)", cli.Count(n))
 	}
 	fmt.Fprintf(&b, "  %s", cli.Bytes(p.Bytes))
 	if left := remaining(p); left > 0 {
 		fmt.Fprintf(&b, "  %s left", left)
 	}
 	return b.String()
+}
+
+// rowsPerSecond is how many rows a second this process has done, where there are some.
+func rowsPerSecond(p jobs.Progress) (n int64, ok bool) {
+	s := p.Elapsed.Seconds()
+	if s <= 0 || p.Rows == 0 {
+		return 0, false
+	}
+	return int64(float64(p.Rows-p.ResumedRows) / s), true
 }
 
 // remaining is the time that is left if the rest goes on like what was done here, or

@@ -25,6 +25,9 @@ const (
 	StatusUsage       = 64 // wrong command line
 	StatusUnavailable = 69 // brokers, a topic or the data directory are not to be had
 	StatusConfig      = 78 // mistakes in the configuration file
+	// StatusInterrupted is that of a shell for a process that SIGINT ends: somebody
+	// has cancelled what it did.
+	StatusInterrupted = 130
 )
 
 // ErrUsage marks a command line that parses and makes no sense.
@@ -42,6 +45,8 @@ func Status(err error) int {
 		return StatusUsage
 	case errors.Is(err, kafka.ErrUnreachable), errors.Is(err, kafka.ErrTopicNotFound), errors.Is(err, store.ErrLocked):
 		return StatusUnavailable
+	case errors.Is(err, context.Canceled):
+		return StatusInterrupted
 	}
 	return StatusFailed
 }
