@@ -326,10 +326,23 @@ func (t *Table) MutateRows(ctx context.Context, ms ...*cell.Mutation) ([]Result,
 
 // cloneRow returns a deep copy.
 func cloneRow(r *cell.Row) *cell.Row {
-	c := &cell.Row{Key: bytes.Clone(r.Key), Cells: make([]cell.Cell, len(r.Cells))}
+	n := len(r.Key)
+	for i := range r.Cells {
+		n += len(r.Cells[i].Qualifier) + len(r.Cells[i].Value)
+	}
+	all := make([]byte, 0, n) // one allocation for all texts of the row
+	clone := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		from := len(all)
+		all = append(all, b...)
+		return all[from:len(all):len(all)]
+	}
+	c := &cell.Row{Key: clone(r.Key), Cells: make([]cell.Cell, len(r.Cells))}
 	copy(c.Cells, r.Cells)
 	for i := range c.Cells {
-		c.Cells[i].Qualifier, c.Cells[i].Value = bytes.Clone(c.Cells[i].Qualifier), bytes.Clone(c.Cells[i].Value)
+		c.Cells[i].Qualifier, c.Cells[i].Value = clone(c.Cells[i].Qualifier), clone(c.Cells[i].Value)
 	}
 	return c
 }

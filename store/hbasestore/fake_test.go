@@ -70,12 +70,18 @@ func newGatewayAt(t *testing.T, l net.Listener, mem *memstore.Store, framed bool
 			t.Fatal(err)
 		}
 	}
+	g := makeGateway(l, mem, framed)
+	t.Cleanup(g.stop)
+	return g
+}
+
+// makeGateway is newGatewayAt without a test: whoever calls it calls stop.
+func makeGateway(l net.Listener, mem *memstore.Store, framed bool) *fakeGateway {
 	g := &fakeGateway{
 		mem: mem, framed: framed, listener: l, calls: map[string]int{}, conns: map[net.Conn]struct{}{},
 		closed: make(chan struct{}), scanners: map[int32]store.Scanner{}, tables: map[int32][]byte{},
 	}
 	g.serving.Go(g.accept)
-	t.Cleanup(g.stop)
 	return g
 }
 

@@ -250,6 +250,9 @@ func (src *source) before(row []byte) bool {
 // cells appends what the scan wants of a result.
 func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) ([]cell.Cell, error) {
 	families := src.sel.Families()
+	if !src.counters {
+		dst = slices.Grow(dst, len(values)) // most are wanted
+	}
 	for _, v := range values {
 		if src.counters && (src.family < 0 || families[src.family].Family.Name != string(v.Family)) {
 			dst = src.counted(dst)
