@@ -71,3 +71,35 @@ func TestCheckExact(t *testing.T) {
 		t.Errorf("Got %v, want it refused", err)
 	}
 }
+
+// TestCounterToZero: what the refusal of a counter's delete says to do is exact, with a
+// pipeline that goes on from the counts that it knows.
+func TestCounterToZero(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := dial(t, nil, newGateway(t, nil, false))
+	createCounted(t, s)
+	table, err := store.OpenTable(ctx, s, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(from int64, keys ...[2]string) {
+		t.Helper()
+		if err := s.Apply(ctx, increments(0, from, "v1", keys...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := [2]string{"a", "x"}
+	count(store.Absent, x, x, x)
+	err = table.Delete(ctx, []byte("a"), store.Column{Family: "n", Qualifier: []byte("x")})
+	if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "an increment by minus its value sets one to zero") {
+		t.Errorf("delete: Got %v, want ErrUnsupported with what to do", err)
+	}
+	if n, err := table.Increment(ctx, []byte("a"), "n", []byte("x"), -3); err != nil || n != 0 {
+		t.Errorf("Got %d, %v, want 0", n, err)
+	}
+	count(3, x, x)
+	if n, err := table.Increment(ctx, []byte("a"), "n", []byte("x"), 0); err != nil || n != 2 {
+		t.Errorf("Got %d, %v, want the 2 that came after", n, err)
+	}
+}

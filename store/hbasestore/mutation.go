@@ -118,7 +118,7 @@ func refuseInPlace(t *store.TableDescriptor, f *store.FamilyDescriptor, o *cell.
 	case f.Distinct:
 		return "DISTINCT families are not built on HBase"
 	case o.Type != cell.OpIncrement:
-		return "the counters of family " + f.Name + " are not deleted: their timestamps are offsets, and ingest would go on from what it knows of them"
+		return "the counters of family " + f.Name + " are not deleted: their timestamps are offsets, and ingest would go on from what it knows of them; an increment by minus its value sets one to zero, and keeps what is counted afterwards"
 	}
 	return ""
 }
