@@ -24,6 +24,7 @@ func TestHBaseFrozenDaemon(t *testing.T) {
 	producing.Go(func() { perr = in.produce(ctx, SharedLog(t).Lines) })
 	in.run()
 	in.progress(s, 1)
+	in.joined()
 	for i, d := range in.daemons {
 		if err := d.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)

@@ -198,6 +198,27 @@ func (in *hbaseIngest) run() {
 	}
 }
 
+// joined waits until every daemon has been in the group: one that starts while there is
+// no broker, or no HBase, may say so and end.
+func (in *hbaseIngest) joined() {
+	in.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Minute)
+	for i, d := range in.daemons {
+		for !strings.Contains(d.Log(), "consumer group generation begins") {
+			if ended, err := d.Exited(); ended {
+				in.t.Fatalf("daemon %d ended by itself: %v\n%s", i, err, d.Log())
+			}
+			select {
+			case <-tick.C:
+			case <-deadline:
+				in.t.Fatalf("daemon %d has not joined the group within 10 minutes\n%s", i, d.Log())
+			}
+		}
+	}
+}
+
 // applied returns how many records HBase has the effects of.
 func (in *hbaseIngest) applied(r store.Reader) int64 {
 	in.t.Helper()
@@ -331,6 +352,7 @@ func TestHBaseIngestFaults(t *testing.T) {
 	for _, name := range turns {
 		in.run()
 		in.progress(s, 50)
+		in.joined()
 		in.within(time.Second)
 		begin := time.Now()
 		faults[name]()
