@@ -10,6 +10,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"strings"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
@@ -136,7 +137,7 @@ func (t *tableInput) Close() error {
 // checksum are those of the manifest (invariant I7).
 type runInput struct {
 	ctx      context.Context
-	target   *target.Local
+	target   target.Target
 	at       string // where it was found, for errors
 	dir      string // of the run, below the target
 	manifest *Manifest
@@ -156,9 +157,18 @@ type runFile struct {
 // Close ends reading.
 func (f *runFile) Close() error { return errors.Join(f.FileReader.Close(), f.file.Close()) }
 
-// openRunInput finds a published run.
-func openRunInput(ctx context.Context, at string) (_ *runInput, err error) {
-	t, _, name, err := openRun(at)
+// openRunInput finds a published run; bucket opens those that are not in a directory.
+func openRunInput(ctx context.Context, at string, bucket func(at string) (target.Target, error)) (_ *runInput, err error) {
+	var t target.Target
+	name := ""
+	switch {
+	case !inBucket(at):
+		t, _, name, err = openRun(at)
+	case bucket == nil:
+		err = fmt.Errorf("%w: run %s: JoinOptions say of no bucket", store.ErrUnsupported, at)
+	default:
+		t, err = bucket(at)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -219,6 +229,14 @@ func (r *runInput) Next() (*columnar.Batch, error) {
 	}
 }
 
+// place returns where a file is, for errors.
+func (r *runInput) place(f *File) string {
+	if inBucket(r.at) {
+		return strings.TrimSuffix(r.at, "/") + "/" + path.Join(r.dir, f.Path)
+	}
+	return filepath.Join(r.at, f.Path)
+}
+
 // open checks a file and opens it.
 func (r *runInput) open(f *File) (*runFile, error) {
 	file, err := r.target.Open(r.ctx, path.Join(r.dir, f.Path))
@@ -226,7 +244,7 @@ func (r *runInput) open(f *File) (*runFile, error) {
 		return nil, err
 	}
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s: %s; run export verify", store.ErrCorrupt, filepath.Join(r.at, f.Path), fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: %s: %s; run export verify", store.ErrCorrupt, r.place(f), fmt.Sprintf(format, args...))
 	}
 	var reader columnar.FileReader
 	check := func() error {

@@ -27,6 +27,10 @@ type JoinOptions struct {
 	Out string
 	// Target replaces the local directory Out. It is not closed.
 	Target target.Target
+	// OpenBucket opens the directory of a published run, or of a job, that a side
+	// of the join names by a URL, such as s3://BUCKET/PREFIX; the join closes it.
+	// Default: there are no such runs.
+	OpenBucket func(at string) (target.Target, error)
 	// LogicalTime is what the run is for, as of a job's. Default: Now.
 	LogicalTime time.Time
 	// Engine and Version are stored in the manifest. Default: empty.
@@ -176,7 +180,7 @@ func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
 	if job := r.Join.sides[i]; job != nil {
 		return openTable(ctx, job, r.Source)
 	}
-	return openRunInput(ctx, r.Join.spec.sides()[i].Run)
+	return openRunInput(ctx, r.Join.spec.sides()[i].Run, r.OpenBucket)
 }
 
 // manifest returns the run's manifest without its files.

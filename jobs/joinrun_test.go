@@ -16,6 +16,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
+	"sluice/jobs/target/targettest"
 	"sluice/store"
 )
 
@@ -326,5 +327,64 @@ func TestCompileJoin(t *testing.T) {
 	}
 	if _, err := RunJoin(t.Context(), &JoinOptions{Join: mustCompileJoin(t, joinSpec(join.Inner, "")), Out: "x"}); err == nil {
 		t.Error("Got no error without a Source")
+	}
+}
+
+// TestJoinRunsInBucket: runs that lie in a bucket are joined as those of directories are,
+// with partitions and without, into a bucket; a damaged file is named.
+func TestJoinRunsInBucket(t *testing.T) {
+	t.Parallel()
+	fake := targettest.NewFakeS3(t)
+	open := func(at string) (target.Target, error) {
+		return target.NewS3(&target.S3Options{
+			Endpoint: fake.URL(), Bucket: "bucket", Prefix: strings.TrimPrefix(at, "s3://bucket/"), AccessKey: "access", SecretKey: "secret", Backoff: time.Microsecond,
+		})
+	}
+	exports, err := open("s3://bucket/exports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer exports.Close()
+	e := openMemory(t, "row02")
+	for i := range 6 {
+		mutate(t, e, "t", fmt.Sprintf("row%02d", i), putOp("f", "q", 1, fmt.Sprint(i%2)), putOp("f", "x", 1, fmt.Sprint(i)))
+	}
+	s := snapshotOf(t, e)
+	columns := []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "q", From: "f:q", Type: "string"}, {Name: "x", From: "f:x", Type: "int64"}}
+	for name, partitions := range map[string][]string{"whole": nil, "parts": {"q"}} {
+		job := mustCompile(t, name, &Spec{Table: "t", Columns: columns, PartitionBy: partitions}, nil)
+		if _, err := Run(t.Context(), &RunOptions{Job: job, Source: s, Target: exports}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec := &JoinSpec{Left: JoinSide{Run: "s3://bucket/exports/whole"}, Right: JoinSide{Run: "s3://bucket/exports/parts/"}, Spec: join.Spec{
+		Kind: join.Inner, Method: join.Merge, On: []join.On{{Left: "key"}},
+		Columns: []join.Column{{Name: "key", From: "key.key"}, {Name: "x", From: "left.x"}, {Name: "q", From: "right.q"}},
+	}}
+	j, err := CompileJoin("j", spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := RunJoin(t.Context(), &JoinOptions{Join: j, Out: t.TempDir()}); !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "s3://bucket/exports/whole") {
+		t.Errorf("Got %v without a bucket", err)
+	}
+	out := t.TempDir()
+	m, err := RunJoin(t.Context(), &JoinOptions{Join: j, Out: out, OpenBucket: open})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Verify(t.Context(), filepath.Join(out, "j"))
+	if err != nil || !r.OK() {
+		t.Fatalf("verify: %v, %v", err, r.Err())
+	}
+	var want [][]string
+	for i := range 6 {
+		want = append(want, []string{fmt.Sprintf("row%02d", i), fmt.Sprint(i), fmt.Sprint(i % 2)})
+	}
+	if d := cmp.Diff(want, readFormat(t, r.Dir, m, Parquet)); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+	if m.Join.Left.RunID == "" || m.Join.Right.RunID == "" {
+		t.Errorf("Got %+v", m.Join)
 	}
 }

@@ -42,7 +42,7 @@ type JoinSide struct {
 	// read from the store, both sides at one instant.
 	Job string `yaml:"job,omitempty"`
 	// Run is a published export: the directory of a run, or of a job or join,
-	// of which it is the latest run.
+	// of which it is the latest run; or s3://BUCKET/PREFIX of one.
 	Run string `yaml:"run,omitempty"`
 }
 
@@ -94,9 +94,6 @@ func CompileJoin(name string, s *JoinSpec, find func(job string) *Job) (*Join, e
 			bad(sideNames[i], "it is either a job or a run")
 		case side.Run != "":
 			runs++
-			if inBucket(side.Run) {
-				bad(sideNames[i]+".run", "a run in a bucket cannot be joined; copy it to a directory")
-			}
 		case side.Job == "":
 			bad(sideNames[i], "it is missing: a job of this file, or a published run")
 		default:

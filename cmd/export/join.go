@@ -40,7 +40,8 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		out = spec.Out
 	}
 	log := warnings(p)
-	o := &jobs.JoinOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
+	bucket := func(at string) (target.Target, error) { return cfg.OpenTarget(at, false) }
+	o := &jobs.JoinOptions{OpenBucket: bucket, Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {
 		return fmt.Errorf("%w: no directory to write to: set the join's out, or --out", cli.ErrUsage)
 	}
