@@ -25,7 +25,8 @@ import (
 // realKafka is a broker of the shared tool, of one test, that may be killed.
 type realKafka struct{ tool, dir, brokers string }
 
-func startKafka(t *testing.T) *realKafka {
+// startKafka starts one, with more flags of the tool; it ends with the test.
+func startKafka(t *testing.T, flags ...string) *realKafka {
 	t.Helper()
 	k := &realKafka{tool: realTool(t, "kafka"), dir: t.TempDir()}
 	t.Cleanup(func() {
@@ -33,7 +34,7 @@ func startKafka(t *testing.T) *realKafka {
 			t.Errorf("stop Kafka: %v\n%s", err, out)
 		}
 	})
-	k.run(t, "start", k.dir, "--conf", "group.min.session.timeout.ms=500")
+	k.run(t, append([]string{"start", k.dir, "--conf", "group.min.session.timeout.ms=500"}, flags...)...)
 	brokers, err := os.ReadFile(filepath.Join(k.dir, "bootstrap"))
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +43,14 @@ func startKafka(t *testing.T) *realKafka {
 	return k
 }
 
-// run runs the tool. A start that is given up on a busy machine is tried again.
-func (k *realKafka) run(t *testing.T, args ...string) {
+// run runs the tool and returns what it says. A start that is given up on a busy machine
+// is tried again.
+func (k *realKafka) run(t *testing.T, args ...string) string {
 	t.Helper()
 	for left := 5; ; left-- {
 		out, err := exec.Command(k.tool, args...).CombinedOutput()
 		if err == nil {
-			return
+			return string(out)
 		}
 		if args[0] != "start" || left == 0 {
 			t.Fatalf("kafka %s: %v\n%s", strings.Join(args, " "), err, out)
