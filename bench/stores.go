@@ -16,6 +16,7 @@ import (
 	"sluice/cell"
 	"sluice/pipeline"
 	"sluice/pipeline/buffer"
+	"sluice/pipeline/memory"
 	"sluice/store"
 	"sluice/store/pebblestore"
 )
@@ -322,7 +323,7 @@ func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sa
 	e := generate(s)
 	ends, warmEnds := e.logEnds(e.len()), e.logEnds(e.warm())
 	e = nil // the pipeline reads the topic; its heap should be its own
-	budget, err := buffer.NewBudget(pipeline.DefaultBudgetBytes)
+	all, err := memory.New(pipeline.DefaultMemoryBytes)
 	if err != nil {
 		return sample{}, err
 	}
@@ -336,7 +337,7 @@ func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sa
 		if err != nil {
 			return nil, sample{}, err
 		}
-		o.Client, o.Engine, o.Budget, o.StoreID, o.Group = client, db, budget, db.ID(), group
+		o.Client, o.Engine, o.Memory, o.StoreID, o.Group = client, db, all, db.ID(), group
 		o.DeadLetterTopic = "" // there are none, and the topic was not made
 		o.Flush.MaxRecords, o.Backfill = s.Batch, backfill
 		p, err := pipeline.New(o)

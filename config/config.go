@@ -60,10 +60,12 @@ type Config struct {
 	// process, the wait for the commits of what is buffered. It is shorter
 	// than kafka.session_timeout; 0 does not wait.
 	DrainTimeout time.Duration `yaml:"drain_timeout" default:"5s"`
-	// Memory bounds the fetched and buffered records of all pipelines: a quarter
-	// is for what is fetched ahead, the rest for what is buffered. At the bound
-	// fetching pauses.
-	Memory Size `yaml:"memory" default:"256MiB"`
+	// Memory bounds what all pipelines together hold of records: a quarter is
+	// for what is fetched ahead, a quarter for what that unfolds to, and half
+	// for what it becomes until the store has it. At the bound fetching pauses.
+	// A record batch that takes more than half of it decoded stops its partition
+	// with an error.
+	Memory Size `yaml:"memory" default:"384MiB"`
 	// Log is what the process writes to standard error.
 	Log Log `yaml:"log"`
 
@@ -328,8 +330,8 @@ type Fetch struct {
 	// A larger one stops its partition with an error.
 	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"128MiB"`
 	// Buffer is how many bytes of a partition are fetched ahead of the worker
-	// that maps them; less where the partitions of the pipeline would take more
-	// than a quarter of its memory together.
+	// that maps them; less where the partitions of all pipelines would take more
+	// than a quarter of memory together.
 	Buffer Size `yaml:"buffer" default:"8MiB"`
 }
 

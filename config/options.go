@@ -103,14 +103,9 @@ func (c *Config) findTable(byKey map[string]*store.TableDescriptor) func(string)
 	}
 }
 
-// BufferBytes is the part of Memory for buffered records; the rest is for what all
-// pipelines fetch ahead of them.
-func (c *Config) BufferBytes() int64 { return int64(c.Memory) / 4 * 3 }
-
 // PipelineOptions returns the options of a pipeline of the file, its rules
-// compiled, without what the process shares: Client, Engine, StoreID, Budget (of
-// BufferBytes) and Logger. What it fetches ahead is bounded by its part of the rest
-// of Memory.
+// compiled, without what the process shares: Client, Engine, StoreID, Memory (of
+// Config.Memory) and Logger.
 func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	p, ok := c.Pipelines[name]
 	if !ok {
@@ -139,7 +134,6 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 		Fetch: &kafka.FetchOptions{
 			MaxWait: p.Fetch.MaxWait, MinBytes: int(p.Fetch.MinBytes), MaxPartitionBytes: int(p.Fetch.MaxPartitionBytes),
 			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(p.Fetch.MaxBatchBytes), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
-			TotalBytes: (int64(c.Memory) - c.BufferBytes()) / int64(len(c.Pipelines)),
 		},
 	}
 	for _, n := range p.Partitions {

@@ -318,8 +318,8 @@ func TestDefaultsAndValues(t *testing.T) {
 	if o.Start.Time.UnixMilli() != p.Start.Time || o.Flush.MaxBytes != 3<<19 || o.Plan == nil || o.Name != "p" || o.DrainTimeout != 5*time.Second {
 		t.Errorf("Got %+v", o)
 	}
-	if o.Fetch.TotalBytes+c.BufferBytes() != int64(c.Memory) {
-		t.Errorf("Got %d bytes to fetch and %d to buffer of %d", o.Fetch.TotalBytes, c.BufferBytes(), c.Memory)
+	if c.Memory != pipeline.DefaultMemoryBytes {
+		t.Errorf("Got memory of %v, want the pipelines' own default", c.Memory)
 	}
 	poison := pipeline.Poison{Policies: map[string]pipeline.Policy{"json": pipeline.DropRecords, "store": pipeline.RetryRecords}, Retries: 10, Window: 10_000}
 	if diff := cmp.Diff(poison, o.Poison); diff != "" {

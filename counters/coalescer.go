@@ -54,7 +54,10 @@ const (
 	maxFamilies = 64
 	// sumBytes is what one sum holds beside its key: the struct, and two slots,
 	// as the table is at most half full.
-	sumBytes = 56 + 2*8
+	sumBytes = sumSize + 2*8
+	sumSize  = 56
+	// minSums is the least that sums and their keys grow to.
+	minSums = 64
 )
 
 // NewCoalescer returns an empty Coalescer.
@@ -88,16 +91,78 @@ func (c *Coalescer) Add(table, familyName string, row, qualifier []byte, delta i
 	c.arena = append(append(c.arena, row...), qualifier...)
 	c.slots[i] = h&^0xFFFFFFFF | uint64(uint32(len(c.sums)))
 	if 2*len(c.sums) > len(c.slots) {
-		c.grow()
+		c.grow(2 * len(c.slots))
 	}
 }
 
-// Len returns the number of counters.
-func (c *Coalescer) Len() int { return len(c.sums) }
+// Len returns the number of counters, 0 of nil.
+func (c *Coalescer) Len() int {
+	if c == nil {
+		return 0
+	}
+	return len(c.sums)
+}
 
 // Bytes returns the memory that the counters hold. It grows with Add and is 0
 // after Reset, though the memory is kept.
 func (c *Coalescer) Bytes() int { return len(c.arena) + len(c.sums)*sumBytes }
+
+// Held returns the memory that c keeps, in bytes: at least Bytes.
+func (c *Coalescer) Held() int {
+	return cap(c.arena) + cap(c.sums)*sumSize + len(c.slots)*8
+}
+
+// Growth returns how much memory Reserve allocates for n counters more with keys of as
+// many bytes, while what it outgrows is still held. Of nil, it is that of a new
+// Coalescer besides.
+func (c *Coalescer) Growth(n, keys int) int {
+	if c == nil {
+		c = new(Coalescer)
+	}
+	size := 0
+	if room := grown(len(c.sums), cap(c.sums), n); room > cap(c.sums) {
+		size += room * sumSize
+	}
+	if room := grown(len(c.arena), cap(c.arena), keys); room > cap(c.arena) {
+		size += room
+	}
+	if slots := c.slotsFor(n); slots > len(c.slots) {
+		size += slots * 8
+	}
+	return size
+}
+
+// Reserve makes room for n counters more with keys of as many bytes together: the next
+// n calls of Add allocate nothing.
+func (c *Coalescer) Reserve(n, keys int) {
+	if room := grown(len(c.sums), cap(c.sums), n); room > cap(c.sums) {
+		c.sums = append(make([]sum, 0, room), c.sums...)
+	}
+	if room := grown(len(c.arena), cap(c.arena), keys); room > cap(c.arena) {
+		c.arena = append(make([]byte, 0, room), c.arena...)
+	}
+	if slots := c.slotsFor(n); slots > len(c.slots) {
+		c.grow(slots)
+	}
+}
+
+// slotsFor returns how many slots n counters more need.
+func (c *Coalescer) slotsFor(n int) int {
+	slots := max(len(c.slots), minSlots)
+	for 2*(len(c.sums)+n) > slots {
+		slots *= 2
+	}
+	return slots
+}
+
+// grown returns the capacity that a slice of length n and capacity room is to have for
+// more elements: room where they fit.
+func grown(n, room, more int) int {
+	if n+more <= room {
+		return room
+	}
+	return max(minSums, 2*room, n+more)
+}
 
 // Deltas calls yield with each counter's delta, in the order of their first
 // increments, until it returns false: an iter.Seq. The slices are valid until
@@ -165,10 +230,10 @@ func (c *Coalescer) holds(s *sum, row, qualifier []byte) bool {
 	return string(r) == string(row) && string(q) == string(qualifier)
 }
 
-// grow doubles the slots. A slot holds only the hash's high half, so that the
+// grow makes the slots as many, a power of two. A slot holds only the hash's high half, so that the
 // sums are hashed again.
-func (c *Coalescer) grow() {
-	c.slots = make([]uint64, 2*len(c.slots))
+func (c *Coalescer) grow(slots int) {
+	c.slots = make([]uint64, slots)
 	mask := uint64(len(c.slots) - 1)
 	for n := range c.sums {
 		s := &c.sums[n]

@@ -63,7 +63,7 @@ func RunAudit(ctx context.Context, o *AuditOptions) ([]Audit, error) {
 	}
 	a := &auditor{AuditOptions: o}
 	if o.Client != nil {
-		a.broker = &client{c: o.Client, limit: auditMemory}
+		a.broker = &client{c: o.Client}
 		a.compacted = func(ctx context.Context, topic string) (bool, error) {
 			policy, err := o.Client.TopicSetting(ctx, topic, "cleanup.policy")
 			return strings.Contains(policy, "compact"), err
@@ -73,8 +73,6 @@ func RunAudit(ctx context.Context, o *AuditOptions) ([]Audit, error) {
 }
 
 const (
-	// auditMemory makes room for two fetches of a partition.
-	auditMemory     = 64 << 20
 	defaultPatience = 30 * time.Second
 	// named bounds how many offsets a problem names.
 	named = 5

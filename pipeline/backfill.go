@@ -38,7 +38,7 @@ func (w *worker) changeOver(bulk bool) {
 	if bulk {
 		// One batch is filled, one waits, one is applied.
 		records = max(records, o.Backfill.MaxRecords/w.workers)
-		bytes = max(bytes, o.Budget.Limit()/int64(3*w.workers))
+		bytes = max(bytes, o.Memory.Buffered().Limit()/int64(3*w.workers))
 	}
 	w.buf.Resize(records, bytes)
 	w.state.changeOver(bulk)

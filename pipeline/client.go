@@ -5,14 +5,15 @@ import (
 	"fmt"
 
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/memory"
 )
 
 // client is a broker over package kafka.
 type client struct {
-	c     *kafka.Client
-	fetch *kafka.FetchOptions
-	group string
-	limit int64 // bytes of the write buffers
+	c      *kafka.Client
+	fetch  *kafka.FetchOptions
+	group  string
+	memory *memory.Budget // nil = one of its own for each fetcher
 }
 
 var _ broker = (*client)(nil)
@@ -67,10 +68,7 @@ func (c *client) fetcher(ids map[string][16]byte) fetcher {
 	if c.fetch != nil {
 		o = *c.fetch
 	}
-	if o.TotalBytes <= 0 {
-		o.TotalBytes = c.limit / 4
-	}
-	o.TopicIDs = ids
+	o.TopicIDs, o.Memory = ids, c.memory
 	return clientFetcher{c.c.NewFetcher(&o)}
 }
 

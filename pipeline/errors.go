@@ -9,6 +9,7 @@ import (
 	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -109,7 +110,7 @@ var errReopen = errors.New("pipeline: the log moved backwards")
 // fatal reports whether trying again cannot help.
 func fatal(err error) bool {
 	for _, stop := range []error{
-		ErrDataLoss, ErrTopicChanged, ErrNotCommitted, ErrPoison, errPoisonedOutbox, kafka.ErrClosed,
+		ErrDataLoss, ErrTopicChanged, ErrNotCommitted, ErrPoison, errPoisonedOutbox, kafka.ErrClosed, memory.ErrTooLarge,
 		store.ErrClosed, store.ErrCorrupt, store.ErrReadOnly, store.ErrLocked, store.ErrUnsupported, store.ErrInvalidSchema,
 	} {
 		if errors.Is(err, stop) {

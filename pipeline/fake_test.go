@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sluice/cell"
+	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -343,7 +344,7 @@ func newTest(t testing.TB, e store.Engine, b *fakeBroker, opts ...testOption) *P
 		t.Fatal(err)
 	}
 	return &Pipeline{
-		opts: o, log: o.Logger, broker: b, version: "v1", retry: time.Millisecond, status: newStatus(),
+		opts: o, buffers: buffer.NewBudgetOf(o.Memory.Buffered()), log: o.Logger, broker: b, version: "v1", retry: time.Millisecond, status: newStatus(),
 		newMapper: func() mapper { return &testMapper{} },
 	}
 }

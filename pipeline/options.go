@@ -7,9 +7,9 @@ import (
 	"log/slog"
 	"time"
 
-	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -89,7 +89,7 @@ const (
 
 	DefaultDrainTimeout = 5 * time.Second // half of kafka's default session timeout: a leaving owner is done before another begins
 	DefaultInFlight     = 2               // one in the engine, one ready; the third is being filled
-	DefaultBudgetBytes  = 256 << 20
+	DefaultMemoryBytes  = 384 << 20       // half of it holds two batches of two busy partitions, and a third of each
 )
 
 // Options configures a Pipeline. Name, Topics, Client, Plan and Engine are
@@ -118,8 +118,10 @@ type Options struct {
 
 	Flush    Flush
 	Backfill Backfill
-	Budget   *buffer.Budget // memory of the buffers; default one of DefaultBudgetBytes
-	InFlight int            // batches of a partition handed over and not yet applied, 1..8; default DefaultInFlight
+	// Memory bounds what is fetched, decoded and buffered; pipelines may share it.
+	// Default: one of DefaultMemoryBytes.
+	Memory   *memory.Budget
+	InFlight int // batches of a partition handed over and not yet applied, 1..8; default DefaultInFlight
 
 	// DrainTimeout bounds how long a partition that is taken away, or that
 	// stops, goes on applying what it has buffered. 0 = DefaultDrainTimeout;
@@ -141,9 +143,7 @@ type Options struct {
 	SessionTimeout time.Duration // of the group; 0 = kafka's default
 	Heartbeat      time.Duration // 0 = kafka's default
 	Rebalance      time.Duration // 0 = kafka's default
-	// Fetch tunes fetching; nil = the defaults. Its TotalBytes default to a
-	// quarter of the budget, shared by the partitions; they are held besides
-	// the budget.
+	// Fetch tunes fetching; nil = the defaults. Its Memory is that of the options.
 	Fetch *kafka.FetchOptions
 	// CommitInterval is how often the stored offsets are shown to Kafka, for
 	// lag tools; default 5 s.
@@ -222,9 +222,9 @@ func (o *Options) validate() error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Budget == nil {
+	if o.Memory == nil {
 		var err error
-		if o.Budget, err = buffer.NewBudget(DefaultBudgetBytes); err != nil {
+		if o.Memory, err = memory.New(DefaultMemoryBytes); err != nil {
 			return fmt.Errorf("pipeline %s: %w", o.Name, err)
 		}
 	}

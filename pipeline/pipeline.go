@@ -45,6 +45,7 @@ const (
 // Pipeline is the ingest of some topics into one engine by one mapping.
 type Pipeline struct {
 	opts      Options
+	buffers   *buffer.Budget
 	log       *slog.Logger
 	broker    broker
 	newMapper func() mapper
@@ -64,6 +65,7 @@ func New(o *Options) (*Pipeline, error) {
 	if err := p.opts.validate(); err != nil {
 		return nil, err
 	}
+	p.buffers = buffer.NewBudgetOf(p.opts.Memory.Buffered())
 	switch {
 	case o.Client == nil:
 		return nil, fmt.Errorf("pipeline %s: no client", o.Name)
@@ -72,7 +74,7 @@ func New(o *Options) (*Pipeline, error) {
 	}
 	p.newMapper = func() mapper { return o.Plan.NewMapper() }
 	p.version = o.Plan.Version()
-	p.broker = &client{c: o.Client, fetch: o.Fetch, group: p.opts.Group, limit: p.opts.Budget.Limit()}
+	p.broker = &client{c: o.Client, fetch: o.Fetch, group: p.opts.Group, memory: p.opts.Memory}
 	p.log = p.opts.Logger.With("pipeline", o.Name)
 	return p, nil
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
-	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
+	"sluice/pipeline/memory"
 	"sluice/store"
 	"sluice/store/pebblestore"
 )
@@ -660,10 +660,11 @@ func TestSchedule29BusyForMinutes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(t, newEngine(t))
-		budget, err := buffer.NewBudget(256 << 10)
+		all, err := memory.New(800 << 10)
 		if err != nil {
 			t.Fatal(err)
 		}
+		budget := all.Buffered()
 		var busy atomic.Bool
 		busy.Store(true)
 		var most atomic.Int64
@@ -673,7 +674,7 @@ func TestSchedule29BusyForMinutes(t *testing.T) {
 				return false, store.ErrTransient
 			}
 			return true, nil
-		}}, func(o *Options) { o.Budget, o.Flush.MaxRecords = budget, 5000 })
+		}}, func(o *Options) { o.Memory, o.Flush.MaxRecords = all, 5000 })
 		for range 10 {
 			s.load(600)
 			<-time.After(time.Minute)
@@ -1014,14 +1015,14 @@ func TestSchedule40StoppedInEachPhase(t *testing.T) {
 		},
 		"out of memory": func(s *schedule) (store.Engine, testOption) {
 			s.load(100)
-			budget, err := buffer.NewBudget(1)
+			all, err := memory.New(1 << 20)
 			if err != nil {
 				s.t.Fatal(err)
 			}
-			if !budget.TryAcquire(1) { // for good
-				s.t.Fatal("no byte")
+			if _, ok := all.Buffered().Try(all.Buffered().Limit()); !ok { // for good
+				s.t.Fatal("no memory")
 			}
-			return s.e, func(o *Options) { o.Budget = budget }
+			return s.e, func(o *Options) { o.Memory = all }
 		},
 		"in bulk": func(s *schedule) (store.Engine, testOption) {
 			s.load(1000)

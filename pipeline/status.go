@@ -89,7 +89,7 @@ type Metrics struct {
 	Rebalances                                      int64
 	Relayed                                         int64 // dead letters produced to the topic
 	RelayErrors                                     int64
-	BufferBytes                                     int64 // held of the budget, by all its users
+	BufferBytes                                     int64 // buffered, by all users of the memory
 	BufferLimit                                     int64
 	DeadLetters                                     map[DeadLetterKey]int64
 }
@@ -411,7 +411,8 @@ func (p *Pipeline) Metrics() Metrics {
 	m := s.metrics
 	m.DeadLetters = maps.Clone(m.DeadLetters)
 	s.mu.Unlock()
-	m.BufferBytes, m.BufferLimit = p.opts.Budget.Used(), p.opts.Budget.Limit()
+	buffered := p.opts.Memory.Buffered()
+	m.BufferBytes, m.BufferLimit = buffered.Used(), buffered.Limit()
 	return m
 }
 

@@ -11,6 +11,7 @@ import (
 	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -52,7 +53,7 @@ type worker struct {
 func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error) {
 	f := p.opts.Flush
 	buf, err := buffer.New(&buffer.Options{
-		MaxRecords: f.MaxRecords, MaxBytes: f.MaxBytes, MaxAge: f.MaxAge, Budget: p.opts.Budget,
+		MaxRecords: f.MaxRecords, MaxBytes: f.MaxBytes, MaxAge: f.MaxAge, Budget: p.buffers,
 		Separate: p.opts.Engine.Traits().Atomic != store.AtomicBatch,
 	})
 	if err != nil {
@@ -279,7 +280,7 @@ func (w *worker) session(ctx, hard context.Context) error {
 	// What is buffered was read while the log still had it: where the log has
 	// moved since, it may not come again. What is before a poisonous record is
 	// good.
-	if (err == nil || errors.Is(err, errReopen) || isPoison(err)) && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
+	if (err == nil || errors.Is(err, errReopen) || isPoison(err) || errors.Is(err, memory.ErrTooLarge)) && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
 		if ferr := w.flush(hard); err == nil {
 			err = ferr
 		}
@@ -390,6 +391,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 	if b.LeaderEpoch >= 0 {
 		w.epoch = b.LeaderEpoch
 	}
+	w.buf.Lent(b.Borrowed())
 	rec := mapping.Record{Topic: w.src.Topic, Partition: w.partition}
 	aborted := b.Aborted
 	for i := range b.Records {
@@ -489,6 +491,14 @@ func (w *worker) add(ctx context.Context, offset int64, out *mapping.Output) (er
 	if err == nil && out.Late {
 		w.buf.Late()
 	}
+	return w.tooLarge(offset, err)
+}
+
+// tooLarge names the record that err is about, where that is its memory.
+func (w *worker) tooLarge(offset int64, err error) error {
+	if errors.Is(err, memory.ErrTooLarge) {
+		return fmt.Errorf("what the record at offset %d of %s becomes cannot be buffered: %w", offset, w.name, err)
+	}
 	return err
 }
 
@@ -525,7 +535,7 @@ func (w *worker) dead(ctx context.Context, r *kafka.Record, reason *mapping.Erro
 		d.Headers = append(d.Headers, buffer.Header(h))
 	}
 	for {
-		err := w.buf.Dead(ctx, d)
+		err := w.tooLarge(d.Offset, w.buf.Dead(ctx, d))
 		if !errors.Is(err, buffer.ErrFull) {
 			return err
 		}

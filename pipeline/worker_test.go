@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/pipeline/buffer"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -125,7 +125,7 @@ func TestStopDrainsOrLeavesIt(t *testing.T) {
 			waitFor(t, func() bool { return r.first().Position == 3 })
 			r.stop()
 			if drain < 0 {
-				waitFor(t, func() bool { return r.Pipeline.opts.Budget.Used() > 0 })
+				waitFor(t, func() bool { return r.Pipeline.opts.Memory.Buffered().Used() > 0 })
 			}
 			close(leave)
 			if err := r.close(); err != nil {
@@ -396,13 +396,14 @@ func TestRefusedDeadLetterStops(t *testing.T) {
 }
 
 // Partitions that want more memory than there is must not wait for each other.
-func TestBudgetIsSharedWithoutDeadlock(t *testing.T) {
+func TestMemoryIsSharedWithoutDeadlock(t *testing.T) {
 	t.Parallel()
 	e, b := newEngine(t), newFakeBroker(6)
-	budget, err := buffer.NewBudget(100 << 10) // one partition's charge and a bit
+	all, err := memory.New(500 << 10)
 	if err != nil {
 		t.Fatal(err)
 	}
+	budget := all.Buffered() // room for what one partition takes, and a bit
 	partitions := []int32{0, 1, 2, 3, 4, 5}
 	var most atomic.Int64
 	faulty := &faultyEngine{Engine: e, fault: func(*store.Batch) (bool, error) {
@@ -410,7 +411,7 @@ func TestBudgetIsSharedWithoutDeadlock(t *testing.T) {
 		return true, nil
 	}}
 	r := start(t, newTest(t, faulty, b, func(o *Options) {
-		o.Budget = budget
+		o.Memory = all
 		o.Flush.MaxRecords = 5000
 	}), partitions...)
 	values := make([]string, 600)
@@ -436,10 +437,11 @@ func TestPausedPartitionHoldsNoMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem, b := newEngine(t), newFakeBroker(2)
-		budget, err := buffer.NewBudget(100 << 10)
+		all, err := memory.New(800 << 10)
 		if err != nil {
 			t.Fatal(err)
 		}
+		budget := all.Buffered()
 		leave := make(chan struct{})
 		var once sync.Once
 		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (_ bool, err error) {
@@ -448,7 +450,7 @@ func TestPausedPartitionHoldsNoMemory(t *testing.T) {
 			}
 			return err == nil, err
 		}}
-		r := start(t, newTest(t, e, b, func(o *Options) { o.Budget = budget }), 0, 1)
+		r := start(t, newTest(t, e, b, func(o *Options) { o.Memory = all }), 0, 1)
 		b.produce(0, "a")
 		synctest.Wait() // it is in the engine
 		b.produce(0, "b")
@@ -456,7 +458,7 @@ func TestPausedPartitionHoldsNoMemory(t *testing.T) {
 		b.change(func() { b.offline = map[int32]bool{0: true} })
 		close(leave)
 		waitFor(t, func() bool { return r.first().Paused != "" })
-		b.produce(1, "bad"+strings.Repeat("x", 120<<10)) // more than the budget: it passes alone
+		b.produce(1, "bad"+strings.Repeat("x", 260<<10)) // with its batch, all of it
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if err := r.WaitStored(ctx, map[string]map[int32]int64{"t": {1: 1}}); err != nil {

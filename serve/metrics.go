@@ -31,6 +31,7 @@ type descriptions struct {
 	lag, lagSeconds, position, floor, logStart, end, records, lost *prometheus.Desc
 	fetchBytes, fetchErrors, rebalances, assigned, generation      *prometheus.Desc
 	late, fetchSeconds, flushOps, fenced, backpressure             *prometheus.Desc
+	memoryBytes, memoryLimit                                       *prometheus.Desc
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
 	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
@@ -72,8 +73,10 @@ func newDescriptions() *descriptions {
 		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
 		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
 
-		bufferBytes:    describe("write_buffer_bytes", "Memory of fetched and buffered records.", "pipeline"),
-		bufferLimit:    describe("write_buffer_limit_bytes", "Memory at which fetching pauses.", "pipeline"),
+		bufferBytes:    describe("write_buffer_bytes", "Memory of buffered records, of all pipelines.", "pipeline"),
+		bufferLimit:    describe("write_buffer_limit_bytes", "Memory at which nothing more is buffered: half of sluice_memory_limit_bytes.", "pipeline"),
+		memoryBytes:    describe("memory_bytes", "Memory that the pipelines hold, by part: fetched (and asked for), decoded, buffered.", "part"),
+		memoryLimit:    describe("memory_limit_bytes", "Memory that all parts never exceed together."),
 		flushSeconds:   describe("flush_duration_seconds", "Time from handing a batch to the store to its durable commit.", "pipeline"),
 		flushConflicts: describe("flush_conflicts_total", "Batches dropped because the stored offset was another one.", "pipeline"),
 		flushOps:       describe("flush_mutations_total", "Changes that were stored, by kind; increments of one counter in one batch are one.", "pipeline", "kind"),
@@ -161,6 +164,13 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	if f := c.s.o.Exports; f != nil {
 		for _, x := range f() {
 			c.export(e, &x)
+		}
+	}
+	if f := c.s.o.Memory; f != nil {
+		m := f()
+		e.gauge(c.d.memoryLimit, float64(m.Limit))
+		for _, p := range m.Parts {
+			e.gauge(c.d.memoryBytes, float64(p.Bytes), p.Part)
 		}
 	}
 	if f := c.s.o.StoreStatus; f != nil {

@@ -46,6 +46,8 @@ func TestMetrics(t *testing.T) {
 		`sluice_kafka_rebalances_total{pipeline="views"} 53`,
 		`sluice_kafka_assigned_partitions{pipeline="views"} 1`,
 		`sluice_kafka_generation{pipeline="views"} 54`,
+		`sluice_memory_bytes{part="decoded"} 22`,
+		`sluice_memory_limit_bytes 100`,
 		`sluice_write_buffer_bytes{pipeline="views"} 61`,
 		`sluice_write_buffer_limit_bytes{pipeline="views"} 62`,
 		`sluice_flush_duration_seconds_bucket{pipeline="views",le="0.1"} 7`,

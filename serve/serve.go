@@ -74,6 +74,8 @@ type Options struct {
 	CloseBreakers func(ctx context.Context, pipeline string) (int, error)
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
+	// Memory returns what the pipelines hold together; nil = nothing.
+	Memory func() MemoryStatus
 	// Version is shown by /version and as sluice_build_info.
 	Version api.Version
 	// MaxBodyBytes bounds a request's body. Default: DefaultMaxBodyBytes.

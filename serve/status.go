@@ -127,6 +127,18 @@ type ExportRun struct {
 	Error       string    `json:"error,omitempty"`
 }
 
+// MemoryStatus is the memory that all pipelines share.
+type MemoryStatus struct {
+	Limit int64 // bytes
+	Parts []MemoryPart
+}
+
+// MemoryPart is what is held of one part: fetched, decoded or buffered.
+type MemoryPart struct {
+	Part  string
+	Bytes int64
+}
+
 // StoreStatus is what the engine does now and has done since it was opened.
 type StoreStatus struct {
 	Commits       uint64    `json:"commits"`

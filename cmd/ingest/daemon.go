@@ -17,9 +17,9 @@ import (
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/pipeline"
-	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
+	"sluice/pipeline/memory"
 	"sluice/serve"
 	"sluice/store"
 )
@@ -31,6 +31,7 @@ type daemon struct {
 	log       *slog.Logger
 	engine    config.Engine
 	client    *kafka.Client        // for what no pipeline does
+	memory    *memory.Budget       // of all pipelines
 	clients   []*kafka.Client      // one a pipeline, so that each has metrics of its own
 	pipelines []*pipeline.Pipeline // by name
 	schedules *schedule.Runner     // of exports; nil = no job has a schedule
@@ -72,8 +73,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 	if err := awaitTopics(ctx, d.client, cfg); err != nil {
 		return nil, err
 	}
-	budget, err := buffer.NewBudget(cfg.BufferBytes())
-	if err != nil {
+	if d.memory, err = memory.New(int64(cfg.Memory)); err != nil {
 		return nil, err
 	}
 	for _, name := range cfg.PipelineNames() {
@@ -86,7 +86,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 			return nil, err
 		}
 		d.clients = append(d.clients, c)
-		o.Client, o.Engine, o.Budget, o.Logger = c, d.engine, budget, log
+		o.Client, o.Engine, o.Memory, o.Logger = c, d.engine, d.memory, log
 		o.CreateTable = cfg.TableCreator(d.engine, log)
 		if o.StoreID, err = storeID(ctx, d.engine); err != nil {
 			return nil, err
@@ -206,7 +206,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err

@@ -70,6 +70,15 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 	return out
 }
 
+// memoryStatus is what the pipelines hold together.
+func (d *daemon) memoryStatus() serve.MemoryStatus {
+	out := serve.MemoryStatus{Limit: d.memory.Limit()}
+	for _, s := range d.memory.Shares() {
+		out.Parts = append(out.Parts, serve.MemoryPart{Part: s.Name(), Bytes: s.Used()})
+	}
+	return out
+}
+
 // histogram turns counts a bucket into cumulative ones.
 func histogram(bounds []float64, counts []int64, count int64, seconds float64) serve.Histogram {
 	out := serve.Histogram{Bounds: bounds, Count: uint64(count), Sum: seconds}

@@ -18,9 +18,9 @@ import (
 	"sluice/config"
 	"sluice/examples"
 	"sluice/pipeline"
-	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
+	"sluice/pipeline/memory"
 	"sluice/store"
 	"sluice/store/pebblestore"
 )
@@ -100,11 +100,11 @@ func (in *input) run(t *testing.T, codec kafka.Compression, partitions int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	budget, err := buffer.NewBudget(32 << 20)
+	bound, err := memory.New(32 << 20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Client, o.Engine, o.StoreID, o.Budget, o.DeadLetterTopic = client, db, db.ID(), budget, ""
+	o.Client, o.Engine, o.StoreID, o.Memory, o.DeadLetterTopic = client, db, db.ID(), bound, ""
 	o.Flush.MaxRecords = 40
 	o.Backfill = pipeline.Backfill{Lag: 50, MaxRecords: 400} // and from there on as it comes
 	p, err := pipeline.New(o)

@@ -28,15 +28,16 @@ var packages = map[string][]string{
 	"store/hbasestore/internal/hbase": {},
 	"store/hbasestore/bare":           {"cell", "store/hbasestore/internal/hbase"},
 
-	"pipeline/kafka":           {"cell"},
+	"pipeline/memory":          {},
+	"pipeline/kafka":           {"cell", "pipeline/memory"},
 	"pipeline/kafka/embedded":  {},
 	"pipeline/decode":          {},
 	"pipeline/decode/registry": {"pipeline/decode"},
 	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "counters", "pipeline/decode"},
-	"pipeline/buffer":          {"cell", "region", "store", "counters"},
+	"pipeline/buffer":          {"cell", "region", "store", "counters", "pipeline/memory"},
 	"pipeline": {
 		"cell", "region", "store", "counters",
-		"pipeline/kafka", "pipeline/decode", "pipeline/mapping", "pipeline/buffer",
+		"pipeline/memory", "pipeline/kafka", "pipeline/decode", "pipeline/mapping", "pipeline/buffer",
 	},
 
 	"pipeline/rebuild": {"cell", "region", "store", "counters", "pipeline", "pipeline/decode", "pipeline/kafka", "pipeline/mapping"},

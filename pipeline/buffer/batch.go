@@ -5,7 +5,7 @@ import (
 	"unsafe"
 
 	"sluice/cell"
-	"sluice/counters"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -71,32 +71,35 @@ type Batch struct {
 	// Store holds the mutations, the counters' sums and the one Advance.
 	Store store.Batch
 
-	budget    *Budget
-	charged   int64 // of the budget; ≥ Bytes
-	coalescer *counters.Coalescer
-	chunks    [][]byte
-	opChunks  [][]cell.Op
-	deletes   bool // has a delete: no increment may follow
-	alone     bool // has a record that must be the only one
-	large     bool // has memory besides the chunks, to be let go of
+	budget   *Budget
+	grant    memory.Grant // of the budget
+	taken    int64        // of it: memory that was allocated; ≥ Bytes
+	body     *body        // nil = nothing is in it
+	chunks   [][]byte
+	opChunks [][]cell.Op
+	deletes  bool // has a delete: no increment may follow
+	alone    bool // has a record that must be the only one
+	large    bool // has memory besides the chunks, to be let go of
 }
 
 // Release gives the batch's memory back to the budget. The batch and every slice
 // of it are invalid afterwards.
 func (b *Batch) Release() {
-	charged := b.charged
-	if b.large {
-		clear(b.Store.Mutations)
-		clear(b.Store.Counters)
-	}
+	b.free()
 	clear(b.Store.Records) // their memory is their own
 	b.Store.Reset()
-	b.coalescer.Reset()
+	b.Store.Records = nil
 	b.Summary = Summary{}
-	b.charged, b.deletes, b.alone = 0, false, false
-	budget := b.budget
-	budget.reclaim(b) // it is somebody else's from here on
-	budget.Release(charged)
+	b.deletes, b.alone = false, false
+	b.budget.batches.Put(b) // it is somebody else's from here on
+}
+
+// sums returns how many counters are summed.
+func (b *Batch) sums() int {
+	if b.body == nil {
+		return 0
+	}
+	return b.body.coalescer.Len()
 }
 
 // empty reports whether nothing was covered since the last Take.
@@ -104,13 +107,18 @@ func (b *Batch) empty() bool { return b.Counts == Counts{} }
 
 // alloc returns n bytes of the arena, with no spare capacity.
 func (b *Batch) alloc(n int) []byte {
+	if n == 0 {
+		return nil
+	}
 	if n > chunkBytes/4 {
 		b.large = true
+		b.taken += int64(n)
 		return make([]byte, 0, n) // rare, and it would waste up to a whole chunk
 	}
 	last := len(b.chunks) - 1
 	if last < 0 || cap(b.chunks[last])-len(b.chunks[last]) < n {
-		b.chunks = append(b.chunks, b.budget.chunk())
+		b.taken += chunkBytes
+		b.chunks = append(b.chunks, b.budget.chunks.Get(chunkBytes))
 		last++
 	}
 	c := b.chunks[last]
@@ -120,13 +128,18 @@ func (b *Batch) alloc(n int) []byte {
 
 // allocOps returns n operations of the arena, with no spare capacity.
 func (b *Batch) allocOps(n int) []cell.Op {
+	if n == 0 {
+		return nil
+	}
 	if n > chunkOps/4 {
 		b.large = true
+		b.taken += int64(n) * opSize
 		return make([]cell.Op, 0, n)
 	}
 	last := len(b.opChunks) - 1
 	if last < 0 || cap(b.opChunks[last])-len(b.opChunks[last]) < n {
-		b.opChunks = append(b.opChunks, b.budget.opChunk())
+		b.taken += chunkOps * opSize
+		b.opChunks = append(b.opChunks, b.budget.ops.Get(chunkOps))
 		last++
 	}
 	c := b.opChunks[last]
@@ -136,7 +149,10 @@ func (b *Batch) allocOps(n int) []cell.Op {
 
 // sumDeltas moves the coalesced counters into Store.
 func (b *Batch) sumDeltas() {
-	for d := range b.coalescer.Deltas {
+	if b.body == nil {
+		return
+	}
+	for d := range b.body.coalescer.Deltas {
 		b.Store.Counters = append(b.Store.Counters, store.CounterDelta(d))
 	}
 }

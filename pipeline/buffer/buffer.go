@@ -82,6 +82,7 @@ type Buffer struct {
 	separate int64 // below this offset increments are not summed
 	never    bool  // they are never summed
 	waited   time.Duration
+	lent     int64 // of the budget, to the records that are added
 }
 
 // New returns an empty buffer that expects offset 0; see Start.
@@ -175,7 +176,7 @@ func (b *Buffer) Due() (t time.Time, ok bool) {
 //
 // Its error is ErrFull, and nothing was added, where the batch must be taken
 // first. With nothing buffered it waits for the budget instead; then the error
-// wraps ctx's.
+// wraps ctx's, or is a *memory.TooLargeError where the record does not fit it.
 func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) error {
 	if b.cur.alone {
 		return ErrFull
@@ -193,20 +194,22 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 		return ErrFull // see AddRecords
 	}
 	need := int64(z.plain) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize
-	if err := b.reserve(ctx, need+int64(z.counter)+int64(z.increments)*2*deltaSize); err != nil {
+	separate := b.never || offset < b.separate
+	d := demand{bytes: z.plain, ops: z.ops, mutations: z.mutations, deltas: z.increments}
+	if separate {
+		d.bytes += z.counter
+		need += int64(z.counter) + int64(z.increments)*deltaSize
+	} else {
+		d.sums, d.keys = z.increments, z.counter
+	}
+	if err := b.reserve(ctx, &d); err != nil {
 		return err
 	}
 	c := b.cur
 	b.cover(offset)
 	c.Counts.Applied++
-	separate := b.never || offset < b.separate
-	room := z.plain
-	if separate {
-		room += z.counter
-		need += int64(z.counter) + int64(z.increments)*deltaSize
-	}
-	before := c.coalescer.Bytes()
-	arena := c.alloc(room)
+	before := c.body.coalescer.Bytes()
+	arena, all := c.alloc(d.bytes), c.allocOps(d.ops)
 	for i := range ms {
 		m := &ms[i]
 		var row []byte
@@ -217,13 +220,13 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 				if separate {
 					arena = c.delta(offset, m, op, arena)
 				} else {
-					c.coalescer.Add(m.Table, op.Family, m.Row, op.Qualifier, op.Delta, op.Time, offset)
+					c.body.coalescer.Add(m.Table, op.Family, m.Row, op.Qualifier, op.Delta, op.Time, offset)
 				}
 				continue
 			}
 			if ops == nil {
 				arena, row = put(arena, m.Row)
-				ops = c.allocOps(len(m.Ops) - j)
+				ops = all[len(all):]
 			}
 			c.Ops.add(op.Type)
 			ops = append(ops, *op)
@@ -232,12 +235,14 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 			arena, to.Value = put(arena, op.Value)
 		}
 		if ops != nil {
+			all = all[:len(all)+len(ops)]
+			ops = ops[:len(ops):len(ops)]
 			c.Store.Mutations = append(c.Store.Mutations, store.Mutation{
 				Offset: offset, Mutation: cell.Mutation{Table: m.Table, Row: row, Ops: ops, Read: copyRange(m.Read)},
 			})
 		}
 	}
-	b.use(need + int64(c.coalescer.Bytes()-before))
+	c.Bytes += need + int64(c.body.coalescer.Bytes()-before)
 	return nil
 }
 
@@ -285,7 +290,7 @@ func (b *Buffer) addOrdered(ctx context.Context, offset int64, ms []cell.Mutatio
 			return false, ErrFull
 		}
 		used := int64(z.plain+z.counter) + int64(z.ops+z.increments)*opSize + int64(len(ms))*mutationSize
-		if err := b.reserve(ctx, used); err != nil {
+		if err := b.reserve(ctx, &demand{own: used}); err != nil {
 			return false, err
 		}
 		b.cover(offset)
@@ -297,9 +302,9 @@ func (b *Buffer) addOrdered(ctx context.Context, offset int64, ms []cell.Mutatio
 				c.Ops.add(ms[i].Ops[j].Type)
 			}
 		}
-		b.use(used)
+		c.Bytes += used
 		return true, nil
-	case z.increments > 0 && c.deletes, z.deletes > 0 && (c.coalescer.Len() > 0 || len(c.Store.Counters) > 0):
+	case z.increments > 0 && c.deletes, z.deletes > 0 && (c.sums() > 0 || len(c.Store.Counters) > 0):
 		return false, ErrFull
 	}
 	c.deletes = c.deletes || z.deletes > 0
@@ -365,7 +370,7 @@ func (b *Buffer) Dead(ctx context.Context, d *DeadLetter) error {
 	for i := range m.Ops {
 		size += int64(len(m.Ops[i].Value))
 	}
-	if err := b.reserve(ctx, size); err != nil {
+	if err := b.reserve(ctx, &demand{own: size - mutationSize, mutations: 1}); err != nil {
 		return err
 	}
 	b.cover(d.Offset)
@@ -373,7 +378,7 @@ func (b *Buffer) Dead(ctx context.Context, d *DeadLetter) error {
 	c.Counts.Dead++
 	c.Store.Add(d.Offset, m) // m was made here: no copy is needed
 	c.large = true
-	b.use(size)
+	c.Bytes += size
 	for i := range c.Dead {
 		if c.Dead[i].Stage == d.Stage && c.Dead[i].Class == d.Class {
 			c.Dead[i].N++
@@ -425,39 +430,50 @@ func (b *Buffer) cover(offset int64) {
 	b.next = offset + 1
 }
 
-// reserve makes sure that n more bytes are charged.
-func (b *Buffer) reserve(ctx context.Context, n int64) error {
+// reserve makes sure that the memory for z is there, and that all of it that is no
+// chunk is allocated. Its error is ErrFull where something is buffered, which has to
+// go first.
+func (b *Buffer) reserve(ctx context.Context, z *demand) error {
 	c := b.cur
-	if c.Bytes+n <= c.charged {
-		return nil
+	if c.body == nil {
+		c.embody()
 	}
-	more := max(c.Bytes+n-c.charged, chargeStep)
-	if b.budget.TryAcquire(more) {
-		c.charged += more
-		return nil
+	need, grows := c.needs(z)
+	if over := c.taken + need - c.grant.Bytes(); over > 0 && !c.grant.Grow(max(over, chargeStep)) && !c.grant.Grow(over) {
+		if !c.empty() {
+			return ErrFull
+		}
+		if err := b.await(ctx, z); err != nil {
+			return err
+		}
+		grows = true
 	}
-	if !c.empty() {
-		return ErrFull
+	if grows {
+		c.prepare(z)
 	}
-	// An empty buffer may hold a charge from an attempt before; it keeps it.
-	begun := time.Now()
-	err := b.budget.Acquire(ctx, c.Bytes+n-c.charged)
-	b.waited += time.Since(begun)
-	if err != nil {
-		return err
-	}
-	c.charged += c.Bytes + n - c.charged
+	c.taken += z.own
 	return nil
 }
 
-func (b *Buffer) use(n int64) {
+// await waits for the memory that z needs of an empty batch. The batch holds none
+// meanwhile: others may wait for just that.
+func (b *Buffer) await(ctx context.Context, z *demand) error {
 	c := b.cur
-	c.Bytes += n
-	if c.Bytes > c.charged {
-		b.budget.charge(c.Bytes - c.charged)
-		c.charged = c.Bytes
+	c.free()
+	begun := time.Now()
+	var err error
+	need, _ := c.needs(z)
+	c.grant, err = b.budget.share.Acquire(ctx, need, b.lent, nil)
+	b.waited += time.Since(begun)
+	if err != nil {
+		c.grant = b.budget.share.Empty()
 	}
+	return err
 }
+
+// Lent says how many bytes of the budget the records that are being added hold
+// themselves (kafka.Batch.Borrowed): a record must fit beside them.
+func (b *Buffer) Lent(bytes int64) { b.lent = bytes }
 
 // Take hands over what is buffered as a batch that moves partition of s from
 // where prev left it (from, which is prev.Next or store.Absent) to Next, and

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -251,13 +253,61 @@ func TestNewRejects(t *testing.T) {
 	}
 }
 
+// memory returns what the slices of the batch hold, but for what is a record's own.
+func (b *Batch) memory() (n int64) {
+	for _, c := range b.chunks {
+		n += int64(cap(c))
+	}
+	for _, c := range b.opChunks {
+		n += int64(cap(c)) * opSize
+	}
+	if b.body != nil {
+		n += b.size()
+	}
+	return n
+}
+
+// A record that is larger than the budget is refused, and takes nothing.
+func TestRecordLargerThanTheBudget(t *testing.T) {
+	t.Parallel()
+	budget, err := NewBudget(128 << 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBuffer(t, &Options{Budget: budget})
+	b.Start(0, Mark{})
+	err = b.Add(t.Context(), 0, []cell.Mutation{putOf("t", "r", "q", strings.Repeat("x", 128<<10))})
+	if large, ok := errors.AsType[*memory.TooLargeError](err); !ok || large.Most != 128<<10 {
+		t.Errorf("Got %v, want an error that says how much is too much", err)
+	}
+	if !b.Empty() || budget.Used() != 0 {
+		t.Errorf("Got %d bytes held by what was refused", budget.Used())
+	}
+	// What fits alone does not beside what its batch has borrowed.
+	fits := []cell.Mutation{putOf("t", "r", "q", strings.Repeat("x", 64<<10))}
+	lent, _ := budget.share.Try(64 << 10)
+	b.Lent(lent.Bytes())
+	if err := b.Add(t.Context(), 0, fits); err == nil {
+		t.Error("Got a record of 64 KiB beside as much that is lent")
+	}
+	lent.Release()
+	b.Lent(0)
+	if err := b.Add(t.Context(), 0, fits); err != nil {
+		t.Error(err)
+	}
+	b.Close()
+	if budget.Used() != 0 {
+		t.Errorf("Got %d bytes held after the end", budget.Used())
+	}
+}
+
 // Whatever is added, taken and released: the budget holds at least the content
 // while it lives and nothing afterwards, offsets balance, and every operation
 // comes out once.
 func TestRandomUse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		budget, err := NewBudget(int64(rapid.IntRange(100, 1<<20).Draw(t, "limit")))
+		budget, err := NewBudget(int64(rapid.IntRange(160<<10, 1<<20).Draw(t, "limit")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -341,16 +391,12 @@ func TestRandomUse(t *testing.T) {
 			}
 			if used := budget.Used(); used < content+b.Bytes() {
 				t.Fatalf("Got %d bytes of the budget for %d of content", used, content+b.Bytes())
-			} else if used > budget.Limit() {
-				// One record that is larger than the budget has passed, alone.
-				charged := 0
-				for _, batch := range append(held[:len(held):len(held)], b.cur) {
-					if batch.charged > 0 {
-						charged++
-					}
-				}
-				if charged != 1 {
-					t.Fatalf("Got %d bytes of a budget of %d held by %d batches", used, budget.Limit(), charged)
+			} else if _, _, idle := budget.share.Held(); used+idle > budget.Limit() {
+				t.Fatalf("Got %d bytes used and %d idle of a budget of %d", used, idle, budget.Limit())
+			}
+			for _, batch := range append(held[:len(held):len(held)], b.cur) {
+				if got := batch.memory(); got > batch.taken || batch.taken > batch.grant.Bytes() {
+					t.Fatalf("Got %d bytes of memory, %d taken, %d granted", got, batch.taken, batch.grant.Bytes())
 				}
 			}
 		}

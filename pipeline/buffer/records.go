@@ -22,7 +22,7 @@ const (
 // The error is as Add's.
 func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, rs []store.Record) error {
 	c := b.cur
-	if c.alone || c.coalescer.Len() > 0 || len(c.Store.Counters) > 0 {
+	if c.alone || c.sums() > 0 || len(c.Store.Counters) > 0 {
 		return ErrFull
 	}
 	var z recordSizes
@@ -30,9 +30,14 @@ func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, 
 		z.add(&rs[i], pipeline)
 	}
 	need := int64(z.bytes) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize + int64(z.conds)*condSize + int64(len(rs))*recordSize
-	if err := b.reserve(ctx, need); err != nil {
+	own := need - int64(z.bytes) - int64(z.ops)*opSize
+	if more := len(c.Store.Records) + len(rs); more > cap(c.Store.Records) {
+		own += int64(grown(len(c.Store.Records), cap(c.Store.Records), len(rs))) * recordSize
+	}
+	if err := b.reserve(ctx, &demand{bytes: z.bytes, ops: z.ops, own: own}); err != nil {
 		return err
 	}
+	c.Store.Records = grow(c.Store.Records, len(rs))
 	b.cover(offset)
 	c.Counts.Applied++
 	w := z.copier(c.alloc(z.bytes), c.allocOps(z.ops))
@@ -46,7 +51,7 @@ func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, 
 			}
 		}
 	}
-	b.use(need)
+	c.Bytes += need
 	return nil
 }
 

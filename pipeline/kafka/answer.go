@@ -4,41 +4,28 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"sluice/pipeline/memory"
 )
 
 // distribute hands the answer's partitions to their readers. A full request is
 // answered for every partition, one within a session for those with news.
-func (f *Fetcher) distribute(ctx context.Context, resp *fetchResponse, parts []asked, full bool) {
-	byID := make(map[[16]byte]string)
-	f.mu.Lock()
-	for topic, id := range f.ids {
-		byID[id] = topic
-	}
-	f.mu.Unlock()
-	open := make(map[topicPartition]asked, len(parts))
-	for _, a := range parts {
-		open[topicPartition{a.r.topic, a.r.partition}] = a
-	}
+func (f *Fetcher) distribute(ctx context.Context, resp *fetchResponse, fl *flight, full bool) {
 	for i := range resp.partitions {
 		p := &resp.partitions[i]
-		topic := p.topic
-		if topic == "" {
-			topic = byID[p.topicID]
-		}
-		key := topicPartition{topic, p.partition}
-		a, ok := open[key]
-		if !ok {
+		a := fl.answered(p)
+		if a == nil {
 			continue // not asked for
 		}
-		delete(open, key)
+		delete(fl.open, topicPartition{a.r.topic, a.r.partition})
 		f.fetched(ctx, a, p)
 	}
-	resp.release(f.c.codecs.pool) // what no reader took
 	rest := codeNone
 	if full && resp.throttle == 0 { // a broker that throttles answers for nothing
 		rest = codeUnknownServerError
 	}
-	for _, a := range open {
+	for _, i := range fl.open {
+		a := &fl.parts[i]
 		a.r.answered(a.gen, rest)
 	}
 }
@@ -64,7 +51,7 @@ func (r *PartitionReader) answered(gen int, e code) {
 }
 
 // fetched handles the answer for one partition.
-func (f *Fetcher) fetched(ctx context.Context, a asked, p *fetchedPartition) {
+func (f *Fetcher) fetched(ctx context.Context, a *asked, p *fetchedPartition) {
 	if p.code != codeNone {
 		f.c.metrics.countError(p.code.name())
 	}
@@ -92,20 +79,19 @@ func (f *Fetcher) fetched(ctx context.Context, a asked, p *fetchedPartition) {
 }
 
 // outOfRange fails the reader: the log has not what was asked for.
-func (f *Fetcher) outOfRange(a asked, start, end int64) {
+func (f *Fetcher) outOfRange(a *asked, start, end int64) {
 	f.c.metrics.outOfRange.Add(1)
 	a.r.failAt(a.gen, &OutOfRangeError{Topic: a.r.topic, Partition: a.r.partition, Offset: a.offset, LogStart: start, End: end})
 }
 
 // accept queues the record batches of an answer.
-func (f *Fetcher) accept(a asked, p *fetchedPartition) {
+func (f *Fetcher) accept(a *asked, p *fetchedPartition) {
 	r := a.r
-	c := &chunk{
-		buf: p.records, from: a.offset, lastStable: p.stable, logStart: p.logStart,
-		aborted: p.aborted, pool: f.c.codecs.pool,
+	if p.refused > 0 && f.fits(a, p.refused) {
+		r.resize(a.gen, p.refused) // it comes again when there is memory for it
+		r.answered(a.gen, codeNone)
+		return
 	}
-	c.refs.Store(1)
-	p.records = nil
 	if p.tooLarge > 0 {
 		f.c.metrics.corrupt.Add(1)
 		r.failAt(a.gen, &CorruptError{
@@ -114,6 +100,17 @@ func (f *Fetcher) accept(a asked, p *fetchedPartition) {
 		})
 		return
 	}
+	if p.refused > 0 {
+		return
+	}
+	c := &chunk{
+		buf: p.records, from: a.offset, lastStable: p.stable, logStart: p.logStart,
+		aborted: p.aborted, mem: f.mem, grant: a.grant, held: &r.held,
+	}
+	c.refs.Store(1)
+	p.records, a.grant = nil, memory.Grant{}
+	c.grant.Shrink(int64(cap(c.buf)))
+	r.held.Add(c.grant.Bytes())
 	f.c.metrics.fetchedBytes.Add(int64(len(c.buf)))
 	need, err := c.scan()
 	firstBase := int64(-1)
@@ -145,10 +142,20 @@ func (f *Fetcher) accept(a asked, p *fetchedPartition) {
 			Topic: r.topic, Partition: r.partition, Offset: a.offset,
 			Err: fmt.Errorf("batch of %d bytes, more than the %d that are accepted", need, f.o.MaxBatchBytes),
 		})
-	default:
+	case f.fits(a, need):
 		r.resize(a.gen, need)
 		r.answered(a.gen, codeNone)
 	}
+}
+
+// fits reports whether a batch of n bytes can have memory at all. Where it cannot, that
+// is the error of the partition of a.
+func (f *Fetcher) fits(a *asked, n int) bool {
+	err := f.mem.budget.Fetched().Check(f.mem.raw.Bytes(n), 0)
+	if err != nil {
+		a.r.failAt(a.gen, fmt.Errorf("fetch %s/%d: record batch at offset %d: %w", a.r.topic, a.r.partition, a.offset, err))
+	}
+	return err == nil
 }
 
 // resize sets what the next request asks for at least: the size of a batch that
@@ -177,7 +184,7 @@ func (r *PartitionReader) failAt(gen int, err error) {
 // checkRange finds out what an OFFSET_OUT_OF_RANGE means. A follower that has
 // just become the leader may not know the newest offsets yet: then it is asked
 // again.
-func (f *Fetcher) checkRange(ctx context.Context, a asked) {
+func (f *Fetcher) checkRange(ctx context.Context, a *asked) {
 	r := a.r
 	one := []int32{r.partition}
 	start, err := f.c.listOffsets(ctx, r.topic, one, earliestOffset, readUncommitted)

@@ -108,7 +108,8 @@ func (f *Fetcher) check(ctx context.Context, n *leaderNode, parts []asked) {
 		f.failed(ctx, n, parts, err)
 		return
 	}
-	for _, a := range parts {
+	for i := range parts {
+		a := &parts[i]
 		r := a.r
 		got, ok := ends[topicPartition{r.topic, r.partition}]
 		if !ok {

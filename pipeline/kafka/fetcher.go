@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/pipeline/memory"
 )
 
 // fetchesPerLeader is how many requests may be under way to one broker, over
@@ -47,10 +49,11 @@ type FetchOptions struct {
 	// being decoded included; then it is left out of requests. One record
 	// batch that is larger may go beyond it. Default 8 MiB.
 	BufferBytes int64
-	// TotalBytes of all partitions together. Each has an equal share of it, so
-	// that one whose reader stands still takes nothing from the others; a
-	// share is 8 KiB at least. Default 256 MiB.
-	TotalBytes int64
+	// Memory bounds what all partitions hold together, of this fetcher and of the
+	// others that share it: of its fetched and its decoded memory each has an equal
+	// part, so that one whose reader stands still takes nothing from the others.
+	// nil = a budget of its own of DefaultMemoryBytes.
+	Memory *memory.Budget
 	// Rack is where this process runs, as the brokers' broker.rack. Partitions
 	// with an in-sync replica there are read from it, where the brokers'
 	// replica.selector.class says so (KIP-392). "" reads from leaders.
@@ -79,9 +82,6 @@ func (o *FetchOptions) withDefaults() FetchOptions {
 		d.MaxPartitionBytes = 4 << 20
 	}
 	d.MaxPartitionBytes = int(min(int64(d.MaxPartitionBytes), max(1, d.BufferBytes/2)))
-	if d.TotalBytes <= 0 {
-		d.TotalBytes = 256 << 20
-	}
 	if d.MaxBytes <= 0 {
 		d.MaxBytes = 32 << 20
 	}
@@ -108,7 +108,9 @@ type Fetcher struct {
 	logger *slog.Logger
 	manage chan struct{} // has one element when the manager has something to do
 
-	batches sync.Pool // of *Batch
+	mem        *fetchMemory
+	memoryFree chan struct{} // has one element when a partition has got memory that it waited for
+	batches    sync.Pool     // of *Batch, without memory
 
 	mu      sync.Mutex // guards below
 	readers map[topicPartition]*PartitionReader
@@ -136,14 +138,18 @@ type leaderNode struct {
 // NewFetcher returns a fetcher without partitions.
 func (c *Client) NewFetcher(o *FetchOptions) *Fetcher {
 	f := &Fetcher{
-		c:       c,
-		o:       o.withDefaults(),
-		logger:  c.o.Logger,
-		manage:  make(chan struct{}, 1),
+		c:      c,
+		o:      o.withDefaults(),
+		logger: c.o.Logger,
+		manage: make(chan struct{}, 1),
+
+		memoryFree: make(chan struct{}, 1),
+
 		readers: make(map[topicPartition]*PartitionReader),
 		nodes:   make(map[int32]*leaderNode),
 		ids:     make(map[string][16]byte),
 	}
+	f.mem = newFetchMemory(f.o.Memory)
 	for topic, id := range f.o.TopicIDs {
 		f.ids[topic] = id
 	}
@@ -157,9 +163,12 @@ func (f *Fetcher) Add(topic string, partition int32, offset int64) *PartitionRea
 	r := &PartitionReader{
 		f: f, topic: topic, partition: partition,
 		ready:   make(chan struct{}, 1),
+		room:    make(chan struct{}, 1),
+		gone:    make(chan struct{}),
 		fetchAt: offset,
 		node:    anyNode, replica: anyNode, epoch: -1, lastEpoch: -1,
 	}
+	f.mem.budget.Join()
 	key := topicPartition{topic, partition}
 	f.mu.Lock()
 	old := f.readers[key]
@@ -179,42 +188,6 @@ func (f *Fetcher) remove(r *PartitionReader) {
 	if f.readers[key] == r {
 		delete(f.readers, key)
 	}
-}
-
-// newBatch lends an empty batch.
-func (f *Fetcher) newBatch(topic string, partition int32) *Batch {
-	b, ok := f.batches.Get().(*Batch)
-	if !ok {
-		b = &Batch{release: f.releaseBatch}
-	}
-	b.Topic, b.Partition = topic, partition
-	return b
-}
-
-// maxKeptRecords bounds what an idle batch keeps: a fetch of tiny records must
-// not pin memory for ever.
-const maxKeptRecords = 1 << 16
-
-func (f *Fetcher) releaseBatch(b *Batch) {
-	if b.raw != nil {
-		b.raw.release()
-	}
-	for i, a := range b.arenas {
-		f.c.codecs.pool.put(a)
-		b.arenas[i] = nil
-	}
-	records, headers, arenas := b.Records, b.headers, b.arenas[:0]
-	if cap(records) > maxKeptRecords {
-		records = nil
-	}
-	if cap(headers) > maxKeptRecords {
-		headers = nil
-	}
-	// Stale slices would keep the arenas of others from the collector.
-	clear(records)
-	clear(headers)
-	*b = Batch{Records: records[:0], Aborted: b.Aborted[:0], headers: headers[:0], arenas: arenas, release: b.release}
-	f.batches.Put(b)
 }
 
 func (f *Fetcher) wakeManager() {
@@ -247,6 +220,7 @@ func (n *leaderNode) signal() {
 // ErrClosed.
 func (f *Fetcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	f.loops.Go(func() { f.passMemory(ctx) })
 	err := f.run(ctx)
 	cancel()
 	f.loops.Wait()
@@ -259,6 +233,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	for _, r := range readers {
 		r.stop(fmt.Errorf("read %s/%d: fetcher has stopped: %w", r.topic, r.partition, ErrClosed))
 	}
+	f.mem.close()
 	return err
 }
 
@@ -269,6 +244,7 @@ func (r *PartitionReader) stop(err error) {
 	if r.err == nil {
 		r.err = err
 	}
+	r.leaveQueue()
 	r.signal()
 }
 
@@ -322,18 +298,6 @@ func (f *Fetcher) run(ctx context.Context) error {
 	}
 }
 
-// asked is a partition in a request.
-type asked struct {
-	r         *PartitionReader
-	gen       int
-	topicID   [16]byte
-	offset    int64
-	epoch     int32 // of the leader
-	lastEpoch int32 // of the last batch fetched
-	maxBytes  int32
-	replica   bool // the broker is not the leader
-}
-
 // fetchLoop is one of the loops of a broker.
 func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 	v, err := f.c.negotiate(ctx)
@@ -361,7 +325,8 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 		}
 		full := s.full()
 		begun := time.Now()
-		resp, err := f.fetch(ctx, n, s.request(v.fetch, &f.o, parts), v.fetch)
+		fl := f.flight(parts)
+		resp, err := f.fetch(ctx, n, s.request(v.fetch, &f.o, parts), v.fetch, fl)
 		if err == nil {
 			f.c.metrics.fetched(time.Since(begun))
 			err = s.answered(resp.session)
@@ -372,91 +337,48 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 			if full {
 				f.c.metrics.fullFetches.Add(1)
 			}
-			f.distribute(ctx, resp, parts, full)
+			f.distribute(ctx, resp, fl, full)
 		case s.broken(err):
 			f.logger.Debug("fetch session begins anew", "node", n.id, "err", err)
 		default:
 			s.lost()
 			f.failed(ctx, n, parts, err)
 		}
+		if fl.abandon() {
+			parts = nil // its answer is still being read
+		} else {
+			fl.drop(resp)
+		}
 	}
 }
 
-// minShare is the least that a partition may buffer, in bytes: two record batches
-// of a page.
-const minShare = 8 << 10
-
-// share returns what a partition may buffer and how much of it one answer may
-// bring, in bytes. f.mu is held.
-func (f *Fetcher) share() (buffer int64, answer int) {
-	buffer = min(f.o.BufferBytes, max(f.o.TotalBytes/int64(max(len(f.readers), 1)), minShare))
-	return buffer, int(min(int64(f.o.MaxPartitionBytes), max(buffer/2, 1)))
-}
-
-// take ends the last request of the loop whose session s is and appends to parts
-// the partitions of n that have room and that no other loop asks for, and to
-// checks those of them whose log is to be compared first. wait is when to look
-// again where there is none.
-//
-// Both in one step: a partition stays with its loop as long as that asks for it,
-// which keeps the sessions of the loops apart and their requests small. The other
-// loop gets what has room again while this one waits for its broker.
-func (f *Fetcher) take(n *leaderNode, s *session, parts, checks []asked) (_, _ []asked, wait time.Duration) {
-	now := time.Now()
-	wait = time.Minute
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	muted := n.muted(now)
-	buffer, answer := f.share()
-	for key, r := range f.readers {
-		r.mu.Lock()
-		mine := r.inflight == s
-		if mine {
-			r.inflight = nil
-		}
-		most := max(answer, r.need)
-		switch {
-		case r.inflight != nil || r.closed || r.err != nil || r.node == anyNode:
-		case r.source(now) != n.id:
-			if other := f.nodes[r.source(now)]; mine && other != nil {
-				other.signal() // until now it could not have it
-			}
-		case muted > 0:
-			wait = min(wait, muted)
-		case r.retryAt.After(now):
-			wait = min(wait, r.retryAt.Sub(now))
-		case r.queued > 0 && r.queued+int64(most) > buffer && !r.unchecked:
-			// Full: paused until its reader has decoded a chunk.
-		default:
-			r.inflight = s
-			a := asked{
-				r: r, gen: r.gen, topicID: f.ids[key.topic], offset: r.fetchAt,
-				epoch: r.epoch, lastEpoch: r.lastEpoch, maxBytes: int32(most), replica: n.id != r.node,
-			}
-			if r.unchecked {
-				checks = append(checks, a)
-			} else {
-				parts = append(parts, a)
-			}
-		}
-		r.mu.Unlock()
+// flight is a request for parts, whose memory it has.
+func (f *Fetcher) flight(parts []asked) *flight {
+	fl := &flight{mem: f.mem, parts: parts, open: make(map[topicPartition]int, len(parts)), topics: make(map[[16]byte]string)}
+	for i := range parts {
+		r := parts[i].r
+		fl.open[topicPartition{r.topic, r.partition}] = i
+		fl.topics[parts[i].topicID] = r.topic
 	}
-	// A broker fills the answer in the request's order, and returns a batch
-	// larger than the limit for the first partition only: the random order of
-	// the map gives each its turn; in a session the broker takes turns.
-	return parts, checks, wait
+	return fl
 }
+
+// errAbandoned: nobody waits for the answer any more.
+var errAbandoned = errors.New("the fetch was given up")
 
 // fetch runs the request.
-func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, req *kmsg.FetchRequest, version int16) (*fetchResponse, error) {
+func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, req *kmsg.FetchRequest, version int16, fl *flight) (*fetchResponse, error) {
 	rctx, cancel := context.WithTimeout(ctx, f.o.MaxWait+f.c.o.RequestTimeout)
 	defer cancel()
-	limits := fetchLimits{partition: f.o.MaxPartitionBytes, batch: f.o.MaxBatchBytes}
-	pool := f.c.codecs.pool
+	most := f.o.MaxPartitionBytes + f.o.MaxBatchBytes
 	var resp *fetchResponse
 	x := &exchange{node: n.id, clientID: f.c.o.ClientID, req: req, read: func(r io.Reader, size int) error {
-		var err error
-		resp, err = readFetchResponse(r, size, version, pool, limits)
+		if !fl.begin() {
+			return errAbandoned
+		}
+		got, err := readFetchResponse(r, size, version, fl, most)
+		resp = got
+		fl.end(got)
 		return err
 	}}
 	// Where ctx ends first, resp may still be written later: it is not read.
@@ -464,7 +386,7 @@ func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, req *kmsg.FetchReque
 		return nil, err
 	}
 	if resp.code != codeNone {
-		resp.release(pool)
+		resp.release(f.mem)
 		f.c.metrics.countError(resp.code.name())
 		return nil, resp.code
 	}

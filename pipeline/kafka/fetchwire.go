@@ -9,12 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// fetchLimits bound what one answer may make this process allocate.
-type fetchLimits struct {
-	partition int // bytes of record batches of a partition that are read at once
-	batch     int // bytes of the largest record batch that is accepted
-}
-
 // fetchedPartition is one partition of a fetch response.
 type fetchedPartition struct {
 	topic     string   // Fetch v12
@@ -22,7 +16,8 @@ type fetchedPartition struct {
 	partition int32
 	code      code
 	records   []byte // of the pool
-	tooLarge  int    // bytes of records beyond the limits, which were dropped
+	tooLarge  int    // bytes of records beyond the limit, which were dropped
+	refused   int    // bytes of records that there was no memory for, which were dropped
 	high      int64
 	stable    int64
 	logStart  int64
@@ -42,18 +37,24 @@ type fetchResponse struct {
 	partitions []fetchedPartition
 }
 
-// release gives back what was read.
-func (f *fetchResponse) release(pool *bufferPool) {
+// release gives back what was read. The grants for it are the flight's.
+func (f *fetchResponse) release(mem *fetchMemory) {
 	for i := range f.partitions {
-		if b := f.partitions[i].records; b != nil {
-			pool.put(b)
-			f.partitions[i].records = nil
-		}
+		mem.raw.Put(f.partitions[i].records)
+		f.partitions[i].records = nil
 	}
 }
 
-// readFetchResponse reads the body of a Fetch response of version 12 or 13.
-func readFetchResponse(r io.Reader, size int, version int16, pool *bufferPool, limits fetchLimits) (*fetchResponse, error) {
+// lender has memory for what comes for a partition.
+type lender interface {
+	// room returns an empty slice for n bytes, nil where they are not wanted.
+	room(p *fetchedPartition, n int) []byte
+}
+
+// readFetchResponse reads the body of a Fetch response of version 12 or 13. More than
+// most bytes of records of one partition, and what there is no memory for, are dropped.
+// After an error the records of the answer are still in it.
+func readFetchResponse(r io.Reader, size int, version int16, mem lender, most int) (*fetchResponse, error) {
 	w := wire{r: r, left: size}
 	var f fetchResponse
 	w.tags() // of the header
@@ -70,7 +71,7 @@ func readFetchResponse(r io.Reader, size int, version int16, pool *bufferPool, l
 		}
 		for range w.arrayLen() {
 			p := fetchedPartition{topic: topic, topicID: id}
-			w.partition(&p, pool, limits)
+			w.partition(&p, mem, most)
 			f.partitions = append(f.partitions, p)
 			if w.err != nil {
 				break
@@ -86,13 +87,12 @@ func readFetchResponse(r io.Reader, size int, version int16, pool *bufferPool, l
 		w.fail("%d bytes too many", w.left)
 	}
 	if w.err != nil {
-		f.release(pool)
-		return nil, fmt.Errorf("read fetch response: %w", w.err)
+		return &f, fmt.Errorf("read fetch response: %w", w.err)
 	}
 	return &f, nil
 }
 
-func (w *wire) partition(p *fetchedPartition, pool *bufferPool, limits fetchLimits) {
+func (w *wire) partition(p *fetchedPartition, mem lender, most int) {
 	p.partition = w.int32()
 	p.code = code(w.int16())
 	p.high = w.int64()
@@ -106,7 +106,7 @@ func (w *wire) partition(p *fetchedPartition, pool *bufferPool, limits fetchLimi
 		}
 	}
 	p.preferred = w.int32()
-	p.records, p.tooLarge = w.records(pool, limits)
+	w.records(p, mem, most)
 	w.eachTag(func(tag uint64, body *wire) {
 		if tag == 0 { // DivergingEpoch: epoch int32, end offset int64
 			body.int32()
@@ -207,34 +207,21 @@ func (w *wire) string() string {
 	return string(b)
 }
 
-// records reads record batches into a buffer of the pool: at once as far as the
-// request allows, beyond that as they arrive. More than the limits are dropped,
-// and their size returned.
-func (w *wire) records(pool *bufferPool, limits fetchLimits) (records []byte, tooLarge int) {
+// records reads the record batches of p into memory that there is for them.
+func (w *wire) records(p *fetchedPartition, mem lender, most int) {
 	n := w.arrayLen()
 	if n == 0 || w.err != nil {
-		return nil, 0
+		return
 	}
 	w.left -= n
-	if n > limits.batch+limits.partition {
-		_, w.err = io.CopyN(io.Discard, w.r, int64(n))
-		return nil, n
+	if n > most {
+		p.tooLarge = n
+	} else if b := mem.room(p, n); b != nil {
+		p.records = b[:n]
+		_, w.err = io.ReadFull(w.r, p.records)
+		return
 	}
-	b := pool.get(min(n, limits.partition))
-	if n <= cap(b) {
-		b = b[:n]
-		_, w.err = io.ReadFull(w.r, b)
-		return b, 0
-	}
-	grown, err := readGrowing(w.r, b, n)
-	if err != nil {
-		w.err = err
-		return b, 0
-	}
-	if cap(grown) != cap(b) {
-		pool.put(b)
-	}
-	return grown, 0
+	_, w.err = io.CopyN(io.Discard, w.r, int64(n))
 }
 
 // tags skips tagged fields.

@@ -17,6 +17,8 @@
 // the store's (design D4).
 package kafka
 
+import "sluice/pipeline/memory"
+
 // Header is one record header. Its slices live as long as their Batch.
 type Header struct {
 	Key   []byte
@@ -57,11 +59,21 @@ type Batch struct {
 	LogStart    int64     // first offset that the broker still has
 	Bytes       int       // memory that the batch holds until Release
 
-	headers    []Header // of all records
-	maxHeaders int      // that the record batch being decoded may still have
-	raw        *chunk   // that records lie in, where they were not compressed
-	arenas     [][]byte // that records lie in, where they were
+	headers    []Header   // of the last records
+	filled     [][]Header // of those before
+	maxHeaders int        // that the record batch being decoded may still have
+	raw        *chunk     // that records lie in, where they were not compressed
+	arenas     [][]byte   // that records lie in, where they were
 	release    func(*Batch)
+
+	reader *PartitionReader
+	mem    *fetchMemory // nil = none: what is allocated is not counted
+	grant  memory.Grant // covers Records, headers, filled and arenas
+	taken  int64        // of grant: what they take
+	held   int64        // of the reader's decoded bytes
+	target int64        // of taken: then the batch is full
+	hint   int          // how many records there may be
+	ratio  float64      // of decompressed to compressed bytes; 0 = unknown
 }
 
 // Release gives the batch's memory back for reuse. Records and their slices are

@@ -2,9 +2,13 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"sluice/pipeline/memory"
 )
 
 // PartitionReader hands out the records of one partition in order, from the
@@ -16,6 +20,16 @@ type PartitionReader struct {
 	partition int32
 
 	ready chan struct{} // has one element when Next has something to look at
+	room  chan struct{} // has one element when a batch was released
+	gone  chan struct{} // closed by Close
+
+	held    atomic.Int64 // bytes of chunks that were fetched and not given back
+	decoded atomic.Int64 // bytes of batches that were handed out and not released
+
+	// What the last batch took, for the next one; owned by Next.
+	lastRecords int
+	lastTaken   int64
+	ratio       float64 // of decompressed to compressed bytes
 
 	mu  sync.Mutex // guards below; taken after Fetcher.mu where both are
 	gen int        // counts SeekTo: answers to older requests are dropped
@@ -24,9 +38,10 @@ type PartitionReader struct {
 	// chunk that is being decoded.
 	queue   []*chunk
 	queued  int64
-	fetchAt int64 // next offset to fetch
-	need    int   // bytes of a batch that did not fit in an answer, else 0
-	err     error // no more will be fetched; handed out after queue
+	fetchAt int64          // next offset to fetch
+	need    int            // bytes of a batch that did not fit in an answer, else 0
+	ticket  *memory.Ticket // for the next answer; nil = none
+	err     error          // no more will be fetched; handed out after queue
 	closed  bool
 
 	// Routing.
@@ -51,8 +66,12 @@ func (r *PartitionReader) Partition() int32 { return r.partition }
 // Next returns the next batch, which the caller releases, and blocks until
 // there is one. Its errors stay until SeekTo: *OutOfRangeError where the log does
 // not hold the offset, *CorruptError where a batch cannot be read, and what
-// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth or ErrClosed. A ctx that
-// ends costs nothing: the next call goes on where this one stopped.
+// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth, ErrClosed, or memory.ErrTooLarge
+// where a batch takes more than the memory there is. A ctx that ends costs nothing: the
+// next call goes on where this one stopped.
+//
+// Batches that were not released count against the memory: who keeps all of them waits
+// for itself.
 func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
 	for {
 		c, err := r.take()
@@ -67,15 +86,22 @@ func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
 				return nil, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, ctx.Err())
 			}
 		}
-		b := r.f.newBatch(r.topic, r.partition)
-		d, err := c.decode(b, r.f.c.codecs)
+		b, d, err := r.decode(ctx, c)
 		m := &r.f.c.metrics
 		m.control.Add(d.control)
 		m.aborted.Add(d.aborted)
-		if err != nil {
-			b.Release()
+		switch {
+		case errors.Is(err, memory.ErrGone):
+			r.put(c) // closed: the next look says so
+			continue
+		case err != nil && ctx.Err() != nil && !isFinal(err):
+			r.put(c)
+			return nil, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, err)
+		case err != nil:
 			c.release()
-			m.corrupt.Add(1)
+			if !errors.Is(err, memory.ErrTooLarge) {
+				m.corrupt.Add(1)
+			}
 			r.fail(err)
 			continue
 		}
@@ -133,6 +159,19 @@ func (r *PartitionReader) putLocked(c *chunk) (wake int32) {
 	return r.source(time.Now())
 }
 
+// from is source, for who does not hold r.mu.
+func (r *PartitionReader) from() int32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.source(time.Now())
+}
+
+// isFinal reports whether err is of the batch, and not of the waiting for its memory.
+func isFinal(err error) bool {
+	var corrupt *CorruptError
+	return errors.As(err, &corrupt) || errors.Is(err, memory.ErrTooLarge)
+}
+
 // source is the broker to fetch from: a replica in our rack where the leader has
 // named one, else the leader. r.mu is held.
 func (r *PartitionReader) source(now time.Time) int32 {
@@ -153,8 +192,9 @@ func (r *PartitionReader) fail(err error) {
 	r.signal()
 }
 
-// drop releases everything buffered. r.mu is held.
+// drop releases everything buffered, and what it waits for. r.mu is held.
 func (r *PartitionReader) drop() {
+	r.leaveQueue()
 	if r.cur != nil {
 		r.cur.release()
 		r.cur = nil
@@ -193,10 +233,15 @@ func (r *PartitionReader) SeekTo(offset int64) {
 func (r *PartitionReader) Close() {
 	r.f.remove(r)
 	r.mu.Lock()
+	first := !r.closed
 	r.closed = true
 	r.gen++
 	r.drop()
 	r.mu.Unlock()
+	if first {
+		r.f.mem.budget.Leave()
+		close(r.gone)
+	}
 	r.signal()
 }
 

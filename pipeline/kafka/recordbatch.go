@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync/atomic"
 	"unsafe"
+
+	"sluice/pipeline/memory"
 )
 
 // The layout of a record batch of magic 2
@@ -120,15 +122,22 @@ type chunk struct {
 	active      []int64 // producers inside an aborted transaction
 	abortedDone int     // of aborted
 
-	refs atomic.Int32
-	pool *bufferPool
+	refs  atomic.Int32
+	mem   *fetchMemory
+	grant memory.Grant
+	held  *atomic.Int64 // PartitionReader.held
 }
 
-func (c *chunk) release() {
-	if c.refs.Add(-1) == 0 {
-		c.pool.put(c.buf)
-		c.buf = nil
+// release ends a reference and reports whether it was the last one.
+func (c *chunk) release() bool {
+	if c.refs.Add(-1) > 0 {
+		return false
 	}
+	c.mem.raw.Put(c.buf)
+	c.buf = nil
+	c.held.Add(-c.grant.Bytes())
+	c.grant.Release()
+	return true
 }
 
 // scan looks over the batches of c.buf from c.from on, cuts a partial one off
@@ -171,14 +180,15 @@ func (c *chunk) scan() (need int, err error) {
 type decoded struct{ control, aborted int64 }
 
 // decode fills b, which is empty, with the records of c from where the last
-// call stopped, until c ends or b is full. When a batch is corrupt it returns
-// what is before it, and the error the next time: then b is as it was.
+// call stopped, until c ends or b is full. When a batch is corrupt, or there is no
+// memory for it, it returns what is before it, and the error the next time: a *noRoom
+// where memory is wanted.
 func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 	var d decoded
 	b.From, b.Next, b.LeaderEpoch = c.pos, c.pos, -1
 	b.LastStable, b.LogStart = c.lastStable, c.logStart
 	bytes := 0
-	for c.at < len(c.buf) && bytes < decodeTarget {
+	for c.at < len(c.buf) && bytes < decodeTarget && (b.taken < b.target || b.Next == b.From) {
 		h, err := parseBatchHeader(c.buf[c.at:])
 		if err != nil {
 			return d, c.corrupt(b, c.pos, err)
@@ -201,7 +211,7 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 		}
 		c.at += h.size
 	}
-	b.Bytes += cap(b.Records)*recordSize + cap(b.headers)*headerSize
+	b.Bytes += int(b.taken)
 	return d, nil
 }
 
@@ -209,6 +219,9 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 func (c *chunk) corrupt(b *Batch, offset int64, err error) error {
 	if b.Next > b.From {
 		return nil
+	}
+	if short, ok := errors.AsType[*noRoom](err); ok {
+		return short
 	}
 	return &CorruptError{Topic: b.Topic, Partition: b.Partition, Offset: offset, Err: err}
 }
@@ -245,16 +258,15 @@ func (c *chunk) decodeBatch(b *Batch, cs *codecs, h batchHeader, d *decoded) (in
 		return 0, nil // compaction left the frame alone
 	}
 	if codec := h.attrs & attrCodec; codec != codecNone {
-		out, err := cs.decompress(codec, body)
+		out, err := cs.decompress(b, codec, body, h.count)
 		if err != nil {
 			return 0, err
 		}
 		if err := appendRecords(b, h, out, c.pos, cs.limit); err != nil {
-			cs.pool.put(out)
+			b.putArena(out)
 			return 0, err
 		}
 		b.arenas = append(b.arenas, out)
-		b.Bytes += cap(out)
 		return len(out), nil
 	}
 	if err := appendRecords(b, h, body, c.pos, cs.limit); err != nil {
@@ -315,13 +327,16 @@ func appendRecords(b *Batch, h batchHeader, body []byte, from int64, limit int) 
 		return fmt.Errorf("batch of %d records in %d bytes %w of %d bytes", h.count, len(body), errBound, limit)
 	}
 	b.maxHeaders = room / headerSize
-	have, haveHeaders := len(b.Records), len(b.headers)
-	b.Records = slices.Grow(b.Records, h.count)
-	err := parseRecords(b, h, body, from)
-	if err != nil {
-		b.Records, b.headers = b.Records[:have], b.headers[:haveHeaders]
+	if err := b.growRecords(h.count); err != nil {
+		return err
 	}
-	return err
+	filled, headers := len(b.filled), len(b.headers)
+	if err := parseRecords(b, h, body, from); err != nil {
+		b.cutHeaders(filled, headers)
+		clear(b.Records[len(b.Records):min(len(b.Records)+h.count, cap(b.Records))])
+		return err
+	}
+	return nil
 }
 
 var errRecord = errors.New("record is cut off")
@@ -407,9 +422,8 @@ func (b *Batch) parseHeaders(rec []byte, p int) ([]Header, int, error) {
 		return nil, p, fmt.Errorf("%d headers: the batch %w", count, errBound)
 	}
 	b.maxHeaders -= int(count)
-	if cap(b.headers)-len(b.headers) < int(count) {
-		// Earlier records keep the old array.
-		b.headers = make([]Header, 0, max(2*cap(b.headers), int(count), 64))
+	if err := b.growHeaders(int(count)); err != nil {
+		return nil, p, err
 	}
 	first := len(b.headers)
 	for range count {

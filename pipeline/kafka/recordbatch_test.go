@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -110,17 +111,38 @@ func testCodecs(t interface{ Fatal(...any) }, limit int) *codecs {
 	return cs
 }
 
+// testChunk is a copy of buf as it was fetched, in memory of m.
+func testChunk(m *fetchMemory, buf []byte, from int64, aborted ...abortedTxn) *chunk {
+	c := &chunk{from: from, aborted: aborted, mem: m, held: new(atomic.Int64)}
+	var ok bool
+	if c.grant, ok = m.budget.Fetched().Try(m.raw.Bytes(len(buf))); !ok {
+		panic("no memory for a chunk")
+	}
+	c.buf = append(m.raw.Get(len(buf)), buf...)
+	c.refs.Store(1)
+	return c
+}
+
+// testMemoryBatch is an empty batch that may take all decoded memory of m.
+func testMemoryBatch(m *fetchMemory) *Batch {
+	share := m.budget.Decoded()
+	return &Batch{Topic: "t", Partition: 3, mem: m, grant: share.Empty(), target: share.Limit()}
+}
+
 // decodeAll runs a chunk over buf as a reader does. The batches are not
 // released.
 func decodeAll(cs *codecs, buf []byte, from int64, aborted ...abortedTxn) (out []*Batch, d decoded, need int, err error) {
-	c := &chunk{buf: slices.Clone(buf), from: from, aborted: aborted, pool: cs.pool}
-	c.refs.Store(1)
+	m := newFetchMemory(nil)
+	c := testChunk(m, buf, from, aborted...)
 	need, err = c.scan()
 	for c.at < len(c.buf) {
-		b := &Batch{Topic: "t", Partition: 3}
+		b := testMemoryBatch(m)
 		n, derr := c.decode(b, cs)
 		d.control += n.control
 		d.aborted += n.aborted
+		if short, ok := errors.AsType[*noRoom](derr); ok { // never: what a codec guesses is bounded, too
+			panic(short)
+		}
 		if derr != nil {
 			return out, d, need, derr
 		}
@@ -372,13 +394,59 @@ func TestXerialSnappy(t *testing.T) {
 		t.Fatal(err)
 	}
 	cs := testCodecs(t, 1<<20)
-	got, err := cs.decompress(codecSnappy, raw)
+	got, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecSnappy, raw, 1)
 	if err != nil || string(got) != "hello world" {
 		t.Errorf("Got %q and %v", got, err)
 	}
 	for n := range len(raw) {
-		if got, err := cs.decompress(codecSnappy, raw[:n]); err == nil && n != xerialHeaderLen && n != 28 {
+		if got, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecSnappy, raw[:n], 1); err == nil && n != xerialHeaderLen && n != 28 {
 			t.Errorf("%d bytes: Got %q and no error", n, got)
+		}
+	}
+}
+
+// What a codec says of the size is what it unfolds to, so that nothing is decoded twice.
+func TestUnfolded(t *testing.T) {
+	t.Parallel()
+	cs := testCodecs(t, 1<<20)
+	value := bytes.Repeat([]byte("0123456789abcdef"), 20_000)
+	copy(value[1000:], scrambled(100_000))
+	for codec, n := range map[Compression]int16{Gzip: codecGzip, Snappy: codecSnappy, Zstd: codecZstd} {
+		e, err := newEncoder(codec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := e.encode(nil, []*Message{{Value: value}}, time.Now(), &sequence{producerID: noProducer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := testMemoryBatch(newFetchMemory(nil))
+		body := raw[batchHeaderLen:]
+		out, err := cs.decompress(b, n, body, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := cs.unfolded(&Batch{}, n, body); got < len(out) || got > len(out)+1 {
+			t.Errorf("%s: Got %d bytes expected of %d", codec, got, len(out))
+		}
+	}
+	for _, size := range []int{1, 1000, 300_000} { // with no size in the header
+		var out bytes.Buffer
+		w, err := zstd.NewWriter(&out)
+		if err == nil {
+			_, err = w.Write(value[:size])
+		}
+		if err == nil {
+			err = errors.Join(w.Flush(), w.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := zstdLen(out.Bytes()); !ok || got < size || got > size+2*zstdBlock {
+			t.Errorf("Got %d bytes expected of %d in blocks (%t)", got, size, ok)
+		}
+		for n := range min(out.Len(), 100) {
+			zstdLen(out.Bytes()[:n]) // never beyond the end
 		}
 	}
 }
@@ -404,15 +472,15 @@ func TestZstdWindow(t *testing.T) {
 	}
 	const limit = 1 << 10
 	cs := testCodecs(t, limit)
-	if got, err := cs.decompress(codecZstd, streamed(8<<20, limit)); err != nil || len(got) != limit {
+	if got, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecZstd, streamed(8<<20, limit), 1); err != nil || len(got) != limit {
 		t.Errorf("Got %d bytes and %v, want %d", len(got), err, limit)
 	}
 	for _, size := range []int{limit + 1, 16 << 20} {
-		if _, err := cs.decompress(codecZstd, streamed(8<<20, size)); !errors.Is(err, errBomb) {
+		if _, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecZstd, streamed(8<<20, size), 1); !errors.Is(err, errBomb) {
 			t.Errorf("%d bytes: Got %v, want a bomb", size, err)
 		}
 	}
-	if _, err := cs.decompress(codecZstd, streamed(16<<20, limit)); err == nil || !strings.Contains(err.Error(), "window") {
+	if _, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecZstd, streamed(16<<20, limit), 1); err == nil || !strings.Contains(err.Error(), "window") {
 		t.Errorf("Got %v, want the window named", err)
 	}
 }
@@ -692,23 +760,20 @@ func FuzzFetchResponse(f *testing.F) {
 		resp.Topics = append(resp.Topics, rt)
 		f.Add(append([]byte{0}, resp.AppendTo(nil)...), version)
 	}
-	pool := new(bufferPool)
 	f.Fuzz(func(t *testing.T, body []byte, version int16) {
-		resp, err := readFetchResponse(bytes.NewReader(body), len(body), 12+version&1, pool, fetchLimits{partition: 1 << 12, batch: 1 << 16})
-		if err != nil {
-			return
-		}
-		for _, p := range resp.partitions {
-			if cap(p.records) > 1<<12+2*len(body) {
-				t.Errorf("Got %d bytes for records out of %d", cap(p.records), len(body))
+		const lent = 1 << 12 // at once: what was granted to a partition
+		_, _ = readFetchResponse(bytes.NewReader(body), len(body), 12+version&1, testLender(func(n int) []byte {
+			if n > lent {
+				return nil
 			}
-		}
+			return make([]byte, 0, n)
+		}), 1<<16)
 	})
 }
 
 func TestFetchResponse(t *testing.T) {
 	t.Parallel()
-	pool := new(bufferPool)
+	all := testLender(func(n int) []byte { return make([]byte, 0, n) })
 	for _, version := range []int16{12, 13} {
 		resp := kmsg.NewPtrFetchResponse()
 		resp.Version, resp.ThrottleMillis = version, 17
@@ -731,7 +796,7 @@ func TestFetchResponse(t *testing.T) {
 			resp.Topics = append(resp.Topics, rt)
 		}
 		body := append([]byte{0}, resp.AppendTo(nil)...)
-		got, err := readFetchResponse(bytes.NewReader(body), len(body), version, pool, fetchLimits{partition: 100_000, batch: 1 << 20})
+		got, err := readFetchResponse(bytes.NewReader(body), len(body), version, all, 1<<20)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -750,17 +815,27 @@ func TestFetchResponse(t *testing.T) {
 			t.Errorf("v%d: Got %+v, want nothing in it", version, q)
 		}
 		for n := 0; n < len(body); n += 1 + n/100 {
-			if _, err := readFetchResponse(bytes.NewReader(body[:n]), n, version, pool, fetchLimits{partition: 1000, batch: 1000}); err == nil {
+			if _, err := readFetchResponse(bytes.NewReader(body[:n]), n, version, all, 2000); err == nil {
 				t.Errorf("v%d: Got no error for %d of %d bytes", version, n, len(body))
 			}
 		}
 		// A batch above the limit is dropped, and the rest is read.
-		got, err = readFetchResponse(bytes.NewReader(body), len(body), version, pool, fetchLimits{partition: 1000, batch: 1000})
+		got, err = readFetchResponse(bytes.NewReader(body), len(body), version, all, 2000)
 		if err != nil || got.partitions[1].tooLarge != len(big) || got.partitions[1].records != nil || len(got.partitions) != 4 {
+			t.Errorf("v%d: Got %+v and %v", version, got, err)
+		}
+		// So is what there is no memory for.
+		got, err = readFetchResponse(bytes.NewReader(body), len(body), version, testLender(func(int) []byte { return nil }), 1<<20)
+		if err != nil || got.partitions[1].tooLarge != 0 || got.partitions[1].records != nil || len(got.partitions) != 4 {
 			t.Errorf("v%d: Got %+v and %v", version, got, err)
 		}
 	}
 }
+
+// testLender lends what a function does.
+type testLender func(n int) []byte
+
+func (l testLender) room(_ *fetchedPartition, n int) []byte { return l(n) }
 
 func BenchmarkDecode(b *testing.B) {
 	for _, codec := range []Compression{None, LZ4, Zstd, Snappy, Gzip} {
@@ -782,18 +857,19 @@ func BenchmarkDecode(b *testing.B) {
 				b.Fatal(err)
 			}
 			cs := testCodecs(b, 64<<20)
-			f := &Fetcher{c: &Client{codecs: cs}}
+			f := &Fetcher{c: &Client{codecs: cs}, mem: newFetchMemory(nil)}
+			r := &PartitionReader{f: f, topic: "t", node: anyNode, replica: anyNode}
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()
 			n := 0
 			for b.Loop() {
-				c := chunk{buf: raw, pool: new(bufferPool)}
+				c := chunk{buf: raw}
 				c.refs.Store(2) // raw is not the pool's
 				if _, err := c.scan(); err != nil {
 					b.Fatal(err)
 				}
-				batch := f.newBatch("t", 0)
-				if _, err := c.decode(batch, cs); err != nil {
+				batch, _, err := r.decode(b.Context(), &c)
+				if err != nil {
 					b.Fatal(err)
 				}
 				n += len(batch.Records)

@@ -11,7 +11,7 @@ const replicaLease = 5 * time.Minute
 
 // toReplica fetches the partition of a from the replica that its leader prefers
 // for our rack (KIP-392). Nothing of the partition came with that answer.
-func (f *Fetcher) toReplica(ctx context.Context, a asked, node int32) {
+func (f *Fetcher) toReplica(ctx context.Context, a *asked, node int32) {
 	a.r.mu.Lock()
 	ok := a.r.gen == a.gen && a.r.node != anyNode && a.r.node != node
 	if ok {
@@ -32,7 +32,7 @@ func (f *Fetcher) toReplica(ctx context.Context, a asked, node int32) {
 
 // toLeader goes back to the leader, after a wait: a replica that fails and that the
 // leader goes on to name must not make the two busy.
-func (f *Fetcher) toLeader(a asked) {
+func (f *Fetcher) toLeader(a *asked) {
 	a.r.mu.Lock()
 	leader := anyNode
 	if a.r.gen == a.gen {

@@ -11,6 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"sluice/pipeline/memory"
 )
 
 // preferReplica makes node 0 send readers of t/0 that say a rack to node 1, and
@@ -160,10 +162,14 @@ func TestFetchThrottled(t *testing.T) {
 	})
 }
 
-// The partitions' shares add up to the total, and every one of them comes.
-func TestFetchTotalBytes(t *testing.T) {
+// The partitions' parts add up to the memory, and every one of them comes.
+func TestFetchPartsOfMemory(t *testing.T) {
 	t.Parallel()
-	const partitions, total = 8, 256 << 10
+	const partitions = 8
+	m, err := memory.New(1 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, c := startCluster(t, kfake.SeedTopics(partitions, "t"))
 	var msgs []Message
 	for i := range partitions * 500 {
@@ -172,7 +178,7 @@ func TestFetchTotalBytes(t *testing.T) {
 	if err := c.NewProducer(&ProducerOptions{Compression: None, BatchBytes: 4 << 10}).Produce(testContext(t), "t", msgs...); err != nil {
 		t.Fatal(err)
 	}
-	f := c.NewFetcher(&FetchOptions{TotalBytes: total})
+	f := c.NewFetcher(&FetchOptions{Memory: m})
 	readers := make([]*PartitionReader, partitions)
 	for p := range readers {
 		readers[p] = f.Add("t", int32(p), 0)
@@ -185,13 +191,13 @@ func TestFetchTotalBytes(t *testing.T) {
 			if r.fetchedTo() >= 500 && r.queuedBytes() == 0 {
 				continue
 			}
-			sum := int64(0)
 			for _, r := range readers {
-				sum += r.queuedBytes()
+				if held, part := r.held.Load(), m.Fair(m.Fetched()); held > part {
+					t.Fatalf("Got %d bytes of a partition, want its part of %d at most", held, part)
+				}
 			}
-			// Buffers are a power of two.
-			if sum > 2*total {
-				t.Fatalf("Got %d bytes buffered, want up to %d", sum, total)
+			if used := m.Fetched().Used(); used > m.Fetched().Limit() {
+				t.Fatalf("Got %d bytes fetched, want up to %d", used, m.Fetched().Limit())
 			}
 			b, err := r.Next(ctx)
 			if err != nil {
@@ -202,6 +208,9 @@ func TestFetchTotalBytes(t *testing.T) {
 			}
 			b.Release()
 		}
+	}
+	for _, r := range readers {
+		r.Close()
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"sluice/serve"
 )
 
-// Fill sets o's clock and its functions Pipelines, Exports and StoreStatus.
+// Fill sets o's clock and its functions Pipelines, Exports, Memory and StoreStatus.
 func Fill(o *serve.Options) {
 	now := time.Unix(2e9, 0)
 	h := func(scale float64) serve.Histogram {
@@ -38,6 +38,9 @@ func Fill(o *serve.Options) {
 				Cron: "@daily", Zone: "UTC", Paused: true, Working: now, Results: map[string]int64{"failed": 74}, Next: []time.Time{time.Unix(3e9, 0)},
 			},
 		}}
+	}
+	o.Memory = func() serve.MemoryStatus {
+		return serve.MemoryStatus{Limit: 100, Parts: []serve.MemoryPart{{Part: "fetched", Bytes: 21}, {Part: "decoded", Bytes: 22}, {Part: "buffered", Bytes: 23}}}
 	}
 	o.StoreStatus = func() serve.StoreStatus {
 		return serve.StoreStatus{

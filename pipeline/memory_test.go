@@ -1,0 +1,171 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/memory"
+	"sluice/store"
+)
+
+// meteredEngine notes how much memory is held at each batch.
+type meteredEngine struct {
+	store.Engine
+	memory *memory.Budget
+	most   atomic.Int64
+}
+
+func (e *meteredEngine) Apply(ctx context.Context, b *store.Batch) error {
+	e.look()
+	defer e.look()
+	return e.Engine.Apply(ctx, b)
+}
+
+func (e *meteredEngine) look() { e.most.Store(max(e.most.Load(), e.memory.Used())) }
+
+// bulk produces n records of about size bytes, compressed, in batches of some.
+func (c *cluster) bulk(n, size int) {
+	c.t.Helper()
+	for n > 0 {
+		var msgs []kafka.Message
+		for range min(n, 200) {
+			page := fmt.Sprint("page", c.total%7)
+			msgs = append(msgs, kafka.Message{
+				Partition: kafka.AnyPartition,
+				Value:     fmt.Appendf(nil, `{"user":"u%d","page":%q,"pad":%q}`, c.total, page, strings.Repeat("x", size)),
+			})
+			c.pages[page]++
+			c.total++
+		}
+		if err := c.out.Produce(c.t.Context(), "pages", msgs...); err != nil {
+			c.t.Fatal(err)
+		}
+		n -= len(msgs)
+	}
+}
+
+// A disk that is full, or a store that does not answer, while there are many times
+// more records than memory: what is held stays within the limit, the members stay in
+// their group, all is applied once the store takes it, and nothing is held at the end.
+func TestFetchWithinMemory(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]error{"full disk": store.ErrDiskFull, "busy store": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testFetchWithinMemory(t, refuse) })
+		})
+	}
+}
+
+func testFetchWithinMemory(t *testing.T, refuse error) {
+	net := new(kfake.VirtualNetwork)
+	broker, err := kfake.NewCluster(kfake.Ports(1), kfake.ListenFn(net.Listen), kfake.SeedTopics(4, "pages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	client := func() *kafka.Client {
+		c, err := kafka.NewClient(&kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dial: net.DialContext, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	c := &cluster{t: t, client: client(), pages: map[string]int64{}}
+	c.out = c.client.NewProducer(nil)
+	defer c.out.Close()
+	m, err := memory.New(2 << 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := make(chan struct{})
+	close(held)
+	inner := newEngine(t)
+	hold := &heldEngine{Engine: inner, refuse: refuse, held: held}
+	e := &meteredEngine{Engine: hold, memory: m}
+	p, err := New(&Options{
+		Name: "p", Topics: []string{"pages"}, Client: client(), Plan: testPlan(t, inner), Engine: e, Memory: m,
+		StoreID: "s1", SessionTimeout: 6 * time.Second, Heartbeat: time.Second, Logger: testLogger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	c.bulk(400, 1000)
+	waitFor(t, func() bool { return readProgress(t, inner) == c.total })
+	held = make(chan struct{})
+	hold.mu.Lock()
+	hold.held = held
+	hold.mu.Unlock()
+	for range 8 {
+		c.bulk(400, 1000)
+		<-time.After(time.Minute)
+		e.look()
+	}
+	during := p.Status()
+	if p.Metrics().Rebalances != 1 || len(during.Partitions) != 4 {
+		t.Errorf("Got %d rebalances and %d partitions while the store is held, want 1 and 4", p.Metrics().Rebalances, len(during.Partitions))
+	}
+	if refuse == nil && m.Used() == 0 {
+		t.Error("Got nothing held before a store that does not answer")
+	}
+	close(held)
+	waitFor(t, func() bool { return readProgress(t, inner) == c.total })
+	if generation := p.Status().Generation; generation != during.Generation {
+		t.Errorf("Got generation %d, want %d as before", generation, during.Generation)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(fmt.Errorf("run: %w", err))
+	}
+	c.check(inner)
+	if m.Used() != 0 || e.most.Load() > m.Limit() {
+		t.Errorf("Got %d bytes held after the end and %d at most, want 0 and %d", m.Used(), e.most.Load(), m.Limit())
+	}
+	for _, s := range m.Shares()[:2] {
+		if _, used, idle := s.Held(); used+idle != 0 {
+			t.Errorf("Got %d bytes of %s memory in use and %d idle after the end", used, s.Name(), idle)
+		}
+	}
+}
+
+// A record that cannot be buffered stops the pipeline with its place, and what was
+// before it is applied.
+func TestRecordLargerThanMemory(t *testing.T) {
+	t.Parallel()
+	for name, value := range map[string]string{
+		"record":      strings.Repeat("x", 600<<10),
+		"dead letter": "bad" + strings.Repeat("x", 600<<10),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			m, err := memory.New(1 << 20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.produce(0, "a", "b", value, "c")
+			err = start(t, newTest(t, e, b, func(o *Options) { o.Memory = m }), 0).failed()
+			if large := memory.ErrTooLarge.Error(); err == nil || !strings.Contains(err.Error(), "offset 2 of t/0") || !fatal(err) {
+				t.Errorf("Got %v, want %q at offset 2 of t/0", err, large)
+			}
+			if n := readProgress(t, e); n != 2 {
+				t.Errorf("Got offset %d stored, want 2", n)
+			}
+			if m.Used() != 0 {
+				t.Errorf("Got %d bytes held after the end", m.Used())
+			}
+		})
+	}
+}
