@@ -29,7 +29,7 @@ simulation: ## a thousand random schedules on each engine; failing seeds stay in
 	$(GO) test -count=1 -timeout 20m -run 'TestRandomSchedules|TestSimulationFindsMutants' ./pipeline -seeds 1000
 
 integration: ## a real Kafka, a real HBase and readers in other languages; see internal/integration/with-servers
-	internal/integration/with-servers $(GO) test -tags integration -count=1 -timeout 20m ./internal/integration/... ./pipeline/kafka
+	internal/integration/with-servers $(GO) test -tags integration -count=1 -timeout 40m ./internal/integration/... ./pipeline/kafka
 
 alerts: ## the dashboard and the alert rules, evaluated by Prometheus's engine over a running daemon
 	$(GO) test -C deploy/promql -count=1 ./...
