@@ -188,8 +188,9 @@ func (c *Client) attempt(ctx context.Context, f func(ctx context.Context) error)
 		if !retryable(err) {
 			return err
 		}
-		// What an attempt says after the deadline is only that it was cut off.
-		if last == nil || tctx.Err() == nil {
+		// What an attempt says after the deadline is only that it was cut off. Its
+		// connection may have noticed it a moment before the context does.
+		if deadline, _ := tctx.Deadline(); last == nil || tctx.Err() == nil && time.Now().Before(deadline) {
 			last = err
 		}
 		c.metrics.retries.Add(1)

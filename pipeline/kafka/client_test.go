@@ -402,3 +402,28 @@ func TestCommittedOffsets(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 }
+
+// What is said of a broker is why it refused, not that the last attempt was cut off: a
+// connection has its deadline from the context, and may notice it first.
+func TestAttemptKeepsTheReason(t *testing.T) {
+	t.Parallel()
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			_, o := startBroker(t)
+			o.RequestTimeout = time.Second
+			c := newTestClient(t, o)
+			tries := 0
+			err := c.attempt(t.Context(), func(ctx context.Context) error {
+				if tries++; tries < 3 {
+					return io.EOF
+				}
+				deadline, _ := ctx.Deadline()
+				time.Sleep(time.Until(deadline))
+				return &net.OpError{Op: "write", Net: "pipe", Err: os.ErrDeadlineExceeded}
+			})
+			if !errors.Is(err, ErrUnreachable) || !errors.Is(err, io.EOF) {
+				t.Errorf("Got %v, want the reason", err)
+			}
+		})
+	}
+}
