@@ -35,7 +35,7 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	t, err := cfg.OpenTarget(c.Out, true)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 
 // collect removes the backups beyond retention and says so.
 func (c *backupCommand) collect(ctx context.Context, p *cli.Program, t target.Target, keep jobs.Keep) error {
-	found, err := jobs.CollectBackups(ctx, &jobs.CollectBackupsOptions{Target: t, Keep: keep, Logger: warnings(p)})
+	found, err := jobs.CollectBackups(ctx, &jobs.CollectBackupsOptions{Target: t, Keep: keep, Logger: p.Warnings()})
 	if c.JSON {
 		return err
 	}
@@ -125,7 +125,7 @@ func (c *restoreCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	log := warnings(p)
+	log := p.Warnings()
 	bar := newProgress(p, c.Quiet)
 	r, err := jobs.Restore(ctx, &jobs.RestoreOptions{
 		Backup: t, Dir: c.Dir, Logger: log, Progress: bar.report,

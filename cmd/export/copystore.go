@@ -57,7 +57,7 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if from.Store.Engine == "pebble" && into.Store.Engine == "pebble" {
 		return fmt.Errorf("%w: from one data directory to another there are export backup and export restore, which take event ids and schedules along", cli.ErrUsage)
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	to, remote, err := config.OpenStore(ctx, into, log)
 	if err != nil {
 		return err

@@ -58,7 +58,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 	if err != nil {
 		return err
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	source, done, err := c.open(ctx, cfg, log)
 	if done != nil {
 		return c.complete(p, done)

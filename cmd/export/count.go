@@ -35,7 +35,7 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	source, err := config.OpenInstant(ctx, cfg, log)
 	if err != nil {
 		return err

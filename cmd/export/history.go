@@ -32,7 +32,7 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if _, err := jobSpec(cfg, c.Job); err != nil {
 		return err
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	e, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -65,7 +65,7 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if c.In != "" {
 		cfg = config.ForDirectory(c.In)
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	to, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
 		return err

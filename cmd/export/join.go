@@ -39,7 +39,7 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if out == "" {
 		out = spec.Out
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	bucket := func(at string) (target.Target, error) { return cfg.OpenTarget(at, false) }
 	o := &jobs.JoinOptions{OpenBucket: bucket, Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
-
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -32,19 +30,8 @@ func exportContext(ctx context.Context, t *testing.T, args ...string) (stdout, s
 	t.Helper()
 	var out, errs strings.Builder
 	p := &cli.Program{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
-	parser, err := kong.New(new(commands), kong.Name("export"), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
-	if err != nil {
-		t.Fatal(err)
-	}
-	k, err := parser.Parse(args)
-	if err != nil {
-		return "", err.Error(), cli.StatusUsage
-	}
-	if err := k.Run(); err != nil {
-		errs.WriteString(cli.Explain("export", err) + "\n")
-		return out.String(), errs.String(), cli.Status(err)
-	}
-	return out.String(), errs.String(), 0
+	status = cli.Run(ctx, p, "export", "", new(commands), args)
+	return out.String(), errs.String(), status
 }
 
 const tables = `

@@ -55,7 +55,7 @@ func (c *pauseCommand) set(ctx context.Context, p *cli.Program, paused bool) (er
 
 // askHolder leaves word in HBase for whichever daemon runs the schedule, or will.
 func askHolder(ctx context.Context, p *cli.Program, cfg *config.Config, job string, paused bool) (err error) {
-	e, _, err := config.OpenStore(ctx, cfg, warnings(p))
+	e, _, err := config.OpenStore(ctx, cfg, p.Warnings())
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	source, err := config.OpenInstant(ctx, cfg, log)
 	if err != nil {
 		return err

@@ -12,10 +12,11 @@ import (
 )
 
 // progress shows how far a run is: a line that is written over on a terminal, a log
-// line now and then elsewhere.
+// line now and then elsewhere, and events where programs read them.
 type progress struct {
 	out      io.Writer
 	terminal bool
+	events   *slog.Logger // nil = for people
 	every    time.Duration
 	next     time.Duration // of the run's time, when to show again
 	last     jobs.Progress
@@ -23,10 +24,11 @@ type progress struct {
 }
 
 // How often progress is shown: a terminal's line so that it seems to move, a log's so
-// that a long run leaves some pages.
+// that a long run leaves some pages, events so that what shows them moves.
 const (
 	terminalEvery = 200 * time.Millisecond
 	logEvery      = 30 * time.Second
+	eventEvery    = time.Second
 )
 
 // newProgress shows nothing where quiet is set.
@@ -37,6 +39,9 @@ func newProgress(p *cli.Program, quiet bool) *progress {
 	}
 	if quiet {
 		g.out = io.Discard
+	}
+	if p.JSON {
+		g.terminal, g.every, g.next, g.events = false, eventEvery, 0, cli.EventLog(g.out)
 	}
 	return g
 }
@@ -53,6 +58,10 @@ func (g *progress) report(p jobs.Progress) {
 		fmt.Fprintf(g.out, "\r%s\x1b[K", line(p))
 		return
 	}
+	if g.events != nil {
+		g.event(p)
+		return
+	}
 	attrs := []any{"rows", p.Rows, "files", p.Files, "bytes", p.Bytes, "took", p.Elapsed.Round(time.Second)}
 	if n, ok := rowsPerSecond(p); ok {
 		attrs = append(attrs, "rows_per_second", n)
@@ -66,8 +75,19 @@ func (g *progress) report(p jobs.Progress) {
 	slog.New(slog.NewTextHandler(g.out, nil)).Info("exporting", attrs...)
 }
 
-// end leaves the last line on a terminal.
+// event writes how far a run is as an event.
+func (g *progress) event(p jobs.Progress) {
+	n, _ := rowsPerSecond(p)
+	g.events.Info("progress", "rows", p.Rows, "files", p.Files, "bytes", p.Bytes, "done", p.Done,
+		"regions_done", p.RegionsDone, "regions", p.Regions, "rows_per_second", n,
+		"elapsed_seconds", p.Elapsed.Seconds(), "eta_seconds", remaining(p).Seconds())
+}
+
+// end leaves the last line on a terminal, and the last event.
 func (g *progress) end() {
+	if g.events != nil && g.shown {
+		g.event(g.last)
+	}
 	if g.terminal && g.shown {
 		fmt.Fprintf(g.out, "\r%s\x1b[K\n", line(g.last))
 	}
@@ -118,9 +138,4 @@ func remaining(p jobs.Progress) time.Duration {
 		return 0
 	}
 	return max(time.Duration(float64(p.Elapsed)*(1-p.Done)/done).Round(time.Second), time.Second)
-}
-
-// warnings is the log of a command: what an operator should know, on standard error.
-func warnings(p *cli.Program) *slog.Logger {
-	return slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

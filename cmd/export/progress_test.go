@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -28,5 +29,58 @@ func TestProgressLog(t *testing.T) {
 	}
 	if n := strings.Count(errs.String(), "\n"); n != 1 {
 		t.Errorf("Got %d lines: %s", n, errs.String())
+	}
+}
+
+// events are the lines of standard error with --json.
+func events(t *testing.T, stderr string) []map[string]any {
+	t.Helper()
+	var all []map[string]any
+	for line := range strings.Lines(stderr) {
+		var e map[string]any
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if e["event"] == nil || e["time"] == nil {
+			t.Errorf("%s is no event", line)
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// TestEvents: with --json, standard error has nothing but events: how far a run is, and
+// last of all why it failed, with the exit status.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	file, _ := setup(t, "a", "b", "c")
+	_, stderr, status := export(t, "run", "-c", file, "--json", "--time", "2026-01-01T00:00:00Z", "views")
+	all := events(t, stderr)
+	if status != 0 || len(all) == 0 {
+		t.Fatalf("Got status %d and %s", status, stderr)
+	}
+	for _, e := range all {
+		if e["event"] != "progress" {
+			t.Errorf("Got %v of a run that goes well", e)
+		}
+	}
+	last := all[len(all)-1]
+	if last["rows"] != 3.0 || last["files"] == 0.0 || last["bytes"] == 0.0 || last["regions"] != 2.0 || last["regions_done"] != 2.0 {
+		t.Errorf("Got %v in the end", last)
+	}
+	// The run is there already.
+	for _, args := range [][]string{
+		{"run", "-c", file, "--json", "--time", "2026-01-01T00:00:00Z", "views"},
+		{"run", "-c", file, "--json", "-q", "nobody"},
+	} {
+		_, stderr, status = export(t, args...)
+		all = events(t, stderr)
+		if status == 0 || len(all) == 0 {
+			t.Fatalf("%v: Got status %d and %s", args, status, stderr)
+		}
+		last := all[len(all)-1]
+		if text, _ := last["text"].(string); last["event"] != "error" || last["status"] != float64(status) || text == "" || strings.HasPrefix(text, "export:") {
+			t.Errorf("%v: Got %v in the end, status %d", args, last, status)
+		}
 	}
 }

@@ -58,7 +58,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 	if out == "" {
 		out = spec.Out
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	o := &jobs.RunOptions{Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {
 		return nil, fmt.Errorf("%w: no directory to write to: set the job's out, or --out", cli.ErrUsage)
@@ -160,7 +160,7 @@ func finishResumed(ctx context.Context, p *cli.Program, job string, t target.Tar
 
 // sayPublished says why nothing was exported.
 func sayPublished(p *cli.Program, m *jobs.Manifest) {
-	fmt.Fprintf(p.Stderr, "export: run %s was published before it was cut off: nothing was left to do but to point to it\n", m.RunID)
+	p.Note("export", "run %s was published before it was cut off: nothing was left to do but to point to it", m.RunID)
 }
 
 // reopen opens the instant that a run which was cut off has read, or says that it is
@@ -170,14 +170,14 @@ func reopen(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.
 	if !errors.Is(err, api.ErrNotFound) {
 		return source, err
 	}
-	fmt.Fprintf(p.Stderr, "export: the checkpoint of run %s is gone: the run begins anew, with the table as it is now\n", left.RunID)
+	p.Note("export", "the checkpoint of run %s is gone: the run begins anew, with the table as it is now", left.RunID)
 	return nil, nil
 }
 
 // sayBusy says why nothing happens for a while.
 func sayBusy(p *cli.Program, left *jobs.Unfinished) {
 	if left.Busy {
-		fmt.Fprintf(p.Stderr, "export: run %s was at work a moment ago: waiting, up to two minutes, to see whether it has ended\n", left.RunID)
+		p.Note("export", "run %s was at work a moment ago: waiting, up to two minutes, to see whether it has ended", left.RunID)
 	}
 }
 

@@ -45,7 +45,7 @@ func (c *verifyTableCommand) Run(ctx context.Context, p *cli.Program) (err error
 	if err != nil {
 		return err
 	}
-	log := warnings(p)
+	log := p.Warnings()
 	left, err := config.OpenInstant(ctx, cfg, log)
 	if err != nil {
 		return err

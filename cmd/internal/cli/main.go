@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -18,6 +19,49 @@ type Program struct {
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
 	LookupEnv      func(string) (string, bool)
+	// JSON says that a program reads standard error (flag --json): every line there
+	// is a JSON object with the key "event".
+	JSON bool
+}
+
+// Event writes an event to standard error: name, and keys and values in turn, as slog
+// takes them.
+func (p *Program) Event(name string, attrs ...any) { EventLog(p.Stderr).Info(name, attrs...) }
+
+// EventLog returns a log each of whose lines is an event, named as what is said.
+func EventLog(w io.Writer) *slog.Logger { return jsonLog(w, "event", slog.LevelInfo) }
+
+// jsonLog returns a log of JSON lines without a level, with what is said under a key.
+func jsonLog(w io.Writer, key string, from slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: from, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		switch {
+		case len(groups) > 0:
+		case a.Key == slog.MessageKey:
+			a.Key = key
+		case a.Key == slog.LevelKey:
+			return slog.Attr{}
+		}
+		return a
+	}}))
+}
+
+// Note tells what a command does otherwise than asked for, as program, or as the event
+// "note".
+func (p *Program) Note(program, format string, args ...any) {
+	if p.JSON {
+		p.Event("note", "text", fmt.Sprintf(format, args...))
+		return
+	}
+	fmt.Fprintf(p.Stderr, program+": "+format+"\n", args...)
+}
+
+// Warnings returns the log of a command: what an operator should know, on standard
+// error, or as the event "warning".
+func (p *Program) Warnings() *slog.Logger {
+	if p.JSON {
+		return jsonLog(p.Stderr, "text", slog.LevelWarn).With("event", "warning")
+	}
+	return slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // ConfigFlag is the flag of the commands that read a configuration file.
@@ -40,19 +84,38 @@ func (c *VersionCommand) Run(p *Program) error {
 	return err
 }
 
-// Main runs the command of a kong command set that the arguments of the process
-// name, with ctx and a Program bound, and ends the process where it fails.
+// Main runs the command that the arguments of the process name, as Run does, and ends
+// the process where it fails.
 func Main(ctx context.Context, name, description string, commands any) {
 	p := &Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	if status := Run(ctx, p, name, description, commands, os.Args[1:]); status != 0 {
+		os.Exit(status)
+	}
+}
+
+// Run runs the command of a kong command set that args name, with ctx and p bound, and
+// returns the exit status. Where it fails, it says why on standard error; with --json,
+// as the last event there: "error", with the text and the status.
+func Run(ctx context.Context, p *Program, name, description string, commands any, args []string) int {
 	parser := kong.Must(commands, kong.Name(name), kong.Description(description),
 		kong.UsageOnError(), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
-	k, err := parser.Parse(os.Args[1:])
+	k, err := parser.Parse(args)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		os.Exit(StatusUsage)
+		fmt.Fprintf(p.Stderr, "%s: %v\n", name, err)
+		return StatusUsage
 	}
-	if err := k.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, Explain(name, err))
-		os.Exit(Status(err))
+	for _, f := range k.Flags() {
+		if asked, isBool := k.FlagValue(f).(bool); f.Name == "json" && isBool && asked {
+			p.JSON = true
+		}
 	}
+	err = k.Run()
+	switch {
+	case err == nil:
+	case p.JSON:
+		p.Event("error", "text", strings.TrimPrefix(Explain(name, err), name+": "), "status", Status(err))
+	default:
+		fmt.Fprintln(p.Stderr, Explain(name, err))
+	}
+	return Status(err)
 }
