@@ -9,7 +9,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path"
 	"runtime"
 	"time"
 
@@ -36,6 +35,12 @@ type BackupOptions struct {
 	Source BackupSource
 	// Target is where backups go: a place of their own. It is not closed.
 	Target target.Target
+	// Resume goes on with the newest backup of the same store that was cut off: it
+	// keeps its id and its time, what it has copied of files that are as they were is
+	// not copied again, and the rest is of the Source, whose instant the backup is of.
+	// Where none was cut off, the error wraps target.ErrNotFound; where one is at
+	// work, target.ErrBusy.
+	Resume bool
 	// Parallelism is how many files are copied at a time. Default: GOMAXPROCS.
 	Parallelism int
 	// Engine and Version are stored in the manifest. Default: empty.
@@ -53,8 +58,9 @@ type BackupOptions struct {
 // directory backup=TIME-ID, which appears whole or not at all (invariant I6), and
 // which _latest.json names from then on. Blocks that are corrupt already are found
 // before anything is copied (invariant I7); then the error wraps store.ErrCorrupt.
-// On an error nothing is visible and what was written is removed, but where the
-// backup was published and _latest.json could not be replaced: then the manifest is
+// On an error nothing is visible and what was written is removed; what a process that
+// was killed has left, Resume takes up. Where the
+// backup was published and _latest.json could not be replaced: the manifest is
 // returned as well.
 func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
 	b := &backup{BackupOptions: *o}
@@ -82,6 +88,8 @@ func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
 type backup struct {
 	BackupOptions
 	report reporter
+	root   *os.Root         // of the source's files
+	notes  target.Resumable // the upload; nil = it cannot be resumed
 }
 
 func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
@@ -92,8 +100,11 @@ func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
 	if err := b.Source.CheckFiles(ctx); err != nil {
 		return nil, err
 	}
-	dir := m.Dir()
-	u, err := b.Target.Begin(ctx, dir, "backup-"+m.BackupID)
+	if b.root, err = os.OpenRoot(b.Source.Dir()); err != nil {
+		return nil, err
+	}
+	defer b.root.Close()
+	u, err := b.begin(ctx, m)
 	if err != nil {
 		return nil, err
 	}
@@ -101,13 +112,8 @@ func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
 	if err != nil {
 		return nil, errors.Join(err, u.Abort())
 	}
-	sum := sha256.Sum256(data)
-	err = point(context.WithoutCancel(ctx), b.Target, ".", &Latest{
-		FormatVersion: ManifestVersion, RunID: m.BackupID, LogicalTime: m.StartedAt,
-		Manifest: path.Join(dir, BackupManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
-	})
-	if err != nil {
-		return m, fmt.Errorf("backup %s is published, but %s was not replaced: %w", dir, LatestName, err)
+	if err := pointBackup(context.WithoutCancel(ctx), b.Target, m, data); err != nil {
+		return m, fmt.Errorf("backup %s is published, but %s was not replaced: %w", m.Dir(), LatestName, err)
 	}
 	return m, nil
 }
@@ -148,15 +154,14 @@ const lockFile = "LOCK"
 
 // publish copies the files and then writes the manifest, whose bytes it returns.
 func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest) ([]byte, error) {
-	root, err := os.OpenRoot(b.Source.Dir())
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
 	b.report.start(b.Progress, b.Now, len(m.Files))
-	err = parallel(ctx, b.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
+	err := parallel(ctx, b.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
 		f := &m.Files[i]
-		in, err := root.Open(f.Path)
+		if f.SHA256 != "" { // it was copied by the process that was killed
+			b.report.file(f.Bytes)
+			return nil
+		}
+		in, err := b.root.Open(f.Path)
 		if err != nil {
 			return err
 		}
@@ -165,7 +170,7 @@ func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest
 			return fmt.Errorf("copy %s: %w", f.Path, err)
 		}
 		b.report.file(f.Bytes)
-		return nil
+		return b.note(ctx, backupFileNote+f.Path, &backupFileState{FormatVersion: BackupVersion, File: *f})
 	})
 	if err != nil {
 		return nil, err

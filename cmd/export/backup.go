@@ -21,6 +21,8 @@ type backupCommand struct {
 	JSON  bool   `name:"json" help:"Print the manifest of the backup."`
 	Quiet bool   `short:"q" help:"No progress."`
 
+	Resume bool `help:"Go on with the newest backup of this store that was cut off: what it has copied of files that are as they were is not copied again."`
+
 	KeepRuns int           `placeholder:"N" help:"Afterwards remove all but the newest N backups of this store, and what killed ones have left."`
 	KeepAge  time.Duration `placeholder:"D" help:"Afterwards remove backups that are older, such as 720h; with --keep-runs, those that both let go."`
 }
@@ -48,9 +50,18 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	defer func() { err = errors.Join(err, source.Close()) }()
 	bar := newProgress(p, c.Quiet)
 	m, err := jobs.Backup(ctx, &jobs.BackupOptions{
-		Source: source, Target: t, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log, Progress: bar.report,
+		Source: source, Target: t, Resume: c.Resume, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log, Progress: bar.report,
 	})
 	bar.end()
+	if c.Resume && errors.Is(err, target.ErrNotFound) {
+		var finishErr error
+		if m, finishErr = jobs.FinishPublishedBackup(ctx, t); finishErr == nil {
+			p.Note("export", "backup %s was published before it was cut off: nothing was left to do but to point to it", m.BackupID)
+			err = nil
+		} else if !errors.Is(finishErr, target.ErrNotFound) {
+			err = finishErr
+		}
+	}
 	if err != nil {
 		return err
 	}

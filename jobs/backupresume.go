@@ -1,0 +1,215 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"sluice/jobs/target"
+	"sluice/store"
+)
+
+// noteBackup is the note with the backupState; the other notes are backupNotes, named
+// after their files.
+const (
+	noteBackup     = "backup"
+	backupFileNote = "file-"
+)
+
+// backupState is what a backup must share with one that was cut off. It is written
+// before the first file.
+type backupState struct {
+	FormatVersion int       `json:"format_version"` // BackupVersion
+	StoreID       string    `json:"store_id"`
+	BackupID      string    `json:"backup_id"`
+	StartedAt     time.Time `json:"started_at"`
+}
+
+// backupFileState is the note of a file that is copied.
+type backupFileState struct {
+	FormatVersion int        `json:"format_version"` // BackupVersion
+	File          BackupFile `json:"file"`
+}
+
+// begin begins the upload of m, or takes up what a backup of the same store has left.
+func (b *backup) begin(ctx context.Context, m *BackupManifest) (target.Upload, error) {
+	if b.Resume {
+		return b.takeUp(ctx, m)
+	}
+	u, err := b.Target.Begin(ctx, m.Dir(), backupUpload(m.BackupID))
+	if err != nil {
+		return nil, err
+	}
+	if r, ok := u.(target.Resumable); ok {
+		b.notes = r
+		err = b.note(ctx, noteBackup, &backupState{FormatVersion: BackupVersion, StoreID: m.StoreID, BackupID: m.BackupID, StartedAt: m.StartedAt})
+		if err != nil {
+			return nil, errors.Join(err, u.Abort())
+		}
+	}
+	return u, nil
+}
+
+// backupUpload is the id of a backup's upload.
+func backupUpload(id string) string { return "backup-" + id }
+
+func (b *backup) note(ctx context.Context, name string, content any) error {
+	if b.notes == nil {
+		return nil
+	}
+	data, err := encodeJSON(content)
+	if err != nil {
+		return err
+	}
+	return b.notes.Note(ctx, name, data)
+}
+
+// takeUp makes m the newest backup of the store that was cut off, and marks the files
+// that need not be copied again: those of which it has a copy of what the store's file
+// holds now. Most files of a store never change; those that have are copied anew, so
+// that the backup is of the source's instant as a whole.
+func (b *backup) takeUp(ctx context.Context, m *BackupManifest) (target.Upload, error) {
+	t, ok := b.Target.(target.Resumer)
+	if !ok {
+		return nil, fmt.Errorf("%w: a backup in a target of type %T cannot be resumed", store.ErrUnsupported, b.Target)
+	}
+	left, notes, err := unfinishedBackup(ctx, t, m.StoreID)
+	if err != nil {
+		return nil, err
+	}
+	m.BackupID, m.StartedAt = left.BackupID, left.StartedAt
+	u, err := t.Resume(ctx, m.Dir(), backupUpload(m.BackupID))
+	if a, ok := t.(target.Awaiter); ok && errors.Is(err, target.ErrBusy) {
+		if err = a.Await(ctx, m.Dir()); err == nil {
+			u, err = t.Resume(ctx, m.Dir(), backupUpload(m.BackupID))
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	b.notes = u
+	keep := map[string]int64{}
+	for i := range m.Files {
+		f := &m.Files[i]
+		had, ok := notes[f.Path]
+		if !ok {
+			continue
+		}
+		bytes, sum, err := sumFile(ctx, b.root, f.Path)
+		if err != nil {
+			return nil, errors.Join(err, u.Leave())
+		}
+		if bytes == had.Bytes && sum == had.SHA256 {
+			f.Bytes, f.SHA256, keep[f.Path] = bytes, sum, bytes
+		}
+	}
+	if err := u.Retain(ctx, keep); err != nil {
+		return nil, errors.Join(err, u.Leave())
+	}
+	b.Logger.Info("backup resumed", "backup", m.BackupID, "files", len(m.Files), "copied", len(keep))
+	return u, nil
+}
+
+// unfinishedBackup returns the newest backup of a store that was cut off, or is at
+// work, and its finished files by path. Its error wraps target.ErrNotFound.
+func unfinishedBackup(ctx context.Context, t target.Resumer, storeID string) (*backupState, map[string]BackupFile, error) {
+	uploads, err := t.Unfinished(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var newest *backupState
+	var notes map[string][]byte
+	for _, u := range uploads {
+		var s backupState
+		if err := decodeVersion(u.Notes[noteBackup], BackupVersion, &s); err != nil || s.StoreID != storeID || !isHex(s.BackupID, 12) {
+			continue // of another store, or an export's
+		}
+		if newest == nil || cmp.Or(s.StartedAt.Compare(newest.StartedAt), strings.Compare(s.BackupID, newest.BackupID)) > 0 {
+			newest, notes = &s, u.Notes
+		}
+	}
+	if newest == nil {
+		return nil, nil, fmt.Errorf("a backup of store %s that was cut off: %w", storeID, target.ErrNotFound)
+	}
+	files := map[string]BackupFile{}
+	for name, data := range notes {
+		if name == noteBackup {
+			continue
+		}
+		var n backupFileState
+		if err := decodeVersion(data, BackupVersion, &n); err != nil {
+			return nil, nil, fmt.Errorf("note %s of backup %s: %w", name, newest.BackupID, err)
+		}
+		f := n.File
+		if name != backupFileNote+f.Path || !isStoreFile(f.Path) || f.Bytes < 0 || !isHex(f.SHA256, 64) {
+			return nil, nil, fmt.Errorf("%w: note %s of backup %s is of file %q", ErrManifest, name, newest.BackupID, f.Path)
+		}
+		files[f.Path] = f
+	}
+	return newest, files, nil
+}
+
+// sumFile returns the size and the hex of the SHA-256 of a file.
+func sumFile(ctx context.Context, root *os.Root, name string) (int64, string, error) {
+	in, err := root.Open(name)
+	if err != nil {
+		return 0, "", err
+	}
+	defer in.Close()
+	h := sha256.New()
+	n, err := io.Copy(h, &contextReader{ctx: ctx, r: in})
+	return n, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// pointBackup makes _latest.json name a backup, whose encoded manifest is data.
+func pointBackup(ctx context.Context, t target.Target, m *BackupManifest, data []byte) error {
+	sum := sha256.Sum256(data)
+	return point(ctx, t, ".", &Latest{
+		FormatVersion: ManifestVersion, RunID: m.BackupID, LogicalTime: m.StartedAt,
+		Manifest: path.Join(m.Dir(), BackupManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+	})
+}
+
+// FinishPublishedBackup does what is left of a backup that was cut off after it was
+// published: it makes _latest.json name the newest backup, and returns its manifest.
+// Its error wraps target.ErrNotFound where _latest.json names that already, or there is
+// none.
+func FinishPublishedBackup(ctx context.Context, t target.Target) (*BackupManifest, error) {
+	latest, err := readLatest(ctx, t, ".")
+	if err != nil && !errors.Is(err, target.ErrNotFound) {
+		return nil, err
+	}
+	entries, err := t.List(ctx, ".")
+	if err != nil {
+		return nil, err
+	}
+	// The newest by its name, which begins with its time.
+	slices.SortFunc(entries, func(a, b target.Entry) int { return strings.Compare(b.Name, a.Name) })
+	for _, e := range entries {
+		if !e.Dir || !strings.HasPrefix(e.Name, backupPrefix) {
+			continue
+		}
+		f, err := findBackup(ctx, t, path.Join(e.Name, BackupManifestName))
+		if err != nil {
+			return nil, err
+		}
+		if latest != nil && !f.manifest.StartedAt.After(latest.LogicalTime) {
+			break
+		}
+		data, err := target.ReadFile(ctx, t, f.name, maxManifestBytes)
+		if err != nil {
+			return nil, err
+		}
+		return f.manifest, pointBackup(ctx, t, f.manifest, data)
+	}
+	return nil, fmt.Errorf("a backup that %s does not name: %w", LatestName, target.ErrNotFound)
+}
