@@ -101,7 +101,14 @@ func runHBase(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 	defer func() { err = errors.Join(err, plain.Close()) }()
 
 	r := &hbaseReport{machine: thisMachine(ctx), options: o, serversKnown: len(servers) > 0, samples: map[hbaseKey][]hbaseSample{}}
-	r.machine.Command = strings.Join(append([]string{"go run ./bench", hbaseArgument}, args...), " ")
+	// Directories are this machine's, and nobody else's business.
+	command := strings.Join(append([]string{"go run ./bench", hbaseArgument}, args...), " ")
+	for _, dir := range []string{o.pids, o.dir} {
+		if dir != "" {
+			command = strings.ReplaceAll(command, dir, "DIR")
+		}
+	}
+	r.machine.Command = command
 	if err := r.measure(ctx, w, []*hbaseSide{
 		{name: embeddedSide, engine: embedded},
 		{name: gatewaySide, engine: gateway, servers: servers},
