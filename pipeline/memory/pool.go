@@ -83,17 +83,30 @@ func (p *Pool[T]) Get(n int) []T {
 	return make([]T, 0, room)
 }
 
+// owned returns the class of a slice that Get has returned, and its bytes.
+func (p *Pool[T]) owned(b []T) (class int, bytes int64) {
+	class, room := p.class(cap(b))
+	if room != cap(b) {
+		panic("memory: a slice comes back that is not the pool's")
+	}
+	return class, int64(cap(b)) * p.size
+}
+
+// wait keeps a slice for another use. The share's mu is held.
+func (p *Pool[T]) wait(class int, b []T) {
+	for len(p.free) <= class {
+		p.free = append(p.free, nil)
+	}
+	p.free[class] = append(p.free[class], b[:0])
+}
+
 // Put takes a slice back that Get has returned; nothing may refer to it any more. It
 // precedes the release of its grant. nil is nothing.
 func (p *Pool[T]) Put(b []T) {
 	if cap(b) == 0 {
 		return
 	}
-	bytes := int64(cap(b)) * p.size
-	class, room := p.class(cap(b))
-	if room != cap(b) {
-		panic("memory: a slice comes back that is not the pool's")
-	}
+	class, bytes := p.owned(b)
 	s := p.share
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,10 +114,7 @@ func (p *Pool[T]) Put(b []T) {
 	if p.closed || bytes > maxIdle || s.live+s.idle+bytes > s.limit {
 		return
 	}
-	for len(p.free) <= class {
-		p.free = append(p.free, nil)
-	}
-	p.free[class] = append(p.free[class], b[:0])
+	p.wait(class, b)
 	s.idle += bytes
 }
 
@@ -114,17 +124,10 @@ func (p *Pool[T]) Return(g *Grant, b []T) {
 	if cap(b) == 0 {
 		return
 	}
-	bytes := int64(cap(b)) * p.size
-	class, room := p.class(cap(b))
-	if room != cap(b) {
-		panic("memory: a slice comes back that is not the pool's")
-	}
+	class, bytes := p.owned(b)
 	s := p.share
 	s.mu.Lock()
-	for len(p.free) <= class {
-		p.free = append(p.free, nil)
-	}
-	p.free[class] = append(p.free[class], b[:0])
+	p.wait(class, b)
 	ready := s.shelve(g, bytes)
 	s.mu.Unlock()
 	call(ready)
