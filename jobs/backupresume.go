@@ -87,12 +87,7 @@ func (b *backup) takeUp(ctx context.Context, m *BackupManifest) (target.Upload, 
 		return nil, err
 	}
 	m.BackupID, m.StartedAt = left.BackupID, left.StartedAt
-	u, err := t.Resume(ctx, m.Dir(), backupUpload(m.BackupID))
-	if a, ok := t.(target.Awaiter); ok && errors.Is(err, target.ErrBusy) {
-		if err = a.Await(ctx, m.Dir()); err == nil {
-			u, err = t.Resume(ctx, m.Dir(), backupUpload(m.BackupID))
-		}
-	}
+	u, err := resumeUpload(ctx, t, m.Dir(), backupUpload(m.BackupID))
 	if err != nil {
 		return nil, err
 	}

@@ -238,12 +238,7 @@ func newRunState(m *Manifest, checkpoint, definition string) *runState {
 // resumeOrBegin offers takeUp what is left of the run of want, which becomes visible
 // as dir; where nothing is, or takeUp says false, it begins an upload and returns it.
 func resumeOrBegin(ctx context.Context, t target.Resumer, dir string, want *runState, takeUp func(target.Resumable) (bool, error)) (target.Resumable, error) {
-	left, err := t.Resume(ctx, dir, want.RunID)
-	if a, ok := t.(target.Awaiter); ok && errors.Is(err, target.ErrBusy) {
-		if err = a.Await(ctx, dir); err == nil {
-			left, err = t.Resume(ctx, dir, want.RunID)
-		}
-	}
+	left, err := resumeUpload(ctx, t, dir, want.RunID)
 	switch {
 	case err == nil:
 		done, err := takeUp(left)
@@ -269,6 +264,18 @@ func resumeOrBegin(ctx context.Context, t target.Resumer, dir string, want *runS
 		return nil, errors.Join(err, fresh.Abort())
 	}
 	return fresh, nil
+}
+
+// resumeUpload takes over the upload of dir that was begun with id, where that takes
+// waiting until its process is known to have ended.
+func resumeUpload(ctx context.Context, t target.Resumer, dir, id string) (target.Resumable, error) {
+	left, err := t.Resume(ctx, dir, id)
+	if a, ok := t.(target.Awaiter); ok && errors.Is(err, target.ErrBusy) {
+		if err = a.Await(ctx, dir); err == nil {
+			left, err = t.Resume(ctx, dir, id)
+		}
+	}
+	return left, err
 }
 
 // takeUp makes left the upload of r and reports true; where its files are not of
