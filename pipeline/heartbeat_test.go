@@ -56,15 +56,17 @@ func TestHeartbeatsWhilePaused(t *testing.T) {
 	}
 }
 
-func testHeartbeatsWhilePaused(t *testing.T, refuse error) {
-	const timeout = 6 * time.Second
+// virtualCluster returns a broker of the bubble, whose topic pages has so many
+// partitions, and what makes clients of it. All end with the test.
+func virtualCluster(t *testing.T, partitions int32) (c *cluster, client func() *kafka.Client) {
+	t.Helper()
 	net := new(kfake.VirtualNetwork)
-	broker, err := kfake.NewCluster(kfake.Ports(1), kfake.ListenFn(net.Listen), kfake.SeedTopics(3, "pages"))
+	broker, err := kfake.NewCluster(kfake.Ports(1), kfake.ListenFn(net.Listen), kfake.SeedTopics(partitions, "pages"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer broker.Close()
-	client := func() *kafka.Client {
+	t.Cleanup(broker.Close)
+	client = func() *kafka.Client {
 		c, err := kafka.NewClient(&kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dial: net.DialContext, Logger: testLogger(t)})
 		if err != nil {
 			t.Fatal(err)
@@ -72,9 +74,15 @@ func testHeartbeatsWhilePaused(t *testing.T, refuse error) {
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	c := &cluster{t: t, client: client(), pages: map[string]int64{}}
+	c = &cluster{t: t, client: client(), pages: map[string]int64{}}
 	c.out = c.client.NewProducer(nil)
-	defer c.out.Close()
+	t.Cleanup(func() { c.out.Close() })
+	return c, client
+}
+
+func testHeartbeatsWhilePaused(t *testing.T, refuse error) {
+	const timeout = 6 * time.Second
+	c, client := virtualCluster(t, 3)
 	held := make(chan struct{})
 	close(held)
 	e := &heldEngine{Engine: newEngine(t), refuse: refuse, held: held}

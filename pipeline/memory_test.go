@@ -9,8 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kfake"
-
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/memory"
 	"sluice/store"
@@ -66,23 +64,7 @@ func TestFetchWithinMemory(t *testing.T) {
 }
 
 func testFetchWithinMemory(t *testing.T, refuse error) {
-	net := new(kfake.VirtualNetwork)
-	broker, err := kfake.NewCluster(kfake.Ports(1), kfake.ListenFn(net.Listen), kfake.SeedTopics(4, "pages"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer broker.Close()
-	client := func() *kafka.Client {
-		c, err := kafka.NewClient(&kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dial: net.DialContext, Logger: testLogger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { c.Close() })
-		return c
-	}
-	c := &cluster{t: t, client: client(), pages: map[string]int64{}}
-	c.out = c.client.NewProducer(nil)
-	defer c.out.Close()
+	c, client := virtualCluster(t, 4)
 	m, err := memory.New(2 << 20)
 	if err != nil {
 		t.Fatal(err)
