@@ -41,8 +41,8 @@ fuzz: ## every fuzz target for T each
 	  done; \
 	done
 
-soak: ## the long forms: many kills, many seeds; Spark, where SLUICE_PYTHON has requirements-spark.txt
-	SLUICE_SOAK=1 internal/integration/with-servers $(GO) test -tags integration -count=1 -timeout 3h ./internal/integration/... ./store/... ./pipeline/...
+soak: ## the long forms: many seeds, many kills, Spark; PARTS="simulation fuzz" runs these; results in docs/soak.md
+	internal/integration/soak $(PARTS)
 
 bench: ## writes bench/RESULTS.md
 	$(GO) run ./bench -write bench/RESULTS.md

@@ -200,12 +200,7 @@ func measureRound(ctx context.Context, base *spec, only []string, r *report, dir
 		}
 		s := at(base, st.name, filepath.Join(dir, st.name))
 		s.Group = fmt.Sprintf("bench-%d-%s", round, st.name)
-		switch st.name {
-		case pipelineStage:
-			s.Dir, s.Keep = stored, true
-		case exportStage, operationsStage, besideStage, incrementStage:
-			s.Dir = stored
-		}
+		s.share(stored)
 		got, err := runStage(ctx, s)
 		if err != nil {
 			return err
@@ -233,6 +228,7 @@ func profile(ctx context.Context, base *spec, o *options, dir string, w io.Write
 	}
 	for _, name := range names {
 		s := at(base, name, filepath.Join(dir, "profiled-"+name))
+		s.share(filepath.Join(dir, "profiled-stored"))
 		s.Group, s.Profile = "bench-profile", filepath.Join(o.cpuprofile, name+".pprof")
 		if _, err := runStage(ctx, s); err != nil {
 			return err
@@ -240,6 +236,17 @@ func profile(ctx context.Context, base *spec, o *options, dir string, w io.Write
 		fmt.Fprintf(w, "CPU profile: %s\n", s.Profile)
 	}
 	return nil
+}
+
+// share has the pipeline stage leave its store in stored, and the stages that need one
+// work on that.
+func (s *spec) share(stored string) {
+	switch s.Stage {
+	case pipelineStage:
+		s.Dir, s.Keep = stored, true
+	case exportStage, operationsStage, besideStage, incrementStage:
+		s.Dir = stored
+	}
 }
 
 func at(base *spec, name, dir string) *spec {

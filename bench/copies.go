@@ -129,7 +129,7 @@ func writeParquet(name string, batches []*columnar.Batch, schema *columnar.Schem
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	w, err := parquetfile.NewWriter(f, schema.Columns(), &parquetfile.Options{Order: schema.Order()})
+	w, err := parquetfile.NewWriter(f, schema.Columns(), &parquetfile.Options{Order: columnar.Ascending(schema.Order()...)})
 	if err != nil {
 		return 0, err
 	}

@@ -76,7 +76,7 @@ func runExport(ctx context.Context, s *spec) (got sample, err error) {
 	scan := func() error { return scanAll(ctx, snapshot, s.Events) }
 	encodeParquet := func() error {
 		return encode(batches, func() (columnar.FileWriter, error) {
-			return parquetfile.NewWriter(io.Discard, schema.Columns(), &parquetfile.Options{Codec: jobSpec.Compression, Order: schema.Order()})
+			return parquetfile.NewWriter(io.Discard, schema.Columns(), &parquetfile.Options{Codec: jobSpec.Compression, Order: columnar.Ascending(schema.Order()...)})
 		})
 	}
 	if err := parts(extra, scan, encodeParquet); err != nil {

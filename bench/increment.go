@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/cell"
@@ -24,27 +25,48 @@ const (
 
 // incrementPhase is one way in which the changed rows lie among the others.
 type incrementPhase struct {
-	name    string // of the report
-	key     string // in sample.Extra, with secondsKey or cpuKey
-	goal    string // for its share of the time of a full export
-	changed func(i, rows int) bool
-	compact bool // after the change, so that blocks hold changed rows and others
+	name    string                 // of the report
+	key     string                 // in sample.Extra, with secondsKey or cpuKey
+	goal    string                 // for its share of the time of a full export
+	changed func(i, rows int) bool // whether row i is
+	compact bool                   // after the change, so that blocks hold changed rows and others
+	grown   bool                   // of the table that was made larger
 }
+
+// incrementGrowth is how many times as many rows the larger table has: of enough that the
+// fixed cost of a run is little, and of so few that they are written in seconds.
+const incrementGrowth = 4
 
 var incrementPhases = []incrementPhase{
-	{"1 % of the rows, together", "together", "≤ 0.05", func(i, rows int) bool {
-		return i >= rows/2 && i < rows/2+rows/incrementShare
-	}, false},
-	{"1 % of the rows, all over", "all over", "≤ 0.05", func(i, rows int) bool {
-		return i%incrementShare == 0 && i < rows/incrementShare*incrementShare
-	}, false},
-	{"1 % of the rows, all over, then compacted", "compacted", "", func(i, rows int) bool {
+	{name: "nothing", key: "nothing", changed: func(int, int) bool { return false }},
+	{name: "1 % of the rows, together", key: "together", goal: "≤ 0.05", changed: together},
+	{name: "1 % of the rows, all over", key: "all over", goal: "≤ 0.05", changed: allOver},
+	{name: "1 % of the rows, all over, then compacted", key: "compacted", compact: true, changed: func(i, rows int) bool {
 		return i%incrementShare == incrementShare/2 && i < rows/incrementShare*incrementShare
-	}, true},
+	}},
+	{name: "1 % of 4 times as many rows, together", key: "together, large", goal: "≤ 0.05", changed: together, grown: true},
+	{name: "1 % of 4 times as many rows, all over", key: "all over, large", goal: "≤ 0.05", grown: true, changed: allOver},
 }
 
-// fullExport is the key of what the increments are compared with.
-const fullExport = "full"
+func allOver(i, rows int) bool {
+	return i%incrementShare == 0 && i < rows/incrementShare*incrementShare
+}
+
+func together(i, rows int) bool { return i >= rows/2 && i < rows/2+rows/incrementShare }
+
+// The keys of what the increments are compared with.
+const (
+	fullExport  = "full"
+	largeExport = "full, large"
+)
+
+// full is the key of what the increment is compared with.
+func (p *incrementPhase) full() string {
+	if p.grown {
+		return largeExport
+	}
+	return fullExport
+}
 
 func secondsKey(key string) string { return key + " seconds" }
 func cpuKey(key string) string     { return key + " CPU seconds" }
@@ -64,7 +86,7 @@ func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	declared := c.Jobs[rowTable]
 	declared.Formats = []string{jobs.Parquet}
-	declared.Incremental.FullEvery = 2 + len(incrementPhases)
+	declared.Incremental.FullEvery = 3 + len(incrementPhases)
 	declared.Columns = slices.Clone(declared.Columns)
 	nullable := true // a row that is gone has no values
 	for i := range declared.Columns {
@@ -93,18 +115,22 @@ func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
 	extra[secondsKey(fullExport)], extra[cpuKey(fullExport)] = got.Seconds, got.CPU
 	for i := range incrementPhases {
 		p := &incrementPhases[i]
+		if p.grown && extra[secondsKey(largeExport)] == 0 {
+			if err := in.grow(ctx, s); err != nil {
+				return sample{}, err
+			}
+			rows *= incrementGrowth
+			_, took, err := measured(in.profiled(s, largeExport), func() error { return in.want(ctx, true, rows) })
+			if err != nil {
+				return sample{}, err
+			}
+			extra[secondsKey(largeExport)], extra[cpuKey(largeExport)] = took.Seconds, took.CPU
+		}
 		changed, err := in.change(ctx, s, p, rows)
 		if err != nil {
 			return sample{}, err
 		}
-		m, err := startMeter(0)
-		if err != nil {
-			return sample{}, err
-		}
-		if err := in.want(ctx, false, changed); err != nil {
-			return sample{}, err
-		}
-		took, err := m.stop()
+		_, took, err := measured(in.profiled(s, p.key), func() error { return in.want(ctx, false, changed) })
 		if err != nil {
 			return sample{}, err
 		}
@@ -120,6 +146,57 @@ type incrementExports struct {
 	job  *jobs.Job
 	out  string
 	next int64 // offset of the changes
+}
+
+// profiled returns s with a CPU profile of its own, where there are to be some.
+func (in *incrementExports) profiled(s *spec, key string) *spec {
+	one := *s
+	if s.Profile != "" {
+		one.Profile = strings.TrimSuffix(s.Profile, ".pprof") + "-" + strings.NewReplacer(" ", "-", ",", "").Replace(key) + ".pprof"
+	}
+	return &one
+}
+
+// grow adds copies of all rows beside them, so that there are incrementGrowth times as
+// many.
+func (in *incrementExports) grow(ctx context.Context, s *spec) error {
+	source, from := store.Source{Pipeline: incrementStage, Topic: topic}, store.Absent
+	if in.next > 0 {
+		from = in.next
+	}
+	var b store.Batch
+	first := in.next
+	write := func() error {
+		b.Advance(source, 0, from, store.Progress{Next: in.next, Applied: in.next})
+		err := in.db.Apply(ctx, &b)
+		b.Reset()
+		from, first = in.next, in.next
+		return err
+	}
+	if err := each(in.db.Scan(ctx, &store.Scan{Table: rowTable}), func(row *cell.Row) error {
+		for n := range incrementGrowth - 1 {
+			m := cell.Mutation{Table: rowTable, Row: append(slices.Clone(row.Key), byte(n))}
+			for _, c := range row.Cells {
+				m.Put(c.Family, slices.Clone(c.Qualifier), c.Time, slices.Clone(c.Value))
+			}
+			b.Add(in.next, m)
+			in.next++
+		}
+		if in.next-first < int64(s.Batch) {
+			return nil
+		}
+		return write()
+	}); err != nil {
+		return err
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	compactor, ok := in.db.(store.Compactor)
+	if !ok {
+		return fmt.Errorf("%w: engine %s does not compact when it is asked to", store.ErrUnsupported, in.db.Traits().Name)
+	}
+	return compactor.MajorCompact(ctx, rowTable)
 }
 
 // want runs the job, which must write so many rows.
@@ -211,8 +288,13 @@ func (r *report) incrementRatios(add func(name, goal string, s spread)) {
 			key        func(string) string
 		}{{"time", p.goal, secondsKey}, {"CPU", "", cpuKey}} {
 			add(part.name+" of an increment of "+p.name+" / of a full export", part.goal, r.over(incrementStage, func(s *sample) float64 {
-				return s.Extra[part.key(p.key)] / s.Extra[part.key(fullExport)]
+				return s.Extra[part.key(p.key)] / s.Extra[part.key(p.full())]
 			}))
 		}
 	}
+	// What every run takes, however little has changed: syncs, the catalog, files without
+	// rows.
+	add("milliseconds of an increment of nothing", "", r.over(incrementStage, func(s *sample) float64 {
+		return 1000 * s.Extra[secondsKey("nothing")]
+	}))
 }

@@ -102,7 +102,7 @@ func runStore(ctx context.Context, s *spec) (got sample, err error) {
 	if err != nil {
 		return sample{}, err
 	}
-	if err := m.settle(&got); err != nil {
+	if err := m.settle(&got, pebblestore.GatherRest); err != nil {
 		return sample{}, err
 	}
 	addMetrics(&got, db, e.len())
@@ -282,7 +282,7 @@ func runRaw(_ context.Context, s *spec) (got sample, err error) {
 	if err != nil {
 		return sample{}, err
 	}
-	if err := m.settle(&got); err != nil {
+	if err := m.settle(&got, 0); err != nil {
 		return sample{}, err
 	}
 	rows, err := db.rows()
@@ -360,10 +360,7 @@ func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sa
 		}
 		stop()
 		if err = errors.Join(err, <-ended); err == nil && measure {
-			if db.Metrics().BulkCommits > 0 {
-				time.Sleep(pebblestore.BulkRest) // only then are they compacted
-			}
-			if err = m.settle(&got); err != nil {
+			if err = m.settle(&got, pebblestore.GatherRest); err != nil {
 				return nil, sample{}, err
 			}
 			var want int64

@@ -81,8 +81,10 @@ const (
 	settleLimit = time.Minute
 )
 
-// settle waits until the process rests and adds what it used since the start.
-func (m *meter) settle(s *sample) error {
+// settle waits until the process rests and adds what it used since the start. delay is
+// how long it may rest before it goes on, as a store does with its compactions.
+func (m *meter) settle(s *sample, delay time.Duration) error {
+	time.Sleep(delay)
 	ticks := time.NewTicker(settleStep)
 	defer ticks.Stop()
 	last, err := processCPU()

@@ -24,6 +24,7 @@ import (
 
 	"sluice/jobs"
 	"sluice/pipeline"
+	"sluice/pipeline/decode"
 	"sluice/pipeline/mapping"
 )
 
@@ -60,12 +61,14 @@ type Config struct {
 	// process, the wait for the commits of what is buffered. It is shorter
 	// than kafka.session_timeout; 0 does not wait.
 	DrainTimeout time.Duration `yaml:"drain_timeout" default:"5s"`
-	// Memory bounds what all pipelines together hold of records: a quarter is
-	// for what is fetched ahead, a quarter for what that unfolds to, and half
+	// Memory bounds what all pipelines together hold of records: a sixth is
+	// for what is fetched ahead, a sixth for what that unfolds to, and the rest
 	// for what it becomes until the store has it. At the bound fetching pauses.
-	// A record batch that takes more than half of it decoded stops its partition
-	// with an error.
-	Memory Size `yaml:"memory" default:"384MiB"`
+	// A record batch that takes more than a quarter of it as it is stored, or
+	// more than half of it decoded, stops its partition with an error. Where a
+	// pipeline has decode.compression, another sixth is for what its payloads unfold
+	// to; then five twelfths of memory is the most that a batch takes decoded.
+	Memory Size `yaml:"memory" default:"512MiB"`
 	// Log is what the process writes to standard error.
 	Log Log `yaml:"log"`
 
@@ -147,15 +150,19 @@ type Kafka struct {
 	Rack string `yaml:"rack"`
 	// MaxDecompressed is the most memory that one record batch may take,
 	// decompressed, with its records and headers. A larger one stops its
-	// partition with an error: it may be a bomb.
-	MaxDecompressed Size `yaml:"max_decompressed" default:"256MiB"`
+	// partition with an error: it may be a bomb. 0 = all that memory has for
+	// one, half of it; a bound of one's own must be below that.
+	MaxDecompressed Size `yaml:"max_decompressed" default:"0"`
 	// DialTimeout bounds the making of a connection.
 	DialTimeout time.Duration `yaml:"dial_timeout" default:"3s"`
 	// RequestTimeout bounds a request and its answer.
 	RequestTimeout time.Duration `yaml:"request_timeout" default:"10s"`
-	// StartTimeout is how long to wait, at the start, for a broker that
-	// answers and for the topics to exist.
+	// StartTimeout is how long to wait, at the start, for the topics to exist
+	// once a broker answers.
 	StartTimeout time.Duration `yaml:"start_timeout" default:"30s"`
+	// ExitIfUnreachable ends the daemon with status 69 where no broker answers
+	// within start_timeout of the start. Otherwise it waits for one.
+	ExitIfUnreachable bool `yaml:"exit_if_unreachable"`
 	// SessionTimeout is how long the group waits for a dead member.
 	SessionTimeout time.Duration `yaml:"session_timeout" default:"10s"`
 	// HeartbeatInterval is how often a member says that it lives.
@@ -274,10 +281,13 @@ type DeadLetters struct {
 	CloseAfter time.Duration `yaml:"close_after"`
 }
 
-// rules returns the pipeline's rules. Late events are refused where a policy is for
-// them, and else counted in.
-func (p *Pipeline) rules() *mapping.Spec {
+// rules returns the rules of p. Late events are refused where a policy is for them, and
+// else counted in. What a payload may unfold to is what memory has for one, at most.
+func (c *Config) rules(p *Pipeline) *mapping.Spec {
 	s := p.Spec
+	if most := c.largestPayload(c.Memory); s.Decode.Unpacks() && s.Decode.MaxBytes == 0 && most < decode.DefaultMaxBytes {
+		s.Decode.MaxBytes = int(most)
+	}
 	_, s.EventTime.RefuseLate = p.DeadLetters.Policies["late"]
 	return &s
 }
@@ -327,11 +337,12 @@ type Fetch struct {
 	// MaxBytes is the most bytes of one answer.
 	MaxBytes Size `yaml:"max_bytes" default:"32MiB"`
 	// MaxBatchBytes is the largest record batch, as stored, that is accepted.
-	// A larger one stops its partition with an error.
-	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"128MiB"`
+	// A larger one stops its partition with an error. 0 = all that memory has
+	// for one, a quarter of it; a bound of one's own must be below that.
+	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"0"`
 	// Buffer is how many bytes of a partition are fetched ahead of the worker
 	// that maps them; less where the partitions of all pipelines would take more
-	// than a quarter of memory together.
+	// than a sixth of memory together.
 	Buffer Size `yaml:"buffer" default:"8MiB"`
 }
 

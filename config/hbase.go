@@ -60,14 +60,16 @@ func (c *Config) lintHBaseTable(name string, report reporter) {
 	for _, family := range slices.Sorted(maps.Keys(t.Families)) {
 		f := familyOf(t, family)
 		at := join(join(path, "families"), family)
+		kind := "COUNTER"
+		if f.Distinct {
+			kind = "DISTINCT"
+		}
 		switch {
-		case f.Distinct:
-			report(at, "", "DISTINCT families are not built on HBase: use engine pebble")
-		case !f.Counter:
+		case !f.InPlace():
 		case f.TTL != store.Forever:
-			report(at, "", "a COUNTER family has no TTL on HBase, where the timestamps of its cells are offsets")
+			report(at, "", "a %s family has no TTL on HBase, where the timestamps of its cells are offsets", kind)
 		case f.NewVersionBehavior || f.KeepDeleted != store.KeepDeletedFalse:
-			report(at, "", "a COUNTER family has no NEW_VERSION_BEHAVIOR and no KEEP_DELETED_CELLS on HBase")
+			report(at, "", "a %s family has no NEW_VERSION_BEHAVIOR and no KEEP_DELETED_CELLS on HBase", kind)
 		}
 	}
 }
@@ -100,31 +102,36 @@ func (c *Config) lintHBasePipeline(name string, report reporter) {
 		if r.Check != nil {
 			report(join(at, "check"), "", "a rule has no condition: %s", why)
 		}
-		if len(r.Append) > 0 {
-			report(join(at, "append"), "", "nothing is appended: %s", why)
+		t := c.tableOf(r.Table)
+		for _, family := range slices.Sorted(maps.Keys(r.Append)) {
+			if f := familyOf(t, family); !f.Distinct {
+				report(join(join(at, "append"), family), "", "nothing is appended, but to DISTINCT families of tables that the file declares: %s", why)
+			}
 		}
 		for j := range r.Delete {
 			c.lintHBaseDelete(fmt.Sprintf("%s[%d]", join(at, "delete"), j), r.Table, r.Delete[j].What, r.Delete[j].Family, report)
 		}
 	}
-	for i := range p.Rollups {
-		if p.Rollups[i].Distinct != "" {
-			report(join(fmt.Sprintf("%s[%d]", join(path, "rollups"), i), "distinct"), "", "DISTINCT families are not built on HBase: use engine pebble")
-		}
+}
+
+// tableOf returns what the file declares of a table that a rule names, nothing where it
+// declares nothing.
+func (c *Config) tableOf(name string) Table {
+	t, ok := c.Tables[name]
+	if !ok {
+		key, _ := c.template(name)
+		t = c.Tables[key]
 	}
+	return t
 }
 
 func (c *Config) lintHBaseDelete(at, table, what, family string, report reporter) {
 	if what == "newest" {
 		report(at, "delete the column, or the version at the rule's timestamp", "the newest version is another one when the delete is repeated, as on HBase it may be")
 	}
-	t, ok := c.Tables[table]
-	if !ok {
-		key, _ := c.template(table)
-		t = c.Tables[key]
-	}
+	t := c.tableOf(table)
 	for _, name := range slices.Sorted(maps.Keys(t.Families)) {
-		if f := familyOf(t, name); f.Counter && (what == "row" || name == family) {
+		if f := familyOf(t, name); f.InPlace() && (what == "row" || name == family) {
 			report(at, "", "the counters of family %s are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back", name)
 		}
 	}

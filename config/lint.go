@@ -7,11 +7,14 @@ import (
 	"math"
 	"net"
 	"slices"
+	"sort"
 	"strings"
 
 	"sluice/jobs"
 	"sluice/jobs/columnar"
 	"sluice/pipeline"
+	"sluice/pipeline/decode"
+	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
 )
@@ -36,6 +39,7 @@ func (c *Config) lint(d *decoder) {
 		d.problem(d.place(path), path, hint, format, args...)
 	}
 	c.lintConnections(report)
+	c.lintMemory(report)
 	c.lintRegistry(report)
 	descriptors := c.lintTables(d, report)
 	find := c.findTable(descriptors)
@@ -82,12 +86,61 @@ func (c *Config) lintConnections(report reporter) {
 	if sasl.Mechanism == "none" && sasl.User != "" {
 		report("kafka.sasl", "add mechanism: scram-sha-512, or another", "there is a user and no mechanism")
 	}
-	if c.Kafka.MaxDecompressed < 1<<20 || c.Kafka.MaxDecompressed > 1<<32 {
-		report("kafka.max_decompressed", "", "max_decompressed is %v, must be 1MiB to 4GiB", c.Kafka.MaxDecompressed)
+	if m := c.Kafka.MaxDecompressed; m != 0 && (m < 1<<20 || m > maxMaxDecompressed) {
+		report("kafka.max_decompressed", "", "max_decompressed is %v, must be 1MiB to %v, or 0", m, Size(maxMaxDecompressed))
 	}
 	if 3*c.Kafka.HeartbeatInterval > c.Kafka.SessionTimeout {
 		report("kafka.heartbeat_interval", "", "heartbeat_interval (%v) must be at most a third of session_timeout (%v)", c.Kafka.HeartbeatInterval, c.Kafka.SessionTimeout)
 	}
+}
+
+// The most that the bounds of a record batch may be.
+const (
+	maxMaxDecompressed = 4 << 30
+	maxMaxBatchBytes   = 1 << 30
+)
+
+// lintMemory reports bounds of a record batch that would never be met, as there is no
+// memory for one as large.
+func (c *Config) lintMemory(report reporter) {
+	if c.Memory < 16<<20 {
+		return // reported
+	}
+	stored, unfolded := c.largestBatch(c.Memory)
+	check := func(path, key, what string, v, most Size, of func(memory Size) Size) {
+		if v > most {
+			need := Size(sort.Search(1<<20, func(n int) bool { return of(Size(n)<<20) >= v })) << 20
+			report(path, fmt.Sprintf("leave it out, or raise memory to %v", need), "%s is %v, and memory (%v) has %v for one %s", key, v, c.Memory, most, what)
+		}
+	}
+	check("kafka.max_decompressed", "max_decompressed", "record batch", c.Kafka.MaxDecompressed, unfolded, func(m Size) Size { _, n := c.largestBatch(m); return n })
+	for _, name := range c.PipelineNames() {
+		p, path := c.Pipelines[name], join("pipelines", name)
+		check(join(path, "fetch.max_batch_bytes"), "fetch.max_batch_bytes", "record batch", p.Fetch.MaxBatchBytes, stored, func(m Size) Size { n, _ := c.largestBatch(m); return n })
+		if p.Decode.Unpacks() {
+			check(join(path, "decode.max_bytes"), "decode.max_bytes", "payload", Size(p.Decode.MaxBytes), c.largestPayload(c.Memory), c.largestPayload)
+		}
+	}
+}
+
+// largestPayload is decode.LargestPayload of a memory, in whole MiB; 0 where no pipeline
+// unpacks payloads.
+func (c *Config) largestPayload(m Size) Size {
+	budget, err := c.memory(m)
+	if err != nil || budget.Unpacked() == nil {
+		return 0
+	}
+	return Size(decode.LargestPayload(budget.Unpacked())) &^ (1<<20 - 1)
+}
+
+// largestBatch is kafka.LargestBatch of a memory, in whole MiB.
+func (c *Config) largestBatch(m Size) (stored, unfolded Size) {
+	budget, err := c.memory(m)
+	if err != nil {
+		return 0, 0 // none at all
+	}
+	s, u := kafka.LargestBatch(budget)
+	return Size(s) &^ (1<<20 - 1), Size(u) &^ (1<<20 - 1)
 }
 
 func (t *TLS) lint(path string, report reporter) {
@@ -197,7 +250,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			{"fetch.min_bytes", int64(p.Fetch.MinBytes), 1, 1 << 30},
 			{"fetch.max_partition_bytes", int64(p.Fetch.MaxPartitionBytes), 1 << 10, 1 << 30},
 			{"fetch.max_bytes", int64(p.Fetch.MaxBytes), 1 << 10, 1 << 30},
-			{"fetch.max_batch_bytes", int64(p.Fetch.MaxBatchBytes), 1 << 10, 1 << 30},
+			{"fetch.max_batch_bytes", int64(p.Fetch.MaxBatchBytes), 0, maxMaxBatchBytes},
 			{"fetch.buffer", int64(p.Fetch.Buffer), 1 << 10, 1 << 40},
 		} {
 			if n.v < n.low || n.v > n.high {
@@ -215,7 +268,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		}
 		if err := c.readSchema(&p.Decode); err != nil {
 			report(join(path, "decode.schema_file"), "a relative path starts at the configuration file", "%v", err)
-		} else if _, err := mapping.Compile(p.rules(), find); err != nil {
+		} else if _, err := mapping.Compile(c.rules(&p), find); err != nil {
 			d.specErrors(path, err)
 		}
 		c.Pipelines[name] = p // with its schema

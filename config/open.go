@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -143,10 +144,39 @@ func openEngine(ctx context.Context, c *Config, log *slog.Logger) (Engine, error
 // written its endpoint yet, or is about to let go.
 const daemonWait = 3 * time.Second
 
+// ErrNoStore: the data directory of a tool holds no store, and the tool makes none.
+var ErrNoStore = errors.New("config: no store")
+
+// CheckStore returns an error that wraps ErrNoStore where the engine keeps a directory
+// and that holds no store, as with a mistyped path or in another working directory.
+func (c *Config) CheckStore() error {
+	if c.Store.Engine != "pebble" {
+		return nil
+	}
+	found, err := pebblestore.Exists(c.Store.Dir)
+	if err != nil || found {
+		return err
+	}
+	dir, err := filepath.Abs(c.Store.Dir)
+	if err != nil {
+		dir = c.Store.Dir
+	}
+	return fmt.Errorf("%w in %s: check the path and the working directory; ingest run and shell --create make one", ErrNoStore, dir)
+}
+
 // OpenStore opens the configured store for a tool: through the daemon that has
 // the directory open, writes included, or directly where there is none. remote
-// says which. log may be nil.
+// says which. Where there is no store, none is made, and the error wraps ErrNoStore.
+// log may be nil.
 func OpenStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remote bool, err error) {
+	if err := c.CheckStore(); err != nil {
+		return nil, false, err
+	}
+	return MakeStore(ctx, c, log)
+}
+
+// MakeStore is OpenStore that makes the store where there is none.
+func MakeStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remote bool, err error) {
 	if c.Store.Engine != "pebble" {
 		e, err = OpenEngine(ctx, c, log)
 		return e, false, err

@@ -72,7 +72,7 @@ func daemon(t *testing.T, c *config.Config) (stop func()) {
 // useStore writes and reads a row and reports whether it went through a daemon.
 func useStore(t *testing.T, c *config.Config, row string) (remote bool) {
 	t.Helper()
-	e, remote, err := config.OpenStore(t.Context(), c, nil)
+	e, remote, err := config.MakeStore(t.Context(), c, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -41,7 +43,7 @@ func (c *Config) KafkaOptions() (*kafka.Options, error) {
 	k := &c.Kafka
 	o := &kafka.Options{
 		Brokers: k.Addresses(), ClientID: k.ClientID,
-		DialTimeout: k.DialTimeout, RequestTimeout: k.RequestTimeout, MaxDecompressed: int(k.MaxDecompressed),
+		DialTimeout: k.DialTimeout, RequestTimeout: k.RequestTimeout, MaxDecompressed: int(cmp.Or(k.MaxDecompressed, min(c.Memory/2, maxMaxDecompressed))),
 	}
 	if k.SASL.Mechanism != "none" {
 		o.SASL = kafka.SASL{Mechanism: strings.ToUpper(k.SASL.Mechanism), User: k.SASL.User, Password: string(k.SASL.Password)}
@@ -103,9 +105,22 @@ func (c *Config) findTable(byKey map[string]*store.TableDescriptor) func(string)
 	}
 }
 
+// NewMemory returns the memory of all pipelines together, as the file bounds it.
+func (c *Config) NewMemory() (*memory.Budget, error) { return c.memory(c.Memory) }
+
+// memory returns a budget of m bytes for the pipelines of the file.
+func (c *Config) memory(m Size) (*memory.Budget, error) {
+	for _, p := range c.Pipelines {
+		if p.Decode.Unpacks() {
+			return memory.NewUnpacking(int64(m))
+		}
+	}
+	return memory.New(int64(m))
+}
+
 // PipelineOptions returns the options of a pipeline of the file, its rules
 // compiled, without what the process shares: Client, Engine, StoreID, Memory (of
-// Config.Memory) and Logger.
+// NewMemory) and Logger.
 func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	p, ok := c.Pipelines[name]
 	if !ok {
@@ -117,7 +132,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 			return nil, fmt.Errorf("pipeline %s: %w", name, err)
 		}
 	}
-	plan, err := mapping.Compile(p.rules(), c.tableFinder())
+	plan, err := mapping.Compile(c.rules(&p), c.tableFinder())
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %s: %w", name, err)
 	}
@@ -133,7 +148,7 @@ func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 		SessionTimeout:  c.Kafka.SessionTimeout, Heartbeat: c.Kafka.HeartbeatInterval, Rebalance: c.Kafka.RebalanceTimeout,
 		Fetch: &kafka.FetchOptions{
 			MaxWait: p.Fetch.MaxWait, MinBytes: int(p.Fetch.MinBytes), MaxPartitionBytes: int(p.Fetch.MaxPartitionBytes),
-			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(p.Fetch.MaxBatchBytes), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
+			MaxBytes: int(p.Fetch.MaxBytes), MaxBatchBytes: int(cmp.Or(p.Fetch.MaxBatchBytes, maxMaxBatchBytes)), BufferBytes: int64(p.Fetch.Buffer), Rack: c.Kafka.Rack,
 		},
 	}
 	for _, n := range p.Partitions {

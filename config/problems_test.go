@@ -68,12 +68,15 @@ tables:
     families:
       a: {COUNTER: true, TTL: 60}
       b: {COUNTER: true, KEEP_DELETED_CELLS: true}
-      d: {DISTINCT: true}
+      d: {DISTINCT: true, TTL: 60}
       e: {TTL: 60}
+      u: {DISTINCT: true}
+      x: {DISTINCT: true, NEW_VERSION_BEHAVIOR: true}
 `, []string{
 			`f.yaml:6:7: a COUNTER family has no TTL on HBase, where the timestamps of its cells are offsets`,
 			`f.yaml:7:7: a COUNTER family has no NEW_VERSION_BEHAVIOR and no KEEP_DELETED_CELLS on HBase`,
-			`f.yaml:8:7: DISTINCT families are not built on HBase: use engine pebble`,
+			`f.yaml:8:7: a DISTINCT family has no TTL on HBase, where the timestamps of its cells are offsets`,
+			`f.yaml:11:7: a DISTINCT family has no NEW_VERSION_BEHAVIOR and no KEEP_DELETED_CELLS on HBase`,
 		}},
 		{"tables that HBase loses", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
 tables: {t: {families: {f: {}}, attributes: {DURABILITY: SKIP_WAL}}, u: {families: {f: {}}, attributes: {DURABILITY: FSYNC_WAL}}}
@@ -88,7 +91,7 @@ tables:
     families:
       e: {VERSIONS: 1}
       n: {COUNTER: true}
-  day_*: {families: {n: {COUNTER: true}}}
+  day_*: {families: {n: {COUNTER: true}, u: {DISTINCT: true}}}
 pipelines:
   p:
     topics: [a]
@@ -103,15 +106,18 @@ pipelines:
       - {table: t, row: "key", delete: [{what: column, family: e, qualifier: "'q'"}, {what: newest, family: e, qualifier: "'q'"}]}
       - {table: t, row: "key", delete: [{what: row}]}
       - {table: "day_{date(time, '2006')}", row: "key", delete: [{what: family, family: n}]}
+      - {table: "day_{date(time, '2006')}", row: "key", append: {u: {q: "value"}}}
+      - {table: "day_{date(time, '2006')}", row: "key", delete: [{what: family, family: u}]}
 `, []string{
 			`f.yaml:4:25: on HBase what becomes of a record must not depend on the clock`,
 			`f.yaml:14:5: event ids are not remembered: on HBase a batch is not atomic, and what is written must be the same however often it is written`,
 			`f.yaml:15:5: there are no bulk commits on HBase`,
 			`f.yaml:18:32: a rule has no condition: on HBase a batch is not atomic, and what is written must be the same however often it is written`,
-			`f.yaml:19:32: nothing is appended: on HBase a batch is not atomic, and what is written must be the same however often it is written`,
+			`f.yaml:19:41: nothing is appended, but to DISTINCT families of tables that the file declares: on HBase a batch is not atomic, and what is written must be the same however often it is written`,
 			`f.yaml:20:86: the newest version is another one when the delete is repeated, as on HBase it may be (delete the column, or the version at the rule's timestamp)`,
 			`f.yaml:21:41: the counters of family n are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
 			`f.yaml:22:66: the counters of family n are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
+			`f.yaml:24:66: the counters of family u are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
 		}},
 		{"exports of HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}}}}\n" + incrementalJob, nil},
 		{"increments of counters on HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}, n: {COUNTER: true}}}}\n" + incrementalJob, []string{
@@ -139,7 +145,11 @@ pipelines:
 		{"broker", "kafka: {brokers: [localhost]}\n", []string{`f.yaml:1:19: not the address of a broker (write host:port, such as 127.0.0.1:9092)`}},
 		{"no broker", "kafka: {brokers: []}\n", []string{`f.yaml:1:9: kafka.brokers is empty: name at least one broker`}},
 		{"SASL", "kafka: {sasl: {mechanism: plain}}\n", []string{`f.yaml:1:9: plain needs user and password`}},
-		{"bomb", "kafka: {max_decompressed: 1KiB}\n", []string{`f.yaml:1:27: max_decompressed is 1KiB, must be 1MiB to 4GiB`}},
+		{"bomb", "kafka: {max_decompressed: 1KiB}\n", []string{`f.yaml:1:27: max_decompressed is 1KiB, must be 1MiB to 4GiB, or 0`}},
+		{"more than memory has", "memory: 64MiB\nkafka: {max_decompressed: 64MiB}\n" + tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: raw}\n    fetch: {max_batch_bytes: 25MiB}\n    map: [{table: events, row: \"key\", put: {e: {q: \"value\"}}}]\n", []string{
+			`f.yaml:2:27: max_decompressed is 64MiB, and memory (64MiB) has 27MiB for one record batch (leave it out, or raise memory to 161MiB)`,
+			`f.yaml:13:30: fetch.max_batch_bytes is 25MiB, and memory (64MiB) has 16MiB for one record batch (leave it out, or raise memory to 112MiB)`,
+		}},
 		{"TLS", "kafka: {tls: {ca_file: x}}\n", []string{`f.yaml:1:9: TLS is configured and not enabled (add enable: true)`}},
 		{"drain", "drain_timeout: 20s\n", []string{`f.yaml:1:16: drain_timeout (20s) must be shorter than kafka.session_timeout (10s) (a new owner may begin when the session is over)`}},
 		{"table without families", "tables:\n  t: {}\n", []string{`f.yaml:2:3: families is missing in tables.t`, `f.yaml:2:3: table t: Table must have at least one column family`}},

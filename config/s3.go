@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"log/slog"
 	"net/url"
 	"strings"
 
@@ -34,11 +35,14 @@ func InBucket(out string) bool { return strings.HasPrefix(out, s3Scheme) }
 
 // OpenTarget opens where a job or a join publishes: s3://BUCKET/PREFIX or a
 // directory, which is made where create is set. The error for a directory that is
-// not there wraps target.ErrNotFound.
-func (c *Config) OpenTarget(out string, create bool) (target.Target, error) {
+// not there wraps target.ErrNotFound. log is warned of requests to a bucket's service
+// that are made again; nil = nobody is.
+func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.Target, error) {
 	switch {
 	case InBucket(out):
-		s, err := target.NewS3(c.s3Options(out))
+		o := c.s3Options(out)
+		o.Logger = log
+		s, err := target.NewS3(o)
 		if err != nil {
 			return nil, fmt.Errorf("open %s: %w", out, err)
 		}

@@ -133,7 +133,7 @@ func unfinishedBackup(ctx context.Context, t target.Resumer, storeID string) (*b
 		}
 	}
 	if newest == nil {
-		return nil, nil, fmt.Errorf("a backup of store %s that was cut off: %w", storeID, target.ErrNotFound)
+		return nil, nil, fmt.Errorf("%w: no backup of store %s was cut off there: begin one without --resume", target.ErrNotFound, storeID)
 	}
 	files := map[string]BackupFile{}
 	for name, data := range notes {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/jobs/columnar"
 	"sluice/jobs/target"
 )
 
@@ -26,8 +27,17 @@ const (
 func (m *Manifest) metadata() map[string]string {
 	return map[string]string{
 		metaJob: m.Job, metaRun: m.RunID, metaTable: m.Table, metaRows: m.Rows, metaSequence: strconv.FormatUint(m.Sequence, 10),
-		metaSorted: strings.Join(m.SortedBy, ","), metaVersion: m.Version,
+		metaSorted: sortedText(m.order()), metaVersion: m.Version,
 	}
+}
+
+// sortedText writes an order for the metadata.
+func sortedText(order []columnar.Order) string {
+	all := make([]string, len(order))
+	for i, o := range order {
+		all[i] = o.String()
+	}
+	return strings.Join(all, ",")
 }
 
 // follow names the run before this one, if there is one.

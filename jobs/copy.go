@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/jobs/target"
 	"sluice/store"
 )
@@ -73,9 +74,9 @@ const chunkBytes = 4 << 20
 // The error wraps store.ErrRefused where Into has rows, or a copy into it has not
 // ended (see ReadCopy and ForgetCopy), target.ErrNotFound where there is none to
 // Resume, target.ErrBusy where another call has taken over, store.ErrFamilyNotFound,
-// and store.ErrUnsupported for what cannot be copied exactly: DISTINCT families,
-// whose sketches nothing can be set to, and delete markers of NEW_VERSION_BEHAVIOR,
-// which depend on the order of writes. A *store.BatchError names the row that the
+// and store.ErrUnsupported for what cannot be copied exactly: delete markers of
+// NEW_VERSION_BEHAVIOR, which depend on the order of writes. A distinct count is the
+// same sketch afterwards. A *store.BatchError names the row that the
 // table does not take. After an error the copy can be resumed.
 func Copy(ctx context.Context, o *CopyOptions) (*Copied, error) {
 	c := &tableCopy{CopyOptions: *o}
@@ -106,11 +107,19 @@ type tableCopy struct {
 	rows   atomic.Int64
 }
 
+// elementBytes is about what an element of a distinct count takes in a chunk, and
+// distinctGrowth how much more a sketch does as elements than as it is stored: 6 bits a
+// register at the least.
+const (
+	elementBytes   = 200
+	distinctGrowth = elementBytes * 8 / 6
+)
+
 // counterSetter is an engine that adds counters up of several cells, so that setting
 // one is no deletion and increment.
 type counterSetter interface {
-	// SetCounters sets counters: ms are puts of 8 bytes big-endian, each with the
-	// counter's time. It may be repeated.
+	// SetCounters sets counters and distinct counts: ms are puts of 8 bytes
+	// big-endian, or of a sketch, each with the counter's time. It may be repeated.
 	SetCounters(ctx context.Context, ms []cell.Mutation) error
 }
 
@@ -157,20 +166,31 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 	}
 	for _, name := range families {
 		from, to := c.schema.Family(name), into.Family(name)
+		kind := "COUNTER"
+		if from.Distinct {
+			kind = "DISTINCT"
+		}
 		switch {
-		case from.Distinct || to.Distinct:
-			return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written, only elements be added; leave it out, or count again from Kafka", store.ErrUnsupported, name)
+		case from.Distinct != to.Distinct:
+			return fmt.Errorf("%w: family %s has DISTINCT => %t in %s and %t in %s", store.ErrUnsupported, name, from.Distinct, c.Table, to.Distinct, c.Into)
 		case from.Counter != to.Counter:
 			return fmt.Errorf("%w: family %s has COUNTER => %t in %s and %t in %s", store.ErrUnsupported, name, from.Counter, c.Table, to.Counter, c.Into)
-		case from.Counter && c.To.Traits().Atomic != store.AtomicBatch && c.setter == nil:
-			return fmt.Errorf("%w: family %s is COUNTER, and engine %s cannot set counters; leave it out, or count again from Kafka", store.ErrUnsupported, name, c.To.Traits().Name)
-		case from.Counter && !c.Visible && unfrozenOf(c.Source) != nil:
-			return fmt.Errorf("%w: family %s is COUNTER, whose cells are read as sums here; copy what is visible", store.ErrUnsupported, name)
+		case from.InPlace() && c.To.Traits().Atomic != store.AtomicBatch && c.setter == nil:
+			return fmt.Errorf("%w: family %s is %s, and engine %s cannot set counters; leave it out, or count again from Kafka", store.ErrUnsupported, name, kind, c.To.Traits().Name)
+		case from.InPlace() && !c.Visible && unfrozenOf(c.Source) != nil:
+			return fmt.Errorf("%w: family %s is %s, whose cells are read together here; copy what is visible", store.ErrUnsupported, name, kind)
 		case !c.Visible && (from.NewVersionBehavior || to.NewVersionBehavior):
 			return fmt.Errorf("%w: family %s has NEW_VERSION_BEHAVIOR: its delete markers depend on the order of writes, which a copy does not know; copy what is visible", store.ErrUnsupported, name)
 		}
 	}
 	return nil
+}
+
+// distinct reports whether distinct counts are copied.
+func (c *tableCopy) distinct() bool {
+	return slices.ContainsFunc(c.schema.Families, func(f store.FamilyDescriptor) bool {
+		return f.Distinct && (len(c.Families) == 0 || slices.Contains(c.Families, f.Name))
+	})
 }
 
 // begin writes that the copy has begun, or takes it over.
@@ -254,7 +274,7 @@ func (c *tableCopy) checkEmpty(ctx context.Context) error {
 	}
 	var raw, counters []string
 	for _, name := range names {
-		if c.setter != nil && c.schema.Family(name).Counter {
+		if c.setter != nil && c.schema.Family(name).InPlace() {
 			counters = append(counters, name) // several cells each, which nothing masks
 		} else {
 			raw = append(raw, name)
@@ -311,6 +331,9 @@ func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
 		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: wholeFamilies(c.Families), Raw: !c.Visible,
 		Versions: store.AllVersions, MaxResultBytes: c.chunkBytes,
 	}
+	if c.setter == nil && c.distinct() {
+		sc.MaxResultBytes = max(c.chunkBytes/distinctGrowth, 1)
+	}
 	if at := c.state.cursors[i]; at != "" {
 		if at[0] == cursorDone {
 			c.report.regionDone(0)
@@ -362,23 +385,36 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 		cl := &row.Cells[i]
 		k.bytes += len(cl.Qualifier) + len(cl.Value) + keyValueBytes
 		qualifier := bytes.Clone(cl.Qualifier)
-		if c.schema.Family(cl.Family).Counter {
+		if f := c.schema.Family(cl.Family); f.InPlace() {
 			if cl.Kind != cell.KindPut {
 				continue // what a deleted counter leaves for incremental exports
 			}
-			if len(cl.Value) != 8 {
+			if !f.Distinct && len(cl.Value) != 8 {
 				return fmt.Errorf("%w: table %s, row %s: the counter %s:%s has %d bytes", store.ErrCorrupt, c.Table, EscapeKey(row.Key), cl.Family, EscapeKey(cl.Qualifier), len(cl.Value))
 			}
+			k.cells++
 			if c.setter != nil {
 				counts.Ops = append(counts.Ops, cell.Op{Type: cell.OpPut, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: bytes.Clone(cl.Value)})
-				k.cells++
 				continue
 			}
-			// Set, by two operations that no other comes between.
-			m.Ops = append(m.Ops,
-				cell.Op{Type: cell.OpDeleteColumn, Family: cl.Family, Qualifier: qualifier, Time: cell.Latest},
-				cell.Op{Type: cell.OpIncrement, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Delta: int64(binary.BigEndian.Uint64(cl.Value))})
-			k.cells++
+			// Set, by operations that no other comes between.
+			m.Ops = append(m.Ops, cell.Op{Type: cell.OpDeleteColumn, Family: cl.Family, Qualifier: qualifier, Time: cell.Latest})
+			if !f.Distinct {
+				m.Ops = append(m.Ops, cell.Op{Type: cell.OpIncrement, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Delta: int64(binary.BigEndian.Uint64(cl.Value))})
+				continue
+			}
+			sketch, err := counters.DecodeSketch(cl.Value)
+			if err != nil {
+				return fmt.Errorf("%w: table %s, row %s: the distinct count %s:%s: %w", store.ErrCorrupt, c.Table, EscapeKey(row.Key), cl.Family, EscapeKey(cl.Qualifier), err)
+			}
+			n := sketch.Registers()
+			texts := make([]byte, 0, 8*n)
+			m.Ops = slices.Grow(m.Ops, n)
+			for text := range sketch.Elements() {
+				texts = append(texts, text...)
+				m.Ops = append(m.Ops, cell.Op{Type: cell.OpAppend, Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: texts[len(texts)-len(text):]})
+			}
+			k.bytes += n * elementBytes
 			continue
 		}
 		op := cell.Op{Family: cl.Family, Qualifier: qualifier, Time: cl.Time, Value: bytes.Clone(cl.Value), TTL: cl.TTL}

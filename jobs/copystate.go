@@ -79,7 +79,7 @@ func readCopy(ctx context.Context, r store.Reader, into, column string) (*CopySt
 	s := &CopyState{cursors: map[int]string{}}
 	at := slices.IndexFunc(cells, func(c cell.Cell) bool { return string(c.Qualifier) == column })
 	if at < 0 || string(cells[at].Value) == noCopy {
-		return nil, fmt.Errorf("%w: no copy into %s was cut off", target.ErrNotFound, into)
+		return nil, fmt.Errorf("%w: no copy into %s was cut off; begin it without --resume", target.ErrNotFound, into)
 	}
 	if err := json.Unmarshal(cells[at].Value, s); err != nil {
 		return nil, fmt.Errorf("%w: the copy into %s: %w", store.ErrCorrupt, into, err)

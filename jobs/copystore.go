@@ -84,8 +84,7 @@ type settler interface {
 // after its instant To reads again from Kafka.
 //
 // Not copied are event ids, the history and state of schedules, and what a store keeps
-// for increments of exports. Families with DISTINCT are refused before anything is
-// written. Delete markers of NEW_VERSION_BEHAVIOR families stay, as what they mask is
+// for increments of exports. Delete markers of NEW_VERSION_BEHAVIOR families stay, as what they mask is
 // not copied either.
 //
 // The error wraps store.ErrRefused where To has offsets of one of the pipelines, or rows
@@ -242,9 +241,7 @@ func (c *storeCopy) existing(ctx context.Context, names []string) (tables []stri
 		raw, visible := CopyStep{Table: name}, CopyStep{Table: name, Visible: true}
 		for i := range t.Families {
 			switch f := &t.Families[i]; {
-			case f.Distinct:
-				return nil, fmt.Errorf("table %s: %w: family %s is DISTINCT: a sketch cannot be written, only elements be added; copy other tables, or drop the family and count again from Kafka", name, store.ErrUnsupported, f.Name)
-			case f.Counter || f.NewVersionBehavior:
+			case f.InPlace() || f.NewVersionBehavior:
 				visible.Families = append(visible.Families, f.Name)
 			default:
 				raw.Families = append(raw.Families, f.Name)

@@ -19,7 +19,7 @@ const (
 // layout is what files of any format are written by.
 type layout struct {
 	columns         []columnar.Column
-	order           []string // columns that the rows are sorted by
+	order           []columnar.Order // by which the rows are sorted
 	compression     string
 	rowGroupBytes   int64
 	targetFileBytes int64

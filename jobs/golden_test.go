@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,9 +120,50 @@ func typesSource() *memory {
 	return m
 }
 
-// goldenJobs are the jobs of testdata/golden: types has every type and coding, the others
-// have the modes of one row a cell, and partitions.
-var goldenJobs = []string{"types", "latest", "versions", "history", "partitions"}
+// amountsSource has decimals of up to 38 digits, of both signs, some of them missing.
+func amountsSource() *memory {
+	m := newMemory()
+	nines := strings.Repeat("9", 38)
+	amounts := []string{
+		"0", "-" + nines[:28] + "." + nines[:10], nines[:28] + "." + nines[:10], "-0.0000000001", "9223372036.8547758080", "-18446744073.7095516160",
+		"170141183460469231731687303.7158841057", "1e", "-1.5", "1.5", "1.50000000001",
+	}
+	var rows []cell.Row
+	for i := range 400 {
+		cells := []cell.Cell{put("f", "currency", 1, [...]string{"EUR", "CHF", "\u00fcbrig"}[i%3])}
+		if i%11 > 0 {
+			cells = append([]cell.Cell{put("f", "amount", 1, amounts[i%len(amounts)])}, cells...)
+		}
+		cells = append(cells,
+			put("f", "rate", 1, fmt.Sprintf("%s0.%s%08d", [...]string{"", "-"}[i%2], nines[:30], i*7919)),
+			put("f", "total", 1, fmt.Sprintf("%d%014d", i-200, i)), put("f", "weight", 1, fmt.Sprint(float64(i%7)-3.5)))
+		rows = append(rows, rowOf(fmt.Sprintf("row%04d", i), cells...))
+	}
+	m.add("amounts", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"row0150"}, rows)
+	return m
+}
+
+// sortedSpec sorts decimals, and other types after them, into several files.
+func sortedSpec() *Spec {
+	return &Spec{
+		Table: "amounts", TargetFileBytes: 8000,
+		Sort: []SortColumn{{Column: "amount", Order: Descending, Nulls: NullsFirst}, {Column: "currency", Order: Descending}, {Column: "weight"}},
+		Columns: []columnar.ColumnSpec{
+			{Name: "currency", From: "f:currency", Type: "string"},
+			{Name: "amount", From: "f:amount", Type: "decimal(38,10)", OnError: "null"},
+			{Name: "key", From: "$row", Type: "bytes"},
+			{Name: "rate", From: "f:rate", Type: "decimal(38,38)"},
+			{Name: "total", From: "f:total", Type: "decimal(19,0)"},
+			{Name: "total2", From: "f:total", Type: "decimal(27,6)"},
+			{Name: "weight", From: "f:weight", Type: "float64"},
+		},
+	}
+}
+
+// goldenJobs are the jobs of testdata/golden: types has every type and coding but decimals
+// of more than 18 digits, which sorted has; the others have the modes of one row a cell,
+// and partitions.
+var goldenJobs = []string{"types", "latest", "versions", "history", "partitions", "sorted"}
 
 // cellsSource has versions and deletes.
 func cellsSource(t *testing.T) store.Snapshot {
@@ -140,12 +182,13 @@ func cellsSource(t *testing.T) store.Snapshot {
 // exportGolden runs the golden jobs.
 func exportGolden(t *testing.T, out string) {
 	t.Helper()
-	types, cells := typesSource(), cellsSource(t)
+	tables, cells := map[string]*memory{"types": typesSource(), "amounts": amountsSource()}, cellsSource(t)
 	specs := map[string]*Spec{
 		"types":    typesSpec(),
 		"latest":   {Table: "t", Rows: "cell", Families: []string{"f", "g"}, Columns: versionColumns()},
 		"versions": {Table: "t", Rows: "cell", Mode: ModeVersions, Versions: 2, Families: []string{"f", "g"}, Columns: versionColumns()},
 		"history":  {Table: "t", Rows: "cell", Mode: ModeHistory, Families: []string{"f", "g"}, Columns: historyColumns},
+		"sorted":   sortedSpec(),
 		"partitions": {Table: "types", PartitionBy: []string{"text", "bool_text", "int_varint"}, Columns: []columnar.ColumnSpec{
 			{Name: "key", From: "$row", Type: "bytes"},
 			{Name: "text", From: "f:text", Type: "string"},
@@ -158,15 +201,19 @@ func exportGolden(t *testing.T, out string) {
 		spec := specs[name]
 		spec.Formats = []string{Parquet, Arrow}
 		var src Source = cells
-		if spec.Table == "types" {
-			src = types
+		if m := tables[spec.Table]; m != nil {
+			src = m
 		}
 		schema, err := src.Table(t.Context(), spec.Table)
 		if err != nil {
 			t.Fatal(err)
 		}
+		batchRows := 0
+		if len(spec.Sort) > 0 {
+			batchRows = 100 // for several files
+		}
 		_, err = Run(t.Context(), &RunOptions{
-			Job: mustCompile(t, name, spec, schema), Source: src, Out: out,
+			Job: mustCompile(t, name, spec, schema), Source: src, Out: out, batchRows: batchRows,
 			LogicalTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Now: clock(), Engine: "mem", Version: "golden", Parallelism: 1,
 		})
 		if err != nil {
@@ -246,7 +293,7 @@ func TestGoldenReaders(t *testing.T) {
 	if err := json.Unmarshal(data, &all); err != nil {
 		t.Fatal(err)
 	}
-	for _, job := range []string{"types", "latest", "versions", "history"} {
+	for _, job := range []string{"types", "latest", "versions", "history", "sorted"} {
 		r, err := Verify(t.Context(), filepath.Join("testdata", "golden", job))
 		if err != nil || !r.OK() {
 			t.Fatalf("Verify: %v, %v", err, r.Err())

@@ -26,9 +26,9 @@ type filled struct {
 
 // share begins a handoff where a core is left over. Batches of cells may end within a
 // row, and files must not, so that only a scan of rows shares its split; the rows of
-// partitions are divided where they are scanned.
+// partitions are divided, and those that are sorted collected, where they are scanned.
 func (e *splitExport) share(ctx context.Context) {
-	if e.run.Job.schema.Mode() != columnar.PerRow || e.parts != nil {
+	if e.run.Job.schema.Mode() != columnar.PerRow || e.parts != nil || e.sorter != nil {
 		return
 	}
 	select {

@@ -44,14 +44,26 @@ func NewHistory(e store.Engine) (*History, error) {
 // Load returns the state of a job's schedule, the zero State where there is none.
 // Its error wraps store.ErrCorrupt where it cannot be read.
 func (h *History) Load(ctx context.Context, job string) (schedule.State, error) {
+	return ReadSchedule(ctx, h.engine, job)
+}
+
+// ReadSchedule returns the state of a job's schedule, whoever runs it, as History.Load
+// does.
+func ReadSchedule(ctx context.Context, r store.Reader, job string) (schedule.State, error) {
 	var st schedule.State
 	row := stateRow(job)
-	sc := h.engine.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
+	sc := r.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
 	defer sc.Close()
 	if !sc.Next() {
 		return st, sc.Err()
 	}
-	if err := json.Unmarshal(sc.Row().Cells[0].Value, &st); err != nil {
+	value := []byte("{}")
+	for _, c := range sc.Row().Cells {
+		if string(c.Qualifier) == stateColumn {
+			value = c.Value
+		}
+	}
+	if err := json.Unmarshal(value, &st); err != nil {
 		return st, fmt.Errorf("%w: schedule of job %s: %w", store.ErrCorrupt, job, err)
 	}
 	return st, nil
@@ -115,9 +127,10 @@ func stateRow(job string) []byte { return append(cell.AppendPart(nil, []byte(job
 
 // entryRow is the job's name, escaped and terminated, "h", and, so that the newest
 // comes first, the complements of the entry's end and logical time, each 8 bytes
-// big-endian in ns since 1970.
+// big-endian in ns since 1970, and the id of its order, if it is of one.
 func entryRow(job string, e *schedule.Entry) []byte {
 	row := append(cell.AppendPart(nil, []byte(job)), 'h')
 	row = binary.BigEndian.AppendUint64(row, ^uint64(e.Ended.UnixNano()))
-	return binary.BigEndian.AppendUint64(row, ^uint64(e.Logical.UnixNano()))
+	row = binary.BigEndian.AppendUint64(row, ^uint64(e.Logical.UnixNano()))
+	return append(row, e.Order...)
 }

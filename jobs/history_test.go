@@ -49,7 +49,11 @@ func TestHistory(t *testing.T) {
 				l := at.Add(time.Duration(hour) * time.Hour)
 				return schedule.Entry{Logical: l, Result: result, Count: 1, Started: l, Ended: l.Add(time.Minute), Attempts: 2, RunID: "r", Rows: 3, Bytes: 4, Error: "e"}
 			}
-			st := schedule.State{Decided: at.Add(2 * time.Hour), Pending: []time.Time{at}, Failures: 1, Paused: true, Results: map[string]int64{"ok": 7}}
+			st := schedule.State{
+				Decided: at.Add(2 * time.Hour), Pending: []schedule.Run{{Logical: at, Cause: schedule.Scheduled}}, Failures: 1, Paused: true, Results: map[string]int64{"ok": 7},
+				Orders:  []schedule.Order{{ID: "a", Cause: schedule.Manual, From: at, Accepted: at, Next: at, Times: 1}},
+				Ordered: map[string]map[string]int64{schedule.Manual: {"ok": 1}},
+			}
 			if err := h.Save(t.Context(), "a", st, []schedule.Entry{entry(0, schedule.OK), entry(1, schedule.Failed)}); err != nil {
 				t.Fatal(err)
 			}

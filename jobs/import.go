@@ -279,6 +279,8 @@ func (m *tableImport) takes(family string) error {
 		return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, family, m.Into)
 	case f.Distinct:
 		return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written", store.ErrUnsupported, family)
+	case m.manifest.Mode == ModeVersions && f.Counter && len(m.manifest.Sort) > 0:
+		return fmt.Errorf("%w: family %s is COUNTER, and the run is sorted by other columns than the row key: which version of a count is the newest does not show", store.ErrUnsupported, family)
 	case m.manifest.Mode == ModeHistory && noHistory(f) != "":
 		return fmt.Errorf("%w: a history into family %s: %s", store.ErrUnsupported, family, noHistory(f))
 	}

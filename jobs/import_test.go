@@ -81,14 +81,14 @@ func typed(t testing.TB) func(e store.Engine) {
 	}
 }
 
-// withPrice is perRow with a decimal, of which priced writes a cell a row.
-var withPrice = append(slices.Clone(perRow), columnar.ColumnSpec{Name: "price", From: "f:price", Type: "decimal(7,2)"})
+// withPrice is perRow with decimals, of which priced writes cells in each row.
+var withPrice = append(slices.Clone(perRow), columnar.ColumnSpec{Name: "price", From: "f:price", Type: "decimal(7,2)"}, columnar.ColumnSpec{Name: "wide", From: "f:wide", Type: "decimal(38,30)"})
 
 func priced(t testing.TB) func(e store.Engine) {
 	return func(e store.Engine) {
 		typed(t)(e)
 		for i := range 12 {
-			mutate(t, e, "t", fmt.Sprintf("row%02d", i), putOp("f", "price", 1234, fmt.Sprintf("%d.%02d", (i-6)*1000, i)))
+			mutate(t, e, "t", fmt.Sprintf("row%02d", i), putOp("f", "price", 1234, fmt.Sprintf("%d.%02d", (i-6)*1000, i)), putOp("f", "wide", 1234, fmt.Sprintf("%d.%030d", (i-6)*10_000_000, i)))
 		}
 	}
 }

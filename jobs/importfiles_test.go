@@ -33,20 +33,23 @@ func runOf(t *testing.T, at string) string {
 func TestImportFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		name string
-		spec Spec
-		key  []string
+		name  string
+		spec  Spec
+		write func(testing.TB) func(store.Engine)
+		key   []string
 	}{
-		{"rows", Spec{Columns: perRow}, nil},
-		{"rows from arrow", Spec{Columns: perRow, Formats: []string{Arrow}}, nil},
-		{"cells", Spec{Columns: perCell, Rows: "cell"}, nil},
-		{"maps", Spec{Columns: withRest}, nil},
-		{"maps from arrow", Spec{Columns: withRest, Formats: []string{Arrow}}, nil},
-		{"a key column", Spec{Columns: perRow}, []string{"key"}},
+		{"rows", Spec{Columns: perRow}, typed, nil},
+		{"rows from arrow", Spec{Columns: perRow, Formats: []string{Arrow}}, typed, nil},
+		{"cells", Spec{Columns: perCell, Rows: "cell"}, typed, nil},
+		{"maps", Spec{Columns: withRest}, typed, nil},
+		{"maps from arrow", Spec{Columns: withRest, Formats: []string{Arrow}}, typed, nil},
+		{"decimals", Spec{Columns: withPrice}, priced, nil},
+		{"decimals from arrow", Spec{Columns: withPrice, Formats: []string{Arrow}}, priced, nil},
+		{"a key column", Spec{Columns: perRow}, typed, []string{"key"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			source, at := exportedTable(t, &c.spec, typed(t))
+			source, at := exportedTable(t, &c.spec, c.write(t))
 			to := openPebble(t, t.TempDir())
 			createTable(t, to, "t")
 			o := &ImportFilesOptions{

@@ -92,6 +92,19 @@ type Spec struct {
 	// four row groups, so row_group_bytes is at most four times that divided by
 	// them. At most 1024. Default: 64.
 	MaxPartitions int `yaml:"max_partitions,omitempty" json:",omitempty"`
+	// Sort are the columns by which the rows are sorted over all files, or over
+	// those of each partition; rows that are equal in them are in the order of
+	// their keys. Default: the row key.
+	Sort []SortColumn `yaml:"sort,omitempty" json:",omitempty"`
+	// MemoryBytes bounds what a Sort holds of rows; what does not fit is written
+	// to SpillDir. Default 256 MiB.
+	MemoryBytes int64 `yaml:"memory_bytes,omitempty" json:",omitempty"`
+	// SpillDir is the directory to which a Sort writes what does not fit
+	// MemoryBytes. Default: out, where that is a directory; without one, such a
+	// run stops.
+	SpillDir string `yaml:"spill_dir,omitempty" json:",omitempty"`
+	// SpillBytes bounds what is there at a time. Default 64 GiB.
+	SpillBytes int64 `yaml:"spill_bytes,omitempty" json:",omitempty"`
 	// Compression is zstd, snappy, lz4 or none for Parquet; zstd, lz4 or none
 	// for Arrow. Default: zstd for Parquet, none for Arrow.
 	Compression string `yaml:"compression,omitempty"`
@@ -121,6 +134,7 @@ type Job struct {
 	layout   layout
 	// partition is how the files are divided; nil = not.
 	partition *partitioning
+	sort      []int              // columns of spec.Sort; nil = by row key
 	schedule  *schedule.Schedule // nil = none
 }
 
@@ -177,6 +191,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j := &Job{name: name, spec: *s}
 	j.spec.Columns, j.spec.Formats, j.spec.Families = slices.Clone(s.Columns), slices.Clone(s.Formats), slices.Clone(s.Families)
 	j.spec.PartitionBy, j.spec.RowKey.Fields = slices.Clone(s.PartitionBy), slices.Clone(s.RowKey.Fields)
+	j.spec.Sort = slices.Clone(s.Sort)
 	if !jobName.MatchString(name) {
 		bad("name", "%q is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100", name)
 	}
@@ -216,9 +231,10 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j.layout = layout{compression: j.spec.Compression, rowGroupBytes: j.spec.RowGroupBytes, targetFileBytes: j.spec.TargetFileBytes}
 	j.layout.compile(bad)
 	if j.schema != nil {
-		j.layout.columns, j.layout.order = j.schema.Columns(), j.schema.Order()
+		j.layout.columns, j.layout.order = j.schema.Columns(), columnar.Ascending(j.schema.Order()...)
 	}
 	j.compilePartitions(bad)
+	j.compileSort(bad)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}

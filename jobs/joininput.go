@@ -1,7 +1,6 @@
 package jobs
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -56,8 +55,9 @@ func openTable(ctx context.Context, j *Job, source Source) (*tableInput, error) 
 func (t *tableInput) Columns() []columnar.Column { return t.job.Columns() }
 
 // Find begins to read the rows with these keys, which is all that Next returns then.
-// As store.GetRows does, it makes one scan of them, which seeks from one to the next,
-// or, of an Unfrozen source, which does not, one of each.
+// As store.Table.GetRows does, it makes one scan of them, which seeks from one to the
+// next, or, on HBase, gets several at a time. With a filter of the job's, HBase does not
+// do that: of an Unfrozen source it makes one scan of each then.
 func (t *tableInput) Find(keys [][]byte) (join.Input, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
@@ -72,9 +72,11 @@ func (t *tableInput) Find(keys [][]byte) (join.Input, error) {
 	if len(f.Ranges) == 0 {
 		return t, nil
 	}
-	if unfrozenOf(t.source) != nil {
+	if t.job.filter != nil && unfrozenOf(t.source) != nil {
 		for _, r := range f.Ranges {
-			t.scans = append(t.scans, t.job.scan(&split{rows: cell.Range{Start: r.Start, Stop: append(bytes.Clone(r.Start), 0)}}))
+			s := t.job.scan(&split{rows: cell.Range{Start: r.Start, Stop: r.Stop}})
+			s.StopInclusive = true
+			t.scans = append(t.scans, s)
 		}
 		return t, nil
 	}
@@ -192,7 +194,7 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 		}
 		r.files = append(r.files, *f)
 	}
-	if len(r.manifest.PartitionBy) > 0 && len(r.manifest.SortedBy) > 0 {
+	if len(r.manifest.PartitionBy) > 0 && len(r.manifest.SortedBy) > 0 && len(r.manifest.Sort) == 0 {
 		r.merge = newPartitionMerge(r)
 	}
 	return r, nil

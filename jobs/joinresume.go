@@ -17,7 +17,7 @@ import (
 	"sluice/store"
 )
 
-// errOtherRows: a join that was resumed does not make the rows that are in its
+// errOtherRows: a join, or a sort, that was resumed does not make the rows that are in its
 // finished files.
 var errOtherRows = errors.New("the rows are not those that the run had when it was cut off (cells with a TTL may have expired); run it again without --resume")
 
@@ -72,7 +72,7 @@ func (j *Join) definition(version string) (string, error) {
 func (r *joinRun) begin(ctx context.Context, m *Manifest) error {
 	for i := range r.Join.format {
 		f := &r.Join.format[i]
-		r.outputs = append(r.outputs, &joinOutput{fileWriter: fileWriter{layout: &r.Join.layout, format: f, metadata: r.metadata}})
+		r.outputs = append(r.outputs, &replayOutput{fileWriter: fileWriter{layout: &r.Join.layout, format: f, metadata: r.metadata}})
 	}
 	t, ok := r.Target.(target.Resumer)
 	instant := r.instant()
@@ -102,15 +102,9 @@ func (r *joinRun) begin(ctx context.Context, m *Manifest) error {
 // takeUp makes left the upload of r and reports true; where its files are not of the
 // instant and the join of want, or not whole, it removes them.
 func (r *joinRun) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
-	w, err := readWork(ctx, left, true)
-	why := ""
-	switch {
-	case ctx.Err() != nil:
-		return false, errors.Join(ctx.Err(), left.Leave())
-	case err != nil:
-		why = err.Error()
-	default:
-		why = w.state.differs(want)
+	w, why, err := workOf(ctx, left, true, want)
+	if err != nil {
+		return false, err
 	}
 	if why != "" {
 		r.Logger.Warn("join begins anew: what was left of the run is of no use", "job", r.Join.name, "run", r.id, "reason", why)
@@ -152,8 +146,9 @@ func (r *joinRun) end(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrResumable, err)
 }
 
-// joinOutput is the files of one format.
-type joinOutput struct {
+// replayOutput is the files of one format of a run that makes all rows again when it is
+// resumed: a join, or one that is sorted.
+type replayOutput struct {
 	fileWriter
 	digest hash.Hash // of the batches of the current file; nil where nobody goes on
 	// done are the files of the run that was cut off whose rows did not come
@@ -162,10 +157,11 @@ type joinOutput struct {
 	passed  int64
 	digests map[string]string // by path
 	resumed bool              // there were such files
+	chunk   int               // of a run that is sorted: of the current file, in its partition
 }
 
 // pass takes rows that are in a finished file, and compares them with it.
-func (o *joinOutput) pass(b *columnar.Batch) error {
+func (o *replayOutput) pass(b *columnar.Batch) error {
 	b.HashTo(o.digest)
 	o.passed += int64(b.Rows())
 	f := &o.done[0]
@@ -180,7 +176,7 @@ func (o *joinOutput) pass(b *columnar.Batch) error {
 }
 
 // takeDigest returns the digest of the batches so far and begins anew.
-func (o *joinOutput) takeDigest() string {
+func (o *replayOutput) takeDigest() string {
 	sum := hex.EncodeToString(o.digest.Sum(nil))
 	o.digest.Reset()
 	return sum

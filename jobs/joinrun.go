@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,7 +82,7 @@ type joinRun struct {
 	inputs   [2]sideInput
 	metadata map[string]string
 	notes    target.Resumable // the upload, where the run can be resumed; nil = not
-	outputs  []*joinOutput
+	outputs  []*replayOutput
 	progress Progress
 }
 
@@ -180,7 +181,23 @@ func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
 	if job := r.Join.sides[i]; job != nil {
 		return openTable(ctx, job, r.Source)
 	}
-	return openRunInput(ctx, r.Join.spec.sides()[i].Run, r.OpenBucket)
+	at := r.Join.spec.sides()[i].Run
+	in, err := openRunInput(ctx, at, r.OpenBucket)
+	if err != nil || r.Join.spec.Method == join.Hash {
+		return in, err
+	}
+	var on []string
+	for _, o := range r.Join.spec.On {
+		name := o.Left
+		if i == 1 {
+			name = cmp.Or(o.Right, o.Left)
+		}
+		on = append(on, name)
+	}
+	if err := in.manifest.checkMerge(on); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", at, err), in.Close())
+	}
+	return in, nil
 }
 
 // manifest returns the run's manifest without its files.
@@ -194,7 +211,7 @@ func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
 	}
 	m := &Manifest{
 		FormatVersion: ManifestVersion, Job: r.Join.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
-		Offsets: []Offset{}, Rows: string(columnar.PerRow), SortedBy: append([]string{}, r.Join.layout.order...),
+		Offsets: []Offset{}, Rows: string(columnar.PerRow), SortedBy: names(r.Join.layout.order),
 		Families: []string{}, Engine: r.Engine, Version: r.Version, Join: info,
 	}
 	from := r.Join.joined.Sources()
@@ -342,7 +359,7 @@ func (r *joinRun) nextName(m *Manifest, f *format) string {
 
 // finish ends the current file of a format; without any, one without rows says the
 // columns.
-func (r *joinRun) finish(ctx context.Context, m *Manifest, o *joinOutput) error {
+func (r *joinRun) finish(ctx context.Context, m *Manifest, o *replayOutput) error {
 	if o.writer == nil {
 		if err := o.create(ctx, r.nextName(m, o.format)); err != nil {
 			return err

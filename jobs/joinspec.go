@@ -126,7 +126,7 @@ func (j *Join) compile(left, right []columnar.Column) (err error) {
 	if j.joined, err = join.Compile(&j.spec.Spec, left, right); err != nil {
 		return err
 	}
-	j.layout.columns, j.layout.order = j.joined.Columns(), j.joined.Order()
+	j.layout.columns, j.layout.order = j.joined.Columns(), columnar.Ascending(j.joined.Order()...)
 	if j.spec.Method == join.Lookup {
 		return j.checkLookup()
 	}

@@ -49,6 +49,7 @@ type Manifest struct {
 	Versions      int               `json:"versions,omitempty"` // of a column at most, with mode versions
 	Columns       []Column          `json:"columns"`
 	SortedBy      []string          `json:"sorted_by"`              // columns; files of a format follow each other in this order too
+	Sort          []SortColumn      `json:"sort,omitempty"`         // what SortedBy begins with; empty = the row key
 	PartitionBy   []string          `json:"partition_by,omitempty"` // columns that directories say and files have not
 	StartRow      string            `json:"start_row"`              // what was asked for: [StartRow, StopRow)
 	StopRow       string            `json:"stop_row"`
@@ -231,6 +232,9 @@ func (m *Manifest) validate() error {
 	if err := m.validatePartitions(); err != nil {
 		return err
 	}
+	if err := m.validateSort(); err != nil {
+		return err
+	}
 	last := make(map[fileSet]*File)
 	paths := make(map[string]bool, len(m.Files))
 	for i := range m.Files {
@@ -239,7 +243,7 @@ func (m *Manifest) validate() error {
 			return fmt.Errorf("files[%d]: %s is listed twice", i, f.Path)
 		}
 		paths[f.Path] = true
-		if err := f.validate(last[f.set()], m.Join == nil); err != nil {
+		if err := f.validate(last[f.set()], m.keyed()); err != nil {
 			return fmt.Errorf("files[%d] (%s): %w", i, f.Path, err)
 		}
 		if err := m.validatePartition(f); err != nil {
@@ -286,7 +290,7 @@ func (f *File) validate(before *File, keyed bool) error {
 	case !isHex(f.SHA256, 64):
 		return fmt.Errorf("sha256 %q", f.SHA256)
 	case !keyed && f.MinRow+f.MaxRow+f.RegionStart+f.RegionStop != "":
-		return errors.New("it is of a join and has row keys")
+		return errors.New("its rows are not in the order of row keys, and it has some")
 	case keyed && (f.Rows == 0) != (f.MinRow == "" && f.MaxRow == ""):
 		return fmt.Errorf("%d rows, but rows %q to %q", f.Rows, f.MinRow, f.MaxRow)
 	}

@@ -86,20 +86,24 @@ type splitExport struct {
 	min, max []byte           // row keys of the batch; max is the last row seen
 	first    bool             // the batch has no row yet
 	split    *split
-	measured time.Time // last
-	handoff  *handoff  // has the outputs; nil = nobody
+	measured time.Time      // last
+	handoff  *handoff       // has the outputs; nil = nobody
+	sorter   *sortCollector // takes the rows; nil = the outputs, or parts, do
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte
 }
 
-// exportSplit scans one split into its files. A region without rows makes none.
-func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) error {
+// exportSplit scans one split into its files, or into sorter, where that is not nil. A
+// region without rows makes none.
+func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder, sorter *sortCollector) error {
 	b.Reset()
-	e := &splitExport{run: r, builder: b, first: true, split: s}
-	if r.Job.partition != nil {
+	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter}
+	switch {
+	case sorter != nil:
+	case r.Job.partition != nil:
 		e.parts = r.newPartitionWriter(s)
-	} else {
+	default:
 		for i := range r.Job.formats {
 			e.outputs = append(e.outputs, r.newOutput(s, &r.Job.formats[i]))
 		}
@@ -128,12 +132,14 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder) er
 	if err != nil {
 		return err
 	}
-	rows, err := e.finish(ctx)
-	if err != nil {
-		return err
-	}
-	if err := r.note(ctx, &workNote{Region: s.index, Rows: rows}); err != nil {
-		return err
+	if sorter == nil {
+		rows, err := e.finish(ctx)
+		if err != nil {
+			return err
+		}
+		if err := r.note(ctx, &workNote{Region: s.index, Rows: rows}); err != nil {
+			return err
+		}
 	}
 	r.report(func(p *Progress) {
 		p.RegionsDone++
@@ -203,7 +209,7 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 			}
 			return err
 		}
-		if e.parts != nil {
+		if e.parts != nil || e.sorter != nil {
 			e.keys.add(row.Key, e.builder.Batch().Rows()-before)
 		}
 		if e.full() {
@@ -236,7 +242,7 @@ func (e *splitExport) gone(ctx context.Context, key []byte) error {
 	if err := e.builder.AppendGone(key); err != nil {
 		return err
 	}
-	if e.parts != nil {
+	if e.parts != nil || e.sorter != nil {
 		e.keys.add(key, 1)
 	}
 	if e.full() {
@@ -279,6 +285,11 @@ func (e *splitExport) write(ctx context.Context, b *columnar.Batch, min, max []b
 	}
 	if e.parts != nil {
 		if err := e.parts.write(ctx, b, &e.keys); err != nil {
+			return err
+		}
+	}
+	if e.sorter != nil {
+		if err := e.sorter.write(b, &e.keys); err != nil {
 			return err
 		}
 	}

@@ -146,9 +146,12 @@ func (j *Job) compilePartitions(bad func(path, format string, args ...any)) {
 	}
 	j.partition = p
 	all := j.layout.columns
-	j.layout.columns, j.layout.order = nil, slices.DeleteFunc(j.layout.order, func(name string) bool { return slices.Contains(p.names, name) })
+	j.layout.columns, j.layout.order = nil, slices.DeleteFunc(j.layout.order, func(o columnar.Order) bool { return slices.Contains(p.names, o.Column) })
 	for _, i := range p.files {
 		j.layout.columns = append(j.layout.columns, all[i])
+	}
+	if len(s.Sort) > 0 {
+		return // its partitions are written one after the other
 	}
 	j.layout.rowGroupBytes = min(j.layout.rowGroupBytes, max(1, j.layout.rowGroupBytes/int64(p.max)*partitionGroups))
 }
@@ -347,6 +350,9 @@ func (m *Manifest) validatePartitions() error {
 		n := slices.IndexFunc(m.Columns, func(c Column) bool { return c.Name == name })
 		if n < 0 || m.Join != nil || !isPartitionName(name) || slices.Contains(m.PartitionBy[:i], name) || !partitionType(m.Columns[n].Type) {
 			return fmt.Errorf("partition_by[%d]: %q", i, name)
+		}
+		if len(m.Sort) > 0 {
+			continue // validateSort
 		}
 		for k, sorted := range m.SortedBy { // readers of partitions go by them
 			at := slices.IndexFunc(m.Columns, func(c Column) bool { return c.Name == sorted })

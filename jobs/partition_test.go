@@ -238,22 +238,29 @@ func TestPartitionManifest(t *testing.T) {
 		"sorted by other": func(m *Manifest) { m.SortedBy = []string{"v"} },
 		"sorted by none":  func(m *Manifest) { m.SortedBy = []string{bad} },
 	} {
-		data, err := good.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		m, err := DecodeManifest(data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		change(m)
-		if data, err = m.Encode(); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := DecodeManifest(data); !errors.Is(err, ErrManifest) {
+		if err := decodeChanged(t, good, change); !errors.Is(err, ErrManifest) {
 			t.Errorf("%s: Got %v", name, err)
 		}
 	}
+}
+
+// decodeChanged returns the error of reading good with a change. good stays as it is.
+func decodeChanged(t *testing.T, good *Manifest, change func(*Manifest)) error {
+	t.Helper()
+	data, err := good.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := DecodeManifest(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change(m)
+	if data, err = m.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = DecodeManifest(data)
+	return err
 }
 
 // TestPartitionsInBucket: the keys of objects take what directories do, and the rows are

@@ -171,17 +171,22 @@ func (p *partitioning) values(j *Job, b *columnar.Batch, i int, row []byte) ([]*
 	return values, nil
 }
 
-// PartitionsError says that a region has more partitions than may be written at once.
+// PartitionsError says that a region, or a run that is sorted, has more partitions than may be written at once.
 type PartitionsError struct {
 	Job    string
 	Max    int
-	Region string // its first row key, escaped
+	Region string // its first row key, escaped; of a run that is sorted, empty
 	Row    string // which begins one more
 	Dir    string // of that one
+	Sorted bool   // the run is sorted, and Max is of all its regions
 }
 
 // Error says what can be done.
 func (e *PartitionsError) Error() string {
+	if e.Sorted {
+		return fmt.Sprintf("row %s makes %s one more than %d partitions: set max_partitions of job %s, at most %d, or partition by what has fewer values",
+			e.Row, e.Dir, e.Max, e.Job, limitPartitions)
+	}
 	return fmt.Sprintf("row %s of the region that begins at %q makes %s one more than %d partitions: set max_partitions of job %s, at most %d (each has a file open, and they share the memory of %d row groups), or partition by what has fewer values",
 		e.Row, e.Region, e.Dir, e.Max, e.Job, limitPartitions, partitionGroups)
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -16,7 +17,9 @@ import (
 	"time"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/rowsort"
 	"sluice/jobs/schedule"
+	"sluice/jobs/spill"
 	"sluice/jobs/target"
 	"sluice/store"
 )
@@ -59,6 +62,8 @@ type runState struct {
 	// Join says that the run is of a join: Checkpoint may then name the manifests
 	// of both sides instead.
 	Join bool `json:"join,omitempty"`
+	// Sorted says that the run is sorted by other columns than the row key.
+	Sorted bool `json:"sorted,omitempty"`
 	// Offsets and Regions (keepRegions) are, of a run of an Unfrozen source, those
 	// of its beginning: they are other ones now.
 	Offsets []Offset `json:"offsets,omitempty"`
@@ -70,7 +75,7 @@ type workNote struct {
 	FormatVersion int   `json:"format_version"`
 	Region        int   `json:"region"` // its number in the table's map
 	File          *File `json:"file,omitempty"`
-	// Digest is, of a file of a join, the SHA-256 of its batches
+	// Digest is, of a file of a join or of a run that is sorted, the SHA-256 of its batches
 	// (columnar.Batch.HashTo), 64 hex digits.
 	Digest string `json:"digest,omitempty"`
 	Rows   int64  `json:"rows"` // of a split: of its files of each format
@@ -96,6 +101,7 @@ func (j *Job) definition(version string) (string, error) {
 	s.Columns = j.schema.Specs()
 	s.TargetFileBytes, s.RowGroupBytes = j.layout.targetFileBytes, j.layout.rowGroupBytes
 	s.Out, s.Keep, s.Schedule, s.Incremental, s.RowsPerSecond, s.Priority = "", Keep{}, schedule.Spec{}, Incremental{}, 0, ""
+	s.MemoryBytes, s.SpillDir, s.SpillBytes = 0, "", 0
 	data, err := json.Marshal(struct {
 		Spec    Spec
 		Version string
@@ -148,7 +154,7 @@ func decodeWork(notes map[string][]byte) (*finishedWork, error) {
 			slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
 			var before *File
 			for i := range files {
-				err := files[i].validate(before, !w.state.Join)
+				err := files[i].validate(before, !w.state.Join && !w.state.Sorted)
 				if err == nil && files[i].Path != path.Join(set.dir, partName(region, i, set.format)) {
 					err = fmt.Errorf("want %s", partName(region, i, set.format))
 				}
@@ -160,6 +166,17 @@ func decodeWork(notes map[string][]byte) (*finishedWork, error) {
 		}
 	}
 	return w, nil
+}
+
+// sets returns every finished file by its set, in the order of their names.
+func (w *finishedWork) sets() map[fileSet][]File {
+	sets := map[fileSet][]File{}
+	for _, region := range slices.Sorted(maps.Keys(w.files)) {
+		for set, files := range w.files[region] {
+			sets[set] = append(sets[set], files...)
+		}
+	}
+	return sets
 }
 
 // missing says which region has fewer files than it had, or nothing.
@@ -203,7 +220,9 @@ func (w *finishedWork) all() []File {
 // it, where that is of the same instant.
 func (r *run) begin(ctx context.Context, m *Manifest) error {
 	t, ok := r.Target.(target.Resumer)
-	if r.Checkpoint == "" || !ok {
+	u := unfrozenOf(r.Source)
+	// What is not frozen cannot be read and sorted again as it was.
+	if r.Checkpoint == "" || !ok || r.sorted != nil && u != nil {
 		var err error
 		r.upload, err = r.Target.Begin(ctx, r.dir, r.id)
 		return err
@@ -213,11 +232,15 @@ func (r *run) begin(ctx context.Context, m *Manifest) error {
 		return err
 	}
 	want := newRunState(m, r.Checkpoint, definition)
-	u := unfrozenOf(r.Source)
+	want.Sorted = r.sorted != nil
 	if u != nil {
 		want.Offsets, want.Regions = m.Offsets, keepRegions(r.regions)
 	}
-	fresh, err := resumeOrBegin(ctx, t, r.dir, want, func(left target.Resumable) (bool, error) { return r.takeUp(ctx, left, want, m) })
+	takeUp := r.takeUp
+	if r.sorted != nil {
+		takeUp = r.sorted.takeUp
+	}
+	fresh, err := resumeOrBegin(ctx, t, r.dir, want, func(left target.Resumable) (bool, error) { return takeUp(ctx, left, want, m) })
 	if fresh != nil {
 		r.upload, r.notes = fresh, fresh
 	}
@@ -286,17 +309,12 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 	// The files of two formats end at different rows, and what comes behind the
 	// first of these ends would not be read a second time as it was. Those of
 	// partitions, too: a row whose cells expire meanwhile would be in two.
-	w, err := readWork(ctx, left, r.Job.partition == nil && (u == nil || len(r.Job.formats) == 1))
-	why := ""
-	switch {
-	case ctx.Err() != nil:
-		return false, errors.Join(ctx.Err(), left.Leave())
-	case err != nil:
-		why = err.Error()
-	default:
-		if why = w.state.differs(want); why == "" {
-			why = w.missing(r.Job)
-		}
+	w, why, err := workOf(ctx, left, r.Job.partition == nil && (u == nil || len(r.Job.formats) == 1), want)
+	if err != nil {
+		return false, err
+	}
+	if why == "" {
+		why = w.missing(r.Job)
 	}
 	if u != nil && why == "" {
 		if err := r.takeUpUnfrozen(ctx, u, &w.state, m); err != nil {
@@ -339,6 +357,19 @@ func (r *run) takeUpUnfrozen(ctx context.Context, u *Unfrozen, left *runState, m
 	m.Offsets = append([]Offset{}, left.Offsets...)
 	u.describe(m, r.table)
 	return r.measure(ctx)
+}
+
+// workOf returns what is finished of left, as readWork does, or why that is of no use to
+// the run that want describes. Its error is ctx's, and left is left as it is.
+func workOf(ctx context.Context, left target.Resumable, parts bool, want *runState) (w *finishedWork, why string, err error) {
+	w, err = readWork(ctx, left, parts)
+	switch {
+	case ctx.Err() != nil:
+		return nil, "", errors.Join(ctx.Err(), left.Leave())
+	case err != nil:
+		return nil, err.Error(), nil
+	}
+	return w, w.state.differs(want), nil
 }
 
 // readWork reads what is finished of an upload and removes what is not, with the
@@ -407,7 +438,8 @@ func (r *run) end(ctx context.Context, err error) error {
 	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
 	switch {
 	case r.notes == nil, unwanted, lost(r.Source) != nil, errors.As(err, &refused),
-		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC):
+		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC), errors.Is(err, errOtherRows),
+		errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
 		return errors.Join(err, r.upload.Abort())
 	}
 	if leave := r.notes.Leave(); leave != nil {

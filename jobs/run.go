@@ -115,7 +115,8 @@ type run struct {
 
 	mu       sync.Mutex
 	progress Progress
-	measures measures // its parts
+	measures measures   // its parts
+	sorted   *sortedRun // nil = the rows are in the order of their keys
 	files    []File
 	looked   int64 // rows that were read to see whether cells have expired
 }
@@ -202,7 +203,7 @@ func runDir(job string, t time.Time) string {
 // runTime is how names of directories tell the second that a run is for.
 const runTime = "20060102T150405Z"
 
-func (r *run) run(ctx context.Context) (*Manifest, error) {
+func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 	if err := r.plan(ctx); err != nil {
 		return nil, err
 	}
@@ -222,11 +223,18 @@ func (r *run) run(ctx context.Context) (*Manifest, error) {
 		return nil, err
 	}
 	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", len(r.splits))
+	if len(r.Job.sort) > 0 {
+		r.sorted = r.newSortedRun(r.workers())
+		defer func() { err = errors.Join(err, r.sorted.sorter.Close()) }()
+	}
 	if err := r.begin(ctx, m); err != nil {
 		if errors.Is(err, target.ErrExists) {
 			err = errors.Join(err, pointAgain(ctx, r.Target, r.dir))
 		}
 		return nil, err
+	}
+	if r.sorted != nil {
+		r.sorted.begun()
 	}
 	data, err := r.publish(ctx, m)
 	if err != nil {
@@ -267,7 +275,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		FormatVersion: ManifestVersion, Job: r.Job.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
 		Mode: r.Job.spec.Mode, Versions: r.Job.spec.Versions,
-		SortedBy: append([]string{}, r.Job.layout.order...), PartitionBy: r.Job.spec.PartitionBy, StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
+		SortedBy: names(r.Job.layout.order), Sort: r.Job.spec.Sort, PartitionBy: r.Job.spec.PartitionBy, StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
 		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Engine: r.Engine, Version: r.Version,
 	}
 	if key := &r.Job.spec.RowKey; len(key.Fields) > 0 {
@@ -337,20 +345,24 @@ func (r *run) export(ctx context.Context) error {
 	defer cancel(nil)
 	work := make(chan *split)
 	r.spare = make(chan struct{}, r.Parallelism)
-	workers := min(r.Parallelism, len(r.splits))
+	workers := r.workers()
 	for range r.Parallelism - workers {
 		r.spare <- struct{}{}
 	}
 	var wg sync.WaitGroup
-	for range workers {
+	for i := range workers {
 		wg.Go(func() {
 			if err := r.Job.atPriority(); err != nil {
 				cancel(err)
 				return
 			}
 			b := columnar.NewBuilder(r.Job.schema)
+			var sorter *sortCollector
+			if r.sorted != nil {
+				sorter = r.sorted.collector(i)
+			}
 			for s := range work {
-				if err := r.exportSplit(ctx, s, b); err != nil {
+				if err := r.exportSplit(ctx, s, b, sorter); err != nil {
 					cancel(err)
 					return
 				}
@@ -375,6 +387,9 @@ feed:
 	wg.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
+	}
+	if r.sorted != nil {
+		return r.sorted.write(ctx)
 	}
 	if !slices.ContainsFunc(r.files, func(f File) bool { return f.Rows > 0 }) {
 		return r.exportNothing(ctx)
@@ -405,6 +420,9 @@ func (r *run) exportNothing(ctx context.Context) error {
 	return nil
 }
 
+// workers is how many goroutines read splits.
+func (r *run) workers() int { return min(r.Parallelism, len(r.splits)) }
+
 // add counts output rows.
 func (r *run) add(rows int) {
 	r.Recorder.rows.Add(int64(rows))
@@ -428,6 +446,9 @@ func (r *run) report(change func(p *Progress)) {
 	defer r.mu.Unlock()
 	change(&r.progress)
 	r.progress.Done = r.measures.sum()
+	if r.sorted != nil { // half of it is reading, and half writing
+		r.progress.Done = (r.progress.Done + r.sorted.part(r.progress.Rows)) / 2
+	}
 	r.progress.Elapsed = r.Now().Sub(r.started)
 	if r.Progress != nil {
 		r.Progress(r.progress)

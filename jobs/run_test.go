@@ -119,6 +119,8 @@ func text(v *columnar.Vector, i int) string {
 		return "-"
 	case v.Type().Storage() == columnar.Int64:
 		return string(v.Type().AppendNumber(nil, v.Int64s()[i]))
+	case v.Type().Storage() == columnar.Decimal128:
+		return string(v.Type().AppendDecimal(nil, v.Decimals()[i]))
 	case v.Type() == columnar.Float64:
 		return fmt.Sprint(v.Float64s()[i])
 	case v.Type() == columnar.Bool:

@@ -318,20 +318,26 @@ func (h *SharedHistory) Release(ctx context.Context, job string) error {
 }
 
 // Ask implements schedule.Shared.
-func (h *SharedHistory) Ask(ctx context.Context, job string, paused bool) error {
+func (h *SharedHistory) Ask(ctx context.Context, job string, w schedule.Wish) (schedule.Order, error) {
 	for {
 		r, err := h.read(ctx, job)
 		if err != nil {
-			return err
+			return schedule.Order{}, err
 		}
 		next := r.sharedState
-		next.Asked = schedule.Ask{N: next.Asked.N + 1, Paused: paused}
+		order, err := next.Asked.Add(&r.State, w)
+		if err != nil {
+			return order, err
+		}
+		if next.Asked.N == r.Asked.N {
+			return order, nil // it was asked for before
+		}
 		_, ok, err := h.swap(ctx, job, r, next)
 		if err != nil {
-			return fmt.Errorf("ask for the schedule of job %s: %w", job, err)
+			return order, fmt.Errorf("ask for the schedule of job %s: %w", job, err)
 		}
 		if ok {
-			return nil
+			return order, nil
 		}
 	}
 }

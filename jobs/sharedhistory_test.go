@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/cell"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
@@ -360,7 +362,7 @@ func TestSharedPause(t *testing.T) {
 		paused(false)
 		h.kill(first)
 		other := jobs.NewSharedHistory(h.mem, &jobs.SharedHistoryOptions{Process: "shell"})
-		if err := other.Ask(t.Context(), "job", true); err != nil { // nobody is there
+		if _, err := other.Ask(t.Context(), "job", schedule.Wish{For: schedule.WishPause}); err != nil { // nobody is there
 			t.Fatal(err)
 		}
 		time.Sleep(schedule.Lease + 15*time.Second)
@@ -383,6 +385,71 @@ func TestSharedPause(t *testing.T) {
 		}
 		third.cancel()
 		<-third.done
+	})
+}
+
+// TestSharedOrders: whoever accepts an order, the holder runs it, and the next holder
+// goes on with it.
+func TestSharedOrders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		h := newHerd(t, "@daily", 3)
+		midnight := time.Now()
+		first := h.start(0)
+		synctest.Wait()
+		second := h.start(0)
+		synctest.Wait()
+		q := schedule.OrderRequest{From: midnight.AddDate(0, 0, -5)}
+		o, err := second.runner.Order(t.Context(), "job", q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := first.runner.Order(t.Context(), "job", schedule.OrderRequest{From: q.From, To: midnight})
+		if err != nil || again != o {
+			t.Errorf("Got %+v, %v of the same order, want %+v", again, err, o)
+		}
+		time.Sleep(10 * time.Second)
+		if st := first.runner.Status()[0]; st.Working.IsZero() || st.Cause != schedule.Backfill {
+			t.Errorf("Got %+v", st)
+		}
+		h.kill(first)
+		other, err := second.runner.Order(t.Context(), "job", schedule.OrderRequest{From: midnight.AddDate(0, 0, -50), To: midnight.AddDate(0, 0, -40)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		if err := second.runner.CancelOrder(t.Context(), "job", other.ID); err != nil {
+			t.Fatal(err)
+		}
+		if err := second.runner.CancelOrder(t.Context(), "job", "none"); !errors.Is(err, schedule.ErrNoOrder) {
+			t.Errorf("Got %v, want ErrNoOrder", err)
+		}
+		if _, err := second.runner.Order(t.Context(), "job", schedule.OrderRequest{Time: midnight}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		st := second.runner.Status()[0].State
+		if len(st.Orders) != 0 || st.Ordered[schedule.Backfill][schedule.OK]+st.Ordered[schedule.Backfill][schedule.Published] != o.Times ||
+			st.Ordered[schedule.Backfill][schedule.Cancelled] != other.Times || st.Ordered[schedule.Manual][schedule.OK] != 1 {
+			t.Errorf("Got %+v", st)
+		}
+		settled := map[time.Time]int64{}
+		entries, err := jobs.ReadHistory(t.Context(), h.mem, "job", 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			settled[e.Logical] += e.Count
+		}
+		want := map[time.Time]int64{midnight.UTC(): 1, midnight.AddDate(0, 0, -41).UTC(): 10}
+		for i := range 5 {
+			want[midnight.AddDate(0, 0, -1-i).UTC()] = 1
+		}
+		if d := cmp.Diff(want, settled); d != "" {
+			t.Errorf("settled (-want +got):\n%s", d)
+		}
+		second.cancel()
+		<-second.done
 	})
 }
 

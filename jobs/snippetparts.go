@@ -20,8 +20,8 @@ var (
 
 // partitionSnippet is Snippet of a run that is divided into partitions: it tells the
 // types of those, which readers would guess otherwise, 007 being a number to them.
-func partitionSnippet(reader, format string, m *Manifest, dir string, files []string) (string, error) {
-	above, err := m.above(dir)
+func partitionSnippet(reader, format string, m *Manifest, at *place, files []string) (string, error) {
+	above, err := m.above(at.dir)
 	if err != nil {
 		return "", err
 	}
@@ -41,7 +41,7 @@ func partitionSnippet(reader, format string, m *Manifest, dir string, files []st
 	switch reader {
 	case DuckDB:
 		hive := each(func(name, typ string) string { return sqlText(name) + ": " + duckDBTypes[typ] })
-		return duckDBSnippet(m, dir, files, "hive_partitioning = true, hive_types = {"+hive+"}")
+		return duckDBSnippet(m, at, files, "hive_partitioning = true, hive_types = {"+hive+"}")
 	case Polars:
 		scan := "scan_parquet"
 		if format == Arrow {
@@ -51,17 +51,21 @@ func partitionSnippet(reader, format string, m *Manifest, dir string, files []st
 		for _, name := range above { // Polars wants to know of them
 			hive += ", " + pythonText(name) + ": pl.String"
 		}
-		return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=True, hive_schema={%s}).select([%s])\nprint(lf.collect())\n",
-			listed(files, pythonText), scan, hive, columns), nil
+		return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=True, hive_schema={%s}%s).select([%s])\nprint(lf.collect())\n",
+			listed(files, pythonText), scan, hive, at.polars(), columns), nil
 	case Pandas:
-		file := "parquet"
+		file, system := "parquet", ""
+		if at.bucket != nil {
+			system = ", filesystem=s3"
+		}
 		if format == Arrow {
 			file = "ipc"
 		}
 		hive := each(func(name, typ string) string { return "(" + pythonText(name) + ", " + arrowTypes[typ] + ")" })
-		return fmt.Sprintf("import pyarrow as pa\nimport pyarrow.dataset as ds\n\nfiles = [\n%s,\n]\nhive = ds.partitioning(pa.schema([%s]), flavor=\"hive\")\ndf = ds.dataset(files, format=%q, partitioning=hive, partition_base_dir=%s).to_table(columns=[%s]).to_pandas()\nprint(df)\n",
-			listed(files, pythonText), hive, file, pythonText(dir), columns), nil
+		return fmt.Sprintf("import pyarrow as pa\nimport pyarrow.dataset as ds\n%s\nfiles = [\n%s,\n]\nhive = ds.partitioning(pa.schema([%s]), flavor=\"hive\")\ndf = ds.dataset(files, format=%q, partitioning=hive, partition_base_dir=%s%s).to_table(columns=[%s]).to_pandas()\nprint(df)\n",
+			at.arrow(), listed(files, func(f string) string { return pythonText(at.key(f)) }), hive, file, pythonText(at.key(at.dir)), system, columns), nil
 	}
+	options, path := at.spark()
 	var selected []string
 	for i := range m.Columns {
 		c := "F.col(" + pythonText("`"+strings.ReplaceAll(m.Columns[i].Name, "`", "``")+"`") + ")"
@@ -70,8 +74,8 @@ func partitionSnippet(reader, format string, m *Manifest, dir string, files []st
 		}
 		selected = append(selected, c)
 	}
-	return fmt.Sprintf("from pyspark.sql import SparkSession, functions as F\n\nspark = SparkSession.builder.getOrCreate()\nspark.conf.set(\"spark.sql.sources.partitionColumnTypeInference.enabled\", \"false\")\ndf = spark.read.option(\"pathGlobFilter\", \"*.parquet\").parquet(%s).select(%s)\ndf.createOrReplaceTempView(%s)\nspark.sql(%s).show()\n",
-		pythonText(escapeGlob("file://"+filepath.ToSlash(dir))), strings.Join(selected, ", "), pythonText(viewName(m.Job)), pythonText("SELECT count(*) FROM "+viewName(m.Job))), nil
+	return fmt.Sprintf("from pyspark.sql import SparkSession, functions as F\n\nspark = SparkSession.builder%s.getOrCreate()\nspark.conf.set(\"spark.sql.sources.partitionColumnTypeInference.enabled\", \"false\")\ndf = spark.read.option(\"pathGlobFilter\", \"*.parquet\").parquet(%s).select(%s)\ndf.createOrReplaceTempView(%s)\nspark.sql(%s).show()\n",
+		options, pythonText(escapeGlob(path)), strings.Join(selected, ", "), pythonText(viewName(m.Job)), pythonText("SELECT count(*) FROM "+viewName(m.Job))), nil
 }
 
 // above returns the names that readers take for partitions in dir itself, run=… being

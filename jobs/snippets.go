@@ -33,18 +33,23 @@ func Readers() []string { return []string{DuckDB, Polars, Pandas, Spark} }
 // it cannot be told of (not UTF-8, for one), store.ErrUnsupported where the reader reads none of the
 // run's formats.
 func Snippet(reader string, m *Manifest, dir string) (string, error) {
-	if !slices.Contains(Readers(), reader) {
-		return "", fmt.Errorf("%w: reader %q; it is %s", store.ErrInvalidArgument, reader, strings.Join(Readers(), ", "))
-	}
-	if m.increment() {
-		return "", fmt.Errorf("%w: run %s is an increment, the rows that were changed since run %s: docs/export.md says how to put them together", store.ErrUnsupported, m.RunID, m.Incremental.BaseRunID)
-	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return "", fmt.Errorf("snippet: %w", err)
 	}
 	if !utf8.ValidString(dir) {
 		return "", fmt.Errorf("%w: directory %q is not UTF-8, which no reader could be told", store.ErrInvalidArgument, dir)
+	}
+	return snippet(reader, m, &place{dir: filepath.ToSlash(dir)})
+}
+
+// snippet is Snippet of a run at any place.
+func snippet(reader string, m *Manifest, at *place) (string, error) {
+	if !slices.Contains(Readers(), reader) {
+		return "", fmt.Errorf("%w: reader %q; it is %s", store.ErrInvalidArgument, reader, strings.Join(Readers(), ", "))
+	}
+	if m.increment() {
+		return "", fmt.Errorf("%w: run %s is an increment, the rows that were changed since run %s: docs/export.md says how to put them together", store.ErrUnsupported, m.RunID, m.Incremental.BaseRunID)
 	}
 	format := Parquet
 	if !slices.ContainsFunc(m.Totals, func(t Total) bool { return t.Format == Parquet }) {
@@ -56,61 +61,64 @@ func Snippet(reader string, m *Manifest, dir string) (string, error) {
 	var files []string
 	for i := range m.Files {
 		if m.Files[i].Format == format {
-			files = append(files, filepath.Join(dir, filepath.FromSlash(m.Files[i].Path)))
+			files = append(files, at.file(m.Files[i].Path))
 		}
 	}
 	if len(m.PartitionBy) > 0 {
-		return partitionSnippet(reader, format, m, dir, files)
+		return partitionSnippet(reader, format, m, at, files)
 	}
 	switch reader {
 	case DuckDB:
-		return duckDBSnippet(m, dir, files, "hive_partitioning = false")
+		return duckDBSnippet(m, at, files, "hive_partitioning = false")
 	case Polars:
-		return polarsSnippet(format, files), nil
+		return polarsSnippet(format, at, files), nil
 	case Pandas:
-		return pandasSnippet(format, files), nil
+		return pandasSnippet(format, at, files), nil
 	}
-	return sparkSnippet(m, dir), nil
+	return sparkSnippet(m, at), nil
 }
 
 // duckDBSnippet reads files with these options of read_parquet.
-func duckDBSnippet(m *Manifest, dir string, files []string, options string) (string, error) {
-	if strings.ContainsAny(dir, "*?[") && strings.Contains(dir, `\`) {
+func duckDBSnippet(m *Manifest, at *place, files []string, options string) (string, error) {
+	if dir := at.dir; strings.ContainsAny(dir, "*?[") && strings.Contains(dir, `\`) {
 		return "", fmt.Errorf("%w: DuckDB takes %s for a pattern, in which no backslash can be told; give the directory another name", store.ErrInvalidArgument, dir)
 	}
 	columns := make([]string, len(m.Columns))
 	for i := range m.Columns {
 		columns[i] = "  " + sqlName(m.Columns[i].Name)
 	}
-	return fmt.Sprintf("CREATE OR REPLACE VIEW %s AS SELECT\n%s\nFROM read_parquet([\n%s\n], %s);\n\nSELECT count(*) FROM %s;\n",
+	return at.duckDB() + fmt.Sprintf("CREATE OR REPLACE VIEW %s AS SELECT\n%s\nFROM read_parquet([\n%s\n], %s);\n\nSELECT count(*) FROM %s;\n",
 		sqlName(m.Job), strings.Join(columns, ",\n"), listed(files, func(f string) string { return sqlText(bracketGlob(f)) }), options, sqlName(m.Job)), nil
 }
 
-func polarsSnippet(format string, files []string) string {
+func polarsSnippet(format string, at *place, files []string) string {
 	scan := "scan_parquet"
 	if format == Arrow {
 		scan = "scan_ipc"
 	}
-	return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=False)\nprint(lf.collect())\n",
-		listed(files, pythonText), scan)
+	return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=False%s)\nprint(lf.collect())\n",
+		listed(files, pythonText), scan, at.polars())
 }
 
-func pandasSnippet(format string, files []string) string {
+func pandasSnippet(format string, at *place, files []string) string {
 	read := "pd.read_parquet(f, engine=\"pyarrow\", partitioning=None)"
 	if format == Arrow {
 		read = "pd.read_feather(f)"
 	}
-	return fmt.Sprintf("import pandas as pd\n\nfiles = [\n%s,\n]\ndf = pd.concat([%s for f in files], ignore_index=True)\nprint(df)\n",
-		listed(files, pythonText), read)
+	if at.bucket != nil {
+		read = strings.NewReplacer("(f)", "(s3.open_input_file(f))", "=None", "=None, filesystem=s3").Replace(read)
+	}
+	return fmt.Sprintf("import pandas as pd\n%s\nfiles = [\n%s,\n]\ndf = pd.concat([%s for f in files], ignore_index=True)\nprint(df)\n",
+		at.arrow(), listed(files, func(f string) string { return pythonText(at.key(f)) }), read)
 }
 
 // sparkSnippet names the run's directory: it holds the files of the manifest and
 // none else, Spark skips names that begin with _, and the directory that is read is
 // the base of partitions, so that its own name is none.
-func sparkSnippet(m *Manifest, dir string) string {
-	path := "file://" + filepath.ToSlash(dir)
-	return fmt.Sprintf("from pyspark.sql import SparkSession\n\nspark = SparkSession.builder.getOrCreate()\ndf = spark.read.option(\"pathGlobFilter\", \"*.parquet\").parquet(%s)\ndf.createOrReplaceTempView(%s)\nspark.sql(%s).show()\n",
-		pythonText(escapeGlob(path)), pythonText(viewName(m.Job)), pythonText("SELECT count(*) FROM "+viewName(m.Job)))
+func sparkSnippet(m *Manifest, at *place) string {
+	options, path := at.spark()
+	return fmt.Sprintf("from pyspark.sql import SparkSession\n\nspark = SparkSession.builder%s.getOrCreate()\ndf = spark.read.option(\"pathGlobFilter\", \"*.parquet\").parquet(%s)\ndf.createOrReplaceTempView(%s)\nspark.sql(%s).show()\n",
+		options, pythonText(escapeGlob(path)), pythonText(viewName(m.Job)), pythonText("SELECT count(*) FROM "+viewName(m.Job)))
 }
 
 // listed writes one quoted file a line.

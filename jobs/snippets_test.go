@@ -82,6 +82,62 @@ spark.sql("SELECT count(*) FROM t_it_s_1").show()
 	}
 }
 
+// TestSnippetInBucket: readers are told of the endpoint, and never of credentials.
+func TestSnippetInBucket(t *testing.T) {
+	t.Parallel()
+	m := snippetManifest()
+	bucket := &Bucket{Endpoint: "http://127.0.0.1:9000/", Region: "eu-north-1"}
+	for reader, want := range map[string][]string{
+		DuckDB: {
+			"CREATE OR REPLACE SECRET sluice (TYPE s3, PROVIDER credential_chain, SCOPE 's3://b/p/run=1', ENDPOINT '127.0.0.1:9000', REGION 'eu-north-1', URL_STYLE 'path', USE_SSL false);\n",
+			"FROM read_parquet([\n  's3://b/p/run=1/part-000000-0000.parquet',\n  's3://b/p/run=1/part-000001-0000.parquet'\n], hive_partitioning = false);",
+		},
+		Polars: {
+			`  "s3://b/p/run=1/part-000000-0000.parquet",`,
+			`glob=False, hive_partitioning=False, storage_options={"aws_endpoint_url": "http://127.0.0.1:9000", "aws_region": "eu-north-1", "aws_allow_http": "true", "aws_virtual_hosted_style_request": "false"})`,
+		},
+		Pandas: {
+			`s3 = pyarrow.fs.S3FileSystem(endpoint_override="127.0.0.1:9000", scheme="http", region="eu-north-1")`,
+			`  "b/p/run=1/part-000000-0000.parquet",`, `pd.read_parquet(f, engine="pyarrow", partitioning=None, filesystem=s3) for f in files`,
+		},
+		Spark: {
+			`.config("spark.hadoop.fs.s3a.endpoint", "http://127.0.0.1:9000").config("spark.hadoop.fs.s3a.endpoint.region", "eu-north-1").config("spark.hadoop.fs.s3a.path.style.access", "true").config("spark.hadoop.fs.s3a.connection.ssl.enabled", "false").getOrCreate()`,
+			`.parquet("s3a://b/p/run=1")`,
+		},
+	} {
+		got, err := SnippetInBucket(reader, m, "s3://b/p/run=1", bucket)
+		for _, part := range want {
+			if err != nil || !strings.Contains(got, part) {
+				t.Errorf("%s: got %v\n%s\nwant\n%s", reader, err, got, part)
+			}
+		}
+	}
+	m.PartitionBy, m.Columns = []string{"user"}, m.Columns[:1]
+	for reader, want := range map[string]string{
+		Polars: `hive_schema={"user": pl.String, "run": pl.String}, storage_options={`,
+		Pandas: `partition_base_dir="b/p/run=1", filesystem=s3).to_table`,
+		Spark:  `.config("spark.hadoop.fs.s3a.path.style.access", "true")`,
+		DuckDB: "TYPE s3",
+	} {
+		if got, err := SnippetInBucket(reader, m, "s3://b/p/run=1/", bucket); err != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: got %v\n%s\nwant\n%s", reader, err, got, want)
+		}
+	}
+	m = snippetManifest()
+	m.Files, m.Totals = m.Files[:1], m.Totals[:1]
+	if got, err := SnippetInBucket(Pandas, m, "s3://b/p", bucket); err != nil || !strings.Contains(got, "pd.read_feather(s3.open_input_file(f)) for f in files") {
+		t.Errorf("Got %v\n%s", err, got)
+	}
+	for at, endpoint := range map[string]string{
+		"s3://b/p": "127.0.0.1:9000", "s3://": bucket.Endpoint, "/dir": bucket.Endpoint, "s3://b/a?s3_region=x": bucket.Endpoint,
+		"s3://b/a*": bucket.Endpoint, "s3://b/100%": bucket.Endpoint, "s3://b/x": "https://host/path",
+	} {
+		if got, err := SnippetInBucket(DuckDB, m, at, &Bucket{Endpoint: endpoint}); !errors.Is(err, store.ErrInvalidArgument) {
+			t.Errorf("%s at %s: Got %v\n%s", at, endpoint, err, got)
+		}
+	}
+}
+
 // TestSnippetPartitions: readers are told which columns are in the directories, and
 // their types; TestPartitionReaders of internal/integration runs what they are told.
 func TestSnippetPartitions(t *testing.T) {

@@ -107,6 +107,16 @@ func ReadRun(ctx context.Context, at string) (m *Manifest, dir string, err error
 	return found.manifest, filepath.Join(dir, filepath.FromSlash(path.Dir(found.name))), nil
 }
 
+// ReadRunTarget is ReadRun of the run, or the job's latest run, that t is the directory
+// of. The run's directory is below t.
+func ReadRunTarget(ctx context.Context, t target.Target) (m *Manifest, dir string, err error) {
+	found, err := findManifest(ctx, t, "")
+	if err != nil {
+		return nil, "", err
+	}
+	return found.manifest, path.Dir(found.name), nil
+}
+
 // openRun opens the directory of a run, of a job or of a manifest; name is the
 // manifest's, or empty.
 func openRun(at string) (t *target.Local, dir, name string, err error) {
@@ -167,12 +177,13 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 		}
 	}
 	sums := make(map[string]*columnar.Checksum)
+	orders := &orderCheckers{manifest: m, all: map[fileSet]*orderChecker{}}
 	for i := range m.Files {
 		format := m.Files[i].Format
 		if sums[format] == nil {
 			sums[format] = columnar.NewChecksum(len(m.Columns))
 		}
-		f, err := verifyFile(ctx, t, r.Dir, m, &m.Files[i], sums[format])
+		f, err := verifyFile(ctx, t, r.Dir, m, &m.Files[i], sums[format], orders.of(&m.Files[i]))
 		if err != nil {
 			return nil, err
 		}
@@ -247,7 +258,7 @@ func unlisted(ctx context.Context, t target.Target, dir, sub string, listed map[
 }
 
 // verifyFile checks one file. Its error is that of ctx only.
-func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, want *File, sum *columnar.Checksum) (FileReport, error) {
+func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, want *File, sum *columnar.Checksum, order *orderChecker) (FileReport, error) {
 	r := FileReport{Path: want.Path}
 	bad := func(format string, args ...any) { r.Problems = append(r.Problems, fmt.Sprintf(format, args...)) }
 	f, err := t.Open(ctx, path.Join(dir, want.Path))
@@ -279,7 +290,7 @@ func verifyFile(ctx context.Context, t target.Target, dir string, m *Manifest, w
 		bad("its sha256 is %s, the manifest says %s: the content has changed; its rows were not read", got, want.SHA256)
 		return r, nil
 	}
-	if err := verifyRows(ctx, f, m, want, &r, sum, bad); err != nil {
+	if err := verifyRows(ctx, f, m, want, &r, sum, order, bad); err != nil {
 		if ctx.Err() != nil {
 			return r, ctx.Err()
 		}
@@ -307,7 +318,7 @@ func (c *contextReader) Read(b []byte) (int, error) {
 
 // verifyRows reads the rows of a file and compares them with what the manifest
 // says of them.
-func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *FileReport, sum *columnar.Checksum, bad func(string, ...any)) error {
+func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *FileReport, sum *columnar.Checksum, order *orderChecker, bad func(string, ...any)) error {
 	rd, err := m.read(want, f, f.Size())
 	if err != nil {
 		return err
@@ -321,6 +332,10 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 		bad("it is of run %q", run)
 	}
 	c := &keyChecker{column: m.keyColumn(), strict: m.Rows == string(columnar.PerRow)}
+	if len(m.Sort) > 0 {
+		c.column = -1 // order checks it
+		checkDeclared(rd, m, bad)
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -333,6 +348,9 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 			return err
 		}
 		if err := c.check(b); err != nil {
+			return err
+		}
+		if err := order.check(b, r); err != nil {
 			return err
 		}
 		sum.Add(b)

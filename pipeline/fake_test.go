@@ -254,6 +254,8 @@ func wipe(b *kafka.Batch) {
 // cell that the store refuses, "long…" a counter that it refuses.
 type testMapper struct{ ms []cell.Mutation }
 
+func (*testMapper) Release() {}
+
 func (m *testMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 	v := string(r.Value)
 	switch {
@@ -344,7 +346,7 @@ func newTest(t testing.TB, e store.Engine, b *fakeBroker, opts ...testOption) *P
 		t.Fatal(err)
 	}
 	return &Pipeline{
-		opts: o, buffers: buffer.NewBudgetOf(o.Memory.Buffered()), log: o.Logger, broker: b, version: "v1", retry: time.Millisecond, status: newStatus(),
+		opts: o, buffers: buffer.BudgetOf(o.Memory.Buffered()), log: o.Logger, broker: b, version: "v1", retry: time.Millisecond, status: newStatus(),
 		newMapper: func() mapper { return &testMapper{} },
 	}
 }

@@ -58,7 +58,7 @@ func TestHeartbeatsWhilePaused(t *testing.T) {
 
 // virtualCluster returns a broker of the bubble, whose topic pages has so many
 // partitions, and what makes clients of it. All end with the test.
-func virtualCluster(t *testing.T, partitions int32) (c *cluster, client func() *kafka.Client) {
+func virtualCluster(t *testing.T, partitions int32) (c *cluster, client func(opts ...func(*kafka.Options)) *kafka.Client) {
 	t.Helper()
 	net := new(kfake.VirtualNetwork)
 	broker, err := kfake.NewCluster(kfake.Ports(1), kfake.ListenFn(net.Listen), kfake.SeedTopics(partitions, "pages"))
@@ -66,8 +66,12 @@ func virtualCluster(t *testing.T, partitions int32) (c *cluster, client func() *
 		t.Fatal(err)
 	}
 	t.Cleanup(broker.Close)
-	client = func() *kafka.Client {
-		c, err := kafka.NewClient(&kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dial: net.DialContext, Logger: testLogger(t)})
+	client = func(opts ...func(*kafka.Options)) *kafka.Client {
+		o := &kafka.Options{Brokers: []string{"127.0.0.1:1"}, Dial: net.DialContext, Logger: testLogger(t)}
+		for _, set := range opts {
+			set(o)
+		}
+		c, err := kafka.NewClient(o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -89,7 +89,7 @@ const (
 
 	DefaultDrainTimeout = 5 * time.Second // half of kafka's default session timeout: a leaving owner is done before another begins
 	DefaultInFlight     = 2               // one in the engine, one ready; the third is being filled
-	DefaultMemoryBytes  = 384 << 20       // half of it holds two batches of two busy partitions, and a third of each
+	DefaultMemoryBytes  = 512 << 20       // two thirds of it hold three batches of four busy partitions
 )
 
 // Options configures a Pipeline. Name, Topics, Client, Plan and Engine are
@@ -119,7 +119,9 @@ type Options struct {
 	Flush    Flush
 	Backfill Backfill
 	// Memory bounds what is fetched, decoded and buffered; pipelines may share it.
-	// Default: one of DefaultMemoryBytes.
+	// Where payloads are packed, it is to count what they unfold to
+	// (memory.NewUnpacking). Default: one of DefaultMemoryBytes that counts what Plan
+	// needs.
 	Memory   *memory.Budget
 	InFlight int // batches of a partition handed over and not yet applied, 1..8; default DefaultInFlight
 
@@ -223,8 +225,12 @@ func (o *Options) validate() error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	if o.Memory == nil {
+		budget := memory.New
+		if o.Plan != nil && o.Plan.Unpacks() {
+			budget = memory.NewUnpacking
+		}
 		var err error
-		if o.Memory, err = memory.New(DefaultMemoryBytes); err != nil {
+		if o.Memory, err = budget(DefaultMemoryBytes); err != nil {
 			return fmt.Errorf("pipeline %s: %w", o.Name, err)
 		}
 	}

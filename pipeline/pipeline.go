@@ -65,14 +65,24 @@ func New(o *Options) (*Pipeline, error) {
 	if err := p.opts.validate(); err != nil {
 		return nil, err
 	}
-	p.buffers = buffer.NewBudgetOf(p.opts.Memory.Buffered())
+	p.buffers = buffer.BudgetOf(p.opts.Memory.Buffered())
 	switch {
 	case o.Client == nil:
 		return nil, fmt.Errorf("pipeline %s: no client", o.Name)
 	case o.Plan == nil:
 		return nil, fmt.Errorf("pipeline %s: no plan", o.Name)
 	}
-	p.newMapper = func() mapper { return o.Plan.NewMapper() }
+	unpacked := p.opts.Memory.Unpacked()
+	if _, err := o.Plan.NewMapperIn(unpacked); err != nil {
+		return nil, fmt.Errorf("pipeline %s: %w", o.Name, err)
+	}
+	p.newMapper = func() mapper {
+		m, err := o.Plan.NewMapperIn(unpacked)
+		if err != nil {
+			panic("pipeline: a plan that had a mapper has none: " + err.Error())
+		}
+		return m
+	}
 	p.version = o.Plan.Version()
 	p.broker = &client{c: o.Client, fetch: o.Fetch, group: p.opts.Group, memory: p.opts.Memory}
 	p.log = p.opts.Logger.With("pipeline", o.Name)
@@ -81,12 +91,11 @@ func New(o *Options) (*Pipeline, error) {
 
 // Run consumes as a member of the group until ctx ends; then it applies what is
 // buffered within the drain timeout, leaves the group and returns nil. Temporary
-// trouble with the store is waited out, and so is trouble with the brokers once
-// one has answered: where none does at the beginning, the address is more likely
-// wrong, and the error wraps kafka.ErrUnreachable. Its error
+// trouble with the store is waited out, and so is trouble with the brokers, from the
+// first of them on: Status.Waiting says where none has answered yet. Its error
 // says why nothing more can be applied: it wraps ErrDataLoss, ErrTopicChanged,
-// kafka.ErrTopicNotFound, kafka.ErrOtherStore, kafka.ErrAuth, or an error of the
-// store.
+// kafka.ErrTopicNotFound, kafka.ErrOtherStore, kafka.ErrAuth, kafka.ErrTLS, or an error
+// of the store; kafka.ErrUnreachable only where waiting does not help (kafka.Client.Await).
 func (p *Pipeline) Run(ctx context.Context) (err error) {
 	if p.ran.Swap(true) {
 		return fmt.Errorf("pipeline %s: %w: Run was called before", p.opts.Name, ErrStopped)
@@ -141,7 +150,16 @@ type assigner interface {
 	Close() error
 }
 
-func (p *Pipeline) join(ctx context.Context) (assigner, error) {
+// join joins the group, or takes its partitions, as soon as a broker answers.
+func (p *Pipeline) join(ctx context.Context) (a assigner, err error) {
+	err = p.opts.Client.Await(ctx, func(ctx context.Context) error {
+		a, err = p.tryJoin(ctx)
+		return err
+	}, p.status.awaits)
+	return a, err
+}
+
+func (p *Pipeline) tryJoin(ctx context.Context) (assigner, error) {
 	if p.opts.Static {
 		return p.opts.Client.Assign(ctx, &kafka.AssignOptions{
 			Topics: p.opts.Topics, Partitions: p.opts.Partitions, GroupID: p.opts.Group, PartitionWatch: p.opts.PartitionWatch,
@@ -305,6 +323,17 @@ func (s *status) run() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running = true
+}
+
+// awaits notes that no broker answers yet, and why; nil = that is over.
+func (s *status) awaits(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.waiting = ""
+	if err != nil {
+		s.waiting = err.Error()
+	}
+	s.broadcast()
 }
 
 func (s *status) stop(err error) {

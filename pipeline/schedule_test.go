@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
+	"sluice/internal/crashfs"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/pipeline/memory"
@@ -151,7 +152,7 @@ func TestSchedule03KilledAfterTheWrite(t *testing.T) { testKilled(t, true) }
 // of a compaction beside it.
 func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 	t.Parallel()
-	disk := simDisk{vfs.NewCrashableMem(), new(sync.Mutex)}
+	disk := crashfs.New()
 	openDisk := func() *pebblestore.DB {
 		db, err := pebblestore.Open("db", &pebblestore.Options{FS: disk, MemTableBytes: 64 << 10, CacheBytes: 1 << 20})
 		if err != nil {
@@ -164,7 +165,7 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 	s := newSchedule(t, db)
 	for range 6 {
 		s.load(300)
-		var clone *vfs.MemFS
+		var clone crashfs.FS
 		cloned := make(chan struct{})
 		compacted := make(chan error, 1)
 		var n atomic.Int64
@@ -174,9 +175,7 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 				go func() { compacted <- db.MajorCompact(context.Background(), "events") }()
 				go func() {
 					defer close(cloned)
-					disk.links.Lock()
-					defer disk.links.Unlock()
-					clone = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
+					clone = disk.Crash(percent, rng)
 				}()
 			}
 			return true, nil
@@ -185,7 +184,7 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 		if err := errors.Join(r.close(), <-compacted, db.Close()); err != nil {
 			t.Fatal(err)
 		}
-		disk.MemFS = clone
+		disk = clone
 		db = openDisk()
 		s.e = db
 	}
@@ -660,7 +659,7 @@ func TestSchedule29BusyForMinutes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSchedule(t, newEngine(t))
-		all, err := memory.New(800 << 10)
+		all, err := memory.New(600 << 10)
 		if err != nil {
 			t.Fatal(err)
 		}

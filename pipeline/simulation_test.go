@@ -17,11 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/internal/crashfs"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/store"
@@ -283,7 +283,7 @@ type simulation struct {
 	t      *testing.T
 	rng    *rand.Rand
 	log    *fakeBroker
-	disk   simDisk
+	disk   crashfs.FS
 	store  store.Engine
 	topic  fakeTopic // of dead letters
 	owners []*simOwner
@@ -306,7 +306,7 @@ type acknowledged struct {
 
 // powerFailure is what is left of a disk.
 type powerFailure struct {
-	disk         *vfs.MemFS
+	disk         crashfs.FS
 	acknowledged acknowledged // before
 }
 
@@ -322,19 +322,6 @@ type simTool struct {
 	done chan error
 }
 
-// simDisk is a disk whose power can fail beside anything: MemFS waits for itself
-// where it is cloned in the midst of a Link.
-type simDisk struct {
-	*vfs.MemFS
-	links *sync.Mutex
-}
-
-func (d simDisk) Link(oldName, newName string) error {
-	d.links.Lock()
-	defer d.links.Unlock()
-	return d.MemFS.Link(oldName, newName)
-}
-
 // simulate runs the schedule and returns how what the store holds differs from the
 // log, or what was acknowledged and is not there.
 func simulate(t *testing.T, s *simulation) string {
@@ -344,7 +331,7 @@ func simulate(t *testing.T, s *simulation) string {
 	s.log.rng = rand.New(rand.NewPCG(s.rng.Uint64(), 1))
 	s.chance = rand.New(rand.NewPCG(s.rng.Uint64(), 2))
 	if s.disked {
-		s.disk = simDisk{vfs.NewCrashableMem(), new(sync.Mutex)}
+		s.disk = crashfs.New()
 		s.open()
 		createTables(t, s.store.(store.Admin))
 		defer func() {
@@ -404,11 +391,9 @@ func (s *simulation) write(op errorfs.Op) error {
 
 // cut notes what the disk holds if power fails now. The lock is held.
 func (s *simulation) cut() {
-	s.disk.links.Lock()
-	defer s.disk.links.Unlock()
 	s.crash = &powerFailure{
 		acknowledged: s.acknowledged, // before the disk is looked at
-		disk:         s.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: s.chance.IntN(101), RNG: s.chance}),
+		disk:         s.disk.Crash(s.chance.IntN(101), s.chance),
 	}
 }
 
@@ -597,9 +582,29 @@ func (s *simulation) tool(f func(context.Context) error) {
 	s.tools = append(s.tools, r)
 }
 
+// hesitant is the store of a tool that takes its time between what it has read and what
+// it writes. Two tools would come one after the other else, where there is one core and a
+// store that never blocks.
+type hesitant struct {
+	store.Engine
+	s *simulation
+}
+
+func (e *hesitant) Apply(ctx context.Context, b *store.Batch) error {
+	e.s.mu.Lock()
+	wait := time.Duration(e.s.chance.IntN(3)) * time.Millisecond
+	e.s.mu.Unlock()
+	select {
+	case <-time.After(wait):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return e.Engine.Apply(ctx, b)
+}
+
 // redrive is a redrive of some letters, or all.
 func (s *simulation) redrive() func(context.Context) error {
-	o := &RedriveOptions{Engine: s.engine(), Filter: LetterFilter{Pipeline: "p"}, Limit: s.rng.IntN(2) * s.rng.IntN(30)}
+	o := &RedriveOptions{Engine: &hesitant{s.engine(), s}, Filter: LetterFilter{Pipeline: "p"}, Limit: s.rng.IntN(2) * s.rng.IntN(30)}
 	return func(ctx context.Context) error {
 		n, err := newRedrive(o, newMended, "v2").run(ctx)
 		s.mu.Lock()
@@ -611,7 +616,7 @@ func (s *simulation) redrive() func(context.Context) error {
 
 // purge is a purge of letters that were redriven, or that no rules will ever take.
 func (s *simulation) purge() func(context.Context) error {
-	o := &PurgeOptions{Engine: s.engine(), Filter: LetterFilter{Pipeline: "p", State: RedrivenOnly}, KeepUnrelayed: true}
+	o := &PurgeOptions{Engine: &hesitant{s.engine(), s}, Filter: LetterFilter{Pipeline: "p", State: RedrivenOnly}, KeepUnrelayed: true}
 	if s.rng.IntN(2) == 0 {
 		o.Filter.State, o.Filter.Class = DeadLetters, "cell_too_large"
 	}
@@ -671,7 +676,7 @@ func (s *simulation) powerFails() string {
 		s.t.Error(err)
 	}
 	s.mu.Lock()
-	s.disk, s.acknowledged, s.crash = simDisk{left.disk, new(sync.Mutex)}, left.acknowledged, nil
+	s.disk, s.acknowledged, s.crash = left.disk, left.acknowledged, nil
 	s.mu.Unlock()
 	s.open()
 	return s.lost()

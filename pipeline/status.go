@@ -55,8 +55,9 @@ type PartitionStatus struct {
 type Status struct {
 	Name       string
 	Running    bool
-	Err        error // why it stopped; nil while it runs and after a stop that was asked for
-	Generation int32 // of the consumer group; -1 = none yet
+	Err        error  // why it stopped; nil while it runs and after a stop that was asked for
+	Waiting    string // why no broker has answered since Run was called; empty = one has, or it is not known yet
+	Generation int32  // of the consumer group; -1 = none yet
 	MemberID   string
 	Partitions []PartitionStatus // by topic and partition
 }
@@ -100,6 +101,7 @@ type status struct {
 	running    bool
 	stopped    bool
 	err        error
+	waiting    string
 	generation int32
 	memberID   string
 	partitions map[partitionKey]*partitionState
@@ -383,7 +385,7 @@ func (p *Pipeline) Status() Status {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Status{Name: p.opts.Name, Running: s.running, Err: s.err, Generation: s.generation, MemberID: s.memberID}
+	out := Status{Name: p.opts.Name, Running: s.running, Err: s.err, Waiting: s.waiting, Generation: s.generation, MemberID: s.memberID}
 	for _, st := range s.partitions {
 		ps := st.PartitionStatus
 		ps.Lag = max(ps.LogEnd-ps.Progress.Next, 0)

@@ -18,6 +18,8 @@ import (
 // mapper is a mapping.Mapper.
 type mapper interface {
 	Map(r *mapping.Record) (*mapping.Output, error)
+	// Release ends the last Output, and gives back the memory that it took.
+	Release()
 }
 
 // worker applies one partition for as long as this process owns it. Its
@@ -475,7 +477,7 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 		if !errors.Is(err, buffer.ErrFull) {
 			return err
 		}
-		if err := w.flush(ctx); err != nil {
+		if err := w.makeRoom(ctx, err); err != nil {
 			return err
 		}
 	}
@@ -506,6 +508,7 @@ func (w *worker) tooLarge(offset int64, err error) error {
 func (w *worker) mapRecord(r *mapping.Record) (*mapping.Output, error) {
 	out, err := mapSafely(w.mapper, r, w.log)
 	if panicked(err) {
+		w.mapper.Release()
 		w.mapper = w.p.newMapper()
 	}
 	return out, err
@@ -539,23 +542,42 @@ func (w *worker) dead(ctx context.Context, r *kafka.Record, reason *mapping.Erro
 		if !errors.Is(err, buffer.ErrFull) {
 			return err
 		}
-		if err := w.flush(ctx); err != nil {
+		if err := w.makeRoom(ctx, err); err != nil {
 			return err
 		}
+	}
+}
+
+// makeRoom lets a record be added after err, an ErrFull. Where only memory is missing, it
+// waits for one of the partition's batches before it hands over what is buffered: small
+// batches behind each other cost the store more, and are applied no sooner. That batch
+// waits for no memory, and where there is none, nothing is waited for.
+func (w *worker) makeRoom(ctx context.Context, err error) error {
+	if errors.Is(err, buffer.ErrNoMemory) && w.chain.waiting > 0 {
+		return w.await(ctx)
+	}
+	return w.flush(ctx)
+}
+
+// await waits for the outcome of a batch that is under way.
+func (w *worker) await(ctx context.Context) error {
+	begun := time.Now()
+	select {
+	case r := <-w.chain.results:
+		w.chain.waiting--
+		w.state.held(time.Since(begun))
+		w.settle(r)
+		return w.err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
 // flush hands over what is buffered, once the chain has room.
 func (w *worker) flush(ctx context.Context) error {
 	for w.chain.full() {
-		begun := time.Now()
-		select {
-		case r := <-w.chain.results:
-			w.chain.waiting--
-			w.state.held(time.Since(begun))
-			w.settle(r)
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := w.await(ctx); err != nil {
+			return err
 		}
 	}
 	if w.err != nil {

@@ -399,7 +399,7 @@ func TestRefusedDeadLetterStops(t *testing.T) {
 func TestMemoryIsSharedWithoutDeadlock(t *testing.T) {
 	t.Parallel()
 	e, b := newEngine(t), newFakeBroker(6)
-	all, err := memory.New(500 << 10)
+	all, err := memory.New(375 << 10)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -431,13 +431,64 @@ func TestMemoryIsSharedWithoutDeadlock(t *testing.T) {
 	}
 }
 
+// A partition that finds no memory while the store has a batch of it waits for that one,
+// and then goes on filling: what it had is not handed over as a batch of its own.
+func TestNoMemoryMakesNoSmallBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem, b := newEngine(t), newFakeBroker(1)
+		all, err := memory.New(1500 << 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		leave, batches := make(chan struct{}), 0
+		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+			if s.Advances[0].From < 0 {
+				return true, nil
+			}
+			if batches++; batches == 1 {
+				<-leave
+			}
+			return true, nil
+		}}
+		r := start(t, newTest(t, e, b, func(o *Options) { o.Memory, o.Flush.MaxRecords = all, 5000 }), 0)
+		b.produce(0, "a")
+		synctest.Wait() // it is in the engine
+		budget := all.Buffered()
+		others, ok := budget.Try(budget.Limit() - budget.Used() - 200<<10)
+		if !ok {
+			t.Fatalf("Got no memory for others, %d bytes of %d used", budget.Used(), budget.Limit())
+		}
+		values := make([]string, 400)
+		for i := range values {
+			values[i] = fmt.Sprint("page", i, strings.Repeat("x", 500))
+		}
+		b.produce(0, values...)
+		synctest.Wait() // there is memory for some of them
+		if free := budget.Limit() - budget.Used(); free >= 64<<10 {
+			t.Errorf("Got %d bytes that nobody uses: the test has too few records", free)
+		}
+		others.Release()
+		synctest.Wait()
+		close(leave)
+		r.caughtUp(b)
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		checkContents(t, mem, b)
+		if batches != 2 {
+			t.Errorf("Got %d batches, want 2", batches)
+		}
+	})
+}
+
 // A partition that cannot go on holds no memory: a record that needs all of it
 // passes in another one.
 func TestPausedPartitionHoldsNoMemory(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem, b := newEngine(t), newFakeBroker(2)
-		all, err := memory.New(800 << 10)
+		all, err := memory.New(600 << 10)
 		if err != nil {
 			t.Fatal(err)
 		}

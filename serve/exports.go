@@ -23,3 +23,31 @@ func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
+
+// orderExport accepts a manual run or a backfill of an export job.
+func (s *Server) orderExport(w http.ResponseWriter, r *http.Request) error {
+	var q api.OrderRequest
+	if err := decodeBody(r, &q); err != nil {
+		return err
+	}
+	if s.o.OrderExport == nil {
+		return fmt.Errorf("%w: no job has a schedule", store.ErrUnsupported)
+	}
+	order, err := s.o.OrderExport(r.Context(), r.PathValue("job"), q)
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, http.StatusAccepted, order)
+}
+
+// cancelOrder ends an order of an export job.
+func (s *Server) cancelOrder(w http.ResponseWriter, r *http.Request) error {
+	if s.o.CancelOrder == nil {
+		return fmt.Errorf("%w: no job has a schedule", store.ErrUnsupported)
+	}
+	if err := s.o.CancelOrder(r.Context(), r.PathValue("job"), r.PathValue("order")); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -27,7 +27,7 @@ type collector struct {
 }
 
 type descriptions struct {
-	build, requests, checkpoints, pipelineReady                    *prometheus.Desc
+	build, requests, checkpoints, pipelineReady, unreachable       *prometheus.Desc
 	lag, lagSeconds, position, floor, logStart, end, records, lost *prometheus.Desc
 	fetchBytes, fetchErrors, rebalances, assigned, generation      *prometheus.Desc
 	late, fetchSeconds, flushOps, fenced, backpressure             *prometheus.Desc
@@ -36,6 +36,7 @@ type descriptions struct {
 	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
+	exportOrdered, exportOrders                                    *prometheus.Desc
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
@@ -69,6 +70,7 @@ func newDescriptions() *descriptions {
 		fetchBytes:   describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
 		fetchErrors:  describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
 		fetchSeconds: describe("kafka_fetch_duration_seconds", "Time from a fetch request to its answer, the wait for records at the broker included.", "pipeline"),
+		unreachable:  describe("kafka_unreachable", "1 while the pipeline waits for a broker, as none has answered since the start.", "pipeline"),
 		rebalances:   describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
 		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
 		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
@@ -98,6 +100,8 @@ func newDescriptions() *descriptions {
 		exportNext:    describe("export_next_timestamp_seconds", "Next time of a job's schedule, seconds since the epoch.", "export"),
 		exportPaused:  describe("export_paused", "1 while a job's schedule is paused.", "export"),
 		exportWorking: describe("export_working", "1 while a scheduled run of the job is at work.", "export"),
+		exportOrdered: describe("export_ordered_total", "Runs that somebody has ordered of a job with a schedule, by cause and by what became of them.", "export", "cause", "result"),
+		exportOrders:  describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
 		commits:       describe("store_commits_total", "Commits to disk."),
@@ -236,6 +240,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		e.gauge(desc, v, labels...)
 	}
 	flag(d.pipelineReady, p.Ready, p.Name)
+	flag(d.unreachable, p.Unreachable, p.Name)
 	dead := int64(0)
 	for i := range p.Partitions {
 		t := &p.Partitions[i]
@@ -322,6 +327,16 @@ func (c *collector) export(e emitter, x *ExportStatus) {
 	}
 	if len(x.Schedule.Next) > 0 {
 		e.gauge(c.d.exportNext, float64(x.Schedule.Next[0].Unix()), x.Name)
+	}
+	pending := int64(0)
+	for i := range x.Schedule.Orders {
+		pending += x.Schedule.Orders[i].Times - x.Schedule.Orders[i].Ended
+	}
+	e.gauge(c.d.exportOrders, float64(pending), x.Name)
+	for cause, results := range x.Schedule.Ordered {
+		for result, n := range results {
+			e.counter(c.d.exportOrdered, float64(n), x.Name, cause, result)
+		}
 	}
 	flag(c.d.exportPaused, x.Schedule.Paused)
 	flag(c.d.exportWorking, !x.Schedule.Working.IsZero())

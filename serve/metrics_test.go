@@ -23,6 +23,7 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`sluice_build_info{commit="abc",go="go1`,
 		`sluice_pipeline_ready{pipeline="views"} 1`,
+		`sluice_kafka_unreachable{pipeline="views"} 1`,
 		`sluice_kafka_consumer_lag_records{partition="3",pipeline="views",topic="clicks"} 25`,
 		`sluice_kafka_consumer_lag_seconds{partition="3",pipeline="views",topic="clicks"} 90`,
 		`sluice_kafka_position_offset{partition="3",pipeline="views",topic="clicks"} 110`,

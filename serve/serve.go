@@ -68,6 +68,13 @@ type Options struct {
 	// PauseExport pauses or resumes the schedule of an export job; its error
 	// wraps api.ErrNotFound where the job has none. nil = no job has one.
 	PauseExport func(ctx context.Context, job string, paused bool) error
+	// OrderExport stores that a job is to run, by hand or for a range of its
+	// schedule's times; its error wraps api.ErrNotFound where the job has none,
+	// store.ErrInvalidArgument or store.ErrRefused. nil = no job has one.
+	OrderExport func(ctx context.Context, job string, q api.OrderRequest) (api.Order, error)
+	// CancelOrder ends an order; its error wraps api.ErrNotFound where it is not
+	// open. nil = no job has a schedule.
+	CancelOrder func(ctx context.Context, job, order string) error
 	// CloseBreakers closes the open circuit breakers of a pipeline and returns of
 	// how many partitions; its error wraps api.ErrNotFound where there is no such
 	// pipeline. nil = there are none.
@@ -281,6 +288,8 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("POST /pipelines/{pipeline}/close_breakers", s.closeBreakers)
 	guarded("GET /exports", s.exports)
 	guarded("PUT /exports/{job}/schedule", s.putSchedule)
+	guarded("POST /exports/{job}/orders", s.orderExport)
+	guarded("DELETE /exports/{job}/orders/{order}", s.cancelOrder)
 	guarded("GET /checkpoints", s.listCheckpoints)
 	guarded("POST /checkpoints", s.createCheckpoint)
 	guarded("PUT /checkpoints/{id}", s.renewCheckpoint)

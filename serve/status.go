@@ -1,6 +1,10 @@
 package serve
 
-import "time"
+import (
+	"time"
+
+	"sluice/serve/api"
+)
 
 // Histogram is observations by upper bound, as Prometheus counts them: Counts[i]
 // are those at most Bounds[i], cumulative; Count includes those above all bounds.
@@ -21,6 +25,8 @@ type PipelineStatus struct {
 	State string `json:"state"`
 	// Ready says that the pipeline has its partitions, or stands by for them.
 	Ready bool `json:"ready"`
+	// Unreachable says that no broker has answered since the start.
+	Unreachable bool `json:"unreachable"`
 	// Reason says why the pipeline is not ready, or why it waits.
 	Reason     string            `json:"reason,omitempty"`
 	Generation int64             `json:"generation"`
@@ -105,19 +111,25 @@ type ScheduleStatus struct {
 	Reason   string           `json:"reason,omitempty"` // why nothing starts, besides a pause
 	Failures int              `json:"failures"`         // runs in a row
 	Working  time.Time        `json:"working"`          // logical time of the run at work; zero = none
+	Cause    string           `json:"cause,omitempty"`  // of the run at work: schedule, catch-up, manual or backfill
 	Attempt  int              `json:"attempt"`          // of the run at work
 	Holder   string           `json:"holder,omitempty"` // of several daemons, the one that runs it; only there Working is known
-	Pending  int              `json:"pending"`          // runs at work and waiting
-	Results  map[string]int64 `json:"results"`          // times by what became of them, since the schedule exists
-	Next     []time.Time      `json:"next"`             // logical times; none while it is paused
-	History  []ExportRun      `json:"history"`          // the newest first
+	Pending  int              `json:"pending"`          // times of the schedule at work and waiting
+	Results  map[string]int64 `json:"results"`          // times of the schedule by what became of them, since it exists
+	Orders   []api.Order      `json:"orders"`           // that are open, the oldest first
+	// Ordered counts the runs of orders, by cause and by what became of them.
+	Ordered map[string]map[string]int64 `json:"ordered,omitempty"`
+	Next    []time.Time                 `json:"next"`    // logical times; none while it is paused
+	History []ExportRun                 `json:"history"` // the newest first
 }
 
 // ExportRun is one line of a job's history.
 type ExportRun struct {
 	LogicalTime time.Time `json:"logical_time"`
-	Result      string    `json:"result"` // ok, published, failed, cancelled, skipped or missed
-	Count       int64     `json:"count"`  // times that it is about, LogicalTime the last of them
+	Result      string    `json:"result"`          // ok, published, failed, cancelled, skipped or missed
+	Count       int64     `json:"count"`           // times that it is about, LogicalTime the last of them
+	Cause       string    `json:"cause,omitempty"` // schedule, catch-up, manual or backfill
+	Order       string    `json:"order,omitempty"` // that it belongs to
 	Started     time.Time `json:"started_at"`
 	Ended       time.Time `json:"ended_at"`
 	Attempts    int       `json:"attempts"`

@@ -16,13 +16,14 @@ import (
 
 type backfillCommand struct {
 	cli.ConfigFlag
-	Job    string    `arg:"" help:"Name of a job with a schedule."`
-	From   time.Time `required:"" placeholder:"TIME" help:"First time of the schedule to run, such as 2026-01-01T00:00:00Z."`
-	To     time.Time `placeholder:"TIME" help:"Time before which to stop. Default: now; later times are the schedule's."`
-	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
-	DryRun bool      `help:"Say which times would run, and run none."`
-	JSON   bool      `name:"json" help:"One JSON object a time."`
-	Quiet  bool      `short:"q" help:"No progress."`
+	Job  string    `arg:"" help:"Name of a job with a schedule."`
+	From time.Time `required:"" placeholder:"TIME" help:"First time of the schedule to run, such as 2026-01-01T00:00:00Z."`
+	To   time.Time `placeholder:"TIME" help:"Time before which to stop. Default: now; later times are the schedule's."`
+	Out  string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
+	orderFlags
+	DryRun bool `help:"Say which times would run, and run none."`
+	JSON   bool `name:"json" help:"One JSON object a time; with --daemon, the order, and with --wait the entries of its runs in the history."`
+	Quiet  bool `short:"q" help:"No progress."`
 }
 
 // maxBackfill bounds the times of one command: a week of minutes.
@@ -59,11 +60,20 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.Daemon {
+		if c.Out != "" || c.DryRun {
+			return fmt.Errorf("%w: --daemon goes with --from, --to and --wait alone: the daemon runs the job as its schedule does", cli.ErrUsage)
+		}
+		return c.order(ctx, p, cfg, c.Job, schedule.OrderRequest{From: c.From, To: c.To}, c.JSON, c.Quiet)
+	}
 	out := c.Out
 	if out == "" {
 		out = spec.Out
 	}
-	t, err := cfg.OpenTarget(out, !c.DryRun)
+	t, err := cfg.OpenTarget(out, !c.DryRun, p.Warnings())
 	if c.DryRun && errors.Is(err, target.ErrNotFound) {
 		t, err = nil, nil
 	}

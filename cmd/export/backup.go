@@ -38,7 +38,7 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	log := p.Warnings()
-	t, err := cfg.OpenTarget(c.Out, true)
+	t, err := cfg.OpenTarget(c.Out, true, p.Warnings())
 	if err != nil {
 		return err
 	}
@@ -171,5 +171,5 @@ func openTarget(p *cli.Program, file, at string) (target.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return cfg.OpenTarget(at, false)
+	return cfg.OpenTarget(at, false, p.Warnings())
 }

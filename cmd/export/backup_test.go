@@ -120,7 +120,7 @@ func TestBackupRestore(t *testing.T) {
 		{[]string{"restore", "s3://bucket/backups", filepath.Join(dir, "none")}, cli.StatusUsage, "-c FILE"},
 		{[]string{"backup", backups}, cli.StatusUsage, "--config"},
 		{[]string{"backup", "-c", file, "--keep-runs=-1", backups}, cli.StatusUsage, "negative"},
-		{[]string{"backup", "-c", file, "--resume", backups}, cli.StatusFailed, "that was cut off"},
+		{[]string{"backup", "-c", file, "--resume", backups}, cli.StatusFailed, "was cut off there: begin one without --resume"},
 	} {
 		if stdout, stderr, status := export(t, test.args...); status != test.status || !strings.Contains(stderr, test.want) {
 			t.Errorf("%v: Got status %d and %s%s, want %d and %q", test.args, status, stdout, stderr, test.status, test.want)

@@ -58,7 +58,11 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return fmt.Errorf("%w: from one data directory to another there are export backup and export restore, which take event ids and schedules along", cli.ErrUsage)
 	}
 	log := p.Warnings()
-	to, remote, err := config.OpenStore(ctx, into, log)
+	open := config.MakeStore
+	if c.VerifyOnly || c.Resume {
+		open = config.OpenStore
+	}
+	to, remote, err := open(ctx, into, log)
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,9 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 	if c.Into == "" {
 		c.Into = c.Table
 	}
+	if c.In == "" && store.CanonicalName(c.Into) == store.CanonicalName(c.Table) {
+		return fmt.Errorf("%w: %s into itself: name another table, or a data directory with --in", cli.ErrUsage, c.Table)
+	}
 	cfg, err := c.Load(p)
 	if err != nil {
 		return err
@@ -73,7 +76,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 		if badErr != nil {
 			return badErr
 		}
-		if to, _, err = config.OpenStore(ctx, in, log); err != nil {
+		if to, _, err = config.MakeStore(ctx, in, log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, to.Close()) }()

@@ -44,9 +44,10 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	removed := 0
 	var errs []error
 	for _, out := range slices.Sorted(maps.Keys(outs)) {
-		found, err := collect(ctx, cfg, out, outs[out], c.DryRun)
-		if errors.Is(err, target.ErrNotFound) {
-			continue // nothing was exported yet
+		found, err := collect(ctx, p, cfg, out, outs[out], c.DryRun)
+		if errors.Is(err, target.ErrNotFound) { // nothing was exported yet, or --out is mistyped
+			noDirectory(p, c.Out)
+			continue
 		}
 		errs = append(errs, err)
 		for i := range found {
@@ -121,11 +122,18 @@ func keepByDirectory(cfg *config.Config, out string) map[string]map[string]jobs.
 	return outs
 }
 
-func collect(ctx context.Context, cfg *config.Config, out string, keep map[string]jobs.Keep, dry bool) (_ []jobs.Garbage, err error) {
-	t, err := cfg.OpenTarget(out, false)
+func collect(ctx context.Context, p *cli.Program, cfg *config.Config, out string, keep map[string]jobs.Keep, dry bool) (_ []jobs.Garbage, err error) {
+	t, err := cfg.OpenTarget(out, false, p.Warnings())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
 	return jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Keep: keep, DryRun: dry})
+}
+
+// noDirectory says that what --out names, if it names something, is not there.
+func noDirectory(p *cli.Program, out string) {
+	if out != "" {
+		p.Note("export", "there is no directory %s", out)
+	}
 }

@@ -20,7 +20,7 @@ type historyCommand struct {
 	JSON  bool   `name:"json" help:"One JSON object a line."`
 }
 
-// Run prints what the schedule of a job has done, from the store.
+// Run prints what the schedule of a job and its orders have done, from the store.
 func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if c.Limit < 1 {
 		return fmt.Errorf("%w: --limit is %d, must be at least 1", cli.ErrUsage, c.Limit)
@@ -29,7 +29,8 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := jobSpec(cfg, c.Job); err != nil {
+	spec, err := jobSpec(cfg, c.Job)
+	if err != nil {
 		return err
 	}
 	log := p.Warnings()
@@ -42,6 +43,13 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(entries) == 0 {
+		why := "nothing of it has ended yet"
+		if spec.Schedule.Cron == "" {
+			why = "it has no schedule; export list shows its runs"
+		}
+		p.Note("export", "job %s has no history: %s", c.Job, why)
+	}
 	if c.JSON {
 		out := json.NewEncoder(p.Stdout)
 		for i := range entries {
@@ -52,10 +60,10 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return nil
 	}
 	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "TIME\tRESULT\tTIMES\tATTEMPTS\tENDED\tTOOK\tROWS\tBYTES\tRUN\tERROR")
+	fmt.Fprintln(t, "TIME\tCAUSE\tRESULT\tTIMES\tATTEMPTS\tENDED\tTOOK\tROWS\tBYTES\tRUN\tERROR")
 	for i := range entries {
 		h := &entries[i]
-		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Logical.Format(time.RFC3339), h.Result, h.Count, h.Attempts,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", h.Logical.Format(time.RFC3339), h.Cause, h.Result, h.Count, h.Attempts,
 			h.Ended.Format(time.RFC3339), h.Ended.Sub(h.Started).Round(time.Millisecond), cli.Count(h.Rows), cli.Bytes(h.Bytes), h.RunID, h.Error)
 	}
 	return t.Flush()

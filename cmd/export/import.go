@@ -57,7 +57,7 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 			dir, files = splitFile(dir)
 		}
 	}
-	from, err := cfg.OpenTarget(dir, false)
+	from, err := cfg.OpenTarget(dir, false, p.Warnings())
 	if err != nil {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"sluice/cmd/internal/cli"
@@ -33,19 +32,19 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	spec, ok := cfg.Joins[c.Join]
 	if !ok {
-		return fmt.Errorf("%w: %s has no join %q; it has %s", cli.ErrUsage, cfg.File(), c.Join, strings.Join(cfg.JoinNames(), ", "))
+		return fmt.Errorf("%w: %s has no join %q; it has %s", cli.ErrUsage, cfg.File(), c.Join, listOf(cfg.JoinNames()))
 	}
 	out := c.Out
 	if out == "" {
 		out = spec.Out
 	}
 	log := p.Warnings()
-	bucket := func(at string) (target.Target, error) { return cfg.OpenTarget(at, false) }
+	bucket := func(at string) (target.Target, error) { return cfg.OpenTarget(at, false, log) }
 	o := &jobs.JoinOptions{OpenBucket: bucket, Out: out, LogicalTime: c.Time, Engine: cfg.Store.Engine, Version: cli.Version().Version, Logger: log}
 	if out == "" {
 		return fmt.Errorf("%w: no directory to write to: set the join's out, or --out", cli.ErrUsage)
 	}
-	if o.Target, err = cfg.OpenTarget(out, true); err != nil {
+	if o.Target, err = cfg.OpenTarget(out, true, log); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()

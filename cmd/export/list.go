@@ -16,6 +16,7 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/target"
+	"sluice/serve/api"
 )
 
 type listCommand struct {
@@ -30,7 +31,7 @@ type listCommand struct {
 type listed struct {
 	Job       string     `json:"job"`
 	Table     string     `json:"table,omitempty"` // of a join: what was joined
-	State     string     `json:"state"`           // published, cut off, at work, unreadable, never
+	State     string     `json:"state"`           // published, cut off, at work, unreadable, never, ordered
 	RunID     string     `json:"run_id,omitempty"`
 	Time      *time.Time `json:"logical_time,omitempty"`
 	Sequence  uint64     `json:"sequence,omitempty"`
@@ -42,6 +43,7 @@ type listed struct {
 	Next      string     `json:"next,omitempty"`     // of the schedule, on a job's first line
 	Upcoming  []string   `json:"upcoming,omitempty"` // that and those after it, as many as were asked for
 	Error     string     `json:"error,omitempty"`
+	Order     *api.Order `json:"order,omitempty"` // of a line that is ordered; its time is the next run's
 }
 
 // Run lists the jobs and joins of the file and their runs.
@@ -55,6 +57,7 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 	}
 	var all []listed
 	outs := map[string]*directory{}
+	orders := openOrders(ctx, p, cfg)
 	for _, name := range slices.Concat(cfg.JobNames(), cfg.JoinNames()) {
 		out, table := cfg.Jobs[name].Out, cfg.Jobs[name].Table
 		if _, ok := cfg.Joins[name]; ok {
@@ -64,11 +67,14 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 			out = c.Out
 		}
 		if outs[out] == nil {
-			if outs[out], err = readDirectory(ctx, cfg, out); err != nil {
+			if outs[out], err = readDirectory(ctx, p, cfg, out); err != nil {
 				return err
 			}
+			if outs[out].missing {
+				noDirectory(p, c.Out)
+			}
 		}
-		lines := outs[out].of(name, out)
+		lines := append(ordered(orders[name], name, table, below(out, name)), outs[out].of(name, out)...)
 		if len(lines) == 0 {
 			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, name)}}
 		}
@@ -94,16 +100,18 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 type directory struct {
 	runs       []jobs.RunSummary
 	unfinished []jobs.Unfinished
+	missing    bool // it is not there
 }
 
 // readDirectory reads a directory, which may not be there yet, or a bucket.
-func readDirectory(ctx context.Context, cfg *config.Config, out string) (_ *directory, err error) {
+func readDirectory(ctx context.Context, p *cli.Program, cfg *config.Config, out string) (_ *directory, err error) {
 	d := new(directory)
 	if out == "" {
 		return d, nil
 	}
-	t, err := cfg.OpenTarget(out, false)
+	t, err := cfg.OpenTarget(out, false, p.Warnings())
 	if errors.Is(err, target.ErrNotFound) {
+		d.missing = true
 		return d, nil
 	}
 	if err != nil {
@@ -167,6 +175,9 @@ func printList(w io.Writer, all []listed) error {
 			run = "never"
 		case "unreadable":
 			run = l.Error
+		case "ordered":
+			fmt.Fprintf(t, "%s\t%s\torder %s (%s, %d of %d ended)\t%s\t\t\t\t\t%s\t%s\n", l.Job, l.Table, l.Order.ID, l.Order.Cause, l.Order.Ended, l.Order.Times, at, l.Directory, l.Next)
+			continue
 		case "cut off", "at work":
 			run += " (" + l.State + ")"
 		}

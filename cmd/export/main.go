@@ -27,8 +27,9 @@ type commands struct {
 	List        listCommand        `cmd:"" help:"List jobs and their published runs."`
 	SQL         sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC          gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
-	History     historyCommand     `cmd:"" help:"Show what the schedule of a job has done."`
-	Pause       pauseCommand       `cmd:"" help:"Keep the daemon from running a job by its schedule."`
+	History     historyCommand     `cmd:"" help:"Show what the schedule of a job and its orders have done."`
+	Pause       pauseCommand       `cmd:"" help:"Keep the daemon from running a job by its schedule, and its backfills."`
+	Cancel      cancelCommand      `cmd:"" help:"End an order that the daemon has accepted: a manual run or a backfill."`
 	Resume      resumeCommand      `cmd:"" help:"Let a paused schedule go on, with the first time from now."`
 	Backup      backupCommand      `cmd:"" help:"Copy the whole store at one instant, with a manifest, beside a daemon or without one."`
 	Restore     restoreCommand     `cmd:"" help:"Make a data directory of a backup, verified before it is visible."`
@@ -38,6 +39,8 @@ type commands struct {
 	Import      importCommand      `cmd:"" help:"Write the rows of a published run into a table."`
 	VerifyTable verifyTableCommand `cmd:"" help:"Compare two tables, of one store or of two, row by row, and name the first rows that differ."`
 	Version     cli.VersionCommand `cmd:"" help:"Show the version."`
+
+	ShowVersion cli.VersionFlag `name:"version" help:"Show the version and end."`
 }
 
 func main() {
@@ -50,7 +53,15 @@ func main() {
 func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
 	spec, ok := cfg.Jobs[name]
 	if !ok {
-		return nil, fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, cfg.File(), name, strings.Join(cfg.JobNames(), ", "))
+		return nil, fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, cfg.File(), name, listOf(cfg.JobNames()))
 	}
 	return &spec, nil
+}
+
+// listOf names what there is, or says that there is nothing.
+func listOf(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
 }

@@ -230,8 +230,12 @@ func TestErrors(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"run"}, cli.StatusUsage, "--config"},
-		{[]string{"walk"}, cli.StatusUsage, "walk"},
+		{[]string{"run"}, cli.StatusUsage, "--config=FILE; see export run --help"},
+		{[]string{"walk"}, cli.StatusUsage, "walk; see export --help"},
+		{[]string{"copy-table", "-c", file, "views", "default:views"}, cli.StatusUsage, "views into itself"},
+		{[]string{"gc", "-c", file, "--out", out + "-mistyped"}, 0, "there is no directory " + out + "-mistyped"},
+		{[]string{"list", "-c", file, "--out", out + "-mistyped"}, 0, "there is no directory " + out + "-mistyped"},
+		{[]string{"history", "-c", file, "idle"}, 0, "job idle has no history: it has no schedule"},
 		{[]string{"run", "-c", broken, "v"}, cli.StatusConfig, "tabel"},
 		{[]string{"join", "-c", wrong, "pairs"}, cli.StatusConfig, `there is no job "idel"`},
 		{[]string{"run", "-c", file, "vews"}, cli.StatusUsage, `has no job "vews"; it has idle, views`},
@@ -241,8 +245,15 @@ func TestErrors(t *testing.T) {
 		{[]string{"history", "-c", file, "-n", "0", "views"}, cli.StatusUsage, "--limit is 0"},
 		{[]string{"history", "-c", file, "nothing"}, cli.StatusUsage, `has no job "nothing"`},
 		{[]string{"pause", "-c", file, "idle"}, cli.StatusUsage, "job idle has no schedule"},
-		{[]string{"pause", "-c", file, "views"}, cli.StatusFailed, "schedules are paused and resumed in the daemon"},
-		{[]string{"resume", "-c", file, "views"}, cli.StatusFailed, "schedules are paused and resumed in the daemon"},
+		{[]string{"pause", "-c", file, "views"}, cli.StatusFailed, "schedules and orders are the daemon's, and none has"},
+		{[]string{"resume", "-c", file, "views"}, cli.StatusFailed, "schedules and orders are the daemon's"},
+		{[]string{"cancel", "-c", file, "views", "x"}, cli.StatusFailed, "schedules and orders are the daemon's"},
+		{[]string{"run", "-c", file, "--daemon", "views"}, cli.StatusFailed, "schedules and orders are the daemon's"},
+		{[]string{"run", "-c", file, "--daemon", "idle"}, cli.StatusUsage, "job idle has no schedule"},
+		{[]string{"run", "-c", file, "--daemon", "--full", "views"}, cli.StatusUsage, "--daemon goes with --time and --wait alone"},
+		{[]string{"run", "-c", file, "--daemon", "--time", "2999-01-01T00:00:00Z", "views"}, cli.StatusUsage, "a run for 2999-01-01"},
+		{[]string{"backfill", "-c", file, "--daemon", "--from", "2999-01-01T00:00:00Z", "views"}, cli.StatusUsage, "names no time"},
+		{[]string{"backfill", "-c", file, "--daemon", "--dry-run", "--from", "2026-01-01T00:00:00Z", "views"}, cli.StatusUsage, "--daemon goes with --from, --to and --wait alone"},
 		{[]string{"run", "-c", file, "--resume", "views"}, cli.StatusFailed, "no run in " + out + " was cut off"},
 		{[]string{"verify", out}, cli.StatusFailed, "no such file"},
 		{[]string{"sql", out}, cli.StatusFailed, "no such file"},
@@ -273,9 +284,9 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// daemon serves the store of a configuration file, as ingest run does, and returns
-// what the requests to pause jobs were.
-func daemon(t *testing.T, file string) (paused func() map[string]bool) {
+// daemon serves the store of a configuration file, as ingest run does, with options
+// that change may alter, and returns what the requests to pause jobs were.
+func daemon(t *testing.T, file string, change ...func(o *serve.Options)) (paused func() map[string]bool) {
 	t.Helper()
 	c, err := config.Load(file, nil)
 	if err != nil {
@@ -287,12 +298,16 @@ func daemon(t *testing.T, file string) (paused func() map[string]bool) {
 	}
 	asked := make(chan map[string]bool, 1)
 	asked <- map[string]bool{}
-	s, err := serve.New(&serve.Options{Engine: e, Dir: c.Store.Dir, PauseExport: func(_ context.Context, job string, paused bool) error {
+	o := &serve.Options{Engine: e, Dir: c.Store.Dir, PauseExport: func(_ context.Context, job string, paused bool) error {
 		m := <-asked
 		m[job] = paused
 		asked <- m
 		return nil
-	}})
+	}}
+	for _, f := range change {
+		f(o)
+	}
+	s, err := serve.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -424,6 +439,15 @@ func TestBucket(t *testing.T) {
 	if f := fields(t, stdout, "views"); status != 0 || f[4] != "3" || f[8] != "yes" || !strings.HasPrefix(f[9], "s3://bucket/exports/views/run=") {
 		t.Errorf("list: Got status %d, %s%s", status, stdout, stderr)
 	}
+	for _, at := range []string{"s3://bucket/exports/views", fields(t, stdout, "views")[9]} {
+		stdout, stderr, status := export(t, "sql", "-c", file, "--for", "polars", at)
+		if status != 0 || !strings.Contains(stdout, `"s3://bucket/exports/views/run=`) || !strings.Contains(stdout, s3.URL()) || strings.Contains(stdout, "hidden") {
+			t.Errorf("sql %s: Got status %d, %s%s", at, status, stdout, stderr)
+		}
+	}
+	if _, stderr, status = export(t, "sql", "s3://bucket/exports/views"); status != cli.StatusUsage || !strings.Contains(stderr, "-c FILE") {
+		t.Errorf("sql without a file: Got status %d, %s", status, stderr)
+	}
 	if stdout, stderr, status = export(t, "verify", "-c", file, "s3://bucket/exports/views"); status != 0 || !strings.Contains(stdout, "complete and as the manifest says") {
 		t.Errorf("verify: Got status %d, %s%s", status, stdout, stderr)
 	}
@@ -469,7 +493,7 @@ func cutOff(t *testing.T, c *config.Config, at time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tg, err := c.OpenTarget(spec.Out, true)
+	tg, err := c.OpenTarget(spec.Out, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -523,6 +547,17 @@ func TestResumePublished(t *testing.T) {
 		}
 		if _, stderr, status = export(t, command, "-c", file, "--resume", name); status != cli.StatusFailed || !strings.Contains(stderr, "no run in "+out+" was cut off") {
 			t.Errorf("%s: again: Got status %d, %s", command, status, stderr)
+		}
+	}
+}
+
+// TestVersionFlag: --version prints what the command version does.
+func TestVersionFlag(t *testing.T) {
+	t.Parallel()
+	want, _, _ := export(t, "version")
+	for _, args := range [][]string{{"--version"}, {"run", "--version"}} {
+		if stdout, stderr, status := export(t, args...); status != 0 || stdout != want || stderr != "" || !strings.HasPrefix(want, "sluice ") {
+			t.Errorf("%v: Got status %d, %s%s, want %s", args, status, stdout, stderr, want)
 		}
 	}
 }

@@ -3,13 +3,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"sluice/cmd/internal/cli"
-	"sluice/config"
-	"sluice/jobs"
-	"sluice/serve/client"
-	"sluice/store"
+	"sluice/jobs/schedule"
 )
 
 type pauseCommand struct {
@@ -32,33 +28,21 @@ func (c *pauseCommand) set(ctx context.Context, p *cli.Program, paused bool) (er
 	if err != nil {
 		return err
 	}
-	spec, err := jobSpec(cfg, c.Job)
-	if err != nil {
+	if _, err := scheduled(cfg, c.Job); err != nil {
 		return err
 	}
-	if spec.Schedule.Cron == "" {
-		return fmt.Errorf("%w: job %s has no schedule", cli.ErrUsage, c.Job)
-	}
 	if cfg.Store.Engine == "hbase" {
-		return askHolder(ctx, p, cfg, c.Job, paused)
+		w := schedule.Wish{For: schedule.WishResume}
+		if paused {
+			w.For = schedule.WishPause
+		}
+		_, err := leaveWord(ctx, p, cfg, c.Job, w)
+		return err
 	}
-	d, err := client.DialDir(ctx, cfg.Store.Dir)
-	if errors.Is(err, client.ErrNoDaemon) {
-		return fmt.Errorf("%w: schedules are paused and resumed in the daemon, and none has %s open: %w", store.ErrUnsupported, cfg.Store.Dir, err)
-	}
+	d, err := dialDaemon(ctx, cfg)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
 	return d.PauseExport(ctx, c.Job, paused)
-}
-
-// askHolder leaves word in HBase for whichever daemon runs the schedule, or will.
-func askHolder(ctx context.Context, p *cli.Program, cfg *config.Config, job string, paused bool) (err error) {
-	e, _, err := config.OpenStore(ctx, cfg, p.Warnings())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, e.Close()) }()
-	return jobs.NewSharedHistory(e, nil).Ask(ctx, job, paused)
 }

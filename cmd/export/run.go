@@ -16,6 +16,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/serve/api"
 )
@@ -27,8 +28,9 @@ type runCommand struct {
 	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
 	Resume bool      `help:"Go on with the run of the job that was cut off, the one for --time or else the newest."`
 	Full   bool      `help:"Export the whole table, also where the job is incremental."`
-	JSON   bool      `name:"json" help:"Print the manifest of the run."`
-	Quiet  bool      `short:"q" help:"No progress."`
+	orderFlags
+	JSON  bool `name:"json" help:"Print the manifest of the run; with --daemon, the order, and with --wait the entries of its runs in the history."`
+	Quiet bool `short:"q" help:"No progress."`
 }
 
 // Run exports one job.
@@ -36,6 +38,15 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	cfg, err := c.Load(p)
 	if err != nil {
 		return err
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	if c.Daemon {
+		if c.Out != "" || c.Resume || c.Full {
+			return fmt.Errorf("%w: --daemon goes with --time and --wait alone: the daemon runs the job as its schedule does", cli.ErrUsage)
+		}
+		return c.order(ctx, p, cfg, c.Job, schedule.OrderRequest{Time: c.Time}, c.JSON, c.Quiet)
 	}
 	m, err := c.run(ctx, p, cfg)
 	if err != nil {
@@ -63,7 +74,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 	if out == "" {
 		return nil, fmt.Errorf("%w: no directory to write to: set the job's out, or --out", cli.ErrUsage)
 	}
-	if o.Target, err = cfg.OpenTarget(out, true); err != nil {
+	if o.Target, err = cfg.OpenTarget(out, true, log); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()

@@ -34,6 +34,7 @@ type daemon struct {
 	memory    *memory.Budget       // of all pipelines
 	clients   []*kafka.Client      // one a pipeline, so that each has metrics of its own
 	pipelines []*pipeline.Pipeline // by name
+	start     *kafkaStart          // what the pipelines wait for before they run
 	schedules *schedule.Runner     // of exports; nil = no job has a schedule
 	exports   *published
 	server    *serve.Server
@@ -41,10 +42,10 @@ type daemon struct {
 	forget    func() error // removes the endpoint file
 }
 
-// openDaemon opens the store, creates missing tables, waits for the brokers and
-// the topics, and listens. What it opened is closed again where it fails.
+// openDaemon opens the store, creates missing tables and listens; run waits for the
+// brokers. What it opened is closed again where it fails.
 func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *daemon, err error) {
-	d := &daemon{cfg: cfg, log: log, exports: &published{cfg: cfg}}
+	d := &daemon{cfg: cfg, log: log, exports: &published{cfg: cfg, log: log}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, d.close())
@@ -70,10 +71,8 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 	if d.client, err = openKafka(cfg, log); err != nil {
 		return nil, err
 	}
-	if err := awaitTopics(ctx, d.client, cfg); err != nil {
-		return nil, err
-	}
-	if d.memory, err = memory.New(int64(cfg.Memory)); err != nil {
+	d.start = newKafkaStart(d.client, cfg)
+	if d.memory, err = cfg.NewMemory(); err != nil {
 		return nil, err
 	}
 	for _, name := range cfg.PipelineNames() {
@@ -164,41 +163,6 @@ func openKafka(cfg *config.Config, log *slog.Logger) (*kafka.Client, error) {
 	return kafka.NewClient(o)
 }
 
-// awaitTopics waits until the brokers answer and have all topics, for at most the
-// start timeout.
-func awaitTopics(ctx context.Context, c *kafka.Client, cfg *config.Config) error {
-	ctx, cancel := context.WithTimeout(ctx, cfg.Kafka.StartTimeout)
-	defer cancel()
-	var topics []string
-	for _, name := range cfg.PipelineNames() {
-		topics = append(topics, cfg.Pipelines[name].Topics...)
-	}
-	if len(topics) == 0 {
-		return nil
-	}
-	var last error
-	for wait := time.NewTicker(500 * time.Millisecond); ; {
-		_, err := c.Topics(ctx, topics...)
-		if err == nil || errors.Is(err, kafka.ErrAuth) || errors.Is(err, kafka.ErrTLS) {
-			return err // a wrong password that is sent again and again locks accounts
-		}
-		if !errors.Is(err, context.DeadlineExceeded) || last == nil {
-			last = err
-		}
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			if context.Cause(ctx) != context.DeadlineExceeded {
-				return ctx.Err()
-			}
-			if errors.Is(last, kafka.ErrTopicNotFound) {
-				last = fmt.Errorf("%w; create it, or correct the pipeline's topics", last)
-			}
-			return fmt.Errorf("not ready within kafka.start_timeout (%s): %w", cfg.Kafka.StartTimeout, last)
-		}
-	}
-}
-
 func (d *daemon) listen() (err error) {
 	dir := d.cfg.Store.Dir
 	if d.cfg.Store.Engine != "pebble" {
@@ -206,7 +170,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -222,8 +186,9 @@ func (d *daemon) listen() (err error) {
 	return nil
 }
 
-// run consumes and serves until ctx ends, then drains. It returns an error where
-// the server failed or no pipeline is left; one that stopped for good while others
+// run waits for the brokers and the topics, serving meanwhile, and consumes and serves
+// until ctx ends, then drains. It returns an error where
+// the brokers refuse it or have not the topics, the server failed or no pipeline is left; one that stopped for good while others
 // go on is logged and shown by /readyz.
 func (d *daemon) run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
@@ -263,6 +228,12 @@ func (d *daemon) runPipelines(ctx context.Context) error {
 		d.log.Info("no pipelines: serving only")
 		<-ctx.Done()
 		return nil
+	}
+	if err := d.start.await(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop while it waited
+		}
+		return err
 	}
 	var (
 		wg     sync.WaitGroup

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"sluice/jobs"
 	"sluice/jobs/schedule"
 	"sluice/serve"
+	"sluice/serve/api"
 )
 
 // publishedAge is how old the answer of published may be: a directory of many
@@ -22,6 +24,7 @@ const publishedAge = 30 * time.Second
 type published struct {
 	cfg       *config.Config
 	schedules *schedule.Runner // nil = none
+	log       *slog.Logger
 
 	mu   sync.Mutex
 	at   time.Time
@@ -41,7 +44,11 @@ func (p *published) status() []serve.ExportStatus {
 		if i >= 0 {
 			all[i].Schedule = p.scheduleStatus(&st)
 			all[i].Runs = maps.Clone(all[i].Runs) // the others are shared
-			all[i].Runs["failed"] = uint64(st.State.Results[schedule.Failed])
+			failed := st.State.Results[schedule.Failed]
+			for _, results := range st.State.Ordered {
+				failed += results[schedule.Failed]
+			}
+			all[i].Runs["failed"] = uint64(failed)
 		}
 	}
 	return all
@@ -53,8 +60,11 @@ const historyEntries = 10
 func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	spec := p.cfg.Jobs[st.Job].Schedule
 	s := &serve.ScheduleStatus{
-		Cron: spec.Cron, Zone: spec.Zone, Paused: st.State.Paused, Failures: st.State.Failures, Working: st.Working, Attempt: st.Attempt,
-		Holder: st.Holder, Pending: len(st.State.Pending), Results: st.State.Results, Next: []time.Time{}, History: []serve.ExportRun{},
+		Cron: spec.Cron, Zone: spec.Zone, Paused: st.State.Paused, Failures: st.State.Failures, Working: st.Working, Cause: st.Cause, Attempt: st.Attempt,
+		Holder: st.Holder, Pending: len(st.State.Pending), Results: st.State.Results, Orders: []api.Order{}, Ordered: st.State.Ordered, Next: []time.Time{}, History: []serve.ExportRun{},
+	}
+	for _, o := range st.State.Orders {
+		s.Orders = append(s.Orders, api.Order(o))
 	}
 	if s.Zone == "" {
 		s.Zone = "UTC"
@@ -74,7 +84,7 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	for i := range entries {
 		e := &entries[i]
 		s.History = append(s.History, serve.ExportRun{
-			LogicalTime: e.Logical, Result: e.Result, Count: e.Count, Started: e.Started, Ended: e.Ended, Attempts: e.Attempts,
+			LogicalTime: e.Logical, Result: e.Result, Count: e.Count, Cause: e.Cause, Order: e.Order, Started: e.Started, Ended: e.Ended, Attempts: e.Attempts,
 			RunID: e.RunID, Rows: e.Rows, Bytes: e.Bytes, Error: e.Error,
 		})
 	}
@@ -83,7 +93,7 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 
 // list returns the runs in a directory or bucket, none where it cannot be read.
 func (p *published) list(ctx context.Context, out string) []jobs.RunSummary {
-	t, err := p.cfg.OpenTarget(out, false)
+	t, err := p.cfg.OpenTarget(out, false, p.log)
 	if err != nil {
 		return nil
 	}

@@ -30,6 +30,8 @@ type commands struct {
 	Breaker breakerCommands    `cmd:"" help:"Close circuit breakers by hand."`
 	Replay  replayCommands     `cmd:"" help:"Apply records again without moving the stored offsets back."`
 	Version cli.VersionCommand `cmd:"" help:"Show the version."`
+
+	ShowVersion cli.VersionFlag `name:"version" help:"Show the version and end."`
 }
 
 func main() {

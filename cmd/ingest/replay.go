@@ -27,7 +27,7 @@ type rebuildCommand struct {
 	Pipeline   string `arg:"" help:"The pipeline whose counters are counted again."`
 	Switch     bool   `xor:"end" help:"Serve the rebuilt counters in the place of the others."`
 	Discard    bool   `xor:"end" help:"Drop the counters of a rebuild that was not switched to, and count nothing."`
-	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied, and leave distinct counts as they are."`
+	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied."`
 	Unused     string `enum:"keep,remove" default:"keep" help:"What becomes of counts in families in which nothing is counted any more: keep or remove, with --switch."`
 	Previous   string `placeholder:"FILE" help:"The configuration by which the pipeline counted before: what only its rules count is compared, too."`
 	JSON       bool   `help:"Print the comparison as JSON."`
@@ -46,6 +46,9 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
+	if err := cfg.CheckStore(); err != nil {
+		return err
+	}
 	log := newLogger(p.Stderr, &cfg.Log)
 	client, err := openKafka(cfg, log)
 	if err != nil {
@@ -59,7 +62,7 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	defer opened.Close()
 	engine, ok := opened.(rebuild.Engine)
 	if !ok {
-		return fmt.Errorf("%w: engine %s cannot replace families", store.ErrUnsupported, opened.Traits().Name)
+		return fmt.Errorf("%w: engine %s cannot change tables", store.ErrUnsupported, opened.Traits().Name)
 	}
 	if c.Discard {
 		return rebuild.Discard(ctx, engine, c.Pipeline)
@@ -197,7 +200,8 @@ type differenceLine struct {
 type comparisonLine struct {
 	Table       string           `json:"table"`
 	Family      string           `json:"family"`
-	Unused      bool             `json:"unused"` // nothing is counted in it any more
+	Unused      bool             `json:"unused"`   // nothing is counted in it any more
+	Distinct    bool             `json:"distinct"` // it counts different values
 	Equal       int64            `json:"equal"`
 	Different   int64            `json:"different"`
 	Missing     int64            `json:"missing"` // served only
@@ -208,7 +212,7 @@ type comparisonLine struct {
 func (c *rebuildCommand) print(w io.Writer, families []rebuild.Comparison, totals rebuild.Totals) error {
 	lines := make([]comparisonLine, len(families))
 	for i, f := range families {
-		lines[i] = comparisonLine{Table: f.Table, Family: f.Family, Unused: f.Unused, Equal: f.Equal, Different: f.Different, Missing: f.Missing, Extra: f.Extra, Differences: []differenceLine{}}
+		lines[i] = comparisonLine{Table: f.Table, Family: f.Family, Unused: f.Unused, Distinct: f.Distinct, Equal: f.Equal, Different: f.Different, Missing: f.Missing, Extra: f.Extra, Differences: []differenceLine{}}
 		for _, d := range f.Differences {
 			lines[i].Differences = append(lines[i].Differences, differenceLine{string(d.Row), string(d.Qualifier), d.Served, d.Rebuilt})
 		}
@@ -227,7 +231,11 @@ func (c *rebuildCommand) print(w io.Writer, families []rebuild.Comparison, total
 	}
 	for _, l := range lines {
 		for _, d := range l.Differences {
-			fmt.Fprintf(w, "  %s %q %s:%q: served %s, rebuilt %s\n", l.Table, d.Row, l.Family, d.Qualifier, orNone(d.Served), orNone(d.Rebuilt))
+			of := ""
+			if l.Distinct && d.Served != nil && d.Rebuilt != nil {
+				of = " different values, not all the same"
+			}
+			fmt.Fprintf(w, "  %s %q %s:%q: served %s, rebuilt %s%s\n", l.Table, d.Row, l.Family, d.Qualifier, orNone(d.Served), orNone(d.Rebuilt), of)
 		}
 	}
 	for _, l := range lines {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"sluice/cell"
-	"sluice/config"
 	"sluice/internal/integration"
 	"sluice/jobs"
 )
@@ -28,63 +25,15 @@ func TestScheduledRunGoesOn(t *testing.T) {
 }
 
 func scheduledRunGoesOn(t *testing.T, signal os.Signal) {
-	dir := t.TempDir()
-	file, out := filepath.Join(dir, "sluice.yaml"), filepath.Join(dir, "out")
-	// load writes the file; slow runs stop for a second after each row.
-	load := func(pace string) *config.Config {
-		t.Helper()
-		text := fmt.Sprintf(`
-store: {dir: '%s', cache: 1MiB, mem_table: 1MiB, min_free: 0}
-serve: {listen: "127.0.0.1:0"}
-tables: {t: {families: {f: {}}, split: {keys: [b]}}}
-jobs:
-  j:
-    table: t
-    columns: [{name: key, from: $row, type: string}]
-    out: '%s'
-    schedule: {cron: "@every 1s", catch_up: all, overlap: skip}
-    %s
-`, filepath.Join(dir, "data"), out, pace)
-		if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		c, err := config.Load(file, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	write := func(c *config.Config, rows ...string) {
-		t.Helper()
-		e, err := config.OpenEngine(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.EnsureTables(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
-		for _, row := range rows {
-			m := cell.Mutation{Table: "t", Row: []byte(row)}
-			m.Put("f", []byte("q"), 1, []byte("v"))
-			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := e.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c := load("rows_per_second: 1")
-	rows := []string{"a"}
-	for i := range 1000 {
-		rows = append(rows, fmt.Sprintf("b%03d", i))
-	}
-	write(c, rows...)
+	j := newScheduledJob(t)
+	const everySecond = `cron: "@every 1s", catch_up: all, overlap: skip`
+	rows := manyRows("a")
+	j.put(j.load(everySecond, 1), rows...)
 
-	first := integration.StartDaemon(t, file, os.Environ())
+	first := integration.StartDaemon(t, j.file, os.Environ())
 	finished := ""
 	await(t, first, "a finished region", func() bool {
-		notes, err := filepath.Glob(filepath.Join(out, "_tmp", "*", "notes", "split-000000"))
+		notes, err := filepath.Glob(filepath.Join(j.out, "_tmp", "*", "notes", "split-000000"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -99,7 +48,7 @@ jobs:
 	if err := first.Wait(2 * time.Minute); (err == nil) != (signal == syscall.SIGTERM) {
 		t.Fatalf("%v: Got %v", signal, err)
 	}
-	left, err := jobs.ListUnfinished(t.Context(), out)
+	left, err := jobs.ListUnfinished(t.Context(), j.out)
 	if err != nil || len(left) != 1 || left[0].Files == 0 || left[0].Checkpoint == "" || left[0].Busy {
 		t.Fatalf("Got %+v, %v left, want the run with its files", left, err)
 	}
@@ -112,12 +61,12 @@ jobs:
 		t.Fatal(err)
 	}
 
-	c = load("rows_per_second: 1000000000")
-	write(c, "later")
-	second := integration.StartDaemon(t, file, os.Environ())
+	c := j.load(everySecond, 1_000_000_000)
+	j.put(c, "later")
+	second := integration.StartDaemon(t, j.file, os.Environ())
 	var published jobs.RunSummary
 	await(t, second, "the run", func() bool {
-		runs, err := jobs.List(t.Context(), out)
+		runs, err := jobs.List(t.Context(), j.out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -134,7 +83,7 @@ jobs:
 	if published.Rows != int64(len(rows)) || !published.LogicalTime.Equal(left[0].LogicalTime) {
 		t.Errorf("Got %+v, want the %d rows of %v", published, len(rows), left[0].LogicalTime)
 	}
-	run := filepath.Join(out, filepath.FromSlash(published.Dir))
+	run := filepath.Join(j.out, filepath.FromSlash(published.Dir))
 	m, _, err := jobs.ReadRun(t.Context(), run)
 	if err != nil || m.Sequence != left[0].Sequence || !m.StartedAt.Equal(left[0].StartedAt) {
 		t.Errorf("Got %+v, %v, want what was begun: %+v", m, err, left[0])

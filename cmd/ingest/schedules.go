@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/cmd/internal/cli"
@@ -60,12 +61,45 @@ func (d *daemon) pauseExport() func(ctx context.Context, job string, paused bool
 		if paused {
 			change = d.schedules.Pause
 		}
-		err := change(ctx, job)
-		if errors.Is(err, schedule.ErrNoSchedule) {
-			return fmt.Errorf("%w: %w", api.ErrNotFound, err)
-		}
-		return err
+		return scheduleError(change(ctx, job))
 	}
+}
+
+// orderExport returns what accepts manual runs and backfills, or nil where no job has a
+// schedule.
+func (d *daemon) orderExport() func(ctx context.Context, job string, q api.OrderRequest) (api.Order, error) {
+	if d.schedules == nil {
+		return nil
+	}
+	return func(ctx context.Context, job string, q api.OrderRequest) (api.Order, error) {
+		o, err := d.schedules.Order(ctx, job, schedule.OrderRequest(q))
+		return api.Order(o), scheduleError(err)
+	}
+}
+
+// cancelOrder returns what ends an order, or nil where no job has a schedule.
+func (d *daemon) cancelOrder() func(ctx context.Context, job, order string) error {
+	if d.schedules == nil {
+		return nil
+	}
+	return func(ctx context.Context, job, order string) error {
+		return scheduleError(d.schedules.CancelOrder(ctx, job, order))
+	}
+}
+
+// scheduleError gives an error of a schedule the class that the API knows.
+func scheduleError(err error) error {
+	for class, all := range map[error][]error{
+		api.ErrNotFound:          {schedule.ErrNoSchedule, schedule.ErrNoOrder},
+		store.ErrInvalidArgument: {schedule.ErrInvalidOrder},
+		store.ErrRefused:         {schedule.ErrTooManyOrders, schedule.ErrOrderEnding},
+		store.ErrTransient:       {schedule.ErrNotRunning},
+	} {
+		if slices.ContainsFunc(all, func(e error) bool { return errors.Is(err, e) }) {
+			return fmt.Errorf("%w: %w", class, err)
+		}
+	}
+	return err
 }
 
 // compileJob compiles a job against its table, which may not be there yet.
@@ -98,14 +132,17 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	if err != nil {
 		return out, err
 	}
-	if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
-		return out, err
-	}
-	t, err := d.cfg.OpenTarget(job.Out(), true)
+	t, err := d.cfg.OpenTarget(job.Out(), true, d.log)
 	if err != nil {
 		return out, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
+	if m, err := publishedBefore(ctx, t, r); m != nil || err != nil {
+		return outcomeOf(m, true), err
+	}
+	if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
+		return out, err
+	}
 	source, err := d.openSource(ctx, t, r)
 	if err != nil {
 		return out, err
@@ -115,7 +152,7 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	defer cancel(nil)
 	defer context.AfterFunc(ctx, func() {
 		cause := context.Cause(ctx)
-		if !errors.Is(cause, schedule.ErrReplaced) {
+		if !errors.Is(cause, schedule.ErrReplaced) && !errors.Is(cause, schedule.ErrOrderCancelled) {
 			cause = errStopping
 		}
 		cancel(cause)
@@ -133,12 +170,37 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	if err != nil {
 		return out, err
 	}
-	out.RunID = m.RunID
+	return outcomeOf(m, false), nil
+}
+
+// publishedBefore returns the manifest of a run that is published already, or nil, so
+// that a backfill makes no checkpoint for it. What a process that was killed has left to
+// do after it, it does.
+func publishedBefore(ctx context.Context, t target.Target, r schedule.Request) (*jobs.Manifest, error) {
+	m, err := jobs.ReadPublished(ctx, t, r.Job, r.Logical)
+	if errors.Is(err, target.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if _, err := jobs.FinishPublished(ctx, t, r.Job, r.Logical); err != nil && !errors.Is(err, target.ErrNotFound) {
+		return nil, err
+	}
+	return m, nil
+}
+
+// outcomeOf says what a run has published; m may be nil.
+func outcomeOf(m *jobs.Manifest, before bool) (out schedule.Outcome) {
+	if m == nil {
+		return out
+	}
+	out.RunID, out.Published = m.RunID, before
 	for _, t := range m.Totals {
 		out.Rows = t.Rows
 		out.Bytes += t.Bytes
 	}
-	return out, nil
+	return out
 }
 
 // openSource opens the instant of a scheduled run: the checkpoint of what was left of

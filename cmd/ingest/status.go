@@ -11,7 +11,11 @@ import (
 func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 	all := make([]serve.PipelineStatus, len(d.pipelines))
 	for i, p := range d.pipelines {
-		all[i] = pipelineStatus(p.Status(), p.Metrics())
+		status := p.Status()
+		if why := d.start.waiting(); why != "" {
+			status.Waiting = why
+		}
+		all[i] = pipelineStatus(status, p.Metrics())
 		all[i].Group = d.cfg.Pipelines[all[i].Name].Group
 		m := d.clients[i].Metrics()
 		all[i].FetchErrors = map[string]uint64{}
@@ -58,6 +62,8 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		out.State, out.Reason = "failed", s.Err.Error()
 	case !s.Running && s.Generation >= 0:
 		out.State, out.Reason = "stopped", "stopped"
+	case s.Waiting != "":
+		out.Unreachable, out.Reason = true, s.Waiting
 	case s.Generation < 0:
 		out.Reason = "waits for the consumer group"
 	case paused != "":

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,18 +129,7 @@ func TestToolsWithAndWithoutDaemon(t *testing.T) {
 // do, in bounded time.
 func TestStartErrors(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { silent.Close() })
-	// The port of a client: nobody listens there, and nobody else gets it.
-	client, err := net.Dial("tcp", silent.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
-	closed := client.LocalAddr().String()
+	silent, closed := wrongAddresses(t)
 	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-logs": 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +147,7 @@ func TestStartErrors(t *testing.T) {
 		}
 		return name
 	}
-	quick, config := write("quick.yaml", "  request_timeout: 500ms\n  dial_timeout: 300ms\n"), write("config.yaml", "")
+	quick, config := write("quick.yaml", "  exit_if_unreachable: true\n  request_timeout: 500ms\n  dial_timeout: 300ms\n"), write("config.yaml", "")
 	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
 	if err := os.WriteFile(wrong, []byte(strings.Replace(string(text), "    group:", "    gruop:", 1)), 0o644); err != nil {
 		t.Fatal(err)
@@ -172,7 +160,7 @@ func TestStartErrors(t *testing.T) {
 		name, config, brokers, data, want string
 	}{
 		{"wrong address", quick, closed, filepath.Join(t.TempDir(), "d"), "exit status 69"},
-		{"silent broker", quick, silent.Addr().String(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
+		{"silent broker", quick, silent, filepath.Join(t.TempDir(), "d"), "exit status 69"},
 		{"missing topic", config, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
 		{"data directory is a file", config, broker.Addr(), file, "exit status 1"},
 		{"mistyped key", wrong, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 78"},
@@ -190,7 +178,7 @@ func TestStartErrors(t *testing.T) {
 				t.Errorf("no message, or a stack trace:\n%s", log)
 			}
 			want := map[string]string{
-				"wrong address": closed, "silent broker": silent.Addr().String(), "missing topic": "no such topic: access-log",
+				"wrong address": closed, "silent broker": silent, "missing topic": "no such topic: access-log",
 				"mistyped key": "gruop", "no such file": ".nope", "data directory is a file": file,
 			}[c.name]
 			if !strings.Contains(log, want) {

@@ -27,25 +27,30 @@ import (
 )
 
 type flags struct {
-	Config         string `short:"c" placeholder:"FILE" xor:"where" help:"Configuration file that names the data directory."`
-	Data           string `placeholder:"DIR" xor:"where" help:"Data directory, without a configuration file."`
-	Create         bool   `help:"Make the data directory where it holds no store yet."`
-	Execute        string `short:"e" placeholder:"COMMANDS" help:"Run these commands and end; a line or a semicolon between two."`
-	NonInteractive bool   `short:"n" help:"Stop at the first error with status 1; print errors to stderr only, and no => lines."`
-	Output         string `short:"o" enum:"text,json" default:"text" help:"How results are printed: text, as HBase's shell does, or json, an object a row."`
-	Script         string `arg:"" optional:"" help:"File of commands; - or a pipe is standard input."`
+	Config         string          `short:"c" placeholder:"FILE" xor:"where" help:"Configuration file that names the data directory."`
+	Data           string          `placeholder:"DIR" xor:"where" help:"Data directory, without a configuration file."`
+	Create         bool            `help:"Make the data directory where it holds no store yet."`
+	Execute        string          `short:"e" placeholder:"COMMANDS" help:"Run these commands and end; a line or a semicolon between two."`
+	NonInteractive bool            `short:"n" help:"Stop at the first error with status 1; print errors to stderr only, and no => lines."`
+	Output         string          `short:"o" enum:"text,json" default:"text" help:"How results are printed: text, as HBase's shell does, or json, an object a row."`
+	Version        cli.VersionFlag `help:"Show the version and end."`
+	Script         string          `arg:"" optional:"" help:"File of commands; - or a pipe is standard input."`
 }
 
 func main() {
 	var f flags
-	parser := kong.Must(&f, kong.Name("shell"), kong.Description("HBase-style shell on a Sluice store."), kong.UsageOnError())
-	if _, err := parser.Parse(os.Args[1:]); err != nil {
+	p := &cli.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	parser := kong.Must(&f, kong.Name("shell"), kong.Description("HBase-style shell on a Sluice store."), kong.UsageOnError(), kong.Bind(p))
+	_, err := parser.Parse(os.Args[1:])
+	if errors.Is(err, cli.ErrVersion) {
+		return
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "shell:", err)
 		os.Exit(cli.StatusUsage)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	p := &cli.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
 	if err := run(ctx, p, &f); err != nil {
 		var shown *scriptError
 		if !errors.As(err, &shown) {
@@ -72,7 +77,7 @@ func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 	if err := checkDirectory(cfg, f.Create); err != nil {
 		return err
 	}
-	e, _, err := config.OpenStore(ctx, cfg, slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	e, _, err := config.MakeStore(ctx, cfg, slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
 	}

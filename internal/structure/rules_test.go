@@ -31,9 +31,9 @@ var packages = map[string][]string{
 	"pipeline/memory":          {},
 	"pipeline/kafka":           {"cell", "pipeline/memory"},
 	"pipeline/kafka/embedded":  {},
-	"pipeline/decode":          {},
+	"pipeline/decode":          {"pipeline/memory"},
 	"pipeline/decode/registry": {"pipeline/decode"},
-	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "counters", "pipeline/decode"},
+	"pipeline/mapping":         {"cell", "region", "store", "rowkey", "counters", "pipeline/memory", "pipeline/decode"},
 	"pipeline/buffer":          {"cell", "region", "store", "counters", "pipeline/memory"},
 	"pipeline": {
 		"cell", "region", "store", "counters",
@@ -46,9 +46,11 @@ var packages = map[string][]string{
 	"jobs/parquetfile": {"jobs/columnar"},
 	"jobs/arrowfile":   {"jobs/columnar"},
 	"jobs/target":      {},
-	"jobs/join":        {"jobs/columnar"},
+	"jobs/join":        {"jobs/columnar", "jobs/spill"},
+	"jobs/spill":       {"jobs/columnar"},
+	"jobs/rowsort":     {"jobs/columnar", "jobs/spill"},
 	"jobs/schedule":    {},
-	"jobs":             {"cell", "region", "store", "jobs/*"},
+	"jobs":             {"cell", "region", "store", "counters", "jobs/*"},
 
 	"jobs/columnar/columnartest": {"jobs/columnar"},
 	"jobs/target/targettest":     {"jobs/target"},
@@ -59,7 +61,7 @@ var packages = map[string][]string{
 
 	"serve/checkpoint": {"store", "serve/api"},
 
-	"serve/servetest": {"serve"},
+	"serve/servetest": {"serve", "serve/api"},
 
 	"config":     {everything},
 	"cmd/ingest": {everything},
@@ -71,6 +73,7 @@ var packages = map[string][]string{
 	"deploy":           {}, // files for other systems, and tests of them
 	"examples":         {}, // the configuration files, embedded
 
+	"internal/crashfs":     {},
 	"internal/pageviews":   {},
 	"internal/structure":   {},
 	"internal/integration": {everything},
@@ -94,6 +97,7 @@ var restricted = map[string][]string{
 	"jobs/columnar/columnartest": {},
 	"jobs/target/targettest":     {},
 	"serve/servetest":            {},
+	"internal/crashfs":           {},
 	"internal/integration":       {},
 	"cmd/*":                      {"cmd/*"},
 	"bench":                      {},
@@ -105,13 +109,13 @@ var flows = []string{"pipeline", "jobs"}
 
 // testPackages is the packages that are tests, though not all of their code is in test
 // files.
-var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "serve/servetest", "internal/integration"}
+var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "serve/servetest", "internal/crashfs", "internal/integration"}
 
 // libraries is who may import a third-party module, by import path prefix, tests
 // and benchmarks apart, which may import any of them. Libraries for tests only
 // have no owner.
 var libraries = map[string][]string{
-	"github.com/cockroachdb/pebble/v2":      {"store/pebblestore"},
+	"github.com/cockroachdb/pebble/v2":      {"store/pebblestore", "internal/crashfs"},
 	"github.com/apache/thrift":              {"store/hbasestore", "store/hbasestore/bare", "store/hbasestore/internal/hbase"},
 	"github.com/segmentio/kafka-go":         {"pipeline/kafka"},
 	"github.com/twmb/franz-go/pkg/kmsg":     {"pipeline/kafka", "pipeline/kafka/embedded"},

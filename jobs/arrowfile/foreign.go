@@ -26,8 +26,10 @@ type ForeignReader struct {
 // NewForeignReader opens the file of size bytes in r for the columns with these names,
 // which come in that order. It takes the types of which one of ours holds every value:
 // integers but uint64 are int64, float32 is float64, large strings and bytes and those
-// of a fixed size are string and bytes, and timestamps of any unit are µs, those
-// without a zone as if in UTC; one between two µs is an error of Next. Maps from strings
+// of a fixed size are string and bytes, decimal128 is decimal, where no digits are beyond
+// its scale, and timestamps of any unit are µs, those without a zone as if in UTC; one
+// between two µs is an error of Next, and so is a decimal of more digits than its type
+// has. Maps from strings
 // to integers, floats, strings or bytes are maps. Other columns are passed over. Its error names the column that is missing or of another type. A
 // nil allocator is the Go heap.
 func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memory.Allocator) (rd *ForeignReader, err error) {
@@ -73,6 +75,9 @@ func foreignType(t arrow.DataType) (columnar.Type, bool) {
 		return columnar.String, true
 	case arrow.BINARY, arrow.LARGE_BINARY, arrow.FIXED_SIZE_BINARY:
 		return columnar.Bytes, true
+	case arrow.DECIMAL128:
+		d := t.(*arrow.Decimal128Type)
+		return columnar.Decimal(int(d.Precision), int(d.Scale))
 	case arrow.TIMESTAMP:
 		return columnar.Timestamp, true
 	case arrow.MAP:
@@ -148,6 +153,8 @@ func appendForeign(v *columnar.Vector, a arrow.Array, i int) error {
 		return v.AppendBytes(a.Value(i))
 	case *array.Timestamp:
 		return appendTime(v, int64(a.Value(i)), a.DataType().(*arrow.TimestampType).Unit)
+	case *array.Decimal128:
+		return v.AppendUnscaled(a.Value(i))
 	case *array.Map:
 		return appendMap(v, a, i)
 	default:

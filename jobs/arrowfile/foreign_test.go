@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
+	"github.com/apache/arrow/go/v15/arrow/decimal128"
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 	"github.com/google/go-cmp/cmp"
@@ -29,12 +30,18 @@ func writeForeign(t *testing.T, rows string, fields ...arrow.Field) *bytes.Reade
 	if err != nil {
 		t.Fatal(err)
 	}
+	return writeRecord(t, rec)
+}
+
+// writeRecord writes a file of one record, and releases it.
+func writeRecord(t *testing.T, rec arrow.Record) *bytes.Reader {
+	t.Helper()
 	defer rec.Release()
 	f, err := os.Create(filepath.Join(t.TempDir(), "foreign.arrow"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := ipc.NewFileWriter(f, ipc.WithSchema(schema))
+	w, err := ipc.NewFileWriter(f, ipc.WithSchema(rec.Schema()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,6 +138,61 @@ func TestForeignMaps(t *testing.T) {
 		if _, err := NewForeignReader(r, r.Size(), []string{name}, nil); err == nil || !strings.Contains(err.Error(), "column "+name+" has type map<") {
 			t.Errorf("%s: Got %v", name, err)
 		}
+	}
+}
+
+// TestForeignDecimals: decimals of 128 bits are ours, those that have more digits than
+// their type says, or are wider, are refused.
+func TestForeignDecimals(t *testing.T) {
+	t.Parallel()
+	decimal := func(precision, scale int32) arrow.DataType {
+		return &arrow.Decimal128Type{Precision: precision, Scale: scale}
+	}
+	fields := []arrow.Field{
+		{Name: "d9", Type: decimal(9, 2)},
+		{Name: "d18", Type: decimal(18, 18), Nullable: true},
+		{Name: "d38", Type: decimal(38, 10), Nullable: true},
+		{Name: "d256", Type: &arrow.Decimal256Type{Precision: 50, Scale: 2}},
+		{Name: "hundreds", Type: decimal(9, -2)},
+	}
+	const row = `{"d9": "%s", "d18": %s, "d38": %s, "d256": "1.00", "hundreds": "100"}`
+	nines := strings.Repeat("9", 28) + "." + strings.Repeat("9", 10)
+	r := writeForeign(t, "["+fmt.Sprintf(row, "-1.50", `"0.000000000000000001"`, `"-`+nines+`"`)+","+fmt.Sprintf(row, "7.00", "null", "null")+"]", fields...)
+	rd, err := NewForeignReader(r, r.Size(), []string{"d9", "d18", "d38"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rd.Close()
+	b, err := rd.Next()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, c := range rd.Columns() {
+		types = append(types, c.Type.String())
+	}
+	if d := cmp.Diff([]string{"decimal(9,2)", "decimal(18,18)", "decimal(38,10)"}, types); d != "" {
+		t.Error(d)
+	}
+	if d := cmp.Diff([][]string{{"-1.50", "0.000000000000000001", "-" + nines}, {"7.00", "null", "null"}}, columnartest.Texts(b)); d != "" {
+		t.Error(d)
+	}
+	for name, want := range map[string]string{"d256": "column d256 has type decimal256(50, 2), of which no cell can be made", "hundreds": "column hundreds has type decimal(9, -2), of which"} {
+		if _, err := NewForeignReader(r, r.Size(), []string{name}, nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %s", err, want)
+		}
+	}
+	values := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields[:1], nil))
+	defer values.Release()
+	values.Field(0).(*array.Decimal128Builder).AppendValues([]decimal128.Num{decimal128.FromI64(100), decimal128.FromI64(1_000_000_000)}, nil)
+	r = writeRecord(t, values.NewRecord())
+	beyond, err := NewForeignReader(r, r.Size(), []string{"d9"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer beyond.Close()
+	if _, err := beyond.Next(); err == nil || !strings.HasSuffix(err.Error(), "row 2, column d9: a decimal of more than 9 digits: 10000000.00") {
+		t.Errorf("Got %v", err)
 	}
 }
 

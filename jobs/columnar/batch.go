@@ -2,7 +2,6 @@ package columnar
 
 import (
 	"encoding/binary"
-	"errors"
 	"hash"
 	"math"
 
@@ -78,6 +77,11 @@ func (v *Vector) hashTo(h hash.Hash) {
 		_, _ = h.Write(n[:]) // never an error
 		_, _ = h.Write(part)
 	}
+	if v.typ.Storage() == Decimal128 {
+		binary.LittleEndian.PutUint64(n[:], uint64(len(v.decimals)))
+		_, _ = h.Write(n[:])
+		_, _ = h.Write(arrow.Decimal128Traits.CastToBytes(v.decimals))
+	}
 	if v.keys != nil {
 		v.keys.hashTo(h)
 		v.values.hashTo(h)
@@ -105,8 +109,8 @@ func ArrowSchema(columns []Column, metadata map[string]string) *arrow.Schema {
 }
 
 // Record returns the batch as an Arrow record of schema, which ArrowSchema made
-// of the same columns. It shares the batch's memory, but of decimals, which are copied: release it before the batch
-// is reset.
+// of the same columns. It shares the batch's memory, but of decimals of up to 18 digits,
+// which are copied: release it before the batch is reset.
 func (b *Batch) Record(schema *arrow.Schema) arrow.Record {
 	arrays := make([]arrow.Array, len(b.vectors))
 	for i := range b.vectors {
@@ -134,6 +138,8 @@ func (v *Vector) arrayData(t arrow.DataType) *array.Data {
 			break
 		}
 		buffers[1] = memory.NewBufferBytes(arrow.Int64Traits.CastToBytes(v.int64s))
+	case Decimal128:
+		buffers[1] = memory.NewBufferBytes(arrow.Decimal128Traits.CastToBytes(v.decimals))
 	case Float64:
 		buffers[1] = memory.NewBufferBytes(arrow.Float64Traits.CastToBytes(v.floats))
 	case Bool:
@@ -191,11 +197,9 @@ func (v *Vector) setArray(a arrow.Array) error {
 		case *array.Timestamp:
 			v.AppendInt64(int64(a.Value(i)))
 		case *array.Decimal128:
-			x := a.Value(i)
-			if x != decimal128.FromI64(int64(x.LowBits())) {
-				return errors.New("a decimal of more than 64 bits")
+			if err := v.AppendUnscaled(a.Value(i)); err != nil {
+				return err
 			}
-			v.AppendInt64(int64(x.LowBits()))
 		case *array.Float64:
 			v.AppendFloat64(a.Value(i))
 		case *array.Boolean:

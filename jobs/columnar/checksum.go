@@ -57,6 +57,8 @@ func appendChecksum(dst []byte, v *Vector, i int) []byte {
 	switch v.typ.Storage() {
 	case Int64:
 		dst = v.typ.AppendNumber(dst, v.int64s[i])
+	case Decimal128:
+		dst = v.typ.AppendDecimal(dst, v.decimals[i])
 	case Float64:
 		dst = binary.BigEndian.AppendUint64(dst, math.Float64bits(v.floats[i]))
 	case Bool:

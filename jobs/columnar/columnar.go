@@ -99,8 +99,8 @@ func (t Type) Arrow() arrow.DataType {
 }
 
 // Storage returns the type as which a Vector holds the values of columns of type t:
-// Int64 (which timestamps and decimals are, too), Float64, Bool, Entries, or Bytes,
-// which is any text.
+// Int64 (which timestamps and decimals of up to 18 digits are, too), Decimal128, Float64,
+// Bool, Entries, or Bytes, which is any text.
 func (t Type) Storage() Type {
 	switch t {
 	case Int64, Timestamp:
@@ -108,7 +108,10 @@ func (t Type) Storage() Type {
 	case Float64, Bool:
 		return t
 	}
-	if _, _, ok := t.Decimal(); ok {
+	if precision, _, ok := t.Decimal(); ok {
+		if precision > maxPrecision64 {
+			return Decimal128
+		}
 		return Int64
 	}
 	if _, ok := t.Map(); ok {

@@ -31,6 +31,8 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 		return dst, errors.New("it is not JSON in UTF-8")
 	case v.typ.Storage() == Bytes:
 		return append(dst, v.Bytes(i)...), nil
+	case v.typ.Storage() == Decimal128 && c == Text:
+		return v.typ.AppendDecimal(dst, v.decimals[i]), nil
 	case (v.typ == Int64 || v.typ&0xff == decimal) && c == Text:
 		return v.typ.AppendNumber(dst, v.int64s[i]), nil
 	case v.typ == Int64 && c == Int64BE:

@@ -95,33 +95,3 @@ func TestAppendValueBelowMilliseconds(t *testing.T) {
 		t.Errorf("the year 294247: Got %s", got)
 	}
 }
-
-// TestDecimalIsInverse: the text of every decimal is read as the decimal, and the name
-// of its type as the type.
-func TestDecimalIsInverse(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(rt *rapid.T) {
-		precision := rapid.IntRange(1, MaxPrecision).Draw(rt, "precision")
-		scale := rapid.IntRange(0, precision).Draw(rt, "scale")
-		typ, ok := Decimal(precision, scale)
-		if same, known := ParseType(typ.String()); !ok || !known || same != typ {
-			rt.Fatalf("%v is %v", typ, same)
-		}
-		most := int64(pow10[precision]) - 1
-		x := rapid.OneOf(rapid.Int64Range(-most, most), rapid.SampledFrom([]int64{0, 1, -1, most, -most})).Draw(rt, "number")
-		v, back := newVector(typ), newVector(typ)
-		v.AppendInt64(x)
-		text, err := v.AppendValue(nil, Text, 0)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if why := back.appendValue(Text, text); why != "" || back.int64s[0] != x {
-			rt.Fatalf("%d of %v became %s, %v: %s", x, typ, text, back.int64s, why)
-		}
-	})
-	for _, s := range []string{"decimal", "decimal()", "decimal(5)", "decimal(5,2", "decimal(05,2)", "decimal(5, 2)", "decimal(5,6)", "decimal(0,0)", "decimal(19,0)", "decimal(5,-1)", "5,2"} {
-		if typ, ok := ParseType(s); ok {
-			t.Errorf("%q is %v", s, typ)
-		}
-	}
-}

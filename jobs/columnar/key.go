@@ -110,7 +110,7 @@ func (c *compiler) key(spec *KeySpec) *keyLayout {
 		}
 	}
 	if len(spec.Fields) == 0 {
-		bad("fields", "there are none")
+		bad("fields", "row_key.fields names none; a row key has at least one field")
 	}
 	for i := range spec.Fields {
 		s := &spec.Fields[i]

@@ -209,7 +209,7 @@ func TestKeySpecErrors(t *testing.T) {
 		"zero":       {&columnar.KeySpec{}, "$row.a", `columns[0].from: "$row.a" is a field of the row key: row_key is missing, which says how keys are made`},
 		"unknown":    {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "user", Width: 2}, {}}}, "$row.usr", `columns[0].from: row_key has no field "usr" (did you mean "user"?); it has user`},
 		"unnamed":    {&columnar.KeySpec{Fields: []columnar.KeyField{{Width: 1}, {Name: "b"}}}, "$row.", `columns[0].from: row_key has no field "" (did you mean "b"?); it has b`},
-		"no fields":  {&columnar.KeySpec{Salt: 2}, "$row", "row_key.fields: there are none"},
+		"no fields":  {&columnar.KeySpec{Salt: 2}, "$row", "row_key.fields: row_key.fields names none; a row key has at least one field"},
 		"salt":       {&columnar.KeySpec{Salt: 257, Fields: good}, "$row", "row_key.salt: it has 1 to 256 buckets, not 257"},
 		"width":      {&columnar.KeySpec{Fields: []columnar.KeyField{{Width: -1, Until: "x"}}}, "$row", "row_key.fields[0].width: -1 is not from 1 to 32767 bytes"},
 		"endless":    {&columnar.KeySpec{Fields: []columnar.KeyField{{Name: "a"}, {Name: "b"}}}, "$row", "row_key.fields[0]: where does it end? Give it a width, or until what; only the last field is all that is left"},

@@ -22,7 +22,7 @@ type ColumnSpec struct {
 	// that no other column names, as a map or as a JSON object.
 	From string `yaml:"from"`
 	// Type is string, int64, float64, bool, timestamp, bytes, json or
-	// decimal(PRECISION,SCALE) with at most 18 digits; of $unmatched.FAMILY it is
+	// decimal(PRECISION,SCALE) with at most 38 digits; of $unmatched.FAMILY it is
 	// map, map(string), map(int64), map(float64), json or string.
 	Type string `yaml:"type"`
 	// Coding says how the cell's bytes hold the value. Default: text, and
@@ -204,7 +204,7 @@ func CompileKeyed(specs []ColumnSpec, mode RowsMode, key *KeySpec, schema *store
 		s.table = schema.Name
 	}
 	if len(specs) == 0 {
-		return nil, &SpecError{Path: "columns", Problem: "there are none; an export needs at least one"}
+		return nil, &SpecError{Path: "columns", Problem: "columns names none; an export needs at least one column"}
 	}
 	c.layout = c.key(key)
 	names := make(map[string]int, len(specs))

@@ -56,11 +56,11 @@ func TestCompileErrors(t *testing.T) {
 		specs []columnar.ColumnSpec
 		want  []string
 	}{
-		"none":      {"", nil, []string{"columns: there are none; an export needs at least one"}},
+		"none":      {"", nil, []string{"columns: columns names none; an export needs at least one column"}},
 		"mode":      {"cells", []columnar.ColumnSpec{good}, []string{`rows: "cells" is no mode (did you mean "cell"?); it is row or cell`}},
 		"missing":   {"", []columnar.ColumnSpec{{}}, []string{"columns[0].name: it is missing", "columns[0].from: it is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value", "columns[0].type: it is missing; it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S), or from $unmatched.FAMILY one of map, map(string), map(int64) and map(float64)"}},
 		"type":      {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "strin"}}, []string{`columns[0].type: "strin" is no type (did you mean "string"?); it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`}},
-		"decimal":   {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "decimal(19,2)"}}, []string{`columns[0].type: "decimal(19,2)" is no type; decimals are decimal(P,S) with P digits, 1 to 18, of which S, 0 to P, are behind the point`}},
+		"decimal":   {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "decimal(39,2)"}}, []string{`columns[0].type: "decimal(39,2)" is no type; decimals are decimal(P,S) with P digits, 1 to 38, of which S, 0 to P, are behind the point`}},
 		"map":       {"", []columnar.ColumnSpec{{Name: "a", From: "$unmatched.info", Type: "map(bool)"}}, []string{`columns[0].type: "map(bool)" is no type; maps of qualifier and value are map, map(string), map(int64) and map(float64)`}},
 		"map typo":  {"", []columnar.ColumnSpec{{Name: "a", From: "$unmatched.info", Type: "map(strin)"}}, []string{`columns[0].type: "map(strin)" is no type (did you mean "map(string)"?); maps of qualifier and value are map, map(string), map(int64) and map(float64)`}},
 		"one cell":  {"", []columnar.ColumnSpec{{Name: "a", From: "info:a", Type: "map"}}, []string{`columns[0].type: a map holds many columns: it is for columns from $unmatched.FAMILY, not from info:a`}},

@@ -16,17 +16,18 @@ var (
 // has a zero value in its place. The zero Vector cannot be used; a Batch makes
 // its own.
 type Vector struct {
-	typ     Type
-	n       int
-	nulls   int
-	valid   []byte // bit i = value i is not null; kept only once there is a null
-	int64s  []int64
-	floats  []float64
-	bits    []byte  // Bool
-	offsets []int32 // String, Bytes, JSON: n+1 offsets into data; maps: into keys and values
-	data    []byte
-	keys    *Vector // of maps, one after the other, without those of nulls
-	values  *Vector // as many
+	typ      Type
+	n        int
+	nulls    int
+	valid    []byte // bit i = value i is not null; kept only once there is a null
+	int64s   []int64
+	decimals []Int128
+	floats   []float64
+	bits     []byte  // Bool
+	offsets  []int32 // String, Bytes, JSON: n+1 offsets into data; maps: into keys and values
+	data     []byte
+	keys     *Vector // of maps, one after the other, without those of nulls
+	values   *Vector // as many
 }
 
 func newVector(t Type) Vector {
@@ -48,7 +49,7 @@ func newVector(t Type) Vector {
 func (v *Vector) reset() {
 	const keepBytes = 16 << 20
 	v.n, v.nulls = 0, 0
-	v.valid, v.int64s, v.floats, v.bits = v.valid[:0], v.int64s[:0], v.floats[:0], v.bits[:0]
+	v.valid, v.int64s, v.decimals, v.floats, v.bits = v.valid[:0], v.int64s[:0], v.decimals[:0], v.floats[:0], v.bits[:0]
 	if v.offsets != nil {
 		v.offsets = v.offsets[:1]
 	}
@@ -74,8 +75,13 @@ func (v *Vector) Nulls() int { return v.nulls }
 // IsNull reports whether value i is null.
 func (v *Vector) IsNull(i int) bool { return v.nulls > 0 && v.valid[i>>3]&(1<<(i&7)) == 0 }
 
-// Int64s returns the values of an Int64 or Timestamp vector.
+// Int64s returns the values of an Int64 or Timestamp vector, and those of one of decimals
+// of up to 18 digits.
 func (v *Vector) Int64s() []int64 { return v.int64s }
+
+// Decimals returns the values of a vector of decimals of more than 18 digits, without
+// their point.
+func (v *Vector) Decimals() []Int128 { return v.decimals }
 
 // Float64s returns the values of a Float64 vector.
 func (v *Vector) Float64s() []float64 { return v.floats }
@@ -96,15 +102,15 @@ func (v *Vector) Text() (data []byte, offsets []int32) { return v.data, v.offset
 
 // bytes returns the memory that the values take.
 func (v *Vector) bytes() int {
-	n := 8*(len(v.int64s)+len(v.floats)) + len(v.valid) + len(v.bits) + 4*len(v.offsets) + len(v.data)
+	n := 8*(len(v.int64s)+len(v.floats)) + 16*len(v.decimals) + len(v.valid) + len(v.bits) + 4*len(v.offsets) + len(v.data)
 	if v.keys != nil {
 		n += v.keys.bytes() + v.values.bytes()
 	}
 	return n
 }
 
-// Size returns about how many bytes value i takes: 8, or those of its texts, and of a map
-// those of its keys and values.
+// Size returns about how many bytes value i takes: 8, or 16 of a decimal of more than 18
+// digits, or those of its texts, and of a map those of its keys and values.
 func (v *Vector) Size(i int) int {
 	switch v.typ.Storage() {
 	case Bytes:
@@ -115,6 +121,8 @@ func (v *Vector) Size(i int) int {
 			n += v.keys.Size(e) + v.values.Size(e)
 		}
 		return n
+	case Decimal128:
+		return 16
 	}
 	return 8
 }
@@ -149,6 +157,8 @@ func (v *Vector) AppendNull() {
 	switch v.typ.Storage() {
 	case Int64:
 		v.int64s = append(v.int64s, 0)
+	case Decimal128:
+		v.decimals = append(v.decimals, Int128{})
 	case Float64:
 		v.floats = append(v.floats, 0)
 	case Bool:
@@ -165,6 +175,13 @@ func (v *Vector) AppendNull() {
 // AppendInt64 appends to an Int64 or Timestamp vector.
 func (v *Vector) AppendInt64(x int64) {
 	v.int64s = append(v.int64s, x)
+	v.appended()
+}
+
+// AppendDecimal appends a decimal, given without its point, to a vector of decimals of
+// more than 18 digits. It must not have more than the type.
+func (v *Vector) AppendDecimal(x Int128) {
+	v.decimals = append(v.decimals, x)
 	v.appended()
 }
 
@@ -268,6 +285,8 @@ func (v *Vector) AppendFrom(from *Vector, i int) error {
 	switch from.typ.Storage() {
 	case Int64:
 		v.AppendInt64(from.int64s[i])
+	case Decimal128:
+		v.AppendDecimal(from.decimals[i])
 	case Float64:
 		v.AppendFloat64(from.floats[i])
 	case Bool:
@@ -332,6 +351,8 @@ func (v *Vector) truncate(n int) {
 	switch v.typ.Storage() {
 	case Int64:
 		v.int64s = v.int64s[:n]
+	case Decimal128:
+		v.decimals = v.decimals[:n]
 	case Float64:
 		v.floats = v.floats[:n]
 	default:

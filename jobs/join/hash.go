@@ -3,6 +3,8 @@ package join
 import (
 	"errors"
 	"fmt"
+
+	"sluice/jobs/spill"
 )
 
 // hash joins two sides in any order: it holds the right side by its keys and reads
@@ -13,7 +15,7 @@ type hash struct {
 	j           *Join
 	left, right *side
 	out         *emitter
-	disk        *disk
+	disk        *spill.Disk
 	level       int // how often the sides were parted before
 }
 
@@ -27,7 +29,7 @@ func (h *hash) run() error {
 	case err == nil:
 	case !errors.Is(err, ErrMemory) || len(t.chains) < 2 || h.level == maxLevel:
 		return err
-	case h.disk.dir == "":
+	case h.disk.Dir == "":
 		return fmt.Errorf("%w; set spill_dir", err)
 	default:
 		return h.part(&t)
@@ -47,11 +49,11 @@ func (h *hash) run() error {
 
 // part joins by parts. t has the first rows of the right side, and is emptied.
 func (h *hash) part(t *table) (err error) {
-	f, err := h.disk.create()
+	f, err := h.disk.Create()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, f.close()) }()
+	defer func() { err = errors.Join(err, f.Close()) }()
 	right, err := h.partRight(f, t)
 	if err != nil {
 		return err
@@ -82,7 +84,7 @@ func (h *hash) partSide(s *side, p *parts, i int) *side {
 }
 
 // partRight writes the right side: what t holds, and the rest.
-func (h *hash) partRight(f *spillFile, t *table) (*parts, error) {
+func (h *hash) partRight(f *spill.File, t *table) (*parts, error) {
 	p := newParts(f, t.rows.columns, h.level, h.j.spec.MemoryBytes)
 	if h.j.leftOnly() {
 		for key := range t.chains {
@@ -124,7 +126,7 @@ func (h *hash) partRight(f *spillFile, t *table) (*parts, error) {
 }
 
 // partLeft writes those rows of the left side that may have a partner.
-func (h *hash) partLeft(f *spillFile, right *parts) (*parts, error) {
+func (h *hash) partLeft(f *spill.File, right *parts) (*parts, error) {
 	p := newParts(f, h.j.left, h.level, h.j.spec.MemoryBytes)
 	keepLeft, _ := h.j.keeps()
 	for {

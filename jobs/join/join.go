@@ -29,6 +29,7 @@ import (
 	"strings"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/spill"
 )
 
 // Errors of Run.
@@ -38,9 +39,9 @@ var (
 	// ErrMemory: the rows that must be held do not fit Spec.MemoryBytes.
 	ErrMemory = errors.New("join: out of memory")
 	// ErrDisk: what does not fit memory does not fit Spec.SpillBytes.
-	ErrDisk = errors.New("join: out of disk")
+	ErrDisk = spill.ErrFull
 	// ErrSpill: what was written to Spec.SpillDir was read otherwise.
-	ErrSpill = errors.New("join: spilled rows are damaged")
+	ErrSpill = spill.ErrDamaged
 )
 
 // The kinds of joins.
@@ -473,7 +474,7 @@ func (j *Join) Run(ctx context.Context, left, right Input, write func(*columnar.
 	if j.spec.Method == Merge {
 		err = (&merge{j: j, left: l, right: r, out: e}).run()
 	} else {
-		err = (&hash{j: j, left: l, right: r, out: e, disk: &disk{dir: j.spec.SpillDir, limit: j.spec.SpillBytes}}).run()
+		err = (&hash{j: j, left: l, right: r, out: e, disk: &spill.Disk{Dir: j.spec.SpillDir, Limit: j.spec.SpillBytes}}).run()
 	}
 	if err != nil {
 		return err

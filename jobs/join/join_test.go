@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +64,10 @@ func (r *rows) Next() (*columnar.Batch, error) {
 	return r.batch, nil
 }
 
-var mapType, _ = columnar.Map(columnar.Bytes)
+var (
+	mapType, _   = columnar.Map(columnar.Bytes)
+	decimal38, _ = columnar.Decimal(38, 2)
+)
 
 func text(t columnar.Type) bool { return t == columnar.String || t == columnar.Bytes }
 
@@ -74,6 +79,13 @@ func put(v *columnar.Vector, value string) error {
 		return v.AppendBytes([]byte(value))
 	case v.Type() == columnar.Bool:
 		v.AppendBool(value == "true")
+	case v.Type() == decimal38: // without the point
+		x, ok := new(big.Int).SetString(value, 10)
+		if !ok {
+			return fmt.Errorf("%q is no number", value)
+		}
+		low := new(big.Int).And(x, new(big.Int).SetUint64(math.MaxUint64))
+		v.AppendDecimal(columnar.NewInt128(new(big.Int).Rsh(x, 64).Int64(), low.Uint64()))
 	default:
 		var n int64
 		if _, err := fmt.Sscan(value, &n); err != nil {
@@ -566,5 +578,44 @@ func TestColumns(t *testing.T) {
 		if d := gocmp.Diff(order, j.Order()); d != "" {
 			t.Errorf("%s: order %s", kind, d)
 		}
+	}
+}
+
+// TestDecimalKeys joins by decimals of more digits than 64 bits hold, by merge in the
+// order of numbers with a sign, and by hash.
+func TestDecimalKeys(t *testing.T) {
+	t.Parallel()
+	columns := func(side string) []columnar.Column {
+		return []columnar.Column{column("d", decimal38, true), column(side, columnar.Int64, false)}
+	}
+	most := strings.Repeat("9", 38)
+	left := [][]string{{"-" + most, "1"}, {"-18446744073709551616", "2"}, {"-1", "3"}, {"0", "4"}, {"18446744073709551616", "5"}, {most, "6"}, {"-", "7"}}
+	right := [][]string{{"-" + most, "1"}, {"-18446744073709551615", "2"}, {"-1", "3"}, {"0", "4"}, {"0", "5"}, {"18446744073709551617", "6"}, {most, "7"}}
+	point := func(s string) string { return s[:len(s)-2] + "." + s[len(s)-2:] }
+	want := [][]string{{point("-" + most), "1", "1"}, {"-0.01", "3", "3"}, {"0.00", "4", "4"}, {"0.00", "4", "5"}, {point(most), "6", "7"}}
+	spec := func(method string) *join.Spec {
+		return &join.Spec{Method: method, On: []join.On{{Left: "d"}}, Columns: []join.Column{{Name: "d", From: "key.d"}, {Name: "l", From: "left.l"}, {Name: "r", From: "right.r"}}}
+	}
+	for _, method := range []string{join.Merge, join.Hash} {
+		l, r := input(columns("l"), 2, left...), input(columns("r"), 3, right...)
+		got, err := run(compile(t, spec(method), l, r), l, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sortRows(got)
+		sorted := slices.Clone(want)
+		sortRows(sorted)
+		if d := gocmp.Diff(sorted, got); d != "" {
+			t.Errorf("%s: %s", method, d)
+		}
+	}
+	l, r := input(columns("l"), 2, []string{"5", "1"}, []string{"-500", "2"}), input(columns("r"), 2, right...)
+	_, err := run(compile(t, spec(join.Merge), l, r), l, r)
+	if !errors.Is(err, join.ErrNotSorted) || !strings.Contains(err.Error(), "has -5.00 after 0.05;") {
+		t.Errorf("Got %v, want both keys", err)
+	}
+	narrow, _ := columnar.Decimal(18, 2)
+	if _, err := join.Compile(spec(join.Merge), columns("l"), []columnar.Column{column("d", narrow, true), column("r", columnar.Int64, false)}); err == nil || !strings.Contains(err.Error(), "d is decimal(38,2), d is decimal(18,2): they are never equal") {
+		t.Errorf("Got %v for decimals of two types", err)
 	}
 }

@@ -93,8 +93,8 @@ func (s *side) column(k *key) *column {
 
 // appendKey appends the key of the row, so that keys compare by bytes as their
 // columns do one after the other: integers as 8 bytes big-endian with the sign
-// turned, text with 00 as 00 FF and 00 01 at its end. null says that a column is
-// null, which equals nothing.
+// turned, decimals of more than 18 digits as 16, text with 00 as 00 FF and 00 01 at
+// its end. null says that a column is null, which equals nothing.
 func (s *side) appendKey(dst []byte) (encoded []byte, null bool) {
 	for i := range s.keys {
 		c := s.column(&s.keys[i])
@@ -105,6 +105,8 @@ func (s *side) appendKey(dst []byte) (encoded []byte, null bool) {
 		switch v.Type().Storage() {
 		case columnar.Int64:
 			dst = binary.BigEndian.AppendUint64(dst, uint64(v.Int64s()[s.row])^1<<63)
+		case columnar.Decimal128:
+			dst = columnar.AppendDecimalKey(dst, v.Decimals()[s.row])
 		case columnar.Bool:
 			if v.Bool(s.row) {
 				dst = append(dst, 1)
@@ -152,6 +154,10 @@ func describe(keys []key, encoded []byte) string {
 		case columnar.Int64:
 			out = keys[i].typ.AppendNumber(out, int64(binary.BigEndian.Uint64(encoded)^1<<63))
 			encoded = encoded[8:]
+		case columnar.Decimal128:
+			var x columnar.Int128
+			x, encoded = columnar.CutDecimalKey(encoded)
+			out = keys[i].typ.AppendDecimal(out, x)
 		case columnar.Bool:
 			out = fmt.Append(out, encoded[0] != 0)
 			encoded = encoded[1:]

@@ -108,7 +108,7 @@ func TestSpillTypes(t *testing.T) {
 	t.Parallel()
 	var columns []columnar.Column
 	maps, _ := columnar.Map(columnar.Bytes)
-	for _, typ := range []columnar.Type{columnar.String, columnar.Int64, columnar.Float64, columnar.Bool, columnar.Timestamp, columnar.Bytes, maps} {
+	for _, typ := range []columnar.Type{columnar.String, columnar.Int64, columnar.Float64, columnar.Bool, columnar.Timestamp, columnar.Bytes, maps, decimal38} {
 		columns = append(columns, column(typ.String(), typ, true))
 	}
 	const n = 3000

@@ -74,11 +74,14 @@ func newChunk(l *leaf, n parquet.Node, codec compress.Codec) *chunk {
 		leaf: l, typ: n.Type(), encoding: n.Encoding(), codec: codec,
 		compressed: codec.CompressionCodec() != format.Uncompressed,
 	}
+	if l.typ.Storage() == columnar.Decimal128 {
+		k.page.width = k.typ.Length()
+	}
 	if k.encoding == nil {
 		k.encoding = &parquet.Plain
 	}
 	if k.encoding.Encoding() == format.RLEDictionary {
-		k.dictionary, k.encoding = newDictionary(), &parquet.Plain
+		k.dictionary, k.encoding = newDictionary(k.page.width), &parquet.Plain
 	}
 	k.encoder.Reset(new(thrift.CompactProtocol).NewWriter(&k.header))
 	k.reset()
@@ -189,6 +192,8 @@ func (k *chunk) flush() (err error) {
 		switch k.leaf.typ.Storage() {
 		case columnar.Int64:
 			values = encoding.Int64Values(p.int64s)
+		case columnar.Decimal128:
+			values = encoding.FixedLenByteArrayValues(p.fixed, p.width)
 		case columnar.Float64:
 			values = encoding.DoubleValues(p.floats)
 		case columnar.Bool:

@@ -38,7 +38,7 @@ func TestDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, order := range [][]string{{"key"}, nil} {
+	for _, order := range [][]columnar.Order{columnar.Ascending("key"), nil} {
 		var out bytes.Buffer
 		w, err := NewWriter(&out, columns, &Options{Codec: "none", Order: order})
 		if err == nil {

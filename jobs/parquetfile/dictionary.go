@@ -12,8 +12,10 @@ import (
 // errPageTooLarge: Parquet counts the bytes of a page in 32 bits with a sign.
 var errPageTooLarge = errors.New("a page of more than 2 GiB")
 
-// dictionary is the distinct texts of a column chunk, numbered as they came.
+// dictionary is the distinct texts of a column chunk, numbered as they came, or the
+// distinct decimals, which are texts of equal length.
 type dictionary struct {
+	width   int // of decimals; 0 = texts
 	data    []byte
 	offsets []uint32 // n+1 into data
 	seen    []uint32 // by text: the last page that has it
@@ -34,8 +36,9 @@ type slot struct {
 	text int32 // its number and 1; 0 = none
 }
 
-func newDictionary() *dictionary {
-	d := &dictionary{seed: maphash.MakeSeed(), slots: make([]slot, 256)}
+// newDictionary returns a dictionary of decimals of so many bytes, or with 0 of texts.
+func newDictionary(width int) *dictionary {
+	d := &dictionary{width: width, seed: maphash.MakeSeed(), slots: make([]slot, 256)}
 	d.reset()
 	return d
 }
@@ -64,7 +67,20 @@ func (d *dictionary) text(i int32) []byte {
 }
 
 // values returns the texts as parquet-go's encodings take them.
-func (d *dictionary) values() encoding.Values { return encoding.ByteArrayValues(d.data, d.offsets) }
+func (d *dictionary) values() encoding.Values {
+	if d.width > 0 {
+		return encoding.FixedLenByteArrayValues(d.data, d.width)
+	}
+	return encoding.ByteArrayValues(d.data, d.offsets)
+}
+
+// compare compares two texts, or two decimals.
+func (d *dictionary) compare(a, b []byte) int {
+	if d.width > 0 {
+		return compareDecimals(a, b)
+	}
+	return bytes.Compare(a, b)
+}
 
 // index returns the number of a text of the current page, which becomes one of the
 // dictionary's.
@@ -136,9 +152,9 @@ func (d *dictionary) first(i int32) {
 		return
 	}
 	switch b := d.text(i); {
-	case bytes.Compare(b, d.text(d.min)) < 0:
+	case d.compare(b, d.text(d.min)) < 0:
 		d.min = i
-	case bytes.Compare(b, d.text(d.max)) > 0:
+	case d.compare(b, d.text(d.max)) > 0:
 		d.max = i
 	}
 }

@@ -39,9 +39,9 @@ func newFooter(schema *parquet.Schema, leaves []leaf, o *Options) *footer {
 	for _, n := range fields {
 		f.describe(n)
 	}
-	for _, name := range o.Order {
-		i := slices.IndexFunc(leaves, func(l leaf) bool { return l.name == name })
-		f.sorting = append(f.sorting, format.SortingColumn{ColumnIdx: int32(i)})
+	for _, by := range o.Order {
+		i := slices.IndexFunc(leaves, func(l leaf) bool { return l.name == by.Column })
+		f.sorting = append(f.sorting, format.SortingColumn{ColumnIdx: int32(i), Descending: by.Descending, NullsFirst: by.NullsFirst})
 	}
 	for _, k := range slices.Sorted(maps.Keys(o.Metadata)) {
 		f.file.KeyValueMetadata = append(f.file.KeyValueMetadata, format.KeyValue{Key: k, Value: o.Metadata[k]})

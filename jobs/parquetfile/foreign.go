@@ -18,8 +18,10 @@ type appendForeign func(v *columnar.Vector, x parquet.Value) error
 // these names, which come in the file's order. It takes the types of the Parquet
 // format (LogicalTypes.md) whose every value one of ours holds: INT32, narrower and
 // unsigned ones up to 32 bits are int64, FLOAT is float64, UTF8, ENUM and JSON are
-// string, fixed-length ones are bytes, and timestamps of any unit are µs, those
-// without a zone as if in UTC; one between two µs is an error of Next. A MAP from strings
+// string, fixed-length ones are bytes, decimals of up to 38 digits in any of the format's
+// types are decimals, and timestamps of any unit are µs, those without a zone as if in
+// UTC; one between two µs is an error of Next, and so is a decimal of more digits than its
+// type has. A MAP from strings
 // to what is int64, float64, string or bytes is a map, whose values may be null. Other
 // columns of the file, nested ones too, are passed over. What the footer and the headers
 // of pages say of sizes and counts is checked before memory is made for it: errors that
@@ -94,6 +96,8 @@ func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
 		logical = l.String()
 	}
 	switch kind := n.Type().Kind(); {
+	case decimalOf(n.Type()) != nil:
+		return foreignDecimal(n.Type())
 	case kind == parquet.Boolean && logical == "":
 		return columnar.Bool, nil, true
 	case kind == parquet.Int64 && (logical == "" || logical == "INT(64,true)"):
@@ -125,6 +129,27 @@ func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
 		}
 	}
 	return 0, nil, false
+}
+
+// foreignDecimal is foreignType of decimals, whose numbers are checked: they may have more
+// digits than the type says.
+func foreignDecimal(t parquet.Type) (columnar.Type, appendForeign, bool) {
+	d := decimalOf(t)
+	typ, ok := columnar.Decimal(int(d.Precision), int(d.Scale))
+	if !ok {
+		return 0, nil, false
+	}
+	switch t.Kind() {
+	case parquet.Int32:
+		return typ, func(v *columnar.Vector, x parquet.Value) error {
+			return v.AppendUnscaled(columnar.Int128FromInt64(int64(x.Int32())))
+		}, true
+	case parquet.Int64:
+		return typ, func(v *columnar.Vector, x parquet.Value) error {
+			return v.AppendUnscaled(columnar.Int128FromInt64(x.Int64()))
+		}, true
+	}
+	return typ, func(v *columnar.Vector, x parquet.Value) error { return appendDecimal(v, x.ByteArray()) }, true
 }
 
 func appendMillis(v *columnar.Vector, x parquet.Value) error {

@@ -15,7 +15,7 @@ var errNullEntry = errors.New("a map has a null for a key or a value")
 
 // page is the values of a leaf since the last page that was written. Nulls have a
 // level and no value, and so have empty maps, which count as nulls. Text has either
-// offsets into data or numbers of a dictionary.
+// offsets into data or numbers of a dictionary, and decimals are fixed or have such numbers.
 type page struct {
 	rows    int
 	nulls   int
@@ -25,6 +25,8 @@ type page struct {
 	int64s  []int64
 	floats  []float64
 	bits    []byte // as many as values
+	fixed   []byte // decimals of width bytes each
+	width   int
 	data    []byte
 	offsets []uint32 // n+1 into data
 	indexes []int32
@@ -34,7 +36,7 @@ type page struct {
 func (p *page) reset() {
 	p.rows, p.nulls, p.values = 0, 0, 0
 	p.levels, p.repeats, p.int64s, p.floats, p.bits = p.levels[:0], p.repeats[:0], p.int64s[:0], p.floats[:0], p.bits[:0]
-	p.data, p.offsets, p.indexes = p.data[:0], append(p.offsets[:0], 0), p.indexes[:0]
+	p.fixed, p.data, p.offsets, p.indexes = p.fixed[:0], p.data[:0], append(p.offsets[:0], 0), p.indexes[:0]
 }
 
 // size returns what the values take in memory, by which pages are cut.
@@ -43,7 +45,7 @@ func (p *page) size() int {
 	if len(p.repeats) > 0 {
 		levels = 8*p.rows + 2*len(p.levels)
 	}
-	return levels + 8*(len(p.int64s)+len(p.floats)) + len(p.bits) + len(p.data) + 4*(len(p.offsets)-1) + 4*len(p.indexes)
+	return levels + 8*(len(p.int64s)+len(p.floats)) + len(p.bits) + len(p.fixed) + len(p.data) + 4*(len(p.offsets)-1) + 4*len(p.indexes)
 }
 
 // append appends values [start, end) of v, whose text goes into d, if there is one.
@@ -66,6 +68,8 @@ func (p *page) appendValues(v *columnar.Vector, start, end, nulls int, d *dictio
 	switch v.Type().Storage() {
 	case columnar.Int64:
 		p.int64s = appendPresent(p.int64s, v.Int64s(), v, start, end, nulls)
+	case columnar.Decimal128:
+		return p.appendDecimals(v, start, end, nulls, d)
 	case columnar.Float64:
 		p.floats = appendPresent(p.floats, v.Float64s(), v, start, end, nulls)
 	case columnar.Bool:
@@ -202,6 +206,9 @@ func (p *page) bounds(d *dictionary) (least, greatest parquet.Value, ok bool) {
 		return parquet.BooleanValue(lo), parquet.BooleanValue(hi), true
 	case len(p.indexes) > 0:
 		return parquet.ByteArrayValue(d.text(d.min)), parquet.ByteArrayValue(d.text(d.max)), true
+	case len(p.fixed) > 0:
+		lo, hi := decimalBounds(p.fixed, p.width)
+		return parquet.FixedLenByteArrayValue(lo), parquet.FixedLenByteArrayValue(hi), true
 	case len(p.offsets) > 1:
 		lo, hi := textBounds(p.data, p.offsets)
 		return parquet.ByteArrayValue(lo), parquet.ByteArrayValue(hi), true

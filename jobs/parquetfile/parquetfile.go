@@ -28,8 +28,6 @@ import (
 	"github.com/parquet-go/parquet-go/compress/snappy"
 	"github.com/parquet-go/parquet-go/compress/uncompressed"
 	"github.com/parquet-go/parquet-go/compress/zstd"
-	"github.com/parquet-go/parquet-go/deprecated"
-	"github.com/parquet-go/parquet-go/format"
 
 	"sluice/jobs/columnar"
 )
@@ -48,9 +46,8 @@ type Options struct {
 	RowGroupBytes int64
 	// RowGroupRows is the most rows of a row group. Default 1,048,576.
 	RowGroupRows int64
-	// Order names the columns by which the rows are sorted, ascending, nulls
-	// last; the file declares it.
-	Order []string
+	// Order is by which columns the rows are sorted; the file declares it.
+	Order []columnar.Order
 	// Metadata is stored in the footer.
 	Metadata map[string]string
 	// Application and Version name the writer in the footer's created_by.
@@ -83,8 +80,8 @@ func codec(name string) (compress.Codec, error) {
 
 // node returns the leaf of values of type t, which is no map.
 func node(t columnar.Type) parquet.Node {
-	if p, s, ok := t.Decimal(); ok {
-		return parquet.Leaf(decimalType{Type: parquet.Int64Type, logical: &format.DecimalType{Precision: int32(p), Scale: int32(s)}})
+	if _, _, ok := t.Decimal(); ok {
+		return decimalNode(t)
 	}
 	switch t {
 	case columnar.String:
@@ -116,8 +113,13 @@ func columnType(n parquet.Node) (columnar.Type, bool) {
 		t, ok := columnar.Map(valueType)
 		return t, ok && keyType == columnar.String
 	}
-	if d := decimalOf(n.Type()); d != nil && n.Type().Kind() == parquet.Int64 {
-		return columnar.Decimal(int(d.Precision), int(d.Scale))
+	if d := decimalOf(n.Type()); d != nil {
+		t, ok := columnar.Decimal(int(d.Precision), int(d.Scale))
+		if !ok {
+			return 0, false
+		}
+		want := decimalNode(t).Type()
+		return t, want.Kind() == n.Type().Kind() && want.Length() == n.Type().Length()
 	}
 	for t := columnar.String; t <= columnar.JSON; t++ {
 		want, got := node(t).Type(), n.Type()
@@ -126,30 +128,4 @@ func columnType(n parquet.Node) (columnar.Type, bool) {
 		}
 	}
 	return 0, false
-}
-
-// decimalType is the type of decimals in 64 bits. parquet.Decimal is the same, but logs
-// that those of less than 10 digits would fit 32.
-type decimalType struct {
-	parquet.Type
-	logical *format.DecimalType
-}
-
-// LogicalType returns DECIMAL.
-func (t decimalType) LogicalType() *format.LogicalType { return &format.LogicalType{Value: t.logical} }
-
-// ConvertedType returns DECIMAL for readers of before logical types.
-func (t decimalType) ConvertedType() *deprecated.ConvertedType {
-	c := deprecated.Decimal
-	return &c
-}
-
-// decimalOf returns what a type says of decimals; nil = it is none.
-func decimalOf(t parquet.Type) *format.DecimalType {
-	l := t.LogicalType()
-	if l == nil {
-		return nil
-	}
-	d, _ := l.Value.(*format.DecimalType)
-	return d
 }

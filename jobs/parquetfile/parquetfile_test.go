@@ -43,7 +43,8 @@ func TestLayout(t *testing.T) {
 		{Name: "at", Type: columnar.Timestamp},
 	}
 	var out bytes.Buffer
-	w, err := NewWriter(&out, columns, &Options{Order: []string{"key"}, RowGroupRows: 1000, Application: "sluice", Version: "v1"})
+	order := []columnar.Order{{Column: "key"}, {Column: "colour", Descending: true, NullsFirst: true}}
+	w, err := NewWriter(&out, columns, &Options{Order: order, RowGroupRows: 1000, Application: "sluice", Version: "v1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func TestLayout(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"key"}, r.Order()); d != "" {
+	if d := cmp.Diff(order, r.Order()); d != "" {
 		t.Errorf("sorting columns: %s", d)
 	}
 	if got := f.Metadata().CreatedBy; !strings.HasPrefix(got, "sluice version v1") {
@@ -132,7 +133,7 @@ func TestMapLayout(t *testing.T) {
 		_ = b.Vector(2).AppendBytes(fmt.Append(nil, i))
 	}
 	var out bytes.Buffer
-	w, err := NewWriter(&out, columns, &Options{Order: []string{"key"}})
+	w, err := NewWriter(&out, columns, &Options{Order: columnar.Ascending("key")})
 	if err == nil {
 		err = w.Write(b)
 	}
@@ -202,7 +203,7 @@ func TestOptions(t *testing.T) {
 	t.Parallel()
 	for want, o := range map[string]Options{
 		`"gzip" is no codec of Parquet files`: {Codec: "gzip"},
-		`sorted by "x", which is no column`:   {Order: []string{"x"}},
+		`sorted by "x", which is no column`:   {Order: columnar.Ascending("x")},
 		"row groups of -1 bytes":              {RowGroupBytes: -1},
 	} {
 		if _, err := NewWriter(io.Discard, benchColumns, &o); err == nil || !strings.Contains(err.Error(), want) {

@@ -74,13 +74,12 @@ func (r *Reader) Metadata() map[string]string {
 	return m
 }
 
-// Order returns the names of the columns by which the first row group says it is
-// sorted.
-func (r *Reader) Order() []string {
-	var order []string
+// Order returns by which columns the first row group says it is sorted.
+func (r *Reader) Order() []columnar.Order {
+	var order []columnar.Order
 	for _, g := range r.file.RowGroups()[:min(1, len(r.file.RowGroups()))] {
 		for _, s := range g.SortingColumns() {
-			order = append(order, s.Path()[0])
+			order = append(order, columnar.Order{Column: s.Path()[0], Descending: s.Descending(), NullsFirst: s.NullsFirst()})
 		}
 	}
 	return order
@@ -185,6 +184,8 @@ func appendValue(v *columnar.Vector, x parquet.Value) error {
 	switch v.Type().Storage() {
 	case columnar.Int64:
 		v.AppendInt64(x.Int64())
+	case columnar.Decimal128:
+		return appendDecimal(v, x.ByteArray())
 	case columnar.Float64:
 		v.AppendFloat64(x.Double())
 	case columnar.Bool:

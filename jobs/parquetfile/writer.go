@@ -64,9 +64,9 @@ func NewWriter(w io.Writer, columns []columnar.Column, o *Options) (*Writer, err
 	if wr.options.RowGroupBytes < 0 || wr.options.RowGroupRows < 0 {
 		return nil, fmt.Errorf("parquet: row groups of %d bytes and %d rows", wr.options.RowGroupBytes, wr.options.RowGroupRows)
 	}
-	for _, name := range o.Order {
-		if !slices.ContainsFunc(columns, func(c columnar.Column) bool { return c.Name == name && c.Type.Storage() != columnar.Entries }) {
-			return nil, fmt.Errorf("parquet: sorted by %q, which is no column, or one of maps", name)
+	for _, by := range o.Order {
+		if !slices.ContainsFunc(columns, func(c columnar.Column) bool { return c.Name == by.Column && c.Type.Storage() != columnar.Entries }) {
+			return nil, fmt.Errorf("parquet: sorted by %q, which is no column, or one of maps", by.Column)
 		}
 	}
 	var err error
@@ -79,7 +79,7 @@ func NewWriter(w io.Writer, columns []columnar.Column, o *Options) (*Writer, err
 // open begins the file, with encodings chosen by sample, which may be empty.
 func (w *Writer) open(sample *columnar.Batch) error {
 	schema := newSchema(w.columns, func(l *leaf, n parquet.Node) parquet.Node {
-		sorted := len(w.options.Order) > 0 && w.options.Order[0] == l.name
+		sorted := len(w.options.Order) > 0 && w.options.Order[0].Column == l.name
 		return encoded(n, l.part.of(sample.Vector(l.column)), sorted)
 	})
 	leaves := leavesOf(w.columns)
@@ -96,6 +96,10 @@ func encoded(n parquet.Node, v *columnar.Vector, sorted bool) parquet.Node {
 	switch v.Type().Storage() {
 	case columnar.Int64:
 		return parquet.Encoded(n, &parquet.DeltaBinaryPacked)
+	case columnar.Decimal128:
+		if repeats(v) {
+			return parquet.Encoded(n, &parquet.RLEDictionary)
+		}
 	case columnar.Bytes:
 		switch {
 		case sorted && !repeats(v):
@@ -111,13 +115,21 @@ func encoded(n parquet.Node, v *columnar.Vector, sorted bool) parquet.Node {
 // repeats reports whether at least half of the values are repetitions, so that a
 // dictionary makes the column smaller. Without values it is assumed.
 func repeats(v *columnar.Vector) bool {
-	distinct := make(map[string]struct{})
+	if v.Type().Storage() == columnar.Decimal128 {
+		return repeated(v, func(i int) columnar.Int128 { return v.Decimals()[i] })
+	}
+	return repeated(v, func(i int) string { return string(v.Bytes(i)) })
+}
+
+// repeated is repeats of values that at returns.
+func repeated[T comparable](v *columnar.Vector, at func(i int) T) bool {
+	distinct := make(map[T]struct{})
 	n := v.Len() - v.Nulls()
 	for i := range v.Len() {
 		if v.IsNull(i) {
 			continue
 		}
-		distinct[string(v.Bytes(i))] = struct{}{}
+		distinct[at(i)] = struct{}{}
 		if len(distinct) > n/2+1 {
 			return false
 		}

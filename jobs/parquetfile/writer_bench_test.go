@@ -78,7 +78,7 @@ func benchData() ([]*columnar.Batch, [][]benchRow) {
 func BenchmarkWrite(b *testing.B) {
 	batches, structs := benchData()
 	b.Run("columns", func(b *testing.B) {
-		w, err := NewWriter(io.Discard, benchColumns, &Options{Order: []string{"key"}, RowGroupRows: benchBatches * benchRows})
+		w, err := NewWriter(io.Discard, benchColumns, &Options{Order: columnar.Ascending("key"), RowGroupRows: benchBatches * benchRows})
 		if err != nil {
 			b.Fatal(err)
 		}

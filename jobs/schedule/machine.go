@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -19,7 +20,9 @@ const (
 type Entry struct {
 	Logical  time.Time `json:"logical_time"` // of the newest run, where it is about several
 	Result   string    `json:"result"`
-	Count    int64     `json:"count"` // runs that it is about: more than 1 for skipped and missed ones only
+	Count    int64     `json:"count"`           // runs that it is about: more than 1 only where none was started
+	Cause    string    `json:"cause,omitempty"` // why it was to run; empty in entries from before there were causes
+	Order    string    `json:"order,omitempty"` // id of the order that it belongs to
 	Started  time.Time `json:"started_at"`
 	Ended    time.Time `json:"ended_at"`
 	Attempts int       `json:"attempts"` // 0 = never started
@@ -34,26 +37,35 @@ type State struct {
 	// Decided is the newest logical time that a decision was made about; zero =
 	// the schedule has never been looked at.
 	Decided time.Time `json:"decided"`
-	// Pending are the logical times that were decided to run and have not ended,
-	// the one at work first.
-	Pending []time.Time `json:"pending,omitempty"`
+	// Pending are the times of the schedule that were decided to run and have not
+	// ended, the one at work first.
+	Pending []Run `json:"pending,omitempty"`
+	// Orders are the open orders, in the order in which they were accepted.
+	Orders []Order `json:"orders,omitempty"`
 	// Failures is how many runs in a row have failed, all their attempts.
 	Failures int `json:"failures"`
 	// Paused says that nothing starts until somebody resumes the schedule.
 	Paused bool `json:"paused"`
 	// Answered is the number of the last Ask that was answered, in a Shared store.
 	Answered int64 `json:"answered,omitempty"`
-	// Results counts runs by Result, since the schedule was first looked at.
+	// Results counts the times of the schedule by Result, since it was first looked
+	// at.
 	Results map[string]int64 `json:"results,omitempty"`
+	// Ordered counts runs of orders, by Cause and Result.
+	Ordered map[string]map[string]int64 `json:"ordered,omitempty"`
 }
 
 // clone returns a copy that shares nothing.
 func (s *State) clone() State {
 	c := *s
-	c.Pending = slices.Clone(s.Pending)
+	c.Pending, c.Orders = slices.Clone(s.Pending), slices.Clone(s.Orders)
 	c.Results = make(map[string]int64, len(s.Results))
-	for k, v := range s.Results {
-		c.Results[k] = v
+	maps.Copy(c.Results, s.Results)
+	if s.Ordered != nil {
+		c.Ordered = make(map[string]map[string]int64, len(s.Ordered))
+		for cause, results := range s.Ordered {
+			c.Ordered[cause] = maps.Clone(results)
+		}
 	}
 	return c
 }
@@ -63,8 +75,10 @@ func (s *State) clone() State {
 type Machine struct {
 	schedule *Schedule
 	state    State
-	working  bool // Pending[0] was started by this Machine
-	seen     bool // Tick was called
+	working  bool   // at was started by this Machine
+	at       Run    // the run at work
+	order    string // that it is of; empty = it is Pending[0]
+	seen     bool   // Tick was called
 }
 
 // Decision is what a Machine wants done.
@@ -72,6 +86,8 @@ type Decision struct {
 	// Start is the logical time to start a run for; zero = none. Ended is owed
 	// for it.
 	Start time.Time
+	// Cause is why.
+	Cause string
 	// Cancel says to end the run at work; Ended is still owed for it.
 	Cancel bool
 	// Entries are for the history: what was left out.
@@ -110,6 +126,7 @@ func (m *Machine) Tick(now time.Time) Decision {
 		// What a process that has ended left undone has missed its time, too.
 		due = append(m.state.Pending, due...)
 		m.state.Pending = nil
+		m.openOrders(&d, now)
 	}
 	if m.state.Paused {
 		m.drop(&d, now, Skipped, due)
@@ -133,14 +150,14 @@ func (m *Machine) Tick(now time.Time) Decision {
 
 // due returns the times that have come since the last Tick. Of very many it drops
 // the oldest.
-func (m *Machine) due(now time.Time, d *Decision) []time.Time {
-	var due []time.Time
+func (m *Machine) due(now time.Time, d *Decision) []Run {
+	var due []Run
 	if oldest := now.Add(-m.schedule.offset - m.schedule.window()); m.state.Decided.Before(oldest) {
 		// Times before are missed in any case; a long absence must not list
 		// them all.
-		var missed []time.Time
+		var missed []Run
 		for at := m.schedule.Next(m.state.Decided); !at.IsZero() && at.Before(oldest); at = m.schedule.Next(at) {
-			missed = append(missed, at)
+			missed = append(missed, Run{Logical: at})
 			m.state.Decided = at
 			if len(missed) == maxDue {
 				if before := oldest.Add(-time.Second).UTC(); before.After(at) {
@@ -152,7 +169,7 @@ func (m *Machine) due(now time.Time, d *Decision) []time.Time {
 		m.drop(d, now, Missed, missed)
 	}
 	for at := m.schedule.Next(m.state.Decided); !at.IsZero() && !m.schedule.Start(at).After(now); at = m.schedule.Next(at) {
-		due = append(due, at)
+		due = append(due, Run{Logical: at})
 		m.state.Decided = at
 		d.Changed = true
 		if len(due) > maxDue {
@@ -163,9 +180,9 @@ func (m *Machine) due(now time.Time, d *Decision) []time.Time {
 	return due
 }
 
-// late leaves of the due times those that may run.
-func (m *Machine) late(now time.Time, due []time.Time, d *Decision) []time.Time {
-	if n := slices.IndexFunc(due, func(t time.Time) bool { return now.Sub(m.schedule.Start(t)) <= m.schedule.window() }); n != 0 {
+// late leaves of the due times those that may run, and says why they do.
+func (m *Machine) late(now time.Time, due []Run, d *Decision) []Run {
+	if n := slices.IndexFunc(due, func(r Run) bool { return now.Sub(m.schedule.Start(r.Logical)) <= m.schedule.window() }); n != 0 {
 		if n < 0 {
 			n = len(due)
 		}
@@ -176,11 +193,20 @@ func (m *Machine) late(now time.Time, due []time.Time, d *Decision) []time.Time 
 		m.drop(d, now, Missed, due[:n])
 		due = due[n:]
 	}
+	for i := range due {
+		switch {
+		case due[i].Cause != "": // it was decided before
+		case now.Sub(m.schedule.Start(due[i].Logical)) > onTime:
+			due[i].Cause = CatchUp
+		default:
+			due[i].Cause = Scheduled
+		}
+	}
 	return due
 }
 
-// overlap has times come while others are at work or wait.
-func (m *Machine) overlap(now time.Time, due []time.Time, d *Decision) {
+// overlap has times come while others of the schedule are at work or wait.
+func (m *Machine) overlap(now time.Time, due []Run, d *Decision) {
 	d.Changed = true
 	spec := &m.schedule.spec
 	switch {
@@ -192,36 +218,55 @@ func (m *Machine) overlap(now time.Time, due []time.Time, d *Decision) {
 		return
 	}
 	working := 0
-	if m.working {
+	if m.working && m.order == "" {
 		working = 1
 	}
 	n := len(due) - 1
 	m.drop(d, now, Skipped, append(slices.Clone(m.state.Pending[working:]), due[:n]...))
 	m.state.Pending = append(m.state.Pending[:working:working], due[n])
-	d.Cancel = m.working && spec.Overlap == Cancel
+	d.Cancel = working > 0 && spec.Overlap == Cancel
 }
 
-// start begins the first pending run, if none is at work.
+// start begins a run, if none is at work and one may: one that somebody waits for
+// before those of the schedule, and a backfill after them.
 func (m *Machine) start(d *Decision) {
-	if m.working || m.state.Paused || len(m.state.Pending) == 0 {
+	if m.working {
 		return
 	}
+	m.order = ""
+	i := m.nextOrder(Manual)
+	if i < 0 && !m.state.Paused && len(m.state.Pending) > 0 {
+		m.at = m.state.Pending[0]
+	} else {
+		if i < 0 {
+			i = m.nextOrder(Backfill)
+		}
+		if i < 0 {
+			return
+		}
+		o := &m.state.Orders[i]
+		m.order, m.at = o.ID, Run{Logical: o.Next, Cause: o.Cause}
+	}
 	m.working = true
-	d.Start = m.state.Pending[0]
+	d.Start, d.Cause = m.at.Logical, m.at.Cause
 }
 
 // Ended tells that the run at work has ended, and how: e.Result is OK, Published,
 // Failed or Cancelled, and e.Logical what Start said. It adds e to the Decision's
-// Entries.
+// Entries, with its cause and order.
 func (m *Machine) Ended(now time.Time, e Entry) Decision {
 	d := Decision{Changed: true}
-	if !m.working || !m.state.Pending[0].Equal(e.Logical) {
+	if !m.working || !m.at.Logical.Equal(e.Logical) {
 		return m.Tick(now) // not of a run that this machine has started
 	}
 	m.working = false
-	m.state.Pending = m.state.Pending[1:]
-	e.Count = 1
+	e.Count, e.Cause, e.Order = 1, m.at.Cause, m.order
 	m.record(&d, e)
+	if m.order == "" {
+		m.state.Pending = m.state.Pending[1:]
+	} else {
+		m.endedOrder(&d, now, e.Result)
+	}
 	switch e.Result {
 	case OK, Published:
 		m.state.Failures = 0
@@ -239,7 +284,8 @@ func (m *Machine) Ended(now time.Time, e Entry) Decision {
 	return next
 }
 
-// Pause stops the schedule: what is at work ends, nothing else starts.
+// Pause stops the schedule: what is at work ends, and nothing else starts but manual
+// runs.
 func (m *Machine) Pause() { m.state.Paused = true }
 
 // Resume lets a paused schedule go on with the first time after now; what came
@@ -253,18 +299,30 @@ func (m *Machine) Resume(now time.Time) Decision {
 	return d
 }
 
-// drop records times that do not run.
-func (m *Machine) drop(d *Decision, now time.Time, result string, all []time.Time) {
+// drop records times of the schedule that do not run.
+func (m *Machine) drop(d *Decision, now time.Time, result string, all []Run) {
 	if len(all) > 0 {
-		m.record(d, Entry{Logical: all[len(all)-1], Result: result, Count: int64(len(all)), Started: now.UTC(), Ended: now.UTC()})
+		m.record(d, Entry{
+			Logical: all[len(all)-1].Logical, Result: result, Count: int64(len(all)), Cause: Scheduled, Started: now.UTC(), Ended: now.UTC(),
+		})
 	}
 }
 
 func (m *Machine) record(d *Decision, e Entry) {
 	d.Entries = append(d.Entries, e)
 	d.Changed = true
-	if m.state.Results == nil {
-		m.state.Results = map[string]int64{}
+	if e.Order == "" {
+		if m.state.Results == nil {
+			m.state.Results = map[string]int64{}
+		}
+		m.state.Results[e.Result] += e.Count
+		return
 	}
-	m.state.Results[e.Result] += e.Count
+	if m.state.Ordered == nil {
+		m.state.Ordered = map[string]map[string]int64{}
+	}
+	if m.state.Ordered[e.Cause] == nil {
+		m.state.Ordered[e.Cause] = map[string]int64{}
+	}
+	m.state.Ordered[e.Cause][e.Result] += e.Count
 }

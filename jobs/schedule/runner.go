@@ -26,7 +26,8 @@ type Store interface {
 type Request struct {
 	Job     string
 	Logical time.Time
-	Attempt int // from 1
+	Cause   string // of the Run
+	Attempt int    // from 1
 	// Confirm is to be called right before the run is published: its error says
 	// that this process does not, or may not, run the schedule any more, and that
 	// the run must not be published.
@@ -48,8 +49,9 @@ type Options struct {
 	Store     Store
 	// Run makes one attempt of a run and returns when it has ended; a cancelled
 	// ctx ends it soon, whose cause wraps ErrReplaced where the next run is to
-	// take its place, and otherwise is that of Runner.Run's ctx: such a run is
-	// asked for again. It is called by several goroutines, once a job at a time.
+	// take its place, ErrOrderCancelled where it was ordered and is not wanted any
+	// more, and otherwise is that of Runner.Run's ctx: such a run is asked for
+	// again. It is called by several goroutines, once a job at a time.
 	Run func(ctx context.Context, r Request) (Outcome, error)
 	// Logger tells of runs that fail, of times that were missed and of schedules
 	// that pause. nil discards.
@@ -61,6 +63,7 @@ type Status struct {
 	Job     string
 	State   State
 	Working time.Time // logical time of the run at work; zero = none
+	Cause   string    // of the run at work
 	Attempt int       // of the run at work
 	Since   time.Time // start of the run at work
 	Next    time.Time // logical time
@@ -158,29 +161,82 @@ func (r *Runner) History(ctx context.Context, job string, n int) ([]Entry, error
 	return r.o.Store.History(ctx, job, n)
 }
 
-// Pause keeps a job from starting until Resume; what is at work ends. It returns
-// when that is stored; in a Shared store that is the wish, which the process that runs
-// the schedule answers within seconds. Its error wraps ErrNoSchedule or ErrNotRunning.
+// Pause keeps a job from starting until Resume, but for manual runs; what is at work
+// ends. It returns when that is stored; in a Shared store that is the wish, which the
+// process that runs the schedule answers within seconds. Its error wraps ErrNoSchedule
+// or ErrNotRunning.
 func (r *Runner) Pause(ctx context.Context, job string) error {
-	return r.ask(ctx, job, true, func(m *Machine, _ time.Time) Decision {
+	_, err := r.ask(ctx, job, Wish{For: WishPause}, func(m *Machine, now time.Time) Decision {
 		m.Pause()
-		return Decision{Changed: true}
+		d := m.Tick(now)
+		d.Changed = true
+		return d
 	})
+	return err
 }
 
 // Resume ends a pause: the schedule goes on with the first time from now on. Its
 // error wraps ErrNoSchedule or ErrNotRunning.
 func (r *Runner) Resume(ctx context.Context, job string) error {
-	return r.ask(ctx, job, false, (*Machine).Resume)
+	_, err := r.ask(ctx, job, Wish{For: WishResume}, (*Machine).Resume)
+	return err
 }
 
-func (r *Runner) ask(ctx context.Context, name string, paused bool, change func(*Machine, time.Time) Decision) error {
+// Order has a job run as q says, also while its schedule is paused or another run is at
+// work: then it waits. It returns when the order is stored, so that it is carried out
+// though this process end; what is open already is not ordered again. Its error wraps
+// ErrNoSchedule, ErrInvalidOrder, ErrTooManyOrders, ErrOrderEnding or ErrNotRunning.
+func (r *Runner) Order(ctx context.Context, job string, q OrderRequest) (Order, error) {
+	j := r.jobs[job]
+	if j == nil {
+		return Order{}, fmt.Errorf("%w: %s", ErrNoSchedule, job)
+	}
+	want, err := j.schedule.Order(q, time.Now())
+	if err != nil {
+		return want, err
+	}
+	var refused error
+	var accepted Order
+	o, err := r.ask(ctx, job, Wish{For: WishOrder, Order: &want}, func(m *Machine, now time.Time) (d Decision) {
+		accepted, d, refused = m.Order(want, now)
+		return d
+	})
+	if err != nil {
+		return o, err
+	}
+	if _, shared := r.o.Store.(Shared); !shared {
+		o, err = accepted, refused
+	}
+	if err == nil {
+		r.o.Logger.Info("export is ordered", "job", job, "order", o.ID, "cause", o.Cause, "time", o.From, "times", o.Times)
+	}
+	return o, err
+}
+
+// CancelOrder ends an order: what is at work of it is cancelled, the rest left out. It
+// returns when that is stored, which in a Shared store is the wish, as with Pause. Its
+// error wraps ErrNoSchedule, ErrNoOrder or ErrNotRunning.
+func (r *Runner) CancelOrder(ctx context.Context, job, id string) error {
+	var refused error
+	_, err := r.ask(ctx, job, Wish{For: WishCancel, ID: id}, func(m *Machine, now time.Time) (d Decision) {
+		d, refused = m.CancelOrder(id, now)
+		return d
+	})
+	if err == nil {
+		err = refused
+	}
+	return err
+}
+
+// ask changes a job's Machine, or leaves word in a Shared store, which says of what
+// order. Where its error is nil, change has returned.
+func (r *Runner) ask(ctx context.Context, name string, w Wish, change func(*Machine, time.Time) Decision) (Order, error) {
 	j := r.jobs[name]
 	if j == nil {
-		return fmt.Errorf("%w: %s", ErrNoSchedule, name)
+		return Order{}, fmt.Errorf("%w: %s", ErrNoSchedule, name)
 	}
 	if s, ok := r.o.Store.(Shared); ok {
-		return j.leaveWord(ctx, s, paused)
+		return j.leaveWord(ctx, s, w)
 	}
 	q := question{change: change, stored: make(chan struct{})}
 	asked := j.asked
@@ -189,11 +245,11 @@ func (r *Runner) ask(ctx context.Context, name string, paused bool, change func(
 		case asked <- q:
 			asked = nil // once
 		case <-q.stored:
-			return nil
+			return Order{}, nil
 		case <-j.done:
-			return fmt.Errorf("%w: %s", ErrNotRunning, name)
+			return Order{}, fmt.Errorf("%w: %s", ErrNotRunning, name)
 		case <-ctx.Done():
-			return ctx.Err()
+			return Order{}, ctx.Err()
 		}
 	}
 }
@@ -263,7 +319,7 @@ func (j *job) tenure(ctx context.Context, m *Machine, d Decision) {
 		case <-timer.C:
 			d = m.Tick(time.Now())
 		case e := <-j.ended:
-			j.working(time.Time{}, 0)
+			j.working(Run{}, 0)
 			j.cancel(nil)
 			j.cancel = nil
 			if ctx.Err() != nil {
@@ -292,7 +348,7 @@ func (j *job) drain(m *Machine) {
 	j.cancel(nil) // its ctx has ended
 	e := <-j.ended
 	j.cancel = nil
-	j.working(time.Time{}, 0)
+	j.working(Run{}, 0)
 	j.last(m, e)
 }
 
@@ -346,13 +402,17 @@ func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 	j.mu.Lock()
 	j.status.State, j.status.Next = state, j.schedule.Next(state.Decided)
 	j.mu.Unlock()
-	if d.Cancel && j.cancel != nil {
-		j.cancel(ErrReplaced)
-	}
 	if !d.Start.IsZero() {
 		var run context.Context
 		run, j.cancel = context.WithCancelCause(ctx)
-		go j.attempts(run, d.Start) // ends with a send on ended, which run or drain takes
+		go j.attempts(run, Run{Logical: d.Start, Cause: d.Cause}) // ends with a send on ended, which run or drain takes
+	}
+	if d.Cancel && j.cancel != nil { // perhaps what was started just now
+		if m.order != "" {
+			j.cancel(ErrOrderCancelled)
+		} else {
+			j.cancel(ErrReplaced)
+		}
 	}
 	return true
 }
@@ -360,7 +420,7 @@ func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 func (j *job) log(e *Entry) {
 	switch e.Result {
 	case Failed:
-		j.runner.o.Logger.Error("scheduled export failed", "job", j.schedule.job, "time", e.Logical, "attempts", e.Attempts, "err", e.Error)
+		j.runner.o.Logger.Error("scheduled export failed", "job", j.schedule.job, "time", e.Logical, "cause", e.Cause, "attempts", e.Attempts, "err", e.Error)
 	case Missed, Skipped:
 		j.runner.o.Logger.Warn("scheduled exports were left out", "job", j.schedule.job, "time", e.Logical, "count", e.Count, "reason", e.Result)
 	}
@@ -391,22 +451,22 @@ func (j *job) persist(ctx context.Context, f func() error) bool {
 	}
 }
 
-func (j *job) working(logical time.Time, attempt int) {
+func (j *job) working(r Run, attempt int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if !j.status.Working.Equal(logical) {
+	if !j.status.Working.Equal(r.Logical) {
 		j.status.Since = time.Now()
 	}
-	j.status.Working, j.status.Attempt = logical, attempt
+	j.status.Working, j.status.Cause, j.status.Attempt = r.Logical, r.Cause, attempt
 }
 
 // attempts makes a run, with its retries, and sends how it ended.
-func (j *job) attempts(ctx context.Context, logical time.Time) {
-	e := Entry{Logical: logical, Started: time.Now().UTC()}
+func (j *job) attempts(ctx context.Context, r Run) {
+	e := Entry{Logical: r.Logical, Started: time.Now().UTC()}
 	for {
 		e.Attempts++
-		j.working(logical, e.Attempts)
-		out, err := j.runner.o.Run(ctx, Request{Job: j.schedule.job, Logical: logical, Attempt: e.Attempts, Confirm: j.confirm})
+		j.working(r, e.Attempts)
+		out, err := j.runner.o.Run(ctx, Request{Job: j.schedule.job, Logical: r.Logical, Cause: r.Cause, Attempt: e.Attempts, Confirm: j.confirm})
 		if err == nil {
 			e.Result, e.Error = OK, ""
 			if out.Published {

@@ -40,9 +40,11 @@ type Shared interface {
 	Renew(ctx context.Context, job string) (Claim, error)
 	// Release gives up the hold of this process, if it has it.
 	Release(ctx context.Context, job string) error
-	// Ask asks whoever holds the schedule, or will, to pause or to resume it. It
-	// may be called by anybody.
-	Ask(ctx context.Context, job string, paused bool) error
+	// Ask leaves a wish for whoever holds the schedule, or will. It may be called by
+	// anybody. An order that is open, or was asked for, is not asked for again: the
+	// order that is meant is returned. Its error wraps ErrTooManyOrders,
+	// ErrOrderEnding or ErrNoOrder as Machine's.
+	Ask(ctx context.Context, job string, w Wish) (Order, error)
 }
 
 // Claim is what a Shared store says of a schedule.
@@ -50,30 +52,117 @@ type Claim struct {
 	Held   bool   // by this process
 	Holder string // the process; empty = none
 	State  State
-	Asked  Ask // the last one
+	Asked  Ask
 }
 
-// Ask is a wish that a schedule pause or go on.
+// Ask is what was asked for of a schedule.
 type Ask struct {
-	N      int64 `json:"n"` // counts them from 1
-	Paused bool  `json:"paused"`
+	N int64 `json:"n"` // of the last wish
+	// Wishes are those that may not have been answered, in their order.
+	Wishes []Wish `json:"wishes,omitempty"`
 }
 
-// Answer pauses or resumes the schedule as somebody has asked for, once, and goes on.
+// What a Wish is for.
+const (
+	WishPause  = "pause"
+	WishResume = "resume"
+	WishOrder  = "order"  // that Order be accepted
+	WishCancel = "cancel" // that the order ID be cancelled
+)
+
+// Wish is one thing that somebody asks the holder of a schedule for.
+type Wish struct {
+	N     int64  `json:"n"` // counts them from 1
+	For   string `json:"for"`
+	Order *Order `json:"order,omitempty"`
+	ID    string `json:"id,omitempty"`
+}
+
+// Add adds a wish to those that were not answered, which the state tells. What it says
+// of orders is what Shared.Ask says, as is its error.
+func (a *Ask) Add(s *State, w Wish) (Order, error) {
+	open := map[string]Order{} // as the holder will find them
+	for _, o := range s.Orders {
+		open[o.ID] = o
+	}
+	left := a.Wishes[:0:0]
+	for _, was := range a.Wishes {
+		if was.N <= s.Answered {
+			continue
+		}
+		left = append(left, was)
+		if was.For == WishOrder {
+			open[was.Order.ID] = *was.Order
+		}
+		if o, ok := open[was.ID]; ok && was.For == WishCancel {
+			o.Cancelled = true
+			open[was.ID] = o
+		}
+	}
+	var order Order
+	switch w.For {
+	case WishOrder:
+		order = *w.Order
+		if was, ok := open[order.ID]; ok && was.Cancelled {
+			return was, fmt.Errorf("%w: %s", ErrOrderEnding, order.ID)
+		} else if ok {
+			return was, nil
+		}
+		if len(open) >= MaxOrders {
+			return order, fmt.Errorf("%w: %d", ErrTooManyOrders, MaxOrders)
+		}
+	case WishCancel:
+		var ok bool
+		if order, ok = open[w.ID]; !ok {
+			return order, fmt.Errorf("%w: %s", ErrNoOrder, w.ID)
+		}
+	}
+	a.N++
+	w.N = a.N
+	a.Wishes = append(left, w)
+	return order, nil
+}
+
+// Answer does what somebody has asked for, each wish once, and goes on.
 func (m *Machine) Answer(a Ask, now time.Time) Decision {
-	if a.N <= m.state.Answered {
-		return m.Tick(now)
+	var all Decision
+	cancel := false
+	for _, w := range a.Wishes {
+		if w.N <= m.state.Answered {
+			continue
+		}
+		var d Decision
+		switch w.For {
+		case WishPause:
+			m.Pause()
+			d = m.Tick(now)
+		case WishResume:
+			d = m.Resume(now)
+		case WishOrder:
+			_, d, _ = m.Order(*w.Order, now) // Ask.Add has seen to it that it can be
+		case WishCancel:
+			d, _ = m.CancelOrder(w.ID, now) // or it has ended meanwhile
+		}
+		m.state.Answered, all.Changed = w.N, true
+		all.merge(d)
+		cancel = cancel || d.Cancel
 	}
-	m.state.Answered = a.N
-	var d Decision
-	if a.Paused {
-		m.Pause()
-		d = m.Tick(now)
-	} else {
-		d = m.Resume(now)
+	d := m.Tick(now)
+	all.merge(d)
+	all.Wake, all.Cancel = d.Wake, cancel || d.Cancel
+	if a.N > m.state.Answered {
+		m.state.Answered, all.Changed = a.N, true
 	}
-	d.Changed = true
-	return d
+	return all
+}
+
+// merge adds a decision that was made right after d.
+func (d *Decision) merge(next Decision) {
+	d.Entries = append(d.Entries, next.Entries...)
+	d.Changed = d.Changed || next.Changed
+	if !next.Start.IsZero() {
+		d.Start, d.Cause = next.Start, next.Cause
+	}
 }
 
 // runShared runs the schedule whenever this process holds it, until ctx ends.
@@ -207,13 +296,14 @@ func (j *job) confirm(ctx context.Context) error {
 }
 
 // leaveWord asks the holder of a shared schedule, which may be this process.
-func (j *job) leaveWord(ctx context.Context, s Shared, paused bool) error {
-	if err := s.Ask(ctx, j.schedule.job, paused); err != nil {
-		return err
+func (j *job) leaveWord(ctx context.Context, s Shared, w Wish) (Order, error) {
+	o, err := s.Ask(ctx, j.schedule.job, w)
+	if err != nil {
+		return o, err
 	}
 	select {
 	case j.nudge <- struct{}{}:
 	default: // there is one
 	}
-	return nil
+	return o, nil
 }

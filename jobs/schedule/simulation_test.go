@@ -178,21 +178,10 @@ func TestTenYearsOfWork(t *testing.T) {
 			}
 			switch rng.IntN(20) {
 			case 0: // killed, and back after a while
-				b, err := json.Marshal(m.State())
-				if err != nil {
-					t.Fatal(err)
-				}
-				var st State
-				if err := json.Unmarshal(b, &st); err != nil {
-					t.Fatal(err)
-				}
-				m, working = NewMachine(s, st), time.Time{}
+				m, working = restarted(t, s, m), time.Time{}
 				now = now.Add(time.Duration(rng.ExpFloat64() * float64(30*time.Hour)))
 			case 1: // the clock is set back
-				now = now.Add(-time.Duration(rng.Int64N(int64(3 * time.Hour))))
-				if now.Before(begun) {
-					now = begun
-				}
+				now = setBack(rng, now, begun)
 			default:
 				wake := d.Wake
 				if !working.IsZero() && done.Before(wake) {
@@ -202,10 +191,7 @@ func TestTenYearsOfWork(t *testing.T) {
 			}
 		}
 		st := m.State()
-		want := int64(0)
-		for next := s.Next(begun.Add(-s.offset)); !next.IsZero() && !next.After(st.Decided); next = s.Next(next) {
-			want++
-		}
+		want := decidedSince(s, begun, st)
 		if got := counted + int64(len(st.Pending)); got != want || want < 400 {
 			t.Errorf("%s, %+v: %d times are settled or pending, want %d", zone, *spec, got, want)
 		}
@@ -225,4 +211,35 @@ func TestTenYearsOfWork(t *testing.T) {
 			t.Errorf("%s: only %d runs", zone, len(published))
 		}
 	}
+}
+
+// setBack sets a clock back by up to three hours, no further than begun.
+func setBack(rng *rand.Rand, now, begun time.Time) time.Time {
+	now = now.Add(-time.Duration(rng.Int64N(int64(3 * time.Hour))))
+	if now.Before(begun) {
+		return begun
+	}
+	return now
+}
+
+// decidedSince counts the times of s since begun that st says are decided.
+func decidedSince(s *Schedule, begun time.Time, st State) (n int64) {
+	for next := s.Next(begun.Add(-s.offset)); !next.IsZero() && !next.After(st.Decided); next = s.Next(next) {
+		n++
+	}
+	return n
+}
+
+// restarted returns the machine that a new process makes of what m has stored.
+func restarted(t *testing.T, s *Schedule, m *Machine) *Machine {
+	t.Helper()
+	b, err := json.Marshal(m.State())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var st State
+	if err := json.Unmarshal(b, &st); err != nil {
+		t.Fatal(err)
+	}
+	return NewMachine(s, st)
 }

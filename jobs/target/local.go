@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 var _ Target = (*Local)(nil)
@@ -159,19 +161,46 @@ func temporaryName(id string) string { return strings.ReplaceAll(id, "/", "-") }
 
 // syncDirs makes the names in dir, and dir's own up to the root, durable.
 func (l *Local) syncDirs(dir string) error {
-	for {
-		d, err := l.root.Open(dir)
-		if err != nil {
-			return fmt.Errorf("sync directory %s of %s: %w", dir, l.dir, err)
-		}
-		if err := errors.Join(d.Sync(), d.Close()); err != nil {
-			return fmt.Errorf("sync directory %s of %s: %w", dir, l.dir, err)
-		}
-		if dir == "." {
-			return nil
-		}
+	dirs := []string{dir}
+	for dir != "." {
 		dir = path.Dir(dir)
+		dirs = append(dirs, dir)
 	}
+	return l.syncAll(dirs)
+}
+
+// syncAll makes the names in directories durable, all at once: each waits for the disk,
+// and the waits of several that it commits together are one.
+func (l *Local) syncAll(dirs []string) error {
+	return atOnce(len(dirs), func(i int) error {
+		d, err := l.root.Open(dirs[i])
+		if err == nil {
+			err = errors.Join(d.Sync(), d.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("sync directory %s of %s: %w", dirs[i], l.dir, err)
+		}
+		return nil
+	})
+}
+
+// maxAtOnce bounds the files that atOnce has open: partitions may be thousands.
+const maxAtOnce = 16
+
+// atOnce calls f with 0 to n-1, maxAtOnce at a time, and waits for all of them.
+func atOnce(n int, f func(i int) error) error {
+	errs := make([]error, n)
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, maxAtOnce) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = f(i)
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // Open opens a file below the directory.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -24,11 +26,14 @@ type localUpload struct {
 
 	mu   sync.Mutex
 	open map[*localFile]struct{}
-	done bool // committed, aborted or left
+	// named are the directories that have got names since a Note made those before
+	// durable.
+	named map[string]struct{}
+	done  bool // committed, aborted or left
 }
 
 func newLocalUpload(l *Local, dir, tmp string, held *os.File) *localUpload {
-	return &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{})}
+	return &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{}), named: make(map[string]struct{})}
 }
 
 func (u *localUpload) files() string { return path.Join(u.tmp, filesDir) }
@@ -60,6 +65,12 @@ func (u *localUpload) Create(ctx context.Context, name string) (io.WriteCloser, 
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", name, err)
 	}
+	for dir := path.Dir(full); ; dir = path.Dir(dir) {
+		u.named[dir] = struct{}{}
+		if dir == u.files() {
+			break
+		}
+	}
 	lf := &localFile{upload: u, name: name, f: f}
 	u.open[lf] = struct{}{}
 	return lf, nil
@@ -81,14 +92,13 @@ func (u *localUpload) Commit(ctx context.Context, name string, data []byte) erro
 	if err != nil {
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Close()); err != nil {
+	if _, err = f.Write(data); err != nil {
+		return fmt.Errorf("commit %s: %w", u.dir, errors.Join(err, f.Close()))
+	}
+	if err := u.syncTree(f.Close); err != nil {
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
 	l := u.target
-	if err := u.syncTree(); err != nil {
-		return fmt.Errorf("commit %s: %w", u.dir, err)
-	}
 	parent := path.Dir(u.dir)
 	if err := l.root.MkdirAll(parent, 0o777); err != nil {
 		return fmt.Errorf("commit %s: %w", u.dir, err)
@@ -113,17 +123,35 @@ func (u *localUpload) Commit(ctx context.Context, name string, data []byte) erro
 	return err
 }
 
-// syncTree makes the names of all files of the upload durable.
-func (u *localUpload) syncTree() error {
-	return fs.WalkDir(u.target.root.FS(), u.files(), func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.IsDir() {
-			return err
+// syncTree makes the names of all files of the upload durable, those that were put below
+// Path by others included, and meanwhile calls also, which waits for the disk as well.
+func (u *localUpload) syncTree(also func() error) error {
+	var dirs []string
+	err := fs.WalkDir(u.target.root.FS(), u.files(), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, name)
 		}
-		f, err := u.target.root.Open(name)
-		if err != nil {
-			return err
+		return err
+	})
+	return errors.Join(err, u.syncAnd(dirs, also))
+}
+
+// syncNamed makes the names durable that were given since it was called before, and
+// meanwhile calls also. u.mu is held.
+func (u *localUpload) syncNamed(also func() error) error {
+	err := u.syncAnd(slices.Collect(maps.Keys(u.named)), also)
+	if err == nil {
+		clear(u.named)
+	}
+	return err
+}
+
+func (u *localUpload) syncAnd(dirs []string, also func() error) error {
+	return atOnce(2, func(i int) error {
+		if i == 0 {
+			return also()
 		}
-		return errors.Join(f.Sync(), f.Close())
+		return u.target.syncAll(dirs)
 	})
 }
 

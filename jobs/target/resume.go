@@ -127,26 +127,19 @@ func (u *localUpload) Note(ctx context.Context, name string, data []byte) error 
 }
 
 func (u *localUpload) note(name string, data []byte) error {
-	if err := u.syncTree(); err != nil {
-		return err
-	}
 	root := u.target.root
 	tmp := path.Join(u.tmp, "note")
 	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
 	if err != nil {
 		return err
 	}
-	if err := writeSync(f, data); err != nil {
+	if err := u.syncNamed(func() error { return writeSync(f, data) }); err != nil {
 		return err
 	}
 	if err := root.Rename(tmp, path.Join(u.notes(), name)); err != nil {
 		return err
 	}
-	d, err := root.Open(u.notes())
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return u.target.syncAll([]string{u.notes()})
 }
 
 // Notes reads the notes.

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -57,6 +58,9 @@ type S3Options struct {
 	Client *http.Client
 	// Now is the clock that requests are signed by. Default: time.Now.
 	Now func() time.Time
+	// Logger is warned of every request that is made again, with the endpoint, so
+	// that nobody waits in silence. Default: nothing is said.
+	Logger *slog.Logger
 }
 
 // String leaves the credentials out, and the endpoint, which may have some before
@@ -98,6 +102,8 @@ type S3 struct {
 
 	probeMu sync.Mutex
 	probed  bool // the service heeds If-Match
+
+	found atomic.Bool // the bucket is there
 }
 
 // recordsDir is where the records of commits are, by the directories of their runs.
@@ -111,6 +117,8 @@ func NewS3(o *S3Options) (*S3, error) {
 		return nil, fmt.Errorf("target: endpoint: %w", err)
 	}
 	switch {
+	case c.base.User != nil:
+		return nil, errors.New("target: the endpoint holds a user or password; write the access key and the secret key apart from it")
 	case (c.base.Scheme != "http" && c.base.Scheme != "https") || c.base.Host == "" || c.base.RawQuery != "":
 		return nil, fmt.Errorf("target: endpoint %q is not https://HOST", o.Endpoint)
 	case o.Bucket == "" || strings.Contains(o.Bucket, "/"):
@@ -153,6 +161,9 @@ func NewS3(o *S3Options) (*S3, error) {
 	}
 	if c.o.Now == nil {
 		c.o.Now = time.Now
+	}
+	if c.o.Logger == nil {
+		c.o.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.signer = signer{accessKey: o.AccessKey, secretKey: o.SecretKey, sessionToken: o.SessionToken, region: c.o.Region}
 	return s, nil
@@ -216,16 +227,37 @@ func (s *S3) update(ctx context.Context, name string, change func(old []byte) ([
 	return fmt.Errorf("%w: it was changed by others %d times", ErrBusy, maxSwaps)
 }
 
-// Open looks at an object.
+// Open looks at an object. Where the bucket itself is missing the error says so, and
+// does not wrap ErrNotFound.
 func (s *S3) Open(ctx context.Context, name string) (File, error) {
 	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
 		return nil, err
 	}
 	size, etag, _, err := s.head(ctx, name)
+	if errors.Is(err, ErrNotFound) {
+		if missing := s.findBucket(ctx); missing != nil {
+			err = missing
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", name, err)
 	}
 	return &s3Reader{ctx: ctx, target: s, name: name, size: size, etag: etag}, nil
+}
+
+// findBucket returns an error where the bucket is missing: what is asked for one object
+// is answered by HEAD without a reason. It asks once. Who may not list is left with
+// what was said of the object.
+func (s *S3) findBucket(ctx context.Context) error {
+	if s.found.Load() {
+		return nil
+	}
+	_, err := s.client.do(ctx, &s3Request{method: http.MethodGet, query: map[string]string{"list-type": "2", "max-keys": "1", "prefix": s.prefix}, limit: maxListBytes})
+	if status(err) == http.StatusNotFound || (err != nil && status(err) == 0) {
+		return err
+	}
+	s.found.Store(true)
+	return nil
 }
 
 // head returns the size of an object, its entity tag and who has written it. Its

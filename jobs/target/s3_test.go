@@ -286,6 +286,14 @@ func TestS3Refused(t *testing.T) {
 	if err := set(t.Context(), s, "x", ""); err == nil || !strings.Contains(err.Error(), "NoSuchBucket") || len(f.Requests()) != 4 {
 		t.Errorf("Got %v after %d requests", err, len(f.Requests()))
 	}
+	stranger, err := target.NewS3(&target.S3Options{Endpoint: f.URL(), Bucket: "bucket", AccessKey: "unknown", SecretKey: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Answers to HEAD have no body that would say why.
+	if _, err := stranger.Open(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "status 403, without a reason: check the keys") {
+		t.Errorf("Got %v for an unknown key", err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f.SetFaulty(func(int, *http.Request) targettest.Fault { cancel(); return targettest.SlowDown })
 	if err := set(ctx, s, "x", ""); !errors.Is(err, context.Canceled) {
@@ -298,6 +306,7 @@ func TestS3Refused(t *testing.T) {
 		"no bucket": func(o *target.S3Options) { o.Bucket = "" },
 		"no key":    func(o *target.S3Options) { o.SecretKey = "" },
 		"prefix":    func(o *target.S3Options) { o.Prefix = "a/../b" },
+		"password":  func(o *target.S3Options) { o.Endpoint = "https://u:p@s3.example" },
 		"part":      func(o *target.S3Options) { o.PartBytes = -1 },
 	} {
 		o := good
@@ -305,6 +314,58 @@ func TestS3Refused(t *testing.T) {
 		if _, err := target.NewS3(&o); err == nil {
 			t.Errorf("%s: got no error", name)
 		}
+	}
+}
+
+// TestS3MissingBucket: where the bucket is missing, that is said, and not that an object
+// is; an object that is missing costs the question for the bucket once.
+func TestS3MissingBucket(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	s, err := target.NewS3(&target.S3Options{Endpoint: f.URL(), Bucket: "other", AccessKey: "access", SecretKey: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Open(t.Context(), "x")
+	if want := "in bucket other at " + f.URL() + ": status 404 NoSuchBucket"; err == nil || errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), want) {
+		t.Errorf("Got %v, want one with %q", err, want)
+	}
+	there := openS3(t, f)
+	before := len(f.Requests())
+	for range 3 {
+		if _, err := there.Open(t.Context(), "x"); !errors.Is(err, target.ErrNotFound) {
+			t.Errorf("Got %v, want ErrNotFound", err)
+		}
+	}
+	if n := len(f.Requests()) - before; n != 4 {
+		t.Errorf("Got %d requests, want 3 for the object and 1 for the bucket", n)
+	}
+}
+
+// TestS3Retries: each request that is made again is told of, with the endpoint, and so
+// is the number of them where they end.
+func TestS3Retries(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
+		return []targettest.Fault{targettest.HangUp, targettest.Conflict, targettest.SlowDown, targettest.SlowDown}[n]
+	})
+	var out strings.Builder
+	s, err := target.NewS3(&target.S3Options{
+		Endpoint: f.URL(), Bucket: "bucket", AccessKey: "access", SecretKey: "secret", Backoff: time.Microsecond, Retries: 3,
+		Logger: slog.New(slog.NewTextHandler(&out, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.List(t.Context(), ".")
+	if want := "GET in bucket bucket at " + f.URL() + ", 4 times: status 503 SlowDown"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("Got %v, want one with %q", err, want)
+	}
+	// Another writer's success, a conflict, is no trouble of the service.
+	if lines := strings.Split(strings.TrimSpace(out.String()), "\n"); len(lines) != 2 || !strings.Contains(lines[0], "endpoint="+f.URL()) ||
+		!strings.Contains(lines[0], "attempt=1 of=4") || !strings.Contains(lines[1], "attempt=3 of=4") || !strings.Contains(lines[1], "SlowDown") {
+		t.Errorf("Got %s", out.String())
 	}
 }
 

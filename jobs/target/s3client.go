@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -47,6 +48,12 @@ type s3Error struct {
 }
 
 func (e *s3Error) Error() string {
+	switch {
+	case e.Code == "" && e.Status == http.StatusForbidden:
+		return "status 403, without a reason: check the keys, and that they may list the bucket and read what is below the prefix"
+	case e.Code == "":
+		return fmt.Sprintf("status %d: %s", e.Status, e.Message)
+	}
 	return fmt.Sprintf("status %d %s: %s", e.Status, e.Code, e.Message)
 }
 
@@ -80,22 +87,41 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 			return r, nil
 		}
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("%s %s: %w", q.method, q.key, ctx.Err())
+			return nil, fmt.Errorf("%s: %w", c.what(q), ctx.Err())
 		}
-		if !passing(err) || attempt == c.o.Retries {
-			return nil, fmt.Errorf("%s %s in bucket %s: %w", q.method, q.key, c.o.Bucket, err)
+		switch {
+		case !passing(err):
+			return nil, fmt.Errorf("%s: %w", c.what(q), err)
+		case attempt == c.o.Retries:
+			return nil, fmt.Errorf("%s, %d times: %w", c.what(q), attempt+1, err)
 		}
 		// Half to all of it, so that writers that were refused together do not
 		// come back together.
-		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
+		pause := wait/2 + rand.N(wait/2+1)
+		level := slog.LevelWarn
+		if status(err) == http.StatusConflict { // other writers are at work, as they may be
+			level = slog.LevelDebug
+		}
+		c.o.Logger.Log(ctx, level, "a request to the bucket's service is made again", "endpoint", c.o.Endpoint, "bucket", c.o.Bucket,
+			"method", q.method, "key", q.key, "attempt", attempt+1, "of", c.o.Retries+1, "in", pause.Round(time.Millisecond), "err", err)
+		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return nil, fmt.Errorf("%s %s: %w", q.method, q.key, ctx.Err())
+			return nil, fmt.Errorf("%s: %w", c.what(q), ctx.Err())
 		}
 		wait = min(2*wait, c.o.Backoff<<6)
 	}
+}
+
+// what says which request q is, and of whom.
+func (c *s3Client) what(q *s3Request) string {
+	key := ""
+	if q.key != "" {
+		key = " " + q.key
+	}
+	return fmt.Sprintf("%s%s in bucket %s at %s", q.method, key, c.o.Bucket, c.o.Endpoint)
 }
 
 func (c *s3Client) once(ctx context.Context, q *s3Request) (*s3Response, error) {
@@ -118,6 +144,10 @@ func (c *s3Client) once(ctx context.Context, q *s3Request) (*s3Response, error) 
 	c.signer.sign(r, sha256.Sum256(q.body), c.o.Now())
 	resp, err := c.o.Client.Do(r)
 	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // the caller names the request
+		}
 		return nil, err
 	}
 	defer resp.Body.Close()

@@ -72,8 +72,9 @@ type Batch struct {
 	Store store.Batch
 
 	budget   *Budget
-	grant    memory.Grant // of the budget
-	taken    int64        // of it: memory that was allocated; ≥ Bytes
+	grant    memory.Grant // of the budget: the memory that is allocated, ≥ Bytes, and spare
+	spare    int64        // granted to one who has waited, and not allocated yet
+	want     int64        // size of the body that it is likely to need
 	body     *body        // nil = nothing is in it
 	chunks   [][]byte
 	opChunks [][]cell.Op
@@ -105,45 +106,32 @@ func (b *Batch) sums() int {
 // empty reports whether nothing was covered since the last Take.
 func (b *Batch) empty() bool { return b.Counts == Counts{} }
 
-// alloc returns n bytes of the arena, with no spare capacity.
+// alloc returns n bytes of the arena, which provide has made, with no spare capacity.
 func (b *Batch) alloc(n int) []byte {
-	if n == 0 {
-		return nil
-	}
 	if n > chunkBytes/4 {
 		b.large = true
-		b.taken += int64(n)
 		return make([]byte, 0, n) // rare, and it would waste up to a whole chunk
 	}
-	last := len(b.chunks) - 1
-	if last < 0 || cap(b.chunks[last])-len(b.chunks[last]) < n {
-		b.taken += chunkBytes
-		b.chunks = append(b.chunks, b.budget.chunks.Get(chunkBytes))
-		last++
-	}
-	c := b.chunks[last]
-	b.chunks[last] = c[:len(c)+n]
-	return c[len(c) : len(c) : len(c)+n]
+	return ahead(b.chunks, n)
 }
 
-// allocOps returns n operations of the arena, with no spare capacity.
+// allocOps returns n operations of the arena, as alloc does.
 func (b *Batch) allocOps(n int) []cell.Op {
+	if n > chunkOps/4 {
+		b.large = true
+		return make([]cell.Op, 0, n)
+	}
+	return ahead(b.opChunks, n)
+}
+
+// ahead takes n elements off the last chunk, which has room for them.
+func ahead[T any](chunks [][]T, n int) []T {
 	if n == 0 {
 		return nil
 	}
-	if n > chunkOps/4 {
-		b.large = true
-		b.taken += int64(n) * opSize
-		return make([]cell.Op, 0, n)
-	}
-	last := len(b.opChunks) - 1
-	if last < 0 || cap(b.opChunks[last])-len(b.opChunks[last]) < n {
-		b.taken += chunkOps * opSize
-		b.opChunks = append(b.opChunks, b.budget.ops.Get(chunkOps))
-		last++
-	}
-	c := b.opChunks[last]
-	b.opChunks[last] = c[:len(c)+n]
+	last := len(chunks) - 1
+	c := chunks[last]
+	chunks[last] = c[:len(c)+n]
 	return c[len(c) : len(c) : len(c)+n]
 }
 

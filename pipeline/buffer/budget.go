@@ -36,17 +36,20 @@ func NewBudget(limit int64) (*Budget, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewBudgetOf(s), nil
+	return BudgetOf(s), nil
 }
 
-// NewBudgetOf returns a budget of the buffered memory of a process. It lives as long as
-// the share.
-func NewBudgetOf(s *memory.Share) *Budget {
-	// What is made first is let go of first: idle bodies point at operations, and
-	// these at keys and values.
-	b := &Budget{share: s, bodies: memory.NewShelf[*body](s)}
+// BudgetOf returns the budget of the buffered memory of a process, the same one each time.
+// It lives as long as the share.
+func BudgetOf(s *memory.Share) *Budget { return memory.Only(s, newBudget) }
+
+func newBudget(s *memory.Share) *Budget {
+	b := &Budget{share: s}
+	// What is made first is let go of first: idle operations point at keys and values.
+	// Bodies point at nothing, and cost most to make anew.
 	b.ops = memory.NewPool[cell.Op](s)
 	b.chunks = memory.NewPool[byte](s)
+	b.bodies = memory.NewShelf[*body](s)
 	return b
 }
 
@@ -107,47 +110,121 @@ type demand struct {
 	own       int64 // bytes that are the record's own
 }
 
-// needs returns how much memory is allocated for z, in bytes, while what is outgrown is
-// still held; grows where that is not in chunks alone.
-func (b *Batch) needs(z *demand) (n int64, grows bool) {
-	n = z.own
-	switch last := len(b.chunks) - 1; {
-	case z.bytes > chunkBytes/4:
-		n += int64(z.bytes)
-	case z.bytes > 0 && (last < 0 || cap(b.chunks[last])-len(b.chunks[last]) < z.bytes):
+// alone returns the bytes that are allocated for z with nothing else in the batch.
+func (z *demand) alone() int64 {
+	n := z.large()
+	if z.bytes > 0 && z.bytes <= chunkBytes/4 {
 		n += chunkBytes
 	}
-	switch last := len(b.opChunks) - 1; {
-	case z.ops > chunkOps/4:
-		n += int64(z.ops) * opSize
-	case z.ops > 0 && (last < 0 || cap(b.opChunks[last])-len(b.opChunks[last]) < z.ops):
+	if z.ops > 0 && z.ops <= chunkOps/4 {
 		n += chunkOps * opSize
 	}
-	outside := n
-	var s body
-	if b.body != nil {
-		s = body{b.Store.Mutations, b.Store.Counters, b.body.coalescer}
-	}
-	if room := grown(len(s.mutations), cap(s.mutations), z.mutations); room > cap(s.mutations) {
-		n += int64(room) * mutationSize
-	}
-	if room := grown(len(s.counters)+s.coalescer.Len(), cap(s.counters), z.deltas); room > cap(s.counters) {
-		n += int64(room) * deltaSize
-	}
-	if b.body == nil || z.sums > 0 {
-		n += int64(s.coalescer.Growth(z.sums, z.keys))
-	}
-	return n, n > outside
+	return n + new(Batch).growth(z)
 }
 
-// prepare allocates what needs has counted besides chunks and the record's own.
-func (b *Batch) prepare(z *demand) {
-	before := int64(0)
+// large returns the bytes of z that are in no chunk and in no body.
+func (z *demand) large() int64 {
+	n := z.own
+	if z.bytes > chunkBytes/4 {
+		n += int64(z.bytes)
+	}
+	if z.ops > chunkOps/4 {
+		n += int64(z.ops) * opSize
+	}
+	return n
+}
+
+// room returns how many more elements fit the last of chunks.
+func room[T any](chunks [][]T) int {
+	if len(chunks) == 0 {
+		return 0
+	}
+	last := chunks[len(chunks)-1]
+	return cap(last) - len(last)
+}
+
+// fits reports whether the batch holds all memory that z needs. It is asked for each
+// record.
+func (b *Batch) fits(z *demand) bool {
+	return z.own == 0 && z.bytes <= min(room(b.chunks), chunkBytes/4) && z.ops <= min(room(b.opChunks), chunkOps/4) && b.body != nil &&
+		len(b.Store.Mutations)+z.mutations <= cap(b.Store.Mutations) &&
+		(z.deltas == 0 || len(b.Store.Counters)+b.body.coalescer.Len()+z.deltas <= cap(b.Store.Counters)) &&
+		(z.sums == 0 || b.body.coalescer.Growth(z.sums, z.keys) == 0)
+}
+
+// provide allocates what z needs and the batch does not hold. It reports false where
+// there is no memory for it; then the batch may hold a part of it.
+func (b *Batch) provide(z *demand) bool {
+	if b.body == nil {
+		b.embody()
+	}
+	if n := b.growth(z); n > 0 {
+		if !b.grow(n) {
+			return false
+		}
+		b.prepare(z, n)
+	}
+	var ok bool
+	if b.opChunks, ok = provide(b, b.opChunks, b.budget.ops, z.ops, chunkOps); !ok {
+		return false
+	}
+	if b.chunks, ok = provide(b, b.chunks, b.budget.chunks, z.bytes, chunkBytes); !ok {
+		return false
+	}
+	return b.grow(z.large())
+}
+
+// provide returns chunks with room for n elements in the last one, which has size of
+// them. What is larger than a quarter is in none.
+func provide[T any](b *Batch, chunks [][]T, pool *memory.Pool[T], n, size int) ([][]T, bool) {
+	if n <= room(chunks) || n > size/4 {
+		return chunks, true
+	}
+	if bytes := pool.Bytes(size); b.spare >= bytes {
+		b.spare -= bytes
+		return append(chunks, pool.Get(size)), true
+	}
+	chunk, ok := pool.Take(&b.grant, size)
+	if !ok {
+		return chunks, false
+	}
+	return append(chunks, chunk), true
+}
+
+// grow takes n bytes.
+func (b *Batch) grow(n int64) bool {
+	if b.spare >= n {
+		b.spare -= n
+		return true
+	}
+	return b.grant.Grow(n)
+}
+
+// growth returns the bytes that prepare allocates, while what is outgrown is still held.
+func (b *Batch) growth(z *demand) (n int64) {
+	var c *counters.Coalescer
+	if b.body != nil {
+		c = b.body.coalescer
+	}
+	if room := grown(len(b.Store.Mutations), cap(b.Store.Mutations), z.mutations); room > cap(b.Store.Mutations) {
+		n += int64(room) * mutationSize
+	}
+	if room := grown(len(b.Store.Counters)+c.Len(), cap(b.Store.Counters), z.deltas); room > cap(b.Store.Counters) {
+		n += int64(room) * deltaSize
+	}
+	if c == nil || z.sums > 0 {
+		n += int64(c.Growth(z.sums, z.keys))
+	}
+	return n
+}
+
+// prepare allocates the n bytes that growth has counted, and gives back what is outgrown.
+func (b *Batch) prepare(z *demand, n int64) {
 	if b.body == nil {
 		b.body = &body{coalescer: counters.NewCoalescer()}
-	} else {
-		before = b.size()
+		n -= int64(b.body.coalescer.Held()) // it is there already
 	}
+	before := b.size()
 	b.Store.Mutations = grow(b.Store.Mutations, z.mutations)
 	if sums := b.body.coalescer.Len(); len(b.Store.Counters)+sums+z.deltas > cap(b.Store.Counters) {
 		room := grown(len(b.Store.Counters)+sums, cap(b.Store.Counters), z.deltas)
@@ -156,7 +233,7 @@ func (b *Batch) prepare(z *demand) {
 	if z.sums > 0 {
 		b.body.coalescer.Reserve(z.sums, z.keys)
 	}
-	b.taken += b.size() - before
+	b.grant.Shrink(b.grant.Bytes() - (before + n - b.size()))
 }
 
 // size returns the memory of the batch's body as it is now.
@@ -164,10 +241,18 @@ func (b *Batch) size() int64 {
 	return (&body{b.Store.Mutations, b.Store.Counters, b.body.coalescer}).size()
 }
 
+// used returns the bytes of the body that hold something.
+func (b *Batch) used() int64 {
+	if b.body == nil {
+		return 0
+	}
+	return int64(len(b.Store.Mutations))*mutationSize + int64(len(b.Store.Counters))*deltaSize + int64(b.body.coalescer.Bytes())
+}
+
 // embody gives the batch a body that another has released, where there is one.
 func (b *Batch) embody() {
-	if s, bytes, ok := b.budget.bodies.Get(&b.grant); ok {
-		b.body, b.taken = s, b.taken+bytes
+	if s, _, ok := b.budget.bodies.Get(&b.grant, b.want); ok {
+		b.body = s
 		b.Store.Mutations, b.Store.Counters = s.mutations, s.counters
 	}
 }
@@ -178,15 +263,12 @@ func (b *Batch) disembody() {
 	if s == nil {
 		return
 	}
-	if b.large {
-		clear(b.Store.Mutations)
-		clear(b.Store.Counters)
-	}
+	clear(b.Store.Mutations) // they point at chunks, which may be let go of first
+	clear(b.Store.Counters)
 	s.mutations, s.counters = b.Store.Mutations[:0], b.Store.Counters[:0]
 	s.coalescer.Reset()
 	bytes := s.size()
 	b.Store.Mutations, b.Store.Counters, b.body = nil, nil, nil
-	b.taken -= bytes
 	b.budget.bodies.Return(&b.grant, s, bytes)
 }
 
@@ -205,6 +287,6 @@ func (b *Batch) free() {
 	clear(b.chunks)
 	clear(b.opChunks)
 	b.chunks, b.opChunks = b.chunks[:0], b.opChunks[:0]
-	b.large, b.taken = false, 0
+	b.large, b.spare = false, 0
 	b.grant.Release()
 }

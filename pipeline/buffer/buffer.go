@@ -38,13 +38,13 @@ const (
 	DefaultMaxAge = time.Second
 )
 
-// chargeStep is how much a buffer takes from the budget at once, so that the
-// budget's lock is not taken for each record.
-const chargeStep = 64 << 10
-
 // ErrFull asks to take the batch and to add the record again: there is no memory
 // for it beside what is buffered, or it must not share a batch with it.
 var ErrFull = errors.New("buffer: full")
+
+// ErrNoMemory is the ErrFull of a buffer that could go on if there were more memory:
+// who has batches under way may wait for the end of one and add the record again.
+var ErrNoMemory = fmt.Errorf("%w: no memory", ErrFull)
 
 // Options configures a Buffer. A nil *Options and zero fields mean the defaults,
 // except Budget.
@@ -430,45 +430,32 @@ func (b *Buffer) cover(offset int64) {
 	b.next = offset + 1
 }
 
-// reserve makes sure that the memory for z is there, and that all of it that is no
-// chunk is allocated. Its error is ErrFull where something is buffered, which has to
+// reserve makes sure that the memory for z is there, and that all of it but what is
+// large is allocated. Its error is ErrNoMemory where something is buffered, which has to
 // go first.
 func (b *Buffer) reserve(ctx context.Context, z *demand) error {
 	c := b.cur
-	if c.body == nil {
-		c.embody()
+	if c.fits(z) || c.provide(z) {
+		return nil
 	}
-	need, grows := c.needs(z)
-	if over := c.taken + need - c.grant.Bytes(); over > 0 && !c.grant.Grow(max(over, chargeStep)) && !c.grant.Grow(over) {
-		if !c.empty() {
-			return ErrFull
-		}
-		if err := b.await(ctx, z); err != nil {
-			return err
-		}
-		grows = true
+	if !c.empty() {
+		return ErrNoMemory
 	}
-	if grows {
-		c.prepare(z)
-	}
-	c.taken += z.own
-	return nil
-}
-
-// await waits for the memory that z needs of an empty batch. The batch holds none
-// meanwhile: others may wait for just that.
-func (b *Buffer) await(ctx context.Context, z *demand) error {
-	c := b.cur
+	// The batch holds nothing meanwhile: others may wait for just that.
 	c.free()
 	begun := time.Now()
-	var err error
-	need, _ := c.needs(z)
-	c.grant, err = b.budget.share.Acquire(ctx, need, b.lent, nil)
+	need := z.alone()
+	grant, err := b.budget.share.Acquire(ctx, need, b.lent, nil)
 	b.waited += time.Since(begun)
 	if err != nil {
 		c.grant = b.budget.share.Empty()
+		return err
 	}
-	return err
+	c.grant, c.spare = grant, need
+	if !c.provide(z) {
+		panic(fmt.Sprintf("buffer: %d bytes were granted and do not suffice", need))
+	}
+	return nil
 }
 
 // Lent says how many bytes of the budget the records that are being added hold
@@ -512,6 +499,7 @@ func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.P
 	}
 	c.Store.Advance(s, partition, from, c.Progress)
 	b.cur = b.budget.batch()
+	b.cur.want = c.used()
 	return c
 }
 

@@ -395,8 +395,8 @@ func TestRandomUse(t *testing.T) {
 				t.Fatalf("Got %d bytes used and %d idle of a budget of %d", used, idle, budget.Limit())
 			}
 			for _, batch := range append(held[:len(held):len(held)], b.cur) {
-				if got := batch.memory(); got > batch.taken || batch.taken > batch.grant.Bytes() {
-					t.Fatalf("Got %d bytes of memory, %d taken, %d granted", got, batch.taken, batch.grant.Bytes())
+				if got := batch.memory(); got+batch.spare > batch.grant.Bytes() || batch.Bytes > batch.grant.Bytes() {
+					t.Fatalf("Got %d bytes of memory, %d of content, %d spare, %d granted", got, batch.Bytes, batch.spare, batch.grant.Bytes())
 				}
 			}
 		}

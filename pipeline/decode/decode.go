@@ -9,7 +9,8 @@
 // those are spelled as JSON does.
 //
 // A decoder does no I/O. Where a payload names a schema that is not there yet,
-// Decode returns a *Pending, whose Fetch asks Schemas under the caller's context.
+// Decode returns a *Pending, whose Fetch asks Schemas under the caller's context. So it
+// does where what a payload unfolds to takes memory that is not free.
 //
 // A Fields is immutable and may be shared. A Decoder belongs to one goroutine;
 // what it hands out is valid until its next Decode, provided that the payload is
@@ -19,7 +20,11 @@
 // number stays the text that the payload has.
 package decode
 
-import "fmt"
+import (
+	"fmt"
+
+	"sluice/pipeline/memory"
+)
 
 // Kind is what a Value is.
 type Kind uint8
@@ -89,6 +94,14 @@ type Decoder interface {
 	// errors are *Error, and *Pending before any document. Documents before the
 	// error have been emitted.
 	Decode(payload []byte, emit func(*Document) error) error
+}
+
+// Unpacker is a Decoder that may hold memory of Options.Memory.
+type Unpacker interface {
+	// Yield hands over what it holds, which may be nothing. Otherwise the caller
+	// releases it once nothing refers to the Decoder and its Document any more: they
+	// know the values of the last Decode, which are in that memory.
+	Yield() memory.Grant
 }
 
 // Error says where a payload breaks the rules of its format.

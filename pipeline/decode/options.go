@@ -1,10 +1,13 @@
 package decode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"sluice/pipeline/memory"
 )
 
 // The formats.
@@ -84,6 +87,10 @@ type Options struct {
 	// MaxBytes bounds a decompressed payload, and what the blocks of a container
 	// unfold to. 0 = DefaultMaxBytes.
 	MaxBytes int
+	// Memory is what payloads with a Compression unfold to, where that is more than
+	// 256 KiB; it has LargestPayload of MaxBytes at least. The decoder is an Unpacker.
+	// nil = it is not counted.
+	Memory *memory.Share
 }
 
 // OptionError is a mistake in Options.
@@ -137,6 +144,8 @@ func (o *Options) Validate() error {
 	switch {
 	case o.MaxBytes < 0:
 		return bad("max_bytes", "%d is negative", o.MaxBytes)
+	case o.Memory != nil && int64(o.maxBytes()) > LargestPayload(o.Memory):
+		return bad("max_bytes", "%d, and memory has %d for one payload", o.maxBytes(), LargestPayload(o.Memory))
 	case o.MaxBytes > 0 && !o.compressed() && o.Framing != framingContainer:
 		return bad("max_bytes", "bounds what is decompressed, and there is no compression")
 	}
@@ -218,6 +227,15 @@ func (o *Options) validateProtobuf(bad func(option, reason string, a ...any) err
 func (o *Options) Registered() bool {
 	return o.Framing == framingConfluent && (o.Format == formatAvro || o.Format == formatProtobuf)
 }
+
+// maxBytes is the bound in force.
+func (o *Options) maxBytes() int { return cmp.Or(o.MaxBytes, DefaultMaxBytes) }
+
+// LargestPayload returns the largest payload, unfolded, that a share has memory for.
+func LargestPayload(s *memory.Share) int64 { return s.Limit() - unpackSlack }
+
+// Unpacks reports whether what payloads unfold to is of Memory.
+func (o *Options) Unpacks() bool { return o.compressed() }
 
 func (o *Options) compressed() bool {
 	return o.Compression != "" && o.Compression != compressionNone

@@ -46,17 +46,31 @@ type Schemas interface {
 }
 
 // Pending is the error of a Decode that lacks a schema which has to be fetched
-// first. It says nothing of the payload: decode that again after Fetch.
+// first, or memory. It says nothing of the payload: decode that again after Fetch.
 type Pending struct {
-	ID      int
+	ID      int // of the schema; 0 = memory is missing
+	Bytes   int // of memory that is missing; 0 = a schema is
 	schemas Schemas
+	memory  func(ctx context.Context) error
 }
 
 // Error names the schema.
-func (p *Pending) Error() string { return fmt.Sprintf("schema %d has to be fetched", p.ID) }
+func (p *Pending) Error() string {
+	if p.memory != nil {
+		return fmt.Sprintf("%d bytes of memory have to be waited for", p.Bytes)
+	}
+	return fmt.Sprintf("schema %d has to be fetched", p.ID)
+}
 
-// Fetch gets the schema, as Schemas.Fetch.
-func (p *Pending) Fetch(ctx context.Context) error { return p.schemas.Fetch(ctx, p.ID) }
+// Fetch gets the schema, as Schemas.Fetch. Or it waits for the memory, which the decoder
+// has then until its Yield; its error is the context's. Who waits must hold no memory
+// of a share behind (pipeline/memory).
+func (p *Pending) Fetch(ctx context.Context) error {
+	if p.memory != nil {
+		return p.memory(ctx)
+	}
+	return p.schemas.Fetch(ctx, p.ID)
+}
 
 // frameBytes is the length of what Confluent's serializers write before a value:
 // a zero and the schema's id, 4 bytes big-endian.

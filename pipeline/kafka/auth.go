@@ -93,7 +93,10 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 		req := kmsg.NewPtrSASLAuthenticateRequest()
 		req.Version, req.SASLAuthBytes = 1, state
 		resp, err := s.ask(c, req)
-		if err != nil {
+		switch {
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return failed(fmt.Errorf("%w: %w", errHungUp, err)) // as Kafka before 1.0 did
+		case err != nil:
 			return failed(err)
 		}
 		r := resp.(*kmsg.SASLAuthenticateResponse)

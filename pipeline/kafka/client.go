@@ -44,6 +44,10 @@ type Options struct {
 	// Logger gets changes of state: a broker lost, a leader moved, a
 	// rebalance. nil discards them.
 	Logger *slog.Logger
+
+	// watch stands between each connection and who uses it, where a test looks at what
+	// becomes of them.
+	watch func(c *trackedConn) net.Conn
 }
 
 // Validate reports what is missing or contradictory.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -41,6 +42,9 @@ var errBomb = errors.New("decompresses to more than the bound")
 // Safe for concurrent use.
 type codecs struct {
 	limit int // decompressed bytes of one record batch
+	// slots bounds the decompressors at work, whose scratch is not counted, to one a
+	// core: more are no faster. Who has one waits for nothing.
+	slots chan struct{}
 	zstd  *zstd.Decoder
 	gzips sync.Pool // of *gzip.Reader
 	lz4s  sync.Pool // of *lz4.Reader
@@ -60,7 +64,7 @@ func newCodecs(limit int) (*codecs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &codecs{limit: limit, zstd: d}, nil
+	return &codecs{limit: limit, slots: make(chan struct{}, runtime.GOMAXPROCS(0)), zstd: d}, nil
 }
 
 func (cs *codecs) close() { cs.zstd.Close() }
@@ -79,7 +83,9 @@ func (cs *codecs) decompress(b *Batch, codec int16, src []byte, count int) ([]by
 	if err := a.grow(size + zstdSlack); err != nil {
 		return nil, err
 	}
+	cs.slots <- struct{}{}
 	err := cs.decompressInto(a, codec, src)
+	<-cs.slots
 	if err != nil {
 		b.putArena(a.buf)
 		return nil, err

@@ -57,7 +57,11 @@ func (s *connSet) dial(ctx context.Context, network, address string) (net.Conn, 
 		return nil, ErrClosed
 	}
 	s.conns[raw] = struct{}{}
-	return &trackedConn{Conn: c, raw: raw, set: s, address: address, auth: auth}, nil
+	tracked := &trackedConn{Conn: c, raw: raw, set: s, address: address, auth: auth}
+	if s.o.watch != nil {
+		return s.o.watch(tracked), nil
+	}
+	return tracked, nil
 }
 
 // secure encrypts and authenticates a new connection. Its session is nil where it

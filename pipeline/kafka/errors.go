@@ -197,6 +197,13 @@ var codeNames = map[code]string{
 	codeInconsistentTopicID:      "INCONSISTENT_TOPIC_ID",
 }
 
+// Temporary reports whether err is what brokers that are there have answered, and may
+// answer otherwise later: a leader that is being elected, a coordinator that loads.
+func Temporary(err error) bool {
+	e := code(0)
+	return errors.As(err, &e) && e.temporary()
+}
+
 // name is the protocol's name of the code, in lower case with underscores: a
 // metric label.
 func (c code) name() string {

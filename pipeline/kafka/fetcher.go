@@ -149,7 +149,7 @@ func (c *Client) NewFetcher(o *FetchOptions) *Fetcher {
 		nodes:   make(map[int32]*leaderNode),
 		ids:     make(map[string][16]byte),
 	}
-	f.mem = newFetchMemory(f.o.Memory)
+	f.mem = fetchMemoryOf(f.o.Memory)
 	for topic, id := range f.o.TopicIDs {
 		f.ids[topic] = id
 	}
@@ -233,7 +233,6 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	for _, r := range readers {
 		r.stop(fmt.Errorf("read %s/%d: fetcher has stopped: %w", r.topic, r.partition, ErrClosed))
 	}
-	f.mem.close()
 	return err
 }
 

@@ -6,9 +6,9 @@ import (
 	"sluice/pipeline/memory"
 )
 
-// DefaultMemoryBytes is the budget of a Fetcher that is given none: 96 MiB of it are
-// fetched, and as many decoded.
-const DefaultMemoryBytes = 384 << 20
+// DefaultMemoryBytes is the budget of a Fetcher that is given none: a sixth of it is
+// fetched, and as much decoded.
+const DefaultMemoryBytes = 512 << 20
 
 // fetchMemory is what a Fetcher allocates from: everything whose size the log decides.
 type fetchMemory struct {
@@ -19,29 +19,24 @@ type fetchMemory struct {
 	headers *memory.Pool[Header]
 }
 
-// newFetchMemory returns the pools of b, which close ends; nil is a budget of its own.
-func newFetchMemory(b *memory.Budget) *fetchMemory {
+// fetchMemoryOf returns the pools of b, the same ones each time: what one Fetcher leaves
+// idle is the next one's. nil is a budget of its own.
+func fetchMemoryOf(b *memory.Budget) *fetchMemory {
 	if b == nil {
 		var err error
 		if b, err = memory.New(DefaultMemoryBytes); err != nil {
 			panic("kafka: the default memory is no budget: " + err.Error())
 		}
 	}
-	return &fetchMemory{
-		budget:  b,
-		raw:     memory.NewPool[byte](b.Fetched()),
-		arenas:  memory.NewPool[byte](b.Decoded()),
-		records: memory.NewPool[Record](b.Decoded()),
-		headers: memory.NewPool[Header](b.Decoded()),
-	}
-}
-
-// close lets go of what is idle.
-func (m *fetchMemory) close() {
-	m.raw.Close()
-	m.arenas.Close()
-	m.records.Close()
-	m.headers.Close()
+	return memory.Only(b.Fetched(), func(fetched *memory.Share) *fetchMemory {
+		return &fetchMemory{
+			budget:  b,
+			raw:     memory.NewPool[byte](fetched),
+			arenas:  memory.NewPool[byte](b.Decoded()),
+			records: memory.NewPool[Record](b.Decoded()),
+			headers: memory.NewPool[Header](b.Decoded()),
+		}
+	})
 }
 
 // flight is a fetch request under way, with the memory that its partitions were granted

@@ -191,7 +191,7 @@ func TestGiantBatchPassesAlone(t *testing.T) {
 				if err := p.Produce(testContext(t), "t", msgs...); err != nil {
 					t.Fatal(err)
 				}
-				m := newMemory(t, 1<<20)
+				m := newMemory(t, 3<<19)
 				f := startFetcher(t, c, &FetchOptions{Memory: m})
 				var reading sync.WaitGroup
 				for n := range int32(3) {

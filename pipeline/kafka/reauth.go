@@ -36,6 +36,7 @@ type authSession struct {
 
 	mu       sync.Mutex // guards below
 	renewAt  time.Time  // zero = never
+	until    time.Time  // the broker ends the session no earlier
 	open     int        // requests whose answer has not been read
 	requests frames
 	answers  frames
@@ -53,13 +54,14 @@ func (s *authSession) granted(started time.Time, lifetime time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if lifetime <= 0 {
-		s.renewAt = time.Time{}
+		s.renewAt, s.until = time.Time{}, time.Time{}
 		return
 	}
+	s.until = started.Add(lifetime)
 	// The broker counts from the end of the exchange, and Java's clients begin
 	// anew at 85 % to 95 % of it.
 	margin := max(lifetime/100*15, min(reauthMargin, lifetime/2))
-	s.renewAt = started.Add(lifetime - margin)
+	s.renewAt = s.until.Add(-margin)
 	if least := time.Now().Add(reauthGap); s.renewAt.Before(least) {
 		s.renewAt = least
 	}
@@ -71,6 +73,14 @@ func (s *authSession) due() (due bool, open int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.renewAt.IsZero() && !s.requests.within() && !time.Now().Before(s.renewAt), s.open
+}
+
+// ends returns when the connection is to be authenticated again, zero for never, and when
+// the broker ends its session at the earliest.
+func (s *authSession) ends() (renewAt, until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.renewAt, s.until
 }
 
 // writes notes what is about to be written.
@@ -100,13 +110,14 @@ func (c *trackedConn) renew() error {
 	if !due {
 		return nil
 	}
+	_, until := c.auth.ends()
 	ctx, cancel := context.WithTimeout(context.Background(), c.set.o.DialTimeout)
 	defer cancel()
 	for open > 0 {
 		select {
 		case <-c.auth.idle:
 		case <-ctx.Done():
-			return fmt.Errorf("broker %s, %v: %d requests are unanswered, and its session ends", c.address, c.set.o.SASL, open)
+			return fmt.Errorf("broker %s, %v: %d requests are unanswered, and its session ends at %s", c.address, c.set.o.SASL, open, until.Format(time.RFC3339Nano))
 		}
 		_, open = c.auth.due()
 	}

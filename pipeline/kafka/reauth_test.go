@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,6 +40,14 @@ func (s *sessions) dial(dial func(ctx context.Context, network, addr string) (ne
 	}
 }
 
+// set changes how long sessions are from now on, whatever the broker says, and how late it
+// looks at requests.
+func (s *sessions) set(lifetime, stall time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lifetime, s.stall = lifetime, stall
+}
+
 // sessionConn sees the requests of a client.
 type sessionConn struct {
 	net.Conn
@@ -48,11 +55,32 @@ type sessionConn struct {
 	buf    []byte
 	shaken time.Time
 	end    time.Time
+	gone   bool // the broker has ended it
+}
+
+// hangUp is a broker that reads b and ends the connection. The lock is held.
+func (c *sessionConn) hangUp(b []byte) (int, error) {
+	c.gone = true
+	time.AfterFunc(c.s.stall, func() { _ = c.Close() })
+	return len(b), nil
+}
+
+func (c *sessionConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.s.mu.Lock()
+	defer c.s.mu.Unlock()
+	if c.gone {
+		return 0, io.EOF
+	}
+	return n, err
 }
 
 func (c *sessionConn) Write(b []byte) (int, error) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	if c.gone {
+		return len(b), nil
+	}
 	now := time.Now()
 	c.buf = append(c.buf, b...)
 	for len(c.buf) >= 6 {
@@ -60,7 +88,7 @@ func (c *sessionConn) Write(b []byte) (int, error) {
 		case kmsg.SASLHandshake:
 			if !c.shaken.IsZero() && now.Sub(c.shaken) < time.Second {
 				c.s.hasty++
-				return 0, errors.Join(net.ErrClosed, c.Conn.Close())
+				return c.hangUp(b)
 			}
 			c.shaken = now
 			c.s.authentications++
@@ -69,7 +97,7 @@ func (c *sessionConn) Write(b []byte) (int, error) {
 		default:
 			if now.Add(c.s.stall).After(c.end) {
 				c.s.ended++
-				return 0, errors.Join(net.ErrClosed, c.Conn.Close())
+				return c.hangUp(b)
 			}
 		}
 		size := 4 + int(binary.BigEndian.Uint32(c.buf))

@@ -132,7 +132,7 @@ func testMemoryBatch(m *fetchMemory) *Batch {
 // decodeAll runs a chunk over buf as a reader does. The batches are not
 // released.
 func decodeAll(cs *codecs, buf []byte, from int64, aborted ...abortedTxn) (out []*Batch, d decoded, need int, err error) {
-	m := newFetchMemory(nil)
+	m := fetchMemoryOf(nil)
 	c := testChunk(m, buf, from, aborted...)
 	need, err = c.scan()
 	for c.at < len(c.buf) {
@@ -394,12 +394,12 @@ func TestXerialSnappy(t *testing.T) {
 		t.Fatal(err)
 	}
 	cs := testCodecs(t, 1<<20)
-	got, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecSnappy, raw, 1)
+	got, err := cs.decompress(testMemoryBatch(fetchMemoryOf(nil)), codecSnappy, raw, 1)
 	if err != nil || string(got) != "hello world" {
 		t.Errorf("Got %q and %v", got, err)
 	}
 	for n := range len(raw) {
-		if got, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecSnappy, raw[:n], 1); err == nil && n != xerialHeaderLen && n != 28 {
+		if got, err := cs.decompress(testMemoryBatch(fetchMemoryOf(nil)), codecSnappy, raw[:n], 1); err == nil && n != xerialHeaderLen && n != 28 {
 			t.Errorf("%d bytes: Got %q and no error", n, got)
 		}
 	}
@@ -420,7 +420,7 @@ func TestUnfolded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b := testMemoryBatch(newFetchMemory(nil))
+		b := testMemoryBatch(fetchMemoryOf(nil))
 		body := raw[batchHeaderLen:]
 		out, err := cs.decompress(b, n, body, 1)
 		if err != nil {
@@ -472,15 +472,15 @@ func TestZstdWindow(t *testing.T) {
 	}
 	const limit = 1 << 10
 	cs := testCodecs(t, limit)
-	if got, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecZstd, streamed(8<<20, limit), 1); err != nil || len(got) != limit {
+	if got, err := cs.decompress(testMemoryBatch(fetchMemoryOf(nil)), codecZstd, streamed(8<<20, limit), 1); err != nil || len(got) != limit {
 		t.Errorf("Got %d bytes and %v, want %d", len(got), err, limit)
 	}
 	for _, size := range []int{limit + 1, 16 << 20} {
-		if _, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecZstd, streamed(8<<20, size), 1); !errors.Is(err, errBomb) {
+		if _, err := cs.decompress(testMemoryBatch(fetchMemoryOf(nil)), codecZstd, streamed(8<<20, size), 1); !errors.Is(err, errBomb) {
 			t.Errorf("%d bytes: Got %v, want a bomb", size, err)
 		}
 	}
-	if _, err := cs.decompress(testMemoryBatch(newFetchMemory(nil)), codecZstd, streamed(16<<20, limit), 1); err == nil || !strings.Contains(err.Error(), "window") {
+	if _, err := cs.decompress(testMemoryBatch(fetchMemoryOf(nil)), codecZstd, streamed(16<<20, limit), 1); err == nil || !strings.Contains(err.Error(), "window") {
 		t.Errorf("Got %v, want the window named", err)
 	}
 }
@@ -857,7 +857,7 @@ func BenchmarkDecode(b *testing.B) {
 				b.Fatal(err)
 			}
 			cs := testCodecs(b, 64<<20)
-			f := &Fetcher{c: &Client{codecs: cs}, mem: newFetchMemory(nil)}
+			f := &Fetcher{c: &Client{codecs: cs}, mem: fetchMemoryOf(nil)}
 			r := &PartitionReader{f: f, topic: "t", node: anyNode, replica: anyNode}
 			b.SetBytes(int64(len(raw)))
 			b.ReportAllocs()

@@ -166,14 +166,16 @@ func (p *Plan) MayWrite(table string) bool {
 		slices.ContainsFunc(p.rollups, func(r rollup) bool { return store.CanonicalName(r.table) == table })
 }
 
-// MayIncrement reports whether a rule or a rollup increments counters in a family of a
-// table, or of tables by names of which the table's could be one.
-func (p *Plan) MayIncrement(table, family string) bool {
+// MayCount reports whether a rule or a rollup increments counters in a family of a
+// table, or appends to it, which in a DISTINCT family counts different values; or does
+// so in tables by names of which the table's could be one.
+func (p *Plan) MayCount(table, family string) bool {
 	table = store.CanonicalName(table)
 	return slices.ContainsFunc(p.rules, func(r rule) bool {
-		return r.mayWrite(table) && slices.ContainsFunc(r.adds, func(a add) bool { return a.family == family })
+		return r.mayWrite(table) && (slices.ContainsFunc(r.adds, func(a add) bool { return a.family == family }) ||
+			slices.ContainsFunc(r.appends, func(a put) bool { return a.family == family }))
 	}) || slices.ContainsFunc(p.rollups, func(r rollup) bool {
-		return r.distinct == nil && store.CanonicalName(r.table) == table &&
+		return store.CanonicalName(r.table) == table &&
 			slices.ContainsFunc(r.buckets, func(b rollupBucket) bool { return b.family == family })
 	})
 }

@@ -277,7 +277,7 @@ func TestMayWrite(t *testing.T) {
 	}
 }
 
-func TestMayIncrement(t *testing.T) {
+func TestMayCount(t *testing.T) {
 	t.Parallel()
 	count := mapping.IncrementSpec{Family: "c", Qualifier: `"n"`}
 	p, err := mapping.Compile(&mapping.Spec{
@@ -285,6 +285,7 @@ func TestMayIncrement(t *testing.T) {
 		Rules: []mapping.RuleSpec{
 			{Table: "fixed", Row: "a", Increment: []mapping.IncrementSpec{count}},
 			{Table: "day_{a}", Row: "a", Increment: []mapping.IncrementSpec{count}},
+			{Table: "fixed", Row: "a", Append: map[string]map[string]string{"u": {"users": "a"}}},
 			{Table: "put", Row: "a", Put: map[string]map[string]string{"c": {"q": "a"}}},
 		},
 		Rollups: []mapping.RollupSpec{
@@ -296,12 +297,12 @@ func TestMayIncrement(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at, want := range map[[2]string]bool{
-		{"fixed", "c"}: true, {"default:fixed", "c"}: true, {"fixed", "d"}: false, {"other:fixed", "c"}: false,
+		{"fixed", "c"}: true, {"default:fixed", "c"}: true, {"fixed", "d"}: false, {"fixed", "u"}: true, {"day_1", "u"}: false, {"other:fixed", "c"}: false,
 		{"day_1", "c"}: true, {"day_1", "d"}: false, {"day", "c"}: false, {"put", "c"}: false,
-		{"rolled", counters.Day.Family(false)}: true, {"rolled", counters.Hour.Family(true)}: false, {"rolled", counters.Hour.Family(false)}: false,
+		{"rolled", counters.Day.Family(false)}: true, {"rolled", counters.Hour.Family(true)}: true, {"rolled", counters.Hour.Family(false)}: false,
 	} {
-		if got := p.MayIncrement(at[0], at[1]); got != want {
-			t.Errorf("MayIncrement%q = %t, want %t", at, got, want)
+		if got := p.MayCount(at[0], at[1]); got != want {
+			t.Errorf("MayCount%q = %t, want %t", at, got, want)
 		}
 	}
 }

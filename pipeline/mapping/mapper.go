@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/pipeline/decode"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -43,6 +44,7 @@ func Classes() []string {
 // Mapper maps records by a Plan. It is made for one goroutine.
 type Mapper struct {
 	plan    *Plan
+	memory  *memory.Share // of the decoder; nil = none
 	decoder decode.Decoder
 	emit    func(*decode.Document) error
 	out     Output
@@ -66,13 +68,32 @@ type Mapper struct {
 	time   int64
 }
 
-// NewMapper returns a Mapper of p.
+// NewMapper returns a Mapper of p, which does not count the memory that payloads unfold to.
 func (p *Plan) NewMapper() *Mapper {
-	d, err := decode.New(p.decode, p.fields)
+	m, err := p.NewMapperIn(nil)
 	if err != nil {
 		panic("mapping: a compiled plan has no decoder: " + err.Error()) // Compile made one
 	}
-	m := &Mapper{plan: p, decoder: d, dates: make([]dateCache, len(p.dates)), tables: make([]string, len(p.rules)), topic: []byte{}}
+	return m
+}
+
+// Unpacks reports whether payloads are decompressed (DecodeSpec.Unpacks).
+func (p *Plan) Unpacks() bool { return p.decode.Unpacks() }
+
+// NewMapperIn returns a Mapper of p that takes the memory of what payloads unfold to out of
+// s, where that is more than a little (decode.Options.Memory); nil does not count it. Its
+// Map may return a *decode.Pending for that, and it is to be Released after each record.
+// Its error says that s has too little for one payload.
+func (p *Plan) NewMapperIn(s *memory.Share) (*Mapper, error) {
+	o := *p.decode
+	if o.Unpacks() {
+		o.Memory = s
+	}
+	d, err := decode.New(&o, p.fields)
+	if err != nil {
+		return nil, err
+	}
+	m := &Mapper{plan: p, memory: s, decoder: d, dates: make([]dateCache, len(p.dates)), tables: make([]string, len(p.rules)), topic: []byte{}}
 	for i := range p.rollups {
 		m.buckets = append(m.buckets, make([]bucketCache, len(p.rollups[i].buckets))...)
 	}
@@ -80,7 +101,36 @@ func (p *Plan) NewMapper() *Mapper {
 	for _, l := range p.loops {
 		m.loops = append(m.loops, loopState{elements: decode.NewElements(l.fields)})
 	}
-	return m
+	return m, nil
+}
+
+// What a Mapper keeps from a record for the next one, in bytes made and in mutations. More
+// is rare, and would stay in memory for each partition that ever had it.
+const (
+	maxKeptBytes     = 256 << 10
+	maxKeptMutations = 1024
+)
+
+// Release ends the last Output, and gives back the memory that it took.
+func (m *Mapper) Release() {
+	if d, ok := m.decoder.(decode.Unpacker); ok {
+		if held := d.Yield(); held.Bytes() > 0 {
+			fresh, err := m.plan.NewMapperIn(m.memory)
+			if err != nil {
+				panic("mapping: a plan that had a decoder has none: " + err.Error())
+			}
+			*m = *fresh // nothing refers to the last record
+			m.emit = m.document
+			held.Release()
+			return
+		}
+	}
+	if cap(m.buf) > maxKeptBytes {
+		m.buf = nil
+	}
+	if cap(m.out.Mutations) > maxKeptMutations {
+		m.out.Mutations, m.out.Records, m.checks, m.conds, m.ends = nil, nil, nil, nil, nil
+	}
 }
 
 // Map returns what r becomes: the mutations of all its documents, in order. Its

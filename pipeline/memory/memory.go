@@ -2,9 +2,14 @@
 // records: one Budget of bytes in three shares, through which every record goes in
 // this order.
 //
-//	fetched   1/4  record batches as the broker sent them, and what is asked for
-//	decoded   1/4  what they unfold to, and the records and headers that lie in it
-//	buffered  1/2  what records became, until the store has it
+//	fetched   1/6  record batches as the broker sent them, and what is asked for
+//	decoded   1/6  what they unfold to, and the records and headers that lie in it
+//	buffered  2/3  what records became, until the store has it
+//
+// Where payloads are packed inside their records there is a fourth, before the last,
+// which is half then:
+//
+//	unpacked  1/6  what the payload unfolds to of a record that is being mapped
 //
 // # What is counted
 //
@@ -14,7 +19,7 @@
 // allocated, or granted, that would not fit beside them. So two sums are never above the limit:
 // the grants, and the slices, used and idle. What does not grow with the records is
 // not counted: the scratch of decompressors (one a core), what a fetch answer says
-// beside its records, a mapper's document.
+// beside its records, a mapper's document, payloads that unfold to little.
 //
 // # One item larger than its share
 //
@@ -35,19 +40,23 @@
 //   - Who waits for decoded memory holds fetched memory and no batch that is being
 //     decoded: what was decoded before is handed out first. Batches that were handed
 //     out come back once they are mapped, which waits for buffered memory only.
-//   - Who waits for buffered memory holds decoded memory and has an empty buffer: what
-//     was buffered before is handed to the store first. What the store has comes back
+//   - Who waits for unpacked memory holds decoded memory, and neither unpacked memory nor
+//     a buffer, which is handed to the store first.
+//   - Who waits for buffered memory holds decoded and unpacked memory and has an empty
+//     buffer: what was buffered before is handed to the store first. What the store has comes back
 //     when it is applied, or has failed, and a buffer that is filled no further is
-//     handed over at its age. Neither waits for memory.
+//     handed over at its age. Neither waits for memory. A partition that finds no memory
+//     while the store has batches of it waits for one of these, with its buffer, and hands
+//     that over where the store has none.
 //
-// So the last share always empties by itself, then the one before it, then the first:
+// So the last share always empties by itself, then the one before it, and so on:
 // the oldest waiter of each is served in the end, whatever fits its share. An item
 // that is larger waits for its own share first, and for the next one second, which is
 // the same order. It cannot block what it waits for: with all of the fetched memory
 // it is the only chunk there is, so that nobody else waits for decoded memory; with
 // all of the decoded memory it is the only batch, so that nobody else waits for
 // buffered memory. What it has borrowed from the share it waits for next is taken off
-// what it may ask for there (the own of Ask).
+// what it may ask for there (the own of Ask). The unpacked share lends and borrows nothing.
 package memory
 
 import (
@@ -55,6 +64,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 )
@@ -67,19 +77,33 @@ const MinBytes = 64
 type Budget struct {
 	limit                      int64
 	fetched, decoded, buffered *Share
+	unpacked                   *Share // nil = none
 	partitions                 atomic.Int64
 }
 
-// New returns a budget of limit bytes. Its error says that limit is below MinBytes.
-func New(limit int64) (*Budget, error) {
+// New returns a budget of limit bytes, for payloads that are not packed: what such unfold
+// to is not counted. Its error says that limit is below MinBytes.
+func New(limit int64) (*Budget, error) { return makeBudget(limit, false) }
+
+// NewUnpacking returns a budget of limit bytes with a share for what payloads unfold to.
+// Its error is New's.
+func NewUnpacking(limit int64) (*Budget, error) { return makeBudget(limit, true) }
+
+func makeBudget(limit int64, unpacking bool) (*Budget, error) {
 	if limit < MinBytes {
 		return nil, fmt.Errorf("memory: a budget of %d bytes, must be %d at least", limit, MinBytes)
 	}
 	mu := new(sync.Mutex)
 	b := &Budget{limit: limit}
-	b.buffered = &Share{mu: mu, name: "buffered", limit: limit - 2*(limit/4), eager: true}
-	b.decoded = &Share{mu: mu, name: "decoded", limit: limit / 4, next: b.buffered}
-	b.fetched = &Share{mu: mu, name: "fetched", limit: limit / 4, next: b.decoded}
+	sixth := (limit + 5) / 6
+	rest := limit - 2*sixth
+	if unpacking {
+		b.unpacked = &Share{mu: mu, name: "unpacked", limit: sixth, eager: true}
+		rest -= sixth
+	}
+	b.buffered = &Share{mu: mu, name: "buffered", limit: rest, eager: true}
+	b.decoded = &Share{mu: mu, name: "decoded", limit: sixth, next: b.buffered}
+	b.fetched = &Share{mu: mu, name: "fetched", limit: sixth, next: b.decoded}
 	return b, nil
 }
 
@@ -90,7 +114,11 @@ func (b *Budget) Limit() int64 { return b.limit }
 func (b *Budget) Used() int64 {
 	b.fetched.mu.Lock()
 	defer b.fetched.mu.Unlock()
-	return b.fetched.used + b.decoded.used + b.buffered.used
+	n := b.fetched.used + b.decoded.used + b.buffered.used
+	if b.unpacked != nil {
+		n += b.unpacked.used
+	}
+	return n
 }
 
 // Fetched returns the share of what brokers were asked for and have sent.
@@ -99,11 +127,19 @@ func (b *Budget) Fetched() *Share { return b.fetched }
 // Decoded returns the share of decoded records.
 func (b *Budget) Decoded() *Share { return b.decoded }
 
+// Unpacked returns the share of what payloads unfold to; nil where that is not counted.
+func (b *Budget) Unpacked() *Share { return b.unpacked }
+
 // Buffered returns the share of what the store is to have.
 func (b *Budget) Buffered() *Share { return b.buffered }
 
-// Shares returns the three shares in order.
-func (b *Budget) Shares() []*Share { return []*Share{b.fetched, b.decoded, b.buffered} }
+// Shares returns the three or four shares in order.
+func (b *Budget) Shares() []*Share {
+	if b.unpacked == nil {
+		return []*Share{b.fetched, b.decoded, b.buffered}
+	}
+	return []*Share{b.fetched, b.decoded, b.unpacked, b.buffered}
+}
 
 // Join notes that one more partition lives on the budget; Leave that it does no more.
 func (b *Budget) Join() { b.partitions.Add(1) }
@@ -130,6 +166,26 @@ type Share struct {
 	idle    int64     // of slices that wait in pools
 	pools   []idler   // that have them
 	waiting list.List // of *Ticket
+
+	making sync.Mutex           // guards made
+	made   map[reflect.Type]any // by Only
+}
+
+// Only returns the T of the share, which the first call for it has made: what all
+// pipelines of a process are to have in common.
+func Only[T any](s *Share, make func(*Share) T) T {
+	s.making.Lock()
+	defer s.making.Unlock()
+	key := reflect.TypeFor[T]()
+	t, ok := s.made[key].(T)
+	if !ok {
+		t = make(s)
+		if s.made == nil {
+			s.made = map[reflect.Type]any{}
+		}
+		s.made[key] = t
+	}
+	return t
 }
 
 // idler is a Pool.
@@ -148,7 +204,7 @@ func NewShare(name string, limit int64) (*Share, error) {
 	return &Share{mu: new(sync.Mutex), name: name, limit: limit, eager: true}, nil
 }
 
-// Name is fetched, decoded or buffered, or what NewShare was given.
+// Name is fetched, decoded, unpacked or buffered, or what NewShare was given.
 func (s *Share) Name() string { return s.name }
 
 // Limit returns the limit in bytes.
@@ -458,7 +514,7 @@ func (s *Share) room(n int64) {
 	}
 }
 
-// drop lets go of an idle slice, of the pool that was made first. mu is held.
+// drop lets go of an idle slice, of the pool that was made first and has one. mu is held.
 func (s *Share) drop() {
 	for _, p := range s.pools {
 		if p.drop() > 0 {

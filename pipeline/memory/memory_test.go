@@ -42,8 +42,28 @@ func TestShares(t *testing.T) {
 		for _, s := range b.Shares() {
 			sum += s.Limit()
 		}
-		if sum != limit || b.Fetched().Limit() != limit/4 || b.Decoded().Limit() != limit/4 || b.Buffered().Limit() < limit/2 {
+		if b.Unpacked() != nil {
+			t.Error("Got a share that was not asked for")
+		}
+		if sum != limit || b.Fetched().Limit() != (limit+5)/6 || b.Decoded().Limit() != (limit+5)/6 || b.Buffered().Limit() < limit/5*3 {
 			t.Errorf("Got shares of %d, %d and %d of %d", b.Fetched().Limit(), b.Decoded().Limit(), b.Buffered().Limit(), limit)
+		}
+	}
+	for _, limit := range []int64{64, 67, 1000, 1 << 30} {
+		b, err := NewUnpacking(limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := int64(0)
+		for _, s := range b.Shares() {
+			sum += s.Limit()
+		}
+		if u := b.Unpacked(); sum != limit || u.Limit() != (limit+5)/6 || u.Most(0) != u.Limit() || b.Buffered().Limit() < limit/5*2 {
+			t.Errorf("Got shares of %d unpacked and %d buffered of %d, in all %d", u.Limit(), b.Buffered().Limit(), limit, sum)
+		}
+		mustTry(t, b.Unpacked(), 7)
+		if b.Used() != 7 {
+			t.Errorf("Got %d bytes used, want 7", b.Used())
 		}
 	}
 	if _, err := New(MinBytes - 1); err == nil {
@@ -150,9 +170,9 @@ func TestAcquireGivesUp(t *testing.T) {
 // next one at most, and is refused beyond.
 func TestLargerThanTheShare(t *testing.T) {
 	t.Parallel()
-	b := newBudget(t, 400)
+	b := newBudget(t, 600)
 	f, d, w := b.Fetched(), b.Decoded(), b.Buffered()
-	if f.Most(0) != 150 || d.Most(0) != 200 || d.Most(30) != 170 || w.Most(0) != 200 || w.Most(50) != 150 {
+	if f.Most(0) != 150 || d.Most(0) != 300 || d.Most(30) != 270 || w.Most(0) != 400 || w.Most(50) != 350 {
 		t.Errorf("Got at most %d, %d, %d, %d and %d", f.Most(0), d.Most(0), d.Most(30), w.Most(0), w.Most(50))
 	}
 	_, err := f.Ask(151, 0, nil)
@@ -256,7 +276,15 @@ func TestPoolKeepsWithinTheLimit(t *testing.T) {
 			n := rapid.IntRange(1, 60<<10).Draw(t, "n")
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0:
-				if g, ok := s.Try(first.Bytes(n)); ok {
+				if s.eager && rapid.Bool().Draw(t, "take") {
+					g, had := s.Empty(), s.Used()
+					if b, ok := first.Take(&g, n); ok {
+						all = append(all, lent{g: g, b: b})
+					}
+					if want := had + g.Bytes(); s.Used() != want {
+						t.Fatalf("Got %d bytes granted, want %d", s.Used(), want)
+					}
+				} else if g, ok := s.Try(first.Bytes(n)); ok {
 					all = append(all, lent{g: g, b: first.Get(n)})
 				}
 			case 1:
@@ -265,7 +293,7 @@ func TestPoolKeepsWithinTheLimit(t *testing.T) {
 				}
 			case 2:
 				g := s.Empty()
-				if _, bytes, ok := shelf.Get(&g); ok {
+				if _, bytes, ok := shelf.Get(&g, int64(n)); ok {
 					all = append(all, lent{g: g, n: bytes})
 				}
 			default:
@@ -298,8 +326,6 @@ func TestPoolKeepsWithinTheLimit(t *testing.T) {
 				t.Fatalf("Got %d bytes lent and %d idle, %d granted of %d", live, idle, s.Used(), s.Limit())
 			}
 		}
-		first.Close()
-		second.Close()
 		for i := range all {
 			first.Put(all[i].b)
 			second.Put(all[i].w)
@@ -311,13 +337,110 @@ func TestPoolKeepsWithinTheLimit(t *testing.T) {
 	})
 }
 
+// A slice that waits is taken with nothing let go of for it, however full the share is,
+// and one that is made anew only where the memory is free.
+func TestTake(t *testing.T) {
+	t.Parallel()
+	s, err := NewShare("test", 5*4096)
+	if err != nil {
+		t.Fatal(err)
+	}
+	small, other := NewPool[byte](s), NewPool[uint64](s)
+	g, h := s.Empty(), s.Empty()
+	take := func(want bool) []byte {
+		t.Helper()
+		b, ok := small.Take(&g, 4096)
+		if ok != want || ok && (len(b) != 0 || cap(b) != 4096) {
+			t.Fatalf("Got %t, a slice of %d of %d, want %t", ok, len(b), cap(b), want)
+		}
+		return b
+	}
+	words, ok := other.Take(&h, 512)
+	if !ok || h.Bytes() != 4096 {
+		t.Fatalf("Got %t, %d bytes granted", ok, h.Bytes())
+	}
+	bs := [][]byte{take(true), take(true), take(true), take(true)}
+	take(false)
+	small.Return(&g, bs[3])
+	other.Return(&h, words)
+	if _, _, idle := s.Held(); idle != 2*4096 {
+		t.Fatalf("Got %d bytes idle, want 8192", idle)
+	}
+	if b := take(true); &b[:1][0] != &bs[3][:1][0] {
+		t.Error("Got another slice than the one that waited")
+	}
+	if used, _, idle := s.Held(); used != 4*4096 || idle != 4096 {
+		t.Errorf("Got %d bytes granted and %d idle, want 16384 and 4096: one taken, one left alone", used, idle)
+	}
+	take(true) // for this one the words go
+	if used, _, idle := s.Held(); used != 5*4096 || idle != 0 {
+		t.Errorf("Got %d bytes granted and %d idle, want all and none", used, idle)
+	}
+	small.Return(&g, bs[0])
+	waits, err := s.Ask(2*4096, 0, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	take(false) // ahead of who waits
+	waits.Cancel()
+	take(true)
+}
+
+// Who takes a thing off a shelf gets the one that fits best.
+func TestShelfFits(t *testing.T) {
+	t.Parallel()
+	s, err := NewShare("test", 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := NewShelf[string](s)
+	for _, thing := range []struct {
+		name  string
+		bytes int64
+	}{{"b", 20}, {"d", 40}, {"a", 10}, {"c", 30}} {
+		g := mustTry(t, s, thing.bytes)
+		f.Return(&g, thing.name, thing.bytes)
+	}
+	got, held := "", s.Empty()
+	for _, want := range []int64{25, 0, 100, 5} {
+		thing, _, _ := f.Get(&held, want)
+		got += thing
+	}
+	if got != "cadb" || held.Bytes() != 100 || s.Used() != 100 {
+		t.Errorf("Got %s, %d bytes held and %d used, want cadb, 100 and 100", got, held.Bytes(), s.Used())
+	}
+	if _, _, ok := f.Get(&held, 0); ok {
+		t.Error("Got a thing off an empty shelf")
+	}
+}
+
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	b := newBudget(t, 600)
+	made := 0
+	pool := func(s *Share) *Pool[byte] {
+		made++
+		return NewPool[byte](s)
+	}
+	first := Only(b.Buffered(), pool)
+	if Only(b.Buffered(), pool) != first || Only(b.Decoded(), pool) == first || made != 2 {
+		t.Errorf("Got %d pools of two shares, want one of each, the same one each time", made)
+	}
+	if Only(b.Buffered(), func(*Share) string { return "another type" }) == "" {
+		t.Error("Got nothing of another type")
+	}
+}
+
 // Partitions that fetch, decode and buffer items of any size never wait for each other
 // for ever, and never hold more than the limit.
 func TestNoDeadlock(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBudget(t, 4000)
+			b, err := makeBudget(4000, seed%2 == 1)
+			if err != nil {
+				t.Fatal(err)
+			}
 			var most atomic.Int64
 			look := func() { most.Store(max(most.Load(), b.Used())) }
 			var partitions sync.WaitGroup
@@ -359,6 +482,16 @@ func TestNoDeadlock(t *testing.T) {
 					rnd := rand.New(rand.NewPCG(seed, 100+uint64(p)))
 					for f := range batches {
 						for range 3 {
+							var unpacked Grant
+							if u := b.Unpacked(); u != nil && rnd.IntN(2) == 0 {
+								// What was buffered is the store's by now.
+								var err error
+								if unpacked, err = u.Acquire(t.Context(), 1+rnd.Int64N(u.Most(0)), 0, nil); err != nil {
+									t.Error(err)
+									return
+								}
+								look()
+							}
 							n := 1 + rnd.Int64N(b.Buffered().Most(f.decoded.Borrowed()))
 							g, ok := b.Buffered().Try(n / 10)
 							if !ok {
@@ -369,6 +502,7 @@ func TestNoDeadlock(t *testing.T) {
 								}
 							}
 							look()
+							unpacked.Release()
 							applied <- g
 						}
 						f.decoded.Release()

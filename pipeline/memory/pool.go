@@ -25,11 +25,10 @@ type Pool[T any] struct {
 	min   int   // exponent of the smallest
 
 	// guarded by the share's mu
-	free   [][][]T // by class
-	closed bool
+	free [][][]T // by class
 }
 
-// NewPool returns an empty pool. Close ends it.
+// NewPool returns an empty pool, which lives as long as the share.
 func NewPool[T any](s *Share) *Pool[T] {
 	var t T
 	p := &Pool[T]{share: s, size: int64(unsafe.Sizeof(t)), min: minExp}
@@ -65,22 +64,53 @@ func (p *Pool[T]) Get(n int) []T {
 	bytes := int64(room) * p.size
 	s := p.share
 	s.mu.Lock()
-	if class < len(p.free) {
-		if waiting := p.free[class]; len(waiting) > 0 {
-			last := len(waiting) - 1
-			b := waiting[last]
-			waiting[last] = nil
-			p.free[class] = waiting[:last]
-			s.idle -= bytes
-			s.live += bytes
-			s.mu.Unlock()
-			return b
-		}
+	b, ok := p.pop(class)
+	if !ok {
+		s.room(bytes)
 	}
-	s.room(bytes)
 	s.live += bytes
 	s.mu.Unlock()
-	return make([]T, 0, room)
+	if !ok {
+		b = make([]T, 0, room)
+	}
+	return b
+}
+
+// pop takes a slice of the class that is idle, where there is one. The share's mu is held.
+func (p *Pool[T]) pop(class int) (b []T, ok bool) {
+	if class >= len(p.free) || len(p.free[class]) == 0 {
+		return nil, false
+	}
+	waiting := p.free[class]
+	last := len(waiting) - 1
+	b, waiting[last] = waiting[last], nil
+	p.free[class] = waiting[:last]
+	p.share.idle -= int64(cap(b)) * p.size
+	return b, true
+}
+
+// Take is Get for a share whose memory is not all a pool's: g, a grant of the share, comes
+// to cover the slice, in one step, so that a slice that was idle makes no other one be let
+// go of. It reports false, and takes nothing, where the memory is not free.
+func (p *Pool[T]) Take(g *Grant, n int) ([]T, bool) {
+	class, room := p.class(n)
+	bytes := int64(room) * p.size
+	s := p.share
+	s.mu.Lock()
+	if g.over > 0 || !s.free(bytes) {
+		s.mu.Unlock()
+		return nil, false
+	}
+	b, ok := p.pop(class)
+	s.grant(bytes)
+	s.live += bytes
+	s.mu.Unlock()
+	if !ok {
+		b = make([]T, 0, room)
+	}
+	g.share = s
+	g.here += bytes
+	return b, true
 }
 
 // owned returns the class of a slice that Get has returned, and its bytes.
@@ -111,7 +141,7 @@ func (p *Pool[T]) Put(b []T) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.live -= bytes
-	if p.closed || bytes > maxIdle || s.live+s.idle+bytes > s.limit {
+	if bytes > maxIdle || s.live+s.idle+bytes > s.limit {
 		return
 	}
 	p.wait(class, b)
@@ -144,30 +174,12 @@ func (s *Share) shelve(g *Grant, bytes int64) []func() {
 	return s.release(bytes, nil)
 }
 
-// Close lets go of what is idle. What is lent may still come back.
-func (p *Pool[T]) Close() {
-	s := p.share
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for p.drop() > 0 {
-	}
-	p.closed = true
-	s.pools = slices.DeleteFunc(s.pools, func(other idler) bool { return other == idler(p) })
-}
-
 // drop lets go of one of the largest slices.
 func (p *Pool[T]) drop() int64 {
 	for class := len(p.free) - 1; class >= 0; class-- {
-		waiting := p.free[class]
-		if len(waiting) == 0 {
-			continue
+		if b, ok := p.pop(class); ok {
+			return int64(cap(b)) * p.size
 		}
-		last := len(waiting) - 1
-		bytes := int64(cap(waiting[last])) * p.size
-		waiting[last] = nil
-		p.free[class] = waiting[:last]
-		p.share.idle -= bytes
-		return bytes
 	}
 	return 0
 }
@@ -191,16 +203,22 @@ func NewShelf[T any](s *Share) *Shelf[T] {
 	return f
 }
 
-// Get takes a thing whose memory g comes to cover; ok is false where there is none.
-func (f *Shelf[T]) Get(g *Grant) (thing T, bytes int64, ok bool) {
+// Get takes the smallest thing of want bytes or more, else the largest, whose memory g
+// comes to cover; ok is false where there is none.
+func (f *Shelf[T]) Get(g *Grant, want int64) (thing T, bytes int64, ok bool) {
 	s := f.share
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := len(f.things) - 1
-	if last < 0 {
+	best := len(f.things) - 1
+	if best < 0 {
 		return thing, 0, false
 	}
-	thing, bytes = f.pop(last)
+	for i, n := range f.bytes {
+		if have := f.bytes[best]; have < want && n > have || n >= want && n < have {
+			best = i
+		}
+	}
+	thing, bytes = f.take(best)
 	s.used += bytes // it was idle: nothing grows
 	s.live += bytes
 	g.share = s
@@ -208,11 +226,10 @@ func (f *Shelf[T]) Get(g *Grant) (thing T, bytes int64, ok bool) {
 	return thing, bytes, true
 }
 
-func (f *Shelf[T]) pop(i int) (thing T, bytes int64) {
-	var none T
+// take takes thing i off the shelf. The share's mu is held.
+func (f *Shelf[T]) take(i int) (thing T, bytes int64) {
 	thing, bytes = f.things[i], f.bytes[i]
-	f.things[i] = none
-	f.things, f.bytes = f.things[:i], f.bytes[:i]
+	f.things, f.bytes = slices.Delete(f.things, i, i+1), slices.Delete(f.bytes, i, i+1)
 	f.share.idle -= bytes
 	return thing, bytes
 }
@@ -232,6 +249,6 @@ func (f *Shelf[T]) drop() int64 {
 	if len(f.things) == 0 {
 		return 0
 	}
-	_, bytes := f.pop(len(f.things) - 1)
+	_, bytes := f.take(len(f.things) - 1)
 	return bytes
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/pipeline"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -22,6 +23,10 @@ const maxDifferences = 10
 // is served.
 type Comparison struct {
 	Table, Family string
+	// Distinct says that the family counts different values: two of its counters are
+	// equal where all registers of their sketches are, so that a Difference may be of
+	// two that count as many.
+	Distinct bool
 	// Unused says that the rebuild has counted nothing in the family: all of its
 	// counters are Missing. Counts of a rule that is no more are such, and those of
 	// days whose records the log has not.
@@ -37,16 +42,16 @@ type Comparison struct {
 func (c *Comparison) Same() bool { return c.Different+c.Missing+c.Extra == 0 }
 
 // Difference is one counter that the generations do not agree on. Served or
-// Rebuilt is nil where the counter is not there.
+// Rebuilt is nil where the counter is not there; of a distinct count it is the estimate.
 type Difference struct {
 	Row, Qualifier  []byte
 	Served, Rebuilt *int64
 }
 
 // Compare compares the generations, family by family, and then lists the unused
-// families that hold counters: COUNTER families of the tables that the rules name, and
-// those that the rules, or those of Options.Previous, increment in tables that they name
-// by an expression, unless a rule of Options.Others increments there.
+// families that hold counters: COUNTER and DISTINCT families of the tables that the rules
+// name, and those that the rules, or those of Options.Previous, count in of tables that
+// they name by an expression, unless a rule of Options.Others counts there.
 func (r *Rebuild) Compare(ctx context.Context) ([]Comparison, error) {
 	var all []Comparison
 	for _, f := range r.families.replacements() {
@@ -82,7 +87,7 @@ func (r *Rebuild) unused(ctx context.Context) ([]Comparison, error) {
 		}
 		for i := range d.Families {
 			f := &d.Families[i]
-			if !f.Counter || strings.Contains(f.Name, pipeline.GenerationMark) || counted[familyKey{store.CanonicalName(table), f.Name}] || !r.mayHaveCounted(table, f.Name) {
+			if !f.InPlace() || strings.Contains(f.Name, pipeline.GenerationMark) || counted[familyKey{store.CanonicalName(table), f.Name}] || !r.mayHaveCounted(table, f.Name) {
 				continue
 			}
 			c, err := compare(ctx, r.o.Engine, &store.FamilyReplacement{Table: table, Family: f.Name})
@@ -103,7 +108,7 @@ func (r *Rebuild) unused(ctx context.Context) ([]Comparison, error) {
 
 // mayHaveCounted reports whether what a family holds can only be this pipeline's.
 func (r *Rebuild) mayHaveCounted(table, family string) bool {
-	counts := func(p *mapping.Plan) bool { return p.MayIncrement(table, family) }
+	counts := func(p *mapping.Plan) bool { return p.MayCount(table, family) }
 	if slices.ContainsFunc(r.o.Others, counts) {
 		return false
 	}
@@ -113,8 +118,16 @@ func (r *Rebuild) mayHaveCounted(table, family string) bool {
 
 // compare reads both families in one scan: a row's cells of one and of the other
 // come by qualifier. Without f.By there is nothing to compare with.
-func compare(ctx context.Context, r store.Reader, f *store.FamilyReplacement) (c *Comparison, err error) {
-	c = &Comparison{Table: f.Table, Family: f.Family}
+func compare(ctx context.Context, r store.Engine, f *store.FamilyReplacement) (c *Comparison, err error) {
+	d, err := r.Table(ctx, f.Table)
+	if err != nil {
+		return nil, err
+	}
+	family := d.Family(f.Family)
+	if family == nil {
+		return nil, fmt.Errorf("%w: %s of table %s", store.ErrFamilyNotFound, f.Family, f.Table)
+	}
+	c = &Comparison{Table: f.Table, Family: f.Family, Distinct: family.Distinct}
 	columns := []store.Column{{Family: f.Family, All: true}}
 	if f.By != "" {
 		columns = append(columns, store.Column{Family: f.By, All: true})
@@ -149,6 +162,11 @@ func (c *Comparison) row(key []byte, served, rebuilt []cell.Cell) error {
 		default:
 			order = bytes.Compare(served[0].Qualifier, rebuilt[0].Qualifier)
 		}
+		if order == 0 && c.Distinct && bytes.Equal(served[0].Value, rebuilt[0].Value) { // as equal registers have equal bytes
+			c.Equal++
+			served, rebuilt = served[1:], rebuilt[1:]
+			continue
+		}
 		d := Difference{Row: key}
 		if order <= 0 {
 			n, err := count(c, key, &served[0])
@@ -169,7 +187,7 @@ func (c *Comparison) row(key []byte, served, rebuilt []cell.Cell) error {
 			c.Missing++
 		case d.Served == nil:
 			c.Extra++
-		case *d.Served == *d.Rebuilt:
+		case !c.Distinct && *d.Served == *d.Rebuilt:
 			c.Equal++
 			continue
 		default:
@@ -183,7 +201,15 @@ func (c *Comparison) row(key []byte, served, rebuilt []cell.Cell) error {
 	return nil
 }
 
+// count returns what a counter says.
 func count(c *Comparison, row []byte, v *cell.Cell) (int64, error) {
+	if c.Distinct {
+		sketch, err := counters.DecodeSketch(v.Value)
+		if err != nil {
+			return 0, fmt.Errorf("%w: table %s, row %q, %s:%q: %w", store.ErrCorrupt, c.Table, row, v.Family, v.Qualifier, err)
+		}
+		return sketch.Count(), nil
+	}
 	if len(v.Value) != 8 {
 		return 0, fmt.Errorf("%w: table %s, row %q, %s:%q: a counter of %d bytes", store.ErrCorrupt, c.Table, row, v.Family, v.Qualifier, len(v.Value))
 	}

@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sync/errgroup"
 
@@ -80,6 +81,10 @@ func (r *reporter) add(n int64) {
 	}
 }
 
+// maxElementBytes is how much of the elements of distinct counts waits for a commit:
+// with the counters of as many records as a commit takes, some megabytes a partition.
+const maxElementBytes = 8 << 20
+
 // counter counts one partition.
 type counter struct {
 	r       *Rebuild
@@ -97,7 +102,11 @@ type counter struct {
 	refused map[int64]error
 	single  int64
 	deltas  []store.CounterDelta // of records before single
-	headers []mapping.Header
+	// elements are those of the distinct counts: a mutation for each of a record's, and
+	// elementBytes what they hold.
+	elements     []store.Mutation
+	elementBytes int
+	headers      []mapping.Header
 }
 
 // run counts from the stored offset to the target.
@@ -198,6 +207,8 @@ func (c *counter) read(ctx context.Context, reader *kafka.PartitionReader) error
 func (c *counter) drop() {
 	c.sums.Reset()
 	c.deltas = c.deltas[:0]
+	clear(c.elements) // they hold what was copied
+	c.elements, c.elementBytes = c.elements[:0], 0
 	c.next, c.records = c.p.progress, 0
 }
 
@@ -226,7 +237,7 @@ func (c *counter) batch(ctx context.Context, b *kafka.Batch) error {
 			return err
 		}
 		c.next.Next = k.Offset + 1
-		if c.records++; c.records >= c.r.o.BatchRecords {
+		if c.records++; c.records >= c.r.o.BatchRecords || c.elementBytes >= maxElementBytes {
 			if err := c.flush(ctx); err != nil {
 				return err
 			}
@@ -244,7 +255,7 @@ func (c *counter) cover(offset int64) {
 	}
 }
 
-// record sums the increments of one record.
+// record sums the increments of one record, and gathers its elements.
 func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 	if c.refused[rec.Offset] != nil {
 		c.next.Dead++
@@ -299,10 +310,22 @@ func (c *counter) mapRecord(ctx context.Context, rec *mapping.Record) (out *mapp
 
 func now() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
 
-// mutation sums the increments of m.
+// mutation sums the increments of m, and gathers its elements.
 func (c *counter) mutation(ctx context.Context, offset int64, m *cell.Mutation) error {
+	var elements []cell.Op
 	for j := range m.Ops {
 		op := &m.Ops[j]
+		if op.Type == cell.OpAppend && c.r.families.distinct(m.Table, op.Family) {
+			family, err := c.r.families.of(ctx, m.Table, op.Family)
+			if err != nil {
+				return err
+			}
+			e := *op
+			e.Family, e.Qualifier, e.Value = family, bytes.Clone(op.Qualifier), bytes.Clone(op.Value)
+			elements = append(elements, e)
+			c.elementBytes += len(e.Qualifier) + len(e.Value) + int(unsafe.Sizeof(e))
+			continue
+		}
 		if op.Type != cell.OpIncrement {
 			continue
 		}
@@ -319,6 +342,11 @@ func (c *counter) mutation(ctx context.Context, offset int64, m *cell.Mutation) 
 			Delta: op.Delta, Time: op.Time, Offset: offset,
 		})
 	}
+	if elements != nil {
+		e := store.Mutation{Offset: offset, Mutation: cell.Mutation{Table: m.Table, Row: bytes.Clone(m.Row), Ops: elements}}
+		c.elements = append(c.elements, e)
+		c.elementBytes += len(e.Row) + int(unsafe.Sizeof(e))
+	}
 	return nil
 }
 
@@ -327,7 +355,7 @@ func (c *counter) flush(ctx context.Context) error {
 	if c.next.Next == c.p.stored {
 		return nil
 	}
-	b := &store.Batch{Counters: c.deltas}
+	b := &store.Batch{Mutations: c.elements, Counters: c.deltas}
 	for d := range c.sums.Deltas {
 		b.Counters = append(b.Counters, store.CounterDelta(d))
 	}

@@ -13,7 +13,7 @@ import (
 	"sluice/store"
 )
 
-// familyKey names a COUNTER family that is served.
+// familyKey names a COUNTER or DISTINCT family that is served.
 type familyKey struct{ table, family string }
 
 // table is a table that records write to.
@@ -27,8 +27,6 @@ type table struct {
 type families struct {
 	engine Engine
 	suffix string
-	// left says whether a DISTINCT family may be left as it is.
-	left func(table, family string) error
 
 	mu     sync.Mutex
 	tables map[string]*table
@@ -81,15 +79,7 @@ func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timesta
 		return refused, nil
 	}
 	for i := range m.Ops {
-		op := &m.Ops[i]
-		if op.Type == cell.OpAppend {
-			if d := t.desc.Family(op.Family); d != nil && d.Distinct {
-				if err := f.left(m.Table, op.Family); err != nil {
-					return nil, err
-				}
-			}
-		}
-		if deletesCounters(t.desc, op) {
+		if deletesCounters(t.desc, &m.Ops[i]) {
 			return nil, fmt.Errorf("%w: the mapping deletes counters of table %s: in which order it does is not counted again", store.ErrUnsupported, m.Table)
 		}
 	}
@@ -99,16 +89,29 @@ func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timesta
 func deletesCounters(t *store.TableDescriptor, op *cell.Op) bool {
 	switch op.Type {
 	case cell.OpDeleteRow:
-		return slices.ContainsFunc(t.Families, func(f store.FamilyDescriptor) bool { return f.Counter })
+		return slices.ContainsFunc(t.Families, func(f store.FamilyDescriptor) bool { return f.InPlace() })
 	case cell.OpDelete, cell.OpDeleteColumn, cell.OpDeleteFamily, cell.OpDeleteFamilyVersion:
 		f := t.Family(op.Family)
-		return f != nil && f.Counter
+		return f != nil && f.InPlace()
 	}
 	return false
 }
 
-// of returns the family of the new generation for a COUNTER family that is served,
-// made if need be.
+// distinct reports whether a family, of a table that check has looked at, counts
+// different values.
+func (f *families) distinct(table, family string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t := f.tables[table]
+	if t == nil || t.desc == nil {
+		return false
+	}
+	d := t.desc.Family(family)
+	return d != nil && d.Distinct
+}
+
+// of returns the family of the new generation for a COUNTER or DISTINCT family that is
+// served, made if need be.
 func (f *families) of(ctx context.Context, table, family string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -121,8 +124,8 @@ func (f *families) of(ctx context.Context, table, family string) (string, error)
 		return "", err
 	}
 	served := d.Family(family)
-	if served == nil || !served.Counter {
-		return "", fmt.Errorf("%w: %s of table %s is no COUNTER family", store.ErrUnsupported, family, table)
+	if served == nil || !served.InPlace() {
+		return "", fmt.Errorf("%w: %s of table %s is no COUNTER or DISTINCT family", store.ErrUnsupported, family, table)
 	}
 	n := *served
 	n.Name = family + f.suffix

@@ -1,12 +1,14 @@
 // Package rebuild counts a pipeline's records again: from the beginning of the log
 // up to where the pipeline is, by its present mapping, into a new generation of
-// its COUNTER families beside those that are served. The generations are compared,
+// its COUNTER and DISTINCT families beside those that are served. The generations are compared,
 // and the new one is put into the old one's place in one commit, or dropped.
 //
 // The pipeline's own offsets are never moved back: a rebuild has a source of its
 // own, whose offsets advance in the commits of its counts, so that one that was
 // killed goes on where it stopped. What the mapping writes besides increments is
-// not touched; puts of a record are the same cells again anyway.
+// not touched; puts of a record are the same cells again anyway. The registers of a
+// distinct count are the same whatever the order of its elements and however often one
+// comes, so that those of two generations are equal or something is missing.
 //
 // Families in which nothing is counted any more, as the rules were changed, are
 // compared with nothing, and emptied in the same commit or left as they are.
@@ -26,7 +28,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
@@ -52,11 +53,11 @@ var (
 // DefaultBatchRecords is as many as one commit of the pipeline takes.
 const DefaultBatchRecords = 20_000
 
-// Engine is what a rebuild needs of a store.
+// Engine is what a rebuild needs of a store, which is a store.FamilyReplacer or a
+// store.RebuildSwitcher besides.
 type Engine interface {
 	store.Engine
 	store.Admin
-	store.FamilyReplacer
 }
 
 // Options configures a Rebuild. Pipeline, Topics, Client, Plan and Engine are
@@ -67,8 +68,7 @@ type Options struct {
 	Client   *kafka.Client
 	Plan     *mapping.Plan
 	Engine   Engine
-	// AcceptLoss counts what Kafka still has where it has not all, and leaves DISTINCT
-	// families as they are, which are not counted again.
+	// AcceptLoss counts what Kafka still has where it has not all.
 	AcceptLoss bool
 	// Previous are plans by which the pipeline counted before, as far as they are
 	// known: families that only they count in are compared, too.
@@ -94,7 +94,7 @@ type Progress struct {
 // Totals is what became of the records that were counted, in all runs of the
 // rebuild.
 type Totals struct {
-	Applied  int64 // had increments, or other effects, by the mapping
+	Applied  int64 // had increments, elements or other effects, by the mapping
 	Filtered int64 // were left out by it
 	Dead     int64 // would be dead letters
 	Control  int64 // offsets without a record
@@ -108,7 +108,6 @@ type Rebuild struct {
 	source     string // pipeline of its own offsets: NAME~GENERATION
 	partitions []*partition
 	families   families
-	said       sync.Map // familyKey of the DISTINCT families that were warned of
 }
 
 // partition is one partition of a topic that is counted again.
@@ -125,7 +124,7 @@ type partition struct {
 func (p *partition) String() string { return fmt.Sprintf("%s/%d", p.own.Topic, p.number) }
 
 // Open begins a rebuild, or goes on with the one that was neither switched to nor
-// discarded. Its error wraps ErrLogIncomplete, ErrOtherMapping, store.ErrUnsupported
+// discarded. A switch that was decided and cut off is finished first. Its error wraps ErrLogIncomplete, ErrOtherMapping, store.ErrUnsupported
 // for rules whose effects depend on what is stored, or those of the client and the
 // engine.
 func Open(ctx context.Context, o *Options) (*Rebuild, error) {
@@ -146,6 +145,19 @@ func Open(ctx context.Context, o *Options) (*Rebuild, error) {
 }
 
 func (r *Rebuild) open(ctx context.Context) error {
+	switch e := r.o.Engine.(type) {
+	case store.RebuildSwitcher:
+		done, err := e.ResumeSwitch(ctx, r.o.Pipeline)
+		if err != nil {
+			return err
+		}
+		if done {
+			r.log.Info("finished a switch that was cut off", "pipeline", r.o.Pipeline)
+		}
+	case store.FamilyReplacer:
+	default:
+		return fmt.Errorf("%w: engine %s cannot replace families", store.ErrUnsupported, r.o.Engine.Traits().Name)
+	}
 	stored, err := store.AllProgress(ctx, r.o.Engine)
 	if err != nil {
 		return err
@@ -156,7 +168,7 @@ func (r *Rebuild) open(ctx context.Context) error {
 			last = max(last, g)
 		}
 	}
-	r.families = families{engine: r.o.Engine, left: r.left, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
+	r.families = families{engine: r.o.Engine, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
 	unfinished, err := r.families.find(ctx)
 	if err != nil {
 		return err
@@ -175,6 +187,11 @@ func (r *Rebuild) open(ctx context.Context) error {
 		last++
 	}
 	r.source, r.families.suffix = r.o.Pipeline+pipeline.GenerationMark+strconv.Itoa(last), r.suffix(last)
+	if e, ok := r.o.Engine.(store.RebuildSwitcher); ok {
+		if err := e.BeginRebuild(ctx, r.o.Pipeline, r.source); err != nil {
+			return err
+		}
+	}
 	for i := range stored {
 		if s := &stored[i].Source; s.Pipeline == r.o.Pipeline && !slices.Contains(r.o.Topics, s.Topic) {
 			if err := r.missing("the pipeline has applied topic %s, which is not among its topics any more", s.Topic); err != nil {
@@ -271,18 +288,6 @@ func (r *Rebuild) missing(format string, a ...any) error {
 	return nil
 }
 
-// left is the error of a DISTINCT family that the mapping appends to, unless it may be
-// left as it is.
-func (r *Rebuild) left(table, family string) error {
-	if !r.o.AcceptLoss {
-		return fmt.Errorf("%w: the mapping counts the different values in family %s of table %s, and DISTINCT families are not counted again: to leave them as they are, accept the loss", store.ErrUnsupported, family, table)
-	}
-	if _, said := r.said.LoadOrStore(familyKey{table, family}, true); !said {
-		r.log.Warn("distinct counts are left as they are", "table", table, "family", family)
-	}
-	return nil
-}
-
 // Totals returns what became of the records so far.
 func (r *Rebuild) Totals() (t Totals) {
 	for _, p := range r.partitions {
@@ -296,7 +301,7 @@ func (r *Rebuild) Totals() (t Totals) {
 
 // Switch puts the rebuilt counters into the place of those that are served, in
 // one commit, which also empties the unused families where Options.RemoveUnused says
-// so. Its error wraps ErrBehind where Count has not counted all that the pipeline has
+// so; on a store.RebuildSwitcher row by row, and to the end once it is decided. Its error wraps ErrBehind where Count has not counted all that the pipeline has
 // applied.
 func (r *Rebuild) Switch(ctx context.Context) error {
 	for _, p := range r.partitions {
@@ -325,7 +330,16 @@ func (r *Rebuild) Switch(ctx context.Context) error {
 	if len(replacements) == 0 {
 		return nil
 	}
-	if err := r.o.Engine.ReplaceFamilies(ctx, replacements); err != nil {
+	var err error
+	if e, ok := r.o.Engine.(store.RebuildSwitcher); ok {
+		err = e.SwitchRebuild(ctx, r.o.Pipeline, r.source, replacements)
+		if errors.Is(err, store.ErrStale) {
+			err = fmt.Errorf("%w: %w", ErrBehind, err)
+		}
+	} else {
+		err = r.o.Engine.(store.FamilyReplacer).ReplaceFamilies(ctx, replacements)
+	}
+	if err != nil {
 		return fmt.Errorf("switch pipeline %s: %w", r.o.Pipeline, err)
 	}
 	r.families.forget()
@@ -351,6 +365,11 @@ const discarded = "discarded"
 // top of what is left.
 func Discard(ctx context.Context, engine Engine, name string) error {
 	wrap := func(err error) error { return fmt.Errorf("discard the rebuild of pipeline %s: %w", name, err) }
+	if e, ok := engine.(store.RebuildSwitcher); ok {
+		if err := e.AbandonRebuild(ctx, name); err != nil {
+			return wrap(err)
+		}
+	}
 	stored, err := store.AllProgress(ctx, engine)
 	if err != nil {
 		return wrap(err)

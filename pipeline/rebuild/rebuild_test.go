@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +32,8 @@ type world struct {
 	engine rebuild.Engine
 	want   map[string]int64
 	sent   int
-	twice  bool // the rules count in table more, too
+	twice  bool                // the rules count in table more, too
+	rules  func(*mapping.Spec) // changes the rules; nil = does not
 }
 
 func newWorld(t testing.TB, engine rebuild.Engine) *world {
@@ -99,6 +99,9 @@ func (w *world) plan(views string) *mapping.Plan {
 		more := spec.Rules[1]
 		more.Table = "more"
 		spec.Rules = append(spec.Rules, more)
+	}
+	if w.rules != nil {
+		w.rules(spec)
 	}
 	p, err := mapping.Compile(spec, func(name string) *store.TableDescriptor {
 		d, err := w.engine.Table(w.t.Context(), name)
@@ -345,57 +348,6 @@ func TestRebuildRefusesWhatDependsOnTheStore(t *testing.T) {
 		if !errors.Is(err, store.ErrUnsupported) {
 			t.Errorf("rebuild with event ids: %v, want ErrUnsupported", err)
 		}
-	})
-}
-
-// Different values are not counted again: that is said before anything is switched, and
-// with AcceptLoss they stay while the counters are.
-func TestRebuildRefusesDistinct(t *testing.T) {
-	engines(t, func(t *testing.T, w *world) {
-		d, err := w.engine.Table(t.Context(), "counts")
-		w.ok(err)
-		d = d.Clone()
-		users := store.NewFamily("u")
-		users.Distinct = true
-		d.Families = append(d.Families, users)
-		w.ok(w.engine.AlterTable(t.Context(), d))
-		w.produce(50)
-		w.ingest()
-		distinct := func(o *rebuild.Options) {
-			p, err := mapping.Compile(&mapping.Spec{
-				Decode: mapping.DecodeSpec{Format: "json"},
-				Rules: []mapping.RuleSpec{
-					{When: "!bot", Table: "events", Row: `"p" + u16(partition) + u64(offset)`, Put: map[string]map[string]string{"e": {"agent": "agent"}}},
-					{
-						When: "!bot", Table: "counts", Row: "page", Append: map[string]map[string]string{"u": {"agents": "agent"}},
-						Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: `"n"`}},
-					},
-				},
-			}, nil)
-			w.ok(err)
-			o.Plan = p
-		}
-		err = w.open(distinct).Count(t.Context())
-		if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "family u of table counts") {
-			t.Errorf("Got %v, want ErrUnsupported and the family", err)
-		}
-		r := w.open(distinct, func(o *rebuild.Options) { o.AcceptLoss = true })
-		w.ok(r.Count(t.Context()))
-		all, err := r.Compare(t.Context())
-		w.ok(err)
-		if len(all) != 1 || all[0].Family != "c" || !all[0].Same() {
-			t.Errorf("Got %+v, want c as it was", all)
-		}
-		w.ok(r.Switch(t.Context()))
-		d, err = w.engine.Table(t.Context(), "counts")
-		w.ok(err)
-		d = d.Clone()
-		d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return f.Distinct })
-		if len(d.Families) != 2 {
-			t.Errorf("Got families %v besides u, want c and d", d.Families)
-		}
-		w.ok(w.engine.AlterTable(t.Context(), d))
-		w.check()
 	})
 }
 

@@ -1,18 +1,17 @@
 package rebuild_test
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/internal/crashfs"
 	"sluice/pipeline/mapping"
 	"sluice/pipeline/rebuild"
 	"sluice/store"
@@ -153,25 +152,16 @@ func TestRebuildFindsFamiliesWithoutRecords(t *testing.T) {
 // powerDisk is a disk whose power fails at one of the writes that come after it was
 // armed.
 type powerDisk struct {
-	*vfs.MemFS
+	crashfs.FS
 
-	links sync.Mutex // MemFS waits for itself where it is cloned in the midst of a Link
-
-	mu       sync.Mutex // guards below; before links
-	unsynced int        // percent of what was not synced that is there after all
-	writes   int        // since it was armed
-	at       int        // the write at which power fails; 0 = at none
-	left     *vfs.MemFS // what the failure leaves; nil = it has not come yet
+	mu       sync.Mutex  // guards below
+	unsynced int         // percent of what was not synced that is there after all
+	writes   int         // since it was armed
+	at       int         // the write at which power fails; 0 = at none
+	left     *crashfs.FS // what the failure leaves; nil = it has not come yet
 }
 
-func newPowerDisk(fs *vfs.MemFS) *powerDisk { return &powerDisk{MemFS: fs} }
-
-// Link links.
-func (d *powerDisk) Link(oldName, newName string) error {
-	d.links.Lock()
-	defer d.links.Unlock()
-	return d.MemFS.Link(oldName, newName)
-}
+func newPowerDisk(fs crashfs.FS) *powerDisk { return &powerDisk{FS: fs} }
 
 // open opens the engine on the disk.
 func (d *powerDisk) open(t *testing.T) *pebblestore.DB {
@@ -195,15 +185,14 @@ func (d *powerDisk) write(op errorfs.Op) error {
 		return nil
 	}
 	if d.writes++; d.writes == d.at {
-		d.left = d.clone(d.unsynced)
+		left := d.clone(d.unsynced)
+		d.left = &left
 	}
 	return nil
 }
 
-func (d *powerDisk) clone(unsynced int) *vfs.MemFS {
-	d.links.Lock()
-	defer d.links.Unlock()
-	return d.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: unsynced, RNG: rand.New(rand.NewPCG(uint64(d.at), uint64(unsynced)))})
+func (d *powerDisk) clone(unsynced int) crashfs.FS {
+	return d.Crash(unsynced, rand.New(rand.NewPCG(uint64(d.at), uint64(unsynced))))
 }
 
 // arm makes power fail at a write from now on.
@@ -215,11 +204,11 @@ func (d *powerDisk) arm(at, unsynced int) {
 
 // failed returns whether power has failed, and what is left of the disk if it has, or
 // if it does now.
-func (d *powerDisk) failed() (bool, *vfs.MemFS) {
+func (d *powerDisk) failed() (bool, crashfs.FS) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.left != nil {
-		return true, d.left
+		return true, *d.left
 	}
 	d.at = 0
 	return false, d.clone(0)
@@ -231,7 +220,7 @@ func (d *powerDisk) failed() (bool, *vfs.MemFS) {
 // returned; the same command, given again, ends with the counts of the log.
 func TestSwitchAndPowerLoss(t *testing.T) {
 	t.Parallel()
-	base := newPowerDisk(vfs.NewCrashableMem())
+	base := newPowerDisk(crashfs.New())
 	db := base.open(t)
 	w := newWorld(t, db)
 	more := &store.TableDescriptor{Name: "more", Families: []store.FamilyDescriptor{counterFamily("c")}}
@@ -304,20 +293,30 @@ func TestSwitchAndPowerLoss(t *testing.T) {
 // one ends with the counts of the log, as often as it takes.
 func TestRebuildAndPowerLoss(t *testing.T) {
 	t.Parallel()
-	disk := newPowerDisk(vfs.NewCrashableMem())
+	disk := newPowerDisk(crashfs.New())
 	db := disk.open(t)
 	w := newWorld(t, db)
 	w.produce(300)
 	w.ingest()
+	db = w.losePower(t, disk, db, 12, func() {
+		add := &cell.Mutation{Table: "counts", Row: []byte("/p1")}
+		add.Increment("c", []byte("n"), 5)
+		_, err := w.engine.MutateRow(t.Context(), nil, add)
+		w.ok(err)
+	})
+	w.check()
+	w.ok(db.Close())
+}
+
+// losePower rebuilds on disk, where db is open, until the power has failed so often, each
+// time after damage, and then once more. It returns what is open in the end.
+func (w *world) losePower(t *testing.T, disk *powerDisk, db *pebblestore.DB, losses int, damage func()) *pebblestore.DB {
+	t.Helper()
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
-	lost := 0
-	for lost < 12 {
-		add := &cell.Mutation{Table: "counts", Row: []byte("/p1")}
-		add.Increment("c", []byte("n"), 5)
-		_, err := db.MutateRow(t.Context(), nil, add)
-		w.ok(err)
+	for lost := 0; lost < losses; {
+		damage()
 		disk.arm(1+rng.IntN(24), rng.IntN(101))
 		r := w.open(func(o *rebuild.Options) { o.BatchRecords = 40 })
 		w.ok(r.Count(t.Context()))
@@ -332,8 +331,7 @@ func TestRebuildAndPowerLoss(t *testing.T) {
 		w.engine = db
 	}
 	r := w.open()
-	err := r.Count(t.Context())
-	w.ok(errors.Join(err, r.Switch(t.Context())))
-	w.check()
-	w.ok(db.Close())
+	w.ok(r.Count(t.Context()))
+	w.ok(r.Switch(t.Context()))
+	return db
 }

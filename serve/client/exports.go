@@ -14,3 +14,20 @@ import (
 func (c *Client) PauseExport(ctx context.Context, job string, paused bool) error {
 	return c.change(ctx, http.MethodPut, "/exports/"+url.PathEscape(job)+"/schedule", api.ScheduleRequest{Paused: paused})
 }
+
+// OrderExport has the daemon run a job that has a schedule, for a time or for the times
+// of a range. It returns when the daemon has stored the order, or has had it before.
+// Its error wraps store.ErrInvalidArgument, store.ErrRefused where too many are open or
+// the same one is being cancelled, api.ErrNotFound where no job of this name has a
+// schedule, and store.ErrUnsupported where none has.
+func (c *Client) OrderExport(ctx context.Context, job string, q api.OrderRequest) (api.Order, error) {
+	var order api.Order
+	err := outcome(ctx, c.call(ctx, http.MethodPost, "/exports/"+url.PathEscape(job)+"/orders", q, &order), false)
+	return order, err
+}
+
+// CancelOrder ends an order of a job: what is at work of it is cancelled, the rest left
+// out. Its error wraps api.ErrNotFound where there is no such job or order is not open.
+func (c *Client) CancelOrder(ctx context.Context, job, order string) error {
+	return c.change(ctx, http.MethodDelete, "/exports/"+url.PathEscape(job)+"/orders/"+url.PathEscape(order), nil)
+}

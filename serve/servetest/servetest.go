@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/serve"
+	"sluice/serve/api"
 )
 
 // Fill sets o's clock and its functions Pipelines, Exports, Memory and StoreStatus.
@@ -19,7 +20,7 @@ func Fill(o *serve.Options) {
 	o.Now = func() time.Time { return now }
 	o.Pipelines = func() []serve.PipelineStatus {
 		return []serve.PipelineStatus{{
-			Name: "views", Group: "g", State: "running", Ready: true, Generation: 54, Rebalances: 53,
+			Name: "views", Group: "g", State: "running", Ready: true, Unreachable: true, Generation: 54, Rebalances: 53,
 			Partitions: []serve.PartitionStatus{{
 				Topic: "clicks", Partition: 3, Position: 110, Floor: 100, LogStart: 50, End: 125, Backfill: true,
 				LastTime: now.Add(-90 * time.Second).UnixMilli(),
@@ -36,6 +37,7 @@ func Fill(o *serve.Options) {
 			Name: "nightly", Runs: map[string]uint64{"ok": 71}, Rows: 72, Bytes: 73, Seconds: h(10), LastSuccess: time.Unix(1e9, 0),
 			Schedule: &serve.ScheduleStatus{
 				Cron: "@daily", Zone: "UTC", Paused: true, Working: now, Results: map[string]int64{"failed": 74}, Next: []time.Time{time.Unix(3e9, 0)},
+				Orders: []api.Order{{ID: "o", Cause: "backfill", Times: 80, Ended: 5}}, Ordered: map[string]map[string]int64{"manual": {"ok": 76}},
 			},
 		}}
 	}

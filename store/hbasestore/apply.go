@@ -159,7 +159,7 @@ func joinRows(hs []*mutation) (units []*mutation, of []int, distinct bool) {
 		at, ok := last[string(key)]
 		if ok {
 			u := units[at]
-			if !u.once && !h.once && u.size+h.size <= maxCallBytes && !(h.ordered && u.deletes()) {
+			if !u.once && !h.once && u.size+h.size <= maxCallBytes && !(h.ordered && u.deletes()) && u.addition.takes(h.addition) {
 				u.join(h)
 				of[i] = at
 				continue
@@ -186,6 +186,9 @@ func rowKey(dst []byte, h *mutation) []byte {
 // join appends the writes of o, of the same row, to h.
 func (h *mutation) join(o *mutation) {
 	h.size += o.size
+	if h.addition != nil {
+		h.addition.elements = append(h.addition.elements, o.addition.elements...)
+	}
 	h.ordered = h.ordered || o.ordered
 	for _, w := range o.writes {
 		if n := len(h.writes); n > 0 && w.Put != nil && h.writes[n-1].Put != nil {
@@ -347,7 +350,7 @@ func (s *Store) send(ctx context.Context, hs []*mutation, call []int, results []
 		puts[j] = hs[i].writes[0].Put
 	}
 	err := s.retry(ctx, request{what: "put rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
-		return c.PutMultiple(ctx, []byte(table), puts)
+		return putMultiple(ctx, c, []byte(table), puts)
 	})
 	refused := err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrTransient)
 	for _, i := range call {

@@ -1,21 +1,35 @@
 package hbasestore
 
+import "sluice/counters"
+
 // base is the cell of a counter that a batch builds on: of one source and partition.
 type base struct {
 	count
-	at int64 // its timestamp: the offset after the last increment in it; 0 = the cell is absent
+	at     int64            // its timestamp: the offset after the last increment in it; 0 = the cell is absent
+	sketch *counters.Sketch // of a distinct count, which has no count; nil = none yet
+	weight int              // in the cache that has it
 }
+
+// sketchWeight is how many bytes of a sketch weigh as much as a counter, key and all.
+const sketchWeight = 200
 
 // baseCache keeps the cells of a partition's counters. Those that were not asked for
 // since the last limit are dropped first. The zero value is empty.
 type baseCache struct {
-	young, old map[string]base
+	young, old baseSet
 }
 
+// baseSet is cells by the keys of their counters.
+type baseSet struct {
+	bases  map[string]base
+	weight int
+}
+
+// get returns a cell, whose sketch the caller may change if it puts it back.
 func (b *baseCache) get(key string) (base, bool) {
-	v, ok := b.young[key]
+	v, ok := b.young.bases[key]
 	if !ok {
-		if v, ok = b.old[key]; ok {
+		if v, ok = b.old.bases[key]; ok {
 			b.put(key, v)
 		}
 	}
@@ -23,18 +37,25 @@ func (b *baseCache) get(key string) (base, bool) {
 }
 
 func (b *baseCache) put(key string, v base) {
-	if b.young == nil {
-		b.young = map[string]base{}
+	v.weight = 1
+	if v.sketch != nil {
+		v.weight += v.sketch.Bytes() / sketchWeight
 	}
-	b.young[key] = v
+	y := &b.young
+	if y.bases == nil {
+		y.bases = map[string]base{}
+	}
+	y.weight += v.weight - y.bases[key].weight
+	y.bases[key] = v
 }
 
-// limit bounds what is kept to n, but for what the batch before has touched.
+// limit bounds what is kept to the weight of n counters, but for what the batch before
+// has touched. Half of it is kept for longer where it is asked for.
 func (b *baseCache) limit(n int) {
-	if len(b.young)+len(b.old) > n {
-		b.old, b.young = b.young, nil
+	if b.young.weight > n/2 {
+		b.old, b.young = b.young, baseSet{}
 	}
-	if len(b.old) > n {
-		b.old = nil
+	if b.old.weight > n {
+		b.old = baseSet{}
 	}
 }

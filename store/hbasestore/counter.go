@@ -7,7 +7,6 @@ import (
 
 	"sluice/cell"
 	"sluice/store"
-	"sluice/store/hbasestore/internal/hbase"
 )
 
 // A column of a COUNTER family is several cells of HBase's, one for each source of
@@ -60,6 +59,8 @@ func appendCount(dst []byte, c count) []byte {
 // an increment through the API. The error wraps store.ErrCorrupt.
 func decodeCount(value []byte, at cell.Timestamp) (count, error) {
 	switch len(value) {
+	case 0: // retired
+		return count{}, nil
 	case 8:
 		return count{int64(binary.BigEndian.Uint64(value)), at}, nil
 	case counterValue:
@@ -72,42 +73,60 @@ func decodeCount(value []byte, at cell.Timestamp) (count, error) {
 	return count{}, fmt.Errorf("%w: a counter's cell has %d bytes, want 8 or %d", store.ErrCorrupt, len(value), counterValue)
 }
 
-// adder adds up the cells of COUNTER families.
+// adder adds up the cells of COUNTER families, and merges those of DISTINCT ones.
 type adder struct {
-	family  string
-	column  []byte
-	sum     count
-	begun   bool
-	scratch []byte
+	family   string
+	column   []byte
+	distinct bool
+	sum      count
+	merged   merger
+	begun    bool
+	some     bool // a cell of the column was not retired
+	scratch  []byte
 }
 
-// add takes the next cell of a row, in order. It returns the column before, where
-// the cell is of another.
-func (a *adder) add(family string, v *hbase.TColumnValue) (before cell.Cell, ok bool, err error) {
+// add takes the next cell of a row, in order; distinct says that the family is a
+// DISTINCT one. It returns the column before, where the cell is of another.
+func (a *adder) add(family string, distinct bool, v *cell.Cell) (before cell.Cell, ok bool, err error) {
 	column, _, _, scratch, err := decodeCounter(v.Qualifier, a.scratch[:0])
 	if a.scratch = scratch; err != nil {
 		return before, false, err
 	}
-	c, err := decodeCount(v.Value, cell.Timestamp(v.GetTimestamp()))
-	if err != nil {
-		return before, false, fmt.Errorf("column %s:%.100q: %w", family, column, err)
+	if !a.begun || a.family != family || !bytes.Equal(a.column, column) {
+		before, ok = a.end()
+		a.family, a.column, a.distinct, a.sum, a.merged, a.begun, a.some = family, bytes.Clone(column), distinct, count{}, merger{}, true, false
 	}
-	if a.begun && a.family == family && bytes.Equal(a.column, column) {
-		a.sum.n += c.n
-		a.sum.time = max(a.sum.time, c.time)
-		return before, false, nil
+	if err := a.take(v); err != nil {
+		return before, ok, fmt.Errorf("column %s:%.100q: %w", family, column, err)
 	}
-	before, ok = a.end()
-	a.family, a.column, a.sum, a.begun = family, bytes.Clone(column), c, true
 	return before, ok, nil
 }
 
-// end returns the last column of a row.
+// take adds a cell to its column.
+func (a *adder) take(v *cell.Cell) error {
+	if len(v.Value) == 0 {
+		return nil
+	}
+	a.some = true
+	if a.distinct {
+		return a.merged.add(v.Value)
+	}
+	c, err := decodeCount(v.Value, v.Time)
+	a.sum.n += c.n
+	a.sum.time = max(a.sum.time, c.time)
+	return err
+}
+
+// end returns the last column of a row, if there is one that has more than retired
+// cells.
 func (a *adder) end() (last cell.Cell, ok bool) {
-	if !a.begun {
+	ok = a.begun && a.some
+	if a.begun = false; !ok {
 		return last, false
 	}
-	a.begun = false
+	if a.distinct {
+		return cell.Cell{Family: a.family, Qualifier: a.column, Time: a.merged.time, Kind: cell.KindPut, Value: a.merged.value()}, true
+	}
 	return cell.Cell{
 		Family: a.family, Qualifier: a.column, Time: a.sum.time, Kind: cell.KindPut,
 		Value: binary.BigEndian.AppendUint64(nil, uint64(a.sum.n)),

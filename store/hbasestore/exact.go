@@ -25,6 +25,9 @@ type cells interface {
 	write(ctx context.Context, hs []*mutation) []error
 	// allot returns a number that it returns to nobody else.
 	allot(ctx context.Context) (uint32, error)
+	// scanRows returns up to n rows of a table from start on, with the newest cells of
+	// families, none = of all; none where there is no further row.
+	scanRows(ctx context.Context, table string, families []string, start []byte, n int) ([]*hbase.TResult_, error)
 }
 
 // exact applies batches with progress to a store whose batches are not atomic, so
@@ -58,6 +61,12 @@ type cells interface {
 // was written. So the cell only ever goes forward along f, and once the state is at
 // next it is f(next) or further, where further means that the offsets up to there
 // are claimed, and will be applied. Borders of batches do not occur in f.
+//
+// A distinct count is a counter to which that applies word by word, f(t) being the
+// sketch of the elements before t and the newest of their times: elements that change
+// nothing count as none, and which these are f decides. That sketches merge without
+// error is not needed here, as one process writes on behalf of one partition what it
+// has read whole; it is what lets a read take the cells together.
 type exact struct {
 	cells cells
 	bases int // of counters, that are kept for all partitions together
@@ -98,6 +107,13 @@ func (x *exact) give(p *partition) {
 	defer x.mu.Unlock()
 	x.partitions[string(p.row)] = p
 	p.bases.limit(x.bases / len(x.partitions))
+}
+
+// share is how much of the cache a partition may have that is with a batch.
+func (x *exact) share() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.bases / (len(x.partitions) + 1)
 }
 
 // staleError is what the embedded engine says, too.
@@ -206,6 +222,10 @@ func (x *exact) load(ctx context.Context, row []byte) (state, error) {
 func (s *state) at(a *store.Advance) error {
 	if s.next != a.From {
 		return staleError(a, s.next)
+	}
+	if s.becomes != 0 {
+		return fmt.Errorf("apply batch: pipeline %s, topic %s, partition %d: %w: its counters are being switched to those that were counted again; \"ingest replay rebuild\" finishes it where it was killed, or --discard undoes it",
+			a.Source.Pipeline, a.Source.Topic, a.Partition, store.ErrTransient)
 	}
 	if s.version != a.Progress.MappingVersion && s.until > s.next {
 		return &UnfinishedError{Source: a.Source, Partition: a.Partition, Next: max(s.next, a.Progress.First), Until: s.until, Version: s.version}

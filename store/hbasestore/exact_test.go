@@ -9,9 +9,11 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
@@ -29,14 +31,22 @@ type model struct {
 	deleted map[string]int64
 	// entries are the entries of journals, by claim.
 	entries []claimed
+	// rebuilt are the families of a rebuild, which are dropped.
+	rebuilt map[string]bool
+	// switched is up to which offset a row's counters are those of a rebuild, and begun
+	// by which mapping.
+	switched map[string]int64
 }
 
 func newModel() *model {
-	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}, deleted: map[string]int64{}}
+	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}, deleted: map[string]int64{}, rebuilt: map[string]bool{}, switched: map[string]int64{}}
 }
 
 func (m *model) put(table string, row []byte, v *hbase.TColumnValue) {
 	key := table + "/" + string(row)
+	if family := string(v.Family); strings.Contains(family, "~") && !m.rebuilt[family] {
+		return // it was dropped
+	}
 	if at, ok := m.deleted[key]; ok && v.GetTimestamp() <= at {
 		return
 	}
@@ -104,6 +114,9 @@ func (m *model) checkAndPut(table string, row []byte, family, qualifier string, 
 		if m.moves[string(row)] == nil {
 			m.moves[string(row)] = map[int64]string{}
 		}
+		if before.becomes != 0 && after.becomes == 0 && after.source == before.becomes {
+			m.switched[string(row)] = after.next
+		}
 		for o := before.next; o < after.next && before.next >= 0; o++ {
 			m.moves[string(row)][o] = after.version
 		}
@@ -154,8 +167,9 @@ type worker struct {
 	turn   chan fate
 	asks   chan bool // true: for a call. false: it has ended
 	mutant string
+	done   bool                       // a rebuild: it was switched to
 	data   []func()                   // of mutant "offset before data": what is written after the offset
-	old    map[string]*hbase.TResult_ // of mutant "old rows tested": by row
+	old    map[string]*hbase.TResult_ // of mutants "old rows tested" and "old bases": by row, or columns
 }
 
 // call makes f where it is time. It returns what the caller learns.
@@ -180,13 +194,21 @@ func (p *worker) call(f func()) (fate, error) {
 
 func (p *worker) read(_ context.Context, table string, gets []*hbase.TGet) (out []*hbase.TResult_, err error) {
 	_, err = p.call(func() { out = p.w.m.read(table, gets) })
-	if p.mutant == "old rows tested" && table == store.OutboxTable && err == nil {
+	if (p.mutant == "old rows tested" && table == store.OutboxTable || p.mutant == "old bases" && table == "t") && err == nil {
 		for i, get := range gets {
 			key := string(get.Row)
+			if table == "t" {
+				key = fmt.Sprint(get.Columns)
+			}
 			if p.old[key] == nil {
 				p.old[key] = out[i]
 			}
 			out[i] = p.old[key]
+		}
+	}
+	if p.mutant == "bases not read" && table == "t" && err == nil {
+		for i := range out {
+			out[i] = &hbase.TResult_{}
 		}
 	}
 	if p.mutant == "base timestamps ignored" && table == "t" {
@@ -204,6 +226,9 @@ func (p *worker) read(_ context.Context, table string, gets []*hbase.TGet) (out 
 func (p *worker) checkAndPut(_ context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (ok bool, err error) {
 	claim := table == store.OffsetsTable && len(put) == 1 || table == journalsTable && len(claimOf(row, put)) > 0
 	if p.mutant == "claims not stored" && claim {
+		return true, nil
+	}
+	if put, ok = p.changeMarks(table, row, put); ok {
 		return true, nil
 	}
 	_, err = p.call(func() {
@@ -234,7 +259,7 @@ func (p *worker) write(_ context.Context, hs []*mutation) []error {
 		}
 		if p.mutant == "counters now" {
 			for _, w := range hs[i].writes {
-				if w.Put == nil || string(w.Put.ColumnValues[0].Family) != "n" {
+				if f := w.Put; f == nil || string(f.ColumnValues[0].Family) != "n" && string(f.ColumnValues[0].Family) != "u" {
 					continue
 				}
 				for _, v := range w.Put.ColumnValues {
@@ -249,6 +274,7 @@ func (p *worker) write(_ context.Context, hs []*mutation) []error {
 				*v.Timestamp = 1
 			}
 		}
+		p.changeRetired(hs[i])
 		f := func() { p.w.m.write(hs[i]) }
 		if p.mutant == "offset before data" {
 			p.data = append(p.data, f)
@@ -288,7 +314,9 @@ type world struct {
 	clock  int64
 	late   []func()
 	mutant string
-	fatal  bool // processes are killed
+	fatal  bool   // processes are killed
+	left   int    // rebuilds that are to be switched to before it ends
+	counts string // what is counted: "n" increments, "u" different elements, "nu" both
 }
 
 // record is what a version of the mapping makes of the record at offset: increments
@@ -299,8 +327,28 @@ func (w *world) record(l lane, version string, offset int64) (deltas map[string]
 	for range r.IntN(3) {
 		deltas[string(rune('a'+r.IntN(3)))] += int64(r.IntN(7)) - 2
 	}
+	if !strings.Contains(w.counts, "n") {
+		deltas = nil
+	}
 	return deltas, r.IntN(3) > 0
 }
+
+// added is what a version of the mapping adds to distinct counts for the record at
+// offset: few different elements, so that most are there already, at times of which most
+// are no newer.
+func (w *world) added(l lane, version string, offset int64) (names, elements []string) {
+	if !strings.Contains(w.counts, "u") {
+		return nil, nil
+	}
+	r := rand.New(rand.NewPCG(w.seed+1, uint64(offset)<<8|uint64(l.partition)<<4|uint64(len(l.source.Pipeline))<<2|uint64(version[1]&3)))
+	for range r.IntN(3) {
+		names, elements = append(names, string(rune('a'+r.IntN(3)))), append(elements, fmt.Sprintf("user-%d", r.IntN(8)))
+	}
+	return names, elements
+}
+
+// eventTime is that of the record at an offset.
+func eventTime(offset int64) cell.Timestamp { return cell.Timestamp(1000 + offset%5) }
 
 // progress reads how far a lane is stored.
 func (p *worker) progress(l lane) (store.Progress, bool, error) {
@@ -383,7 +431,17 @@ func (w *world) batch(l lane, version string, prev *store.Progress, n int64) (*s
 				byName[name] = c
 				counters = append(counters, c)
 			}
-			c.steps = append(c.steps, step{o, deltas[name], cell.Timestamp(1000 + o%5)})
+			c.steps = append(c.steps, step{o, deltas[name], eventTime(o)})
+		}
+		names, elements := w.added(l, version, o)
+		for i, name := range names {
+			c := byName["u:"+name]
+			if c == nil {
+				c = &counter{table: "t", family: "u", row: []byte("r"), column: []byte(name), key: "u:" + name, distinct: true}
+				byName["u:"+name] = c
+				counters = append(counters, c)
+			}
+			c.elements = append(c.elements, newElement(o, eventTime(o), []byte(elements[i])))
 		}
 	}
 	return a, rows, counters
@@ -425,7 +483,7 @@ func (p *worker) run(l lane, version string) error {
 
 // start begins a process on a lane.
 func (w *world) start(l lane, version string) (*worker, chan error) {
-	p := &worker{w: w, turn: make(chan fate), asks: make(chan bool), mutant: w.mutant}
+	p := &worker{w: w, turn: make(chan fate), asks: make(chan bool), mutant: w.mutant, old: map[string]*hbase.TResult_{}}
 	p.x = newExact(p, 2+w.r.IntN(3))
 	ended := make(chan error, 1)
 	go func() {
@@ -437,15 +495,22 @@ func (w *world) start(l lane, version string) (*worker, chan error) {
 
 // play runs processes side by side, kills them at any call and lets others take
 // their place, until every log is at its end. It returns what is wrong then.
-func play(seed uint64, mutant string) error {
-	w := &world{r: rand.New(rand.NewPCG(seed, 1)), m: newModel(), end: 12, seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}
+func play(seed uint64, counts, mutant string) error { return playWith(seed, counts, mutant, 0) }
+
+// playWith is play with rebuilds of one pipeline besides.
+func playWith(seed uint64, counts, mutant string, rebuilds int) error {
+	w := &world{left: rebuilds, counts: counts, r: rand.New(rand.NewPCG(seed, 1)), m: newModel(), end: 12, seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}
 	topic := func(name string) store.Source {
 		return store.Source{Pipeline: name, Topic: "topic", TopicID: [16]byte{1}}
 	}
 	w.lanes = []lane{{topic("p"), 0}, {topic("p"), 1}, {topic("pp"), 0}}
+	if rebuilds > 0 {
+		w.lanes = w.lanes[:2] // what others count in the same families is not rebuilt
+	}
 	type member struct {
-		p     *worker
-		ended chan error
+		p        *worker
+		ended    chan error
+		rebuilds bool
 	}
 	versions := []string{"m1", "m2"}
 	var running []member
@@ -469,8 +534,14 @@ func play(seed uint64, mutant string) error {
 			version := versions[w.r.IntN(2)]
 			if !w.fatal {
 				at := slices.IndexFunc(w.lanes, func(l lane) bool { return w.stored(l).next < w.end })
-				if at < 0 {
-					break
+				switch {
+				case at < 0 && w.left == 0:
+					for _, f := range w.late {
+						f()
+					}
+					return w.check()
+				case at < 0:
+					at = 0 // its log is at its end; a rebuild comes
 				}
 				l = w.lanes[at]
 				if s := w.stored(l); s.until > s.next {
@@ -479,7 +550,12 @@ func play(seed uint64, mutant string) error {
 			}
 			p, ended := w.start(l, version)
 			<-p.asks // its first call
-			running = append(running, member{p, ended})
+			running = append(running, member{p, ended, false})
+		}
+		if w.left > 0 && w.r.IntN(30) == 0 && !slices.ContainsFunc(running, func(m member) bool { return m.rebuilds }) {
+			p, ended := w.startRebuild()
+			<-p.asks
+			running = append(running, member{p, ended, true})
 		}
 		if len(w.late) > 0 && w.r.IntN(15) == 0 {
 			i := w.r.IntN(len(w.late))
@@ -501,16 +577,15 @@ func play(seed uint64, mutant string) error {
 		m.p.turn <- f
 		if asks := <-m.p.asks; !asks {
 			err := <-m.ended
+			running = slices.Delete(running, i, i+1)
 			if err != nil && !errors.Is(err, errKilled) && !errors.As(err, new(*UnfinishedError)) {
 				return err
 			}
-			running = slices.Delete(running, i, i+1)
+			if m.p.done {
+				w.left--
+			}
 		}
 	}
-	for _, f := range w.late {
-		f()
-	}
-	return w.check()
 }
 
 func (w *world) stored(l lane) state {
@@ -528,6 +603,7 @@ func (w *world) stored(l lane) state {
 // check compares what is stored with what the logs say.
 func (w *world) check() error {
 	want, rows := map[string]int64{}, map[string]bool{}
+	distinct := map[string]*counters.Sketch{}
 	newest := map[string]cell.Timestamp{}
 	for _, l := range w.lanes {
 		row := store.AppendSourceRow(nil, &l.source, l.partition)
@@ -546,10 +622,23 @@ func (w *world) check() error {
 			if version == "" {
 				return fmt.Errorf("%s/%d: offset %d was applied by nobody", l.source.Pipeline, l.partition, o)
 			}
-			deltas, has := w.record(l, version, o)
+			_, has := w.record(l, version, o)
+			counted := version
+			if o < w.m.switched[string(row)] {
+				counted = rebuiltVersion
+			}
+			deltas, _ := w.record(l, counted, o)
 			for name, d := range deltas {
 				want[name] += d
-				newest[name] = max(newest[name], cell.Timestamp(1000+o%5))
+				newest[name] = max(newest[name], eventTime(o))
+			}
+			names, elements := w.added(l, counted, o)
+			for i, name := range names {
+				if distinct[name] == nil {
+					distinct[name] = new(counters.Sketch)
+				}
+				distinct[name].Add([]byte(elements[i]))
+				newest["u:"+name] = max(newest["u:"+name], eventTime(o))
 			}
 			if has {
 				rows[fmt.Sprintf("%s/%d/%s/%d", l.source.Pipeline, l.partition, version, o)] = true
@@ -563,6 +652,13 @@ func (w *world) check() error {
 			return nil
 		}
 		name := string(c.Qualifier)
+		if c.Family == "u" {
+			if s := distinct[name]; s == nil || string(s.Append(nil)) != string(c.Value) || c.Time != newest["u:"+name] {
+				return fmt.Errorf("distinct count %s is %x at %d, want it at %d", name, c.Value, c.Time, newest["u:"+name])
+			}
+			delete(distinct, name)
+			return nil
+		}
 		if got[name] = int64(binary.BigEndian.Uint64(c.Value)); got[name] != want[name] || c.Time != newest[name] {
 			return fmt.Errorf("counter %s is %d at %d, want %d at %d", name, got[name], c.Time, want[name], newest[name])
 		}
@@ -570,7 +666,8 @@ func (w *world) check() error {
 	}
 	columns := w.m.rows["t/r"]
 	for _, name := range sortedKeys(columns) {
-		c, ok, err := a.add("n", columns[name])
+		family, _, _ := strings.Cut(name, ":")
+		c, ok, err := a.add(family, family == "u", &cell.Cell{Qualifier: columns[name].Qualifier, Time: cell.Timestamp(columns[name].GetTimestamp()), Value: columns[name].Value})
 		if err = errors.Join(err, take(c, ok)); err != nil {
 			return err
 		}
@@ -578,6 +675,9 @@ func (w *world) check() error {
 	c, ok := a.end()
 	if err := take(c, ok); err != nil {
 		return err
+	}
+	if len(distinct) > 0 {
+		return fmt.Errorf("distinct counts %q are missing", sortedKeys(distinct))
 	}
 	for name, n := range want {
 		if _, ok := got[name]; !ok {
@@ -623,7 +723,7 @@ func exactSeeds(t *testing.T) uint64 {
 func TestExactSchedules(t *testing.T) {
 	t.Parallel()
 	for seed := range exactSeeds(t) {
-		if err := play(seed, ""); err != nil {
+		if err := play(seed, "nu", ""); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -632,19 +732,24 @@ func TestExactSchedules(t *testing.T) {
 // TestExactFindsMutants takes away what makes batches exact, one thing at a time.
 func TestExactFindsMutants(t *testing.T) {
 	t.Parallel()
-	for _, mutant := range []string{
-		"base timestamps ignored", "claims not stored", "check ignored", "lost replies believed", "offset before data", "counters now",
-		"write errors ignored", "one number for all",
-	} {
-		t.Run(mutant, func(t *testing.T) {
-			t.Parallel()
-			for seed := range uint64(2000) {
-				if err := play(seed, mutant); err != nil {
-					t.Logf("seed %d: %v", seed, err)
-					return
-				}
-			}
-			t.Error("nothing has noticed")
-		})
+	both := []string{
+		"bases not read", "claims not stored", "check ignored", "lost replies believed", "offset before data", "counters now",
+		"write errors ignored", "one number for all", "old bases",
 	}
+	find := func(t *testing.T, counts string, mutants ...string) {
+		for _, mutant := range mutants {
+			t.Run(mutant, func(t *testing.T) {
+				t.Parallel()
+				for seed := range uint64(20_000) {
+					if err := play(seed, counts, mutant); err != nil {
+						t.Logf("seed %d: %v", seed, err)
+						return
+					}
+				}
+				t.Error("nothing has noticed")
+			})
+		}
+	}
+	t.Run("counters", func(t *testing.T) { find(t, "n", append(slices.Clone(both), "base timestamps ignored")...) })
+	t.Run("distinct counts", func(t *testing.T) { find(t, "u", both...) }) // an element may be added twice
 }

@@ -1,7 +1,6 @@
 package hbasestore
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
@@ -151,6 +150,24 @@ func (g *fakeGateway) first(n int, method string, f fault) {
 	})
 }
 
+// cutOff returns a context that is over at the n-th call of one of methods (none = any),
+// to which f happens.
+func (g *fakeGateway) cutOff(t *testing.T, n int, f fault, methods ...string) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	g.inject(func(method string) fault {
+		if len(methods) == 0 || slices.Contains(methods, method) {
+			if n--; n == 0 {
+				cancel()
+				return f
+			}
+		}
+		return fault{}
+	})
+	return ctx
+}
+
 func (g *fakeGateway) accept() {
 	for {
 		c, err := g.listener.Accept()
@@ -176,10 +193,9 @@ func (g *fakeGateway) accept() {
 }
 
 func (g *fakeGateway) serve(c net.Conn) {
-	w := &wire{conn: c, in: bufio.NewReader(c)}
-	var t thrift.TTransport = w
+	var t thrift.TTransport = thrift.NewTBufferedTransport(thrift.NewTSocketFromConnConf(c, nil), 4096)
 	if g.framed {
-		t = thrift.NewTFramedTransportConf(w, nil)
+		t = thrift.NewTFramedTransportConf(t, nil)
 	}
 	p := thrift.NewTBinaryProtocolConf(t, nil)
 	processor := thrift.WrapProcessor(hbase.NewTHBaseServiceProcessor(g), g.faulty)
@@ -288,6 +304,12 @@ func answer(table []byte, err error) error {
 // HBase it is a family as any.
 const counterText = "x-counter"
 
+// distinctText is that of a DISTINCT family.
+const distinctText = "x-distinct"
+
+// unknownAttributes are the attributes that HBase keeps and does not know.
+var unknownAttributes = map[string]string{counterText: "COUNTER", distinctText: "DISTINCT"}
+
 // own returns the name under which the memstore has a table: it lets nobody write
 // its own system tables, and has not all.
 func own(table string) string {
@@ -309,9 +331,11 @@ func (g *fakeGateway) GetTableDescriptor(ctx context.Context, name *hbase.TTable
 	t := toHBase(d)
 	t.TableName = name
 	for i, c := range t.Columns { // HBase has everything among the attributes
-		if text, ok := c.Attributes[counterText]; ok {
-			delete(c.Attributes, counterText)
-			c.Attributes["COUNTER"] = text
+		for unknown, name := range unknownAttributes {
+			if text, ok := c.Attributes[unknown]; ok {
+				delete(c.Attributes, unknown)
+				c.Attributes[name] = text
+			}
 		}
 		for _, a := range d.Families[i].List() {
 			switch a.Name {
@@ -370,6 +394,9 @@ func schema(d *hbase.TTableDescriptor) *store.TableDescriptor {
 				f.KeepDeleted = store.KeepDeleted(c.GetKeepDeletedCells())
 				if f.Counter {
 					f.Counter, f.Metadata = false, with(f.Metadata, counterText, "true")
+				}
+				if f.Distinct {
+					f.Distinct, f.Metadata = false, with(f.Metadata, distinctText, "true")
 				}
 			}
 		}
@@ -492,7 +519,7 @@ func (g *fakeGateway) OpenScanner(ctx context.Context, table []byte, t *hbase.TS
 }
 
 func next(sc store.Scanner, n int32) []*hbase.TResult_ {
-	var out []*hbase.TResult_
+	out := []*hbase.TResult_{} // which is sent where it is empty, too
 	for int32(len(out)) < n && sc.Next() {
 		row := sc.Row()
 		r := &hbase.TResult_{Row: bytes.Clone(row.Key), Partial: row.More}

@@ -2,9 +2,11 @@ package hbasestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/cell"
@@ -56,33 +58,31 @@ func (f *fetcher) run() {
 
 // get returns the scan as a get of its only row, or nil where it is none. A get is a
 // call without a scanner on HBase's side, too.
-func (f *fetcher) get() *hbase.TGet {
-	t, rows := f.request, f.sel.Rows()
-	if !oneRow(rows) || len(rows.Start) > maxRow(f.table) || f.nothing || f.sel.Empty() ||
-		t.BatchSize != nil || t.ColFamTimeRangeMap != nil || f.sel.Raw() {
+func (src *source) get() *hbase.TGet {
+	rows := src.sel.Rows()
+	if !oneRow(rows) || len(rows.Start) > maxRow(src.table) || !src.gettable() {
 		return nil
 	}
-	return f.getOf(rows.Start)
+	return src.getOf(rows.Start)
 }
 
 // getOf returns the get of a row.
-func (f *fetcher) getOf(row []byte) *hbase.TGet {
-	t := f.request
+func (src *source) getOf(row []byte) *hbase.TGet {
+	t := &src.request
 	return &hbase.TGet{Row: row, Columns: t.Columns, MaxVersions: &t.MaxVersions, TimeRange: t.TimeRange, FilterString: t.FilterString}
 }
 
-// runGet is run for a scan that is a get. Nobody waits for it elsewhere, so it needs no
+// runGet reads a scan that is a get. Nobody waits for it elsewhere, so it needs no
 // goroutine.
-func (f *fetcher) runGet(get *hbase.TGet) {
-	defer f.end()
-	defer close(f.pages)
-	r := request{what: "scan", table: f.table}
-	var row *hbase.TResult_
-	if f.err = f.s.retry(f.ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-		row, err = c.Get(ctx, []byte(f.table), get)
+func (src *source) runGet(get *hbase.TGet) {
+	defer src.end()
+	args := &hbase.THBaseServiceGetArgs{Table: []byte(src.table), Tget: get}
+	var rows []fetched
+	if src.err = src.s.retry(src.ctx, request{what: "scan", table: src.table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		rows, err = callRows(ctx, c, "get", true, args)
 		return err
-	}); f.err == nil && len(row.GetColumnValues()) > 0 {
-		f.results = []*hbase.TResult_{row}
+	}); src.err == nil && len(rows[0].cells) > 0 {
+		src.results = rows
 	}
 }
 
@@ -99,16 +99,15 @@ func (f *fetcher) all() error {
 		case <-done:
 		}
 	}()
-	if f.points != nil && !f.nothing && !f.sel.Empty() {
-		return f.gets(ctx)
-	}
-	parts, err := f.ranges(ctx)
-	for i := 0; i < len(parts) && err == nil; i++ {
-		f.rest, f.part, f.past = parts[i], nil, false
-		var more bool
-		if more, err = f.region(ctx); !more {
-			break
-		}
+	var err error
+	switch {
+	case f.nothing || f.sel.Empty():
+	case f.points == nil:
+		err = f.regions(ctx)
+	case f.gettable():
+		err = f.gets(ctx)
+	default:
+		err = f.singles(ctx)
 	}
 	switch {
 	case errors.Is(err, errStopped):
@@ -119,11 +118,24 @@ func (f *fetcher) all() error {
 	return err
 }
 
+// regions fetches the scan's part of one region after the other.
+func (f *fetcher) regions(ctx context.Context) error {
+	parts, err := f.ranges(ctx)
+	for i := 0; i < len(parts) && err == nil; i++ {
+		f.rest, f.part, f.past = parts[i], nil, false
+		var more bool
+		if more, err = f.region(ctx); !more {
+			break
+		}
+	}
+	return err
+}
+
 // errStopped ends the calls of a scan that was closed.
 var errStopped = errors.New("hbasestore: scan was closed")
 
 // send hands a page over; false where nobody wants it any more.
-func (f *fetcher) send(results []*hbase.TResult_) bool {
+func (f *fetcher) send(results []fetched) bool {
 	select {
 	case f.pages <- results:
 		return true
@@ -166,7 +178,7 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 // scanner fetches with one scanner until the end of the region (ended), until
 // nothing more is wanted, or until it fails.
 func (f *fetcher) scanner(ctx context.Context) (ended, more bool, err error) {
-	if len(f.rest.Stop) > 0 && bytes.Compare(f.rest.Start, f.rest.Stop) >= 0 {
+	if f.over() {
 		return true, true, nil // HBase would read the row at which both stand
 	}
 	wanted := f.wanted()
@@ -179,7 +191,7 @@ func (f *fetcher) scanner(ctx context.Context) (ended, more bool, err error) {
 		if !f.deliver(results) {
 			return true, false, nil
 		}
-		if f.past || len(results) < wanted {
+		if f.past || len(results) < wanted || f.over() {
 			return true, !f.full(), nil
 		}
 		if f.full() {
@@ -210,6 +222,11 @@ func (f *fetcher) scanner(ctx context.Context) (ended, more bool, err error) {
 			return true, true, nil
 		}
 	}
+}
+
+// over reports that nothing is left of the region.
+func (f *fetcher) over() bool {
+	return len(f.rest.Stop) > 0 && bytes.Compare(f.rest.Start, f.rest.Stop) >= 0
 }
 
 // full reports that no further row is wanted.
@@ -258,7 +275,7 @@ func (f *fetcher) bounds() (start, stop []byte) {
 }
 
 func (f *fetcher) scan() *hbase.TScan {
-	t := *f.request
+	t := f.request
 	t.StartRow, t.StopRow = f.bounds()
 	return &t
 }
@@ -277,21 +294,21 @@ func (f *fetcher) open(ctx context.Context) (*scanner, error) {
 }
 
 // fetch makes one call for n results, without a scanner where sc is nil.
-func (f *fetcher) fetch(ctx context.Context, sc *scanner, n int) (results []*hbase.TResult_, err error) {
+func (f *fetcher) fetch(ctx context.Context, sc *scanner, n int) (results []fetched, err error) {
 	r := request{table: f.table}
 	if sc == nil {
 		t := f.scan()
 		caching := int32(n)
 		t.Caching = &caching
 		_, err = f.s.try(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-			results, err = c.GetScannerResults(ctx, []byte(f.table), t, int32(n))
+			results, err = callRows(ctx, c, "getScannerResults", false, &hbase.THBaseServiceGetScannerResultsArgs{Table: []byte(f.table), Tscan: t, NumRows: int32(n)})
 			return err
 		})
 		return results, err
 	}
 	r.gateway = sc.gateway
 	_, err = f.s.try(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-		results, err = c.GetScannerRows(ctx, sc.id, int32(n))
+		results, err = callRows(ctx, c, "getScannerRows", false, &hbase.THBaseServiceGetScannerRowsArgs{ScannerId: sc.id, NumRows: int32(n)})
 		return err
 	})
 	return results, err
@@ -309,20 +326,22 @@ func (f *fetcher) close(sc *scanner) {
 
 // deliver hands over what was fetched, without what the scan does not want or has
 // had, and moves the rest behind it. It returns false where nothing more is wanted.
-func (f *fetcher) deliver(results []*hbase.TResult_) bool {
+func (f *fetcher) deliver(results []fetched) bool {
 	size := 0
 	kept := results[:0:len(results)]
-	for _, r := range results {
-		for _, v := range r.ColumnValues {
-			size += len(r.Row) + len(v.Family) + len(v.Qualifier) + len(v.Value) + 16
+	for i := range results {
+		r := &results[i]
+		for i := range r.cells {
+			c := &r.cells[i]
+			size += len(r.key) + len(c.Family) + len(c.Qualifier) + len(c.Value) + 16
 		}
-		if !f.rest.Contains(r.Row) {
-			f.past = f.past || f.behind(r.Row)
+		if !f.rest.Contains(r.key) {
+			f.past = f.past || f.behind(r.key)
 			continue
 		}
 		f.passed(r)
-		if len(r.ColumnValues) > 0 {
-			kept = append(kept, r)
+		if len(r.cells) > 0 && !f.retired(r) {
+			kept = append(kept, *r)
 			f.rows++
 		}
 	}
@@ -330,6 +349,25 @@ func (f *fetcher) deliver(results []*hbase.TResult_) bool {
 		f.page = min(max(f.s.o.PageBytes/max(size/n, 1), 1), maxPageRows, 4*f.page)
 	}
 	return len(kept) == 0 || f.send(kept)
+}
+
+// retired reports that a row has nothing but retired cells of counters: no reader sees
+// it, and it must not count where a scan is limited.
+func (f *fetcher) retired(r *fetched) bool {
+	if !f.counters {
+		return false
+	}
+	for i := range r.cells {
+		c := &r.cells[i]
+		if len(c.Value) > 0 {
+			return false
+		}
+		at := slices.IndexFunc(f.sel.Families(), func(sf store.SelectedFamily) bool { return sf.Family.Name == c.Family })
+		if at >= 0 && !f.sel.Families()[at].Family.InPlace() {
+			return false
+		}
+	}
+	return true
 }
 
 // behind reports whether a scan that has come to row has passed the rest.
@@ -341,53 +379,42 @@ func (f *fetcher) behind(row []byte) bool {
 }
 
 // passed moves the rest behind a result, of which it drops what was fetched before.
-func (f *fetcher) passed(r *hbase.TResult_) {
+func (f *fetcher) passed(r *fetched) {
 	if f.part != nil {
 		n := 0
-		for n < len(r.ColumnValues) && !beyond(r.ColumnValues[n], f.part) {
+		for n < len(r.cells) && !beyond(&r.cells[n], f.part) {
 			n++
 		}
-		r.ColumnValues = r.ColumnValues[n:]
+		r.cells = r.cells[n:]
 	}
-	partial := r.Partial
 	switch {
-	case partial && len(r.ColumnValues) > 0:
-		last := r.ColumnValues[len(r.ColumnValues)-1]
-		f.part = &cell.Cell{Family: string(last.Family), Qualifier: last.Qualifier, Time: cell.Timestamp(last.GetTimestamp()), Kind: kindOf(last)}
-	case !partial:
+	case r.partial && len(r.cells) > 0:
+		last := r.cells[len(r.cells)-1]
+		f.part = &cell.Cell{Family: last.Family, Qualifier: last.Qualifier, Time: last.Time, Kind: last.Kind}
+	case !r.partial:
 		f.part = nil
 	}
 	// The rest begins with the row where it was fetched in part, else behind it.
-	next := append(bytes.Clone(r.Row), 0)
+	next := append(bytes.Clone(r.key), 0)
 	switch reversed := f.sel.Reversed(); {
 	case reversed && f.part != nil:
 		f.rest.Stop = next
 	case reversed:
-		f.rest.Stop = r.Row
+		f.rest.Stop = r.key
 	case f.part != nil:
-		f.rest.Start = r.Row
+		f.rest.Start = r.key
 	default:
 		f.rest.Start = next
 	}
 }
 
-func kindOf(v *hbase.TColumnValue) cell.Kind {
-	if v.Type == nil {
-		return cell.KindPut
-	}
-	return cell.Kind(*v.Type)
-}
-
 // beyond reports whether v stands behind c in its row.
-func beyond(v *hbase.TColumnValue, c *cell.Cell) bool {
-	if d := bytes.Compare(v.Family, []byte(c.Family)); d != 0 {
+func beyond(v, c *cell.Cell) bool {
+	if d := cmp.Or(cmp.Compare(v.Family, c.Family), bytes.Compare(v.Qualifier, c.Qualifier)); d != 0 {
 		return d > 0
 	}
-	if d := bytes.Compare(v.Qualifier, c.Qualifier); d != 0 {
-		return d > 0
+	if v.Time != c.Time {
+		return v.Time < c.Time
 	}
-	if t := cell.Timestamp(v.GetTimestamp()); t != c.Time {
-		return t < c.Time
-	}
-	return kindOf(v) < c.Kind
+	return v.Kind < c.Kind
 }

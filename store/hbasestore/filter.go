@@ -78,12 +78,12 @@ func pushRows(f store.Filter, columns *store.MultipleColumnPrefixFilter) pushed 
 	return pushed{}
 }
 
-// counterColumns returns the filter of the columns that a scan of COUNTER families
-// names, nil where it reads others, too.
+// counterColumns returns the filter of the columns that a scan of COUNTER and DISTINCT
+// families names, nil where it reads others, too.
 func counterColumns(families []store.SelectedFamily) *store.MultipleColumnPrefixFilter {
 	f := &store.MultipleColumnPrefixFilter{}
 	for _, sf := range families {
-		if !sf.Family.Counter || sf.Qualifiers == nil {
+		if !sf.Family.InPlace() || sf.Qualifiers == nil {
 			return nil
 		}
 		for _, q := range sf.Qualifiers {

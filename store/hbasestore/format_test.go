@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice/cell"
+	"sluice/counters"
 )
 
 // TestFormat checks the vectors of docs/format/hbase.md, which is stored for ever.
@@ -45,9 +46,24 @@ func TestFormat(t *testing.T) {
 	vectors("values", 2, func(in []string) []byte {
 		return appendCount(nil, count{number(in[0]), cell.Timestamp(number(in[1]))})
 	})
+	vectors("distinct", 2, func(in []string) []byte {
+		s := new(counters.Sketch)
+		for _, e := range strings.Split(in[1], ",") {
+			s.Add([]byte(e))
+		}
+		return appendSketch(nil, cell.Timestamp(number(in[0])), s)
+	})
 	vectors("states", 5, func(in []string) []byte {
 		s := state{source: uint32(number(in[0])), revision: uint64(number(in[1])), next: number(in[2]), until: number(in[3]), version: in[4]}
 		return s.encode()
+	})
+	vectors("switching", 6, func(in []string) []byte {
+		s := state{source: uint32(number(in[0])), revision: uint64(number(in[1])), next: number(in[2]), until: number(in[3]), becomes: uint32(number(in[4])), version: in[5]}
+		b := s.encode()
+		if back, err := decodeState(b); err != nil || back != s {
+			t.Errorf("Got %+v, %v of %+v", back, err, s)
+		}
+		return b
 	})
 	vectors("journals", 3, func(in []string) []byte {
 		s := journalState{source: uint32(number(in[0])), revision: uint64(number(in[1])), nonce: uint64(number(in[2]))}
@@ -57,7 +73,10 @@ func TestFormat(t *testing.T) {
 	put.Put("f", []byte("q"), 5, []byte("v"))
 	increment.Increment("n", []byte("c"), -3)
 	increment.Ops[0].Time = 6
-	entry := []cell.Mutation{put, increment}
+	element := cell.Mutation{Table: "t", Row: []byte("r")}
+	element.Append("u", []byte("c"), []byte("a"))
+	element.Ops[0].Time = 7
+	entry := []cell.Mutation{put, increment, element}
 	vectors("entry", 0, func([]string) []byte {
 		defer func() { entry = entry[1:] }()
 		return appendEntry(nil, entry[:1])

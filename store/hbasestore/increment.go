@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"sluice/cell"
-	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
 
@@ -18,20 +17,29 @@ type step struct {
 	time   cell.Timestamp
 }
 
-// counter is the increments of one counter in a batch, by ascending offset.
+// counter is the increments of one counter in a batch, by ascending offset, or what the
+// batch adds to a distinct count.
 type counter struct {
 	table, family string
 	row, column   []byte
-	key           string // of all four
+	key           string // of all four, see appendCounterKey
+	distinct      bool   // of a DISTINCT family: elements, not steps
 	qualifier     []byte // of the cell that the batch's partition has of it
 	base          base
 	steps         []step
+	elements      []element
+}
+
+// appendCounterKey appends what tells a column apart from all others.
+func appendCounterKey(dst []byte, table, family string, row, column []byte) []byte {
+	return append(cell.AppendPart(cell.AppendPart(cell.AppendPart(dst, []byte(table)), []byte(family)), row), column...)
 }
 
 // add adds to the base what it does not have, and reports whether there was any. The
 // base's timestamp is the offset after its last increment, not the end of the batch:
 // the cells of a counter are then the same ones wherever batches end, and a replay
-// writes none.
+// writes none. Of a distinct count it is the offset after the last element that has
+// changed it, by what the elements before have made of it, which borders do not change.
 func (c *counter) add() bool {
 	before := c.base.at
 	for _, s := range c.steps {
@@ -41,14 +49,39 @@ func (c *counter) add() bool {
 			c.base.at = s.offset + 1
 		}
 	}
+	for i := range c.elements {
+		if e := &c.elements[i]; e.offset >= before && c.base.raise(e) {
+			c.base.at = e.offset + 1
+		}
+	}
 	return c.base.at > before
 }
 
-// count adds the increments of a batch to the counters' cells.
+// countSketches is how many distinct counts are read and written at a time: each may
+// have 16 KiB in memory and 12 KiB in a call and in its answer.
+const countSketches = 500
+
+// count adds the increments and elements of a batch to the counters' cells.
 func (x *exact) count(ctx context.Context, p *partition, number int32, counters []*counter) error {
-	if len(counters) == 0 {
-		return nil
+	for len(counters) > 0 {
+		n, sketches := 0, 0
+		for n < len(counters) && sketches < countSketches {
+			if counters[n].distinct {
+				sketches++
+			}
+			n++
+		}
+		if err := x.countSome(ctx, p, number, counters[:n]); err != nil {
+			return err
+		}
+		if counters = counters[n:]; len(counters) > 0 {
+			p.bases.limit(x.share())
+		}
 	}
+	return nil
+}
+
+func (x *exact) countSome(ctx context.Context, p *partition, number int32, counters []*counter) error {
 	var unknown []*counter
 	for _, c := range counters {
 		c.qualifier = appendCounter(nil, c.column, p.state.source, number)
@@ -69,13 +102,13 @@ func (x *exact) count(ctx context.Context, p *partition, number int32, counters 
 		}
 		key = append(cell.AppendPart(key[:0], []byte(c.table)), c.row...)
 		h := writes[string(key)]
-		if h == nil {
+		if h == nil || h.size > maxCallBytes {
 			h = &mutation{table: c.table, row: c.row, writes: []*hbase.TMutation{{Put: &hbase.TPut{Row: c.row}}}}
 			writes[string(key)] = h
 			hs = append(hs, h)
 		}
 		at := c.base.at
-		v := &hbase.TColumnValue{Family: []byte(c.family), Qualifier: c.qualifier, Value: appendCount(nil, c.base.count), Timestamp: &at}
+		v := &hbase.TColumnValue{Family: []byte(c.family), Qualifier: c.qualifier, Value: c.base.value(), Timestamp: &at}
 		put := h.writes[0].Put
 		put.ColumnValues = append(put.ColumnValues, v)
 		h.size += len(c.row) + len(c.family) + len(v.Qualifier) + len(v.Value) + 16
@@ -85,6 +118,7 @@ func (x *exact) count(ctx context.Context, p *partition, number int32, counters 
 	}
 	for _, c := range counters {
 		p.bases.put(c.key, c.base)
+		c.base.sketch = nil // the cache's, which drops what is too much
 	}
 	return nil
 }
@@ -119,14 +153,10 @@ func (x *exact) readBases(ctx context.Context, counters []*counter) error {
 					if c.family != string(v.Family) || !bytes.Equal(c.qualifier, v.Qualifier) {
 						continue
 					}
-					n, err := decodeCount(v.Value, 0)
-					if err == nil && len(v.Value) != counterValue {
-						err = fmt.Errorf("%w: the cell of a source has %d bytes", store.ErrCorrupt, len(v.Value))
-					}
-					if err != nil {
+					var err error
+					if c.base, err = decodeBase(c.distinct, v); err != nil {
 						return fmt.Errorf("table %s, row %.100q, %s:%.100q: %w", table, c.row, c.family, c.column, err)
 					}
-					c.base = base{n, v.GetTimestamp()}
 				}
 			}
 		}

@@ -17,6 +17,13 @@ func (s *Store) ingest(ctx context.Context, b *store.Batch) error {
 	if len(b.Mutations)+len(b.Counters) == 0 {
 		return s.exact.begin(ctx, b.Advances)
 	}
+	rest, elements, eerr := s.takeElements(ctx, b)
+	if eerr != nil && !errors.As(eerr, new(*store.BatchError)) {
+		return eerr
+	}
+	plain := *b
+	plain.Mutations = rest
+	b = &plain
 	hs, err := s.validateAll(ctx, b)
 	if err != nil && !errors.As(err, new(*store.BatchError)) {
 		return err
@@ -25,7 +32,8 @@ func (s *Store) ingest(ctx context.Context, b *store.Batch) error {
 	if cerr != nil && !errors.As(cerr, new(*store.BatchError)) {
 		return cerr
 	}
-	if refused := joinRefusals(err, cerr); refused != nil {
+	counters = append(counters, elements...)
+	if refused := joinRefusals(eerr, err, cerr); refused != nil {
 		for _, r := range refused {
 			if errors.Is(r.Err, store.ErrUnsupported) { // no record's fault: the rules are not for this engine
 				return fmt.Errorf("apply batch: offset %d: %w", r.Offset, r.Err)
@@ -85,8 +93,7 @@ func (s *Store) counters(ctx context.Context, b *store.Batch) ([]*counter, error
 				d.Table, d.Row, store.ErrInvalidArgument, d.Offset, d.Time, a.From, a.Progress.Next-1)
 		}
 		table := store.CanonicalName(d.Table) // two spellings of one counter are one
-		key = cell.AppendPart(cell.AppendPart(cell.AppendPart(key[:0], []byte(table)), []byte(d.Family)), d.Row)
-		key = append(key, d.Qualifier...)
+		key = appendCounterKey(key[:0], table, d.Family, d.Row, d.Qualifier)
 		c := byKey[string(key)]
 		if c == nil {
 			c = &counter{table: table, family: d.Family, row: d.Row, column: d.Qualifier, key: string(key)}
@@ -108,12 +115,21 @@ func (s *Store) counters(ctx context.Context, b *store.Batch) ([]*counter, error
 	return all, refused.err()
 }
 
-// checkCounter refuses an increment that no COUNTER family takes.
+// checkCounter refuses an increment that no COUNTER family takes, or an element that no
+// DISTINCT one does.
 func (s *Store) checkCounter(ctx context.Context, c *counter) error {
 	m := &cell.Mutation{Table: c.table, Row: c.row}
-	m.Increment(c.family, c.column, 1)
+	if c.distinct {
+		m.Append(c.family, c.column, nil)
+	} else {
+		m.Increment(c.family, c.column, 1)
+	}
 	t, err := s.checked(ctx, m, false)
-	if err == nil && !t.Family(c.family).Counter {
+	switch {
+	case err != nil:
+	case c.distinct && !t.Family(c.family).Distinct:
+		err = fmt.Errorf("table %s, row %.100q: %w: family %s is not a DISTINCT family", c.table, c.row, store.ErrRefused, c.family)
+	case !c.distinct && !t.Family(c.family).Counter:
 		err = fmt.Errorf("table %s, row %.100q: %w: family %s is not a COUNTER family", c.table, c.row, store.ErrRefused, c.family)
 	}
 	return err

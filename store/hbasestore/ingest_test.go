@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/store"
 )
 
@@ -144,33 +145,40 @@ func TestIngestCounts(t *testing.T) {
 	}
 }
 
-// TestIngestLosesReplies (I2): whatever call's connection ends, and whether it was
-// done or not, a batch is applied once.
-func TestIngestLosesReplies(t *testing.T) {
+// losesReplies has run apply batches on a store of its own for each method, of whose calls
+// lose(n) has the next n lose their connection, before they are done or after.
+func losesReplies(t *testing.T, methods []string, run func(t *testing.T, s *Store, lose func(n int))) {
 	t.Parallel()
-	for _, method := range []string{"checkAndMutate", "getMultiple", "put", "putMultiple", "increment"} {
+	for _, method := range methods {
 		for name, f := range map[string]fault{"before": {dropBefore: true}, "after": {dropAfter: true}} {
 			t.Run(method+" "+name, func(t *testing.T) {
 				t.Parallel()
 				g := newGateway(t, nil, false)
-				s := dial(t, nil, g)
-				createCounted(t, s)
-				from := store.Absent
-				for i := range 4 {
-					g.first(i, method, f)
-					b := increments(0, from, "m1", [2]string{"r", "a"}, [2]string{"r", "b"}, [2]string{"x", "a"})
-					if err := s.Apply(t.Context(), b); err != nil {
-						t.Fatal(err)
-					}
-					from = b.Advances[0].Progress.Next
-				}
-				want := []string{"r a = 4 @ 1009", "r b = 4 @ 1010", "x a = 4 @ 1011"}
-				if d := cmp.Diff(want, sums(t, s, &store.Scan{Columns: []store.Column{{Family: "n", All: true}}})); d != "" {
-					t.Errorf("(-want +got):\n%s", d)
-				}
+				run(t, dial(t, nil, g), func(n int) { g.first(n, method, f) })
 			})
 		}
 	}
+}
+
+// TestIngestLosesReplies (I2): whatever call's connection ends, and whether it was
+// done or not, a batch is applied once.
+func TestIngestLosesReplies(t *testing.T) {
+	losesReplies(t, []string{"checkAndMutate", "getMultiple", "put", "putMultiple", "increment"}, func(t *testing.T, s *Store, lose func(n int)) {
+		createCounted(t, s)
+		from := store.Absent
+		for i := range 4 {
+			lose(i)
+			b := increments(0, from, "m1", [2]string{"r", "a"}, [2]string{"r", "b"}, [2]string{"x", "a"})
+			if err := s.Apply(t.Context(), b); err != nil {
+				t.Fatal(err)
+			}
+			from = b.Advances[0].Progress.Next
+		}
+		want := []string{"r a = 4 @ 1009", "r b = 4 @ 1010", "x a = 4 @ 1011"}
+		if d := cmp.Diff(want, sums(t, s, &store.Scan{Columns: []store.Column{{Family: "n", All: true}}})); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
 }
 
 // A record that the store does not take is named, and nothing of its batch is there.
@@ -202,22 +210,28 @@ func TestIngestRefuses(t *testing.T) {
 	} {
 		b := increments(0, store.Absent, "m1", [2]string{"r", "a"}, [2]string{"r", "a"})
 		test.spoil(b)
-		err := s.Apply(ctx, b)
-		var refused *store.BatchError
-		switch {
-		case !errors.Is(err, test.want):
-			t.Errorf("%s: Got %v, want %v", name, err, test.want)
-		case errors.As(err, &refused) != (test.names >= 0):
-			t.Errorf("%s: Got %v", name, err)
-		case refused != nil && (len(refused.Refused) != 1 || refused.Refused[0].Offset != test.names):
-			t.Errorf("%s: Got the refusals %+v", name, refused.Refused)
-		}
+		checkRefusal(t, name, s.Apply(ctx, b), test.want, test.names)
 	}
 	if got := sums(t, s, &store.Scan{}); len(got) != 0 {
 		t.Errorf("Got %q", got)
 	}
 	if _, found, err := store.ReadProgress(ctx, s, &views, 0); found || err != nil {
 		t.Errorf("Got progress, or %v", err)
+	}
+}
+
+// checkRefusal reports where err is not want, or does not name the one record, -1 for the
+// batch as a whole.
+func checkRefusal(t *testing.T, name string, err, want error, record int64) {
+	t.Helper()
+	var refused *store.BatchError
+	switch {
+	case !errors.Is(err, want):
+		t.Errorf("%s: Got %v, want %v", name, err, want)
+	case errors.As(err, &refused) != (record >= 0):
+		t.Errorf("%s: Got %v", name, err)
+	case refused != nil && (len(refused.Refused) != 1 || refused.Refused[0].Offset != record):
+		t.Errorf("%s: Got the refusals %+v", name, refused.Refused)
 	}
 }
 
@@ -277,17 +291,15 @@ func TestCounterFamilies(t *testing.T) {
 			t.Errorf("%s: Got %v, want ErrInvalidSchema", name, err)
 		}
 	}
-	f := store.NewFamily("n")
-	f.Distinct = true
-	if err := s.CreateTable(t.Context(), &store.TableDescriptor{Name: "d", Families: []store.FamilyDescriptor{f}}, nil); !errors.Is(err, store.ErrUnsupported) {
-		t.Errorf("DISTINCT: Got %v, want ErrUnsupported", err)
-	}
 }
 
 // FuzzDecodeCounter: what is read back is what was written, and nothing else is read.
 func FuzzDecodeCounter(f *testing.F) {
 	f.Add(appendCounter(nil, []byte("a\x00b"), 7, 3), []byte{0, 0, 0, 0, 0, 0, 0, 1})
 	f.Add([]byte("plain"), make([]byte, counterValue))
+	sketch := new(counters.Sketch)
+	sketch.Add([]byte("a"))
+	f.Add([]byte{}, appendSketch(nil, 5, sketch))
 	s := state{source: 1, revision: 2, next: 3, until: 4, version: "m"}
 	f.Add(s.encode(), (&registered{id: 3}).encode(nil))
 	f.Fuzz(func(t *testing.T, qualifier, value []byte) {
@@ -300,6 +312,13 @@ func FuzzDecodeCounter(f *testing.F) {
 		}
 		if c, err := decodeCount(value, 1); err == nil && len(value) == counterValue && string(appendCount(nil, c)) != string(value) {
 			t.Errorf("%x is read as %+v", value, c)
+		}
+		if at, s, err := decodeSketch(value); err == nil {
+			if got := appendSketch(nil, at, s); string(got) != string(value) {
+				t.Errorf("%x is read as %x", value, got)
+			}
+		} else if !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("Got %v", err)
 		}
 		if s, err := decodeState(qualifier); err == nil && string(s.encode()) != string(qualifier) {
 			t.Errorf("%x is read as %+v", qualifier, s)

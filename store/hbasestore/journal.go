@@ -96,7 +96,7 @@ type unit struct {
 	cond   *store.Cond
 	table  string // with row, what cond is tested on
 	row    []byte
-	writes []cell.Mutation // puts and deletes; increments of COUNTER families
+	writes []cell.Mutation // puts and deletes; increments of COUNTER families, elements of DISTINCT ones
 	sums   []sum
 	size   int
 }
@@ -184,20 +184,22 @@ func (j *journal) unit(ctx context.Context, r *store.Record) (*unit, error) {
 func (j *journal) add(ctx context.Context, u *unit, m *cell.Mutation) error {
 	table := store.CanonicalName(m.Table)
 	writes := cell.Mutation{Table: table, Row: m.Row, Durability: m.Durability}
-	counts := cell.Mutation{Table: table, Row: m.Row}
+	counted := cell.Mutation{Table: table, Row: m.Row}
 	for i := range m.Ops {
-		switch o := &m.Ops[i]; {
-		case o.Type != cell.OpIncrement:
+		o := &m.Ops[i]
+		element := o.Type == cell.OpAppend && j.distinct(ctx, table, o.Family)
+		switch {
+		case o.Type != cell.OpIncrement && !element:
 			writes.Ops = append(writes.Ops, *o)
 		case table == store.OutboxTable:
 			u.sums = append(u.sums, sum{table: table, family: o.Family, row: m.Row, column: o.Qualifier, delta: o.Delta})
 		case o.Time < 0 || o.Time == cell.Latest:
-			return fmt.Errorf("table %s, row %.100q: %w: an increment at time %d", table, m.Row, store.ErrInvalidArgument, o.Time)
+			return fmt.Errorf("table %s, row %.100q: %w: %v at time %d", table, m.Row, store.ErrInvalidArgument, o.Type, o.Time)
 		default:
-			if err := j.schemas.checkCounter(ctx, &counter{table: table, family: o.Family, row: m.Row, column: o.Qualifier}); err != nil {
+			if err := j.schemas.checkCounter(ctx, &counter{table: table, family: o.Family, row: m.Row, column: o.Qualifier, distinct: element}); err != nil {
 				return err
 			}
-			counts.Ops = append(counts.Ops, *o)
+			counted.Ops = append(counted.Ops, *o)
 		}
 	}
 	if len(writes.Ops) > 0 {
@@ -210,11 +212,26 @@ func (j *journal) add(ctx context.Context, u *unit, m *cell.Mutation) error {
 		}
 		u.writes = append(u.writes, writes)
 	}
-	if len(counts.Ops) > 0 {
-		u.writes = append(u.writes, counts)
+	if len(counted.Ops) > 0 {
+		u.writes = append(u.writes, counted)
 	}
 	return nil
 }
+
+// distinct reports whether a family is a DISTINCT one. What is wrong with another is said
+// where it is validated.
+func (j *journal) distinct(ctx context.Context, table, family string) bool {
+	t, err := j.schemas.Table(ctx, table)
+	if err != nil {
+		return false
+	}
+	f := t.Family(family)
+	return f != nil && f.Distinct
+}
+
+// counts reports whether an operation adds to a count: those of a mutation of an entry
+// all do, or none does.
+func counts(o *cell.Op) bool { return o.Type == cell.OpIncrement || o.Type == cell.OpAppend }
 
 // some finishes what is pending, applies the first units and returns how many they
 // are, and of how many the condition did not hold.
@@ -498,7 +515,7 @@ func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutatio
 	byKey := map[string]*counter{}
 	for i := range ms {
 		m := &ms[i]
-		if len(m.Ops) > 0 && m.Ops[0].Type != cell.OpIncrement {
+		if len(m.Ops) > 0 && !counts(&m.Ops[0]) {
 			h, err := j.schemas.validate(ctx, m, false)
 			if err != nil {
 				return nil, nil, err
@@ -511,14 +528,18 @@ func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutatio
 			key := (&sum{table: m.Table, family: o.Family, row: m.Row, column: o.Qualifier}).key()
 			c := byKey[key]
 			if c == nil {
-				c = &counter{table: m.Table, family: o.Family, row: m.Row, column: bytes.Clone(o.Qualifier), key: key}
+				c = &counter{table: m.Table, family: o.Family, row: m.Row, column: bytes.Clone(o.Qualifier), key: key, distinct: o.Type == cell.OpAppend}
 				byKey[key] = c
 				counters = append(counters, c)
 				if err := j.schemas.checkCounter(ctx, c); err != nil {
 					return nil, nil, err
 				}
 			}
-			c.steps = append(c.steps, step{int64(s.revision) - 1, o.Delta, o.Time})
+			if at := int64(s.revision) - 1; c.distinct {
+				c.elements = append(c.elements, newElement(at, o.Time, o.Value))
+			} else {
+				c.steps = append(c.steps, step{at, o.Delta, o.Time})
+			}
 		}
 	}
 	return rows, counters, nil

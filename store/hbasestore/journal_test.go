@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/counters"
 	"sluice/pipeline/buffer"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
@@ -53,10 +55,10 @@ type modelSchemas struct{}
 
 func (modelSchemas) Table(_ context.Context, name string) (*store.TableDescriptor, error) {
 	t := &store.TableDescriptor{Name: name}
-	for _, f := range []string{store.OutboxFamily, "f", "n"} {
+	for _, f := range []string{store.OutboxFamily, "f", "n", "u"} {
 		t.Families = append(t.Families, store.NewFamily(f))
 	}
-	t.Families[2].Counter = name == "t"
+	t.Families[2].Counter, t.Families[3].Distinct = name == "t", name == "t"
 	return t, nil
 }
 
@@ -105,6 +107,11 @@ func (w *letterWorld) redrive(i int, letter *buffer.DeadLetter, version string) 
 	for _, name := range sortedKeys(deltas) {
 		m.Increment("n", []byte(name), deltas[name])
 		m.Ops[len(m.Ops)-1].Time = cell.Timestamp(1000 + d.Offset)
+	}
+	names, elements := w.added(w.lanes[d.Partition], version, d.Offset)
+	for i, name := range names {
+		m.Append("u", []byte(name), []byte(elements[i]))
+		m.Ops[len(m.Ops)-1].Time = eventTime(d.Offset)
 	}
 	if len(m.Ops) > 0 {
 		effects = append(effects, m)
@@ -195,7 +202,7 @@ func (w *letterWorld) run(p *worker, number uint64, partition int32, version str
 // playJournal runs processes that redrive and purge side by side, kills them at any
 // call, and lets one finish what they left. It returns what is wrong then.
 func playJournal(seed uint64, mutant string) error {
-	w := &letterWorld{world: &world{r: rand.New(rand.NewPCG(seed, 2)), m: newModel(), seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}}
+	w := &letterWorld{world: &world{counts: "nu", r: rand.New(rand.NewPCG(seed, 2)), m: newModel(), seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}}
 	source := store.Source{Pipeline: "p", Topic: "topic", TopicID: [16]byte{1}}
 	w.lanes = []lane{{source, 0}, {source, 1}}
 	for _, l := range w.lanes {
@@ -339,6 +346,7 @@ func (w *letterWorld) check() error {
 		}
 	}
 	want, rows := map[string]int64{}, map[string]bool{}
+	distinct, got, gotDistinct := map[string]*counters.Sketch{}, map[string]int64{}, map[string]string{}
 	for key, f := range became {
 		d := place[key]
 		if f.as != "" {
@@ -348,6 +356,13 @@ func (w *letterWorld) check() error {
 			}
 			for name, n := range deltas {
 				want[name] += n
+			}
+			names, elements := w.added(w.lanes[d.Partition], f.version, d.Offset)
+			for i, name := range names {
+				if distinct[name] == nil {
+					distinct[name] = new(counters.Sketch)
+				}
+				distinct[name].Add([]byte(elements[i]))
 			}
 			if row {
 				rows["rows/"+string(rowName(d, f.version))] = true
@@ -387,15 +402,17 @@ func (w *letterWorld) check() error {
 		}
 	}
 	var a adder
-	got := map[string]int64{}
 	take := func(c cell.Cell, ok bool) {
-		if ok {
+		if ok && c.Family == "u" {
+			gotDistinct[string(c.Qualifier)] = string(c.Value)
+		} else if ok {
 			got[string(c.Qualifier)] = int64(binary.BigEndian.Uint64(c.Value))
 		}
 	}
 	columns := w.m.rows["t/r"]
 	for _, name := range sortedKeys(columns) {
-		c, ok, err := a.add("n", columns[name])
+		family, _, _ := strings.Cut(name, ":")
+		c, ok, err := a.add(family, family == "u", &cell.Cell{Qualifier: columns[name].Qualifier, Time: cell.Timestamp(columns[name].GetTimestamp()), Value: columns[name].Value})
 		if err != nil {
 			return err
 		}
@@ -404,6 +421,13 @@ func (w *letterWorld) check() error {
 	take(a.end())
 	if d := cmp.Diff(want, got); d != "" {
 		return fmt.Errorf("counters (-want +got):\n%s", d)
+	}
+	wantDistinct := map[string]string{}
+	for name, s := range distinct {
+		wantDistinct[name] = string(s.Append(nil))
+	}
+	if d := cmp.Diff(wantDistinct, gotDistinct); d != "" {
+		return fmt.Errorf("distinct counts (-want +got):\n%s", d)
 	}
 	for key := range w.m.rows {
 		if len(key) > 5 && key[:5] == "rows/" {
@@ -440,7 +464,7 @@ func TestJournalFindsMutants(t *testing.T) {
 	} {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(2000) {
+			for seed := range uint64(20_000) {
 				if err := playJournal(seed, mutant); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return

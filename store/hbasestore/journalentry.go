@@ -62,6 +62,7 @@ var entryOps = [...]struct {
 	{14, cell.OpDeleteFamily},
 	{15, cell.OpDeleteRow},
 	{1, cell.OpIncrement},
+	{2, cell.OpAppend}, // an element of a DISTINCT family
 }
 
 // appendEntry appends the stored form of what an entry writes: for each mutation

@@ -42,23 +42,23 @@ func inexact(t *store.TableDescriptor) error {
 	own := system(t.Name)
 	for i := range t.Families {
 		f := &t.Families[i]
-		if !f.Counter && !own {
+		what := inPlace(f)
+		if what == "" && !own {
 			continue
 		}
-		what := "a COUNTER family"
 		if own {
 			what = "a family of the store's own"
 		}
 		fix := func(why, attribute string) {
 			refuse(", family "+f.Name, what+" has "+why, fmt.Sprintf("{NAME => '%s', %s}", f.Name, attribute))
 		}
-		if f.Counter && f.Versions != 1 {
+		if f.InPlace() && f.Versions != 1 {
 			fix(fmt.Sprintf("VERSIONS 1, not %d: its cells are replaced by newer ones, and older ones must not be read", f.Versions), "VERSIONS => 1")
 		}
 		if f.TTL != store.Forever {
 			fix("no TTL, as the timestamps of its cells are no dates", "TTL => 'FOREVER'")
 		}
-		if f.Counter && f.KeepDeleted != store.KeepDeletedFalse {
+		if f.InPlace() && f.KeepDeleted != store.KeepDeletedFalse {
 			fix("no KEEP_DELETED_CELLS", "KEEP_DELETED_CELLS => 'FALSE'")
 		}
 		if f.NewVersionBehavior {

@@ -103,3 +103,48 @@ func TestCounterToZero(t *testing.T) {
 		t.Errorf("Got %d, %v, want the 2 that came after", n, err)
 	}
 }
+
+// TestFamilyKinds: an ordinary family, one of counters and one of distinct counts stay
+// what they are, also where another process has made them a moment ago.
+func TestFamilyKinds(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	g := newGateway(t, nil, false)
+	s, other := dial(t, nil, g), dial(t, nil, g)
+	createDistinct(t, s)
+	d, err := s.Table(ctx, "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused := func(name string, counter, distinct bool) {
+		t.Helper()
+		changed := d.Clone()
+		f := changed.Family(name)
+		f.Counter, f.Distinct = counter, distinct
+		if err := s.AlterTable(ctx, changed); !errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), "family "+name+": COUNTER and DISTINCT cannot change") {
+			t.Errorf("family %s, COUNTER %t, DISTINCT %t: Got %v, want ErrInvalidSchema", name, counter, distinct, err)
+		}
+	}
+	before := g.count("modifyTable")
+	refused("f", true, false)
+	refused("f", false, true)
+	refused("n", false, false)
+	refused("n", false, true)
+	refused("u", false, false)
+	refused("u", true, false)
+	if n := g.count("modifyTable") - before; n != 0 {
+		t.Errorf("HBase was asked %d times", n)
+	}
+	more := d.Clone()
+	late := store.NewFamily("late")
+	late.Counter = true
+	more.Families = append(more.Families, late)
+	if err := other.AlterTable(ctx, more); err != nil {
+		t.Fatal(err)
+	}
+	d = more
+	refused("late", false, false)
+	if err := s.AlterTable(ctx, &store.TableDescriptor{Name: "none", Families: d.Families}); !errors.Is(err, store.ErrTableNotFound) {
+		t.Errorf("Got %v, want ErrTableNotFound", err)
+	}
+}

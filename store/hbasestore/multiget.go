@@ -3,30 +3,29 @@ package hbasestore
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
+	"sluice/cell"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
 
 // pointRows returns the rows of a scan that asks for rows by their keys alone, as
-// store.Table.GetRows does, ascending, or nil where it does not, or where the gateway's
-// gets do not say all that it asks for. HBase would read a scan from the first of them
-// to the last, as the gateway knows no filter of ranges.
+// store.Table.GetRows does, ascending, or nil where it does not. HBase would read a scan
+// from the first of them to the last, as the gateway knows no filter of ranges.
 func (src *source) pointRows(scan *store.Scan) [][]byte {
 	f, ok := scan.Filter.(*store.MultiRowRangeFilter)
-	if t := src.request; !ok || scan.Reversed || src.sel.Raw() || t.BatchSize != nil || t.ColFamTimeRangeMap != nil {
+	if !ok || scan.Reversed {
 		return nil
 	}
 	rows := make([][]byte, 0, len(f.Ranges))
 	for i := range f.Ranges {
 		r := &f.Ranges[i]
-		if len(r.Start) == 0 || r.StartExclusive || !r.StopInclusive || !bytes.Equal(r.Start, r.Stop) || len(r.Start) > maxRow(src.table) {
+		if len(r.Start) == 0 || r.StartExclusive || !r.StopInclusive || !bytes.Equal(r.Start, r.Stop) {
 			return nil
 		}
-		if src.sel.Rows().Contains(r.Start) {
+		if len(r.Start) <= maxRow(src.table) && src.sel.Rows().Contains(r.Start) { // others are not there
 			rows = append(rows, r.Start)
 		}
 	}
@@ -34,8 +33,25 @@ func (src *source) pointRows(scan *store.Scan) [][]byte {
 	return slices.CompactFunc(rows, bytes.Equal)
 }
 
-// gets fetches the rows that are named, several a call. It returns nil where the scan
-// was closed.
+// gettable reports whether a get of the gateway's says all that the scan asks of a row.
+func (src *source) gettable() bool {
+	t := &src.request
+	return !src.nothing && !src.sel.Empty() && !src.sel.Raw() && t.BatchSize == nil && t.ColFamTimeRangeMap == nil
+}
+
+// singles fetches the rows that are named one after the other, where they are not
+// gettable.
+func (f *fetcher) singles(ctx context.Context) error {
+	for _, row := range f.points {
+		f.rest, f.part, f.past = cell.Range{Start: row, Stop: append(bytes.Clone(row), 0)}, nil, false
+		if more, err := f.region(ctx); err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
+
+// gets fetches the rows that are named, several a call.
 func (f *fetcher) gets(ctx context.Context) error {
 	f.rest = f.sel.Rows()
 	r := request{what: "get rows of", table: f.table}
@@ -46,21 +62,19 @@ func (f *fetcher) gets(ctx context.Context) error {
 			gets[i] = f.getOf(row)
 		}
 		rows = rows[n:]
-		var results []*hbase.TResult_
+		var results []fetched
 		err := f.s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-			results, err = c.GetMultiple(ctx, []byte(f.table), gets)
+			results, err = callRows(ctx, c, "getMultiple", false, &hbase.THBaseServiceGetMultipleArgs{Table: []byte(f.table), Tgets: gets})
 			return err
 		})
 		switch {
-		case errors.Is(err, errStopped):
-			return nil
 		case err != nil:
 			return err
 		case len(results) != n:
 			return fmt.Errorf("%w: %d results of %d gets", store.ErrCorrupt, len(results), n)
 		}
 		// A row that is absent has a result without a row.
-		results = slices.DeleteFunc(results, func(r *hbase.TResult_) bool { return len(r.ColumnValues) == 0 })
+		results = slices.DeleteFunc(results, func(r fetched) bool { return len(r.cells) == 0 })
 		if len(results) == 0 {
 			f.page *= 4 // of rows that are absent
 		}
@@ -68,5 +82,5 @@ func (f *fetcher) gets(ctx context.Context) error {
 			break
 		}
 	}
-	return context.Cause(f.ctx) // a page may not have been handed over
+	return nil
 }

@@ -19,13 +19,14 @@ import (
 const ttlAttribute = "_ttl"
 
 // mutation is a row mutation in the form in which HBase takes it: writes, or an
-// increment, or an append.
+// increment, or an append, or what is added to a distinct count.
 type mutation struct {
 	table     string
 	row       []byte
 	writes    []*hbase.TMutation // in order
 	increment *hbase.TIncrement
 	append    *hbase.TAppend
+	addition  *addition
 	counters  []store.Column // that are incremented, of COUNTER families
 	once      bool           // it must not be applied twice
 	ordered   bool           // HBase sees its deletes and puts in the order in which they come
@@ -71,6 +72,15 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 			return fail(why)
 		}
 		h.ordered = h.ordered || f != nil && f.NewVersionBehavior
+		if f != nil && f.Distinct { // refuseInPlace lets appends through alone
+			if i > 0 && h.addition == nil || !h.adds(o) {
+				return fail(addedAlone)
+			}
+			continue
+		}
+		if h.addition != nil {
+			return fail(addedAlone)
+		}
 		if kind(o) != kind(&m.Ops[0]) {
 			return fail("increments, appends and other writes are three calls, so not one atomic mutation")
 		}
@@ -98,8 +108,13 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 			h.delete(o, durability)
 		}
 	}
+	if h.addition != nil {
+		h.once = false // an element that is there already changes nothing
+	}
 	return h, nil
 }
+
+const addedAlone = "what is added to a distinct count is a call of its own for each column, so not one atomic mutation with anything else"
 
 // refuseInPlace says why an operation is not done on HBase because of a COUNTER or a
 // DISTINCT family; "" = it is. f is the operation's, nil where t has none.
@@ -107,7 +122,7 @@ func refuseInPlace(t *store.TableDescriptor, f *store.FamilyDescriptor, o *cell.
 	if o.Type == cell.OpDeleteRow {
 		for i := range t.Families {
 			if f := &t.Families[i]; f.InPlace() {
-				return "a row with a COUNTER family (" + f.Name + ") is not deleted as a whole, its counters' timestamps being offsets: delete its other families"
+				return "a row with a COUNTER or DISTINCT family (" + f.Name + ") is not deleted as a whole, its counters' timestamps being offsets: delete its other families"
 			}
 		}
 		return ""
@@ -115,8 +130,10 @@ func refuseInPlace(t *store.TableDescriptor, f *store.FamilyDescriptor, o *cell.
 	switch {
 	case f == nil || !f.InPlace():
 		return ""
+	case f.Distinct && o.Type != cell.OpAppend:
+		return "the distinct counts of family " + f.Name + " are not deleted: their timestamps are offsets, and ingest would go on from what it knows of them"
 	case f.Distinct:
-		return "DISTINCT families are not built on HBase"
+		return ""
 	case o.Type != cell.OpIncrement:
 		return "the counters of family " + f.Name + " are not deleted: their timestamps are offsets, and ingest would go on from what it knows of them; an increment by minus its value sets one to zero, and keeps what is counted afterwards"
 	}
@@ -298,8 +315,14 @@ func (s *Store) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutatio
 	return s.mutate(ctx, h)
 }
 
-// mutate makes the call that h is.
+// mutate makes the call that h is, or the calls.
 func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
+	if h.addition != nil {
+		if err := s.addElements(ctx, h); err != nil {
+			return store.Result{}, fmt.Errorf("row %.100q: %w", h.row, err)
+		}
+		return store.Result{Applied: true}, nil
+	}
 	r := request{what: "mutate row of", table: h.table, once: h.once}
 	var result *hbase.TResult_
 	err := s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {

@@ -46,7 +46,7 @@ func (s *Store) scan(outer context.Context, scan *store.Scan) (store.Scanner, er
 		}
 		s.schemas.forget(table) // the family may be new
 	}
-	src := &source{s: s, ctx: ctx, end: end, sel: sel, table: table, stop: make(chan struct{})}
+	src := &source{s: s, ctx: ctx, end: end, sel: sel, table: table}
 	if err := src.plan(scan); err != nil {
 		end()
 		return nil, fmt.Errorf("scan %s: %w", table, err)
@@ -58,22 +58,20 @@ func (s *Store) scan(outer context.Context, scan *store.Scan) (store.Scanner, er
 const rawAttribute = "_raw_"
 
 // plan says how HBase is asked. All scanners of a scan differ only in their rows. Of
-// a COUNTER family it is asked for whole rows, whose cells are added up here before
+// a COUNTER or DISTINCT family it is asked for whole rows, whose cells are added up here before
 // anything judges them: their qualifiers, times and values are not what a reader sees.
 func (src *source) plan(scan *store.Scan) error {
-	t := hbase.NewTScan()
+	src.request = *hbase.NewTScan()
+	t := &src.request
 	counted := slices.ContainsFunc(src.sel.Families(), func(sf store.SelectedFamily) bool { return sf.Family.NewVersionBehavior })
 	filter := push(scan.Filter, counted)
 	for _, sf := range src.sel.Families() {
-		if sf.Family.Distinct {
-			return fmt.Errorf("%w: DISTINCT families are not built on HBase: family %s", store.ErrUnsupported, sf.Family.Name)
-		}
-		src.counters = src.counters || sf.Family.Counter
-		src.judged = src.judged || sf.Family.Counter && (sf.Qualifiers != nil || sf.Time != nil)
+		src.counters = src.counters || sf.Family.InPlace()
+		src.judged = src.judged || sf.Family.InPlace() && (sf.Qualifiers != nil || sf.Time != nil)
 	}
 	if src.counters {
 		if scan.Raw {
-			return fmt.Errorf("%w: a raw scan of a COUNTER family on HBase, where several cells are one column", store.ErrUnsupported)
+			return fmt.Errorf("%w: a raw scan of a COUNTER or DISTINCT family on HBase, where several cells are one column", store.ErrUnsupported)
 		}
 		filter = pushRows(scan.Filter, counterColumns(src.sel.Families()))
 	}
@@ -92,20 +90,20 @@ func (src *source) plan(scan *store.Scan) error {
 	if r := scan.Time; r != nil {
 		t.TimeRange = timeRange(r)
 	}
-	for name, r := range scan.FamilyTime {
+	ranged := func(family string, r *hbase.TTimeRange) {
 		if t.ColFamTimeRangeMap == nil {
 			t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
 		}
-		t.ColFamTimeRangeMap[name] = timeRange(&r)
+		t.ColFamTimeRangeMap[family] = r
 	}
 	for _, sf := range src.sel.Families() {
-		if sf.Family.Counter {
+		if r, ok := scan.FamilyTime[sf.Family.Name]; ok {
+			ranged(sf.Family.Name, timeRange(&r))
+		}
+		if sf.Family.InPlace() {
 			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
 			if sf.Time != nil { // the cells' timestamps are offsets
-				if t.ColFamTimeRangeMap == nil {
-					t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
-				}
-				t.ColFamTimeRangeMap[sf.Family.Name] = &hbase.TTimeRange{MinStamp: 0, MaxStamp: math.MaxInt64}
+				ranged(sf.Family.Name, &hbase.TTimeRange{MinStamp: 0, MaxStamp: math.MaxInt64})
 			}
 			continue
 		}
@@ -138,7 +136,6 @@ func (src *source) plan(scan *store.Scan) error {
 			src.limit = scan.PageRows
 		}
 	}
-	src.request = t
 	src.points = src.pointRows(scan)
 	return nil
 }
@@ -159,21 +156,22 @@ type source struct {
 	end     func()
 	sel     *store.Selection
 	table   string
-	request *hbase.TScan // without rows
-	limit   int          // rows that are wanted at most; 0 = not known
-	trim    bool         // HBase may send more versions than are wanted
-	nothing bool         // no cell is wanted
-	points  [][]byte     // the only rows that are wanted, ascending; nil = it is no list of rows
+	request hbase.TScan // without rows
+	limit   int         // rows that are wanted at most; 0 = not known
+	trim    bool        // HBase may send more versions than are wanted
+	nothing bool        // no cell is wanted
+	points  [][]byte    // the only rows that are wanted, ascending; nil = it is no list of rows
 
-	counters bool // a family is a COUNTER one
+	counters bool // a family is a COUNTER or a DISTINCT one
 	judged   bool // of it not all columns are wanted
 	adder    adder
 
-	pages chan []*hbase.TResult_ // each of one call; nil = not begun. Closed at the end
-	err   error                  // why it is the end; read after pages was closed
-	stop  chan struct{}          // closed by Close
+	begun bool
+	pages chan []fetched // each of one call; nil = there is no fetcher. Closed at the end
+	err   error          // why it is the end; read after pages was closed
+	stop  chan struct{}  // closed by Close; nil = there is no fetcher
 
-	results []*hbase.TResult_ // that were fetched and not returned
+	results []fetched // that were fetched and not returned
 	row     cell.Row
 	more    bool // another part of the row may follow
 	skipped bool // the row is not wanted
@@ -186,15 +184,16 @@ type source struct {
 
 // NextRow implements store.RowSource.
 func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
-	if src.pages == nil {
-		src.pages = make(chan []*hbase.TResult_, 1)
-		f := &fetcher{source: src, page: firstPageRows}
-		if src.request.BatchSize != nil {
-			f.page = firstPagePieces
-		}
-		if get := f.get(); get != nil {
-			f.runGet(get)
+	if !src.begun {
+		src.begun = true
+		if get := src.get(); get != nil {
+			src.runGet(get)
 		} else {
+			src.pages, src.stop = make(chan []fetched, 1), make(chan struct{})
+			f := &fetcher{source: src, page: firstPageRows}
+			if src.request.BatchSize != nil {
+				f.page = firstPagePieces
+			}
 			go f.run() // until the scan ends or is closed
 		}
 	}
@@ -203,32 +202,35 @@ func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 			return nil, fmt.Errorf("scan %s: %w", src.table, store.ErrClosed)
 		}
 		for len(src.results) == 0 {
+			if src.pages == nil {
+				return nil, src.err
+			}
 			var ok bool
 			if src.results, ok = <-src.pages; !ok {
 				return nil, src.err
 			}
 		}
 		r := src.results[0]
-		src.results[0] = nil
+		src.results[0] = fetched{}
 		src.results = src.results[1:]
-		if !src.more || !bytes.Equal(src.row.Key, r.Row) {
-			src.row.Key = r.Row
+		if !src.more || !bytes.Equal(src.row.Key, r.key) {
+			src.row.Key = r.key
 			src.family, src.column, src.versions = -1, nil, 0
-			if src.skipped = src.before(r.Row) || skip != nil && skip(r.Row); src.skipped && src.sel.Stopped() {
+			if src.skipped = src.before(r.key) || skip != nil && skip(r.key); src.skipped && src.sel.Stopped() {
 				return nil, nil
 			}
-			if src.skipped && !src.before(r.Row) {
-				src.seek = bytes.Clone(src.sel.SeekRow(r.Row))
+			if src.skipped && !src.before(r.key) {
+				src.seek = bytes.Clone(src.sel.SeekRow(r.key))
 			}
 		}
-		src.more = r.Partial
+		src.more = r.partial
 		if src.skipped {
 			continue
 		}
 		src.row.More = src.more
 		var err error
-		if src.row.Cells, err = src.cells(src.row.Cells[:0], r.ColumnValues); err != nil {
-			return nil, fmt.Errorf("scan %s, row %.100q: %w", src.table, r.Row, err)
+		if src.row.Cells, err = src.cells(r.cells); err != nil {
+			return nil, fmt.Errorf("scan %s, row %.100q: %w", src.table, r.key, err)
 		}
 		if len(src.row.Cells) > 0 {
 			return &src.row, nil
@@ -247,25 +249,24 @@ func (src *source) before(row []byte) bool {
 	return bytes.Compare(row, src.seek) < 0
 }
 
-// cells appends what the scan wants of a result.
-func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) ([]cell.Cell, error) {
+// cells returns what the scan wants of a result, in its place: no more than were looked
+// at, as a counter has one cell at least.
+func (src *source) cells(all []cell.Cell) ([]cell.Cell, error) {
 	families := src.sel.Families()
-	if !src.counters {
-		dst = slices.Grow(dst, len(values)) // most are wanted
-	}
-	for _, v := range values {
-		if src.counters && (src.family < 0 || families[src.family].Family.Name != string(v.Family)) {
+	dst := all[:0]
+	for _, c := range all {
+		if src.counters && (src.family < 0 || families[src.family].Family.Name != c.Family) {
 			dst = src.counted(dst)
 		}
-		if src.family < 0 || families[src.family].Family.Name != string(v.Family) {
-			src.family = slices.IndexFunc(families, func(sf store.SelectedFamily) bool { return sf.Family.Name == string(v.Family) })
+		if src.family < 0 || families[src.family].Family.Name != c.Family {
+			src.family = slices.IndexFunc(families, func(sf store.SelectedFamily) bool { return sf.Family.Name == c.Family })
 			if src.column, src.versions = nil, 0; src.family < 0 {
 				continue // it was added a moment ago
 			}
 		}
 		sf := &families[src.family]
-		if sf.Family.Counter {
-			before, ok, err := src.adder.add(sf.Family.Name, v)
+		if sf.Family.InPlace() {
+			before, ok, err := src.adder.add(sf.Family.Name, sf.Family.Distinct, &c)
 			if err != nil {
 				return dst, err
 			}
@@ -274,20 +275,19 @@ func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) ([]cell.
 			}
 			continue
 		}
-		if !sf.Wants(v.Qualifier) {
+		if !sf.Wants(c.Qualifier) {
 			continue
 		}
 		if src.trim {
-			if src.column == nil || !bytes.Equal(src.column, v.Qualifier) {
-				src.column, src.versions = v.Qualifier, 0
+			if src.column == nil || !bytes.Equal(src.column, c.Qualifier) {
+				src.column, src.versions = c.Qualifier, 0
 			}
 			if src.versions++; src.versions > sf.Versions {
 				continue
 			}
 		}
-		c := cell.Cell{Family: sf.Family.Name, Qualifier: v.Qualifier, Time: cell.Timestamp(v.GetTimestamp()), Kind: cell.KindPut, Value: v.Value}
-		if src.sel.Raw() && v.Type != nil {
-			c.Kind = cell.Kind(*v.Type)
+		if !src.sel.Raw() {
+			c.Kind = cell.KindPut
 		}
 		if c.Kind != cell.KindPut {
 			c.Value = nil
@@ -300,7 +300,7 @@ func (src *source) cells(dst []cell.Cell, values []*hbase.TColumnValue) ([]cell.
 	return dst, nil
 }
 
-// counted appends the last column of a COUNTER family, where there is one.
+// counted appends the last column of a COUNTER or DISTINCT family, where there is one.
 func (src *source) counted(dst []cell.Cell) []cell.Cell {
 	if c, ok := src.adder.end(); ok {
 		return src.keep(dst, &src.sel.Families()[src.family], c)
@@ -318,11 +318,13 @@ func (src *source) keep(dst []cell.Cell, sf *store.SelectedFamily, c cell.Cell) 
 
 // Close implements store.RowSource.
 func (src *source) Close() error {
-	close(src.stop)
-	if src.pages == nil {
+	if !src.begun {
 		src.end()
+	}
+	if src.pages == nil {
 		return nil
 	}
+	close(src.stop)
 	for range src.pages { // until the fetcher has ended
 	}
 	return nil
@@ -330,9 +332,6 @@ func (src *source) Close() error {
 
 // ranges returns the parts of the scan, one a region, in the order of the scan.
 func (src *source) ranges(ctx context.Context) ([]cell.Range, error) {
-	if src.sel.Empty() || src.nothing {
-		return nil, nil
-	}
 	rows := src.sel.Rows()
 	if oneRow(rows) {
 		return []cell.Range{rows}, nil // needs no map

@@ -59,7 +59,7 @@ func TestSharedSchedules(t *testing.T) {
 		}
 		return fault{}
 	})
-	second := schedule.State{Decided: now.Add(time.Hour), Pending: []time.Time{now}, Answered: 7}
+	second := schedule.State{Decided: now.Add(time.Hour), Pending: []schedule.Run{{Logical: now, Cause: schedule.CatchUp}}, Answered: 7}
 	if err := a.Save(ctx, "job", second, []schedule.Entry{entry(2), entry(3)}); err == nil {
 		t.Fatal("a history that is not written is no error")
 	}
@@ -73,10 +73,10 @@ func TestSharedSchedules(t *testing.T) {
 	if err := b.Save(ctx, "job", first, nil); !errors.Is(err, schedule.ErrLost) {
 		t.Errorf("Got %v of who does not hold it", err)
 	}
-	if err := b.Ask(ctx, "job", true); err != nil {
+	if _, err := b.Ask(ctx, "job", schedule.Wish{For: schedule.WishPause}); err != nil {
 		t.Fatal(err)
 	}
-	if c, err := a.Renew(ctx, "job"); err != nil || c.Asked != (schedule.Ask{N: 1, Paused: true}) {
+	if c, err := a.Renew(ctx, "job"); err != nil || !cmp.Equal(c.Asked, schedule.Ask{N: 1, Wishes: []schedule.Wish{{N: 1, For: schedule.WishPause}}}) {
 		t.Errorf("Got %+v, %v, want what was asked for", c, err)
 	}
 	take(b, false)

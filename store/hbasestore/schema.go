@@ -154,6 +154,9 @@ func familyToHBase(f *store.FamilyDescriptor) *hbase.TColumnFamilyDescriptor {
 	if f.Counter {
 		c.Attributes["COUNTER"] = []byte("true") // HBase keeps what it does not know
 	}
+	if f.Distinct {
+		c.Attributes["DISTINCT"] = []byte("true")
+	}
 	if f.TimeToPurgeDeletes != 0 {
 		c.Configuration = with(c.Configuration, store.ConfPurgeDeletes, strconv.FormatInt(f.TimeToPurgeDeletes, 10))
 	}
@@ -170,19 +173,30 @@ func checkSchema(t *store.TableDescriptor) error {
 		fail := func(err error, why string) error {
 			return fmt.Errorf("%w: table %s, family %s: %s", err, t.Name, f.Name, why)
 		}
+		what := inPlace(f)
 		switch {
-		case f.Distinct:
-			return fail(store.ErrUnsupported, "DISTINCT families are not built on HBase")
-		case !f.Counter:
+		case what == "":
 		case f.TTL != store.Forever:
-			return fail(store.ErrInvalidSchema, "a COUNTER family has no TTL on HBase, where the timestamps of its cells are offsets, not dates: remove old rows instead")
+			return fail(store.ErrInvalidSchema, what+" has no TTL on HBase, where the timestamps of its cells are offsets, not dates: remove old rows instead")
 		case f.NewVersionBehavior:
-			return fail(store.ErrInvalidSchema, "a COUNTER family has no NEW_VERSION_BEHAVIOR on HBase: the cell with the newest timestamp must win, whenever it was written")
+			return fail(store.ErrInvalidSchema, what+" has no NEW_VERSION_BEHAVIOR on HBase: the cell with the newest timestamp must win, whenever it was written")
 		case f.KeepDeleted != store.KeepDeletedFalse:
-			return fail(store.ErrInvalidSchema, "a COUNTER family has no KEEP_DELETED_CELLS")
+			return fail(store.ErrInvalidSchema, what+" has no KEEP_DELETED_CELLS")
 		}
 	}
 	return nil
+}
+
+// inPlace says of which kind a family is whose columns are cells of their sources; "" =
+// of none.
+func inPlace(f *store.FamilyDescriptor) string {
+	switch {
+	case f.Counter:
+		return "a COUNTER family"
+	case f.Distinct:
+		return "a DISTINCT family"
+	}
+	return ""
 }
 
 // difference says in what a schema that HBase has differs from the one that it was
@@ -212,11 +226,11 @@ func difference(given, has *store.TableDescriptor) string {
 		type numbers struct {
 			Versions, MinVersions, TTL, BlockSize int
 			KeepDeleted                           store.KeepDeleted
-			NewVersionBehavior, Counter           bool
+			NewVersionBehavior, Counter, Distinct bool
 			TimeToPurgeDeletes                    int64
 		}
 		of := func(f *store.FamilyDescriptor) numbers {
-			return numbers{f.Versions, f.MinVersions, f.TTL, f.BlockSize, f.KeepDeleted, f.NewVersionBehavior, f.Counter, f.TimeToPurgeDeletes}
+			return numbers{f.Versions, f.MinVersions, f.TTL, f.BlockSize, f.KeepDeleted, f.NewVersionBehavior, f.Counter, f.Distinct, f.TimeToPurgeDeletes}
 		}
 		if of(&g) != of(&h) {
 			return fmt.Sprintf("family %s has %+v, not %+v", g.Name, of(&h), of(&g))

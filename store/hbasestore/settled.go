@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"sluice/cell"
 	"sluice/store"
@@ -85,6 +86,9 @@ func (s *Store) Settled(ctx context.Context) (mark string, err error) {
 			at, err := decodeJournalState(c.Value)
 			if err != nil {
 				return err
+			}
+			if name, ok := strings.CutSuffix(src.Pipeline, switcherSuffix); ok && at.pending() {
+				return fmt.Errorf("hbasestore: %w: the counters of pipeline %s are being switched to those that were counted again: run \"ingest replay rebuild\" once more, which finishes it", store.ErrRefused, name)
 			}
 			if at.pending() {
 				return fmt.Errorf("hbasestore: %w: %s, %s/%d: a redrive or purge of dead letters was killed, and HBase may have a part of it: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it",

@@ -18,6 +18,10 @@ type state struct {
 	// have been applied in part.
 	until   int64
 	version string // of the mapping that maps the offsets from next to until
+	// becomes is the source that takes the place of source once a switch to counters
+	// that were counted anew is made (type switcher); 0 = none is. No batch is begun
+	// until then.
+	becomes uint32
 }
 
 // stateQualifier is the column of a state, behind that of the progress.
@@ -26,18 +30,28 @@ const stateQualifier = "state"
 const (
 	stateVersion = 1
 	stateFixed   = 1 + 4 + 8 + 8 + 8
+	// switchingVersion is that of a state with becomes, which is 4 bytes behind until.
+	// Programs that do not know it refuse it, and so apply nothing amid a switch.
+	switchingVersion = 2
 )
 
 // absentState is that of a row which is not there.
 func absentState() state { return state{next: store.Absent, until: store.Absent} }
 
 // encode returns the stored form: a version byte, source (4 bytes big-endian),
-// revision, next and until (8 each) and the mapping version.
+// revision, next and until (8 each), becomes (4) where it is set, and the mapping
+// version.
 func (s *state) encode() []byte {
-	b := append(make([]byte, 0, stateFixed+len(s.version)), stateVersion)
+	b := append(make([]byte, 0, stateFixed+4+len(s.version)), stateVersion)
+	if s.becomes != 0 {
+		b[0] = switchingVersion
+	}
 	b = binary.BigEndian.AppendUint32(b, s.source)
 	for _, v := range [...]uint64{s.revision, uint64(s.next), uint64(s.until)} {
 		b = binary.BigEndian.AppendUint64(b, v)
+	}
+	if s.becomes != 0 {
+		b = binary.BigEndian.AppendUint32(b, s.becomes)
 	}
 	return append(b, s.version...)
 }
@@ -46,9 +60,9 @@ func (s *state) encode() []byte {
 // store.ErrUnsupported for a version that a newer program wrote.
 func decodeState(b []byte) (state, error) {
 	switch {
-	case len(b) > 0 && b[0] > stateVersion:
-		return state{}, fmt.Errorf("%w: state of a partition in version %d; this program knows up to %d", store.ErrUnsupported, b[0], stateVersion)
-	case len(b) < stateFixed || b[0] != stateVersion:
+	case len(b) > 0 && b[0] > switchingVersion:
+		return state{}, fmt.Errorf("%w: state of a partition in version %d; this program knows up to %d", store.ErrUnsupported, b[0], switchingVersion)
+	case len(b) < stateFixed || b[0] < stateVersion || b[0] == switchingVersion && len(b) < stateFixed+4:
 		return state{}, fmt.Errorf("%w: state of a partition: %.100x", store.ErrCorrupt, b)
 	}
 	s := state{
@@ -56,9 +70,13 @@ func decodeState(b []byte) (state, error) {
 		revision: binary.BigEndian.Uint64(b[5:]),
 		next:     int64(binary.BigEndian.Uint64(b[13:])),
 		until:    int64(binary.BigEndian.Uint64(b[21:])),
-		version:  string(b[stateFixed:]),
 	}
-	if s.source == 0 || s.revision == 0 || s.revision > 1<<62 || s.next < store.Absent || s.until < s.next {
+	rest := b[stateFixed:]
+	if b[0] == switchingVersion {
+		s.becomes, rest = binary.BigEndian.Uint32(rest), rest[4:]
+	}
+	s.version = string(rest)
+	if s.source == 0 || b[0] == switchingVersion && s.becomes == 0 || s.revision == 0 || s.revision > 1<<62 || s.next < store.Absent || s.until < s.next {
 		return state{}, fmt.Errorf("%w: state of a partition: %+v", store.ErrCorrupt, s)
 	}
 	return s, nil

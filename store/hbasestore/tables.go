@@ -143,9 +143,8 @@ func (s *Store) change(ctx context.Context, what, table string, f caller) error 
 }
 
 // CreateTable implements store.Admin. What HBase has made is read back: where it is
-// not what was asked for the table is dropped again. Families with DISTINCT are
-// refused with store.ErrUnsupported, COUNTER ones with a TTL with
-// store.ErrInvalidSchema.
+// not what was asked for the table is dropped again. COUNTER and DISTINCT families with
+// a TTL are refused with store.ErrInvalidSchema.
 func (s *Store) CreateTable(ctx context.Context, t *store.TableDescriptor, splits [][]byte) error {
 	t = t.Clone()
 	if err := checkSchema(t); err != nil {
@@ -209,13 +208,27 @@ func (s *Store) check(ctx context.Context, t *store.TableDescriptor, keys [][]by
 }
 
 // AlterTable implements store.Admin. What HBase has made is read back; the error
-// says in what it is not what was asked for.
+// says in what it is not what was asked for. It wraps store.ErrInvalidSchema where
+// COUNTER or DISTINCT of a family would change: what HBase has of it by now reads as
+// neither.
 func (s *Store) AlterTable(ctx context.Context, t *store.TableDescriptor) error {
 	t = t.Clone()
 	if err := checkSchema(t); err != nil {
 		return fmt.Errorf("alter table: %w", err)
 	}
-	err := s.change(ctx, "alter table", t.Name, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+	s.schemas.forget(t.Name) // another process may have altered it
+	has, err := s.Table(ctx, t.Name)
+	if err != nil {
+		return fmt.Errorf("alter table: %w", err)
+	}
+	for i := range t.Families {
+		f := &t.Families[i]
+		if old := has.Family(f.Name); old != nil && (old.Counter != f.Counter || old.Distinct != f.Distinct) {
+			return fmt.Errorf("alter table %s: %w: family %s: COUNTER and DISTINCT cannot change, as the cells that it has would be read as what they are not: add a family of another name",
+				t.Name, store.ErrInvalidSchema, f.Name)
+		}
+	}
+	err = s.change(ctx, "alter table", t.Name, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
 		return c.ModifyTable(ctx, toHBase(t))
 	})
 	if err == nil {

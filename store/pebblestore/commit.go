@@ -110,13 +110,7 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 		return nil, err
 	}
 	t.load.Wrote(m.Row, int64(c.now))
-	if !c.sync {
-		d := m.Durability
-		if d == cell.UseDefault {
-			d = t.desc.Durability()
-		}
-		c.sync = d >= cell.SyncWAL
-	}
+	c.sync = c.sync || synced(t, m)
 	counted, err := c.countOps(t, m)
 	if err != nil {
 		return nil, err
@@ -131,6 +125,14 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 		})
 	}
 	return result, nil
+}
+
+// synced reports whether m, of table t, wants to be on disk before its call returns.
+func synced(t *table, m *cell.Mutation) bool {
+	if m.Durability == cell.UseDefault {
+		return t.desc.Durability() >= cell.SyncWAL
+	}
+	return m.Durability >= cell.SyncWAL
 }
 
 // countOps applies the operations on COUNTER and DISTINCT families and returns the

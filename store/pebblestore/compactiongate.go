@@ -8,9 +8,9 @@ import (
 )
 
 // compactionGate says when Pebble may compact. It grants what Pebble asks for, as
-// Pebble's own scheduler does, but while bulk commits come in it lets their tables
-// gather: level 0 merged into the level below at every second commit would write
-// everything that is there again and again.
+// Pebble's own scheduler does, but while flushes and bulk commits come in it lets their
+// tables gather: level 0 merged into the level below at every second of them would
+// write everything that is there again and again.
 type compactionGate struct {
 	db pebble.DBForCompaction // set before anything else is called
 
@@ -21,20 +21,27 @@ type compactionGate struct {
 	closed   bool
 	held     bool
 	draining bool        // it was opened, and something may still wait
-	bulk     int         // commits since the gate was closed
+	gathered int         // layers since the gate was closed, in parts
 	idle     *time.Timer // opens the gate where no more of them come
 
 	poke, stop, stopped chan struct{}
 }
 
-// BulkRest is how long after the last bulk commit its tables and those before it are
-// compacted.
-const BulkRest = 5 * time.Second
+// GatherRest is how long after the last flush or bulk commit its tables and those
+// before it are compacted.
+const GatherRest = 5 * time.Second
 
 const (
-	// heldCommits is how many bulk commits lie in level 0 before they are
-	// compacted: 250 MB or so, and as many more tables to a read of a row.
+	// What lies in level 0 before it is compacted: heldFlushes memtables, or as many
+	// parts of heldCommits bulk commits, 250 MB or so. Each is one more table to a
+	// read of a row.
+	heldFlushes = 8
 	heldCommits = 24
+
+	// The parts of a layer, of heldCommits.
+	bulkParts  = 1
+	flushParts = heldCommits / heldFlushes
+
 	// grantInterval is how often Pebble's appetite is looked at, which grows
 	// where nobody says so, as in the scheduler of its own.
 	grantInterval = 100 * time.Millisecond
@@ -51,28 +58,29 @@ func newCompactionGate() *compactionGate {
 	return g
 }
 
-// bulkCommit is called after each bulk commit.
-func (g *compactionGate) bulkCommit() {
+// gather is called after each bulk commit and each flush, which Pebble's locks are held
+// in, with the parts of its layer.
+func (g *compactionGate) gather(parts int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return
 	}
 	if !g.held && !g.draining {
-		g.held, g.bulk = true, 0
+		g.held, g.gathered = true, 0
 	}
-	if g.bulk++; g.held && g.bulk >= heldCommits {
+	if g.gathered += parts; g.held && g.gathered >= heldCommits {
 		g.open()
 	}
 	if g.idle == nil {
-		g.idle = time.AfterFunc(BulkRest, func() {
+		g.idle = time.AfterFunc(GatherRest, func() {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			g.open()
 		})
 		return
 	}
-	g.idle.Reset(BulkRest)
+	g.idle.Reset(GatherRest)
 }
 
 // open lets compactions run until none waits. The caller holds mu.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
+
+	"sluice/store"
 )
 
 // hungryDB always wants to compact.
@@ -94,31 +96,86 @@ func TestCompactionGateHolds(t *testing.T) {
 				if ok, _ := g.TrySchedule(); ok {
 					t.Fatalf("a compaction was allowed after %d bulk commits", i)
 				}
-				time.Sleep(BulkRest - 1)
+				time.Sleep(GatherRest - 1)
 				db.want(t, 0)
 			}
-			g.bulkCommit()
+			g.gather(bulkParts)
 		}
 		db.want(t, 1)
-		g.bulkCommit() // while that runs
+		g.gather(bulkParts) // while that runs
 		g.Done()
 		db.want(t, 2)
 		db.mu.Lock()
 		db.refuse = true // it has no more
 		db.mu.Unlock()
 		g.Done()
-		g.bulkCommit()
+		g.gather(bulkParts)
 		if ok, _ := g.TrySchedule(); ok {
 			t.Fatal("a compaction was allowed after the first of new bulk commits")
 		}
 		db.mu.Lock()
 		db.refuse = false
 		db.mu.Unlock()
-		time.Sleep(BulkRest - 1)
+		time.Sleep(GatherRest - 1)
 		db.want(t, 2)
 		time.Sleep(time.Nanosecond)
 		db.want(t, 3)
 	})
+}
+
+// Flushes gather like bulk commits, in larger parts, and at rest are compacted at once.
+func TestCompactionGateHoldsFlushes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, g := &hungryDB{allowed: 1}, newCompactionGate()
+		g.Register(2, db)
+		defer g.Unregister()
+		for i := range heldFlushes - 1 {
+			g.gather(flushParts)
+			if ok, _ := g.TrySchedule(); ok {
+				t.Fatalf("a compaction was allowed after %d flushes", i+1)
+			}
+		}
+		g.gather(bulkParts)
+		g.gather(bulkParts)
+		db.want(t, 0)
+		g.gather(bulkParts)
+		db.want(t, 1)
+		db.mu.Lock()
+		db.refuse = true // it has no more
+		db.mu.Unlock()
+		g.Done()
+		db.mu.Lock()
+		db.refuse = false
+		db.mu.Unlock()
+		g.gather(flushParts)
+		time.Sleep(GatherRest - 1)
+		db.want(t, 1)
+		time.Sleep(time.Nanosecond)
+		db.want(t, 2)
+	})
+}
+
+// The flushes of a store close its gate.
+func TestFlushesGather(t *testing.T) {
+	t.Parallel()
+	db := open(t, "", memory())
+	create(t, db, "t", store.NewFamily("f"))
+	held := func() bool {
+		db.gate.mu.Lock()
+		defer db.gate.mu.Unlock()
+		return db.gate.held
+	}
+	before := held()
+	if _, err := db.MutateRow(t.Context(), nil, put("row", 1, "f", "q", "v")); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if after := held(); before || !after {
+		t.Errorf("Got compactions held %v before a flush and %v after it, want false and true", before, after)
+	}
 }
 
 // A store closes while its compactions are held.
@@ -127,10 +184,10 @@ func TestCompactionGateOfClosedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, g := &hungryDB{allowed: 1}, newCompactionGate()
 		g.Register(2, db)
-		g.bulkCommit()
+		g.gather(bulkParts)
 		g.Unregister()
-		g.bulkCommit()
-		time.Sleep(2 * BulkRest)
+		g.gather(bulkParts)
+		time.Sleep(2 * GatherRest)
 		db.want(t, 0)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/crashfs"
 	"sluice/store"
 	"sluice/store/memstore"
 	"sluice/store/pebblestore"
@@ -17,7 +18,7 @@ import (
 // opened again finds what it had. Thousands of cases on real files take a minute.
 type disks struct {
 	mu sync.Mutex
-	of map[string]*pebblestore.CrashFS
+	of map[string]*crashfs.FS
 }
 
 func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
@@ -25,9 +26,9 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 	fs := d.of[o.Dir]
 	if fs == nil {
 		if d.of == nil {
-			d.of = map[string]*pebblestore.CrashFS{}
+			d.of = map[string]*crashfs.FS{}
 		}
-		made := pebblestore.NewCrashFS(nil)
+		made := crashfs.New()
 		fs = &made
 		d.of[o.Dir] = fs
 		t.Cleanup(func() {
@@ -57,7 +58,7 @@ func (d *disks) open(t *testing.T, o storetest.Options) store.Engine {
 func (d *disks) crash(t *testing.T, e store.Engine, o storetest.Options) {
 	d.mu.Lock()
 	fs := d.of[o.Dir]
-	left := pebblestore.NewCrashFS(pebblestore.Crash(*fs, 50, rand.New(rand.NewPCG(uint64(len(o.Dir)), uint64(o.Now())))))
+	left := fs.Crash(50, rand.New(rand.NewPCG(uint64(len(o.Dir)), uint64(o.Now()))))
 	d.of[o.Dir] = &left
 	d.mu.Unlock()
 	if err := e.Close(); err != nil {

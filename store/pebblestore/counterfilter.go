@@ -2,11 +2,13 @@ package pebblestore
 
 import (
 	"context"
+	"errors"
 	"math/bits"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"sluice/cell"
+	"sluice/store"
 )
 
 // counterFilter knows which counters are certainly not stored: half of those that a
@@ -145,7 +147,7 @@ func (db *DB) startFilter() error {
 	go func() {
 		defer close(db.filling.done)
 		defer cancel()
-		if err := db.fillFilter(ctx, it); err != nil && ctx.Err() == nil {
+		if err := db.fillFilter(ctx, it); err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrClosed) {
 			// Whoever needs what cannot be read is told.
 			db.opts.Logger.Warn("counters are looked up one by one: they could not be read at once", "err", err)
 		}

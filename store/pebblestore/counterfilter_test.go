@@ -3,7 +3,9 @@ package pebblestore
 import (
 	"encoding/binary"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -132,8 +134,9 @@ func TestCounterFilterOfStoredCounters(t *testing.T) {
 func TestCounterFilterOfClosedStore(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
-	for i := range 10 {
-		db, err := Open("db", &Options{FS: fs, MinFreeBytes: -1})
+	for i := range 100 {
+		var log strings.Builder
+		db, err := Open("db", &Options{FS: fs, MinFreeBytes: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,6 +150,9 @@ func TestCounterFilterOfClosedStore(t *testing.T) {
 		}
 		if err := db.Close(); err != nil {
 			t.Fatal(err)
+		}
+		if log.Len() > 0 {
+			t.Errorf("Got %s", log.String())
 		}
 	}
 }

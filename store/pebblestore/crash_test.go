@@ -14,30 +14,9 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
+	"sluice/internal/crashfs"
 	"sluice/store"
 )
-
-// crashFS is a file system in memory whose power can fail beside anything: MemFS
-// waits for itself where it is cloned in the midst of a Link.
-type crashFS struct {
-	*vfs.MemFS
-	links *sync.Mutex
-}
-
-func newCrashFS() crashFS { return crashFS{vfs.NewCrashableMem(), new(sync.Mutex)} }
-
-func (c crashFS) Link(oldName, newName string) error {
-	c.links.Lock()
-	defer c.links.Unlock()
-	return c.MemFS.Link(oldName, newName)
-}
-
-// crash returns what is left where power fails now.
-func (c crashFS) crash(percent int, rng *rand.Rand) *vfs.MemFS {
-	c.links.Lock()
-	defer c.links.Unlock()
-	return c.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng})
-}
 
 // ledger writes batches that each count one event of its partition in a row, in a
 // counter and in the offset, so that the three must agree at every instant.
@@ -121,7 +100,7 @@ func TestCrashesLoseNothingAcknowledged(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 7))
-			mem := vfs.NewCrashableMem()
+			mem := crashfs.New()
 			o := bulk(mem)
 			o.RewriteInterval = 0
 			var l ledger
@@ -137,12 +116,12 @@ func TestCrashesLoseNothingAcknowledged(t *testing.T) {
 				check(t, db, l.next)
 				l.next = offsets(t, db) // what was stored but not acknowledged is among it
 				crash := 1 + rng.IntN(30)
-				var clone *vfs.MemFS
+				var clone crashfs.FS
 				var acknowledged [3]int64
 				for step := range crash + 5 {
 					if step == crash {
 						acknowledged = l.next
-						clone = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng})
+						clone = mem.Crash(rng.IntN(101), rng)
 					}
 					l.bulk = seed%3 > 0 && rng.IntN(2) == 0
 					if err := l.apply(t, rng.IntN(3), 1+rng.IntN(40)); err != nil {
@@ -170,7 +149,7 @@ func TestCrashesLoseNothingAcknowledged(t *testing.T) {
 // The crash comes while several writers wait for their commits.
 func TestCrashAmidConcurrentCommits(t *testing.T) {
 	t.Parallel()
-	mem := newCrashFS()
+	mem := crashfs.New()
 	o := bulk(mem)
 	db := open(t, "db", o)
 	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
@@ -197,7 +176,7 @@ func TestCrashAmidConcurrentCommits(t *testing.T) {
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
 	type crash struct {
-		fs           *vfs.MemFS
+		fs           crashfs.FS
 		acknowledged [3]int64
 	}
 	var crashes []crash
@@ -209,7 +188,7 @@ func TestCrashAmidConcurrentCommits(t *testing.T) {
 		for p := range 3 {
 			c.acknowledged[p] = acknowledged[p].Load()
 		}
-		c.fs = mem.crash(50, rng)
+		c.fs = mem.Crash(50, rng)
 		crashes = append(crashes, c)
 	}
 	close(stop)
@@ -492,6 +471,26 @@ func TestDurability(t *testing.T) {
 	progress := func(b *store.Batch) {
 		b.Advance(store.Source{Pipeline: "p", Topic: "x"}, 0, store.Absent, store.Progress{Next: 1})
 	}
+	prepared := func(last cell.Durability) func(*testing.T, *DB) {
+		return func(t *testing.T, db *DB) {
+			var b store.Batch
+			for i := range minPrepared {
+				m := durable("t", cell.AsyncWAL)
+				m.Row = fmt.Appendf(nil, "r:%d", i)
+				if i == minPrepared/2 {
+					m.Durability = last
+				}
+				b.Add(int64(i), *m)
+			}
+			p := db.prepare(&b)
+			if p == nil {
+				t.Fatal("the batch is not prepared")
+			}
+			if err := db.submit(t.Context(), &request{batch: &b, prepared: p}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	tests := map[string]struct {
 		write    func(*testing.T, *DB)
 		survives bool
@@ -508,6 +507,8 @@ func TestDurability(t *testing.T) {
 			m.Row = []byte("other")
 			mutate(t, db, m)
 		}, true},
+		"prepared batch":       {prepared(cell.UseDefault), true},
+		"prepared async batch": {prepared(cell.AsyncWAL), false},
 		"async batch": {func(t *testing.T, db *DB) {
 			var b store.Batch
 			b.Add(0, *durable("t", cell.AsyncWAL))

@@ -156,6 +156,11 @@ func (db *DB) open() error {
 	po.Lock = lock
 	db.gate = newCompactionGate()
 	po.Experimental.CompactionScheduler = db.gate
+	flushed := po.EventListener.FlushEnd
+	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {
+		flushed(i)
+		db.gate.gather(flushParts)
+	}
 	po.EnsureDefaults()
 	db.pebbleOpts = po
 	p, err := pebble.Open(db.dir, po)

@@ -12,6 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
+	"sluice/internal/crashfs"
 	"sluice/store"
 )
 
@@ -19,7 +20,7 @@ import (
 // where power fails; the original keeps its name.
 func TestNewID(t *testing.T) {
 	t.Parallel()
-	fsys := newCrashFS()
+	fsys := crashfs.New()
 	o := memory()
 	o.FS = fsys
 	db := open(t, "db", o)
@@ -53,7 +54,7 @@ func TestNewID(t *testing.T) {
 		t.Errorf("the copy is %q, says it is %q; the original is %q", id, cp.ID(), db.ID())
 	}
 	left := *o
-	left.FS = fsys.crash(0, rand.New(rand.NewPCG(1, 2)))
+	left.FS = fsys.Crash(0, rand.New(rand.NewPCG(1, 2)))
 	after := open(t, "cp", &left)
 	if after.ID() != id {
 		t.Errorf("after a power failure the copy is %q, want %q", after.ID(), id)

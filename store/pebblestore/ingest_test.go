@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"sluice/cell"
+	"sluice/internal/crashfs"
 	"sluice/store"
 )
 
@@ -87,16 +88,16 @@ func TestCrashAtEveryStepOfABulkCommit(t *testing.T) {
 	for _, percent := range []int{0, 30, 100} {
 		t.Run(fmt.Sprint(percent), func(t *testing.T) {
 			t.Parallel()
-			mem := newCrashFS()
+			mem := crashfs.New()
 			var mu sync.Mutex
-			var crashes []*vfs.MemFS
+			var crashes []crashfs.FS
 			var watched atomic.Bool
 			rng := rand.New(rand.NewPCG(uint64(percent), 1))
 			fs := errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
 				if watched.Load() && op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
 					mu.Lock()
 					defer mu.Unlock()
-					crashes = append(crashes, mem.crash(percent, rng))
+					crashes = append(crashes, mem.Crash(percent, rng))
 				}
 				return nil
 			}))
@@ -120,7 +121,7 @@ func TestCrashAtEveryStepOfABulkCommit(t *testing.T) {
 				}
 				after = l.next
 				mu.Lock()
-				taken := append(crashes, mem.crash(percent, rng))
+				taken := append(crashes, mem.Crash(percent, rng))
 				crashes = nil
 				mu.Unlock()
 				if len(taken) < 10 {

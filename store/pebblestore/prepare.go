@@ -10,7 +10,7 @@ import (
 const (
 	// minPrepared is how many members a batch has at least that is prepared, unless
 	// fewer become tables.
-	minPrepared = 1000
+	minPrepared = 200
 	// maxPrepared bounds the live batches that are prepared at a time, which hold
 	// their cells twice. Those of a backfill are bounded together.
 	maxPrepared = 4
@@ -22,6 +22,7 @@ const (
 type prepared struct {
 	staging
 	deltaList
+	sync bool // a member wants to be on disk before its call returns
 }
 
 // newPreparing returns the free list of those that prepare takes.
@@ -44,7 +45,7 @@ func (db *DB) prepare(b *store.Batch) *prepared {
 	if tables := db.opts.MinBulkKeys; b.Bulk && tables >= 0 {
 		least = min(least, tables)
 	}
-	if len(b.Mutations)+len(b.Counters) < least || len(b.Advances) == 0 || len(b.Records) > 0 || !timedPuts(b.Mutations) {
+	if len(b.Mutations)+len(b.Counters) < least || len(b.Records) > 0 || !timedPuts(b.Mutations) {
 		return nil
 	}
 	var p *prepared
@@ -57,6 +58,7 @@ func (db *DB) prepare(b *store.Batch) *prepared {
 		p = newPrepared(&db.packing)
 	}
 	p.begin(db.catalog.Load(), db.opts.Now(), 0)
+	p.sync = false
 	if !p.fill(b) {
 		db.spare(p)
 		return nil
@@ -92,6 +94,7 @@ func (p *prepared) fill(b *store.Batch) bool {
 			return false
 		}
 		t.load.Wrote(m.Row, int64(p.now))
+		p.sync = p.sync || synced(t, m)
 	}
 	if p.take(&p.staging, b.Counters, func(_ *store.CounterDelta, err error) error { return err }) != nil {
 		return false
@@ -119,6 +122,7 @@ func (c *commit) adopt(p *prepared) bool {
 		return false
 	}
 	c.buf = append(c.buf, p.buf...)
+	c.sync = c.sync || p.sync
 	for _, s := range p.kvs {
 		s.start += base
 		c.seq++

@@ -69,7 +69,6 @@ func TestNotPrepared(t *testing.T) {
 	db := open(t, "db", bulk(vfs.NewMem()))
 	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
 	for name, change := range map[string]func(b *store.Batch){
-		"without progress": func(b *store.Batch) { b.Advances = nil },
 		"a condition": func(b *store.Batch) {
 			b.Record(200, []byte("id"), nil, *put("r", 5, "f", "a", "1"))
 		},
@@ -81,7 +80,7 @@ func TestNotPrepared(t *testing.T) {
 		"an unknown table":  func(b *store.Batch) { b.Mutations[3].Table = "u" },
 		"an unknown family": func(b *store.Batch) { b.Counters[3].Family = "u" },
 		"no counter":        func(b *store.Batch) { b.Counters[3].Family = "f" },
-		"few, live":         func(b *store.Batch) { b.Bulk = false },
+		"few, live":         func(b *store.Batch) { b.Bulk, b.Counters = false, b.Counters[1:] },
 	} {
 		b := preparable(store.Absent, 100)
 		change(b)

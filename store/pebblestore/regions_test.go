@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs"
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/internal/crashfs"
 	"sluice/region"
 	"sluice/store"
 )
@@ -192,7 +192,7 @@ func TestCrashesLeaveWholeSchemas(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 11))
-			mem := vfs.NewCrashableMem()
+			mem := crashfs.New()
 			db := open(t, "db", &Options{FS: mem, MemTableBytes: 64 << 10, CacheBytes: 1 << 20})
 			states := []string{schemaState(t, db)} // after each change
 			crashNow := make(chan int)             // how many states there are
@@ -208,12 +208,12 @@ func TestCrashesLeaveWholeSchemas(t *testing.T) {
 				}
 			}()
 			type crash struct {
-				fs    *vfs.MemFS
+				fs    crashfs.FS
 				after int
 			}
 			var crashes []crash
 			for after := range crashNow {
-				crashes = append(crashes, crash{mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng}), after})
+				crashes = append(crashes, crash{mem.Crash(rng.IntN(101), rng), after})
 			}
 			for _, c := range crashes {
 				again, err := Open("db", &Options{FS: c.fs, MemTableBytes: 64 << 10, CacheBytes: 1 << 20})

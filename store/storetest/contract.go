@@ -58,6 +58,7 @@ var contract = []struct {
 	{"counter limits", testCounterLimits},
 	{"counter expiry", testCounterExpiry},
 	{"distinct", testDistinct},
+	{"distinct deletes", testDistinctDeletes},
 	{"distinct refused", testDistinctRefused},
 	{"distinct expiry", testDistinctExpiry},
 	{"distinct replay", testDistinctReplay},

@@ -12,7 +12,7 @@ func HBaseLimits() *Limits {
 	l := &Limits{
 		Without:   map[string]string{},
 		Cases:     map[string]string{"errors-004": "HBase does not find the region of so long a row"},
-		ShellOnly: true, CountsByOffset: true,
+		ShellOnly: true, CountsByOffset: true, NoNullDeletes: true,
 		// A region is looked for by table, row and a number, which together are
 		// no longer than a row.
 		MaxRowLength: cell.MaxRowLength - len("t") - 16,
@@ -25,9 +25,8 @@ func HBaseLimits() *Limits {
 		"they change what is behind the gateway":                        {"unpacked", "reopened"},
 		"a mutation there is puts and deletes, or increments: not both": {"durability"},
 		"counters are cells of their sources, with the offsets that they come from": {
-			"alter", "table state", "counters", "counter limits", "counter expiry",
+			"alter", "table state", "counters", "counter limits", "counter expiry", "distinct deletes", "distinct refused", "distinct expiry",
 		},
-		"DISTINCT families are not built on HBase": {"distinct", "distinct refused", "distinct expiry", "distinct replay"},
 		"conditional records are not built on HBase, whose batches are not atomic": {
 			"batch", "batch records", "batch order", "batch checks", "batch ids for a while",
 		},

@@ -89,6 +89,11 @@ type Limits struct {
 	// CountsByOffset says that Apply takes coalesced counters only with the offsets
 	// that they come from.
 	CountsByOffset bool
+	// NoNullDeletes says that nothing is deleted from the empty qualifier of families
+	// with NEW_VERSION_BEHAVIOR: HBase 2.6.1 cannot read the row behind such a marker
+	// that is older than a put of the same column, its NewVersionBehaviorTracker
+	// ends every scan of it with a NullPointerException.
+	NoNullDeletes bool
 	// MaxRowLength and MaxCellBytes are what the engine takes; 0 = what any
 	// store takes.
 	MaxRowLength, MaxCellBytes int

@@ -43,7 +43,7 @@ func Status(err error) int {
 		return StatusConfig
 	case errors.Is(err, ErrUsage):
 		return StatusUsage
-	case errors.Is(err, kafka.ErrUnreachable), errors.Is(err, kafka.ErrTopicNotFound), errors.Is(err, store.ErrLocked):
+	case errors.Is(err, kafka.ErrUnreachable), errors.Is(err, kafka.ErrTopicNotFound), errors.Is(err, store.ErrLocked), errors.Is(err, config.ErrNoStore):
 		return StatusUnavailable
 	case errors.Is(err, context.Canceled):
 		return StatusInterrupted

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -78,7 +79,26 @@ func (f *ConfigFlag) Load(p *Program) (*config.Config, error) {
 type VersionCommand struct{}
 
 // Run prints the version.
-func (c *VersionCommand) Run(p *Program) error {
+func (c *VersionCommand) Run(p *Program) error { return printVersion(p) }
+
+// VersionFlag is the flag --version: it prints what the command version prints, whatever
+// else is on the command line, and parsing ends with ErrVersion.
+type VersionFlag bool
+
+// ErrVersion says that the version was asked for, and printed.
+var ErrVersion = errors.New("the version is printed")
+
+// BeforeReset is kong's hook for a flag that is set.
+func (f VersionFlag) BeforeReset(p *Program) error {
+	if err := printVersion(p); err != nil {
+		return err
+	}
+	return ErrVersion
+}
+
+// printVersion prints the module's version, Go's, and the revision, where the binary
+// knows it.
+func printVersion(p *Program) error {
 	v := Version()
 	_, err := fmt.Fprintln(p.Stdout, strings.TrimSpace(fmt.Sprintf("sluice %s %s %s", v.Version, v.Go, v.Commit)))
 	return err
@@ -100,8 +120,16 @@ func Run(ctx context.Context, p *Program, name, description string, commands any
 	parser := kong.Must(commands, kong.Name(name), kong.Description(description),
 		kong.UsageOnError(), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
 	k, err := parser.Parse(args)
+	if errors.Is(err, ErrVersion) {
+		return 0
+	}
 	if err != nil {
-		fmt.Fprintf(p.Stderr, "%s: %v\n", name, err)
+		about := name
+		var parse *kong.ParseError
+		if errors.As(err, &parse) && parse.Context.Selected() != nil {
+			about += " " + parse.Context.Selected().Name
+		}
+		fmt.Fprintf(p.Stderr, "%s: %v; see %s --help\n", name, err, about)
 		return StatusUsage
 	}
 	for _, f := range k.Flags() {

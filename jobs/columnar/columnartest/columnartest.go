@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v15/arrow/decimal128"
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
@@ -44,7 +45,7 @@ func Columns() []columnar.Column {
 	for typ := columnar.String; typ <= columnar.JSON; typ++ {
 		types = append(types, typ)
 	}
-	for _, digits := range [][2]int{{18, 0}, {18, 18}, {1, 1}, {9, 2}} {
+	for _, digits := range [][2]int{{18, 0}, {18, 18}, {1, 1}, {9, 2}, {19, 0}, {38, 10}} {
 		typ, _ := columnar.Decimal(digits[0], digits[1])
 		types = append(types, typ)
 	}
@@ -95,6 +96,10 @@ func fill(t *rapid.T, c columnar.Column, v *columnar.Vector, n int) {
 			v.AppendNull()
 			continue
 		}
+		if c.Type.Storage() == columnar.Decimal128 {
+			v.AppendDecimal(decimals(c.Type).Draw(t, "decimal"))
+			continue
+		}
 		if precision, _, ok := c.Type.Decimal(); ok {
 			most := int64(math.Pow10(precision)) - 1
 			v.AppendInt64(rapid.OneOf(rapid.Int64Range(-most, most), rapid.SampledFrom([]int64{0, most, -most})).Draw(t, "decimal"))
@@ -121,6 +126,20 @@ func fill(t *rapid.T, c columnar.Column, v *columnar.Vector, n int) {
 	}
 }
 
+// decimals are those of a type of more than 18 digits.
+func decimals(typ columnar.Type) *rapid.Generator[columnar.Int128] {
+	precision, _, _ := typ.Decimal()
+	end := decimal128.GetScaleMultiplier(precision)
+	most := end.Sub(decimal128.FromI64(1))
+	return rapid.OneOf(
+		rapid.SampledFrom([]columnar.Int128{{}, decimal128.FromI64(-1), most, most.Negate()}),
+		rapid.Custom(func(t *rapid.T) columnar.Int128 {
+			_, x := decimal128.New(rapid.Int64().Draw(t, "high"), rapid.Uint64().Draw(t, "low")).Div(end)
+			return x
+		}),
+	)
+}
+
 // Texts returns the rows of b, each value as a text.
 func Texts(b *columnar.Batch) [][]string {
 	rows := make([][]string, b.Rows())
@@ -139,6 +158,8 @@ func Text(v *columnar.Vector, i int) string {
 		return "null"
 	case v.Type().Storage() == columnar.Int64:
 		return string(v.Type().AppendNumber(nil, v.Int64s()[i]))
+	case v.Type().Storage() == columnar.Decimal128:
+		return string(v.Type().AppendDecimal(nil, v.Decimals()[i]))
 	case v.Type() == columnar.Float64:
 		return fmt.Sprintf("%x", math.Float64bits(v.Float64s()[i]))
 	case v.Type() == columnar.Bool:

@@ -71,6 +71,8 @@ const (
 	// maxKept bounds what is remembered. A registry of a large company has some
 	// ten thousand schemas, a topic a handful.
 	maxKept = 4096
+	// maxKeptBytes bounds it, too; schemas of more than some kilobytes are rare.
+	maxKeptBytes = 64 << 20
 	// missingFor is how long the answer that there is no such schema counts.
 	missingFor = 30 * time.Second
 	// firstWait doubles from attempt to attempt.
@@ -98,6 +100,7 @@ type Client struct {
 
 	mu       sync.Mutex
 	kept     map[int]answer
+	bytes    int                   // of the schemas in kept
 	fetching map[int]chan struct{} // closed at the end
 }
 
@@ -224,15 +227,29 @@ func (c *Client) Fetch(ctx context.Context, id int) error {
 	if missing {
 		a.err, a.until = fmt.Errorf("schema %d: %w", id, err), time.Now().Add(missingFor)
 	}
-	c.makeRoom()
+	c.makeRoom(a.bytes())
 	c.kept[id] = a
+	c.bytes += a.bytes()
 	return nil
 }
 
-// makeRoom forgets, where there is no room for one more, all ids that do not exist,
-// or one that does.
-func (c *Client) makeRoom() {
-	if len(c.kept) < maxKept {
+// bytes returns what is kept of the schema.
+func (a *answer) bytes() int {
+	if a.schema == nil {
+		return 0
+	}
+	n := len(a.schema.Text)
+	for i := range a.schema.References {
+		n += len(a.schema.References[i].Name) + len(a.schema.References[i].Text)
+	}
+	return n
+}
+
+// makeRoom forgets, where there is no room for one more of n bytes, all ids that do not
+// exist, and of those that do as many as are in the way.
+func (c *Client) makeRoom(n int) {
+	full := func() bool { return len(c.kept) >= maxKept || len(c.kept) > 0 && c.bytes+n > maxKeptBytes }
+	if !full() {
 		return
 	}
 	for id, a := range c.kept {
@@ -240,10 +257,11 @@ func (c *Client) makeRoom() {
 			delete(c.kept, id)
 		}
 	}
-	for id := range c.kept {
-		if len(c.kept) < maxKept {
+	for id, a := range c.kept {
+		if !full() {
 			return
 		}
+		c.bytes -= a.bytes()
 		delete(c.kept, id)
 	}
 }

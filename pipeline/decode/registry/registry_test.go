@@ -346,6 +346,37 @@ func TestManyIDs(t *testing.T) {
 	}
 }
 
+// What is kept is bounded in bytes, too: the last schema is there, and those before it as far as
+// they fit.
+func TestLargeSchemasAreForgotten(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("reads 72 MiB of JSON")
+	}
+	answer := fmt.Sprintf(`{"schema":%q}`, strings.Repeat("x", 3<<20))
+	s := &server{answers: map[string]string{}}
+	c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: s})
+	const all, most = 24, 64 / 3
+	for id := range all {
+		s.answers[fmt.Sprintf("/schemas/ids/%d", id+1)] = answer
+		if err := c.Fetch(t.Context(), id+1); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Schema(id + 1); got == nil || err != nil {
+			t.Fatalf("the one that was fetched last: %v, %v", got, err)
+		}
+	}
+	kept := 0
+	for id := range all {
+		if got, _ := c.Schema(id + 1); got != nil {
+			kept++
+		}
+	}
+	if kept != most {
+		t.Errorf("Got %d schemas of 3 MiB kept, want %d", kept, most)
+	}
+}
+
 func TestReferencesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := &server{answers: map[string]string{"/schemas/ids/1": `{"schema":"x","references":[{"name":"0","subject":"0","version":1}]}`}}

@@ -1,0 +1,361 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"path"
+	"sync"
+	"sync/atomic"
+
+	"sluice/jobs/columnar"
+	"sluice/jobs/rowsort"
+	"sluice/jobs/spill"
+	"sluice/jobs/target"
+)
+
+// sortedRun is the part of a run that is sorted by other columns than the row key: all
+// regions are scanned into a sorter, each worker with a collector of its own; when the
+// last has ended, the rows come out of it in order and are written to files, a
+// partition after the other.
+//
+// The key of a row is its directory, where there are partitions, then the columns of the
+// job's sort, its row key, and, where a row of the table makes several, which of these
+// it is. So no two are equal, and files are the same however the rows were divided.
+type sortedRun struct {
+	*run
+	sorter  *rowsort.Sorter
+	outputs []*replayOutput
+	left    map[fileSet][]File // of a run that was cut off, whose rows did not come again yet
+	digests map[string]string
+
+	mu    sync.Mutex
+	parts map[string]*sortedPartition // by their directories as they are in keys
+
+	merged atomic.Int64 // rows that were written
+}
+
+// sortedPartition is where rows of a partition go.
+type sortedPartition struct {
+	dir    string
+	values []*string
+}
+
+// newSortedRun returns the sort of r, whose workers are so many.
+func (r *run) newSortedRun(workers int) *sortedRun {
+	s := &sortedRun{run: r, parts: map[string]*sortedPartition{}}
+	j := r.Job
+	dir := j.spec.SpillDir
+	if dir == "" && !inBucket(r.Out) {
+		dir = r.Out
+	}
+	s.sorter = rowsort.New(&rowsort.Options{
+		Columns: j.layout.columns, MemoryBytes: j.spec.MemoryBytes, Collectors: workers,
+		Disk: &spill.Disk{Dir: dir, Limit: j.spec.SpillBytes},
+	})
+	for i := range j.formats {
+		s.outputs = append(s.outputs, &replayOutput{fileWriter: fileWriter{layout: &j.layout, format: &j.formats[i], metadata: r.metadata}})
+	}
+	return s
+}
+
+// begun says that the upload has begun.
+func (s *sortedRun) begun() {
+	for _, o := range s.outputs {
+		o.upload = s.upload
+		if s.notes != nil {
+			o.digest = sha256.New()
+		}
+	}
+}
+
+// sortCollector takes the rows of one worker.
+type sortCollector struct {
+	run       *sortedRun
+	collector *rowsort.Collector
+	orders    []columnar.Order // of the job's sort
+	key       []byte
+	last      []byte // what tells the partition of the row before
+	part      []byte // that partition, as it is in keys
+	place     uint64 // of the row among those of the worker
+}
+
+func (s *sortedRun) collector(i int) *sortCollector {
+	c := &sortCollector{run: s, collector: s.sorter.Collector(i)}
+	for k := range s.Job.spec.Sort {
+		c.orders = append(c.orders, s.Job.spec.Sort[k].order())
+	}
+	return c
+}
+
+// write adds the rows of a batch, which have these row keys.
+func (c *sortCollector) write(b *columnar.Batch, keys *rowKeys) error {
+	j := c.run.Job
+	filed := j.filed(b)
+	for i := range b.Rows() {
+		c.key = c.key[:0]
+		if j.partition != nil {
+			if err := c.partition(b, i, keys.at(i)); err != nil {
+				return err
+			}
+			c.key = append(c.key, c.part...)
+		}
+		for k, column := range j.sort {
+			c.key = c.orders[k].AppendTo(c.key, b.Vector(column), i)
+		}
+		c.key = columnar.AppendTextKey(c.key, keys.at(i))
+		if j.schema.Mode() == columnar.PerCell {
+			c.place++ // a row of the table comes from one worker
+			c.key = binary.BigEndian.AppendUint64(c.key, c.place)
+		}
+		if err := c.collector.Add(c.key, filed, i); err != nil {
+			return c.run.Job.sortError(err)
+		}
+	}
+	return nil
+}
+
+// sortError names the job, whose keys the messages of a sort speak of.
+func (j *Job) sortError(err error) error {
+	return &sortError{job: j.name, err: err}
+}
+
+type sortError struct {
+	job string
+	err error
+}
+
+func (e *sortError) Error() string { return "sort the rows of job " + e.job + ": " + e.err.Error() }
+func (e *sortError) Unwrap() error { return e.err }
+
+// partition finds out which partition a row is of.
+func (c *sortCollector) partition(b *columnar.Batch, i int, row []byte) error {
+	p := c.run.Job.partition
+	start := len(c.key)
+	c.key = p.appendKey(c.key, b, i)
+	same := c.part != nil && bytes.Equal(c.key[start:], c.last)
+	c.last = append(c.last[:0], c.key[start:]...)
+	c.key = c.key[:start]
+	if same {
+		return nil
+	}
+	values, err := p.values(c.run.Job, b, i, row)
+	if err != nil {
+		return err
+	}
+	dir := partitionDir(p.names, values)
+	c.part = columnar.AppendTextKey(c.part[:0], []byte(dir))
+	c.run.mu.Lock()
+	defer c.run.mu.Unlock()
+	if c.run.parts[string(c.part)] == nil {
+		if len(c.run.parts) == p.max {
+			return &PartitionsError{Job: c.run.Job.name, Max: p.max, Row: EscapeKey(row), Dir: dir, Sorted: true}
+		}
+		c.run.parts[string(c.part)] = &sortedPartition{dir: dir, values: values}
+	}
+	return nil
+}
+
+// write writes the files, when all rows were collected.
+func (s *sortedRun) write(ctx context.Context) error {
+	rows, err := s.sorter.Sorted(ctx)
+	if err != nil {
+		return s.Job.sortError(err)
+	}
+	s.Logger.Info("rows are sorted", "job", s.Job.name, "run", s.id, "rows", s.progress.Rows)
+	b := columnar.NewBatch(s.Job.layout.columns)
+	size, current := 0, &sortedPartition{}
+	var at []byte // current, as it is in keys; nil = none
+	if s.Job.partition == nil {
+		at = []byte{}
+		s.enter(current)
+	}
+	for {
+		ok, err := rows.Next()
+		if err != nil {
+			return s.Job.sortError(err)
+		}
+		if !ok {
+			break
+		}
+		if s.Job.partition != nil {
+			part, _, _ := columnar.CutTextKey(rows.Key())
+			if at == nil || !bytes.Equal(part, at) {
+				if err := s.leave(ctx, b, current, at != nil); err != nil {
+					return err
+				}
+				size, at, current = 0, bytes.Clone(part), s.parts[string(part)]
+				s.enter(current)
+			}
+		}
+		size += rows.Size()
+		if err := rows.AppendTo(b); err != nil {
+			return s.Job.sortError(err)
+		}
+		if b.Rows() >= columnar.DefaultBatchRows || int64(size) >= min(columnar.DefaultBatchBytes, s.Job.layout.rowGroupBytes) ||
+			s.batchRows > 0 && b.Rows() >= s.batchRows {
+			if err := s.flush(ctx, b, current); err != nil {
+				return err
+			}
+			size = 0
+		}
+	}
+	if at == nil { // there are partitions, and no rows: for readers who take the columns from there
+		p := s.Job.partition
+		current.values = make([]*string, len(p.by))
+		current.dir = partitionDir(p.names, current.values)
+		s.enter(current)
+	}
+	if err := s.leave(ctx, b, current, true); err != nil {
+		return err
+	}
+	for _, files := range s.left {
+		if len(files) > 0 {
+			return errors.Join(errOtherRows, errors.New(files[0].Path))
+		}
+	}
+	return nil
+}
+
+// enter begins a partition.
+func (s *sortedRun) enter(p *sortedPartition) {
+	for _, o := range s.outputs {
+		set := fileSet{o.format.name, path.Clean(p.dir)}
+		o.chunk, o.digests = 0, s.digests
+		o.done, o.resumed = s.left[set], len(s.left[set]) > 0
+		o.chunk = len(o.done)
+		delete(s.left, set)
+	}
+}
+
+// leave ends the files of a partition, which make one without rows where there are none.
+func (s *sortedRun) leave(ctx context.Context, b *columnar.Batch, p *sortedPartition, entered bool) error {
+	if !entered {
+		return nil
+	}
+	if err := s.flush(ctx, b, p); err != nil {
+		return err
+	}
+	for _, o := range s.outputs {
+		switch {
+		case len(o.done) == 1 && o.done[0].Rows == 0 && s.merged.Load() == 0:
+			continue // the file that says the columns
+		case len(o.done) > 0:
+			return errors.Join(errOtherRows, errors.New(o.done[0].Path))
+		case o.writer == nil && o.chunk > 0:
+			continue // all rows were in finished files
+		}
+		if err := s.finish(ctx, o, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush writes a batch of a partition in every format.
+func (s *sortedRun) flush(ctx context.Context, b *columnar.Batch, p *sortedPartition) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if b.Rows() == 0 {
+		return nil
+	}
+	for _, o := range s.outputs {
+		if len(o.done) > 0 {
+			if err := o.pass(b); err != nil {
+				return err
+			}
+			continue
+		}
+		if o.full() {
+			if err := s.finish(ctx, o, p); err != nil {
+				return err
+			}
+		}
+		if o.writer == nil {
+			if err := o.create(ctx, s.name(o, p)); err != nil {
+				return err
+			}
+		}
+		if err := o.add(b); err != nil {
+			return err
+		}
+		if o.digest != nil {
+			b.HashTo(o.digest)
+		}
+	}
+	s.merged.Add(int64(b.Rows()))
+	s.report(func(*Progress) {})
+	b.Reset()
+	return nil
+}
+
+// perNumber is how many files have the first number of their names in common, so that
+// names are in the order of their numbers.
+const perNumber = 10_000
+
+// name is that of the current file.
+func (s *sortedRun) name(o *replayOutput, p *sortedPartition) string {
+	return path.Join(p.dir, partName(o.chunk/perNumber, o.chunk%perNumber, o.format.name))
+}
+
+// finish ends the current file of a format; without any, one without rows says the columns.
+func (s *sortedRun) finish(ctx context.Context, o *replayOutput, p *sortedPartition) error {
+	if o.writer == nil {
+		if err := o.create(ctx, s.name(o, p)); err != nil {
+			return err
+		}
+	}
+	f, err := o.close()
+	if err != nil {
+		return err
+	}
+	f.Partition = p.values
+	n := &workNote{Region: o.chunk / perNumber, File: &f}
+	if o.digest != nil {
+		n.Digest = o.takeDigest()
+	}
+	if err := s.note(ctx, n); err != nil {
+		return err
+	}
+	o.chunk++
+	s.done(f)
+	return nil
+}
+
+// part is what part of the rows is written, 0 to 1.
+func (s *sortedRun) part(rows int64) float64 {
+	if rows == 0 {
+		return 0
+	}
+	return min(float64(s.merged.Load())/float64(rows), 1)
+}
+
+// takeUp makes left the upload of the run and reports true; where its files are not of
+// the instant and the job of want, or not whole, it removes them. The rows are read and
+// sorted again, as nothing of what was sorted outlives its process; finished files are
+// not written again.
+func (s *sortedRun) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
+	w, why, err := workOf(ctx, left, true, want)
+	if err != nil {
+		return false, err
+	}
+	if why != "" {
+		s.Logger.Warn("export begins anew: what was left of the run is of no use", "job", s.Job.name, "run", s.id, "reason", why)
+		return false, left.Abort()
+	}
+	s.upload, s.notes = left, left
+	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
+	s.left, s.digests = w.sets(), w.digests
+	s.files = w.all()
+	s.report(func(p *Progress) {
+		for i := range s.files {
+			p.Files++
+			p.Bytes += s.files[i].Bytes
+		}
+	})
+	s.Logger.Info("export resumed: its rows are read and sorted again, finished files are kept", "job", s.Job.name, "run", s.id, "files", len(s.files))
+	return true, nil
+}

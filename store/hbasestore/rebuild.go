@@ -1,0 +1,684 @@
+package hbasestore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sluice/cell"
+	"sluice/store"
+	"sluice/store/hbasestore/internal/hbase"
+)
+
+var _ store.RebuildSwitcher = (*Store)(nil)
+
+// Names of sources beside a pipeline's. A rebuild is NAME~NUMBER.
+const (
+	mark           = "~"
+	redriveSuffix  = mark + "redrive" // of journals, and of the numbers that they get
+	keptSuffix     = mark + "kept"    // of partitions that a rebuild has not counted
+	switcherSuffix = mark + "switch"  // of the journal of switches
+)
+
+// retiredAt is the timestamp of a cell without a value that takes the place of one of a
+// source that counts no more: whatever that source's processes still write is older.
+const retiredAt int64 = 1 << 62
+
+// switcher puts the counters that a rebuild has counted, as a source of its own in
+// families of its own, into the place of those that a pipeline has counted.
+//
+//  1. begin: the journals of the pipeline's redrives get new numbers, and what they
+//     stand at is noted in the journal of switches.
+//  2. mark: each of the pipeline's partitions that stands where the rebuild stands is
+//     marked with the number that it gets. From then on no batch of it is begun.
+//  3. decide: the journal of switches says that it is done, and what. Before that it can
+//     be given up, after that it cannot.
+//  4. carry out: row by row, the rebuild's cells are written beside those that are
+//     served, under the same numbers, and the latter are retired, in one mutation.
+//  5. the rebuild's families are dropped.
+//  6. the partitions get the numbers for which they are marked, and may go on.
+//  7. the journal of switches says that it is finished.
+//
+// Why it may be killed anywhere and done again: steps 4 to 7 begin with what the journal
+// says, and write the same cells each time. The cells that the rebuild has written of a
+// counter are (t, f(t)) as those of any source (type exact), its partition stands where
+// the pipeline's does, and with its number goes on there: no offset is in two cells, and
+// none in no cell.
+//
+// Why processes that believe to own a partition still do no harm: who has begun a batch
+// before the mark and comes late writes under the old number, cells that others had
+// written before the partition stood where it was marked. They are retired, and with
+// retiredAt no cell of that number is newer. Whoever begins a batch reads the number
+// from the state, which says that none may begin, or the new one.
+type switcher struct {
+	x        *exact
+	tables   familyTables
+	pipeline string
+}
+
+// familyTables is what a switcher asks of tables.
+type familyTables interface {
+	// descriptor returns a table's schema as it is now.
+	descriptor(ctx context.Context, table string) (*store.TableDescriptor, error)
+	// dropFamily drops a family, if it is there.
+	dropFamily(ctx context.Context, table, family string) error
+}
+
+// errSwitch says what a step was about.
+func (w *switcher) errorf(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("counters of pipeline %s: %w", w.pipeline, err)
+}
+
+// standing is where a partition of the pipeline stands.
+type standing struct {
+	source  store.Source
+	number  int32
+	row     []byte
+	state   state
+	rebuilt *state // where the rebuild of it stands; nil = it was not counted
+}
+
+func (p *standing) String() string {
+	return fmt.Sprintf("%s/%d", p.source.Topic, p.number)
+}
+
+// each calls f for each row of a table.
+func (w *switcher) each(ctx context.Context, table string, families []string, n int, f func(*hbase.TResult_) error) error {
+	var start []byte
+	for {
+		rows, err := w.x.cells.scanRows(ctx, table, families, start, n)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		for _, r := range rows {
+			if err := f(r); err != nil {
+				return err
+			}
+		}
+		start = append(bytes.Clone(rows[len(rows)-1].Row), 0)
+	}
+}
+
+// Rows of a call: of the store's own tables, and of counters, each of which may have
+// several of 12 KiB.
+const (
+	ownRows     = 1000
+	counterRows = 100
+)
+
+// partitions returns where the pipeline's partitions stand, and those of a rebuild.
+func (w *switcher) partitions(ctx context.Context, rebuilt string) ([]*standing, error) {
+	var all []*standing
+	own := map[string]*state{} // by row of the pipeline's partition
+	err := w.each(ctx, store.OffsetsTable, nil, ownRows, func(r *hbase.TResult_) error {
+		src, number, err := store.DecodeSourceRow(r.Row)
+		if err != nil || src.Pipeline != w.pipeline && src.Pipeline != rebuilt {
+			return err
+		}
+		at := absentState()
+		for _, v := range r.ColumnValues {
+			if string(v.Qualifier) != stateQualifier {
+				continue
+			}
+			if at, err = decodeState(v.Value); err != nil {
+				return err
+			}
+		}
+		if at.source == 0 {
+			return fmt.Errorf("%w: row %.100q of %s has no state", store.ErrCorrupt, r.Row, store.OffsetsTable)
+		}
+		if src.Pipeline == w.pipeline {
+			all = append(all, &standing{source: src, number: number, row: bytes.Clone(r.Row), state: at})
+			return nil
+		}
+		src.Pipeline = w.pipeline
+		own[string(store.AppendSourceRow(nil, &src, number))] = &at
+		return nil
+	})
+	for _, p := range all {
+		p.rebuilt = own[string(p.row)]
+	}
+	return all, err
+}
+
+// ours reports whether a source counts for the pipeline: it is its own, a rebuild of it,
+// or one of either's redrives.
+func (w *switcher) ours(name string) bool {
+	return name == w.pipeline || strings.HasPrefix(name, w.pipeline+mark)
+}
+
+// edit changes the state of a row by check-and-put, where to says so.
+func (w *switcher) edit(ctx context.Context, row []byte, to func(*state) (bool, error)) error {
+	for {
+		s, err := w.x.load(ctx, row)
+		if err != nil {
+			return err
+		}
+		old := s.encode()
+		if write, err := to(&s); err != nil || !write {
+			return err
+		}
+		s.revision++
+		at := int64(s.revision)
+		put := []*hbase.TColumnValue{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier), Value: s.encode(), Timestamp: &at}}
+		ok, err := w.x.cells.checkAndPut(ctx, store.OffsetsTable, row, store.ProgressFamily, stateQualifier, old, put)
+		switch {
+		case ok && err == nil:
+			return nil
+		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
+			return err
+		}
+	}
+}
+
+// note is what the journal of switches says.
+type note struct {
+	rebuilt      string
+	redrives     map[string]int64 // the revisions at which the redrives' journals stood, by row
+	replacements []store.FamilyReplacement
+}
+
+func (n *note) encode() []byte {
+	ms := []cell.Mutation{{Table: n.rebuilt}}
+	for _, row := range sortedRows(n.redrives) {
+		ms = append(ms, cell.Mutation{Row: []byte(row), Ops: []cell.Op{{Type: cell.OpPut, Time: cell.Timestamp(n.redrives[row])}}})
+	}
+	for i := range n.replacements {
+		r := &n.replacements[i]
+		ms = append(ms, cell.Mutation{Table: r.Table, Ops: []cell.Op{{Type: cell.OpPut, Family: r.Family, Qualifier: []byte(r.By)}}})
+	}
+	return appendEntry(nil, ms)
+}
+
+func sortedRows(m map[string]int64) []string {
+	rows := make([]string, 0, len(m))
+	for row := range m {
+		rows = append(rows, row)
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// decodeNote is the reverse of encode; nothing is the zero note. Its error wraps
+// store.ErrCorrupt.
+func decodeNote(b []byte) (n note, err error) {
+	ms, err := decodeEntry(b)
+	if err != nil || len(ms) == 0 {
+		return n, err
+	}
+	n.rebuilt, n.redrives = ms[0].Table, map[string]int64{}
+	for i := range ms[1:] {
+		m := &ms[1+i]
+		switch {
+		case len(m.Ops) != 1:
+			return n, fmt.Errorf("%w: note of a switch: %.100x", store.ErrCorrupt, b)
+		case m.Table == "":
+			n.redrives[string(m.Row)] = int64(m.Ops[0].Time)
+		default:
+			n.replacements = append(n.replacements, store.FamilyReplacement{Table: m.Table, Family: m.Ops[0].Family, By: string(m.Ops[0].Qualifier)})
+		}
+	}
+	return n, nil
+}
+
+// journal returns the journal of switches.
+func (w *switcher) journal() *journal {
+	return &journal{x: w.x, source: &store.Source{Pipeline: w.pipeline + switcherSuffix}}
+}
+
+// load reads the journal of switches.
+func (w *switcher) load(ctx context.Context) (journalState, note, error) {
+	s, entry, err := w.journal().load(ctx)
+	if err != nil {
+		return s, note{}, err
+	}
+	n, err := decodeNote(entry)
+	return s, n, err
+}
+
+// advance writes the next state of the journal of switches, which is as many revisions
+// further as it says. Its error wraps store.ErrStale where another process was faster.
+func (w *switcher) advance(ctx context.Context, s journalState, by uint64, n note) (journalState, error) {
+	before := s
+	if s.source == apiSource {
+		r, err := w.x.register(ctx, w.journal().source, nil)
+		if err != nil {
+			return s, err
+		}
+		s.source = r.id
+	}
+	s.revision, s.nonce = s.revision+by, rand.Uint64()
+	entry := n.encode()
+	for {
+		ok, err := w.journal().move(ctx, before, s, entry)
+		switch {
+		case ok && err == nil:
+			return s, nil
+		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
+			return s, err
+		}
+		now, _, err := w.journal().load(ctx)
+		switch {
+		case err != nil:
+			return s, err
+		case now == s:
+			return s, nil // the answer was lost
+		case now != before:
+			return s, fmt.Errorf("%w: another process rebuilds its counters, or has discarded them", store.ErrStale)
+		}
+	}
+}
+
+// redrives returns the revisions of the journals of the pipeline's redrives, by row;
+// with renumbered, these count under the number that they have for rebuilt from then on.
+func (w *switcher) redrives(ctx context.Context, rebuilt string, renumber bool) (map[string]int64, error) {
+	revisions := map[string]int64{}
+	err := w.each(ctx, journalsTable, nil, ownRows, func(r *hbase.TResult_) error {
+		src, number, err := store.DecodeSourceRow(r.Row)
+		if err != nil || src.Pipeline != w.pipeline+redriveSuffix {
+			return err
+		}
+		j := &journal{x: w.x, source: &src, partition: number}
+		named := src
+		named.Pipeline = rebuilt + redriveSuffix
+		for {
+			s, _, err := j.load(ctx)
+			if err != nil {
+				return err
+			}
+			if s.pending() {
+				return fmt.Errorf("%w: %s/%d: a redrive or purge of dead letters is not carried out: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it", store.ErrRefused, src.Topic, number)
+			}
+			revisions[string(r.Row)] = int64(s.revision)
+			if !renumber {
+				return nil
+			}
+			own, err := w.x.register(ctx, &named, nil)
+			if err != nil || s.source == own.id {
+				return err
+			}
+			to := s
+			to.source, to.revision = own.id, s.revision+2
+			ok, err := j.move(ctx, s, to, nil)
+			if err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil) {
+				return err
+			}
+			if ok && err == nil {
+				revisions[string(r.Row)] = int64(to.revision)
+				return nil
+			}
+		}
+	})
+	return revisions, err
+}
+
+// begin is step 1.
+func (w *switcher) begin(ctx context.Context, rebuilt string) error {
+	if _, err := w.resume(ctx); err != nil {
+		return err
+	}
+	s, n, err := w.load(ctx)
+	if err != nil || n.rebuilt == rebuilt {
+		return err
+	}
+	all, err := w.partitions(ctx, rebuilt)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(all, func(p *standing) bool { return p.rebuilt != nil }) {
+		return fmt.Errorf("%w: %s was begun, and is discarded in part: discard it once more", store.ErrRefused, rebuilt)
+	}
+	revisions, err := w.redrives(ctx, rebuilt, true)
+	if err == nil {
+		_, err = w.advance(ctx, s, 2, note{rebuilt: rebuilt, redrives: revisions})
+	}
+	return err
+}
+
+// decide is steps 2 and 3.
+func (w *switcher) decide(ctx context.Context, rebuilt string, replacements []store.FamilyReplacement) error {
+	s, n, err := w.load(ctx)
+	switch {
+	case err != nil:
+		return err
+	case n.rebuilt != rebuilt:
+		return fmt.Errorf("%w: %s was not begun, or was discarded", store.ErrStale, rebuilt)
+	}
+	// An AbandonRebuild from now on makes the decision fail; one from before does not
+	// take the marks away.
+	if s, err = w.advance(ctx, s, 2, n); err != nil {
+		return err
+	}
+	if err := w.check(ctx, rebuilt, replacements); err != nil {
+		return err
+	}
+	for marked := -1; ; {
+		all, err := w.partitions(ctx, rebuilt)
+		if err != nil {
+			return err
+		}
+		if len(all) == marked {
+			break
+		}
+		marked = len(all)
+		for _, p := range all {
+			if err := w.mark(ctx, rebuilt, p, all); err != nil {
+				return err
+			}
+		}
+	}
+	revisions, err := w.redrives(ctx, rebuilt, false)
+	if err != nil {
+		return err
+	}
+	if !sameRevisions(n.redrives, revisions) {
+		return fmt.Errorf("%w: dead letters were redriven or purged since the count began: discard it and count again", store.ErrStale)
+	}
+	n.replacements = replacements
+	_, err = w.advance(ctx, s, 1, n)
+	return err
+}
+
+func sameRevisions(a, b map[string]int64) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for row, n := range a {
+		if b[row] != n {
+			return false
+		}
+	}
+	return true
+}
+
+// mark marks a partition with the number that it gets. It writes in any case, so that
+// whoever gives up an earlier try does not take the mark away.
+func (w *switcher) mark(ctx context.Context, rebuilt string, p *standing, all []*standing) error {
+	var becomes uint32
+	if p.rebuilt != nil {
+		becomes = p.rebuilt.source
+	} else {
+		counted := slices.ContainsFunc(all, func(o *standing) bool { return o.source == p.source && o.rebuilt != nil })
+		if counted {
+			return fmt.Errorf("%w: %s was begun since it was counted", store.ErrStale, p)
+		}
+		kept := p.source
+		kept.Pipeline = rebuilt + keptSuffix
+		r, err := w.x.register(ctx, &kept, nil)
+		if err != nil {
+			return err
+		}
+		becomes = r.id
+	}
+	return w.edit(ctx, p.row, func(s *state) (bool, error) {
+		switch {
+		case s.source == becomes:
+			return false, fmt.Errorf("%w: %s goes on from it already", store.ErrStale, p)
+		case s.next != s.until:
+			return false, &UnfinishedError{Source: p.source, Partition: p.number, Next: max(s.next, 0), Until: s.until, Version: s.version}
+		case p.rebuilt != nil && (s.next != p.rebuilt.next || p.rebuilt.until != p.rebuilt.next):
+			return false, fmt.Errorf("%w: %s was applied up to offset %d and counted up to %d", store.ErrStale, p, s.next, p.rebuilt.next)
+		}
+		s.becomes = becomes
+		return true, nil
+	})
+}
+
+// check returns why replacements cannot be made.
+func (w *switcher) check(ctx context.Context, rebuilt string, replacements []store.FamilyReplacement) error {
+	if err := store.CheckReplacements(replacements); err != nil {
+		return err
+	}
+	n, err := w.numbers(ctx, rebuilt)
+	if err != nil {
+		return err
+	}
+	for i := range replacements {
+		r := &replacements[i]
+		d, err := w.tables.descriptor(ctx, r.Table)
+		if err != nil {
+			return err
+		}
+		if _, err := r.Replaced(d); err != nil {
+			return err
+		}
+		if !d.Family(r.Family).InPlace() {
+			return fmt.Errorf("%w: table %s: family %s is no COUNTER or DISTINCT family", store.ErrInvalidSchema, r.Table, r.Family)
+		}
+		if err := w.each(ctx, d.Name, []string{r.Family}, counterRows, func(row *hbase.TResult_) error {
+			for _, v := range row.ColumnValues {
+				_, source, _, _, err := decodeCounter(v.Qualifier, nil)
+				if err != nil {
+					return err
+				}
+				if other := n.others[source]; other != "" && len(v.Value) > 0 {
+					return fmt.Errorf("%w: family %s of table %s has counts of pipeline %s, which would be lost", store.ErrRefused, r.Family, r.Table, other)
+				}
+			}
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resume is steps 4 to 7. It reports whether a switch was decided.
+func (w *switcher) resume(ctx context.Context) (bool, error) {
+	s, n, err := w.load(ctx)
+	if err != nil || !s.pending() {
+		return false, err
+	}
+	fail := func(err error) (bool, error) {
+		return true, fmt.Errorf("the switch to %s is decided and not carried out; \"ingest replay rebuild\" finishes it: %w", n.rebuilt, err)
+	}
+	sources, err := w.numbers(ctx, n.rebuilt)
+	if err != nil {
+		return fail(err)
+	}
+	for i := range n.replacements {
+		if err := w.replace(ctx, &n.replacements[i], sources); err != nil {
+			return fail(err)
+		}
+	}
+	for i := range n.replacements {
+		if r := &n.replacements[i]; r.By != "" {
+			if err := w.tables.dropFamily(ctx, r.Table, r.By); err != nil {
+				return fail(err)
+			}
+		}
+	}
+	all, err := w.partitions(ctx, n.rebuilt)
+	if err != nil {
+		return fail(err)
+	}
+	for _, p := range all {
+		if err := w.edit(ctx, p.row, func(s *state) (bool, error) {
+			if s.becomes == 0 {
+				return false, nil
+			}
+			s.source, s.becomes = s.becomes, 0
+			return true, nil
+		}); err != nil {
+			return fail(err)
+		}
+	}
+	if _, err := w.advance(ctx, s, 1, note{}); err != nil && !errors.Is(err, store.ErrStale) {
+		return fail(err)
+	}
+	return true, nil
+}
+
+// abandon gives up what was begun and not decided.
+func (w *switcher) abandon(ctx context.Context) error {
+	s, n, err := w.load(ctx)
+	if err != nil {
+		return err
+	}
+	if s.pending() {
+		return fmt.Errorf("%w: the switch to %s is decided; \"ingest replay rebuild\" without --discard finishes it", store.ErrRefused, n.rebuilt)
+	}
+	all, err := w.partitions(ctx, "")
+	if err != nil {
+		return err
+	}
+	if s.source != apiSource {
+		// Whoever is about to decide fails, and whoever begins now marks anew. The note
+		// stays: a discard that is cut off here may be gone on with as a rebuild.
+		if _, err := w.advance(ctx, s, 2, n); err != nil {
+			return err
+		}
+	}
+	for _, p := range all {
+		if err := w.edit(ctx, p.row, func(s *state) (bool, error) {
+			if s.revision != p.state.revision || s.becomes == 0 {
+				return false, nil
+			}
+			s.becomes = 0
+			return true, nil
+		}); err != nil {
+			return err
+		}
+	}
+	// What a rebuild has applied in part is in families that are dropped: another
+	// mapping may end it.
+	return w.each(ctx, store.OffsetsTable, nil, ownRows, func(r *hbase.TResult_) error {
+		src, _, err := store.DecodeSourceRow(r.Row)
+		if err != nil || !w.rebuild(src.Pipeline) {
+			return err
+		}
+		return w.edit(ctx, r.Row, func(s *state) (bool, error) {
+			write := s.until > s.next
+			s.until = s.next
+			return write, nil
+		})
+	})
+}
+
+// rebuild reports whether a name is that of a rebuild of the pipeline.
+func (w *switcher) rebuild(name string) bool {
+	digits, ok := strings.CutPrefix(name, w.pipeline+mark)
+	n, err := strconv.Atoi(digits)
+	return ok && err == nil && n > 0
+}
+
+// BeginRebuild implements store.RebuildSwitcher, as type switcher says.
+func (s *Store) BeginRebuild(ctx context.Context, pipeline, rebuilt string) error {
+	return s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) error {
+		if err := s.settleFamilies(ctx, "~"+rebuilt); err != nil {
+			return err
+		}
+		return w.begin(ctx, rebuilt)
+	})
+}
+
+// settleFamilies waits until regions have the families with names that end so: a process
+// that was killed may have asked for them, and HBase names them before all regions have
+// them. It changes tables one change after the other, so that one more comes behind.
+func (s *Store) settleFamilies(ctx context.Context, suffix string) error {
+	tables, err := s.Tables(ctx)
+	if err != nil {
+		return err
+	}
+	for _, table := range tables {
+		d, err := s.descriptor(ctx, table)
+		if errors.Is(err, store.ErrTableNotFound) {
+			continue
+		}
+		if err == nil && slices.ContainsFunc(d.Families, func(f store.FamilyDescriptor) bool { return strings.HasSuffix(f.Name, suffix) }) {
+			err = s.AlterTable(ctx, d)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SwitchRebuild implements store.RebuildSwitcher, as type switcher says.
+func (s *Store) SwitchRebuild(ctx context.Context, pipeline, rebuilt string, replacements []store.FamilyReplacement) error {
+	replacements = slices.Clone(replacements)
+	for i := range replacements {
+		replacements[i].Table = store.CanonicalName(replacements[i].Table)
+	}
+	return s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) error {
+		if done, err := w.resume(ctx); done || err != nil {
+			return err
+		}
+		if err := w.decide(ctx, rebuilt, replacements); err != nil {
+			return err
+		}
+		_, err := w.resume(ctx)
+		return err
+	})
+}
+
+// ResumeSwitch implements store.RebuildSwitcher, as type switcher says.
+func (s *Store) ResumeSwitch(ctx context.Context, pipeline string) (done bool, err error) {
+	err = s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) (err error) {
+		done, err = w.resume(ctx)
+		return err
+	})
+	return done, err
+}
+
+// AbandonRebuild implements store.RebuildSwitcher, as type switcher says.
+func (s *Store) AbandonRebuild(ctx context.Context, pipeline string) error {
+	return s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) error { return w.abandon(ctx) })
+}
+
+func (s *Store) switching(ctx context.Context, pipeline string, f func(context.Context, *switcher) error) error {
+	w := &switcher{x: s.exact, tables: s, pipeline: pipeline}
+	ctx, end, err := s.begin(ctx, false)
+	if err == nil {
+		defer end()
+		err = f(ctx, w)
+	}
+	return w.errorf(err)
+}
+
+func (s *Store) descriptor(ctx context.Context, table string) (*store.TableDescriptor, error) {
+	table = store.CanonicalName(table)
+	if system(table) {
+		return nil, fmt.Errorf("table %s: %w: it is the store's own", table, store.ErrRefused)
+	}
+	s.schemas.forget(table)
+	d, _, err := s.schemas.get(ctx, table)
+	return d, err
+}
+
+func (s *Store) dropFamily(ctx context.Context, table, family string) error {
+	d, err := s.descriptor(ctx, table)
+	if errors.Is(err, store.ErrTableNotFound) || err == nil && d.Family(family) == nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d = d.Clone()
+	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return f.Name == family })
+	return s.AlterTable(ctx, d)
+}
+
+func (s *Store) scanRows(ctx context.Context, table string, families []string, start []byte, n int) (rows []*hbase.TResult_, err error) {
+	t := hbase.NewTScan()
+	t.StartRow, t.MaxVersions = start, 1
+	for _, f := range families {
+		t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(f)})
+	}
+	caching := int32(n)
+	t.Caching = &caching
+	err = s.retry(ctx, request{what: "scan", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		rows, err = c.GetScannerResults(ctx, []byte(table), t, caching)
+		return err
+	})
+	return rows, err
+}
