@@ -32,19 +32,35 @@ func openHBase(t *testing.T, address string, now func() cell.Timestamp) *hbasest
 	return s
 }
 
+// setUnlessGiven sets a flag of the test binary until t ends, unless the command line has.
+func setUnlessGiven(t *testing.T, name, value string) {
+	t.Helper()
+	f := flag.Lookup(name)
+	if f == nil {
+		t.Fatalf("no flag -%s", name)
+	}
+	was := f.Value.String()
+	if was != f.DefValue {
+		return
+	}
+	if err := flag.Set(name, value); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := flag.Set(name, was); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestHBaseContract runs the engines' contract on a real HBase.
 func TestHBaseContract(t *testing.T) {
 	address := hbaseAddress(t)
-	if checks := flag.Lookup("rapid.checks"); checks != nil && checks.Value.String() == checks.DefValue {
-		// Each makes and drops a table, which takes HBase a second or two.
-		if err := flag.Set(checks.Name, "20"); err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := flag.Set(checks.Name, checks.DefValue); err != nil {
-				t.Error(err)
-			}
-		}()
+	// Each check makes and drops a table, which takes HBase a second or two.
+	setUnlessGiven(t, "rapid.checks", "20")
+	if os.Getenv("SLUICE_SOAK") == "" {
+		// Others than these histories, which HBase is known to survive, are soak's.
+		setUnlessGiven(t, "rapid.seed", "1")
 	}
 	known := map[string]bool{} // directories of engines that were opened before
 	storetest.RunContractWithin(t, func(t *testing.T, o storetest.Options) store.Engine {

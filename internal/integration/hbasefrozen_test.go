@@ -4,6 +4,7 @@ package integration
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"syscall"
 	"testing"
@@ -51,7 +52,7 @@ func TestHBaseFrozenDaemon(t *testing.T) {
 			t.Errorf("SIGTERM: %v", err)
 		}
 	}
-	if err := log.Check(t.Context(), s); err != nil {
+	if err := errors.Join(log.Check(t.Context(), s), log.CheckVisitors(t.Context(), s)); err != nil {
 		t.Error(err)
 	}
 }

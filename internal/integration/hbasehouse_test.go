@@ -4,6 +4,7 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -128,7 +129,7 @@ func TestHBaseMovingHouse(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := so.Check(t.Context(), e); err != nil {
+		if err := errors.Join(so.Check(t.Context(), e), so.CheckVisitors(t.Context(), e)); err != nil {
 			t.Errorf("part %d: %v", k, err)
 		}
 		if err := e.Close(); err != nil {

@@ -5,6 +5,7 @@ package integration
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -99,6 +100,11 @@ func newHBaseIngest(t *testing.T) *hbaseIngest {
 	if !found || !strings.Contains(config, engine) {
 		t.Fatalf("the example has no jobs, or no %q any more", engine)
 	}
+	config, tests, _ := strings.Cut(config, "    tests:")
+	if tests == "" || !strings.Contains(config, "\ntables:\n") {
+		t.Fatal("the example has no tests, or no tables any more")
+	}
+	config = strings.Replace(config, "\ntables:\n", "\ntables:\n"+visitorTables, 1) + visitorRollups
 	config = strings.Replace(config, engine, fmt.Sprintf("  engine: hbase\n  hbase: {gateways: [%q], retry_timeout: 20s}\n", in.hbase.address), 1)
 	in.config = filepath.Join(t.TempDir(), "access-log.yaml")
 	if err := os.WriteFile(in.config, []byte(config), 0o644); err != nil {
@@ -375,7 +381,7 @@ func TestHBaseIngestFaults(t *testing.T) {
 			t.Errorf("SIGTERM: %v", err)
 		}
 	}
-	if err := log.Check(t.Context(), s); err != nil {
+	if err := errors.Join(log.Check(t.Context(), s), log.CheckVisitors(t.Context(), s)); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,8 +10,9 @@ are read in the manifest's order. The checksum is that of Checksum in package
 jobs/columnar, so equal data has equal sums in every reader.
 
 Under "footers" is what pyarrow finds in the footers of the Parquet files, after
-it was compared with the values: the columns that row groups say they are sorted
-by, and for each column in how many row groups it has bounds and a dictionary,
+it was compared with the values and the manifest: the columns that row groups say they
+are sorted by, in which order, which their rows are from the first file to the last, and
+for each column in how many row groups it has bounds and a dictionary,
 and its encodings. A footer that is wrong ends the program with what is wrong.
 
 Versions are in requirements.txt, and of Spark in requirements-spark.txt.
@@ -20,6 +21,7 @@ Versions are in requirements.txt, and of Spark in requirements-spark.txt.
 import decimal
 import hashlib
 import json
+import math
 import os
 import re
 import struct
@@ -231,6 +233,9 @@ def read_spark(paths):
             value = functions.col("`" + column.name.replace("`", "``") + "`")
             if column.kind == "timestamp":
                 value = functions.unix_micros(value)
+            if column.kind.startswith("decimal"):
+                # In Python they come by their engineering notation: 1E-10 as 100E-12.
+                value = value.cast("string")
             selected.append(value.alias(f"c{i}"))
         for row in frame.select(*selected).toLocalIterator():
             for column, value in zip(columns, row):
@@ -245,9 +250,38 @@ def check(holds, path, what):
         raise SystemExit(f"{path}: {what}")
 
 
+def declared_order(manifest):
+    """Returns by what rows are sorted: (column, descending, nulls first)."""
+    order = [(name, False, False) for name in manifest["sorted_by"]]
+    for i, by in enumerate(manifest.get("sort", [])):
+        order[i] = (by["column"], by["order"] == "descending", by["nulls"] == "first")
+    return order
+
+
+def comparable(value):
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, float):  # NaN is the largest number
+        return (1, 0.0) if math.isnan(value) else (0, value)
+    return value
+
+
+def compare_rows(order, a, b):
+    """Returns -1, 0 or 1 for rows with the values a and b of the columns of order."""
+    for x, y, (_, descending, nulls_first) in zip(a, b, order):
+        if x is None and y is None:
+            continue
+        if x is None or y is None:
+            return -1 if (x is None) == nulls_first else 1
+        x, y = comparable(x), comparable(y)
+        if x != y:
+            return -1 if (x < y) != descending else 1
+    return 0
+
+
 def read_footers(paths, sorted_by):
     """Compares the footers with the values, and returns what they say."""
-    groups, columns = 0, {}
+    groups, columns, last = 0, {}, None
     for path in paths:
         file = pyarrow.parquet.ParquetFile(path)
         # A column of maps has two leaves: NAME.key_value.key and NAME.key_value.value.
@@ -258,10 +292,11 @@ def read_footers(paths, sorted_by):
         for g, group in enumerate(row_groups):
             groups += 1
             table = file.read_row_group(g)
-            order = [(names[s.column_index], s.descending) for s in group.sorting_columns or ()]
-            check(order == [(name, False) for name in sorted_by], path, f"row group {g} is sorted by {order}, not by {sorted_by}")
-            keys = list(zip(*(map(encode, table.column(name).to_pylist()) for name in sorted_by)))
-            check(keys == sorted(keys), path, f"the rows of row group {g} are not sorted by {sorted_by}")
+            order = [(names[s.column_index], s.descending, s.nulls_first) for s in group.sorting_columns or ()]
+            check(order == sorted_by, path, f"row group {g} is sorted by {order}, not by {sorted_by}")
+            for row in zip(*(table.column(name).to_pylist() for name, _, _ in sorted_by)):
+                check(last is None or compare_rows(sorted_by, last, row) <= 0, path, f"in row group {g}, {row} is behind {last}: not sorted by {sorted_by}")
+                last = row
             dictionaries = by_dictionary.read_row_group(g)
             for i, name in enumerate(names):
                 chunk, values, nulls = group.column(i), *leaf(table, name)
@@ -277,7 +312,7 @@ def read_footers(paths, sorted_by):
                     check(read.cast(plain(values).type).equals(plain(values)), path, f"{name} in row group {g} has other values by its dictionary")
     for seen in columns.values():
         seen["encodings"] = sorted(seen["encodings"])
-    return {"row_groups": groups, "columns": columns}
+    return {"row_groups": groups, "sorted_by": sorted_by, "columns": columns}
 
 
 def leaf(table, path):
@@ -339,7 +374,7 @@ def main():
         read["polars_arrow"] = read_polars(polars.read_ipc(p) for p in paths["arrow"])
     result = {name: {"rows": columns[0].rows, "columns": [c.result() for c in columns]} for name, columns in read.items()}
     if "parquet" in paths:
-        result["footers"] = read_footers(paths["parquet"], manifest["sorted_by"])
+        result["footers"] = read_footers(paths["parquet"], declared_order(manifest))
     result["versions"] = versions
     json.dump(result, sys.stdout, indent=1)
     print()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/jobs"
 )
 
@@ -35,7 +37,8 @@ type readings map[string]struct {
 
 // footers is what the footers of Parquet files say, compared with the values.
 type footers struct {
-	RowGroups int `json:"row_groups"`
+	RowGroups int     `json:"row_groups"`
+	SortedBy  [][]any `json:"sorted_by"` // column, descending, nulls first
 	Columns   map[string]struct {
 		Bounds       int      `json:"bounds"`
 		Dictionaries int      `json:"dictionaries"`
@@ -133,10 +136,11 @@ func demo(t *testing.T, log *Log) string {
 }
 
 // golden are the directories of exports that ours and others' readers agree about: one
-// with every type and coding, and one of each mode with a row a cell.
+// with every type and coding, one of each mode with a row a cell, and one that is sorted
+// by a decimal of 38 digits.
 func golden(t *testing.T) (dirs []string) {
 	t.Helper()
-	for _, job := range []string{"types", "latest", "versions", "history"} {
+	for _, job := range []string{"types", "latest", "versions", "history", "sorted"} {
 		dirs = append(dirs, filepath.Join(ModuleRoot(t), "jobs", "testdata", "golden", job))
 	}
 	return dirs
@@ -146,7 +150,7 @@ func golden(t *testing.T) (dirs []string) {
 // parquet-go and arrow (export verify), pyarrow, pandas, DuckDB and Polars, and their
 // footers are true.
 func TestReadersOfEveryType(t *testing.T) {
-	var f *footers
+	var f, sorted *footers
 	for i, dir := range golden(t) {
 		rs, found := read(t, verified(t, dir))
 		if len(rs) != 6 {
@@ -154,6 +158,16 @@ func TestReadersOfEveryType(t *testing.T) {
 		}
 		if i == 0 {
 			f = found
+		}
+		sorted = found
+	}
+	want := [][]any{{"amount", true, true}, {"currency", true, false}, {"weight", false, false}, {"key", false, false}}
+	if d := cmp.Diff(want, sorted.SortedBy); d != "" || sorted.RowGroups < 3 {
+		t.Errorf("%d row groups: %s", sorted.RowGroups, d)
+	}
+	for column, dictionaries := range map[string]int{"amount": sorted.RowGroups, "rate": 0} {
+		if got := sorted.Columns[column]; got.Bounds < 3 || got.Dictionaries != dictionaries {
+			t.Errorf("column %s in %d row groups: Got %+v", column, sorted.RowGroups, got)
 		}
 	}
 	for column, want := range map[string]struct {

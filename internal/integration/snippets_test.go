@@ -12,8 +12,6 @@ import (
 	"sluice/cell"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
-	"sluice/store"
-	"sluice/store/memstore"
 )
 
 // TestSnippets runs what `export sql` prints for DuckDB, pandas and Polars on a run
@@ -21,27 +19,13 @@ import (
 // readers may take for something else.
 func TestSnippets(t *testing.T) {
 	python := python(t)
-	s, err := memstore.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	schema := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
-	if err := s.CreateTable(t.Context(), schema, [][]byte{[]byte("r3")}); err != nil {
-		t.Fatal(err)
-	}
+	var ms []cell.Mutation
 	for i := range 7 {
-		m := cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "r%d", i)}
+		m := cell.Mutation{Row: fmt.Appendf(nil, "r%d", i)}
 		m.Put("f", []byte("n"), cell.Timestamp(1700000000000+i), fmt.Append(nil, i*10))
-		if _, err := s.MutateRow(t.Context(), nil, &m); err != nil {
-			t.Fatal(err)
-		}
+		ms = append(ms, m)
 	}
-	snapshot, err := s.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snapshot.Close()
+	snapshot, schema := plainTable(t, "r3", ms...)
 	const column = `a "b" 'c' [d]* \n`
 	for _, format := range []string{jobs.Parquet, jobs.Arrow} {
 		job, err := jobs.Compile("the-job.1", &jobs.Spec{
