@@ -56,7 +56,7 @@ func TestSmoke(t *testing.T) {
 			continue
 		}
 		s := &r.Samples[st.name][0]
-		if s.Seconds <= 0 || s.Seconds > 60 || s.CPU <= 0 || s.CPU > 120 {
+		if s.Seconds <= 0 || s.CPU <= 0 {
 			t.Errorf("stage %s: %.6f s, %.6f s of CPU", st.name, s.Seconds, s.CPU)
 		}
 		leaves := st.name == countersStage || st.name == storeStage || st.name == rawStage || st.name == pipelineStage || st.name == backfillStage
@@ -302,6 +302,16 @@ func TestSpread(t *testing.T) {
 
 // TestRatiosAreOfOneRound pins that a ratio is made within a round: over medians of
 // different rounds it would be 1 here.
+// TestSmallRatiosAreNoZeros: a stage that the machine kept waiting for seconds is
+// still measured.
+func TestSmallRatiosAreNoZeros(t *testing.T) {
+	t.Parallel()
+	got := []string{ratio(1.456), ratio(0.01), ratio(0.00412), ratio(-0.5), ratio(0)}
+	if diff := cmp.Diff([]string{"1.46", "0.01", "4.1e-03", "-0.50", "0.0e+00"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestRatiosAreOfOneRound(t *testing.T) {
 	t.Parallel()
 	r := &report{Events: 1000, Samples: map[string][]sample{}}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"sluice/pipeline/kafka/embedded"
+	"sluice/store/pebblestore"
 )
 
 // childArgument is the first argument of a process that is one stage, or the
@@ -40,6 +41,9 @@ type spec struct {
 	Batches    string // file of raw batches
 	Keep       bool   // leave the store for the next stage
 	Profile    string // file for a CPU profile; "" = none
+	// Rest is how long a store may do nothing before it goes on with its
+	// compactions, which settled CPU counts.
+	Rest time.Duration
 }
 
 // child does what the spec in args[0] says and prints the result as JSON.
@@ -159,6 +163,9 @@ func measureAll(ctx context.Context, o *options, r *report, w io.Writer) (err er
 		// Yesterday: the rules keep counts by the minute for 30 days.
 		Start:   time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -1).UnixMilli(),
 		Batches: filepath.Join(dir, "batches"),
+	}
+	if !o.smoke {
+		base.Rest = pebblestore.GatherRest
 	}
 	b, err := startBroker(ctx, &base)
 	if err != nil {

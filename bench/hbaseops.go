@@ -214,7 +214,7 @@ func (s *hbaseSide) measure(ctx context.Context, op *hbaseOperation, window time
 		out.foreign = max(got.Foreign-out.servers/got.Seconds/float64(runtime.NumCPU()), 0)
 	}
 	if op.kind == putBatches && s.name == embeddedSide { // flushes and compactions
-		if err := m.settle(&got, pebblestore.GatherRest); err != nil {
+		if err := m.settle(&got, min(4*window, pebblestore.GatherRest)); err != nil {
 			return hbaseSample{}, err
 		}
 		out.client = got.Settled

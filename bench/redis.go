@@ -56,7 +56,7 @@ func runCounters(ctx context.Context, s *spec) (got sample, err error) {
 	if err != nil {
 		return sample{}, err
 	}
-	if err := m.settle(&got, pebblestore.GatherRest); err != nil {
+	if err := m.settle(&got, s.Rest); err != nil {
 		return sample{}, err
 	}
 	sum := int64(0)

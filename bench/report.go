@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -172,7 +173,7 @@ func (r *report) stageTable() *table {
 func (r *report) ratioTable() *table {
 	t := &table{head: []string{"ratio", "median", "min..max", "goal"}}
 	add := func(name, goal string, s spread) {
-		t.rows = append(t.rows, []string{name, fmt.Sprintf("%.2f", s.median), fmt.Sprintf("%.2f..%.2f", s.min, s.max), goal})
+		t.rows = append(t.rows, []string{name, ratio(s.median), ratio(s.min) + ".." + ratio(s.max), goal})
 	}
 	slowest := r.slowest()
 	add("pipeline / slowest stage ("+slowest+")", "≥ 0.90", r.ratio(func(i int) float64 {
@@ -283,6 +284,15 @@ func number(x float64) string {
 		return fmt.Sprintf("%.1f", x)
 	}
 	return fmt.Sprintf("%.0f", x)
+}
+
+// ratio writes a ratio with two decimals, or where these would hide all of it
+// with two digits.
+func ratio(x float64) string {
+	if math.Abs(x) < 0.01 {
+		return fmt.Sprintf("%.1e", x)
+	}
+	return fmt.Sprintf("%.2f", x)
 }
 
 func share(x float64) string {

@@ -102,7 +102,7 @@ func runStore(ctx context.Context, s *spec) (got sample, err error) {
 	if err != nil {
 		return sample{}, err
 	}
-	if err := m.settle(&got, pebblestore.GatherRest); err != nil {
+	if err := m.settle(&got, s.Rest); err != nil {
 		return sample{}, err
 	}
 	addMetrics(&got, db, e.len())
@@ -360,7 +360,7 @@ func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sa
 		}
 		stop()
 		if err = errors.Join(err, <-ended); err == nil && measure {
-			if err = m.settle(&got, pebblestore.GatherRest); err != nil {
+			if err = m.settle(&got, s.Rest); err != nil {
 				return nil, sample{}, err
 			}
 			var want int64
