@@ -91,6 +91,9 @@ func runExport(ctx context.Context, s *spec) (got sample, err error) {
 		return sample{}, err
 	}
 	clear(batches)
+	if err := arrowSides(ctx, snapshot, jobSpec.Columns, schema, jobSpec.Compression, extra); err != nil {
+		return sample{}, err
+	}
 	out := scratch(s, "export-out")
 	defer func() { err = errors.Join(err, os.RemoveAll(out)) }()
 	whole := func(format string) (int64, error) {
@@ -152,10 +155,7 @@ func parts(extra map[string]float64, scan, encodeParquet func() error) error {
 			return err
 		}
 		extra[part.cpu] = (after - before).Seconds()
-		cores := runtime.GOMAXPROCS(1)
-		extra[part.oneCore], err = timed(part.do)
-		runtime.GOMAXPROCS(cores)
-		if err != nil {
+		if extra[part.oneCore], err = onOneCore(part.do); err != nil {
 			return err
 		}
 	}
@@ -167,6 +167,11 @@ func timed(f func() error) (float64, error) {
 	begun := time.Now()
 	err := f()
 	return time.Since(begun).Seconds(), err
+}
+
+func onOneCore(f func() error) (float64, error) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	return timed(f)
 }
 
 // perRegion calls f for each region of the rows' table, as many at a time as there

@@ -100,6 +100,29 @@ type Row struct {
 	More bool
 }
 
+// Clone returns a deep copy, in three allocations.
+func (r *Row) Clone() *Row {
+	n := len(r.Key)
+	for i := range r.Cells {
+		n += len(r.Cells[i].Qualifier) + len(r.Cells[i].Value)
+	}
+	all := make([]byte, 0, n) // all texts of the row
+	clone := func(b []byte) []byte {
+		if b == nil {
+			return nil
+		}
+		from := len(all)
+		all = append(all, b...)
+		return all[from:len(all):len(all)]
+	}
+	c := &Row{Key: clone(r.Key), Cells: make([]Cell, len(r.Cells)), More: r.More}
+	copy(c.Cells, r.Cells)
+	for i := range c.Cells {
+		c.Cells[i].Qualifier, c.Cells[i].Value = clone(c.Cells[i].Qualifier), clone(c.Cells[i].Value)
+	}
+	return c
+}
+
 // Range is the row keys in [Start, Stop). An empty Start or Stop is unbounded.
 type Range struct {
 	Start, Stop []byte

@@ -130,3 +130,27 @@ func TestIdempotent(t *testing.T) {
 		t.Error("an increment with an explicit time is not idempotent")
 	}
 }
+
+// TestRowClone: a clone has everything of the row, shares nothing with it, and none of
+// its texts can grow into the next.
+func TestRowClone(t *testing.T) {
+	row := func() *Row {
+		return &Row{Key: []byte("row"), More: true, Cells: []Cell{
+			{Family: "f", Qualifier: []byte("q"), Time: 1, Kind: KindPut, Value: []byte("value"), TTL: 7},
+			{Family: "g", Qualifier: []byte{}, Time: 2, Kind: KindDeleteFamily},
+		}}
+	}
+	r := row()
+	c := r.Clone()
+	_ = append(c.Key, 'x')
+	_ = append(c.Cells[0].Qualifier, 'x')
+	for _, b := range [][]byte{r.Key, r.Cells[0].Qualifier, r.Cells[0].Value} {
+		for i := range b {
+			b[i] = '-'
+		}
+	}
+	r.Cells[1].Time = 9
+	if diff := cmp.Diff(row(), c); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

@@ -51,7 +51,7 @@ func (t *Table) Get(ctx context.Context, row []byte, s *Scan) (*cell.Row, error)
 	if !sc.Next() {
 		return nil, sc.Err()
 	}
-	return cloneRow(sc.Row()), nil
+	return sc.Row().Clone(), nil
 }
 
 func (t *Table) get(ctx context.Context, row []byte, s *Scan) (Scanner, error) {
@@ -118,7 +118,7 @@ func (t *Table) GetRows(ctx context.Context, rows [][]byte, s *Scan) ([]*cell.Ro
 	for sc.Next() {
 		row := sc.Row()
 		for _, i := range at[string(row.Key)] {
-			got[i] = cloneRow(row)
+			got[i] = row.Clone()
 		}
 	}
 	return got, sc.Err()
@@ -322,27 +322,4 @@ func (t *Table) MutateRows(ctx context.Context, ms ...*cell.Mutation) ([]Result,
 		results[i], errs[i] = t.engine.MutateRow(ctx, nil, m)
 	}
 	return results, errs
-}
-
-// cloneRow returns a deep copy.
-func cloneRow(r *cell.Row) *cell.Row {
-	n := len(r.Key)
-	for i := range r.Cells {
-		n += len(r.Cells[i].Qualifier) + len(r.Cells[i].Value)
-	}
-	all := make([]byte, 0, n) // one allocation for all texts of the row
-	clone := func(b []byte) []byte {
-		if b == nil {
-			return nil
-		}
-		from := len(all)
-		all = append(all, b...)
-		return all[from:len(all):len(all)]
-	}
-	c := &cell.Row{Key: clone(r.Key), Cells: make([]cell.Cell, len(r.Cells))}
-	copy(c.Cells, r.Cells)
-	for i := range c.Cells {
-		c.Cells[i].Qualifier, c.Cells[i].Value = clone(c.Cells[i].Qualifier), clone(c.Cells[i].Value)
-	}
-	return c
 }
