@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/cell"
-	"sluice/config"
 	"sluice/jobs"
 	"sluice/store"
 )
@@ -41,11 +40,7 @@ var besidePhases = []besidePhase{
 // take, with and without exports of the rows that the pipeline stage has left in
 // s.Dir going on in the same process. What matters is in Extra.
 func runBeside(ctx context.Context, s *spec) (got sample, err error) {
-	c, err := loadConfig(s, s.Dir)
-	if err != nil {
-		return sample{}, err
-	}
-	db, err := config.OpenEngine(ctx, c, nil)
+	c, db, err := openAtRest(ctx, s)
 	if err != nil {
 		return sample{}, err
 	}

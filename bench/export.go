@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/cell"
-	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/arrowfile"
 	"sluice/jobs/columnar"
@@ -39,11 +38,7 @@ const (
 // runExport exports the rows that the pipeline stage has left in s.Dir. The sample
 // is of Parquet as a whole; the parts are in Extra.
 func runExport(ctx context.Context, s *spec) (got sample, err error) {
-	c, err := loadConfig(s, s.Dir)
-	if err != nil {
-		return sample{}, err
-	}
-	db, err := config.OpenEngine(ctx, c, nil)
+	c, db, err := openAtRest(ctx, s)
 	if err != nil {
 		return sample{}, err
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sluice/cell"
-	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
 	"sluice/store"
@@ -75,11 +74,7 @@ func cpuKey(key string) string     { return key + " CPU seconds" }
 // then, each time after one in a hundred was changed, what was changed. The sample is
 // of the full export; the increments are in Extra.
 func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
-	c, err := loadConfig(s, s.Dir)
-	if err != nil {
-		return sample{}, err
-	}
-	db, err := config.OpenEngine(ctx, c, nil)
+	c, db, err := openAtRest(ctx, s)
 	if err != nil {
 		return sample{}, err
 	}

@@ -46,11 +46,7 @@ func runOperations(ctx context.Context, s *spec) (got sample, err error) {
 }
 
 func engineOperations(ctx context.Context, s *spec, extra map[string]float64) (got sample, err error) {
-	c, err := loadConfig(s, s.Dir)
-	if err != nil {
-		return sample{}, err
-	}
-	db, err := config.OpenEngine(ctx, c, nil)
+	_, db, err := openAtRest(ctx, s)
 	if err != nil {
 		return sample{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"sluice/cell"
+	"sluice/config"
 	"sluice/pipeline"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/memory"
@@ -51,6 +52,27 @@ func prebuild(ctx context.Context, s *spec, e *events, n int) ([][]*buffer.Batch
 	all := make([][]*buffer.Batch, s.Partitions)
 	err = f.fill(ctx, 0, n, true, func(p int32, b *buffer.Batch) { all[p] = append(all[p], b) })
 	return all, err
+}
+
+// openAtRest opens the store that a stage before has left in s.Dir and waits for what
+// it does of itself, so that no compaction of that stage is measured with this one.
+func openAtRest(ctx context.Context, s *spec) (_ *config.Config, _ config.Engine, err error) {
+	c, err := loadConfig(s, s.Dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	db, err := config.OpenEngine(ctx, c, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := startMeter(0)
+	if err == nil {
+		err = m.settle(new(sample), s.Rest)
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return c, db, nil
 }
 
 // applyAll applies the batches, those of a partition one after the other, as the
