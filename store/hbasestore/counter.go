@@ -17,6 +17,13 @@ import (
 // up itself: one cell a column, of partition 0.
 const apiSource uint32 = 0
 
+// takenPartition is the partition of apiSource that says how much of partition 0 counts no
+// more (type switcher): a count, mostly below zero, to be added to that of partition 0,
+// with the timestamp at which that was read as its time. HBase adds to partition 0
+// meanwhile, and nothing of it is ever deleted. Without partition 0 it is nothing. Of a
+// distinct count it has no value.
+const takenPartition int32 = 2
+
 // counterSuffix is what a cell's qualifier has behind the column: source and
 // partition, 4 bytes big-endian each.
 const counterSuffix = 4 + 4
@@ -81,45 +88,77 @@ type adder struct {
 	sum      count
 	merged   merger
 	begun    bool
-	some     bool // a cell of the column was not retired
+	some     bool   // a cell of the column was not retired
+	api      *count // of partition 0 of apiSource
+	taken    *count // of takenPartition
 	scratch  []byte
 }
 
 // add takes the next cell of a row, in order; distinct says that the family is a
 // DISTINCT one. It returns the column before, where the cell is of another.
 func (a *adder) add(family string, distinct bool, v *cell.Cell) (before cell.Cell, ok bool, err error) {
-	column, _, _, scratch, err := decodeCounter(v.Qualifier, a.scratch[:0])
+	column, source, partition, scratch, err := decodeCounter(v.Qualifier, a.scratch[:0])
 	if a.scratch = scratch; err != nil {
 		return before, false, err
 	}
 	if !a.begun || a.family != family || !bytes.Equal(a.column, column) {
 		before, ok = a.end()
-		a.family, a.column, a.distinct, a.sum, a.merged, a.begun, a.some = family, bytes.Clone(column), distinct, count{}, merger{}, true, false
+		*a = adder{family: family, column: bytes.Clone(column), distinct: distinct, begun: true, scratch: a.scratch}
 	}
-	if err := a.take(v); err != nil {
+	if err := a.take(source, partition, v); err != nil {
 		return before, ok, fmt.Errorf("column %s:%.100q: %w", family, column, err)
 	}
 	return before, ok, nil
 }
 
 // take adds a cell to its column.
-func (a *adder) take(v *cell.Cell) error {
+func (a *adder) take(source uint32, partition int32, v *cell.Cell) error {
 	if len(v.Value) == 0 {
 		return nil
 	}
-	a.some = true
 	if a.distinct {
+		a.some = true
 		return a.merged.add(v.Value)
 	}
 	c, err := decodeCount(v.Value, v.Time)
+	switch {
+	case err != nil:
+		return err
+	case source == apiSource && partition == 0:
+		a.api = &c
+	case source == apiSource && partition == takenPartition:
+		a.taken = &c
+	default:
+		a.count(c)
+	}
+	return nil
+}
+
+func (a *adder) count(c count) {
+	a.some = true
 	a.sum.n += c.n
 	a.sum.time = max(a.sum.time, c.time)
-	return err
+}
+
+// left returns what counts of an API's count, nil = nothing: neither is there, or nothing
+// was added since all was taken.
+func left(api, taken *count) *count {
+	switch {
+	case api == nil || taken == nil:
+		return api
+	case api.n+taken.n == 0 && api.time == taken.time:
+		return nil
+	}
+	return &count{api.n + taken.n, api.time}
 }
 
 // end returns the last column of a row, if there is one that has more than retired
 // cells.
 func (a *adder) end() (last cell.Cell, ok bool) {
+	if c := left(a.api, a.taken); c != nil {
+		a.count(*c)
+	}
+	a.api, a.taken = nil, nil
 	ok = a.begun && a.some
 	if a.begun = false; !ok {
 		return last, false

@@ -385,12 +385,12 @@ func (s *Store) totals(ctx context.Context, h *mutation, cells []cell.Cell) ([]c
 		}
 	}
 	for _, v := range results[0].ColumnValues {
-		column, source, _, _, err := decodeCounter(v.Qualifier, nil)
+		column, source, partition, _, err := decodeCounter(v.Qualifier, nil)
 		if err != nil {
 			return nil, err
 		}
 		c := sums[key(string(v.Family), column)]
-		if c == nil || source == apiSource {
+		if c == nil || source == apiSource && partition == 0 {
 			continue
 		}
 		n, err := decodeCount(v.Value, cell.Timestamp(v.GetTimestamp()))
@@ -398,7 +398,9 @@ func (s *Store) totals(ctx context.Context, h *mutation, cells []cell.Cell) ([]c
 			return nil, err
 		}
 		binary.BigEndian.PutUint64(c.Value, binary.BigEndian.Uint64(c.Value)+uint64(n.n))
-		c.Time = max(c.Time, n.time)
+		if source != apiSource || partition != takenPartition { // whose time is one of the API's
+			c.Time = max(c.Time, n.time)
+		}
 	}
 	return cells, nil
 }

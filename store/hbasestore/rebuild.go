@@ -39,7 +39,9 @@ const retiredAt int64 = 1 << 62
 //  3. decide: the journal of switches says that it is done, and what. Before that it can
 //     be given up, after that it cannot.
 //  4. carry out: row by row, the rebuild's cells are written beside those that are
-//     served, under the same numbers, and the latter are retired, in one mutation.
+//     served, under the same numbers, and the latter are retired, in one mutation. The
+//     API's counts are not changed, as HBase adds to them meanwhile: what they were
+//     before step 3 is taken from them by a cell of its own (takenPartition).
 //  5. the rebuild's families are dropped.
 //  6. the partitions get the numbers for which they are marked, and may go on.
 //  7. the journal of switches says that it is finished.
@@ -357,7 +359,7 @@ func (w *switcher) decide(ctx context.Context, rebuilt string, replacements []st
 	if s, err = w.advance(ctx, s, 2, n); err != nil {
 		return err
 	}
-	if err := w.check(ctx, rebuilt, replacements); err != nil {
+	if err := w.check(ctx, s, rebuilt, replacements); err != nil {
 		return err
 	}
 	for marked := -1; ; {
@@ -432,8 +434,9 @@ func (w *switcher) mark(ctx context.Context, rebuilt string, p *standing, all []
 	})
 }
 
-// check returns why replacements cannot be made.
-func (w *switcher) check(ctx context.Context, rebuilt string, replacements []store.FamilyReplacement) error {
+// check returns why replacements cannot be made, and notes what of the API's counts is
+// taken, with the revision of s as timestamp: what an earlier try has noted is older.
+func (w *switcher) check(ctx context.Context, s journalState, rebuilt string, replacements []store.FamilyReplacement) error {
 	if err := store.CheckReplacements(replacements); err != nil {
 		return err
 	}
@@ -450,8 +453,15 @@ func (w *switcher) check(ctx context.Context, rebuilt string, replacements []sto
 		if _, err := r.Replaced(d); err != nil {
 			return err
 		}
-		if !d.Family(r.Family).InPlace() {
+		served := d.Family(r.Family)
+		if !served.InPlace() {
 			return fmt.Errorf("%w: table %s: family %s is no COUNTER or DISTINCT family", store.ErrInvalidSchema, r.Table, r.Family)
+		}
+		var hs []*mutation
+		write := func() error {
+			err := errors.Join(w.x.cells.write(ctx, hs)...)
+			hs = nil // what was sent keeps them
+			return err
 		}
 		if err := w.each(ctx, d.Name, []string{r.Family}, counterRows, func(row *hbase.TResult_) error {
 			for _, v := range row.ColumnValues {
@@ -463,8 +473,21 @@ func (w *switcher) check(ctx context.Context, rebuilt string, replacements []sto
 					return fmt.Errorf("%w: family %s of table %s has counts of pipeline %s, which would be lost", store.ErrRefused, r.Family, r.Table, other)
 				}
 			}
+			h, err := w.take(int64(s.revision), r, served.Distinct, row)
+			if err != nil {
+				return fmt.Errorf("table %s, row %.100q: %w", r.Table, row.Row, err)
+			}
+			if r.By != "" && len(h.writes[0].Put.ColumnValues) > 0 {
+				hs = append(hs, h)
+			}
+			if len(hs) == counterRows {
+				return write()
+			}
 			return nil
 		}); err != nil {
+			return err
+		}
+		if err := write(); err != nil {
 			return err
 		}
 	}
@@ -480,12 +503,8 @@ func (w *switcher) resume(ctx context.Context) (bool, error) {
 	fail := func(err error) (bool, error) {
 		return true, fmt.Errorf("the switch to %s is decided and not carried out; \"ingest replay rebuild\" finishes it: %w", n.rebuilt, err)
 	}
-	sources, err := w.numbers(ctx, n.rebuilt)
-	if err != nil {
-		return fail(err)
-	}
 	for i := range n.replacements {
-		if err := w.replace(ctx, &n.replacements[i], sources); err != nil {
+		if err := w.replace(ctx, s, n.rebuilt, &n.replacements[i]); err != nil {
 			return fail(err)
 		}
 	}

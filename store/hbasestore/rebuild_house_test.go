@@ -192,8 +192,7 @@ func halfRebuilt(t *testing.T, f fault, method string) (*house, *fakeGateway, *S
 // TestBatchesAmidSwitch: no batch is begun between the decision and the end.
 func TestBatchesAmidSwitch(t *testing.T) {
 	t.Parallel()
-	// The first row that is switched and has a cell to delete.
-	h, _, e := halfRebuilt(t, fault{dropBefore: true}, "mutateRow")
+	h, e := decided(t)
 	all, err := store.AllProgress(t.Context(), e)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"sluice/cell"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
@@ -21,6 +22,8 @@ type numbers struct {
 	// redrives, begin: of those what has another number now, or gets one, is retired.
 	live    map[uint32]bool
 	retired map[cellSource]bool
+	old     map[uint32]bool // of rebuilds before, and of redrives before this one
+	taken   int64           // timestamp of what is taken of the API's counts
 }
 
 // cellSource is what the qualifier of a counter's cell names besides the column.
@@ -31,18 +34,29 @@ type cellSource struct {
 
 // retires reports whether a cell is retired.
 func (n *numbers) retires(source uint32, partition int32) bool {
-	switch {
-	case n.fresh[source] || n.others[source] != "":
-		return false
-	case n.live[source]:
-		return n.retired[cellSource{source, partition}]
+	return n.old[source] || n.live[source] && n.retired[cellSource{source, partition}]
+}
+
+// knows reports whether n has the numbers of all cells of a family in rows. One that is
+// given out later is in no cell that was read before.
+func (n *numbers) knows(family string, rows []*hbase.TResult_) (bool, error) {
+	for _, row := range rows {
+		for _, v := range row.ColumnValues {
+			_, source, _, _, err := decodeCounter(v.Qualifier, nil)
+			if err != nil {
+				return false, err
+			}
+			if string(v.Family) == family && source != apiSource && n.others[source] == "" && !n.fresh[source] && !n.live[source] && !n.old[source] {
+				return false, nil
+			}
+		}
 	}
-	return true
+	return true, nil
 }
 
 // numbers reads which numbers are whose, for a switch to rebuilt.
 func (w *switcher) numbers(ctx context.Context, rebuilt string) (*numbers, error) {
-	n := &numbers{others: map[uint32]string{}, fresh: map[uint32]bool{}, live: map[uint32]bool{}, retired: map[cellSource]bool{}}
+	n := &numbers{others: map[uint32]string{}, fresh: map[uint32]bool{}, live: map[uint32]bool{}, retired: map[cellSource]bool{}, old: map[uint32]bool{}}
 	lives := map[store.Source]uint32{}
 	if err := w.each(ctx, sourcesTable, nil, ownRows, func(r *hbase.TResult_) error {
 		if bytes.Equal(r.Row, []byte(numbersRow)) {
@@ -66,6 +80,8 @@ func (w *switcher) numbers(ctx context.Context, rebuilt string) (*numbers, error
 			n.fresh[s.id] = true
 		case src.Pipeline == w.pipeline, src.Pipeline == w.pipeline+redriveSuffix:
 			n.live[s.id], lives[src] = true, s.id
+		default:
+			n.old[s.id] = true
 		}
 		return nil
 	}); err != nil {
@@ -101,8 +117,8 @@ func (w *switcher) numbers(ctx context.Context, rebuilt string) (*numbers, error
 	return n, err
 }
 
-// replace is step 4 for one family.
-func (w *switcher) replace(ctx context.Context, r *store.FamilyReplacement, n *numbers) error {
+// replace is step 4 for one family, as s, the state of the journal of switches, says.
+func (w *switcher) replace(ctx context.Context, s journalState, rebuilt string, r *store.FamilyReplacement) error {
 	d, err := w.tables.descriptor(ctx, r.Table)
 	if errors.Is(err, store.ErrTableNotFound) { // it was dropped since
 		return nil
@@ -118,11 +134,34 @@ func (w *switcher) replace(ctx context.Context, r *store.FamilyReplacement, n *n
 	if r.By != "" {
 		families = append(families, r.By)
 	}
+	n := &numbers{} // knows none
 	var start []byte
 	for {
 		rows, err := w.x.cells.scanRows(ctx, d.Name, families, start, counterRows)
 		if err != nil || len(rows) == 0 {
 			return err
+		}
+		known, err := n.knows(r.Family, rows)
+		if err == nil && (!known || n.taken == 0) {
+			if n, err = w.numbers(ctx, rebuilt); err == nil {
+				n.taken = int64(s.revision) - 1
+				known, err = n.knows(r.Family, rows)
+			}
+		}
+		switch {
+		case err != nil:
+			return err
+		case !known:
+			return fmt.Errorf("%w: table %s, family %s: a cell of a source that %s does not have", store.ErrCorrupt, d.Name, r.Family, sourcesTable)
+		}
+		// Where another process has carried the switch out meanwhile the rows may be
+		// those of pipelines that have gone on. As it stands, nothing in them is of a
+		// later switch.
+		switch now, _, err := w.load(ctx); {
+		case err != nil:
+			return err
+		case now != s:
+			return fmt.Errorf("%w: another process has finished the switch", store.ErrStale)
 		}
 		var hs []*mutation
 		for _, row := range rows {
@@ -139,22 +178,53 @@ func (w *switcher) replace(ctx context.Context, r *store.FamilyReplacement, n *n
 	}
 }
 
-// change is what becomes of a cell of a column: a put of it, or a delete.
-type change struct {
-	column []byte
-	put    *hbase.TColumnValue
-	delete *hbase.TColumn
+// take notes beside what was rebuilt of a row how much of the API's counts is taken
+// (takenPartition). These are what was added before the switch is decided; what HBase adds
+// from now on is left, whoever carries the switch out, and how often.
+func (w *switcher) take(at int64, r *store.FamilyReplacement, distinct bool, row *hbase.TResult_) (*mutation, error) {
+	put := &hbase.TPut{Row: row.Row}
+	h := &mutation{table: r.Table, row: row.Row, writes: []*hbase.TMutation{{Put: put}}}
+	for _, v := range row.ColumnValues {
+		column, source, partition, _, err := decodeCounter(v.Qualifier, nil)
+		if err != nil {
+			return nil, err
+		}
+		if source != apiSource || partition != 0 || len(v.Value) == 0 {
+			continue
+		}
+		t, err := takenOf(at, r.By, distinct, column, v)
+		if err != nil {
+			return nil, err
+		}
+		put.ColumnValues = append(put.ColumnValues, t)
+		h.size += len(h.row) + len(r.By) + len(t.Qualifier) + len(t.Value) + 16
+	}
+	return h, nil
+}
+
+// takenOf returns the cell of takenPartition that takes all of v, one of the API's.
+func takenOf(at int64, family string, distinct bool, column []byte, v *hbase.TColumnValue) (*hbase.TColumnValue, error) {
+	t := &hbase.TColumnValue{Family: []byte(family), Qualifier: appendCounter(nil, column, apiSource, takenPartition), Value: []byte{}, Timestamp: &at}
+	if distinct {
+		return t, nil
+	}
+	c, err := decodeCount(v.Value, cell.Timestamp(v.GetTimestamp()))
+	t.Value = appendCount(nil, count{-c.n, c.time})
+	return t, err
 }
 
 // rewrite returns the mutations that put the cells of r.By into the place of those of
 // r.Family in one row: one, but for rows so large that each is of some columns.
 func (n *numbers) rewrite(table string, r *store.FamilyReplacement, distinct bool, row *hbase.TResult_) ([]*mutation, error) {
+	type change struct {
+		column []byte
+		put    *hbase.TColumnValue
+	}
 	var changes []change
-	there := map[string]*hbase.TColumnValue{} // of r.Family, by qualifier
+	there := map[string]*hbase.TColumnValue{} // by family and qualifier
+	cellOf := func(family string, qualifier []byte) *hbase.TColumnValue { return there[family+":"+string(qualifier)] }
 	for _, v := range row.ColumnValues {
-		if string(v.Family) == r.Family {
-			there[string(v.Qualifier)] = v
-		}
+		there[string(v.Family)+":"+string(v.Qualifier)] = v
 	}
 	family := []byte(r.Family)
 	for _, v := range row.ColumnValues {
@@ -162,31 +232,43 @@ func (n *numbers) rewrite(table string, r *store.FamilyReplacement, distinct boo
 		if err != nil {
 			return nil, fmt.Errorf("table %s, row %.100q: %w", table, row.Row, err)
 		}
-		c := change{column: column}
+		put := func(value []byte, at int64) {
+			changes = append(changes, change{column, &hbase.TColumnValue{Family: family, Qualifier: v.Qualifier, Value: value, Timestamp: &at}})
+		}
 		at := v.GetTimestamp()
 		switch {
 		case string(v.Family) != r.Family:
-			old := there[string(v.Qualifier)]
-			if source == apiSource || old != nil && old.GetTimestamp() >= at {
+			old := cellOf(r.Family, v.Qualifier)
+			if source == apiSource && (partition != takenPartition || at != n.taken) || old != nil && old.GetTimestamp() >= at {
 				continue
 			}
-			c.put = &hbase.TColumnValue{Family: family, Qualifier: v.Qualifier, Value: v.Value, Timestamp: &at}
-		case source == apiSource && partition == 0 && !distinct: // HBase adds to it
-			c.delete = &hbase.TColumn{Family: family, Qualifier: v.Qualifier, Timestamp: &at}
-		case len(v.Value) == 0:
-			continue
-		case source == apiSource:
-			if partition == 0 {
-				at++ // its timestamps count its changes
+			put(v.Value, at)
+		case len(v.Value) == 0, source == apiSource && partition == takenPartition:
+		case source == apiSource && partition == 0:
+			// Of a family that is emptied what there is now is taken, of another what
+			// was noted (take). In any case once.
+			mark := appendCounter(nil, column, apiSource, takenPartition)
+			if done := cellOf(r.Family, mark); done != nil && done.GetTimestamp() >= n.taken {
+				continue
 			}
-			c.put = &hbase.TColumnValue{Family: family, Qualifier: v.Qualifier, Value: []byte{}, Timestamp: &at}
+			if noted := cellOf(r.By, mark); r.By != "" && (noted == nil || noted.GetTimestamp() != n.taken) {
+				continue
+			}
+			if r.By == "" {
+				taken, err := takenOf(n.taken, r.Family, distinct, column, v)
+				if err != nil {
+					return nil, fmt.Errorf("table %s, row %.100q: %w", table, row.Row, err)
+				}
+				changes = append(changes, change{column, taken})
+			}
+			if distinct { // its timestamps count its changes
+				put([]byte{}, at+1)
+			}
+		case source == apiSource:
+			put([]byte{}, at)
 		case n.retires(source, partition):
-			at = retiredAt
-			c.put = &hbase.TColumnValue{Family: family, Qualifier: v.Qualifier, Value: []byte{}, Timestamp: &at}
-		default:
-			continue
+			put([]byte{}, retiredAt)
 		}
-		changes = append(changes, c)
 	}
 	slices.SortStableFunc(changes, func(a, b change) int { return bytes.Compare(a.column, b.column) })
 	var hs []*mutation
@@ -194,33 +276,12 @@ func (n *numbers) rewrite(table string, r *store.FamilyReplacement, distinct boo
 	for i := range changes {
 		c := &changes[i]
 		if h == nil || h.size > maxCallBytes && !bytes.Equal(changes[i-1].column, c.column) {
-			h = &mutation{table: table, row: row.Row}
+			h = &mutation{table: table, row: row.Row, writes: []*hbase.TMutation{{Put: &hbase.TPut{Row: row.Row}}}}
 			hs = append(hs, h)
 		}
-		h.change(c)
+		p := h.writes[0].Put
+		p.ColumnValues = append(p.ColumnValues, c.put)
+		h.size += len(h.row) + len(family) + len(c.put.Qualifier) + len(c.put.Value) + 16
 	}
 	return hs, nil
-}
-
-// change adds a change of a cell to h: puts are one write, and deletes another.
-func (h *mutation) change(c *change) {
-	i := slices.IndexFunc(h.writes, func(m *hbase.TMutation) bool { return (m.Put != nil) == (c.put != nil) })
-	if i < 0 {
-		i = len(h.writes)
-		m := &hbase.TMutation{}
-		if c.put != nil {
-			m.Put = &hbase.TPut{Row: h.row}
-		} else {
-			m.DeleteSingle = hbase.NewTDelete()
-			m.DeleteSingle.Row, m.DeleteSingle.DeleteType = h.row, hbase.TDeleteType_DELETE_COLUMNS
-		}
-		h.writes = append(h.writes, m)
-	}
-	if c.put != nil {
-		h.writes[i].Put.ColumnValues = append(h.writes[i].Put.ColumnValues, c.put)
-		h.size += len(h.row) + len(c.put.Family) + len(c.put.Qualifier) + len(c.put.Value) + 16
-		return
-	}
-	h.writes[i].DeleteSingle.Columns = append(h.writes[i].DeleteSingle.Columns, c.delete)
-	h.size += len(h.row) + len(c.delete.Family) + len(c.delete.Qualifier) + 16
 }
