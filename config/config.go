@@ -15,7 +15,9 @@
 package config
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"reflect"
 	"time"
@@ -354,13 +356,18 @@ type Log struct {
 	Format string `yaml:"format" default:"text" values:"text|json"`
 }
 
-// Load reads and checks the file at path. Its error is a Problems where the file
-// can be read. lookupEnv is os.LookupEnv or a test's own; nil knows no
+// Load reads and checks the file at path. Its error is a Problems, of one where the file
+// cannot be read. lookupEnv is os.LookupEnv or a test's own; nil knows no
 // variables.
 func Load(path string, lookupEnv func(string) (string, bool)) (*Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w; name the file with -c", err)
+		reason := err
+		var at *fs.PathError // whose path is said before it
+		if errors.As(err, &at) {
+			reason = at.Err
+		}
+		return nil, Problems{{File: path, Message: "the configuration cannot be read: " + reason.Error(), Hint: "name the file with -c"}}
 	}
 	return Parse(path, data, lookupEnv)
 }

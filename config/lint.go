@@ -24,13 +24,8 @@ import (
 func Lint(path string, lookupEnv func(string) (string, bool)) Problems {
 	_, err := Load(path, lookupEnv)
 	var p Problems
-	switch {
-	case err == nil:
-		return nil
-	case errors.As(err, &p):
-		return p
-	}
-	return Problems{{File: path, Message: err.Error()}}
+	errors.As(err, &p) // it is never another
+	return p
 }
 
 // lint checks what the types alone do not say.

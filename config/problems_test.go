@@ -355,7 +355,7 @@ func TestDefaultsAndValues(t *testing.T) {
 
 func TestLintOfAMissingFile(t *testing.T) {
 	t.Parallel()
-	if got := config.Lint(filepath.Join(t.TempDir(), "none.yaml"), nil); len(got) != 1 || !strings.Contains(got[0].Message, "name the file with -c") {
+	if got := config.Lint(filepath.Join(t.TempDir(), "none.yaml"), nil); len(got) != 1 || !strings.Contains(got[0].Hint, "name the file with -c") {
 		t.Errorf("Got %v", got)
 	}
 }

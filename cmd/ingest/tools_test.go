@@ -164,7 +164,7 @@ func TestStartErrors(t *testing.T) {
 		{"missing topic", config, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
 		{"data directory is a file", config, broker.Addr(), file, "exit status 1"},
 		{"mistyped key", wrong, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 78"},
-		{"no such file", config + ".nope", broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 1"},
+		{"no such file", config + ".nope", broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 78"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

@@ -54,6 +54,9 @@ func TestMistypedDirectory(t *testing.T) {
 	if status != 0 || !strings.Contains(stdout, "does exist") {
 		t.Errorf("the next time: Got status %d, %s", status, stdout)
 	}
+	if _, stderr, status := shell(t, flags{Config: parent, Execute: "list"}, ""); status != cli.StatusConfig || !strings.Contains(stderr, parent+": ") {
+		t.Errorf("a directory as the file: Got status %d and %s", status, stderr)
+	}
 	if _, stderr, status := shell(t, flags{Execute: "list"}, ""); status != cli.StatusUsage || !strings.Contains(stderr, "-c") {
 		t.Errorf("no directory: Got status %d, %s", status, stderr)
 	}

@@ -24,7 +24,7 @@ const (
 	StatusFailed      = 1  // failed while running
 	StatusUsage       = 64 // wrong command line
 	StatusUnavailable = 69 // brokers, a topic or the data directory are not to be had
-	StatusConfig      = 78 // mistakes in the configuration file
+	StatusConfig      = 78 // mistakes in the configuration file, or none that can be read
 	// StatusInterrupted is that of a shell for a process that SIGINT ends: somebody
 	// has cancelled what it did.
 	StatusInterrupted = 130

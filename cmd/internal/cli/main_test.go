@@ -1,0 +1,57 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A configuration that cannot be read is a mistake of the configuration, for all
+// commands: their statuses are those of an init system, which does not start again what
+// ends with 78.
+func TestUnreadableConfiguration(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), mode); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	tests := []struct {
+		name, file string
+		want       string // "" = none
+	}{
+		{"missing", filepath.Join(dir, "none.yaml"), "no such file or directory"},
+		{"in a missing directory", filepath.Join(dir, "none", "a.yaml"), "no such file or directory"},
+		{"below a file", filepath.Join(write("file", "", 0o600), "a.yaml"), "not a directory"},
+		{"directory", dir, "is a directory"},
+		{"unreadable", write("unreadable.yaml", "", 0), "permission denied"},
+		{"no text", write("binary.yaml", "\xff\xfe\x00", 0o600), "must be a mapping"},
+		{"empty", write("empty.yaml", "", 0o600), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.name == "unreadable" && os.Geteuid() == 0 {
+				t.Skip("root reads everything")
+			}
+			cfg, err := (&ConfigFlag{Config: tt.file}).Load(&Program{})
+			if tt.want == "" {
+				if err != nil || cfg == nil {
+					t.Errorf("Got %v, want the defaults", err)
+				}
+				return
+			}
+			if got := Status(err); got != StatusConfig {
+				t.Errorf("Got status %d, want %d: %v", got, StatusConfig, err)
+			}
+			if got := Explain("x", err); !strings.HasPrefix(got, tt.file+":") || !strings.Contains(got, tt.want) || strings.Count(got, tt.file) != 1 {
+				t.Errorf("Got %q, want the file, and %q", got, tt.want)
+			}
+		})
+	}
+}
