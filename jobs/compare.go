@@ -83,6 +83,7 @@ func (c *ComparedRows) add(o *ComparedRows) {
 type ComparedRange struct {
 	Rows cell.Range
 	ComparedRows
+	LeftCells int64 // all versions
 	// LeftSHA256 and RightSHA256 are, in hex, the digests of all keys and cells
 	// of the range. They depend on nothing else: equal tables have equal ones,
 	// in whichever stores.
@@ -94,6 +95,7 @@ type Comparison struct {
 	LeftTable, RightTable       string
 	LeftSequence, RightSequence uint64 // of the last commits that were read; 0 = the source is Unfrozen
 	ComparedRows
+	LeftCells   int64           // all versions
 	Ranges      []ComparedRange // in key order
 	Differences []Difference    // the first, in key order
 }
@@ -166,6 +168,7 @@ func (c *compare) run(ctx context.Context) (*Comparison, error) {
 	}
 	for i := range r.Ranges {
 		r.add(&r.Ranges[i].ComparedRows)
+		r.LeftCells += r.Ranges[i].LeftCells
 	}
 	all := slices.Concat(differences...)
 	r.Differences = all[:min(len(all), c.Differences)]
@@ -255,6 +258,7 @@ func (c *compare) rows(ctx context.Context, rows cell.Range, r *ComparedRange) (
 		return nil, err
 	}
 	r.LeftSHA256, r.RightSHA256 = left.total(), right.total()
+	r.LeftCells = left.cells
 	c.report.regionDone(r.Same + r.Different + r.OnlyLeft + r.OnlyRight - told)
 	return differences, nil
 }
@@ -350,6 +354,8 @@ type digests struct {
 	row  hash.Hash
 	buf  []byte
 	part *cell.Row // the first of the row after, or nil
+
+	cells int64 // so far
 }
 
 func (c *compare) digests(ctx context.Context, s side, rows cell.Range) *digests {
@@ -368,6 +374,7 @@ func (d *digests) next() {
 	key := bytes.Clone(d.part.Key)
 	d.row.Reset()
 	for d.part != nil && bytes.Equal(d.part.Key, key) {
+		d.cells += int64(len(d.part.Cells))
 		for i := range d.part.Cells {
 			d.buf = appendCell(d.buf[:0], &d.part.Cells[i])
 			d.row.Write(d.buf)

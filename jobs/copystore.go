@@ -57,10 +57,10 @@ type CopyStoreOptions struct {
 type CopiedStore struct {
 	Sequence   uint64 // of the last commit that was copied; 0 = the source is Unfrozen
 	Tables     int
-	Letters    int64 // rows of the outbox, by this call
-	Rows       int64 // of tables, by this call; one of counters and others counts twice
-	Cells      int64
-	Partitions int // whose offsets To has now
+	Letters    int64 // rows of the outbox, as they were compared: with those of a call before
+	Rows       int64 // of tables, as Letters
+	Cells      int64 // of these, all versions
+	Partitions int   // whose offsets To has now
 }
 
 // settler is an engine whose batches are not atomic, so that its tables may hold more
@@ -372,7 +372,7 @@ func (c *storeCopy) step(ctx context.Context, s CopyStep) error {
 		Source: c.Source, Table: s.Table, To: c.To, Into: s.Table, Rows: rows, Families: s.Families, Visible: s.Visible,
 		Checkpoint: c.Checkpoint, Resume: c.Resume, Parallelism: c.Parallelism, Progress: c.Progress, Now: c.Now, chunkBytes: c.chunkBytes,
 	}
-	done, err := Copy(ctx, o)
+	_, err = Copy(ctx, o)
 	if c.Resume && errors.Is(err, target.ErrNotFound) {
 		// It had not begun, or has ended without a note here.
 		last, readErr := ReadCopied(ctx, c.To, s.Table)
@@ -383,18 +383,9 @@ func (c *storeCopy) step(ctx context.Context, s CopyStep) error {
 			return readErr
 		}
 		o.Resume = false
-		done, err = Copy(ctx, o)
+		_, err = Copy(ctx, o)
 	}
-	if err != nil {
-		return err
-	}
-	if s.Table == store.OutboxTable {
-		c.done.Letters += done.Rows
-	} else {
-		c.done.Rows += done.Rows
-	}
-	c.done.Cells += done.Cells
-	return nil
+	return err
 }
 
 // compare compares what was copied: what a read can see, as what is masked goes when
@@ -422,6 +413,12 @@ func (c *storeCopy) compare(ctx context.Context) (err error) {
 			return err
 		}
 		c.Compared(r)
+		if s.Table == store.OutboxTable {
+			c.done.Letters += r.Same
+		} else {
+			c.done.Rows += r.Same
+			c.done.Cells += r.LeftCells
+		}
 		if !r.Equal() {
 			differ = append(differ, s.Table)
 		}

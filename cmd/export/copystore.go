@@ -35,7 +35,7 @@ type copiedStore struct {
 	To         string `json:"to"`
 	Sequence   uint64 `json:"sequence"` // of the last commit that was copied
 	Tables     int    `json:"tables"`
-	Rows       int64  `json:"rows"` // by this command
+	Rows       int64  `json:"rows"` // with those of a command that was cut off
 	Cells      int64  `json:"cells"`
 	Letters    int64  `json:"letters"`
 	Partitions int    `json:"partitions"`

@@ -101,7 +101,11 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 	if c.JSON {
 		err = json.NewEncoder(p.Stdout).Encode(&copied{Table: c.Table, Into: c.Into, Sequence: n.Sequence, Rows: n.Rows, Cells: n.Cells})
 	} else {
-		_, err = fmt.Fprintf(p.Stdout, "%s %s is in %s: %s rows, %s cells\n", c.Table, moment(n.Sequence, 0), c.Into, cli.Count(n.Rows), cli.Count(n.Cells))
+		left := ""
+		if c.Resume {
+			left = " were left to copy"
+		}
+		_, err = fmt.Fprintf(p.Stdout, "%s %s is in %s: %s rows, %s cells%s\n", c.Table, moment(n.Sequence, 0), c.Into, cli.Count(n.Rows), cli.Count(n.Cells), left)
 	}
 	if err != nil || !c.Verify {
 		return err

@@ -92,7 +92,7 @@ func TestCopyTableResumes(t *testing.T) {
 				}
 			}
 		})
-		want, how := "4 rows", "--resume"
+		want, how, told := "4 rows", "--resume", "were left to copy"
 		if gone {
 			if err := os.RemoveAll(filepath.Join(c.Store.Dir, "checkpoints")); err != nil {
 				t.Fatal(err)
@@ -100,12 +100,12 @@ func TestCopyTableResumes(t *testing.T) {
 			if _, stderr, status := export(t, "copy-table", "-c", file, "--resume", "views", "copy"); status != cli.StatusFailed || !strings.Contains(stderr, "--restart") {
 				t.Errorf("Got status %d, %s", status, stderr)
 			}
-			want, how = "5 rows", "--restart"
+			want, how, told = "5 rows", "--restart", "5 rows, 5 cells"
 		}
 		if _, stderr, status := export(t, "copy-table", "-c", file, "views", "copy"); status != cli.StatusFailed {
 			t.Errorf("begun anew beside one that was cut off: Got status %d, %s", status, stderr)
 		}
-		if stdout, stderr, status := export(t, "copy-table", "-c", file, "--verify", how, "views", "copy"); status != 0 || !strings.Contains(stdout, "is in copy") {
+		if stdout, stderr, status := export(t, "copy-table", "-c", file, "--verify", how, "views", "copy"); status != 0 || !strings.Contains(stdout, "is in copy") || !strings.Contains(stdout, told) {
 			t.Errorf("%s: Got status %d, %s%s", how, status, stdout, stderr)
 		}
 		if stdout, stderr, status := export(t, "copy-table", "-c", file, "--resume", "views", "copy"); status != 0 || !strings.Contains(stdout, "already complete, nothing was copied") {
