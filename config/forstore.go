@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -26,7 +27,7 @@ func ForStore(at string) (*Config, error) {
 	if !ok {
 		dir, _ := strings.CutPrefix(at, "pebble:")
 		if scheme, _, ok := strings.Cut(dir, "://"); ok {
-			return nil, fmt.Errorf("%w: %s: stores are data directories, pebble:DIR, and hbase://HOST:PORT, not %s://", store.ErrInvalidArgument, at, scheme)
+			return nil, fmt.Errorf("%w: %s: stores are data directories, pebble:DIR, and hbase://HOST:PORT, not %s://", store.ErrInvalidArgument, withoutSecrets(at), scheme)
 		}
 		if dir == "" {
 			return nil, fmt.Errorf("%w: %q names no directory", store.ErrInvalidArgument, at)
@@ -36,9 +37,25 @@ func ForStore(at string) (*Config, error) {
 	c := Default()
 	c.Store.Engine = "hbase"
 	if err := c.Store.HBase.parse(rest); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", store.ErrInvalidArgument, at, err)
+		return nil, fmt.Errorf("%w: %s: %w", store.ErrInvalidArgument, withoutSecrets(at), err)
 	}
 	return c, nil
+}
+
+// withoutSecrets is an address as an error may quote it, without what may be a secret: a user, a
+// password, and what stands behind ?.
+func withoutSecrets(at string) string {
+	at, _, _ = strings.Cut(at, "?")
+	if i := strings.LastIndexByte(at, '@'); i >= 0 {
+		scheme, _, ok := strings.Cut(at[:i], "://")
+		if ok {
+			scheme += "://"
+		} else {
+			scheme = ""
+		}
+		return scheme + "..." + at[i:]
+	}
+	return at
 }
 
 // parse sets h to what stands behind hbase://.
@@ -46,6 +63,9 @@ func (h *HBase) parse(s string) error {
 	gateways, query, _ := strings.Cut(s, "?")
 	h.Gateways = strings.Split(gateways, ",")
 	for _, g := range h.Gateways {
+		if strings.Contains(g, "@") {
+			return errors.New("a gateway has no user and password: want HOST:PORT")
+		}
 		host, port, err := net.SplitHostPort(g)
 		if err != nil {
 			return fmt.Errorf("gateway %q: want HOST:PORT, such as 127.0.0.1:9090", g)

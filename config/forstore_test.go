@@ -57,11 +57,16 @@ func TestForStore(t *testing.T) {
 		{at: "hbase://a:9090?ca_file=x", err: "write tls=true"},
 		{at: "hbase://a:9090?tls=true&cert_file=x", err: "go together"},
 		{at: "hbase://a:9090?%zz", err: "invalid URL escape"},
+		{at: "hbase://me:hunter2@a:9090", err: "hbase://...@a:9090: a gateway has no user and password"},
+		{at: "hbase://b:9090,hunter2@a:9090", err: "a gateway has no user and password"},
+		{at: "hbase://a:9090?tls=true&password=hunter2@x", err: `unknown "password"`},
+		{at: "s3://key:hunter2@bucket/x", err: "not s3://"},
+		{at: "pebble:http://me:hunter2@h/x?y=z@w", err: "not http://"},
 	} {
 		c, err := config.ForStore(test.at)
 		switch {
 		case test.err != "":
-			if !errors.Is(err, store.ErrInvalidArgument) || !strings.Contains(err.Error(), test.err) {
+			if !errors.Is(err, store.ErrInvalidArgument) || !strings.Contains(err.Error(), test.err) || strings.Contains(err.Error(), "hunter2") {
 				t.Errorf("%s: Got %v, want %s", test.at, err, test.err)
 			}
 			continue

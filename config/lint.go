@@ -56,7 +56,7 @@ type reporter func(path, hint, format string, args ...any)
 func (c *Config) lintConnections(report reporter) {
 	for i, b := range c.Kafka.Brokers {
 		for part := range strings.SplitSeq(b, ",") {
-			if _, _, err := net.SplitHostPort(strings.TrimSpace(part)); err != nil {
+			if _, _, err := net.SplitHostPort(strings.TrimSpace(part)); err != nil || strings.Contains(part, "@") {
 				report(fmt.Sprintf("kafka.brokers[%d]", i), "write host:port, such as 127.0.0.1:9092", "not the address of a broker")
 			}
 		}

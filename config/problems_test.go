@@ -300,11 +300,36 @@ func TestSecretsStayHidden(t *testing.T) {
 	if !strings.Contains(c.String(), "password: '********'") && !strings.Contains(c.String(), `password: "********"`) && !strings.Contains(c.String(), "password: ********") {
 		t.Errorf("no mask in\n%s", c)
 	}
-	for _, file := range []string{"store: {cache: '${P}'}", "store: {counter_cache: '${P}'}", "store: {engine: '${P}'}", "pipelines: {p: {topics: [t], group: g, start: '${P}'}}", "kafka: {brokers: ['${P}']}", "serve: {listen: '${P}'}"} {
+	for _, file := range []string{
+		"kafka: {brokers: ['me:${P}@h:9092']}", "kafka: {brokers: ['${P}@h:9092']}", "store: {engine: hbase, hbase: {gateways: ['${P}@h:9090']}}",
+		"s3: {endpoint: 'https://me:${P}@h:port', access_key: k, secret_key: s}\ntables: {t: {families: {f: {}}}}\njobs: {j: {table: t, out: 's3://b/p', columns: [{name: k, from: $row, type: string}]}}",
+		"s3: {endpoint: 'https://h', access_key: k, secret_key: s}\ntables: {t: {families: {f: {}}}}\njobs: {j: {table: t, out: 's3://k:${P}@b/p', columns: [{name: k, from: $row, type: string}]}}",
+		"tables: {t: {families: {f: {}}}}\njobs: {j: {table: t, out: 'https://me:${P}@b:x/p', columns: [{name: k, from: $row, type: string}]}}",
+		"registry: {urls: ['http://me:${P}@h:x']}",
+		"store: {cache: '${P}'}", "store: {counter_cache: '${P}'}", "store: {engine: '${P}'}", "pipelines: {p: {topics: [t], group: g, start: '${P}'}}", "kafka: {brokers: ['${P}']}", "serve: {listen: '${P}'}",
+	} {
 		_, err := config.Parse("f.yaml", []byte(file), env("P", "hunter2"))
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: Got %v", file, err)
 		}
+	}
+}
+
+// TestPlacesWithPasswords: whoever writes a password where none belongs does not read it
+// in the error, and no directory gets its name.
+func TestPlacesWithPasswords(t *testing.T) {
+	t.Parallel()
+	c := config.Default()
+	c.S3 = config.S3{Endpoint: "https://me:hunter2@h:port", AccessKey: "k", SecretKey: "s", PartSize: 16 << 20}
+	for _, at := range []string{"https://me:hunter2@h/p", "https://me:hunter2@h:port/p", "gs://hunter2@b/p", "s3://k:hunter2@b/p", "s3://b/p"} {
+		for _, create := range []bool{false, true} {
+			if _, err := c.OpenTarget(at, create, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("%s: Got %v", at, err)
+			}
+		}
+	}
+	if _, err := config.Default().OpenTarget("s3://b/p", false, nil); err == nil || !strings.Contains(err.Error(), "no s3.endpoint") {
+		t.Errorf("Got %v", err)
 	}
 }
 

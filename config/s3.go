@@ -3,10 +3,10 @@ package config
 import (
 	"fmt"
 	"log/slog"
-	"net/url"
 	"strings"
 
 	"sluice/jobs/target"
+	"sluice/store"
 )
 
 // S3 is a service that speaks Amazon's S3 protocol.
@@ -33,20 +33,39 @@ const s3Scheme = "s3://"
 // InBucket reports whether out, of a job or a join, is a bucket.
 func InBucket(out string) bool { return strings.HasPrefix(out, s3Scheme) }
 
+// urlScheme is that of an address of the net; "" = it is none.
+func urlScheme(out string) string {
+	scheme, _, ok := strings.Cut(out, "://")
+	if !ok || scheme == "" || strings.ContainsFunc(scheme, func(r rune) bool { return r >= 128 || !strings.ContainsRune(schemeRunes, r) }) {
+		return ""
+	}
+	return scheme
+}
+
+// schemeRunes are those of a scheme (RFC 3986, section 3.1).
+const schemeRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-."
+
 // OpenTarget opens where a job or a join publishes: s3://BUCKET/PREFIX or a
 // directory, which is made where create is set. The error for a directory that is
-// not there wraps target.ErrNotFound. log is warned of requests to a bucket's service
+// not there wraps target.ErrNotFound, that for another URL store.ErrInvalidArgument; none
+// quotes what may be a password. log is warned of requests to a bucket's service
 // that are made again; nil = nobody is.
 func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.Target, error) {
 	switch {
 	case InBucket(out):
+		if c.S3.Endpoint == "" {
+			return nil, fmt.Errorf("%w: a place in a bucket, and no s3.endpoint in the configuration", store.ErrInvalidArgument)
+		}
 		o := c.s3Options(out)
 		o.Logger = log
 		s, err := target.NewS3(o)
 		if err != nil {
-			return nil, fmt.Errorf("open %s: %w", out, err)
+			return nil, fmt.Errorf("open %s: %w", withoutSecrets(out), err)
 		}
 		return s, nil
+	case urlScheme(out) != "":
+		// As a directory it would be made, and named with a password in it.
+		return nil, fmt.Errorf("%w: %s:// is not a place to publish in: write a directory, or s3://BUCKET/PREFIX", store.ErrInvalidArgument, urlScheme(out))
 	case create:
 		return target.CreateLocal(out)
 	}
@@ -68,8 +87,8 @@ func (c *Config) lintBuckets(report reporter) {
 	}
 	check := func(path, out string) {
 		if !InBucket(out) {
-			if u, err := url.Parse(out); err == nil && u.Scheme != "" && u.Host != "" {
-				report(join(path, "out"), "write a directory, or s3://BUCKET/PREFIX", "%s:// is not a place to publish in", u.Scheme)
+			if scheme := urlScheme(out); scheme != "" {
+				report(join(path, "out"), "write a directory, or s3://BUCKET/PREFIX", "%s:// is not a place to publish in", scheme)
 			}
 			return
 		}

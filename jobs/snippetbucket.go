@@ -34,7 +34,7 @@ type place struct {
 func SnippetInBucket(reader string, m *Manifest, at string, b *Bucket) (string, error) {
 	u, err := url.Parse(b.Endpoint)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" {
-		return "", fmt.Errorf("%w: endpoint %q: readers take http://HOST:PORT or https://HOST", store.ErrInvalidArgument, b.Endpoint)
+		return "", fmt.Errorf("%w: the endpoint: readers take http://HOST:PORT or https://HOST", store.ErrInvalidArgument)
 	}
 	rest, ok := strings.CutPrefix(strings.TrimRight(at, "/"), "s3://")
 	if !ok || rest == "" {

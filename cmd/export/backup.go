@@ -162,7 +162,7 @@ func (c *restoreCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 // file.
 func openTarget(p *cli.Program, file, at string) (target.Target, error) {
 	if !config.InBucket(at) {
-		return target.OpenLocal(at)
+		return config.Default().OpenTarget(at, false, p.Warnings())
 	}
 	if file == "" {
 		return nil, fmt.Errorf("%w: the keys of a bucket are in the configuration file: -c FILE", cli.ErrUsage)

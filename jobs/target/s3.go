@@ -109,18 +109,25 @@ type S3 struct {
 // recordsDir is where the records of commits are, by the directories of their runs.
 const recordsDir = "_runs"
 
-// NewS3 returns the part of a bucket that o says. It makes no request.
+// errNoEndpoint does not quote the endpoint: what cannot be parsed may hold a password
+// wherever that is.
+var errNoEndpoint = errors.New("target: the endpoint is not the address of a service: write https://HOST or http://HOST:PORT, without ?")
+
+// NewS3 returns the part of a bucket that o says. It makes no request. Its error quotes
+// neither the endpoint nor what else may be a secret.
 func NewS3(o *S3Options) (*S3, error) {
 	c := &s3Client{o: *o}
 	var err error
 	if c.base, err = url.Parse(o.Endpoint); err != nil {
-		return nil, fmt.Errorf("target: endpoint: %w", err)
+		return nil, errNoEndpoint // whose own error quotes it
 	}
 	switch {
 	case c.base.User != nil:
 		return nil, errors.New("target: the endpoint holds a user or password; write the access key and the secret key apart from it")
 	case (c.base.Scheme != "http" && c.base.Scheme != "https") || c.base.Host == "" || c.base.RawQuery != "":
-		return nil, fmt.Errorf("target: endpoint %q is not https://HOST", o.Endpoint)
+		return nil, errNoEndpoint
+	case strings.Contains(o.Bucket, "@"):
+		return nil, errors.New("target: the bucket holds a user or password; write the access key and the secret key apart from it")
 	case o.Bucket == "" || strings.Contains(o.Bucket, "/"):
 		return nil, fmt.Errorf("target: %q is not the name of a bucket", o.Bucket)
 	case o.AccessKey == "" || o.SecretKey == "":

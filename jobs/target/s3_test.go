@@ -301,18 +301,23 @@ func TestS3Refused(t *testing.T) {
 	}
 	good := target.S3Options{Endpoint: "https://s3.example", Bucket: "b", AccessKey: "a", SecretKey: "s"}
 	for name, change := range map[string]func(o *target.S3Options){
-		"endpoint":  func(o *target.S3Options) { o.Endpoint = "s3.example" },
-		"bucket":    func(o *target.S3Options) { o.Bucket = "a/b" },
-		"no bucket": func(o *target.S3Options) { o.Bucket = "" },
-		"no key":    func(o *target.S3Options) { o.SecretKey = "" },
-		"prefix":    func(o *target.S3Options) { o.Prefix = "a/../b" },
-		"password":  func(o *target.S3Options) { o.Endpoint = "https://u:p@s3.example" },
-		"part":      func(o *target.S3Options) { o.PartBytes = -1 },
+		"endpoint":                       func(o *target.S3Options) { o.Endpoint = "s3.example" },
+		"bucket":                         func(o *target.S3Options) { o.Bucket = "a/b" },
+		"no bucket":                      func(o *target.S3Options) { o.Bucket = "" },
+		"no key":                         func(o *target.S3Options) { o.SecretKey = "" },
+		"prefix":                         func(o *target.S3Options) { o.Prefix = "a/../b" },
+		"password":                       func(o *target.S3Options) { o.Endpoint = "https://u:hunter2@s3.example" },
+		"password in what is no address": func(o *target.S3Options) { o.Endpoint = "https://u:hunter2@s3.example:port" },
+		"password without a scheme":      func(o *target.S3Options) { o.Endpoint = "u:hunter2@s3.example" },
+		"password behind a space":        func(o *target.S3Options) { o.Endpoint = "https://u x:hunter2@s3.example" },
+		"signature":                      func(o *target.S3Options) { o.Endpoint = "https://s3.example?X-Amz-Signature=hunter2" },
+		"password before the bucket":     func(o *target.S3Options) { o.Bucket = "key:hunter2@b" },
+		"part":                           func(o *target.S3Options) { o.PartBytes = -1 },
 	} {
 		o := good
 		change(&o)
-		if _, err := target.NewS3(&o); err == nil {
-			t.Errorf("%s: got no error", name)
+		if _, err := target.NewS3(&o); err == nil || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: Got %v", name, err)
 		}
 	}
 }

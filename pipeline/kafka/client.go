@@ -56,6 +56,9 @@ func (o *Options) Validate() error {
 		return errors.New("kafka: no brokers: name at least one address, host:port")
 	}
 	for _, b := range o.Brokers {
+		if strings.Contains(b, "@") { // not quoted: it may be a password
+			return errors.New("kafka: the address of a broker has no user and password in it: write host:port, and SASL apart")
+		}
 		if _, _, err := net.SplitHostPort(b); err != nil {
 			return fmt.Errorf("kafka: broker address %q: want host:port: %w", b, err)
 		}

@@ -273,11 +273,13 @@ func TestOptionsValidate(t *testing.T) {
 	for text, o := range map[string]*Options{
 		"no brokers":             nil,
 		`"nohost"`:               {Brokers: []string{"nohost"}},
+		"has no user":            {Brokers: []string{"h:1", "hunter2@h:1"}},
+		"no user and password":   {Brokers: []string{"me:hunter2@h:1"}},
 		"unknown SASL mechanism": {Brokers: []string{"h:1"}, SASL: SASL{Mechanism: "KERBEROS"}},
 		"without a user":         {Brokers: []string{"h:1"}, SASL: SASL{Mechanism: "PLAIN"}},
 		"negative":               {Brokers: []string{"h:1"}, DialTimeout: -1},
 	} {
-		if _, err := NewClient(o); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := NewClient(o); err == nil || !strings.Contains(err.Error(), text) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("Got %v, want %q", err, text)
 		}
 	}

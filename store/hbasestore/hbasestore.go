@@ -103,6 +103,9 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("%w: no address of a Thrift2 gateway", store.ErrInvalidArgument)
 	}
 	for _, a := range o.Addresses {
+		if strings.Contains(a, "@") { // not quoted: it may be a password
+			return fmt.Errorf("%w: the address of a gateway has no user and password in it: want host:port", store.ErrInvalidArgument)
+		}
 		if _, _, err := net.SplitHostPort(a); err != nil {
 			return fmt.Errorf("%w: gateway %q: want host:port", store.ErrInvalidArgument, a)
 		}

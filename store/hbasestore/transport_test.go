@@ -337,6 +337,8 @@ func TestOpen(t *testing.T) {
 	}{
 		{"no address", Options{}, store.ErrInvalidArgument},
 		{"no port", Options{Addresses: []string{"localhost"}}, store.ErrInvalidArgument},
+		{"password", Options{Addresses: []string{"hunter2@localhost:9090"}}, store.ErrInvalidArgument},
+		{"user and password", Options{Addresses: []string{"me:hunter2@localhost:9090"}}, store.ErrInvalidArgument},
 		{"negative", Options{Addresses: []string{"localhost:9090"}, Connections: -1}, store.ErrInvalidArgument},
 		{"nobody there", Options{Addresses: []string{nobody.Addr().String()}}, store.ErrTransient},
 		{"unframed to framed", Options{Addresses: []string{newGateway(t, nil, true).address()}}, store.ErrTransient},
@@ -345,7 +347,7 @@ func TestOpen(t *testing.T) {
 		if err == nil {
 			s.Close()
 		}
-		if !errors.Is(err, test.want) {
+		if !errors.Is(err, test.want) || err != nil && strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: Got %v, want %v", test.name, err, test.want)
 		}
 	}
