@@ -2,6 +2,7 @@ package columnar
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash"
 	"math"
 
@@ -171,12 +172,13 @@ func wide(xs []int64) []byte {
 }
 
 // SetRecord makes the batch hold a copy of the columns of r, which must have the
-// types of the batch's columns.
+// types of the batch's columns. Its error names the row, from 1, and the column of what
+// they do not take, such as a decimal of more digits than its type.
 func (b *Batch) SetRecord(r arrow.Record) error {
 	b.Reset()
 	for i := range b.vectors {
 		if err := b.vectors[i].setArray(r.Column(i)); err != nil {
-			return err
+			return fmt.Errorf("row %d, column %s: %w", b.vectors[i].Len()+1, r.ColumnName(i), err)
 		}
 	}
 	return nil

@@ -285,6 +285,21 @@ func ParseInt128(b []byte) (Int128, error) {
 	return u.signed(false), nil
 }
 
+// AppendUnscaled64s is AppendUnscaled of many, to a vector of decimals of up to 18 digits.
+// Where one has more digits than the type, those before it are appended.
+func (v *Vector) AppendUnscaled64s(xs []int64) error {
+	precision, _, _ := v.typ.Decimal()
+	end := int64(decimal128.GetScaleMultiplier(precision).LowBits())
+	for i, x := range xs {
+		if x <= -end || x >= end {
+			v.AppendInt64s(xs[:i])
+			return v.AppendUnscaled(Int128FromInt64(x)) // its error
+		}
+	}
+	v.AppendInt64s(xs)
+	return nil
+}
+
 // AppendUnscaled appends a decimal, given without its point, to a vector of decimals.
 // Its error says that it has more digits than the type.
 func (v *Vector) AppendUnscaled(x Int128) error {

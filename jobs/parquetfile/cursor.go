@@ -125,8 +125,12 @@ func (c *cursor) present(v *columnar.Vector, n int) error {
 		c.numbers = c.numbers[n:]
 		return err
 	case c.kind == encoding.Int64:
-		v.AppendInt64s(c.int64s[:n])
+		xs := c.int64s[:n]
 		c.int64s = c.int64s[n:]
+		if _, _, ok := v.Type().Decimal(); ok { // 64 bits hold more digits than most say
+			return v.AppendUnscaled64s(xs)
+		}
+		v.AppendInt64s(xs)
 	case c.kind == encoding.Double:
 		v.AppendFloat64s(c.floats[:n])
 		c.floats = c.floats[n:]

@@ -3,7 +3,9 @@ package parquetfile
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"maps"
+	"math"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -277,7 +279,7 @@ func TestForeignDecimalsBeyond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := rd.Next(); err == nil || !strings.HasSuffix(err.Error(), "column "+name+": a decimal of "+want) {
+		if _, err := rd.Next(); err == nil || !strings.HasSuffix(err.Error(), "row 1, column "+name+": a decimal of "+want) {
 			t.Errorf("%s: Got %v, want %q", name, err, want)
 		}
 		if err := rd.Close(); err != nil {
@@ -345,5 +347,78 @@ func BenchmarkDecimals(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestDecimalsBeyond: a decimal of more digits than its type in a file of ours, whose
+// writer did not look, is an error that names its row, from 1 over all row groups.
+func TestDecimalsBeyond(t *testing.T) {
+	t.Parallel()
+	const groups, rows, bad = 3, 5000, 4321
+	for _, c := range []struct {
+		precision int
+		x         int64
+		want      string
+	}{
+		{5, 100_000, "a decimal of more than 5 digits: 1000.00"},
+		{5, -100_000, "a decimal of more than 5 digits: -1000.00"},
+		{5, math.MinInt64, "a decimal of more than 5 digits: -92233720368547758.08"},
+		{18, 1e18, "a decimal of more than 18 digits: 10000000000000000.00"},
+		{18, math.MaxInt64, "a decimal of more than 18 digits: 92233720368547758.07"},
+		{5, 99_999, ""},
+		{5, -99_999, ""},
+		{18, 1 - 1e18, ""},
+	} {
+		for _, nullable := range []bool{false, true} {
+			typ, _ := columnar.Decimal(c.precision, 2)
+			columns := []columnar.Column{{Name: "k", Type: columnar.Int64}, {Name: "d", Type: typ, Nullable: nullable}}
+			var out bytes.Buffer
+			w, err := NewWriter(&out, columns, &Options{RowGroupRows: rows})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for g := range groups {
+				b := columnar.NewBatch(columns)
+				for i := range rows {
+					b.Vector(0).AppendInt64(math.MaxInt64) // no decimal
+					switch {
+					case g == groups-1 && i == bad-1:
+						b.Vector(1).AppendInt64(c.x)
+					case nullable && i%3 == 0:
+						b.Vector(1).AppendNull()
+					default:
+						b.Vector(1).AppendInt64(int64(i))
+					}
+				}
+				if err := w.Write(b); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			rd, err := NewReader(bytes.NewReader(out.Bytes()), int64(out.Len()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			read := 0
+			for {
+				b, nextErr := rd.Next()
+				if err = nextErr; err != nil {
+					break
+				}
+				read += b.Rows()
+			}
+			if c.want == "" {
+				if err != io.EOF || read != groups*rows {
+					t.Errorf("%d: Got %d rows, %v", c.x, read, err)
+				}
+			} else if want := fmt.Sprintf("row %d, column d: %s", (groups-1)*rows+bad, c.want); err == io.EOF || !strings.HasSuffix(err.Error(), want) {
+				t.Errorf("%d, nulls %t: Got %v, want %s", c.x, nullable, err, want)
+			}
+			if err := rd.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	}
 }

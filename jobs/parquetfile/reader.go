@@ -27,6 +27,7 @@ type Reader struct {
 	batch   *columnar.Batch
 	group   int // the next row group
 	left    int64
+	read    int64        // rows that Next has returned
 	cursors []cursor     // of each column
 	maps    []*mapCursor // of each column; nil = it has no maps
 	values  []parquet.Value
@@ -85,7 +86,8 @@ func (r *Reader) Order() []columnar.Order {
 	return order
 }
 
-// Next returns the next rows, at most one row group's.
+// Next returns the next rows, at most one row group's. Its error names the row, from 1,
+// and the column of what cannot be read, such as a decimal of more digits than its type.
 func (r *Reader) Next() (b *columnar.Batch, err error) {
 	defer recovered(&err)
 	for r.left == 0 {
@@ -124,9 +126,10 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 			err = r.fill(&r.cursors[i], r.batch.Vector(i), r.appends[i], n)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read parquet column %s: %w", r.columns[i].Name, err)
+			return nil, fmt.Errorf("read parquet file: row %d, column %s: %w", r.read+int64(r.batch.Vector(i).Len())+1, r.columns[i].Name, err)
 		}
 	}
+	r.read += int64(n)
 	r.left -= int64(n)
 	return r.batch, nil
 }
@@ -183,6 +186,9 @@ func (r *Reader) fillEach(c *cursor, v *columnar.Vector, add appendForeign, n in
 func appendValue(v *columnar.Vector, x parquet.Value) error {
 	switch v.Type().Storage() {
 	case columnar.Int64:
+		if _, _, ok := v.Type().Decimal(); ok {
+			return v.AppendUnscaled(columnar.Int128FromInt64(x.Int64()))
+		}
 		v.AppendInt64(x.Int64())
 	case columnar.Decimal128:
 		return appendDecimal(v, x.ByteArray())

@@ -289,7 +289,11 @@ func fillPages(t *testing.T, r *rand.Rand, v *columnar.Vector, nullable bool, ro
 				t.Fatal(err)
 			}
 		case columnar.Int64:
-			v.AppendInt64(int64(x) - 100)
+			n := int64(x) - 100
+			if precision, _, ok := v.Type().Decimal(); ok {
+				n %= int64(math.Pow10(precision))
+			}
+			v.AppendInt64(n)
 		case columnar.Decimal128:
 			v.AppendDecimal(columnar.Int128FromInt64(int64(x) - 100))
 		case columnar.Float64:
