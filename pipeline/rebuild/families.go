@@ -129,13 +129,36 @@ func (f *families) of(ctx context.Context, table, family string) (string, error)
 	}
 	n := *served
 	n.Name = family + f.suffix
-	d = d.Clone()
-	d.Families = append(d.Families, n)
-	if err := f.engine.AlterTable(ctx, d); err != nil {
+	if err := alter(ctx, f.engine, table, func(d *store.TableDescriptor) bool {
+		d.Families = append(d.Families, n)
+		return true
+	}); err != nil {
 		return "", err
 	}
 	f.names[key] = n.Name
 	return n.Name, nil
+}
+
+// alterTries is how often a table is altered from what it is then: more than one or two
+// others do not alter it at the same moment.
+const alterTries = 5
+
+// alter changes a table, again where another process, such as a rebuild of another
+// pipeline, has altered it since it was read. change returns false where there is nothing
+// to change.
+func alter(ctx context.Context, engine Engine, name string, change func(*store.TableDescriptor) bool) error {
+	for try := 1; ; try++ {
+		d, err := engine.Table(ctx, name)
+		if err != nil {
+			return err
+		}
+		if d = d.Clone(); !change(d) {
+			return nil
+		}
+		if err = engine.AlterTable(ctx, d); try == alterTries || !errors.Is(err, store.ErrTransient) {
+			return err
+		}
+	}
 }
 
 // replacements returns the families of the new generation, by table and name.

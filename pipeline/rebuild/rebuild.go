@@ -393,22 +393,20 @@ func Discard(ctx context.Context, engine Engine, name string) error {
 		return wrap(err)
 	}
 	for _, table := range tables {
-		d, err := engine.Table(ctx, table)
-		if err != nil {
-			return wrap(err)
-		}
-		d = d.Clone()
-		had := len(d.Families)
-		d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool {
-			_, source, ok := strings.Cut(f.Name, pipeline.GenerationMark)
-			_, numbered := generation(name, source)
-			return ok && numbered
-		})
-		if len(d.Families) == had {
-			continue
-		}
-		if err := engine.AlterTable(ctx, d); err != nil {
-			return wrap(err)
+		for more := true; more; { // one at a time, which undoes nothing of what others alter
+			if err := alter(ctx, engine, table, func(d *store.TableDescriptor) bool {
+				i := slices.IndexFunc(d.Families, func(f store.FamilyDescriptor) bool {
+					_, source, ok := strings.Cut(f.Name, pipeline.GenerationMark)
+					_, numbered := generation(name, source)
+					return ok && numbered
+				})
+				if more = i >= 0; more {
+					d.Families = slices.Delete(d.Families, i, i+1)
+				}
+				return more
+			}); err != nil {
+				return wrap(err)
+			}
 		}
 	}
 	return nil

@@ -54,3 +54,11 @@ func (c *cache[V]) forget(table string) {
 	c.changes++
 	delete(c.entries, table)
 }
+
+// known returns what is known of table, however old; ok = something is.
+func (c *cache[V]) known(table string) (v V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[table]
+	return e.value, ok
+}

@@ -27,6 +27,7 @@ type fakeGateway struct {
 	framed              bool
 	listener            net.Listener
 	serving             sync.WaitGroup
+	altering            sync.Mutex // a change of a table at a time
 
 	mu       sync.Mutex // guards what follows
 	fault    func(method string) fault
@@ -418,6 +419,43 @@ func (g *fakeGateway) ModifyTable(ctx context.Context, d *hbase.TTableDescriptor
 		t.Attributes, t.Metadata = nil, map[string]string{"\x80\x01\x00": "\x00"}
 	}
 	return answer(d.TableName.Qualifier, g.mem.AlterTable(ctx, t))
+}
+
+// alter changes the families of a table, as it is then.
+func (g *fakeGateway) alter(ctx context.Context, name *hbase.TTableName, change func(*store.TableDescriptor)) error {
+	g.altering.Lock()
+	defer g.altering.Unlock()
+	d, err := g.mem.Table(ctx, own(nameOf(name)))
+	if err == nil {
+		d = d.Clone()
+		change(d)
+		err = g.mem.AlterTable(ctx, d)
+	}
+	return answer(name.Qualifier, err)
+}
+
+// familyOf returns a family as HBase reads it.
+func familyOf(name *hbase.TTableName, f *hbase.TColumnFamilyDescriptor) store.FamilyDescriptor {
+	return schema(&hbase.TTableDescriptor{TableName: name, Columns: []*hbase.TColumnFamilyDescriptor{f}}).Families[0]
+}
+
+func without(d *store.TableDescriptor, family []byte) {
+	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return f.Name == string(family) })
+}
+
+func (g *fakeGateway) AddColumnFamily(ctx context.Context, name *hbase.TTableName, f *hbase.TColumnFamilyDescriptor) error {
+	return g.alter(ctx, name, func(d *store.TableDescriptor) { d.Families = append(d.Families, familyOf(name, f)) })
+}
+
+func (g *fakeGateway) ModifyColumnFamily(ctx context.Context, name *hbase.TTableName, f *hbase.TColumnFamilyDescriptor) error {
+	return g.alter(ctx, name, func(d *store.TableDescriptor) {
+		without(d, f.Name)
+		d.Families = append(d.Families, familyOf(name, f))
+	})
+}
+
+func (g *fakeGateway) DeleteColumnFamily(ctx context.Context, name *hbase.TTableName, family []byte) error {
+	return g.alter(ctx, name, func(d *store.TableDescriptor) { without(d, family) })
 }
 
 func (g *fakeGateway) DeleteTable(ctx context.Context, name *hbase.TTableName) error {

@@ -612,10 +612,16 @@ func (s *Store) settleFamilies(ctx context.Context, suffix string) error {
 		if errors.Is(err, store.ErrTableNotFound) {
 			continue
 		}
-		if err == nil && slices.ContainsFunc(d.Families, func(f store.FamilyDescriptor) bool { return strings.HasSuffix(f.Name, suffix) }) {
-			err = s.AlterTable(ctx, d)
-		}
 		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(d.Families, func(f store.FamilyDescriptor) bool { return strings.HasSuffix(f.Name, suffix) })
+		if i < 0 {
+			continue
+		}
+		if err := s.change(ctx, "alter table", table, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+			return c.ModifyColumnFamily(ctx, tableName(table), familyToHBase(&d.Families[i]))
+		}); err != nil {
 			return err
 		}
 	}

@@ -129,7 +129,7 @@ func TestRebuildOnHBase(t *testing.T) {
 	h.check("counted again", e)
 	h.damage(e)
 	h.rebuild(e, func(n int) context.Context {
-		return g.cutOff(t, n, fault{dropAfter: true}, "put", "putMultiple", "mutateRow", "checkAndMutate", "modifyTable", "increment")
+		return g.cutOff(t, n, fault{dropAfter: true}, "put", "putMultiple", "mutateRow", "checkAndMutate", "addColumnFamily", "modifyColumnFamily", "deleteColumnFamily", "increment")
 	})
 	g.inject(nil)
 	h.check("rebuilt", e)
@@ -224,11 +224,11 @@ func TestBatchesAmidSwitch(t *testing.T) {
 // before it writes to them, as HBase names families before all regions have them.
 func TestRebuildWaitsForFamilies(t *testing.T) {
 	t.Parallel()
-	h, g, e := halfRebuilt(t, fault{dropAfter: true}, "modifyTable") // of the first family
+	h, g, e := halfRebuilt(t, fault{dropAfter: true}, "addColumnFamily") // of the first family
 	altered, written := 0, false
 	g.inject(func(method string) fault {
 		switch method {
-		case "modifyTable":
+		case "addColumnFamily", "modifyColumnFamily":
 			if !written {
 				altered++
 			}

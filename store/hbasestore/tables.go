@@ -169,7 +169,7 @@ func (s *Store) createTable(ctx context.Context, t *store.TableDescriptor, split
 	if err != nil {
 		return err
 	}
-	if err := s.check(ctx, t, keys); err != nil {
+	if err := s.check(ctx, t, keys, ""); err != nil {
 		drop := s.call(ctx, request{what: "drop table", table: t.Name, once: true, timeout: s.o.AdminTimeout}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
 			if err := c.DisableTable(ctx, tableName(t.Name)); err != nil {
 				return err
@@ -182,12 +182,16 @@ func (s *Store) createTable(ctx context.Context, t *store.TableDescriptor, split
 	return nil
 }
 
-// check compares a table with what was asked for; keys nil = any regions.
-func (s *Store) check(ctx context.Context, t *store.TableDescriptor, keys [][]byte) error {
+// check compares a table with what was asked for; keys nil = any regions; family "" = all
+// of it, else that one: others may have altered the rest.
+func (s *Store) check(ctx context.Context, t *store.TableDescriptor, keys [][]byte, family string) error {
 	why := ""
 	has, err := s.Table(ctx, t.Name)
 	if err != nil {
 		return err
+	}
+	if family != "" {
+		t, has = only(t, family), only(has, family)
 	}
 	if why = difference(t, has); why == "" && keys != nil {
 		m, err := s.Regions(ctx, t.Name)
@@ -207,15 +211,29 @@ func (s *Store) check(ctx context.Context, t *store.TableDescriptor, keys [][]by
 	return fmt.Errorf("%w: HBase has made another table than was asked for: %s", store.ErrInvalidSchema, why)
 }
 
+// only returns what a table has of a family.
+func only(d *store.TableDescriptor, family string) *store.TableDescriptor {
+	o := &store.TableDescriptor{Name: d.Name}
+	if f := d.Family(family); f != nil {
+		o.Families = []store.FamilyDescriptor{*f}
+	}
+	return o
+}
+
 // AlterTable implements store.Admin. What HBase has made is read back; the error
 // says in what it is not what was asked for. It wraps store.ErrInvalidSchema where
 // COUNTER or DISTINCT of a family would change: what HBase has of it by now reads as
-// neither.
+// neither; and store.ErrTransient where another process has altered the table since this
+// one has read it: what that has changed would be undone, with all that a family has.
+//
+// A change of one family is asked for as such, which HBase makes of what the table is
+// then. Of other changes the last of two at once stays.
 func (s *Store) AlterTable(ctx context.Context, t *store.TableDescriptor) error {
 	t = t.Clone()
 	if err := checkSchema(t); err != nil {
 		return fmt.Errorf("alter table: %w", err)
 	}
+	read, known := s.schemas.known(t.Name)
 	s.schemas.forget(t.Name) // another process may have altered it
 	has, err := s.Table(ctx, t.Name)
 	if err != nil {
@@ -228,15 +246,65 @@ func (s *Store) AlterTable(ctx context.Context, t *store.TableDescriptor) error 
 				t.Name, store.ErrInvalidSchema, f.Name)
 		}
 	}
-	err = s.change(ctx, "alter table", t.Name, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
-		return c.ModifyTable(ctx, toHBase(t))
-	})
+	if known && !(same(read, has) && same(has, read)) {
+		return fmt.Errorf("alter table %s: %w: another process has altered it meanwhile: try again, from what it is now", t.Name, store.ErrTransient)
+	}
+	call, family := alteration(has, t)
+	err = s.change(ctx, "alter table", t.Name, call)
 	if err == nil {
-		if err = s.check(ctx, t, nil); err != nil {
+		if err = s.check(ctx, t, nil, family); err != nil {
 			err = fmt.Errorf("alter table %s: %w", t.Name, err)
 		}
 	}
 	return err
+}
+
+func same(a, b *store.TableDescriptor) bool { return difference(a, b) == "" }
+
+// alteration returns the call that makes t of has: that of a family, where nothing else
+// differs; family is "" else.
+func alteration(has, t *store.TableDescriptor) (call caller, family string) {
+	whole := func(ctx context.Context, c *hbase.THBaseServiceClient) error { return c.ModifyTable(ctx, toHBase(t)) }
+	without := func(d *store.TableDescriptor, families ...store.FamilyDescriptor) *store.TableDescriptor {
+		d = d.Clone()
+		d.Families = families
+		return d
+	}
+	if a, b := without(has), without(t); !same(a, b) || !same(b, a) {
+		return whole, ""
+	}
+	changes := 0
+	for i := range t.Families {
+		f := familyToHBase(&t.Families[i])
+		old := has.Family(t.Families[i].Name)
+		switch {
+		case old == nil:
+			call = func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+				return c.AddColumnFamily(ctx, tableName(t.Name), f)
+			}
+		case same(without(t, t.Families[i]), without(t, *old)):
+			continue
+		default:
+			call = func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+				return c.ModifyColumnFamily(ctx, tableName(t.Name), f)
+			}
+		}
+		family = t.Families[i].Name
+		changes++
+	}
+	for i := range has.Families {
+		if name := has.Families[i].Name; t.Family(name) == nil {
+			family = name
+			changes++
+			call = func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+				return c.DeleteColumnFamily(ctx, tableName(t.Name), []byte(name))
+			}
+		}
+	}
+	if changes != 1 {
+		return whole, ""
+	}
+	return call, family
 }
 
 // DropTable implements store.Admin.
