@@ -61,6 +61,7 @@ type CopiedStore struct {
 	Rows       int64 // of tables, as Letters
 	Cells      int64 // of these, all versions
 	Partitions int   // whose offsets To has now
+	Schedules  int   // whose state and history To has now
 }
 
 // settler is an engine whose batches are not atomic, so that its tables may hold more
@@ -83,8 +84,11 @@ type settler interface {
 // no batch begun, from the first look to the last. A frozen one may go on; what comes
 // after its instant To reads again from Kafka.
 //
-// Not copied are event ids, the history and state of schedules, and what a store keeps
-// for increments of exports. Delete markers of NEW_VERSION_BEHAVIOR families stay, as what they mask is
+// The state of schedules and their history are copied before the offsets: what was decided
+// about at the instant is not decided about again, and what comes after it is. A run that
+// the source has made since is found to be published.
+//
+// Not copied are event ids, and what a store keeps for increments of exports. Delete markers of NEW_VERSION_BEHAVIOR families stay, as what they mask is
 // not copied either.
 //
 // The error wraps store.ErrRefused where To has offsets of one of the pipelines, or rows
@@ -119,7 +123,7 @@ func CompareStores(ctx context.Context, o *CopyStoreOptions) error {
 		err = c.compare(ctx)
 	}
 	if err == nil && c.state.Whole {
-		err = c.sameProgress(ctx)
+		err = errors.Join(c.sameProgress(ctx), c.sameSchedules(ctx))
 	}
 	if err != nil {
 		return fmt.Errorf("compare the stores: %w", err)
@@ -132,7 +136,9 @@ type storeCopy struct {
 	CopyStoreOptions
 	state    *StoreCopyState
 	progress []store.PartitionProgress // of Source
-	done     CopiedStore
+
+	schedules map[string]*sharedState // of Source, by job
+	done      CopiedStore
 }
 
 func newStoreCopy(o *CopyStoreOptions) (*storeCopy, error) {
@@ -180,6 +186,9 @@ func (c *storeCopy) run(ctx context.Context) (*CopiedStore, error) {
 		return nil, err
 	}
 	if c.state.Whole {
+		if err := c.copySchedules(ctx); err != nil {
+			return nil, err
+		}
 		if err := c.advance(ctx); err != nil {
 			return nil, err
 		}
@@ -207,6 +216,9 @@ func (c *storeCopy) plan(ctx context.Context) (err error) {
 			}
 		}
 		if c.progress, err = store.AllProgress(ctx, c.Source); err != nil {
+			return err
+		}
+		if err := c.planSchedules(ctx); err != nil {
 			return err
 		}
 		if c.state.Tables, err = c.From.Tables(ctx); err != nil {
@@ -293,6 +305,9 @@ func (c *storeCopy) vacant(ctx context.Context) error {
 	}
 	stored, err := store.AllProgress(ctx, c.To)
 	if err != nil || !c.state.Whole {
+		return err
+	}
+	if err := c.vacantSchedules(ctx); err != nil {
 		return err
 	}
 	ours := map[string]bool{}

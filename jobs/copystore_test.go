@@ -7,11 +7,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -53,6 +56,15 @@ func houseSource(t *testing.T) *memstore.Store {
 	for _, row := range []string{"p\x00\x01t", "p\x00\x01u", "q\x00\x01t", store.OutboxCounts + "p\x00\x01t"} {
 		mutate(t, e, store.OutboxTable, row, putOp(store.OutboxFamily, "value", 7, "letter "+row))
 	}
+	history, err := NewHistory(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for job, s := range houseSchedules() {
+		if err := history.Save(t.Context(), job, s, []schedule.Entry{{Logical: s.Decided, Result: schedule.OK, Count: 1, Ended: time.Now().Truncate(time.Second)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	var b store.Batch
 	for i, name := range []string{"p", "q"} {
 		b.Advance(store.Source{Pipeline: name, Topic: "t", ClusterID: "c", TopicID: [16]byte{byte(i), 9}}, int32(i), store.Absent, store.Progress{
@@ -64,6 +76,18 @@ func houseSource(t *testing.T) *memstore.Store {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// houseSchedules are the states of the schedules of houseSource.
+func houseSchedules() map[string]schedule.State {
+	decided := time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)
+	return map[string]schedule.State{
+		"nightly": {
+			Decided: decided, Pending: []schedule.Run{{Logical: decided.Add(-time.Hour), Cause: schedule.CatchUp}}, Failures: 2,
+			Orders: []schedule.Order{{ID: "0123456789ab", Cause: schedule.Manual, From: decided}}, Results: map[string]int64{schedule.OK: 7},
+		},
+		"stopped": {Decided: decided.Add(time.Minute), Paused: true},
+	}
 }
 
 // frozenAt is the options of a copy of e, whose instant is found again.
@@ -170,6 +194,20 @@ func sameStores(t *testing.T, left, right *memstore.Store) {
 		}
 		if d := cmp.Diff(from.Splits(), to.Splits()); d != "" {
 			t.Errorf("%s: regions (-want +got):\n%s", table, d)
+		}
+	}
+	for job, want := range houseSchedules() {
+		got, err := ReadSchedule(t.Context(), right, job)
+		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" || err != nil {
+			t.Errorf("schedule of %s: %v, (-want +got):\n%s", job, err, d)
+		}
+		was, err := ReadHistory(t.Context(), left, job, 10)
+		if err != nil || len(was) != 1 {
+			t.Errorf("Got %+v, %v", was, err)
+		}
+		is, err := ReadHistory(t.Context(), right, job, 10)
+		if d := cmp.Diff(was, is); d != "" || err != nil {
+			t.Errorf("history of %s: %v (-want +got):\n%s", job, err, d)
 		}
 	}
 	one, err := store.AllProgress(t.Context(), left)

@@ -39,6 +39,7 @@ type copiedStore struct {
 	Cells      int64  `json:"cells"`
 	Letters    int64  `json:"letters"`
 	Partitions int    `json:"partitions"`
+	Schedules  int    `json:"schedules"`
 }
 
 // Run copies a store, or compares two.
@@ -119,11 +120,11 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	if c.JSON {
 		return json.NewEncoder(p.Stdout).Encode(&copiedStore{
-			From: c.From, To: c.To, Sequence: n.Sequence, Tables: n.Tables, Rows: n.Rows, Cells: n.Cells, Letters: n.Letters, Partitions: n.Partitions,
+			From: c.From, To: c.To, Sequence: n.Sequence, Tables: n.Tables, Rows: n.Rows, Cells: n.Cells, Letters: n.Letters, Partitions: n.Partitions, Schedules: n.Schedules,
 		})
 	}
-	_, err = fmt.Fprintf(p.Stdout, "%s %s is in %s, and the same: %d tables, %s rows, %s cells, %s dead letters, the offsets of %d partitions\n",
-		c.From, moment(n.Sequence, 0), c.To, n.Tables, cli.Count(n.Rows), cli.Count(n.Cells), cli.Count(n.Letters), n.Partitions)
+	_, err = fmt.Fprintf(p.Stdout, "%s %s is in %s, and the same: %d tables, %s rows, %s cells, %s dead letters, the offsets of %d partitions, the schedules of %d jobs\n",
+		c.From, moment(n.Sequence, 0), c.To, n.Tables, cli.Count(n.Rows), cli.Count(n.Cells), cli.Count(n.Letters), n.Partitions, n.Schedules)
 	return err
 }
 
