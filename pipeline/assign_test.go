@@ -28,7 +28,7 @@ func (b *fakeBroker) trim(partition int32, offset int64) {
 	b.change(func() {
 		l := b.logs[partition]
 		for len(l.records) > 0 && l.records[0].Offset < offset {
-			l.records = l.records[1:]
+			l.gone, l.records = append(l.gone, l.records[0]), l.records[1:]
 		}
 		l.start, l.end = offset, max(l.end, offset)
 	})

@@ -46,6 +46,7 @@ type fakeLog struct {
 	end     int64          // of what can be read
 	open    int64          // offsets after it, of transactions that are open
 	records []kafka.Record // ascending; offsets may be missing
+	gone    []kafka.Record // that trim has removed, before records
 }
 
 func newFakeBroker(partitions int) *fakeBroker {
