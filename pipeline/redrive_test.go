@@ -210,6 +210,92 @@ func TestRedriveKilledAndBesideOthers(t *testing.T) {
 	}
 }
 
+// dying is the engine of a process that dies at one of its steps, before it reaches the
+// store or after: nothing of it arrives from then on.
+type dying struct {
+	store.Engine
+	after bool
+	left  int // steps, the last of which it dies at
+	steps int
+}
+
+var errDied = errors.New("killed")
+
+// step is asked before and after each call.
+func (e *dying) step(after bool) error {
+	if !after {
+		e.steps++
+		e.left--
+	}
+	if e.left < 0 || e.left == 0 && after == e.after {
+		return errDied
+	}
+	return nil
+}
+
+func (e *dying) Apply(ctx context.Context, b *store.Batch) error {
+	if err := e.step(false); err != nil {
+		return err
+	}
+	if err := e.Engine.Apply(ctx, b); err != nil {
+		return err
+	}
+	return e.step(true)
+}
+
+func (e *dying) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	if e.step(false) != nil {
+		ctx, cancel := context.WithCancelCause(ctx)
+		cancel(errDied)
+		return e.Engine.Scan(ctx, s)
+	}
+	return e.Engine.Scan(ctx, s)
+}
+
+// A redrive is killed at each of its steps in turn, before it and, where it writes,
+// after it. The next one does what is left, each record once.
+func TestRedriveKilledAtEveryStep(t *testing.T) {
+	t.Parallel()
+	const letters = redriveLetters + 10 // two commits
+	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		for _, after := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, after %v", name, after), func(t *testing.T) {
+				t.Parallel()
+				left := map[int64]bool{} // what redrives that were killed had done
+				for step, killed := 1, true; killed; step++ {
+					e, b := open(t), newFakeBroker(2)
+					for i := range letters {
+						b.produce(int32(i%2), []string{"bad:a", "bad:b", "bad:skip", "bad:bad"}[i*i%7%4])
+					}
+					ingest(t, e, b)
+					d := &dying{Engine: e, after: after, left: step}
+					_, err := redriveWith(t.Context(), d, &RedriveOptions{})
+					if killed = d.left <= 0 && err != nil; !killed && (err != nil || d.steps < 5) {
+						t.Fatalf("Got %v from a redrive of %d steps that nobody killed, want no error and 5 steps at least", err, d.steps)
+					}
+					if n := redrivenOf(t, e); killed {
+						left[n.Applied+n.Filtered] = true
+					}
+					if _, err := redriveWith(t.Context(), e, &RedriveOptions{}); err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(wantMended(b), readContents(t, e)); diff != "" {
+						t.Fatalf("Got other contents than the mended log has, killed at step %d (-want +got):\n%s", step, diff)
+					}
+					for _, a := range audit(t, e, b, false) {
+						if len(a.Problems) > 0 {
+							t.Fatalf("Got problems %q, killed at step %d", a.Problems, step)
+						}
+					}
+				}
+				if len(left) < 3 || !left[0] { // nothing, the first commit, both
+					t.Errorf("Got %v letters redriven by those that were killed: the test shows nothing", left)
+				}
+			})
+		}
+	}
+}
+
 func TestRedriveFilters(t *testing.T) {
 	t.Parallel()
 	e, b := newEngine(t), newFakeBroker(1)

@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -27,10 +29,12 @@ const testGroup = "sluice-p"
 // wire is the network of one process. It can be held, as by SIGSTOP, and cut for
 // good, as by SIGKILL.
 type wire struct {
-	mu    sync.Mutex
-	held  chan struct{} // closed when it is let go; nil = it is not held
-	cut   bool
-	conns []net.Conn
+	mu     sync.Mutex
+	held   chan struct{} // closed when it is let go; nil = it is not held
+	cut    bool
+	spoil  []byte // where this arrives its last byte is another one; empty = nothing is spoiled
+	spoilt int    // times
+	conns  []net.Conn
 }
 
 func (w *wire) hold() {
@@ -61,6 +65,9 @@ func (w *wire) wait() error {
 	w.mu.Unlock()
 	if held != nil {
 		<-held
+		w.mu.Lock()
+		cut = w.cut // while it was held
+		w.mu.Unlock()
 	}
 	if cut {
 		return net.ErrClosed
@@ -83,16 +90,48 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 		return nil, net.ErrClosed
 	}
 	w.conns = append(w.conns, c)
-	return &wireConn{c, w}, nil
+	return &wireConn{Conn: c, w: w}, nil
+}
+
+// setSpoil says what is to be spoiled from now on, and returns what was before and how
+// often.
+func (w *wire) setSpoil(text string) (times int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.spoil = []byte(text)
+	return w.spoilt
+}
+
+// spoilIn spoils what arrived in p, after what came before it in tail, and returns the
+// tail for what comes next.
+func (w *wire) spoilIn(tail, p []byte) []byte {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.spoil) == 0 {
+		return nil
+	}
+	all := slices.Concat(tail, p)
+	for i := 0; ; {
+		k := bytes.Index(all[i:], w.spoil)
+		if k < 0 {
+			break
+		}
+		i += k + len(w.spoil)
+		p[i-1-len(tail)] ^= 1 // not in tail, which is shorter than spoil
+		w.spoilt++
+	}
+	return all[max(0, len(all)-len(w.spoil)+1):]
 }
 
 type wireConn struct {
 	net.Conn
-	w *wire
+	w    *wire
+	tail []byte // of what arrived last
 }
 
 func (c *wireConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
+	c.tail = c.w.spoilIn(c.tail, p[:n])
 	if werr := c.w.wait(); werr != nil { // what had arrived is read when the process goes on
 		return 0, werr
 	}
@@ -157,24 +196,30 @@ func (p *process) Apply(ctx context.Context, b *store.Batch) error {
 }
 
 // testKilledInTheGroupCommit kills a process when all of its records are stored and
-// it shows that to the group, where that arrives or does not.
+// it shows that to the group: before that arrives, or when it has and the reply has not.
 func testKilledInTheGroupCommit(t *testing.T, arrives bool) {
 	t.Parallel()
 	c, e := newCluster(t, map[string]int{"pages": 3}), newSplit(t)
 	cluster := c.broker.Cluster()
 	asked := make(chan struct{}, 1)
 	var calm atomic.Bool
-	cluster.ControlKey(int16(kmsg.OffsetCommit), func(kmsg.Request) (kmsg.Response, error, bool) {
+	var last atomic.Pointer[wire] // of the process whose next whole commit is its last
+	var total atomic.Int64
+	cluster.ControlKey(int16(kmsg.OffsetCommit), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
-		if calm.Load() {
+		if calm.Load() || arrives && shownBy(req) != total.Load() {
+			return nil, nil, false
+		}
+		if arrives {
+			if w := last.Swap(nil); w != nil {
+				w.hold()
+				asked <- struct{}{}
+			}
 			return nil, nil, false
 		}
 		select {
 		case asked <- struct{}{}:
 		default:
-		}
-		if arrives {
-			return nil, nil, false
 		}
 		return nil, errors.New("killed"), true
 	})
@@ -182,15 +227,23 @@ func testKilledInTheGroupCommit(t *testing.T, arrives bool) {
 		c.produce("pages", 500)
 		ends := c.ends("pages")
 		p, w := &process{Engine: e}, new(wire)
+		if arrives {
+			total.Store(c.total)
+			last.Store(w)
+		}
 		m := c.run(p, often, killed, c.through(w))
 		m.wait(ends)
-		<-asked // perhaps of before
 		<-asked
 		if arrives {
 			waitFor(t, func() bool { return cmp.Equal(ends, c.shown()) })
+		} else {
+			<-asked // the one before was perhaps of a part of the log
 		}
 		p.dead.Store(true)
 		w.kill()
+		if arrives {
+			w.letGo()
+		}
 		m.stop()
 		if shown := c.shown(); !arrives && len(shown) > 0 {
 			t.Errorf("Got %v shown to the group, whose commits do not arrive", shown)
@@ -204,6 +257,16 @@ func testKilledInTheGroupCommit(t *testing.T, arrives bool) {
 	waitFor(t, func() bool { return cmp.Equal(c.ends("pages"), c.shown()) })
 	m.close()
 	c.check(e)
+}
+
+// shownBy is the sum of the offsets of an OffsetCommit.
+func shownBy(req kmsg.Request) (sum int64) {
+	for _, topic := range req.(*kmsg.OffsetCommitRequest).Topics {
+		for _, p := range topic.Partitions {
+			sum += p.Offset
+		}
+	}
+	return sum
 }
 
 func TestSchedule04KilledBeforeTheGroupCommit(t *testing.T) { testKilledInTheGroupCommit(t, false) }
@@ -343,6 +406,11 @@ func TestSchedule40StoppedWhileTheGroupIsSilent(t *testing.T) {
 				}
 			case <-time.After(patience):
 				t.Error("Got no end of a process that was asked to stop")
+			}
+			select {
+			case <-asked:
+			case <-time.After(patience):
+				t.Errorf("Got no %s: the schedule shows nothing", key.Name())
 			}
 			close(answer)
 			m = c.run(e)

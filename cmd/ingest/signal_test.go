@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/internal/integration"
@@ -42,10 +44,18 @@ func TestSchedule10StoppedProcess(t *testing.T) {
 		if i%2 == 0 {
 			continue
 		}
+		members := func(n int) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := broker.Cluster().WaitGroupInfo(ctx, "sluice-access-log", func(g *kfake.GroupInfo) bool { return g != nil && len(g.Members) == n }); err != nil {
+				t.Fatalf("the group has not come to have %d members: %v", n, err)
+			}
+		}
+		members(1)
 		if err := d.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		<-time.After(4 * drain)
+		members(0) // it is given up
 		if err := d.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
 		}

@@ -76,6 +76,7 @@ func TestSchedule39ExportsHoldTheirOffsets(t *testing.T) {
 			s.stop()
 			s.export() // the whole
 			s.check()
+			s.audit()
 		})
 	}
 }
@@ -587,6 +588,29 @@ func (r *exportRun) read(table, name string) error {
 			} else {
 				r.counts[key] += b.Vector(1).Int64s()[i]
 			}
+		}
+	}
+}
+
+// audit reads the log again and compares it with what is stored of each partition.
+func (s *exportSchedule) audit() {
+	s.t.Helper()
+	ko, err := s.cfg.KafkaOptions()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	client, err := kafka.NewClient(ko)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer client.Close()
+	all, err := pipeline.RunAudit(s.t.Context(), &pipeline.AuditOptions{Store: s.db, Client: client, Deep: true})
+	if err != nil || len(all) != int(s.partitions) {
+		s.t.Errorf("Got %d partitions audited (%v), want %d", len(all), err, s.partitions)
+	}
+	for _, a := range all {
+		if len(a.Problems) > 0 || a.Records < 0 {
+			s.t.Errorf("Got %d records, problems %q in the audit of %+v", a.Records, a.Problems, a.Progress)
 		}
 	}
 }
