@@ -2,6 +2,11 @@ package store
 
 import "context"
 
+// DiscardedMapping stands for the mapping's version in the progress of a rebuild that is
+// given up. No mapping has it. A RebuildSwitcher refuses what any mapping applies there,
+// and the switch, with ErrStale.
+const DiscardedMapping = "discarded"
+
 // RebuildSwitcher is an Admin whose families cannot be replaced in one commit, as a
 // FamilyReplacer's are, and that puts counters which were counted anew into the place of
 // those that are served all the same: each row at once, and all of them once it is

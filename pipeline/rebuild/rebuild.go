@@ -355,9 +355,7 @@ func (r *Rebuild) Discard(ctx context.Context) error {
 	return nil
 }
 
-// discarded stands for the mapping's version in the offsets of a rebuild that is
-// given up. No mapping has it.
-const discarded = "discarded"
+const discarded = store.DiscardedMapping
 
 // Discard drops the counters of an unfinished rebuild of a pipeline, whatever its
 // mapping and its topics are now; without one it does nothing. The rebuild's offsets

@@ -227,6 +227,9 @@ func (s *state) at(a *store.Advance) error {
 		return fmt.Errorf("apply batch: pipeline %s, topic %s, partition %d: %w: its counters are being switched to those that were counted again; \"ingest replay rebuild\" finishes it where it was killed, or --discard undoes it",
 			a.Source.Pipeline, a.Source.Topic, a.Partition, store.ErrTransient)
 	}
+	if s.version == store.DiscardedMapping && a.Progress.MappingVersion != s.version {
+		return fmt.Errorf("apply batch: pipeline %s, topic %s, partition %d: %w: the rebuild was discarded", a.Source.Pipeline, a.Source.Topic, a.Partition, store.ErrStale)
+	}
 	if s.version != a.Progress.MappingVersion && s.until > s.next {
 		return &UnfinishedError{Source: a.Source, Partition: a.Partition, Next: max(s.next, a.Progress.First), Until: s.until, Version: s.version}
 	}

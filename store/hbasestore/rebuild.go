@@ -422,6 +422,8 @@ func (w *switcher) mark(ctx context.Context, rebuilt string, p *standing, all []
 	}
 	return w.edit(ctx, p.row, func(s *state) (bool, error) {
 		switch {
+		case p.rebuilt != nil && p.rebuilt.version == store.DiscardedMapping:
+			return false, fmt.Errorf("%w: %s: the rebuild was discarded", store.ErrStale, p)
 		case s.source == becomes:
 			return false, fmt.Errorf("%w: %s goes on from it already", store.ErrStale, p)
 		case s.next != s.until:

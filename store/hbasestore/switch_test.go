@@ -410,3 +410,62 @@ func TestIncrementsAmidSwitch(t *testing.T) {
 		})
 	}
 }
+
+// TestDiscardBesideCount: a process that counts again while another one discards what it
+// has counted applies nothing any more, and does not switch.
+func TestDiscardBesideCount(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	e := dial(t, nil, newGateway(t, nil, false))
+	h.tables(e)
+	h.produce(30)
+	h.ingest(e, 0)
+	h.damage(e)
+	replacements := h.counted(e)
+	if err := rebuild.Discard(t.Context(), e, "views"); err != nil {
+		t.Fatal(err)
+	}
+	all, err := store.AllProgress(t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for i := range all {
+		p := &all[i]
+		if p.Source.Pipeline != "views~1" {
+			continue
+		}
+		n++
+		next := p.Progress
+		next.Next++
+		next.MappingVersion = h.plan.Version()
+		var b store.Batch
+		b.Advance(p.Source, p.Partition, p.Progress.Next, next)
+		if err := e.Apply(t.Context(), &b); !errors.Is(err, store.ErrStale) {
+			t.Errorf("partition %d: Got %v of a batch of what was discarded, want ErrStale", p.Partition, err)
+		}
+	}
+	if n != housePartitions {
+		t.Errorf("Got %d partitions of a rebuild", n)
+	}
+	// As if its families were not dropped yet.
+	for i := range replacements {
+		r := &replacements[i]
+		d, err := e.Table(t.Context(), r.Table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		f := *d.Family(r.Family)
+		f.Name = r.By
+		d.Families = append(d.Families, f)
+		if err := e.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.switcher(e, nil).decide(t.Context(), "views~1", replacements); !errors.Is(err, store.ErrStale) {
+		t.Errorf("Got %v of a switch to what was discarded, want ErrStale", err)
+	}
+	h.rebuild(e, whole(t))
+	h.check("counted again", e)
+}
