@@ -160,7 +160,10 @@ func (p *protocol) ReadBinary(ctx context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("hbasestore: the gateway's answer has a field of %d bytes", size)
 	}
 	n := int(size)
-	if n > slabField {
+	switch {
+	case n == 0:
+		return []byte{}, nil // nil is a field that is not there
+	case n > slabField:
 		return p.readLarge(n)
 	}
 	b, err := p.w.next(n)
