@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"syscall"
 	"time"
 
 	"sluice/jobs/target"
@@ -58,8 +59,10 @@ type BackupOptions struct {
 // directory backup=TIME-ID, which appears whole or not at all (invariant I6), and
 // which _latest.json names from then on. Blocks that are corrupt already are found
 // before anything is copied (invariant I7); then the error wraps store.ErrCorrupt.
-// On an error nothing is visible and what was written is removed; what a process that
-// was killed has left, Resume takes up. Where the
+// On an error nothing is visible. What is copied stays for Resume where it may go better
+// another time, and then the error wraps ErrResumable; it is removed after a cancellation,
+// where the disk is full, and where the source is at fault. What a process that was killed
+// has left, Resume takes up, too. Where the
 // backup was published and _latest.json could not be replaced: the manifest is
 // returned as well.
 func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
@@ -110,12 +113,23 @@ func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
 	}
 	data, err := b.publish(ctx, u, m)
 	if err != nil {
-		return nil, errors.Join(err, u.Abort())
+		return nil, b.end(ctx, u, err)
 	}
 	if err := pointBackup(context.WithoutCancel(ctx), b.Target, m, data); err != nil {
 		return m, fmt.Errorf("backup %s is published, but %s was not replaced: %w", m.Dir(), LatestName, err)
 	}
 	return m, nil
+}
+
+// end ends the upload after err, as that of a run is ended.
+func (b *backup) end(ctx context.Context, u target.Upload, err error) error {
+	if b.notes == nil || ctx.Err() != nil || lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, syscall.ENOSPC) {
+		return errors.Join(err, u.Abort())
+	}
+	if leave := b.notes.Leave(); leave != nil {
+		return errors.Join(err, leave)
+	}
+	return fmt.Errorf("%w; what is copied stays: %w", ErrResumable, err)
 }
 
 // manifest returns the manifest with the names of the files, which are not copied

@@ -3,8 +3,11 @@ package jobs
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -165,5 +168,88 @@ func TestBackupResumeRefused(t *testing.T) {
 	}
 	if _, err := FinishPublishedBackup(context.Background(), local); !errors.Is(err, target.ErrNotFound) {
 		t.Errorf("whole: Got %v", err)
+	}
+}
+
+// failing is a target that takes so many files, and then fails.
+type failing struct {
+	*target.Local
+	left    int
+	err     error
+	created []string
+	failed  func()
+}
+
+func (f *failing) Begin(ctx context.Context, dir, id string) (target.Upload, error) {
+	u, err := f.Local.Begin(ctx, dir, id)
+	if err != nil {
+		return nil, err
+	}
+	return &failingUpload{u.(target.Resumable), f}, nil
+}
+
+type failingUpload struct {
+	target.Resumable
+	f *failing
+}
+
+func (u *failingUpload) Create(ctx context.Context, name string) (io.WriteCloser, error) {
+	if u.f.left == 0 {
+		u.f.failed()
+		return nil, u.f.err
+	}
+	u.f.left--
+	u.f.created = append(u.f.created, name)
+	return u.Resumable.Create(ctx, name)
+}
+
+// TestBackupResumeFailed: a backup that fails keeps what it has copied, of which nothing
+// is visible, and is gone on with; one that somebody has cancelled, or for which there is
+// no room, keeps nothing.
+func TestBackupResumeFailed(t *testing.T) {
+	t.Parallel()
+	_, cp := backupStore(t)
+	for _, test := range []struct {
+		name   string
+		err    error
+		cancel bool
+		kept   bool
+	}{
+		{"network", errors.New("network"), false, true},
+		{"cancelled", context.Canceled, true, false},
+		{"disk full", &os.PathError{Op: "write", Err: syscall.ENOSPC}, false, false},
+	} {
+		dir := t.TempDir()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		f := &failing{Local: mustLocal(t, dir), left: 2, err: test.err, failed: func() {
+			if test.cancel {
+				cancel()
+			}
+		}}
+		_, err := Backup(ctx, &BackupOptions{Source: cp, Target: f, Parallelism: 1})
+		if !errors.Is(err, test.err) || errors.Is(err, ErrResumable) != test.kept {
+			t.Fatalf("%s: Got %v, kept %t", test.name, err, test.kept)
+		}
+		if _, err := findBackup(t.Context(), f.Local, ""); !errors.Is(err, target.ErrNotFound) {
+			t.Errorf("%s: something is visible: %v", test.name, err)
+		}
+		left, err := f.Unfinished(t.Context())
+		if err != nil || len(left) == 1 != test.kept {
+			t.Errorf("%s: Got %v left, %v", test.name, left, err)
+		}
+		k, m, err := backupKilled(t, cp, dir, 0, true)
+		if !test.kept {
+			if !errors.Is(err, target.ErrNotFound) {
+				t.Errorf("%s: Got %v, want nothing to resume", test.name, err)
+			}
+			continue
+		}
+		if err != nil || len(f.created) != 2 || len(k.created) != len(m.Files)-2 {
+			t.Fatalf("%s: Got %v and then %v copied, %v", test.name, f.created, k.created, err)
+		}
+		if r, err := VerifyBackup(t.Context(), dir); err != nil || !r.OK() {
+			t.Errorf("%s: Got %+v, %v", test.name, r, err)
+		}
 	}
 }
