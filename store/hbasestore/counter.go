@@ -18,7 +18,7 @@ import (
 const apiSource uint32 = 0
 
 // takenPartition is the partition of apiSource that says how much of partition 0 counts no
-// more (type switcher): a count, mostly below zero, to be added to that of partition 0,
+// more (types switcher and remover): a count, mostly below zero, to be added to that of partition 0,
 // with the timestamp at which that was read as its time. HBase adds to partition 0
 // meanwhile, and nothing of it is ever deleted. Without partition 0 it is nothing. Of a
 // distinct count it has no value.

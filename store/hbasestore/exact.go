@@ -67,6 +67,10 @@ type cells interface {
 // nothing count as none, and which these are f decides. That sketches merge without
 // error is not needed here, as one process writes on behalf of one partition what it
 // has read whole; it is what lets a read take the cells together.
+//
+// Counters that are removed (type remover) count anew from a floor, an offset at which
+// the state stood: f is then what is counted from there on, for the columns that the
+// floor is of.
 type exact struct {
 	cells cells
 	bases int // of counters, that are kept for all partitions together
@@ -195,6 +199,9 @@ func (x *exact) move(ctx context.Context, p *partition, to func(state) (state, *
 		ok, err := x.cells.checkAndPut(ctx, store.OffsetsTable, p.row, store.ProgressFamily, stateQualifier, old, put)
 		switch {
 		case ok && err == nil:
+			if want.floors != p.state.floors {
+				p.bases = baseCache{}
+			}
 			p.state = want
 			return nil
 		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
@@ -263,6 +270,9 @@ func (x *exact) advance(ctx context.Context, p *partition, a *store.Advance, don
 		s.version, s.until = a.Progress.MappingVersion, max(s.until, a.Progress.Next)
 		if done != nil {
 			s.next = done.Next
+			if s.next == s.until {
+				s.floors = settleFloors(s.floors, s.next)
+			}
 		}
 		return s, done, nil
 	})

@@ -36,10 +36,14 @@ type model struct {
 	// switched is up to which offset a row's counters are those of a rebuild, and begun
 	// by which mapping.
 	switched map[string]int64
+	// hidden is up to which timestamp columns of a row were deleted.
+	hidden map[string]map[string]int64
+	// floored are the floors that a row has had, of the number that it has.
+	floored map[string]floors
 }
 
 func newModel() *model {
-	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}, deleted: map[string]int64{}, rebuilt: map[string]bool{}, switched: map[string]int64{}}
+	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}, deleted: map[string]int64{}, rebuilt: map[string]bool{}, switched: map[string]int64{}, hidden: map[string]map[string]int64{}, floored: map[string]floors{}}
 }
 
 func (m *model) put(table string, row []byte, v *hbase.TColumnValue) {
@@ -54,6 +58,9 @@ func (m *model) put(table string, row []byte, v *hbase.TColumnValue) {
 		m.rows[key] = map[string]*hbase.TColumnValue{}
 	}
 	column := string(v.Family) + ":" + string(v.Qualifier)
+	if at, ok := m.hidden[key][column]; ok && v.GetTimestamp() <= at {
+		return
+	}
 	if old := m.rows[key][column]; old == nil || old.GetTimestamp() <= v.GetTimestamp() {
 		m.rows[key][column] = v
 	}
@@ -96,6 +103,9 @@ func (m *model) checkAndPut(table string, row []byte, family, qualifier string, 
 	switch table {
 	case journalsTable:
 		m.entries = append(m.entries, claimOf(row, put)...)
+		if s, err := decodeJournalState(m.value(table, row, journalsFamily, stateQualifier)); err == nil {
+			m.floored[string(row)] = append(m.floored[string(row)], inForce(s.floors)...)
+		}
 	case sourcesTable:
 		r, err := decodeSource(m.value(table, row, family, qualifier))
 		if err != nil {
@@ -116,7 +126,9 @@ func (m *model) checkAndPut(table string, row []byte, family, qualifier string, 
 		}
 		if before.becomes != 0 && after.becomes == 0 && after.source == before.becomes {
 			m.switched[string(row)] = after.next
+			delete(m.floored, string(row))
 		}
+		m.floored[string(row)] = append(m.floored[string(row)], inForce(after.floors)...)
 		for o := before.next; o < after.next && before.next >= 0; o++ {
 			m.moves[string(row)][o] = after.version
 		}
@@ -127,6 +139,10 @@ func (m *model) checkAndPut(table string, row []byte, family, qualifier string, 
 func (m *model) write(h *mutation) {
 	for _, w := range h.writes {
 		if w.DeleteSingle != nil {
+			if len(w.DeleteSingle.Columns) > 0 {
+				m.hide(h, w.DeleteSingle.Columns)
+				continue
+			}
 			m.delete(h.table, h.row, w.DeleteSingle.GetTimestamp())
 			continue
 		}
@@ -167,7 +183,8 @@ type worker struct {
 	turn   chan fate
 	asks   chan bool // true: for a call. false: it has ended
 	mutant string
-	done   bool                       // a rebuild: it was switched to
+	done   bool                       // a rebuild: it was switched to; a remover: it was done
+	remove bool                       // it removes counters
 	data   []func()                   // of mutant "offset before data": what is written after the offset
 	old    map[string]*hbase.TResult_ // of mutants "old rows tested" and "old bases": by row, or columns
 }
@@ -231,6 +248,9 @@ func (p *worker) checkAndPut(_ context.Context, table string, row []byte, family
 	if put, ok = p.changeMarks(table, row, put); ok {
 		return true, nil
 	}
+	if put, ok = p.changeFloors(table, row, put); ok {
+		return true, nil
+	}
 	_, err = p.call(func() {
 		if p.mutant == "check ignored" {
 			value = p.w.m.value(table, row, family, qualifier)
@@ -240,7 +260,7 @@ func (p *worker) checkAndPut(_ context.Context, table string, row []byte, family
 	if p.mutant == "lost replies believed" && errors.Is(err, store.ErrUnknownOutcome) {
 		return true, nil
 	}
-	for ; !claim && err == nil && ok && len(p.data) > 0; p.data = p.data[1:] {
+	for ; (!claim || p.remove) && err == nil && ok && len(p.data) > 0; p.data = p.data[1:] {
 		if _, err := p.call(p.data[0]); err != nil {
 			p.data = nil
 			return false, err
@@ -276,7 +296,10 @@ func (p *worker) write(_ context.Context, hs []*mutation) []error {
 		}
 		p.changeRetired(hs[i])
 		f := func() { p.w.m.write(hs[i]) }
-		if p.mutant == "offset before data" {
+		if p.mutant == "nothing deleted" && p.remove {
+			continue
+		}
+		if p.mutant == "offset before data" || p.mutant == "cleared before deleted" && p.remove {
 			p.data = append(p.data, f)
 			continue
 		}
@@ -306,17 +329,19 @@ type lane struct {
 
 // world is a log, what is stored of it, and the processes that store it.
 type world struct {
-	r      *rand.Rand
-	m      *model
-	lanes  []lane
-	end    int64 // of each lane's log
-	seed   uint64
-	clock  int64
-	late   []func()
-	mutant string
-	fatal  bool   // processes are killed
-	left   int    // rebuilds that are to be switched to before it ends
-	counts string // what is counted: "n" increments, "u" different elements, "nu" both
+	r        *rand.Rand
+	m        *model
+	lanes    []lane
+	end      int64 // of each lane's log
+	seed     uint64
+	clock    int64
+	late     []func()
+	mutant   string
+	fatal    bool   // processes are killed
+	left     int    // rebuilds that are to be switched to before it ends
+	removing int    // removers at work
+	remove   int    // counters are to be removed so often before it ends
+	counts   string // what is counted: "n" increments, "u" different elements, "nu" both
 }
 
 // record is what a version of the mapping makes of the record at offset: increments
@@ -495,11 +520,11 @@ func (w *world) start(l lane, version string) (*worker, chan error) {
 
 // play runs processes side by side, kills them at any call and lets others take
 // their place, until every log is at its end. It returns what is wrong then.
-func play(seed uint64, counts, mutant string) error { return playWith(seed, counts, mutant, 0) }
+func play(seed uint64, counts, mutant string) error { return playWith(seed, counts, mutant, 0, 0) }
 
-// playWith is play with rebuilds of one pipeline besides.
-func playWith(seed uint64, counts, mutant string, rebuilds int) error {
-	w := &world{left: rebuilds, counts: counts, r: rand.New(rand.NewPCG(seed, 1)), m: newModel(), end: 12, seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}
+// playWith is play with rebuilds of one pipeline, and removals of counters, besides.
+func playWith(seed uint64, counted, mutant string, rebuilds, removals int) error {
+	w := &world{left: rebuilds, remove: removals, counts: counted, r: rand.New(rand.NewPCG(seed, 1)), m: newModel(), end: 12, seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}
 	topic := func(name string) store.Source {
 		return store.Source{Pipeline: name, Topic: "topic", TopicID: [16]byte{1}}
 	}
@@ -528,20 +553,21 @@ func playWith(seed uint64, counts, mutant string, rebuilds int) error {
 			return errors.New("it does not end")
 		}
 		w.fatal = deaths < 12
-		if len(running) < 3 && w.fatal && w.r.IntN(20) == 0 || len(running) == 0 {
+		counts := func(m member) bool { return !m.rebuilds && !m.p.remove }
+		if len(running) < 3 && w.fatal && w.r.IntN(20) == 0 || len(running) == 0 || !w.fatal && w.behind() >= 0 && !slices.ContainsFunc(running, counts) {
 			// Who is behind most, by whichever mapping may go on.
 			l := w.lanes[w.r.IntN(len(w.lanes))]
 			version := versions[w.r.IntN(2)]
 			if !w.fatal {
-				at := slices.IndexFunc(w.lanes, func(l lane) bool { return w.stored(l).next < w.end })
+				at := w.behind()
 				switch {
-				case at < 0 && w.left == 0:
+				case at < 0 && w.left == 0 && w.remove == 0 && !w.floored():
 					for _, f := range w.late {
 						f()
 					}
 					return w.check()
 				case at < 0:
-					at = 0 // its log is at its end; a rebuild comes
+					at = 0 // its log is at its end; a rebuild comes, or a remover
 				}
 				l = w.lanes[at]
 				if s := w.stored(l); s.until > s.next {
@@ -556,6 +582,11 @@ func playWith(seed uint64, counts, mutant string, rebuilds int) error {
 			p, ended := w.startRebuild()
 			<-p.asks
 			running = append(running, member{p, ended, true})
+		}
+		if w.removing < 2 && w.removes() {
+			p, ended := w.startRemover()
+			<-p.asks
+			running = append(running, member{p, ended, false})
 		}
 		if len(w.late) > 0 && w.r.IntN(15) == 0 {
 			i := w.r.IntN(len(w.late))
@@ -581,7 +612,10 @@ func playWith(seed uint64, counts, mutant string, rebuilds int) error {
 			if err != nil && !errors.Is(err, errKilled) && !errors.As(err, new(*UnfinishedError)) {
 				return err
 			}
-			if m.p.done {
+			switch {
+			case m.p.done && m.p.remove:
+				w.remove = max(w.remove-1, 0)
+			case m.p.done:
 				w.left--
 			}
 		}
@@ -629,11 +663,17 @@ func (w *world) check() error {
 			}
 			deltas, _ := w.record(l, counted, o)
 			for name, d := range deltas {
+				if w.m.floored[string(row)].hides("n", name, o) {
+					continue
+				}
 				want[name] += d
 				newest[name] = max(newest[name], eventTime(o))
 			}
 			names, elements := w.added(l, counted, o)
 			for i, name := range names {
+				if w.m.floored[string(row)].hides("u", name, o) {
+					continue
+				}
 				if distinct[name] == nil {
 					distinct[name] = new(counters.Sketch)
 				}

@@ -65,6 +65,25 @@ func TestFormat(t *testing.T) {
 		}
 		return b
 	})
+	removing := func(at string) string {
+		return floors{{span{"t", "n", "a", "b", "c", ""}, number(at)}}.encode()
+	}
+	vectors("removing", 1, func(in []string) []byte {
+		s := state{source: 1, revision: 6, next: 10, until: 10, floors: removing(in[0]), version: "v1"}
+		b := s.encode()
+		if back, err := decodeState(b); err != nil || back != s {
+			t.Errorf("Got %+v, %v of %+v", back, err, s)
+		}
+		return b
+	})
+	vectors("removingjournals", 1, func(in []string) []byte {
+		s := journalState{source: 1, revision: 6, nonce: 9, floors: removing(in[0])}
+		b := s.encode()
+		if back, err := decodeJournalState(b); err != nil || back != s {
+			t.Errorf("Got %+v, %v of %+v", back, err, s)
+		}
+		return b
+	})
 	vectors("journals", 3, func(in []string) []byte {
 		s := journalState{source: uint32(number(in[0])), revision: uint64(number(in[1])), nonce: uint64(number(in[2]))}
 		return s.encode()

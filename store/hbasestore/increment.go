@@ -93,6 +93,15 @@ func (x *exact) countSome(ctx context.Context, p *partition, number int32, count
 	if err := x.readBases(ctx, unknown); err != nil {
 		return err
 	}
+	floors, err := decodeFloors(p.state.floors)
+	if err != nil {
+		return err
+	}
+	for _, c := range unknown { // what the cache has was counted from the floors of this state
+		if at := floors.of(c); at > 0 && c.base.at <= at {
+			c.base = base{at: at}
+		}
+	}
 	writes := map[string]*mutation{} // by table and row
 	var hs []*mutation
 	var key []byte

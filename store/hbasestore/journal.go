@@ -491,7 +491,7 @@ func (j *journal) carryOut(ctx context.Context, s journalState, entry []byte) er
 	if err := errors.Join(j.x.cells.write(ctx, units)...); err != nil {
 		return fail(err)
 	}
-	if err := j.x.count(ctx, &partition{state: state{source: s.source}}, j.partition, counters); err != nil {
+	if err := j.x.count(ctx, &partition{state: state{source: s.source, floors: s.floors}}, j.partition, counters); err != nil {
 		return fail(err)
 	}
 	done := s

@@ -23,13 +23,15 @@ import (
 type claimed struct {
 	partition int32
 	nonce     uint64
+	revision  uint64
+	row       string // of the journal
 	writes    []cell.Mutation
 }
 
 // claimOf returns the entry that a put of columns into a journal's row claims, if it
 // claims one.
 func claimOf(row []byte, put []*hbase.TColumnValue) []claimed {
-	c := claimed{partition: int32(binary.BigEndian.Uint32(row[len(row)-4:]))}
+	c := claimed{partition: int32(binary.BigEndian.Uint32(row[len(row)-4:])), row: string(row)}
 	pending := false
 	for _, v := range put {
 		var err error
@@ -38,7 +40,7 @@ func claimOf(row []byte, put []*hbase.TColumnValue) []claimed {
 		} else {
 			var s journalState
 			s, err = decodeJournalState(v.Value)
-			c.nonce, pending = s.nonce, s.pending()
+			c.nonce, c.revision, pending = s.nonce, s.revision, s.pending()
 		}
 		if err != nil {
 			panic(err)
@@ -150,7 +152,9 @@ func (w *letterWorld) read(partition int32) []*buffer.DeadLetter {
 // run redrives letters of a partition by a version of the mapping, or purges some
 // where it is "", a few batches.
 func (w *letterWorld) run(p *worker, number uint64, partition int32, version string, batches int) error {
-	j := &journal{x: p.x, schemas: modelSchemas{}, most: 1 << 20, source: &w.lanes[0].source, partition: partition}
+	source := w.lanes[0].source
+	source.Pipeline += redriveSuffix
+	j := &journal{x: p.x, schemas: modelSchemas{}, most: 1 << 20, source: &source, partition: partition}
 	var nonces []uint64 // of the call
 	last := number << 32
 	j.nonce = func() uint64 {
@@ -200,8 +204,9 @@ func (w *letterWorld) run(p *worker, number uint64, partition int32, version str
 }
 
 // playJournal runs processes that redrive and purge side by side, kills them at any
-// call, and lets one finish what they left. It returns what is wrong then.
-func playJournal(seed uint64, mutant string) error {
+// call, and lets one finish what they left. It returns what is wrong then. removes says
+// that counters are removed meanwhile.
+func playJournal(seed uint64, mutant string, removes bool) error {
 	w := &letterWorld{world: &world{counts: "nu", r: rand.New(rand.NewPCG(seed, 2)), m: newModel(), seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}}
 	source := store.Source{Pipeline: "p", Topic: "topic", TopicID: [16]byte{1}}
 	w.lanes = []lane{{source, 0}, {source, 1}}
@@ -240,8 +245,14 @@ func playJournal(seed uint64, mutant string) error {
 		}
 		w.fatal = deaths < 8 && processes < 25
 		if len(running) < 3 && w.fatal && w.r.IntN(15) == 0 || len(running) == 0 {
-			if !w.fatal && last == 2 {
+			if !w.fatal && last == 2 && !w.flooredJournals() {
 				break
+			}
+			if !w.fatal && last == 2 {
+				p, ended := w.startRemover()
+				<-p.asks
+				running = append(running, member{p, ended})
+				continue
 			}
 			partition, version := int32(w.r.IntN(2)), [...]string{"m1", "m2", ""}[w.r.IntN(3)]
 			if !w.fatal { // one that redrives all of a partition, when no claim comes late any more
@@ -262,6 +273,11 @@ func playJournal(seed uint64, mutant string) error {
 			}()
 			<-p.asks
 			running = append(running, m)
+		}
+		if removes && w.removing < 2 && w.r.IntN(15) == 0 {
+			p, ended := w.startRemover()
+			<-p.asks
+			running = append(running, member{p, ended})
 		}
 		if len(w.late) > 0 && w.r.IntN(15) == 0 {
 			i := w.r.IntN(len(w.late))
@@ -296,6 +312,8 @@ func playJournal(seed uint64, mutant string) error {
 type fateOf struct {
 	as, version string // "" = dead
 	purged      bool
+	floors      floors // of its journal
+	revision    int64
 }
 
 // check compares what is stored with what was decided, in which each letter has its
@@ -338,6 +356,7 @@ func (w *letterWorld) check() error {
 			if f.as != "" {
 				return fmt.Errorf("letter %d/%d was redriven, and then %v", d.Partition, d.Offset, values)
 			}
+			f.floors, f.revision = w.m.floored[e.row], int64(e.revision)
 			if f.as, f.version = values["redriven_as"], values["mapping_version"]; f.as == buffer.Applied {
 				n.Applied++
 			} else if f.as != "" {
@@ -355,10 +374,15 @@ func (w *letterWorld) check() error {
 				return fmt.Errorf("letter %d/%d was applied by %s, which refuses it", d.Partition, d.Offset, f.version)
 			}
 			for name, n := range deltas {
-				want[name] += n
+				if !f.floors.hides("n", name, f.revision-1) {
+					want[name] += n
+				}
 			}
 			names, elements := w.added(w.lanes[d.Partition], f.version, d.Offset)
 			for i, name := range names {
+				if f.floors.hides("u", name, f.revision-1) {
+					continue
+				}
 				if distinct[name] == nil {
 					distinct[name] = new(counters.Sketch)
 				}
@@ -449,7 +473,7 @@ func (w *letterWorld) check() error {
 func TestJournalSchedules(t *testing.T) {
 	t.Parallel()
 	for seed := range exactSeeds(t) {
-		if err := playJournal(seed, ""); err != nil {
+		if err := playJournal(seed, "", false); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -465,7 +489,7 @@ func TestJournalFindsMutants(t *testing.T) {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20_000) {
-				if err := playJournal(seed, mutant); err != nil {
+				if err := playJournal(seed, mutant, false); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}

@@ -14,35 +14,45 @@ type journalState struct {
 	source   uint32 // of the counters' cells; 0 = the row is absent
 	revision uint64 // counts the changes: odd while the entry is on its way
 	nonce    uint64 // of whoever has written the newest entry: tells it from another's
+	floors   string // of counters that are being removed (type remover), as encode has them; "" = none are
 }
 
 const (
 	journalVersion    = 1
 	journalStateBytes = 1 + 4 + 8 + 8
+	// journalRemovingVersion is that of a state with floors, behind nonce. Programs that do
+	// not know it refuse it.
+	journalRemovingVersion = 2
 )
 
 // pending reports whether the newest entry may be applied in part.
 func (s *journalState) pending() bool { return s.revision%2 == 1 }
 
 // encode returns the stored form: a version byte, source (4 bytes big-endian),
-// revision and nonce (8 each).
+// revision and nonce (8 each), and the floors where there are any.
 func (s *journalState) encode() []byte {
-	b := append(make([]byte, 0, journalStateBytes), journalVersion)
+	b := append(make([]byte, 0, journalStateBytes+len(s.floors)), journalVersion)
+	if s.floors != "" {
+		b[0] = journalRemovingVersion
+	}
 	b = binary.BigEndian.AppendUint32(b, s.source)
 	b = binary.BigEndian.AppendUint64(b, s.revision)
-	return binary.BigEndian.AppendUint64(b, s.nonce)
+	return append(binary.BigEndian.AppendUint64(b, s.nonce), s.floors...)
 }
 
 // decodeJournalState is the reverse of encode. Its error wraps store.ErrCorrupt, or
 // store.ErrUnsupported for a version that a newer program wrote.
 func decodeJournalState(b []byte) (journalState, error) {
 	switch {
-	case len(b) > 0 && b[0] > journalVersion:
-		return journalState{}, fmt.Errorf("%w: journal in version %d; this program knows up to %d", store.ErrUnsupported, b[0], journalVersion)
-	case len(b) != journalStateBytes || b[0] != journalVersion:
+	case len(b) > 0 && b[0] > journalRemovingVersion:
+		return journalState{}, fmt.Errorf("%w: journal in version %d; this program knows up to %d", store.ErrUnsupported, b[0], journalRemovingVersion)
+	case len(b) < journalStateBytes || b[0] < journalVersion || (len(b) > journalStateBytes) != (b[0] == journalRemovingVersion):
 		return journalState{}, fmt.Errorf("%w: state of a journal: %.100x", store.ErrCorrupt, b)
 	}
-	s := journalState{source: binary.BigEndian.Uint32(b[1:]), revision: binary.BigEndian.Uint64(b[5:]), nonce: binary.BigEndian.Uint64(b[13:])}
+	s := journalState{source: binary.BigEndian.Uint32(b[1:]), revision: binary.BigEndian.Uint64(b[5:]), nonce: binary.BigEndian.Uint64(b[13:]), floors: string(b[journalStateBytes:])}
+	if _, err := decodeFloors(s.floors); err != nil {
+		return journalState{}, fmt.Errorf("state of a journal: %w", err)
+	}
 	if s.source == apiSource || s.revision == 0 || s.revision > 1<<62 {
 		return journalState{}, fmt.Errorf("%w: state of a journal: %+v", store.ErrCorrupt, s)
 	}

@@ -131,11 +131,11 @@ func refuseInPlace(t *store.TableDescriptor, f *store.FamilyDescriptor, o *cell.
 	case f == nil || !f.InPlace():
 		return ""
 	case f.Distinct && o.Type != cell.OpAppend:
-		return "the distinct counts of family " + f.Name + " are not deleted: their timestamps are offsets, and ingest would go on from what it knows of them"
+		return "the distinct counts of family " + f.Name + " are not deleted by mutations: their timestamps are offsets, and ingest would go on from what it knows of them; \"ingest counters remove\" removes them"
 	case f.Distinct:
 		return ""
 	case o.Type != cell.OpIncrement:
-		return "the counters of family " + f.Name + " are not deleted: their timestamps are offsets, and ingest would go on from what it knows of them; an increment by minus its value sets one to zero, and keeps what is counted afterwards"
+		return "the counters of family " + f.Name + " are not deleted by mutations: their timestamps are offsets, and ingest would go on from what it knows of them; \"ingest counters remove\" removes them, and an increment by minus its value sets one to zero, and keeps what is counted afterwards"
 	}
 	return ""
 }

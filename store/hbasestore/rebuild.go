@@ -296,6 +296,9 @@ func (w *switcher) redrives(ctx context.Context, rebuilt string, renumber bool) 
 			if err != nil {
 				return err
 			}
+			if renumber && s.floors != "" {
+				return errRemoving
+			}
 			if s.pending() {
 				return fmt.Errorf("%w: %s/%d: a redrive or purge of dead letters is not carried out: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it", store.ErrRefused, src.Topic, number)
 			}
@@ -322,6 +325,10 @@ func (w *switcher) redrives(ctx context.Context, rebuilt string, renumber bool) 
 	return revisions, err
 }
 
+// errRemoving is why a rebuild is not begun: what it counts again would come back amid
+// the removal.
+var errRemoving = fmt.Errorf("%w: counters are being removed, by a process that was killed or still runs: \"ingest counters remove\" finishes it", store.ErrRefused)
+
 // begin is step 1.
 func (w *switcher) begin(ctx context.Context, rebuilt string) error {
 	if _, err := w.resume(ctx); err != nil {
@@ -334,6 +341,9 @@ func (w *switcher) begin(ctx context.Context, rebuilt string) error {
 	all, err := w.partitions(ctx, rebuilt)
 	if err != nil {
 		return err
+	}
+	if slices.ContainsFunc(all, func(p *standing) bool { return p.state.floors != "" }) {
+		return errRemoving
 	}
 	if slices.ContainsFunc(all, func(p *standing) bool { return p.rebuilt != nil }) {
 		return fmt.Errorf("%w: %s was begun, and is discarded in part: discard it once more", store.ErrRefused, rebuilt)
@@ -526,7 +536,7 @@ func (w *switcher) resume(ctx context.Context) (bool, error) {
 			if s.becomes == 0 {
 				return false, nil
 			}
-			s.source, s.becomes = s.becomes, 0
+			s.source, s.becomes, s.floors = s.becomes, 0, "" // the floors were the old number's
 			return true, nil
 		}); err != nil {
 			return fail(err)

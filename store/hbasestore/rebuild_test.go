@@ -292,7 +292,7 @@ func (p *worker) discard(w *switcher, last int) error {
 func TestSwitchSchedules(t *testing.T) {
 	t.Parallel()
 	for seed := range exactSeeds(t) {
-		if err := playWith(seed, "nu", "", 1+int(seed%3)); err != nil {
+		if err := playWith(seed, "nu", "", 1+int(seed%3), 0); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -305,7 +305,7 @@ func TestSwitchFindsMutants(t *testing.T) {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20_000) {
-				if err := playWith(seed, "n", mutant, 1+int(seed%3)); err != nil {
+				if err := playWith(seed, "n", mutant, 1+int(seed%3), 0); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}

@@ -47,6 +47,9 @@ func (s *Store) Settled(ctx context.Context) (mark string, err error) {
 		if at.next < at.until || at.next == store.Absent {
 			return &UnfinishedError{Source: src, Partition: number, Next: max(at.next, 0), Until: at.until, Version: at.version}
 		}
+		if at.floors != "" {
+			return fmt.Errorf("hbasestore: %s, %s/%d: %w", src.Pipeline, src.Topic, number, errRemoving)
+		}
 		ended[string(row.Key)] = true
 		return nil
 	}); err != nil {
@@ -93,6 +96,9 @@ func (s *Store) Settled(ctx context.Context) (mark string, err error) {
 			if at.pending() {
 				return fmt.Errorf("hbasestore: %w: %s, %s/%d: a redrive or purge of dead letters was killed, and HBase may have a part of it: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it",
 					store.ErrRefused, src.Pipeline, src.Topic, number)
+			}
+			if at.floors != "" {
+				return fmt.Errorf("hbasestore: %s, %s/%d: %w", src.Pipeline, src.Topic, number, errRemoving)
 			}
 			h.Write(cell.AppendPart(cell.AppendPart(nil, row.Key), c.Value))
 		}

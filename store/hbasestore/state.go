@@ -22,6 +22,9 @@ type state struct {
 	// that were counted anew is made (type switcher); 0 = none is. No batch is begun
 	// until then.
 	becomes uint32
+	// floors are those of counters that are being removed (type remover), as encode has
+	// them; "" = none are.
+	floors string
 }
 
 // stateQualifier is the column of a state, behind that of the progress.
@@ -33,25 +36,35 @@ const (
 	// switchingVersion is that of a state with becomes, which is 4 bytes behind until.
 	// Programs that do not know it refuse it, and so apply nothing amid a switch.
 	switchingVersion = 2
+	// removingVersion is that of a state with floors: becomes, 0 = none, then their
+	// length, 4 bytes, and they. Programs that do not know it refuse it, too: they would
+	// go on from counts that are removed.
+	removingVersion = 3
 )
 
 // absentState is that of a row which is not there.
 func absentState() state { return state{next: store.Absent, until: store.Absent} }
 
 // encode returns the stored form: a version byte, source (4 bytes big-endian),
-// revision, next and until (8 each), becomes (4) where it is set, and the mapping
-// version.
+// revision, next and until (8 each), becomes (4) where it is set, the floors where
+// there are any, and the mapping version.
 func (s *state) encode() []byte {
-	b := append(make([]byte, 0, stateFixed+4+len(s.version)), stateVersion)
-	if s.becomes != 0 {
+	b := append(make([]byte, 0, stateFixed+8+len(s.floors)+len(s.version)), stateVersion)
+	switch {
+	case s.floors != "":
+		b[0] = removingVersion
+	case s.becomes != 0:
 		b[0] = switchingVersion
 	}
 	b = binary.BigEndian.AppendUint32(b, s.source)
 	for _, v := range [...]uint64{s.revision, uint64(s.next), uint64(s.until)} {
 		b = binary.BigEndian.AppendUint64(b, v)
 	}
-	if s.becomes != 0 {
+	if b[0] != stateVersion {
 		b = binary.BigEndian.AppendUint32(b, s.becomes)
+	}
+	if b[0] == removingVersion {
+		b = append(binary.BigEndian.AppendUint32(b, uint32(len(s.floors))), s.floors...)
 	}
 	return append(b, s.version...)
 }
@@ -59,11 +72,14 @@ func (s *state) encode() []byte {
 // decodeState is the reverse of encode. Its error wraps store.ErrCorrupt, or
 // store.ErrUnsupported for a version that a newer program wrote.
 func decodeState(b []byte) (state, error) {
-	switch {
-	case len(b) > 0 && b[0] > switchingVersion:
-		return state{}, fmt.Errorf("%w: state of a partition in version %d; this program knows up to %d", store.ErrUnsupported, b[0], switchingVersion)
-	case len(b) < stateFixed || b[0] < stateVersion || b[0] == switchingVersion && len(b) < stateFixed+4:
+	corrupt := func() (state, error) {
 		return state{}, fmt.Errorf("%w: state of a partition: %.100x", store.ErrCorrupt, b)
+	}
+	switch {
+	case len(b) > 0 && b[0] > removingVersion:
+		return state{}, fmt.Errorf("%w: state of a partition in version %d; this program knows up to %d", store.ErrUnsupported, b[0], removingVersion)
+	case len(b) < stateFixed || b[0] < stateVersion || b[0] > stateVersion && len(b) < stateFixed+4:
+		return corrupt()
 	}
 	s := state{
 		source:   binary.BigEndian.Uint32(b[1:]),
@@ -72,8 +88,18 @@ func decodeState(b []byte) (state, error) {
 		until:    int64(binary.BigEndian.Uint64(b[21:])),
 	}
 	rest := b[stateFixed:]
-	if b[0] == switchingVersion {
+	if b[0] > stateVersion {
 		s.becomes, rest = binary.BigEndian.Uint32(rest), rest[4:]
+	}
+	if b[0] == removingVersion {
+		if len(rest) < 4 || uint64(len(rest)-4) < uint64(binary.BigEndian.Uint32(rest)) {
+			return corrupt()
+		}
+		n := binary.BigEndian.Uint32(rest)
+		s.floors, rest = string(rest[4:4+n]), rest[4+n:]
+		if all, err := decodeFloors(s.floors); err != nil || len(all) == 0 {
+			return corrupt()
+		}
 	}
 	s.version = string(rest)
 	if s.source == 0 || b[0] == switchingVersion && s.becomes == 0 || s.revision == 0 || s.revision > 1<<62 || s.next < store.Absent || s.until < s.next {

@@ -1,0 +1,344 @@
+package hbasestore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/pipeline"
+	"sluice/store"
+)
+
+func columns(start, stop string) *store.CounterRange {
+	return &store.CounterRange{Table: "c", Columns: cell.Range{Start: []byte(start), Stop: []byte(stop)}}
+}
+
+func (s *Store) mustRemove(t *testing.T, r *store.CounterRange, want int64) {
+	t.Helper()
+	if n, err := s.CountCounters(t.Context(), r); err != nil || n != want {
+		t.Errorf("Got %d, %v before it, want %d", n, err, want)
+	}
+	if n, err := s.RemoveCounters(t.Context(), r); err != nil || n != want {
+		t.Errorf("Got %d, %v, want %d", n, err, want)
+	}
+}
+
+func wantSums(t *testing.T, s *Store, want ...string) {
+	t.Helper()
+	if d := cmp.Diff(want, sums(t, s, &store.Scan{Columns: []store.Column{{Family: "n", All: true}}})); d != "" {
+		t.Errorf("counters (-want +got):\n%s", d)
+	}
+}
+
+// TestRemoveCounters (I2): counters are removed by rows and columns, of pipelines, of a
+// copy and of the API, and whoever counts goes on from nothing there, and from what there
+// was elsewhere, also late.
+func TestRemoveCounters(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	late := dial(t, nil, g) // a process that has read before, and writes afterwards
+	createCounted(t, s)
+	apply := func(s *Store, b *store.Batch) {
+		t.Helper()
+		if err := s.Apply(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a1, a2, b1, b2 := [2]string{"a", "1"}, [2]string{"a", "2"}, [2]string{"b", "1"}, [2]string{"b", "2"}
+	apply(late, increments(0, store.Absent, "v1", a1, a1, a2))
+	apply(s, increments(1, store.Absent, "v1", a1, b1, b2))
+	for _, column := range []string{"1", "2", "api"} {
+		m := cell.Mutation{Table: "c", Row: []byte("b")}
+		m.Increment("n", []byte(column), 100)
+		if err := mutate(t, s, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set := cell.Mutation{Table: "c", Row: []byte("a")}
+	set.Put("n", []byte("1"), 7, []byte{0, 0, 0, 0, 0, 0, 3, 0xe8})
+	if err := s.SetCounters(t.Context(), []cell.Mutation{set}); err != nil {
+		t.Fatal(err)
+	}
+	r := columns("1", "2")
+	r.Rows.Stop = []byte("b")
+	s.mustRemove(t, r, 1)
+	api := func(in []string) (out []string) { // HBase's clock is the model's
+		for _, line := range in {
+			if i := slices.Index([]byte(line), '@'); line[0] == 'b' {
+				line = line[:i-1]
+			}
+			out = append(out, line)
+		}
+		return out
+	}
+	all := func() []string {
+		return api(sums(t, s, &store.Scan{Columns: []store.Column{{Family: "n", All: true}}}))
+	}
+	want := []string{"a 2 = 1 @ 1002", "b 1 = 101", "b 2 = 101", "b api = 100"}
+	if d := cmp.Diff(want, all()); d != "" {
+		t.Errorf("counters (-want +got):\n%s", d)
+	}
+	s.mustRemove(t, columns("api", ""), 1)
+	m := cell.Mutation{Table: "c", Row: []byte("b")}
+	m.Increment("n", []byte("api"), 5)
+	res, err := s.MutateRow(t.Context(), nil, &m)
+	if err != nil || len(res.Cells) != 1 || binary.BigEndian.Uint64(res.Cells[0].Value) != 5 {
+		t.Errorf("Got %+v, %v of an increment of what was removed, want 5", res.Cells, err)
+	}
+	if got := all(); !slices.Contains(got, "b api = 5") {
+		t.Errorf("Got %q after an increment of what was removed", got)
+	}
+	s.mustRemove(t, columns("api", ""), 1)
+	s.mustRemove(t, columns("api", ""), 0)
+	apply(late, increments(0, 3, "v1", a1, a2, b1))
+	apply(s, increments(1, 3, "v1", a1))
+	want = []string{"a 1 = 2 @ 1003", "a 2 = 2 @ 1004", "b 1 = 102", "b 2 = 101"}
+	if d := cmp.Diff(want, all()); d != "" {
+		t.Errorf("counters (-want +got):\n%s", d)
+	}
+	if err := s.SetCounters(t.Context(), []cell.Mutation{set}); err != nil {
+		t.Fatal(err)
+	}
+	want[0] = "a 1 = 1002 @ 1003"
+	if d := cmp.Diff(want, all()); d != "" {
+		t.Errorf("counters (-want +got):\n%s", d)
+	}
+	s.mustRemove(t, &store.CounterRange{Table: "c", Families: []string{"n"}}, 4)
+	wantSums(t, s)
+	apply(late, increments(0, 6, "v1", b2))
+	wantSums(t, s, "b 2 = 1 @ 1006")
+	if _, err := s.Settled(t.Context()); err != nil {
+		t.Errorf("floors are left: %v", err)
+	}
+}
+
+// TestRemoveDistinct: distinct counts are removed as counters are, and those of the API
+// go on from nothing.
+func TestRemoveDistinct(t *testing.T) {
+	t.Parallel()
+	s := dial(t, nil, newGateway(t, nil, false))
+	createDistinct(t, s)
+	visit1 := visit{"a", "1", "x"}
+	if err := s.Apply(t.Context(), visits(0, store.Absent, visit1, visit{"a", "2", "x"})); err != nil {
+		t.Fatal(err)
+	}
+	add := func(user string) {
+		t.Helper()
+		m := cell.Mutation{Table: "c", Row: []byte("a")}
+		m.Append("u", []byte("1"), []byte(user))
+		m.Ops[0].Time = 5
+		if err := mutate(t, s, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check := func(want ...string) {
+		t.Helper()
+		got := users(t, s, &store.Scan{Columns: []store.Column{{Family: "u", All: true}}}, "x", "y", "z")
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("distinct counts (-want +got):\n%s", d)
+		}
+	}
+	add("y")
+	check("a 1 @ 1000: x y", "a 2 @ 1001: x")
+	s.mustRemove(t, columns("1", "2"), 1)
+	check("a 2 @ 1001: x")
+	add("z")
+	check("a 1 @ 5: z", "a 2 @ 1001: x")
+	if err := s.Apply(t.Context(), visits(0, 2, visit1)); err != nil {
+		t.Fatal(err)
+	}
+	check("a 1 @ 1002: x z", "a 2 @ 1001: x")
+}
+
+// TestRemoveRefuses: what cannot be removed exactly is not, with an error that says what
+// to do, and the rest is.
+func TestRemoveRefuses(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	createCounted(t, s)
+	a, b := [2]string{"a", "x"}, [2]string{"b", "x"}
+	for n := range int32(2) {
+		if err := s.Apply(t.Context(), increments(n, store.Absent, "v1", a)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		r    store.CounterRange
+		want error
+	}{
+		{store.CounterRange{Table: "none"}, store.ErrTableNotFound},
+		{store.CounterRange{Table: "c", Families: []string{"none"}}, store.ErrFamilyNotFound},
+		{store.CounterRange{Table: "c", Families: []string{"n", "f"}}, store.ErrInvalidSchema},
+		{store.CounterRange{Table: store.OffsetsTable}, store.ErrRefused},
+	} {
+		if _, err := s.RemoveCounters(t.Context(), &test.r); !errors.Is(err, test.want) {
+			t.Errorf("%+v: Got %v, want %v", test.r, err, test.want)
+		}
+	}
+	// Killed between its claim and its end.
+	ctx := g.cutOff(t, 1, fault{dropBefore: true}, "put", "putMultiple")
+	if err := s.Apply(ctx, increments(0, 1, "v1", a, b)); err == nil {
+		t.Fatal("Got no error of a process that was killed")
+	}
+	g.inject(nil)
+	var unfinished *UnfinishedError
+	n, err := s.RemoveCounters(t.Context(), columns("", ""))
+	if !errors.As(err, &unfinished) || unfinished.Partition != 0 || n != 1 {
+		t.Errorf("Got %d, %v, want partition 0 refused", n, err)
+	}
+	wantSums(t, s, "a x = 1 @ 1000") // that of partition 0
+	if err := s.Apply(t.Context(), increments(0, 1, "v1", a, b)); err != nil {
+		t.Fatal(err)
+	}
+	s.mustRemove(t, columns("", ""), 2)
+	wantSums(t, s)
+	// A rebuild that is not finished.
+	d, err := s.Table(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = d.Clone()
+	f := store.NewFamily("n~views~1")
+	f.Counter = true
+	d.Families = append(d.Families, f)
+	if err := s.AlterTable(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.RemoveCounters(t.Context(), columns("", "")); !errors.Is(err, store.ErrRefused) {
+		t.Errorf("Got %v amid a rebuild, want ErrRefused", err)
+	}
+}
+
+// TestRemoveIsFinished (I2): a removal that is cut off at any call is finished by the
+// next one, of whatever, and until then no rebuild is begun and no copy made.
+func TestRemoveIsFinished(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]fault{"lost": {dropBefore: true}, "reply lost": {dropAfter: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGateway(t, nil, false)
+			s := dial(t, nil, g)
+			createCounted(t, s)
+			// Of a batch and of a redrive.
+			lettersOf(t, s, 0, 3, 3, `{"page": "a"}`)
+			redrive := func(n int64) {
+				t.Helper()
+				o := &pipeline.RedriveOptions{Engine: s, Plan: pagePlan(t, s), Filter: pipeline.LetterFilter{Pipeline: views.Pipeline}, Limit: 1}
+				if got, err := pipeline.Redrive(t.Context(), o); err != nil || got.Applied != 1 {
+					t.Fatalf("Got %+v, %v of letter %d", got, err, n)
+				}
+			}
+			redrive(0)
+			next := int64(3)
+			count := func() {
+				t.Helper()
+				if err := s.Apply(t.Context(), increments(0, next, "m1", [2]string{"a", "views"}, [2]string{"a", "kept"})); err != nil {
+					t.Fatal(err)
+				}
+				next += 2
+			}
+			count()
+			refused, tries := 0, 0
+			for cut := context.Context(nil); cut == nil || cut.Err() != nil; {
+				tries++
+				cut = g.cutOff(t, tries, f, "put", "mutateRow", "checkAndMutate", "deleteSingle")
+				_, err := s.RemoveCounters(cut, columns("views", "viewt"))
+				g.inject(nil)
+				if (err != nil) != (cut.Err() != nil) {
+					t.Fatalf("try %d: %v", tries, err)
+				}
+				if _, serr := s.Settled(t.Context()); errors.Is(serr, store.ErrRefused) {
+					refused++
+					if err := s.BeginRebuild(t.Context(), views.Pipeline, views.Pipeline+"~1"); !errors.Is(err, store.ErrRefused) {
+						t.Errorf("try %d: Got %v of a rebuild, want ErrRefused", tries, err)
+					}
+				}
+				if err != nil {
+					count()
+				}
+			}
+			if refused == 0 || tries < 4 {
+				t.Errorf("%d of %d tries were refused", refused, tries)
+			}
+			kept := (next - 3) / 2
+			wantSums(t, s, fmt.Sprintf("a kept = %d @ %d", kept, 1000+next-1))
+			redrive(1)
+			count()
+			wantSums(t, s, fmt.Sprintf("a kept = %d @ %d", kept+1, 1000+next-1), fmt.Sprintf("a views = 2 @ %d", max(1000+next-2, 1001)))
+			if err := s.BeginRebuild(t.Context(), views.Pipeline, views.Pipeline+"~1"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestSwitchDropsFloors: a remover and a rebuild that did not see each other begin leave
+// what the rebuild has counted.
+func TestSwitchDropsFloors(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	createCounted(t, s)
+	a := [2]string{"a", "x"}
+	if err := s.Apply(t.Context(), increments(0, store.Absent, "v1", a, a)); err != nil {
+		t.Fatal(err)
+	}
+	d, err := s.Table(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = d.Clone()
+	f := store.NewFamily("n~views~1")
+	f.Counter = true
+	d.Families = append(d.Families, f)
+	if err := s.AlterTable(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.BeginRebuild(t.Context(), "views", "views~1"); err != nil {
+		t.Fatal(err)
+	}
+	again := increments(0, store.Absent, "v1", a, a)
+	again.Mutations = nil
+	for i := range again.Counters {
+		again.Counters[i].Family = f.Name
+	}
+	again.Advances[0].Source.Pipeline = "views~1"
+	if err := s.Apply(t.Context(), again); err != nil {
+		t.Fatal(err)
+	}
+	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	owners, err := r.owners(t.Context())
+	if err != nil || len(owners) != 1 {
+		t.Fatalf("Got %d owners, %v", len(owners), err)
+	}
+	sp := span{table: d.Name, family: "n"}
+	up := map[cellSource]int64{}
+	var marked []*owner
+	for from, o := range owners {
+		if up[from], err = r.mark(t.Context(), o, sp); err != nil || up[from] != 2 {
+			t.Fatalf("Got a floor of %d, %v", up[from], err)
+		}
+		marked = append(marked, o)
+	}
+	if err := s.SwitchRebuild(t.Context(), "views", "views~1", []store.FamilyReplacement{{Table: "c", Family: "n", By: f.Name}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.delete(t.Context(), sp, up, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.clear(t.Context(), sp, up, marked); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(t.Context(), increments(0, 2, "v1", a)); err != nil {
+		t.Fatal(err)
+	}
+	wantSums(t, s, "a x = 3 @ 1002")
+}
