@@ -19,17 +19,18 @@ import (
 )
 
 type commands struct {
-	Run     runCommand         `cmd:"" help:"Run the daemon: consume the topics until SIGTERM."`
-	Demo    demoCommand        `cmd:"" help:"Show the whole system at work, with a broker of its own."`
-	Produce produceCommand     `cmd:"" help:"Send a file's lines to a topic."`
-	Lint    lintCommand        `cmd:"" help:"Name every mistake of a configuration file."`
-	Test    testCommand        `cmd:"" help:"Run the tests of the mappings in a configuration file."`
-	Explain explainCommand     `cmd:"" help:"Show what the newest records would do, without doing it."`
-	Offsets offsetsCommand     `cmd:"" help:"Show stored offsets, lag and the audit counts."`
-	Dlq     dlqCommand         `cmd:"" help:"Look at dead letters, and apply their records after all."`
-	Breaker breakerCommands    `cmd:"" help:"Close circuit breakers by hand."`
-	Replay  replayCommands     `cmd:"" help:"Apply records again without moving the stored offsets back."`
-	Version cli.VersionCommand `cmd:"" help:"Show the version."`
+	Run      runCommand         `cmd:"" help:"Run the daemon: consume the topics until SIGTERM."`
+	Demo     demoCommand        `cmd:"" help:"Show the whole system at work, with a broker of its own."`
+	Produce  produceCommand     `cmd:"" help:"Send a file's lines to a topic."`
+	Lint     lintCommand        `cmd:"" help:"Name every mistake of a configuration file."`
+	Test     testCommand        `cmd:"" help:"Run the tests of the mappings in a configuration file."`
+	Explain  explainCommand     `cmd:"" help:"Show what the newest records would do, without doing it."`
+	Offsets  offsetsCommand     `cmd:"" help:"Show stored offsets, lag and the audit counts."`
+	Dlq      dlqCommand         `cmd:"" help:"Look at dead letters, and apply their records after all."`
+	Breaker  breakerCommands    `cmd:"" help:"Close circuit breakers by hand."`
+	Counters countersCommand    `cmd:"" help:"Remove counters of old buckets on HBase."`
+	Replay   replayCommands     `cmd:"" help:"Apply records again without moving the stored offsets back."`
+	Version  cli.VersionCommand `cmd:"" help:"Show the version."`
 
 	ShowVersion cli.VersionFlag `name:"version" help:"Show the version and end."`
 }
