@@ -261,11 +261,23 @@ func TestSASLGroupRefused(t *testing.T) {
 	t.Parallel()
 	cluster, addr := startSecure(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", secret))
 	c := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"PLAIN", "u", secret}})
-	if _, err := c.Topic(testContext(t), "t"); err != nil {
-		t.Fatal(err)
+	ctx := testContext(t)
+	var m *member
+	for {
+		if _, err := c.Topic(ctx, "t"); err != nil {
+			t.Fatal(err)
+		}
+		fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
+		// The client looks the topic up first, on a connection that it has, unless
+		// that is not put back yet.
+		g, err := c.JoinGroup(ctx, &GroupOptions{ID: "g", Topics: []string{"t"}})
+		if err == nil {
+			m = follow(t, g)
+			break
+		}
+		checkRefusal(t, err, ErrAuth, addr, "PLAIN")
+		fault.Remove()
 	}
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
-	m := joinWith(t, c, &GroupOptions{ID: "g", Topics: []string{"t"}})
 	select {
 	case err := <-m.failed:
 		checkRefusal(t, err, ErrAuth, addr, "PLAIN")

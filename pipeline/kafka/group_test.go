@@ -40,6 +40,11 @@ func joinWith(t *testing.T, c *Client, o *GroupOptions) *member {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return follow(t, g)
+}
+
+// follow takes the generations of a group that was joined.
+func follow(t *testing.T, g *Group) *member {
 	m := &member{group: g, gens: make(chan *Generation, 100), failed: make(chan error, 1), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
