@@ -22,7 +22,7 @@ func moveHouse(t *testing.T, rng *rand.Rand, from, to string, kills int) {
 	t.Helper()
 	program := filepath.Join(Binaries(t), "export")
 	args := []string{"copy", "-q", "--from", from, "--to", to}
-	for killed := 0; ; {
+	for killed, failed := 0, 0; ; {
 		cmd := exec.Command(program, args...)
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
@@ -65,6 +65,10 @@ func moveHouse(t *testing.T, rng *rand.Rand, from, to string, kills int) {
 			args = args[:6]
 		case !resuming && strings.Contains(out.String(), "has not ended"):
 			args = append(args, "--resume")
+		case failed < 3 && strings.Contains(out.String(), "go on with export copy --resume"): // HBase is amid what a killed copy asked of it
+			if failed++; !resuming {
+				args = append(args, "--resume")
+			}
 		default:
 			t.Fatalf("%v\n%s", err, &out)
 		}

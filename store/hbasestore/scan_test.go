@@ -361,3 +361,24 @@ func TestLongestRows(t *testing.T) {
 		}
 	}
 }
+
+// TestRegionsOfNewTable: a table of which a region has no server yet, as one that a process
+// was killed making, is waited for, and not for ever.
+func TestRegionsOfNewTable(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t, "r100")
+	g := newGateway(t, mem, false)
+	s := dial(t, nil, g)
+	g.first(2, "getAllRegionLocations", fault{internal: true})
+	if m, err := s.Regions(t.Context(), "t"); err != nil || len(m.All()) != 2 {
+		t.Errorf("Got %v, %v, want two regions", m, err)
+	}
+	if n := g.count("getAllRegionLocations"); n != 3 {
+		t.Errorf("Got %d calls, want 3", n)
+	}
+	g.first(-1, "getAllRegionLocations", fault{internal: true})
+	s = dial(t, func(o *Options) { o.RetryTimeout = 1 }, g)
+	if _, err := s.Regions(t.Context(), "t"); !errors.Is(err, store.ErrTransient) || !strings.Contains(err.Error(), "Internal error processing getAllRegionLocations") {
+		t.Errorf("Got %v", err)
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apache/thrift/lib/go/thrift"
+
 	"sluice/region"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
@@ -58,14 +60,23 @@ func (s *Store) Regions(ctx context.Context, table string) (*region.Map, error) 
 }
 
 // readRegions asks HBase where the regions of a table are. While one is split or
-// merged they may not fit together: that passes.
+// merged they may not fit together, and while the table is made one may have no
+// server, which the gateway has no better word for than an internal error: that passes.
 func (s *Store) readRegions(ctx context.Context, table string) (m *region.Map, err error) {
 	r := request{what: "regions of", table: table}
 	if _, _, err := s.schemas.get(ctx, table); err != nil {
 		return nil, r.fail(err) // the gateway would return no region
 	}
 	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+		again := func(why error) error {
+			text, yes := "NotServingRegionException: "+why.Error(), true
+			return &hbase.TIOError{Message: &text, CanRetry: &yes}
+		}
 		locations, err := c.GetAllRegionLocations(ctx, []byte(table))
+		var application thrift.TApplicationException
+		if errors.As(err, &application) && application.TypeId() == thrift.INTERNAL_ERROR {
+			return again(err)
+		}
 		if err != nil {
 			return err
 		}
@@ -77,9 +88,7 @@ func (s *Store) readRegions(ctx context.Context, table string) (m *region.Map, e
 		}
 		slices.SortFunc(infos, func(a, b region.Info) int { return strings.Compare(string(a.Start), string(b.Start)) })
 		if m, err = region.NewMap(table, infos); err != nil {
-			again := true
-			text := "NotServingRegionException: " + err.Error()
-			return &hbase.TIOError{Message: &text, CanRetry: &again}
+			return again(err)
 		}
 		return nil
 	})
