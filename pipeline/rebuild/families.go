@@ -130,6 +130,9 @@ func (f *families) of(ctx context.Context, table, family string) (string, error)
 	n := *served
 	n.Name = family + f.suffix
 	if err := alter(ctx, f.engine, table, func(d *store.TableDescriptor) bool {
+		if d.Family(n.Name) != nil {
+			return false // by a try before, whose answer was lost
+		}
 		d.Families = append(d.Families, n)
 		return true
 	}); err != nil {
