@@ -75,13 +75,7 @@ func (h *house) counted(e *Store) []store.FamilyReplacement {
 // decided and not carried out.
 func decided(t *testing.T) (*house, *Store) {
 	t.Helper()
-	h := newHouse(t)
-	e := dial(t, nil, newGateway(t, nil, false))
-	h.tables(e)
-	h.produce(30)
-	h.ingest(e, 0)
-	h.damage(e)
-	replacements := h.counted(e)
+	h, e, replacements := recounted(t)
 	if err := h.switcher(e, nil).decide(t.Context(), "views~1", replacements); err != nil {
 		t.Fatal(err)
 	}
@@ -195,17 +189,24 @@ type keptFamilies struct{ familyTables }
 
 func (keptFamilies) dropFamily(context.Context, string, string) error { return nil }
 
-// TestTakenByEarlierTry: of what is added through the API an earlier try to switch, which
-// another one has overtaken, takes nothing.
-func TestTakenByEarlierTry(t *testing.T) {
-	t.Parallel()
+// recounted returns a house whose counts were spoiled and are counted again, not yet
+// switched to.
+func recounted(t *testing.T) (*house, *Store, []store.FamilyReplacement) {
+	t.Helper()
 	h := newHouse(t)
 	e := dial(t, nil, newGateway(t, nil, false))
 	h.tables(e)
 	h.produce(30)
 	h.ingest(e, 0)
 	h.damage(e)
-	replacements := h.counted(e)
+	return h, e, h.counted(e)
+}
+
+// TestTakenByEarlierTry: of what is added through the API an earlier try to switch, which
+// another one has overtaken, takes nothing.
+func TestTakenByEarlierTry(t *testing.T) {
+	t.Parallel()
+	h, e, replacements := recounted(t)
 	overtaken, added := false, int64(0)
 	w := h.switcher(e, func(call, table string, families []string) error {
 		if call != "scan" || table != "counts" || len(families) != 1 || overtaken {
@@ -415,13 +416,7 @@ func TestIncrementsAmidSwitch(t *testing.T) {
 // has counted applies nothing any more, and does not switch.
 func TestDiscardBesideCount(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	e := dial(t, nil, newGateway(t, nil, false))
-	h.tables(e)
-	h.produce(30)
-	h.ingest(e, 0)
-	h.damage(e)
-	replacements := h.counted(e)
+	h, e, replacements := recounted(t)
 	if err := rebuild.Discard(t.Context(), e, "views"); err != nil {
 		t.Fatal(err)
 	}
