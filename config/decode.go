@@ -39,7 +39,8 @@ type anchors map[string]ast.Node
 // stops at the first.
 //
 // Tags: yaml:"name" (",inline" for an embedded struct), default:"text",
-// required:"true", values:"a|b|c" for a closed set of texts.
+// required:"true", values:"a|b|c" for a closed set of texts,
+// null:"text" where the word null is one of the texts.
 type decoder struct {
 	file     string
 	lookup   func(string) (string, bool)
@@ -270,6 +271,7 @@ type fieldInfo struct {
 	fallback string // default tag
 	required bool
 	values   []string
+	null     bool // null is one of its texts
 }
 
 // fieldsOf returns the yaml fields of a struct type, those of inlined structs
@@ -292,7 +294,7 @@ func fieldsOf(t reflect.Type) []fieldInfo {
 		if name == "" {
 			name = strings.ToLower(f.Name)
 		}
-		info := fieldInfo{name: name, index: []int{i}, fallback: f.Tag.Get("default"), required: f.Tag.Get("required") == "true"}
+		info := fieldInfo{name: name, index: []int{i}, fallback: f.Tag.Get("default"), required: f.Tag.Get("required") == "true", null: f.Tag.Get("null") == "text"}
 		if values := f.Tag.Get("values"); values != "" {
 			info.values = strings.Split(values, "|")
 		}
@@ -353,7 +355,13 @@ func (d *decoder) decodeStruct(n ast.Node, v reflect.Value, path string) {
 			return
 		}
 		given[key] = true
-		if _, null := value.(*ast.NullNode); null {
+		if null, ok := value.(*ast.NullNode); ok {
+			// on_error: null is the word, not nothing.
+			if t := null.GetToken(); fields[i].null && t.Type == token.NullType && t.Value == "null" {
+				v.FieldByIndex(fields[i].index).SetString(t.Value)
+				d.places[join(path, key)] = nodePlace(value)
+				return
+			}
 			d.problem(at, join(path, key), "remove the key to leave it at its default", "%s has no value", key)
 			return
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/config"
+	"sluice/jobs/columnar"
 	"sluice/pipeline"
 )
 
@@ -134,6 +135,10 @@ pipelines:
 		}},
 		{"twice", "store:\n  dir: a\n  dir: b\n", []string{`f.yaml:3:3: key "dir" is given twice in store; the first is in line 2`}},
 		{"no value", "store:\n  dir:\n", []string{`f.yaml:2:3: dir has no value (remove the key to leave it at its default)`}},
+		{"null for a text", "store:\n  dir: null\n", []string{`f.yaml:2:3: dir has no value (remove the key to leave it at its default)`}},
+		{"on_error of nothing", columnOf("on_error:"), []string{`f.yaml:6:9: on_error has no value (remove the key to leave it at its default)`}},
+		{"on_error of a tilde", columnOf("on_error: ~"), []string{`f.yaml:6:9: on_error has no value (remove the key to leave it at its default)`}},
+		{"on_error misspelt", columnOf("on_error: nul"), []string{`f.yaml:6:19: "nul" is no policy (did you mean "null"?); it is fail or null`}},
 		{"not YAML", "store: [\n", []string{`f.yaml:1:8: not valid YAML: sequence end token ']' not found`}},
 		{"two documents", "log: {level: info}\n---\nlog: {level: warn}\n", []string{`f.yaml:3:1: the file has several documents; write one`}},
 		{"list for a text", "store: {dir: [a]}\n", []string{`f.yaml:1:14: store.dir must be a text, not a list`}},
@@ -330,6 +335,27 @@ func TestPlacesWithPasswords(t *testing.T) {
 	}
 	if _, err := config.Default().OpenTarget("s3://b/p", false, nil); err == nil || !strings.Contains(err.Error(), "no s3.endpoint") {
 		t.Errorf("Got %v", err)
+	}
+}
+
+// columnOf is a file with a column of a job, with a setting of its own.
+func columnOf(setting string) string {
+	return "jobs:\n  j:\n    table: t\n    columns:\n      - {name: a, from: \"f:a\", type: string,\n        " + setting + "}\n    out: ./o\n"
+}
+
+// The word null, which is how the documentation writes this policy, is YAML's
+// null: it means the policy, with quotes and without.
+func TestOnErrorNull(t *testing.T) {
+	t.Parallel()
+	for _, written := range []string{"null", `"null"`, "'null'"} {
+		c, err := config.Parse("f.yaml", []byte(columnOf("on_error: "+written)), nil)
+		if err != nil {
+			t.Errorf("%s: %v", written, err)
+			continue
+		}
+		if got := c.Jobs["j"].Columns[0].OnError; got != columnar.OnErrorNull {
+			t.Errorf("%s: got %q", written, got)
+		}
 	}
 }
 

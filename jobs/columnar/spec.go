@@ -34,7 +34,7 @@ type ColumnSpec struct {
 	Nullable *bool `yaml:"nullable,omitempty"`
 	// OnError is what becomes of a value that the coding cannot read: fail
 	// (default) ends the job, null exports null.
-	OnError string `yaml:"on_error,omitempty"`
+	OnError string `yaml:"on_error,omitempty" null:"text"`
 }
 
 // The values of ColumnSpec.OnError.
