@@ -103,3 +103,67 @@ func alterBeside(t *testing.T, g *fakeGateway, a, b *Store, method string, chang
 		t.Errorf("%s: Got %v", method, err)
 	}
 }
+
+// TestAlteredAtTheSameMoment: the change of a family that HBase has not made, as the table
+// was altered by another between its two looks at it, is made again; that of a whole schema
+// is not, which would undo what the other one has altered.
+func TestAlteredAtTheSameMoment(t *testing.T) {
+	t.Parallel()
+	altered := fault{text: "org.apache.hadoop.hbase.ConcurrentTableModificationException: Skipping modify table operation on table 'c' as it has already been modified by some other concurrent operation, Please retry."}
+	g := newGateway(t, nil, false)
+	s := dial(t, nil, g)
+	createCounted(t, s)
+	alter := func(change func(*store.TableDescriptor)) error {
+		t.Helper()
+		d, err := s.Table(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		change(d)
+		return s.AlterTable(t.Context(), d)
+	}
+	for _, test := range []struct {
+		method string
+		change func(*store.TableDescriptor)
+	}{
+		{"addColumnFamily", func(d *store.TableDescriptor) { d.Families = append(d.Families, store.NewFamily("new")) }},
+		{"modifyColumnFamily", func(d *store.TableDescriptor) { d.Family("new").Versions = 7 }},
+		{"deleteColumnFamily", func(d *store.TableDescriptor) {
+			d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return f.Name == "new" })
+		}},
+	} {
+		before := g.count(test.method)
+		g.first(2, test.method, altered)
+		if err := alter(test.change); err != nil || g.count(test.method) != before+3 {
+			t.Errorf("%s: Got %v after %d calls, want none after 3", test.method, err, g.count(test.method)-before)
+		}
+	}
+	d, err := s.Table(t.Context(), "c")
+	if err != nil || d.Family("new") != nil {
+		t.Errorf("Got %v, %v, want the family gone", d, err)
+	}
+	g.first(1, "modifyTable", altered)
+	if err := alter(func(d *store.TableDescriptor) {
+		d.Families = append(d.Families, store.NewFamily("one"), store.NewFamily("two"))
+	}); !errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrUnknownOutcome) || g.count("modifyTable") != 1 {
+		t.Errorf("a whole schema: Got %v after %d calls, want ErrTransient after one", err, g.count("modifyTable"))
+	}
+	// As long as the deadline lasts, and not longer.
+	late := dial(t, func(o *Options) { o.RetryTimeout = 1 }, g)
+	g.inject(func(method string) fault {
+		if method == "addColumnFamily" {
+			return altered
+		}
+		return fault{}
+	})
+	d, err = late.Table(t.Context(), "c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = d.Clone()
+	d.Families = append(d.Families, store.NewFamily("late"))
+	if err := late.AlterTable(t.Context(), d); !errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrUnknownOutcome) {
+		t.Errorf("Got %v behind the deadline, want ErrTransient", err)
+	}
+}

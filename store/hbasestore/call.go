@@ -17,7 +17,11 @@ type request struct {
 	table string // "" = none
 	// once says that the call must not be made again when it may have been
 	// applied: its loss is store.ErrUnknownOutcome then.
-	once    bool
+	once bool
+	// whole says that it puts a whole schema into the place of another, so that it must
+	// not be made again where somebody else has altered the table meanwhile: that would be
+	// undone. The change of one family is made of what the table is then.
+	whole   bool
 	timeout time.Duration // 0 = Options.CallTimeout
 	gateway *gateway      // nil = any
 	served  **gateway     // where not nil, is told which one it was
@@ -53,7 +57,7 @@ func (s *Store) retry(ctx context.Context, r request, f caller) error {
 			return nil
 		case r.once && sent && lost(err):
 			return r.fail(fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err))
-		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || !time.Now().Before(deadline):
+		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || !time.Now().Before(deadline) || r.whole && errors.Is(err, errAltered):
 			return r.fail(err)
 		}
 		if errors.Is(err, errNotServing) && r.table != "" {
@@ -129,6 +133,9 @@ func (e *lostError) Unwrap() error { return e.err }
 
 // lost reports whether it is unknown what became of the call that err ended.
 func lost(err error) bool {
+	if errors.Is(err, errAltered) {
+		return false // HBase has looked, and left it
+	}
 	var l *lostError
 	return errors.As(err, &l) || errors.Is(err, store.ErrTransient) || errors.Is(err, errInternal)
 }

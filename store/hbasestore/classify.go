@@ -19,6 +19,11 @@ var (
 	errNotServing error = &class{"hbasestore: region is not served", store.ErrTransient}
 	// errScanner: the gateway has forgotten a scanner.
 	errScanner error = &class{"hbasestore: scanner has expired", store.ErrTransient}
+	// errAltered: the table was altered by somebody else between the master's taking a
+	// change of a family and making it (ModifyTableProcedure, with its check of the
+	// descriptor). Nothing of the change was made, though its class is one of those that
+	// HBase calls DoNotRetryIOException.
+	errAltered error = &class{"hbasestore: the table was altered by another at the same moment", store.ErrTransient}
 )
 
 // class is an error that belongs to a class of the store's.
@@ -39,6 +44,8 @@ var javaClasses = []struct {
 }{
 	{"NoSuchColumnFamilyException", store.ErrFamilyNotFound},
 	{"InvalidFamilyOperationException", store.ErrInvalidSchema},
+
+	{"ConcurrentTableModificationException", errAltered},
 	{"TableNotFoundException", store.ErrTableNotFound},
 	{"TableExistsException", store.ErrTableExists},
 	{"TableNotDisabledException", store.ErrTableNotDisabled},

@@ -139,15 +139,19 @@ func system(table string) bool {
 
 // change makes a call that changes a table, once.
 func (s *Store) change(ctx context.Context, what, table string, f caller) error {
-	table = store.CanonicalName(table)
-	r := request{what: what, table: table, once: true, timeout: s.o.AdminTimeout}
+	return s.changeBy(ctx, request{what: what, table: table}, f)
+}
+
+// changeBy is change with a request of which what, table and whole are set.
+func (s *Store) changeBy(ctx context.Context, r request, f caller) error {
+	r.table, r.once, r.timeout = store.CanonicalName(r.table), true, s.o.AdminTimeout
 	switch {
-	case system(table):
+	case system(r.table):
 		return r.fail(fmt.Errorf("%w: it is the store's own", store.ErrRefused))
-	case store.CheckTableName(table) != nil:
+	case store.CheckTableName(r.table) != nil:
 		return r.fail(store.ErrTableNotFound)
 	}
-	defer s.forget(table)
+	defer s.forget(r.table)
 	return s.call(ctx, r, f)
 }
 
@@ -259,7 +263,7 @@ func (s *Store) AlterTable(ctx context.Context, t *store.TableDescriptor) error 
 		return fmt.Errorf("alter table %s: %w: another process has altered it meanwhile: try again, from what it is now", t.Name, store.ErrTransient)
 	}
 	call, family := alteration(has, t)
-	err = s.change(ctx, "alter table", t.Name, call)
+	err = s.changeBy(ctx, request{what: "alter table", table: t.Name, whole: family == ""}, call)
 	if err == nil {
 		if err = s.check(ctx, t, nil, family); err != nil {
 			err = fmt.Errorf("alter table %s: %w", t.Name, err)

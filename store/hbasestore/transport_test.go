@@ -364,6 +364,7 @@ func TestClassify(t *testing.T) {
 		{"org.apache.hadoop.hbase.TableExistsException: t" + trace, false, store.ErrTableExists},
 		{"org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException: Column family zz", false, store.ErrFamilyNotFound},
 		{"Failed 1 action: org.apache.hadoop.hbase.regionserver.NoSuchColumnFamilyException: Column family zz", true, store.ErrFamilyNotFound},
+		{"org.apache.hadoop.hbase.ConcurrentTableModificationException: Skipping modify table operation on table 't' as it has already been modified by some other concurrent operation, Please retry." + trace, false, errAltered},
 		{"t", false, store.ErrTableNotFound},
 		{"Failed 1 action: t: 1 time, servers with issues: null", true, store.ErrTableNotFound},
 		{"t is disabled.", false, store.ErrTableNotEnabled},
