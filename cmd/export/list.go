@@ -42,6 +42,7 @@ type listed struct {
 	Directory string     `json:"directory"`
 	Next      string     `json:"next,omitempty"`     // of the schedule, on a job's first line
 	Upcoming  []string   `json:"upcoming,omitempty"` // that and those after it, as many as were asked for
+	Paused    bool       `json:"paused,omitempty"`   // the schedule, on a job's first line, which has no next then
 	Error     string     `json:"error,omitempty"`
 	Order     *api.Order `json:"order,omitempty"` // of a line that is ordered; its time is the next run's
 }
@@ -57,7 +58,7 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 	}
 	var all []listed
 	outs := map[string]*directory{}
-	orders := openOrders(ctx, p, cfg)
+	states := scheduleStates(ctx, p, cfg)
 	for _, name := range slices.Concat(cfg.JobNames(), cfg.JoinNames()) {
 		out, table := cfg.Jobs[name].Out, cfg.Jobs[name].Table
 		if _, ok := cfg.Joins[name]; ok {
@@ -74,13 +75,16 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 				noDirectory(p, c.Out)
 			}
 		}
-		lines := append(ordered(orders[name], name, table, below(out, name)), outs[out].of(name, out)...)
+		lines := append(ordered(states[name].Orders, name, table, below(out, name)), outs[out].of(name, out)...)
 		if len(lines) == 0 {
 			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, name)}}
 		}
 		times, err := upcoming(cfg, name, c.Next)
 		if err != nil {
 			return err
+		}
+		if states[name].Paused {
+			lines[0].Paused, times = true, nil // nothing comes until export resume
 		}
 		if len(times) > 0 {
 			lines[0].Next = times[0]
@@ -166,7 +170,10 @@ func printList(w io.Writer, all []listed) error {
 	fmt.Fprintln(t, "JOB\tTABLE\tRUN\tTIME\tROWS\tFILES\tBYTES\tLATEST\tDIRECTORY\tNEXT")
 	for i := range all {
 		l := &all[i]
-		at, run, latest := "", l.RunID, ""
+		at, run, latest, next := "", l.RunID, "", l.Next
+		if l.Paused {
+			next = "paused"
+		}
 		if l.Time != nil {
 			at = l.Time.UTC().Format(time.RFC3339)
 		}
@@ -176,7 +183,7 @@ func printList(w io.Writer, all []listed) error {
 		case "unreadable":
 			run = l.Error
 		case "ordered":
-			fmt.Fprintf(t, "%s\t%s\torder %s (%s, %d of %d ended)\t%s\t\t\t\t\t%s\t%s\n", l.Job, l.Table, l.Order.ID, l.Order.Cause, l.Order.Ended, l.Order.Times, at, l.Directory, l.Next)
+			fmt.Fprintf(t, "%s\t%s\torder %s (%s, %d of %d ended)\t%s\t\t\t\t\t%s\t%s\n", l.Job, l.Table, l.Order.ID, l.Order.Cause, l.Order.Ended, l.Order.Times, at, l.Directory, next)
 			continue
 		case "cut off", "at work":
 			run += " (" + l.State + ")"
@@ -189,10 +196,10 @@ func printList(w io.Writer, all []listed) error {
 			rows = "" // not known
 		}
 		if at == "" {
-			fmt.Fprintf(t, "%s\t%s\t%s\t\t\t\t\t\t%s\t%s\n", l.Job, l.Table, run, l.Directory, l.Next)
+			fmt.Fprintf(t, "%s\t%s\t%s\t\t\t\t\t\t%s\t%s\n", l.Job, l.Table, run, l.Directory, next)
 			continue
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Job, l.Table, run, at, rows, l.Files, cli.Bytes(l.Bytes), latest, l.Directory, l.Next)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", l.Job, l.Table, run, at, rows, l.Files, cli.Bytes(l.Bytes), latest, l.Directory, next)
 	}
 	if err := t.Flush(); err != nil {
 		return err

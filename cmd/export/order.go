@@ -150,9 +150,9 @@ func leaveWord(ctx context.Context, p *cli.Program, cfg *config.Config, job stri
 	return jobs.NewSharedHistory(e, nil).Ask(ctx, job, w)
 }
 
-// openOrders returns the open orders of the jobs that have a schedule, of a daemon that
+// scheduleStates returns the states of the jobs that have a schedule, of a daemon that
 // runs now or of those on an HBase. Where they cannot be had it says so, and why.
-func openOrders(ctx context.Context, p *cli.Program, cfg *config.Config) map[string][]schedule.Order {
+func scheduleStates(ctx context.Context, p *cli.Program, cfg *config.Config) map[string]schedule.State {
 	var names []string
 	for _, name := range cfg.JobNames() {
 		if cfg.Jobs[name].Schedule.Cron != "" {
@@ -162,9 +162,9 @@ func openOrders(ctx context.Context, p *cli.Program, cfg *config.Config) map[str
 	if len(names) == 0 {
 		return nil
 	}
-	all, err := readOrders(ctx, p, cfg, names)
+	all, err := readSchedules(ctx, p, cfg, names)
 	if err != nil {
-		p.Note("export", "orders are not listed: %v", err)
+		p.Note("export", "orders, and what is paused, are not listed: %v", err)
 	}
 	return all
 }
@@ -183,7 +183,7 @@ func openSchedules(ctx context.Context, p *cli.Program, cfg *config.Config) (con
 	return d, nil
 }
 
-func readOrders(ctx context.Context, p *cli.Program, cfg *config.Config, names []string) (all map[string][]schedule.Order, err error) {
+func readSchedules(ctx context.Context, p *cli.Program, cfg *config.Config, names []string) (all map[string]schedule.State, err error) {
 	e, err := openSchedules(ctx, p, cfg)
 	if errors.Is(err, client.ErrNoDaemon) {
 		return nil, nil // whose orders go on when it is there again
@@ -192,13 +192,11 @@ func readOrders(ctx context.Context, p *cli.Program, cfg *config.Config, names [
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	all = map[string][]schedule.Order{}
+	all = map[string]schedule.State{}
 	for _, name := range names {
-		st, err := jobs.ReadSchedule(ctx, e, name)
-		if err != nil {
+		if all[name], err = jobs.ReadSchedule(ctx, e, name); err != nil {
 			return nil, err
 		}
-		all[name] = st.Orders
 	}
 	return all, nil
 }
