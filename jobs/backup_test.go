@@ -215,8 +215,8 @@ func TestBackupAndRestore(t *testing.T) {
 			if d := cmp.Diff(rawCells(t, db), rawCells(t, restored)); d != "" {
 				t.Errorf("after the same records (-want +got)\n%s", d)
 			}
-			if _, err := Restore(t.Context(), &RestoreOptions{Backup: to, Dir: dir, Open: openRestored}); !errors.Is(err, target.ErrExists) {
-				t.Errorf("Got %v of a directory that exists, want ErrExists", err)
+			if _, err := Restore(t.Context(), &RestoreOptions{Backup: to, Dir: dir, Open: openRestored}); !errors.Is(err, target.ErrExists) || !strings.Contains(err.Error(), dir+" is there already") {
+				t.Errorf("Got %v of a directory that exists, want ErrExists that names it", err)
 			}
 			if _, err := Restore(t.Context(), &RestoreOptions{Backup: to, Dir: filepath.Join(dir, "no", "where"), Open: openRestored}); !errors.Is(err, target.ErrNotFound) {
 				t.Errorf("Got %v where the directory would lie nowhere, want ErrNotFound", err)

@@ -163,7 +163,7 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 	}
 	if err := r.begin(ctx, m); err != nil {
 		if errors.Is(err, target.ErrExists) {
-			err = errors.Join(err, pointAgain(ctx, r.Target, r.dir))
+			err = errors.Join(publishedBefore(r.LogicalTime, err), pointAgain(ctx, r.Target, r.dir))
 		}
 		return nil, err
 	}

@@ -28,6 +28,11 @@ func readLatest(ctx context.Context, t target.Target, job string) (*Latest, erro
 	return l, nil
 }
 
+// publishedBefore says of which time the run is that exists, as err says.
+func publishedBefore(at time.Time, err error) error {
+	return fmt.Errorf("the run for %s was published before, and there is one for a time: %w", at.UTC().Format(time.RFC3339Nano), err)
+}
+
 // pointAgain makes up for a process that was killed between publishing the run in dir
 // and pointing at it.
 func pointAgain(ctx context.Context, t target.Target, dir string) error {

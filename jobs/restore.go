@@ -124,6 +124,9 @@ func (r *restore) run(ctx context.Context) (_ *Restored, err error) {
 	}
 	m := r.found.manifest
 	u, err := r.into.Begin(ctx, filepath.Base(dir), "restore-"+m.BackupID)
+	if errors.Is(err, target.ErrExists) {
+		return nil, fmt.Errorf("%s is there already, and a restore makes a new directory: %w", r.Dir, err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ type joinCommand struct {
 	cli.ConfigFlag
 	Join   string    `arg:"" help:"Name of the join in the configuration file."`
 	Out    string    `placeholder:"DIR" help:"Directory below which the join has its own; default: the join's out."`
-	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
+	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time, which is not to come. Default: now."`
 	Resume bool      `help:"Go on with the run of the join that was cut off, the one for --time or else the newest."`
 	JSON   bool      `name:"json" help:"Print the manifest of the run."`
 	Quiet  bool      `short:"q" help:"No progress."`
@@ -33,6 +33,9 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	spec, ok := cfg.Joins[c.Join]
 	if !ok {
 		return fmt.Errorf("%w: %s has no join %q; it has %s", cli.ErrUsage, cfg.File(), c.Join, listOf(cfg.JoinNames()))
+	}
+	if err := begun(c.Time, c.Resume); err != nil {
+		return err
 	}
 	out := c.Out
 	if out == "" {

@@ -132,7 +132,7 @@ func TestRunListVerify(t *testing.T) {
 		t.Errorf("run: Got status %d, %s%s", status, stdout, stderr)
 	}
 	_, stderr, status = export(t, "run", "-c", file, "--time", "2026-01-02T03:04:05Z", "views")
-	if status != cli.StatusFailed || !strings.Contains(stderr, "run exists") {
+	if status != cli.StatusFailed || !strings.Contains(stderr, "the run for 2026-01-02T03:04:05Z was published before") {
 		t.Errorf("the same time: Got status %d, %s", status, stderr)
 	}
 	var m *jobs.Manifest
@@ -258,6 +258,8 @@ func TestErrors(t *testing.T) {
 		{[]string{"verify", out}, cli.StatusFailed, "no such file"},
 		{[]string{"sql", out}, cli.StatusFailed, "no such file"},
 		{[]string{"run", "-c", file, "--time", "yesterday", "views"}, cli.StatusUsage, "yesterday"},
+		{[]string{"run", "-c", file, "--time", "2999-01-01T00:00:00Z", "views"}, cli.StatusUsage, "2999-01-01T00:00:00Z is to come"},
+		{[]string{"join", "-c", file, "--time", "2999-01-01T00:00:00Z", "pairs"}, cli.StatusUsage, "2999-01-01T00:00:00Z is to come"},
 	} {
 		if _, stderr, status := export(t, test.args...); status != test.status || !strings.Contains(stderr, test.want) {
 			t.Errorf("%v: Got status %d and %s, want %d and %q", test.args, status, stderr, test.status, test.want)

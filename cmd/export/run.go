@@ -25,7 +25,7 @@ type runCommand struct {
 	cli.ConfigFlag
 	Job    string    `arg:"" help:"Name of the job in the configuration file."`
 	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
-	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time. Default: now."`
+	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time, which is not to come. Default: now."`
 	Resume bool      `help:"Go on with the run of the job that was cut off, the one for --time or else the newest."`
 	Full   bool      `help:"Export the whole table, also where the job is incremental."`
 	orderFlags
@@ -48,6 +48,9 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		}
 		return c.order(ctx, p, cfg, c.Job, schedule.OrderRequest{Time: c.Time}, c.JSON, c.Quiet)
 	}
+	if err := begun(c.Time, c.Resume); err != nil {
+		return err
+	}
 	m, err := c.run(ctx, p, cfg)
 	if err != nil {
 		return err
@@ -57,6 +60,16 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		out = cfg.Jobs[c.Job].Out
 	}
 	return printManifest(p.Stdout, out, m, c.JSON)
+}
+
+// begun refuses a new run for a time to come, as the daemon does: it would stay the
+// latest one, and the last that gc keeps, until then, whatever is published meanwhile.
+func begun(at time.Time, resumed bool) error {
+	if now := time.Now(); !resumed && at.After(now) {
+		return fmt.Errorf("%w: --time %s is to come, it is %s: until then every later run would count as older than this one",
+			cli.ErrUsage, at.UTC().Format(time.RFC3339Nano), now.UTC().Format(time.RFC3339))
+	}
+	return nil
 }
 
 // run exports the job and returns what it has published.
