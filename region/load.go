@@ -43,11 +43,14 @@ func (l *Load) Region(i int) *Requests { return l.requests[i] }
 
 // Wrote counts a mutation of row at now, in ms since the Unix epoch.
 func (l *Load) Wrote(row []byte, now int64) {
-	i := 0
-	if len(l.requests) > 1 {
-		i = l.regions.Locate(row)
+	l.requests[l.locate(row)].Writes.Add(1, now)
+}
+
+func (l *Load) locate(row []byte) int {
+	if len(l.requests) == 1 {
+		return 0
 	}
-	l.requests[i].Writes.Add(1, now)
+	return l.regions.Locate(row)
 }
 
 // Read counts a scan of rows at now: one request for each region that it is to
@@ -62,4 +65,32 @@ func (l *Load) Read(rows cell.Range, now int64) {
 		}
 		l.requests[i].Reads.Add(1, now)
 	}
+}
+
+// Tally counts many mutations into a Load at the cost of few: neighbours that are of
+// one region are counted together. The zero value has counted nothing; Flush ends it.
+// It belongs to one goroutine at a time.
+type Tally struct {
+	load   *Load
+	region int
+	n      int64
+}
+
+// Wrote counts a mutation of row for l. What was counted for another Load or another
+// region before is added to it, at now.
+func (t *Tally) Wrote(l *Load, row []byte, now int64) {
+	i := l.locate(row)
+	if l != t.load || i != t.region {
+		t.Flush(now)
+		t.load, t.region = l, i
+	}
+	t.n++
+}
+
+// Flush adds what is not added yet, at now, in ms since the Unix epoch.
+func (t *Tally) Flush(now int64) {
+	if t.n > 0 {
+		t.load.requests[t.region].Writes.Add(t.n, now)
+	}
+	*t = Tally{}
 }

@@ -41,6 +41,34 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// A tally adds each mutation to its load and region, whatever their order, the last
+// when it is flushed.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	l, other := NewLoad(mapOf(t, "-b#1", "b-d#2", "d-#3")), NewLoad(mapOf(t, "-#7"))
+	writes := func(l *Load) (out []int64) {
+		for i := range l.regions.Len() {
+			out = append(out, l.Region(i).Writes.Total())
+		}
+		return out
+	}
+	var tally Tally
+	for _, row := range []string{"a", "a", "c", "a", "d", "e"} {
+		tally.Wrote(l, []byte(row), 1)
+	}
+	tally.Wrote(other, []byte("a"), 1)
+	tally.Wrote(other, []byte("z"), 1)
+	if d := cmp.Diff([]int64{3, 1, 2}, writes(l)); d != "" {
+		t.Errorf("tallied (-want +got)\n%s", d)
+	}
+	for range 2 {
+		tally.Flush(1)
+		if d := cmp.Diff([]int64{2}, writes(other)); d != "" {
+			t.Errorf("flushed (-want +got)\n%s", d)
+		}
+	}
+}
+
 // The middle parts the bytes as evenly as rows allow: no other cut is better by
 // more than the row that it is at.
 func TestMiddle(t *testing.T) {
