@@ -168,7 +168,7 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 		return store.Unapplied{}, err
 	}
 	run.end()
-	l.order()
+	l.order(c.db.counters)
 	return run.dropped, c.addDeltas(l, b.Counters, refuse)
 }
 

@@ -41,17 +41,24 @@ func benchBatch(b *store.Batch, rng *rand.Rand, zipf *rand.Zipf, first int64, n 
 	}
 }
 
-// BenchmarkApply is the ingest path: batches of 10,000 events with their
-// counters and offset, one fsynced commit each. It reports events.
+// BenchmarkApply is the ingest path: batches of 10,000 events with their counters and
+// offset, one fsynced commit each, and of 60,000 that become tables, as a backfill
+// sends them. It reports events.
 func BenchmarkApply(b *testing.B) {
+	b.Run("live", func(b *testing.B) { benchmarkApply(b, 10_000, false) })
+	b.Run("bulk", func(b *testing.B) { benchmarkApply(b, 60_000, true) })
+}
+
+func benchmarkApply(b *testing.B, events int, bulk bool) {
 	db := open(b, b.TempDir(), nil)
 	create(b, db, "t", store.NewFamily("f"), counterFamily("n"))
-	const events, variants = 10_000, 4
+	const variants = 4
 	rng := rand.New(rand.NewPCG(1, 2))
 	zipf := rand.NewZipf(rng, 1.1, 1, 1_000_000)
 	batches := make([]store.Batch, variants)
 	for i := range batches {
 		benchBatch(&batches[i], rng, zipf, int64(i*events), events)
+		batches[i].Bulk = bulk
 	}
 	next, from := int64(0), store.Absent
 	b.ReportAllocs()

@@ -224,6 +224,7 @@ func (c *commit) write(b *pebble.Batch) error {
 		}
 	}
 	for i := range c.kvs {
+		c.prefetch(c.kvs, i)
 		s := &c.kvs[i]
 		op := b.SetDeferred(s.key, s.value)
 		copy(op.Key, c.buf[s.start:s.start+s.key])

@@ -54,6 +54,11 @@ func (c *counterCache) hash(key []byte) uint64 { return maphash.Bytes(c.seed, ke
 // get returns the counter of key, or nil where it is not cached.
 func (c *counterCache) get(key []byte) *counter { return c.find(c.hash(key), key) }
 
+// slot returns where to look first for a key with this hash.
+func (c *counterCache) slot(hash uint64) *counterSlot {
+	return &c.young.slots[hash&uint64(len(c.young.slots)-1)]
+}
+
 // find is get of a key with this hash.
 func (c *counterCache) find(hash uint64, key []byte) *counter {
 	if e := c.young.find(hash, key).c; e != nil {
@@ -132,8 +137,12 @@ func (e *counter) append(dst []byte) []byte {
 // counter returns the current state of a counter of f, or of a distinct count,
 // earlier members of the commit included.
 func (c *commit) counter(t *table, f *family, key []byte) (*counter, error) {
+	return c.hashedCounter(t, f, key, c.db.counters.hash(key))
+}
+
+// hashedCounter is counter of a key with this hash.
+func (c *commit) hashedCounter(t *table, f *family, key []byte, hash uint64) (*counter, error) {
 	cache := c.db.counters
-	hash := cache.hash(key)
 	if e := cache.find(hash, key); e != nil {
 		cache.hits++
 		return e, nil
@@ -188,16 +197,16 @@ func (c *commit) set(e *counter, v counters.Value, exists bool) {
 // An event that is older than the family's TTL is left out: counted is false.
 func (c *commit) increment(t *table, f *family, row, qualifier []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
 	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
-	return c.incrementKey(t, f, c.key, delta, at)
+	return c.incrementKey(t, f, c.key, c.db.counters.hash(c.key), delta, at)
 }
 
-// incrementKey is increment of the counter with this key, of family f.
-func (c *commit) incrementKey(t *table, f *family, key []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
+// incrementKey is increment of the counter with this key and hash, of family f.
+func (c *commit) incrementKey(t *table, f *family, key []byte, hash uint64, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
 	if at == cell.Latest {
 		at = c.now
 	}
 	until := expiredUntil(f.desc, c.now)
-	e, err := c.counter(t, f, key)
+	e, err := c.hashedCounter(t, f, key, hash)
 	if err != nil {
 		return v, false, err
 	}

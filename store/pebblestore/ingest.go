@@ -104,6 +104,7 @@ func (db *DB) writeCells(c *commit, name string, kvs []staged, changes [][]byte)
 	}
 	return db.writeBulkFile(name, func(w *sstable.Writer) error {
 		for i := range kvs {
+			c.prefetch(kvs, i)
 			s := &kvs[i]
 			value := s.start + s.key
 			if err := w.Set(c.buf[s.start:value], c.buf[value:value+s.value]); err != nil {

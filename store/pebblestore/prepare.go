@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"sluice/cell"
+	"sluice/region"
 	"sluice/store"
 )
 
@@ -59,7 +60,7 @@ func (db *DB) prepare(b *store.Batch) *prepared {
 	}
 	p.begin(db.catalog.Load(), db.opts.Now(), 0)
 	p.sync = false
-	if !p.fill(b) {
+	if !p.fill(b, db.counters) {
 		db.spare(p)
 		return nil
 	}
@@ -82,24 +83,33 @@ func (db *DB) recycle(r *request) {
 	}
 }
 
-func (p *prepared) fill(b *store.Batch) bool {
+// fill takes b down; cache is read for its hash alone, which is safe beside the loop. It
+// reports false where the loop is to do it all.
+func (p *prepared) fill(b *store.Batch, cache *counterCache) bool {
+	var tally region.Tally
+	defer func() { tally.Flush(int64(p.now)) }()
 	for i := range b.Mutations {
 		m := &b.Mutations[i].Mutation
 		t, err := p.table(m.Table)
-		if err != nil || store.ValidateMutation(t.desc, m, p.now) != nil {
+		if err != nil {
 			return false
 		}
-		p.cells, _, err = store.AppendResolved(p.cells[:0], t.desc, m, p.now, p.now, nil)
-		if err != nil || p.stage(t, m.Row, p.cells) != nil {
-			return false
+		if family, size, plain := store.PlainPut(t.desc, m, p.now); !plain || !p.pack(t, &t.fams[family], m, size) {
+			if store.ValidateMutation(t.desc, m, p.now) != nil {
+				return false
+			}
+			p.cells, _, err = store.AppendResolved(p.cells[:0], t.desc, m, p.now, p.now, nil)
+			if err != nil || p.stage(t, m.Row, p.cells) != nil {
+				return false
+			}
 		}
-		t.load.Wrote(m.Row, int64(p.now))
+		tally.Wrote(t.load, m.Row, int64(p.now))
 		p.sync = p.sync || synced(t, m)
 	}
 	if p.take(&p.staging, b.Counters, func(_ *store.CounterDelta, err error) error { return err }) != nil {
 		return false
 	}
-	p.order()
+	p.order(cache)
 	return true
 }
 

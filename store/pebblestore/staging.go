@@ -102,11 +102,8 @@ func (s *staging) stage(t *table, row []byte, cells []cell.Cell) error {
 		}
 		s.seq++
 		start := len(s.buf)
-		s.buf = cell.AppendRowPrefix(s.buf, f.tag, t.id, f.id, row)
 		if len(run) > 1 {
-			s.buf = append(s.buf, 0, 1)
-			s.buf = cell.AppendVersion(s.buf, first.Time, cell.KindPacked, s.seq)
-			key := len(s.buf) - start
+			key := s.packedKey(t, f, row, first.Time)
 			s.buf = cell.AppendPackedHeader(s.buf, first.TTL, false)
 			for j := range run {
 				s.buf = cell.AppendPackedColumn(s.buf, run[j].Qualifier, run[j].Value)
@@ -115,6 +112,7 @@ func (s *staging) stage(t *table, row []byte, cells []cell.Cell) error {
 			continue
 		}
 		o := &run[0]
+		s.buf = cell.AppendRowPrefix(s.buf, f.tag, t.id, f.id, row)
 		s.buf = cell.AppendPart(s.buf, o.Qualifier)
 		s.buf = cell.AppendVersion(s.buf, o.Time, o.Kind, s.seq)
 		key := len(s.buf) - start
@@ -126,6 +124,33 @@ func (s *staging) stage(t *table, row []byte, cells []cell.Cell) error {
 		s.staged(start, key)
 	}
 	return nil
+}
+
+// pack adds m, a store.PlainPut of f with qualifiers and values of size bytes, as the
+// one packed key-value that stage makes of it. It reports false, and has added nothing,
+// where stage makes something else, or may.
+func (s *staging) pack(t *table, f *family, m *cell.Mutation, size int) bool {
+	if len(m.Ops) < 2 || size > maxPackedBytes || len(s.buf) > math.MaxInt32 || !s.packing.allows(t.id, f.id, m.Row, size) {
+		return false
+	}
+	s.seq++
+	start := len(s.buf)
+	key := s.packedKey(t, f, m.Row, m.Ops[0].Time)
+	s.buf = cell.AppendPackedHeader(s.buf, m.Ops[0].TTL, false)
+	for i := range m.Ops {
+		s.buf = cell.AppendPackedColumn(s.buf, m.Ops[i].Qualifier, m.Ops[i].Value)
+	}
+	s.staged(start, key)
+	return true
+}
+
+// packedKey appends the key of a packed put with the last sequence and returns its
+// length.
+func (s *staging) packedKey(t *table, f *family, row []byte, at cell.Timestamp) int {
+	start := len(s.buf)
+	s.buf = append(cell.AppendRowPrefix(s.buf, f.tag, t.id, f.id, row), 0, 1)
+	s.buf = cell.AppendVersion(s.buf, at, cell.KindPacked, s.seq)
+	return len(s.buf) - start
 }
 
 // staged records the key-value that begins at start and ends s.buf.
