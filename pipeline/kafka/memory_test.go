@@ -258,6 +258,41 @@ func TestGiantBatchIsRefused(t *testing.T) {
 	}
 }
 
+// A record batch larger than the fetched memory borrows decoded memory. One that would
+// unfold into the decoded memory, and does not beside what is lent, is refused with its
+// place: it must not wait for what it holds itself.
+func TestGiantBatchBesideWhatItBorrows(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		_, c := startCluster(t, kfake.SeedTopics(1, "t"))
+		p := c.NewProducer(&ProducerOptions{Compression: Zstd, BatchBytes: 4 << 20})
+		giant := append(scrambled(340<<10), make([]byte, 240<<10)...) // of 256 KiB fetched and as much decoded
+		for _, value := range [][]byte{[]byte("a"), giant} {
+			if err := p.Produce(testContext(t), "t", Message{Value: value}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m := newMemory(t, 3<<19)
+		f := startFetcher(t, c, &FetchOptions{Memory: m})
+		lent := f.mem.raw.Bytes(340<<10) - m.Fetched().Limit()
+		need := f.mem.arenas.Bytes(len(giant)) + f.mem.records.Bytes(1)
+		if lent <= 0 || need > m.Decoded().Most(0) || need <= m.Decoded().Most(lent) {
+			t.Fatalf("the batch takes %d bytes decoded and borrows %d, beside which it fits or without which it does not", need, lent)
+		}
+		r := f.Add("t", 0, 0)
+		if got := readTo(t, r, 1); len(got) != 1 || got[0] != "a" {
+			t.Errorf("Got %q before the batch", got)
+		}
+		err := nextError(t, r)
+		large, ok := errors.AsType[*memory.TooLargeError](err)
+		if !ok || large.Share != "decoded" || large.Bytes != need || large.Most != m.Decoded().Most(lent) || !strings.Contains(err.Error(), "t/0: record batch at offset 1") {
+			t.Errorf("Got %v, want %d bytes of decoded memory refused at offset 1 of t/0, of %d at most", err, need, m.Decoded().Most(lent))
+		}
+		r.Close()
+		checkGivenBack(t, m)
+	})
+}
+
 // A partition that waits for decoded memory stops waiting where its context ends, and
 // goes on where it was; Close ends it for good.
 func TestNextWaitsForMemory(t *testing.T) {

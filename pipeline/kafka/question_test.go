@@ -76,3 +76,41 @@ func testPartitionKeepsToItsPart(t *testing.T) {
 	other.Close()
 	checkGivenBack(t, m)
 }
+
+// A partition's part is an equal one of those that are open, closed ones not among them,
+// and never less than some record batches take.
+func TestPartOfPartitions(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	m := newMemory(t, 6<<20) // a MiB of it is fetched
+	f := c.NewFetcher(&FetchOptions{Memory: m, BufferBytes: 700 << 10})
+	other := c.NewFetcher(&FetchOptions{Memory: m})
+	var readers []*PartitionReader
+	wants := func(open int, wantPart, wantBuffer int64, wantAnswer int) {
+		t.Helper()
+		for len(readers) < open {
+			from := f
+			if len(readers)%2 > 0 {
+				from = other
+			}
+			readers = append(readers, from.Add("t", int32(len(readers)), 0))
+		}
+		for len(readers) > open {
+			last := len(readers) - 1
+			readers[last].Close()
+			readers[last].Close() // it is closed
+			readers = readers[:last]
+		}
+		if part, buffer, answer := f.part(); part != wantPart || buffer != wantBuffer || answer != wantAnswer {
+			t.Errorf("Got a part of %d bytes, %d of them buffered, and an answer of %d with %d partitions; want %d, %d, %d",
+				part, buffer, answer, open, wantPart, wantBuffer, wantAnswer)
+		}
+	}
+	wants(1, 1<<20, 700<<10, 349525)
+	wants(4, 256<<10, 256<<10, 87381)
+	wants(128, 8<<10, 8<<10, 2730)
+	wants(1000, 8<<10, 8<<10, 2730)
+	wants(4, 256<<10, 256<<10, 87381)
+	wants(1, 1<<20, 700<<10, 349525)
+	wants(0, 1<<20, 700<<10, 349525)
+}
