@@ -19,8 +19,11 @@ func NewElements(f *Fields) *Elements {
 	return e
 }
 
-// Reset lets go of what was handed out: its memory is used again.
-func (e *Elements) Reset() { e.d.scratch = e.d.scratch[:0] }
+// Reset lets go of what was handed out: its memory is used again, unless it is large.
+func (e *Elements) Reset() {
+	e.d.scratch, e.d.b = kept(e.d.scratch), nil
+	e.d.doc.clear()
+}
 
 // Each calls emit for every element of array, the Bytes of a Value that is an
 // Array, in order: the element, and its fields by the index in the Fields given to

@@ -125,10 +125,10 @@ func (m *Mapper) Release() {
 			return
 		}
 	}
-	if cap(m.buf) > maxKeptBytes {
-		m.buf = nil
-	}
-	if cap(m.out.Mutations) > maxKeptMutations {
+	large := m.record != nil && len(m.record.Value) > maxKeptBytes
+	if large || cap(m.buf) > maxKeptBytes || cap(m.scratch) > maxKeptBytes || cap(m.out.Mutations) > maxKeptMutations {
+		// All of it: what is made of one part refers to another.
+		m.buf, m.scratch, m.values, m.names, m.machine = nil, nil, nil, nil, vm.VM{}
 		m.out.Mutations, m.out.Records, m.checks, m.conds, m.ends = nil, nil, nil, nil, nil
 	}
 }
@@ -149,6 +149,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 	m.checks, m.conds, m.ends = m.checks[:0], m.conds[:0], m.ends[:0]
 	for i := range m.loops {
 		m.loops[i].elements.Reset()
+		m.loops[i].element = decode.Value{}
 	}
 	if m.plan.limits != (limits{}) {
 		if err := m.plan.limits.check(r); err != nil {
