@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/pipeline/kafka"
 	"sluice/pipeline/memory"
 	"sluice/store"
 )
@@ -522,4 +523,60 @@ func TestPausedPartitionHoldsNoMemory(t *testing.T) {
 		}
 		checkContents(t, mem, b)
 	})
+}
+
+// sloppyBroker is a broker whose readers leave out a batch now and then, and hand out some
+// records again.
+type sloppyBroker struct {
+	*fakeBroker
+	left, again atomic.Int64 // batches
+}
+
+func (b *sloppyBroker) fetcher(map[string][16]byte) fetcher { return b }
+
+func (b *sloppyBroker) reader(topic string, partition int32, offset int64) reader {
+	return &sloppyReader{fakeReader: b.fakeBroker.reader(topic, partition, offset).(*fakeReader), b: b}
+}
+
+type sloppyReader struct {
+	*fakeReader
+	b *sloppyBroker
+	n int
+}
+
+func (r *sloppyReader) Next(ctx context.Context) (*kafka.Batch, error) {
+	batch, err := r.fakeReader.Next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	switch r.n++; {
+	case r.n%5 == 4 && batch.Next < batch.LastStable: // another follows
+		r.b.left.Add(1)
+		batch.Release()
+		return r.fakeReader.Next(ctx)
+	case r.n%3 == 2:
+		r.b.again.Add(1)
+		r.offset = max(0, r.offset-30)
+	}
+	return batch, nil
+}
+
+// What a fetcher leaves out is fetched and not taken for offsets without a record, and
+// what it hands out twice is applied once.
+func TestFetchedRecordsFollowEachOther(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	s.load(2000)
+	b := &sloppyBroker{fakeBroker: s.b}
+	p := newTest(t, s.e, s.b)
+	p.broker = b
+	r := start(t, p, 0, 1, 2)
+	r.caughtUp(s.b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	if b.left.Load() == 0 || b.again.Load() == 0 {
+		t.Errorf("Got %d batches left out and %d twice", b.left.Load(), b.again.Load())
+	}
+	checkContents(t, s.e, s.b)
 }
