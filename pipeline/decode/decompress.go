@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
@@ -212,12 +213,19 @@ func (d *decompressor) Yield() memory.Grant {
 // errNoRoom: what is unpacked has more bytes than there is room for.
 var errNoRoom = errors.New("decode: no room for what a payload unfolds to")
 
+// overrun reports whether zstd's decoder, which has left out and err, may have needed more
+// room than out has. It blames the block then, which may unfold to 128 KiB, where a frame
+// does not tell its size and is not of the encoder of the same library.
+func overrun(out []byte, err error) bool {
+	return err != nil && cap(out)-len(out) < 128<<10+unpackSlack && strings.HasPrefix(err.Error(), "output bigger than max block size")
+}
+
 // unpack appends what payload unfolds to to out, which is empty. After an error it has
 // what came before that, and errNoRoom is one.
 func (d *decompressor) unpack(payload []byte) error {
 	if d.zstd != nil {
 		out, err := d.zstd.DecodeAll(payload, d.out)
-		if errors.Is(err, zstd.ErrDecoderSizeExceeded) {
+		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || overrun(out, err) {
 			return errNoRoom
 		}
 		d.out = out

@@ -3,6 +3,7 @@ package decode_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -269,6 +270,25 @@ func TestCompression(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Frames of zstd's own library, whose blocks are other ones than those of Go's, are unpacked
+// where they do not tell their size and have much more than their length lets expect.
+func TestCompressionOfTheReferenceEncoder(t *testing.T) {
+	t.Parallel()
+	// head -c 3000000 /dev/zero | tr '\0' x | zstd -q --no-check | base64
+	frame, err := base64.StdEncoding.DecodeString("KLUv/QBYVAAAEHh4AQD7/znAAgIAEHgCABB4AgAQeAIAEHgCABB4AgAQeAIAEHgCABB4AgAQeAIAEHgCABB4AgAQeAIAEHgCABB4AgAQeAIAEHgCABB4AgAQeAIAEHgCABB4AgAQeAM2Dng=")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := decoder(t, &decode.Options{Format: "raw", Compression: "zstd", MaxBytes: 3_000_000}, "payload")
+	if got, err := render(d, frame); err != nil || got[0][0] != "string:"+strings.Repeat("x", 3_000_000) {
+		t.Errorf("Got %.50v, %v, want 3,000,000 letters", got, err)
+	}
+	d = decoder(t, &decode.Options{Format: "raw", Compression: "zstd", MaxBytes: 2_999_999}, "payload")
+	if _, err := render(d, frame); err == nil || err.Error() != "byte 2999999: the payload unfolds to more than 2999999 bytes" {
+		t.Errorf("Got %v, want the bound", err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -231,6 +232,11 @@ func (cs *codecs) unzstd(a *arena, src []byte) error {
 	for {
 		room := cap(a.buf)
 		out, err := cs.zstd.DecodeAll(src, a.buf[:0])
+		// Where a frame does not tell its size and is not of the encoder of the same
+		// library, the decoder blames the block that it has no room for.
+		if err != nil && cap(out)-len(out) < zstdBlock+zstdSlack && strings.HasPrefix(err.Error(), "output bigger than max block size") {
+			err = zstd.ErrDecoderSizeExceeded
+		}
 		switch {
 		case errors.Is(err, zstd.ErrWindowSizeExceeded):
 			return fmt.Errorf("zstd: its window is larger than %d bytes", max(cs.limit, minWindow))
