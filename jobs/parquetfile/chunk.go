@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/bits"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
@@ -29,16 +30,17 @@ const (
 	// Values come to a page in slices of this many, so that it does not outgrow
 	// pageBytes by more. Those of a row of maps are not divided.
 	valuesPerAppend = 1024
-	// Bounds in the column index are cut to this many bytes; those of the chunk
-	// are whole.
+	// Bounds in the column index are cut to about this many bytes, and those of
+	// the chunk, which are in the footer, that readers take whole, to these.
 	indexedBytes = 16
+	boundBytes   = 256
 )
 
 // chunk writes one leaf of a row group after the other: data pages version 2, after
 // a dictionary page, if there is one, as parquet-format's README.md and Encodings.md
 // say, kept in memory until the row group is complete. It makes, byte for byte, what
 // parquet-go's ColumnWriter makes of the same values, without a parquet.Value for
-// each.
+// each, but for the bounds of long ones (cut).
 type chunk struct {
 	leaf       *leaf
 	typ        parquet.Type
@@ -105,7 +107,7 @@ func (k *chunk) reset() {
 	k.meta = format.ColumnMetaData{
 		Type: format.Type(k.typ.Kind()), Encoding: encodings, PathInSchema: k.leaf.path, Codec: k.codec.CompressionCodec(),
 	}
-	k.index = k.typ.NewColumnIndexer(indexedBytes)
+	k.index = k.typ.NewColumnIndexer(0) // chunk.cut cuts: parquet-go's own is below values of many 0xFF
 	k.offsets = format.OffsetIndex{}
 	k.rows, k.levels, k.repeats = 0, nil, nil
 	k.bounded = false
@@ -218,10 +220,11 @@ func (k *chunk) flush() (err error) {
 		return err
 	}
 	least, greatest, ok := p.bounds(d)
-	k.index.IndexPage(int64(p.nulls+p.values), int64(p.nulls), least, greatest)
 	if ok {
-		k.widen(least, greatest)
+		k.widen(k.cut(least, greatest, boundBytes))
+		least, greatest = k.cut(least, greatest, indexedBytes)
 	}
+	k.index.IndexPage(int64(p.nulls+p.values), int64(p.nulls), least, greatest)
 	k.offsets.PageLocations = append(k.offsets.PageLocations, format.PageLocation{Offset: at, CompressedPageSize: int32(n), FirstRowIndex: k.rows})
 	k.rows += int64(p.rows)
 	if k.leaf.maxDefinition > 0 {
@@ -316,7 +319,8 @@ func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictio
 		index.RepetitionLevelHistogram = k.repeats
 		k.meta.SizeStatistics.RepetitionLevelHistogram = sumHistograms(k.repeats, 1)
 	}
-	if k.bounded {
+	// Where nothing short is above a value, there are no bounds.
+	if k.bounded && (k.typ.Kind() != parquet.ByteArray || len(k.max.ByteArray()) < boundBytes+utf8.UTFMax) {
 		k.meta.Statistics.MinValue = k.min.AppendBytes([]byte{})
 		k.meta.Statistics.MaxValue = k.max.AppendBytes([]byte{})
 	}
