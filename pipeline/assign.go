@@ -193,9 +193,9 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 			return progress, err
 		}
 	}
-	if known := w.state.opened(&progress, log); known >= 0 && known < progress.Next {
-		// Applied by somebody else, or by this worker, whose reply was lost:
-		// nobody has told the relay.
+	if known := w.state.opened(&progress, log); known < progress.Next && progress.Dead > 0 {
+		// Applied by somebody else, who may not live to relay it, or by this
+		// worker, whose reply was lost: nobody has told the relay.
 		w.p.relay.wake(&w.src, w.partition, known)
 	}
 	return progress, nil

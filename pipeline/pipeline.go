@@ -247,7 +247,8 @@ func (p *Pipeline) apply(ctx context.Context, assignment map[string][]int32) err
 		var changed *TopicChangedError
 		if errors.As(err, &changed) && !changed.sameID && !changed.firstID && p.opts.OnTopicChange == NewIncarnation && ctx.Err() == nil {
 			// prepare begins the new one. Brokers may not agree yet on which
-			// that is.
+			// that is. Nobody opens the old one again, whose last replies may be lost.
+			p.relay.wakeAll()
 			if sleep(ctx, p.retry) == nil {
 				continue
 			}

@@ -61,7 +61,21 @@ func (r *relay) wake(s *store.Source, partition int32, offset int64) {
 	}
 	d := buffer.DeadLetter{Pipeline: s.Pipeline, Topic: s.Topic, TopicID: s.TopicID, Partition: partition, Offset: max(offset, 0)}
 	start := d.AppendRow(nil)
-	r.add(start, cell.PrefixEnd(start[:len(start)-8]))
+	r.look(start, cell.PrefixEnd(start[:len(start)-8]))
+}
+
+// wakeAll tells the relay that any partition may have letters. It never blocks; a nil
+// relay does nothing.
+func (r *relay) wakeAll() {
+	if r != nil {
+		all := buffer.AppendOutboxPrefix(nil, r.pipeline)
+		r.look(all, cell.PrefixEnd(all))
+	}
+}
+
+// look has the rows [start, stop) looked at.
+func (r *relay) look(start, stop []byte) {
+	r.add(start, stop)
 	select {
 	case r.ring <- struct{}{}:
 	default:
@@ -79,8 +93,7 @@ func (r *relay) add(start, stop []byte) {
 // run relays until ctx ends. It begins with every letter of the pipeline that an
 // earlier process left behind.
 func (r *relay) run(ctx context.Context) {
-	all := buffer.AppendOutboxPrefix(nil, r.pipeline)
-	r.add(all, cell.PrefixEnd(all))
+	r.wakeAll()
 	wait := r.retry
 	warned := false
 	for {

@@ -297,6 +297,74 @@ func TestLettersOfALostReplyAreRelayed(t *testing.T) {
 	})
 }
 
+// A process that relays already takes over a partition from one that was killed before
+// it had relayed what it had stored.
+func TestLettersOfAKilledProcessAreRelayed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, b := newEngine(t), newFakeBroker(2)
+		out := &fakeTopic{}
+		p := newTest(t, e, b)
+		stop := startRelaying(p, out)
+		defer stop()
+		stay := start(t, p, 1)
+		synctest.Wait() // the relay has seen that there is nothing
+		dead := start(t, newTest(t, e, b), 0)
+		b.produce(0, "bad", "a")
+		dead.caughtUp(b)
+		if err := errors.Join(dead.close(), stay.close()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := relayed(t, e); n != 0 {
+			t.Fatalf("Got %d letters relayed by nobody", n)
+		}
+		r := start(t, p, 0, 1)
+		r.caughtUp(b)
+		waitFor(t, func() bool { return relayed(t, e) == 1 })
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+		checkContents(t, e, b)
+	})
+}
+
+// A batch whose reply was lost is the last one of its topic, which is created anew: its
+// letters are relayed all the same.
+func TestLettersBeforeANewTopicAreRelayed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem, b := newEngine(t), newFakeBroker(1)
+		var once sync.Once
+		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (_ bool, err error) {
+			if s.Advances[0].From >= 0 {
+				once.Do(func() {
+					b.change(func() {
+						b.info.id = [16]byte{2}
+						b.logs[0] = &fakeLog{}
+					})
+					err = store.ErrTransient
+				})
+			}
+			return true, err
+		}}
+		out := &fakeTopic{}
+		p := newTest(t, e, b, func(o *Options) { o.OnTopicChange = NewIncarnation })
+		stop := startRelaying(p, out)
+		defer stop()
+		r := start(t, p, 0)
+		synctest.Wait() // the relay has seen that there is nothing
+		b.produce(0, "bad", "a")
+		waitFor(t, func() bool { return len(allProgress(t, mem)) == 2 })
+		b.produce(0, "a", "a")
+		waitFor(t, func() bool { return readProgress(t, mem) == 4 })
+		waitFor(t, func() bool { return relayed(t, mem) == 1 })
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 type markFailer struct {
 	store.Engine
 	fail chan error
