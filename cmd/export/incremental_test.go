@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"sluice/cell"
+	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
 )
@@ -72,6 +73,12 @@ func incrementalRuns(t *testing.T, daemonBefore int) {
 		m, _, err := jobs.ReadRun(t.Context(), filepath.Join(out, "views"))
 		if err != nil || m.Incremental == nil || m.Incremental.Number != want.number || m.Totals[0].Rows != want.rows {
 			t.Fatalf("run %d: got %+v with %+v, %v. Want number %d with %d rows", i, m.Incremental, m.Totals, err, want.number, want.rows)
+		}
+		// An increment is no table, for no reader.
+		stdout, errs, status := export(t, "sql", filepath.Join(out, "views"))
+		if want.number == 0 && (status != 0 || strings.Count(stdout, "====") != 8) ||
+			want.number > 0 && (status != cli.StatusFailed || stdout != "" || strings.Count(errs, "is an increment") != 1) {
+			t.Errorf("run %d: sql: Got status %d, %s%s", i, status, stdout, errs)
 		}
 	}
 	if _, errs, status := export(t, "verify", filepath.Join(out, "views")); status != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -63,19 +64,26 @@ func (c *sqlCommand) Run(ctx context.Context, p *cli.Program) error {
 		_, err = fmt.Fprint(p.Stdout, code)
 		return err
 	}
+	var all strings.Builder
+	readable := false
+	var refused error
 	for _, reader := range jobs.Readers() {
 		code, err := snippet(reader)
 		switch {
 		case errors.Is(err, store.ErrUnsupported):
-			code = err.Error() + "\n"
+			code, refused = err.Error()+"\n", err
 		case errors.Is(err, store.ErrInvalidArgument):
 			return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 		case err != nil:
 			return err
+		default:
+			readable = true
 		}
-		if _, err := fmt.Fprintf(p.Stdout, "==== %s ====\n%s\n", reader, code); err != nil {
-			return err
-		}
+		fmt.Fprintf(&all, "==== %s ====\n%s\n", reader, code)
 	}
-	return nil
+	if !readable {
+		return refused
+	}
+	_, err = fmt.Fprint(p.Stdout, all.String())
+	return err
 }
