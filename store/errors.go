@@ -34,6 +34,8 @@ var (
 	// ErrRefused: the store will never take it, retrying is useless (HBase
 	// DoNotRetryIOException).
 	ErrRefused = errors.New("store: refused")
+	// ErrHeld: another process has what one at a time may have. Wraps ErrRefused.
+	ErrHeld error = &subError{"store: held by another process", ErrRefused}
 	// ErrCellTooLarge: a cell above the size limit. Wraps ErrRefused.
 	ErrCellTooLarge error = &subError{"store: cell too large", ErrRefused}
 	// ErrNotANumber: an increment of a value that is not 8 bytes wide. Wraps

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"text/tabwriter"
 	"time"
@@ -30,6 +31,7 @@ type rebuildCommand struct {
 	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied."`
 	Unused     string `enum:"keep,remove" default:"keep" help:"What becomes of counts in families in which nothing is counted any more: keep or remove, with --switch."`
 	Previous   string `placeholder:"FILE" help:"The configuration by which the pipeline counted before: what only its rules count is compared, too."`
+	TakeOver   bool   `help:"Take the rebuild over from another process that was killed, or that shall change nothing any more (engine hbase)."`
 	JSON       bool   `help:"Print the comparison as JSON."`
 }
 
@@ -65,7 +67,7 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 		return fmt.Errorf("%w: engine %s cannot change tables", store.ErrUnsupported, opened.Traits().Name)
 	}
 	if c.Discard {
-		return rebuild.Discard(ctx, engine, c.Pipeline)
+		return rebuild.Discard(ctx, engine, c.Pipeline, c.holder(time.Now()))
 	}
 	previous, err := c.previous(p)
 	if err != nil {
@@ -78,7 +80,7 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	ro := &rebuild.Options{
 		Pipeline: c.Pipeline, Topics: o.Topics, Client: client, Plan: o.Plan, Engine: engine,
 		Previous: previous, RemoveUnused: c.Unused == "remove",
-		AcceptLoss: c.AcceptLoss, Logger: log, Progress: countProgress(log),
+		AcceptLoss: c.AcceptLoss, Logger: log, Progress: countProgress(log), Holder: *c.holder(time.Now()),
 	}
 	for _, other := range others {
 		ro.Others = append(ro.Others, other)
@@ -87,6 +89,11 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err := r.Close(ctx); err != nil {
+			log.Warn("the next rebuild needs --take-over", "pipeline", c.Pipeline, "err", err)
+		}
+	}()
 	if err := r.Count(ctx); err != nil {
 		return err
 	}
@@ -98,6 +105,12 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	return c.end(ctx, p.Stdout, others, r, families)
+}
+
+// holder is who rebuilds, to people.
+func (c *rebuildCommand) holder(now time.Time) *store.RebuildHolder {
+	host, _ := os.Hostname()
+	return &store.RebuildHolder{Name: fmt.Sprintf("a command on %s, process %d, begun %s,", host, os.Getpid(), now.UTC().Format(time.RFC3339)), TakeOver: c.TakeOver}
 }
 
 // previous returns the plan by which the pipeline counted before, if it is given.

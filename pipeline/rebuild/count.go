@@ -161,6 +161,9 @@ func (c *counter) begin(ctx context.Context) error {
 
 // store commits b with the advance to next.
 func (c *counter) store(ctx context.Context, b *store.Batch, next store.Progress) error {
+	if err := held(ctx, c.r.hold); err != nil {
+		return err
+	}
 	b.Advance(c.p.own, c.p.number, c.p.stored, next)
 	if err := c.r.o.Engine.Apply(ctx, b); err != nil {
 		return err

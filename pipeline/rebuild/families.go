@@ -26,6 +26,7 @@ type table struct {
 // increment of theirs comes, as tables may be named by day.
 type families struct {
 	engine Engine
+	held   store.RebuildHold // nil: the engine has none
 	suffix string
 
 	mu     sync.Mutex
@@ -129,7 +130,7 @@ func (f *families) of(ctx context.Context, table, family string) (string, error)
 	}
 	n := *served
 	n.Name = family + f.suffix
-	if err := alter(ctx, f.engine, table, func(d *store.TableDescriptor) bool {
+	if err := alter(ctx, f.engine, f.held, table, func(d *store.TableDescriptor) bool {
 		if d.Family(n.Name) != nil {
 			return false // by a try before, whose answer was lost
 		}
@@ -148,8 +149,8 @@ const alterTries = 5
 
 // alter changes a table, again where another process, such as a rebuild of another
 // pipeline, has altered it since it was read. change returns false where there is nothing
-// to change.
-func alter(ctx context.Context, engine Engine, name string, change func(*store.TableDescriptor) bool) error {
+// to change. hold, where it is not nil, must be held still when the table was read.
+func alter(ctx context.Context, engine Engine, hold store.RebuildHold, name string, change func(*store.TableDescriptor) bool) error {
 	for try := 1; ; try++ {
 		d, err := engine.Table(ctx, name)
 		if err != nil {
@@ -158,10 +159,23 @@ func alter(ctx context.Context, engine Engine, name string, change func(*store.T
 		if d = d.Clone(); !change(d) {
 			return nil
 		}
+		if err := held(ctx, hold); err != nil {
+			return err
+		}
 		if err = engine.AlterTable(ctx, d); try == alterTries || !errors.Is(err, store.ErrTransient) {
 			return err
 		}
 	}
+}
+
+// held returns an error that wraps store.ErrHeld where another process has taken a rebuild
+// over.
+func held(ctx context.Context, hold store.RebuildHold) error {
+	if hold == nil {
+		return nil
+	}
+	_, _, err := hold.Rebuilds(ctx)
+	return err
 }
 
 // replacements returns the families of the new generation, by table and name.

@@ -17,7 +17,9 @@
 // corrected mapping. While a rebuild is unfinished nothing is redriven.
 //
 // It is not a way to apply a log twice to what is served, and it does not run
-// beside its pipeline: between Count and Switch nothing may apply records of it.
+// beside its pipeline: between Count and Switch nothing may apply records of it. Of two
+// rebuilds of one pipeline one is refused, where the engine does not see to it that there
+// is one process (store.RebuildSwitcher).
 package rebuild
 
 import (
@@ -25,6 +27,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -83,7 +87,10 @@ type Options struct {
 	BatchRecords int
 	// Progress, if set, is told of each commit. Calls do not overlap.
 	Progress func(Progress)
-	Logger   *slog.Logger // nil discards
+	// Holder is who rebuilds, for a store.RebuildSwitcher. Default of its Name: host and
+	// process id.
+	Holder store.RebuildHolder
+	Logger *slog.Logger // nil discards
 }
 
 // Progress is how far the count is.
@@ -108,6 +115,7 @@ type Rebuild struct {
 	source     string // pipeline of its own offsets: NAME~GENERATION
 	partitions []*partition
 	families   families
+	hold       store.RebuildHold // nil: the engine has none
 }
 
 // partition is one partition of a topic that is counted again.
@@ -124,9 +132,10 @@ type partition struct {
 func (p *partition) String() string { return fmt.Sprintf("%s/%d", p.own.Topic, p.number) }
 
 // Open begins a rebuild, or goes on with the one that was neither switched to nor
-// discarded. A switch that was decided and cut off is finished first. Its error wraps ErrLogIncomplete, ErrOtherMapping, store.ErrUnsupported
-// for rules whose effects depend on what is stored, or those of the client and the
-// engine.
+// discarded. A switch that was decided and cut off is finished first. Its error wraps
+// ErrLogIncomplete, ErrOtherMapping, store.ErrHeld where another process rebuilds the
+// pipeline, store.ErrUnsupported for rules whose effects depend on what is stored, or those
+// of the client and the engine. Close the Rebuild when it is not used any more.
 func Open(ctx context.Context, o *Options) (*Rebuild, error) {
 	if o.Plan.Units() {
 		return nil, fmt.Errorf("rebuild pipeline %s: %w: its rules have checks, event ids, or deletes beside increments, whose outcome depends on what was stored at each record's turn", o.Pipeline, store.ErrUnsupported)
@@ -138,46 +147,102 @@ func Open(ctx context.Context, o *Options) (*Rebuild, error) {
 	if r.o.BatchRecords <= 0 {
 		r.o.BatchRecords = DefaultBatchRecords
 	}
-	if err := r.open(ctx); err != nil {
+	hold, err := holdRebuilds(ctx, o.Engine, o.Pipeline, &o.Holder)
+	if err == nil {
+		r.hold = hold
+		if err = r.open(ctx); err != nil {
+			err = errors.Join(err, release(ctx, hold))
+		}
+	}
+	if err != nil {
 		return nil, fmt.Errorf("rebuild pipeline %s: %w", o.Pipeline, err)
 	}
 	return r, nil
 }
 
+// holdRebuilds returns nil where the engine sees to it by itself that one process at a time
+// rebuilds.
+func holdRebuilds(ctx context.Context, engine Engine, name string, h *store.RebuildHolder) (store.RebuildHold, error) {
+	e, ok := engine.(store.RebuildSwitcher)
+	if !ok {
+		return nil, nil
+	}
+	holder := *h
+	if holder.Name == "" {
+		host, _ := os.Hostname() // it is for people
+		holder.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	return e.HoldRebuilds(ctx, name, &holder)
+}
+
+func release(ctx context.Context, hold store.RebuildHold) error {
+	if hold == nil {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), store.ReleaseTimeout)
+	defer stop()
+	return hold.Release(ctx)
+}
+
+// Close lets another process rebuild the pipeline. What was begun is kept.
+func (r *Rebuild) Close(ctx context.Context) error {
+	if err := release(ctx, r.hold); err != nil {
+		return fmt.Errorf("rebuild pipeline %s: %w", r.o.Pipeline, err)
+	}
+	return nil
+}
+
 func (r *Rebuild) open(ctx context.Context) error {
-	switch e := r.o.Engine.(type) {
-	case store.RebuildSwitcher:
-		done, err := e.ResumeSwitch(ctx, r.o.Pipeline)
+	var begun, ended int
+	if r.hold != nil {
+		done, err := r.hold.ResumeSwitch(ctx)
 		if err != nil {
 			return err
 		}
 		if done {
 			r.log.Info("finished a switch that was cut off", "pipeline", r.o.Pipeline)
 		}
-	case store.FamilyReplacer:
-	default:
+		b, e, err := r.hold.Rebuilds(ctx)
+		if err != nil {
+			return err
+		}
+		begun, _ = r.generation(b)
+		ended, _ = r.generation(e)
+	} else if _, ok := r.o.Engine.(store.FamilyReplacer); !ok {
 		return fmt.Errorf("%w: engine %s cannot replace families", store.ErrUnsupported, r.o.Engine.Traits().Name)
 	}
 	stored, err := store.AllProgress(ctx, r.o.Engine)
 	if err != nil {
 		return err
 	}
-	last := 0
+	last := max(begun, ended)
 	for i := range stored {
 		if g, ok := r.generation(stored[i].Source.Pipeline); ok {
 			last = max(last, g)
 		}
 	}
-	r.families = families{engine: r.o.Engine, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
+	if begun > 0 {
+		last = begun
+	}
+	r.families = families{engine: r.o.Engine, held: r.hold, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
 	unfinished, err := r.families.find(ctx)
 	if err != nil {
 		return err
+	}
+	if r.hold != nil {
+		unfinished = begun > 0
+		if !unfinished { // some may be left of those that have ended
+			if err := dropFamilies(ctx, r.o.Engine, r.hold, r.o.Pipeline, last); err != nil {
+				return err
+			}
+			r.families.forget()
+		}
 	}
 	if unfinished && slices.ContainsFunc(stored, func(s store.PartitionProgress) bool {
 		g, ok := r.generation(s.Source.Pipeline)
 		return ok && g == last && s.Progress.MappingVersion == discarded
 	}) {
-		if err := Discard(ctx, r.o.Engine, r.o.Pipeline); err != nil {
+		if err := discard(ctx, r.o.Engine, r.hold, r.o.Pipeline); err != nil {
 			return err
 		}
 		r.families.forget()
@@ -187,8 +252,8 @@ func (r *Rebuild) open(ctx context.Context) error {
 		last++
 	}
 	r.source, r.families.suffix = r.o.Pipeline+pipeline.GenerationMark+strconv.Itoa(last), r.suffix(last)
-	if e, ok := r.o.Engine.(store.RebuildSwitcher); ok {
-		if err := e.BeginRebuild(ctx, r.o.Pipeline, r.source); err != nil {
+	if r.hold != nil {
+		if err := r.hold.BeginRebuild(ctx, r.source); err != nil {
 			return err
 		}
 	}
@@ -304,6 +369,9 @@ func (r *Rebuild) Totals() (t Totals) {
 // so; on a store.RebuildSwitcher row by row, and to the end once it is decided. Its error wraps ErrBehind where Count has not counted all that the pipeline has
 // applied.
 func (r *Rebuild) Switch(ctx context.Context) error {
+	if err := held(ctx, r.hold); err != nil {
+		return fmt.Errorf("switch pipeline %s: %w", r.o.Pipeline, err)
+	}
 	for _, p := range r.partitions {
 		live, _, err := store.ReadProgress(ctx, r.o.Engine, &p.live, p.number)
 		if err != nil {
@@ -331,8 +399,8 @@ func (r *Rebuild) Switch(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if e, ok := r.o.Engine.(store.RebuildSwitcher); ok {
-		err = e.SwitchRebuild(ctx, r.o.Pipeline, r.source, replacements)
+	if r.hold != nil {
+		err = r.hold.SwitchRebuild(ctx, r.source, replacements)
 		if errors.Is(err, store.ErrStale) {
 			err = fmt.Errorf("%w: %w", ErrBehind, err)
 		}
@@ -348,8 +416,8 @@ func (r *Rebuild) Switch(ctx context.Context) error {
 
 // Discard drops the rebuilt counters.
 func (r *Rebuild) Discard(ctx context.Context) error {
-	if err := Discard(ctx, r.o.Engine, r.o.Pipeline); err != nil {
-		return err
+	if err := discard(ctx, r.o.Engine, r.hold, r.o.Pipeline); err != nil {
+		return fmt.Errorf("discard the rebuild of pipeline %s: %w", r.o.Pipeline, err)
 	}
 	r.families.forget()
 	return nil
@@ -360,22 +428,41 @@ const discarded = store.DiscardedMapping
 // Discard drops the counters of an unfinished rebuild of a pipeline, whatever its
 // mapping and its topics are now; without one it does nothing. The rebuild's offsets
 // are given up first: Open finishes a Discard that was cut off, and counts nothing on
-// top of what is left.
-func Discard(ctx context.Context, engine Engine, name string) error {
-	wrap := func(err error) error { return fmt.Errorf("discard the rebuild of pipeline %s: %w", name, err) }
-	if e, ok := engine.(store.RebuildSwitcher); ok {
-		if err := e.AbandonRebuild(ctx, name); err != nil {
-			return wrap(err)
+// top of what is left. Its error wraps store.ErrHeld where another process rebuilds the
+// pipeline.
+func Discard(ctx context.Context, engine Engine, name string, h *store.RebuildHolder) error {
+	hold, err := holdRebuilds(ctx, engine, name, h)
+	if err == nil {
+		err = errors.Join(discard(ctx, engine, hold, name), release(ctx, hold))
+	}
+	if err != nil {
+		return fmt.Errorf("discard the rebuild of pipeline %s: %w", name, err)
+	}
+	return nil
+}
+
+// discard is Discard for who holds the rebuilds. What it does late, when another one has
+// taken over, it does to rebuilds that have ended.
+func discard(ctx context.Context, engine Engine, hold store.RebuildHold, name string) error {
+	last := math.MaxInt
+	if hold != nil {
+		if err := hold.AbandonRebuild(ctx); err != nil {
+			return err
 		}
+		_, ended, err := hold.Rebuilds(ctx)
+		if err != nil {
+			return err
+		}
+		last, _ = generation(name, ended)
 	}
 	stored, err := store.AllProgress(ctx, engine)
 	if err != nil {
-		return wrap(err)
+		return err
 	}
 	var b store.Batch
 	for i := range stored {
 		s := &stored[i]
-		if _, ok := generation(name, s.Source.Pipeline); ok && s.Progress.MappingVersion != discarded {
+		if g, ok := generation(name, s.Source.Pipeline); ok && g <= last && s.Progress.MappingVersion != discarded {
 			given := s.Progress
 			given.MappingVersion = discarded
 			b.Advance(s.Source, s.Partition, given.Next, given)
@@ -383,27 +470,32 @@ func Discard(ctx context.Context, engine Engine, name string) error {
 	}
 	if len(b.Advances) > 0 {
 		if err := engine.Apply(ctx, &b); err != nil {
-			return wrap(err)
+			return err
 		}
 	}
+	return dropFamilies(ctx, engine, hold, name, last)
+}
+
+// dropFamilies drops the families of a pipeline's rebuilds with numbers up to last.
+func dropFamilies(ctx context.Context, engine Engine, hold store.RebuildHold, name string, last int) error {
 	tables, err := engine.Tables(ctx)
 	if err != nil {
-		return wrap(err)
+		return err
 	}
 	for _, table := range tables {
 		for more := true; more; { // one at a time, which undoes nothing of what others alter
-			if err := alter(ctx, engine, table, func(d *store.TableDescriptor) bool {
+			if err := alter(ctx, engine, hold, table, func(d *store.TableDescriptor) bool {
 				i := slices.IndexFunc(d.Families, func(f store.FamilyDescriptor) bool {
 					_, source, ok := strings.Cut(f.Name, pipeline.GenerationMark)
-					_, numbered := generation(name, source)
-					return ok && numbered
+					g, numbered := generation(name, source)
+					return ok && numbered && g <= last
 				})
 				if more = i >= 0; more {
 					d.Families = slices.Delete(d.Families, i, i+1)
 				}
 				return more
 			}); err != nil {
-				return wrap(err)
+				return err
 			}
 		}
 	}

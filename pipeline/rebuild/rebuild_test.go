@@ -450,8 +450,8 @@ func TestRebuildRefuses(t *testing.T) {
 		if _, err := w.tryOpen(func(o *rebuild.Options) { o.Plan = other }); !errors.Is(err, rebuild.ErrOtherMapping) {
 			t.Errorf("with another mapping: %v", err)
 		}
-		w.ok(rebuild.Discard(t.Context(), w.engine, "views")) // whatever the mapping is
-		w.ok(rebuild.Discard(t.Context(), w.engine, "views"))
+		w.ok(rebuild.Discard(t.Context(), w.engine, "views", &store.RebuildHolder{})) // whatever the mapping is
+		w.ok(rebuild.Discard(t.Context(), w.engine, "views", &store.RebuildHolder{}))
 		r = w.open(func(o *rebuild.Options) { o.Plan = other })
 		w.ok(r.Count(t.Context()))
 		got, err := r.Compare(t.Context())
@@ -508,7 +508,7 @@ func TestDiscardIsFinished(t *testing.T) {
 		r := w.open()
 		w.ok(r.Count(t.Context()))
 		for left := range 2 {
-			if err := rebuild.Discard(t.Context(), &dying{w.engine, left}, "views"); !errors.Is(err, errKilled) {
+			if err := rebuild.Discard(t.Context(), &dying{w.engine, left}, "views", &store.RebuildHolder{}); !errors.Is(err, errKilled) {
 				t.Fatalf("discard: %v", err)
 			}
 		}

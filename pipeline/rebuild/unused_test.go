@@ -112,7 +112,7 @@ func TestRebuildFindsUnused(t *testing.T) {
 			t.Errorf("Got %d unused counters after a switch that removes them", got)
 		}
 		compare(nil, previous)
-		w.ok(rebuild.Discard(t.Context(), w.engine, "views"))
+		w.ok(rebuild.Discard(t.Context(), w.engine, "views", &store.RebuildHolder{}))
 		d, err := w.engine.Table(t.Context(), "counts")
 		w.ok(err)
 		d = d.Clone()

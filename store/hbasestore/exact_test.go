@@ -38,12 +38,15 @@ type model struct {
 	switched map[string]int64
 	// hidden is up to which timestamp columns of a row were deleted.
 	hidden map[string]map[string]int64
+	// uncounted is up to which revision of a journal of redrives what these have counted is
+	// replaced by a rebuild.
+	uncounted map[string]int64
 	// floored are the floors that a row has had, of the number that it has.
 	floored map[string]floors
 }
 
 func newModel() *model {
-	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}, deleted: map[string]int64{}, rebuilt: map[string]bool{}, switched: map[string]int64{}, hidden: map[string]map[string]int64{}, floored: map[string]floors{}}
+	return &model{rows: map[string]map[string]*hbase.TColumnValue{}, moves: map[string]map[int64]string{}, begun: map[string]registered{}, deleted: map[string]int64{}, rebuilt: map[string]bool{}, switched: map[string]int64{}, hidden: map[string]map[string]int64{}, floored: map[string]floors{}, uncounted: map[string]int64{}}
 }
 
 func (m *model) put(table string, row []byte, v *hbase.TColumnValue) {
@@ -102,6 +105,7 @@ func (m *model) checkAndPut(table string, row []byte, family, qualifier string, 
 	}
 	switch table {
 	case journalsTable:
+		m.decided(row, put)
 		m.entries = append(m.entries, claimOf(row, put)...)
 		if s, err := decodeJournalState(m.value(table, row, journalsFamily, stateQualifier)); err == nil {
 			m.floored[string(row)] = append(m.floored[string(row)], inForce(s.floors)...)
@@ -185,6 +189,7 @@ type worker struct {
 	mutant string
 	done   bool                       // a rebuild: it was switched to; a remover: it was done
 	remove bool                       // it removes counters
+	owner  string                     // of rebuilds
 	data   []func()                   // of mutant "offset before data": what is written after the offset
 	old    map[string]*hbase.TResult_ // of mutants "old rows tested" and "old bases": by row, or columns
 }
@@ -211,6 +216,9 @@ func (p *worker) call(f func()) (fate, error) {
 
 func (p *worker) read(_ context.Context, table string, gets []*hbase.TGet) (out []*hbase.TResult_, err error) {
 	_, err = p.call(func() { out = p.w.m.read(table, gets) })
+	if p.mutant == "owner ignored" && table == journalsTable {
+		p.believeOwner(gets, out)
+	}
 	if (p.mutant == "old rows tested" && table == store.OutboxTable || p.mutant == "old bases" && table == "t") && err == nil {
 		for i, get := range gets {
 			key := string(get.Row)
@@ -248,6 +256,7 @@ func (p *worker) checkAndPut(_ context.Context, table string, row []byte, family
 	if put, ok = p.changeMarks(table, row, put); ok {
 		return true, nil
 	}
+	value = p.changeOwner(table, row, value)
 	if put, ok = p.changeFloors(table, row, put); ok {
 		return true, nil
 	}
@@ -339,6 +348,7 @@ type world struct {
 	mutant   string
 	fatal    bool   // processes are killed
 	left     int    // rebuilds that are to be switched to before it ends
+	owners   int    // processes that have rebuilt
 	removing int    // removers at work
 	remove   int    // counters are to be removed so often before it ends
 	counts   string // what is counted: "n" increments, "u" different elements, "nu" both
@@ -561,7 +571,7 @@ func playWith(seed uint64, counted, mutant string, rebuilds, removals int) error
 			if !w.fatal {
 				at := w.behind()
 				switch {
-				case at < 0 && w.left == 0 && w.remove == 0 && !w.floored():
+				case at < 0 && !w.rebuilds() && w.remove == 0 && !w.floored():
 					for _, f := range w.late {
 						f()
 					}
@@ -578,7 +588,13 @@ func playWith(seed uint64, counted, mutant string, rebuilds, removals int) error
 			<-p.asks // its first call
 			running = append(running, member{p, ended, false})
 		}
-		if w.left > 0 && w.r.IntN(30) == 0 && !slices.ContainsFunc(running, func(m member) bool { return m.rebuilds }) {
+		rebuilding := 0
+		for _, m := range running {
+			if m.rebuilds {
+				rebuilding++
+			}
+		}
+		if w.rebuilds() && rebuilding < 2 && w.r.IntN(30) == 0 {
 			p, ended := w.startRebuild()
 			<-p.asks
 			running = append(running, member{p, ended, true})
@@ -616,7 +632,7 @@ func playWith(seed uint64, counted, mutant string, rebuilds, removals int) error
 			case m.p.done && m.p.remove:
 				w.remove = max(w.remove-1, 0)
 			case m.p.done:
-				w.left--
+				w.left = max(w.left-1, 0)
 			}
 		}
 	}

@@ -15,6 +15,10 @@ type journalState struct {
 	revision uint64 // counts the changes: odd while the entry is on its way
 	nonce    uint64 // of whoever has written the newest entry: tells it from another's
 	floors   string // of counters that are being removed (type remover), as encode has them; "" = none are
+	// switches says that it is a journal of switches, which has no floors; owner is who
+	// holds the rebuilds of the pipeline, "" = nobody does.
+	switches bool
+	owner    string
 }
 
 const (
@@ -23,33 +27,44 @@ const (
 	// journalRemovingVersion is that of a state with floors, behind nonce. Programs that do
 	// not know it refuse it.
 	journalRemovingVersion = 2
+	// journalSwitchesVersion is that of a journal of switches, with the owner behind nonce.
+	// Programs that do not know it refuse it: they would not ask who the owner is.
+	journalSwitchesVersion = 3
 )
 
 // pending reports whether the newest entry may be applied in part.
 func (s *journalState) pending() bool { return s.revision%2 == 1 }
 
 // encode returns the stored form: a version byte, source (4 bytes big-endian),
-// revision and nonce (8 each), and the floors where there are any.
+// revision and nonce (8 each), and the floors where there are any, or the owner.
 func (s *journalState) encode() []byte {
-	b := append(make([]byte, 0, journalStateBytes+len(s.floors)), journalVersion)
-	if s.floors != "" {
+	b := append(make([]byte, 0, journalStateBytes+len(s.floors)+len(s.owner)), journalVersion)
+	switch {
+	case s.switches:
+		b[0] = journalSwitchesVersion
+	case s.floors != "":
 		b[0] = journalRemovingVersion
 	}
 	b = binary.BigEndian.AppendUint32(b, s.source)
 	b = binary.BigEndian.AppendUint64(b, s.revision)
-	return append(binary.BigEndian.AppendUint64(b, s.nonce), s.floors...)
+	return append(append(binary.BigEndian.AppendUint64(b, s.nonce), s.floors...), s.owner...)
 }
 
 // decodeJournalState is the reverse of encode. Its error wraps store.ErrCorrupt, or
 // store.ErrUnsupported for a version that a newer program wrote.
 func decodeJournalState(b []byte) (journalState, error) {
 	switch {
-	case len(b) > 0 && b[0] > journalRemovingVersion:
-		return journalState{}, fmt.Errorf("%w: journal in version %d; this program knows up to %d", store.ErrUnsupported, b[0], journalRemovingVersion)
-	case len(b) < journalStateBytes || b[0] < journalVersion || (len(b) > journalStateBytes) != (b[0] == journalRemovingVersion):
+	case len(b) > 0 && b[0] > journalSwitchesVersion:
+		return journalState{}, fmt.Errorf("%w: journal in version %d; this program knows up to %d", store.ErrUnsupported, b[0], journalSwitchesVersion)
+	case len(b) < journalStateBytes || b[0] < journalVersion || b[0] != journalSwitchesVersion && (len(b) > journalStateBytes) != (b[0] == journalRemovingVersion):
 		return journalState{}, fmt.Errorf("%w: state of a journal: %.100x", store.ErrCorrupt, b)
 	}
-	s := journalState{source: binary.BigEndian.Uint32(b[1:]), revision: binary.BigEndian.Uint64(b[5:]), nonce: binary.BigEndian.Uint64(b[13:]), floors: string(b[journalStateBytes:])}
+	s := journalState{source: binary.BigEndian.Uint32(b[1:]), revision: binary.BigEndian.Uint64(b[5:]), nonce: binary.BigEndian.Uint64(b[13:])}
+	if rest := string(b[journalStateBytes:]); b[0] == journalSwitchesVersion {
+		s.switches, s.owner = true, rest
+	} else {
+		s.floors = rest
+	}
 	if _, err := decodeFloors(s.floors); err != nil {
 		return journalState{}, fmt.Errorf("state of a journal: %w", err)
 	}

@@ -15,8 +15,6 @@ import (
 	"sluice/store/hbasestore/internal/hbase"
 )
 
-var _ store.RebuildSwitcher = (*Store)(nil)
-
 // Names of sources beside a pipeline's. A rebuild is NAME~NUMBER.
 const (
 	mark           = "~"
@@ -57,10 +55,14 @@ const retiredAt int64 = 1 << 62
 // written before the partition stood where it was marked. They are retired, and with
 // retiredAt no cell of that number is newer. Whoever begins a batch reads the number
 // from the state, which says that none may begin, or the new one.
+//
+// One process does this at a time; what one that was taken over from still does is harmless
+// (rebuildhold.go).
 type switcher struct {
 	x        *exact
 	tables   familyTables
 	pipeline string
+	owner    string // as the journal of switches has it
 }
 
 // familyTables is what a switcher asks of tables.
@@ -157,7 +159,8 @@ func (w *switcher) ours(name string) bool {
 	return name == w.pipeline || strings.HasPrefix(name, w.pipeline+mark)
 }
 
-// edit changes the state of a row by check-and-put, where to says so.
+// edit changes the state of a row by check-and-put, where to says so, and where w still
+// holds the rebuilds after it was read.
 func (w *switcher) edit(ctx context.Context, row []byte, to func(*state) (bool, error)) error {
 	for {
 		s, err := w.x.load(ctx, row)
@@ -166,6 +169,9 @@ func (w *switcher) edit(ctx context.Context, row []byte, to func(*state) (bool, 
 		}
 		old := s.encode()
 		if write, err := to(&s); err != nil || !write {
+			return err
+		}
+		if err := w.held(ctx); err != nil {
 			return err
 		}
 		s.revision++
@@ -183,13 +189,20 @@ func (w *switcher) edit(ctx context.Context, row []byte, to func(*state) (bool, 
 
 // note is what the journal of switches says.
 type note struct {
-	rebuilt      string
+	rebuilt string // "" = none was begun
+	ended   string // the newest that was switched to or given up; "" = none was
+	// taken is, of a switch that is decided, the timestamp of what was noted of the API's
+	// counts.
+	taken        int64
 	redrives     map[string]int64 // the revisions at which the redrives' journals stood, by row
 	replacements []store.FamilyReplacement
 }
 
 func (n *note) encode() []byte {
-	ms := []cell.Mutation{{Table: n.rebuilt}}
+	ms := []cell.Mutation{{Table: n.rebuilt, Row: []byte(n.ended)}}
+	if n.taken != 0 {
+		ms[0].Ops = []cell.Op{{Type: cell.OpPut, Time: cell.Timestamp(n.taken)}}
+	}
 	for _, row := range sortedRows(n.redrives) {
 		ms = append(ms, cell.Mutation{Row: []byte(row), Ops: []cell.Op{{Type: cell.OpPut, Time: cell.Timestamp(n.redrives[row])}}})
 	}
@@ -216,7 +229,10 @@ func decodeNote(b []byte) (n note, err error) {
 	if err != nil || len(ms) == 0 {
 		return n, err
 	}
-	n.rebuilt, n.redrives = ms[0].Table, map[string]int64{}
+	n.rebuilt, n.ended, n.redrives = ms[0].Table, string(ms[0].Row), map[string]int64{}
+	if len(ms[0].Ops) > 0 {
+		n.taken = int64(ms[0].Ops[0].Time)
+	}
 	for i := range ms[1:] {
 		m := &ms[1+i]
 		switch {
@@ -236,20 +252,15 @@ func (w *switcher) journal() *journal {
 	return &journal{x: w.x, source: &store.Source{Pipeline: w.pipeline + switcherSuffix}}
 }
 
-// load reads the journal of switches.
-func (w *switcher) load(ctx context.Context) (journalState, note, error) {
-	s, entry, err := w.journal().load(ctx)
-	if err != nil {
-		return s, note{}, err
-	}
-	n, err := decodeNote(entry)
-	return s, n, err
+// advance writes the next state of the journal of switches, which is as many revisions
+// further as it says. Its error wraps store.ErrHeld where another process has taken over.
+func (w *switcher) advance(ctx context.Context, s journalState, by uint64, n note) (journalState, error) {
+	return w.replaceState(ctx, s, s, by, n)
 }
 
-// advance writes the next state of the journal of switches, which is as many revisions
-// further as it says. Its error wraps store.ErrStale where another process was faster.
-func (w *switcher) advance(ctx context.Context, s journalState, by uint64, n note) (journalState, error) {
-	before := s
+// replaceState writes s, so many revisions further, into the place of before.
+func (w *switcher) replaceState(ctx context.Context, before, s journalState, by uint64, n note) (journalState, error) {
+	s.switches = true
 	if s.source == apiSource {
 		r, err := w.x.register(ctx, w.journal().source, nil)
 		if err != nil {
@@ -274,7 +285,7 @@ func (w *switcher) advance(ctx context.Context, s journalState, by uint64, n not
 		case now == s:
 			return s, nil // the answer was lost
 		case now != before:
-			return s, fmt.Errorf("%w: another process rebuilds its counters, or has discarded them", store.ErrStale)
+			return s, lostHold(&now)
 		}
 	}
 }
@@ -310,6 +321,9 @@ func (w *switcher) redrives(ctx context.Context, rebuilt string, renumber bool) 
 			if err != nil || s.source == own.id {
 				return err
 			}
+			if err := w.held(ctx); err != nil {
+				return err
+			}
 			to := s
 			to.source, to.revision = own.id, s.revision+2
 			ok, err := j.move(ctx, s, to, nil)
@@ -335,8 +349,13 @@ func (w *switcher) begin(ctx context.Context, rebuilt string) error {
 		return err
 	}
 	s, n, err := w.load(ctx)
-	if err != nil || n.rebuilt == rebuilt {
+	switch {
+	case err != nil || n.rebuilt == rebuilt:
 		return err
+	case n.rebuilt != "":
+		return fmt.Errorf("%w: %s was begun, and is not finished", store.ErrRefused, n.rebuilt)
+	case w.number(rebuilt) <= w.number(n.ended):
+		return fmt.Errorf("%w: %s is not above %s, which has ended", store.ErrRefused, rebuilt, n.ended)
 	}
 	all, err := w.partitions(ctx, rebuilt)
 	if err != nil {
@@ -350,7 +369,7 @@ func (w *switcher) begin(ctx context.Context, rebuilt string) error {
 	}
 	revisions, err := w.redrives(ctx, rebuilt, true)
 	if err == nil {
-		_, err = w.advance(ctx, s, 2, note{rebuilt: rebuilt, redrives: revisions})
+		_, err = w.advance(ctx, s, 2, note{rebuilt: rebuilt, ended: n.ended, redrives: revisions})
 	}
 	return err
 }
@@ -364,8 +383,7 @@ func (w *switcher) decide(ctx context.Context, rebuilt string, replacements []st
 	case n.rebuilt != rebuilt:
 		return fmt.Errorf("%w: %s was not begun, or was discarded", store.ErrStale, rebuilt)
 	}
-	// An AbandonRebuild from now on makes the decision fail; one from before does not
-	// take the marks away.
+	// What an earlier try has noted of the API's counts is older from now on.
 	if s, err = w.advance(ctx, s, 2, n); err != nil {
 		return err
 	}
@@ -394,7 +412,7 @@ func (w *switcher) decide(ctx context.Context, rebuilt string, replacements []st
 	if !sameRevisions(n.redrives, revisions) {
 		return fmt.Errorf("%w: dead letters were redriven or purged since the count began: discard it and count again", store.ErrStale)
 	}
-	n.replacements = replacements
+	n.replacements, n.taken = replacements, int64(s.revision)
 	_, err = w.advance(ctx, s, 1, n)
 	return err
 }
@@ -411,8 +429,7 @@ func sameRevisions(a, b map[string]int64) bool {
 	return true
 }
 
-// mark marks a partition with the number that it gets. It writes in any case, so that
-// whoever gives up an earlier try does not take the mark away.
+// mark marks a partition with the number that it gets.
 func (w *switcher) mark(ctx context.Context, rebuilt string, p *standing, all []*standing) error {
 	var becomes uint32
 	if p.rebuilt != nil {
@@ -516,13 +533,17 @@ func (w *switcher) resume(ctx context.Context) (bool, error) {
 		return true, fmt.Errorf("the switch to %s is decided and not carried out; \"ingest replay rebuild\" finishes it: %w", n.rebuilt, err)
 	}
 	for i := range n.replacements {
-		if err := w.replace(ctx, s, n.rebuilt, &n.replacements[i]); err != nil {
+		if err := w.replace(ctx, s, &n, &n.replacements[i]); err != nil {
 			return fail(err)
 		}
 	}
 	for i := range n.replacements {
 		if r := &n.replacements[i]; r.By != "" {
-			if err := w.tables.dropFamily(ctx, r.Table, r.By); err != nil {
+			err := w.held(ctx)
+			if err == nil {
+				err = w.tables.dropFamily(ctx, r.Table, r.By)
+			}
+			if err != nil {
 				return fail(err)
 			}
 		}
@@ -542,7 +563,7 @@ func (w *switcher) resume(ctx context.Context) (bool, error) {
 			return fail(err)
 		}
 	}
-	if _, err := w.advance(ctx, s, 1, note{}); err != nil && !errors.Is(err, store.ErrStale) {
+	if _, err := w.advance(ctx, s, 1, note{ended: n.rebuilt}); err != nil {
 		return fail(err)
 	}
 	return true, nil
@@ -557,27 +578,26 @@ func (w *switcher) abandon(ctx context.Context) error {
 	if s.pending() {
 		return fmt.Errorf("%w: the switch to %s is decided; \"ingest replay rebuild\" without --discard finishes it", store.ErrRefused, n.rebuilt)
 	}
-	all, err := w.partitions(ctx, "")
-	if err != nil {
+	ended := n.rebuilt
+	later := func(name string) {
+		if w.number(name) > w.number(ended) {
+			ended = name
+		}
+	}
+	later(n.ended)
+	if err := w.each(ctx, store.OffsetsTable, nil, ownRows, func(r *hbase.TResult_) error { // of programs that did not note what has ended
+		src, _, err := store.DecodeSourceRow(r.Row)
+		later(src.Pipeline)
+		return err
+	}); err != nil {
 		return err
 	}
-	if s.source != apiSource {
-		// Whoever is about to decide fails, and whoever begins now marks anew. The note
-		// stays: a discard that is cut off here may be gone on with as a rebuild.
-		if _, err := w.advance(ctx, s, 2, n); err != nil {
-			return err
-		}
+	// From now on they are never decided, and their families may be dropped at any time.
+	if _, err := w.advance(ctx, s, 2, note{ended: ended}); err != nil {
+		return err
 	}
-	for _, p := range all {
-		if err := w.edit(ctx, p.row, func(s *state) (bool, error) {
-			if s.revision != p.state.revision || s.becomes == 0 {
-				return false, nil
-			}
-			s.becomes = 0
-			return true, nil
-		}); err != nil {
-			return err
-		}
+	if err := w.unmark(ctx); err != nil {
+		return err
 	}
 	// What a rebuild has applied in part is in families that are dropped: another
 	// mapping may end it.
@@ -595,20 +615,16 @@ func (w *switcher) abandon(ctx context.Context) error {
 }
 
 // rebuild reports whether a name is that of a rebuild of the pipeline.
-func (w *switcher) rebuild(name string) bool {
+func (w *switcher) rebuild(name string) bool { return w.number(name) > 0 }
+
+// number returns the number of a rebuild of the pipeline, 0 = it is none.
+func (w *switcher) number(name string) int {
 	digits, ok := strings.CutPrefix(name, w.pipeline+mark)
 	n, err := strconv.Atoi(digits)
-	return ok && err == nil && n > 0
-}
-
-// BeginRebuild implements store.RebuildSwitcher, as type switcher says.
-func (s *Store) BeginRebuild(ctx context.Context, pipeline, rebuilt string) error {
-	return s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) error {
-		if err := s.settleFamilies(ctx, "~"+rebuilt); err != nil {
-			return err
-		}
-		return w.begin(ctx, rebuilt)
-	})
+	if !ok || err != nil || n < 0 {
+		return 0
+	}
+	return n
 }
 
 // settleFamilies waits until regions have the families with names that end so: a process
@@ -638,48 +654,6 @@ func (s *Store) settleFamilies(ctx context.Context, suffix string) error {
 		}
 	}
 	return nil
-}
-
-// SwitchRebuild implements store.RebuildSwitcher, as type switcher says.
-func (s *Store) SwitchRebuild(ctx context.Context, pipeline, rebuilt string, replacements []store.FamilyReplacement) error {
-	replacements = slices.Clone(replacements)
-	for i := range replacements {
-		replacements[i].Table = store.CanonicalName(replacements[i].Table)
-	}
-	return s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) error {
-		if done, err := w.resume(ctx); done || err != nil {
-			return err
-		}
-		if err := w.decide(ctx, rebuilt, replacements); err != nil {
-			return err
-		}
-		_, err := w.resume(ctx)
-		return err
-	})
-}
-
-// ResumeSwitch implements store.RebuildSwitcher, as type switcher says.
-func (s *Store) ResumeSwitch(ctx context.Context, pipeline string) (done bool, err error) {
-	err = s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) (err error) {
-		done, err = w.resume(ctx)
-		return err
-	})
-	return done, err
-}
-
-// AbandonRebuild implements store.RebuildSwitcher, as type switcher says.
-func (s *Store) AbandonRebuild(ctx context.Context, pipeline string) error {
-	return s.switching(ctx, pipeline, func(ctx context.Context, w *switcher) error { return w.abandon(ctx) })
-}
-
-func (s *Store) switching(ctx context.Context, pipeline string, f func(context.Context, *switcher) error) error {
-	w := &switcher{x: s.exact, tables: s, pipeline: pipeline}
-	ctx, end, err := s.begin(ctx, false)
-	if err == nil {
-		defer end()
-		err = f(ctx, w)
-	}
-	return w.errorf(err)
 }
 
 func (s *Store) descriptor(ctx context.Context, table string) (*store.TableDescriptor, error) {

@@ -34,7 +34,7 @@ func (h *house) rebuild(e rebuild.Engine, interrupt func(n int) context.Context)
 }
 
 func (h *house) tryRebuild(ctx context.Context, e rebuild.Engine) error {
-	r, err := rebuild.Open(ctx, &rebuild.Options{Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, Engine: e, BatchRecords: 15})
+	r, err := rebuild.Open(ctx, &rebuild.Options{Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, Engine: e, BatchRecords: 15, Holder: store.RebuildHolder{TakeOver: true}})
 	if err != nil {
 		return err
 	}
@@ -213,7 +213,7 @@ func TestBatchesAmidSwitch(t *testing.T) {
 	if _, err := e.Settled(t.Context()); !errors.Is(err, store.ErrRefused) {
 		t.Errorf("Got %v of a copy amid a switch, want ErrRefused", err)
 	}
-	if err := rebuild.Discard(t.Context(), e, "views"); !errors.Is(err, store.ErrRefused) {
+	if err := rebuild.Discard(t.Context(), e, "views", &store.RebuildHolder{TakeOver: true}); !errors.Is(err, store.ErrRefused) {
 		t.Errorf("Got %v of a discard amid a switch, want ErrRefused", err)
 	}
 	h.rebuild(e, whole(t))
@@ -291,7 +291,7 @@ func TestSwitchRefuses(t *testing.T) {
 	ctx := t.Context()
 	open := func() *rebuild.Rebuild {
 		t.Helper()
-		r, err := rebuild.Open(ctx, &rebuild.Options{Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, Engine: e})
+		r, err := rebuild.Open(ctx, &rebuild.Options{Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, Engine: e, Holder: store.RebuildHolder{TakeOver: true}})
 		if err == nil {
 			err = r.Count(ctx)
 		}
@@ -342,10 +342,11 @@ func TestSwitchRefuses(t *testing.T) {
 	if err := r.Switch(ctx); !errors.Is(err, store.ErrRefused) {
 		t.Errorf("Got %v of a family in which another pipeline counts, want ErrRefused", err)
 	}
-	if err := e.SwitchRebuild(ctx, "views", "views~77", nil); !errors.Is(err, store.ErrStale) {
+	hold := holding(t, e, "views")
+	if err := hold.SwitchRebuild(ctx, "views~77", nil); !errors.Is(err, store.ErrStale) {
 		t.Errorf("Got %v of a rebuild that was not begun, want ErrStale", err)
 	}
-	if err := e.SwitchRebuild(ctx, "views", "views~4", []store.FamilyReplacement{{Table: "raw", Family: "e"}}); !errors.Is(err, store.ErrInvalidSchema) {
+	if err := hold.SwitchRebuild(ctx, "views~4", []store.FamilyReplacement{{Table: "raw", Family: "e"}}); !errors.Is(err, store.ErrInvalidSchema) {
 		t.Errorf("Got %v of an ordinary family, want ErrInvalidSchema", err)
 	}
 }
@@ -353,7 +354,7 @@ func TestSwitchRefuses(t *testing.T) {
 // FuzzDecodeNote: what is read back is what was written, and nothing else is an error
 // that names itself.
 func FuzzDecodeNote(f *testing.F) {
-	n := note{rebuilt: "p~1", redrives: map[string]int64{"row": 4}, replacements: []store.FamilyReplacement{{Table: "t", Family: "n", By: "n~p~1"}}}
+	n := note{rebuilt: "p~1", ended: "p~0", taken: 6, redrives: map[string]int64{"row": 4}, replacements: []store.FamilyReplacement{{Table: "t", Family: "n", By: "n~p~1"}}}
 	f.Add(n.encode(), (&state{source: 3, revision: 4, next: 5, until: 5, becomes: 6, version: "m"}).encode())
 	f.Add([]byte{}, []byte{2})
 	f.Fuzz(func(t *testing.T, b, at []byte) {

@@ -117,8 +117,9 @@ func (w *switcher) numbers(ctx context.Context, rebuilt string) (*numbers, error
 	return n, err
 }
 
-// replace is step 4 for one family, as s, the state of the journal of switches, says.
-func (w *switcher) replace(ctx context.Context, s journalState, rebuilt string, r *store.FamilyReplacement) error {
+// replace is step 4 for one family, as s and what, the state of the journal of switches,
+// say.
+func (w *switcher) replace(ctx context.Context, s journalState, what *note, r *store.FamilyReplacement) error {
 	d, err := w.tables.descriptor(ctx, r.Table)
 	if errors.Is(err, store.ErrTableNotFound) { // it was dropped since
 		return nil
@@ -143,8 +144,8 @@ func (w *switcher) replace(ctx context.Context, s journalState, rebuilt string, 
 		}
 		known, err := n.knows(r.Family, rows)
 		if err == nil && (!known || n.taken == 0) {
-			if n, err = w.numbers(ctx, rebuilt); err == nil {
-				n.taken = int64(s.revision) - 1
+			if n, err = w.numbers(ctx, what.rebuilt); err == nil {
+				n.taken = what.taken
 				known, err = n.knows(r.Family, rows)
 			}
 		}

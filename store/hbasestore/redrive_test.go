@@ -233,6 +233,8 @@ func FuzzDecodeEntry(f *testing.F) {
 	i.Increment("n", []byte("q"), -3)
 	f.Add(appendEntry(nil, []cell.Mutation{m, i}), (&journalState{source: 1, revision: 3, nonce: 9}).encode())
 	f.Add([]byte{}, (&journalState{source: 1, revision: 4, nonce: 9, floors: floors{{span{"t", "n", "a", "b", "c", ""}, 2}}.encode()}).encode())
+	f.Add([]byte{}, (&journalState{source: 1, revision: 4, nonce: 9, switches: true, owner: "1 who"}).encode())
+	f.Add([]byte{}, (&journalState{source: 1, revision: 4, nonce: 9, switches: true}).encode())
 	f.Add([]byte{}, []byte{})
 	f.Add(binary.BigEndian.AppendUint32(nil, 1<<31), []byte{1})
 	f.Fuzz(func(t *testing.T, entry, state []byte) {

@@ -257,7 +257,7 @@ func TestRemoveIsFinished(t *testing.T) {
 				}
 				if _, serr := s.Settled(t.Context()); errors.Is(serr, store.ErrRefused) {
 					refused++
-					if err := s.BeginRebuild(t.Context(), views.Pipeline, views.Pipeline+"~1"); !errors.Is(err, store.ErrRefused) {
+					if err := holding(t, s, views.Pipeline).BeginRebuild(t.Context(), views.Pipeline+"~1"); !errors.Is(err, store.ErrRefused) {
 						t.Errorf("try %d: Got %v of a rebuild, want ErrRefused", tries, err)
 					}
 				}
@@ -273,7 +273,7 @@ func TestRemoveIsFinished(t *testing.T) {
 			redrive(1)
 			count()
 			wantSums(t, s, fmt.Sprintf("a kept = %d @ %d", kept+1, 1000+next-1), fmt.Sprintf("a views = 2 @ %d", max(1000+next-2, 1001)))
-			if err := s.BeginRebuild(t.Context(), views.Pipeline, views.Pipeline+"~1"); err != nil {
+			if err := holding(t, s, views.Pipeline).BeginRebuild(t.Context(), views.Pipeline+"~1"); err != nil {
 				t.Error(err)
 			}
 		})
@@ -302,7 +302,8 @@ func TestSwitchDropsFloors(t *testing.T) {
 	if err := s.AlterTable(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.BeginRebuild(t.Context(), "views", "views~1"); err != nil {
+	hold := holding(t, s, "views")
+	if err := hold.BeginRebuild(t.Context(), "views~1"); err != nil {
 		t.Fatal(err)
 	}
 	again := increments(0, store.Absent, "v1", a, a)
@@ -328,7 +329,7 @@ func TestSwitchDropsFloors(t *testing.T) {
 		}
 		marked = append(marked, o)
 	}
-	if err := s.SwitchRebuild(t.Context(), "views", "views~1", []store.FamilyReplacement{{Table: "c", Family: "n", By: f.Name}}); err != nil {
+	if err := hold.SwitchRebuild(t.Context(), "views~1", []store.FamilyReplacement{{Table: "c", Family: "n", By: f.Name}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.delete(t.Context(), sp, up, nil); err != nil {

@@ -49,19 +49,31 @@ func (c *watched) checkAndPut(ctx context.Context, table string, row []byte, fam
 }
 
 // switcher returns what switches to a rebuild in a process that before watches, nil =
-// nobody does.
+// nobody does, and that has taken the rebuilds over.
 func (h *house) switcher(e *Store, before func(call, table string, families []string) error) *switcher {
-	x := e.exact
+	h.t.Helper()
+	hold := holding(h.t, e, "views")
+	w := &switcher{x: e.exact, tables: e, pipeline: "views", owner: hold.owner}
 	if before != nil {
-		x = newExact(&watched{e, before}, 1000)
+		w.x = newExact(&watched{e, before}, 1000)
 	}
-	return &switcher{x: x, tables: e, pipeline: "views"}
+	return w
+}
+
+// holding takes the rebuilds of a pipeline over.
+func holding(t *testing.T, e *Store, pipeline string) *rebuildHold {
+	t.Helper()
+	hold, err := e.HoldRebuilds(t.Context(), pipeline, &store.RebuildHolder{Name: t.Name(), TakeOver: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hold.(*rebuildHold)
 }
 
 // counted counts again, and returns the replacements that the switch makes.
 func (h *house) counted(e *Store) []store.FamilyReplacement {
 	h.t.Helper()
-	r, err := rebuild.Open(h.t.Context(), &rebuild.Options{Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, Engine: e})
+	r, err := rebuild.Open(h.t.Context(), &rebuild.Options{Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, Engine: e, Holder: store.RebuildHolder{TakeOver: true}})
 	if err == nil {
 		err = r.Count(h.t.Context())
 	}
@@ -177,7 +189,7 @@ func TestSwitchCarriedOutTwice(t *testing.T) {
 				t.Fatalf("emptied %t, %d: Got %v", emptied, i, err)
 			}
 		}
-		if done, err := e.ResumeSwitch(t.Context(), "views"); err != nil || !done {
+		if done, err := holding(t, e, "views").ResumeSwitch(t.Context()); err != nil || !done {
 			t.Fatalf("Got %t, %v", done, err)
 		}
 		h.check(fmt.Sprintf("emptied %t", emptied), e)
@@ -208,13 +220,14 @@ func TestTakenByEarlierTry(t *testing.T) {
 	t.Parallel()
 	h, e, replacements := recounted(t)
 	overtaken, added := false, int64(0)
+	var other *switcher
 	w := h.switcher(e, func(call, table string, families []string) error {
 		if call != "scan" || table != "counts" || len(families) != 1 || overtaken {
 			return nil
 		}
 		overtaken = true
 		stop := errors.New("stop")
-		if err := h.switcher(e, func(call, table string, families []string) error {
+		other = h.switcher(e, func(call, table string, families []string) error {
 			if call == "scan" && table == "people" {
 				h.increment(e, "/new", 7) // behind the row
 				h.increment(e, "/1", 7)
@@ -224,19 +237,21 @@ func TestTakenByEarlierTry(t *testing.T) {
 				return stop // for the other one's turn
 			}
 			return nil
-		}).decide(t.Context(), "views~1", replacements); !errors.Is(err, stop) {
+		})
+		if err := other.decide(t.Context(), "views~1", replacements); !errors.Is(err, stop) {
 			return err
 		}
 		return nil
 	})
-	if err := w.decide(t.Context(), "views~1", replacements); !errors.Is(err, store.ErrStale) {
-		t.Fatalf("Got %v of a try that was overtaken, want ErrStale", err)
+	if err := w.decide(t.Context(), "views~1", replacements); !errors.Is(err, store.ErrHeld) {
+		t.Fatalf("Got %v of a try that was overtaken, want ErrHeld", err)
 	}
+	w = &switcher{x: e.exact, tables: e, pipeline: "views", owner: other.owner} // the one that has overtaken goes on
 	s, n, err := w.load(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.replacements = replacements // the one that has overtaken goes on
+	n.replacements, n.taken = replacements, int64(s.revision)
 	for _, number := range []int32{0, 1, 2} {
 		src := h.source(e)
 		row := store.AppendSourceRow(nil, &src, number)
@@ -253,7 +268,7 @@ func TestTakenByEarlierTry(t *testing.T) {
 	if _, err := w.advance(t.Context(), s, 1, n); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := e.ResumeSwitch(t.Context(), "views"); err != nil {
+	if _, err := w.resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	h.counts["/new"] += added
@@ -298,7 +313,7 @@ func TestLateCarrier(t *testing.T) {
 				return nil
 			}
 			once = true
-			if _, err := e.ResumeSwitch(t.Context(), "views"); err != nil {
+			if _, err := holding(t, e, "views").ResumeSwitch(t.Context()); err != nil {
 				return err
 			}
 			h.produce(20)
@@ -308,14 +323,14 @@ func TestLateCarrier(t *testing.T) {
 			h.rebuild(e, whole(t)) // under other numbers
 			return nil
 		})
-		s, _, err := w.load(t.Context())
+		s, n, err := w.load(t.Context())
 		if err != nil {
 			return err
 		}
-		return w.replace(t.Context(), s, "views~1", &store.FamilyReplacement{Table: "counts", Family: "c"})
+		return w.replace(t.Context(), s, &n, &store.FamilyReplacement{Table: "counts", Family: "c"})
 	}()
-	if !errors.Is(err, store.ErrStale) || !once {
-		t.Errorf("Got %v of a process that comes late, want ErrStale", err)
+	if !errors.Is(err, store.ErrHeld) || !once {
+		t.Errorf("Got %v of a process that comes late, want ErrHeld", err)
 	}
 	h.check("beside who comes late", e)
 }
@@ -353,7 +368,7 @@ func TestIncrementsAmidSwitch(t *testing.T) {
 					return
 				}
 				h.increment(e, page, by)
-				s, _, err := h.switcher(e, nil).load(t.Context())
+				s, _, err := (&switcher{x: e.exact, pipeline: "views"}).read(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -417,7 +432,7 @@ func TestIncrementsAmidSwitch(t *testing.T) {
 func TestDiscardBesideCount(t *testing.T) {
 	t.Parallel()
 	h, e, replacements := recounted(t)
-	if err := rebuild.Discard(t.Context(), e, "views"); err != nil {
+	if err := rebuild.Discard(t.Context(), e, "views", &store.RebuildHolder{TakeOver: true}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := store.AllProgress(t.Context(), e)

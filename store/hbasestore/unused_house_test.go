@@ -94,7 +94,7 @@ func TestRebuildRemovesUnused(t *testing.T) {
 	open := func(ctx context.Context, accept, remove bool) (*rebuild.Rebuild, error) {
 		r, err := rebuild.Open(ctx, &rebuild.Options{
 			Pipeline: "views", Topics: []string{"views"}, Client: h.client, Plan: h.plan, Engine: e, BatchRecords: 15,
-			AcceptLoss: accept, RemoveUnused: remove, Previous: []*mapping.Plan{former},
+			AcceptLoss: accept, RemoveUnused: remove, Previous: []*mapping.Plan{former}, Holder: store.RebuildHolder{TakeOver: true},
 		})
 		if err == nil {
 			err = r.Count(ctx)
