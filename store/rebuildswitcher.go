@@ -44,7 +44,7 @@ type RebuildHolder struct {
 // nothing then. It is for one goroutine, but for Rebuilds.
 type RebuildHold interface {
 	// Rebuilds returns the rebuild that was begun, and neither switched to nor given up,
-	// and the newest one that was either; "" = none. No other rebuild has the latter's
+	// and the newest one that ever was; "" = none. No other rebuild gets the latter's
 	// number, or a lower one.
 	Rebuilds(ctx context.Context) (begun, ended string, err error)
 	// BeginRebuild is called before the first record of a rebuild is read, and each

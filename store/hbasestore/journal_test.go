@@ -205,11 +205,17 @@ func (w *letterWorld) run(p *worker, number uint64, partition int32, version str
 
 // playJournal runs processes that redrive and purge side by side, kills them at any
 // call, and lets one finish what they left. It returns what is wrong then. removes says
-// that counters are removed meanwhile.
-func playJournal(seed uint64, mutant string, removes bool) error {
-	w := &letterWorld{world: &world{counts: "nu", r: rand.New(rand.NewPCG(seed, 2)), m: newModel(), seed: seed, clock: 1 << 40, mutant: mutant, fatal: true}}
+// that counters are removed meanwhile, and rebuilds how often they are counted again.
+func playJournal(seed uint64, mutant string, removes bool, rebuilds int) error {
+	w := &letterWorld{world: &world{counts: "nu", r: rand.New(rand.NewPCG(seed, 2)), m: newModel(), seed: seed, clock: 1 << 40, mutant: mutant, fatal: true, left: rebuilds}}
 	source := store.Source{Pipeline: "p", Topic: "topic", TopicID: [16]byte{1}}
 	w.lanes = []lane{{source, 0}, {source, 1}}
+	if rebuilds > 0 {
+		w.end = 6
+		if err := w.applyLogs(); err != nil {
+			return err
+		}
+	}
 	for _, l := range w.lanes {
 		for o := range int64(7) {
 			d := &buffer.DeadLetter{Pipeline: "p", Topic: "topic", TopicID: source.TopicID, Partition: l.partition, Offset: o, Time: 100 + o, Stage: "map", Class: "bad"}
@@ -230,6 +236,18 @@ func playJournal(seed uint64, mutant string, removes bool) error {
 		ended chan error
 	}
 	var running []member
+	join := func(p *worker, ended chan error) {
+		<-p.asks
+		running = append(running, member{p, ended})
+	}
+	rebuilders := func() (n int) {
+		for _, m := range running {
+			if m.p.owner != "" {
+				n++
+			}
+		}
+		return n
+	}
 	defer func() {
 		for _, m := range running { // where something is wrong
 			m.p.turn <- killed
@@ -245,13 +263,15 @@ func playJournal(seed uint64, mutant string, removes bool) error {
 		}
 		w.fatal = deaths < 8 && processes < 25
 		if len(running) < 3 && w.fatal && w.r.IntN(15) == 0 || len(running) == 0 {
+			if !w.fatal && last == 2 && w.rebuilds() {
+				join(w.startRebuild())
+				continue
+			}
 			if !w.fatal && last == 2 && !w.flooredJournals() {
 				break
 			}
 			if !w.fatal && last == 2 {
-				p, ended := w.startRemover()
-				<-p.asks
-				running = append(running, member{p, ended})
+				join(w.startRemover())
 				continue
 			}
 			partition, version := int32(w.r.IntN(2)), [...]string{"m1", "m2", ""}[w.r.IntN(3)]
@@ -275,9 +295,10 @@ func playJournal(seed uint64, mutant string, removes bool) error {
 			running = append(running, m)
 		}
 		if removes && w.removing < 2 && w.r.IntN(15) == 0 {
-			p, ended := w.startRemover()
-			<-p.asks
-			running = append(running, member{p, ended})
+			join(w.startRemover())
+		}
+		if w.rebuilds() && rebuilders() < 2 && w.r.IntN(15) == 0 {
+			join(w.startRebuild())
 		}
 		if len(w.late) > 0 && w.r.IntN(15) == 0 {
 			i := w.r.IntN(len(w.late))
@@ -300,6 +321,9 @@ func playJournal(seed uint64, mutant string, removes bool) error {
 				return err
 			}
 			running = slices.Delete(running, i, i+1)
+			if m.p.done && m.p.owner != "" {
+				w.left = max(w.left-1, 0)
+			}
 		}
 	}
 	if w.wrong != nil {
@@ -314,6 +338,7 @@ type fateOf struct {
 	purged      bool
 	floors      floors // of its journal
 	revision    int64
+	uncounted   bool // a rebuild has taken its counts' place
 }
 
 // check compares what is stored with what was decided, in which each letter has its
@@ -357,6 +382,7 @@ func (w *letterWorld) check() error {
 				return fmt.Errorf("letter %d/%d was redriven, and then %v", d.Partition, d.Offset, values)
 			}
 			f.floors, f.revision = w.m.floored[e.row], int64(e.revision)
+			f.uncounted = f.revision <= w.m.uncounted[e.row]
 			if f.as, f.version = values["redriven_as"], values["mapping_version"]; f.as == buffer.Applied {
 				n.Applied++
 			} else if f.as != "" {
@@ -374,13 +400,13 @@ func (w *letterWorld) check() error {
 				return fmt.Errorf("letter %d/%d was applied by %s, which refuses it", d.Partition, d.Offset, f.version)
 			}
 			for name, n := range deltas {
-				if !f.floors.hides("n", name, f.revision-1) {
+				if !f.uncounted && !f.floors.hides("n", name, f.revision-1) {
 					want[name] += n
 				}
 			}
 			names, elements := w.added(w.lanes[d.Partition], f.version, d.Offset)
 			for i, name := range names {
-				if f.floors.hides("u", name, f.revision-1) {
+				if f.uncounted || f.floors.hides("u", name, f.revision-1) {
 					continue
 				}
 				if distinct[name] == nil {
@@ -395,6 +421,7 @@ func (w *letterWorld) check() error {
 			return fmt.Errorf("letter %d/%d is still dead", d.Partition, d.Offset)
 		}
 	}
+	w.addLogs(want, distinct, rows)
 	// What is stored.
 	for _, l := range w.lanes {
 		for _, d := range w.read(l.partition) {
@@ -473,7 +500,7 @@ func (w *letterWorld) check() error {
 func TestJournalSchedules(t *testing.T) {
 	t.Parallel()
 	for seed := range exactSeeds(t) {
-		if err := playJournal(seed, "", false); err != nil {
+		if err := playJournal(seed, "", false, 0); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -489,7 +516,7 @@ func TestJournalFindsMutants(t *testing.T) {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20_000) {
-				if err := playJournal(seed, mutant, false); err != nil {
+				if err := playJournal(seed, mutant, false, 0); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}

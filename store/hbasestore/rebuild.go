@@ -190,7 +190,7 @@ func (w *switcher) edit(ctx context.Context, row []byte, to func(*state) (bool, 
 // note is what the journal of switches says.
 type note struct {
 	rebuilt string // "" = none was begun
-	ended   string // the newest that was switched to or given up; "" = none was
+	ended   string // the newest that was switched to, given up or about to begin; "" = none was
 	// taken is, of a switch that is decided, the timestamp of what was noted of the API's
 	// counts.
 	taken        int64
@@ -290,8 +290,9 @@ func (w *switcher) replaceState(ctx context.Context, before, s journalState, by 
 	}
 }
 
-// redrives returns the revisions of the journals of the pipeline's redrives, by row;
-// with renumbered, these count under the number that they have for rebuilt from then on.
+// redrives returns the revisions of the journals of the pipeline's redrives, by row. With
+// renumber these count under the number that they have for rebuilt from then on. rebuilt is
+// about to begin, "" = none is.
 func (w *switcher) redrives(ctx context.Context, rebuilt string, renumber bool) (map[string]int64, error) {
 	revisions := map[string]int64{}
 	err := w.each(ctx, journalsTable, nil, ownRows, func(r *hbase.TResult_) error {
@@ -307,7 +308,7 @@ func (w *switcher) redrives(ctx context.Context, rebuilt string, renumber bool) 
 			if err != nil {
 				return err
 			}
-			if renumber && s.floors != "" {
+			if rebuilt != "" && s.floors != "" {
 				return errRemoving
 			}
 			if s.pending() {
@@ -367,9 +368,17 @@ func (w *switcher) begin(ctx context.Context, rebuilt string) error {
 	if slices.ContainsFunc(all, func(p *standing) bool { return p.rebuilt != nil }) {
 		return fmt.Errorf("%w: %s was begun, and is discarded in part: discard it once more", store.ErrRefused, rebuilt)
 	}
+	if _, err := w.redrives(ctx, rebuilt, false); err != nil {
+		return err
+	}
+	// What is redriven under the new numbers from now on would be taken for what came behind
+	// the beginning: where it is cut off here, the next one has another number.
+	if s, err = w.advance(ctx, s, 2, note{ended: rebuilt}); err != nil {
+		return err
+	}
 	revisions, err := w.redrives(ctx, rebuilt, true)
 	if err == nil {
-		_, err = w.advance(ctx, s, 2, note{rebuilt: rebuilt, ended: n.ended, redrives: revisions})
+		_, err = w.advance(ctx, s, 2, note{rebuilt: rebuilt, ended: rebuilt, redrives: revisions})
 	}
 	return err
 }
@@ -405,7 +414,7 @@ func (w *switcher) decide(ctx context.Context, rebuilt string, replacements []st
 			}
 		}
 	}
-	revisions, err := w.redrives(ctx, rebuilt, false)
+	revisions, err := w.redrives(ctx, "", false)
 	if err != nil {
 		return err
 	}

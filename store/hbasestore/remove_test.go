@@ -187,7 +187,7 @@ func TestRemoveAmidSwitches(t *testing.T) {
 func TestRemoveRedriven(t *testing.T) {
 	t.Parallel()
 	for seed := range exactSeeds(t) {
-		if err := playJournal(seed, "", true); err != nil {
+		if err := playJournal(seed, "", true, 0); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}
@@ -195,7 +195,7 @@ func TestRemoveRedriven(t *testing.T) {
 		t.Run(mutant, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(20_000) {
-				if err := playJournal(seed, mutant, true); err != nil {
+				if err := playJournal(seed, mutant, true, 0); err != nil {
 					t.Logf("seed %d: %v", seed, err)
 					return
 				}
