@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/thrift/lib/go/thrift"
@@ -27,7 +28,8 @@ type fakeGateway struct {
 	framed              bool
 	listener            net.Listener
 	serving             sync.WaitGroup
-	altering            sync.Mutex // a change of a table at a time
+	altering            sync.Mutex  // a change of a table at a time
+	enabling            atomic.Bool // tables that are not disabled are on their way to be enabled
 
 	mu       sync.Mutex // guards what follows
 	fault    func(method string) fault
@@ -486,7 +488,12 @@ func (g *fakeGateway) DisableTable(ctx context.Context, name *hbase.TTableName) 
 
 func (g *fakeGateway) IsTableEnabled(ctx context.Context, name *hbase.TTableName) (bool, error) {
 	enabled, err := g.mem.TableEnabled(ctx, own(nameOf(name)))
-	return enabled, answer(name.Qualifier, err)
+	return enabled && !g.enabling.Load(), answer(name.Qualifier, err)
+}
+
+func (g *fakeGateway) IsTableDisabled(ctx context.Context, name *hbase.TTableName) (bool, error) {
+	enabled, err := g.mem.TableEnabled(ctx, own(nameOf(name)))
+	return err == nil && !enabled, answer(name.Qualifier, err)
 }
 
 func (g *fakeGateway) CreateNamespace(ctx context.Context, n *hbase.TNamespaceDescriptor) error {

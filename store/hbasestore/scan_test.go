@@ -369,6 +369,8 @@ func TestRegionsOfNewTable(t *testing.T) {
 	mem := newMem(t, "r100")
 	g := newGateway(t, mem, false)
 	s := dial(t, nil, g)
+	// HBase says of such a table that it is neither enabled nor disabled.
+	g.enabling.Store(true)
 	g.first(2, "getAllRegionLocations", fault{internal: true})
 	if m, err := s.Regions(t.Context(), "t"); err != nil || len(m.All()) != 2 {
 		t.Errorf("Got %v, %v, want two regions", m, err)

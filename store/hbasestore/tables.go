@@ -101,14 +101,14 @@ func (s *Store) forget(table string) {
 	s.regions.forget(table)
 }
 
-// disabled reports whether a table is known to be disabled.
-func (s *Store) disabled(ctx context.Context, table string) bool {
-	enabled := true
+// disabled reports whether a table is known to be disabled. One that is being made, or
+// enabled, is not, though it is not enabled either.
+func (s *Store) disabled(ctx context.Context, table string) (yes bool) {
 	_, err := s.try(ctx, request{}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-		enabled, err = c.IsTableEnabled(ctx, tableName(table))
+		yes, err = c.IsTableDisabled(ctx, tableName(table))
 		return err
 	})
-	return err == nil && !enabled
+	return err == nil && yes
 }
 
 // Tables implements store.Admin.
