@@ -127,7 +127,7 @@ func Run(ctx context.Context, p *Program, name, description string, commands any
 		about := name
 		var parse *kong.ParseError
 		if errors.As(err, &parse) && parse.Context.Selected() != nil {
-			about += " " + parse.Context.Selected().Name
+			about = parse.Context.Selected().FullPath()
 		}
 		fmt.Fprintf(p.Stderr, "%s: %v; see %s --help\n", name, err, about)
 		return StatusUsage

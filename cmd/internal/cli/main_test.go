@@ -55,3 +55,36 @@ func TestUnreadableConfiguration(t *testing.T) {
 		})
 	}
 }
+
+// A command line that is wrong is answered with the help of the command that it names,
+// which may be below another one.
+func TestUsageNamesTheCommand(t *testing.T) {
+	t.Parallel()
+	type commands struct {
+		Top struct {
+			File string `required:""`
+		} `cmd:""`
+		Group struct {
+			Show struct {
+				File string `required:""`
+			} `cmd:""`
+		} `cmd:""`
+	}
+	for line, want := range map[string]string{
+		"--what":       "x --help",
+		"top":          "x top --help",
+		"top --what":   "x top --help",
+		"group":        "x group --help",
+		"group show":   "x group show --help",
+		"group show y": "x group show --help",
+	} {
+		var out strings.Builder
+		p := &Program{Stdout: &out, Stderr: &out}
+		if status := Run(t.Context(), p, "x", "", &commands{}, strings.Fields(line)); status != StatusUsage {
+			t.Errorf("%s: got status %d, want %d", line, status, StatusUsage)
+		}
+		if got := out.String(); !strings.HasSuffix(got, "; see "+want+"\n") {
+			t.Errorf("%s: got %q, want %s named", line, got, want)
+		}
+	}
+}
