@@ -437,6 +437,9 @@ func TestTopicDeletedAndCreatedWhileRunning(t *testing.T) {
 				if !errors.Is(err, ErrTopicChanged) {
 					t.Fatalf("Got %v, want ErrTopicChanged", err)
 				}
+				if n := strings.Count(err.Error(), "pipeline p: "); n != 1 {
+					t.Errorf("Got the pipeline's name %d times, want it once: %v", n, err)
+				}
 				if n := readProgress(t, e); n != before {
 					t.Errorf("Got %d offsets applied, want the %d of the old topic", n, before)
 				}

@@ -26,6 +26,15 @@ var (
 	ErrStopped = errors.New("pipeline: stopped")
 )
 
+// named returns err with the name of the pipeline before it, once: the errors of this
+// package that are told to operators begin with it.
+func (p *Pipeline) named(err error) error {
+	if prefix := "pipeline " + p.opts.Name + ": "; !strings.HasPrefix(err.Error(), prefix) {
+		return fmt.Errorf("%s%w", prefix, err)
+	}
+	return err
+}
+
 // DataLossError is a range of offsets that Kafka no longer has. It is an
 // ErrDataLoss.
 type DataLossError struct {

@@ -108,7 +108,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		if stopping(ctx, err) {
 			return nil
 		}
-		return fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+		return p.named(err)
 	}
 	defer func() { err = errors.Join(err, group.Close()) }()
 	var letters *kafka.Producer
@@ -130,13 +130,13 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 			if stopping(ctx, err) {
 				return nil
 			}
-			return fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+			return p.named(err)
 		}
 		p.status.generationBegins(gen.ID, gen.MemberID)
 		ended := make(chan error, 1)
 		gen.Run(func(owned context.Context) { ended <- p.generation(ctx, owned, gen) })
 		if err := <-ended; err != nil {
-			return fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+			return p.named(err)
 		}
 		if ctx.Err() != nil {
 			return nil
