@@ -78,8 +78,7 @@ type Metrics struct {
 	Late                                            int64 // of Applied, Duplicate and Unmet: late events
 	Ops                                             buffer.Ops
 	Batches                                         int64
-	Commits                                         Histogram // durations of Engine.Apply
-	FetchedBytes                                    int64
+	Commits                                         Histogram     // durations of Engine.Apply
 	Stale                                           int64         // batches that another owner had overtaken
 	Fenced                                          int64         // batches that were not sent for that, or as the partition was taken away
 	Held                                            time.Duration // that partitions read nothing as the store, or memory, was busy
@@ -224,7 +223,6 @@ func (p *partitionState) fetched(b *kafka.Batch, position int64) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.Position, p.LogStart, p.LogEnd = position, b.LogStart, b.LastStable
-	p.s.metrics.FetchedBytes += int64(b.Bytes)
 }
 
 // applied notes a batch that is stored, and reports whether it ends a pause.

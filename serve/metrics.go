@@ -67,7 +67,7 @@ func newDescriptions() *descriptions {
 
 		backfill:     describe("kafka_backfill", "1 while the partition is so far behind that it is applied in bulk.", partition...),
 		backfills:    describe("backfills_total", "Times that a partition began to be applied in bulk.", "pipeline"),
-		fetchBytes:   describe("kafka_fetch_bytes_total", "Bytes of record batches received.", "pipeline"),
+		fetchBytes:   describe("kafka_fetch_bytes_total", "Bytes of record batches received, compressed as they came.", "pipeline"),
 		fetchErrors:  describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
 		fetchSeconds: describe("kafka_fetch_duration_seconds", "Time from a fetch request to its answer, the wait for records at the broker included.", "pipeline"),
 		unreachable:  describe("kafka_unreachable", "1 while the pipeline waits for a broker, as none has answered since the start.", "pipeline"),

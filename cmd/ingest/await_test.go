@@ -148,18 +148,7 @@ func TestDaemonWaitsForBrokers(t *testing.T) {
 			}
 		}
 	}
-	get := func(path string) (string, int) {
-		r, err := http.Get("http://" + regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(d.Log())[1] + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(body), r.StatusCode
-	}
+	get := func(path string) (string, int) { return get(t, d, path) }
 	await("warning", func() bool {
 		return strings.Contains(d.Log(), "waiting for one") && strings.Contains(d.Log(), "msg=started")
 	})
@@ -176,4 +165,19 @@ func TestDaemonWaitsForBrokers(t *testing.T) {
 	if err := d.Stop(2 * time.Minute); err != nil {
 		t.Errorf("Got %v of a SIGTERM while it waited", err)
 	}
+}
+
+// get asks a daemon for a page without a token, and returns it and its status.
+func get(t *testing.T, d *integration.Daemon, path string) (string, int) {
+	t.Helper()
+	r, err := http.Get("http://" + regexp.MustCompile(`address=(\S+)`).FindStringSubmatch(d.Log())[1] + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body), r.StatusCode
 }

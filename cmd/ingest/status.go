@@ -18,6 +18,7 @@ func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 		all[i] = pipelineStatus(status, p.Metrics())
 		all[i].Group = d.cfg.Pipelines[all[i].Name].Group
 		m := d.clients[i].Metrics()
+		all[i].FetchBytes = uint64(m.FetchedBytes)
 		all[i].FetchErrors = map[string]uint64{}
 		for code, n := range m.Errors {
 			all[i].FetchErrors[code] = uint64(n)
@@ -30,7 +31,7 @@ func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus {
 	out := serve.PipelineStatus{
 		Name: s.Name, State: "starting", Generation: int64(s.Generation), Rebalances: uint64(m.Rebalances),
-		FetchBytes: uint64(m.FetchedBytes), FlushSeconds: histogram(pipeline.CommitBounds[:], m.Commits.Counts[:], m.Commits.Count, m.Commits.Sum),
+		FlushSeconds:   histogram(pipeline.CommitBounds[:], m.Commits.Counts[:], m.Commits.Count, m.Commits.Sum),
 		FlushConflicts: uint64(m.Stale), FencedWrites: uint64(m.Fenced), BackpressureSeconds: m.Held.Seconds(), Pauses: uint64(m.Pauses), Backfills: uint64(m.Backfills), Relayed: uint64(m.Relayed), RelayErrors: uint64(m.RelayErrors),
 		FlushOps: map[string]uint64{
 			"increment": uint64(m.Ops.Increments), "put": uint64(m.Ops.Puts), "delete": uint64(m.Ops.Deletes), "append": uint64(m.Ops.Appends),

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +61,14 @@ func TestToolsWithAndWithoutDaemon(t *testing.T) {
 	}
 	d := integration.StartDaemon(t, w.config, w.env)
 	integration.WaitCaughtUp(t, d, w.config, w.env, 500, time.Minute)
+	page, _ := get(t, d, "/metrics")
+	fetched := regexp.MustCompile(`(?m)^sluice_kafka_fetch_bytes_total\{pipeline="access-log"\} (\S+)$`).FindStringSubmatch(page)
+	if fetched == nil {
+		t.Fatalf("no sluice_kafka_fetch_bytes_total in\n%s", page)
+	}
+	if n, err := strconv.ParseFloat(fetched[1], 64); err != nil || n <= 0 || n >= float64(len(bytes.Join(log.Lines, nil))) {
+		t.Errorf("fetched %s bytes, %v, of %d before compression; want those of the compressed batches", fetched[1], err, len(bytes.Join(log.Lines, nil)))
+	}
 
 	tools := func(state string) {
 		t.Helper()
