@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -24,6 +25,8 @@ const (
 	unpackedScanSeconds = "unpacked scan seconds"
 	rawPackedSeconds    = "raw scan of packed key-values seconds"
 	rawUnpackedSeconds  = "raw scan of a key a cell seconds"
+	rawOneSeconds       = "raw scans of packed key-values, one after another, seconds"
+	rawCoresSeconds     = "raw scans of packed key-values, a part a core, seconds"
 	getPresentNanos     = "get present ns"
 	getAbsentNanos      = "get absent ns"
 	incrementRate       = "increments a second, %d callers"
@@ -97,7 +100,7 @@ func rawScans(s *spec, extra map[string]float64) (err error) {
 			return err
 		}
 		before = prefix
-		scan := func() error { return rawScan(db.DB, prefix, t.want) }
+		scan := func() error { return rawScan(db.DB, prefix, cell.PrefixEnd(prefix), t.want) }
 		if err := scan(); err != nil {
 			return err
 		}
@@ -105,10 +108,45 @@ func rawScans(s *spec, extra map[string]float64) (err error) {
 			return err
 		}
 	}
-	return nil
+	return rawCores(db.DB, before, rows, extra)
 }
 
-// lastTable returns the prefix of the keys of the last table before a key.
+// rawCores scans the packed table under prefix by Pebble's iterators, by one and by one a
+// core: more than they gain by a core more nobody does on this machine.
+func rawCores(db *pebble.DB, prefix []byte, rows int, extra map[string]float64) (err error) {
+	const times = 20 // one takes some milliseconds
+	each := func(lower, upper []byte, want int) func() error {
+		return func() error {
+			for range times {
+				if err := rawScan(db, lower, upper, want); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+	}
+	if extra[rawOneSeconds], err = timed(each(prefix, cell.PrefixEnd(prefix), rows)); err != nil {
+		return err
+	}
+	// Rows are numbers in hexadecimal, all over their range.
+	cores := min(runtime.GOMAXPROCS(0), 16)
+	bounds := [][]byte{prefix}
+	for i := 1; i < cores; i++ {
+		bounds = append(bounds, append(bytes.Clone(prefix), "0123456789abcdef"[i*16/cores]))
+	}
+	bounds = append(bounds, cell.PrefixEnd(prefix))
+	extra[rawCoresSeconds], err = timed(func() error {
+		var g errgroup.Group
+		for i := range cores {
+			g.Go(each(bounds[i], bounds[i+1], -1))
+		}
+		return g.Wait()
+	})
+	return err
+}
+
+// lastTable returns the prefix of the keys of the last table before a key, which has one
+// family.
 func lastTable(db *pebble.DB, before []byte) (prefix []byte, err error) {
 	it, err := db.NewIter(nil)
 	if err != nil {
@@ -118,11 +156,13 @@ func lastTable(db *pebble.DB, before []byte) (prefix []byte, err error) {
 	if !it.SeekLT(before) {
 		return nil, errors.Join(errors.New("no table"), it.Error())
 	}
-	return bytes.Clone(it.Key()[:5]), nil // tag and table
+	return bytes.Clone(it.Key()[:6]), nil // tag, table and family
 }
 
-func rawScan(db *pebble.DB, prefix []byte, want int) (err error) {
-	it, err := db.NewIter(&pebble.IterOptions{LowerBound: prefix, UpperBound: cell.PrefixEnd(prefix)})
+// rawScan reads the key-values from lower to upper, of which there must be want, or some
+// where that is -1.
+func rawScan(db *pebble.DB, lower, upper []byte, want int) (err error) {
+	it, err := db.NewIter(&pebble.IterOptions{LowerBound: lower, UpperBound: upper})
 	if err != nil {
 		return err
 	}
@@ -138,8 +178,8 @@ func rawScan(db *pebble.DB, prefix []byte, want int) (err error) {
 		}
 		n++
 	}
-	if n != want {
-		return fmt.Errorf("raw Pebble has %d key-values under %x, want %d", n, prefix, want)
+	if want >= 0 && n != want || n == 0 {
+		return fmt.Errorf("raw Pebble has %d key-values from %x to %x, want %d", n, lower, upper, want)
 	}
 	return it.Error()
 }
@@ -328,6 +368,7 @@ func (r *report) operationRatios(add func(name, goal string, s spread)) {
 	add(fmt.Sprintf(cells, "a key a cell"), "", over(func(s *sample) float64 { return s.Extra[rawUnpackedSeconds] / s.Extra[unpackedScanSeconds] }))
 	add("rows of a scan, packed / of Pebble's iterator, packed", "", over(func(s *sample) float64 { return s.Extra[rawPackedSeconds] / s.Extra[packedScanSeconds] }))
 	add("scan by region on all cores / on one", "≥ 1.70", over(func(s *sample) float64 { return s.Seconds / s.Extra[coresScanSeconds] }))
+	add("Pebble's iterators on all cores / on one, packed", "", over(func(s *sample) float64 { return s.Extra[rawOneSeconds] / s.Extra[rawCoresSeconds] }))
 	add("scan of packed rows / of a key a cell", "", over(func(s *sample) float64 { return s.Extra[unpackedScanSeconds] / s.Extra[packedScanSeconds] }))
 	add("time of a get of no row / of a row", "≤ 0.30", over(func(s *sample) float64 { return s.Extra[getAbsentNanos] / s.Extra[getPresentNanos] }))
 }
