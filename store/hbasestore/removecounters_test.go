@@ -280,10 +280,10 @@ func TestRemoveIsFinished(t *testing.T) {
 	}
 }
 
-// TestSwitchDropsFloors: a remover and a rebuild that did not see each other begin leave
-// what the rebuild has counted.
-func TestSwitchDropsFloors(t *testing.T) {
-	t.Parallel()
+// countedAgain returns a table of which partition 0 was counted again, up to where it stands,
+// and what a switch to that replaces.
+func countedAgain(t *testing.T) (*Store, *rebuildHold, []store.FamilyReplacement) {
+	t.Helper()
 	g := newGateway(t, nil, false)
 	s := dial(t, nil, g)
 	createCounted(t, s)
@@ -315,12 +315,20 @@ func TestSwitchDropsFloors(t *testing.T) {
 	if err := s.Apply(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
+	return s, hold, []store.FamilyReplacement{{Table: "c", Family: "n", By: f.Name}}
+}
+
+// TestSwitchDropsFloors: a remover and a rebuild that did not see each other begin leave
+// what the rebuild has counted.
+func TestSwitchDropsFloors(t *testing.T) {
+	t.Parallel()
+	s, hold, replacements := countedAgain(t)
 	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
 	owners, err := r.owners(t.Context())
 	if err != nil || len(owners) != 1 {
 		t.Fatalf("Got %d owners, %v", len(owners), err)
 	}
-	sp := span{table: d.Name, family: "n"}
+	sp := span{table: "default:c", family: "n"}
 	up := map[cellSource]int64{}
 	var marked []*owner
 	for from, o := range owners {
@@ -329,7 +337,7 @@ func TestSwitchDropsFloors(t *testing.T) {
 		}
 		marked = append(marked, o)
 	}
-	if err := hold.SwitchRebuild(t.Context(), "views~1", []store.FamilyReplacement{{Table: "c", Family: "n", By: f.Name}}); err != nil {
+	if err := hold.SwitchRebuild(t.Context(), "views~1", replacements); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := r.delete(t.Context(), sp, up, nil); err != nil {
@@ -338,8 +346,123 @@ func TestSwitchDropsFloors(t *testing.T) {
 	if err := r.clear(t.Context(), sp, up, marked); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Apply(t.Context(), increments(0, 2, "v1", a)); err != nil {
+	if err := s.Apply(t.Context(), increments(0, 2, "v1", [2]string{"a", "x"})); err != nil {
 		t.Fatal(err)
 	}
 	wantSums(t, s, "a x = 3 @ 1002")
+}
+
+// TestRemoveBesideSwitch: a remover that has looked before a switch marks nothing of what
+// has another number since, or is about to have one, and clears nothing there; one that
+// looks amid a switch is refused.
+func TestRemoveBesideSwitch(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s, hold, replacements := countedAgain(t)
+	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	only := func() *owner {
+		t.Helper()
+		owners, err := r.owners(ctx)
+		if err != nil || len(owners) != 1 {
+			t.Fatalf("Got %d owners, %v", len(owners), err)
+		}
+		for _, o := range owners {
+			return o
+		}
+		return nil
+	}
+	sp := span{table: "default:c", family: "n"}
+	before := only()
+	w := &switcher{x: s.exact, tables: s, pipeline: "views", owner: hold.owner}
+	replacements[0].Table = sp.table
+	if err := w.decide(ctx, "views~1", replacements); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.mark(ctx, before, sp); !errors.Is(err, store.ErrStale) {
+		t.Errorf("amid the switch: Got %v of a mark, want ErrStale", err)
+	}
+	if _, err := r.owners(ctx); !errors.Is(err, store.ErrRefused) {
+		t.Errorf("amid the switch: Got %v of who looks, want ErrRefused", err)
+	}
+	if _, err := r.switches(ctx); !errors.Is(err, store.ErrRefused) {
+		t.Errorf("amid the switch: Got %v of who asks for switches, want ErrRefused", err)
+	}
+	if _, err := w.resume(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.mark(ctx, before, sp); !errors.Is(err, store.ErrStale) {
+		t.Errorf("behind the switch: Got %v of a mark, want ErrStale", err)
+	}
+	after := only()
+	if len(after.floors) > 0 || after.number == before.number {
+		t.Fatalf("Got %+v", after)
+	}
+	at, err := r.mark(ctx, after, sp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.edit(ctx, before, func(fs floors) floors { return fs.without(sp, at) }); !errors.Is(err, store.ErrStale) {
+		t.Errorf("Got %v of another one's floors, want ErrStale", err)
+	}
+	if got := only().floors.at(sp); got != at {
+		t.Errorf("Got a floor of %d, want %d", got, at)
+	}
+}
+
+// TestRebuildWaitsForJournals: a rebuild is not begun where what redrives have counted is
+// being removed, and nothing else.
+func TestRebuildWaitsForJournals(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := dial(t, nil, newGateway(t, nil, false))
+	createCounted(t, s)
+	lettersOf(t, s, 0, 3, 3, `{"page": "a"}`)
+	o := &pipeline.RedriveOptions{Engine: s, Plan: pagePlan(t, s), Filter: pipeline.LetterFilter{Pipeline: views.Pipeline}}
+	if got, err := pipeline.Redrive(ctx, o); err != nil || got.Applied != 3 {
+		t.Fatalf("Got %+v, %v", got, err)
+	}
+	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	owners, err := r.owners(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sp := span{table: "default:c", family: "n"}
+	n := 0
+	hold := holding(t, s, views.Pipeline)
+	for _, o := range owners {
+		if !o.journal {
+			continue
+		}
+		n++
+		at, err := r.mark(ctx, o, sp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := hold.BeginRebuild(ctx, "views~1"); !errors.Is(err, store.ErrRefused) {
+			t.Errorf("Got %v of a rebuild, want ErrRefused", err)
+		}
+		if err := r.edit(ctx, o, func(fs floors) floors { return fs.without(sp, at) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("Got %d journals", n)
+	}
+	if err := hold.BeginRebuild(ctx, "views~1"); err != nil { // its number was not used up
+		t.Error(err)
+	}
+}
+
+// TestHigherFloorStays: who clears takes out what it has deleted up to, and not the higher
+// floor of another remover, nor one that is wanted.
+func TestHigherFloorStays(t *testing.T) {
+	t.Parallel()
+	sp := span{table: "t", family: "n"}
+	fs := floors{{sp, 10}, {sp, floorWanted}}
+	if got := fs.without(sp, 9); got.at(sp) != 10 || !got.wants(sp) {
+		t.Errorf("Got %+v below the floor", got)
+	}
+	if got := fs.without(sp, 10); got.at(sp) != floorWanted || !got.wants(sp) {
+		t.Errorf("Got %+v at the floor", got)
+	}
 }
