@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +79,20 @@ pipelines:
 	rebuild := func(kills int) {
 		t.Helper()
 		for killed := 0; ; killed++ {
-			cmd := exec.Command(filepath.Join(Binaries(t), "ingest"), "replay", "rebuild", "-c", file, name, "--switch")
+			command := []string{"replay", "rebuild", "-c", file, name, "--switch"}
+			if killed > 0 {
+				if killed == kills {
+					// One that was killed is named still, unless it was before it had begun.
+					out, err := Run(t, env, nil, "ingest", command...)
+					if t.Logf("without --take-over: %v\n%s", err, out); err == nil {
+						return
+					} else if !strings.Contains(err.Error(), "--take-over") {
+						t.Fatal("the refusal names no --take-over")
+					}
+				}
+				command = append(command, "--take-over")
+			}
+			cmd := exec.Command(filepath.Join(Binaries(t), "ingest"), command...)
 			var out bytes.Buffer
 			cmd.Env, cmd.Stdout, cmd.Stderr = env, &out, &out
 			if err := cmd.Start(); err != nil {
