@@ -128,6 +128,7 @@ type dlqListCommand struct {
 	All    bool   `help:"List those, too, that were redriven."`
 	Limit  int    `default:"100" help:"List so many; the counts are of all. 0 = no bound."`
 	Output string `short:"o" enum:"table,json" default:"table" help:"How to print: table or json."`
+	JSON   bool   `name:"json" help:"The same as -o json."`
 }
 
 // letterLine is a letter in a list.
@@ -195,7 +196,7 @@ func (c *dlqListCommand) Run(ctx context.Context, p *cli.Program) error {
 		if err != nil {
 			return err
 		}
-		if c.Output == "json" {
+		if c.JSON || c.Output == "json" {
 			return printJSON(p.Stdout, struct {
 				Letters []letterLine  `json:"letters"`
 				Counts  []letterCount `json:"counts"`
@@ -324,6 +325,7 @@ type dlqShowCommand struct {
 	Pipeline string `placeholder:"NAME" help:"The letter of this pipeline, where several have read the record."`
 	Raw      bool   `help:"Print the payload alone, byte for byte."`
 	Output   string `short:"o" enum:"text,json" default:"text" help:"How to print: text or json (bytes in base64)."`
+	JSON     bool   `name:"json" help:"The same as -o json."`
 	Letter   string `arg:"" help:"TOPIC/PARTITION/OFFSET, as ls prints it."`
 }
 
@@ -357,7 +359,7 @@ func (c *dlqShowCommand) Run(ctx context.Context, p *cli.Program) error {
 			switch {
 			case c.Raw:
 				_, err = p.Stdout.Write(d.Value)
-			case c.Output == "json":
+			case c.JSON || c.Output == "json":
 				err = printJSON(p.Stdout, newWholeLetter(d))
 			default:
 				if i > 0 {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"sluice/cmd/internal/cli"
@@ -30,6 +31,7 @@ type offsetsShowCommand struct {
 type offsetLine struct {
 	Pipeline  string `json:"pipeline"`
 	Topic     string `json:"topic"`
+	TopicID   string `json:"topic_id"` // of the topic that is there; "" = unknown
 	Partition int32  `json:"partition"`
 	First     int64  `json:"first"`  // where the partition was begun; -1 = not yet
 	Stored    int64  `json:"stored"` // next offset to apply; -1 = not begun
@@ -54,6 +56,9 @@ type offsetLine struct {
 	// MappingFrom on; those before were mapped by another.
 	Mapping     string `json:"mapping"`
 	MappingFrom int64  `json:"mapping_from"`
+	// Former says what is stored of topics that had the name before, where nothing is
+	// of the one that has it now.
+	Former []string `json:"former"`
 }
 
 // Run shows what the store holds beside what Kafka has.
@@ -95,7 +100,7 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 	var errs []error
 	for _, name := range cfg.PipelineNames() {
 		for _, topic := range cfg.Pipelines[name].Topics {
-			byPartition := map[int32]*store.PartitionProgress{}
+			byPartition, former := map[int32]*store.PartitionProgress{}, map[int32][]string{}
 			info, err := client.Topic(ctx, topic)
 			var ends map[int32]kafka.Offsets
 			if err == nil {
@@ -105,12 +110,22 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 				errs = append(errs, err)
 			}
 			var partitions []int32
+			id := ""
 			if info != nil {
-				partitions = info.Partitions
+				id = hex.EncodeToString(info.ID[:])
+				for _, n := range info.Partitions {
+					if read := cfg.Pipelines[name].Partitions; len(read) == 0 || slices.Contains(read, int(n)) {
+						partitions = append(partitions, n)
+					}
+				}
 			}
 			for i := range stored {
 				s := &stored[i]
-				if s.Source.Pipeline != name || s.Source.Topic != topic || info != nil && s.Source.TopicID != info.ID {
+				if s.Source.Pipeline != name || s.Source.Topic != topic {
+					continue
+				}
+				if info != nil && s.Source.TopicID != info.ID {
+					former[s.Partition] = append(former[s.Partition], fmt.Sprintf("offset %d is stored of a topic of this name with id %x; the one that is there has id %s", s.Progress.Next, s.Source.TopicID, id))
 					continue
 				}
 				byPartition[s.Partition] = s
@@ -119,7 +134,7 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 				}
 			}
 			for _, n := range partitions {
-				l := offsetLine{Pipeline: name, Topic: topic, Partition: n, First: store.Absent, Stored: store.Absent, End: -1, Lag: -1, Balanced: true}
+				l := offsetLine{Pipeline: name, Topic: topic, TopicID: id, Partition: n, Former: []string{}, First: store.Absent, Stored: store.Absent, End: -1, Lag: -1, Balanced: true}
 				if s := byPartition[n]; s != nil {
 					g := &s.Progress
 					l.First, l.Stored, l.Balanced = g.First, g.Next, g.Balanced()
@@ -128,6 +143,8 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 					l.Aborted, l.Late, l.Gaps = g.Aborted, g.Late, g.Gaps
 					l.Mapping, l.MappingFrom = g.MappingVersion, g.MappingFrom
 					l.Redriven, l.Purged = redrivenOf(redriven, &s.Source, n)
+				} else if f := former[n]; f != nil {
+					l.Former = f
 				}
 				if o, ok := ends[n]; ok {
 					l.End = o.End
@@ -173,7 +190,13 @@ func printOffsets(w io.Writer, lines []offsetLine) error {
 		return err
 	}
 	for i := range lines {
-		if l := &lines[i]; l.Gaps != "" {
+		l := &lines[i]
+		for _, text := range l.Former {
+			if _, err := fmt.Fprintf(w, "%s %s/%d: %s\n", l.Pipeline, l.Topic, l.Partition, text); err != nil {
+				return err
+			}
+		}
+		if l.Gaps != "" {
 			if _, err := fmt.Fprintf(w, "lost offsets of %s %s/%d: %s\n", l.Pipeline, l.Topic, l.Partition, l.Gaps); err != nil {
 				return err
 			}
@@ -195,6 +218,7 @@ type offsetsVerifyCommand struct {
 	Deep     bool     `help:"Read the topics and count their records again."`
 	Offline  bool     `help:"Do not ask Kafka: check what the store says only."`
 	Output   string   `short:"o" enum:"table,json" default:"table" help:"How to print: table or json."`
+	JSON     bool     `name:"json" help:"The same as -o json."`
 }
 
 // errAudit marks an audit equation that does not hold.
@@ -270,7 +294,7 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 			broken++
 		}
 	}
-	if c.Output == "json" {
+	if c.JSON || c.Output == "json" {
 		err = printJSON(p.Stdout, lines)
 	} else {
 		err = printAudits(p.Stdout, lines)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sluice/config"
+	"sluice/pipeline/kafka/embedded"
+	"sluice/store"
+)
+
+// The offsets are those of the partitions that a pipeline reads. Where nothing is stored of
+// a topic, but of another one of its name, that is said: the topic was created anew.
+func TestOffsetsOfFormerTopic(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 3, "visits.dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sluice.yaml")
+	text := strings.Replace(fmt.Sprintf(dlqConfig, filepath.Join(dir, "data"), broker.Addr(), "user"), "group: visits", "group: visits\n    assign: static\n    partitions: [0, 2]", 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := config.OpenEngine(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b store.Batch
+	b.Advance(store.Source{Pipeline: "visits", Topic: "visits", TopicID: [16]byte{0xab}}, 2, store.Absent, store.Progress{Next: 7, Applied: 7})
+	if err := errors.Join(e.Apply(t.Context(), &b), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, "offsets", "-c", file)
+	if err != nil || !strings.Contains(out, "visits visits/2: offset 7 is stored of a topic of this name with id ab000000000000000000000000000000; the one that is there has id ") || strings.Count(out, "offset 7") != 1 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = command(t, "offsets", "-c", file, "--json")
+	var lines []offsetLine
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &lines)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if len(lines) != 2 || lines[0].Partition != 0 || lines[1].Partition != 2 || len(lines[0].Former) != 0 || len(lines[1].Former) != 1 || lines[1].Stored != -1 || len(lines[1].TopicID) != 32 {
+		t.Errorf("%+v", lines)
+	}
+	for _, args := range [][]string{{"offsets", "verify", "-c", file, "--offline", "--json"}, {"dlq", "ls", "-c", file, "--json"}} {
+		if out, err := command(t, args...); err != nil || !json.Valid([]byte(out)) {
+			t.Errorf("%v: %v\n%s", args, err, out)
+		}
+	}
+}
