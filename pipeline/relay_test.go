@@ -269,18 +269,27 @@ func TestUnreadableLetterDoesNotBlock(t *testing.T) {
 	}
 }
 
+// loseReply returns e, which loses the reply to the first batch that is not the first of its
+// partition, and calls meanwhile before.
+func loseReply(e store.Engine, meanwhile func()) *faultyEngine {
+	var once sync.Once
+	return &faultyEngine{Engine: e, fault: func(s *store.Batch) (_ bool, err error) {
+		if s.Advances[0].From >= 0 {
+			once.Do(func() {
+				meanwhile()
+				err = store.ErrTransient
+			})
+		}
+		return true, err
+	}}
+}
+
 // A batch that was applied although its reply was lost has letters, too.
 func TestLettersOfALostReplyAreRelayed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem, b := newEngine(t), newFakeBroker(1)
-		var once sync.Once
-		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (_ bool, err error) {
-			if s.Advances[0].From >= 0 {
-				once.Do(func() { err = store.ErrTransient })
-			}
-			return true, err
-		}}
+		e := loseReply(mem, func() {})
 		out := &fakeTopic{}
 		p := newTest(t, e, b)
 		stop := startRelaying(p, out)
@@ -335,19 +344,12 @@ func TestLettersBeforeANewTopicAreRelayed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem, b := newEngine(t), newFakeBroker(1)
-		var once sync.Once
-		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (_ bool, err error) {
-			if s.Advances[0].From >= 0 {
-				once.Do(func() {
-					b.change(func() {
-						b.info.id = [16]byte{2}
-						b.logs[0] = &fakeLog{}
-					})
-					err = store.ErrTransient
-				})
-			}
-			return true, err
-		}}
+		e := loseReply(mem, func() {
+			b.change(func() {
+				b.info.id = [16]byte{2}
+				b.logs[0] = &fakeLog{}
+			})
+		})
 		out := &fakeTopic{}
 		p := newTest(t, e, b, func(o *Options) { o.OnTopicChange = NewIncarnation })
 		stop := startRelaying(p, out)
