@@ -27,14 +27,10 @@ func PlainPut(t *TableDescriptor, m *cell.Mutation, now cell.Timestamp) (family,
 	if !ok || first.Time < 0 || first.Time == cell.Latest || first.TTL < 0 && first.TTL != cell.NoLife {
 		return 0, 0, false
 	}
-	if slop := t.MaxTimestampSlop; slop > 0 && first.Time > now && int64(first.Time-now) > slop {
+	if tooFar(t, first.Time, now) {
 		return 0, 0, false
 	}
-	limit := t.MaxCellBytes
-	if limit == 0 {
-		limit = DefaultMaxCellBytes
-	}
-	limit -= cellOverhead + len(m.Row) + len(first.Family)
+	limit := maxCell(t) - (cellOverhead + len(m.Row) + len(first.Family))
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		cellBytes := len(o.Qualifier) + len(o.Value)

@@ -107,8 +107,8 @@ func validateOp(t *TableDescriptor, f *FamilyDescriptor, m *cell.Mutation, o *ce
 			return err
 		}
 		// HBase HRegion.checkTimestamps: puts only.
-		if slop := t.MaxTimestampSlop; slop > 0 && o.Type == cell.OpPut && o.Time != cell.Latest && o.Time > now && int64(o.Time-now) > slop {
-			return fmt.Errorf("%w: %d is more than %d ms after %d", ErrTimestampTooFar, o.Time, slop, now)
+		if o.Type == cell.OpPut && o.Time != cell.Latest && tooFar(t, o.Time, now) {
+			return fmt.Errorf("%w: %d is more than %d ms after %d", ErrTimestampTooFar, o.Time, t.MaxTimestampSlop, now)
 		}
 	case cell.OpDelete, cell.OpDeleteColumn, cell.OpDeleteFamily, cell.OpDeleteFamilyVersion:
 		if o.TTL != 0 {
@@ -141,11 +141,21 @@ func validateInPlaceOp(f *FamilyDescriptor, m *cell.Mutation, o *cell.Op) error 
 // value: two lengths of 4, the row's of 2, the family's of 1, timestamp, type.
 const cellOverhead = 4 + 4 + 2 + 1 + 8 + 1
 
-func checkCellSize(t *TableDescriptor, row []byte, family string, qualifier []byte, value int) error {
-	limit := t.MaxCellBytes
-	if limit == 0 {
-		limit = DefaultMaxCellBytes
+// tooFar reports whether at, the time of a put, is further behind now than t allows.
+func tooFar(t *TableDescriptor, at, now cell.Timestamp) bool {
+	return t.MaxTimestampSlop > 0 && at > now && int64(at-now) > t.MaxTimestampSlop
+}
+
+// maxCell returns the limit of t's cells, overhead included.
+func maxCell(t *TableDescriptor) int {
+	if t.MaxCellBytes == 0 {
+		return DefaultMaxCellBytes
 	}
+	return t.MaxCellBytes
+}
+
+func checkCellSize(t *TableDescriptor, row []byte, family string, qualifier []byte, value int) error {
+	limit := maxCell(t)
 	if size := cellOverhead + len(row) + len(family) + len(qualifier) + value; size > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrCellTooLarge, size, limit)
 	}

@@ -66,10 +66,10 @@ func (l *deltaList) check(s *staging, d *store.CounterDelta) (*table, *family, e
 	return t, f, nil
 }
 
-// order puts the list in the order of the keys, with their hashes of the cache. The order does not matter to the
-// sums; in key order the counters that are not cached are found by one walk over the
-// store, at a third of the cost of seeks here and there, and Pebble inserts them a
-// third faster.
+// order puts the list in the order of the keys, with their hashes of the cache. The
+// order does not matter to the sums; in key order the counters that are not cached are
+// found by one walk over the store, at a third of the cost of seeks here and there, and
+// Pebble inserts them a third faster.
 func (l *deltaList) order(cache *counterCache) {
 	for i := range l.deltas {
 		x := &l.deltas[i]
