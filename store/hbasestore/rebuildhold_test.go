@@ -146,20 +146,7 @@ func TestLateFamilies(t *testing.T) {
 	if err := rebuild.Discard(t.Context(), e, "views", &store.RebuildHolder{TakeOver: true}); err != nil {
 		t.Fatal(err)
 	}
-	for i := range replacements { // by who was frozen
-		r := &replacements[i]
-		d, err := e.Table(t.Context(), r.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d = d.Clone()
-		f := *d.Family(r.Family)
-		f.Name = r.By
-		d.Families = append(d.Families, f)
-		if err := e.AlterTable(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeReplacements(t, e, replacements) // by who was frozen
 	if err := holding(t, e, "views").BeginRebuild(t.Context(), "views~1"); !errors.Is(err, store.ErrRefused) {
 		t.Errorf("Got %v of a number that was used, want ErrRefused", err)
 	}

@@ -214,6 +214,25 @@ func recounted(t *testing.T) (*house, *Store, []store.FamilyReplacement) {
 	return h, e, h.counted(e)
 }
 
+// makeReplacements makes the families of a rebuild that are to replace others, as these are.
+func makeReplacements(t *testing.T, e *Store, replacements []store.FamilyReplacement) {
+	t.Helper()
+	for i := range replacements {
+		r := &replacements[i]
+		d, err := e.Table(t.Context(), r.Table)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		f := *d.Family(r.Family)
+		f.Name = r.By
+		d.Families = append(d.Families, f)
+		if err := e.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestTakenByEarlierTry: of what is added through the API an earlier try to switch, which
 // another one has overtaken, takes nothing.
 func TestTakenByEarlierTry(t *testing.T) {
@@ -458,21 +477,7 @@ func TestDiscardBesideCount(t *testing.T) {
 	if n != housePartitions {
 		t.Errorf("Got %d partitions of a rebuild", n)
 	}
-	// As if its families were not dropped yet.
-	for i := range replacements {
-		r := &replacements[i]
-		d, err := e.Table(t.Context(), r.Table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		d = d.Clone()
-		f := *d.Family(r.Family)
-		f.Name = r.By
-		d.Families = append(d.Families, f)
-		if err := e.AlterTable(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
+	makeReplacements(t, e, replacements) // as if its families were not dropped yet
 	if err := h.switcher(e, nil).decide(t.Context(), "views~1", replacements); !errors.Is(err, store.ErrStale) {
 		t.Errorf("Got %v of a switch to what was discarded, want ErrStale", err)
 	}
