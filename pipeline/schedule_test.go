@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
@@ -182,7 +181,7 @@ type powerDisk struct {
 func (d *powerDisk) open(t *testing.T) *pebblestore.DB {
 	t.Helper()
 	db, err := pebblestore.Open("db", &pebblestore.Options{
-		FS: errorfs.Wrap(d, errorfs.InjectorFunc(d.write)), MemTableBytes: 64 << 10, CacheBytes: 1 << 20,
+		FS: d.OnWrite(d.write), MemTableBytes: 64 << 10, CacheBytes: 1 << 20,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -190,17 +189,13 @@ func (d *powerDisk) open(t *testing.T) *pebblestore.DB {
 	return db
 }
 
-func (d *powerDisk) write(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
-		return nil
-	}
+func (d *powerDisk) write() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.more > 0 {
 		d.more--
 		d.left = append(d.left, d.Crash(d.rng.IntN(101), d.rng))
 	}
-	return nil
 }
 
 // arm makes power fail at the next n writes.

@@ -17,7 +17,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
@@ -362,7 +361,7 @@ func simulate(t *testing.T, s *simulation) string {
 func (s *simulation) open() {
 	s.t.Helper()
 	db, err := pebblestore.Open("db", &pebblestore.Options{
-		FS: errorfs.Wrap(s.disk, errorfs.InjectorFunc(s.write)), Sync: s.sync,
+		FS: s.disk.OnWrite(s.write), Sync: s.sync,
 		CacheBytes: 1 << 20, MemTableBytes: 64 << 10, MinFreeBytes: -1, RewriteInterval: -1, RewriteKeys: 20,
 		// Some schedules write every bulk batch as tables, some only large ones.
 		MinBulkKeys: 1 + 30*int(s.seed%2),
@@ -374,19 +373,15 @@ func (s *simulation) open() {
 }
 
 // write burns the fuse at a write to the disk.
-func (s *simulation) write(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
-		return nil
-	}
+func (s *simulation) write() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fuse == 0 {
-		return nil
+		return
 	}
 	if s.fuse--; s.fuse == 0 {
 		s.cut()
 	}
-	return nil
 }
 
 // cut notes what the disk holds if power fails now. The lock is held.

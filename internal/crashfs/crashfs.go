@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 )
 
 // FS is such a disk. Copies are the same disk.
@@ -41,4 +42,15 @@ func (f FS) Crash(percent int, rng *rand.Rand) FS {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return FS{f.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: rng}), new(sync.Mutex)}
+}
+
+// OnWrite returns the disk as one that calls call before each of its writes, of which some
+// may come at once.
+func (f FS) OnWrite(call func()) vfs.FS {
+	return errorfs.Wrap(f, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if op.Kind.ReadOrWrite() == errorfs.OpIsWrite {
+			call()
+		}
+		return nil
+	}))
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
@@ -167,7 +166,7 @@ func newPowerDisk(fs crashfs.FS) *powerDisk { return &powerDisk{FS: fs} }
 func (d *powerDisk) open(t *testing.T) *pebblestore.DB {
 	t.Helper()
 	db, err := pebblestore.Open("db", &pebblestore.Options{
-		FS: errorfs.Wrap(d, errorfs.InjectorFunc(d.write)), CacheBytes: 1 << 20, MemTableBytes: 256 << 10, MinFreeBytes: -1, RewriteInterval: -1,
+		FS: d.OnWrite(d.write), CacheBytes: 1 << 20, MemTableBytes: 256 << 10, MinFreeBytes: -1, RewriteInterval: -1,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -175,20 +174,16 @@ func (d *powerDisk) open(t *testing.T) *pebblestore.DB {
 	return db
 }
 
-func (d *powerDisk) write(op errorfs.Op) error {
-	if op.Kind.ReadOrWrite() != errorfs.OpIsWrite {
-		return nil
-	}
+func (d *powerDisk) write() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.at == 0 || d.left != nil {
-		return nil
+		return
 	}
 	if d.writes++; d.writes == d.at {
 		left := d.clone(d.unsynced)
 		d.left = &left
 	}
-	return nil
 }
 
 func (d *powerDisk) clone(unsynced int) crashfs.FS {
