@@ -3,6 +3,8 @@
 package integration
 
 import (
+	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -33,7 +35,9 @@ func TestKilledTenTimesRealKafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	for topic, partitions := range map[string]int{"access-log": 3, "access-log.dead": 1} {
+	seed := uint64(time.Now().UnixNano())
+	topic := fmt.Sprintf("access-log-%d", seed) // the broker has those of earlier rounds, too
+	for topic, partitions := range map[string]int{topic: 3, topic + ".dead": 1} {
 		if err := c.CreateTopic(t.Context(), topic, partitions); err != nil {
 			t.Fatal(err)
 		}
@@ -42,11 +46,19 @@ func TestKilledTenTimesRealKafka(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv("SLUICE_KILLS")); err == nil {
 		kills = n
 	}
+	config := FastConfig(t, "500ms")
+	text, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, bytes.ReplaceAll(text, []byte("access-log"), []byte(topic)), 0o644); err != nil { // the group, too
+		t.Fatal(err)
+	}
 	log := SharedLog(t)
 	data := filepath.Join(t.TempDir(), "data")
 	KillRun(t, &KillOptions{
-		Config: FastConfig(t, "500ms"), Brokers: brokers, Data: data, Topic: "access-log", Log: log,
-		Kills: kills, Seed: uint64(time.Now().UnixNano()), MaxDelay: 2 * time.Second,
+		Config: config, Brokers: brokers, Data: data, Topic: topic, Log: log,
+		Kills: kills, Seed: seed, MaxDelay: 2 * time.Second,
 	})
 	db, err := pebblestore.Open(data, &pebblestore.Options{ReadOnly: true})
 	if err != nil {
