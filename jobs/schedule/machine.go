@@ -46,6 +46,9 @@ type State struct {
 	Failures int `json:"failures"`
 	// Paused says that nothing starts until somebody resumes the schedule.
 	Paused bool `json:"paused"`
+	// LeftOut is what a pause, or a run that is at work, has left out since the Entry
+	// of the first such time; nil = there is none.
+	LeftOut *LeftOut `json:"left_out,omitempty"`
 	// Answered is the number of the last Ask that was answered, in a Shared store.
 	Answered int64 `json:"answered,omitempty"`
 	// Results counts the times of the schedule by Result, since it was first looked
@@ -55,10 +58,22 @@ type State struct {
 	Ordered map[string]map[string]int64 `json:"ordered,omitempty"`
 }
 
+// LeftOut is times that were skipped, of which one Entry tells when the pause or the
+// run ends that has left them out: a schedule of every second must not fill the history.
+type LeftOut struct {
+	Count   int64     `json:"count"`
+	Logical time.Time `json:"logical_time,omitzero"` // of the newest
+	Since   time.Time `json:"since,omitzero"`        // when the first was left out
+}
+
 // clone returns a copy that shares nothing.
 func (s *State) clone() State {
 	c := *s
 	c.Pending, c.Orders = slices.Clone(s.Pending), slices.Clone(s.Orders)
+	if s.LeftOut != nil {
+		left := *s.LeftOut
+		c.LeftOut = &left
+	}
 	c.Results = make(map[string]int64, len(s.Results))
 	maps.Copy(c.Results, s.Results)
 	if s.Ordered != nil {
@@ -127,6 +142,7 @@ func (m *Machine) Tick(now time.Time) Decision {
 		due = append(m.state.Pending, due...)
 		m.state.Pending = nil
 		m.openOrders(&d, now)
+		m.tellLeftOut(&d, now) // what was at work has ended, too
 	}
 	if m.state.Paused {
 		m.drop(&d, now, Skipped, due)
@@ -267,6 +283,7 @@ func (m *Machine) Ended(now time.Time, e Entry) Decision {
 	} else {
 		m.endedOrder(&d, now, e.Result)
 	}
+	m.tellLeftOut(&d, now)
 	switch e.Result {
 	case OK, Published:
 		m.state.Failures = 0
@@ -293,6 +310,7 @@ func (m *Machine) Pause() { m.state.Paused = true }
 func (m *Machine) Resume(now time.Time) Decision {
 	before := m.Tick(now) // still paused: settles what has come
 	m.state.Paused, m.state.Failures = false, 0
+	m.tellLeftOut(&before, now)
 	d := m.Tick(now)
 	d.Entries = append(before.Entries, d.Entries...)
 	d.Changed = true
@@ -301,21 +319,53 @@ func (m *Machine) Resume(now time.Time) Decision {
 
 // drop records times of the schedule that do not run.
 func (m *Machine) drop(d *Decision, now time.Time, result string, all []Run) {
-	if len(all) > 0 {
-		m.record(d, Entry{
-			Logical: all[len(all)-1].Logical, Result: result, Count: int64(len(all)), Cause: Scheduled, Started: now.UTC(), Ended: now.UTC(),
+	if len(all) == 0 {
+		return
+	}
+	last, n := all[len(all)-1].Logical, int64(len(all))
+	if left := m.state.LeftOut; left != nil && result == Skipped {
+		if left.Count == 0 {
+			left.Since = now.UTC()
+		}
+		left.Logical, left.Count = last, left.Count+n
+		m.count(result, n)
+		d.Changed = true
+		return
+	}
+	if result == Skipped {
+		m.state.LeftOut = new(LeftOut)
+	}
+	m.record(d, Entry{Logical: last, Result: result, Count: n, Cause: Scheduled, Started: now.UTC(), Ended: now.UTC()})
+}
+
+// tellLeftOut records the times that were skipped since the first, which were counted
+// then, unless the schedule is paused: it is called when what has left them out is over.
+func (m *Machine) tellLeftOut(d *Decision, now time.Time) {
+	left := m.state.LeftOut
+	if left == nil || m.state.Paused {
+		return
+	}
+	m.state.LeftOut, d.Changed = nil, true
+	if left.Count > 0 {
+		d.Entries = append(d.Entries, Entry{
+			Logical: left.Logical, Result: Skipped, Count: left.Count, Cause: Scheduled, Started: left.Since, Ended: now.UTC(),
 		})
 	}
+}
+
+// count counts times of the schedule.
+func (m *Machine) count(result string, n int64) {
+	if m.state.Results == nil {
+		m.state.Results = map[string]int64{}
+	}
+	m.state.Results[result] += n
 }
 
 func (m *Machine) record(d *Decision, e Entry) {
 	d.Entries = append(d.Entries, e)
 	d.Changed = true
 	if e.Order == "" {
-		if m.state.Results == nil {
-			m.state.Results = map[string]int64{}
-		}
-		m.state.Results[e.Result] += e.Count
+		m.count(e.Result, e.Count)
 		return
 	}
 	if m.state.Ordered == nil {

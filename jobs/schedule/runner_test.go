@@ -164,7 +164,7 @@ func TestRunnerOverlap(t *testing.T) {
 	for overlap, want := range map[string]struct{ starts, history []string }{
 		OverlapSkip: {
 			[]string{"01:00 for 01:00/1", "04:00 for 04:00/1"},
-			[]string{"02:00 skipped x1", "03:00 skipped x1", "01:00 ok x1", "05:00 skipped x1", "06:00 skipped x1", "04:00 ok x1"},
+			[]string{"02:00 skipped x1", "01:00 ok x1", "03:00 skipped x1", "05:00 skipped x1", "04:00 ok x1", "06:00 skipped x1"},
 		},
 		QueueOne: {
 			[]string{"01:00 for 01:00/1", "03:20 for 03:00/1", "05:40 for 05:00/1"},
