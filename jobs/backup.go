@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -50,7 +51,7 @@ type BackupOptions struct {
 	Logger *slog.Logger
 	// Progress is called after every file, by one goroutine at a time; it must
 	// return soon.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -90,7 +91,7 @@ func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
 // backup is one execution of Backup.
 type backup struct {
 	BackupOptions
-	report reporter
+	report work.Reporter
 	root   *os.Root         // of the source's files
 	notes  target.Resumable // the upload; nil = it cannot be resumed
 }
@@ -168,11 +169,11 @@ const lockFile = "LOCK"
 
 // publish copies the files and then writes the manifest, whose bytes it returns.
 func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest) ([]byte, error) {
-	b.report.start(b.Progress, b.Now, len(m.Files))
-	err := parallel(ctx, b.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
+	b.report.Start(b.Progress, b.Now, len(m.Files))
+	err := work.Parallel(ctx, b.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
 		f := &m.Files[i]
 		if f.SHA256 != "" { // it was copied by the process that was killed
-			b.report.file(f.Bytes)
+			b.report.File(f.Bytes)
 			return nil
 		}
 		in, err := b.root.Open(f.Path)
@@ -183,7 +184,7 @@ func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest
 		if f.Bytes, f.SHA256, err = copyFile(ctx, u, f.Path, in); err != nil {
 			return fmt.Errorf("copy %s: %w", f.Path, err)
 		}
-		b.report.file(f.Bytes)
+		b.report.File(f.Bytes)
 		return b.note(ctx, backupFileNote+f.Path, &backupFileState{FormatVersion: BackupVersion, File: *f})
 	})
 	if err != nil {

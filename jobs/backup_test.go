@@ -17,6 +17,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
+	"sluice/jobs/work"
 	"sluice/region"
 	"sluice/store"
 	"sluice/store/pebblestore"
@@ -175,8 +176,8 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	for name, to := range map[string]target.Target{"local": mustLocal(t, filepath.Join(t.TempDir(), "backups")), "s3": s3} {
 		t.Run(name, func(t *testing.T) {
-			var last Progress
-			m, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: to, Engine: "pebble", Version: "v1", Progress: func(p Progress) { last = p }})
+			var last work.Progress
+			m, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: to, Engine: "pebble", Version: "v1", Progress: func(p work.Progress) { last = p }})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -38,7 +39,7 @@ type CompareOptions struct {
 	Parallelism int
 	// Progress is called now and then, by one goroutine at a time; it must return
 	// soon. Done counts regions.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 
@@ -131,7 +132,7 @@ func Compare(ctx context.Context, o *CompareOptions) (*Comparison, error) {
 // compare is one execution of Compare.
 type compare struct {
 	CompareOptions
-	report reporter
+	report work.Reporter
 }
 
 // side is one of the two tables.
@@ -157,9 +158,9 @@ func (c *compare) run(ctx context.Context) (*Comparison, error) {
 		Ranges: make([]ComparedRange, len(splits)),
 	}
 	differences := make([][]Difference, len(splits))
-	c.report.start(c.Progress, c.Now, len(splits))
-	c.report.regions()
-	err = parallel(ctx, c.Parallelism, len(splits), func(ctx context.Context, i int) (err error) {
+	c.report.Start(c.Progress, c.Now, len(splits))
+	c.report.Regions()
+	err = work.Parallel(ctx, c.Parallelism, len(splits), func(ctx context.Context, i int) (err error) {
 		differences[i], err = c.rows(ctx, splits[i].rows, &r.Ranges[i])
 		return err
 	})
@@ -212,7 +213,7 @@ func (c *compare) rows(ctx context.Context, rows cell.Range, r *ComparedRange) (
 			return nil, err
 		}
 		if seen-told >= reportRows {
-			c.report.rows(seen - told)
+			c.report.Rows(seen - told)
 			told = seen
 		}
 		order := bytes.Compare(left.key, right.key)
@@ -259,7 +260,7 @@ func (c *compare) rows(ctx context.Context, rows cell.Range, r *ComparedRange) (
 	}
 	r.LeftSHA256, r.RightSHA256 = left.total(), right.total()
 	r.LeftCells = left.cells
-	c.report.regionDone(r.Same + r.Different + r.OnlyLeft + r.OnlyRight - told)
+	c.report.RegionDone(r.Same + r.Different + r.OnlyLeft + r.OnlyRight - told)
 	return differences, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -152,8 +153,8 @@ func TestCompare(t *testing.T) {
 		}
 		return c
 	}
-	var last Progress
-	if c := compare(CompareOptions{Progress: func(p Progress) { last = p }}); !c.Equal() || c.Same != 2 || len(c.Ranges) != 2 || last.Rows != 2 || last.Done != 1 {
+	var last work.Progress
+	if c := compare(CompareOptions{Progress: func(p work.Progress) { last = p }}); !c.Equal() || c.Same != 2 || len(c.Ranges) != 2 || last.Rows != 2 || last.Done != 1 {
 		t.Errorf("Got %+v, %+v", c, last)
 	}
 	mutate(t, e, "u", "z", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})

@@ -16,6 +16,7 @@ import (
 	"sluice/cell"
 	"sluice/counters"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -45,7 +46,7 @@ type CopyOptions struct {
 	Parallelism int
 	// Progress is called now and then, by one goroutine at a time; it must return
 	// soon. Done counts regions.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock of Progress. Default: time.Now.
 	Now func() time.Time
 
@@ -102,7 +103,7 @@ type tableCopy struct {
 	setter counterSetter          // nil = batches are atomic
 	state  *CopyState
 	owner  string
-	report reporter
+	report work.Reporter
 	cells  atomic.Int64
 	rows   atomic.Int64
 }
@@ -134,9 +135,9 @@ func (c *tableCopy) run(ctx context.Context) (*Copied, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.report.start(c.Progress, c.Now, len(parts))
-	c.report.regions()
-	err = parallel(ctx, c.Parallelism, len(parts), func(ctx context.Context, i int) error {
+	c.report.Start(c.Progress, c.Now, len(parts))
+	c.report.Regions()
+	err = work.Parallel(ctx, c.Parallelism, len(parts), func(ctx context.Context, i int) error {
 		return c.part(ctx, i, parts[i])
 	})
 	if err = errors.Join(err, lost(c.Source)); err != nil {
@@ -336,7 +337,7 @@ func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
 	}
 	if at := c.state.cursors[i]; at != "" {
 		if at[0] == cursorDone {
-			c.report.regionDone(0)
+			c.report.RegionDone(0)
 			return nil
 		}
 		sc.Start, sc.StartExclusive = []byte(at[1:]), true
@@ -372,7 +373,7 @@ func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
 	if err := c.commit(ctx, i, &k, []byte{cursorDone}, true); err != nil {
 		return err
 	}
-	c.report.regionDone(rest)
+	c.report.RegionDone(rest)
 	return nil
 }
 
@@ -464,7 +465,7 @@ func (c *tableCopy) commit(ctx context.Context, part int, k *chunk, cursor []byt
 	c.rows.Add(k.rows)
 	c.cells.Add(k.cells)
 	if cursor[0] != cursorDone {
-		c.report.rows(k.rows)
+		c.report.Rows(k.rows)
 	}
 	*k = chunk{mutations: k.mutations[:0], counters: k.counters[:0]}
 	return nil

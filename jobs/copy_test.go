@@ -13,6 +13,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -185,10 +186,10 @@ func TestCopyIsTable(t *testing.T) {
 		} else {
 			createTable(t, pebble, into)
 		}
-		var last Progress
+		var last work.Progress
 		done, err := Copy(t.Context(), &CopyOptions{
 			Source: s, Table: "t", To: to, Into: into, Visible: visible, Parallelism: rapid.IntRange(1, 3).Draw(rt, "parallelism"),
-			chunkBytes: rapid.SampledFrom([]int{1, 30, 200, 0}).Draw(rt, "chunk"), Progress: func(p Progress) { last = p },
+			chunkBytes: rapid.SampledFrom([]int{1, 30, 200, 0}).Draw(rt, "chunk"), Progress: func(p work.Progress) { last = p },
 		})
 		if err != nil {
 			rt.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -44,7 +45,7 @@ type CopyStoreOptions struct {
 	// Step is called with what is copied, and then compared, next; Progress is that
 	// of the step. Neither is called by two goroutines at a time.
 	Step     func(CopyStep, bool)
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Compared gets each comparison that was made before the offsets are written.
 	Compared func(*Comparison)
 	// Now is the clock. Default: time.Now.

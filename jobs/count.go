@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/jobs/work"
 	"sluice/region"
 	"sluice/store"
 )
@@ -31,7 +32,7 @@ type CountOptions struct {
 	Parallelism int
 	// Progress is called now and then, by one goroutine at a time; it must return
 	// soon. Done counts regions.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 
@@ -103,7 +104,7 @@ func Count(ctx context.Context, o *CountOptions) (*TableCounts, error) {
 type count struct {
 	CountOptions
 	schema *store.TableDescriptor
-	report reporter
+	report work.Reporter
 }
 
 func (c *count) run(ctx context.Context) (_ *TableCounts, err error) {
@@ -119,9 +120,9 @@ func (c *count) run(ctx context.Context) (_ *TableCounts, err error) {
 	}
 	splits := splitsOf(m, c.Rows)
 	t := &TableCounts{Table: c.Table, Sequence: c.Source.Sequence(), Families: c.families(), Regions: make([]RegionCounts, len(splits))}
-	c.report.start(c.Progress, c.Now, len(splits))
-	c.report.regions()
-	err = parallel(ctx, c.Parallelism, len(splits), func(ctx context.Context, i int) error {
+	c.report.Start(c.Progress, c.Now, len(splits))
+	c.report.Regions()
+	err = work.Parallel(ctx, c.Parallelism, len(splits), func(ctx context.Context, i int) error {
 		return c.region(ctx, &splits[i], &t.Regions[i])
 	})
 	if err == nil {
@@ -176,7 +177,7 @@ func (c *count) region(ctx context.Context, s *split, r *RegionCounts) error {
 		row := sc.Row()
 		if !more || !bytes.Equal(key, row.Key) {
 			if r.Counts.Rows-told >= reportRows {
-				c.report.rows(r.Counts.Rows - told)
+				c.report.Rows(r.Counts.Rows - told)
 				told = r.Counts.Rows
 			}
 			r.Counts.Rows++
@@ -199,7 +200,7 @@ func (c *count) region(ctx context.Context, s *split, r *RegionCounts) error {
 	if err := sc.Err(); err != nil {
 		return err
 	}
-	c.report.regionDone(r.Counts.Rows - told)
+	c.report.RegionDone(r.Counts.Rows - told)
 	return nil
 }
 

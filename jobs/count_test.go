@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -175,8 +176,8 @@ func TestCount(t *testing.T) {
 		{CountOptions{Rows: cell.Range{Stop: []byte("m")}}, Counts{Rows: 1, Cells: 3, Bytes: 72}, []int64{1}},
 		{CountOptions{Rows: cell.Range{Start: []byte("x"), Stop: []byte("y")}}, Counts{}, []int64{0}},
 	} {
-		var last Progress
-		c.o.Source, c.o.Table, c.o.Progress = s, "t", func(p Progress) { last = p }
+		var last work.Progress
+		c.o.Source, c.o.Table, c.o.Progress = s, "t", func(p work.Progress) { last = p }
 		got, err := Count(t.Context(), &c.o)
 		if err != nil {
 			t.Fatal(err)

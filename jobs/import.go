@@ -15,6 +15,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -29,7 +30,7 @@ type ImportOptions struct {
 	// Format is the format whose files are read. Default: the first of the run.
 	Format string
 	// Progress is called now and then; it must return soon.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock of Progress. Default: time.Now.
 	Now func() time.Time
 
@@ -112,7 +113,7 @@ type tableImport struct {
 	value    int
 	op       int // with mode: history: of what the cell is
 	done     Imported
-	report   reporter
+	report   work.Reporter
 
 	batch   store.Batch
 	rows    []int64 // of the batch's mutations, in the file
@@ -173,12 +174,12 @@ func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 	if len(files) == 0 {
 		return nil, fmt.Errorf("%w: the run has no files of format %s", store.ErrInvalidArgument, m.Format)
 	}
-	m.report.start(m.Progress, m.Now, len(files))
+	m.report.Start(m.Progress, m.Now, len(files))
 	for _, f := range files {
 		if err := m.file(ctx, r.Dir, f); err != nil {
 			return nil, err
 		}
-		m.report.file(f.Bytes)
+		m.report.File(f.Bytes)
 	}
 	m.done.Manifest = m.manifest
 	return &m.done, nil
@@ -512,7 +513,7 @@ func (m *tableImport) apply(ctx context.Context, f *File) error {
 	if err != nil {
 		return err
 	}
-	m.report.rows(int64(len(m.rows)))
+	m.report.Rows(int64(len(m.rows)))
 	m.batch.Reset()
 	m.rows, m.bytes = m.rows[:0], 0
 	return nil

@@ -13,6 +13,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/parquetfile"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -53,7 +54,7 @@ type ImportFilesOptions struct {
 	To   store.Engine
 	Into string
 	// Progress is called now and then; it must return soon.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock of Progress. Default: time.Now.
 	Now func() time.Time
 
@@ -122,7 +123,7 @@ func (i *fileImport) importAll(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: no file ends in .parquet or .arrow", store.ErrInvalidArgument)
 	}
 	t.between = []byte(i.Between)
-	t.report.start(t.Progress, t.Now, len(i.Files))
+	t.report.Start(t.Progress, t.Now, len(i.Files))
 	for _, write := range []bool{false, true} {
 		for _, name := range i.Files {
 			if err := i.importFile(ctx, name, string(schema.Mode()), write); err != nil {
@@ -236,7 +237,7 @@ func (i *fileImport) importFile(ctx context.Context, name, mode string, write bo
 	if err := i.read(ctx, &File{Path: name}, rd); err != nil {
 		return err
 	}
-	i.report.file(in.Size())
+	i.report.File(in.Size())
 	return nil
 }
 

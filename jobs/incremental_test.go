@@ -19,6 +19,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -219,7 +220,7 @@ func TestFullAndIncrements(t *testing.T) {
 			}
 			// What is written during a run is of the next one.
 			late := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}), 0, 3).Draw(rt, "during")
-			s.run(rt, RunOptions{Parallelism: 2, Progress: func(Progress) {
+			s.run(rt, RunOptions{Parallelism: 2, Progress: func(work.Progress) {
 				for _, row := range late {
 					s.put(row, "late", cell.Latest)
 				}

@@ -14,6 +14,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -116,7 +117,7 @@ func (r *joinRun) takeUp(ctx context.Context, left target.Resumable, want *runSt
 		o.done, o.digests = w.files[0][fileSet{o.format.name, "."}], w.digests
 		m.Files = append(m.Files, o.done...)
 	}
-	r.report(func(p *Progress) {
+	r.report(func(p *work.Progress) {
 		for i := range m.Files {
 			p.Files++
 			p.Bytes += m.Files[i].Bytes

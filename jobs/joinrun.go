@@ -12,6 +12,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -39,7 +40,7 @@ type JoinOptions struct {
 	// Logger tells of the run's start and end. nil discards.
 	Logger *slog.Logger
 	// Progress is called after every batch; Regions stays 0.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -83,7 +84,7 @@ type joinRun struct {
 	metadata map[string]string
 	notes    target.Resumable // the upload, where the run can be resumed; nil = not
 	outputs  []*replayOutput
-	progress Progress
+	progress work.Progress
 }
 
 // RunJoin joins the sides and publishes the result as a run, with a manifest of its
@@ -342,7 +343,7 @@ func (r *joinRun) write(ctx context.Context, m *Manifest, b *columnar.Batch) err
 			b.HashTo(o.digest)
 		}
 	}
-	r.report(func(p *Progress) { p.Rows += int64(b.Rows()) })
+	r.report(func(p *work.Progress) { p.Rows += int64(b.Rows()) })
 	return nil
 }
 
@@ -379,14 +380,14 @@ func (r *joinRun) finish(ctx context.Context, m *Manifest, o *replayOutput) erro
 		}
 	}
 	m.Files = append(m.Files, f)
-	r.report(func(p *Progress) {
+	r.report(func(p *work.Progress) {
 		p.Files++
 		p.Bytes += f.Bytes
 	})
 	return nil
 }
 
-func (r *joinRun) report(change func(p *Progress)) {
+func (r *joinRun) report(change func(p *work.Progress)) {
 	change(&r.progress)
 	r.progress.Elapsed = r.Now().Sub(r.started)
 	if r.Progress != nil {

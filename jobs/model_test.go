@@ -16,6 +16,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/pebblestore"
 )
@@ -164,7 +165,7 @@ func TestExportIsModelWhileTheTableMoves(t *testing.T) {
 			out := filepath.Join(dir, fmt.Sprint(cases, "-", run))
 			published, err := Run(t.Context(), &RunOptions{
 				Job: job, Source: snapshot, Out: out, Parallelism: rapid.IntRange(1, 3).Draw(rt, "parallelism"), batchRows: 1,
-				Progress: func(Progress) { // by one goroutine at a time
+				Progress: func(work.Progress) { // by one goroutine at a time
 					if len(rest) > 0 && failed == nil {
 						during[rest[0].what]++
 						failed = m.take(t, &rest[0])

@@ -11,6 +11,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -141,7 +142,7 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder, so
 			return err
 		}
 	}
-	r.report(func(p *Progress) {
+	r.report(func(p *work.Progress) {
 		p.RegionsDone++
 		r.measures.parts[s.index] = 1
 	})

@@ -9,22 +9,6 @@ import (
 	"sluice/store"
 )
 
-// Progress is how far a run is.
-type Progress struct {
-	Regions     int   // to export
-	RegionsDone int   //
-	Rows        int64 // output rows appended; each counts once, however many formats
-	Files       int   // finished
-	Bytes       int64 // of the finished files
-	Elapsed     time.Duration
-	// Done is about what part is done, 0 to 1: by the bytes of the store where
-	// the Source is a Sizer, otherwise by regions. A join does not know: 0.
-	Done float64
-	// ResumedRows and ResumedDone are what a run that was cut off had done.
-	ResumedRows int64
-	ResumedDone float64
-}
-
 // measureEvery is how often a region's progress is measured: it reads the index of a
 // few files.
 const measureEvery = 500 * time.Millisecond

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -42,7 +43,7 @@ type RestoreOptions struct {
 	Logger *slog.Logger
 	// Progress is called after every file, by one goroutine at a time; it must
 	// return soon.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
 
@@ -100,7 +101,7 @@ func Restore(ctx context.Context, o *RestoreOptions) (*Restored, error) {
 type restore struct {
 	RestoreOptions
 	found  *foundBackup
-	report reporter
+	report work.Reporter
 }
 
 func (r *restore) run(ctx context.Context) (_ *Restored, err error) {
@@ -148,8 +149,8 @@ func (r *restore) make(ctx context.Context, u target.Upload) (id string, err err
 		return "", err
 	}
 	m := r.found.manifest
-	r.report.start(r.Progress, r.Now, len(m.Files))
-	err = parallel(ctx, r.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
+	r.report.Start(r.Progress, r.Now, len(m.Files))
+	err = work.Parallel(ctx, r.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
 		return r.file(ctx, u, &m.Files[i])
 	})
 	if err != nil {
@@ -179,7 +180,7 @@ func (r *restore) file(ctx context.Context, u target.Upload, f *BackupFile) erro
 		if problems := f.differences(n, sum); len(problems) > 0 {
 			return fmt.Errorf("%w: %s: %s", store.ErrCorrupt, f.Path, strings.Join(problems, "; "))
 		}
-		r.report.file(n)
+		r.report.File(n)
 		return nil
 	})
 }

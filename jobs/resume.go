@@ -21,6 +21,7 @@ import (
 	"sluice/jobs/schedule"
 	"sluice/jobs/spill"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -328,7 +329,7 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 	r.upload, r.notes, r.work = left, left, w
 	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
 	r.files = w.all()
-	r.report(func(p *Progress) {
+	r.report(func(p *work.Progress) {
 		for i := range r.files {
 			p.Files++
 			p.Bytes += r.files[i].Bytes

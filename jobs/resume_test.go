@@ -23,6 +23,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -457,14 +458,14 @@ func TestResumeScansTheRest(t *testing.T) {
 		}
 		return nil
 	}
-	var progress Progress
+	var progress work.Progress
 	l, err := target.OpenLocal(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	o := resumeOptions(job, src, l, 1)
-	o.Progress = func(p Progress) { progress = p }
+	o.Progress = func(p work.Progress) { progress = p }
 	m, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -634,7 +635,7 @@ func TestResumeAfterInterruption(t *testing.T) {
 		job := mustCompile(t, "access_log", accessLog(), nil)
 		o := &RunOptions{Job: job, Source: src, Out: t.TempDir(), Parallelism: 1, Checkpoint: "c", LogicalTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		ctx, cancel := context.WithCancelCause(t.Context())
-		o.Progress = func(p Progress) {
+		o.Progress = func(p work.Progress) {
 			switch {
 			case p.Files == 0:
 			case keep:
@@ -652,7 +653,7 @@ func TestResumeAfterInterruption(t *testing.T) {
 			t.Fatalf("Got %+v, %v left, want something: %t", left, err, keep)
 		}
 		first := -1 // files when it begins
-		o.Progress = func(p Progress) {
+		o.Progress = func(p work.Progress) {
 			if first < 0 {
 				first = p.Files
 			}

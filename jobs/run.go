@@ -16,6 +16,7 @@ import (
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/region"
 	"sluice/store"
 )
@@ -57,7 +58,7 @@ type RunOptions struct {
 	Logger *slog.Logger
 	// Progress is called after every batch and file, by one goroutine at a
 	// time; it must return soon.
-	Progress func(Progress)
+	Progress func(work.Progress)
 	// Recorder counts across runs; nil = none.
 	Recorder *Recorder
 	// Now is the clock. Default: time.Now.
@@ -114,7 +115,7 @@ type run struct {
 	spare    chan struct{}      // a token for each of Parallelism that has no split
 
 	mu       sync.Mutex
-	progress Progress
+	progress work.Progress
 	measures measures   // its parts
 	sorted   *sortedRun // nil = the rows are in the order of their keys
 	files    []File
@@ -343,7 +344,7 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 func (r *run) export(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	work := make(chan *split)
+	todo := make(chan *split)
 	r.spare = make(chan struct{}, r.Parallelism)
 	workers := r.workers()
 	for range r.Parallelism - workers {
@@ -361,7 +362,7 @@ func (r *run) export(ctx context.Context) error {
 			if r.sorted != nil {
 				sorter = r.sorted.collector(i)
 			}
-			for s := range work {
+			for s := range todo {
 				if err := r.exportSplit(ctx, s, b, sorter); err != nil {
 					cancel(err)
 					return
@@ -378,12 +379,12 @@ feed:
 			}
 		}
 		select {
-		case work <- &r.splits[i]:
+		case todo <- &r.splits[i]:
 		case <-ctx.Done():
 			break feed
 		}
 	}
-	close(work)
+	close(todo)
 	wg.Wait()
 	if err := context.Cause(ctx); err != nil {
 		return err
@@ -426,14 +427,14 @@ func (r *run) workers() int { return min(r.Parallelism, len(r.splits)) }
 // add counts output rows.
 func (r *run) add(rows int) {
 	r.Recorder.rows.Add(int64(rows))
-	r.report(func(p *Progress) { p.Rows += int64(rows) })
+	r.report(func(p *work.Progress) { p.Rows += int64(rows) })
 }
 
 // done takes over a finished file.
 func (r *run) done(f File) {
 	r.Recorder.files.Add(1)
 	r.Recorder.bytes.Add(f.Bytes)
-	r.report(func(p *Progress) {
+	r.report(func(p *work.Progress) {
 		r.files = append(r.files, f)
 		p.Files++
 		p.Bytes += f.Bytes
@@ -441,7 +442,7 @@ func (r *run) done(f File) {
 }
 
 // report changes the progress and tells it.
-func (r *run) report(change func(p *Progress)) {
+func (r *run) report(change func(p *work.Progress)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.progress)

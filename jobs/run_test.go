@@ -18,6 +18,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -147,11 +148,11 @@ func TestRun(t *testing.T) {
 	src := accessLogSource(n)
 	out := t.TempDir()
 	job := mustCompile(t, "access_log", accessLog(), src.tables["access_log"].schema)
-	var last Progress
+	var last work.Progress
 	rec := new(Recorder)
 	m, err := Run(t.Context(), &RunOptions{
 		Job: job, Source: src, Out: out, Parallelism: 2, Engine: "mem", Version: "v0", Now: clock(), Recorder: rec,
-		Progress: func(p Progress) { last = p },
+		Progress: func(p work.Progress) { last = p },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -418,7 +419,7 @@ func TestRunCancelled(t *testing.T) {
 	out := t.TempDir()
 	_, err := Run(ctx, &RunOptions{
 		Job: mustCompile(t, "access_log", accessLog(), nil), Source: src, Out: out,
-		Progress: func(p Progress) {
+		Progress: func(p work.Progress) {
 			if p.Rows > 0 {
 				cancel()
 			}

@@ -23,6 +23,7 @@ import (
 	"sluice/jobs/rowsort"
 	"sluice/jobs/spill"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -501,8 +502,8 @@ func TestSortedMemory(t *testing.T) {
 	for _, memory := range []int64{0, 1, 3_000} {
 		src, spec := sortable(rand.New(rand.NewPCG(6, 6)), 100)
 		spec.Sort, spec.MemoryBytes, spec.SpillDir = []SortColumn{{Column: "f"}}, memory, t.TempDir()
-		var last Progress
-		m, _ := published(t, src, spec, RunOptions{LogicalTime: time.UnixMilli(7), Parallelism: 2, Progress: func(p Progress) { last = p }})
+		var last work.Progress
+		m, _ := published(t, src, spec, RunOptions{LogicalTime: time.UnixMilli(7), Parallelism: 2, Progress: func(p work.Progress) { last = p }})
 		if sums == nil {
 			sums = m.Files
 		}

@@ -14,6 +14,7 @@ import (
 	"sluice/jobs/rowsort"
 	"sluice/jobs/spill"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 )
 
 // sortedRun is the part of a run that is sorted by other columns than the row key: all
@@ -287,7 +288,7 @@ func (s *sortedRun) flush(ctx context.Context, b *columnar.Batch, p *sortedParti
 		}
 	}
 	s.merged.Add(int64(b.Rows()))
-	s.report(func(*Progress) {})
+	s.report(func(*work.Progress) {})
 	b.Reset()
 	return nil
 }
@@ -350,7 +351,7 @@ func (s *sortedRun) takeUp(ctx context.Context, left target.Resumable, want *run
 	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
 	s.left, s.digests = w.sets(), w.digests
 	s.files = w.all()
-	s.report(func(p *Progress) {
+	s.report(func(p *work.Progress) {
 		for i := range s.files {
 			p.Files++
 			p.Bytes += s.files[i].Bytes

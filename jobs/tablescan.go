@@ -3,8 +3,6 @@ package jobs
 import (
 	"encoding/binary"
 	"fmt"
-	"sync"
-	"time"
 
 	"sluice/cell"
 	"sluice/region"
@@ -55,60 +53,6 @@ func checkFamilies(t *store.TableDescriptor, families []string) error {
 		}
 	}
 	return nil
-}
-
-// reporter tells the progress of a job whose parts are worked on side by side.
-type reporter struct {
-	tell    func(Progress) // nil = nobody wants to know
-	now     func() time.Time
-	started time.Time
-	parts   int
-
-	mu       sync.Mutex
-	done     int // parts
-	progress Progress
-}
-
-// start begins a job of so many parts, files or regions.
-func (r *reporter) start(tell func(Progress), now func() time.Time, parts int) {
-	r.tell, r.now, r.started, r.parts = tell, now, now(), parts
-}
-
-// regions says that the parts are regions.
-func (r *reporter) regions() { r.progress.Regions = r.parts }
-
-// file counts a file that was copied.
-func (r *reporter) file(bytes int64) {
-	r.change(func(p *Progress) {
-		p.Files++
-		p.Bytes += bytes
-	}, 1)
-}
-
-// rows counts rows.
-func (r *reporter) rows(n int64) { r.change(func(p *Progress) { p.Rows += n }, 0) }
-
-// regionDone counts the last rows of a region.
-func (r *reporter) regionDone(rows int64) {
-	r.change(func(p *Progress) {
-		p.Rows += rows
-		p.RegionsDone++
-	}, 1)
-}
-
-// change changes the progress, of which so many parts more are done, and tells it.
-func (r *reporter) change(change func(*Progress), parts int) {
-	if r.tell == nil {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	p := &r.progress
-	change(p)
-	r.done += parts
-	p.Done = float64(r.done) / float64(r.parts)
-	p.Elapsed = r.now().Sub(r.started)
-	r.tell(*p)
 }
 
 // appendCell appends what a cell is, so that two cells are equal where their bytes

@@ -14,6 +14,7 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/serve/api"
 	"sluice/store"
 )
@@ -97,7 +98,7 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 			end()
 			bar = newProgress(p, c.Quiet)
 		},
-		Progress: func(r jobs.Progress) { bar.report(r) },
+		Progress: func(r work.Progress) { bar.report(r) },
 		Compared: func(r *jobs.Comparison) {
 			end()
 			bar = nil

@@ -12,6 +12,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -134,7 +135,7 @@ func cutOffCopy(t *testing.T, c *config.Config) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = jobs.Copy(ctx, &jobs.CopyOptions{
 		Source: source, Table: "views", To: source.Engine, Into: "copy", Checkpoint: source.Checkpoint, Parallelism: 1,
-		Progress: func(p jobs.Progress) {
+		Progress: func(p work.Progress) {
 			if p.RegionsDone == 1 {
 				cancel()
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"sluice/cmd/internal/cli"
-	"sluice/jobs"
+	"sluice/jobs/work"
 )
 
 // progress shows how far a run is: a line that is written over on a terminal, a log
@@ -19,7 +19,7 @@ type progress struct {
 	events   *slog.Logger // nil = for people
 	every    time.Duration
 	next     time.Duration // of the run's time, when to show again
-	last     jobs.Progress
+	last     work.Progress
 	shown    bool
 }
 
@@ -47,7 +47,7 @@ func newProgress(p *cli.Program, quiet bool) *progress {
 }
 
 // report is for RunOptions.Progress.
-func (g *progress) report(p jobs.Progress) {
+func (g *progress) report(p work.Progress) {
 	g.last = p
 	if p.Elapsed < g.next {
 		return
@@ -76,7 +76,7 @@ func (g *progress) report(p jobs.Progress) {
 }
 
 // event writes how far a run is as an event.
-func (g *progress) event(p jobs.Progress) {
+func (g *progress) event(p work.Progress) {
 	n, _ := rowsPerSecond(p)
 	g.events.Info("progress", "rows", p.Rows, "files", p.Files, "bytes", p.Bytes, "done", p.Done,
 		"regions_done", p.RegionsDone, "regions", p.Regions, "rows_per_second", n,
@@ -97,7 +97,7 @@ func (g *progress) end() {
 const barWidth = 16
 
 // line is one line of progress.
-func line(p jobs.Progress) string {
+func line(p work.Progress) string {
 	var b strings.Builder
 	if p.Done > 0 {
 		full := int(p.Done * barWidth)
@@ -122,7 +122,7 @@ func line(p jobs.Progress) string {
 }
 
 // rowsPerSecond is how many rows a second this process has done, where there are some.
-func rowsPerSecond(p jobs.Progress) (n int64, ok bool) {
+func rowsPerSecond(p work.Progress) (n int64, ok bool) {
 	s := p.Elapsed.Seconds()
 	if s <= 0 || p.Rows == 0 {
 		return 0, false
@@ -132,7 +132,7 @@ func rowsPerSecond(p jobs.Progress) (n int64, ok bool) {
 
 // remaining is the time that is left if the rest goes on like what was done here, or
 // 0 where nothing tells.
-func remaining(p jobs.Progress) time.Duration {
+func remaining(p work.Progress) time.Duration {
 	done := p.Done - p.ResumedDone
 	if done <= 0 || p.Done >= 1 {
 		return 0

@@ -50,6 +50,7 @@ var packages = map[string][]string{
 	"jobs/spill":       {"jobs/columnar"},
 	"jobs/rowsort":     {"jobs/columnar", "jobs/spill"},
 	"jobs/schedule":    {},
+	"jobs/work":        {},
 	"jobs":             {"cell", "region", "store", "counters", "jobs/*"},
 
 	"jobs/columnar/columnartest": {"jobs/columnar"},

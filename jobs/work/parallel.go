@@ -1,4 +1,4 @@
-package jobs
+package work
 
 import (
 	"context"
@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// parallel calls do for 0 to n-1, at most limit at a time (0 = GOMAXPROCS), in
+// Parallel calls do for 0 to n-1, at most limit at a time (0 = GOMAXPROCS), in
 // order of their beginning. The first error ends the context of the others, and is
 // returned when all have ended.
-func parallel(ctx context.Context, limit, n int, do func(ctx context.Context, i int) error) error {
+func Parallel(ctx context.Context, limit, n int, do func(ctx context.Context, i int) error) error {
 	if limit <= 0 {
 		limit = runtime.GOMAXPROCS(0)
 	}
