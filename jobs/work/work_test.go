@@ -15,8 +15,10 @@ func TestParallel(t *testing.T) {
 		var at, most, done atomic.Int32
 		begun := time.Now()
 		err := Parallel(t.Context(), 3, 7, func(context.Context, int) error {
-			most.Store(max(most.Load(), at.Add(1)))
-			time.Sleep(time.Second)
+			at.Add(1)
+			time.Sleep(time.Second / 2) // all that begin now have
+			most.Store(max(most.Load(), at.Load()))
+			time.Sleep(time.Second / 2)
 			at.Add(-1)
 			done.Add(1)
 			return nil
