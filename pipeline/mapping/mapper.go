@@ -31,7 +31,7 @@ const (
 	classFuture     = "future"        // the event is beyond event_time.max_future
 	classValue      = "bad_value"     // a function got what it does not take
 	classTable      = "bad_table"     // the table's name breaks a rule
-	classTooMany    = "too_many"      // the record becomes more mutations than is allowed
+	classTooMany    = "too_many"      // the record becomes more mutations, or bytes, than is allowed
 	classExpression = "expression"    // expr's machine failed
 )
 
@@ -52,7 +52,8 @@ type Mapper struct {
 	conds   []store.Cond  // what checks point to
 	ends    []unit
 	loops   []loopState // by Plan.loops
-	buf     []byte      // rows, qualifiers and values of out that had to be made
+	buf     []byte      // rows, qualifiers and values of out that had to be made: the newest of them
+	made    int         // bytes of those before buf
 	scratch []byte
 	dates   []dateCache   // by Plan.dates
 	tables  []string      // last table name of each rule that makes its own
@@ -111,6 +112,11 @@ const (
 	maxKeptMutations = 1024
 )
 
+// maxMade bounds the rows, qualifiers and values that are made for one record, in bytes. A
+// text of the record that is part of each of them is as often in memory as the record has
+// elements: 300 KB can ask for gigabytes. It is as much as a payload may unfold to.
+const maxMade = decode.DefaultMaxBytes
+
 // Release ends the last Output, and gives back the memory that it took.
 func (m *Mapper) Release() {
 	if d, ok := m.decoder.(decode.Unpacker); ok {
@@ -126,7 +132,7 @@ func (m *Mapper) Release() {
 		}
 	}
 	large := m.record != nil && len(m.record.Value) > maxKeptBytes
-	if large || cap(m.buf) > maxKeptBytes || cap(m.scratch) > maxKeptBytes || cap(m.out.Mutations) > maxKeptMutations {
+	if large || m.made > 0 || cap(m.buf) > maxKeptBytes || cap(m.scratch) > maxKeptBytes || cap(m.out.Mutations) > maxKeptMutations {
 		// All of it: what is made of one part refers to another.
 		m.buf, m.scratch, m.values, m.names, m.machine = nil, nil, nil, nil, vm.VM{}
 		m.out.Mutations, m.out.Records, m.checks, m.conds, m.ends = nil, nil, nil, nil, nil
@@ -144,7 +150,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 	if string(m.topic) != r.Topic {
 		m.topic = append(m.topic[:0], r.Topic...)
 	}
-	m.buf = m.buf[:0]
+	m.buf, m.made = m.buf[:0], 0
 	m.out.Mutations, m.out.Records, m.out.Late = m.out.Mutations[:0], m.out.Records[:0], false
 	m.checks, m.conds, m.ends = m.checks[:0], m.conds[:0], m.ends[:0]
 	for i := range m.loops {
@@ -415,6 +421,9 @@ func (m *Mapper) bytes(t *text) ([]byte, error) {
 		}
 		return b[:len(b):len(b)], nil
 	}
+	if err := m.room(); err != nil {
+		return nil, err
+	}
 	start := len(m.buf)
 	buf, err := t.make(m, m.buf)
 	if err != nil {
@@ -422,6 +431,26 @@ func (m *Mapper) bytes(t *text) ([]byte, error) {
 	}
 	m.buf = buf
 	return buf[start:len(buf):len(buf)], nil
+}
+
+// room makes room in m.buf for one more, or returns a *tooMuchError. What was made before
+// is referred to: a slice that grows would leave a copy of all of it behind each time.
+func (m *Mapper) room() error {
+	if m.made+len(m.buf) > maxMade {
+		return &tooMuchError{}
+	}
+	if len(m.buf) > maxKeptBytes/4*3 { // a quarter is room for the next one, as a rule
+		m.made += len(m.buf)
+		m.buf = make([]byte, 0, maxKeptBytes)
+	}
+	return nil
+}
+
+// tooMuchError: more than maxMade is made for the record.
+type tooMuchError struct{}
+
+func (*tooMuchError) Error() string {
+	return fmt.Sprintf("more than %d bytes of rows, qualifiers and values are made for the record", maxMade)
 }
 
 // read returns the bytes of a source that is no integer of the record; nil where
@@ -465,9 +494,12 @@ func failed(path string, err error) error {
 	class := classExpression
 	var missing *missingError
 	var value *valueError
+	var much *tooMuchError
 	switch {
 	case errors.As(err, &missing):
 		class = classMissing
+	case errors.As(err, &much):
+		class = classTooMany
 	case errors.As(err, &value):
 		class = classValue
 	}

@@ -283,6 +283,9 @@ func (m *Mapper) rollup(i int) error {
 	m.names = names
 	for k := range r.sets {
 		set := &r.sets[k]
+		if err := m.room(); err != nil {
+			return failed(fmt.Sprintf("%s.sets[%d]", r.path, k), err)
+		}
 		start := len(m.buf)
 		m.buf = append(m.buf, set.head...)
 		for _, d := range set.dimensions {
@@ -320,6 +323,9 @@ func (m *Mapper) bucket(b *rollupBucket) ([]byte, error) {
 		if b.bucket != counters.Total {
 			c.to = min(c.to, int64(counters.MaxNamed)) // a name does not depend on what was named before
 		}
+	}
+	if err := m.room(); err != nil {
+		return nil, err
 	}
 	start := len(m.buf)
 	m.buf = append(m.buf, c.name...)

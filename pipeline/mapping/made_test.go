@@ -1,0 +1,126 @@
+package mapping
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"weak"
+)
+
+// each returns a record with a text of so many bytes and an array of elements 0, 1, ….
+func each(text, elements int) *Record {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"user": %q, "items": [0`, strings.Repeat("u", text))
+	for i := 1; i < elements; i++ {
+		fmt.Fprintf(&b, ",%d", i)
+	}
+	b.WriteString("]}")
+	return &Record{Value: b.Bytes(), Timestamp: 1700000000000}
+}
+
+// What is made for one record is bounded, whoever makes it: a text of 32 KB and 100,000
+// elements of 2 bytes would be 3 GB of rows.
+func TestMadeIsBounded(t *testing.T) {
+	t.Parallel()
+	one := map[string]map[string]string{"f": {"q": "i"}}
+	for name, tc := range map[string]struct {
+		spec Spec
+		want string // begins the error
+	}{
+		"row":       {Spec{Rules: []RuleSpec{{Table: "t", ForEach: []string{"i in items"}, Row: `user + "/" + i`, Put: one}}}, "map[0].row: "},
+		"value":     {Spec{Rules: []RuleSpec{{Table: "t", ForEach: []string{"i in items"}, Row: `i`, Put: map[string]map[string]string{"f": {"q": "upper(user)"}}}}}, "map[0].put.f.q: "},
+		"qualifier": {Spec{Rules: []RuleSpec{{Table: "t", ForEach: []string{"i in items"}, Row: `i`, Increment: []IncrementSpec{{Family: "f", Qualifier: "lower(user)"}}}}}, "map[0].increment[0]: "},
+		"machine":   {Spec{Rules: []RuleSpec{{Table: "t", ForEach: []string{"i in items"}, Row: `i`, Put: map[string]map[string]string{"f": {"q": `i == "x" ? "b" : user + "z"`}}}}}, "map[0].put.f.q: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tc.spec.Decode.Format = "json"
+			p, err := Compile(&tc.spec, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := p.NewMapper()
+			// 2,100 times 32,000 bytes are more than 64 MiB, 2,000 times are less.
+			_, err = m.Map(each(32_000, 2_100))
+			var e *Error
+			if !errors.As(err, &e) || e.Class != classTooMany || !strings.HasPrefix(e.Err.Error(), tc.want) {
+				t.Errorf("Got %v, want a %s of %s", err, classTooMany, tc.want)
+			}
+			m.Release()
+			if out, err := m.Map(each(32_000, 2_000)); err != nil || len(out.Mutations) != 2_000 {
+				t.Errorf("Got %v for what is within the bound", err)
+			}
+			m.Release()
+		})
+	}
+}
+
+// Rollups of the lines of one payload make rows, too.
+func TestMadeIsBoundedOfRollups(t *testing.T) {
+	t.Parallel()
+	p, err := Compile(&Spec{
+		Decode: DecodeSpec{Format: "ndjson"},
+		Rollups: []RollupSpec{{
+			Name: "users", Table: "t", Buckets: []string{"total"}, Dimensions: map[string]string{"user": "user"}, Sets: [][]string{{"user"}},
+		}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.NewMapper()
+	lines := []byte(strings.Repeat(fmt.Sprintf(`{"user": %q}`+"\n", strings.Repeat("u", 32_000)), 2_200))
+	var e *Error
+	if _, err := m.Map(&Record{Value: lines}); !errors.As(err, &e) || e.Class != classTooMany {
+		t.Errorf("Got %v, want a %s", err, classTooMany)
+	}
+}
+
+// Values that are made for one record are right wherever in the mapper's memory they lie,
+// each is in memory once, and nothing of them is kept.
+func TestMadeInParts(t *testing.T) {
+	p, err := Compile(&Spec{
+		Decode: DecodeSpec{Format: "json"},
+		Rules: []RuleSpec{{
+			Table: "t", ForEach: []string{"i in items"}, Row: `i + "/" + user`,
+			Put: map[string]map[string]string{"f": {"q": `upper(user) + i`}},
+		}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const text, elements = 30_000, 500
+	r := each(text, elements)
+	m := p.NewMapper()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	out, err := m.Map(r)
+	if err != nil || len(out.Mutations) != elements {
+		t.Fatalf("Got %v", err)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	// 30 MB are made; a slice that grows would leave some five times of that behind.
+	if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > 2*2*text*elements {
+		t.Errorf("Got %d bytes held of %d that are made", n, 2*text*elements)
+	}
+	for i := range out.Mutations {
+		mut := &out.Mutations[i]
+		if got, want := string(mut.Row), fmt.Sprintf("%d/%s", i, strings.Repeat("u", text)); got != want {
+			t.Fatalf("Got the row %.20q of %d bytes at %d", got, len(got), i)
+		}
+		if got, want := string(mut.Ops[0].Value), strings.Repeat("U", text)+fmt.Sprint(i); got != want {
+			t.Fatalf("Got the value %.20q of %d bytes at %d", got, len(got), i)
+		}
+	}
+	first := weak.Make(&out.Mutations[0].Row[0])
+	m.Release()
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("Got what was made first held on to after Release")
+	}
+	runtime.KeepAlive(m)
+}
