@@ -338,7 +338,7 @@ func TestConfluentAvro(t *testing.T) {
 			{framedBy(3, nil), nil, "byte 1: schema 3 is of type JSON, not AVRO"},
 			{framedBy(4, nil), nil, "byte 1: schema 4: the schema is no record and no map, nor a union with one"},
 			{framedBy(5, nil), nil, "byte 1: there is no schema 5"},
-			{framedBy(1<<32-1, nil), nil, "byte 1: there is no schema 4294967295"},
+			{framedBy(1<<31-1, nil), nil, "byte 1: there is no schema 2147483647"},
 			{nil, nil, "byte 0: the payload is empty"},
 			{[]byte("{}"), nil, "byte 0: the payload begins with 0x7b, not with the 0 before a schema's id"},
 			{[]byte("\x00\x00\x00"), nil, "byte 0: the payload ends inside the schema's id"},
@@ -357,6 +357,15 @@ func TestConfluentAvro(t *testing.T) {
 	r.err = decode.ErrUnavailable
 	if _, err := fetching(framedBy(9, nil)); !errors.Is(err, decode.ErrUnavailable) {
 		t.Errorf("an outage: got %v", err)
+	}
+	// What is no id of any registry is not asked for: Confluent's answers it as a wrong
+	// address, which would be an outage without an end.
+	for _, id := range []uint32{1 << 31, 1<<32 - 1} {
+		want := fmt.Sprintf("byte 1: schema %d, and the ids of registries end at 2147483647", id)
+		var e *decode.Error
+		if _, err := fetching(framedBy(id, nil)); !errors.As(err, &e) || err.Error() != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
 	}
 	f, err := decode.NewFields(nil)
 	if err != nil {

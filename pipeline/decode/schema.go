@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Schema is a schema as a registry keeps it.
@@ -130,6 +131,11 @@ type compiledSchema[T any] struct {
 
 // of returns the schema with this id. Its error is an *Error or a *Pending.
 func (c *compiled[T]) of(id int) (T, error) {
+	if id > math.MaxInt32 {
+		// Registries have no such path, and say so as if theirs was another address.
+		var none T
+		return none, &Error{Format: c.format, Position: 1, Reason: fmt.Sprintf("schema %d, and the ids of registries end at %d", id, math.MaxInt32)}
+	}
 	if id != c.last || len(c.byID) == 0 {
 		s, ok := c.byID[id]
 		if !ok {
