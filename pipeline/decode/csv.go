@@ -30,7 +30,7 @@ func newCSV(o *Options, f *Fields) *csvDecoder {
 
 // Decode implements Decoder.
 func (d *csvDecoder) Decode(payload []byte, emit func(*Document) error) error {
-	d.scratch = d.scratch[:0]
+	d.scratch = kept(d.scratch)
 	rows := 0
 	for i := 0; i < len(payload); {
 		if n := lineEnd(payload, i); n > 0 {
@@ -101,7 +101,7 @@ func (d *csvDecoder) row(b []byte, i int) (next, at int, reason string) {
 // closing quote.
 func (d *csvDecoder) quoted(b []byte, i int) (text []byte, after, at int, reason string) {
 	start := i + 1
-	mark := len(d.scratch)
+	doubled := false
 	for k := start; ; {
 		n := bytes.IndexByte(b[k:], '"')
 		if n < 0 {
@@ -109,16 +109,30 @@ func (d *csvDecoder) quoted(b []byte, i int) (text []byte, after, at int, reason
 		}
 		k += n
 		if k+1 < len(b) && b[k+1] == '"' {
-			d.scratch = append(d.scratch, b[start:k+1]...)
 			k += 2
-			start = k
+			doubled = true
 			continue
 		}
-		if len(d.scratch) == mark {
-			return b[start:k:k], k + 1, 0, ""
+		text = b[start:k:k]
+		if doubled {
+			text = d.single(text)
 		}
-		d.scratch = append(d.scratch, b[start:k]...)
-		return d.scratch[mark:len(d.scratch):len(d.scratch)], k + 1, 0, ""
+		return text, k + 1, 0, ""
+	}
+}
+
+// single returns text with one quote for two.
+func (d *csvDecoder) single(text []byte) []byte {
+	d.scratch = room(d.scratch, len(text))
+	mark := len(d.scratch)
+	for {
+		n := bytes.IndexByte(text, '"')
+		if n < 0 {
+			d.scratch = append(d.scratch, text...)
+			return d.scratch[mark:len(d.scratch):len(d.scratch)]
+		}
+		d.scratch = append(d.scratch, text[:n+1]...)
+		text = text[n+2:]
 	}
 }
 

@@ -140,9 +140,8 @@ func (d *jsonDecoder) object(i int, n *node, depth int) int {
 		}
 		name := b[start:end]
 		if odd {
-			mark := len(d.scratch)
 			name = d.unescape(name)
-			d.scratch = d.scratch[:mark] // only compared
+			d.scratch = d.scratch[:len(d.scratch)-len(name)] // only compared
 		}
 		var to *node
 		if guess < len(n.names) && n.names[guess].name == string(name) {

@@ -96,8 +96,9 @@ func (d *jsonDecoder) escape(i int) int {
 }
 
 // unescape appends the value of the checked string text s to the scratch memory
-// and returns it.
+// and returns it. What is no UTF-8 alone makes it longer than s.
 func (d *jsonDecoder) unescape(s []byte) []byte {
+	d.scratch = room(d.scratch, len(s))
 	start := len(d.scratch)
 	out := d.scratch
 	for i := 0; i < len(s); {

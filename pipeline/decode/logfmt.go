@@ -52,7 +52,7 @@ func (d *logfmtDecoder) Decode(payload []byte, emit func(*Document) error) error
 	d.doc.clear()
 	line := bytes.TrimSuffix(payload, []byte{'\n'})
 	line = bytes.TrimSuffix(line, []byte{'\r'})
-	d.text.b, d.text.scratch, d.text.err = line, d.text.scratch[:0], nil
+	d.text.b, d.text.scratch, d.text.err = line, kept(d.text.scratch), nil
 	if at, reason := d.line(line); reason != "" {
 		return &Error{Format: formatLogfmt, Position: at, Reason: reason}
 	}

@@ -30,6 +30,19 @@ func kept(b []byte) []byte {
 	return b[:0]
 }
 
+// maxPart is how much scratch memory is made at once beyond what one text needs.
+const maxPart = 256 << 10
+
+// room returns scratch memory, which has a text or none yet, with room for n bytes more:
+// dst, or a slice of its own where that has too little. A slice that grows would be copied,
+// and what refers to it would hold on to each of the copies: five times as much as is made.
+func room(dst []byte, n int) []byte {
+	if cap(dst)-len(dst) >= n {
+		return dst
+	}
+	return make([]byte, 0, max(n, min(2*cap(dst), maxPart)))
+}
+
 // appendQuoted appends s as a JSON string; what is not UTF-8 in it becomes U+FFFD.
 func appendQuoted(dst, s []byte) []byte {
 	const digits = "0123456789abcdef"

@@ -29,7 +29,7 @@ func newTSV(o *Options, f *Fields) *tsvDecoder {
 
 // Decode implements Decoder.
 func (d *tsvDecoder) Decode(payload []byte, emit func(*Document) error) error {
-	d.scratch = d.scratch[:0]
+	d.scratch = kept(d.scratch)
 	rows := 0
 	for i := 0; i < len(payload); {
 		line := payload[i:]
@@ -87,6 +87,7 @@ func (d *tsvDecoder) value(k int, s []byte) (at int, reason string) {
 	case string(s) == `\N`:
 		v = Value{Kind: Null}
 	case bytes.IndexByte(s, '\\') >= 0:
+		d.scratch = room(d.scratch, len(s))
 		mark := len(d.scratch)
 		for i := 0; i < len(s); i++ {
 			c := s[i]
