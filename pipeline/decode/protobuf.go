@@ -19,6 +19,12 @@ const maxProtoNesting = 100
 // 32 bytes here, and 2 in a payload.
 const maxSpans = 1 << 20
 
+// maxParts bounds the bytes of messages that come in parts, beyond as many as the payload
+// has: parts of parts are put together once more at each level. Two messages of a payload's
+// size and of 16 levels, one written behind the other, are within it where a payload has a
+// MiB.
+const maxParts = 16 << 20
+
 // protoReader reads messages of Protobuf's binary encoding into a document: the
 // fields that the paths name, as slices of the payload where their text is in it.
 // Messages are objects with the names of proto3's JSON; paths may use those of the
@@ -28,7 +34,8 @@ const maxSpans = 1 << 20
 type protoReader struct {
 	doc     Document
 	scratch []byte
-	joined  []byte // messages that came in parts
+	joined  []byte // messages that came in parts: the newest of them
+	parts   int    // bytes that may still be put together
 	b       []byte // what positions count in: the payload, or joined
 	outside int    // position in the payload where b is joined; -1 = b is the payload
 	spans   []protoSpan
@@ -119,6 +126,7 @@ func (r *protoReader) plan(m *protoMessage, n *node) *protoPlan {
 // start begins with a payload.
 func (r *protoReader) start(payload []byte) {
 	r.b, r.outside, r.err = payload, -1, nil
+	r.parts = len(payload) + maxParts
 	r.scratch, r.joined, r.json.scratch = kept(r.scratch), kept(r.joined), kept(r.json.scratch)
 	if cap(r.spans) > maxKeptBuffer/32 { // 32 bytes each
 		r.spans = nil
@@ -310,6 +318,14 @@ func (r *protoReader) field(f *protoField, from, to int, n *node, message *proto
 // join calls then with the message that came in the parts spans[from:to]: together
 // they are one.
 func (r *protoReader) join(from, to int, then func(protoSpan) bool) bool {
+	size := 0
+	for i := from; i < to; i++ {
+		size += r.spans[i].end - r.spans[i].start
+	}
+	if r.parts -= size; r.parts < 0 {
+		return r.fail(r.spans[from].start, "messages in parts whose parts are in parts: they are more than "+strconv.Itoa(maxParts)+" bytes beyond the payload's")
+	}
+	r.joined = room(r.joined, size)
 	mark := len(r.joined)
 	for i := from; i < to; i++ {
 		r.joined = append(r.joined, r.b[r.spans[i].start:r.spans[i].end]...)
@@ -319,7 +335,7 @@ func (r *protoReader) join(from, to int, then func(protoSpan) bool) bool {
 	if outside < 0 {
 		r.outside = r.spans[from].start
 	}
-	// The memory may move when inner messages are joined: this window does not.
+	// Inner messages may be joined in other memory: this window stays.
 	r.b = r.joined[:s.end:s.end]
 	ok := then(s)
 	r.b, r.outside = b, outside

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -463,4 +464,36 @@ func BenchmarkProtobuf(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// Messages that come in parts are put together in memory, at each level of nesting anew:
+// what that takes is bounded, whatever the payload says.
+func TestProtobufPartsAreBounded(t *testing.T) {
+	const levels, leaf = 90, 1 << 20
+	nested := func(levels, leaf int) []byte {
+		m := pb(999, strings.Repeat("x", leaf)) // a field that the schema does not know
+		for range levels {
+			m = append(pb(2, m), pb(2, "")...) // next, in two parts
+		}
+		return pb(32, m)
+	}
+	d := decoder(t, protobufOptions(t, "shop.v1.Event"), "tree")
+	payload := nested(levels, leaf)
+	before := heap()
+	var e *decode.Error
+	_, err := render(d, payload)
+	if !errors.As(err, &e) || !strings.Contains(err.Error(), "in parts") || e.Position <= 0 || e.Position > len(payload) {
+		t.Errorf("Got %v for %d levels of parts", err, levels)
+	}
+	held := heap() - before
+	if limit := int64(2*leaf + 16<<20); held > limit {
+		t.Errorf("Got %d bytes held for a payload of %d, want %d at most", held, len(payload), limit)
+	}
+	runtime.KeepAlive(d)
+	for _, few := range [][]byte{nested(10, leaf), nested(levels, 1<<10), nested(1, 20<<20)} {
+		if got, err := render(d, few); err != nil || !strings.HasPrefix(got[0][0], `object:{"v":0,"next":{`) {
+			t.Errorf("Got %v for %d bytes", err, len(few))
+		}
+	}
+	runtime.KeepAlive(payload)
 }
