@@ -17,6 +17,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/region"
 	"sluice/store"
@@ -64,7 +65,7 @@ func parseJoins(args []string, stderr io.Writer) (*joinsOptions, error) {
 // row key is their user and a number, and users.
 type joinRows struct{ events int }
 
-var _ jobs.Source = joinRows{}
+var _ instant.Source = joinRows{}
 
 func (joinRows) Sequence() uint64 { return 1 }
 

@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs"
+	"sluice/jobs/instant"
 	"sluice/serve/api"
 	"sluice/serve/checkpoint"
 	"sluice/serve/client"
@@ -20,15 +21,15 @@ import (
 )
 
 var (
-	_ jobs.Source = (*Instant)(nil)
-	_ jobs.Sizer  = (*Instant)(nil)
+	_ instant.Source = (*Instant)(nil)
+	_ instant.Sizer  = (*Instant)(nil)
 
 	_ store.ChangeReader = (*Instant)(nil)
-	_ jobs.Sizer         = (*pebblestore.Snapshot)(nil)
+	_ instant.Sizer      = (*pebblestore.Snapshot)(nil)
 )
 
 // Instant is every table of a store at one commit, for an export, or, where the
-// engine cannot freeze an instant, a jobs.Unfrozen. It is a jobs.Source.
+// engine cannot freeze an instant, an instant.Unfrozen. It is an instant.Source.
 type Instant struct {
 	store.Snapshot
 	// Engine is the store itself, as it goes on, for who writes into it as well.
@@ -108,7 +109,7 @@ func lasting(ctx context.Context, c *Config, log *slog.Logger) func(e Engine, in
 			return p.Path, nil
 		}
 		if !freezes(e) {
-			u, err := jobs.OpenUnfrozen(ctx, e, nil)
+			u, err := instant.OpenUnfrozen(ctx, e, nil)
 			if err != nil {
 				return "", err
 			}
@@ -151,7 +152,7 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 			return p.Path, nil
 		}
 		if !freezes(e) {
-			u, err := jobs.ReopenUnfrozen(e, id)
+			u, err := instant.ReopenUnfrozen(e, id)
 			if err != nil {
 				return "", fmt.Errorf("%w: %w", api.ErrNotFound, err)
 			}
@@ -211,11 +212,11 @@ func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Dire
 }
 
 // openOrReopen returns the source with this name, or, where that is empty, a new one.
-func openOrReopen(ctx context.Context, e Engine, name string) (*jobs.Unfrozen, error) {
+func openOrReopen(ctx context.Context, e Engine, name string) (*instant.Unfrozen, error) {
 	if name == "" {
-		return jobs.OpenUnfrozen(ctx, e, nil)
+		return instant.OpenUnfrozen(ctx, e, nil)
 	}
-	return jobs.ReopenUnfrozen(e, name)
+	return instant.ReopenUnfrozen(e, name)
 }
 
 // leaseForRun leases checkpoint id, or a new one; the zero value where there is none to
@@ -289,7 +290,7 @@ func (i *Instant) freeze(ctx context.Context, path string, o *pebblestore.Option
 		return nil
 	}
 	if !freezes(i.Engine) {
-		u, err := jobs.OpenUnfrozen(ctx, i.Engine, nil)
+		u, err := instant.OpenUnfrozen(ctx, i.Engine, nil)
 		if err != nil {
 			return err
 		}
@@ -328,8 +329,8 @@ func freezes(e Engine) bool {
 }
 
 // Unfrozen returns what is read where the engine cannot freeze an instant, or nil.
-func (i *Instant) Unfrozen() *jobs.Unfrozen {
-	u, _ := i.Snapshot.(*jobs.Unfrozen)
+func (i *Instant) Unfrozen() *instant.Unfrozen {
+	u, _ := i.Snapshot.(*instant.Unfrozen)
 	return u
 }
 
@@ -384,10 +385,10 @@ func (i *Instant) ChangedRows(ctx context.Context, table string, families []stri
 	}
 }
 
-// RangeBytes implements jobs.Sizer where the engine's snapshot does; otherwise its
+// RangeBytes implements instant.Sizer where the engine's snapshot does; otherwise its
 // error wraps store.ErrUnsupported.
 func (i *Instant) RangeBytes(ctx context.Context, table string, families []string, rows cell.Range) (int64, error) {
-	if z, ok := i.Snapshot.(jobs.Sizer); ok {
+	if z, ok := i.Snapshot.(instant.Sizer); ok {
 		return z.RangeBytes(ctx, table, families, rows)
 	}
 	return 0, fmt.Errorf("size of table %s: %w", table, store.ErrUnsupported)

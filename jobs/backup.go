@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -21,7 +22,7 @@ import (
 // BackupSource is a store at one instant as a directory of files that nobody
 // changes: a checkpoint.
 type BackupSource interface {
-	Source
+	instant.Source
 	// Dir holds the files.
 	Dir() string
 	// StoreID names the store, and Format the version of its layout.
@@ -124,7 +125,7 @@ func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
 
 // end ends the upload after err, as that of a run is ended.
 func (b *backup) end(ctx context.Context, u target.Upload, err error) error {
-	if b.notes == nil || ctx.Err() != nil || lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, syscall.ENOSPC) {
+	if b.notes == nil || ctx.Err() != nil || instant.Lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, syscall.ENOSPC) {
 		return errors.Join(err, u.Abort())
 	}
 	if leave := b.notes.Leave(); leave != nil {
@@ -201,7 +202,7 @@ func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest
 	if err != nil {
 		return nil, err
 	}
-	if err := lost(b.Source); err != nil {
+	if err := instant.Lost(b.Source); err != nil {
 		return nil, fmt.Errorf("what was copied is not to be trusted: %w", err)
 	}
 	return data, u.Commit(ctx, BackupManifestName, data)

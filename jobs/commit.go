@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 )
 
@@ -54,7 +55,7 @@ func (m *Manifest) follow(ctx context.Context, t target.Target) error {
 
 // commit completes the manifest, whose files are written, and publishes the run with
 // it. It returns the manifest's bytes.
-func (m *Manifest) commit(ctx context.Context, u target.Upload, s Source, now time.Time) ([]byte, error) {
+func (m *Manifest) commit(ctx context.Context, u target.Upload, s instant.Source, now time.Time) ([]byte, error) {
 	m.sortFiles()
 	m.FinishedAt = now.UTC()
 	if err := m.validate(); err != nil {
@@ -64,16 +65,8 @@ func (m *Manifest) commit(ctx context.Context, u target.Upload, s Source, now ti
 	if err != nil {
 		return nil, err
 	}
-	if err := lost(s); err != nil {
+	if err := instant.Lost(s); err != nil {
 		return nil, fmt.Errorf("what was read is not to be trusted: %w", err)
 	}
 	return data, u.Commit(ctx, ManifestName, data)
-}
-
-// lost returns why a source, which may be nil, can no longer be trusted, or nil.
-func lost(s Source) error {
-	if s, ok := s.(interface{ Err() error }); ok {
-		return s.Err()
-	}
-	return nil
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/work"
 	"sluice/store"
 )
@@ -20,7 +22,7 @@ import (
 // CompareOptions configures Compare. Left, Right and LeftTable must be set.
 type CompareOptions struct {
 	// Left and Right are where the tables are: often one, or two stores.
-	Left, Right Source
+	Left, Right instant.Source
 	// LeftTable and RightTable are compared. Default of RightTable: LeftTable.
 	LeftTable, RightTable string
 	// Rows are the rows to compare. Default: all.
@@ -60,9 +62,9 @@ func (d *Difference) String() string {
 		if c == nil {
 			return "nothing"
 		}
-		return fmt.Sprintf("%s:%s at %d, %v, %q", c.Family, EscapeKey(c.Qualifier), c.Time, c.Kind, c.Value)
+		return fmt.Sprintf("%s:%s at %d, %v, %q", c.Family, columnar.EscapeKey(c.Qualifier), c.Time, c.Kind, c.Value)
 	}
-	return fmt.Sprintf("%s: %s, and %s on the right", EscapeKey(d.Row), side(d.Left), side(d.Right))
+	return fmt.Sprintf("%s: %s, and %s on the right", columnar.EscapeKey(d.Row), side(d.Left), side(d.Right))
 }
 
 // ComparedRows counts rows.
@@ -115,7 +117,7 @@ func Compare(ctx context.Context, o *CompareOptions) (*Comparison, error) {
 	if c.Left == nil || c.Right == nil || c.LeftTable == "" {
 		return nil, errors.New("jobs: CompareOptions need Left, Right and LeftTable")
 	}
-	c.Left, c.Right = whole(c.Left), whole(c.Right)
+	c.Left, c.Right = instant.Whole(c.Left), instant.Whole(c.Right)
 	c.RightTable = cmp.Or(c.RightTable, c.LeftTable)
 	c.Differences = cmp.Or(c.Differences, 10)
 	c.partBytes = cmp.Or(c.partBytes, partBytes)
@@ -137,7 +139,7 @@ type compare struct {
 
 // side is one of the two tables.
 type side struct {
-	source Source
+	source instant.Source
 	table  string
 }
 
@@ -152,7 +154,7 @@ func (c *compare) run(ctx context.Context) (*Comparison, error) {
 	if err != nil {
 		return nil, err
 	}
-	splits := splitsOf(m, c.Rows)
+	splits := instant.Splits(m, c.Rows)
 	r := &Comparison{
 		LeftTable: c.LeftTable, RightTable: c.RightTable, LeftSequence: c.Left.Sequence(), RightSequence: c.Right.Sequence(),
 		Ranges: make([]ComparedRange, len(splits)),
@@ -161,10 +163,10 @@ func (c *compare) run(ctx context.Context) (*Comparison, error) {
 	c.report.Start(c.Progress, c.Now, len(splits))
 	c.report.Regions()
 	err = work.Parallel(ctx, c.Parallelism, len(splits), func(ctx context.Context, i int) (err error) {
-		differences[i], err = c.rows(ctx, splits[i].rows, &r.Ranges[i])
+		differences[i], err = c.rows(ctx, splits[i].Rows, &r.Ranges[i])
 		return err
 	})
-	if err = errors.Join(err, lost(c.Left), lost(c.Right)); err != nil {
+	if err = errors.Join(err, instant.Lost(c.Left), instant.Lost(c.Right)); err != nil {
 		return nil, err
 	}
 	for i := range r.Ranges {
@@ -187,9 +189,9 @@ func (c *compare) checkSchemas(ctx context.Context) error {
 		return err
 	}
 	if len(c.Families) > 0 {
-		return errors.Join(checkFamilies(left, c.Families), checkFamilies(right, c.Families))
+		return errors.Join(instant.CheckFamilies(left, c.Families), instant.CheckFamilies(right, c.Families))
 	}
-	return errors.Join(checkFamilies(left, familyNames(right)), checkFamilies(right, familyNames(left)))
+	return errors.Join(instant.CheckFamilies(left, familyNames(right)), instant.CheckFamilies(right, familyNames(left)))
 }
 
 func familyNames(t *store.TableDescriptor) []string {
@@ -266,7 +268,7 @@ func (c *compare) rows(ctx context.Context, rows cell.Range, r *ComparedRange) (
 
 func (c *compare) scan(ctx context.Context, s side, rows cell.Range) store.Scanner {
 	return s.source.Scan(ctx, &store.Scan{
-		Table: s.table, Start: rows.Start, Stop: rows.Stop, Columns: wholeFamilies(c.Families), Raw: c.Raw,
+		Table: s.table, Start: rows.Start, Stop: rows.Stop, Columns: instant.Families(c.Families), Raw: c.Raw,
 		Versions: store.AllVersions, MaxResultBytes: c.partBytes,
 	})
 }

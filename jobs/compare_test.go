@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/jobs/instant"
 	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -234,7 +235,7 @@ func TestCompareSaysWhatItCannotTrust(t *testing.T) {
 		}
 		return nil
 	}
-	for _, sides := range [][2]Source{{good, bad}, {bad, good}} {
+	for _, sides := range [][2]instant.Source{{good, bad}, {bad, good}} {
 		if _, err := Compare(t.Context(), &CompareOptions{Left: sides[0], Right: sides[1], LeftTable: "t"}); !errors.Is(err, store.ErrCorrupt) {
 			t.Errorf("Got %v, want ErrCorrupt", err)
 		}

@@ -76,7 +76,7 @@ func TestSplits(t *testing.T) {
 		j := mustCompile(t, "j", &Spec{Table: "t", StartRow: tt.start, StopRow: tt.stop, Columns: []columnar.ColumnSpec{{Name: "k", From: "$row", Type: "bytes"}}}, nil)
 		var got []string
 		for _, s := range j.splits(m) {
-			got = append(got, string(rune('0'+s.index))+" ["+string(s.rows.Start)+","+string(s.rows.Stop)+")")
+			got = append(got, string(rune('0'+s.Index))+" ["+string(s.Rows.Start)+","+string(s.Rows.Stop)+")")
 		}
 		if d := cmp.Diff(tt.want, got); d != "" {
 			t.Errorf("%s: %s", name, d)

@@ -15,6 +15,8 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -22,7 +24,7 @@ import (
 
 // CopyOptions configures Copy. Source, Table, To and Into must be set.
 type CopyOptions struct {
-	Source Source
+	Source instant.Source
 	// Table is copied.
 	Table string
 	// To has the table Into, which gets the cells. Where its batches are not atomic
@@ -87,7 +89,7 @@ func Copy(ctx context.Context, o *CopyOptions) (*Copied, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.Source = whole(c.Source)
+	c.Source = instant.Whole(c.Source)
 	c.chunkBytes = cmp.Or(c.chunkBytes, chunkBytes)
 	done, err := c.run(ctx)
 	if err != nil {
@@ -140,7 +142,7 @@ func (c *tableCopy) run(ctx context.Context) (*Copied, error) {
 	err = work.Parallel(ctx, c.Parallelism, len(parts), func(ctx context.Context, i int) error {
 		return c.part(ctx, i, parts[i])
 	})
-	if err = errors.Join(err, lost(c.Source)); err != nil {
+	if err = errors.Join(err, instant.Lost(c.Source)); err != nil {
 		return nil, err
 	}
 	return &Copied{Sequence: c.Source.Sequence(), Rows: c.rows.Load(), Cells: c.cells.Load()}, c.end(ctx)
@@ -162,7 +164,7 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 	if len(families) == 0 {
 		families = familyNames(c.schema)
 	}
-	if err := errors.Join(checkFamilies(c.schema, families), checkFamilies(into, families)); err != nil {
+	if err := errors.Join(instant.CheckFamilies(c.schema, families), instant.CheckFamilies(into, families)); err != nil {
 		return err
 	}
 	for _, name := range families {
@@ -178,7 +180,7 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: family %s has COUNTER => %t in %s and %t in %s", store.ErrUnsupported, name, from.Counter, c.Table, to.Counter, c.Into)
 		case from.InPlace() && c.To.Traits().Atomic != store.AtomicBatch && c.setter == nil:
 			return fmt.Errorf("%w: family %s is %s, and engine %s cannot set counters; leave it out, or count again from Kafka", store.ErrUnsupported, name, kind, c.To.Traits().Name)
-		case from.InPlace() && !c.Visible && unfrozenOf(c.Source) != nil:
+		case from.InPlace() && !c.Visible && instant.UnfrozenOf(c.Source) != nil:
 			return fmt.Errorf("%w: family %s is %s, whose cells are read together here; copy what is visible", store.ErrUnsupported, name, kind)
 		case !c.Visible && (from.NewVersionBehavior || to.NewVersionBehavior):
 			return fmt.Errorf("%w: family %s has NEW_VERSION_BEHAVIOR: its delete markers depend on the order of writes, which a copy does not know; copy what is visible", store.ErrUnsupported, name)
@@ -203,12 +205,12 @@ func (c *tableCopy) begin(ctx context.Context) error {
 	}
 	c.state = &CopyState{
 		Version: copyStateVersion, ID: c.owner, Table: c.Table, Checkpoint: c.Checkpoint, Sequence: c.Source.Sequence(),
-		StartRow: EscapeKey(c.Rows.Start), StopRow: EscapeKey(c.Rows.Stop), Families: append([]string{}, c.Families...), Visible: c.Visible, Parts: []string{},
+		StartRow: columnar.EscapeKey(c.Rows.Start), StopRow: columnar.EscapeKey(c.Rows.Stop), Families: append([]string{}, c.Families...), Visible: c.Visible, Parts: []string{},
 	}
 	slices.Sort(c.state.Families)
-	for i, s := range splitsOf(m, c.Rows) {
+	for i, s := range instant.Splits(m, c.Rows) {
 		if i > 0 {
-			c.state.Parts = append(c.state.Parts, EscapeKey(s.rows.Start))
+			c.state.Parts = append(c.state.Parts, columnar.EscapeKey(s.Rows.Start))
 		}
 	}
 	if c.Resume {
@@ -285,10 +287,10 @@ func (c *tableCopy) checkEmpty(ctx context.Context) error {
 		if len(families) == 0 {
 			continue
 		}
-		sc := c.To.Scan(ctx, &store.Scan{Table: c.Into, Start: c.Rows.Start, Stop: c.Rows.Stop, Columns: wholeFamilies(families), Raw: i == 0, Limit: 1, MaxResultBytes: 1})
+		sc := c.To.Scan(ctx, &store.Scan{Table: c.Into, Start: c.Rows.Start, Stop: c.Rows.Stop, Columns: instant.Families(families), Raw: i == 0, Limit: 1, MaxResultBytes: 1})
 		found := sc.Next()
 		if found {
-			return errors.Join(fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, EscapeKey(sc.Row().Key)), sc.Close())
+			return errors.Join(fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, columnar.EscapeKey(sc.Row().Key)), sc.Close())
 		}
 		if err := errors.Join(sc.Err(), sc.Close()); err != nil {
 			return err
@@ -301,7 +303,7 @@ func (c *tableCopy) checkEmpty(ctx context.Context) error {
 func (c *tableCopy) parts() ([]cell.Range, error) {
 	parts := []cell.Range{{Start: c.Rows.Start, Stop: c.Rows.Stop}}
 	for _, s := range c.state.Parts {
-		key, err := UnescapeKey(s)
+		key, err := columnar.UnescapeKey(s)
 		if err != nil {
 			return nil, fmt.Errorf("%w: the copy into %s: %w", store.ErrCorrupt, c.Into, err)
 		}
@@ -329,7 +331,7 @@ type chunk struct {
 // part copies one part from behind its cursor.
 func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
 	sc := &store.Scan{
-		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: wholeFamilies(c.Families), Raw: !c.Visible,
+		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: instant.Families(c.Families), Raw: !c.Visible,
 		Versions: store.AllVersions, MaxResultBytes: c.chunkBytes,
 	}
 	if c.setter == nil && c.distinct() {
@@ -391,7 +393,7 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 				continue // what a deleted counter leaves for incremental exports
 			}
 			if !f.Distinct && len(cl.Value) != 8 {
-				return fmt.Errorf("%w: table %s, row %s: the counter %s:%s has %d bytes", store.ErrCorrupt, c.Table, EscapeKey(row.Key), cl.Family, EscapeKey(cl.Qualifier), len(cl.Value))
+				return fmt.Errorf("%w: table %s, row %s: the counter %s:%s has %d bytes", store.ErrCorrupt, c.Table, columnar.EscapeKey(row.Key), cl.Family, columnar.EscapeKey(cl.Qualifier), len(cl.Value))
 			}
 			k.cells++
 			if c.setter != nil {
@@ -406,7 +408,7 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 			}
 			sketch, err := counters.DecodeSketch(cl.Value)
 			if err != nil {
-				return fmt.Errorf("%w: table %s, row %s: the distinct count %s:%s: %w", store.ErrCorrupt, c.Table, EscapeKey(row.Key), cl.Family, EscapeKey(cl.Qualifier), err)
+				return fmt.Errorf("%w: table %s, row %s: the distinct count %s:%s: %w", store.ErrCorrupt, c.Table, columnar.EscapeKey(row.Key), cl.Family, columnar.EscapeKey(cl.Qualifier), err)
 			}
 			n := sketch.Registers()
 			texts := make([]byte, 0, 8*n)
@@ -431,7 +433,7 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 		case cell.KindDeleteFamilyVersion:
 			op.Type = cell.OpDeleteFamilyVersion
 		default:
-			return fmt.Errorf("%w: table %s, row %s: a cell of kind %v", store.ErrUnsupported, c.Table, EscapeKey(row.Key), cl.Kind)
+			return fmt.Errorf("%w: table %s, row %s: a cell of kind %v", store.ErrUnsupported, c.Table, columnar.EscapeKey(row.Key), cl.Kind)
 		}
 		m.Ops = append(m.Ops, op)
 		k.cells++

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -74,7 +75,7 @@ func history(t testing.TB, e store.Engine, table string) {
 }
 
 // equalTables fails where a copy is not what it was made of, raw or as it is read.
-func equalTables(t testing.TB, left Source, right store.Engine, raw bool, table, into string) {
+func equalTables(t testing.TB, left instant.Source, right store.Engine, raw bool, table, into string) {
 	t.Helper()
 	c, err := Compare(t.Context(), &CompareOptions{Left: left, Right: sequenced{right}, LeftTable: table, RightTable: into, Raw: raw})
 	if err != nil {

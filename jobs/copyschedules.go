@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"sluice/cell"
+	"sluice/jobs/columnar"
 	"sluice/jobs/schedule"
 	"sluice/store"
 )
@@ -25,7 +26,7 @@ func readSchedules(ctx context.Context, r store.Reader, state func(job string, s
 		row := sc.Row()
 		job, kind, _, err := cell.DecodePart(row.Key, nil)
 		if err != nil {
-			return fmt.Errorf("%w: row %s of %s: %w", store.ErrCorrupt, EscapeKey(row.Key), store.JobsTable, err)
+			return fmt.Errorf("%w: row %s of %s: %w", store.ErrCorrupt, columnar.EscapeKey(row.Key), store.JobsTable, err)
 		}
 		for i := range row.Cells {
 			c := &row.Cells[i]
@@ -97,7 +98,7 @@ func (c *storeCopy) copySchedules(ctx context.Context) error {
 	}, func(row []byte, entry *cell.Cell) error {
 		var e schedule.Entry
 		if err := json.Unmarshal(entry.Value, &e); err != nil {
-			return fmt.Errorf("%w: history, row %s: %w", store.ErrCorrupt, EscapeKey(row), err)
+			return fmt.Errorf("%w: history, row %s: %w", store.ErrCorrupt, columnar.EscapeKey(row), err)
 		}
 		m := cell.Mutation{Table: store.JobsTable, Row: bytes.Clone(row)}
 		// The time of its end: it expires as it would have.

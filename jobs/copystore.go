@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -27,7 +29,7 @@ type TableStore interface {
 // set.
 type CopyStoreOptions struct {
 	// Source is the instant that is copied, of From.
-	Source Source
+	Source instant.Source
 	From   TableStore
 	// To gets everything. Where it is a store.Snapshotter it is compared at an
 	// instant.
@@ -183,7 +185,7 @@ func (c *storeCopy) run(ctx context.Context) (*CopiedStore, error) {
 	if err := c.compare(ctx); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(c.settled(ctx), lost(c.Source)); err != nil {
+	if err := errors.Join(c.settled(ctx), instant.Lost(c.Source)); err != nil {
 		return nil, err
 	}
 	if c.state.Whole {
@@ -197,7 +199,7 @@ func (c *storeCopy) run(ctx context.Context) (*CopiedStore, error) {
 	if err := c.seal(ctx); err != nil {
 		return nil, err
 	}
-	c.done.Sequence, c.done.Tables = whole(c.Source).Sequence(), len(c.state.Tables)
+	c.done.Sequence, c.done.Tables = instant.Whole(c.Source).Sequence(), len(c.state.Tables)
 	return &c.done, c.end(ctx)
 }
 
@@ -211,7 +213,7 @@ func (c *storeCopy) plan(ctx context.Context) (err error) {
 		Whole: len(c.Tables) == 0, Tables: slices.Clone(c.Tables), Steps: []CopyStep{},
 	}
 	if c.state.Whole {
-		if s, ok := c.From.(settler); ok && unfrozenOf(c.Source) != nil {
+		if s, ok := c.From.(settler); ok && instant.UnfrozenOf(c.Source) != nil {
 			if c.state.Mark, err = s.Settled(ctx); err != nil {
 				return fmt.Errorf("%w: %w", store.ErrRefused, err)
 			}
@@ -235,7 +237,7 @@ func (c *storeCopy) plan(ctx context.Context) (err error) {
 	}
 	letters, err := outboxRanges(ctx, c.Source)
 	for _, r := range letters {
-		c.state.Steps = append(c.state.Steps, CopyStep{Table: store.OutboxTable, Families: []string{store.OutboxFamily}, StartRow: EscapeKey(r.Start), StopRow: EscapeKey(r.Stop)})
+		c.state.Steps = append(c.state.Steps, CopyStep{Table: store.OutboxTable, Families: []string{store.OutboxFamily}, StartRow: columnar.EscapeKey(r.Start), StopRow: columnar.EscapeKey(r.Stop)})
 	}
 	return err
 }
@@ -289,7 +291,7 @@ func outboxRanges(ctx context.Context, r store.Reader) (ranges []cell.Range, err
 		}
 		_, rest, _, err := cell.DecodePart(key[n:], nil)
 		if err != nil {
-			return nil, fmt.Errorf("%w: row %s of %s: %w", store.ErrCorrupt, EscapeKey(key), store.OutboxTable, err)
+			return nil, fmt.Errorf("%w: row %s of %s: %w", store.ErrCorrupt, columnar.EscapeKey(key), store.OutboxTable, err)
 		}
 		prefix := key[:len(key)-len(rest)]
 		start = cell.PrefixEnd(prefix)
@@ -411,7 +413,7 @@ func (c *storeCopy) compare(ctx context.Context) (err error) {
 	if s, ok := c.To.(store.Snapshotter); ok {
 		to, err = s.Snapshot(ctx)
 	} else {
-		to, err = OpenUnfrozen(ctx, c.To, c.Now)
+		to, err = instant.OpenUnfrozen(ctx, c.To, c.Now)
 	}
 	if err != nil {
 		return err

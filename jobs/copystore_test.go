@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/jobs/instant"
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/store"
@@ -337,7 +338,7 @@ func TestCopyStoreRefuses(t *testing.T) {
 
 	// A source that cannot freeze stands still, or the copy says so.
 	live := &restless{thawed: &thawed{Engine: source}, Admin: source, Namespacer: source, mark: "1"}
-	u, err := OpenUnfrozen(t.Context(), live, nil)
+	u, err := instant.OpenUnfrozen(t.Context(), live, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

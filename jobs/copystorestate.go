@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"sluice/cell"
+	"sluice/jobs/columnar"
 	"sluice/jobs/target"
 	"sluice/store"
 )
@@ -34,8 +35,8 @@ func (s CopyStep) String() string {
 }
 
 func (s *CopyStep) rows() (r cell.Range, err error) {
-	if r.Start, err = UnescapeKey(s.StartRow); err == nil {
-		r.Stop, err = UnescapeKey(s.StopRow)
+	if r.Start, err = columnar.UnescapeKey(s.StartRow); err == nil {
+		r.Stop, err = columnar.UnescapeKey(s.StopRow)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: the copy of the store: %w", store.ErrCorrupt, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/jobs/instant"
 	"sluice/jobs/work"
 	"sluice/region"
 	"sluice/store"
@@ -17,7 +18,7 @@ import (
 
 // CountOptions configures Count. Source and Table must be set.
 type CountOptions struct {
-	Source Source
+	Source instant.Source
 	Table  string
 	// Rows are the rows to count. Default: all.
 	Rows cell.Range
@@ -91,7 +92,7 @@ func Count(ctx context.Context, o *CountOptions) (*TableCounts, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	c.Source = whole(c.Source)
+	c.Source = instant.Whole(c.Source)
 	c.Versions = cmp.Or(c.Versions, store.AllVersions)
 	t, err := c.run(ctx)
 	if err != nil {
@@ -111,14 +112,14 @@ func (c *count) run(ctx context.Context) (_ *TableCounts, err error) {
 	if c.schema, err = c.Source.Table(ctx, c.Table); err != nil {
 		return nil, err
 	}
-	if err := checkFamilies(c.schema, c.Families); err != nil {
+	if err := instant.CheckFamilies(c.schema, c.Families); err != nil {
 		return nil, err
 	}
 	m, err := c.Source.Regions(ctx, c.Table)
 	if err != nil {
 		return nil, err
 	}
-	splits := splitsOf(m, c.Rows)
+	splits := instant.Splits(m, c.Rows)
 	t := &TableCounts{Table: c.Table, Sequence: c.Source.Sequence(), Families: c.families(), Regions: make([]RegionCounts, len(splits))}
 	c.report.Start(c.Progress, c.Now, len(splits))
 	c.report.Regions()
@@ -126,7 +127,7 @@ func (c *count) run(ctx context.Context) (_ *TableCounts, err error) {
 		return c.region(ctx, &splits[i], &t.Regions[i])
 	})
 	if err == nil {
-		err = lost(c.Source)
+		err = instant.Lost(c.Source)
 	}
 	if err != nil {
 		return nil, err
@@ -153,10 +154,10 @@ func (c *count) families() []FamilyCounts {
 }
 
 // region counts one split.
-func (c *count) region(ctx context.Context, s *split, r *RegionCounts) error {
-	*r = RegionCounts{Region: s.region, Rows: s.rows, Families: c.families(), Stored: -1}
-	if z, ok := c.Source.(Sizer); ok {
-		n, err := z.RangeBytes(ctx, c.Table, c.Families, s.rows)
+func (c *count) region(ctx context.Context, s *instant.Split, r *RegionCounts) error {
+	*r = RegionCounts{Region: s.Region, Rows: s.Rows, Families: c.families(), Stored: -1}
+	if z, ok := c.Source.(instant.Sizer); ok {
+		n, err := z.RangeBytes(ctx, c.Table, c.Families, s.Rows)
 		switch {
 		case err == nil:
 			r.Stored = n
@@ -165,7 +166,7 @@ func (c *count) region(ctx context.Context, s *split, r *RegionCounts) error {
 		}
 	}
 	sc := c.Source.Scan(ctx, &store.Scan{
-		Table: c.Table, Start: s.rows.Start, Stop: s.rows.Stop, Columns: wholeFamilies(c.Families),
+		Table: c.Table, Start: s.Rows.Start, Stop: s.Rows.Stop, Columns: instant.Families(c.Families),
 		Versions: c.Versions, MaxResultBytes: cmp.Or(c.partBytes, partBytes),
 	})
 	defer sc.Close()

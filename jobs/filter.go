@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"sluice/jobs/instant"
 	"sluice/store"
 )
 
@@ -28,7 +29,7 @@ func (j *Job) compileFilter(schema *store.TableDescriptor, bad func(path, format
 	if j.schema == nil {
 		return
 	}
-	s := j.scan(&split{})
+	s := j.scan(&instant.Split{})
 	st, err := f.Start(s)
 	if err != nil {
 		bad("filter", "%v", err)

@@ -20,6 +20,7 @@ import (
 	"sluice/cell"
 	"sluice/counters"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/store"
 )
 
@@ -200,7 +201,7 @@ func exportGolden(t *testing.T, out string) {
 	for _, name := range goldenJobs {
 		spec := specs[name]
 		spec.Formats = []string{Parquet, Arrow}
-		var src Source = cells
+		var src instant.Source = cells
 		if m := tables[spec.Table]; m != nil {
 			src = m
 		}

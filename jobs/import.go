@@ -485,12 +485,12 @@ func (m *tableImport) put(mutation *cell.Mutation, family string, qualifier []by
 	if m.manifest.Mode == ModeVersions { // newest first, and the last would be set
 		column := slices.Concat(cell.AppendPart(cell.AppendPart(nil, mutation.Row), []byte(family)), qualifier)
 		if bytes.Equal(column, m.counter) {
-			return fmt.Errorf("%s:%s is a counter, and has several versions", family, EscapeKey(qualifier))
+			return fmt.Errorf("%s:%s is a counter, and has several versions", family, columnar.EscapeKey(qualifier))
 		}
 		m.counter = column
 	}
 	if len(value) != 8 {
-		return fmt.Errorf("%s:%s is a counter, and has %d bytes", family, EscapeKey(qualifier), len(value))
+		return fmt.Errorf("%s:%s is a counter, and has %d bytes", family, columnar.EscapeKey(qualifier), len(value))
 	}
 	mutation.Ops = append(mutation.Ops,
 		cell.Op{Type: cell.OpDeleteColumn, Family: family, Qualifier: qualifier, Time: cell.Latest},

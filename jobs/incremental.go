@@ -10,6 +10,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/store"
 )
@@ -171,7 +172,7 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 	if r.Job.spec.Incremental.FullEvery == 0 {
 		return nil
 	}
-	u := unfrozenOf(r.Source)
+	u := instant.UnfrozenOf(r.Source)
 	if u == nil && r.Holder == nil || r.StoreID == "" {
 		return fmt.Errorf("%w: incremental exports here: the engine does not know what changes", store.ErrUnsupported)
 	}
@@ -184,7 +185,7 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 	}
 	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition, Expired: r.Job.spec.Incremental.Expired}
 	if u != nil {
-		err = timesTell(r.table, r.Job.families)
+		err = instant.TimesTell(r.table, r.Job.families)
 	} else {
 		// Also what makes durable all that the snapshot shows, before it is
 		// published: a crash must not take back commits that an export has seen.
@@ -321,9 +322,9 @@ func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) (err error
 }
 
 // scanKeys reads the rows with these keys, ascending and at least one, as s selects.
-func scanKeys(ctx context.Context, source Source, s *store.Scan, keys [][]byte) store.Scanner {
-	if u := unfrozenOf(source); u != nil {
-		return u.gets(ctx, s, keys)
+func scanKeys(ctx context.Context, from instant.Source, s *store.Scan, keys [][]byte) store.Scanner {
+	if u := instant.UnfrozenOf(from); u != nil {
+		return u.Gets(ctx, s, keys)
 	}
 	scan, ranges := *s, &store.MultiRowRangeFilter{}
 	for _, key := range keys {
@@ -333,7 +334,7 @@ func scanKeys(ctx context.Context, source Source, s *store.Scan, keys [][]byte) 
 	if s.Filter != nil {
 		scan.Filter = &store.FilterList{Filters: []store.Filter{ranges, s.Filter}}
 	}
-	return source.Scan(ctx, &scan)
+	return from.Scan(ctx, &scan)
 }
 
 // scanRows exports the rows with these keys, ascending: as they are, or as gone.

@@ -21,15 +21,14 @@
 package jobs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/schedule"
 	"sluice/region"
 	"sluice/store"
@@ -162,20 +161,6 @@ func (j *Job) Columns() []columnar.Column { return j.schema.Columns() }
 // Schedule returns when the daemon runs the job, or nil where it does not.
 func (j *Job) Schedule() *schedule.Schedule { return j.schedule }
 
-// Source is every table at one instant: a store.Snapshot, or an engine that
-// nobody writes to. A Source that can be lost while it is read (a checkpoint with
-// a lease) also has a method Err() error, which is asked before the run is
-// published: after an error nothing is.
-type Source interface {
-	store.Reader
-	// Table returns the schema of a table.
-	Table(ctx context.Context, name string) (*store.TableDescriptor, error)
-	// Sequence is the sequence of the last commit that the instant contains.
-	Sequence() uint64
-}
-
-var _ Source = store.Snapshot(nil)
-
 // jobName is a name that is a directory on every system, and hidden on none.
 var jobName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$`)
 
@@ -218,10 +203,10 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	}
 	j.compileSchedule(bad)
 	var start, stop []byte
-	if start, err = UnescapeKey(s.StartRow); err != nil {
+	if start, err = columnar.UnescapeKey(s.StartRow); err != nil {
 		bad("start_row", "%v", err)
 	}
-	if stop, err = UnescapeKey(s.StopRow); err != nil {
+	if stop, err = columnar.UnescapeKey(s.StopRow); err != nil {
 		bad("stop_row", "%v", err)
 	}
 	if len(stop) > 0 && string(stop) <= string(start) {
@@ -285,19 +270,12 @@ func (j *Job) compileSchedule(bad func(path, format string, args ...any)) {
 	}
 }
 
-// split is one region's share of a run.
-type split struct {
-	index  int // of the region in the table's map
-	region region.Info
-	rows   cell.Range // the region's rows that the job wants; never empty
-}
-
 // splits returns the parts of m that overlap the job's rows, in key order.
-func (j *Job) splits(m *region.Map) []split { return splitsOf(m, j.rows) }
+func (j *Job) splits(m *region.Map) []instant.Split { return instant.Splits(m, j.rows) }
 
 // scan returns the scan of one split.
-func (j *Job) scan(s *split) *store.Scan {
-	sc := &store.Scan{Table: j.spec.Table, Start: s.rows.Start, Stop: s.rows.Stop, Filter: j.filter}
+func (j *Job) scan(s *instant.Split) *store.Scan {
+	sc := &store.Scan{Table: j.spec.Table, Start: s.Rows.Start, Stop: s.Rows.Stop, Filter: j.filter}
 	for _, f := range j.families {
 		sc.Columns = append(sc.Columns, store.Column{Family: f, All: true})
 	}
@@ -318,23 +296,3 @@ func (j *Job) scan(s *split) *store.Scan {
 // amortise a step of the scan, few enough that cells of the largest size stay
 // within memory.
 const cellsPerRow = 64
-
-// EscapeKey writes a row key as HBase's shell does: printable ASCII as it is, and
-// \xNN for the rest and for the backslash (Bytes.toStringBinary).
-func EscapeKey(key []byte) string {
-	const hex = "0123456789ABCDEF"
-	var b strings.Builder
-	for _, c := range key {
-		if c >= ' ' && c <= '~' && c != '\\' {
-			b.WriteByte(c)
-		} else {
-			b.WriteString(`\x`)
-			b.WriteByte(hex[c>>4])
-			b.WriteByte(hex[c&15])
-		}
-	}
-	return b.String()
-}
-
-// UnescapeKey is the inverse of EscapeKey, columnar.UnescapeKey. An empty s is nil.
-func UnescapeKey(s string) ([]byte, error) { return columnar.UnescapeKey(s) }

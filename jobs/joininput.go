@@ -13,6 +13,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 	"sluice/store"
@@ -30,7 +31,7 @@ type tableInput struct {
 	ctx     context.Context
 	job     *Job
 	table   *store.TableDescriptor
-	source  Source
+	source  instant.Source
 	scans   []*store.Scan // to do
 	builder *columnar.Builder
 	scanner store.Scanner // of the current scan; nil = none
@@ -39,7 +40,7 @@ type tableInput struct {
 var _ join.Finder = (*tableInput)(nil)
 
 // openTable begins to read the table of a job.
-func openTable(ctx context.Context, j *Job, source Source) (*tableInput, error) {
+func openTable(ctx context.Context, j *Job, source instant.Source) (*tableInput, error) {
 	r := &run{RunOptions: RunOptions{Job: j, Source: source}}
 	if err := r.plan(ctx); err != nil {
 		return nil, err
@@ -72,15 +73,15 @@ func (t *tableInput) Find(keys [][]byte) (join.Input, error) {
 	if len(f.Ranges) == 0 {
 		return t, nil
 	}
-	if t.job.filter != nil && unfrozenOf(t.source) != nil {
+	if t.job.filter != nil && instant.UnfrozenOf(t.source) != nil {
 		for _, r := range f.Ranges {
-			s := t.job.scan(&split{rows: cell.Range{Start: r.Start, Stop: r.Stop}})
+			s := t.job.scan(&instant.Split{Rows: cell.Range{Start: r.Start, Stop: r.Stop}})
 			s.StopInclusive = true
 			t.scans = append(t.scans, s)
 		}
 		return t, nil
 	}
-	s := t.job.scan(&split{rows: cell.Range{Start: f.Ranges[0].Start, Stop: f.Ranges[len(f.Ranges)-1].Stop}})
+	s := t.job.scan(&instant.Split{Rows: cell.Range{Start: f.Ranges[0].Start, Stop: f.Ranges[len(f.Ranges)-1].Stop}})
 	s.StopInclusive, s.Filter = true, f
 	if t.job.filter != nil {
 		s.Filter = &store.FilterList{Filters: []store.Filter{f, t.job.filter}}

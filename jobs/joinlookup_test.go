@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -19,7 +20,7 @@ import (
 
 // counted is a Source that counts the rows that are read of one table.
 type counted struct {
-	Source
+	instant.Source
 	table string
 	rows  map[string]int // by key
 }

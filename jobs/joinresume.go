@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
@@ -31,7 +32,7 @@ func (r *joinRun) instant() string {
 			sums = append(sums, in.sum)
 		}
 	}
-	if len(sums) == 1 && unfrozenOf(r.Source) != nil {
+	if len(sums) == 1 && instant.UnfrozenOf(r.Source) != nil {
 		return "" // what it joins again would not be what it has joined
 	}
 	if len(sums) == 1 {
@@ -131,7 +132,7 @@ func (r *joinRun) takeUp(ctx context.Context, left target.Resumable, want *runSt
 // finished stays.
 func (r *joinRun) end(ctx context.Context, err error) error {
 	refused := (*columnar.ConvertError)(nil)
-	if r.notes == nil || ctx.Err() != nil || lost(r.Source) != nil || errors.As(err, &refused) {
+	if r.notes == nil || ctx.Err() != nil || instant.Lost(r.Source) != nil || errors.As(err, &refused) {
 		return errors.Join(err, r.upload.Abort())
 	}
 	for _, final := range []error{

@@ -7,12 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 )
 
 // joinKilled joins once in dir, killed at a step, and returns the target.
-func joinKilled(t *testing.T, src Source, dir, checkpoint string, die int) (*killing, error) {
+func joinKilled(t *testing.T, src instant.Source, dir, checkpoint string, die int) (*killing, error) {
 	t.Helper()
 	l, err := target.OpenLocal(dir)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
@@ -19,7 +20,7 @@ import (
 // JoinOptions is one run of a join. Join must be set, and Source where it is Live.
 type JoinOptions struct {
 	Join   *Join
-	Source Source
+	Source instant.Source
 	// Checkpoint names the instant of Source, where another process can read the
 	// same one by that name: then the run can be resumed, as one of published
 	// runs always can. Default: empty.
@@ -239,8 +240,8 @@ func (r *joinRun) manifest(ctx context.Context) (*Manifest, error) {
 	}
 	m.Sequence = min(info.Left.Sequence, info.Right.Sequence)
 	m.Offsets = append(m.Offsets, commonOffsets(offsets[0], offsets[1])...)
-	if u := unfrozenOf(r.Source); u != nil && len(tables) > 0 {
-		u.describe(m, tables...)
+	if u := instant.UnfrozenOf(r.Source); u != nil && len(tables) > 0 {
+		describeUnfrozen(m, u, tables...)
 	}
 	for _, side := range runs {
 		m.inherit(side)

@@ -299,7 +299,7 @@ func (f *File) validate(before *File, keyed bool) error {
 	}
 	var keys [4][]byte
 	for i, s := range []string{f.MinRow, f.MaxRow, f.RegionStart, f.RegionStop} {
-		key, err := UnescapeKey(s)
+		key, err := columnar.UnescapeKey(s)
 		if err != nil {
 			return err
 		}
@@ -316,7 +316,7 @@ func (f *File) validate(before *File, keyed bool) error {
 		return fmt.Errorf("rows %s to %s are not in its region [%s, %s)", f.MinRow, f.MaxRow, f.RegionStart, f.RegionStop)
 	}
 	if before != nil && before.Rows > 0 {
-		max, err := UnescapeKey(before.MaxRow)
+		max, err := columnar.UnescapeKey(before.MaxRow)
 		if err != nil {
 			return err
 		}

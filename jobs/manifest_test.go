@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"sluice/jobs/columnar"
 )
 
 func goldenManifest(t testing.TB) []byte {
@@ -174,18 +176,18 @@ func FuzzDecodeLatest(f *testing.F) {
 func TestEscapeKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]string{"": "", "a b~": "a b~", "\x00\xff\\": `\x00\xFF\x5C`, "é": `\xC3\xA9`} {
-		if got := EscapeKey([]byte(key)); got != want {
+		if got := columnar.EscapeKey([]byte(key)); got != want {
 			t.Errorf("EscapeKey(%q): got %s, want %s", key, got, want)
 		}
 	}
 	for _, bad := range []string{`\`, `\x`, `\x0`, `\xg0`, `\n`, `a\x0`} {
-		if got, err := UnescapeKey(bad); err == nil {
+		if got, err := columnar.UnescapeKey(bad); err == nil {
 			t.Errorf("UnescapeKey(%q): got %q, want an error", bad, got)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SliceOf(rapid.Byte()).Draw(t, "key")
-		got, err := UnescapeKey(EscapeKey(key))
+		got, err := columnar.UnescapeKey(columnar.EscapeKey(key))
 		if err != nil || !bytes.Equal(got, key) {
 			t.Fatalf("Got %q, %v for %q", got, err, key)
 		}

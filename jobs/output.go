@@ -11,6 +11,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/work"
 	"sluice/store"
 )
@@ -19,7 +20,7 @@ import (
 type output struct {
 	fileWriter
 	run   *run
-	split *split
+	split *instant.Split
 
 	dir       string    // of its partition; empty = the run's
 	partition []*string // the values of that
@@ -31,14 +32,14 @@ type output struct {
 }
 
 // newOutput returns the output of a split in one format.
-func (r *run) newOutput(s *split, f *format) *output {
+func (r *run) newOutput(s *instant.Split, f *format) *output {
 	return &output{fileWriter: fileWriter{upload: r.upload, layout: &r.Job.layout, format: f, metadata: r.metadata}, run: r, split: s}
 }
 
 // create begins the next file.
 func (o *output) create(ctx context.Context) (err error) {
 	o.min, o.max = nil, nil
-	return o.fileWriter.create(ctx, path.Join(o.dir, partName(o.split.index, o.chunk, o.format.name)))
+	return o.fileWriter.create(ctx, path.Join(o.dir, partName(o.split.Index, o.chunk, o.format.name)))
 }
 
 // write appends a batch whose rows have keys from min to max.
@@ -65,10 +66,10 @@ func (o *output) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	f.MinRow, f.MaxRow = EscapeKey(o.min), EscapeKey(o.max)
-	f.RegionStart, f.RegionStop = EscapeKey(o.split.region.Start), EscapeKey(o.split.region.Stop)
+	f.MinRow, f.MaxRow = columnar.EscapeKey(o.min), columnar.EscapeKey(o.max)
+	f.RegionStart, f.RegionStop = columnar.EscapeKey(o.split.Region.Start), columnar.EscapeKey(o.split.Region.Stop)
 	f.Partition = o.partition
-	if err := o.run.note(ctx, &workNote{Region: o.split.index, File: &f}); err != nil {
+	if err := o.run.note(ctx, &workNote{Region: o.split.Index, File: &f}); err != nil {
 		return err
 	}
 	o.run.done(f)
@@ -86,7 +87,7 @@ type splitExport struct {
 	keys     rowKeys          // of the batch, where there are
 	min, max []byte           // row keys of the batch; max is the last row seen
 	first    bool             // the batch has no row yet
-	split    *split
+	split    *instant.Split
 	measured time.Time      // last
 	handoff  *handoff       // has the outputs; nil = nobody
 	sorter   *sortCollector // takes the rows; nil = the outputs, or parts, do
@@ -97,7 +98,7 @@ type splitExport struct {
 
 // exportSplit scans one split into its files, or into sorter, where that is not nil. A
 // region without rows makes none.
-func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder, sorter *sortCollector) error {
+func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, sorter *sortCollector) error {
 	b.Reset()
 	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter}
 	switch {
@@ -111,7 +112,7 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder, so
 	}
 	scan := r.Job.scan(s)
 	if r.work != nil {
-		after, ends, err := r.work.resumeAt(s.index, e.outputs)
+		after, ends, err := r.work.resumeAt(s.Index, e.outputs)
 		if err != nil {
 			return err
 		}
@@ -138,13 +139,13 @@ func (r *run) exportSplit(ctx context.Context, s *split, b *columnar.Builder, so
 		if err != nil {
 			return err
 		}
-		if err := r.note(ctx, &workNote{Region: s.index, Rows: rows}); err != nil {
+		if err := r.note(ctx, &workNote{Region: s.Index, Rows: rows}); err != nil {
 			return err
 		}
 	}
 	r.report(func(p *work.Progress) {
 		p.RegionsDone++
-		r.measures.parts[s.index] = 1
+		r.measures.parts[s.Index] = 1
 	})
 	return nil
 }

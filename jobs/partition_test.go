@@ -17,6 +17,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
@@ -59,7 +60,7 @@ func partitioned(rows int) (*memory, *Spec) {
 }
 
 // published runs a job and returns its manifest and the run's directory, verified.
-func published(t *testing.T, src Source, spec *Spec, o RunOptions) (*Manifest, string) {
+func published(t *testing.T, src instant.Source, spec *Spec, o RunOptions) (*Manifest, string) {
 	t.Helper()
 	o.Job, o.Source, o.Out = mustCompile(t, "j", spec, nil), src, t.TempDir()
 	m, err := Run(t.Context(), &o)

@@ -72,7 +72,7 @@ func newPartitionMerge(r *runInput) *partitionMerge {
 
 // first is the row key of the first row.
 func (f *File) first() []byte {
-	key, _ := UnescapeKey(f.MinRow) // the manifest was checked
+	key, _ := columnar.UnescapeKey(f.MinRow) // the manifest was checked
 	return key
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 )
 
 // rowKeys are the row keys of the rows of a batch.
@@ -37,7 +38,7 @@ func (k *rowKeys) reset() { k.data, k.ends = k.data[:0], k.ends[:0] }
 type partitionWriter struct {
 	*partitioning
 	run   *run
-	split *split
+	split *instant.Split
 	all   map[string]*partition // by their values, as appendKey writes them
 	dirs  map[string]*partition // by their directories
 	last  *partition            // of the row before
@@ -54,7 +55,7 @@ type partition struct {
 	min, max []byte          // its row keys; max is that of the last row seen
 }
 
-func (r *run) newPartitionWriter(s *split) *partitionWriter {
+func (r *run) newPartitionWriter(s *instant.Split) *partitionWriter {
 	return &partitionWriter{partitioning: r.Job.partition, run: r, split: s, all: map[string]*partition{}, dirs: map[string]*partition{}}
 }
 
@@ -87,7 +88,7 @@ func (w *partitionWriter) of(b *columnar.Batch, i int, row []byte) (*partition, 
 		dir := partitionDir(w.names, values)
 		if p, ok = w.dirs[dir]; !ok {
 			if len(w.dirs) == w.max {
-				return nil, &PartitionsError{Job: w.run.Job.name, Max: w.max, Region: EscapeKey(w.split.region.Start), Row: EscapeKey(row), Dir: dir}
+				return nil, &PartitionsError{Job: w.run.Job.name, Max: w.max, Region: columnar.EscapeKey(w.split.Region.Start), Row: columnar.EscapeKey(row), Dir: dir}
 			}
 			p = &partition{batch: columnar.NewBatch(w.run.Job.layout.columns)}
 			for f := range w.run.Job.formats {

@@ -9,6 +9,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/store"
 )
 
@@ -17,19 +18,10 @@ import (
 // at most a second a region.
 const DefaultSampleRows = 100_000
 
-// Sizer is a Source that knows about how many bytes a range of rows takes where it
-// lies: what a Plan extrapolates by.
-type Sizer interface {
-	// RangeBytes returns the bytes of the cells of rows, those of the named
-	// families or, without names, of all. What is in memory only may be
-	// missing. Its error wraps store.ErrUnsupported where it is not known.
-	RangeBytes(ctx context.Context, table string, families []string, rows cell.Range) (int64, error)
-}
-
 // PlanOptions configures Plan. Job and Source must be set.
 type PlanOptions struct {
 	Job    *Job
-	Source Source
+	Source instant.Source
 	// SampleRows is how many output rows of each region are read and encoded.
 	// Default: DefaultSampleRows.
 	SampleRows int64
@@ -91,8 +83,8 @@ func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
 	}
 	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted}
-	if u := unfrozenOf(r.Source); u != nil {
-		p.TimeBound = u.before
+	if u := instant.UnfrozenOf(r.Source); u != nil {
+		p.TimeBound = u.Before()
 	}
 	for i := range r.Job.formats {
 		p.Formats = append(p.Formats, FormatPlan{Format: r.Job.formats[i].name})
@@ -134,12 +126,12 @@ type sampled struct {
 	all   bool    // the split ended
 }
 
-func (r *run) planSplit(ctx context.Context, s *split, b *columnar.Builder, limit int64) (*SplitPlan, error) {
+func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64) (*SplitPlan, error) {
 	got, err := r.sample(ctx, s, b, limit)
 	if err != nil {
 		return nil, err
 	}
-	p := &SplitPlan{Rows: s.rows, Basis: Counted, Count: got.rows}
+	p := &SplitPlan{Rows: s.Rows, Basis: Counted, Count: got.rows}
 	factor := 1.0
 	if !got.all {
 		p.Basis = AtLeast
@@ -165,7 +157,7 @@ func (r *run) planSplit(ctx context.Context, s *split, b *columnar.Builder, limi
 
 // sample reads and encodes the first rows of a split, at least limit, cut between
 // two rows.
-func (r *run) sample(ctx context.Context, s *split, b *columnar.Builder, limit int64) (_ *sampled, err error) {
+func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64) (_ *sampled, err error) {
 	b.Reset()
 	got := &sampled{bytes: make([]int64, len(r.Job.formats))}
 	writers := make([]columnar.FileWriter, len(r.Job.formats))
@@ -234,13 +226,13 @@ func (r *run) sample(ctx context.Context, s *split, b *columnar.Builder, limit i
 
 // extrapolate returns how many times as much the split holds as its rows up to
 // last, or 0 where nothing tells.
-func (r *run) extrapolate(ctx context.Context, s *split, last []byte) (float64, error) {
-	z, ok := r.Source.(Sizer)
+func (r *run) extrapolate(ctx context.Context, s *instant.Split, last []byte) (float64, error) {
+	z, ok := r.Source.(instant.Sizer)
 	if !ok {
 		return 0, nil
 	}
 	var sizes [2]int64
-	for i, rows := range []cell.Range{{Start: s.rows.Start, Stop: append(bytes.Clone(last), 0)}, s.rows} {
+	for i, rows := range []cell.Range{{Start: s.Rows.Start, Stop: append(bytes.Clone(last), 0)}, s.Rows} {
 		n, err := z.RangeBytes(ctx, r.Job.Table(), r.Job.families, rows)
 		if errors.Is(err, store.ErrUnsupported) {
 			return 0, nil

@@ -11,6 +11,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/store"
 )
 
@@ -42,7 +43,7 @@ func TestPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		src    Source
+		src    instant.Source
 		sample int64
 		basis  string
 	}{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/jobs/instant"
 	"sluice/store"
 )
 
@@ -15,7 +16,7 @@ const measureEvery = 500 * time.Millisecond
 
 // measures is what the parts of a run weigh.
 type measures struct {
-	sizer   Sizer           // nil = every region counts as one
+	sizer   instant.Sizer   // nil = every region counts as one
 	weights map[int]float64 // by region
 	total   float64
 	parts   map[int]float64 // done of each region, 0 to 1
@@ -25,26 +26,26 @@ type measures struct {
 func (r *run) measure(ctx context.Context) error {
 	m := &r.measures
 	m.parts, m.weights, m.total = map[int]float64{}, map[int]float64{}, 0
-	if z, ok := r.Source.(Sizer); ok && r.Progress != nil {
+	if z, ok := r.Source.(instant.Sizer); ok && r.Progress != nil {
 		m.sizer = z
 	}
 	for i := range r.splits {
 		s := &r.splits[i]
 		if m.sizer != nil {
-			n, err := m.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, s.rows)
+			n, err := m.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, s.Rows)
 			if err != nil && !errors.Is(err, store.ErrUnsupported) {
 				return err
 			}
-			m.weights[s.index] = float64(n)
+			m.weights[s.Index] = float64(n)
 		}
-		m.total += m.weights[s.index]
+		m.total += m.weights[s.Index]
 	}
 	if m.total > 0 {
 		return nil
 	}
 	m.sizer = nil // nothing was flushed, or nothing tells
 	for i := range r.splits {
-		m.weights[r.splits[i].index] = 1
+		m.weights[r.splits[i].Index] = 1
 	}
 	m.total = float64(len(r.splits))
 	return nil
@@ -66,12 +67,12 @@ func (e *splitExport) advance(ctx context.Context, max []byte) {
 		return
 	}
 	e.measured = r.Now()
-	weight := r.measures.weights[e.split.index]
-	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: e.split.rows.Start, Stop: append(max[:len(max):len(max)], 0)})
+	weight := r.measures.weights[e.split.Index]
+	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: e.split.Rows.Start, Stop: append(max[:len(max):len(max)], 0)})
 	if err != nil || weight == 0 {
 		return // progress is not worth the run
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.measures.parts[e.split.index] = min(float64(n)/weight, 1)
+	r.measures.parts[e.split.Index] = min(float64(n)/weight, 1)
 }

@@ -50,10 +50,10 @@ func TestExportIsTable(t *testing.T) {
 			spec.Families = []string{"f"}
 		}
 		if rapid.Bool().Draw(rt, "start") {
-			spec.StartRow = EscapeKey([]byte(key.Draw(rt, "start row")))
+			spec.StartRow = columnar.EscapeKey([]byte(key.Draw(rt, "start row")))
 		}
 		if rapid.Bool().Draw(rt, "stop") {
-			spec.StopRow = EscapeKey([]byte(key.Draw(rt, "stop row")))
+			spec.StopRow = columnar.EscapeKey([]byte(key.Draw(rt, "stop row")))
 		}
 		job, err := Compile("t", spec, src.tables["t"].schema)
 		if err != nil {

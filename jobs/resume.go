@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/rowsort"
 	"sluice/jobs/schedule"
 	"sluice/jobs/spill"
@@ -221,7 +222,7 @@ func (w *finishedWork) all() []File {
 // it, where that is of the same instant.
 func (r *run) begin(ctx context.Context, m *Manifest) error {
 	t, ok := r.Target.(target.Resumer)
-	u := unfrozenOf(r.Source)
+	u := instant.UnfrozenOf(r.Source)
 	// What is not frozen cannot be read and sorted again as it was.
 	if r.Checkpoint == "" || !ok || r.sorted != nil && u != nil {
 		var err error
@@ -245,7 +246,7 @@ func (r *run) begin(ctx context.Context, m *Manifest) error {
 	if fresh != nil {
 		r.upload, r.notes = fresh, fresh
 	}
-	if err == nil && u != nil && u.reopened && r.work == nil {
+	if err == nil && u != nil && u.Reopened() && r.work == nil {
 		return errors.Join(fmt.Errorf("%w: what was left of the run is of no use, and what the table held then cannot be read any more: run it again without --resume", store.ErrUnsupported), r.upload.Abort())
 	}
 	return err
@@ -306,7 +307,7 @@ func resumeUpload(ctx context.Context, t target.Resumer, dir, id string) (target
 // the instant and the job of want, or not whole, it removes them: instants are
 // never mixed.
 func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
-	u := unfrozenOf(r.Source)
+	u := instant.UnfrozenOf(r.Source)
 	// The files of two formats end at different rows, and what comes behind the
 	// first of these ends would not be read a second time as it was. Those of
 	// partitions, too: a row whose cells expire meanwhile would be in two.
@@ -335,11 +336,11 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 			p.Bytes += r.files[i].Bytes
 		}
 		for i := range r.splits {
-			if _, done := w.done[r.splits[i].index]; done {
-				r.measures.parts[r.splits[i].index] = 1
+			if _, done := w.done[r.splits[i].Index]; done {
+				r.measures.parts[r.splits[i].Index] = 1
 				p.RegionsDone++
 			}
-			p.Rows += w.rows(r.splits[i].index, r.Job)
+			p.Rows += w.rows(r.splits[i].Index, r.Job)
 		}
 		p.ResumedRows, p.ResumedDone = p.Rows, r.measures.sum()
 	})
@@ -349,14 +350,14 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 
 // takeUpUnfrozen makes of r what the run was that was cut off: its regions, and the
 // offsets that it was complete to.
-func (r *run) takeUpUnfrozen(ctx context.Context, u *Unfrozen, left *runState, m *Manifest) (err error) {
+func (r *run) takeUpUnfrozen(ctx context.Context, u *instant.Unfrozen, left *runState, m *Manifest) (err error) {
 	if r.regions, err = keptRegions(r.Job.Table(), left.Regions); err != nil {
 		return err
 	}
 	r.splits = r.Job.splits(r.regions)
 	r.progress.Regions = len(r.splits)
 	m.Offsets = append([]Offset{}, left.Offsets...)
-	u.describe(m, r.table)
+	describeUnfrozen(m, u, r.table)
 	return r.measure(ctx)
 }
 
@@ -438,7 +439,7 @@ func (r *run) end(ctx context.Context, err error) error {
 	refused := (*columnar.ConvertError)(nil)
 	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
 	switch {
-	case r.notes == nil, unwanted, lost(r.Source) != nil, errors.As(err, &refused),
+	case r.notes == nil, unwanted, instant.Lost(r.Source) != nil, errors.As(err, &refused),
 		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC), errors.Is(err, errOtherRows),
 		errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
 		return errors.Join(err, r.upload.Abort())
@@ -455,7 +456,7 @@ func (r *run) end(ctx context.Context, err error) error {
 func (w *finishedWork) resumeAt(region int, outputs []*output) (after []byte, ends [][]byte, err error) {
 	for i, o := range outputs {
 		for _, f := range w.files[region][fileSet{o.format.name, "."}] {
-			key, err := UnescapeKey(f.MaxRow)
+			key, err := columnar.UnescapeKey(f.MaxRow)
 			if err != nil {
 				return nil, nil, err
 			}

@@ -22,6 +22,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -223,7 +224,7 @@ func resumeCase(t *testing.T, seed uint64) (*Job, *memory) {
 
 var resumeTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-func resumeOptions(job *Job, src Source, tg target.Target, parallelism int) *RunOptions {
+func resumeOptions(job *Job, src instant.Source, tg target.Target, parallelism int) *RunOptions {
 	return &RunOptions{
 		Job: job, Source: src, Target: tg, Parallelism: parallelism, LogicalTime: resumeTime, Checkpoint: "cp",
 		Now: func() time.Time { return resumeTime }, batchRows: 3,
@@ -259,7 +260,7 @@ func sums(files map[string]string) map[string]string {
 }
 
 // runKilled runs once in dir, killed at a step, and returns the target.
-func runKilled(t *testing.T, job *Job, src Source, dir string, die, parallelism int) (*killing, *Manifest, error) {
+func runKilled(t *testing.T, job *Job, src instant.Source, dir string, die, parallelism int) (*killing, *Manifest, error) {
 	t.Helper()
 	l, err := target.OpenLocal(dir)
 	if err != nil {
@@ -309,7 +310,7 @@ func TestResumeKilledModes(t *testing.T) {
 
 // modeCase is resumeCase of a job with a mode: a table with versions and delete
 // markers.
-func modeCase(t *testing.T, mode, partition string) (*Job, Source) {
+func modeCase(t *testing.T, mode, partition string) (*Job, instant.Source) {
 	t.Helper()
 	e, err := memstore.New(&memstore.Options{Now: func() cell.Timestamp { return 1e12 }})
 	if err != nil {
@@ -361,7 +362,7 @@ func modeCase(t *testing.T, mode, partition string) (*Job, Source) {
 
 // resumeKilled is TestResumeKilled of one job, for each step with a chance of one in
 // one; 0 = at some twenty steps, one as far from the other.
-func resumeKilled(t *testing.T, job *Job, src Source, seed uint64, one int) {
+func resumeKilled(t *testing.T, job *Job, src instant.Source, seed uint64, one int) {
 	t.Helper()
 	clean := t.TempDir()
 	all, _, err := runKilled(t, job, src, clean, 0, 1)

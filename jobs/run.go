@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/region"
@@ -24,7 +25,7 @@ import (
 // RunOptions is one run of a job. Job and Source must be set.
 type RunOptions struct {
 	Job    *Job
-	Source Source
+	Source instant.Source
 	// Out is the directory below which the job has its own. Default: the job's.
 	Out string
 	// Target replaces the local directory Out. It is not closed.
@@ -102,7 +103,7 @@ type run struct {
 	dir      string // below the target
 	table    *store.TableDescriptor
 	regions  *region.Map
-	splits   []split
+	splits   []instant.Split
 	started  time.Time
 	upload   target.Upload
 	notes    target.Resumable // the upload, where the run can be resumed; nil = not
@@ -276,7 +277,7 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 		FormatVersion: ManifestVersion, Job: r.Job.name, RunID: r.id, LogicalTime: r.LogicalTime, StartedAt: r.started,
 		Sequence: r.Source.Sequence(), Offsets: []Offset{}, Table: r.Job.Table(), Rows: string(r.Job.schema.Mode()),
 		Mode: r.Job.spec.Mode, Versions: r.Job.spec.Versions,
-		SortedBy: names(r.Job.layout.order), Sort: r.Job.spec.Sort, PartitionBy: r.Job.spec.PartitionBy, StartRow: EscapeKey(r.Job.rows.Start), StopRow: EscapeKey(r.Job.rows.Stop),
+		SortedBy: names(r.Job.layout.order), Sort: r.Job.spec.Sort, PartitionBy: r.Job.spec.PartitionBy, StartRow: columnar.EscapeKey(r.Job.rows.Start), StopRow: columnar.EscapeKey(r.Job.rows.Stop),
 		Families: append([]string{}, r.Job.families...), Filter: r.Job.spec.Filter, Engine: r.Engine, Version: r.Version,
 	}
 	if key := &r.Job.spec.RowKey; len(key.Fields) > 0 {
@@ -293,28 +294,29 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 	if err := r.planIncrement(ctx, m); err != nil {
 		return nil, err
 	}
-	if u := unfrozenOf(r.Source); u != nil {
-		u.describe(m, r.table)
+	if u := instant.UnfrozenOf(r.Source); u != nil {
+		describeUnfrozen(m, u, r.table)
 	}
 	r.metadata = m.metadata()
 	return m, m.follow(ctx, r.Target)
 }
 
 // completeTo returns up to where the data of a source is complete.
-func completeTo(ctx context.Context, s Source) ([]Offset, error) {
-	if u := unfrozenOf(s); u != nil {
-		return u.offsets, nil
+func completeTo(ctx context.Context, s instant.Source) ([]Offset, error) {
+	if u := instant.UnfrozenOf(s); u != nil {
+		return offsetsOf(u.Progress()), nil
 	}
 	return readOffsets(ctx, s)
 }
 
 // readOffsets returns the offsets that are stored in r.
 func readOffsets(ctx context.Context, r store.Reader) ([]Offset, error) {
-	all, err := store.AllProgress(ctx, r)
-	if err != nil && !errors.Is(err, store.ErrTableNotFound) {
-		return nil, fmt.Errorf("read offsets: %w", err)
-	}
-	var offsets []Offset
+	all, err := instant.Progress(ctx, r)
+	return offsetsOf(all), err
+}
+
+// offsetsOf returns progress as a manifest has it.
+func offsetsOf(all []store.PartitionProgress) (offsets []Offset) {
 	for i := range all {
 		s := &all[i].Source
 		offsets = append(offsets, Offset{
@@ -322,7 +324,7 @@ func readOffsets(ctx context.Context, r store.Reader) ([]Offset, error) {
 			Partition: all[i].Partition, Next: all[i].Progress.Next,
 		})
 	}
-	return offsets, nil
+	return offsets
 }
 
 // publish writes the files and then the manifest, whose bytes it returns.
@@ -344,7 +346,7 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 func (r *run) export(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	todo := make(chan *split)
+	todo := make(chan *instant.Split)
 	r.spare = make(chan struct{}, r.Parallelism)
 	workers := r.workers()
 	for range r.Parallelism - workers {
@@ -374,7 +376,7 @@ func (r *run) export(ctx context.Context) error {
 feed:
 	for i := range r.splits {
 		if r.work != nil {
-			if _, done := r.work.done[r.splits[i].index]; done {
+			if _, done := r.work.done[r.splits[i].Index]; done {
 				continue
 			}
 		}

@@ -152,7 +152,7 @@ func (c *sortCollector) partition(b *columnar.Batch, i int, row []byte) error {
 	defer c.run.mu.Unlock()
 	if c.run.parts[string(c.part)] == nil {
 		if len(c.run.parts) == p.max {
-			return &PartitionsError{Job: c.run.Job.name, Max: p.max, Row: EscapeKey(row), Dir: dir, Sorted: true}
+			return &PartitionsError{Job: c.run.Job.name, Max: p.max, Row: columnar.EscapeKey(row), Dir: dir, Sorted: true}
 		}
 		c.run.parts[string(c.part)] = &sortedPartition{dir: dir, values: values}
 	}

@@ -1,262 +1,22 @@
 package jobs
 
 import (
-	"bytes"
-	"context"
 	"fmt"
-	"iter"
-	"math"
 	"slices"
-	"strconv"
-	"strings"
-	"time"
 
-	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/region"
 	"sluice/store"
 )
 
-// ConsistencyRow is the Manifest.Consistency of a run of an Unfrozen source.
+// ConsistencyRow is the Manifest.Consistency of a run of an instant.Unfrozen.
 const ConsistencyRow = "row"
 
-// Unfrozen is every table of an engine that cannot freeze an instant (HBase), read
-// while others write to it: each row is read whole, at one moment, and two rows are
-// of two. Of user tables it shows the cells with timestamps below a bound, the time
-// at which it was opened, so that what is written later with the time of its writing
-// stays out. The cells of COUNTER and DISTINCT families have timestamps of the
-// engine's own and no bound.
-//
-// Its Sequence is the bound, in ms since the Unix epoch. The offsets that it knows
-// were read before the bound was chosen. It is safe for concurrent use as its engine
-// is; closing it does nothing to that.
-type Unfrozen struct {
-	engine   store.Engine
-	before   cell.Timestamp // 0 = no bound
-	offsets  []Offset
-	reopened bool // offsets are not known
-}
-
-var (
-	_ store.Snapshot     = (*Unfrozen)(nil)
-	_ store.ChangeReader = (*Unfrozen)(nil)
-)
-
-// OpenUnfrozen reads the offsets of e and takes the time for the bound. now nil =
-// time.Now.
-func OpenUnfrozen(ctx context.Context, e store.Engine, now func() time.Time) (*Unfrozen, error) {
-	if now == nil {
-		now = time.Now
-	}
-	offsets, err := readOffsets(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	return &Unfrozen{engine: e, before: cell.Timestamp(now().UnixMilli()), offsets: offsets}, nil
-}
-
-// unfrozenName begins the names of Unfrozen sources; the bound follows.
-const unfrozenName = "before-"
-
-// ReopenUnfrozen returns the source with this Name, as RunOptions.Checkpoint has it,
-// for the run that is to go on; what it was complete to is known to that run alone.
-// Its error wraps store.ErrInvalidArgument where name is of another kind.
-func ReopenUnfrozen(e store.Engine, name string) (*Unfrozen, error) {
-	digits, ok := strings.CutPrefix(name, unfrozenName)
-	before, err := strconv.ParseInt(digits, 10, 64)
-	if !ok || err != nil || before <= 0 {
-		return nil, fmt.Errorf("%w: %q is no time of engine %s", store.ErrInvalidArgument, name, e.Traits().Name)
-	}
-	return &Unfrozen{engine: e, before: cell.Timestamp(before), reopened: true}, nil
-}
-
-// unfrozenOf returns the Unfrozen that a source is, or has below it (a method
-// Unfrozen), or nil.
-func unfrozenOf(s Source) *Unfrozen {
-	switch s := s.(type) {
-	case *Unfrozen:
-		return s
-	case interface{ Unfrozen() *Unfrozen }:
-		return s.Unfrozen()
-	}
-	return nil
-}
-
-// whole returns s without the bound that it may have.
-func whole(s Source) Source {
-	u := unfrozenOf(s)
-	if u == nil {
-		return s
-	}
-	all := *u
-	all.before = 0
-	return &all
-}
-
-// Name finds the source again, see ReopenUnfrozen.
-func (u *Unfrozen) Name() string { return unfrozenName + strconv.FormatInt(int64(u.before), 10) }
-
-// Sequence returns the bound of timestamps, in ms since the Unix epoch; 0 = none.
-func (u *Unfrozen) Sequence() uint64 { return uint64(u.before) }
-
-// Close does nothing: the engine is its owner's.
-func (u *Unfrozen) Close() error { return nil }
-
-// Table returns a schema as it is now.
-func (u *Unfrozen) Table(ctx context.Context, name string) (*store.TableDescriptor, error) {
-	return u.engine.Table(ctx, name)
-}
-
-// Regions returns the region map as it is now.
-func (u *Unfrozen) Regions(ctx context.Context, table string) (*region.Map, error) {
-	return u.engine.Regions(ctx, table)
-}
-
-// Scan implements store.Reader, within the bound.
-func (u *Unfrozen) Scan(ctx context.Context, s *store.Scan) store.Scanner {
-	if u.before == 0 || store.NamespaceOf(s.Table) == store.SystemNamespace {
-		return u.engine.Scan(ctx, s)
-	}
-	t, err := u.engine.Table(ctx, s.Table)
-	if err != nil {
-		return store.FailedScanner(fmt.Errorf("scan: %w", err))
-	}
-	bounded := *s
-	bounded.Time = u.bound(s.Time)
-	bounded.FamilyTime = map[string]cell.TimeRange{}
-	for family, r := range s.FamilyTime {
-		bounded.FamilyTime[family] = *u.bound(&r)
-	}
-	for i := range t.Families {
-		f := &t.Families[i]
-		if !f.InPlace() {
-			continue
-		}
-		r, own := s.FamilyTime[f.Name]
-		switch {
-		case own:
-		case s.Time != nil:
-			r = *s.Time
-		default:
-			r = cell.TimeRange{Max: math.MaxInt64}
-		}
-		bounded.FamilyTime[f.Name] = r
-	}
-	return u.engine.Scan(ctx, &bounded)
-}
-
-// bound returns the part of a time range, nil = all, that is below the bound.
-func (u *Unfrozen) bound(r *cell.TimeRange) *cell.TimeRange {
-	if r == nil {
-		return &cell.TimeRange{Max: u.before}
-	}
-	return &cell.TimeRange{Min: min(r.Min, u.before), Max: min(r.Max, u.before)}
-}
-
-// ChangedRows implements store.ChangeReader as far as timestamps tell: it yields the
-// rows with a cell, in one of the families, of the time since (ms since the Unix
-// epoch) or later. Rows that were deleted, and cells written since with earlier
-// timestamps, are not among them. Its error wraps store.ErrUnsupported where one of
-// the families is COUNTER or DISTINCT, of which timestamps tell nothing.
-func (u *Unfrozen) ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
-		t, err := u.engine.Table(ctx, table)
-		if err == nil {
-			err = timesTell(t, families)
-		}
-		if err == nil && cell.Timestamp(since) > u.before {
-			err = fmt.Errorf("%w: changes since %d, which is after %d", store.ErrInvalidArgument, since, u.before)
-		}
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		sc := u.engine.Scan(ctx, &store.Scan{
-			Table: table, Start: rows.Start, Stop: rows.Stop, Columns: wholeFamilies(families),
-			Time: &cell.TimeRange{Min: cell.Timestamp(since), Max: u.before}, Filter: &store.FirstKeyOnlyFilter{},
-		})
-		defer sc.Close()
-		for sc.Next() {
-			if !yield(sc.Row().Key, nil) {
-				return
-			}
-		}
-		if err := sc.Err(); err != nil {
-			yield(nil, fmt.Errorf("scan table %s: %w", table, err))
-		}
-	}
-}
-
-// timesTell refuses families, none = all, whose timestamps say nothing of when they
-// were written.
-func timesTell(t *store.TableDescriptor, families []string) error {
-	for i := range t.Families {
-		f := &t.Families[i]
-		if f.InPlace() && (len(families) == 0 || slices.Contains(families, f.Name)) {
-			return fmt.Errorf("%w: increments of table %s, family %s: what was changed is told by timestamps here, and a COUNTER or DISTINCT family has none; "+
-				"name the job's other families, or make every run full", store.ErrUnsupported, t.Name, f.Name)
-		}
-	}
-	return nil
-}
-
-// gets is the rows with these keys, ascending, that s selects, as one scan after the
-// other: an engine far away does not seek in a scan.
-func (u *Unfrozen) gets(ctx context.Context, s *store.Scan, keys [][]byte) store.Scanner {
-	return &getScanner{get: func(key []byte) store.Scanner {
-		one := *s
-		one.Start, one.Stop, one.StopInclusive = key, append(bytes.Clone(key), 0), false
-		return u.Scan(ctx, &one)
-	}, keys: keys}
-}
-
-// getScanner is the rows of several scanners, which are opened one by one.
-type getScanner struct {
-	get  func(key []byte) store.Scanner
-	keys [][]byte      // to do
-	sc   store.Scanner // nil = none is open
-	err  error
-}
-
-// Next implements store.Scanner.
-func (g *getScanner) Next() bool {
-	for g.err == nil {
-		if g.sc == nil {
-			if len(g.keys) == 0 {
-				return false
-			}
-			g.sc, g.keys = g.get(g.keys[0]), g.keys[1:]
-		}
-		if g.sc.Next() {
-			return true
-		}
-		g.err = g.sc.Err()
-		if err := g.Close(); g.err == nil {
-			g.err = err
-		}
-	}
-	return false
-}
-
-// Row implements store.Scanner.
-func (g *getScanner) Row() *cell.Row { return g.sc.Row() }
-
-// Err implements store.Scanner.
-func (g *getScanner) Err() error { return g.err }
-
-// Close implements store.Scanner.
-func (g *getScanner) Close() error {
-	if g.sc == nil {
-		return nil
-	}
-	err := g.sc.Close()
-	g.sc = nil
-	return err
-}
-
-// describe says in m, which has its offsets, what a run of u, which reads these
+// describeUnfrozen says in m, which has its offsets, what a run of u, which reads these
 // tables, is and what a reader cannot count on.
-func (u *Unfrozen) describe(m *Manifest, tables ...*store.TableDescriptor) {
-	m.Consistency, m.TimeBound = ConsistencyRow, u.before
+func describeUnfrozen(m *Manifest, u *instant.Unfrozen, tables ...*store.TableDescriptor) {
+	m.Consistency, m.TimeBound = ConsistencyRow, u.Before()
 	m.Limits = []string{
 		"each row was read whole, at one moment between started_at and finished_at; two rows are of two moments",
 		"cells with timestamps of time_bound or later are left out; what was written or deleted meanwhile at earlier timestamps may be in it or not; " +
@@ -287,7 +47,7 @@ func (u *Unfrozen) describe(m *Manifest, tables ...*store.TableDescriptor) {
 func keepRegions(m *region.Map) []string {
 	starts := []string{}
 	for _, key := range m.Splits() {
-		starts = append(starts, EscapeKey(key))
+		starts = append(starts, columnar.EscapeKey(key))
 	}
 	return starts
 }
@@ -296,7 +56,7 @@ func keepRegions(m *region.Map) []string {
 func keptRegions(table string, starts []string) (*region.Map, error) {
 	infos := []region.Info{{Table: table}}
 	for i, s := range starts {
-		key, err := UnescapeKey(s)
+		key, err := columnar.UnescapeKey(s)
 		if err != nil {
 			return nil, fmt.Errorf("%w: region %q: %w", ErrManifest, s, err)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 	"sluice/region"
@@ -108,9 +109,9 @@ func (s *unfrozenStore) advance(from, next int64) {
 	}
 }
 
-func (s *unfrozenStore) open() *Unfrozen {
+func (s *unfrozenStore) open() *instant.Unfrozen {
 	s.t.Helper()
-	u, err := OpenUnfrozen(s.t.Context(), s.thawed, func() time.Time { return time.UnixMilli(int64(s.now)) })
+	u, err := instant.OpenUnfrozen(s.t.Context(), s.thawed, func() time.Time { return time.UnixMilli(int64(s.now)) })
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -194,9 +195,12 @@ func TestUnfrozenWithoutOffsets(t *testing.T) {
 func TestUnfrozenBound(t *testing.T) {
 	t.Parallel()
 	s := newUnfrozen(t, nil)
-	u := s.open()
 	var got *store.Scan
-	u.engine = &recordingEngine{Engine: s.mem, scan: func(sc *store.Scan) { got = sc }}
+	recording := &recordingEngine{Engine: s.mem, scan: func(sc *store.Scan) { got = sc }}
+	u, err := instant.OpenUnfrozen(t.Context(), recording, func() time.Time { return time.UnixMilli(int64(s.now)) })
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := cell.TimeRange{Max: 1<<63 - 1}
 	for _, tt := range []struct {
 		scan   store.Scan
@@ -253,7 +257,7 @@ func TestUnfrozenResume(t *testing.T) {
 			}
 			s.advance(store.Absent, 7)
 			u := s.open()
-			run := func(u *Unfrozen, die int) (*Manifest, *killing, error) {
+			run := func(u *instant.Unfrozen, die int) (*Manifest, *killing, error) {
 				local, err := target.CreateLocal(s.out)
 				if err != nil {
 					t.Fatal(err)
@@ -268,7 +272,7 @@ func TestUnfrozenResume(t *testing.T) {
 			m, k, err := run(u, die)
 			killed := k.dead
 			if killed {
-				again, nerr := ReopenUnfrozen(s.thawed, u.Name())
+				again, nerr := instant.ReopenUnfrozen(s.thawed, u.Name())
 				if nerr != nil {
 					t.Fatal(nerr)
 				}
@@ -406,7 +410,7 @@ func TestKeptRegions(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "before-", "before-0", "before--1", "1", "live"} {
-		if u, err := ReopenUnfrozen(&thawed{Engine: mustMem(t)}, bad); !errors.Is(err, store.ErrInvalidArgument) {
+		if u, err := instant.ReopenUnfrozen(&thawed{Engine: mustMem(t)}, bad); !errors.Is(err, store.ErrInvalidArgument) {
 			t.Errorf("%q: Got %v, %v", bad, u, err)
 		}
 	}

@@ -356,8 +356,8 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 		sum.Add(b)
 		r.Rows += int64(b.Rows())
 	}
-	if c.column >= 0 && r.Rows > 0 && (EscapeKey(c.min) != want.MinRow || EscapeKey(c.max) != want.MaxRow) {
-		bad("its rows are %s to %s, the manifest says %s to %s", EscapeKey(c.min), EscapeKey(c.max), want.MinRow, want.MaxRow)
+	if c.column >= 0 && r.Rows > 0 && (columnar.EscapeKey(c.min) != want.MinRow || columnar.EscapeKey(c.max) != want.MaxRow) {
+		bad("its rows are %s to %s, the manifest says %s to %s", columnar.EscapeKey(c.min), columnar.EscapeKey(c.max), want.MinRow, want.MaxRow)
 	}
 	return nil
 }
@@ -399,7 +399,7 @@ func (c *keyChecker) check(b *columnar.Batch) error {
 		if !c.seen {
 			c.min, c.seen = bytes.Clone(key), true
 		} else if d := bytes.Compare(key, c.max); d < 0 || (d == 0 && c.strict) {
-			return fmt.Errorf("row %s comes after %s: not sorted", EscapeKey(key), EscapeKey(c.max))
+			return fmt.Errorf("row %s comes after %s: not sorted", columnar.EscapeKey(key), columnar.EscapeKey(c.max))
 		}
 		c.max = append(c.max[:0], key...)
 	}

@@ -10,6 +10,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/columnar"
 )
 
 type countCommand struct {
@@ -114,7 +115,7 @@ func countJSON(n *jobs.TableCounts) *counted {
 	for i := range n.Regions {
 		r := &n.Regions[i]
 		out.Regions = append(out.Regions, countedRegion{
-			Start: jobs.EscapeKey(r.Rows.Start), Stop: jobs.EscapeKey(r.Rows.Stop), countedCells: countedCells(r.Counts),
+			Start: columnar.EscapeKey(r.Rows.Start), Stop: columnar.EscapeKey(r.Rows.Stop), countedCells: countedCells(r.Counts),
 			Stored: r.Stored, Families: families(r.Families),
 		})
 	}

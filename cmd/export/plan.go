@@ -10,6 +10,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/columnar"
 )
 
 type planCommand struct {
@@ -121,7 +122,7 @@ func planJSON(p *jobs.RunPlan) *planned {
 	for i := range p.Splits {
 		s := &p.Splits[i]
 		out.Regions = append(out.Regions, plannedSplit{
-			Start: jobs.EscapeKey(s.Rows.Start), Stop: jobs.EscapeKey(s.Rows.Stop), Basis: s.Basis, Rows: s.Count, Formats: files(s.Formats),
+			Start: columnar.EscapeKey(s.Rows.Start), Stop: columnar.EscapeKey(s.Rows.Stop), Basis: s.Basis, Rows: s.Count, Formats: files(s.Formats),
 		})
 	}
 	return out

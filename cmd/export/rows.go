@@ -5,7 +5,7 @@ import (
 
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
-	"sluice/jobs"
+	"sluice/jobs/columnar"
 )
 
 // rowsFlags choose rows of a table.
@@ -16,10 +16,10 @@ type rowsFlags struct {
 
 // rows reads the flags; the error wraps cli.ErrUsage.
 func (f *rowsFlags) rows() (r cell.Range, err error) {
-	if r.Start, err = jobs.UnescapeKey(f.StartRow); err != nil {
+	if r.Start, err = columnar.UnescapeKey(f.StartRow); err != nil {
 		return r, fmt.Errorf("%w: --start-row: %w", cli.ErrUsage, err)
 	}
-	if r.Stop, err = jobs.UnescapeKey(f.StopRow); err != nil {
+	if r.Stop, err = columnar.UnescapeKey(f.StopRow); err != nil {
 		return r, fmt.Errorf("%w: --stop-row: %w", cli.ErrUsage, err)
 	}
 	if len(r.Stop) > 0 && string(r.Stop) <= string(r.Start) {

@@ -11,6 +11,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/columnar"
 )
 
 type verifyTableCommand struct {
@@ -159,7 +160,7 @@ func comparedJSON(r *jobs.Comparison) *compared {
 	for i := range r.Ranges {
 		g := &r.Ranges[i]
 		out.Ranges = append(out.Ranges, comparedRange{
-			Start: jobs.EscapeKey(g.Rows.Start), Stop: jobs.EscapeKey(g.Rows.Stop), comparedRows: comparedRows(g.ComparedRows),
+			Start: columnar.EscapeKey(g.Rows.Start), Stop: columnar.EscapeKey(g.Rows.Stop), comparedRows: comparedRows(g.ComparedRows),
 			LeftSHA256: g.LeftSHA256, RightSHA256: g.RightSHA256,
 		})
 	}
@@ -167,11 +168,11 @@ func comparedJSON(r *jobs.Comparison) *compared {
 		if c == nil {
 			return nil
 		}
-		return &comparedCell{Family: c.Family, Qualifier: jobs.EscapeKey(c.Qualifier), Time: c.Time, Kind: c.Kind.String(), Value: jobs.EscapeKey(c.Value)}
+		return &comparedCell{Family: c.Family, Qualifier: columnar.EscapeKey(c.Qualifier), Time: c.Time, Kind: c.Kind.String(), Value: columnar.EscapeKey(c.Value)}
 	}
 	for i := range r.Differences {
 		d := &r.Differences[i]
-		out.Differences = append(out.Differences, comparedDifference{Row: jobs.EscapeKey(d.Row), Left: one(d.Left), Right: one(d.Right)})
+		out.Differences = append(out.Differences, comparedDifference{Row: columnar.EscapeKey(d.Row), Left: one(d.Left), Right: one(d.Right)})
 	}
 	return out
 }

@@ -8,7 +8,7 @@ import (
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
+	"sluice/jobs/columnar"
 	"sluice/store"
 )
 
@@ -60,10 +60,10 @@ func (c *countersRemoveCommand) Run(ctx context.Context, p *cli.Program) error {
 
 // between reads the flags --start-WHAT and --stop-WHAT. Its error wraps cli.ErrUsage.
 func between(what, start, stop string) (r cell.Range, err error) {
-	if r.Start, err = jobs.UnescapeKey(start); err != nil {
+	if r.Start, err = columnar.UnescapeKey(start); err != nil {
 		return r, fmt.Errorf("%w: --start-%s: %w", cli.ErrUsage, what, err)
 	}
-	if r.Stop, err = jobs.UnescapeKey(stop); err != nil {
+	if r.Stop, err = columnar.UnescapeKey(stop); err != nil {
 		return r, fmt.Errorf("%w: --stop-%s: %w", cli.ErrUsage, what, err)
 	}
 	if len(r.Stop) > 0 && string(r.Stop) <= string(r.Start) {

@@ -22,6 +22,7 @@ import (
 
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/instant"
 	"sluice/jobs/parquetfile"
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
@@ -520,7 +521,7 @@ func (s *exportSchedule) export() {
 }
 
 // run exports both tables and reads them back.
-func (s *exportSchedule) run(ctx context.Context, from jobs.Source, out string) (*exportRun, error) {
+func (s *exportSchedule) run(ctx context.Context, from instant.Source, out string) (*exportRun, error) {
 	r := &exportRun{offsets: map[string]map[int32]int64{}, events: map[string]int{}, counts: map[string]int64{}}
 	for name, spec := range s.cfg.Jobs {
 		table, err := from.Table(ctx, spec.Table)

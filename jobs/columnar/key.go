@@ -176,6 +176,23 @@ func (c *compiler) fromKey(i int, name string, col *column) {
 	col.source, col.field = sourceField, n
 }
 
+// EscapeKey writes a row key as HBase's shell does: printable ASCII as it is, and
+// \xNN for the rest and for the backslash (Bytes.toStringBinary).
+func EscapeKey(key []byte) string {
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	for _, c := range key {
+		if c >= ' ' && c <= '~' && c != '\\' {
+			b.WriteByte(c)
+		} else {
+			b.WriteString(`\x`)
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}
+
 // UnescapeKey reads bytes as HBase's shell writes them: \xNN for those that are no
 // printable ASCII and for the backslash (Bytes.toStringBinary); it also takes bytes
 // beyond ASCII as they are. An empty s is nil.

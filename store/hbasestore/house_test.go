@@ -16,6 +16,7 @@ import (
 	"sluice/cell"
 	"sluice/counters"
 	"sluice/jobs"
+	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
@@ -336,7 +337,7 @@ func (h *house) check(name string, e store.Engine) {
 // move copies a store, killed on the way, and goes on.
 func (h *house) move(name string, from, to jobs.TableStore, interrupt func(n int) (cut context.Context)) {
 	h.t.Helper()
-	var source jobs.Source
+	var source instant.Source
 	checkpoint := "instant"
 	if s, ok := from.(store.Snapshotter); ok {
 		snapshot, err := s.Snapshot(h.t.Context())
@@ -346,7 +347,7 @@ func (h *house) move(name string, from, to jobs.TableStore, interrupt func(n int
 		defer snapshot.Close()
 		source = snapshot
 	} else {
-		u, err := jobs.OpenUnfrozen(h.t.Context(), from, nil)
+		u, err := instant.OpenUnfrozen(h.t.Context(), from, nil)
 		if err != nil {
 			h.t.Fatal(err)
 		}

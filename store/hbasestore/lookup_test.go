@@ -14,6 +14,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/parquetfile"
 	"sluice/store"
@@ -50,7 +51,7 @@ func TestLookupJoin(t *testing.T) {
 	if err := s.Apply(ctx, &b); err != nil {
 		t.Fatal(err)
 	}
-	source, err := jobs.OpenUnfrozen(ctx, s, nil)
+	source, err := instant.OpenUnfrozen(ctx, s, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
