@@ -55,8 +55,8 @@ type sequenced struct{ store.Engine }
 
 func (sequenced) Sequence() uint64 { return 0 }
 
-// history writes every kind of cell that a copy meets.
-func history(t testing.TB, e store.Engine, table string) {
+// writeHistory writes every kind of cell that a copy meets.
+func writeHistory(t testing.TB, e store.Engine, table string) {
 	t.Helper()
 	for i := range 12 {
 		row := fmt.Sprintf("row%02d", i)
@@ -93,7 +93,7 @@ func TestCopyKilled(t *testing.T) {
 	t.Parallel()
 	source := openPebble(t, t.TempDir())
 	createTable(t, source, "t", "row04", "row08")
-	history(t, source, "t")
+	writeHistory(t, source, "t")
 	s := snapshotOf(t, source)
 	mutate(t, source, "t", "late", putOp("f", "x", 1, "1"))
 	steps := 0

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -9,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"sluice/cell"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/store"
 )
@@ -21,32 +24,29 @@ func TestCopySharedSchedules(t *testing.T) {
 	decided := time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)
 	entry := schedule.Entry{Logical: decided, Result: schedule.OK, Count: 1, Ended: time.Now().UTC().Truncate(time.Second)}
 	source := mustMem(t)
-	from := NewSharedHistory(source, nil)
-	_, ok, err := from.swap(t.Context(), "j", sharedRow{}, sharedState{
+	from := history.NewShared(source, nil)
+	remember(t, source, "j", &history.Kept{
 		State: schedule.State{Decided: decided, Answered: 1}, Holder: "a daemon that was killed",
 		Asked: schedule.Ask{N: 1, Wishes: []schedule.Wish{{N: 1, For: schedule.WishPause}}}, Entries: []schedule.Entry{entry},
 	})
-	if err != nil || !ok {
-		t.Fatalf("Got %t, %v", ok, err)
-	}
 	for _, rows := range []bool{false, true} {
 		to := &dying{Store: mustMem(t), rows: rows, writes: 1 << 30}
 		n, err := CopyStore(t.Context(), frozenAt(t, source, to))
 		if err != nil || n.Schedules != 1 {
 			t.Fatalf("rows %t: Got %+v, %v", rows, n, err)
 		}
-		got, err := ReadSchedule(t.Context(), to, "j")
+		got, err := history.State(t.Context(), to, "j")
 		if d := cmp.Diff(schedule.State{Decided: decided}, got, cmpopts.EquateEmpty()); d != "" || err != nil {
 			t.Errorf("rows %t: %v, (-want +got):\n%s", rows, err, d)
 		}
-		history, err := ReadHistory(t.Context(), to, "j", 10)
-		if d := cmp.Diff([]schedule.Entry{entry}, history); d != "" || err != nil {
+		entries, err := history.Entries(t.Context(), to, "j", 10)
+		if d := cmp.Diff([]schedule.Entry{entry}, entries); d != "" || err != nil {
 			t.Errorf("rows %t: history: %v, (-want +got):\n%s", rows, err, d)
 		}
 		if !rows {
 			continue
 		}
-		h := NewSharedHistory(to, nil)
+		h := history.NewShared(to, nil)
 		if _, err := h.Ask(t.Context(), "j", schedule.Wish{For: schedule.WishPause}); err != nil {
 			t.Fatal(err)
 		}
@@ -57,9 +57,7 @@ func TestCopySharedSchedules(t *testing.T) {
 	}
 
 	further := mustMem(t)
-	if _, _, err := NewSharedHistory(further, nil).swap(t.Context(), "j", sharedRow{}, sharedState{State: schedule.State{Decided: decided.Add(time.Minute)}}); err != nil {
-		t.Fatal(err)
-	}
+	remember(t, further, "j", &history.Kept{State: schedule.State{Decided: decided.Add(time.Minute)}})
 	if _, err := CopyStore(t.Context(), frozenAt(t, source, further)); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "runs of job j until 2030-01-02 03:05") {
 		t.Errorf("into one that is further: Got %v", err)
 	}
@@ -68,5 +66,20 @@ func TestCopySharedSchedules(t *testing.T) {
 	}
 	if _, err := CopyStore(t.Context(), frozenAt(t, source, mustMem(t))); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "job j (resume)") {
 		t.Errorf("with a wish that nobody has followed: Got %v", err)
+	}
+}
+
+// remember writes the row that a store keeps of a shared schedule, see
+// docs/format/jobs.md.
+func remember(t *testing.T, e store.Engine, job string, k *history.Kept) {
+	t.Helper()
+	value, err := json.Marshal(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := cell.Mutation{Table: store.JobsTable, Row: append(cell.AppendPart(nil, []byte(job)), 's')}
+	m.Put(store.JobsFamily, []byte("state"), 1, value)
+	if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+		t.Fatal(err)
 	}
 }

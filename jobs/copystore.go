@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/history"
 	"sluice/jobs/instant"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
@@ -140,7 +141,7 @@ type storeCopy struct {
 	state    *StoreCopyState
 	progress []store.PartitionProgress // of Source
 
-	schedules map[string]*sharedState // of Source, by job
+	schedules map[string]*history.Kept // of Source, by job
 	done      CopiedStore
 }
 

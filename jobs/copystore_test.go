@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/jobs/history"
 	"sluice/jobs/instant"
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
@@ -57,12 +58,12 @@ func houseSource(t *testing.T) *memstore.Store {
 	for _, row := range []string{"p\x00\x01t", "p\x00\x01u", "q\x00\x01t", store.OutboxCounts + "p\x00\x01t"} {
 		mutate(t, e, store.OutboxTable, row, putOp(store.OutboxFamily, "value", 7, "letter "+row))
 	}
-	history, err := NewHistory(e)
+	kept, err := history.New(e)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for job, s := range houseSchedules() {
-		if err := history.Save(t.Context(), job, s, []schedule.Entry{{Logical: s.Decided, Result: schedule.OK, Count: 1, Ended: time.Now().Truncate(time.Second)}}); err != nil {
+		if err := kept.Save(t.Context(), job, s, []schedule.Entry{{Logical: s.Decided, Result: schedule.OK, Count: 1, Ended: time.Now().Truncate(time.Second)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,15 +199,15 @@ func sameStores(t *testing.T, left, right *memstore.Store) {
 		}
 	}
 	for job, want := range houseSchedules() {
-		got, err := ReadSchedule(t.Context(), right, job)
+		got, err := history.State(t.Context(), right, job)
 		if d := cmp.Diff(want, got, cmpopts.EquateEmpty()); d != "" || err != nil {
 			t.Errorf("schedule of %s: %v, (-want +got):\n%s", job, err, d)
 		}
-		was, err := ReadHistory(t.Context(), left, job, 10)
+		was, err := history.Entries(t.Context(), left, job, 10)
 		if err != nil || len(was) != 1 {
 			t.Errorf("Got %+v, %v", was, err)
 		}
-		is, err := ReadHistory(t.Context(), right, job, 10)
+		is, err := history.Entries(t.Context(), right, job, 10)
 		if d := cmp.Diff(was, is); d != "" || err != nil {
 			t.Errorf("history of %s: %v (-want +got):\n%s", job, err, d)
 		}

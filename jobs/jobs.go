@@ -17,7 +17,7 @@
 // all of them have ended.
 //
 // Tables are read through store.Reader only: the package opens no engine and takes
-// no snapshot. What schedules remember (History) is in a system table.
+// no snapshot. What schedules remember is in package history.
 package jobs
 
 import (

@@ -8,7 +8,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 )
 
@@ -102,7 +102,7 @@ func (w *orderWait) look(ctx context.Context) (done bool, err error) {
 	if err := w.connect(ctx); err != nil {
 		return false, err
 	}
-	st, err := jobs.ReadSchedule(ctx, w.engine, w.job) // before the history, which gets the end of an order in the same commit
+	st, err := history.State(ctx, w.engine, w.job) // before the history, which gets the end of an order in the same commit
 	if err != nil {
 		return false, err
 	}
@@ -143,7 +143,7 @@ func (w *orderWait) read(ctx context.Context, n int) (found []schedule.Entry, er
 	if err := w.connect(ctx); err != nil {
 		return nil, err
 	}
-	all, err := jobs.ReadHistory(ctx, w.engine, w.job, n)
+	all, err := history.Entries(ctx, w.engine, w.job, n)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
+	"sluice/jobs/history"
 )
 
 type historyCommand struct {
@@ -39,7 +39,7 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	entries, err := jobs.ReadHistory(ctx, e, c.Job, c.Limit)
+	entries, err := history.Entries(ctx, e, c.Job, c.Limit)
 	if err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"sluice/cmd/internal/cli"
-	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/serve"
 )
@@ -36,7 +36,7 @@ func TestListPaused(t *testing.T) {
 	t.Parallel()
 	file, _ := setup(t, "a")
 	daemon(t, file, func(o *serve.Options) {
-		history, err := jobs.NewHistory(o.Engine)
+		history, err := history.New(o.Engine)
 		if err != nil {
 			t.Fatal(err)
 		}

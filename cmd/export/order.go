@@ -9,6 +9,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/serve/api"
 	"sluice/serve/client"
@@ -147,7 +148,7 @@ func leaveWord(ctx context.Context, p *cli.Program, cfg *config.Config, job stri
 		return o, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	return jobs.NewSharedHistory(e, nil).Ask(ctx, job, w)
+	return history.NewShared(e, nil).Ask(ctx, job, w)
 }
 
 // scheduleStates returns the states of the jobs that have a schedule, of a daemon that
@@ -194,7 +195,7 @@ func readSchedules(ctx context.Context, p *cli.Program, cfg *config.Config, name
 	defer func() { err = errors.Join(err, e.Close()) }()
 	all = map[string]schedule.State{}
 	for _, name := range names {
-		if all[name], err = jobs.ReadSchedule(ctx, e, name); err != nil {
+		if all[name], err = history.State(ctx, e, name); err != nil {
 			return nil, err
 		}
 	}

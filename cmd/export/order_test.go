@@ -11,7 +11,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/serve"
 	"sluice/serve/api"
@@ -23,7 +23,7 @@ func TestOrder(t *testing.T) {
 	file, _ := setup(t, "a")
 	calls := make(chan string, 10)
 	daemon(t, file, func(o *serve.Options) {
-		history, err := jobs.NewHistory(o.Engine)
+		history, err := history.New(o.Engine)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestOrderWait(t *testing.T) {
 	at := time.Date(2026, 1, 2, 2, 30, 0, 0, time.UTC)
 	ends := make(chan []schedule.Entry, 1)
 	daemon(t, file, func(o *serve.Options) {
-		history, err := jobs.NewHistory(o.Engine)
+		history, err := history.New(o.Engine)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/serve/api"
@@ -45,9 +46,9 @@ func (d *daemon) openSchedules(ctx context.Context) error {
 // daemon; on HBase there may be several, of which one at a time runs a schedule.
 func scheduleStore(e store.Engine) (schedule.Store, error) {
 	if e.Traits().Atomic == store.AtomicBatch {
-		return jobs.NewHistory(e)
+		return history.New(e)
 	}
-	return jobs.NewSharedHistory(e, nil), nil
+	return history.NewShared(e, nil), nil
 }
 
 // pauseExport returns what pauses and resumes schedules, or nil where no job has

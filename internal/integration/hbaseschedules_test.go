@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/store"
 	"sluice/store/hbasestore"
@@ -144,7 +145,7 @@ jobs:
 		}
 	}
 
-	entries, err := jobs.ReadHistory(t.Context(), s, job, 100_000)
+	entries, err := history.Entries(t.Context(), s, job, 100_000)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,6 +51,7 @@ var packages = map[string][]string{
 	"jobs/rowsort":     {"jobs/columnar", "jobs/spill"},
 	"jobs/schedule":    {},
 	"jobs/work":        {},
+	"jobs/history":     {"cell", "store", "jobs/columnar", "jobs/schedule"},
 	"jobs/instant":     {"cell", "region", "store"},
 	"jobs":             {"cell", "region", "store", "counters", "jobs/*"},
 

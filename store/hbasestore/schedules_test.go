@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/store"
 )
@@ -20,11 +20,11 @@ func TestSharedSchedules(t *testing.T) {
 	ctx := t.Context()
 	g := newGateway(t, nil, false)
 	now := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	process := func(name string) *jobs.SharedHistory {
-		return jobs.NewSharedHistory(dial(t, nil, g), &jobs.SharedHistoryOptions{Process: name, Lease: time.Minute, Now: func() time.Time { return now }})
+	process := func(name string) *history.Shared {
+		return history.NewShared(dial(t, nil, g), &history.SharedOptions{Process: name, Lease: time.Minute, Now: func() time.Time { return now }})
 	}
 	a, b := process("a"), process("b")
-	take := func(h *jobs.SharedHistory, want bool) schedule.Claim {
+	take := func(h *history.Shared, want bool) schedule.Claim {
 		t.Helper()
 		c, err := h.Take(ctx, "job")
 		if err != nil || c.Held != want {

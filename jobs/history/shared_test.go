@@ -1,4 +1,4 @@
-package jobs_test
+package history_test
 
 import (
 	"context"
@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
-	"sluice/jobs"
-	"sluice/jobs/columnar"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -151,7 +150,7 @@ func (h *herd) start(lossy int) *member {
 	m := &member{way: way, done: make(chan struct{})}
 	runs := rand.New(rand.NewPCG(h.seed, 3)) // one run at a time
 	r, err := schedule.New(&schedule.Options{
-		Schedules: []*schedule.Schedule{h.spec}, Store: jobs.NewSharedHistory(way, nil),
+		Schedules: []*schedule.Schedule{h.spec}, Store: history.NewShared(way, nil),
 		Run: func(ctx context.Context, r schedule.Request) (schedule.Outcome, error) { return h.run(ctx, r, runs) },
 	})
 	if err != nil {
@@ -286,7 +285,7 @@ func sharedSchedules(t *testing.T, h *herd) {
 			<-m.done
 		}
 	}
-	last := jobs.NewSharedHistory(h.mem, nil)
+	last := history.NewShared(h.mem, nil)
 	claim, err := last.Take(t.Context(), "job")
 	for err == nil && !claim.Held {
 		time.Sleep(time.Second)
@@ -361,7 +360,7 @@ func TestSharedPause(t *testing.T) {
 		}
 		paused(false)
 		h.kill(first)
-		other := jobs.NewSharedHistory(h.mem, &jobs.SharedHistoryOptions{Process: "shell"})
+		other := history.NewShared(h.mem, &history.SharedOptions{Process: "shell"})
 		if _, err := other.Ask(t.Context(), "job", schedule.Wish{For: schedule.WishPause}); err != nil { // nobody is there
 			t.Fatal(err)
 		}
@@ -434,7 +433,7 @@ func TestSharedOrders(t *testing.T) {
 			t.Errorf("Got %+v", st)
 		}
 		settled := map[time.Time]int64{}
-		entries, err := jobs.ReadHistory(t.Context(), h.mem, "job", 100)
+		entries, err := history.Entries(t.Context(), h.mem, "job", 100)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -451,45 +450,4 @@ func TestSharedOrders(t *testing.T) {
 		second.cancel()
 		<-second.done
 	})
-}
-
-// TestRunConfirm: a run whose schedule is lost is not published, and what is written of
-// it can be gone on with.
-func TestRunConfirm(t *testing.T) {
-	t.Parallel()
-	mem, job, out := confirmed(t)
-	snap, err := mem.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer snap.Close()
-	lost := schedule.ErrLost
-	for _, want := range []error{lost, nil} {
-		_, err := jobs.Run(t.Context(), &jobs.RunOptions{Job: job, Source: snap, Out: out, Confirm: func(context.Context) error { return want }})
-		if !errors.Is(err, want) {
-			t.Errorf("Got %v, want %v", err, want)
-		}
-		runs, lerr := jobs.List(t.Context(), out)
-		if lerr != nil || (len(runs) == 1) != (want == nil) {
-			t.Errorf("Got %d runs and %v after %v", len(runs), lerr, err)
-		}
-	}
-}
-
-func confirmed(t *testing.T) (*memstore.Store, *jobs.Job, string) {
-	t.Helper()
-	mem, err := memstore.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
-	if err := mem.CreateTable(t.Context(), d, nil); err != nil {
-		t.Fatal(err)
-	}
-	out := t.TempDir()
-	job, err := jobs.Compile("j", &jobs.Spec{Table: "t", Out: out, Columns: []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "bytes"}}}, d)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mem, job, out
 }

@@ -1,4 +1,4 @@
-package jobs
+package history
 
 import (
 	"bytes"
@@ -16,15 +16,15 @@ import (
 	"sluice/store"
 )
 
-var _ schedule.Shared = (*SharedHistory)(nil)
+var _ schedule.Shared = (*Shared)(nil)
 
-// SharedHistory is a History in a store that several processes write to, such as
+// Shared is a History in a store that several processes write to, such as
 // several daemons on one HBase. A job's row of store.JobsTable changes by check-and-put
 // alone; one process at a time holds the schedule, and what any other would store is
 // refused (schedule.Shared). It needs nothing of the engine but atomic rows:
 // docs/format/jobs.md has how state and history stay in step. It is safe for
 // concurrent use and borrows the engine.
-type SharedHistory struct {
+type Shared struct {
 	engine store.Engine
 	name   string
 	lease  time.Duration
@@ -34,8 +34,8 @@ type SharedHistory struct {
 	jobs map[string]*sharedJob
 }
 
-// SharedHistoryOptions configures NewSharedHistory.
-type SharedHistoryOptions struct {
+// SharedOptions configures NewShared.
+type SharedOptions struct {
 	// Process names this one to whoever reads who holds a schedule. Default: host
 	// and process id.
 	Process string
@@ -60,13 +60,14 @@ type sharedJob struct {
 
 // sharedRow is the row of a job, and its value in j:state.
 type sharedRow struct {
-	sharedState
+	Kept
 	value []byte // nil = there is none
 	time  cell.Timestamp
 }
 
-// sharedState is the JSON of the state of a shared schedule.
-type sharedState struct {
+// Kept is the JSON of what is kept of a schedule; an engine with atomic batches keeps its
+// State alone.
+type Kept struct {
 	schedule.State
 	Holder   string           `json:"holder,omitempty"`
 	Revision int64            `json:"revision"` // the cell's timestamp
@@ -74,13 +75,13 @@ type sharedState struct {
 	Entries  []schedule.Entry `json:"entries,omitempty"` // of the newest decision; perhaps not in the history yet
 }
 
-// NewSharedHistory returns the history in an engine for a process, which is another
+// NewShared returns the history in an engine for a process, which is another
 // one each time. o may be nil.
-func NewSharedHistory(e store.Engine, o *SharedHistoryOptions) *SharedHistory {
+func NewShared(e store.Engine, o *SharedOptions) *Shared {
 	if o == nil {
-		o = new(SharedHistoryOptions)
+		o = new(SharedOptions)
 	}
-	h := &SharedHistory{engine: e, name: o.Process, lease: o.Lease, now: o.Now, jobs: map[string]*sharedJob{}}
+	h := &Shared{engine: e, name: o.Process, lease: o.Lease, now: o.Now, jobs: map[string]*sharedJob{}}
 	if h.name == "" {
 		host, _ := os.Hostname() // it is for people
 		h.name = fmt.Sprintf("%s/%d", host, os.Getpid())
@@ -96,10 +97,10 @@ func NewSharedHistory(e store.Engine, o *SharedHistoryOptions) *SharedHistory {
 }
 
 // Name is this process in Claim.Holder: its name, and a text that no other has.
-func (h *SharedHistory) Name() string { return h.name }
+func (h *Shared) Name() string { return h.name }
 
 // use returns a job, which is the caller's until it calls done.
-func (h *SharedHistory) use(ctx context.Context, job string) (j *sharedJob, done func(), err error) {
+func (h *Shared) use(ctx context.Context, job string) (j *sharedJob, done func(), err error) {
 	h.mu.Lock()
 	if j = h.jobs[job]; j == nil {
 		j = &sharedJob{token: make(chan struct{}, 1)}
@@ -115,7 +116,7 @@ func (h *SharedHistory) use(ctx context.Context, job string) (j *sharedJob, done
 }
 
 // read returns the row of a job.
-func (h *SharedHistory) read(ctx context.Context, job string) (r sharedRow, err error) {
+func (h *Shared) read(ctx context.Context, job string) (r sharedRow, err error) {
 	row := stateRow(job)
 	sc := h.engine.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
 	defer sc.Close()
@@ -127,17 +128,17 @@ func (h *SharedHistory) read(ctx context.Context, job string) (r sharedRow, err 
 			r.value, r.time = bytes.Clone(c.Value), c.Time
 		}
 	}
-	if err := json.Unmarshal(r.value, &r.sharedState); err != nil {
+	if err := json.Unmarshal(r.value, &r.Kept); err != nil {
 		return r, fmt.Errorf("%w: schedule of job %s: %w", store.ErrCorrupt, job, err)
 	}
 	return r, nil
 }
 
 // swap replaces the row old by next, and reports false where it is another one by now.
-func (h *SharedHistory) swap(ctx context.Context, job string, old sharedRow, next sharedState) (r sharedRow, ok bool, err error) {
+func (h *Shared) swap(ctx context.Context, job string, old sharedRow, next Kept) (r sharedRow, ok bool, err error) {
 	// No server's clock decides what is the newest.
 	next.Revision = int64(old.time) + 1
-	r = sharedRow{sharedState: next, time: cell.Timestamp(next.Revision)}
+	r = sharedRow{Kept: next, time: cell.Timestamp(next.Revision)}
 	if r.value, err = json.Marshal(&next); err != nil {
 		return r, false, fmt.Errorf("encode a %s: %w", stateColumn, err)
 	}
@@ -160,7 +161,7 @@ func (h *SharedHistory) swap(ctx context.Context, job string, old sharedRow, nex
 }
 
 // write adds entries to the history. Writing them again changes nothing.
-func (h *SharedHistory) write(ctx context.Context, job string, entries []schedule.Entry) error {
+func (h *Shared) write(ctx context.Context, job string, entries []schedule.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -178,18 +179,18 @@ func (h *SharedHistory) write(ctx context.Context, job string, entries []schedul
 }
 
 // Load returns the state of a job's schedule, whoever holds it.
-func (h *SharedHistory) Load(ctx context.Context, job string) (schedule.State, error) {
+func (h *Shared) Load(ctx context.Context, job string) (schedule.State, error) {
 	r, err := h.read(ctx, job)
 	return r.State, err
 }
 
 // History returns up to n entries of a job, the newest first.
-func (h *SharedHistory) History(ctx context.Context, job string, n int) ([]schedule.Entry, error) {
-	return ReadHistory(ctx, h.engine, job, n)
+func (h *Shared) History(ctx context.Context, job string, n int) ([]schedule.Entry, error) {
+	return Entries(ctx, h.engine, job, n)
 }
 
 // Take implements schedule.Shared.
-func (h *SharedHistory) Take(ctx context.Context, job string) (c schedule.Claim, err error) {
+func (h *Shared) Take(ctx context.Context, job string) (c schedule.Claim, err error) {
 	j, done, err := h.use(ctx, job)
 	if err != nil {
 		return c, err
@@ -213,7 +214,7 @@ func (h *SharedHistory) Take(ctx context.Context, job string) (c schedule.Claim,
 	if err := h.write(ctx, job, r.Entries); err != nil {
 		return c, err
 	}
-	next := r.sharedState
+	next := r.Kept
 	next.Holder, next.Entries = h.name, nil
 	r, ok, err := h.swap(ctx, job, r, next)
 	if err != nil {
@@ -227,15 +228,15 @@ func (h *SharedHistory) Take(ctx context.Context, job string) (c schedule.Claim,
 	return h.claim(j), nil
 }
 
-func (h *SharedHistory) claim(j *sharedJob) schedule.Claim {
+func (h *Shared) claim(j *sharedJob) schedule.Claim {
 	return schedule.Claim{Held: true, Holder: h.name, State: j.row.State, Asked: j.row.Asked}
 }
 
 // change replaces the row that this process holds; somebody may have asked for
 // something in between. Its error wraps schedule.ErrLost.
-func (h *SharedHistory) change(ctx context.Context, job string, j *sharedJob, what string, change func(s *sharedState)) error {
+func (h *Shared) change(ctx context.Context, job string, j *sharedJob, what string, change func(s *Kept)) error {
 	for j.held {
-		next := j.row.sharedState
+		next := j.row.Kept
 		change(&next)
 		r, ok, err := h.swap(ctx, job, j.row, next)
 		if err != nil {
@@ -265,13 +266,13 @@ func holderText(holder string) string {
 }
 
 // Renew implements schedule.Shared.
-func (h *SharedHistory) Renew(ctx context.Context, job string) (c schedule.Claim, err error) {
+func (h *Shared) Renew(ctx context.Context, job string) (c schedule.Claim, err error) {
 	j, done, err := h.use(ctx, job)
 	if err != nil {
 		return c, err
 	}
 	defer done()
-	if err := h.change(ctx, job, j, "renew the hold of the schedule", func(*sharedState) {}); err != nil {
+	if err := h.change(ctx, job, j, "renew the hold of the schedule", func(*Kept) {}); err != nil {
 		return c, err
 	}
 	return h.claim(j), nil
@@ -279,7 +280,7 @@ func (h *SharedHistory) Renew(ctx context.Context, job string) (c schedule.Claim
 
 // Save implements schedule.Store. The entries are in the row of the state until they
 // are in the history, so that both are decided by one write.
-func (h *SharedHistory) Save(ctx context.Context, job string, s schedule.State, entries []schedule.Entry) error {
+func (h *Shared) Save(ctx context.Context, job string, s schedule.State, entries []schedule.Entry) error {
 	j, done, err := h.use(ctx, job)
 	if err != nil {
 		return err
@@ -291,7 +292,7 @@ func (h *SharedHistory) Save(ctx context.Context, job string, s schedule.State, 
 		}
 		j.written = true
 	}
-	if err := h.change(ctx, job, j, "save the schedule", func(n *sharedState) { n.State, n.Entries = s, entries }); err != nil {
+	if err := h.change(ctx, job, j, "save the schedule", func(n *Kept) { n.State, n.Entries = s, entries }); err != nil {
 		return err
 	}
 	j.written = false
@@ -303,7 +304,7 @@ func (h *SharedHistory) Save(ctx context.Context, job string, s schedule.State, 
 }
 
 // Release implements schedule.Shared.
-func (h *SharedHistory) Release(ctx context.Context, job string) error {
+func (h *Shared) Release(ctx context.Context, job string) error {
 	j, done, err := h.use(ctx, job)
 	if err != nil {
 		return err
@@ -312,19 +313,19 @@ func (h *SharedHistory) Release(ctx context.Context, job string) error {
 	if !j.held {
 		return nil
 	}
-	err = h.change(ctx, job, j, "give up the schedule", func(s *sharedState) { s.Holder = "" })
+	err = h.change(ctx, job, j, "give up the schedule", func(s *Kept) { s.Holder = "" })
 	j.held = false
 	return err
 }
 
 // Ask implements schedule.Shared.
-func (h *SharedHistory) Ask(ctx context.Context, job string, w schedule.Wish) (schedule.Order, error) {
+func (h *Shared) Ask(ctx context.Context, job string, w schedule.Wish) (schedule.Order, error) {
 	for {
 		r, err := h.read(ctx, job)
 		if err != nil {
 			return schedule.Order{}, err
 		}
-		next := r.sharedState
+		next := r.Kept
 		order, err := next.Asked.Add(&r.State, w)
 		if err != nil {
 			return order, err

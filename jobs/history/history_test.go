@@ -1,4 +1,4 @@
-package jobs_test
+package history_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
-	"sluice/jobs"
+	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -37,7 +37,7 @@ func TestHistory(t *testing.T) {
 			t.Parallel()
 			e := open(t)
 			defer e.Close()
-			h, err := jobs.NewHistory(e)
+			h, err := history.New(e)
 			if err != nil {
 				t.Fatal(err)
 			}

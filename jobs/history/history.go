@@ -1,4 +1,7 @@
-package jobs
+// Package history is what schedules remember, in the system table of jobs of a store: the
+// state of each job's schedule, and what has become of its runs (schedule.Entry). It
+// decides nothing: package schedule does.
+package history
 
 import (
 	"context"
@@ -27,14 +30,14 @@ const (
 // History keeps what schedules remember in store.JobsTable: for each job a row with
 // its schedule.State, and one for each schedule.Entry, which a cell's TTL ends.
 // docs/format/jobs.md has the layout. It is safe for concurrent use and borrows
-// the engine, which one process has: SharedHistory is for several.
+// the engine, which one process has: Shared is for several.
 type History struct {
 	engine store.Engine
 }
 
-// NewHistory returns the history in an engine. Its error wraps
+// New returns the history in an engine. Its error wraps
 // store.ErrUnsupported where a batch is not atomic.
-func NewHistory(e store.Engine) (*History, error) {
+func New(e store.Engine) (*History, error) {
 	if t := e.Traits(); t.Atomic != store.AtomicBatch {
 		return nil, fmt.Errorf("%w: schedules on engine %s, whose batches are not atomic", store.ErrUnsupported, t.Name)
 	}
@@ -44,12 +47,12 @@ func NewHistory(e store.Engine) (*History, error) {
 // Load returns the state of a job's schedule, the zero State where there is none.
 // Its error wraps store.ErrCorrupt where it cannot be read.
 func (h *History) Load(ctx context.Context, job string) (schedule.State, error) {
-	return ReadSchedule(ctx, h.engine, job)
+	return State(ctx, h.engine, job)
 }
 
-// ReadSchedule returns the state of a job's schedule, whoever runs it, as History.Load
+// State returns the state of a job's schedule, whoever runs it, as History.Load
 // does.
-func ReadSchedule(ctx context.Context, r store.Reader, job string) (schedule.State, error) {
+func State(ctx context.Context, r store.Reader, job string) (schedule.State, error) {
 	var st schedule.State
 	row := stateRow(job)
 	sc := r.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
@@ -101,11 +104,11 @@ func addJSON(b *store.Batch, row []byte, column string, at cell.Timestamp, ttl t
 
 // History returns up to n entries of a job, the newest first.
 func (h *History) History(ctx context.Context, job string, n int) ([]schedule.Entry, error) {
-	return ReadHistory(ctx, h.engine, job, n)
+	return Entries(ctx, h.engine, job, n)
 }
 
-// ReadHistory returns up to n entries of a job's history, the newest first.
-func ReadHistory(ctx context.Context, r store.Reader, job string, n int) ([]schedule.Entry, error) {
+// Entries returns up to n entries of a job's history, the newest first.
+func Entries(ctx context.Context, r store.Reader, job string, n int) ([]schedule.Entry, error) {
 	if n <= 0 {
 		return nil, nil
 	}
