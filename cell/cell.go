@@ -329,3 +329,7 @@ func CheckRow(row []byte) error {
 	}
 	return nil
 }
+
+// KeyValueBytes is what HBase's KeyValue has besides row, family, qualifier and value:
+// the lengths of key, value, row and family, a timestamp and a type.
+const KeyValueBytes = 4 + 4 + 2 + 1 + 8 + 1

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
 	"sluice/jobs/work"
@@ -43,27 +44,8 @@ func (c checkpointed) Table(ctx context.Context, name string) (*store.TableDescr
 func (c checkpointed) StoreID() string { return c.DB.ID() }
 func (c checkpointed) Close() error    { return errors.Join(c.Snapshot.Close(), c.DB.Close()) }
 
-// pebbleOptions are small; the clock stands still, as it dates offsets.
-func pebbleOptions() *pebblestore.Options {
-	return &pebblestore.Options{Now: func() cell.Timestamp { return 1e12 }, CacheBytes: 1 << 20, MemTableBytes: 1 << 20, MinFreeBytes: -1, RewriteInterval: -1, Sync: pebblestore.SyncNever}
-}
-
-func openPebble(t testing.TB, dir string) *pebblestore.DB {
-	t.Helper()
-	db, err := pebblestore.Open(dir, pebbleOptions())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return db
-}
-
 func openRestored(dir string) (RestoredStore, error) {
-	return pebblestore.Open(dir, pebbleOptions())
+	return pebblestore.Open(dir, jobstest.PebbleOptions())
 }
 
 var backupSource = store.Source{Pipeline: "p", Topic: "visits", ClusterID: "c", TopicID: [16]byte{1, 2}}
@@ -90,8 +72,8 @@ func visits(t testing.TB, db *pebblestore.DB, from, to int64) error {
 // come after.
 func backupStore(t testing.TB) (*pebblestore.DB, checkpointed) {
 	t.Helper()
-	db := openPebble(t, filepath.Join(t.TempDir(), "data"))
-	createTable(t, db, "t", "0050")
+	db := jobstest.OpenPebble(t, filepath.Join(t.TempDir(), "data"))
+	jobstest.CreateTable(t, db, "t", "0050")
 	if err := visits(t, db, 0, 90); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +92,7 @@ func checkpointOf(t testing.TB, db *pebblestore.DB) checkpointed {
 	if _, err := db.Checkpoint(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
-	o := pebbleOptions()
+	o := jobstest.PebbleOptions()
 	o.ReadOnly = true
 	cp, err := pebblestore.Open(dir, o)
 	if err != nil {
@@ -199,7 +181,7 @@ func TestBackupAndRestore(t *testing.T) {
 			if entries, err := os.ReadDir(filepath.Dir(dir)); err != nil || len(entries) != 1 {
 				t.Errorf("beside the data directory lies %v (%v)", entries, err)
 			}
-			restored := openPebble(t, dir)
+			restored := jobstest.OpenPebble(t, dir)
 			if restored.ID() != done.StoreID || restored.ID() == db.ID() {
 				t.Errorf("the restored store is %s, said to be %s, the original %s", restored.ID(), done.StoreID, db.ID())
 			}
@@ -338,7 +320,7 @@ func TestRestoreCrash(t *testing.T) {
 				t.Fatalf("step %d: the next restore: %v", steps, err)
 			}
 		}
-		restored, err := pebblestore.Open(dir, pebbleOptions())
+		restored, err := pebblestore.Open(dir, jobstest.PebbleOptions())
 		if err != nil {
 			t.Fatalf("step %d: %v", steps, err)
 		}

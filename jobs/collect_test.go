@@ -30,7 +30,7 @@ func TestExportingChild(t *testing.T) {
 		t.Skip("the child process of TestCollectKilled")
 	}
 	src := accessLogSource(3000)
-	src.scanned = func(row []byte) error {
+	src.Scanned = func(row []byte) error {
 		if string(row) > "r002000" {
 			fmt.Println("\nwriting")
 			_, err := io.Copy(io.Discard, os.Stdin) // until the parent is gone

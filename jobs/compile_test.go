@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/store"
 )
 
@@ -61,7 +62,7 @@ func TestCompileErrors(t *testing.T) {
 
 func TestSplits(t *testing.T) {
 	t.Parallel()
-	m := regionsOf("t", "d", "h", "m")
+	m := jobstest.Regions("t", "d", "h", "m")
 	for name, tt := range map[string]struct {
 		start, stop string
 		want        []string

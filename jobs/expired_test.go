@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/jobs/jobstest"
 	"sluice/store"
 	"sluice/store/memstore"
 	"sluice/store/pebblestore"
@@ -27,7 +28,7 @@ func newExpiring(t *testing.T, out string, every int, pebble bool) *incrementalS
 		t.Fatal(err)
 	}
 	if pebble {
-		o := *pebbleOptions()
+		o := *jobstest.PebbleOptions()
 		o.Now = s.now
 		db, err := pebblestore.Open(filepath.Join(out, "data"), &o)
 		if err != nil {

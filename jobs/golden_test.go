@@ -21,6 +21,7 @@ import (
 	"sluice/counters"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/store"
 )
 
@@ -81,8 +82,8 @@ func typesSpec() *Spec {
 func be(v uint64) string { return string(binary.BigEndian.AppendUint64(nil, v)) }
 
 // typesSource has rows with extreme values, and ordinary ones between.
-func typesSource() *memory {
-	m := newMemory()
+func typesSource() *jobstest.Memory {
+	m := jobstest.NewMemory()
 	counter := store.NewFamily("n")
 	counter.Counter = true
 	distinct := store.NewFamily("d")
@@ -93,37 +94,37 @@ func typesSource() *memory {
 	}
 	users := string(sketch.Append(nil))
 	rows := []cell.Row{
-		rowOf("\x00first", put("c", "doc", 1, ` {"a": [1, 2.50, "grün\n"], "b": null}`), put("c", "fixed", 1, "ab\x00\x00"), put("c", "hex", 1, "0123abCD"), put("c", "huge", 1, "-999999999999999999"),
-			put("c", "i64", 1, be(1<<63-5)), put("c", "price", 1, "-0.5"), put("c", "reverse", 1, "dcbé"), put("c", "reversets", 1, be(math.MaxInt64-1700000000123)),
-			put("c", "u16", 1, "\xff\xfe"), put("c", "u32", 1, "\xff\xff\xff\xfe"), put("c", "u64", 1, be(1<<63-1)), put("c", "u8", 1, "\xff"),
-			put("c", "varint", 1, "\xac\x02"), put("c", "zigzag", 1, "\x03"), put("d", "pages", 1, users), put("d", "users", 1, users), put("f", "", 1, ""), put("f", "bool", 1, "true"), put("f", "boolraw", 1, "\x00"), put("f", "float", 1, "-0.5"),
-			put("f", "floatbe", 1, be(math.Float64bits(math.MaxFloat64))), put("f", "int", 1, "-9223372036854775808"), put("f", "intbe", 1, be(math.MaxInt64)),
-			put("f", "raw", 1, "\x00\xff\xfe"), put("f", "text", 1, "grüße, 世界"), put("f", "time", 1, "1700000000123"),
-			put("f", "time3339", 1, "2024-02-29T23:59:59.999999+02:00"), put("f", "timebe", 1, be(0)), put("m", "", 1, ""), put("m", "grün", 1, "\xff\x00"), put("m", "z", 1, "x"),
-			put("n", "count", 9, be(12345)), put("n", "hits", 9, be(math.MaxUint64)), put("n", "misses", 9, be(1<<53+1)), put("x", "pi", 1, "3.25"), put("x", "tiny", 1, "-5e-324")),
-		rowOf("nothing", put("f", "other", 3, "x")),
+		jobstest.Row("\x00first", jobstest.Put("c", "doc", 1, ` {"a": [1, 2.50, "grün\n"], "b": null}`), jobstest.Put("c", "fixed", 1, "ab\x00\x00"), jobstest.Put("c", "hex", 1, "0123abCD"), jobstest.Put("c", "huge", 1, "-999999999999999999"),
+			jobstest.Put("c", "i64", 1, be(1<<63-5)), jobstest.Put("c", "price", 1, "-0.5"), jobstest.Put("c", "reverse", 1, "dcbé"), jobstest.Put("c", "reversets", 1, be(math.MaxInt64-1700000000123)),
+			jobstest.Put("c", "u16", 1, "\xff\xfe"), jobstest.Put("c", "u32", 1, "\xff\xff\xff\xfe"), jobstest.Put("c", "u64", 1, be(1<<63-1)), jobstest.Put("c", "u8", 1, "\xff"),
+			jobstest.Put("c", "varint", 1, "\xac\x02"), jobstest.Put("c", "zigzag", 1, "\x03"), jobstest.Put("d", "pages", 1, users), jobstest.Put("d", "users", 1, users), jobstest.Put("f", "", 1, ""), jobstest.Put("f", "bool", 1, "true"), jobstest.Put("f", "boolraw", 1, "\x00"), jobstest.Put("f", "float", 1, "-0.5"),
+			jobstest.Put("f", "floatbe", 1, be(math.Float64bits(math.MaxFloat64))), jobstest.Put("f", "int", 1, "-9223372036854775808"), jobstest.Put("f", "intbe", 1, be(math.MaxInt64)),
+			jobstest.Put("f", "raw", 1, "\x00\xff\xfe"), jobstest.Put("f", "text", 1, "grüße, 世界"), jobstest.Put("f", "time", 1, "1700000000123"),
+			jobstest.Put("f", "time3339", 1, "2024-02-29T23:59:59.999999+02:00"), jobstest.Put("f", "timebe", 1, be(0)), jobstest.Put("m", "", 1, ""), jobstest.Put("m", "grün", 1, "\xff\x00"), jobstest.Put("m", "z", 1, "x"),
+			jobstest.Put("n", "count", 9, be(12345)), jobstest.Put("n", "hits", 9, be(math.MaxUint64)), jobstest.Put("n", "misses", 9, be(1<<53+1)), jobstest.Put("x", "pi", 1, "3.25"), jobstest.Put("x", "tiny", 1, "-5e-324")),
+		jobstest.Row("nothing", jobstest.Put("f", "other", 3, "x")),
 	}
 	for i := range 300 {
-		cells := []cell.Cell{put("c", "doc", 1, fmt.Sprintf(`{"n": %d}`, i%4)), put("c", "price", 1, fmt.Sprintf("%d.%02d", i-150, i%100))}
+		cells := []cell.Cell{jobstest.Put("c", "doc", 1, fmt.Sprintf(`{"n": %d}`, i%4)), jobstest.Put("c", "price", 1, fmt.Sprintf("%d.%02d", i-150, i%100))}
 		cells = append(cells,
-			put("f", "bool", cell.Timestamp(i), [...]string{"false", "1", "t"}[i%3]), put("f", "int", cell.Timestamp(i), fmt.Sprint(i-150)),
-			put("f", "text", cell.Timestamp(i), [...]string{"red", "green", "12"}[i%3]))
+			jobstest.Put("f", "bool", cell.Timestamp(i), [...]string{"false", "1", "t"}[i%3]), jobstest.Put("f", "int", cell.Timestamp(i), fmt.Sprint(i-150)),
+			jobstest.Put("f", "text", cell.Timestamp(i), [...]string{"red", "green", "12"}[i%3]))
 		for e := range i % 4 {
-			cells = append(cells, put("m", fmt.Sprintf("tag%d", e), 1, [...]string{"low", "high"}[i%2]))
+			cells = append(cells, jobstest.Put("m", fmt.Sprintf("tag%d", e), 1, [...]string{"low", "high"}[i%2]))
 		}
 		if i%5 == 0 {
-			cells = append(cells, put("n", fmt.Sprint("day", i%7), 1, be(uint64(i))), put("x", "ratio", 1, fmt.Sprint(float64(i)/8)))
+			cells = append(cells, jobstest.Put("n", fmt.Sprint("day", i%7), 1, be(uint64(i))), jobstest.Put("x", "ratio", 1, fmt.Sprint(float64(i)/8)))
 		}
-		rows = append(rows, rowOf(fmt.Sprintf("row%04d", i), cells...))
+		rows = append(rows, jobstest.Row(fmt.Sprintf("row%04d", i), cells...))
 	}
-	m.add("types", []store.FamilyDescriptor{store.NewFamily("c"), distinct, store.NewFamily("f"), store.NewFamily("m"), counter, store.NewFamily("x")}, []string{"row0200"}, rows)
-	m.progress(&store.Source{Pipeline: "types", Topic: "t", ClusterID: "c"}, 0, &store.Progress{Next: 302})
+	m.Add("types", []store.FamilyDescriptor{store.NewFamily("c"), distinct, store.NewFamily("f"), store.NewFamily("m"), counter, store.NewFamily("x")}, []string{"row0200"}, rows)
+	m.Progress(&store.Source{Pipeline: "types", Topic: "t", ClusterID: "c"}, 0, &store.Progress{Next: 302})
 	return m
 }
 
 // amountsSource has decimals of up to 38 digits, of both signs, some of them missing.
-func amountsSource() *memory {
-	m := newMemory()
+func amountsSource() *jobstest.Memory {
+	m := jobstest.NewMemory()
 	nines := strings.Repeat("9", 38)
 	amounts := []string{
 		"0", "-" + nines[:28] + "." + nines[:10], nines[:28] + "." + nines[:10], "-0.0000000001", "9223372036.8547758080", "-18446744073.7095516160",
@@ -131,16 +132,16 @@ func amountsSource() *memory {
 	}
 	var rows []cell.Row
 	for i := range 400 {
-		cells := []cell.Cell{put("f", "currency", 1, [...]string{"EUR", "CHF", "\u00fcbrig"}[i%3])}
+		cells := []cell.Cell{jobstest.Put("f", "currency", 1, [...]string{"EUR", "CHF", "\u00fcbrig"}[i%3])}
 		if i%11 > 0 {
-			cells = append([]cell.Cell{put("f", "amount", 1, amounts[i%len(amounts)])}, cells...)
+			cells = append([]cell.Cell{jobstest.Put("f", "amount", 1, amounts[i%len(amounts)])}, cells...)
 		}
 		cells = append(cells,
-			put("f", "rate", 1, fmt.Sprintf("%s0.%s%08d", [...]string{"", "-"}[i%2], nines[:30], i*7919)),
-			put("f", "total", 1, fmt.Sprintf("%d%014d", i-200, i)), put("f", "weight", 1, fmt.Sprint(float64(i%7)-3.5)))
-		rows = append(rows, rowOf(fmt.Sprintf("row%04d", i), cells...))
+			jobstest.Put("f", "rate", 1, fmt.Sprintf("%s0.%s%08d", [...]string{"", "-"}[i%2], nines[:30], i*7919)),
+			jobstest.Put("f", "total", 1, fmt.Sprintf("%d%014d", i-200, i)), jobstest.Put("f", "weight", 1, fmt.Sprint(float64(i%7)-3.5)))
+		rows = append(rows, jobstest.Row(fmt.Sprintf("row%04d", i), cells...))
 	}
-	m.add("amounts", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"row0150"}, rows)
+	m.Add("amounts", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"row0150"}, rows)
 	return m
 }
 
@@ -169,21 +170,21 @@ var goldenJobs = []string{"types", "latest", "versions", "history", "partitions"
 // cellsSource has versions and deletes.
 func cellsSource(t *testing.T) store.Snapshot {
 	t.Helper()
-	e := openMemory(t, "c")
-	mutate(t, e, "t", "a", putOp("f", "q", 1, "old"), putOp("f", "q", 2, "\x00\xff"), putOp("f", "gone", 1, "1"), putOp("g", "", 5, ""))
-	mutate(t, e, "t", "a", cell.Op{Type: cell.OpDeleteColumn, Family: "f", Qualifier: []byte("gone"), Time: 1})
-	mutate(t, e, "t", "b", putOp("f", "q", 1, "1"), putOp("f", "q", 2, "2"), putOp("f", "q", 3, "3"))
-	mutate(t, e, "t", "b", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("q"), Time: 2})
-	mutate(t, e, "t", "c", putOp("f", "q", 1, "1"), putOp("g", "q", 1700000000123, "2"))
-	mutate(t, e, "t", "c", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
-	mutate(t, e, "t", "d", cell.Op{Type: cell.OpDeleteFamilyVersion, Family: "g", Time: 3})
-	return snapshotOf(t, e)
+	e := jobstest.OpenMemory(t, "c")
+	jobstest.Mutate(t, e, "t", "a", jobstest.PutOp("f", "q", 1, "old"), jobstest.PutOp("f", "q", 2, "\x00\xff"), jobstest.PutOp("f", "gone", 1, "1"), jobstest.PutOp("g", "", 5, ""))
+	jobstest.Mutate(t, e, "t", "a", cell.Op{Type: cell.OpDeleteColumn, Family: "f", Qualifier: []byte("gone"), Time: 1})
+	jobstest.Mutate(t, e, "t", "b", jobstest.PutOp("f", "q", 1, "1"), jobstest.PutOp("f", "q", 2, "2"), jobstest.PutOp("f", "q", 3, "3"))
+	jobstest.Mutate(t, e, "t", "b", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("q"), Time: 2})
+	jobstest.Mutate(t, e, "t", "c", jobstest.PutOp("f", "q", 1, "1"), jobstest.PutOp("g", "q", 1700000000123, "2"))
+	jobstest.Mutate(t, e, "t", "c", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
+	jobstest.Mutate(t, e, "t", "d", cell.Op{Type: cell.OpDeleteFamilyVersion, Family: "g", Time: 3})
+	return jobstest.SnapshotOf(t, e)
 }
 
 // exportGolden runs the golden jobs.
 func exportGolden(t *testing.T, out string) {
 	t.Helper()
-	tables, cells := map[string]*memory{"types": typesSource(), "amounts": amountsSource()}, cellsSource(t)
+	tables, cells := map[string]*jobstest.Memory{"types": typesSource(), "amounts": amountsSource()}, cellsSource(t)
 	specs := map[string]*Spec{
 		"types":    typesSpec(),
 		"latest":   {Table: "t", Rows: "cell", Families: []string{"f", "g"}, Columns: versionColumns()},

@@ -12,15 +12,16 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
 	"sluice/store"
 )
 
 // oneRegion is n rows of the access log in one region.
-func oneRegion(n int) *memory {
-	m := newMemory()
-	rows := accessLogSource(n).tables["access_log"].rows
-	m.add("access_log", []store.FamilyDescriptor{store.NewFamily("l")}, nil, rows)
+func oneRegion(n int) *jobstest.Memory {
+	m := jobstest.NewMemory()
+	rows := accessLogSource(n).Tables["access_log"].Rows
+	m.Add("access_log", []store.FamilyDescriptor{store.NewFamily("l")}, nil, rows)
 	return m
 }
 
@@ -34,7 +35,7 @@ func TestHandoffMakesTheSameFiles(t *testing.T) {
 	export := func(parallelism int) map[string][]byte {
 		out := t.TempDir()
 		m, err := Run(t.Context(), &RunOptions{
-			Job: mustCompile(t, "log", spec, src.tables["access_log"].schema), Source: src, Out: out, Parallelism: parallelism,
+			Job: mustCompile(t, "log", spec, src.Tables["access_log"].Schema), Source: src, Out: out, Parallelism: parallelism,
 			LogicalTime: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Now: func() time.Time { return time.Unix(1, 0) }, batchRows: 100,
 		})
 		if err != nil {
@@ -60,17 +61,17 @@ func TestHandoffReportsErrors(t *testing.T) {
 	spec := accessLog()
 	spec.Columns[3].From = "l:agent" // no number
 	src := oneRegion(1000)
-	rows := src.tables["access_log"].rows
+	rows := src.Tables["access_log"].Rows
 	for i := range rows[:900] {
 		for j := range rows[i].Cells {
 			if c := &rows[i].Cells[j]; string(c.Qualifier) == "agent" {
-				*c = put("l", "agent", cell.Timestamp(5), "7")
+				*c = jobstest.Put("l", "agent", cell.Timestamp(5), "7")
 			}
 		}
 	}
 	out := t.TempDir()
 	_, err := Run(t.Context(), &RunOptions{
-		Job: mustCompile(t, "log", spec, src.tables["access_log"].schema), Source: src, Out: out, Parallelism: 2, batchRows: 10,
+		Job: mustCompile(t, "log", spec, src.Tables["access_log"].Schema), Source: src, Out: out, Parallelism: 2, batchRows: 10,
 	})
 	var refused *columnar.ConvertError
 	if !errors.As(err, &refused) || string(refused.Row) != "r000900\x00" {
@@ -82,7 +83,7 @@ func TestHandoffReportsErrors(t *testing.T) {
 	spec.Columns[3].From, spec.TargetFileBytes = "l:status", 1
 	full := errors.New("disk full")
 	_, err = Run(t.Context(), &RunOptions{
-		Job: mustCompile(t, "log", spec, src.tables["access_log"].schema), Source: src, Target: fillingTarget{localTarget(t, out), full}, Parallelism: 2, batchRows: 10,
+		Job: mustCompile(t, "log", spec, src.Tables["access_log"].Schema), Source: src, Target: fillingTarget{localTarget(t, out), full}, Parallelism: 2, batchRows: 10,
 	})
 	if !errors.Is(err, full) {
 		t.Errorf("write: Got %v, want %v", err, full)

@@ -378,7 +378,7 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 			}
 		} else {
 			mutation.Ops = append(mutation.Ops, cell.Op{Type: op, Family: string(family), Qualifier: qualifier, Time: at})
-			m.bytes += len(qualifier) + keyValueBytes
+			m.bytes += len(qualifier) + cell.KeyValueBytes
 			m.done.Cells++
 		}
 	}
@@ -476,7 +476,7 @@ func (m *tableImport) putEntries(mutation *cell.Mutation, b *columnar.Batch, col
 
 // put adds the write of one cell, of which a counter is set.
 func (m *tableImport) put(mutation *cell.Mutation, family string, qualifier []byte, at cell.Timestamp, value []byte) error {
-	m.bytes += len(qualifier) + len(value) + keyValueBytes
+	m.bytes += len(qualifier) + len(value) + cell.KeyValueBytes
 	m.done.Cells++
 	if !m.schema.Family(family).Counter {
 		mutation.Put(family, qualifier, at, value)

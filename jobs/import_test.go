@@ -12,15 +12,17 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
+	"sluice/jobs/tables"
 	"sluice/store"
 )
 
 // exportedTable writes table t, exports it, and returns both.
 func exportedTable(t testing.TB, spec *Spec, write func(e store.Engine)) (source store.Snapshot, out string) {
 	t.Helper()
-	e := openMemory(t, "row04", "row08")
+	e := jobstest.OpenMemory(t, "row04", "row08")
 	write(e)
-	s := snapshotOf(t, e)
+	s := jobstest.SnapshotOf(t, e)
 	d, err := s.Table(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +76,9 @@ func typed(t testing.TB) func(e store.Engine) {
 				if n++; (n+i)%5 == 0 {
 					continue
 				}
-				mutate(t, e, "t", row, putOp(name[:1], name[2:], 1234, value))
+				jobstest.Mutate(t, e, "t", row, jobstest.PutOp(name[:1], name[2:], 1234, value))
 			}
-			mutate(t, e, "t", row, cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 1234, Delta: int64(i) - 3})
+			jobstest.Mutate(t, e, "t", row, cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 1234, Delta: int64(i) - 3})
 		}
 	}
 }
@@ -88,7 +90,7 @@ func priced(t testing.TB) func(e store.Engine) {
 	return func(e store.Engine) {
 		typed(t)(e)
 		for i := range 12 {
-			mutate(t, e, "t", fmt.Sprintf("row%02d", i), putOp("f", "price", 1234, fmt.Sprintf("%d.%02d", (i-6)*1000, i)), putOp("f", "wide", 1234, fmt.Sprintf("%d.%030d", (i-6)*10_000_000, i)))
+			jobstest.Mutate(t, e, "t", fmt.Sprintf("row%02d", i), jobstest.PutOp("f", "price", 1234, fmt.Sprintf("%d.%02d", (i-6)*1000, i)), jobstest.PutOp("f", "wide", 1234, fmt.Sprintf("%d.%030d", (i-6)*10_000_000, i)))
 		}
 	}
 }
@@ -126,10 +128,10 @@ func TestImportIsExport(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			source, at := exportedTable(t, &c.spec, c.write(t))
-			var to store.Engine = openMemory(t)
+			var to store.Engine = jobstest.OpenMemory(t)
 			if c.embedded {
-				db := openPebble(t, t.TempDir())
-				createTable(t, db, "t")
+				db := jobstest.OpenPebble(t, t.TempDir())
+				jobstest.CreateTable(t, db, "t")
 				to = db
 			}
 			for range 2 { // the second time changes nothing
@@ -140,7 +142,7 @@ func TestImportIsExport(t *testing.T) {
 				if done.Rows < 12 || done.Cells < 12*8 {
 					t.Errorf("Got %+v", done)
 				}
-				equalTables(t, source, to, false, "t", "t")
+				jobstest.EqualTables(t, source, to, false, "t", "t")
 			}
 		})
 	}
@@ -153,9 +155,9 @@ func TestImportKilled(t *testing.T) {
 	source, at := exportedTable(t, &Spec{Columns: perRow, TargetFileBytes: 1}, typed(t))
 	from := mustLocal(t, at)
 	for steps := int64(0); ; steps++ {
-		to := openMemory(t)
-		k := &cutEngine{Engine: to}
-		k.left.Store(steps)
+		to := jobstest.OpenMemory(t)
+		k := &jobstest.Cut{Engine: to}
+		k.Left.Store(steps)
 		o := &ImportOptions{From: from, To: k, Into: "t", chunkBytes: 1}
 		_, err := Import(t.Context(), o)
 		if err == nil {
@@ -164,14 +166,14 @@ func TestImportKilled(t *testing.T) {
 			}
 			return
 		}
-		if !errors.Is(err, errCut) {
+		if !errors.Is(err, jobstest.ErrCut) {
 			t.Fatal(err)
 		}
-		k.left.Store(1 << 40)
+		k.Left.Store(1 << 40)
 		if _, err := Import(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		equalTables(t, source, to, false, "t", "t")
+		jobstest.EqualTables(t, source, to, false, "t", "t")
 	}
 }
 
@@ -188,7 +190,7 @@ func TestImportRefuses(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	edit(t, files[1], func(b []byte) []byte { b[len(b)/2] ^= 1; return b })
-	e := openMemory(t)
+	e := jobstest.OpenMemory(t)
 	create := func(name string, change func(d *store.TableDescriptor)) {
 		t.Helper()
 		d := &store.TableDescriptor{Name: name, Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g"), store.NewFamily("n")}}
@@ -227,7 +229,7 @@ func TestImportRefuses(t *testing.T) {
 	if _, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, rows), To: e, Into: "small"}); !errors.As(err, &bad) || bad.Row < 1 || bad.Row > 4 {
 		t.Errorf("Got %v, want a row of the first file", err)
 	}
-	n, err := Count(t.Context(), &CountOptions{Source: snapshotOf(t, e), Table: "t"})
+	n, err := tables.Count(t.Context(), &tables.CountOptions{Source: jobstest.SnapshotOf(t, e), Table: "t"})
 	if err != nil || n.Rows != 0 {
 		t.Errorf("what was refused has written %+v, %v", n, err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/store"
 )
 
@@ -50,8 +51,8 @@ func TestImportFiles(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			source, at := exportedTable(t, &c.spec, c.write(t))
-			to := openPebble(t, t.TempDir())
-			createTable(t, to, "t")
+			to := jobstest.OpenPebble(t, t.TempDir())
+			jobstest.CreateTable(t, to, "t")
 			o := &ImportFilesOptions{
 				From: mustLocal(t, runOf(t, at)), Columns: c.spec.Columns, Rows: c.spec.Rows, Key: c.key, Time: time.UnixMilli(1234), To: to, Into: "t", chunkBytes: 100,
 			}
@@ -62,7 +63,7 @@ func TestImportFiles(t *testing.T) {
 				if done, err := ImportFiles(t.Context(), o); err != nil || done.Rows < 12 || done.Cells < 12*8 {
 					t.Fatalf("Got %+v, %v", done, err)
 				}
-				equalTables(t, source, to, false, "t", "t")
+				jobstest.EqualTables(t, source, to, false, "t", "t")
 			}
 		})
 	}
@@ -77,10 +78,10 @@ func named(t *testing.T, rows ...[2]string) (run string) {
 	_, at := exportedTable(t, &Spec{Columns: columns}, func(e store.Engine) {
 		for i, row := range rows {
 			key := fmt.Sprintf("row%02d", i)
-			mutate(t, e, "t", key, putOp("f", "n", 1, fmt.Sprint(i)))
+			jobstest.Mutate(t, e, "t", key, jobstest.PutOp("f", "n", 1, fmt.Sprint(i)))
 			for j, name := range []string{"a", "b"} {
 				if row[j] != "null" {
-					mutate(t, e, "t", key, putOp("f", name, 1, row[j]))
+					jobstest.Mutate(t, e, "t", key, jobstest.PutOp("f", name, 1, row[j]))
 				}
 			}
 		}
@@ -132,7 +133,7 @@ func TestImportFilesKey(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			to := openMemory(t)
+			to := jobstest.OpenMemory(t)
 			o := &ImportFilesOptions{From: mustLocal(t, named(t, c.rows...)), Columns: c.columns, Key: c.key, Between: c.between, Time: time.UnixMilli(7), To: to, Into: "t"}
 			if o.Columns == nil {
 				o.Columns = []columnar.ColumnSpec{n}
@@ -183,7 +184,7 @@ func TestImportFilesClaims(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = ImportFiles(t.Context(), &ImportFilesOptions{
-		From: mustLocal(t, run), Columns: []columnar.ColumnSpec{{Name: "n", From: "f:n", Type: "int64"}}, Key: []string{"a"}, Time: time.UnixMilli(7), To: openMemory(t), Into: "t",
+		From: mustLocal(t, run), Columns: []columnar.ColumnSpec{{Name: "n", From: "f:n", Type: "int64"}}, Key: []string{"a"}, Time: time.UnixMilli(7), To: jobstest.OpenMemory(t), Into: "t",
 	})
 	if err == nil || !strings.Contains(err.Error(), "part-000000-0000.parquet: after 0 rows: read parquet file: row group 0, column a: page at byte 4: ") {
 		t.Errorf("Got %v", err)

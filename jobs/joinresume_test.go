@@ -90,8 +90,8 @@ func TestJoinResumeOtherRows(t *testing.T) {
 		return dir
 	}
 	other := joinSource(18_000)
-	views := other.tables["views"]
-	views.rows = views.rows[1:] // one has expired
+	views := other.Tables["views"]
+	views.Rows = views.Rows[1:] // one has expired
 
 	dir := cut()
 	if _, err := joinKilled(t, other, dir, "cp", 0); !errors.Is(err, errOtherRows) {

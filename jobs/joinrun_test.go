@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
@@ -21,19 +22,19 @@ import (
 )
 
 // joinSource is a table of views and one of users, in several regions, with offsets.
-func joinSource(views int) *memory {
-	src := newMemory()
+func joinSource(views int) *jobstest.Memory {
+	src := jobstest.NewMemory()
 	var rows []cell.Row
 	for i := range views {
-		rows = append(rows, rowOf(fmt.Sprintf("u%03d %d", i%97, i), put("e", "page", 1, fmt.Sprintf("/%d", i%7))))
+		rows = append(rows, jobstest.Row(fmt.Sprintf("u%03d %d", i%97, i), jobstest.Put("e", "page", 1, fmt.Sprintf("/%d", i%7))))
 	}
-	src.add("views", []store.FamilyDescriptor{store.NewFamily("e")}, []string{"u02", "u05"}, rows)
+	src.Add("views", []store.FamilyDescriptor{store.NewFamily("e")}, []string{"u02", "u05"}, rows)
 	rows = nil
 	for i := range 80 {
-		rows = append(rows, rowOf(fmt.Sprintf("u%03d", i*2), put("e", "country", 1, fmt.Sprint("c", i%5))))
+		rows = append(rows, jobstest.Row(fmt.Sprintf("u%03d", i*2), jobstest.Put("e", "country", 1, fmt.Sprint("c", i%5))))
 	}
-	src.add("users", []store.FamilyDescriptor{store.NewFamily("e")}, []string{"u05"}, rows)
-	src.progress(&store.Source{Pipeline: "p", Topic: "t"}, 3, &store.Progress{Next: 12})
+	src.Add("users", []store.FamilyDescriptor{store.NewFamily("e")}, []string{"u05"}, rows)
+	src.Progress(&store.Source{Pipeline: "p", Topic: "t"}, 3, &store.Progress{Next: 12})
 	return src
 }
 
@@ -190,7 +191,7 @@ func TestRunJoinManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		ids[name] = m.RunID
-		src.sequence++
+		src.At++
 	}
 	spec := joinSpec(join.Left, "")
 	spec.Left, spec.Right = JoinSide{Run: filepath.Join(exports, "views")}, JoinSide{Run: filepath.Join(exports, "users")}
@@ -345,11 +346,11 @@ func TestJoinRunsInBucket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer exports.Close()
-	e := openMemory(t, "row02")
+	e := jobstest.OpenMemory(t, "row02")
 	for i := range 6 {
-		mutate(t, e, "t", fmt.Sprintf("row%02d", i), putOp("f", "q", 1, fmt.Sprint(i%2)), putOp("f", "x", 1, fmt.Sprint(i)))
+		jobstest.Mutate(t, e, "t", fmt.Sprintf("row%02d", i), jobstest.PutOp("f", "q", 1, fmt.Sprint(i%2)), jobstest.PutOp("f", "x", 1, fmt.Sprint(i)))
 	}
-	s := snapshotOf(t, e)
+	s := jobstest.SnapshotOf(t, e)
 	columns := []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "q", From: "f:q", Type: "string"}, {Name: "x", From: "f:x", Type: "int64"}}
 	for name, partitions := range map[string][]string{"whole": nil, "parts": {"q"}} {
 		job := mustCompile(t, name, &Spec{Table: "t", Columns: columns, PartitionBy: partitions}, nil)

@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
 	"sluice/rowkey"
 	"sluice/store"
@@ -46,7 +47,7 @@ func orders(t testing.TB, n int) (write func(e store.Engine), fields map[string]
 	}
 	return func(e store.Engine) {
 		for i, key := range keys {
-			mutate(t, e, "t", key, putOp("f", "q", 1234, fmt.Sprint("v", i)), putOp("g", "q", 1234, "w"))
+			jobstest.Mutate(t, e, "t", key, jobstest.PutOp("f", "q", 1234, fmt.Sprint("v", i)), jobstest.PutOp("g", "q", 1234, "w"))
 		}
 	}, fields
 }
@@ -90,18 +91,18 @@ func TestKeyFields(t *testing.T) {
 					t.Errorf("%s: %d rows, want %d of %d", format, len(got), c.rows, len(fields))
 				}
 			}
-			to := openMemory(t)
+			to := jobstest.OpenMemory(t)
 			if _, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t"}); err != nil {
 				t.Fatal(err)
 			}
-			equalTables(t, source, to, false, "t", "t")
-			to = openMemory(t)
+			jobstest.EqualTables(t, source, to, false, "t", "t")
+			to = jobstest.OpenMemory(t)
 			if _, err := ImportFiles(t.Context(), &ImportFilesOptions{
 				From: mustLocal(t, runOf(t, at)), Columns: c.spec.Columns, Rows: c.spec.Rows, RowKey: orderKey, Time: time.UnixMilli(1234), To: to, Into: "t", Format: Arrow,
 			}); err != nil {
 				t.Fatal(err)
 			}
-			equalTables(t, source, to, false, "t", "t")
+			jobstest.EqualTables(t, source, to, false, "t", "t")
 		})
 	}
 }
@@ -109,8 +110,8 @@ func TestKeyFields(t *testing.T) {
 // A row whose key is made otherwise ends the run, which names it, or has nulls.
 func TestKeyFieldsUnlike(t *testing.T) {
 	t.Parallel()
-	src := newMemory()
-	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{rowOf("de|1", put("f", "q", 1, "")), rowOf("other", put("f", "q", 1, ""))})
+	src := jobstest.NewMemory()
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{jobstest.Row("de|1", jobstest.Put("f", "q", 1, "")), jobstest.Row("other", jobstest.Put("f", "q", 1, ""))})
 	spec := &Spec{
 		Table: "t", RowKey: columnar.KeySpec{Fields: []columnar.KeyField{{Name: "country", Until: "|"}, {Name: "n"}}},
 		Columns: []columnar.ColumnSpec{{Name: "country", From: "$row.country", Type: "string"}, {Name: "n", From: "$row.n", Type: "int64"}},

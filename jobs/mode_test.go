@@ -18,7 +18,9 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
+	"sluice/jobs/tables"
 	"sluice/store"
 )
 
@@ -78,7 +80,7 @@ func (m versionModel) draw(t *testing.T, rt *rapid.T, e store.Engine, table stri
 	case columnar.OpDeleteFamilyVersion:
 		op.Type, w.qualifier = cell.OpDeleteFamilyVersion, ""
 	}
-	mutate(t, e, table, w.row, op)
+	jobstest.Mutate(t, e, table, w.row, op)
 	m[w] = value
 }
 
@@ -153,7 +155,7 @@ func versionsTable(name string) *store.TableDescriptor {
 // exported, imported into another engine, is the same table again.
 func TestModesAreTheModel(t *testing.T) {
 	t.Parallel()
-	dir, db := t.TempDir(), openPebble(t, t.TempDir())
+	dir, db := t.TempDir(), jobstest.OpenPebble(t, t.TempDir())
 	cases := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		cases++
@@ -214,7 +216,7 @@ func TestModesAreTheModel(t *testing.T) {
 				rt.Fatalf("%s (-model +export):\n%s", format, diff)
 			}
 		}
-		to := openMemory(t)
+		to := jobstest.OpenMemory(t)
 		if err := to.CreateTable(t.Context(), d, nil); err != nil {
 			rt.Fatal(err)
 		}
@@ -225,7 +227,7 @@ func TestModesAreTheModel(t *testing.T) {
 			if spec.Mode == ModeVersions && (raw || spec.Versions < math.MaxInt32) {
 				continue // what is masked, or too old, is not in the files
 			}
-			c, err := Compare(t.Context(), &CompareOptions{Left: snapshot, Right: sequenced{to}, LeftTable: d.Name, Families: spec.Families, Raw: raw})
+			c, err := tables.Compare(t.Context(), &tables.CompareOptions{Left: snapshot, Right: jobstest.Sequenced{Engine: to}, LeftTable: d.Name, Families: spec.Families, Raw: raw})
 			if err != nil {
 				rt.Fatal(err)
 			}
@@ -301,10 +303,10 @@ func TestUnfrozenHistory(t *testing.T) {
 	s := newUnfrozen(t, cells)
 	s.put("a", "old", 10)
 	s.put("a", "new", 20)
-	mutate(t, s.mem, "t", "a", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("q"), Time: 20})
+	jobstest.Mutate(t, s.mem, "t", "a", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("q"), Time: 20})
 	u := s.open()
 	s.put("a", "late", s.now)
-	mutate(t, s.mem, "t", "a", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: s.now})
+	jobstest.Mutate(t, s.mem, "t", "a", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: s.now})
 	m, err := Run(t.Context(), &RunOptions{Job: s.job, Source: u})
 	if err != nil {
 		t.Fatal(err)
@@ -350,9 +352,9 @@ func TestImportModes(t *testing.T) {
 			t.Parallel()
 			c.spec.Rows, c.spec.Families = "cell", []string{"f"}
 			_, at := exportedTable(t, &c.spec, func(e store.Engine) {
-				mutate(t, e, "t", "row", putOp("f", "q", 1, "\x00\x00\x00\x00\x00\x00\x00\x01"), putOp("f", "q", 2, "\x00\x00\x00\x00\x00\x00\x00\x02"))
+				jobstest.Mutate(t, e, "t", "row", jobstest.PutOp("f", "q", 1, "\x00\x00\x00\x00\x00\x00\x00\x01"), jobstest.PutOp("f", "q", 2, "\x00\x00\x00\x00\x00\x00\x00\x02"))
 			})
-			to := openMemory(t)
+			to := jobstest.OpenMemory(t)
 			if err := errors.Join(to.DisableTable(t.Context(), "t"), to.DropTable(t.Context(), "t"), to.CreateTable(t.Context(), c.into, nil)); err != nil {
 				t.Fatal(err)
 			}
@@ -367,9 +369,9 @@ func TestImportModes(t *testing.T) {
 // TestImportFullRun: the full run of an incremental job is a table.
 func TestImportFullRun(t *testing.T) {
 	t.Parallel()
-	source, job := openPebble(t, t.TempDir()), (*Job)(nil)
-	createTable(t, source, "t")
-	mutate(t, source, "t", "row", putOp("f", "q", 1, "v"))
+	source, job := jobstest.OpenPebble(t, t.TempDir()), (*Job)(nil)
+	jobstest.CreateTable(t, source, "t")
+	jobstest.Mutate(t, source, "t", "row", jobstest.PutOp("f", "q", 1, "v"))
 	d, err := source.Table(t.Context(), "t")
 	if err != nil {
 		t.Fatal(err)
@@ -381,27 +383,27 @@ func TestImportFullRun(t *testing.T) {
 		{Name: "at", From: "$timestamp", Type: "int64", Nullable: &yes},
 		{Name: "q", From: "f:q", Type: "string"},
 	}}, d)
-	s, out, to := snapshotOf(t, source), t.TempDir(), openMemory(t)
+	s, out, to := jobstest.SnapshotOf(t, source), t.TempDir(), jobstest.OpenMemory(t)
 	if _, err := Run(t.Context(), &RunOptions{Job: job, Source: s, Out: out, Holder: source, StoreID: source.ID()}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, filepath.Join(out, "j")), To: to, Into: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	equalTables(t, s, to, false, "t", "t")
+	jobstest.EqualTables(t, s, to, false, "t", "t")
 }
 
 // TestJoinHistory: the versions and markers of one side meet the rows of the other, of
 // tables and of published runs.
 func TestJoinHistory(t *testing.T) {
 	t.Parallel()
-	e := openMemory(t)
-	createTable(t, e, "users")
-	mutate(t, e, "t", "a", putOp("f", "q", 1, "1"), putOp("f", "q", 2, "2"))
-	mutate(t, e, "t", "a", cell.Op{Type: cell.OpDeleteColumn, Family: "f", Qualifier: []byte("q"), Time: 1})
-	mutate(t, e, "t", "b", putOp("f", "q", 1, "3"))
-	mutate(t, e, "users", "a", putOp("f", "name", 1, "ann"))
-	s := snapshotOf(t, e)
+	e := jobstest.OpenMemory(t)
+	jobstest.CreateTable(t, e, "users")
+	jobstest.Mutate(t, e, "t", "a", jobstest.PutOp("f", "q", 1, "1"), jobstest.PutOp("f", "q", 2, "2"))
+	jobstest.Mutate(t, e, "t", "a", cell.Op{Type: cell.OpDeleteColumn, Family: "f", Qualifier: []byte("q"), Time: 1})
+	jobstest.Mutate(t, e, "t", "b", jobstest.PutOp("f", "q", 1, "3"))
+	jobstest.Mutate(t, e, "users", "a", jobstest.PutOp("f", "name", 1, "ann"))
+	s := jobstest.SnapshotOf(t, e)
 	all := map[string]*Job{
 		"cells": mustCompile(t, "cells", &Spec{Table: "t", Rows: "cell", Mode: ModeHistory, Families: []string{"f"}, Columns: historyColumns}, nil),
 		"users": mustCompile(t, "users", &Spec{Table: "users", Columns: []columnar.ColumnSpec{{Name: "id", From: "$row", Type: "bytes"}, {Name: "name", From: "f:name", Type: "string"}}}, nil),
@@ -457,9 +459,9 @@ func TestUnmatched(t *testing.T) {
 	}
 	spec := &Spec{Columns: columns, Families: []string{"f", "n"}, Formats: []string{Parquet, Arrow}}
 	s, at := exportedTable(t, spec, func(e store.Engine) {
-		mutate(t, e, "t", "a", putOp("f", "q", 1, "1"), putOp("f", "y", 1, "old"), putOp("f", "y", 2, "2"), putOp("f", "x", 1, "3"), putOp("g", "z", 1, "\xff"))
-		mutate(t, e, "t", "a", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 1, Delta: -5})
-		mutate(t, e, "t", "b", putOp("f", "q", 1, "1"))
+		jobstest.Mutate(t, e, "t", "a", jobstest.PutOp("f", "q", 1, "1"), jobstest.PutOp("f", "y", 1, "old"), jobstest.PutOp("f", "y", 2, "2"), jobstest.PutOp("f", "x", 1, "3"), jobstest.PutOp("g", "z", 1, "\xff"))
+		jobstest.Mutate(t, e, "t", "a", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 1, Delta: -5})
+		jobstest.Mutate(t, e, "t", "b", jobstest.PutOp("f", "q", 1, "1"))
 	})
 	r, err := Verify(t.Context(), at)
 	if err != nil || !r.OK() {
@@ -471,7 +473,7 @@ func TestUnmatched(t *testing.T) {
 			t.Errorf("%s (-want +got)\n%s", format, d)
 		}
 	}
-	_, err = Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: openMemory(t), Into: "t"})
+	_, err = Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: jobstest.OpenMemory(t), Into: "t"})
 	if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "column rest has columns of a family as a JSON object ($unmatched.f), not as a map") {
 		t.Errorf("import: %v", err)
 	}
@@ -495,11 +497,11 @@ func TestMapsOfRuns(t *testing.T) {
 	}
 	s, at := exportedTable(t, &Spec{Columns: columns, PartitionBy: []string{"q"}}, func(e store.Engine) {
 		for i := range 6 {
-			ops := []cell.Op{putOp("f", "q", 1, fmt.Sprint(i%2))}
+			ops := []cell.Op{jobstest.PutOp("f", "q", 1, fmt.Sprint(i%2))}
 			for j := range i % 3 {
-				ops = append(ops, putOp("f", fmt.Sprintf("x%d", j), 1, "\xff"+fmt.Sprint(i)))
+				ops = append(ops, jobstest.PutOp("f", fmt.Sprintf("x%d", j), 1, "\xff"+fmt.Sprint(i)))
 			}
-			mutate(t, e, "t", fmt.Sprintf("row%02d", i), ops...)
+			jobstest.Mutate(t, e, "t", fmt.Sprintf("row%02d", i), ops...)
 		}
 	})
 	all := map[string]*Job{"t": mustCompile(t, "t", &Spec{Table: "t", Columns: columns}, nil)}
@@ -542,7 +544,7 @@ func TestMapsOfRuns(t *testing.T) {
 		}
 	}
 	_, err := ImportFiles(t.Context(), &ImportFilesOptions{
-		From: mustLocal(t, runOf(t, at)), To: openMemory(t), Into: "t", Time: time.UnixMilli(1),
+		From: mustLocal(t, runOf(t, at)), To: jobstest.OpenMemory(t), Into: "t", Time: time.UnixMilli(1),
 		Columns: []columnar.ColumnSpec{columns[0], {Name: "q", From: "f:x1", Type: "string"}, columns[2]},
 	})
 	var row *RowError

@@ -16,6 +16,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/pebblestore"
@@ -120,7 +121,7 @@ func (m *movingTable) rows() [][]string {
 // taken, while the table is written, split, merged and rewritten under it.
 func TestExportIsModelWhileTheTableMoves(t *testing.T) {
 	t.Parallel()
-	dir, db := t.TempDir(), openPebble(t, t.TempDir())
+	dir, db := t.TempDir(), jobstest.OpenPebble(t, t.TempDir())
 	during := map[string]int{}
 	cases := 0
 	rapid.Check(t, func(rt *rapid.T) {

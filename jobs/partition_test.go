@@ -18,6 +18,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
@@ -32,21 +33,21 @@ var hostile = []string{
 
 // partitioned is a table whose rows have a hostile text, a number and a truth, or
 // none, and a job that divides it by them.
-func partitioned(rows int) (*memory, *Spec) {
-	src := newMemory()
+func partitioned(rows int) (*jobstest.Memory, *Spec) {
+	src := jobstest.NewMemory()
 	var all []cell.Row
 	for i := range rows {
-		row := rowOf(fmt.Sprintf("r%05d", i))
+		row := jobstest.Row(fmt.Sprintf("r%05d", i))
 		if i%5 > 0 {
-			row.Cells = append(row.Cells, put("f", "n", 7, []string{"1", "-7", fmt.Sprint(math.MinInt64)}[i%3]))
+			row.Cells = append(row.Cells, jobstest.Put("f", "n", 7, []string{"1", "-7", fmt.Sprint(math.MinInt64)}[i%3]))
 		}
 		if i%7 > 0 {
-			row.Cells = append(row.Cells, put("f", "text", 7, hostile[i%len(hostile)]))
+			row.Cells = append(row.Cells, jobstest.Put("f", "text", 7, hostile[i%len(hostile)]))
 		}
-		row.Cells = append(row.Cells, put("f", "truth", 7, strconv.FormatBool(i%2 == 0)), put("f", "v", 7, fmt.Sprint("v", i)))
+		row.Cells = append(row.Cells, jobstest.Put("f", "truth", 7, strconv.FormatBool(i%2 == 0)), jobstest.Put("f", "v", 7, fmt.Sprint("v", i)))
 		all = append(all, row)
 	}
-	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"r00100", "r00200", "z"}, all)
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"r00100", "r00200", "z"}, all)
 	return src, &Spec{
 		Table: "t", Formats: []string{Parquet, Arrow}, PartitionBy: []string{"text", "n"}, MaxPartitions: 300,
 		Columns: []columnar.ColumnSpec{
@@ -163,9 +164,9 @@ func TestPartitionsOfNothing(t *testing.T) {
 func TestPartitionRefused(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"", nullPartition, strings.Repeat("l", 251), strings.Repeat("/", 84)} {
-		src := newMemory()
-		src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{
-			rowOf("r1"), rowOf("r2", put("f", "text", 7, value), put("f", "v", 7, "2")), rowOf("r3", put("f", "v", 7, "3")),
+		src := jobstest.NewMemory()
+		src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{
+			jobstest.Row("r1"), jobstest.Row("r2", jobstest.Put("f", "text", 7, value), jobstest.Put("f", "v", 7, "2")), jobstest.Row("r3", jobstest.Put("f", "v", 7, "3")),
 		})
 		_, spec := partitioned(0)
 		spec.PartitionBy = []string{"text"}
@@ -328,19 +329,19 @@ func TestImportPartitions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			source, at := exportedTable(t, &c.spec, typed(t))
-			to := openMemory(t)
+			to := jobstest.OpenMemory(t)
 			if _, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t"}); err != nil {
 				t.Fatal(err)
 			}
-			equalTables(t, source, to, false, "t", "t")
-			to = openMemory(t)
+			jobstest.EqualTables(t, source, to, false, "t", "t")
+			to = jobstest.OpenMemory(t)
 			done, err := ImportFiles(t.Context(), &ImportFilesOptions{
 				From: mustLocal(t, runOf(t, at)), Format: Parquet, Columns: c.spec.Columns, Rows: c.spec.Rows, Time: time.UnixMilli(1234), To: to, Into: "t",
 			})
 			if err != nil || done.Rows < 12 {
 				t.Fatal(done, err)
 			}
-			equalTables(t, source, to, false, "t", "t")
+			jobstest.EqualTables(t, source, to, false, "t", "t")
 		})
 	}
 }

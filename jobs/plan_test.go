@@ -12,18 +12,19 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/store"
 )
 
 // sized is a Source whose rows take 100 bytes each.
 type sized struct {
-	*memory
+	*jobstest.Memory
 	err error
 }
 
 func (s sized) RangeBytes(_ context.Context, table string, families []string, rows cell.Range) (int64, error) {
 	n := int64(0)
-	for _, r := range s.tables[table].rows {
+	for _, r := range s.Tables[table].Rows {
 		if rows.Contains(r.Key) {
 			n += 100
 		}
@@ -111,12 +112,12 @@ func TestPlanEmptyAndFailing(t *testing.T) {
 		t.Errorf("Got %+v, want one file of each format", p)
 	}
 	bad := accessLogSource(30)
-	bad.tables["access_log"].rows[20].Cells[1] = put("l", "bytes", 1, "many")
+	bad.Tables["access_log"].Rows[20].Cells[1] = jobstest.Put("l", "bytes", 1, "many")
 	var refused *columnar.ConvertError
 	if _, err := Plan(t.Context(), &PlanOptions{Job: job, Source: bad}); !errors.As(err, &refused) {
 		t.Errorf("Got %v, want a ConvertError", err)
 	}
-	if _, err := Plan(t.Context(), &PlanOptions{Job: job, Source: newMemory()}); !errors.Is(err, store.ErrTableNotFound) {
+	if _, err := Plan(t.Context(), &PlanOptions{Job: job, Source: jobstest.NewMemory()}); !errors.Is(err, store.ErrTableNotFound) {
 		t.Errorf("Got %v, want ErrTableNotFound", err)
 	}
 	gone := errors.New("gone")
@@ -128,12 +129,12 @@ func TestPlanEmptyAndFailing(t *testing.T) {
 // TestPlanCells cuts the sample between rows, however many cells one has.
 func TestPlanCells(t *testing.T) {
 	t.Parallel()
-	src := newMemory()
-	wide := rowOf("wide")
+	src := jobstest.NewMemory()
+	wide := jobstest.Row("wide")
 	for i := range 1000 {
-		wide.Cells = append(wide.Cells, put("f", fmt.Sprintf("%04d", i), 1, "v"))
+		wide.Cells = append(wide.Cells, jobstest.Put("f", fmt.Sprintf("%04d", i), 1, "v"))
 	}
-	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{wide, rowOf("z", put("f", "q", 1, "v"))})
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{wide, jobstest.Row("z", jobstest.Put("f", "q", 1, "v"))})
 	job := mustCompile(t, "j", &Spec{Table: "t", Rows: "cell", Columns: []columnar.ColumnSpec{{Name: "v", From: "$value", Type: "string"}}}, nil)
 	p, err := Plan(t.Context(), &PlanOptions{Job: job, Source: src, SampleRows: 10})
 	if err != nil {

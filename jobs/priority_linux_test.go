@@ -8,6 +8,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/store"
 )
 
@@ -20,19 +21,19 @@ func TestPriorityLow(t *testing.T) {
 	}{{"", 0}, {PriorityNormal, 0}, {PriorityLow, 19}} {
 		t.Run(test.priority, func(t *testing.T) {
 			t.Parallel()
-			m := newMemory()
+			m := jobstest.NewMemory()
 			var rows []cell.Row
 			for i := range 100 {
 				rows = append(rows, cell.Row{Key: fmt.Appendf(nil, "%02d", i), Cells: []cell.Cell{{Family: "f", Qualifier: []byte("q"), Time: 1, Kind: cell.KindPut, Value: []byte("v")}}})
 			}
-			m.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"30", "60"}, rows)
+			m.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"30", "60"}, rows)
 			own, err := niceness()
 			if err != nil {
 				t.Fatal(err)
 			}
 			var mu sync.Mutex
 			seen := 0
-			m.scanned = func([]byte) error {
+			m.Scanned = func([]byte) error {
 				nice, err := niceness()
 				mu.Lock()
 				defer mu.Unlock()

@@ -15,6 +15,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/store"
 )
 
@@ -29,7 +30,7 @@ func TestExportIsTable(t *testing.T) {
 		run++
 		mode := rapid.SampledFrom([]string{"row", "cell"}).Draw(rt, "rows")
 		key := rapid.StringMatching(`[abc\x00\xff]{1,3}`)
-		src := newMemory()
+		src := jobstest.NewMemory()
 		var rows []cell.Row
 		for _, k := range rapid.SliceOfDistinct(key, rapid.ID[string]).Draw(rt, "keys") {
 			if row := drawRow(rt, k); len(row.Cells) > 0 {
@@ -38,7 +39,7 @@ func TestExportIsTable(t *testing.T) {
 		}
 		splits := rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string]).Draw(rt, "splits")
 		slices.Sort(splits)
-		src.add("t", []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}, splits, rows)
+		src.Add("t", []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}, splits, rows)
 		spec := &Spec{
 			Table: "t", Rows: mode, Formats: []string{Parquet, Arrow},
 			TargetFileBytes: rapid.SampledFrom([]int64{0, 1}).Draw(rt, "target bytes"),
@@ -55,7 +56,7 @@ func TestExportIsTable(t *testing.T) {
 		if rapid.Bool().Draw(rt, "stop") {
 			spec.StopRow = columnar.EscapeKey([]byte(key.Draw(rt, "stop row")))
 		}
-		job, err := Compile("t", spec, src.tables["t"].schema)
+		job, err := Compile("t", spec, src.Tables["t"].Schema)
 		if err != nil {
 			return // a range without rows
 		}
@@ -68,7 +69,7 @@ func TestExportIsTable(t *testing.T) {
 		if err != nil || !r.OK() {
 			rt.Fatalf("Verify: %v, %v", err, r.Err())
 		}
-		want := expected(src.tables["t"].rows, job)
+		want := expected(src.Tables["t"].Rows, job)
 		for _, format := range job.Formats() {
 			if d := cmp.Diff(want, readFormat(t, r.Dir, m, format)); d != "" {
 				rt.Fatalf("%s: %s", format, d)
@@ -82,7 +83,7 @@ func TestExportIsTable(t *testing.T) {
 
 // drawRow returns a row of which each cell may be absent.
 func drawRow(t *rapid.T, key string) cell.Row {
-	row := rowOf(key)
+	row := jobstest.Row(key)
 	for _, q := range []string{"f:", "f:int", "f:text", "g:be"} {
 		if !rapid.Bool().Draw(t, "has "+q) {
 			continue
@@ -96,7 +97,7 @@ func drawRow(t *rapid.T, key string) cell.Row {
 		default:
 			v = rapid.String().Draw(t, "text")
 		}
-		row.Cells = append(row.Cells, put(q[:1], q[2:], cell.Timestamp(rapid.Int64Range(0, 1<<50).Draw(t, "time")), v))
+		row.Cells = append(row.Cells, jobstest.Put(q[:1], q[2:], cell.Timestamp(rapid.Int64Range(0, 1<<50).Draw(t, "time")), v))
 	}
 	return row
 }

@@ -23,6 +23,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -184,23 +185,23 @@ func (f *killingFile) Close() error {
 
 // resumeCase is a table and a job whose files are cut often, and not at the same
 // rows in both formats; with seeds from 3 on they are divided into partitions.
-func resumeCase(t *testing.T, seed uint64) (*Job, *memory) {
+func resumeCase(t *testing.T, seed uint64) (*Job, *jobstest.Memory) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
-	src := newMemory()
+	src := jobstest.NewMemory()
 	var rows []cell.Row
 	for i := range 24 + rng.IntN(8) {
-		row := rowOf(fmt.Sprintf("%c%03d", 'a'+rng.IntN(6), i))
+		row := jobstest.Row(fmt.Sprintf("%c%03d", 'a'+rng.IntN(6), i))
 		if seed >= 3 && i%4 > 0 {
-			row.Cells = append(row.Cells, put("f", "half", 7, fmt.Sprint("a/", i%2)))
+			row.Cells = append(row.Cells, jobstest.Put("f", "half", 7, fmt.Sprint("a/", i%2)))
 		}
 		if rng.IntN(4) > 0 {
-			row.Cells = append(row.Cells, put("f", "n", cell.Timestamp(i), fmt.Sprint(rng.Int64())))
+			row.Cells = append(row.Cells, jobstest.Put("f", "n", cell.Timestamp(i), fmt.Sprint(rng.Int64())))
 		}
-		row.Cells = append(row.Cells, put("f", "text", 7, strings.Repeat("x", rng.IntN(200))))
+		row.Cells = append(row.Cells, jobstest.Put("f", "text", 7, strings.Repeat("x", rng.IntN(200))))
 		rows = append(rows, row)
 	}
-	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"c", "e", "z"}, rows)
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"c", "e", "z"}, rows)
 	spec := &Spec{
 		Table: "t", Formats: []string{Parquet, Arrow}, TargetFileBytes: 700, RowGroupBytes: 1 << 10,
 		Columns: []columnar.ColumnSpec{
@@ -219,7 +220,7 @@ func resumeCase(t *testing.T, seed uint64) (*Job, *memory) {
 		spec.Columns = append(spec.Columns, columnar.ColumnSpec{Name: "half", From: "f:half", Type: "string"})
 		spec.PartitionBy, spec.MaxPartitions = []string{"half"}, 4
 	}
-	return mustCompile(t, "j", spec, src.tables["t"].schema), src
+	return mustCompile(t, "j", spec, src.Tables["t"].Schema), src
 }
 
 var resumeTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -453,7 +454,7 @@ func TestResumeScansTheRest(t *testing.T) {
 		t.Error(d)
 	}
 	first := ""
-	src.scanned = func(row []byte) error {
+	src.Scanned = func(row []byte) error {
 		if first == "" {
 			first = string(row)
 		}
@@ -495,7 +496,7 @@ func TestResumeRefused(t *testing.T) {
 		"another checkpoint": func(_ string, o *RunOptions) { o.Checkpoint = "other" },
 		"another sequence": func(_ string, o *RunOptions) {
 			later := *src
-			later.sequence++
+			later.At++
 			o.Source = &later
 		},
 		"another program": func(_ string, o *RunOptions) { o.Version = "2" },
@@ -554,9 +555,9 @@ func TestResumeRefused(t *testing.T) {
 }
 
 // failAfter is src, which fails with err after some rows.
-func failAfter(src *memory, rows int, err error) *memory {
+func failAfter(src *jobstest.Memory, rows int, err error) *jobstest.Memory {
 	failing := *src
-	failing.scanned = func([]byte) error {
+	failing.Scanned = func([]byte) error {
 		if rows--; rows < 0 {
 			return err
 		}
@@ -611,7 +612,7 @@ func TestResumeAfterError(t *testing.T) {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())
 		stopping := *src
-		stopping.scanned = func([]byte) error { cancel(); return nil }
+		stopping.Scanned = func([]byte) error { cancel(); return nil }
 		l, err := target.OpenLocal(dir)
 		if err != nil {
 			t.Fatal(err)
@@ -677,7 +678,7 @@ func TestResumeBusy(t *testing.T) {
 	defer l.Close()
 	once := sync.Once{}
 	working := *src
-	working.scanned = func([]byte) error {
+	working.Scanned = func([]byte) error {
 		once.Do(func() {
 			if _, err := Run(t.Context(), resumeOptions(job, src, l, 1)); !errors.Is(err, target.ErrBusy) {
 				t.Errorf("Got %v, want ErrBusy", err)
@@ -695,7 +696,7 @@ func TestResumeBusy(t *testing.T) {
 func TestResumeEmptyTable(t *testing.T) {
 	t.Parallel()
 	job, src := resumeCase(t, 0)
-	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"c"}, nil)
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"c"}, nil)
 	clean := t.TempDir()
 	all, _, err := runKilled(t, job, src, clean, 0, 1)
 	if err != nil {

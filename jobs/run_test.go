@@ -17,6 +17,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -50,19 +51,19 @@ func accessLog() *Spec {
 
 // accessLogSource has n rows in three regions, of which the last has none; every
 // third row has no bytes.
-func accessLogSource(n int) *memory {
-	m := newMemory()
+func accessLogSource(n int) *jobstest.Memory {
+	m := jobstest.NewMemory()
 	var rows []cell.Row
 	for i := range n {
-		cells := []cell.Cell{put("l", "agent", 5, "curl")}
+		cells := []cell.Cell{jobstest.Put("l", "agent", 5, "curl")}
 		if i%3 != 0 {
-			cells = append(cells, put("l", "bytes", 5, fmt.Sprint(i*10)))
+			cells = append(cells, jobstest.Put("l", "bytes", 5, fmt.Sprint(i*10)))
 		}
-		cells = append(cells, put("l", "client", 1700000000000+cell.Timestamp(i), fmt.Sprintf("10.0.0.%d", i%7)), put("l", "status", 5, "200"))
-		rows = append(rows, rowOf(fmt.Sprintf("r%06d\x00", i), cells...))
+		cells = append(cells, jobstest.Put("l", "client", 1700000000000+cell.Timestamp(i), fmt.Sprintf("10.0.0.%d", i%7)), jobstest.Put("l", "status", 5, "200"))
+		rows = append(rows, jobstest.Row(fmt.Sprintf("r%06d\x00", i), cells...))
 	}
-	m.add("access_log", []store.FamilyDescriptor{store.NewFamily("l")}, []string{fmt.Sprintf("r%06d", n/2), "s"}, rows)
-	m.progress(&store.Source{Pipeline: "p", Topic: "access-log", ClusterID: "c", TopicID: [16]byte{1}}, 3, &store.Progress{Next: 77})
+	m.Add("access_log", []store.FamilyDescriptor{store.NewFamily("l")}, []string{fmt.Sprintf("r%06d", n/2), "s"}, rows)
+	m.Progress(&store.Source{Pipeline: "p", Topic: "access-log", ClusterID: "c", TopicID: [16]byte{1}}, 3, &store.Progress{Next: 77})
 	return m
 }
 
@@ -147,7 +148,7 @@ func TestRun(t *testing.T) {
 	const n = 20000
 	src := accessLogSource(n)
 	out := t.TempDir()
-	job := mustCompile(t, "access_log", accessLog(), src.tables["access_log"].schema)
+	job := mustCompile(t, "access_log", accessLog(), src.Tables["access_log"].Schema)
 	var last work.Progress
 	rec := new(Recorder)
 	m, err := Run(t.Context(), &RunOptions{
@@ -200,20 +201,20 @@ func TestRun(t *testing.T) {
 
 func TestRunCells(t *testing.T) {
 	t.Parallel()
-	src := newMemory()
+	src := jobstest.NewMemory()
 	counter := func(f string) store.FamilyDescriptor {
 		d := store.NewFamily(f)
 		d.Counter = true
 		return d
 	}
 	count := func(n uint64) string { return string(binary.BigEndian.AppendUint64(nil, n)) }
-	wide := rowOf("/wide")
+	wide := jobstest.Row("/wide")
 	const cells = 20000 // more than a batch: the files, full after each, must not be cut inside the row
 	for i := range cells {
-		wide.Cells = append(wide.Cells, put("day", fmt.Sprintf("%05d", i), 7, count(uint64(i))))
+		wide.Cells = append(wide.Cells, jobstest.Put("day", fmt.Sprintf("%05d", i), 7, count(uint64(i))))
 	}
-	src.add("path_counts", []store.FamilyDescriptor{counter("day"), counter("hour")}, nil, []cell.Row{
-		rowOf("/a", put("day", "1", 1, count(3)), put("hour", "2", 2, count(1))), wide, rowOf("/x", put("day", "1", 1, count(4))),
+	src.Add("path_counts", []store.FamilyDescriptor{counter("day"), counter("hour")}, nil, []cell.Row{
+		jobstest.Row("/a", jobstest.Put("day", "1", 1, count(3)), jobstest.Put("hour", "2", 2, count(1))), wide, jobstest.Row("/x", jobstest.Put("day", "1", 1, count(4))),
 	})
 	job := mustCompile(t, "path_counts", &Spec{
 		Table: "path_counts", Rows: "cell", Families: []string{"day"}, Formats: []string{Arrow}, TargetFileBytes: 1,
@@ -224,7 +225,7 @@ func TestRunCells(t *testing.T) {
 			{Name: "n", From: "$value", Type: "int64"},
 			{Name: "newest", From: "$timestamp", Type: "timestamp"},
 		},
-	}, src.tables["path_counts"].schema)
+	}, src.Tables["path_counts"].Schema)
 	out := t.TempDir()
 	m, err := Run(t.Context(), &RunOptions{Job: job, Source: src, Out: out})
 	if err != nil {
@@ -354,28 +355,28 @@ func TestRunErrors(t *testing.T) {
 	t.Parallel()
 	spec := accessLog()
 	bad := accessLogSource(3000)
-	bad.tables["access_log"].rows[2500].Cells[1] = put("l", "bytes", 1, "many")
+	bad.Tables["access_log"].Rows[2500].Cells[1] = jobstest.Put("l", "bytes", 1, "many")
 	stop := errors.New("disk gone")
 	failing := accessLogSource(3000)
-	failing.scanned = func(row []byte) error {
+	failing.Scanned = func(row []byte) error {
 		if string(row) > "r002000" {
 			return stop
 		}
 		return nil
 	}
 	gone := accessLogSource(1)
-	gone.tables["access_log"].schema.Families = []store.FamilyDescriptor{store.NewFamily("m")}
+	gone.Tables["access_log"].Schema.Families = []store.FamilyDescriptor{store.NewFamily("m")}
 	unsorted := accessLogSource(100)
-	rows := unsorted.tables["access_log"].rows
+	rows := unsorted.Tables["access_log"].Rows
 	rows[3], rows[4] = rows[4], rows[3]
 	for name, tt := range map[string]struct {
-		src  *memory
+		src  *jobstest.Memory
 		want string
 		is   error
 	}{
 		"conversion": {bad, `export access_log: table access_log, row "r002500\x00", column bytes (l:bytes): value "many" is not int64 in coding text: not a decimal number`, nil},
 		"scan":       {failing, "disk gone", stop},
-		"no table":   {newMemory(), "access_log", store.ErrTableNotFound},
+		"no table":   {jobstest.NewMemory(), "access_log", store.ErrTableNotFound},
 		"no family":  {gone, "l in table access_log", store.ErrFamilyNotFound},
 		"unsorted":   {unsorted, `row "r000003\x00" after "r000004\x00"`, store.ErrCorrupt},
 	} {
@@ -393,18 +394,11 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// lostSource is a Source that is lost after it was read.
-type lostSource struct{ *memory }
-
-var errLost = errors.New("the lease is over")
-
-func (lostSource) Err() error { return errLost }
-
 func TestRunLostSource(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
-	_, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "access_log", accessLog(), nil), Source: lostSource{accessLogSource(100)}, Out: out})
-	if !errors.Is(err, errLost) {
+	_, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "access_log", accessLog(), nil), Source: jobstest.Lost{Memory: accessLogSource(100)}, Out: out})
+	if !errors.Is(err, jobstest.ErrLost) {
 		t.Errorf("Got %v, want errLost", err)
 	}
 	if got := visible(t, out); len(got) > 0 {

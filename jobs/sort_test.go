@@ -19,6 +19,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
 	"sluice/jobs/rowsort"
 	"sluice/jobs/spill"
@@ -29,8 +30,8 @@ import (
 
 // sortable is a table whose rows have a value of every type that has an order, or none,
 // many of them equal, and a job that exports it.
-func sortable(rng *rand.Rand, rows int) (*memory, *Spec) {
-	src := newMemory()
+func sortable(rng *rand.Rand, rows int) (*jobstest.Memory, *Spec) {
+	src := jobstest.NewMemory()
 	var all []cell.Row
 	values := map[string][]string{
 		"text": {"", "a", "a\x00", "ab", "b", "\u00fc", "\x00"}, "n": {"-9223372036854775808", "-1", "0", "7", "9223372036854775807"},
@@ -38,16 +39,16 @@ func sortable(rng *rand.Rand, rows int) (*memory, *Spec) {
 		"dw": {"-9999999999999999999999999999.5", "-18446744073.709551616", "-0.0000000001", "0", "18446744073.709551616", "9999999999999999999999999999.9999999999"},
 	}
 	for i := range rows {
-		row := rowOf(fmt.Sprintf("r%04d\x00%c", i, rng.IntN(256)))
+		row := jobstest.Row(fmt.Sprintf("r%04d\x00%c", i, rng.IntN(256)))
 		for _, q := range []string{"b", "d", "dw", "f", "n", "t", "text"} {
 			if rng.IntN(5) > 0 {
-				row.Cells = append(row.Cells, put("f", q, 7, values[q][rng.IntN(len(values[q]))]))
+				row.Cells = append(row.Cells, jobstest.Put("f", q, 7, values[q][rng.IntN(len(values[q]))]))
 			}
 		}
-		row.Cells = append(row.Cells, put("f", "v", 7, strings.Repeat("v", rng.IntN(40))))
+		row.Cells = append(row.Cells, jobstest.Put("f", "v", 7, strings.Repeat("v", rng.IntN(40))))
 		all = append(all, row)
 	}
-	src.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"r0003", "r0040", "r0090"}, all)
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"r0003", "r0040", "r0090"}, all)
 	return src, &Spec{
 		Table: "t", Formats: []string{Parquet, Arrow}, Columns: []columnar.ColumnSpec{
 			{Name: "b", From: "f:b", Type: "bool"},
@@ -288,7 +289,7 @@ func TestSortedManifest(t *testing.T) {
 }
 
 // sortedResumeJob is a job of many files and steps that does not fit memory.
-func sortedResumeJob(t *testing.T, partition string) (*Job, *memory) {
+func sortedResumeJob(t *testing.T, partition string) (*Job, *jobstest.Memory) {
 	t.Helper()
 	src, spec := sortable(rand.New(rand.NewPCG(4, 4)), 30)
 	spec.Sort = []SortColumn{{Column: "text", Order: Descending}, {Column: "f"}}
@@ -330,8 +331,8 @@ func TestSortedResumeOtherRows(t *testing.T) {
 		if unfinished, err := ListUnfinished(t.Context(), dir); err != nil || len(unfinished) != 1 || unfinished[0].Files < 2 {
 			t.Fatalf("Got %+v, %v", unfinished, err)
 		}
-		table := src.tables["t"]
-		table.rows = table.rows[:0]
+		table := src.Tables["t"]
+		table.Rows = table.Rows[:0]
 		if _, _, err := runKilled(t, job, src, dir, 0, 1); !errors.Is(err, errOtherRows) {
 			t.Errorf("Got %v, want that the rows differ", err)
 		}
@@ -488,11 +489,11 @@ func TestImportSorted(t *testing.T) {
 	t.Parallel()
 	spec := &Spec{Columns: perRow, Formats: []string{Parquet, Arrow}, Sort: []SortColumn{{Column: "i", Order: Descending}, {Column: "b"}}}
 	source, at := exportedTable(t, spec, typed(t))
-	to := openMemory(t)
+	to := jobstest.OpenMemory(t)
 	if _, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t"}); err != nil {
 		t.Fatal(err)
 	}
-	equalTables(t, source, to, false, "t", "t")
+	jobstest.EqualTables(t, source, to, false, "t", "t")
 }
 
 // TestSortedMemory: what a sort is told to hold is not part of what its files are.

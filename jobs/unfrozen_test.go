@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,36 +14,19 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
+	"sluice/jobs/tables"
 	"sluice/jobs/target"
 	"sluice/region"
 	"sluice/store"
 	"sluice/store/memstore"
 )
 
-// thawed is an engine that cannot freeze an instant. before is called before each
-// scan of a user table with how many there were, by one goroutine at a time.
-type thawed struct {
-	store.Engine
-	before func(scan int)
-	mu     sync.Mutex
-	scans  int
-}
-
-func (e *thawed) Scan(ctx context.Context, s *store.Scan) store.Scanner {
-	if e.before != nil && store.NamespaceOf(s.Table) != store.SystemNamespace {
-		e.mu.Lock()
-		e.scans++
-		e.before(e.scans)
-		e.mu.Unlock()
-	}
-	return e.Engine.Scan(ctx, s)
-}
-
 // unfrozenStore is an engine with a table of four regions, "a" to "d", its job, and a
 // clock.
 type unfrozenStore struct {
-	*thawed
+	*jobstest.Thawed
 	mem *memstore.Store
 	t   *testing.T
 	now cell.Timestamp
@@ -59,7 +41,7 @@ func newUnfrozen(t *testing.T, change func(*Spec)) *unfrozenStore {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.mem, s.thawed = mem, &thawed{Engine: mem}
+	s.mem, s.Thawed = mem, &jobstest.Thawed{Engine: mem}
 	f, n := store.NewFamily("f"), store.NewFamily("n")
 	f.Versions, n.Counter = 2, true
 	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{f, n}}
@@ -111,7 +93,7 @@ func (s *unfrozenStore) advance(from, next int64) {
 
 func (s *unfrozenStore) open() *instant.Unfrozen {
 	s.t.Helper()
-	u, err := instant.OpenUnfrozen(s.t.Context(), s.thawed, func() time.Time { return time.UnixMilli(int64(s.now)) })
+	u, err := instant.OpenUnfrozen(s.t.Context(), s.Thawed, func() time.Time { return time.UnixMilli(int64(s.now)) })
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -143,7 +125,7 @@ func TestUnfrozen(t *testing.T) {
 	s.count("d1", 5)
 	s.advance(store.Absent, 7)
 	u := s.open()
-	s.thawed.before = func(scan int) {
+	s.Thawed.Before = func(scan int) {
 		if scan == 1 {
 			s.put("b1", "late", s.now+1)        // a later time
 			s.put("c1", "overwritten", s.now+1) // the version before is kept
@@ -166,8 +148,8 @@ func TestUnfrozen(t *testing.T) {
 		t.Errorf("Got offsets %+v, want those of before the first scan", m.Offsets)
 	}
 	// Copies, counts and comparisons read what is there.
-	s.thawed.before = nil
-	n, err := Count(t.Context(), &CountOptions{Source: u, Table: "t"})
+	s.Thawed.Before = nil
+	n, err := tables.Count(t.Context(), &tables.CountOptions{Source: u, Table: "t"})
 	if err != nil || n.Rows != 6 || n.Sequence != 0 {
 		t.Errorf("Got %+v and %v, want 6 rows", n, err)
 	}
@@ -272,7 +254,7 @@ func TestUnfrozenResume(t *testing.T) {
 			m, k, err := run(u, die)
 			killed := k.dead
 			if killed {
-				again, nerr := instant.ReopenUnfrozen(s.thawed, u.Name())
+				again, nerr := instant.ReopenUnfrozen(s.Thawed, u.Name())
 				if nerr != nil {
 					t.Fatal(nerr)
 				}
@@ -410,85 +392,8 @@ func TestKeptRegions(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"", "before-", "before-0", "before--1", "1", "live"} {
-		if u, err := instant.ReopenUnfrozen(&thawed{Engine: mustMem(t)}, bad); !errors.Is(err, store.ErrInvalidArgument) {
+		if u, err := instant.ReopenUnfrozen(&jobstest.Thawed{Engine: jobstest.NewEngine(t)}, bad); !errors.Is(err, store.ErrInvalidArgument) {
 			t.Errorf("%q: Got %v, %v", bad, u, err)
 		}
-	}
-}
-
-func mustMem(t *testing.T) *memstore.Store {
-	t.Helper()
-	m, err := memstore.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-// rowEngine is an engine whose batches are not atomic, and fail now and then in the
-// middle.
-type rowEngine struct {
-	*thawed
-	mem     *memstore.Store
-	batches int
-}
-
-var errBroken = errors.New("the connection broke")
-
-func (e *rowEngine) Traits() store.Traits { return store.Traits{Name: "rows", Atomic: store.AtomicRow} }
-
-func (e *rowEngine) Apply(ctx context.Context, b *store.Batch) error {
-	if len(b.Records)+len(b.Counters)+len(b.Advances) > 0 {
-		return store.ErrUnsupported
-	}
-	e.batches++
-	for i := range b.Mutations {
-		if e.batches%3 == 0 && i == len(b.Mutations)/2 {
-			return errBroken
-		}
-		if _, err := e.mem.MutateRow(ctx, nil, &b.Mutations[i].Mutation); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// TestCopyIntoRows: a copy into an engine whose batches are not atomic, cut off in the
-// middle of batches again and again, is the table, markers and all; its counters are
-// refused.
-func TestCopyIntoRows(t *testing.T) {
-	t.Parallel()
-	s, to := newUnfrozen(t, nil), newUnfrozen(t, nil)
-	for _, row := range []string{"a1", "a2", "a3", "b1", "c1", "c2", "d1"} {
-		s.put(row, "old", 1)
-		s.put(row, "new", 2)
-	}
-	m := cell.Mutation{Table: "t", Row: []byte("a2")}
-	m.DeleteColumn("f", []byte("q"), 1)
-	m.DeleteFamily("f", 1)
-	if _, err := s.mem.MutateRow(t.Context(), nil, &m); err != nil {
-		t.Fatal(err)
-	}
-	e := &rowEngine{thawed: to.thawed, mem: to.mem}
-	u := s.open()
-	o := &CopyOptions{Source: u, Table: "t", To: e, Into: "t", Families: []string{"f"}, Checkpoint: u.Name(), Parallelism: 1, chunkBytes: 30}
-	_, err := Copy(t.Context(), o)
-	for cuts := 0; err != nil; cuts++ {
-		if !errors.Is(err, errBroken) || cuts > 20 {
-			t.Fatal(err)
-		}
-		o.Resume = true
-		_, err = Copy(t.Context(), o)
-	}
-	if e.batches < 4 {
-		t.Fatalf("Got %d batches, none of which was cut off", e.batches)
-	}
-	r, err := Compare(t.Context(), &CompareOptions{Left: u, Right: to.open(), LeftTable: "t", Families: []string{"f"}, Raw: true})
-	if err != nil || !r.Equal() || r.Same != 7 {
-		t.Errorf("Got %+v and %v, want 7 rows that are the same", r, err)
-	}
-	o.Families, o.Resume = nil, false
-	if _, err := Copy(t.Context(), o); !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "family n is COUNTER") {
-		t.Errorf("Got %v, want ErrUnsupported for counters", err)
 	}
 }

@@ -127,7 +127,7 @@ func TestVerifyFormatsDiffer(t *testing.T) {
 	t.Parallel()
 	dir := exported(t)
 	src := accessLogSource(100)
-	src.tables["access_log"].rows[1].Cells[3].Value = []byte("404")
+	src.Tables["access_log"].Rows[1].Cells[3].Value = []byte("404")
 	m, err := DecodeManifest(read(t, filepath.Join(dir, ManifestName)))
 	if err != nil {
 		t.Fatal(err)

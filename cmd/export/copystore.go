@@ -12,7 +12,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
+	"sluice/jobs/tables"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/serve/api"
@@ -73,7 +73,7 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return fmt.Errorf("%w: a daemon has %s open: stop it until the copy is whole", store.ErrRefused, c.To)
 	}
 	if c.Restart {
-		if err := jobs.ForgetStoreCopy(ctx, to); err != nil {
+		if err := tables.ForgetStoreCopy(ctx, to); err != nil {
 			return err
 		}
 	}
@@ -82,7 +82,7 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	tables, err := c.tables(ctx, source.Engine)
+	named, err := c.tables(ctx, source.Engine)
 	if err != nil {
 		return err
 	}
@@ -92,21 +92,21 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 			bar.end()
 		}
 	}
-	o := &jobs.CopyStoreOptions{
-		Source: source, From: source.Engine, To: to, Tables: tables, Checkpoint: source.Checkpoint, Resume: c.Resume,
-		Step: func(jobs.CopyStep, bool) {
+	o := &tables.CopyStoreOptions{
+		Source: source, From: source.Engine, To: to, Tables: named, Checkpoint: source.Checkpoint, Resume: c.Resume,
+		Step: func(tables.CopyStep, bool) {
 			end()
 			bar = newProgress(p, c.Quiet)
 		},
 		Progress: func(r work.Progress) { bar.report(r) },
-		Compared: func(r *jobs.Comparison) {
+		Compared: func(r *tables.Comparison) {
 			end()
 			bar = nil
 			err = errors.Join(err, c.compared(p, r))
 		},
 	}
 	if c.VerifyOnly {
-		if verifyErr := jobs.CompareStores(ctx, o); verifyErr != nil || err != nil {
+		if verifyErr := tables.CompareStores(ctx, o); verifyErr != nil || err != nil {
 			return errors.Join(verifyErr, err)
 		}
 		if !c.JSON {
@@ -114,7 +114,7 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		}
 		return err
 	}
-	n, copyErr := jobs.CopyStore(ctx, o)
+	n, copyErr := tables.CopyStore(ctx, o)
 	end()
 	if copyErr = errors.Join(copyErr, err); copyErr != nil {
 		return c.cutOff(ctx, source, to, copyErr)
@@ -134,7 +134,7 @@ func (c *copyCommand) open(ctx context.Context, from *config.Config, to config.E
 	if !c.Resume {
 		return config.OpenLastingInstant(ctx, from, log)
 	}
-	begun, err := jobs.ReadStoreCopy(ctx, to)
+	begun, err := tables.ReadStoreCopy(ctx, to)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +174,7 @@ func (c *copyCommand) tables(ctx context.Context, e config.Engine) (tables []str
 }
 
 // compared prints a comparison: in whole as JSON, else where it found something.
-func (c *copyCommand) compared(p *cli.Program, r *jobs.Comparison) error {
+func (c *copyCommand) compared(p *cli.Program, r *tables.Comparison) error {
 	switch {
 	case c.JSON:
 		return writeJSON(p.Stdout, []*compared{comparedJSON(r)})
@@ -187,7 +187,7 @@ func (c *copyCommand) compared(p *cli.Program, r *jobs.Comparison) error {
 
 // cutOff keeps the instant of a copy that can go on, and says how.
 func (c *copyCommand) cutOff(ctx context.Context, source *config.Instant, to config.Engine, err error) error {
-	left, leftErr := jobs.ReadStoreCopy(context.WithoutCancel(ctx), to)
+	left, leftErr := tables.ReadStoreCopy(context.WithoutCancel(ctx), to)
 	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) || errors.Is(err, store.ErrRefused) {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
+	"sluice/jobs/tables"
 	"sluice/jobs/target"
 	"sluice/serve/api"
 	"sluice/store"
@@ -82,7 +82,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 		defer func() { err = errors.Join(err, to.Close()) }()
 	}
 	if c.Restart {
-		if err := jobs.ForgetCopy(ctx, to, c.Into); err != nil {
+		if err := tables.ForgetCopy(ctx, to, c.Into); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 		return err
 	}
 	bar := newProgress(p, c.Quiet)
-	n, err := jobs.Copy(ctx, &jobs.CopyOptions{
+	n, err := tables.Copy(ctx, &tables.CopyOptions{
 		Source: source, Table: c.Table, To: to, Into: c.Into, Rows: rows, Families: c.Family, Visible: c.Visible,
 		Checkpoint: source.Checkpoint, Resume: c.Resume, Progress: bar.report,
 	})
@@ -115,7 +115,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 
 // open opens the instant to copy: that of the copy to go on with, or a new one. Where
 // the copy is whole already it returns what is remembered of it.
-func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *config.Instant, done *jobs.CopyState, err error) {
+func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *config.Instant, done *tables.CopyState, err error) {
 	if !c.Resume {
 		source, err := config.OpenLastingInstant(ctx, cfg, log)
 		return source, nil, err
@@ -133,7 +133,7 @@ func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *sl
 
 // begun returns what is remembered of the copy, or, where that is whole, of the one
 // that is done.
-func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *slog.Logger) (begun, done *jobs.CopyState, err error) {
+func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *slog.Logger) (begun, done *tables.CopyState, err error) {
 	if c.In != "" {
 		if cfg, err = storeAt("--in", c.In); err != nil {
 			return nil, nil, err
@@ -144,11 +144,11 @@ func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *s
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
-	begun, err = jobs.ReadCopy(ctx, e, c.Into)
+	begun, err = tables.ReadCopy(ctx, e, c.Into)
 	if !errors.Is(err, target.ErrNotFound) {
 		return begun, nil, err
 	}
-	if done, doneErr := jobs.ReadCopied(ctx, e, c.Into); doneErr == nil && done.Table == c.Table {
+	if done, doneErr := tables.ReadCopied(ctx, e, c.Into); doneErr == nil && done.Table == c.Table {
 		return nil, done, nil
 	}
 	return nil, nil, err
@@ -165,7 +165,7 @@ func storeAt(flag, at string) (*config.Config, error) {
 }
 
 // complete says that there is nothing left to go on with.
-func (c *copyTableCommand) complete(p *cli.Program, done *jobs.CopyState) error {
+func (c *copyTableCommand) complete(p *cli.Program, done *tables.CopyState) error {
 	if c.Verify {
 		return fmt.Errorf("%w: the copy of %s at commit %d into %s is already complete, and its instant is gone: compare the tables with verify-table", store.ErrRefused, done.Table, done.Sequence, c.Into)
 	}
@@ -206,7 +206,7 @@ func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, t
 
 // cutOff keeps the instant of a copy that can go on, and says how.
 func (c *copyTableCommand) cutOff(ctx context.Context, source *config.Instant, to config.Engine, err error) error {
-	left, leftErr := jobs.ReadCopy(context.WithoutCancel(ctx), to, c.Into)
+	left, leftErr := tables.ReadCopy(context.WithoutCancel(ctx), to, c.Into)
 	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) {
 		return err
 	}
@@ -225,7 +225,7 @@ func (c *copyTableCommand) verify(ctx context.Context, p *cli.Program, source *c
 		return err
 	}
 	defer func() { err = errors.Join(err, now.Close()) }()
-	r, err := jobs.Compare(ctx, &jobs.CompareOptions{
+	r, err := tables.Compare(ctx, &tables.CompareOptions{
 		Left: source, Right: now, LeftTable: c.Table, RightTable: c.Into, Rows: rows, Families: c.Family, Raw: !c.Visible,
 	})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
+	"sluice/jobs/tables"
 	"sluice/jobs/work"
 	"sluice/store"
 )
@@ -133,7 +133,7 @@ func cutOffCopy(t *testing.T, c *config.Config) {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = jobs.Copy(ctx, &jobs.CopyOptions{
+	_, err = tables.Copy(ctx, &tables.CopyOptions{
 		Source: source, Table: "views", To: source.Engine, Into: "copy", Checkpoint: source.Checkpoint, Parallelism: 1,
 		Progress: func(p work.Progress) {
 			if p.RegionsDone == 1 {

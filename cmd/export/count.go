@@ -9,8 +9,8 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/jobs/tables"
 )
 
 type countCommand struct {
@@ -43,7 +43,7 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
 	bar := newProgress(p, c.Quiet)
-	n, err := jobs.Count(ctx, &jobs.CountOptions{
+	n, err := tables.Count(ctx, &tables.CountOptions{
 		Source: source, Table: c.Table, Rows: rows, Families: c.Family, Versions: c.Versions, Progress: bar.report,
 	})
 	bar.end()
@@ -56,7 +56,7 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	return printCount(p.Stdout, n)
 }
 
-func printCount(w io.Writer, n *jobs.TableCounts) error {
+func printCount(w io.Writer, n *tables.TableCounts) error {
 	fmt.Fprintf(w, "%s %s, %d regions\n", n.Table, moment(n.Sequence, 0), len(n.Regions))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range n.Regions {
@@ -70,7 +70,7 @@ func printCount(w io.Writer, n *jobs.TableCounts) error {
 	return t.Flush()
 }
 
-func countLine(t *tabwriter.Writer, name string, n *jobs.Counts) {
+func countLine(t *tabwriter.Writer, name string, n *tables.Counts) {
 	fmt.Fprintf(t, "  %s\t%s rows\t%s cells\t%s\n", name, cli.Count(n.Rows), cli.Count(n.Cells), cli.Bytes(n.Bytes))
 }
 
@@ -103,8 +103,8 @@ type countedRegion struct {
 	Families []countedFamily `json:"families"`
 }
 
-func countJSON(n *jobs.TableCounts) *counted {
-	families := func(all []jobs.FamilyCounts) []countedFamily {
+func countJSON(n *tables.TableCounts) *counted {
+	families := func(all []tables.FamilyCounts) []countedFamily {
 		out := make([]countedFamily, len(all))
 		for i := range all {
 			out[i] = countedFamily{Family: all[i].Family, countedCells: countedCells(all[i].Counts)}

@@ -34,7 +34,7 @@ func exportContext(ctx context.Context, t *testing.T, args ...string) (stdout, s
 	return out.String(), errs.String(), status
 }
 
-const tables = `
+const tablesAndJobs = `
 tables:
   views: {families: {e: {}}, split: {keys: [c]}}
 jobs:
@@ -65,7 +65,7 @@ func setup(t *testing.T, rows ...string) (file, out string) {
 	t.Helper()
 	dir := t.TempDir()
 	file, out = filepath.Join(dir, "sluice.yaml"), filepath.Join(dir, "out")
-	content := "store: {dir: '" + filepath.Join(dir, "data") + "', cache: 1MiB, mem_table: 1MiB, min_free: 0}\n" + strings.ReplaceAll(tables, "OUT", "'"+out+"'")
+	content := "store: {dir: '" + filepath.Join(dir, "data") + "', cache: 1MiB, mem_table: 1MiB, min_free: 0}\n" + strings.ReplaceAll(tablesAndJobs, "OUT", "'"+out+"'")
 	if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
 	"sluice/jobs/columnar"
+	"sluice/jobs/tables"
 )
 
 type verifyTableCommand struct {
@@ -64,7 +64,7 @@ func (c *verifyTableCommand) Run(ctx context.Context, p *cli.Program) (err error
 		defer func() { err = errors.Join(err, right.Close()) }()
 	}
 	bar := newProgress(p, c.Quiet)
-	r, err := jobs.Compare(ctx, &jobs.CompareOptions{
+	r, err := tables.Compare(ctx, &tables.CompareOptions{
 		Left: left, Right: right, LeftTable: c.Table, RightTable: c.Other, Rows: rows, Families: c.Family, Raw: c.Raw,
 		Differences: c.Differences, Progress: bar.report,
 	})
@@ -76,7 +76,7 @@ func (c *verifyTableCommand) Run(ctx context.Context, p *cli.Program) (err error
 }
 
 // reportComparison prints a comparison; its error is errTablesDiffer where they do.
-func reportComparison(p *cli.Program, r *jobs.Comparison, asJSON bool) (err error) {
+func reportComparison(p *cli.Program, r *tables.Comparison, asJSON bool) (err error) {
 	if asJSON {
 		err = writeJSON(p.Stdout, []*compared{comparedJSON(r)})
 	} else {
@@ -88,7 +88,7 @@ func reportComparison(p *cli.Program, r *jobs.Comparison, asJSON bool) (err erro
 	return err
 }
 
-func printComparison(w io.Writer, r *jobs.Comparison) error {
+func printComparison(w io.Writer, r *tables.Comparison) error {
 	fmt.Fprintf(w, "%s %s and %s %s\n", r.LeftTable, moment(r.LeftSequence, 0), r.RightTable, moment(r.RightSequence, 0))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for i := range r.Ranges {
@@ -105,7 +105,7 @@ func printComparison(w io.Writer, r *jobs.Comparison) error {
 	return nil
 }
 
-func comparedLine(t *tabwriter.Writer, name string, n *jobs.ComparedRows) {
+func comparedLine(t *tabwriter.Writer, name string, n *tables.ComparedRows) {
 	fmt.Fprintf(t, "  %s\t%s rows are the same\t%s different\t%s only left\t%s only right\n",
 		name, cli.Count(n.Same), cli.Count(n.Different), cli.Count(n.OnlyLeft), cli.Count(n.OnlyRight))
 }
@@ -152,7 +152,7 @@ type comparedCell struct {
 	Value     string         `json:"value"` // the first 100 bytes, escaped as keys are
 }
 
-func comparedJSON(r *jobs.Comparison) *compared {
+func comparedJSON(r *tables.Comparison) *compared {
 	out := &compared{
 		Left: r.LeftTable, Right: r.RightTable, LeftSequence: r.LeftSequence, RightSequence: r.RightSequence, Equal: r.Equal(),
 		comparedRows: comparedRows(r.ComparedRows), Ranges: []comparedRange{}, Differences: []comparedDifference{},

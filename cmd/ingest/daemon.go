@@ -13,8 +13,8 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
 	"sluice/jobs/schedule"
+	"sluice/jobs/tables"
 	"sluice/jobs/target"
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
@@ -105,7 +105,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 // refuseHalf refuses a store that export copy has not copied whole: its pipelines would
 // begin anew, and count what the copy counts, too.
 func refuseHalf(ctx context.Context, e store.Engine) error {
-	_, err := jobs.ReadStoreCopy(ctx, e)
+	_, err := tables.ReadStoreCopy(ctx, e)
 	switch {
 	case errors.Is(err, target.ErrNotFound):
 		return nil

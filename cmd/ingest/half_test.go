@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/jobs"
+	"sluice/jobs/tables"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -32,12 +32,12 @@ func TestHalfStoreIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snapshot.Close()
-	o := &jobs.CopyStoreOptions{Source: snapshot, From: from, To: to, Checkpoint: "c", Compared: func(*jobs.Comparison) {
+	o := &tables.CopyStoreOptions{Source: snapshot, From: from, To: to, Checkpoint: "c", Compared: func(*tables.Comparison) {
 		if err := refuseHalf(t.Context(), to); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "--resume") {
 			t.Errorf("Got %v, want ErrRefused", err)
 		}
 	}}
-	if _, err := jobs.CopyStore(t.Context(), o); err != nil {
+	if _, err := tables.CopyStore(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	if err := refuseHalf(t.Context(), to); err != nil {

@@ -15,8 +15,8 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
-	"sluice/jobs"
 	"sluice/jobs/instant"
+	"sluice/jobs/tables"
 	"sluice/jobs/target"
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
@@ -221,7 +221,7 @@ func (h *house) produce(n int) {
 }
 
 // tables makes the pipeline's tables.
-func (h *house) tables(e jobs.TableStore) {
+func (h *house) tables(e tables.Store) {
 	h.t.Helper()
 	c, u := store.NewFamily("c"), store.NewFamily("u")
 	c.Counter, u.Distinct = true, true
@@ -335,7 +335,7 @@ func (h *house) check(name string, e store.Engine) {
 }
 
 // move copies a store, killed on the way, and goes on.
-func (h *house) move(name string, from, to jobs.TableStore, interrupt func(n int) (cut context.Context)) {
+func (h *house) move(name string, from, to tables.Store, interrupt func(n int) (cut context.Context)) {
 	h.t.Helper()
 	var source instant.Source
 	checkpoint := "instant"
@@ -357,31 +357,31 @@ func (h *house) move(name string, from, to jobs.TableStore, interrupt func(n int
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	o := &jobs.CopyStoreOptions{Source: source, From: from, To: to, Checkpoint: checkpoint, Parallelism: 1}
-	var done *jobs.CopiedStore
+	o := &tables.CopyStoreOptions{Source: source, From: from, To: to, Checkpoint: checkpoint, Parallelism: 1}
+	var done *tables.CopiedStore
 	for n := 1; ; n++ {
 		ctx := interrupt(n)
-		if done, err = jobs.CopyStore(ctx, o); err == nil {
+		if done, err = tables.CopyStore(ctx, o); err == nil {
 			break
 		}
 		if ctx.Err() == nil || n > 200 {
 			h.t.Fatalf("%s: %v", name, err)
 		}
-		_, err = jobs.ReadStoreCopy(h.t.Context(), to)
+		_, err = tables.ReadStoreCopy(h.t.Context(), to)
 		o.Resume = err == nil
 		stored, storedErr := store.AllProgress(h.t.Context(), to)
 		if storedErr != nil {
 			h.t.Fatal(storedErr)
 		}
 		if len(stored) > 0 { // all was compared before
-			tables := *o
-			tables.Tables = houseTables
-			if err := jobs.CompareStores(h.t.Context(), &tables); err != nil {
+			named := *o
+			named.Tables = houseTables
+			if err := tables.CompareStores(h.t.Context(), &named); err != nil {
 				h.t.Errorf("%s: offsets of a copy that is not whole: %v", name, err)
 			}
 		}
 		if errors.Is(err, target.ErrNotFound) && len(stored) == len(moved) { // it died when it was whole
-			done = &jobs.CopiedStore{Tables: len(houseTables), Partitions: len(moved)}
+			done = &tables.CopiedStore{Tables: len(houseTables), Partitions: len(moved)}
 			o.Resume = true
 			break
 		}
@@ -389,12 +389,12 @@ func (h *house) move(name string, from, to jobs.TableStore, interrupt func(n int
 	if done.Tables != len(houseTables) || done.Partitions != len(moved) {
 		h.t.Errorf("%s: Got %+v", name, done)
 	}
-	if err := jobs.CompareStores(h.t.Context(), o); err != nil {
+	if err := tables.CompareStores(h.t.Context(), o); err != nil {
 		h.t.Errorf("%s: %v", name, err)
 	}
 	again := *o
 	again.Resume = false
-	if _, err := jobs.CopyStore(h.t.Context(), &again); !errors.Is(err, store.ErrRefused) {
+	if _, err := tables.CopyStore(h.t.Context(), &again); !errors.Is(err, store.ErrRefused) {
 		h.t.Errorf("%s, once more: Got %v, want ErrRefused", name, err)
 	}
 }

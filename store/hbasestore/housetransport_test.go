@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"sluice/jobs"
+	"sluice/jobs/tables"
 	"sluice/store"
 )
 
@@ -68,8 +68,8 @@ func TestMovingHouseFramed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer snapshot.Close()
-	o := &jobs.CopyStoreOptions{Source: snapshot, From: after, To: into, Checkpoint: "c", Parallelism: 1}
-	if _, err := jobs.CopyStore(t.Context(), o); !errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), "framed transport garbles") {
+	o := &tables.CopyStoreOptions{Source: snapshot, From: after, To: into, Checkpoint: "c", Parallelism: 1}
+	if _, err := tables.CopyStore(t.Context(), o); !errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), "framed transport garbles") {
 		t.Errorf("Got %v, want it refused", err)
 	}
 	if tables, err := into.Tables(t.Context()); err != nil || len(tables) != 0 {
@@ -79,8 +79,8 @@ func TestMovingHouseFramed(t *testing.T) {
 	mem = mustMem(t)
 	plain, framed = dial(t, nil, newGateway(t, mem, false)), dial(t, nil, newGateway(t, mem, true))
 	h.tables(plain)
-	c := &jobs.CopyOptions{Source: snapshot, To: framed, Table: "raw", Into: "raw", Checkpoint: "c", Parallelism: 1}
-	if _, err := jobs.Copy(t.Context(), c); err != nil {
+	c := &tables.CopyOptions{Source: snapshot, To: framed, Table: "raw", Into: "raw", Checkpoint: "c", Parallelism: 1}
+	if _, err := tables.Copy(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	n := 0

@@ -1,4 +1,7 @@
-package jobs
+// Package jobstest has the engines and sources that the tests of jobs are made with: ones
+// that are killed, lose their lease or cannot freeze an instant, and a source of rows as
+// they were written down.
+package jobstest
 
 import (
 	"bytes"
@@ -6,36 +9,38 @@ import (
 	"fmt"
 	"slices"
 	"sort"
-	"testing"
 
 	"sluice/cell"
 	"sluice/region"
 	"sluice/store"
 )
 
-// memory is a Source of rows that a test made: the newest version of every cell,
+// Memory is an instant.Source of rows that a test made: the newest version of every cell,
 // in key order.
-type memory struct {
-	tables   map[string]*memoryTable
-	sequence uint64
-	scanned  func(row []byte) error // called before each row; its error ends the scan
+type Memory struct {
+	Tables  map[string]*MemoryTable
+	At      uint64
+	Scanned func(row []byte) error // called before each row; its error ends the scan
 }
 
-type memoryTable struct {
-	schema  *store.TableDescriptor
-	regions *region.Map
-	rows    []cell.Row
+// MemoryTable is a table of a Memory; its rows are in the order of their keys.
+type MemoryTable struct {
+	Schema  *store.TableDescriptor
+	Regions *region.Map
+	Rows    []cell.Row
 }
 
-func newMemory() *memory {
-	m := &memory{tables: make(map[string]*memoryTable), sequence: 42}
+// NewMemory returns a source with the system tables, empty.
+func NewMemory() *Memory {
+	m := &Memory{Tables: make(map[string]*MemoryTable), At: 42}
 	for _, t := range store.SystemTables() {
-		m.tables[t.Name] = &memoryTable{schema: t, regions: regionsOf(t.Name)}
+		m.Tables[t.Name] = &MemoryTable{Schema: t, Regions: Regions(t.Name)}
 	}
 	return m
 }
 
-func regionsOf(table string, splits ...string) *region.Map {
+// Regions returns the map of a table that is cut at splits.
+func Regions(table string, splits ...string) *region.Map {
 	infos := []region.Info{{Table: table, ID: 1}}
 	for _, s := range splits {
 		infos[len(infos)-1].Stop = []byte(s)
@@ -48,52 +53,56 @@ func regionsOf(table string, splits ...string) *region.Map {
 	return m
 }
 
-// add makes a table with families, regions cut at splits, and rows in any order.
-func (m *memory) add(table string, families []store.FamilyDescriptor, splits []string, rows []cell.Row) {
+// Add makes a table with families, regions cut at splits, and rows in any order.
+func (m *Memory) Add(table string, families []store.FamilyDescriptor, splits []string, rows []cell.Row) {
 	rows = slices.Clone(rows)
 	sort.Slice(rows, func(i, j int) bool { return bytes.Compare(rows[i].Key, rows[j].Key) < 0 })
-	m.tables[table] = &memoryTable{schema: &store.TableDescriptor{Name: table, Families: families}, regions: regionsOf(table, splits...), rows: rows}
+	m.Tables[table] = &MemoryTable{Schema: &store.TableDescriptor{Name: table, Families: families}, Regions: Regions(table, splits...), Rows: rows}
 }
 
-// progress stores an offset.
-func (m *memory) progress(s *store.Source, partition int32, p *store.Progress) {
-	t := m.tables[store.OffsetsTable]
-	t.rows = append(t.rows, cell.Row{Key: store.AppendSourceRow(nil, s, partition), Cells: []cell.Cell{
+// Progress stores an offset.
+func (m *Memory) Progress(s *store.Source, partition int32, p *store.Progress) {
+	t := m.Tables[store.OffsetsTable]
+	t.Rows = append(t.Rows, cell.Row{Key: store.AppendSourceRow(nil, s, partition), Cells: []cell.Cell{
 		{Family: store.ProgressFamily, Qualifier: []byte(store.ProgressQualifier), Kind: cell.KindPut, Value: store.AppendProgress(nil, p)},
 	}})
 }
 
-func (m *memory) Sequence() uint64 { return m.sequence }
+// Sequence implements instant.Source: At.
+func (m *Memory) Sequence() uint64 { return m.At }
 
-func (m *memory) Table(_ context.Context, name string) (*store.TableDescriptor, error) {
-	t, ok := m.tables[name]
+// Table implements instant.Source.
+func (m *Memory) Table(_ context.Context, name string) (*store.TableDescriptor, error) {
+	t, ok := m.Tables[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
 	}
-	return t.schema, nil
+	return t.Schema, nil
 }
 
-func (m *memory) Regions(_ context.Context, name string) (*region.Map, error) {
-	t, ok := m.tables[name]
+// Regions implements store.Reader.
+func (m *Memory) Regions(_ context.Context, name string) (*region.Map, error) {
+	t, ok := m.Tables[name]
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", store.ErrTableNotFound, name)
 	}
-	return t.regions, nil
+	return t.Regions, nil
 }
 
-func (m *memory) Scan(ctx context.Context, s *store.Scan) store.Scanner {
-	t, ok := m.tables[s.Table]
+// Scan implements store.Reader.
+func (m *Memory) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	t, ok := m.Tables[s.Table]
 	if !ok {
 		return &memoryScanner{err: fmt.Errorf("%w: %s", store.ErrTableNotFound, s.Table)}
 	}
-	return &memoryScanner{ctx: ctx, source: m, scan: *s, rows: t.rows}
+	return &memoryScanner{ctx: ctx, source: m, scan: *s, rows: t.Rows}
 }
 
 // memoryScanner hands out copies that it overwrites at the next step, so that a
 // test finds whoever keeps a row too long.
 type memoryScanner struct {
 	ctx    context.Context
-	source *memory
+	source *Memory
 	scan   store.Scan
 	rows   []cell.Row
 	cells  []cell.Cell // of the current row, not handed out yet
@@ -120,8 +129,8 @@ func (s *memoryScanner) Next() bool {
 		if !r.Contains(row.Key) && !(s.scan.StopInclusive && bytes.Equal(row.Key, s.scan.Stop)) {
 			continue
 		}
-		if s.source.scanned != nil {
-			if s.err = s.source.scanned(row.Key); s.err != nil {
+		if s.source.Scanned != nil {
+			if s.err = s.source.Scanned(row.Key); s.err != nil {
 				return false
 			}
 		}
@@ -158,21 +167,12 @@ func (s *memoryScanner) Row() *cell.Row { return &s.out }
 func (s *memoryScanner) Err() error     { return s.err }
 func (s *memoryScanner) Close() error   { return nil }
 
-// put returns a cell of value at t.
-func put(family, qualifier string, t cell.Timestamp, value string) cell.Cell {
+// Put returns a cell of value at t.
+func Put(family, qualifier string, t cell.Timestamp, value string) cell.Cell {
 	return cell.Cell{Family: family, Qualifier: []byte(qualifier), Time: t, Kind: cell.KindPut, Value: []byte(value)}
 }
 
-// rowOf returns a row of cells, which must be in order.
-func rowOf(key string, cells ...cell.Cell) cell.Row {
+// Row returns a row of cells, which must be in order.
+func Row(key string, cells ...cell.Cell) cell.Row {
 	return cell.Row{Key: []byte(key), Cells: cells}
-}
-
-func mustCompile(t testing.TB, name string, s *Spec, schema *store.TableDescriptor) *Job {
-	t.Helper()
-	j, err := Compile(name, s, schema)
-	if err != nil {
-		t.Fatalf("Compile: %v", err)
-	}
-	return j
 }

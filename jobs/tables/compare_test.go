@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"context"
@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -29,11 +30,11 @@ func TestCompareFindsDifferences(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		key := rapid.StringMatching(`[abc\x00]{1,2}`)
 		splits := rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string])
-		left, right := openMemory(t, splits.Draw(rt, "left splits")...), openMemory(t, splits.Draw(rt, "right splits")...)
+		left, right := jobstest.OpenMemory(t, splits.Draw(rt, "left splits")...), jobstest.OpenMemory(t, splits.Draw(rt, "right splits")...)
 		models := [2]map[coordinates]string{{}, {}}
 		write := func(side int, c coordinates, value string) {
 			models[side][c] = value
-			mutate(t, []*memstore.Store{left, right}[side], "t", c.row, putOp(c.family, c.qualifier, c.at, value))
+			jobstest.Mutate(t, []*memstore.Store{left, right}[side], "t", c.row, jobstest.PutOp(c.family, c.qualifier, c.at, value))
 		}
 		for range rapid.IntRange(0, 30).Draw(rt, "writes") {
 			c := coordinates{
@@ -52,7 +53,7 @@ func TestCompareFindsDifferences(t *testing.T) {
 		families := rapid.SampledFrom([][]string{nil, {"g"}}).Draw(rt, "families")
 		rows := cell.Range{Stop: []byte(rapid.StringMatching(`[bc]?`).Draw(rt, "stop"))}
 		got, err := Compare(t.Context(), &CompareOptions{
-			Left: snapshotOf(t, left), Right: snapshotOf(t, right), LeftTable: "t", Rows: rows, Families: families, Raw: rapid.Bool().Draw(rt, "raw"),
+			Left: jobstest.SnapshotOf(t, left), Right: jobstest.SnapshotOf(t, right), LeftTable: "t", Rows: rows, Families: families, Raw: rapid.Bool().Draw(rt, "raw"),
 			Differences: 3, Parallelism: 2, partBytes: rapid.SampledFrom([]int{1, 5, 0}).Draw(rt, "part"),
 		})
 		if err != nil {
@@ -135,18 +136,18 @@ func TestCompare(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
-	createTable(t, e, "t", "m")
-	createTable(t, e, "u")
+	jobstest.CreateTable(t, e, "t", "m")
+	jobstest.CreateTable(t, e, "u")
 	if err := e.CreateTable(t.Context(), &store.TableDescriptor{Name: "other", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"t", "u"} {
-		mutate(t, e, table, "a", putOp("f", "x", 1, "1"), putOp("f", "x", 2, "2"))
-		mutate(t, e, table, "n", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 5, Delta: 3})
+		jobstest.Mutate(t, e, table, "a", jobstest.PutOp("f", "x", 1, "1"), jobstest.PutOp("f", "x", 2, "2"))
+		jobstest.Mutate(t, e, table, "n", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 5, Delta: 3})
 	}
 	compare := func(o CompareOptions) *Comparison {
 		t.Helper()
-		s := snapshotOf(t, e)
+		s := jobstest.SnapshotOf(t, e)
 		o.Left, o.Right, o.LeftTable, o.RightTable = s, s, "t", "u"
 		c, err := Compare(t.Context(), &o)
 		if err != nil {
@@ -158,14 +159,14 @@ func TestCompare(t *testing.T) {
 	if c := compare(CompareOptions{Progress: func(p work.Progress) { last = p }}); !c.Equal() || c.Same != 2 || len(c.Ranges) != 2 || last.Rows != 2 || last.Done != 1 {
 		t.Errorf("Got %+v, %+v", c, last)
 	}
-	mutate(t, e, "u", "z", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
+	jobstest.Mutate(t, e, "u", "z", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
 	if c := compare(CompareOptions{}); !c.Equal() {
 		t.Errorf("a delete marker that masks nothing is seen: %v", c.Differences)
 	}
 	if c := compare(CompareOptions{Raw: true}); c.OnlyRight != 1 || c.Differences[0].Left != nil || c.Differences[0].Right.Kind != cell.KindDeleteFamily {
 		t.Errorf("raw: Got %+v", c)
 	}
-	mutate(t, e, "u", "n", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 5, Delta: 1})
+	jobstest.Mutate(t, e, "u", "n", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 5, Delta: 1})
 	c := compare(CompareOptions{})
 	if c.Different != 1 || len(c.Differences) != 1 {
 		t.Fatalf("Got %+v", c)
@@ -177,11 +178,11 @@ func TestCompare(t *testing.T) {
 		t.Errorf("family f: Got %v", c.Differences)
 	}
 	// What expires between the two reads is no difference.
-	mutate(t, e, "t", "ttl", cell.Op{Type: cell.OpPut, Family: "f", Qualifier: []byte("x"), Time: 1000, Value: []byte("v"), TTL: 10})
+	jobstest.Mutate(t, e, "t", "ttl", cell.Op{Type: cell.OpPut, Family: "f", Qualifier: []byte("x"), Time: 1000, Value: []byte("v"), TTL: 10})
 	if c := compare(CompareOptions{}); c.OnlyLeft != 1 {
 		t.Errorf("before it expires: Got %+v", c)
 	}
-	s := snapshotOf(t, e)
+	s := jobstest.SnapshotOf(t, e)
 	expiring := expiringSource{s, func() { now = 2000 }}
 	c, err = Compare(t.Context(), &CompareOptions{Left: expiring, Right: s, LeftTable: "t", RightTable: "u", Families: []string{"f"}, Parallelism: 1})
 	if err != nil || !c.Equal() {
@@ -223,13 +224,13 @@ func (s expiringSource) Scan(ctx context.Context, sc *store.Scan) store.Scanner 
 // that was lost, are errors and not differences.
 func TestCompareSaysWhatItCannotTrust(t *testing.T) {
 	t.Parallel()
-	good, bad := newMemory(), newMemory()
-	for _, m := range []*memory{good, bad} {
-		m.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"b"}, []cell.Row{
-			rowOf("a", put("f", "x", 1, "v")), rowOf("b", put("f", "x", 1, "v")), rowOf("c", put("f", "x", 1, "v")),
+	good, bad := jobstest.NewMemory(), jobstest.NewMemory()
+	for _, m := range []*jobstest.Memory{good, bad} {
+		m.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"b"}, []cell.Row{
+			jobstest.Row("a", jobstest.Put("f", "x", 1, "v")), jobstest.Row("b", jobstest.Put("f", "x", 1, "v")), jobstest.Row("c", jobstest.Put("f", "x", 1, "v")),
 		})
 	}
-	bad.scanned = func(row []byte) error {
+	bad.Scanned = func(row []byte) error {
 		if string(row) == "c" {
 			return store.ErrCorrupt
 		}
@@ -240,7 +241,7 @@ func TestCompareSaysWhatItCannotTrust(t *testing.T) {
 			t.Errorf("Got %v, want ErrCorrupt", err)
 		}
 	}
-	if _, err := Compare(t.Context(), &CompareOptions{Left: good, Right: lostSource{good}, LeftTable: "t"}); !errors.Is(err, errLost) {
+	if _, err := Compare(t.Context(), &CompareOptions{Left: good, Right: jobstest.Lost{Memory: good}, LeftTable: "t"}); !errors.Is(err, jobstest.ErrLost) {
 		t.Errorf("Got %v, want errLost", err)
 	}
 }

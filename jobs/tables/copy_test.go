@@ -1,89 +1,40 @@
-package jobs
+package tables
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"sluice/cell"
-	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
 	"sluice/store/memstore"
 )
 
-// cutEngine is an engine of a process that is killed after some steps: a write counts as
-// two, so that one can be done and not heard of.
-type cutEngine struct {
-	store.Engine
-	left atomic.Int64
-}
-
-var errCut = errors.New("killed here")
-
-func (k *cutEngine) step() error {
-	if k.left.Add(-1) < 0 {
-		return errCut
-	}
-	return nil
-}
-
-func (k *cutEngine) Apply(ctx context.Context, b *store.Batch) error {
-	if err := k.step(); err != nil {
-		return err
-	}
-	return errors.Join(k.Engine.Apply(ctx, b), k.step())
-}
-
-func (k *cutEngine) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
-	if err := k.step(); err != nil {
-		return store.Result{}, err
-	}
-	r, err := k.Engine.MutateRow(ctx, cond, m)
-	return r, errors.Join(err, k.step())
-}
-
-// sequenced is an engine that nobody writes to while it is read.
-type sequenced struct{ store.Engine }
-
-func (sequenced) Sequence() uint64 { return 0 }
-
 // writeHistory writes every kind of cell that a copy meets.
 func writeHistory(t testing.TB, e store.Engine, table string) {
 	t.Helper()
 	for i := range 12 {
 		row := fmt.Sprintf("row%02d", i)
-		mutate(t, e, table, row, putOp("f", "x", 1, "1"), putOp("f", "y", 1, "2"), putOp("g", "", 7, ""))
-		mutate(t, e, table, row, putOp("f", "x", 5, strings.Repeat("v", i)))
-		mutate(t, e, table, row, cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: cell.Timestamp(i + 1), Delta: int64(i) - 3})
+		jobstest.Mutate(t, e, table, row, jobstest.PutOp("f", "x", 1, "1"), jobstest.PutOp("f", "y", 1, "2"), jobstest.PutOp("g", "", 7, ""))
+		jobstest.Mutate(t, e, table, row, jobstest.PutOp("f", "x", 5, strings.Repeat("v", i)))
+		jobstest.Mutate(t, e, table, row, cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: cell.Timestamp(i + 1), Delta: int64(i) - 3})
 	}
-	mutate(t, e, table, "row03", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("x"), Time: 5})
-	mutate(t, e, table, "row04", cell.Op{Type: cell.OpDeleteColumn, Family: "f", Qualifier: []byte("x"), Time: 4})
-	mutate(t, e, table, "row05", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 3})
-	mutate(t, e, table, "row06", cell.Op{Type: cell.OpDeleteFamilyVersion, Family: "f", Time: 5})
-	mutate(t, e, table, "row07", cell.Op{Type: cell.OpDeleteRow, Time: 9}) // with its counter
-	mutate(t, e, table, "row08", cell.Op{Type: cell.OpDeleteColumn, Family: "n", Qualifier: []byte("c"), Time: cell.Latest})
-	mutate(t, e, table, "gone", putOp("f", "x", 1, "1"), cell.Op{Type: cell.OpDeleteRow, Time: 2})
-	mutate(t, e, table, "ttl", cell.Op{Type: cell.OpPut, Family: "f", Qualifier: []byte("x"), Time: 1e12, Value: []byte("v"), TTL: 1e12})
-}
-
-// equalTables fails where a copy is not what it was made of, raw or as it is read.
-func equalTables(t testing.TB, left instant.Source, right store.Engine, raw bool, table, into string) {
-	t.Helper()
-	c, err := Compare(t.Context(), &CompareOptions{Left: left, Right: sequenced{right}, LeftTable: table, RightTable: into, Raw: raw})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range c.Differences {
-		t.Errorf("raw %t: %v", raw, &d)
-	}
+	jobstest.Mutate(t, e, table, "row03", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("x"), Time: 5})
+	jobstest.Mutate(t, e, table, "row04", cell.Op{Type: cell.OpDeleteColumn, Family: "f", Qualifier: []byte("x"), Time: 4})
+	jobstest.Mutate(t, e, table, "row05", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 3})
+	jobstest.Mutate(t, e, table, "row06", cell.Op{Type: cell.OpDeleteFamilyVersion, Family: "f", Time: 5})
+	jobstest.Mutate(t, e, table, "row07", cell.Op{Type: cell.OpDeleteRow, Time: 9}) // with its counter
+	jobstest.Mutate(t, e, table, "row08", cell.Op{Type: cell.OpDeleteColumn, Family: "n", Qualifier: []byte("c"), Time: cell.Latest})
+	jobstest.Mutate(t, e, table, "gone", jobstest.PutOp("f", "x", 1, "1"), cell.Op{Type: cell.OpDeleteRow, Time: 2})
+	jobstest.Mutate(t, e, table, "ttl", cell.Op{Type: cell.OpPut, Family: "f", Qualifier: []byte("x"), Time: 1e12, Value: []byte("v"), TTL: 1e12})
 }
 
 // TestCopyKilled kills a copy, and those that go on with it, at every step: in the
@@ -91,25 +42,25 @@ func equalTables(t testing.TB, left instant.Source, right store.Engine, raw bool
 // chunks were written twice, and nothing is left of the state.
 func TestCopyKilled(t *testing.T) {
 	t.Parallel()
-	source := openPebble(t, t.TempDir())
-	createTable(t, source, "t", "row04", "row08")
+	source := jobstest.OpenPebble(t, t.TempDir())
+	jobstest.CreateTable(t, source, "t", "row04", "row08")
 	writeHistory(t, source, "t")
-	s := snapshotOf(t, source)
-	mutate(t, source, "t", "late", putOp("f", "x", 1, "1"))
+	s := jobstest.SnapshotOf(t, source)
+	jobstest.Mutate(t, source, "t", "late", jobstest.PutOp("f", "x", 1, "1"))
 	steps := 0
 	for first := int64(0); ; first++ {
-		to := openMemory(t)
-		createTable(t, to, "copy")
-		k := &cutEngine{Engine: to}
-		k.left.Store(first)
+		to := jobstest.OpenMemory(t)
+		jobstest.CreateTable(t, to, "copy")
+		k := &jobstest.Cut{Engine: to}
+		k.Left.Store(first)
 		o := &CopyOptions{Source: s, Table: "t", To: k, Into: "copy", Checkpoint: "c", Parallelism: 1, chunkBytes: 150}
 		_, err := Copy(t.Context(), o)
 		if err == nil {
-			equalTables(t, s, to, true, "t", "copy")
+			jobstest.EqualTables(t, s, to, true, "t", "copy")
 			break
 		}
 		for next := int64(1); err != nil; next++ {
-			if !errors.Is(err, errCut) {
+			if !errors.Is(err, jobstest.ErrCut) {
 				t.Fatalf("killed after %d steps: %v", first, err)
 			}
 			steps++
@@ -131,11 +82,11 @@ func TestCopyKilled(t *testing.T) {
 			default:
 				t.Fatal(stateErr)
 			}
-			k.left.Store(next + 2) // enough to take it over and go on for a while
+			k.Left.Store(next + 2) // enough to take it over and go on for a while
 			_, err = Copy(t.Context(), o)
 		}
-		equalTables(t, s, to, true, "t", "copy")
-		equalTables(t, s, to, false, "t", "copy")
+		jobstest.EqualTables(t, s, to, true, "t", "copy")
+		jobstest.EqualTables(t, s, to, false, "t", "copy")
 		if _, err := ReadCopy(t.Context(), to, "copy"); !errors.Is(err, target.ErrNotFound) {
 			t.Errorf("killed after %d steps: Got %v of the state in the end, want ErrNotFound", first, err)
 		}
@@ -155,11 +106,11 @@ func TestCopyKilled(t *testing.T) {
 // of both engines.
 func TestCopyIsTable(t *testing.T) {
 	t.Parallel()
-	pebble := openPebble(t, t.TempDir())
+	pebble := jobstest.OpenPebble(t, t.TempDir())
 	n := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		key := rapid.StringMatching(`[abc\x00]{1,2}`)
-		source := openMemory(t, rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string]).Draw(rt, "splits")...)
+		source := jobstest.OpenMemory(t, rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string]).Draw(rt, "splits")...)
 		for range rapid.IntRange(0, 40).Draw(rt, "writes") {
 			row := key.Draw(rt, "row")
 			o := cell.Op{
@@ -173,19 +124,19 @@ func TestCopyIsTable(t *testing.T) {
 			case cell.OpIncrement:
 				o.Family, o.Delta = "n", rapid.Int64Range(-2, 2).Draw(rt, "delta")
 			}
-			mutate(t, source, "t", row, o)
+			jobstest.Mutate(t, source, "t", row, o)
 		}
-		s := snapshotOf(t, source)
+		s := jobstest.SnapshotOf(t, source)
 		visible := rapid.Bool().Draw(rt, "visible")
 		n++
 		var to store.Engine = pebble
 		into := fmt.Sprintf("copy%d", n)
 		if rapid.Bool().Draw(rt, "memory") {
-			m := openMemory(t)
-			createTable(t, m, into)
+			m := jobstest.OpenMemory(t)
+			jobstest.CreateTable(t, m, into)
 			to = m
 		} else {
-			createTable(t, pebble, into)
+			jobstest.CreateTable(t, pebble, into)
 		}
 		var last work.Progress
 		done, err := Copy(t.Context(), &CopyOptions{
@@ -198,9 +149,9 @@ func TestCopyIsTable(t *testing.T) {
 		if done.Rows != last.Rows || last.Done != 1 {
 			rt.Fatalf("%d rows were copied, the last progress is %+v", done.Rows, last)
 		}
-		equalTables(t, s, to, false, "t", into)
+		jobstest.EqualTables(t, s, to, false, "t", into)
 		if !visible {
-			equalTables(t, s, to, true, "t", into)
+			jobstest.EqualTables(t, s, to, true, "t", into)
 		}
 		if t.Failed() {
 			rt.Fatal("the copy differs")
@@ -212,8 +163,8 @@ func TestCopyIsTable(t *testing.T) {
 // stands still, and then goes back: what has ended hides nothing of what begins.
 func TestCopyAfterAnother(t *testing.T) {
 	t.Parallel()
-	source := newMemory()
-	source.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{
+	source := jobstest.NewMemory()
+	source.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{
 		{Key: []byte("a"), Cells: []cell.Cell{{Family: "f", Qualifier: []byte("x"), Time: 1, Kind: cell.KindPut, Value: []byte("1")}}},
 	})
 	now := cell.Timestamp(1_000_000)
@@ -222,14 +173,14 @@ func TestCopyAfterAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer to.Close()
-	createTable(t, to, "copy")
+	jobstest.CreateTable(t, to, "copy")
 	for round := range 6 {
 		if round > 3 {
 			now -= 1000
 		}
 		o := &CopyOptions{Source: source, Table: "t", To: to, Into: "copy", Checkpoint: "c"}
-		source.scanned = func([]byte) error { return errCut }
-		if _, err := Copy(t.Context(), o); !errors.Is(err, errCut) {
+		source.Scanned = func([]byte) error { return jobstest.ErrCut }
+		if _, err := Copy(t.Context(), o); !errors.Is(err, jobstest.ErrCut) {
 			t.Fatalf("round %d: Got %v, want one that was cut off", round, err)
 		}
 		if _, err := ReadCopied(t.Context(), to, "copy"); !errors.Is(err, target.ErrNotFound) {
@@ -241,7 +192,7 @@ func TestCopyAfterAnother(t *testing.T) {
 			}
 			continue
 		}
-		source.scanned, o.Resume = nil, true
+		source.Scanned, o.Resume = nil, true
 		if c, err := Copy(t.Context(), o); err != nil || c.Rows != 1 {
 			t.Fatalf("round %d: Got %+v, %v", round, c, err)
 		}
@@ -261,11 +212,11 @@ func TestCopyAfterAnother(t *testing.T) {
 // so that it cannot set back what was written since.
 func TestCopyIsFenced(t *testing.T) {
 	t.Parallel()
-	source := openMemory(t)
-	mutate(t, source, "t", "a", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 1, Delta: 5})
-	s := snapshotOf(t, source)
-	to := openMemory(t)
-	createTable(t, to, "copy")
+	source := jobstest.OpenMemory(t)
+	jobstest.Mutate(t, source, "t", "a", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 1, Delta: 5})
+	s := jobstest.SnapshotOf(t, source)
+	to := jobstest.OpenMemory(t)
+	jobstest.CreateTable(t, to, "copy")
 	o := CopyOptions{Source: s, Table: "t", To: to, Into: "copy", Checkpoint: "c"}
 	first := o
 	first.To = &overtaken{Engine: to, then: func() {
@@ -274,7 +225,7 @@ func TestCopyIsFenced(t *testing.T) {
 		if _, err := Copy(t.Context(), &second); err != nil {
 			t.Error(err)
 		}
-		mutate(t, to, "copy", "a", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 2, Delta: 1})
+		jobstest.Mutate(t, to, "copy", "a", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: 2, Delta: 1})
 	}}
 	if _, err := Copy(t.Context(), &first); !errors.Is(err, target.ErrBusy) {
 		t.Errorf("Got %v, want ErrBusy", err)
@@ -304,9 +255,9 @@ func (e *overtaken) Apply(ctx context.Context, b *store.Batch) error {
 // TestCopyRefuses what it could not do exactly, and changes nothing then.
 func TestCopyRefuses(t *testing.T) {
 	t.Parallel()
-	e := openMemory(t)
-	mutate(t, e, "t", "a", putOp("f", "x", 1, "1"))
-	mutate(t, e, "t", "b", putOp("g", "x", 1, "1"))
+	e := jobstest.OpenMemory(t)
+	jobstest.Mutate(t, e, "t", "a", jobstest.PutOp("f", "x", 1, "1"))
+	jobstest.Mutate(t, e, "t", "b", jobstest.PutOp("g", "x", 1, "1"))
 	create := func(name string, families ...store.FamilyDescriptor) {
 		t.Helper()
 		d := &store.TableDescriptor{Name: name, Families: families}
@@ -323,11 +274,11 @@ func TestCopyRefuses(t *testing.T) {
 	create("distinct", distinct)
 	create("inorder", inOrder)
 	create("small", f, g)
-	createTable(t, e, "empty")
-	createTable(t, e, "hidden")
-	mutate(t, e, "hidden", "a", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
-	mutate(t, e, "t", "long", putOp("f", "x", 1, "a value of more than thirty bytes"))
-	s := snapshotOf(t, e)
+	jobstest.CreateTable(t, e, "empty")
+	jobstest.CreateTable(t, e, "hidden")
+	jobstest.Mutate(t, e, "hidden", "a", cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
+	jobstest.Mutate(t, e, "t", "long", jobstest.PutOp("f", "x", 1, "a value of more than thirty bytes"))
+	s := jobstest.SnapshotOf(t, e)
 	only := []string{"f"}
 	for _, c := range []struct {
 		o    CopyOptions
@@ -383,14 +334,14 @@ func TestCopyRefuses(t *testing.T) {
 	if _, err := Copy(t.Context(), &CopyOptions{Table: "t"}); err == nil || !strings.Contains(err.Error(), "CopyOptions") {
 		t.Errorf("Got %v", err)
 	}
-	if _, err := Copy(t.Context(), &CopyOptions{Source: lostSource{newMemoryWith("t")}, Table: "t", To: e, Into: "empty", Families: only}); !errors.Is(err, errLost) {
+	if _, err := Copy(t.Context(), &CopyOptions{Source: jobstest.Lost{Memory: newMemoryWith("t")}, Table: "t", To: e, Into: "empty", Families: only}); !errors.Is(err, jobstest.ErrLost) {
 		t.Errorf("Got %v of a source that was lost, want errLost", err)
 	}
 }
 
 // newMemoryWith is a source with an empty table of family f.
-func newMemoryWith(table string) *memory {
-	m := newMemory()
-	m.add(table, []store.FamilyDescriptor{store.NewFamily("f")}, nil, nil)
+func newMemoryWith(table string) *jobstest.Memory {
+	m := jobstest.NewMemory()
+	m.Add(table, []store.FamilyDescriptor{store.NewFamily("f")}, nil, nil)
 	return m
 }

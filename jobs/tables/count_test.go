@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"bytes"
@@ -12,71 +12,10 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/work"
 	"sluice/store"
-	"sluice/store/memstore"
 )
-
-// openMemory returns a model engine with table t: families f, g (100 versions) and
-// n (counters), and regions cut at splits.
-func openMemory(t testing.TB, splits ...string) *memstore.Store {
-	t.Helper()
-	e, err := memstore.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	createTable(t, e, "t", splits...)
-	return e
-}
-
-func createTable(t testing.TB, e store.Admin, name string, splits ...string) {
-	t.Helper()
-	d := &store.TableDescriptor{Name: name}
-	for _, f := range []string{"f", "g", "n"} {
-		fd := store.NewFamily(f)
-		if fd.Counter = f == "n"; !fd.Counter {
-			fd.Versions = 100
-		}
-		d.Families = append(d.Families, fd)
-	}
-	var keys [][]byte
-	for _, s := range splits {
-		keys = append(keys, []byte(s))
-	}
-	if err := e.CreateTable(t.Context(), d, keys); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func mutate(t testing.TB, e store.Engine, table, row string, ops ...cell.Op) {
-	t.Helper()
-	if _, err := e.MutateRow(t.Context(), nil, &cell.Mutation{Table: table, Row: []byte(row), Ops: ops}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func putOp(family, qualifier string, at cell.Timestamp, value string) cell.Op {
-	return cell.Op{Type: cell.OpPut, Family: family, Qualifier: []byte(qualifier), Time: at, Value: []byte(value)}
-}
-
-func snapshotOf(t testing.TB, e store.Snapshotter) store.Snapshot {
-	t.Helper()
-	s, err := e.Snapshot(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
-}
 
 // TestCountIsTable counts random tables of random regions, rows in parts of any
 // size, and compares with what was written and not deleted, counted here.
@@ -85,7 +24,7 @@ func TestCountIsTable(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		key := rapid.StringMatching(`[abc\x00]{1,2}`)
 		splits := rapid.SliceOfNDistinct(key, 0, 3, rapid.ID[string]).Draw(rt, "splits")
-		e := openMemory(t, splits...)
+		e := jobstest.OpenMemory(t, splits...)
 		type column struct {
 			row, family, qualifier string
 			at                     cell.Timestamp
@@ -97,13 +36,13 @@ func TestCountIsTable(t *testing.T) {
 				qualifier: rapid.SampledFrom([]string{"", "a", "b"}).Draw(rt, "qualifier"), at: cell.Timestamp(rapid.IntRange(1, 3).Draw(rt, "time")),
 			}
 			if rapid.IntRange(0, 3).Draw(rt, "delete") == 0 {
-				mutate(t, e, "t", c.row, cell.Op{Type: cell.OpDelete, Family: c.family, Qualifier: []byte(c.qualifier), Time: c.at})
+				jobstest.Mutate(t, e, "t", c.row, cell.Op{Type: cell.OpDelete, Family: c.family, Qualifier: []byte(c.qualifier), Time: c.at})
 				masked[c] = true
 				delete(model, c)
 				continue
 			}
 			value := rapid.StringN(0, 9, -1).Draw(rt, "value")
-			mutate(t, e, "t", c.row, putOp(c.family, c.qualifier, c.at, value))
+			jobstest.Mutate(t, e, "t", c.row, jobstest.PutOp(c.family, c.qualifier, c.at, value))
 			if !masked[c] { // a marker masks what is put later, too
 				model[c] = value
 			}
@@ -111,7 +50,7 @@ func TestCountIsTable(t *testing.T) {
 		families := rapid.SampledFrom([][]string{nil, {"f"}, {"f", "g"}}).Draw(rt, "families")
 		rows := cell.Range{Start: []byte(rapid.StringMatching(`[abc]?`).Draw(rt, "start"))}
 		got, err := Count(t.Context(), &CountOptions{
-			Source: snapshotOf(t, e), Table: "t", Rows: rows, Families: families, Parallelism: rapid.IntRange(0, 3).Draw(rt, "parallelism"),
+			Source: jobstest.SnapshotOf(t, e), Table: "t", Rows: rows, Families: families, Parallelism: rapid.IntRange(0, 3).Draw(rt, "parallelism"),
 			partBytes: rapid.SampledFrom([]int{1, 10, 0}).Draw(rt, "part"),
 		})
 		if err != nil {
@@ -159,12 +98,12 @@ func TestCountIsTable(t *testing.T) {
 // TestCount: versions, counters, what is masked, the instant, and progress.
 func TestCount(t *testing.T) {
 	t.Parallel()
-	e := openMemory(t, "m")
-	mutate(t, e, "t", "a", putOp("f", "x", 1, "1"), putOp("f", "x", 2, "2"), putOp("g", "y", 1, "3"))
-	mutate(t, e, "t", "m", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 5, Delta: 7})
-	mutate(t, e, "t", "z", putOp("f", "x", 1, "1"), cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
-	s := snapshotOf(t, e)
-	mutate(t, e, "t", "late", putOp("f", "x", 1, "1"))
+	e := jobstest.OpenMemory(t, "m")
+	jobstest.Mutate(t, e, "t", "a", jobstest.PutOp("f", "x", 1, "1"), jobstest.PutOp("f", "x", 2, "2"), jobstest.PutOp("g", "y", 1, "3"))
+	jobstest.Mutate(t, e, "t", "m", cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("hits"), Time: 5, Delta: 7})
+	jobstest.Mutate(t, e, "t", "z", jobstest.PutOp("f", "x", 1, "1"), cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: 9})
+	s := jobstest.SnapshotOf(t, e)
+	jobstest.Mutate(t, e, "t", "late", jobstest.PutOp("f", "x", 1, "1"))
 	for _, c := range []struct {
 		o       CountOptions
 		want    Counts
@@ -218,16 +157,16 @@ func TestCount(t *testing.T) {
 // errors, not smaller counts.
 func TestCountSaysWhatItCannotTrust(t *testing.T) {
 	t.Parallel()
-	m := newMemory()
+	m := jobstest.NewMemory()
 	var rows []cell.Row
 	for i := range 10 {
-		rows = append(rows, rowOf(fmt.Sprintf("%02d", i), put("f", "a", 1, "v")))
+		rows = append(rows, jobstest.Row(fmt.Sprintf("%02d", i), jobstest.Put("f", "a", 1, "v")))
 	}
-	m.add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"05"}, rows)
-	if _, err := Count(t.Context(), &CountOptions{Source: lostSource{m}, Table: "t"}); !errors.Is(err, errLost) {
+	m.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"05"}, rows)
+	if _, err := Count(t.Context(), &CountOptions{Source: jobstest.Lost{Memory: m}, Table: "t"}); !errors.Is(err, jobstest.ErrLost) {
 		t.Errorf("Got %v, want errLost", err)
 	}
-	m.scanned = func(row []byte) error {
+	m.Scanned = func(row []byte) error {
 		if string(row) == "07" {
 			return store.ErrCorrupt
 		}

@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"bytes"
@@ -16,6 +16,7 @@ import (
 	"sluice/counters"
 	"sluice/jobs/history"
 	"sluice/jobs/instant"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/store"
@@ -25,7 +26,7 @@ import (
 // houseSource is a store with tables of all kinds, letters of two pipelines, and offsets.
 func houseSource(t *testing.T) *memstore.Store {
 	t.Helper()
-	e := mustMem(t)
+	e := jobstest.NewEngine(t)
 	f, n, o := store.NewFamily("f"), store.NewFamily("n"), store.NewFamily("o")
 	u := store.NewFamily("u")
 	f.Versions, n.Counter, o.NewVersionBehavior, u.Distinct = 3, true, true, true
@@ -42,21 +43,21 @@ func houseSource(t *testing.T) *memstore.Store {
 	}
 	for i := range 12 {
 		row := fmt.Sprintf("%c%d", 'a'+i%4, i)
-		mutate(t, e, "t", row, putOp("f", "x", 1, "old"))
-		mutate(t, e, "t", row, putOp("f", "x", 2, "new"))
-		mutate(t, e, "t", row, putOp("o", "x", 5, "in order"))
-		mutate(t, e, "t", row, cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: cell.Timestamp(100 + i), Delta: int64(i + 1)})
+		jobstest.Mutate(t, e, "t", row, jobstest.PutOp("f", "x", 1, "old"))
+		jobstest.Mutate(t, e, "t", row, jobstest.PutOp("f", "x", 2, "new"))
+		jobstest.Mutate(t, e, "t", row, jobstest.PutOp("o", "x", 5, "in order"))
+		jobstest.Mutate(t, e, "t", row, cell.Op{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("c"), Time: cell.Timestamp(100 + i), Delta: int64(i + 1)})
 		for user := range i % 3 {
-			mutate(t, e, "t", row, cell.Op{Type: cell.OpAppend, Family: "u", Qualifier: []byte("c"), Time: cell.Timestamp(100 + i - user), Value: fmt.Append(nil, user)})
+			jobstest.Mutate(t, e, "t", row, cell.Op{Type: cell.OpAppend, Family: "u", Qualifier: []byte("c"), Time: cell.Timestamp(100 + i - user), Value: fmt.Append(nil, user)})
 		}
-		mutate(t, e, "ns:plain", row, putOp("f", "x", 3, "p"))
+		jobstest.Mutate(t, e, "ns:plain", row, jobstest.PutOp("f", "x", 3, "p"))
 		if i%3 == 0 {
-			mutate(t, e, "t", row, cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("x"), Time: 2})
-			mutate(t, e, "t", row, cell.Op{Type: cell.OpDeleteColumn, Family: "o", Qualifier: []byte("x"), Time: 4})
+			jobstest.Mutate(t, e, "t", row, cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("x"), Time: 2})
+			jobstest.Mutate(t, e, "t", row, cell.Op{Type: cell.OpDeleteColumn, Family: "o", Qualifier: []byte("x"), Time: 4})
 		}
 	}
 	for _, row := range []string{"p\x00\x01t", "p\x00\x01u", "q\x00\x01t", store.OutboxCounts + "p\x00\x01t"} {
-		mutate(t, e, store.OutboxTable, row, putOp(store.OutboxFamily, "value", 7, "letter "+row))
+		jobstest.Mutate(t, e, store.OutboxTable, row, jobstest.PutOp(store.OutboxFamily, "value", 7, "letter "+row))
 	}
 	kept, err := history.New(e)
 	if err != nil {
@@ -93,9 +94,9 @@ func houseSchedules() map[string]schedule.State {
 }
 
 // frozenAt is the options of a copy of e, whose instant is found again.
-func frozenAt(t *testing.T, e *memstore.Store, to TableStore) *CopyStoreOptions {
+func frozenAt(t *testing.T, e *memstore.Store, to Store) *CopyStoreOptions {
 	t.Helper()
-	return &CopyStoreOptions{Source: snapshotOf(t, e), From: e, To: to, Checkpoint: "c", Parallelism: 1, chunkBytes: 60}
+	return &CopyStoreOptions{Source: jobstest.SnapshotOf(t, e), From: e, To: to, Checkpoint: "c", Parallelism: 1, chunkBytes: 60}
 }
 
 var errDied = errors.New("killed")
@@ -182,7 +183,7 @@ func sameStores(t *testing.T, left, right *memstore.Store) {
 		t.Error(err)
 	}
 	for _, table := range []string{"t", "ns:plain"} {
-		r, err := Compare(t.Context(), &CompareOptions{Left: snapshotOf(t, left), Right: snapshotOf(t, right), LeftTable: table, Families: []string{"f"}, Raw: true})
+		r, err := Compare(t.Context(), &CompareOptions{Left: jobstest.SnapshotOf(t, left), Right: jobstest.SnapshotOf(t, right), LeftTable: table, Families: []string{"f"}, Raw: true})
 		if err != nil || !r.Equal() || r.Same != 12 {
 			t.Errorf("%s, raw: Got %+v, %v, want 12 rows that are the same", table, r, err)
 		}
@@ -238,7 +239,7 @@ func TestCopyStoreKilled(t *testing.T) {
 	for _, rows := range []bool{false, true} {
 		for _, after := range []bool{false, true} {
 			for die := 1; ; die += step {
-				to := &dying{Store: mustMem(t), rows: rows, after: after, writes: die}
+				to := &dying{Store: jobstest.NewEngine(t), rows: rows, after: after, writes: die}
 				o := frozenAt(t, source, to)
 				done, err := CopyStore(t.Context(), o)
 				whole := err == nil
@@ -293,7 +294,7 @@ func TestCopyStoreKilled(t *testing.T) {
 
 // restless is an engine that cannot freeze an instant, and whose mark changes.
 type restless struct {
-	*thawed
+	*jobstest.Thawed
 	store.Admin
 	store.Namespacer
 	mark    string
@@ -312,7 +313,7 @@ func TestCopyStoreRefuses(t *testing.T) {
 			t.Errorf("%s: Got %v, want %v, %q", name, err, want, text)
 		}
 	}
-	to := mustMem(t)
+	to := jobstest.NewEngine(t)
 	var b store.Batch
 	b.Advance(store.Source{Pipeline: "q", Topic: "other"}, 0, store.Absent, store.Progress{LastOffset: -1})
 	if err := to.Apply(t.Context(), &b); err != nil {
@@ -324,11 +325,11 @@ func TestCopyStoreRefuses(t *testing.T) {
 	}
 	refused("nothing to resume", func() *CopyStoreOptions { o := frozenAt(t, source, to); o.Resume = true; return o }(), target.ErrNotFound, "")
 
-	to = mustMem(t)
+	to = jobstest.NewEngine(t)
 	first := frozenAt(t, source, &dying{Store: to, writes: 9})
 	refused("killed", first, errDied, "")
 	refused("begun", frozenAt(t, source, to), store.ErrRefused, "has not ended")
-	refused("a copy of what is none", frozenAt(t, to, mustMem(t)), store.ErrRefused, "has not ended")
+	refused("a copy of what is none", frozenAt(t, to, jobstest.NewEngine(t)), store.ErrRefused, "has not ended")
 	other := frozenAt(t, source, to)
 	other.Checkpoint, other.Resume = "another", true
 	refused("another instant", other, store.ErrInvalidArgument, "checkpoint c")
@@ -338,15 +339,15 @@ func TestCopyStoreRefuses(t *testing.T) {
 	refused("what it has left", frozenAt(t, source, to), store.ErrRefused, "it has rows")
 
 	// A source that cannot freeze stands still, or the copy says so.
-	live := &restless{thawed: &thawed{Engine: source}, Admin: source, Namespacer: source, mark: "1"}
+	live := &restless{Thawed: &jobstest.Thawed{Engine: source}, Admin: source, Namespacer: source, mark: "1"}
 	u, err := instant.OpenUnfrozen(t.Context(), live, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := func() *CopyStoreOptions {
-		return &CopyStoreOptions{Source: u, From: live, To: mustMem(t), Checkpoint: u.Name()}
+		return &CopyStoreOptions{Source: u, From: live, To: jobstest.NewEngine(t), Checkpoint: u.Name()}
 	}
-	live.thawed.before = func(int) { live.mark = "2" }
+	live.Thawed.Before = func(int) { live.mark = "2" }
 	moved := o()
 	refused("moved", moved, store.ErrRefused, "while it was copied")
 	if stored, err := store.AllProgress(t.Context(), moved.To); err != nil || len(stored) > 0 {
@@ -356,14 +357,14 @@ func TestCopyStoreRefuses(t *testing.T) {
 	refused("moved before it is resumed", moved, store.ErrRefused, "since the copy was begun")
 	live.unready = errors.New("a batch is half there")
 	refused("unfinished", o(), store.ErrRefused, "half there")
-	live.unready, live.thawed.before = nil, func(scan int) {
+	live.unready, live.Thawed.Before = nil, func(scan int) {
 		if scan == 9 {
-			mutate(t, source, "t", "zz", putOp("f", "x", 1, "late"))
+			jobstest.Mutate(t, source, "t", "zz", jobstest.PutOp("f", "x", 1, "late"))
 		}
 	}
-	live.thawed.scans = 0
+	live.Thawed.Scans = 0
 	refused("written to", o(), ErrStoresDiffer, "[t]")
-	live.thawed.before = nil
+	live.Thawed.Before = nil
 	if n, err := CopyStore(t.Context(), o()); err != nil || n.Tables != 2 || n.Letters != 4 || n.Partitions != 2 {
 		t.Errorf("Got %+v, %v", n, err)
 	}
@@ -372,7 +373,7 @@ func TestCopyStoreRefuses(t *testing.T) {
 // TestCopyStoreTables: some tables are copied without offsets and letters.
 func TestCopyStoreTables(t *testing.T) {
 	t.Parallel()
-	source, to := houseSource(t), mustMem(t)
+	source, to := houseSource(t), jobstest.NewEngine(t)
 	o := frozenAt(t, source, to)
 	o.Tables = []string{"ns:plain"}
 	n, err := CopyStore(t.Context(), o)
@@ -385,7 +386,7 @@ func TestCopyStoreTables(t *testing.T) {
 	if ns, err := store.FindNamespace(t.Context(), to, "ns"); err != nil || ns.Properties["k"] != "v" {
 		t.Errorf("Got %+v, %v", ns, err)
 	}
-	mutate(t, to, "ns:plain", "a0", putOp("f", "x", 3, "q"))
+	jobstest.Mutate(t, to, "ns:plain", "a0", jobstest.PutOp("f", "x", 3, "q"))
 	var got *Comparison
 	o.Compared = func(r *Comparison) { got = r }
 	if err := CompareStores(t.Context(), o); !errors.Is(err, ErrStoresDiffer) || got.Different != 1 {

@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"bytes"
@@ -115,7 +115,7 @@ func (c *Comparison) Equal() bool { return c.Different+c.OnlyLeft+c.OnlyRight ==
 func Compare(ctx context.Context, o *CompareOptions) (*Comparison, error) {
 	c := &compare{CompareOptions: *o}
 	if c.Left == nil || c.Right == nil || c.LeftTable == "" {
-		return nil, errors.New("jobs: CompareOptions need Left, Right and LeftTable")
+		return nil, errors.New("tables: CompareOptions need Left, Right and LeftTable")
 	}
 	c.Left, c.Right = instant.Whole(c.Left), instant.Whole(c.Right)
 	c.RightTable = cmp.Or(c.RightTable, c.LeftTable)

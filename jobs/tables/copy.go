@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"bytes"
@@ -84,7 +84,7 @@ const chunkBytes = 4 << 20
 func Copy(ctx context.Context, o *CopyOptions) (*Copied, error) {
 	c := &tableCopy{CopyOptions: *o}
 	if c.Source == nil || c.To == nil || c.Table == "" || c.Into == "" {
-		return nil, errors.New("jobs: CopyOptions need Source, Table, To and Into")
+		return nil, errors.New("tables: CopyOptions need Source, Table, To and Into")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -386,7 +386,7 @@ func (c *tableCopy) add(k *chunk, row *cell.Row) error {
 	k.bytes += len(row.Key)
 	for i := range row.Cells {
 		cl := &row.Cells[i]
-		k.bytes += len(cl.Qualifier) + len(cl.Value) + keyValueBytes
+		k.bytes += len(cl.Qualifier) + len(cl.Value) + cell.KeyValueBytes
 		qualifier := bytes.Clone(cl.Qualifier)
 		if f := c.schema.Family(cl.Family); f.InPlace() {
 			if cl.Kind != cell.KindPut {

@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"encoding/json"
@@ -12,6 +12,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/history"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/schedule"
 	"sluice/store"
 )
@@ -23,14 +24,14 @@ func TestCopySharedSchedules(t *testing.T) {
 	t.Parallel()
 	decided := time.Date(2030, 1, 2, 3, 4, 0, 0, time.UTC)
 	entry := schedule.Entry{Logical: decided, Result: schedule.OK, Count: 1, Ended: time.Now().UTC().Truncate(time.Second)}
-	source := mustMem(t)
+	source := jobstest.NewEngine(t)
 	from := history.NewShared(source, nil)
 	remember(t, source, "j", &history.Kept{
 		State: schedule.State{Decided: decided, Answered: 1}, Holder: "a daemon that was killed",
 		Asked: schedule.Ask{N: 1, Wishes: []schedule.Wish{{N: 1, For: schedule.WishPause}}}, Entries: []schedule.Entry{entry},
 	})
 	for _, rows := range []bool{false, true} {
-		to := &dying{Store: mustMem(t), rows: rows, writes: 1 << 30}
+		to := &dying{Store: jobstest.NewEngine(t), rows: rows, writes: 1 << 30}
 		n, err := CopyStore(t.Context(), frozenAt(t, source, to))
 		if err != nil || n.Schedules != 1 {
 			t.Fatalf("rows %t: Got %+v, %v", rows, n, err)
@@ -56,7 +57,7 @@ func TestCopySharedSchedules(t *testing.T) {
 		}
 	}
 
-	further := mustMem(t)
+	further := jobstest.NewEngine(t)
 	remember(t, further, "j", &history.Kept{State: schedule.State{Decided: decided.Add(time.Minute)}})
 	if _, err := CopyStore(t.Context(), frozenAt(t, source, further)); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "runs of job j until 2030-01-02 03:05") {
 		t.Errorf("into one that is further: Got %v", err)
@@ -64,7 +65,7 @@ func TestCopySharedSchedules(t *testing.T) {
 	if _, err := from.Ask(t.Context(), "j", schedule.Wish{For: schedule.WishResume}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := CopyStore(t.Context(), frozenAt(t, source, mustMem(t))); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "job j (resume)") {
+	if _, err := CopyStore(t.Context(), frozenAt(t, source, jobstest.NewEngine(t))); !errors.Is(err, store.ErrRefused) || !strings.Contains(err.Error(), "job j (resume)") {
 		t.Errorf("with a wish that nobody has followed: Got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"bytes"
@@ -87,7 +87,7 @@ type TableCounts struct {
 func Count(ctx context.Context, o *CountOptions) (*TableCounts, error) {
 	c := &count{CountOptions: *o}
 	if c.Source == nil || c.Table == "" {
-		return nil, errors.New("jobs: CountOptions need a Source and a Table")
+		return nil, errors.New("tables: CountOptions need a Source and a Table")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
@@ -193,7 +193,7 @@ func (c *count) region(ctx context.Context, s *instant.Split, r *RegionCounts) e
 				at = slices.IndexFunc(r.Families, func(f FamilyCounts) bool { return f.Family == cl.Family })
 				r.Families[at].Rows++
 			}
-			n := Counts{Cells: 1, Bytes: int64(len(row.Key)+len(cl.Family)+len(cl.Qualifier)+len(cl.Value)) + keyValueBytes}
+			n := Counts{Cells: 1, Bytes: int64(len(row.Key)+len(cl.Family)+len(cl.Qualifier)+len(cl.Value)) + cell.KeyValueBytes}
 			r.Families[at].add(&n)
 			r.add(&n)
 		}
@@ -204,7 +204,3 @@ func (c *count) region(ctx context.Context, s *instant.Split, r *RegionCounts) e
 	c.report.RegionDone(r.Counts.Rows - told)
 	return nil
 }
-
-// keyValueBytes is what HBase's KeyValue has besides row, family, qualifier and
-// value: the lengths of key, value, row and family, a timestamp and a type.
-const keyValueBytes = 4 + 4 + 2 + 1 + 8 + 1

@@ -1,4 +1,10 @@
-package jobs
+// Package tables is the jobs over whole tables that write no files: Count counts rows and
+// cells, Compare says where two tables differ, Copy copies one, and CopyStore all tables
+// of a store with the offsets, dead letters and schedules that belong to them, so that
+// its pipelines go on elsewhere. They read one instant (package instant), a region at a
+// time, side by side. What they remember of a copy that was cut off is in the system table of
+// jobs of the store that is copied into.
+package tables
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package jobs
+package tables
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 )
 
 // TableStore is an engine whose tables can be listed and made.
-type TableStore interface {
+type Store interface {
 	store.Engine
 	store.Admin
 	store.Namespacer
@@ -31,10 +31,10 @@ type TableStore interface {
 type CopyStoreOptions struct {
 	// Source is the instant that is copied, of From.
 	Source instant.Source
-	From   TableStore
+	From   Store
 	// To gets everything. Where it is a store.Snapshotter it is compared at an
 	// instant.
-	To TableStore
+	To Store
 	// Tables are copied, without offsets and dead letters. Default: all tables, and
 	// what pipelines need to go on from there.
 	Tables []string
@@ -113,7 +113,7 @@ func CopyStore(ctx context.Context, o *CopyStoreOptions) (*CopiedStore, error) {
 }
 
 // ErrStoresDiffer says that a copy is not what it was made of.
-var ErrStoresDiffer = errors.New("jobs: the stores differ")
+var ErrStoresDiffer = errors.New("tables: the stores differ")
 
 // CompareStores compares all that CopyStore copies: what a read can see of the tables,
 // all versions, the dead letters, and the offsets. Its error wraps ErrStoresDiffer where
@@ -148,7 +148,7 @@ type storeCopy struct {
 func newStoreCopy(o *CopyStoreOptions) (*storeCopy, error) {
 	c := &storeCopy{CopyStoreOptions: *o}
 	if c.Source == nil || c.From == nil || c.To == nil {
-		return nil, errors.New("jobs: CopyStoreOptions need Source, From and To")
+		return nil, errors.New("tables: CopyStoreOptions need Source, From and To")
 	}
 	if c.Now == nil {
 		c.Now = time.Now
