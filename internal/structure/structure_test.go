@@ -255,7 +255,7 @@ func checkOwnImport(f *file, imported string) string {
 		}
 		return ""
 	}
-	if pkgs, ok := importers(imported); ok && !matches(pkgs, f.pkg) {
+	if pkgs, ok := importers(imported); ok && !matches(pkgs, f.pkg) && !slices.Contains(testPackages, f.pkg) {
 		return "imports " + imported + ", which is for " + strings.Join(append(slices.Clone(pkgs), "tests"), ", ") + " only"
 	}
 	if !matches(packages[f.pkg], imported) {
