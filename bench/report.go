@@ -179,6 +179,12 @@ func (r *report) ratioTable() *table {
 	add("pipeline / slowest stage ("+slowest+")", "≥ 0.90", r.ratio(func(i int) float64 {
 		return r.seconds(slowest, i) / r.seconds(pipelineStage, i)
 	}))
+	// The store alone keeps most of two cores busy; what comes before it has to be done,
+	// too.
+	add("the most that this can be, where fetch, buffer and store keep all cores busy", "", r.ratio(func(i int) float64 {
+		parts := r.Samples[fetchStage][i].CPU + r.Samples[bufferStage][i].CPU + r.Samples[storeStage][i].CPU
+		return r.seconds(slowest, i) * float64(r.Machine.Cores) / parts
+	}))
 	add("backfill / pipeline", "≥ 1.50", r.ratio(func(i int) float64 {
 		return r.seconds(pipelineStage, i) / r.seconds(backfillStage, i)
 	}))
