@@ -174,23 +174,28 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 			return progress, err
 		}
 		if progress.Next > end {
-			return progress, w.lost(progress.Next, progress.Next+1, end)
+			common, err := commonEnd(ctx, w.p.broker, &store.PartitionProgress{Source: w.src, Partition: w.partition, Progress: progress}, end)
+			if err != nil {
+				return progress, err
+			}
+			return progress, w.lost(progress.Next, progress.Next+1, end, common)
 		}
 	}
 	if progress.Next < log.start {
 		if w.p.opts.OnDataLoss == FailOnDataLoss {
-			return progress, w.lost(progress.Next, log.start, log.end)
+			return progress, w.lost(progress.Next, log.start, log.end, progress.Next)
 		}
 		if progress, err = w.skipLost(ctx, progress, log.start); err != nil {
 			return progress, err
 		}
 	}
 	if progress.LastOffset >= log.start {
-		if err := w.checkEpoch(ctx, &progress); err != nil {
+		read, err := sameLog(ctx, w.p.broker, w.fetcher, &store.PartitionProgress{Source: w.src, Partition: w.partition, Progress: progress})
+		if err != nil {
 			return progress, err
 		}
-		if err := w.checkFingerprint(ctx, &progress); err != nil {
-			return progress, err
+		if !read {
+			w.log.Warn("the last applied record could not be read to check that the log is the same", "offset", progress.LastOffset)
 		}
 	}
 	if known := w.state.opened(&progress, log); known < progress.Next && progress.Dead > 0 {
@@ -222,8 +227,19 @@ func (w *worker) logOf(ctx context.Context, next int64) (span, error) {
 	}
 }
 
-func (w *worker) lost(from, to, end int64) error {
-	return &DataLossError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, From: from, To: to, LogEnd: end}
+func (w *worker) lost(from, to, end, common int64) error {
+	return &DataLossError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, From: from, To: to, LogEnd: end, Common: common}
+}
+
+// commonEnd returns up to which offset a log that ends before what was applied has the
+// records that were applied, -1 where no epochs tell: from there on it may have got
+// others since.
+func commonEnd(ctx context.Context, b broker, stored *store.PartitionProgress, end int64) (int64, error) {
+	if stored.Progress.LeaderEpoch < 0 {
+		return -1, nil
+	}
+	common, err := b.epochEnd(ctx, stored.Source.Topic, stored.Partition, stored.Progress.LeaderEpoch)
+	return min(common, end), err
 }
 
 // skipLost stores that the offsets up to start are lost.
@@ -242,14 +258,25 @@ func (w *worker) skipLost(ctx context.Context, progress store.Progress, start in
 	return lost, nil
 }
 
+// sameLog checks that a log which still has the last applied record is the one whose
+// records were applied: its error is a *TopicChangedError otherwise. It returns false
+// where the record did not come, so that the epochs alone were compared.
+func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionProgress) (read bool, err error) {
+	if err := checkEpoch(ctx, b, stored); err != nil {
+		return false, err
+	}
+	return checkFingerprint(ctx, f, stored)
+}
+
 // checkEpoch asks the leader whether it has the last applied record's epoch up to
 // that record: a log that was truncated and written again differs in that, also
 // where compaction has taken the record (KIP-320).
-func (w *worker) checkEpoch(ctx context.Context, progress *store.Progress) error {
+func checkEpoch(ctx context.Context, b broker, stored *store.PartitionProgress) error {
+	s, progress := &stored.Source, &stored.Progress
 	if progress.LeaderEpoch < 0 {
 		return nil
 	}
-	end, err := w.p.broker.epochEnd(ctx, w.src.Topic, w.partition, progress.LeaderEpoch)
+	end, err := b.epochEnd(ctx, s.Topic, stored.Partition, progress.LeaderEpoch)
 	if err != nil {
 		return err
 	}
@@ -257,42 +284,42 @@ func (w *worker) checkEpoch(ctx context.Context, progress *store.Progress) error
 		return nil
 	}
 	return &TopicChangedError{
-		Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, sameID: true,
+		Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, common: end,
 		Found:  fmt.Sprintf("leader epoch %d ending at offset %d", progress.LeaderEpoch, end),
 		Stored: fmt.Sprintf("a record of that epoch at offset %d", progress.LastOffset),
 	}
 }
 
 // checkFingerprint compares the last applied record, if Kafka still has it, with
-// what is stored of it.
-func (w *worker) checkFingerprint(ctx context.Context, progress *store.Progress) error {
+// what is stored of it. It returns false where it did not come.
+func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionProgress) (read bool, err error) {
+	s, progress := &stored.Source, &stored.Progress
 	bounded, cancel := context.WithTimeout(ctx, fingerprintTimeout)
 	defer cancel()
-	r := w.fetcher.reader(w.src.Topic, w.partition, progress.LastOffset)
+	r := f.reader(s.Topic, stored.Partition, progress.LastOffset)
 	defer r.Close()
 	batch, err := r.Next(bounded)
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && bounded.Err() != nil:
-		w.log.Warn("the last applied record could not be read to check that the log is the same", "offset", progress.LastOffset)
-		return nil
+		return false, nil
 	default:
-		return fmt.Errorf("read the last applied record of %s, offset %d: %w", w.name, progress.LastOffset, err)
+		return false, fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
 	}
 	defer batch.Release()
 	if len(batch.Records) == 0 || batch.Records[0].Offset != progress.LastOffset {
-		return nil // compaction has taken it
+		return true, nil // compaction has taken it
 	}
 	r0 := &batch.Records[0]
 	// The time is compared, too: many records of a topic may be alike.
 	if fp := Fingerprint(r0); fp != progress.Fingerprint || r0.Timestamp != progress.LastTime {
-		return &TopicChangedError{
-			Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, sameID: true,
+		return true, &TopicChangedError{
+			Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, common: -1,
 			Found:  fmt.Sprintf("a record with fingerprint %016x and time %d at offset %d", fp, r0.Timestamp, r0.Offset),
 			Stored: fmt.Sprintf("fingerprint %016x and time %d", progress.Fingerprint, progress.LastTime),
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // sleep waits for d or ctx.

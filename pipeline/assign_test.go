@@ -351,6 +351,65 @@ func TestTruncatedAndCompactedLogStops(t *testing.T) {
 	}
 }
 
+// A log that ends before what was applied stops the pipeline, whatever the policies. The
+// message and the audit name the offset at which another one goes on, without a record
+// counted twice or left out.
+func TestTruncatedLogNamesWhereToGoOn(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		left  int      // of five records that were applied
+		since []string // records that the log has got since
+		epoch int64    // where the epoch of the last applied record ends
+		at    string   // in the message; empty = no offset is named
+		audit string
+	}{
+		"as it was":     {3, nil, 3, "go on at offset 3,", "the log ends at 3: it was truncated"},
+		"with others":   {3, []string{"x"}, 3, "go on at offset 3,", "the log ends at 4, and has other records from 3 on: it was truncated"},
+		"of no epochs":  {3, []string{"x"}, -1, "", "the log ends at 4: it was truncated"},
+		"with nothing":  {0, nil, 0, "go on at offset 0,", "the log ends at 0: it was truncated"},
+		"written again": {3, []string{"x", "y", "z"}, 3, "go on at offset 3,", "leader epoch 0 ending at offset 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "a", "b", "c", "a", "b")
+			ingest(t, e, b)
+			b.change(func() {
+				l := b.logs[0]
+				l.records, l.end = l.records[:tc.left], int64(tc.left)
+				b.epochs = map[int32]int64{0: tc.epoch}
+			})
+			b.produce(0, tc.since...)
+			err := start(t, newTest(t, e, b, func(o *Options) { o.OnTopicChange, o.OnDataLoss = NewIncarnation, SkipLostData }), 0).failed()
+			if err == nil || !strings.Contains(err.Error(), "docs/operations.md, Truncated logs") || strings.Contains(err.Error(), "from its start") ||
+				tc.at != "" && !strings.Contains(err.Error(), tc.at) || tc.at == "" && strings.Contains(err.Error(), "at offset") {
+				t.Errorf("Got %v, want %q in it", err, tc.at)
+			}
+			if got := strings.Join(audit(t, e, b, false)[0].Problems, "\n"); !strings.Contains(got, tc.audit) {
+				t.Errorf("Got problems %q, want %q", got, tc.audit)
+			}
+			if tc.at == "" {
+				return
+			}
+			// As docs/operations.md says.
+			b.change(func() { b.committed = map[int32]int64{0: tc.epoch} })
+			r := start(t, newTest(t, e, b, func(o *Options) { o.Name, o.Start = "other", Start{From: StartCommitted} }), 0)
+			b.produce(0, "e")
+			r.caughtUp(b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			wanted := map[string]int64{"a": 2, "b": 2, "c": 1, "e": 1}
+			for _, page := range tc.since {
+				wanted[page]++
+			}
+			if d := cmp.Diff(wanted, readContents(t, e).Counts); d != "" {
+				t.Errorf("Got other counts (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 // Brokers that are upgraded to tell topic ids make the topic look anew. It is not
 // applied from its start, which would count all of it twice, whatever the policy.
 func TestFirstTopicIDStopsWhateverThePolicy(t *testing.T) {

@@ -52,7 +52,8 @@ type Audit struct {
 // Of the store it checks that the counts of each partition add up to its offsets,
 // and that its dead letters are in the outbox, each in the range of its offsets, as
 // many as are counted, dead and redriven. Of the topic it checks that it is the one
-// that was applied and has what was applied. Deep counts its records again: those
+// that was applied, by its id and by the last applied record and its leader epoch, and
+// has what was applied. Deep counts its records again: those
 // that were applied, filtered, duplicates, unmet, dead or dropped must be there, and only these; the
 // offsets between them are control batches, aborted records and gaps of compaction.
 // Where retention has taken the first records, or compaction some, they can only be
@@ -242,24 +243,71 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 		one.problem("offsets %d to %d are counted as lost, Kafka has them from %d on", gaps[len(gaps)-1].From, gaps[len(gaps)-1].To-1, one.LogStart)
 	}
 	if one.Progress.Next > end {
-		one.problem("offset %d is applied, the log ends at %d: it was truncated, or restored from an older copy", one.Progress.Next-1, end)
+		common, err := commonEnd(ctx, a.broker, &one.PartitionProgress, end)
+		if err != nil {
+			return err
+		}
+		others := ""
+		if common >= 0 && common < end {
+			others = fmt.Sprintf(", and has other records from %d on", common)
+		}
+		one.problem("offset %d is applied, the log ends at %d%s: it was truncated, or restored from an older copy", one.Progress.Next-1, end, others)
 		return nil
 	}
-	if a.Deep {
-		return a.recount(ctx, one, letters)
+	return a.reading(ctx, one, func(f fetcher) error {
+		if same, err := a.same(ctx, one, f); err != nil || !same || !a.Deep {
+			return err
+		}
+		return a.recount(ctx, one, letters, f)
+	})
+}
+
+// reading calls use with a fetcher of the partition's topic, which runs meanwhile.
+func (a *auditor) reading(ctx context.Context, one *Audit, use func(fetcher) error) (err error) {
+	f := a.broker.fetcher(map[string][16]byte{one.Source.Topic: one.Source.TopicID})
+	fetching, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- f.Run(fetching) }()
+	defer func() {
+		stop()
+		if ferr := <-done; err == nil && ferr != nil && !errors.Is(ferr, context.Canceled) {
+			err = ferr
+		}
+	}()
+	return use(f)
+}
+
+// same checks, as a worker does before it goes on, that the log has the last applied
+// record and not another one there, if it still reaches so far back.
+func (a *auditor) same(ctx context.Context, one *Audit, f fetcher) (bool, error) {
+	if one.Progress.LastOffset < one.LogStart || strings.Contains(one.Source.Pipeline, GenerationMark) { // of a rebuild no fingerprint is stored
+		return true, nil
 	}
-	return nil
+	read, err := sameLog(ctx, a.broker, f, &one.PartitionProgress)
+	var changed *TopicChangedError
+	switch {
+	case errors.As(err, &changed):
+		one.problem("the log is not the one that was applied: found %s, stored %s: it was truncated and written again, or restored from a copy", changed.Found, changed.Stored)
+		return false, nil
+	case errors.Is(err, kafka.ErrOutOfRange): // retention has taken it meanwhile
+		return true, nil
+	case err != nil:
+		return false, err
+	case !read:
+		one.Notes = append(one.Notes, fmt.Sprintf("the last applied record, at offset %d, did not come and was not compared", one.Progress.LastOffset))
+	}
+	return true, nil
 }
 
 // recount reads the topic again.
-func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64) error {
+func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64, f fetcher) error {
 	p := &one.Progress
 	one.From, one.Records = max(p.First, one.LogStart), 0
 	gone := one.From - p.First // whose records cannot be counted any more
 	if one.From >= p.Next {
 		one.From, gone = p.Next, p.Next-p.First
 	}
-	missing, err := a.read(ctx, one, letters)
+	missing, err := a.read(ctx, one, letters, f)
 	if err != nil {
 		return err
 	}
@@ -293,20 +341,10 @@ func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64) erro
 }
 
 // read counts the records in [From, Next), and returns the letters that have none.
-func (a *auditor) read(ctx context.Context, one *Audit, letters []int64) (missing []int64, err error) {
+func (a *auditor) read(ctx context.Context, one *Audit, letters []int64, f fetcher) (missing []int64, err error) {
 	if one.From >= one.Progress.Next {
 		return nil, nil
 	}
-	f := a.broker.fetcher(map[string][16]byte{one.Source.Topic: one.Source.TopicID})
-	fetching, stop := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- f.Run(fetching) }()
-	defer func() {
-		stop()
-		if ferr := <-done; err == nil && ferr != nil && !errors.Is(ferr, context.Canceled) {
-			err = ferr
-		}
-	}()
 	r := f.reader(one.Source.Topic, one.Partition, one.From)
 	defer r.Close()
 	i, _ := slices.BinarySearch(letters, one.From)

@@ -97,6 +97,16 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 		{"gap counted as a record", progress(func(p *store.Progress) { p.Applied, p.Control = p.Applied+1, p.Control-1 }), false, "1 records are counted too many", ""},
 		{"dead counted as applied", progress(func(p *store.Progress) { p.Applied, p.Dead = p.Applied+1, p.Dead-1 }), false, "1 records are counted as dead letters, the outbox has 2", ""},
 		{"log truncated", func(_ *testing.T, _ store.Engine, b *fakeBroker) { b.change(func() { b.logs[0].end = 5 }) }, false, "the log ends at 5", ""},
+		{"log written again", func(_ *testing.T, _ store.Engine, b *fakeBroker) {
+			b.change(func() {
+				l := b.logs[0]
+				l.records, l.end = l.records[:len(l.records)-1], l.end-1
+			})
+			b.produce(0, "c", "d")
+		}, false, "the log is not the one that was applied: found a record with fingerprint", ""},
+		{"log written again in another epoch", func(_ *testing.T, _ store.Engine, b *fakeBroker) {
+			b.change(func() { b.epochs = map[int32]int64{0: 6} })
+		}, false, "found leader epoch 0 ending at offset 6", ""},
 		{"topic made anew", func(_ *testing.T, _ store.Engine, b *fakeBroker) { b.recreate() }, false, "", "another topic of this name"},
 		{"letter deleted", func(t *testing.T, e store.Engine, _ *fakeBroker) {
 			m := cell.Mutation{Table: store.OutboxTable, Row: letter(t, e), Ops: []cell.Op{{Type: cell.OpDeleteRow, Time: cell.Latest}}}

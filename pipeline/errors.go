@@ -43,16 +43,29 @@ type DataLossError struct {
 	Partition int32
 	From, To  int64 // [From, To) is gone
 	LogEnd    int64
+	// Common is up to which offset the log has the records that were applied, -1
+	// where nothing tells: of a truncated log, where one can go on.
+	Common int64
 }
 
 // Error names the range and says what can be done.
 func (e *DataLossError) Error() string {
 	if e.To > e.LogEnd {
-		return fmt.Sprintf("pipeline %s: %s/%d: offset %d is applied, but the log ends at %d: it was truncated (an unclean leader election) or restored from an older copy. "+
-			"Nothing was skipped. Restore the log, or give the pipeline a new name to apply this log from its start", e.Pipeline, e.Topic, e.Partition, e.From, e.LogEnd)
+		return fmt.Sprintf("pipeline %s: %s/%d: the records up to offset %d are applied, but the log ends at %d: it was truncated (an unclean leader election) or restored from an older copy. "+
+			"Nothing was skipped. %s", e.Pipeline, e.Topic, e.Partition, e.From-1, e.LogEnd, truncatedAdvice(e.Common))
 	}
 	return fmt.Sprintf("pipeline %s: %s/%d: offsets %d to %d (%d records or fewer) are gone from Kafka before they were applied: retention is shorter than the ingest was down or behind. "+
 		"Nothing was skipped. To count them as lost and go on at %d, set on_data_loss: skip", e.Pipeline, e.Topic, e.Partition, e.From, e.To-1, e.To-e.From, e.To)
+}
+
+// truncatedAdvice says what can be done about a log that has the records which were
+// applied up to common only.
+func truncatedAdvice(common int64) string {
+	where := ""
+	if common >= 0 {
+		where = fmt.Sprintf(" at offset %d, up to which it is the same,", common)
+	}
+	return "Restore the log, or go on" + where + " under another name of the pipeline (which counts all again if it begins before): see docs/operations.md, Truncated logs"
 }
 
 // Unwrap returns ErrDataLoss.
@@ -67,8 +80,9 @@ type TopicChangedError struct {
 	Found     string
 	Stored    string
 
-	sameID  bool // name and ids are the same, only the records differ
-	firstID bool // the brokers tell the topic's id now, and told none before
+	sameID  bool  // name and ids are the same, only the records differ
+	common  int64 // with sameID: up to which offset they do not, -1 where nothing tells
+	firstID bool  // the brokers tell the topic's id now, and told none before
 }
 
 // sourceChanged returns the error of a topic that is found now where the offsets of
@@ -91,7 +105,7 @@ func (e *TopicChangedError) Error() string {
 	if e.sameID {
 		return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+
 			"The log was truncated and written again, or restored from a copy. "+
-			"Nothing more was applied. Restore the log, or give the pipeline a new name to apply this log from its start", e.Pipeline, at, e.Found, e.Stored)
+			"Nothing more was applied. %s", e.Pipeline, at, e.Found, e.Stored, truncatedAdvice(e.common))
 	}
 	if e.firstID {
 		return fmt.Sprintf("pipeline %s: %s may be another log than that whose records were applied: found %s, stored %s. "+

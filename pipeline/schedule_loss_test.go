@@ -130,7 +130,7 @@ func TestSchedule21TruncatedLog(t *testing.T) {
 	}{
 		"while down":           {false, 0, ErrDataLoss, "it was truncated"},
 		"while running":        {true, 0, ErrDataLoss, "it was truncated"},
-		"and grown while down": {false, 80, ErrTopicChanged, ""},
+		"and grown while down": {false, 80, ErrTopicChanged, "the log is not the one that was applied"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
