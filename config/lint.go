@@ -198,6 +198,9 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 	for _, name := range slices.Sorted(maps.Keys(c.Pipelines)) {
 		p := c.Pipelines[name]
 		path := join("pipelines", name)
+		if strings.Contains(name, pipeline.GenerationMark) {
+			report(path, "", "the name of a pipeline holds no %s: a rebuild of its counters is named by that", pipeline.GenerationMark)
+		}
 		if len(p.Topics) == 0 && d.has(join(path, "topics")) {
 			report(join(path, "topics"), "", "topics is empty: name at least one")
 		}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/pipeline"
 	"sluice/serve/client"
 	"sluice/store"
 	"sluice/store/hbasestore"
@@ -215,13 +216,15 @@ func MakeStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remo
 
 // EnsureTables creates the tables of the file that do not exist, with their
 // namespaces, and returns their names. A table that exists with another schema is left as it is: the error
-// names every difference and wraps store.ErrInvalidSchema.
+// names every difference and wraps store.ErrInvalidSchema, or pipeline.ErrRebuilding where that is all
+// that an unfinished rebuild has left.
 func (c *Config) EnsureTables(ctx context.Context, e interface {
 	store.Engine
 	store.Admin
 },
 ) (created []string, err error) {
 	var differences []string
+	var rebuilding error
 	for _, spec := range c.TableSpecs() {
 		d := spec.Descriptor
 		have, err := e.Table(ctx, d.Name)
@@ -240,13 +243,29 @@ func (c *Config) EnsureTables(ctx context.Context, e interface {
 		if err != nil {
 			return created, err // it names the table
 		}
+		if err := rebuildOf(d, have); err != nil && rebuilding == nil {
+			rebuilding = err
+		}
 		differences = append(differences, schemaDifferences(d, have)...)
 	}
 	if len(differences) > 0 {
 		return created, fmt.Errorf("%w: the store's tables are not as %s says; change the file, or alter the tables in the shell:\n  %s",
 			store.ErrInvalidSchema, c.file, strings.Join(differences, "\n  "))
 	}
-	return created, nil
+	return created, rebuilding
+}
+
+// rebuildOf returns what to do about the families of an unfinished rebuild, nil where have
+// is without any that the file does not name.
+func rebuildOf(file, have *store.TableDescriptor) error {
+	for i := range have.Families {
+		if name := have.Families[i].Name; file.Family(name) == nil {
+			if err := pipeline.Rebuilding(file.Name, name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // ensureNamespace creates the namespace of a table of the file where it is
@@ -288,7 +307,7 @@ func schemaDifferences(file, have *store.TableDescriptor) []string {
 		}
 	}
 	for i := range have.Families {
-		if name := have.Families[i].Name; file.Family(name) == nil {
+		if name := have.Families[i].Name; file.Family(name) == nil && pipeline.Rebuilding(file.Name, name) == nil {
 			out = append(out, fmt.Sprintf("table %s: family %s of the store is missing in the file", file.Name, name))
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"sluice/cell"
 	"sluice/config"
+	"sluice/pipeline"
 	"sluice/serve"
 	"sluice/serve/api"
 	"sluice/store"
@@ -269,6 +270,45 @@ func TestEnsureTables(t *testing.T) {
 	}
 	if d, err := e.Table(t.Context(), "events"); err != nil || d.Family("e").Versions != 2 {
 		t.Errorf("the table was altered: %+v, %v", d, err)
+	}
+}
+
+// What a rebuild has left that was not ended is not to be put right in the file or in the
+// shell: the error names the command that ends it.
+func TestEnsureTablesAmidARebuild(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), "tables: {counts: {families: {a~b: {COUNTER: true}}}}\n")
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, err := c.EnsureTables(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	add := func(family string) {
+		t.Helper()
+		d, err := e.Table(t.Context(), "counts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		f := store.NewFamily(family)
+		f.Counter = true
+		d.Families = append(d.Families, f)
+		if err := e.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("a~b~page-views~12")
+	_, err = c.EnsureTables(t.Context(), e)
+	if !errors.Is(err, pipeline.ErrRebuilding) || errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), `"ingest replay rebuild page-views"`) {
+		t.Errorf("Got %v, want ErrRebuilding that names the command", err)
+	}
+	add("c~d")
+	_, err = c.EnsureTables(t.Context(), e)
+	if !errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), "family c~d of the store is missing") || strings.Contains(err.Error(), "page-views") {
+		t.Errorf("Got %v, want ErrInvalidSchema for c~d alone", err)
 	}
 }
 

@@ -177,6 +177,9 @@ pipelines:
 			`f.yaml:2:55: the dead-letter topic a is read by the same pipeline: refused records would go round for ever`,
 			`f.yaml:2:70: in_flight is 9, must be 1..8`,
 		}},
+		{"name of a rebuild", tables + "pipelines:\n  p~1:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n", []string{
+			`f.yaml:7:3: the name of a pipeline holds no ~: a rebuild of its counters is named by that`,
+		}},
 		{"partitions", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    partitions: [1, -2, 1]\n", []string{
 			`f.yaml:12:5: partitions are named, but the group assigns them (add assign: static)`,
 			`f.yaml:12:21: -2 is no partition`,

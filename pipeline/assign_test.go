@@ -594,6 +594,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	good := Options{Name: "p", Topics: []string{"t"}, Engine: e}
 	for name, change := range map[string]func(*Options){
 		"name":          func(o *Options) { o.Name = "" },
+		"rebuild's":     func(o *Options) { o.Name = "p~1" },
 		"topics":        func(o *Options) { o.Topics = nil },
 		"topic twice":   func(o *Options) { o.Topics = []string{"t", "t"} },
 		"own letters":   func(o *Options) { o.DeadLetterTopic = "t" },

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"sluice/pipeline/kafka"
@@ -160,6 +161,9 @@ func (o *Options) validate() error {
 	bad := func(f string, a ...any) { errs = append(errs, fmt.Errorf(f, a...)) }
 	if o.Name == "" {
 		bad("no name")
+	}
+	if strings.Contains(o.Name, GenerationMark) {
+		bad("the name holds %s, as those of rebuilds do", GenerationMark)
 	}
 	if len(o.Topics) == 0 {
 		bad("no topics")

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -85,6 +86,25 @@ var ErrRebuilding = errors.New("pipeline: a rebuild is unfinished")
 // families of an unfinished one FAMILY~NAME~N.
 const GenerationMark = "~"
 
+// Rebuilding returns an ErrRebuilding that says what to do where a table's family is one
+// that an unfinished rebuild counts in, nil otherwise.
+func Rebuilding(table, family string) error {
+	rest, number, _ := cutLast(family)
+	_, name, ok := cutLast(rest)
+	if n, err := strconv.Atoi(number); err != nil || n <= 0 || !ok {
+		return nil
+	}
+	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, name)
+}
+
+// cutLast cuts around the last GenerationMark.
+func cutLast(s string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, GenerationMark); i >= 0 {
+		return s[:i], s[i+len(GenerationMark):], true
+	}
+	return s, "", false
+}
+
 // checkNoRebuild returns an ErrRebuilding where the pipeline has an unfinished
 // rebuild.
 func checkNoRebuild(ctx context.Context, e store.Engine, pipeline string) error {
@@ -106,7 +126,7 @@ func checkNoRebuild(ctx context.Context, e store.Engine, pipeline string) error 
 		}
 		for i := range d.Families {
 			if strings.Contains(d.Families[i].Name, GenerationMark+pipeline+GenerationMark) {
-				return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild\"", ErrRebuilding, table, d.Families[i].Name)
+				return Rebuilding(table, d.Families[i].Name)
 			}
 		}
 	}
