@@ -125,8 +125,11 @@ func checkNoRebuild(ctx context.Context, e store.Engine, pipeline string) error 
 			return err
 		}
 		for i := range d.Families {
-			if strings.Contains(d.Families[i].Name, GenerationMark+pipeline+GenerationMark) {
-				return Rebuilding(table, d.Families[i].Name)
+			if !strings.Contains(d.Families[i].Name, GenerationMark+pipeline+GenerationMark) {
+				continue
+			}
+			if err := Rebuilding(table, d.Families[i].Name); err != nil {
+				return err
 			}
 		}
 	}
