@@ -68,8 +68,9 @@ type Config struct {
 	// for what it becomes until the store has it. At the bound fetching pauses.
 	// A record batch that takes more than a quarter of it as it is stored, or
 	// more than half of it decoded, stops its partition with an error. Where a
-	// pipeline has decode.compression, another sixth is for what its payloads unfold
-	// to; then five twelfths of memory is the most that a batch takes decoded.
+	// pipeline has decode.compression, or framing container, another sixth is for what
+	// its payloads unfold to; then five twelfths of memory is the most that a batch takes
+	// decoded.
 	Memory Size `yaml:"memory" default:"512MiB"`
 	// Log is what the process writes to standard error.
 	Log Log `yaml:"log"`
@@ -287,7 +288,7 @@ type DeadLetters struct {
 // else counted in. What a payload may unfold to is what memory has for one, at most.
 func (c *Config) rules(p *Pipeline) *mapping.Spec {
 	s := p.Spec
-	if most := c.largestPayload(c.Memory); s.Decode.Unpacks() && s.Decode.MaxBytes == 0 && most < decode.DefaultMaxBytes {
+	if most := c.largestPayload(p, c.Memory); s.Decode.Unpacks() && s.Decode.MaxBytes == 0 && most < decode.DefaultMaxBytes {
 		s.Decode.MaxBytes = int(most)
 	}
 	_, s.EventTime.RefuseLate = p.DeadLetters.Policies["late"]

@@ -13,7 +13,6 @@ import (
 	"sluice/jobs"
 	"sluice/jobs/columnar"
 	"sluice/pipeline"
-	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/store"
@@ -113,19 +112,19 @@ func (c *Config) lintMemory(report reporter) {
 		p, path := c.Pipelines[name], join("pipelines", name)
 		check(join(path, "fetch.max_batch_bytes"), "fetch.max_batch_bytes", "record batch", p.Fetch.MaxBatchBytes, stored, func(m Size) Size { n, _ := c.largestBatch(m); return n })
 		if p.Decode.Unpacks() {
-			check(join(path, "decode.max_bytes"), "decode.max_bytes", "payload", Size(p.Decode.MaxBytes), c.largestPayload(c.Memory), c.largestPayload)
+			check(join(path, "decode.max_bytes"), "decode.max_bytes", "payload", Size(p.Decode.MaxBytes), c.largestPayload(&p, c.Memory), func(m Size) Size { return c.largestPayload(&p, m) })
 		}
 	}
 }
 
-// largestPayload is decode.LargestPayload of a memory, in whole MiB; 0 where no pipeline
-// unpacks payloads.
-func (c *Config) largestPayload(m Size) Size {
+// largestPayload is what a payload of p may unfold to with a memory, in whole MiB; 0 where
+// no pipeline unpacks payloads.
+func (c *Config) largestPayload(p *Pipeline, m Size) Size {
 	budget, err := c.memory(m)
 	if err != nil || budget.Unpacked() == nil {
 		return 0
 	}
-	return Size(decode.LargestPayload(budget.Unpacked())) &^ (1<<20 - 1)
+	return Size(p.Decode.LargestPayload(budget.Unpacked())) &^ (1<<20 - 1)
 }
 
 // largestBatch is kafka.LargestBatch of a memory, in whole MiB.

@@ -86,6 +86,13 @@ pipelines:
 // more, which is refused with the memory that is enough.
 func TestPayloadsFitMemory(t *testing.T) {
 	t.Parallel()
+	for unfolding, share := range map[string]int{"format: raw, compression: zstd": 6, "format: avro, framing: container": 6, "format: avro, framing: container, compression: gzip": 12} {
+		t.Run(unfolding, func(t *testing.T) { testPayloadsFitMemory(t, unfolding, share) })
+	}
+}
+
+// testPayloadsFitMemory tests what has a part of memory for one payload.
+func testPayloadsFitMemory(t *testing.T, unfolding string, part int) {
 	file := func(megabytes int, bound string) (*config.Config, error) {
 		return config.Parse("f.yaml", fmt.Appendf(nil, `memory: %dMiB
 kafka: {brokers: ["b:1"]}
@@ -94,12 +101,12 @@ pipelines:
   p:
     topics: [a]
     group: g
-    decode: {format: raw, compression: zstd%s}
+    decode: {%s%s}
     map: [{table: t, row: "key", put: {f: {q: "value"}}}]
-`, megabytes, bound), nil)
+`, megabytes, unfolding, bound), nil)
 	}
 	versions := map[int]string{}
-	for _, megabytes := range []int{16, 100, 512, 1024} {
+	for _, megabytes := range []int{16, 100, 1024, 2048} {
 		c, err := file(megabytes, "")
 		if err != nil {
 			t.Fatal(err)
@@ -117,10 +124,11 @@ pipelines:
 		}
 		versions[megabytes] = o.Plan.Version()
 	}
-	if versions[512] != versions[1024] || versions[16] == versions[512] || versions[16] == versions[100] {
+	if versions[1024] != versions[2048] || versions[16] == versions[1024] || versions[16] == versions[100] {
 		t.Errorf("Got the versions %v, want one for each bound", versions)
 	}
-	for bound, enough := range map[int]int{2 << 20: 16, 3 << 20: 19, 64 << 20: 385} {
+	for _, bound := range []int{1 << 20, 3 << 20, 64 << 20} {
+		enough := max(part*bound>>20+1, 16)
 		text := fmt.Sprintf(", max_bytes: %d", bound)
 		if _, err := file(enough, text); err != nil {
 			t.Errorf("Got %v for %d bytes with %d MiB", err, bound, enough)

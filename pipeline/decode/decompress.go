@@ -2,7 +2,6 @@ package decode
 
 import (
 	"bytes"
-	"compress/bzip2"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -10,50 +9,11 @@ import (
 	"io"
 	"strings"
 
-	"github.com/klauspost/compress/flate"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"sluice/pipeline/memory"
 )
-
-// unpacker appends what the compressed blocks of a container unfold to, which is
-// bounded, whatever their header claims.
-type unpacker struct {
-	limit int // of out
-	open  func(*bytes.Reader) (io.Reader, error)
-	in    bytes.Reader
-	out   bytes.Buffer
-}
-
-// maxKeptBuffer bounds what an unpacker holds between two payloads.
-const maxKeptBuffer = 4 << 20
-
-// newUnpacker returns one of zstd, deflate or bzip2.
-func newUnpacker(compression string, limit int) (*unpacker, error) {
-	u := &unpacker{limit: limit}
-	if u.limit == 0 {
-		u.limit = DefaultMaxBytes
-	}
-	switch compression {
-	case compressionZstd:
-		// The window is what a frame may demand before its first byte.
-		z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(uint64(window(u.limit))))
-		if err != nil {
-			return nil, fmt.Errorf("decode: %w", err)
-		}
-		u.open = func(r *bytes.Reader) (io.Reader, error) { return z, z.Reset(r) }
-	case codecDeflate:
-		z := flate.NewReader(nil)
-		u.open = func(r *bytes.Reader) (io.Reader, error) { return z, z.(flate.Resetter).Reset(r, nil) }
-	case codecBzip2:
-		u.open = func(r *bytes.Reader) (io.Reader, error) { return bzip2.NewReader(r), nil }
-	default:
-		return nil, fmt.Errorf("decode: no compression %q", compression)
-	}
-	return u, nil
-}
 
 // minWindow is the largest window of zstd that every decoder should support (RFC
 // 8878, 3.1.1.1.2). Encoders that do not know a payload's size demand that of their
@@ -64,33 +24,8 @@ const minWindow = 8 << 20
 // may unfold to limit.
 func window(limit int) int { return max(min(limit, zstd.MaxWindowSize), minWindow) }
 
-// reset forgets what was unpacked.
-func (u *unpacker) reset() {
-	if u.out.Cap() > maxKeptBuffer {
-		u.out = bytes.Buffer{}
-	}
-	u.out.Reset()
-}
-
-// unpack returns what packed unfolds to, valid until the next reset, or the reason
-// why it does not and how far it came.
-func (u *unpacker) unpack(packed []byte) (b []byte, at int, reason string) {
-	mark := u.out.Len()
-	u.in.Reset(packed)
-	r, err := u.open(&u.in)
-	if err == nil {
-		_, err = u.out.ReadFrom(io.LimitReader(r, int64(u.limit-mark)+1))
-	}
-	switch {
-	case errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return nil, 0, fmt.Sprintf("the payload cannot be decompressed: its zstd window has more than %d bytes", window(u.limit))
-	case u.out.Len() > u.limit || errors.Is(err, zstd.ErrDecoderSizeExceeded):
-		return nil, u.limit, fmt.Sprintf("the payload unfolds to more than %d bytes", u.limit)
-	case err != nil:
-		return nil, u.out.Len() - mark, "the payload cannot be decompressed: " + err.Error()
-	}
-	return u.out.Bytes()[mark:], 0, ""
-}
+// maxKeptBuffer bounds what a decoder holds between two payloads.
+const maxKeptBuffer = 4 << 20
 
 // freeUnpacked is how much a payload may unfold to without memory of Options.Memory, and
 // what a decompressor of that holds between two payloads. Smaller, and a topic of pages
@@ -105,34 +40,122 @@ const unpackSlack = 16
 // is much more than its packed bytes.
 const maxBelieved = 1 << 20
 
-// decompressor unpacks payloads before another decoder reads them. All that a payload
-// takes is one slice, of a size that is known, and granted, before.
+// unpackMemory is what one payload unfolds to: its compression, and the blocks of the
+// container in that. Each is one slice, of a size that is known, and granted, before; all
+// are of one grant, as who waits for memory must hold none.
+type unpackMemory struct {
+	share *memory.Share // nil = not counted
+	grant memory.Grant
+	parts [2]unpackPart
+}
+
+// The parts of an unpackMemory.
+const (
+	partPayload = iota
+	partBlocks
+)
+
+type unpackPart struct {
+	out []byte
+	// asked is the room that out was to have when there was no memory: who has waited for
+	// that asks for no less, so that nobody waits for the same twice.
+	asked int
+}
+
+// start begins with a payload.
+func (m *unpackMemory) start() {
+	if m.share == nil {
+		for k := range m.parts {
+			m.parts[k].out = kept(m.parts[k].out)
+		}
+	}
+}
+
+// reserve makes the slice of part k an empty one with room for n bytes. Its error is a
+// *Pending: then no part has memory.
+func (m *unpackMemory) reserve(k, n int) error {
+	p := &m.parts[k]
+	p.out = p.out[:0]
+	if cap(p.out) >= n {
+		return nil
+	}
+	p.out = nil
+	all := n
+	for i := range m.parts {
+		all += cap(m.parts[i].out)
+	}
+	if m.share != nil && all > freeUnpacked && int64(all) > m.grant.Bytes() {
+		if m.grant.Bytes() == 0 {
+			m.grant = m.share.Empty()
+		}
+		if !m.grant.Grow(int64(all) - m.grant.Bytes()) {
+			for i := range m.parts {
+				m.parts[i].asked = max(m.parts[i].asked, cap(m.parts[i].out))
+				m.parts[i].out = nil
+			}
+			p.asked = max(p.asked, n)
+			all = m.parts[partPayload].asked + m.parts[partBlocks].asked
+			m.grant.Release()
+			return &Pending{Bytes: all, memory: func(ctx context.Context) (err error) {
+				m.grant, err = m.share.Acquire(ctx, int64(all), 0, nil)
+				return err
+			}}
+		}
+	}
+	p.out = make([]byte, 0, n)
+	return nil
+}
+
+// Yield implements Unpacker.
+func (m *unpackMemory) Yield() memory.Grant {
+	g := m.grant
+	m.grant = memory.Grant{}
+	for k := range m.parts {
+		m.parts[k].asked = 0
+	}
+	return g
+}
+
+// newUnpackingZstd returns a decoder into the room that it is given, which is its window, too.
+func newUnpackingZstd(limit int) (*zstd.Decoder, error) {
+	z, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(uint64(window(limit))))
+	if err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	return z, nil
+}
+
+// tooLargeWindow is the reason of zstd.ErrWindowSizeExceeded.
+func tooLargeWindow(limit int) string {
+	return fmt.Sprintf("the payload cannot be decompressed: its zstd window has more than %d bytes", window(limit))
+}
+
+// tooLarge is the reason of what unfolds to more than limit.
+func tooLarge(limit int) string {
+	return fmt.Sprintf("the payload unfolds to more than %d bytes", limit)
+}
+
+// decompressor unpacks payloads before another decoder reads them.
 type decompressor struct {
+	*unpackMemory
 	next   Decoder
 	format string
 	limit  int
-	memory *memory.Share // nil = not counted
-	grant  memory.Grant
-	out    []byte
 
 	zstd *zstd.Decoder // nil = gzip
 	gzip gzip.Reader
 	in   bytes.Reader
 }
 
-func newDecompressor(o *Options, next Decoder) (*decompressor, error) {
-	d := &decompressor{next: next, format: o.Format, limit: o.maxBytes(), memory: o.Memory}
+func newDecompressor(o *Options, m *unpackMemory, next Decoder) (*decompressor, error) {
+	d := &decompressor{unpackMemory: m, next: next, format: o.Format, limit: o.maxBytes()}
 	if o.Compression != compressionZstd {
 		return d, nil
 	}
 	var err error
-	// It decodes into the room that it is given, which is its window, too.
-	d.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderMaxWindow(uint64(window(d.limit))))
-	if err != nil {
-		return nil, fmt.Errorf("decode: %w", err)
-	}
-	return d, nil
+	d.zstd, err = newUnpackingZstd(d.limit)
+	return d, err
 }
 
 // Decode implements Decoder.
@@ -143,26 +166,24 @@ func (d *decompressor) Decode(payload []byte, emit func(*Document) error) error 
 	case len(payload) == 0:
 		return &Error{Format: d.format, Reason: "the payload cannot be decompressed: it is empty"}
 	}
-	if d.memory == nil {
-		d.out = kept(d.out)
-	}
-	// Memory that was waited for is used, so that nobody waits for the same twice.
-	for room := max(d.guess(payload), int(d.grant.Bytes())); ; room = min(2*cap(d.out), d.limit+unpackSlack) {
-		if err := d.reserve(room); err != nil {
+	d.start()
+	out := &d.parts[partPayload].out
+	for room := max(d.guess(payload), d.parts[partPayload].asked); ; room = min(2*cap(*out), d.limit+unpackSlack) {
+		if err := d.reserve(partPayload, room); err != nil {
 			return err
 		}
-		err := d.unpack(payload)
+		b, err := d.unpack(payload, *out)
 		switch {
 		case errors.Is(err, zstd.ErrWindowSizeExceeded):
-			return &Error{Format: d.format, Reason: fmt.Sprintf("the payload cannot be decompressed: its zstd window has more than %d bytes", window(d.limit))}
-		case len(d.out) > d.limit, errors.Is(err, errNoRoom) && cap(d.out) >= d.limit+unpackSlack:
-			return &Error{Format: d.format, Position: d.limit, Reason: fmt.Sprintf("the payload unfolds to more than %d bytes", d.limit)}
+			return &Error{Format: d.format, Reason: tooLargeWindow(d.limit)}
+		case len(b) > d.limit, errors.Is(err, errNoRoom) && cap(*out) >= d.limit+unpackSlack:
+			return &Error{Format: d.format, Position: d.limit, Reason: tooLarge(d.limit)}
 		case errors.Is(err, errNoRoom):
 			continue
 		case err != nil:
-			return &Error{Format: d.format, Position: len(d.out), Reason: "the payload cannot be decompressed: " + err.Error()}
+			return &Error{Format: d.format, Position: len(b), Reason: "the payload cannot be decompressed: " + err.Error()}
 		}
-		return d.next.Decode(d.out, emit)
+		return d.next.Decode(b, emit)
 	}
 }
 
@@ -181,35 +202,6 @@ func (d *decompressor) guess(payload []byte) int {
 	return min(n, d.limit) + unpackSlack
 }
 
-// reserve makes out an empty slice with room for n bytes. Its error is a *Pending.
-func (d *decompressor) reserve(n int) error {
-	d.out = d.out[:0]
-	if cap(d.out) >= n {
-		return nil
-	}
-	d.out = nil
-	if d.memory != nil && n > freeUnpacked && int64(n) > d.grant.Bytes() {
-		d.grant.Release()
-		var ok bool
-		if d.grant, ok = d.memory.Try(int64(n)); !ok {
-			d.grant = memory.Grant{}
-			return &Pending{Bytes: n, memory: func(ctx context.Context) (err error) {
-				d.grant, err = d.memory.Acquire(ctx, int64(n), 0, nil)
-				return err
-			}}
-		}
-	}
-	d.out = make([]byte, 0, n)
-	return nil
-}
-
-// Yield implements Unpacker.
-func (d *decompressor) Yield() memory.Grant {
-	g := d.grant
-	d.grant = memory.Grant{}
-	return g
-}
-
 // errNoRoom: what is unpacked has more bytes than there is room for.
 var errNoRoom = errors.New("decode: no room for what a payload unfolds to")
 
@@ -220,32 +212,41 @@ func overrun(out []byte, err error) bool {
 	return err != nil && cap(out)-len(out) < 128<<10+unpackSlack && strings.HasPrefix(err.Error(), "output bigger than max block size")
 }
 
-// unpack appends what payload unfolds to to out, which is empty. After an error it has
-// what came before that, and errNoRoom is one.
-func (d *decompressor) unpack(payload []byte) error {
-	if d.zstd != nil {
-		out, err := d.zstd.DecodeAll(payload, d.out)
-		if errors.Is(err, zstd.ErrDecoderSizeExceeded) || overrun(out, err) {
-			return errNoRoom
+// unpackZstd appends what packed unfolds to to out, within its room. After an error it
+// returns what came before that, and errNoRoom is one.
+func unpackZstd(z *zstd.Decoder, packed, out []byte) ([]byte, error) {
+	b, err := z.DecodeAll(packed, out)
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || overrun(b, err) {
+		return out, errNoRoom
+	}
+	return b, err
+}
+
+// readAll appends what r has to out, as unpackZstd does.
+func readAll(r io.Reader, out []byte) ([]byte, error) {
+	for {
+		if len(out) == cap(out) {
+			return out, errNoRoom
 		}
-		d.out = out
-		return err
+		n, err := r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
+		switch {
+		case errors.Is(err, io.EOF):
+			return out, nil
+		case err != nil:
+			return out, err
+		}
+	}
+}
+
+// unpack appends what payload unfolds to to out, as unpackZstd does.
+func (d *decompressor) unpack(payload, out []byte) ([]byte, error) {
+	if d.zstd != nil {
+		return unpackZstd(d.zstd, payload, out)
 	}
 	d.in.Reset(payload)
 	if err := d.gzip.Reset(&d.in); err != nil {
-		return err
+		return out, err
 	}
-	for {
-		if len(d.out) == cap(d.out) {
-			return errNoRoom
-		}
-		n, err := d.gzip.Read(d.out[len(d.out):cap(d.out)])
-		d.out = d.out[:len(d.out)+n]
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-	}
+	return readAll(&d.gzip, out)
 }

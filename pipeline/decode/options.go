@@ -87,9 +87,9 @@ type Options struct {
 	// MaxBytes bounds a decompressed payload, and what the blocks of a container
 	// unfold to. 0 = DefaultMaxBytes.
 	MaxBytes int
-	// Memory is what payloads with a Compression unfold to, where that is more than
-	// 256 KiB; it has LargestPayload of MaxBytes at least. The decoder is an Unpacker.
-	// nil = it is not counted.
+	// Memory is what payloads with a Compression, and the blocks of a container, unfold to,
+	// where that is more than 256 KiB; its LargestPayload is MaxBytes at least. The decoder
+	// is an Unpacker. nil = it is not counted.
 	Memory *memory.Share
 }
 
@@ -144,8 +144,8 @@ func (o *Options) Validate() error {
 	switch {
 	case o.MaxBytes < 0:
 		return bad("max_bytes", "%d is negative", o.MaxBytes)
-	case o.Memory != nil && int64(o.maxBytes()) > LargestPayload(o.Memory):
-		return bad("max_bytes", "%d, and memory has %d for one payload", o.maxBytes(), LargestPayload(o.Memory))
+	case o.Memory != nil && int64(o.maxBytes()) > o.LargestPayload(o.Memory):
+		return bad("max_bytes", "%d, and memory has %d for one payload", o.maxBytes(), o.LargestPayload(o.Memory))
 	case o.MaxBytes > 0 && !o.compressed() && o.Framing != framingContainer:
 		return bad("max_bytes", "bounds what is decompressed, and there is no compression")
 	}
@@ -231,11 +231,18 @@ func (o *Options) Registered() bool {
 // maxBytes is the bound in force.
 func (o *Options) maxBytes() int { return cmp.Or(o.MaxBytes, DefaultMaxBytes) }
 
-// LargestPayload returns the largest payload, unfolded, that a share has memory for.
-func LargestPayload(s *memory.Share) int64 { return s.Limit() - unpackSlack }
+// LargestPayload returns the largest payload, unfolded, that a share has memory for. A
+// container inside of a compression is unfolded twice, to as much each time.
+func (o *Options) LargestPayload(s *memory.Share) int64 {
+	n := s.Limit()
+	if o.compressed() && o.Framing == framingContainer {
+		n /= 2
+	}
+	return n - unpackSlack
+}
 
 // Unpacks reports whether what payloads unfold to is of Memory.
-func (o *Options) Unpacks() bool { return o.compressed() }
+func (o *Options) Unpacks() bool { return o.compressed() || o.Framing == framingContainer }
 
 func (o *Options) compressed() bool {
 	return o.Compression != "" && o.Compression != compressionNone
@@ -303,10 +310,11 @@ func New(o *Options, fields *Fields) (Decoder, error) {
 	}
 	var d Decoder
 	var err error
+	unpacked := &unpackMemory{share: o.Memory}
 	switch o.Format {
 	case formatAvro:
 		if o.Framing == framingContainer {
-			d = newContainer(o, fields)
+			d = newContainer(o, unpacked, fields)
 		} else if d, err = newAvro(o, fields); err != nil {
 			return nil, &OptionError{Option: "schema_file", Reason: err.Error()}
 		}
@@ -337,7 +345,7 @@ func New(o *Options, fields *Fields) (Decoder, error) {
 		}
 	}
 	if o.compressed() {
-		return newDecompressor(o, d)
+		return newDecompressor(o, unpacked, d)
 	}
 	return d, nil
 }

@@ -78,7 +78,7 @@ func (p *Plan) NewMapper() *Mapper {
 	return m
 }
 
-// Unpacks reports whether payloads are decompressed (DecodeSpec.Unpacks).
+// Unpacks reports whether payloads unfold (DecodeSpec.Unpacks).
 func (p *Plan) Unpacks() bool { return p.decode.Unpacks() }
 
 // NewMapperIn returns a Mapper of p that takes the memory of what payloads unfold to out of

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"sluice/pipeline/decode"
+	"sluice/pipeline/memory"
 )
 
 // Spec is a pipeline's rules as its file spells them: the keys decode,
@@ -27,7 +28,7 @@ type DecodeSpec struct {
 	Columns     []string `yaml:"columns"`     // csv, tsv: what the values of a row are called, in order
 	Delimiter   string   `yaml:"delimiter"`   // csv: the character between two values; empty = a comma
 	Compression string   `yaml:"compression"` // of each payload inside its record: none, gzip or zstd; empty = none
-	MaxBytes    int      `yaml:"max_bytes"`   // of one decompressed payload, at most; 0 = 67108864 (64 MiB), or with compression a sixth of memory where that is less
+	MaxBytes    int      `yaml:"max_bytes"`   // of one decompressed payload, at most; 0 = 67108864 (64 MiB), or a sixth of memory where that is less
 
 	MaxRecordBytes int `yaml:"max_record_bytes"` // of a record's key, payload as it came and headers together; one beyond is refused with class record_too_large; 0 = any
 	MaxHeaderBytes int `yaml:"max_header_bytes"` // of the names and values of a record's headers together; one beyond is refused with class headers_too_large; 0 = any
@@ -45,9 +46,12 @@ func (s *DecodeSpec) Binary() bool { return s.Format == "avro" || s.Format == "p
 // Registered reports whether Schemas is needed.
 func (s *DecodeSpec) Registered() bool { return s.options().Registered() }
 
-// Unpacks reports whether payloads are decompressed, so that what they unfold to takes
-// memory.
+// Unpacks reports whether payloads are decompressed, or containers of blocks that are, so
+// that what they unfold to takes memory.
 func (s *DecodeSpec) Unpacks() bool { return s.options().Unpacks() }
+
+// LargestPayload returns the largest payload, unfolded, that a share has memory for.
+func (s *DecodeSpec) LargestPayload(m *memory.Share) int64 { return s.options().LargestPayload(m) }
 
 func (s *DecodeSpec) options() *decode.Options {
 	return &decode.Options{

@@ -6,8 +6,8 @@
 //	decoded   1/6  what they unfold to, and the records and headers that lie in it
 //	buffered  2/3  what records became, until the store has it
 //
-// Where payloads are packed inside their records there is a fourth, before the last,
-// which is half then:
+// Where payloads are packed inside their records, or have blocks that are, there is a
+// fourth, before the last, which is half then:
 //
 //	unpacked  1/6  what the payload unfolds to of a record that is being mapped
 //
