@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -541,5 +542,33 @@ func BenchmarkAvro(b *testing.B) {
 		if err := d.Decode(payload, emit); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A container brings its schema along, which is held until one with another comes: that of
+// one payload must not be hundreds of megabytes.
+func TestAvroSchemaIsBounded(t *testing.T) {
+	with := func(branches int) []byte {
+		schema := `{"type":"record","name":"r","fields":[{"name":"payload","type":["bytes"` + strings.Repeat(`,"int"`, branches) + `]}]}`
+		b := binary.AppendVarint([]byte("Obj\x01\x02\x16avro.schema"), int64(len(schema)))
+		b = append(append(b, schema...), "\x00ssssssssssssssss\x02\x06\x00\x02xssssssssssssssss"...)
+		return b
+	}
+	for branches, want := range map[int]string{600_000: "the container's schema: it has more than 131072 values", 100_000: ""} {
+		d := decoder(t, &decode.Options{Format: "avro", Framing: "container"}, "payload")
+		before := heap()
+		got, err := render(d, with(branches))
+		held := heap() - before
+		runtime.KeepAlive(d)
+		switch {
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("Got %v for a schema of %d branches, want %s", err, branches, want)
+		case want == "" && (err != nil || got[0][0] != "string:x"):
+			t.Errorf("Got %v, %v for a schema of %d branches", got, err, branches)
+		}
+		if held > 32<<20 {
+			t.Errorf("Got %d bytes held for a schema of %d branches", held, branches)
+		}
+		t.Logf("%d bytes held for %d branches", held, branches)
 	}
 }

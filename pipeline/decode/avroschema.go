@@ -69,6 +69,10 @@ const (
 	// maxSchemaBytes bounds a schema with its references. The largest ones seen
 	// in the open, of whole industries' standards, have a few hundred KiB.
 	maxSchemaBytes = 4 << 20
+	// maxSchemaValues bounds the values of a schema with its references, counted by the
+	// signs before them, those in texts included: what is made of a value has some 250
+	// bytes. With 8 bytes a value, as fields have with their names and types, it is 1 MiB.
+	maxSchemaValues = 1 << 17
 	// maxSchemaDepth bounds the nesting of a schema's text.
 	maxSchemaDepth = 1000
 	// maxScale bounds the digits after the point that a decimal gets.
@@ -79,8 +83,9 @@ const (
 
 // avroParser reads schemas, which may name the types of those before them.
 type avroParser struct {
-	types map[string]*avroType // by full name
-	depth int
+	types  map[string]*avroType // by full name
+	depth  int
+	values int // of the texts that were read
 }
 
 // parseAvro reads the schema text, whose references declare types that it names.
@@ -103,6 +108,14 @@ func parseAvro(text []byte, references ...[]byte) (*avroType, error) {
 }
 
 func (p *avroParser) schema(text []byte) (*avroType, error) {
+	for _, c := range text {
+		if c == ',' || c == '[' || c == '{' || c == ':' {
+			p.values++
+		}
+	}
+	if p.values > maxSchemaValues {
+		return nil, fmt.Errorf("it has more than %d values", maxSchemaValues)
+	}
 	var v any
 	if err := json.Unmarshal(text, &v); err != nil {
 		// The name of a primitive is a schema, and registries return it bare.
