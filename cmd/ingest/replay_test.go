@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"sluice/internal/integration"
+	"sluice/store"
 )
 
 // Counters that were changed by hand are found, and put right from the log; the
@@ -77,6 +79,23 @@ func TestReplayRebuild(t *testing.T) {
 	daemon(1200)
 	if out := w.run(t, "ingest", "replay", "rebuild", "-c", w.config, "access-log"); !strings.Contains(out, "all are equal") {
 		t.Errorf("after the daemon went on:\n%s", out)
+	}
+}
+
+// Who rebuilds is named by its machine, process and beginning, and takes over only where it
+// is told to (TestHBaseRebuild of internal/integration runs it).
+func TestRebuildHolder(t *testing.T) {
+	t.Parallel()
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Date(2026, 5, 1, 12, 30, 0, 0, time.FixedZone("CEST", 2*60*60))
+	for _, over := range []bool{false, true} {
+		want := store.RebuildHolder{Name: fmt.Sprintf("a command on %s, process %d, begun 2026-05-01T10:30:00Z,", host, os.Getpid()), TakeOver: over}
+		if got := (&rebuildCommand{TakeOver: over}).holder(begun); *got != want {
+			t.Errorf("Got %+v, want %+v", *got, want)
+		}
 	}
 }
 

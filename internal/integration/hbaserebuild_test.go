@@ -5,6 +5,7 @@ package integration
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -76,11 +77,13 @@ pipelines:
 		t.Fatal(err)
 	}
 	env := os.Environ()
-	rebuild := func(kills int) {
+	rebuild := func(kills int, over bool) {
 		t.Helper()
 		for killed := 0; ; killed++ {
 			command := []string{"replay", "rebuild", "-c", file, name, "--switch"}
-			if killed > 0 {
+			if over {
+				command = append(command, "--take-over")
+			} else if killed > 0 {
 				if killed == kills {
 					// One that was killed is named still, unless it was before it had begun.
 					out, err := Run(t, env, nil, "ingest", command...)
@@ -143,6 +146,23 @@ pipelines:
 		}
 		return d == ""
 	}
+	takenOver := func() {
+		t.Helper()
+		hold, err := s.HoldRebuilds(ctx, name, &store.RebuildHolder{Name: "a command on a dead machine, process 7,"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, flags := range [][]string{{"--switch"}, {"--discard"}, nil} {
+			out, err := Run(t, env, nil, "ingest", append([]string{"replay", "rebuild", "-c", file, name}, flags...)...)
+			if err == nil || !strings.Contains(err.Error(), "a command on a dead machine, process 7, holds its rebuilds") || !strings.Contains(err.Error(), "ingest replay rebuild --take-over") {
+				t.Errorf("%q: Got %v\n%s, want a refusal that names who holds it, and --take-over", flags, err, out)
+			}
+		}
+		rebuild(0, true)
+		if _, _, err := hold.Rebuilds(ctx); !errors.Is(err, store.ErrHeld) {
+			t.Errorf("Got %v of who was taken over from, want ErrHeld", err)
+		}
+	}
 	producer := client.NewProducer(nil)
 	defer producer.Close()
 	sent := int64(0)
@@ -188,9 +208,13 @@ pipelines:
 		}
 		kills := 0
 		if os.Getenv("SLUICE_SOAK") != "" { // elsewhere the gateway of store/hbasestore's tests cuts it off at every call
-			kills = 4 * round // the first is not killed
+			kills = 4 * round
 		}
-		rebuild(kills)
+		if round == 0 {
+			takenOver()
+		} else {
+			rebuild(kills, false)
+		}
 		check(fmt.Sprintf("round %d, rebuilt", round))
 	}
 	if out, err := Run(t, env, nil, "ingest", "offsets", "verify", "-c", file); err != nil {

@@ -294,7 +294,7 @@ func playJournal(seed uint64, mutant string, removes bool, rebuilds int) error {
 			<-p.asks
 			running = append(running, m)
 		}
-		if removes && w.removing < 2 && w.r.IntN(15) == 0 {
+		if removes && w.fatal && w.removing < 2 && w.r.IntN(15) == 0 {
 			join(w.startRemover())
 		}
 		if w.rebuilds() && rebuilders() < 2 && w.r.IntN(15) == 0 {

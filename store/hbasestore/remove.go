@@ -2,6 +2,7 @@ package hbasestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,14 @@ type owner struct {
 	number    uint32
 	journal   bool // a redrive's; otherwise a partition's
 	floors    floors
+}
+
+// sortedSources returns the keys of m in their order: removals do the same calls in the
+// same order each time, as schedules that are played again need it.
+func sortedSources[V any](m map[cellSource]V) []cellSource {
+	return slices.SortedFunc(maps.Keys(m), func(a, b cellSource) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.partition, b.partition))
+	})
 }
 
 func (o *owner) String() string {
@@ -362,7 +371,7 @@ func (r *remover) remove(ctx context.Context, s span, distinct bool) (n int64, e
 	up := map[cellSource]int64{} // up to where cells are deleted
 	var marked []*owner
 	var errs []error
-	for from := range seen {
+	for _, from := range sortedSources(seen) {
 		o := owners[from]
 		switch {
 		case from.source == apiSource:
@@ -521,14 +530,21 @@ func (r *remover) removeOwn(ctx context.Context, s span, row, column []byte, par
 	}
 }
 
-// finish carries out what removers have left that were killed.
+// finish carries out what removers have left that were killed. It does what these would
+// have done next, some time, so that it need not ask whether a rebuild is being switched
+// to. A floor is of the number that its state was read with. Where a switch gives the
+// partition another one meanwhile, the deletes are of cells that it retires, with a
+// timestamp above all floors, and clear finds no floor, or another number, and leaves it.
+// What a journal has counted under its number since a rebuild was begun no switch changes.
 func (r *remover) finish(ctx context.Context) error {
 	owners, err := r.owners(ctx)
 	if err != nil {
 		return err
 	}
 	marked := map[span][]*owner{}
-	for _, o := range owners {
+	var spans []span
+	for _, from := range sortedSources(owners) {
+		o := owners[from]
 		for _, f := range o.floors {
 			if f.at == floorWanted {
 				if err := r.edit(ctx, o, func(fs floors) floors { return fs.withdraw(f.span) }); err != nil {
@@ -536,18 +552,15 @@ func (r *remover) finish(ctx context.Context) error {
 				}
 				continue
 			}
+			if marked[f.span] == nil {
+				spans = append(spans, f.span)
+			}
 			marked[f.span] = append(marked[f.span], o)
 		}
 	}
-	if len(marked) == 0 {
-		return nil
-	}
-	if _, err := r.switches(ctx); err != nil {
-		return err
-	}
-	for s, os := range marked {
+	for _, s := range spans {
 		up := map[cellSource]int64{}
-		for _, o := range os {
+		for _, o := range marked[s] {
 			up[cellSource{o.number, o.partition}] = o.floors.at(s)
 		}
 		d, err := r.tables.descriptor(ctx, s.table)
@@ -560,7 +573,7 @@ func (r *remover) finish(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := r.clear(ctx, s, up, os); err != nil {
+		if err := r.clear(ctx, s, up, marked[s]); err != nil {
 			return err
 		}
 	}

@@ -217,6 +217,77 @@ func TestRemoveRefuses(t *testing.T) {
 	}
 }
 
+// TestRemoveBesideRemover: a removal takes away all that was counted before it began, also
+// where another one of the same range is not finished and has a floor further down, and is
+// refused nothing by that one's end.
+func TestRemoveBesideRemover(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := dial(t, nil, newGateway(t, nil, false))
+	createCounted(t, s)
+	x := [2]string{"a", "x"}
+	if err := s.Apply(ctx, increments(0, store.Absent, "v1", x, x)); err != nil {
+		t.Fatal(err)
+	}
+	sp := span{table: "c", family: "n"}
+	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	owners, err := r.owners(ctx)
+	if err != nil || len(owners) != 1 {
+		t.Fatalf("Got %d owners, %v", len(owners), err)
+	}
+	for from, slow := range owners {
+		low, err := r.mark(ctx, slow, sp)
+		if err != nil || low != 2 {
+			t.Fatalf("Got a floor of %d, %v, want 2", low, err)
+		}
+		if err := s.Apply(ctx, increments(0, 2, "v1", x)); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := r.remove(ctx, sp, false); err != nil || n != 1 { // the slow one came behind its finish
+			t.Errorf("Got %d, %v, want 1", n, err)
+		}
+		wantSums(t, s)
+		up := map[cellSource]int64{from: low}
+		if _, err := r.delete(ctx, sp, up, nil); err != nil {
+			t.Error(err)
+		}
+		if err := r.clear(ctx, sp, up, []*owner{slow}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := s.Apply(ctx, increments(0, 3, "v1", x)); err != nil {
+		t.Fatal(err)
+	}
+	wantSums(t, s, "a x = 1 @ 1003")
+}
+
+// TestRemoveBesideCount: what is counted between the floor and the deletes stays, and a
+// column of it is none of which something was removed.
+func TestRemoveBesideCount(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := dial(t, nil, newGateway(t, nil, false))
+	createCounted(t, s)
+	if err := s.Apply(ctx, increments(0, store.Absent, "v1", [2]string{"a", "x"}, [2]string{"a", "y"})); err != nil {
+		t.Fatal(err)
+	}
+	sp := span{table: "c", family: "n"}
+	marked, counted := false, false
+	x := newExact(&watched{s, func(call, table string, _ []string) error {
+		marked = marked || call == "check" && table == store.OffsetsTable
+		if call != "scan" || !marked || counted {
+			return nil
+		}
+		counted = true
+		return s.Apply(ctx, increments(0, 2, "v1", [2]string{"a", "y"}, [2]string{"a", "new"}))
+	}}, 1000)
+	r := &remover{switcher: &switcher{x: x, tables: s}, wait: s.wait, patience: 2}
+	if n, err := r.remove(ctx, sp, false); err != nil || n != 1 || !counted {
+		t.Errorf("Got %d, %v, want 1: column x", n, err)
+	}
+	wantSums(t, s, "a new = 1 @ 1003", "a y = 1 @ 1002")
+}
+
 // TestRemoveIsFinished (I2): a removal that is cut off at any call is finished by the
 // next one, of whatever, and until then no rebuild is begun and no copy made.
 func TestRemoveIsFinished(t *testing.T) {
@@ -328,7 +399,7 @@ func TestSwitchDropsFloors(t *testing.T) {
 	if err != nil || len(owners) != 1 {
 		t.Fatalf("Got %d owners, %v", len(owners), err)
 	}
-	sp := span{table: "default:c", family: "n"}
+	sp := span{table: "c", family: "n"}
 	up := map[cellSource]int64{}
 	var marked []*owner
 	for from, o := range owners {
@@ -371,7 +442,7 @@ func TestRemoveBesideSwitch(t *testing.T) {
 		}
 		return nil
 	}
-	sp := span{table: "default:c", family: "n"}
+	sp := span{table: "c", family: "n"}
 	before := only()
 	w := &switcher{x: s.exact, tables: s, pipeline: "views", owner: hold.owner}
 	replacements[0].Table = sp.table
@@ -426,7 +497,7 @@ func TestRebuildWaitsForJournals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sp := span{table: "default:c", family: "n"}
+	sp := span{table: "c", family: "n"}
 	n := 0
 	hold := holding(t, s, views.Pipeline)
 	for _, o := range owners {
