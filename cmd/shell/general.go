@@ -20,7 +20,7 @@ func generalCommands() []*commandInfo {
 			summary: "End the session.", examples: "exit",
 		},
 		{
-			name: "status", max: 1, run: status,
+			name: "status", max: 1, servers: true, run: status,
 			summary:  "Say how many regions the store serves: 'summary', 'simple' with requests, 'detailed' with each region.",
 			examples: "status\nstatus 'simple'\nstatus 'detailed'",
 		},
@@ -150,6 +150,9 @@ func status(s *session, args []any) (string, error) {
 	}
 	if format != "summary" && format != "simple" && format != "detailed" {
 		return "", badArgument("status takes 'summary', 'simple' or 'detailed', not %s", inspect(args[0]))
+	}
+	if s.realHBase() {
+		return "", store.ErrUnsupported // it has servers of its own
 	}
 	tables, err := s.store.Tables(s.ctx)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 func regionCommands() []*commandInfo {
 	return []*commandInfo{
 		{
-			name: "split", min: 1, max: 2, first: tableArgument, run: split,
+			name: "split", min: 1, max: 2, servers: true, first: tableArgument, run: split,
 			summary:  "Cut a region in two, at a row or in its middle: one named, or each of a table.",
 			examples: "split 't1'\nsplit 't1', 'r4'",
 		},
@@ -29,7 +29,7 @@ func regionCommands() []*commandInfo {
 			summary: "Show the region that holds a row.", examples: "locate_region 't1', 'r1'",
 		},
 		{
-			name: "list_regions", min: 1, max: 3, first: tableArgument, run: listRegions, options: regionColumnNames(),
+			name: "list_regions", min: 1, max: 3, servers: true, first: tableArgument, run: listRegions, options: regionColumnNames(),
 			summary:  "List a table's regions with sizes in MB and requests.",
 			examples: "list_regions 't1'\nlist_regions 't1', 'localhost', ['REGION_NAME', 'SIZE']",
 		},
@@ -38,15 +38,15 @@ func regionCommands() []*commandInfo {
 			summary: "Print how many regions a table has and the keys between them.", examples: "get_splits 't1'",
 		},
 		{
-			name: "flush", min: 1, max: 2, first: tableArgument, run: flush,
+			name: "flush", min: 1, max: 2, servers: true, first: tableArgument, run: flush,
 			summary: "Write what is in memory to disk: a table's, with all others'.", examples: "flush 't1'",
 		},
 		{
-			name: "major_compact", min: 1, max: 3, first: tableArgument, run: majorCompact,
+			name: "major_compact", min: 1, max: 3, servers: true, first: tableArgument, run: majorCompact,
 			summary: "Flush, then rewrite a table so that only what a read can see remains.", examples: "major_compact 't1'",
 		},
 		{
-			name: "compact", min: 1, max: 3, first: tableArgument, run: compact,
+			name: "compact", min: 1, max: 3, servers: true, first: tableArgument, run: compact,
 			summary: "Merge a table's files, keeping what a minor compaction keeps, where the store can.", examples: "compact 't1'",
 		},
 	}

@@ -118,6 +118,9 @@ func (s *session) resolve(c *command) (*commandInfo, error) {
 
 func (s *session) call(cmd *commandInfo, c command) (string, error) {
 	if cmd.run == nil {
+		if s.realHBase() {
+			return "", hbaseShell(&c)
+		}
 		return "", fmt.Errorf("%w: %s: %s", store.ErrUnsupported, cmd.name, cmd.summary)
 	}
 	if len(c.args) < cmd.min || cmd.max >= 0 && len(c.args) > cmd.max {
@@ -134,10 +137,31 @@ func (s *session) call(cmd *commandInfo, c command) (string, error) {
 	}
 	value, err := cmd.run(s, c.args)
 	s.ctx = outer
+	if cmd.servers && errors.Is(err, store.ErrUnsupported) && s.realHBase() {
+		err = hbaseShell(&c)
+	}
 	if err == nil && c.assign != "" {
 		s.tables[c.assign] = text(c.args[0])
 	}
 	return value, err
+}
+
+// realHBase reports whether the store is a real HBase.
+func (s *session) realHBase() bool { return s.store.Traits().Name == "hbase" }
+
+// hbaseShell is the error of a command that the store cannot do and the shell of its HBase
+// does, with the command as that takes it.
+func hbaseShell(c *command) error {
+	var line strings.Builder
+	line.WriteString(c.name)
+	for i, a := range c.args {
+		sep := ", "
+		if i == 0 {
+			sep = " "
+		}
+		line.WriteString(sep + inspect(a))
+	}
+	return fmt.Errorf("%s: %w through HBase's Thrift2 gateway; in HBase's shell: %s", c.name, store.ErrUnsupported, line.String())
 }
 
 // fail prints an error as HBase's shell does.

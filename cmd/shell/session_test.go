@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/store"
 )
 
 // runScript runs lines and returns the places of what failed.
@@ -46,6 +48,49 @@ put 't', 'r`, false)
 	}
 	if err == nil || err.Error() != want[0] {
 		t.Errorf("Got %v, want the first failure", err)
+	}
+}
+
+// gatewayStore is a store that says it is a real HBase, and can do nothing with regions.
+type gatewayStore struct{ Store }
+
+func (gatewayStore) Traits() store.Traits {
+	return store.Traits{Name: "hbase", Atomic: store.AtomicRow}
+}
+
+func (gatewayStore) SplitRegion(context.Context, string, []byte) error { return store.ErrUnsupported }
+
+// TestHBaseShell: what cannot be done through the gateway of a real HBase is one line with
+// the command of HBase's own shell, and what is wrong with a command is said first.
+func TestHBaseShell(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := newTestSession(t, "mem", &out)
+	s.store = gatewayStore{s.store}
+	if _, err := runScript(s, "create 't', 'f'", true); err != nil {
+		t.Fatal(err)
+	}
+	only := func(name, line string) string {
+		return name + ": not supported through HBase's Thrift2 gateway; in HBase's shell: " + line
+	}
+	for _, test := range []struct{ line, want string }{
+		{"flush 't'", only("flush", `flush "t"`)},
+		{"compact 't', 'f'", only("compact", `compact "t", "f"`)},
+		{"major_compact 't'", only("major_compact", `major_compact "t"`)},
+		{"split 't', \"a\\x00\"", only("split", `split "t", "a\x00"`)},
+		{"split 't'", only("split", `split "t"`)},
+		{"status", only("status", "status")},
+		{"status 'detailed'", only("status", `status "detailed"`)},
+		{"snapshot 't', 's', {SKIP_FLUSH => true}", only("snapshot", `snapshot "t", "s", {"SKIP_FLUSH"=>true}`)},
+		{"balancer", only("balancer", "balancer")},
+		{"flush 'none'", "Unknown table none!"},
+		{"major_compact 'none'", "Unknown table none!"},
+		{"split 'none'", "Unknown table or region none!"},
+		{"status 'all'", `status takes 'summary', 'simple' or 'detailed', not "all"`},
+	} {
+		if _, err := runScript(s, test.line, true); err == nil || err.Error() != "x.txt:1:1: "+test.want {
+			t.Errorf("%s\n Got %v\nwant x.txt:1:1: %s", test.line, err, test.want)
+		}
 	}
 }
 
