@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -118,13 +119,16 @@ func (c *Config) memory(m Size) (*memory.Budget, error) {
 	return memory.New(int64(m))
 }
 
+// ErrNoPipeline: a tool was told of a pipeline that the file does not have.
+var ErrNoPipeline = errors.New("config: no such pipeline")
+
 // PipelineOptions returns the options of a pipeline of the file, its rules
 // compiled, without what the process shares: Client, Engine, StoreID, Memory (of
-// NewMemory) and Logger.
+// NewMemory) and Logger. Its error wraps ErrNoPipeline where there is none.
 func (c *Config) PipelineOptions(name string) (*pipeline.Options, error) {
 	p, ok := c.Pipelines[name]
 	if !ok {
-		return nil, fmt.Errorf("config: %s has no pipeline %q; it has %s", c.file, name, strings.Join(c.PipelineNames(), ", "))
+		return nil, fmt.Errorf("%w: %s has no pipeline %q; it has %s", ErrNoPipeline, c.file, name, strings.Join(c.PipelineNames(), ", "))
 	}
 	var err error
 	if p.Decode.Registered() {

@@ -474,6 +474,10 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 		if c.Pipeline != "" {
 			names = []string{c.Pipeline}
 		}
+		absent, err := absentLetters(ctx, s, names, f.Places)
+		if err != nil {
+			return err
+		}
 		var sum pipeline.RedriveCounts
 		for _, name := range names {
 			o, err := cfg.PipelineOptions(name)
@@ -495,11 +499,39 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 		if err := printRedrive(p.Stdout, &sum, c.DryRun); err != nil {
 			return err
 		}
-		if sum.Refused > 0 && !c.DryRun {
-			return fmt.Errorf("%s %w; dlq ls shows why", cli.Count(sum.Refused), errStillDead)
+		var left []error
+		if len(absent) > 0 {
+			left = append(left, fmt.Errorf("%d of the records that were named are not in the outbox: %v: each was applied or purged, or is yet to come", len(absent), absent))
 		}
-		return nil
+		if sum.Refused > 0 && !c.DryRun {
+			left = append(left, fmt.Errorf("%s %w; dlq ls shows why", cli.Count(sum.Refused), errStillDead))
+		}
+		return errors.Join(left...)
 	})
+}
+
+// absentLetters returns those of places of which the outbox has no letter of these
+// pipelines, redriven or not.
+func absentLetters(ctx context.Context, s config.Engine, pipelines []string, places []pipeline.Place) ([]pipeline.Place, error) {
+	if len(places) == 0 {
+		return nil, nil
+	}
+	there := map[pipeline.Place]bool{}
+	for _, name := range pipelines {
+		for d, err := range pipeline.ScanLetters(ctx, s, &pipeline.LetterFilter{Pipeline: name, Places: places, Brief: true}) {
+			if err != nil {
+				return nil, err
+			}
+			there[pipeline.Place{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset}] = true
+		}
+	}
+	var absent []pipeline.Place
+	for _, p := range places {
+		if !there[p] {
+			absent = append(absent, p)
+		}
+	}
+	return absent, nil
 }
 
 // againError says of a redrive or a purge that was cut off how to go on.

@@ -173,6 +173,9 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 	if out, err = command(t, "dlq", "redrive", "-c", mended, "visits/1/0", "visits/0/1"); err != nil || !strings.Contains(out, "2 applied") {
 		t.Errorf("redrive of two: %v\n%s", err, out)
 	}
+	if out, err = command(t, "dlq", "redrive", "-c", mended, "visits/1/0", "visits/0/0", "nosuch/0/1"); err == nil || !strings.Contains(err.Error(), "not in the outbox: [visits/0/0 nosuch/0/1]") || !strings.Contains(out, "0 applied") {
+		t.Errorf("redrive of letters that there are not: %v\n%s", err, out)
+	}
 	counts("two", d.engine, map[string]int64{"u": 1, "ann": 1, "bob": 1})
 	verify("two")
 	if out, err = command(t, "dlq", "redrive", "-c", mended); !errors.Is(err, errStillDead) || !strings.Contains(out, "2 applied, 0 left out by the rules, 1 refused again") {

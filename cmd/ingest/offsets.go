@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"sluice/cmd/internal/cli"
@@ -278,6 +279,11 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 	audits, err := pipeline.RunAudit(ctx, o)
 	if err != nil {
 		return err
+	}
+	for _, name := range c.Pipeline { // one that is stored may be in the file no more
+		if !slices.Contains(cfg.PipelineNames(), name) && !slices.ContainsFunc(audits, func(a pipeline.Audit) bool { return a.Source.Pipeline == name }) {
+			return fmt.Errorf("%w: %s has no pipeline %q, and nothing is stored of one; it has %s", cli.ErrUsage, c.Config, name, strings.Join(cfg.PipelineNames(), ", "))
+		}
 	}
 	broken := 0
 	lines := []auditLine{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
@@ -53,6 +54,17 @@ func TestOffsetsOfFormerTopic(t *testing.T) {
 	}
 	if len(lines) != 2 || lines[0].Partition != 0 || lines[1].Partition != 2 || len(lines[0].Former) != 0 || len(lines[1].Former) != 1 || lines[1].Stored != -1 || len(lines[1].TopicID) != 32 {
 		t.Errorf("%+v", lines)
+	}
+	// A pipeline that the file has may have stored nothing yet; a name with a mistake in it
+	// is not audited as nothing.
+	out, err = command(t, "offsets", "verify", "-c", file, "--offline", "--pipeline", "visits", "--pipeline", "visit")
+	if !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), `"visit"`) || strings.Contains(out, "ok") {
+		t.Errorf("verify of a pipeline that there is not: %v\n%s", err, out)
+	}
+	for _, args := range [][]string{{"test"}, {"explain"}, {"replay", "rebuild"}} {
+		if out, err := command(t, append(args, "-c", file, "visit")...); cli.Status(err) != cli.StatusUsage || !strings.Contains(err.Error(), `"visit"`) {
+			t.Errorf("%v of a pipeline that there is not: %v\n%s", args, err, out)
+		}
 	}
 	for _, args := range [][]string{{"offsets", "verify", "-c", file, "--offline", "--json"}, {"dlq", "ls", "-c", file, "--json"}} {
 		if out, err := command(t, args...); err != nil || !json.Valid([]byte(out)) {

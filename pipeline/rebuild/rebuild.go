@@ -328,7 +328,7 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 			p.progress, p.stored = stored[begun].Progress, stored[begun].Progress.Next
 			p.from = p.stored
 			if v := p.progress.MappingVersion; v != r.o.Plan.Version() {
-				return fmt.Errorf("%w: %s, the configuration has %s: discard the unfinished rebuild, or take the mapping back", ErrOtherMapping, v, r.o.Plan.Version())
+				return fmt.Errorf("%w: %s, the configuration has %s: drop the unfinished rebuild with --discard, or take the mapping back", ErrOtherMapping, v, r.o.Plan.Version())
 			}
 		}
 		if span.Start > p.from && p.from < p.target {
@@ -347,7 +347,7 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 func (r *Rebuild) missing(format string, a ...any) error {
 	what := fmt.Sprintf(format, a...)
 	if !r.o.AcceptLoss {
-		return fmt.Errorf("%w: %s", ErrLogIncomplete, what)
+		return fmt.Errorf("%w: %s; --accept-loss counts what Kafka still has, without these", ErrLogIncomplete, what)
 	}
 	r.log.Warn("the rebuilt counts lack records", "why", what)
 	return nil

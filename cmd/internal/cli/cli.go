@@ -41,7 +41,7 @@ func Status(err error) int {
 		return 0
 	case errors.As(err, &problems):
 		return StatusConfig
-	case errors.Is(err, ErrUsage):
+	case errors.Is(err, ErrUsage), errors.Is(err, config.ErrNoPipeline):
 		return StatusUsage
 	case errors.Is(err, kafka.ErrUnreachable), errors.Is(err, kafka.ErrTopicNotFound), errors.Is(err, store.ErrLocked), errors.Is(err, config.ErrNoStore):
 		return StatusUnavailable
