@@ -67,6 +67,10 @@ type RunOptions struct {
 	// Confirm is called when all files are written, right before the run is
 	// published; where it returns an error the run is not. nil = nobody is asked.
 	Confirm func(ctx context.Context) error
+	// Published is called when the run is visible, before _latest.json names it, with
+	// a ctx that does not end; where it returns an error _latest.json stays as it is,
+	// until FinishPublished. nil = nobody is told.
+	Published func(ctx context.Context, m *Manifest) error
 
 	batchRows int // of a batch, where tests want many; 0 = columnar's
 }
@@ -243,6 +247,11 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 		return nil, r.end(ctx, err)
 	}
 	// The run is visible; a cancellation must not leave the pointer behind.
+	if r.Published != nil {
+		if err := r.Published(context.WithoutCancel(ctx), m); err != nil {
+			return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
+		}
+	}
 	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
 		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
 	}

@@ -51,3 +51,19 @@ func (s *Server) cancelOrder(w http.ResponseWriter, r *http.Request) error {
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
+
+// recordExport adds a run that somebody has made by hand to the history of its job.
+func (s *Server) recordExport(w http.ResponseWriter, r *http.Request) error {
+	var run api.ExportRun
+	if err := decodeBody(r, &run); err != nil {
+		return err
+	}
+	if s.o.RecordExport == nil {
+		return fmt.Errorf("%w: this server keeps no history of exports", store.ErrUnsupported)
+	}
+	if err := s.o.RecordExport(r.Context(), r.PathValue("job"), run); err != nil {
+		return err
+	}
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -114,3 +114,32 @@ func TestExportsShowSchedules(t *testing.T) {
 		}
 	}
 }
+
+func TestRecordExport(t *testing.T) {
+	t.Parallel()
+	var got []string
+	s := newServer(t, func(o *serve.Options) {
+		o.RecordExport = func(_ context.Context, job string, run api.ExportRun) error {
+			if run.Cause == "" {
+				return fmt.Errorf("%w: no cause", store.ErrInvalidArgument)
+			}
+			got = append(got, fmt.Sprint(job, " ", run.Logical.Unix(), run.Result, run.Rows))
+			return nil
+		}
+	})
+	const path = "/api/v1/exports/a%2Fb/history"
+	if code, body := s.do("POST", path, `{"logical_time": "1970-01-01T00:00:07Z", "result": "ok", "cause": "manual", "rows": 3}`); code != 204 {
+		t.Errorf("Got %d %s", code, body)
+	}
+	for _, wrong := range []string{`{"result": "ok"}`, `{"results": "ok"}`} {
+		if code, body := s.do("POST", path, wrong); code != 400 {
+			t.Errorf("%s: got %d %s", wrong, code, body)
+		}
+	}
+	if strings.Join(got, ", ") != "a/b 7ok3" {
+		t.Errorf("Got calls %q", got)
+	}
+	if code, body := newServer(t, nil).do("POST", path, `{}`); code != 501 || !strings.Contains(body, "keeps no history") {
+		t.Errorf("Got %d %s without a history", code, body)
+	}
+}

@@ -100,7 +100,7 @@ func newDescriptions() *descriptions {
 		exportNext:    describe("export_next_timestamp_seconds", "Next time of a job's schedule, seconds since the epoch.", "export"),
 		exportPaused:  describe("export_paused", "1 while a job's schedule is paused.", "export"),
 		exportWorking: describe("export_working", "1 while a scheduled run of the job is at work.", "export"),
-		exportOrdered: describe("export_ordered_total", "Runs that somebody has ordered of a job with a schedule, by cause and by what became of them.", "export", "cause", "result"),
+		exportOrdered: describe("export_ordered_total", "Runs that somebody has ordered of a job with a schedule, or made by hand, by cause and by what became of them.", "export", "cause", "result"),
 		exportOrders:  describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 

@@ -75,6 +75,10 @@ type Options struct {
 	// CancelOrder ends an order; its error wraps api.ErrNotFound where it is not
 	// open. nil = no job has a schedule.
 	CancelOrder func(ctx context.Context, job, order string) error
+	// RecordExport adds a run that somebody has made by hand to the history of an
+	// export job, unless that has it; its error wraps store.ErrInvalidArgument.
+	// nil = there is no history.
+	RecordExport func(ctx context.Context, job string, run api.ExportRun) error
 	// CloseBreakers closes the open circuit breakers of a pipeline and returns of
 	// how many partitions; its error wraps api.ErrNotFound where there is no such
 	// pipeline. nil = there are none.
@@ -290,6 +294,7 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("PUT /exports/{job}/schedule", s.putSchedule)
 	guarded("POST /exports/{job}/orders", s.orderExport)
 	guarded("DELETE /exports/{job}/orders/{order}", s.cancelOrder)
+	guarded("POST /exports/{job}/history", s.recordExport)
 	guarded("GET /checkpoints", s.listCheckpoints)
 	guarded("POST /checkpoints", s.createCheckpoint)
 	guarded("PUT /checkpoints/{id}", s.renewCheckpoint)

@@ -120,23 +120,7 @@ type ScheduleStatus struct {
 	// Ordered counts the runs of orders, by cause and by what became of them.
 	Ordered map[string]map[string]int64 `json:"ordered,omitempty"`
 	Next    []time.Time                 `json:"next"`    // logical times; none while it is paused
-	History []ExportRun                 `json:"history"` // the newest first
-}
-
-// ExportRun is one line of a job's history.
-type ExportRun struct {
-	LogicalTime time.Time `json:"logical_time"`
-	Result      string    `json:"result"`          // ok, published, failed, cancelled, skipped or missed
-	Count       int64     `json:"count"`           // times that it is about, LogicalTime the last of them
-	Cause       string    `json:"cause,omitempty"` // schedule, catch-up, manual or backfill
-	Order       string    `json:"order,omitempty"` // that it belongs to
-	Started     time.Time `json:"started_at"`
-	Ended       time.Time `json:"ended_at"`
-	Attempts    int       `json:"attempts"`
-	RunID       string    `json:"run_id,omitempty"`
-	Rows        int64     `json:"rows,omitempty"`
-	Bytes       int64     `json:"bytes,omitempty"`
-	Error       string    `json:"error,omitempty"`
+	History []api.ExportRun             `json:"history"` // the newest first
 }
 
 // MemoryStatus is the memory that all pipelines share.

@@ -83,11 +83,17 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if t != nil {
 		defer func() { err = errors.Join(err, t.Close()) }()
 	}
+	hand := &byHand{p: p, cfg: cfg, job: c.Job, cause: schedule.Backfill}
+	var found []schedule.Entry // by one call: each opens the store
+	defer func() { err = errors.Join(err, hand.record(ctx, nil, found...)) }()
 	list := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for _, at := range times {
-		done, err := c.fill(ctx, p, cfg, t, out, at)
+		done, m, err := c.fill(ctx, p, cfg, t, out, at)
 		if err != nil {
 			return fmt.Errorf("backfill %s for %s: %w", c.Job, at.Format(time.RFC3339), err)
+		}
+		if done.State == "published" && !c.DryRun {
+			found = append(found, jobs.RunEntry(m, schedule.Backfill, true))
 		}
 		if c.JSON {
 			err = writeJSON(p.Stdout, []backfilled{done})
@@ -124,36 +130,35 @@ func (c *backfillCommand) times(s *schedule.Schedule, now time.Time) (times []ti
 }
 
 // fill runs the job for one time, unless a run for it is published; one that was cut
-// off is gone on with. t is nil where nothing was ever published.
-func (c *backfillCommand) fill(ctx context.Context, p *cli.Program, cfg *config.Config, t target.Target, out string, at time.Time) (backfilled, error) {
-	done := backfilled{Job: c.Job, Time: at, State: "published"}
-	m, err := (*jobs.Manifest)(nil), error(target.ErrNotFound)
+// off is gone on with. t is nil where nothing was ever published. The manifest is nil
+// where a dry run finds no run.
+func (c *backfillCommand) fill(ctx context.Context, p *cli.Program, cfg *config.Config, t target.Target, out string, at time.Time) (done backfilled, m *jobs.Manifest, err error) {
+	done = backfilled{Job: c.Job, Time: at, State: "published"}
+	err = target.ErrNotFound
 	if t != nil {
 		m, err = jobs.ReadPublished(ctx, t, c.Job, at)
 	}
 	switch {
 	case errors.Is(err, target.ErrNotFound) && c.DryRun:
 		done.State = "missing"
-		return done, nil
+		return done, nil, nil
 	case errors.Is(err, target.ErrNotFound):
 		done.State = "exported"
 		run := runCommand{ConfigFlag: c.ConfigFlag, Job: c.Job, Out: c.Out, Time: at, Quiet: c.Quiet}
 		_, err = unfinished(ctx, c.Job, t, out, at)
 		if err != nil && !errors.Is(err, target.ErrNotFound) {
-			return done, err
+			return done, nil, err
 		}
 		run.Resume = err == nil
-		if m, err = run.run(ctx, p, cfg); errors.Is(err, target.ErrExists) {
+		if m, err = run.run(ctx, p, cfg, schedule.Backfill); errors.Is(err, target.ErrExists) {
 			done.State = "published" // by another, meanwhile
 			m, err = jobs.ReadPublished(ctx, t, c.Job, at)
 		}
 	}
 	if err != nil {
-		return done, err
+		return done, nil, err
 	}
-	done.RunID = m.RunID
-	for _, total := range m.Totals {
-		done.Rows = total.Rows
-	}
-	return done, nil
+	o := m.Outcome()
+	done.RunID, done.Rows = o.RunID, o.Rows
+	return done, m, nil
 }

@@ -15,8 +15,11 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/history"
+	"sluice/jobs/schedule"
 	"sluice/jobs/target/targettest"
 	"sluice/serve"
+	"sluice/serve/api"
 	"sluice/store"
 )
 
@@ -235,7 +238,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"copy-table", "-c", file, "views", "default:views"}, cli.StatusUsage, "views into itself"},
 		{[]string{"gc", "-c", file, "--out", out + "-mistyped"}, 0, "there is no directory " + out + "-mistyped"},
 		{[]string{"list", "-c", file, "--out", out + "-mistyped"}, 0, "there is no directory " + out + "-mistyped"},
-		{[]string{"history", "-c", file, "idle"}, 0, "job idle has no history: it has no schedule"},
+		{[]string{"history", "-c", file, "idle"}, 0, "job idle has no history: nothing of it has ended"},
 		{[]string{"run", "-c", broken, "v"}, cli.StatusConfig, "tabel"},
 		{[]string{"join", "-c", wrong, "pairs"}, cli.StatusConfig, `there is no job "idel"`},
 		{[]string{"run", "-c", file, "vews"}, cli.StatusUsage, `has no job "vews"; it has idle, views`},
@@ -305,6 +308,9 @@ func daemon(t *testing.T, file string, change ...func(o *serve.Options)) (paused
 		m[job] = paused
 		asked <- m
 		return nil
+	}, RecordExport: func(ctx context.Context, job string, run api.ExportRun) error {
+		_, err := history.Record(ctx, e, job, schedule.Entry(run))
+		return err
 	}}
 	for _, f := range change {
 		f(o)

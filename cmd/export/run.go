@@ -51,7 +51,7 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err := begun(c.Time, c.Resume); err != nil {
 		return err
 	}
-	m, err := c.run(ctx, p, cfg)
+	m, err := c.run(ctx, p, cfg, schedule.Manual)
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,9 @@ func begun(at time.Time, resumed bool) error {
 	return nil
 }
 
-// run exports the job and returns what it has published.
-func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config) (m *jobs.Manifest, err error) {
+// run exports the job, for a cause, and returns what it has published. The history of
+// the job has it then.
+func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config, cause string) (m *jobs.Manifest, err error) {
 	spec, err := jobSpec(cfg, c.Job)
 	if err != nil {
 		return nil, err
@@ -91,14 +92,15 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()
+	hand := &byHand{p: p, cfg: cfg, job: c.Job, cause: cause}
 	var left *jobs.Unfinished
 	if c.Resume {
 		done := (*jobs.Manifest)(nil)
 		if left, done, err = resume(ctx, p, c.Job, o.Target, out, c.Time); err != nil {
-			return nil, err
+			return nil, hand.published(ctx, nil, o.Target, c.Time, err)
 		}
 		if done != nil {
-			return done, nil
+			return done, hand.found(ctx, nil, done)
 		}
 		o.LogicalTime = left.LogicalTime
 	}
@@ -118,6 +120,13 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 	if o.Holder, o.StoreID, err = jobs.HolderOf(ctx, o.Job, source.Engine); err != nil {
 		return nil, err
 	}
+	started := time.Now().UTC()
+	if o.LogicalTime.IsZero() {
+		o.LogicalTime = started
+	}
+	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
+		return hand.record(ctx, source, jobs.RunEntry(m, cause, false))
+	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
 	m, err = jobs.Run(ctx, o)
@@ -127,12 +136,17 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		return nil, fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
 	}
 	if left != nil && errors.Is(err, target.ErrExists) {
-		m, err = finishResumed(ctx, p, c.Job, o.Target, left.LogicalTime)
+		if m, err = finishResumed(ctx, p, c.Job, o.Target, left.LogicalTime); err == nil {
+			err = hand.found(ctx, source, m)
+		}
 	}
-	if err != nil {
-		return nil, err
+	switch {
+	case err == nil:
+		return m, nil
+	case m == nil:
+		err = hand.failed(ctx, source, o.LogicalTime, started, err)
 	}
-	return m, nil
+	return nil, hand.published(ctx, source, o.Target, o.LogicalTime, err)
 }
 
 // open opens the instant to export: that of the run to go on with, where there is one

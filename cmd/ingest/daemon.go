@@ -37,6 +37,7 @@ type daemon struct {
 	start     *kafkaStart          // what the pipelines wait for before they run
 	schedules *schedule.Runner     // of exports; nil = no job has a schedule
 	exports   *published
+	records   sync.Mutex // held while a run that was made by hand is recorded
 	server    *serve.Server
 	listener  net.Listener
 	forget    func() error // removes the endpoint file
@@ -170,7 +171,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err

@@ -61,7 +61,7 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	spec := p.cfg.Jobs[st.Job].Schedule
 	s := &serve.ScheduleStatus{
 		Cron: spec.Cron, Zone: spec.Zone, Paused: st.State.Paused, Failures: st.State.Failures, Working: st.Working, Cause: st.Cause, Attempt: st.Attempt,
-		Holder: st.Holder, Pending: len(st.State.Pending), Results: st.State.Results, Orders: []api.Order{}, Ordered: st.State.Ordered, Next: []time.Time{}, History: []serve.ExportRun{},
+		Holder: st.Holder, Pending: len(st.State.Pending), Results: st.State.Results, Orders: []api.Order{}, Ordered: st.State.Ordered, Next: []time.Time{}, History: []api.ExportRun{},
 	}
 	for _, o := range st.State.Orders {
 		s.Orders = append(s.Orders, api.Order(o))
@@ -82,11 +82,7 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 		s.Reason = err.Error()
 	}
 	for i := range entries {
-		e := &entries[i]
-		s.History = append(s.History, serve.ExportRun{
-			LogicalTime: e.Logical, Result: e.Result, Count: e.Count, Cause: e.Cause, Order: e.Order, Started: e.Started, Ended: e.Ended, Attempts: e.Attempts,
-			RunID: e.RunID, Rows: e.Rows, Bytes: e.Bytes, Error: e.Error,
-		})
+		s.History = append(s.History, api.ExportRun(entries[i]))
 	}
 	return s
 }

@@ -78,6 +78,27 @@ func (d *daemon) orderExport() func(ctx context.Context, job string, q api.Order
 	}
 }
 
+// recordExport adds the entry of a run that another process has made by hand to the
+// history of its job, once.
+func (d *daemon) recordExport(ctx context.Context, job string, run api.ExportRun) error {
+	d.records.Lock() // of two that say the same, one is recorded
+	defer d.records.Unlock()
+	e := schedule.Entry(run)
+	if err := history.CheckEntry(&e); err != nil {
+		return err
+	}
+	if d.schedules != nil && d.engine.Traits().Atomic == store.AtomicBatch {
+		if there, err := history.Recorded(ctx, d.engine, job, &e); there || err != nil {
+			return err
+		}
+		if err := d.schedules.Record(ctx, job, e); !errors.Is(err, schedule.ErrNoSchedule) {
+			return scheduleError(err)
+		}
+	}
+	_, err := history.Record(ctx, d.engine, job, e)
+	return err
+}
+
 // cancelOrder returns what ends an order, or nil where no job has a schedule.
 func (d *daemon) cancelOrder() func(ctx context.Context, job, order string) error {
 	if d.schedules == nil {
@@ -138,8 +159,12 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 		return out, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	if m, err := publishedBefore(ctx, t, r); m != nil || err != nil {
-		return outcomeOf(m, true), err
+	if m, err := publishedBefore(ctx, t, r); err != nil {
+		return out, err
+	} else if m != nil {
+		out = m.Outcome()
+		out.Published = true
+		return out, nil
 	}
 	if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
 		return out, err
@@ -171,7 +196,7 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	if err != nil {
 		return out, err
 	}
-	return outcomeOf(m, false), nil
+	return m.Outcome(), nil
 }
 
 // publishedBefore returns the manifest of a run that is published already, or nil, so
@@ -189,19 +214,6 @@ func publishedBefore(ctx context.Context, t target.Target, r schedule.Request) (
 		return nil, err
 	}
 	return m, nil
-}
-
-// outcomeOf says what a run has published; m may be nil.
-func outcomeOf(m *jobs.Manifest, before bool) (out schedule.Outcome) {
-	if m == nil {
-		return out
-	}
-	out.RunID, out.Published = m.RunID, before
-	for _, t := range m.Totals {
-		out.Rows = t.Rows
-		out.Bytes += t.Bytes
-	}
-	return out
 }
 
 // openSource opens the instant of a scheduled run: the checkpoint of what was left of

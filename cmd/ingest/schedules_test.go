@@ -11,9 +11,12 @@ import (
 
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/history"
+	"sluice/jobs/schedule"
 	"sluice/serve"
 	"sluice/serve/api"
 	"sluice/serve/client"
+	"sluice/store"
 )
 
 // TestDaemonRunsSchedules runs a daemon with a job for every second, twice on one
@@ -110,5 +113,74 @@ jobs:
 			t.Errorf("Got %+v", r)
 		}
 		seen[r.LogicalTime] = true
+	}
+}
+
+// TestDaemonRecordsHandRuns: a run that another process has made is in the history, the
+// API and the counts of its job once, with a schedule and without, however often it is
+// told of.
+func TestDaemonRecordsHandRuns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+store: {dir: %s}
+serve: {listen: "127.0.0.1:0"}
+tables: {t: {families: {f: {}}}}
+jobs:
+  yearly:
+    table: t
+    columns: [{name: key, from: $row, type: string}]
+    out: %s
+    schedule: {cron: "@yearly"}
+  manual:
+    table: t
+    columns: [{name: key, from: $row, type: string}]
+    out: %s
+`, filepath.Join(dir, "data"), dir, dir), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDaemon(t.Context(), cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	done := make(chan error, 1)
+	go func() { done <- d.run(ctx) }()
+	c, err := client.DialDir(ctx, cfg.Store.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	run := api.ExportRun{Logical: at, Result: "ok", Count: 1, Cause: "manual", Started: at, Ended: at.Add(time.Second), Attempts: 1, RunID: "r", Rows: 7, Bytes: 8}
+	for range 2 {
+		for _, job := range []string{"yearly", "manual"} {
+			if err := c.RecordExport(ctx, job, run); err != nil {
+				t.Errorf("%s: %v", job, err)
+			}
+		}
+	}
+	wrong := run
+	wrong.Cause = "schedule"
+	if err := c.RecordExport(ctx, "yearly", wrong); !errors.Is(err, store.ErrInvalidArgument) {
+		t.Errorf("Got %v, want ErrInvalidArgument", err)
+	}
+	s := d.exports.status()[1].Schedule
+	if len(s.History) != 1 || s.History[0] != run || fmt.Sprint(s.Ordered) != "map[manual:map[ok:1]]" || len(s.Results) > 0 {
+		t.Errorf("Got %+v", s)
+	}
+	for _, job := range []string{"yearly", "manual"} {
+		all, err := history.Entries(ctx, c, job, 10)
+		st, stErr := history.State(ctx, c, job)
+		if err != nil || stErr != nil || len(all) != 1 || all[0] != schedule.Entry(run) || fmt.Sprint(st.Ordered) != "map[manual:map[ok:1]]" {
+			t.Errorf("%s: Got %+v, %v, %+v, %v", job, all, err, st, stErr)
+		}
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	cancel()
+	if err := errors.Join(<-done, d.close()); err != nil {
+		t.Error(err)
 	}
 }

@@ -32,6 +32,11 @@ type Entry struct {
 	Error    string    `json:"error,omitempty"` // of the last attempt
 }
 
+// same reports whether both are the entry of one row of the history.
+func (e *Entry) same(other *Entry) bool {
+	return e.Ended.Equal(other.Ended) && e.Logical.Equal(other.Logical) && e.Order == other.Order
+}
+
 // State is what is remembered of a job's schedule across restarts.
 type State struct {
 	// Decided is the newest logical time that a decision was made about; zero =
@@ -54,7 +59,8 @@ type State struct {
 	// Results counts the times of the schedule by Result, since it was first looked
 	// at.
 	Results map[string]int64 `json:"results,omitempty"`
-	// Ordered counts runs of orders, by Cause and Result.
+	// Ordered counts runs of orders, and those that somebody has made by hand, by
+	// Cause and Result.
 	Ordered map[string]map[string]int64 `json:"ordered,omitempty"`
 }
 
@@ -328,7 +334,7 @@ func (m *Machine) drop(d *Decision, now time.Time, result string, all []Run) {
 			left.Since = now.UTC()
 		}
 		left.Logical, left.Count = last, left.Count+n
-		m.count(result, n)
+		m.state.Add(&Entry{Result: result, Count: n})
 		d.Changed = true
 		return
 	}
@@ -353,26 +359,36 @@ func (m *Machine) tellLeftOut(d *Decision, now time.Time) {
 	}
 }
 
-// count counts times of the schedule.
-func (m *Machine) count(result string, n int64) {
-	if m.state.Results == nil {
-		m.state.Results = map[string]int64{}
-	}
-	m.state.Results[result] += n
-}
-
 func (m *Machine) record(d *Decision, e Entry) {
 	d.Entries = append(d.Entries, e)
 	d.Changed = true
-	if e.Order == "" {
-		m.count(e.Result, e.Count)
+	m.state.Add(&e)
+}
+
+// Add counts what e, an entry that is new in the history, tells of.
+func (s *State) Add(e *Entry) {
+	if e.Cause != Manual && e.Cause != Backfill {
+		if s.Results == nil {
+			s.Results = map[string]int64{}
+		}
+		s.Results[e.Result] += e.Count
 		return
 	}
-	if m.state.Ordered == nil {
-		m.state.Ordered = map[string]map[string]int64{}
+	if s.Ordered == nil {
+		s.Ordered = map[string]map[string]int64{}
 	}
-	if m.state.Ordered[e.Cause] == nil {
-		m.state.Ordered[e.Cause] = map[string]int64{}
+	if s.Ordered[e.Cause] == nil {
+		s.Ordered[e.Cause] = map[string]int64{}
 	}
-	m.state.Ordered[e.Cause][e.Result] += e.Count
+	s.Ordered[e.Cause][e.Result] += e.Count
+}
+
+// Record adds an entry of a run that somebody has made by hand, outside the schedule, to
+// the history. It changes nothing of what the schedule does.
+func (m *Machine) Record(e Entry, now time.Time) Decision {
+	var recorded Decision
+	m.record(&recorded, e)
+	d := m.Tick(now)
+	d.Entries, d.Changed = append(recorded.Entries, d.Entries...), true
+	return d
 }

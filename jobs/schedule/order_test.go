@@ -338,8 +338,20 @@ func TestAskAdd(t *testing.T) {
 	}
 	add(Wish{For: WishOrder, Order: order(9)}, 1+MaxOrders, ErrTooManyOrders)
 
+	byHand := func(i int) Wish {
+		return Wish{For: WishRecord, Entry: &Entry{Logical: now.Add(time.Duration(i) * time.Second), Ended: now, Result: OK, Count: 1, Cause: Manual}}
+	}
+	for i := range MaxOrders {
+		add(byHand(i), 2+MaxOrders+i, nil)
+		add(byHand(i), 2+MaxOrders+i, nil)
+	}
+	add(byHand(-1), 1+2*MaxOrders, ErrTooManyRecords)
+
 	m := NewMachine(s, st)
 	d := m.Answer(a, now)
+	if got := m.State().Ordered[Manual][OK]; got != MaxOrders || len(d.Entries) < MaxOrders {
+		t.Errorf("Got %d runs by hand and %d entries, want %d", got, len(d.Entries), MaxOrders)
+	}
 	if got := m.State(); len(got.Orders) != MaxOrders-1 || got.Answered != a.N || got.Paused || !d.Changed || d.Start.IsZero() {
 		t.Errorf("Got %+v, %+v", got, d)
 	}

@@ -228,6 +228,16 @@ func (r *Runner) CancelOrder(ctx context.Context, job, id string) error {
 	return err
 }
 
+// Record adds the entry of a run that somebody has made by hand to the history of a job,
+// and counts it. It returns when that is stored; in a Shared store that is the wish, as
+// with Pause. Its error wraps ErrNoSchedule or ErrNotRunning.
+func (r *Runner) Record(ctx context.Context, job string, e Entry) error {
+	_, err := r.ask(ctx, job, Wish{For: WishRecord, Entry: &e}, func(m *Machine, now time.Time) Decision {
+		return m.Record(e, now)
+	})
+	return err
+}
+
 // ask changes a job's Machine, or leaves word in a Shared store, which says of what
 // order. Where its error is nil, change has returned.
 func (r *Runner) ask(ctx context.Context, name string, w Wish, change func(*Machine, time.Time) Decision) (Order, error) {

@@ -25,6 +25,10 @@ const (
 // ErrLost is the error of whoever does not hold a schedule, or not any more.
 var ErrLost = errors.New("schedule: another process holds the schedule")
 
+// ErrTooManyRecords is the error of Ask for an entry of the history where too many wait
+// for the process that holds the schedule.
+var ErrTooManyRecords = errors.New("schedule: the process that holds the schedule has not noted what it was told")
+
 // Shared is a Store that several processes use. One of them at most holds the schedule
 // of a job; it alone decides for it, and runs it. Clocks of different machines are not
 // compared: who wants the schedule looks for a whole Lease of its own clock whether it
@@ -43,7 +47,7 @@ type Shared interface {
 	// Ask leaves a wish for whoever holds the schedule, or will. It may be called by
 	// anybody. An order that is open, or was asked for, is not asked for again: the
 	// order that is meant is returned. Its error wraps ErrTooManyOrders,
-	// ErrOrderEnding or ErrNoOrder as Machine's.
+	// ErrOrderEnding or ErrNoOrder as Machine's, or ErrTooManyRecords.
 	Ask(ctx context.Context, job string, w Wish) (Order, error)
 }
 
@@ -68,6 +72,7 @@ const (
 	WishResume = "resume"
 	WishOrder  = "order"  // that Order be accepted
 	WishCancel = "cancel" // that the order ID be cancelled
+	WishRecord = "record" // that Entry be added to the history
 )
 
 // Wish is one thing that somebody asks the holder of a schedule for.
@@ -76,6 +81,7 @@ type Wish struct {
 	For   string `json:"for"`
 	Order *Order `json:"order,omitempty"`
 	ID    string `json:"id,omitempty"`
+	Entry *Entry `json:"entry,omitempty"`
 }
 
 // Add adds a wish to those that were not answered, which the state tells. What it says
@@ -86,11 +92,18 @@ func (a *Ask) Add(s *State, w Wish) (Order, error) {
 		open[o.ID] = o
 	}
 	left := a.Wishes[:0:0]
+	records := 0
 	for _, was := range a.Wishes {
 		if was.N <= s.Answered {
 			continue
 		}
 		left = append(left, was)
+		if was.For == WishRecord {
+			records++
+			if w.For == WishRecord && was.Entry.same(w.Entry) {
+				return Order{}, nil
+			}
+		}
 		if was.For == WishOrder {
 			open[was.Order.ID] = *was.Order
 		}
@@ -115,6 +128,10 @@ func (a *Ask) Add(s *State, w Wish) (Order, error) {
 		var ok bool
 		if order, ok = open[w.ID]; !ok {
 			return order, fmt.Errorf("%w: %s", ErrNoOrder, w.ID)
+		}
+	case WishRecord:
+		if records >= MaxOrders {
+			return order, fmt.Errorf("%w: of %d runs by hand", ErrTooManyRecords, MaxOrders)
 		}
 	}
 	a.N++
@@ -142,6 +159,8 @@ func (m *Machine) Answer(a Ask, now time.Time) Decision {
 			_, d, _ = m.Order(*w.Order, now) // Ask.Add has seen to it that it can be
 		case WishCancel:
 			d, _ = m.CancelOrder(w.ID, now) // or it has ended meanwhile
+		case WishRecord:
+			d = m.Record(*w.Entry, now)
 		}
 		m.state.Answered, all.Changed = w.N, true
 		all.merge(d)

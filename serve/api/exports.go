@@ -28,3 +28,20 @@ type Order struct {
 	Failed    int64     `json:"failed"`
 	Cancelled bool      `json:"cancelled,omitempty"` // it has ended when its run at work has
 }
+
+// ExportRun is an entry of a job's history, and the body of …/exports/{job}/history: a
+// run that a process other than the daemon has made by hand, which Cause says.
+type ExportRun struct {
+	Logical  time.Time `json:"logical_time"`
+	Result   string    `json:"result"`          // ok, published, failed, cancelled, skipped or missed
+	Count    int64     `json:"count"`           // times that it is about, Logical the last of them
+	Cause    string    `json:"cause,omitempty"` // schedule, catch-up, manual or backfill
+	Order    string    `json:"order,omitempty"` // that it belongs to
+	Started  time.Time `json:"started_at"`
+	Ended    time.Time `json:"ended_at"`
+	Attempts int       `json:"attempts"`
+	RunID    string    `json:"run_id,omitempty"`
+	Rows     int64     `json:"rows,omitempty"`
+	Bytes    int64     `json:"bytes,omitempty"`
+	Error    string    `json:"error,omitempty"`
+}

@@ -31,3 +31,10 @@ func (c *Client) OrderExport(ctx context.Context, job string, q api.OrderRequest
 func (c *Client) CancelOrder(ctx context.Context, job, order string) error {
 	return c.change(ctx, http.MethodDelete, "/exports/"+url.PathEscape(job)+"/orders/"+url.PathEscape(order), nil)
 }
+
+// RecordExport adds a run of a job that this process has made to the job's history,
+// which has it once however often it is told. Its error wraps store.ErrInvalidArgument,
+// and api.ErrNotFound where the daemon is of a version that keeps no such history.
+func (c *Client) RecordExport(ctx context.Context, job string, run api.ExportRun) error {
+	return outcome(ctx, c.call(ctx, http.MethodPost, "/exports/"+url.PathEscape(job)+"/history", run, nil), true)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"sluice/cmd/internal/cli"
+	"sluice/config"
+	"sluice/jobs"
+	"sluice/jobs/history"
+	"sluice/jobs/schedule"
+	"sluice/jobs/target"
+	"sluice/serve/api"
+	"sluice/serve/client"
+	"sluice/store"
+)
+
+// byHand records what becomes of the runs that this process makes of a job in the job's
+// history, as the daemon does of those that it makes.
+type byHand struct {
+	p     *cli.Program
+	cfg   *config.Config
+	job   string
+	cause string // schedule.Manual or schedule.Backfill
+}
+
+const (
+	// recordTimeout is for how long a daemon that stops or starts is waited for: what
+	// would be recorded has happened.
+	recordTimeout = 30 * time.Second
+	recordRetry   = time.Second
+)
+
+// record adds entries to the history, unless it has them. in is what this process has
+// open; nil = nothing.
+func (h *byHand) record(ctx context.Context, in *config.Instant, entries ...schedule.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
+	defer cancel()
+	for {
+		err := h.try(ctx, in, entries)
+		if !errors.Is(err, store.ErrTransient) {
+			return h.explain(err)
+		}
+		select {
+		case <-time.After(recordRetry):
+		case <-ctx.Done():
+			return h.explain(err)
+		}
+	}
+}
+
+func (h *byHand) explain(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("record the run in the history of %s: %w", h.job, err)
+}
+
+func (h *byHand) try(ctx context.Context, in *config.Instant, entries []schedule.Entry) (err error) {
+	var to config.Engine
+	if in != nil && !in.Remote {
+		to = in.Engine
+	} else { // not the daemon that there was when the run began: it may be another one now
+		if to, _, err = config.OpenStore(ctx, h.cfg, h.p.Warnings()); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, to.Close()) }()
+	}
+	wait := false
+	for _, e := range entries {
+		if d, ok := to.(*client.Client); ok {
+			err := d.RecordExport(ctx, h.job, api.ExportRun(e))
+			if errors.Is(err, api.ErrNotFound) {
+				h.p.Note("export", "the history of %s stays as it is: the daemon is of a version that records its own runs alone", h.job)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		left, err := history.Record(ctx, to, h.job, e)
+		if err != nil {
+			return err
+		}
+		wait = wait || left
+	}
+	if wait {
+		h.p.Note("export", "the history of %s has this as soon as the daemon that runs its schedule has read of it", h.job)
+	}
+	return nil
+}
+
+// found records a run that was found published: by a process that was killed before it
+// could, or by another one.
+func (h *byHand) found(ctx context.Context, in *config.Instant, m *jobs.Manifest) error {
+	return h.record(ctx, in, jobs.RunEntry(m, h.cause, true))
+}
+
+// failed records a run that has ended with err, and returns err. One that can be gone on
+// with has not ended, and one that another process makes or has made is that one's.
+func (h *byHand) failed(ctx context.Context, in *config.Instant, logical, started time.Time, err error) error {
+	if errors.Is(err, jobs.ErrResumable) || errors.Is(err, target.ErrExists) || errors.Is(err, target.ErrBusy) {
+		return err
+	}
+	now := time.Now().UTC()
+	e := schedule.Entry{Logical: logical.UTC(), Result: schedule.Failed, Count: 1, Cause: h.cause, Started: started.UTC(), Ended: now, Attempts: 1, Error: err.Error()}
+	if ctx.Err() != nil {
+		e.Result = schedule.Cancelled
+	}
+	return errors.Join(err, h.record(ctx, in, e))
+}
+
+// published records the run for a time, if there is one and err is that it was found, or
+// nothing of it to go on with, and returns err.
+func (h *byHand) published(ctx context.Context, in *config.Instant, t target.Target, at time.Time, err error) error {
+	if at.IsZero() || !errors.Is(err, target.ErrExists) && !errors.Is(err, target.ErrNotFound) {
+		return err
+	}
+	m, readErr := jobs.ReadPublished(ctx, t, h.job, at)
+	if errors.Is(readErr, target.ErrNotFound) {
+		return err
+	}
+	if readErr == nil {
+		readErr = h.found(ctx, in, m)
+	}
+	return errors.Join(err, readErr)
+}
