@@ -51,8 +51,8 @@ func partitionSnippet(reader, format string, m *Manifest, at *place, files []str
 		for _, name := range above { // Polars wants to know of them
 			hive += ", " + pythonText(name) + ": pl.String"
 		}
-		return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=True, hive_schema={%s}%s).select([%s])\nprint(lf.collect())\n",
-			listed(files, pythonText), scan, hive, at.polars(), columns), nil
+		return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=True, hive_schema={%s}%s).select([%s])%s\nprint(lf.collect())\n",
+			listed(files, pythonText), scan, hive, at.polars(), columns, m.polarsTexts()), nil
 	case Pandas:
 		file, system := "parquet", ""
 		if at.bucket != nil {

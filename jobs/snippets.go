@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"sluice/jobs/columnar"
 	"sluice/store"
 )
 
@@ -71,7 +72,7 @@ func snippet(reader string, m *Manifest, at *place) (string, error) {
 	case DuckDB:
 		return duckDBSnippet(m, at, files, "hive_partitioning = false")
 	case Polars:
-		return polarsSnippet(format, at, files), nil
+		return polarsSnippet(format, m, at, files), nil
 	case Pandas:
 		return pandasSnippet(format, at, files), nil
 	}
@@ -91,13 +92,28 @@ func duckDBSnippet(m *Manifest, at *place, files []string, options string) (stri
 		sqlName(m.Job), strings.Join(columns, ",\n"), listed(files, func(f string) string { return sqlText(bracketGlob(f)) }), options, sqlName(m.Job)), nil
 }
 
-func polarsSnippet(format string, at *place, files []string) string {
+func polarsSnippet(format string, m *Manifest, at *place, files []string) string {
 	scan := "scan_parquet"
 	if format == Arrow {
 		scan = "scan_ipc"
 	}
-	return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=False%s)\nprint(lf.collect())\n",
-		listed(files, pythonText), scan, at.polars())
+	return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=False%s)%s\nprint(lf.collect())\n",
+		listed(files, pythonText), scan, at.polars(), m.polarsTexts())
+}
+
+// polarsTexts is the call that makes text of columns of JSON, which Polars takes for bytes
+// in Parquet; nothing where there is none.
+func (m *Manifest) polarsTexts() string {
+	var casts []string
+	for i := range m.Columns {
+		if m.Columns[i].Type == columnar.JSON.String() {
+			casts = append(casts, pythonText(m.Columns[i].Name)+": pl.String")
+		}
+	}
+	if len(casts) == 0 {
+		return ""
+	}
+	return ".cast({" + strings.Join(casts, ", ") + "})"
 }
 
 func pandasSnippet(format string, at *place, files []string) string {

@@ -82,6 +82,20 @@ spark.sql("SELECT count(*) FROM t_it_s_1").show()
 	}
 }
 
+// TestSnippetOfJSON: Polars is told to make text of JSON, the last thing of all.
+func TestSnippetOfJSON(t *testing.T) {
+	t.Parallel()
+	m := snippetManifest()
+	m.Columns[1].Type = "json"
+	for _, by := range [][]string{nil, {"user"}} {
+		m.PartitionBy = by
+		got, err := Snippet(Polars, m, "/x")
+		if want := `.cast({"a \"b\" 'c' \\n": pl.String})` + "\nprint(lf.collect())\n"; err != nil || !strings.HasSuffix(got, want) {
+			t.Errorf("by %v: got %v\n%s\nwant at its end\n%s", by, err, got, want)
+		}
+	}
+}
+
 // TestSnippetInBucket: readers are told of the endpoint, and never of credentials.
 func TestSnippetInBucket(t *testing.T) {
 	t.Parallel()

@@ -68,3 +68,70 @@ func TestSnippets(t *testing.T) {
 		}
 	}
 }
+
+// TestSnippetsOfJSON: what `export sql` prints gives columns of JSON as text in every
+// reader, also in runs that are divided into partitions.
+func TestSnippetsOfJSON(t *testing.T) {
+	python := python(t)
+	var ms []cell.Mutation
+	for i := range 4 {
+		m := cell.Mutation{Row: fmt.Appendf(nil, "r%d", i)}
+		m.Put("f", []byte("part"), cell.Timestamp(1700000000000+i), fmt.Append(nil, i%2))
+		if i > 0 {
+			m.Put("f", []byte("doc"), cell.Timestamp(1700000000000+i), fmt.Appendf(nil, `{"n": %d, "t": "ü\"x"}`, i))
+		}
+		if i < 3 {
+			m.Put("f", []byte("more"), cell.Timestamp(1700000000000+i), []byte("7"))
+		}
+		ms = append(ms, m)
+	}
+	snapshot, schema := plainTable(t, "r2", ms...)
+	for _, format := range []string{jobs.Parquet, jobs.Arrow} {
+		for _, parts := range [][]string{nil, {"part"}} {
+			job, err := jobs.Compile("j", &jobs.Spec{
+				Table: "t", Formats: []string{format}, Out: t.TempDir(), PartitionBy: parts,
+				Columns: []columnar.ColumnSpec{
+					{Name: "key", From: "$row", Type: "string"},
+					{Name: `d"'oc`, From: "f:doc", Type: "json"},
+					{Name: "part", From: "f:part", Type: "int64"},
+					{Name: "rest", From: "$unmatched.f", Type: "json"},
+				},
+			}, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := jobs.Run(t.Context(), &jobs.RunOptions{Job: job, Source: snapshot}); err != nil {
+				t.Fatal(err)
+			}
+			m, dir, err := jobs.ReadRun(t.Context(), filepath.Join(job.Out(), "j"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			const result = "\nimport json\nprint('RESULT', json.dumps(sorted([None if v is None or v != v else v for v in r] for r in rows), ensure_ascii=False))\n"
+			for reader, then := range map[string]string{
+				jobs.DuckDB: "", jobs.Pandas: "\nrows = df.values.tolist()" + result, jobs.Polars: "\nassert lf.collect_schema() == lf.collect().schema\nrows = lf.collect().rows()" + result,
+			} {
+				if reader == jobs.DuckDB && format == jobs.Arrow {
+					continue // Snippet refuses it
+				}
+				code, err := jobs.Snippet(reader, m, dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if reader == jobs.DuckDB {
+					code = fmt.Sprintf("import duckdb\nc = duckdb.connect()\nc.execute(%q)\nrows = c.execute('SELECT * FROM j').fetchall()\n", code) + result
+				}
+				out, err := exec.CommandContext(t.Context(), python, "-c", code+then).CombinedOutput()
+				if err != nil {
+					t.Errorf("%s, %s, by %v: %v\n%s\n%s", reader, format, parts, err, code, out)
+					continue
+				}
+				const want = `RESULT [["r0", null, 0, "{\"more\":\"7\"}"], ["r1", "{\"n\": 1, \"t\": \"ü\\\"x\"}", 1, "{\"more\":\"7\"}"], ` +
+					`["r2", "{\"n\": 2, \"t\": \"ü\\\"x\"}", 0, "{\"more\":\"7\"}"], ["r3", "{\"n\": 3, \"t\": \"ü\\\"x\"}", 1, null]]`
+				if !strings.Contains(string(out), want) {
+					t.Errorf("%s, %s, by %v: got\n%s\nwant a line\n%s", reader, format, parts, out, want)
+				}
+			}
+		}
+	}
+}
