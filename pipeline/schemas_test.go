@@ -50,7 +50,8 @@ func (s *fakeSchemas) set(up bool) {
 }
 
 // A registry that is down pauses the partition, with what came before applied, and
-// makes no dead letter; what the registry does not know is one.
+// makes no dead letter; what the registry does not know is one, and what no registry can
+// know is one without it.
 func TestRegistryIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	schemas := &fakeSchemas{fetched: map[int]bool{}}
@@ -77,19 +78,19 @@ func TestRegistryIsWaitedFor(t *testing.T) {
 	b.produce(0, framed(7, "a"), framed(7, "a"))
 	r.caughtUp(b)
 	schemas.set(false)
-	b.produce(0, framed(7, "b"), framed(8, "x"), framed(7, "c"))
+	b.produce(0, framed(7, "b"), framed(1<<31, "y"), framed(8, "x"), framed(7, "c"))
 	waitFor(t, func() bool { return r.first().Paused == "schema registry unavailable" })
-	waitFor(t, func() bool { return r.first().Progress.Next == 3 })
-	if m := r.Metrics(); m.Applied != 3 || m.Dead != 0 {
-		t.Errorf("while the registry is down: got %d applied and %d dead, want 3 and 0", m.Applied, m.Dead)
+	waitFor(t, func() bool { return r.first().Progress.Next == 4 })
+	if m := r.Metrics(); m.Applied != 3 || m.Dead != 1 {
+		t.Errorf("while the registry is down: got %d applied and %d dead, want 3 and 1", m.Applied, m.Dead)
 	}
 	schemas.set(true)
 	r.caughtUp(b)
 	if err := r.close(); err != nil {
 		t.Fatal(err)
 	}
-	if m := r.Metrics(); m.Applied != 4 || m.Dead != 1 {
-		t.Errorf("got %d applied and %d dead, want 4 and 1", m.Applied, m.Dead)
+	if m := r.Metrics(); m.Applied != 4 || m.Dead != 2 {
+		t.Errorf("got %d applied and %d dead, want 4 and 2", m.Applied, m.Dead)
 	}
 	got := readContents(t, e)
 	if got.Counts["a"] != 2 || got.Counts["b"] != 1 || got.Counts["c"] != 1 || len(got.Events) != 4 {
