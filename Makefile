@@ -34,10 +34,11 @@ integration: ## a real Kafka, a real HBase and readers in other languages; see i
 alerts: ## the dashboard and the alert rules, evaluated by Prometheus's engine over a running daemon
 	$(GO) test -C deploy/promql -count=1 ./...
 
+# By default up to a minute goes into making one input smaller, which is all of T.
 fuzz: ## every fuzz target for T each
 	@for pkg in $$($(GO) list ./...); do \
 	  for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(T) $$pkg || exit 1; \
+	    echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(T) -fuzzminimizetime 20x $$pkg || exit 1; \
 	  done; \
 	done
 
