@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -66,11 +65,7 @@ func (h *HBase) parse(s string) error {
 		if strings.Contains(g, "@") {
 			return errors.New("a gateway has no user and password: want HOST:PORT")
 		}
-		host, port, err := net.SplitHostPort(g)
-		if err != nil {
-			return fmt.Errorf("gateway %q: want HOST:PORT, such as 127.0.0.1:9090", g)
-		}
-		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || host == "" {
+		if !isAddress(g) {
 			return fmt.Errorf("gateway %q: want HOST:PORT, such as 127.0.0.1:9090", g)
 		}
 	}

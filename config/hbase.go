@@ -3,9 +3,7 @@ package config
 import (
 	"fmt"
 	"maps"
-	"net"
 	"slices"
-	"strings"
 
 	"sluice/store"
 )
@@ -16,7 +14,7 @@ func (c *Config) lintHBase(report reporter) {
 	h := &c.Store.HBase
 	h.TLS.lint("store.hbase.tls", report)
 	for i, g := range h.Gateways {
-		if _, _, err := net.SplitHostPort(g); err != nil || strings.Contains(g, "@") {
+		if !isAddress(g) {
 			report(fmt.Sprintf("store.hbase.gateways[%d]", i), "write host:port, such as 127.0.0.1:9090", "not the address of a gateway")
 		}
 	}

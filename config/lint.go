@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"sluice/jobs"
@@ -52,10 +53,17 @@ func (c *Config) lint(d *decoder) {
 
 type reporter func(path, hint, format string, args ...any)
 
+// isAddress reports whether text is the host and port of a server, without a user.
+func isAddress(text string) bool {
+	host, port, err := net.SplitHostPort(text)
+	n, portErr := strconv.ParseUint(port, 10, 16)
+	return err == nil && portErr == nil && host != "" && n > 0 && !strings.Contains(text, "@")
+}
+
 func (c *Config) lintConnections(report reporter) {
 	for i, b := range c.Kafka.Brokers {
 		for part := range strings.SplitSeq(b, ",") {
-			if _, _, err := net.SplitHostPort(strings.TrimSpace(part)); err != nil || strings.Contains(part, "@") {
+			if !isAddress(strings.TrimSpace(part)) {
 				report(fmt.Sprintf("kafka.brokers[%d]", i), "write host:port, such as 127.0.0.1:9092", "not the address of a broker")
 			}
 		}

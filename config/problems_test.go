@@ -59,6 +59,13 @@ func TestProblems(t *testing.T) {
 			`f.yaml:1:9: gateways are named and store.engine is pebble (add engine: hbase)`,
 			`f.yaml:1:28: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
 		}},
+		{"addresses that cannot be", "store: {engine: hbase, hbase: {gateways: [\"h:0\", \"h:70000\", \":9\", \"h:\", \"h:9090\"]}}\nkafka: {brokers: [\"h:99999\"]}\n", []string{
+			`f.yaml:1:43: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
+			`f.yaml:1:50: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
+			`f.yaml:1:61: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
+			`f.yaml:1:67: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
+			`f.yaml:2:19: not the address of a broker (write host:port, such as 127.0.0.1:9092)`,
+		}},
 		{"what HBase cannot", "store: {engine: hbase, hbase: {gateways: [\"h:1\"], call_timeout: 0s}}\n" + tables, []string{
 			`f.yaml:1:65: call_timeout must be more than 0`,
 		}},
