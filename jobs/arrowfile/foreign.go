@@ -107,12 +107,18 @@ func (r *ForeignReader) Next() (b *columnar.Batch, err error) {
 	r.batch.Reset()
 	for i, field := range r.fields {
 		a, v := rec.Column(field), r.batch.Vector(i)
+		if int64(a.Len()) != rec.NumRows() {
+			return nil, fmt.Errorf("read arrow record batch %d, column %s: damaged: it has %d values, and the batch %d rows", r.next-1, r.columns[i].Name, a.Len(), rec.NumRows())
+		}
 		for j := range a.Len() {
 			if a.IsNull(j) {
 				v.AppendNull()
 			} else if err := appendForeign(v, a, j); err != nil {
 				return nil, fmt.Errorf("read arrow record batch %d, row %d, column %s: %w", r.next-1, j+1, r.columns[i].Name, err)
 			}
+		}
+		if a.NullN() != v.Nulls() {
+			return nil, fmt.Errorf("read arrow record batch %d, column %s: damaged: it says that it has %d nulls, and there are %d", r.next-1, r.columns[i].Name, a.NullN(), v.Nulls())
 		}
 	}
 	return r.batch, nil

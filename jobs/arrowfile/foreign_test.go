@@ -214,3 +214,39 @@ func TestForeignReaderRefuses(t *testing.T) {
 		t.Errorf("Got %v, want the row of the time between two µs", err)
 	}
 }
+
+// TestForeignCounts: a record batch whose columns say other numbers of values or of nulls
+// than there are is refused, by its number and the column.
+func TestForeignCounts(t *testing.T) {
+	t.Parallel()
+	schema := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64, Nullable: true}}, nil)
+	for _, tt := range []struct {
+		nulls int
+		rows  int64
+		want  string
+	}{
+		{2, 4, ""},
+		{1, 4, "record batch 0, column a: damaged: it says that it has 1 nulls, and there are 2"},
+		{3, 4, "record batch 0, column a: damaged: it says that it has 3 nulls, and there are 2"},
+		{2, 3, "record batch 0, column a: damaged: it has 4 values, and the batch 3 rows"},
+	} {
+		valid, values := memory.NewBufferBytes([]byte{0b0101}), memory.NewBufferBytes(make([]byte, 32))
+		data := array.NewData(arrow.PrimitiveTypes.Int64, 4, []*memory.Buffer{valid, values}, nil, tt.nulls, 0)
+		r := writeRecord(t, array.NewRecord(schema, []arrow.Array{array.MakeFromData(data)}, tt.rows))
+		rd, err := NewForeignReader(r, r.Size(), []string{"a"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := rd.Next()
+		if tt.want == "" {
+			if err != nil || b.Rows() != 4 || b.Vector(0).Nulls() != 2 {
+				t.Errorf("Got %v of an honest file", err)
+			}
+		} else if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%d nulls, %d rows: Got %v, want %q", tt.nulls, tt.rows, err, tt.want)
+		}
+		if err := rd.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

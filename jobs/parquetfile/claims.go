@@ -68,18 +68,18 @@ func checkFooter(r io.ReaderAt, size int64) error {
 }
 
 // checkChunk checks what the headers of a column chunk's pages say, in a file of size
-// bytes, before the pages are read.
-func checkChunk(r io.ReaderAt, size int64, m *format.ColumnMetaData) error {
+// bytes, before the pages are read, and returns of how many values and nulls.
+func checkChunk(r io.ReaderAt, size int64, m *format.ColumnMetaData) (said chunkCounts, err error) {
 	at := m.DataPageOffset
 	if m.DictionaryPageOffset != 0 {
 		at = m.DictionaryPageOffset
 	}
 	if at < int64(len(magic)) || m.TotalCompressedSize < 0 || at > size-tailBytes || m.TotalCompressedSize > size-tailBytes-at {
-		return claim("a column chunk of %d bytes at byte %d of a file of %d", m.TotalCompressedSize, at, size)
+		return said, claim("a column chunk of %d bytes at byte %d of a file of %d", m.TotalCompressedSize, at, size)
 	}
 	end := at + m.TotalCompressedSize
 	if m.DataPageOffset < at || m.DataPageOffset > end {
-		return claim("pages at byte %d, of a column chunk from byte %d to %d", m.DataPageOffset, at, end)
+		return said, claim("pages at byte %d, of a column chunk from byte %d to %d", m.DataPageOffset, at, end)
 	}
 	for at < end {
 		h, n, err := readHeader(r, at, end-at)
@@ -90,11 +90,12 @@ func checkChunk(r io.ReaderAt, size int64, m *format.ColumnMetaData) error {
 			err = checkSnappy(r, at+n, h)
 		}
 		if err != nil {
-			return fmt.Errorf("page at byte %d: %w", at, err)
+			return said, fmt.Errorf("page at byte %d: %w", at, err)
 		}
+		said.add(h)
 		at += n + int64(h.CompressedPageSize)
 	}
-	return nil
+	return said, nil
 }
 
 // readHeader reads the header of a page at an offset, with left bytes behind it, and
@@ -182,26 +183,6 @@ func checkSnappy(r io.ReaderAt, at int64, h *format.PageHeader) error {
 	}
 	if n, _ := binary.Uvarint(b); n > uint64(int64(h.UncompressedPageSize)-levels) {
 		return claim("%d bytes in what was compressed of %d", n, int64(h.UncompressedPageSize)-levels)
-	}
-	return nil
-}
-
-// checkChunks checks the chunks of a row group that the reader is about to read.
-func (r *Reader) checkChunks(group int) error {
-	columns := r.file.Metadata().RowGroups[group].Columns
-	for i, c := range r.columns {
-		n := 1
-		if _, ok := c.Type.Map(); ok {
-			n = 2
-		}
-		for at := r.chunks[i]; at < r.chunks[i]+n; at++ {
-			if at >= len(columns) {
-				return fmt.Errorf("row group %d, column %s: %w", group, c.Name, claim("it has %d column chunks", len(columns)))
-			}
-			if err := checkChunk(r.from, r.size, &columns[at].MetaData); err != nil {
-				return fmt.Errorf("row group %d, column %s: %w", group, c.Name, err)
-			}
-		}
 	}
 	return nil
 }

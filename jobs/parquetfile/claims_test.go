@@ -57,8 +57,10 @@ func twoValues(edit func(*format.PageHeader)) *format.PageHeader {
 }
 
 // readForeign reads all of column a.
-func readForeign(file []byte) (rows int, err error) {
-	r, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), []string{"a"})
+func readForeign(file []byte) (rows int, err error) { return readForeignColumns(file, "a") }
+
+func readForeignColumns(file []byte, columns ...string) (rows int, err error) {
+	r, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), columns)
 	if err != nil {
 		return 0, err
 	}

@@ -25,7 +25,9 @@ type appendForeign func(v *columnar.Vector, x parquet.Value) error
 // to what is int64, float64, string or bytes is a map, whose values may be null. Other
 // columns of the file, nested ones too, are passed over. What the footer and the headers
 // of pages say of sizes and counts is checked before memory is made for it: errors that
-// wrap ErrClaim, of Next those that name row group and column. Its error names the column that is
+// wrap ErrClaim, of Next those that name row group and column. Next names these, too, where
+// the rows, values or nulls that the file says it has are not those that are there: of
+// nulls what statistics say that is not 0, which is how none is written, and the pages. Its error names the column that is
 // missing or of another type.
 func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, err error) {
 	defer recovered(&err)
@@ -34,6 +36,9 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
 	rd = &Reader{file: f, from: r, size: size, values: make([]parquet.Value, 1024)}
+	if err := rd.checkRows(); err != nil {
+		return nil, fmt.Errorf("open parquet file: %w", err)
+	}
 	found := map[string]bool{}
 	chunk := 0
 	for _, field := range f.Schema().Fields() {

@@ -31,6 +31,7 @@ type Reader struct {
 	cursors []cursor     // of each column
 	maps    []*mapCursor // of each column; nil = it has no maps
 	values  []parquet.Value
+	said    []columnCounts // of each column, in the row group at hand; of files of others
 }
 
 // NewReader opens the file of size bytes in r.
@@ -131,6 +132,11 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 	}
 	r.read += int64(n)
 	r.left -= int64(n)
+	if r.from != nil {
+		if err := r.checkNulls(r.group - 1); err != nil {
+			return nil, fmt.Errorf("read parquet file: %w", err)
+		}
+	}
 	return r.batch, nil
 }
 

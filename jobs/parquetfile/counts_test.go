@@ -1,0 +1,127 @@
+package parquetfile
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
+	"github.com/parquet-go/parquet-go/format"
+)
+
+// edited returns a file with another footer.
+func edited(t *testing.T, file []byte, edit func(m *format.FileMetaData)) []byte {
+	t.Helper()
+	end := len(file) - tailBytes
+	start := end - int(binary.LittleEndian.Uint32(file[end:]))
+	var m format.FileMetaData
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), file[start:end], &m); err != nil {
+		t.Fatal(err)
+	}
+	edit(&m)
+	footer, err := thrift.Marshal(new(thrift.CompactProtocol), &m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(binary.LittleEndian.AppendUint32(append(bytes.Clone(file[:start]), footer...), uint32(len(footer))), magic...)
+}
+
+// TestForeignCounts: files of others whose footer or pages say other numbers of rows or of
+// nulls than there are, are refused, with the row group and the column where they do.
+func TestForeignCounts(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		A *int64            `parquet:"a,optional"`
+		M map[string]string `parquet:"m"`
+	}
+	for _, version := range []int{1, 2} {
+		var b bytes.Buffer
+		w := parquet.NewGenericWriter[row](&b, parquet.DataPageVersion(version))
+		for group := range 2 {
+			for i := range int64(5) {
+				r := row{A: &i, M: map[string]string{"k": "v", "l": "w"}}
+				if i < 2 {
+					r.A = nil
+				}
+				if _, err := w.Write([]row{r}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Flush(); err != nil {
+				t.Fatal(group, err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := readForeign(b.Bytes()); n != 10 || err != nil {
+			t.Fatalf("Got %d rows, %v of an honest file", n, err)
+		}
+		at := func(m *format.FileMetaData) *format.RowGroup { return &m.RowGroups[1] }
+		for name, tt := range map[string]struct {
+			edit func(m *format.FileMetaData)
+			want string
+		}{
+			"file":       {func(m *format.FileMetaData) { m.NumRows = 9 }, "the file has 9 rows, and its row groups 10"},
+			"fewer rows": {func(m *format.FileMetaData) { m.NumRows, at(m).NumRows = 8, 3 }, "row group 1, column a: damaged: the row group has 3 rows, and its pages have 5"},
+			"more rows":  {func(m *format.FileMetaData) { m.NumRows, at(m).NumRows = 11, 6 }, "row group 1, column a: damaged: the row group has 6 rows, and its pages have 5"},
+			"values":     {func(m *format.FileMetaData) { at(m).Columns[0].MetaData.NumValues = 4 }, "row group 1, column a: damaged: it has 4 values, and its pages have 5"},
+			"nulls":      {func(m *format.FileMetaData) { at(m).Columns[0].MetaData.Statistics.NullCount = 1 }, "row group 1, column a: damaged: its statistics have 1 nulls, and there are 2"},
+			"map":        {func(m *format.FileMetaData) { at(m).Columns[2].MetaData.NumValues = 9 }, "row group 1, column m: damaged: it has 9 values, and its pages have 10"},
+		} {
+			file := edited(t, b.Bytes(), tt.edit)
+			rows, err := readForeignColumns(file, "a", "m")
+			if err == nil || !strings.Contains(err.Error(), tt.want) || rows > 5 {
+				t.Errorf("version %d, %s: Got %d rows, %v, want %q", version, name, rows, err, tt.want)
+			}
+		}
+		if version == 2 {
+			file := bytes.Clone(b.Bytes())
+			fewerNulls(t, file)
+			if rows, err := readForeign(file); err == nil || !strings.Contains(err.Error(), "row group 1, column a: damaged: its pages have 1 nulls, and there are 2") || rows > 5 {
+				t.Errorf("Got %d rows, %v of a page of other nulls", rows, err)
+			}
+		}
+		// Of a map alone, what is left when all rows were read.
+		file := edited(t, b.Bytes(), func(m *format.FileMetaData) { m.NumRows, at(m).NumRows = 9, 4 })
+		if rows, err := readForeignColumns(file, "m"); err == nil || !strings.Contains(err.Error(), "row group 1, column m: damaged: the row group has 4 rows, and its pages have more") || rows > 5 {
+			t.Errorf("version %d: Got %d rows, %v of a map", version, rows, err)
+		}
+	}
+}
+
+// fewerNulls makes the page of the first column in the second row group say that it has a
+// null less.
+func fewerNulls(t *testing.T, file []byte) {
+	t.Helper()
+	var at int64
+	edited(t, file, func(m *format.FileMetaData) { at = m.RowGroups[1].Columns[0].MetaData.DataPageOffset })
+	h, n, err := readHeader(bytes.NewReader(file), at, int64(len(file))-at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.DataPageHeaderV2.V.NumNulls--
+	header, err := thrift.Marshal(new(thrift.CompactProtocol), h)
+	if err != nil || int64(len(header)) != n {
+		t.Fatalf("Got %d bytes, %v in place of %d", len(header), err, n)
+	}
+	copy(file[at:], header)
+}
+
+// TestForeignPageNulls: the nulls that the header of a page counts are checked, too.
+func TestForeignPageNulls(t *testing.T) {
+	t.Parallel()
+	for nulls, want := range map[int32]string{0: "", 1: "row group 0, column a: damaged: its pages have 1 nulls, and it takes none"} {
+		h := twoValues(func(h *format.PageHeader) {
+			h.Type, h.DataPageHeader = format.DataPageV2, thrift.Null[format.DataPageHeader]{}
+			h.DataPageHeaderV2 = thrift.New(format.DataPageHeaderV2{NumValues: 2, NumRows: 2, NumNulls: nulls, Encoding: format.Plain})
+		})
+		_, err := readForeign(crafted(t, h, make([]byte, 16), nil))
+		if got := fmt.Sprint(err); (want == "") != (err == nil) || !strings.Contains(got, want) {
+			t.Errorf("%d nulls: Got %v, want %q", nulls, err, want)
+		}
+	}
+}
