@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/pipeline/kafka"
 	"sluice/store"
 )
 
@@ -291,35 +292,61 @@ func checkEpoch(ctx context.Context, b broker, stored *store.PartitionProgress) 
 }
 
 // checkFingerprint compares the last applied record, if Kafka still has it, with
-// what is stored of it. It returns false where it did not come.
+// what is stored of it, and looks that no record follows it below the stored offset,
+// where there was none: nobody would apply that. It returns false where what is there did
+// not come.
 func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionProgress) (read bool, err error) {
 	s, progress := &stored.Source, &stored.Progress
 	bounded, cancel := context.WithTimeout(ctx, fingerprintTimeout)
 	defer cancel()
 	r := f.reader(s.Topic, stored.Partition, progress.LastOffset)
 	defer r.Close()
-	batch, err := r.Next(bounded)
-	switch {
-	case err == nil:
-	case ctx.Err() == nil && bounded.Err() != nil:
-		return false, nil
-	default:
-		return false, fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
-	}
-	defer batch.Release()
-	if len(batch.Records) == 0 || batch.Records[0].Offset != progress.LastOffset {
-		return true, nil // compaction has taken it
-	}
-	r0 := &batch.Records[0]
-	// The time is compared, too: many records of a topic may be alike.
-	if fp := Fingerprint(r0); fp != progress.Fingerprint || r0.Timestamp != progress.LastTime {
-		return true, &TopicChangedError{
-			Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, common: -1,
-			Found:  fmt.Sprintf("a record with fingerprint %016x and time %d at offset %d", fp, r0.Timestamp, r0.Offset),
-			Stored: fmt.Sprintf("fingerprint %016x and time %d", progress.Fingerprint, progress.LastTime),
+	for next := progress.LastOffset; next < progress.Next; {
+		batch, err := r.Next(bounded)
+		switch {
+		case err == nil:
+		case ctx.Err() == nil && bounded.Err() != nil:
+			return false, nil
+		default:
+			return false, fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
+		}
+		next = batch.Next
+		changed := otherRecord(batch, stored)
+		batch.Release()
+		if changed != nil {
+			return true, changed
 		}
 	}
 	return true, nil
+}
+
+// otherRecord returns a *TopicChangedError where a batch has a record, from the last applied
+// one to the stored offset, that is not it.
+func otherRecord(batch *kafka.Batch, stored *store.PartitionProgress) error {
+	s, progress := &stored.Source, &stored.Progress
+	changed := &TopicChangedError{Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true}
+	for i := range batch.Records {
+		r := &batch.Records[i]
+		switch {
+		case r.Offset < progress.LastOffset:
+		case r.Offset >= progress.Next:
+			return nil
+		case r.Offset > progress.LastOffset:
+			changed.common = progress.LastOffset + 1
+			changed.Found = fmt.Sprintf("a record at offset %d", r.Offset)
+			changed.Stored = fmt.Sprintf("none from offset %d to %d", progress.LastOffset+1, progress.Next-1)
+			return changed
+		default:
+			// The time is compared, too: many records of a topic may be alike.
+			if fp := Fingerprint(r); fp != progress.Fingerprint || r.Timestamp != progress.LastTime {
+				changed.common = -1
+				changed.Found = fmt.Sprintf("a record with fingerprint %016x and time %d at offset %d", fp, r.Timestamp, r.Offset)
+				changed.Stored = fmt.Sprintf("fingerprint %016x and time %d", progress.Fingerprint, progress.LastTime)
+				return changed
+			}
+		}
+	}
+	return nil
 }
 
 // sleep waits for d or ctx.

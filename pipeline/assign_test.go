@@ -288,6 +288,41 @@ func TestOtherRecordsAtTheSameOffsetsStop(t *testing.T) {
 	}
 }
 
+// The end of a transaction, or an aborted record, is no record: where it is truncated and
+// another record written in its place, the last applied one is as it was.
+func TestRecordsInPlaceOfMarkersStop(t *testing.T) {
+	t.Parallel()
+	for _, again := range [][]string{{"other", "d"}, {"other"}, {"-", "other", "d"}, {"-", "other"}} {
+		e, b := newEngine(t), newFakeBroker(1)
+		b.produce(0, "a", "b", "-", "-")
+		ingest(t, e, b)
+		b.change(func() { b.logs[0].end = 2 })
+		b.produce(0, again...)
+		if len(again) == 1 {
+			b.produce(0, "-")
+		}
+		err := start(t, newTest(t, e, b), 0).failed()
+		if !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "found a record at offset") {
+			t.Errorf("%q: Got %v, want the record that was not there", again, err)
+		}
+		if got := readContents(t, e); got.Progress.Next != 4 {
+			t.Errorf("%q: Got %+v, want nothing applied of the other log", again, got)
+		}
+	}
+}
+
+// Markers in place of markers are no loss.
+func TestMarkersInPlaceOfMarkersGoOn(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "b", "-", "-")
+	ingest(t, e, b)
+	b.change(func() { b.logs[0].end = 2 })
+	b.produce(0, "-", "-", "c")
+	ingest(t, e, b)
+	checkContents(t, e, b)
+}
+
 // Many records of a log are alike; their times are not.
 func TestSameRecordsOfAnotherTimeStop(t *testing.T) {
 	t.Parallel()
