@@ -21,9 +21,16 @@ func NewElements(f *Fields) *Elements {
 
 // Reset lets go of what was handed out: its memory is used again, unless it is large.
 func (e *Elements) Reset() {
-	e.d.scratch, e.d.b = kept(e.d.scratch), nil
+	e.d.scratch, e.d.b, e.d.made = kept(e.d.scratch), nil, 0
 	e.d.doc.clear()
 }
+
+// Made returns how many bytes of texts were made since Reset, of escapes: as often as Each
+// was called for an array that has some.
+func (e *Elements) Made() int { return e.d.made }
+
+// Unmade says that nobody uses what was made since Made returned n.
+func (e *Elements) Unmade(n int) { e.d.made = n }
 
 // Each calls emit for every element of array, the Bytes of a Value that is an
 // Array, in order: the element, and its fields by the index in the Fields given to

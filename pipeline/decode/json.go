@@ -17,6 +17,7 @@ type jsonDecoder struct {
 	root    *node
 	doc     Document
 	scratch []byte
+	made    int    // bytes that unescape has made and that are in use, of Elements
 	b       []byte // what is scanned: all of the payload, or up to the end of a line
 	from    int    // where the scanned document begins in b
 	err     *Error
@@ -142,6 +143,7 @@ func (d *jsonDecoder) object(i int, n *node, depth int) int {
 		if odd {
 			name = d.unescape(name)
 			d.scratch = d.scratch[:len(d.scratch)-len(name)] // only compared
+			d.made -= len(name)
 		}
 		var to *node
 		if guess < len(n.names) && n.names[guess].name == string(name) {

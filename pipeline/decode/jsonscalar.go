@@ -131,6 +131,7 @@ func (d *jsonDecoder) unescape(s []byte) []byte {
 		}
 	}
 	d.scratch = out
+	d.made += len(out) - start
 	return out[start:len(out):len(out)]
 }
 

@@ -163,12 +163,18 @@ func (m *Mapper) each(i, k int) error {
 		return m.fail(i, fmt.Sprintf("for_each[%d]", k), valueErrorf("%s is a %s, not an array", l.source.missing.name, kind))
 	}
 	s := &m.loops[l.id]
-	n := 0
+	if s.elements.Made() > maxMade {
+		return m.fail(i, fmt.Sprintf("for_each[%d]", k), &tooMuchError{})
+	}
+	n, made, before := 0, s.elements.Made(), len(m.out.Mutations)
 	err := s.elements.Each(array, func(element decode.Value, doc *decode.Document) error {
 		s.element, s.doc, s.index = element, doc, n
 		n++
 		return m.each(i, k+1)
 	})
+	if len(m.out.Mutations) == before { // nothing refers to the elements
+		s.elements.Unmade(made)
+	}
 	if bad, ok := err.(*decode.Error); ok {
 		return m.fail(i, fmt.Sprintf("for_each[%d]", k), valueErrorf("%s: %v", l.source.missing.name, bad))
 	}

@@ -58,6 +58,39 @@ func TestMadeIsBounded(t *testing.T) {
 	}
 }
 
+// An array that is gone through crosswise is read as often as the other one has elements,
+// and its escaped texts are made each time. They count where mutations refer to them.
+func TestMadeIsBoundedOfCrossedArrays(t *testing.T) {
+	t.Parallel()
+	for when, bounded := range map[string]bool{`a == "never"`: false, `a == "1"`: true} {
+		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{
+			Table: "t", ForEach: []string{"a in as", "b in bs"}, When: when, Row: "a", Put: map[string]map[string]string{"f": {"q": "b"}},
+		}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := p.NewMapper()
+		record := func(text string) *Record {
+			return &Record{Timestamp: 1, Value: []byte(`{"as": ["1"` + strings.Repeat(`,"1"`, 3_999) + `], "bs": ["` + text + `"]}`)}
+		}
+		long := strings.Repeat("x", 20_000)
+		var e *Error
+		_, err = m.Map(record(long + `\n`))
+		if refused := errors.As(err, &e) && e.Class == classTooMany && strings.HasPrefix(e.Err.Error(), "map[0].for_each[1]: "); refused != bounded || !refused && err != nil {
+			t.Errorf("Got %v where %s, want a %s: %v", err, when, classTooMany, bounded)
+		}
+		m.Release()
+		if _, err := m.Map(record(long)); err != nil { // as it is, it is made of nothing
+			t.Errorf("Got %v without an escape", err)
+		}
+		m.Release()
+		if _, err := m.Map(record(long[:10_000] + `\n`)); err != nil {
+			t.Errorf("Got %v for half of it", err)
+		}
+		m.Release()
+	}
+}
+
 // Rollups of the lines of one payload make rows, too.
 func TestMadeIsBoundedOfRollups(t *testing.T) {
 	t.Parallel()

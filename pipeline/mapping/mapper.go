@@ -450,7 +450,7 @@ func (m *Mapper) room() error {
 type tooMuchError struct{}
 
 func (*tooMuchError) Error() string {
-	return fmt.Sprintf("more than %d bytes of rows, qualifiers and values are made for the record", maxMade)
+	return fmt.Sprintf("more than %d bytes of rows, qualifiers, values and texts with escapes are made for the record", maxMade)
 }
 
 // read returns the bytes of a source that is no integer of the record; nil where
