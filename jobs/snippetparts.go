@@ -52,7 +52,7 @@ func partitionSnippet(reader, format string, m *Manifest, at *place, files []str
 			hive += ", " + pythonText(name) + ": pl.String"
 		}
 		return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=True, hive_schema={%s}%s).select([%s])%s\nprint(lf.collect())\n",
-			listed(files, pythonText), scan, hive, at.polars(), columns, m.polarsTexts()), nil
+			listed(files, pythonText), scan, hive, at.polars(), columns, m.polarsTexts(format)), nil
 	case Pandas:
 		file, system := "parquet", ""
 		if at.bucket != nil {

@@ -98,12 +98,16 @@ func polarsSnippet(format string, m *Manifest, at *place, files []string) string
 		scan = "scan_ipc"
 	}
 	return fmt.Sprintf("import polars as pl\n\nfiles = [\n%s,\n]\nlf = pl.%s(files, glob=False, hive_partitioning=False%s)%s\nprint(lf.collect())\n",
-		listed(files, pythonText), scan, at.polars(), m.polarsTexts())
+		listed(files, pythonText), scan, at.polars(), m.polarsTexts(format))
 }
 
 // polarsTexts is the call that makes text of columns of JSON, which Polars takes for bytes
-// in Parquet; nothing where there is none.
-func (m *Manifest) polarsTexts() string {
+// in Parquet; nothing where there is none. In Arrow they are an extension of text, whose
+// values are text, and which Polars does not cast.
+func (m *Manifest) polarsTexts(format string) string {
+	if format == Arrow {
+		return ""
+	}
 	var casts []string
 	for i := range m.Columns {
 		if m.Columns[i].Type == columnar.JSON.String() {

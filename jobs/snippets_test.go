@@ -93,6 +93,11 @@ func TestSnippetOfJSON(t *testing.T) {
 		if want := `.cast({"a \"b\" 'c' \\n": pl.String})` + "\nprint(lf.collect())\n"; err != nil || !strings.HasSuffix(got, want) {
 			t.Errorf("by %v: got %v\n%s\nwant at its end\n%s", by, err, got, want)
 		}
+		arrow := *m
+		arrow.Totals, arrow.Files = []Total{{Format: Arrow}}, m.Files[:1]
+		if got, err = Snippet(Polars, &arrow, "/x"); err != nil || strings.Contains(got, "cast") {
+			t.Errorf("by %v: got %v\n%s\nwant no cast of Arrow's extension", by, err, got)
+		}
 	}
 }
 
