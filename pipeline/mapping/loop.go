@@ -164,10 +164,15 @@ func (m *Mapper) each(i, k int) error {
 	}
 	s := &m.loops[l.id]
 	if s.elements.Made() > maxMade {
-		return m.fail(i, fmt.Sprintf("for_each[%d]", k), &tooMuchError{})
+		return m.fail(i, fmt.Sprintf("for_each[%d]", k), errTooMuchMade)
 	}
 	n, made, before := 0, s.elements.Made(), len(m.out.Mutations)
 	err := s.elements.Each(array, func(element decode.Value, doc *decode.Document) error {
+		if k > 0 {
+			if m.crossed++; m.crossed > maxCrossed {
+				return m.fail(i, fmt.Sprintf("for_each[%d]", k), errTooManyCrossed)
+			}
+		}
 		s.element, s.doc, s.index = element, doc, n
 		n++
 		return m.each(i, k+1)

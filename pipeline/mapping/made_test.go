@@ -157,3 +157,30 @@ func TestMadeInParts(t *testing.T) {
 	}
 	runtime.KeepAlive(m)
 }
+
+// Pairs of elements that a condition refuses make nothing, and take time all the same.
+func TestCrossedIsBounded(t *testing.T) {
+	t.Parallel()
+	spec := Spec{Rules: []RuleSpec{{
+		Table: "t", ForEach: []string{"i in items", "j in items"}, When: `i == "no"`, Row: `i`, Put: map[string]map[string]string{"f": {"q": "j"}},
+	}}}
+	spec.Decode.Format = "json"
+	p, err := Compile(&spec, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.NewMapper()
+	_, err = m.Map(each(1, 3_200)) // 10,240,000 pairs
+	var e *Error
+	if !errors.As(err, &e) || e.Class != classTooMany || !strings.HasPrefix(e.Err.Error(), "map[0].for_each[1]: more than 10000000 elements") {
+		t.Errorf("Got %v, want a %s of the second loop", err, classTooMany)
+	}
+	m.Release()
+	// Each record has all of it.
+	for range 2 {
+		if out, err := m.Map(each(1, 2_300)); err != nil || len(out.Mutations) != 0 {
+			t.Errorf("Got %v for what is within the bound", err)
+		}
+		m.Release()
+	}
+}

@@ -54,6 +54,7 @@ type Mapper struct {
 	loops   []loopState // by Plan.loops
 	buf     []byte      // rows, qualifiers and values of out that had to be made: the newest of them
 	made    int         // bytes of those before buf
+	crossed int         // elements that were gone through in loops within loops
 	scratch []byte
 	dates   []dateCache   // by Plan.dates
 	tables  []string      // last table name of each rule that makes its own
@@ -117,6 +118,11 @@ const (
 // elements: 300 KB can ask for gigabytes. It is as much as a payload may unfold to.
 const maxMade = decode.DefaultMaxBytes
 
+// maxCrossed bounds the elements that loops within loops go through for one record. Two
+// arrays of 300,000 elements each, 1.2 MB, have 9·10¹⁰ pairs: a condition may refuse them
+// all, and the partition would stand still for hours.
+const maxCrossed = 10_000_000
+
 // Release ends the last Output, and gives back the memory that it took.
 func (m *Mapper) Release() {
 	if d, ok := m.decoder.(decode.Unpacker); ok {
@@ -150,7 +156,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 	if string(m.topic) != r.Topic {
 		m.topic = append(m.topic[:0], r.Topic...)
 	}
-	m.buf, m.made = m.buf[:0], 0
+	m.buf, m.made, m.crossed = m.buf[:0], 0, 0
 	m.out.Mutations, m.out.Records, m.out.Late = m.out.Mutations[:0], m.out.Records[:0], false
 	m.checks, m.conds, m.ends = m.checks[:0], m.conds[:0], m.ends[:0]
 	for i := range m.loops {
@@ -437,7 +443,7 @@ func (m *Mapper) bytes(t *text) ([]byte, error) {
 // is referred to: a slice that grows would leave a copy of all of it behind each time.
 func (m *Mapper) room() error {
 	if m.made+len(m.buf) > maxMade {
-		return &tooMuchError{}
+		return errTooMuchMade
 	}
 	if len(m.buf) > maxKeptBytes/4*3 { // a quarter is room for the next one, as a rule
 		m.made += len(m.buf)
@@ -446,12 +452,15 @@ func (m *Mapper) room() error {
 	return nil
 }
 
-// tooMuchError: more than maxMade is made for the record.
-type tooMuchError struct{}
+// tooMuchError: a record asks for more than is made for one, or gone through.
+type tooMuchError struct{ reason string }
 
-func (*tooMuchError) Error() string {
-	return fmt.Sprintf("more than %d bytes of rows, qualifiers, values and texts with escapes are made for the record", maxMade)
-}
+func (e *tooMuchError) Error() string { return e.reason }
+
+var (
+	errTooMuchMade    = &tooMuchError{fmt.Sprintf("more than %d bytes of rows, qualifiers and values are made for the record", maxMade)}
+	errTooManyCrossed = &tooMuchError{fmt.Sprintf("more than %d elements of arrays within others, or beside them, are gone through", maxCrossed)}
+)
 
 // read returns the bytes of a source that is no integer of the record; nil where
 // it is missing or null.
