@@ -115,7 +115,18 @@ func (p *Poison) policy(stage mapping.Stage, class string) Policy {
 // Classes returns what a policy can be for: the stages, and every class of error
 // of each.
 func Classes() []string {
-	all := []string{string(mapping.StageDecode), string(mapping.StageMap), string(mapping.StageStore), classPanic, classInternal, classRefused}
+	return append(mapping.Stages(), errorClasses()...)
+}
+
+// LetterClasses returns every class that a dead letter can have, in order.
+func LetterClasses() []string {
+	all := append(errorClasses(), classSeveral)
+	slices.Sort(all)
+	return all
+}
+
+func errorClasses() []string {
+	all := []string{classPanic, classInternal, classRefused}
 	for _, c := range refusalClasses {
 		all = append(all, c.class)
 	}

@@ -3,6 +3,9 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/pipeline/mapping"
 	"sluice/store"
 )
 
@@ -384,5 +388,26 @@ func TestPoisonIsValidated(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(Classes()), class) {
 			t.Errorf("Got no class %s in %v", class, Classes())
 		}
+	}
+}
+
+// TestLetterClassesAreDocumented: docs/mapping.md says of every class what happened.
+func TestLetterClassesAreDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../docs/mapping.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for line := range strings.Lines(string(doc)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 5 || !slices.Contains(mapping.Stages(), strings.TrimSpace(cells[1])) {
+			continue
+		}
+		for class := range strings.SplitSeq(cells[2], ",") {
+			named[strings.Trim(class, " `")] = true
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(named)), LetterClasses(); !slices.Equal(got, want) {
+		t.Errorf("got %q documented, want %q", got, want)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"sluice/config"
 	"sluice/pipeline"
 	"sluice/pipeline/buffer"
+	"sluice/pipeline/mapping"
 )
 
 type dlqCommand struct {
@@ -46,7 +47,10 @@ type letterFlags struct {
 
 func (f *letterFlags) filter(now time.Time) (pipeline.LetterFilter, error) {
 	out := pipeline.LetterFilter{Pipeline: f.Pipeline, Topic: f.Topic, Stage: f.Stage, Class: f.Class, Partitions: f.Partition}
-	var err error
+	err := errors.Join(knownFlag("--stage", f.Stage, mapping.Stages()), knownFlag("--class", f.Class, pipeline.LetterClasses()))
+	if err != nil {
+		return out, err
+	}
 	if out.Since, err = timeFlag("--since", f.Since, now); err != nil {
 		return out, err
 	}
@@ -55,6 +59,14 @@ func (f *letterFlags) filter(now time.Time) (pipeline.LetterFilter, error) {
 	}
 	out.FromOffset, out.ToOffset, err = offsetsFlag(f.Offsets)
 	return out, err
+}
+
+// knownFlag refuses what no letter can have: it would choose none, as if there were none.
+func knownFlag(flag, s string, known []string) error {
+	if s == "" || slices.Contains(known, s) {
+		return nil
+	}
+	return fmt.Errorf("%w: no letter has %s %q: there are %s", cli.ErrUsage, flag, s, strings.Join(known, ", "))
 }
 
 // timeFlag returns what a flag says in ms since the Unix epoch; 0 = nothing.

@@ -267,6 +267,17 @@ func TestDlqUsage(t *testing.T) {
 			t.Errorf("got %v of %+v, want ErrUsage", err, f)
 		}
 	}
+	for _, f := range []letterFlags{{Class: "jsn"}, {Class: "map"}, {Stage: "mapp"}} { // would choose no letter
+		if _, err := f.filter(now); !errors.Is(err, cli.ErrUsage) || !strings.Contains(err.Error(), "there are ") {
+			t.Errorf("got %v of %+v, want ErrUsage and what there is", err, f)
+		}
+	}
+	for _, class := range []string{"json", "no_such_table", "panic", "several_events", "late", "refused"} {
+		f := letterFlags{Class: class, Stage: "map"}
+		if got, err := f.filter(now); err != nil || got.Class != class {
+			t.Errorf("got %q, %v of --class %s", got.Class, err, class)
+		}
+	}
 	for in, want := range map[string]string{"a\tb\nc": "a\tb\nc", "é\x00\x1b": `é\x00\x1b`, "\xff": `\xff`, "\u202e": `\u202e`, "�": "�"} {
 		if got := printable(in); got != want {
 			t.Errorf("got %q of %q, want %q", got, in, want)

@@ -65,6 +65,9 @@ const (
 	StageStore  Stage = "store"
 )
 
+// Stages returns the names of all stages, in a record's order.
+func Stages() []string { return []string{string(StageDecode), string(StageMap), string(StageStore)} }
+
 // Error says why a record cannot be mapped. It is never temporary.
 type Error struct {
 	Stage Stage
