@@ -66,9 +66,6 @@ type avroField struct {
 
 // Bounds of a schema.
 const (
-	// maxSchemaBytes bounds a schema with its references. The largest ones seen
-	// in the open, of whole industries' standards, have a few hundred KiB.
-	maxSchemaBytes = 4 << 20
 	// maxSchemaValues bounds the values of a schema with its references, counted by the
 	// signs before them, those in texts included: what is made of a value has some 250
 	// bytes. With 8 bytes a value, as fields have with their names and types, it is 1 MiB.
@@ -94,15 +91,15 @@ func parseAvro(text []byte, references ...[]byte) (*avroType, error) {
 	size := len(text)
 	for i, r := range references {
 		size += len(r)
-		if size > maxSchemaBytes {
+		if size > MaxSchemaBytes {
 			break
 		}
 		if _, err := p.schema(r); err != nil {
 			return nil, fmt.Errorf("reference %d: %w", i, err)
 		}
 	}
-	if size > maxSchemaBytes {
-		return nil, fmt.Errorf("the schema has more than %d bytes", maxSchemaBytes)
+	if size > MaxSchemaBytes {
+		return nil, fmt.Errorf("the schema has more than %d bytes", MaxSchemaBytes)
 	}
 	return p.schema(text)
 }

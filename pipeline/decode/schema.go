@@ -31,6 +31,11 @@ const (
 	SchemaJSON     = "JSON"
 )
 
+// MaxSchemaBytes bounds a schema of a registry with its references, and one of Avro from
+// anywhere. The largest ones seen in the open, of whole industries' standards, have a few
+// hundred KiB.
+const MaxSchemaBytes = 4 << 20
+
 // ErrUnavailable: a registry does not answer, or not with what was asked for. Trying
 // again later may help.
 var ErrUnavailable = errors.New("decode: the schema registry is unavailable")

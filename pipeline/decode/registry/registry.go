@@ -64,8 +64,9 @@ func (o Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
 const (
 	defaultTimeout  = 5 * time.Second
 	defaultAttempts = 3
-	// maxAnswer bounds an answer: decode refuses larger schemas.
-	maxAnswer = 4 << 20
+	// maxAnswer bounds an answer: a schema of decode.MaxSchemaBytes, each of which may
+	// be escaped by another, and what is said beside it.
+	maxAnswer = 2*decode.MaxSchemaBytes + 64<<10
 	// maxReferences bounds the schemas that one references, directly or not.
 	maxReferences = 256
 	// maxKept bounds what is remembered. A registry of a large company has some
@@ -82,8 +83,11 @@ const (
 )
 
 // ErrNoSchema: the registry has no schema with this id, or not one of those that it
-// references.
+// references, or they are larger than decode takes.
 var ErrNoSchema = errors.New("the schema registry has no such schema")
+
+// errTooLarge is an ErrNoSchema, too: schemas never change.
+var errTooLarge = fmt.Errorf("%w that can be used: with what it references it has more than %d bytes", ErrNoSchema, decode.MaxSchemaBytes)
 
 var _ decode.Schemas = (*Client)(nil)
 
@@ -238,11 +242,7 @@ func (a *answer) bytes() int {
 	if a.schema == nil {
 		return 0
 	}
-	n := len(a.schema.Text)
-	for i := range a.schema.References {
-		n += len(a.schema.References[i].Name) + len(a.schema.References[i].Text)
-	}
-	return n
+	return size(a.schema)
 }
 
 // makeRoom forgets, where there is no room for one more of n bytes, all ids that do not

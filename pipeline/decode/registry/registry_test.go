@@ -177,8 +177,8 @@ func TestUnavailable(t *testing.T) {
 			w.WriteHeader(302)
 		}, "302 Found"},
 		{"too much", func(w http.ResponseWriter) {
-			_, _ = io.Copy(w, io.LimitReader(endless{}, 5<<20))
-		}, "answers more than 4194304 bytes"},
+			_, _ = io.Copy(w, io.LimitReader(endless{}, 9<<20))
+		}, "answers more than 8454144 bytes"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{before: func(w http.ResponseWriter, _ *http.Request) bool { tt.answer(w); return true }}
@@ -392,6 +392,37 @@ func TestReferencesAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := c.Schema(id); want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && err != nil {
+			t.Errorf("schema %d: got %v, want %q", id, err, want)
+		}
+	}
+}
+
+// TestTooLargeIsRefused: a schema is what it is for ever, so that one that is too large
+// is the record's fault, and no reason to wait.
+func TestTooLargeIsRefused(t *testing.T) {
+	t.Parallel()
+	large := func(n int) string { return fmt.Sprintf(`{"schema":%q}`, strings.Repeat("x", n)) }
+	escaped := fmt.Sprintf(`{"schema":%q}`, strings.Repeat(`"`, 4<<20))
+	s := &server{answers: map[string]string{
+		"/schemas/ids/1": escaped,
+		"/schemas/ids/2": large(4<<20 + 1),
+		"/schemas/ids/3": large(9 << 20),
+		"/schemas/ids/4": `{"schema":"x","references":[{"name":"a","subject":"a","version":1},{"name":"b","subject":"b","version":1}]}`,
+		"/schemas/ids/5": `{"schema":"x","references":[{"name":"a","subject":"a","version":1}]}`,
+		"/subjects/a/versions/1?deleted=true": large(3 << 20),
+		"/subjects/b/versions/1?deleted=true": large(2 << 20),
+	}}
+	s.before = func(w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Type", "application/vnd.schemaregistry.v1+json")
+		return false
+	}
+	c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Attempts: 1, Transport: s})
+	for id, want := range map[int]string{1: "", 2: "more than 4194304 bytes", 3: "more than 8454144 bytes", 4: "reference b (version 1 of b): ", 5: ""} {
+		if err := c.Fetch(t.Context(), id); err != nil {
+			t.Fatalf("schema %d: %v", id, err)
+		}
+		got, err := c.Schema(id)
+		if want == "" && (got == nil || err != nil) || want != "" && (!errors.Is(err, registry.ErrNoSchema) || !strings.Contains(err.Error(), want)) {
 			t.Errorf("schema %d: got %v, want %q", id, err, want)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"sluice/pipeline/decode"
@@ -55,6 +56,9 @@ func (c *Client) get(ctx context.Context, id int) (*decode.Schema, error) {
 	if s.Text, err = c.text(ctx, path, nil, s.Type, r); err != nil {
 		return nil, err
 	}
+	if size(s) > decode.MaxSchemaBytes {
+		return nil, errTooLarge
+	}
 	if err := c.references(ctx, s, r, map[string]bool{}); err != nil {
 		return nil, err
 	}
@@ -81,12 +85,24 @@ func (c *Client) references(ctx context.Context, s *decode.Schema, r *registered
 		if err == nil {
 			text, err = c.text(ctx, path, query, s.Type, inner)
 		}
+		if err == nil && size(s)+len(ref.Name)+len(text) > decode.MaxSchemaBytes {
+			err = errTooLarge
+		}
 		if err != nil {
 			return fmt.Errorf("reference %s (version %d of %s): %w", ref.Name, ref.Version, ref.Subject, err)
 		}
 		s.References = append(s.References, decode.Reference{Name: ref.Name, Text: text})
 	}
 	return nil
+}
+
+// size returns the bytes of s with its references.
+func size(s *decode.Schema) int {
+	n := len(s.Text)
+	for i := range s.References {
+		n += len(s.References[i].Name) + len(s.References[i].Text)
+	}
+	return n
 }
 
 // text returns the schema's text: of Protobuf its compiled descriptor, which is
@@ -167,6 +183,8 @@ func (c *Client) once(ctx context.Context, address string) (r *registered, again
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("read the answer of %s: %w", address, err)
+	case len(body) > maxAnswer && resp.StatusCode == http.StatusOK && strings.Contains(resp.Header.Get("Content-Type"), "json"):
+		return nil, 0, fmt.Errorf("%w that can be used: %s answers more than %d bytes", ErrNoSchema, address, maxAnswer)
 	case len(body) > maxAnswer:
 		return nil, 0, fmt.Errorf("%s answers more than %d bytes", address, maxAnswer)
 	case resp.StatusCode != http.StatusOK:
