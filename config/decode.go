@@ -46,6 +46,7 @@ type decoder struct {
 	lookup   func(string) (string, bool)
 	problems Problems
 	places   map[string]position // by path
+	unread   map[string]bool     // paths of values that could not be read, and of lists of such
 	anchors  anchors
 	nodes    int
 	depth    int
@@ -56,6 +57,20 @@ func (d *decoder) problem(at position, path, hint, format string, args ...any) {
 		File: d.file, Line: at.line, Col: at.col, Path: path,
 		Message: fmt.Sprintf(format, args...), Hint: hint,
 	})
+}
+
+// noteUnread remembers what could not be read: that it is missing then is no second
+// mistake.
+func (d *decoder) noteUnread() {
+	d.unread = map[string]bool{}
+	for i := range d.problems {
+		path := d.problems[i].Path
+		d.unread[path] = true
+		if i := strings.LastIndexByte(path, '['); i >= 0 && strings.HasSuffix(path, "]") {
+			d.unread[path[:i]] = true
+		}
+	}
+	delete(d.unread, "") // the file
 }
 
 // place returns where path was written, or the nearest setting around it.
@@ -548,7 +563,11 @@ func (d *decoder) scalar(n ast.Node, path, want string) (scalarText, bool) {
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
 		source = t.GetToken().Value
 	default:
-		d.problem(nodePlace(n), path, "", "%s must be %s, not %s", d.subject(path), want, kindOf(n))
+		hint := ""
+		if kindOf(n) == "a mapping" {
+			hint = "within braces, a text with a colon in it needs quotes"
+		}
+		d.problem(nodePlace(n), path, hint, "%s must be %s, not %s", d.subject(path), want, kindOf(n))
 		return scalarText{}, false
 	}
 	value, err := d.interpolate(source)

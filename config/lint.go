@@ -30,8 +30,11 @@ func Lint(path string, lookupEnv func(string) (string, bool)) Problems {
 
 // lint checks what the types alone do not say.
 func (c *Config) lint(d *decoder) {
+	d.noteUnread()
 	report := func(path, hint, format string, args ...any) {
-		d.problem(d.place(path), path, hint, format, args...)
+		if !d.unread[path] {
+			d.problem(d.place(path), path, hint, format, args...)
+		}
 	}
 	c.lintConnections(report)
 	c.lintMemory(report)
@@ -330,6 +333,9 @@ func (d *decoder) specErrors(base string, err error) {
 		path = base + path
 	default:
 		path = join(base, path)
+	}
+	if d.unread[path] {
+		return
 	}
 	at := d.place(path)
 	if d.has(path) && offset > 0 && at.text >= 0 {

@@ -140,6 +140,21 @@ pipelines:
 			`f.yaml:5:17: kafka.dial_timeout must be a duration such as 250ms, 10s or 1h30m, not "5"`,
 			`f.yaml:6:8: serve must be a mapping of keys to values, not a number`,
 		}},
+		{"texts that are none, once each", `kafka: {brokers: [127.0.0.1:9092]}
+pipelines:
+  p:
+    group: [g]
+    topics: [x]
+    decode: {format: [json]}
+    map: [{table: [t], row: {a: b}, put: {f: {q: [a]}}}]
+`, []string{
+			`f.yaml:1:19: kafka.brokers[0] must be a text, not a mapping (within braces, a text with a colon in it needs quotes)`,
+			`f.yaml:4:12: pipelines.p.group must be a text, not a list`,
+			`f.yaml:6:22: pipelines.p.decode.format must be a text, not a list`,
+			`f.yaml:7:19: pipelines.p.map[0].table must be a text, not a list`,
+			`f.yaml:7:29: pipelines.p.map[0].row must be a text, not a mapping (within braces, a text with a colon in it needs quotes)`,
+			`f.yaml:7:50: pipelines.p.map[0].put.f.q must be a text, not a list`,
+		}},
 		{"twice", "store:\n  dir: a\n  dir: b\n", []string{`f.yaml:3:3: key "dir" is given twice in store; the first is in line 2`}},
 		{"no value", "store:\n  dir:\n", []string{`f.yaml:2:3: dir has no value (remove the key to leave it at its default)`}},
 		{"null for a text", "store:\n  dir: null\n", []string{`f.yaml:2:3: dir has no value (remove the key to leave it at its default)`}},
