@@ -10,6 +10,8 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"sluice/jobs"
 	"sluice/jobs/columnar"
@@ -211,6 +213,9 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		if strings.Contains(name, pipeline.GenerationMark) {
 			report(path, "", "the name of a pipeline holds no %s: a rebuild of its counters is named by that", pipeline.GenerationMark)
 		}
+		if !isName(name) {
+			report(path, "", "the name of a pipeline is 1 to %d bytes of printable text, and not . or ..: paths, metrics and rows have it", maxName)
+		}
 		if len(p.Topics) == 0 && d.has(join(path, "topics")) {
 			report(join(path, "topics"), "", "topics is empty: name at least one")
 		}
@@ -282,6 +287,15 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		c.Pipelines[name] = p // with its schema
 		p.lintTests(path, report)
 	}
+}
+
+// maxName bounds the name of a pipeline.
+const maxName = 255
+
+// isName reports whether a pipeline can be named so.
+func isName(name string) bool {
+	other := func(r rune) bool { return !unicode.IsPrint(r) || r == utf8.RuneError }
+	return name != "" && len(name) <= maxName && name != "." && name != ".." && strings.TrimSpace(name) == name && strings.IndexFunc(name, other) < 0
 }
 
 func (c *Config) lintJobs(d *decoder, report reporter, find func(string) *store.TableDescriptor) {

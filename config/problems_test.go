@@ -436,6 +436,19 @@ func TestLintOfAMissingFile(t *testing.T) {
 	}
 }
 
+func TestNamesOfPipelines(t *testing.T) {
+	t.Parallel()
+	for name, good := range map[string]bool{
+		`p`: true, `é/ b:c.d`: true, strings.Repeat("x", 255): true,
+		``: false, `.`: false, `..`: false, `a `: false, `a\ab`: false, `a\u200eb`: false, strings.Repeat("x", 256): false,
+	} {
+		_, err := config.Parse("f.yaml", []byte(tables+"pipelines:\n  \""+name+"\":\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n"), nil)
+		if good && err != nil || !good && (err == nil || err.Error() != "f.yaml:7:3: the name of a pipeline is 1 to 255 bytes of printable text, and not . or ..: paths, metrics and rows have it") {
+			t.Errorf("Got %v of the name %q", err, name)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"../examples/pageviews.yaml", "../examples/access-log.yaml"} {
 		b, err := os.ReadFile(name)
