@@ -404,11 +404,11 @@ func TestTooLargeIsRefused(t *testing.T) {
 	large := func(n int) string { return fmt.Sprintf(`{"schema":%q}`, strings.Repeat("x", n)) }
 	escaped := fmt.Sprintf(`{"schema":%q}`, strings.Repeat(`"`, 4<<20))
 	s := &server{answers: map[string]string{
-		"/schemas/ids/1": escaped,
-		"/schemas/ids/2": large(4<<20 + 1),
-		"/schemas/ids/3": large(9 << 20),
-		"/schemas/ids/4": `{"schema":"x","references":[{"name":"a","subject":"a","version":1},{"name":"b","subject":"b","version":1}]}`,
-		"/schemas/ids/5": `{"schema":"x","references":[{"name":"a","subject":"a","version":1}]}`,
+		"/schemas/ids/1":                      escaped,
+		"/schemas/ids/2":                      large(4<<20 + 1),
+		"/schemas/ids/3":                      large(9 << 20),
+		"/schemas/ids/4":                      `{"schema":"x","references":[{"name":"a","subject":"a","version":1},{"name":"b","subject":"b","version":1}]}`,
+		"/schemas/ids/5":                      `{"schema":"x","references":[{"name":"a","subject":"a","version":1}]}`,
 		"/subjects/a/versions/1?deleted=true": large(3 << 20),
 		"/subjects/b/versions/1?deleted=true": large(2 << 20),
 	}}
