@@ -61,6 +61,15 @@ func (f *letterFlags) filter(now time.Time) (pipeline.LetterFilter, error) {
 	return out, err
 }
 
+// checkPipeline refuses --pipeline where the file has no such one and no letter of it was
+// found: one that has letters may be in the file no more.
+func (f *letterFlags) checkPipeline(cfg *config.Config, file string, found bool) error {
+	if names := cfg.PipelineNames(); f.Pipeline != "" && !found && !slices.Contains(names, f.Pipeline) {
+		return fmt.Errorf("%w: %s has no pipeline %q, and no such letter is of it; it has %s", cli.ErrUsage, file, f.Pipeline, strings.Join(names, ", "))
+	}
+	return nil
+}
+
 // knownFlag refuses what no letter can have: it would choose none, as if there were none.
 func knownFlag(flag, s string, known []string) error {
 	if s == "" || slices.Contains(known, s) {
@@ -198,13 +207,16 @@ func (c *dlqListCommand) Run(ctx context.Context, p *cli.Program) error {
 	if c.All {
 		f.State = pipeline.AnyLetter
 	}
-	return withStore(ctx, &c.ConfigFlag, p, func(_ *config.Config, s config.Engine) error {
+	return withStore(ctx, &c.ConfigFlag, p, func(cfg *config.Config, s config.Engine) error {
 		lines := []letterLine{}
 		sums, err := countLetters(ctx, s, &f, func(l letterLine) {
 			if c.Limit == 0 || len(lines) < c.Limit {
 				lines = append(lines, l)
 			}
 		})
+		if err == nil {
+			err = c.checkPipeline(cfg, c.Config, len(sums) > 0)
+		}
 		if err != nil {
 			return err
 		}

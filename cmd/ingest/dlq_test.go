@@ -127,6 +127,12 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 	if err := errors.Join(err, json.Unmarshal([]byte(out), &listed)); err != nil || len(listed.Letters) != 1 || len(listed.Counts) != 1 || listed.Letters[0].Offset != 3 {
 		t.Errorf("ls as JSON: %v\n%s", err, out)
 	}
+	for _, of := range []string{"ls", "redrive"} {
+		out, err = command(t, "dlq", of, "-c", wrong, "--pipeline", "visit")
+		if err == nil || !strings.Contains(err.Error(), `has no pipeline "visit"`) || !strings.Contains(err.Error(), "it has visits") {
+			t.Errorf("%s of a pipeline that is not: %v\n%s", of, err, out)
+		}
+	}
 	out, err = command(t, "dlq", "show", "-c", wrong, "visits/0/3")
 	for _, want := range []string{"class      json", "state      dead", `header     h: \x1b[31m`, "key        k", `{\x1b]0;`} {
 		if err != nil || !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
