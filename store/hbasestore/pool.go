@@ -5,8 +5,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"sluice/store"
@@ -163,6 +165,9 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 	var err error
 	if p.o.TLS != nil {
 		c, err = (&tls.Dialer{Config: p.o.TLS}).DialContext(made, "tcp", g.address)
+		if wrong := (tls.RecordHeaderError{}); errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &wrong) {
+			err = fmt.Errorf("%w; does the gateway speak TLS?", err)
+		}
 	} else {
 		c, err = (&net.Dialer{}).DialContext(made, "tcp", g.address)
 	}

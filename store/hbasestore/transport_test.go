@@ -304,6 +304,10 @@ func TestTLS(t *testing.T) {
 		s.Close()
 		t.Error("a certificate of another name was taken")
 	}
+	plain := newGateway(t, nil, false)
+	if s, err := Open(t.Context(), &Options{Addresses: []string{plain.address()}, TLS: &tls.Config{RootCAs: roots}}); err == nil || !strings.Contains(err.Error(), "does the gateway speak TLS?") {
+		t.Errorf("Got %v, %v of a gateway without TLS", s, err)
+	}
 }
 
 func TestFramed(t *testing.T) {
