@@ -67,6 +67,9 @@ const (
 	// maxAnswer bounds an answer: a schema of decode.MaxSchemaBytes, each of which may
 	// be escaped by another, and what is said beside it.
 	maxAnswer = 2*decode.MaxSchemaBytes + 64<<10
+	// maxAnswers bounds all answers about a schema and what it references: those on the
+	// way to a reference of a reference are in memory at once.
+	maxAnswers = 2 * maxAnswer
 	// maxReferences bounds the schemas that one references, directly or not.
 	maxReferences = 256
 	// maxKept bounds what is remembered. A registry of a large company has some

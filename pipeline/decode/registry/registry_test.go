@@ -428,6 +428,27 @@ func TestTooLargeIsRefused(t *testing.T) {
 	}
 }
 
+// TestChainIsBounded: what a schema references by way of others is counted on the way
+// there, where the answers so far are in memory, and not on the way back.
+func TestChainIsBounded(t *testing.T) {
+	t.Parallel()
+	s := &server{answers: map[string]string{"/schemas/ids/1": `{"schema":"x","references":[{"name":"0","subject":"0","version":1}]}`}}
+	text := quote(strings.Repeat("x", 3<<20))
+	for i := range 30 {
+		s.answers[fmt.Sprintf("/subjects/%d/versions/1?deleted=true", i)] = fmt.Sprintf(`{"schema":%s,"references":[{"name":"%d","subject":"%d","version":1}]}`, text, i+1, i+1)
+	}
+	c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: s})
+	if err := c.Fetch(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Schema(1); !errors.Is(err, registry.ErrNoSchema) || !strings.Contains(err.Error(), "more than 16908288 bytes") || !strings.HasPrefix(err.Error(), "schema 1: reference 0 (version 1 of 0): ") {
+		t.Errorf("got %.500v", err)
+	}
+	if n := len(s.asked); n > 7 {
+		t.Errorf("asked %d times, each answer of 3 MiB in memory, want 7 at most", n)
+	}
+}
+
 func TestCredentialsAreNotPrinted(t *testing.T) {
 	t.Parallel()
 	o := registry.Options{URLs: []string{"http://u:hunter2@registry"}, User: "u", Password: "hunter2", Token: "hunter2"}

@@ -25,6 +25,7 @@ type registered struct {
 		Subject string `json:"subject"`
 		Version int    `json:"version"`
 	} `json:"references"`
+	bytes int // of the answer
 }
 
 // failure is the body of an answer that is an error.
@@ -59,27 +60,37 @@ func (c *Client) get(ctx context.Context, id int) (*decode.Schema, error) {
 	if size(s) > decode.MaxSchemaBytes {
 		return nil, errTooLarge
 	}
-	if err := c.references(ctx, s, r, map[string]bool{}); err != nil {
+	if err := c.references(ctx, s, r, &visit{seen: map[string]bool{}, bytes: r.bytes}); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
+// visit is what was asked for of a schema.
+type visit struct {
+	seen  map[string]bool // references, by name
+	bytes int             // of the answers
+}
+
 // references gets what r references, each behind what it references itself.
-func (c *Client) references(ctx context.Context, s *decode.Schema, r *registered, seen map[string]bool) error {
+func (c *Client) references(ctx context.Context, s *decode.Schema, r *registered, v *visit) error {
 	for _, ref := range r.References {
 		path := "/subjects/" + url.PathEscape(ref.Subject) + "/versions/" + strconv.Itoa(ref.Version)
-		if seen[ref.Name] {
+		if v.seen[ref.Name] {
 			continue
 		}
-		if seen[ref.Name] = true; len(seen) > maxReferences {
+		if v.seen[ref.Name] = true; len(v.seen) > maxReferences {
 			return fmt.Errorf("%w: it references more than %d others", ErrNoSchema, maxReferences)
 		}
 		// A schema may outlive the subject of what it references.
 		query := url.Values{"deleted": {"true"}}
 		inner, err := c.ask(ctx, path, query)
 		if err == nil {
-			err = c.references(ctx, s, inner, seen)
+			if v.bytes += inner.bytes; v.bytes > maxAnswers {
+				err = fmt.Errorf("%w that can be used: the answers about it and what it references have more than %d bytes", ErrNoSchema, maxAnswers)
+			} else {
+				err = c.references(ctx, s, inner, v)
+			}
 		}
 		var text []byte
 		if err == nil {
@@ -194,6 +205,7 @@ func (c *Client) once(ctx context.Context, address string) (r *registered, again
 	if err := json.Unmarshal(body, r); err != nil || r.Schema == "" {
 		return nil, 0, fmt.Errorf("%s answers no schema: is it the address of a registry?", address)
 	}
+	r.bytes = len(body)
 	return r, 0, nil
 }
 
