@@ -191,6 +191,9 @@ func (c *copyCommand) cutOff(ctx context.Context, source *config.Instant, to con
 	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) || errors.Is(err, store.ErrRefused) {
 		return err
 	}
+	if errors.Is(err, store.ErrInvalidSchema) { // the instant has that schema for good
+		return fmt.Errorf("%w; alter the table where it is copied from, drop what is copied and begin anew with export copy --restart", err)
+	}
 	source.Keep()
 	return fmt.Errorf("%w; what is copied stays: go on with export copy --resume", err)
 }

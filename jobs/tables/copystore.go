@@ -76,6 +76,12 @@ type settler interface {
 	Settled(ctx context.Context) (mark string, err error)
 }
 
+// schemaChecker is an engine that cannot hold every table.
+type schemaChecker interface {
+	// CheckSchema returns why CreateTable would refuse t.
+	CheckSchema(t *store.TableDescriptor) error
+}
+
 // CopyStore copies a whole store, as it is at one instant, into another, of the same
 // engine or not, so that its pipelines go on there from the same offsets and every
 // count stays exact: all tables with their schemas and regions, all versions, delete
@@ -98,7 +104,7 @@ type settler interface {
 // The error wraps store.ErrRefused where To has offsets of one of the pipelines, or rows
 // where the copy goes, where a copy into it has not ended, where From is one that is not
 // whole or has moved, and, as ErrStoresDiffer, where a comparison fails; store.ErrUnsupported
-// for what cannot be copied exactly; target.ErrNotFound where there is nothing to Resume,
+// for what cannot be copied exactly; store.ErrInvalidSchema for tables that To cannot hold; target.ErrNotFound where there is nothing to Resume,
 // and target.ErrBusy where another call has taken over.
 func CopyStore(ctx context.Context, o *CopyStoreOptions) (*CopiedStore, error) {
 	c, err := newStoreCopy(o)
@@ -245,7 +251,12 @@ func (c *storeCopy) plan(ctx context.Context) (err error) {
 
 // existing returns the tables that the instant has, and adds the steps that copy them:
 // all but counters with what is masked, and counters as they are seen.
+//
+// Tables that To cannot hold are refused here, all at once: later, some would be there, and
+// the copy's instant has the schema for good.
 func (c *storeCopy) existing(ctx context.Context, names []string) (tables []string, err error) {
+	checker, _ := c.To.(schemaChecker)
+	var refused []error
 	for _, name := range names {
 		t, err := c.Source.Table(ctx, name)
 		if errors.Is(err, store.ErrTableNotFound) && c.state.Whole {
@@ -253,6 +264,9 @@ func (c *storeCopy) existing(ctx context.Context, names []string) (tables []stri
 		}
 		if err != nil {
 			return nil, err
+		}
+		if checker != nil {
+			refused = append(refused, checker.CheckSchema(t))
 		}
 		raw, visible := CopyStep{Table: name}, CopyStep{Table: name, Visible: true}
 		for i := range t.Families {
@@ -270,7 +284,7 @@ func (c *storeCopy) existing(ctx context.Context, names []string) (tables []stri
 			}
 		}
 	}
-	return tables, nil
+	return tables, errors.Join(refused...)
 }
 
 // outboxRanges returns the rows of the outbox, a range for each pipeline's letters and

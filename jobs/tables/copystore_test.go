@@ -304,6 +304,36 @@ type restless struct {
 func (e *restless) Settled(context.Context) (string, error) { return e.mark, e.unready }
 
 // TestCopyStoreRefuses what would count twice, or not at all, and says why.
+// picky is an engine that holds no table.
+type picky struct{ *memstore.Store }
+
+func (e *picky) CheckSchema(t *store.TableDescriptor) error {
+	return fmt.Errorf("%w: not %s", store.ErrInvalidSchema, t.Name)
+}
+
+// TestCopyStoreChecksSchemas: what To cannot hold is refused before anything is written,
+// all of it.
+func TestCopyStoreChecksSchemas(t *testing.T) {
+	t.Parallel()
+	source, to := houseSource(t), jobstest.NewEngine(t)
+	names, err := source.Tables(t.Context())
+	if err != nil || len(names) < 2 {
+		t.Fatal(names, err)
+	}
+	_, err = CopyStore(t.Context(), frozenAt(t, source, &picky{to}))
+	if !errors.Is(err, store.ErrInvalidSchema) {
+		t.Errorf("Got %v", err)
+	}
+	for _, name := range names {
+		if !strings.Contains(fmt.Sprint(err), "not "+name) {
+			t.Errorf("Got %v, want %s in it", err, name)
+		}
+	}
+	if _, err := ReadStoreCopy(t.Context(), to); !errors.Is(err, target.ErrNotFound) {
+		t.Errorf("Got %v: a copy was begun", err)
+	}
+}
+
 func TestCopyStoreRefuses(t *testing.T) {
 	t.Parallel()
 	source := houseSource(t)

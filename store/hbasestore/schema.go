@@ -163,6 +163,10 @@ func familyToHBase(f *store.FamilyDescriptor) *hbase.TColumnFamilyDescriptor {
 	return c
 }
 
+// CheckSchema returns why CreateTable would refuse t, without asking HBase: its error wraps
+// store.ErrInvalidSchema.
+func (s *Store) CheckSchema(t *store.TableDescriptor) error { return checkSchema(t) }
+
 // checkSchema refuses what HBase cannot hold as Sluice means it.
 func checkSchema(t *store.TableDescriptor) error {
 	if err := t.Validate(); err != nil {
