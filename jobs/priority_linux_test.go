@@ -17,8 +17,8 @@ func TestPriorityLow(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		priority string
-		nice     int
-	}{{"", 0}, {PriorityNormal, 0}, {PriorityLow, 19}} {
+		nice     int // at least; the process may have been started at any
+	}{{"", -20}, {PriorityNormal, -20}, {PriorityLow, 19}} {
 		t.Run(test.priority, func(t *testing.T) {
 			t.Parallel()
 			m := jobstest.NewMemory()
