@@ -110,9 +110,15 @@ func (r *familyReader) add(suffix, value []byte) error {
 func (r *familyReader) addUnnamed(t cell.Timestamp, kind cell.Kind, sequence uint64, value []byte) error {
 	if kind == cell.KindPacked {
 		f := fragment{time: t, sequence: sequence, value: r.hold.copy(value)}
-		if r.res.raw || r.res.nvb || !r.shadows.hides(f, r.res.sel.Versions, r.res.high) {
-			r.fragments = append(r.fragments, f)
+		if len(r.fragments) > 0 && !r.res.raw && !r.res.nvb {
+			if len(r.shadows.groups) == 0 { // the first is the only one in most rows, and hides nothing
+				r.shadows.hides(r.fragments[0], r.res.sel.Versions, r.res.high)
+			}
+			if r.shadows.hides(f, r.res.sel.Versions, r.res.high) {
+				return nil
+			}
 		}
+		r.fragments = append(r.fragments, f)
 		return nil
 	}
 	e := entry{qualifier: emptyQualifier, time: t, kind: kind, sequence: sequence, stable: true}
