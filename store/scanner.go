@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"sluice/cell"
+	"sluice/internal/turns"
 )
 
 // RowSource yields the rows of a scan in its order, with versions, deletes, TTL,
@@ -43,6 +44,9 @@ func NewScanner(ctx context.Context, sel *Selection, src RowSource) Scanner {
 	return sc
 }
 
+// turnSteps is how many rows a scan reads before it looks whether others have a turn.
+const turnSteps = 64
+
 // FailedScanner returns a scanner without rows that reports err.
 func FailedScanner(err error) Scanner { return &failedScanner{err: err} }
 
@@ -76,6 +80,9 @@ type rowScanner struct {
 	err    error
 	closed bool
 	over   bool // there are no more rows
+
+	steps uint // of the source
+	turn  turns.Turn
 
 	place  *place // nil = nobody asks for cursors
 	replay bool   // the row of the place is to come, of which a part was returned
@@ -150,6 +157,9 @@ func (sc *rowScanner) next() bool {
 		if f := sc.sel.filter; f != nil && f.Done() {
 			ended = true
 			break
+		}
+		if sc.steps++; sc.steps%turnSteps == 0 {
+			sc.turn.Give()
 		}
 		row, err := sc.src.NextRow(sc.skip)
 		if err != nil {

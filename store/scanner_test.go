@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/internal/turns"
 )
 
 // listSource yields rows written as "row: a:q@3=v a:q@2=w".
@@ -209,3 +210,45 @@ type filterFuncState struct {
 }
 
 func (f *filterFuncState) SkipRow(row []byte) bool { return f.skip(row) }
+
+// repeatedSource yields one row again and again, without a look at the scheduler.
+type repeatedSource struct {
+	row  cell.Row
+	rows int
+}
+
+func (s *repeatedSource) NextRow(func([]byte) bool) (*cell.Row, error) {
+	if s.rows == 0 {
+		return nil, nil
+	}
+	s.rows--
+	return &s.row, nil
+}
+
+func (s *repeatedSource) Close() error { return nil }
+
+// TestScanYields scans while another goroutine is ready, on one core: that does not wait
+// until the scan is preempted, after 10 ms.
+func TestScanYields(t *testing.T) { // not parallel: turns.During
+	const yields = 100
+	src := &repeatedSource{rows: yields * turnSteps}
+	src.row = cell.Row{Key: []byte("r"), Cells: []cell.Cell{{Family: "a", Qualifier: []byte("q"), Time: 1, Kind: cell.KindPut}}}
+	sel, err := NewSelection(&Scan{}, testTable(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := NewScanner(t.Context(), sel, src)
+	defer sc.Close()
+	rows := 0
+	got := turns.During(func() {
+		for sc.Next() {
+			rows++
+		}
+	})
+	if err := sc.Err(); err != nil || rows != yields*turnSteps {
+		t.Fatalf("Got %d rows, %v", rows, err)
+	}
+	if got < yields/2 {
+		t.Errorf("Another goroutine had %d turns during a scan of %d rows, want about %d", got, rows, yields)
+	}
+}

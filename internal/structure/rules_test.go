@@ -19,9 +19,9 @@ var packages = map[string][]string{
 	"rowkey":         {"cell"},
 	"rowkey/salted":  {"cell", "region", "store", "rowkey"},
 
-	"store":             {"cell", "region"},
+	"store":             {"cell", "region", "internal/turns"},
 	"store/memstore":    {"cell", "region", "counters", "store"},
-	"store/pebblestore": {"cell", "region", "counters", "store"},
+	"store/pebblestore": {"cell", "region", "counters", "store", "internal/turns"},
 	"store/hbasestore":  {"cell", "region", "counters", "store", "store/hbasestore/internal/hbase"},
 	"store/storetest":   {"cell", "region", "counters", "store"},
 
@@ -43,12 +43,12 @@ var packages = map[string][]string{
 	"pipeline/rebuild": {"cell", "region", "store", "counters", "pipeline", "pipeline/decode", "pipeline/kafka", "pipeline/mapping"},
 
 	"jobs/columnar":    {"cell", "region", "store", "counters", "rowkey"},
-	"jobs/parquetfile": {"jobs/columnar"},
-	"jobs/arrowfile":   {"jobs/columnar"},
+	"jobs/parquetfile": {"jobs/columnar", "internal/turns"},
+	"jobs/arrowfile":   {"jobs/columnar", "internal/turns"},
 	"jobs/target":      {},
 	"jobs/join":        {"jobs/columnar", "jobs/spill"},
 	"jobs/spill":       {"jobs/columnar"},
-	"jobs/rowsort":     {"jobs/columnar", "jobs/spill"},
+	"jobs/rowsort":     {"jobs/columnar", "jobs/spill", "internal/turns"},
 	"jobs/schedule":    {},
 	"jobs/work":        {},
 	"jobs/history":     {"cell", "store", "jobs/columnar", "jobs/schedule"},
@@ -59,7 +59,7 @@ var packages = map[string][]string{
 		"jobs/arrowfile", "jobs/columnar", "jobs/instant", "jobs/join", "jobs/parquetfile", "jobs/rowsort", "jobs/schedule", "jobs/spill", "jobs/target", "jobs/work",
 	},
 
-	"jobs/columnar/columnartest": {"jobs/columnar"},
+	"jobs/columnar/columnartest": {"jobs/columnar", "internal/turns"},
 	"jobs/target/targettest":     {"jobs/target"},
 	"jobs/jobstest":              {"cell", "region", "store", "store/memstore", "store/pebblestore"},
 
@@ -84,6 +84,7 @@ var packages = map[string][]string{
 	"internal/crashfs":     {},
 	"internal/pageviews":   {},
 	"internal/structure":   {},
+	"internal/turns":       {},
 	"internal/integration": {everything},
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow/go/v15/arrow/ipc"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
+	"sluice/internal/turns"
 	"sluice/jobs/columnar"
 )
 
@@ -57,6 +58,7 @@ type Writer struct {
 	schema *arrow.Schema
 	rows   int64
 	closed bool
+	turn   turns.Turn
 }
 
 // position is an io.Writer that knows where it is, which is all that ipc seeks
@@ -114,6 +116,7 @@ func (w *Writer) Write(b *columnar.Batch) error {
 	if b.Rows() == 0 {
 		return nil
 	}
+	w.turn.Give()
 	r := b.Record(w.schema)
 	defer r.Release()
 	if err := w.file.Write(r); err != nil {

@@ -19,16 +19,25 @@ func TestContract(t *testing.T) {
 	for _, codec := range []string{"", "lz4", "zstd"} {
 		t.Run("codec="+codec, func(t *testing.T) {
 			t.Parallel()
-			columnartest.Run(t, columnartest.Format{
-				Write: func(w io.Writer, columns []columnar.Column, metadata map[string]string) (columnar.FileWriter, error) {
-					return arrowfile.NewWriter(w, columns, &arrowfile.Options{Codec: codec, Metadata: metadata})
-				},
-				Read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) {
-					return arrowfile.NewReader(r, size, nil)
-				},
-			})
+			columnartest.Run(t, contract(codec))
 		})
 	}
+}
+
+// contract returns the files of a codec for the contract.
+func contract(codec string) columnartest.Format {
+	return columnartest.Format{
+		Write: func(w io.Writer, columns []columnar.Column, metadata map[string]string) (columnar.FileWriter, error) {
+			return arrowfile.NewWriter(w, columns, &arrowfile.Options{Codec: codec, Metadata: metadata})
+		},
+		Read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) {
+			return arrowfile.NewReader(r, size, nil)
+		},
+	}
+}
+
+func TestYields(t *testing.T) { // not parallel: turns.During
+	columnartest.Yields(t, contract(""))
 }
 
 // TestAllocations checks that everything Arrow allocated is released.

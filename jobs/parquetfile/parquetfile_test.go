@@ -14,21 +14,30 @@ import (
 	"sluice/jobs/columnar/columnartest"
 )
 
+// contract returns the files of o for the contract.
+func contract(o Options) columnartest.Format {
+	return columnartest.Format{
+		Write: func(w io.Writer, columns []columnar.Column, metadata map[string]string) (columnar.FileWriter, error) {
+			o := o
+			o.Metadata = metadata
+			return NewWriter(w, columns, &o)
+		},
+		Read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) { return NewReader(r, size) },
+	}
+}
+
 func TestContract(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{}, {Codec: "lz4", RowGroupRows: 7}, {Codec: "snappy", RowGroupBytes: 100_000}, {Codec: "none"}} {
 		t.Run(fmt.Sprintf("codec=%s", o.Codec), func(t *testing.T) {
 			t.Parallel()
-			columnartest.Run(t, columnartest.Format{
-				Write: func(w io.Writer, columns []columnar.Column, metadata map[string]string) (columnar.FileWriter, error) {
-					o := o
-					o.Metadata = metadata
-					return NewWriter(w, columns, &o)
-				},
-				Read: func(r io.ReaderAt, size int64) (columnar.FileReader, error) { return NewReader(r, size) },
-			})
+			columnartest.Run(t, contract(o))
 		})
 	}
+}
+
+func TestYields(t *testing.T) { // not parallel: turns.During
+	columnartest.Yields(t, contract(Options{}))
 }
 
 // TestLayout looks at what the footer says: row groups, encodings, sort order,

@@ -9,6 +9,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 
+	"sluice/internal/turns"
 	"sluice/jobs/columnar"
 )
 
@@ -35,6 +36,7 @@ type Writer struct {
 	groupRows  int64
 	groupBytes int64
 	closed     bool
+	turn       turns.Turn
 }
 
 // countingWriter counts what reaches the file.
@@ -151,6 +153,7 @@ func (w *Writer) Write(b *columnar.Batch) error {
 		}
 	}
 	for _, k := range w.chunks {
+		w.turn.Give()
 		if err := k.write(b.Vector(k.leaf.column)); err != nil {
 			return fmt.Errorf("write parquet column %s: %w", k.leaf.name, err)
 		}

@@ -25,6 +25,7 @@ import (
 	"fmt"
 	"slices"
 
+	"sluice/internal/turns"
 	"sluice/jobs/columnar"
 	"sluice/jobs/spill"
 )
@@ -201,9 +202,18 @@ func (c *Collector) reset() {
 	c.held = int64(len(c.chunks))*int64(c.chunkBytes()) + entryBytes*int64(cap(c.entries))
 }
 
+// turnSteps is how many comparisons, or rows that are written, come before a look
+// whether others have a turn: they take a tenth of a millisecond.
+const turnSteps = 1 << 10
+
 // sort sorts what is held.
 func (c *Collector) sort() {
+	steps := 0
+	var turn turns.Turn
 	slices.SortFunc(c.entries, func(a, b entry) int {
+		if steps++; steps%turnSteps == 0 {
+			turn.Give()
+		}
 		if d := cmp.Compare(a.prefix, b.prefix); d != 0 {
 			return d
 		}
@@ -225,7 +235,11 @@ func (c *Collector) spill() error {
 	}
 	c.sort()
 	w := &runWriter{run: run{file: c.file}, block: c.sorter.block}
+	var turn turns.Turn
 	for i := range c.entries {
+		if i%turnSteps == turnSteps-1 {
+			turn.Give()
+		}
 		e := &c.entries[i]
 		if err := w.add(e.data[:e.key], e.data[e.key:]); err != nil {
 			return err

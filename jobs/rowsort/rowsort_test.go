@@ -15,6 +15,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"sluice/internal/turns"
 	"sluice/jobs/columnar"
 	"sluice/jobs/columnar/columnartest"
 	"sluice/jobs/spill"
@@ -139,6 +140,19 @@ func fill(t *testing.T, s *Sorter, n int) error {
 		}
 	}
 	return nil
+}
+
+// TestSortYields sorts while another goroutine is ready, on one core.
+func TestSortYields(t *testing.T) { // not parallel: turns.During
+	s := New(&Options{Columns: columns, MemoryBytes: 64 << 20, Disk: &spill.Disk{}})
+	defer s.Close()
+	const rows = 20_000 // some 15 comparisons each
+	if err := fill(t, s, rows); err != nil {
+		t.Fatal(err)
+	}
+	if got := turns.During(s.Collector(0).sort); got < 8*rows/turnSteps {
+		t.Errorf("Another goroutine had %d turns while %d rows were sorted", got, rows)
+	}
 }
 
 // TestSortStops: whatever ends a sort, nothing is left of its files, and the error says

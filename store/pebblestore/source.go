@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 
 	"sluice/cell"
+	"sluice/internal/turns"
 	"sluice/store"
 )
 
@@ -20,7 +21,7 @@ const prefixBytes = 1 + 4 + 1
 const partSlack = 8
 
 // probeRows is how many rows without a visible cell a scan passes before it
-// looks whether its context is done.
+// looks whether its context is done, and lets other goroutines go first.
 const probeRows = 1024
 
 // stepKeys is how many unneeded keys a scan steps over before it seeks: a seek
@@ -86,6 +87,7 @@ type rowSource struct {
 	spare                  arena // takes turns with arena
 
 	started bool
+	turn    turns.Turn
 	release func() // called by Close; nil = none
 }
 
@@ -229,6 +231,7 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 			if err := s.ctx.Err(); err != nil {
 				return nil, fmt.Errorf("scan: %w", err)
 			}
+			s.turn.Give() // as store's scanner does after some rows
 		}
 		ok, err := s.nextKey()
 		if err != nil || !ok {

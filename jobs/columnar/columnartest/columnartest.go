@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"sluice/internal/turns"
 	"sluice/jobs/columnar"
 )
 
@@ -35,6 +36,29 @@ func Run(t *testing.T, f Format) {
 	t.Run("write error", func(t *testing.T) { t.Parallel(); f.writeError(t) })
 	t.Run("closed", func(t *testing.T) { t.Parallel(); f.closed(t) })
 	t.Run("truncated", func(t *testing.T) { t.Parallel(); f.truncated(t) })
+}
+
+// Yields writes batches of f while another goroutine is ready, on one core: it must have
+// its turn at each batch, also where writing is all that the process does. The calling
+// test must not run in parallel (turns.During).
+func Yields(t *testing.T, f Format) {
+	w, err := f.Write(io.Discard, numberColumns, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const batches = 50
+	b := numbers(numberColumns, 0, 100)
+	got := turns.During(func() {
+		for range batches {
+			err = errors.Join(err, w.Write(b))
+		}
+	})
+	if _, closed := w.Close(); err != nil || closed != nil {
+		t.Fatal(err, closed)
+	}
+	if got < batches/2 {
+		t.Errorf("Another goroutine had %d turns while %d batches were written", got, batches)
+	}
 }
 
 // Columns returns a nullable and a required column of each type and of some decimals, and
