@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
+	"sluice/internal/turns"
 	"sluice/store"
 )
 
@@ -100,6 +101,9 @@ type rewrite struct {
 	groupOf   map[groupKey]int
 }
 
+// turnRows is how many rows come before a look whether others have a turn.
+const turnRows = 32
+
 type storedKV struct{ key, value []byte }
 
 // newRewrite begins s as the store is now. It returns nil where the span's family
@@ -162,8 +166,11 @@ func (r *rewrite) write(ctx context.Context, limit int) (changed bool, err error
 			err = e
 		}
 	}()
-	probe := probeKeys
-	for ok := r.it.First(); ok || r.more; {
+	probe, turn := probeKeys, turns.Turn{}
+	for ok, rows := r.it.First(), 0; ok || r.more; rows++ {
+		if rows%turnRows == turnRows-1 {
+			turn.Give()
+		}
 		if r.done.keys >= limit && !r.more {
 			if r.s.whole {
 				return false, nil
