@@ -133,9 +133,10 @@ var libraries = map[string][]string{
 	"github.com/twmb/franz-go/pkg/kerr":     {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kversion": {},
 	"github.com/twmb/franz-go/pkg/kgo":      {},
-	"github.com/klauspost/compress":         {"pipeline/kafka", "pipeline/decode"}, // codecs of record batches, and of payloads
-	"github.com/pierrec/lz4/v4":             {"pipeline/kafka"},
-	"google.golang.org/protobuf":            {"pipeline/decode"}, // descriptors; the messages are read by our own code
+	"github.com/klauspost/compress":         {"pipeline/kafka", "pipeline/decode", "jobs/parquetfile"}, // codecs of record batches, of payloads, and of pages
+	"github.com/pierrec/lz4/v4":             {"pipeline/kafka", "jobs/parquetfile"},
+	"github.com/andybalholm/brotli":         {"jobs/parquetfile"}, // parquet-go's
+	"google.golang.org/protobuf":            {"pipeline/decode"},  // descriptors; the messages are read by our own code
 	"github.com/expr-lang/expr":             {"pipeline/mapping"},
 	"github.com/cespare/xxhash/v2":          {"pipeline", "rowkey"}, // fingerprints of records, hashes in keys
 	"github.com/apache/arrow/go/v15":        {"jobs/columnar", "jobs/arrowfile", "jobs/join"},

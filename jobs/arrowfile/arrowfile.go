@@ -141,11 +141,10 @@ func (w *Writer) Close() (columnar.FileStats, error) {
 	return columnar.FileStats{Rows: w.rows, Bytes: w.out.n}, nil
 }
 
-// Reader reads an Arrow IPC file that a Writer wrote. Arrow believes the lengths
-// in a file's metadata and may ask for all memory where they are damaged, so check
-// a file's checksum before it is read.
+// Reader reads an Arrow IPC file that a Writer wrote. What the file says of sizes is
+// checked before memory is made for it: errors that wrap ErrClaim.
 type Reader struct {
-	file    *ipc.FileReader
+	file    *checked
 	columns []columnar.Column
 	batch   *columnar.Batch
 	next    int
@@ -154,10 +153,7 @@ type Reader struct {
 // NewReader opens the file of size bytes in r. A nil allocator is the Go heap.
 func NewReader(r io.ReaderAt, size int64, allocator memory.Allocator) (rd *Reader, err error) {
 	defer recovered(&err)
-	if allocator == nil {
-		allocator = memory.DefaultAllocator
-	}
-	f, err := ipc.NewFileReader(io.NewSectionReader(r, 0, size), ipc.WithAllocator(allocator))
+	f, err := open(r, size, allocator)
 	if err != nil {
 		return nil, fmt.Errorf("open arrow file: %w", err)
 	}
@@ -175,7 +171,15 @@ func NewReader(r io.ReaderAt, size int64, allocator memory.Allocator) (rd *Reade
 
 // recovered turns a panic of arrow, which damaged files cause, into an error.
 func recovered(err *error) {
-	if r := recover(); r != nil {
+	switch r := recover().(type) {
+	case nil:
+	case error:
+		if errors.Is(r, ErrClaim) {
+			*err = fmt.Errorf("read arrow file: %w", r)
+			return
+		}
+		*err = fmt.Errorf("read arrow file: damaged: %w", r)
+	default:
 		*err = fmt.Errorf("read arrow file: damaged: %v", r)
 	}
 }
@@ -218,7 +222,7 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 	if r.next == r.file.NumRecords() {
 		return nil, io.EOF
 	}
-	rec, err := r.file.RecordAt(r.next)
+	rec, err := r.file.record(r.next)
 	if err != nil {
 		return nil, fmt.Errorf("read arrow record batch %d: %w", r.next, err)
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/apache/arrow/go/v15/arrow"
 	"github.com/apache/arrow/go/v15/arrow/array"
-	"github.com/apache/arrow/go/v15/arrow/ipc"
 	"github.com/apache/arrow/go/v15/arrow/memory"
 
 	"sluice/jobs/columnar"
@@ -20,7 +19,9 @@ var _ columnar.FileReader = (*ForeignReader)(nil)
 // Reader says of damaged files is true of it, too.
 type ForeignReader struct {
 	Reader
-	fields []int // of each column, its field in the schema
+	fields []int        // of each column, its field in the schema
+	record arrow.Record // at hand; nil = none
+	row    int          // the next one of it
 }
 
 // NewForeignReader opens the file of size bytes in r for the columns with these names,
@@ -34,10 +35,7 @@ type ForeignReader struct {
 // nil allocator is the Go heap.
 func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memory.Allocator) (rd *ForeignReader, err error) {
 	defer recovered(&err)
-	if allocator == nil {
-		allocator = memory.DefaultAllocator
-	}
-	f, err := ipc.NewFileReader(io.NewSectionReader(r, 0, size), ipc.WithAllocator(allocator))
+	f, err := open(r, size, allocator)
 	if err != nil {
 		return nil, fmt.Errorf("open arrow file: %w", err)
 	}
@@ -73,8 +71,10 @@ func foreignType(t arrow.DataType) (columnar.Type, bool) {
 		return columnar.Bool, true
 	case arrow.STRING, arrow.LARGE_STRING:
 		return columnar.String, true
-	case arrow.BINARY, arrow.LARGE_BINARY, arrow.FIXED_SIZE_BINARY:
+	case arrow.BINARY, arrow.LARGE_BINARY:
 		return columnar.Bytes, true
+	case arrow.FIXED_SIZE_BINARY: // of none, a few bytes would be any number of rows
+		return columnar.Bytes, t.(*arrow.FixedSizeBinaryType).ByteWidth > 0
 	case arrow.DECIMAL128:
 		d := t.(*arrow.Decimal128Type)
 		return columnar.Decimal(int(d.Precision), int(d.Scale))
@@ -92,36 +92,80 @@ func foreignType(t arrow.DataType) (columnar.Type, bool) {
 	return 0, false
 }
 
-// Next returns the next record batch's columns.
+// Next returns the next rows, at most one record batch's. A record batch that says other
+// numbers than there are is refused before a row of it is returned.
 func (r *ForeignReader) Next() (b *columnar.Batch, err error) {
 	defer recovered(&err)
-	if r.next == r.file.NumRecords() {
-		return nil, io.EOF
-	}
-	rec, err := r.file.RecordAt(r.next)
-	if err != nil {
-		return nil, fmt.Errorf("read arrow record batch %d: %w", r.next, err)
-	}
-	defer rec.Release()
-	r.next++
 	r.batch.Reset()
-	for i, field := range r.fields {
-		a, v := rec.Column(field), r.batch.Vector(i)
-		if int64(a.Len()) != rec.NumRows() {
-			return nil, fmt.Errorf("read arrow record batch %d, column %s: damaged: it has %d values, and the batch %d rows", r.next-1, r.columns[i].Name, a.Len(), rec.NumRows())
+	for r.record == nil {
+		if r.next == r.file.NumRecords() {
+			return nil, io.EOF
 		}
-		for j := range a.Len() {
+		rec, err := r.file.record(r.next)
+		if err != nil {
+			return nil, fmt.Errorf("read arrow record batch %d: %w", r.next, err)
+		}
+		r.record, r.row = rec, 0
+		r.next++
+		for i, field := range r.fields {
+			if err := checkColumn(rec, rec.Column(field)); err != nil {
+				rec.Release()
+				r.record = nil
+				return nil, fmt.Errorf("read arrow record batch %d, column %s: %w", r.next-1, r.columns[i].Name, err)
+			}
+		}
+		r.release()
+	}
+	end := min(r.row+columnar.DefaultBatchRows, int(r.record.NumRows()))
+	for i, field := range r.fields {
+		a, v := r.record.Column(field), r.batch.Vector(i)
+		for j := r.row; j < end; j++ {
 			if a.IsNull(j) {
 				v.AppendNull()
 			} else if err := appendForeign(v, a, j); err != nil {
 				return nil, fmt.Errorf("read arrow record batch %d, row %d, column %s: %w", r.next-1, j+1, r.columns[i].Name, err)
 			}
 		}
-		if a.NullN() != v.Nulls() {
-			return nil, fmt.Errorf("read arrow record batch %d, column %s: damaged: it says that it has %d nulls, and there are %d", r.next-1, r.columns[i].Name, a.NullN(), v.Nulls())
+	}
+	r.row = end
+	r.release()
+	return r.batch, nil
+}
+
+// checkColumn compares what a column says with what is there.
+func checkColumn(rec arrow.Record, a arrow.Array) error {
+	if int64(a.Len()) != rec.NumRows() {
+		return fmt.Errorf("damaged: it has %d values, and the batch %d rows", a.Len(), rec.NumRows())
+	}
+	nulls := 0
+	if len(a.NullBitmapBytes()) > 0 {
+		for i := range a.Len() {
+			if a.IsNull(i) {
+				nulls++
+			}
 		}
 	}
-	return r.batch, nil
+	if a.NullN() != nulls {
+		return fmt.Errorf("damaged: it says that it has %d nulls, and there are %d", a.NullN(), nulls)
+	}
+	return checkValues(a)
+}
+
+// release releases the record at hand where all of its rows were read.
+func (r *ForeignReader) release() {
+	if r.record != nil && r.row >= int(r.record.NumRows()) {
+		r.record.Release()
+		r.record = nil
+	}
+}
+
+// Close releases the reader.
+func (r *ForeignReader) Close() error {
+	if r.record != nil {
+		r.record.Release()
+		r.record = nil
+	}
+	return r.Reader.Close()
 }
 
 // appendForeign appends value i of an array whose type foreignType knows.

@@ -36,35 +36,35 @@ const (
 	anyPageValues = 1 << 24
 )
 
-// checkFooter checks the lengths within the footer of a file of size bytes. What is
-// wrong in other ways, parquet-go finds.
-func checkFooter(r io.ReaderAt, size int64) error {
+// checkFooter checks the lengths within the footer of a file of size bytes, and returns
+// it. What is wrong in other ways, parquet-go finds.
+func checkFooter(r io.ReaderAt, size int64) (footer []byte, err error) {
 	if size < int64(len(magic))+tailBytes {
-		return nil // too short: parquet-go's error says so
+		return nil, nil // too short: parquet-go's error says so
 	}
 	var tail [tailBytes]byte
 	if err := readFull(r, tail[:], size-tailBytes); err != nil {
-		return err
+		return nil, err
 	}
 	if string(tail[4:]) != magic {
-		return nil
+		return nil, nil
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > size-tailBytes-int64(len(magic)) {
-		return claim("a footer of %d bytes in a file of %d", n, size)
+		return nil, claim("a footer of %d bytes in a file of %d", n, size)
 	}
-	footer := make([]byte, n)
+	footer = make([]byte, n)
 	if err := readFull(r, footer, size-tailBytes-n); err != nil {
-		return err
+		return nil, err
 	}
 	w := compactWalk{b: footer, all: n}
 	switch err := w.structure(0); {
 	case errors.Is(err, errCutOff):
-		return claim("a footer of %d bytes that goes on behind its end", n)
+		return nil, claim("a footer of %d bytes that goes on behind its end", n)
 	case err != nil:
-		return fmt.Errorf("footer: %w", err)
+		return nil, fmt.Errorf("footer: %w", err)
 	}
-	return nil
+	return footer, nil
 }
 
 // checkChunk checks what the headers of a column chunk's pages say, in a file of size
@@ -187,13 +187,14 @@ func checkSnappy(r io.ReaderAt, at int64, h *format.PageHeader) error {
 	return nil
 }
 
-// openFile opens a file of size bytes whose footer it has checked. The indexes of its
-// pages, for which nobody asks, are not read.
-func openFile(r io.ReaderAt, size int64) (*parquet.File, error) {
-	if err := checkFooter(r, size); err != nil {
-		return nil, err
+// openFile opens a file of size bytes whose footer it has checked, and returns that, too.
+// The indexes of its pages, for which nobody asks, are not read.
+func openFile(r io.ReaderAt, size int64) (f *parquet.File, footer []byte, err error) {
+	if footer, err = checkFooter(r, size); err != nil {
+		return nil, nil, err
 	}
-	return parquet.OpenFile(r, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	f, err = parquet.OpenFile(r, size, parquet.SkipBloomFilters(true), parquet.SkipPageIndex(true))
+	return f, footer, err
 }
 
 func readFull(r io.ReaderAt, b []byte, at int64) error {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 )
 
@@ -56,6 +57,37 @@ func (r *Reader) checkRows() error {
 	return nil
 }
 
+// statedNulls returns of each row group and column chunk of a footer the null count that
+// its statistics say, where they do: format.Statistics has 0 for none. The numbers of the
+// fields are those of parquet.thrift.
+func statedNulls(footer []byte) ([][]thrift.Null[int64], error) {
+	type statistics struct {
+		NullCount thrift.Null[int64] `thrift:"3,optional"`
+	}
+	type metadata struct {
+		Statistics statistics `thrift:"12,optional"`
+	}
+	type chunk struct {
+		MetaData metadata `thrift:"3,optional"`
+	}
+	type rowGroup struct {
+		Columns []chunk `thrift:"1,required"`
+	}
+	var file struct {
+		RowGroups []rowGroup `thrift:"4,required"`
+	}
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), footer, &file); err != nil {
+		return nil, fmt.Errorf("decode the footer's statistics: %w", err)
+	}
+	all := make([][]thrift.Null[int64], len(file.RowGroups))
+	for i, g := range file.RowGroups {
+		for _, c := range g.Columns {
+			all[i] = append(all[i], c.MetaData.Statistics.NullCount)
+		}
+	}
+	return all, nil
+}
+
 // checkChunks checks the chunks of a row group that the reader is about to read.
 func (r *Reader) checkChunks(group int) error {
 	g := &r.file.Metadata().RowGroups[group]
@@ -84,7 +116,7 @@ func (r *Reader) checkChunks(group int) error {
 				return wrong(damaged("it has %d values, and its pages have %d", m.NumValues, said.values))
 			}
 			if at == r.chunks[i] {
-				r.said = append(r.said, columnCounts{chunkCounts: said, statistics: m.Statistics.NullCount})
+				r.said = append(r.said, columnCounts{chunkCounts: said, statistics: r.nulls[group][at]})
 			}
 		}
 	}
@@ -94,9 +126,8 @@ func (r *Reader) checkChunks(group int) error {
 // columnCounts is what is said of a column in a row group, and what was found.
 type columnCounts struct {
 	chunkCounts
-	// statistics is the null count of the chunk's statistics; 0 = none, or there are none.
-	statistics int64
-	found      int64 // nulls
+	statistics thrift.Null[int64] // the null count of the chunk's statistics
+	found      int64              // nulls
 }
 
 // checkNulls adds the nulls of a batch, and compares them where it is the row group's
@@ -121,8 +152,8 @@ func (r *Reader) checkNulls(group int) error {
 			}
 		case c.counted && c.nulls != c.found:
 			return wrong(damaged("its pages have %d nulls, and there are %d", c.nulls, c.found))
-		case c.statistics != 0 && c.statistics != c.found:
-			return wrong(damaged("its statistics have %d nulls, and there are %d", c.statistics, c.found))
+		case c.statistics.Valid && c.statistics.V != c.found:
+			return wrong(damaged("its statistics have %d nulls, and there are %d", c.statistics.V, c.found))
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -70,6 +71,7 @@ func TestForeignCounts(t *testing.T) {
 			"more rows":  {func(m *format.FileMetaData) { m.NumRows, at(m).NumRows = 11, 6 }, "row group 1, column a: damaged: the row group has 6 rows, and its pages have 5"},
 			"values":     {func(m *format.FileMetaData) { at(m).Columns[0].MetaData.NumValues = 4 }, "row group 1, column a: damaged: it has 4 values, and its pages have 5"},
 			"nulls":      {func(m *format.FileMetaData) { at(m).Columns[0].MetaData.Statistics.NullCount = 1 }, "row group 1, column a: damaged: its statistics have 1 nulls, and there are 2"},
+			"no nulls":   {func(m *format.FileMetaData) { at(m).Columns[0].MetaData.Statistics.NullCount = 0 }, "row group 1, column a: damaged: its statistics have 0 nulls, and there are 2"},
 			"map":        {func(m *format.FileMetaData) { at(m).Columns[2].MetaData.NumValues = 9 }, "row group 1, column m: damaged: it has 9 values, and its pages have 10"},
 		} {
 			file := edited(t, b.Bytes(), tt.edit)
@@ -90,6 +92,44 @@ func TestForeignCounts(t *testing.T) {
 		if rows, err := readForeignColumns(file, "m"); err == nil || !strings.Contains(err.Error(), "row group 1, column m: damaged: the row group has 4 rows, and its pages have more") || rows > 5 {
 			t.Errorf("version %d: Got %d rows, %v of a map", version, rows, err)
 		}
+	}
+}
+
+// TestStatedNulls: statistics that say no null count are told from those that say 0.
+func TestStatedNulls(t *testing.T) {
+	t.Parallel()
+	type statistics struct {
+		NullCount thrift.Null[int64] `thrift:"3,optional"`
+		MaxValue  []byte             `thrift:"5,optional"`
+	}
+	type metadata struct {
+		Codec      int32      `thrift:"4,required"`
+		Statistics statistics `thrift:"12,optional"`
+	}
+	type chunk struct {
+		FileOffset int64    `thrift:"2,required"`
+		MetaData   metadata `thrift:"3,optional"`
+	}
+	type rowGroup struct {
+		Columns []chunk `thrift:"1,required"`
+		NumRows int64   `thrift:"3,required"`
+	}
+	type file struct {
+		Version   int32      `thrift:"1,required"`
+		RowGroups []rowGroup `thrift:"4,required"`
+	}
+	of := func(s statistics) chunk { return chunk{MetaData: metadata{Statistics: s}} }
+	footer, err := thrift.Marshal(new(thrift.CompactProtocol), file{Version: 1, RowGroups: []rowGroup{
+		{Columns: []chunk{of(statistics{}), of(statistics{MaxValue: []byte("x")})}},
+		{Columns: []chunk{of(statistics{NullCount: thrift.New[int64](0)}), of(statistics{NullCount: thrift.New[int64](7), MaxValue: []byte("x")})}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := statedNulls(footer)
+	want := [][]thrift.Null[int64]{{{}, {}}, {thrift.New[int64](0), thrift.New[int64](7)}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("Got %v, %v, want %v", got, err, want)
 	}
 }
 

@@ -27,16 +27,19 @@ type appendForeign func(v *columnar.Vector, x parquet.Value) error
 // of pages say of sizes and counts is checked before memory is made for it: errors that
 // wrap ErrClaim, of Next those that name row group and column. Next names these, too, where
 // the rows, values or nulls that the file says it has are not those that are there: of
-// nulls what statistics say that is not 0, which is how none is written, and the pages. Its error names the column that is
-// missing or of another type.
+// nulls what statistics say, where they do, and the pages. Its error names the column that
+// is missing or of another type.
 func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, err error) {
 	defer recovered(&err)
-	f, err := openFile(r, size)
+	f, footer, err := openFile(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
-	rd = &Reader{file: f, from: r, size: size, values: make([]parquet.Value, 1024)}
+	rd = &Reader{file: f, from: r, in: r, size: size, values: make([]parquet.Value, 1024)}
 	if err := rd.checkRows(); err != nil {
+		return nil, fmt.Errorf("open parquet file: %w", err)
+	}
+	if rd.nulls, err = statedNulls(footer); err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
 	found := map[string]bool{}

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 
 	"sluice/jobs/columnar"
 )
@@ -20,7 +21,8 @@ const rowsPerBatch = columnar.DefaultBatchRows
 type Reader struct {
 	file    *parquet.File
 	from    io.ReaderAt // of files of others, whose pages are checked; else nil
-	size    int64       // of such a file
+	in      io.ReaderAt // the file
+	size    int64       // of it
 	columns []columnar.Column
 	chunks  []int           // of each column, its chunk in a row group; of maps, that of the keys, behind which are the values
 	appends []appendForeign // of each column, how a value is appended; nil = as it is
@@ -31,17 +33,18 @@ type Reader struct {
 	cursors []cursor     // of each column
 	maps    []*mapCursor // of each column; nil = it has no maps
 	values  []parquet.Value
-	said    []columnCounts // of each column, in the row group at hand; of files of others
+	said    []columnCounts         // of each column, in the row group at hand; of files of others
+	nulls   [][]thrift.Null[int64] // of each row group and chunk, what statistics say; of files of others
 }
 
 // NewReader opens the file of size bytes in r.
 func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
 	defer recovered(&err)
-	f, err := openFile(r, size)
+	f, _, err := openFile(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
-	rd = &Reader{file: f, values: make([]parquet.Value, 1024)}
+	rd = &Reader{file: f, in: r, size: size, values: make([]parquet.Value, 1024)}
 	chunk := 0
 	for _, field := range f.Schema().Fields() {
 		t, ok := columnType(field)
@@ -95,8 +98,7 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 		if err := r.Close(); err != nil {
 			return nil, err
 		}
-		groups := r.file.RowGroups()
-		if r.group == len(groups) {
+		if r.group == len(r.file.RowGroups()) {
 			return nil, io.EOF
 		}
 		if r.from != nil {
@@ -104,7 +106,10 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 				return nil, fmt.Errorf("read parquet file: %w", err)
 			}
 		}
-		g := groups[r.group]
+		g, err := r.rowGroup(r.group)
+		if err != nil {
+			return nil, fmt.Errorf("read parquet file: %w", err)
+		}
 		r.group++
 		r.left = g.NumRows()
 		chunks := g.ColumnChunks()
