@@ -40,6 +40,8 @@ type Plan struct {
 	units   bool // what becomes of a record is the store's to decide
 	tables  []string
 	version string
+
+	maxMade, maxCrossed int // for one record; tests lower them
 }
 
 // rule is a compiled RuleSpec.
@@ -105,7 +107,7 @@ func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, e
 func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
 	c.canon.WriteString(languageVersion)
 	c.decode(&s.Decode)
-	p := &Plan{decode: s.Decode.options(), limits: c.limits(&s.Decode), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup)}
+	p := &Plan{decode: s.Decode.options(), limits: c.limits(&s.Decode), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup), maxMade: maxMade, maxCrossed: maxCrossed}
 	if len(s.Rules)+len(s.Rollups) == 0 {
 		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put, append, increment or delete")
 	}

@@ -163,14 +163,14 @@ func (m *Mapper) each(i, k int) error {
 		return m.fail(i, fmt.Sprintf("for_each[%d]", k), valueErrorf("%s is a %s, not an array", l.source.missing.name, kind))
 	}
 	s := &m.loops[l.id]
-	if s.elements.Made() > maxMade {
-		return m.fail(i, fmt.Sprintf("for_each[%d]", k), errTooMuchMade)
+	if s.elements.Made() > m.plan.maxMade {
+		return m.fail(i, fmt.Sprintf("for_each[%d]", k), m.plan.tooMuchMade())
 	}
 	n, made, before := 0, s.elements.Made(), len(m.out.Mutations)
 	err := s.elements.Each(array, func(element decode.Value, doc *decode.Document) error {
 		if k > 0 {
-			if m.crossed++; m.crossed > maxCrossed {
-				return m.fail(i, fmt.Sprintf("for_each[%d]", k), errTooManyCrossed)
+			if m.crossed++; m.crossed > m.plan.maxCrossed {
+				return m.fail(i, fmt.Sprintf("for_each[%d]", k), m.plan.tooManyCrossed())
 			}
 		}
 		s.element, s.doc, s.index = element, doc, n

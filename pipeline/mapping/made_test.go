@@ -62,32 +62,47 @@ func TestMadeIsBounded(t *testing.T) {
 // and its escaped texts are made each time. They count where mutations refer to them.
 func TestMadeIsBoundedOfCrossedArrays(t *testing.T) {
 	t.Parallel()
-	for when, bounded := range map[string]bool{`a == "never"`: false, `a == "1"`: true} {
-		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{
-			Table: "t", ForEach: []string{"a in as", "b in bs"}, When: when, Row: "a", Put: map[string]map[string]string{"f": {"q": "b"}},
-		}}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := p.NewMapper()
-		record := func(text string) *Record {
-			return &Record{Timestamp: 1, Value: []byte(`{"as": ["1"` + strings.Repeat(`,"1"`, 3_999) + `], "bs": ["` + text + `"]}`)}
-		}
-		long := strings.Repeat("x", 20_000)
-		var e *Error
-		_, err = m.Map(record(long + `\n`))
-		if refused := errors.As(err, &e) && e.Class == classTooMany && strings.HasPrefix(e.Err.Error(), "map[0].for_each[1]: "); refused != bounded || !refused && err != nil {
-			t.Errorf("Got %v where %s, want a %s: %v", err, when, classTooMany, bounded)
-		}
-		m.Release()
-		if _, err := m.Map(record(long)); err != nil { // as it is, it is made of nothing
-			t.Errorf("Got %v without an escape", err)
-		}
-		m.Release()
-		if _, err := m.Map(record(long[:10_000] + `\n`)); err != nil {
-			t.Errorf("Got %v for half of it", err)
-		}
-		m.Release()
+	for name, tc := range map[string]struct{ bound, elements int }{ // texts of 20 KB
+		"lowered": {1 << 20, 64},
+		"real":    {maxMade, 4_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "real" && testing.Short() {
+				t.Skip("short: gigabytes are read, slowly under -race; the lowered bound stands for it")
+			}
+			for when, bounded := range map[string]bool{`a == "never"`: false, `a == "1"`: true} {
+				p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{
+					Table: "t", ForEach: []string{"a in as", "b in bs"}, When: when, Row: "a", Put: map[string]map[string]string{"f": {"q": "b"}},
+				}}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p.maxMade != maxMade {
+					t.Fatalf("Got a bound of %d bytes, want %d", p.maxMade, maxMade)
+				}
+				p.maxMade = tc.bound
+				m := p.NewMapper()
+				record := func(text string) *Record {
+					return &Record{Timestamp: 1, Value: []byte(`{"as": ["1"` + strings.Repeat(`,"1"`, tc.elements-1) + `], "bs": ["` + text + `"]}`)}
+				}
+				long := strings.Repeat("x", 20_000)
+				var e *Error
+				_, err = m.Map(record(long + `\n`))
+				if refused := errors.As(err, &e) && e.Class == classTooMany && strings.HasPrefix(e.Err.Error(), "map[0].for_each[1]: "); refused != bounded || !refused && err != nil {
+					t.Errorf("Got %v where %s, want a %s: %v", err, when, classTooMany, bounded)
+				}
+				m.Release()
+				if _, err := m.Map(record(long)); err != nil { // as it is, it is made of nothing
+					t.Errorf("Got %v without an escape", err)
+				}
+				m.Release()
+				if _, err := m.Map(record(long[:10_000] + `\n`)); err != nil {
+					t.Errorf("Got %v for half of it", err)
+				}
+				m.Release()
+			}
+		})
 	}
 }
 
@@ -161,26 +176,41 @@ func TestMadeInParts(t *testing.T) {
 // Pairs of elements that a condition refuses make nothing, and take time all the same.
 func TestCrossedIsBounded(t *testing.T) {
 	t.Parallel()
-	spec := Spec{Rules: []RuleSpec{{
-		Table: "t", ForEach: []string{"i in items", "j in items"}, When: `i == "no"`, Row: `i`, Put: map[string]map[string]string{"f": {"q": "j"}},
-	}}}
-	spec.Decode.Format = "json"
-	p, err := Compile(&spec, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := p.NewMapper()
-	_, err = m.Map(each(1, 3_200)) // 10,240,000 pairs
-	var e *Error
-	if !errors.As(err, &e) || e.Class != classTooMany || !strings.HasPrefix(e.Err.Error(), "map[0].for_each[1]: more than 10000000 elements") {
-		t.Errorf("Got %v, want a %s of the second loop", err, classTooMany)
-	}
-	m.Release()
-	// Each record has all of it.
-	for range 2 {
-		if out, err := m.Map(each(1, 2_300)); err != nil || len(out.Mutations) != 0 {
-			t.Errorf("Got %v for what is within the bound", err)
-		}
-		m.Release()
+	for name, tc := range map[string]struct{ bound, over, within int }{
+		"lowered": {10_000, 101, 75}, // twice 5,625 pairs are more than the bound: it is of each record
+		"real":    {maxCrossed, 3_200, 2_300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "real" && testing.Short() {
+				t.Skip("short: 20 million pairs are gone through, slowly under -race; the lowered bound stands for it")
+			}
+			spec := Spec{Rules: []RuleSpec{{
+				Table: "t", ForEach: []string{"i in items", "j in items"}, When: `i == "no"`, Row: `i`, Put: map[string]map[string]string{"f": {"q": "j"}},
+			}}}
+			spec.Decode.Format = "json"
+			p, err := Compile(&spec, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.maxCrossed != maxCrossed {
+				t.Fatalf("Got a bound of %d pairs, want %d", p.maxCrossed, maxCrossed)
+			}
+			p.maxCrossed = tc.bound
+			m := p.NewMapper()
+			_, err = m.Map(each(1, tc.over))
+			var e *Error
+			if want := fmt.Sprintf("map[0].for_each[1]: more than %d elements", tc.bound); !errors.As(err, &e) || e.Class != classTooMany || !strings.HasPrefix(e.Err.Error(), want) {
+				t.Errorf("Got %v, want a %s of the second loop", err, classTooMany)
+			}
+			m.Release()
+			// Each record has all of it.
+			for range 2 {
+				if out, err := m.Map(each(1, tc.within)); err != nil || len(out.Mutations) != 0 {
+					t.Errorf("Got %v for what is within the bound", err)
+				}
+				m.Release()
+			}
+		})
 	}
 }

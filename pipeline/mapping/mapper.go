@@ -442,8 +442,8 @@ func (m *Mapper) bytes(t *text) ([]byte, error) {
 // room makes room in m.buf for one more, or returns a *tooMuchError. What was made before
 // is referred to: a slice that grows would leave a copy of all of it behind each time.
 func (m *Mapper) room() error {
-	if m.made+len(m.buf) > maxMade {
-		return errTooMuchMade
+	if m.made+len(m.buf) > m.plan.maxMade {
+		return m.plan.tooMuchMade()
 	}
 	if len(m.buf) > maxKeptBytes/4*3 { // a quarter is room for the next one, as a rule
 		m.made += len(m.buf)
@@ -457,10 +457,13 @@ type tooMuchError struct{ reason string }
 
 func (e *tooMuchError) Error() string { return e.reason }
 
-var (
-	errTooMuchMade    = &tooMuchError{fmt.Sprintf("more than %d bytes of rows, qualifiers and values are made for the record", maxMade)}
-	errTooManyCrossed = &tooMuchError{fmt.Sprintf("more than %d elements of arrays within others, or beside them, are gone through", maxCrossed)}
-)
+func (p *Plan) tooMuchMade() error {
+	return &tooMuchError{fmt.Sprintf("more than %d bytes of rows, qualifiers and values are made for the record", p.maxMade)}
+}
+
+func (p *Plan) tooManyCrossed() error {
+	return &tooMuchError{fmt.Sprintf("more than %d elements of arrays within others, or beside them, are gone through", p.maxCrossed)}
+}
 
 // read returns the bytes of a source that is no integer of the record; nil where
 // it is missing or null.
