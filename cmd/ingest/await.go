@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 // their topics.
 type kafkaStart struct {
 	client *kafka.Client
+	log    *slog.Logger
 	topics []string
 	// timeout is for the topics, once a broker answers; where exit is set, for the
 	// broker as well.
@@ -25,8 +27,8 @@ type kafkaStart struct {
 	why string     // no broker has answered yet; empty = one has, or nobody has asked yet
 }
 
-func newKafkaStart(c *kafka.Client, cfg *config.Config) *kafkaStart {
-	s := &kafkaStart{client: c, timeout: cfg.Kafka.StartTimeout, exit: cfg.Kafka.ExitIfUnreachable}
+func newKafkaStart(c *kafka.Client, cfg *config.Config, log *slog.Logger) *kafkaStart {
+	s := &kafkaStart{client: c, log: log, timeout: cfg.Kafka.StartTimeout, exit: cfg.Kafka.ExitIfUnreachable}
 	for _, name := range cfg.PipelineNames() {
 		s.topics = append(s.topics, cfg.Pipelines[name].Topics...)
 	}
@@ -66,6 +68,7 @@ func (s *kafkaStart) await(ctx context.Context) error {
 	}
 	var last error         // but what only says that ctx has ended
 	var answered time.Time // since when a broker answers; zero = it does not
+	var warned string      // of a missing topic; empty = not yet
 	for {
 		err := s.client.Await(ctx, func(ctx context.Context) error {
 			_, err := s.client.Topics(ctx, s.topics...)
@@ -95,6 +98,10 @@ func (s *kafkaStart) await(ctx context.Context) error {
 		}
 		if time.Since(answered) >= s.timeout {
 			return s.gaveUp(last)
+		}
+		if text := err.Error(); errors.Is(err, kafka.ErrTopicNotFound) && text != warned {
+			s.log.Warn("a topic is missing, waiting for it", "at_most", s.timeout, "err", err)
+			warned = text
 		}
 		pause := time.NewTimer(500 * time.Millisecond)
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -42,7 +43,7 @@ func absentBroker(t *testing.T, after time.Duration) (s *kafkaStart, other *kafk
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	s = &kafkaStart{timeout: 30 * time.Second, topics: []string{"views", "clicks"}, client: client(func(ctx context.Context, n, addr string) (net.Conn, error) {
+	s = &kafkaStart{log: slog.New(slog.DiscardHandler), timeout: 30 * time.Second, topics: []string{"views", "clicks"}, client: client(func(ctx context.Context, n, addr string) (net.Conn, error) {
 		if !up.Load() {
 			return nil, &net.OpError{Op: "dial", Net: n, Err: net.UnknownNetworkError("nobody listens")}
 		}
@@ -58,6 +59,8 @@ func TestStartWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const after = time.Hour
 		s, other := absentBroker(t, after)
+		var log strings.Builder
+		s.log = slog.New(slog.NewTextHandler(&log, nil))
 		time.AfterFunc(after-time.Minute, func() {
 			if s.waiting() == "" {
 				t.Error("Got no reason while no broker answers")
@@ -77,6 +80,9 @@ func TestStartWaits(t *testing.T) {
 		}
 		if took := time.Since(begun); took < after+20*time.Second || took > after+30*time.Second {
 			t.Errorf("Got started after %v", took)
+		}
+		if n := strings.Count(log.String(), "a topic is missing, waiting for it"); n != 1 || !strings.Contains(log.String(), "clicks") {
+			t.Errorf("Got %d lines, want one, of clicks:\n%s", n, log.String())
 		}
 	})
 }

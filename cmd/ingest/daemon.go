@@ -72,7 +72,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 	if d.client, err = openKafka(cfg, log); err != nil {
 		return nil, err
 	}
-	d.start = newKafkaStart(d.client, cfg)
+	d.start = newKafkaStart(d.client, cfg, log)
 	if d.memory, err = cfg.NewMemory(); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +22,6 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/serve/client"
-	"sluice/store/pebblestore"
 )
 
 type flags struct {
@@ -74,8 +72,10 @@ func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 	default:
 		return fmt.Errorf("%w: name a configuration file with -c, or a data directory with --data", cli.ErrUsage)
 	}
-	if err := checkDirectory(cfg, f.Create); err != nil {
-		return err
+	if !f.Create {
+		if err := cfg.CheckStore(); err != nil {
+			return err
+		}
 	}
 	e, _, err := config.MakeStore(ctx, cfg, slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
@@ -92,23 +92,6 @@ func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 		s.print.width = columns(p.LookupEnv)
 	}
 	return s.read(p, f)
-}
-
-// checkDirectory refuses a data directory without a store, so that a mistyped path
-// makes none.
-func checkDirectory(cfg *config.Config, create bool) error {
-	if create || cfg.Store.Engine != "pebble" {
-		return nil
-	}
-	found, err := pebblestore.Exists(cfg.Store.Dir)
-	if err != nil || found {
-		return err
-	}
-	dir, err := filepath.Abs(cfg.Store.Dir)
-	if err != nil {
-		dir = cfg.Store.Dir
-	}
-	return fmt.Errorf("%w: there is no store in %s; check the path, or make one there with --create", cli.ErrUsage, dir)
 }
 
 // columns is the width of the terminal: COLUMNS where the user says so, else 100,

@@ -34,7 +34,7 @@ func TestMistypedDirectory(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "data")
 	_, stderr, status := shell(t, flags{Data: dir, Execute: "list"}, "")
-	if want := "shell: usage: there is no store in " + dir + "; check the path, or make one there with --create\n"; stderr != want || status != cli.StatusUsage {
+	if want := "shell: config: no store in " + dir + ": check the path and the working directory; ingest run and shell --create make one\n"; stderr != want || status != cli.StatusUnavailable {
 		t.Errorf("Got status %d and %swant %s", status, stderr, want)
 	}
 	if entries, err := os.ReadDir(parent); err != nil || len(entries) != 0 {
@@ -44,7 +44,7 @@ func TestMistypedDirectory(t *testing.T) {
 	if err := os.WriteFile(cfg, []byte("store: {dir: '"+dir+"', min_free: 0}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, status := shell(t, flags{Config: cfg, Execute: "list"}, ""); status != cli.StatusUsage || !strings.Contains(stderr, dir) {
+	if _, stderr, status := shell(t, flags{Config: cfg, Execute: "list"}, ""); status != cli.StatusUnavailable || !strings.Contains(stderr, dir) {
 		t.Errorf("by a file: Got status %d and %s", status, stderr)
 	}
 	if stdout, stderr, status := shell(t, flags{Config: cfg, Create: true, Execute: "create 't', 'f'"}, ""); status != 0 {

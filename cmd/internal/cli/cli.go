@@ -89,7 +89,11 @@ func IsTerminal(w io.Writer) bool {
 		return false
 	}
 	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull) // a character device, too
+	return err != nil || !os.SameFile(info, null)
 }
 
 // Count prints n with commas between its thousands.

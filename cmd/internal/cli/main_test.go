@@ -88,3 +88,17 @@ func TestUsageNamesTheCommand(t *testing.T) {
 		}
 	}
 }
+
+// A command that cron or a service manager runs has /dev/null for its files: a device,
+// and nobody at it.
+func TestNullIsNoTerminal(t *testing.T) {
+	t.Parallel()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	if IsTerminal(null) {
+		t.Errorf("Got %s taken for a terminal", os.DevNull)
+	}
+}
