@@ -26,7 +26,7 @@ const maxExplained = 64 << 20
 
 // file explains the lines of a file, or all of it, as records of partition 0.
 func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string, whole bool) error {
-	in := p.Stdin
+	var in io.Reader = &interruptible{ctx: ctx, r: p.Stdin}
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {

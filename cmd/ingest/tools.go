@@ -47,7 +47,7 @@ func (c *produceCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
-	in := p.Stdin
+	var in io.Reader = &interruptible{ctx: ctx, r: p.Stdin}
 	if c.File != "-" {
 		f, err := os.Open(c.File)
 		if err != nil {
@@ -92,7 +92,10 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 		return nil
 	}
 	for line := int64(1); ; line++ {
-		b, err := r.ReadBytes('\n')
+		b, end := r.ReadBytes('\n')
+		if end != nil && end != io.EOF {
+			return sent, fmt.Errorf("%s:%d: %w", name, line, end)
+		}
 		if len(b) > 0 {
 			m := kafka.Message{Value: bytes.TrimSuffix(bytes.TrimSuffix(b, []byte("\n")), []byte("\r")), Partition: -1, Time: time.Now()}
 			if keyField != "" {
@@ -102,11 +105,8 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 			}
 			chunk = append(chunk, m)
 		}
-		if err == io.EOF {
+		if end == io.EOF {
 			return sent, flush()
-		}
-		if err != nil && keyField == "" {
-			return sent, fmt.Errorf("%s:%d: %w", name, line, err)
 		}
 		if len(chunk) == produceChunk {
 			if err := flush(); err != nil {

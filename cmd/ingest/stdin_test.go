@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"sluice/cmd/internal/cli"
+	"sluice/pipeline/kafka"
+)
+
+// One Ctrl-C ends a command that waits for its standard input.
+func TestStdinIsInterrupted(t *testing.T) {
+	t.Parallel()
+	file, err := filepath.Abs(filepath.Join("..", "..", "examples", "access-log.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "access-log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	for name, run := range map[string]func(ctx context.Context, p *cli.Program) error{
+		"produce": (&produceCommand{ConfigFlag: cli.ConfigFlag{Config: file}, Topic: "access-log", File: "-"}).Run,
+		"explain": (&explainCommand{ConfigFlag: cli.ConfigFlag{Config: file}, Sample: 5, File: "-"}).Run,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in, w := io.Pipe()
+			defer w.Close()
+			ctx, cancel := context.WithCancel(t.Context())
+			var out bytes.Buffer
+			p := &cli.Program{Stdin: in, Stdout: &out, Stderr: io.Discard, LookupEnv: func(key string) (string, bool) {
+				return broker.ListenAddrs()[0], key == "SLUICE_BROKERS"
+			}}
+			ended := make(chan error, 1)
+			go func() { ended <- run(ctx, p) }()
+			// The second write is taken only when the first has been read.
+			for range 2 {
+				if _, err := io.WriteString(w, "half a line "); err != nil {
+					t.Fatal(err)
+				}
+			}
+			cancel()
+			select {
+			case err := <-ended:
+				if cli.Status(err) != cli.StatusInterrupted {
+					t.Errorf("Got %v, want status %d", err, cli.StatusInterrupted)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatal("It waits on")
+			}
+		})
+	}
+}
+
+// What is read is what is there, in whatever pieces, with its end.
+func TestInterruptibleReads(t *testing.T) {
+	t.Parallel()
+	if err := iotest.TestReader(&interruptible{ctx: t.Context(), r: iotest.OneByteReader(strings.NewReader("some text"))}, []byte("some text")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A file that cannot be read ends produce, with keys as without them.
+func TestProduceUnreadable(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.ListenAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	for _, key := range []string{"", "user"} {
+		broken := errors.New("is a directory")
+		tries := 0
+		in := readerFunc(func([]byte) (int, error) {
+			if tries++; tries > 50 {
+				panic("read on after an error")
+			}
+			return 0, broken
+		})
+		if _, err := produceLines(t.Context(), client, "t", key, "dir", in); !errors.Is(err, broken) || !strings.Contains(err.Error(), "dir:1: ") || tries != 1 {
+			t.Errorf("key %q: Got %v after %d reads, want %v", key, err, tries, broken)
+		}
+	}
+	// The last line has no end; a line that is cut off by an error is not sent.
+	if n, err := produceLines(t.Context(), client, "t", "user", "file", strings.NewReader("{\"user\":1}\n{\"user\":2}")); n != 2 || err != nil {
+		t.Errorf("Got %d records, %v", n, err)
+	}
+	broken := errors.New("input/output error")
+	cut := io.MultiReader(strings.NewReader("{\"user\":1}\n{\"us"), iotest.ErrReader(broken))
+	if _, err := produceLines(t.Context(), client, "t", "user", "file", cut); !errors.Is(err, broken) || !strings.Contains(err.Error(), "file:2: ") {
+		t.Errorf("Got %v, want %v", err, broken)
+	}
+}
+
+type readerFunc func(p []byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
