@@ -130,7 +130,7 @@ type HBase struct {
 	// Connections bounds how many are open.
 	Connections int `yaml:"connections" default:"16"`
 	// CallTimeout bounds a call and its answer; HBase answers late while
-	// regions move.
+	// regions move. A change of a schema or a namespace has five minutes.
 	CallTimeout time.Duration `yaml:"call_timeout" default:"1m"`
 	// RetryTimeout is for how long a call that may be repeated is tried.
 	RetryTimeout time.Duration `yaml:"retry_timeout" default:"2m"`
