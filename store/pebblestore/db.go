@@ -510,7 +510,7 @@ func (db *DB) checkSpace() error {
 	case err != nil:
 		return fmt.Errorf("free space of %s: %w", db.dir, err)
 	case u.AvailBytes < uint64(db.opts.MinFreeBytes):
-		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some; what waits then goes on by itself",
+		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some; ingest that is running then goes on by itself",
 			store.ErrDiskFull, db.dir, u.AvailBytes>>20, db.opts.MinFreeBytes>>20)
 	}
 	return nil
