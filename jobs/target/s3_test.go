@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -290,9 +292,32 @@ func TestS3Refused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Answers to HEAD have no body that would say why.
-	if _, err := stranger.Open(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "status 403, without a reason: check the keys") {
+	// Answers to HEAD have no body that would say why: it is asked again by GET.
+	if _, err := stranger.Open(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), "HEAD x in bucket bucket at "+f.URL()+": status 403 SignatureDoesNotMatch: as the test wants it") {
 		t.Errorf("Got %v for an unknown key", err)
+	}
+	for code, want := range map[string]string{
+		"400 AuthorizationHeaderMalformed": "status 400 AuthorizationHeaderMalformed: the region is wrong",
+		"301 PermanentRedirect":            "status 301 PermanentRedirect: the region is wrong",
+		"403 AccessDenied":                 "status 403 AccessDenied: the region is wrong (check the keys, and that they may list the bucket and read what is below the prefix)",
+		"403 ":                             "status 403, without a reason: check the keys",
+	} {
+		refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			number, code, _ := strings.Cut(code, " ")
+			n, _ := strconv.Atoi(number)
+			w.WriteHeader(n)
+			if r.Method != http.MethodHead && code != "" {
+				fmt.Fprintf(w, "<Error><Code>%s</Code><Message>the region is wrong</Message></Error>", code)
+			}
+		}))
+		s, err := target.NewS3(&target.S3Options{Endpoint: refusing.URL, Bucket: "bucket", AccessKey: "access", SecretKey: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Open(t.Context(), "x"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %q", err, want)
+		}
+		refusing.Close()
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f.SetFaulty(func(int, *http.Request) targettest.Fault { cancel(); return targettest.SlowDown })

@@ -48,9 +48,12 @@ type s3Error struct {
 }
 
 func (e *s3Error) Error() string {
+	const check = "check the keys, and that they may list the bucket and read what is below the prefix"
 	switch {
 	case e.Code == "" && e.Status == http.StatusForbidden:
-		return "status 403, without a reason: check the keys, and that they may list the bucket and read what is below the prefix"
+		return "status 403, without a reason: " + check
+	case e.Code == "AccessDenied":
+		return fmt.Sprintf("status %d %s: %s (%s)", e.Status, e.Code, e.Message, check)
 	case e.Code == "":
 		return fmt.Sprintf("status %d: %s", e.Status, e.Message)
 	}
@@ -91,7 +94,7 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 		}
 		switch {
 		case !passing(err):
-			return nil, fmt.Errorf("%s: %w", c.what(q), err)
+			return nil, fmt.Errorf("%s: %w", c.what(q), c.reason(ctx, q, err))
 		case attempt == c.o.Retries:
 			return nil, fmt.Errorf("%s, %d times: %w", c.what(q), attempt+1, err)
 		}
@@ -113,6 +116,21 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 		}
 		wait = min(2*wait, c.o.Backoff<<6)
 	}
+}
+
+// reason returns err, or why a HEAD was refused: answers to it do not say, so that a wrong
+// region or key is known from the answer to a GET alone. That what is asked for is missing
+// needs no reason.
+func (c *s3Client) reason(ctx context.Context, q *s3Request, err error) error {
+	var why *s3Error
+	if q.method != http.MethodHead || status(err) == http.StatusNotFound {
+		return err
+	}
+	_, again := c.once(ctx, &s3Request{method: http.MethodGet, key: q.key, header: map[string]string{"Range": "bytes=0-0"}, limit: 1})
+	if errors.As(again, &why) && why.Status == status(err) {
+		return why
+	}
+	return err
 }
 
 // what says which request q is, and of whom.
