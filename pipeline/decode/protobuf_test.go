@@ -286,11 +286,12 @@ func TestConfluentProtobuf(t *testing.T) {
 			{Name: proto.String("user"), Number: proto.Int32(1), Type: descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), TypeName: proto.String(".User"), JsonName: proto.String("user")},
 		}}},
 	}
-	r := &schemas{fetched: map[int]bool{1: true, 2: true, 3: true, 4: true}, known: map[int]*decode.Schema{
+	r := &schemas{fetched: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true}, known: map[int]*decode.Schema{
 		1: {ID: 1, Type: decode.SchemaProtobuf, Text: main},
 		2: {ID: 2, Type: decode.SchemaProtobuf, Text: file(login), References: []decode.Reference{{Name: "user.proto", Text: file(user)}}},
 		3: {ID: 3, Type: decode.SchemaProtobuf, Text: []byte(`syntax = "proto3"; message M {}`)},
 		4: {ID: 4, Type: decode.SchemaProtobuf, Text: file(login)},
+		5: {ID: 5, Type: decode.SchemaProtobuf, Text: main, References: []decode.Reference{{Name: "large", Text: make([]byte, decode.MaxSchemaBytes-len(main))}}},
 	}}
 	d := decoder(t, &decode.Options{Format: "protobuf", Framing: "confluent", Schemas: r}, "country", "userName", "x", "user.name", "y")
 	for range 2 {
@@ -309,6 +310,7 @@ func TestConfluentProtobuf(t *testing.T) {
 			{framedBy(1, []byte{1}), nil, "byte 5: the payload does not say which message it is"},
 			{framedBy(3, []byte{0}), nil, "byte 1: schema 3: the registry gives the source of the schema, not its descriptor: it does not know format=serialized, and there is no compiler here. Write a descriptor set with protoc and set schema_file and message"},
 			{framedBy(4, []byte{0}), nil, "byte 1: schema 4: "},
+			{framedBy(5, []byte{0}), nil, "byte 1: schema 5 has 4194309 bytes with what it references, of at most 4194304"},
 			{[]byte{1}, nil, "byte 0: the payload begins with 0x01, not with the 0 before a schema's id"},
 		} {
 			got, err := render(d, tt.payload)

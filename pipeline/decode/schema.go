@@ -18,6 +18,15 @@ type Schema struct {
 	References []Reference
 }
 
+// Bytes returns the length of Text, and of the references with their names.
+func (s *Schema) Bytes() int {
+	n := len(s.Text)
+	for i := range s.References {
+		n += len(s.References[i].Name) + len(s.References[i].Text)
+	}
+	return n
+}
+
 // Reference is a schema that another one names.
 type Reference struct {
 	Name string // as the other one spells it: a type, or a file to import
@@ -169,6 +178,10 @@ func (c *compiled[T]) of(id int) (T, error) {
 func (c *compiled[T]) make(s *Schema) (out compiledSchema[T]) {
 	if s.Type != c.typ {
 		out.reason = fmt.Sprintf("schema %d is of type %s, not %s", s.ID, s.Type, c.typ)
+		return out
+	}
+	if n := s.Bytes(); n > MaxSchemaBytes {
+		out.reason = fmt.Sprintf("schema %d has %d bytes with what it references, of at most %d", s.ID, n, MaxSchemaBytes)
 		return out
 	}
 	var err error

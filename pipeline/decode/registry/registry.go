@@ -8,7 +8,7 @@
 // whose callers wait and ask again.
 //
 // A Client is safe for concurrent use; one request at a time asks for an id, however
-// many wait for it. It writes nothing to the registry and starts no goroutines but
+// many wait for it, and two ids at a time are asked for: answers can be large. It writes nothing to the registry and starts no goroutines but
 // those of net/http.
 package registry
 
@@ -70,6 +70,8 @@ const (
 	// maxAnswers bounds all answers about a schema and what it references: those on the
 	// way to a reference of a reference are in memory at once.
 	maxAnswers = 2 * maxAnswer
+	// maxFetching bounds the fetches at once: each may have maxAnswers in memory.
+	maxFetching = 2
 	// maxReferences bounds the schemas that one references, directly or not.
 	maxReferences = 256
 	// maxKept bounds what is remembered. A registry of a large company has some
@@ -109,6 +111,7 @@ type Client struct {
 	kept     map[int]answer
 	bytes    int                   // of the schemas in kept
 	fetching map[int]chan struct{} // closed at the end
+	turn     chan struct{}         // holds one value for each fetch that is asking
 }
 
 // answer is what the registry said of an id.
@@ -120,7 +123,7 @@ type answer struct {
 
 // New returns a client that has asked nothing yet.
 func New(o *Options) (*Client, error) {
-	c := &Client{opts: *o, kept: map[int]answer{}, fetching: map[int]chan struct{}{}, close: func() {}}
+	c := &Client{opts: *o, kept: map[int]answer{}, fetching: map[int]chan struct{}{}, turn: make(chan struct{}, maxFetching), close: func() {}}
 	if len(o.URLs) == 0 {
 		return nil, errors.New("registry: no address")
 	}
@@ -220,7 +223,7 @@ func (c *Client) Fetch(ctx context.Context, id int) error {
 	c.fetching[id] = done
 	c.mu.Unlock()
 
-	s, err := c.get(ctx, id)
+	s, err := c.inTurn(ctx, id)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,12 +243,23 @@ func (c *Client) Fetch(ctx context.Context, id int) error {
 	return nil
 }
 
+// inTurn is get, of which maxFetching run at once.
+func (c *Client) inTurn(ctx context.Context, id int) (*decode.Schema, error) {
+	select {
+	case c.turn <- struct{}{}:
+		defer func() { <-c.turn }()
+		return c.get(ctx, id)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // bytes returns what is kept of the schema.
 func (a *answer) bytes() int {
 	if a.schema == nil {
 		return 0
 	}
-	return size(a.schema)
+	return a.schema.Bytes()
 }
 
 // makeRoom forgets, where there is no room for one more of n bytes, all ids that do not

@@ -295,6 +295,38 @@ func TestFetchTogether(t *testing.T) {
 	})
 }
 
+// TestFetchesAreBounded: answers may be large, so that few ids are asked for at once; who
+// waits for a turn can give up.
+func TestFetchesAreBounded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{answers: map[string]string{}}
+		for id := range 10 {
+			s.answers[fmt.Sprintf("/schemas/ids/%d", id)] = `{"schema":"x"}`
+		}
+		c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: slowly{s, 2 * time.Second}})
+		start := time.Now()
+		var wg sync.WaitGroup
+		for id := range 10 {
+			wg.Go(func() {
+				if err := c.Fetch(t.Context(), id); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		waits, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := c.Fetch(waits, 10); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the one that gives up its turn: got %v", err)
+		}
+		wg.Wait()
+		if took := time.Since(start); took != 10*time.Second {
+			t.Errorf("10 fetches of 2 s took %v, want 10 s: two at once", took)
+		}
+	})
+}
+
 // slowly serves after a while, unless the request is given up.
 type slowly struct {
 	*server
@@ -412,18 +444,22 @@ func TestTooLargeIsRefused(t *testing.T) {
 		"/subjects/a/versions/1?deleted=true": large(3 << 20),
 		"/subjects/b/versions/1?deleted=true": large(2 << 20),
 	}}
-	s.before = func(w http.ResponseWriter, _ *http.Request) bool {
-		w.Header().Set("Content-Type", "application/vnd.schemaregistry.v1+json")
-		return false
-	}
-	c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Attempts: 1, Transport: s})
-	for id, want := range map[int]string{1: "", 2: "more than 4194304 bytes", 3: "more than 8454144 bytes", 4: "reference b (version 1 of b): ", 5: ""} {
-		if err := c.Fetch(t.Context(), id); err != nil {
-			t.Fatalf("schema %d: %v", id, err)
+	for _, typ := range []string{"application/vnd.schemaregistry.v1+json", ""} {
+		s.before = func(w http.ResponseWriter, _ *http.Request) bool {
+			if typ != "" {
+				w.Header().Set("Content-Type", typ)
+			}
+			return false
 		}
-		got, err := c.Schema(id)
-		if want == "" && (got == nil || err != nil) || want != "" && (!errors.Is(err, registry.ErrNoSchema) || !strings.Contains(err.Error(), want)) {
-			t.Errorf("schema %d: got %v, want %q", id, err, want)
+		c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Attempts: 1, Transport: s})
+		for id, want := range map[int]string{1: "", 2: "more than 4194304 bytes", 3: "more than 8454144 bytes", 4: "reference b (version 1 of b): ", 5: ""} {
+			if err := c.Fetch(t.Context(), id); err != nil {
+				t.Fatalf("content type %q: schema %d: %v", typ, id, err)
+			}
+			got, err := c.Schema(id)
+			if want == "" && (got == nil || err != nil) || want != "" && (!errors.Is(err, registry.ErrNoSchema) || !strings.Contains(err.Error(), want)) {
+				t.Errorf("content type %q: schema %d: got %v, want %q", typ, id, err, want)
+			}
 		}
 	}
 }

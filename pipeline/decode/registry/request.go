@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -57,7 +58,7 @@ func (c *Client) get(ctx context.Context, id int) (*decode.Schema, error) {
 	if s.Text, err = c.text(ctx, path, nil, s.Type, r); err != nil {
 		return nil, err
 	}
-	if size(s) > decode.MaxSchemaBytes {
+	if s.Bytes() > decode.MaxSchemaBytes {
 		return nil, errTooLarge
 	}
 	if err := c.references(ctx, s, r, &visit{seen: map[string]bool{}, bytes: r.bytes}); err != nil {
@@ -96,7 +97,7 @@ func (c *Client) references(ctx context.Context, s *decode.Schema, r *registered
 		if err == nil {
 			text, err = c.text(ctx, path, query, s.Type, inner)
 		}
-		if err == nil && size(s)+len(ref.Name)+len(text) > decode.MaxSchemaBytes {
+		if err == nil && s.Bytes()+len(ref.Name)+len(text) > decode.MaxSchemaBytes {
 			err = errTooLarge
 		}
 		if err != nil {
@@ -105,15 +106,6 @@ func (c *Client) references(ctx context.Context, s *decode.Schema, r *registered
 		s.References = append(s.References, decode.Reference{Name: ref.Name, Text: text})
 	}
 	return nil
-}
-
-// size returns the bytes of s with its references.
-func size(s *decode.Schema) int {
-	n := len(s.Text)
-	for i := range s.References {
-		n += len(s.References[i].Name) + len(s.References[i].Text)
-	}
-	return n
 }
 
 // text returns the schema's text: of Protobuf its compiled descriptor, which is
@@ -194,7 +186,7 @@ func (c *Client) once(ctx context.Context, address string) (r *registered, again
 	switch {
 	case err != nil:
 		return nil, 0, fmt.Errorf("read the answer of %s: %w", address, err)
-	case len(body) > maxAnswer && resp.StatusCode == http.StatusOK && strings.Contains(resp.Header.Get("Content-Type"), "json"):
+	case len(body) > maxAnswer && resp.StatusCode == http.StatusOK && isJSON(resp, body):
 		return nil, 0, fmt.Errorf("%w that can be used: %s answers more than %d bytes", ErrNoSchema, address, maxAnswer)
 	case len(body) > maxAnswer:
 		return nil, 0, fmt.Errorf("%s answers more than %d bytes", address, maxAnswer)
@@ -207,6 +199,12 @@ func (c *Client) once(ctx context.Context, address string) (r *registered, again
 	}
 	r.bytes = len(body)
 	return r, 0, nil
+}
+
+// isJSON reports whether an answer is, as a registry's and no proxy's page is, by what
+// its head or its first byte says: what was cut off cannot be parsed.
+func isJSON(resp *http.Response, body []byte) bool {
+	return strings.Contains(resp.Header.Get("Content-Type"), "json") || bytes.HasPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte("{"))
 }
 
 // refusal returns the error of an answer that is none.
