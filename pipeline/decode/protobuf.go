@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -157,12 +158,12 @@ func (r *protoReader) index(lo, hi int, m *protoMessage, noted []bool, depth int
 	for i := lo; i < hi; {
 		number, wire, n := protowire.ConsumeTag(r.b[i:hi])
 		if n < 0 {
-			return first, r.fail(i, "no tag of a field: "+protowire.ParseError(n).Error())
+			return first, r.fail(i, "no tag of a field: "+wireFault(n))
 		}
 		start := i + n
 		n = protowire.ConsumeFieldValue(number, wire, r.b[start:hi])
 		if n < 0 {
-			return first, r.fail(start, "the value of field "+strconv.Itoa(int(number))+": "+protowire.ParseError(n).Error())
+			return first, r.fail(start, "the value of field "+strconv.Itoa(int(number))+": "+wireFault(n))
 		}
 		i = start + n
 		k, known := m.byNumber[number]
@@ -220,6 +221,13 @@ func (r *protoReader) oneofs(first int, m *protoMessage) {
 	}
 	kept := slices.DeleteFunc(spans, func(s protoSpan) bool { return s.field < 0 })
 	r.spans = r.spans[:first+len(kept)]
+}
+
+// wireFault says why protowire gave n. Its own errors begin with "proto:" and a space that
+// differs from build to build, so that the reasons of one fault would differ, too.
+func wireFault(n int) string {
+	reason := strings.TrimPrefix(protowire.ParseError(n).Error(), "proto:")
+	return strings.TrimLeft(reason, " \u00a0")
 }
 
 // fits reports whether a value of this wire type can be one of f.
@@ -356,7 +364,7 @@ func (r *protoReader) each(f *protoField, from, to int, visit func(protoSpan) bo
 		for i := s.start; i < s.end; {
 			n := protowire.ConsumeFieldValue(1, wire, r.b[i:s.end])
 			if n < 0 {
-				return r.fail(i, "a packed list: "+protowire.ParseError(n).Error())
+				return r.fail(i, "a packed list: "+wireFault(n))
 			}
 			if !visit(protoSpan{field: s.field, wire: wire, start: i, end: i + n}) {
 				return false

@@ -206,6 +206,7 @@ func TestProtobufErrors(t *testing.T) {
 		{"field 0", []byte{0x00}, "byte 0: no tag of a field: invalid field number"},
 		{"a length beyond the end", []byte{0x12, 0x05, 'a'}, "byte 1: the value of field 2: unexpected EOF"},
 		{"a length of 2⁶⁴-1", []byte{0x12, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01}, "byte 1: the value of field 2: unexpected EOF"},
+		{"an endless integer", append([]byte{0x08}, bytes.Repeat([]byte{0xff}, 11)...), "byte 1: the value of field 1: variable length integer overflow"},
 		{"an end without a begin", []byte{0x84, 0x3f}, "byte 2: the value of field 1008: mismatching end group marker"},
 		{"deep", pb(32, deep), "nested deeper than 100 messages"},
 		{"inside a wanted message", pb(14, []byte{0x0a, 0x09}), "byte 3: the value of field 1: unexpected EOF"},
@@ -217,9 +218,7 @@ func TestProtobufErrors(t *testing.T) {
 	for _, tt := range tests {
 		_, err := render(d, tt.payload)
 		var e *decode.Error
-		// The library says "unexpected EOF" or, of the same, "unexpected EOF" with
-		// a prefix whose space varies by build.
-		if !errors.As(err, &e) || !strings.Contains(strings.ReplaceAll(strings.ReplaceAll(err.Error(), "proto:\u00a0", ""), "proto: ", ""), tt.want) {
+		if !errors.As(err, &e) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %s", tt.name, err, tt.want)
 		}
 	}
