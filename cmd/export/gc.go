@@ -45,9 +45,11 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	var errs []error
 	for _, out := range slices.Sorted(maps.Keys(outs)) {
 		found, err := collect(ctx, p, cfg, out, outs[out], c.DryRun)
-		if errors.Is(err, target.ErrNotFound) { // nothing was exported yet, or --out is mistyped
-			noDirectory(p, c.Out)
+		if errors.Is(err, target.ErrNotFound) && c.Out == "" { // nothing was exported yet
 			continue
+		}
+		if errors.Is(err, target.ErrNotFound) {
+			err = noDirectory(out)
 		}
 		errs = append(errs, err)
 		for i := range found {
@@ -131,9 +133,8 @@ func collect(ctx context.Context, p *cli.Program, cfg *config.Config, out string
 	return jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Keep: keep, DryRun: dry})
 }
 
-// noDirectory says that what --out names, if it names something, is not there.
-func noDirectory(p *cli.Program, out string) {
-	if out != "" {
-		p.Note("export", "there is no directory %s", out)
-	}
+// noDirectory is the error of a command whose --out is not there: nothing to list
+// in it or to remove is what a mistyped one must not be taken for.
+func noDirectory(out string) error {
+	return fmt.Errorf("there is no directory %s (--out)", out)
 }

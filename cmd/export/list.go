@@ -71,8 +71,8 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 			if outs[out], err = readDirectory(ctx, p, cfg, out); err != nil {
 				return err
 			}
-			if outs[out].missing {
-				noDirectory(p, c.Out)
+			if outs[out].missing && c.Out != "" {
+				return noDirectory(out)
 			}
 		}
 		lines := append(ordered(states[name].Orders, name, table, below(out, name)), outs[out].of(name, out)...)
