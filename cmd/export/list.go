@@ -57,6 +57,7 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	var all []listed
+	var errs []error
 	outs := map[string]*directory{}
 	states := scheduleStates(ctx, p, cfg)
 	for _, name := range slices.Concat(cfg.JobNames(), cfg.JoinNames()) {
@@ -68,14 +69,16 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 			out = c.Out
 		}
 		if outs[out] == nil {
-			if outs[out], err = readDirectory(ctx, p, cfg, out); err != nil {
-				return err
+			outs[out] = readDirectory(ctx, p, cfg, out)
+			if ctx.Err() != nil {
+				return outs[out].err
 			}
+			errs = append(errs, outs[out].err)
 			if outs[out].missing && c.Out != "" {
 				return noDirectory(out)
 			}
 		}
-		lines := append(ordered(states[name].Orders, name, table, below(out, name)), outs[out].of(name, out)...)
+		lines := append(ordered(states[name].Orders, name, table, below(out, name)), outs[out].of(name, table, out)...)
 		if len(lines) == 0 {
 			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, name)}}
 		}
@@ -95,42 +98,47 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 		all = append(all, lines...)
 	}
 	if c.JSON {
-		return writeJSON(p.Stdout, all)
+		return errors.Join(append(errs, writeJSON(p.Stdout, all))...)
 	}
-	return printList(p.Stdout, all)
+	return errors.Join(append(errs, printList(p.Stdout, all))...)
 }
 
 // directory is the runs in one directory.
 type directory struct {
 	runs       []jobs.RunSummary
 	unfinished []jobs.Unfinished
-	missing    bool // it is not there
+	missing    bool  // it is not there
+	err        error // why it cannot be read
 }
 
 // readDirectory reads a directory, which may not be there yet, or a bucket.
-func readDirectory(ctx context.Context, p *cli.Program, cfg *config.Config, out string) (_ *directory, err error) {
+func readDirectory(ctx context.Context, p *cli.Program, cfg *config.Config, out string) *directory {
 	d := new(directory)
 	if out == "" {
-		return d, nil
+		return d
 	}
 	t, err := cfg.OpenTarget(out, false, p.Warnings())
 	if errors.Is(err, target.ErrNotFound) {
 		d.missing = true
-		return d, nil
+		return d
 	}
 	if err != nil {
-		return nil, err
+		d.err = err
+		return d
 	}
-	defer func() { err = errors.Join(err, t.Close()) }()
 	if d.runs, err = jobs.ListTarget(ctx, t); err == nil {
 		d.unfinished, err = jobs.ListUnfinishedTarget(ctx, t)
 	}
-	return d, err
+	d.err = errors.Join(err, t.Close())
+	return d
 }
 
 // of returns the lines of one job, those of runs that were cut off first.
-func (d *directory) of(job, out string) []listed {
+func (d *directory) of(job, table, out string) []listed {
 	var lines []listed
+	if d.err != nil {
+		lines = append(lines, listed{Job: job, Table: table, State: "unreadable", Directory: below(out, job), Error: d.err.Error()})
+	}
 	for i := range d.unfinished {
 		u := &d.unfinished[i]
 		if u.Job != job {

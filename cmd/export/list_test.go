@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -67,5 +69,46 @@ func TestListPaused(t *testing.T) {
 		if !found || status != 0 {
 			t.Errorf("after %s: Got status %d, %s%s", command, status, stdout, stderr)
 		}
+	}
+}
+
+// TestListUnreadable: a directory that cannot be read, such as that of one job whose
+// bucket does not answer, hides nothing of the others'.
+func TestListUnreadable(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a")
+	if _, stderr, status := export(t, "run", "-c", file, "views"); status != 0 {
+		t.Fatal(stderr)
+	}
+	broken := filepath.Join(t.TempDir(), "broken")
+	if err := os.WriteFile(broken, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := "jobs:\n  broken: {table: views, columns: [{name: k, from: $row, type: string}], out: '" + broken + "'}\n"
+	if err := os.WriteFile(file, []byte(strings.Replace(string(content), "jobs:\n", job, 1)), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := export(t, "list", "-c", file)
+	if f := fields(t, stdout, "views"); status != cli.StatusFailed || f[4] != "1" || f[8] != "yes" || !strings.Contains(stdout, out) {
+		t.Errorf("Got status %d, %s%s", status, stdout, stderr)
+	}
+	if strings.Count(stdout, broken+": not a directory") != 1 || strings.Count(stderr, broken+": not a directory") != 1 {
+		t.Errorf("Got %s%s", stdout, stderr)
+	}
+	stdout, _, _ = export(t, "list", "-c", file, "--json")
+	found := false
+	for d := json.NewDecoder(strings.NewReader(stdout)); d.More(); {
+		var l listed
+		if err := d.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		found = found || l.Job == "broken" && l.State == "unreadable" && strings.Contains(l.Error, broken)
+	}
+	if !found {
+		t.Errorf("Got %s", stdout)
 	}
 }
