@@ -100,7 +100,7 @@ func runHBase(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 	}
 	defer func() { err = errors.Join(err, plain.Close()) }()
 
-	r := &hbaseReport{machine: thisMachine(ctx), options: o, serversKnown: len(servers) > 0, samples: map[hbaseKey][]hbaseSample{}}
+	r := &hbaseReport{machine: thisMachine(ctx), options: o, servers: servers, samples: map[hbaseKey][]hbaseSample{}}
 	// Directories are this machine's, and nobody else's business.
 	command := strings.Join(append([]string{"go run ./bench", hbaseArgument}, args...), " ")
 	for _, dir := range []string{o.pids, o.dir} {
@@ -142,6 +142,9 @@ func (r *hbaseReport) measure(ctx context.Context, w io.Writer, sides []*hbaseSi
 			for _, s := range sides {
 				if !op.of(s) {
 					continue
+				}
+				if err := r.waitForServers(); err != nil {
+					return err
 				}
 				got, err := s.measure(ctx, op, o.window)
 				if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -173,7 +174,7 @@ func TestReadPIDs(t *testing.T) {
 func TestHBaseReport(t *testing.T) {
 	t.Parallel()
 	o := &hbaseOptions{write: filepath.Join(t.TempDir(), "HBASE.md"), window: time.Second}
-	r := &hbaseReport{options: o, serversKnown: true, samples: map[hbaseKey][]hbaseSample{}}
+	r := &hbaseReport{options: o, servers: []int{os.Getpid()}, restless: 3, samples: map[hbaseKey][]hbaseSample{}}
 	mem, err := memstore.New(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -200,4 +201,38 @@ func TestHBaseReport(t *testing.T) {
 	if err := r.publish(); err != nil {
 		t.Error(err)
 	}
+	written, err := os.ReadFile(o.write)
+	if err != nil || !bytes.Contains(written, []byte("; 3 times it was begun without, after 20s.")) {
+		t.Errorf("it is not said that HBase did not rest:\n%s (%v)", written, err)
+	}
+}
+
+// What is measured next waits for rest of what was measured before, and not for ever.
+func TestWaitForRest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var used time.Duration
+		busy := 3
+		cpu := func() (time.Duration, error) {
+			used += time.Millisecond
+			if busy--; busy >= 0 {
+				used += settleStep / 2
+			}
+			return used, nil
+		}
+		begun := time.Now()
+		last, rests, err := waitForRest(cpu, 0.1, time.Minute)
+		if took := time.Since(begun); err != nil || !rests || last != used || took != 3*settleStep {
+			t.Errorf("Got %v of %v, %t, %v after %v, want rest after three steps", last, used, rests, err, took)
+		}
+		busy, begun = 1000, time.Now()
+		_, rests, err = waitForRest(cpu, 0.1, time.Minute)
+		if took := time.Since(begun); err != nil || rests || took != time.Minute {
+			t.Errorf("Got %t, %v after %v, want no rest within a minute", rests, err, took)
+		}
+		broken := errors.New("broken")
+		if _, _, err := waitForRest(func() (time.Duration, error) { return 0, broken }, 0.1, time.Minute); !errors.Is(err, broken) {
+			t.Errorf("Got %v", err)
+		}
+	})
 }

@@ -38,10 +38,40 @@ type hbaseKey struct{ operation, side string }
 
 // hbaseReport is everything that a run has measured.
 type hbaseReport struct {
-	machine      machine
-	options      *hbaseOptions
-	serversKnown bool
-	samples      map[hbaseKey][]hbaseSample // one a round
+	machine  machine
+	options  *hbaseOptions
+	servers  []int                      // processes of the gateway and of HBase; nil = not known
+	restless int                        // operations that were begun while those did not rest
+	samples  map[hbaseKey][]hbaseSample // one a round
+}
+
+const (
+	// serversIdle is the share of one core that counts as rest where there are HBase's
+	// processes, which never use none,
+	serversIdle = 0.12
+	// and serversLimit ends the wait for it.
+	serversLimit = 20 * time.Second
+)
+
+// waitForServers waits until HBase's processes and this one rest: what they still flush,
+// collect and compile of one operation must not slow down the next one, of the embedded
+// engine above all, which has the same cores.
+func (r *hbaseReport) waitForServers() error {
+	if r.servers == nil {
+		return nil
+	}
+	_, rests, err := waitForRest(func() (time.Duration, error) {
+		own, err := processCPU()
+		if err != nil {
+			return 0, err
+		}
+		theirs, err := processesCPU(r.servers)
+		return own + theirs, err
+	}, serversIdle, serversLimit)
+	if !rests {
+		r.restless++
+	}
+	return err
 }
 
 func (r *hbaseReport) add(op *hbaseOperation, s *hbaseSide, got hbaseSample) {
@@ -98,7 +128,7 @@ func (r *hbaseReport) cpuTable() *table {
 		op := &hbaseOperations[i]
 		client := func(s *hbaseSample) float64 { return s.micros(s.client) }
 		row := []string{op.what(), number(r.over(op, embeddedSide, client).median), number(r.over(op, gatewaySide, client).median), "?", "?"}
-		if r.serversKnown {
+		if r.servers != nil {
 			row[3] = number(r.over(op, gatewaySide, func(s *hbaseSample) float64 { return s.micros(s.servers) }).median)
 			row[4] = number(r.ratio(op, gatewaySide, embeddedSide, total).median)
 		}
@@ -150,13 +180,18 @@ func (r *hbaseReport) notes() []string {
 		"The store has its default of 16 connections, the bare loop one: thrift's own socket and the generated code, in package store/hbasestore/bare. A get through the store is a scan of one row, as every read is; the bare loop calls get.",
 		"In the end all rows were counted and all increments and turns added up, on both: equal to what was acknowledged. Every increment's answer was the count, every condition held.",
 	}
-	if !r.serversKnown {
-		notes = append(notes, "The CPU of the gateway and the servers is not known: -pids names no directory.")
+	switch {
+	case r.servers == nil:
+		notes = append(notes, "The CPU of the gateway and the servers is not known: -pids names no directory. What they still did of one operation may have slowed down the next one.")
+	case r.restless > 0:
+		notes = append(notes, fmt.Sprintf("Each operation waited for rest of HBase's processes and of this one, as they share the cores; %d times it was begun without, after %v.", r.restless, serversLimit))
+	default:
+		notes = append(notes, "Each operation was begun when HBase's processes and this one were at rest, as they share the cores.")
 	}
 	switch what, share := r.busiest(); {
 	case share < 0:
 		notes = append(notes, "How much other processes took is not known on this system.")
-	case share > maxForeign && r.serversKnown:
+	case share > maxForeign && r.servers != nil:
 		notes = append(notes, fmt.Sprintf("WARNING: other processes took %.0f %% of the machine during %s. Rates say little; CPU and ratios say more.", 100*share, what))
 	}
 	return notes
@@ -188,7 +223,7 @@ func (r *hbaseReport) publish() error {
 	if o.write == "" {
 		return nil
 	}
-	if what, share := r.busiest(); share > maxForeign && r.serversKnown && !o.force {
+	if what, share := r.busiest(); share > maxForeign && r.servers != nil && !o.force {
 		return fmt.Errorf("%w: %.0f %% during %s; wait until it is quiet, or say -force. %s is unchanged", errBusy, 100*share, what, o.write)
 	}
 	var b bytes.Buffer

@@ -85,26 +85,39 @@ const (
 // how long it may rest before it goes on, as a store does with its compactions.
 func (m *meter) settle(s *sample, delay time.Duration) error {
 	time.Sleep(delay)
-	ticks := time.NewTicker(settleStep)
-	defer ticks.Stop()
-	last, err := processCPU()
+	last, rests, err := waitForRest(processCPU, settleIdle, settleLimit)
 	if err != nil {
 		return err
 	}
-	for begun := time.Now(); time.Since(begun) < settleLimit; {
+	if !rests {
+		return fmt.Errorf("the store has not come to rest within %v", settleLimit)
+	}
+	s.Settled = (last - m.own).Seconds()
+	return nil
+}
+
+// waitForRest waits, limit at most, until less than the share idle of one core was used for
+// a settleStep, by what used counts, and returns its last count. rests is false where that
+// has not happened.
+func waitForRest(used func() (time.Duration, error), idle float64, limit time.Duration) (last time.Duration, rests bool, err error) {
+	ticks := time.NewTicker(settleStep)
+	defer ticks.Stop()
+	if last, err = used(); err != nil {
+		return 0, false, err
+	}
+	for begun := time.Now(); time.Since(begun) < limit; {
 		<-ticks.C
-		now, err := processCPU()
+		now, err := used()
 		if err != nil {
-			return err
+			return 0, false, err
 		}
-		idle := (now - last).Seconds() < settleIdle*settleStep.Seconds()
+		rests = (now - last).Seconds() < idle*settleStep.Seconds()
 		last = now
-		if idle {
-			s.Settled = (last - m.own).Seconds()
-			return nil
+		if rests {
+			return last, true, nil
 		}
 	}
-	return fmt.Errorf("the store has not come to rest within %v", settleLimit)
+	return last, false, nil
 }
 
 // userHZ is the unit of /proc on every Linux: 100 ticks a second.
