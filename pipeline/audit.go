@@ -242,6 +242,9 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 	if gaps := one.Progress.Gaps.All(); len(gaps) > 0 && gaps[len(gaps)-1].To > one.LogStart {
 		one.problem("offsets %d to %d are counted as lost, Kafka has them from %d on", gaps[len(gaps)-1].From, gaps[len(gaps)-1].To-1, one.LogStart)
 	}
+	if gone := one.LogStart - one.Progress.Next; gone > 0 {
+		one.Notes = append(one.Notes, fmt.Sprintf("offsets %d to %d (%d records or fewer) are gone from Kafka before they were applied", one.Progress.Next, one.LogStart-1, gone))
+	}
 	if one.Progress.Next > end {
 		common, err := commonEnd(ctx, a.broker, &one.PartitionProgress, end)
 		if err != nil {

@@ -107,6 +107,10 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 		{"log written again in another epoch", func(_ *testing.T, _ store.Engine, b *fakeBroker) {
 			b.change(func() { b.epochs = map[int32]int64{0: 6} })
 		}, false, "found leader epoch 0 ending at offset 6", ""},
+		{"retention was faster", func(_ *testing.T, _ store.Engine, b *fakeBroker) {
+			b.produce(0, "c", "d", "e")
+			b.trim(0, 9)
+		}, false, "", "offsets 7 to 8 (2 records or fewer) are gone from Kafka before they were applied"},
 		{"topic made anew", func(_ *testing.T, _ store.Engine, b *fakeBroker) { b.recreate() }, false, "", "another topic of this name"},
 		{"letter deleted", func(t *testing.T, e store.Engine, _ *fakeBroker) {
 			m := cell.Mutation{Table: store.OutboxTable, Row: letter(t, e), Ops: []cell.Op{{Type: cell.OpDeleteRow, Time: cell.Latest}}}

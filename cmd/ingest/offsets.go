@@ -37,7 +37,8 @@ type offsetLine struct {
 	First     int64  `json:"first"`  // where the partition was begun; -1 = not yet
 	Stored    int64  `json:"stored"` // next offset to apply; -1 = not begun
 	End       int64  `json:"end"`    // log end for a read_committed reader; -1 = unknown
-	Lag       int64  `json:"lag"`    // records; -1 = unknown
+	Lag       int64  `json:"lag"`    // records that are there; -1 = unknown
+	Gone      int64  `json:"gone"`   // offsets from Stored on that Kafka has no more; lost where on_data_loss is skip
 	Applied   int64  `json:"applied"`
 	Filtered  int64  `json:"filtered"`
 	Duplicate int64  `json:"duplicate"`
@@ -90,6 +91,9 @@ func (c *offsetsShowCommand) Run(ctx context.Context, p *cli.Program) error {
 	lines, kafkaErr := offsetLines(ctx, cfg, client, stored, redriven)
 	if c.JSON {
 		return errors.Join(printJSON(p.Stdout, lines), kafkaErr)
+	}
+	if len(lines) == 0 && kafkaErr != nil {
+		return kafkaErr // no head of a table of nothing
 	}
 	return errors.Join(printOffsets(p.Stdout, lines), kafkaErr)
 }
@@ -150,6 +154,9 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 				if o, ok := ends[n]; ok {
 					l.End = o.End
 					l.Lag = max(0, o.End-max(l.Stored, o.Start))
+					if l.Stored != store.Absent {
+						l.Gone = max(0, o.Start-l.Stored)
+					}
 				}
 				lines = append(lines, l)
 			}
@@ -194,6 +201,11 @@ func printOffsets(w io.Writer, lines []offsetLine) error {
 		l := &lines[i]
 		for _, text := range l.Former {
 			if _, err := fmt.Fprintf(w, "%s %s/%d: %s\n", l.Pipeline, l.Topic, l.Partition, text); err != nil {
+				return err
+			}
+		}
+		if l.Gone > 0 {
+			if _, err := fmt.Fprintf(w, "%s %s/%d: offsets %d to %d (%d records or fewer) are gone from Kafka before they were applied\n", l.Pipeline, l.Topic, l.Partition, l.Stored, l.Stored+l.Gone-1, l.Gone); err != nil {
 				return err
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 )
@@ -70,5 +72,75 @@ func TestOffsetsOfFormerTopic(t *testing.T) {
 		if out, err := command(t, args...); err != nil || !json.Valid([]byte(out)) {
 			t.Errorf("%v: %v\n%s", args, err, out)
 		}
+	}
+}
+
+// Records that retention took before they were applied are said: they are no lag any more.
+// Where nothing is known, the error stands alone.
+func TestOffsetsGoneBeforeTheyWereApplied(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sluice.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, dlqConfig, filepath.Join(dir, "data"), broker.Addr(), "user"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := openKafka(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	messages := make([]kafka.Message, 9)
+	for i := range messages {
+		messages[i].Value = []byte("{}")
+	}
+	if err := client.NewProducer(&kafka.ProducerOptions{BatchBytes: 1}).Produce(t.Context(), "visits", messages...); err != nil {
+		t.Fatal(err)
+	}
+	topic, err := client.Topic(t.Context(), "visits")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := config.OpenEngine(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b store.Batch
+	b.Advance(store.Source{Pipeline: "visits", Topic: "visits", TopicID: topic.ID, ClusterID: topic.ClusterID}, 0, store.Absent, store.Progress{Next: 3, Filtered: 3})
+	if err := errors.Join(e.Apply(t.Context(), &b), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	const gone = "visits visits/0: offsets 3 to 4 (2 records or fewer) are gone from Kafka before they were applied\n"
+	if out, err := command(t, "offsets", "-c", file); err != nil || strings.Contains(out, "gone") {
+		t.Errorf("while all are there: %v\n%s", err, out)
+	}
+	if err := broker.Cluster().DeleteRecords("visits", 0, 5); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t, "offsets", "-c", file); err != nil || !strings.HasSuffix(out, gone) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err := command(t, "offsets", "-c", file, "--json")
+	var lines []offsetLine
+	if err := errors.Join(err, json.Unmarshal([]byte(out), &lines)); err != nil || len(lines) != 1 || lines[0].Gone != 2 || lines[0].Lag != 4 {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if out, err := command(t, "offsets", "verify", "-c", file); err != nil || !strings.Contains(out, "note: visits visits/0: offsets 3 to 4 (2 records or fewer) are gone from Kafka before they were applied\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	other := filepath.Join(dir, "other.yaml")
+	if err := os.WriteFile(other, fmt.Appendf(nil, strings.ReplaceAll(dlqConfig, "topics: [visits]", "topics: [visitors]"), filepath.Join(dir, "data"), broker.Addr(), "user"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t, "offsets", "-c", other); !errors.Is(err, kafka.ErrTopicNotFound) || out != "" {
+		t.Errorf("of a topic that there is not: %v\n%s", err, out)
 	}
 }
