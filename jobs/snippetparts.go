@@ -62,8 +62,8 @@ func partitionSnippet(reader, format string, m *Manifest, at *place, files []str
 			file = "ipc"
 		}
 		hive := each(func(name, typ string) string { return "(" + pythonText(name) + ", " + arrowTypes[typ] + ")" })
-		return fmt.Sprintf("import pyarrow as pa\nimport pyarrow.dataset as ds\n%s\nfiles = [\n%s,\n]\nhive = ds.partitioning(pa.schema([%s]), flavor=\"hive\")\ndf = ds.dataset(files, format=%q, partitioning=hive, partition_base_dir=%s%s).to_table(columns=[%s]).to_pandas()\nprint(df)\n",
-			at.arrow(), listed(files, func(f string) string { return pythonText(at.key(f)) }), hive, file, pythonText(at.key(at.dir)), system, columns), nil
+		return fmt.Sprintf("import pandas as pd\nimport pyarrow as pa\nimport pyarrow.dataset as ds\n%s\nfiles = [\n%s,\n]\nhive = ds.partitioning(pa.schema([%s]), flavor=\"hive\")\ndf = ds.dataset(files, format=%q, partitioning=hive, partition_base_dir=%s%s).to_table(columns=[%s]).to_pandas(types_mapper=pd.ArrowDtype)%s\nprint(df)\n",
+			at.arrow(), listed(files, func(f string) string { return pythonText(at.key(f)) }), hive, file, pythonText(at.key(at.dir)), system, columns, m.pandasTexts()), nil
 	}
 	options, path := at.spark()
 	var selected []string

@@ -74,7 +74,7 @@ func snippet(reader string, m *Manifest, at *place) (string, error) {
 	case Polars:
 		return polarsSnippet(format, m, at, files), nil
 	case Pandas:
-		return pandasSnippet(format, at, files), nil
+		return pandasSnippet(format, m, at, files), nil
 	}
 	return sparkSnippet(m, at), nil
 }
@@ -108,28 +108,44 @@ func (m *Manifest) polarsTexts(format string) string {
 	if format == Arrow {
 		return ""
 	}
+	if casts := m.jsonAs("pl.String"); casts != "" {
+		return ".cast({" + casts + "})"
+	}
+	return ""
+}
+
+// pandasSnippet asks for Arrow's types: with its own, pandas makes whole numbers of a
+// column that has nulls inexact from 2^53 on, and null and NaN the same.
+func pandasSnippet(format string, m *Manifest, at *place, files []string) string {
+	read := "pd.read_parquet(f, engine=\"pyarrow\", partitioning=None, dtype_backend=\"pyarrow\")"
+	if format == Arrow {
+		read = "pd.read_feather(f, dtype_backend=\"pyarrow\")"
+	}
+	if at.bucket != nil {
+		read = strings.NewReplacer("feather(f,", "feather(s3.open_input_file(f),", "=None,", "=None, filesystem=s3,").Replace(read)
+	}
+	return fmt.Sprintf("import pandas as pd\n%s\nfiles = [\n%s,\n]\ndf = pd.concat([%s for f in files], ignore_index=True)%s\nprint(df)\n",
+		at.arrow(), listed(files, func(f string) string { return pythonText(at.key(f)) }), read, m.pandasTexts())
+}
+
+// pandasTexts is the call that makes text of columns of JSON, which are an extension of
+// text to pyarrow, of which pandas finds no values; nothing where there is none.
+func (m *Manifest) pandasTexts() string {
+	if casts := m.jsonAs(pythonText("string[pyarrow]")); casts != "" {
+		return ".astype({" + casts + "})"
+	}
+	return ""
+}
+
+// jsonAs lists the columns of JSON, each with a type, as the items of a dictionary.
+func (m *Manifest) jsonAs(typ string) string {
 	var casts []string
 	for i := range m.Columns {
 		if m.Columns[i].Type == columnar.JSON.String() {
-			casts = append(casts, pythonText(m.Columns[i].Name)+": pl.String")
+			casts = append(casts, pythonText(m.Columns[i].Name)+": "+typ)
 		}
 	}
-	if len(casts) == 0 {
-		return ""
-	}
-	return ".cast({" + strings.Join(casts, ", ") + "})"
-}
-
-func pandasSnippet(format string, at *place, files []string) string {
-	read := "pd.read_parquet(f, engine=\"pyarrow\", partitioning=None)"
-	if format == Arrow {
-		read = "pd.read_feather(f)"
-	}
-	if at.bucket != nil {
-		read = strings.NewReplacer("(f)", "(s3.open_input_file(f))", "=None", "=None, filesystem=s3").Replace(read)
-	}
-	return fmt.Sprintf("import pandas as pd\n%s\nfiles = [\n%s,\n]\ndf = pd.concat([%s for f in files], ignore_index=True)\nprint(df)\n",
-		at.arrow(), listed(files, func(f string) string { return pythonText(at.key(f)) }), read)
+	return strings.Join(casts, ", ")
 }
 
 // sparkSnippet names the run's directory: it holds the files of the manifest and

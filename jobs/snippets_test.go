@@ -54,7 +54,7 @@ files = [
   "/o'ut/[x]*?{\"y\\\"}/run=1/part-000000-0000.parquet",
   "/o'ut/[x]*?{\"y\\\"}/run=1/part-000001-0000.parquet",
 ]
-df = pd.concat([pd.read_parquet(f, engine="pyarrow", partitioning=None) for f in files], ignore_index=True)
+df = pd.concat([pd.read_parquet(f, engine="pyarrow", partitioning=None, dtype_backend="pyarrow") for f in files], ignore_index=True)
 print(df)
 `,
 		Spark: `from pyspark.sql import SparkSession
@@ -117,7 +117,7 @@ func TestSnippetInBucket(t *testing.T) {
 		},
 		Pandas: {
 			`s3 = pyarrow.fs.S3FileSystem(endpoint_override="127.0.0.1:9000", scheme="http", region="eu-north-1")`,
-			`  "b/p/run=1/part-000000-0000.parquet",`, `pd.read_parquet(f, engine="pyarrow", partitioning=None, filesystem=s3) for f in files`,
+			`  "b/p/run=1/part-000000-0000.parquet",`, `pd.read_parquet(f, engine="pyarrow", partitioning=None, filesystem=s3, dtype_backend="pyarrow") for f in files`,
 		},
 		Spark: {
 			`.config("spark.hadoop.fs.s3a.endpoint", "http://127.0.0.1:9000").config("spark.hadoop.fs.s3a.endpoint.region", "eu-north-1").config("spark.hadoop.fs.s3a.path.style.access", "true").config("spark.hadoop.fs.s3a.connection.ssl.enabled", "false").getOrCreate()`,
@@ -144,7 +144,7 @@ func TestSnippetInBucket(t *testing.T) {
 	}
 	m = snippetManifest()
 	m.Files, m.Totals = m.Files[:1], m.Totals[:1]
-	if got, err := SnippetInBucket(Pandas, m, "s3://b/p", bucket); err != nil || !strings.Contains(got, "pd.read_feather(s3.open_input_file(f)) for f in files") {
+	if got, err := SnippetInBucket(Pandas, m, "s3://b/p", bucket); err != nil || !strings.Contains(got, "pd.read_feather(s3.open_input_file(f), dtype_backend=\"pyarrow\") for f in files") {
 		t.Errorf("Got %v\n%s", err, got)
 	}
 	for at, endpoint := range map[string]string{
@@ -184,7 +184,7 @@ func TestSnippetArrow(t *testing.T) {
 	t.Parallel()
 	m := snippetManifest()
 	m.Files, m.Totals = m.Files[:1], m.Totals[:1]
-	for reader, want := range map[string]string{Polars: "pl.scan_ipc(", Pandas: "pd.read_feather(f)"} {
+	for reader, want := range map[string]string{Polars: "pl.scan_ipc(", Pandas: "pd.read_feather(f, dtype_backend=\"pyarrow\")"} {
 		got, err := Snippet(reader, m, "/out")
 		if err != nil || !strings.Contains(got, want) || !strings.Contains(got, "/out/part-000000-0000.arrow") {
 			t.Errorf("%s: got %q, %v", reader, got, err)

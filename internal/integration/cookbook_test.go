@@ -133,7 +133,7 @@ func TestJoinsInOtherPrograms(t *testing.T) {
 	views, users := exportCSV(t, "views", tables["views"], out), exportCSV(t, "users", tables["users"], out)
 	const header = "import csv, sys\n"
 	const print = "\nsys.stdout.write('RESULT\\n')\nw = csv.writer(sys.stdout, lineterminator='\\n')\nw.writerow(columns)\nw.writerows(rows)\n"
-	const ofPandas = "\ncolumns, rows = list(joined.columns), [[None if x != x else x for x in r] for r in joined.values.tolist()]" + print
+	const ofPandas = "\ncolumns, rows = list(joined.columns), joined.astype(object).where(joined.notna(), None).values.tolist()" + print
 	frames := func(reader, name string) string {
 		return views(reader) + "\nviews = " + name + "\n" + users(reader) + "\nusers = " + name + "\n" + code[reader]
 	}

@@ -109,7 +109,7 @@ func TestSnippetsOfJSON(t *testing.T) {
 			}
 			const result = "\nimport json\nprint('RESULT', json.dumps(sorted([None if v is None or v != v else v for v in r] for r in rows), ensure_ascii=False))\n"
 			for reader, then := range map[string]string{
-				jobs.DuckDB: "", jobs.Pandas: "\nrows = df.values.tolist()" + result, jobs.Polars: "\nassert lf.collect_schema() == lf.collect().schema\nrows = lf.collect().rows()" + result,
+				jobs.DuckDB: "", jobs.Pandas: "\nrows = df.astype(object).where(df.notna(), None).values.tolist()" + result, jobs.Polars: "\nassert lf.collect_schema() == lf.collect().schema\nrows = lf.collect().rows()" + result,
 			} {
 				if reader == jobs.DuckDB && format == jobs.Arrow {
 					continue // Snippet refuses it
@@ -130,6 +130,67 @@ func TestSnippetsOfJSON(t *testing.T) {
 					`["r2", "{\"n\": 2, \"t\": \"ü\\\"x\"}", 0, "{\"more\":\"7\"}"], ["r3", "{\"n\": 3, \"t\": \"ü\\\"x\"}", 1, null]]`
 				if !strings.Contains(string(out), want) {
 					t.Errorf("%s, %s, by %v: got\n%s\nwant a line\n%s", reader, format, parts, out, want)
+				}
+			}
+		}
+	}
+}
+
+// TestSnippetsOfNumbers: what `export sql` prints gives numbers as they are in every
+// reader, beside nulls and NaN, too, which pandas has one of by itself.
+func TestSnippetsOfNumbers(t *testing.T) {
+	python := python(t)
+	var ms []cell.Mutation
+	for i, v := range []struct{ n, x string }{{"9223372036854775807", "0.1"}, {"", ""}, {"-9007199254740993", "NaN"}, {"7", "+Inf"}} {
+		m := cell.Mutation{Row: fmt.Appendf(nil, "r%d", i)}
+		m.Put("f", []byte("part"), 1700000000000, fmt.Append(nil, i%2))
+		if v.n != "" {
+			m.Put("f", []byte("n"), 1700000000000, []byte(v.n))
+			m.Put("f", []byte("x"), 1700000000000, []byte(v.x))
+		}
+		ms = append(ms, m)
+	}
+	snapshot, schema := plainTable(t, "r2", ms...)
+	for _, format := range []string{jobs.Parquet, jobs.Arrow} {
+		for _, parts := range [][]string{nil, {"part"}} {
+			job, err := jobs.Compile("j", &jobs.Spec{
+				Table: "t", Formats: []string{format}, Out: t.TempDir(), PartitionBy: parts,
+				Columns: []columnar.ColumnSpec{
+					{Name: "key", From: "$row", Type: "string"},
+					{Name: "n", From: "f:n", Type: "int64"},
+					{Name: "part", From: "f:part", Type: "int64"},
+					{Name: "x", From: "f:x", Type: "float64"},
+				},
+			}, schema)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := jobs.Run(t.Context(), &jobs.RunOptions{Job: job, Source: snapshot}); err != nil {
+				t.Fatal(err)
+			}
+			m, dir, err := jobs.ReadRun(t.Context(), filepath.Join(job.Out(), "j"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			const result = "\nprint('RESULT', sorted(['null' if v is None else str(v) for v in r] for r in rows))\n"
+			for reader, then := range map[string]string{
+				jobs.DuckDB: "", jobs.Pandas: "\nrows = [[None if v is pd.NA else v for v in r] for r in zip(*(df[c] for c in df))]" + result,
+				jobs.Polars: "\nrows = lf.collect().rows()" + result,
+			} {
+				if reader == jobs.DuckDB && format == jobs.Arrow {
+					continue // Snippet refuses it
+				}
+				code, err := jobs.Snippet(reader, m, dir)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if reader == jobs.DuckDB {
+					code = fmt.Sprintf("import duckdb\nc = duckdb.connect()\nc.execute(%q)\nrows = c.execute('SELECT * FROM j').fetchall()\n", code) + result
+				}
+				out, err := exec.CommandContext(t.Context(), python, "-c", code+then).CombinedOutput()
+				const want = "RESULT [['r0', '9223372036854775807', '0', '0.1'], ['r1', 'null', '1', 'null'], ['r2', '-9007199254740993', '0', 'nan'], ['r3', '7', '1', 'inf']]"
+				if err != nil || !strings.Contains(string(out), want) {
+					t.Errorf("%s, %s, by %v: %v\n%s\n%s\nwant a line\n%s", reader, format, parts, err, code, out, want)
 				}
 			}
 		}
