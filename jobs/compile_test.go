@@ -32,7 +32,14 @@ func TestCompileErrors(t *testing.T) {
 		"families": {"j", func(s *Spec) { s.Families = []string{"g"} }, []string{`families[0]: table t has no family "g"`, `families: a column comes from family "f", which is not among them`}},
 		"filter":   {"j", func(s *Spec) { s.Filter = "PrefixFilter('a'" }, []string{"filter: store: invalid argument: filter string, column 17: expected , or ), found the end"}},
 		"page":     {"j", func(s *Spec) { s.Filter = "SKIP (KeyOnlyFilter() OR PageFilter(1))" }, []string{"filter: PageFilter ends a scan, and an export scans each region by itself"}},
-		"while":    {"j", func(s *Spec) { s.Filter = "WHILE KeyOnlyFilter()" }, []string{"filter: WHILE ends a scan, and an export scans each region by itself; start_row and stop_row bound it"}},
+		"json":     {"j", func(s *Spec) { s.Filter = `{"type": "PageFiltr"}` }, []string{"filter: filter PageFiltr: store: not supported: this filter"}},
+		"random": {"j", func(s *Spec) {
+			s.Filter = `{"type": "SkipFilter", "filter": {"type": "RandomRowFilter", "chance": 0.5}}`
+		}, []string{"filter: RandomRowFilter lets other rows pass whenever it is asked, so that no run could be resumed or be an increment"}},
+		"in json": {"j", func(s *Spec) {
+			s.Filter = `{"type": "FilterList", "op": "MUST_PASS_ONE", "filters": ["PageFilter(1)"]}`
+		}, []string{"filter: PageFilter ends a scan, and an export scans each region by itself"}},
+		"while": {"j", func(s *Spec) { s.Filter = "WHILE KeyOnlyFilter()" }, []string{"filter: WHILE ends a scan, and an export scans each region by itself; start_row and stop_row bound it"}},
 		"count": {"j", func(s *Spec) { s.Filter = "ColumnCountGetFilter(1)" }, []string{
 			"filter: ColumnCountGetFilter ends a scan, and an export scans each region by itself; ColumnPaginationFilter does not",
 		}},

@@ -4,19 +4,28 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sluice/jobs/instant"
 	"sluice/store"
 )
 
-// compileFilter reads the job's filter string. Every region is a scan of its own,
+// parseFilter reads a filter string, or a filter as a JSON object, which is none.
+func parseFilter(text string) (store.Filter, error) {
+	if strings.HasPrefix(strings.TrimSpace(text), "{") {
+		return store.ParseFilterJSON([]byte(text))
+	}
+	return store.ParseFilterString(text)
+}
+
+// compileFilter reads the job's filter. Every region is a scan of its own,
 // so what counts or ends the rows of one scan would mean something else in each
 // run with other regions.
 func (j *Job) compileFilter(schema *store.TableDescriptor, bad func(path, format string, args ...any)) {
 	if j.spec.Filter == "" {
 		return
 	}
-	f, err := store.ParseFilterString(j.spec.Filter)
+	f, err := parseFilter(j.spec.Filter)
 	if err != nil {
 		bad("filter", "%v", err)
 		return
@@ -65,6 +74,8 @@ func (j *Job) checkFilter(f store.Filter, schema *store.TableDescriptor) error {
 		return errors.New("PageFilter ends a scan, and an export scans each region by itself")
 	case *store.ColumnCountGetFilter:
 		return errors.New("ColumnCountGetFilter ends a scan, and an export scans each region by itself; ColumnPaginationFilter does not")
+	case *store.RandomRowFilter:
+		return errors.New("RandomRowFilter lets other rows pass whenever it is asked, so that no run could be resumed or be an increment")
 	case *store.SingleColumnValueFilter:
 		return family(f.Family)
 	case *store.SingleColumnValueExcludeFilter:

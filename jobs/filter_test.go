@@ -21,14 +21,16 @@ func TestRunFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	schema := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
+	schema := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("c")}}
+	schema.Families[1].Counter = true
 	if err := s.CreateTable(t.Context(), schema, [][]byte{[]byte("c")}); err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range [][3]string{{"a", "500", "x"}, {"b", "200", "x"}, {"c", "404", "x"}, {"d", "503", "y"}, {"e", "", "x"}} {
+	for i, row := range [][3]string{{"a", "500", "x"}, {"b", "200", "x"}, {"c", "404", "x"}, {"d", "503", "y"}, {"e", "", "x"}} {
 		m := cell.Mutation{Table: "t", Row: []byte(row[0])}
 		if row[1] != "" {
 			m.Put("f", []byte("status"), 1, []byte(row[1]))
+			m.Increment("c", []byte("n"), int64(i-2)*500)
 		}
 		m.Put("f", []byte("page"), 1, []byte(row[2]))
 		if _, err := s.MutateRow(t.Context(), nil, &m); err != nil {
@@ -51,7 +53,15 @@ func TestRunFilter(t *testing.T) {
 		"cells":    {"cell", "QualifierFilter(=, 'binary:page') AND ValueFilter(=, 'binary:y')", perCell, [][]string{{"d", "page", "y"}}},
 		"columns":  {"row", "QualifierFilter(!=, 'binary:page') AND RowFilter(>, 'binary:b')", perRow, [][]string{{"c", "404", "-"}, {"d", "503", "-"}}},
 		"stop row": {"row", "InclusiveStopFilter('c') AND SKIP ValueFilter(!=, 'binary:500')", perRow, [][]string{{"b", "200", "x"}, {"c", "404", "x"}}},
-		"nothing":  {"row", "PrefixFilter('z')", perRow, nil},
+		"numbers": {
+			"row", `{"type": "SingleColumnValueFilter", "family": "c", "qualifier": "n", "op": "LESS", "comparator": {"type": "long", "value": "500"}, "filterIfMissing": true}`, perRow,
+			[][]string{{"a", "500", "x"}, {"b", "200", "x"}, {"c", "404", "x"}},
+		},
+		"list": {
+			"row", ` {"type": "FilterList", "op": "MUST_PASS_ALL", "filters": [{"type": "MultiRowRangeFilter", "ranges": [["b", true, "d", true]]}, "QualifierFilter(=, 'binary:status')"]}`, perRow,
+			[][]string{{"b", "200", "-"}, {"c", "404", "-"}, {"d", "503", "-"}},
+		},
+		"nothing": {"row", "PrefixFilter('z')", perRow, nil},
 	} {
 		job := mustCompile(t, "j", &Spec{Table: "t", Rows: tt.rows, Filter: tt.filter, Columns: tt.columns, Formats: []string{Parquet, Arrow}}, schema)
 		out := t.TempDir()

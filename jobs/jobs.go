@@ -72,8 +72,8 @@ type Spec struct {
 	// Families are what is read, and which rows come out: those with a cell in
 	// one of them. Default: all of the table.
 	Families []string `yaml:"families,omitempty"`
-	// Filter is a filter string (docs/filters.md); what it drops is not
-	// exported. Default: none.
+	// Filter is a filter string or a filter as JSON, which can compare numbers of 8
+	// bytes (docs/filters.md); what it drops is not exported. Default: none.
 	Filter string `yaml:"filter,omitempty"`
 	// TargetFileBytes is about how large a file becomes before the next one of
 	// its region is begun. Default 256 MiB.

@@ -54,7 +54,7 @@ type Manifest struct {
 	StartRow      string            `json:"start_row"`              // what was asked for: [StartRow, StopRow)
 	StopRow       string            `json:"stop_row"`
 	Families      []string          `json:"families"`         // read; empty = all
-	Filter        string            `json:"filter,omitempty"` // filter string; empty = none
+	Filter        string            `json:"filter,omitempty"` // filter string, or JSON; empty = none
 	Join          *JoinInfo         `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
 	// Incremental says what a run of an incremental job is; nil = of another.
 	Incremental *IncrementInfo `json:"incremental,omitempty"`
