@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/cmd/internal/cli"
 	"sluice/pipeline/kafka"
@@ -60,6 +61,69 @@ func TestStdinIsInterrupted(t *testing.T) {
 				t.Fatal("It waits on")
 			}
 		})
+	}
+}
+
+// Who interrupts produce is told how many records the topic has, and how many it may
+// have: none of what was read and not sent yet, any of a request without an answer.
+func TestProduceInterruptedSaysHowFar(t *testing.T) {
+	t.Parallel()
+	file, err := filepath.Abs(filepath.Join("..", "..", "examples", "access-log.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "access-log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	interrupt := func(silent bool) string {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		in, w := io.Pipe()
+		defer w.Close()
+		asked := make(chan struct{}, 100)
+		requests := 0
+		broker.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			broker.KeepControl()
+			asked <- struct{}{}
+			if requests++; !silent || requests == 1 {
+				return nil, nil, false
+			}
+			broker.SleepControl(func() { <-ctx.Done() }) // the log has no answer for it
+			return nil, errors.New("too late"), true
+		})
+		var out bytes.Buffer
+		p := &cli.Program{Stdin: in, Stdout: &out, Stderr: io.Discard, LookupEnv: func(key string) (string, bool) {
+			return broker.ListenAddrs()[0], key == "SLUICE_BROKERS"
+		}}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- (&produceCommand{ConfigFlag: cli.ConfigFlag{Config: file}, Topic: "access-log", File: "-"}).Run(ctx, p)
+		}()
+		lines := produceChunk + 7
+		if silent {
+			lines = 2 * produceChunk
+		}
+		go func() { _, _ = io.WriteString(w, strings.Repeat("a line\n", lines)+"half a") }()
+		<-asked
+		if silent {
+			<-asked
+		} else if _, err := io.WriteString(w, " line"); err != nil { // taken when all before was read
+			t.Fatal(err)
+		}
+		cancel()
+		err := <-ended
+		if cli.Status(err) != cli.StatusInterrupted {
+			t.Errorf("Got %v, want status %d", err, cli.StatusInterrupted)
+		}
+		return cli.Explain("ingest", err)
+	}
+	if got, want := interrupt(false), "ingest: interrupted: 5,000 records are acknowledged"; got != want {
+		t.Errorf("Got %q, want %q", got, want)
+	}
+	if got, want := interrupt(true), "ingest: interrupted: 5,000 records are acknowledged, of the next 5,000 some may be in topic access-log, too"; got != want {
+		t.Errorf("Got %q, want %q", got, want)
 	}
 }
 

@@ -66,14 +66,40 @@ func (c *produceCommand) Run(ctx context.Context, p *cli.Program) error {
 	}
 	n, err := produceLines(ctx, client, c.Topic, c.KeyField, c.File, in)
 	if err != nil {
-		return fmt.Errorf("after %s records: %w", cli.Count(n), err)
+		done := acknowledged(c.Topic, n, err)
+		if errors.Is(err, context.Canceled) {
+			return &cli.Interrupted{Done: done}
+		}
+		return fmt.Errorf("%s: %w", done, err)
 	}
 	_, err = fmt.Fprintf(p.Stdout, "%s records to %s\n", cli.Count(n), c.Topic)
 	return err
 }
 
-// produceLines sends the lines of in, without their ends, and returns how many
-// the brokers have acknowledged. Empty lines are records, too: whoever reads the
+// acknowledged tells how many lines, from the first one on, the brokers have
+// acknowledged, and how many after these topic may have besides.
+func acknowledged(topic string, n int64, err error) string {
+	s := cli.Count(n) + " records are acknowledged"
+	var unknown *unacknowledgedError
+	if errors.As(err, &unknown) {
+		s += fmt.Sprintf(", of the next %s some may be in topic %s, too", cli.Count(int64(unknown.lines)), topic)
+	}
+	return s
+}
+
+// unacknowledgedError is a call of Produce that failed: any of its lines may be in the
+// topic.
+type unacknowledgedError struct {
+	lines int
+	err   error
+}
+
+func (e *unacknowledgedError) Error() string { return e.err.Error() }
+func (e *unacknowledgedError) Unwrap() error { return e.err }
+
+// produceLines sends the lines of in, without their ends, and returns how many, from
+// the first one on, the brokers have acknowledged. Where it fails with an
+// unacknowledgedError they may have some of the lines after these, too. Empty lines are records, too: whoever reads the
 // topic decides what they are.
 func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, name string, in io.Reader) (sent int64, err error) {
 	producer := client.NewProducer(nil)
@@ -85,7 +111,7 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 			return nil
 		}
 		if err := producer.Produce(ctx, topic, chunk...); err != nil {
-			return err
+			return &unacknowledgedError{lines: len(chunk), err: err}
 		}
 		sent += int64(len(chunk))
 		chunk = chunk[:0]
@@ -106,7 +132,8 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 			chunk = append(chunk, m)
 		}
 		if end == io.EOF {
-			return sent, flush()
+			err := flush() // adds to sent
+			return sent, err
 		}
 		if len(chunk) == produceChunk {
 			if err := flush(); err != nil {

@@ -51,13 +51,27 @@ func Status(err error) int {
 	return StatusFailed
 }
 
+// Interrupted is that somebody has cancelled a command that says how far it came. It
+// wraps context.Canceled.
+type Interrupted struct {
+	Done string // what is done, and what is perhaps
+}
+
+func (e *Interrupted) Error() string { return "interrupted: " + e.Done }
+
+// Unwrap makes it one of the errors of a context that was cancelled.
+func (e *Interrupted) Unwrap() error { return context.Canceled }
+
 // Explain is the message for an operator: one problem a line for a configuration
 // file, otherwise the program's name and the error.
 func Explain(program string, err error) string {
 	var problems config.Problems
+	var interrupted *Interrupted
 	switch {
 	case errors.As(err, &problems):
 		return strings.TrimRight(problems.Error(), "\n")
+	case errors.As(err, &interrupted):
+		return program + ": " + interrupted.Error()
 	case errors.Is(err, context.Canceled):
 		return program + ": interrupted"
 	}
