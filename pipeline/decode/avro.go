@@ -17,11 +17,11 @@ import (
 // A union is its branch's value, a record and a map are objects. What is an object
 // or array as a whole becomes JSON, with bytes as base64 in it.
 type avroReader struct {
-	format  string
-	doc     Document
-	scratch []byte
-	b       []byte
-	base    int // position of b[0] in the payload, as errors count
+	format string
+	doc    Document
+	texts
+	b    []byte
+	base int // position of b[0] in the payload, as errors count
 	// left is how many values may still be visited: some take no bytes, and an
 	// array of them has any length.
 	left int
@@ -110,7 +110,8 @@ func (r *avroReader) planOf(t *avroType, n *node) *avroPlan {
 // start begins with a payload.
 func (r *avroReader) start(payload []byte) {
 	r.window(payload, 0)
-	r.scratch, r.err = kept(r.scratch), nil
+	r.texts.start()
+	r.err = nil
 	// Every value that takes a byte may be visited once a step of a path.
 	r.left = 1<<20 + maxPathSteps*len(payload)
 }
@@ -234,6 +235,12 @@ func (r *avroReader) value(i int, p *avroPlan, depth int) int {
 		return r.value(next, p.parts[k], depth)
 	}
 	if n.field >= 0 {
+		switch t.kind {
+		case avroRecord, avroMap, avroArray:
+			r.begin(textRoom)
+		default:
+			r.begin(scalarRoom)
+		}
 		v, next := r.read(i, t, depth)
 		if next < 0 {
 			return -1
@@ -521,7 +528,7 @@ func (r *avroReader) decimal(i int, s []byte, t *avroType) int {
 
 // text appends the value at i as JSON and returns the index after it.
 func (r *avroReader) text(i int, t *avroType, depth int) int {
-	if len(r.scratch) > maxText {
+	if r.full() {
 		return r.fail(i, fmt.Sprintf("its objects and arrays make more than %d bytes of JSON", maxText))
 	}
 	switch t.kind {

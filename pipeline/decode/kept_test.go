@@ -1,6 +1,8 @@
 package decode_test
 
 import (
+	"encoding/binary"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -88,4 +90,76 @@ func TestTextsAreMadeOnce(t *testing.T) {
 			runtime.KeepAlive(payload)
 		})
 	}
+}
+
+// So are the objects that are made of one payload of the formats that have no texts for them,
+// in one document or in many.
+func TestObjectsAreMadeOnce(t *testing.T) {
+	const objects, size = 120, 50_000
+	value := strings.Repeat("x", size)
+	var paths []string
+	schema, message, record := `{"type":"record","name":"r","fields":[`, []byte{}, []byte{}
+	for k := range objects {
+		if k > 0 {
+			schema += ","
+		}
+		of := `"o"`
+		if k == 0 {
+			of = `{"type":"record","name":"o","fields":[{"name":"country","type":"string"}]}`
+		}
+		schema += fmt.Sprintf(`{"name":"places%d","type":%s}`, k, of)
+		record = append(binary.AppendVarint(record, size), value...)
+		message = append(message, pb(13, pb(1, k, 2, pb(1, value)))...)
+		paths = append(paths, fmt.Sprintf("places.%d", k))
+	}
+	for name, tt := range map[string]struct {
+		o       *decode.Options
+		payload []byte
+		paths   []string
+	}{
+		"avro":      {&decode.Options{Format: "avro", Schema: []byte(schema + "]}")}, record, strings.Split(strings.ReplaceAll(strings.Join(paths, " "), "places.", "places"), " ")},
+		"container": {&decode.Options{Format: "avro", Framing: "container"}, objectContainer(objects, value), []string{"a"}},
+		"protobuf":  {protobufOptions(t, "shop.v1.Event"), message, paths},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decoder(t, tt.o, tt.paths...)
+			var all [][]byte
+			before := heap()
+			if err := d.Decode(tt.payload, func(doc *decode.Document) error {
+				for i := range doc.Len() {
+					all = append(all, doc.Value(i).Bytes)
+				}
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			made := 0
+			for _, text := range all {
+				if !strings.HasPrefix(string(text), `{"country":"`+value+`"`) { // and lists without elements
+					t.Fatalf("Got an object of %d bytes", len(text))
+				}
+				made += len(text)
+			}
+			if held := heap() - before; len(all) != objects || held > 2*int64(made) {
+				t.Errorf("Got %d bytes held for %d that were made, of %d objects", held, made, len(all))
+			}
+			runtime.KeepAlive(all)
+			runtime.KeepAlive(tt.payload)
+			runtime.KeepAlive(d)
+		})
+	}
+}
+
+// objectContainer returns a container of so many documents {a: {country: value}}.
+func objectContainer(n int, value string) []byte {
+	text := func(out []byte, s string) []byte { return append(binary.AppendVarint(out, int64(len(s))), s...) }
+	sync := strings.Repeat("s", 16)
+	out := binary.AppendVarint([]byte("Obj\x01"), 1)
+	out = text(text(out, "avro.schema"), `{"type":"record","name":"r","fields":[{"name":"a","type":{"type":"record","name":"o","fields":[{"name":"country","type":"string"}]}}]}`)
+	out = append(append(out, 0), sync...)
+	var block []byte
+	for range n {
+		block = text(block, value)
+	}
+	return append(text(binary.AppendVarint(out, int64(n)), string(block)), sync...)
 }

@@ -33,8 +33,8 @@ const maxParts = 16 << 20
 // (optional, oneof, messages), and else its default value, as for every reader of
 // Protobuf. Messages that nobody wants are not looked into.
 type protoReader struct {
-	doc     Document
-	scratch []byte
+	doc Document
+	texts
 	joined  []byte // messages that came in parts: the newest of them
 	parts   int    // bytes that may still be put together
 	b       []byte // what positions count in: the payload, or joined
@@ -128,7 +128,8 @@ func (r *protoReader) plan(m *protoMessage, n *node) *protoPlan {
 func (r *protoReader) start(payload []byte) {
 	r.b, r.outside, r.err = payload, -1, nil
 	r.parts = len(payload) + maxParts
-	r.scratch, r.joined, r.json.scratch = kept(r.scratch), kept(r.joined), kept(r.json.scratch)
+	r.texts.start()
+	r.joined, r.json.scratch = kept(r.joined), kept(r.json.scratch)
 	if cap(r.spans) > maxKeptBuffer/32 { // 32 bytes each
 		r.spans = nil
 	}
@@ -274,6 +275,7 @@ func (r *protoReader) field(f *protoField, from, to int, n *node, message *proto
 	switch {
 	case f.isMap:
 		if n.field >= 0 {
+			r.begin(textRoom)
 			mark := len(r.scratch)
 			if !r.textOfMap(f, from, to, depth) {
 				return false
@@ -288,6 +290,7 @@ func (r *protoReader) field(f *protoField, from, to int, n *node, message *proto
 		return true
 	case f.list:
 		if n.field >= 0 {
+			r.begin(textRoom)
 			mark := len(r.scratch)
 			if !r.textOfList(f, from, to, depth) {
 				return false
@@ -431,12 +434,14 @@ func (r *protoReader) made(k Kind, mark int) Value {
 func (r *protoReader) value(f *protoField, s protoSpan, n *node, inner *protoPlan, depth int) bool {
 	if f.message == nil {
 		if n.field >= 0 {
+			r.begin(scalarRoom)
 			r.doc.values[n.field] = r.scalar(f, s)
 		}
 		return true
 	}
 	switch f.message.known {
 	case protoTime, protoWrapper:
+		r.begin(scalarRoom)
 		mark := len(r.scratch)
 		v, ok := r.known(s, f.message, depth+1)
 		if n.field >= 0 {
@@ -447,6 +452,7 @@ func (r *protoReader) value(f *protoField, s protoSpan, n *node, inner *protoPla
 		return ok
 	case protoStruct, protoAnyValue, protoList:
 		// Their JSON is what paths lead into.
+		r.begin(textRoom)
 		mark := len(r.scratch)
 		if !r.text(s, f.message, depth+1) {
 			return false
@@ -459,6 +465,7 @@ func (r *protoReader) value(f *protoField, s protoSpan, n *node, inner *protoPla
 		return true
 	}
 	if n.field >= 0 {
+		r.begin(textRoom)
 		mark := len(r.scratch)
 		if !r.text(s, f.message, depth+1) {
 			return false

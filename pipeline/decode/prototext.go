@@ -9,7 +9,7 @@ import (
 // text appends the message s as JSON: its fields that are there, and those without
 // presence, in the order of their numbers.
 func (r *protoReader) text(s protoSpan, m *protoMessage, depth int) bool {
-	if len(r.scratch) > maxText {
+	if r.full() {
 		return r.fail(s.start, "its messages make more than "+strconv.Itoa(maxText)+" bytes of JSON")
 	}
 	switch m.known {

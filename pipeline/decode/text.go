@@ -43,6 +43,37 @@ func room(dst []byte, n int) []byte {
 	return make([]byte, 0, max(n, min(2*cap(dst), maxPart)))
 }
 
+// texts is the scratch memory of a reader of a binary format: the texts that it makes of
+// one payload, all of which are in use until the next one.
+type texts struct {
+	scratch []byte
+	before  int // bytes of the slices that were scratch before
+}
+
+// The room that there is to be for a value: a scalar, as a rule, and the beginning of an
+// object or array, whose length is not known.
+const (
+	scalarRoom = 64
+	textRoom   = 16 << 10
+)
+
+// start begins with a payload.
+func (x *texts) start() { x.scratch, x.before = kept(x.scratch), 0 }
+
+// begin makes room for n bytes of the next value, which may become more. It is for where
+// no text is begun: a large one is to have a slice of its own, as what grows is copied, and
+// what refers to the copies holds on to all of them.
+func (x *texts) begin(n int) {
+	if len(x.scratch) == 0 || len(x.scratch) <= maxPart && cap(x.scratch)-len(x.scratch) >= n {
+		return
+	}
+	x.before += len(x.scratch)
+	x.scratch = make([]byte, 0, max(n, min(2*cap(x.scratch), maxPart)))
+}
+
+// full reports that more text was made than one payload may become.
+func (x *texts) full() bool { return x.before+len(x.scratch) > maxText }
+
 // appendQuoted appends s as a JSON string; what is not UTF-8 in it becomes U+FFFD.
 func appendQuoted(dst, s []byte) []byte {
 	const digits = "0123456789abcdef"
