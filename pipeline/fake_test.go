@@ -257,6 +257,8 @@ type testMapper struct{ ms []cell.Mutation }
 
 func (*testMapper) Release() {}
 
+func (*testMapper) Forget() {}
+
 func (m *testMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 	v := string(r.Value)
 	switch {

@@ -151,3 +151,51 @@ func TestRecordLargerThanMemory(t *testing.T) {
 		})
 	}
 }
+
+// forgettingMapper tells when it is to forget.
+type forgettingMapper struct {
+	mapper
+	forgets *atomic.Int64
+}
+
+func (m *forgettingMapper) Forget() {
+	m.forgets.Add(1)
+	m.mapper.Forget()
+}
+
+// The mapper of a partition keeps no large batch in memory that has given its memory back:
+// with many partitions that would be many times what there is.
+func TestLargeBatchesAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, testLargeBatchesAreForgotten)
+}
+
+func testLargeBatchesAreForgotten(t *testing.T) {
+	c, client := virtualCluster(t, 1)
+	e := newEngine(t)
+	p, err := New(&Options{Name: "p", Topics: []string{"pages"}, Client: client(), Plan: testPlan(t, e), Engine: e, StoreID: "s1", Logger: testLogger(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var forgets atomic.Int64
+	made := p.newMapper
+	p.newMapper = func() mapper { return &forgettingMapper{made(), &forgets} }
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	for i, tc := range []struct {
+		records, size int
+		want          int64
+	}{{20, 10, 0}, {2, maxPinned, 1}, {20, 10, 1}, {200, maxPinned / 100, 2}} {
+		c.bulk(tc.records, tc.size)
+		waitFor(t, func() bool { return readProgress(t, e) == c.total })
+		if got := forgets.Load(); got != tc.want {
+			t.Errorf("Got %d batches forgotten after those up to %d, want %d", got, i, tc.want)
+		}
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	c.check(e)
+}

@@ -20,7 +20,14 @@ type mapper interface {
 	Map(r *mapping.Record) (*mapping.Output, error)
 	// Release ends the last Output, and gives back the memory that it took.
 	Release()
+	// Forget is Release, after which nothing refers to a record's bytes.
+	Forget()
 }
+
+// maxPinned is how much memory of a batch, in bytes, a partition's mapper may keep from the
+// collector once the batch has given it back, as it knows the bytes of the last record until
+// the next one. The pools do not count what they have let go of.
+const maxPinned = 256 << 10
 
 // worker applies one partition for as long as this process owns it. Its
 // goroutine maps and buffers; a second one fetches ahead, a third applies.
@@ -360,6 +367,9 @@ func (w *worker) consume(ctx, hard context.Context, in <-chan fetched) error {
 				return w.fetchError(f.err)
 			}
 			err := w.batch(ctx, hard, f.batch)
+			if f.batch.Slab() > maxPinned {
+				w.mapper.Forget()
+			}
 			f.batch.Release()
 			if d := w.buf.Waited(); d > 0 {
 				w.state.held(d)

@@ -38,6 +38,12 @@ func newAvro(o *Options, f *Fields) (*avroDecoder, error) {
 	return d, err
 }
 
+// Forget implements Forgetter.
+func (d *avroDecoder) Forget() {
+	d.start(nil)
+	d.doc.clear()
+}
+
 // Decode implements Decoder.
 func (d *avroDecoder) Decode(payload []byte, emit func(*Document) error) error {
 	d.start(payload)

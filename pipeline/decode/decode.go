@@ -104,6 +104,12 @@ type Unpacker interface {
 	Yield() memory.Grant
 }
 
+// Forgetter is a Decoder that is costly to make.
+type Forgetter interface {
+	// Forget lets go of the payload that was decoded last. The Document is empty then.
+	Forget()
+}
+
 // Error says where a payload breaks the rules of its format.
 type Error struct {
 	Format   string // one of Formats

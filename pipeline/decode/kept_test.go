@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"weak"
@@ -162,4 +163,46 @@ func objectContainer(n int, value string) []byte {
 		block = text(block, value)
 	}
 	return append(text(binary.AppendVarint(out, int64(n)), string(block)), sync...)
+}
+
+// A decoder that forgets refers to no byte of the payload.
+func TestForget(t *testing.T) {
+	for name, tt := range map[string]struct {
+		o       *decode.Options
+		payload []byte
+		path    string
+	}{
+		"avro":     {&decode.Options{Format: "avro", Schema: testFile(t, "event.avsc")}, testFile(t, "event.bin"), "user"},
+		"protobuf": {&decode.Options{Format: "protobuf", Schema: protoFile(t, "event.binpb"), Message: "shop.v1.Event"}, protoFile(t, "event.bin"), "user_name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := decoder(t, tt.o, tt.path)
+			f, ok := d.(decode.Forgetter)
+			if !ok {
+				t.Fatalf("%T is no Forgetter", d)
+			}
+			for range 2 {
+				slab := func() weak.Pointer[byte] {
+					slab := append(slices.Clone(tt.payload), make([]byte, 1<<20)...)
+					had := ""
+					if err := d.Decode(slab[:len(tt.payload)], func(doc *decode.Document) error {
+						had = string(doc.Value(0).Bytes)
+						return nil
+					}); err != nil {
+						t.Fatal(err)
+					}
+					if had == "" {
+						t.Fatalf("Got no %s", tt.path)
+					}
+					f.Forget()
+					return weak.Make(&slab[0])
+				}()
+				runtime.GC()
+				if slab.Value() != nil {
+					t.Error("Got the memory of a payload held on to")
+				}
+			}
+			runtime.KeepAlive(d)
+		})
+	}
 }

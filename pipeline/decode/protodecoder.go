@@ -28,6 +28,14 @@ func newProtobuf(o *Options, f *Fields) (*protobufDecoder, error) {
 	return d, nil
 }
 
+// Forget implements Forgetter.
+func (d *protobufDecoder) Forget() {
+	d.start(nil)
+	d.doc.clear()
+	d.json.b = nil
+	d.json.doc.clear()
+}
+
 // Decode implements Decoder.
 func (d *protobufDecoder) Decode(payload []byte, emit func(*Document) error) error {
 	if payload == nil { // a tombstone; an empty message is no bytes at all

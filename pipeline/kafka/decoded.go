@@ -202,6 +202,19 @@ func (f *Fetcher) releaseBatch(b *Batch) {
 // records has so much less (memory.Share.Ask).
 func (b *Batch) Borrowed() int64 { return b.grant.Borrowed() }
 
+// Slab returns the size of the largest piece of memory that records lie in, in bytes: as
+// much stays in memory as long as anything refers to one byte of it.
+func (b *Batch) Slab() int {
+	n := 0
+	if b.raw != nil {
+		n = cap(b.raw.buf)
+	}
+	for _, a := range b.arenas {
+		n = max(n, cap(a))
+	}
+	return n
+}
+
 // decode returns the next batch of c, nil where ctx ended or the reader was closed
 // before there was memory for it; then c goes on where it stopped.
 func (r *PartitionReader) decode(ctx context.Context, c *chunk) (*Batch, decoded, error) {

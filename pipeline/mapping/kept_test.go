@@ -110,3 +110,62 @@ func TestMachineKeepsLittle(t *testing.T) {
 		}
 	}
 }
+
+// A Mapper that forgets refers to no byte of any record, whatever its rules do with it, and
+// maps the next one as ever.
+func TestMapperForgets(t *testing.T) {
+	t.Parallel()
+	put := map[string]map[string]string{"f": {"q": "text"}}
+	for name, tc := range map[string]struct {
+		spec  Spec
+		value string
+	}{
+		"put": {Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: "text", Put: put}}}, `{"text": "a"}`},
+		"elements": {
+			Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: "i", ForEach: []string{"i in items"}, Put: map[string]map[string]string{"f": {"q": "i"}}}}},
+			`{"items": ["a", "b", "c"]}`,
+		},
+		"machine": {
+			Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: `text == "b" ? "b" : trim(text)`, Put: put}}}, `{"text": "a"}`,
+		},
+		"check":   {Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: "text", Check: &CheckSpec{Family: "f", Qualifier: "text", Op: "==", Value: "text"}, Put: put}}}, `{"text": "a"}`},
+		"dedup":   {Spec{Decode: DecodeSpec{Format: "json"}, Dedup: DedupSpec{ID: "text", TTL: 1e12}, Rules: []RuleSpec{{Table: "t", Row: "text", Put: put}}}, `{"text": "a"}`},
+		"rollup":  {Spec{Decode: DecodeSpec{Format: "json"}, Rollups: []RollupSpec{{Name: "n", Table: "t", Dimensions: map[string]string{"text": "text"}, Buckets: []string{"total"}}}}, `{"text": "a"}`},
+		"refused": {Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: "text", Put: put}}}, `{"text": "a", "b`},
+		"raw":     {Spec{Decode: DecodeSpec{Format: "raw"}, Rules: []RuleSpec{{Table: "t", Row: "key", Put: map[string]map[string]string{"f": {"q": "payload"}}}}}, "a"},
+		"csv":     {Spec{Decode: DecodeSpec{Format: "csv", Columns: []string{"text"}}, Rules: []RuleSpec{{Table: "t", Row: "text", Put: put}}}, "a"},
+		"tsv":     {Spec{Decode: DecodeSpec{Format: "tsv", Columns: []string{"text"}}, Rules: []RuleSpec{{Table: "t", Row: "text", Put: put}}}, "a"},
+		"logfmt":  {Spec{Decode: DecodeSpec{Format: "logfmt"}, Rules: []RuleSpec{{Table: "t", Row: "text", Put: put}}}, "text=a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := Compile(&tc.spec, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := p.NewMapper()
+			var outcomes [2]string
+			for i := range outcomes {
+				slab := func() weak.Pointer[byte] {
+					slab := append([]byte(tc.value), make([]byte, 1<<20)...) // as the records of a batch lie in one
+					value := slab[:len(tc.value):len(tc.value)]
+					out, err := m.Map(&Record{Key: value[:1], Value: value, Headers: []Header{{Key: value[:1], Value: value}}})
+					outcomes[i] = fmt.Sprint(err)
+					if err == nil {
+						outcomes[i] = fmt.Sprintf("%+v %v", out.Mutations, len(out.Records))
+					}
+					m.Forget()
+					return weak.Make(&slab[0])
+				}()
+				runtime.GC()
+				if slab.Value() != nil {
+					t.Errorf("Got the memory of a record held on to after %s", outcomes[i])
+				}
+			}
+			if outcomes[0] != outcomes[1] {
+				t.Errorf("Got %s after it forgot, want %s", outcomes[1], outcomes[0])
+			}
+			runtime.KeepAlive(m)
+		})
+	}
+}

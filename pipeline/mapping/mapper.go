@@ -95,6 +95,11 @@ func (p *Plan) NewMapperIn(s *memory.Share) (*Mapper, error) {
 	if err != nil {
 		return nil, err
 	}
+	return p.mapper(s, d), nil
+}
+
+// mapper returns a Mapper with a decoder that no other one has.
+func (p *Plan) mapper(s *memory.Share, d decode.Decoder) *Mapper {
 	m := &Mapper{plan: p, memory: s, decoder: d, dates: make([]dateCache, len(p.dates)), tables: make([]string, len(p.rules)), topic: []byte{}}
 	for i := range p.rollups {
 		m.buckets = append(m.buckets, make([]bucketCache, len(p.rollups[i].buckets))...)
@@ -103,7 +108,7 @@ func (p *Plan) NewMapperIn(s *memory.Share) (*Mapper, error) {
 	for _, l := range p.loops {
 		m.loops = append(m.loops, loopState{elements: decode.NewElements(l.fields)})
 	}
-	return m, nil
+	return m
 }
 
 // What a Mapper keeps from a record for the next one, in bytes made and in mutations. More
@@ -127,12 +132,7 @@ const maxCrossed = 10_000_000
 func (m *Mapper) Release() {
 	if d, ok := m.decoder.(decode.Unpacker); ok {
 		if held := d.Yield(); held.Bytes() > 0 {
-			fresh, err := m.plan.NewMapperIn(m.memory)
-			if err != nil {
-				panic("mapping: a plan that had a decoder has none: " + err.Error())
-			}
-			*m = *fresh // nothing refers to the last record
-			m.emit = m.document
+			m.renew()
 			held.Release()
 			return
 		}
@@ -143,6 +143,30 @@ func (m *Mapper) Release() {
 		m.buf, m.scratch, m.values, m.names, m.machine = nil, nil, nil, nil, vm.VM{}
 		m.out.Mutations, m.out.Records, m.checks, m.conds, m.ends = nil, nil, nil, nil, nil
 	}
+}
+
+// renew makes m as new, with a decoder of its own: nothing refers to the last record.
+func (m *Mapper) renew() {
+	fresh, err := m.plan.NewMapperIn(m.memory)
+	if err != nil {
+		panic("mapping: a plan that had a decoder has none: " + err.Error())
+	}
+	*m = *fresh
+	m.emit = m.document
+}
+
+// Forget is Release that lets go of the bytes of the last record, too, and of those
+// before: until then they stay in memory, and all that shares memory with them.
+func (m *Mapper) Forget() {
+	m.Release()
+	d, ok := m.decoder.(decode.Forgetter)
+	if !ok {
+		m.renew()
+		return
+	}
+	d.Forget()
+	*m = *m.plan.mapper(m.memory, m.decoder)
+	m.emit = m.document
 }
 
 // Map returns what r becomes: the mutations of all its documents, in order. Its
