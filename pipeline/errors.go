@@ -170,7 +170,12 @@ const classRefused = "refused"
 
 // refusal returns what the store refused as an error of stage store.
 func refusal(r *store.Refusal) *mapping.Error {
-	e := &mapping.Error{Stage: mapping.StageStore, Class: classRefused, Err: fmt.Errorf("table %s, row %q: %w", r.Table, r.Row, r.Err)}
+	reason := r.Err
+	// Engines name the place of most errors themselves.
+	if place := fmt.Sprintf("table %s, row %.100q: ", r.Table, r.Row); !strings.HasPrefix(reason.Error(), place) {
+		reason = fmt.Errorf("%s%w", place, reason)
+	}
+	e := &mapping.Error{Stage: mapping.StageStore, Class: classRefused, Err: reason}
 	for _, c := range refusalClasses {
 		if errors.Is(r.Err, c.err) {
 			e.Class = c.class
