@@ -209,3 +209,17 @@ func FuzzCompile(f *testing.F) {
 		}
 	})
 }
+
+// TestNextBehindTheTable: a schedule goes on over the end of a leap year that is behind
+// the zone's table, where time.Time.ZoneBounds ends a stretch before its own time.
+func TestNextBehindTheTable(t *testing.T) {
+	t.Parallel()
+	s, err := Compile("j", &Spec{Cron: "0 0 1 3 *", Zone: "Europe/Berlin"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2040, 12, 1, 0, 0, 0, 0, time.UTC)
+	if got, want := s.Next(at), time.Date(2041, 2, 28, 23, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("Got %v, want %v", got, want)
+	}
+}
