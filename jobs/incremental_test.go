@@ -153,7 +153,7 @@ func (s *incrementalStore) mutate(m *cell.Mutation) {
 }
 
 // TestFullAndIncrements puts a full run and the increments after it together, over
-// random histories with deletes, late timestamps, counters, rows that a filter hides,
+// random histories with deletes, late timestamps, counters, rows that a filter or a condition hides,
 // splits, merges, writes while a run is at work, and changes of the table that make the next run full.
 func TestFullAndIncrements(t *testing.T) {
 	t.Parallel()
@@ -167,6 +167,17 @@ func TestFullAndIncrements(t *testing.T) {
 		defer s.Close()
 		if rapid.Bool().Draw(rt, "partitions") {
 			s.job.spec.PartitionBy = []string{"q"}
+			d, err := s.Table(t.Context(), "t")
+			if err != nil {
+				rt.Fatal(err)
+			}
+			s.job = mustCompile(t, "j", &s.job.spec, d)
+		}
+		where := rapid.SampledFrom([][]columnar.Predicate{
+			nil, {{Column: "n", Op: "<", Value: "2"}}, {{Column: "q", Op: "!=", Value: "w"}, {Column: "n", Op: columnar.OpAbsent}},
+		}).Draw(rt, "where")
+		if where != nil {
+			s.job.spec.Where = where
 			d, err := s.Table(t.Context(), "t")
 			if err != nil {
 				rt.Fatal(err)
@@ -229,6 +240,11 @@ func TestFullAndIncrements(t *testing.T) {
 		}
 		s.run(rt, RunOptions{})
 		s.same(rt)
+		for _, row := range s.whole {
+			if q, n := row[2], row[3]; len(where) == 1 && n != "1" || len(where) == 2 && (q == "w" || n != "-") {
+				rt.Fatalf("Got row %q, where %v", row, where)
+			}
+		}
 	})
 }
 

@@ -75,6 +75,9 @@ type Spec struct {
 	// Filter is a filter string or a filter as JSON, which can compare numbers of 8
 	// bytes (docs/filters.md); what it drops is not exported. Default: none.
 	Filter string `yaml:"filter,omitempty"`
+	// Where are conditions on the output columns, all of which hold for the rows that
+	// are exported. Default: none.
+	Where []columnar.Predicate `yaml:"where,omitempty" json:",omitempty"`
 	// TargetFileBytes is about how large a file becomes before the next one of
 	// its region is begun. Default 256 MiB.
 	TargetFileBytes int64 `yaml:"target_file_bytes,omitempty"`
@@ -176,7 +179,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	j := &Job{name: name, spec: *s}
 	j.spec.Columns, j.spec.Formats, j.spec.Families = slices.Clone(s.Columns), slices.Clone(s.Formats), slices.Clone(s.Families)
 	j.spec.PartitionBy, j.spec.RowKey.Fields = slices.Clone(s.PartitionBy), slices.Clone(s.RowKey.Fields)
-	j.spec.Sort = slices.Clone(s.Sort)
+	j.spec.Sort, j.spec.Where = slices.Clone(s.Sort), slices.Clone(s.Where)
 	if !jobName.MatchString(name) {
 		bad("name", "%q is not a job name: letters, digits, _, - and ., starting with a letter or digit, at most 100", name)
 	}
@@ -190,6 +193,10 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	var err error
 	if j.schema, err = columnar.CompileKeyed(s.Columns, columnar.RowsMode(s.Rows), &s.RowKey, schema); err != nil {
 		errs = append(errs, err)
+	} else if len(s.Where) > 0 {
+		if j.schema, err = j.schema.Where(s.Where); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	j.compileIncremental(bad)
 	j.compileFamilies(schema, bad)

@@ -34,28 +34,29 @@ const maxManifestBytes = 64 << 20
 // docs/format/manifest.md has the JSON. Row keys are escaped as HBase's shell
 // prints them.
 type Manifest struct {
-	FormatVersion int               `json:"format_version"`
-	Job           string            `json:"job"`
-	RunID         string            `json:"run_id"`
-	LogicalTime   time.Time         `json:"logical_time"` // what the run is for
-	StartedAt     time.Time         `json:"started_at"`
-	FinishedAt    time.Time         `json:"finished_at"`
-	Sequence      uint64            `json:"sequence"` // last commit in the data; with consistency row, TimeBound
-	Offsets       []Offset          `json:"offsets"`  // what the data is complete to
-	Table         string            `json:"table"`
-	Rows          string            `json:"rows"`               // row | cell
-	RowKey        *columnar.KeySpec `json:"row_key,omitempty"`  // how row keys are made; nil = the job does not say
-	Mode          string            `json:"mode,omitempty"`     // versions | history; empty = the newest version of each column
-	Versions      int               `json:"versions,omitempty"` // of a column at most, with mode versions
-	Columns       []Column          `json:"columns"`
-	SortedBy      []string          `json:"sorted_by"`              // columns; files of a format follow each other in this order too
-	Sort          []SortColumn      `json:"sort,omitempty"`         // what SortedBy begins with; empty = the row key
-	PartitionBy   []string          `json:"partition_by,omitempty"` // columns that directories say and files have not
-	StartRow      string            `json:"start_row"`              // what was asked for: [StartRow, StopRow)
-	StopRow       string            `json:"stop_row"`
-	Families      []string          `json:"families"`         // read; empty = all
-	Filter        string            `json:"filter,omitempty"` // filter string, or JSON; empty = none
-	Join          *JoinInfo         `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
+	FormatVersion int                  `json:"format_version"`
+	Job           string               `json:"job"`
+	RunID         string               `json:"run_id"`
+	LogicalTime   time.Time            `json:"logical_time"` // what the run is for
+	StartedAt     time.Time            `json:"started_at"`
+	FinishedAt    time.Time            `json:"finished_at"`
+	Sequence      uint64               `json:"sequence"` // last commit in the data; with consistency row, TimeBound
+	Offsets       []Offset             `json:"offsets"`  // what the data is complete to
+	Table         string               `json:"table"`
+	Rows          string               `json:"rows"`               // row | cell
+	RowKey        *columnar.KeySpec    `json:"row_key,omitempty"`  // how row keys are made; nil = the job does not say
+	Mode          string               `json:"mode,omitempty"`     // versions | history; empty = the newest version of each column
+	Versions      int                  `json:"versions,omitempty"` // of a column at most, with mode versions
+	Columns       []Column             `json:"columns"`
+	SortedBy      []string             `json:"sorted_by"`              // columns; files of a format follow each other in this order too
+	Sort          []SortColumn         `json:"sort,omitempty"`         // what SortedBy begins with; empty = the row key
+	PartitionBy   []string             `json:"partition_by,omitempty"` // columns that directories say and files have not
+	StartRow      string               `json:"start_row"`              // what was asked for: [StartRow, StopRow)
+	StopRow       string               `json:"stop_row"`
+	Families      []string             `json:"families"`         // read; empty = all
+	Filter        string               `json:"filter,omitempty"` // filter string, or JSON; empty = none
+	Where         []columnar.Predicate `json:"where,omitempty"`  // conditions on columns; empty = none
+	Join          *JoinInfo            `json:"join,omitempty"`   // how two sides were joined; nil = a table was exported
 	// Incremental says what a run of an incremental job is; nil = of another.
 	Incremental *IncrementInfo `json:"incremental,omitempty"`
 	Files       []File         `json:"files"`  // by format, then key order

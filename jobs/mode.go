@@ -41,6 +41,9 @@ func (j *Job) compileMode(schema *store.TableDescriptor, bad func(path, format s
 	if s.Mode != ModeHistory {
 		return
 	}
+	if len(s.Where) > 0 {
+		bad("where", "mode history exports what is stored, deletes and what they delete; filter the files")
+	}
 	if s.Filter != "" {
 		bad("filter", "mode history exports what is stored, deletes and what they delete; filter the files")
 	}

@@ -262,6 +262,9 @@ func TestCompileMode(t *testing.T) {
 		{"no op", Spec{Rows: "cell", Mode: "history", Families: []string{"f"}, Columns: versionColumns()}, []string{
 			"columns: a history says of each cell whether it is a value or deletes some: add {name: op, from: $op, type: string}",
 		}},
+		{"where", Spec{Rows: "cell", Mode: "history", Families: []string{"f"}, Columns: historyColumns, Where: []columnar.Predicate{{Column: historyColumns[0].Name, Op: columnar.OpPresent}}}, []string{
+			"where: mode history exports what is stored, deletes and what they delete; filter the files",
+		}},
 		{"filter", Spec{Rows: "cell", Mode: "history", Families: []string{"f"}, Columns: historyColumns, Filter: "PrefixFilter('a')"}, []string{
 			"filter: mode history exports what is stored, deletes and what they delete; filter the files",
 		}},

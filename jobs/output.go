@@ -199,11 +199,6 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 			part = cells[:min(len(cells), cellsPerRow)]
 		}
 		cells = cells[len(part):]
-		if e.first {
-			e.min = append(e.min[:0], row.Key...)
-			e.first = false
-		}
-		e.max = append(e.max[:0], row.Key...)
 		before := e.builder.Batch().Rows()
 		if err := e.builder.Append(&cell.Row{Key: row.Key, Cells: part}); err != nil {
 			if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
@@ -211,8 +206,20 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 			}
 			return err
 		}
+		added := e.builder.Batch().Rows() - before
+		if added == 0 { // the job's conditions leave it out
+			if e.run.changes == nil {
+				continue
+			}
+			return e.gone(ctx, row.Key) // it may have been there before
+		}
+		if e.first {
+			e.min = append(e.min[:0], row.Key...)
+			e.first = false
+		}
+		e.max = append(e.max[:0], row.Key...)
 		if e.parts != nil || e.sorter != nil {
-			e.keys.add(row.Key, e.builder.Batch().Rows()-before)
+			e.keys.add(row.Key, added)
 		}
 		if e.full() {
 			if err := e.flush(ctx); err != nil {

@@ -23,7 +23,9 @@ type Builder struct {
 	fields [][]byte // of the row key, where columns come from them
 	unlike string   // why the row key has no such fields; "" = it has
 	text   []byte   // of a JSON object
-	bytes  int      // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
+	// compared is the value that a condition is about, as it is compared.
+	compared []byte
+	bytes    int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
 }
 
 // NewBuilder returns an empty builder.
@@ -37,7 +39,8 @@ func NewBuilder(s *Schema) *Builder {
 
 // Append appends row: one output row, or with PerCell one a cell. In mode PerRow
 // the cells must be in key order; of several versions the newest, which comes
-// first, is taken. A row without cells appends nothing. On an error, a
+// first, is taken. A row without cells appends nothing, nor does one for which a condition
+// of Schema.Where does not hold. On an error, a
 // *ConvertError, the batch must be Reset.
 func (b *Builder) Append(row *cell.Row) error {
 	if len(row.Cells) == 0 {
@@ -46,13 +49,22 @@ func (b *Builder) Append(row *cell.Row) error {
 	b.split(row.Key)
 	if b.schema.mode == PerCell {
 		for i := range row.Cells {
+			size := b.bytes
 			if err := b.appendCell(row.Key, &row.Cells[i]); err != nil {
 				return err
+			}
+			if b.schema.where != nil {
+				b.sift(size)
 			}
 		}
 		return nil
 	}
-	return b.appendRow(row)
+	size := b.bytes
+	err := b.appendRow(row)
+	if err == nil && b.schema.where != nil {
+		b.sift(size)
+	}
+	return err
 }
 
 // Full reports that the batch should be taken before the next Append.

@@ -93,6 +93,7 @@ type Schema struct {
 	columns []column
 	cells   []int // PerRow: indexes of the sourceCell columns by family and qualifier
 	others  []int // the rest
+	where   []predicate
 }
 
 // Table returns the name of the table, empty where none was given.

@@ -1,0 +1,233 @@
+package columnar
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Predicate is a condition on an output column, which compares values of the column's
+// type: numbers as numbers, times as times. As in SQL, null is neither equal nor unequal
+// to anything: with every Op but OpAbsent a row with a null is dropped.
+type Predicate struct {
+	// Column is the name of the output column.
+	Column string `yaml:"column" json:"column"`
+	// Op is ==, !=, <, <=, >, >=, in, absent (it is null) or present.
+	Op string `yaml:"op" json:"op"`
+	// Value is what the column's is compared with, as text: a number, true or false, a
+	// time such as 2026-01-31T12:00:00Z or in ms since 1970, bytes with HBase's \xNN. NaN is
+	// equal to itself and greater than every number.
+	Value string `yaml:"value,omitempty" json:"value,omitempty"`
+	// Values are what op: in looks among, at least one.
+	Values []string `yaml:"values,omitempty" json:"values,omitempty"`
+}
+
+// The values of Predicate.Op beside the comparisons.
+const (
+	OpIn      = "in"
+	OpAbsent  = "absent"
+	OpPresent = "present"
+)
+
+var predicateOps = []string{"==", "!=", "<", "<=", ">", ">=", OpIn, OpAbsent, OpPresent}
+
+// predicate is a compiled Predicate.
+type predicate struct {
+	column  int
+	op      string
+	targets [][]byte // as valueOrder appends them
+}
+
+// valueOrder compares values.
+var valueOrder Order
+
+// Where returns s with conditions that all hold for what is appended: Builder.Append
+// leaves other rows out. Its error joins a *SpecError for every mistake, whose paths
+// begin with "where[".
+func (s *Schema) Where(all []Predicate) (*Schema, error) {
+	with := *s
+	with.where = nil
+	var errs []error
+	for i := range all {
+		p := &all[i]
+		bad := func(field, format string, args ...any) {
+			errs = append(errs, &SpecError{Path: fmt.Sprintf("where[%d].%s", i, field), Problem: fmt.Sprintf(format, args...)})
+		}
+		column := -1
+		names := make([]string, len(s.columns))
+		for k := range s.columns {
+			if names[k] = s.columns[k].Name; names[k] == p.Column {
+				column = k
+			}
+		}
+		if column < 0 {
+			bad("column", "there is no column %q%s", p.Column, didYouMean(p.Column, names))
+			continue
+		}
+		if s.columns[column].source == sourceOp {
+			bad("column", "what is left out cannot depend on whether a row is there (%s)", FromOp)
+			continue
+		}
+		with.where = append(with.where, predicate{column: column, op: p.Op})
+		c := &with.where[len(with.where)-1]
+		texts := []string{p.Value}
+		switch p.Op {
+		case OpIn:
+			if texts = p.Values; len(texts) == 0 {
+				bad("values", "op: in looks among values, and there are none")
+			}
+			if p.Value != "" {
+				bad("value", "op: in takes values")
+			}
+		case OpAbsent, OpPresent:
+			if p.Value != "" || p.Values != nil {
+				bad("value", "op: %s takes none", p.Op)
+			}
+			continue
+		case "==", "!=", "<", "<=", ">", ">=":
+			if p.Values != nil {
+				bad("values", "op: %s takes value", p.Op)
+			}
+		default:
+			bad("op", "%q is none of %s", p.Op, strings.Join(predicateOps, " "))
+			continue
+		}
+		if typ := s.columns[column].Type; !typ.Sortable() {
+			bad("op", "values of type %s are not compared: %s or %s", typ, OpAbsent, OpPresent)
+			continue
+		}
+		for k, text := range texts {
+			target, why := literal(s.columns[column].Type, text)
+			if why != "" {
+				field := "value"
+				if p.Op == OpIn {
+					field = fmt.Sprintf("values[%d]", k)
+				}
+				bad(field, "%q is no value of column %s, %s: %s", text, p.Column, s.columns[column].Type, why)
+			}
+			c.targets = append(c.targets, target)
+		}
+	}
+	return &with, errors.Join(errs...)
+}
+
+// literal returns the value of a type that text spells, as valueOrder appends it, or why
+// there is none.
+func literal(typ Type, text string) (target []byte, why string) {
+	v := newVector(typ)
+	b := []byte(text)
+	coding := Text
+	switch typ.Storage() {
+	case String, Bytes:
+		if typ == Bytes {
+			var err error
+			if b, err = UnescapeKey(text); err != nil {
+				return nil, err.Error()
+			}
+			coding = Raw
+		}
+	default:
+		if typ == Timestamp && strings.Contains(text, "T") {
+			coding = RFC3339
+		}
+	}
+	if why := v.appendValue(coding, b); why != "" {
+		return nil, why
+	}
+	return valueOrder.AppendTo(nil, &v, 0), ""
+}
+
+// holds reports whether value i of v, its column's, fulfils p; scratch is overwritten.
+func (p *predicate) holds(v *Vector, i int, scratch *[]byte) bool {
+	if v.IsNull(i) {
+		return p.op == OpAbsent
+	}
+	switch p.op {
+	case OpAbsent:
+		return false
+	case OpPresent:
+		return true
+	}
+	*scratch = valueOrder.AppendTo((*scratch)[:0], v, i)
+	if p.op == OpIn {
+		for _, t := range p.targets {
+			if bytes.Equal(*scratch, t) {
+				return true
+			}
+		}
+		return false
+	}
+	d := bytes.Compare(*scratch, p.targets[0])
+	switch p.op {
+	case "==":
+		return d == 0
+	case "!=":
+		return d != 0
+	case "<":
+		return d < 0
+	case "<=":
+		return d <= 0
+	case ">":
+		return d > 0
+	}
+	return d >= 0
+}
+
+// sift removes the row that was appended last where a condition does not hold; size is
+// what b.bytes was before.
+func (b *Builder) sift(size int) {
+	last := b.batch.Rows() - 1
+	for k := range b.schema.where {
+		p := &b.schema.where[k]
+		if p.holds(&b.batch.vectors[p.column], last, &b.compared) {
+			continue
+		}
+		for i := range b.batch.vectors {
+			b.batch.vectors[i].removeLast()
+		}
+		b.bytes = size
+		return
+	}
+}
+
+// removeLast removes the last value.
+func (v *Vector) removeLast() {
+	n := v.n - 1
+	null := v.IsNull(n)
+	switch v.typ.Storage() {
+	case Int64:
+		v.int64s = v.int64s[:n]
+	case Decimal128:
+		v.decimals = v.decimals[:n]
+	case Float64:
+		v.floats = v.floats[:n]
+	case Bool:
+		v.bits = cutBits(v.bits, n)
+	case Entries:
+		v.offsets = v.offsets[:n+1]
+		v.keys.truncate(int(v.offsets[n]))
+		v.values.truncate(int(v.offsets[n]))
+	default:
+		v.offsets = v.offsets[:n+1]
+		v.data = v.data[:v.offsets[n]]
+	}
+	if v.nulls > 0 {
+		v.valid = cutBits(v.valid, n)
+	}
+	if null {
+		if v.nulls--; v.nulls == 0 {
+			v.valid = v.valid[:0]
+		}
+	}
+	v.n = n
+}
+
+// cutBits returns the first n bits of a bitmap, so that appendBit can append the next.
+func cutBits(bits []byte, n int) []byte {
+	bits = bits[:(n+7)>>3]
+	if n&7 != 0 {
+		bits[n>>3] &= 1<<(n&7) - 1
+	}
+	return bits
+}
