@@ -27,7 +27,6 @@ import (
 	"github.com/parquet-go/parquet-go/compress/lz4"
 	"github.com/parquet-go/parquet-go/compress/snappy"
 	"github.com/parquet-go/parquet-go/compress/uncompressed"
-	"github.com/parquet-go/parquet-go/compress/zstd"
 
 	"sluice/jobs/columnar"
 )
@@ -66,7 +65,7 @@ func CheckCodec(name string) error {
 func codec(name string) (compress.Codec, error) {
 	switch name {
 	case "", "zstd":
-		return &zstd.Codec{Level: zstd.SpeedFastest}, nil
+		return zstdCodec{}, nil
 	case "snappy":
 		return &snappy.Codec{}, nil
 	case "lz4":
