@@ -93,8 +93,8 @@ type Store struct {
 	Dir string `yaml:"dir" default:"./sluice-data"`
 	// Cache is the size of the block cache.
 	Cache Size `yaml:"cache" default:"256MiB"`
-	// MemTable is the size of one memtable; up to eight exist.
-	MemTable Size `yaml:"mem_table" default:"16MiB"`
+	// MemTable is the size of one memtable; up to four exist.
+	MemTable Size `yaml:"mem_table" default:"64MiB"`
 	// MinFree is the free disk space below which ingest pauses.
 	MinFree Size `yaml:"min_free" default:"128MiB"`
 	// Sync says when an acknowledged commit is on disk: commits = before it is

@@ -21,7 +21,7 @@ type compactionGate struct {
 	closed   bool
 	held     bool
 	draining bool        // it was opened, and something may still wait
-	gathered int         // layers since the gate was closed
+	gathered int         // layers since the gate was closed, in parts
 	idle     *time.Timer // opens the gate where no more of them come
 
 	poke, stop, stopped chan struct{}
@@ -32,9 +32,15 @@ type compactionGate struct {
 const GatherRest = 5 * time.Second
 
 const (
-	// heldLayers is how many flushes and bulk commits lie in level 0 before it is
-	// compacted, 400 MB or so. Each is one more table to a read of a row.
-	heldLayers = 24
+	// What lies in level 0 before it is compacted: heldFlushes memtables, or as many
+	// parts of heldCommits bulk commits, 250 MB or so. Each is one more table to a
+	// read of a row.
+	heldFlushes = 8
+	heldCommits = 24
+
+	// The parts of a layer, of heldCommits.
+	bulkParts  = 1
+	flushParts = heldCommits / heldFlushes
 
 	// grantInterval is how often Pebble's appetite is looked at, which grows
 	// where nobody says so, as in the scheduler of its own.
@@ -53,8 +59,8 @@ func newCompactionGate() *compactionGate {
 }
 
 // gather is called after each bulk commit and each flush, which Pebble's locks are held
-// in.
-func (g *compactionGate) gather() {
+// in, with the parts of its layer.
+func (g *compactionGate) gather(parts int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
@@ -63,7 +69,7 @@ func (g *compactionGate) gather() {
 	if !g.held && !g.draining {
 		g.held, g.gathered = true, 0
 	}
-	if g.gathered++; g.held && g.gathered >= heldLayers {
+	if g.gathered += parts; g.held && g.gathered >= heldCommits {
 		g.open()
 	}
 	if g.idle == nil {

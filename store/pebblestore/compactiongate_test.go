@@ -91,7 +91,7 @@ func TestCompactionGateHolds(t *testing.T) {
 		db, g := &hungryDB{allowed: 1}, newCompactionGate()
 		g.Register(2, db)
 		defer g.Unregister()
-		for i := range heldLayers {
+		for i := range heldCommits {
 			if i > 0 {
 				if ok, _ := g.TrySchedule(); ok {
 					t.Fatalf("a compaction was allowed after %d bulk commits", i)
@@ -99,17 +99,17 @@ func TestCompactionGateHolds(t *testing.T) {
 				time.Sleep(GatherRest - 1)
 				db.want(t, 0)
 			}
-			g.gather()
+			g.gather(bulkParts)
 		}
 		db.want(t, 1)
-		g.gather() // while that runs
+		g.gather(bulkParts) // while that runs
 		g.Done()
 		db.want(t, 2)
 		db.mu.Lock()
 		db.refuse = true // it has no more
 		db.mu.Unlock()
 		g.Done()
-		g.gather()
+		g.gather(bulkParts)
 		if ok, _ := g.TrySchedule(); ok {
 			t.Fatal("a compaction was allowed after the first of new bulk commits")
 		}
@@ -120,6 +120,39 @@ func TestCompactionGateHolds(t *testing.T) {
 		db.want(t, 2)
 		time.Sleep(time.Nanosecond)
 		db.want(t, 3)
+	})
+}
+
+// Flushes gather like bulk commits, in larger parts, and at rest are compacted at once.
+func TestCompactionGateHoldsFlushes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, g := &hungryDB{allowed: 1}, newCompactionGate()
+		g.Register(2, db)
+		defer g.Unregister()
+		for i := range heldFlushes - 1 {
+			g.gather(flushParts)
+			if ok, _ := g.TrySchedule(); ok {
+				t.Fatalf("a compaction was allowed after %d flushes", i+1)
+			}
+		}
+		g.gather(bulkParts)
+		g.gather(bulkParts)
+		db.want(t, 0)
+		g.gather(bulkParts)
+		db.want(t, 1)
+		db.mu.Lock()
+		db.refuse = true // it has no more
+		db.mu.Unlock()
+		g.Done()
+		db.mu.Lock()
+		db.refuse = false
+		db.mu.Unlock()
+		g.gather(flushParts)
+		time.Sleep(GatherRest - 1)
+		db.want(t, 1)
+		time.Sleep(time.Nanosecond)
+		db.want(t, 2)
 	})
 }
 
@@ -151,9 +184,9 @@ func TestCompactionGateOfClosedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, g := &hungryDB{allowed: 1}, newCompactionGate()
 		g.Register(2, db)
-		g.gather()
+		g.gather(bulkParts)
 		g.Unregister()
-		g.gather()
+		g.gather(bulkParts)
 		time.Sleep(2 * GatherRest)
 		db.want(t, 0)
 	})

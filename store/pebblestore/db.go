@@ -159,7 +159,7 @@ func (db *DB) open() error {
 	flushed := po.EventListener.FlushEnd
 	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {
 		flushed(i)
-		db.gate.gather()
+		db.gate.gather(flushParts)
 	}
 	po.EnsureDefaults()
 	db.pebbleOpts = po

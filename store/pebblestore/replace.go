@@ -22,7 +22,7 @@ const maxLateBytes = 4 << 20
 
 // maxQueuedMemTables is how many memtables may wait for their flush when a span is
 // replaced: with more of them Pebble would flush in the midst of it.
-const maxQueuedMemTables = 4
+const maxQueuedMemTables = 2
 
 // Reasons to begin a rewrite again.
 var (
