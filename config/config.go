@@ -93,7 +93,8 @@ type Store struct {
 	Dir string `yaml:"dir" default:"./sluice-data"`
 	// Cache is the size of the block cache.
 	Cache Size `yaml:"cache" default:"256MiB"`
-	// MemTable is the size of one memtable; up to four exist.
+	// MemTable is the size of one memtable; up to four exist. With less than
+	// four times the bytes of the largest commits, 20,000 events or so, ingest slows down.
 	MemTable Size `yaml:"mem_table" default:"64MiB"`
 	// MinFree is the free disk space below which ingest pauses.
 	MinFree Size `yaml:"min_free" default:"128MiB"`
