@@ -38,7 +38,7 @@ const (
 	heldFlushes = 8
 	heldCommits = 24
 
-	// The parts of a layer, of heldCommits.
+	// The parts of a layer, of heldCommits; flushParts are those of a whole memtable.
 	bulkParts  = 1
 	flushParts = heldCommits / heldFlushes
 
@@ -51,6 +51,11 @@ var (
 	_ pebble.CompactionScheduler   = (*compactionGate)(nil)
 	_ pebble.CompactionGrantHandle = (*compactionGate)(nil)
 )
+
+// flushedParts returns the parts of a flush of so many bytes, where a memtable has size.
+func flushedParts(bytes, size uint64) int {
+	return min(1+int(bytes/(size/flushParts+1)), flushParts)
+}
 
 func newCompactionGate() *compactionGate {
 	g := &compactionGate{poke: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}

@@ -75,6 +75,7 @@ type DB struct {
 	// not as HBase does. The keys of written are familyHead's.
 	flushed        uint64 // cells up to this sequence are "in files"
 	unflushedBytes uint64
+	small          smallCommits
 	written        map[uint64]*writtenSpan
 	late           *lateWrites // of the rewrite that is under way; nil = none
 }
@@ -159,7 +160,7 @@ func (db *DB) open() error {
 	flushed := po.EventListener.FlushEnd
 	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {
 		flushed(i)
-		db.gate.gather(flushParts)
+		db.gate.gather(flushedParts(i.InputBytes, db.opts.MemTableBytes))
 	}
 	po.EnsureDefaults()
 	db.pebbleOpts = po

@@ -326,9 +326,13 @@ func (db *DB) commitStaged(c *commit) error {
 		return engineError(err)
 	}
 	db.rows.writing()
+	bytes, keys := b.Len(), b.Count()
 	err := db.pebble.Apply(b, db.writeOptions(c.sync))
 	db.rows.written()
 	if err != nil {
+		return engineError(err)
+	}
+	if err := db.noteMemtable(bytes, keys); err != nil {
 		return engineError(err)
 	}
 	db.sequence.Store(c.seq)

@@ -29,8 +29,7 @@ type Options struct {
 	// MemTableBytes is the size of one memtable; up to four exist. Default:
 	// 64 MiB. Pebble makes a commit of more than half of it a table of its own:
 	// with 16 MiB, commits of 20,000 page views are, and cost 1.35x the CPU.
-	// (Batches of 500 rows in no order would be 1.4x as fast with 16 MiB, which
-	// fit the processor's cache.)
+	// Small commits that come fast have it flushed at 16 MiB.
 	MemTableBytes uint64
 	// ReadOnly opens an existing directory, such as a checkpoint, without
 	// writing to it. Every write then fails with store.ErrReadOnly.
