@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,7 +13,8 @@ import (
 // tables gather: level 0 merged into the level below at every second of them would
 // write everything that is there again and again.
 type compactionGate struct {
-	db pebble.DBForCompaction // set before anything else is called
+	db    pebble.DBForCompaction // set before anything else is called
+	reads atomic.Int64           // of single rows and cells, that have looked into level 0
 
 	mu       sync.Mutex
 	cond     sync.Cond // granting has become false
@@ -21,7 +23,8 @@ type compactionGate struct {
 	closed   bool
 	held     bool
 	draining bool        // it was opened, and something may still wait
-	gathered int         // layers since the gate was closed, in parts
+	gathered int         // since the gate was closed, in parts
+	before   int64       // reads when it was closed
 	idle     *time.Timer // opens the gate where no more of them come
 
 	poke, stop, stopped chan struct{}
@@ -32,15 +35,18 @@ type compactionGate struct {
 const GatherRest = 5 * time.Second
 
 const (
-	// What lies in level 0 before it is compacted: heldFlushes memtables, or as many
-	// parts of heldCommits bulk commits, 250 MB or so. Each is one more table to a
-	// read of a row.
-	heldFlushes = 8
-	heldCommits = 24
+	// heldParts is what lies in level 0 before it is compacted, in flushes and bulk
+	// commits of up to partBytes as they were in memory; larger ones are several parts.
+	// A third of it makes an event of a long ingest cost 1.4 times the CPU; more would
+	// be more than 1.5 GiB that a compaction needs twice.
+	heldParts = 48
+	partBytes = 32 << 20
 
-	// The parts of a layer, of heldCommits; flushParts are those of a whole memtable.
-	bulkParts  = 1
-	flushParts = heldCommits / heldFlushes
+	// readParts is heldParts where there are more than manyReads meanwhile. Each table of
+	// level 0 costs a read of one row up to a microsecond: more than manyReads of
+	// them cost more than is saved by compacting half as often, a second or so.
+	readParts = heldParts / 2
+	manyReads = 100_000
 
 	// grantInterval is how often Pebble's appetite is looked at, which grows
 	// where nobody says so, as in the scheduler of its own.
@@ -52,11 +58,6 @@ var (
 	_ pebble.CompactionGrantHandle = (*compactionGate)(nil)
 )
 
-// flushedParts returns the parts of a flush of so many bytes, where a memtable has size.
-func flushedParts(bytes, size uint64) int {
-	return min(1+int(bytes/(size/flushParts+1)), flushParts)
-}
-
 func newCompactionGate() *compactionGate {
 	g := &compactionGate{poke: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{})}
 	g.cond.L = &g.mu
@@ -64,17 +65,21 @@ func newCompactionGate() *compactionGate {
 }
 
 // gather is called after each bulk commit and each flush, which Pebble's locks are held
-// in, with the parts of its layer.
-func (g *compactionGate) gather(parts int) {
+// in, with its bytes in memory.
+func (g *compactionGate) gather(bytes uint64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
 		return
 	}
 	if !g.held && !g.draining {
-		g.held, g.gathered = true, 0
+		g.held, g.gathered, g.before = true, 0, g.reads.Load()
 	}
-	if g.gathered += parts; g.held && g.gathered >= heldCommits {
+	limit := heldParts
+	if g.reads.Load()-g.before > manyReads {
+		limit = readParts
+	}
+	if g.gathered += max(1, int((bytes+partBytes-1)/partBytes)); g.held && g.gathered >= limit {
 		g.open()
 	}
 	if g.idle == nil {

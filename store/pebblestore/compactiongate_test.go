@@ -8,6 +8,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"sluice/cell"
 	"sluice/store"
 )
 
@@ -91,7 +92,7 @@ func TestCompactionGateHolds(t *testing.T) {
 		db, g := &hungryDB{allowed: 1}, newCompactionGate()
 		g.Register(2, db)
 		defer g.Unregister()
-		for i := range heldCommits {
+		for i := range heldParts {
 			if i > 0 {
 				if ok, _ := g.TrySchedule(); ok {
 					t.Fatalf("a compaction was allowed after %d bulk commits", i)
@@ -99,17 +100,17 @@ func TestCompactionGateHolds(t *testing.T) {
 				time.Sleep(GatherRest - 1)
 				db.want(t, 0)
 			}
-			g.gather(bulkParts)
+			g.gather(partBytes)
 		}
 		db.want(t, 1)
-		g.gather(bulkParts) // while that runs
+		g.gather(partBytes) // while that runs
 		g.Done()
 		db.want(t, 2)
 		db.mu.Lock()
 		db.refuse = true // it has no more
 		db.mu.Unlock()
 		g.Done()
-		g.gather(bulkParts)
+		g.gather(partBytes)
 		if ok, _ := g.TrySchedule(); ok {
 			t.Fatal("a compaction was allowed after the first of new bulk commits")
 		}
@@ -123,23 +124,22 @@ func TestCompactionGateHolds(t *testing.T) {
 	})
 }
 
-// Flushes gather like bulk commits, in larger parts, and at rest are compacted at once.
+// What is large counts for as much, and at rest is compacted at once.
 func TestCompactionGateHoldsFlushes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		db, g := &hungryDB{allowed: 1}, newCompactionGate()
 		g.Register(2, db)
 		defer g.Unregister()
-		for i := range heldFlushes - 1 {
-			g.gather(flushParts)
+		for i := range heldParts/2 - 1 {
+			g.gather(2 * partBytes)
 			if ok, _ := g.TrySchedule(); ok {
 				t.Fatalf("a compaction was allowed after %d flushes", i+1)
 			}
 		}
-		g.gather(bulkParts)
-		g.gather(bulkParts)
+		g.gather(0)
 		db.want(t, 0)
-		g.gather(bulkParts)
+		g.gather(1)
 		db.want(t, 1)
 		db.mu.Lock()
 		db.refuse = true // it has no more
@@ -148,11 +148,59 @@ func TestCompactionGateHoldsFlushes(t *testing.T) {
 		db.mu.Lock()
 		db.refuse = false
 		db.mu.Unlock()
-		g.gather(flushParts)
+		g.gather(2 * partBytes)
 		time.Sleep(GatherRest - 1)
 		db.want(t, 1)
 		time.Sleep(time.Nanosecond)
 		db.want(t, 2)
+	})
+}
+
+// Reads of rows have fewer tables gather, and reads from before do not.
+func TestCompactionGateOfReads(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, g := &hungryDB{allowed: 1}, newCompactionGate()
+		g.Register(2, db)
+		defer g.Unregister()
+		g.reads.Add(manyReads + 1)
+		for range readParts {
+			g.gather(partBytes)
+		}
+		db.want(t, 0)
+		g.reads.Add(manyReads)
+		g.gather(partBytes)
+		db.want(t, 0)
+		g.reads.Add(1)
+		g.gather(partBytes)
+		db.want(t, 1)
+	})
+}
+
+// A store tells its gate of each read of a row, of the commit loop's, too.
+func TestReadsAreCounted(t *testing.T) {
+	t.Parallel()
+	db := open(t, "", memory())
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	mutate(t, db, put("row", 1, "f", "q", "v"))
+	count := func(what string, f func()) {
+		t.Helper()
+		before := db.gate.reads.Load()
+		f()
+		if db.gate.reads.Load() == before {
+			t.Errorf("%s was not counted", what)
+		}
+	}
+	count("a get", func() { rows(t, db, &store.Scan{Table: "t", Start: []byte("row"), Stop: []byte("row\x00")}) })
+	count("a condition", func() {
+		if _, err := db.MutateRow(t.Context(), &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal, Value: []byte("v")}, put("row", 2, "f", "q", "w")); err != nil {
+			t.Fatal(err)
+		}
+	})
+	count("the deletion of counters", func() {
+		m := &cell.Mutation{Table: "t", Row: []byte("row")}
+		m.DeleteFamily("n", cell.Latest)
+		mutate(t, db, m)
 	})
 }
 
@@ -184,9 +232,9 @@ func TestCompactionGateOfClosedStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db, g := &hungryDB{allowed: 1}, newCompactionGate()
 		g.Register(2, db)
-		g.gather(bulkParts)
+		g.gather(partBytes)
 		g.Unregister()
-		g.gather(bulkParts)
+		g.gather(partBytes)
 		time.Sleep(2 * GatherRest)
 		db.want(t, 0)
 	})

@@ -160,7 +160,7 @@ func (db *DB) open() error {
 	flushed := po.EventListener.FlushEnd
 	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {
 		flushed(i)
-		db.gate.gather(flushedParts(i.InputBytes, db.opts.MemTableBytes))
+		db.gate.gather(i.InputBytes)
 	}
 	po.EnsureDefaults()
 	db.pebbleOpts = po

@@ -58,7 +58,7 @@ func (db *DB) ingestStaged(c *commit) error {
 		return errors.Join(engineError(err), db.removeBulkFiles())
 	}
 	db.metrics.bulkCommits.Add(1)
-	db.gate.gather(bulkParts)
+	db.gate.gather(uint64(len(c.buf)))
 	db.sequence.Store(c.seq)
 	db.noteWritten(c)
 	db.noteLate(c)

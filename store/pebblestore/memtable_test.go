@@ -61,12 +61,3 @@ func TestSmallCommitsAreFlushed(t *testing.T) {
 		t.Errorf("%d memtables were begun, want 1", n)
 	}
 }
-
-func TestFlushedParts(t *testing.T) {
-	const size = 64 << 20
-	for bytes, want := range map[uint64]int{0: 1, 16 << 20: 1, 32 << 20: 2, 63 << 20: flushParts, size: flushParts, 4 * size: flushParts} {
-		if got := flushedParts(bytes, size); got != want {
-			t.Errorf("a flush of %d MiB has %d parts, want %d", bytes>>20, got, want)
-		}
-	}
-}

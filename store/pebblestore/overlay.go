@@ -31,6 +31,7 @@ func (c *commit) lookup(key []byte) (value []byte, ok bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	c.db.gate.reads.Add(1)
 	if !it.SeekPrefixGE(key) || !bytes.Equal(it.Key(), key) {
 		return nil, false, engineError(it.Error())
 	}
@@ -44,6 +45,7 @@ func (c *commit) scanPrefix(prefix []byte, f func(key, value []byte) error) erro
 	if err != nil {
 		return err
 	}
+	c.db.gate.reads.Add(1)
 	for ok := it.SeekPrefixGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
 		value, err := it.ValueAndErr()
 		if err != nil {
@@ -173,6 +175,7 @@ func (s *overlaySource) family(sf *store.SelectedFamily) error {
 		return err
 	}
 	fresh := s.c.staged(f, prefix)
+	s.c.db.gate.reads.Add(1)
 	within := func(ok bool) bool { return ok && bytes.HasPrefix(stored.Key(), prefix) }
 	for valid := within(stored.SeekPrefixGE(prefix)); valid || !fresh.done(); {
 		var key, value []byte

@@ -122,6 +122,7 @@ func (db *DB) findRow(t *table, sel *store.Selection) (*foundRow, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scan %s: %w", t.desc.Name, engineError(err))
 	}
+	db.gate.reads.Add(1)
 	row := sel.Rows().Start
 	prefix := make([]byte, 0, prefixBytes+len(row)+partSlack)
 	fams := sel.Families()
