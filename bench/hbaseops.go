@@ -87,6 +87,9 @@ var hbaseOperations = []hbaseOperation{
 // of reports whether op is measured on s: the bare loop has one connection.
 func (op *hbaseOperation) of(s *hbaseSide) bool { return s.bare == nil || op.callers == 1 }
 
+// writes reports whether op leaves the store something to flush and to compact.
+func (op *hbaseOperation) writes() bool { return op.kind != getRows && op.kind != scanRegions }
+
 func (op *hbaseOperation) what() string {
 	switch {
 	case op.kind == scanRegions && op.callers == 1:
@@ -213,11 +216,15 @@ func (s *hbaseSide) measure(ctx context.Context, op *hbaseOperation, window time
 	if got.Foreign >= 0 {
 		out.foreign = max(got.Foreign-out.servers/got.Seconds/float64(runtime.NumCPU()), 0)
 	}
-	if op.kind == putBatches && s.name == embeddedSide { // flushes and compactions
+	if op.writes() && s.name == embeddedSide {
+		// Its flushes and compactions come later, and in this process: neither the rate
+		// nor the CPU of what is measured next is to have them.
 		if err := m.settle(&got, min(4*window, pebblestore.GatherRest)); err != nil {
 			return hbaseSample{}, err
 		}
-		out.client = got.Settled
+		if op.kind == putBatches {
+			out.client = got.Settled
+		}
 	}
 	return out, nil
 }
