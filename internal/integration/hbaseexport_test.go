@@ -84,6 +84,9 @@ func exportRows(t *testing.T, c *config.Config, job string) []string {
 	}
 	var rows []string
 	for i := range m.Files {
+		if m.Files[i].Format != jobs.Parquet {
+			continue
+		}
 		f, err := os.Open(filepath.Join(dir, m.Files[i].Path))
 		if err != nil {
 			t.Fatal(err)
