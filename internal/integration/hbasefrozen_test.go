@@ -13,7 +13,7 @@ import (
 
 // TestHBaseFrozenDaemon (I2): each of three daemons on one HBase is frozen until another
 // has its partitions and has gone on with them, and goes on itself then, with what it
-// had in its hands. Every counter is what an independent count of Kafka's log gives.
+// had in its hands; and daemons are stopped while HBase is frozen. Every counter is what an independent count of Kafka's log gives.
 func TestHBaseFrozenDaemon(t *testing.T) {
 	in := newHBaseIngest(t)
 	s := openHBase(t, in.hbase.address, nil)
@@ -38,6 +38,21 @@ func TestHBaseFrozenDaemon(t *testing.T) {
 		}
 		in.progress(s, 50)
 		t.Logf("daemon %d was frozen", i)
+	}
+	// Daemons end in time while HBase is frozen, the gateway or what is behind it, with
+	// records in their hands.
+	for i, name := range []string{"thrift", "server"} {
+		in.hbase.signal(t, name, syscall.SIGSTOP)
+		begun := time.Now()
+		err := in.daemons[1+i].Stop(time.Minute)
+		took := time.Since(begun)
+		in.hbase.signal(t, name, syscall.SIGCONT)
+		if took > shutdownTimeout+time.Second {
+			t.Errorf("beside a frozen %s a daemon has ended %v after SIGTERM (%v), want %v at most", name, took, err, shutdownTimeout)
+		}
+		t.Logf("beside a frozen %s a daemon ended %v after SIGTERM: %v", name, took, err)
+		in.daemons[1+i] = StartDaemon(t, in.config, in.env)
+		in.progress(s, 50)
 	}
 	stop()
 	producing.Wait()

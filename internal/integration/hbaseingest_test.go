@@ -72,6 +72,9 @@ type hbaseIngest struct {
 	daemons [3]*Daemon
 }
 
+// shutdownTimeout is that of the daemons.
+const shutdownTimeout = 8 * time.Second
+
 // newHBaseIngest makes topics, the configuration, and an HBase that has nothing.
 func newHBaseIngest(t *testing.T) *hbaseIngest {
 	t.Helper()
@@ -106,6 +109,7 @@ func newHBaseIngest(t *testing.T) *hbaseIngest {
 	}
 	config = strings.Replace(config, "\ntables:\n", "\ntables:\n"+visitorTables, 1) + visitorRollups
 	config = strings.Replace(config, engine, fmt.Sprintf("  engine: hbase\n  hbase: {gateways: [%q], retry_timeout: 20s}\n", in.hbase.address), 1)
+	config = fmt.Sprintf("shutdown_timeout: %v\n", shutdownTimeout) + config
 	in.config = filepath.Join(t.TempDir(), "access-log.yaml")
 	if err := os.WriteFile(in.config, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
