@@ -29,10 +29,17 @@ type realKafka struct{ tool, dir, brokers string }
 // startKafka starts one, with more flags of the tool; it ends with the test.
 func startKafka(t *testing.T, flags ...string) *realKafka {
 	t.Helper()
-	k := &realKafka{tool: realTool(t, "kafka"), dir: t.TempDir()}
+	k := &realKafka{tool: realTool(t, "kafka")}
+	var err error
+	if k.dir, err = os.MkdirTemp(os.Getenv(serversDir), "kafka-"); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if out, err := exec.Command(k.tool, "stop", k.dir).CombinedOutput(); err != nil {
 			t.Errorf("stop Kafka: %v\n%s", err, out)
+		}
+		if err := os.RemoveAll(k.dir); err != nil {
+			t.Error(err)
 		}
 	})
 	k.run(t, append([]string{"start", k.dir, "--conf", "group.min.session.timeout.ms=500"}, flags...)...)

@@ -24,6 +24,11 @@ import (
 	"sluice/store/hbasestore"
 )
 
+// serversDir is the variable that names the directory in which servers have theirs, so
+// that with-servers can stop those that a test which was cut off has left; empty = the
+// system's temporary one.
+const serversDir = "SLUICE_SERVERS_DIR"
+
 // hbaseServer is a real HBase with its Thrift2 gateway, of the shared tool, for all
 // tests of the process. Whoever kills one of its processes starts it again.
 type hbaseServer struct {
@@ -49,7 +54,7 @@ func startHBase(t *testing.T) *hbaseServer {
 	if server.running == nil {
 		h := &hbaseServer{tool: realTool(t, "hbase"), dir: os.Getenv("SLUICE_HBASE_DIR")}
 		if h.dir == "" {
-			dir, err := os.MkdirTemp("", "sluice-hbase-")
+			dir, err := os.MkdirTemp(os.Getenv(serversDir), "hbase-")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -238,6 +243,9 @@ func (s *hbaseSteps) do(ctx context.Context, command, table string, keys ...[]by
 func hbaseAddress(t *testing.T) string {
 	t.Helper()
 	if a := os.Getenv("SLUICE_HBASE"); a != "" {
+		if os.Getenv("SLUICE_HBASE_WIPE") != "yes" {
+			t.Skip("tests drop every table and namespace of an HBase: SLUICE_HBASE_WIPE=yes says that those in SLUICE_HBASE may go")
+		}
 		return a
 	}
 	return startHBase(t).address
