@@ -33,6 +33,7 @@ type fakeGateway struct {
 
 	mu       sync.Mutex // guards what follows
 	fault    func(method string) fault
+	pages    []int // bytes of the values that scanners have answered with
 	calls    map[string]int
 	conns    map[net.Conn]struct{}
 	accepted int
@@ -588,6 +589,13 @@ func (g *fakeGateway) GetScannerRows(_ context.Context, id, n int32) ([]*hbase.T
 		return nil, &hbase.TIllegalArgument{Message: &text}
 	}
 	out := next(sc, n)
+	bytes := 0
+	for _, r := range out {
+		for _, c := range r.ColumnValues {
+			bytes += len(c.Value)
+		}
+	}
+	g.pages = append(g.pages, bytes)
 	return out, answer(g.tables[id], sc.Err())
 }
 

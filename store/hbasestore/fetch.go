@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"time"
 
@@ -19,8 +20,18 @@ import (
 const (
 	firstPageRows   = 16 // rows may have megabytes
 	firstPagePieces = 2  // of rows
-	maxPageRows     = 10_000
+	// maxPageRows bounds what rows much larger than those before can make of a page,
+	// which the gateway has in memory whole, too. Pages of more small rows are no faster.
+	maxPageRows = 1_000
+	// maxLargestPages bounds a page of rows as large as the largest one so far, in
+	// Options.PageBytes.
+	maxLargestPages = 4
 )
+
+// maxPatience is the longest that an answer of a scanner is waited for. Where a filter,
+// or a time range, passes few rows the gateway looks for one through the region, and
+// says nothing meanwhile: this is as much as reads 50 GB at 50 MB/s.
+const maxPatience = 16 * time.Minute
 
 // closeTimeout bounds telling the gateway that a scanner is not needed any more,
 // which forgets it after a minute anyway.
@@ -29,8 +40,10 @@ const closeTimeout = time.Second
 // fetcher reads the pages of a scan ahead of its caller.
 type fetcher struct {
 	*source
-	page int // results that are fetched next
-	rows int // that were fetched
+	page     int           // results that are fetched next
+	rows     int           // that were fetched
+	largest  int           // bytes of a result so far
+	patience time.Duration // with an answer; 0 = Options.CallTimeout
 
 	// What is left of the region.
 	rest cell.Range
@@ -153,7 +166,7 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 	for attempt := 0; ; attempt++ {
 		before := f.rows
 		ended, more, err := f.scanner(ctx)
-		if f.rows > before {
+		if f.late(err) || f.rows > before {
 			attempt, progress = 0, time.Now()
 		}
 		switch {
@@ -173,6 +186,19 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 			return false, err
 		}
 	}
+}
+
+// errLate is the end of a call to which no answer came while HBase was looking for rows.
+var errLate = errors.New("no row was found in time")
+
+// late reports whether err is errLate, and another try waits longer.
+func (f *fetcher) late(err error) bool {
+	if !errors.Is(err, errLate) || f.patience >= maxPatience {
+		return false
+	}
+	f.patience = min(2*max(f.patience, f.s.o.CallTimeout), maxPatience)
+	f.page = 1 // the first row that is found is to be answered
+	return true
 }
 
 // scanner fetches with one scanner until the end of the region (ended), until
@@ -293,9 +319,15 @@ func (f *fetcher) open(ctx context.Context) (*scanner, error) {
 	return sc, err
 }
 
-// fetch makes one call for n results, without a scanner where sc is nil.
+// fetch makes one call for n results, without a scanner where sc is nil. Its error wraps
+// errLate where no answer came.
 func (f *fetcher) fetch(ctx context.Context, sc *scanner, n int) (results []fetched, err error) {
-	r := request{table: f.table}
+	r := request{table: f.table, timeout: f.patience}
+	defer func() {
+		if err != nil && context.Cause(ctx) == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("%w: %w", errLate, err)
+		}
+	}()
 	if sc == nil {
 		t := f.scan()
 		caching := int32(n)
@@ -331,10 +363,12 @@ func (f *fetcher) deliver(results []fetched) bool {
 	kept := results[:0:len(results)]
 	for i := range results {
 		r := &results[i]
+		before := size
 		for i := range r.cells {
 			c := &r.cells[i]
 			size += len(r.key) + len(c.Family) + len(c.Qualifier) + len(c.Value) + 16
 		}
+		f.largest = max(f.largest, size-before)
 		if !f.rest.Contains(r.key) {
 			f.past = f.past || f.behind(r.key)
 			continue
@@ -346,7 +380,8 @@ func (f *fetcher) deliver(results []fetched) bool {
 		}
 	}
 	if n := len(results); n > 0 {
-		f.page = min(max(f.s.o.PageBytes/max(size/n, 1), 1), maxPageRows, 4*f.page)
+		bytes := f.s.o.PageBytes
+		f.page = min(max(bytes/max(size/n, 1), 1), max(maxLargestPages*bytes/max(f.largest, 1), 1), maxPageRows, 2*f.page)
 	}
 	return len(kept) == 0 || f.send(kept)
 }

@@ -86,7 +86,8 @@ type Options struct {
 	// the connection at a larger one. 0 = 2 MiB, HBase's default.
 	MaxFrameBytes int
 	// PageBytes is about how much a scan fetches at once, and up to three times
-	// that is in memory; 0 = 1 MiB.
+	// that is in memory; 0 = 1 MiB. Rows that are larger than those before can make
+	// more of a page: 1,000 of them at most, and four times as much once there was one.
 	PageBytes int
 	// Now is the clock that mutations are checked by, in ms since the Unix
 	// epoch; nil = the system's. HBase uses its servers'.

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -111,6 +113,93 @@ func TestScannerExpires(t *testing.T) {
 	}
 	if len(got) != 300 || !slices.IsSorted(got) || len(slices.Compact(got)) != 300 {
 		t.Errorf("Got %d rows", len(got))
+	}
+}
+
+// A gateway that looks through a region for the rows that a filter passes answers late,
+// and the scan ends all the same.
+func TestSparseScan(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	fill(t, mem, 3, 1)
+	g := newGateway(t, mem, false)
+	const timeout = 200 * time.Millisecond
+	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout }, g)
+	g.inject(func(method string) fault {
+		if method != "getScannerRows" && method != "getScannerResults" {
+			return fault{}
+		}
+		found := make(chan struct{})
+		time.AfterFunc(3*timeout, func() { close(found) })
+		return fault{until: found}
+	})
+	scan := store.Scan{Table: "t", Filter: &store.QualifierFilter{Op: store.Equal, Comparator: store.Binary([]byte("q0000"))}}
+	want, err := collect(mem.Scan(t.Context(), &scan))
+	if err != nil || len(want) != 3 {
+		t.Fatal(len(want), err)
+	}
+	got, err := collect(s.Scan(t.Context(), &scan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A gateway that never answers a scan is given up.
+func TestHungScan(t *testing.T) {
+	t.Parallel()
+	f := &fetcher{source: &source{s: &Store{o: &Options{CallTimeout: time.Minute}}}}
+	err := fmt.Errorf("%w: %w", errLate, os.ErrDeadlineExceeded)
+	waited := time.Minute
+	for n := 0; f.late(err); n++ {
+		waited += f.patience
+		if n > 10 {
+			t.Fatal("it is waited for without end")
+		}
+	}
+	if waited != (1+2+4+8+16)*time.Minute || f.page != 1 {
+		t.Errorf("Got %v of patience and pages of %d, want 31 minutes and 1", waited, f.page)
+	}
+	if f.late(os.ErrDeadlineExceeded) {
+		t.Error("a call that was no scanner's was waited for longer")
+	}
+}
+
+// The page after small rows holds few large ones.
+func TestPageOfLargeRows(t *testing.T) {
+	t.Parallel()
+	const pageBytes, large = 64 << 10, 32 << 10
+	mem := newMem(t)
+	for i := range 3 * maxPageRows {
+		m := cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "r%06d", i)}
+		size := 1
+		if i >= 2*maxPageRows && i%2 == 0 {
+			size = large
+		}
+		m.Put("f", []byte("q"), 1, make([]byte, size))
+		if _, err := mem.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := newGateway(t, mem, false)
+	s := dial(t, func(o *Options) { o.PageBytes = pageBytes }, g)
+	rows, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t"}))
+	if err != nil || len(rows) != 3*maxPageRows {
+		t.Fatal(len(rows), err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	grew := false
+	for i, n := range g.pages {
+		if n > maxPageRows*(large+10) || grew && n > maxLargestPages*pageBytes+large {
+			t.Errorf("page %d has %d bytes", i, n)
+		}
+		grew = grew || n > large
+	}
+	if !grew || len(g.pages) < 40 {
+		t.Errorf("Got pages of %v bytes, want a large one and then small ones", g.pages)
 	}
 }
 
