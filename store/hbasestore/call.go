@@ -118,11 +118,12 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 		}
 		return sent, &lostError{cause}
 	case broken:
-		s.pool.put(c, err)
+		s.pool.put(c, err, nil)
 		return sent, &lostError{fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, c.gateway.address, err)}
 	}
-	s.pool.put(c, nil)
-	return sent, classify(r.table, err)
+	err = classify(r.table, err)
+	s.pool.put(c, nil, err)
+	return sent, err
 }
 
 // lostError is the end of a connection before the answer was read.

@@ -31,6 +31,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/cell"
@@ -178,6 +179,7 @@ type Store struct {
 	schemas *cache[*store.TableDescriptor]
 	regions *cache[*region.Map]
 	exact   *exact
+	unknown atomic.Int64 // check-and-puts in a row of which nobody knows
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
@@ -220,7 +222,7 @@ func Open(ctx context.Context, o *Options) (*Store, error) {
 func (s *Store) greet(ctx context.Context) error {
 	c, err := s.pool.get(ctx, nil)
 	if err == nil {
-		s.pool.put(c, nil)
+		s.pool.put(c, nil, nil)
 	}
 	return err
 }

@@ -15,9 +15,17 @@ import (
 	"sluice/store/hbasestore/internal/hbase"
 )
 
-// failedFor is how long a gateway that broke a connection, or did not make one, is
-// left alone while there is another.
-const failedFor = 10 * time.Second
+const (
+	// failedFor is how long a gateway that broke a connection, or did not make one, is
+	// left alone while there is another: at first, and twice as long each time until a
+	// call has succeeded. One that greets and answers nothing else would take each
+	// caller's timeout every ten seconds.
+	failedFor    = 10 * time.Second
+	failedForMax = 5 * time.Minute
+	// maxStrikes is how many answers in a row that HBase cannot be reached, or is busy,
+	// make a gateway one that fails: with no call in between that it has answered well.
+	maxStrikes = 5
+)
 
 // pool hands out connections, one caller at a time each, and bounds their number.
 type pool struct {
@@ -36,6 +44,8 @@ type gateway struct {
 	address string
 	idle    []*conn   // the one used last is last
 	until   time.Time // it is left alone; zero = it works
+	fails   int       // since a call has succeeded
+	strikes int       // transient answers since a call has succeeded
 }
 
 func newPool(o *Options) *pool {
@@ -96,7 +106,7 @@ func (p *pool) choose(want *gateway) (*conn, *gateway, error) {
 		gateways = []*gateway{want}
 	}
 	var newest *conn
-	for _, g := range gateways {
+	for _, g := range gateways { // one that fails has none
 		if n := len(g.idle); n > 0 && (newest == nil || g.idle[n-1].used.After(newest.used)) {
 			newest = g.idle[n-1]
 		}
@@ -195,8 +205,8 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 
 // put gives a connection back. One that is broken is closed with all idle ones of
 // its gateway: they are as old, and a gateway that was started anew, or hangs, has
-// broken those, too.
-func (p *pool) put(c *conn, broken error) {
+// broken those, too. answer is what the gateway has answered, nil = success.
+func (p *pool) put(c *conn, broken, answer error) {
 	defer func() { <-p.slots }()
 	if broken != nil {
 		c.wire.Close()
@@ -205,11 +215,20 @@ func (p *pool) put(c *conn, broken error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	switch g := c.gateway; {
+	case p.closed:
 		c.wire.Close()
 		return
+	case errors.Is(answer, store.ErrTransient) && !errors.Is(answer, errNotServing): // regions move
+		if g.strikes++; g.strikes >= maxStrikes && len(p.gateways) > 1 {
+			c.wire.Close()
+			p.leave(g, answer)
+			return
+		}
+	default: // what HBase refuses, it has looked at
+		g.fails, g.strikes = 0, 0
 	}
-	if !c.gateway.until.IsZero() {
+	if !c.gateway.until.IsZero() && c.gateway.fails == 0 {
 		c.gateway.until = time.Time{}
 		p.o.Logger.Info("HBase gateway works again", "address", c.gateway.address)
 	}
@@ -228,10 +247,20 @@ func (p *pool) drop(c *conn) {
 func (p *pool) failed(g *gateway, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.leave(g, err)
+}
+
+// leave leaves a gateway alone for a while. The caller holds mu.
+func (p *pool) leave(g *gateway, err error) {
+	now := time.Now()
 	if g.until.IsZero() {
 		p.o.Logger.Warn("HBase gateway fails", "address", g.address, "err", err)
 	}
-	g.until = time.Now().Add(failedFor)
+	if !g.until.After(now) { // else it is another caller's news of the same failure
+		g.until = now.Add(min(failedFor<<min(g.fails, 10), failedForMax))
+		g.fails++
+	}
+	g.strikes = 0
 	for _, c := range g.idle {
 		c.wire.Close()
 	}

@@ -196,6 +196,10 @@ func (s *Store) read(ctx context.Context, table string, gets []*hbase.TGet) ([]*
 	return s.getMultiple(ctx, table, gets)
 }
 
+// checkAndPut makes a check-and-put. Whoever gets store.ErrUnknownOutcome reads what is
+// there and goes on from that, so that it pauses before it says so, the longer the more
+// outcomes in a row were unknown: a gateway that fails at once must not be called without
+// end as fast as it can.
 func (s *Store) checkAndPut(ctx context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (applied bool, err error) {
 	r := request{what: "check and put a row of", table: table, once: true}
 	writes := &hbase.TRowMutations{Row: row, Mutations: []*hbase.TMutation{{Put: &hbase.TPut{Row: row, ColumnValues: put}}}}
@@ -203,6 +207,12 @@ func (s *Store) checkAndPut(ctx context.Context, table string, row []byte, famil
 		applied, err = c.CheckAndMutate(ctx, []byte(table), row, []byte(family), []byte(qualifier), hbase.TCompareOp_EQUAL, value, writes)
 		return err
 	})
+	switch {
+	case err == nil:
+		s.unknown.Store(0)
+	case errors.Is(err, store.ErrUnknownOutcome):
+		_ = s.wait(ctx, int(s.unknown.Add(1))-1) // callers look at ctx themselves
+	}
 	return applied && err == nil, err
 }
 

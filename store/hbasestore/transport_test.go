@@ -6,11 +6,15 @@ import (
 	"crypto/x509"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/cell"
@@ -89,6 +93,94 @@ func TestFailover(t *testing.T) {
 				t.Fatalf("dead %t: %v", dead, err)
 			}
 		}
+	}
+}
+
+// A gateway that answers, but cannot reach HBase, is left for another one.
+func TestFailingGatewayIsLeft(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	a, b := newGateway(t, mem, false), newGateway(t, mem, false)
+	s := dial(t, nil, a, b)
+	a.inject(func(method string) fault {
+		if method == "getThriftServerType" {
+			return fault{}
+		}
+		return fault{text: "org.apache.hadoop.hbase.ipc.CallTimeoutException: no region server", canRetry: true}
+	})
+	before := a.count("put")
+	for i := range 50 {
+		if err := mutate(t, s, put(fmt.Sprintf("row%d", i), "v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := a.count("put") - before; n > maxStrikes {
+		t.Errorf("Got %d of 50 puts to a gateway that fails, want %d at most", n, maxStrikes)
+	}
+	// Where none works, they are all tried.
+	b.inject(func(string) fault { return fault{hang: true} })
+	a.inject(nil)
+	s.o.CallTimeout = 300 * time.Millisecond
+	if err := mutate(t, s, put("row", "v")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A gateway that fails is left alone twice as long each time, until it works.
+func TestFailedFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(&Options{Addresses: []string{"a", "b"}, Connections: 1, Logger: slog.New(slog.DiscardHandler)})
+		g := p.gateways[0]
+		left := func() time.Duration { return time.Until(g.until) }
+		for n, want := range []time.Duration{10, 20, 40, 80, 160, 300, 300} {
+			p.failed(g, io.EOF)
+			p.failed(g, io.EOF) // of another connection
+			if got := left(); got != want*time.Second {
+				t.Fatalf("failure %d: Got %v, want %v s", n, got, want)
+			}
+			time.Sleep(left()) // on the bubble's clock
+		}
+		works := &conn{gateway: g}
+		p.slots <- struct{}{}
+		p.put(works, nil, nil)
+		if g.idle = nil; !g.until.IsZero() {
+			t.Errorf("Got %v after a call has succeeded", left())
+		}
+		p.failed(g, io.EOF)
+		if got := left(); got != failedFor {
+			t.Errorf("Got %v after it had worked, want %v", got, failedFor)
+		}
+	})
+}
+
+// What nobody knows the outcome of is looked at again after a pause.
+func TestUnknownOutcomesPause(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	g := newGateway(t, mem, false)
+	pauses := 0
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	s := dial(t, func(o *Options) {
+		o.pause = func(attempt int) time.Duration {
+			if attempt != pauses {
+				t.Errorf("Got pause %d after %d", attempt, pauses)
+			}
+			if pauses++; pauses == 5 {
+				stop()
+			}
+			return time.Millisecond
+		}
+	}, g)
+	g.inject(func(method string) fault { return fault{internal: method == "checkAndMutate"} })
+	b := &store.Batch{}
+	b.Advance(store.Source{Pipeline: "p", Topic: "t", ClusterID: "c"}, 0, store.Absent, store.Progress{Next: 1, Applied: 1})
+	if err := s.Apply(ctx, b); err == nil {
+		t.Error("the batch was applied")
+	}
+	if n := g.count("checkAndMutate"); n > 6 {
+		t.Errorf("Got %d calls and %d pauses", n, pauses)
 	}
 }
 
