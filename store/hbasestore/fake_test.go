@@ -417,11 +417,21 @@ func (g *fakeGateway) CreateTable(ctx context.Context, d *hbase.TTableDescriptor
 }
 
 func (g *fakeGateway) ModifyTable(ctx context.Context, d *hbase.TTableDescriptor) error {
-	t := schema(d)
-	if g.framed && len(t.Attributes)+len(t.Metadata) > 0 {
-		t.Attributes, t.Metadata = nil, map[string]string{"\x80\x01\x00": "\x00"}
+	if g.framed {
+		d.Attributes = garble(d.Attributes)
+		for _, c := range d.Columns {
+			c.Attributes = garble(c.Attributes)
+		}
 	}
-	return answer(d.TableName.Qualifier, g.mem.AlterTable(ctx, t))
+	return answer(d.TableName.Qualifier, g.mem.AlterTable(ctx, schema(d)))
+}
+
+// garble is what a framed gateway makes of attributes.
+func garble(attributes map[string][]byte) map[string][]byte {
+	if len(attributes) == 0 {
+		return attributes
+	}
+	return map[string][]byte{"\x80\x01\x00": []byte("\x00")}
 }
 
 // alter changes the families of a table, as it is then.
@@ -447,10 +457,16 @@ func without(d *store.TableDescriptor, family []byte) {
 }
 
 func (g *fakeGateway) AddColumnFamily(ctx context.Context, name *hbase.TTableName, f *hbase.TColumnFamilyDescriptor) error {
+	if g.framed {
+		f.Attributes = garble(f.Attributes)
+	}
 	return g.alter(ctx, name, func(d *store.TableDescriptor) { d.Families = append(d.Families, familyOf(name, f)) })
 }
 
 func (g *fakeGateway) ModifyColumnFamily(ctx context.Context, name *hbase.TTableName, f *hbase.TColumnFamilyDescriptor) error {
+	if g.framed {
+		f.Attributes = garble(f.Attributes)
+	}
 	return g.alter(ctx, name, func(d *store.TableDescriptor) {
 		without(d, f.Name)
 		d.Families = append(d.Families, familyOf(name, f))
@@ -458,6 +474,10 @@ func (g *fakeGateway) ModifyColumnFamily(ctx context.Context, name *hbase.TTable
 }
 
 func (g *fakeGateway) DeleteColumnFamily(ctx context.Context, name *hbase.TTableName, family []byte) error {
+	if g.framed {
+		text := "org.apache.hadoop.hbase.InvalidFamilyOperationException: Column family '\\x80\\x01' does not exist"
+		return &hbase.TIOError{Message: &text}
+	}
 	return g.alter(ctx, name, func(d *store.TableDescriptor) { without(d, family) })
 }
 

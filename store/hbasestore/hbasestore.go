@@ -46,8 +46,9 @@ type Options struct {
 	// Connections are spread over those that answer.
 	Addresses []string
 	// Framed says that the gateway runs with framed transport (hbase thrift2
-	// start -f). Such a gateway garbles split keys and attributes of tables:
-	// CreateTable and AlterTable find that out and say so.
+	// start -f). Such a gateway garbles split keys and attributes of tables, and
+	// the families that it is to delete: CreateTable finds that out, AlterTable
+	// sends none of it.
 	Framed bool
 	// TLS encrypts the connections; nil = plain. An empty ServerName is that of
 	// the address.
