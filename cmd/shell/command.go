@@ -27,6 +27,7 @@ type commandInfo struct {
 	families  bool // its strings name families, not columns
 	reference bool // returns a table that a variable can hold
 	servers   bool // is about HBase's servers: of a real HBase, what the store cannot do HBase's shell does
+	onlyHBase bool // a real HBase does it in its own shell alone, whatever is named
 	options   []string
 	summary   string                                // one line; of a command that Sluice has not, what to do instead
 	examples  string                                // lines of the shell, tried by a test

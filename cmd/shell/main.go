@@ -88,6 +88,9 @@ func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 	if d, ok := e.(*client.Client); ok {
 		s.server = d.Address()
 	}
+	if s.realHBase() {
+		s.server = strings.Join(cfg.Store.HBase.Gateways, ", ")
+	}
 	if cli.IsTerminal(p.Stdout) {
 		s.print.width = columns(p.LookupEnv)
 	}

@@ -15,12 +15,12 @@ import (
 func regionCommands() []*commandInfo {
 	return []*commandInfo{
 		{
-			name: "split", min: 1, max: 2, servers: true, first: tableArgument, run: split,
+			name: "split", min: 1, max: 2, onlyHBase: true, first: tableArgument, run: split,
 			summary:  "Cut a region in two, at a row or in its middle: one named, or each of a table.",
 			examples: "split 't1'\nsplit 't1', 'r4'",
 		},
 		{
-			name: "merge_region", min: 1, max: -1, run: mergeRegion,
+			name: "merge_region", min: 1, max: -1, onlyHBase: true, run: mergeRegion,
 			summary:  "Make one region of adjacent ones, given by their encoded names (locate_region, list_regions); true takes those between them, too.",
 			examples: "merge_region '0703470c2afdd2a8d64a43f53f7b7168', '120880de8a61eb4c01da437c759a6b50'",
 		},
@@ -38,15 +38,15 @@ func regionCommands() []*commandInfo {
 			summary: "Print how many regions a table has and the keys between them.", examples: "get_splits 't1'",
 		},
 		{
-			name: "flush", min: 1, max: 2, servers: true, first: tableArgument, run: flush,
+			name: "flush", min: 1, max: 2, onlyHBase: true, first: tableArgument, run: flush,
 			summary: "Write what is in memory to disk: a table's, with all others'.", examples: "flush 't1'",
 		},
 		{
-			name: "major_compact", min: 1, max: 3, servers: true, first: tableArgument, run: majorCompact,
+			name: "major_compact", min: 1, max: 3, onlyHBase: true, first: tableArgument, run: majorCompact,
 			summary: "Flush, then rewrite a table so that only what a read can see remains.", examples: "major_compact 't1'",
 		},
 		{
-			name: "compact", min: 1, max: 3, servers: true, first: tableArgument, run: compact,
+			name: "compact", min: 1, max: 3, onlyHBase: true, first: tableArgument, run: compact,
 			summary: "Merge a table's files, keeping what a minor compaction keeps, where the store can.", examples: "compact 't1'",
 		},
 	}
@@ -187,7 +187,16 @@ func mergeRegion(s *session, args []any) (string, error) {
 	return "", tableErrorOf(table, s.store.MergeRegions(s.ctx, table, rows...))
 }
 
+// locator is a store whose regions are on servers of their own.
+type locator interface {
+	// LocateRegion returns the region that holds row and the host:port of its server.
+	LocateRegion(ctx context.Context, table string, row []byte) (region.Info, string, error)
+}
+
 func locateRegion(s *session, args []any) (string, error) {
+	if s.realHBase() {
+		return "", s.locateOnHBase(text(args[0]), []byte(text(args[1])))
+	}
 	m, err := s.regions(text(args[0]))
 	if err != nil {
 		return "", err
@@ -198,6 +207,37 @@ func locateRegion(s *session, args []any) (string, error) {
 		r.EncodedName(), escape([]byte(r.Name())), escape(r.Start), escape(r.Stop)))
 	s.print.count(1)
 	return "", s.print.object(regionObject(s, r))
+}
+
+// locateOnHBase prints the bounds of a region of a real HBase and its server, where the
+// store knows it. Its name is left out: the gateway does not tell the time in it.
+func (s *session) locateOnHBase(table string, row []byte) error {
+	var r region.Info
+	server := ""
+	if l, ok := s.store.(locator); ok {
+		var err error
+		if r, server, err = l.LocateRegion(s.ctx, store.CanonicalName(table), row); err != nil {
+			return tableErrorOf(table, err)
+		}
+	} else {
+		m, err := s.regions(table)
+		if err != nil {
+			return err
+		}
+		r = *m.At(m.Locate(row))
+	}
+	bounds := fmt.Sprintf("{STARTKEY => '%s', ENDKEY => '%s'}", escape(r.Start), escape(r.Stop))
+	o := object{{"start", r.Start}, {"stop", r.Stop}}
+	if server == "" {
+		s.print.line("REGION")
+		s.print.line(" " + bounds)
+	} else {
+		s.print.header("HOST", "REGION")
+		s.print.data(server, bounds)
+		o = append(object{{"server", server}}, o...)
+	}
+	s.print.count(1)
+	return s.print.object(o)
 }
 
 func regionObject(s *session, r *region.Info) object {

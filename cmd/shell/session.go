@@ -29,7 +29,7 @@ type session struct {
 	now      func() time.Time // for the Took line
 	echo     bool             // print "=> value" after commands that return one
 	quiet    bool             // leave errors to the caller
-	server   string           // host:port that answers for every region
+	server   string           // host:port that answers for every region; of a real HBase the gateways
 	version  string
 	tables   map[string]string // variables: name → table
 	input    lineReader        // where an answer to a question is read from
@@ -128,6 +128,9 @@ func (s *session) call(cmd *commandInfo, c command) (string, error) {
 	}
 	if c.assign != "" && !cmd.reference {
 		return "", badArgument("only create and get_table return a table for %s", c.assign)
+	}
+	if cmd.onlyHBase && s.realHBase() {
+		return "", hbaseShell(&c)
 	}
 	outer := s.ctx
 	if s.interruptible != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/region"
 	"sluice/store"
 )
 
@@ -58,7 +59,48 @@ func (gatewayStore) Traits() store.Traits {
 	return store.Traits{Name: "hbase", Atomic: store.AtomicRow}
 }
 
-func (gatewayStore) SplitRegion(context.Context, string, []byte) error { return store.ErrUnsupported }
+// serversStore is one that knows on which server a region is.
+type serversStore struct{ gatewayStore }
+
+func (s serversStore) LocateRegion(ctx context.Context, table string, row []byte) (region.Info, string, error) {
+	m, err := s.Regions(ctx, table)
+	if err != nil {
+		return region.Info{}, "", err
+	}
+	return *m.At(m.Locate(row)), "rs1:16020", nil
+}
+
+// TestHBaseRegions: of a real HBase no name of a region is made up, and no server but its own.
+func TestHBaseRegions(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := newTestSession(t, "mem", &out)
+	if _, err := runScript(s, "create 't', 'f', SPLITS => ['g', 'm']", true); err != nil {
+		t.Fatal(err)
+	}
+	plain := gatewayStore{s.store}
+	for _, test := range []struct {
+		store Store
+		json  bool
+		want  string
+	}{
+		{plain, false, "REGION\n {STARTKEY => 'g', ENDKEY => 'm'}\n1 row(s)\n"},
+		{serversStore{plain}, false, "HOST  REGION\n rs1:16020 {STARTKEY => 'g', ENDKEY => 'm'}\n1 row(s)\n"},
+		{plain, true, `{"start":"g","stop":"m"}` + "\n"},
+		{serversStore{plain}, true, `{"server":"rs1:16020","start":"g","stop":"m"}` + "\n"},
+	} {
+		out.Reset()
+		s.store, s.print.json = test.store, test.json
+		failed, err := runScript(s, "locate_region 't', 'h'", true)
+		got, _, _ := strings.Cut(out.String(), "Took ")
+		if err != nil || got != test.want {
+			t.Errorf("Got %q, %q, %v, want %q", got, failed, err, test.want)
+		}
+		if _, err := runScript(s, "locate_region 'none', 'h'", true); err == nil || err.Error() != "x.txt:1:1: Unknown table none!" {
+			t.Errorf("Got %v of no table", err)
+		}
+	}
+}
 
 // TestHBaseShell: what cannot be done through the gateway of a real HBase is one line with
 // the command of HBase's own shell, and what is wrong with a command is said first.
@@ -83,9 +125,16 @@ func TestHBaseShell(t *testing.T) {
 		{"status 'detailed'", only("status", `status "detailed"`)},
 		{"snapshot 't', 's', {SKIP_FLUSH => true}", only("snapshot", `snapshot "t", "s", {"SKIP_FLUSH"=>true}`)},
 		{"balancer", only("balancer", "balancer")},
-		{"flush 'none'", "Unknown table none!"},
-		{"major_compact 'none'", "Unknown table none!"},
-		{"split 'none'", "Unknown table or region none!"},
+		{"merge_region '0703470c2afdd2a8d64a43f53f7b7168', '120880de8a61eb4c01da437c759a6b50', true", only("merge_region", `merge_region "0703470c2afdd2a8d64a43f53f7b7168", "120880de8a61eb4c01da437c759a6b50", true`)},
+		{"merge_region ['a1', 'b2']", only("merge_region", `merge_region ["a1", "b2"]`)},
+		{"split '0703470c2afdd2a8d64a43f53f7b7168'", only("split", `split "0703470c2afdd2a8d64a43f53f7b7168"`)},
+		{"flush 't,g,1700000000000.0703470c2afdd2a8d64a43f53f7b7168.'", only("flush", `flush "t,g,1700000000000.0703470c2afdd2a8d64a43f53f7b7168."`)},
+		{"flush 'none'", only("flush", `flush "none"`)},
+		{"flush 't', 'none'", only("flush", `flush "t", "none"`)},
+		{"compact '0703470c2afdd2a8d64a43f53f7b7168'", only("compact", `compact "0703470c2afdd2a8d64a43f53f7b7168"`)},
+		{"major_compact 'none'", only("major_compact", `major_compact "none"`)},
+		{"move '0703470c2afdd2a8d64a43f53f7b7168', 'rs1,16020,1'", only("move", `move "0703470c2afdd2a8d64a43f53f7b7168", "rs1,16020,1"`)},
+		{"split 't', 'a', 'b'", "wrong number of arguments (given 3, expected 1..2)"},
 		{"status 'all'", `status takes 'summary', 'simple' or 'detailed', not "all"`},
 	} {
 		if _, err := runScript(s, test.line, true); err == nil || err.Error() != "x.txt:1:1: "+test.want {

@@ -380,11 +380,21 @@ func (g *fakeGateway) GetAllRegionLocations(ctx context.Context, table []byte) (
 	var out []*hbase.THRegionLocation
 	for _, i := range m.All() {
 		out = append(out, &hbase.THRegionLocation{
-			ServerName: &hbase.TServerName{HostName: "localhost"},
+			ServerName: &hbase.TServerName{HostName: "localhost", Port: new(int32(16020))},
 			RegionInfo: &hbase.THRegionInfo{TableName: table, StartKey: i.Start, EndKey: i.Stop},
 		})
 	}
 	return out, nil
+}
+
+func (g *fakeGateway) GetRegionLocation(ctx context.Context, table, row []byte, _ bool) (*hbase.THRegionLocation, error) {
+	all, err := g.GetAllRegionLocations(ctx, table)
+	for _, l := range all {
+		if bytes.Compare(l.RegionInfo.StartKey, row) <= 0 && (len(l.RegionInfo.EndKey) == 0 || bytes.Compare(row, l.RegionInfo.EndKey) < 0) {
+			return l, nil
+		}
+	}
+	return nil, err
 }
 
 // schema reads a descriptor as HBase does: fields over attributes.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/apache/thrift/lib/go/thrift"
-
 	"sluice/region"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
@@ -48,7 +46,8 @@ func (s *Store) readTable(ctx context.Context, name string) (*store.TableDescrip
 }
 
 // Regions implements store.Reader. It may be Options.MaxAge old: a scan reads what
-// it is asked for, whatever has become of the regions.
+// it is asked for, whatever has become of the regions. Their IDs are 0, as the gateway
+// tells none, so that their names are not HBase's.
 func (s *Store) Regions(ctx context.Context, table string) (*region.Map, error) {
 	ctx, end, err := s.begin(ctx, false)
 	if err != nil {
@@ -68,17 +67,9 @@ func (s *Store) readRegions(ctx context.Context, table string) (m *region.Map, e
 		return nil, r.fail(err) // the gateway would return no region
 	}
 	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
-		again := func(why error) error {
-			text, yes := "NotServingRegionException: "+why.Error(), true
-			return &hbase.TIOError{Message: &text, CanRetry: &yes}
-		}
 		locations, err := c.GetAllRegionLocations(ctx, []byte(table))
-		var application thrift.TApplicationException
-		if errors.As(err, &application) && application.TypeId() == thrift.INTERNAL_ERROR {
-			return again(err)
-		}
 		if err != nil {
-			return err
+			return unserved(err)
 		}
 		var infos []region.Info
 		for _, l := range locations {
@@ -88,7 +79,7 @@ func (s *Store) readRegions(ctx context.Context, table string) (m *region.Map, e
 		}
 		slices.SortFunc(infos, func(a, b region.Info) int { return strings.Compare(string(a.Start), string(b.Start)) })
 		if m, err = region.NewMap(table, infos); err != nil {
-			return again(err)
+			return notServing(err)
 		}
 		return nil
 	})
