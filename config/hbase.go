@@ -130,8 +130,14 @@ func (c *Config) lintHBaseDelete(at, table, what, family string, report reporter
 	}
 	t := c.tableOf(table)
 	for _, name := range slices.Sorted(maps.Keys(t.Families)) {
-		if f := familyOf(t, name); f.InPlace() && (what == "row" || name == family) {
+		if what != "row" && name != family {
+			continue
+		}
+		switch f := familyOf(t, name); {
+		case f.InPlace():
 			report(at, "", "the counters of family %s are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back", name)
+		case f.NewVersionBehavior:
+			report(at, "leave NEW_VERSION_BEHAVIOR out: deletes go by timestamps then", "family %s has NEW_VERSION_BEHAVIOR: a put that HBase is sent again, or late, comes after the delete, and its cell is there again", name)
 		}
 	}
 }

@@ -127,6 +127,28 @@ pipelines:
 			`f.yaml:22:66: the counters of family n are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
 			`f.yaml:24:66: the counters of family u are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
 		}},
+		{"deletes that HBase undoes", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
+tables:
+  t: {families: {e: {}, v: {NEW_VERSION_BEHAVIOR: true}, w: {NEW_VERSION_BEHAVIOR: false}}}
+  day_*: {families: {v: {NEW_VERSION_BEHAVIOR: true}}}
+pipelines:
+  p:
+    topics: [a]
+    group: g
+    decode: {format: raw}
+    map:
+      - {table: t, row: "key", put: {v: {q: "value"}}}
+      - {table: t, row: "key", delete: [{what: family, family: e}, {what: family, family: w}]}
+      - {table: t, row: "key", delete: [{what: family, family: e}, {what: family, family: v}]}
+      - {table: t, row: "key", delete: [{what: version, family: v, qualifier: "'q'"}]}
+      - {table: t, row: "key", delete: [{what: row}]}
+      - {table: "day_{date(time, '2006')}", row: "key", delete: [{what: column, family: v, qualifier: "'q'"}]}
+`, []string{
+			`f.yaml:13:68: family v has NEW_VERSION_BEHAVIOR: a put that HBase is sent again, or late, comes after the delete, and its cell is there again (leave NEW_VERSION_BEHAVIOR out: deletes go by timestamps then)`,
+			`f.yaml:14:41: family v has NEW_VERSION_BEHAVIOR: a put that HBase is sent again, or late, comes after the delete, and its cell is there again (leave NEW_VERSION_BEHAVIOR out: deletes go by timestamps then)`,
+			`f.yaml:15:41: family v has NEW_VERSION_BEHAVIOR: a put that HBase is sent again, or late, comes after the delete, and its cell is there again (leave NEW_VERSION_BEHAVIOR out: deletes go by timestamps then)`,
+			`f.yaml:16:66: family v has NEW_VERSION_BEHAVIOR: a put that HBase is sent again, or late, comes after the delete, and its cell is there again (leave NEW_VERSION_BEHAVIOR out: deletes go by timestamps then)`,
+		}},
 		{"exports of HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}}}}\n" + incrementalJob, nil},
 		{"increments of counters on HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}, n: {COUNTER: true}}}}\n" + incrementalJob, []string{
 			`f.yaml:8:5: on HBase it finds what has changed by timestamps, which tell nothing of the COUNTER or DISTINCT family n (name the job's other families, or make every run full)`,
