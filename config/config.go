@@ -67,7 +67,7 @@ type Config struct {
 	// for what is fetched ahead, a sixth for what that unfolds to, and the rest
 	// for what it becomes until the store has it. At the bound fetching pauses.
 	// A record batch that takes more than a quarter of it as it is stored, or
-	// more than half of it decoded, stops its partition with an error. Where a
+	// more than half of it decoded, stops its pipeline with an error. Where a
 	// pipeline has decode.compression, or framing container, another sixth is for what
 	// its payloads unfold to; then five twelfths of memory is the most that a batch takes
 	// decoded.
@@ -249,7 +249,7 @@ type Pipeline struct {
 	// InFlight is how many batches of a partition may wait for their commit.
 	InFlight int `yaml:"in_flight" default:"2"`
 	// OnDataLoss says what to do when Kafka no longer has the stored offset:
-	// fail stops the partition; skip goes on at the first offset that exists
+	// fail stops the pipeline; skip goes on at the first offset that exists
 	// and counts the lost ones.
 	OnDataLoss string `yaml:"on_data_loss" default:"fail" values:"fail|skip"`
 	// OnTopicChange says what to do when the topic was deleted and created
@@ -341,7 +341,7 @@ type Fetch struct {
 	// MaxBytes is the most bytes of one answer.
 	MaxBytes Size `yaml:"max_bytes" default:"32MiB"`
 	// MaxBatchBytes is the largest record batch, as stored, that is accepted.
-	// A larger one stops its partition with an error. 0 = all that memory has
+	// A larger one stops its pipeline with an error. 0 = all that memory has
 	// for one, a quarter of it; a bound of one's own must be below that.
 	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"0"`
 	// Buffer is how many bytes of a partition are fetched ahead of the worker

@@ -52,9 +52,10 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 			start = Start{From: StartEarliest} // a partition that was added, or a log made anew: nothing of it may be missed
 		}
 		wanted := slices.Clone(partitions)
-		if start.From != StartEarliest && p.opts.Partitions == nil {
-			// Those that other members have, too, if only for now: one that is
-			// begun later would count as added.
+		if start.From != StartEarliest && (p.opts.Partitions == nil || start.From != StartCommitted) {
+			// Those that other members have, too, if only for now, or that another
+			// process reads by name: one that is begun later would count as added.
+			// (What is committed of partitions that others name is theirs to know.)
 			wanted = append(wanted, info.partitions...)
 			slices.Sort(wanted)
 			wanted = slices.Compact(wanted)
