@@ -3,6 +3,7 @@ package hbasestore
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"sluice/store"
@@ -110,5 +111,15 @@ func TestFramedAlters(t *testing.T) {
 		if now, err := dial(t, nil, newGateway(t, mem, false)).Table(t.Context(), "t"); err != nil || test.why != "" && !same(has, now) {
 			t.Errorf("%s: Got %+v, %v, want it as it was", test.name, now, err)
 		}
+	}
+}
+
+// A rebuild would have a framed gateway make families with attributes.
+func TestFramedRebuild(t *testing.T) {
+	t.Parallel()
+	s := dial(t, nil, newGateway(t, newMem(t), true))
+	_, err := s.HoldRebuilds(t.Context(), "p", &store.RebuildHolder{Name: "me"})
+	if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), framedAdvice) {
+		t.Errorf("Got %v, want ErrUnsupported and what to do", err)
 	}
 }

@@ -151,6 +151,9 @@ type rebuildHold struct {
 
 // HoldRebuilds implements store.RebuildSwitcher.
 func (s *Store) HoldRebuilds(ctx context.Context, pipeline string, h *store.RebuildHolder) (store.RebuildHold, error) {
+	if s.o.Framed {
+		return nil, fmt.Errorf("%w: a rebuild makes families with attributes, which a gateway with framed transport garbles: %s", store.ErrUnsupported, framedAdvice)
+	}
 	name := strings.ToValidUTF8(h.Name[:min(len(h.Name), ownerBytes)], "")
 	hold := &rebuildHold{s, pipeline, fmt.Sprintf("%016x %s", rand.Uint64(), name)}
 	if err := hold.use(ctx, func(ctx context.Context, w *switcher) error { return w.hold(ctx, h.TakeOver) }); err != nil {
