@@ -24,6 +24,7 @@ type request struct {
 	whole   bool
 	timeout time.Duration // 0 = Options.CallTimeout
 	gateway *gateway      // nil = any
+	avoid   *gateway      // it has failed the try before: another is asked where one works
 	served  **gateway     // where not nil, is told which one it was
 }
 
@@ -50,6 +51,10 @@ func (s *Store) call(ctx context.Context, r request, f caller) error {
 // retry is call inside a call or scan that has begun.
 func (s *Store) retry(ctx context.Context, r request, f caller) error {
 	deadline := time.Now().Add(s.o.RetryTimeout)
+	var served *gateway
+	if r.served == nil {
+		r.served = &served
+	}
 	for attempt := 0; ; attempt++ {
 		sent, err := s.try(ctx, r, f)
 		switch {
@@ -59,6 +64,9 @@ func (s *Store) retry(ctx context.Context, r request, f caller) error {
 			return r.fail(fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err))
 		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || !time.Now().Before(deadline) || r.whole && errors.Is(err, errAltered):
 			return r.fail(err)
+		}
+		if r.avoid = nil; !neutral(err) {
+			r.avoid = *r.served
 		}
 		if errors.Is(err, errNotServing) && r.table != "" {
 			s.regions.forget(r.table) // it was moved, or split
@@ -97,7 +105,7 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 	if cause := context.Cause(ctx); cause != nil {
 		return false, cause
 	}
-	c, err := s.pool.get(ctx, r.gateway)
+	c, err := s.pool.get(ctx, r.gateway, r.avoid)
 	if err != nil {
 		return false, err
 	}

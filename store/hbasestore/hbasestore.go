@@ -221,7 +221,7 @@ func Open(ctx context.Context, o *Options) (*Store, error) {
 
 // greet reaches a gateway, once: whoever starts waits for no recovery.
 func (s *Store) greet(ctx context.Context) error {
-	c, err := s.pool.get(ctx, nil)
+	c, err := s.pool.get(ctx, nil, nil)
 	if err == nil {
 		s.pool.put(c, nil, nil)
 	}

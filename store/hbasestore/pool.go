@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -56,24 +57,24 @@ func newPool(o *Options) *pool {
 	return p
 }
 
-// get returns a connection to want, or to any gateway where want is nil. put gives
-// it back.
-func (p *pool) get(ctx context.Context, want *gateway) (*conn, error) {
+// get returns a connection to want, or to any gateway where want is nil: another than
+// avoid where there is one that works. put gives it back.
+func (p *pool) get(ctx context.Context, want, avoid *gateway) (*conn, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-	c, err := p.connect(ctx, want)
+	c, err := p.connect(ctx, want, avoid)
 	if err != nil {
 		<-p.slots
 	}
 	return c, err
 }
 
-func (p *pool) connect(ctx context.Context, want *gateway) (*conn, error) {
+func (p *pool) connect(ctx context.Context, want, avoid *gateway) (*conn, error) {
 	for tried := 0; ; tried++ {
-		c, g, err := p.choose(want)
+		c, g, err := p.choose(want, avoid)
 		if c != nil || err != nil {
 			return c, err
 		}
@@ -94,19 +95,25 @@ func (p *pool) connect(ctx context.Context, want *gateway) (*conn, error) {
 }
 
 // choose returns an idle connection, or the gateway to dial.
-func (p *pool) choose(want *gateway) (*conn, *gateway, error) {
+func (p *pool) choose(want, avoid *gateway) (*conn, *gateway, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, nil, store.ErrClosed
 	}
 	p.expire(time.Now())
+	now := time.Now()
+	works := func(g *gateway) bool { return g != avoid && !g.until.After(now) }
+	all := want != nil || !slices.ContainsFunc(p.gateways, works)
 	gateways := p.gateways
 	if want != nil {
 		gateways = []*gateway{want}
 	}
 	var newest *conn
-	for _, g := range gateways { // one that fails has none
+	for _, g := range gateways {
+		if !all && !works(g) {
+			continue
+		}
 		if n := len(g.idle); n > 0 && (newest == nil || g.idle[n-1].used.After(newest.used)) {
 			newest = g.idle[n-1]
 		}
@@ -125,10 +132,9 @@ func (p *pool) choose(want *gateway) (*conn, *gateway, error) {
 	}
 	// The next in turn that works, else the one that has been left alone longest.
 	var best *gateway
-	now := time.Now()
 	for i := range p.gateways {
 		g := p.gateways[(p.next+i)%len(p.gateways)]
-		if !g.until.After(now) {
+		if works(g) {
 			p.next += i + 1
 			return nil, g, nil
 		}
@@ -219,7 +225,8 @@ func (p *pool) put(c *conn, broken, answer error) {
 	case p.closed:
 		c.wire.Close()
 		return
-	case errors.Is(answer, store.ErrTransient) && !errors.Is(answer, errNotServing): // regions move
+	case neutral(answer):
+	case errors.Is(answer, store.ErrTransient) || errors.Is(answer, errInternal):
 		if g.strikes++; g.strikes >= maxStrikes && len(p.gateways) > 1 {
 			c.wire.Close()
 			p.leave(g, answer)
@@ -235,6 +242,12 @@ func (p *pool) put(c *conn, broken, answer error) {
 	c.used = time.Now()
 	c.gateway.idle = append(c.gateway.idle, c)
 	p.idle++
+}
+
+// neutral reports whether an answer says nothing about its gateway, good or bad: regions
+// move, scanners expire, and tables are altered by others.
+func neutral(answer error) bool {
+	return errors.Is(answer, errNotServing) || errors.Is(answer, errScanner) || errors.Is(answer, errAltered)
 }
 
 // drop closes a connection whose caller has given up, which says nothing about the
