@@ -131,7 +131,8 @@ type HBase struct {
 	// Connections bounds how many are open.
 	Connections int `yaml:"connections" default:"16"`
 	// CallTimeout bounds a call and its answer; HBase answers late while
-	// regions move. A change of a schema or a namespace has five minutes.
+	// regions move. A change of a schema or a namespace has five minutes, a scan
+	// that finds no row for long up to 16.
 	CallTimeout time.Duration `yaml:"call_timeout" default:"1m"`
 	// RetryTimeout is for how long a call that may be repeated is tried.
 	RetryTimeout time.Duration `yaml:"retry_timeout" default:"2m"`

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/thrift/lib/go/thrift"
 
@@ -33,7 +34,8 @@ type fakeGateway struct {
 
 	mu       sync.Mutex // guards what follows
 	fault    func(method string) fault
-	pages    []int // bytes of the values that scanners have answered with
+	pages    []int         // bytes of the values that scanners have answered with
+	perRow   time.Duration // that a scanner looks for a row
 	calls    map[string]int
 	conns    map[net.Conn]struct{}
 	accepted int
@@ -626,7 +628,18 @@ func (g *fakeGateway) GetScannerRows(_ context.Context, id, n int32) ([]*hbase.T
 		}
 	}
 	g.pages = append(g.pages, bytes)
-	return out, answer(g.tables[id], sc.Err())
+	if err := answer(g.tables[id], sc.Err()); err != nil || g.perRow == 0 {
+		return out, err
+	}
+	found := time.NewTimer(time.Duration(len(out)) * g.perRow)
+	defer found.Stop()
+	g.mu.Unlock()
+	defer g.mu.Lock() // for the one that is deferred above
+	select {
+	case <-found.C:
+	case <-g.closed:
+	}
+	return out, nil
 }
 
 func (g *fakeGateway) CloseScanner(_ context.Context, id int32) error {

@@ -44,6 +44,7 @@ type fetcher struct {
 	rows     int           // that were fetched
 	largest  int           // bytes of a result so far
 	patience time.Duration // with an answer; 0 = Options.CallTimeout
+	took     time.Duration // the answer to the last call of a scanner
 
 	// What is left of the region.
 	rest cell.Range
@@ -191,12 +192,13 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 // errLate is the end of a call to which no answer came while HBase was looking for rows.
 var errLate = errors.New("no row was found in time")
 
-// late reports whether err is errLate, and another try waits longer.
+// late reports whether err is errLate, and another try waits longer or for fewer rows.
 func (f *fetcher) late(err error) bool {
-	if !errors.Is(err, errLate) || f.patience >= maxPatience {
+	patience := max(f.patience, f.s.o.CallTimeout)
+	if !errors.Is(err, errLate) || patience >= f.s.o.patience && f.page == 1 {
 		return false
 	}
-	f.patience = min(2*max(f.patience, f.s.o.CallTimeout), maxPatience)
+	f.patience = min(2*patience, f.s.o.patience)
 	f.page = 1 // the first row that is found is to be answered
 	return true
 }
@@ -323,7 +325,9 @@ func (f *fetcher) open(ctx context.Context) (*scanner, error) {
 // errLate where no answer came.
 func (f *fetcher) fetch(ctx context.Context, sc *scanner, n int) (results []fetched, err error) {
 	r := request{table: f.table, timeout: f.patience}
+	begun := time.Now()
 	defer func() {
+		f.took = time.Since(begun)
 		if err != nil && context.Cause(ctx) == nil && errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("%w: %w", errLate, err)
 		}
@@ -380,10 +384,18 @@ func (f *fetcher) deliver(results []fetched) bool {
 		}
 	}
 	if n := len(results); n > 0 {
-		bytes := f.s.o.PageBytes
-		f.page = min(max(bytes/max(size/n, 1), 1), max(maxLargestPages*bytes/max(f.largest, 1), 1), maxPageRows, 2*f.page)
+		grown := 2 * f.page
+		if f.took > max(f.patience, f.s.o.CallTimeout)/4 {
+			grown = f.page // twice as many rows may be late
+		}
+		f.page = min(max(f.s.o.PageBytes/max(size/n, 1), 1), f.mostRows(), grown)
 	}
 	return len(kept) == 0 || f.send(kept)
+}
+
+// mostRows is how many results a page has at most, whatever the average of those before.
+func (f *fetcher) mostRows() int {
+	return min(max(maxLargestPages*f.s.o.PageBytes/max(f.largest, 1), 1), maxPageRows)
 }
 
 // retired reports that a row has nothing but retired cells of counters: no reader sees

@@ -63,7 +63,8 @@ type Options struct {
 	// gateway; 0 = 5 s.
 	DialTimeout time.Duration
 	// CallTimeout bounds one call and its answer; 0 = 1 min. HBase answers late
-	// while regions move.
+	// while regions move. A scanner that finds no row within it is waited for again,
+	// twice as long each time, up to 16 min or CallTimeout, whichever is longer.
 	CallTimeout time.Duration
 	// AdminTimeout bounds a change of schema; 0 = 5 min.
 	AdminTimeout time.Duration
@@ -97,7 +98,8 @@ type Options struct {
 	// Logger gets gateways that fail and come back; nil discards.
 	Logger *slog.Logger
 
-	pause func(attempt int) time.Duration // before a call is made again; nil = retryPause
+	pause    func(attempt int) time.Duration // before a call is made again; nil = retryPause
+	patience time.Duration                   // with an answer of a scanner; 0 = maxPatience, or CallTimeout where that is longer
 }
 
 // Validate says what is wrong with o. Its error wraps store.ErrInvalidArgument.
@@ -161,6 +163,7 @@ func (o *Options) withDefaults() *Options {
 	duration(&c.RetryTimeout, 2*time.Minute)
 	duration(&c.CloseTimeout, 5*time.Second)
 	duration(&c.MaxAge, 30*time.Second)
+	duration(&c.patience, max(maxPatience, c.CallTimeout))
 	if c.Now == nil {
 		c.Now = func() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
 	}

@@ -147,10 +147,48 @@ func TestSparseScan(t *testing.T) {
 	}
 }
 
+// A page that takes longer than is waited for is made smaller, also where no scan waits
+// longer: one that finds rows is not given up.
+func TestSparsePages(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	fill(t, mem, 30, 1)
+	g := newGateway(t, mem, false)
+	g.perRow = 60 * time.Millisecond
+	const timeout = 200 * time.Millisecond
+	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout, o.patience = timeout, timeout, 2*timeout }, g)
+	scan := store.Scan{Table: "t"}
+	want, err := collect(mem.Scan(t.Context(), &scan))
+	if err != nil || len(want) != 30 {
+		t.Fatal(len(want), err)
+	}
+	got, err := collect(s.Scan(t.Context(), &scan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// Who waits longer for a call than for a scanner waits as long for a scanner.
+func TestLongCallTimeout(t *testing.T) {
+	t.Parallel()
+	o := (&Options{CallTimeout: time.Hour}).withDefaults()
+	f := &fetcher{source: &source{s: &Store{o: o}}, page: 16}
+	err := fmt.Errorf("%w: %w", errLate, os.ErrDeadlineExceeded)
+	if !f.late(err) || f.patience != time.Hour || f.page != 1 {
+		t.Errorf("Got %v of patience and pages of %d, want an hour and 1", f.patience, f.page)
+	}
+	if f.late(err) {
+		t.Error("a page of one row is waited for again")
+	}
+}
+
 // A gateway that never answers a scan is given up.
 func TestHungScan(t *testing.T) {
 	t.Parallel()
-	f := &fetcher{source: &source{s: &Store{o: &Options{CallTimeout: time.Minute}}}}
+	f := &fetcher{source: &source{s: &Store{o: (&Options{}).withDefaults()}}}
 	err := fmt.Errorf("%w: %w", errLate, os.ErrDeadlineExceeded)
 	waited := time.Minute
 	for n := 0; f.late(err); n++ {
