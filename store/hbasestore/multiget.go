@@ -76,7 +76,7 @@ func (f *fetcher) gets(ctx context.Context) error {
 		// A row that is absent has a result without a row.
 		results = slices.DeleteFunc(results, func(r fetched) bool { return len(r.cells) == 0 })
 		if len(results) == 0 {
-			f.page *= 4 // of rows that are absent
+			f.page = min(4*f.page, f.mostRows()) // of rows that are absent
 		}
 		if !f.deliver(results) {
 			break

@@ -11,6 +11,27 @@ import (
 	"sluice/store"
 )
 
+// Rows that are absent make calls larger only up to their bound.
+func TestGetAbsentRows(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, newMem(t), false)
+	s := dial(t, nil, g)
+	table, err := store.OpenTable(t.Context(), s, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([][]byte, 20_000) // of 40 calls
+	for i := range rows {
+		rows[i] = fmt.Appendf(nil, "x%05d", i)
+	}
+	if _, err := table.GetRows(t.Context(), rows, nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := g.count("getMultiple"); n < len(rows)/maxCallRows || n > len(rows)/maxCallRows+5 {
+		t.Errorf("Got %d calls", n)
+	}
+}
+
 // TestGetRows: rows that are named are asked for by name, some hundred a call, and
 // nothing between them is read.
 func TestGetRows(t *testing.T) {
