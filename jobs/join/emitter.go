@@ -51,9 +51,7 @@ func (e *emitter) value(v *columnar.Vector, r ref, column int) error {
 		return nil
 	}
 	from := r.batch.Vector(column)
-	if text(from.Type()) {
-		e.bytes += len(from.Bytes(r.row))
-	}
+	e.bytes += more(from, r.row)
 	return v.AppendFrom(from, r.row)
 }
 

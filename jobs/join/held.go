@@ -40,10 +40,7 @@ func (h *held) append(r ref) error {
 	b := h.batches[h.rows/perBatch]
 	for i := range h.columns {
 		from := r.batch.Vector(i)
-		h.bytes += valueBytes
-		if text(from.Type()) {
-			h.bytes += int64(len(from.Bytes(r.row)))
-		}
+		h.bytes += int64(valueBytes + more(from, r.row))
 		if err := b.Vector(i).AppendFrom(from, r.row); err != nil {
 			return err
 		}
@@ -55,6 +52,21 @@ func (h *held) append(r ref) error {
 // valueBytes is what a value takes besides its text, at most: a number or an offset,
 // and its bit of validity.
 const valueBytes = 9
+
+// more returns the bytes of value i of v besides valueBytes: of texts and JSON, of the
+// entries of a map, and of what a decimal has more than a number.
+func more(v *columnar.Vector, i int) int {
+	switch v.Type().Storage() {
+	case columnar.Bytes:
+		return v.Size(i)
+	case columnar.Entries:
+		from, to := v.EntriesOf(i)
+		return v.Size(i) + 2*valueBytes*(to-from)
+	case columnar.Decimal128:
+		return v.Size(i) - 8
+	}
+	return 0
+}
 
 // row returns a row by its number.
 func (h *held) row(i int) ref { return ref{h.batches[i/perBatch], i % perBatch} }

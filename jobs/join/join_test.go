@@ -75,7 +75,7 @@ func put(v *columnar.Vector, value string) error {
 	switch {
 	case value == "-":
 		v.AppendNull()
-	case text(v.Type()):
+	case text(v.Type()), v.Type() == columnar.JSON:
 		return v.AppendBytes([]byte(value))
 	case v.Type() == columnar.Bool:
 		v.AppendBool(value == "true")
@@ -383,6 +383,38 @@ func TestMemory(t *testing.T) {
 		_, err := run(j, left, right)
 		if test.fits && err != nil || !test.fits && (!errors.Is(err, join.ErrMemory) || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: got %v, want ErrMemory with %q: %t", name, err, test.want, !test.fits)
+		}
+	}
+}
+
+// JSON documents take memory, too, of what is held and of a batch that is handed out.
+func TestMemoryOfJSON(t *testing.T) {
+	t.Parallel()
+	columns := []columnar.Column{{Name: "id", Type: columnar.String}, {Name: "doc", Type: columnar.JSON}}
+	document := `"` + strings.Repeat("x", 100<<10) + `"`
+	var users, views [][]string
+	for i := range 60 {
+		users = append(users, []string{fmt.Sprintf("%02d", i), document})
+		views = append(views, []string{fmt.Sprintf("%02d", i), "/"})
+	}
+	inputs := func() (left, right *rows) { return input(viewColumns, 10, views...), input(columns, 10, users...) }
+	for _, test := range []struct {
+		memory int64
+		fits   bool
+	}{{5 << 20, false}, {8 << 20, true}} {
+		left, right := inputs()
+		j := compile(t, &join.Spec{Method: join.Hash, MemoryBytes: test.memory, On: []join.On{{Left: "user", Right: "id"}}}, left, right)
+		batches, most := 0, 0
+		err := j.Run(t.Context(), left, right, func(b *columnar.Batch) error {
+			batches++
+			most = max(most, b.Rows())
+			return nil
+		})
+		if test.fits && err != nil || !test.fits && !errors.Is(err, join.ErrMemory) {
+			t.Errorf("memory of %d: Got %v", test.memory, err)
+		}
+		if test.fits && (batches < 2 || most > columnar.DefaultBatchBytes/len(document)+1) {
+			t.Errorf("Got %d batches of up to %d rows of 100 KB", batches, most)
 		}
 	}
 }
