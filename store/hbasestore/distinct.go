@@ -193,6 +193,9 @@ func (s *Store) addElements(ctx context.Context, h *mutation) error {
 		case time.Since(began) > s.o.RetryTimeout:
 			return fmt.Errorf("%w: others add to %s:%.100q all the time", store.ErrTransient, a.family, a.column)
 		}
+		if err != nil {
+			continue // checkAndPut has paused
+		}
 		if err := s.wait(ctx, attempt); err != nil {
 			return err
 		}
