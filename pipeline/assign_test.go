@@ -103,31 +103,24 @@ func TestAddedPartitionBeginsAtItsFirstRecord(t *testing.T) {
 // from before is no addition.
 func TestAllPartitionsBeginTogether(t *testing.T) {
 	t.Parallel()
-	e, b := newEngine(t), newFakeBroker(2)
-	b.produce(0, "old")
-	b.produce(1, "old", "old")
-	r := start(t, newTest(t, e, b, fromLatest), 0)
-	waitFor(t, func() bool { return r.first().Owned })
-	if err := r.close(); err != nil {
-		t.Fatal(err)
-	}
-	b.produce(0, "new")
-	b.produce(1, "new")
-	ingest(t, e, b, fromLatest)
-	if got := readContents(t, e).Counts; got["new"] != 2 || got["old"] != 0 {
-		t.Errorf("Got counts %v, want new 2", got)
-	}
+	beginTogether(t)
 }
 
 // So does a process that reads named partitions: the one that reads the others comes
 // later, and begins where the topic was begun, not with what was there before.
 func TestNamedPartitionsBeginTogether(t *testing.T) {
 	t.Parallel()
+	beginTogether(t, func(o *Options) { o.Static, o.Partitions = true, []int32{0} })
+}
+
+// beginTogether has a process with opts begin a topic of two partitions of which it reads
+// the first, and another one go on with both.
+func beginTogether(t *testing.T, opts ...testOption) {
+	t.Helper()
 	e, b := newEngine(t), newFakeBroker(2)
 	b.produce(0, "old")
 	b.produce(1, "old", "old")
-	named := func(o *Options) { o.Static, o.Partitions = true, []int32{0} }
-	r := start(t, newTest(t, e, b, fromLatest, named), 0)
+	r := start(t, newTest(t, e, b, append(opts, fromLatest)...), 0)
 	waitFor(t, func() bool { return r.first().Owned })
 	if err := r.close(); err != nil {
 		t.Fatal(err)

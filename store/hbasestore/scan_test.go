@@ -116,6 +116,22 @@ func TestScannerExpires(t *testing.T) {
 	}
 }
 
+// scansAs compares a scan of s with that of mem, which has so many rows.
+func scansAs(t *testing.T, s *Store, mem *memstore.Store, scan *store.Scan, rows int) {
+	t.Helper()
+	want, err := collect(mem.Scan(t.Context(), scan))
+	if err != nil || len(want) != rows {
+		t.Fatal(len(want), err)
+	}
+	got, err := collect(s.Scan(t.Context(), scan))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // A gateway that looks through a region for the rows that a filter passes answers late,
 // and the scan ends all the same.
 func TestSparseScan(t *testing.T) {
@@ -134,17 +150,7 @@ func TestSparseScan(t *testing.T) {
 		return fault{until: found}
 	})
 	scan := store.Scan{Table: "t", Filter: &store.QualifierFilter{Op: store.Equal, Comparator: store.Binary([]byte("q0000"))}}
-	want, err := collect(mem.Scan(t.Context(), &scan))
-	if err != nil || len(want) != 3 {
-		t.Fatal(len(want), err)
-	}
-	got, err := collect(s.Scan(t.Context(), &scan))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	scansAs(t, s, mem, &scan, 3)
 }
 
 // A page that takes longer than is waited for is made smaller, also where no scan waits
@@ -157,18 +163,7 @@ func TestSparsePages(t *testing.T) {
 	g.perRow = 60 * time.Millisecond
 	const timeout = 200 * time.Millisecond
 	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout, o.patience = timeout, timeout, 2*timeout }, g)
-	scan := store.Scan{Table: "t"}
-	want, err := collect(mem.Scan(t.Context(), &scan))
-	if err != nil || len(want) != 30 {
-		t.Fatal(len(want), err)
-	}
-	got, err := collect(s.Scan(t.Context(), &scan))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
-	}
+	scansAs(t, s, mem, &store.Scan{Table: "t"}, 30)
 }
 
 // Who waits longer for a call than for a scanner waits as long for a scanner.
