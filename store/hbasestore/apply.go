@@ -296,12 +296,13 @@ func rounds(hs []*mutation, distinct bool) func(yield func([]int) bool) {
 	}
 }
 
-// calls cuts a round into calls: puts that may be repeated by table and region, each
-// other mutation alone.
+// calls cuts a round into calls: puts that may be repeated by table and region, deletes
+// so, too, and each other mutation alone.
 func (s *Store) calls(ctx context.Context, hs []*mutation, round []int) [][]int {
 	type place struct {
-		table  string
-		region int
+		table   string
+		region  int
+		deletes bool
 	}
 	open := map[place]int{} // index in out of the call that takes more
 	var sizes []int         // of out
@@ -321,7 +322,7 @@ func (s *Store) calls(ctx context.Context, hs []*mutation, round []int) [][]int 
 				regions = nil
 			}
 		}
-		p := place{table: table}
+		p := place{table: table, deletes: h.deletes()}
 		if regions != nil {
 			p.region = regions.Locate(h.row)
 		}
@@ -345,13 +346,29 @@ func (s *Store) send(ctx context.Context, hs []*mutation, call []int, results []
 		return
 	}
 	table := hs[call[0]].table
-	puts := make([]*hbase.TPut, len(call))
-	for j, i := range call {
-		puts[j] = hs[i].writes[0].Put
+	var err error
+	if hs[call[0]].deletes() {
+		var left []*hbase.TDelete
+		deletes := make([]*hbase.TDelete, len(call))
+		for j, i := range call {
+			deletes[j] = hs[i].writes[0].DeleteSingle
+		}
+		err = s.retry(ctx, request{what: "delete rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+			left, err = c.DeleteMultiple(ctx, []byte(table), deletes)
+			return err
+		})
+		if err == nil && len(left) > 0 { // as the interface has it; HBase answers with an error
+			err = fmt.Errorf("%w: %d of %d deletes were not made", store.ErrRefused, len(left), len(deletes))
+		}
+	} else {
+		puts := make([]*hbase.TPut, len(call))
+		for j, i := range call {
+			puts[j] = hs[i].writes[0].Put
+		}
+		err = s.retry(ctx, request{what: "put rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+			return putMultiple(ctx, c, []byte(table), puts)
+		})
 	}
-	err := s.retry(ctx, request{what: "put rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
-		return putMultiple(ctx, c, []byte(table), puts)
-	})
 	refused := err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrTransient)
 	for _, i := range call {
 		switch {

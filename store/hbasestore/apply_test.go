@@ -44,6 +44,101 @@ func TestApplyGroups(t *testing.T) {
 	}
 }
 
+// Deletes that may be repeated go by region, too, behind puts of their rows before them
+// and before those behind.
+func TestApplyDeletes(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t, "m")
+	two := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}}
+	if err := mem.AlterTable(t.Context(), two); err != nil {
+		t.Fatal(err)
+	}
+	g := newGateway(t, mem, false)
+	s := dial(t, nil, g)
+	fill := &store.Batch{}
+	rows := []string{"a", "b", "c", "d", "n", "o"}
+	for i, row := range rows {
+		fill.Add(int64(i), *put(row, "v"))
+		other := cell.Mutation{Table: "t", Row: []byte(row)}
+		other.Put("g", []byte("q"), 1, []byte("w"))
+		fill.Add(int64(i), other)
+	}
+	if err := s.Apply(t.Context(), fill); err != nil {
+		t.Fatal(err)
+	}
+	before := g.count("putMultiple") + g.count("put") + g.count("mutateRow")
+	b := &store.Batch{}
+	for i, row := range rows {
+		m := cell.Mutation{Table: "t", Row: []byte(row)}
+		switch row {
+		case "a":
+			m.DeleteRow(5)
+		case "b":
+			m.DeleteFamily("f", 5)
+		case "c":
+			m.Delete("f", []byte("q"), 1)
+		case "d":
+			m.DeleteFamilyVersion("g", 1)
+		default:
+			m.DeleteColumn("g", []byte("q"), 5)
+		}
+		b.Add(int64(i), m)
+	}
+	latest := cell.Mutation{Table: "t", Row: []byte("c")}
+	latest.Delete("g", []byte("q"), cell.Latest) // of whatever is newest: not to be made twice
+	b.Add(6, latest)
+	if err := s.Apply(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	got, err := collect(mem.Scan(t.Context(), &store.Scan{Table: "t"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{`"b" g:"q"@1 Put="w"`, `"d" f:"q"@1 Put="v"`, `"n" f:"q"@1 Put="v"`, `"o" f:"q"@1 Put="v"`}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	for method, n := range map[string]int{"deleteMultiple": 2, "deleteSingle": 1} {
+		if g.count(method) != n {
+			t.Errorf("Got %d calls of %s, want %d", g.count(method), method, n)
+		}
+	}
+	if n := g.count("putMultiple") + g.count("put") + g.count("mutateRow"); n != before {
+		t.Errorf("Got %d other calls", n-before)
+	}
+}
+
+// A delete that HBase refuses is told apart from those beside it.
+func TestApplyDeletesInPart(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	two := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}}
+	if err := mem.AlterTable(t.Context(), two); err != nil {
+		t.Fatal(err)
+	}
+	s := dial(t, nil, newGateway(t, mem, false))
+	if err := mutate(t, s, put("a", "v")); err != nil {
+		t.Fatal(err)
+	}
+	if err := mem.AlterTable(t.Context(), newMemSchema()); err != nil { // behind its back
+		t.Fatal(err)
+	}
+	b := &store.Batch{}
+	for i, family := range []string{"f", "g", "f"} {
+		m := cell.Mutation{Table: "t", Row: []byte{'a' + byte(i)}}
+		m.DeleteColumn(family, []byte("q"), 5)
+		b.Add(int64(i), m)
+	}
+	err := s.Apply(t.Context(), b)
+	var partial *PartialError
+	if !errors.As(err, &partial) || !errors.Is(err, store.ErrFamilyNotFound) || partial.Applied != 2 || len(partial.Failed) != 1 || partial.Failed[0].Offset != 1 {
+		t.Errorf("Got %v", err)
+	}
+	if got, err := collect(mem.Scan(t.Context(), &store.Scan{Table: "t"})); err != nil || len(got) != 0 {
+		t.Errorf("Got %q, %v", got, err)
+	}
+}
+
 // A batch of which HBase refuses a row says which, and that the others are there.
 func TestApplyInPart(t *testing.T) {
 	t.Parallel()

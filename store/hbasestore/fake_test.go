@@ -749,10 +749,7 @@ func (g *fakeGateway) Put(ctx context.Context, table []byte, p *hbase.TPut) erro
 func (g *fakeGateway) PutMultiple(ctx context.Context, table []byte, puts []*hbase.TPut) (failed error) {
 	for _, p := range puts {
 		if err := g.Put(ctx, table, p); err != nil {
-			var io *hbase.TIOError
-			errors.As(err, &io)
-			text, yes := "Failed 1 action: "+io.GetMessage()+": 1 time, servers with issues: localhost,16020,1", true
-			failed = &hbase.TIOError{Message: &text, CanRetry: &yes}
+			failed = refusedInPart(err)
 		}
 	}
 	return failed
@@ -761,6 +758,24 @@ func (g *fakeGateway) PutMultiple(ctx context.Context, table []byte, puts []*hba
 func (g *fakeGateway) DeleteSingle(ctx context.Context, table []byte, d *hbase.TDelete) error {
 	_, err := g.mutate(ctx, nil, mutationOf(table, d.Row, &hbase.TMutation{DeleteSingle: d}))
 	return err
+}
+
+// DeleteMultiple is as PutMultiple.
+func (g *fakeGateway) DeleteMultiple(ctx context.Context, table []byte, deletes []*hbase.TDelete) (left []*hbase.TDelete, failed error) {
+	for _, d := range deletes {
+		if err := g.DeleteSingle(ctx, table, d); err != nil {
+			failed = refusedInPart(err)
+		}
+	}
+	return nil, failed
+}
+
+// refusedInPart is what HBase answers where it refused a row of several for err.
+func refusedInPart(err error) error {
+	var io *hbase.TIOError
+	errors.As(err, &io)
+	text, yes := "Failed 1 action: "+io.GetMessage()+": 1 time, servers with issues: localhost,16020,1", true
+	return &hbase.TIOError{Message: &text, CanRetry: &yes}
 }
 
 func (g *fakeGateway) MutateRow(ctx context.Context, table []byte, m *hbase.TRowMutations) error {

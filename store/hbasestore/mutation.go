@@ -227,9 +227,9 @@ func (h *mutation) modify(o *cell.Op, d *hbase.TDurability) {
 	h.append.Columns = append(h.append.Columns, &hbase.TColumnValue{Family: []byte(o.Family), Qualifier: o.Qualifier, Value: o.Value})
 }
 
-// bulk reports whether h can be sent with other rows in one call, which HBase does
-// not apply as a whole: it is one put, and may be repeated.
-func (h *mutation) bulk() bool { return len(h.writes) == 1 && h.writes[0].Put != nil && !h.once }
+// bulk reports whether h can be sent with other rows of its kind in one call, which HBase
+// does not apply as a whole: it is one put or one delete, and may be repeated.
+func (h *mutation) bulk() bool { return len(h.writes) == 1 && !h.once }
 
 // cellOverhead is what a KeyValue adds to row, family, qualifier and value.
 const cellOverhead = 20
