@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"time"
 
 	"sluice/store"
@@ -22,6 +23,9 @@ type request struct {
 	// not be made again where somebody else has altered the table meanwhile: that would be
 	// undone. The change of one family is made of what the table is then.
 	whole   bool
+	// scan says that it looks for rows, which may take longer than the timeout where the
+	// gateway works.
+	scan    bool
 	timeout time.Duration // 0 = Options.CallTimeout
 	gateway *gateway      // nil = any
 	avoid   *gateway      // it has failed the try before: another is asked where one works
@@ -125,6 +129,9 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 			return true, nil // it was answered just before
 		}
 		return sent, &lostError{cause}
+	case broken && r.scan && errors.Is(err, os.ErrDeadlineExceeded):
+		s.pool.suspect(c)
+		return sent, &lostError{fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, c.gateway.address, err)}
 	case broken:
 		s.pool.put(c, err, nil)
 		return sent, &lostError{fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, c.gateway.address, err)}

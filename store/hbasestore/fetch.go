@@ -45,6 +45,8 @@ type fetcher struct {
 	largest  int           // bytes of a result so far
 	patience time.Duration // with an answer; 0 = Options.CallTimeout
 	took     time.Duration // the answer to the last call of a scanner
+	served   *gateway      // the last call
+	avoid    *gateway      // has not answered in time: another is asked where one works
 
 	// What is left of the region.
 	rest cell.Range
@@ -314,7 +316,7 @@ func (f *fetcher) open(ctx context.Context) (*scanner, error) {
 	t := f.scan()
 	caching := int32(maxPageRows) // HBase bounds its pages by bytes
 	t.Caching = &caching
-	_, err := f.s.try(ctx, request{table: f.table, served: &sc.gateway}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+	_, err := f.s.try(ctx, request{table: f.table, avoid: f.avoid, served: &sc.gateway}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		sc.id, err = c.OpenScanner(ctx, []byte(f.table), t)
 		return err
 	})
@@ -324,11 +326,12 @@ func (f *fetcher) open(ctx context.Context) (*scanner, error) {
 // fetch makes one call for n results, without a scanner where sc is nil. Its error wraps
 // errLate where no answer came.
 func (f *fetcher) fetch(ctx context.Context, sc *scanner, n int) (results []fetched, err error) {
-	r := request{table: f.table, timeout: f.patience}
+	r := request{table: f.table, timeout: f.patience, scan: true, avoid: f.avoid, served: &f.served}
 	begun := time.Now()
 	defer func() {
 		f.took = time.Since(begun)
 		if err != nil && context.Cause(ctx) == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+			f.avoid = f.served
 			err = fmt.Errorf("%w: %w", errLate, err)
 		}
 	}()

@@ -257,6 +257,15 @@ func (p *pool) drop(c *conn) {
 	<-p.slots
 }
 
+// suspect closes a connection whose answer is late, which may be no fault of the gateway,
+// with all idle ones: whoever is next dials, and so asks whether it works.
+func (p *pool) suspect(c *conn) {
+	defer p.drop(c)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.forget(c.gateway)
+}
+
 func (p *pool) failed(g *gateway, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -274,6 +283,11 @@ func (p *pool) leave(g *gateway, err error) {
 		g.fails++
 	}
 	g.strikes = 0
+	p.forget(g)
+}
+
+// forget closes a gateway's idle connections. The caller holds mu.
+func (p *pool) forget(g *gateway) {
 	for _, c := range g.idle {
 		c.wire.Close()
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,6 +152,41 @@ func TestSparseScan(t *testing.T) {
 	})
 	scan := store.Scan{Table: "t", Filter: &store.QualifierFilter{Op: store.Equal, Comparator: store.Binary([]byte("q0000"))}}
 	scansAs(t, s, mem, &scan, 3)
+}
+
+// A scan whose gateway finds no row in time asks another one, and takes the first from
+// nobody else.
+func TestLateScanAsksAnother(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	fill(t, mem, 3, 1)
+	a, b := newGateway(t, mem, false), newGateway(t, mem, false)
+	const timeout = 200 * time.Millisecond
+	s := dial(t, func(o *Options) { o.CallTimeout, o.RetryTimeout = timeout, timeout }, a, b)
+	hang := make(chan struct{})
+	t.Cleanup(func() { close(hang) })
+	var first atomic.Pointer[fakeGateway] // that is asked: it never answers
+	for _, g := range []*fakeGateway{a, b} {
+		g.inject(func(method string) fault {
+			if method != "getScannerRows" && method != "getScannerResults" {
+				return fault{}
+			}
+			if first.CompareAndSwap(nil, g) || first.Load() == g {
+				return fault{until: hang}
+			}
+			return fault{}
+		})
+	}
+	begun := time.Now()
+	scansAs(t, s, mem, &store.Scan{Table: "t", Limit: 3}, 3)
+	if d := time.Since(begun); d > 8*timeout {
+		t.Errorf("It took %v", d)
+	}
+	for _, g := range s.pool.gateways {
+		if !g.until.IsZero() {
+			t.Errorf("%s is left", g.address)
+		}
+	}
 }
 
 // A page that takes longer than is waited for is made smaller, also where no scan waits
