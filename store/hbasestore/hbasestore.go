@@ -31,7 +31,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"sluice/cell"
@@ -183,7 +182,7 @@ type Store struct {
 	schemas *cache[*store.TableDescriptor]
 	regions *cache[*region.Map]
 	exact   *exact
-	unknown atomic.Int64 // check-and-puts in a row of which nobody knows
+	unknown outcomes
 
 	mu      sync.Mutex // guards what follows
 	closed  bool

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"sluice/cell"
 	"sluice/store"
@@ -198,20 +199,25 @@ func (s *Store) read(ctx context.Context, table string, gets []*hbase.TGet) ([]*
 
 // checkAndPut makes a check-and-put. Whoever gets store.ErrUnknownOutcome reads what is
 // there and goes on from that, so that it pauses before it says so, the longer the more
-// outcomes in a row were unknown: a gateway that fails at once must not be called without
-// end as fast as it can.
+// outcomes of a row in a row were unknown: a gateway that fails at once must not be called
+// without end as fast as it can. After Options.RetryTimeout of these it says
+// store.ErrTransient instead, and whoever applies the batch again begins with what is there.
 func (s *Store) checkAndPut(ctx context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (applied bool, err error) {
 	r := request{what: "check and put a row of", table: table, once: true}
 	writes := &hbase.TRowMutations{Row: row, Mutations: []*hbase.TMutation{{Put: &hbase.TPut{Row: row, ColumnValues: put}}}}
+	began := time.Now()
 	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		applied, err = c.CheckAndMutate(ctx, []byte(table), row, []byte(family), []byte(qualifier), hbase.TCompareOp_EQUAL, value, writes)
 		return err
 	})
-	switch {
-	case err == nil:
-		s.unknown.Store(0)
-	case errors.Is(err, store.ErrUnknownOutcome):
-		_ = s.wait(ctx, int(s.unknown.Add(1))-1) // callers look at ctx themselves
+	key := string(append(cell.AppendPart(nil, []byte(table)), row...))
+	switch n, since := s.unknown.note(key, began, errors.Is(err, store.ErrUnknownOutcome)); {
+	case n == 0:
+	case time.Since(since) >= s.o.RetryTimeout || s.wait(ctx, n-1) != nil:
+		s.unknown.note(key, began, false)
+		if ctx.Err() == nil {
+			err = fmt.Errorf("%w: for %s nobody knows what became of %d calls, the last one: %v", store.ErrTransient, time.Since(since).Round(time.Second), n, err)
+		}
 	}
 	return applied && err == nil, err
 }
