@@ -123,3 +123,28 @@ func TestFramedRebuild(t *testing.T) {
 		t.Errorf("Got %v, want ErrUnsupported and what to do", err)
 	}
 }
+
+// The first connection may be framed: no system table that it makes has an attribute.
+func TestFramedFirst(t *testing.T) {
+	t.Parallel()
+	sent := func(framed bool) (names []string) {
+		for _, table := range systemTables(framed) {
+			d := toHBase(table)
+			for name := range d.Attributes {
+				names = append(names, table.Name+" "+name)
+			}
+			for _, f := range d.Columns {
+				for name := range f.Attributes {
+					names = append(names, table.Name+":"+string(f.Name)+" "+name)
+				}
+			}
+		}
+		return names
+	}
+	if names := sent(true); len(names) > 0 {
+		t.Errorf("Got %q, which would be garbled", names)
+	}
+	if names := sent(false); len(names) != 1 {
+		t.Errorf("Got %q, want what letters need", names)
+	}
+}

@@ -27,11 +27,17 @@ const (
 const numbersRow = "\x00\x01"
 
 // systemTables are store.SystemTables and those that other engines have no need of.
-func systemTables() []*store.TableDescriptor {
+func systemTables(framed bool) []*store.TableDescriptor {
 	own := func(table, family string) *store.TableDescriptor {
 		return &store.TableDescriptor{Name: table, Families: []store.FamilyDescriptor{store.NewFamily(family)}}
 	}
-	return append(store.SystemTables(), own(sourcesTable, sourcesFamily), own(journalsTable, journalsFamily))
+	tables := store.SystemTables()
+	for _, t := range tables {
+		if framed {
+			t.MaxCellBytes = 0 // an attribute, which would be garbled; a frame takes less anyway
+		}
+	}
+	return append(tables, own(sourcesTable, sourcesFamily), own(journalsTable, journalsFamily))
 }
 
 // registered is a row of sourcesTable, which never changes once it is there.

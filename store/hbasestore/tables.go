@@ -367,7 +367,7 @@ func (s *Store) TruncateTable(ctx context.Context, name string, preserveSplits b
 // ensureSystemTables makes the system tables that are missing, with their
 // namespace.
 func (s *Store) ensureSystemTables(ctx context.Context) error {
-	for _, t := range systemTables() {
+	for _, t := range systemTables(s.o.Framed) {
 		has, err := s.Table(ctx, t.Name)
 		if !errors.Is(err, store.ErrTableNotFound) {
 			if err == nil {
