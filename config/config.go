@@ -121,7 +121,7 @@ type Store struct {
 // HBase is how to reach an HBase.
 type HBase struct {
 	// Gateways are host:port addresses of HBase's Thrift2 gateways, of one HBase.
-	// Calls go to those that answer.
+	// Calls go to those that answer. None = 127.0.0.1:9090, one beside each process.
 	Gateways []string `yaml:"gateways"`
 	// Framed says that the gateways run with framed transport (-f). They garble
 	// split keys and attributes of tables then, so that those are not made.
@@ -136,6 +136,13 @@ type HBase struct {
 	CallTimeout time.Duration `yaml:"call_timeout" default:"1m"`
 	// RetryTimeout is for how long a call that may be repeated is tried.
 	RetryTimeout time.Duration `yaml:"retry_timeout" default:"2m"`
+	// MaxCell is the largest cell, key included, that the gateways send: their
+	// hbase.client.keyvalue.maxsize.
+	MaxCell Size `yaml:"max_cell" default:"10MiB"`
+	// MaxFrame is the largest request that framed gateways take, which end the
+	// connection at a larger one: their
+	// hbase.regionserver.thrift.framed.max_frame_size_in_mb.
+	MaxFrame Size `yaml:"max_frame" default:"2MiB"`
 }
 
 // Kafka is how to reach the brokers.

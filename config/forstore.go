@@ -19,7 +19,7 @@ import (
 //	hbase://HOST:PORT[,HOST:PORT][?KEY=VALUE[&KEY=VALUE]]
 //
 // where the keys are those of store.hbase: framed, connections, call_timeout,
-// retry_timeout, and those of its tls: tls=true, ca_file, cert_file, key_file,
+// retry_timeout, max_cell, max_frame, and those of its tls: tls=true, ca_file, cert_file, key_file,
 // server_name, insecure_skip_verify. The error wraps store.ErrInvalidArgument.
 func ForStore(at string) (*Config, error) {
 	rest, ok := strings.CutPrefix(at, "hbase://")
@@ -76,6 +76,7 @@ func (h *HBase) parse(s string) error {
 	text := map[string]*string{"ca_file": &h.TLS.CAFile, "cert_file": &h.TLS.CertFile, "key_file": &h.TLS.KeyFile, "server_name": &h.TLS.ServerName}
 	flag := map[string]*bool{"framed": &h.Framed, "tls": &h.TLS.Enable, "insecure_skip_verify": &h.TLS.InsecureSkipVerify}
 	span := map[string]*time.Duration{"call_timeout": &h.CallTimeout, "retry_timeout": &h.RetryTimeout}
+	size := map[string]*Size{"max_cell": &h.MaxCell, "max_frame": &h.MaxFrame}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if len(values[key]) > 1 {
 			return fmt.Errorf("%s is given %d times", key, len(values[key]))
@@ -91,6 +92,10 @@ func (h *HBase) parse(s string) error {
 			if *span[key], err = time.ParseDuration(value); err == nil && *span[key] <= 0 {
 				err = strconv.ErrRange
 			}
+		case size[key] != nil:
+			if err = size[key].UnmarshalText([]byte(value)); err == nil && *size[key] <= 0 {
+				err = strconv.ErrRange
+			}
 		case key == "connections":
 			if h.Connections, err = strconv.Atoi(value); err == nil && h.Connections < 1 {
 				err = strconv.ErrRange
@@ -99,6 +104,7 @@ func (h *HBase) parse(s string) error {
 			known := slices.Sorted(maps.Keys(text))
 			known = slices.AppendSeq(known, maps.Keys(flag))
 			known = slices.AppendSeq(known, maps.Keys(span))
+			known = slices.AppendSeq(known, maps.Keys(size))
 			known = append(known, "connections")
 			slices.Sort(known)
 			return fmt.Errorf("unknown %q; known are %s", key, strings.Join(known, ", "))

@@ -35,8 +35,9 @@ func TestForStore(t *testing.T) {
 		{at: "hbase:data", dir: "hbase:data"}, // a directory may be called so
 		{at: "hbase://a:9090", want: hbase(nil)},
 		{at: "hbase://a:9090,[::1]:9091", want: hbase(func(h *config.HBase) { h.Gateways = append(h.Gateways, "[::1]:9091") })},
-		{at: "hbase://a:9090?framed=true&connections=3&call_timeout=5s&retry_timeout=1m", want: hbase(func(h *config.HBase) {
+		{at: "hbase://a:9090?framed=true&connections=3&call_timeout=5s&retry_timeout=1m&max_cell=20MiB&max_frame=4MiB", want: hbase(func(h *config.HBase) {
 			h.Framed, h.Connections, h.CallTimeout, h.RetryTimeout = true, 3, 5*time.Second, time.Minute
+			h.MaxCell, h.MaxFrame = 20<<20, 4<<20
 		})},
 		{at: "hbase://a:9090?tls=true&ca_file=/ca.pem&cert_file=c&key_file=k&server_name=n&insecure_skip_verify=true", want: hbase(func(h *config.HBase) {
 			h.TLS = config.TLS{Enable: true, CAFile: "/ca.pem", CertFile: "c", KeyFile: "k", ServerName: "n", InsecureSkipVerify: true}
@@ -53,6 +54,8 @@ func TestForStore(t *testing.T) {
 		{at: "hbase://a:9090?framed=yes", err: "framed=yes"},
 		{at: "hbase://a:9090?framed=true&framed=false", err: "framed is given 2 times"},
 		{at: "hbase://a:9090?connections=0", err: "connections=0"},
+		{at: "hbase://a:9090?max_cell=0", err: "max_cell=0"},
+		{at: "hbase://a:9090?max_frame=x", err: "max_frame=x"},
 		{at: "hbase://a:9090?call_timeout=-1s", err: "call_timeout=-1s"},
 		{at: "hbase://a:9090?ca_file=x", err: "write tls=true"},
 		{at: "hbase://a:9090?tls=true&cert_file=x", err: "go together"},

@@ -8,6 +8,17 @@ import (
 	"sluice/store"
 )
 
+// defaultGateway is where HBase's Thrift2 gateway listens by default, beside the process.
+const defaultGateway = "127.0.0.1:9090"
+
+// Addresses returns the gateways' host:port, at least one.
+func (h *HBase) Addresses() []string {
+	if len(h.Gateways) == 0 {
+		return []string{defaultGateway}
+	}
+	return h.Gateways
+}
+
 // lintHBase reports what is wrong with store.hbase, and what of the file cannot be
 // done on HBase.
 func (c *Config) lintHBase(report reporter) {
@@ -21,7 +32,7 @@ func (c *Config) lintHBase(report reporter) {
 	for _, v := range [...]struct {
 		name string
 		low  bool
-	}{{"connections", h.Connections < 1}, {"call_timeout", h.CallTimeout <= 0}, {"retry_timeout", h.RetryTimeout <= 0}} {
+	}{{"connections", h.Connections < 1}, {"call_timeout", h.CallTimeout <= 0}, {"retry_timeout", h.RetryTimeout <= 0}, {"max_cell", h.MaxCell <= 0}, {"max_frame", h.MaxFrame <= 0}} {
 		if v.low {
 			report("store.hbase."+v.name, "", "%s must be more than 0", v.name)
 		}
@@ -31,9 +42,6 @@ func (c *Config) lintHBase(report reporter) {
 			report("store.hbase", "add engine: hbase", "gateways are named and store.engine is %s", c.Store.Engine)
 		}
 		return
-	}
-	if len(h.Gateways) == 0 {
-		report("store.engine", "", "store.hbase.gateways is empty: name at least one Thrift2 gateway")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Pipelines)) {
 		c.lintHBasePipeline(name, report)

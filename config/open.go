@@ -77,8 +77,8 @@ func (c *Config) PebbleOptions(log *slog.Logger) *pebblestore.Options {
 func (c *Config) HBaseOptions(log *slog.Logger) (*hbasestore.Options, error) {
 	h := &c.Store.HBase
 	o := &hbasestore.Options{
-		Addresses: h.Gateways, Framed: h.Framed, Connections: h.Connections,
-		CallTimeout: h.CallTimeout, RetryTimeout: h.RetryTimeout, Logger: log,
+		Addresses: h.Addresses(), Framed: h.Framed, Connections: h.Connections,
+		CallTimeout: h.CallTimeout, RetryTimeout: h.RetryTimeout, MaxCellBytes: int(h.MaxCell), MaxFrameBytes: int(h.MaxFrame), Logger: log,
 	}
 	var err error
 	if o.TLS, err = h.TLS.load(); err != nil {

@@ -54,7 +54,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{"empty file", "", nil},
 		{"HBase", "store: {engine: hbase, hbase: {gateways: [\"h:9090\"]}}\n", nil},
-		{"HBase without gateways", "store: {engine: hbase}\n", []string{`f.yaml:1:17: store.hbase.gateways is empty: name at least one Thrift2 gateway`}},
+		{"HBase without gateways", "store: {engine: hbase}\n", nil},
 		{"gateways of another engine", "store: {hbase: {gateways: [\"h\"]}}\n", []string{
 			`f.yaml:1:9: gateways are named and store.engine is pebble (add engine: hbase)`,
 			`f.yaml:1:28: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
@@ -66,8 +66,9 @@ func TestProblems(t *testing.T) {
 			`f.yaml:1:67: not the address of a gateway (write host:port, such as 127.0.0.1:9090)`,
 			`f.yaml:2:19: not the address of a broker (write host:port, such as 127.0.0.1:9092)`,
 		}},
-		{"what HBase cannot", "store: {engine: hbase, hbase: {gateways: [\"h:1\"], call_timeout: 0s}}\n" + tables, []string{
+		{"what HBase cannot", "store: {engine: hbase, hbase: {gateways: [\"h:1\"], call_timeout: 0s, max_cell: 0}}\n" + tables, []string{
 			`f.yaml:1:65: call_timeout must be more than 0`,
+			`f.yaml:1:79: max_cell must be more than 0`,
 		}},
 		{"tables that HBase cannot hold", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
 tables:

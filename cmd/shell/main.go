@@ -89,7 +89,7 @@ func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
 		s.server = d.Address()
 	}
 	if s.realHBase() {
-		s.server = strings.Join(cfg.Store.HBase.Gateways, ", ")
+		s.server = strings.Join(cfg.Store.HBase.Addresses(), ", ")
 	}
 	if cli.IsTerminal(p.Stdout) {
 		s.print.width = columns(p.LookupEnv)
