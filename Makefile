@@ -25,8 +25,8 @@ lint: ## vet, staticcheck, gofumpt, go.mod, structure
 	$(GO) mod tidy -diff
 	$(GO) test ./internal/structure
 
-simulation: ## a thousand random schedules on each engine; failing seeds stay in pipeline/testdata/seeds
-	$(GO) test -count=1 -timeout 20m -run 'TestRandomSchedules|TestSimulationFindsMutants' ./pipeline -seeds 1000
+simulation: ## a thousand random schedules on each engine, and of whole clusters; failing seeds stay in pipeline/testdata/seeds
+	$(GO) test -count=1 -timeout 20m -run 'TestRandomSchedules|TestSimulationFindsMutants|TestRandomClusters' ./pipeline -seeds 1000
 
 integration: ## a real Kafka, a real HBase and readers in other languages; see internal/integration/with-servers
 	internal/integration/with-servers $(GO) test -tags integration -count=1 -timeout 40m ./internal/integration/... ./pipeline/kafka

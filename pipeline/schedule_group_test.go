@@ -29,6 +29,8 @@ const testGroup = "sluice-p"
 // wire is the network of one process. It can be held, as by SIGSTOP, and cut for
 // good, as by SIGKILL.
 type wire struct {
+	network embedded.Network // nil = loopback
+
 	mu     sync.Mutex
 	held   chan struct{} // closed when it is let go; nil = it is not held
 	cut    bool
@@ -59,6 +61,13 @@ func (w *wire) kill() {
 	}
 }
 
+// heal lets a network that was cut make connections again.
+func (w *wire) heal() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut, w.conns = false, nil
+}
+
 func (w *wire) wait() error {
 	w.mu.Lock()
 	held, cut := w.held, w.cut
@@ -79,7 +88,11 @@ func (w *wire) dial(ctx context.Context, network, address string) (net.Conn, err
 	if err := w.wait(); err != nil {
 		return nil, err
 	}
-	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	dial := new(net.Dialer).DialContext
+	if w.network != nil {
+		dial = w.network.DialContext
+	}
+	c, err := dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}

@@ -31,8 +31,8 @@ import (
 // a thousand.
 var seeds = flag.Int("seeds", 20, "random schedules that TestRandomSchedules runs on each engine")
 
-// seedsDir holds a file for each seed that once failed, ENGINE-SEED, and one for each
-// engine that never did, so that what reads them is tested.
+// seedsDir holds a file for each seed that once failed, ENGINE-SEED or cluster-SEED, and
+// one for each engine that never did, so that what reads them is tested.
 var seedsDir = filepath.Join("testdata", "seeds")
 
 // The random schedule: owners come and go, two at a time or none, and so do
@@ -43,10 +43,20 @@ var seedsDir = filepath.Join("testdata", "seeds")
 // seed that fails is kept in testdata/seeds and runs from then on.
 func TestRandomSchedules(t *testing.T) {
 	t.Parallel()
+	runSeeds(t, []string{"mem", "pebble"}, func(t *testing.T, engine string, seed uint64) string {
+		return simulate(t, &simulation{seed: seed, disked: engine == "pebble"})
+	})
+}
+
+// kinds are what the names of seeds begin with.
+var kinds = []string{"mem", "pebble", "cluster"}
+
+// runSeeds runs the seeds of the flag, and those that were kept, of some kinds.
+func runSeeds(t *testing.T, mine []string, run func(t *testing.T, kind string, seed uint64) string) {
 	all := map[string]bool{}
 	for seed := range *seeds {
-		for _, engine := range []string{"mem", "pebble"} {
-			all[fmt.Sprintf("%s-%d", engine, seed)] = true
+		for _, kind := range mine {
+			all[fmt.Sprintf("%s-%d", kind, seed)] = true
 		}
 	}
 	kept, err := os.ReadDir(seedsDir)
@@ -57,10 +67,13 @@ func TestRandomSchedules(t *testing.T) {
 		all[f.Name()] = true
 	}
 	for name := range all {
-		engine, number, _ := strings.Cut(name, "-")
+		kind, number, _ := strings.Cut(name, "-")
 		seed, err := strconv.ParseUint(number, 10, 64)
-		if err != nil || engine != "mem" && engine != "pebble" {
-			t.Errorf("%s/%s is no seed: want mem-NUMBER or pebble-NUMBER", seedsDir, name)
+		if err != nil || !slices.Contains(kinds, kind) {
+			t.Errorf("%s/%s is no seed: want one of %q, - and a number", seedsDir, name, kinds)
+			continue
+		}
+		if !slices.Contains(mine, kind) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
@@ -71,7 +84,7 @@ func TestRandomSchedules(t *testing.T) {
 				}
 			})
 			synctest.Test(t, func(t *testing.T) {
-				if d := simulate(t, &simulation{seed: seed, disked: engine == "pebble"}); d != "" {
+				if d := run(t, kind, seed); d != "" {
 					t.Errorf("Got something else than the log (-want +got):\n%s", d)
 				}
 			})
@@ -278,6 +291,7 @@ type simulation struct {
 	broken bool                            // something was taken away: no error is one of the test
 
 	relayMutant func(producer) producer // between the relays and the topic; nil = nothing
+	killAll     func() string           // ends all processes where power fails; nil = endAll
 
 	t      *testing.T
 	rng    *rand.Rand
@@ -664,7 +678,11 @@ func (s *simulation) powerFails() string {
 	s.fuse = 0
 	s.mu.Unlock()
 	// What the processes still do goes to a disk that is no more.
-	if d := s.endAll(); d != "" {
+	end := s.endAll
+	if s.killAll != nil {
+		end = s.killAll
+	}
+	if d := end(); d != "" {
 		return d
 	}
 	if err := s.store.Close(); err != nil {

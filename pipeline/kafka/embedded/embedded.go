@@ -56,12 +56,33 @@ type Options struct {
 	// it the last batches may be lost when the machine (not only the process)
 	// goes down.
 	SyncWrites bool
+	// Network is what the broker listens on in the place of loopback, for tests in a
+	// bubble of testing/synctest; nil = loopback. Port must be named then, as this one
+	// may have no free ones to give.
+	Network Network
 	// Logger gets warnings of the broker. nil discards them.
 	Logger *slog.Logger
 }
 
+// Network makes connections: kfake.VirtualNetwork is one in memory.
+type Network interface {
+	Listen(network, address string) (net.Listener, error)
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// loopback is the system's network.
+type loopback struct {
+	net.ListenConfig
+	net.Dialer
+}
+
+func (l *loopback) Listen(network, address string) (net.Listener, error) {
+	return l.ListenConfig.Listen(context.Background(), network, address)
+}
+
 // Broker is a running embedded broker.
 type Broker struct {
+	network  Network
 	cluster  *kfake.Cluster
 	sessions *sessions
 	addrs    []string
@@ -89,7 +110,10 @@ func Start(o *Options) (*Broker, error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
-	b := &Broker{}
+	b := &Broker{network: o.Network}
+	if b.network == nil {
+		b.network = &loopback{}
+	}
 	port := o.Port
 	if o.Dir != "" {
 		if err := os.MkdirAll(o.Dir, 0o755); err != nil {
@@ -143,7 +167,7 @@ func (b *Broker) start(o *Options, nodes, port int, logger *slog.Logger) error {
 		b.closeListeners()
 		return fmt.Errorf("start embedded broker: %w", err)
 	}
-	b.sessions = watchSessions(b.cluster, new(net.Dialer).DialContext)
+	b.sessions = watchSessions(b.cluster, b.network.DialContext)
 	b.addrs = b.cluster.ListenAddrs()
 	if o.Dir != "" {
 		if err = writePort(o.Dir, b.addrs[0]); err != nil {
@@ -216,8 +240,7 @@ func (b *Broker) unlock() error {
 
 // listen is kfake's listener function: TCP, with every connection tracked.
 func (b *Broker) listen(network, address string) (net.Listener, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(context.Background(), network, address)
+	ln, err := b.network.Listen(network, address)
 	if err != nil {
 		return nil, fmt.Errorf("%w (another broker may be running; name another port)", err)
 	}
