@@ -120,12 +120,9 @@ func (m *Manifest) order() []columnar.Order {
 	return order
 }
 
-// validateSort checks what the manifest says of a sort by other columns than the row key.
+// validateSort checks what the manifest says of the order of the rows.
 func (m *Manifest) validateSort() error {
-	if len(m.Sort) == 0 {
-		return nil
-	}
-	if m.Join != nil || len(m.SortedBy) < len(m.Sort) {
+	if m.Join != nil && len(m.Sort) > 0 || len(m.SortedBy) < len(m.Sort) {
 		return fmt.Errorf("sort by %d columns, sorted_by has %d", len(m.Sort), len(m.SortedBy))
 	}
 	for i, name := range m.SortedBy {

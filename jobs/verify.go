@@ -63,8 +63,9 @@ func problemsOf(all []string, files []FileReport) error {
 
 // Verify reads a published run back and compares it with its manifest: the
 // checksum and size of every file, its rows as the file's own format counts them,
-// its columns, that row keys lie in the key range and are sorted (where a column
-// holds them), and that no other file lies beside them. at is the run's
+// its columns, that row keys lie in the key range (where a column holds them), that
+// rows are in the order of sorted_by, within each file and from one to the next, and
+// that the files say so, and that no other file lies beside them. at is the run's
 // directory, the job's (its latest run), or the manifest itself. What does not
 // match is in the Report; an error means that it could not be looked at: no run,
 // or a manifest that cannot be read.
@@ -334,8 +335,8 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 	c := &keyChecker{column: m.keyColumn(), strict: m.Rows == string(columnar.PerRow)}
 	if len(m.Sort) > 0 {
 		c.column = -1 // order checks it
-		checkDeclared(rd, m, bad)
 	}
+	checkDeclared(rd, m, want.Rows, bad)
 	for {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -8,23 +8,24 @@ import (
 	"sluice/jobs/columnar"
 )
 
-// orderCheckers follow the rows of a run that is sorted by other columns than the row
-// key over its files, those of a format and a partition one after the other.
+// orderCheckers follow the rows of a run over its files, those of a format and a
+// partition one after the other.
 type orderCheckers struct {
 	manifest *Manifest
 	all      map[fileSet]*orderChecker
 }
 
-// of returns the checker of a file; nil = there is nothing to check.
+// of returns the checker of a file; nil = there is nothing to check that a keyChecker,
+// and the key ranges of the files, do not.
 func (c *orderCheckers) of(f *File) *orderChecker {
 	m := c.manifest
-	if len(m.Sort) == 0 {
+	key := m.keyColumn()
+	if len(m.SortedBy) == 0 || m.keyed() && len(m.SortedBy) == 1 && key >= 0 && m.Columns[key].Name == m.SortedBy[0] {
 		return nil
 	}
 	o := c.all[f.set()]
 	if o == nil {
 		o = &orderChecker{order: m.order()}
-		key := m.keyColumn()
 		for _, by := range o.order {
 			n := slices.IndexFunc(m.Columns, func(c Column) bool { return c.Name == by.Column })
 			o.columns = append(o.columns, n)
@@ -65,8 +66,9 @@ func (c *orderChecker) check(b *columnar.Batch, r *FileReport) error {
 	return nil
 }
 
-// checkDeclared compares what a file says of its order with what the manifest says.
-func checkDeclared(rd columnar.FileReader, m *Manifest, bad func(string, ...any)) {
+// checkDeclared compares what a file of so many rows says of its order with what the
+// manifest says.
+func checkDeclared(rd columnar.FileReader, m *Manifest, rows int64, bad func(string, ...any)) {
 	if got, want := rd.Metadata()[metaSorted], sortedText(m.order()); got != want {
 		bad("it says that it is sorted by %q, the manifest by %q", got, want)
 	}
@@ -77,7 +79,8 @@ func checkDeclared(rd columnar.FileReader, m *Manifest, bad func(string, ...any)
 	if !ok {
 		return // the format has no other place for it
 	}
-	if got := f.Order(); len(got) > 0 && !slices.Equal(got, m.order()) {
+	// A file without rows has no row group that would say something.
+	if got := f.Order(); (rows > 0 || len(got) > 0) && !slices.Equal(got, m.order()) {
 		bad("its sorting columns are %q, the manifest says %q", sortedText(got), sortedText(m.order()))
 	}
 }

@@ -79,12 +79,22 @@ func (r *Reader) Metadata() map[string]string {
 	return m
 }
 
-// Order returns by which columns the first row group says it is sorted.
+// Order returns by which columns all row groups say that they are sorted: as far as
+// they say the same. nil = there is no row group, or none says something.
 func (r *Reader) Order() []columnar.Order {
 	var order []columnar.Order
-	for _, g := range r.file.RowGroups()[:min(1, len(r.file.RowGroups()))] {
-		for _, s := range g.SortingColumns() {
-			order = append(order, columnar.Order{Column: s.Path()[0], Descending: s.Descending(), NullsFirst: s.NullsFirst()})
+	for i, g := range r.file.RowGroups() {
+		said := g.SortingColumns()
+		if i > 0 {
+			order = order[:min(len(order), len(said))]
+		}
+		for k, s := range said {
+			o := columnar.Order{Column: s.Path()[0], Descending: s.Descending(), NullsFirst: s.NullsFirst()}
+			if i == 0 {
+				order = append(order, o)
+			} else if k < len(order) && order[k] != o {
+				order = order[:k]
+			}
 		}
 	}
 	return order
