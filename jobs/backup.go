@@ -202,6 +202,9 @@ func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest
 	if err != nil {
 		return nil, err
 	}
+	if err := checkManifestSize(len(m.Files), len(data), "compact the store, so that it has fewer files"); err != nil {
+		return nil, err
+	}
 	if err := instant.Lost(b.Source); err != nil {
 		return nil, fmt.Errorf("what was copied is not to be trusted: %w", err)
 	}

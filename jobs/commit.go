@@ -53,8 +53,21 @@ func (m *Manifest) follow(ctx context.Context, t target.Target) error {
 	return nil
 }
 
+// errManifestSize: nobody could read the manifest again, so it is not published.
+var errManifestSize = errors.New("the manifest is too large")
+
+// checkManifestSize refuses the manifest of so many files that is too large to be read,
+// and says what helps.
+func checkManifestSize(files, size int, hint string) error {
+	if size <= maxManifestBytes {
+		return nil
+	}
+	return fmt.Errorf("%w: its %d files make it %d bytes, of which at most %d are read: %s", errManifestSize, files, size, maxManifestBytes, hint)
+}
+
 // commit completes the manifest, whose files are written, and publishes the run with
-// it. It returns the manifest's bytes.
+// it. It returns the manifest's bytes. Its error wraps errManifestSize where nobody
+// could read it again; then nothing is published.
 func (m *Manifest) commit(ctx context.Context, u target.Upload, s instant.Source, now time.Time) ([]byte, error) {
 	m.sortFiles()
 	m.FinishedAt = now.UTC()
@@ -63,6 +76,9 @@ func (m *Manifest) commit(ctx context.Context, u target.Upload, s instant.Source
 	}
 	data, err := m.Encode()
 	if err != nil {
+		return nil, err
+	}
+	if err := checkManifestSize(len(m.Files), len(data), "make files larger (target_file_bytes), or have fewer partitions"); err != nil {
 		return nil, err
 	}
 	if err := instant.Lost(s); err != nil {

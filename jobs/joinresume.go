@@ -136,7 +136,7 @@ func (r *joinRun) end(ctx context.Context, err error) error {
 		return errors.Join(err, r.upload.Abort())
 	}
 	for _, final := range []error{
-		target.ErrExists, target.ErrNotFound, store.ErrCorrupt, syscall.ENOSPC, errOtherRows, join.ErrMemory, join.ErrNotSorted, join.ErrDisk, join.ErrSpill,
+		target.ErrExists, target.ErrNotFound, store.ErrCorrupt, syscall.ENOSPC, errOtherRows, errManifestSize, join.ErrMemory, join.ErrNotSorted, join.ErrDisk, join.ErrSpill,
 	} {
 		if errors.Is(err, final) {
 			return errors.Join(err, r.upload.Abort())

@@ -26,8 +26,8 @@ const (
 	LatestName   = "_latest.json"   // in a job's directory
 )
 
-// maxManifestBytes bounds what is read as a manifest: about 300 bytes a file
-// leave room for 200,000 files.
+// maxManifestBytes bounds what is published and read as a manifest: about 350 bytes a
+// file leave room for 190,000 files.
 const maxManifestBytes = 64 << 20
 
 // Manifest describes one run: what it is, and every file of it.

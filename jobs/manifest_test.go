@@ -2,7 +2,9 @@ package jobs
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,8 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
+	"sluice/jobs/target"
 )
 
 func goldenManifest(t testing.TB) []byte {
@@ -192,4 +196,63 @@ func TestEscapeKey(t *testing.T) {
 			t.Fatalf("Got %q, %v for %q", got, err, key)
 		}
 	})
+}
+
+// endedUpload is an upload that only remembers how it ended.
+type endedUpload struct {
+	target.Resumable
+	committed int // bytes of the manifest; 0 = it was not
+	aborted   bool
+}
+
+func (u *endedUpload) Commit(_ context.Context, _ string, data []byte) error {
+	u.committed = len(data)
+	return nil
+}
+
+func (u *endedUpload) Abort() error {
+	u.aborted = true
+	return nil
+}
+
+// TestManifestSize: a manifest that nobody could read again is not published, and says
+// what to do; its run is not kept, as it would end so another time.
+func TestManifestSize(t *testing.T) {
+	t.Parallel()
+	good, _ := joinedRun(t)
+	one := good.Files[0]
+	good.Files = nil
+	u := &endedUpload{}
+	for _, more := range []int{10, 1000, maxManifestBytes / 280} {
+		for range more {
+			f := one
+			f.Path = partName(len(good.Files)/perNumber, len(good.Files)%perNumber, f.Format)
+			good.Files = append(good.Files, f)
+		}
+		data, err := good.commit(t.Context(), u, nil, good.FinishedAt)
+		if more < maxManifestBytes/280 {
+			if _, decoded := DecodeManifest(data); err != nil || decoded != nil || u.committed != len(data) {
+				t.Errorf("%d files: Got %v, %v, %d bytes published", len(good.Files), err, decoded, u.committed)
+			}
+			u.committed = 0
+			continue
+		}
+		want := fmt.Sprintf("the manifest is too large: its %d files make it ", len(good.Files))
+		if !errors.Is(err, errManifestSize) || !strings.HasPrefix(err.Error(), want) ||
+			!strings.HasSuffix(err.Error(), fmt.Sprintf(" bytes, of which at most %d are read: make files larger (target_file_bytes), or have fewer partitions", maxManifestBytes)) {
+			t.Errorf("Got %v", err)
+		}
+		if u.committed > 0 {
+			t.Errorf("Got a manifest of %d bytes published", u.committed)
+		}
+		r := &run{upload: u, notes: u, RunOptions: RunOptions{Source: jobstest.NewMemory()}}
+		if err := r.end(t.Context(), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
+			t.Errorf("Got %v, aborted %t", err, u.aborted)
+		}
+		u.aborted = false
+		j := &joinRun{upload: u, notes: u}
+		if err := j.end(t.Context(), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
+			t.Errorf("a join: Got %v, aborted %t", err, u.aborted)
+		}
+	}
 }

@@ -441,7 +441,7 @@ func (r *run) end(ctx context.Context, err error) error {
 	switch {
 	case r.notes == nil, unwanted, instant.Lost(r.Source) != nil, errors.As(err, &refused),
 		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC), errors.Is(err, errOtherRows),
-		errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
+		errors.Is(err, errManifestSize), errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
 		return errors.Join(err, r.upload.Abort())
 	}
 	if leave := r.notes.Leave(); leave != nil {
