@@ -86,7 +86,8 @@ func (o S3Options) LogValue() slog.Value { return slog.StringValue(o.String()) }
 // uploads one wins, in Commit; of two processes that have one upload, the one that has
 // taken it over goes on, and whatever the other does to the record is refused; and what
 // a record speaks of is removed only by who has changed the record before. No clock
-// decides that. By the clock of the service it is judged whether an upload is abandoned
+// decides that. Notes are objects of their own, in a log of the process that has the
+// record, which names it; who takes the record over says how many of them count. By the clock of the service it is judged whether an upload is abandoned
 // that nobody has ended (Lease).
 //
 // Commit completes the files, writes the manifest, and empties the record; whoever
@@ -357,7 +358,7 @@ func (s *S3) List(ctx context.Context, dir string) ([]Entry, error) {
 		found = true
 		sub, isDir := strings.CutSuffix(name, "/")
 		switch {
-		case sub == "", dir == "." && sub == recordsDir, isDir && pending[sub]:
+		case sub == "", dir == "." && (sub == recordsDir || sub == logsDir), isDir && pending[sub]:
 		default:
 			entries = append(entries, Entry{Name: sub, Dir: isDir, Size: size})
 		}

@@ -77,8 +77,9 @@ func (s *S3) multiparts(ctx context.Context) ([]s3Orphan, error) {
 type s3Found struct {
 	Leftover
 	dir    string
-	rec    *s3Stored // nil = orphan is set
+	rec    *s3Stored // nil = orphan or stray is set
 	orphan *s3Orphan
+	stray  *s3Stray
 }
 
 // Leftovers reads the records, and lists the multi-part uploads in the directories
@@ -98,6 +99,11 @@ func (s *S3) Leftovers(ctx context.Context) ([]Leftover, error) {
 func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
 	// The uploads first: a record tells of one soon after it has begun, not before.
 	multiparts, err := s.multiparts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// The logs, too: a record names one before there are notes in it.
+	logs, err := s.logs(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +129,7 @@ func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
 		}
 		switch rec.State {
 		case s3Open, s3Left:
-			f.Name, f.Busy, f.Resumable = rec.ID, rec.busy(s.client.o.Lease), len(rec.Notes) > 0
+			f.Name, f.Busy, f.Resumable = rec.ID, rec.busy(s.client.o.Lease), len(rec.notes) > 0
 			for _, o := range orphans[dir] {
 				if !f.Busy && !known[o.id] {
 					continue
@@ -162,6 +168,14 @@ func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
 				Name: o.name(), Bytes: size, Modified: s.client.o.Now().Add(-o.age), Busy: o.age < orphanAge,
 			}})
 		}
+	}
+	for _, l := range logs {
+		if rec := records[l.dir]; rec != nil && slices.ContainsFunc(rec.Logs, func(named s3Log) bool { return named.Name == l.log.Name }) {
+			continue
+		}
+		found = append(found, s3Found{dir: l.dir, stray: l, Leftover: Leftover{
+			Name: "notes-" + temporaryName(l.dir) + "-" + l.log.Name, Bytes: l.bytes, Modified: s.client.o.Now(),
+		}})
 	}
 	slices.SortStableFunc(found, func(a, b s3Found) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
@@ -212,6 +226,8 @@ func (s *S3) discard(ctx context.Context, f *s3Found) error {
 		return ErrBusy
 	case f.orphan != nil:
 		return s.abort(ctx, path.Dir(f.orphan.key), []s3RecordFile{{Name: path.Base(f.orphan.key), Upload: f.orphan.id}})
+	case f.stray != nil:
+		return s.dropLogs(ctx, f.dir, []s3Log{f.stray.log})
 	case f.rec.State == s3Ended:
 		// Whoever begins the run at this moment loses its record, and learns it.
 		_, err := s.client.do(ctx, &s3Request{method: http.MethodDelete, key: s.key(recordKey(f.dir)), limit: maxErrorBytes})
@@ -229,7 +245,7 @@ func (s *S3) discard(ctx context.Context, f *s3Found) error {
 	if err != nil {
 		return err
 	}
-	return s.abort(ctx, f.dir, f.rec.uploads())
+	return errors.Join(s.abort(ctx, f.dir, f.rec.uploads()), s.dropLogs(ctx, f.dir, f.rec.Logs))
 }
 
 // Remove makes the record of a run say that it is being removed, by which it is not

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"time"
 )
 
@@ -38,12 +39,10 @@ type s3Record struct {
 	Attempt string            `json:"attempt,omitempty"`
 	ID      string            `json:"id,omitempty"` // of the upload
 	Notes   map[string][]byte `json:"notes,omitempty"`
-	Open    []s3RecordFile    `json:"open,omitempty"` // being written, Name and Upload alone
-}
-
-// uploads returns the multi-part uploads that the record speaks of.
-func (r *s3Record) uploads() []s3RecordFile {
-	return append(append(append([]s3RecordFile{}, r.Files...), r.Open...), r.Replaced...)
+	// Logs have the notes, and the files that were closed, besides Notes and Files; of
+	// a decision, which has all of them itself, they are to be removed.
+	Logs []s3Log        `json:"logs,omitempty"`
+	Open []s3RecordFile `json:"open,omitempty"` // being written, Name and Upload alone
 }
 
 // published reports that a run is there, or that this is decided.
@@ -54,6 +53,25 @@ type s3Stored struct {
 	s3Record
 	etag string
 	age  time.Duration // since it was written, by the service's clock; below 0 = unknown
+
+	// What readLogs has found: all notes, all closed files, and the logs that are not
+	// empty, each with the last note that was there.
+	notes map[string][]byte
+	files []s3RecordFile
+	logs  []s3Log
+}
+
+// uploads returns the multi-part uploads that the record and its logs speak of.
+func (r *s3Stored) uploads() []s3RecordFile {
+	return slices.Concat(r.files, r.Open, r.Replaced)
+}
+
+// open returns the files that were being written when the process ended: those of Open
+// that were not closed since.
+func (r *s3Stored) open() []s3RecordFile {
+	return slices.DeleteFunc(slices.Clone(r.Open), func(o s3RecordFile) bool {
+		return slices.ContainsFunc(r.files, func(f s3RecordFile) bool { return f.Upload == o.Upload })
+	})
 }
 
 // busy reports that an upload is not known to be abandoned.
@@ -189,6 +207,9 @@ func (s *S3) finish(ctx context.Context, dir string, rec *s3Record, etag string)
 		return err
 	}
 	if err := s.abort(ctx, dir, rec.Replaced); err != nil {
+		return err
+	}
+	if err := s.dropLogs(ctx, dir, rec.Logs); err != nil {
 		return err
 	}
 	_, _, err := s.put(ctx, recordKey(dir), etag, rand.Text(), nil)

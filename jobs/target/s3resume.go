@@ -2,6 +2,7 @@ package target
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/xml"
 	"errors"
 	"fmt"
@@ -10,7 +11,6 @@ import (
 	"path"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 )
 
@@ -42,7 +42,10 @@ func (s *S3) begin(ctx context.Context, dir, id string) (*s3Upload, error) {
 		case old.busy(s.client.o.Lease):
 			return s.newUpload(dir, id), nil
 		}
-		u, err := s.take(ctx, dir, old, &s3Record{State: s3Open, ID: id})
+		if err := s.readLogs(ctx, dir, old); err != nil {
+			return nil, err
+		}
+		u, err := s.take(ctx, dir, old, id, false)
 		if errors.Is(err, errChanged) {
 			continue
 		}
@@ -50,6 +53,7 @@ func (s *S3) begin(ctx context.Context, dir, id string) (*s3Upload, error) {
 			return nil, err
 		}
 		_ = s.abort(ctx, dir, old.uploads()) // what stays costs space only
+		_ = s.dropLogs(ctx, dir, old.logs)   // likewise
 		return u, nil
 	}
 	return nil, errTaken
@@ -71,23 +75,27 @@ func (s *S3) newUpload(dir, id string) *s3Upload {
 	}
 }
 
-// take puts rec in the place of old and returns the upload that has it, with its files
-// and notes. Its error wraps errChanged where another was faster.
-func (s *S3) take(ctx context.Context, dir string, old *s3Stored, rec *s3Record) (*s3Upload, error) {
+// take makes the record the upload's of id, in the place of old, whose logs were read,
+// and returns the upload, with the files and notes of old where it goes on with them. Its
+// error wraps errChanged where another was faster.
+func (s *S3) take(ctx context.Context, dir string, old *s3Stored, id string, goOn bool) (*s3Upload, error) {
 	if err := s.probe(ctx); err != nil {
 		return nil, err
 	}
-	etag, _, err := s.swap(ctx, dir, old.etag, rec)
+	u := s.newUpload(dir, id)
+	u.log = rand.Text()
+	if goOn {
+		u.base, u.logs = s3Record{Notes: old.Notes, Files: old.Files}, old.logs
+		for _, f := range old.files {
+			u.files[f.Name] = &s3File{upload: u, s3RecordFile: f, begun: f.Upload, closed: true, recorded: true, logged: true}
+		}
+		maps.Copy(u.notes, old.notes)
+	}
+	etag, _, err := s.swap(ctx, dir, old.etag, u.record(s3Open))
 	if err != nil {
 		return nil, err
 	}
-	u := s.newUpload(dir, rec.ID)
-	u.etag = etag
-	for i := range rec.Files {
-		f := rec.Files[i]
-		u.files[f.Name] = &s3File{upload: u, s3RecordFile: f, begun: f.Upload, closed: true, recorded: true}
-	}
-	maps.Copy(u.notes, rec.Notes)
+	u.etag, u.told = etag, u.log
 	renew, stop := context.WithCancel(context.WithoutCancel(ctx))
 	u.stop = stop
 	go u.renew(renew) // until the upload ends
@@ -123,18 +131,18 @@ func (u *s3Upload) write(ctx context.Context, change func()) error {
 	return u.change(ctx, u.record(s3Open))
 }
 
-// record returns the record of the upload as it is.
+// record returns the record of the upload as it is. The caller has recordMu, or is alone.
 func (u *s3Upload) record(state string) *s3Record {
+	rec := &s3Record{State: state, ID: u.id, Notes: u.base.Notes, Files: u.base.Files}
+	if state != s3Open {
+		rec.Logs = u.allLogs()
+		return rec
+	}
+	rec.Logs = append(slices.Clone(u.logs), s3Log{Name: u.log})
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	rec := &s3Record{State: state, ID: u.id, Notes: maps.Clone(u.notes)}
 	for _, name := range slices.Sorted(maps.Keys(u.files)) {
-		f := u.files[name]
-		switch {
-		case f.closed:
-			f.recorded = true
-			rec.Files = append(rec.Files, f.s3RecordFile)
-		case f.begun != "" && state == s3Open:
+		if f := u.files[name]; f.begun != "" && !f.logged {
 			rec.Open = append(rec.Open, s3RecordFile{Name: name, Upload: f.begun})
 		}
 	}
@@ -149,6 +157,9 @@ func (u *s3Upload) change(ctx context.Context, rec *s3Record) error {
 		switch {
 		case err == nil:
 			u.etag = now
+			if rec.State == s3Open {
+				u.told = u.log
+			}
 			return nil
 		case errors.Is(err, errChanged) && u.unsure[writer]:
 			delete(u.unsure, writer) // it was done after all
@@ -204,7 +215,10 @@ func (u *s3Upload) decide(ctx context.Context, rec *s3Record) error {
 		case old.State == s3Removing:
 			return fmt.Errorf("%w: the run before is being removed", ErrBusy)
 		}
-		rec.Replaced = old.uploads()
+		if err := u.target.readLogs(ctx, u.dir, old); err != nil {
+			return err
+		}
+		rec.Replaced, rec.Logs = old.uploads(), old.logs
 		etag, _, err := u.target.swap(ctx, u.dir, old.etag, rec)
 		if errors.Is(err, errChanged) {
 			continue
@@ -262,14 +276,17 @@ func (s *S3) resume(ctx context.Context, dir, id string) (*s3Upload, error) {
 	case old.State == s3Ended, old.ID != id:
 		return nil, ErrNotFound
 	}
-	u, err := s.take(ctx, dir, old, &s3Record{State: s3Open, ID: id, Notes: old.Notes, Files: old.Files})
+	if err := s.readLogs(ctx, dir, old); err != nil {
+		return nil, err
+	}
+	u, err := s.take(ctx, dir, old, id, true)
 	if errors.Is(err, errChanged) {
 		return nil, errTaken
 	}
 	if err != nil {
 		return nil, err
 	}
-	_ = s.abort(ctx, dir, old.Open) // what stays costs space only
+	_ = s.abort(ctx, dir, old.open()) // what stays costs space only
 	return u, nil
 }
 
@@ -318,7 +335,7 @@ func (s *S3) records(ctx context.Context) (records map[string]*s3Stored, dirs []
 		return nil, nil, err
 	}
 	for dir := range records {
-		records[dir], err = s.readRecord(ctx, dir)
+		records[dir], err = s.readWhole(ctx, dir)
 		if errors.Is(err, ErrNotFound) {
 			delete(records, dir)
 			continue
@@ -340,41 +357,14 @@ func (s *S3) Unfinished(ctx context.Context) ([]Unfinished, error) {
 	var all []Unfinished
 	for _, dir := range slices.Sorted(maps.Keys(records)) {
 		rec := records[dir]
-		if len(rec.Notes) == 0 {
+		if len(rec.notes) == 0 {
 			continue
 		}
 		// What is decided and not done yet is finished by Resume.
 		busy := rec.busy(s.client.o.Lease) || rec.Writer != "" && rec.age < s.client.o.Lease
-		all = append(all, Unfinished{ID: rec.ID, Busy: busy, Notes: rec.Notes})
+		all = append(all, Unfinished{ID: rec.ID, Busy: busy, Notes: rec.notes})
 	}
 	return all, nil
-}
-
-// Note writes the record, which has the parts of all files that were closed.
-func (u *s3Upload) Note(ctx context.Context, name string, data []byte) error {
-	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
-		return err
-	}
-	if strings.Contains(name, "/") || name == "." {
-		return fmt.Errorf("target: %q is not the name of a note", name)
-	}
-	err := u.write(ctx, func() {
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		u.notes[name] = append([]byte{}, data...)
-	})
-	if err != nil {
-		return fmt.Errorf("note %s of %s: %w", name, u.dir, err)
-	}
-	return nil
-}
-
-// Notes returns what the record had when the upload was taken over, and what was noted
-// since.
-func (u *s3Upload) Notes(ctx context.Context) (map[string][]byte, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return maps.Clone(u.notes), ctx.Err()
 }
 
 // Retain asks the service for the parts of the files, which a rule of the bucket may
@@ -400,12 +390,14 @@ func (u *s3Upload) Retain(ctx context.Context, keep map[string]int64) error {
 	err := u.write(ctx, func() {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		for name, f := range files {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(files)) {
 			if _, ok := keep[name]; !ok {
-				gone = append(gone, s3RecordFile{Name: name, Upload: f.begun})
+				gone, names = append(gone, s3RecordFile{Name: name, Upload: files[name].begun}), append(names, name)
 				delete(u.files, name)
 			}
 		}
+		u.forget(names)
 	})
 	if err != nil {
 		return fmt.Errorf("retain files of %s: %w", u.dir, err)
@@ -450,7 +442,7 @@ func (s *S3) parts(ctx context.Context, name, upload string) (bytes int64, err e
 	}
 }
 
-// Leave writes the record for whoever resumes, and removes the parts of files that
+// Leave notes the closed files, writes the record for whoever resumes, and removes the parts of files that
 // were being written.
 func (u *s3Upload) Leave() error {
 	if !u.end() {
@@ -458,6 +450,7 @@ func (u *s3Upload) Leave() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), u.target.client.o.Timeout)
 	defer cancel()
+	_ = u.note(ctx, "", nil) // what is not noted is made again
 	err := u.close(ctx, func() *s3Record { return u.record(s3Left) })
 	if notOurs(err) {
 		err = nil

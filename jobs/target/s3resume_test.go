@@ -502,3 +502,127 @@ func TestS3RetainMissing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestS3NotesLinear: what is written for the notes of a run grows with its files, resumed
+// or not, and nothing of it is left in the end.
+func TestS3NotesLinear(t *testing.T) {
+	t.Parallel()
+	data := []byte(strings.Repeat("n", 400))
+	run := func(files int, leave bool) int64 {
+		f := targettest.NewFakeS3(t)
+		s := openS3(t, f)
+		u, err := s.Begin(t.Context(), run1, "id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := u.(target.Resumable)
+		keep := map[string]int64{}
+		for i := range files {
+			name := fmt.Sprintf("part-%06d", i)
+			if err := errors.Join(put(t.Context(), r, name, tenBytes), r.Note(t.Context(), name, data)); err != nil {
+				t.Fatal(err)
+			}
+			keep[name] = int64(len(tenBytes))
+			if !leave || i%(files/4) > 0 {
+				continue
+			}
+			if err := r.Leave(); err != nil {
+				t.Fatal(err)
+			}
+			if r, err = s.Resume(t.Context(), run1, "id"); err != nil {
+				t.Fatal(err)
+			}
+			notes, err := r.Notes(t.Context())
+			if err != nil || len(notes) != i+1 || string(notes[name]) != string(data) {
+				t.Fatalf("Got %d notes, %v", len(notes), err)
+			}
+			if i > 0 && i < files/2 { // one of them is written again
+				delete(keep, "part-000000")
+			}
+			if err := r.Retain(t.Context(), keep); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := keep["part-000000"]; !ok {
+				if err := errors.Join(put(t.Context(), r, "part-000000", "another"), r.Note(t.Context(), "part-000000", data)); err != nil {
+					t.Fatal(err)
+				}
+				keep["part-000000"] = int64(len("another"))
+			}
+		}
+		before := f.Written("exports/")
+		if err := r.Commit(t.Context(), "_manifest", []byte("all")); err != nil {
+			t.Fatal(err)
+		}
+		for key := range f.Objects() {
+			if strings.HasPrefix(key, "exports/_notes/") {
+				t.Errorf("%s is left", key)
+			}
+		}
+		got := visible(t, s)
+		want := tenBytes
+		if leave {
+			want = "another"
+		}
+		if len(got) != files+1 || got[run1+"/part-000000"] != want || got[run1+"/part-000001"] != tenBytes || f.Uploads() > 0 {
+			t.Errorf("Got %d objects, %q first, %d uploads", len(got), got[run1+"/part-000000"], f.Uploads())
+		}
+		return before
+	}
+	few, many, resumed := run(100, false), run(1000, false), run(1000, true)
+	t.Logf("%d bytes for 100 files, %d for 1,000, %d where these are resumed four times", few, many, resumed)
+	if many > 11*few || many > 1000*1024 {
+		t.Errorf("Got %d bytes for 1,000 files, %d for 100", many, few)
+	}
+	if resumed > many+100*1024 {
+		t.Errorf("Got %d bytes where they are resumed, %d otherwise", resumed, many)
+	}
+}
+
+// TestS3StrayNotes: notes that no record names any more are leftovers, and those of an
+// upload at work are not.
+func TestS3StrayNotes(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	s := openS3(t, f)
+	u, err := s.Begin(t.Context(), run1, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := u.(target.Resumable)
+	if err := errors.Join(put(t.Context(), r, "a", tenBytes), r.Note(t.Context(), "a", nil), put(t.Context(), r, "b", tenBytes), r.Note(t.Context(), "b", nil)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := s.Leftovers(t.Context())
+	if err != nil || len(left) != 1 || !left[0].Busy || left[0].Bytes != 2*int64(len(tenBytes)) {
+		t.Fatalf("Got %+v, %v, want the upload alone", left, err)
+	}
+	f.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+		if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/_notes/") {
+			return targettest.Dead // the process ends before it has removed its notes
+		}
+		return targettest.Fine
+	})
+	if err := r.Abort(); err == nil {
+		t.Fatal("Got no error of a killed process")
+	}
+	f.SetFaulty(nil)
+	f.Advance(8 * 24 * time.Hour)
+	strays := 0
+	for range 2 { // the record of an ended run goes once its uploads have
+		if left, err = s.Leftovers(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range left {
+			if strings.HasPrefix(l.Name, "notes-job-run=1-") && l.Bytes > 0 && !l.Busy {
+				strays++
+			}
+		}
+		tidy(t, s)
+	}
+	if strays != 1 {
+		t.Errorf("Got %d strays", strays)
+	}
+	if n, objects := f.Uploads(), f.Objects(); n > 0 || len(objects) > 0 {
+		t.Errorf("Got %d uploads and %v", n, objects)
+	}
+}

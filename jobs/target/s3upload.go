@@ -47,6 +47,13 @@ type s3Upload struct {
 	// unsure are the writers of attempts of which nobody knows whether they
 	// were done.
 	unsure map[string]bool
+	// base has the notes and files that the record had itself when it was taken over:
+	// of a program that knew no logs.
+	base    s3Record
+	logs    []s3Log // of the upload's notes, but for its own
+	log     string  // the name of its own
+	entries int     // numbers of it that were used
+	told    string  // the log that the record names
 
 	mu    sync.Mutex
 	files map[string]*s3File
@@ -106,12 +113,15 @@ func (u *s3Upload) decision(ctx context.Context, name string, data []byte) (rec 
 	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
 		return nil, nil, err
 	}
+	u.recordMu.Lock()
+	logs := u.allLogs()
+	u.recordMu.Unlock()
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.done {
 		return nil, nil, errEnded
 	}
-	rec = &s3Record{ID: u.id, Notes: maps.Clone(u.notes), Manifest: name, Content: data}
+	rec = &s3Record{ID: u.id, Notes: maps.Clone(u.notes), Manifest: name, Content: data, Logs: logs}
 	for _, file := range slices.Sorted(maps.Keys(u.files)) {
 		f := u.files[file]
 		if !f.closed {
@@ -168,7 +178,7 @@ func (s *S3) complete(ctx context.Context, name string, f *s3RecordFile) error {
 }
 
 // Abort takes the run from the record, so that nobody goes on with its files, and
-// removes the parts. Where another process has the run, the files that it knows of are
+// removes the notes and the parts. Where another process has the run, the files that it knows of are
 // its own. What cannot be removed stays for Discard, and is reported.
 func (u *s3Upload) Abort() error {
 	if !u.end() {
@@ -176,10 +186,17 @@ func (u *s3Upload) Abort() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), u.target.client.o.Timeout)
 	defer cancel()
-	err := u.close(ctx, func() *s3Record { return &s3Record{State: s3Ended} })
+	var logs []s3Log
+	err := u.close(ctx, func() *s3Record {
+		logs = u.allLogs()
+		return &s3Record{State: s3Ended}
+	})
 	ours := err == nil
 	if notOurs(err) {
 		err = nil
+	}
+	if ours {
+		err = u.target.dropLogs(ctx, u.dir, logs)
 	}
 	if err := errors.Join(err, u.target.abort(ctx, u.dir, u.uploads(func(f *s3File) bool { return ours || !f.recorded }))); err != nil {
 		return fmt.Errorf("abort %s: %w", u.dir, err)
@@ -240,7 +257,8 @@ type s3File struct {
 	// Under upload.mu.
 	begun    string // Upload, for others
 	closed   bool   // what it consists of is sent
-	recorded bool   // it is, or may be, in a record
+	recorded bool   // it is, or may be, in a note or a record
+	logged   bool   // it is in a note
 }
 
 // Write sends a part when it is full.

@@ -50,6 +50,7 @@ type FakeS3 struct {
 	gone     bool
 	now      time.Time
 	careless bool
+	written  map[string]int64 // bytes that were put, by key
 }
 
 // URL returns the endpoint.
@@ -78,6 +79,19 @@ func (f *FakeS3) Objects() map[string]string {
 		all[key] = string(o.data)
 	}
 	return all
+}
+
+// Written returns how many bytes were put as objects whose keys begin with prefix, those
+// that were replaced or removed since included; parts of multi-part uploads are none.
+func (f *FakeS3) Written(prefix string) (bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, n := range f.written {
+		if strings.HasPrefix(key, prefix) {
+			bytes += n
+		}
+	}
+	return bytes
 }
 
 // DropUploads removes all multi-part uploads, as a rule of the bucket does.
@@ -129,7 +143,7 @@ type multipart struct {
 
 // NewFakeS3 returns an empty bucket named bucket, for the access key "access".
 func NewFakeS3(t testing.TB) *FakeS3 {
-	f := &FakeS3{t: t, objects: map[string]*object{}, uploads: map[string]*multipart{}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	f := &FakeS3{t: t, objects: map[string]*object{}, uploads: map[string]*multipart{}, written: map[string]int64{}, now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
 	return f
@@ -242,6 +256,7 @@ func (f *FakeS3) answer(w http.ResponseWriter, r *http.Request, body []byte) {
 				return
 			}
 		}
+		f.written[key] += int64(len(body))
 		f.objects[key] = &object{data: body, etag: etag(body), writer: r.Header.Get("X-Amz-Meta-Sluice-Upload"), modified: f.now}
 		w.Header().Set("ETag", etag(body))
 	case r.Method == http.MethodDelete:
