@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,6 +27,17 @@ const tmpDir = "_tmp"
 type Local struct {
 	dir  string
 	root *os.Root
+	did  steps
+}
+
+// steps is told of what a directory's durability depends on, after each: create, write,
+// sync or rename, and the name of what it was done to. Of a test; nil = nobody is told.
+type steps func(op, name string)
+
+func (s steps) tell(op, name string) {
+	if s != nil {
+		s(op, name)
+	}
 }
 
 // OpenLocal opens an existing directory. Its error wraps ErrNotFound.
@@ -37,12 +49,47 @@ func OpenLocal(dir string) (*Local, error) {
 	return &Local{dir: dir, root: root}, nil
 }
 
-// CreateLocal opens dir and creates it, with its parents, where it is missing.
-func CreateLocal(dir string) (*Local, error) {
-	if err := os.MkdirAll(dir, 0o777); err != nil {
+// CreateLocal opens dir and creates it, with its parents, durably, where it is missing.
+func CreateLocal(dir string) (*Local, error) { return createLocal(dir, nil) }
+
+func createLocal(dir string, did steps) (*Local, error) {
+	if err := makeDurable(dir, did); err != nil {
 		return nil, fmt.Errorf("create target directory: %w", err)
 	}
-	return OpenLocal(dir)
+	l, err := OpenLocal(dir)
+	if err == nil {
+		l.did = did
+	}
+	return l, err
+}
+
+// makeDurable makes dir and those of its parents that are missing, and then makes the
+// names of all of these durable: a run that is published in a directory whose own name
+// is lost is lost.
+func makeDurable(dir string, did steps) error {
+	var in []string // where names were made, the innermost first
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil || filepath.Dir(at) == at {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		in = append(in, filepath.Dir(at))
+	}
+	if err := os.MkdirAll(dir, 0o777); err != nil {
+		return err
+	}
+	for _, parent := range in {
+		d, err := os.Open(parent)
+		if err == nil {
+			err = errors.Join(d.Sync(), d.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("sync directory %s: %w", parent, err)
+		}
+		did.tell("sync", parent)
+	}
+	return nil
 }
 
 // notFound adds ErrNotFound to what the file system says.
@@ -180,6 +227,7 @@ func (l *Local) syncAll(dirs []string) error {
 		if err != nil {
 			return fmt.Errorf("sync directory %s of %s: %w", dirs[i], l.dir, err)
 		}
+		l.did.tell("sync", dirs[i])
 		return nil
 	})
 }

@@ -109,7 +109,9 @@ func (l *Local) replace(name string, data []byte) (err error) {
 		return err
 	}
 	defer held.Close() // opened for its lock only
+	l.did.tell("create", tmp)
 	if err = writeSync(f, data); err == nil {
+		l.did.tell("sync", tmp)
 		if err = l.root.MkdirAll(path.Dir(name), 0o777); err == nil {
 			err = l.root.Rename(tmp, name)
 		}
@@ -117,6 +119,7 @@ func (l *Local) replace(name string, data []byte) (err error) {
 	if err != nil {
 		return errors.Join(err, l.root.Remove(tmp))
 	}
+	l.did.tell("rename", name)
 	return l.syncDirs(path.Dir(name))
 }
 

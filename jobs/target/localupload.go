@@ -33,7 +33,13 @@ type localUpload struct {
 }
 
 func newLocalUpload(l *Local, dir, tmp string, held *os.File) *localUpload {
-	return &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{}), named: make(map[string]struct{})}
+	u := &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{}), named: make(map[string]struct{})}
+	for at := tmp; ; at = path.Dir(at) { // the upload's own name, and those in it
+		u.named[at] = struct{}{}
+		if at == "." {
+			return u
+		}
+	}
 }
 
 func (u *localUpload) files() string { return path.Join(u.tmp, filesDir) }
@@ -65,6 +71,7 @@ func (u *localUpload) Create(ctx context.Context, name string) (io.WriteCloser, 
 	if err != nil {
 		return nil, fmt.Errorf("create %s: %w", name, err)
 	}
+	u.target.did.tell("create", full)
 	for dir := path.Dir(full); ; dir = path.Dir(dir) {
 		u.named[dir] = struct{}{}
 		if dir == u.files() {
@@ -113,6 +120,7 @@ func (u *localUpload) Commit(ctx context.Context, name string, data []byte) erro
 		}
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
+	l.did.tell("rename", u.dir)
 	u.mu.Lock()
 	u.done = true
 	u.mu.Unlock()
@@ -189,6 +197,7 @@ func (f *localFile) Write(b []byte) (int, error) {
 	if err != nil {
 		err = fmt.Errorf("write %s: %w", f.name, err)
 	}
+	f.upload.target.did.tell("write", path.Join(f.upload.files(), f.name))
 	return n, err
 }
 
@@ -204,5 +213,6 @@ func (f *localFile) Close() error {
 	if err := errors.Join(f.f.Sync(), f.f.Close()); err != nil {
 		return fmt.Errorf("close %s: %w", f.name, err)
 	}
+	f.upload.target.did.tell("sync", path.Join(f.upload.files(), f.name))
 	return nil
 }

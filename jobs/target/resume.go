@@ -133,12 +133,15 @@ func (u *localUpload) note(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+	u.target.did.tell("create", tmp)
 	if err := u.syncNamed(func() error { return writeSync(f, data) }); err != nil {
 		return err
 	}
+	u.target.did.tell("sync", tmp)
 	if err := root.Rename(tmp, path.Join(u.notes(), name)); err != nil {
 		return err
 	}
+	u.target.did.tell("rename", path.Join(u.notes(), name))
 	return u.target.syncAll([]string{u.notes()})
 }
 
