@@ -23,9 +23,11 @@ import (
 var (
 	_ instant.Source = (*Instant)(nil)
 	_ instant.Sizer  = (*Instant)(nil)
+	_ instant.Cutter = (*Instant)(nil)
 
 	_ store.ChangeReader = (*Instant)(nil)
 	_ instant.Sizer      = (*pebblestore.Snapshot)(nil)
+	_ instant.Cutter     = (*pebblestore.Snapshot)(nil)
 )
 
 // Instant is every table of a store at one commit, for an export, or, where the
@@ -392,6 +394,15 @@ func (i *Instant) RangeBytes(ctx context.Context, table string, families []strin
 		return z.RangeBytes(ctx, table, families, rows)
 	}
 	return 0, fmt.Errorf("size of table %s: %w", table, store.ErrUnsupported)
+}
+
+// Cuts implements instant.Cutter where the engine's snapshot does; otherwise its error
+// wraps store.ErrUnsupported.
+func (i *Instant) Cuts(ctx context.Context, table string, families []string, rows cell.Range, bytes int64) ([][]byte, error) {
+	if c, ok := i.Snapshot.(instant.Cutter); ok {
+		return c.Cuts(ctx, table, families, rows, bytes)
+	}
+	return nil, fmt.Errorf("cut table %s: %w", table, store.ErrUnsupported)
 }
 
 // Close releases everything; the second call does nothing.

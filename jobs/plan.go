@@ -25,6 +25,8 @@ type PlanOptions struct {
 	// SampleRows is how many output rows of each region are read and encoded.
 	// Default: DefaultSampleRows.
 	SampleRows int64
+
+	cutBytes int64 // of a part of a region, where tests want many
 }
 
 // How a SplitPlan's numbers came about.
@@ -34,7 +36,7 @@ const (
 	AtLeast   = "at least"  // of a sample alone: nothing tells how much more there is
 )
 
-// SplitPlan is one region's share of a run.
+// SplitPlan is one region's share of a run, or a part of it.
 type SplitPlan struct {
 	Rows    cell.Range // that the job wants
 	Basis   string     // Counted, Estimated or AtLeast
@@ -57,16 +59,17 @@ type RunPlan struct {
 	// TimeBound is, of an Unfrozen source, what the timestamps of all cells are
 	// below; 0 = the table at one commit.
 	TimeBound cell.Timestamp
+	Regions   int // of the table that have rows that the job wants
 	Splits    []SplitPlan
 	Basis     string // of the sums: the weakest of the splits'
 	Count     int64
 	Formats   []FormatPlan
 }
 
-// Plan returns what Run would do, without writing anything: one split a region,
-// with its rows, files and bytes. It reads and encodes the beginning of each
-// region; a region that ends within the sample is counted, the others are
-// extrapolated where the Source is a Sizer; of a job with partitions, the bytes and files
+// Plan returns what Run would do, in a run that is full, without writing anything: one
+// split a region, or several of a large one, with its rows, files and bytes. It reads
+// and encodes the beginning of each split; one that ends within the sample is counted,
+// the others are extrapolated where the Source is a Sizer; of a job with partitions, the bytes and files
 // are estimates always: those of rows that are not divided, and no fewer files than
 // partitions in the sample. A value that a column cannot take is an
 // error as in Run, if it is in the sample.
@@ -82,7 +85,11 @@ func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 	if err := r.plan(ctx); err != nil {
 		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
 	}
-	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted}
+	p := &RunPlan{Job: r.Job.name, Table: r.Job.Table(), Sequence: r.Source.Sequence(), Basis: Counted, Regions: len(r.splits)}
+	r.cutBytes = o.cutBytes
+	if err := r.cut(ctx); err != nil {
+		return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
+	}
 	if u := instant.UnfrozenOf(r.Source); u != nil {
 		p.TimeBound = u.Before()
 	}
@@ -90,8 +97,12 @@ func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 		p.Formats = append(p.Formats, FormatPlan{Format: r.Job.formats[i].name})
 	}
 	b := columnar.NewBuilder(r.Job.schema)
+	parts := map[string]int64{} // of each region
 	for i := range r.splits {
-		s, err := r.planSplit(ctx, &r.splits[i], b, sample)
+		parts[string(r.splits[i].Region.Start)]++
+	}
+	for i := range r.splits {
+		s, err := r.planSplit(ctx, &r.splits[i], b, max(1, sample/parts[string(r.splits[i].Region.Start)]))
 		if err != nil {
 			return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
 		}

@@ -70,12 +70,14 @@ type runState struct {
 	// of its beginning: they are other ones now.
 	Offsets []Offset `json:"offsets,omitempty"`
 	Regions []string `json:"regions,omitempty"`
+	// Cuts are where its regions were cut into parts, escaped.
+	Cuts []string `json:"cuts,omitempty"`
 }
 
 // workNote is a finished file, or a split of which every file is finished.
 type workNote struct {
 	FormatVersion int   `json:"format_version"`
-	Region        int   `json:"region"` // its number in the table's map
+	Region        int   `json:"region"` // of the split (instant.Split.Index)
 	File          *File `json:"file,omitempty"`
 	// Digest is, of a file of a join or of a run that is sorted, the SHA-256 of its batches
 	// (columnar.Batch.HashTo), 64 hex digits.
@@ -235,6 +237,9 @@ func (r *run) begin(ctx context.Context, m *Manifest) error {
 	}
 	want := newRunState(m, r.Checkpoint, definition)
 	want.Sorted = r.sorted != nil
+	if !want.Sorted { // nothing that is noted of it depends on the parts
+		want.Cuts = keepCuts(r.cuts)
+	}
 	if u != nil {
 		want.Offsets, want.Regions = m.Offsets, keepRegions(r.regions)
 	}
@@ -318,8 +323,13 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 	if why == "" {
 		why = w.missing(r.Job)
 	}
-	if u != nil && why == "" {
-		if err := r.takeUpUnfrozen(ctx, u, &w.state, m); err != nil {
+	if why == "" {
+		if u != nil {
+			err = r.takeUpUnfrozen(ctx, u, &w.state, m)
+		} else {
+			err = r.cutAsBefore(ctx, w.state.Cuts)
+		}
+		if err != nil {
 			why = err.Error()
 		}
 	}

@@ -30,8 +30,8 @@ type RunOptions struct {
 	Out string
 	// Target replaces the local directory Out. It is not closed.
 	Target target.Target
-	// Parallelism is how many goroutines export, each a region at a time; one
-	// that has none left encodes what another scans. Default: GOMAXPROCS.
+	// Parallelism is how many goroutines export, each a region, or a part of a
+	// large one, at a time; one that has none left encodes what another scans. Default: GOMAXPROCS.
 	Parallelism int
 	// LogicalTime is what the run is for; with the job's name it makes the
 	// run's id, so that a second run for the same time is refused with
@@ -72,7 +72,8 @@ type RunOptions struct {
 	// until FinishPublished. nil = nobody is told.
 	Published func(ctx context.Context, m *Manifest) error
 
-	batchRows int // of a batch, where tests want many; 0 = columnar's
+	batchRows int   // of a batch, where tests want many; 0 = columnar's
+	cutBytes  int64 // of a part of a region, where tests want many; 0 = by the job's files
 }
 
 // Metrics are the totals of a Recorder.
@@ -108,6 +109,7 @@ type run struct {
 	table    *store.TableDescriptor
 	regions  *region.Map
 	splits   []instant.Split
+	cuts     [][]byte // where regions were cut
 	started  time.Time
 	upload   target.Upload
 	notes    target.Resumable // the upload, where the run can be resumed; nil = not
@@ -213,9 +215,6 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 	if err := r.plan(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.measure(ctx); err != nil {
-		return nil, err
-	}
 	if r.Target == nil {
 		local, err := target.CreateLocal(r.Out)
 		if err != nil {
@@ -228,7 +227,11 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", len(r.splits))
+	regions := len(r.splits)
+	if err := errors.Join(r.cut(ctx), r.measure(ctx)); err != nil {
+		return nil, err
+	}
+	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", regions, "parts", len(r.splits))
 	if len(r.Job.sort) > 0 {
 		r.sorted = r.newSortedRun(r.workers())
 		defer func() { err = errors.Join(err, r.sorted.sorter.Close()) }()

@@ -54,7 +54,7 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if c.JSON {
 		return writeJSON(p.Stdout, []any{planJSON(plan)})
 	}
-	fmt.Fprintf(p.Stdout, "%s: table %s %s, %d regions; nothing was written\n", plan.Job, plan.Table, moment(plan.Sequence, plan.TimeBound), len(plan.Splits))
+	fmt.Fprintf(p.Stdout, "%s: table %s %s, %s; nothing was written\n", plan.Job, plan.Table, moment(plan.Sequence, plan.TimeBound), plannedParts(plan))
 	t := tabwriter.NewWriter(p.Stdout, 0, 0, 2, ' ', 0)
 	for i := range plan.Splits {
 		s := &plan.Splits[i]
@@ -66,6 +66,15 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	_, err = fmt.Fprintln(p.Stdout, notEstimated)
 	return err
+}
+
+// plannedParts says how many regions there are, and, where some are cut, into how many
+// parts.
+func plannedParts(p *jobs.RunPlan) string {
+	if len(p.Splits) > p.Regions {
+		return fmt.Sprintf("%d regions in %d parts", p.Regions, len(p.Splits))
+	}
+	return fmt.Sprintf("%d regions", p.Regions)
 }
 
 // notEstimated is what is said of a plan that did not count every row.
@@ -90,7 +99,7 @@ type planned struct {
 	Rows     int64          `json:"rows"`
 	Note     string         `json:"note,omitempty"` // what estimates leave out
 	Formats  []plannedFiles `json:"formats"`
-	Regions  []plannedSplit `json:"regions"`
+	Regions  []plannedSplit `json:"regions"` // each, or the parts of a large one
 }
 
 type plannedSplit struct {

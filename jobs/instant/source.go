@@ -37,6 +37,16 @@ type Sizer interface {
 	RangeBytes(ctx context.Context, table string, families []string, rows cell.Range) (int64, error)
 }
 
+// Cutter is a Source that can divide a range of rows by size, where Sizer tells it.
+type Cutter interface {
+	// Cuts returns row keys within rows, ascending, that cut these into parts whose
+	// cells, of the named families or, without names, of all, take about so many
+	// bytes where they lie; none where rows are not larger than that. What is in
+	// memory only may be missing. Two calls may cut differently. Its error wraps
+	// store.ErrUnsupported where sizes are not known.
+	Cuts(ctx context.Context, table string, families []string, rows cell.Range, bytes int64) ([][]byte, error)
+}
+
 // Lost returns why a source, which may be nil, can no longer be trusted, or nil.
 func Lost(s Source) error {
 	if s, ok := s.(interface{ Err() error }); ok {
@@ -45,11 +55,11 @@ func Lost(s Source) error {
 	return nil
 }
 
-// Split is one region's share of a job.
+// Split is one region's share of a job, or a part of it.
 type Split struct {
-	Index  int // of the region in the table's map
+	Index  int // among the regions of the table's map, of which those that are cut count as their parts
 	Region region.Info
-	Rows   cell.Range // the region's rows that the job wants; never empty
+	Rows   cell.Range // the rows of the region, or of the part, that the job wants; never empty
 }
 
 // Splits returns the parts of m that overlap rows, in key order.
@@ -68,6 +78,29 @@ func Splits(m *region.Map, rows cell.Range) []Split {
 			continue
 		}
 		ss = append(ss, Split{Index: i, Region: *r, Rows: part})
+	}
+	return ss
+}
+
+// Cut cuts splits, which are in key order, before the rows with these keys, ascending.
+// Keys at which nothing is to be cut are passed over.
+func Cut(splits []Split, keys [][]byte) []Split {
+	var ss []Split
+	more := 0
+	for _, s := range splits {
+		s.Index += more
+		for ; len(keys) > 0 && (len(s.Rows.Stop) == 0 || string(keys[0]) < string(s.Rows.Stop)); keys = keys[1:] {
+			if string(keys[0]) <= string(s.Rows.Start) {
+				continue
+			}
+			part := s
+			part.Rows.Stop = keys[0]
+			ss = append(ss, part)
+			s.Rows.Start = keys[0]
+			s.Index++
+			more++
+		}
+		ss = append(ss, s)
 	}
 	return ss
 }
