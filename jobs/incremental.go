@@ -344,10 +344,18 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte
 	}
 	sc := scanKeys(ctx, e.run.Source, s, keys)
 	defer func() { err = errors.Join(err, sc.Close()) }()
+	gone := func() error { // looked for as others are read
+		if err := e.pacing.read(ctx, 1); err != nil {
+			return err
+		}
+		err := e.gone(ctx, keys[0])
+		keys = keys[1:]
+		return err
+	}
 	for sc.Next() {
 		row := sc.Row()
-		for ; len(keys) > 0 && bytes.Compare(keys[0], row.Key) < 0; keys = keys[1:] {
-			if err := e.gone(ctx, keys[0]); err != nil {
+		for len(keys) > 0 && bytes.Compare(keys[0], row.Key) < 0 {
+			if err := gone(); err != nil {
 				return err
 			}
 		}
@@ -362,8 +370,8 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("scan table %s: %w", s.Table, err)
 	}
-	for ; len(keys) > 0; keys = keys[1:] {
-		if err := e.gone(ctx, keys[0]); err != nil {
+	for len(keys) > 0 {
+		if err := gone(); err != nil {
 			return err
 		}
 	}

@@ -110,11 +110,13 @@ type Spec struct {
 	// Compression is zstd, snappy, lz4 or none for Parquet; zstd, lz4 or none
 	// for Arrow. Default: zstd for Parquet, none for Arrow.
 	Compression string `yaml:"compression,omitempty"`
-	// RowsPerSecond bounds how many rows a second a run reads, of all its
-	// regions together. Default: 0, no bound.
+	// RowsPerSecond bounds how many rows a second a run reads, of all its regions
+	// together, or a join of this side: with rows: cell, cells. Those that filter
+	// drops the store reads without a bound. Default: 0, no bound.
 	RowsPerSecond int `yaml:"rows_per_second,omitempty"`
-	// Priority is normal (default) or low, with which a run takes only what
-	// others leave of the processors. low needs Linux.
+	// Priority is normal (default) or low, with which a run, or a join that has
+	// the job as a side, takes only what others leave of the processors. low
+	// needs Linux.
 	Priority string `yaml:"priority,omitempty"`
 	// Keep is how long published runs are kept; export gc removes them.
 	Keep Keep `yaml:"keep,omitempty"`

@@ -35,6 +35,7 @@ type tableInput struct {
 	scans   []*store.Scan // to do
 	builder *columnar.Builder
 	scanner store.Scanner // of the current scan; nil = none
+	pacing  pacing
 }
 
 var _ join.Finder = (*tableInput)(nil)
@@ -45,7 +46,7 @@ func openTable(ctx context.Context, j *Job, source instant.Source) (*tableInput,
 	if err := r.plan(ctx); err != nil {
 		return nil, err
 	}
-	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema)}
+	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema), pacing: pacing{pace: newPace(j.spec.RowsPerSecond)}}
 	for i := range r.splits {
 		t.scans = append(t.scans, j.scan(&r.splits[i]))
 	}
@@ -103,6 +104,9 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 		}
 		for t.scanner.Next() {
 			row := t.scanner.Row()
+			if err := t.pacing.read(t.ctx, t.job.rowsOf(row)); err != nil {
+				return nil, err
+			}
 			if err := t.builder.Append(&cell.Row{Key: row.Key, Cells: row.Cells}); err != nil {
 				if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
 					refused.Table = t.job.Table()
@@ -118,6 +122,9 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 		if err != nil {
 			return nil, fmt.Errorf("scan table %s: %w", t.job.Table(), err)
 		}
+	}
+	if err := t.pacing.end(t.ctx); err != nil {
+		return nil, err
 	}
 	if t.builder.Batch().Rows() == 0 {
 		return nil, io.EOF

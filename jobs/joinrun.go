@@ -89,7 +89,8 @@ type joinRun struct {
 }
 
 // RunJoin joins the sides and publishes the result as a run, with a manifest of its
-// own: what Run does with a table. It is one goroutine. A run that is resumed joins
+// own: what Run does with a table. It is one goroutine, at the lower of the priorities of
+// its jobs, each of whose tables is read at its own rows_per_second. A run that is resumed joins
 // everything again, and writes the files that were not finished. Its error wraps
 // ErrResumable as Run's does; it wraps join.ErrMemory,
 // join.ErrNotSorted and join.ErrDisk as join.Join.Run's does, store.ErrCorrupt where a file of a published run is not what its manifest
@@ -99,7 +100,11 @@ func RunJoin(ctx context.Context, o *JoinOptions) (*Manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	m, err := r.run(ctx)
+	var m *Manifest
+	err = asPriority(func() (err error) {
+		m, err = r.run(ctx)
+		return err
+	}, r.Join.sides[0], r.Join.sides[1])
 	if err != nil {
 		return m, fmt.Errorf("join %s: %w", r.Join.name, err)
 	}

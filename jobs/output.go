@@ -91,6 +91,7 @@ type splitExport struct {
 	measured time.Time      // last
 	handoff  *handoff       // has the outputs; nil = nobody
 	sorter   *sortCollector // takes the rows; nil = the outputs, or parts, do
+	pacing   pacing
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte
@@ -100,7 +101,7 @@ type splitExport struct {
 // region without rows makes none.
 func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, sorter *sortCollector) error {
 	b.Reset()
-	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter}
+	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, pacing: pacing{pace: r.pace}}
 	switch {
 	case sorter != nil:
 	case r.Job.partition != nil:
@@ -126,6 +127,9 @@ func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Bui
 		read = e.scanChanges
 	}
 	err := read(ctx, scan)
+	if err == nil {
+		err = e.pacing.end(ctx)
+	}
 	if e.handoff != nil {
 		if failed := e.handoff.end(); err == nil {
 			err = failed
@@ -183,6 +187,9 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 	if len(row.Cells) == 0 {
 		return nil
 	}
+	if err := e.pacing.read(ctx, e.run.Job.rowsOf(row)); err != nil {
+		return err
+	}
 	order := bytes.Compare(row.Key, e.max)
 	if order < 0 || (order == 0 && e.run.Job.schema.Mode() == columnar.PerRow) {
 		return fmt.Errorf("%w: scan of table %s returned row %q after %q", store.ErrCorrupt, e.run.Job.Table(), row.Key, e.max)
@@ -228,6 +235,14 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 		}
 	}
 	return nil
+}
+
+// rowsOf is how many rows a scanned one counts as: with rows: cell, its cells.
+func (j *Job) rowsOf(row *cell.Row) int {
+	if j.schema.Mode() == columnar.PerCell {
+		return len(row.Cells)
+	}
+	return 1
 }
 
 // full reports that the batch is to be written before the next row.
@@ -309,7 +324,7 @@ func (e *splitExport) write(ctx context.Context, b *columnar.Batch, min, max []b
 	}
 	e.advance(ctx, max)
 	e.run.add(b.Rows())
-	return e.run.pace.wait(ctx, b.Rows())
+	return nil
 }
 
 // finishFull ends the files that are full.

@@ -38,6 +38,26 @@ func (j *Job) atPriority() error {
 	return nil
 }
 
+// asPriority calls do at the priority of the jobs, the lowest of which counts: in a
+// goroutine of its own where that is low.
+func asPriority(do func() error, jobs ...*Job) error {
+	for _, j := range jobs {
+		if j == nil || j.spec.Priority != PriorityLow {
+			continue
+		}
+		ended := make(chan error)
+		go func() {
+			err := j.atPriority()
+			if err == nil {
+				err = do()
+			}
+			ended <- err
+		}()
+		return <-ended
+	}
+	return do()
+}
+
 // pace keeps workers together to a number of rows a second.
 type pace struct {
 	rate int64 // rows a second; 0 = no bound
@@ -73,4 +93,35 @@ func (p *pace) wait(ctx context.Context, rows int) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// pacing keeps one goroutine that reads rows to a pace, in steps: at each row it would
+// cost more than to read it.
+type pacing struct {
+	*pace
+	rows int // read since the step before
+}
+
+// paceStep is how many rows are read at most before their time is waited for.
+const paceStep = 8192
+
+// read counts rows that were read.
+func (p *pacing) read(ctx context.Context, rows int) error {
+	if p.pace == nil || p.rate == 0 {
+		return nil
+	}
+	if p.rows += rows; int64(p.rows) < min(max(p.rate/10, 1), paceStep) {
+		return nil
+	}
+	return p.end(ctx)
+}
+
+// end waits for the time of the rows since the last step.
+func (p *pacing) end(ctx context.Context) error {
+	if p.rows == 0 {
+		return nil
+	}
+	rows := p.rows
+	p.rows = 0
+	return p.wait(ctx, rows)
 }

@@ -3,10 +3,17 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
+	"sluice/jobs/join"
+	"sluice/store"
 )
 
 func TestPace(t *testing.T) {
@@ -56,4 +63,70 @@ func TestNoPace(t *testing.T) {
 			t.Errorf("Got %v after %v without a bound", err, time.Since(begun))
 		}
 	})
+}
+
+// TestPaceOfRowsRead: what is bounded is rows that are read, also those that conditions
+// leave out; with rows: cell, cells.
+func TestPaceOfRowsRead(t *testing.T) {
+	t.Parallel()
+	src := jobstest.NewMemory()
+	var rows []cell.Row
+	for i := range 500 {
+		rows = append(rows, jobstest.Row(fmt.Sprintf("r%03d", i), jobstest.Put("f", "n", 1, "1"), jobstest.Put("f", "v", 1, "v")))
+	}
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, []string{"r1", "r3"}, rows)
+	columns := []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "n", From: "f:n", Type: "int64"}}
+	cells := []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "value", From: "$value", Type: "string"}}
+	for name, c := range map[string]struct {
+		spec *Spec
+		rows int64
+		want time.Duration
+	}{
+		"all":     {&Spec{Columns: columns}, 500, 5 * time.Second},
+		"none":    {&Spec{Columns: columns, Where: []columnar.Predicate{{Column: "n", Op: ">", Value: "1"}}}, 0, 5 * time.Second},
+		"cells":   {&Spec{Columns: cells, Rows: "cell"}, 1000, 10 * time.Second},
+		"sorted":  {&Spec{Columns: columns, Sort: []SortColumn{{Column: "n"}}}, 500, 5 * time.Second},
+		"divided": {&Spec{Columns: columns, PartitionBy: []string{"n"}}, 500, 5 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c.spec.Table, c.spec.RowsPerSecond, c.spec.Formats = "t", 100, []string{Arrow} // zstd's encoders are shared between bubbles
+			begun := time.Now()
+			m, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", c.spec, nil), Source: src, Out: t.TempDir(), Parallelism: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begun).Round(10 * time.Millisecond); got != c.want || m.Totals[0].Rows != c.rows {
+				t.Errorf("%s: Got %v for %d rows, want %v for %d", name, got, m.Totals[0].Rows, c.want, c.rows)
+			}
+		})
+	}
+}
+
+// TestPaceOfJoin: a join reads each table at the pace of its job; a side that is looked
+// up, only the rows that are asked for.
+func TestPaceOfJoin(t *testing.T) {
+	t.Parallel()
+	for method, want := range map[string]time.Duration{join.Merge: 9 * time.Second, join.Hash: 9 * time.Second, join.Lookup: 7*time.Second + 450*time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			all := map[string]*Job{}
+			for name, job := range joinJobs(t) {
+				spec := job.spec
+				spec.RowsPerSecond = map[string]int{"views": 60, "users": 20}[name] // of 300 and 80 rows
+				all[name] = mustCompile(t, name, &spec, nil)
+			}
+			spec := joinSpec(join.Inner, method)
+			spec.TargetFileBytes, spec.Formats = 0, []string{Arrow}
+			j, err := CompileJoin("j", spec, func(name string) *Job { return all[name] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			if _, err := RunJoin(t.Context(), &JoinOptions{Join: j, Source: joinSource(300), Out: t.TempDir()}); err != nil {
+				t.Fatal(err)
+			}
+			if got := time.Since(begun).Round(10 * time.Millisecond); got != want { // a lock may be waited for
+				t.Errorf("%s: Got %v, want %v", method, got, want)
+			}
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
+	"sluice/jobs/join"
 	"sluice/store"
 )
 
@@ -57,6 +58,49 @@ func TestPriorityLow(t *testing.T) {
 				t.Errorf("Got nice value %d (%v) afterwards, had %d", nice, err, own)
 			}
 		})
+	}
+}
+
+// TestPriorityOfJoin: a join is as nice as the nicer of its jobs, and leaves no thread
+// that is.
+func TestPriorityOfJoin(t *testing.T) {
+	t.Parallel()
+	own, err := niceness()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, low := range []string{"", "views", "users"} {
+		all := map[string]*Job{}
+		for name, job := range joinJobs(t) {
+			spec := job.spec
+			if name == low {
+				spec.Priority = PriorityLow
+			}
+			all[name] = mustCompile(t, name, &spec, nil)
+		}
+		want := own
+		if low != "" {
+			want = max(19, own)
+		}
+		j, err := CompileJoin("j", joinSpec(join.Inner, join.Merge), func(name string) *Job { return all[name] })
+		if err != nil {
+			t.Fatal(err)
+		}
+		src := joinSource(100)
+		seen := 0
+		src.Scanned = func([]byte) error {
+			nice, err := niceness()
+			if seen++; err == nil && nice != want {
+				err = fmt.Errorf("the nice value is %d, want %d", nice, want)
+			}
+			return err
+		}
+		if _, err := RunJoin(t.Context(), &JoinOptions{Join: j, Source: src, Out: t.TempDir()}); err != nil || seen == 0 {
+			t.Errorf("low %q: Got %v after %d rows", low, err, seen)
+		}
+		if nice, err := niceness(); err != nil || nice != own {
+			t.Errorf("Got nice value %d (%v) afterwards, had %d", nice, err, own)
+		}
 	}
 }
 
