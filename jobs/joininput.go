@@ -10,19 +10,37 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 	"sluice/store"
 )
 
 // sideInput is one side of a join that is read, and must be closed.
 type sideInput interface {
 	join.Input
+	// part returns what part was read, 0 to 1, and how much all of it is beside the
+	// other side, which is of the same kind.
+	part() (done, weight float64)
 	Close() error
+}
+
+// watchedInput is a side of which each batch is told.
+type watchedInput struct {
+	join.Input
+	told func()
+}
+
+// Next returns the next rows.
+func (w *watchedInput) Next() (*columnar.Batch, error) {
+	b, err := w.Input.Next()
+	w.told()
+	return b, err
 }
 
 // tableInput is the rows that a job would export, in key order, or, of a side that is
@@ -36,17 +54,23 @@ type tableInput struct {
 	builder *columnar.Builder
 	scanner store.Scanner // of the current scan; nil = none
 	pacing  pacing
+
+	run      *run            // the parts and what they weigh; nothing of it is run
+	splits   []instant.Split // of the scans to do; nil = rows are looked up
+	split    *instant.Split  // of the scanner; nil = none
+	measured time.Time
 }
 
 var _ join.Finder = (*tableInput)(nil)
 
-// openTable begins to read the table of a job.
-func openTable(ctx context.Context, j *Job, source instant.Source) (*tableInput, error) {
-	r := &run{RunOptions: RunOptions{Job: j, Source: source}}
-	if err := r.plan(ctx); err != nil {
+// openTable begins to read the table of a job; told, where it is not nil, will be told how
+// far that is, by the clock now.
+func openTable(ctx context.Context, j *Job, source instant.Source, told func(work.Progress), now func() time.Time) (*tableInput, error) {
+	r := &run{RunOptions: RunOptions{Job: j, Source: source, Progress: told, Now: now}}
+	if err := errors.Join(r.plan(ctx), r.measure(ctx)); err != nil {
 		return nil, err
 	}
-	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema), pacing: pacing{pace: newPace(j.spec.RowsPerSecond)}}
+	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema), pacing: pacing{pace: newPace(j.spec.RowsPerSecond)}, run: r, splits: r.splits}
 	for i := range r.splits {
 		t.scans = append(t.scans, j.scan(&r.splits[i]))
 	}
@@ -64,7 +88,7 @@ func (t *tableInput) Find(keys [][]byte) (join.Input, error) {
 	if err := t.Close(); err != nil {
 		return nil, err
 	}
-	t.scans = nil
+	t.scans, t.splits, t.split = nil, nil, nil
 	f := &store.MultiRowRangeFilter{}
 	for _, key := range keys {
 		if cell.CheckRow(key) == nil && t.job.rows.Contains(key) { // no row has another key
@@ -101,6 +125,9 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 			}
 			t.scanner = t.source.Scan(t.ctx, t.scans[0])
 			t.scans = t.scans[1:]
+			if len(t.splits) > 0 {
+				t.split, t.splits = &t.splits[0], t.splits[1:]
+			}
 		}
 		for t.scanner.Next() {
 			row := t.scanner.Row()
@@ -114,6 +141,7 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 				return nil, err
 			}
 			if t.builder.Full() {
+				t.advance(row.Key)
 				return t.builder.Batch(), nil
 			}
 		}
@@ -121,6 +149,9 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 		t.scanner = nil
 		if err != nil {
 			return nil, fmt.Errorf("scan table %s: %w", t.job.Table(), err)
+		}
+		if t.split != nil {
+			t.run.measures.parts[t.split.Index] = 1
 		}
 	}
 	if err := t.pacing.end(t.ctx); err != nil {
@@ -130,6 +161,20 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 		return nil, io.EOF
 	}
 	return t.builder.Batch(), nil
+}
+
+// advance measures how far the split is, now and then: the rows up to key are read.
+func (t *tableInput) advance(key []byte) {
+	if t.split == nil || t.run.measures.sizer == nil || t.run.Now().Sub(t.measured) < measureEvery {
+		return
+	}
+	t.measured = t.run.Now()
+	t.run.advance(t.ctx, t.split, key)
+}
+
+// part returns what part of the table was read, and what it weighs.
+func (t *tableInput) part() (done, weight float64) {
+	return t.run.measures.sum(), t.run.measures.total
 }
 
 // Close ends the scan.
@@ -156,6 +201,9 @@ type runInput struct {
 	files    []File          // to read
 	file     *runFile        // nil = none
 	merge    *partitionMerge // nil = file after file
+
+	rows, read int64 // of all files to read, and so far
+	bytes      int64 // of all of them
 }
 
 // runFile is a file of a run that is read.
@@ -201,6 +249,8 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 			continue // the same rows again
 		}
 		r.files = append(r.files, *f)
+		r.rows += f.Rows
+		r.bytes += f.Bytes
 	}
 	if len(r.manifest.PartitionBy) > 0 && len(r.manifest.SortedBy) > 0 && len(r.manifest.Sort) == 0 {
 		r.merge = newPartitionMerge(r)
@@ -211,8 +261,21 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 // Columns returns the run's columns.
 func (r *runInput) Columns() []columnar.Column { return r.columns }
 
+// part returns what part of the rows was read, and how many bytes they are.
+func (r *runInput) part() (done, weight float64) {
+	return float64(r.read) / float64(max(r.rows, 1)), float64(r.bytes)
+}
+
 // Next returns the next rows.
 func (r *runInput) Next() (*columnar.Batch, error) {
+	b, err := r.next()
+	if err == nil {
+		r.read += int64(b.Rows())
+	}
+	return b, err
+}
+
+func (r *runInput) next() (*columnar.Batch, error) {
 	if r.merge != nil {
 		return r.merge.next()
 	}

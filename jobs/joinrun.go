@@ -40,7 +40,7 @@ type JoinOptions struct {
 	Engine, Version string
 	// Logger tells of the run's start and end. nil discards.
 	Logger *slog.Logger
-	// Progress is called after every batch; Regions stays 0.
+	// Progress is called after every batch that is read or written; Regions stays 0.
 	Progress func(work.Progress)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
@@ -186,7 +186,7 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 
 func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
 	if job := r.Join.sides[i]; job != nil {
-		return openTable(ctx, job, r.Source)
+		return openTable(ctx, job, r.Source, r.Progress, r.Now)
 	}
 	at := r.Join.spec.sides()[i].Run
 	in, err := openRunInput(ctx, at, r.OpenBucket)
@@ -316,9 +316,10 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 
 // join hands the joined rows to write.
 func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) error {
-	left, right := r.inputs[0], r.inputs[1]
+	told := func() { r.report(func(*work.Progress) {}) }
+	left, right := &watchedInput{r.inputs[0], told}, &watchedInput{r.inputs[1], told}
 	if r.Join.joined.Method() == join.Lookup {
-		return r.Join.joined.RunLookup(ctx, left, right.(*tableInput), write) // CompileJoin has seen to it
+		return r.Join.joined.RunLookup(ctx, left, r.inputs[1].(*tableInput), write) // CompileJoin has seen to it
 	}
 	return r.Join.joined.Run(ctx, left, right, write)
 }
@@ -395,8 +396,25 @@ func (r *joinRun) finish(ctx context.Context, m *Manifest, o *replayOutput) erro
 
 func (r *joinRun) report(change func(p *work.Progress)) {
 	change(&r.progress)
+	r.progress.Done = r.done()
 	r.progress.Elapsed = r.Now().Sub(r.started)
 	if r.Progress != nil {
 		r.Progress(r.progress)
 	}
+}
+
+// done is about what part of the sides was read; of a lookup, of the left one.
+func (r *joinRun) done() float64 {
+	done, all := 0.0, 0.0
+	for i, in := range r.inputs {
+		if i == 1 && r.Join.joined.Method() == join.Lookup {
+			break
+		}
+		part, weight := in.part()
+		done, all = done+part*weight, all+weight
+	}
+	if all == 0 {
+		return 0
+	}
+	return min(done/all, 1)
 }

@@ -67,12 +67,17 @@ func (e *splitExport) advance(ctx context.Context, max []byte) {
 		return
 	}
 	e.measured = r.Now()
-	weight := r.measures.weights[e.split.Index]
-	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: e.split.Rows.Start, Stop: append(max[:len(max):len(max)], 0)})
+	r.advance(ctx, e.split, max)
+}
+
+// advance measures how far a split is that is done with rows up to max.
+func (r *run) advance(ctx context.Context, s *instant.Split, max []byte) {
+	weight := r.measures.weights[s.Index]
+	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: s.Rows.Start, Stop: append(max[:len(max):len(max)], 0)})
 	if err != nil || weight == 0 {
 		return // progress is not worth the run
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.measures.parts[e.split.Index] = min(float64(n)/weight, 1)
+	r.measures.parts[s.Index] = min(float64(n)/weight, 1)
 }

@@ -32,6 +32,57 @@ func TestProgressLog(t *testing.T) {
 	}
 }
 
+// TestLine: what a terminal shows, which fits one line.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		p    work.Progress
+		want string
+	}{
+		{work.Progress{}, "0 rows  0 B"},
+		{work.Progress{Regions: 4}, "0/4 regions  0 rows  0 B"},
+		{
+			work.Progress{Regions: 4, RegionsDone: 1, Rows: 12_000, Files: 2, Bytes: 3 << 20, Elapsed: 4 * time.Second, Done: 0.25},
+			"[====            ]  25%  1/4 regions  12,000 rows (3,000/s)  3.0 MiB  12s left",
+		},
+		{ // a run that was resumed is judged by what was done since
+			work.Progress{Regions: 4, RegionsDone: 2, Rows: 12_000, ResumedRows: 8_000, Elapsed: 4 * time.Second, Done: 0.5, ResumedDone: 0.4},
+			"[========        ]  50%  2/4 regions  12,000 rows (1,000/s)  0 B  20s left",
+		},
+		{work.Progress{Rows: 10, Elapsed: 10 * time.Second, Done: 0.999}, "[=============== ] 100%  10 rows (1/s)  0 B  1s left"},
+		{work.Progress{Rows: 10, Elapsed: 10 * time.Second, Done: 1}, "[================] 100%  10 rows (1/s)  0 B"},
+		{work.Progress{Rows: 10, ResumedRows: 10, Elapsed: time.Second, Done: 0.5, ResumedDone: 0.5}, "[========        ]  50%  10 rows (0/s)  0 B"},
+		{work.Progress{Rows: 7, Elapsed: time.Second, Done: 0.5}, "[========        ]  50%  7 rows (7/s)  0 B  1s left"}, // a join, which has no regions
+		{work.Progress{Files: 3, Bytes: 2048, Elapsed: time.Second, Done: 0.75}, "[============    ]  75%  3 files  2.0 KiB  1s left"},
+		{work.Progress{Rows: 1 << 40, Bytes: 900 << 30, Regions: 9999, RegionsDone: 1000, Elapsed: time.Hour, Done: 0.1}, "[=               ]  10%  1000/9999 regions  1,099,511,627,776 rows (305,419,896/s)  900.0 GiB  9h0m0s left"},
+	} {
+		if got := line(c.p); got != c.want {
+			t.Errorf("Got %s\nwant %s", got, c.want)
+		}
+	}
+}
+
+// TestProgressTerminal: a terminal's line is written over, five times a second at most,
+// and stays at the end.
+func TestProgressTerminal(t *testing.T) {
+	t.Parallel()
+	var errs strings.Builder
+	g := &progress{out: &errs, terminal: true, every: terminalEvery}
+	g.end()
+	for i := range 10 {
+		g.report(work.Progress{Rows: int64(i), Elapsed: time.Duration(i) * 100 * time.Millisecond})
+	}
+	g.end()
+	want := ""
+	for _, at := range []int{0, 2, 4, 6, 8} {
+		want += "\r" + line(work.Progress{Rows: int64(at), Elapsed: time.Duration(at) * 100 * time.Millisecond}) + "\x1b[K"
+	}
+	want += "\r" + line(work.Progress{Rows: 9, Elapsed: 900 * time.Millisecond}) + "\x1b[K\n"
+	if errs.String() != want {
+		t.Errorf("Got %q\nwant %q", errs.String(), want)
+	}
+}
+
 // events are the lines of standard error with --json.
 func events(t *testing.T, stderr string) []map[string]any {
 	t.Helper()

@@ -17,7 +17,9 @@ type Progress struct {
 	Bytes       int64 // of the finished files
 	Elapsed     time.Duration
 	// Done is about what part is done, 0 to 1: by the bytes of the store where
-	// what is read tells them, otherwise by regions. A join does not know: 0.
+	// what is read tells them, otherwise by regions. Of a join, what part of its
+	// sides was read: where a hash join writes them to a disk, what comes behind
+	// that is not in it.
 	Done float64
 	// ResumedRows and ResumedDone are what a run that was cut off had done.
 	ResumedRows int64
