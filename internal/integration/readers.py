@@ -13,7 +13,7 @@ Under "footers" is what pyarrow finds in the footers of the Parquet files, after
 it was compared with the values and the manifest: the columns that row groups say they
 are sorted by, in which order, which their rows are from the first file to the last, and
 for each column in how many row groups it has bounds and a dictionary,
-and its encodings. A footer that is wrong ends the program with what is wrong.
+its encodings and its codecs. A footer that is wrong ends the program with what is wrong.
 
 Versions are in requirements.txt, and of Spark in requirements-spark.txt.
 """
@@ -300,8 +300,9 @@ def read_footers(paths, sorted_by):
             dictionaries = by_dictionary.read_row_group(g)
             for i, name in enumerate(names):
                 chunk, values, nulls = group.column(i), *leaf(table, name)
-                seen = columns.setdefault(name, {"bounds": 0, "dictionaries": 0, "encodings": set()})
+                seen = columns.setdefault(name, {"bounds": 0, "dictionaries": 0, "encodings": set(), "codecs": set()})
                 seen["encodings"].update(chunk.encodings)
+                seen["codecs"].add(chunk.compression)
                 check_bounds(path, g, name, chunk, values, nulls, seen)
                 if chunk.has_dictionary_page:
                     seen["dictionaries"] += 1
@@ -311,7 +312,7 @@ def read_footers(paths, sorted_by):
                     read = dictionaries.column(name)
                     check(read.cast(plain(values).type).equals(plain(values)), path, f"{name} in row group {g} has other values by its dictionary")
     for seen in columns.values():
-        seen["encodings"] = sorted(seen["encodings"])
+        seen["encodings"], seen["codecs"] = sorted(seen["encodings"]), sorted(seen["codecs"])
     return {"row_groups": groups, "sorted_by": sorted_by, "columns": columns}
 
 

@@ -43,6 +43,7 @@ type footers struct {
 		Bounds       int      `json:"bounds"`
 		Dictionaries int      `json:"dictionaries"`
 		Encodings    []string `json:"encodings"`
+		Codecs       []string `json:"codecs"`
 	} `json:"columns"`
 }
 
@@ -206,15 +207,9 @@ func TestReadersInOtherLanguages(t *testing.T) {
 	}
 }
 
-// I6: so does Spark. It takes half a minute to start, and 400 MB of packages
-// (requirements-spark.txt), so this is for make soak.
+// I6: so does Spark.
 func TestSparkReads(t *testing.T) {
-	if os.Getenv("SLUICE_SOAK") == "" {
-		t.Skip("SLUICE_SOAK is not set: Spark reads in make soak")
-	}
-	if out, err := exec.CommandContext(t.Context(), python(t), "-c", "import pyspark").CombinedOutput(); err != nil {
-		t.Skipf("SLUICE_PYTHON has not the packages of requirements-spark.txt: %s", out)
-	}
+	spark(t)
 	out := demo(t, SharedLog(t))
 	for _, dir := range append(golden(t), filepath.Join(out, "access_log"), filepath.Join(out, "path_counts")) {
 		rs, _ := read(t, verified(t, dir), "--spark")
