@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -47,6 +48,7 @@ type faultLoad struct {
 	puts    [2]atomic.Int64 // acknowledged, by client: all of its batches below
 	turns   [2]turns
 	counts  [2]counts
+	appends [2]appends
 	done    atomic.Int64 // acknowledgements of all kinds
 	unknown atomic.Int64
 }
@@ -59,6 +61,11 @@ type turns struct {
 }
 
 type counts struct{ acknowledged, unknown atomic.Int64 }
+
+// appends is a client that appends a text of its own with each call, to a hundred a row.
+type appends struct {
+	acknowledged []bool // by text; false = nobody knows
+}
 
 func (l *faultLoad) get(ctx context.Context, row string) (value []byte, err error) {
 	for ctx.Err() == nil {
@@ -169,6 +176,28 @@ func (l *faultLoad) increment(ctx context.Context, client int) error {
 	return nil
 }
 
+func (l *faultLoad) append(ctx context.Context, client int) error {
+	a := &l.appends[client]
+	for n := 0; ctx.Err() == nil; {
+		m := &cell.Mutation{Table: l.table, Row: fmt.Appendf(nil, "texts-%d-%d", client, n/100)}
+		m.Append("f", []byte("q"), fmt.Appendf(nil, "%d;", n))
+		_, err := l.s.MutateRow(ctx, nil, m)
+		switch {
+		case err == nil:
+			l.done.Add(1)
+		case errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil:
+			l.unknown.Add(1)
+		case mayFail(err): // it was not made
+			continue
+		default:
+			return fmt.Errorf("append of client %d: %w", client, err)
+		}
+		a.acknowledged = append(a.acknowledged, err == nil)
+		n++
+	}
+	return nil
+}
+
 // verify reads everything back.
 func (l *faultLoad) verify(t *testing.T) {
 	t.Helper()
@@ -202,6 +231,18 @@ func (l *faultLoad) verify(t *testing.T) {
 		if got < c.acknowledged.Load() || got > c.acknowledged.Load()+c.unknown.Load() {
 			t.Errorf("client %d: HBase counts %d, %d were acknowledged and of %d nobody knows", client, got, c.acknowledged.Load(), c.unknown.Load())
 		}
+		a := l.appends[client].acknowledged
+		times := map[string]int{}
+		for i := 0; i < len(a); i += 100 {
+			for text := range strings.SplitSeq(has[fmt.Sprintf("texts-%d-%d", client, i/100)], ";") {
+				times[text]++
+			}
+		}
+		for n, acknowledged := range a {
+			if got := times[fmt.Sprint(n)]; got > 1 || acknowledged && got == 0 {
+				t.Errorf("client %d: HBase has text %d %d times (acknowledged: %t)", client, n, got, acknowledged)
+			}
+		}
 	}
 	if lost > 0 {
 		t.Errorf("%d acknowledged rows are lost", lost)
@@ -227,7 +268,7 @@ func (l *faultLoad) progress(t *testing.T, ended <-chan error) {
 }
 
 // I3: whatever of HBase is killed, nothing acknowledged is lost, no condition lies, no
-// increment is made twice.
+// increment or append is made twice.
 func TestHBaseKilled(t *testing.T) {
 	k := startHBase(t)
 	s, err := hbasestore.Open(t.Context(), &hbasestore.Options{Addresses: []string{k.address}, CallTimeout: 20 * time.Second, RetryTimeout: 10 * time.Minute})
@@ -239,10 +280,10 @@ func TestHBaseKilled(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var clients sync.WaitGroup
-	ended := make(chan error, 6)
+	ended := make(chan error, 8)
 	for client := range 2 {
 		l.turns[client].open = map[string]bool{}
-		for _, run := range []func(context.Context, int) error{l.put, l.take, l.increment} {
+		for _, run := range []func(context.Context, int) error{l.put, l.take, l.increment, l.append} {
 			clients.Go(func() { ended <- run(ctx, client) })
 		}
 	}
@@ -265,7 +306,7 @@ func TestHBaseKilled(t *testing.T) {
 	l.progress(t, ended)
 	stop()
 	clients.Wait()
-	for range 6 {
+	for range 8 {
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
@@ -287,10 +328,10 @@ func TestHBaseFrozen(t *testing.T) {
 	s := open()
 	l := newFaultLoad(t, s)
 	var clients sync.WaitGroup
-	ended := make(chan error, 6)
+	ended := make(chan error, 8)
 	for client := range 2 {
 		l.turns[client].open = map[string]bool{}
-		for _, run := range []func(context.Context, int) error{l.put, l.take, l.increment} {
+		for _, run := range []func(context.Context, int) error{l.put, l.take, l.increment, l.append} {
 			clients.Go(func() { ended <- run(t.Context(), client) })
 		}
 	}
@@ -309,7 +350,7 @@ func TestHBaseFrozen(t *testing.T) {
 		t.Fatal("Close with CloseTimeout 1 s has not returned after a minute while the gateway is frozen")
 	}
 	clients.Wait()
-	for range 6 {
+	for range 8 {
 		if err := <-ended; err != nil && !errors.Is(err, store.ErrClosed) {
 			t.Error(err)
 		}
