@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -31,12 +33,13 @@ tables:
 jobs:
   rows:
     table: visits
-    columns:
+    columns: &columns
       - {name: key, from: $row, type: string}
       - {name: n, from: "v:n", type: int64}
       - {name: page, from: "w:page", type: string}
       - {name: time, from: $timestamp, type: timestamp}
     out: OUT
+  slow: {table: visits, columns: *columns, rows_per_second: 300, out: OUT}
   cells:
     table: visits
     rows: cell
@@ -57,6 +60,53 @@ joins:
     columns: [{name: key, from: key.key}, {name: page, from: right.page}]
     out: OUT
 `
+
+// slowExport is the job "slow", which takes six seconds or so, on its way.
+type slowExport struct {
+	t    *testing.T
+	c    *config.Config
+	cmd  *exec.Cmd
+	said bytes.Buffer
+}
+
+// startSlowExport starts it and waits until it has finished a file: the other regions are
+// being read.
+func startSlowExport(t *testing.T, file string, c *config.Config) *slowExport {
+	t.Helper()
+	e := &slowExport{t: t, c: c, cmd: exec.Command(filepath.Join(Binaries(t), "export"), "run", "-c", file, "-q", "slow")}
+	e.cmd.Stdout, e.cmd.Stderr = &e.said, &e.said
+	begun, err := filepath.Glob(e.files())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.cmd.Process.Kill() }) // it has ended, or the test has failed
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); <-tick.C {
+		if files, err := filepath.Glob(e.files()); err != nil || len(files) > len(begun) {
+			return e
+		}
+	}
+	t.Fatalf("no file after two minutes\n%s", &e.said)
+	return nil
+}
+
+func (e *slowExport) files() string {
+	return filepath.Join(e.c.Jobs["slow"].Out, "_tmp", "*", "files", "part-*")
+}
+
+// wait waits for its end and returns what it has exported.
+func (e *slowExport) wait() []string {
+	e.t.Helper()
+	if err := e.cmd.Wait(); err != nil {
+		e.t.Fatalf("export: %v\n%s", err, &e.said)
+	}
+	verified(e.t, filepath.Join(e.c.Jobs["slow"].Out, "slow"))
+	return exportRows(e.t, e.c, "slow")
+}
 
 // loadHBaseExports writes hbaseExports for a store and reads it.
 func loadHBaseExports(t *testing.T, at string) (file string, c *config.Config) {

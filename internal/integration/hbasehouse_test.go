@@ -81,17 +81,8 @@ func moveHouse(t *testing.T, rng *rand.Rand, from, to string, kills int) {
 func TestHBaseMovingHouse(t *testing.T) {
 	in := newHBaseIngest(t)
 	address := in.hbase.address
-	text, err := os.ReadFile(in.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok := strings.Cut(string(text), "  engine: hbase\n")
-	_, rest, _ = strings.Cut(rest, "\n") // how to reach it
-	if !ok {
-		t.Fatal("the configuration is not of HBase")
-	}
 	embedded := filepath.Join(t.TempDir(), "embedded.yaml")
-	if err := os.WriteFile(embedded, []byte(before+"  engine: pebble\n"+rest), 0o644); err != nil {
+	if err := os.WriteFile(embedded, []byte(in.embedded), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	seed := uint64(time.Now().UnixNano())

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
 )
 
@@ -66,28 +67,52 @@ func (k *realKafka) run(t *testing.T, args ...string) string {
 	}
 }
 
-// hbaseIngest is a stream of the access log's lines through a real Kafka, three daemons
-// in one group and a real HBase.
+// hbaseIngest is a stream of the access log's lines through Kafka, some daemons in one
+// group and a real HBase.
 type hbaseIngest struct {
-	t       *testing.T
-	hbase   *hbaseServer
-	kafka   *realKafka
-	topic   string
-	config  string
-	env     []string
-	rng     *rand.Rand
-	daemons [3]*Daemon
+	t        *testing.T
+	hbase    *hbaseServer
+	kafka    *realKafka
+	topic    string
+	config   string // the name of the configuration
+	embedded string // the same for the embedded engine
+	env      []string
+	rng      *rand.Rand
+	daemons  []*Daemon
 }
 
 // shutdownTimeout is that of the daemons.
 const shutdownTimeout = 8 * time.Second
 
-// newHBaseIngest makes topics, the configuration, and an HBase that has nothing.
+// newHBaseIngest makes topics, the configuration, and an HBase that has nothing, for
+// three daemons beside a real Kafka.
 func newHBaseIngest(t *testing.T) *hbaseIngest {
+	t.Helper()
+	return newHBaseIngestOn(t, startHBase(t), startKafka(t), 3)
+}
+
+// embeddedKafka starts a broker in the process, for tests that are about HBase. It ends
+// with the test.
+func embeddedKafka(t *testing.T) *realKafka {
+	t.Helper()
+	b, err := embedded.Start(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &realKafka{brokers: b.Addr()}
+}
+
+// newHBaseIngestOn is newHBaseIngest on servers that run, for so many daemons.
+func newHBaseIngestOn(t *testing.T, h *hbaseServer, k *realKafka, daemons int) *hbaseIngest {
 	t.Helper()
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	in := &hbaseIngest{t: t, hbase: startHBase(t), kafka: startKafka(t), topic: "access-log", rng: rand.New(rand.NewPCG(seed, 3))}
+	in := &hbaseIngest{t: t, hbase: h, kafka: k, topic: "access-log", rng: rand.New(rand.NewPCG(seed, 3)), daemons: make([]*Daemon, daemons)}
 	in.hbase.dropSystemTables(t)
 	s := openHBase(t, in.hbase.address, nil)
 	emptyHBase(t, s)
@@ -115,14 +140,20 @@ func newHBaseIngest(t *testing.T) *hbaseIngest {
 		t.Fatal("the example has no tests, or no tables any more")
 	}
 	config = strings.Replace(config, "\ntables:\n", "\ntables:\n"+visitorTables, 1) + visitorRollups
-	config = strings.Replace(config, engine, fmt.Sprintf("  engine: hbase\n  hbase: {gateways: [%q], retry_timeout: 20s}\n", in.hbase.address), 1)
-	config = fmt.Sprintf("shutdown_timeout: %v\n", shutdownTimeout) + config
+	in.embedded = fmt.Sprintf("shutdown_timeout: %v\n", shutdownTimeout) + config
 	in.config = filepath.Join(t.TempDir(), "access-log.yaml")
-	if err := os.WriteFile(in.config, []byte(config), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	in.through(fmt.Sprintf("gateways: [%q], retry_timeout: 20s", in.hbase.address))
 	in.env = Environment(in.kafka.brokers, filepath.Join(t.TempDir(), "data"))
 	return in
+}
+
+// through writes the configuration with settings of store.hbase.
+func (in *hbaseIngest) through(settings string) {
+	in.t.Helper()
+	text := strings.Replace(in.embedded, "  engine: pebble\n", fmt.Sprintf("  engine: hbase\n  hbase: {%s}\n", settings), 1)
+	if err := os.WriteFile(in.config, []byte(text), 0o644); err != nil {
+		in.t.Fatal(err)
+	}
 }
 
 func (in *hbaseIngest) client() *kafka.Client {
