@@ -39,11 +39,13 @@ type Progress struct {
 	Unmet          int64 // records of which no condition held, so that they had no effect
 	Dead           int64 // records in the dead-letter outbox
 	Control        int64 // offsets without a record for us: control, aborted, compacted
-	Lost           int64 // offsets that Kafka no longer had
+	Lost           int64 // offsets that Kafka no longer had, and Skipped
 	Dropped        int64 // records that could not be applied, and that the user does not want to keep
 	Aborted        int64 // of Control: records of aborted transactions
 	Late           int64 // of Applied, Duplicate and Unmet: records of events that were later than the mapping expects
-	Gaps           Gaps  // which offsets are Lost, the newest ranges
+	Gaps           Gaps  // which offsets Kafka no longer had, the newest ranges
+	Skipped        int64 // of Lost: offsets that were given up by hand although Kafka had them
+	Skips          Skips // which these are, the newest ranges
 }
 
 // Balanced reports whether the audit equation holds.

@@ -83,7 +83,7 @@ func DecodeSourceRow(row []byte) (s Source, partition int32, err error) {
 }
 
 const (
-	progressVersion = 4 // 1 has no Dropped; 2 and 3 have nothing of AppendProgress's next
+	progressVersion = 5 // 1 has no Dropped; 2 to 4 have nothing of AppendProgress's next
 	progressFixed   = 1 + 8*10 + 4
 )
 
@@ -92,11 +92,14 @@ const (
 // bytes big-endian each), LeaderEpoch (4) and the mapping version. Version 2 has
 // Dropped (8 bytes) after the epoch, version 3 also Duplicate, Unmet and
 // MappingFrom after that, version 4 Aborted, Late, the number of Gaps (2) and From
-// and To of each. The lowest that will do is written: a program that does
+// and To of each, version 5 Skipped, the number of Skips (2) and From, To and the reason
+// (1) of each. The lowest that will do is written: a program that does
 // not know a version reads what it can. Below 3, MappingFrom is First.
 func AppendProgress(dst []byte, p *Progress) []byte {
 	version := byte(1)
 	switch {
+	case p.Skipped != 0 || p.Skips != "":
+		version = 5
 	case p.Aborted|p.Late != 0 || p.Gaps != "":
 		version = 4
 	case p.Duplicate|p.Unmet != 0 || p.MappingFrom != p.First:
@@ -123,6 +126,11 @@ func AppendProgress(dst []byte, p *Progress) []byte {
 		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Gaps)/gapSize))
 		dst = append(dst, p.Gaps...)
 	}
+	if version >= 5 {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(p.Skipped))
+		dst = binary.BigEndian.AppendUint16(dst, uint16(len(p.Skips)/skipSize))
+		dst = append(dst, p.Skips...)
+	}
 	return append(dst, p.MappingVersion...)
 }
 
@@ -132,7 +140,7 @@ func DecodeProgress(b []byte) (p Progress, err error) {
 	if len(b) > 0 && b[0] > progressVersion {
 		return p, fmt.Errorf("%w: progress has version %d, this program knows up to %d: use a newer one", ErrUnsupported, b[0], progressVersion)
 	}
-	if len(b) < progressFixed || b[0] == 0 || len(b) < progressFixed+[...]int{1: 0, 2: 8, 3: 4 * 8, 4: 6*8 + 2}[b[0]] {
+	if len(b) < progressFixed || b[0] == 0 || len(b) < progressFixed+[...]int{1: 0, 2: 8, 3: 4 * 8, 4: 6*8 + 2, 5: 7*8 + 4}[b[0]] {
 		return p, fmt.Errorf("%w: progress of %d bytes, version %d", ErrCorrupt, len(b), first(b))
 	}
 	var fingerprint int64
@@ -163,6 +171,20 @@ func DecodeProgress(b []byte) (p Progress, err error) {
 		}
 		p.Gaps, rest = Gaps(rest[:size]), rest[size:]
 		if err := p.Gaps.check(); err != nil {
+			return p, fmt.Errorf("%w: progress: %w", ErrCorrupt, err)
+		}
+	}
+	if b[0] >= 5 {
+		if len(rest) < 10 {
+			return p, fmt.Errorf("%w: progress with %d bytes of skips", ErrCorrupt, len(rest))
+		}
+		p.Skipped = int64(binary.BigEndian.Uint64(rest))
+		size := skipSize * int(binary.BigEndian.Uint16(rest[8:]))
+		if rest = rest[10:]; size > len(rest) {
+			return p, fmt.Errorf("%w: progress with %d bytes of skips in %d", ErrCorrupt, size, len(rest))
+		}
+		p.Skips, rest = Skips(rest[:size]), rest[size:]
+		if err := p.Skips.check(); err != nil {
 			return p, fmt.Errorf("%w: progress: %w", ErrCorrupt, err)
 		}
 	}

@@ -496,6 +496,8 @@ func (b *Buffer) Take(s store.Source, partition int32, from int64, prev *store.P
 		Aborted:        prev.Aborted + c.Counts.Aborted,
 		Late:           prev.Late + c.Counts.Late,
 		Gaps:           prev.Gaps,
+		Skipped:        prev.Skipped,
+		Skips:          prev.Skips,
 	}
 	c.Store.Advance(s, partition, from, c.Progress)
 	b.cur = b.budget.batch()

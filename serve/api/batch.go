@@ -38,7 +38,9 @@ type Progress struct {
 	Aborted        int64  `json:"aborted,omitempty"`
 	Late           int64  `json:"late,omitempty"`
 
-	Gaps store.Gaps `json:"gaps,omitempty"` // [[from, to], …]
+	Gaps    store.Gaps  `json:"gaps,omitempty"` // [[from, to], …]
+	Skipped int64       `json:"skipped,omitempty"`
+	Skips   store.Skips `json:"skips,omitempty"` // [{from, to, reason}, …]
 }
 
 // PartitionProgress is one row of …/offsets.

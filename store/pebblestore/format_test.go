@@ -108,7 +108,29 @@ func TestOffsetsFormat(t *testing.T) {
 		}
 		checkProgress(t, &p, strings.Join(f[19:], ""))
 	}
-	for _, bad := range []string{"", "00", "01", "02" + strings.Repeat("00", 84), "03" + strings.Repeat("00", 115), "04" + strings.Repeat("00", 133), "04" + strings.Repeat("00", 132) + "0001", "04" + strings.Repeat("00", 132) + "0001" + strings.Repeat("00", 16), "05" + strings.Repeat("00", 200)} {
+	for _, line := range vectors(t, "offsets.md", "progress5") {
+		f := strings.Fields(line)
+		n := func(i int) int64 { return number(t, f[i]) }
+		p := store.Progress{
+			First: n(0), Next: n(1), LastOffset: n(2), LastTime: n(3), Fingerprint: uint64(n(4)), Applied: n(5),
+			Filtered: n(6), Dead: n(7), Control: n(8), Lost: n(9), LeaderEpoch: int32(n(10)), MappingVersion: text(f[11]), Dropped: n(12),
+			Duplicate: n(13), Unmet: n(14), MappingFrom: n(15), Aborted: n(16), Late: n(17), Skipped: n(19),
+		}
+		for _, gap := range strings.Split(f[18], ",") {
+			from, last, _ := strings.Cut(gap, "-")
+			p.Gaps = p.Gaps.With(number(t, from), number(t, last)+1)
+		}
+		for _, skip := range strings.Split(f[20], ",") {
+			s := strings.Split(skip, "-")
+			reason, err := store.ParseSkipReason(s[2])
+			if err != nil {
+				t.Fatal(err)
+			}
+			p.Skips = p.Skips.With(number(t, s[0]), number(t, s[1])+1, reason)
+		}
+		checkProgress(t, &p, strings.Join(f[21:], ""))
+	}
+	for _, bad := range []string{"", "00", "01", "02" + strings.Repeat("00", 84), "03" + strings.Repeat("00", 115), "04" + strings.Repeat("00", 133), "04" + strings.Repeat("00", 132) + "0001", "04" + strings.Repeat("00", 132) + "0001" + strings.Repeat("00", 16), "05" + strings.Repeat("00", 142), "05" + strings.Repeat("00", 142) + "01", "05" + strings.Repeat("00", 142) + "0001" + strings.Repeat("00", 17), "06" + strings.Repeat("00", 200)} {
 		b, err := hex.DecodeString(bad)
 		if err != nil {
 			t.Fatal(err)
