@@ -63,7 +63,7 @@ func (f *Fetcher) fetched(ctx context.Context, a *asked, p *fetchedPartition) {
 	case p.code == codeOffsetOutOfRange:
 		f.checkRange(ctx, a)
 	case p.code == codeCorruptMessage:
-		r.failAt(a.gen, &CorruptError{Topic: r.topic, Partition: r.partition, Offset: a.offset, Err: p.code})
+		r.failAt(a.gen, &UnreadableError{Topic: r.topic, Partition: r.partition, Offset: a.offset, Next: -1, Err: p.code})
 	case p.code.auth():
 		r.failAt(a.gen, fmt.Errorf("fetch %s/%d: %w", r.topic, r.partition, p.code))
 	case p.code != codeNone:
@@ -87,17 +87,13 @@ func (f *Fetcher) outOfRange(a *asked, start, end int64) {
 // accept queues the record batches of an answer.
 func (f *Fetcher) accept(a *asked, p *fetchedPartition) {
 	r := a.r
-	if p.refused > 0 && f.fits(a, p.refused) {
+	if p.refused > 0 && f.fits(a, p.refused, p.beyond) {
 		r.resize(a.gen, p.refused) // it comes again when there is memory for it
 		r.answered(a.gen, codeNone)
 		return
 	}
 	if p.tooLarge > 0 {
-		f.c.metrics.corrupt.Add(1)
-		r.failAt(a.gen, &CorruptError{
-			Topic: r.topic, Partition: r.partition, Offset: a.offset,
-			Err: fmt.Errorf("batch of %d bytes, more than the %d that are accepted", p.tooLarge, f.o.MaxBatchBytes),
-		})
+		f.tooLarge(a, p.tooLarge, p.beyond)
 		return
 	}
 	if p.refused > 0 {
@@ -112,7 +108,7 @@ func (f *Fetcher) accept(a *asked, p *fetchedPartition) {
 	c.grant.Shrink(int64(cap(c.buf)))
 	r.held.Add(c.grant.Bytes())
 	f.c.metrics.fetchedBytes.Add(int64(len(c.buf)))
-	need, err := c.scan()
+	need, beyond, err := c.scan()
 	firstBase := int64(-1)
 	if len(c.buf) > 0 {
 		if h, err := parseBatchHeader(c.buf); err == nil {
@@ -135,25 +131,31 @@ func (f *Fetcher) accept(a *asked, p *fetchedPartition) {
 	switch {
 	case err != nil:
 		f.c.metrics.corrupt.Add(1)
-		r.failAt(a.gen, &CorruptError{Topic: r.topic, Partition: r.partition, Offset: c.next, Err: err})
+		r.failAt(a.gen, &UnreadableError{Topic: r.topic, Partition: r.partition, Offset: c.next, Next: -1, Err: err})
 	case need > f.o.MaxBatchBytes:
-		f.c.metrics.corrupt.Add(1)
-		r.failAt(a.gen, &CorruptError{
-			Topic: r.topic, Partition: r.partition, Offset: a.offset,
-			Err: fmt.Errorf("batch of %d bytes, more than the %d that are accepted", need, f.o.MaxBatchBytes),
-		})
-	case f.fits(a, need):
+		f.tooLarge(a, need, beyond)
+	case f.fits(a, need, beyond):
 		r.resize(a.gen, need)
 		r.answered(a.gen, codeNone)
 	}
 }
 
-// fits reports whether a batch of n bytes can have memory at all. Where it cannot, that
-// is the error of the partition of a.
-func (f *Fetcher) fits(a *asked, n int) bool {
+// tooLarge fails the reader of a: the record batch there, which ends before beyond, has n
+// bytes.
+func (f *Fetcher) tooLarge(a *asked, n int, beyond int64) {
+	f.c.metrics.corrupt.Add(1)
+	a.r.failAt(a.gen, &UnreadableError{
+		Topic: a.r.topic, Partition: a.r.partition, Offset: a.offset, Next: beyond,
+		Err: fmt.Errorf("batch of %d bytes, %w of %d bytes", n, errTooMuch, f.o.MaxBatchBytes),
+	})
+}
+
+// fits reports whether a batch of n bytes, which ends before beyond, can have memory at
+// all. Where it cannot, that is the error of the partition of a.
+func (f *Fetcher) fits(a *asked, n int, beyond int64) bool {
 	err := f.mem.budget.Fetched().Check(f.mem.raw.Bytes(n), 0)
 	if err != nil {
-		a.r.failAt(a.gen, fmt.Errorf("fetch %s/%d: record batch at offset %d: %w", a.r.topic, a.r.partition, a.offset, err))
+		a.r.failAt(a.gen, &UnreadableError{Topic: a.r.topic, Partition: a.r.partition, Offset: a.offset, Next: beyond, Err: err})
 	}
 	return err == nil
 }

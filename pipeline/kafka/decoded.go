@@ -252,7 +252,8 @@ func (r *PartitionReader) decode(ctx context.Context, c *chunk) (*Batch, decoded
 			b.grant = memory.Grant{}
 			b.Release()
 			if errors.Is(err, memory.ErrTooLarge) {
-				return nil, d, fmt.Errorf("decode %s/%d: record batch at offset %d: %w", r.topic, r.partition, c.pos, err)
+				h, _ := parseBatchHeader(c.buf[c.at:]) // as decode has read it
+				return nil, d, &UnreadableError{Topic: r.topic, Partition: r.partition, Offset: max(h.base, c.pos), Next: h.beyond(), Err: err}
 			}
 			return nil, d, err
 		}

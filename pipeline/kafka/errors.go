@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"sluice/pipeline/memory"
 )
 
 // Errors of this package. They come wrapped with the topic, partition, group or
@@ -38,9 +40,11 @@ var (
 	// ErrTooLarge: the topic does not take a record of that size
 	// (max.message.bytes).
 	ErrTooLarge = errors.New("kafka: record is too large for the topic")
-	// ErrCorruptBatch: a record batch fails its checksum, cannot be decoded, or
-	// is larger than the configured bounds.
+	// ErrCorruptBatch: a record batch fails its checksum, or cannot be decoded.
 	ErrCorruptBatch = errors.New("kafka: corrupt record batch")
+	// ErrBatchTooLarge: a record batch is larger than the configured bounds, or than
+	// the memory that it may have.
+	ErrBatchTooLarge = errors.New("kafka: record batch is too large")
 	// ErrClosed: the client, group, fetcher, reader or producer was closed.
 	ErrClosed = errors.New("kafka: closed")
 )
@@ -70,22 +74,35 @@ func (e *OutOfRangeError) Error() string {
 // Unwrap returns ErrOutOfRange.
 func (e *OutOfRangeError) Unwrap() error { return ErrOutOfRange }
 
-// CorruptError names the record batch that cannot be read. It wraps
-// ErrCorruptBatch.
-type CorruptError struct {
+// UnreadableError names the record batch that cannot be read. It wraps
+// ErrCorruptBatch, or ErrBatchTooLarge.
+type UnreadableError struct {
 	Topic     string
 	Partition int32
 	Offset    int64 // first offset of the record batch, or the fetched offset
-	Err       error
+	Next      int64 // first offset after it, as far as the batches say; -1 = unknown
+	Err       error // wraps memory.ErrTooLarge where memory is what it has too little of
+}
+
+// errTooMuch: the batch is whole, and beyond a bound.
+var errTooMuch = errors.New("more than the bound")
+
+func (e *UnreadableError) kind() error {
+	for _, large := range []error{errTooMuch, errBound, errBomb, memory.ErrTooLarge} {
+		if errors.Is(e.Err, large) {
+			return ErrBatchTooLarge
+		}
+	}
+	return ErrCorruptBatch
 }
 
 // Error names the place and the reason.
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%v: %s/%d at offset %d: %v", ErrCorruptBatch, e.Topic, e.Partition, e.Offset, e.Err)
+func (e *UnreadableError) Error() string {
+	return fmt.Sprintf("%v: %s/%d at offset %d: %v", e.kind(), e.Topic, e.Partition, e.Offset, e.Err)
 }
 
-// Unwrap returns ErrCorruptBatch and the reason.
-func (e *CorruptError) Unwrap() []error { return []error{ErrCorruptBatch, e.Err} }
+// Unwrap returns ErrCorruptBatch or ErrBatchTooLarge, and the reason.
+func (e *UnreadableError) Unwrap() []error { return []error{e.kind(), e.Err} }
 
 // code is an error code of the Kafka protocol.
 type code int16

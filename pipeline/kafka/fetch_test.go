@@ -219,8 +219,8 @@ func TestFetchCorruptBatch(t *testing.T) {
 	}
 	b.Release()
 	err = nextError(t, r)
-	var corrupt *CorruptError
-	if !errors.As(err, &corrupt) || corrupt.Topic != "t" || corrupt.Partition != 0 || corrupt.Offset != 5 || !strings.Contains(err.Error(), "t/0 at offset 5") {
+	var corrupt *UnreadableError
+	if !errors.As(err, &corrupt) || corrupt.Topic != "t" || corrupt.Partition != 0 || corrupt.Offset != 5 || corrupt.Next != 10 || !strings.Contains(err.Error(), "t/0 at offset 5") {
 		t.Errorf("Got %v", err)
 	}
 	if c.Metrics().Corrupt != 1 {
@@ -307,7 +307,7 @@ func TestFetchGrowsForLargeBatch(t *testing.T) {
 	}
 	// Above the bound it is reported.
 	r2 := startFetcher(t, c, &FetchOptions{MaxPartitionBytes: 10 << 10, MaxBatchBytes: 100 << 10}).Add("t", 0, 0)
-	if err := nextError(t, r2); !errors.Is(err, ErrCorruptBatch) || !strings.Contains(err.Error(), "more than the") {
+	if err := nextError(t, r2); !errors.Is(err, ErrBatchTooLarge) || !strings.Contains(err.Error(), "more than the") {
 		t.Errorf("Got %v", err)
 	}
 }

@@ -43,7 +43,7 @@ type FetchOptions struct {
 	// MaxBytes of one answer. Default 32 MiB.
 	MaxBytes int
 	// MaxBatchBytes is the largest record batch, as stored, that is accepted;
-	// a larger one is reported as corrupt. Default 128 MiB.
+	// a larger one is reported as too large (ErrBatchTooLarge). Default 128 MiB.
 	MaxBatchBytes int
 	// BufferBytes of a partition that are fetched ahead of its reader, what is
 	// being decoded included; then it is left out of requests. One record

@@ -18,6 +18,7 @@ type fetchedPartition struct {
 	records   []byte // of the pool
 	tooLarge  int    // bytes of records beyond the limit, which were dropped
 	refused   int    // bytes of records that there was no memory for, which were dropped
+	beyond    int64  // the offset after the first record batch of what was dropped; -1 = unknown
 	high      int64
 	stable    int64
 	logStart  int64
@@ -221,7 +222,14 @@ func (w *wire) records(p *fetchedPartition, mem lender, most int) {
 		_, w.err = io.ReadFull(w.r, p.records)
 		return
 	}
-	_, w.err = io.CopyN(io.Discard, w.r, int64(n))
+	var head [batchHeaderLen]byte
+	first := head[:min(len(head), n)]
+	if _, w.err = io.ReadFull(w.r, first); w.err != nil {
+		return
+	}
+	h, _ := parseBatchHeader(first) // it is cut off, if nothing else
+	p.beyond = h.beyond()
+	_, w.err = io.CopyN(io.Discard, w.r, int64(n-len(first)))
 }
 
 // tags skips tagged fields.

@@ -31,7 +31,7 @@ func TestLargestBatch(t *testing.T) {
 		"unfolded, fits":            {Zstd, unfolded - little, 0, nil},
 		"unfolded, does not fit":    {Zstd, unfolded + little, 0, memory.ErrTooLarge},
 		"unfolded, at the bound":    {Zstd, unfolded - little, int(unfolded), nil},
-		"unfolded, above the bound": {Zstd, unfolded, int(unfolded), ErrCorruptBatch},
+		"unfolded, above the bound": {Zstd, unfolded, int(unfolded), ErrBatchTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,6 +48,10 @@ func TestLargestBatch(t *testing.T) {
 				b, err := r.Next(testContext(t))
 				if err == nil {
 					b.Release()
+				}
+				var large *UnreadableError
+				if tc.want != nil && (!errors.As(err, &large) || large.Offset != 0 || large.Next != 1 || !errors.Is(err, ErrBatchTooLarge)) {
+					t.Errorf("Got %#v, want the batch from 0 to 1 too large", err)
 				}
 				if !errors.Is(err, tc.want) {
 					t.Errorf("Got %v of a batch of %d bytes, want %v", err, tc.bytes, tc.want)

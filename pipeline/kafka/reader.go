@@ -65,9 +65,9 @@ func (r *PartitionReader) Partition() int32 { return r.partition }
 
 // Next returns the next batch, which the caller releases, and blocks until
 // there is one. Its errors stay until SeekTo: *OutOfRangeError where the log does
-// not hold the offset, *CorruptError where a batch cannot be read, and what
-// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth, ErrClosed, or memory.ErrTooLarge
-// where a batch takes more than the memory there is. A ctx that ends costs nothing: the
+// not hold the offset, *UnreadableError where a batch cannot be read or takes more than
+// the bounds or the memory there is, and what
+// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth or ErrClosed. A ctx that ends costs nothing: the
 // next call goes on where this one stopped.
 //
 // Batches that were not released count against the memory: who keeps all of them waits
@@ -168,8 +168,8 @@ func (r *PartitionReader) from() int32 {
 
 // isFinal reports whether err is of the batch, and not of the waiting for its memory.
 func isFinal(err error) bool {
-	var corrupt *CorruptError
-	return errors.As(err, &corrupt) || errors.Is(err, memory.ErrTooLarge)
+	_, unreadable := errors.AsType[*UnreadableError](err)
+	return unreadable
 }
 
 // source is the broker to fetch from: a replica in our rack where the leader has

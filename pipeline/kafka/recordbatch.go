@@ -59,7 +59,8 @@ type batchHeader struct {
 	firstTS  int64
 	maxTS    int64
 	producer int64
-	count    int // of records, checked against size where not compressed
+	count    int  // of records, checked against size where not compressed
+	whole    bool // all of the above is known: the header was not cut off
 }
 
 // parseBatchHeader reads the header at the start of b. Its error is errPartial
@@ -94,11 +95,19 @@ func parseBatchHeader(b []byte) (batchHeader, error) {
 	if h.count < 0 || h.count > int(lastDelta)+1 {
 		return h, fmt.Errorf("%d records for %d offsets", h.count, int64(lastDelta)+1)
 	}
-	h.last = h.base + int64(lastDelta)
+	h.last, h.whole = h.base+int64(lastDelta), true
 	if len(b) < h.size {
 		return h, errPartial
 	}
 	return h, nil
+}
+
+// beyond returns the offset after the batch, -1 where its header was cut off.
+func (h *batchHeader) beyond() int64 {
+	if !h.whole {
+		return -1
+	}
+	return h.last + 1
 }
 
 // abortedTxn is an aborted transaction in a fetch response: its producer, and
@@ -142,16 +151,16 @@ func (c *chunk) release() bool {
 
 // scan looks over the batches of c.buf from c.from on, cuts a partial one off
 // the end, and sets c.next and c.epoch. need is the size of the batch that did
-// not fit, where not even one was whole. Its error names the first batch whose
+// not fit, where not even one was whole, and beyond the offset after it, or -1. Its error names the first batch whose
 // frame is broken; what is before it stays.
-func (c *chunk) scan() (need int, err error) {
-	c.next, c.epoch, c.pos, c.at = c.from, -1, c.from, 0
+func (c *chunk) scan() (need int, beyond int64, err error) {
+	c.next, c.epoch, c.pos, c.at, beyond = c.from, -1, c.from, 0, -1
 	at := 0
 	for at < len(c.buf) {
 		h, perr := parseBatchHeader(c.buf[at:])
 		if errors.Is(perr, errPartial) {
 			if at == 0 {
-				need = max(h.size, batchHeaderLen)
+				need, beyond = max(h.size, batchHeaderLen), h.beyond()
 			}
 			break
 		}
@@ -173,7 +182,7 @@ func (c *chunk) scan() (need int, err error) {
 		}
 		return 0
 	})
-	return need, err
+	return need, beyond, err
 }
 
 // decoded counts what a decoding left out.
@@ -191,19 +200,19 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 	for c.at < len(c.buf) && bytes < decodeTarget && (b.taken < b.target || b.Next == b.From) {
 		h, err := parseBatchHeader(c.buf[c.at:])
 		if err != nil {
-			return d, c.corrupt(b, c.pos, err)
+			return d, c.unreadable(b, c.pos, -1, err)
 		}
 		if h.last < c.pos {
 			// Nothing in it is asked for, but it may end an aborted transaction.
 			if h.attrs&attrControl != 0 {
 				if _, err := c.decodeBatch(b, cs, h, new(decoded)); err != nil {
-					return d, c.corrupt(b, h.base, err)
+					return d, c.unreadable(b, h.base, h.last+1, err)
 				}
 			}
 		} else {
 			n, err := c.decodeBatch(b, cs, h, &d)
 			if err != nil {
-				return d, c.corrupt(b, h.base, err)
+				return d, c.unreadable(b, h.base, c.after(h), err)
 			}
 			bytes += n
 			c.pos = h.last + 1
@@ -215,15 +224,24 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 	return d, nil
 }
 
-// corrupt returns nil where b has something to hand out first.
-func (c *chunk) corrupt(b *Batch, offset int64, err error) error {
+// after returns the first offset behind the batch at c.at: where the next one begins, if
+// it has come, as nothing vouches for what a batch with a wrong checksum says of itself.
+func (c *chunk) after(h batchHeader) int64 {
+	if next, err := parseBatchHeader(c.buf[c.at+h.size:]); err == nil && next.base > h.base {
+		return next.base
+	}
+	return h.last + 1
+}
+
+// unreadable returns nil where b has something to hand out first.
+func (c *chunk) unreadable(b *Batch, offset, next int64, err error) error {
 	if b.Next > b.From {
 		return nil
 	}
 	if short, ok := errors.AsType[*noRoom](err); ok {
 		return short
 	}
-	return &CorruptError{Topic: b.Topic, Partition: b.Partition, Offset: offset, Err: err}
+	return &UnreadableError{Topic: b.Topic, Partition: b.Partition, Offset: offset, Next: next, Err: err}
 }
 
 // decodeBatch appends the records of the batch at c.at to b and returns their

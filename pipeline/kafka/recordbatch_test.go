@@ -134,7 +134,7 @@ func testMemoryBatch(m *fetchMemory) *Batch {
 func decodeAll(cs *codecs, buf []byte, from int64, aborted ...abortedTxn) (out []*Batch, d decoded, need int, err error) {
 	m := fetchMemoryOf(nil)
 	c := testChunk(m, buf, from, aborted...)
-	need, err = c.scan()
+	need, _, err = c.scan()
 	for c.at < len(c.buf) {
 		b := testMemoryBatch(m)
 		n, derr := c.decode(b, cs)
@@ -361,8 +361,8 @@ func TestDecodeErrors(t *testing.T) {
 			if err == nil || !slices.Equal(offsets(got), []int64{0, 1}) {
 				t.Errorf("Got offsets %v and error %v, want [0 1] and the error", offsets(got), err)
 			}
-			var corrupt *CorruptError
-			if errors.As(err, &corrupt) && (corrupt.Topic != "t" || corrupt.Partition != 3 || !errors.Is(err, ErrCorruptBatch)) {
+			var corrupt *UnreadableError
+			if errors.As(err, &corrupt) && (corrupt.Topic != "t" || corrupt.Partition != 3 || errors.Is(err, ErrCorruptBatch) == errors.Is(err, ErrBatchTooLarge)) {
 				t.Errorf("Got %+v, want the place", corrupt)
 			}
 		})
@@ -375,9 +375,12 @@ func TestScanNeed(t *testing.T) {
 	raw := b.encode(t)
 	for _, n := range []int{20, batchHeaderLen, len(raw) - 1} {
 		c := &chunk{buf: raw[:n:n]}
-		need, err := c.scan()
+		need, beyond, err := c.scan()
 		if err != nil || need < batchHeaderLen || (n >= batchMagicAt+1 && need != max(len(raw), batchHeaderLen)) {
 			t.Errorf("%d of %d bytes: Got need %d and %v", n, len(raw), need, err)
+		}
+		if want := int64(100); beyond != want && (n >= batchHeaderLen || beyond != -1) {
+			t.Errorf("%d of %d bytes: Got an end before %d, want %d", n, len(raw), beyond, want)
 		}
 		if c.next != 0 || len(c.buf) != 0 {
 			t.Errorf("%d of %d bytes: Got next %d, %d bytes", n, len(raw), c.next, len(c.buf))
@@ -865,7 +868,7 @@ func BenchmarkDecode(b *testing.B) {
 			for b.Loop() {
 				c := chunk{buf: raw}
 				c.refs.Store(2) // raw is not the pool's
-				if _, err := c.scan(); err != nil {
+				if _, _, err := c.scan(); err != nil {
 					b.Fatal(err)
 				}
 				batch, _, err := r.decode(b.Context(), &c)
