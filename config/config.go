@@ -67,7 +67,7 @@ type Config struct {
 	// for what is fetched ahead, a sixth for what that unfolds to, and the rest
 	// for what it becomes until the store has it. At the bound fetching pauses.
 	// A record batch that takes more than a quarter of it as it is stored, or
-	// more than half of it decoded, stops its pipeline with an error. Where a
+	// more than half of it decoded, pauses its partition with an error. Where a
 	// pipeline has decode.compression, or framing container, another sixth is for what
 	// its payloads unfold to; then five twelfths of memory is the most that a batch takes
 	// decoded.
@@ -349,7 +349,7 @@ type Fetch struct {
 	// MaxBytes is the most bytes of one answer.
 	MaxBytes Size `yaml:"max_bytes" default:"32MiB"`
 	// MaxBatchBytes is the largest record batch, as stored, that is accepted.
-	// A larger one stops its pipeline with an error. 0 = all that memory has
+	// A larger one pauses its partition with an error. 0 = all that memory has
 	// for one, a quarter of it; a bound of one's own must be below that.
 	MaxBatchBytes Size `yaml:"max_batch_bytes" default:"0"`
 	// Buffer is how many bytes of a partition are fetched ahead of the worker

@@ -200,7 +200,11 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 			w.log.Warn("the last applied record could not be read to check that the log is the same", "offset", progress.LastOffset)
 		}
 	}
-	if known := w.state.opened(&progress, log); known < progress.Next && progress.Dead > 0 {
+	known, skipped := w.state.opened(&progress, log)
+	if skipped > 0 {
+		w.log.Warn("offsets were given up by hand and are counted as lost", "next", progress.Next, "lost", skipped)
+	}
+	if known < progress.Next && progress.Dead > 0 {
 		// Applied by somebody else, who may not live to relay it, or by this
 		// worker, whose reply was lost: nobody has told the relay.
 		w.p.relay.wake(&w.src, w.partition, known)
@@ -302,7 +306,11 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 	defer cancel()
 	r := f.reader(s.Topic, stored.Partition, progress.LastOffset)
 	defer r.Close()
-	for next := progress.LastOffset; next < progress.Next; {
+	end := progress.Next
+	if skip, ok := progress.Skips.After(progress.LastOffset); ok {
+		end = skip.From // what was given up cannot be read
+	}
+	for next := progress.LastOffset; next < end; {
 		batch, err := r.Next(bounded)
 		switch {
 		case err == nil:
@@ -312,7 +320,7 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 			return false, fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
 		}
 		next = batch.Next
-		changed := otherRecord(batch, stored)
+		changed := otherRecord(batch, stored, end)
 		batch.Release()
 		if changed != nil {
 			return true, changed
@@ -322,20 +330,20 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 }
 
 // otherRecord returns a *TopicChangedError where a batch has a record, from the last applied
-// one to the stored offset, that is not it.
-func otherRecord(batch *kafka.Batch, stored *store.PartitionProgress) error {
+// one to end, that is not it.
+func otherRecord(batch *kafka.Batch, stored *store.PartitionProgress, end int64) error {
 	s, progress := &stored.Source, &stored.Progress
 	changed := &TopicChangedError{Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true}
 	for i := range batch.Records {
 		r := &batch.Records[i]
 		switch {
 		case r.Offset < progress.LastOffset:
-		case r.Offset >= progress.Next:
+		case r.Offset >= end:
 			return nil
 		case r.Offset > progress.LastOffset:
 			changed.common = progress.LastOffset + 1
 			changed.Found = fmt.Sprintf("a record at offset %d", r.Offset)
-			changed.Stored = fmt.Sprintf("none from offset %d to %d", progress.LastOffset+1, progress.Next-1)
+			changed.Stored = fmt.Sprintf("none from offset %d to %d", progress.LastOffset+1, end-1)
 			return changed
 		default:
 			// The time is compared, too: many records of a topic may be alike.

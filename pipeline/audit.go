@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -131,7 +132,7 @@ func (a *Audit) counts() {
 		name string
 		n    int64
 	}{
-		{"applied", p.Applied}, {"filtered", p.Filtered}, {"duplicate", p.Duplicate}, {"unmet", p.Unmet}, {"dead", p.Dead}, {"dropped", p.Dropped}, {"control", p.Control}, {"lost", p.Lost}, {"aborted", p.Aborted}, {"late", p.Late},
+		{"applied", p.Applied}, {"filtered", p.Filtered}, {"duplicate", p.Duplicate}, {"unmet", p.Unmet}, {"dead", p.Dead}, {"dropped", p.Dropped}, {"control", p.Control}, {"lost", p.Lost}, {"skipped", p.Skipped}, {"aborted", p.Aborted}, {"late", p.Late},
 	} {
 		if c.n < 0 {
 			a.problem("%s is %d", c.name, c.n)
@@ -144,16 +145,28 @@ func (a *Audit) counts() {
 		a.problem("%d records are counted as late, of %d", p.Late, most)
 	}
 	gaps := p.Gaps.All()
+	lost := p.Lost - p.Skipped // that Kafka no longer had
 	switch listed := p.Gaps.Offsets(); {
-	case listed > p.Lost:
-		a.problem("%d offsets are counted as lost, the ranges %s have %d", p.Lost, p.Gaps, listed)
+	case listed > lost:
+		a.problem("%d offsets are counted as lost, the ranges %s have %d", lost, p.Gaps, listed)
 	case listed > 0 && (gaps[0].From < p.First || gaps[len(gaps)-1].To > p.Next):
 		a.problem("lost offsets %s are outside of %d to %d", p.Gaps, p.First, p.Next-1)
-	case listed < p.Lost:
-		a.Notes = append(a.Notes, fmt.Sprintf("which offsets were lost first, %d of them, is not known any more", p.Lost-listed))
+	case listed < lost:
+		a.Notes = append(a.Notes, fmt.Sprintf("which offsets were lost first, %d of them, is not known any more", lost-listed))
 	}
 	if len(gaps) > 0 {
 		a.Notes = append(a.Notes, fmt.Sprintf("lost offsets: %s", p.Gaps))
+	}
+	switch listed, within := p.Skips.Offsets(0, math.MaxInt64), p.Skips.Offsets(p.First, p.Next); {
+	case p.Skipped > p.Lost || listed > p.Skipped:
+		a.problem("%d offsets are counted as given up, of %d lost ones, the ranges %s have %d", p.Skipped, p.Lost, p.Skips, listed)
+	case within < listed:
+		a.problem("offsets that were given up, %s, are outside of %d to %d", p.Skips, p.First, p.Next-1)
+	case listed < p.Skipped:
+		a.Notes = append(a.Notes, fmt.Sprintf("which offsets were given up first, %d of them, is not known any more", p.Skipped-listed))
+	}
+	if p.Skips != "" {
+		a.Notes = append(a.Notes, fmt.Sprintf("offsets that were given up by hand: %s", p.Skips))
 	}
 	if !p.Balanced() {
 		a.problem("offsets %d to %d are %d, the counts add up to %d: %d applied, %d filtered, %d duplicate, %d unmet, %d dead, %d dropped, %d control, %d lost",
@@ -327,10 +340,10 @@ func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64, f fe
 		one.Notes = append(one.Notes, "the topic is compacted: records that were applied may be missing now")
 	}
 	// Lost offsets were before the log's start then, and are now: between the records
-	// that are read lie control offsets alone.
+	// that are read lie control offsets alone, and those that were given up.
 	records, between := one.records(), p.Control
 	left := records - one.Records // must have been in what is gone
-	switch gaps := p.Next - one.From - one.Records; {
+	switch gaps := p.Next - one.From - one.Records - p.Skips.Offsets(one.From, p.Next); {
 	case left < 0:
 		one.problem("offsets %d to %d have %d records, %d of all that were applied are counted: %d are missing in the counts", one.From, p.Next-1, one.Records, records, -left)
 	case compacted:
@@ -348,14 +361,34 @@ func (a *auditor) read(ctx context.Context, one *Audit, letters []int64, f fetch
 	if one.From >= one.Progress.Next {
 		return nil, nil
 	}
-	r := f.reader(one.Source.Topic, one.Partition, one.From)
-	defer r.Close()
+	var r reader
+	defer func() {
+		if r != nil {
+			r.Close()
+		}
+	}()
 	i, _ := slices.BinarySearch(letters, one.From)
 	patience := a.Patience
 	if patience <= 0 {
 		patience = defaultPatience
 	}
 	for at := one.From; at < one.Progress.Next; {
+		skip, ok := one.Progress.Skips.After(at)
+		if ok && skip.From <= at { // it could not be read
+			if r != nil {
+				r.Close()
+				r = nil
+			}
+			at = skip.To
+			continue
+		}
+		end := one.Progress.Next
+		if ok {
+			end = skip.From
+		}
+		if r == nil {
+			r = f.reader(one.Source.Topic, one.Partition, at)
+		}
 		wait, cancel := context.WithTimeout(ctx, patience)
 		b, err := r.Next(wait)
 		cancel()
@@ -367,7 +400,7 @@ func (a *auditor) read(ctx context.Context, one *Audit, letters []int64, f fetch
 		}
 		for j := range b.Records {
 			offset := b.Records[j].Offset
-			if offset < at || offset >= one.Progress.Next {
+			if offset < at || offset >= end {
 				continue
 			}
 			one.Records++
@@ -378,7 +411,7 @@ func (a *auditor) read(ctx context.Context, one *Audit, letters []int64, f fetch
 				i++
 			}
 		}
-		at = max(at, b.Next)
+		at = min(max(at, b.Next), end)
 		b.Release()
 	}
 	return append(missing, letters[i:]...), nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"sluice/pipeline/decode"
@@ -13,12 +14,15 @@ import (
 	"sluice/store"
 )
 
-// Errors that stop a pipeline.
+// Errors that stop a pipeline, or pause a partition.
 var (
 	// ErrDataLoss: Kafka no longer has records that were not applied.
 	ErrDataLoss = errors.New("pipeline: data loss")
 	// ErrTopicChanged: the topic is not the one whose records were applied.
 	ErrTopicChanged = errors.New("pipeline: topic changed")
+	// ErrUnreadable: Kafka has records that cannot be read or kept. It pauses their
+	// partition only.
+	ErrUnreadable = errors.New("pipeline: unreadable records")
 	// ErrNotCommitted: the pipeline is to start at the group's committed
 	// offsets, and there is none.
 	ErrNotCommitted = errors.New("pipeline: the group has committed no offset")
@@ -70,6 +74,35 @@ func truncatedAdvice(common int64) string {
 
 // Unwrap returns ErrDataLoss.
 func (e *DataLossError) Unwrap() error { return ErrDataLoss }
+
+// UnreadableError is a range of offsets that Kafka has and that cannot be read, or that
+// do not fit the memory: SkipOffsets goes on behind it. It is an ErrUnreadable.
+type UnreadableError struct {
+	Pipeline  string
+	Topic     string
+	Partition int32
+	From, To  int64 // [From, To) cannot be read; To is -1 where nothing tells it
+	Reason    store.SkipReason
+	Err       error
+}
+
+// Error names the range, and says what can be done.
+func (e *UnreadableError) Error() string {
+	where, to, goesOn := fmt.Sprintf("offsets %d to %d", e.From, e.To-1), strconv.FormatInt(e.To, 10), fmt.Sprintf("at offset %d", e.To)
+	if e.To < 0 {
+		where, to, goesOn = fmt.Sprintf("the records from offset %d on", e.From), "OFFSET", "at an OFFSET behind it"
+	}
+	raise := ""
+	if e.Reason == store.SkippedTooLarge && !errors.Is(e.Err, memory.ErrTooLarge) {
+		raise = fmt.Sprintf("Raise pipelines.%s.fetch.max_batch_bytes, which bounds a record batch as it is stored, or kafka.max_decompressed, as it unfolds. ", e.Pipeline)
+	}
+	return fmt.Sprintf("pipeline %s: %s/%d: %s cannot be read: %v. Nothing of that was applied; it is tried again. %s"+
+		"To count that as lost and go on %s: ingest offsets skip -c FILE --pipeline %s --topic %s --partition %d --from %d --to %s --reason %v --yes",
+		e.Pipeline, e.Topic, e.Partition, where, e.Err, raise, goesOn, e.Pipeline, e.Topic, e.Partition, e.From, to, e.Reason)
+}
+
+// Unwrap returns ErrUnreadable and the reason.
+func (e *UnreadableError) Unwrap() []error { return []error{ErrUnreadable, e.Err} }
 
 // TopicChangedError says how a topic differs from the one whose records were
 // applied. It is an ErrTopicChanged.
@@ -133,7 +166,7 @@ var errReopen = errors.New("pipeline: the log moved backwards")
 // fatal reports whether trying again cannot help.
 func fatal(err error) bool {
 	for _, stop := range []error{
-		ErrDataLoss, ErrTopicChanged, ErrNotCommitted, ErrPoison, errPoisonedOutbox, kafka.ErrClosed, memory.ErrTooLarge,
+		ErrDataLoss, ErrTopicChanged, ErrNotCommitted, ErrPoison, errPoisonedOutbox, kafka.ErrClosed,
 		store.ErrClosed, store.ErrCorrupt, store.ErrReadOnly, store.ErrLocked, store.ErrUnsupported, store.ErrInvalidSchema,
 	} {
 		if errors.Is(err, stop) {

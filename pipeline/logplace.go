@@ -4,18 +4,21 @@ import "errors"
 
 // LogPlace returns where in Kafka err is, for a structured log: the keys topic, partition
 // and offset with their values, as many of them as the error of a Pipeline knows. The
-// offset is that of the record, or the first one that is lost.
+// offset is that of the record, or the first one that is lost or cannot be read.
 func LogPlace(err error) []any {
 	var (
 		poison  *PoisonError
 		lost    *DataLossError
 		changed *TopicChangedError
+		bad     *UnreadableError
 	)
 	switch {
 	case errors.As(err, &poison):
 		return []any{"topic", poison.Topic, "partition", poison.Partition, "offset", poison.Offset}
 	case errors.As(err, &lost):
 		return []any{"topic", lost.Topic, "partition", lost.Partition, "offset", lost.From}
+	case errors.As(err, &bad):
+		return []any{"topic", bad.Topic, "partition", bad.Partition, "offset", bad.From}
 	case errors.As(err, &changed) && changed.Partition >= 0:
 		return []any{"topic", changed.Topic, "partition", changed.Partition}
 	case errors.As(err, &changed):

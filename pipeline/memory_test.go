@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/memory"
 	"sluice/store"
@@ -122,28 +124,62 @@ func testFetchWithinMemory(t *testing.T, refuse error) {
 	}
 }
 
-// A record that cannot be buffered stops the pipeline with its place, and what was
-// before it is applied.
+// A record that becomes more than can be buffered is dealt with by policy. Where it is too
+// large for a dead letter, too, its partition alone is paused, and says how to go on;
+// what was before it is applied.
 func TestRecordLargerThanMemory(t *testing.T) {
 	t.Parallel()
-	for name, value := range map[string]string{
-		"record":      strings.Repeat("x", 800<<10),
-		"dead letter": "bad" + strings.Repeat("x", 800<<10),
+	class := func(p Policy) testOption { return withPoison(Poison{Policies: map[string]Policy{"too_large": p}}) }
+	for name, tc := range map[string]struct {
+		value  string
+		option testOption
+		next   int64
+		text   string // of the pause
+		want   contents
+	}{
+		"letter": {
+			strings.Repeat("x", 360<<10), func(*Options) {}, 4, "",
+			contents{Letters: map[string]string{"t/0/2": "map/too_large"}, Progress: store.Progress{Dead: 1, Applied: 3}},
+		},
+		"dropped": {
+			strings.Repeat("x", 800<<10), class(DropRecords), 4, "",
+			contents{Letters: map[string]string{}, Progress: store.Progress{Applied: 3}},
+		},
+		"no letter": {
+			strings.Repeat("x", 800<<10), func(*Options) {}, 2, "--from 2 --to 3 --reason too_large",
+			contents{Letters: map[string]string{}, Progress: store.Progress{Applied: 2}},
+		},
+		"refused, no letter": {
+			"bad" + strings.Repeat("x", 800<<10), func(*Options) {}, 2, "--from 2 --to 3 --reason too_large",
+			contents{Letters: map[string]string{}, Progress: store.Progress{Applied: 2}},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			e, b := newEngine(t), newFakeBroker(1)
+			e, b := newEngine(t), newFakeBroker(2)
 			m, err := memory.New(1 << 20)
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.produce(0, "a", "b", value, "c")
-			err = start(t, newTest(t, e, b, func(o *Options) { o.Memory = m }), 0).failed()
-			if large := memory.ErrTooLarge.Error(); err == nil || !strings.Contains(err.Error(), "offset 2 of t/0") || !fatal(err) {
-				t.Errorf("Got %v, want %q at offset 2 of t/0", err, large)
+			b.produce(0, "a", "b", tc.value, "c")
+			b.produce(1, "a")
+			r := start(t, newTest(t, e, b, func(o *Options) { o.Memory = m }, tc.option), 0, 1)
+			waitFor(t, func() bool {
+				all := r.Status().Partitions
+				return len(all) == 2 && all[0].Progress.Next == tc.next && strings.Contains(all[0].Paused, tc.text) && all[1].Progress.Next == 1
+			})
+			if p := r.first().Paused; tc.text != "" && (!strings.Contains(p, memory.ErrTooLarge.Error()) && !strings.Contains(p, "raise memory")) {
+				t.Errorf("Got pause %q, want it to say that memory is to be raised", p)
 			}
-			if n := readProgress(t, e); n != 2 {
-				t.Errorf("Got offset %d stored, want 2", n)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			got := readContents(t, e)
+			if d := cmp.Diff(tc.want.Letters, got.Letters); d != "" {
+				t.Errorf("letters (-want +got):\n%s", d)
+			}
+			if p := got.Progress; p.Dead != tc.want.Progress.Dead || p.Applied != tc.want.Progress.Applied+1 {
+				t.Errorf("Got %+v, want %+v and one of the other partition", p, tc.want.Progress)
 			}
 			if m.Used() != 0 {
 				t.Errorf("Got %d bytes held after the end", m.Used())

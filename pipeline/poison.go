@@ -126,7 +126,7 @@ func LetterClasses() []string {
 }
 
 func errorClasses() []string {
-	all := []string{classPanic, classInternal, classRefused}
+	all := []string{classPanic, classInternal, classTooLarge, classRefused}
 	for _, c := range refusalClasses {
 		all = append(all, c.class)
 	}
@@ -135,8 +135,9 @@ func errorClasses() []string {
 
 // The classes of errors that neither the mapping nor the store names.
 const (
-	classPanic    = "panic"    // the mapping panicked at the record
-	classInternal = "internal" // an error that is no mapping.Error
+	classPanic    = "panic"     // the mapping panicked at the record
+	classInternal = "internal"  // an error that is no mapping.Error
+	classTooLarge = "too_large" // what the record becomes takes more memory than there is
 )
 
 // ErrPoison: a record cannot be applied, and its policy is to stop.
@@ -188,11 +189,12 @@ func (e *tripError) Error() string {
 		"Nothing after it was applied; correct the mapping or the topic and start again, or raise dead_letters.trip_at; ingest breaker close goes on as it is%s", e.failed, e.window, e.offset, e.err, again)
 }
 
-// isPoison reports whether err is about one record, with nothing wrong before it.
+// isPoison reports whether err is about one record, or one batch of them, with nothing
+// wrong before it.
 func isPoison(err error) bool {
 	var again *retryError
 	var tripped *tripError
-	return errors.Is(err, ErrPoison) || errors.As(err, &again) || errors.As(err, &tripped)
+	return errors.Is(err, ErrPoison) || errors.Is(err, ErrUnreadable) || errors.As(err, &again) || errors.As(err, &tripped)
 }
 
 // breaker counts the records of a partition that were not applied. It notes the

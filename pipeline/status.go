@@ -182,20 +182,23 @@ func (p *partitionState) stored() int64 {
 }
 
 // opened notes where the partition goes on, and returns up to where it was known
-// to be stored, -1 where nothing was known.
-func (p *partitionState) opened(progress *store.Progress, log span) (known int64) {
+// to be stored, -1 where nothing was known, and how many offsets were given up since.
+func (p *partitionState) opened(progress *store.Progress, log span) (known, skipped int64) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	known = -1
 	if p.Progress != (store.Progress{}) {
 		known = p.Progress.Next
+		if skipped = progress.Skipped - p.Progress.Skipped; skipped > 0 {
+			p.s.metrics.Lost += skipped
+		}
 	}
 	if progress.Next > p.Progress.Next || progress.Next >= log.end {
 		p.Paused = "" // somebody has applied it: perhaps this one, whose reply was lost
 	}
 	p.Progress, p.Position, p.LogStart, p.LogEnd = *progress, progress.Next, log.start, log.end
 	p.s.broadcast()
-	return known
+	return known, skipped
 }
 
 func (p *partitionState) lag() int64 {

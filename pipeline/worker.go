@@ -289,7 +289,7 @@ func (w *worker) session(ctx, hard context.Context) error {
 	// What is buffered was read while the log still had it: where the log has
 	// moved since, it may not come again. What is before a poisonous record is
 	// good.
-	if (err == nil || errors.Is(err, errReopen) || isPoison(err) || errors.Is(err, memory.ErrTooLarge)) && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
+	if (err == nil || errors.Is(err, errReopen) || isPoison(err)) && w.err == nil && !w.buf.Empty() && hard.Err() == nil {
 		if ferr := w.flush(hard); err == nil {
 			err = ferr
 		}
@@ -386,7 +386,22 @@ func (w *worker) fetchError(err error) error {
 	if errors.Is(err, kafka.ErrOutOfRange) || errors.Is(err, kafka.ErrTopicChanged) {
 		return errReopen // open knows what that means
 	}
+	if bad, ok := errors.AsType[*kafka.UnreadableError](err); ok {
+		reason := store.SkippedCorrupt
+		if errors.Is(err, kafka.ErrBatchTooLarge) {
+			reason = store.SkippedTooLarge
+		}
+		return w.unreadable(w.buf.Next(), bad.Next, reason, err)
+	}
 	return fmt.Errorf("fetch %s: %w", w.name, err)
+}
+
+// unreadable returns the error of offsets that Kafka has and nobody can read.
+func (w *worker) unreadable(from, to int64, reason store.SkipReason, err error) error {
+	if to <= from {
+		to = -1
+	}
+	return &UnreadableError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, From: from, To: to, Reason: reason, Err: err}
 }
 
 // batch maps the records of b into the buffer.
@@ -468,29 +483,36 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 	}
 	switch {
 	case err != nil:
-		reason := asMappingError(err)
-		switch w.p.opts.Poison.policy(reason.Stage, reason.Class) {
-		case StopPipeline:
-			return w.poison(r.Offset, reason)
-		case RetryRecords:
-			if w.again(r.Offset) {
-				return &retryError{r.Offset, reason}
-			}
-		}
-		return w.unfit(ctx, r, reason)
+		return w.cannot(ctx, r, asMappingError(err))
 	case out.Filtered():
 		w.buf.Filter(r.Offset)
 		return nil
 	}
 	for {
 		err := w.add(ctx, r.Offset, out)
-		if !errors.Is(err, buffer.ErrFull) {
+		switch {
+		case errors.Is(err, memory.ErrTooLarge):
+			return w.cannot(ctx, r, &mapping.Error{Stage: mapping.StageMap, Class: classTooLarge, Err: fmt.Errorf("what it becomes cannot be buffered: %w", err)})
+		case !errors.Is(err, buffer.ErrFull):
 			return err
 		}
 		if err := w.makeRoom(ctx, err); err != nil {
 			return err
 		}
 	}
+}
+
+// cannot does with a record that cannot be mapped or buffered what the policy says.
+func (w *worker) cannot(ctx context.Context, r *kafka.Record, reason *mapping.Error) error {
+	switch w.p.opts.Poison.policy(reason.Stage, reason.Class) {
+	case StopPipeline:
+		return w.poison(r.Offset, reason)
+	case RetryRecords:
+		if w.again(r.Offset) {
+			return &retryError{r.Offset, reason}
+		}
+	}
+	return w.unfit(ctx, r, reason)
 }
 
 // add buffers what the record at offset became.
@@ -502,14 +524,6 @@ func (w *worker) add(ctx context.Context, offset int64, out *mapping.Output) (er
 	}
 	if err == nil && out.Late {
 		w.buf.Late()
-	}
-	return w.tooLarge(offset, err)
-}
-
-// tooLarge names the record that err is about, where that is its memory.
-func (w *worker) tooLarge(offset int64, err error) error {
-	if errors.Is(err, memory.ErrTooLarge) {
-		return fmt.Errorf("what the record at offset %d of %s becomes cannot be buffered: %w", offset, w.name, err)
 	}
 	return err
 }
@@ -548,8 +562,11 @@ func (w *worker) dead(ctx context.Context, r *kafka.Record, reason *mapping.Erro
 		d.Headers = append(d.Headers, buffer.Header(h))
 	}
 	for {
-		err := w.tooLarge(d.Offset, w.buf.Dead(ctx, d))
-		if !errors.Is(err, buffer.ErrFull) {
+		err := w.buf.Dead(ctx, d)
+		switch {
+		case errors.Is(err, memory.ErrTooLarge):
+			return w.unreadable(d.Offset, d.Offset+1, store.SkippedTooLarge, fmt.Errorf("it cannot be kept as a dead letter: %w", err))
+		case !errors.Is(err, buffer.ErrFull):
 			return err
 		}
 		if err := w.makeRoom(ctx, err); err != nil {

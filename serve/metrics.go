@@ -61,7 +61,7 @@ func newDescriptions() *descriptions {
 		logStart:   describe("kafka_log_start_offset", "First offset that Kafka still has.", partition...),
 		end:        describe("kafka_end_offset", "End of what may be read.", partition...),
 		records:    describe("kafka_records_total", "Records by what became of them.", append(partition, "outcome")...),
-		lost:       describe("kafka_records_lost_total", "Records that Kafka lost before they were read.", append(partition, "reason")...),
+		lost:       describe("kafka_records_lost_total", "Offsets that were passed over without having been read: Kafka no longer had them (retention), or they were given up by hand (skipped).", append(partition, "reason")...),
 
 		late: describe("late_records_total", "Records of events later than allowed_lateness, which were added all the same.", partition...),
 

@@ -21,6 +21,7 @@ import (
 type offsetsCommand struct {
 	Show   offsetsShowCommand   `cmd:"" default:"withargs" help:"Show stored offsets, lag and the audit counts; the default."`
 	Verify offsetsVerifyCommand `cmd:"" help:"Check the audit equation of every partition against the outbox and the topics."`
+	Skip   offsetsSkipCommand   `cmd:"" help:"Give up offsets that cannot be read: count them as lost, and go on behind them."`
 }
 
 type offsetsShowCommand struct {
@@ -51,9 +52,11 @@ type offsetLine struct {
 	Aborted   int64  `json:"aborted"` // of control, records of aborted transactions
 	Late      int64  `json:"late"`    // of applied, duplicate and unmet, later than allowed_lateness
 	Lost      int64  `json:"lost"`
-	// Gaps are the newest ranges of lost offsets, [from, to).
-	Gaps     store.Gaps `json:"gaps"`
-	Balanced bool       `json:"balanced"` // the audit equation holds
+	// Gaps are the newest ranges of offsets that Kafka no longer had, [from, to).
+	Gaps     store.Gaps  `json:"gaps"`
+	Skipped  int64       `json:"skipped"`  // of lost, were given up by hand
+	Skips    store.Skips `json:"skips"`    // the newest ranges of these, [from, to), and why
+	Balanced bool        `json:"balanced"` // the audit equation holds
 	// Mapping is the version of the rules that have mapped the records from
 	// MappingFrom on; those before were mapped by another.
 	Mapping     string `json:"mapping"`
@@ -146,6 +149,7 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 					l.Applied, l.Filtered, l.Dead, l.Dropped, l.Control, l.Lost = g.Applied, g.Filtered, g.Dead, g.Dropped, g.Control, g.Lost
 					l.Duplicate, l.Unmet = g.Duplicate, g.Unmet
 					l.Aborted, l.Late, l.Gaps = g.Aborted, g.Late, g.Gaps
+					l.Skipped, l.Skips = g.Skipped, g.Skips
 					l.Mapping, l.MappingFrom = g.MappingVersion, g.MappingFrom
 					l.Redriven, l.Purged = redrivenOf(redriven, &s.Source, n)
 				} else if f := former[n]; f != nil {
@@ -214,6 +218,11 @@ func printOffsets(w io.Writer, lines []offsetLine) error {
 				return err
 			}
 		}
+		if l.Skips != "" {
+			if _, err := fmt.Fprintf(w, "offsets of %s %s/%d that were given up by hand: %s\n", l.Pipeline, l.Topic, l.Partition, l.Skips); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -239,30 +248,32 @@ var errAudit = errors.New("the audit equation does not hold")
 
 // auditLine is an audit as it is printed.
 type auditLine struct {
-	Pipeline  string     `json:"pipeline"`
-	Topic     string     `json:"topic"`
-	TopicID   string     `json:"topic_id"`
-	Partition int32      `json:"partition"`
-	First     int64      `json:"first"`
-	Next      int64      `json:"next"`
-	Applied   int64      `json:"applied"`
-	Filtered  int64      `json:"filtered"`
-	Duplicate int64      `json:"duplicate"`
-	Unmet     int64      `json:"unmet"`
-	Dead      int64      `json:"dead"`
-	Dropped   int64      `json:"dropped"`
-	Control   int64      `json:"control"`
-	Aborted   int64      `json:"aborted"` // of control
-	Late      int64      `json:"late"`    // of applied, duplicate and unmet
-	Lost      int64      `json:"lost"`
-	Gaps      store.Gaps `json:"gaps"`     // the newest ranges of lost offsets, [from, to)
-	Letters   int64      `json:"letters"`  // in the outbox
-	Redriven  int64      `json:"redriven"` // of these, had their effect after all
-	Purged    int64      `json:"purged"`   // were there and were removed
-	From      int64      `json:"from"`     // records were counted again from here on; -1 = not
-	Records   int64      `json:"records"`  // there; -1 = not counted
-	Notes     []string   `json:"notes"`
-	Problems  []string   `json:"problems"`
+	Pipeline  string      `json:"pipeline"`
+	Topic     string      `json:"topic"`
+	TopicID   string      `json:"topic_id"`
+	Partition int32       `json:"partition"`
+	First     int64       `json:"first"`
+	Next      int64       `json:"next"`
+	Applied   int64       `json:"applied"`
+	Filtered  int64       `json:"filtered"`
+	Duplicate int64       `json:"duplicate"`
+	Unmet     int64       `json:"unmet"`
+	Dead      int64       `json:"dead"`
+	Dropped   int64       `json:"dropped"`
+	Control   int64       `json:"control"`
+	Aborted   int64       `json:"aborted"` // of control
+	Late      int64       `json:"late"`    // of applied, duplicate and unmet
+	Lost      int64       `json:"lost"`
+	Gaps      store.Gaps  `json:"gaps"`     // the newest ranges of offsets that Kafka no longer had, [from, to)
+	Skipped   int64       `json:"skipped"`  // of lost, were given up by hand
+	Skips     store.Skips `json:"skips"`    // the newest ranges of these, [from, to), and why
+	Letters   int64       `json:"letters"`  // in the outbox
+	Redriven  int64       `json:"redriven"` // of these, had their effect after all
+	Purged    int64       `json:"purged"`   // were there and were removed
+	From      int64       `json:"from"`     // records were counted again from here on; -1 = not
+	Records   int64       `json:"records"`  // there; -1 = not counted
+	Notes     []string    `json:"notes"`
+	Problems  []string    `json:"problems"`
 }
 
 // Run audits one instant of the store: through a checkpoint where a daemon has it
@@ -304,7 +315,7 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 		g := &a.Progress
 		lines = append(lines, auditLine{
 			Pipeline: a.Source.Pipeline, Topic: a.Source.Topic, TopicID: hex.EncodeToString(a.Source.TopicID[:]), Partition: a.Partition,
-			First: g.First, Next: g.Next, Applied: g.Applied, Filtered: g.Filtered, Duplicate: g.Duplicate, Unmet: g.Unmet, Dead: g.Dead, Dropped: g.Dropped, Control: g.Control, Aborted: g.Aborted, Late: g.Late, Lost: g.Lost, Gaps: g.Gaps,
+			First: g.First, Next: g.Next, Applied: g.Applied, Filtered: g.Filtered, Duplicate: g.Duplicate, Unmet: g.Unmet, Dead: g.Dead, Dropped: g.Dropped, Control: g.Control, Aborted: g.Aborted, Late: g.Late, Lost: g.Lost, Gaps: g.Gaps, Skipped: g.Skipped, Skips: g.Skips,
 			Letters: a.Letters, Redriven: a.Redriven, Purged: a.Purged, From: a.From, Records: a.Records,
 			Notes: append([]string{}, a.Notes...), Problems: append([]string{}, a.Problems...),
 		})

@@ -93,6 +93,7 @@ type counter struct {
 	sums    *counters.Coalescer
 	report  *reporter
 	next    store.Progress // with what is in sums
+	end     int64          // up to where the batch that comes next is counted
 	records int            // in sums
 	// dead are the records that the pipeline has in its outbox and that had no
 	// effect yet: they have it when they are redriven, and not here.
@@ -193,6 +194,15 @@ func (c *counter) refuse(e *store.BatchError) error {
 func (c *counter) read(ctx context.Context, reader *kafka.PartitionReader) error {
 	c.drop()
 	for c.next.Next < c.p.target {
+		c.end = c.p.target
+		if skip, ok := c.p.applied.Skips.After(c.next.Next); ok && skip.From < c.end {
+			if skip.From <= c.next.Next {
+				c.skip(&skip)
+				reader.SeekTo(c.next.Next)
+				continue
+			}
+			c.end = skip.From
+		}
 		b, err := reader.Next(ctx)
 		if err != nil {
 			return err
@@ -204,6 +214,14 @@ func (c *counter) read(ctx context.Context, reader *kafka.PartitionReader) error
 		}
 	}
 	return c.flush(ctx)
+}
+
+// skip passes over offsets that the pipeline has given up, as they could not be read.
+func (c *counter) skip(s *store.Skip) {
+	n := s.To - c.next.Next
+	c.next.Lost, c.next.Skipped = c.next.Lost+n, c.next.Skipped+n
+	c.next.Skips = c.next.Skips.With(c.next.Next, s.To, s.Reason)
+	c.next.Next = s.To
 }
 
 // drop forgets what is summed and not stored.
@@ -222,7 +240,7 @@ func (c *counter) batch(ctx context.Context, b *kafka.Batch) error {
 		if k.Offset < c.next.Next {
 			continue
 		}
-		if k.Offset >= c.p.target {
+		if k.Offset >= c.end {
 			break
 		}
 		if last := &c.p.applied; k.Offset == last.LastOffset && (k.Timestamp != last.LastTime || pipeline.Fingerprint(k) != last.Fingerprint) {
@@ -246,7 +264,7 @@ func (c *counter) batch(ctx context.Context, b *kafka.Batch) error {
 			}
 		}
 	}
-	c.cover(min(b.Next, c.p.target))
+	c.cover(min(b.Next, c.end))
 	return nil
 }
 

@@ -270,6 +270,40 @@ func TestRebuildAgrees(t *testing.T) {
 	})
 }
 
+// What the pipeline has given up is not counted again, though Kafka has it.
+func TestRebuildLeavesSkippedOffsets(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(300)
+		w.ingest()
+		for range 2 { // at the end of what is counted, and within
+			skipped := make([]kafka.Message, 8)
+			for i := range skipped {
+				skipped[i] = kafka.Message{Value: []byte(`{"page": "/p1", "bot": false, "agent": "x"}`), Partition: int32(i % 2)}
+			}
+			w.ok(w.out.Produce(t.Context(), "pages", skipped...))
+			for n := range int32(2) {
+				_, err := pipeline.SkipOffsets(t.Context(), &pipeline.SkipOptions{
+					Engine: w.engine, Client: w.client, Pipeline: "views", Topic: "pages", Partition: n,
+					From: int64(w.sent / 2), To: int64(w.sent/2 + 4), Reason: store.SkippedCorrupt,
+				})
+				w.ok(err)
+			}
+			w.sent += len(skipped)
+			r := w.open(func(o *rebuild.Options) { o.BatchRecords = 30 })
+			w.ok(r.Count(t.Context()))
+			got, err := r.Compare(t.Context())
+			w.ok(err)
+			if len(got) != 1 || !got[0].Same() {
+				t.Errorf("compared: %+v", got)
+			}
+			w.ok(r.Switch(t.Context()))
+			w.check()
+			w.produce(300)
+			w.ingest()
+		}
+	})
+}
+
 // A dead letter that the present mapping takes is counted once: by its redrive,
 // before a rebuild or after it, and never in the midst of one.
 func TestRebuildLeavesDeadLettersToTheRedrive(t *testing.T) {
