@@ -1,0 +1,141 @@
+//go:build integration
+
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/config"
+	"sluice/pipeline"
+	"sluice/pipeline/kafka"
+	"sluice/store"
+)
+
+// send produces a record to a partition, with its seq, its outcome and its time, in one
+// record batch with those of the same call.
+func (in *kafkaIngest) send(partition int32, records ...kafka.Message) {
+	in.t.Helper()
+	for i := range records {
+		records[i].Partition = partition
+	}
+	p := in.client.NewProducer(&kafka.ProducerOptions{DeliveryTimeout: kafkaPatience})
+	in.ok(errors.Join(p.Produce(in.t.Context(), "events", records...), p.Close()))
+}
+
+// A start at a timestamp: of each partition the first record at or after it, which may be
+// within a batch, and all that follows; of one that has none yet, what comes. A later
+// start does not move what is stored.
+func TestKafkaStartAtTime(t *testing.T) {
+	in := newKafkaIngest(t, 4)
+	const day = 24 * time.Hour
+	at := time.Now().Add(-30 * day).Truncate(time.Second).Add(500 * time.Millisecond)
+	seq, want := 0, 0
+	event := func(when time.Time) (m kafka.Message) {
+		m.Time, m.Value = when, fmt.Appendf(nil, `{"seq":%d,"outcome":"commit"}`, seq)
+		seq++
+		if !when.Before(at) {
+			want++
+		} else {
+			m.Value = []byte(strings.Replace(string(m.Value), "commit", "early", 1))
+		}
+		return m
+	}
+	spread := func(from time.Time, n int) (all []kafka.Message) {
+		for i := range n {
+			all = append(all, event(from.Add(time.Duration(i)*time.Millisecond)))
+		}
+		return all
+	}
+	in.send(0, spread(at.Add(-50*time.Millisecond), 120)...) // it is the time of the 51st
+	in.send(0, spread(at.Add(day), 30)...)
+	in.send(1, spread(at.Add(-day), 40)...)             // all are older
+	in.send(2, spread(at.Add(-time.Millisecond), 1)...) // a batch ends right before it
+	in.send(2, spread(at.Add(time.Millisecond), 25)...) // and one begins right after
+	fromTime := func(o *pipeline.Options) { o.Start = pipeline.Start{From: pipeline.StartAtTime, Time: at} }
+	ended, stop := in.start(fromTime)
+	in.await(ended, "what there is from the time on", func(p store.Progress) bool { return p.Applied == int64(want) })
+	in.send(1, spread(at.Add(2*day), 10)...)
+	in.send(3, spread(at.Add(-day), 7)...) // older, and come after the start
+	late := 7
+	in.await(ended, "what has come since", func(p store.Progress) bool { return p.Applied == int64(want+late) })
+	in.ok(stop())
+	all, err := store.AllProgress(t.Context(), in.db)
+	in.ok(err)
+	for _, p := range all {
+		if first := []int64{50, 40, 1, 0}[p.Partition]; p.Progress.First != first {
+			t.Errorf("Got partition %d begun at offset %d, want %d", p.Partition, p.Progress.First, first)
+		}
+	}
+	in.send(1, spread(at.Add(3*day), 5)...)
+	ended, stop = in.start(func(o *pipeline.Options) {
+		o.Start = pipeline.Start{From: pipeline.StartAtTime, Time: at.Add(10 * day)}
+	})
+	in.await(ended, "what came last", func(p store.Progress) bool { return p.Applied >= int64(want+late) })
+	in.ok(stop())
+	rows, counts := in.served()
+	if len(rows) != want+late || counts["commit"] != want || counts["early"] != late {
+		t.Errorf("Got %d rows and counts %v, want %d from the time on and the %d older ones that came after the start", len(rows), counts, want, late)
+	}
+	audits, err := pipeline.RunAudit(t.Context(), &pipeline.AuditOptions{Store: in.db, Client: in.client, Deep: true})
+	in.ok(err)
+	for _, a := range audits {
+		if len(a.Problems) > 0 {
+			t.Errorf("audit of partition %d: %q", a.Partition, a.Problems)
+		}
+	}
+}
+
+// From a listener that wants SCRAM in TLS to the counts, by a configuration file, while the
+// sessions of its connections end and are begun again; a wrong password ends the pipeline.
+func TestKafkaSCRAMInTLS(t *testing.T) {
+	in := newKafkaIngest(t, 2, "--sasl", "--tls", "--conf", "connections.max.reauth.ms=2000")
+	brokers, err := os.ReadFile(filepath.Join(in.dir, "bootstrap.sasltls"))
+	in.ok(err)
+	client := func(mechanism, password string) *kafka.Client {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "sluice.yaml")
+		in.ok(os.WriteFile(file, fmt.Appendf(nil, `
+store: {dir: data}
+kafka:
+  brokers: [%s]
+  tls: {enable: true, ca_file: %q}
+  sasl: {mechanism: %s, user: admin, password: "${KAFKA_PASSWORD}"}
+`, strings.TrimSpace(string(brokers)), filepath.Join(in.dir, "tls", "ca.pem"), mechanism), 0o600))
+		cfg, err := config.Load(file, func(name string) (string, bool) { return password, name == "KAFKA_PASSWORD" })
+		in.ok(err)
+		o, err := cfg.KafkaOptions()
+		in.ok(err)
+		o.DialTimeout, o.RequestTimeout = 20*time.Second, time.Minute // a busy machine is no error
+		c, err := kafka.NewClient(o)
+		in.ok(err)
+		t.Cleanup(func() { c.Close() })
+		return c
+	}
+	plain := in.client
+	for _, mechanism := range []string{"scram-sha-256", "scram-sha-512"} {
+		in.client = client(mechanism, "admin-secret")
+		ended, stop := in.start()
+		in.produce(200)
+		in.await(ended, "the first records", func(p store.Progress) bool { return p.Applied == int64(in.next) })
+		begun := time.Now()
+		for time.Since(begun) < 5*time.Second { // more than two sessions
+			in.produce(10)
+			in.await(ended, "those of a session", func(p store.Progress) bool { return p.Applied == int64(in.next) })
+		}
+		in.ok(stop())
+		in.check(in.next)
+	}
+	in.client = client("scram-sha-512", "not-the-secret")
+	ended, _ := in.start()
+	if err := in.failed(ended); !errors.Is(err, kafka.ErrAuth) || strings.Contains(err.Error(), "not-the-secret") {
+		t.Errorf("Got %v of a wrong password, want ErrAuth without it", err)
+	}
+	in.client = plain
+	in.check(in.next)
+}
