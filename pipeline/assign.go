@@ -141,9 +141,13 @@ const (
 	truncationChecks = 5
 	// truncationWaits is that second in Pipeline.retry.
 	truncationWaits = 10
-	// fingerprintTimeout bounds the fetch of the last applied record: where
-	// compaction has taken it and nothing follows, no record ever comes.
+	// fingerprintTimeout bounds a fetch of the last applied record: where
+	// compaction has taken it and nothing follows, no record ever comes. A broker
+	// that does not answer is asked again after it.
 	fingerprintTimeout = 10 * time.Second
+	// fingerprintTries is how often the last applied record is read where it cannot be,
+	// as it may be spoiled on its way.
+	fingerprintTries = 3
 )
 
 // open decides where the partition goes on: at its stored offset, after checking
@@ -191,14 +195,8 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 			return progress, err
 		}
 	}
-	if progress.LastOffset >= log.start {
-		read, err := sameLog(ctx, w.p.broker, w.fetcher, &store.PartitionProgress{Source: w.src, Partition: w.partition, Progress: progress})
-		if err != nil {
-			return progress, err
-		}
-		if !read {
-			w.log.Warn("the last applied record could not be read to check that the log is the same", "offset", progress.LastOffset)
-		}
+	if err := w.compare(ctx, &progress, log.start); err != nil {
+		return progress, err
 	}
 	known, skipped := w.state.opened(&progress, log)
 	if skipped > 0 {
@@ -210,6 +208,27 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 		w.p.relay.wake(&w.src, w.partition, known)
 	}
 	return progress, nil
+}
+
+// compare checks that the log, which starts at start, is the one that was applied, as far as
+// it still tells; what it does not tell any more is logged, once.
+func (w *worker) compare(ctx context.Context, progress *store.Progress, start int64) error {
+	if progress.LastOffset < 0 {
+		return nil // nothing was applied
+	}
+	stored := &store.PartitionProgress{Source: w.src, Partition: w.partition, Progress: *progress}
+	why := "retention has taken it"
+	var err error
+	if progress.LastOffset >= start {
+		why, err = sameLog(ctx, w.p.broker, w.fetcher, stored)
+	} else {
+		err = checkEpoch(ctx, w.p.broker, stored)
+	}
+	if err == nil && why != "" && w.uncompared != progress.LastOffset+1 {
+		w.uncompared = progress.LastOffset + 1
+		w.log.Warn("the last applied record cannot be compared with the log: only the topic's id and the leader epochs tell that it is the same", "offset", progress.LastOffset, "err", why)
+	}
+	return err
 }
 
 // logOf returns what the broker has of the partition. It looks again while the
@@ -265,13 +284,22 @@ func (w *worker) skipLost(ctx context.Context, progress store.Progress, start in
 }
 
 // sameLog checks that a log which still has the last applied record is the one whose
-// records were applied: its error is a *TopicChangedError otherwise. It returns false
-// where the record did not come, so that the epochs alone were compared.
-func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionProgress) (read bool, err error) {
+// records were applied: its error is a *TopicChangedError otherwise, and a
+// *notComparedError where the broker does not give the record. It says why the epochs
+// alone were compared, empty where the record was, too.
+func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionProgress) (why string, err error) {
 	if err := checkEpoch(ctx, b, stored); err != nil {
-		return false, err
+		return "", err
 	}
-	return checkFingerprint(ctx, f, stored)
+	for try := 1; ; try++ {
+		why, err = checkFingerprint(ctx, f, stored)
+		if err == nil || !errors.Is(err, kafka.ErrCorruptBatch) {
+			return why, err
+		}
+		if try == fingerprintTries { // it was applied: nothing of it is needed any more
+			return err.Error(), nil
+		}
+	}
 }
 
 // checkEpoch asks the leader whether it has the last applied record's epoch up to
@@ -298,9 +326,8 @@ func checkEpoch(ctx context.Context, b broker, stored *store.PartitionProgress) 
 
 // checkFingerprint compares the last applied record, if Kafka still has it, with
 // what is stored of it, and looks that no record follows it below the stored offset,
-// where there was none: nobody would apply that. It returns false where what is there did
-// not come.
-func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionProgress) (read bool, err error) {
+// where there was none: nobody would apply that. It says why what is there was not compared.
+func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionProgress) (why string, err error) {
 	s, progress := &stored.Source, &stored.Progress
 	bounded, cancel := context.WithTimeout(ctx, fingerprintTimeout)
 	defer cancel()
@@ -314,19 +341,21 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 		batch, err := r.Next(bounded)
 		switch {
 		case err == nil:
+		case ctx.Err() == nil && bounded.Err() != nil && r.Barren():
+			return "compaction has taken it", nil
 		case ctx.Err() == nil && bounded.Err() != nil:
-			return false, nil
+			return "", &notComparedError{src: s, partition: stored.Partition, offset: progress.LastOffset}
 		default:
-			return false, fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
+			return "", fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
 		}
 		next = batch.Next
 		changed := otherRecord(batch, stored, end)
 		batch.Release()
 		if changed != nil {
-			return true, changed
+			return "", changed
 		}
 	}
-	return true, nil
+	return "", nil
 }
 
 // otherRecord returns a *TopicChangedError where a batch has a record, from the last applied

@@ -302,6 +302,99 @@ func TestOtherRecordsAtTheSameOffsetsStop(t *testing.T) {
 	}
 }
 
+// A broker that cannot give the last applied record for a while is waited for: nothing is
+// applied of a log that was not compared. One that has it no more, as compaction has taken
+// it and nothing follows, is believed by its epochs alone.
+func TestComparingIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, other := range []bool{true, false} {
+		t.Run(fmt.Sprint("other ", other), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				e, b := newEngine(t), newFakeBroker(1)
+				b.produce(0, "a", "b", "c")
+				ingest(t, e, b)
+				if other {
+					b.change(func() { b.logs[0] = &fakeLog{} })
+					b.produce(0, "a", "b", "other")
+				}
+				b.change(func() { b.silent = map[int32]bool{0: true} })
+				b.produce(0, "d")
+				p := newTest(t, e, b)
+				p.retry = firstRetryWait
+				r := start(t, p, 0)
+				for range 3 {
+					<-time.After(time.Minute)
+					if s := r.first(); s.Progress.Next > 3 || !strings.Contains(s.Paused, "offset 2") || !strings.Contains(s.Paused, "not compared") {
+						t.Errorf("Got %+v, want it paused before offset 3", s)
+					}
+				}
+				b.change(func() { b.silent = nil })
+				if other {
+					if err := r.failed(); !errors.Is(err, ErrTopicChanged) {
+						t.Errorf("Got %v, want ErrTopicChanged", err)
+					}
+					if got := readContents(t, e); got.Progress.Next != 3 || got.Counts["d"] != 0 {
+						t.Errorf("Got %+v, want nothing applied of the other log", got)
+					}
+					return
+				}
+				r.caughtUp(b)
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+				checkContents(t, e, b)
+			})
+		})
+	}
+	t.Run("compacted", func(t *testing.T) {
+		t.Parallel()
+		synctest.Test(t, func(t *testing.T) {
+			e, b := newEngine(t), newFakeBroker(1)
+			b.produce(0, "a", "b", "c")
+			ingest(t, e, b)
+			b.change(func() { b.silent, b.barren = map[int32]bool{0: true}, true })
+			p := newTest(t, e, b)
+			p.retry = firstRetryWait
+			r := start(t, p, 0)
+			<-time.After(time.Minute)
+			if s := r.first(); s.Paused != "" || s.Progress.Next != 3 || s.LogEnd != 3 {
+				t.Errorf("Got %+v, want it to wait for records", s)
+			}
+			b.change(func() { b.silent = nil })
+			b.produce(0, "d")
+			r.caughtUp(b)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			checkContents(t, e, b)
+		})
+	})
+}
+
+// Where retention has taken the last applied record, the epochs are compared all the same.
+func TestEpochsAreComparedBehindRetention(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "b", "-")
+	ingest(t, e, b)
+	b.produce(0, "c")
+	b.trim(0, 3)
+	b.change(func() { b.epochs = map[int32]int64{0: 1} })
+	err := start(t, newTest(t, e, b), 0).failed()
+	if !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "leader epoch 0 ending at offset 1") {
+		t.Errorf("Got %v, want the epoch named", err)
+	}
+	if got := readContents(t, e); got.Progress.Next != 3 {
+		t.Errorf("Got %+v, want nothing applied of the other log", got)
+	}
+	b.change(func() { b.epochs = nil })
+	ingest(t, e, b)
+	if got := readContents(t, e); got.Progress.Next != 4 || got.Counts["c"] != 1 {
+		t.Errorf("Got %+v, want c applied", got)
+	}
+}
+
 // The end of a transaction, or an aborted record, is no record: where it is truncated and
 // another record written in its place, the last applied one is as it was.
 func TestRecordsInPlaceOfMarkersStop(t *testing.T) {

@@ -299,9 +299,12 @@ func (a *auditor) same(ctx context.Context, one *Audit, f fetcher) (bool, error)
 	if one.Progress.LastOffset < one.LogStart || strings.Contains(one.Source.Pipeline, GenerationMark) { // of a rebuild no fingerprint is stored
 		return true, nil
 	}
-	read, err := sameLog(ctx, a.broker, f, &one.PartitionProgress)
+	why, err := sameLog(ctx, a.broker, f, &one.PartitionProgress)
 	var changed *TopicChangedError
+	var silent *notComparedError
 	switch {
+	case errors.As(err, &silent):
+		why = "no broker gave it"
 	case errors.As(err, &changed):
 		one.problem("the log is not the one that was applied: found %s, stored %s: it was truncated and written again, or restored from a copy", changed.Found, changed.Stored)
 		return false, nil
@@ -309,8 +312,9 @@ func (a *auditor) same(ctx context.Context, one *Audit, f fetcher) (bool, error)
 		return true, nil
 	case err != nil:
 		return false, err
-	case !read:
-		one.Notes = append(one.Notes, fmt.Sprintf("the last applied record, at offset %d, did not come and was not compared", one.Progress.LastOffset))
+	}
+	if why != "" {
+		one.Notes = append(one.Notes, fmt.Sprintf("the last applied record, at offset %d, was not compared: %s", one.Progress.LastOffset, why))
 	}
 	return true, nil
 }

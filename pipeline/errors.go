@@ -154,6 +154,19 @@ func (e *TopicChangedError) Error() string {
 // Unwrap returns ErrTopicChanged.
 func (e *TopicChangedError) Unwrap() error { return ErrTopicChanged }
 
+// notComparedError: the last applied record did not come, so that the log is not known to
+// be the one that was applied.
+type notComparedError struct {
+	src       *store.Source
+	partition int32
+	offset    int64
+}
+
+func (e *notComparedError) Error() string {
+	return fmt.Sprintf("pipeline %s: %s/%d: the log was not compared with what was applied: the broker has not given the last applied record, at offset %d, within %v. "+
+		"Nothing is applied before; it is asked again", e.src.Pipeline, e.src.Topic, e.partition, e.offset, fingerprintTimeout)
+}
+
 // describeSource prints a topic's identity.
 func describeSource(clusterID string, id [16]byte) string {
 	return fmt.Sprintf("cluster %q, topic id %x", clusterID, id)

@@ -36,6 +36,8 @@ type fakeBroker struct {
 	changed chan struct{}   // closed at each change
 	broken  error           // returned by every call
 	offline map[int32]bool  // partitions without a leader
+	silent  map[int32]bool  // partitions whose records do not come
+	barren  bool            // the broker says of those that it has none
 	epochs  map[int32]int64 // where epoch 0 of a partition ends, if it does
 	// committed are the offsets of the group; nil = of one that has read all.
 	committed map[int32]int64
@@ -168,6 +170,12 @@ type fakeReader struct {
 	once      sync.Once
 }
 
+func (r *fakeReader) Barren() bool {
+	r.b.mu.Lock()
+	defer r.b.mu.Unlock()
+	return r.b.barren
+}
+
 func (r *fakeReader) Close() { r.once.Do(func() { close(r.closed) }) }
 
 func (r *fakeReader) Next(ctx context.Context) (*kafka.Batch, error) {
@@ -196,7 +204,7 @@ func (r *fakeReader) take() (*kafka.Batch, error) {
 		return nil, r.b.broken
 	case r.offset < l.start || r.offset > l.end+l.open:
 		return nil, &kafka.OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: r.offset, LogStart: l.start, End: l.end}
-	case r.offset >= l.end:
+	case r.offset >= l.end, r.b.silent[r.partition]:
 		return nil, nil
 	}
 	next := l.end

@@ -44,6 +44,8 @@ type fetcher interface {
 // than Close, which ends it.
 type reader interface {
 	Next(ctx context.Context) (*kafka.Batch, error)
+	// Barren reports whether the broker answers, and has nothing there.
+	Barren() bool
 	Close()
 }
 

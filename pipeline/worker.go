@@ -47,6 +47,8 @@ type worker struct {
 	refused map[int64]*mapping.Error
 	tries   map[int64]int // of records that are to be tried again, by offset
 
+	uncompared int64 // one more than the last applied offset of which it is logged that it cannot be compared
+
 	// of the current session
 	backfill
 	chain    *chain

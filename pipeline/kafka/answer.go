@@ -42,6 +42,9 @@ func (r *PartitionReader) answered(gen int, e code) {
 	switch {
 	case e == codeNone:
 		r.failures = 0
+		if r.barren > 0 { // a session names a partition only where there is news
+			r.barren++
+		}
 	case e.stale():
 		r.node, r.replica = anyNode, anyNode
 		r.backoff(time.Now())
@@ -98,6 +101,9 @@ func (f *Fetcher) accept(a *asked, p *fetchedPartition) {
 	}
 	if p.refused > 0 {
 		return
+	}
+	if len(p.records) == 0 && p.stable > a.offset {
+		r.empty(a.gen)
 	}
 	c := &chunk{
 		buf: p.records, from: a.offset, lastStable: p.stable, logStart: p.logStart,

@@ -682,3 +682,58 @@ func (c *dyingConn) Read(b []byte) (int, error) {
 	c.left -= n
 	return n, err
 }
+
+// A broker that answers, and has nothing at the offset, is told from one that does not answer.
+func TestBarren(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		stable int64
+		code   int16
+		want   bool
+	}{
+		"compacted":        {10, 0, true},
+		"at the end":       {5, 0, false},
+		"does not lead it": {10, kerr.NotLeaderForPartition.Code, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+			var asked atomic.Int64
+			var records atomic.Pointer[[]byte]
+			cannedFetch(cluster, func(_ int64, p *kmsg.FetchResponseTopicPartition) bool {
+				asked.Add(1)
+				p.LastStableOffset, p.ErrorCode = tc.stable, tc.code
+				if raw := records.Load(); raw != nil {
+					p.RecordBatches = *raw
+				}
+				return true
+			})
+			r := startFetcher(t, c, nil).Add("t", 0, 5)
+			defer r.Close()
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for ctx := testContext(t); asked.Load() < 8 || tc.want && !r.Barren(); {
+				if r.Barren() && !tc.want {
+					break
+				}
+				select {
+				case <-tick.C:
+				case <-ctx.Done():
+					t.Fatalf("Got barren %v after %d answers", r.Barren(), asked.Load())
+				}
+			}
+			if got := r.Barren(); got != tc.want {
+				t.Errorf("Got %v, want %v", got, tc.want)
+			}
+			if !tc.want {
+				return
+			}
+			b := simple(5, 5)
+			raw := b.encode(t)
+			records.Store(&raw)
+			if got := readTo(t, r, 10); len(got) != 5 || r.Barren() {
+				t.Errorf("Got %v, barren %v", got, r.Barren())
+			}
+		})
+	}
+}

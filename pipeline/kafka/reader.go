@@ -41,6 +41,7 @@ type PartitionReader struct {
 	fetchAt int64          // next offset to fetch
 	need    int            // bytes of a batch that did not fit in an answer, else 0
 	ticket  *memory.Ticket // for the next answer; nil = none
+	barren  int            // answers, one after the other, that had nothing at fetchAt, where the log goes on
 	err     error          // no more will be fetched; handed out after queue
 	closed  bool
 
@@ -221,11 +222,34 @@ func (r *PartitionReader) SeekTo(offset int64) {
 	r.inflight = nil
 	r.err = nil
 	r.fetchAt, r.lastEpoch, r.unchecked = offset, -1, false
-	r.retryAt, r.failures, r.missing = time.Time{}, 0, time.Time{}
+	r.retryAt, r.failures, r.barren, r.missing = time.Time{}, 0, 0, time.Time{}
 	node := r.source(time.Now())
 	r.mu.Unlock()
 	r.f.wakeNode(node)
 	r.f.wakeManager()
+}
+
+// barrenAnswers is how many answers without records show that there are none: one may be
+// empty as the records of other partitions have filled it, and each asks anew after the wait
+// for records.
+const barrenAnswers = 3
+
+// Barren reports whether the broker answers, again and again, that it has nothing at the
+// offset that is asked for, nor behind it, although the log is longer: compaction has
+// taken what there was. It is false while the broker cannot answer.
+func (r *PartitionReader) Barren() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.barren >= barrenAnswers
+}
+
+// empty notes an answer without records to the request of generation gen.
+func (r *PartitionReader) empty(gen int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.gen == gen && r.barren == 0 {
+		r.barren = 1
+	}
 }
 
 // Close stops the fetching of the partition and frees its buffers; batches that
@@ -255,7 +279,7 @@ func (r *PartitionReader) push(gen int, c *chunk) bool {
 	}
 	r.queue = append(r.queue, c)
 	r.queued += int64(cap(c.buf))
-	r.fetchAt, r.lastEpoch = c.next, c.epoch
+	r.fetchAt, r.lastEpoch, r.barren = c.next, c.epoch, 0
 	r.signal()
 	return true
 }

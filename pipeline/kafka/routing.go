@@ -143,5 +143,6 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 // backoff sets when the partition is tried again. r.mu is held.
 func (r *PartitionReader) backoff(now time.Time) {
 	r.failures++
+	r.barren = 0
 	r.retryAt = now.Add(min(minRetry<<min(r.failures-1, 10), maxRetry))
 }
