@@ -172,12 +172,18 @@ func (p *Pipeline) tryJoin(ctx context.Context) (assigner, error) {
 }
 
 func (p *Pipeline) startRelay(ctx context.Context, wg *sync.WaitGroup, out producer) {
+	buffered := p.opts.Memory.Buffered()
+	relays := relaysOn(buffered)
+	relays.n.Add(1)
 	p.relay = &relay{
-		engine: p.opts.Engine, out: out, pipeline: p.opts.Name, topic: p.opts.DeadLetterTopic,
+		engine: p.opts.Engine, out: out, memory: buffered, relays: relays, pipeline: p.opts.Name, topic: p.opts.DeadLetterTopic,
 		retry: p.retry, log: p.log, status: p.status,
 		ring: make(chan struct{}, 1), due: map[string][]byte{}, passed: map[string]struct{}{}, unmarked: map[string]struct{}{},
 	}
-	wg.Go(func() { p.relay.run(ctx) })
+	wg.Go(func() {
+		defer relays.n.Add(-1)
+		p.relay.run(ctx)
+	})
 }
 
 // generation applies the partitions of gen until ctx or the generation ends.

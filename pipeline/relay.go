@@ -12,13 +12,8 @@ import (
 	"sluice/cell"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/memory"
 	"sluice/store"
-)
-
-// Bounds of one round of the relay.
-const (
-	relayLetters = 500     // produced and marked at once
-	relayBytes   = 4 << 20 // of their values, about
 )
 
 // producer sends dead letters to a topic and returns when all replicas have
@@ -34,6 +29,8 @@ type producer interface {
 type relay struct {
 	engine   store.Engine
 	out      producer
+	memory   *memory.Share // buffered
+	relays   *relays       // on it
 	pipeline string
 	topic    string
 	retry    time.Duration
@@ -168,44 +165,55 @@ func (r *relay) span(ctx context.Context, start, stop []byte) (from []byte, fail
 		}
 		failure = err
 	}
+	need := int64(0)
 	for {
-		letters, passed, next, err := r.read(ctx, start, stop)
+		l, err := r.read(ctx, start, stop, need)
 		if err != nil {
 			left(start, err)
 			return from, failures + maxFailures, failure
 		}
-		if passed != nil {
-			left(passed, errPassed)
+		if l.passed != nil {
+			left(l.passed, l.why)
 		}
-		for _, some := range together(letters) {
-			err = r.send(ctx, some)
-			// One letter may be what the topic refuses: the others must not
-			// wait for it.
-			for i := 0; err != nil && i < len(some); i++ {
-				one := err
-				if len(some) > 1 {
-					one = r.send(ctx, some[i:i+1])
-				}
-				if one == nil {
-					continue
-				}
-				d := some[i]
-				row := d.AppendRow(nil)
-				r.passed[string(row)] = struct{}{}
-				left(row, fmt.Errorf("dead letter of %s/%d, offset %d: %w", d.Topic, d.Partition, d.Offset, one))
-				if failures++; failures >= maxFailures || ctx.Err() != nil {
-					// What was not tried follows this one, or is in front
-					// of it where that was sent apart.
-					left(letters[0].AppendRow(nil), failure)
-					return from, failures, failure
-				}
-			}
-		}
-		if next == nil {
+		failures += r.sendAll(ctx, l.letters, maxFailures-failures, left)
+		l.held.Release()
+		if l.next == nil || failures >= maxFailures {
 			return from, failures, failure
 		}
-		start = next
+		start, need = l.next, l.need
 	}
+}
+
+// sendAll sends letters, and calls left with the row of each that is not taken and
+// why. It returns how many these are. Where they are most, or ctx has ended, it gives
+// up and calls left with the row to begin at.
+func (r *relay) sendAll(ctx context.Context, letters []*buffer.DeadLetter, most int, left func(row []byte, err error)) (failures int) {
+	for _, some := range together(letters) {
+		err := r.send(ctx, some)
+		// One letter may be what the topic refuses: the others must not
+		// wait for it.
+		for i := 0; err != nil && i < len(some); i++ {
+			one := err
+			if len(some) > 1 {
+				one = r.send(ctx, some[i:i+1])
+			}
+			if one == nil {
+				continue
+			}
+			d := some[i]
+			row := d.AppendRow(nil)
+			r.passed[string(row)] = struct{}{}
+			one = fmt.Errorf("dead letter of %s/%d, offset %d: %w", d.Topic, d.Partition, d.Offset, one)
+			left(row, one)
+			if failures++; failures >= most || ctx.Err() != nil {
+				// What was not tried follows this one, or is in front
+				// of it where that was sent apart.
+				left(letters[0].AppendRow(nil), one)
+				return failures
+			}
+		}
+	}
+	return failures
 }
 
 // together returns the letters as they are sent: those that may be too large for
@@ -232,42 +240,6 @@ func together(letters []*buffer.DeadLetter) [][]*buffer.DeadLetter {
 
 // errPassed: a letter failed before and is tried again after the others.
 var errPassed = errors.New("pipeline: the dead-letter topic did not take some letters")
-
-// read returns the letters in [start, stop) that are not relayed, up to the
-// bounds of a round; the first row that was passed over, nil where none was; and
-// the row to go on at, nil at the end.
-func (r *relay) read(ctx context.Context, start, stop []byte) (letters []*buffer.DeadLetter, passed, next []byte, err error) {
-	sc := r.engine.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: start, Stop: stop})
-	defer sc.Close()
-	size := 0
-	for sc.Next() {
-		d, err := buffer.DecodeDeadLetter(sc.Row())
-		if err != nil {
-			// No letter, or a damaged one: it stays, and holds up no other.
-			r.status.relayed(0, 1)
-			r.log.Error("outbox row cannot be relayed", "table", store.OutboxTable, "err", err)
-			continue
-		}
-		if d.Relayed {
-			continue
-		}
-		if _, ok := r.passed[string(sc.Row().Key)]; ok {
-			if passed == nil {
-				passed = bytes.Clone(sc.Row().Key)
-			}
-			continue
-		}
-		letters = append(letters, d)
-		size += len(d.Key) + len(d.Value)
-		if len(letters) == relayLetters || size >= relayBytes {
-			return letters, passed, append(bytes.Clone(sc.Row().Key), 0), nil
-		}
-	}
-	if err := sc.Err(); err != nil {
-		return nil, nil, nil, fmt.Errorf("read the outbox: %w", err)
-	}
-	return letters, passed, nil, nil
-}
 
 // send produces letters that the topic may not have, and then marks them all.
 func (r *relay) send(ctx context.Context, letters []*buffer.DeadLetter) error {

@@ -1,6 +1,7 @@
 package buffer
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -121,7 +122,10 @@ func decodeHeaders(b []byte) ([]Header, error) {
 	if err := json.Unmarshal(b, &in); err != nil {
 		return nil, err
 	}
-	var out []Header
+	if len(in) == 0 {
+		return nil, nil
+	}
+	out := make([]Header, 0, len(in))
 	for _, h := range in {
 		d := Header{Value: h.Value}
 		switch {
@@ -347,6 +351,31 @@ func BriefQualifiers() []string {
 		"attempts", "class", "mapping_version", OffsetQualifier, "reason", RedrivenQualifier, redrivenAsQualifier, RedrivenByQualifier,
 		RelayedQualifier, "stage", "time",
 	}
+}
+
+// LetterSize is how large a letter is, as it is stored.
+type LetterSize struct {
+	Bytes   int64 // of its row and columns
+	Headers int64 // of the record
+	Relayed bool  // the dead-letter topic has it
+}
+
+// SizeOfLetter measures an outbox row without decoding it. A row that is no letter has
+// a size, too.
+func SizeOfLetter(row *cell.Row) LetterSize {
+	z := LetterSize{Bytes: int64(len(row.Key))}
+	for i := range row.Cells {
+		c := &row.Cells[i]
+		z.Bytes += int64(len(c.Value))
+		switch string(c.Qualifier) {
+		case "headers":
+			// A quote inside a string is escaped.
+			z.Headers += int64(bytes.Count(c.Value, []byte(`"value":`)))
+		case RelayedQualifier:
+			z.Relayed = true
+		}
+	}
+	return z
 }
 
 // DecodeDeadLetter reads an outbox row. Nothing of the result points into row.

@@ -153,3 +153,24 @@ func FuzzDecodeDeadLetter(f *testing.F) {
 		}
 	})
 }
+
+func TestSizeOfLetter(t *testing.T) {
+	t.Parallel()
+	d := &DeadLetter{
+		Pipeline: "p", Topic: "t", Key: make([]byte, 100), Value: make([]byte, 1000), Stage: "map", Class: "c",
+		Headers: []Header{{Key: []byte(`"value":`), Value: []byte(`"value":`)}, {Key: []byte{0xff}}, {}},
+	}
+	m, err := d.Mutation()
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := rowOf(&m)
+	z := SizeOfLetter(row)
+	if z.Headers != 3 || z.Bytes < 1100 || z.Bytes > 1400 || z.Relayed {
+		t.Errorf("Got %+v, want 3 headers and some 1,200 bytes", z)
+	}
+	row.Cells = append(row.Cells, cell.Cell{Qualifier: []byte(RelayedQualifier)})
+	if z = SizeOfLetter(row); !z.Relayed {
+		t.Error("Got a letter that is not relayed")
+	}
+}

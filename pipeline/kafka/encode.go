@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/klauspost/compress/gzip"
@@ -82,7 +83,11 @@ func (e *encoder) encode(dst []byte, msgs []*Message, now time.Time, seq *sequen
 	ms := now.UnixMilli()
 	first := msgs[0].timestamp(ms)
 	latest := first
-	e.records = e.records[:0]
+	size := 0
+	for _, m := range msgs {
+		size += m.size()
+	}
+	e.records = slices.Grow(e.records[:0], size) // at once: what a batch takes is known
 	for i, m := range msgs {
 		t := m.timestamp(ms)
 		latest = max(latest, t)
@@ -93,6 +98,7 @@ func (e *encoder) encode(dst []byte, msgs []*Message, now time.Time, seq *sequen
 		return dst, fmt.Errorf("compress with %s: %w", e.codec, err)
 	}
 	start := len(dst)
+	dst = slices.Grow(dst, batchHeaderLen+len(body))
 	dst = binary.BigEndian.AppendUint64(dst, 0) // base offset
 	dst = binary.BigEndian.AppendUint32(dst, uint32(batchHeaderLen-batchPrefix+len(body)))
 	dst = binary.BigEndian.AppendUint32(dst, 0xffffffff) // leader epoch: the broker's

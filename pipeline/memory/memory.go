@@ -48,6 +48,8 @@
 //     handed over at its age. Neither waits for memory. A partition that finds no memory
 //     while the store has batches of it waits for one of these, with its buffer, and hands
 //     that over where the store has none.
+//   - Who relays dead letters waits for buffered memory with none of any share, and holds it
+//     for as long as a producer tries and the store marks them, while it waits for none.
 //
 // So the last share always empties by itself, then the one before it, and so on:
 // the oldest waiter of each is served in the end, whatever fits its share. An item
