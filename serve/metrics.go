@@ -34,6 +34,7 @@ type descriptions struct {
 	memoryBytes, memoryLimit                                       *prometheus.Desc
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
 	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
+	redriven, purged                                               *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
 	exportOrdered, exportOrders                                    *prometheus.Desc
@@ -60,7 +61,7 @@ func newDescriptions() *descriptions {
 		floor:      describe("kafka_floor_offset", "Stored offset: every record before it has had its effect.", partition...),
 		logStart:   describe("kafka_log_start_offset", "First offset that Kafka still has.", partition...),
 		end:        describe("kafka_end_offset", "End of what may be read.", partition...),
-		records:    describe("kafka_records_total", "Records by what became of them.", append(partition, "outcome")...),
+		records:    describe("kafka_records_total", "Records by what became of them when it was their turn: each is in one outcome, and they add up to the offsets.", append(partition, "outcome")...),
 		lost:       describe("kafka_records_lost_total", "Offsets that were passed over without having been read: Kafka no longer had them (retention), or they were given up by hand (skipped).", append(partition, "reason")...),
 
 		late: describe("late_records_total", "Records of events later than allowed_lateness, which were added all the same.", partition...),
@@ -88,6 +89,9 @@ func newDescriptions() *descriptions {
 		deadLetters:    describe("dead_letters_total", "Records refused, by stage and class of error.", "pipeline", "stage", "error_class"),
 		relayed:        describe("dead_letters_relayed_total", "Dead letters that the dead-letter topic has taken.", "pipeline"),
 		relayErrors:    describe("dead_letters_relay_errors_total", "Times that the dead-letter topic did not take them.", "pipeline"),
+
+		redriven: describe("dead_letters_redriven_total", "Dead letters that had their effect after all; they stay in the outcome dead_letter.", partition...),
+		purged:   describe("dead_letters_purged_total", "Dead letters that were removed from the outbox while they were dead; they stay in the outcome dead_letter.", partition...),
 
 		outbox:  describe("dlq_outbox_records", "Records in the outbox that had no effect yet.", "pipeline"),
 		breaker: describe("breaker_open", "1 where a partition waits, as too many of its records could not be applied.", partition...),
@@ -261,10 +265,12 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 		for _, o := range []struct {
 			outcome string
 			n       int64
-		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"duplicate", t.Duplicate}, {"unmet", t.Unmet}, {"dead_letter", t.Dead}, {"redriven", t.Redriven}, {"purged", t.Purged}, {"dropped", t.Dropped}, {"control", t.Control}, {"aborted", t.Aborted}} {
+		}{{"applied", t.Applied}, {"filtered", t.Filtered}, {"duplicate", t.Duplicate}, {"unmet", t.Unmet}, {"dead_letter", t.Dead}, {"dropped", t.Dropped}, {"control", t.Control}, {"aborted", t.Aborted}} {
 			e.counter(d.records, float64(o.n), append(l, o.outcome)...)
 		}
 		e.counter(d.late, float64(t.Late), l...)
+		e.counter(d.redriven, float64(t.Redriven), l...)
+		e.counter(d.purged, float64(t.Purged), l...)
 		open := 0.0
 		if t.Tripped != "" {
 			open = 1

@@ -20,7 +20,7 @@ import (
 // daemon is `ingest demo`, with the broker that it has.
 type daemon struct {
 	program, broker, url string
-	config               string
+	config, data         string
 }
 
 // startDaemon builds and starts it, and returns when the demo's records are in.
@@ -31,14 +31,14 @@ func startDaemon(t *testing.T) *daemon {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &daemon{program: filepath.Join(dir, "ingest"), config: filepath.Join(root, "examples", "pageviews.yaml")}
+	d := &daemon{program: filepath.Join(dir, "ingest"), config: filepath.Join(root, "examples", "pageviews.yaml"), data: filepath.Join(dir, "data")}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", d.program, "./cmd/ingest")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := exec.CommandContext(ctx, d.program, "demo", "--keep", "--events", "2000", "--data", filepath.Join(dir, "data"), "--out", filepath.Join(dir, "out"))
+	cmd := exec.CommandContext(ctx, d.program, "demo", "--keep", "--events", "2000", "--data", d.data, "--out", filepath.Join(dir, "out"))
 	cmd.Stderr = os.Stderr
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -88,17 +88,29 @@ func (d *daemon) produce(t *testing.T, records ...string) {
 	if err := os.WriteFile(file, []byte(strings.Join(records, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), d.program, "produce", "-c", d.config, "--topic", "pageviews", file)
-	cmd.Env = append(os.Environ(), "SLUICE_BROKERS="+d.broker)
+	d.run(t, "produce", "-c", d.config, "--topic", "pageviews", file)
+}
+
+// run runs a command of the program beside the daemon.
+func (d *daemon) run(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), d.program, args...)
+	cmd.Env = append(os.Environ(), "SLUICE_BROKERS="+d.broker, "SLUICE_DATA="+d.data)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("produce: %v\n%s", err, &out)
+		t.Fatalf("%v: %v\n%s", args, err, &out)
 	}
 }
 
 // await scrapes until the records of an outcome are n.
 func (d *daemon) await(t *testing.T, outcome string, n float64) []series {
+	t.Helper()
+	return d.awaitSum(t, n, "sluice_kafka_records_total", labels.MustNewMatcher(labels.MatchEqual, "outcome", outcome))
+}
+
+// awaitSum scrapes until the sum of a metric is n.
+func (d *daemon) awaitSum(t *testing.T, n float64, name string, m *labels.Matcher) []series {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -106,14 +118,14 @@ func (d *daemon) await(t *testing.T, outcome string, n float64) []series {
 	defer tick.Stop()
 	for {
 		all := d.scrape(t)
-		got := sum(all, "sluice_kafka_records_total", labels.MustNewMatcher(labels.MatchEqual, "outcome", outcome))
+		got := sum(all, name, m)
 		if got == n {
 			return all
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			t.Fatalf("Got %v records %s, want %v", got, outcome, n)
+			t.Fatalf("Got %v of %s, %v, want %v", got, name, m, n)
 		}
 	}
 }

@@ -32,6 +32,25 @@ func TestDeploy(t *testing.T) {
 	after := d.await(t, "dead_letter", 1)
 	t.Run("panels", func(t *testing.T) { testPanels(t, before, after) })
 	t.Run("alerts", func(t *testing.T) { testAlerts(t, before, after) })
+	t.Run("outcomes", func(t *testing.T) { testOutcomes(t, d) })
+}
+
+// testOutcomes takes the dead letter away. The outcomes, summed as a dashboard would,
+// are still the records that there are.
+func testOutcomes(t *testing.T, d *daemon) {
+	d.run(t, "dlq", "purge", "-c", d.config, "--unrelayed", "--yes")
+	all := d.awaitSum(t, 0, "sluice_dlq_outbox_records", labels.MustNewMatcher(labels.MatchEqual, "pipeline", "pageviews"))
+	engine, tl := newEngine(), newTimeline(all, all, nil)
+	for expr, want := range map[string]float64{
+		`sum(sluice_dead_letters_purged_total)`:                            1,
+		`sum(sluice_kafka_records_total) / sum(sluice_kafka_floor_offset)`: 1, // the demo's logs begin at 0
+		`count(sum by (pipeline, topic, partition) (sluice_kafka_records_total) != on (pipeline, topic, partition) sluice_kafka_floor_offset)`: 0,
+	} {
+		v, err := evaluate(engine, tl, "("+expr+") or vector(0)", 5*time.Minute)
+		if err != nil || len(v) != 1 || v[0].F != want {
+			t.Errorf("%s: Got %v, %v, want %v", expr, v, err, want)
+		}
+	}
 }
 
 // unseen are metrics that are not there before something has happened, and nothing
