@@ -101,7 +101,12 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		return fmt.Errorf("pipeline %s: %w: Run was called before", p.opts.Name, ErrStopped)
 	}
 	p.status.run()
-	defer func() { p.status.stop(err) }()
+	defer func() {
+		if err != nil {
+			p.status.fail()
+		}
+		p.status.stop(err)
+	}()
 
 	group, err := p.join(ctx)
 	if err != nil {
@@ -188,6 +193,7 @@ func (p *Pipeline) startRelay(ctx context.Context, wg *sync.WaitGroup, out produ
 
 // generation applies the partitions of gen until ctx or the generation ends.
 func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation) error {
+	defer p.status.own(gen.Assignment, &p.opts.Poison)()
 	working, cancel := context.WithCancel(owned)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
@@ -197,6 +203,9 @@ func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation)
 	p.countRedriven(mirroring)
 	mirror.Go(func() { p.mirror(mirroring, gen) })
 	err := p.apply(working, gen.Assignment)
+	if err != nil {
+		p.status.fail()
+	}
 	stop()
 	mirror.Wait()
 	p.commit(owned, gen)
@@ -375,6 +384,7 @@ func (s *status) ends(topic string, spans map[int32]span) {
 	for n, log := range spans {
 		if st := s.partitions[partitionKey{topic, n}]; st != nil {
 			st.LogStart, st.LogEnd = max(st.LogStart, log.start), max(st.LogEnd, log.end)
+			st.look()
 		}
 	}
 }

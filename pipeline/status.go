@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sluice/pipeline/buffer"
-	"sluice/pipeline/kafka"
 	"sluice/store"
 )
 
@@ -38,11 +37,14 @@ type PartitionStatus struct {
 	Topic     string
 	Partition int32
 	Owned     bool           // assigned to this process now
+	Failed    bool           // it was when the pipeline stopped with an error; nobody looks at it since
+	Begun     bool           // Progress and the offsets below are known, since it was assigned
 	Progress  store.Progress // as stored; Progress.Next is the stored offset
 	Position  int64          // next offset to buffer; ≥ Progress.Next
 	LogStart  int64          // first offset that Kafka has
 	LogEnd    int64          // end of what may be read (last stable offset); as of the last fetch
 	Lag       int64          // LogEnd - Progress.Next, not below 0
+	Since     int64          // timestamp of the oldest record that waits, ms since the Unix epoch, or the latest time that it is known to be after; 0 = none waits
 	Rate      float64        // records applied a second, over about the last ten
 	Paused    string         // why it waits; empty = it does not
 	Tripped   string         // why its breaker is open, so that it waits (Poison.CloseAfter); empty = it is not
@@ -104,6 +106,7 @@ type status struct {
 	generation int32
 	memberID   string
 	partitions map[partitionKey]*partitionState
+	assigned   []*partitionState                  // last
 	redrives   map[incarnationKey]buffer.Redriven // what became of dead letters since
 	metrics    Metrics
 	changed    chan struct{} // closed when something is stored or the pipeline stops
@@ -135,16 +138,15 @@ func (s *status) broadcast() {
 	s.changed = make(chan struct{})
 }
 
-func (s *status) partition(src *store.Source, n int32, poison *Poison) *partitionState {
+func (s *status) partition(topic string, n int32, poison *Poison) *partitionState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := partitionKey{src.Topic, n}
+	k := partitionKey{topic, n}
 	p := s.partitions[k]
 	if p == nil {
-		p = &partitionState{s: s, breaker: newBreaker(poison), wake: make(chan struct{}, 1), PartitionStatus: PartitionStatus{Topic: src.Topic, Partition: n}}
+		p = &partitionState{s: s, breaker: newBreaker(poison), wake: make(chan struct{}, 1), PartitionStatus: PartitionStatus{Topic: topic, Partition: n}}
 		s.partitions[k] = p
 	}
-	p.topicID = src.TopicID
 	return p
 }
 
@@ -152,6 +154,7 @@ func (s *status) partition(src *store.Source, n int32, poison *Poison) *partitio
 type partitionState struct {
 	s *status
 	PartitionStatus
+	behind
 	topicID   [16]byte
 	owners    int
 	rate      rate
@@ -167,12 +170,24 @@ func (p *partitionState) assign(owned bool) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	if owned {
+		if p.owners == 0 {
+			p.begun, p.even = false, time.Now()
+		}
 		p.owners++
 	} else {
 		p.owners--
 		p.Paused = ""
 	}
 	p.Owned = p.owners > 0
+}
+
+// of notes which topic the partition is of now.
+func (p *partitionState) of(src *store.Source) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	if p.topicID != src.TopicID {
+		p.topicID, p.starts = src.TopicID, nil
+	}
 }
 
 func (p *partitionState) stored() int64 {
@@ -197,6 +212,8 @@ func (p *partitionState) opened(progress *store.Progress, log span) (known, skip
 		p.Paused = "" // somebody has applied it: perhaps this one, whose reply was lost
 	}
 	p.Progress, p.Position, p.LogStart, p.LogEnd = *progress, progress.Next, log.start, log.end
+	p.begun = true
+	p.look()
 	p.s.broadcast()
 	return known, skipped
 }
@@ -222,10 +239,11 @@ func (p *partitionState) lost(n int64) {
 	p.s.metrics.Lost += n
 }
 
-func (p *partitionState) fetched(b *kafka.Batch, position int64) {
+func (p *partitionState) fetched(position int64) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	p.Position, p.LogStart, p.LogEnd = position, b.LogStart, b.LastStable
+	p.Position = position
+	p.look()
 }
 
 // applied notes a batch that is stored, and reports whether it ends a pause.
@@ -256,6 +274,7 @@ func (p *partitionState) applied(b *buffer.Summary, took time.Duration) (resumed
 		Duplicate: p.Progress.Duplicate + b.Unapplied.Duplicate,
 		Unmet:     p.Progress.Unmet + b.Unapplied.Unmet,
 	})
+	p.look()
 	resumed = p.Paused != ""
 	p.Paused = ""
 	p.s.broadcast()
@@ -391,6 +410,7 @@ func (p *Pipeline) Status() Status {
 		ps := st.PartitionStatus
 		ps.Lag = max(ps.LogEnd-ps.Progress.Next, 0)
 		ps.Rate = st.rate.value(now)
+		ps.Begun, ps.Since = st.begun, st.waitsSince()
 		since := s.redrives[incarnationKey{partitionKey{st.Topic, st.Partition}, st.topicID}]
 		ps.Redriven, ps.Purged = since.Applied+since.Filtered, since.PurgedDead
 		out.Partitions = append(out.Partitions, ps)

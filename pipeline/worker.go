@@ -70,13 +70,15 @@ func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error)
 	if err != nil {
 		return nil, fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
 	}
+	state := p.status.partition(src.Topic, partition, &p.opts.Poison)
+	state.of(&src)
 	return &worker{
 		p: p, src: src, partition: partition,
 		name:    fmt.Sprintf("%s/%d", src.Topic, partition),
 		log:     p.log.With("topic", src.Topic, "partition", partition),
 		mapper:  p.newMapper(),
 		buf:     buf,
-		state:   p.status.partition(&src, partition, &p.opts.Poison),
+		state:   state,
 		refused: map[int64]*mapping.Error{},
 		tries:   map[int64]int{},
 	}, nil
@@ -421,6 +423,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 		w.epoch = b.LeaderEpoch
 	}
 	w.buf.Lent(b.Borrowed())
+	w.state.fetching(b, w.buf.Next())
 	rec := mapping.Record{Topic: w.src.Topic, Partition: w.partition}
 	aborted := b.Aborted
 	for i := range b.Records {
@@ -451,7 +454,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 		w.buf.Abort(a.Last+1, a.Records)
 	}
 	w.buf.Skip(b.Next)
-	w.state.fetched(b, w.buf.Next())
+	w.state.fetched(w.buf.Next())
 	w.lags(b.LastStable - w.buf.Next())
 	return nil
 }

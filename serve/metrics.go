@@ -34,7 +34,7 @@ type descriptions struct {
 	memoryBytes, memoryLimit                                       *prometheus.Desc
 	bufferBytes, bufferLimit, flushSeconds, flushConflicts, pauses *prometheus.Desc
 	deadLetters, relayed, relayErrors, outbox, breaker             *prometheus.Desc
-	redriven, purged                                               *prometheus.Desc
+	redriven, purged, partitionState                               *prometheus.Desc
 	exportRuns, exportRows, exportBytes, exportSeconds, exportLast *prometheus.Desc
 	exportTimes, exportNext, exportPaused, exportWorking           *prometheus.Desc
 	exportOrdered, exportOrders                                    *prometheus.Desc
@@ -56,13 +56,15 @@ func newDescriptions() *descriptions {
 		pipelineReady: describe("pipeline_ready", "1 where the pipeline has its partitions, or stands by for them.", "pipeline"),
 
 		lag:        describe("kafka_consumer_lag_records", "Records that are not applied yet, up to the end of what may be read.", partition...),
-		lagSeconds: describe("kafka_consumer_lag_seconds", "Age of the newest record applied, while others wait; 0 without lag.", partition...),
+		lagSeconds: describe("kafka_consumer_lag_seconds", "Age of the oldest record that is not applied, by its timestamp; 0 where all are. Where it is not known, since that was last so; of a partition that is not read, since the end of its log was last looked at.", partition...),
 		position:   describe("kafka_position_offset", "Next offset to fetch.", partition...),
 		floor:      describe("kafka_floor_offset", "Stored offset: every record before it has had its effect.", partition...),
 		logStart:   describe("kafka_log_start_offset", "First offset that Kafka still has.", partition...),
 		end:        describe("kafka_end_offset", "End of what may be read.", partition...),
 		records:    describe("kafka_records_total", "Records by what became of them when it was their turn: each is in one outcome, and they add up to the offsets.", append(partition, "outcome")...),
 		lost:       describe("kafka_records_lost_total", "Offsets that were passed over without having been read: Kafka no longer had them (retention), or they were given up by hand (skipped).", append(partition, "reason")...),
+
+		partitionState: describe("kafka_partition_state", "1 in the state that the partition is in, 0 in the others: starting, running, paused, tripped (its breaker is open), failed (with its pipeline; the other series are as they were last known).", append(partition, "state")...),
 
 		late: describe("late_records_total", "Records of events later than allowed_lateness, which were added all the same.", partition...),
 
@@ -73,7 +75,7 @@ func newDescriptions() *descriptions {
 		fetchSeconds: describe("kafka_fetch_duration_seconds", "Time from a fetch request to its answer, the wait for records at the broker included.", "pipeline"),
 		unreachable:  describe("kafka_unreachable", "1 while the pipeline waits for a broker, as none has answered since the start.", "pipeline"),
 		rebalances:   describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
-		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns.", "pipeline"),
+		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns, without those that failed.", "pipeline"),
 		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
 
 		bufferBytes:    describe("write_buffer_bytes", "Memory of buffered records, of all pipelines.", "pipeline"),
@@ -245,18 +247,25 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	}
 	flag(d.pipelineReady, p.Ready, p.Name)
 	flag(d.unreachable, p.Unreachable, p.Name)
-	dead := int64(0)
+	dead, owned := int64(0), 0
 	for i := range p.Partitions {
 		t := &p.Partitions[i]
 		l := []string{p.Name, t.Topic, strconv.Itoa(int(t.Partition))}
-		e.gauge(d.lag, float64(max(0, t.End-t.Floor)), l...)
-		if t.LastTime > 0 {
-			age := 0.0
-			if t.End > t.Floor {
-				age = max(0, c.s.o.Now().Sub(time.UnixMilli(t.LastTime)).Seconds())
-			}
-			e.gauge(d.lagSeconds, age, l...)
+		for _, state := range PartitionStates() {
+			flag(d.partitionState, state == t.State, append(l, state)...)
 		}
+		if t.State != "failed" {
+			owned++
+		}
+		age := 0.0
+		if t.Since > 0 {
+			age = max(0, c.s.o.Now().Sub(time.UnixMilli(t.Since)).Seconds())
+		}
+		e.gauge(d.lagSeconds, age, l...)
+		if !t.Begun {
+			continue // zeroes would be taken for counters that were reset
+		}
+		e.gauge(d.lag, float64(max(0, t.End-t.Floor)), l...)
 		e.gauge(d.position, float64(t.Position), l...)
 		e.gauge(d.floor, float64(t.Floor), l...)
 		e.gauge(d.logStart, float64(t.LogStart), l...)
@@ -287,7 +296,7 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	}
 	e.histogram(d.fetchSeconds, &p.FetchSeconds, p.Name)
 	e.counter(d.rebalances, float64(p.Rebalances), p.Name)
-	e.gauge(d.assigned, float64(len(p.Partitions)), p.Name)
+	e.gauge(d.assigned, float64(owned), p.Name)
 	e.gauge(d.generation, float64(p.Generation), p.Name)
 	e.gauge(d.bufferBytes, float64(p.BufferBytes), p.Name)
 	e.gauge(d.bufferLimit, float64(p.BufferLimit), p.Name)

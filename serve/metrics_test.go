@@ -26,6 +26,8 @@ func TestMetrics(t *testing.T) {
 		`sluice_kafka_unreachable{pipeline="views"} 1`,
 		`sluice_kafka_consumer_lag_records{partition="3",pipeline="views",topic="clicks"} 25`,
 		`sluice_kafka_consumer_lag_seconds{partition="3",pipeline="views",topic="clicks"} 90`,
+		`sluice_kafka_partition_state{partition="3",pipeline="views",state="running",topic="clicks"} 0`,
+		`sluice_kafka_partition_state{partition="3",pipeline="views",state="tripped",topic="clicks"} 1`,
 		`sluice_kafka_position_offset{partition="3",pipeline="views",topic="clicks"} 110`,
 		`sluice_kafka_floor_offset{partition="3",pipeline="views",topic="clicks"} 100`,
 		`sluice_kafka_log_start_offset{partition="3",pipeline="views",topic="clicks"} 50`,
@@ -130,15 +132,20 @@ func TestMetricNames(t *testing.T) {
 	}
 }
 
-// TestLagWithoutRecords: a partition that has caught up has no lag in seconds,
-// however old its last record is.
-func TestLagWithoutRecords(t *testing.T) {
+// TestLagInTime: a partition that has caught up has no lag in seconds, however old its
+// last record is; one that has not, from its assignment on; and one that failed keeps it.
+func TestLagInTime(t *testing.T) {
 	t.Parallel()
+	now := time.Unix(2e9, 0)
+	ago := func(d time.Duration) int64 { return now.Add(-d).UnixMilli() }
 	s := newServer(t, func(o *serve.Options) {
+		o.Now = func() time.Time { return now }
 		o.Pipelines = func() []serve.PipelineStatus {
 			return []serve.PipelineStatus{{Name: "p", Partitions: []serve.PartitionStatus{
-				{Topic: "t", Floor: 7, End: 7, LastTime: time.Now().Add(-time.Hour).UnixMilli()},
-				{Topic: "u", Floor: 7, End: 5},
+				{Topic: "t", State: "running", Begun: true, Floor: 7, End: 7, LastTime: ago(time.Hour)},
+				{Topic: "u", State: "running", Begun: true, Floor: 7, End: 5, Since: now.Add(time.Minute).UnixMilli()},
+				{Topic: "v", State: "starting", Since: ago(time.Minute)},
+				{Topic: "w", State: "failed", Begun: true, Floor: 7, End: 9, LastTime: ago(time.Hour), Since: ago(2 * time.Minute)},
 			}}}
 		}
 	})
@@ -148,13 +155,21 @@ func TestLagWithoutRecords(t *testing.T) {
 		`sluice_kafka_consumer_lag_records{partition="0",pipeline="p",topic="t"} 0`,
 		`sluice_kafka_consumer_lag_seconds{partition="0",pipeline="p",topic="t"} 0`,
 		`sluice_kafka_consumer_lag_records{partition="0",pipeline="p",topic="u"} 0`,
+		`sluice_kafka_consumer_lag_seconds{partition="0",pipeline="p",topic="u"} 0`,
+		`sluice_kafka_consumer_lag_seconds{partition="0",pipeline="p",topic="v"} 60`,
+		`sluice_kafka_partition_state{partition="0",pipeline="p",state="starting",topic="v"} 1`,
+		`sluice_kafka_consumer_lag_records{partition="0",pipeline="p",topic="w"} 2`,
+		`sluice_kafka_consumer_lag_seconds{partition="0",pipeline="p",topic="w"} 120`,
+		`sluice_kafka_floor_offset{partition="0",pipeline="p",topic="w"} 7`,
+		`sluice_kafka_partition_state{partition="0",pipeline="p",state="failed",topic="w"} 1`,
+		`sluice_kafka_assigned_partitions{pipeline="p"} 3`,
 	} {
 		if !slices.Contains(lines, want) {
 			t.Errorf("missing: %s", want)
 		}
 	}
-	if strings.Contains(body, `lag_seconds{partition="0",pipeline="p",topic="u"}`) {
-		t.Error("lag in seconds of a partition without a record")
+	if strings.Contains(body, `sluice_kafka_floor_offset{partition="0",pipeline="p",topic="v"}`) || strings.Contains(body, `sluice_kafka_records_total{outcome="applied",partition="0",pipeline="p",topic="v"}`) {
+		t.Error("offsets of a partition that is not begun: they look like counters that were reset")
 	}
 	if strings.Contains(body, "sluice_flush_duration_seconds") {
 		t.Error("a histogram that nobody filled in")

@@ -58,11 +58,20 @@ type PipelineStatus struct {
 	RelayErrors uint64            `json:"relay_errors"` // and times that it did not
 }
 
-// PartitionStatus is one partition that a pipeline owns. Offsets are the next to
-// read, as Kafka counts.
+// PartitionStates are what a partition can do: begin, be applied, wait for what is named
+// in the pipeline's reason, wait with an open breaker, and nothing as its pipeline failed.
+func PartitionStates() []string {
+	return []string{"starting", "running", "paused", "tripped", "failed"}
+}
+
+// PartitionStatus is one partition that a pipeline owns, or owned when it failed.
+// Offsets are the next to read, as Kafka counts.
 type PartitionStatus struct {
 	Topic     string           `json:"topic"`
 	Partition int32            `json:"partition"`
+	State     string           `json:"state"`     // one of PartitionStates
+	Begun     bool             `json:"begun"`     // what is below but Since is known
+	Since     int64            `json:"since"`     // timestamp of the oldest record that waits, ms since the Unix epoch, or as good as is known; 0 = none waits
 	Position  int64            `json:"position"`  // next offset to fetch
 	Floor     int64            `json:"floor"`     // stored: all before it is applied
 	LogStart  int64            `json:"log_start"` // first that Kafka still has

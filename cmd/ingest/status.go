@@ -41,16 +41,19 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 	owned, paused := 0, ""
 	for i := range s.Partitions {
 		p := &s.Partitions[i]
-		if !p.Owned {
+		if !p.Owned && !p.Failed {
 			continue
 		}
-		owned++
+		if p.Owned {
+			owned++
+		}
 		if p.Paused != "" {
 			paused = p.Paused
 		}
 		g := &p.Progress
 		out.Partitions = append(out.Partitions, serve.PartitionStatus{
 			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd, Backfill: p.Backfill, LastTime: g.LastTime,
+			State: partitionState(p), Begun: p.Begun, Since: p.Since,
 			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control - g.Aborted, Aborted: g.Aborted, Late: g.Late, Lost: map[string]int64{"retention": g.Lost - g.Skipped, "skipped": g.Skipped},
 			Duplicate: g.Duplicate, Unmet: g.Unmet, Dropped: g.Dropped, Redriven: p.Redriven, Purged: p.Purged, Tripped: p.Tripped,
 		})
@@ -75,6 +78,21 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		out.State, out.Ready = "running", true
 	}
 	return out
+}
+
+// partitionState names what a partition does.
+func partitionState(p *pipeline.PartitionStatus) string {
+	switch {
+	case p.Failed:
+		return "failed"
+	case p.Tripped != "":
+		return "tripped"
+	case p.Paused != "":
+		return "paused"
+	case !p.Begun:
+		return "starting"
+	}
+	return "running"
 }
 
 // memoryStatus is what the pipelines hold together.

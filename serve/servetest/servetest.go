@@ -22,8 +22,8 @@ func Fill(o *serve.Options) {
 		return []serve.PipelineStatus{{
 			Name: "views", Group: "g", State: "running", Ready: true, Unreachable: true, Generation: 54, Rebalances: 53,
 			Partitions: []serve.PartitionStatus{{
-				Topic: "clicks", Partition: 3, Position: 110, Floor: 100, LogStart: 50, End: 125, Backfill: true,
-				LastTime: now.Add(-90 * time.Second).UnixMilli(),
+				Topic: "clicks", Partition: 3, State: "tripped", Begun: true, Since: now.Add(-90 * time.Second).UnixMilli(), Position: 110, Floor: 100, LogStart: 50, End: 125, Backfill: true,
+				LastTime: now.Add(-100 * time.Second).UnixMilli(),
 				Applied:  41, Filtered: 42, Duplicate: 47, Unmet: 48, Dead: 43, Control: 44, Lost: map[string]int64{"retention": 45}, Dropped: 46, Redriven: 23, Purged: 5, Aborted: 49, Late: 6, Tripped: "too many",
 			}},
 			FetchBytes: 51, FetchErrors: map[string]uint64{"not_leader_or_follower": 52},
