@@ -242,6 +242,8 @@ func pauseReason(err error) string {
 		return "another owner"
 	case errors.Is(err, store.ErrTableNotEnabled):
 		return "table disabled"
+	case errors.Is(err, decode.ErrNoDescriptor):
+		return "schema registry gives no Protobuf descriptors"
 	case errors.Is(err, decode.ErrUnavailable):
 		return "schema registry unavailable"
 	}

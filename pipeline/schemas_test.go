@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,6 +17,7 @@ import (
 type fakeSchemas struct {
 	mu      sync.Mutex
 	up      bool
+	trouble error // while it is not up; nil = decode.ErrUnavailable
 	asked   int
 	fetched map[int]bool
 }
@@ -37,7 +39,7 @@ func (s *fakeSchemas) Fetch(_ context.Context, id int) error {
 	defer s.mu.Unlock()
 	s.asked++
 	if !s.up {
-		return fmt.Errorf("fetch schema %d: %w", id, decode.ErrUnavailable)
+		return fmt.Errorf("fetch schema %d: %w", id, cmp.Or(s.trouble, decode.ErrUnavailable))
 	}
 	s.fetched[id] = true
 	return nil
@@ -54,7 +56,19 @@ func (s *fakeSchemas) set(up bool) {
 // know is one without it.
 func TestRegistryIsWaitedFor(t *testing.T) {
 	t.Parallel()
-	schemas := &fakeSchemas{fetched: map[int]bool{}}
+	for reason, trouble := range map[string]error{
+		"schema registry unavailable":                   nil,
+		"schema registry gives no Protobuf descriptors": decode.ErrNoDescriptor,
+	} {
+		t.Run(reason, func(t *testing.T) {
+			t.Parallel()
+			testRegistryIsWaitedFor(t, reason, trouble)
+		})
+	}
+}
+
+func testRegistryIsWaitedFor(t *testing.T, reason string, trouble error) {
+	schemas := &fakeSchemas{fetched: map[int]bool{}, trouble: trouble}
 	plan, err := mapping.Compile(&mapping.Spec{
 		Decode: mapping.DecodeSpec{Format: "avro", Framing: "confluent", Schemas: schemas},
 		Rules: []mapping.RuleSpec{
@@ -79,7 +93,7 @@ func TestRegistryIsWaitedFor(t *testing.T) {
 	r.caughtUp(b)
 	schemas.set(false)
 	b.produce(0, framed(7, "b"), framed(1<<31, "y"), framed(8, "x"), framed(7, "c"))
-	waitFor(t, func() bool { return r.first().Paused == "schema registry unavailable" })
+	waitFor(t, func() bool { return r.first().Paused == reason })
 	waitFor(t, func() bool { return r.first().Progress.Next == 4 })
 	if m := r.Metrics(); m.Applied != 3 || m.Dead != 1 {
 		t.Errorf("while the registry is down: got %d applied and %d dead, want 3 and 1", m.Applied, m.Dead)

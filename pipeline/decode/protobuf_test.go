@@ -307,7 +307,7 @@ func TestConfluentProtobuf(t *testing.T) {
 			{framedBy(1, []byte{2, 20}), nil, "byte 5: the payload names a message that its schema does not have"},
 			{framedBy(1, nil), nil, "byte 5: the payload does not say which message it is"},
 			{framedBy(1, []byte{1}), nil, "byte 5: the payload does not say which message it is"},
-			{framedBy(3, []byte{0}), nil, "byte 1: schema 3: the registry gives the source of the schema, not its descriptor: it does not know format=serialized, and there is no compiler here. Write a descriptor set with protoc and set schema_file and message"},
+			{framedBy(3, []byte{0}), nil, "byte 1: schema 3: what the registry gives is no descriptor of a file"},
 			{framedBy(4, []byte{0}), nil, "byte 1: schema 4: "},
 			{framedBy(5, []byte{0}), nil, "byte 1: schema 5 has 4194309 bytes with what it references, of at most 4194304"},
 			{[]byte{1}, nil, "byte 0: the payload begins with 0x01, not with the 0 before a schema's id"},

@@ -199,7 +199,7 @@ func newProtoFile(s *Schema) (*protoFile, error) {
 	link := func(text []byte, name string) (protoreflect.FileDescriptor, error) {
 		var d descriptorpb.FileDescriptorProto
 		if err := proto.Unmarshal(text, &d); err != nil {
-			return nil, errors.New("the registry gives the source of the schema, not its descriptor: it does not know format=serialized, and there is no compiler here. Write a descriptor set with protoc and set schema_file and message")
+			return nil, errors.New("what the registry gives is no descriptor of a file")
 		}
 		if name != "" {
 			d.Name = proto.String(name) // as importers spell it

@@ -49,6 +49,19 @@ const MaxSchemaBytes = 4 << 20
 // again later may help.
 var ErrUnavailable = errors.New("decode: the schema registry is unavailable")
 
+// ErrNoDescriptor: a registry has the source of a Protobuf schema and not its descriptor,
+// so that no record of it can be read or judged. It wraps ErrUnavailable: the registry may
+// be replaced by one that has.
+var ErrNoDescriptor error = noDescriptorError{}
+
+type noDescriptorError struct{}
+
+func (noDescriptorError) Error() string {
+	return "decode: the schema registry gives the source of a Protobuf schema, not its descriptor: it does not know format=serialized, and there is no compiler here; use one that does (docs/formats.md names some)"
+}
+
+func (noDescriptorError) Unwrap() error { return ErrUnavailable }
+
 // Schemas is a schema registry. It is safe for concurrent use.
 type Schemas interface {
 	// Schema returns the schema with this id from memory, or nil where it has to

@@ -5,7 +5,8 @@
 // A schema never changes, so what was got is kept. An id is unknown only where the
 // registry says so in its own words (404 with error code 40403): that is kept, too,
 // for half a minute. Everything else that goes wrong wraps decode.ErrUnavailable,
-// whose callers wait and ask again.
+// whose callers wait and ask again: also a registry that has only the source of a
+// Protobuf schema (decode.ErrNoDescriptor).
 //
 // A Client is safe for concurrent use; one request at a time asks for an id, however
 // many wait for it, and two ids at a time are asked for: answers can be large. It writes nothing to the registry and starts no goroutines but

@@ -92,8 +92,7 @@ func TestFetch(t *testing.T) {
 		"/sr/schemas/ids/4?format=serialized":                      `{"schema":` + quote(descriptor) + `,"schemaType":"PROTOBUF"}`,
 		"/sr/subjects/f/versions/1?deleted=true":                   `{"schema":"message F {}","schemaType":"PROTOBUF"}`,
 		"/sr/subjects/f/versions/1?deleted=true&format=serialized": `{"schema":` + quote(descriptor) + `,"schemaType":"PROTOBUF"}`,
-		"/sr/schemas/ids/5":                                        `{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF"}`,
-		"/sr/schemas/ids/5?format=serialized":                      `{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF"}`,
+		"/sr/schemas/ids/5":                                        `{"schema":"x","schemaType":"OTHER"}`,
 		"/sr/schemas/ids/6":                                        `{"schema":"x","references":[{"name":"gone","subject":"g","version":1}]}`,
 	}}
 	srv := httptest.NewServer(s)
@@ -103,8 +102,8 @@ func TestFetch(t *testing.T) {
 		{ID: 1, Type: "AVRO", Text: []byte(`"string"`)},
 		{ID: 2, Type: "JSON", Text: []byte(`{}`)},
 		{ID: 3, Type: "AVRO", Text: []byte("main"), References: []decode.Reference{{Name: "c.C", Text: []byte("text of c")}, {Name: "b.B", Text: []byte("text of b")}}},
+		{ID: 5, Type: "OTHER", Text: []byte("x")},
 		{ID: 4, Type: "PROTOBUF", Text: []byte("\n\x01f"), References: []decode.Reference{{Name: "f.proto", Text: []byte("\n\x01f")}}},
-		{ID: 5, Type: "PROTOBUF", Text: []byte(`syntax = "proto3";`)},
 	} {
 		if got, err := c.Schema(want.ID); got != nil || err != nil {
 			t.Errorf("schema %d before it is fetched: got %v, %v", want.ID, got, err)
@@ -140,6 +139,46 @@ func TestFetch(t *testing.T) {
 	for _, a := range s.auth {
 		if a != "Basic "+base64.StdEncoding.EncodeToString([]byte("u:p")) {
 			t.Errorf("a request with authorization %q", a)
+		}
+	}
+}
+
+// A registry that has the source of Protobuf schemas only is no word on their records: who
+// asks waits, until it is one that has their descriptors.
+func TestSourceIsNoDescriptor(t *testing.T) {
+	t.Parallel()
+	const source = `{"schema":"syntax = \"proto3\"; message M {}","schemaType":"PROTOBUF"}`
+	descriptor := `{"schema":` + quote(base64.StdEncoding.EncodeToString([]byte{10, 1, 'f'})) + `,"schemaType":"PROTOBUF"}`
+	importing := `{"schema":"syntax = \"proto3\";","schemaType":"PROTOBUF","references":[{"name":"f.proto","subject":"f","version":1}]}`
+	s := &server{answers: map[string]string{
+		"/schemas/ids/5":                                        source,
+		"/schemas/ids/5?format=serialized":                      source,
+		"/schemas/ids/6":                                        importing,
+		"/schemas/ids/6?format=serialized":                      descriptor,
+		"/subjects/f/versions/1?deleted=true":                   source,
+		"/subjects/f/versions/1?deleted=true&format=serialized": source,
+	}}
+	c := newClient(t, registry.Options{URLs: []string{"http://registry"}, Transport: s})
+	for id := 5; id <= 6; id++ {
+		err := c.Fetch(t.Context(), id)
+		if !errors.Is(err, decode.ErrNoDescriptor) || !errors.Is(err, decode.ErrUnavailable) || !strings.Contains(err.Error(), "format=serialized") {
+			t.Errorf("schema %d: got %v, want %v", id, err, decode.ErrNoDescriptor)
+		}
+		if got, err := c.Schema(id); got != nil || err != nil {
+			t.Errorf("schema %d: then got %v, %v", id, got, err)
+		}
+	}
+	for path, answer := range s.answers {
+		if answer == source && strings.HasSuffix(path, "format=serialized") {
+			s.answers[path] = descriptor
+		}
+	}
+	for id := 5; id <= 6; id++ {
+		if err := c.Fetch(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+		if got, err := c.Schema(id); got == nil || string(got.Text) != "\n\x01f" || err != nil {
+			t.Errorf("schema %d: afterwards got %v, %v", id, got, err)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (c *Client) text(ctx context.Context, path string, query url.Values, typ st
 	// What is no base64 is the source text: the registry does not know the format.
 	text, err := base64.StdEncoding.DecodeString(r.Schema)
 	if err != nil {
-		return []byte(r.Schema), nil
+		return nil, decode.ErrNoDescriptor
 	}
 	return text, nil
 }
