@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -48,9 +49,7 @@ func signals(parent context.Context) (context.Context, context.CancelFunc) {
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		<-c
-		cancel(errSignal)
-		s := <-c
+		s := secondSignal(c, func() { cancel(errSignal) })
 		fmt.Fprintf(os.Stderr, "ingest: second signal (%s): ending at once\n", s)
 		code := 1
 		if n, ok := s.(syscall.Signal); ok {
@@ -59,6 +58,23 @@ func signals(parent context.Context) (context.Context, context.CancelFunc) {
 		os.Exit(code)
 	}()
 	return ctx, func() { cancel(nil) }
+}
+
+// togetherSignals is within what signals are one: timeout(1) sends each to the process and
+// to its group, and a terminal's Ctrl-C may come from the shell and its wrapper both.
+const togetherSignals = 250 * time.Millisecond
+
+// secondSignal calls first at the first signal of c, and returns the next one that is not
+// together with it.
+func secondSignal(c <-chan os.Signal, first func()) os.Signal {
+	<-c
+	at := time.Now()
+	first()
+	for {
+		if s := <-c; time.Since(at) >= togetherSignals {
+			return s
+		}
+	}
 }
 
 var errSignal = errors.New("stopped by a signal")

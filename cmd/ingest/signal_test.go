@@ -106,6 +106,7 @@ func TestSchedule40SecondSignal(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("Got no LeaveGroup")
 	}
+	<-time.After(togetherSignals) // what comes within that is the same signal
 	if err := d.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
