@@ -14,6 +14,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
+	"sluice/jobs/rowsort"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -136,7 +137,7 @@ func (r *joinRun) end(ctx context.Context, err error) error {
 		return errors.Join(err, r.upload.Abort())
 	}
 	for _, final := range []error{
-		target.ErrExists, target.ErrNotFound, store.ErrCorrupt, syscall.ENOSPC, errOtherRows, errManifestSize, join.ErrMemory, join.ErrNotSorted, join.ErrDisk, join.ErrSpill,
+		target.ErrExists, target.ErrNotFound, store.ErrCorrupt, syscall.ENOSPC, errOtherRows, errManifestSize, join.ErrMemory, join.ErrNotSorted, join.ErrDisk, join.ErrSpill, rowsort.ErrMemory,
 	} {
 		if errors.Is(err, final) {
 			return errors.Join(err, r.upload.Abort())

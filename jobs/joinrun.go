@@ -12,6 +12,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
+	"sluice/jobs/spill"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -155,6 +156,12 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 	}
 	if err := j.compile(r.inputs[0].Columns(), r.inputs[1].Columns()); err != nil {
 		return nil, err
+	}
+	disk := &spill.Disk{Dir: j.spec.SpillDir, Limit: cmp.Or(j.spec.SpillBytes, join.DefaultSpillBytes)}
+	for _, in := range r.inputs {
+		if in, ok := in.(*runInput); ok && in.merge != nil { // half for each side
+			in.merge.memory, in.merge.disk = max(1, cmp.Or(j.spec.MemoryBytes, join.DefaultMemoryBytes)/2), disk
+		}
 	}
 	if r.Target == nil {
 		local, err := target.CreateLocal(r.Out)

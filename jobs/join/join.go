@@ -88,13 +88,16 @@ type Spec struct {
 	Columns []Column `yaml:"columns,omitempty"`
 	// MemoryBytes bounds the rows that are held: with merge those of the right
 	// side with one key, with hash the whole right side, or what is in memory of
-	// it, with lookup the row that one of the left side asks for. Default 256 MiB.
+	// it, with lookup the row that one of the left side asks for. As much again
+	// bounds what is read of published runs in partitions. Default 256 MiB.
 	MemoryBytes int64 `yaml:"memory_bytes,omitempty"`
 	// SpillDir is the directory to which a hash join writes both sides where the
-	// right one does not fit MemoryBytes. Default: out, where that is a
+	// right one does not fit MemoryBytes, and any join the partitions of a run
+	// that do not. Default: out, where that is a
 	// directory; without one, such a join stops.
 	SpillDir string `yaml:"spill_dir,omitempty"`
-	// SpillBytes bounds what is there at a time. Default 64 GiB.
+	// SpillBytes bounds what is there at a time, as much again for partitions.
+	// Default 64 GiB.
 	SpillBytes int64 `yaml:"spill_bytes,omitempty"`
 }
 

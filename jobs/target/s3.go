@@ -379,9 +379,9 @@ func (s *S3) Close() error {
 	return nil
 }
 
-// readBytes is what an s3Reader asks for at a time: readers of Parquet and Arrow jump
-// little and read small pieces.
-const readBytes = 4 << 20
+// ReadAheadBytes is what an open File of an S3 holds at most, and asks for at a time:
+// readers of Parquet and Arrow jump little and read small pieces.
+const ReadAheadBytes = 4 << 20
 
 // s3Reader reads an object in blocks, of which it keeps the last.
 type s3Reader struct {
@@ -392,7 +392,7 @@ type s3Reader struct {
 	etag   string
 
 	mu    sync.Mutex
-	block int64 // of data, in readBytes
+	block int64 // of data, in ReadAheadBytes
 	data  []byte
 }
 
@@ -414,10 +414,10 @@ func (r *s3Reader) ReadAt(b []byte, off int64) (n int, err error) {
 		if at >= r.size {
 			return n, io.EOF
 		}
-		if err := r.fetch(at / readBytes); err != nil {
+		if err := r.fetch(at / ReadAheadBytes); err != nil {
 			return n, fmt.Errorf("read %s: %w", r.name, err)
 		}
-		n += copy(b[n:], r.data[at-r.block*readBytes:])
+		n += copy(b[n:], r.data[at-r.block*ReadAheadBytes:])
 	}
 	return n, nil
 }
@@ -426,8 +426,8 @@ func (r *s3Reader) fetch(block int64) error {
 	if r.data != nil && r.block == block {
 		return nil
 	}
-	start := block * readBytes
-	want := min(readBytes, r.size-start)
+	start := block * ReadAheadBytes
+	want := min(ReadAheadBytes, r.size-start)
 	resp, err := r.target.client.do(r.ctx, &s3Request{
 		method: http.MethodGet, key: r.target.key(r.name), limit: want,
 		header: map[string]string{"Range": fmt.Sprintf("bytes=%d-%d", start, start+want-1), "If-Match": r.etag},
