@@ -34,6 +34,9 @@ type s3Note struct {
 	Name  string         `json:"name,omitempty"` // empty = files alone
 	Data  []byte         `json:"data,omitempty"`
 	Files []s3RecordFile `json:"files,omitempty"`
+	// Open are the files that were begun since the note or the record before, Name and
+	// Upload alone.
+	Open []s3RecordFile `json:"open,omitempty"`
 }
 
 // logKey is where a log of a run is.
@@ -57,7 +60,7 @@ func (s *S3) readWhole(ctx context.Context, dir string) (*s3Stored, error) {
 // that is removed meanwhile is read in part: whoever relies on it changes the record
 // next, on the condition that it is still as it was.
 func (s *S3) readLogs(ctx context.Context, dir string, rec *s3Stored) error {
-	rec.notes, rec.logs = maps.Clone(rec.Notes), nil
+	rec.notes, rec.logs, rec.begun = maps.Clone(rec.Notes), nil, rec.Open
 	if rec.notes == nil {
 		rec.notes = map[string][]byte{}
 	}
@@ -80,6 +83,7 @@ func (s *S3) readLogs(ctx context.Context, dir string, rec *s3Stored) error {
 				for _, f := range notes[i].Files {
 					files[f.Name] = f
 				}
+				rec.begun = append(slices.Clip(rec.begun), notes[i].Open...)
 			}
 			for _, name := range l.Gone {
 				delete(files, name)
@@ -181,6 +185,10 @@ func (u *s3Upload) note(ctx context.Context, name string, data []byte) error {
 	for _, f := range files {
 		n.Files = append(n.Files, f.s3RecordFile)
 	}
+	begun := u.untold()
+	for _, f := range begun {
+		n.Open = append(n.Open, s3RecordFile{Name: f.Name, Upload: f.begun})
+	}
 	body, err := json.Marshal(n)
 	if err != nil {
 		return fmt.Errorf("encode the note: %w", err)
@@ -199,6 +207,9 @@ func (u *s3Upload) note(ctx context.Context, name string, data []byte) error {
 	defer u.mu.Unlock()
 	for _, f := range files {
 		f.logged = true
+	}
+	for _, f := range begun {
+		f.told = true
 	}
 	if name != "" {
 		u.notes[name] = append([]byte{}, data...)
@@ -222,6 +233,18 @@ func (u *s3Upload) unlogged() (files []*s3File) {
 	for _, name := range slices.Sorted(maps.Keys(u.files)) {
 		if f := u.files[name]; f.closed && !f.logged {
 			f.recorded = true
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// untold returns the files that are being written and neither in the record nor in a note.
+func (u *s3Upload) untold() (files []*s3File) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, f := range u.files {
+		if f.begun != "" && !f.closed && !f.told {
 			files = append(files, f)
 		}
 	}

@@ -54,22 +54,23 @@ type s3Stored struct {
 	etag string
 	age  time.Duration // since it was written, by the service's clock; below 0 = unknown
 
-	// What readLogs has found: all notes, all closed files, and the logs that are not
-	// empty, each with the last note that was there.
+	// What readLogs has found: all notes, all closed files, those that were begun, and
+	// the logs that are not empty, each with the last note that was there.
 	notes map[string][]byte
 	files []s3RecordFile
+	begun []s3RecordFile
 	logs  []s3Log
 }
 
 // uploads returns the multi-part uploads that the record and its logs speak of.
 func (r *s3Stored) uploads() []s3RecordFile {
-	return slices.Concat(r.files, r.Open, r.Replaced)
+	return slices.Concat(r.files, r.begun, r.Replaced)
 }
 
-// open returns the files that were being written when the process ended: those of Open
-// that were not closed since.
+// open returns the files that were being written when the process ended: those that were
+// begun and not closed.
 func (r *s3Stored) open() []s3RecordFile {
-	return slices.DeleteFunc(slices.Clone(r.Open), func(o s3RecordFile) bool {
+	return slices.DeleteFunc(slices.Clone(r.begun), func(o s3RecordFile) bool {
 		return slices.ContainsFunc(r.files, func(f s3RecordFile) bool { return f.Upload == o.Upload })
 	})
 }

@@ -158,7 +158,7 @@ func (u *s3Upload) change(ctx context.Context, rec *s3Record) error {
 		case err == nil:
 			u.etag = now
 			if rec.State == s3Open {
-				u.told = u.log
+				u.toldOf(rec)
 			}
 			return nil
 		case errors.Is(err, errChanged) && u.unsure[writer]:
@@ -173,6 +173,18 @@ func (u *s3Upload) change(ctx context.Context, rec *s3Record) error {
 				u.unsure[writer] = true
 			}
 			return err
+		}
+	}
+}
+
+// toldOf takes note of what the record says now. The caller has recordMu.
+func (u *s3Upload) toldOf(rec *s3Record) {
+	u.told = u.log
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for i := range rec.Open {
+		if f := u.files[rec.Open[i].Name]; f != nil && f.begun == rec.Open[i].Upload {
+			f.told = true
 		}
 	}
 }

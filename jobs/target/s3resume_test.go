@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -238,7 +239,7 @@ func TestS3Zombie(t *testing.T) {
 				f.Advance(time.Hour)
 				// The zombie acts while the other waits for the answer to a request.
 				met := false
-				hook := &hooked{at: at, do: func() {
+				hook := &hooked{at: int64(at), do: func() {
 					met = true
 					err := act(t.Context(), zombie)
 					if err != nil && !errors.Is(err, target.ErrBusy) && !errors.Is(err, target.ErrExists) {
@@ -288,12 +289,13 @@ func TestS3Zombie(t *testing.T) {
 
 // hooked does something before the at-th request is made.
 type hooked struct {
-	n, at int
-	do    func()
+	n  atomic.Int64
+	at int64
+	do func()
 }
 
 func (h *hooked) RoundTrip(r *http.Request) (*http.Response, error) {
-	if h.n++; h.n-1 == h.at {
+	if h.n.Add(1)-1 == h.at {
 		h.do()
 	}
 	return http.DefaultTransport.RoundTrip(r)
@@ -624,5 +626,55 @@ func TestS3StrayNotes(t *testing.T) {
 	}
 	if n, objects := f.Uploads(), f.Objects(); n > 0 || len(objects) > 0 {
 		t.Errorf("Got %d uploads and %v", n, objects)
+	}
+}
+
+// TestS3NotesTellOpen: what was being written when a process was killed goes with its
+// upload, where a note came behind its beginning, and not a week later.
+func TestS3NotesTellOpen(t *testing.T) {
+	t.Parallel()
+	for _, resumed := range []bool{false, true} {
+		f := targettest.NewFakeS3(t)
+		s := openS3(t, f)
+		u, err := s.Begin(t.Context(), run1, "id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := u.(target.Resumable)
+		open, err := r.Create(t.Context(), "open")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(open, tenBytes); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(put(t.Context(), r, "a", tenBytes), r.Note(t.Context(), "a", nil)); err != nil {
+			t.Fatal(err)
+		}
+		f.SetFaulty(func(int, *http.Request) targettest.Fault { return targettest.Dead })
+		if err := r.Abort(); err == nil {
+			t.Fatal("Got no error of a killed process")
+		}
+		f.SetFaulty(nil)
+		f.Advance(time.Hour)
+		if n := f.Uploads(); n != 2 {
+			t.Fatalf("Got %d uploads of a killed process", n)
+		}
+		want := 0
+		if resumed {
+			want = 1 // the file that is noted
+			again, err := s.Resume(t.Context(), run1, "id")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := again.Leave(); err != nil {
+				t.Fatal(err)
+			}
+		} else {
+			tidy(t, s)
+		}
+		if n := f.Uploads(); n != want {
+			t.Errorf("resumed %t: Got %d uploads, want %d", resumed, n, want)
+		}
 	}
 }

@@ -259,6 +259,7 @@ type s3File struct {
 	closed   bool   // what it consists of is sent
 	recorded bool   // it is, or may be, in a note or a record
 	logged   bool   // it is in a note
+	told     bool   // that it was begun is in a note or a record
 }
 
 // Write sends a part when it is full.
