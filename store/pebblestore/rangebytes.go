@@ -99,7 +99,8 @@ func (s *Snapshot) cuts(ctx context.Context, t *table, families []string, rows c
 			largest = &all[i]
 		}
 	}
-	n := min((sum+uint64(size)/2)/uint64(size), maxCuts)
+	part := uint64(max(size, 1))
+	n := min((sum+part/2)/part, maxCuts)
 	if n < 2 {
 		return nil, nil
 	}

@@ -142,8 +142,10 @@ func TestCuts(t *testing.T) {
 	if cuts, err := s.Cuts(t.Context(), "small", nil, cell.Range{}, 1); err != nil || len(cuts) > 0 {
 		t.Errorf("Got %q, %v of a table of one row", cuts, err)
 	}
-	if cuts, err := s.Cuts(t.Context(), "t", nil, cell.Range{}, 1); err != nil || len(cuts) == 0 || len(cuts) >= maxCuts {
-		t.Errorf("Got %d cuts, %v of parts of a byte", len(cuts), err)
+	for _, size := range []int64{-1, 0, 1} { // a byte, at least
+		if cuts, err := s.Cuts(t.Context(), "t", nil, cell.Range{}, size); err != nil || len(cuts) == 0 || len(cuts) >= maxCuts {
+			t.Errorf("Got %d cuts, %v of parts of %d bytes", len(cuts), err, size)
+		}
 	}
 	if _, err := s.Cuts(t.Context(), "none", nil, cell.Range{}, 1); !errors.Is(err, store.ErrTableNotFound) {
 		t.Errorf("Got %v, want ErrTableNotFound", err)
