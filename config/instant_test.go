@@ -2,10 +2,13 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"testing"
 
+	"sluice/cell"
 	"sluice/config"
+	"sluice/jobs/instant"
 	"sluice/serve/api"
 	"sluice/store"
 )
@@ -69,6 +72,36 @@ func TestLastingInstant(t *testing.T) {
 					t.Errorf("checkpoint %q: Got %v, %v, want ErrNotFound", gone, in, err)
 				}
 			}
+		}
+	}
+}
+
+// TestInstantCuts: the instants of the embedded store, snapshot or checkpoint, are cut by
+// size; those of one that cannot freeze an instant are not.
+func TestInstantCuts(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+	for i := range 40 {
+		useStore(t, c, fmt.Sprintf("a%02d", i)) // closing the store writes it to files
+	}
+	for name, open := range map[string]func() (*config.Instant, error){
+		"snapshot":   func() (*config.Instant, error) { return config.OpenInstant(t.Context(), c, nil) },
+		"checkpoint": func() (*config.Instant, error) { return config.OpenLastingInstant(t.Context(), c, nil) },
+	} {
+		in, err := open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cuts, err := in.Cuts(t.Context(), "events", nil, cell.Range{Stop: []byte("m")}, 1)
+		if err != nil || len(cuts) == 0 || string(cuts[0]) <= "a00" || string(cuts[0]) > "a39" {
+			t.Errorf("%s: Got %q, %v", name, cuts, err)
+		}
+		in.Snapshot = &instant.Unfrozen{}
+		if cuts, err := in.Cuts(t.Context(), "events", nil, cell.Range{}, 1); !errors.Is(err, store.ErrUnsupported) {
+			t.Errorf("%s: Got %q, %v of one that is not frozen", name, cuts, err)
+		}
+		if err := in.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
