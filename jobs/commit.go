@@ -65,6 +65,25 @@ func checkManifestSize(files, size int, hint string) error {
 	return fmt.Errorf("%w: its %d files make it %d bytes, of which at most %d are read: %s", errManifestSize, files, size, maxManifestBytes, hint)
 }
 
+// filesHint says what makes a manifest smaller.
+const filesHint = "make files larger (target_file_bytes), or have fewer partitions"
+
+// fileList adds up what the files of a run take of its manifest, at least, so that one with
+// too many of them ends when it has them, and not when it has all.
+type fileList struct {
+	files, bytes int
+}
+
+// add counts a file. Its error wraps errManifestSize.
+func (l *fileList) add(f *File) error {
+	data, err := encodeJSON(f)
+	if err != nil {
+		return err
+	}
+	l.files, l.bytes = l.files+1, l.bytes+len(data)
+	return checkManifestSize(l.files, l.bytes, filesHint)
+}
+
 // commit completes the manifest, whose files are written, and publishes the run with
 // it. It returns the manifest's bytes. Its error wraps errManifestSize where nobody
 // could read it again; then nothing is published.
@@ -78,7 +97,7 @@ func (m *Manifest) commit(ctx context.Context, u target.Upload, s instant.Source
 	if err != nil {
 		return nil, err
 	}
-	if err := checkManifestSize(len(m.Files), len(data), "make files larger (target_file_bytes), or have fewer partitions"); err != nil {
+	if err := checkManifestSize(len(m.Files), len(data), filesHint); err != nil {
 		return nil, err
 	}
 	if err := instant.Lost(s); err != nil {

@@ -86,6 +86,7 @@ type joinRun struct {
 	metadata map[string]string
 	notes    target.Resumable // the upload, where the run can be resumed; nil = not
 	outputs  []*replayOutput
+	listed   fileList // but for files of the run that this one goes on with
 	progress work.Progress
 }
 
@@ -398,7 +399,7 @@ func (r *joinRun) finish(ctx context.Context, m *Manifest, o *replayOutput) erro
 		p.Files++
 		p.Bytes += f.Bytes
 	})
-	return nil
+	return r.listed.add(&f)
 }
 
 func (r *joinRun) report(change func(p *work.Progress)) {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
@@ -254,5 +255,28 @@ func TestManifestSize(t *testing.T) {
 		if err := j.end(t.Context(), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
 			t.Errorf("a join: Got %v, aborted %t", err, u.aborted)
 		}
+	}
+}
+
+// TestManifestSizeEarly: a run ends when it has more files than a manifest can list, not
+// when it has written all that it would.
+func TestManifestSizeEarly(t *testing.T) {
+	t.Parallel()
+	m, err := DecodeManifest(goldenManifest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{RunOptions: RunOptions{Recorder: new(Recorder), Now: func() time.Time { return m.StartedAt }}}
+	for err = nil; err == nil; err = r.done(m.Files[0]) {
+		if len(r.files) > 300_000 {
+			t.Fatal("300,000 files are finished")
+		}
+	}
+	if n := len(r.files); !errors.Is(err, errManifestSize) || !strings.Contains(err.Error(), fmt.Sprintf("its %d files make it", n)) || n < 100_000 {
+		t.Errorf("Got %v after %d files", err, n)
+	}
+	m.Files = r.files
+	if data, err := m.Encode(); err != nil || len(data) <= maxManifestBytes {
+		t.Errorf("Got a manifest of %d bytes, %v, which could be read", len(data), err)
 	}
 }

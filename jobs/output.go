@@ -72,10 +72,9 @@ func (o *output) finish(ctx context.Context) error {
 	if err := o.run.note(ctx, &workNote{Region: o.split.Index, File: &f}); err != nil {
 		return err
 	}
-	o.run.done(f)
 	o.chunk++
 	o.rows += f.Rows
-	return nil
+	return o.run.done(f)
 }
 
 // splitExport is the work on one split.

@@ -126,7 +126,8 @@ type run struct {
 	measures measures   // its parts
 	sorted   *sortedRun // nil = the rows are in the order of their keys
 	files    []File
-	looked   int64 // rows that were read to see whether cells have expired
+	listed   fileList // but for files of the run that this one goes on with
+	looked   int64    // rows that were read to see whether cells have expired
 }
 
 // Run exports the job's table as its Source shows it and publishes the run. On an
@@ -444,15 +445,18 @@ func (r *run) add(rows int) {
 	r.report(func(p *work.Progress) { p.Rows += int64(rows) })
 }
 
-// done takes over a finished file.
-func (r *run) done(f File) {
+// done takes over a finished file. Its error wraps errManifestSize where there are too
+// many.
+func (r *run) done(f File) (err error) {
 	r.Recorder.files.Add(1)
 	r.Recorder.bytes.Add(f.Bytes)
 	r.report(func(p *work.Progress) {
 		r.files = append(r.files, f)
+		err = r.listed.add(&f)
 		p.Files++
 		p.Bytes += f.Bytes
 	})
+	return err
 }
 
 // report changes the progress and tells it.

@@ -322,8 +322,7 @@ func (s *sortedRun) finish(ctx context.Context, o *replayOutput, p *sortedPartit
 		return err
 	}
 	o.chunk++
-	s.done(f)
-	return nil
+	return s.done(f)
 }
 
 // part is what part of the rows is written, 0 to 1.
