@@ -2,6 +2,7 @@ package target_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -676,5 +677,72 @@ func TestS3NotesTellOpen(t *testing.T) {
 		if n := f.Uploads(); n != want {
 			t.Errorf("resumed %t: Got %d uploads, want %d", resumed, n, want)
 		}
+	}
+}
+
+// TestS3RecordWithNotes: a run that was left by a program whose records had the notes and
+// files themselves is gone on with.
+func TestS3RecordWithNotes(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	s := openS3(t, f)
+	u, err := s.Begin(t.Context(), run1, "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := u.(target.Resumable)
+	if err := errors.Join(put(t.Context(), r, "a", tenBytes), put(t.Context(), r, "b", tenBytes), r.Note(t.Context(), "a", []byte("note")), r.Leave()); err != nil {
+		t.Fatal(err)
+	}
+	var files json.RawMessage // as the note has them
+	for key, content := range f.Objects() {
+		if !strings.HasPrefix(key, "exports/_notes/") {
+			continue
+		}
+		var n struct{ Files json.RawMessage }
+		if err := json.Unmarshal([]byte(content), &n); err != nil {
+			t.Fatal(err)
+		}
+		files = n.Files
+	}
+	before := fmt.Sprintf(`{"state":"left","attempt":"x","id":"id","notes":{"a":"bm90ZQ=="},"files":%s}`, files)
+	if err := s.Update(t.Context(), "_runs/"+run1, func([]byte) ([]byte, error) { return []byte(before), nil }); err != nil {
+		t.Fatal(err)
+	}
+	tidyNotes := func() {
+		left, err := s.Leftovers(t.Context())
+		if err != nil || len(left) != 2 || left[0].Name != "id" || left[0].Bytes != 2*int64(len(tenBytes)) || !left[0].Resumable {
+			t.Fatalf("Got %+v, %v", left, err)
+		}
+		if err := s.Discard(t.Context(), left[1].Name); err != nil { // the notes, which that program had not
+			t.Fatal(err)
+		}
+	}
+	tidyNotes()
+	for i, keep := range []map[string]int64{{"a": 10, "b": 10}, {"a": 10}} {
+		if r, err = s.Resume(t.Context(), run1, "id"); err != nil {
+			t.Fatal(err)
+		}
+		notes, err := r.Notes(t.Context())
+		if err != nil || len(notes) != 1+i || string(notes["a"]) != "note" {
+			t.Errorf("Got %q, %v", notes, err)
+		}
+		if err := r.Retain(t.Context(), keep); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			if err := errors.Join(put(t.Context(), r, "c", tenBytes), r.Note(t.Context(), "c", nil), r.Leave()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := errors.Join(put(t.Context(), r, "b", "another"), r.Commit(t.Context(), "_manifest", []byte("all"))); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(map[string]string{run1 + "/a": tenBytes, run1 + "/b": "another", run1 + "/_manifest": "all"}, visible(t, s)); d != "" {
+		t.Error(d)
+	}
+	if n := f.Uploads(); n > 0 || len(f.Objects()) != 4 {
+		t.Errorf("Got %d uploads and %v", n, f.Objects())
 	}
 }
