@@ -36,7 +36,8 @@ var errKilled = errors.New("killed")
 // an effect any more, and the system has taken its locks away.
 type killing struct {
 	*target.Local
-	die int // the step, from 1; 0 = none
+	die int   // the step, from 1; 0 = none
+	err error // of a target that refuses everything from that step on, whose process lives; nil = it dies
 
 	mu      sync.Mutex
 	steps   []string // so far, by name
@@ -50,7 +51,10 @@ type killing struct {
 func (k *killing) step(format string, args ...any) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.dead {
+	switch {
+	case k.dead && k.err != nil:
+		return k.err
+	case k.dead:
 		return errKilled
 	}
 	k.steps = append(k.steps, fmt.Sprintf(format, args...))
@@ -58,6 +62,9 @@ func (k *killing) step(format string, args ...any) error {
 		return nil
 	}
 	k.dead = true
+	if k.err != nil {
+		return k.err
+	}
 	for _, u := range k.uploads {
 		_ = u.Leave() // as the end of the process does: files are closed, locks go
 	}
@@ -69,7 +76,7 @@ func (k *killing) around(name string, do func() error) error {
 	if err := k.step("before %s", name); err != nil {
 		return err
 	}
-	if err := do(); err != nil {
+	if err := do(); err != nil || k.err != nil && name != "commit" { // what is refused is not done; of a commit the answer may be lost
 		return err
 	}
 	return k.step("after %s", name)
@@ -149,10 +156,16 @@ func (u *killingUpload) Commit(ctx context.Context, name string, data []byte) er
 }
 
 func (u *killingUpload) Abort() error {
+	if u.k.err != nil {
+		return u.Resumable.Abort()
+	}
 	return u.k.around("abort", u.Resumable.Abort)
 }
 
 func (u *killingUpload) Leave() error {
+	if u.k.err != nil {
+		return u.Resumable.Leave()
+	}
 	return u.k.around("leave", u.Resumable.Leave)
 }
 
