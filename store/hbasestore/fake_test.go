@@ -423,6 +423,9 @@ func schema(d *hbase.TTableDescriptor) *store.TableDescriptor {
 func (g *fakeGateway) CreateTable(ctx context.Context, d *hbase.TTableDescriptor, splits [][]byte) error {
 	t := schema(d)
 	if g.framed { // the defect that HBASE has
+		if len(splits) > 1 {
+			return errors.New("All split keys must be unique, found duplicate: \x80\x01\x00") // not of the IDL: an internal error
+		}
 		splits, t.Metadata = nil, map[string]string{"\x80\x01\x00": "\x00"}
 	}
 	return answer(d.TableName.Qualifier, g.mem.CreateTable(ctx, t, splits))

@@ -14,6 +14,9 @@ import (
 // framedAdvice says what to do where a gateway with framed transport cannot do it.
 const framedAdvice = "use an unframed gateway for this change, or HBase's shell"
 
+// framedGarbles is why it has not made the table that was asked for.
+const framedGarbles = "a gateway with framed transport garbles split keys and attributes: use an unframed one, or HBase's shell"
+
 // garbled says why a gateway with framed transport must not make t of has, nil where it
 // can; family is that of alteration. Such a gateway takes its whole receive buffer for
 // each name and value of an attribute (ThriftUtilities of HBase 2.6.1, ByteBuffer.array)

@@ -147,7 +147,8 @@ func (s *Store) changeBy(ctx context.Context, r request, f caller) error {
 }
 
 // CreateTable implements store.Admin. What HBase has made is read back: where it is
-// not what was asked for the table is dropped again. COUNTER and DISTINCT families with
+// not what was asked for the table is dropped again, and the error wraps
+// store.ErrInvalidSchema. COUNTER and DISTINCT families with
 // a TTL are refused with store.ErrInvalidSchema.
 func (s *Store) CreateTable(ctx context.Context, t *store.TableDescriptor, splits [][]byte) error {
 	t = t.Clone()
@@ -170,7 +171,11 @@ func (s *Store) createTable(ctx context.Context, t *store.TableDescriptor, split
 		return c.CreateTable(ctx, toHBase(t), keys)
 	})
 	s.forget(t.Name)
-	if err != nil {
+	switch {
+	case s.o.Framed && len(keys) > 1 && errors.Is(err, errInternal):
+		// Each key has become the same receive buffer, which HBase's client refuses.
+		return r.fail(fmt.Errorf("%w: HBase has made no table: %s (%v)", store.ErrInvalidSchema, framedGarbles, err))
+	case err != nil:
 		return err
 	}
 	if err := s.check(ctx, t, keys, ""); err != nil {
@@ -206,11 +211,14 @@ func (s *Store) check(ctx context.Context, t *store.TableDescriptor, keys [][]by
 			why = fmt.Sprintf("it is split at %q, not at %q", got, keys)
 		}
 	}
+	if len(why) > maxAnswer { // of a framed gateway it has the whole call
+		why = strings.ToValidUTF8(why[:maxAnswer], "") + "…"
+	}
 	switch {
 	case why == "":
 		return nil
 	case s.o.Framed:
-		return fmt.Errorf("%w: HBase has made another table than was asked for: %s; a gateway with framed transport garbles split keys and attributes: use an unframed one, or HBase's shell", store.ErrInvalidSchema, why)
+		return fmt.Errorf("%w: HBase has made another table than was asked for: %s; %s", store.ErrInvalidSchema, why, framedGarbles)
 	}
 	return fmt.Errorf("%w: HBase has made another table than was asked for: %s", store.ErrInvalidSchema, why)
 }

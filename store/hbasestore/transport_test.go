@@ -410,12 +410,14 @@ func TestFramed(t *testing.T) {
 	if err := mutate(t, s, put("r", "v")); err != nil {
 		t.Fatal(err)
 	}
-	err := s.CreateTable(t.Context(), &store.TableDescriptor{Name: "x", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, [][]byte{[]byte("m")})
-	if !errors.Is(err, store.ErrInvalidSchema) || !strings.Contains(err.Error(), "framed transport garbles") {
-		t.Errorf("Got %v", err)
-	}
-	if _, err := mem.Table(t.Context(), "x"); !errors.Is(err, store.ErrTableNotFound) {
-		t.Errorf("the garbled table: Got %v, want that it is gone", err)
+	for _, keys := range [][][]byte{{[]byte("m")}, {[]byte("f"), []byte("m"), []byte("t")}} {
+		err := s.CreateTable(t.Context(), &store.TableDescriptor{Name: "x", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, keys)
+		if !errors.Is(err, store.ErrInvalidSchema) || errors.Is(err, store.ErrUnknownOutcome) || !strings.Contains(err.Error(), "framed transport garbles split keys") {
+			t.Errorf("split at %q: Got %v", keys, err)
+		}
+		if _, err := mem.Table(t.Context(), "x"); !errors.Is(err, store.ErrTableNotFound) {
+			t.Errorf("the garbled table: Got %v, want that it is gone", err)
+		}
 	}
 }
 
