@@ -113,7 +113,9 @@ func newHBaseIngestOn(t *testing.T, h *hbaseServer, k *realKafka, daemons int) *
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	in := &hbaseIngest{t: t, hbase: h, kafka: k, topic: "access-log", rng: rand.New(rand.NewPCG(seed, 3)), daemons: make([]*Daemon, daemons)}
-	in.hbase.dropSystemTables(t)
+	if !h.fresh {
+		in.hbase.dropSystemTables(t)
+	}
 	s := openHBase(t, in.hbase.address, nil)
 	emptyHBase(t, s)
 	if err := s.Close(); err != nil {

@@ -34,6 +34,7 @@ const serversDir = "SLUICE_SERVERS_DIR"
 type hbaseServer struct {
 	tool, dir, address string
 	own                bool // it is stopped in the end
+	fresh              bool // nobody else has made a table there
 
 	mu    sync.Mutex // guards what follows
 	steps *hbaseSteps
@@ -64,6 +65,28 @@ func startHBase(t *testing.T) *hbaseServer {
 	}
 	server.running.start(t)
 	return server.running
+}
+
+// startOwnHBase starts one for a test alone, with flags of the tool. It ends with the test.
+func startOwnHBase(t *testing.T, flags ...string) *hbaseServer {
+	t.Helper()
+	h := &hbaseServer{tool: realTool(t, "hbase"), fresh: true}
+	dir, err := os.MkdirTemp(os.Getenv(serversDir), "hbase-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.dir = dir
+	t.Cleanup(func() {
+		// An orderly stop takes longer, and its data are thrown away.
+		if out, err := exec.Command(h.tool, "kill", h.dir).CombinedOutput(); err != nil {
+			t.Errorf("kill HBase: %v\n%s", err, out)
+		}
+		if err := os.RemoveAll(h.dir); err != nil {
+			t.Error(err)
+		}
+	})
+	h.start(t, flags...)
+	return h
 }
 
 // realTool returns the path of a program that runs a real server: in SLUICE_REAL, or
@@ -102,10 +125,11 @@ func stopServers() {
 	_ = os.RemoveAll(h.dir) // a leftover in the temporary directory
 }
 
-// start starts what does not run, however long a busy machine takes.
-func (h *hbaseServer) start(t *testing.T) {
+// start starts what does not run, however long a busy machine takes, with flags of the
+// tool where it is the first time.
+func (h *hbaseServer) start(t *testing.T, flags ...string) {
 	t.Helper()
-	cmd := exec.Command(h.tool, "start", h.dir)
+	cmd := exec.Command(h.tool, append([]string{"start", h.dir}, flags...)...)
 	cmd.Env = append(os.Environ(), "HBASE_WAIT=900")
 	out, err := cmd.Output()
 	if err != nil {
