@@ -262,7 +262,8 @@ type Pipeline struct {
 	OnDataLoss string `yaml:"on_data_loss" default:"fail" values:"fail|skip"`
 	// OnTopicChange says what to do when the topic was deleted and created
 	// anew: fail stops the pipeline; new_incarnation keeps what was applied and
-	// reads the new topic from its first record, whatever start says.
+	// reads the new topic from its first record, whatever start says. What the old
+	// one had unread is lost, and counted as far as its end was seen.
 	OnTopicChange string `yaml:"on_topic_change" default:"fail" values:"fail|new_incarnation"`
 	// Tests are records and what the rules must make of them.
 	Tests []MappingTest `yaml:"tests"`

@@ -44,7 +44,7 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 			if err := sourceChanged(&other.Source, -1, &src); err.firstID || p.opts.OnTopicChange == FailOnTopicChange {
 				return src, err
 			}
-			p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept",
+			p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept; what that had unread is lost",
 				"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
 		}
 		start := p.opts.Start
@@ -64,6 +64,11 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 		if len(missing) == 0 {
 			return src, nil
 		}
+		if changed {
+			if err := p.abandon(ctx, other.Source, rows); err != nil {
+				return src, err
+			}
+		}
 		first, err := p.startOffsets(ctx, topic, missing, &start)
 		if err != nil {
 			return src, err
@@ -82,6 +87,33 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 			return src, fmt.Errorf("store where topic %s begins: %w", topic, err)
 		}
 	}
+}
+
+// abandon stores what a topic that was created anew had unread, as far as this process has
+// seen its log: nobody can read it any more.
+func (p *Pipeline) abandon(ctx context.Context, former store.Source, rows []store.PartitionProgress) error {
+	for i := range rows {
+		r := &rows[i]
+		end := p.status.unread(&former, r.Partition)
+		if r.Source != former || end <= r.Progress.Next {
+			continue
+		}
+		lost := r.Progress
+		n := end - lost.Next
+		lost.Lost, lost.Skipped, lost.Next = lost.Lost+n, lost.Skipped+n, end
+		lost.Skips = lost.Skips.With(r.Progress.Next, end, store.SkippedRecreated)
+		var b store.Batch
+		b.Advance(former, r.Partition, r.Progress.Next, lost)
+		switch err := p.opts.Engine.Apply(ctx, &b); {
+		case errors.Is(err, store.ErrStale):
+			continue // applied by somebody else since, who has read on
+		case err != nil:
+			return fmt.Errorf("store what topic %s had unread when it was made anew: %w", former.Topic, err)
+		}
+		p.status.abandon(former.Topic, r.Partition, n)
+		p.log.Warn("offsets of the old topic were never read and are counted as lost", "topic", former.Topic, "partition", r.Partition, "offset", r.Progress.Next, "next", end, "lost", n)
+	}
+	return nil
 }
 
 // startOffsets returns the first offset to apply of each partition.
@@ -200,7 +232,7 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 	}
 	known, skipped := w.state.opened(&progress, log)
 	if skipped > 0 {
-		w.log.Warn("offsets were given up by hand and are counted as lost", "next", progress.Next, "lost", skipped)
+		w.log.Warn("offsets were given up and are counted as lost", "next", progress.Next, "lost", skipped)
 	}
 	if known < progress.Next && progress.Dead > 0 {
 		// Applied by somebody else, who may not live to relay it, or by this

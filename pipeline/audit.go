@@ -166,7 +166,7 @@ func (a *Audit) counts() {
 		a.Notes = append(a.Notes, fmt.Sprintf("which offsets were given up first, %d of them, is not known any more", p.Skipped-listed))
 	}
 	if p.Skips != "" {
-		a.Notes = append(a.Notes, fmt.Sprintf("offsets that were given up by hand: %s", p.Skips))
+		a.Notes = append(a.Notes, fmt.Sprintf("offsets that were given up: %s", p.Skips))
 	}
 	if !p.Balanced() {
 		a.problem("offsets %d to %d are %d, the counts add up to %d: %d applied, %d filtered, %d duplicate, %d unmet, %d dead, %d dropped, %d control, %d lost",

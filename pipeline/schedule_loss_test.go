@@ -375,3 +375,55 @@ func TestSchedule34StoreIsRestored(t *testing.T) {
 		}
 	}
 }
+
+// What a topic still had unread when it was made anew is lost: as much of it as is known
+// is stored with the old topic, and counted.
+func TestUnreadRestOfAFormerTopicIsLost(t *testing.T) {
+	t.Parallel()
+	s := newSchedule(t, newEngine(t))
+	var busy atomic.Bool
+	e := &faultyEngine{Engine: s.e, fault: func(b *store.Batch) (bool, error) {
+		if busy.Load() && len(b.Counters) > 0 && b.Advances[0].Source.TopicID == [16]byte{1} {
+			return false, store.ErrTransient
+		}
+		return true, nil
+	}}
+	r := s.start(e, func(o *Options) { o.OnTopicChange = NewIncarnation })
+	s.loadPages(50, 'a')
+	r.caughtUp(s.b)
+	old := want(s.b)
+	busy.Store(true)
+	s.loadPages(30, 'a')
+	waitFor(t, func() bool {
+		for _, p := range r.Status().Partitions {
+			if p.LogEnd < 80 || p.Paused == "" {
+				return false
+			}
+		}
+		return true
+	})
+	s.b.recreate()
+	s.loadPages(20, 'A')
+	waitFor(t, func() bool {
+		for _, p := range r.Status().Partitions {
+			if p.Progress.Next != 20 || p.Abandoned != 30 {
+				return false
+			}
+		}
+		return true
+	})
+	if n := r.Metrics().Lost; n != 90 {
+		t.Errorf("Got %d offsets lost, want 90", n)
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	wanted := both(old, want(s.b))
+	wanted.Progress.Lost, wanted.Progress.Next = 90, wanted.Progress.Next+90
+	s.holds(wanted, "")
+	for _, p := range allProgress(t, s.e) {
+		if text := p.Progress.Skips.String(); p.Source.TopicID == s.b.info.id && text != "" || p.Source.TopicID != s.b.info.id && text != "50-79 recreated" {
+			t.Errorf("Got %q given up of %+v", text, p)
+		}
+	}
+}

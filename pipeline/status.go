@@ -51,6 +51,7 @@ type PartitionStatus struct {
 	Redriven  int64          // of Progress.Dead, had their effect after all; looked at now and then
 	Purged    int64          // of Progress.Dead, were removed while they were dead; looked at now and then
 	Backfill  bool           // it is applied in bulk (Options.Backfill)
+	Abandoned int64          // unread offsets of topics that had the name before, as far as is known; since the pipeline was made
 }
 
 // Status is a pipeline at one moment.
@@ -230,6 +231,27 @@ func (p *partitionState) changeOver(bulk bool) {
 	p.Backfill = bulk
 	if bulk {
 		p.s.metrics.Backfills++
+	}
+}
+
+// unread returns where the log of a source's partition ended when it was looked at last; -1
+// where this process has not seen it.
+func (s *status) unread(src *store.Source, n int32) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.partitions[partitionKey{src.Topic, n}]; p != nil && p.topicID == src.TopicID {
+		return p.LogEnd
+	}
+	return -1
+}
+
+// abandon notes n unread offsets of a topic that was created anew.
+func (s *status) abandon(topic string, partition int32, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.metrics.Lost += n
+	if p := s.partitions[partitionKey{topic, partition}]; p != nil {
+		p.Abandoned += n
 	}
 }
 

@@ -62,7 +62,7 @@ func newDescriptions() *descriptions {
 		logStart:   describe("kafka_log_start_offset", "First offset that Kafka still has.", partition...),
 		end:        describe("kafka_end_offset", "End of what may be read.", partition...),
 		records:    describe("kafka_records_total", "Records by what became of them when it was their turn: each is in one outcome, and they add up to the offsets.", append(partition, "outcome")...),
-		lost:       describe("kafka_records_lost_total", "Offsets that were passed over without having been read: Kafka no longer had them (retention), or they were given up by hand (skipped).", append(partition, "reason")...),
+		lost:       describe("kafka_records_lost_total", "Offsets that were passed over without having been read: Kafka no longer had them (retention), they were given up by hand (skipped), or the topic was created anew (recreated).", append(partition, "reason")...),
 
 		partitionState: describe("kafka_partition_state", "1 in the state that the partition is in, 0 in the others: starting, running, paused, tripped (its breaker is open), failed (with its pipeline; the other series are as they were last known).", append(partition, "state")...),
 

@@ -86,7 +86,7 @@ type PartitionStatus struct {
 	Control   int64            `json:"control"`           // markers and what compaction has taken
 	Aborted   int64            `json:"aborted"`           // records of aborted transactions
 	Late      int64            `json:"late"`              // of Applied, Duplicate and Unmet: later than the mapping expects
-	Lost      map[string]int64 `json:"lost,omitempty"`    // by reason: retention, skipped
+	Lost      map[string]int64 `json:"lost,omitempty"`    // by reason: retention, skipped; recreated, of former topics of this name since the process was started
 	Dropped   int64            `json:"dropped"`           // could not be applied, and are not kept
 	Redriven  int64            `json:"redriven"`          // of Dead, had their effect after all
 	Purged    int64            `json:"purged"`            // of Dead, were removed from the outbox while they were dead

@@ -44,7 +44,7 @@ type Progress struct {
 	Aborted        int64 // of Control: records of aborted transactions
 	Late           int64 // of Applied, Duplicate and Unmet: records of events that were later than the mapping expects
 	Gaps           Gaps  // which offsets Kafka no longer had, the newest ranges
-	Skipped        int64 // of Lost: offsets that were given up by hand although Kafka had them
+	Skipped        int64 // of Lost: offsets that were given up, by hand or with their topic
 	Skips          Skips // which these are, the newest ranges
 }
 

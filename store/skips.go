@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// SkipReason says why offsets were given up that Kafka still had. It is stored.
+// SkipReason says why offsets were given up that no retention had taken. It is stored.
 type SkipReason uint8
 
 // The reasons to give offsets up.
@@ -16,9 +16,11 @@ const (
 	SkippedCorrupt  SkipReason = 1 // the record batch fails its checksum, or cannot be decoded
 	SkippedTooLarge SkipReason = 2 // it takes more memory than there is
 	SkippedOther    SkipReason = 3 // what the operator knows
+	// SkippedRecreated: they were unread when the topic was deleted and created anew.
+	SkippedRecreated SkipReason = 4
 )
 
-var skipReasons = [...]string{SkippedCorrupt: "corrupt", SkippedTooLarge: "too_large", SkippedOther: "other"}
+var skipReasons = [...]string{SkippedCorrupt: "corrupt", SkippedTooLarge: "too_large", SkippedOther: "other", SkippedRecreated: "recreated"}
 
 // SkipReasons returns the names of the reasons, in a new slice.
 func SkipReasons() []string { return slices.Clone(skipReasons[1:]) }
@@ -39,14 +41,14 @@ func ParseSkipReason(s string) (SkipReason, error) {
 	return 0, fmt.Errorf("%w: no reason %q to skip offsets: there are %s", ErrInvalidArgument, s, strings.Join(SkipReasons(), ", "))
 }
 
-// Skip is a range of offsets that were given up by hand, and why.
+// Skip is a range of offsets that were given up, and why.
 type Skip struct {
 	Gap
 	Reason SkipReason
 }
 
-// Skips are ranges of offsets that were given up by hand although Kafka had them,
-// ascending and apart, the newest MaxGaps of them. It is a value that can be compared:
+// Skips are ranges of offsets that were given up, by hand although Kafka had them or with
+// their topic, ascending and apart, the newest MaxGaps of them. It is a value that can be compared:
 // From and To of each, 8 bytes big-endian, and the reason (1). The zero value has none.
 type Skips string
 

@@ -54,7 +54,7 @@ type offsetLine struct {
 	Lost      int64  `json:"lost"`
 	// Gaps are the newest ranges of offsets that Kafka no longer had, [from, to).
 	Gaps     store.Gaps  `json:"gaps"`
-	Skipped  int64       `json:"skipped"`  // of lost, were given up by hand
+	Skipped  int64       `json:"skipped"`  // of lost, were given up
 	Skips    store.Skips `json:"skips"`    // the newest ranges of these, [from, to), and why
 	Balanced bool        `json:"balanced"` // the audit equation holds
 	// Mapping is the version of the rules that have mapped the records from
@@ -219,7 +219,7 @@ func printOffsets(w io.Writer, lines []offsetLine) error {
 			}
 		}
 		if l.Skips != "" {
-			if _, err := fmt.Fprintf(w, "offsets of %s %s/%d that were given up by hand: %s\n", l.Pipeline, l.Topic, l.Partition, l.Skips); err != nil {
+			if _, err := fmt.Fprintf(w, "offsets of %s %s/%d that were given up: %s\n", l.Pipeline, l.Topic, l.Partition, l.Skips); err != nil {
 				return err
 			}
 		}
@@ -265,7 +265,7 @@ type auditLine struct {
 	Late      int64       `json:"late"`    // of applied, duplicate and unmet
 	Lost      int64       `json:"lost"`
 	Gaps      store.Gaps  `json:"gaps"`     // the newest ranges of offsets that Kafka no longer had, [from, to)
-	Skipped   int64       `json:"skipped"`  // of lost, were given up by hand
+	Skipped   int64       `json:"skipped"`  // of lost, were given up
 	Skips     store.Skips `json:"skips"`    // the newest ranges of these, [from, to), and why
 	Letters   int64       `json:"letters"`  // in the outbox
 	Redriven  int64       `json:"redriven"` // of these, had their effect after all

@@ -108,10 +108,10 @@ func TestOffsetsSkip(t *testing.T) {
 	if l := lines[0]; l.Applied != 2 || l.Dead != 2 || l.Lost != 2 || l.Skipped != 2 || l.Skips.String() != "2-3 corrupt" || !l.Balanced {
 		t.Errorf("Got %+v", l)
 	}
-	if out, err := command(t, "offsets", "-c", file); err != nil || !strings.Contains(out, "offsets of visits visits/0 that were given up by hand: 2-3 corrupt\n") {
+	if out, err := command(t, "offsets", "-c", file); err != nil || !strings.Contains(out, "offsets of visits visits/0 that were given up: 2-3 corrupt\n") {
 		t.Errorf("Got %v\n%s", err, out)
 	}
-	if out, err := command(t, "offsets", "verify", "-c", file, "--deep"); err != nil || !strings.Contains(out, "given up by hand: 2-3 corrupt") {
+	if out, err := command(t, "offsets", "verify", "-c", file, "--deep"); err != nil || !strings.Contains(out, "given up: 2-3 corrupt") {
 		t.Errorf("Got %v\n%s", err, out)
 	}
 	// Without a daemon the store is opened.

@@ -54,7 +54,7 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		out.Partitions = append(out.Partitions, serve.PartitionStatus{
 			Topic: p.Topic, Partition: p.Partition, Position: p.Position, Floor: g.Next, LogStart: p.LogStart, End: p.LogEnd, Backfill: p.Backfill, LastTime: g.LastTime,
 			State: partitionState(p), Begun: p.Begun, Since: p.Since,
-			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control - g.Aborted, Aborted: g.Aborted, Late: g.Late, Lost: map[string]int64{"retention": g.Lost - g.Skipped, "skipped": g.Skipped},
+			Applied: g.Applied, Filtered: g.Filtered, Dead: g.Dead, Control: g.Control - g.Aborted, Aborted: g.Aborted, Late: g.Late, Lost: map[string]int64{"retention": g.Lost - g.Skipped, "skipped": g.Skipped, "recreated": p.Abandoned},
 			Duplicate: g.Duplicate, Unmet: g.Unmet, Dropped: g.Dropped, Redriven: p.Redriven, Purged: p.Purged, Tripped: p.Tripped,
 		})
 	}
