@@ -16,9 +16,23 @@ import (
 // anyNode asks for any broker.
 const anyNode int32 = -1
 
-// maxResponse bounds the answer to everything but a fetch, in bytes. The
-// metadata of 100,000 partitions are some 10 MB.
-const maxResponse = 128 << 20
+// Bounds of the answer to everything but a fetch, in bytes. What is decoded may take a
+// hundred times as much, as a broker may claim an element a byte. The metadata of 100,000
+// partitions are some 10 MB; other answers grow with what was asked for, a partition of the
+// request with up to some hundred bytes of names, offsets and what others have committed.
+const (
+	maxMetadata = 32 << 20
+	minResponse = 1 << 20 // of the smallest request
+	maxRatio    = 1 << 10 // of more bytes of an answer to one of the request
+)
+
+// maxResponse bounds the answer to a request of n bytes.
+func maxResponse(req kmsg.Request, n int) int {
+	if req.Key() == int16(kmsg.Metadata) {
+		return maxMetadata
+	}
+	return min(minResponse+n*maxRatio, maxMetadata)
+}
 
 // errProtocol: a broker's answer cannot be what was asked for.
 var errProtocol = errors.New("kafka: malformed response")
@@ -63,7 +77,8 @@ var correlation atomic.Int32 // numbers requests; only equality within one conne
 func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	id := correlation.Add(1)
 	f := kmsg.NewRequestFormatter(kmsg.FormatterClientID(x.clientID))
-	if _, err := rw.Write(f.AppendRequest(nil, x.req, id)); err != nil {
+	raw := f.AppendRequest(nil, x.req, id)
+	if _, err := rw.Write(raw); err != nil {
 		return nil, err
 	}
 	if p, ok := x.req.(*kmsg.ProduceRequest); ok && p.Acks == 0 {
@@ -83,8 +98,8 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	if x.read != nil {
 		return x, x.read(rw, size)
 	}
-	if size > maxResponse {
-		return nil, fmt.Errorf("%w: %d bytes, more than %d", errProtocol, size, maxResponse)
+	if most := maxResponse(x.req, len(raw)); size > most {
+		return nil, fmt.Errorf("%w: %s of %d bytes, more than %d", errProtocol, kmsg.NameForKey(x.req.Key()), size, most)
 	}
 	body, err := readGrowing(rw, nil, size)
 	if err != nil {

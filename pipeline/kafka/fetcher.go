@@ -369,7 +369,7 @@ var errAbandoned = errors.New("the fetch was given up")
 func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, req *kmsg.FetchRequest, version int16, fl *flight) (*fetchResponse, error) {
 	rctx, cancel := context.WithTimeout(ctx, f.o.MaxWait+f.c.o.RequestTimeout)
 	defer cancel()
-	most := f.o.MaxPartitionBytes + f.o.MaxBatchBytes
+	most := f.o.limits(len(fl.parts))
 	var resp *fetchResponse
 	x := &exchange{node: n.id, clientID: f.c.o.ClientID, req: req, read: func(r io.Reader, size int) error {
 		if !fl.begin() {

@@ -52,11 +52,33 @@ type lender interface {
 	room(p *fetchedPartition, n int) []byte
 }
 
-// readFetchResponse reads the body of a Fetch response of version 12 or 13. More than
-// most bytes of records of one partition, and what there is no memory for, are dropped.
+// wireLimits bound what is kept of a fetch response that the memory does not count, whatever
+// a broker says.
+type wireLimits struct {
+	bytes      int // of records of one partition; more are dropped
+	partitions int // as many as were asked for
+	aborted    int // transactions, of all partitions together
+}
+
+// minMarker is the smallest record batch that ends a transaction, in bytes: a header, and a
+// record whose key has 4 bytes and its value 6.
+const minMarker = batchHeaderLen + minRecordLen + 10
+
+// openAborted is how many transactions may be open at the end of what is fetched, of all
+// partitions, and be aborted later: each has a producer of its own.
+const openAborted = 1 << 17
+
+// limits are those of an answer to a request for partitions. Each aborted transaction has its
+// marker in what is fetched, or is open at its end.
+func (o *FetchOptions) limits(partitions int) wireLimits {
+	return wireLimits{bytes: o.MaxPartitionBytes + o.MaxBatchBytes, partitions: partitions, aborted: o.MaxBytes/minMarker + openAborted}
+}
+
+// readFetchResponse reads the body of a Fetch response of version 12 or 13. More records of
+// one partition than the limits allow, and what there is no memory for, are dropped.
 // After an error the records of the answer are still in it.
-func readFetchResponse(r io.Reader, size int, version int16, mem lender, most int) (*fetchResponse, error) {
-	w := wire{r: r, left: size}
+func readFetchResponse(r io.Reader, size int, version int16, mem lender, most wireLimits) (*fetchResponse, error) {
+	w := wire{r: r, left: size, most: most}
 	var f fetchResponse
 	w.tags() // of the header
 	f.throttle = time.Duration(w.int32()) * time.Millisecond
@@ -72,7 +94,11 @@ func readFetchResponse(r io.Reader, size int, version int16, mem lender, most in
 		}
 		for range w.arrayLen() {
 			p := fetchedPartition{topic: topic, topicID: id}
-			w.partition(&p, mem, most)
+			if len(f.partitions) == most.partitions {
+				w.fail("more than the %d partitions that were asked for", most.partitions)
+				break
+			}
+			w.partition(&p, mem)
 			f.partitions = append(f.partitions, p)
 			if w.err != nil {
 				break
@@ -93,13 +119,18 @@ func readFetchResponse(r io.Reader, size int, version int16, mem lender, most in
 	return &f, nil
 }
 
-func (w *wire) partition(p *fetchedPartition, mem lender, most int) {
+func (w *wire) partition(p *fetchedPartition, mem lender) {
 	p.partition = w.int32()
 	p.code = code(w.int16())
 	p.high = w.int64()
 	p.stable = w.int64()
 	p.logStart = w.int64()
-	for range w.arrayLen() {
+	n := w.arrayLen()
+	if w.most.aborted -= n; w.most.aborted < 0 {
+		w.fail("%d aborted transactions, more than there can be", n)
+		return
+	}
+	for range n {
 		p.aborted = append(p.aborted, abortedTxn{producer: w.int64(), first: w.int64()})
 		w.tags()
 		if w.err != nil {
@@ -107,7 +138,7 @@ func (w *wire) partition(p *fetchedPartition, mem lender, most int) {
 		}
 	}
 	p.preferred = w.int32()
-	w.records(p, mem, most)
+	w.records(p, mem)
 	w.eachTag(func(tag uint64, body *wire) {
 		if tag == 0 { // DivergingEpoch: epoch int32, end offset int64
 			body.int32()
@@ -124,6 +155,7 @@ func (w *wire) partition(p *fetchedPartition, mem lender, most int) {
 type wire struct {
 	r       io.Reader
 	left    int
+	most    wireLimits
 	err     error
 	scratch [16]byte
 }
@@ -209,13 +241,13 @@ func (w *wire) string() string {
 }
 
 // records reads the record batches of p into memory that there is for them.
-func (w *wire) records(p *fetchedPartition, mem lender, most int) {
+func (w *wire) records(p *fetchedPartition, mem lender) {
 	n := w.arrayLen()
 	if n == 0 || w.err != nil {
 		return
 	}
 	w.left -= n
-	if n > most {
+	if n > w.most.bytes {
 		p.tooLarge = n
 	} else if b := mem.room(p, n); b != nil {
 		p.records = b[:n]

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -762,16 +763,69 @@ func FuzzFetchResponse(f *testing.F) {
 		rt.Partitions = append(rt.Partitions, rp)
 		resp.Topics = append(resp.Topics, rt)
 		f.Add(append([]byte{0}, resp.AppendTo(nil)...), version)
+		f.Add(lyingFetch(version, 2, 21), version)
+		f.Add(lyingFetch(version, 11, 1), version)
 	}
 	f.Fuzz(func(t *testing.T, body []byte, version int16) {
 		const lent = 1 << 12 // at once: what was granted to a partition
-		_, _ = readFetchResponse(bytes.NewReader(body), len(body), 12+version&1, testLender(func(n int) []byte {
+		got, _ := readFetchResponse(bytes.NewReader(body), len(body), 12+version&1, testLender(func(n int) []byte {
 			if n > lent {
 				return nil
 			}
 			return make([]byte, 0, n)
-		}), 1<<16)
+		}), wireLimits{bytes: 1 << 16, partitions: 10, aborted: 20})
+		aborted := 0
+		for i := range got.partitions {
+			aborted += len(got.partitions[i].aborted)
+		}
+		if len(got.partitions) > 10 || aborted > 20 {
+			t.Errorf("Got %d partitions and %d aborted transactions, of 10 and 20 that there can be", len(got.partitions), aborted)
+		}
 	})
+}
+
+// lyingFetch is a fetch response of so many partitions of a topic, each with so many aborted
+// transactions.
+func lyingFetch(version int16, partitions, aborted int) []byte {
+	resp := kmsg.NewPtrFetchResponse()
+	resp.Version = version
+	rt := kmsg.NewFetchResponseTopic()
+	rt.Topic = "t"
+	for n := range partitions {
+		rp := kmsg.NewFetchResponseTopicPartition()
+		rp.Partition = int32(n)
+		rp.AbortedTransactions = make([]kmsg.FetchResponseTopicPartitionAbortedTransaction, aborted)
+		rt.Partitions = append(rt.Partitions, rp)
+	}
+	resp.Topics = append(resp.Topics, rt)
+	return append([]byte{0}, resp.AppendTo(nil)...)
+}
+
+// A broker that says more than it was asked for, or than there can be, is not believed: what it
+// claims is neither read nor kept.
+func TestFetchResponseLies(t *testing.T) {
+	t.Parallel()
+	most := wireLimits{bytes: 1 << 20, partitions: 10, aborted: 20}
+	for _, version := range []int16{12, 13} {
+		for _, tc := range []struct {
+			partitions, aborted int
+			want                string
+		}{{10, 2, ""}, {2, 10, ""}, {11, 0, "more than the 10 partitions"}, {1, 21, "21 aborted transactions"}, {3, 8, "8 aborted transactions"}} {
+			body := lyingFetch(version, tc.partitions, tc.aborted)
+			_, err := readFetchResponse(bytes.NewReader(body), len(body), version, testLender(func(int) []byte { return nil }), most)
+			if tc.want == "" && err != nil || tc.want != "" && (!errors.Is(err, errProtocol) || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("v%d: Got %v of %d partitions with %d aborted transactions each, want %q", version, err, tc.partitions, tc.aborted, tc.want)
+			}
+		}
+		// A length alone, of an answer that would be as large.
+		body := lyingFetch(version, 1, 0)
+		at := bytes.LastIndexByte(body[:len(body)-8], 1) // of the empty array
+		body = append(body[:at:at], 0x80, 0x80, 0x80, 0x80, 0x04)
+		_, err := readFetchResponse(bytes.NewReader(body), math.MaxInt32, version, testLender(func(int) []byte { return nil }), most)
+		if !errors.Is(err, errProtocol) || !strings.Contains(err.Error(), "aborted transactions") {
+			t.Errorf("v%d: Got %v of a length of a billion", version, err)
+		}
+	}
 }
 
 func TestFetchResponse(t *testing.T) {
@@ -799,7 +853,7 @@ func TestFetchResponse(t *testing.T) {
 			resp.Topics = append(resp.Topics, rt)
 		}
 		body := append([]byte{0}, resp.AppendTo(nil)...)
-		got, err := readFetchResponse(bytes.NewReader(body), len(body), version, all, 1<<20)
+		got, err := readFetchResponse(bytes.NewReader(body), len(body), version, all, wireLimits{1 << 20, 10, 10})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -818,17 +872,17 @@ func TestFetchResponse(t *testing.T) {
 			t.Errorf("v%d: Got %+v, want nothing in it", version, q)
 		}
 		for n := 0; n < len(body); n += 1 + n/100 {
-			if _, err := readFetchResponse(bytes.NewReader(body[:n]), n, version, all, 2000); err == nil {
+			if _, err := readFetchResponse(bytes.NewReader(body[:n]), n, version, all, wireLimits{2000, 10, 10}); err == nil {
 				t.Errorf("v%d: Got no error for %d of %d bytes", version, n, len(body))
 			}
 		}
 		// A batch above the limit is dropped, and the rest is read.
-		got, err = readFetchResponse(bytes.NewReader(body), len(body), version, all, 2000)
+		got, err = readFetchResponse(bytes.NewReader(body), len(body), version, all, wireLimits{2000, 10, 10})
 		if err != nil || got.partitions[1].tooLarge != len(big) || got.partitions[1].records != nil || len(got.partitions) != 4 {
 			t.Errorf("v%d: Got %+v and %v", version, got, err)
 		}
 		// So is what there is no memory for.
-		got, err = readFetchResponse(bytes.NewReader(body), len(body), version, testLender(func(int) []byte { return nil }), 1<<20)
+		got, err = readFetchResponse(bytes.NewReader(body), len(body), version, testLender(func(int) []byte { return nil }), wireLimits{1 << 20, 10, 10})
 		if err != nil || got.partitions[1].tooLarge != 0 || got.partitions[1].records != nil || len(got.partitions) != 4 {
 			t.Errorf("v%d: Got %+v and %v", version, got, err)
 		}
