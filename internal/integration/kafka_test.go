@@ -89,6 +89,13 @@ func (in *kafkaIngest) ok(err error) {
 // and returns its error.
 func (in *kafkaIngest) start(change ...func(*pipeline.Options)) (ended <-chan error, stop func() error) {
 	in.t.Helper()
+	_, ended, stop = in.startPipeline(change...)
+	return ended, stop
+}
+
+// startPipeline is start, with the pipeline.
+func (in *kafkaIngest) startPipeline(change ...func(*pipeline.Options)) (p *pipeline.Pipeline, ended <-chan error, stop func() error) {
+	in.t.Helper()
 	o := &pipeline.Options{
 		Name: "events", Topics: []string{"events"}, Client: in.client, Plan: in.plan, Engine: in.db, StoreID: in.db.ID(),
 		SessionTimeout: 6 * time.Second, Heartbeat: 500 * time.Millisecond, Fetch: &kafka.FetchOptions{MaxWait: 100 * time.Millisecond},
@@ -116,7 +123,7 @@ func (in *kafkaIngest) start(change ...func(*pipeline.Options)) (ended <-chan er
 		}
 	})
 	in.t.Cleanup(func() { _ = stop() }) // an error of a test that has failed anyway
-	return done, stop
+	return p, done, stop
 }
 
 // produce writes n records by our own producer, to partition 0.

@@ -3,6 +3,7 @@
 package integration
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -138,4 +139,54 @@ kafka:
 	}
 	in.client = plain
 	in.check(in.next)
+}
+
+// A byte of a broker's disk is another one: the batch that has it pauses its partition, and
+// the command that the message names goes on behind it. Everything else is counted once.
+func TestKafkaCorruptBatch(t *testing.T) {
+	in := newKafkaIngest(t, 1)
+	in.produce(100)
+	ended, stop := in.start()
+	in.await(ended, "the first records", func(p store.Progress) bool { return p.Applied == 100 })
+	in.ok(stop())
+	plain := in.client.NewProducer(&kafka.ProducerOptions{Compression: kafka.None, DeliveryTimeout: kafkaPatience})
+	for range 3 {
+		batch := make([]kafka.Message, 10)
+		for i := range batch {
+			batch[i].Value = fmt.Appendf(nil, `{"seq":%d,"outcome":"commit"}`, in.next+i)
+		}
+		in.next += len(batch)
+		in.ok(plain.Produce(t.Context(), "events", batch...))
+	}
+	in.ok(plain.Close())
+	in.run(t, "stop", in.dir)
+	file := filepath.Join(in.dir, "node-1", "data", "events-0", "00000000000000000000.log")
+	log, err := os.ReadFile(file)
+	in.ok(err)
+	at := bytes.Index(log, []byte(`{"seq":115,`))
+	if at < 0 {
+		t.Fatalf("Got no record 115 in the %d bytes of %s", len(log), file)
+	}
+	log[at+7] ^= 1
+	in.ok(os.WriteFile(file, log, 0o600))
+	in.run(t, "start", in.dir)
+
+	p, ended, stop := in.startPipeline()
+	paused := ""
+	in.await(ended, "a pause", func(store.Progress) bool {
+		for _, s := range p.Status().Partitions {
+			paused = s.Paused
+		}
+		return strings.Contains(paused, "ingest offsets skip")
+	})
+	if want := "--from 110 --to 120 --reason corrupt"; !strings.Contains(paused, want) || in.totals().Next != 110 {
+		t.Fatalf("Got %+v and pause %q, want it at 110 with %q", in.totals(), paused, want)
+	}
+	_, err = pipeline.SkipOffsets(t.Context(), &pipeline.SkipOptions{
+		Engine: in.db, Client: in.client, Pipeline: "events", Topic: "events", From: 110, To: 120, Reason: store.SkippedCorrupt,
+	})
+	in.ok(err)
+	in.await(ended, "the rest", func(p store.Progress) bool { return p.Applied == 120 && p.Lost == 10 && p.Next == 130 })
+	in.ok(stop())
+	in.check(120)
 }
