@@ -105,7 +105,8 @@ func (p *Poison) validate() error {
 	return nil
 }
 
-func (p *Poison) policy(stage mapping.Stage, class string) Policy {
+// Policy returns what becomes of a record with an error of that stage and class.
+func (p *Poison) Policy(stage mapping.Stage, class string) Policy {
 	if policy, ok := p.Policies[class]; ok {
 		return policy
 	}

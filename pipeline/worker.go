@@ -211,7 +211,7 @@ func (w *worker) refuse(e *store.BatchError) error {
 			return fmt.Errorf("%w: %s, offset %d: %w", errPoisonedOutbox, w.name, r.Offset, e)
 		}
 		reason := refusal(r)
-		switch w.p.opts.Poison.policy(reason.Stage, reason.Class) {
+		switch w.p.opts.Poison.Policy(reason.Stage, reason.Class) {
 		case StopPipeline:
 			return w.poison(r.Offset, reason)
 		case RetryRecords:
@@ -509,7 +509,7 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 
 // cannot does with a record that cannot be mapped or buffered what the policy says.
 func (w *worker) cannot(ctx context.Context, r *kafka.Record, reason *mapping.Error) error {
-	switch w.p.opts.Poison.policy(reason.Stage, reason.Class) {
+	switch w.p.opts.Poison.Policy(reason.Stage, reason.Class) {
 	case StopPipeline:
 		return w.poison(r.Offset, reason)
 	case RetryRecords:
@@ -549,7 +549,7 @@ func (w *worker) unfit(ctx context.Context, r *kafka.Record, reason *mapping.Err
 		window, limit := w.state.breaker.bounds(r.Offset)
 		return &tripError{failed: limit, window: int(window), offset: r.Offset, err: reason, after: w.p.opts.Poison.CloseAfter}
 	}
-	if w.p.opts.Poison.policy(reason.Stage, reason.Class) == DropRecords {
+	if w.p.opts.Poison.Policy(reason.Stage, reason.Class) == DropRecords {
 		w.buf.Discard(r.Offset)
 		return nil
 	}

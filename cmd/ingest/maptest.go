@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/pipeline"
 	"sluice/pipeline/mapping"
 )
 
@@ -164,7 +166,7 @@ func (c *explainCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
-	e := &explainer{out: p.Stdout, mapper: o.Plan.NewMapper(), left: c.Sample}
+	e := &explainer{out: p.Stdout, mapper: o.Plan.NewMapper(), poison: &o.Poison, left: c.Sample}
 	if c.File != "" {
 		spec := cfg.Pipelines[names[0]]
 		return e.file(ctx, p, c.File, o.Topics[0], spec.Decode.Binary())
@@ -176,7 +178,22 @@ func (c *explainCommand) Run(ctx context.Context, p *cli.Program) error {
 type explainer struct {
 	out    io.Writer
 	mapper *mapping.Mapper
+	poison *pipeline.Poison
 	left   int // of the sample
+}
+
+// refused says what becomes of a record that is not mapped. Of the breaker it says
+// nothing: that is for many records.
+func (e *explainer) refused(err *mapping.Error) string {
+	switch e.poison.Policy(err.Stage, err.Class) {
+	case pipeline.DropRecords:
+		return "dropped, and not kept: "
+	case pipeline.StopPipeline:
+		return "stops the pipeline: "
+	case pipeline.RetryRecords:
+		return fmt.Sprintf("pauses the partition, is tried %d times more, and then is a dead letter: ", cmp.Or(e.poison.Retries, pipeline.DefaultRetries))
+	}
+	return "dead letter: "
 }
 
 func (e *explainer) record(ctx context.Context, r *mapping.Record) error {
@@ -189,7 +206,7 @@ func (e *explainer) record(ctx context.Context, r *mapping.Record) error {
 	var refused *mapping.Error
 	switch {
 	case errors.As(err, &refused):
-		outcome = "dead letter: " + refused.Error()
+		outcome = e.refused(refused) + refused.Error()
 	case err != nil:
 		return err
 	case len(lines) == 0:

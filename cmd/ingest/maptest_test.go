@@ -376,3 +376,40 @@ func TestExplain(t *testing.T) {
 		t.Errorf("a sample of 0: got %v", err)
 	}
 }
+
+// explain says what the policy of a record's error makes of it.
+func TestExplainSaysThePolicy(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string]string{
+		"":                           "t/0@0: dead letter: ",
+		"{decode: dlq}":              "t/0@0: dead letter: ",
+		"{json: drop}":               "t/0@0: dropped, and not kept: ",
+		"{decode: fail}":             "t/0@0: stops the pipeline: ",
+		"{decode: retry}":            "t/0@0: pauses the partition, is tried 10 times more, and then is a dead letter: ",
+		"{decode: fail, json: drop}": "t/0@0: dropped, and not kept: ",
+		"{map: drop}":                "t/0@0: dead letter: ",
+	} {
+		yaml := `
+tables:
+  users: {families: {u: {}}}
+pipelines:
+  p:
+    topics: [t]
+    group: g
+    decode: {format: json}
+    map:
+      - {table: users, row: id, put: {u: {n: n}}}
+`
+		if policy != "" {
+			yaml += "    dead_letters: {policies: " + policy + "}\n"
+		}
+		p, out, config := program(t, []byte(yaml), "")
+		p.Stdin = strings.NewReader("nonsense\n")
+		if err := (&explainCommand{ConfigFlag: config, Sample: 5, File: "-"}).Run(t.Context(), p); err != nil {
+			t.Fatalf("%s: %v", policy, err)
+		}
+		if want += "decode: json: byte 0: "; !strings.HasPrefix(out.String(), want) {
+			t.Errorf("%s: Got %q, want %q", policy, out, want)
+		}
+	}
+}
