@@ -321,6 +321,14 @@ func TestEventTimeBounds(t *testing.T) {
 			t.Errorf("%d: got %s, want %s", ts, got, want)
 		}
 	}
+	// A record's own timestamp is not bounded: today's clock would make something else of it.
+	for _, year := range []int{1970, 2106, 9999} {
+		at := time.Date(year, 1, 2, 0, 0, 0, 0, time.UTC).UnixMilli()
+		out, err := m.Map(&mapping.Record{Timestamp: at, Value: fmt.Appendf(nil, `{"ts":%d}`, at)})
+		if err != nil || out.Mutations[0].Ops[0].Time != cell.Timestamp(at) {
+			t.Errorf("year %d: got %+v, %v, want it at its own time", year, out, err)
+		}
+	}
 	if _, err := m.Map(&mapping.Record{Timestamp: -1, Value: []byte(`{"ts":5}`)}); err != nil {
 		t.Errorf("a record without a timestamp: %v", err)
 	}

@@ -76,7 +76,8 @@ type EventTimeSpec struct {
 	// where a policy is for them.
 	RefuseLate bool `yaml:"-"`
 	// MaxFuture is how long after its record's timestamp an event may have
-	// happened; one beyond is refused with class future. 0 = any.
+	// happened; one beyond is refused with class future. 0 = any. It bounds no
+	// record's timestamp: that is the topic's to do.
 	MaxFuture time.Duration `yaml:"max_future"`
 }
 
