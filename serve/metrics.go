@@ -78,9 +78,9 @@ func newDescriptions() *descriptions {
 		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns, without those that failed.", "pipeline"),
 		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),
 
-		bufferBytes:    describe("write_buffer_bytes", "Memory of buffered records, of all pipelines.", "pipeline"),
-		bufferLimit:    describe("write_buffer_limit_bytes", "Memory at which nothing more is buffered: half of sluice_memory_limit_bytes.", "pipeline"),
-		memoryBytes:    describe("memory_bytes", "Memory that the pipelines hold, by part: fetched (and asked for), decoded, buffered.", "part"),
+		bufferBytes:    describe("write_buffer_bytes", "Memory of buffered records, of all pipelines of the process together."),
+		bufferLimit:    describe("write_buffer_limit_bytes", "Memory at which nothing more is buffered, of all pipelines of the process together: a part of sluice_memory_limit_bytes."),
+		memoryBytes:    describe("memory_bytes", "Memory that the pipelines hold, by part: fetched (and asked for), decoded, unpacked, buffered.", "part"),
 		memoryLimit:    describe("memory_limit_bytes", "Memory that all parts never exceed together."),
 		flushSeconds:   describe("flush_duration_seconds", "Time from handing a batch to the store to its durable commit.", "pipeline"),
 		flushConflicts: describe("flush_conflicts_total", "Batches dropped because the stored offset was another one.", "pipeline"),
@@ -181,6 +181,10 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		e.gauge(c.d.memoryLimit, float64(m.Limit))
 		for _, p := range m.Parts {
 			e.gauge(c.d.memoryBytes, float64(p.Bytes), p.Part)
+			if p.Part == "buffered" {
+				e.gauge(c.d.bufferBytes, float64(p.Bytes))
+				e.gauge(c.d.bufferLimit, float64(p.Limit))
+			}
 		}
 	}
 	if f := c.s.o.StoreStatus; f != nil {
@@ -298,8 +302,6 @@ func (c *collector) pipeline(e emitter, p *PipelineStatus) {
 	e.counter(d.rebalances, float64(p.Rebalances), p.Name)
 	e.gauge(d.assigned, float64(owned), p.Name)
 	e.gauge(d.generation, float64(p.Generation), p.Name)
-	e.gauge(d.bufferBytes, float64(p.BufferBytes), p.Name)
-	e.gauge(d.bufferLimit, float64(p.BufferLimit), p.Name)
 	e.counter(d.pauses, float64(p.Pauses), p.Name)
 	e.counter(d.backfills, float64(p.Backfills), p.Name)
 	e.histogram(d.flushSeconds, &p.FlushSeconds, p.Name)

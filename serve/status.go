@@ -50,9 +50,6 @@ type PipelineStatus struct {
 	Pauses              uint64  `json:"pauses"`    // times that a partition waited for the store
 	Backfills           uint64  `json:"backfills"` // times that a partition began to be applied in bulk
 
-	BufferBytes int64 `json:"buffer_bytes"`
-	BufferLimit int64 `json:"buffer_limit_bytes"`
-
 	DeadLetters []DeadLetterCount `json:"dead_letters,omitempty"`
 	Relayed     uint64            `json:"relayed"`      // dead letters that the dead-letter topic has taken
 	RelayErrors uint64            `json:"relay_errors"` // and times that it did not
@@ -138,10 +135,11 @@ type MemoryStatus struct {
 	Parts []MemoryPart
 }
 
-// MemoryPart is what is held of one part: fetched, decoded or buffered.
+// MemoryPart is what is held of one part: fetched, decoded, unpacked or buffered.
 type MemoryPart struct {
 	Part  string
 	Bytes int64
+	Limit int64 // bytes; of all parts together they are the memory's
 }
 
 // StoreStatus is what the engine does now and has done since it was opened.

@@ -36,7 +36,6 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 		FlushOps: map[string]uint64{
 			"increment": uint64(m.Ops.Increments), "put": uint64(m.Ops.Puts), "delete": uint64(m.Ops.Deletes), "append": uint64(m.Ops.Appends),
 		},
-		BufferBytes: m.BufferBytes, BufferLimit: m.BufferLimit,
 	}
 	owned, paused := 0, ""
 	for i := range s.Partitions {
@@ -99,7 +98,7 @@ func partitionState(p *pipeline.PartitionStatus) string {
 func (d *daemon) memoryStatus() serve.MemoryStatus {
 	out := serve.MemoryStatus{Limit: d.memory.Limit()}
 	for _, s := range d.memory.Shares() {
-		out.Parts = append(out.Parts, serve.MemoryPart{Part: s.Name(), Bytes: s.Used()})
+		out.Parts = append(out.Parts, serve.MemoryPart{Part: s.Name(), Bytes: s.Used(), Limit: s.Limit()})
 	}
 	return out
 }

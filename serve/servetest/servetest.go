@@ -27,7 +27,7 @@ func Fill(o *serve.Options) {
 				Applied:  41, Filtered: 42, Duplicate: 47, Unmet: 48, Dead: 43, Control: 44, Lost: map[string]int64{"retention": 45}, Dropped: 46, Redriven: 23, Purged: 5, Aborted: 49, Late: 6, Tripped: "too many",
 			}},
 			FetchBytes: 51, FetchErrors: map[string]uint64{"not_leader_or_follower": 52},
-			FetchSeconds: h(2), FlushSeconds: h(1), FlushConflicts: 63, FencedWrites: 69, FlushOps: map[string]uint64{"increment": 55}, BackpressureSeconds: 5.5, Pauses: 64, Backfills: 68, BufferBytes: 61, BufferLimit: 62,
+			FetchSeconds: h(2), FlushSeconds: h(1), FlushConflicts: 63, FencedWrites: 69, FlushOps: map[string]uint64{"increment": 55}, BackpressureSeconds: 5.5, Pauses: 64, Backfills: 68,
 			DeadLetters: []serve.DeadLetterCount{{Stage: "decode", Class: "json", Count: 65}},
 			Relayed:     66, RelayErrors: 67,
 		}}
@@ -42,7 +42,7 @@ func Fill(o *serve.Options) {
 		}}
 	}
 	o.Memory = func() serve.MemoryStatus {
-		return serve.MemoryStatus{Limit: 100, Parts: []serve.MemoryPart{{Part: "fetched", Bytes: 21}, {Part: "decoded", Bytes: 22}, {Part: "buffered", Bytes: 23}}}
+		return serve.MemoryStatus{Limit: 100, Parts: []serve.MemoryPart{{Part: "fetched", Bytes: 21, Limit: 17}, {Part: "decoded", Bytes: 22, Limit: 17}, {Part: "buffered", Bytes: 23, Limit: 66}}}
 	}
 	o.StoreStatus = func() serve.StoreStatus {
 		return serve.StoreStatus{
