@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/store"
 )
@@ -29,10 +30,17 @@ import (
 // Log is an access log in the combined format, with a count of it that shares no
 // code with the decoder.
 type Log struct {
-	Lines [][]byte       // without line ends
-	Paths map[string]int // well-formed requests per path
-	Bad   int            // lines that are not in the format
+	Lines [][]byte // without line ends
+	// Counts are the well-formed requests per family, path and bucket of time.
+	Counts map[string]map[Bucket]int
+	Bad    int // lines that are not in the format
 }
+
+// Bucket is one counter of a family.
+type Bucket struct{ Path, Time string }
+
+// buckets are the layouts of the families' qualifiers, in UTC.
+var buckets = map[string]string{"minute": "200601021504", "hour": "2006010215", "day": "20060102"}
 
 // combined is the format as a regular expression: slow and plain, which is what
 // an independent count should be.
@@ -79,7 +87,10 @@ func GeneratedLog(seed uint64, n int) *Log {
 }
 
 func (l *Log) count() {
-	l.Paths = map[string]int{}
+	l.Counts = map[string]map[Bucket]int{}
+	for family := range buckets {
+		l.Counts[family] = map[Bucket]int{}
+	}
 	for _, line := range l.Lines {
 		m := combined.FindSubmatch(line)
 		if m == nil {
@@ -87,11 +98,14 @@ func (l *Log) count() {
 			continue
 		}
 		request := strings.Split(string(m[5]), " ")
-		if len(request) != 3 {
+		at, err := time.Parse("02/Jan/2006:15:04:05 -0700", string(m[4]))
+		if len(request) != 3 || err != nil {
 			l.Bad++
 			continue
 		}
-		l.Paths[request[1]]++
+		for family, layout := range buckets {
+			l.Counts[family][Bucket{request[1], at.UTC().Format(layout)}]++
+		}
 	}
 }
 
@@ -123,7 +137,7 @@ func (l *Log) Check(ctx context.Context, r store.Reader) error {
 	if rows != good {
 		return fmt.Errorf("access_log has %d rows, the log %d requests", rows, good)
 	}
-	for _, family := range []string{"minute", "hour", "day"} {
+	for family := range buckets {
 		if err := l.checkCounters(ctx, r, family); err != nil {
 			return err
 		}
@@ -158,25 +172,28 @@ func (l *Log) Check(ctx context.Context, r store.Reader) error {
 func (l *Log) checkCounters(ctx context.Context, r store.Reader, family string) error {
 	sc := r.Scan(ctx, &store.Scan{Table: "path_counts", Columns: []store.Column{{Family: family, All: true}}})
 	defer sc.Close()
-	got := map[string]int{}
+	got := map[Bucket]int{}
 	for sc.Next() {
 		for _, c := range sc.Row().Cells {
 			if len(c.Value) != 8 {
 				return fmt.Errorf("counter %s of %q has %d bytes", family, sc.Row().Key, len(c.Value))
 			}
-			got[string(sc.Row().Key)] += int(int64(binary.BigEndian.Uint64(c.Value)))
+			got[Bucket{string(sc.Row().Key), string(c.Qualifier)}] = int(int64(binary.BigEndian.Uint64(c.Value)))
 		}
 	}
 	if err := sc.Err(); err != nil {
 		return err
 	}
-	for path, n := range l.Paths {
-		if got[path] != n {
-			return fmt.Errorf("counter %s of %q is %d, the log has it %d times", family, path, got[path], n)
+	want := l.Counts[family]
+	for b, n := range want {
+		if got[b] != n {
+			return fmt.Errorf("counter %s:%s of %q is %d, the log has it %d times", family, b.Time, b.Path, got[b], n)
 		}
 	}
-	if len(got) != len(l.Paths) {
-		return fmt.Errorf("counters %s of %d paths, the log has %d", family, len(got), len(l.Paths))
+	for b, n := range got {
+		if want[b] == 0 {
+			return fmt.Errorf("counter %s:%s of %q is %d, the log has no such request", family, b.Time, b.Path, n)
+		}
 	}
 	return nil
 }
