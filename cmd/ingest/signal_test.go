@@ -74,30 +74,42 @@ func TestSchedule10StoppedProcess(t *testing.T) {
 	}
 }
 
-// The first SIGTERM leaves the group, which takes three seconds where the broker
-// does not answer; the second does not wait.
+// I2: the first SIGTERM leaves the group, which takes three seconds where the broker does
+// not answer; the second does not wait. The next process goes on, and every count is the
+// log's.
 func TestSchedule40SecondSignal(t *testing.T) {
 	t.Parallel()
-	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 1, "access-log.dead": 1}})
+	log := integration.GeneratedLog(40, 3000)
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer broker.Close()
-	env := integration.Environment(broker.Addr(), filepath.Join(t.TempDir(), "data"))
+	data := filepath.Join(t.TempDir(), "data")
+	env := integration.Environment(broker.Addr(), data)
 	config := integration.FastConfig(t, "20s")
-	d := integration.StartDaemon(t, config, env)
-	if _, err := integration.Run(t, env, []byte("a line\n"), "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
-		t.Fatal(err)
+	rest := log.Lines
+	produce := func(n int) {
+		t.Helper()
+		lines := append(bytes.Join(rest[:n], []byte("\n")), '\n')
+		rest = rest[n:]
+		if _, err := integration.Run(t, env, lines, "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
+			t.Fatal(err)
+		}
 	}
-	integration.WaitCaughtUp(t, d, config, env, 1, time.Minute) // so that it is a member
+	d := integration.StartDaemon(t, config, env)
+	produce(1000)
+	integration.WaitCaughtUp(t, d, config, env, 1000, time.Minute) // so that it is a member
 	leaving, release := make(chan struct{}), make(chan struct{})
-	defer close(release)
+	letGo := sync.OnceFunc(func() { close(release) })
+	defer letGo()
 	var once sync.Once
 	broker.Cluster().ControlKey(int16(kmsg.LeaveGroup), func(kmsg.Request) (kmsg.Response, error, bool) {
 		once.Do(func() { close(leaving) })
 		<-release
 		return nil, nil, false
 	})
+	produce(1000) // some of which it has, and some of that is stored
 	if err := d.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
@@ -112,5 +124,20 @@ func TestSchedule40SecondSignal(t *testing.T) {
 	}
 	if err := d.Wait(time.Minute); err == nil || err.Error() != "exit status 143" || !strings.Contains(d.Log(), "second signal") {
 		t.Errorf("Got %v after a second SIGTERM, want the status of a process that it ended", err)
+	}
+	letGo()
+	produce(1000)
+	d = integration.StartDaemon(t, config, env)
+	integration.WaitCaughtUp(t, d, config, env, int64(len(log.Lines)), time.Minute)
+	if err := d.Stop(30 * time.Second); err != nil {
+		t.Fatalf("SIGTERM: %v", err)
+	}
+	db, err := pebblestore.Open(data, &pebblestore.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := log.Check(t.Context(), db); err != nil {
+		t.Error(err)
 	}
 }
