@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +62,16 @@ func TestSchedule39ExportsHoldTheirOffsets(t *testing.T) {
 		"partitions are added": {options: func(o *pipeline.Options) { o.PartitionWatch = 100 * time.Millisecond }, round: (*exportSchedule).addPartition},
 		"transactions":         {transactions: true},
 		"regions move":         {round: (*exportSchedule).moveRegions},
+		"delivered twice":      {twice: true},
+		"disk full": {apply: func(n int) (bool, error) {
+			if n%4 == 3 {
+				return false, store.ErrDiskFull
+			}
+			return true, nil
+		}},
+		"codecs are mixed":       {codecs: []kgo.CompressionCodec{kgo.NoCompression(), kgo.GzipCompression(), kgo.SnappyCompression(), kgo.Lz4Compression(), kgo.ZstdCompression()}},
+		"records are large":      {pad: 40 << 10, options: func(o *pipeline.Options) { o.Fetch.MaxPartitionBytes = 1 << 10 }},
+		"group offsets are lost": {round: (*exportSchedule).loseGroup},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -89,6 +100,9 @@ type exportFaults struct {
 	disk         bool // power can fail
 	bulk         bool
 	transactions bool
+	twice        bool // each batch is delivered twice
+	codecs       []kgo.CompressionCodec
+	pad          int // bytes of a record more
 	options      func(*pipeline.Options)
 	apply        func(n int) (applied bool, err error) // what becomes of the nth batch
 	round        func(*exportSchedule)
@@ -341,6 +355,20 @@ func (s *exportSchedule) addPartition() {
 	}
 }
 
+// loseGroup takes away what Kafka keeps for the group, between two pipelines.
+func (s *exportSchedule) loseGroup() {
+	s.stop()
+	admin := s.kafka()
+	defer admin.Close()
+	req := kmsg.NewPtrDeleteGroupsRequest()
+	req.Groups = []string{"pages"}
+	resp, err := req.RequestWith(s.t.Context(), admin)
+	if err != nil || len(resp.Groups) != 1 || resp.Groups[0].ErrorCode != 0 {
+		s.t.Errorf("Got %+v, %v, want the group deleted", resp, err)
+	}
+	s.begin()
+}
+
 func (s *exportSchedule) moveRegions() {
 	at := fmt.Appendf(nil, "/p%d/%d", s.rng.IntN(8), s.produced)
 	for _, table := range []string{"events", "counts"} {
@@ -370,7 +398,11 @@ func (s *exportSchedule) kafka(opts ...kgo.Opt) *kgo.Client {
 func (s *exportSchedule) produce(n int) {
 	s.t.Helper()
 	if !s.transactions {
-		c := s.kafka()
+		var opts []kgo.Opt
+		if len(s.codecs) > 0 {
+			opts = append(opts, kgo.ProducerBatchCompression(s.codecs[s.produced/n%len(s.codecs)]))
+		}
+		c := s.kafka(opts...)
 		defer c.Close()
 		s.send(c, n, true)
 		return
@@ -402,7 +434,7 @@ func (s *exportSchedule) send(c *kgo.Client, n int, committed bool) {
 		case 1:
 			e.page = ""
 		}
-		value, err := json.Marshal(map[string]string{"id": e.id, "page": e.page})
+		value, err := json.Marshal(map[string]string{"id": e.id, "page": e.page, "pad": strings.Repeat("x", s.pad)})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -461,6 +493,13 @@ func (e *exportEngine) Apply(ctx context.Context, b *store.Batch) error {
 	e.s.mu.Unlock()
 	if n%7 == 4 && n < 50 {
 		e.s.export()
+	}
+	if e.s.twice {
+		err := e.Engine.Apply(ctx, b)
+		if again := e.Engine.Apply(ctx, b); err == nil && !errors.Is(again, store.ErrStale) {
+			e.s.t.Errorf("Got %v for a batch that is delivered again, want %v", again, store.ErrStale)
+		}
+		return err
 	}
 	if e.s.apply == nil {
 		return e.Engine.Apply(ctx, b)
