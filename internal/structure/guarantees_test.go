@@ -34,6 +34,31 @@ func declaredTests(t *testing.T, root string) map[string][]string {
 	return declared
 }
 
+// A page that shows something by a test names one that there is.
+func TestDocumentsNameTests(t *testing.T) {
+	t.Parallel()
+	root := filepath.Join("..", "..")
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	declared, names, found := declaredTests(t, root), regexp.MustCompile("`(Test\\w+)`"), 0
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range names.FindAllSubmatch(text, -1) {
+			if found++; declared[string(m[1])] == nil {
+				t.Errorf("%s names %s, and no test file declares it", filepath.Base(page), m[1])
+			}
+		}
+	}
+	if len(pages) < 10 || found < 200 {
+		t.Fatalf("Got %d names of tests in %d pages: are they read right?", found, len(pages))
+	}
+}
+
 // A promise whose test was renamed away is no promise, and one whose test is in another
 // package than the page says is one that `go test -run NAME ./PACKAGE` does not check.
 func TestGuaranteesNameTests(t *testing.T) {
