@@ -45,6 +45,7 @@ type descriptions struct {
 	rewrites, rewriteRetries, rewrittenKeys                        *prometheus.Desc
 	reclaimedKeys, reclaimedBytes, rewriteHold, rewriteHoldMax     *prometheus.Desc
 	garbageLooks, garbageLookSeconds, garbageBytes                 *prometheus.Desc
+	checkpointsMade, checkpointHold, checkpointHoldMax             *prometheus.Desc
 }
 
 func newDescriptions() *descriptions {
@@ -132,6 +133,9 @@ func newDescriptions() *descriptions {
 		reclaimedBytes:     describe("store_reclaimed_bytes_total", "Their keys and values, not compressed."),
 		rewriteHold:        describe("store_rewrite_hold_seconds_total", "Time that commits waited for the replacement of spans."),
 		rewriteHoldMax:     describe("store_rewrite_hold_max_seconds", "The longest of those waits."),
+		checkpointsMade:    describe("store_checkpoints_total", "Checkpoints that were made for exports and backups."),
+		checkpointHold:     describe("store_checkpoint_hold_seconds_total", "Time that commits waited for checkpoints."),
+		checkpointHoldMax:  describe("store_checkpoint_hold_max_seconds", "The longest of those waits for a checkpoint."),
 		garbageLooks:       describe("store_garbage_looks_total", "Times that the store looked for garbage."),
 		garbageLookSeconds: describe("store_garbage_look_seconds_total", "Time that it took, rewriting included."),
 		garbageBytes:       describe("store_garbage_bytes", "Garbage on disk, as the last look has estimated, that is not worth a rewrite yet."),
@@ -381,6 +385,9 @@ func (c *collector) store(e emitter, s *StoreStatus) {
 	e.counter(d.reclaimedBytes, float64(r.ReclaimedBytes))
 	e.counter(d.rewriteHold, r.HoldSeconds)
 	e.gauge(d.rewriteHoldMax, r.HoldMaxSeconds)
+	e.counter(d.checkpointsMade, float64(s.Checkpoints.Made))
+	e.counter(d.checkpointHold, s.Checkpoints.HoldSeconds)
+	e.gauge(d.checkpointHoldMax, s.Checkpoints.HoldMaxSeconds)
 	e.counter(d.garbageLooks, float64(r.Looks))
 	e.counter(d.garbageLookSeconds, r.LookSeconds)
 	e.gauge(d.garbageBytes, float64(r.GarbageBytes))

@@ -162,6 +162,17 @@ type StoreStatus struct {
 
 	// Rewrites is what retention and compactions by hand have done.
 	Rewrites RewriteStatus `json:"rewrites"`
+
+	// Checkpoints is what exports and backups have stopped commits for.
+	Checkpoints CheckpointStatus `json:"checkpoints"`
+}
+
+// CheckpointStatus is how often a checkpoint was made and how long commits waited for
+// it.
+type CheckpointStatus struct {
+	Made           uint64  `json:"made"`
+	HoldSeconds    float64 `json:"hold_seconds"`
+	HoldMaxSeconds float64 `json:"hold_max_seconds"`
 }
 
 // RewriteStatus is what rewrites of spans have done to drop what no read can see.

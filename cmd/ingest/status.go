@@ -144,5 +144,6 @@ func fromPebble(m pebblestore.Metrics) serve.StoreStatus {
 			HoldSeconds: m.RewriteHoldSeconds, HoldMaxSeconds: m.RewriteHoldMax,
 			Looks: uint64(m.GarbageLooks), LookSeconds: m.GarbageLookSeconds, GarbageBytes: uint64(m.GarbageBytes),
 		},
+		Checkpoints: serve.CheckpointStatus{Made: uint64(m.Checkpoints), HoldSeconds: m.CheckpointHoldSeconds, HoldMaxSeconds: m.CheckpointHoldMax},
 	}
 }

@@ -15,6 +15,7 @@ func TestStoreStatus(t *testing.T) {
 		Commits: 1, KeyValues: 2, DiskBytes: 3, MemTableBytes: 4, CacheHits: 5, CacheMisses: 6, Compactions: 7, WriteStalls: 8,
 		Corruptions: 9, LateIncrements: 10, Rewrites: 11, RewriteRetries: 12, RewrittenKeys: 13, ReclaimedKeys: 14, ReclaimedBytes: 15,
 		RewriteHoldSeconds: 16, RewriteHoldMax: 17, GarbageLooks: 18, GarbageLookSeconds: 19, GarbageBytes: 20, CommitSecondSum: 21,
+		Checkpoints: 24, CheckpointHoldSeconds: 25, CheckpointHoldMax: 26,
 	}
 	m.CommitSeconds[0], m.CommitSeconds[len(m.CommitSeconds)-1] = 22, 1
 	want := serve.StoreStatus{
@@ -24,6 +25,7 @@ func TestStoreStatus(t *testing.T) {
 			Spans: 11, Retries: 12, Keys: 13, ReclaimedKeys: 14, ReclaimedBytes: 15, HoldSeconds: 16, HoldMaxSeconds: 17,
 			Looks: 18, LookSeconds: 19, GarbageBytes: 20,
 		},
+		Checkpoints:   serve.CheckpointStatus{Made: 24, HoldSeconds: 25, HoldMaxSeconds: 26},
 		CommitSeconds: serve.Histogram{Bounds: pebblestore.CommitBuckets[:], Count: 23, Sum: 21},
 	}
 	for range pebblestore.CommitBuckets {

@@ -53,6 +53,7 @@ func Fill(o *serve.Options) {
 				Spans: 101, Retries: 102, Keys: 103, ReclaimedKeys: 104, ReclaimedBytes: 105, HoldSeconds: 106.5, HoldMaxSeconds: 107.5,
 				Looks: 108, LookSeconds: 109.5, GarbageBytes: 110,
 			},
+			Checkpoints: serve.CheckpointStatus{Made: 111, HoldSeconds: 112.5, HoldMaxSeconds: 113.5},
 		}
 	}
 }

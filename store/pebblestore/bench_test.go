@@ -4,9 +4,13 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -333,5 +337,74 @@ func BenchmarkCheckAndPut(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/check")
 			})
 		}
+	}
+}
+
+// BenchmarkCheckpoint makes checkpoints beside commits of 1,000 events, whose latency
+// it reports with the longest time that the loop stood still: of a store whose cells are
+// in files, and of one that has them in its log, which a checkpoint copies.
+func BenchmarkCheckpoint(b *testing.B) {
+	b.Run("files", func(b *testing.B) { benchmarkCheckpoint(b, true) })
+	b.Run("log", func(b *testing.B) { benchmarkCheckpoint(b, false) })
+}
+
+func benchmarkCheckpoint(b *testing.B, flush bool) {
+	dir := b.TempDir()
+	db := open(b, filepath.Join(dir, "db"), nil)
+	create(b, db, "t", store.NewFamily("f"), counterFamily("n"))
+	rng := rand.New(rand.NewPCG(1, 2))
+	zipf := rand.NewZipf(rng, 1.1, 1, 1_000_000)
+	var batch store.Batch
+	offset := int64(0)
+	write := func(events int) {
+		benchBatch(&batch, rng, zipf, offset, events)
+		offset += int64(events)
+		if err := db.Apply(b.Context(), &batch); err != nil {
+			b.Error(err)
+		}
+	}
+	for range 18 { // some 55 MiB: a memtable is nearly full
+		write(10_000)
+	}
+	if flush {
+		if err := db.Flush(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+	stop, stopped := make(chan struct{}), make(chan []time.Duration)
+	go func() {
+		var took []time.Duration
+		for {
+			select {
+			case <-stop:
+				stopped <- took
+				return
+			default:
+				begun := time.Now()
+				write(1_000)
+				took = append(took, time.Since(begun))
+			}
+		}
+	}()
+	n := 0
+	for b.Loop() {
+		n++
+		cp := filepath.Join(dir, fmt.Sprint(n))
+		if _, err := db.Checkpoint(b.Context(), cp); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.RemoveAll(cp); err != nil {
+			b.Fatal(err)
+		}
+	}
+	close(stop)
+	took := <-stopped
+	slices.Sort(took)
+	m := db.Metrics()
+	b.ReportMetric(1e3*m.CheckpointHoldSeconds/float64(m.Checkpoints), "hold-ms")
+	b.ReportMetric(1e3*m.CheckpointHoldMax, "hold-max-ms")
+	if len(took) > 0 {
+		b.ReportMetric(1e3*took[len(took)/2].Seconds(), "commit-p50-ms")
+		b.ReportMetric(1e3*took[len(took)-1].Seconds(), "commit-max-ms")
 	}
 }

@@ -263,6 +263,9 @@ func TestCheckpointOpensReadOnly(t *testing.T) {
 	if _, err := db.Checkpoint(t.Context(), "cp"); !errors.Is(err, store.ErrInvalidArgument) {
 		t.Fatalf("Got %v for a directory that exists, want ErrInvalidArgument", err)
 	}
+	if m := db.Metrics(); m.Checkpoints != 1 || m.CheckpointHoldMax <= 0 || m.CheckpointHoldSeconds != m.CheckpointHoldMax || m.RewriteHoldMax != 0 {
+		t.Errorf("Got %d checkpoints of %v s, the longest %v s, and %v s of rewrites", m.Checkpoints, m.CheckpointHoldSeconds, m.CheckpointHoldMax, m.RewriteHoldMax)
+	}
 	ro := *o
 	ro.ReadOnly = true
 	cp := open(t, "cp", &ro)

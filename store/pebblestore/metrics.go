@@ -49,6 +49,11 @@ type Metrics struct {
 	RewriteRetries     int64   // begun again: too much was written meanwhile, or the family was altered
 	RewriteHoldSeconds float64 // that commits waited for the replacement of spans
 	RewriteHoldMax     float64 // the longest of those waits, in seconds
+
+	Checkpoints           int64   // that were made, or failed when they had begun
+	CheckpointHoldSeconds float64 // that commits waited for them
+	CheckpointHoldMax     float64 // the longest of those waits, in seconds
+
 	GarbageLooks       int64   // times that the store looked for garbage
 	GarbageLookSeconds float64 // rewriting included
 	GarbageSampledKeys int64   // read to find it
@@ -65,14 +70,24 @@ type meters struct {
 	nanos                                            atomic.Int64
 
 	rewrites, rewriteRetries, reclaimedBytes atomic.Int64
-	holdNanos, holdMax                       atomic.Int64
+	rewriteStops, checkpointStops            stops
 	looks, lookNanos, sampled, garbage       atomic.Int64
 }
 
-// held counts one stop of the commit loop by a rewrite.
-func (m *meters) held(took time.Duration) {
-	m.holdNanos.Add(int64(took))
-	m.holdMax.Store(max(m.holdMax.Load(), int64(took))) // the loop alone stores it
+// stops counts stops of the commit loop.
+type stops struct{ count, nanos, longest atomic.Int64 }
+
+// since counts one that has begun then.
+func (s *stops) since(begun time.Time) {
+	took := int64(time.Since(begun))
+	s.count.Add(1)
+	s.nanos.Add(took)
+	s.longest.Store(max(s.longest.Load(), took)) // the loop alone stores it
+}
+
+// seconds returns what all took, and the longest.
+func (s *stops) seconds() (sum, longest float64) {
+	return time.Duration(s.nanos.Load()).Seconds(), time.Duration(s.longest.Load()).Seconds()
 }
 
 // observe counts one commit.
@@ -114,10 +129,12 @@ func (db *DB) Metrics() Metrics {
 		Flushes: db.log.flushes.Load(), Compactions: db.log.compactions.Load(),
 		RewrittenKeys: m.rewritten.Load(), ReclaimedKeys: m.reclaimed.Load(),
 		ReclaimedBytes: m.reclaimedBytes.Load(), Rewrites: m.rewrites.Load(), RewriteRetries: m.rewriteRetries.Load(),
-		RewriteHoldSeconds: time.Duration(m.holdNanos.Load()).Seconds(), RewriteHoldMax: time.Duration(m.holdMax.Load()).Seconds(),
 		GarbageLooks: m.looks.Load(), GarbageLookSeconds: time.Duration(m.lookNanos.Load()).Seconds(),
 		GarbageSampledKeys: m.sampled.Load(), GarbageBytes: m.garbage.Load(),
 	}
+	out.RewriteHoldSeconds, out.RewriteHoldMax = m.rewriteStops.seconds()
+	out.Checkpoints = m.checkpointStops.count.Load()
+	out.CheckpointHoldSeconds, out.CheckpointHoldMax = m.checkpointStops.seconds()
 	for i := range m.seconds {
 		out.CommitSeconds[i] = m.seconds[i].Load()
 	}

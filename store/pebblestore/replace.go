@@ -119,8 +119,7 @@ func (r *rewrite) replace(ctx context.Context) error {
 		return err
 	}
 	return db.exclusive(ctx, func() error {
-		begun := time.Now()
-		defer func() { db.metrics.held(time.Since(begun)) }()
+		defer db.metrics.rewriteStops.since(time.Now())
 		db.late = nil
 		if r.late.overflown.Load() || len(b.Repr()) > 2*maxLateBytes {
 			return errOvertaken

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -153,6 +154,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) (uint64, error) {
 		if err := db.checkSpace(); err != nil {
 			return err
 		}
+		defer db.metrics.checkpointStops.since(time.Now())
 		sequence = db.sequence.Load()
 		return engineError(db.pebble.Checkpoint(dir, pebble.WithFlushedWAL()))
 	})
