@@ -9,10 +9,13 @@ import java.util.concurrent.Executors;
 import org.apache.hadoop.hbase.HBaseConfiguration;
 import org.apache.hadoop.hbase.TableName;
 import org.apache.hadoop.hbase.client.Admin;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptor;
+import org.apache.hadoop.hbase.client.ColumnFamilyDescriptorBuilder;
 import org.apache.hadoop.hbase.client.CompactionState;
 import org.apache.hadoop.hbase.client.Connection;
 import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.client.RegionInfo;
+import org.apache.hadoop.hbase.client.TableDescriptorBuilder;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
@@ -68,6 +71,11 @@ public class HBaseSteps {
           admin.majorCompact(table);
           compacted(admin, table);
         }
+        case "minor" -> {
+          compactTwo(admin, table);
+          admin.compact(table);
+          compacted(admin, table);
+        }
         case "split" -> {
           byte[] region = region(admin, table, keys.length > 0 ? keys[0] : new byte[0]).getRegionName();
           (keys.length > 0 ? admin.splitRegionAsync(region, keys[0]) : admin.splitRegionAsync(region)).get();
@@ -87,6 +95,16 @@ public class HBaseSteps {
     } catch (Throwable e) {
       return e;
     }
+  }
+
+  /** Has minor compactions take two files, where three is the least by default. */
+  private static void compactTwo(Admin admin, TableName table) throws Exception {
+    TableDescriptorBuilder changed = TableDescriptorBuilder.newBuilder(admin.getDescriptor(table));
+    for (ColumnFamilyDescriptor f : admin.getDescriptor(table).getColumnFamilies()) {
+      changed.modifyColumnFamily(
+          ColumnFamilyDescriptorBuilder.newBuilder(f).setConfiguration("hbase.hstore.compaction.min", "2").build());
+    }
+    admin.modifyTable(changed.build());
   }
 
   /** Waits for compactions: the call that asks for them returns when they are queued. */

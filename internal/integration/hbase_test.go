@@ -7,7 +7,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
 	"sluice/region"
@@ -81,6 +82,31 @@ var rawScansThatDiffer = []string{
 	"fuzz-plain-00093", "fuzz-plain-00142", "fuzz-plain-00341", "fuzz-plain-00342", "delete-039",
 }
 
+// casesLeftOut are the cases that cannot be run on HBase through its gateway, by the
+// reason; docs/operations.md counts them.
+var casesLeftOut = map[string]string{
+	"its clock moves between two steps": "append-001 append-002 append-006 check-028 delete-015 delete-040 increment-002 increment-007 " +
+		"increment-008 increment-013 increment-014 increment-022 row-mutations-001 ttl-002 ttl-007 ttl-008 ttl-009 ttl-010 ttl-011 ttl-020",
+	"it asks what is too far in the future by the clock": "same-ts-014",
+	"its filter has times of its clock":                  "ttl-017",
+	twiceInOneMs:                                         "append-005 batch-005 delete-014 increment-003 increment-005 new-version-behavior-011 same-ts-011",
+	allFilesAsMajor:                                      "delete-038",
+	"HBase does not find the region of so long a row":    "errors-004",
+	thriftCannot + "a condition compares the newest version of one column":                            "check-023 check-024 check-030 check-031 check-032 check-033 check-034 check-035",
+	thriftCannot + "an increment or append has no condition":                                          "check-027",
+	thriftCannot + "increments and appends have no time range":                                        "increment-016",
+	thriftCannot + "increments and appends have no timestamp, and one time to live":                   "append-004 increment-015",
+	thriftCannot + "increments, appends and other writes are three calls, so not one atomic mutation": "check-029 row-mutations-002",
+}
+
+const (
+	thriftCannot = "through HBase's Thrift2 gateway: "
+	twiceInOneMs = "it writes twice in one ms, and HBase's clock goes on"
+	// Of the two files of the case HBase makes one, without the markers. In the test of
+	// HBase's that it is from, two are too few to be compacted.
+	allFilesAsMajor = "HBase drops delete markers wherever a compaction takes all files"
+)
+
 // TestHBaseCases runs the shared cases on a real HBase, each on tables of its own, as
 // they were written: what HBase does is expected, its defects too, and nothing but
 // rawScansThatDiffer may be different. Those that cannot be run are printed with the
@@ -107,11 +133,8 @@ func TestHBaseCases(t *testing.T) {
 	limits.RealClock = true
 	limits.Defects = []string{"upstream-bug-001"}
 	limits.AtATime = 12 // HBase takes half a second to make a table, and waits most of it
-	for why, ids := range map[string][]string{
-		"HBase compacts fewer than three files as a major compaction only": {"versions-010", "delete-038"},
-		"it writes twice in one ms, and HBase's clock goes on":             {"same-ts-011", "delete-014", "new-version-behavior-011", "increment-003", "increment-005", "append-005", "batch-005"},
-	} {
-		for _, id := range ids {
+	for _, why := range []string{twiceInOneMs, allFilesAsMajor} {
+		for _, id := range strings.Fields(casesLeftOut[why]) {
 			limits.Cases[id] = why
 		}
 	}
@@ -135,17 +158,19 @@ func TestHBaseCases(t *testing.T) {
 	storetest.RunCasesWithin(t, func(*testing.T, storetest.Options) store.Engine {
 		return &renamed{Store: s, suffix: fmt.Sprintf("_%d", n.Add(1)), steps: steps, made: map[string]bool{}}
 	}, limits)
-	left := 0
-	for _, reason := range slices.Sorted(maps.Keys(why)) {
-		ids := slices.Compact(slices.Sorted(slices.Values(why[reason])))
-		left += len(ids)
-		t.Logf("%d cases cannot be run: %s: %s", len(ids), reason, strings.Join(ids, " "))
+	left, count := map[string]string{}, 0
+	for reason, ids := range why {
+		ids = slices.Compact(slices.Sorted(slices.Values(ids)))
+		left[reason] = strings.Join(ids, " ")
+		count += len(ids)
 	}
 	slices.Sort(differ)
 	differ = slices.Compact(differ)
-	t.Logf("%d cases cannot be run; raw scans of %d differ, of %d that may: %s", left, len(differ), len(rawScansThatDiffer), strings.Join(differ, " "))
-	if limit := 46; steps != nil && left > limit {
-		t.Errorf("%d cases cannot be run, more than %d", left, limit)
+	t.Logf("%d cases cannot be run; raw scans of %d differ, of %d that may: %s", count, len(differ), len(rawScansThatDiffer), strings.Join(differ, " "))
+	if part := strings.Contains(flag.Lookup("test.run").Value.String(), "/"); part || steps == nil {
+		t.Logf("not all cases were to run: %v", left)
+	} else if d := cmp.Diff(casesLeftOut, left); d != "" {
+		t.Errorf("cases that cannot be run (-known +now):\n%s", d)
 	}
 }
 
@@ -289,6 +314,14 @@ func (r *renamed) MajorCompact(ctx context.Context, table string) error {
 		return r.Store.MajorCompact(ctx, r.name(table))
 	}
 	return r.steps.do(ctx, "major", r.name(table))
+}
+
+// MinorCompact implements storetest.MinorCompactor.
+func (r *renamed) MinorCompact(ctx context.Context, table string) error {
+	if r.steps == nil {
+		return fmt.Errorf("%w through HBase's Thrift2 gateway: a minor compaction", store.ErrUnsupported)
+	}
+	return r.steps.do(ctx, "minor", r.name(table))
 }
 
 func (r *renamed) Apply(ctx context.Context, b *store.Batch) error {
