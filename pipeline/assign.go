@@ -325,7 +325,8 @@ func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionPr
 	}
 	for try := 1; ; try++ {
 		why, err = checkFingerprint(ctx, f, stored)
-		if err == nil || !errors.Is(err, kafka.ErrCorruptBatch) {
+		var bad *kafka.UnreadableError // spoiled since, or larger than the memory is now
+		if !errors.As(err, &bad) {
 			return why, err
 		}
 		if try == fingerprintTries { // it was applied: nothing of it is needed any more

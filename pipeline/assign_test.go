@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -370,6 +371,28 @@ func TestComparingIsWaitedFor(t *testing.T) {
 			checkContents(t, e, b)
 		})
 	})
+}
+
+// A batch that is spoiled after it was applied stops nothing: nothing of it is needed. The
+// epochs are compared all the same.
+func TestGoesOnBehindASpoiledBatch(t *testing.T) {
+	t.Parallel()
+	for _, reason := range []error{errors.New("CRC-32C"), memory.ErrTooLarge} {
+		e, b := newEngine(t), newFakeBroker(1)
+		b.produce(0, "a", "b", "c")
+		ingest(t, e, b)
+		b.change(func() { b.rotten, b.rot = 3, reason })
+		b.produce(0, "d")
+		b.change(func() { b.epochs = map[int32]int64{0: 1} })
+		if err := start(t, newTest(t, e, b), 0).failed(); !errors.Is(err, ErrTopicChanged) {
+			t.Errorf("Got %v of another log, want ErrTopicChanged", err)
+		}
+		b.change(func() { b.epochs = nil })
+		ingest(t, e, b)
+		if d := cmp.Diff(want(b), readContents(t, e)); d != "" {
+			t.Errorf("Got other contents (-want +got):\n%s", d)
+		}
+	}
 }
 
 // Where retention has taken the last applied record, the epochs are compared all the same.

@@ -38,6 +38,8 @@ type fakeBroker struct {
 	offline map[int32]bool  // partitions without a leader
 	silent  map[int32]bool  // partitions whose records do not come
 	barren  bool            // the broker says of those that it has none
+	rotten  int64           // offsets below it cannot be read any more
+	rot     error           // why
 	epochs  map[int32]int64 // where epoch 0 of a partition ends, if it does
 	// committed are the offsets of the group; nil = of one that has read all.
 	committed map[int32]int64
@@ -204,6 +206,8 @@ func (r *fakeReader) take() (*kafka.Batch, error) {
 		return nil, r.b.broken
 	case r.offset < l.start || r.offset > l.end+l.open:
 		return nil, &kafka.OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: r.offset, LogStart: l.start, End: l.end}
+	case r.offset < r.b.rotten:
+		return nil, &kafka.UnreadableError{Topic: r.topic, Partition: r.partition, Offset: r.offset, Next: r.b.rotten, Err: r.b.rot}
 	case r.offset >= l.end, r.b.silent[r.partition]:
 		return nil, nil
 	}
