@@ -22,7 +22,7 @@ type request struct {
 	// whole says that it puts a whole schema into the place of another, so that it must
 	// not be made again where somebody else has altered the table meanwhile: that would be
 	// undone. The change of one family is made of what the table is then.
-	whole   bool
+	whole bool
 	// scan says that it looks for rows, which may take longer than the timeout where the
 	// gateway works.
 	scan    bool
