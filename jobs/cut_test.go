@@ -112,13 +112,16 @@ func TestCutLargeRegion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.Regions != 1 || len(plan.Splits) != len(parts) {
-			t.Errorf("%s: Got %d parts of %d regions planned, %d were written", name, len(plan.Splits), plan.Regions, len(parts))
-		}
+		// The engine may have merged files meanwhile, and is cut elsewhere then.
+		sum := int64(0)
 		for i := range plan.Splits {
-			if plan.Splits[i].Count != parts[i] {
-				t.Errorf("%s: Got %d rows planned of part %d, %d were written", name, plan.Splits[i].Count, i, parts[i])
+			n := plan.Splits[i].Count
+			if sum += n; n < mean/2 || n > 2*mean {
+				t.Errorf("%s: Got %d rows planned of part %d, %d of each", name, n, i, mean)
 			}
+		}
+		if plan.Regions != 1 || len(plan.Splits) < 4 || sum != int64(len(rows)) {
+			t.Errorf("%s: Got %d rows planned in %d parts of %d regions", name, sum, len(plan.Splits), plan.Regions)
 		}
 	}
 }
