@@ -7,7 +7,7 @@ import (
 )
 
 // maxStarts bounds what is remembered of the batches of a partition that are fetched and
-// not applied. Those behind are taken to be as old as the last that is remembered was.
+// not applied, 24 KiB. When they are applied, it is not known how old those behind are.
 const maxStarts = 1024
 
 // batchStart is where a fetched batch begins, and when.
