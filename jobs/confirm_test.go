@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/jobs/columnar"
+	"sluice/jobs/join"
 	"sluice/jobs/schedule"
 	"sluice/store"
 	"sluice/store/memstore"
@@ -24,6 +25,24 @@ func TestRunConfirm(t *testing.T) {
 	lost := schedule.ErrLost
 	for _, want := range []error{lost, nil} {
 		_, err := Run(t.Context(), &RunOptions{Job: job, Source: snap, Out: out, Confirm: func(context.Context) error { return want }})
+		if !errors.Is(err, want) {
+			t.Errorf("Got %v, want %v", err, want)
+		}
+		runs, lerr := List(t.Context(), out)
+		if lerr != nil || (len(runs) == 1) != (want == nil) {
+			t.Errorf("Got %d runs and %v after %v", len(runs), lerr, err)
+		}
+	}
+}
+
+// TestJoinConfirm is TestRunConfirm of a join.
+func TestJoinConfirm(t *testing.T) {
+	t.Parallel()
+	out := t.TempDir()
+	for _, want := range []error{schedule.ErrLost, nil} {
+		_, err := RunJoin(t.Context(), &JoinOptions{
+			Join: mustCompileJoin(t, joinSpec(join.Inner, join.Hash)), Source: joinSource(50), Out: out, Confirm: func(context.Context) error { return want },
+		})
 		if !errors.Is(err, want) {
 			t.Errorf("Got %v, want %v", err, want)
 		}

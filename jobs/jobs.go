@@ -210,7 +210,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 	if s.RowsPerSecond < 0 || s.RowsPerSecond > 1e9 {
 		bad("rows_per_second", "%d is not from 0 to 1,000,000,000", s.RowsPerSecond)
 	}
-	j.compileSchedule(bad)
+	j.schedule = compileSchedule(name, s.Out, &s.Schedule, bad)
 	var start, stop []byte
 	if start, err = columnar.UnescapeKey(s.StartRow); err != nil {
 		bad("start_row", "%v", err)
@@ -257,19 +257,19 @@ func (j *Job) compileFamilies(schema *store.TableDescriptor, bad func(path, form
 	}
 }
 
-func (j *Job) compileSchedule(bad func(path, format string, args ...any)) {
-	s := &j.spec.Schedule
+// compileSchedule compiles the schedule of a job or join that writes to out; nil = it has
+// none.
+func compileSchedule(name, out string, s *schedule.Spec, bad func(path, format string, args ...any)) *schedule.Schedule {
 	if *s == (schedule.Spec{}) {
-		return
+		return nil
 	}
-	if j.spec.Out == "" {
+	if out == "" {
 		bad("out", "a schedule needs a directory to write to")
 	}
-	var err error
-	j.schedule, err = schedule.Compile(j.name, s)
+	compiled, err := schedule.Compile(name, s)
 	var all interface{ Unwrap() []error }
 	if !errors.As(err, &all) {
-		return
+		return compiled
 	}
 	for _, e := range all.Unwrap() {
 		var at *schedule.SpecError
@@ -277,6 +277,7 @@ func (j *Job) compileSchedule(bad func(path, format string, args ...any)) {
 			bad("schedule."+at.Path, "%s", at.Problem)
 		}
 	}
+	return nil
 }
 
 // splits returns the parts of m that overlap the job's rows, in key order.

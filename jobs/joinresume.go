@@ -15,6 +15,7 @@ import (
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/rowsort"
+	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -45,7 +46,7 @@ func (r *joinRun) instant() string {
 // definition hashes what decides, besides the instant, which bytes the files hold.
 func (j *Join) definition(version string) (string, error) {
 	s := j.spec
-	s.Out, s.SpillDir, s.Keep = "", "", Keep{}
+	s.Out, s.SpillDir, s.Keep, s.Schedule = "", "", Keep{}, schedule.Spec{}
 	s.TargetFileBytes, s.RowGroupBytes = j.layout.targetFileBytes, j.layout.rowGroupBytes
 	var sides []string
 	for _, side := range j.sides {
@@ -130,10 +131,11 @@ func (r *joinRun) takeUp(ctx context.Context, left target.Resumable, want *runSt
 }
 
 // end ends the upload after err. Where it may go better another time, what is
-// finished stays.
+// finished stays, as that of an export does.
 func (r *joinRun) end(ctx context.Context, err error) error {
 	refused := (*columnar.ConvertError)(nil)
-	if r.notes == nil || ctx.Err() != nil || instant.Lost(r.Source) != nil || errors.As(err, &refused) {
+	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
+	if r.notes == nil || unwanted || instant.Lost(r.Source) != nil || errors.As(err, &refused) {
 		return errors.Join(err, r.upload.Abort())
 	}
 	for _, final := range []error{

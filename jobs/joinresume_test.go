@@ -1,7 +1,9 @@
 package jobs
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
+	"sluice/jobs/work"
 )
 
 // joinKilled joins once in dir, killed at a step, and returns the target.
@@ -111,6 +114,31 @@ func TestJoinResumeOtherRows(t *testing.T) {
 	}
 	if d := cmp.Diff(sums(contents(t, clean)), sums(contents(t, dir))); d != "" {
 		t.Errorf("resumed at another checkpoint: %s", d)
+	}
+}
+
+// TestJoinResumeAfterInterruption is TestResumeAfterInterruption of a join.
+func TestJoinResumeAfterInterruption(t *testing.T) {
+	t.Parallel()
+	for _, keep := range []bool{true, false} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		o := &JoinOptions{Join: mustCompileJoin(t, joinSpec(join.Left, "")), Source: joinSource(18_000), Out: t.TempDir(), LogicalTime: resumeTime, Checkpoint: "cp"}
+		o.Progress = func(p work.Progress) {
+			switch {
+			case p.Files == 0:
+			case keep:
+				cancel(fmt.Errorf("the process ends: %w", ErrResumable))
+			default:
+				cancel(nil)
+			}
+		}
+		if _, err := RunJoin(ctx, o); err == nil || errors.Is(err, ErrResumable) != keep {
+			t.Fatalf("Got %v, want one that can be resumed: %t", err, keep)
+		}
+		left, err := ListUnfinished(t.Context(), o.Out)
+		if err != nil && !errors.Is(err, target.ErrNotFound) || (len(left) == 1) != keep {
+			t.Fatalf("Got %+v, %v left, want something: %t", left, err, keep)
+		}
 	}
 }
 

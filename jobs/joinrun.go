@@ -45,6 +45,8 @@ type JoinOptions struct {
 	Progress func(work.Progress)
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
+	// Confirm is called right before the run is published, as that of RunOptions.
+	Confirm func(ctx context.Context) error
 }
 
 // JoinInfo is how the rows of a run were joined.
@@ -317,6 +319,11 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 		}
 		if err := r.finish(ctx, m, o); err != nil {
 			return nil, err
+		}
+	}
+	if r.Confirm != nil {
+		if err := r.Confirm(ctx); err != nil {
+			return nil, fmt.Errorf("not published: %w", err)
 		}
 	}
 	return m.commit(ctx, r.upload, r.Source, r.Now())

@@ -318,6 +318,8 @@ func TestCompileJoin(t *testing.T) {
 		"format":       {func(s *JoinSpec) { s.Formats = []string{"csv"} }, `formats[0]: "csv" is no format; it is parquet or arrow`},
 		"bytes":        {func(s *JoinSpec) { s.TargetFileBytes = -1 }, "target_file_bytes: -1 is negative"},
 		"keep":         {func(s *JoinSpec) { s.Keep.Runs = -1 }, "keep.runs: -1 is negative"},
+		"schedule":     {func(s *JoinSpec) { s.Out, s.Schedule.Cron, s.Schedule.Zone = "x", "@daily", "Berlin" }, `schedule.zone: "Berlin" is not the IANA name of a time zone, such as Europe/Berlin`},
+		"no out":       {func(s *JoinSpec) { s.Schedule.Cron = "@daily" }, "out: a schedule needs a directory to write to"},
 		"column":       {func(s *JoinSpec) { s.Columns[3].From = "right.land" }, `columns[3].from: the right side has no column "land"; it has name, country`},
 	} {
 		s := joinSpec(join.Inner, "")

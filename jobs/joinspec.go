@@ -8,6 +8,7 @@ import (
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/join"
+	"sluice/jobs/schedule"
 )
 
 // JoinSpec is a join as it is declared: two sides, and what becomes of them.
@@ -32,6 +33,8 @@ type JoinSpec struct {
 	RowGroupBytes int64 `yaml:"row_group_bytes,omitempty"`
 	// Compression is as in a job.
 	Compression string `yaml:"compression,omitempty"`
+	// Schedule is when the daemon joins. Default: only when somebody does.
+	Schedule schedule.Spec `yaml:"schedule,omitempty"`
 	// Keep is how long published runs are kept; export gc removes them.
 	Keep Keep `yaml:"keep,omitempty"`
 }
@@ -54,6 +57,8 @@ type Join struct {
 	layout layout
 	format []format
 	joined *join.Join // nil until the columns of published runs are known
+
+	schedule *schedule.Schedule // nil = none
 }
 
 // Name returns the join's name.
@@ -61,6 +66,9 @@ func (j *Join) Name() string { return j.name }
 
 // Out returns the directory that the join was declared with.
 func (j *Join) Out() string { return j.spec.Out }
+
+// Schedule returns the join's schedule, nil = it has none.
+func (j *Join) Schedule() *schedule.Schedule { return j.schedule }
 
 // Live reports whether the sides are read from the store: RunJoin needs a Source.
 func (j *Join) Live() bool { return j.sides[0] != nil }
@@ -110,6 +118,7 @@ func CompileJoin(name string, s *JoinSpec, find func(job string) *Job) (*Join, e
 	}
 	j.format = compileFormats(&j.spec.Formats, j.spec.Compression, bad)
 	j.spec.Keep.check(bad)
+	j.schedule = compileSchedule(name, s.Out, &j.spec.Schedule, bad)
 	j.layout = layout{compression: j.spec.Compression, rowGroupBytes: j.spec.RowGroupBytes, targetFileBytes: j.spec.TargetFileBytes}
 	j.layout.compile(bad)
 	if len(errs) == 0 && j.Live() {

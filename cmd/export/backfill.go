@@ -45,6 +45,9 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
+	if _, ok := cfg.Joins[c.Job]; ok {
+		return c.orderJoin(ctx, p, cfg)
+	}
 	spec, err := jobSpec(cfg, c.Job)
 	if err != nil {
 		return err
@@ -64,10 +67,7 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	if c.Daemon {
-		if c.Out != "" || c.DryRun {
-			return fmt.Errorf("%w: --daemon goes with --from, --to and --wait alone: the daemon runs the job as its schedule does", cli.ErrUsage)
-		}
-		return c.order(ctx, p, cfg, c.Job, schedule.OrderRequest{From: c.From, To: c.To}, c.JSON, c.Quiet)
+		return c.orderTimes(ctx, p, cfg)
 	}
 	out := c.Out
 	if out == "" {
@@ -109,6 +109,25 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		_, err = fmt.Fprintln(p.Stdout, "the schedule names no time from --from until --to and now")
 	}
 	return err
+}
+
+// orderTimes has the daemon fill the times.
+func (c *backfillCommand) orderTimes(ctx context.Context, p *cli.Program, cfg *config.Config) error {
+	if c.Out != "" || c.DryRun {
+		return fmt.Errorf("%w: --daemon goes with --from, --to and --wait alone: the daemon runs the job as its schedule does", cli.ErrUsage)
+	}
+	return c.order(ctx, p, cfg, c.Job, schedule.OrderRequest{From: c.From, To: c.To}, c.JSON, c.Quiet)
+}
+
+// orderJoin is orderTimes of a join, whose times this command does not fill by itself.
+func (c *backfillCommand) orderJoin(ctx context.Context, p *cli.Program, cfg *config.Config) error {
+	if !c.Daemon {
+		return fmt.Errorf("%w: %s is a join: its times are filled by the daemon, with --daemon; export join --time is for one time", cli.ErrUsage, c.Job)
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	return c.orderTimes(ctx, p, cfg)
 }
 
 // times returns the schedule's times from --from until --to, and not after now.

@@ -30,7 +30,7 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, err := jobSpec(cfg, c.Job); err != nil {
+	if err := isJobOrJoin(cfg, c.Job); err != nil {
 		return err
 	}
 	log := p.Warnings()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/csv"
 	"errors"
 	"io"
@@ -18,6 +19,9 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/parquetfile"
+	"sluice/jobs/schedule"
+	"sluice/serve"
+	"sluice/serve/api"
 	"sluice/store"
 )
 
@@ -249,5 +253,53 @@ func TestJoinResume(t *testing.T) {
 		if entries, _ := os.ReadDir(filepath.Join(c.Store.Dir, "checkpoints")); len(entries) != 0 {
 			t.Errorf("the checkpoint is still there: %v", entries)
 		}
+	}
+}
+
+// TestScheduledJoin: a join with a schedule is listed, paused and ordered as a job is; by
+// hand its times are filled by the daemon alone.
+func TestScheduledJoin(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a")
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content = append(content, "  daily:\n    left: {job: views}\n    right: {job: idle}\n    on: [{left: key}]\n    out: '"+out+"'\n    schedule: {cron: \"45 3 * * *\"}\n"...)
+	if err := os.WriteFile(file, content, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	ordered := make(chan string, 10)
+	paused := daemon(t, file, func(o *serve.Options) {
+		o.OrderExport = func(_ context.Context, job string, q api.OrderRequest) (api.Order, error) {
+			ordered <- job
+			return api.Order(schedule.Order{ID: "abc", Cause: schedule.Backfill, From: q.From, To: q.To, Next: q.From, Times: 3}), nil
+		}
+	})
+	backfill := "backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z "
+	for _, tt := range []struct {
+		args   string
+		status int
+		text   string
+	}{
+		{"list -n 2", 0, "T03:45:00Z"},
+		{"pause daily", 0, ""},
+		{"pause pairs", cli.StatusUsage, "job pairs has no schedule"},
+		{"pause none", cli.StatusUsage, `has no job "none"`},
+		{"history daily", 0, "job daily has no history"},
+		{backfill + "--daemon daily", 0, "order abc is accepted"},
+		{backfill + "--daemon pairs", cli.StatusUsage, "job pairs has no schedule"},
+		{backfill + "daily", cli.StatusUsage, "daily is a join"},
+		{backfill + "--daemon --dry-run daily", cli.StatusUsage, "--daemon goes with"},
+		{"run --daemon daily", 0, "order abc is accepted"},
+	} {
+		command, rest, _ := strings.Cut(tt.args, " ")
+		stdout, stderr, status := export(t, append([]string{command, "-c", file}, strings.Fields(rest)...)...)
+		if status != tt.status || !strings.Contains(stdout+stderr, tt.text) {
+			t.Errorf("%s: Got status %d, %s%s. Want %d, %q", tt.args, status, stdout, stderr, tt.status, tt.text)
+		}
+	}
+	if p := paused(); !p["daily"] || len(p) != 1 || len(ordered) != 2 {
+		t.Errorf("Got %v paused and %d orders, want daily, twice", p, len(ordered))
 	}
 }

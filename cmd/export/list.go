@@ -237,15 +237,11 @@ const maxUpcoming = 1440
 // upcoming returns the next n times of a job's schedule, in its zone, or nothing where
 // it has none.
 func upcoming(cfg *config.Config, name string, n int) (times []string, err error) {
-	spec, ok := cfg.Jobs[name]
-	if !ok {
-		return nil, nil // a join
-	}
-	job, err := jobs.Compile(name, &spec, nil)
+	all, err := cfg.Schedules()
 	if err != nil {
 		return nil, err
 	}
-	s := job.Schedule()
+	s := all[name]
 	if s == nil {
 		return nil, nil
 	}

@@ -58,6 +58,15 @@ func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
 	return &spec, nil
 }
 
+// isJobOrJoin says that a name is that of neither; its error wraps cli.ErrUsage.
+func isJobOrJoin(cfg *config.Config, name string) error {
+	if _, ok := cfg.Joins[name]; ok {
+		return nil
+	}
+	_, err := jobSpec(cfg, name)
+	return err
+}
+
 // listOf names what there is, or says that there is nothing.
 func listOf(names []string) string {
 	if len(names) == 0 {

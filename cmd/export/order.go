@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
-	"sluice/jobs"
 	"sluice/jobs/history"
 	"sluice/jobs/schedule"
 	"sluice/serve/api"
@@ -115,21 +116,20 @@ func sayAccepted(p *cli.Program, job string, accepted *api.Order, asJSON bool) e
 	return err
 }
 
-// scheduled returns the schedule of a job; its error wraps cli.ErrUsage where it has
+// scheduled returns the schedule of a job or a join; its error wraps cli.ErrUsage where it has
 // none.
 func scheduled(cfg *config.Config, name string) (*schedule.Schedule, error) {
-	spec, err := jobSpec(cfg, name)
+	if err := isJobOrJoin(cfg, name); err != nil {
+		return nil, err
+	}
+	all, err := cfg.Schedules()
 	if err != nil {
 		return nil, err
 	}
-	job, err := jobs.Compile(name, spec, nil)
-	if err != nil {
-		return nil, err
-	}
-	if job.Schedule() == nil {
+	if all[name] == nil {
 		return nil, fmt.Errorf("%w: job %s has no schedule, and the daemon runs those that have", cli.ErrUsage, name)
 	}
-	return job.Schedule(), nil
+	return all[name], nil
 }
 
 // dialDaemon returns the daemon that runs the schedules of a data directory.
@@ -154,12 +154,11 @@ func leaveWord(ctx context.Context, p *cli.Program, cfg *config.Config, job stri
 // scheduleStates returns the states of the jobs that have a schedule, of a daemon that
 // runs now or of those on an HBase. Where they cannot be had it says so, and why.
 func scheduleStates(ctx context.Context, p *cli.Program, cfg *config.Config) map[string]schedule.State {
-	var names []string
-	for _, name := range cfg.JobNames() {
-		if cfg.Jobs[name].Schedule.Cron != "" {
-			names = append(names, name)
-		}
+	scheduled, err := cfg.Schedules()
+	if err != nil {
+		p.Note("export", "orders, and what is paused, are not listed: %v", err)
 	}
+	names := slices.Sorted(maps.Keys(scheduled))
 	if len(names) == 0 {
 		return nil
 	}

@@ -19,7 +19,7 @@ import (
 // runs must not be read at every scrape.
 const publishedAge = 30 * time.Second
 
-// published knows the runs that the configured jobs have published, whichever
+// published knows the runs that the configured jobs and joins have published, whichever
 // process ran them, by looking at their directories.
 type published struct {
 	cfg       *config.Config
@@ -59,6 +59,9 @@ const historyEntries = 10
 
 func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	spec := p.cfg.Jobs[st.Job].Schedule
+	if j, ok := p.cfg.Joins[st.Job]; ok {
+		spec = j.Schedule
+	}
 	s := &serve.ScheduleStatus{
 		Cron: spec.Cron, Zone: spec.Zone, Paused: st.State.Paused, Failures: st.State.Failures, Working: st.Working, Cause: st.Cause, Attempt: st.Attempt,
 		Holder: st.Holder, Pending: len(st.State.Pending), Results: st.State.Results, Orders: []api.Order{}, Ordered: st.State.Ordered, Next: []time.Time{}, History: []api.ExportRun{},
@@ -109,8 +112,11 @@ func (p *published) directories() []serve.ExportStatus {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	runs := map[string][]jobs.RunSummary{}
-	for _, name := range p.cfg.JobNames() {
+	for _, name := range slices.Concat(p.cfg.JobNames(), p.cfg.JoinNames()) {
 		out := p.cfg.Jobs[name].Out
+		if j, ok := p.cfg.Joins[name]; ok {
+			out = j.Out
+		}
 		if _, ok := runs[out]; !ok {
 			runs[out] = p.list(ctx, out)
 		}

@@ -17,19 +17,29 @@ import (
 	"sluice/store"
 )
 
-// openSchedules makes the runner of the jobs that have a schedule, or nothing where
-// none has.
+// openSchedules makes the runner of the jobs and joins that have a schedule, or nothing
+// where none has.
 func (d *daemon) openSchedules(ctx context.Context) error {
 	var all []*schedule.Schedule
+	add := func(name string, s *schedule.Schedule) {
+		if s != nil {
+			all = append(all, s)
+			d.log.Info("schedule", "job", name, "cron", s.Spec().Cron, "zone", s.Spec().Zone)
+		}
+	}
 	for _, name := range d.cfg.JobNames() {
 		job, err := d.compileJob(ctx, name)
 		if err != nil {
 			return err
 		}
-		if s := job.Schedule(); s != nil {
-			all = append(all, s)
-			d.log.Info("schedule", "job", name, "cron", s.Spec().Cron, "zone", s.Spec().Zone)
+		add(name, job.Schedule())
+	}
+	for _, name := range d.cfg.JoinNames() {
+		j, err := d.compileJoin(ctx, name)
+		if err != nil {
+			return err
 		}
+		add(name, j.Schedule())
 	}
 	if len(all) == 0 {
 		return nil
@@ -138,6 +148,21 @@ func (d *daemon) compileJob(ctx context.Context, name string) (*jobs.Job, error)
 	return job, nil
 }
 
+// compileJoin compiles a join against its tables, which may not be there yet.
+func (d *daemon) compileJoin(ctx context.Context, name string) (*jobs.Join, error) {
+	j, err := d.cfg.CompileJoin(name, func(table string) *store.TableDescriptor {
+		schema, err := d.engine.Table(ctx, table)
+		if err != nil {
+			return nil // the scan says why
+		}
+		return schema
+	})
+	if err != nil {
+		return nil, fmt.Errorf("join %s: %w", name, err)
+	}
+	return j, nil
+}
+
 // errStopping is why a run ends with its daemon; the next daemon goes on with it.
 var errStopping = fmt.Errorf("%w: the daemon stops", jobs.ErrResumable)
 
@@ -146,6 +171,9 @@ var errStopping = fmt.Errorf("%w: the daemon stops", jobs.ErrResumable)
 // attempt before has left of it, of this daemon or one that has ended. What was
 // published for the same logical time is not exported again.
 func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
+	if _, ok := d.cfg.Joins[r.Job]; ok {
+		return d.runJoin(ctx, r)
+	}
 	job, err := d.compileJob(ctx, r.Job)
 	if err != nil {
 		return out, err
@@ -174,15 +202,8 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 		return out, err
 	}
 	defer func() { err = errors.Join(err, source.Close()) }()
-	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cancel(nil)
-	defer context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
-		if !errors.Is(cause, schedule.ErrReplaced) && !errors.Is(cause, schedule.ErrOrderCancelled) {
-			cause = errStopping
-		}
-		cancel(cause)
-	})()
+	run, cancel := resumable(ctx)
+	defer cancel()
 	m, err := jobs.Run(run, &jobs.RunOptions{
 		Job: job, Source: source, Checkpoint: source.Checkpoint, Target: t, LogicalTime: r.Logical, Parallelism: 1, Holder: holder, StoreID: id, Confirm: r.Confirm,
 		Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
@@ -190,11 +211,71 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	if errors.Is(err, jobs.ErrResumable) {
 		source.Keep()
 	}
-	if errors.Is(err, target.ErrExists) {
-		return schedule.Outcome{Published: true}, nil
-	}
+	return outcome(m, err)
+}
+
+// runJoin makes one attempt of a scheduled join, as runExport of a job: both sides at
+// one instant, or published runs as they are now.
+func (d *daemon) runJoin(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
+	j, err := d.compileJoin(ctx, r.Job)
 	if err != nil {
 		return out, err
+	}
+	t, err := d.cfg.OpenTarget(j.Out(), true, d.log)
+	if err != nil {
+		return out, err
+	}
+	defer func() { err = errors.Join(err, t.Close()) }()
+	if m, err := publishedBefore(ctx, t, r); err != nil {
+		return out, err
+	} else if m != nil {
+		out = m.Outcome()
+		out.Published = true
+		return out, nil
+	}
+	o := &jobs.JoinOptions{
+		Join: j, Target: t, Out: j.Out(), LogicalTime: r.Logical, Confirm: r.Confirm, Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
+		OpenBucket: func(at string) (target.Target, error) { return d.cfg.OpenTarget(at, false, d.log) },
+	}
+	keep := func() {}
+	if j.Live() {
+		source, err := d.openSource(ctx, t, r)
+		if err != nil {
+			return out, err
+		}
+		defer func() { err = errors.Join(err, source.Close()) }()
+		o.Source, o.Checkpoint, keep = source, source.Checkpoint, source.Keep
+	}
+	run, cancel := resumable(ctx)
+	defer cancel()
+	m, err := jobs.RunJoin(run, o)
+	if errors.Is(err, jobs.ErrResumable) {
+		keep()
+	}
+	return outcome(m, err)
+}
+
+// resumable returns a context that ends with ctx, but so that what is finished of a run
+// stays for the next daemon, unless it was ended for another run or by an order.
+func resumable(ctx context.Context) (_ context.Context, end func()) {
+	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, schedule.ErrReplaced) && !errors.Is(cause, schedule.ErrOrderCancelled) {
+			cause = errStopping
+		}
+		cancel(cause)
+	})
+	return run, func() { stop(); cancel(nil) }
+}
+
+// outcome is what became of a run.
+func outcome(m *jobs.Manifest, err error) (schedule.Outcome, error) {
+	switch {
+	case errors.Is(err, target.ErrExists):
+		return schedule.Outcome{Published: true}, nil
+	case err != nil:
+		return schedule.Outcome{}, err
 	}
 	return m.Outcome(), nil
 }
