@@ -19,7 +19,7 @@ import (
 // framedContract are the tests of the contract that run on a gateway with framed
 // transport: what reads and writes, in small pieces and large ones.
 var framedContract = []string{
-	"wide_row", "parts_of_rows", "gets_of_many_rows", "context", "row_mutations", "distinct_replay", "concurrent_increments", "concurrent_conditions",
+	"wide_row", "gets_of_many_rows", "row_mutations", "distinct_replay", "concurrent_increments", "concurrent_conditions",
 }
 
 // schemaElsewhere is a store of which the schemas are changed through another, unframed

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,8 +19,8 @@ import (
 type gateway struct {
 	h       *hbaseServer
 	address string
-	args    []string // settings, and flags behind "start"
 	framed  bool
+	args    []string // settings, and flags behind "start"
 
 	cmd   *exec.Cmd
 	log   *lockedBuffer
@@ -34,7 +35,7 @@ func (h *hbaseServer) gateway(t *testing.T, settings []string, flags ...string) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &gateway{h: h, address: l.Addr().String(), log: &lockedBuffer{}}
+	g := &gateway{h: h, address: l.Addr().String(), framed: slices.Contains(flags, "-f"), log: &lockedBuffer{}}
 	_, port, err := net.SplitHostPort(g.address)
 	if err != nil {
 		t.Fatal(err)
@@ -43,9 +44,6 @@ func (h *hbaseServer) gateway(t *testing.T, settings []string, flags ...string) 
 		t.Fatal(err)
 	}
 	g.args = append(append(settings, "start", "-b", "127.0.0.1", "-p", port), flags...)
-	for _, f := range flags {
-		g.framed = g.framed || f == "-f"
-	}
 	t.Cleanup(func() {
 		g.kill()
 		if t.Failed() {
@@ -63,6 +61,9 @@ func (g *gateway) start(t *testing.T) {
 	g.cmd = exec.Command(g.h.tool, append([]string{"java", g.h.dir, program}, g.args...)...) // the tool becomes it
 	g.cmd.Env = append(os.Environ(), "JAVA_TOOL_OPTIONS=-Xmx512m")
 	g.cmd.Stdout, g.cmd.Stderr = g.log, g.log
+	if _, err := g.cmd.StdinPipe(); err != nil { // it ends with that, and so with the test's process
+		t.Fatal(err)
+	}
 	if err := g.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

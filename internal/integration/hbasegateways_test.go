@@ -56,7 +56,8 @@ func TestHBaseTwoGateways(t *testing.T) {
 	s := openHBase(t, in.hbase.address, nil) // what looks on is not concerned
 	defer s.Close()
 
-	file, exports := loadHBaseExports(t, "{engine: hbase, hbase: {"+settings+"}}")
+	// One region after the other, all but the first of them after the fault.
+	file, exports := loadHBaseExports(t, "{engine: hbase, hbase: {connections: 1, "+settings+"}}")
 	fillVisits(t, exports, 2000)
 	if out, err := exec.Command(filepath.Join(Binaries(t), "export"), "run", "-c", file, "-q", "rows").CombinedOutput(); err != nil {
 		t.Fatalf("export: %v\n%s", err, out)
