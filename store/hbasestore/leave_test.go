@@ -75,3 +75,64 @@ func TestRetryPrefersAnother(t *testing.T) {
 		t.Errorf("Got %d tries at the failing gateway by one put, want 1", n)
 	}
 }
+
+// A gateway that was left and works again gets its part of the connections, though none is
+// missing; nobody waits for one that does not.
+func TestGatewayComesBack(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	a, b := newGateway(t, mem, false), newGateway(t, mem, false)
+	s := dial(t, func(o *Options) { o.Connections = 6 }, a, b)
+	p := s.pool
+	hold := func(n int) {
+		t.Helper()
+		var all []*conn
+		for range n {
+			c, err := p.get(t.Context(), nil, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, c)
+		}
+		for _, c := range all {
+			p.put(c, nil, nil)
+		}
+	}
+	open := func() (n [2]int) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for i, g := range p.gateways {
+			n[i] = g.open
+		}
+		return n
+	}
+	left := p.gateways[1]
+	p.failed(left, store.ErrTransient)
+	hold(6)
+	if n := open(); n != [2]int{6, 0} {
+		t.Fatalf("Got %v connections beside a gateway that is left", n)
+	}
+	p.mu.Lock()
+	left.until = time.Now() // its time is over
+	p.mu.Unlock()
+	for deadline := time.Now().Add(time.Minute); open()[1] < 3; {
+		if time.Now().After(deadline) {
+			t.Fatalf("Got %v connections", open())
+		}
+		hold(2)
+	}
+	for range 100 {
+		hold(4)
+	}
+	if n := open(); n != [2]int{3, 3} || !left.until.IsZero() {
+		t.Errorf("Got %v connections, want three each", n)
+	}
+	b.stop() // both of the others' connections to it, too
+	a.stop()
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if n := open(); n != [2]int{} {
+		t.Errorf("Got %v connections of a store that is closed", n)
+	}
+}

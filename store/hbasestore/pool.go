@@ -38,19 +38,27 @@ type pool struct {
 	next     int // index of the gateway that is dialled next
 	idle     int // connections
 	closed   bool
+
+	life context.Context // until close
+	end  context.CancelFunc
 }
 
 // gateway is one address.
 type gateway struct {
 	address string
 	idle    []*conn   // the one used last is last
+	open    int       // connections, those that are in use too
+	dialled bool      // a connection is being made that nobody waits for
 	until   time.Time // it is left alone; zero = it works
 	fails   int       // since a call has succeeded
 	strikes int       // transient answers since a call has succeeded
 }
 
+func (g *gateway) inUse() int { return g.open - len(g.idle) }
+
 func newPool(o *Options) *pool {
 	p := &pool{o: o, slots: make(chan struct{}, o.Connections)}
+	p.life, p.end = context.WithCancel(context.Background())
 	for _, a := range o.Addresses {
 		p.gateways = append(p.gateways, &gateway{address: a})
 	}
@@ -79,6 +87,7 @@ func (p *pool) connect(ctx context.Context, want, avoid *gateway) (*conn, error)
 			return c, err
 		}
 		if c, err = p.dial(ctx, g); err == nil {
+			p.opened(g)
 			return c, nil
 		}
 		if cause := context.Cause(ctx); cause != nil {
@@ -114,14 +123,22 @@ func (p *pool) choose(want, avoid *gateway) (*conn, *gateway, error) {
 		if !all && !works(g) {
 			continue
 		}
-		if n := len(g.idle); n > 0 && (newest == nil || g.idle[n-1].used.After(newest.used)) {
-			newest = g.idle[n-1]
+		n := len(g.idle)
+		if n == 0 {
+			continue
+		}
+		// Of the gateway of which the fewest are in use, the one that was used last.
+		if c := g.idle[n-1]; newest == nil || g.inUse() < newest.gateway.inUse() || g.inUse() == newest.gateway.inUse() && c.used.After(newest.used) {
+			newest = c
 		}
 	}
 	if newest != nil {
 		g := newest.gateway
 		g.idle = g.idle[:len(g.idle)-1]
 		p.idle--
+		if want == nil {
+			p.spread(g, works)
+		}
 		return newest, nil, nil
 	}
 	if p.idle > 0 && p.idle+len(p.slots) > p.o.Connections {
@@ -145,12 +162,62 @@ func (p *pool) choose(want, avoid *gateway) (*conn, *gateway, error) {
 	return nil, best, nil
 }
 
+// spread begins to make a connection to a gateway that works and has fewer than from has,
+// by more than one: one that is back would get none while there are idle ones. Nobody
+// waits for it, as the gateway may hang still. The caller holds mu.
+func (p *pool) spread(from *gateway, works func(*gateway) bool) {
+	for _, g := range p.gateways {
+		if g.dialled || !works(g) || g.open+1 >= from.open {
+			continue
+		}
+		select {
+		case p.slots <- struct{}{}:
+		default:
+			return // all connections are in use
+		}
+		if p.idle > 0 && p.idle+len(p.slots) > p.o.Connections {
+			p.dropOldest()
+		}
+		g.dialled = true
+		go p.dialAhead(g)
+		return
+	}
+}
+
+func (p *pool) dialAhead(g *gateway) {
+	c, err := p.dial(p.life, g)
+	p.mu.Lock()
+	g.dialled = false
+	p.mu.Unlock()
+	switch {
+	case err == nil:
+		p.opened(g)
+		p.put(c, nil, nil)
+		return
+	case p.life.Err() == nil:
+		p.failed(g, err)
+	}
+	<-p.slots
+}
+
+func (p *pool) opened(g *gateway) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g.open++
+}
+
+// shut closes a connection. The caller holds mu.
+func (p *pool) shut(c *conn) {
+	c.wire.Close()
+	c.gateway.open--
+}
+
 // expire closes connections that were idle for too long.
 func (p *pool) expire(now time.Time) {
 	for _, g := range p.gateways {
 		n := 0
 		for n < len(g.idle) && now.Sub(g.idle[n].used) > p.o.IdleTimeout {
-			g.idle[n].wire.Close()
+			p.shut(g.idle[n])
 			n++
 		}
 		g.idle = g.idle[n:]
@@ -165,7 +232,7 @@ func (p *pool) dropOldest() {
 			oldest = g
 		}
 	}
-	oldest.idle[0].wire.Close()
+	p.shut(oldest.idle[0])
 	oldest.idle = oldest.idle[1:]
 	p.idle--
 }
@@ -215,20 +282,22 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 func (p *pool) put(c *conn, broken, answer error) {
 	defer func() { <-p.slots }()
 	if broken != nil {
-		c.wire.Close()
-		p.failed(c.gateway, broken)
-		return
+		c.wire.Close() // not under mu: TLS says good-bye, to one that may hang
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch g := c.gateway; {
+	case broken != nil:
+		g.open--
+		p.leave(g, broken)
+		return
 	case p.closed:
-		c.wire.Close()
+		p.shut(c)
 		return
 	case neutral(answer):
 	case errors.Is(answer, store.ErrTransient) || errors.Is(answer, errInternal):
 		if g.strikes++; g.strikes >= maxStrikes && len(p.gateways) > 1 {
-			c.wire.Close()
+			p.shut(c)
 			p.leave(g, answer)
 			return
 		}
@@ -254,6 +323,9 @@ func neutral(answer error) bool {
 // gateway.
 func (p *pool) drop(c *conn) {
 	c.wire.Close()
+	p.mu.Lock()
+	c.gateway.open--
+	p.mu.Unlock()
 	<-p.slots
 }
 
@@ -289,7 +361,7 @@ func (p *pool) leave(g *gateway, err error) {
 // forget closes a gateway's idle connections. The caller holds mu.
 func (p *pool) forget(g *gateway) {
 	for _, c := range g.idle {
-		c.wire.Close()
+		p.shut(c)
 	}
 	p.idle -= len(g.idle)
 	g.idle = nil
@@ -299,11 +371,8 @@ func (p *pool) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	p.end()
 	for _, g := range p.gateways {
-		for _, c := range g.idle {
-			c.wire.Close()
-		}
-		g.idle = nil
+		p.forget(g)
 	}
-	p.idle = 0
 }
