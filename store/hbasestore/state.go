@@ -123,6 +123,6 @@ type UnfinishedError struct {
 // Error says what is unfinished and what can be done.
 func (e *UnfinishedError) Error() string {
 	return fmt.Sprintf("hbasestore: pipeline %s, %s/%d: offsets %d to %d were begun with mapping version %s, by a process that was killed or still runs, and HBase may have a part of them: "+
-		"start once with that mapping, so that they are finished, then with the new one; a process that is stopped and may drain leaves nothing unfinished",
+		"where it runs stop it, which leaves nothing unfinished where it may drain; where it was killed start once with that mapping, so that they are finished, then with another one",
 		e.Source.Pipeline, e.Source.Topic, e.Partition, e.Next, e.Until-1, e.Version)
 }
