@@ -26,7 +26,7 @@ lint: ## vet, staticcheck, gofumpt, go.mod, structure
 	$(GO) test ./internal/structure
 
 simulation: ## a thousand random schedules on each engine, and of whole clusters; failing seeds stay in pipeline/testdata/seeds
-	$(GO) test -count=1 -timeout 20m -run 'TestRandomSchedules|TestSimulationFindsMutants|TestRandomClusters' ./pipeline -seeds 1000
+	$(GO) test -count=1 -timeout 5m -run 'TestRandomSchedules|TestSimulationFindsMutants|TestRandomClusters' ./pipeline -seeds 1000
 
 integration: ## a real Kafka, a real HBase and readers in other languages; see internal/integration/with-servers
 	internal/integration/with-servers $(GO) test -tags integration -count=1 -timeout 40m ./internal/integration/... ./pipeline/kafka
