@@ -100,8 +100,7 @@ func (p *Pipeline) abandon(ctx context.Context, former store.Source, rows []stor
 		}
 		lost := r.Progress
 		n := end - lost.Next
-		lost.Lost, lost.Skipped, lost.Next = lost.Lost+n, lost.Skipped+n, end
-		lost.Skips = lost.Skips.With(r.Progress.Next, end, store.SkippedRecreated)
+		lost.Skip(end, store.SkippedRecreated)
 		var b store.Batch
 		b.Advance(former, r.Partition, r.Progress.Next, lost)
 		switch err := p.opts.Engine.Apply(ctx, &b); {

@@ -62,10 +62,7 @@ func skipOffsets(ctx context.Context, b broker, o *SkipOptions) (store.Progress,
 	case o.To > end:
 		return none, fmt.Errorf("skip offsets of %s: %w: the log ends at offset %d, one cannot go on at %d", name, store.ErrInvalidArgument, end, o.To)
 	}
-	progress.Next = o.To
-	progress.Lost += o.To - o.From
-	progress.Skipped += o.To - o.From
-	progress.Skips = progress.Skips.With(o.From, o.To, o.Reason)
+	progress.Skip(o.To, o.Reason)
 	if o.DryRun {
 		return progress, nil
 	}

@@ -54,6 +54,14 @@ type Skips string
 
 const skipSize = gapSize + 1
 
+// Skip gives up the offsets from Next up to to: they count as lost.
+func (p *Progress) Skip(to int64, reason SkipReason) {
+	n := to - p.Next
+	p.Lost, p.Skipped = p.Lost+n, p.Skipped+n
+	p.Skips = p.Skips.With(p.Next, to, reason)
+	p.Next = to
+}
+
 // With returns s and the offsets [from, to), which are after all of s.
 func (s Skips) With(from, to int64, reason SkipReason) Skips {
 	if from >= to {
