@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"sluice/internal/crashfs"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
@@ -45,17 +43,9 @@ func TestRandomClustersFindMutants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(200) {
-				found := false
-				synctest.Test(t, func(t *testing.T) {
-					found = simulateCluster(t, &simulation{seed: seed, broken: true, mutant: mutant}) != ""
-				})
-				if found {
-					t.Logf("found by seed %d", seed)
-					return
-				}
-			}
-			t.Error("Got the log from every schedule")
+			findMutant(t, func(t *testing.T, seed uint64) string {
+				return simulateCluster(t, &simulation{seed: seed, broken: true, mutant: mutant})
+			})
 		})
 	}
 }
@@ -93,23 +83,17 @@ func simulateCluster(t *testing.T, s *simulation) string {
 	s.chance = rand.New(rand.NewPCG(s.rng.Uint64(), 2))
 	m := &simCluster{simulation: s}
 	s.killAll = m.killAll
-	s.disk = crashfs.New()
-	s.open()
-	createTables(t, s.store.(store.Admin))
-	defer func() {
-		if err := s.store.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
-	if d := m.start(); d != nil {
-		t.Fatal(d)
+	defer s.openNew()()
+	if err := m.start(); err != nil {
+		t.Fatal(err)
 	}
 	defer m.c.broker.Close()
 	defer m.c.client.Close()
 	defer m.c.out.Close()
 	for range 25 {
 		if d := m.step(); d != "" {
-			return errors.Join(errors.New(d), m.abandon()).Error()
+			m.abandon()
+			return d
 		}
 	}
 	return m.finish()
@@ -171,15 +155,7 @@ func (m *simCluster) step() string {
 			m.cutOff(m.members[rng.IntN(len(m.members))])
 		}
 	case 5:
-		m.mu.Lock()
-		armed := m.fuse > 0 || m.crash != nil
-		if !armed {
-			m.fuse = 1 + rng.IntN(40)
-		}
-		m.mu.Unlock()
-		if armed {
-			return m.powerFails()
-		}
+		return m.light()
 	case 6:
 		if err := m.moves(); err != nil {
 			return err.Error()
@@ -423,12 +399,11 @@ func (m *simCluster) end(commit bool) error {
 }
 
 // abandon ends what runs where the schedule has failed.
-func (m *simCluster) abandon() error {
+func (m *simCluster) abandon() {
 	m.killAll()
 	for _, tx := range m.open {
 		tx.producer.Close()
 	}
-	return nil
 }
 
 // finish lets a last member apply the rest without faults, and compares.
@@ -440,7 +415,8 @@ func (m *simCluster) finish() string {
 	}
 	for len(m.members) > 0 {
 		if d := m.leave(m.take()); d != "" {
-			return errors.Join(errors.New(d), m.abandon()).Error()
+			m.abandon()
+			return d
 		}
 	}
 	if d := m.powerFails(); d != "" {

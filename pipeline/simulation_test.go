@@ -119,21 +119,27 @@ func TestSimulationFindsMutants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(200) {
-				found := false
-				synctest.Test(t, func(t *testing.T) {
-					s := &simulation{seed: seed, broken: true}
-					mutant(s)
-					found = simulate(t, s) != ""
-				})
-				if found {
-					t.Logf("found by seed %d", seed)
-					return
-				}
-			}
-			t.Error("Got the log from every schedule")
+			findMutant(t, func(t *testing.T, seed uint64) string {
+				s := &simulation{seed: seed, broken: true}
+				mutant(s)
+				return simulate(t, s)
+			})
 		})
 	}
+}
+
+// findMutant wants one of two hundred seeds to differ from the log.
+func findMutant(t *testing.T, run func(t *testing.T, seed uint64) string) {
+	t.Helper()
+	for seed := range uint64(200) {
+		found := false
+		synctest.Test(t, func(t *testing.T) { found = run(t, seed) != "" })
+		if found {
+			t.Logf("found by seed %d", seed)
+			return
+		}
+	}
+	t.Error("Got the log from every schedule")
 }
 
 // blind stores an offset whatever was stored before.
@@ -344,14 +350,7 @@ func simulate(t *testing.T, s *simulation) string {
 	s.log.rng = rand.New(rand.NewPCG(s.rng.Uint64(), 1))
 	s.chance = rand.New(rand.NewPCG(s.rng.Uint64(), 2))
 	if s.disked {
-		s.disk = crashfs.New()
-		s.open()
-		createTables(t, s.store.(store.Admin))
-		defer func() {
-			if err := s.store.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
+		defer s.openNew()()
 	} else {
 		s.store = newEngine(t)
 	}
@@ -369,6 +368,33 @@ func simulate(t *testing.T, s *simulation) string {
 		}
 	}
 	return s.finish()
+}
+
+// openNew opens the embedded engine, with tables, on a new disk. The caller calls end.
+func (s *simulation) openNew() (end func()) {
+	s.t.Helper()
+	s.disk = crashfs.New()
+	s.open()
+	createTables(s.t, s.store.(store.Admin))
+	return func() {
+		if err := s.store.Close(); err != nil { // by then another one, where power has failed
+			s.t.Error(err)
+		}
+	}
+}
+
+// light lights the fuse, or, where that was done, has power fail.
+func (s *simulation) light() string {
+	s.mu.Lock()
+	armed := s.fuse > 0 || s.crash != nil
+	if !armed {
+		s.fuse = 1 + s.rng.IntN(40)
+	}
+	s.mu.Unlock()
+	if armed {
+		return s.powerFails()
+	}
+	return ""
 }
 
 // open opens the embedded engine on what the disk holds.
@@ -507,17 +533,8 @@ func (s *simulation) step() string {
 			return s.end(o)
 		}
 	case 2:
-		if !s.disked {
-			break
-		}
-		s.mu.Lock()
-		armed := s.fuse > 0 || s.crash != nil
-		if !armed {
-			s.fuse = 1 + rng.IntN(40)
-		}
-		s.mu.Unlock()
-		if armed {
-			return s.powerFails()
+		if s.disked {
+			return s.light()
 		}
 	case 3:
 		if db, ok := s.store.(*pebblestore.DB); ok && rng.IntN(2) == 0 {
