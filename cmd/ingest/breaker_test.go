@@ -36,6 +36,26 @@ pipelines:
       - {table: visits, row: page, increment: [{family: n, qualifier: page}]}
 `
 
+// runDaemon runs the daemon of a configuration file in the test's process. end stops it,
+// and returns what it ended with.
+func runDaemon(t *testing.T, file string) (d *daemon, end func() error) {
+	t.Helper()
+	cfg, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err = openDaemon(t.Context(), cfg, newLogger(t.Output(), &cfg.Log)); err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- d.run(running) }()
+	return d, func() error {
+		stop()
+		return errors.Join(<-ended, d.close())
+	}
+}
+
 // An open breaker shows in the daemon's status, and its partition goes on when it is
 // closed by command.
 func TestBreakerClose(t *testing.T) {
@@ -53,20 +73,9 @@ func TestBreakerClose(t *testing.T) {
 	if _, err := command(t, "breaker", "close", "-c", file); !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), "none has") {
 		t.Errorf("Got %v without a daemon", err)
 	}
-	cfg, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := openDaemon(t.Context(), cfg, newLogger(t.Output(), &cfg.Log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.run(running) }()
+	d, end := runDaemon(t, file)
 	defer func() {
-		stop()
-		if err := errors.Join(<-ended, d.close()); err != nil {
+		if err := end(); err != nil {
 			t.Error(err)
 		}
 	}()
@@ -103,7 +112,7 @@ func TestBreakerClose(t *testing.T) {
 	if err := d.pipelines[0].WaitStored(ctx, map[string]map[int32]int64{"visits": {0: 4}}); err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.DialDir(ctx, cfg.Store.Dir)
+	c, err := client.DialDir(ctx, d.cfg.Store.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,17 +80,7 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	cfg, err := config.Load(wrong, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := openDaemon(t.Context(), cfg, newLogger(t.Output(), &cfg.Log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.run(running) }()
+	d, end := runDaemon(t, wrong)
 	producer := d.client.NewProducer(nil)
 	send := func(partition int32, values ...string) {
 		t.Helper()
@@ -200,8 +190,7 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 		t.Errorf("purge through the daemon: %v\n%s", err, out)
 	}
 	verify("purged")
-	stop()
-	if err := errors.Join(<-ended, d.close()); err != nil {
+	if err := end(); err != nil {
 		t.Fatal(err)
 	}
 	verify("without a daemon")
@@ -220,7 +209,7 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 	if err := errors.Join(err, json.Unmarshal([]byte(out), &lines)); err != nil || len(lines) != 2 || lines[0].Redriven != 3 || lines[0].Dead != 5 || lines[0].Purged != 1 || lines[1].Redriven != 2 {
 		t.Errorf("offsets: %v\n%s", err, out)
 	}
-	e, err := config.OpenEngine(t.Context(), cfg, nil)
+	e, err := config.OpenEngine(t.Context(), d.cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

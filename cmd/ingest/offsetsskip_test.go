@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"sluice/cmd/internal/cli"
-	"sluice/config"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
@@ -32,21 +31,7 @@ func TestOffsetsSkip(t *testing.T) {
 	if err := os.WriteFile(file, fmt.Appendf(nil, breakerConfig, filepath.Join(dir, "data"), broker.Addr()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := openDaemon(t.Context(), cfg, newLogger(t.Output(), &cfg.Log))
-	if err != nil {
-		t.Fatal(err)
-	}
-	running, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- d.run(running) }()
-	end := func() error {
-		stop()
-		return errors.Join(<-ended, d.close())
-	}
+	d, end := runDaemon(t, file)
 	producer := d.client.NewProducer(nil)
 	for _, v := range []string{"no", "no", "no", "no", `{"page":"/"}`, `{"page":"/"}`} {
 		if err := producer.Produce(t.Context(), "visits", kafka.Message{Value: []byte(v)}); err != nil {

@@ -187,12 +187,8 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 		return out, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	if m, err := publishedBefore(ctx, t, r); err != nil {
+	if out, done, err := publishedBefore(ctx, t, r); done || err != nil {
 		return out, err
-	} else if m != nil {
-		out = m.Outcome()
-		out.Published = true
-		return out, nil
 	}
 	if err := jobs.HoldChanges(ctx, job, holder, time.Now()); err != nil {
 		return out, err
@@ -226,12 +222,8 @@ func (d *daemon) runJoin(ctx context.Context, r schedule.Request) (out schedule.
 		return out, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	if m, err := publishedBefore(ctx, t, r); err != nil {
+	if out, done, err := publishedBefore(ctx, t, r); done || err != nil {
 		return out, err
-	} else if m != nil {
-		out = m.Outcome()
-		out.Published = true
-		return out, nil
 	}
 	o := &jobs.JoinOptions{
 		Join: j, Target: t, Out: j.Out(), LogicalTime: r.Logical, Confirm: r.Confirm, Engine: d.cfg.Store.Engine, Version: cli.Version().Version, Logger: d.log,
@@ -280,21 +272,23 @@ func outcome(m *jobs.Manifest, err error) (schedule.Outcome, error) {
 	return m.Outcome(), nil
 }
 
-// publishedBefore returns the manifest of a run that is published already, or nil, so
-// that a backfill makes no checkpoint for it. What a process that was killed has left to
-// do after it, it does.
-func publishedBefore(ctx context.Context, t target.Target, r schedule.Request) (*jobs.Manifest, error) {
+// publishedBefore reports whether a run is published already, and its outcome, so that a
+// backfill makes no checkpoint for it. What a process that was killed has left to do after
+// it, it does.
+func publishedBefore(ctx context.Context, t target.Target, r schedule.Request) (out schedule.Outcome, done bool, err error) {
 	m, err := jobs.ReadPublished(ctx, t, r.Job, r.Logical)
 	if errors.Is(err, target.ErrNotFound) {
-		return nil, nil
+		return out, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return out, false, err
 	}
 	if _, err := jobs.FinishPublished(ctx, t, r.Job, r.Logical); err != nil && !errors.Is(err, target.ErrNotFound) {
-		return nil, err
+		return out, false, err
 	}
-	return m, nil
+	out = m.Outcome()
+	out.Published = true
+	return out, true, nil
 }
 
 // openSource opens the instant of a scheduled run: the checkpoint of what was left of
