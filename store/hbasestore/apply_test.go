@@ -10,6 +10,7 @@ import (
 
 	"sluice/cell"
 	"sluice/store"
+	"sluice/store/memstore"
 )
 
 // Rows are put together by region; a row's mutations are one, in their order.
@@ -49,10 +50,7 @@ func TestApplyGroups(t *testing.T) {
 func TestApplyDeletes(t *testing.T) {
 	t.Parallel()
 	mem := newMem(t, "m")
-	two := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}}
-	if err := mem.AlterTable(t.Context(), two); err != nil {
-		t.Fatal(err)
-	}
+	addFamily(t, mem)
 	g := newGateway(t, mem, false)
 	s := dial(t, nil, g)
 	fill := &store.Batch{}
@@ -112,10 +110,7 @@ func TestApplyDeletes(t *testing.T) {
 func TestApplyDeletesInPart(t *testing.T) {
 	t.Parallel()
 	mem := newMem(t)
-	two := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}}
-	if err := mem.AlterTable(t.Context(), two); err != nil {
-		t.Fatal(err)
-	}
+	addFamily(t, mem)
 	s := dial(t, nil, newGateway(t, mem, false))
 	if err := mutate(t, s, put("a", "v")); err != nil {
 		t.Fatal(err)
@@ -139,14 +134,20 @@ func TestApplyDeletesInPart(t *testing.T) {
 	}
 }
 
-// A batch of which HBase refuses a row says which, and that the others are there.
-func TestApplyInPart(t *testing.T) {
-	t.Parallel()
-	mem := newMem(t)
+// addFamily gives table t of mem a family g.
+func addFamily(t *testing.T, mem *memstore.Store) {
+	t.Helper()
 	two := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g")}}
 	if err := mem.AlterTable(t.Context(), two); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A batch of which HBase refuses a row says which, and that the others are there.
+func TestApplyInPart(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	addFamily(t, mem)
 	s := dial(t, nil, newGateway(t, mem, false))
 	if _, err := s.Table(t.Context(), "t"); err != nil {
 		t.Fatal(err)
