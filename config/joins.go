@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +33,18 @@ func (c *Config) Schedules() (map[string]*schedule.Schedule, error) {
 		all[name] = s
 	}
 	return all, nil
+}
+
+// SchemasOf returns what CompileJoin finds schemas by, where table is the method of a store
+// or an instant of it: nil where that gives none, of which the scan says why.
+func SchemasOf(ctx context.Context, table func(context.Context, string) (*store.TableDescriptor, error)) func(name string) *store.TableDescriptor {
+	return func(name string) *store.TableDescriptor {
+		d, err := table(ctx, name)
+		if err != nil {
+			return nil
+		}
+		return d
+	}
 }
 
 // CompileJoin compiles a join of the file. find returns the schema of a table, nil

@@ -71,13 +71,7 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		}
 		defer func() { err = errors.Join(err, source.Close()) }()
 		o.Source, o.Checkpoint, keep = source, source.Checkpoint, source.Keep
-		find = func(table string) *store.TableDescriptor {
-			d, err := source.Table(ctx, table)
-			if err != nil {
-				return nil // the scan says why
-			}
-			return d
-		}
+		find = config.SchemasOf(ctx, source.Table)
 	}
 	if o.Join, err = cfg.CompileJoin(c.Join, find); err != nil {
 		return err

@@ -150,13 +150,7 @@ func (d *daemon) compileJob(ctx context.Context, name string) (*jobs.Job, error)
 
 // compileJoin compiles a join against its tables, which may not be there yet.
 func (d *daemon) compileJoin(ctx context.Context, name string) (*jobs.Join, error) {
-	j, err := d.cfg.CompileJoin(name, func(table string) *store.TableDescriptor {
-		schema, err := d.engine.Table(ctx, table)
-		if err != nil {
-			return nil // the scan says why
-		}
-		return schema
-	})
+	j, err := d.cfg.CompileJoin(name, config.SchemasOf(ctx, d.engine.Table))
 	if err != nil {
 		return nil, fmt.Errorf("join %s: %w", name, err)
 	}
