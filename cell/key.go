@@ -63,6 +63,35 @@ func AppendEscaped(dst, b []byte) []byte {
 	}
 }
 
+// AppendUnescaped appends the bytes of which AppendEscaped has made b, which must be
+// well formed: that of a key that SplitKey has split is.
+func AppendUnescaped(dst, b []byte) []byte {
+	const few = 32
+	for {
+		zero := bytes.IndexByte(b, 0)
+		if zero < 0 {
+			return append(dst, b...)
+		}
+		dst = append(dst, b[:zero+1]...)
+		b = b[min(zero+2, len(b)):] // without FF
+		if len(b) <= few {
+			break
+		}
+	}
+	// Where one zero is, others are: of numbers. Byte by byte is faster than to look
+	// for each.
+	n := len(dst)
+	dst = append(dst, b...) // long enough
+	for i := 0; i < len(b); i++ {
+		dst[n] = b[i]
+		n++
+		if b[i] == 0 {
+			i++ // FF
+		}
+	}
+	return dst[:n]
+}
+
 // AppendPart appends b escaped and its terminator 00 01.
 func AppendPart(dst, b []byte) []byte {
 	return append(AppendEscaped(dst, b), 0x00, 0x01)

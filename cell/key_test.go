@@ -311,6 +311,20 @@ func TestPrefixEnd(t *testing.T) {
 
 var sink int
 
+// TestUnescapedIsTheInverse draws bytes that are escaped often, and those that no
+// escaping has made: they must not end the process.
+func TestUnescapedIsTheInverse(t *testing.T) {
+	t.Parallel()
+	drawn := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 0, 0xff, 1, 'a'}), 0, 80)
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawn.Draw(t, "bytes")
+		if got := AppendUnescaped([]byte("x"), AppendEscaped(nil, want)); !bytes.Equal(got[1:], want) || got[0] != 'x' {
+			t.Fatalf("Got %x of %x", got, want)
+		}
+		AppendUnescaped(nil, want)
+	})
+}
+
 func BenchmarkAppendKey(b *testing.B) {
 	k := &Key{Tag: TagData, Table: 7, Family: 1, Row: []byte("3fa9/user-0001234/\x7f\xff\xfe\x74"), Qualifier: []byte("country"), Time: 1_700_000_000_000, Kind: KindPut, Sequence: 1 << 40}
 	buf := make([]byte, 0, 256)

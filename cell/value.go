@@ -202,6 +202,9 @@ func ascending(a, b []byte) bool {
 	return bytes.Compare(a, b) < 0
 }
 
+// Left returns how many bytes follow the current column.
+func (p *Packed) Left() int { return len(p.rest) }
+
 // Err returns the first corruption found; it wraps ErrCorruptValue.
 func (p *Packed) Err() error { return p.err }
 

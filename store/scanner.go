@@ -28,12 +28,37 @@ type RowSource interface {
 	Close() error
 }
 
+// PackedSource is a RowSource that can give rows as they are stored.
+type PackedSource interface {
+	RowSource
+	// NextPacked appends the next rows of the only selected family to rows, no more
+	// than most and, but for the last, bytes of them, as long as each is one put that
+	// is seen whole. Where the next row is none such, or there is none, it appends
+	// nothing, and NextRow goes on. It is called only where the scan leaves nothing out
+	// of such rows.
+	NextPacked(rows *cell.PackedRows, most, bytes int) error
+}
+
+// PackedScanner is a Scanner whose rows can be had many at a time, as they are stored,
+// where they are. Every engine's Scanner is one.
+type PackedScanner interface {
+	Scanner
+	// NextPacked makes rows hold the next rows of the scan, at most most of them and
+	// about bytes, and returns how many there are. Where it is none, Next tells what
+	// comes: a row that is not stored as one put, or that this scan must look into, or
+	// the end. The rows are the caller's, until it calls NextPacked with them again.
+	NextPacked(rows *cell.PackedRows, most, bytes int) int
+}
+
 // NewScanner returns the rows of src with the filter, version counts and limits
 // of sel applied. It closes src. Its error wraps ctx's where that ended the scan.
 func NewScanner(ctx context.Context, sel *Selection, src RowSource) Scanner {
 	sc := &rowScanner{ctx: ctx, sel: sel, src: src, most: sel.limit, place: sel.place}
 	if sel.hints != nil {
 		sc.skip = sc.skipRow
+	}
+	if sel.packed {
+		sc.packed, _ = src.(PackedSource)
 	}
 	if p := sel.place; p != nil {
 		sc.rows, sc.replay = p.rows, p.part
@@ -67,6 +92,8 @@ type rowScanner struct {
 	src  RowSource
 	skip func([]byte) bool
 
+	packed PackedSource // src, where rows can be had as they are stored; nil = they cannot
+
 	rows   int // returned, or begun
 	most   int // rows, those of the parts before this one included; 0 = any number
 	row    *cell.Row
@@ -89,7 +116,10 @@ type rowScanner struct {
 	repeat bool   // what the source gives was returned
 }
 
-var _ Resumable = (*rowScanner)(nil)
+var (
+	_ Resumable     = (*rowScanner)(nil)
+	_ PackedScanner = (*rowScanner)(nil)
+)
 
 func (sc *rowScanner) skipRow(row []byte) bool {
 	if sc.sel.stopped = sc.sel.filter.Done() || sc.ctx.Err() != nil; sc.sel.stopped {
@@ -192,6 +222,24 @@ func (sc *rowScanner) next() bool {
 	}
 	sc.sel.stopped, sc.over = true, true
 	return false
+}
+
+// NextPacked implements PackedScanner.
+func (sc *rowScanner) NextPacked(rows *cell.PackedRows, most, bytes int) int {
+	rows.Reset("")
+	sc.row = nil
+	if sc.most > 0 {
+		most = min(most, sc.most-sc.rows)
+	}
+	if sc.packed == nil || sc.err != nil || sc.closed || sc.over || most <= 0 || sc.ctx.Err() != nil {
+		return 0 // Next knows why
+	}
+	sc.turn.Give()
+	if sc.err = sc.packed.NextPacked(rows, most, bytes); sc.err != nil {
+		rows.Reset("")
+	}
+	sc.rows += rows.Len()
+	return rows.Len()
 }
 
 // take makes the current row of what the source has given, and reports whether

@@ -31,6 +31,7 @@ type Selection struct {
 	offsetPerFamily int
 	pageRows        int
 	place           *place // nil = nobody asks for cursors
+	packed          bool   // rows may be given as they are stored
 	stopped         bool
 }
 
@@ -77,6 +78,8 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 		}
 	}
 	sel.selectRows(s)
+	sel.packed = len(sel.families) == 1 && sel.families[0].Qualifiers == nil && !s.Raw && s.Filter == nil && sel.place == nil &&
+		!sel.empty && s.Batch == 0 && s.MaxResultBytes == 0 && s.LimitPerFamily == 0 && s.OffsetPerFamily == 0
 	if s.Filter != nil {
 		f, err := s.Filter.Start(s)
 		if err != nil {

@@ -148,7 +148,7 @@ func (w *changeWalk) next() ([]byte, error) {
 			}
 		}
 	}
-	w.name = appendUnescaped(w.name[:0], w.row[:len(w.row)-2])
+	w.name = cell.AppendUnescaped(w.name[:0], w.row[:len(w.row)-2])
 	return w.name, nil
 }
 

@@ -86,6 +86,8 @@ type rowSource struct {
 	cut                    int   // the cursor within whose part the row was cut; -1 = none
 	spare                  arena // takes turns with arena
 
+	first   []byte // a packed value of the current row, which goes on behind it
+	begun   bool   // the current row is: first was read of it
 	started bool
 	turn    turns.Turn
 	release func() // called by Close; nil = none
@@ -223,6 +225,15 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 	if !s.started {
 		if err := s.start(); err != nil {
 			return nil, err
+		}
+	}
+	if s.begun {
+		s.begun = false
+		if err := s.resume(0); err != nil {
+			return nil, err
+		}
+		if row := s.part(); row != nil {
+			return row, nil
 		}
 	}
 	for passed := 0; ; passed++ {
@@ -410,25 +421,8 @@ func (s *rowSource) nextKey() (bool, error) {
 	if len(s.cursors) > 1 {
 		s.key = append(s.key[:0], first...)
 	}
-	s.name = appendUnescaped(s.name[:0], first[:len(first)-2])
+	s.name = cell.AppendUnescaped(s.name[:0], first[:len(first)-2])
 	return true, nil
-}
-
-// appendUnescaped appends the bytes that cell.AppendEscaped has escaped; the key
-// that they are of has been split, so that they are well formed.
-func appendUnescaped(dst, b []byte) []byte {
-	for {
-		zero := bytes.IndexByte(b, 0)
-		if zero < 0 {
-			return append(dst, b...)
-		}
-		dst = append(dst, b[:zero+1]...)
-		b = b[min(zero+2, len(b)):] // without FF
-		for len(b) > 0 && b[0] == 0 {
-			dst = append(dst, 0) // numbers have zeros in a row
-			b = b[min(2, len(b)):]
-		}
-	}
 }
 
 // each calls f for every cursor that is on the current row.

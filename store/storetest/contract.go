@@ -106,19 +106,47 @@ func ok(t *testing.T, err error) {
 	}
 }
 
-// dump prints the rows of a table, newest versions.
+// dump prints the rows of a table, newest versions. Rows that are had as they are stored
+// must be the same.
 func dump(t *testing.T, r store.Reader, s *store.Scan) []string {
 	t.Helper()
-	var out []string
-	sc := r.Scan(t.Context(), s)
-	defer sc.Close()
-	for sc.Next() {
-		for _, c := range sc.Row().Cells {
-			out = append(out, fmt.Sprintf("%q %s:%q=%q", sc.Row().Key, c.Family, c.Qualifier, c.Value))
-		}
+	var out [2][]string
+	for i := range out {
+		sc := r.Scan(t.Context(), s)
+		defer sc.Close()
+		ok(t, rows(sc, i == 1, func(row *cell.Row) {
+			for _, c := range row.Cells {
+				out[i] = append(out[i], fmt.Sprintf("%q %s:%q=%q", row.Key, c.Family, c.Qualifier, c.Value))
+			}
+		}))
 	}
-	ok(t, sc.Err())
-	return out
+	if d := cmp.Diff(out[0], out[1]); d != "" {
+		t.Errorf("scan of %s, and what is stored (-want +got):\n%s", s.Table, d)
+	}
+	return out[0]
+}
+
+// rows calls f for each row of a scan, and with packed takes those that it can as they
+// are stored.
+func rows(sc store.Scanner, packed bool, f func(*cell.Row)) error {
+	stored, can := sc.(store.PackedScanner)
+	var some cell.PackedRows
+	var scratch []cell.Cell
+	for most := 1; ; most++ { // all numbers of rows at once, from one on
+		for packed && can && stored.NextPacked(&some, most, 1<<20) > 0 {
+			for i := range some.Len() {
+				row, err := some.Row(i, scratch)
+				if err != nil {
+					return err
+				}
+				f(&row)
+			}
+		}
+		if !sc.Next() {
+			return sc.Err()
+		}
+		f(sc.Row())
+	}
 }
 
 func (e *engine) want(t *testing.T, r store.Reader, table string, want ...string) {

@@ -349,7 +349,11 @@ func testRegionStats(t *testing.T, e *engine) {
 		_, err := table.Get(ctx, []byte("r01"), nil)
 		ok(t, err)
 	}
-	e.want(t, e, "t", dump(t, e, &store.Scan{Table: "t"})...) // two scans of both regions
+	for range 2 {
+		sc := e.Scan(ctx, &store.Scan{Table: "t"}) // of both regions
+		ok(t, rows(sc, false, func(*cell.Row) {}))
+		ok(t, sc.Close())
+	}
 	e.clock.Advance(2000)
 	busy := stats()
 	type count struct{ Reads, Writes int64 }

@@ -192,13 +192,18 @@ func printResult(r store.Result, err error) []string {
 }
 
 func printScan(ctx context.Context, r store.Reader, s *store.Scan) []string {
-	sc := r.Scan(ctx, s)
-	defer sc.Close()
-	p := rowPrinter{s: s}
-	for sc.Next() {
-		p.row(sc.Row())
+	var out [2][]string
+	for i := range out {
+		sc := r.Scan(ctx, s)
+		defer sc.Close()
+		p := rowPrinter{s: s}
+		err := rows(sc, i == 1, p.row)
+		out[i] = append(p.out, printError(err)...)
 	}
-	return append(p.out, printError(sc.Err())...)
+	if !slices.Equal(out[0], out[1]) {
+		return append(append(out[0], "but as it is stored:"), out[1]...)
+	}
+	return out[0]
 }
 
 // rowPrinter prints the rows of a scan.
