@@ -91,6 +91,8 @@ type splitExport struct {
 	handoff  *handoff       // has the outputs; nil = nobody
 	sorter   *sortCollector // takes the rows; nil = the outputs, or parts, do
 	pacing   pacing
+	packed   cell.PackedRows // that come
+	cells    []cell.Cell     // of one of them
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte
@@ -170,7 +172,16 @@ func (e *splitExport) finish(ctx context.Context) (int64, error) {
 func (e *splitExport) scan(ctx context.Context, s *store.Scan) (err error) {
 	sc := e.run.Source.Scan(ctx, s)
 	defer func() { err = errors.Join(err, sc.Close()) }()
-	for sc.Next() {
+	packed, _ := sc.(store.PackedScanner)
+	for {
+		for packed != nil && packed.NextPacked(&e.packed, e.room(), packedBytes) > 0 {
+			if err := e.packedRows(ctx); err != nil {
+				return err
+			}
+		}
+		if !sc.Next() {
+			break
+		}
 		if err := e.row(ctx, sc.Row()); err != nil {
 			return err
 		}
@@ -179,6 +190,91 @@ func (e *splitExport) scan(ctx context.Context, s *store.Scan) (err error) {
 		return fmt.Errorf("scan table %s: %w", s.Table, err)
 	}
 	return e.flush(ctx)
+}
+
+// Bounds of the rows that are taken at once as they are stored: enough that a call is
+// little of their cost, few enough that they stay near in the cache and that a batch has
+// room for them.
+const (
+	packedRows  = 256
+	packedBytes = 64 << 10
+)
+
+// room is how many rows can be taken at once.
+func (e *splitExport) room() int {
+	most := columnar.DefaultBatchRows
+	if e.run.batchRows > 0 {
+		most = e.run.batchRows
+	}
+	return max(1, min(packedRows, most-e.builder.Batch().Rows()))
+}
+
+// packedRows appends the rows of e.packed: at once where nothing can happen among them,
+// and otherwise one by one.
+func (e *splitExport) packedRows(ctx context.Context) error {
+	rows := &e.packed
+	last := rows.Len() - 1
+	alone := len(e.ends) > 0
+	for i := 0; i <= last && !alone; i++ {
+		before := e.max
+		if i > 0 {
+			before = rows.Key(i - 1)
+		}
+		alone = bytes.Compare(rows.Key(i), before) <= 0 // row says what is wrong
+	}
+	if !alone {
+		if err := e.cut(ctx, rows.Key(0)); err != nil {
+			return err
+		}
+		taken, err := e.builder.AppendPacked(rows)
+		if err != nil {
+			return e.refused(err)
+		}
+		if taken {
+			if err := e.pacing.read(ctx, rows.Len()); err != nil {
+				return err
+			}
+			if e.parts != nil || e.sorter != nil {
+				for i := range rows.Len() {
+					e.keys.add(rows.Key(i), 1)
+				}
+			}
+			return e.appended(ctx, rows.Key(0), rows.Key(last))
+		}
+	}
+	for i := range rows.Len() {
+		row, err := rows.Row(i, e.cells)
+		if err != nil {
+			return fmt.Errorf("%w: scan of table %s: %w", store.ErrCorrupt, e.run.Job.Table(), err)
+		}
+		e.cells = row.Cells
+		if err := e.row(ctx, &row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refused completes an error of the builder.
+func (e *splitExport) refused(err error) error {
+	if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
+		refused.Table = e.run.Job.Table() // unknown to a job compiled without a schema
+	}
+	return err
+}
+
+// appended takes note of rows that were appended, whose keys are from first to last, and
+// has the batch written where it is full.
+func (e *splitExport) appended(ctx context.Context, first, last []byte) error {
+	if e.first {
+		e.min = append(e.min[:0], first...)
+		e.first = false
+	}
+	e.max = append(e.max[:0], last...)
+	if e.full() {
+		return e.flush(ctx)
+	}
+	return nil
 }
 
 // row appends one scanned row, or a part of one in mode cell.
@@ -199,41 +295,37 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 			return err
 		}
 	}
+	if e.run.Job.schema.Mode() == columnar.PerRow {
+		return e.append(ctx, row)
+	}
 	for cells := row.Cells; len(cells) > 0; {
-		part := cells
-		if e.run.Job.schema.Mode() == columnar.PerCell {
-			part = cells[:min(len(cells), cellsPerRow)]
-		}
+		part := cells[:min(len(cells), cellsPerRow)]
 		cells = cells[len(part):]
-		before := e.builder.Batch().Rows()
-		if err := e.builder.Append(&cell.Row{Key: row.Key, Cells: part}); err != nil {
-			if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
-				refused.Table = e.run.Job.Table() // unknown to a job compiled without a schema
-			}
+		if err := e.append(ctx, &cell.Row{Key: row.Key, Cells: part}); err != nil {
 			return err
-		}
-		added := e.builder.Batch().Rows() - before
-		if added == 0 { // the job's conditions leave it out
-			if e.run.changes == nil {
-				continue
-			}
-			return e.gone(ctx, row.Key) // it may have been there before
-		}
-		if e.first {
-			e.min = append(e.min[:0], row.Key...)
-			e.first = false
-		}
-		e.max = append(e.max[:0], row.Key...)
-		if e.parts != nil || e.sorter != nil {
-			e.keys.add(row.Key, added)
-		}
-		if e.full() {
-			if err := e.flush(ctx); err != nil {
-				return err
-			}
 		}
 	}
 	return nil
+}
+
+// append appends a row, or some of its cells, to the batch, and has that written where it
+// is full.
+func (e *splitExport) append(ctx context.Context, row *cell.Row) error {
+	before := e.builder.Batch().Rows()
+	if err := e.builder.Append(row); err != nil {
+		return e.refused(err)
+	}
+	added := e.builder.Batch().Rows() - before
+	if added == 0 { // the job's conditions leave it out
+		if e.run.changes == nil {
+			return nil
+		}
+		return e.gone(ctx, row.Key) // it may have been there before
+	}
+	if e.parts != nil || e.sorter != nil {
+		e.keys.add(row.Key, added)
+	}
+	return e.appended(ctx, row.Key, row.Key)
 }
 
 // rowsOf is how many rows a scanned one counts as: with rows: cell, its cells.
@@ -257,21 +349,13 @@ func (e *splitExport) gone(ctx context.Context, key []byte) error {
 	if err := e.cut(ctx, key); err != nil {
 		return err
 	}
-	if e.first {
-		e.min = append(e.min[:0], key...)
-		e.first = false
-	}
-	e.max = append(e.max[:0], key...)
 	if err := e.builder.AppendGone(key); err != nil {
 		return err
 	}
 	if e.parts != nil || e.sorter != nil {
 		e.keys.add(key, 1)
 	}
-	if e.full() {
-		return e.flush(ctx)
-	}
-	return nil
+	return e.appended(ctx, key, key)
 }
 
 // flush has the batch written to every format.

@@ -23,6 +23,7 @@ type Builder struct {
 	fields [][]byte // of the row key, where columns come from them
 	unlike string   // why the row key has no such fields; "" = it has
 	text   []byte   // of a JSON object
+	packed packedColumns
 	// compared is the value that a condition is about, as it is compared.
 	compared []byte
 	bytes    int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes

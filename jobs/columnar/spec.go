@@ -93,6 +93,7 @@ type Schema struct {
 	columns []column
 	cells   []int // PerRow: indexes of the sourceCell columns by family and qualifier
 	others  []int // the rest
+	packs   bool  // rows that are packed need not become cells
 	where   []predicate
 }
 
@@ -238,6 +239,7 @@ func CompileKeyed(specs []ColumnSpec, mode RowsMode, key *KeySpec, schema *store
 		x.again = x.family == y.family && x.qualifier == y.qualifier
 	}
 	s.named()
+	s.packs = s.mode == PerRow && !slices.ContainsFunc(s.columns, func(c column) bool { return c.source == sourceUnmatched })
 	return s, nil
 }
 

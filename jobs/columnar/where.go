@@ -47,7 +47,7 @@ var valueOrder Order
 // begin with "where[".
 func (s *Schema) Where(all []Predicate) (*Schema, error) {
 	with := *s
-	with.where = nil
+	with.where, with.packs = nil, s.packs && len(all) == 0
 	var errs []error
 	for i := range all {
 		p := &all[i]

@@ -1,0 +1,302 @@
+package columnar
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"unicode/utf8"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// packedColumns is how packed rows of one family fill columns: first it is found where the
+// values of all rows lie, and then they are taken column by column.
+type packedColumns struct {
+	ready  bool
+	family string
+	fields []packedField // by qualifier
+	uses   int           // how many columns one value fills at most
+	empty  []int         // columns of other families' cells
+	spans  []span        // of each field, of each row
+}
+
+// packedField is one qualifier that columns are filled from.
+type packedField struct {
+	qualifier string
+	name      string // how a packed value begins a column of it; "" = too long for one byte of length
+	head      uint64 // its first bytes, as a little-endian number,
+	mask      uint64 // and which these are
+	columns   []int
+	absent    bool // in some row of those at hand
+}
+
+// span is where a value lies among PackedRows.Values; end 0 = there is none.
+type span struct{ start, end uint32 }
+
+// fit makes p of a schema's columns, for packed rows of this family.
+func (p *packedColumns) fit(s *Schema, family string) {
+	if p.ready && p.family == family {
+		return
+	}
+	*p = packedColumns{ready: true, family: family, uses: 1, spans: p.spans}
+	for _, i := range s.cells {
+		c := &s.columns[i]
+		if c.family != family {
+			p.empty = append(p.empty, i)
+			continue
+		}
+		if n := len(p.fields); n > 0 && p.fields[n-1].qualifier == c.qualifier {
+			last := &p.fields[n-1]
+			last.columns = append(last.columns, i)
+			p.uses = max(p.uses, len(last.columns))
+			continue
+		}
+		f := packedField{qualifier: c.qualifier, columns: []int{i}}
+		if len(c.qualifier) < oneByte {
+			f.name = string(cell.AppendPackedColumn(nil, []byte(c.qualifier), nil)[:1+len(c.qualifier)])
+			var word [8]byte
+			n := copy(word[:], f.name)
+			f.head, f.mask = binary.LittleEndian.Uint64(word[:]), 1<<(8*n)-1
+		}
+		p.fields = append(p.fields, f)
+	}
+}
+
+// oneByte is the first length that takes two bytes (a uvarint).
+const oneByte = 0x80
+
+// find finds the values of all rows. Its error wraps store.ErrCorrupt.
+func (p *packedColumns) find(rows *cell.PackedRows) error {
+	n := rows.Len()
+	p.spans = slices.Grow(p.spans[:0], n*len(p.fields))[:n*len(p.fields)]
+	for f := range p.fields {
+		p.fields[f].absent = false
+	}
+	values := rows.Values()
+	for i := range n {
+		start, end := rows.At(i)
+		if !p.findAlike(values, i, n, start, end) {
+			if err := p.findAny(rows, i, n, start, end); err != nil {
+				return fmt.Errorf("%w: row %q: %w", store.ErrCorrupt, rows.Key(i), err)
+			}
+		}
+	}
+	return nil
+}
+
+// findAlike finds the values of row i of n, at [start, end), where it has the columns that
+// the schema has and no other: rows are much alike.
+func (p *packedColumns) findAlike(values []byte, i, n, start, end int) bool {
+	if start == end || values[start] != 0 {
+		return false
+	}
+	at := start + 1
+	for k := range p.fields {
+		f := &p.fields[k]
+		m := at + len(f.name) // of the value's length
+		if f.name == "" || m >= end {
+			return false
+		}
+		if at+8 > len(values) {
+			if string(values[at:m]) != f.name {
+				return false
+			}
+		} else if binary.LittleEndian.Uint64(values[at:])&f.mask != f.head || len(f.name) > 8 && string(values[at+8:m]) != f.name[8:] {
+			return false
+		}
+		if values[m] >= oneByte {
+			return false
+		}
+		at = m + 1 + int(values[m])
+		if at > end {
+			return false
+		}
+		p.spans[k*n+i] = span{uint32(m + 1), uint32(at)}
+	}
+	return at == end && len(p.fields) > 0
+}
+
+// findAny is findAlike for any row, which it reads to its end: that may be damaged.
+func (p *packedColumns) findAny(rows *cell.PackedRows, i, n, start, end int) error {
+	var columns cell.Packed
+	if err := columns.Reset(rows.Value(i), 0); err != nil {
+		return err
+	}
+	if rows.Values()[start] != 0 {
+		return fmt.Errorf("%w: a packed row with a TTL, or sequences", cell.ErrCorruptValue)
+	}
+	k := 0
+	none := func() {
+		p.spans[k*n+i], p.fields[k].absent = span{}, true
+		k++
+	}
+	for columns.Next() {
+		for k < len(p.fields) && p.fields[k].qualifier < string(columns.Qualifier) {
+			none()
+		}
+		if k < len(p.fields) && p.fields[k].qualifier == string(columns.Qualifier) {
+			to := end - columns.Left()
+			p.spans[k*n+i] = span{uint32(to - len(columns.Value)), uint32(to)}
+			k++
+		}
+	}
+	for k < len(p.fields) {
+		none()
+	}
+	return columns.Err()
+}
+
+// AppendPacked appends all of rows, as Append does with each of them, or none: where ok is
+// false, the caller is to append them by themselves, as the batch may be Full before the
+// last, or a column or condition must see cells. On an error, a *ConvertError or one that
+// wraps store.ErrCorrupt, the batch must be Reset.
+func (b *Builder) AppendPacked(rows *cell.PackedRows) (ok bool, err error) {
+	s, n := b.schema, rows.Len()
+	if !s.packs || b.batch.Rows()+n > DefaultBatchRows {
+		return false, nil
+	}
+	p := &b.packed
+	p.fit(s, rows.Family)
+	values := len(rows.Values())
+	if b.bytes+values*p.uses+(rows.Bytes()-values)*len(s.others) >= DefaultBatchBytes {
+		return false, nil
+	}
+	if err := p.find(rows); err != nil {
+		return false, err
+	}
+	for k := range p.fields {
+		f := &p.fields[k]
+		for _, i := range f.columns {
+			if err := b.fill(i, p.spans[k*n:(k+1)*n], f.absent, rows); err != nil {
+				return false, err
+			}
+		}
+	}
+	for _, i := range p.empty {
+		for r := range n {
+			if err := b.null(i, rows.Key(r)); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, b.appendOthers(rows)
+}
+
+// fill appends the values at spans to column i.
+func (b *Builder) fill(i int, spans []span, absent bool, rows *cell.PackedRows) error {
+	c, to := &b.schema.columns[i], &b.batch.vectors[i]
+	if c.coding == Text && to.typ == String && !absent && to.nulls == 0 {
+		n := to.appendTexts(rows.Values(), spans)
+		for _, at := range spans[:n] {
+			b.bytes += int(at.end - at.start)
+		}
+		if n == len(spans) {
+			return nil
+		}
+		spans = spans[n:]
+	}
+	first := rows.Len() - len(spans)
+	for r, at := range spans {
+		var err error
+		if at.end == 0 {
+			err = b.null(i, rows.Key(first+r))
+		} else {
+			err = b.value(i, rows.Key(first+r), rows.Values()[at.start:at.end:at.end])
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// appendTexts appends the texts at spans of values to a String vector without nulls, up to
+// the first that is not UTF-8, and returns how many these are. All together have less than
+// 2 GiB.
+func (v *Vector) appendTexts(values []byte, spans []span) int {
+	const (
+		high  = 0x8080808080808080
+		short = 16 // bytes that are copied as two words, whatever follows them
+	)
+	size := 0
+	for _, at := range spans {
+		size += int(at.end - at.start)
+	}
+	n := len(v.data)
+	data := slices.Grow(v.data, size+short)[:n+size+short]
+	offsets := slices.Grow(v.offsets, len(spans))
+	done := len(spans)
+	for i, at := range spans {
+		start, end := int(at.start), int(at.end)
+		size := uint(end - start)
+		if size <= short && start+short <= len(values) {
+			from, into := values[start:start+short], data[n:n+short]
+			lo, hi := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
+			binary.LittleEndian.PutUint64(into, lo)
+			binary.LittleEndian.PutUint64(into[8:], hi)
+			if size < 8 {
+				lo, hi = lo<<(64-8*size), 0 // a shift by 64 leaves nothing
+			} else if size < short {
+				hi <<= 128 - 8*size
+			}
+			if (lo|hi)&high != 0 && !utf8.Valid(values[start:end]) {
+				done = i
+				break
+			}
+		} else {
+			text := values[start:end]
+			if !isASCII(text) && !utf8.Valid(text) {
+				done = i
+				break
+			}
+			copy(data[n:], text)
+		}
+		n += int(size)
+		offsets = append(offsets, int32(n))
+	}
+	v.data, v.offsets = data[:n], offsets
+	v.n += done
+	return done
+}
+
+// appendOthers appends, for packed rows, the columns that are no cell's.
+func (b *Builder) appendOthers(rows *cell.PackedRows) error {
+	fields := false
+	for _, i := range b.schema.others {
+		source := b.schema.columns[i].source
+		if source == sourceField {
+			fields = true
+			continue
+		}
+		for r, t := range rows.Times {
+			var err error
+			switch source {
+			case sourceRow:
+				err = b.value(i, rows.Key(r), rows.Key(r))
+			case sourceOp:
+				b.op(i, OpUpsert)
+			default:
+				err = b.time(i, rows.Key(r), t)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if !fields {
+		return nil
+	}
+	for r := range rows.Times {
+		b.split(rows.Key(r))
+		for _, i := range b.schema.others {
+			if b.schema.columns[i].source != sourceField {
+				continue
+			}
+			if err := b.keyField(i, rows.Key(r)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
