@@ -332,6 +332,10 @@ func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictio
 
 // appendHistogram appends how many of levels are 0, and so on up to the greatest.
 func appendHistogram(dst []int64, levels []byte, greatest byte) []int64 {
+	if greatest == 1 { // nearly all: bytes.Count looks at many at a time
+		present := bytes.Count(levels, []byte{1})
+		return append(dst, int64(len(levels)-present), int64(present))
+	}
 	n := len(dst)
 	dst = append(dst, make([]int64, int(greatest)+1)...)
 	for _, l := range levels {

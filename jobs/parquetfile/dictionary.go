@@ -2,9 +2,12 @@ package parquetfile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"hash/maphash"
 	"math"
+	"math/bits"
+	"math/rand/v2"
 
 	"github.com/parquet-go/parquet-go/encoding"
 )
@@ -20,25 +23,55 @@ type dictionary struct {
 	offsets []uint32 // n+1 into data
 	seen    []uint32 // by text: the last page that has it
 	page    uint32   // the current one; pages are numbered from 1
-	last    int32    // of the text that came last
 
 	min, max int32 // of the current page; -1 = it is empty
 
-	// slots are the numbers by hash, in a table with open addressing; there are
+	// slots are the numbers by text, in a table with open addressing; there are
 	// twice as many as texts, or more, and a power of two.
 	slots []slot
 	seed  maphash.Seed
+	mix   [2]uint64 // random, so that nobody chooses texts that share a slot
+}
+
+// word is a text of up to 16 bytes: its first and its last, which may be the same, and how
+// many there are. Of a longer one lo is a hash.
+type word struct {
+	lo, hi uint64
+	n      uint32
+}
+
+const shortText = 16
+
+// wordOf returns the word of a text.
+func (d *dictionary) wordOf(b []byte) word {
+	switch n := len(b); {
+	case n > shortText:
+		return word{maphash.Bytes(d.seed, b), 0, uint32(n)}
+	case n >= 8:
+		return word{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[n-8:]), uint32(n)}
+	case n >= 4:
+		return word{uint64(binary.LittleEndian.Uint32(b)), uint64(binary.LittleEndian.Uint32(b[n-4:])), uint32(n)}
+	case n > 0:
+		return word{uint64(b[0]) | uint64(b[n/2])<<8 | uint64(b[n-1])<<16, 0, uint32(n)}
+	}
+	return word{}
+}
+
+// place returns where in a table of mask+1 slots the word belongs.
+func (d *dictionary) place(w word, mask uint64) uint64 {
+	hi, lo := bits.Mul64(w.lo^d.mix[0], w.hi^d.mix[1])
+	return (hi ^ lo) & mask
 }
 
 // slot is one place of the table.
 type slot struct {
-	hash uint32
+	word
 	text int32 // its number and 1; 0 = none
 }
 
 // newDictionary returns a dictionary of decimals of so many bytes, or with 0 of texts.
 func newDictionary(width int) *dictionary {
-	d := &dictionary{width: width, seed: maphash.MakeSeed(), slots: make([]slot, 256)}
+	d := &dictionary{width: width, seed: maphash.MakeSeed(), mix: [2]uint64{rand.Uint64(), rand.Uint64()}, slots: make([]slot, 256)}
 	d.reset()
 	return d
 }
@@ -85,32 +118,24 @@ func (d *dictionary) compare(a, b []byte) int {
 // index returns the number of a text of the current page, which becomes one of the
 // dictionary's.
 func (d *dictionary) index(b []byte) (int32, error) {
-	// Rows are much alike, and often sorted by what others follow from.
-	if len(d.seen) > 0 && bytes.Equal(b, d.text(d.last)) {
-		if d.seen[d.last] != d.page {
-			d.first(d.last)
-		}
-		return d.last, nil
-	}
-	h := uint32(maphash.Bytes(d.seed, b))
-	mask := uint32(len(d.slots) - 1)
-	for at := h & mask; ; at = (at + 1) & mask {
+	w := d.wordOf(b)
+	mask := uint64(len(d.slots) - 1)
+	for at := d.place(w, mask); ; at = (at + 1) & mask {
 		s := &d.slots[at]
 		if s.text == 0 {
-			return d.insert(s, h, b)
+			return d.insert(s, w, b)
 		}
-		if i := s.text - 1; s.hash == h && bytes.Equal(b, d.text(i)) {
+		if i := s.text - 1; s.word == w && (w.n <= shortText || bytes.Equal(b, d.text(i))) {
 			if d.seen[i] != d.page {
 				d.first(i)
 			}
-			d.last = i
 			return i, nil
 		}
 	}
 }
 
 // insert adds a text that is not there, at its slot.
-func (d *dictionary) insert(s *slot, h uint32, b []byte) (int32, error) {
+func (d *dictionary) insert(s *slot, w word, b []byte) (int32, error) {
 	if len(b) > math.MaxInt32-len(d.data) {
 		return 0, errPageTooLarge
 	}
@@ -119,8 +144,7 @@ func (d *dictionary) insert(s *slot, h uint32, b []byte) (int32, error) {
 	d.offsets = append(d.offsets, uint32(len(d.data)))
 	d.seen = append(d.seen, 0)
 	d.first(i)
-	d.last = i
-	*s = slot{h, i + 1}
+	*s = slot{w, i + 1}
 	if 2*len(d.seen) > len(d.slots) {
 		d.grow()
 	}
@@ -131,12 +155,12 @@ func (d *dictionary) insert(s *slot, h uint32, b []byte) (int32, error) {
 func (d *dictionary) grow() {
 	old := d.slots
 	d.slots = make([]slot, 2*len(old))
-	mask := uint32(len(d.slots) - 1)
+	mask := uint64(len(d.slots) - 1)
 	for _, s := range old {
 		if s.text == 0 {
 			continue
 		}
-		at := s.hash & mask
+		at := d.place(s.word, mask)
 		for d.slots[at].text != 0 {
 			at = (at + 1) & mask
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 
@@ -126,11 +127,14 @@ func (p *page) appendRepeated(v *columnar.Vector, l *leaf, start, end int, d *di
 	return p.appendValues(from, first, last, 0, d)
 }
 
+// allPresent are the levels of definition of values that are all there.
+var allPresent = bytes.Repeat([]byte{1}, valuesPerAppend)
+
 // appendLevels appends the levels of values [start, end) and returns how many are null.
 func (p *page) appendLevels(v *columnar.Vector, start, end int) (nulls int) {
 	n := len(p.levels)
-	for range end - start {
-		p.levels = append(p.levels, 1)
+	for left := end - start; left > 0; left -= len(allPresent) {
+		p.levels = append(p.levels, allPresent[:min(left, len(allPresent))]...)
 	}
 	if v.Nulls() == 0 {
 		return 0
@@ -158,16 +162,19 @@ func appendPresent[T any](dst, from []T, v *columnar.Vector, start, end, nulls i
 }
 
 func (p *page) appendIndexes(v *columnar.Vector, start, end, nulls int, d *dictionary) error {
+	data, offsets := v.Text()
+	indexes := slices.Grow(p.indexes, end-start-nulls)
 	for i := start; i < end; i++ {
 		if nulls > 0 && v.IsNull(i) {
 			continue
 		}
-		n, err := d.index(v.Bytes(i))
+		n, err := d.index(data[offsets[i]:offsets[i+1]])
 		if err != nil {
 			return err
 		}
-		p.indexes = append(p.indexes, n)
+		indexes = append(indexes, n)
 	}
+	p.indexes = indexes
 	return nil
 }
 

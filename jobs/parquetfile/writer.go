@@ -117,22 +117,25 @@ func encoded(n parquet.Node, v *columnar.Vector, sorted bool) parquet.Node {
 // repeats reports whether at least half of the values are repetitions, so that a
 // dictionary makes the column smaller. Without values it is assumed.
 func repeats(v *columnar.Vector) bool {
+	const widest = 16 // bytes of a decimal
+	width := 0
 	if v.Type().Storage() == columnar.Decimal128 {
-		return repeated(v, func(i int) columnar.Int128 { return v.Decimals()[i] })
+		width = widest
 	}
-	return repeated(v, func(i int) string { return string(v.Bytes(i)) })
-}
-
-// repeated is repeats of values that at returns.
-func repeated[T comparable](v *columnar.Vector, at func(i int) T) bool {
-	distinct := make(map[T]struct{})
-	n := v.Len() - v.Nulls()
+	distinct := newDictionary(width)
+	var room [widest]byte
+	most := (v.Len()-v.Nulls())/2 + 1
 	for i := range v.Len() {
 		if v.IsNull(i) {
 			continue
 		}
-		distinct[at(i)] = struct{}{}
-		if len(distinct) > n/2+1 {
+		value := room[:0]
+		if width > 0 {
+			value = appendFixed(value, v.Decimals()[i], width)
+		} else {
+			value = v.Bytes(i)
+		}
+		if _, err := distinct.index(value); err != nil || distinct.len() > most {
 			return false
 		}
 	}
