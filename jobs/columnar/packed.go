@@ -3,6 +3,7 @@ package columnar
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"slices"
 	"unicode/utf8"
 
@@ -186,8 +187,13 @@ func (b *Builder) AppendPacked(rows *cell.PackedRows) (ok bool, err error) {
 // fill appends the values at spans to column i.
 func (b *Builder) fill(i int, spans []span, absent bool, rows *cell.PackedRows) error {
 	c, to := &b.schema.columns[i], &b.batch.vectors[i]
-	if c.coding == Text && to.typ == String && !absent && to.nulls == 0 {
-		n := to.appendTexts(rows.Values(), spans)
+	if !absent && to.nulls == 0 && (c.coding == Text && to.typ == String || to.typ == Int64) {
+		n := 0
+		if to.typ == Int64 {
+			n = to.appendInts(c.coding, rows.Values(), spans)
+		} else {
+			n = to.appendTexts(rows.Values(), spans)
+		}
 		for _, at := range spans[:n] {
 			b.bytes += int(at.end - at.start)
 		}
@@ -260,13 +266,73 @@ func (v *Vector) appendTexts(values []byte, spans []span) int {
 	return done
 }
 
+// appendInts appends the numbers at spans of values to an Int64 vector without nulls, up to
+// the first that is none, and returns how many these are.
+func (v *Vector) appendInts(c Coding, values []byte, spans []span) int {
+	const few = 18 // digits that cannot be out of range
+	done := len(spans)
+	ints := slices.Grow(v.int64s, done)
+	for i, at := range spans {
+		b := values[at.start:at.end]
+		if c == Text && len(b) > 0 && len(b) <= few {
+			n := int64(0)
+			for _, digit := range b {
+				if digit -= '0'; digit > 9 {
+					n = -1 // a sign, perhaps
+					break
+				}
+				n = n*10 + int64(digit)
+			}
+			if n >= 0 {
+				ints = append(ints, n)
+				continue
+			}
+		}
+		n, why := parseInt(c, b)
+		if why != "" {
+			done = i
+			break
+		}
+		ints = append(ints, n)
+	}
+	v.int64s = ints
+	v.n += done
+	return done
+}
+
+// appendTimes appends times to an Int64 or Timestamp vector without nulls, or none where
+// one is out of range.
+func (v *Vector) appendTimes(times []cell.Timestamp) bool {
+	if v.nulls > 0 {
+		return false
+	}
+	factor := int64(1)
+	if v.typ == Timestamp {
+		factor = 1000 // µs
+	}
+	n := len(v.int64s)
+	ints := slices.Grow(v.int64s, len(times))
+	for _, t := range times {
+		if t > cell.Timestamp(math.MaxInt64/factor) || t < 0 {
+			return false
+		}
+		ints = append(ints, int64(t)*factor)
+	}
+	v.int64s = ints
+	v.n += len(ints) - n
+	return true
+}
+
 // appendOthers appends, for packed rows, the columns that are no cell's.
 func (b *Builder) appendOthers(rows *cell.PackedRows) error {
 	fields := false
 	for _, i := range b.schema.others {
 		source := b.schema.columns[i].source
-		if source == sourceField {
+		switch {
+		case source == sourceField:
 			fields = true
+			continue
+		case source == sourceTimestamp && b.batch.vectors[i].appendTimes(rows.Times):
 			continue
 		}
 		for r, t := range rows.Times {

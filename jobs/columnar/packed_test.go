@@ -3,6 +3,7 @@ package columnar_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 
@@ -52,12 +53,12 @@ func TestPackedRows(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		schema := drawPackedSchema(t)
-		texts := rapid.OneOf(rapid.StringMatching("[a-z0-9]{0,17}"), rapid.StringMatching("[0-9]{1,3}"), rapid.Just("grün"), rapid.Just("\xff"), rapid.StringN(120, 140, -1))
+		texts := rapid.OneOf(rapid.StringMatching("[a-z0-9]{0,17}"), rapid.StringMatching("[-+]?[0-9]{1,3}"), rapid.StringMatching("[0-9]{17,20}"), rapid.Just("grün"), rapid.Just("\xff"), rapid.StringN(120, 140, -1))
 		packed, cells := columnar.NewBuilder(schema), columnar.NewBuilder(schema)
 		alike := rapid.Bool().Draw(t, "alike")
 		some := rapid.SliceOfN(rapid.SampledFrom(packedQualifiers), 1, 5)
 		columns := some.Draw(t, "qualifiers")
-		key := 0
+		key, late := 0, rapid.SampledFrom([]cell.Timestamp{5, 5, 5, math.MaxInt64}).Draw(t, "latest")
 		for range rapid.IntRange(1, 3).Draw(t, "blocks") {
 			var rows cell.PackedRows
 			rows.Reset("f")
@@ -71,7 +72,7 @@ func TestPackedRows(t *testing.T) {
 					value = cell.AppendPackedColumn(value, []byte(q), []byte(texts.Draw(t, "value")))
 				}
 				key++
-				rows.Append(fmt.Appendf(nil, "row%03d", key), value, cell.Timestamp(1000+key))
+				rows.Append(fmt.Appendf(nil, "row%03d", key), value, rapid.SampledFrom([]cell.Timestamp{0, 1000, cell.Timestamp(key), math.MaxInt64 / 1000, late}).Draw(t, "time"))
 			}
 			ok, err := packed.AppendPacked(&rows)
 			if !ok && err == nil {
