@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"sluice/jobs"
+	"sluice/serve/checkpoint"
 	"sluice/store"
 	"sluice/store/pebblestore"
 )
@@ -34,6 +38,56 @@ func OpenBackup(ctx context.Context, c *Config, log *slog.Logger) (*Backup, erro
 		return nil, errors.Join(fmt.Errorf("%w: engine %s has no checkpoint to copy, or no room for one", store.ErrUnsupported, c.Store.Engine), i.Close())
 	}
 	return &Backup{i}, nil
+}
+
+// OpenRunBackup is OpenBackup of a store that this process has open, by its checkpoints.
+// Its error wraps store.ErrDiskFull where there is no room for one. e and d are borrowed.
+func OpenRunBackup(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, log *slog.Logger) (*Backup, error) {
+	if d == nil || !freezes(e) {
+		return nil, fmt.Errorf("back up: %w: engine %s has no checkpoint to copy", store.ErrUnsupported, e.Traits().Name)
+	}
+	i, err := OpenRunInstant(ctx, c, e, d, "", log)
+	if err != nil {
+		return nil, err
+	}
+	if i.files == nil {
+		return nil, errors.Join(fmt.Errorf("back up: %w: there is no room for a checkpoint", store.ErrDiskFull), i.Close())
+	}
+	return &Backup{i}, nil
+}
+
+func (c *Config) lintBackups(d *decoder, report reporter) {
+	outs := map[string]string{}
+	at := func(out string) string {
+		if InBucket(out) {
+			return strings.TrimSuffix(out, "/")
+		}
+		return filepath.Clean(out)
+	}
+	for _, name := range slices.Concat(c.JobNames(), c.JoinNames()) {
+		if other, _ := c.Declared(name); other.Out != "" {
+			outs[at(other.Out)] = other.Kind + " " + name
+		}
+	}
+	for _, name := range c.BackupNames() {
+		path, spec := join("backups", name), c.Backups[name]
+		if c.Store.Engine != "pebble" {
+			report(path, "", "store.engine is %s, which keeps no files of its own that could be copied", c.Store.Engine)
+		}
+		if other, _ := c.Declared(name); other.Kind != KindBackup {
+			report(path, "one history would have the runs of both", "there is a %s of this name", other.Kind)
+		}
+		if _, err := jobs.CompileBackup(name, &spec); err != nil {
+			d.specErrors(path, err)
+		}
+		if spec.Out == "" {
+			continue // reported
+		}
+		if other, ok := outs[at(spec.Out)]; ok {
+			report(join(path, "out"), "a place of backups is of one alone", "%s publishes there", other)
+		}
+		outs[at(spec.Out)] = "backup " + name
+	}
 }
 
 // Dir holds the files.

@@ -54,7 +54,10 @@ type Config struct {
 	// Joins join what two jobs export, or published exports, by name. No join
 	// has the name of a job.
 	Joins map[string]jobs.JoinSpec `yaml:"joins"`
-	// S3 is where the buckets are of jobs and joins whose out is s3://BUCKET/PREFIX.
+	// Backups are copies of the whole store that the daemon makes by a schedule, by
+	// name; of engine pebble. No backup has the name of a job or a join.
+	Backups map[string]jobs.BackupSpec `yaml:"backups"`
+	// S3 is where the buckets are of jobs, joins and backups whose out is s3://BUCKET/PREFIX.
 	S3 S3 `yaml:"s3"`
 	// ShutdownTimeout bounds the whole shutdown after the first SIGTERM; what
 	// is not done by then is given up and read again at the next start.

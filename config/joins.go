@@ -2,38 +2,15 @@ package config
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
 	"sluice/jobs"
-	"sluice/jobs/schedule"
 	"sluice/store"
 )
 
 // JoinNames returns the names of the joins, sorted.
 func (c *Config) JoinNames() []string { return slices.Sorted(maps.Keys(c.Joins)) }
-
-// Schedules compiles the schedules of the jobs and joins of the file, by name; those that
-// have none are not in it.
-func (c *Config) Schedules() (map[string]*schedule.Schedule, error) {
-	all := map[string]*schedule.Schedule{}
-	for _, name := range slices.Concat(c.JobNames(), c.JoinNames()) {
-		spec := c.Jobs[name].Schedule
-		if j, ok := c.Joins[name]; ok {
-			spec = j.Schedule
-		}
-		if spec == (schedule.Spec{}) {
-			continue
-		}
-		s, err := schedule.Compile(name, &spec)
-		if err != nil {
-			return nil, fmt.Errorf("schedule of %s: %w", name, err)
-		}
-		all[name] = s
-	}
-	return all, nil
-}
 
 // SchemasOf returns what CompileJoin finds schemas by, where table is the method of a store
 // or an instant of it: nil where that gives none, of which the scan says why.

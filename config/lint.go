@@ -46,6 +46,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
 	c.lintJoins(d, report, find)
+	c.lintBackups(d, report)
 	c.lintBuckets(report)
 	c.lintHBase(report)
 	if c.DrainTimeout >= c.Kafka.SessionTimeout {

@@ -54,6 +54,19 @@ func TestProblems(t *testing.T) {
 	}{
 		{"empty file", "", nil},
 		{"HBase", "store: {engine: hbase, hbase: {gateways: [\"h:9090\"]}}\n", nil},
+		{"a backup", "backups: {b: {out: x, schedule: {cron: \"@daily\"}}}\n", nil},
+		{"backups", "jobs:\n  j: {table: t, columns: [{name: key, from: $row, type: string}], out: x/}\nbackups:\n  a: {out: x, schedule: {cron: \"@daily\"}, keep: {runs: -1}}\n  b: {out: y}\n  c: {out: ./y, schedule: {cron: \"@daily\"}}\n  j: {out: 's3://b/p', schedule: {cron: \"@dayly\"}}\n", []string{
+			`f.yaml:4:12: job j publishes there (a place of backups is of one alone)`,
+			`f.yaml:4:56: -1 is negative`,
+			`f.yaml:5:3: a backup that is declared needs a schedule; export backup makes one by hand`,
+			`f.yaml:6:12: backup b publishes there (a place of backups is of one alone)`,
+			`f.yaml:7:3: there is a job of this name (one history would have the runs of both)`,
+			`f.yaml:7:12: there is no service for buckets in this file (set s3.endpoint, s3.access_key and s3.secret_key)`,
+			`f.yaml:7:41: "@dayly": unrecognized descriptor: @dayly`,
+		}},
+		{"backups of HBase", "store: {engine: hbase}\nbackups: {b: {out: x, schedule: {cron: \"@daily\"}}}\n", []string{
+			`f.yaml:2:11: store.engine is hbase, which keeps no files of its own that could be copied`,
+		}},
 		{"HBase without gateways", "store: {engine: hbase}\n", nil},
 		{"gateways of another engine", "store: {hbase: {gateways: [\"h\"]}}\n", []string{
 			`f.yaml:1:9: gateways are named and store.engine is pebble (add engine: hbase)`,

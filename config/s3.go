@@ -80,7 +80,7 @@ func (c *Config) s3Options(out string) *target.S3Options {
 	}
 }
 
-// lintBuckets checks the buckets of jobs and joins.
+// lintBuckets checks the buckets of jobs, joins and backups.
 func (c *Config) lintBuckets(report reporter) {
 	if c.S3.PartSize < 5<<20 || c.S3.PartSize > 1<<30 {
 		report("s3.part_size", "the service takes no smaller parts", "part_size is %d, must be 5MiB..1GiB", int64(c.S3.PartSize))
@@ -103,5 +103,8 @@ func (c *Config) lintBuckets(report reporter) {
 	}
 	for name, spec := range c.Joins {
 		check(join("joins", name), spec.Out)
+	}
+	for name, spec := range c.Backups {
+		check(join("backups", name), spec.Out)
 	}
 }

@@ -44,6 +44,14 @@ type BackupOptions struct {
 	// Where none was cut off, the error wraps target.ErrNotFound; where one is at
 	// work, target.ErrBusy.
 	Resume bool
+	// Name and LogicalTime, of a schedule, make the backup the one of that name and store
+	// for that time, of which there is one: where it is published the error wraps
+	// target.ErrExists, and where it was cut off, Backup goes on with it as with Resume,
+	// which is not to be set. Default: the backup is for when it begins.
+	Name        string
+	LogicalTime time.Time
+	// Confirm is called right before the backup is published, as that of RunOptions.
+	Confirm func(ctx context.Context) error
 	// Parallelism is how many files are copied at a time. Default: GOMAXPROCS.
 	Parallelism int
 	// Engine and Version are stored in the manifest. Default: empty.
@@ -71,6 +79,9 @@ func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
 	b := &backup{BackupOptions: *o}
 	if b.Source == nil || b.Target == nil {
 		return nil, errors.New("jobs: BackupOptions need a Source and a Target")
+	}
+	if (b.Name == "") != b.LogicalTime.IsZero() || b.Name != "" && b.Resume {
+		return nil, errors.New("jobs: the Name of a backup goes with a LogicalTime, and without Resume")
 	}
 	if b.Now == nil {
 		b.Now = time.Now
@@ -102,6 +113,11 @@ func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
 	if err != nil {
 		return nil, err
 	}
+	if b.Name != "" {
+		if err := b.once(ctx, m); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.Source.CheckFiles(ctx); err != nil {
 		return nil, err
 	}
@@ -123,9 +139,23 @@ func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
 	return m, nil
 }
 
+// once makes m the backup for its logical time, unless there is that already.
+func (b *backup) once(ctx context.Context, m *BackupManifest) error {
+	m.BackupID = scheduledBackupID(b.Name, m.StoreID, b.LogicalTime)
+	there, err := FindScheduledBackup(ctx, b.Target, b.Name, m.StoreID, b.LogicalTime)
+	if err == nil {
+		return fmt.Errorf("%s is of this time: %w", there.Dir(), target.ErrExists)
+	}
+	if !errors.Is(err, target.ErrNotFound) {
+		return err
+	}
+	return nil
+}
+
 // end ends the upload after err, as that of a run is ended.
 func (b *backup) end(ctx context.Context, u target.Upload, err error) error {
-	if b.notes == nil || ctx.Err() != nil || instant.Lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, syscall.ENOSPC) {
+	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
+	if b.notes == nil || unwanted || instant.Lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || errors.Is(err, syscall.ENOSPC) {
 		return errors.Join(err, u.Abort())
 	}
 	if leave := b.notes.Leave(); leave != nil {
@@ -207,6 +237,11 @@ func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest
 	}
 	if err := instant.Lost(b.Source); err != nil {
 		return nil, fmt.Errorf("what was copied is not to be trusted: %w", err)
+	}
+	if b.Confirm != nil {
+		if err := b.Confirm(ctx); err != nil {
+			return nil, fmt.Errorf("not published: %w", err)
+		}
 	}
 	return data, u.Commit(ctx, BackupManifestName, data)
 }

@@ -43,7 +43,12 @@ type backupFileState struct {
 // begin begins the upload of m, or takes up what a backup of the same store has left.
 func (b *backup) begin(ctx context.Context, m *BackupManifest) (target.Upload, error) {
 	if b.Resume {
-		return b.takeUp(ctx, m)
+		return b.takeUp(ctx, m, "")
+	}
+	if _, ok := b.Target.(target.Resumer); ok && b.Name != "" {
+		if u, err := b.takeUp(ctx, m, m.BackupID); !errors.Is(err, target.ErrNotFound) {
+			return u, err
+		}
 	}
 	u, err := b.Target.Begin(ctx, m.Dir(), backupUpload(m.BackupID))
 	if err != nil {
@@ -73,16 +78,16 @@ func (b *backup) note(ctx context.Context, name string, content any) error {
 	return b.notes.Note(ctx, name, data)
 }
 
-// takeUp makes m the newest backup of the store that was cut off, and marks the files
-// that need not be copied again: those of which it has a copy of what the store's file
-// holds now. Most files of a store never change; those that have are copied anew, so
-// that the backup is of the source's instant as a whole.
-func (b *backup) takeUp(ctx context.Context, m *BackupManifest) (target.Upload, error) {
+// takeUp makes m the backup with this id, or, without one, the newest, of the store that
+// was cut off, and marks the files that need not be copied again: those of which it has a
+// copy of what the store's file holds now. Most files of a store never change; those that
+// have are copied anew, so that the backup is of the source's instant as a whole.
+func (b *backup) takeUp(ctx context.Context, m *BackupManifest, id string) (target.Upload, error) {
 	t, ok := b.Target.(target.Resumer)
 	if !ok {
 		return nil, fmt.Errorf("%w: a backup in a target of type %T cannot be resumed", store.ErrUnsupported, b.Target)
 	}
-	left, notes, err := unfinishedBackup(ctx, t, m.StoreID)
+	left, notes, err := unfinishedBackup(ctx, t, m.StoreID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -114,9 +119,10 @@ func (b *backup) takeUp(ctx context.Context, m *BackupManifest) (target.Upload, 
 	return u, nil
 }
 
-// unfinishedBackup returns the newest backup of a store that was cut off, or is at
-// work, and its finished files by path. Its error wraps target.ErrNotFound.
-func unfinishedBackup(ctx context.Context, t target.Resumer, storeID string) (*backupState, map[string]BackupFile, error) {
+// unfinishedBackup returns the backup of a store with this id, or, without one, the
+// newest, that was cut off, or is at work, and its finished files by path. Its error wraps
+// target.ErrNotFound.
+func unfinishedBackup(ctx context.Context, t target.Resumer, storeID, id string) (*backupState, map[string]BackupFile, error) {
 	uploads, err := t.Unfinished(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -125,8 +131,8 @@ func unfinishedBackup(ctx context.Context, t target.Resumer, storeID string) (*b
 	var notes map[string][]byte
 	for _, u := range uploads {
 		var s backupState
-		if err := decodeVersion(u.Notes[noteBackup], BackupVersion, &s); err != nil || s.StoreID != storeID || !isHex(s.BackupID, 12) {
-			continue // of another store, or an export's
+		if err := decodeVersion(u.Notes[noteBackup], BackupVersion, &s); err != nil || s.StoreID != storeID || !isHex(s.BackupID, 12) || id != "" && s.BackupID != id {
+			continue // another one, of another store, or an export's
 		}
 		if newest == nil || cmp.Or(s.StartedAt.Compare(newest.StartedAt), strings.Compare(s.BackupID, newest.BackupID)) > 0 {
 			newest, notes = &s, u.Notes
@@ -135,6 +141,15 @@ func unfinishedBackup(ctx context.Context, t target.Resumer, storeID string) (*b
 	if newest == nil {
 		return nil, nil, fmt.Errorf("%w: no backup of store %s was cut off there: begin one without --resume", target.ErrNotFound, storeID)
 	}
+	files, err := backupFiles(newest.BackupID, notes)
+	if err != nil {
+		return nil, nil, err
+	}
+	return newest, files, nil
+}
+
+// backupFiles returns the finished files, by path, that the notes of a backup name.
+func backupFiles(id string, notes map[string][]byte) (map[string]BackupFile, error) {
 	files := map[string]BackupFile{}
 	for name, data := range notes {
 		if name == noteBackup {
@@ -142,15 +157,15 @@ func unfinishedBackup(ctx context.Context, t target.Resumer, storeID string) (*b
 		}
 		var n backupFileState
 		if err := decodeVersion(data, BackupVersion, &n); err != nil {
-			return nil, nil, fmt.Errorf("note %s of backup %s: %w", name, newest.BackupID, err)
+			return nil, fmt.Errorf("note %s of backup %s: %w", name, id, err)
 		}
 		f := n.File
 		if name != backupFileNote+f.Path || !isStoreFile(f.Path) || f.Bytes < 0 || !isHex(f.SHA256, 64) {
-			return nil, nil, fmt.Errorf("%w: note %s of backup %s is of file %q", ErrManifest, name, newest.BackupID, f.Path)
+			return nil, fmt.Errorf("%w: note %s of backup %s is of file %q", ErrManifest, name, id, f.Path)
 		}
 		files[f.Path] = f
 	}
-	return newest, files, nil
+	return files, nil
 }
 
 // sumFile returns the size and the hex of the SHA-256 of a file.

@@ -143,7 +143,7 @@ func TestBackupResumeRefused(t *testing.T) {
 	if err != nil || len(uploads) != 1 {
 		t.Fatalf("Got %v, %v", uploads, err)
 	}
-	state, _, err := unfinishedBackup(t.Context(), local, cp.StoreID())
+	state, _, err := unfinishedBackup(t.Context(), local, cp.StoreID(), "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,8 +45,8 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if _, ok := cfg.Joins[c.Job]; ok {
-		return c.orderJoin(ctx, p, cfg)
+	if d, ok := cfg.Declared(c.Job); ok && d.Kind != config.KindJob {
+		return c.orderOther(ctx, p, cfg, d.Kind)
 	}
 	spec, err := jobSpec(cfg, c.Job)
 	if err != nil {
@@ -119,10 +119,15 @@ func (c *backfillCommand) orderTimes(ctx context.Context, p *cli.Program, cfg *c
 	return c.order(ctx, p, cfg, c.Job, schedule.OrderRequest{From: c.From, To: c.To}, c.JSON, c.Quiet)
 }
 
-// orderJoin is orderTimes of a join, whose times this command does not fill by itself.
-func (c *backfillCommand) orderJoin(ctx context.Context, p *cli.Program, cfg *config.Config) error {
+// orderOther is orderTimes of a join or a backup, whose times this command does not fill by
+// itself.
+func (c *backfillCommand) orderOther(ctx context.Context, p *cli.Program, cfg *config.Config, kind string) error {
 	if !c.Daemon {
-		return fmt.Errorf("%w: %s is a join: its times are filled by the daemon, with --daemon; export join --time is for one time", cli.ErrUsage, c.Job)
+		byHand := "export join --time is for one time"
+		if kind == config.KindBackup {
+			byHand = "export backup makes one by hand"
+		}
+		return fmt.Errorf("%w: %s is a %s: its times are filled by the daemon, with --daemon; %s", cli.ErrUsage, c.Job, kind, byHand)
 	}
 	if err := c.check(); err != nil {
 		return err

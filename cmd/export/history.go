@@ -30,7 +30,7 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := isJobOrJoin(cfg, c.Job); err != nil {
+	if err := isDeclared(cfg, c.Job); err != nil {
 		return err
 	}
 	log := p.Warnings()

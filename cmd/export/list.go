@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -47,7 +46,7 @@ type listed struct {
 	Order     *api.Order `json:"order,omitempty"` // of a line that is ordered; its time is the next run's
 }
 
-// Run lists the jobs and joins of the file and their runs.
+// Run lists the jobs, joins and backups of the file and their runs.
 func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 	if c.Next < 1 || c.Next > maxUpcoming {
 		return fmt.Errorf("%w: --next is %d, must be from 1 to %d", cli.ErrUsage, c.Next, maxUpcoming)
@@ -60,16 +59,19 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 	var errs []error
 	outs := map[string]*directory{}
 	states := scheduleStates(ctx, p, cfg)
-	for _, name := range slices.Concat(cfg.JobNames(), cfg.JoinNames()) {
-		out, table := cfg.Jobs[name].Out, cfg.Jobs[name].Table
-		if _, ok := cfg.Joins[name]; ok {
-			out, table = cfg.Joins[name].Out, ""
-		}
-		if c.Out != "" {
+	for _, name := range cfg.DeclaredNames() {
+		declared, _ := cfg.Declared(name)
+		out, table, backup, at := declared.Out, declared.Table, "", name
+		if declared.Kind == config.KindBackup {
+			if c.Out != "" {
+				continue // it has runs of jobs and joins
+			}
+			backup, at = name, "" // a place of its own
+		} else if c.Out != "" {
 			out = c.Out
 		}
 		if outs[out] == nil {
-			outs[out] = readDirectory(ctx, p, cfg, out)
+			outs[out] = readDirectory(ctx, p, cfg, out, backup)
 			if ctx.Err() != nil {
 				return outs[out].err
 			}
@@ -78,9 +80,9 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 				return noDirectory(out)
 			}
 		}
-		lines := append(ordered(states[name].Orders, name, table, below(out, name)), outs[out].of(name, table, out)...)
+		lines := append(ordered(states[name].Orders, name, table, below(out, at)), outs[out].of(name, table, out)...)
 		if len(lines) == 0 {
-			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, name)}}
+			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, at)}}
 		}
 		times, err := upcoming(cfg, name, c.Next)
 		if err != nil {
@@ -107,13 +109,15 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 type directory struct {
 	runs       []jobs.RunSummary
 	unfinished []jobs.Unfinished
+	backups    bool  // of a backup
 	missing    bool  // it is not there
 	err        error // why it cannot be read
 }
 
-// readDirectory reads a directory, which may not be there yet, or a bucket.
-func readDirectory(ctx context.Context, p *cli.Program, cfg *config.Config, out string) *directory {
-	d := new(directory)
+// readDirectory reads a directory, which may not be there yet, or a bucket: the place of
+// this backup, or, without a name, of runs.
+func readDirectory(ctx context.Context, p *cli.Program, cfg *config.Config, out, backup string) *directory {
+	d := &directory{backups: backup != ""}
 	if out == "" {
 		return d
 	}
@@ -126,7 +130,11 @@ func readDirectory(ctx context.Context, p *cli.Program, cfg *config.Config, out 
 		d.err = err
 		return d
 	}
-	if d.runs, err = jobs.ListTarget(ctx, t); err == nil {
+	if d.backups {
+		if d.runs, err = jobs.ListBackups(ctx, t, backup); err == nil {
+			d.unfinished, err = jobs.ListUnfinishedBackups(ctx, t, backup)
+		}
+	} else if d.runs, err = jobs.ListTarget(ctx, t); err == nil {
 		d.unfinished, err = jobs.ListUnfinishedTarget(ctx, t)
 	}
 	d.err = errors.Join(err, t.Close())
@@ -149,7 +157,12 @@ func (d *directory) of(job, table, out string) []listed {
 			state = "at work"
 		}
 		at := below(out, "_tmp", u.RunID)
-		if config.InBucket(out) {
+		switch {
+		case d.backups && config.InBucket(out):
+			at = out // nobody sees it yet
+		case d.backups:
+			at = below(out, "_tmp", "backup-"+u.RunID)
+		case config.InBucket(out):
 			at = below(out, job) // nobody sees it yet
 		}
 		lines = append(lines, listed{

@@ -24,7 +24,7 @@ type commands struct {
 	Backfill    backfillCommand    `cmd:"" help:"Run a job for the times of its schedule that have no run, each once."`
 	Plan        planCommand        `cmd:"" help:"Say what a run would do: regions, rows, bytes, files."`
 	Count       countCommand       `cmd:"" help:"Count the rows and cells of a table at one instant, by region and family."`
-	List        listCommand        `cmd:"" help:"List jobs and their published runs."`
+	List        listCommand        `cmd:"" help:"List jobs, joins and backups with their published runs."`
 	SQL         sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC          gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
 	History     historyCommand     `cmd:"" help:"Show what the schedule of a job and its orders have done."`
@@ -58,9 +58,9 @@ func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
 	return &spec, nil
 }
 
-// isJobOrJoin says that a name is that of neither; its error wraps cli.ErrUsage.
-func isJobOrJoin(cfg *config.Config, name string) error {
-	if _, ok := cfg.Joins[name]; ok {
+// isDeclared says that a name is of no job, join or backup; its error wraps cli.ErrUsage.
+func isDeclared(cfg *config.Config, name string) error {
+	if _, ok := cfg.Declared(name); ok {
 		return nil
 	}
 	_, err := jobSpec(cfg, name)

@@ -116,10 +116,10 @@ func sayAccepted(p *cli.Program, job string, accepted *api.Order, asJSON bool) e
 	return err
 }
 
-// scheduled returns the schedule of a job or a join; its error wraps cli.ErrUsage where it has
-// none.
+// scheduled returns the schedule of a job, join or backup; its error wraps cli.ErrUsage
+// where it has none.
 func scheduled(cfg *config.Config, name string) (*schedule.Schedule, error) {
-	if err := isJobOrJoin(cfg, name); err != nil {
+	if err := isDeclared(cfg, name); err != nil {
 		return nil, err
 	}
 	all, err := cfg.Schedules()

@@ -19,7 +19,7 @@ import (
 // runs must not be read at every scrape.
 const publishedAge = 30 * time.Second
 
-// published knows the runs that the configured jobs and joins have published, whichever
+// published knows the runs that the configured jobs, joins and backups have published, whichever
 // process ran them, by looking at their directories.
 type published struct {
 	cfg       *config.Config
@@ -58,10 +58,8 @@ func (p *published) status() []serve.ExportStatus {
 const historyEntries = 10
 
 func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
-	spec := p.cfg.Jobs[st.Job].Schedule
-	if j, ok := p.cfg.Joins[st.Job]; ok {
-		spec = j.Schedule
-	}
+	declared, _ := p.cfg.Declared(st.Job)
+	spec := declared.Schedule
 	s := &serve.ScheduleStatus{
 		Cron: spec.Cron, Zone: spec.Zone, Paused: st.State.Paused, Failures: st.State.Failures, Working: st.Working, Cause: st.Cause, Attempt: st.Attempt,
 		Holder: st.Holder, Pending: len(st.State.Pending), Results: st.State.Results, Orders: []api.Order{}, Ordered: st.State.Ordered, Next: []time.Time{}, History: []api.ExportRun{},
@@ -90,14 +88,20 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	return s
 }
 
-// list returns the runs in a directory or bucket, none where it cannot be read.
-func (p *published) list(ctx context.Context, out string) []jobs.RunSummary {
-	t, err := p.cfg.OpenTarget(out, false, p.log)
+// list returns the runs in the directory or bucket of name, of which a backup has one of
+// its own; none where it cannot be read.
+func (p *published) list(ctx context.Context, name string, of *config.Declared) []jobs.RunSummary {
+	t, err := p.cfg.OpenTarget(of.Out, false, p.log)
 	if err != nil {
 		return nil
 	}
 	defer t.Close()
-	runs, _ := jobs.ListTarget(ctx, t)
+	var runs []jobs.RunSummary
+	if of.Kind == config.KindBackup {
+		runs, _ = jobs.ListBackups(ctx, t, name)
+	} else {
+		runs, _ = jobs.ListTarget(ctx, t)
+	}
 	return runs
 }
 
@@ -112,13 +116,11 @@ func (p *published) directories() []serve.ExportStatus {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	runs := map[string][]jobs.RunSummary{}
-	for _, name := range slices.Concat(p.cfg.JobNames(), p.cfg.JoinNames()) {
-		out := p.cfg.Jobs[name].Out
-		if j, ok := p.cfg.Joins[name]; ok {
-			out = j.Out
-		}
+	for _, name := range p.cfg.DeclaredNames() {
+		declared, _ := p.cfg.Declared(name)
+		out := declared.Out
 		if _, ok := runs[out]; !ok {
-			runs[out] = p.list(ctx, out)
+			runs[out] = p.list(ctx, name, &declared)
 		}
 		s := serve.ExportStatus{Name: name, Runs: map[string]uint64{"ok": 0}}
 		for i := range runs[out] {

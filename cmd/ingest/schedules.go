@@ -17,8 +17,8 @@ import (
 	"sluice/store"
 )
 
-// openSchedules makes the runner of the jobs and joins that have a schedule, or nothing
-// where none has.
+// openSchedules makes the runner of the jobs, joins and backups that have a schedule, or
+// nothing where none has.
 func (d *daemon) openSchedules(ctx context.Context) error {
 	var all []*schedule.Schedule
 	add := func(name string, s *schedule.Schedule) {
@@ -40,6 +40,14 @@ func (d *daemon) openSchedules(ctx context.Context) error {
 			return err
 		}
 		add(name, j.Schedule())
+	}
+	for _, name := range d.cfg.BackupNames() {
+		spec := d.cfg.Backups[name]
+		s, err := jobs.CompileBackup(name, &spec)
+		if err != nil {
+			return fmt.Errorf("backup %s: %w", name, err)
+		}
+		add(name, s)
 	}
 	if len(all) == 0 {
 		return nil
@@ -167,6 +175,9 @@ var errStopping = fmt.Errorf("%w: the daemon stops", jobs.ErrResumable)
 func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
 	if _, ok := d.cfg.Joins[r.Job]; ok {
 		return d.runJoin(ctx, r)
+	}
+	if spec, ok := d.cfg.Backups[r.Job]; ok {
+		return d.runBackup(ctx, r, &spec)
 	}
 	job, err := d.compileJob(ctx, r.Job)
 	if err != nil {
