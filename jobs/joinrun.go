@@ -47,6 +47,8 @@ type JoinOptions struct {
 	Now func() time.Time
 	// Confirm is called right before the run is published, as that of RunOptions.
 	Confirm func(ctx context.Context) error
+	// Published is called when the run is visible, as that of RunOptions.
+	Published func(ctx context.Context, m *Manifest) error
 }
 
 // JoinInfo is how the rows of a run were joined.
@@ -187,6 +189,11 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 	data, err := r.publish(ctx, m)
 	if err != nil {
 		return nil, r.end(ctx, err)
+	}
+	if r.Published != nil {
+		if err := r.Published(context.WithoutCancel(ctx), m); err != nil {
+			return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
+		}
 	}
 	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
 		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)

@@ -10,6 +10,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/store"
 )
@@ -51,46 +52,69 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, o.Target.Close()) }()
+	m, err := c.run(ctx, p, cfg, o)
+	if err != nil {
+		return err
+	}
+	return printManifest(p.Stdout, out, m, c.JSON)
+}
+
+// run joins, and returns what it has published. The history of the join has it then.
+func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config, o *jobs.JoinOptions) (m *jobs.Manifest, err error) {
+	live := cfg.Joins[c.Join].Left.Job != ""
+	hand := &byHand{p: p, cfg: cfg, job: c.Join, cause: schedule.Manual, storeless: !live}
 	var left *jobs.Unfinished
 	if c.Resume {
 		done := (*jobs.Manifest)(nil)
-		if left, done, err = resume(ctx, p, c.Join, o.Target, out, c.Time); err != nil {
-			return err
+		if left, done, err = resume(ctx, p, c.Join, o.Target, o.Out, c.Time); err != nil {
+			return nil, hand.published(ctx, nil, o.Target, c.Time, err)
 		}
 		if done != nil {
-			return printManifest(p.Stdout, out, done, c.JSON)
+			return done, hand.found(ctx, nil, done)
 		}
 		o.LogicalTime = left.LogicalTime
 	}
 	find := func(string) *store.TableDescriptor { return nil }
 	keep := func() {}
-	if spec.Left.Job != "" {
-		source, err := c.open(ctx, p, cfg, left, log)
-		if err != nil {
-			return err
+	source := (*config.Instant)(nil)
+	if live {
+		if source, err = c.open(ctx, p, cfg, left, o.Logger); err != nil {
+			return nil, err
 		}
 		defer func() { err = errors.Join(err, source.Close()) }()
 		o.Source, o.Checkpoint, keep = source, source.Checkpoint, source.Keep
 		find = config.SchemasOf(ctx, source.Table)
 	}
 	if o.Join, err = cfg.CompileJoin(c.Join, find); err != nil {
-		return err
+		return nil, err
+	}
+	started := time.Now().UTC()
+	if o.LogicalTime.IsZero() {
+		o.LogicalTime = started
+	}
+	o.Published = func(ctx context.Context, m *jobs.Manifest) error {
+		return hand.record(ctx, source, jobs.RunEntry(m, schedule.Manual, false))
 	}
 	bar := newProgress(p, c.Quiet)
 	o.Progress = bar.report
-	m, err := jobs.RunJoin(ctx, o)
+	m, err = jobs.RunJoin(ctx, o)
 	bar.end()
 	if errors.Is(err, jobs.ErrResumable) {
 		keep()
-		return fmt.Errorf("%w; what is finished was kept: go on with export join --resume", err)
+		return nil, fmt.Errorf("%w; what is finished was kept: go on with export join --resume", err)
 	}
 	if left != nil && errors.Is(err, target.ErrExists) {
-		m, err = finishResumed(ctx, p, c.Join, o.Target, left.LogicalTime)
+		if m, err = finishResumed(ctx, p, c.Join, o.Target, left.LogicalTime); err == nil {
+			err = hand.found(ctx, source, m)
+		}
 	}
-	if err != nil {
-		return err
+	switch {
+	case err == nil:
+		return m, nil
+	case m == nil:
+		err = hand.failed(ctx, source, o.LogicalTime, started, err)
 	}
-	return printManifest(p.Stdout, out, m, c.JSON)
+	return nil, hand.published(ctx, source, o.Target, o.LogicalTime, err)
 }
 
 // open opens the instant to join at: that of the run to go on with, or a new one.

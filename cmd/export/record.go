@@ -17,13 +17,16 @@ import (
 	"sluice/store"
 )
 
-// byHand records what becomes of the runs that this process makes of a job in the job's
+// byHand records what becomes of the runs that this process makes of a job or join in its
 // history, as the daemon does of those that it makes.
 type byHand struct {
 	p     *cli.Program
 	cfg   *config.Config
 	job   string
 	cause string // schedule.Manual or schedule.Backfill
+	// storeless runs read no store: where there is none, or none that answers, they are
+	// made all the same, and it is said that the history has them not.
+	storeless bool
 }
 
 const (
@@ -56,6 +59,10 @@ func (h *byHand) record(ctx context.Context, in *config.Instant, entries ...sche
 
 func (h *byHand) explain(err error) error {
 	if err == nil {
+		return nil
+	}
+	if h.storeless {
+		h.p.Note("export", "the history of %s has not this run: %v", h.job, err)
 		return nil
 	}
 	return fmt.Errorf("record the run in the history of %s: %w", h.job, err)
