@@ -92,6 +92,13 @@ type joinRun struct {
 	outputs  []*replayOutput
 	listed   fileList // but for files of the run that this one goes on with
 	progress work.Progress
+	disk     *onDisk // nil = the join has written none of its sides to disk
+}
+
+// onDisk is how far a join is that writes its sides to disk, and reads them again.
+type onDisk struct {
+	read   float64 // what part of the sides was read when it began
+	joined float64 // what part of what was written is joined
 }
 
 // RunJoin joins the sides and publishes the result as a run, with a manifest of its
@@ -343,7 +350,13 @@ func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) e
 	if r.Join.joined.Method() == join.Lookup {
 		return r.Join.joined.RunLookup(ctx, left, r.inputs[1].(*tableInput), write) // CompileJoin has seen to it
 	}
-	return r.Join.joined.Run(ctx, left, right, write)
+	return r.Join.joined.RunTold(ctx, left, right, write, func(joined float64) {
+		if r.disk == nil {
+			r.disk = &onDisk{read: r.read()}
+		}
+		r.disk.joined = joined
+		told()
+	})
 }
 
 // write appends a batch in every format.
@@ -425,8 +438,20 @@ func (r *joinRun) report(change func(p *work.Progress)) {
 	}
 }
 
-// done is about what part of the sides was read; of a lookup, of the left one.
+// done is about what part is done: what part of the sides was read. Where they are
+// written to disk, half of what was left then is their reading, and half the joining of
+// what was written.
 func (r *joinRun) done() float64 {
+	read := r.read()
+	if r.disk == nil {
+		return read
+	}
+	left := (1 - r.disk.read) / 2
+	return min(r.disk.read+(read-r.disk.read)/2+left*r.disk.joined, 1)
+}
+
+// read is about what part of the sides was read; of a lookup, of the left one.
+func (r *joinRun) read() float64 {
 	done, all := 0.0, 0.0
 	for i, in := range r.inputs {
 		if i == 1 && r.Join.joined.Method() == join.Lookup {

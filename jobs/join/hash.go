@@ -16,7 +16,8 @@ type hash struct {
 	left, right *side
 	out         *emitter
 	disk        *spill.Disk
-	level       int // how often the sides were parted before
+	level       int                  // how often the sides were parted before
+	told        func(joined float64) // as of RunTold
 }
 
 // maxLevel bounds how often a part is parted again. Only rows whose keys share
@@ -54,6 +55,12 @@ func (h *hash) part(t *table) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	tell := func(joined float64) {
+		if h.told != nil {
+			h.told(joined)
+		}
+	}
+	tell(0)
 	right, err := h.partRight(f, t)
 	if err != nil {
 		return err
@@ -63,17 +70,26 @@ func (h *hash) part(t *table) (err error) {
 		return err
 	}
 	_, keepRight := h.j.keeps()
+	size := func(i int) float64 { return float64(right.size(i) + left.size(i)) }
+	done, all := 0.0, 0.0
 	for i := range fanOut {
-		if right.rows[i] == 0 || left.rows[i] == 0 && !keepRight {
-			continue
+		all += size(i)
+	}
+	for i := range fanOut {
+		if right.rows[i] > 0 && (left.rows[i] > 0 || keepRight) {
+			sub := &hash{j: h.j, out: h.out, disk: h.disk, level: h.level + 1}
+			sub.told = func(joined float64) { tell((done + joined*size(i)) / all) }
+			sub.left = h.partSide(h.left, left, i)
+			sub.right = h.partSide(h.right, right, i)
+			if err := sub.run(); err != nil {
+				return err
+			}
 		}
-		sub := &hash{j: h.j, out: h.out, disk: h.disk, level: h.level + 1}
-		sub.left = h.partSide(h.left, left, i)
-		sub.right = h.partSide(h.right, right, i)
-		if err := sub.run(); err != nil {
-			return err
+		if done += size(i); done < all {
+			tell(done / all)
 		}
 	}
+	tell(1)
 	return nil
 }
 

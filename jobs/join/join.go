@@ -466,6 +466,13 @@ func (c *compiler) column(i int, col *Column) {
 // with method merge ErrNotSorted, with method hash ErrDisk and ErrSpill. What it has
 // written to Spec.SpillDir is gone when it returns.
 func (j *Join) Run(ctx context.Context, left, right Input, write func(*columnar.Batch) error) error {
+	return j.RunTold(ctx, left, right, write, nil)
+}
+
+// RunTold is Run that tells how far it is when the sides are read: where a hash join
+// writes them to disk, it calls told with 0 when it begins to, and then, after each part
+// of what was written, with how much is joined, which rises to 1. told may be nil.
+func (j *Join) RunTold(ctx context.Context, left, right Input, write func(*columnar.Batch) error, told func(joined float64)) error {
 	if j.spec.Method == Lookup {
 		return errors.New("join: the method is lookup, which RunLookup does")
 	}
@@ -477,7 +484,8 @@ func (j *Join) Run(ctx context.Context, left, right Input, write func(*columnar.
 	if j.spec.Method == Merge {
 		err = (&merge{j: j, left: l, right: r, out: e}).run()
 	} else {
-		err = (&hash{j: j, left: l, right: r, out: e, disk: &spill.Disk{Dir: j.spec.SpillDir, Limit: j.spec.SpillBytes}}).run()
+		h := &hash{j: j, left: l, right: r, out: e, disk: &spill.Disk{Dir: j.spec.SpillDir, Limit: j.spec.SpillBytes}, told: told}
+		err = h.run()
 	}
 	if err != nil {
 		return err

@@ -85,6 +85,14 @@ func (p *parts) flushAll() error {
 	return nil
 }
 
+// size is how many bytes a part has.
+func (p *parts) size(i int) (bytes int64) {
+	for _, e := range p.extents[i] {
+		bytes += int64(e.Bytes)
+	}
+	return bytes
+}
+
 // input reads a part.
 func (p *parts) input(i int) *partInput {
 	return &partInput{parts: p, extents: p.extents[i], batch: columnar.NewBatch(p.columns)}

@@ -18,8 +18,8 @@ type Progress struct {
 	Elapsed     time.Duration
 	// Done is about what part is done, 0 to 1: by the bytes of the store where
 	// what is read tells them, otherwise by regions. Of a join, what part of its
-	// sides was read: where a hash join writes them to a disk, what comes behind
-	// that is not in it.
+	// sides was read: where a hash join writes them to a disk, half of what is left
+	// then is for joining what was written.
 	Done float64
 	// ResumedRows and ResumedDone are what a run that was cut off had done.
 	ResumedRows int64
