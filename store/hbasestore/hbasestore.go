@@ -201,7 +201,9 @@ var _ store.Engine = (*Store)(nil)
 // Open connects to HBase and creates the system tables where they are missing. Its
 // error wraps store.ErrInvalidArgument where o is wrong, store.ErrInvalidSchema where a
 // system table was altered so that it loses something, store.ErrUnsupported where
-// an address is not a Thrift2 gateway's, store.ErrTransient where none answers.
+// an address is not a Thrift2 gateway's, store.ErrRefused where the certificates of all
+// gateways are wrong, or those of the client to them, store.ErrTransient where none
+// answers.
 func Open(ctx context.Context, o *Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("open HBase: %w", err)

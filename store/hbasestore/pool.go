@@ -38,6 +38,7 @@ type pool struct {
 	next     int // index of the gateway that is dialled next
 	idle     int // connections
 	closed   bool
+	reached  bool // a gateway, once
 
 	life context.Context // until close
 	end  context.CancelFunc
@@ -81,6 +82,7 @@ func (p *pool) get(ctx context.Context, want, avoid *gateway) (*conn, error) {
 }
 
 func (p *pool) connect(ctx context.Context, want, avoid *gateway) (*conn, error) {
+	wrong := 0 // certificates
 	for tried := 0; ; tried++ {
 		c, g, err := p.choose(want, avoid)
 		if c != nil || err != nil {
@@ -94,9 +96,16 @@ func (p *pool) connect(ctx context.Context, want, avoid *gateway) (*conn, error)
 			return nil, cause
 		}
 		p.failed(g, err)
+		if errors.Is(err, errCertificate) {
+			wrong++
+		}
 		if want != nil || tried+1 == len(p.gateways) {
-			if errors.Is(err, store.ErrUnsupported) {
+			switch {
+			case errors.Is(err, store.ErrUnsupported):
 				return nil, fmt.Errorf("gateway %s: %w", g.address, err)
+			case wrong == tried+1 && p.never():
+				// Waiting mends no certificate. One that went bad later may be replaced.
+				return nil, fmt.Errorf("%w: gateway %s: %w", store.ErrRefused, g.address, err)
 			}
 			return nil, fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, g.address, err)
 		}
@@ -204,6 +213,14 @@ func (p *pool) opened(g *gateway) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g.open++
+	p.reached = true
+}
+
+// never reports whether no gateway was ever reached.
+func (p *pool) never() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.reached
 }
 
 // shut closes a connection. The caller holds mu.
@@ -248,7 +265,9 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 	var err error
 	if p.o.TLS != nil {
 		c, err = (&tls.Dialer{Config: p.o.TLS}).DialContext(made, "tcp", g.address)
-		if wrong := (tls.RecordHeaderError{}); errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &wrong) {
+		if e := certificateError(err); e != nil {
+			err = e
+		} else if wrong := (tls.RecordHeaderError{}); errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.As(err, &wrong) {
 			err = fmt.Errorf("%w; does the gateway speak TLS?", err)
 		}
 	} else {
@@ -263,7 +282,9 @@ func (p *pool) dial(ctx context.Context, g *gateway) (*conn, error) {
 		kind, err = c.GetThriftServerType(ctx)
 		return err
 	})
-	switch {
+	switch refused := certificateError(err); {
+	case refused != nil: // TLS 1.3 says so behind the handshake
+		err = refused
 	case broken:
 		err = fmt.Errorf("%w; is it a Thrift2 gateway, and its transport (framed or not, TLS or not) as configured?", err)
 	case err == nil && kind != hbase.TThriftServerType_TWO:
