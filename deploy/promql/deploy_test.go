@@ -162,6 +162,24 @@ func logs(at func(s float64) (logStart, floor, end float64)) edit {
 	}
 }
 
+// stands is partitions of which one is read no more, with a lag in records that is what it
+// was, and the others are applied, now and then so many records behind.
+func stands(others float64) edit {
+	return func(name string, l labels.Labels, since time.Duration, v float64) (float64, bool) {
+		stuck := l.Get("partition") == "0"
+		switch {
+		case since < 0:
+		case name == "sluice_kafka_consumer_lag_records" && stuck:
+			v = 20_000
+		case name == "sluice_kafka_consumer_lag_records":
+			v = others * float64(int(since/interval)%2)
+		case name == "sluice_kafka_consumer_lag_seconds" && stuck:
+			v = since.Seconds()
+		}
+		return v, true
+	}
+}
+
 // slow makes every commit from the change on take more than two seconds.
 func slow(name string, l labels.Labels, since time.Duration, v float64) (float64, bool) {
 	if name == "sluice_store_commit_duration_seconds_bucket" && since >= 0 {
@@ -237,6 +255,8 @@ func testAlerts(t *testing.T, before, after []series) {
 		"a pipeline has failed":       {edit: set("sluice_pipeline_ready", to(0)), want: []string{"SluicePipelineNotReady"}},
 		"the lag grows":               {edit: set("sluice_kafka_consumer_lag_records", func(s, _ float64) float64 { return 5000 + 10*s }), want: []string{"SluiceLagGrows"}},
 		"a large lag shrinks":         {edit: set("sluice_kafka_consumer_lag_records", func(s, _ float64) float64 { return 1e6 - 10*s })},
+		"a partition stands still":    {edit: stands(0), want: []string{"SluiceBehindInTime"}},
+		"one of many stands still":    {edit: stands(500), want: []string{"SluiceBehindInTime"}},
 		"old records":                 {edit: set("sluice_kafka_consumer_lag_seconds", to(301)), want: []string{"SluiceBehindInTime"}},
 		"retention comes near":        {edit: logs(func(s float64) (logStart, floor, end float64) { return 50 + 49*min(max(s, 0), 1), 100, 200 }), want: []string{"SluiceNearRetention"}},
 		"retention overtakes":         {edit: logs(func(s float64) (logStart, floor, end float64) { return 1e4 + 2*s, 1.4e4 + s, 1e6 }), want: []string{"SluiceNearRetention"}},
