@@ -17,8 +17,9 @@ import (
 const anyNode int32 = -1
 
 // Bounds of the answer to everything but a fetch, in bytes. What is decoded may take a
-// hundred times as much, as a broker may claim an element a byte. The metadata of 100,000
-// partitions are some 10 MB; other answers grow with what was asked for, a partition of the
+// hundred times as much, as a broker may claim an element a byte; metadata, whose bound is
+// the largest, some times as much (checkMetadata). The metadata of 100,000 partitions are
+// some 10 MB; other answers grow with what was asked for, a partition of the
 // request with up to some hundred bytes of names, offsets and what others have committed.
 const (
 	maxMetadata = 32 << 20
@@ -116,6 +117,11 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 			return nil, fmt.Errorf("%w: tags in the response header", errProtocol)
 		}
 		body = body[1:]
+	}
+	if x.req.Key() == int16(kmsg.Metadata) {
+		if err := checkMetadata(body, x.req.GetVersion()); err != nil {
+			return nil, err
+		}
 	}
 	if err := resp.ReadFrom(body); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", errProtocol, kmsg.NameForKey(x.req.Key()), err)
