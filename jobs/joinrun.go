@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"sluice/jobs/columnar"
@@ -91,6 +92,7 @@ type joinRun struct {
 	notes    target.Resumable // the upload, where the run can be resumed; nil = not
 	outputs  []*replayOutput
 	listed   fileList // but for files of the run that this one goes on with
+	mu       sync.Mutex
 	progress work.Progress
 	disk     *onDisk // nil = the join has written none of its sides to disk
 }
@@ -102,8 +104,9 @@ type onDisk struct {
 }
 
 // RunJoin joins the sides and publishes the result as a run, with a manifest of its
-// own: what Run does with a table. It is one goroutine, at the lower of the priorities of
-// its jobs, each of whose tables is read at its own rows_per_second. A run that is resumed joins
+// own: what Run does with a table. One goroutine joins and one
+// writes, at the lower of the priorities of its jobs, each of whose tables is read at its
+// own rows_per_second. A run that is resumed joins
 // everything again, and writes the files that were not finished. Its error wraps
 // ErrResumable as Run's does; it wraps join.ErrMemory,
 // join.ErrNotSorted and join.ErrDisk as join.Join.Run's does, store.ErrCorrupt where a file of a published run is not what its manifest
@@ -319,7 +322,12 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	for _, o := range r.outputs {
 		o.upload = r.upload
 	}
-	if err := r.join(ctx, func(b *columnar.Batch) error { return r.write(ctx, m, b) }); err != nil {
+	beside := r.writeBeside(ctx, m, r.Join.joined.Columns())
+	err := r.join(ctx, beside.take)
+	if failed := beside.end(); err == nil {
+		err = failed
+	}
+	if err != nil {
 		return nil, err
 	}
 	for _, o := range r.outputs {
@@ -345,7 +353,10 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 
 // join hands the joined rows to write.
 func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) error {
-	told := func() { r.report(func(*work.Progress) {}) }
+	told := func() { // by this goroutine alone: only it knows how far the sides are
+		done := r.done()
+		r.report(func(p *work.Progress) { p.Done = done })
+	}
 	left, right := &watchedInput{r.inputs[0], told}, &watchedInput{r.inputs[1], told}
 	if r.Join.joined.Method() == join.Lookup {
 		return r.Join.joined.RunLookup(ctx, left, r.inputs[1].(*tableInput), write) // CompileJoin has seen to it
@@ -429,9 +440,11 @@ func (r *joinRun) finish(ctx context.Context, m *Manifest, o *replayOutput) erro
 	return r.listed.add(&f)
 }
 
+// report changes the progress and tells it.
 func (r *joinRun) report(change func(p *work.Progress)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	change(&r.progress)
-	r.progress.Done = r.done()
 	r.progress.Elapsed = r.Now().Sub(r.started)
 	if r.Progress != nil {
 		r.Progress(r.progress)
