@@ -21,7 +21,7 @@ var packages = map[string][]string{
 
 	"store":             {"cell", "region", "internal/turns"},
 	"store/memstore":    {"cell", "region", "counters", "store"},
-	"store/pebblestore": {"cell", "region", "counters", "store", "internal/turns"},
+	"store/pebblestore": {"cell", "region", "counters", "store", "internal/prefetch", "internal/turns"},
 	"store/hbasestore":  {"cell", "region", "counters", "store", "store/hbasestore/internal/hbase"},
 	"store/storetest":   {"cell", "region", "counters", "store"},
 
@@ -84,6 +84,7 @@ var packages = map[string][]string{
 	"internal/crashfs":     {},
 	"internal/pageviews":   {},
 	"internal/structure":   {},
+	"internal/prefetch":    {},
 	"internal/turns":       {},
 	"internal/integration": {everything},
 }

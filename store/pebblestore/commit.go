@@ -239,7 +239,8 @@ func (c *commit) write(b *pebble.Batch) error {
 // settle makes the caches what the commit has made of the store, or, where it
 // failed, what they were.
 func (c *commit) settle(ok bool) {
-	for _, e := range c.dirty {
+	for i, e := range c.dirty {
+		c.prefetchDirty(i)
 		e.dirty = false
 		if !ok {
 			e.value, e.exists = e.oldVal, e.oldHave

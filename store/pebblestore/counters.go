@@ -327,7 +327,8 @@ func (c *commit) uncounted() [][]byte {
 
 // writeCounters adds the commit's counters to its batch.
 func (c *commit) writeCounters(b *pebble.Batch) error {
-	for _, e := range c.dirty {
+	for i, e := range c.dirty {
+		c.prefetchDirty(i)
 		if !e.exists {
 			if !e.oldHave {
 				continue

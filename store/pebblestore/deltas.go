@@ -83,7 +83,7 @@ func (c *commit) addDeltas(l *deltaList, all []store.CounterDelta, refuse func(i
 	var tally region.Tally
 	defer func() { tally.Flush(int64(c.now)) }()
 	for i := range l.sorted {
-		c.prefetchCounters(l, i)
+		c.prefetchCounters(l, all, i)
 		x := &l.deltas[l.sorted[i].at]
 		d := &all[x.i]
 		t, err := c.table(d.Table)

@@ -123,18 +123,24 @@ func (db *DB) writeCells(c *commit, name string, kvs []staged, changes [][]byte)
 // writeBulkCounters writes the counters of c and returns how many key-values they
 // are.
 func (db *DB) writeBulkCounters(c *commit) (n int, err error) {
-	for _, e := range c.dirty {
+	sorted := true // as the increments of one batch are
+	for i, e := range c.dirty {
+		c.prefetchDirty(i)
 		if e.exists || e.oldHave {
 			n++
 		}
+		sorted = sorted && (i == 0 || c.dirty[i-1].key < e.key)
 	}
 	if n == 0 {
 		return 0, nil
 	}
-	slices.SortFunc(c.dirty, func(a, b *counter) int { return strings.Compare(a.key, b.key) })
+	if !sorted {
+		slices.SortFunc(c.dirty, func(a, b *counter) int { return strings.Compare(a.key, b.key) })
+	}
 	var key, value []byte
 	return n, db.writeBulkFile(bulkCounterFile, func(w *sstable.Writer) error {
-		for _, e := range c.dirty {
+		for i, e := range c.dirty {
+			c.prefetchDirty(i)
 			key = append(key[:0], e.key...)
 			var err error
 			switch {

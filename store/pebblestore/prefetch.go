@@ -1,10 +1,13 @@
 package pebblestore
 
+import (
+	"sluice/internal/prefetch"
+	"sluice/store"
+)
+
 // What a commit has gathered it reads in the order of the keys, which is all over the
-// memory: to wait for each key-value and each counter costs as much as what is done
-// with it. The functions of this file read a byte of what will be needed a little
-// later; a core does not wait for such a read, and finds the rest in the cache. They
-// are not inlined, as the compiler would leave out a read that nobody uses.
+// memory: to wait for each key-value and each counter costs more than what is done with
+// it. The functions of this file ask for what will be needed a little later.
 
 // aheadKVs is how many key-values before it is copied one is asked for.
 const aheadKVs = 6
@@ -14,47 +17,44 @@ func (s *staging) prefetch(kvs []staged, i int) {
 	if i += aheadKVs; i < len(kvs) {
 		const most = 512 // the processor goes on by itself
 		kv := &kvs[i]
-		touch(s.buf[kv.start : kv.start+min(kv.key+kv.value, most)])
+		prefetch.Bytes(s.buf[kv.start : kv.start+min(kv.key+kv.value, most)])
 	}
 }
 
-// touch reads a byte of each of b's cache lines.
-//
-//go:noinline
-func touch(b []byte) (sum byte) {
-	const line = 64
-	for i := 0; i < len(b); i += line {
-		sum += b[i]
-	}
-	return sum
-}
-
-// How many counters before it is added a counter is asked for, and before that the
-// slot that leads to it.
+// How many counters before it is added a counter's key is asked for, and before that, one
+// after the other, the counter that leads to it, the slot that leads to the counter, with
+// the increment, and what leads to the slot.
 const (
-	aheadCounters = 4
-	aheadSlots    = 2 * aheadCounters
+	aheadKeys     = 4
+	aheadCounters = 2 * aheadKeys
+	aheadSlots    = 3 * aheadKeys
+	aheadDeltas   = 4 * aheadKeys
 )
 
-// prefetchCounters asks for the counters that come after l.sorted[i].
-func (c *commit) prefetchCounters(l *deltaList, i int) {
-	if i+aheadSlots >= len(l.sorted) {
+// prefetchCounters asks for the counters that come after l.sorted[i], of all.
+func (c *commit) prefetchCounters(l *deltaList, all []store.CounterDelta, i int) {
+	if i+aheadDeltas >= len(l.sorted) {
 		return
 	}
 	cache := c.db.counters
-	touchSlot(cache.slot(l.deltas[l.sorted[i+aheadSlots].at].hash))
+	prefetch.Value(&l.deltas[l.sorted[i+aheadDeltas].at])
+	x := &l.deltas[l.sorted[i+aheadSlots].at]
+	prefetch.Value(cache.slot(x.hash))
+	prefetch.Value(&all[x.i])
+	prefetch.Bytes(l.keys[x.start:x.end])
 	if e := cache.slot(l.deltas[l.sorted[i+aheadCounters].at].hash).c; e != nil {
-		touchCounter(e)
+		prefetch.Value(e)
+	}
+	if e := cache.slot(l.deltas[l.sorted[i+aheadKeys].at].hash).c; e != nil {
+		prefetch.String(e.key)
 	}
 }
 
-//go:noinline
-func touchSlot(s *counterSlot) uint64 { return s.hash }
-
-//go:noinline
-func touchCounter(e *counter) byte {
-	if len(e.key) == 0 {
-		return 0
+// prefetchDirty asks for the counters that come after c.dirty[i], and for their keys.
+func (c *commit) prefetchDirty(i int) {
+	if i+2*aheadKeys >= len(c.dirty) {
+		return
 	}
-	return e.key[0]
+	prefetch.Value(c.dirty[i+2*aheadKeys])
+	prefetch.String(c.dirty[i+aheadKeys].key)
 }
