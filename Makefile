@@ -49,11 +49,11 @@ soak: ## the long forms: many seeds, many kills, Spark; PARTS="simulation fuzz" 
 bench: ## writes bench/RESULTS.md
 	$(GO) run ./bench -write bench/RESULTS.md
 
-bench-joins: ## the merge join beside DuckDB; SLUICE_PYTHON has internal/integration/requirements.txt
-	$(GO) run ./bench joins -python $(or $(SLUICE_PYTHON),python3)
+bench-joins: ## writes bench/JOINS.md: the merge join beside DuckDB; SLUICE_PYTHON has internal/integration/requirements.txt
+	$(GO) run ./bench joins -python $(or $(SLUICE_PYTHON),python3) -write bench/JOINS.md
 
-bench-copies: ## Parquet files beside DuckDB's COPY of the same rows; as bench-joins
-	$(GO) run ./bench copies -python $(or $(SLUICE_PYTHON),python3)
+bench-copies: ## writes bench/COPIES.md: Parquet files beside DuckDB's COPY of the same rows; as bench-joins
+	$(GO) run ./bench copies -python $(or $(SLUICE_PYTHON),python3) -write bench/COPIES.md
 
 bench-hbase: ## writes bench/HBASE.md; HBASE=host:port of a Thrift2 gateway, PIDS=a directory of its servers' pid files
 	$(GO) run ./bench hbase -address "$(HBASE)" -pids "$(PIDS)" -write bench/HBASE.md

@@ -32,6 +32,8 @@ type copiesOptions struct {
 	rounds int
 	python string
 	dir    string
+	write  string
+	force  bool
 }
 
 func parseCopies(args []string, stderr io.Writer) (*copiesOptions, error) {
@@ -42,6 +44,8 @@ func parseCopies(args []string, stderr io.Writer) (*copiesOptions, error) {
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which the medians are reported")
 	f.StringVar(&o.python, "python", "python3", "a Python with the package duckdb (internal/integration/requirements.txt)")
 	f.StringVar(&o.dir, "dir", "", "directory for the files, on the disk to be measured (default: a temporary one)")
+	f.StringVar(&o.write, "write", "", "write the results, with machine and commit, to this `file`")
+	f.BoolVar(&o.force, "force", false, "write also where other processes took more than 10 % of the machine")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -163,8 +167,13 @@ func runCopies(ctx context.Context, args []string, w, stderr io.Writer) (err err
 	}
 	m := thisMachine(ctx)
 	m.Command = strings.Join(append([]string{"go run ./bench", copiesArgument}, args...), " ")
+	m.Command = strings.ReplaceAll(m.Command, o.python, "python3") // not where this machine has it
 	fmt.Fprintln(w, strings.Join(m.lines(), "\n"))
-	ratios := map[string][]float64{}
+	r := &peerReport{
+		title:   "Parquet files beside DuckDB",
+		about:   "Written by `make bench-copies`; [copies.go](copies.go) says what is measured: the rows of the export stage as one Parquet file with zstd, by our encoder from column batches in memory, and by DuckDB's COPY from a table in its memory, on one core each.",
+		machine: m, rows: o.rows,
+	}
 	for round := range o.rounds {
 		file := filepath.Join(o.dir, "ours.parquet")
 		var size int64
@@ -177,29 +186,22 @@ func runCopies(ctx context.Context, args []string, w, stderr io.Writer) (err err
 		if err != nil {
 			return err
 		}
-		line := func(name string, s *sample, bytes int64) {
-			fmt.Fprintf(w, "round %d  %-28s%s  %5.1f bytes a row\n", round+1, name, joinLine(s, o.rows), float64(bytes)/float64(o.rows))
-		}
-		line("sluice, zstd", &ours, size)
+		r.add(w, round, "sluice, zstd", &ours, size)
 		for _, name := range slices.Sorted(maps.Keys(duckDBCompressions)) {
 			got, err := duckDBCopy(ctx, o, &copyAsked{Rows: file, Out: filepath.Join(o.dir, "duckdb.parquet"), Compression: duckDBCompressions[name]})
 			if err != nil {
 				return err
 			}
 			theirs := sample{Seconds: got.Seconds, CPU: got.CPU, Foreign: -1}
-			line(name, &theirs, got.Bytes)
-			for key, ratio := range map[string]float64{
-				"time: " + name + " / sluice": theirs.Seconds / ours.Seconds, "CPU: " + name + " / sluice": theirs.CPU / ours.CPU,
-				"bytes: sluice / " + name: float64(size) / float64(got.Bytes),
-			} {
-				ratios[key] = append(ratios[key], ratio)
+			r.add(w, round, name, &theirs, got.Bytes)
+			r.ratio("CPU: "+name+" / sluice", "≥ 1.50", theirs.CPU/ours.CPU)
+			r.ratio("time: "+name+" / sluice", "", theirs.Seconds/ours.Seconds)
+			r.ratio("bytes: sluice / "+name, "", float64(size)/float64(got.Bytes))
+			r.notes = []string{
+				"DuckDB " + got.Version + ". Its level 1 is the level that our files have.",
+				"Every file of DuckDB was read back, and had the rows of ours. Neither program syncs its file.",
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(ratios)) {
-		s := spreadOf(ratios[name])
-		fmt.Fprintf(w, "%-45s %5.2f  (%.2f..%.2f)\n", name, s.median, s.min, s.max)
-	}
-	_, err = fmt.Fprintln(w, "goal: CPU, DuckDB COPY / sluice ≥ 1.50")
-	return err
+	return r.publish(w, o.write, o.force)
 }

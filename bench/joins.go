@@ -7,11 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 
 	"sluice/cell"
@@ -36,6 +34,8 @@ type joinsOptions struct {
 	rounds int
 	python string
 	dir    string
+	write  string
+	force  bool
 }
 
 // eventsOfUser is how many rows of the left side have the key of one of the right.
@@ -49,6 +49,8 @@ func parseJoins(args []string, stderr io.Writer) (*joinsOptions, error) {
 	f.IntVar(&o.rounds, "rounds", 5, "rounds, of which the medians are reported")
 	f.StringVar(&o.python, "python", "python3", "a Python with the package duckdb (internal/integration/requirements.txt)")
 	f.StringVar(&o.dir, "dir", "", "directory for the files, on the disk to be measured (default: a temporary one)")
+	f.StringVar(&o.write, "write", "", "write the results, with machine and commit, to this `file`")
+	f.BoolVar(&o.force, "force", false, "write also where other processes took more than 10 % of the machine")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -243,9 +245,14 @@ func runJoins(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 	}
 	m := thisMachine(ctx)
 	m.Command = strings.Join(append([]string{"go run ./bench", joinsArgument}, args...), " ")
+	m.Command = strings.ReplaceAll(m.Command, o.python, "python3") // not where this machine has it
 	fmt.Fprintln(w, strings.Join(m.lines(), "\n"))
 	threads := map[string]int{"one thread": 1, "all threads": runtime.NumCPU()}
-	ratios := map[string][]float64{}
+	r := &peerReport{
+		title:   "Joins beside DuckDB",
+		about:   "Written by `make bench-joins`; [joins.go](joins.go) says what is measured: the merge join of two published exports beside DuckDB's join of the same files, from Parquet to Parquet with zstd.",
+		machine: m, rows: o.rows,
+	}
 	for round := range o.rounds {
 		var published *jobs.Manifest
 		_, ours, err := measured(&spec{}, func() (err error) {
@@ -258,7 +265,7 @@ func runJoins(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 		if published.Totals[0].Rows != int64(o.rows) {
 			return fmt.Errorf("WRONG: our join has %d rows, not %d", published.Totals[0].Rows, o.rows)
 		}
-		fmt.Fprintf(w, "round %d  %-20s%s\n", round+1, "merge join", joinLine(&ours, o.rows))
+		r.add(w, round, "merge join", &ours, 0)
 		made, err := filesOf(ctx, filepath.Join(o.dir, "joined"))
 		if err != nil {
 			return err
@@ -269,19 +276,18 @@ func runJoins(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 				return err
 			}
 			theirs := sample{Seconds: got.Seconds, CPU: got.CPU, Foreign: -1}
-			fmt.Fprintf(w, "round %d  %-20s%s\n", round+1, "DuckDB "+name, joinLine(&theirs, o.rows))
-			ratios["time: DuckDB "+name+" / merge join"] = append(ratios["time: DuckDB "+name+" / merge join"], theirs.Seconds/ours.Seconds)
-			ratios["CPU: DuckDB "+name+" / merge join"] = append(ratios["CPU: DuckDB "+name+" / merge join"], theirs.CPU/ours.CPU)
+			r.add(w, round, "DuckDB, "+name, &theirs, 0)
+			r.ratio("time: DuckDB, "+name+" / merge join", "≥ 1.00", theirs.Seconds/ours.Seconds)
+			r.ratio("CPU: DuckDB, "+name+" / merge join", "", theirs.CPU/ours.CPU)
+			r.notes = []string{
+				fmt.Sprintf("%d rows of events, each with the one row of its user: %d rows come out. DuckDB %s.", o.rows, o.rows, got.Version),
+				"Ours reads every file twice, as it compares their checksums, hashes what it writes and syncs it. One goroutine joins, and one writes.",
+				"DuckDB's rows were compared with ours, whatever their order.",
+			}
 		}
 		if err := os.RemoveAll(filepath.Join(o.dir, "joined")); err != nil {
 			return err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(ratios)) {
-		r := ratios[name]
-		slices.Sort(r)
-		fmt.Fprintf(w, "%-45s %5.2f  (%.2f..%.2f)\n", name, r[len(r)/2], r[0], r[len(r)-1])
-	}
-	_, err = fmt.Fprintln(w, "goal: time, DuckDB one thread / merge join ≥ 1.00")
-	return err
+	return r.publish(w, o.write, o.force)
 }
