@@ -40,7 +40,7 @@ type PackedSource interface {
 }
 
 // PackedScanner is a Scanner whose rows can be had many at a time, as they are stored,
-// where they are. Every engine's Scanner is one.
+// where they are. A Scanner that NewScanner made is one.
 type PackedScanner interface {
 	Scanner
 	// NextPacked makes rows hold the next rows of the scan, at most most of them and
