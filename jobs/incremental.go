@@ -277,22 +277,73 @@ func (r *run) letGo(ctx context.Context, m *Manifest) {
 const (
 	changedRows     = 1024
 	changedRowBytes = 1 << 20
+	keyRoom         = 64 << 10 // is allocated for keys at once
 )
 
 // scanChanges exports the split's rows that were changed, and where the job asks for
-// them those of which cells have expired.
-func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) (err error) {
-	var keys [][]byte
-	size := 0
-	read := func() error {
-		err := e.scanRows(ctx, s, keys)
-		keys, size = keys[:0], 0
+// them those of which cells have expired. Another goroutine looks for them.
+func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
+	walking, stop := context.WithCancelCause(ctx) // what is written goes on after it
+	defer stop(nil)
+	groups, walked := make(chan [][]byte, 1), make(chan error, 1)
+	go func() {
+		err := e.run.Job.atPriority()
+		if err == nil {
+			err = e.walkChanges(walking, s, func(keys [][]byte) error {
+				select {
+				case groups <- keys:
+					return nil
+				case <-walking.Done():
+					return context.Cause(walking)
+				}
+			})
+		}
+		close(groups)
+		walked <- err
+	}()
+	var failed error
+	for keys := range groups {
+		if failed != nil {
+			continue
+		}
+		if failed = e.scanRows(ctx, s, keys); failed != nil {
+			stop(failed)
+		}
+	}
+	if err := <-walked; failed == nil {
+		failed = err
+	}
+	if failed != nil {
+		return failed
+	}
+	return e.flush(ctx)
+}
+
+// walkChanges calls found with the keys of the rows that scanChanges exports, ascending,
+// some at a time.
+func (e *splitExport) walkChanges(ctx context.Context, s *store.Scan, found func(keys [][]byte) error) (err error) {
+	var (
+		keys [][]byte
+		room []byte // of keys
+		size int
+	)
+	give := func() error {
+		if len(keys) == 0 {
+			return nil
+		}
+		err := found(keys)
+		keys, size = make([][]byte, 0, len(keys)), 0
 		return err
 	}
 	take := func(key []byte) error {
-		keys = append(keys, bytes.Clone(key))
+		if cap(room)-len(room) < len(key) {
+			room = make([]byte, 0, max(keyRoom, len(key)))
+		}
+		start := len(room)
+		room = append(room, key...)
+		keys = append(keys, room[start:len(room):len(room)])
 		if size += len(key); len(keys) >= changedRows || size >= changedRowBytes {
-			return read()
+			return give()
 		}
 		return nil
 	}
@@ -315,10 +366,10 @@ func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) (err error
 			return err
 		}
 	}
-	if err := errors.Join(expired.before(nil, take), read()); err != nil {
+	if err := expired.before(nil, take); err != nil {
 		return err
 	}
-	return e.flush(ctx)
+	return give()
 }
 
 // scanKeys reads the rows with these keys, ascending and at least one, as s selects.
