@@ -255,12 +255,14 @@ func (e *splitExport) packedRows(ctx context.Context) error {
 	return nil
 }
 
-// refused completes an error of the builder.
+// refused completes an error of the builder by the table, which is unknown to a job that
+// was compiled without a schema.
 func (e *splitExport) refused(err error) error {
 	if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
-		refused.Table = e.run.Job.Table() // unknown to a job compiled without a schema
+		refused.Table = e.run.Job.Table()
+		return err
 	}
-	return err
+	return fmt.Errorf("table %s: %w", e.run.Job.Table(), err)
 }
 
 // appended takes note of rows that were appended, whose keys are from first to last, and

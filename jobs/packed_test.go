@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
 	"sluice/store"
@@ -84,6 +86,66 @@ func TestPackedExport(t *testing.T) {
 		}
 		if d := cmp.Diff(files[1], files[0]); d != "" {
 			t.Errorf("%s (-of cells +as stored):\n%s", name, d)
+		}
+	}
+}
+
+// damagedRows is a scan that gives rows as they are stored.
+type damagedRows struct {
+	store.Scanner
+	keys, values []string
+}
+
+func (d *damagedRows) NextPacked(rows *cell.PackedRows, _, _ int) int {
+	rows.Reset("f")
+	for i, key := range d.keys {
+		rows.Append([]byte(key), []byte(d.values[i]), 1)
+	}
+	d.keys = nil
+	return rows.Len()
+}
+
+// damagedSource scans damagedRows.
+type damagedSource struct {
+	store.Snapshot
+	rows damagedRows
+}
+
+func (d *damagedSource) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	rows := d.rows
+	rows.Scanner = d.Snapshot.Scan(ctx, s)
+	return &rows
+}
+
+// TestPackedDamage: rows that are damaged as they are stored, or out of order, end the run
+// with an error that names table and row.
+func TestPackedDamage(t *testing.T) {
+	t.Parallel()
+	db := jobstest.OpenPebble(t, t.TempDir())
+	jobstest.CreateTable(t, db, "t")
+	src := jobstest.SnapshotOf(t, db)
+	const whole = "\x00\x01n\x011\x01v\x011"
+	for name, tt := range map[string]struct {
+		rows   damagedRows
+		change func(*Spec)
+		want   string
+	}{
+		"cut off":        {rows: damagedRows{keys: []string{"a", "b"}, values: []string{whole, whole[:7]}}, want: `table t: store: corrupt data: row "b"`},
+		"one by one":     {rows: damagedRows{keys: []string{"a", "b"}, values: []string{whole, whole[:7]}}, change: func(s *Spec) { s.Where = []columnar.Predicate{{Column: "n", Op: "==", Value: "1"}} }, want: `scan of table t: row "b"`},
+		"not in order":   {rows: damagedRows{keys: []string{"b", "a"}, values: []string{whole, whole}}, want: `scan of table t returned row "a" after "b"`},
+		"the same twice": {rows: damagedRows{keys: []string{"a", "a"}, values: []string{whole, whole}}, want: `scan of table t returned row "a" after "a"`},
+	} {
+		spec := largeSpec()
+		if tt.change != nil {
+			tt.change(spec)
+		}
+		job, err := Compile("j", spec, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Run(t.Context(), &RunOptions{Job: job, Source: &damagedSource{src, tt.rows}, Out: t.TempDir()})
+		if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want an ErrCorrupt with %q", name, err, tt.want)
 		}
 	}
 }
