@@ -22,8 +22,11 @@ var packedQualifiers = []string{"", "a", "b", "c", "cc", "seven_7", "eight_88", 
 // drawPackedSchema draws columns of two families, of which packed rows have one.
 func drawPackedSchema(t *rapid.T) *columnar.Schema {
 	kinds := []columnar.ColumnSpec{
-		{Type: "string"}, {Type: "string", OnError: columnar.OnErrorNull}, {Type: "bytes", Coding: "raw"},
-		{Type: "int64", Coding: "text", OnError: columnar.OnErrorNull}, {Type: "json", OnError: columnar.OnErrorNull},
+		{Type: "string"},
+		{Type: "string", OnError: columnar.OnErrorNull},
+		{Type: "bytes", Coding: "raw"},
+		{Type: "int64", Coding: "text", OnError: columnar.OnErrorNull},
+		{Type: "json", OnError: columnar.OnErrorNull},
 	}
 	var specs []columnar.ColumnSpec
 	for i := range rapid.IntRange(1, 7).Draw(t, "columns") {

@@ -86,8 +86,7 @@ type rowSource struct {
 	cut                    int   // the cursor within whose part the row was cut; -1 = none
 	spare                  arena // takes turns with arena
 
-	first   []byte // a packed value of the current row, which goes on behind it
-	begun   bool   // the current row is: first was read of it
+	begun   bool // the current row is: a packed put was read of it, and more follows
 	started bool
 	turn    turns.Turn
 	release func() // called by Close; nil = none
