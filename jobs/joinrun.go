@@ -44,7 +44,7 @@ type JoinOptions struct {
 	Logger *slog.Logger
 	// Progress is called after every batch that is read or written; Regions stays 0.
 	Progress func(work.Progress)
-	// Now is the clock. Default: time.Now.
+	// Now is the clock, which several goroutines ask. Default: time.Now.
 	Now func() time.Time
 	// Confirm is called right before the run is published, as that of RunOptions.
 	Confirm func(ctx context.Context) error

@@ -62,7 +62,7 @@ type RunOptions struct {
 	Progress func(work.Progress)
 	// Recorder counts across runs; nil = none.
 	Recorder *Recorder
-	// Now is the clock. Default: time.Now.
+	// Now is the clock, which several goroutines ask. Default: time.Now.
 	Now func() time.Time
 	// Confirm is called when all files are written, right before the run is
 	// published; where it returns an error the run is not. nil = nobody is asked.
