@@ -115,11 +115,7 @@ func ListBackups(ctx context.Context, t target.Target, name string) ([]RunSummar
 // ListUnfinishedBackups is ListUnfinishedTarget of a place of backups, as runs of a job
 // of this name. What cannot be read as a backup is left out.
 func ListUnfinishedBackups(ctx context.Context, t target.Target, name string) ([]Unfinished, error) {
-	r, ok := t.(target.Resumer)
-	if !ok {
-		return nil, nil
-	}
-	uploads, err := r.Unfinished(ctx)
+	uploads, err := unfinishedUploads(ctx, t)
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,8 @@ import (
 // on a core that has no split of its own. From its first batch on the split's outputs
 // belong to it.
 type handoff struct {
-	export *splitExport
-	full   chan filled
-	empty  chan *columnar.Builder
-	ended  chan struct{}
-	err    error // once ended is closed
+	export  *splitExport
+	batches *beside[filled]
 }
 
 // filled is a batch whose rows have keys from min to max.
@@ -36,55 +33,30 @@ func (e *splitExport) share(ctx context.Context) {
 	default:
 		return
 	}
-	h := &handoff{export: e, full: make(chan filled), empty: make(chan *columnar.Builder, 2), ended: make(chan struct{})}
-	h.empty <- columnar.NewBuilder(e.run.Job.schema)
-	e.handoff = h
-	go h.run(ctx)
-}
-
-// run writes batches until end is called, or one cannot be written.
-func (h *handoff) run(ctx context.Context) {
-	defer close(h.ended)
-	if h.err = h.export.run.Job.atPriority(); h.err != nil {
-		return
-	}
-	for f := range h.full {
-		if h.err = h.write(ctx, &f); h.err != nil {
-			return
+	spare := filled{builder: columnar.NewBuilder(e.run.Job.schema)}
+	e.handoff = &handoff{e, writeBeside(spare, func(f filled) error {
+		if err := e.write(ctx, f.builder.Batch(), f.min, f.max); err != nil {
+			return err
 		}
-		h.empty <- f.builder // has room for both
-	}
-}
-
-func (h *handoff) write(ctx context.Context, f *filled) error {
-	if err := h.export.write(ctx, f.builder.Batch(), f.min, f.max); err != nil {
-		return err
-	}
-	return h.export.finishFull(ctx)
+		return e.finishFull(ctx)
+	}, e.run.Job)}
 }
 
 // take gives the split's batch away and the split another builder. Its error is that
 // of a batch before.
 func (h *handoff) take() error {
 	e := h.export
-	select {
-	case h.full <- filled{e.builder, bytes.Clone(e.min), bytes.Clone(e.max)}:
-	case <-h.ended:
-		return h.err
+	next, err := h.batches.take(filled{e.builder, bytes.Clone(e.min), bytes.Clone(e.max)})
+	if err == nil {
+		e.builder = next.builder
 	}
-	select {
-	case e.builder = <-h.empty:
-		return nil
-	case <-h.ended:
-		return h.err
-	}
+	return err
 }
 
 // end waits until all batches are written; the outputs are the split's again, and the
 // core is left over.
 func (h *handoff) end() error {
-	close(h.full)
-	<-h.ended
+	err := h.batches.end()
 	h.export.run.spare <- struct{}{}
-	return h.err
+	return err
 }

@@ -200,15 +200,7 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 	if err != nil {
 		return nil, r.end(ctx, err)
 	}
-	if r.Published != nil {
-		if err := r.Published(context.WithoutCancel(ctx), m); err != nil {
-			return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
-		}
-	}
-	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
-		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
-	}
-	return m, nil
+	return m, announce(ctx, r.Target, r.dir, m, data, r.Published)
 }
 
 func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
@@ -322,9 +314,17 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	for _, o := range r.outputs {
 		o.upload = r.upload
 	}
-	beside := r.writeBeside(ctx, m, r.Join.joined.Columns())
-	err := r.join(ctx, beside.take)
-	if failed := beside.end(); err == nil {
+	// To encode and to write is about half of the work.
+	batches := writeBeside(columnar.NewBatch(r.Join.joined.Columns()), func(b *columnar.Batch) error { return r.write(ctx, m, b) }, r.Join.sides[:]...)
+	err := r.join(ctx, func(b *columnar.Batch) error {
+		rows := *b
+		next, err := batches.take(&rows)
+		if err == nil {
+			*b = *next // of the rows before; who joins empties it
+		}
+		return err
+	})
+	if failed := batches.end(); err == nil {
 		err = failed
 	}
 	if err != nil {

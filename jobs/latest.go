@@ -43,6 +43,23 @@ func pointAgain(ctx context.Context, t target.Target, dir string) error {
 	return pointLatest(ctx, t, dir, m, data)
 }
 
+// announce tells published, which may be nil, of a run that is visible, and then points at
+// it. A cancellation must not leave the pointer behind.
+func announce(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte, published func(context.Context, *Manifest) error) error {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if published != nil {
+		err = published(ctx, m)
+	}
+	if err == nil {
+		err = pointLatest(ctx, t, dir, m, data)
+	}
+	if err != nil {
+		return fmt.Errorf("run %s is published, but %s was not replaced: %w", dir, LatestName, err)
+	}
+	return nil
+}
+
 // pointLatest makes the job's _latest.json name the run of manifest m, encoded in data.
 func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte) error {
 	sum := sha256.Sum256(data)

@@ -511,11 +511,7 @@ func ListUnfinished(ctx context.Context, out string) (_ []Unfinished, err error)
 // ListUnfinishedTarget is ListUnfinished of any target; one without resumable
 // uploads has none. What cannot be read as a run is left out.
 func ListUnfinishedTarget(ctx context.Context, t target.Target) ([]Unfinished, error) {
-	r, ok := t.(target.Resumer)
-	if !ok {
-		return nil, nil
-	}
-	uploads, err := r.Unfinished(ctx)
+	uploads, err := unfinishedUploads(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -540,4 +536,14 @@ func ListUnfinishedTarget(ctx context.Context, t target.Target) ([]Unfinished, e
 		return cmp.Or(cmp.Compare(a.Job, b.Job), b.LogicalTime.Compare(a.LogicalTime))
 	})
 	return all, nil
+}
+
+// unfinishedUploads returns the uploads that were cut off, none of a target that has no
+// resumable ones.
+func unfinishedUploads(ctx context.Context, t target.Target) ([]target.Unfinished, error) {
+	r, ok := t.(target.Resumer)
+	if !ok {
+		return nil, nil
+	}
+	return r.Unfinished(ctx)
 }

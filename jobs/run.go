@@ -250,14 +250,8 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 	if err != nil {
 		return nil, r.end(ctx, err)
 	}
-	// The run is visible; a cancellation must not leave the pointer behind.
-	if r.Published != nil {
-		if err := r.Published(context.WithoutCancel(ctx), m); err != nil {
-			return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
-		}
-	}
-	if err := pointLatest(context.WithoutCancel(ctx), r.Target, r.dir, m, data); err != nil {
-		return m, fmt.Errorf("run %s is published, but %s was not replaced: %w", r.dir, LatestName, err)
+	if err := announce(ctx, r.Target, r.dir, m, data, r.Published); err != nil {
+		return m, err
 	}
 	r.letGo(context.WithoutCancel(ctx), m)
 	return m, nil
