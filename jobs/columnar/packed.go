@@ -14,10 +14,9 @@ import (
 // packedColumns is how packed rows of one family fill columns: first it is found where the
 // values of all rows lie, and then they are taken column by column.
 type packedColumns struct {
-	ready  bool
 	family string
 	fields []packedField // by qualifier
-	uses   int           // how many columns one value fills at most
+	uses   int           // how many columns one value fills at most; 0 = fit was not called
 	empty  []int         // columns of other families' cells
 	spans  []span        // of each field, of each row
 }
@@ -37,10 +36,10 @@ type span struct{ start, end uint32 }
 
 // fit makes p of a schema's columns, for packed rows of this family.
 func (p *packedColumns) fit(s *Schema, family string) {
-	if p.ready && p.family == family {
+	if p.uses > 0 && p.family == family {
 		return
 	}
-	*p = packedColumns{ready: true, family: family, uses: 1, spans: p.spans}
+	*p = packedColumns{family: family, uses: 1, spans: p.spans}
 	for _, i := range s.cells {
 		c := &s.columns[i]
 		if c.family != family {

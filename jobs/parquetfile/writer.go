@@ -104,10 +104,10 @@ func encoded(n parquet.Node, v *columnar.Vector, sorted bool) parquet.Node {
 		}
 	case columnar.Bytes:
 		switch {
-		case sorted && !repeats(v):
-			return parquet.Encoded(n, &parquet.DeltaByteArray)
 		case repeats(v):
 			return parquet.Encoded(n, &parquet.RLEDictionary)
+		case sorted:
+			return parquet.Encoded(n, &parquet.DeltaByteArray)
 		}
 		return parquet.Encoded(n, &parquet.DeltaLengthByteArray)
 	}
