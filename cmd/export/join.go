@@ -65,12 +65,8 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 	hand := &byHand{p: p, cfg: cfg, job: c.Join, cause: schedule.Manual, storeless: !live}
 	var left *jobs.Unfinished
 	if c.Resume {
-		done := (*jobs.Manifest)(nil)
-		if left, done, err = resume(ctx, p, c.Join, o.Target, o.Out, c.Time); err != nil {
-			return nil, hand.published(ctx, nil, o.Target, c.Time, err)
-		}
-		if done != nil {
-			return done, hand.found(ctx, nil, done)
+		if left, m, err = hand.resume(ctx, o.Target, o.Out, c.Time); err != nil || m != nil {
+			return m, err
 		}
 		o.LogicalTime = left.LogicalTime
 	}
@@ -103,18 +99,7 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 		keep()
 		return nil, fmt.Errorf("%w; what is finished was kept: go on with export join --resume", err)
 	}
-	if left != nil && errors.Is(err, target.ErrExists) {
-		if m, err = finishResumed(ctx, p, c.Join, o.Target, left.LogicalTime); err == nil {
-			err = hand.found(ctx, source, m)
-		}
-	}
-	switch {
-	case err == nil:
-		return m, nil
-	case m == nil:
-		err = hand.failed(ctx, source, o.LogicalTime, started, err)
-	}
-	return nil, hand.published(ctx, source, o.Target, o.LogicalTime, err)
+	return hand.ended(ctx, source, o.Target, left, o.LogicalTime, started, m, err)
 }
 
 // open opens the instant to join at: that of the run to go on with, or a new one.

@@ -103,6 +103,35 @@ func (h *byHand) try(ctx context.Context, in *config.Instant, entries []schedule
 	return nil
 }
 
+// resume finds the run to go on with, or the manifest of one that was published, which
+// has nothing left to do and is recorded.
+func (h *byHand) resume(ctx context.Context, t target.Target, out string, at time.Time) (left *jobs.Unfinished, done *jobs.Manifest, err error) {
+	if left, done, err = resume(ctx, h.p, h.job, t, out, at); err != nil {
+		return nil, nil, h.published(ctx, nil, t, at, err)
+	}
+	if done != nil {
+		return nil, done, h.found(ctx, nil, done)
+	}
+	return left, nil, nil
+}
+
+// ended records a run for a time that has ended with m and err, and returns the manifest
+// of what is published. left is the run that was gone on with, if there was one.
+func (h *byHand) ended(ctx context.Context, in *config.Instant, t target.Target, left *jobs.Unfinished, logical, started time.Time, m *jobs.Manifest, err error) (*jobs.Manifest, error) {
+	if left != nil && errors.Is(err, target.ErrExists) {
+		if m, err = finishResumed(ctx, h.p, h.job, t, left.LogicalTime); err == nil {
+			err = h.found(ctx, in, m)
+		}
+	}
+	switch {
+	case err == nil:
+		return m, nil
+	case m == nil:
+		err = h.failed(ctx, in, logical, started, err)
+	}
+	return nil, h.published(ctx, in, t, logical, err)
+}
+
 // found records a run that was found published: by a process that was killed before it
 // could, or by another one.
 func (h *byHand) found(ctx context.Context, in *config.Instant, m *jobs.Manifest) error {

@@ -95,12 +95,8 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 	hand := &byHand{p: p, cfg: cfg, job: c.Job, cause: cause}
 	var left *jobs.Unfinished
 	if c.Resume {
-		done := (*jobs.Manifest)(nil)
-		if left, done, err = resume(ctx, p, c.Job, o.Target, out, c.Time); err != nil {
-			return nil, hand.published(ctx, nil, o.Target, c.Time, err)
-		}
-		if done != nil {
-			return done, hand.found(ctx, nil, done)
+		if left, m, err = hand.resume(ctx, o.Target, out, c.Time); err != nil || m != nil {
+			return m, err
 		}
 		o.LogicalTime = left.LogicalTime
 	}
@@ -135,18 +131,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 		source.Keep()
 		return nil, fmt.Errorf("%w; what is finished was kept: go on with export run --resume", err)
 	}
-	if left != nil && errors.Is(err, target.ErrExists) {
-		if m, err = finishResumed(ctx, p, c.Job, o.Target, left.LogicalTime); err == nil {
-			err = hand.found(ctx, source, m)
-		}
-	}
-	switch {
-	case err == nil:
-		return m, nil
-	case m == nil:
-		err = hand.failed(ctx, source, o.LogicalTime, started, err)
-	}
-	return nil, hand.published(ctx, source, o.Target, o.LogicalTime, err)
+	return hand.ended(ctx, source, o.Target, left, o.LogicalTime, started, m, err)
 }
 
 // open opens the instant to export: that of the run to go on with, where there is one
