@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -22,7 +21,6 @@ import (
 	"sluice/jobs/schedule"
 	"sluice/serve"
 	"sluice/serve/api"
-	"sluice/store"
 )
 
 // block is a fenced block of a document.
@@ -208,25 +206,7 @@ func TestJoinResume(t *testing.T) {
 		if _, stderr, status := export(t, "join", "-c", file, "--resume", "pairs"); status != cli.StatusFailed || !strings.Contains(stderr, "was cut off") {
 			t.Errorf("nothing was cut off: Got status %d, %s", status, stderr)
 		}
-		in, err := config.OpenLastingInstant(t.Context(), c, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		j, err := c.CompileJoin("pairs", func(string) *store.TableDescriptor { return nil })
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = jobs.RunJoin(t.Context(), &jobs.JoinOptions{
-			Join: j, Source: &failing{Instant: in}, Checkpoint: in.Checkpoint, Version: cli.Version().Version,
-			LogicalTime: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		})
-		if !errors.Is(err, jobs.ErrResumable) {
-			t.Fatalf("Got %v, want ErrResumable", err)
-		}
-		in.Keep()
-		if err := in.Close(); err != nil {
-			t.Fatal(err)
-		}
+		joinRun(t, c, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), false)
 		withEngine(t, c, func(e config.Engine) {
 			m := cell.Mutation{Table: "views", Row: []byte("e")}
 			m.Put("e", []byte("n"), 1, []byte("9"))
@@ -256,19 +236,17 @@ func TestJoinResume(t *testing.T) {
 	}
 }
 
-// TestScheduledJoin: a join with a schedule is listed, paused and ordered as a job is; by
-// hand its times are filled by the daemon alone.
-func TestScheduledJoin(t *testing.T) {
-	t.Parallel()
-	file, out := setup(t, "a")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content = append(content, "  daily:\n    left: {job: views}\n    right: {job: idle}\n    on: [{left: key}]\n    out: '"+out+"'\n    schedule: {cron: \"45 3 * * *\"}\n"...)
-	if err := os.WriteFile(file, content, 0o666); err != nil {
-		t.Fatal(err)
-	}
+// commandStep is a command, and some of what it says.
+type commandStep struct {
+	args   string
+	status int
+	text   string
+}
+
+// scheduledCommands gives commands beside a daemon, which pause name and nothing else, and
+// order two of its runs.
+func scheduledCommands(t *testing.T, file, name string, steps []commandStep) {
+	t.Helper()
 	ordered := make(chan string, 10)
 	paused := daemon(t, file, func(o *serve.Options) {
 		o.OrderExport = func(_ context.Context, job string, q api.OrderRequest) (api.Order, error) {
@@ -276,12 +254,26 @@ func TestScheduledJoin(t *testing.T) {
 			return api.Order(schedule.Order{ID: "abc", Cause: schedule.Backfill, From: q.From, To: q.To, Next: q.From, Times: 3}), nil
 		}
 	})
+	for _, step := range steps {
+		command, rest, _ := strings.Cut(step.args, " ")
+		stdout, stderr, status := export(t, append([]string{command, "-c", file}, strings.Fields(rest)...)...)
+		if status != step.status || !strings.Contains(stdout+stderr, step.text) {
+			t.Errorf("%s: Got status %d, %s%s. Want %d, %q", step.args, status, stdout, stderr, step.status, step.text)
+		}
+	}
+	if p := paused(); !p[name] || len(p) != 1 || len(ordered) != 2 {
+		t.Errorf("Got %v paused and %d orders, want %s, twice", p, len(ordered), name)
+	}
+}
+
+// TestScheduledJoin: a join with a schedule is listed, paused and ordered as a job is; by
+// hand its times are filled by the daemon alone.
+func TestScheduledJoin(t *testing.T) {
+	t.Parallel()
+	file, out := setup(t, "a")
+	addToFile(t, file, "  daily:\n    left: {job: views}\n    right: {job: idle}\n    on: [{left: key}]\n    out: '"+out+"'\n    schedule: {cron: \"45 3 * * *\"}\n")
 	backfill := "backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z "
-	for _, tt := range []struct {
-		args   string
-		status int
-		text   string
-	}{
+	scheduledCommands(t, file, "daily", []commandStep{
 		{"list -n 2", 0, "T03:45:00Z"},
 		{"pause daily", 0, ""},
 		{"pause pairs", cli.StatusUsage, "job pairs has no schedule"},
@@ -292,14 +284,5 @@ func TestScheduledJoin(t *testing.T) {
 		{backfill + "daily", cli.StatusUsage, "daily is a join"},
 		{backfill + "--daemon --dry-run daily", cli.StatusUsage, "--daemon goes with"},
 		{"run --daemon daily", 0, "order abc is accepted"},
-	} {
-		command, rest, _ := strings.Cut(tt.args, " ")
-		stdout, stderr, status := export(t, append([]string{command, "-c", file}, strings.Fields(rest)...)...)
-		if status != tt.status || !strings.Contains(stdout+stderr, tt.text) {
-			t.Errorf("%s: Got status %d, %s%s. Want %d, %q", tt.args, status, stdout, stderr, tt.status, tt.text)
-		}
-	}
-	if p := paused(); !p["daily"] || len(p) != 1 || len(ordered) != 2 {
-		t.Errorf("Got %v paused and %d orders, want daily, twice", p, len(ordered))
-	}
+	})
 }

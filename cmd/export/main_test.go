@@ -91,6 +91,18 @@ func setup(t *testing.T, rows ...string) (file, out string) {
 	return file, out
 }
 
+// addToFile adds text to a file.
+func addToFile(t *testing.T, name, text string) {
+	t.Helper()
+	content, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, append(content, text...), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func withEngine(t *testing.T, c *config.Config, do func(e config.Engine)) {
 	t.Helper()
 	e, err := config.OpenEngine(t.Context(), c, nil)

@@ -64,6 +64,70 @@ func recorded(t *testing.T, file, job string) []string {
 	return all
 }
 
+// historyStep is a command, and what the history of a job or join has more behind it.
+type historyStep struct {
+	args   string
+	of     string
+	status int
+	want   []string
+}
+
+// follow takes the steps one after the other.
+func follow(t *testing.T, file string, steps []historyStep) {
+	t.Helper()
+	for i, step := range steps {
+		before := recorded(t, file, step.of)
+		args := strings.Fields(step.args)
+		if stdout, stderr, status := export(t, append([]string{args[0], "-c", file}, args[1:]...)...); status != step.status {
+			t.Fatalf("%d, %s: Got status %d, %s%s", i, step.args, status, stdout, stderr)
+		}
+		want := slices.Sorted(slices.Values(slices.Concat(before, step.want)))
+		if got := recorded(t, file, step.of); !slices.Equal(got, want) {
+			t.Errorf("%d, %s: Got %q, want %q", i, step.args, got, want)
+		}
+	}
+}
+
+// failsTwice has a command fail twice by a value that is no number, each of which must be
+// in the history of name.
+func failsTwice(t *testing.T, command, name string) {
+	t.Helper()
+	file, _ := setup(t, "a", "b", "d")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	withEngine(t, c, func(e config.Engine) {
+		m := cell.Mutation{Table: "views", Row: []byte("e")}
+		m.Put("e", []byte("n"), 1, []byte("nine"))
+		if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for range 2 {
+		if _, stderr, status := export(t, command, "-c", file, "--time", "2026-01-02T02:30:00Z", name); status != cli.StatusFailed || !strings.Contains(stderr, "nine") {
+			t.Fatalf("Got status %d, %s", status, stderr)
+		}
+	}
+	want := []string{"01-02 02:30 manual failed 0", "01-02 02:30 manual failed 0"}
+	if got := recorded(t, file, name); !slices.Equal(got, want) {
+		t.Errorf("Got %q, want %q", got, want)
+	}
+}
+
+// finishes goes on with a run that was cut off, twice: the second finds nothing to do. The
+// history of name must have want alone.
+func finishes(t *testing.T, file, command, name, want string) {
+	t.Helper()
+	for range 2 {
+		args := strings.Fields(command)
+		export(t, append([]string{args[0], "-c", file}, args[1:]...)...)
+		if got := recorded(t, file, name); !slices.Equal(got, []string{want}) {
+			t.Errorf("Got %q, want %q", got, want)
+		}
+	}
+}
+
 // TestHandRunsAreRecorded: what becomes of runs and backfills of this process is in the
 // history of their job, once, with and without a daemon.
 func TestHandRunsAreRecorded(t *testing.T) {
@@ -75,33 +139,19 @@ func TestHandRunsAreRecorded(t *testing.T) {
 			if with == "a daemon" {
 				daemon(t, file)
 			}
-			for i, step := range []struct {
-				args   string
-				status int
-				want   []string // more, in the history
-			}{
-				{"run --time 2026-01-02T02:30:00Z views", 0, []string{"01-02 02:30 manual ok 3"}},
-				{"run --time 2026-01-02T02:30:00Z views", cli.StatusFailed, nil},
-				{"run --resume --time 2026-01-02T02:30:00Z views", cli.StatusFailed, nil},
-				{"backfill --dry-run --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z views", 0, nil},
+			follow(t, file, []historyStep{
+				{"run --time 2026-01-02T02:30:00Z views", "views", 0, []string{"01-02 02:30 manual ok 3"}},
+				{"run --time 2026-01-02T02:30:00Z views", "views", cli.StatusFailed, nil},
+				{"run --resume --time 2026-01-02T02:30:00Z views", "views", cli.StatusFailed, nil},
+				{"backfill --dry-run --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z views", "views", 0, nil},
 				{
-					"backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z views", 0,
+					"backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z views", "views", 0,
 					[]string{"01-01 02:30 backfill ok 3", "01-03 02:30 backfill ok 3"},
 				},
-				{"backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z views", 0, nil},
-				{"run --time 2026-02-01T00:00:00Z views", 0, []string{"02-01 00:00 manual ok 3"}},
-				{"plan views", 0, nil},
-			} {
-				before := recorded(t, file, "views")
-				args := strings.Fields(step.args)
-				if stdout, stderr, status := export(t, append([]string{args[0], "-c", file}, args[1:]...)...); status != step.status {
-					t.Fatalf("%s: Got status %d, %s%s", step.args, status, stdout, stderr)
-				}
-				want := slices.Sorted(slices.Values(slices.Concat(before, step.want)))
-				if got := recorded(t, file, "views"); !slices.Equal(got, want) {
-					t.Errorf("%d, %s: Got %q, want %q", i, step.args, got, want)
-				}
-			}
+				{"backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z views", "views", 0, nil},
+				{"run --time 2026-02-01T00:00:00Z views", "views", 0, []string{"02-01 00:00 manual ok 3"}},
+				{"plan views", "views", 0, nil},
+			})
 			if _, stderr, status := export(t, "run", "-c", file, "--time", "2026-01-02T02:30:00Z", "idle"); status != 0 {
 				t.Fatalf("Got status %d, %s", status, stderr)
 			}
@@ -116,27 +166,7 @@ func TestHandRunsAreRecorded(t *testing.T) {
 // that somebody cancels was cancelled.
 func TestFailedHandRunIsRecorded(t *testing.T) {
 	t.Parallel()
-	file, _ := setup(t, "a", "b", "d")
-	c, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	withEngine(t, c, func(e config.Engine) {
-		m := cell.Mutation{Table: "views", Row: []byte("e")}
-		m.Put("e", []byte("n"), 1, []byte("nine"))
-		if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
-			t.Fatal(err)
-		}
-	})
-	for range 2 {
-		if _, stderr, status := export(t, "run", "-c", file, "--time", "2026-01-02T02:30:00Z", "views"); status != cli.StatusFailed || !strings.Contains(stderr, "nine") {
-			t.Fatalf("Got status %d, %s", status, stderr)
-		}
-	}
-	want := []string{"01-02 02:30 manual failed 0", "01-02 02:30 manual failed 0"}
-	if got := recorded(t, file, "views"); !slices.Equal(got, want) {
-		t.Errorf("Got %q, want %q", got, want)
-	}
+	failsTwice(t, "run", "views")
 }
 
 // TestKilledHandRunIsRecorded: a run that was cut off, by a kill before it was published
@@ -174,14 +204,7 @@ func TestKilledHandRunIsRecorded(t *testing.T) {
 				if strings.Contains(resume, "backfill") {
 					cause = schedule.Backfill
 				}
-				for range 2 { // the second finds nothing to do
-					args := strings.Fields(resume)
-					export(t, append([]string{args[0], "-c", file}, args[1:]...)...)
-					want := []string{fmt.Sprintf("01-02 02:30 %s %s 3", cause, result)}
-					if got := recorded(t, file, "views"); !slices.Equal(got, want) {
-						t.Errorf("Got %q, want %q", got, want)
-					}
-				}
+				finishes(t, file, resume, "views", fmt.Sprintf("01-02 02:30 %s %s 3", cause, result))
 			})
 		}
 	}

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
@@ -55,23 +53,11 @@ func TestHandJoinsAreRecorded(t *testing.T) {
 		t.Run(with, func(t *testing.T) {
 			t.Parallel()
 			file, out := setup(t, "a", "b", "d")
-			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			content = append(content, "  runs:\n    left: {run: '"+filepath.Join(out, "views")+"'}\n    right: {run: '"+filepath.Join(out, "idle")+"'}\n    on: [{left: key}]\n    out: '"+out+"'\n"...)
-			if err := os.WriteFile(file, content, 0o666); err != nil {
-				t.Fatal(err)
-			}
+			addToFile(t, file, "  runs:\n    left: {run: '"+filepath.Join(out, "views")+"'}\n    right: {run: '"+filepath.Join(out, "idle")+"'}\n    on: [{left: key}]\n    out: '"+out+"'\n")
 			if with == "a daemon" {
 				daemon(t, file)
 			}
-			for _, step := range []struct {
-				args   string
-				join   string
-				status int
-				want   []string // more, in the history
-			}{
+			follow(t, file, []historyStep{
 				{"join --time 2026-01-02T02:30:00Z pairs", "pairs", 0, []string{"01-02 02:30 manual ok 3"}},
 				{"join --time 2026-01-02T02:30:00Z pairs", "pairs", cli.StatusFailed, nil},
 				{"join --resume --time 2026-01-02T02:30:00Z pairs", "pairs", cli.StatusFailed, nil},
@@ -80,17 +66,7 @@ func TestHandJoinsAreRecorded(t *testing.T) {
 				{"run --time 2026-01-02T02:30:00Z views", "runs", 0, nil},
 				{"run --time 2026-01-02T02:30:00Z idle", "runs", 0, nil},
 				{"join --time 2026-01-02T02:30:00Z runs", "runs", 0, []string{"01-02 02:30 manual ok 3"}},
-			} {
-				before := recorded(t, file, step.join)
-				args := strings.Fields(step.args)
-				if stdout, stderr, status := export(t, append([]string{args[0], "-c", file}, args[1:]...)...); status != step.status {
-					t.Fatalf("%s: Got status %d, %s%s", step.args, status, stdout, stderr)
-				}
-				want := slices.Sorted(slices.Values(slices.Concat(before, step.want)))
-				if got := recorded(t, file, step.join); !slices.Equal(got, want) {
-					t.Errorf("%s: Got %q, want %q", step.args, got, want)
-				}
-			}
+			})
 		})
 	}
 }
@@ -98,27 +74,7 @@ func TestHandJoinsAreRecorded(t *testing.T) {
 // TestFailedHandJoinIsRecorded: a join that fails has failed in the history, each time.
 func TestFailedHandJoinIsRecorded(t *testing.T) {
 	t.Parallel()
-	file, _ := setup(t, "a", "b", "d")
-	c, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	withEngine(t, c, func(e config.Engine) {
-		m := cell.Mutation{Table: "views", Row: []byte("e")}
-		m.Put("e", []byte("n"), 1, []byte("nine"))
-		if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
-			t.Fatal(err)
-		}
-	})
-	for range 2 {
-		if _, stderr, status := export(t, "join", "-c", file, "--time", "2026-01-02T02:30:00Z", "pairs"); status != cli.StatusFailed || !strings.Contains(stderr, "nine") {
-			t.Fatalf("Got status %d, %s", status, stderr)
-		}
-	}
-	want := []string{"01-02 02:30 manual failed 0", "01-02 02:30 manual failed 0"}
-	if got := recorded(t, file, "pairs"); !slices.Equal(got, want) {
-		t.Errorf("Got %q, want %q", got, want)
-	}
+	failsTwice(t, "join", "pairs")
 }
 
 // TestKilledHandJoinIsRecorded is TestKilledHandRunIsRecorded of a join.
@@ -140,17 +96,11 @@ func TestKilledHandJoinIsRecorded(t *testing.T) {
 				if got := recorded(t, file, "pairs"); len(got) > 0 {
 					t.Fatalf("Got %q", got)
 				}
-				want := []string{"01-02 02:30 manual " + schedule.OK + " 3"}
+				result := schedule.OK
 				if published {
-					want = []string{"01-02 02:30 manual " + schedule.Published + " 3"}
+					result = schedule.Published
 				}
-				for range 2 { // the second finds nothing to do
-					args := strings.Fields(resume)
-					export(t, append([]string{args[0], "-c", file}, args[1:]...)...)
-					if got := recorded(t, file, "pairs"); !slices.Equal(got, want) {
-						t.Errorf("Got %q, want %q", got, want)
-					}
-				}
+				finishes(t, file, resume, "pairs", "01-02 02:30 manual "+result+" 3")
 			})
 		}
 	}

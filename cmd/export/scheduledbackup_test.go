@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,9 +11,6 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
-	"sluice/jobs/schedule"
-	"sluice/serve"
-	"sluice/serve/api"
 )
 
 // TestScheduledBackup: a backup with a schedule is listed, paused and ordered as a job is,
@@ -23,14 +19,7 @@ func TestScheduledBackup(t *testing.T) {
 	t.Parallel()
 	file, _ := setup(t, "a")
 	out := filepath.Join(t.TempDir(), "backups")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	content = append(content, "backups:\n  nightly: {out: '"+out+"', schedule: {cron: \"45 3 * * *\"}, keep: {runs: 7}}\n"...)
-	if err := os.WriteFile(file, content, 0o666); err != nil {
-		t.Fatal(err)
-	}
+	addToFile(t, file, "backups:\n  nightly: {out: '"+out+"', schedule: {cron: \"45 3 * * *\"}, keep: {runs: 7}}\n")
 	if stdout, stderr, status := export(t, "list", "-c", file); status != 0 || !strings.Contains(stdout, "never") || len(fields(t, stdout, "nightly")) != 4 {
 		t.Errorf("before there is one: Got status %d, %s%s", status, stdout, stderr)
 	}
@@ -59,19 +48,8 @@ func TestScheduledBackup(t *testing.T) {
 	if err := errors.Join(to.Close(), source.Close()); err != nil {
 		t.Fatal(err)
 	}
-	ordered := make(chan string, 10)
-	paused := daemon(t, file, func(o *serve.Options) {
-		o.OrderExport = func(_ context.Context, job string, q api.OrderRequest) (api.Order, error) {
-			ordered <- job
-			return api.Order(schedule.Order{ID: "abc", Cause: schedule.Backfill, From: q.From, To: q.To, Next: q.From, Times: 3}), nil
-		}
-	})
 	backfill := "backfill --from 2026-01-01T00:00:00Z --to 2026-01-04T00:00:00Z "
-	for _, tt := range []struct {
-		args   string
-		status int
-		text   string
-	}{
+	scheduledCommands(t, file, "nightly", []commandStep{
 		{"list -n 2", 0, "T03:45:00Z"},
 		{"list", 0, "(cut off)"},
 		{"list", 0, out + "/backup="},
@@ -82,16 +60,7 @@ func TestScheduledBackup(t *testing.T) {
 		{backfill + "--daemon nightly", 0, "order abc is accepted"},
 		{backfill + "nightly", cli.StatusUsage, "nightly is a backup"},
 		{"run nightly", cli.StatusUsage, `has no job "nightly"`},
-	} {
-		command, rest, _ := strings.Cut(tt.args, " ")
-		stdout, stderr, status := export(t, append([]string{command, "-c", file}, strings.Fields(rest)...)...)
-		if status != tt.status || !strings.Contains(stdout+stderr, tt.text) {
-			t.Errorf("%s: Got status %d, %s%s. Want %d, %q", tt.args, status, stdout, stderr, tt.status, tt.text)
-		}
-	}
-	if p := paused(); !p["nightly"] || len(p) != 1 || len(ordered) != 2 {
-		t.Errorf("Got %v paused and %d orders, want nightly, twice", p, len(ordered))
-	}
+	})
 	if stdout, _, _ := export(t, "list", "-c", file, "--out", filepath.Dir(out)); strings.Contains(stdout, "nightly") {
 		t.Errorf("of another directory: Got %s", stdout)
 	}
