@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"sluice/jobs/columnar"
@@ -165,15 +164,12 @@ func runCopies(ctx context.Context, args []string, w, stderr io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	m := thisMachine(ctx)
-	m.Command = strings.Join(append([]string{"go run ./bench", copiesArgument}, args...), " ")
-	m.Command = strings.ReplaceAll(m.Command, o.python, "python3") // not where this machine has it
-	fmt.Fprintln(w, strings.Join(m.lines(), "\n"))
 	r := &peerReport{
-		title:   "Parquet files beside DuckDB",
-		about:   "Written by `make bench-copies`; [copies.go](copies.go) says what is measured: the rows of the export stage as one Parquet file with zstd, by our encoder from column batches in memory, and by DuckDB's COPY from a table in its memory, on one core each.",
-		machine: m, rows: o.rows,
+		title: "Parquet files beside DuckDB",
+		about: "Written by `make bench-copies`; [copies.go](copies.go) says what is measured: the rows of the export stage as one Parquet file with zstd, by our encoder from column batches in memory, and by DuckDB's COPY from a table in its memory, on one core each.",
+		rows:  o.rows,
 	}
+	r.begin(ctx, w, copiesArgument, args, o.python)
 	for round := range o.rounds {
 		file := filepath.Join(o.dir, "ours.parquet")
 		var size int64

@@ -227,20 +227,12 @@ func (r *hbaseReport) publish() error {
 	if what, share := r.busiest(); share > maxForeign && r.servers != nil && !o.force {
 		return fmt.Errorf("%w: %.0f %% during %s; wait until it is quiet, or say -force. %s is unchanged", errBusy, 100*share, what, o.write)
 	}
-	var b bytes.Buffer
-	b.WriteString("# The embedded engine beside HBase\n\nWritten by `make bench-hbase`; [hbaseops.go](hbaseops.go) has the operations. Compare ratios between machines, not rates.\n\n")
-	for _, line := range r.machine.lines() {
-		fmt.Fprintf(&b, "* %s\n", line)
-	}
+	b := newPage("The embedded engine beside HBase", "Written by `make bench-hbase`; [hbaseops.go](hbaseops.go) has the operations.", &r.machine)
 	for i, title := range []string{"Rates", "CPU", "The client"} {
-		fmt.Fprintf(&b, "\n## %s\n\n", title)
-		r.tables()[i].markdown(&b)
+		fmt.Fprintf(b, "\n## %s\n\n", title)
+		r.tables()[i].markdown(b)
 	}
-	b.WriteString("## Notes\n\n")
-	for _, n := range r.notes() {
-		fmt.Fprintf(&b, "* %s\n", n)
-	}
-	return writeFile(o.write, b.Bytes())
+	return writePage(o.write, b, r.notes())
 }
 
 // readPIDs returns the process ids at the beginning of the files in dir; none where

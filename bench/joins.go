@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 
 	"sluice/cell"
 	"sluice/jobs"
@@ -243,16 +242,13 @@ func runJoins(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 	if err != nil {
 		return err
 	}
-	m := thisMachine(ctx)
-	m.Command = strings.Join(append([]string{"go run ./bench", joinsArgument}, args...), " ")
-	m.Command = strings.ReplaceAll(m.Command, o.python, "python3") // not where this machine has it
-	fmt.Fprintln(w, strings.Join(m.lines(), "\n"))
 	threads := map[string]int{"one thread": 1, "all threads": runtime.NumCPU()}
 	r := &peerReport{
-		title:   "Joins beside DuckDB",
-		about:   "Written by `make bench-joins`; [joins.go](joins.go) says what is measured: the merge join of two published exports beside DuckDB's join of the same files, from Parquet to Parquet with zstd.",
-		machine: m, rows: o.rows,
+		title: "Joins beside DuckDB",
+		about: "Written by `make bench-joins`; [joins.go](joins.go) says what is measured: the merge join of two published exports beside DuckDB's join of the same files, from Parquet to Parquet with zstd.",
+		rows:  o.rows,
 	}
+	r.begin(ctx, w, joinsArgument, args, o.python)
 	for round := range o.rounds {
 		var published *jobs.Manifest
 		_, ours, err := measured(&spec{}, func() (err error) {

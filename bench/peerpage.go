@@ -1,10 +1,11 @@
 package main
 
 import (
-	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // peerReport is what we and DuckDB took for the same rows, round by round.
@@ -29,6 +30,15 @@ type peerReport struct {
 type peerRatio struct {
 	name, goal string
 	values     []float64
+}
+
+// begin takes note of the machine and of the command, and prints them. Where this machine
+// has its Python is not told.
+func (r *peerReport) begin(ctx context.Context, w io.Writer, argument string, args []string, python string) {
+	r.machine = thisMachine(ctx)
+	command := strings.Join(append([]string{"go run ./bench", argument}, args...), " ")
+	r.machine.Command = strings.ReplaceAll(command, python, "python3")
+	fmt.Fprintln(w, strings.Join(r.machine.lines(), "\n"))
 }
 
 // add takes what a program took in one round, and says so. bytes is the size of what it
@@ -92,18 +102,10 @@ func (r *peerReport) publish(w io.Writer, name string, force bool) error {
 	if r.foreign > maxForeign && !force {
 		return fmt.Errorf("%w: %.0f %%; wait until it is quiet, or say -force. %s is unchanged", errBusy, 100*r.foreign, name)
 	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# %s\n\n%s Compare ratios between machines, not rates.\n\n", r.title, r.about)
-	for _, line := range r.machine.lines() {
-		fmt.Fprintf(&b, "* %s\n", line)
-	}
+	b := newPage(r.title, r.about, &r.machine)
 	b.WriteString("\n## Rates\n\n")
-	r.rateTable().markdown(&b)
+	r.rateTable().markdown(b)
 	b.WriteString("## Ratios\n\nOf runs of one round.\n\n")
-	r.ratioTable().markdown(&b)
-	b.WriteString("## Notes\n\n")
-	for _, n := range r.notes {
-		fmt.Fprintf(&b, "* %s\n", n)
-	}
-	return writeFile(name, b.Bytes())
+	r.ratioTable().markdown(b)
+	return writePage(name, b, r.notes)
 }

@@ -329,22 +329,33 @@ func (r *report) text(w io.Writer) error {
 
 // writeMarkdown writes the report with machine and commit.
 func (r *report) writeMarkdown(name string) error {
-	var b bytes.Buffer
-	b.WriteString("# Results\n\nWritten by `make bench`; [main.go](main.go) says what is measured and how. Compare ratios between machines, not rates.\n\n")
-	for _, line := range r.Machine.lines() {
-		fmt.Fprintf(&b, "* %s\n", line)
-	}
+	b := newPage("Results", "Written by `make bench`; [main.go](main.go) says what is measured and how.", &r.Machine)
 	b.WriteString("\n## Ingest\n\n")
-	r.stageTable().markdown(&b)
+	r.stageTable().markdown(b)
 	b.WriteString("## Ratios\n\nOf stages of one round.\n\n")
-	r.ratioTable().markdown(&b)
+	r.ratioTable().markdown(b)
 	b.WriteString("## Export\n\n")
-	r.exportTable().markdown(&b)
+	r.exportTable().markdown(b)
 	b.WriteString("## Operations\n\n")
-	r.operationTable().markdown(&b)
+	r.operationTable().markdown(b)
+	return writePage(name, b, r.notes())
+}
+
+// newPage begins a page of results: about is where they are from.
+func newPage(title, about string, m *machine) *bytes.Buffer {
+	b := new(bytes.Buffer)
+	fmt.Fprintf(b, "# %s\n\n%s Compare ratios between machines, not rates.\n\n", title, about)
+	for _, line := range m.lines() {
+		fmt.Fprintf(b, "* %s\n", line)
+	}
+	return b
+}
+
+// writePage ends a page with its notes, and writes it.
+func writePage(name string, b *bytes.Buffer, notes []string) error {
 	b.WriteString("## Notes\n\n")
-	for _, n := range r.notes() {
-		fmt.Fprintf(&b, "* %s\n", n)
+	for _, n := range notes {
+		fmt.Fprintf(b, "* %s\n", n)
 	}
 	return writeFile(name, b.Bytes())
 }

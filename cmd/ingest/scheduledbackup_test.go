@@ -59,24 +59,11 @@ func TestDaemonRunsScheduledBackups(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() { done <- d.run(ctx) }()
-		results := func(name string) map[string]int64 {
-			for _, s := range d.exports.status() {
-				if s.Name == name {
-					return s.Schedule.Results
-				}
-			}
-			t.Fatalf("%s is not among the exports", name)
-			return nil
-		}
 		await := func(what string, holds func() bool) {
 			t.Helper()
-			for tick := time.NewTicker(20 * time.Millisecond); !holds(); <-tick.C {
-				if ctx.Err() != nil {
-					t.Fatalf("%s: Got %+v", what, d.exports.status())
-				}
-			}
+			awaitExports(ctx, t, d, what, holds)
 		}
-		await("scheduled backups", func() bool { return results("often")[schedule.OK] >= ok+3 })
+		await("scheduled backups", func() bool { return scheduleResults(t, d, "often")[schedule.OK] >= ok+3 })
 		c, err := client.DialDir(ctx, cfg.Store.Dir)
 		if err != nil {
 			t.Fatal(err)
@@ -100,7 +87,7 @@ func TestDaemonRunsScheduledBackups(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		ok = results("often")[schedule.OK]
+		ok = scheduleResults(t, d, "often")[schedule.OK]
 		for _, s := range (&published{cfg: cfg, log: d.log}).status() { // anew
 			if s.Runs["ok"] == 0 || s.Bytes == 0 || s.LastSuccess.IsZero() {
 				t.Errorf("Got %+v", s)

@@ -47,6 +47,32 @@ joins:
     out: %[2]q
 `
 
+// scheduleResults returns the counts of what became of the runs of a schedule; nil = name
+// has none.
+func scheduleResults(t *testing.T, d *daemon, name string) map[string]int64 {
+	t.Helper()
+	for _, s := range d.exports.status() {
+		if s.Name == name {
+			if s.Schedule == nil {
+				return nil
+			}
+			return s.Schedule.Results
+		}
+	}
+	t.Fatalf("%s is not among the exports", name)
+	return nil
+}
+
+// awaitExports waits until something holds of the exports of a daemon.
+func awaitExports(ctx context.Context, t *testing.T, d *daemon, what string, holds func() bool) {
+	t.Helper()
+	for tick := time.NewTicker(20 * time.Millisecond); !holds(); <-tick.C {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: Got %+v", what, d.exports.status())
+		}
+	}
+}
+
 // TestDaemonRunsScheduledJoins: joins of tables and of published runs run by their
 // schedules, once for each time, over a restart; they are paused, ordered and reported
 // as jobs are. One of runs that are not there fails, and says so.
@@ -57,18 +83,6 @@ func TestDaemonRunsScheduledJoins(t *testing.T) {
 	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, scheduledJoins, filepath.Join(dir, "data"), out, filepath.Join(out, "views"), filepath.Join(out, "users")), nil)
 	if err != nil {
 		t.Fatal(err)
-	}
-	results := func(d *daemon, name string) map[string]int64 {
-		for _, s := range d.exports.status() {
-			if s.Name == name {
-				if s.Schedule == nil {
-					return nil
-				}
-				return s.Schedule.Results
-			}
-		}
-		t.Fatalf("%s is not among the exports", name)
-		return nil
 	}
 	ok := int64(0)
 	for life := range 2 {
@@ -107,30 +121,26 @@ func TestDaemonRunsScheduledJoins(t *testing.T) {
 		go func() { done <- d.run(ctx) }()
 		await := func(what string, holds func() bool) {
 			t.Helper()
-			for tick := time.NewTicker(20 * time.Millisecond); !holds(); <-tick.C {
-				if ctx.Err() != nil {
-					t.Fatalf("%s: Got %+v", what, d.exports.status())
-				}
-			}
+			awaitExports(ctx, t, d, what, holds)
 		}
-		await("live joins", func() bool { return results(d, "live")[schedule.OK] >= ok+2 })
+		await("live joins", func() bool { return scheduleResults(t, d, "live")[schedule.OK] >= ok+2 })
 		c, err := client.DialDir(ctx, cfg.Store.Dir)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if life == 0 {
-			await("joins of runs that are not there", func() bool { return results(d, "later")[schedule.Failed] >= 1 })
+			await("joins of runs that are not there", func() bool { return scheduleResults(t, d, "later")[schedule.Failed] >= 1 })
 		} else {
 			if err := c.PauseExport(ctx, "later", false); err != nil {
 				t.Error(err)
 			}
-			await("joins of runs", func() bool { return results(d, "later")[schedule.OK] >= 1 })
+			await("joins of runs", func() bool { return scheduleResults(t, d, "later")[schedule.OK] >= 1 })
 		}
 		if err := c.PauseExport(ctx, "live", true); err != nil {
 			t.Error(err)
 		}
-		if err := c.PauseExport(ctx, "manual", true); !errors.Is(err, api.ErrNotFound) || results(d, "manual") != nil {
-			t.Errorf("Got %v and %v for a join without a schedule, want ErrNotFound", err, results(d, "manual"))
+		if err := c.PauseExport(ctx, "manual", true); !errors.Is(err, api.ErrNotFound) || scheduleResults(t, d, "manual") != nil {
+			t.Errorf("Got %v and %v for a join without a schedule, want ErrNotFound", err, scheduleResults(t, d, "manual"))
 		}
 		ordered, err := c.OrderExport(ctx, "live", api.OrderRequest{Time: time.Date(2026, 1, 1+life, 0, 0, 0, 0, time.UTC)})
 		if err != nil {
@@ -152,7 +162,7 @@ func TestDaemonRunsScheduledJoins(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		ok = results(d, "live")[schedule.OK]
+		ok = scheduleResults(t, d, "live")[schedule.OK]
 		if err := d.close(); err != nil {
 			t.Fatal(err)
 		}
