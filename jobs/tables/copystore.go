@@ -189,10 +189,17 @@ func (c *storeCopy) run(ctx context.Context) (*CopiedStore, error) {
 			return nil, err
 		}
 	}
-	if err := c.compare(ctx); err != nil {
+	if err := c.settled(ctx); err != nil { // before all is read for nothing
 		return nil, err
 	}
-	if err := errors.Join(c.settled(ctx), instant.Lost(c.Source)); err != nil {
+	err := c.compare(ctx)
+	if err != nil && !errors.Is(err, ErrStoresDiffer) {
+		return nil, err
+	}
+	if err := c.settled(ctx); err != nil { // which is why they differ, if they do
+		return nil, err
+	}
+	if err := errors.Join(err, instant.Lost(c.Source)); err != nil {
 		return nil, err
 	}
 	if c.state.Whole {
@@ -483,7 +490,7 @@ func (c *storeCopy) settled(ctx context.Context) error {
 	}
 	mark, err := s.Settled(ctx)
 	if err == nil && mark != c.state.Mark {
-		err = fmt.Errorf("pipelines have written to the store while it was copied")
+		err = errors.New("pipelines have written to the store while it was copied")
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w; stop them, drop the tables of the copy, and begin anew", store.ErrRefused, err)

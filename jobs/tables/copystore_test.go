@@ -303,7 +303,6 @@ type restless struct {
 
 func (e *restless) Settled(context.Context) (string, error) { return e.mark, e.unready }
 
-// TestCopyStoreRefuses what would count twice, or not at all, and says why.
 // picky is an engine that holds no table.
 type picky struct{ *memstore.Store }
 
@@ -334,6 +333,7 @@ func TestCopyStoreChecksSchemas(t *testing.T) {
 	}
 }
 
+// TestCopyStoreRefuses what would count twice, or not at all, and says why.
 func TestCopyStoreRefuses(t *testing.T) {
 	t.Parallel()
 	source := houseSource(t)
@@ -394,6 +394,22 @@ func TestCopyStoreRefuses(t *testing.T) {
 	}
 	live.Thawed.Scans = 0
 	refused("written to", o(), ErrStoresDiffer, "[t]")
+	for at := 1; ; at++ { // while it is copied, or compared: the pipeline is named, not what differs
+		began := false
+		live.mark, live.Thawed.Scans, live.Thawed.Before = "1", 0, func(scan int) {
+			if scan == at {
+				began = true
+				jobstest.Mutate(t, source, "t", fmt.Sprintf("zzz%d", at), jobstest.PutOp("f", "x", 1, "late"))
+				live.mark = "2"
+			}
+		}
+		late := o()
+		if _, err := CopyStore(t.Context(), late); !began && at > 9 {
+			break
+		} else if !errors.Is(err, store.ErrRefused) || errors.Is(err, ErrStoresDiffer) || !strings.Contains(err.Error(), "while it was copied") {
+			t.Errorf("written to by a pipeline at scan %d: Got %v", at, err)
+		}
+	}
 	live.Thawed.Before = nil
 	if n, err := CopyStore(t.Context(), o()); err != nil || n.Tables != 2 || n.Letters != 4 || n.Partitions != 2 {
 		t.Errorf("Got %+v, %v", n, err)
