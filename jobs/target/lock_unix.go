@@ -7,10 +7,14 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
-// lock takes f for this process, or fails with ErrBusy at once where another open
-// file has it. The system lets go when f is closed, and so when the process that
+// forkWait is half of how long lock waits at most.
+const forkWait = 64 * time.Millisecond
+
+// lock takes f for this process, or fails with ErrBusy, within a tenth of a second or so,
+// where another open file has it. The system lets go when f is closed, and so when the process that
 // has it open ends in whatever way (flock(2)): whoever gets the lock of an upload
 // knows that nobody writes it any more. Its error wraps errors.ErrUnsupported on a
 // file system without locks.
@@ -19,16 +23,22 @@ func lock(f *os.File) error {
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	var flockErr error
-	err = c.Control(func(fd uintptr) {
-		for {
-			if flockErr = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB); flockErr != syscall.EINTR {
-				return
+	take := func() (err error) {
+		if controlErr := c.Control(func(fd uintptr) {
+			for err = syscall.EINTR; err == syscall.EINTR; {
+				err = syscall.Flock(int(fd), syscall.LOCK_EX|syscall.LOCK_NB)
 			}
+		}); controlErr != nil {
+			return controlErr
 		}
-	})
-	if err == nil {
-		err = flockErr
+		return err
+	}
+	err = take()
+	// A process that this one has just forked has copies of all its open files, of those
+	// closed since, too, until it has executed its program.
+	for wait := time.Millisecond; errors.Is(err, syscall.EWOULDBLOCK) && wait < forkWait; wait *= 2 {
+		time.Sleep(wait)
+		err = take()
 	}
 	switch {
 	case err == nil:
