@@ -2,13 +2,17 @@ package cell
 
 import "fmt"
 
-// PackedRows are rows of one family as they are stored: of each one put and nothing else,
-// so that its columns have one version each, and nothing hides them. Who puts them
+// PackedRows are rows of one family as they are stored: of each one put and nothing else
+// (but see Fold), so that its columns have one version each, and nothing hides them. Who puts them
 // elsewhere is spared the cells, which are a third of a scan. The zero value has no rows;
 // one that is filled again uses its memory again.
 type PackedRows struct {
 	Family string
-	Times  []Timestamp // of the rows, in the scan's order
+	Times  []Timestamp // of the rows, in the scan's order; folded, of the newest put of each
+
+	// Fold has rows of several puts told as one, of the newest version of each column, at
+	// the newest time: that of the other columns is lost. It is the caller's.
+	Fold bool
 
 	keys, values       []byte // of the rows, one after the other
 	keyEnds, valueEnds []int

@@ -44,6 +44,15 @@ func DecodeValue(b []byte) (ttl int64, value []byte, err error) {
 	return ttl, rest, nil
 }
 
+// Lasting reports whether a stored value begins as one without a TTL, and sequences
+// whether it is then a packed one whose columns have sequences of their own.
+func Lasting(value []byte) (lasting, sequences bool) {
+	if len(value) == 0 {
+		return false, false
+	}
+	return value[0]&^valueSequences == 0, value[0] == valueSequences
+}
+
 func decodeValueHeader(b []byte) (ttl int64, flags byte, rest []byte, err error) {
 	if len(b) == 0 {
 		return 0, 0, nil, fmt.Errorf("%w: empty", ErrCorruptValue)

@@ -403,8 +403,7 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte
 		keys = keys[1:]
 		return err
 	}
-	for sc.Next() {
-		row := sc.Row()
+	there := func(row *cell.Row) error {
 		for len(keys) > 0 && bytes.Compare(keys[0], row.Key) < 0 {
 			if err := gone(); err != nil {
 				return err
@@ -414,7 +413,25 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte
 			return fmt.Errorf("%w: scan of table %s returned row %q, which was not asked for", store.ErrCorrupt, s.Table, row.Key)
 		}
 		keys = keys[1:]
-		if err := e.row(ctx, row); err != nil {
+		return e.row(ctx, row)
+	}
+	packed, _ := sc.(store.PackedScanner)
+	for {
+		for packed != nil && packed.NextPacked(&e.packed, e.room(), packedBytes) > 0 {
+			if n := e.packed.Len(); n <= len(keys) && areRows(&e.packed, keys[:n]) {
+				keys = keys[n:]
+				err = e.packedRows(ctx)
+			} else {
+				err = e.unpack(there)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if !sc.Next() {
+			break
+		}
+		if err := there(sc.Row()); err != nil {
 			return err
 		}
 	}
@@ -427,6 +444,16 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte
 		}
 	}
 	return nil
+}
+
+// areRows reports whether rows, as many as there are keys, have these.
+func areRows(rows *cell.PackedRows, keys [][]byte) bool {
+	for i, key := range keys {
+		if !bytes.Equal(key, rows.Key(i)) {
+			return false
+		}
+	}
+	return true
 }
 
 // verifyChain returns what is wrong with the runs that m goes on from, which lie

@@ -103,6 +103,7 @@ type splitExport struct {
 func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, sorter *sortCollector) error {
 	b.Reset()
 	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, pacing: pacing{pace: r.pace}}
+	e.packed.Fold = r.Job.schema.Mode() == columnar.PerRow
 	switch {
 	case sorter != nil:
 	case r.Job.partition != nil:
@@ -242,13 +243,18 @@ func (e *splitExport) packedRows(ctx context.Context) error {
 			return e.appended(ctx, rows.Key(0), rows.Key(last))
 		}
 	}
-	for i := range rows.Len() {
-		row, err := rows.Row(i, e.cells)
+	return e.unpack(func(row *cell.Row) error { return e.row(ctx, row) })
+}
+
+// unpack calls f with each row of e.packed.
+func (e *splitExport) unpack(f func(row *cell.Row) error) error {
+	for i := range e.packed.Len() {
+		row, err := e.packed.Row(i, e.cells)
 		if err != nil {
 			return fmt.Errorf("%w: scan of table %s: %w", store.ErrCorrupt, e.run.Job.Table(), err)
 		}
 		e.cells = row.Cells
-		if err := e.row(ctx, &row); err != nil {
+		if err := f(&row); err != nil {
 			return err
 		}
 	}

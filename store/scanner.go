@@ -33,10 +33,11 @@ type PackedSource interface {
 	RowSource
 	// NextPacked appends the next rows of the only selected family to rows, no more
 	// than most and, but for the last, bytes of them, as long as each is one put that
-	// is seen whole. Where the next row is none such, or there is none, it appends
-	// nothing, and NextRow goes on. It is called only where the scan leaves nothing out
-	// of such rows.
-	NextPacked(rows *cell.PackedRows, most, bytes int) error
+	// is seen whole or, with rows.Fold, can be told as one. Where the next row is none
+	// such, or there is none, it appends nothing, and NextRow goes on. It is called only
+	// where the scan leaves nothing out of such rows; skip is that of NextRow, which may
+	// be asked once more about the row that NextRow goes on with.
+	NextPacked(rows *cell.PackedRows, most, bytes int, skip func(row []byte) bool) error
 }
 
 // PackedScanner is a Scanner whose rows can be had many at a time, as they are stored,
@@ -46,7 +47,8 @@ type PackedScanner interface {
 	// NextPacked makes rows hold the next rows of the scan, at most most of them and
 	// about bytes, and returns how many there are. Where it is none, Next tells what
 	// comes: a row that is not stored as one put, or that this scan must look into, or
-	// the end. The rows are the caller's, until it calls NextPacked with them again.
+	// the end. With rows.Fold, which only a caller who wants the newest versions sets,
+	// several puts are told as one. The rows are the caller's, until it calls NextPacked with them again.
 	NextPacked(rows *cell.PackedRows, most, bytes int) int
 }
 
@@ -235,10 +237,13 @@ func (sc *rowScanner) NextPacked(rows *cell.PackedRows, most, bytes int) int {
 		return 0 // Next knows why
 	}
 	sc.turn.Give()
-	if sc.err = sc.packed.NextPacked(rows, most, bytes); sc.err != nil {
+	if sc.err = sc.packed.NextPacked(rows, most, bytes, sc.skip); sc.err != nil {
 		rows.Reset("")
 	}
 	sc.rows += rows.Len()
+	if err := sc.ctx.Err(); err != nil && sc.err == nil && sc.sel.stopped {
+		sc.err = fmt.Errorf("scan after %d rows: %w", sc.rows, err) // a skipped row has found it done
+	}
 	return rows.Len()
 }
 

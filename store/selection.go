@@ -78,8 +78,6 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 		}
 	}
 	sel.selectRows(s)
-	sel.packed = len(sel.families) == 1 && sel.families[0].Qualifiers == nil && !s.Raw && s.Filter == nil && sel.place == nil &&
-		!sel.empty && s.Batch == 0 && s.MaxResultBytes == 0 && s.LimitPerFamily == 0 && s.OffsetPerFamily == 0
 	if s.Filter != nil {
 		f, err := s.Filter.Start(s)
 		if err != nil {
@@ -102,10 +100,15 @@ func NewSelection(s *Scan, t *TableDescriptor) (*Selection, error) {
 			sel.hints = f.(hinter)
 			sel.applyHints()
 		}
-		_, ranges := f.(*rowRangesFilter)
-		sel.whole = ranges && !sel.raw && sel.limitPerFamily == 0 && sel.offsetPerFamily == 0 &&
-			!slices.ContainsFunc(sel.families, func(sf SelectedFamily) bool { return sf.Versions > sf.Requested })
+		if _, ranges := f.(*rowRangesFilter); ranges && !sel.raw {
+			for i := range sel.families { // it lets every version of its rows pass
+				sel.families[i].Versions = sel.families[i].Requested
+			}
+			sel.whole = sel.limitPerFamily == 0 && sel.offsetPerFamily == 0
+		}
 	}
+	sel.packed = len(sel.families) == 1 && sel.families[0].Qualifiers == nil && !s.Raw && (s.Filter == nil || sel.whole) && sel.place == nil &&
+		!sel.empty && s.Batch == 0 && s.MaxResultBytes == 0 && s.LimitPerFamily == 0 && s.OffsetPerFamily == 0
 	return sel, nil
 }
 

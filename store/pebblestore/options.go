@@ -88,7 +88,12 @@ type Options struct {
 	RewriteKeysPerSecond int
 
 	maxRewrittenRow int // tests; 0 = maxRewrittenRow
+	blockBytes      int // tests; 0 = blockBytes
 }
+
+// blockBytes is the size of a table's blocks: 4 KiB halves cold scans, 128 KiB gains
+// nothing.
+const blockBytes = 32 << 10
 
 // SyncPolicy says when an acknowledged commit is on disk.
 type SyncPolicy uint8
@@ -145,6 +150,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if c.maxRewrittenRow == 0 {
 		c.maxRewrittenRow = maxRewrittenRow
+	}
+	if c.blockBytes == 0 {
+		c.blockBytes = blockBytes
 	}
 	if c.MaxCommitEvents == 0 {
 		c.MaxCommitEvents = 20_000
@@ -219,7 +227,7 @@ func (o *Options) pebbleOptions(l *pebbleLog) *pebble.Options {
 	p.BlockPropertyCollectors = []func() pebble.BlockPropertyCollector{newSequenceCollector}
 	p.TargetFileSizes[0] = 16 << 20
 	for i := range p.Levels {
-		p.Levels[i].BlockSize = 32 << 10 // 4 KiB halves cold scans, 128 KiB gains nothing
+		p.Levels[i].BlockSize = o.blockBytes
 		p.Levels[i].IndexBlockSize = 256 << 10
 		p.Levels[i].FilterPolicy = bloom.FilterPolicy(10)
 	}

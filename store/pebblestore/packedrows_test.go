@@ -17,10 +17,12 @@ import (
 // scan gives as cells.
 func TestPackedRows(t *testing.T) {
 	t.Parallel()
-	const now = 10_000_000 // memory's
-	total := 0
+	const now = 10_000_000  // memory's
+	given := map[bool]int{} // rows as they are stored, by whether they were folded
 	rapid.Check(t, func(t *rapid.T) {
-		db, err := Open("", memory())
+		o := memory()
+		o.blockBytes = 100 // a row or so
+		db, err := Open("", o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -36,24 +38,32 @@ func TestPackedRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		times := rapid.SampledFrom([]cell.Timestamp{1, now - 200_000, now - 100_000, now - 99_999, now - 5, now})
-		names := rapid.SampledFrom([]string{"", "a", "b", "c"})
+		names := rapid.SampledFrom([]string{"", "a", "b\x00", "c"})
+		rows := rapid.SliceOfN(rapid.SampledFrom([]byte{0, 'a', 0xff}), 1, 3)
+		calm := rapid.Bool().Draw(t, "puts alone") // so that many rows can be folded
+		n := 0
 		for range rapid.IntRange(1, 5).Draw(t, "batches") {
 			var b store.Batch
 			for range rapid.IntRange(1, 12).Draw(t, "writes") {
-				m := cell.Mutation{Table: "t", Row: rapid.SliceOfN(rapid.SampledFrom([]byte{0, 'a', 0xff}), 1, 3).Draw(t, "row")}
+				n++
+				m := cell.Mutation{Table: "t", Row: rows.Draw(t, "row")}
 				at := times.Draw(t, "time")
-				switch rapid.IntRange(0, 9).Draw(t, "what") {
+				what := rapid.IntRange(0, 9).Draw(t, "what")
+				if calm {
+					what = max(what, 2)
+				}
+				switch what {
 				case 0:
 					m.DeleteFamily("f", at)
 				case 1:
 					m.DeleteColumn("f", []byte(names.Draw(t, "qualifier")), at)
 				case 2:
-					m.Put("f", []byte(names.Draw(t, "qualifier")), at, []byte("one"))
+					m.Put("f", []byte(names.Draw(t, "qualifier")), at, fmt.Appendf(nil, "one %d", n))
 				default:
 					for _, q := range rapid.SliceOfNDistinct(names, 2, 4, rapid.ID).Draw(t, "qualifiers") {
-						m.Put("f", []byte(q), at, []byte("value of "+q))
+						m.Put("f", []byte(q), at, fmt.Appendf(nil, "%d of %s", n, q))
 					}
-					if rapid.IntRange(0, 5).Draw(t, "life") == 0 {
+					if !calm && rapid.IntRange(0, 5).Draw(t, "life") == 0 {
 						for i := range m.Ops {
 							m.Ops[i].TTL = 150_000
 						}
@@ -64,6 +74,16 @@ func TestPackedRows(t *testing.T) {
 			if err := db.Apply(t.Context(), &b); err != nil {
 				t.Fatal(err)
 			}
+			if rapid.IntRange(0, 2).Draw(t, "flush") == 0 { // tables leave out blocks
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if rapid.IntRange(0, 3).Draw(t, "compact") == 0 {
+			if err := db.MajorCompact(t.Context(), "t"); err != nil {
+				t.Fatal(err)
+			}
 		}
 		scan := &store.Scan{Table: "t", Versions: rapid.IntRange(1, 3).Draw(t, "versions"), Limit: rapid.IntRange(0, 6).Draw(t, "limit")}
 		if rapid.Bool().Draw(t, "some time") {
@@ -71,30 +91,49 @@ func TestPackedRows(t *testing.T) {
 			scan.Time.Max = max(scan.Time.Min, rapid.SampledFrom([]cell.Timestamp{now - 5, now, math.MaxInt64}).Draw(t, "max"))
 		}
 		scan.Reversed = rapid.IntRange(0, 5).Draw(t, "reversed") == 0
-		want, _ := readPacked(t, db, scan, 0)
-		got, packed := readPacked(t, db, scan, rapid.IntRange(1, 4).Draw(t, "at once"))
-		if d := cmp.Diff(want, got); d != "" {
-			t.Fatalf("%d rows were packed (-cells +as stored):\n%s", packed, d)
+		if rapid.Bool().Draw(t, "some rows") {
+			f := &store.MultiRowRangeFilter{}
+			for range rapid.IntRange(1, 5).Draw(t, "ranges") {
+				row := rows.Draw(t, "row")
+				f.Ranges = append(f.Ranges, store.RowRange{Start: row, Stop: append(row, rapid.SampledFrom([]byte{0, 0xff}).Draw(t, "to")), StopInclusive: true})
+			}
+			scan.Filter = f
 		}
-		total += packed
+		for _, fold := range []bool{false, true} {
+			want, _ := readPacked(t, db, scan, 0, fold)
+			if d := cmp.Diff(byGets(t, db, scan, fold), want); d != "" {
+				t.Fatalf("Of a scan, folded: %t (-row by row +scanned):\n%s", fold, d)
+			}
+			got, packed := readPacked(t, db, scan, rapid.IntRange(1, 4).Draw(t, "at once"), fold)
+			if d := cmp.Diff(want, got); d != "" {
+				t.Fatalf("%d rows were packed, folded: %t (-cells +as stored):\n%s", packed, fold, d)
+			}
+			given[fold] += packed
+		}
 	})
-	if total == 0 && !t.Failed() {
-		t.Error("No row was given as it is stored")
+	if !t.Failed() && (given[false] == 0 || given[true] <= given[false]) {
+		t.Errorf("%d rows were given as they are stored, %d where they were folded", given[false], given[true])
 	}
 }
 
 // readPacked prints the cells of a scan, whose rows come as they are stored, most at once,
-// where they can; and how many these were.
-func readPacked(t *rapid.T, db *DB, scan *store.Scan, most int) (got []string, packed int) {
+// where they can; and how many these were. With fold they are folded where they can, and
+// the time is only that of the newest cell of a row's newest versions.
+func readPacked(t *rapid.T, db *DB, scan *store.Scan, most int, fold bool) (got []string, packed int) {
 	sc := db.Scan(t.Context(), scan).(store.PackedScanner)
 	defer sc.Close()
 	add := func(row *cell.Row) {
+		newest := cell.Timestamp(0)
 		for _, c := range row.Cells {
-			got = append(got, fmt.Sprintf("%q %s:%s %d %s %d", row.Key, c.Family, c.Qualifier, c.Time, c.Value, c.TTL))
+			newest = max(newest, c.Time)
+			if fold {
+				c.Time = 0
+			}
+			got = append(got, fmt.Sprintf("%q %s:%q %d %s %d", row.Key, c.Family, c.Qualifier, c.Time, c.Value, c.TTL))
 		}
-		got = append(got, "")
+		got = append(got, fmt.Sprint(newest))
 	}
-	var rows cell.PackedRows
+	rows := cell.PackedRows{Fold: fold}
 	for {
 		for most > 0 && sc.NextPacked(&rows, most, 1000) > 0 {
 			for i := range rows.Len() {
@@ -115,4 +154,22 @@ func readPacked(t *rapid.T, db *DB, scan *store.Scan, most int) (got []string, p
 		t.Fatal(err)
 	}
 	return got, packed
+}
+
+// byGets is readPacked with a scan of each row, which leaves no blocks out.
+func byGets(t *rapid.T, db *DB, scan *store.Scan, fold bool) (got []string) {
+	all := db.Scan(t.Context(), &store.Scan{Table: "t", Raw: true, Versions: store.AllVersions, Filter: scan.Filter, Reversed: scan.Reversed})
+	defer all.Close()
+	for n := 0; all.Next() && (scan.Limit == 0 || n < scan.Limit); {
+		one := *scan
+		one.Filter, one.Reversed, one.Start, one.Stop, one.StopInclusive = nil, false, all.Row().Key, all.Row().Key, true
+		if row, _ := readPacked(t, db, &one, 0, fold); row != nil {
+			got = append(got, row...)
+			n++
+		}
+	}
+	if err := all.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return got
 }

@@ -105,6 +105,14 @@ func newResolver(sel *store.SelectedFamily, raw bool, now cell.Timestamp, out *[
 	return r
 }
 
+// oldestSeen returns the time before which no cell is seen, and no marker counts.
+func (r *resolver) oldestSeen() cell.Timestamp {
+	if r.raw || r.sel.Family.MinVersions > 0 {
+		return r.oldest
+	}
+	return max(r.oldest, r.expiredUntil)
+}
+
 // expiredUntil returns the time before which the family's cells have expired.
 func expiredUntil(f *store.FamilyDescriptor, now cell.Timestamp) cell.Timestamp {
 	if f.TTL == store.Forever {

@@ -86,7 +86,8 @@ type rowSource struct {
 	cut                    int   // the cursor within whose part the row was cut; -1 = none
 	spare                  arena // takes turns with arena
 
-	begun   bool // the current row is: a packed put was read of it, and more follows
+	begun   bool // the current row is: puts were read of it, and more follows
+	folding folding
 	started bool
 	turn    turns.Turn
 	release func() // called by Close; nil = none
