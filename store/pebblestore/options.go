@@ -224,7 +224,7 @@ func (o *Options) pebbleOptions(l *pebbleLog) *pebble.Options {
 		Logger:                     l,
 		EventListener:              l.events(),
 	}
-	p.BlockPropertyCollectors = []func() pebble.BlockPropertyCollector{newSequenceCollector}
+	p.BlockPropertyCollectors = []func() pebble.BlockPropertyCollector{newSequenceCollector, newTimeCollector}
 	p.TargetFileSizes[0] = 16 << 20
 	for i := range p.Levels {
 		p.Levels[i].BlockSize = o.blockBytes

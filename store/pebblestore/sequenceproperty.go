@@ -16,8 +16,8 @@ import (
 // commit leaves out the blocks that are older. docs/format/key.md.
 const sequenceProperty = "sluice.sequence"
 
-// anySequence is the interval of what may have any sequence.
-var anySequence = sstable.BlockInterval{Upper: math.MaxUint64}
+// anything is the interval of what may have any sequence, or time.
+var anything = sstable.BlockInterval{Upper: math.MaxUint64}
 
 func newSequenceCollector() pebble.BlockPropertyCollector {
 	return sstable.NewBlockIntervalCollector(sequenceProperty, sequenceMapper{}, nil)
@@ -43,14 +43,14 @@ func (sequenceMapper) MapPointKey(key pebble.InternalKey, value []byte) (sstable
 	}
 	sequence, ok := keySequence(key.UserKey, value)
 	if !ok || sequence == math.MaxUint64 {
-		return anySequence, nil
+		return anything, nil
 	}
 	return sstable.BlockInterval{Lower: sequence, Upper: sequence + 1}, nil
 }
 
 // MapRangeKeys is never called: the store has no range keys.
 func (sequenceMapper) MapRangeKeys(sstable.Span) (sstable.BlockInterval, error) {
-	return anySequence, nil
+	return anything, nil
 }
 
 // keySequence returns the sequence of a key-value: of a packed one, or of a row's

@@ -132,6 +132,9 @@ func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.
 			o.UseL6Filters = true
 		default:
 			o.LowerBound, o.UpperBound = rowBounds(f.tag, t.id, f.id, rows)
+			if oldest := c.reader.res.oldestSeen(); oldest > 0 && f.tag == cell.TagData && !c.reader.res.nvb {
+				o.PointKeyFilters = []pebble.BlockPropertyFilter{newTimeFilter(oldest)}
+			}
 		}
 		it, err := open(&o)
 		if err != nil {
