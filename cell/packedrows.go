@@ -3,9 +3,9 @@ package cell
 import "fmt"
 
 // PackedRows are rows of one family as they are stored: of each one put and nothing else
-// (but see Fold), so that its columns have one version each, and nothing hides them. Who puts them
-// elsewhere is spared the cells, which are a third of a scan. The zero value has no rows;
-// one that is filled again uses its memory again.
+// (but see Fold), so that its columns have one version each, and nothing hides them. Who
+// puts them elsewhere is spared the cells, which are a third of a scan. The zero value has
+// no rows; one that is filled again uses its memory again.
 type PackedRows struct {
 	Family string
 	Times  []Timestamp // of the rows, in the scan's order; folded, of the newest put of each

@@ -415,28 +415,16 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, keys [][]byte
 		keys = keys[1:]
 		return e.row(ctx, row)
 	}
-	packed, _ := sc.(store.PackedScanner)
-	for {
-		for packed != nil && packed.NextPacked(&e.packed, e.room(), packedBytes) > 0 {
-			if n := e.packed.Len(); n <= len(keys) && areRows(&e.packed, keys[:n]) {
-				keys = keys[n:]
-				err = e.packedRows(ctx)
-			} else {
-				err = e.unpack(there)
-			}
-			if err != nil {
-				return err
-			}
+	packed := func() error {
+		n := e.packed.Len()
+		if n > len(keys) || !areRows(&e.packed, keys[:n]) {
+			return e.unpack(there)
 		}
-		if !sc.Next() {
-			break
-		}
-		if err := there(sc.Row()); err != nil {
-			return err
-		}
+		keys = keys[n:]
+		return e.packedRows(ctx)
 	}
-	if err := sc.Err(); err != nil {
-		return fmt.Errorf("scan table %s: %w", s.Table, err)
+	if err := e.each(sc, packed, there); err != nil {
+		return err
 	}
 	for len(keys) > 0 {
 		if err := gone(); err != nil {

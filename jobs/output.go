@@ -173,24 +173,33 @@ func (e *splitExport) finish(ctx context.Context) (int64, error) {
 func (e *splitExport) scan(ctx context.Context, s *store.Scan) (err error) {
 	sc := e.run.Source.Scan(ctx, s)
 	defer func() { err = errors.Join(err, sc.Close()) }()
-	packed, _ := sc.(store.PackedScanner)
+	if err := e.each(sc, func() error { return e.packedRows(ctx) }, func(row *cell.Row) error { return e.row(ctx, row) }); err != nil {
+		return err
+	}
+	return e.flush(ctx)
+}
+
+// each calls packed with the next rows in e.packed, where they can be had as they are
+// stored, and one for each of the others.
+func (e *splitExport) each(sc store.Scanner, packed func() error, one func(row *cell.Row) error) error {
+	stored, _ := sc.(store.PackedScanner)
 	for {
-		for packed != nil && packed.NextPacked(&e.packed, e.room(), packedBytes) > 0 {
-			if err := e.packedRows(ctx); err != nil {
+		for stored != nil && stored.NextPacked(&e.packed, e.room(), packedBytes) > 0 {
+			if err := packed(); err != nil {
 				return err
 			}
 		}
 		if !sc.Next() {
 			break
 		}
-		if err := e.row(ctx, sc.Row()); err != nil {
+		if err := one(sc.Row()); err != nil {
 			return err
 		}
 	}
 	if err := sc.Err(); err != nil {
-		return fmt.Errorf("scan table %s: %w", s.Table, err)
+		return fmt.Errorf("scan table %s: %w", e.run.Job.Table(), err)
 	}
-	return e.flush(ctx)
+	return nil
 }
 
 // Bounds of the rows that are taken at once as they are stored: enough that a call is

@@ -48,7 +48,8 @@ type PackedScanner interface {
 	// about bytes, and returns how many there are. Where it is none, Next tells what
 	// comes: a row that is not stored as one put, or that this scan must look into, or
 	// the end. With rows.Fold, which only a caller who wants the newest versions sets,
-	// several puts are told as one. The rows are the caller's, until it calls NextPacked with them again.
+	// several puts are told as one. The rows are the caller's, until it calls NextPacked
+	// with them again.
 	NextPacked(rows *cell.PackedRows, most, bytes int) int
 }
 

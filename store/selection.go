@@ -49,7 +49,8 @@ type SelectedFamily struct {
 	Oldest cell.Timestamp
 	Time   *cell.TimeRange
 	// Versions is how many versions of a column the engine offers: with a
-	// filter all that the family keeps (not with NEW_VERSION_BEHAVIOR), else
+	// filter, but for one of ranges of rows, all that the family keeps (not with
+	// NEW_VERSION_BEHAVIOR), else
 	// the fewer of those and the requested; in a raw scan the requested.
 	Versions int
 	// Requested is how many of them the scan returns, once filtered.

@@ -14,9 +14,9 @@ import (
 const forkWait = 64 * time.Millisecond
 
 // lock takes f for this process, or fails with ErrBusy, within a tenth of a second or so,
-// where another open file has it. The system lets go when f is closed, and so when the process that
-// has it open ends in whatever way (flock(2)): whoever gets the lock of an upload
-// knows that nobody writes it any more. Its error wraps errors.ErrUnsupported on a
+// where another open file has it. The system lets go when f is closed, and so when the
+// process that has it open ends in whatever way (flock(2)): whoever gets the lock of an
+// upload knows that nobody writes it any more. Its error wraps errors.ErrUnsupported on a
 // file system without locks.
 func lock(f *os.File) error {
 	c, err := f.SyscallConn()

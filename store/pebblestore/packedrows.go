@@ -45,12 +45,8 @@ func (s *rowSource) NextPacked(rows *cell.PackedRows, most, bytes int, skip func
 				continue
 			}
 		}
-		at := len(c.key) - versionBytes
-		if at < c.split+2 {
-			break // NextRow says what is wrong
-		}
-		t, kind, sequence := cell.DecodeVersion(c.key[at:])
-		if t < oldest || t >= r.res.high || kind != cell.KindPacked && (kind != cell.KindPut || !fold) {
+		t, kind, sequence, isPut := decodePut(c.key[c.split:])
+		if !isPut || t < oldest || t >= r.res.high || kind == cell.KindPut && !fold {
 			break
 		}
 		value, err := c.it.ValueAndErr()
@@ -86,6 +82,20 @@ func (s *rowSource) NextPacked(rows *cell.PackedRows, most, bytes int, skip func
 		}
 	}
 	return nil
+}
+
+// unnamed is the empty qualifier in a key.
+const unnamed = "\x00\x01"
+
+// decodePut decodes the version of a key, given from its qualifier on. isPut is false where
+// it is neither that of a single cell that was put, nor of a packed put.
+func decodePut(suffix []byte) (t cell.Timestamp, kind cell.Kind, sequence uint64, isPut bool) {
+	at := len(suffix) - versionBytes
+	if at < len(unnamed) {
+		return 0, 0, 0, false
+	}
+	t, kind, sequence = cell.DecodeVersion(suffix[at:])
+	return t, kind, sequence, kind == cell.KindPut || kind == cell.KindPacked && string(suffix[:at]) == unnamed
 }
 
 // takeBack begins the row of first, which was appended to rows, and of read, which came
@@ -153,10 +163,8 @@ func (s *rowSource) fold(rows *cell.PackedRows, first *fragment, oldest cell.Tim
 			return false, engineError(err)
 		}
 		size += len(suffix) + len(value)
-		if lasting, _ := cell.Lasting(value); len(suffix) < 2+versionBytes || !lasting || size > most {
-			return false, s.takeBack(rows, first, f.read)
-		}
-		if t, kind, _ := cell.DecodeVersion(suffix[len(suffix)-versionBytes:]); t >= high || kind != cell.KindPut && kind != cell.KindPacked {
+		t, _, _, isPut := decodePut(suffix)
+		if lasting, _ := cell.Lasting(value); !isPut || t >= high || !lasting || size > most {
 			return false, s.takeBack(rows, first, f.read)
 		}
 		suffix, value = f.hold.copyTwo(suffix, value)

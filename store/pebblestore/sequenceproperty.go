@@ -35,7 +35,7 @@ func newSequenceFilter(since uint64) pebble.BlockPropertyFilter {
 // overwritten or deleted where it leaves out the block of the newer one. It never
 // does: the newer value has the later sequence, and a deletion has them all, so that
 // who wants the older block wants the newer one, too.
-type sequenceMapper struct{}
+type sequenceMapper struct{ noRangeKeys }
 
 func (sequenceMapper) MapPointKey(key pebble.InternalKey, value []byte) (sstable.BlockInterval, error) {
 	if len(key.UserKey) > 0 && key.UserKey[0] == cell.TagSystem {
@@ -48,8 +48,11 @@ func (sequenceMapper) MapPointKey(key pebble.InternalKey, value []byte) (sstable
 	return sstable.BlockInterval{Lower: sequence, Upper: sequence + 1}, nil
 }
 
-// MapRangeKeys is never called: the store has no range keys.
-func (sequenceMapper) MapRangeKeys(sstable.Span) (sstable.BlockInterval, error) {
+// noRangeKeys is the part of a mapper that is never called: the store has no range keys.
+type noRangeKeys struct{}
+
+// MapRangeKeys implements sstable.IntervalMapper.
+func (noRangeKeys) MapRangeKeys(sstable.Span) (sstable.BlockInterval, error) {
 	return anything, nil
 }
 

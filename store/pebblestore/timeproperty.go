@@ -29,7 +29,7 @@ func newTimeFilter(oldest cell.Timestamp) pebble.BlockPropertyFilter {
 // timeMapper gives keys of versioned families the interval of their timestamp, and all
 // others every one: what is overwritten in place has a time in its value that may go
 // back, so that the older value would be seen where the newer is left out.
-type timeMapper struct{}
+type timeMapper struct{ noRangeKeys }
 
 func (timeMapper) MapPointKey(key pebble.InternalKey, _ []byte) (sstable.BlockInterval, error) {
 	k := key.UserKey
@@ -41,9 +41,4 @@ func (timeMapper) MapPointKey(key pebble.InternalKey, _ []byte) (sstable.BlockIn
 		return anything, nil
 	}
 	return sstable.BlockInterval{Lower: uint64(t), Upper: uint64(t) + 1}, nil
-}
-
-// MapRangeKeys is never called: the store has no range keys.
-func (timeMapper) MapRangeKeys(sstable.Span) (sstable.BlockInterval, error) {
-	return anything, nil
 }
