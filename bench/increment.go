@@ -30,6 +30,8 @@ type incrementPhase struct {
 	changed func(i, rows int) bool // whether row i is
 	compact bool                   // after the change, so that blocks hold changed rows and others
 	grown   bool                   // of the table that was made larger
+	anew    bool                   // all of the rows' columns are put, not one
+	beside  bool                   // not these rows are put, but others behind them
 }
 
 // incrementGrowth is how many times as many rows the larger table has: of enough that the
@@ -43,8 +45,11 @@ var incrementPhases = []incrementPhase{
 	{name: "1 % of the rows, all over, then compacted", key: "compacted", compact: true, changed: func(i, rows int) bool {
 		return i%incrementShare == incrementShare/2 && i < rows/incrementShare*incrementShare
 	}},
+	{name: "1 % of the rows, put anew, all over", key: "anew", goal: "≤ 0.05", changed: allOver, anew: true},
 	{name: "1 % of 4 times as many rows, together", key: "together, large", goal: "≤ 0.05", changed: together, grown: true},
 	{name: "1 % of 4 times as many rows, all over", key: "all over, large", goal: "≤ 0.05", grown: true, changed: allOver},
+	{name: "1 % of 4 times as many rows, put anew, all over", key: "anew, large", goal: "≤ 0.05", grown: true, changed: allOver, anew: true},
+	{name: "1 % new rows, among 4 times as many, all over", key: "new, large", goal: "≤ 0.05", grown: true, changed: allOver, anew: true, beside: true},
 }
 
 func allOver(i, rows int) bool {
@@ -231,14 +236,13 @@ func (in *incrementExports) export(ctx context.Context, full bool) (rows int, er
 	return int(m.Totals[0].Rows), nil
 }
 
-// change puts a new page into the phase's rows, of so many, and returns how many
-// these are.
+// change makes the phase's changes of so many rows, and returns how many were changed.
 func (in *incrementExports) change(ctx context.Context, s *spec, p *incrementPhase, rows int) (int, error) {
-	var keys [][]byte
+	var changes []cell.Mutation
 	i := 0
 	if err := each(in.db.Scan(ctx, &store.Scan{Table: rowTable}), func(row *cell.Row) error {
 		if p.changed(i, rows) {
-			keys = append(keys, slices.Clone(row.Key))
+			changes = append(changes, in.changed(s, p, row, len(changes)))
 		}
 		i++
 		return nil
@@ -250,12 +254,9 @@ func (in *incrementExports) change(ctx context.Context, s *spec, p *incrementPha
 		from = in.next
 	}
 	var b store.Batch
-	for part := range slices.Chunk(keys, 1000) {
+	for part := range slices.Chunk(changes, 1000) {
 		b.Reset()
-		for _, key := range part {
-			m := cell.Mutation{Table: rowTable, Row: key}
-			// After the events, which are of yesterday.
-			m.Put("e", []byte("page"), cell.Timestamp(s.Start+48*time.Hour.Milliseconds()+in.next), fmt.Appendf(nil, "/changed/%d", in.next))
+		for _, m := range part {
 			b.Add(in.next, m)
 			in.next++
 		}
@@ -266,13 +267,33 @@ func (in *incrementExports) change(ctx context.Context, s *spec, p *incrementPha
 		from = in.next
 	}
 	if !p.compact {
-		return len(keys), nil
+		return len(changes), nil
 	}
 	compactor, ok := in.db.(store.Compactor)
 	if !ok {
 		return 0, fmt.Errorf("%w: engine %s does not compact when it is asked to", store.ErrUnsupported, in.db.Traits().Name)
 	}
-	return len(keys), compactor.MajorCompact(ctx, rowTable)
+	return len(changes), compactor.MajorCompact(ctx, rowTable)
+}
+
+// changed is the phase's change of a row, after n others.
+func (in *incrementExports) changed(s *spec, p *incrementPhase, row *cell.Row, n int) cell.Mutation {
+	m := cell.Mutation{Table: rowTable, Row: slices.Clone(row.Key)}
+	if p.beside {
+		m.Row = append(m.Row, 0xff)
+	}
+	// After the events, which are of yesterday.
+	at := in.next + int64(n)
+	t := cell.Timestamp(s.Start + 48*time.Hour.Milliseconds() + at)
+	if p.anew {
+		for _, c := range row.Cells {
+			if string(c.Qualifier) != "page" {
+				m.Put(c.Family, slices.Clone(c.Qualifier), t, slices.Clone(c.Value))
+			}
+		}
+	}
+	m.Put("e", []byte("page"), t, fmt.Appendf(nil, "/changed/%d", at))
+	return m
 }
 
 // incrementRatios adds what an increment takes of a full export.

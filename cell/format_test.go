@@ -170,6 +170,9 @@ func decodePacked(b []byte, sequence uint64) (ttl int64, columns []column, err e
 			return 0, nil, fmt.Errorf("AppendCells after %d columns: %v, %w; Next: %v, %w", skip, got, q.Err(), cells, p.Err())
 		}
 	}
+	if n, err := PackedColumns(b); n != len(columns) || fmt.Sprint(err) != fmt.Sprint(p.Err()) {
+		return 0, nil, fmt.Errorf("PackedColumns: %d, %w; Next: %d, %w", n, err, len(columns), p.Err())
+	}
 	return p.TTL, columns, p.Err()
 }
 

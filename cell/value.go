@@ -157,6 +157,19 @@ func (p *Packed) Next() bool {
 	return true
 }
 
+// PackedColumns returns how many columns a packed value has. Its error wraps
+// ErrCorruptValue.
+func PackedColumns(value []byte) (n int, err error) {
+	var p Packed
+	if err := p.Reset(value, 0); err != nil {
+		return 0, err
+	}
+	for p.Next() {
+		n++
+	}
+	return n, p.Err()
+}
+
 // AppendCells appends the columns that Next has not yet yielded to dst, as the puts
 // of family at t, and returns the extended slice. They point into the value. Err
 // says whether it was corrupt; then some columns may be missing.

@@ -378,12 +378,12 @@ func (i *Instant) Err() error {
 
 // ChangedRows implements store.ChangeReader where the engine's snapshot does;
 // otherwise its error wraps store.ErrChangesUnknown.
-func (i *Instant) ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[[]byte, error] {
+func (i *Instant) ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[store.ChangedRow, error] {
 	if r, ok := i.Snapshot.(store.ChangeReader); ok {
 		return r.ChangedRows(ctx, table, families, rows, since)
 	}
-	return func(yield func([]byte, error) bool) {
-		yield(nil, fmt.Errorf("%w: engine %s does not know them", store.ErrChangesUnknown, i.Engine.Traits().Name))
+	return func(yield func(store.ChangedRow, error) bool) {
+		yield(store.ChangedRow{}, fmt.Errorf("%w: engine %s does not know them", store.ErrChangesUnknown, i.Engine.Traits().Name))
 	}
 }
 

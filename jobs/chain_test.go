@@ -38,6 +38,7 @@ type chain struct {
 	whole   *Job // the same rows, of which every run is full
 	at      time.Time
 	expires bool
+	anew    bool // rows are mostly put with all columns that the job has
 	offset  int64
 
 	snapshot store.Snapshot                 // the latest instant; nil = it is closed
@@ -67,15 +68,20 @@ func newChain(t *testing.T, rt *rapid.T, dir string, met map[string]int) *chain 
 		Columns: []columnar.ColumnSpec{
 			{Name: "key", From: "$row", Type: "string"},
 			{Name: "q", From: "f:q", Type: "string"},
+			{Name: "r", From: "f:r", Type: "string"},
 			{Name: "g", From: "g:q", Type: "string"},
 			{Name: "n", From: "n:q", Type: "int64"},
 			{Name: "time", From: "$timestamp", Type: "int64", Nullable: &yes},
 		},
 	}
-	if rapid.Bool().Draw(rt, "filter") {
+	c.anew = rapid.IntRange(0, 2).Draw(rt, "anew") == 0
+	if c.anew {
+		spec.Columns = slices.DeleteFunc(spec.Columns, func(c columnar.ColumnSpec) bool { return c.Name == "g" || c.Name == "n" })
+	}
+	if !c.anew && rapid.Bool().Draw(rt, "filter") {
 		spec.Filter = incrementalFilter
 	}
-	if rapid.Bool().Draw(rt, "where") {
+	if !c.anew && rapid.Bool().Draw(rt, "where") {
 		spec.Where = []columnar.Predicate{{Column: "q", Op: "!=", Value: "w"}}
 	}
 	switch rapid.IntRange(0, 3).Draw(rt, "layout") {
@@ -141,11 +147,22 @@ func (c *chain) write(rt *rapid.T) {
 	b := &store.Batch{Bulk: true}
 	bulk := rapid.IntRange(0, 3).Draw(rt, "bulk") == 0
 	for range rapid.IntRange(0, 6).Draw(rt, "mutations") {
-		m := &cell.Mutation{Table: "t", Row: []byte(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(rt, "row"))}
+		rows := []string{"a", "b", "c", "d", "e"}
+		if c.anew { // some writes of one row between two runs
+			rows = rows[1:3]
+		}
+		m := &cell.Mutation{Table: "t", Row: []byte(rapid.SampledFrom(rows).Draw(rt, "row"))}
 		at := rapid.SampledFrom([]cell.Timestamp{cell.Latest, 1, 1000, c.now() - 2*3600_000}).Draw(rt, "time")
-		switch rapid.IntRange(0, 7).Draw(rt, "what") {
+		what := rapid.IntRange(0, 7)
+		if c.anew {
+			what = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 1, 5, 6, 6, 7})
+		}
+		switch what.Draw(rt, "what") {
 		case 0, 1:
 			m.Put("f", []byte("q"), at, []byte(rapid.SampledFrom([]string{"v", "w", "hidden"}).Draw(rt, "value")))
+			if c.anew || rapid.Bool().Draw(rt, "both") {
+				m.Put("f", []byte("r"), at, []byte(rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "value")))
+			}
 		case 2:
 			m.Put("g", []byte("q"), at, []byte(rapid.SampledFrom([]string{"1", "2"}).Draw(rt, "value")))
 			if c.expires {
@@ -156,9 +173,9 @@ func (c *chain) write(rt *rapid.T) {
 		case 4:
 			m.DeleteColumn("n", []byte("q"), cell.Latest)
 		case 5:
-			m.DeleteColumn(rapid.SampledFrom([]string{"f", "g"}).Draw(rt, "family"), []byte("q"), at)
+			m.DeleteColumn(rapid.SampledFrom([]string{"f", "g"}).Draw(rt, "family"), []byte(rapid.SampledFrom([]string{"q", "r"}).Draw(rt, "qualifier")), at)
 		case 6:
-			m.Delete("f", []byte("q"), at)
+			m.Delete("f", []byte(rapid.SampledFrom([]string{"q", "r"}).Draw(rt, "qualifier")), at)
 		case 7:
 			m.DeleteRow(at)
 		}

@@ -93,6 +93,7 @@ type splitExport struct {
 	pacing   pacing
 	packed   cell.PackedRows // that come
 	cells    []cell.Cell     // of one of them
+	lacking  bool            // changed rows that were put with all columns wanted some, too often
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte

@@ -41,7 +41,7 @@ type ChangeHolder interface {
 
 // ChangeReader is a Snapshot that can name the rows that were changed.
 type ChangeReader interface {
-	// ChangedRows yields the keys, ascending and each once, of the rows of
+	// ChangedRows yields the rows, ascending by key and each once, of
 	// rows that commits after since have changed in one of the named families
 	// (none = in any). It may name others, too: a reader looks at what the
 	// snapshot has of a row now, and takes that, or that there is nothing,
@@ -54,5 +54,17 @@ type ChangeReader interface {
 	// reaches back to since or was created, truncated or altered after it,
 	// ErrTableNotFound, ErrFamilyNotFound, ErrInvalidArgument where since is
 	// after the snapshot, or ErrUnsupported for system tables.
-	ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[[]byte, error]
+	ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[ChangedRow, error]
+}
+
+// ChangedRow is a row that was changed.
+type ChangedRow struct {
+	Key []byte
+	// Columns tells of a row that was written anew how many columns were put, and Time
+	// the earliest timestamp of these; 0 = that is not known. Who wants the newest
+	// versions of no other columns is likely to find all of them in a scan of the times
+	// from Time on, which need not look at what was there before (Scan.Time). It is a
+	// hint: the row may have markers or later versions, or want a column even so.
+	Columns int
+	Time    cell.Timestamp
 }

@@ -183,6 +183,48 @@ func (b *Builder) AppendPacked(rows *cell.PackedRows) (ok bool, err error) {
 	return true, b.appendOthers(rows)
 }
 
+// CellColumns returns how many columns of tables the schema's columns are filled from. ok
+// is false where other cells decide, too, what becomes of a row: in mode cell, where there
+// are unmatched ones, or conditions.
+func (s *Schema) CellColumns() (n int, ok bool) {
+	for _, i := range s.cells {
+		if !s.columns[i].again {
+			n++
+		}
+	}
+	return n, s.packs
+}
+
+// HasAll reports whether row, with cells by family and qualifier, has one of each column
+// that the schema's columns are filled from.
+func (s *Schema) HasAll(row *cell.Row) bool {
+	cells := row.Cells
+	for _, i := range s.cells {
+		c := &s.columns[i]
+		for len(cells) > 0 && (cells[0].Family != c.family || string(cells[0].Qualifier) != c.qualifier) {
+			cells = cells[1:]
+		}
+		if len(cells) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// HasAll reports whether each of rows has all columns of tables that the schema's columns
+// are filled from. Its error wraps store.ErrCorrupt.
+func (b *Builder) HasAll(rows *cell.PackedRows) (bool, error) {
+	p := &b.packed
+	p.fit(b.schema, rows.Family)
+	if len(p.empty) > 0 {
+		return false, nil
+	}
+	if err := p.find(rows); err != nil {
+		return false, err
+	}
+	return !slices.ContainsFunc(p.fields, func(f packedField) bool { return f.absent }), nil
+}
+
 // fill appends the values at spans to column i.
 func (b *Builder) fill(i int, spans []span, absent bool, rows *cell.PackedRows) error {
 	c, to := &b.schema.columns[i], &b.batch.vectors[i]

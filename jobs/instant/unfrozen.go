@@ -164,8 +164,8 @@ func (u *Unfrozen) bound(r *cell.TimeRange) *cell.TimeRange {
 // epoch) or later. Rows that were deleted, and cells written since with earlier
 // timestamps, are not among them. Its error wraps store.ErrUnsupported where one of
 // the families is COUNTER or DISTINCT, of which timestamps tell nothing.
-func (u *Unfrozen) ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
+func (u *Unfrozen) ChangedRows(ctx context.Context, table string, families []string, rows cell.Range, since uint64) iter.Seq2[store.ChangedRow, error] {
+	return func(yield func(store.ChangedRow, error) bool) {
 		t, err := u.engine.Table(ctx, table)
 		if err == nil {
 			err = TimesTell(t, families)
@@ -174,7 +174,7 @@ func (u *Unfrozen) ChangedRows(ctx context.Context, table string, families []str
 			err = fmt.Errorf("%w: changes since %d, which is after %d", store.ErrInvalidArgument, since, u.before)
 		}
 		if err != nil {
-			yield(nil, err)
+			yield(store.ChangedRow{}, err)
 			return
 		}
 		sc := u.engine.Scan(ctx, &store.Scan{
@@ -183,12 +183,12 @@ func (u *Unfrozen) ChangedRows(ctx context.Context, table string, families []str
 		})
 		defer sc.Close()
 		for sc.Next() {
-			if !yield(sc.Row().Key, nil) {
+			if !yield(store.ChangedRow{Key: sc.Row().Key}, nil) {
 				return
 			}
 		}
 		if err := sc.Err(); err != nil {
-			yield(nil, fmt.Errorf("scan table %s: %w", table, err))
+			yield(store.ChangedRow{}, fmt.Errorf("scan table %s: %w", table, err))
 		}
 	}
 }

@@ -68,11 +68,11 @@ func (s *Store) ChangeHolds(context.Context) ([]store.ChangeHold, error) {
 
 // ChangedRows yields the rows that were changed after since, in any family: the
 // families are checked only.
-func (n *snapshot) ChangedRows(ctx context.Context, name string, families []string, rows cell.Range, since uint64) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
+func (n *snapshot) ChangedRows(ctx context.Context, name string, families []string, rows cell.Range, since uint64) iter.Seq2[store.ChangedRow, error] {
+	return func(yield func(store.ChangedRow, error) bool) {
 		t, err := n.changes(name, families, since)
 		if err != nil {
-			yield(nil, fmt.Errorf("rows of %s changed since %d: %w", name, since, err))
+			yield(store.ChangedRow{}, fmt.Errorf("rows of %s changed since %d: %w", name, since, err))
 			return
 		}
 		var keys [][]byte
@@ -84,10 +84,10 @@ func (n *snapshot) ChangedRows(ctx context.Context, name string, families []stri
 		slices.SortFunc(keys, bytes.Compare)
 		for _, key := range keys {
 			if err := cmp.Or(ctx.Err(), n.closed.err()); err != nil {
-				yield(nil, fmt.Errorf("rows of %s changed since %d: %w", name, since, err))
+				yield(store.ChangedRow{}, fmt.Errorf("rows of %s changed since %d: %w", name, since, err))
 				return
 			}
-			if !yield(key, nil) {
+			if !yield(store.ChangedRow{Key: key}, nil) {
 				return
 			}
 		}

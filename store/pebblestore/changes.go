@@ -17,15 +17,15 @@ var _ store.ChangeReader = (*Snapshot)(nil)
 
 // ChangedRows yields the rows that commits after since have changed. It reads the
 // blocks that have later keys, and of those the keys.
-func (s *Snapshot) ChangedRows(ctx context.Context, name string, families []string, rows cell.Range, since uint64) iter.Seq2[[]byte, error] {
-	return func(yield func([]byte, error) bool) {
+func (s *Snapshot) ChangedRows(ctx context.Context, name string, families []string, rows cell.Range, since uint64) iter.Seq2[store.ChangedRow, error] {
+	return func(yield func(store.ChangedRow, error) bool) {
 		if err := s.changedRows(ctx, name, families, rows, since, yield); err != nil {
-			yield(nil, fmt.Errorf("rows of %s changed since %d: %w", name, since, err))
+			yield(store.ChangedRow{}, fmt.Errorf("rows of %s changed since %d: %w", name, since, err))
 		}
 	}
 }
 
-func (s *Snapshot) changedRows(ctx context.Context, name string, families []string, rows cell.Range, since uint64, yield func([]byte, error) bool) (err error) {
+func (s *Snapshot) changedRows(ctx context.Context, name string, families []string, rows cell.Range, since uint64, yield func(store.ChangedRow, error) bool) (err error) {
 	if err := s.enter(); err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s *Snapshot) changedRows(ctx context.Context, name string, families []stri
 			}
 		}
 		row, err := w.next()
-		if err != nil || row == nil || !yield(row, nil) {
+		if err != nil || row.Key == nil || !yield(row, nil) {
 			return err
 		}
 	}
@@ -80,8 +80,10 @@ type changeWalk struct {
 
 // changeRun is the keys of one family under one tag.
 type changeRun struct {
-	it  *pebble.Iterator
-	row []byte // of the key that it is on, escaped, with its terminator; nil = it is at its end
+	it      *pebble.Iterator
+	row     []byte // of the key that it is on, escaped, with its terminator; nil = it is at its end
+	columns int    // that this key puts
+	time    cell.Timestamp
 }
 
 // add adds the cells and the changes of a family.
@@ -123,14 +125,39 @@ func (r *changeRun) find(ok bool, since uint64) error {
 			return fmt.Errorf("%w: key %x", store.ErrCorrupt, key)
 		}
 		r.row = key[prefixBytes:split]
-		return nil
+		return r.count(key[split:])
 	}
 	r.row = nil
 	return engineError(r.it.Error())
 }
 
-// next returns the next row, valid until it is called again, or nil at the end.
-func (w *changeWalk) next() ([]byte, error) {
+// count finds how many columns the key puts that the iterator is on, of which suffix is what
+// follows the row.
+func (r *changeRun) count(suffix []byte) error {
+	r.columns = 0
+	if r.row == nil || len(suffix) < len(unnamed)+versionBytes {
+		return nil
+	}
+	t, kind, _, isPut := decodePut(suffix)
+	if !isPut {
+		return nil
+	}
+	r.columns, r.time = 1, t
+	if kind != cell.KindPacked {
+		return nil
+	}
+	value, err := r.it.ValueAndErr()
+	if err != nil {
+		return engineError(err)
+	}
+	if r.columns, err = cell.PackedColumns(value); err != nil {
+		return fmt.Errorf("%w: key %x: %w", store.ErrCorrupt, r.it.Key(), err)
+	}
+	return nil
+}
+
+// next returns the next row, valid until it is called again, or none at the end.
+func (w *changeWalk) next() (row store.ChangedRow, err error) {
 	var first []byte
 	for i := range w.runs {
 		if row := w.runs[i].row; row != nil && (first == nil || bytes.Compare(row, first) < 0) {
@@ -138,18 +165,27 @@ func (w *changeWalk) next() ([]byte, error) {
 		}
 	}
 	if first == nil {
-		return nil, nil
+		return row, nil
 	}
 	w.row = append(w.row[:0], first...)
 	for i := range w.runs {
-		if r := &w.runs[i]; r.row != nil && bytes.Equal(r.row, w.row) {
-			if err := r.find(r.it.NextPrefix(), w.since); err != nil {
-				return nil, err
+		r := &w.runs[i]
+		if r.row == nil || !bytes.Equal(r.row, w.row) {
+			continue
+		}
+		if r.columns > 0 {
+			if row.Columns == 0 || r.time < row.Time {
+				row.Time = r.time
 			}
+			row.Columns += r.columns
+		}
+		if err := r.find(r.it.NextPrefix(), w.since); err != nil {
+			return row, err
 		}
 	}
 	w.name = cell.AppendUnescaped(w.name[:0], w.row[:len(w.row)-2])
-	return w.name, nil
+	row.Key = w.name
+	return row, nil
 }
 
 func (w *changeWalk) close() error {

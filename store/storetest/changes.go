@@ -273,11 +273,11 @@ func (f *following) read(rt *rapid.T, r *follower) {
 		if err != nil {
 			rt.Fatalf("%s since %d: %v", r.name, r.since, err)
 		}
-		if !r.rows.Contains(row) || before != nil && bytes.Compare(before, row) >= 0 {
-			rt.Fatalf("%s: row %q after %q", r.name, row, before)
+		if !r.rows.Contains(row.Key) || before != nil && bytes.Compare(before, row.Key) >= 0 {
+			rt.Fatalf("%s: row %q after %q", r.name, row.Key, before)
 		}
-		before = append(before[:0], row...)
-		changed = append(changed, string(row))
+		before = append(before[:0], row.Key...)
+		changed = append(changed, string(row.Key))
 	}
 	for _, row := range changed {
 		delete(r.rest, row)
@@ -360,7 +360,7 @@ func testChanges(t *testing.T, e *engine) {
 			if err != nil {
 				return nil, err
 			}
-			rows = append(rows, string(row))
+			rows = append(rows, string(row.Key))
 		}
 		return rows, nil
 	}

@@ -1,0 +1,263 @@
+package jobs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"sluice/cell"
+	"sluice/jobs/instant"
+	"sluice/store"
+)
+
+// Bounds of the changed rows that are read by one scan.
+const (
+	changedRows     = 1024
+	changedRowBytes = 1 << 20
+	keyRoom         = 64 << 10 // is allocated for keys at once
+)
+
+// changedGroup is changed rows that are read by one scan.
+type changedGroup struct {
+	keys [][]byte       // ascending
+	news int            // how many of them were put with as many columns as the job has
+	time cell.Timestamp // the earliest of these puts
+}
+
+// anew adds that the next row was put with as many columns as the job has.
+func (g *changedGroup) anew(t cell.Timestamp) {
+	if g.news == 0 || t < g.time {
+		g.time = t
+	}
+	g.news++
+}
+
+// Rows that were put with all columns are read without what was there before, so that an
+// increment of them costs what they do, however many others lie between them.
+const (
+	// aloneShare of a group may be other rows, one in so many: these are read again.
+	aloneShare = 16
+	// lackingShare of a group's rows, one in so many, that had to be read again although
+	// they seemed to be all new, end it for the split.
+	lackingShare = 8
+)
+
+// scanChanges exports the split's rows that were changed, and where the job asks for
+// them those of which cells have expired. Another goroutine looks for them.
+func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
+	walking, stop := context.WithCancelCause(ctx) // what is written goes on after it
+	defer stop(nil)
+	groups, walked := make(chan changedGroup, 1), make(chan error, 1)
+	go func() {
+		err := e.run.Job.atPriority()
+		if err == nil {
+			err = e.walkChanges(walking, s, func(g changedGroup) error {
+				select {
+				case groups <- g:
+					return nil
+				case <-walking.Done():
+					return context.Cause(walking)
+				}
+			})
+		}
+		close(groups)
+		walked <- err
+	}()
+	var failed error
+	for g := range groups {
+		if failed != nil {
+			continue
+		}
+		if failed = e.scanRows(ctx, s, &g); failed != nil {
+			stop(failed)
+		}
+	}
+	if err := <-walked; failed == nil {
+		failed = err
+	}
+	if failed != nil {
+		return failed
+	}
+	return e.flush(ctx)
+}
+
+// walkChanges calls found with the rows that scanChanges exports, ascending, some at a
+// time.
+func (e *splitExport) walkChanges(ctx context.Context, s *store.Scan, found func(g changedGroup) error) (err error) {
+	var (
+		g    changedGroup
+		room []byte // of keys
+		size int
+	)
+	give := func() error {
+		if len(g.keys) == 0 {
+			return nil
+		}
+		err := found(g)
+		g, size = changedGroup{keys: make([][]byte, 0, len(g.keys))}, 0
+		return err
+	}
+	columns, newest := e.run.Job.schema.CellColumns()
+	newest = newest && s.Filter == nil // which may look at more
+	take := func(key []byte) error {
+		if cap(room)-len(room) < len(key) {
+			room = make([]byte, 0, max(keyRoom, len(key)))
+		}
+		start := len(room)
+		room = append(room, key...)
+		g.keys = append(g.keys, room[start:len(room):len(room)])
+		if size += len(key); len(g.keys) >= changedRows || size >= changedRowBytes {
+			return give()
+		}
+		return nil
+	}
+	expired := &expiredRows{}
+	if e.run.Job.reportsExpired() {
+		if expired, err = e.run.expiredRows(ctx, s); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, expired.close()) }()
+	}
+	rows := cell.Range{Start: s.Start, Stop: s.Stop}
+	for row, err := range e.run.changes.ChangedRows(ctx, s.Table, e.run.Job.families, rows, e.run.since) {
+		if err == nil {
+			err = expired.before(row.Key, take)
+		}
+		if err == nil {
+			if newest && row.Columns > 0 && row.Columns >= columns {
+				g.anew(row.Time)
+			}
+			err = take(row.Key)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := expired.before(nil, take); err != nil {
+		return err
+	}
+	return give()
+}
+
+// scanKeys reads the rows with these keys, ascending and at least one, as s selects.
+func scanKeys(ctx context.Context, from instant.Source, s *store.Scan, keys [][]byte) store.Scanner {
+	if u := instant.UnfrozenOf(from); u != nil {
+		return u.Gets(ctx, s, keys)
+	}
+	scan, ranges := *s, &store.MultiRowRangeFilter{}
+	for _, key := range keys {
+		ranges.Ranges = append(ranges.Ranges, store.RowRange{Start: key, Stop: key, StopInclusive: true})
+	}
+	scan.Start, scan.Stop, scan.StopInclusive, scan.Filter = keys[0], keys[len(keys)-1], true, ranges
+	if s.Filter != nil {
+		scan.Filter = &store.FilterList{Filters: []store.Filter{ranges, s.Filter}}
+	}
+	return from.Scan(ctx, &scan)
+}
+
+// scanRows exports a group's rows: as they are, or as gone.
+func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGroup) error {
+	c := &changedScan{splitExport: e, s: s, keys: g.keys}
+	if len(g.keys) == 0 {
+		return nil
+	}
+	if e.lacking || g.news == 0 || (len(g.keys)-g.news)*aloneShare > len(g.keys) {
+		return c.read(ctx, s)
+	}
+	newer := *s
+	newer.Time = &cell.TimeRange{Min: g.time, Max: math.MaxInt64}
+	c.newer = true
+	err := c.read(ctx, &newer)
+	e.lacking = c.again*lackingShare > len(g.keys)
+	return err
+}
+
+// changedScan exports a group's rows.
+type changedScan struct {
+	*splitExport
+	s     *store.Scan
+	keys  [][]byte // of the rows that are not exported yet
+	newer bool     // what is read is only what was put since: not all of a row may be there
+	again int      // how many rows were read again for that
+}
+
+// read exports the rows of a scan of the group, s or one of later times.
+func (c *changedScan) read(ctx context.Context, s *store.Scan) (err error) {
+	sc := scanKeys(ctx, c.run.Source, s, c.keys)
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	packed := func() error {
+		n := c.packed.Len()
+		asked := n <= len(c.keys) && areRows(&c.packed, c.keys[:n])
+		if asked && c.newer {
+			all, err := c.builder.HasAll(&c.packed)
+			if err != nil {
+				return c.refused(err)
+			}
+			asked = all
+		}
+		if !asked {
+			return c.unpack(func(row *cell.Row) error { return c.there(ctx, row) })
+		}
+		c.keys = c.keys[n:]
+		return c.packedRows(ctx)
+	}
+	if err := c.each(sc, packed, func(row *cell.Row) error { return c.there(ctx, row) }); err != nil {
+		return err
+	}
+	for len(c.keys) > 0 {
+		if err := c.missing(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// there exports a row that was read, after those before it, which were not.
+func (c *changedScan) there(ctx context.Context, row *cell.Row) error {
+	for len(c.keys) > 0 && bytes.Compare(c.keys[0], row.Key) < 0 {
+		if err := c.missing(ctx); err != nil {
+			return err
+		}
+	}
+	if len(c.keys) == 0 || !bytes.Equal(c.keys[0], row.Key) {
+		return fmt.Errorf("%w: scan of table %s returned row %q, which was not asked for", store.ErrCorrupt, c.s.Table, row.Key)
+	}
+	if c.newer && !c.run.Job.schema.HasAll(row) {
+		return c.missing(ctx)
+	}
+	c.keys = c.keys[1:]
+	return c.row(ctx, row)
+}
+
+// missing exports the next row, which was not read, or not all of it.
+func (c *changedScan) missing(ctx context.Context) (err error) {
+	key := c.keys[:1]
+	c.keys = c.keys[1:]
+	if c.newer {
+		c.again++
+		sc := scanKeys(ctx, c.run.Source, c.s, key)
+		defer func() { err = errors.Join(err, sc.Close()) }()
+		if sc.Next() {
+			return c.row(ctx, sc.Row())
+		}
+		if err := sc.Err(); err != nil {
+			return fmt.Errorf("scan table %s: %w", c.s.Table, err)
+		}
+	}
+	if err := c.pacing.read(ctx, 1); err != nil { // looked for as others are read
+		return err
+	}
+	return c.gone(ctx, key[0])
+}
+
+// areRows reports whether rows, as many as there are keys, have these.
+func areRows(rows *cell.PackedRows, keys [][]byte) bool {
+	for i, key := range keys {
+		if !bytes.Equal(key, rows.Key(i)) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,103 @@
+package pebblestore
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/cell"
+	"sluice/store"
+)
+
+// TestChangedRowColumns: of a row that was put, ChangedRows tells how many columns were,
+// and the earliest time of these, wherever the put lies.
+func TestChangedRowColumns(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	o := memory()
+	o.Now = func() cell.Timestamp { return 1000 }
+	db, err := Open("", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	n := store.NewFamily("n")
+	n.Counter = true
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f"), store.NewFamily("g"), n}}
+	if err := db.CreateTable(ctx, d, nil); err != nil {
+		t.Fatal(err)
+	}
+	write := func(row string, change func(m *cell.Mutation)) {
+		t.Helper()
+		m := &cell.Mutation{Table: "t", Row: []byte(row)}
+		change(m)
+		if _, err := db.MutateRow(ctx, nil, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put := func(at cell.Timestamp, family string, columns ...string) func(m *cell.Mutation) {
+		return func(m *cell.Mutation) {
+			for _, q := range columns {
+				m.Put(family, []byte(q), at, []byte("v"))
+			}
+		}
+	}
+	rows := []string{"a column", "both", "counted", "deleted", "older", "two families", "two times"}
+	for _, row := range rows {
+		write(row, put(100, "f", "a", "b", "c"))
+	}
+	write("not changed", put(100, "f", "a", "b", "c"))
+	if err := db.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	h, err := db.HoldChanges(ctx, store.ChangeHold{Name: "x", Table: "t", Until: 1e6})
+	if err != nil {
+		t.Fatal(err)
+	}
+	write("a column", put(200, "f", "b"))
+	write("both", put(200, "f", "a", "b"))
+	write("counted", func(m *cell.Mutation) { m.Increment("n", []byte("q"), 1) })
+	write("deleted", func(m *cell.Mutation) { m.DeleteRow(300) })
+	write("older", put(50, "f", "a", "b"))
+	write("two families", put(200, "f", "a", "b"))
+	write("two families", put(150, "g", "a", "b"))
+	write("two times", put(200, "f", "a"))
+	write("two times", put(300, "f", "b", "c"))
+	type columns struct {
+		Columns int
+		Time    cell.Timestamp
+	}
+	want := map[string]columns{
+		"a column": {1, 200}, "both": {2, 200}, "counted": {}, "deleted": {}, "older": {2, 50}, "two families": {4, 150},
+		"two times": {2, 300}, // what is first of the row
+	}
+	for _, where := range []string{"in memory", "in a table", "rewritten"} {
+		s, err := db.Snapshot(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]columns{}
+		for row, err := range s.(store.ChangeReader).ChangedRows(ctx, "t", nil, cell.Range{}, h.Since) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got[string(row.Key)] = columns{row.Columns, row.Time}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", where, d)
+		}
+		switch where {
+		case "in memory":
+			err = db.Flush(ctx)
+		case "in a table":
+			err = db.MajorCompact(ctx, "t")
+			want["older"] = columns{} // a later version was there
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
