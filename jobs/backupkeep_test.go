@@ -50,9 +50,15 @@ func TestCollectBackups(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := to.Begin(t.Context(), "backup=cut", "cut"); err != nil { // at work: it stays
+			work, err := to.Begin(t.Context(), "backup=cut", "cut") // it stays
+			if err != nil {
 				t.Fatal(err)
 			}
+			defer func() { // until then it is used, so that its files, and with them its lock, stay open
+				if err := work.Abort(); err != nil {
+					t.Error(err)
+				}
+			}()
 			now = now.Add(time.Hour)
 			found, err := CollectBackups(t.Context(), &CollectBackupsOptions{Target: to, Keep: c.keep, Now: func() time.Time { return now }})
 			if err != nil {
