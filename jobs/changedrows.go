@@ -188,17 +188,18 @@ func (c *changedScan) read(ctx context.Context, s *store.Scan) (err error) {
 	sc := scanKeys(ctx, c.run.Source, s, c.keys)
 	defer func() { err = errors.Join(err, sc.Close()) }()
 	packed := func() error {
-		n := c.packed.Len()
-		asked := n <= len(c.keys) && areRows(&c.packed, c.keys[:n])
+		rows := &c.stored.rows
+		n := rows.Len()
+		asked := n <= len(c.keys) && areRows(rows, c.keys[:n])
 		if asked && c.newer {
-			all, err := c.builder.HasAll(&c.packed)
+			all, err := c.builder.HasAll(rows)
 			if err != nil {
-				return c.refused(err)
+				return refused(c.run.Job.Table(), err)
 			}
 			asked = all
 		}
 		if !asked {
-			return c.unpack(func(row *cell.Row) error { return c.there(ctx, row) })
+			return c.stored.each(c.run.Job.Table(), func(row *cell.Row) error { return c.there(ctx, row) })
 		}
 		c.keys = c.keys[n:]
 		return c.packedRows(ctx)

@@ -53,6 +53,7 @@ type tableInput struct {
 	scans   []*store.Scan // to do
 	builder *columnar.Builder
 	scanner store.Scanner // of the current scan; nil = none
+	stored  storedRows    // of it
 	pacing  pacing
 
 	run      *run            // the parts and what they weigh; nothing of it is run
@@ -70,7 +71,7 @@ func openTable(ctx context.Context, j *Job, source instant.Source, told func(wor
 	if err := errors.Join(r.plan(ctx), r.measure(ctx)); err != nil {
 		return nil, err
 	}
-	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema), pacing: pacing{pace: newPace(j.spec.RowsPerSecond)}, run: r, splits: r.splits}
+	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j), pacing: pacing{pace: newPace(j.spec.RowsPerSecond)}, run: r, splits: r.splits}
 	for i := range r.splits {
 		t.scans = append(t.scans, j.scan(&r.splits[i]))
 	}
@@ -129,21 +130,11 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 				t.split, t.splits = &t.splits[0], t.splits[1:]
 			}
 		}
-		for t.scanner.Next() {
-			row := t.scanner.Row()
-			if err := t.pacing.read(t.ctx, t.job.rowsOf(row)); err != nil {
-				return nil, err
-			}
-			if err := t.builder.Append(&cell.Row{Key: row.Key, Cells: row.Cells}); err != nil {
-				if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
-					refused.Table = t.job.Table()
-				}
-				return nil, err
-			}
-			if t.builder.Full() {
-				t.advance(row.Key)
-				return t.builder.Batch(), nil
-			}
+		if err := t.fill(); err != nil {
+			return nil, err
+		}
+		if t.builder.Full() {
+			return t.builder.Batch(), nil
 		}
 		err := errors.Join(t.scanner.Err(), t.scanner.Close())
 		t.scanner = nil
@@ -161,6 +152,45 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 		return nil, io.EOF
 	}
 	return t.builder.Batch(), nil
+}
+
+// fill appends the rows of the scan until the batch is full or there are no more.
+func (t *tableInput) fill() (err error) {
+	var last []byte
+	appendRow := func(row *cell.Row) error {
+		if err := t.pacing.read(t.ctx, t.job.rowsOf(row)); err != nil {
+			return err
+		}
+		last = row.Key
+		if err := t.builder.Append(row); err != nil {
+			return refused(t.job.Table(), err)
+		}
+		return nil
+	}
+	for !t.builder.Full() && err == nil {
+		if !t.stored.next(t.scanner, columnar.DefaultBatchRows-t.builder.Batch().Rows()) {
+			if !t.scanner.Next() {
+				return nil
+			}
+			err = appendRow(t.scanner.Row())
+			continue
+		}
+		rows := &t.stored.rows
+		var taken bool
+		switch taken, err = t.builder.AppendPacked(rows); {
+		case err != nil:
+			err = refused(t.job.Table(), err)
+		case taken:
+			last = rows.Key(rows.Len() - 1)
+			err = t.pacing.read(t.ctx, rows.Len())
+		default:
+			err = t.stored.each(t.job.Table(), appendRow)
+		}
+	}
+	if err == nil {
+		t.advance(last)
+	}
+	return err
 }
 
 // advance measures how far the split is, now and then: the rows up to key are read.

@@ -91,9 +91,8 @@ type splitExport struct {
 	handoff  *handoff       // has the outputs; nil = nobody
 	sorter   *sortCollector // takes the rows; nil = the outputs, or parts, do
 	pacing   pacing
-	packed   cell.PackedRows // that come
-	cells    []cell.Cell     // of one of them
-	lacking  bool            // changed rows that were put with all columns wanted some, too often
+	stored   storedRows // that come
+	lacking  bool       // changed rows that were put with all columns wanted some, too often
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte
@@ -103,8 +102,7 @@ type splitExport struct {
 // region without rows makes none.
 func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, sorter *sortCollector) error {
 	b.Reset()
-	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, pacing: pacing{pace: r.pace}}
-	e.packed.Fold = r.Job.schema.Mode() == columnar.PerRow
+	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, stored: newStoredRows(r.Job), pacing: pacing{pace: r.pace}}
 	switch {
 	case sorter != nil:
 	case r.Job.partition != nil:
@@ -180,12 +178,11 @@ func (e *splitExport) scan(ctx context.Context, s *store.Scan) (err error) {
 	return e.flush(ctx)
 }
 
-// each calls packed with the next rows in e.packed, where they can be had as they are
+// each calls packed with the next rows in e.stored, where they can be had as they are
 // stored, and one for each of the others.
 func (e *splitExport) each(sc store.Scanner, packed func() error, one func(row *cell.Row) error) error {
-	stored, _ := sc.(store.PackedScanner)
 	for {
-		for stored != nil && stored.NextPacked(&e.packed, e.room(), packedBytes) > 0 {
+		for e.stored.next(sc, e.room()) {
 			if err := packed(); err != nil {
 				return err
 			}
@@ -203,27 +200,19 @@ func (e *splitExport) each(sc store.Scanner, packed func() error, one func(row *
 	return nil
 }
 
-// Bounds of the rows that are taken at once as they are stored: enough that a call is
-// little of their cost, few enough that they stay near in the cache and that a batch has
-// room for them.
-const (
-	packedRows  = 256
-	packedBytes = 64 << 10
-)
-
-// room is how many rows can be taken at once.
+// room is how many rows the batch has room for.
 func (e *splitExport) room() int {
 	most := columnar.DefaultBatchRows
 	if e.run.batchRows > 0 {
 		most = e.run.batchRows
 	}
-	return max(1, min(packedRows, most-e.builder.Batch().Rows()))
+	return most - e.builder.Batch().Rows()
 }
 
-// packedRows appends the rows of e.packed: at once where nothing can happen among them,
+// packedRows appends the rows of e.stored: at once where nothing can happen among them,
 // and otherwise one by one.
 func (e *splitExport) packedRows(ctx context.Context) error {
-	rows := &e.packed
+	rows := &e.stored.rows
 	last := rows.Len() - 1
 	alone := len(e.ends) > 0
 	for i := 0; i <= last && !alone; i++ {
@@ -239,7 +228,7 @@ func (e *splitExport) packedRows(ctx context.Context) error {
 		}
 		taken, err := e.builder.AppendPacked(rows)
 		if err != nil {
-			return e.refused(err)
+			return refused(e.run.Job.Table(), err)
 		}
 		if taken {
 			if err := e.pacing.read(ctx, rows.Len()); err != nil {
@@ -253,32 +242,7 @@ func (e *splitExport) packedRows(ctx context.Context) error {
 			return e.appended(ctx, rows.Key(0), rows.Key(last))
 		}
 	}
-	return e.unpack(func(row *cell.Row) error { return e.row(ctx, row) })
-}
-
-// unpack calls f with each row of e.packed.
-func (e *splitExport) unpack(f func(row *cell.Row) error) error {
-	for i := range e.packed.Len() {
-		row, err := e.packed.Row(i, e.cells)
-		if err != nil {
-			return fmt.Errorf("%w: scan of table %s: %w", store.ErrCorrupt, e.run.Job.Table(), err)
-		}
-		e.cells = row.Cells
-		if err := f(&row); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// refused completes an error of the builder by the table, which is unknown to a job that
-// was compiled without a schema.
-func (e *splitExport) refused(err error) error {
-	if refused := (*columnar.ConvertError)(nil); errors.As(err, &refused) {
-		refused.Table = e.run.Job.Table()
-		return err
-	}
-	return fmt.Errorf("table %s: %w", e.run.Job.Table(), err)
+	return e.stored.each(e.run.Job.Table(), func(row *cell.Row) error { return e.row(ctx, row) })
 }
 
 // appended takes note of rows that were appended, whose keys are from first to last, and
@@ -331,7 +295,7 @@ func (e *splitExport) row(ctx context.Context, row *cell.Row) error {
 func (e *splitExport) append(ctx context.Context, row *cell.Row) error {
 	before := e.builder.Batch().Rows()
 	if err := e.builder.Append(row); err != nil {
-		return e.refused(err)
+		return refused(e.run.Job.Table(), err)
 	}
 	added := e.builder.Batch().Rows() - before
 	if added == 0 { // the job's conditions leave it out

@@ -14,6 +14,7 @@ import (
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
+	"sluice/jobs/join"
 	"sluice/store"
 )
 
@@ -24,11 +25,38 @@ func (c cellsOnly) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 	return struct{ store.Scanner }{c.Snapshot.Scan(ctx, s)}
 }
 
-// TestPackedExport: an export that takes rows as they are stored makes the files, byte for
-// byte, that cells make: of rows of one put among some that are more, of wide ones that
-// fill a batch by their bytes, in files that end within a region.
-func TestPackedExport(t *testing.T) {
-	t.Parallel()
+// storedOnly is a snapshot that counts the rows that are had as they are stored.
+type storedOnly struct {
+	store.Snapshot
+	rows *int
+}
+
+func (s storedOnly) Scan(ctx context.Context, scan *store.Scan) store.Scanner {
+	return &storedScanner{s.Snapshot.Scan(ctx, scan).(store.PackedScanner), s.rows}
+}
+
+type storedScanner struct {
+	store.PackedScanner
+	rows *int
+}
+
+func (s *storedScanner) NextPacked(rows *cell.PackedRows, most, bytes int) int {
+	n := s.PackedScanner.NextPacked(rows, most, bytes)
+	*s.rows += n
+	return n
+}
+
+// storedSpec is a job of storedSource's table.
+func storedSpec() *Spec {
+	s := largeSpec()
+	s.Families = []string{"f"}
+	return s
+}
+
+// storedSource has table t: rows of one put among some that are more, and wide ones that
+// fill a batch by their bytes.
+func storedSource(t *testing.T) store.Snapshot {
+	t.Helper()
 	db := jobstest.OpenPebble(t, t.TempDir())
 	jobstest.CreateTable(t, db, "t", "row02000")
 	wide := strings.Repeat("w", 20_000)
@@ -52,7 +80,15 @@ func TestPackedExport(t *testing.T) {
 	if err := db.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	src := jobstest.SnapshotOf(t, db)
+	return jobstest.SnapshotOf(t, db)
+}
+
+// TestPackedExport: an export that takes rows as they are stored makes the files, byte for
+// byte, that cells make: of rows of one put among some that are more, of wide ones that
+// fill a batch by their bytes, in files that end within a region.
+func TestPackedExport(t *testing.T) {
+	t.Parallel()
+	src := storedSource(t)
 	at := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
 	for name, change := range map[string]func(*Spec){
 		"rows":  func(*Spec) {},
@@ -74,8 +110,9 @@ func TestPackedExport(t *testing.T) {
 		},
 	} {
 		var files [2][]string
-		for i, source := range []store.Snapshot{src, cellsOnly{src}} {
-			spec := largeSpec()
+		stored := 0
+		for i, source := range []store.Snapshot{storedOnly{src, &stored}, cellsOnly{src}} {
+			spec := storedSpec()
 			spec.Columns[2].Type = "string"
 			change(spec)
 			m, _ := published(t, source, spec, RunOptions{LogicalTime: at, Now: func() time.Time { return at }})
@@ -84,8 +121,61 @@ func TestPackedExport(t *testing.T) {
 			}
 			slices.Sort(files[i])
 		}
+		if stored < 2000 && name != "cells" { // which come in parts
+			t.Errorf("%s: Got %d rows as they are stored", name, stored)
+		}
 		if d := cmp.Diff(files[1], files[0]); d != "" {
 			t.Errorf("%s (-of cells +as stored):\n%s", name, d)
+		}
+	}
+}
+
+// TestPackedJoin: a join of tables whose rows are taken as they are stored makes the files
+// that cells make, whatever it merges, hashes or looks up.
+func TestPackedJoin(t *testing.T) {
+	t.Parallel()
+	src := storedSource(t)
+	at := time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
+	for name, change := range map[string]func(*Spec){
+		"rows":       func(*Spec) {},
+		"conditions": func(s *Spec) { s.Where = []columnar.Predicate{{Column: "n", Op: ">", Value: "1000"}} },
+		"unmatched": func(s *Spec) {
+			s.Columns = append(s.Columns, columnar.ColumnSpec{Name: "rest", From: "$unmatched.f", Type: "map"})
+		},
+	} {
+		spec, few := storedSpec(), storedSpec()
+		change(spec)
+		few.StartRow, few.StopRow = "row01000", "row03500"
+		all := map[string]*Job{"all": mustCompile(t, "all", spec, nil), "few": mustCompile(t, "few", few, nil)}
+		for _, method := range []string{join.Merge, join.Hash, join.Lookup} {
+			columns := []join.Column{{Name: "key", From: "key.key"}, {Name: "left n", From: "left.n"}}
+			for _, c := range spec.Columns[1:] {
+				columns = append(columns, join.Column{Name: c.Name, From: "right." + c.Name})
+			}
+			j, err := CompileJoin("j", &JoinSpec{
+				Left: JoinSide{Job: "few"}, Right: JoinSide{Job: "all"}, Formats: []string{Parquet},
+				Spec: join.Spec{Kind: join.Left, Method: method, On: []join.On{{Left: "key", Right: "key"}}, Columns: columns},
+			}, func(name string) *Job { return all[name] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			var sums [2][]string
+			stored := 0
+			for i, source := range []store.Snapshot{storedOnly{src, &stored}, cellsOnly{src}} {
+				m, err := RunJoin(t.Context(), &JoinOptions{Join: j, Source: source, Out: t.TempDir(), LogicalTime: at, Now: func() time.Time { return at }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, f := range m.Files {
+					sums[i] = append(sums[i], fmt.Sprint(f.Path, " ", f.Rows, " ", f.SHA256))
+				}
+			}
+			if stored < 2000 {
+				t.Errorf("%s, %s: Got %d rows as they are stored", name, method, stored)
+			}
+			if d := cmp.Diff(sums[1], sums[0]); d != "" || len(sums[0]) == 0 {
+				t.Errorf("%s, %s (-of cells +as stored):\n%s", name, method, d)
+			}
 		}
 	}
 }
