@@ -52,6 +52,9 @@ type CollectOptions struct {
 	// Keep is the retention of each job by name; runs of jobs that are not in
 	// it stay.
 	Keep map[string]Keep
+	// Job, where it is not empty, is the only one whose runs are looked at, and what
+	// killed exports have left is not.
+	Job string
 	// DryRun says what would be removed and removes nothing.
 	DryRun bool
 	// Logger tells of each removal. nil discards.
@@ -93,8 +96,10 @@ func Collect(ctx context.Context, o *CollectOptions) ([]Garbage, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if err := c.leftovers(ctx); err != nil {
-		return c.found, fmt.Errorf("collect garbage: %w", err)
+	if c.Job == "" {
+		if err := c.leftovers(ctx); err != nil {
+			return c.found, fmt.Errorf("collect garbage: %w", err)
+		}
 	}
 	if err := c.runs(ctx); err != nil {
 		return c.found, fmt.Errorf("collect garbage: %w", err)
@@ -133,7 +138,11 @@ func (c *collection) leftovers(ctx context.Context) error {
 
 // runs removes the runs beyond retention.
 func (c *collection) runs(ctx context.Context) error {
-	all, err := ListTarget(ctx, c.target)
+	list := func() ([]RunSummary, error) { return ListTarget(ctx, c.target) }
+	if c.Job != "" {
+		list = func() ([]RunSummary, error) { return listJob(ctx, c.target, c.Job) }
+	}
+	all, err := list()
 	if err != nil {
 		return err
 	}

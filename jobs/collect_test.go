@@ -239,6 +239,43 @@ func TestCollectRuns(t *testing.T) {
 	}
 }
 
+// TestCollectOneJob: where one job is named, what others and killed exports have left stays.
+func TestCollectOneJob(t *testing.T) {
+	t.Parallel()
+	src, out := accessLogSource(5), t.TempDir()
+	for _, name := range []string{"daily", "other"} {
+		for d := 1; d <= 3; d++ {
+			at := time.Date(2026, 5, d, 0, 0, 0, 0, time.UTC)
+			if _, err := Run(t.Context(), &RunOptions{
+				Job: mustCompile(t, name, accessLog(), nil), Source: src, Out: out, LogicalTime: at, Now: func() time.Time { return at },
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.MkdirAll(filepath.Join(out, "_tmp", "left"), 0o777); err != nil {
+		t.Fatal(err)
+	}
+	keep := map[string]Keep{"daily": {Runs: 1}, "other": {Runs: 2}}
+	for i, want := range [][2]int{{2, 0}, {0, 0}, {0, 2}} { // of daily, and of others and nobody
+		o := CollectOptions{Keep: keep, Job: "daily"}
+		if i == 2 {
+			o.Job = ""
+		}
+		var got [2]int
+		for _, g := range collectLocal(t, out, o) {
+			if strings.HasPrefix(g, "daily ") {
+				got[0]++
+			} else {
+				got[1]++
+			}
+		}
+		if got != want {
+			t.Errorf("Got %v removed at %d. Want %v", got, i, want)
+		}
+	}
+}
+
 // TestCollectKeeps has runs that retention would let go and that stay all the
 // same: those after the latest, all without a latest one, and those whose manifest
 // cannot be read.

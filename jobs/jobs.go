@@ -118,7 +118,8 @@ type Spec struct {
 	// the job as a side, takes only what others leave of the processors. low
 	// needs Linux.
 	Priority string `yaml:"priority,omitempty"`
-	// Keep is how long published runs are kept; export gc removes them.
+	// Keep is how long published runs are kept. The daemon removes those beyond it after
+	// each run that it makes; export gc does, too.
 	Keep Keep `yaml:"keep,omitempty"`
 	// Incremental makes runs between two full ones hold the changed rows only.
 	Incremental Incremental `yaml:"incremental,omitempty"`

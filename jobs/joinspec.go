@@ -35,7 +35,8 @@ type JoinSpec struct {
 	Compression string `yaml:"compression,omitempty"`
 	// Schedule is when the daemon joins. Default: only when somebody does.
 	Schedule schedule.Spec `yaml:"schedule,omitempty"`
-	// Keep is how long published runs are kept; export gc removes them.
+	// Keep is how long published runs are kept. The daemon removes those beyond it after
+	// each run that it makes; export gc does, too.
 	Keep Keep `yaml:"keep,omitempty"`
 }
 

@@ -57,34 +57,41 @@ func ListTarget(ctx context.Context, t target.Target) ([]RunSummary, error) {
 		if !job.Dir || !jobName.MatchString(job.Name) {
 			continue
 		}
-		dirs, err := t.List(ctx, job.Name)
+		of, err := listJob(ctx, t, job.Name)
 		if err != nil {
 			return nil, err
 		}
-		latest := ""
-		if l, err := readLatest(ctx, t, job.Name); err == nil {
-			latest = path.Join(job.Name, path.Dir(l.Manifest))
-		} else if !errors.Is(err, target.ErrNotFound) && !errors.Is(err, ErrManifest) {
+		runs = append(runs, of...)
+	}
+	slices.SortStableFunc(runs, func(a, b RunSummary) int { return strings.Compare(a.Job, b.Job) })
+	return runs, nil
+}
+
+// listJob returns the published runs of a job, the newest first.
+func listJob(ctx context.Context, t target.Target, job string) ([]RunSummary, error) {
+	dirs, err := t.List(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	latest := ""
+	if l, err := readLatest(ctx, t, job); err == nil {
+		latest = path.Join(job, path.Dir(l.Manifest))
+	} else if !errors.Is(err, target.ErrNotFound) && !errors.Is(err, ErrManifest) {
+		return nil, err
+	}
+	var runs []RunSummary
+	for _, d := range dirs {
+		if !d.Dir || !strings.HasPrefix(d.Name, "run=") {
+			continue
+		}
+		s, err := summarize(ctx, t, job, path.Join(job, d.Name))
+		if err != nil {
 			return nil, err
 		}
-		for _, d := range dirs {
-			if !d.Dir || !strings.HasPrefix(d.Name, "run=") {
-				continue
-			}
-			s, err := summarize(ctx, t, job.Name, path.Join(job.Name, d.Name))
-			if err != nil {
-				return nil, err
-			}
-			s.Latest = s.Dir == latest
-			runs = append(runs, s)
-		}
+		s.Latest = s.Dir == latest
+		runs = append(runs, s)
 	}
-	slices.SortStableFunc(runs, func(a, b RunSummary) int {
-		if d := strings.Compare(a.Job, b.Job); d != 0 {
-			return d
-		}
-		return b.LogicalTime.Compare(a.LogicalTime)
-	})
+	slices.SortStableFunc(runs, func(a, b RunSummary) int { return b.LogicalTime.Compare(a.LogicalTime) })
 	return runs, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"sluice/jobs/target"
 )
 
-// runBackup makes one attempt of a scheduled backup, as runExport of a run, and removes
+// runBackup makes one attempt of a scheduled backup, as runJob of a run, and removes
 // then those beyond retention. An attempt goes on with what one before has copied; what
 // was published for the same logical time is not copied again.
 func (d *daemon) runBackup(ctx context.Context, r schedule.Request, spec *jobs.BackupSpec) (out schedule.Outcome, err error) {

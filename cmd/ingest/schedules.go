@@ -168,17 +168,36 @@ func (d *daemon) compileJoin(ctx context.Context, name string) (*jobs.Join, erro
 // errStopping is why a run ends with its daemon; the next daemon goes on with it.
 var errStopping = fmt.Errorf("%w: the daemon stops", jobs.ErrResumable)
 
-// runExport makes one attempt of a scheduled run: of a checkpoint of the store, by
-// one goroutine, so that ingest keeps the other cores. It goes on with what an
-// attempt before has left of it, of this daemon or one that has ended. What was
-// published for the same logical time is not exported again.
+// runExport makes one attempt of a scheduled run, and removes then those of the same job
+// that are beyond its keep, unless the run is of a backfill: that fills times which keep may
+// have let go already.
 func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
-	if _, ok := d.cfg.Joins[r.Job]; ok {
-		return d.runJoin(ctx, r)
-	}
 	if spec, ok := d.cfg.Backups[r.Job]; ok {
 		return d.runBackup(ctx, r, &spec)
 	}
+	run, dir, keep := d.runJob, d.cfg.Jobs[r.Job].Out, d.cfg.Jobs[r.Job].Keep
+	if spec, ok := d.cfg.Joins[r.Job]; ok {
+		run, dir, keep = d.runJoin, spec.Out, spec.Keep
+	}
+	if out, err = run(ctx, r); err != nil || keep == (jobs.Keep{}) || r.Cause == schedule.Backfill {
+		return out, err
+	}
+	t, err := d.cfg.OpenTarget(dir, false, d.log)
+	if err == nil {
+		_, err = jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Job: r.Job, Keep: map[string]jobs.Keep{r.Job: keep}, Logger: d.log})
+		err = errors.Join(err, t.Close())
+	}
+	if err != nil { // a retry finds the run published, and removes the rest
+		return out, fmt.Errorf("run %s is published, but not all that is beyond keep was removed: %w", out.RunID, err)
+	}
+	return out, nil
+}
+
+// runJob makes one attempt of a job's scheduled run: of a checkpoint of the store, by
+// one goroutine, so that ingest keeps the other cores. It goes on with what an
+// attempt before has left of it, of this daemon or one that has ended. What was
+// published for the same logical time is not exported again.
+func (d *daemon) runJob(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
 	job, err := d.compileJob(ctx, r.Job)
 	if err != nil {
 		return out, err
@@ -215,7 +234,7 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	return outcome(m, err)
 }
 
-// runJoin makes one attempt of a scheduled join, as runExport of a job: both sides at
+// runJoin makes one attempt of a scheduled join, as runJob of a job: both sides at
 // one instant, or published runs as they are now.
 func (d *daemon) runJoin(ctx context.Context, r schedule.Request) (out schedule.Outcome, err error) {
 	j, err := d.compileJoin(ctx, r.Job)
