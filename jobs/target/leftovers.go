@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"sluice/internal/filelock"
 )
 
 var _ Collector = (*Local)(nil)
@@ -94,6 +96,17 @@ func (l *Local) abandoned(name string) (*os.File, error) {
 		}
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// lock takes f for this process, or fails with ErrBusy where another open file has it:
+// whoever gets the lock of an upload knows that nobody writes it any more. Its error wraps
+// errors.ErrUnsupported where there are no locks.
+func lock(f *os.File) error {
+	err := filelock.Take(f)
+	if errors.Is(err, filelock.ErrHeld) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
 }
 
 // Discard removes an entry of _tmp while it has the entry's lock, so that nobody

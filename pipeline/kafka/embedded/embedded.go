@@ -32,6 +32,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+
+	"sluice/internal/filelock"
 )
 
 // ErrDirInUse is the error of Start where another broker has the directory.
@@ -226,6 +228,23 @@ func (b *Broker) closeListeners() {
 	for _, l := range ls {
 		l.closeAll()
 	}
+}
+
+// lockDir takes the directory for this process until the file is closed. Without file
+// locks the broker's port, which is kept in the directory, is what a second broker of it
+// fails on.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(dir, "LOCK"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	switch err = filelock.Take(f); {
+	case err == nil, errors.Is(err, errors.ErrUnsupported):
+		return f, nil
+	case errors.Is(err, filelock.ErrHeld):
+		err = ErrDirInUse
+	}
+	return nil, errors.Join(err, f.Close())
 }
 
 func (b *Broker) unlock() error {

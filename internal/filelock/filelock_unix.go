@@ -1,6 +1,6 @@
 //go:build unix
 
-package target
+package filelock
 
 import (
 	"errors"
@@ -10,15 +10,14 @@ import (
 	"time"
 )
 
-// forkWait is half of how long lock waits at most.
+// forkWait is half of how long Take waits at most.
 const forkWait = 64 * time.Millisecond
 
-// lock takes f for this process, or fails with ErrBusy, within a tenth of a second or so,
-// where another open file has it. The system lets go when f is closed, and so when the
-// process that has it open ends in whatever way (flock(2)): whoever gets the lock of an
-// upload knows that nobody writes it any more. Its error wraps errors.ErrUnsupported on a
-// file system without locks.
-func lock(f *os.File) error {
+// Take takes f, or fails within a tenth of a second or so with an error that wraps ErrHeld
+// where another open file has it, of this process or any other. The system lets go when f is
+// closed, and so when the process ends (flock(2)). The error wraps errors.ErrUnsupported on
+// a file system, or a system, without such locks.
+func Take(f *os.File) error {
 	c, err := f.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", f.Name(), err)
@@ -44,7 +43,7 @@ func lock(f *os.File) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		return fmt.Errorf("lock %s: %w", f.Name(), ErrBusy)
+		return fmt.Errorf("lock %s: %w", f.Name(), ErrHeld)
 	}
 	return fmt.Errorf("lock %s: %w", f.Name(), err)
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package target
+package filelock
 
 import (
 	"os"
@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// TestLockBesideForks: a file that was closed can be locked at once, also while this
+// TestTakeBesideForks: a file that was closed can be locked at once, also while this
 // process starts others, which have copies of its open files until they are what they
 // are to be.
-func TestLockBesideForks(t *testing.T) {
+func TestTakeBesideForks(t *testing.T) {
 	t.Parallel()
 	name, err := os.Executable()
 	if err != nil {
@@ -42,7 +42,7 @@ func TestLockBesideForks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := lock(f); err != nil {
+		if err := Take(f); err != nil {
 			t.Fatalf("at the %d. time: %v", i, err)
 		}
 		if err := f.Close(); err != nil {

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package target
+package filelock
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// lock says that there are no locks on this system.
-func lock(f *os.File) error {
+// Take says that there are no locks on this system.
+func Take(f *os.File) error {
 	return fmt.Errorf("lock %s: %w", f.Name(), errors.ErrUnsupported)
 }
