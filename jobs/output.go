@@ -214,7 +214,8 @@ func (e *splitExport) room() int {
 func (e *splitExport) packedRows(ctx context.Context) error {
 	rows := &e.stored.rows
 	last := rows.Len() - 1
-	alone := len(e.ends) > 0
+	// What the job's conditions leave out of an increment is gone.
+	alone := len(e.ends) > 0 || e.run.changes != nil && e.run.Job.schema.Conditional()
 	for i := 0; i <= last && !alone; i++ {
 		before := e.max
 		if i > 0 {
@@ -231,18 +232,35 @@ func (e *splitExport) packedRows(ctx context.Context) error {
 			return refused(e.run.Job.Table(), err)
 		}
 		if taken {
-			if err := e.pacing.read(ctx, rows.Len()); err != nil {
-				return err
-			}
-			if e.parts != nil || e.sorter != nil {
-				for i := range rows.Len() {
-					e.keys.add(rows.Key(i), 1)
-				}
-			}
-			return e.appended(ctx, rows.Key(0), rows.Key(last))
+			return e.taken(ctx)
 		}
 	}
 	return e.stored.each(e.run.Job.Table(), func(row *cell.Row) error { return e.row(ctx, row) })
+}
+
+// taken takes note of the rows of e.stored, which the builder has taken.
+func (e *splitExport) taken(ctx context.Context) error {
+	rows, kept := &e.stored.rows, e.builder.Kept()
+	if err := e.pacing.read(ctx, rows.Len()); err != nil {
+		return err
+	}
+	first, last := -1, 0
+	for i := range rows.Len() {
+		if kept != nil && !kept[i] {
+			continue
+		}
+		if first < 0 {
+			first = i
+		}
+		last = i
+		if e.parts != nil || e.sorter != nil {
+			e.keys.add(rows.Key(i), 1)
+		}
+	}
+	if first < 0 {
+		return nil
+	}
+	return e.appended(ctx, rows.Key(first), rows.Key(last))
 }
 
 // appended takes note of rows that were appended, whose keys are from first to last, and

@@ -24,6 +24,8 @@ type Builder struct {
 	unlike string   // why the row key has no such fields; "" = it has
 	text   []byte   // of a JSON object
 	packed packedColumns
+	kept   []bool // see Kept
+	keeps  []bool // its memory
 	// compared is the value that a condition is about, as it is compared.
 	compared []byte
 	bytes    int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes

@@ -147,10 +147,10 @@ func (p *packedColumns) findAny(rows *cell.PackedRows, i, n, start, end int) err
 	return columns.Err()
 }
 
-// AppendPacked appends all of rows, as Append does with each of them, or none: where ok is
-// false, the caller is to append them by themselves, as the batch may be Full before the
-// last, or a column or condition must see cells. On an error, a *ConvertError or one that
-// wraps store.ErrCorrupt, the batch must be Reset.
+// AppendPacked appends all of rows for which the conditions of Schema.Where hold (see Kept),
+// as Append does with each of them, or none: where ok is false, the caller is to append them
+// by themselves, as the batch may be Full before the last, or a column must see cells. On an
+// error, a *ConvertError or one that wraps store.ErrCorrupt, the batch must be Reset.
 func (b *Builder) AppendPacked(rows *cell.PackedRows) (ok bool, err error) {
 	s, n := b.schema, rows.Len()
 	if !s.packs || b.batch.Rows()+n > DefaultBatchRows {
@@ -180,8 +180,78 @@ func (b *Builder) AppendPacked(rows *cell.PackedRows) (ok bool, err error) {
 			}
 		}
 	}
-	return true, b.appendOthers(rows)
+	if err := b.appendOthers(rows); err != nil {
+		return false, err
+	}
+	b.siftPacked(rows)
+	return true, nil
 }
+
+// Kept returns which of the rows that AppendPacked has taken last are in the batch, by their
+// index, until it is called again; nil = all.
+func (b *Builder) Kept() []bool { return b.kept }
+
+// siftPacked removes those of rows, which were just appended, for which a condition does not
+// hold.
+func (b *Builder) siftPacked(rows *cell.PackedRows) {
+	b.kept = nil
+	if b.schema.where == nil {
+		return
+	}
+	n := rows.Len()
+	first, left := b.batch.Rows()-n, 0
+	kept := slices.Grow(b.keeps[:0], n)[:n]
+	b.keeps = kept
+	for r := range kept {
+		kept[r] = true
+	}
+	for k := range b.schema.where {
+		p := &b.schema.where[k]
+		v := &b.batch.vectors[p.column]
+		for r := range kept {
+			if kept[r] && !p.holds(v, first+r, &b.compared) {
+				kept[r] = false
+				left++
+				b.bytes -= b.packedBytes(rows, r)
+			}
+		}
+	}
+	if left == 0 {
+		return
+	}
+	for i := range b.batch.vectors {
+		b.batch.vectors[i].keep(first, kept)
+	}
+	b.kept = kept
+}
+
+// packedBytes returns by how much row r of rows has made b.bytes more.
+func (b *Builder) packedBytes(rows *cell.PackedRows, r int) (size int) {
+	n := rows.Len()
+	for k := range b.packed.fields {
+		at := b.packed.spans[k*n+r]
+		size += int(at.end-at.start) * len(b.packed.fields[k].columns)
+	}
+	split := false
+	for _, i := range b.schema.others {
+		switch c := &b.schema.columns[i]; c.source {
+		case sourceRow:
+			size += len(rows.Key(r))
+		case sourceField:
+			if !split {
+				b.split(rows.Key(r))
+				split = true
+			}
+			if b.unlike == "" {
+				size += len(b.fields[c.field])
+			}
+		}
+	}
+	return size
+}
+
+// Conditional reports whether the schema has conditions (Where).
+func (s *Schema) Conditional() bool { return s.where != nil }
 
 // CellColumns returns how many columns of tables the schema's columns are filled from. ok
 // is false where other cells decide, too, what becomes of a row: in mode cell, where there
@@ -192,7 +262,7 @@ func (s *Schema) CellColumns() (n int, ok bool) {
 			n++
 		}
 	}
-	return n, s.packs
+	return n, s.packs && s.where == nil
 }
 
 // HasAll reports whether row, with cells by family and qualifier, has one of each column

@@ -338,16 +338,12 @@ func (v *Vector) AppendEntries() error {
 // dropEntries removes the keys and values that were appended since the last value.
 func (v *Vector) dropEntries() {
 	n := int(v.offsets[v.n])
-	v.keys.truncate(n)
-	v.values.truncate(n)
+	v.keys.cut(n)
+	v.values.cut(n)
 }
 
-// truncate removes all values behind the first n of a vector without nulls, which is no
-// map and no Bool.
-func (v *Vector) truncate(n int) {
-	if v.n <= n {
-		return
-	}
+// cut leaves the first n values. Of the others none is null.
+func (v *Vector) cut(n int) {
 	switch v.typ.Storage() {
 	case Int64:
 		v.int64s = v.int64s[:n]
@@ -355,9 +351,18 @@ func (v *Vector) truncate(n int) {
 		v.decimals = v.decimals[:n]
 	case Float64:
 		v.floats = v.floats[:n]
+	case Bool:
+		v.bits = cutBits(v.bits, n)
+	case Entries:
+		v.offsets = v.offsets[:n+1]
+		v.keys.cut(int(v.offsets[n]))
+		v.values.cut(int(v.offsets[n]))
 	default:
 		v.offsets = v.offsets[:n+1]
 		v.data = v.data[:v.offsets[n]]
+	}
+	if v.nulls > 0 {
+		v.valid = cutBits(v.valid, n)
 	}
 	v.n = n
 }

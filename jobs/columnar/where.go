@@ -47,7 +47,7 @@ var valueOrder Order
 // begin with "where[".
 func (s *Schema) Where(all []Predicate) (*Schema, error) {
 	with := *s
-	with.where, with.packs = nil, s.packs && len(all) == 0
+	with.where = nil
 	var errs []error
 	for i := range all {
 		p := &all[i]
@@ -194,33 +194,61 @@ func (b *Builder) sift(size int) {
 // removeLast removes the last value.
 func (v *Vector) removeLast() {
 	n := v.n - 1
-	null := v.IsNull(n)
-	switch v.typ.Storage() {
-	case Int64:
-		v.int64s = v.int64s[:n]
-	case Decimal128:
-		v.decimals = v.decimals[:n]
-	case Float64:
-		v.floats = v.floats[:n]
-	case Bool:
-		v.bits = cutBits(v.bits, n)
-	case Entries:
-		v.offsets = v.offsets[:n+1]
-		v.keys.truncate(int(v.offsets[n]))
-		v.values.truncate(int(v.offsets[n]))
-	default:
-		v.offsets = v.offsets[:n+1]
-		v.data = v.data[:v.offsets[n]]
-	}
-	if v.nulls > 0 {
-		v.valid = cutBits(v.valid, n)
-	}
-	if null {
+	if v.IsNull(n) {
 		if v.nulls--; v.nulls == 0 {
 			v.valid = v.valid[:0]
 		}
 	}
-	v.n = n
+	v.cut(n)
+}
+
+// keep removes those of the values from first on for which kept is false.
+func (v *Vector) keep(first int, kept []bool) {
+	to := first
+	for k, stays := range kept {
+		from := first + k
+		switch null := v.nulls > 0 && v.valid[from>>3]&(1<<(from&7)) == 0; {
+		case stays:
+			if to < from {
+				v.move(to, from)
+			}
+			to++
+		case null:
+			v.nulls--
+			if v.nulls == 0 {
+				v.valid = v.valid[:0]
+			}
+		}
+	}
+	v.cut(to)
+}
+
+// move makes value to, an earlier one, what value from is. Those between them are void.
+func (v *Vector) move(to, from int) {
+	switch v.typ.Storage() {
+	case Int64:
+		v.int64s[to] = v.int64s[from]
+	case Decimal128:
+		v.decimals[to] = v.decimals[from]
+	case Float64:
+		v.floats[to] = v.floats[from]
+	case Bool:
+		moveBit(v.bits, to, from)
+	default:
+		end := v.offsets[to] + int32(copy(v.data[v.offsets[to]:], v.data[v.offsets[from]:v.offsets[from+1]]))
+		v.offsets[to+1] = end
+	}
+	if v.nulls > 0 {
+		moveBit(v.valid, to, from)
+	}
+}
+
+func moveBit(bits []byte, to, from int) {
+	if bits[from>>3]&(1<<(from&7)) != 0 {
+		bits[to>>3] |= 1 << (to & 7)
+	} else {
+		bits[to>>3] &^= 1 << (to & 7)
+	}
 }
 
 // cutBits returns the first n bits of a bitmap, so that appendBit can append the next.
