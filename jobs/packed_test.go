@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func (c cellsOnly) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 // storedOnly is a snapshot that counts the rows that are had as they are stored.
 type storedOnly struct {
 	store.Snapshot
-	rows *int
+	rows *atomic.Int64
 }
 
 func (s storedOnly) Scan(ctx context.Context, scan *store.Scan) store.Scanner {
@@ -37,12 +38,12 @@ func (s storedOnly) Scan(ctx context.Context, scan *store.Scan) store.Scanner {
 
 type storedScanner struct {
 	store.PackedScanner
-	rows *int
+	rows *atomic.Int64
 }
 
 func (s *storedScanner) NextPacked(rows *cell.PackedRows, most, bytes int) int {
 	n := s.PackedScanner.NextPacked(rows, most, bytes)
-	*s.rows += n
+	s.rows.Add(int64(n))
 	return n
 }
 
@@ -110,7 +111,7 @@ func TestPackedExport(t *testing.T) {
 		},
 	} {
 		var files [2][]string
-		stored := 0
+		var stored atomic.Int64
 		for i, source := range []store.Snapshot{storedOnly{src, &stored}, cellsOnly{src}} {
 			spec := storedSpec()
 			spec.Columns[2].Type = "string"
@@ -121,8 +122,8 @@ func TestPackedExport(t *testing.T) {
 			}
 			slices.Sort(files[i])
 		}
-		if stored < 2000 && name != "cells" { // which come in parts
-			t.Errorf("%s: Got %d rows as they are stored", name, stored)
+		if stored.Load() < 2000 && name != "cells" { // which come in parts
+			t.Errorf("%s: Got %d rows as they are stored", name, stored.Load())
 		}
 		if d := cmp.Diff(files[1], files[0]); d != "" {
 			t.Errorf("%s (-of cells +as stored):\n%s", name, d)
@@ -160,7 +161,7 @@ func TestPackedJoin(t *testing.T) {
 				t.Fatal(err)
 			}
 			var sums [2][]string
-			stored := 0
+			var stored atomic.Int64
 			for i, source := range []store.Snapshot{storedOnly{src, &stored}, cellsOnly{src}} {
 				m, err := RunJoin(t.Context(), &JoinOptions{Join: j, Source: source, Out: t.TempDir(), LogicalTime: at, Now: func() time.Time { return at }})
 				if err != nil {
@@ -170,8 +171,8 @@ func TestPackedJoin(t *testing.T) {
 					sums[i] = append(sums[i], fmt.Sprint(f.Path, " ", f.Rows, " ", f.SHA256))
 				}
 			}
-			if stored < 2000 {
-				t.Errorf("%s, %s: Got %d rows as they are stored", name, method, stored)
+			if stored.Load() < 2000 {
+				t.Errorf("%s, %s: Got %d rows as they are stored", name, method, stored.Load())
 			}
 			if d := cmp.Diff(sums[1], sums[0]); d != "" || len(sums[0]) == 0 {
 				t.Errorf("%s, %s (-of cells +as stored):\n%s", name, method, d)
