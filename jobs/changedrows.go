@@ -37,8 +37,9 @@ func (g *changedGroup) anew(t cell.Timestamp) {
 // Rows that were put with all columns are read without what was there before, so that an
 // increment of them costs what they do, however many others lie between them.
 const (
-	// aloneShare of a group may be other rows, one in so many: these are read again.
-	aloneShare = 16
+	// aloneShare of a group may be other rows, one in so many: these are read again, each
+	// at the cost of a dozen others that lie together.
+	aloneShare = 64
 	// lackingShare of a group's rows, one in so many, that had to be read again although
 	// they seemed to be all new, end it for the split.
 	lackingShare = 8
