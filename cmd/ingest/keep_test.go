@@ -1,9 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +17,7 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/schedule"
+	"sluice/jobs/target/targettest"
 )
 
 // TestDaemonKeeps: what keep lets go of a job, or a join, goes after each of its runs, but
@@ -78,6 +83,67 @@ joins:
 		}
 		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("After %s of day %d, %s (-want +got):\n%s", step.name, step.day, step.cause, diff)
+		}
+	}
+}
+
+// TestDaemonMayNotRemove: a run whose predecessor cannot be removed is published all the
+// same, and the log tells.
+func TestDaemonMayNotRemove(t *testing.T) {
+	t.Parallel()
+	s3 := targettest.NewFakeS3(t)
+	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+store: {dir: %q}
+serve: {listen: "127.0.0.1:0"}
+tables: {t: {families: {f: {}}}}
+jobs:
+  one: {table: t, columns: [{name: key, from: $row, type: string}], out: "s3://bucket/out", keep: {runs: 1}}
+s3: {endpoint: %q, access_key: access, secret_key: hidden}
+`, filepath.Join(t.TempDir(), "data"), s3.URL()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	d, err := openDaemon(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for day, want := range [][]int{1: {1}, 2: {2}, 3: {3}} {
+		if day == 0 {
+			continue
+		}
+		s3.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+			if day == 2 && r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "/one/run=20260501") {
+				return targettest.Denied
+			}
+			return targettest.Fine
+		})
+		r := schedule.Request{Job: "one", Logical: time.Date(2026, 5, day, 0, 0, 0, 0, time.UTC), Cause: schedule.Manual, Attempt: 1}
+		if _, err := d.runExport(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		to, err := cfg.OpenTarget("s3://bucket/out", false, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs, err := jobs.ListTarget(t.Context(), to)
+		if err := errors.Join(err, to.Close()); err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for i := range runs {
+			got = append(got, runs[i].LogicalTime.Day())
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("After day %d (-want +got):\n%s", day, diff)
+		}
+		if told := strings.Contains(log.String(), "runs beyond keep were not removed"); told != (day >= 2) {
+			t.Errorf("After day %d, the log: %s", day, log.String())
 		}
 	}
 }

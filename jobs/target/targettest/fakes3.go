@@ -35,6 +35,7 @@ const (
 	Partial          // it is done, and half of the answer comes
 	LateError        // 200 with an error in it, nothing is done (POST)
 	Dead             // this and all later requests: the client is gone
+	Denied           // 403, nothing is done
 )
 
 // FakeS3 is a bucket in memory that speaks what S3 speaks, with faults.
@@ -171,6 +172,8 @@ func (f *FakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(rec, http.StatusServiceUnavailable, "SlowDown")
 	case Conflict:
 		fail(rec, http.StatusConflict, "ConditionalRequestConflict")
+	case Denied:
+		fail(rec, http.StatusForbidden, "AccessDenied")
 	case LateError:
 		if r.Method == http.MethodPost {
 			fmt.Fprint(rec, "<Error><Code>InternalError</Code></Error>")
