@@ -48,6 +48,9 @@ const (
 // scanChanges exports the split's rows that were changed, and where the job asks for
 // them those of which cells have expired. Another goroutine looks for them.
 func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
+	if _, newest := e.run.Job.newestColumns(); newest && !e.run.Job.reportsExpired() && instant.UnfrozenOf(e.run.Source) != nil {
+		return e.scanLater(ctx, s)
+	}
 	walking, stop := context.WithCancelCause(ctx) // what is written goes on after it
 	defer stop(nil)
 	groups, walked := make(chan changedGroup, 1), make(chan error, 1)
@@ -100,8 +103,7 @@ func (e *splitExport) walkChanges(ctx context.Context, s *store.Scan, found func
 		g, size = changedGroup{keys: make([][]byte, 0, len(g.keys))}, 0
 		return err
 	}
-	columns, newest := e.run.Job.schema.CellColumns()
-	newest = newest && s.Filter == nil // which may look at more
+	columns, newest := e.run.Job.newestColumns()
 	take := func(key []byte) error {
 		if cap(room)-len(room) < len(key) {
 			room = make([]byte, 0, max(keyRoom, len(key)))
@@ -140,6 +142,49 @@ func (e *splitExport) walkChanges(ctx context.Context, s *store.Scan, found func
 		return err
 	}
 	return give()
+}
+
+// newestColumns returns how many columns of the table the job has. ok is false where it
+// wants more of a row than their newest cells.
+func (j *Job) newestColumns() (n int, ok bool) {
+	n, ok = j.schema.CellColumns()
+	return n, ok && j.filter == nil
+}
+
+// scanLater exports the split's rows that were changed in a source where timestamps alone
+// tell which these are: by a scan of the times since the run before. What has all columns is
+// taken from that, and other rows are read by themselves.
+func (e *splitExport) scanLater(ctx context.Context, s *store.Scan) (err error) {
+	later := *s
+	later.Time = &cell.TimeRange{Min: cell.Timestamp(e.run.since), Max: math.MaxInt64}
+	sc := e.run.Source.Scan(ctx, &later)
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	one := func(row *cell.Row) error {
+		if e.run.Job.schema.HasAll(row) {
+			return e.row(ctx, row)
+		}
+		return e.alone(ctx, s, bytes.Clone(row.Key))
+	}
+	if err := e.each(sc, func() error { return e.stored.each(s.Table, one) }, one); err != nil {
+		return err
+	}
+	return e.flush(ctx)
+}
+
+// alone exports the row with this key, as s selects, or as gone.
+func (e *splitExport) alone(ctx context.Context, s *store.Scan, key []byte) (err error) {
+	sc := scanKeys(ctx, e.run.Source, s, [][]byte{key})
+	defer func() { err = errors.Join(err, sc.Close()) }()
+	if sc.Next() {
+		return e.row(ctx, sc.Row())
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("scan table %s: %w", s.Table, err)
+	}
+	if err := e.pacing.read(ctx, 1); err != nil { // looked for as others are read
+		return err
+	}
+	return e.gone(ctx, key)
 }
 
 // scanKeys reads the rows with these keys, ascending and at least one, as s selects.
@@ -234,24 +279,17 @@ func (c *changedScan) there(ctx context.Context, row *cell.Row) error {
 }
 
 // missing exports the next row, which was not read, or not all of it.
-func (c *changedScan) missing(ctx context.Context) (err error) {
-	key := c.keys[:1]
+func (c *changedScan) missing(ctx context.Context) error {
+	key := c.keys[0]
 	c.keys = c.keys[1:]
 	if c.newer {
 		c.again++
-		sc := scanKeys(ctx, c.run.Source, c.s, key)
-		defer func() { err = errors.Join(err, sc.Close()) }()
-		if sc.Next() {
-			return c.row(ctx, sc.Row())
-		}
-		if err := sc.Err(); err != nil {
-			return fmt.Errorf("scan table %s: %w", c.s.Table, err)
-		}
+		return c.alone(ctx, c.s, key)
 	}
 	if err := c.pacing.read(ctx, 1); err != nil { // looked for as others are read
 		return err
 	}
-	return c.gone(ctx, key[0])
+	return c.gone(ctx, key)
 }
 
 // areRows reports whether rows, as many as there are keys, have these.

@@ -348,6 +348,79 @@ func TestUnfrozenIncremental(t *testing.T) {
 	}
 }
 
+// TestUnfrozenIncrementalScans: rows that have all columns since the run before are taken from
+// the scan that finds them, others are read by themselves; all of them where the job wants
+// more than their newest cells.
+func TestUnfrozenIncrementalScans(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*Spec)
+		scans  int // of the increment: to see that it can be one, one a region, and one a row that is read by itself
+	}{
+		"newest":     {func(*Spec) {}, 1 + 4 + 3},
+		"conditions": {func(s *Spec) { s.Where = []columnar.Predicate{{Column: "q", Op: "!=", Value: "nothing"}} }, 1 + 4 + 6},
+		"filter":     {func(s *Spec) { s.Filter = "PrefixFilter('')" }, 1 + 4 + 6},
+	} {
+		s := newUnfrozen(t, func(s *Spec) {
+			yes := true
+			s.Families, s.Incremental = []string{"f"}, Incremental{FullEvery: 10}
+			s.Columns = append(s.Columns, columnar.ColumnSpec{Name: "r", From: "f:r", Type: "string", Nullable: &yes}, columnar.ColumnSpec{Name: "op", From: "$op", Type: "string"})
+			tt.change(s)
+		})
+		write := func(row string, change func(m *cell.Mutation)) {
+			m := cell.Mutation{Table: "t", Row: []byte(row)}
+			change(&m)
+			if _, err := s.mem.MutateRow(t.Context(), nil, &m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put := func(at cell.Timestamp, value string, columns ...string) func(m *cell.Mutation) {
+			return func(m *cell.Mutation) {
+				for _, q := range columns {
+					m.Put("f", []byte(q), at, []byte(value))
+				}
+			}
+		}
+		for _, row := range []string{"a1", "a2", "b1", "b2", "b3", "c1"} {
+			write(row, put(10, "old", "q", "r"))
+		}
+		run := func(hour int, full bool) *Manifest {
+			t.Helper()
+			m, err := Run(t.Context(), &RunOptions{Job: s.job, Source: s.open(), StoreID: "cluster", LogicalTime: time.Unix(int64(hour), 0), Full: full, Parallelism: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return m
+		}
+		run(1, false)
+		at := s.now + 1
+		write("a1", put(at, "new", "q", "r"))
+		write("a2", put(at, "new", "q"))
+		write("b1", put(at, "new", "q", "r"))
+		write("b1", func(m *cell.Mutation) { m.Delete("f", []byte("r"), at) }) // the old one is seen again
+		write("b3", put(at, "new", "q", "r"))
+		write("b3", put(at, "newer", "q"))
+		write("d1", put(at, "new", "q", "r"))
+		write("d2", put(at, "new", "r"))
+		s.now += 100
+		scans := 0
+		s.Before = func(int) { scans++ }
+		got := s.rows(run(2, false), Parquet)
+		s.Before = nil
+		if scans != tt.scans {
+			t.Errorf("%s: Got %d scans. Want %d", name, scans, tt.scans)
+		}
+		want := slices.DeleteFunc(s.rows(run(3, true), Parquet), func(row string) bool { return strings.HasPrefix(row, "b2") || strings.HasPrefix(row, "c1") })
+		if len(got) != 6 {
+			t.Errorf("%s: Got %q", name, got)
+		}
+		got = slices.DeleteFunc(got, func(row string) bool { return strings.HasSuffix(row, "=delete") }) // the conditions'
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s: (-of a full run +of the increment):\n%s", name, d)
+		}
+	}
+}
+
 // TestUnfrozenJoin: a join of two tables says what it is, with every method.
 func TestUnfrozenJoin(t *testing.T) {
 	t.Parallel()
