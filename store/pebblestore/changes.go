@@ -135,7 +135,7 @@ func (r *changeRun) find(ok bool, since uint64) error {
 // follows the row.
 func (r *changeRun) count(suffix []byte) error {
 	r.columns = 0
-	if r.row == nil || len(suffix) < len(unnamed)+versionBytes {
+	if r.it.Key()[0] != cell.TagData { // others end in no version
 		return nil
 	}
 	t, kind, _, isPut := decodePut(suffix)

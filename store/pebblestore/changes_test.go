@@ -42,7 +42,7 @@ func TestChangedRowColumns(t *testing.T) {
 			}
 		}
 	}
-	rows := []string{"a column", "both", "counted", "deleted", "older", "two families", "two times"}
+	rows := []string{"a column", "both", "counted", "counted as a put ends", "deleted", "older", "two families", "two times"}
 	for _, row := range rows {
 		write(row, put(100, "f", "a", "b", "c"))
 	}
@@ -57,6 +57,8 @@ func TestChangedRowColumns(t *testing.T) {
 	write("a column", put(200, "f", "b"))
 	write("both", put(200, "f", "a", "b"))
 	write("counted", func(m *cell.Mutation) { m.Increment("n", []byte("q"), 1) })
+	// A qualifier that ends as the key of a put does.
+	write("counted as a put ends", func(m *cell.Mutation) { m.Increment("n", []byte("aaaaaaaaaa\xfbaaaaaa"), 1) })
 	write("deleted", func(m *cell.Mutation) { m.DeleteRow(300) })
 	write("older", put(50, "f", "a", "b"))
 	write("two families", put(200, "f", "a", "b"))
@@ -68,7 +70,7 @@ func TestChangedRowColumns(t *testing.T) {
 		Time    cell.Timestamp
 	}
 	want := map[string]columns{
-		"a column": {1, 200}, "both": {2, 200}, "counted": {}, "deleted": {}, "older": {2, 50}, "two families": {4, 150},
+		"a column": {1, 200}, "both": {2, 200}, "counted": {}, "counted as a put ends": {}, "deleted": {}, "older": {2, 50}, "two families": {4, 150},
 		"two times": {2, 300}, // what is first of the row
 	}
 	for _, where := range []string{"in memory", "in a table", "rewritten"} {
