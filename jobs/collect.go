@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
+	"strings"
 	"time"
 
 	"sluice/jobs/target"
@@ -52,9 +54,11 @@ type CollectOptions struct {
 	// Keep is the retention of each job by name; runs of jobs that are not in
 	// it stay.
 	Keep map[string]Keep
-	// Job, where it is not empty, is the only one whose runs are looked at, and what
-	// killed exports have left is not.
+	// Job, where it is not empty, is the only one whose runs are looked at, and those of
+	// which a removal was cut off; what killed exports have left is not.
 	Job string
+	// Made is the id of a run of Job that stays, however old it is for.
+	Made string
 	// DryRun says what would be removed and removes nothing.
 	DryRun bool
 	// Logger tells of each removal. nil discards.
@@ -96,10 +100,8 @@ func Collect(ctx context.Context, o *CollectOptions) ([]Garbage, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Job == "" {
-		if err := c.leftovers(ctx); err != nil {
-			return c.found, fmt.Errorf("collect garbage: %w", err)
-		}
+	if err := c.leftovers(ctx); err != nil {
+		return c.found, fmt.Errorf("collect garbage: %w", err)
 	}
 	if err := c.runs(ctx); err != nil {
 		return c.found, fmt.Errorf("collect garbage: %w", err)
@@ -120,13 +122,16 @@ type collection struct {
 	found  []Garbage
 }
 
-// leftovers removes what killed exports have left.
+// leftovers removes what killed exports and removals have left.
 func (c *collection) leftovers(ctx context.Context) error {
 	all, err := c.target.Leftovers(ctx)
 	if err != nil {
 		return err
 	}
 	for _, l := range all {
+		if c.Job != "" && !strings.HasPrefix(l.Name, target.Removal(c.Job)) {
+			continue
+		}
 		g := Garbage{Name: l.Name, Bytes: l.Bytes, Reason: "never published, and nobody is writing it"}
 		if l.Busy {
 			g.Reason, g.Stays = "an export is writing it", true
@@ -147,7 +152,13 @@ func (c *collection) runs(ctx context.Context) error {
 		return err
 	}
 	rank, latest := 0, false
-	needed := map[string]bool{} // by increments that stay: a base is older
+	needed := map[string]bool{}    // by increments that stay: a base is older
+	unknown := map[string]string{} // by job, the second of the last run that may be an increment
+	for i := range all {
+		if r := &all[i]; r.Err != nil {
+			unknown[r.Job] = max(unknown[r.Job], secondOf(r.Dir))
+		}
+	}
 	for i := range all {
 		r := &all[i]
 		if i == 0 || all[i-1].Job != r.Job {
@@ -164,6 +175,11 @@ func (c *collection) runs(ctx context.Context) error {
 		// The newest come first. Until the latest one was met, a run is newer:
 		// its export may be about to point at it, or was killed before it did.
 		reason, goes := keep.lets(rank, c.Now().Sub(r.FinishedAt))
+		goes = goes && (c.Made == "" || r.RunID != c.Made)
+		if latest && goes && secondOf(r.Dir) <= unknown[r.Job] {
+			c.found = append(c.found, Garbage{Job: r.Job, Name: r.Dir, Reason: "a later run, whose manifest cannot be read, may go on from it", Stays: true})
+			goes = false
+		}
 		if latest && goes && !needed[r.Dir] {
 			c.take(ctx, Garbage{Job: r.Job, Name: r.Dir, Bytes: r.Bytes, Reason: reason}, func() error { return c.target.Remove(ctx, r.Dir) })
 		}
@@ -174,6 +190,13 @@ func (c *collection) runs(ctx context.Context) error {
 		latest = latest || r.Latest
 	}
 	return ctx.Err()
+}
+
+// secondOf returns the second that the run in this directory is for (runDir), as text that
+// sorts as time does.
+func secondOf(dir string) string {
+	name := path.Base(dir)
+	return name[:min(len(name), len("run="+runTime))]
 }
 
 // take removes g, unless it stays.

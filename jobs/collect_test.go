@@ -2,9 +2,11 @@ package jobs
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,7 +16,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
+	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
+	"sluice/jobs/target/targettest"
 	"sluice/store"
 )
 
@@ -273,6 +279,102 @@ func TestCollectOneJob(t *testing.T) {
 		if got != want {
 			t.Errorf("Got %v removed at %d. Want %v", got, i, want)
 		}
+	}
+}
+
+// unreadable is a target of which the files with a name cannot be read.
+type unreadable struct {
+	*target.Local
+	name string
+}
+
+func (u *unreadable) Open(ctx context.Context, name string) (target.File, error) {
+	if strings.Contains(name, u.name) {
+		return nil, errors.New("too many open files")
+	}
+	return u.Local.Open(ctx, name)
+}
+
+// TestCollectUnreadableIncrement: what an increment may go on from stays while that cannot be
+// read, be it for a moment.
+func TestCollectUnreadableIncrement(t *testing.T) {
+	t.Parallel()
+	db := jobstest.OpenPebble(t, t.TempDir())
+	jobstest.CreateTable(t, db, "t")
+	job := mustCompile(t, "j", &Spec{
+		Table: "t", Formats: []string{Parquet}, Families: []string{"f"}, Incremental: Incremental{FullEvery: 5},
+		Columns: []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "op", From: "$op", Type: "string"}},
+	}, nil)
+	out, at := t.TempDir(), time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC)
+	for range 3 {
+		at = at.Add(time.Hour)
+		jobstest.Mutate(t, db, "t", at.String(), jobstest.PutOp("f", "a", cell.Latest, "v"))
+		if err := HoldChanges(t.Context(), job, db, at); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Run(t.Context(), &RunOptions{
+			Job: job, Source: jobstest.SnapshotOf(t, db), Out: out, Holder: db, StoreID: "s", LogicalTime: at, Now: func() time.Time { return at },
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	local := mustLocal(t, out)
+	runs, err := ListTarget(t.Context(), local)
+	if err != nil || len(runs) != 3 || runs[0].Base != runs[1].Dir || runs[1].Base != runs[2].Dir {
+		t.Fatalf("Got %+v, %v", runs, err)
+	}
+	found, err := Collect(t.Context(), &CollectOptions{
+		Target: &unreadable{local, runs[1].Dir + "/" + ManifestName}, Job: "j", Keep: map[string]Keep{"j": {Runs: 1}},
+	})
+	if err != nil || len(found) != 2 || !found[0].Stays || !found[1].Stays {
+		t.Errorf("Got %+v, %v", found, err)
+	}
+	if r, err := Verify(t.Context(), filepath.Join(out, "j")); err != nil || !r.OK() {
+		t.Errorf("Verify: %v, %v", err, r.Err())
+	}
+}
+
+// TestCollectGoesOn: a removal that has failed half-way is finished by the next one, which is
+// of this job alone.
+func TestCollectGoesOn(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	b := openBucket(t, f)
+	for _, name := range []string{"daily", "daily-other"} {
+		for d := 1; d <= 2; d++ {
+			at := time.Date(2026, 5, d, 0, 0, 0, 0, time.UTC)
+			if _, err := Run(t.Context(), &RunOptions{
+				Job: mustCompile(t, name, accessLog(), nil), Source: accessLogSource(5), Target: b, LogicalTime: at, Now: func() time.Time { return at },
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	left := func(dir string) (n int) {
+		for key := range f.Objects() {
+			if strings.HasPrefix(key, "p/"+dir+"/run=20260501") {
+				n++
+			}
+		}
+		return n
+	}
+	f.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+		if r.Method == http.MethodDelete {
+			return targettest.Denied
+		}
+		return targettest.Fine
+	})
+	for _, name := range []string{"daily", "daily-other"} {
+		if _, err := Collect(t.Context(), &CollectOptions{Target: b, Job: name, Keep: map[string]Keep{name: {Runs: 1}}}); err == nil {
+			t.Error("Got no error of a removal that is denied")
+		}
+	}
+	f.SetFaulty(nil)
+	f.Advance(2 * time.Hour)
+	before := left("daily-other")
+	found, err := Collect(t.Context(), &CollectOptions{Target: b, Job: "daily", Keep: map[string]Keep{"daily": {Runs: 1}}})
+	if err != nil || len(found) != 1 || left("daily") != 0 || before == 0 || left("daily-other") != before {
+		t.Errorf("Got %+v, %v, and %d objects, and of the other job %d, before %d", found, err, left("daily"), left("daily-other"), before)
 	}
 }
 

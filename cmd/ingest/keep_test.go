@@ -65,7 +65,9 @@ joins:
 		{"all", 2, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {2, 1}}},
 		{"two", 4, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {4, 2}}},
 		{"two", 1, schedule.Backfill, map[string][]int{"all": {2, 1}, "two": {4, 2, 1}}},
-		{"two", 4, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {4, 2}}}, // published before
+		{"two", 4, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {4, 2}}},    // published before
+		{"two", 1, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {4, 2, 1}}}, // what somebody has just ordered
+		{"two", 4, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {4, 2}}},
 		{"one", 3, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {4, 2}, "one": {3}}},
 		{"one", 5, schedule.Manual, map[string][]int{"all": {2, 1}, "two": {4, 2}, "one": {5}}},
 	} {

@@ -184,7 +184,7 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 	}
 	t, err := d.cfg.OpenTarget(dir, false, d.log)
 	if err == nil {
-		_, err = jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Job: r.Job, Keep: map[string]jobs.Keep{r.Job: keep}, Logger: d.log})
+		_, err = jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Job: r.Job, Made: out.RunID, Keep: map[string]jobs.Keep{r.Job: keep}, Logger: d.log})
 		err = errors.Join(err, t.Close())
 	}
 	if err != nil {

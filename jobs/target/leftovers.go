@@ -98,6 +98,10 @@ func (l *Local) abandoned(name string) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
+// Removal is how the names of those Leftovers begin that are what is left of published runs
+// of a job, whose removal was cut off.
+func Removal(job string) string { return "removed-" + temporaryName(job+"/run=") }
+
 // lock takes f for this process, or fails with ErrBusy where another open file has it:
 // whoever gets the lock of an upload knows that nobody writes it any more. Its error wraps
 // errors.ErrUnsupported where there are no locks.
