@@ -25,7 +25,7 @@ type Builder struct {
 	text   []byte   // of a JSON object
 	packed packedColumns
 	kept   []bool // see Kept
-	keeps  []bool // its memory
+	keeps  []bool // what sift returns
 	// compared is the value that a condition is about, as it is compared.
 	compared []byte
 	bytes    int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
@@ -56,16 +56,16 @@ func (b *Builder) Append(row *cell.Row) error {
 			if err := b.appendCell(row.Key, &row.Cells[i]); err != nil {
 				return err
 			}
-			if b.schema.where != nil {
-				b.sift(size)
+			if b.schema.where != nil && b.sift(b.batch.Rows()-1) != nil {
+				b.bytes = size
 			}
 		}
 		return nil
 	}
 	size := b.bytes
 	err := b.appendRow(row)
-	if err == nil && b.schema.where != nil {
-		b.sift(size)
+	if err == nil && b.schema.where != nil && b.sift(b.batch.Rows()-1) != nil {
+		b.bytes = size
 	}
 	return err
 }

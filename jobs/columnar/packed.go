@@ -183,47 +183,20 @@ func (b *Builder) AppendPacked(rows *cell.PackedRows) (ok bool, err error) {
 	if err := b.appendOthers(rows); err != nil {
 		return false, err
 	}
-	b.siftPacked(rows)
+	if b.kept = nil; s.where != nil {
+		b.kept = b.sift(b.batch.Rows() - n)
+	}
+	for r, kept := range b.kept {
+		if !kept {
+			b.bytes -= b.packedBytes(rows, r)
+		}
+	}
 	return true, nil
 }
 
 // Kept returns which of the rows that AppendPacked has taken last are in the batch, by their
-// index, until it is called again; nil = all.
+// index, until more is appended; nil = all.
 func (b *Builder) Kept() []bool { return b.kept }
-
-// siftPacked removes those of rows, which were just appended, for which a condition does not
-// hold.
-func (b *Builder) siftPacked(rows *cell.PackedRows) {
-	b.kept = nil
-	if b.schema.where == nil {
-		return
-	}
-	n := rows.Len()
-	first, left := b.batch.Rows()-n, 0
-	kept := slices.Grow(b.keeps[:0], n)[:n]
-	b.keeps = kept
-	for r := range kept {
-		kept[r] = true
-	}
-	for k := range b.schema.where {
-		p := &b.schema.where[k]
-		v := &b.batch.vectors[p.column]
-		for r := range kept {
-			if kept[r] && !p.holds(v, first+r, &b.compared) {
-				kept[r] = false
-				left++
-				b.bytes -= b.packedBytes(rows, r)
-			}
-		}
-	}
-	if left == 0 {
-		return
-	}
-	for i := range b.batch.vectors {
-		b.batch.vectors[i].keep(first, kept)
-	}
-	b.kept = kept
-}
 
 // packedBytes returns by how much row r of rows has made b.bytes more.
 func (b *Builder) packedBytes(rows *cell.PackedRows, r int) (size int) {

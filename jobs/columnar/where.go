@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -174,48 +175,48 @@ func (p *predicate) holds(v *Vector, i int, scratch *[]byte) bool {
 	return d >= 0
 }
 
-// sift removes the row that was appended last where a condition does not hold; size is
-// what b.bytes was before.
-func (b *Builder) sift(size int) {
-	last := b.batch.Rows() - 1
+// sift removes those of the batch's rows from first on for which a condition does not hold,
+// and returns which it has kept, until it is called again; nil = all.
+func (b *Builder) sift(first int) []bool {
+	n := b.batch.Rows() - first
+	kept := slices.Grow(b.keeps[:0], n)[:n]
+	b.keeps = kept
+	for r := range kept {
+		kept[r] = true
+	}
+	all := true
 	for k := range b.schema.where {
 		p := &b.schema.where[k]
-		if p.holds(&b.batch.vectors[p.column], last, &b.compared) {
-			continue
-		}
-		for i := range b.batch.vectors {
-			b.batch.vectors[i].removeLast()
-		}
-		b.bytes = size
-		return
-	}
-}
-
-// removeLast removes the last value.
-func (v *Vector) removeLast() {
-	n := v.n - 1
-	if v.IsNull(n) {
-		if v.nulls--; v.nulls == 0 {
-			v.valid = v.valid[:0]
+		v := &b.batch.vectors[p.column]
+		for r := range kept {
+			if kept[r] && !p.holds(v, first+r, &b.compared) {
+				kept[r], all = false, false
+			}
 		}
 	}
-	v.cut(n)
+	if all {
+		return nil
+	}
+	for i := range b.batch.vectors {
+		b.batch.vectors[i].keep(first, kept)
+	}
+	return kept
 }
 
-// keep removes those of the values from first on for which kept is false.
+// keep removes those of the values from first on for which kept is false; of maps only
+// where none that stays is behind one that goes.
 func (v *Vector) keep(first int, kept []bool) {
 	to := first
 	for k, stays := range kept {
 		from := first + k
-		switch null := v.nulls > 0 && v.valid[from>>3]&(1<<(from&7)) == 0; {
+		switch {
 		case stays:
 			if to < from {
 				v.move(to, from)
 			}
 			to++
-		case null:
-			v.nulls--
-			if v.nulls == 0 {
+		case v.IsNull(from):
+			if v.nulls--; v.nulls == 0 {
 				v.valid = v.valid[:0]
 			}
 		}
@@ -223,7 +224,8 @@ func (v *Vector) keep(first int, kept []bool) {
 	v.cut(to)
 }
 
-// move makes value to, an earlier one, what value from is. Those between them are void.
+// move makes value to, an earlier one of a vector of no maps, what value from is. Those
+// between them are void.
 func (v *Vector) move(to, from int) {
 	switch v.typ.Storage() {
 	case Int64:
