@@ -155,9 +155,7 @@ func (j *Job) newestColumns() (n int, ok bool) {
 // tell which these are: by a scan of the times since the run before. What has all columns is
 // taken from that, and other rows are read by themselves.
 func (e *splitExport) scanLater(ctx context.Context, s *store.Scan) (err error) {
-	later := *s
-	later.Time = &cell.TimeRange{Min: cell.Timestamp(e.run.since), Max: math.MaxInt64}
-	sc := e.run.Source.Scan(ctx, &later)
+	sc := e.run.Source.Scan(ctx, fromTime(s, cell.Timestamp(e.run.since)))
 	defer func() { err = errors.Join(err, sc.Close()) }()
 	one := func(row *cell.Row) error {
 		if e.run.Job.schema.HasAll(row) {
@@ -171,6 +169,13 @@ func (e *splitExport) scanLater(ctx context.Context, s *store.Scan) (err error) 
 	return e.flush(ctx)
 }
 
+// fromTime returns s of the times from t on.
+func fromTime(s *store.Scan, t cell.Timestamp) *store.Scan {
+	later := *s
+	later.Time = &cell.TimeRange{Min: t, Max: math.MaxInt64}
+	return &later
+}
+
 // alone exports the row with this key, as s selects, or as gone.
 func (e *splitExport) alone(ctx context.Context, s *store.Scan, key []byte) (err error) {
 	sc := scanKeys(ctx, e.run.Source, s, [][]byte{key})
@@ -181,7 +186,12 @@ func (e *splitExport) alone(ctx context.Context, s *store.Scan, key []byte) (err
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("scan table %s: %w", s.Table, err)
 	}
-	if err := e.pacing.read(ctx, 1); err != nil { // looked for as others are read
+	return e.notFound(ctx, key)
+}
+
+// notFound exports as gone the row with this key, which was looked for as others are read.
+func (e *splitExport) notFound(ctx context.Context, key []byte) error {
+	if err := e.pacing.read(ctx, 1); err != nil {
 		return err
 	}
 	return e.gone(ctx, key)
@@ -212,10 +222,8 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGro
 	if e.lacking || g.news == 0 || (len(g.keys)-g.news)*aloneShare > len(g.keys) {
 		return c.read(ctx, s)
 	}
-	newer := *s
-	newer.Time = &cell.TimeRange{Min: g.time, Max: math.MaxInt64}
 	c.newer = true
-	err := c.read(ctx, &newer)
+	err := c.read(ctx, fromTime(s, g.time))
 	e.lacking = c.again*lackingShare > len(g.keys)
 	return err
 }
@@ -286,10 +294,7 @@ func (c *changedScan) missing(ctx context.Context) error {
 		c.again++
 		return c.alone(ctx, c.s, key)
 	}
-	if err := c.pacing.read(ctx, 1); err != nil { // looked for as others are read
-		return err
-	}
-	return c.gone(ctx, key)
+	return c.notFound(ctx, key)
 }
 
 // areRows reports whether rows, as many as there are keys, have these.

@@ -143,11 +143,7 @@ func (c *collection) leftovers(ctx context.Context) error {
 
 // runs removes the runs beyond retention.
 func (c *collection) runs(ctx context.Context) error {
-	list := func() ([]RunSummary, error) { return ListTarget(ctx, c.target) }
-	if c.Job != "" {
-		list = func() ([]RunSummary, error) { return listJob(ctx, c.target, c.Job) }
-	}
-	all, err := list()
+	all, err := c.list(ctx)
 	if err != nil {
 		return err
 	}
@@ -175,7 +171,7 @@ func (c *collection) runs(ctx context.Context) error {
 		// The newest come first. Until the latest one was met, a run is newer:
 		// its export may be about to point at it, or was killed before it did.
 		reason, goes := keep.lets(rank, c.Now().Sub(r.FinishedAt))
-		goes = goes && (c.Made == "" || r.RunID != c.Made)
+		goes = goes && r.RunID != c.Made
 		if latest && goes && secondOf(r.Dir) <= unknown[r.Job] {
 			c.found = append(c.found, Garbage{Job: r.Job, Name: r.Dir, Reason: "a later run, whose manifest cannot be read, may go on from it", Stays: true})
 			goes = false
@@ -190,6 +186,14 @@ func (c *collection) runs(ctx context.Context) error {
 		latest = latest || r.Latest
 	}
 	return ctx.Err()
+}
+
+// list returns the runs that are looked at.
+func (c *collection) list(ctx context.Context) ([]RunSummary, error) {
+	if c.Job != "" {
+		return listJob(ctx, c.target, c.Job)
+	}
+	return ListTarget(ctx, c.target)
 }
 
 // secondOf returns the second that the run in this directory is for (runDir), as text that
