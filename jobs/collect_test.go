@@ -79,6 +79,17 @@ func startExport(t *testing.T, out string) *exec.Cmd {
 	return nil
 }
 
+// publishAt publishes a run of an access log's job for a time, at that time.
+func publishAt(t *testing.T, job string, at time.Time, o RunOptions) *Manifest {
+	t.Helper()
+	o.Job, o.LogicalTime, o.Now = mustCompile(t, job, accessLog(), nil), at, func() time.Time { return at }
+	m, err := Run(t.Context(), &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func collectLocal(t *testing.T, out string, o CollectOptions) []string {
 	t.Helper()
 	l, err := target.OpenLocal(out)
@@ -181,15 +192,9 @@ func TestCollectRuns(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 8, 12, 0, 0, 0, time.UTC)
 	src := accessLogSource(5)
-	publish := func(t *testing.T, out, job string, at time.Time) *Manifest {
+	publish := func(t *testing.T, out, job string, at time.Time) {
 		t.Helper()
-		m, err := Run(t.Context(), &RunOptions{
-			Job: mustCompile(t, job, accessLog(), nil), Source: src, Out: out, LogicalTime: at, Now: func() time.Time { return at },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return m
+		publishAt(t, job, at, RunOptions{Source: src, Out: out})
 	}
 	day := 24 * time.Hour
 	for name, tt := range map[string]struct {
@@ -252,11 +257,7 @@ func TestCollectOneJob(t *testing.T) {
 	for _, name := range []string{"daily", "other"} {
 		for d := 1; d <= 3; d++ {
 			at := time.Date(2026, 5, d, 0, 0, 0, 0, time.UTC)
-			if _, err := Run(t.Context(), &RunOptions{
-				Job: mustCompile(t, name, accessLog(), nil), Source: src, Out: out, LogicalTime: at, Now: func() time.Time { return at },
-			}); err != nil {
-				t.Fatal(err)
-			}
+			publishAt(t, name, at, RunOptions{Source: src, Out: out})
 		}
 	}
 	if err := os.MkdirAll(filepath.Join(out, "_tmp", "left"), 0o777); err != nil {
@@ -343,11 +344,7 @@ func TestCollectGoesOn(t *testing.T) {
 	for _, name := range []string{"daily", "daily-other"} {
 		for d := 1; d <= 2; d++ {
 			at := time.Date(2026, 5, d, 0, 0, 0, 0, time.UTC)
-			if _, err := Run(t.Context(), &RunOptions{
-				Job: mustCompile(t, name, accessLog(), nil), Source: accessLogSource(5), Target: b, LogicalTime: at, Now: func() time.Time { return at },
-			}); err != nil {
-				t.Fatal(err)
-			}
+			publishAt(t, name, at, RunOptions{Source: accessLogSource(5), Target: b})
 		}
 	}
 	left := func(dir string) (n int) {
@@ -388,12 +385,7 @@ func TestCollectKeeps(t *testing.T) {
 	var dirs []string
 	for d := 1; d <= 4; d++ {
 		at := time.Date(2020, 5, d, 0, 0, 0, 0, time.UTC)
-		m, err := Run(t.Context(), &RunOptions{
-			Job: mustCompile(t, "j", accessLog(), nil), Source: src, Out: out, LogicalTime: at, Now: func() time.Time { return at },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := publishAt(t, "j", at, RunOptions{Source: src, Out: out})
 		dirs = append(dirs, "run="+at.Format("20060102T150405Z")+"-"+m.RunID)
 		if d == 3 { // what a crash between the fourth run and its _latest.json leaves
 			if err := os.Rename(filepath.Join(out, "j", LatestName), filepath.Join(out, "j", "saved")); err != nil {

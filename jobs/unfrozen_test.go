@@ -367,22 +367,16 @@ func TestUnfrozenIncrementalScans(t *testing.T) {
 			s.Columns = append(s.Columns, columnar.ColumnSpec{Name: "r", From: "f:r", Type: "string", Nullable: &yes}, columnar.ColumnSpec{Name: "op", From: "$op", Type: "string"})
 			tt.change(s)
 		})
-		write := func(row string, change func(m *cell.Mutation)) {
-			m := cell.Mutation{Table: "t", Row: []byte(row)}
-			change(&m)
-			if _, err := s.mem.MutateRow(t.Context(), nil, &m); err != nil {
-				t.Fatal(err)
+		write := func(row string, at cell.Timestamp, value string, columns ...string) {
+			t.Helper()
+			var ops []cell.Op
+			for _, q := range columns {
+				ops = append(ops, jobstest.PutOp("f", q, at, value))
 			}
-		}
-		put := func(at cell.Timestamp, value string, columns ...string) func(m *cell.Mutation) {
-			return func(m *cell.Mutation) {
-				for _, q := range columns {
-					m.Put("f", []byte(q), at, []byte(value))
-				}
-			}
+			jobstest.Mutate(t, s.mem, "t", row, ops...)
 		}
 		for _, row := range []string{"a1", "a2", "b1", "b2", "b3", "c1"} {
-			write(row, put(10, "old", "q", "r"))
+			write(row, 10, "old", "q", "r")
 		}
 		run := func(hour int, full bool) *Manifest {
 			t.Helper()
@@ -394,14 +388,14 @@ func TestUnfrozenIncrementalScans(t *testing.T) {
 		}
 		run(1, false)
 		at := s.now + 1
-		write("a1", put(at, "new", "q", "r"))
-		write("a2", put(at, "new", "q"))
-		write("b1", put(at, "new", "q", "r"))
-		write("b1", func(m *cell.Mutation) { m.Delete("f", []byte("r"), at) }) // the old one is seen again
-		write("b3", put(at, "new", "q", "r"))
-		write("b3", put(at, "newer", "q"))
-		write("d1", put(at, "new", "q", "r"))
-		write("d2", put(at, "new", "r"))
+		write("a1", at, "new", "q", "r")
+		write("a2", at, "new", "q")
+		write("b1", at, "new", "q", "r")
+		jobstest.Mutate(t, s.mem, "t", "b1", cell.Op{Type: cell.OpDelete, Family: "f", Qualifier: []byte("r"), Time: at}) // the old one is seen again
+		write("b3", at, "new", "q", "r")
+		write("b3", at, "newer", "q")
+		write("d1", at, "new", "q", "r")
+		write("d2", at, "new", "r")
 		s.now += 100
 		scans := 0
 		s.Before = func(int) { scans++ }
