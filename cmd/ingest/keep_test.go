@@ -20,13 +20,33 @@ import (
 	"sluice/jobs/target/targettest"
 )
 
+// idleDaemon opens the daemon of a configuration, which runs nothing by itself; the end of
+// the test closes it.
+func idleDaemon(t *testing.T, log slog.Handler, text string) *daemon {
+	t.Helper()
+	cfg, err := config.Parse("test.yaml", []byte(text), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := openDaemon(t.Context(), cfg, slog.New(log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
 // TestDaemonKeeps: what keep lets go of a job, or a join, goes after each of its runs, but
 // not what somebody has just had filled in; what others have published stays.
 func TestDaemonKeeps(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out")
-	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+	d := idleDaemon(t, slog.DiscardHandler, fmt.Sprintf(`
 store: {dir: %[1]q}
 serve: {listen: "127.0.0.1:0"}
 tables: {t: {families: {f: {}}}}
@@ -35,19 +55,7 @@ jobs:
   all: {table: t, columns: [{name: key, from: $row, type: string}], out: %[2]q}
 joins:
   one: {left: {job: two}, right: {job: all}, on: [{left: key}], out: %[2]q, keep: {runs: 1}}
-`, filepath.Join(dir, "data"), out), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d, err := openDaemon(t.Context(), cfg, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := d.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+`, filepath.Join(dir, "data"), out))
 	m := &cell.Mutation{Table: "t", Row: []byte("r")}
 	m.Put("f", []byte("q"), cell.Latest, []byte("v"))
 	if _, err := d.engine.MutateRow(t.Context(), nil, m); err != nil {
@@ -94,27 +102,15 @@ joins:
 func TestDaemonMayNotRemove(t *testing.T) {
 	t.Parallel()
 	s3 := targettest.NewFakeS3(t)
-	cfg, err := config.Parse("test.yaml", fmt.Appendf(nil, `
+	var log bytes.Buffer
+	d := idleDaemon(t, slog.NewTextHandler(&log, nil), fmt.Sprintf(`
 store: {dir: %q}
 serve: {listen: "127.0.0.1:0"}
 tables: {t: {families: {f: {}}}}
 jobs:
   one: {table: t, columns: [{name: key, from: $row, type: string}], out: "s3://bucket/out", keep: {runs: 1}}
 s3: {endpoint: %q, access_key: access, secret_key: hidden}
-`, filepath.Join(t.TempDir(), "data"), s3.URL()), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var log bytes.Buffer
-	d, err := openDaemon(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := d.close(); err != nil {
-			t.Error(err)
-		}
-	}()
+`, filepath.Join(t.TempDir(), "data"), s3.URL()))
 	for day, want := range [][]int{1: {1}, 2: {2}, 3: {3}} {
 		if day == 0 {
 			continue
@@ -129,7 +125,7 @@ s3: {endpoint: %q, access_key: access, secret_key: hidden}
 		if _, err := d.runExport(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		to, err := cfg.OpenTarget("s3://bucket/out", false, nil)
+		to, err := d.cfg.OpenTarget("s3://bucket/out", false, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
