@@ -80,8 +80,8 @@ func (j *Job) compileIncremental(bad func(path, format string, args ...any)) {
 	if !op {
 		bad("columns", "an increment says of each row whether it is there: add {name: op, from: %s, type: string}", columnar.FromOp)
 	}
-	if len(j.schema.Order()) == 0 {
-		bad("columns", "increments are put together by the row key: add a column from %s of type string or bytes", columnar.FromRow)
+	if !j.schema.TellsRows() {
+		bad("columns", "increments are put together by the row key: add a column from %s of type string or bytes, in no coding that gives two keys one value", columnar.FromRow)
 	}
 	for i, c := range j.schema.Specs() {
 		if c.From != columnar.FromRow && !columnar.IsRowField(c.From) && c.From != columnar.FromOp && !*c.Nullable {

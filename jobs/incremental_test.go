@@ -350,6 +350,7 @@ func TestIncrementalSpec(t *testing.T) {
 		{"hold alone", Incremental{Hold: 1}, "", []columnar.ColumnSpec{row, op}, "incremental.full_every: it is 0"},
 		{"hold", Incremental{FullEvery: 2, Hold: -1}, "", []columnar.ColumnSpec{row, op}, "incremental.hold: -1ns is negative"},
 		{"no op", on, "", []columnar.ColumnSpec{row}, "columns: an increment says"},
+		{"hex key", on, "", []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "bytes", Coding: "hex"}, op}, "columns: increments are put together by the row key"},
 		{"no key", on, "", []columnar.ColumnSpec{op}, "columns: increments are put together by the row key"},
 		{"not null", on, "", []columnar.ColumnSpec{row, op, when}, "columns[2].nullable: a row that is gone"},
 		{"cells", on, "cell", []columnar.ColumnSpec{row}, "incremental: it needs rows: row"},

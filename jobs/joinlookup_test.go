@@ -161,11 +161,13 @@ func TestLookupRefused(t *testing.T) {
 		{Name: "key", From: "$row", Type: "string"},
 		{Name: "maybe", From: "$row", Type: "string", OnError: columnar.OnErrorNull},
 		{Name: "page", From: "e:page", Type: "string"},
+		{Name: "back", From: "$row", Type: "string", Coding: "reverse"},
 	}
 	job := mustCompile(t, "views", &Spec{Table: "views", Columns: columns}, nil)
 	for right, want := range map[string]string{
-		"page":  "on[0].right: a lookup is by the row key, and page is not it as it is stored: name a column from $row without on_error: null, or join by hash",
-		"maybe": "on[0].right: a lookup is by the row key, and maybe is not it as it is stored: name a column from $row without on_error: null, or join by hash",
+		"page":  "on[0].right: a lookup is by the row key, and page is not it as it is stored: name a column from $row without on_error: null and without a coding, or join by hash",
+		"back":  "on[0].right: a lookup is by the row key, and back is not it as it is stored: name a column from $row without on_error: null and without a coding, or join by hash",
+		"maybe": "on[0].right: a lookup is by the row key, and maybe is not it as it is stored: name a column from $row without on_error: null and without a coding, or join by hash",
 	} {
 		spec := &JoinSpec{Left: JoinSide{Job: "views"}, Right: JoinSide{Job: "views"}, Spec: join.Spec{
 			Method: join.Lookup, On: []join.On{{Left: "page", Right: right}}, Columns: []join.Column{{Name: "a", From: "left.key"}},

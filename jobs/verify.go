@@ -366,7 +366,8 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 // keyColumn returns the column that holds the row keys as they are, or -1.
 func (m *Manifest) keyColumn() int {
 	return slices.IndexFunc(m.Columns, func(c Column) bool {
-		return c.From == columnar.FromRow && !c.Nullable && (c.Type == columnar.String.String() || c.Type == columnar.Bytes.String())
+		return c.From == columnar.FromRow && c.OnError != columnar.OnErrorNull &&
+			(c.Type == columnar.String.String() && c.Coding == columnar.Text.String() || c.Type == columnar.Bytes.String() && c.Coding == columnar.Raw.String())
 	})
 }
 
