@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"strings"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
@@ -36,6 +37,16 @@ type fileWriter struct {
 // partName is the name of a file of a region.
 func partName(region, chunk int, format string) string {
 	return fmt.Sprintf("part-%06d-%04d.%s", region, chunk, format)
+}
+
+// comparePaths compares the paths of two files of one format by the numbers of their
+// region and chunk (partName), of which the latter may have more than four digits.
+func comparePaths(a, b string) int {
+	regionA, regionB := a[:strings.LastIndexByte(a, '-')+1], b[:strings.LastIndexByte(b, '-')+1]
+	if regionA == regionB && len(a) != len(b) {
+		return len(a) - len(b)
+	}
+	return strings.Compare(a, b)
 }
 
 // create begins a file.

@@ -335,13 +335,12 @@ type fileSet struct{ format, dir string }
 func (f *File) set() fileSet { return fileSet{f.Format, path.Dir(f.Path)} }
 
 // sortFiles puts the files in the manifest's order and fills in the totals.
-// Paths carry the region's and the chunk's number, so they sort by key.
 func (m *Manifest) sortFiles() {
 	slices.SortFunc(m.Files, func(a, b File) int {
 		if d := strings.Compare(a.Format, b.Format); d != 0 {
 			return d
 		}
-		return strings.Compare(a.Path, b.Path)
+		return comparePaths(a.Path, b.Path)
 	})
 	m.Totals = []Total{}
 	for i := range m.Files {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -278,5 +279,45 @@ func TestManifestSizeEarly(t *testing.T) {
 	m.Files = r.files
 	if data, err := m.Encode(); err != nil || len(data) <= maxManifestBytes {
 		t.Errorf("Got a manifest of %d bytes, %v, which could be read", len(data), err)
+	}
+}
+
+// TestManyFiles: the files of a region, of which there are more than the four digits of
+// their names have room for, stay in the order in which they were written, in the manifest
+// and for a run that goes on.
+func TestManyFiles(t *testing.T) {
+	t.Parallel()
+	m, err := DecodeManifest(goldenManifest(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, notes := m.Files[0], map[string][]byte{}
+	notes[noteRun], err = encodeJSON(newRunState(m, "cp", strings.Repeat("0", 64)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Files = nil
+	one.RegionStart, one.RegionStop = "", ""
+	for i := range 10_002 {
+		f := one
+		f.Path = partName(0, i, f.Format)
+		f.MinRow = fmt.Sprintf("%06d", i)
+		f.MaxRow = f.MinRow
+		m.Files = append(m.Files, f)
+		if notes[fileNote(f.Path)], err = encodeJSON(&workNote{FormatVersion: ManifestVersion, File: &f}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := slices.Clone(m.Files)
+	slices.Reverse(m.Files)
+	m.sortFiles()
+	if d := cmp.Diff(want[9_998:], m.Files[9_998:]); d != "" {
+		t.Error(d)
+	}
+	if err := m.validate(); err != nil {
+		t.Error(err)
+	}
+	if w, err := decodeWork(notes); err != nil || len(w.all()) != len(want) {
+		t.Errorf("Got %v", err)
 	}
 }

@@ -155,7 +155,7 @@ func decodeWork(notes map[string][]byte) (*finishedWork, error) {
 	}
 	for region, formats := range w.files {
 		for set, files := range formats {
-			slices.SortFunc(files, func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+			slices.SortFunc(files, func(a, b File) int { return comparePaths(a.Path, b.Path) })
 			var before *File
 			for i := range files {
 				err := files[i].validate(before, !w.state.Join && !w.state.Sorted)
