@@ -223,7 +223,7 @@ func (t *tableInput) Close() error {
 type runInput struct {
 	ctx      context.Context
 	target   target.Target
-	at       string // where it was found, for errors
+	at       string // the directory or bucket that target is
 	dir      string // of the run, below the target
 	manifest *Manifest
 	sum      string // SHA-256 of the manifest
@@ -248,10 +248,10 @@ func (f *runFile) Close() error { return errors.Join(f.FileReader.Close(), f.fil
 // openRunInput finds a published run; bucket opens those that are not in a directory.
 func openRunInput(ctx context.Context, at string, bucket func(at string) (target.Target, error)) (_ *runInput, err error) {
 	var t target.Target
-	name := ""
+	name, below := "", at // what paths are below
 	switch {
 	case !inBucket(at):
-		t, _, name, err = openRun(at)
+		t, below, name, err = openRun(at)
 	case bucket == nil:
 		err = fmt.Errorf("%w: run %s: JoinOptions say of no bucket", store.ErrUnsupported, at)
 	default:
@@ -268,7 +268,7 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 		return nil, errors.Join(fmt.Errorf("%s: %w: run %s is an increment, not a table; name a full run", at, store.ErrUnsupported, found.manifest.RunID), t.Close())
 	}
 	sum := sha256.Sum256(found.data)
-	r := &runInput{ctx: ctx, target: t, at: at, dir: path.Dir(found.name), manifest: found.manifest, sum: hex.EncodeToString(sum[:])}
+	r := &runInput{ctx: ctx, target: t, at: below, dir: path.Dir(found.name), manifest: found.manifest, sum: hex.EncodeToString(sum[:])}
 	for _, c := range r.manifest.Columns {
 		typ, _ := columnar.ParseType(c.Type) // the manifest was checked
 		r.columns = append(r.columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})
@@ -337,7 +337,7 @@ func (r *runInput) place(f *File) string {
 	if inBucket(r.at) {
 		return strings.TrimSuffix(r.at, "/") + "/" + path.Join(r.dir, f.Path)
 	}
-	return filepath.Join(r.at, f.Path)
+	return filepath.Join(r.at, filepath.FromSlash(path.Join(r.dir, f.Path)))
 }
 
 // open checks a file and opens it.

@@ -281,8 +281,12 @@ func TestRunJoinRefused(t *testing.T) {
 				o.Join = mustCompileJoin(t, spec)
 			}
 			before := contents(t, out)
-			if _, err := RunJoin(t.Context(), o); !errors.Is(err, test.want) {
+			_, err := RunJoin(t.Context(), o)
+			if !errors.Is(err, test.want) {
 				t.Errorf("Got %v, want %v", err, test.want)
+			}
+			if file := filepath.Join(exports, filepath.FromSlash(runDir("views", now)), "part-000000-0000.arrow"); name == "changed" && !strings.Contains(err.Error(), file) {
+				t.Errorf("Got %v, which does not name %s", err, file)
 			}
 			if d := cmp.Diff(before, contents(t, out)); d != "" {
 				t.Errorf("it left something: %s", d)
