@@ -350,6 +350,9 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 			}
 			at /= 1000
 		}
+		if at == cell.Latest { // which asks for the store's clock
+			return &columnError{m.manifest.Columns[m.time].Name, fmt.Errorf("%d ms is no time of a cell", at)}
+		}
 	}
 	mutation := cell.Mutation{Table: m.Into, Row: key}
 	if m.value >= 0 {

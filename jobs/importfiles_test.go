@@ -190,3 +190,41 @@ func TestImportFilesClaims(t *testing.T) {
 		t.Errorf("Got %v", err)
 	}
 }
+
+// TestImportFilesTimes: a file's time is that of the cells, or refused; none is the time of
+// the import.
+func TestImportFilesTimes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		time string
+		err  string
+	}{
+		{"5", ""},
+		{"0", ""},
+		{fmt.Sprint(int64(cell.Latest) - 1), ""},
+		{fmt.Sprint(int64(cell.Latest)), "part-000000-0000.parquet:1:at: 9223372036854775807 ms is no time of a cell"},
+		{"-1", "part-000000-0000.parquet:1"},
+	} {
+		columns := []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "at", From: "f:at", Type: "int64"}, {Name: "v", From: "f:v", Type: "string"}}
+		_, at := exportedTable(t, &Spec{Columns: columns}, func(e store.Engine) {
+			jobstest.Mutate(t, e, "t", "r", jobstest.PutOp("f", "at", 1, c.time), jobstest.PutOp("f", "v", 1, "x"))
+		})
+		columns[1].From, columns[1].Coding = columnar.FromTimestamp, ""
+		to := jobstest.OpenPebble(t, t.TempDir())
+		jobstest.CreateTable(t, to, "t")
+		_, err := ImportFiles(t.Context(), &ImportFilesOptions{From: mustLocal(t, runOf(t, at)), Columns: columns, To: to, Into: "t"})
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: Got %v, want %q", c.time, err, c.err)
+			}
+			continue
+		}
+		sc := to.Scan(t.Context(), &store.Scan{Table: "t"})
+		if !sc.Next() || fmt.Sprint(sc.Row().Cells[0].Time) != c.time {
+			t.Errorf("%s: Got another time, or no row: %v, %v", c.time, err, sc.Err())
+		}
+		if err := sc.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
