@@ -277,9 +277,19 @@ func (m *Machine) start(d *Decision) {
 // Failed or Cancelled, and e.Logical what Start said. It adds e to the Decision's
 // Entries, with its cause and order.
 func (m *Machine) Ended(now time.Time, e Entry) Decision {
-	d := Decision{Changed: true}
+	d := m.EndedLast(now, e)
+	next := m.Tick(now)
+	next.Entries = append(d.Entries, next.Entries...)
+	next.Changed = next.Changed || d.Changed
+	return next
+}
+
+// EndedLast is Ended of the last run of a process: it decides nothing of the times that have
+// come since the last Tick, which the next process may catch up with.
+func (m *Machine) EndedLast(now time.Time, e Entry) Decision {
+	var d Decision
 	if !m.working || !m.at.Logical.Equal(e.Logical) {
-		return m.Tick(now) // not of a run that this machine has started
+		return d // not of a run that this machine has started
 	}
 	m.working = false
 	e.Count, e.Cause, e.Order = 1, m.at.Cause, m.order
@@ -301,10 +311,7 @@ func (m *Machine) Ended(now time.Time, e Entry) Decision {
 			m.state.Pending = nil
 		}
 	}
-	next := m.Tick(now)
-	next.Entries = append(d.Entries, next.Entries...)
-	next.Changed = true
-	return next
+	return d
 }
 
 // Pause stops the schedule: what is at work ends, and nothing else starts but manual

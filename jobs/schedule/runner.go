@@ -369,13 +369,10 @@ func (j *job) last(m *Machine, e Entry) {
 	if e.Result == Cancelled {
 		return
 	}
-	m.Pause() // so that nothing else is begun
-	d := m.Ended(time.Now(), e)
-	state := m.State()
-	state.Paused = j.State().Paused
+	d := m.EndedLast(time.Now(), e)
 	ctx, cancel := context.WithTimeout(context.Background(), storeRetry)
 	defer cancel()
-	if err := j.runner.o.Store.Save(ctx, j.schedule.job, state, d.Entries); err != nil {
+	if err := j.runner.o.Store.Save(ctx, j.schedule.job, m.State(), d.Entries); err != nil {
 		j.runner.o.Logger.Warn("end of an export was not stored; it will be looked at again", "job", j.schedule.job, "err", err)
 	}
 }

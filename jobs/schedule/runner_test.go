@@ -303,6 +303,33 @@ func TestRunnerRestart(t *testing.T) {
 	}
 }
 
+// TestRunnerStopsLate: times that come while a process that is to stop waits for its run to
+// end are for the next process.
+func TestRunnerStopsLate(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bed{t: t, store: newMemory()}
+		s := compile(t, &Spec{Cron: "@hourly"})
+		run := func(_ context.Context, r Request) (Outcome, error) {
+			if r.Logical.Hour() == 1 {
+				time.Sleep(62 * time.Minute) // it is being published when it is to end
+			}
+			return Outcome{}, nil
+		}
+		b.start(s, run)
+		time.Sleep(119 * time.Minute)
+		b.stop()
+		if st := b.store.states["job"]; st.Paused || len(st.Pending) > 0 {
+			t.Errorf("Got %+v", st)
+		}
+		b.start(s, run)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		b.stop()
+		b.expect([]string{"01:00 for 01:00/1", "02:02 for 02:00/1"}, []string{"01:00 ok x1", "02:00 ok x1"})
+	})
+}
+
 // TestRunnerBrokenStore starts nothing that it could not remember.
 func TestRunnerBrokenStore(t *testing.T) {
 	t.Parallel()
