@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
@@ -22,8 +23,9 @@ const DefaultSampleRows = 100_000
 type PlanOptions struct {
 	Job    *Job
 	Source instant.Source
-	// SampleRows is how many output rows of each region are read and encoded.
-	// Default: DefaultSampleRows.
+	// SampleRows is how many rows of each region are read (with rows: cell, cells), and
+	// encoded but for those that the job's conditions leave out. Default:
+	// DefaultSampleRows.
 	SampleRows int64
 
 	cutBytes int64 // of a part of a region, where tests want many
@@ -44,7 +46,8 @@ type SplitPlan struct {
 	Formats []FormatPlan
 }
 
-// FormatPlan is the files of one format.
+// FormatPlan is the files of one format. Of a split of a job that is sorted, Files is 0, as
+// the run's files have rows of all of them.
 type FormatPlan struct {
 	Format string
 	Files  int
@@ -97,21 +100,24 @@ func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 		p.Formats = append(p.Formats, FormatPlan{Format: r.Job.formats[i].name})
 	}
 	b := columnar.NewBuilder(r.Job.schema)
-	parts := map[string]int64{} // of each region
+	partitions := map[string]struct{}{} // of all regions
+	parts := map[string]int64{}         // of each region
 	for i := range r.splits {
 		parts[string(r.splits[i].Region.Start)]++
 	}
 	for i := range r.splits {
-		s, err := r.planSplit(ctx, &r.splits[i], b, max(1, sample/parts[string(r.splits[i].Region.Start)]))
+		s, err := r.planSplit(ctx, &r.splits[i], b, max(1, sample/parts[string(r.splits[i].Region.Start)]), partitions)
 		if err != nil {
 			return nil, fmt.Errorf("plan %s: %w", r.Job.name, err)
 		}
 		p.add(s)
 	}
 	for i := range p.Formats {
-		if p.Formats[i].Files == 0 {
-			p.Formats[i].Files = 1 // with the columns and no rows
+		f := &p.Formats[i]
+		if len(r.Job.sort) > 0 {
+			f.Files = max(len(partitions), r.filesOf(f.Bytes))
 		}
+		f.Files = max(1, f.Files) // one with the columns and no rows
 	}
 	return p, nil
 }
@@ -128,16 +134,24 @@ func (p *RunPlan) add(s *SplitPlan) {
 	}
 }
 
-// sampled is the beginning of a split, encoded.
-type sampled struct {
-	rows  int64
-	bytes []int64 // by format
-	parts int     // partitions; 0 = there are none
-	last  []byte  // row key
-	all   bool    // the split ended
+// filesOf is how many files of the job's size hold so many bytes.
+func (r *run) filesOf(bytes int64) int {
+	return int((bytes + r.Job.layout.targetFileBytes - 1) / r.Job.layout.targetFileBytes)
 }
 
-func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64) (*SplitPlan, error) {
+// sampled is the beginning of a split, encoded.
+type sampled struct {
+	rows  int64               // that come out
+	read  int64               // those, and others
+	bytes []int64             // by format
+	parts map[string]struct{} // partitions; empty = there are none
+	last  []byte              // row key
+	all   bool                // the split ended
+}
+
+// planSplit plans a split by the rows that it begins with, at least limit, and adds their
+// partitions.
+func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64, partitions map[string]struct{}) (*SplitPlan, error) {
 	got, err := r.sample(ctx, s, b, limit)
 	if err != nil {
 		return nil, err
@@ -155,11 +169,14 @@ func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Build
 			p.Count = int64(float64(got.rows) * f)
 		}
 	}
+	maps.Copy(partitions, got.parts)
 	for i := range r.Job.formats {
 		f := FormatPlan{Format: r.Job.formats[i].name}
 		if got.rows > 0 {
 			f.Bytes = int64(float64(got.bytes[i]) * factor)
-			f.Files = max(got.parts, int((f.Bytes+r.Job.layout.targetFileBytes-1)/r.Job.layout.targetFileBytes))
+			if len(r.Job.sort) == 0 {
+				f.Files = max(len(got.parts), r.filesOf(f.Bytes))
+			}
 		}
 		p.Formats = append(p.Formats, f)
 	}
@@ -170,14 +187,13 @@ func (r *run) planSplit(ctx context.Context, s *instant.Split, b *columnar.Build
 // two rows.
 func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder, limit int64) (_ *sampled, err error) {
 	b.Reset()
-	got := &sampled{bytes: make([]int64, len(r.Job.formats))}
+	got := &sampled{bytes: make([]int64, len(r.Job.formats)), parts: map[string]struct{}{}}
 	writers := make([]columnar.FileWriter, len(r.Job.formats))
 	for i := range r.Job.formats {
 		if writers[i], err = r.Job.formats[i].write(io.Discard, &r.Job.layout, nil); err != nil {
 			return nil, err
 		}
 	}
-	parts := map[string]struct{}{}
 	flush := func() error {
 		got.rows += int64(b.Batch().Rows())
 		for _, w := range writers {
@@ -190,9 +206,8 @@ func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder,
 		}
 		if p := r.Job.partition; p != nil {
 			for i := range b.Batch().Rows() {
-				parts[string(p.appendKey(nil, b.Batch(), i))] = struct{}{}
+				got.parts[string(p.appendKey(nil, b.Batch(), i))] = struct{}{}
 			}
-			got.parts = len(parts)
 		}
 		b.Reset()
 		return ctx.Err()
@@ -209,10 +224,11 @@ func (r *run) sample(ctx context.Context, s *instant.Split, b *columnar.Builder,
 			break
 		}
 		row := sc.Row()
-		if got.rows+int64(b.Batch().Rows()) >= limit && !bytes.Equal(row.Key, got.last) {
+		if got.read >= limit && !bytes.Equal(row.Key, got.last) {
 			break
 		}
 		got.last = append(got.last[:0], row.Key...)
+		got.read += int64(r.Job.rowsOf(row))
 		if err := b.Append(row); err != nil {
 			return nil, err
 		}

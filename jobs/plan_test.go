@@ -144,3 +144,40 @@ func TestPlanCells(t *testing.T) {
 		t.Errorf("Got %d rows, %s, want the whole first row and at least", p.Count, p.Basis)
 	}
 }
+
+// TestPlanSorted: the files of a job that is sorted hold rows of all regions.
+func TestPlanSorted(t *testing.T) {
+	t.Parallel()
+	src, spec := partitioned(400)
+	spec.Sort = []SortColumn{{Column: "v"}}
+	for name, by := range map[string][]string{"whole": nil, "partitions": {"truth"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := *spec
+			spec.PartitionBy, spec.MaxPartitions = by, 2*len(by)
+			p, err := Plan(t.Context(), &PlanOptions{Job: mustCompile(t, "j", &spec, nil), Source: src})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, _ := published(t, src, &spec, RunOptions{})
+			if p.Basis != Counted || len(p.Splits) != 4 || p.Formats[0].Files != m.Totals[0].Files || p.Splits[0].Formats[0].Files != 0 {
+				t.Errorf("Got %+v, and the run wrote %+v", p, m.Totals)
+			}
+		})
+	}
+}
+
+// TestPlanWhere: rows that the conditions leave out are in the sample.
+func TestPlanWhere(t *testing.T) {
+	t.Parallel()
+	src, spec := partitioned(400)
+	spec.PartitionBy, spec.MaxPartitions = nil, 0
+	spec.Where = []columnar.Predicate{{Column: "v", Op: "in", Values: []string{"v1", "v399"}}}
+	p, err := Plan(t.Context(), &PlanOptions{Job: mustCompile(t, "j", spec, nil), Source: sized{src, nil}, SampleRows: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Basis != Estimated || p.Splits[0].Count != 2 || p.Splits[2].Count != 0 {
+		t.Errorf("Got %+v, want one row of the first 50 of 100, twice, and none of the others", p)
+	}
+}

@@ -83,6 +83,10 @@ const notEstimated = "what the store has in memory only is not in the estimates:
 func planLine(t *tabwriter.Writer, name, basis string, rows int64, formats []jobs.FormatPlan) {
 	fmt.Fprintf(t, "  %s\t%s %s rows", name, basis, cli.Count(rows))
 	for _, f := range formats {
+		if f.Files == 0 && f.Bytes > 0 { // of a region: the files are sorted over all of them
+			fmt.Fprintf(t, "\t%s: %s", f.Format, cli.Bytes(f.Bytes))
+			continue
+		}
 		fmt.Fprintf(t, "\t%s: %d files, %s", f.Format, f.Files, cli.Bytes(f.Bytes))
 	}
 	fmt.Fprintln(t)
