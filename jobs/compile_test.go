@@ -91,3 +91,15 @@ func TestSplits(t *testing.T) {
 		}
 	}
 }
+
+// TestCompileTableName: a table of the default namespace has two names, of which stores know
+// it by the short one.
+func TestCompileTableName(t *testing.T) {
+	t.Parallel()
+	for _, schema := range []*store.TableDescriptor{nil, {Name: "t"}, {Name: "default:t"}} {
+		j, err := Compile("j", &Spec{Table: "default:t", Columns: []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}}}, schema)
+		if err != nil || j.Table() != "t" {
+			t.Errorf("Got %+v, %v", j, err)
+		}
+	}
+}

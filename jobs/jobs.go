@@ -190,7 +190,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 		bad("table", "it is missing")
 	} else if err := store.CheckTableName(s.Table); err != nil {
 		bad("table", "%v", err)
-	} else if schema != nil && schema.Name != s.Table {
+	} else if j.spec.Table = store.CanonicalName(s.Table); schema != nil && store.CanonicalName(schema.Name) != j.spec.Table {
 		bad("table", "it is %s, but the schema is of %s", s.Table, schema.Name)
 	}
 	var err error
