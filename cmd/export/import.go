@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -53,7 +54,7 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		if spec, err = jobSpec(cfg, c.As); err != nil {
 			return err
 		}
-		if ext := path.Ext(dir); ext == ".parquet" || ext == ".arrow" {
+		if ext := path.Ext(dir); (ext == ".parquet" || ext == ".arrow") && !isDirectory(dir) {
 			dir, files = splitFile(dir)
 		}
 	}
@@ -101,6 +102,13 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	_, err = fmt.Fprintf(p.Stdout, "run %s of %s is in %s: %s rows, %s cells\n", m.RunID, m.Job, c.Into, cli.Count(done.Rows), cli.Count(done.Cells))
 	return err
+}
+
+// isDirectory reports whether name is a directory: some programs, such as Spark, make one
+// where they are told of a file.
+func isDirectory(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir() && !config.InBucket(name)
 }
 
 // splitFile returns the directory, or what stands for one in a bucket, of a file, and

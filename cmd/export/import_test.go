@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,6 +99,13 @@ func TestImportFilesOfOthers(t *testing.T) {
 	}
 	if stdout, stderr, status := export(t, "import", "-c", file, "--as", "views", "--time", at, files[0], "one"); status != 0 || !strings.Contains(stdout, "2 rows, 2 cells") {
 		t.Errorf("one file: Got status %d, %s%s", status, stdout, stderr)
+	}
+	named := filepath.Join(t.TempDir(), "views.parquet") // as Spark names its directories
+	if err := os.CopyFS(named, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	if stdout, stderr, status := export(t, "import", "-c", file, "--as", "views", "--time", at, "--format", "parquet", named, "one"); status != 0 || !strings.Contains(stdout, "3 rows, 3 cells") {
+		t.Errorf("a directory that is named like a file: Got status %d, %s%s", status, stdout, stderr)
 	}
 	for _, test := range []struct {
 		args   []string
