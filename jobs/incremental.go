@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"time"
 
 	"sluice/cell"
@@ -234,6 +235,13 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 		return &errNoBase{"it is due"}
 	case !m.LogicalTime.After(base.LogicalTime):
 		return &errNoBase{"it is for a time before the run before"}
+	}
+	left, err := ListUnfinishedTarget(ctx, r.Target)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(left, func(u Unfinished) bool { return u.RunID == r.id }) { // an increment leaves nothing
+		return &errNoBase{"it was full when it was cut off"}
 	}
 	changes, ok := r.Source.(store.ChangeReader)
 	if !ok {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
@@ -28,8 +29,10 @@ func TestIncrementalRuns(t *testing.T) {
 	}
 }
 
-func incrementalRuns(t *testing.T, daemonBefore int) {
-	file, out := setup(t, "a", "b", "c")
+// setupIncremental is setup with increments of the job views.
+func setupIncremental(t *testing.T, rows ...string) (file, out string) {
+	t.Helper()
+	file, out = setup(t, rows...)
 	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -39,6 +42,35 @@ func incrementalRuns(t *testing.T, daemonBefore int) {
 	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
 		t.Fatal(err)
 	}
+	return file, out
+}
+
+// TestResumeFull: a full run of an incremental job that was cut off stays full.
+func TestResumeFull(t *testing.T) {
+	t.Parallel()
+	file, out := setupIncremental(t, "a", "b", "c")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, errs, status := export(t, "run", "-c", file, "-q", "views"); status != 0 {
+		t.Fatal(errs)
+	}
+	cutOff(t, c, time.Now().UTC())
+	if _, errs, status := export(t, "run", "-c", file, "-q", "--resume", "views"); status != 0 {
+		t.Fatal(errs)
+	}
+	m, _, err := jobs.ReadRun(t.Context(), filepath.Join(out, "views"))
+	if err != nil || m.Incremental == nil || m.Incremental.Number != 0 || m.Totals[0].Rows != 3 {
+		t.Errorf("Got %+v with %+v, %v", m.Incremental, m.Totals, err)
+	}
+	if _, err := os.Stat(filepath.Join(out, "_tmp")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Something is left in _tmp: %v", err)
+	}
+}
+
+func incrementalRuns(t *testing.T, daemonBefore int) {
+	file, out := setupIncremental(t, "a", "b", "c")
 	c, err := config.Load(file, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -513,13 +513,17 @@ func cutOff(t *testing.T, c *config.Config, at time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	holder, id, err := jobs.HolderOf(t.Context(), job, in.Engine)
+	if err != nil {
+		t.Fatal(err)
+	}
 	tg, err := c.OpenTarget(spec.Out, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer tg.Close()
 	_, err = jobs.Run(t.Context(), &jobs.RunOptions{
-		Job: job, Source: &failing{Instant: in}, Target: tg, Checkpoint: in.Checkpoint, LogicalTime: at, Parallelism: 1, Version: cli.Version().Version,
+		Holder: holder, StoreID: id, Full: true, Job: job, Source: &failing{Instant: in}, Target: tg, Checkpoint: in.Checkpoint, LogicalTime: at, Parallelism: 1, Version: cli.Version().Version,
 	})
 	if !errors.Is(err, jobs.ErrResumable) {
 		t.Fatalf("Got %v, want ErrResumable", err)
