@@ -236,6 +236,66 @@ func TestS3Killed(t *testing.T) {
 	}
 }
 
+// TestS3Cancelled: a Commit that is cancelled at any request has published the run, or has
+// failed, and then there is nothing of it, nor will be: it can be made again.
+func TestS3Cancelled(t *testing.T) {
+	t.Parallel()
+	done, failed := 0, 0
+	for at := -1; ; at++ { // before the first
+		f := targettest.NewFakeS3(t)
+		s := openS3(t, f)
+		ctx, cancel := context.WithCancel(t.Context())
+		u, err := s.Begin(ctx, "job/run=1", "id")
+		if err == nil {
+			err = errors.Join(put(ctx, u, "part-0", tenBytes), put(ctx, u, "part-1", tenBytes))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, met := len(f.Requests()), at < 0
+		if met {
+			cancel()
+		}
+		f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
+			if n == at {
+				met = true
+				cancel()
+			}
+			return targettest.Fine
+		})
+		err = u.Commit(ctx, "_manifest", []byte("all"))
+		f.SetFaulty(nil)
+		cancel()
+		if err != nil {
+			failed++
+			if err := u.Abort(); err != nil {
+				t.Errorf("cancelled at %s: %v", f.Requests()[first+at], err)
+			}
+			if got := visible(t, s); len(got) > 0 || f.Uploads() > 0 {
+				t.Errorf("cancelled at %s: Got %v and %d uploads", f.Requests()[first+at], got, f.Uploads())
+			}
+			next, err := s.Begin(t.Context(), "job/run=1", "id")
+			if err == nil {
+				err = next.Abort()
+			}
+			if err != nil {
+				t.Errorf("cancelled at %s: the next: %v", f.Requests()[first+at], err)
+			}
+		} else if got := visible(t, s); len(got) != 3 {
+			t.Errorf("cancelled at %s: Got %v", f.Requests()[first+at], got)
+		}
+		if !met {
+			break
+		}
+		if err == nil {
+			done++
+		}
+	}
+	if done < 3 || failed < 1 {
+		t.Errorf("Got %d runs that were published, and %d that were not", done, failed)
+	}
+}
+
 // TestS3ManifestIsMadeOnce: the manifest is written on condition that there is none.
 // One that another has finished is as good, also where the answer is lost; one that
 // says something else stays, and is reported.

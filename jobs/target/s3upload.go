@@ -96,12 +96,13 @@ func (u *s3Upload) Commit(ctx context.Context, name string, data []byte) error {
 		}
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
-	// It is decided: nothing may be taken back from here on.
+	// It is decided: nothing may be taken back from here on, and a cancellation comes too
+	// late. What it would leave is no run, and becomes one when somebody begins it again.
 	u.mu.Lock()
 	u.done = true
 	u.mu.Unlock()
 	u.stop()
-	if err := u.target.finish(ctx, u.dir, rec, u.etag); err != nil {
+	if err := u.target.finish(context.WithoutCancel(ctx), u.dir, rec, u.etag); err != nil {
 		return fmt.Errorf("commit %s: it is decided, and the next Begin of it finishes it: %w", u.dir, err)
 	}
 	return nil
