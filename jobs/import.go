@@ -142,6 +142,8 @@ type importColumn struct {
 	qualifier []byte
 	coding    columnar.Coding
 	required  bool // null is an error
+	// rivals are columns of the same cell, of which one that is not null is written instead.
+	rivals []int
 	// Of a map of what no column of the family names: those that are named.
 	isMap bool
 	named map[string]bool
@@ -249,6 +251,7 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 			return unsupported("column %s has the estimates of sketches", c.Name)
 		}
 	}
+	m.findRivals()
 	switch perCell := m.manifest.Rows == string(columnar.PerCell); {
 	case len(m.keys) == 0:
 		return unsupported("it has no column from $row")
@@ -260,6 +263,34 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 		return unsupported("it has no column from a cell")
 	}
 	return nil
+}
+
+// findRivals finds out which of several columns is written that were read from one cell:
+// one whose value is the cell's bytes, whatever these were, and otherwise the first.
+func (m *tableImport) findRivals() {
+	exact := func(i int) bool {
+		typ, _ := columnar.ParseType(m.manifest.Columns[i].Type)
+		switch c := m.columns[i].coding; typ {
+		case columnar.Bytes:
+			return c == columnar.Raw
+		case columnar.String, columnar.JSON:
+			return c == columnar.Text || c == columnar.Reverse
+		default:
+			return c.FixedWidth()
+		}
+	}
+	for i := range m.columns {
+		c := &m.columns[i]
+		for k := range m.columns {
+			o := &m.columns[k]
+			if k == i || c.family == "" || c.isMap || o.isMap || c.family != o.family || !bytes.Equal(c.qualifier, o.qualifier) {
+				continue
+			}
+			if exact(k) && !exact(i) || exact(k) == exact(i) && k < i {
+				c.rivals = append(c.rivals, k)
+			}
+		}
+	}
 }
 
 // named returns the qualifiers of a family that are columns.
@@ -387,7 +418,7 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 	}
 	for j := range m.columns {
 		c := &m.columns[j]
-		if c.family == "" || b.Vector(j).IsNull(i) && !c.required {
+		if c.family == "" || b.Vector(j).IsNull(i) && !c.required || slices.ContainsFunc(c.rivals, func(k int) bool { return !b.Vector(k).IsNull(i) }) {
 			continue
 		}
 		if c.isMap {

@@ -234,3 +234,29 @@ func TestImportRefuses(t *testing.T) {
 		t.Errorf("what was refused has written %+v, %v", n, err)
 	}
 }
+
+// TestImportOneCell: of several columns that were read from one cell the one is written that
+// has its bytes.
+func TestImportOneCell(t *testing.T) {
+	t.Parallel()
+	text := columnar.ColumnSpec{Name: "text", From: "f:n", Type: "string", OnError: "null"}
+	number := columnar.ColumnSpec{Name: "number", From: "f:n", Type: "int64", OnError: "null"}
+	price := columnar.ColumnSpec{Name: "price", From: "f:n", Type: "decimal(9,2)", OnError: "null"}
+	for _, columns := range [][]columnar.ColumnSpec{{text, number}, {number, text}, {price, number, text}, {text, text}} {
+		if columns[0] == columns[1] {
+			columns[1].Name = "again" // as in partition_by
+		}
+		columns = append(columns, columnar.ColumnSpec{Name: "key", From: "$row", Type: "string"})
+		source, at := exportedTable(t, &Spec{Columns: columns}, func(e store.Engine) {
+			for row, value := range map[string]string{"a": "007", "b": "+5", "c": "1.50", "d": "x"} {
+				jobstest.Mutate(t, e, "t", row, jobstest.PutOp("f", "n", 1234, value))
+			}
+		})
+		to := jobstest.OpenMemory(t)
+		done, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t"})
+		if err != nil || done.Cells != 4 {
+			t.Fatalf("Got %+v, %v", done, err)
+		}
+		jobstest.EqualTables(t, source, to, false, "t", "t")
+	}
+}
