@@ -262,6 +262,19 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	return nil
 }
 
+// checkBase returns an error where the run that m goes on from is not there any more: when m
+// began it was the latest one, and a full run that was published since lets it go.
+func (m *Manifest) checkBase(ctx context.Context, t target.Target) error {
+	if !m.increment() {
+		return nil
+	}
+	_, _, err := readManifest(ctx, t, path.Join(m.Job, m.Incremental.Base, ManifestName))
+	if errors.Is(err, target.ErrNotFound) {
+		return fmt.Errorf("not published: run %s, which it goes on from, was removed meanwhile; run it again", m.Incremental.BaseRunID)
+	}
+	return err
+}
+
 // letGo tells the store that what was changed up to the run is exported. What it
 // keeps too long costs some space.
 func (r *run) letGo(ctx context.Context, m *Manifest) {

@@ -331,6 +331,41 @@ func TestIncrementChain(t *testing.T) {
 	}
 }
 
+// TestIncrementBaseGoes: while an increment is made, a full run is published and what was the
+// latest one before is collected. The increment, which would be the latest then and of use to
+// nobody, is not published; the next one goes on from the full run.
+func TestIncrementBaseGoes(t *testing.T) {
+	t.Parallel()
+	s := newIncremental(t, t.TempDir(), 10)
+	s.put("a", "v", cell.Latest)
+	s.run(t, RunOptions{})
+	snapshot, err := s.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer snapshot.Close()
+	tgt, err := target.OpenLocal(s.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tgt.Close()
+	var full *Manifest
+	_, err = Run(t.Context(), &RunOptions{
+		Job: s.job, Source: snapshot, Holder: s, StoreID: "s", Now: func() time.Time { return s.at }, LogicalTime: s.at.Add(90 * time.Minute),
+		Confirm: func(ctx context.Context) error {
+			full = s.run(t, RunOptions{Full: true})
+			_, err := Collect(ctx, &CollectOptions{Target: tgt, Keep: map[string]Keep{"j": {Runs: 1}}})
+			return err
+		},
+	})
+	if err == nil || !strings.Contains(err.Error(), "was removed meanwhile; run it again") {
+		t.Errorf("Got %v", err)
+	}
+	if m := s.run(t, RunOptions{}); m.Incremental.BaseRunID != full.RunID {
+		t.Errorf("Got %+v, want an increment of %s", m.Incremental, full.RunID)
+	}
+}
+
 func TestIncrementalSpec(t *testing.T) {
 	t.Parallel()
 	row := columnar.ColumnSpec{Name: "key", From: "$row", Type: "string"}

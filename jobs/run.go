@@ -345,6 +345,9 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 			return nil, fmt.Errorf("not published: %w", err)
 		}
 	}
+	if err := m.checkBase(ctx, r.Target); err != nil {
+		return nil, err
+	}
 	return m.commit(ctx, r.upload, r.Source, r.Now())
 }
 
