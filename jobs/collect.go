@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
-	"strings"
 	"time"
 
 	"sluice/jobs/target"
@@ -54,8 +53,8 @@ type CollectOptions struct {
 	// Keep is the retention of each job by name; runs of jobs that are not in
 	// it stay.
 	Keep map[string]Keep
-	// Job, where it is not empty, is the only one whose runs are looked at, and those of
-	// which a removal was cut off; what killed exports have left is not.
+	// Job, where it is not empty, is the only one whose runs are looked at, and what is left
+	// of those that were removed; what killed exports have left is not.
 	Job string
 	// Made is the id of a run of Job that stays, however old it is for.
 	Made string
@@ -129,7 +128,7 @@ func (c *collection) leftovers(ctx context.Context) error {
 		return err
 	}
 	for _, l := range all {
-		if c.Job != "" && !strings.HasPrefix(l.Name, target.Removal(c.Job)) {
+		if c.Job != "" && !target.OfRemoval(l.Name, c.Job) {
 			continue
 		}
 		g := Garbage{Name: l.Name, Bytes: l.Bytes, Reason: "never published, and nobody is writing it"}

@@ -375,6 +375,37 @@ func TestCollectGoesOn(t *testing.T) {
 	}
 }
 
+// TestCollectEnds: what a bucket remembers of runs that were removed is removed after a week,
+// also where nothing but one job is looked at.
+func TestCollectEnds(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	b := openBucket(t, f)
+	records := func() (n int) {
+		for key := range f.Objects() {
+			if strings.HasPrefix(key, "p/_runs/daily/") {
+				n++
+			}
+		}
+		return n
+	}
+	for d := 1; d <= 4; d++ {
+		publishAt(t, "daily", time.Date(2026, 5, d, 0, 0, 0, 0, time.UTC), RunOptions{Source: accessLogSource(5), Target: b})
+		if _, err := Collect(t.Context(), &CollectOptions{Target: b, Job: "daily", Keep: map[string]Keep{"daily": {Runs: 1}}}); err != nil {
+			t.Fatal(err)
+		}
+		if d == 3 {
+			if n := records(); n != 3 {
+				t.Errorf("Got %d records of three runs, of which two were just removed", n)
+			}
+			f.Advance(8 * 24 * time.Hour)
+		}
+	}
+	if n := records(); n != 2 { // the latest run's, and that of the one that was removed last
+		t.Errorf("Got %d records", n)
+	}
+}
+
 // TestCollectKeeps has runs that retention would let go and that stay all the
 // same: those after the latest, all without a latest one, and those whose manifest
 // cannot be read.

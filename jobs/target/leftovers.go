@@ -98,9 +98,12 @@ func (l *Local) abandoned(name string) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// Removal is how the names of those Leftovers begin that are what is left of published runs
-// of a job, whose removal was cut off.
-func Removal(job string) string { return "removed-" + temporaryName(job+"/run=") }
+// OfRemoval reports whether the Leftover of this name is what is left of a run of a job that
+// was removed: by a removal that was cut off, or in a bucket the record of one that was not.
+func OfRemoval(name, job string) bool {
+	runs := temporaryName(job + "/run=")
+	return strings.HasPrefix(name, "removed-"+runs) || strings.HasPrefix(name, "ended-"+runs)
+}
 
 // lock takes f for this process, or fails with ErrBusy where another open file has it:
 // whoever gets the lock of an upload knows that nobody writes it any more. Its error wraps
