@@ -192,6 +192,25 @@ func TestPartitionRefused(t *testing.T) {
 	}
 }
 
+// TestPartitionsTooMany: a run with more partitions than it may have has them the next time,
+// too, and leaves nothing to go on with.
+func TestPartitionsTooMany(t *testing.T) {
+	t.Parallel()
+	src, spec := partitioned(100)
+	spec.PartitionBy, spec.MaxPartitions = []string{"n"}, 2
+	for _, sort := range [][]SortColumn{nil, {{Column: "v"}}} {
+		spec.Sort = sort
+		out := t.TempDir()
+		_, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", spec, nil), Source: src, Out: out, Checkpoint: "cp"})
+		if many := (*PartitionsError)(nil); !errors.As(err, &many) || errors.Is(err, ErrResumable) {
+			t.Errorf("Got %v", err)
+		}
+		if _, err := os.Stat(filepath.Join(out, "_tmp")); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("Something is left: %v", err)
+		}
+	}
+}
+
 func TestPartitionSpec(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

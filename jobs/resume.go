@@ -446,10 +446,10 @@ func (r *run) note(ctx context.Context, n *workNote) error {
 // its cause says otherwise), not where the data or the job is at fault, and not on a full disk, whose space others
 // need more.
 func (r *run) end(ctx context.Context, err error) error {
-	refused := (*columnar.ConvertError)(nil)
+	refused, many := (*columnar.ConvertError)(nil), (*PartitionsError)(nil)
 	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
 	switch {
-	case r.notes == nil, unwanted, instant.Lost(r.Source) != nil, errors.As(err, &refused),
+	case r.notes == nil, unwanted, instant.Lost(r.Source) != nil, errors.As(err, &refused), errors.As(err, &many),
 		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC), errors.Is(err, errOtherRows),
 		errors.Is(err, errManifestSize), errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
 		return errors.Join(err, r.upload.Abort())
