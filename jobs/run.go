@@ -308,12 +308,18 @@ func (r *run) manifest(ctx context.Context) (*Manifest, error) {
 	return m, m.follow(ctx, r.Target)
 }
 
-// completeTo returns up to where the data of a source is complete.
+// completeTo returns up to where the data of a source is complete, which only the
+// progress of pipelines says: a rebuild of counters has read the same records, and
+// stands where it ended for good.
 func completeTo(ctx context.Context, s instant.Source) ([]Offset, error) {
+	var all []store.PartitionProgress
+	var err error
 	if u := instant.UnfrozenOf(s); u != nil {
-		return offsetsOf(u.Progress()), nil
+		all = slices.Clone(u.Progress())
+	} else if all, err = instant.Progress(ctx, s); err != nil {
+		return nil, err
 	}
-	return readOffsets(ctx, s)
+	return offsetsOf(slices.DeleteFunc(all, func(p store.PartitionProgress) bool { return !p.Source.OfPipeline() })), nil
 }
 
 // readOffsets returns the offsets that are stored in r.

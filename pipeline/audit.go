@@ -183,7 +183,7 @@ func (a *Audit) records() int64 {
 
 // letters checks the outbox, and returns the offsets of the partition's letters.
 func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Redriven) ([]int64, error) {
-	if strings.Contains(one.Source.Pipeline, GenerationMark) {
+	if !one.Source.OfPipeline() {
 		return nil, nil // its dead letters are the pipeline's
 	}
 	s, counted := &one.Source, buffer.Redriven{}
@@ -296,7 +296,7 @@ func (a *auditor) reading(ctx context.Context, one *Audit, use func(fetcher) err
 // same checks, as a worker does before it goes on, that the log has the last applied
 // record and not another one there, if it still reaches so far back.
 func (a *auditor) same(ctx context.Context, one *Audit, f fetcher) (bool, error) {
-	if one.Progress.LastOffset < one.LogStart || strings.Contains(one.Source.Pipeline, GenerationMark) { // of a rebuild no fingerprint is stored
+	if one.Progress.LastOffset < one.LogStart || !one.Source.OfPipeline() { // of a rebuild no fingerprint is stored
 		return true, nil
 	}
 	why, err := sameLog(ctx, a.broker, f, &one.PartitionProgress)

@@ -84,7 +84,7 @@ var ErrRebuilding = errors.New("pipeline: a rebuild is unfinished")
 // GenerationMark separates the name of a pipeline from the generation of its
 // counters that a rebuild has made: package rebuild's sources are NAME~N, and the
 // families of an unfinished one FAMILY~NAME~N.
-const GenerationMark = "~"
+const GenerationMark = store.SourceMark
 
 // Rebuilding returns an ErrRebuilding that says what to do where a table's family is one
 // that an unfinished rebuild counts in, nil otherwise.

@@ -10,6 +10,10 @@ import (
 // Absent is the stored offset of a source's partition that has none yet.
 const Absent int64 = -1
 
+// SourceMark is in the names of sources beside a pipeline's own, such as NAME~N, which
+// counts its records again. No pipeline has it in its name.
+const SourceMark = "~"
+
 // Source names one log of records: a pipeline on one incarnation of a topic. Two
 // pipelines on one topic, or a topic deleted and created anew, are different
 // sources and never share progress (design D4).
@@ -19,6 +23,10 @@ type Source struct {
 	ClusterID string
 	TopicID   [16]byte // zero where the broker knows none
 }
+
+// OfPipeline reports whether the source is a pipeline's own, whose progress says up to
+// where its records have had their effect. That of a source beside it does not.
+func (s *Source) OfPipeline() bool { return !strings.Contains(s.Pipeline, SourceMark) }
 
 // Progress is how far a source's partition has been applied, with what is needed
 // to recognise its log again, and the counts that make the audit equation:

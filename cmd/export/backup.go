@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"sluice/config"
 	"sluice/jobs"
 	"sluice/jobs/target"
+	"sluice/store"
 )
 
 type backupCommand struct {
@@ -104,9 +106,13 @@ func (c *backupCommand) collect(ctx context.Context, p *cli.Program, t target.Ta
 	return err
 }
 
-// printOffsets says to which records data is complete.
+// printOffsets says to which records data is complete. Of a backup, all has what rebuilds
+// of counters have read, too.
 func printOffsets(w io.Writer, all []jobs.Offset) {
 	for _, o := range all {
+		if strings.Contains(o.Pipeline, store.SourceMark) {
+			continue
+		}
 		fmt.Fprintf(w, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
 	}
 }

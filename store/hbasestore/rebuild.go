@@ -17,7 +17,7 @@ import (
 
 // Names of sources beside a pipeline's. A rebuild is NAME~NUMBER.
 const (
-	mark           = "~"
+	mark           = store.SourceMark
 	redriveSuffix  = mark + "redrive" // of journals, and of the numbers that they get
 	keptSuffix     = mark + "kept"    // of partitions that a rebuild has not counted
 	switcherSuffix = mark + "switch"  // of the journal of switches
