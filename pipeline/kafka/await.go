@@ -12,9 +12,9 @@ import (
 const awaitReminder = 30 * time.Second
 
 // Await runs f, which asks the cluster something, again and again for as long as no
-// broker answers it, and returns f's other error, nil, or ctx's, wrapped. It warns at
-// once and then every half minute, and tells waiting, where that is not nil, the error of each
-// try and nil when the waiting is over. The pause between two tries is f's own: a call
+// broker answers it, and returns f's other error, nil, or ctx's, wrapped. It warns of
+// the first try and then every half minute, and tells waiting, where that is not nil, the error of
+// each try and nil when the waiting is over. The pause between two tries is f's own: a call
 // of this package that meets no broker takes RequestTimeout.
 //
 // Where a broker, or what stands for it, does answer, but not as one that takes this
