@@ -280,7 +280,11 @@ func (c *compiler) column(i int, spec *ColumnSpec) column {
 		if spec.Type == "" {
 			c.bad(i, "type", "it is missing; it is one of %s and decimal(P,S), or from %sFAMILY one of %s", strings.Join(typeNames[String:], ", "), FromUnmatched, mapNames())
 		} else if strings.HasPrefix(spec.Type, "decimal") {
-			c.bad(i, "type", "%q is no type; decimals are decimal(P,S) with P digits, 1 to %d, of which S, 0 to P, are behind the point", spec.Type, MaxPrecision)
+			hint := ""
+			if strings.Contains(spec.Type, "(") && !strings.Contains(spec.Type, ")") { // {type: decimal(9,2)}
+				hint = ", in quotes within braces, where the comma ends a text"
+			}
+			c.bad(i, "type", "%q is no type; decimals are decimal(P,S) with P digits, 1 to %d, of which S, 0 to P, are behind the point%s", spec.Type, MaxPrecision, hint)
 		} else if strings.HasPrefix(spec.Type, "map") {
 			c.bad(i, "type", "%q is no type%s; maps of qualifier and value are %s", spec.Type, didYouMean(spec.Type, []string{"map", "map(string)", "map(int64)", "map(float64)"}), mapNames())
 		} else {
