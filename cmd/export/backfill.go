@@ -16,7 +16,7 @@ import (
 
 type backfillCommand struct {
 	cli.ConfigFlag
-	Job  string    `arg:"" help:"Name of a job with a schedule."`
+	Job  string    `arg:"" help:"Name of a job with a schedule; with --daemon, also of a join or a backup."`
 	From time.Time `required:"" placeholder:"TIME" help:"First time of the schedule to run, such as 2026-01-01T00:00:00Z."`
 	To   time.Time `placeholder:"TIME" help:"Time before which to stop. Default: now; later times are the schedule's."`
 	Out  string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`

@@ -15,7 +15,7 @@ import (
 
 type historyCommand struct {
 	cli.ConfigFlag
-	Job   string `arg:"" help:"Name of the job in the configuration file."`
+	Job   string `arg:"" help:"Name of the job, join or backup in the configuration file."`
 	Limit int    `short:"n" default:"20" help:"How many entries, the newest first."`
 	JSON  bool   `name:"json" help:"One JSON object a line."`
 }
@@ -44,7 +44,8 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	if len(entries) == 0 {
-		p.Note("export", "job %s has no history: nothing of it has ended yet", c.Job)
+		d, _ := cfg.Declared(c.Job)
+		p.Note("export", "%s %s has no history: nothing of it has ended yet", d.Kind, c.Job)
 	}
 	if c.JSON {
 		out := json.NewEncoder(p.Stdout)

@@ -33,7 +33,7 @@ func (c *joinCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	spec, ok := cfg.Joins[c.Join]
 	if !ok {
-		return fmt.Errorf("%w: %s has no join %q; it has %s", cli.ErrUsage, cfg.File(), c.Join, listOf(cfg.JoinNames()))
+		return fmt.Errorf("%w: %s has no join %q; it has %s%s", cli.ErrUsage, cfg.File(), c.Join, listOf(cfg.JoinNames()), whatElse(cfg, c.Join))
 	}
 	if err := begun(c.Time, c.Resume); err != nil {
 		return err

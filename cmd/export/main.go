@@ -27,7 +27,7 @@ type commands struct {
 	List        listCommand        `cmd:"" help:"List jobs, joins and backups with their published runs."`
 	SQL         sqlCommand         `cmd:"" name:"sql" help:"Print code that reads a published run: DuckDB, Polars, pandas, Spark."`
 	GC          gcCommand          `cmd:"" name:"gc" help:"Remove what killed exports have left, and runs beyond their retention."`
-	History     historyCommand     `cmd:"" help:"Show what the schedule of a job and its orders have done."`
+	History     historyCommand     `cmd:"" help:"Show what became of the runs of a job, join or backup: those of its schedule, ordered ones, those by hand."`
 	Pause       pauseCommand       `cmd:"" help:"Keep the daemon from running a job by its schedule, and its backfills."`
 	Cancel      cancelCommand      `cmd:"" help:"End an order that the daemon has accepted: a manual run or a backfill."`
 	Resume      resumeCommand      `cmd:"" help:"Let a paused schedule go on, with the first time from now."`
@@ -53,9 +53,24 @@ func main() {
 func jobSpec(cfg *config.Config, name string) (*jobs.Spec, error) {
 	spec, ok := cfg.Jobs[name]
 	if !ok {
-		return nil, fmt.Errorf("%w: %s has no job %q; it has %s", cli.ErrUsage, cfg.File(), name, listOf(cfg.JobNames()))
+		return nil, fmt.Errorf("%w: %s has no job %q; it has %s%s", cli.ErrUsage, cfg.File(), name, listOf(cfg.JobNames()), whatElse(cfg, name))
 	}
 	return &spec, nil
+}
+
+// whatElse says what a name is of, where a command took it for another thing, and which
+// command is for that.
+func whatElse(cfg *config.Config, name string) string {
+	d, ok := cfg.Declared(name)
+	if !ok {
+		return ""
+	}
+	is := map[string]string{
+		config.KindJob:    "export run makes it",
+		config.KindJoin:   "export join makes it",
+		config.KindBackup: "export backup makes one, and run --daemon has the daemon make one",
+	}
+	return fmt.Sprintf("; %s is a %s: %s", name, d.Kind, is[d.Kind])
 }
 
 // isDeclared says that a name is of no job, join or backup; its error wraps cli.ErrUsage.

@@ -254,7 +254,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"run", "-c", broken, "v"}, cli.StatusConfig, "tabel"},
 		{[]string{"join", "-c", wrong, "pairs"}, cli.StatusConfig, `there is no job "idel"`},
 		{[]string{"run", "-c", file, "vews"}, cli.StatusUsage, `has no job "vews"; it has idle, views`},
-		{[]string{"join", "-c", file, "views"}, cli.StatusUsage, `has no join "views"; it has pairs`},
+		{[]string{"join", "-c", file, "views"}, cli.StatusUsage, `has no join "views"; it has pairs; views is a job: export run makes it`},
 		{[]string{"plan", "-c", file, "nothing"}, cli.StatusUsage, `has no job "nothing"`},
 		{[]string{"plan", "-c", file, "--sample", "0", "views"}, cli.StatusUsage, "--sample is 0"},
 		{[]string{"history", "-c", file, "-n", "0", "views"}, cli.StatusUsage, "--limit is 0"},

@@ -19,7 +19,7 @@ import (
 
 type cancelCommand struct {
 	cli.ConfigFlag
-	Job   string `arg:"" help:"Name of the job in the configuration file."`
+	Job   string `arg:"" help:"Name of the job, join or backup in the configuration file."`
 	Order string `arg:"" help:"Id of the order, as export list --json and the command that gave it show it."`
 }
 
@@ -127,7 +127,8 @@ func scheduled(cfg *config.Config, name string) (*schedule.Schedule, error) {
 		return nil, err
 	}
 	if all[name] == nil {
-		return nil, fmt.Errorf("%w: job %s has no schedule, and the daemon runs those that have", cli.ErrUsage, name)
+		d, _ := cfg.Declared(name)
+		return nil, fmt.Errorf("%w: %s %s has no schedule, and the daemon runs those that have", cli.ErrUsage, d.Kind, name)
 	}
 	return all[name], nil
 }

@@ -55,11 +55,11 @@ func TestScheduledBackup(t *testing.T) {
 		{"list", 0, out + "/backup="},
 		{"list", 0, out + "/_tmp/backup-"},
 		{"pause nightly", 0, ""},
-		{"history nightly", 0, "job nightly has no history"},
+		{"history nightly", 0, "backup nightly has no history"},
 		{"run --daemon nightly", 0, "order abc is accepted"},
 		{backfill + "--daemon nightly", 0, "order abc is accepted"},
 		{backfill + "nightly", cli.StatusUsage, "nightly is a backup"},
-		{"run nightly", cli.StatusUsage, `has no job "nightly"`},
+		{"run nightly", cli.StatusUsage, `has no job "nightly"; it has idle, views; nightly is a backup: export backup makes one, and run --daemon has the daemon make one`},
 	})
 	if stdout, _, _ := export(t, "list", "-c", file, "--out", filepath.Dir(out)); strings.Contains(stdout, "nightly") {
 		t.Errorf("of another directory: Got %s", stdout)
