@@ -82,7 +82,8 @@ func (l *pebbleLog) events() *pebble.EventListener {
 		// fails with the same error; everything else goes on (invariant I7).
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
 			l.corruptions.Add(1)
-			l.log.Error("data corruption", "file", i.Path, "err", i.Details)
+			// The text alone: a handler may print Pebble's errors with their stacks.
+			l.log.Error("data corruption", "file", i.Path, "err", i.Details.Error())
 		},
 		DiskSlow: func(i pebble.DiskSlowInfo) {
 			l.log.Warn("disk is slow", "file", i.Path, "took", i.Duration)
