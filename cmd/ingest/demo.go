@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sluice/cmd/internal/cli"
@@ -16,6 +18,7 @@ import (
 	"sluice/examples"
 	"sluice/internal/pageviews"
 	"sluice/jobs"
+	"sluice/pipeline"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
 	"sluice/store"
@@ -214,13 +217,26 @@ func (c *demoCommand) await(ctx context.Context, p *cli.Program, d *daemon, topi
 			return err
 		case <-tick.C:
 			line.show(d)
-			if s := pipe.Status(); s.Err != nil {
+			s := pipe.Status()
+			if s.Err != nil {
 				return s.Err
+			}
+			// Nobody is there to close a breaker: the log has said why it is open.
+			if slices.ContainsFunc(s.Partitions, func(p pipeline.PartitionStatus) bool { return p.Tripped != "" }) {
+				return fmt.Errorf("most records of %s are refused: is it of --format %s?", cmp.Or(c.Input, "the demo"), c.otherFormat())
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// otherFormat is that which --input was not said to have.
+func (c *demoCommand) otherFormat() string {
+	if c.Format == "json" {
+		return "combined"
+	}
+	return "json"
 }
 
 func logEnds(ctx context.Context, client *kafka.Client, topic string) (map[int32]int64, error) {
