@@ -53,18 +53,20 @@ func (c *Config) lintJoins(d *decoder, report reporter, find func(string) *store
 			report(path, "their runs would be in one directory", "there is a job of this name")
 		}
 		spec := c.Joins[name]
-		broken := false // its job has mistakes, which are reported there
 		_, err := jobs.CompileJoin(name, &spec, func(job string) *jobs.Job {
 			s, ok := c.Jobs[job]
 			if !ok {
 				return nil
 			}
-			compiled, err := jobs.Compile(job, &s, find(s.Table))
-			broken = broken || err != nil
+			compiled, _ := jobs.Compile(job, &s, find(s.Table))
 			return compiled
 		})
-		if err != nil && !broken {
-			d.specErrors(path, err)
+		if err == nil {
+			continue
 		}
+		// A job with mistakes, which are reported there, was none for the join.
+		_, left := c.Jobs[spec.Left.Job]
+		_, right := c.Jobs[spec.Right.Job]
+		d.specErrorsBut(path, err, func(at string) bool { return at == "left.job" && left || at == "right.job" && right })
 	}
 }

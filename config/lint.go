@@ -322,12 +322,17 @@ func (d *decoder) has(path string) bool {
 // specErrors turns the mistakes that a compiler of another package found into
 // problems at the settings below base that they name.
 func (d *decoder) specErrors(base string, err error) {
+	d.specErrorsBut(base, err, func(string) bool { return false })
+}
+
+// specErrorsBut is specErrors without the mistakes at settings that but names.
+func (d *decoder) specErrorsBut(base string, err error, but func(path string) bool) {
 	var path, message, hint string
 	offset := 0
 	switch e := err.(type) {
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			d.specErrors(base, inner)
+			d.specErrorsBut(base, inner, but)
 		}
 		return
 	case *mapping.SpecError:
@@ -336,10 +341,13 @@ func (d *decoder) specErrors(base string, err error) {
 		path, message = e.Path, e.Problem
 	default:
 		if inner := errors.Unwrap(err); inner != nil {
-			d.specErrors(base, inner)
+			d.specErrorsBut(base, inner, but)
 			return
 		}
 		message = err.Error()
+	}
+	if but(path) {
+		return
 	}
 	switch {
 	case path == "":

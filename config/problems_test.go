@@ -54,6 +54,11 @@ func TestProblems(t *testing.T) {
 	}{
 		{"empty file", "", nil},
 		{"HBase", "store: {engine: hbase, hbase: {gateways: [\"h:9090\"]}}\n", nil},
+		{"a join of a job with mistakes", "jobs:\n  j: {table: t, columns: [{name: key, from: $row, type: text}], out: x}\njoins:\n  k: {left: {job: j}, right: {job: jj}, on: [{left: key}], formats: [parqet], out: x}\n", []string{
+			`f.yaml:2:57: "text" is no type; it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`,
+			`f.yaml:4:36: there is no job "jj"`,
+			`f.yaml:4:70: "parqet" is no format; it is parquet or arrow`,
+		}},
 		{"a backup", "backups: {b: {out: x, schedule: {cron: \"@daily\"}}}\n", nil},
 		{"backups", "jobs:\n  j: {table: t, columns: [{name: key, from: $row, type: string}], out: x/}\nbackups:\n  a: {out: x, schedule: {cron: \"@daily\"}, keep: {runs: -1}}\n  b: {out: y}\n  c: {out: ./y, schedule: {cron: \"@daily\"}}\n  j: {out: 's3://b/p', schedule: {cron: \"@dayly\"}}\n", []string{
 			`f.yaml:4:12: job j publishes there (a place of backups is of one alone)`,
