@@ -56,6 +56,8 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		}
 		if ext := path.Ext(dir); (ext == ".parquet" || ext == ".arrow") && !isDirectory(dir) {
 			dir, files = splitFile(dir)
+		} else if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+			return fmt.Errorf("%w: %s ends in neither .parquet nor .arrow, which says what a file is", cli.ErrUsage, dir)
 		}
 	}
 	from, err := cfg.OpenTarget(dir, false, p.Warnings())

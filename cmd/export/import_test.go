@@ -118,6 +118,7 @@ func TestImportFilesOfOthers(t *testing.T) {
 		{[]string{"--as", "views", "--time", at, "--row", "key", dir, "keys"}, cli.StatusFailed, "the row key is one column from $row, or the columns of a key"},
 		{[]string{"--as", "views", "--time", at, filepath.Join(dir, "none.arrow"), "keys"}, cli.StatusFailed, "not found"},
 		{[]string{"--as", "views", "--time", at, out, "keys"}, cli.StatusFailed, "no file ends in"},
+		{[]string{"--as", "views", "--time", at, file, "keys"}, cli.StatusUsage, file + " ends in neither .parquet nor .arrow"},
 	} {
 		if _, stderr, status := export(t, append([]string{"import", "-c", file}, test.args...)...); status != test.status || !strings.Contains(stderr, test.want) {
 			t.Errorf("%v: Got status %d and %s, want %d and %q", test.args, status, stderr, test.status, test.want)
