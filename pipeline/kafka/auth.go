@@ -133,6 +133,9 @@ func alert(err error) bool {
 	return errors.As(err, &op) && op.Op == "remote error"
 }
 
+// errHandshake: it was TLS that was not agreed on, for no reason that anybody gave.
+var errHandshake = errors.New("TLS with broker")
+
 // tlsError names the broker and what to look at. What waiting cannot cure wraps
 // ErrTLS.
 func tlsError(address string, err error) error {
@@ -155,7 +158,7 @@ func tlsError(address string, err error) error {
 	case alert(err):
 		hint = "the broker has ended the connection: check this client's certificate and key, and whether the broker asks for one"
 	default: // the network's, or the broker speaks no TLS here
-		return fmt.Errorf("TLS with broker %s: %w", address, err)
+		return fmt.Errorf("%w %s: %w", errHandshake, address, err)
 	}
 	return fmt.Errorf("%w with broker %s: %w; %s", ErrTLS, address, err, hint)
 }

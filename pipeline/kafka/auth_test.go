@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -169,6 +170,29 @@ func TestTLSOnOneSide(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Kafka's listener without TLS takes the client's first bytes for the size of a request,
+// and hangs up: the hint is the one that fits, with SASL, too.
+func TestNoTLSHangsUp(t *testing.T) {
+	t.Parallel()
+	for _, sasl := range []SASL{{}, {"PLAIN", "u", secret}} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &Options{Brokers: []string{"b:9092"}, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, SASL: sasl, DialTimeout: 200 * time.Millisecond, RequestTimeout: 500 * time.Millisecond}
+			o.Dial = func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() {
+					_, _ = theirs.Read(make([]byte, 4096))
+					_ = theirs.Close()
+				}()
+				return ours, nil
+			}
+			_, err := newTestClient(t, o).Topic(testContext(t), "t")
+			if !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "a listener without TLS ends a connection so") {
+				t.Errorf("Got %v, want ErrUnreachable and a hint to a listener without TLS", err)
+			}
+		})
+	}
 }
 
 const secret = "hunter2-Öl"

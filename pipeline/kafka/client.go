@@ -247,6 +247,8 @@ func unreachable(o *Options, last error) error {
 	switch {
 	case silent:
 		hint = "the address accepts connections but does not answer: check that it is a Kafka listener, and its TLS setting"
+	case errors.Is(last, errHandshake):
+		hint = "a listener without TLS ends a connection so: check the port and the TLS setting"
 	case (errors.Is(last, io.EOF) || errors.Is(last, io.ErrUnexpectedEOF)) && o.SASL.Mechanism != "":
 		hint = "a broker closes the connection so where it does not accept the credentials, or expects TLS: check user, password, SASL mechanism and TLS"
 	case errors.Is(last, io.EOF), errors.Is(last, io.ErrUnexpectedEOF):
