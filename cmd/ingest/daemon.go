@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -177,7 +178,7 @@ func (d *daemon) listen() (err error) {
 		return err
 	}
 	if d.listener, err = net.Listen("tcp", d.cfg.Serve.Listen); err != nil {
-		return fmt.Errorf("serve.listen: %w; is another daemon using the port?", err)
+		return listenError(err)
 	}
 	if dir != "" {
 		if d.forget, err = serve.WriteEndpoint(dir, d.server.Endpoint(d.listener.Addr().String())); err != nil {
@@ -185,6 +186,14 @@ func (d *daemon) listen() (err error) {
 		}
 	}
 	return nil
+}
+
+// listenError names the setting, and says what to look at where the port is taken.
+func listenError(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("serve.listen: %w; is another daemon using the port?", err)
+	}
+	return fmt.Errorf("serve.listen: %w", err)
 }
 
 // run waits for the brokers and the topics, serving meanwhile, and consumes and serves
