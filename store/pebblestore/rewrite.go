@@ -2,6 +2,7 @@ package pebblestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -330,17 +331,22 @@ func (r *rewrite) unpack(it *pebble.Iterator, split int) error {
 	r.entries = append(r.entries, u.cells[u.next:end]...)
 	u.next = end
 	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
-	// A row that was taken in pieces while it was written has cells twice: by
-	// themselves, and in the fragments that were restored.
-	r.entries = slices.CompactFunc(r.entries, func(a, b entry) bool { return a.compare(&b) == 0 })
+	r.once()
 	return nil
+}
+
+// once drops what the entries, in order, have twice: a row that was written while its
+// fragments were unpacked, or its cells folded, has cells by themselves and in a fragment,
+// as what it had was restored.
+func (r *rewrite) once() {
+	r.entries = slices.CompactFunc(r.entries, func(a, b entry) bool { return a.compare(&b) == 0 })
 }
 
 // kind is that of the cell or cells of a TagData key.
 func (kv *storedKV) kind() cell.Kind { return cell.Kind(^kv.key[len(kv.key)-9]) }
 
-// merge puts the row's entries in order. Each fragment's are in order, and so are
-// the others between two of them.
+// merge puts the row's entries in order, each once. Each fragment's are in order, and so
+// are the others between two of them.
 func (r *rewrite) merge() {
 	const most = 8 // runs; with more of them a sort compares less
 	var heads, ends [most]int
@@ -350,7 +356,8 @@ func (r *rewrite) merge() {
 			continue
 		}
 		if n == most {
-			slices.SortFunc(r.entries, func(a, b entry) int { return a.compare(&b) })
+			slices.SortFunc(r.entries, func(a, b entry) int { return cmp.Or(a.compare(&b), cmp.Compare(a.origin, b.origin)) })
+			r.once()
 			return
 		}
 		if n > 0 {
@@ -375,6 +382,7 @@ func (r *rewrite) merge() {
 		heads[least]++
 	}
 	r.entries, r.cells = merged, r.entries
+	r.once()
 }
 
 // carryOver begins the next row, or the next piece of one, and returns the family

@@ -1,7 +1,9 @@
 package pebblestore
 
 import (
+	"errors"
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 
@@ -31,6 +33,29 @@ func keys(t testing.TB, db *DB, family string) int {
 		n++
 	}
 	return n
+}
+
+// rewriteAround rewrites s, which must change something, and calls during between the
+// first step and the last.
+func rewriteAround(t *testing.T, db *DB, s *span, during func(r *rewrite)) {
+	t.Helper()
+	var r *rewrite
+	if err := db.exclusive(t.Context(), func() (err error) {
+		if r, err = db.newRewrite(s); err == nil {
+			r.late = &lateWrites{tag: r.f.tag, low: r.low, high: r.high}
+			db.late = r.late
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := r.write(t.Context(), math.MaxInt); err != nil || !changed {
+		t.Fatalf("Got changed %t, %v. Want a change", changed, err)
+	}
+	during(r)
+	if err := errors.Join(r.replace(t.Context()), r.close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 var rawAll = &store.Scan{Table: "t", Raw: true, Versions: store.AllVersions}
@@ -221,4 +246,42 @@ func TestCompactionLeavesOtherTablesAlone(t *testing.T) {
 		}
 	}
 	want(t, db, all, before...)
+}
+
+// A row of which cells were folded while it was written has them twice, in the fragment
+// and by themselves, as they are restored beneath the write; the next rewrite takes each
+// once, also where it leaves one that was not flushed and drops its neighbour.
+func TestRewriteOfFoldedCellsThatWereRestored(t *testing.T) {
+	t.Parallel()
+	var clock atomic.Int64
+	clock.Store(1000)
+	o := eager()
+	o.Now = func() cell.Timestamp { return cell.Timestamp(clock.Load()) }
+	db := open(t, "db", o)
+	create(t, db, "t", store.NewFamily("f"))
+	write := func(m *cell.Mutation, ttl int64) {
+		t.Helper()
+		for i := range m.Ops {
+			m.Ops[i].TTL = ttl
+		}
+		mutate(t, db, m)
+	}
+	write(put("r", 20, "f", "b", "2"), 5000)
+	if err := db.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	write(put("r", 20, "f", "a", "1"), 5000)
+	write(put("r", 10, "f", "x", "over"), 1)
+	s := &span{table: "t", family: "f", how: rewriteMajor, upTo: math.MaxUint64, earliestPut: math.MinInt64, tidy: true}
+	rewriteAround(t, db, s, func(*rewrite) { mutate(t, db, put("r", 30, "f", "c", "late")) })
+	if got := keys(t, db, "f"); got != 1+3+1 {
+		t.Fatalf("Got %d key-values, want a fragment, 3 restored cells and a late one", got)
+	}
+	clock.Store(5021)
+	if err := db.MajorCompact(t.Context(), "t"); err != nil {
+		t.Fatal(err)
+	}
+	want(t, db, rawAll, "r: f:a@20=1 f:c@30=late f:x@10=over")
+	tidy(t, db)
+	want(t, db, rawAll, "r: f:c@30=late")
 }

@@ -207,26 +207,12 @@ func TestRewriteOfRestoredFragmentsInPieces(t *testing.T) {
 	}
 	db.opts.maxRewrittenRow = 1
 
-	// A rewrite, its steps by hand, and a write between the first and the last.
-	s := &span{table: "t", family: "f", how: rewriteMajor, earliestPut: math.MaxInt64}
-	var r *rewrite
-	if err := db.exclusive(t.Context(), func() (err error) {
-		if r, err = db.newRewrite(s); err == nil {
-			r.late = &lateWrites{tag: r.f.tag, low: r.low, high: r.high}
-			db.late = r.late
+	rewriteAround(t, db, &span{table: "t", family: "f", how: rewriteMajor, earliestPut: math.MaxInt64}, func(r *rewrite) {
+		if r.done.keys != 4 || r.done.left != 5 {
+			t.Fatalf("Got %+v. Want 5 cells of 4 keys", r.done)
 		}
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	changed, err := r.write(t.Context(), math.MaxInt)
-	if err != nil || !changed || r.done.keys != 4 || r.done.left != 5 {
-		t.Fatalf("Got changed %t, %+v, %v. Want 5 cells of 4 keys", changed, r.done, err)
-	}
-	mutate(t, db, put("w", 30, "f", "b", "late"))
-	if err := errors.Join(r.replace(t.Context()), r.close()); err != nil {
-		t.Fatal(err)
-	}
+		mutate(t, db, put("w", 30, "f", "b", "late"))
+	})
 	if got := keys(t, db, "f"); got != 5+2+1 {
 		t.Fatalf("Got %d key-values, want 5 cells, 2 restored fragments and a late cell", got)
 	}
