@@ -242,3 +242,28 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 }
+
+// TestDeleteOfCounts: a delete of a column takes a counter and a distinct count away, of
+// which there is one version.
+func TestDeleteOfCounts(t *testing.T) {
+	t.Parallel()
+	for kind := range testStores {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			var out strings.Builder
+			s := newTestSession(t, kind, &out)
+			if failed, err := runScript(s, `create 't', {NAME => 'c', COUNTER => true}, {NAME => 'u', DISTINCT => true}
+incr 't', 'r', 'c:n'; append 't', 'r', 'u:n', 'x'
+delete 't', 'r', 'c:n'; delete 't', 'r', 'u:n'`, true); err != nil {
+				t.Fatal(failed)
+			}
+			out.Reset()
+			if failed, err := runScript(s, "get_counter 't', 'r', 'c:n'; get_counter 't', 'r', 'u:n'", true); err != nil {
+				t.Fatal(failed)
+			}
+			if got := strings.Count(out.String(), "No counter found"); got != 2 {
+				t.Errorf("Got %s", out.String())
+			}
+		})
+	}
+}

@@ -205,8 +205,8 @@ func deleteCell(s *session, args []any) (string, error) {
 		return "", err
 	}
 	switch {
-	case t.Family(col.Family).Counter && !col.All:
-		m.DeleteColumn(col.Family, col.Qualifier, at) // a counter has one version
+	case t.Family(col.Family).InPlace() && !col.All:
+		m.DeleteColumn(col.Family, col.Qualifier, at) // a counter has one version, and so has a distinct count
 	case col.All:
 		m.DeleteFamilyVersion(col.Family, at)
 	default:
