@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		{"scan 't', LIMIT => -1, RAW => true", `scan ["t", {"LIMIT"=>-1, "RAW"=>true}]`},
 		{"alter 't', {NAME => 'f'}, NAME => 'g', 'delete' => :h", `alter ["t", {"NAME"=>"f"}, {"NAME"=>"g", "delete"=>h}]`},
 		{"incr('t', 'r', 'c:n', 1_000)", `incr ["t", "r", "c:n", 1000]`},
-		{"x 0x1F, 1.5e3, -2E-1, nil, FOREVER", "x [31, 1500, -0.2, nil, FOREVER]"},
+		{"x 0x1F, 1.5e3, -2E-1, nil, FOREVER", "x [31, 1500.0, -0.2, nil, FOREVER]"},
 		{"put 't', 'a'; scan 't';", `put ["t", "a"] scan ["t"]`},
 		{"list\nlist 'a'", `list [] list ["a"]`},
 		{"scan 't', {\n  LIMIT => 3, # rows\n  RAW => true\n}", `scan ["t", {"LIMIT"=>3, "RAW"=>true}]`},
@@ -136,6 +136,24 @@ func FuzzSchema(f *testing.F) {
 	})
 }
 
+// Numbers are stored as Ruby's Float#to_s has them.
+func TestFloats(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"1.0": "1.0", "-2.0": "-2.0", "0.0": "0.0", "1.50": "1.5", "1e3": "1000.0", "0.0001": "0.0001", "123456789012345.5": "123456789012345.5",
+		"0.00001": "1.0e-05", "-1.25e-7": "-1.25e-07", "1e15": "1000000000000000.0", "1e16": "1.0e+16", "1.5e300": "1.5e+300",
+	} {
+		calls, err := parse("put " + in)
+		if err != nil {
+			t.Errorf("%s: %v", in, err)
+			continue
+		}
+		if got := text(calls[0].args[0]); got != want {
+			t.Errorf("%s: Got %s, want %s", in, got, want)
+		}
+	}
+}
+
 func TestConverters(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -147,6 +165,7 @@ func TestConverters(t *testing.T) {
 		{"f:q:toShort", "\xff\xff", "-1"},
 		{"f:q:toDouble", "\x3f\xf8\x00\x00\x00\x00\x00\x00", "1.5"},
 		{"f:q:toDouble", "\x7f\xf8\x00\x00\x00\x00\x00\x00", `\x7F\xF8\x00\x00\x00\x00\x00\x00`},
+		{"f:q:toDouble", "\x40\x00\x00\x00\x00\x00\x00\x00", "2.0"},
 		{"f:q:toFloat", "\xbf\x00\x00\x00", "-0.5"},
 		{"f:q:toBoolean", "\x01", "true"},
 		{"f:q:toString", "é", "é"},

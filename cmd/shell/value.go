@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 )
@@ -81,11 +82,27 @@ func text(v any) string {
 	case int64:
 		return strconv.FormatInt(v, 10)
 	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
+		return floatText(v)
 	case []any, hash:
 		return inspect(v)
 	}
 	return fmt.Sprint(v)
+}
+
+// floatText is a finite number as Ruby's Float#to_s gives it.
+func floatText(f float64) string {
+	if size := math.Abs(f); size != 0 && (size < 1e-4 || size >= 1e16) {
+		digits, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
+		if !strings.Contains(digits, ".") {
+			digits += ".0"
+		}
+		return digits + "e" + exponent
+	}
+	text := strconv.FormatFloat(f, 'f', -1, 64)
+	if !strings.Contains(text, ".") {
+		text += ".0"
+	}
+	return text
 }
 
 // inspect is a value as Ruby's inspect gives it, for messages.
