@@ -90,7 +90,8 @@ func (m *merge) next(b *bucket) (bool, error) {
 		r := b.scanner.Row()
 		_, key, err := m.salt.Split(r.Key)
 		if err == nil {
-			b.row = cell.Row{Key: key, Cells: r.Cells}
+			b.row = *r
+			b.row.Key = key
 			return true, nil
 		}
 		return false, errors.Join(err, b.scanner.Close())

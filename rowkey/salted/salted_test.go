@@ -50,6 +50,9 @@ func rows(sc store.Scanner) ([]string, error) {
 		for _, c := range sc.Row().Cells {
 			text += fmt.Sprintf(" %s@%d=%s", c.Qualifier, c.Time, c.Value)
 		}
+		if sc.Row().More {
+			text += " and more"
+		}
 		got = append(got, text)
 	}
 	return got, errors.Join(sc.Err(), sc.Close())
@@ -84,6 +87,8 @@ func TestScanProperty(t *testing.T) {
 			Limit:    rapid.IntRange(0, 5).Draw(rt, "limit"),
 			Batch:    rapid.IntRange(0, 2).Draw(rt, "batch"),
 			Versions: rapid.IntRange(0, 3).Draw(rt, "versions"),
+
+			MaxResultBytes: rapid.SampledFrom([]int{0, 1, 10}).Draw(rt, "max result bytes"),
 		}
 		if rapid.Bool().Draw(rt, "prefixed") {
 			s.Prefix = bound.Draw(rt, "prefix")
