@@ -84,7 +84,8 @@ func cloneMutation(m *cell.Mutation, table string) cell.Mutation {
 		arena = append(arena, b...)
 		return arena[n:len(arena):len(arena)]
 	}
-	c := cell.Mutation{Table: table, Row: clone(m.Row), Ops: append([]cell.Op(nil), m.Ops...)}
+	c := *m
+	c.Table, c.Row, c.Ops = table, clone(m.Row), append([]cell.Op(nil), m.Ops...)
 	if m.Read != nil {
 		read := *m.Read
 		c.Read = &read

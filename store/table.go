@@ -267,8 +267,9 @@ func (t *Table) CheckAndMutate(ctx context.Context, row []byte, cond *Cond, ms .
 }
 
 // MutateRow applies ms, which are of one row, in order and as one (HBase
-// RowMutations). All increments, appends and deletes of a newest version read the
-// row as it was before. The error wraps ErrWrongRow where they name several rows.
+// RowMutations), as durable as the safest of them. All increments, appends and deletes
+// of a newest version read the row as it was before. The error wraps ErrWrongRow where
+// they name several rows.
 func (t *Table) MutateRow(ctx context.Context, ms ...*cell.Mutation) (Result, error) {
 	m, err := t.join(ms)
 	if err != nil {
@@ -300,9 +301,19 @@ func (t *Table) join(ms []*cell.Mutation) (*cell.Mutation, error) {
 		if m.Read != nil {
 			j.Read = m.Read
 		}
+		j.Durability = safest(j.Durability, m.Durability)
 		j.Ops = append(j.Ops, m.Ops...)
 	}
 	return &j, nil
+}
+
+// safest returns the durability of what is as safe as a and as b say. The table's, of
+// which it is not known, is safer than one that does not wait for the disk.
+func safest(a, b cell.Durability) cell.Durability {
+	if most := max(a, b); most >= cell.SyncWAL || min(a, b) != cell.UseDefault {
+		return most
+	}
+	return cell.UseDefault
 }
 
 // MutateRows applies ms in order, in one commit where the engine can. Each is

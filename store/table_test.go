@@ -183,3 +183,91 @@ func TestTableRows(t *testing.T) {
 		t.Errorf("OpenTable: %v", err)
 	}
 }
+
+// asked is an engine that remembers which durabilities it was asked for.
+type asked struct {
+	store.Engine
+	durabilities []cell.Durability
+}
+
+func (a *asked) Apply(ctx context.Context, b *store.Batch) error {
+	for i := range b.Mutations {
+		a.durabilities = append(a.durabilities, b.Mutations[i].Durability)
+	}
+	return a.Engine.Apply(ctx, b)
+}
+
+func (a *asked) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	a.durabilities = append(a.durabilities, m.Durability)
+	return a.Engine.MutateRow(ctx, cond, m)
+}
+
+func askedTable(t *testing.T) (*asked, *store.Table) {
+	t.Helper()
+	e := newEngine()
+	if err := e.CreateTable(t.Context(), &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	a := &asked{Engine: e}
+	table, err := store.OpenTable(t.Context(), a, "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, table
+}
+
+func durablePut(d cell.Durability) *cell.Mutation {
+	m := &cell.Mutation{Row: []byte("r"), Durability: d}
+	m.Put("f", []byte("q"), 5, []byte("v"))
+	return m
+}
+
+// What is buffered is as durable as it says, not as its table says.
+func TestBufferKeepsDurability(t *testing.T) {
+	t.Parallel()
+	e, table := askedTable(t)
+	b, err := table.BufferedMutator(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []cell.Durability{cell.UseDefault, cell.SkipWAL, cell.AsyncWAL, cell.SyncWAL, cell.FsyncWAL}
+	for _, d := range want {
+		if err := b.Mutate(t.Context(), durablePut(d)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, e.durabilities); d != "" {
+		t.Errorf("(-want +got)\n%s", d)
+	}
+}
+
+// Mutations of a row that are applied as one are as durable as the safest of them.
+func TestJoinedMutationsAreAsDurableAsTheSafest(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		of   []cell.Durability
+		want cell.Durability
+	}{
+		{[]cell.Durability{cell.AsyncWAL, cell.SyncWAL}, cell.SyncWAL},
+		{[]cell.Durability{cell.FsyncWAL, cell.SkipWAL}, cell.FsyncWAL},
+		{[]cell.Durability{cell.SkipWAL, cell.AsyncWAL, cell.SkipWAL}, cell.AsyncWAL},
+		{[]cell.Durability{cell.SkipWAL, cell.UseDefault}, cell.UseDefault}, // which may be safer
+		{[]cell.Durability{cell.UseDefault, cell.AsyncWAL}, cell.UseDefault},
+		{[]cell.Durability{cell.UseDefault, cell.SyncWAL}, cell.SyncWAL},
+	} {
+		e, table := askedTable(t)
+		var ms []*cell.Mutation
+		for _, d := range test.of {
+			ms = append(ms, durablePut(d))
+		}
+		if _, err := table.MutateRow(t.Context(), ms...); err != nil {
+			t.Fatal(err)
+		}
+		if len(e.durabilities) != 1 || e.durabilities[0] != test.want {
+			t.Errorf("%v: Got %v, want %v", test.of, e.durabilities, test.want)
+		}
+	}
+}
