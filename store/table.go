@@ -209,13 +209,17 @@ func (t *Table) Increment(ctx context.Context, row []byte, family string, qualif
 }
 
 // Append appends value to what the column holds, an absent column being empty,
-// and returns the new value, the caller's own.
+// and returns the new value, the caller's own. To a column of a DISTINCT family it
+// adds value as an element, and returns nil.
 func (t *Table) Append(ctx context.Context, row []byte, family string, qualifier, value []byte) ([]byte, error) {
 	m := t.NewMutation(row)
 	m.Append(family, qualifier, value)
 	r, err := t.engine.MutateRow(ctx, nil, m)
 	if err != nil {
 		return nil, err
+	}
+	if len(r.Cells) == 0 {
+		return nil, nil
 	}
 	if len(r.Cells) != 1 {
 		return nil, fmt.Errorf("append to %s %s:%q: %w: the engine returned %d cells", t.name, family, qualifier, ErrCorrupt, len(r.Cells))

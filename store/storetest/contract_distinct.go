@@ -86,6 +86,12 @@ func testDistinct(t *testing.T, e *engine) {
 		t.Errorf("two appends return %+v, %v", res, err)
 	}
 	e.distinct(t, "r", e.clock.Now(), "a", "b", "c", "", "x", "y")
+	e.addElements(t, "appended", 1, "a")
+	value, err := table.Append(ctx, []byte("appended"), "u", []byte("c"), []byte("b"))
+	if err != nil || value != nil {
+		t.Errorf("Append returns %q, %v", value, err)
+	}
+	e.distinct(t, "appended", e.clock.Now(), "a", "b")
 
 	// Through both forms, in several commits, with what a batch repeats.
 	e.addElements(t, "big", 1, users(0, 3000)...)
