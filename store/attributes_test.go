@@ -122,3 +122,32 @@ func TestFamilySettings(t *testing.T) {
 		}
 	}
 }
+
+// TestValidateFields: what a program or the HTTP API can say and no attribute's text can
+// is refused, not stored.
+func TestValidateFields(t *testing.T) {
+	t.Parallel()
+	for what, spoil := range map[string]func(*TableDescriptor){
+		"KEEP_DELETED_CELLS": func(d *TableDescriptor) { d.Families[0].KeepDeleted = KeepDeletedTTL + 1 },
+		"TTL":                func(d *TableDescriptor) { d.Families[0].TTL = Forever + 1 },
+		"VERSIONS":           func(d *TableDescriptor) { d.Families[0].Versions = AllVersions + 1 },
+		"time to purge":      func(d *TableDescriptor) { d.Families[0].TimeToPurgeDeletes = -1 },
+		"timestamp slop":     func(d *TableDescriptor) { d.MaxTimestampSlop = -1 },
+		"largest cell":       func(d *TableDescriptor) { d.MaxCellBytes = -1 },
+	} {
+		d := &TableDescriptor{Name: "t", Families: []FamilyDescriptor{NewFamily("f")}}
+		if err := d.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		spoil(d)
+		if err := d.Validate(); !errors.Is(err, ErrInvalidSchema) {
+			t.Errorf("%s: %v; want ErrInvalidSchema", what, err)
+		}
+	}
+	if err := CheckFamilyName("f\xff"); !errors.Is(err, ErrInvalidArgument) {
+		t.Errorf("a name that is not UTF-8: %v; want ErrInvalidArgument", err)
+	}
+	if got := KeepDeleted(7).String(); got != "KeepDeleted(7)" {
+		t.Errorf("Got %s", got)
+	}
+}

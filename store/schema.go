@@ -25,7 +25,12 @@ const (
 )
 
 // String returns the value as HBase spells it.
-func (k KeepDeleted) String() string { return [...]string{"FALSE", "TRUE", "TTL"}[k] }
+func (k KeepDeleted) String() string {
+	if k > KeepDeletedTTL {
+		return fmt.Sprintf("KeepDeleted(%d)", uint8(k))
+	}
+	return [...]string{"FALSE", "TRUE", "TTL"}[k]
+}
 
 // FamilyDescriptor is the schema of one column family, with HBase's attributes.
 // Make one with NewFamily, which fills in HBase's defaults.
@@ -131,12 +136,16 @@ func (t *TableDescriptor) Validate() error {
 		switch {
 		case i > 0 && f.Name == t.Families[i-1].Name:
 			return bad("column family %s is given twice", f.Name)
-		case f.Versions < 1:
-			return bad("family %s: VERSIONS is %d, must be at least 1", f.Name, f.Versions)
+		case f.Versions < 1 || f.Versions > AllVersions:
+			return bad("family %s: VERSIONS is %d, must be 1..%d", f.Name, f.Versions, AllVersions)
 		case f.MinVersions < 0 || f.MinVersions > f.Versions:
 			return bad("family %s: MIN_VERSIONS is %d, must be 0..VERSIONS (%d)", f.Name, f.MinVersions, f.Versions)
-		case f.TTL <= 0:
-			return bad("family %s: TTL is %d, must be positive", f.Name, f.TTL)
+		case f.TTL <= 0 || f.TTL > Forever:
+			return bad("family %s: TTL is %d, must be 1..%d", f.Name, f.TTL, Forever)
+		case f.KeepDeleted > KeepDeletedTTL:
+			return bad("family %s: KEEP_DELETED_CELLS is %d, unknown", f.Name, uint8(f.KeepDeleted))
+		case f.TimeToPurgeDeletes < 0:
+			return bad("family %s: %s is %d, must not be negative", f.Name, ConfPurgeDeletes, f.TimeToPurgeDeletes)
 		case f.BlockSize < 1<<10 || f.BlockSize > 16<<20:
 			return bad("family %s: BLOCKSIZE is %d, must be 1 KiB..16 MiB", f.Name, f.BlockSize)
 		case f.Counter && f.Distinct:
@@ -161,6 +170,9 @@ func (t *TableDescriptor) Validate() error {
 				return bad("family %s: CONFIGURATION %q: %v", f.Name, name, err)
 			}
 		}
+	}
+	if t.MaxTimestampSlop < 0 || t.MaxCellBytes < 0 {
+		return bad("%s is %d, %s is %d, must not be negative", MetaTimestampSlop, t.MaxTimestampSlop, MetaMaxCellBytes, t.MaxCellBytes)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.Attributes)) {
 		a, ok := tableAttributes[name]
@@ -212,8 +224,8 @@ func CheckTableName(name string) error {
 	return nil
 }
 
-// CheckFamilyName applies HBase's rules for family names. Its error wraps
-// ErrInvalidArgument.
+// CheckFamilyName applies HBase's rules for family names, and asks for UTF-8. Its error
+// wraps ErrInvalidArgument.
 func CheckFamilyName(name string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("%w: column family name %q: %s", ErrInvalidArgument, name, why)
@@ -223,6 +235,8 @@ func CheckFamilyName(name string) error {
 		return bad("it is empty")
 	case len(name) > 127:
 		return bad("it is longer than 127 bytes")
+	case !utf8.ValidString(name):
+		return bad("it is not UTF-8")
 	case name[0] == '.':
 		return bad("it must not start with .")
 	case name == "recovered.edits":

@@ -264,7 +264,8 @@ func decodeTable(name string, b []byte) (*table, error) {
 		return nil, corrupt("state %q", s.State)
 	}
 	d := &store.TableDescriptor{
-		Name: name, MaxTimestampSlop: s.Table.MaxTimestampSlop, MaxCellBytes: s.Table.MaxCellBytes,
+		// Programs from before these numbers had bounds took any.
+		Name: name, MaxTimestampSlop: max(s.Table.MaxTimestampSlop, 0), MaxCellBytes: max(s.Table.MaxCellBytes, 0),
 		ReadOnly: s.Table.ReadOnly, Attributes: s.Table.Attributes, Metadata: s.Table.Metadata,
 	}
 	t := &table{id: s.ID, desc: d, tag: cell.TagData, disabled: s.State == stateDisabled, altered: s.Altered}
@@ -275,8 +276,9 @@ func decodeTable(name string, b []byte) (*table, error) {
 			return nil, corrupt("family %s: KEEP_DELETED_CELLS %q", f.Name, f.KeepDeleted)
 		}
 		d.Families = append(d.Families, store.FamilyDescriptor{
-			Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL, KeepDeleted: keep,
-			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: f.TimeToPurgeDeletes, Counter: f.Counter, Distinct: f.Distinct,
+			Name: f.Name, Versions: min(f.Versions, store.AllVersions), MinVersions: min(f.MinVersions, store.AllVersions),
+			TTL: min(f.TTL, store.Forever), KeepDeleted: keep,
+			NewVersionBehavior: f.NewVersionBehavior, TimeToPurgeDeletes: max(f.TimeToPurgeDeletes, 0), Counter: f.Counter, Distinct: f.Distinct,
 			BlockSize: f.BlockSize, Attributes: f.Attributes, Metadata: f.Metadata, Configuration: f.Configuration,
 		})
 	}

@@ -218,6 +218,23 @@ func TestCatalogFormat(t *testing.T) {
 		t.Errorf("descriptor of format 1, disabled %v (-want +got):\n%s", got.disabled, d)
 	}
 
+	// Numbers had no bounds once.
+	wild := store.NewFamily("f")
+	wild.Versions, wild.TTL, wild.TimeToPurgeDeletes = store.AllVersions+1, 1<<50, -1
+	unbounded := &store.TableDescriptor{Name: "w", Families: []store.FamilyDescriptor{wild}, MaxTimestampSlop: -1, MaxCellBytes: -1}
+	b, err = encodeTable(&table{id: 17, desc: unbounded, fams: []family{newFamily(1, &unbounded.Families[0])}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err = decodeTable("w", b); err != nil {
+		t.Fatal(err)
+	}
+	tame := store.NewFamily("f")
+	tame.Versions = store.AllVersions
+	if d := cmp.Diff(&store.TableDescriptor{Name: "w", Families: []store.FamilyDescriptor{tame}}, got.desc); d != "" {
+		t.Errorf("descriptor beyond all bounds (-want +got):\n%s", d)
+	}
+
 	set, err := store.NamespaceSet{}.Create(&store.Namespace{Name: "web", Properties: map[string]string{"owner": "me"}})
 	if err != nil {
 		t.Fatal(err)

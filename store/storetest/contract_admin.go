@@ -263,6 +263,12 @@ func testTableAttributes(t *testing.T, e *engine) {
 		b := &store.TableDescriptor{Name: "b", Families: d.Families, Attributes: broken}
 		is(t, fmt.Sprintf("create with %v", broken), e.admin().CreateTable(ctx, b, nil), store.ErrInvalidSchema)
 	}
+	unknown := d.Clone()
+	unknown.Families[0].KeepDeleted = store.KeepDeletedTTL + 1
+	is(t, "create with unknown KEEP_DELETED_CELLS", e.admin().CreateTable(ctx, unknown, nil), store.ErrInvalidSchema)
+	endless := d.Clone()
+	endless.Families[0].TTL = store.Forever + 1
+	is(t, "create with a TTL beyond all", e.admin().CreateTable(ctx, endless, nil), store.ErrInvalidSchema)
 	ok(t, e.admin().CreateTable(ctx, d, [][]byte{[]byte("m")}))
 	check := func() {
 		t.Helper()
