@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"unicode/utf8"
 
 	"sluice/cell"
 )
@@ -22,6 +24,19 @@ type ChangeHold struct {
 	Expired bool
 }
 
+// Check makes the table's name canonical, and reports with ErrInvalidArgument what no
+// engine takes: a hold without a name, or with one that is not UTF-8.
+func (h *ChangeHold) Check() error {
+	h.Table = CanonicalName(h.Table)
+	switch {
+	case h.Name == "":
+		return fmt.Errorf("hold changes of %s: %w: the hold has no name", h.Table, ErrInvalidArgument)
+	case !utf8.ValidString(h.Name):
+		return fmt.Errorf("hold changes of %s: %w: the name %q is not UTF-8", h.Table, ErrInvalidArgument, h.Name)
+	}
+	return nil
+}
+
 // ChangeHolder is an Engine that can be told for how long to know its changes.
 type ChangeHolder interface {
 	// HoldChanges makes the hold h.Name, and returns it with the Since from
@@ -31,7 +46,7 @@ type ChangeHolder interface {
 	// what was read can be forgotten; its Since never goes back. A hold whose
 	// Until has passed may be gone and is then made anew, which the Since that
 	// is returned shows. Its error wraps ErrTableNotFound, or
-	// ErrInvalidArgument where the name is empty.
+	// ErrInvalidArgument where Check does.
 	HoldChanges(ctx context.Context, h ChangeHold) (ChangeHold, error)
 	// ReleaseChanges removes a hold, if there is one of this name.
 	ReleaseChanges(ctx context.Context, name string) error

@@ -21,9 +21,8 @@ var (
 // HoldChanges makes or renews a hold. The model knows every change anyway; holds
 // only decide who may ask.
 func (s *Store) HoldChanges(ctx context.Context, h store.ChangeHold) (store.ChangeHold, error) {
-	h.Table = store.CanonicalName(h.Table)
-	if h.Name == "" {
-		return h, fmt.Errorf("hold changes of %s: %w: the hold has no name", h.Table, store.ErrInvalidArgument)
+	if err := h.Check(); err != nil {
+		return h, err
 	}
 	err := s.change(ctx, "hold changes of", h.Table, func(*table) error {
 		s.dropHolds()

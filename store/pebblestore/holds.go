@@ -23,9 +23,8 @@ var errNoHolds = errors.New("pebblestore: no holds to change")
 // HoldChanges makes or renews a hold. It waits for the rewrite that is under way,
 // which has not heard of it.
 func (db *DB) HoldChanges(ctx context.Context, h store.ChangeHold) (store.ChangeHold, error) {
-	h.Table = store.CanonicalName(h.Table)
-	if h.Name == "" {
-		return h, fmt.Errorf("hold changes of %s: %w: the hold has no name", h.Table, store.ErrInvalidArgument)
+	if err := h.Check(); err != nil {
+		return h, err
 	}
 	if err := db.enter(); err != nil {
 		return h, err

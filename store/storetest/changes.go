@@ -495,4 +495,6 @@ func testChanges(t *testing.T, e *engine) {
 	is(t, "hold of no table", err, store.ErrTableNotFound)
 	_, err = holder.HoldChanges(ctx, store.ChangeHold{Table: "t", Until: until})
 	is(t, "hold without a name", err, store.ErrInvalidArgument)
+	_, err = holder.HoldChanges(ctx, store.ChangeHold{Name: "\xff", Table: "t", Until: until + 5000})
+	is(t, "hold with a name that is not UTF-8", err, store.ErrInvalidArgument)
 }
