@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"sluice/cell"
 	"sluice/region"
@@ -217,9 +218,25 @@ type (
 // stateDisabled is the stored state of a disabled table; none = enabled.
 const stateDisabled = "DISABLED"
 
+// checkTexts refuses texts that JSON cannot hold: they would be others once the store is
+// opened again.
+func checkTexts(class error, of string, texts ...map[string]string) error {
+	for _, m := range texts {
+		for name, value := range m {
+			if !utf8.ValidString(name) || !utf8.ValidString(value) {
+				return fmt.Errorf("%w: %s: %q => %q is not UTF-8", class, of, name, value)
+			}
+		}
+	}
+	return nil
+}
+
 // encodeTable returns the descriptor row's value.
 func encodeTable(t *table) ([]byte, error) {
 	d := t.desc
+	if err := checkTexts(store.ErrInvalidSchema, "table "+d.Name, d.Attributes, d.Metadata); err != nil {
+		return nil, err
+	}
 	s := storedTable{Version: catalogFormat, ID: t.id, Altered: t.altered, Table: storedSchema{
 		Name: d.Name, MaxTimestampSlop: d.MaxTimestampSlop, MaxCellBytes: d.MaxCellBytes, ReadOnly: d.ReadOnly,
 		Attributes: d.Attributes, Metadata: d.Metadata,
@@ -232,6 +249,9 @@ func encodeTable(t *table) ([]byte, error) {
 	}
 	for i := range t.fams {
 		f := t.fams[i].desc
+		if err := checkTexts(store.ErrInvalidSchema, "table "+d.Name+", family "+f.Name, f.Attributes, f.Metadata, f.Configuration); err != nil {
+			return nil, err
+		}
 		s.Families = append(s.Families, storedFamily{
 			ID: t.fams[i].id, Name: f.Name, Versions: f.Versions, MinVersions: f.MinVersions, TTL: f.TTL,
 			KeepDeleted: f.KeepDeleted.String(), NewVersionBehavior: f.NewVersionBehavior,
@@ -397,6 +417,9 @@ func decodeRegions(name string, b []byte) (*region.Map, error) {
 func encodeNamespaces(set store.NamespaceSet) ([]byte, error) {
 	s := storedNamespaces{Version: catalogFormat, Namespaces: []storedNamespace{}}
 	for _, n := range set.Users() {
+		if err := checkTexts(store.ErrInvalidArgument, "namespace "+n.Name, n.Properties); err != nil {
+			return nil, err
+		}
 		s.Namespaces = append(s.Namespaces, storedNamespace(n))
 	}
 	b, err := json.Marshal(&s)

@@ -347,3 +347,38 @@ func TestConcurrentReadersSeeWholeRows(t *testing.T) {
 	close(stop)
 	readers.Wait()
 }
+
+// Texts of schemas and namespaces that the catalog cannot hold are refused: a delimiter of
+// FF would be another one once the store is opened again.
+func TestTextsOfTheCatalog(t *testing.T) {
+	t.Parallel()
+	db := open(t, "db", memory())
+	create(t, db, "t", store.NewFamily("f"))
+	const binary = "\xff"
+	for what, spoil := range map[string]func(*store.TableDescriptor) error{
+		"delimiter":     func(d *store.TableDescriptor) error { return d.SetMetadata(store.MetaDelimiter, binary) },
+		"attribute":     func(d *store.TableDescriptor) error { return d.SetAttribute("OWNER", binary) },
+		"metadata":      func(d *store.TableDescriptor) error { return d.Families[0].SetMetadata(binary, "v") },
+		"configuration": func(d *store.TableDescriptor) error { return d.Families[0].SetConfiguration("k", binary) },
+	} {
+		d, err := db.Table(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		if err := spoil(d); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.AlterTable(t.Context(), d); !errors.Is(err, store.ErrInvalidSchema) {
+			t.Errorf("alter with a binary %s: %v, want ErrInvalidSchema", what, err)
+		}
+		d.Name = "u"
+		if err := db.CreateTable(t.Context(), d, nil); !errors.Is(err, store.ErrInvalidSchema) {
+			t.Errorf("create with a binary %s: %v, want ErrInvalidSchema", what, err)
+		}
+	}
+	n := &store.Namespace{Name: "n", Properties: map[string]string{"k": binary}}
+	if err := db.CreateNamespace(t.Context(), n); !errors.Is(err, store.ErrInvalidArgument) {
+		t.Errorf("create namespace: %v, want ErrInvalidArgument", err)
+	}
+}
