@@ -215,17 +215,29 @@ func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*cata
 		if err := b.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), sequence), nil); err != nil {
 			return engineError(err)
 		}
-		if err := db.pebble.Apply(b, pebble.Sync); err != nil {
-			return engineError(err)
+		if err := db.exchange(c, b); err != nil {
+			return err
 		}
 		db.sequence.Store(sequence)
-		db.publish(c)
 		db.counters.clear() // of families that are gone, and of those with another TTL
-		return nil
+		return engineError(db.pebble.LogData(nil, pebble.Sync))
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
+	return nil
+}
+
+// exchange makes c the catalog, and what b has of it and of the cells. There is no
+// iterator of the one and catalog of the other that Scan would take for a pair: it asks
+// for the catalog before and after it has made its iterators.
+func (db *DB) exchange(c *catalog, b *pebble.Batch) error {
+	db.swap.Lock()
+	defer db.swap.Unlock()
+	if err := db.pebble.Apply(b, pebble.NoSync); err != nil { // the caller syncs, without the lock
+		return engineError(err)
+	}
+	db.publish(c)
 	return nil
 }
 

@@ -45,7 +45,7 @@ type DB struct {
 
 	// swap excludes new iterators while a rewrite replaces a span: Pebble
 	// shows one that is made between the two steps of an ingest neither the
-	// old keys nor the new.
+	// old keys nor the new. It does the same while the catalog changes.
 	swap sync.RWMutex
 
 	rows rowIterators
@@ -454,7 +454,14 @@ func (db *DB) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 		return store.FailedScanner(err)
 	}
 	defer db.leave()
-	return db.scan(ctx, s, db.catalog.Load(), db.liveIterators(ctx), nil)
+	for {
+		c := db.catalog.Load()
+		sc := db.scan(ctx, s, c, db.liveIterators(ctx), nil)
+		if db.catalog.Load() == c {
+			return sc
+		}
+		_ = sc.Close() // its iterators may be of the next catalog, in which a family has other keys
+	}
 }
 
 func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterators, snap *Snapshot) store.Scanner {
