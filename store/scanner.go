@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
 
 	"sluice/cell"
 	"sluice/internal/turns"
@@ -65,8 +66,8 @@ func NewScanner(ctx context.Context, sel *Selection, src RowSource) Scanner {
 	}
 	if p := sel.place; p != nil {
 		sc.rows, sc.replay = p.rows, p.part
-		if page := sc.rows + sel.pageRows; sel.pageRows > 0 && (sc.most == 0 || page < sc.most) {
-			sc.most = page
+		if page := sel.pageRows; page > 0 && (sc.most == 0 || page < sc.most-sc.rows) {
+			sc.most = sc.rows + min(page, math.MaxInt-sc.rows)
 		}
 	}
 	return sc
@@ -383,7 +384,6 @@ type familyState struct {
 // share their memory at or before them. done ends the row and the scan.
 func (sc *rowScanner) applyFamily(kept, cells []cell.Cell, requested int) (_ []cell.Cell, done bool) {
 	sel, f := sc.sel, sc.sel.filter
-	limit := sel.limitPerFamily + sel.offsetPerFamily
 	st := &sc.state
 	if st.family != cells[0].Family {
 		*st = familyState{family: cells[0].Family}
@@ -428,7 +428,7 @@ func (sc *rowScanner) applyFamily(kept, cells []cell.Cell, requested int) (_ []c
 		case FilterIncludeAndNextColumn:
 			st.skipColumn = true
 		}
-		if st.passed++; sel.limitPerFamily > 0 && st.passed > limit {
+		if st.passed++; sel.limitPerFamily > 0 && st.passed-sel.offsetPerFamily > sel.limitPerFamily {
 			st.ended = true
 			continue
 		}

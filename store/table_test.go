@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -269,5 +270,42 @@ func TestJoinedMutationsAreAsDurableAsTheSafest(t *testing.T) {
 		if len(e.durabilities) != 1 || e.durabilities[0] != test.want {
 			t.Errorf("%v: Got %v, want %v", test.of, e.durabilities, test.want)
 		}
+	}
+}
+
+// Bounds that are as large as a number can be are no bounds.
+func TestScanOfLargestBounds(t *testing.T) {
+	t.Parallel()
+	ctx, table := t.Context(), openTable(t)
+	for _, row := range []string{"a", "b", "c", "d"} {
+		m := table.NewMutation([]byte(row))
+		for _, q := range []string{"p", "q", "r"} {
+			m.Put("f", []byte(q), 5, []byte("v"))
+		}
+		if _, err := table.MutateRow(ctx, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	scan := func(s *store.Scan) (rows, cells int, next store.Cursor) {
+		t.Helper()
+		sc := table.Scan(ctx, s)
+		defer sc.Close()
+		for sc.Next() {
+			rows, cells = rows+1, cells+len(sc.Row().Cells)
+		}
+		next, err := store.CursorOf(sc)
+		if sc.Err() != nil || s.NeedCursor && err != nil {
+			t.Fatal(sc.Err(), err)
+		}
+		return rows, cells, next
+	}
+	if rows, cells, _ := scan(&store.Scan{LimitPerFamily: math.MaxInt, OffsetPerFamily: 1}); rows != 4 || cells != 8 {
+		t.Errorf("Got %d rows of %d cells behind the first of each row, want 4 of 8", rows, cells)
+	}
+	page := store.Scan{Limit: 3, PageRows: 2, NeedCursor: true}
+	_, _, page.Cursor = scan(&page)
+	page.PageRows = math.MaxInt
+	if rows, _, next := scan(&page); rows != 1 || !next.End() {
+		t.Errorf("Got %d rows behind a page of 2, of at most 3 in all", rows)
 	}
 }
