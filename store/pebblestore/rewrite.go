@@ -695,27 +695,32 @@ func (r *rewrite) gather(cells []entry, fold bool) []group {
 }
 
 // unfold gives the puts of groups that are too large for a packed value back to
-// the key-values that they came from.
+// the key-values that they came from, beside older writes that are there still.
 func (r *rewrite) unfold(groups []group) []group {
 	n := len(groups)
+	split := false
 	for i := range n {
 		if groups[i].size <= maxPackedBytes {
 			continue
 		}
-		of := map[int]int{}
+		split = true
 		for _, e := range groups[i].puts {
-			at, ok := of[e.origin]
+			k := groupKey{e.time, e.ttl, e.origin}
+			at, ok := r.groupOf[k]
 			if !ok {
 				at = len(groups)
-				of[e.origin] = at
+				r.groupOf[k] = at
 				groups = append(groups, group{})
 			}
 			groups[at].puts = append(groups[at].puts, e)
 		}
 		groups[i].puts = groups[i].puts[:0]
 	}
-	if len(groups) == n {
+	if !split {
 		return groups
+	}
+	for i := range groups {
+		slices.SortFunc(groups[i].puts, func(a, b *entry) int { return bytes.Compare(a.qualifier, b.qualifier) })
 	}
 	return slices.DeleteFunc(groups, func(g group) bool { return len(g.puts) == 0 })
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -284,4 +285,31 @@ func TestRewriteOfFoldedCellsThatWereRestored(t *testing.T) {
 	want(t, db, rawAll, "r: f:a@20=1 f:c@30=late f:x@10=over")
 	tidy(t, db)
 	want(t, db, rawAll, "r: f:c@30=late")
+}
+
+// Puts of one time that are too large to be folded go back to the key-values that they
+// came from, also where an older write of some of their columns stays in these.
+func TestRewriteOfPutsTooLargeToFold(t *testing.T) {
+	t.Parallel()
+	o := eager()
+	o.MemTableBytes = 8 << 20 // what is not flushed stays so
+	db := open(t, "db", o)
+	kept := store.NewFamily("f")
+	kept.NewVersionBehavior, kept.KeepDeleted = true, store.KeepDeletedTrue
+	create(t, db, "t", kept, store.NewFamily("g"))
+	large := strings.Repeat("x", maxPackedBytes*2/3)
+	for _, family := range []string{"f", "g"} {
+		mutate(t, db, put("r", 20, family, "a", "1", "b", "1", "c", "1", "d", large))
+		mutate(t, db, put("r", 20, family, "a", "2", "b", "2", "e", large))
+	}
+	all := &store.Scan{Table: "t", Versions: store.AllVersions}
+	lines := rows(t, db, all)
+	for range 2 {
+		if err := db.MinorCompact(t.Context(), "t"); err != nil { // what was not flushed all stays
+			t.Fatal(err)
+		}
+		want(t, db, all, lines...)
+		tidy(t, db) // f keeps all, and g the latest
+		want(t, db, all, lines...)
+	}
 }
