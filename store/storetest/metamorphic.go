@@ -43,6 +43,7 @@ func Metamorphic(t *testing.T, a, b Factory, crash Crash) {
 			"split middle": h.splitMiddle,
 			"switch":       h.switchTable,
 			"truncate":     h.truncate,
+			"alter":        h.alter,
 			"snapshot":     h.snapshot,
 			"old snapshot": h.readSnapshot,
 			"flush":        h.flush,
@@ -406,6 +407,11 @@ func (h *history) mutateRows(rt *rapid.T) {
 	})
 }
 
+func (h *history) drawTimeRange(rt *rapid.T) cell.TimeRange {
+	from := h.clock.Now() + cell.Timestamp(rapid.IntRange(-8, 4).Draw(rt, "from")*3000)
+	return cell.TimeRange{Min: from, Max: from + cell.Timestamp(rapid.IntRange(0, 6).Draw(rt, "length")*3000+1)}
+}
+
 // drawScan draws a read of any kind that the history allows.
 func (h *history) drawScan(rt *rapid.T) *store.Scan {
 	s := &store.Scan{
@@ -421,9 +427,20 @@ func (h *history) drawScan(rt *rapid.T) *store.Scan {
 	if rapid.Bool().Draw(rt, "stop") {
 		s.Stop, s.StopInclusive = h.drawRow(rt), rapid.Bool().Draw(rt, "inclusive")
 	}
+	if rapid.IntRange(0, 7).Draw(rt, "prefixed") == 0 {
+		s.Prefix = drawFilterRow(rt)
+	}
 	if rapid.IntRange(0, 3).Draw(rt, "ranged") == 0 {
-		from := h.clock.Now() + cell.Timestamp(rapid.IntRange(-8, 4).Draw(rt, "from")*3000)
-		s.Time = &cell.TimeRange{Min: from, Max: from + cell.Timestamp(rapid.IntRange(0, 6).Draw(rt, "length")*3000+1)}
+		r := h.drawTimeRange(rt)
+		s.Time = &r
+	}
+	for _, name := range []string{"f", "g", "n", "u"} {
+		if rapid.IntRange(0, 15).Draw(rt, "range of family "+name) == 0 {
+			if s.FamilyTime == nil {
+				s.FamilyTime = map[string]cell.TimeRange{}
+			}
+			s.FamilyTime[name] = h.drawTimeRange(rt)
+		}
 	}
 	if rapid.IntRange(0, 7).Draw(rt, "raw") == 0 && !h.flushing && !h.rewriting {
 		s.Raw, s.Columns = true, []store.Column{{Family: "f", All: true}, {Family: "g", All: true}}
@@ -445,10 +462,15 @@ func (h *history) drawScan(rt *rapid.T) *store.Scan {
 func (h *history) read(rt *rapid.T) {
 	s := h.drawScan(rt)
 	stop := rapid.IntRange(-1, 4).Draw(rt, "stop after")
+	snapshot := rapid.IntRange(-3, len(h.sides[0].snapshots)-1).Draw(rt, "of a snapshot")
 	h.both(rt, fmt.Sprintf("scan %+v", s), func(side *side) []string {
-		whole := printScan(h.t.Context(), side, s)
+		var r store.Reader = side
+		if snapshot >= 0 {
+			r = side.snapshots[snapshot]
+		}
+		whole := printScan(h.t.Context(), r, s)
 		if stop >= 0 {
-			if d := cmp.Diff(whole, printInTwo(h.t.Context(), side, s, stop)); d != "" {
+			if d := cmp.Diff(whole, printInTwo(h.t.Context(), r, s, stop)); d != "" {
 				rt.Fatalf("%s: scan %+v, stopped after %d parts and continued (-whole +parts):\n%s", side.Traits().Name, s, stop, d)
 			}
 		}

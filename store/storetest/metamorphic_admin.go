@@ -47,3 +47,26 @@ func (h *history) truncate(rt *rapid.T) {
 	preserve := rapid.Bool().Draw(rt, "preserve")
 	h.switched(rt, "truncate", func(s store.TableSwitcher) error { return s.TruncateTable(h.t.Context(), metaTable, preserve) })
 }
+
+// alter changes what families keep. Where something is dropped for good, a family that
+// keeps more later would show which engine has dropped it sooner.
+func (h *history) alter(rt *rapid.T) {
+	if h.flushing || h.rewriting {
+		rt.Skip("a history in which something is dropped")
+	}
+	d, err := h.sides[0].Table(h.t.Context(), metaTable)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	d = d.Clone()
+	for _, name := range metaFamilies {
+		if rapid.Bool().Draw(rt, "alter "+name) {
+			*d.Family(name) = h.drawFamily(rt, name)
+		}
+	}
+	if rapid.Bool().Draw(rt, "alter counters") {
+		ttl := rapid.SampledFrom([]int{20, 40, store.Forever}).Draw(rt, "counter ttl")
+		d.Family("n").TTL, d.Family("u").TTL = ttl, ttl
+	}
+	h.both(rt, "alter", func(s *side) []string { return printError(s.admin().AlterTable(h.t.Context(), d.Clone())) })
+}
