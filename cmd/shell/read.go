@@ -186,6 +186,7 @@ func count(s *session, args []any) (string, error) {
 			return "", err
 		}
 	}
+	o.scan.Batch = 0 // rows are counted, in however many pieces a scan would give them
 	// One cell a row is enough, but not for the user's filter: one that judges rows
 	// must be shown all cells. HBase's count lets FirstKeyOnlyFilter hide them.
 	first := []store.Filter{&store.FirstKeyOnlyFilter{}, &store.KeyOnlyFilter{}}

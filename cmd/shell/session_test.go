@@ -267,3 +267,18 @@ delete 't', 'r', 'c:n'; delete 't', 'r', 'u:n'`, true); err != nil {
 		})
 	}
 }
+
+// TestCountOfPieces: count counts rows, not the pieces in which BATCH has them come.
+func TestCountOfPieces(t *testing.T) {
+	t.Parallel()
+	var out strings.Builder
+	s := newTestSession(t, "mem", &out)
+	if failed, err := runScript(s, `create 't', 'f'
+put 't', 'a', 'f:p', '1'; put 't', 'a', 'f:q', '1'; put 't', 'b', 'f:p', '1'
+count 't', BATCH => 1, FILTER => "ColumnPrefixFilter('')"`, true); err != nil {
+		t.Fatal(failed)
+	}
+	if !strings.Contains(out.String(), "\n2 row(s)\n") {
+		t.Errorf("Got %s", out.String())
+	}
+}
