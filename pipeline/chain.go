@@ -70,11 +70,17 @@ func (c *chain) apply(ctx context.Context, e store.Engine) {
 // applyBatch applies b, after creating the tables that it lacks and that may be
 // created. A refused batch has changed nothing.
 func (c *chain) applyBatch(ctx context.Context, e store.Engine, b *store.Batch) error {
+	return creating(ctx, c.create, func() error { return e.Apply(ctx, b) })
+}
+
+// creating calls apply, and again where it lacks tables that create makes. create may be
+// nil.
+func creating(ctx context.Context, create func(ctx context.Context, table string) error, apply func() error) error {
 	asked := map[string]bool{}
 	for {
-		err := e.Apply(ctx, b)
+		err := apply()
 		var refusal *store.BatchError
-		if c.create == nil || !errors.As(err, &refusal) {
+		if create == nil || !errors.As(err, &refusal) {
 			return err
 		}
 		created := false
@@ -84,7 +90,7 @@ func (c *chain) applyBatch(ctx context.Context, e store.Engine, b *store.Batch) 
 				continue
 			}
 			asked[r.Table] = true
-			switch why := c.create(ctx, r.Table); {
+			switch why := create(ctx, r.Table); {
 			case why == nil:
 				created = true
 			case !errors.Is(why, store.ErrTableNotFound):

@@ -35,7 +35,9 @@ type RedriveOptions struct {
 	// DryRun maps the letters and writes nothing. What the store would refuse
 	// does not show.
 	DryRun bool
-	Logger *slog.Logger // nil discards
+	// CreateTable is Options.CreateTable of the pipeline; nil creates none.
+	CreateTable func(ctx context.Context, name string) error
+	Logger      *slog.Logger // nil discards
 }
 
 // RedriveCounts is what became of the letters that a redrive has tried.
@@ -273,7 +275,7 @@ func (r *redrive) apply(ctx context.Context, all []tried) error {
 		letters[i] = all[i].letter
 	}
 	for {
-		err := r.units.apply(ctx, letters, r.batch(all))
+		err := creating(ctx, r.CreateTable, func() error { return r.units.apply(ctx, letters, r.batch(all)) })
 		var refused *store.BatchError
 		if err == nil {
 			return r.note(ctx, all)

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/store"
 )
 
@@ -76,5 +78,41 @@ func TestTablesAreNotCreated(t *testing.T) {
 	}
 	if m := r.Metrics(); m.Dead != 2 || m.Filtered != 1 || asked["events"] == 0 || len(asked) != 1 {
 		t.Errorf("Got %d dead and %d filtered, asked for %v", m.Dead, m.Filtered, asked)
+	}
+}
+
+// A redrive creates the tables that a pipeline would: a letter may be the first record
+// of its day.
+func TestRedriveCreatesTables(t *testing.T) {
+	t.Parallel()
+	for engine, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(1)
+			b.produce(0, "bad:a", "bad:b", "bad:a")
+			ingest(t, e, b)
+			admin, switcher := e.(store.Admin), e.(store.TableSwitcher)
+			tables := map[string]*store.TableDescriptor{}
+			for _, name := range []string{"events", "counts"} {
+				d, err := e.Table(t.Context(), name)
+				if err := errors.Join(err, switcher.DisableTable(t.Context(), name), admin.DropTable(t.Context(), name)); err != nil {
+					t.Fatal(err)
+				}
+				tables[name] = d
+			}
+			full := errors.New("disk full")
+			if _, err := redriveWith(t.Context(), e, &RedriveOptions{CreateTable: func(context.Context, string) error { return full }}); !errors.Is(err, full) {
+				t.Errorf("Got %v where no table can be created, want that it cannot", err)
+			}
+			got, err := redriveWith(t.Context(), e, &RedriveOptions{CreateTable: func(ctx context.Context, name string) error {
+				return admin.CreateTable(ctx, tables[name], nil)
+			}})
+			if want := (RedriveCounts{Applied: 3}); err != nil || got != want {
+				t.Errorf("Got %+v, %v, want %+v", got, err, want)
+			}
+			if d := cmp.Diff(wantMended(b), readContents(t, e)); d != "" {
+				t.Errorf("Got other contents than the mended log has (-want +got):\n%s", d)
+			}
+		})
 	}
 }

@@ -509,8 +509,9 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 				return err
 			}
 			f.Pipeline = name
+			log := newLogger(p.Stderr, &cfg.Log)
 			n, err := pipeline.Redrive(ctx, &pipeline.RedriveOptions{
-				Engine: s, Plan: o.Plan, Filter: f, Limit: c.Limit, DryRun: c.DryRun, Logger: newLogger(p.Stderr, &cfg.Log),
+				Engine: s, Plan: o.Plan, Filter: f, Limit: c.Limit, DryRun: c.DryRun, CreateTable: cfg.TableCreator(s, log), Logger: log,
 			})
 			sum.Applied += n.Applied
 			sum.Filtered += n.Filtered

@@ -279,3 +279,41 @@ func TestDlqUsage(t *testing.T) {
 		}
 	}
 }
+
+// A redrive makes the table of a letter's day, as the daemon does: it may be the first
+// record of it.
+func TestRedriveCreatesTables(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1, "visits.dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	file := func(name, row string) string {
+		name = filepath.Join(dir, name)
+		text := fmt.Sprintf(dlqConfig, filepath.Join(dir, "data"), broker.Addr(), row)
+		text = strings.NewReplacer("  visits: {families", "  visits_*: {families", "{table: visits,", "{table: 'visits_{day}',").Replace(text)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	wrong, mended := file("wrong.yaml", "user"), file("mended.yaml", "name")
+	d, end := runDaemon(t, wrong)
+	m := kafka.Message{Value: []byte(`{"name":"ann","page":"/","day":"20150517"}`)}
+	if err := d.client.NewProducer(nil).Produce(t.Context(), "visits", m); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := d.pipelines[0].WaitStored(ctx, map[string]map[int32]int64{"visits": {0: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t, "dlq", "redrive", "-c", mended); err != nil || !strings.Contains(out, "1 applied") {
+		t.Errorf("redrive: %v\n%s", err, out)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+}
