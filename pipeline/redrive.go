@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"sluice/cell"
 	"sluice/pipeline/buffer"
@@ -22,7 +23,7 @@ import (
 // the partitions and to fit a request to the daemon.
 const (
 	redriveLetters = 200
-	redriveBytes   = 4 << 20 // of their keys and values, about
+	redriveBytes   = 4 << 20 // of their records, and of what they become, about
 )
 
 // RedriveOptions says which dead letters to apply, and how. Engine, Plan and
@@ -184,6 +185,9 @@ func (r *redrive) run(ctx context.Context) (_ RedriveCounts, err error) {
 			}
 			letters = append(letters, d)
 			size += len(d.Key) + len(d.Value)
+			for _, h := range d.Headers {
+				size += len(h.Key) + len(h.Value)
+			}
 			if len(letters) == redriveLetters || size >= redriveBytes || len(letters) == left {
 				break
 			}
@@ -241,11 +245,25 @@ func (t *tried) become(out *mapping.Output) {
 // classSeveral is what a redrive cannot apply as one unit.
 const classSeveral = "several_events"
 
-// letters tries some letters in one commit.
+// bytes returns how large what the letter becomes is, about: a record may become many
+// times its own size.
+func (t *tried) bytes() (n int) {
+	for i := range t.mutations {
+		m := &t.mutations[i]
+		n += len(m.Row) + int(unsafe.Sizeof(*m))
+		for k := range m.Ops {
+			n += len(m.Ops[k].Qualifier) + len(m.Ops[k].Value) + int(unsafe.Sizeof(m.Ops[k]))
+		}
+	}
+	return n
+}
+
+// letters tries some letters, in one commit where what they become is not too large.
 func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) error {
-	all := make([]tried, len(letters))
+	var some []tried
+	size := 0
 	for i, d := range letters {
-		all[i] = tried{letter: d}
+		t := tried{letter: d}
 		out, err := r.mapLetter(d)
 		for pending, ok := err.(*decode.Pending); ok; pending, ok = err.(*decode.Pending) {
 			if err := pending.Fetch(ctx); err != nil {
@@ -254,18 +272,31 @@ func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) err
 			out, err = r.mapLetter(d)
 		}
 		if err != nil {
-			all[i].refused = asMappingError(err)
+			t.refused = asMappingError(err)
+		} else {
+			t.become(out)
+		}
+		some = append(some, t)
+		if size += t.bytes(); size < redriveBytes && i < len(letters)-1 {
 			continue
 		}
-		all[i].become(out)
-	}
-	if r.DryRun {
-		for i := range all {
-			r.count(&all[i])
+		if err := r.end(ctx, some); err != nil {
+			return err
 		}
-		return nil
+		some, size = nil, 0
 	}
-	return r.apply(ctx, all)
+	return nil
+}
+
+// end applies what became of letters, or only counts it.
+func (r *redrive) end(ctx context.Context, all []tried) error {
+	if !r.DryRun {
+		return r.apply(ctx, all)
+	}
+	for i := range all {
+		r.count(&all[i])
+	}
+	return nil
 }
 
 // apply applies what became of letters in one commit.

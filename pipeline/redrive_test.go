@@ -296,6 +296,74 @@ func TestRedriveKilledAtEveryStep(t *testing.T) {
 	}
 }
 
+// wideMapper makes a megabyte of mutations of each record, which has a few bytes.
+type wideMapper struct{ testMapper }
+
+func (*wideMapper) Map(*mapping.Record) (*mapping.Output, error) {
+	out := &mapping.Output{}
+	for range 1000 {
+		m := cell.Mutation{Table: "counts", Row: []byte(strings.Repeat("x", 900))}
+		m.Increment("c", []byte("n"), 1)
+		out.Mutations = append(out.Mutations, m)
+	}
+	return out, nil
+}
+
+// widest is an engine that knows the largest batch of those that it was given.
+type widest struct {
+	store.Engine
+	bytes, records int
+}
+
+func (e *widest) Apply(ctx context.Context, b *store.Batch) error {
+	n := 0
+	for i := range b.Records {
+		for k := range b.Records[i].Mutations {
+			n += len(b.Records[i].Mutations[k].Row)
+		}
+	}
+	e.bytes, e.records = max(e.bytes, n), max(e.records, len(b.Records))
+	return e.Engine.Apply(ctx, b)
+}
+
+// Letters whose records become many times their size, or have large headers, are
+// redriven in commits that a daemon takes.
+func TestRedriveInBounds(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	for range 40 {
+		b.produce(0, "bad:a")
+	}
+	ingest(t, e, b)
+	w := &widest{Engine: e}
+	got, err := newRedrive(&RedriveOptions{Engine: w, Filter: LetterFilter{Pipeline: "p"}}, func() mapper { return &wideMapper{} }, "v2").run(t.Context())
+	if want := (RedriveCounts{Applied: 40}); err != nil || got != want {
+		t.Errorf("Got %+v, %v, want %+v", got, err, want)
+	}
+	if w.bytes > 2*redriveBytes {
+		t.Errorf("Got a commit with rows of %d bytes, want about %d", w.bytes, redriveBytes)
+	}
+
+	b = newFakeBroker(1)
+	for range 20 {
+		b.produce(0, "bad:a")
+	}
+	log := b.logs[0]
+	for i := range log.records {
+		log.records[i].Headers = []kafka.Header{{Key: []byte("h"), Value: make([]byte, 1<<20)}}
+	}
+	e = newEngine(t)
+	ingest(t, e, b)
+	w = &widest{Engine: e}
+	got, err = redriveWith(t.Context(), w, &RedriveOptions{})
+	if want := (RedriveCounts{Applied: 20}); err != nil || got != want {
+		t.Errorf("Got %+v, %v, want %+v", got, err, want)
+	}
+	if w.records > 5 {
+		t.Errorf("Got a commit of %d letters with headers of 1 MiB each, want 4", w.records)
+	}
+}
+
 func TestRedriveFilters(t *testing.T) {
 	t.Parallel()
 	e, b := newEngine(t), newFakeBroker(1)
