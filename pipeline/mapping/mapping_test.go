@@ -268,3 +268,26 @@ func TestPlanIsShared(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// Whole numbers of 8 bytes keep all of their digits inside of arrays and objects, as
+// fields of the document do: ids are such.
+func TestMapKeepsDigits(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`join(map(ids, string(#)), ",")`:        "1541815603606036481,-9223372036854775808,2,2.5",
+		`ids[0:1]`:                              "[1541815603606036481]",
+		`let l = last; l.id`:                    "9223372036854775807",
+		`u64(let l = last; l.id)`:               `\x7f\xff\xff\xff\xff\xff\xff\xff`,
+		`filter(ids, # == 1541815603606036480)`: "[]",
+	} {
+		m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(expression)}))
+		want = "t \"r\"\n  put e:q @1000 \"" + want + "\"\n"
+		if got := show(t, m, `{"ids":[1541815603606036481,-9223372036854775808,2.0,2.5],"last":{"id":9223372036854775807}}`); got != want {
+			t.Errorf("%s: got %s, want %s", expression, got, want)
+		}
+	}
+	m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(`len(filter(ids, # != 1))`)}))
+	if got := show(t, m, `{"ids":[1e999]}`); !strings.Contains(got, "bad_value") {
+		t.Errorf("Got %s of a number beyond all, want bad_value", got)
+	}
+}

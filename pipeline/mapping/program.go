@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -418,30 +419,49 @@ func (m *Mapper) sourceValue(i int) (any, error) {
 // jsonValue returns the value of a checked JSON text.
 func jsonValue(b []byte) (any, error) {
 	var v any
-	if err := json.Unmarshal(b, &v); err != nil {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber() // a float64 has not all digits of an id of 8 bytes
+	err := d.Decode(&v)
+	if err == nil {
+		v, err = numbers(v)
+	}
+	if err != nil {
 		return nil, valueErrorf("%q: %v", clip(b), err)
 	}
-	return integers(v), nil
+	return v, nil
 }
 
-// integers turns the whole numbers in v into ints, as the fields of a document
-// are.
-func integers(v any) any {
+// numbers turns the numbers in v into ints, as the fields of a document are, and into
+// floats where they are not whole or have no 8 bytes.
+func numbers(v any) (_ any, err error) {
 	switch v := v.(type) {
-	case float64:
-		if v == math.Trunc(v) && math.Abs(v) < 1<<53 {
-			return int(v)
+	case json.Number:
+		i, f, ok := parseNumber([]byte(v))
+		switch {
+		case ok && i >= math.MinInt && i <= math.MaxInt:
+			return int(i), nil
+		case ok:
+			return float64(i), nil
+		case math.IsInf(f, 0):
+			return nil, fmt.Errorf("%s is no number that can be stored", clip([]byte(v)))
+		case f == math.Trunc(f) && math.Abs(f) < 1<<53:
+			return int(f), nil
 		}
+		return f, nil
 	case []any:
 		for i := range v {
-			v[i] = integers(v[i])
+			if v[i], err = numbers(v[i]); err != nil {
+				return nil, err
+			}
 		}
 	case map[string]any:
 		for k := range v {
-			v[k] = integers(v[k])
+			if v[k], err = numbers(v[k]); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return v
+	return v, nil
 }
 
 // run runs p on the current document. It returns nil where the value is nil.
