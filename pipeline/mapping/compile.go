@@ -506,6 +506,9 @@ func (c *compilation) expression(path, text string, base int, want typ) compiled
 		return compiled{}
 	}
 	c.note("%q %s", path, tree.Node.String())
+	if exact := treeText(tree); exact != "" {
+		c.note("tree %s", exact)
+	}
 	t := terms[tree.Node]
 	switch {
 	case t.typ == typNil:

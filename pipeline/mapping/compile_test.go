@@ -251,6 +251,33 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// Expressions that expr prints alike, without the parentheses that tell them apart, have
+// versions of their own.
+func TestVersionOfParentheses(t *testing.T) {
+	t.Parallel()
+	version := func(expression string) string {
+		p, err := mapping.Compile(jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(expression)}), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Version()
+	}
+	for _, alike := range [][2]string{
+		{`(site + page)[0:3]`, `site + page[0:3]`},
+		{`(is_bot ? a : b)[0:3]`, `is_bot ? a : b[0:3]`},
+		{`(is_bot ? a : b).c`, `is_bot ? a : b.c`},
+		{`(let x = a; x) + b`, `let x = a; x + b`},
+		{`a * 1.0`, `a * 1`},
+	} {
+		if version(alike[0]) == version(alike[1]) {
+			t.Errorf("%s and %s have one version", alike[0], alike[1])
+		}
+	}
+	if version(`(site + page)[0:3]`) != version(` ( site+page )[ 0 : 3 ] // key`) {
+		t.Error("white space changes the version")
+	}
+}
+
 func TestMayWrite(t *testing.T) {
 	t.Parallel()
 	rule := func(table string) mapping.RuleSpec {

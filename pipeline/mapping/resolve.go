@@ -1,9 +1,12 @@
 package mapping
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -154,6 +157,45 @@ func (c *compilation) parseExpression(path, text string) (tree *parser.Tree, ter
 	r := &resolver{c: c, path: path, text: text, terms: map[ast.Node]*term{}}
 	r.resolve(tree.Node)
 	return tree, r.terms, !r.bad
+}
+
+// treeText returns all of a tree where expr prints it as it prints another one, "" where
+// it does not: it leaves out the parentheses of (a + b)[0:2], and the point of 1.0.
+func treeText(tree *parser.Tree) string {
+	exact := appendTree(nil, reflect.ValueOf(tree.Node))
+	again, err := parser.ParseWithConfig(tree.Node.String(), parserConfig())
+	if err == nil && bytes.Equal(exact, appendTree(nil, reflect.ValueOf(again.Node))) {
+		return ""
+	}
+	return string(exact)
+}
+
+// appendTree appends the nodes below v with their types and exported fields, which are
+// what the parser says of them but for their places.
+func appendTree(dst []byte, v reflect.Value) []byte {
+	switch v.Kind() {
+	case reflect.Invalid:
+		return append(dst, "nil"...)
+	case reflect.Pointer, reflect.Interface:
+		return appendTree(dst, v.Elem())
+	case reflect.Struct:
+		dst = append(append(dst, v.Type().Name()...), '(')
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				dst = append(appendTree(dst, v.Field(i)), ' ')
+			}
+		}
+		return append(dst, ')')
+	case reflect.Slice:
+		dst = append(dst, '[')
+		for i := range v.Len() {
+			dst = append(appendTree(dst, v.Index(i)), ' ')
+		}
+		return append(dst, ']')
+	case reflect.String:
+		return strconv.AppendQuote(dst, v.String())
+	}
+	return fmt.Append(dst, v)
 }
 
 // fileError takes an error of expr apart: the byte it is about and its message
