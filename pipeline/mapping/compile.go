@@ -25,6 +25,10 @@ var checkTree = checker.Check
 // rules come to mean something else.
 const languageVersion = "sluice mapping 1\n"
 
+// programVersion is the same of what only expr's machine runs. 2: numbers in arrays and
+// objects keep all digits.
+const programVersion = 2
+
 // Plan is compiled rules. It is immutable and may be shared.
 type Plan struct {
 	decode  *decode.Options
@@ -542,6 +546,9 @@ func (c *compilation) expression(path, text string, base int, want typ) compiled
 	mode := wantValue
 	if want == typText {
 		mode = wantText
+	}
+	if !x.direct {
+		c.note("program %d", programVersion)
 	}
 	p, err := compileProgram(tree, terms, mode)
 	if err != nil {
