@@ -222,13 +222,24 @@ func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
 		case <-t.C:
 			p.commit(ctx, gen)
 			p.countRedriven(ctx)
-			for topic, partitions := range gen.Assignment {
-				if spans, err := p.broker.offsets(ctx, topic, partitions); err == nil { // else the next fetch says why not
-					p.status.ends(topic, spans)
-				}
-			}
+			p.lookAtEnds(ctx, gen.Assignment)
 		case <-ctx.Done():
 			return
+		}
+	}
+}
+
+// lookAtEnds notes where the logs end.
+func (p *Pipeline) lookAtEnds(ctx context.Context, assignment map[string][]int32) {
+	for topic, partitions := range assignment {
+		spans, err := p.broker.offsets(ctx, topic, partitions)
+		if err != nil {
+			continue // the next fetch says why
+		}
+		// A topic that was made anew has the name of the one whose partitions are applied,
+		// and never its id. So they were that one's if it is there still.
+		if info, err := p.broker.topic(ctx, topic); err == nil {
+			p.status.ends(topic, info.id, spans)
 		}
 	}
 }
@@ -378,11 +389,11 @@ func (s *status) redriven(all []buffer.Redriven) {
 }
 
 // ends notes what the logs of a topic hold.
-func (s *status) ends(topic string, spans map[int32]span) {
+func (s *status) ends(topic string, id [16]byte, spans map[int32]span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n, log := range spans {
-		if st := s.partitions[partitionKey{topic, n}]; st != nil {
+		if st := s.partitions[partitionKey{topic, n}]; st != nil && st.topicID == id {
 			st.LogStart, st.LogEnd = max(st.LogStart, log.start), max(st.LogEnd, log.end)
 			st.look()
 		}

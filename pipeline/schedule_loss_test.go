@@ -427,3 +427,50 @@ func TestUnreadRestOfAFormerTopicIsLost(t *testing.T) {
 		}
 	}
 }
+
+// While a partition is paused its topic is made anew, with a longer log: the ends that are
+// looked at meanwhile are not those of what the old one had unread.
+func TestUnreadRestIsOfTheFormerTopic(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	for range 20 {
+		b.produce(0, "bad")
+	}
+	p := newTest(t, e, b, withPoison(Poison{TripAt: 50, Window: 10}), func(o *Options) { o.OnTopicChange = NewIncarnation })
+	r := start(t, p, 0)
+	waitFor(t, func() bool { return r.first().Tripped != "" })
+	unread := 20 - r.first().Progress.Next
+	b.recreate()
+	for range 100 {
+		b.produce(0, "a")
+	}
+	p.lookAtEnds(t.Context(), map[string][]int32{"t": {0}})
+	p.CloseBreakers()
+	waitFor(t, func() bool { return r.first().Progress.Next == 100 && r.first().Progress.Dead == 0 })
+	if got := r.first().Abandoned; got != unread {
+		t.Errorf("Got %d offsets of the old topic lost, want %d", got, unread)
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range allProgress(t, e) {
+		if p.Source.TopicID == [16]byte{1} && p.Progress.Next != 20 {
+			t.Errorf("Got the old topic's offsets up to %d, it had 20", p.Progress.Next)
+		}
+	}
+}
+
+// A topic that is made anew again before its log was looked at had nothing unread that is
+// known.
+func TestUnreadRestOfATopicThatWasNotSeen(t *testing.T) {
+	t.Parallel()
+	s := newStatus()
+	p := s.partition("t", 0, &Poison{})
+	first, second := store.Source{Topic: "t", TopicID: [16]byte{1}}, store.Source{Topic: "t", TopicID: [16]byte{2}}
+	p.of(&first)
+	p.opened(&store.Progress{Next: 50}, span{end: 80})
+	p.of(&second)
+	if end := s.unread(&second, 0); end > 0 {
+		t.Errorf("Got end %d of a log that nobody has looked at", end)
+	}
+}

@@ -186,8 +186,8 @@ func (p *partitionState) assign(owned bool) {
 func (p *partitionState) of(src *store.Source) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	if p.topicID != src.TopicID {
-		p.topicID, p.starts = src.TopicID, nil
+	if p.topicID != src.TopicID { // nothing is known of its log
+		p.topicID, p.starts, p.begun, p.LogStart, p.LogEnd = src.TopicID, nil, false, 0, 0
 	}
 }
 
