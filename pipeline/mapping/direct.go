@@ -36,7 +36,7 @@ func (c *compilation) directText(t *term) textFunc {
 		}
 		return func(m *Mapper, dst []byte) ([]byte, error) {
 			if _, b := m.read(s); b != nil {
-				return append(dst, b...), nil
+				return append(dst, b...), m.spend(len(b))
 			}
 			return dst, s.missing
 		}
@@ -134,6 +134,9 @@ func (c *compilation) directCall(t *term) textFunc {
 				if b == nil {
 					return dst, s.missing
 				}
+				if err := m.spend(len(b)); err != nil {
+					return dst, err
+				}
 				return fn(dst, b, small)
 			}
 		}
@@ -218,6 +221,9 @@ func (c *compilation) directInt(t *term) intFunc {
 				k, b := m.read(s)
 				if b == nil {
 					return 0, s.missing
+				}
+				if err := m.spend(jsonCost * len(b)); err != nil {
+					return 0, err
 				}
 				return fn(k, b)
 			}

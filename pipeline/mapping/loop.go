@@ -166,6 +166,11 @@ func (m *Mapper) each(i, k int) error {
 	if s.elements.Made() > m.plan.maxMade {
 		return m.fail(i, fmt.Sprintf("for_each[%d]", k), m.plan.tooMuchMade())
 	}
+	if k > 0 {
+		if err := m.spend(len(array)); err != nil {
+			return m.fail(i, fmt.Sprintf("for_each[%d]", k), err)
+		}
+	}
 	n, made, before := 0, s.elements.Made(), len(m.out.Mutations)
 	err := s.elements.Each(array, func(element decode.Value, doc *decode.Document) error {
 		if k > 0 {

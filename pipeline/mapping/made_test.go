@@ -214,3 +214,54 @@ func TestCrossedIsBounded(t *testing.T) {
 		})
 	}
 }
+
+// Elements that are few and large take as much time as those that are many, and so does a
+// field that is read for each element.
+func TestSpentIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		rule RuleSpec
+		want string // begins the error
+	}{
+		"pairs":        {RuleSpec{ForEach: []string{"i in items", "j in large"}, When: `i == "no"`}, "map[0].for_each[1]: more than 100000 bytes"},
+		"array":        {RuleSpec{ForEach: []string{"i in items"}, When: `i in large`}, "map[0].when: more than 100000 bytes"},
+		"text":         {RuleSpec{ForEach: []string{"i in items"}, When: `user contains "no"`}, "map[0].when: more than 100000 bytes"},
+		"length":       {RuleSpec{ForEach: []string{"i in items"}, When: `len(large) > 2`}, "map[0].when: more than 100000 bytes"},
+		"direct":       {RuleSpec{ForEach: []string{"i in items"}, When: `upper(user) == "no"`}, "map[0].when: more than 100000 bytes"},
+		"joined":       {RuleSpec{ForEach: []string{"i in items"}, When: `user + "x" == "no"`}, "map[0].when: more than 100000 bytes"},
+		"inside":       {RuleSpec{When: `any(items, user contains "no")`}, "map[0].when: more than 100000 bytes"},
+		"text of text": {RuleSpec{When: `any(items, upper(user) == "no")`}, "map[0].when: more than 100000 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			spec := Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{tc.rule}}
+			spec.Rules[0].Table, spec.Rules[0].Row, spec.Rules[0].Put = "t", `"r"`, map[string]map[string]string{"f": {"q": `"v"`}}
+			p, err := Compile(&spec, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.maxSpent != maxSpent {
+				t.Fatalf("Got a bound of %d bytes, want %d", p.maxSpent, maxSpent)
+			}
+			p.maxSpent = 100_000
+			m := p.NewMapper()
+			record := func(items int) *Record {
+				r := each(500, items)
+				r.Value = append(r.Value[:len(r.Value)-1], fmt.Sprintf(`, "large": [%q, %q]}`, strings.Repeat("x", 250), strings.Repeat("y", 250))...)
+				return r
+			}
+			_, err = m.Map(record(210))
+			var e *Error
+			if !errors.As(err, &e) || e.Class != classTooMany || !strings.HasPrefix(e.Err.Error(), tc.want) {
+				t.Errorf("Got %v, want a %s: %s", err, classTooMany, tc.want)
+			}
+			m.Release()
+			for range 2 { // each record has all of it
+				if _, err := m.Map(record(15)); err != nil {
+					t.Errorf("Got %v for what is within the bound", err)
+				}
+				m.Release()
+			}
+		})
+	}
+}

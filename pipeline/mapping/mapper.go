@@ -55,6 +55,7 @@ type Mapper struct {
 	buf     []byte      // rows, qualifiers and values of out that had to be made: the newest of them
 	made    int         // bytes of those before buf
 	crossed int         // elements that were gone through in loops within loops
+	spent   int64       // bytes that were read: see spend
 	scratch []byte
 	dates   []dateCache   // by Plan.dates
 	tables  []string      // last table name of each rule that makes its own
@@ -128,6 +129,24 @@ const maxMade = decode.DefaultMaxBytes
 // all, and the partition would stand still for hours.
 const maxCrossed = 10_000_000
 
+// maxSpent bounds the bytes that loops within loops, and expr's machine, read for one
+// record. An array of 200,000 small elements beside one of 50 large ones, 1 MB, has
+// maxCrossed pairs, and to go through them is to read 100 GB; so is a text that a condition
+// searches for each element. A payload of 64 MiB may be read whole by 32 expressions, as JSON.
+const maxSpent = 16 << 30
+
+// jsonCost is how many times as long a byte takes that becomes a value of the machine, or
+// is counted by len, as one that is skipped or copied.
+const jsonCost = 8
+
+// spend notes that n bytes are read, and returns a *tooMuchError where they are too many.
+func (m *Mapper) spend(n int) error {
+	if m.spent += int64(n); m.spent > m.plan.maxSpent {
+		return m.plan.tooMuchSpent()
+	}
+	return nil
+}
+
 // Release ends the last Output, and gives back the memory that it took.
 func (m *Mapper) Release() {
 	if d, ok := m.decoder.(decode.Unpacker); ok {
@@ -180,7 +199,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 	if string(m.topic) != r.Topic {
 		m.topic = append(m.topic[:0], r.Topic...)
 	}
-	m.buf, m.made, m.crossed = m.buf[:0], 0, 0
+	m.buf, m.made, m.crossed, m.spent = m.buf[:0], 0, 0, 0
 	m.out.Mutations, m.out.Records, m.out.Late = m.out.Mutations[:0], m.out.Records[:0], false
 	m.checks, m.conds, m.ends = m.checks[:0], m.conds[:0], m.ends[:0]
 	for i := range m.loops {
@@ -487,6 +506,10 @@ func (p *Plan) tooMuchMade() error {
 
 func (p *Plan) tooManyCrossed() error {
 	return &tooMuchError{fmt.Sprintf("more than %d elements of arrays within others, or beside them, are gone through", p.maxCrossed)}
+}
+
+func (p *Plan) tooMuchSpent() error {
+	return &tooMuchError{fmt.Sprintf("more than %d bytes are read for the record, as its fields are read for each of many elements", p.maxSpent)}
 }
 
 // read returns the bytes of a source that is no integer of the record; nil where

@@ -204,7 +204,7 @@ func registerFunctions(c *conf.Config) {
 		if b == nil {
 			return nil, nil
 		}
-		return string(b), nil
+		return string(b), m.spend(len(b))
 	})
 	add(callBoth, func(m *Mapper, args []any) (any, error) {
 		v, err := m.sourceValue(args[0].(int))
@@ -218,6 +218,9 @@ func registerFunctions(c *conf.Config) {
 		k, b := m.sourceText(args[0].(int))
 		if b == nil {
 			return nil, nil
+		}
+		if err := m.spend(jsonCost * len(b)); err != nil {
+			return nil, err
 		}
 		n, err := lengthOf(k, b)
 		return int(n), err
@@ -400,7 +403,7 @@ func (m *Mapper) sourceValue(i int) (any, error) {
 		if b == nil {
 			return nil, nil
 		}
-		return string(b), nil
+		return string(b), m.spend(len(b))
 	case decode.Number:
 		if i, f, ok := parseNumber(b); !ok {
 			return f, nil
@@ -411,6 +414,9 @@ func (m *Mapper) sourceValue(i int) (any, error) {
 	case decode.Bool:
 		return b[0] == 't', nil
 	case decode.Object, decode.Array:
+		if err := m.spend(jsonCost * len(b)); err != nil {
+			return nil, err
+		}
 		return jsonValue(b)
 	}
 	return nil, nil
@@ -472,9 +478,12 @@ func (m *Mapper) run(p *vm.Program) (any, error) {
 		return v, nil
 	}
 	var wrong *valueError
+	var much *tooMuchError
 	switch {
 	case errors.As(err, &wrong):
 		return nil, wrong
+	case errors.As(err, &much):
+		return nil, much
 	case m.missing != nil:
 		return nil, m.missing
 	}
