@@ -365,7 +365,10 @@ func (w *worker) consume(ctx, hard context.Context, in <-chan fetched) error {
 			switch {
 			case !ok: // ctx has ended
 				return nil
-			case f.err != nil && ctx.Err() != nil:
+			case ctx.Err() != nil: // what is before this batch may have been left
+				if f.batch != nil {
+					f.batch.Release()
+				}
 				return nil
 			case f.err != nil:
 				return w.fetchError(f.err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
 	"sluice/pipeline/memory"
 	"sluice/store"
 )
@@ -579,4 +581,60 @@ func TestFetchedRecordsFollowEachOther(t *testing.T) {
 		t.Errorf("Got %d batches left out and %d twice", b.left.Load(), b.again.Load())
 	}
 	checkContents(t, s.e, s.b)
+}
+
+// stoppingMapper calls stop at a record, once.
+type stoppingMapper struct {
+	testMapper
+	at   int64
+	stop func()
+}
+
+func (m *stoppingMapper) Map(r *mapping.Record) (*mapping.Output, error) {
+	if r.Offset == m.at {
+		m.stop()
+	}
+	return m.testMapper.Map(r)
+}
+
+// A partition that is left amid a large batch applies what it has mapped of it, also where
+// the next batch is there.
+func TestLeftAmidABatch(t *testing.T) {
+	t.Parallel()
+	for range 10 { // either of two may be looked at first
+		synctest.Test(t, func(t *testing.T) {
+			mem, b := newEngine(t), newFakeBroker(1)
+			leave := make(chan struct{})
+			e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
+				if s.Advances[0].From == 0 {
+					<-leave
+				}
+				return true, nil
+			}}
+			p := newTest(t, e, b, func(o *Options) { o.Flush.MaxRecords = 100_000 })
+			var r *running
+			stopped := make(chan struct{})
+			p.newMapper = func() mapper {
+				return &stoppingMapper{at: 10, stop: func() {
+					b.produce(0, "next")
+					synctest.Wait() // it is fetched
+					r.stop()
+					close(stopped)
+				}}
+			}
+			r = start(t, p, 0)
+			b.produce(0, "a")
+			synctest.Wait() // it is in the engine
+			b.produce(0, slices.Repeat([]string{"a"}, 3000)...)
+			<-stopped
+			synctest.Wait() // the rest is left
+			close(leave)
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			if got := readContents(t, mem); got.Progress.Next != 1024 {
+				t.Fatalf("Got the offset %d stored, want 1024: what was mapped is applied", got.Progress.Next)
+			}
+		})
+	}
 }
