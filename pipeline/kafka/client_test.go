@@ -205,6 +205,27 @@ func TestListOffsets(t *testing.T) {
 	}
 }
 
+// A record that comes between the questions of OffsetsAt is not passed over: a pipeline
+// that begins there would never see it.
+func TestOffsetsAtWhileRecordsCome(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	at := time.UnixMilli(1_700_000_000_000)
+	produce(t, c, "t", Message{Value: []byte("old"), Time: at.Add(-time.Hour)})
+	asked := 0
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if asked++; asked == 2 {
+			cluster.SleepControl(func() { produce(t, c, "t", Message{Value: []byte("new"), Time: at.Add(time.Second)}) })
+		}
+		return nil, nil, false
+	})
+	got, err := c.OffsetsAt(testContext(t), "t", []int32{0}, at)
+	if diff := cmp.Diff(map[int32]int64{0: 1}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestOldBroker(t *testing.T) {
 	t.Parallel()
 	_, c := startCluster(t, kfake.SeedTopics(1, "t"), kfake.MaxVersions(kversion.V2_6_0()))

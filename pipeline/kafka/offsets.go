@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -55,24 +54,20 @@ func (c *Client) LogEnds(ctx context.Context, topic string, partitions []int32) 
 // OffsetsAt returns for each partition the offset of the first record that is
 // at t or later, by its timestamp; where there is none, the last stable offset.
 func (c *Client) OffsetsAt(ctx context.Context, topic string, partitions []int32, t time.Time) (map[int32]int64, error) {
+	// The ends first: a record that comes meanwhile is after them.
+	ends, err := c.listOffsets(ctx, topic, partitions, latestOffset, readCommitted)
+	if err != nil {
+		return nil, err
+	}
 	at, err := c.listOffsets(ctx, topic, partitions, max(0, t.UnixMilli()), readCommitted)
 	if err != nil {
 		return nil, err
 	}
-	var none []int32
 	for p, off := range at {
 		if off < 0 {
-			none = append(none, p)
+			at[p] = ends[p]
 		}
 	}
-	if len(none) == 0 {
-		return at, nil
-	}
-	end, err := c.listOffsets(ctx, topic, none, latestOffset, readCommitted)
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(at, end)
 	return at, nil
 }
 
