@@ -224,15 +224,20 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		seen := map[string]bool{}
 		for i, t := range p.Topics {
 			at := fmt.Sprintf("%s[%d]", join(path, "topics"), i)
-			switch {
-			case t == "":
-				report(at, "", "the name of a topic is empty")
+			switch err := kafka.CheckTopicName(t); {
+			case err != nil:
+				report(at, "", "%v", err)
 			case seen[t]:
 				report(at, "", "topic %s is named twice", t)
 			case t == p.DeadLetters.Topic:
 				report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s is read by the same pipeline: refused records would go round for ever", t)
 			}
 			seen[t] = true
+		}
+		if t := p.DeadLetters.Topic; t != "" {
+			if err := kafka.CheckTopicName(t); err != nil {
+				report(join(path, "dead_letters.topic"), "", "%v", err)
+			}
 		}
 		if other, ok := groups[p.Group]; ok && p.Group != "" {
 			report(join(path, "group"), "give each pipeline its own group", "pipelines %s and %s share the consumer group %s", other, name, p.Group)

@@ -245,6 +245,10 @@ pipelines:
 			`f.yaml:2:55: the dead-letter topic a is read by the same pipeline: refused records would go round for ever`,
 			`f.yaml:2:70: in_flight is 9, must be 1..8`,
 		}},
+		{"names of topics", tables + "pipelines:\n  p:\n    topics: [logs.*, a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    dead_letters: {topic: a dead}\n", []string{
+			`f.yaml:8:14: no topic is named "logs.*": '*' is not allowed; letters of ASCII, digits, ., _ and - are`,
+			`f.yaml:12:27: no topic is named "a dead": ' ' is not allowed; letters of ASCII, digits, ., _ and - are`,
+		}},
 		{"name of a rebuild", tables + "pipelines:\n  p~1:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n", []string{
 			`f.yaml:7:3: the name of a pipeline holds no ~: a rebuild of its counters is named by that`,
 		}},

@@ -231,7 +231,7 @@ func (w *wire) arrayLen() int {
 
 func (w *wire) string() string {
 	n := w.arrayLen()
-	if n > 249 { // the longest topic name
+	if n > maxTopicName {
 		w.fail("a topic name of %d bytes", n)
 		return ""
 	}
