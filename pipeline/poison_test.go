@@ -411,3 +411,26 @@ func TestLetterClassesAreDocumented(t *testing.T) {
 		t.Errorf("got %q documented, want %q", got, want)
 	}
 }
+
+// A topic that was made anew begins with offsets of its own: the failures of the old one
+// must not stand in the way of those that open the breaker.
+func TestBreakerOfANewTopic(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	for range 100 {
+		b.produce(0, "a", "a", "a", "a", "a", "a", "a", "a", "a", "bad")
+	}
+	r := start(t, newTest(t, e, b, withPoison(Poison{TripAt: 20, Window: 100}), func(o *Options) { o.OnTopicChange = NewIncarnation }), 0)
+	r.caughtUp(b) // a tenth is borne
+	b.recreate()
+	for range 100 {
+		b.produce(0, "bad")
+	}
+	waitFor(t, func() bool { s := r.first(); return s.Tripped != "" || s.Progress.Next == 100 })
+	if s := r.first(); !strings.Contains(s.Tripped, "21 of 100 offsets up to 20 ") {
+		t.Errorf("Got %q at offset %d, want an open breaker", s.Tripped, s.Progress.Next)
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -182,11 +182,12 @@ func (p *partitionState) assign(owned bool) {
 	p.Owned = p.owners > 0
 }
 
-// of notes which topic the partition is of now.
+// of notes which topic the partition is of now, while it has no worker.
 func (p *partitionState) of(src *store.Source) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
-	if p.topicID != src.TopicID { // nothing is known of its log
+	if p.topicID != src.TopicID { // nothing is known of its log, and its offsets are others
+		p.breaker.close()
 		p.topicID, p.starts, p.begun, p.LogStart, p.LogEnd = src.TopicID, nil, false, 0, 0
 	}
 }
