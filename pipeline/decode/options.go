@@ -271,6 +271,9 @@ func (o *Options) Known() []string {
 	return nil
 }
 
+// Flat reports whether documents have no arrays, so that no path leads to an element.
+func (o *Options) Flat() bool { return o.Format == formatLogfmt }
+
 // columnName reports whether name can be named in a rule: an ASCII letter or _,
 // then letters, digits and _.
 func columnName(name string) bool {

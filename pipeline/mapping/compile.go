@@ -89,6 +89,7 @@ type add struct {
 type compilation struct {
 	format  string
 	known   []string // the fields of a format that has a fixed set
+	flat    bool     // the format has no arrays
 	shape   *decode.Shape
 	paths   []string
 	sources []*source
@@ -234,7 +235,7 @@ func (c *compilation) decode(s *DecodeSpec) {
 		c.note("max_bytes %d", s.MaxBytes)
 	}
 	o := s.options()
-	c.known, c.shape = o.Known(), o.Shape()
+	c.known, c.shape, c.flat = o.Known(), o.Shape(), o.Flat()
 	err := o.Validate()
 	mistake, ok := errors.AsType[*decode.OptionError](err)
 	switch {
@@ -265,6 +266,9 @@ func (c *compilation) field(path string) (index int, hint string, err error) {
 		steps, err := decode.ParsePath(path)
 		if err != nil {
 			return 0, "", err
+		}
+		if c.flat && slices.ContainsFunc(steps, func(s decode.Step) bool { return s.Index >= 0 }) {
+			return 0, "", fmt.Errorf("format %s has no arrays, and no field %s", c.format, path)
 		}
 		if c.shape != nil {
 			if n, next, lacks := c.shape.Lacks(steps); lacks {

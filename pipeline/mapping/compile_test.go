@@ -163,6 +163,9 @@ func TestRuleMistakes(t *testing.T) {
 			`00 event_time.zone: no time zone "X"`,
 			`00 event_time.format: layout "yyyy-MM" has no day dd (unix_ms, unix_s, rfc3339, or a layout such as yyyy-MM-dd HH:mm:ss)`,
 		}},
+		{"a format without arrays", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "logfmt"}, Rules: rule(mapping.RuleSpec{Table: "events", Put: put(`a + tags[0]`)}).Rules}, []string{
+			`08 map[0].put.e.q: format logfmt has no arrays, and no field tags[0]`,
+		}},
 		{"a format with a fixed set of fields", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "combined"}, EventTime: mapping.EventTimeSpec{Field: "ts", Format: "unix_ms"}, Rules: []mapping.RuleSpec{{Table: "events", Row: "paht + user_agent", Put: put("1")}}}, []string{
 			`00 event_time.field: format combined has no field ts (it has agent, bytes, client, ident, method, path, protocol, referrer, request, status, time, time_local, user)`,
 			`00 map[0].row: format combined has no field paht (did you mean path?)`,
