@@ -274,20 +274,41 @@ func TestPlanIsShared(t *testing.T) {
 func TestMapKeepsDigits(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
-		`join(map(ids, string(#)), ",")`:        "1541815603606036481,-9223372036854775808,2,2.5",
-		`ids[0:1]`:                              "[1541815603606036481]",
-		`let l = last; l.id`:                    "9223372036854775807",
-		`u64(let l = last; l.id)`:               `\x7f\xff\xff\xff\xff\xff\xff\xff`,
-		`filter(ids, # == 1541815603606036480)`: "[]",
+		`join(map(ids, string(#)), ",")`:                 "1541815603606036481,-9223372036854775808,2,2.5",
+		`ids[0:1]`:                                       "[1541815603606036481]",
+		`let l = last; l.id`:                             "9223372036854775807",
+		`u64(let l = last; l.id)`:                        `\x7f\xff\xff\xff\xff\xff\xff\xff`,
+		`filter(ids, # == 1541815603606036480)`:          "[]",
+		`fromJSON(inner).id`:                             "1541815603606036481",
+		`join(map(fromJSON(inner).ids, string(#)), ",")`: "1541815603606036483,2,2.5",
 	} {
 		m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(expression)}))
 		want = "t \"r\"\n  put e:q @1000 \"" + want + "\"\n"
-		if got := show(t, m, `{"ids":[1541815603606036481,-9223372036854775808,2.0,2.5],"last":{"id":9223372036854775807}}`); got != want {
+		if got := show(t, m, `{"ids":[1541815603606036481,-9223372036854775808,2.0,2.5],"last":{"id":9223372036854775807},"inner":"{\"id\":1541815603606036481,\"ids\":[1541815603606036483,2.0,2.5]}"}`); got != want {
 			t.Errorf("%s: got %s, want %s", expression, got, want)
 		}
 	}
 	m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(`len(filter(ids, # != 1))`)}))
 	if got := show(t, m, `{"ids":[1e999]}`); !strings.Contains(got, "bad_value") {
 		t.Errorf("Got %s of a number beyond all, want bad_value", got)
+	}
+	for payload, want := range map[string]string{`{"s":"{"}`: "map: expression: ", `{"s":1}`: "map: expression: ", `{"s":"{} {}"}`: "map: expression: "} {
+		m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(`fromJSON(s).a`)}))
+		if got := show(t, m, payload); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %s, want %s", payload, got, want)
+		}
+	}
+}
+
+func TestFromJSONArguments(t *testing.T) {
+	t.Parallel()
+	for _, expression := range []string{`fromJSON()`, `fromJSON(a, b)`} {
+		if _, err := mapping.Compile(jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(expression)}), nil); err == nil {
+			t.Errorf("%s is compiled", expression)
+		}
+	}
+	m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: columns{"e": {"q": `fromJSON(a).b`, "x": "1"}}}))
+	if got, want := show(t, m, `{}`), "t \"r\"\n  put e:x @1000 \"1\"\n"; got != want {
+		t.Errorf("Got %s of a missing field, want %s", got, want)
 	}
 }

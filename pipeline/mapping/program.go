@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"strconv"
 
@@ -31,6 +32,7 @@ const (
 	callLen   = "$len"
 	callCat   = "$cat"
 	callAdd   = "$add"
+	callJSON  = "$json" // fromJSON, whose numbers are floats in expr
 )
 
 // mode is what a node's parent wants of it.
@@ -104,6 +106,9 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 	case *ast.BuiltinNode:
 		for i := range n.Arguments {
 			n.Arguments[i] = sub(n.Arguments[i], wantValue)
+		}
+		if n.Name == "fromJSON" && len(n.Arguments) == 1 { // else expr says what is wrong
+			return makeCall(n, callJSON, n.Arguments...)
 		}
 	case *ast.PredicateNode:
 		n.Node = sub(n.Node, wantValue)
@@ -224,6 +229,20 @@ func registerFunctions(c *conf.Config) {
 		}
 		n, err := lengthOf(k, b)
 		return int(n), err
+	})
+	add(callJSON, func(m *Mapper, args []any) (any, error) {
+		text, ok := args[0].(string)
+		if !ok {
+			return nil, fmt.Errorf("fromJSON of a %T", args[0])
+		}
+		if err := m.spend(jsonCost * len(text)); err != nil {
+			return nil, err
+		}
+		v, err := jsonValue([]byte(text))
+		if err != nil {
+			return nil, errors.New(err.Error()) // the expression's, as of expr's own functions
+		}
+		return v, nil
 	})
 	add(callCat, func(_ *Mapper, args []any) (any, error) { return concat(args[0], args[1]) })
 	add(callAdd, func(_ *Mapper, args []any) (any, error) { return addOrConcat(args[0], args[1]) })
@@ -422,12 +441,17 @@ func (m *Mapper) sourceValue(i int) (any, error) {
 	return nil, nil
 }
 
-// jsonValue returns the value of a checked JSON text.
+// jsonValue returns the value of a JSON text.
 func jsonValue(b []byte) (any, error) {
 	var v any
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber() // a float64 has not all digits of an id of 8 bytes
 	err := d.Decode(&v)
+	if err == nil {
+		if _, more := d.Token(); more != io.EOF {
+			err = errors.New("text after the value")
+		}
+	}
 	if err == nil {
 		v, err = numbers(v)
 	}
