@@ -132,7 +132,14 @@ func (c *collection) leftovers(ctx context.Context) error {
 			continue
 		}
 		g := Garbage{Name: l.Name, Bytes: l.Bytes, Reason: "never published, and nobody is writing it"}
-		if l.Busy {
+		switch {
+		case l.Removal() && l.Busy:
+			g.Reason, g.Stays = "a run that is being removed", true
+		case l.Removal():
+			g.Reason = "a run whose removal was cut off"
+		case l.Record():
+			g.Reason = "the record of a run that is not there"
+		case l.Busy:
 			g.Reason, g.Stays = "an export is writing it", true
 		}
 		c.take(ctx, g, func() error { return c.target.Discard(ctx, l.Name) })

@@ -102,8 +102,20 @@ func (l *Local) abandoned(name string) (*os.File, error) {
 // was removed: by a removal that was cut off, or in a bucket the record of one that was not.
 func OfRemoval(name, job string) bool {
 	runs := temporaryName(job + "/run=")
-	return strings.HasPrefix(name, "removed-"+runs) || strings.HasPrefix(name, "ended-"+runs)
+	return strings.HasPrefix(name, removed+runs) || strings.HasPrefix(name, ended+runs)
 }
+
+// How the names of Leftovers begin that are no uploads.
+const (
+	removed = "removed-" // a published run, whose removal was cut off or is at work
+	ended   = "ended-"   // a bucket's record of a run that is not there
+)
+
+// Removal reports whether l is a published run whose removal was cut off, or is at work.
+func (l *Leftover) Removal() bool { return strings.HasPrefix(l.Name, removed) }
+
+// Record reports whether l is a bucket's record of a run that is not there, and no more.
+func (l *Leftover) Record() bool { return strings.HasPrefix(l.Name, ended) }
 
 // lock takes f for this process, or fails with ErrBusy where another open file has it:
 // whoever gets the lock of an upload knows that nobody writes it any more. Its error wraps
@@ -157,7 +169,7 @@ func (l *Local) remove(dir string) error {
 		return err
 	}
 	var held *os.File
-	tmp, err := l.temporary("removed-"+dir, func(name string) (err error) {
+	tmp, err := l.temporary(removed+dir, func(name string) (err error) {
 		if err = l.root.Mkdir(name, 0o777); err == nil {
 			held, err = l.hold(name)
 		}

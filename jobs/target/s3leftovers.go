@@ -145,11 +145,11 @@ func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
 				delete(orphans, dir)
 			}
 		case s3Removing:
-			f.Name, f.Busy = "removed-"+temporaryName(dir), rec.age < removalAge
+			f.Name, f.Busy = removed+temporaryName(dir), rec.age < removalAge
 			found = append(found, f)
 		case s3Ended:
 			if rec.age >= orphanAge && len(orphans[dir]) == 0 {
-				f.Name = "ended-" + temporaryName(dir)
+				f.Name = ended + temporaryName(dir)
 				found = append(found, f)
 			}
 		}
