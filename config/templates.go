@@ -22,9 +22,9 @@ func isTemplate(key string) bool { return strings.HasSuffix(key, templateMark) }
 // name may be a rule's, with expressions in braces: what is before the first must
 // fit.
 func (c *Config) template(name string) (key string, ok bool) {
-	name, _, _ = strings.Cut(name, "{")
+	name, _, _ = strings.Cut(store.CanonicalName(name), "{")
 	for k := range c.Tables {
-		if isTemplate(k) && len(k) > len(key) && strings.HasPrefix(name, strings.TrimSuffix(k, templateMark)) {
+		if isTemplate(k) && len(k) > len(key) && strings.HasPrefix(name, store.CanonicalName(strings.TrimSuffix(k, templateMark))) {
 			key = k
 		}
 	}

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"sluice/cell"
@@ -76,5 +77,25 @@ tables:
 	m.Increment("n", []byte("q"), 1)
 	if _, err := s.MutateRow(t.Context(), nil, m); err != nil {
 		t.Error(err)
+	}
+}
+
+// A table of the default namespace is one by both of its names, whichever the file's tables
+// and whichever its rules and jobs have.
+func TestDefaultNamespace(t *testing.T) {
+	t.Parallel()
+	for _, names := range [][3]string{{"t", "default:t", "default:t"}, {"default:t", "t", "t"}, {"t_*", "default:t_1", "default:t_1"}, {"default:t_*", "t_1", "t_1"}} {
+		text := fmt.Sprintf(`
+tables:
+  %q:
+    families: {f: {}}
+pipelines:
+  p: {topics: [a], group: g, decode: {format: json}, map: [{table: %q, row: user, put: {f: {q: user}}}]}
+jobs:
+  j: {table: %q, out: ./x, columns: [{name: a, from: "f:a", type: string}]}
+`, names[0], names[1], names[2])
+		if _, err := config.Parse("f.yaml", []byte(text), env()); err != nil {
+			t.Errorf("%q: %v", names, err)
+		}
 	}
 }
