@@ -201,7 +201,14 @@ func (m *tableImport) compile() error {
 	if len(m.manifest.Totals) == 0 {
 		return unsupported("it has no files")
 	}
-	return m.findColumns(unsupported, nil)
+	if err := m.findColumns(unsupported, nil); err != nil {
+		return err
+	}
+	if row := m.keys[0].column; !m.exact(row) {
+		c := &m.manifest.Columns[row]
+		return unsupported("its row keys are in column %s alone, %s as %s, in which two keys may be one: export them as string or bytes", c.Name, c.Type, c.Coding)
+	}
+	return nil
 }
 
 // findColumns finds out what the columns of m.manifest are for; keys are those of the
@@ -209,7 +216,7 @@ func (m *tableImport) compile() error {
 func (m *tableImport) findColumns(unsupported func(format string, args ...any) error, keys []keyColumn) error {
 	m.keys, m.time, m.family, m.qual, m.value, m.op = keys, -1, -1, -1, -1, -1
 	m.columns = make([]importColumn, len(m.manifest.Columns))
-	cells := 0
+	cells, row := 0, -1
 	for i := range m.manifest.Columns {
 		c := &m.manifest.Columns[i]
 		coding, _ := columnar.ParseCoding(c.Coding)
@@ -217,7 +224,9 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 		switch c.From {
 		case "": // of a file of others, and not asked for as a cell
 		case columnar.FromRow:
-			m.keys = []keyColumn{{i, coding}}
+			if row < 0 || m.exact(i) && !m.exact(row) {
+				row, m.keys = i, []keyColumn{{i, coding}}
+			}
 		case columnar.FromTimestamp:
 			m.time = i
 		case columnar.FromFamily:
@@ -268,17 +277,6 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 // findRivals finds out which of several columns is written that were read from one cell:
 // one whose value is the cell's bytes, whatever these were, and otherwise the first.
 func (m *tableImport) findRivals() {
-	exact := func(i int) bool {
-		typ, _ := columnar.ParseType(m.manifest.Columns[i].Type)
-		switch c := m.columns[i].coding; typ {
-		case columnar.Bytes:
-			return c == columnar.Raw
-		case columnar.String, columnar.JSON:
-			return c == columnar.Text || c == columnar.Reverse
-		default:
-			return c.FixedWidth()
-		}
-	}
 	for i := range m.columns {
 		c := &m.columns[i]
 		for k := range m.columns {
@@ -286,10 +284,23 @@ func (m *tableImport) findRivals() {
 			if k == i || c.family == "" || c.isMap || o.isMap || c.family != o.family || !bytes.Equal(c.qualifier, o.qualifier) {
 				continue
 			}
-			if exact(k) && !exact(i) || exact(k) == exact(i) && k < i {
+			if m.exact(k) && !m.exact(i) || m.exact(k) == m.exact(i) && k < i {
 				c.rivals = append(c.rivals, k)
 			}
 		}
+	}
+}
+
+// exact reports whether the values of a column are the bytes that they were read from.
+func (m *tableImport) exact(i int) bool {
+	typ, _ := columnar.ParseType(m.manifest.Columns[i].Type)
+	switch c := m.columns[i].coding; typ {
+	case columnar.Bytes:
+		return c == columnar.Raw
+	case columnar.String, columnar.JSON:
+		return c == columnar.Text || c == columnar.Reverse
+	default:
+		return c.FixedWidth()
 	}
 }
 

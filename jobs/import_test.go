@@ -184,6 +184,12 @@ func TestImportRefuses(t *testing.T) {
 	_, cells := exportedTable(t, &Spec{Columns: perCell, Rows: "cell"}, typed(t))
 	_, keyless := exportedTable(t, &Spec{Columns: perRow[1:]}, typed(t))
 	_, partly := exportedTable(t, &Spec{Columns: perCell[:4], Rows: "cell"}, typed(t))
+	number := columnar.ColumnSpec{Name: "number", From: "$row", Type: "int64"}
+	_, numbers := exportedTable(t, &Spec{Columns: append([]columnar.ColumnSpec{number}, perRow[1:]...)}, func(e store.Engine) {
+		for _, row := range []string{"007", "7"} {
+			jobstest.Mutate(t, e, "t", row, jobstest.PutOp("f", "s", 1, row))
+		}
+	})
 	_, damaged := exportedTable(t, &Spec{Columns: perRow}, typed(t))
 	files, err := filepath.Glob(filepath.Join(damaged, "run=*", "*.parquet"))
 	if err != nil || len(files) != 3 {
@@ -217,6 +223,7 @@ func TestImportRefuses(t *testing.T) {
 		{rows, "small", "", store.ErrCellTooLarge, "part-000000-0000.parquet:"},
 		{keyless, "t", "", store.ErrUnsupported, "$row"},
 		{partly, "t", "", store.ErrUnsupported, "$value"},
+		{numbers, "t", "", store.ErrUnsupported, "its row keys are in column number alone, int64 as text, in which two keys may be one"},
 		{damaged, "t", "", store.ErrCorrupt, filepath.Base(files[1])},
 		{t.TempDir(), "t", "", os.ErrNotExist, ""},
 	} {
@@ -255,6 +262,26 @@ func TestImportOneCell(t *testing.T) {
 		to := jobstest.OpenMemory(t)
 		done, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t"})
 		if err != nil || done.Cells != 4 {
+			t.Fatalf("Got %+v, %v", done, err)
+		}
+		jobstest.EqualTables(t, source, to, false, "t", "t")
+	}
+}
+
+// TestImportKeys: of several columns with the row key that one is taken which has its bytes.
+func TestImportKeys(t *testing.T) {
+	t.Parallel()
+	number := columnar.ColumnSpec{Name: "number", From: "$row", Type: "int64", OnError: "null"}
+	text := columnar.ColumnSpec{Name: "text", From: "$row", Type: "string"}
+	for _, columns := range [][]columnar.ColumnSpec{{number, text}, {text, number}} {
+		columns = append(columns, columnar.ColumnSpec{Name: "s", From: "f:s", Type: "string"})
+		source, at := exportedTable(t, &Spec{Columns: columns}, func(e store.Engine) {
+			for _, row := range []string{"007", "7", "x"} {
+				jobstest.Mutate(t, e, "t", row, jobstest.PutOp("f", "s", 1234, row))
+			}
+		})
+		to := jobstest.OpenMemory(t)
+		if done, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t"}); err != nil || done.Rows != 3 {
 			t.Fatalf("Got %+v, %v", done, err)
 		}
 		jobstest.EqualTables(t, source, to, false, "t", "t")
