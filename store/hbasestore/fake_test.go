@@ -51,6 +51,7 @@ type fault struct {
 	until      chan struct{} // no answer before it is closed; nil = at once
 	dropBefore bool          // the connection ends, and nothing was done
 	dropAfter  bool          // the connection ends, and it was done
+	done       func()        // called between the two; nil = nothing
 	text       string        // a TIOError
 	canRetry   bool          // of text
 	internal   bool          // an exception that the IDL does not name
@@ -164,7 +165,12 @@ func (g *fakeGateway) cutOff(t *testing.T, n int, f fault, methods ...string) co
 	t.Cleanup(cancel)
 	g.inject(func(method string) fault {
 		if len(methods) == 0 || slices.Contains(methods, method) {
-			if n--; n == 0 {
+			n--
+			switch {
+			case n == 0 && f.dropAfter: // whoever made the call finds it done
+				f.done = cancel
+				return f
+			case n == 0:
 				cancel()
 				return f
 			}
@@ -247,6 +253,9 @@ func (g *fakeGateway) faulty(name string, next thrift.TProcessorFunction) thrift
 		case f.dropAfter:
 			nowhere := thrift.NewTBinaryProtocolConf(thrift.NewTMemoryBuffer(), nil)
 			next.Process(ctx, seqID, in, nowhere)
+			if f.done != nil {
+				f.done()
+			}
 			return false, end
 		case f.text == "" && !f.internal:
 			return next.Process(ctx, seqID, in, out)
