@@ -356,7 +356,8 @@ func (m *Manifest) validatePartitions() error {
 		}
 		for k, sorted := range m.SortedBy { // readers of partitions go by them
 			at := slices.IndexFunc(m.Columns, func(c Column) bool { return c.Name == sorted })
-			if at < 0 || sorted == name || k == 0 && at != m.keyColumn() || m.Columns[at].Type != columnar.String.String() && m.Columns[at].Type != columnar.Bytes.String() {
+			// Versions before took the row key in any coding for the key.
+			if at < 0 || sorted == name || k == 0 && (m.Columns[at].From != columnar.FromRow || m.Columns[at].OnError == columnar.OnErrorNull) || m.Columns[at].Type != columnar.String.String() && m.Columns[at].Type != columnar.Bytes.String() {
 				return fmt.Errorf("sorted_by[%d]: %q", k, sorted)
 			}
 		}

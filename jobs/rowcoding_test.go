@@ -47,3 +47,15 @@ func TestRowKeyCodings(t *testing.T) {
 		}
 	}
 }
+
+// TestRowKeyCodingsBefore: runs that versions before published, whose files of partitions are
+// said to be sorted by a row key in another coding, can be read: retention and increments do.
+func TestRowKeyCodingsBefore(t *testing.T) {
+	t.Parallel()
+	src, spec := partitioned(10)
+	spec.Columns[1].Coding = "reverse"
+	m, _ := published(t, src, spec, RunOptions{})
+	if err := decodeChanged(t, m, func(m *Manifest) { m.SortedBy = []string{"key"} }); err != nil {
+		t.Error(err)
+	}
+}
