@@ -224,7 +224,7 @@ func (m *tableImport) findColumns(unsupported func(format string, args ...any) e
 		switch c.From {
 		case "": // of a file of others, and not asked for as a cell
 		case columnar.FromRow:
-			if row < 0 || m.exact(i) && !m.exact(row) {
+			if row < 0 || m.tells(i) >= m.tells(row) {
 				row, m.keys = i, []keyColumn{{i, coding}}
 			}
 		case columnar.FromTimestamp:
@@ -302,6 +302,18 @@ func (m *tableImport) exact(i int) bool {
 	default:
 		return c.FixedWidth()
 	}
+}
+
+// tells is how well a column from $row tells the row keys: 2 = each of them, 1 = those that
+// are not null, 0 = two of them may be one.
+func (m *tableImport) tells(i int) int {
+	switch {
+	case !m.exact(i):
+		return 0
+	case m.manifest.Columns[i].OnError == columnar.OnErrorNull:
+		return 1
+	}
+	return 2
 }
 
 // named returns the qualifiers of a family that are columns.

@@ -273,11 +273,21 @@ func TestImportKeys(t *testing.T) {
 	t.Parallel()
 	number := columnar.ColumnSpec{Name: "number", From: "$row", Type: "int64", OnError: "null"}
 	text := columnar.ColumnSpec{Name: "text", From: "$row", Type: "string"}
-	for _, columns := range [][]columnar.ColumnSpec{{number, text}, {text, number}} {
-		columns = append(columns, columnar.ColumnSpec{Name: "s", From: "f:s", Type: "string"})
+	maybe := columnar.ColumnSpec{Name: "maybe", From: "$row", Type: "string", OnError: "null"}
+	raw := columnar.ColumnSpec{Name: "raw", From: "$row", Type: "bytes"}
+	for _, c := range []struct {
+		columns []columnar.ColumnSpec
+		key     string // besides
+	}{
+		{[]columnar.ColumnSpec{number, text}, "x"},
+		{[]columnar.ColumnSpec{text, number}, "x"},
+		{[]columnar.ColumnSpec{maybe, raw}, "x\xff"}, // which is null as text
+		{[]columnar.ColumnSpec{raw, maybe}, "x\xff"},
+	} {
+		columns := append(c.columns, columnar.ColumnSpec{Name: "s", From: "f:s", Type: "string"})
 		source, at := exportedTable(t, &Spec{Columns: columns}, func(e store.Engine) {
-			for _, row := range []string{"007", "7", "x"} {
-				jobstest.Mutate(t, e, "t", row, jobstest.PutOp("f", "s", 1234, row))
+			for _, row := range []string{"007", "7", c.key} {
+				jobstest.Mutate(t, e, "t", row, jobstest.PutOp("f", "s", 1234, "v"))
 			}
 		})
 		to := jobstest.OpenMemory(t)
