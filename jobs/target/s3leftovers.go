@@ -85,7 +85,7 @@ type s3Found struct {
 // Leftovers reads the records, and lists the multi-part uploads in the directories
 // that have one: what others do in the bucket is not looked at.
 func (s *S3) Leftovers(ctx context.Context) ([]Leftover, error) {
-	found, err := s.leftovers(ctx)
+	found, err := s.leftovers(ctx, anyDir)
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
 	}
@@ -96,7 +96,22 @@ func (s *S3) Leftovers(ctx context.Context) ([]Leftover, error) {
 	return all, nil
 }
 
-func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
+func anyDir(string) bool { return true }
+
+// leftoverOf returns which directories a leftover of this name may be of: a record is read
+// by a request of its own, and there may be many of runs that were removed.
+func leftoverOf(name string) func(dir string) bool {
+	for _, kind := range []string{removed, ended} {
+		// The name of an orphan begins with that of a job.
+		if run, ok := strings.CutPrefix(name, kind); ok && !strings.Contains(name, "/") {
+			return func(dir string) bool { return temporaryName(dir) == run }
+		}
+	}
+	return anyDir
+}
+
+// leftovers finds what is left of runs whose directories are wanted.
+func (s *S3) leftovers(ctx context.Context, wanted func(dir string) bool) ([]s3Found, error) {
 	// The uploads first: a record tells of one soon after it has begun, not before.
 	multiparts, err := s.multiparts(ctx)
 	if err != nil {
@@ -107,7 +122,7 @@ func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	records, dirs, err := s.records(ctx)
+	records, dirs, err := s.records(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +130,7 @@ func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
 	orphans := map[string][]*s3Orphan{} // by directory
 	for i := range multiparts {
 		o := &multiparts[i]
-		if dir := directoryOf(o.key, dirs); dir != "" {
+		if dir := directoryOf(o.key, dirs); dir != "" && wanted(dir) {
 			orphans[dir] = append(orphans[dir], o)
 		}
 	}
@@ -170,6 +185,9 @@ func (s *S3) leftovers(ctx context.Context) ([]s3Found, error) {
 		}
 	}
 	for _, l := range logs {
+		if !wanted(l.dir) {
+			continue
+		}
 		if rec := records[l.dir]; rec != nil && slices.ContainsFunc(rec.Logs, func(named s3Log) bool { return named.Name == l.log.Name }) {
 			continue
 		}
@@ -202,7 +220,7 @@ func (s *S3) Discard(ctx context.Context, name string) error {
 }
 
 func (s *S3) discardNamed(ctx context.Context, name string) error {
-	all, err := s.leftovers(ctx)
+	all, err := s.leftovers(ctx, leftoverOf(name))
 	if err != nil {
 		return err
 	}

@@ -333,13 +333,13 @@ func (s *S3) Await(ctx context.Context, dir string) error {
 	}
 }
 
-// records returns the records of runs that are not empty, by directory, and the
-// directories of all.
-func (s *S3) records(ctx context.Context) (records map[string]*s3Stored, dirs []string, err error) {
+// records returns the records of runs that are not empty and whose directories are wanted,
+// by directory, and the directories of all.
+func (s *S3) records(ctx context.Context, wanted func(dir string) bool) (records map[string]*s3Stored, dirs []string, err error) {
 	records = map[string]*s3Stored{}
 	err = s.listPrefix(ctx, s.key(recordsDir+"/"), "", func(name string, size int64) {
 		dirs = append(dirs, name)
-		if size > 0 {
+		if size > 0 && wanted(name) {
 			records[name] = nil
 		}
 	})
@@ -362,7 +362,7 @@ func (s *S3) records(ctx context.Context) (records map[string]*s3Stored, dirs []
 
 // Unfinished reads the records.
 func (s *S3) Unfinished(ctx context.Context) ([]Unfinished, error) {
-	records, _, err := s.records(ctx)
+	records, _, err := s.records(ctx, anyDir)
 	if err != nil {
 		return nil, fmt.Errorf("list unfinished uploads: %w", err)
 	}

@@ -746,3 +746,45 @@ func TestS3RecordWithNotes(t *testing.T) {
 		t.Errorf("Got %d uploads and %v", n, f.Objects())
 	}
 }
+
+// TestS3DiscardReadsOne: what is left of a removed run is discarded without a look at the
+// records of all others, of which there may be many.
+func TestS3DiscardReadsOne(t *testing.T) {
+	t.Parallel()
+	const runs = 20
+	f := targettest.NewFakeS3(t)
+	s := openS3(t, f)
+	for i := range runs {
+		dir := fmt.Sprintf("job/run=%d", i)
+		u, err := s.Begin(t.Context(), dir, "id")
+		if err == nil {
+			err = errors.Join(put(t.Context(), u, "part", "rows"), u.Commit(t.Context(), "_manifest", []byte("all")), s.Remove(t.Context(), dir))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.Advance(8 * 24 * time.Hour)
+	left, err := s.Leftovers(t.Context())
+	if err != nil || len(left) != runs {
+		t.Fatalf("Got %+v, %v", left, err)
+	}
+	before := len(f.Requests())
+	for _, l := range left {
+		if err := s.Discard(t.Context(), l.Name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := 0
+	for _, r := range f.Requests()[before:] {
+		if strings.HasPrefix(r, "GET /bucket/exports/_runs/") {
+			read++
+		}
+	}
+	if read != runs {
+		t.Errorf("Got %d reads of %d records", read, runs)
+	}
+	if left, err := s.Leftovers(t.Context()); err != nil || len(left) > 0 {
+		t.Errorf("Got %+v, %v", left, err)
+	}
+}
