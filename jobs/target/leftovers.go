@@ -112,10 +112,16 @@ const (
 )
 
 // Removal reports whether l is a published run whose removal was cut off, or is at work.
-func (l *Leftover) Removal() bool { return strings.HasPrefix(l.Name, removed) }
+func (l *Leftover) Removal() bool { return isKind(l.Name, removed) }
 
 // Record reports whether l is a bucket's record of a run that is not there, and no more.
-func (l *Leftover) Record() bool { return strings.HasPrefix(l.Name, ended) }
+func (l *Leftover) Record() bool { return isKind(l.Name, ended) }
+
+// isKind reports whether a Leftover's name begins so and is no multi-part upload's, whose
+// name begins with that of a job.
+func isKind(name, kind string) bool {
+	return strings.HasPrefix(name, kind) && !strings.Contains(name, "/")
+}
 
 // lock takes f for this process, or fails with ErrBusy where another open file has it:
 // whoever gets the lock of an upload knows that nobody writes it any more. Its error wraps

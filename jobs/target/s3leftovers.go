@@ -102,9 +102,8 @@ func anyDir(string) bool { return true }
 // by a request of its own, and there may be many of runs that were removed.
 func leftoverOf(name string) func(dir string) bool {
 	for _, kind := range []string{removed, ended} {
-		// The name of an orphan begins with that of a job.
-		if run, ok := strings.CutPrefix(name, kind); ok && !strings.Contains(name, "/") {
-			return func(dir string) bool { return temporaryName(dir) == run }
+		if isKind(name, kind) {
+			return func(dir string) bool { return kind+temporaryName(dir) == name }
 		}
 	}
 	return anyDir

@@ -788,3 +788,21 @@ func TestS3DiscardReadsOne(t *testing.T) {
 		t.Errorf("Got %+v, %v", left, err)
 	}
 }
+
+// TestLeftoverKinds: the multi-part uploads of a job whose name begins like what is left of
+// removed runs are none of these.
+func TestLeftoverKinds(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string][2]bool{
+		"removed-job-run=1":                     {true, false},
+		"ended-job-run=1":                       {false, true},
+		"removed-job/run=1/part-0?uploadId=id1": {},
+		"ended-job/run=1/part-0?uploadId=id1":   {},
+		"0123456789ab":                          {},
+	} {
+		l := target.Leftover{Name: name}
+		if got := [2]bool{l.Removal(), l.Record()}; got != want {
+			t.Errorf("%s: Got %v, want %v", name, got, want)
+		}
+	}
+}
