@@ -121,16 +121,9 @@ func (c *Config) lintHBasePipeline(name string, report reporter) {
 	}
 }
 
-// tableOf returns what the file declares of a table that a rule names, nothing where it
-// declares nothing.
-func (c *Config) tableOf(name string) Table {
-	t, ok := c.Tables[name]
-	if !ok {
-		key, _ := c.template(name)
-		t = c.Tables[key]
-	}
-	return t
-}
+// tableOf returns what the file declares of a table that a rule or job names, nothing where
+// it declares nothing.
+func (c *Config) tableOf(name string) Table { return c.Tables[c.tableKey(name)] }
 
 func (c *Config) lintHBaseDelete(at, table, what, family string, report reporter) {
 	if what == "newest" {
@@ -157,7 +150,7 @@ func (c *Config) lintHBaseJob(name string, report reporter) {
 	if job.Incremental.FullEvery == 0 {
 		return
 	}
-	t := c.Tables[job.Table]
+	t := c.tableOf(job.Table)
 	for _, family := range slices.Sorted(maps.Keys(t.Families)) {
 		if f := familyOf(t, family); f.InPlace() && (len(job.Families) == 0 || slices.Contains(job.Families, family)) {
 			report(join(join("jobs", name), "incremental"), "name the job's other families, or make every run full",

@@ -97,20 +97,12 @@ func (c *Config) tableFinder() func(string) *store.TableDescriptor {
 // findTable returns a function that finds schemas, by the file's keys of tables,
 // for the tables that rules and jobs name.
 func (c *Config) findTable(byKey map[string]*store.TableDescriptor) func(string) *store.TableDescriptor {
-	byName := map[string]*store.TableDescriptor{}
-	for key, d := range byKey {
-		byName[store.CanonicalName(key)] = d
-	}
 	return func(name string) *store.TableDescriptor {
-		name = store.CanonicalName(name)
-		if d := byName[name]; d != nil {
-			return d
-		}
-		key, _ := c.template(name)
+		key := c.tableKey(name)
 		d := byKey[key]
-		if d != nil && !strings.Contains(name, "{") { // one of its tables, not those of a rule
+		if d != nil && isTemplate(key) && !strings.Contains(name, "{") { // one of its tables, not those of a rule
 			d = d.Clone()
-			d.Name = name
+			d.Name = store.CanonicalName(name)
 		}
 		return d
 	}

@@ -177,6 +177,22 @@ pipelines:
 		{"increments of counters on HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}, n: {COUNTER: true}}}}\n" + incrementalJob, []string{
 			`f.yaml:8:5: on HBase it finds what has changed by timestamps, which tell nothing of the COUNTER or DISTINCT family n (name the job's other families, or make every run full)`,
 		}},
+		{"increments of counters of a table of two names on HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {'default:t': {families: {f: {}, n: {COUNTER: true}}}}\n" + incrementalJob, []string{
+			`f.yaml:8:5: on HBase it finds what has changed by timestamps, which tell nothing of the COUNTER or DISTINCT family n (name the job's other families, or make every run full)`,
+		}},
+		{"rules of a table of two names on HBase", `store: {engine: hbase, hbase: {gateways: ["h:1"]}}
+tables: {t: {families: {u: {DISTINCT: true}}}}
+pipelines:
+  p:
+    topics: [a]
+    group: g
+    decode: {format: raw}
+    map:
+      - {table: 'default:t', row: "key", append: {u: {q: "value"}}}
+      - {table: 'default:t', row: "key", delete: [{what: row}]}
+`, []string{
+			`f.yaml:10:51: the counters of family u are not deleted on HBase: the timestamps of their cells are offsets, and a zombie would bring them back`,
+		}},
 		{"comments only", "# nothing\n", nil},
 		{"unknown key", "stor:\n  dir: x\n", []string{`f.yaml:1:1: unknown key "stor" (did you mean "store"?)`}},
 		{"unknown key inside", "store:\n  direct: x\n", []string{`f.yaml:2:3: unknown key "direct" in store (known: cache, counter_cache, dir, engine, hbase, mem_table, min_free, region_interval, rewrite_interval, rewrite_rate, sync)`}},

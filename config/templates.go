@@ -23,12 +23,27 @@ func isTemplate(key string) bool { return strings.HasSuffix(key, templateMark) }
 // fit.
 func (c *Config) template(name string) (key string, ok bool) {
 	name, _, _ = strings.Cut(store.CanonicalName(name), "{")
-	for k := range c.Tables {
-		if isTemplate(k) && len(k) > len(key) && strings.HasPrefix(name, store.CanonicalName(strings.TrimSuffix(k, templateMark))) {
-			key = k
+	longest := ""
+	for _, k := range slices.Sorted(maps.Keys(c.Tables)) {
+		begins := store.CanonicalName(strings.TrimSuffix(k, templateMark))
+		if isTemplate(k) && len(begins) > len(longest) && strings.HasPrefix(name, begins) {
+			key, longest = k, begins
 		}
 	}
 	return key, key != ""
+}
+
+// tableKey returns the key of the table, or of the template, that is meant by the name that
+// a rule or job has; it is empty where the file declares none.
+func (c *Config) tableKey(name string) string {
+	short := store.CanonicalName(name)
+	for _, key := range []string{name, short, store.DefaultNamespace + ":" + short} {
+		if _, ok := c.Tables[key]; ok {
+			return key
+		}
+	}
+	key, _ := c.template(name)
+	return key
 }
 
 // TableCreator returns the function that pipelines create missing tables with:

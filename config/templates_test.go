@@ -99,3 +99,20 @@ jobs:
 		}
 	}
 }
+
+// The template that fits best is the same by both names of the default namespace.
+func TestDefaultNamespaceTemplates(t *testing.T) {
+	t.Parallel()
+	text := `
+tables:
+  default:t_*: {families: {g: {}}}
+  t_day_*: {families: {f: {}}}
+pipelines:
+  p: {topics: [a], group: g, decode: {format: json}, map: [{table: t_day_1, row: user, put: {f: {q: user}}}, {table: t_1, row: user, put: {g: {q: user}}}]}
+`
+	for range 10 { // the order of a map
+		if _, err := config.Parse("f.yaml", []byte(text), env()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
