@@ -263,13 +263,14 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 }
 
 // checkBase returns an error where the run that m goes on from is not there any more: when m
-// began it was the latest one, and a full run that was published since lets it go.
+// began it was the latest one, and a full run that was published since lets it go. In its
+// place there may be another one for the same time.
 func (m *Manifest) checkBase(ctx context.Context, t target.Target) error {
 	if !m.increment() {
 		return nil
 	}
-	_, _, err := readManifest(ctx, t, path.Join(m.Job, m.Incremental.Base, ManifestName))
-	if errors.Is(err, target.ErrNotFound) {
+	base, _, err := readManifest(ctx, t, path.Join(m.Job, m.Incremental.Base, ManifestName))
+	if errors.Is(err, target.ErrNotFound) || err == nil && base.Sequence != m.Incremental.Since {
 		return fmt.Errorf("not published: run %s, which it goes on from, was removed meanwhile; run it again", m.Incremental.BaseRunID)
 	}
 	return err

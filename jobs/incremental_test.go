@@ -333,12 +333,22 @@ func TestIncrementChain(t *testing.T) {
 
 // TestIncrementBaseGoes: while an increment is made, a full run is published and what was the
 // latest one before is collected. The increment, which would be the latest then and of use to
-// nobody, is not published; the next one goes on from the full run.
+// nobody, is not published; the next one goes on from the full run. So it is where a run for
+// the same time was published again.
 func TestIncrementBaseGoes(t *testing.T) {
 	t.Parallel()
+	for name, again := range map[string]bool{"gone": false, "another": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			incrementBaseGoes(t, again)
+		})
+	}
+}
+
+func incrementBaseGoes(t *testing.T, again bool) {
 	s := newIncremental(t, t.TempDir(), 10)
 	s.put("a", "v", cell.Latest)
-	s.run(t, RunOptions{})
+	base := s.run(t, RunOptions{})
 	snapshot, err := s.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -355,6 +365,16 @@ func TestIncrementBaseGoes(t *testing.T) {
 		Confirm: func(ctx context.Context) error {
 			full = s.run(t, RunOptions{Full: true})
 			_, err := Collect(ctx, &CollectOptions{Target: tgt, Keep: map[string]Keep{"j": {Runs: 1}}})
+			if err != nil || !again {
+				return err
+			}
+			s.put("b", "v", cell.Latest)
+			later, err := s.Snapshot(ctx)
+			if err != nil {
+				return err
+			}
+			defer later.Close()
+			_, err = Run(ctx, &RunOptions{Job: s.job, Source: later, Holder: s, StoreID: "s", LogicalTime: base.LogicalTime, Full: true})
 			return err
 		},
 	})
