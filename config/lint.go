@@ -81,7 +81,7 @@ func (c *Config) lintConnections(report reporter) {
 		report("memory", "", "memory is %v, must be at least 16MiB", c.Memory)
 	}
 	_, port, err := net.SplitHostPort(c.Serve.Listen)
-	if n, numErr := strconv.Atoi(port); err != nil || numErr == nil && (n < 0 || n > math.MaxUint16) { // "http" is a port, too
+	if n, numErr := strconv.Atoi(port); err != nil || errors.Is(numErr, strconv.ErrRange) || numErr == nil && (n < 0 || n > math.MaxUint16) { // "http" is a port, too
 		report("serve.listen", "write host:port, such as 127.0.0.1:8087", "serve.listen is not an address to listen on")
 	}
 	if c.Store.Dir == "" {

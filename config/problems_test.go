@@ -59,6 +59,9 @@ func TestProblems(t *testing.T) {
 		{"a port that is none", "serve: {listen: '127.0.0.1:80870'}\n", []string{
 			`f.yaml:1:17: serve.listen is not an address to listen on (write host:port, such as 127.0.0.1:8087)`,
 		}},
+		{"a port that is no number of 64 bits", "serve: {listen: '127.0.0.1:99999999999999999999'}\n", []string{
+			`f.yaml:1:17: serve.listen is not an address to listen on (write host:port, such as 127.0.0.1:8087)`,
+		}},
 		{"a join of a job with mistakes", "jobs:\n  j: {table: t, columns: [{name: key, from: $row, type: text}], out: x}\njoins:\n  k: {left: {job: j}, right: {job: jj}, on: [{left: key}], formats: [parqet], out: x}\n", []string{
 			`f.yaml:2:57: "text" is no type; it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`,
 			`f.yaml:4:36: there is no job "jj"`,
