@@ -236,12 +236,14 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	case !m.LogicalTime.After(base.LogicalTime):
 		return &errNoBase{"it is for a time before the run before"}
 	}
-	left, err := ListUnfinishedTarget(ctx, r.Target)
-	if err != nil {
-		return err
-	}
-	if slices.ContainsFunc(left, func(u Unfinished) bool { return u.RunID == r.id }) { // an increment leaves nothing
-		return &errNoBase{"it was full when it was cut off"}
+	if r.Checkpoint != "" { // or nothing can be gone on with
+		left, err := ListUnfinishedTarget(ctx, r.Target)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(left, func(u Unfinished) bool { return u.RunID == r.id }) { // an increment leaves nothing
+			return &errNoBase{"it was full when it was cut off"}
+		}
 	}
 	changes, ok := r.Source.(store.ChangeReader)
 	if !ok {
