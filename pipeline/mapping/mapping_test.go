@@ -302,9 +302,10 @@ func TestMapKeepsDigits(t *testing.T) {
 
 func TestFromJSONArguments(t *testing.T) {
 	t.Parallel()
-	for _, expression := range []string{`fromJSON()`, `fromJSON(a, b)`} {
-		if _, err := mapping.Compile(jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(expression)}), nil); err == nil {
-			t.Errorf("%s is compiled", expression)
+	for _, expression := range []string{`fromJSON()`, `fromJSON(a, b)`, `fromJSON(1).a`, `fromJSON(nil)`, `fromJSON(a == "b")`, `any(ids, fromJSON(# > 1))`} {
+		_, err := mapping.Compile(jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: put(expression)}), nil)
+		if err == nil || !strings.Contains(err.Error(), "fromJSON") {
+			t.Errorf("%s: got %v, want that fromJSON takes a text", expression, err)
 		}
 	}
 	m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `"r"`, Put: columns{"e": {"q": `fromJSON(a).b`, "x": "1"}}}))
