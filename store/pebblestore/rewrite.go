@@ -617,7 +617,35 @@ func (r *rewrite) encode(cells []entry, fold bool) {
 	for i := range groups {
 		r.out = append(r.out, r.pack(prefix, groups[i].puts))
 	}
+	r.sortOut()
+	if !r.outCollides() {
+		return
+	}
+	// Cells of one commit were in several fragments, and are left as the newest of two of
+	// them. Singly each has a key of its own.
+	r.out = r.out[:0]
+	for i := range cells {
+		if e := &cells[i]; e.kind != cell.KindPut {
+			r.out = append(r.out, r.origin[e.origin])
+		} else {
+			r.out = append(r.out, single(prefix, e))
+		}
+	}
+	r.sortOut()
+}
+
+func (r *rewrite) sortOut() {
 	slices.SortFunc(r.out, func(a, b storedKV) int { return bytes.Compare(a.key, b.key) })
+}
+
+// outCollides reports whether two key-values of out, in order, have one key.
+func (r *rewrite) outCollides() bool {
+	for i := 1; i < len(r.out); i++ {
+		if bytes.Equal(r.out[i-1].key, r.out[i].key) {
+			return true
+		}
+	}
+	return false
 }
 
 // encodeSingly makes r.out the key-values of cells, a key each.
@@ -726,7 +754,8 @@ func (r *rewrite) unfold(groups []group) []group {
 }
 
 // pack returns the key-value of puts of one time and TTL, in order of their
-// qualifiers. Its sequence is the highest of theirs, so that no two collide.
+// qualifiers. Its sequence is the highest of theirs, by which hardly two collide (see
+// encode).
 func (r *rewrite) pack(prefix []byte, puts []*entry) storedKV {
 	first := puts[0]
 	a := &r.outBuf

@@ -313,3 +313,32 @@ func TestRewriteOfPutsTooLargeToFold(t *testing.T) {
 		want(t, db, all, lines...)
 	}
 }
+
+// Cells of one key-value that two rewrites have folded, and that were restored beneath late
+// writes, can be left in two fragments of one time whose newest cells are of one commit:
+// these cannot have one key.
+func TestRewriteOfFragmentsWithOneSequence(t *testing.T) {
+	t.Parallel()
+	db := open(t, "db", eager())
+	create(t, db, "t", store.NewFamily("f"))
+	write := func(time cell.Timestamp, columns ...string) {
+		t.Helper()
+		mutate(t, db, put("r", time, "f", columns...))
+	}
+	s := &span{table: "t", family: "f", how: rewriteMajor, upTo: math.MaxUint64, earliestPut: math.MinInt64, tidy: true}
+	write(20, "a", "1", "c", "1", "x", "1", "y", "1")
+	for _, columns := range []string{"xy", "ac"} {
+		for _, c := range columns {
+			write(20, string(c), "2")
+		}
+		rewriteAround(t, db, s, func(*rewrite) { write(30, "late", columns) })
+	}
+	all := &store.Scan{Table: "t", Versions: store.AllVersions}
+	lines := rows(t, db, all)
+	if err := db.MinorCompact(t.Context(), "t"); err != nil { // what was not flushed all stays
+		t.Fatal(err)
+	}
+	want(t, db, all, lines...)
+	tidy(t, db)
+	want(t, db, all, lines...)
+}
