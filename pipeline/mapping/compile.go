@@ -26,7 +26,7 @@ var checkTree = checker.Check
 const languageVersion = "sluice mapping 1\n"
 
 // programVersion is the same of what only expr's machine runs. 2: numbers in arrays and
-// objects keep all digits.
+// objects, those of fromJSON too, keep all digits.
 const programVersion = 2
 
 // Plan is compiled rules. It is immutable and may be shared.
