@@ -568,7 +568,7 @@ func (r *rewrite) compactCells() (differs, dropped bool, err error) {
 	}
 	switch {
 	case r.fragments > 0 && (r.more || r.piece > 0):
-		r.encodeSingly(kept)
+		r.encodeSingly(kept, func(e *entry) bool { return e.origin >= 0 })
 		return true, dropped, nil
 	case !dropped && !fold:
 		r.out = append(r.out[:0], r.origin...)
@@ -623,14 +623,7 @@ func (r *rewrite) encode(cells []entry, fold bool) {
 	}
 	// Cells of one commit were in several fragments, and are left as the newest of two of
 	// them. Singly each has a key of its own.
-	r.out = r.out[:0]
-	for i := range cells {
-		if e := &cells[i]; e.kind != cell.KindPut {
-			r.out = append(r.out, r.origin[e.origin])
-		} else {
-			r.out = append(r.out, single(prefix, e))
-		}
-	}
+	r.encodeSingly(cells, func(e *entry) bool { return e.kind != cell.KindPut })
 	r.sortOut()
 }
 
@@ -648,12 +641,13 @@ func (r *rewrite) outCollides() bool {
 	return false
 }
 
-// encodeSingly makes r.out the key-values of cells, a key each.
-func (r *rewrite) encodeSingly(cells []entry) {
+// encodeSingly makes r.out the key-values of cells, a key each: that which it came from
+// where stays says so.
+func (r *rewrite) encodeSingly(cells []entry, stays func(e *entry) bool) {
 	prefix := r.prefix()
 	r.out = r.out[:0]
 	for i := range cells {
-		if e := &cells[i]; e.origin >= 0 {
+		if e := &cells[i]; stays(e) {
 			r.out = append(r.out, r.origin[e.origin])
 		} else {
 			r.out = append(r.out, single(prefix, e))
