@@ -180,6 +180,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 		errs = append(errs, &columnar.SpecError{Path: path, Problem: fmt.Sprintf(format, args...)})
 	}
 	j := &Job{name: name, spec: *s}
+	j.spec.Table = store.CanonicalName(s.Table)
 	j.spec.Columns, j.spec.Formats, j.spec.Families = slices.Clone(s.Columns), slices.Clone(s.Formats), slices.Clone(s.Families)
 	j.spec.PartitionBy, j.spec.RowKey.Fields = slices.Clone(s.PartitionBy), slices.Clone(s.RowKey.Fields)
 	j.spec.Sort, j.spec.Where = slices.Clone(s.Sort), slices.Clone(s.Where)
@@ -190,7 +191,7 @@ func Compile(name string, s *Spec, schema *store.TableDescriptor) (*Job, error) 
 		bad("table", "it is missing")
 	} else if err := store.CheckTableName(s.Table); err != nil {
 		bad("table", "%v", err)
-	} else if j.spec.Table = store.CanonicalName(s.Table); schema != nil && store.CanonicalName(schema.Name) != j.spec.Table {
+	} else if schema != nil && store.CanonicalName(schema.Name) != j.spec.Table {
 		bad("table", "it is %s, but the schema is of %s", s.Table, schema.Name)
 	}
 	var err error
