@@ -291,17 +291,10 @@ func (m *tableImport) findRivals() {
 	}
 }
 
-// exact reports whether the values of a column are the bytes that they were read from.
+// exact reports whether the values of a column tell the bytes that they were read from.
 func (m *tableImport) exact(i int) bool {
 	typ, _ := columnar.ParseType(m.manifest.Columns[i].Type)
-	switch c := m.columns[i].coding; typ {
-	case columnar.Bytes:
-		return c == columnar.Raw
-	case columnar.String, columnar.JSON:
-		return c == columnar.Text || c == columnar.Reverse
-	default:
-		return c.FixedWidth()
-	}
+	return m.columns[i].coding.Exact(typ)
 }
 
 // tells is how well a column from $row tells the row keys: 2 = each of them, 1 = those that

@@ -148,7 +148,7 @@ func (j *Join) checkLookup() error {
 	name := j.joined.On()[0].Right
 	specs := j.sides[1].schema.Specs()
 	i := slices.IndexFunc(specs, func(s columnar.ColumnSpec) bool { return s.Name == name })
-	if s := &specs[i]; s.From != columnar.FromRow || s.OnError == columnar.OnErrorNull || s.Coding != columnar.Text.String() && s.Coding != columnar.Raw.String() {
+	if s := &specs[i]; s.From != columnar.FromRow || s.OnError == columnar.OnErrorNull || !verbatim(s.Type, s.Coding) {
 		return &columnar.SpecError{Path: "on[0].right", Problem: fmt.Sprintf(
 			"a lookup is by the row key, and %s is not it as it is stored: name a column from %s without on_error: null and without a coding, or join by hash", name, columnar.FromRow)}
 	}

@@ -363,11 +363,17 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 	return nil
 }
 
+// verbatim is columnar's Coding.Verbatim of a type and a coding as they are spelled.
+func verbatim(typ, coding string) bool {
+	t, _ := columnar.ParseType(typ)
+	c, _ := columnar.ParseCoding(coding)
+	return c.Verbatim(t)
+}
+
 // keyColumn returns the column that holds the row keys as they are, or -1.
 func (m *Manifest) keyColumn() int {
 	return slices.IndexFunc(m.Columns, func(c Column) bool {
-		return c.From == columnar.FromRow && c.OnError != columnar.OnErrorNull &&
-			(c.Type == columnar.String.String() && c.Coding == columnar.Text.String() || c.Type == columnar.Bytes.String() && c.Coding == columnar.Raw.String())
+		return c.From == columnar.FromRow && c.OnError != columnar.OnErrorNull && verbatim(c.Type, c.Coding)
 	})
 }
 

@@ -205,6 +205,23 @@ func ParseCoding(s string) (c Coding, ok bool) {
 	return 0, false
 }
 
+// Verbatim reports whether texts or bytes of type t, in coding c, are the bytes that they
+// were read from.
+func (c Coding) Verbatim(t Type) bool { return t == String && c == Text || t == Bytes && c == Raw }
+
+// Exact reports whether a value of type t, in coding c, tells the bytes that it was read
+// from, so that no two of these have one value: a number in text does not, as 007 and 7 are
+// one.
+func (c Coding) Exact(t Type) bool {
+	switch t {
+	case String, Bytes:
+		return c.Verbatim(t) || c == Reverse
+	case JSON:
+		return c == Text
+	}
+	return c.FixedWidth()
+}
+
 // codings are the codings of each type, its default first.
 var codings = [...][]Coding{
 	String:    {Text, Fixed, Reverse},

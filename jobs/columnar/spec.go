@@ -154,7 +154,7 @@ func (s *Schema) Order() []string {
 	}
 	var order []string
 	for _, k := range keys {
-		i := slices.IndexFunc(s.columns, func(c column) bool { return c.source == k && c.isText() && (c.coding == Text || c.coding == Raw) })
+		i := slices.IndexFunc(s.columns, func(c column) bool { return c.source == k && !c.nullOnFail && c.coding.Verbatim(c.Type) })
 		if i < 0 {
 			break
 		}
@@ -163,14 +163,11 @@ func (s *Schema) Order() []string {
 	return order
 }
 
-// isText reports whether the values are texts or bytes, of every row.
-func (c *column) isText() bool { return (c.Type == String || c.Type == Bytes) && !c.nullOnFail }
-
 // TellsRows reports whether a column has the row keys, so that no two rows have one value:
 // as they are, or backwards.
 func (s *Schema) TellsRows() bool {
 	return slices.ContainsFunc(s.columns, func(c column) bool {
-		return c.source == sourceRow && c.isText() && (c.coding == Text || c.coding == Raw || c.coding == Reverse)
+		return c.source == sourceRow && !c.nullOnFail && (c.Type == String || c.Type == Bytes) && c.coding.Exact(c.Type)
 	})
 }
 
