@@ -54,9 +54,13 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		if spec, err = jobSpec(cfg, c.As); err != nil {
 			return err
 		}
-		if ext := path.Ext(dir); (ext == ".parquet" || ext == ".arrow") && !isDirectory(dir) {
+		info, err := os.Stat(dir)
+		local := err == nil && !config.InBucket(dir)
+		switch ext := path.Ext(dir); {
+		case local && info.IsDir(): // some programs, such as Spark, name theirs like a file
+		case ext == ".parquet" || ext == ".arrow":
 			dir, files = splitFile(dir)
-		} else if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		case local:
 			return fmt.Errorf("%w: %s ends in neither .parquet nor .arrow, which says what a file is", cli.ErrUsage, dir)
 		}
 	}
@@ -104,13 +108,6 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	}
 	_, err = fmt.Fprintf(p.Stdout, "run %s of %s is in %s: %s rows, %s cells\n", m.RunID, m.Job, c.Into, cli.Count(done.Rows), cli.Count(done.Cells))
 	return err
-}
-
-// isDirectory reports whether name is a directory: some programs, such as Spark, make one
-// where they are told of a file.
-func isDirectory(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir() && !config.InBucket(name)
 }
 
 // splitFile returns the directory, or what stands for one in a bucket, of a file, and
