@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -110,7 +109,7 @@ func (c *backupCommand) collect(ctx context.Context, p *cli.Program, t target.Ta
 // of counters have read, too.
 func printOffsets(w io.Writer, all []jobs.Offset) {
 	for _, o := range all {
-		if strings.Contains(o.Pipeline, store.SourceMark) {
+		if from := (store.Source{Pipeline: o.Pipeline}); !from.OfPipeline() {
 			continue
 		}
 		fmt.Fprintf(w, "  complete to\t%s/%d\toffset %d\t(pipeline %s)\n", o.Topic, o.Partition, o.Next, o.Pipeline)
