@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unsafe"
 
 	"sluice/cell"
 	"sluice/pipeline/buffer"
@@ -245,23 +244,10 @@ func (t *tried) become(out *mapping.Output) {
 // classSeveral is what a redrive cannot apply as one unit.
 const classSeveral = "several_events"
 
-// bytes returns how large what the letter becomes is, about: a record may become many
-// times its own size.
-func (t *tried) bytes() (n int) {
-	for i := range t.mutations {
-		m := &t.mutations[i]
-		n += len(m.Row) + int(unsafe.Sizeof(*m))
-		for k := range m.Ops {
-			n += len(m.Ops[k].Qualifier) + len(m.Ops[k].Value) + int(unsafe.Sizeof(m.Ops[k]))
-		}
-	}
-	return n
-}
-
 // letters tries some letters, in one commit where what they become is not too large.
 func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) error {
 	var some []tried
-	size := 0
+	size := int64(0) // of what they become, which may be many times their own
 	for i, d := range letters {
 		t := tried{letter: d}
 		out, err := r.mapLetter(d)
@@ -277,7 +263,7 @@ func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) err
 			t.become(out)
 		}
 		some = append(some, t)
-		if size += t.bytes(); size < redriveBytes && i < len(letters)-1 {
+		if size += buffer.Bytes(t.mutations); size < redriveBytes && i < len(letters)-1 {
 			continue
 		}
 		if err := r.end(ctx, some); err != nil {

@@ -278,6 +278,20 @@ func (z *sizes) add(m *cell.Mutation) {
 	}
 }
 
+// together is what n mutations take, of which z is, their increments not summed.
+func (z *sizes) together(n int) int64 {
+	return int64(z.plain+z.counter) + int64(z.ops+z.increments)*opSize + int64(n)*mutationSize
+}
+
+// Bytes returns the memory that ms take in a batch, increments not summed.
+func Bytes(ms []cell.Mutation) int64 {
+	var z sizes
+	for i := range ms {
+		z.add(&ms[i])
+	}
+	return z.together(len(ms))
+}
+
 // addOrdered keeps deletes and increments apart, because a batch does not say in
 // which order its mutations and its counters take effect: they never share one,
 // and a record that has both is alone in its own, as a unit in order. It reports
@@ -289,7 +303,7 @@ func (b *Buffer) addOrdered(ctx context.Context, offset int64, ms []cell.Mutatio
 		if !c.empty() {
 			return false, ErrFull
 		}
-		used := int64(z.plain+z.counter) + int64(z.ops+z.increments)*opSize + int64(len(ms))*mutationSize
+		used := z.together(len(ms))
 		if err := b.reserve(ctx, &demand{own: used}); err != nil {
 			return false, err
 		}
