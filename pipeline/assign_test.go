@@ -201,12 +201,7 @@ func TestFetchedRecordsAreNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem, b := newEngine(t), newFakeBroker(1)
 		leave := make(chan struct{})
-		e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
-			if s.Advances[0].From == 0 {
-				<-leave
-			}
-			return true, nil
-		}}
+		e := holdingFirst(mem, leave)
 		r := start(t, newTest(t, e, b, func(o *Options) { o.OnDataLoss = SkipLostData }), 0)
 		b.produce(0, "a")
 		synctest.Wait() // it is in the engine

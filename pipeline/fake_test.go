@@ -331,6 +331,17 @@ type faultyEngine struct {
 	fault func(b *store.Batch) (apply bool, err error)
 }
 
+// holdingFirst returns an engine that applies the first batch of a partition, from offset 0,
+// once leave is closed, whoever gives up meanwhile.
+func holdingFirst(e store.Engine, leave <-chan struct{}) *faultyEngine {
+	return &faultyEngine{Engine: e, fault: func(b *store.Batch) (bool, error) {
+		if b.Advances[0].From == 0 {
+			<-leave
+		}
+		return true, nil
+	}}
+}
+
 func (e *faultyEngine) Apply(ctx context.Context, b *store.Batch) error {
 	if len(b.Advances) == 0 && !e.all {
 		return e.Engine.Apply(ctx, b)

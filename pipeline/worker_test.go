@@ -605,12 +605,7 @@ func TestLeftAmidABatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			mem, b := newEngine(t), newFakeBroker(1)
 			leave := make(chan struct{})
-			e := &faultyEngine{Engine: mem, fault: func(s *store.Batch) (bool, error) {
-				if s.Advances[0].From == 0 {
-					<-leave
-				}
-				return true, nil
-			}}
+			e := holdingFirst(mem, leave)
 			p := newTest(t, e, b, func(o *Options) { o.Flush.MaxRecords = 100_000 })
 			var r *running
 			stopped := make(chan struct{})
