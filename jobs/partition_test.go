@@ -407,3 +407,38 @@ func TestPlanPartitions(t *testing.T) {
 		t.Errorf("Got %+v, %v", p, err)
 	}
 }
+
+// TestPartitionRefusedInBucket: a service answers in XML, which has no U+FFFE and no U+FFFF,
+// so that nobody would find again what has them in its name.
+func TestPartitionRefusedInBucket(t *testing.T) {
+	t.Parallel()
+	for _, value := range []string{"a\uFFFFb", "\uFFFE"} {
+		for _, sort := range [][]SortColumn{nil, {{Column: "v"}}} {
+			src := jobstest.NewMemory()
+			src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{
+				jobstest.Row("r1", jobstest.Put("f", "text", 7, "plain")), jobstest.Row("r2", jobstest.Put("f", "text", 7, value)),
+			})
+			_, spec := partitioned(0)
+			spec.PartitionBy, spec.Sort = []string{"text"}, sort
+			f := targettest.NewFakeS3(t)
+			bucket := openBucket(t, f)
+			_, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", spec, nil), Source: src, Target: bucket})
+			if refused := (*columnar.ConvertError)(nil); !errors.As(err, &refused) || refused.Column != "text" || string(refused.Row) != "r2" {
+				t.Errorf("%q: Got %v", value, err)
+			}
+			published(t, src, spec, RunOptions{}) // a directory may have it
+
+			spec.Columns[2].OnError = columnar.OnErrorNull
+			if _, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", spec, nil), Source: src, Target: bucket}); err != nil {
+				t.Fatal(err)
+			}
+			below, err := target.NewS3(&target.S3Options{Endpoint: f.URL(), Bucket: "bucket", Prefix: "p/j", AccessKey: "access", SecretKey: "secret"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err := VerifyTarget(t.Context(), below); err != nil || !r.OK() {
+				t.Errorf("%q: Got %v", value, err)
+			}
+		}
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
+	"sluice/jobs/target"
 )
 
 // rowKeys are the row keys of the rows of a batch.
@@ -81,7 +83,7 @@ func (w *partitionWriter) of(b *columnar.Batch, i int, row []byte) (*partition, 
 	}
 	p, ok := w.all[string(w.key)]
 	if !ok {
-		values, err := w.values(w.run.Job, b, i, row)
+		values, err := w.values(w.run, b, i, row)
 		if err != nil {
 			return nil, err
 		}
@@ -141,13 +143,19 @@ func (j *Job) filed(b *columnar.Batch) *columnar.Batch {
 
 // values returns the texts of the partition of a row. Its error is a
 // *columnar.ConvertError where no directory can have them as its name.
-func (p *partitioning) values(j *Job, b *columnar.Batch, i int, row []byte) ([]*string, error) {
-	values := make([]*string, len(p.by))
+func (p *partitioning) values(r *run, b *columnar.Batch, i int, row []byte) ([]*string, error) {
+	j, values := r.Job, make([]*string, len(p.by))
+	_, bucket := r.Target.(*target.S3)
 	for n, column := range p.by {
 		text, why := partitionText(b.Vector(column), i)
 		if why == "" && text != nil {
 			if size := len(p.names[n]) + 1 + len(escapePartition(*text)); size > maxPartitionName {
 				why = fmt.Sprintf("as a partition it makes the name of a directory of %d bytes, which has at most %d", size, maxPartitionName)
+			}
+			// Escaped, the one would be three other characters for Spark, which takes each
+			// byte for one.
+			if bucket && strings.ContainsAny(*text, "\uFFFE\uFFFF") {
+				why = "it has U+FFFE or U+FFFF, which the answers of a bucket's service, in XML, cannot have in a name"
 			}
 		}
 		if why != "" {

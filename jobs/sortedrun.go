@@ -142,7 +142,7 @@ func (c *sortCollector) partition(b *columnar.Batch, i int, row []byte) error {
 	if same {
 		return nil
 	}
-	values, err := p.values(c.run.Job, b, i, row)
+	values, err := p.values(c.run.run, b, i, row)
 	if err != nil {
 		return err
 	}
