@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"math"
 	"slices"
 	"sync"
 
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -26,16 +28,22 @@ import (
 // buffer for ever. The others unfold to whatever they do, however large the header of the
 // page says that it is. parquet-go sees row groups with such pages as of another file, in
 // which they are not compressed.
+//
+// So it is with the pages of bools in files of others, whatever their codec: of those in RLE,
+// as pages of version 2 mostly are, parquet-go takes a run of one value for eight bits a byte
+// that says 1 and seven of 0, and the next run for one that begins with a byte. They are made
+// pages in PLAIN.
 
 // unpacked is a row group as of a file of its own: the bytes of the file that it is from,
 // then its pages, decompressed, and a footer.
 type unpacked struct {
-	from   io.ReaderAt
-	size   int64 // of the file
-	pages  []unpackedPage
-	chunks []unpackedPages // which pages are together, and the one that was read last
-	footer []byte
-	end    int64 // of the pages
+	from    io.ReaderAt
+	foreign bool  // it is of others
+	size    int64 // of the file
+	pages   []unpackedPage
+	chunks  []unpackedPages // which pages are together, and the one that was read last
+	footer  []byte
+	end     int64 // of the pages
 }
 
 // unpackedPage is a page that is compressed in the file.
@@ -50,7 +58,8 @@ type unpackedPage struct {
 	packed  int
 	levels  int
 	crc     uint32
-	checked bool // there is a crc
+	checked bool      // there is a crc
+	bools   *boolPage // in RLE, in whose place it is in PLAIN; else nil
 }
 
 // unpackedPages are the pages of a column chunk.
@@ -60,13 +69,15 @@ type unpackedPages struct {
 	data  []byte
 }
 
-// unpacks reports whether pages of a codec are decompressed here.
-func (r *Reader) unpacks(codec format.CompressionCodec) bool {
-	switch codec {
+// unpacks reports whether the pages of a column chunk are decompressed here.
+func (r *Reader) unpacks(m *format.ColumnMetaData) bool {
+	switch m.Codec {
 	case format.Lz4Raw:
 		return true
 	case format.Zstd, format.Gzip, format.Brotli:
 		return r.from != nil
+	case format.Uncompressed, format.Snappy:
+		return r.from != nil && m.Type == format.Boolean
 	}
 	return false
 }
@@ -74,10 +85,10 @@ func (r *Reader) unpacks(codec format.CompressionCodec) bool {
 // rowGroup returns a row group whose pages can be read, of the columns of r.
 func (r *Reader) rowGroup(group int) (parquet.RowGroup, error) {
 	g := r.file.Metadata().RowGroups[group]
-	if !slices.ContainsFunc(g.Columns, func(c format.ColumnChunk) bool { return r.unpacks(c.MetaData.Codec) }) {
+	if !slices.ContainsFunc(g.Columns, func(c format.ColumnChunk) bool { return r.unpacks(&c.MetaData) }) {
 		return r.file.RowGroups()[group], nil
 	}
-	u := &unpacked{from: r.in, size: r.size, end: r.size}
+	u := &unpacked{from: r.in, foreign: r.from != nil, size: r.size, end: r.size}
 	g.Columns, g.Ordinal = slices.Clone(g.Columns), 0
 	for i, c := range r.columns {
 		chunks := 1
@@ -85,8 +96,8 @@ func (r *Reader) rowGroup(group int) (parquet.RowGroup, error) {
 			chunks = 2
 		}
 		for at := r.chunks[i]; at < r.chunks[i]+chunks && at < len(g.Columns); at++ {
-			if m := &g.Columns[at].MetaData; r.unpacks(m.Codec) {
-				if err := u.add(m); err != nil {
+			if m := &g.Columns[at].MetaData; r.unpacks(m) {
+				if err := u.add(m, c.Nullable); err != nil {
 					return nil, fmt.Errorf("row group %d, column %s: %w", group, c.Name, err)
 				}
 			}
@@ -106,8 +117,8 @@ func (r *Reader) rowGroup(group int) (parquet.RowGroup, error) {
 	return f.RowGroups()[0], nil
 }
 
-// add adds the pages of a column chunk, and makes m what it is then.
-func (u *unpacked) add(m *format.ColumnMetaData) error {
+// add adds the pages of a column chunk, and makes m what it is then. nullable is of bools.
+func (u *unpacked) add(m *format.ColumnMetaData, nullable bool) error {
 	at := m.DataPageOffset
 	if m.DictionaryPageOffset != 0 {
 		at = m.DictionaryPageOffset
@@ -135,6 +146,14 @@ func (u *unpacked) add(m *format.ColumnMetaData) error {
 			v.IsCompressed = thrift.New(false)
 		}
 		at += n + int64(h.CompressedPageSize)
+		if m.Type == format.Boolean && u.foreign {
+			if p.bools = newBoolPage(h, nullable); p.bools != nil {
+				if p.bools.size > math.MaxInt32 {
+					return claim("%d bools in a page of %d bytes", p.bools.values, p.bools.was)
+				}
+				p.size = p.bools.size
+			}
+		}
 		h.CompressedPageSize, h.CRC = h.UncompressedPageSize, 0
 		if p.header, err = thrift.Marshal(new(thrift.CompactProtocol), h); err != nil {
 			return err
@@ -210,6 +229,9 @@ func (u *unpacked) page(i int) ([]byte, error) {
 	}
 	c.last = -1
 	data, err := p.read(u.from, c.codec, c.data)
+	if err == nil && p.bools != nil {
+		data, err = p.bools.plain(data)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("page at byte %d: %w", p.body, err)
 	}
@@ -228,19 +250,23 @@ func (p *unpackedPage) read(from io.ReaderAt, codec format.CompressionCodec, b [
 			return nil, damaged("its checksum is %08x, and its header says %08x", got, p.crc)
 		}
 	}
-	b = slices.Grow(b[:0], p.size)[:p.size]
-	levels := min(p.levels, p.packed, p.size)
+	size := p.size
+	if p.bools != nil {
+		size = p.bools.was
+	}
+	b = slices.Grow(b[:0], size)[:size]
+	levels := min(p.levels, p.packed, size)
 	copy(b, packed[:levels])
 	n := 0
 	if levels < p.packed {
 		var err error
 		// Behind the end of b there may be room, which is not to be used.
-		if n, err = decompress(codec, b[levels:p.size:p.size], packed[levels:]); err != nil {
+		if n, err = decompress(codec, b[levels:size:size], packed[levels:]); err != nil {
 			return nil, damaged("decompress: %w", err)
 		}
 	}
-	if levels+n != p.size {
-		return nil, damaged("%d bytes where its header says %d", levels+n, p.size)
+	if levels+n != size {
+		return nil, damaged("%d bytes where its header says %d", levels+n, size)
 	}
 	return b, nil
 }
@@ -262,6 +288,17 @@ var zstdDecoder = sync.OnceValue(func() *zstd.Decoder {
 func decompress(codec format.CompressionCodec, dst, src []byte) (int, error) {
 	var r io.Reader
 	switch codec {
+	case format.Uncompressed:
+		if len(src) > len(dst) {
+			return 0, errLonger
+		}
+		return copy(dst, src), nil
+	case format.Snappy:
+		if n, err := snappy.DecodedLen(src); err != nil || n > len(dst) {
+			return 0, errors.Join(errLonger, err)
+		}
+		b, err := snappy.Decode(dst, src)
+		return len(b), err
 	case format.Lz4Raw:
 		return lz4.UncompressBlock(src, dst)
 	case format.Zstd:
