@@ -165,3 +165,37 @@ func TestForeignPageNulls(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignNoRows: row groups without rows have no pages where Arrow's C++ has written them,
+// and pages without values where others have, and are passed over.
+func TestForeignNoRows(t *testing.T) {
+	t.Parallel()
+	none := twoValues(func(h *format.PageHeader) {
+		h.UncompressedPageSize, h.CompressedPageSize, h.DataPageHeader.V.NumValues = 0, 0, 0
+	})
+	dictionary := &format.PageHeader{Type: format.DictionaryPage, DictionaryPageHeader: thrift.New(format.DictionaryPageHeader{})}
+	for name, c := range map[string]struct {
+		header *format.PageHeader
+		edit   func(m *format.ColumnMetaData)
+		want   string
+	}{
+		"no page":              {dictionary, func(m *format.ColumnMetaData) { m.DataPageOffset, m.TotalCompressedSize = 0, 0 }, ""},
+		"a dictionary":         {dictionary, func(m *format.ColumnMetaData) { m.DataPageOffset, m.DictionaryPageOffset = 0, 4 }, ""},
+		"in zstd":              {dictionary, func(m *format.ColumnMetaData) { m.DataPageOffset, m.DictionaryPageOffset, m.Codec = 0, 4, format.Zstd }, ""},
+		"a page":               {none, nil, ""},
+		"a page with values":   {twoValues(nil), nil, "the row group has 0 rows, and its pages have 2"},
+		"values without pages": {dictionary, func(m *format.ColumnMetaData) { m.DataPageOffset, m.NumValues = 0, 1 }, "column a: "},
+	} {
+		file := crafted(t, c.header, make([]byte, c.header.CompressedPageSize), func(m *format.FileMetaData) {
+			column := &m.RowGroups[0].Columns[0].MetaData
+			m.NumRows, m.RowGroups[0].NumRows, column.NumValues = 0, 0, 0
+			if c.edit != nil {
+				c.edit(column)
+			}
+		})
+		rows, err := readForeign(file)
+		if rows != 0 || (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: Got %d rows, %v, want %q", name, rows, err, c.want)
+		}
+	}
+}

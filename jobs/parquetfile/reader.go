@@ -115,6 +115,10 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 			if err := r.checkChunks(r.group); err != nil {
 				return nil, fmt.Errorf("read parquet file: %w", err)
 			}
+			if r.file.Metadata().RowGroups[r.group].NumRows == 0 {
+				r.group++
+				continue
+			}
 		}
 		g, err := r.rowGroup(r.group)
 		if err != nil {
