@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"encoding/xml"
 	"errors"
@@ -19,7 +20,8 @@ const (
 	// orphanAge is when a multi-part upload is abandoned that no record speaks of:
 	// what its process wrote when it was killed, or what belongs to one of two
 	// processes that are at one run, of which one has the record. No file takes a
-	// week.
+	// week. So is a run that was decided and not finished: its process was killed, and
+	// nobody has begun it again, as nobody does a run for the time at which it began.
 	orphanAge = 7 * 24 * time.Hour
 	// removalAge is when a removal is abandoned. It makes requests only within a
 	// quarter of that from when it has told the record that it is at work.
@@ -142,6 +144,14 @@ func (s *S3) leftovers(ctx context.Context, wanted func(dir string) bool) ([]s3F
 			known[file.Upload] = true
 		}
 		switch rec.State {
+		case "": // decided; no Begin may come that finishes it
+			if rec.Writer != "" && rec.age >= orphanAge {
+				f.Name = cmp.Or(rec.ID, temporaryName(dir))
+				for _, file := range rec.Files {
+					f.Bytes += file.Size
+				}
+				found = append(found, f)
+			}
 		case s3Open, s3Left:
 			f.Name, f.Busy, f.Resumable = rec.ID, rec.busy(s.client.o.Lease), len(rec.notes) > 0
 			for _, o := range orphans[dir] {
@@ -251,6 +261,11 @@ func (s *S3) discard(ctx context.Context, f *s3Found) error {
 		return err
 	case f.rec.State == s3Removing:
 		return s.sweep(ctx, f.dir, f.rec.etag)
+	case f.rec.published():
+		if err := s.sweep(ctx, f.dir, f.rec.etag); err != nil {
+			return err
+		}
+		return errors.Join(s.abort(ctx, f.dir, f.rec.uploads()), s.dropLogs(ctx, f.dir, f.rec.Logs))
 	}
 	if err := s.probe(ctx); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -398,6 +399,65 @@ func TestS3RemoveKilled(t *testing.T) {
 		if d := cmp.Diff(exported("another"), visible(t, s)); d != "" {
 			t.Errorf("killed at %s: %s", requests[at], d)
 		}
+	}
+}
+
+// TestS3LeftUndone: what a process leaves that is killed at any request of a run, which nobody
+// begins again, is removed: what was decided and not finished, too, and not before a week.
+func TestS3LeftUndone(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	if err := export(t.Context(), openS3(t, f), tenBytes, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	requests := f.Requests()
+	undone := 0
+	for at := range requests {
+		f := targettest.NewFakeS3(t)
+		f.SetFaulty(func(n int, _ *http.Request) targettest.Fault {
+			if n == at {
+				return targettest.Dead
+			}
+			return targettest.Fine
+		})
+		if err := export(t.Context(), openS3(t, f), tenBytes, func(string) {}); err == nil {
+			t.Fatalf("killed at %s: got no error", requests[at])
+		}
+		f.SetFaulty(nil)
+		s := openS3(t, f)
+		there := func() (n int) {
+			for key := range f.Objects() {
+				if strings.HasPrefix(key, "exports/"+run1+"/") {
+					n++
+				}
+			}
+			return n
+		}
+		seen, had := visible(t, s), there()
+		f.Advance(3 * time.Hour)
+		tidy(t, s)
+		if there() != had {
+			t.Errorf("killed at %s: something is gone within hours", requests[at])
+		}
+		for range 3 { // an upload, its record, and that of a removal
+			f.Advance(8 * 24 * time.Hour)
+			tidy(t, s)
+		}
+		if d := cmp.Diff(seen, visible(t, s)); d != "" {
+			t.Errorf("killed at %s: %s", requests[at], d)
+		}
+		if len(seen) > 0 {
+			continue
+		}
+		if had > 0 {
+			undone++
+		}
+		if n, left := f.Uploads(), f.Objects(); n > 0 || len(left) > 0 {
+			t.Errorf("killed at %s: Got %d uploads and %v", requests[at], n, slices.Sorted(maps.Keys(left)))
+		}
+	}
+	if undone < 3 {
+		t.Errorf("Got %d runs that were decided and not finished", undone)
 	}
 }
 
