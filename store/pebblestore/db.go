@@ -58,6 +58,8 @@ type DB struct {
 	retention *retention
 	filling   *filterFill // nil where the directory is only read
 
+	manifest atomic.Bool // Pebble has written one since it was opened
+
 	mu      sync.Mutex
 	id      string // of the store
 	closed  bool
@@ -161,6 +163,11 @@ func (db *DB) open() error {
 	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {
 		flushed(i)
 		db.gate.gather(i.InputBytes)
+	}
+	po.EventListener.ManifestCreated = func(i pebble.ManifestCreateInfo) {
+		if i.Err == nil {
+			db.manifest.Store(true)
+		}
 	}
 	po.EnsureDefaults()
 	db.pebbleOpts = po

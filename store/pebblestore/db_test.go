@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
@@ -275,6 +277,56 @@ func TestCheckpointOpensReadOnly(t *testing.T) {
 	}
 	if _, err := cp.MutateRow(t.Context(), nil, put("c", 1, "f", "q", "v")); !errors.Is(err, store.ErrReadOnly) {
 		t.Fatalf("Got %v from a write, want ErrReadOnly", err)
+	}
+}
+
+// TestCheckpointAfterKill: a process that is killed as it opens a store, when it has flushed
+// the log of the one before and has none of its own yet, leaves nothing that the next one
+// would flush. Checkpoints of that can be opened.
+func TestCheckpointAfterKill(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewCrashableMem()
+	opening, killed := false, (*vfs.MemFS)(nil)
+	o := memory()
+	o.FS = errorfs.Wrap(mem, errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if opening && killed == nil && op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".log") {
+			killed = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 100, RNG: rand.New(rand.NewPCG(1, 2))})
+		}
+		return nil
+	}))
+	for i := range 2 {
+		db, err := Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			create(t, db, "t", store.NewFamily("f"))
+			mutate(t, db, put("a", 1, "f", "q", "v"))
+			// So that nothing is left to compact, which writes a manifest, too.
+			if err := db.pebble.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		opening = true
+	}
+	o = memory()
+	o.FS = killed
+	db := open(t, "db", o)
+	for _, dir := range []string{"cp1", "cp2"} {
+		sequence, err := db.Checkpoint(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ro := *o
+		ro.ReadOnly = true
+		cp := open(t, dir, &ro)
+		want(t, cp, &store.Scan{Table: "t"}, "a: f:q@1=v")
+		if got := cp.Metrics().Sequence; got != sequence || cp.ID() != db.ID() {
+			t.Errorf("%s: Got sequence %d of store %s, want %d of %s", dir, got, cp.ID(), sequence, db.ID())
+		}
 	}
 }
 

@@ -156,10 +156,34 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) (uint64, error) {
 		}
 		defer db.metrics.checkpointStops.since(time.Now())
 		sequence = db.sequence.Load()
+		if err := db.writeManifest(); err != nil {
+			return engineError(err)
+		}
 		return engineError(db.pebble.Checkpoint(dir, pebble.WithFlushedWAL()))
 	})
 	if err != nil {
 		return 0, fmt.Errorf("checkpoint %s: %w", dir, err)
 	}
 	return sequence, nil
+}
+
+// writeManifest has Pebble (v2.1) write a manifest, if it has not since it was opened: of one
+// that it has only read it copies nothing into a checkpoint, which nobody can open then. Opening
+// flushes what is in the log, and so writes one, but where a process was killed when it had
+// opened the store and written nothing. A flush does it, here of a value as it is. The caller
+// is the commit loop.
+func (db *DB) writeManifest() error {
+	if db.manifest.Load() {
+		return nil
+	}
+	key := catalogKey(rowStore, qualIdentity)
+	value, done, err := db.pebble.Get(key)
+	if err != nil {
+		return err
+	}
+	err = db.pebble.Set(key, value, pebble.NoSync)
+	if err := errors.Join(err, done.Close()); err != nil {
+		return err
+	}
+	return db.pebble.Flush()
 }
