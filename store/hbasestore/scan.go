@@ -130,7 +130,8 @@ func (src *source) plan(scan *store.Scan) error {
 		}
 		t.BatchSize = &n
 	}
-	if scan.Filter == nil && t.BatchSize == nil && !src.judged {
+	// A row may have no cell behind the offset, and counts for nothing then.
+	if scan.Filter == nil && t.BatchSize == nil && scan.OffsetPerFamily == 0 && !src.judged {
 		src.limit = scan.Limit
 		if scan.PageRows > 0 && (src.limit == 0 || scan.PageRows < src.limit) {
 			src.limit = scan.PageRows

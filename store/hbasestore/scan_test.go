@@ -324,6 +324,38 @@ func TestScanCalls(t *testing.T) {
 	}
 }
 
+// A row that has no cell behind the offset of its families counts for no limit.
+func TestScanLimitsBehindOffsets(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t, "r002")
+	fill(t, mem, 4, 1)
+	for _, row := range []string{"r001", "r003", "r004"} {
+		m := &cell.Mutation{Table: "t", Row: []byte(row)}
+		m.Put("f", []byte("r"), 1, []byte("behind"))
+		if _, err := mem.MutateRow(t.Context(), nil, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := dial(t, nil, newGateway(t, mem, false))
+	for name, scan := range map[string]store.Scan{
+		"limit":    {Table: "t", OffsetPerFamily: 1, Limit: 1},
+		"reversed": {Table: "t", OffsetPerFamily: 1, Limit: 2, Reversed: true},
+		"page":     {Table: "t", OffsetPerFamily: 1, PageRows: 1},
+	} {
+		want, err := collect(mem.Scan(t.Context(), &scan))
+		if err != nil || len(want) == 0 {
+			t.Fatalf("%s: Got %q, %v of the model", name, want, err)
+		}
+		got, err := collect(s.Scan(t.Context(), &scan))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
+
 // A scan of a disabled table says so, instead of waiting for its regions.
 func TestScanDisabled(t *testing.T) {
 	t.Parallel()
