@@ -592,6 +592,12 @@ func scanOf(table []byte, t *hbase.TScan) (*store.Scan, error) {
 	if len(t.FilterString) > 0 {
 		s.Filter, err = store.ParseFilterString(string(t.FilterString))
 	}
+	if f, ok := s.Filter.(*store.SingleColumnValueFilter); ok && f.FilterIfMissing && s.Reversed {
+		if slices.ContainsFunc(s.Columns, func(c store.Column) bool { return c.Family != f.Family }) {
+			text, no := "org.apache.hadoop.hbase.DoNotRetryIOException: Reverse scan with loading CFs on demand is not supported", false
+			return nil, &hbase.TIOError{Message: &text, CanRetry: &no}
+		}
+	}
 	return s, err
 }
 

@@ -49,6 +49,13 @@ func push(f store.Filter, counted bool) pushed {
 	return pushed{}
 }
 
+// onDemand reports whether HBase, by default, reads a family only of rows that f, where it
+// is sent, has passed by another one, which it refuses to do in a reversed scan.
+func onDemand(f store.Filter, family string) bool {
+	s, ok := f.(*store.SingleColumnValueFilter)
+	return ok && s.FilterIfMissing && s.Family != family
+}
+
 // pushRows is push where cells are added up before f judges them: what judges rows
 // alone, and the columns that are wanted (nil = all).
 func pushRows(f store.Filter, columns *store.MultipleColumnPrefixFilter) pushed {

@@ -65,6 +65,9 @@ func (src *source) plan(scan *store.Scan) error {
 	t := &src.request
 	counted := slices.ContainsFunc(src.sel.Families(), func(sf store.SelectedFamily) bool { return sf.Family.NewVersionBehavior })
 	filter := push(scan.Filter, counted)
+	if scan.Reversed && slices.ContainsFunc(src.sel.Families(), func(sf store.SelectedFamily) bool { return onDemand(scan.Filter, sf.Family.Name) }) {
+		filter = pushed{}
+	}
 	for _, sf := range src.sel.Families() {
 		src.counters = src.counters || sf.Family.InPlace()
 		src.judged = src.judged || sf.Family.InPlace() && (sf.Qualifiers != nil || sf.Time != nil)

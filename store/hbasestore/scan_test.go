@@ -423,6 +423,7 @@ func TestPush(t *testing.T) {
 		&store.ColumnPaginationFilter{Limit: 1, Offset: 1},
 		&store.SingleColumnValueFilter{Family: "f", Qualifier: []byte("q0000"), Op: store.Equal, Comparator: store.Binary([]byte("2"))},
 		&store.SingleColumnValueFilter{Family: "f", Qualifier: []byte("q0000"), Op: store.Equal, Comparator: store.Binary([]byte("2")), AnyVersion: true, FilterIfMissing: true},
+		&store.SingleColumnValueFilter{Family: "f", Qualifier: []byte("q0000"), Op: store.Equal, Comparator: store.Binary([]byte("2")), FilterIfMissing: true},
 	}
 	mem, err := memstore.New(nil)
 	if err != nil {
