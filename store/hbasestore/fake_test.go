@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"iter"
 	"net"
 	"slices"
 	"strings"
@@ -826,7 +827,35 @@ func (g *fakeGateway) Increment(ctx context.Context, table []byte, i *hbase.TInc
 	if err != nil {
 		return nil, err
 	}
-	return result(i.Row, res), nil
+	return named(result(i.Row, res), func(yield func(family, qualifier []byte) bool) {
+		for _, c := range i.Columns {
+			if !yield(c.Family, c.Qualifier) {
+				return
+			}
+		}
+	}), nil
+}
+
+// named gives a column that a call names several times as many cells, as HBase does: what
+// each would have made of what was stored, of which the last one is stored.
+func named(r *hbase.TResult_, columns iter.Seq2[[]byte, []byte]) *hbase.TResult_ {
+	var out []*hbase.TColumnValue
+	for _, v := range r.ColumnValues {
+		n := 0
+		for family, qualifier := range columns {
+			if bytes.Equal(family, v.Family) && bytes.Equal(qualifier, v.Qualifier) {
+				n++
+			}
+		}
+		for range n - 1 {
+			other := *v
+			other.Value = []byte("another")
+			out = append(out, &other)
+		}
+		out = append(out, v)
+	}
+	r.ColumnValues = out
+	return r
 }
 
 func (g *fakeGateway) Append(ctx context.Context, table []byte, a *hbase.TAppend) (*hbase.TResult_, error) {
@@ -839,5 +868,11 @@ func (g *fakeGateway) Append(ctx context.Context, table []byte, a *hbase.TAppend
 	if err != nil {
 		return nil, err
 	}
-	return result(a.Row, res), nil
+	return named(result(a.Row, res), func(yield func(family, qualifier []byte) bool) {
+		for _, c := range a.Columns {
+			if !yield(c.Family, c.Qualifier) {
+				return
+			}
+		}
+	}), nil
 }

@@ -26,6 +26,42 @@ func createCounted(t *testing.T, s *Store) {
 	}
 }
 
+// A counter that a mutation increments twice has both, which HBase would not add up; of a
+// column of another family there is one cell, the last, as in the embedded engine.
+func TestIncrementTwice(t *testing.T) {
+	t.Parallel()
+	s := dial(t, nil, newGateway(t, nil, false))
+	createCounted(t, s)
+	m := &cell.Mutation{Table: "c", Row: []byte("a")}
+	for _, family := range []string{"n", "f"} {
+		for _, n := range []int64{1, 10, 100} {
+			m.Increment(family, []byte("x"), n)
+			m.Increment(family, []byte("y"), 1)
+		}
+	}
+	want := []string{"f:x = 100", "f:y = 1", "n:x = 111", "n:y = 3"}
+	res, err := s.MutateRow(t.Context(), nil, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range res.Cells {
+		if len(c.Value) != 8 {
+			t.Fatalf("Got %s:%s = %q", c.Family, c.Qualifier, c.Value)
+		}
+		got = append(got, fmt.Sprintf("%s:%s = %d", c.Family, c.Qualifier, binary.BigEndian.Uint64(c.Value)))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	m = &cell.Mutation{Table: "c", Row: []byte("b")}
+	m.Append("f", []byte("x"), []byte("1"))
+	m.Append("f", []byte("x"), []byte("2"))
+	if res, err = s.MutateRow(t.Context(), nil, m); err != nil || len(res.Cells) != 1 || string(res.Cells[0].Value) != "2" {
+		t.Errorf("Got %+v, %v of two appends to a column, want the last one's", res.Cells, err)
+	}
+}
+
 // increments is a batch of partition n that goes on at from, an increment of 1 of
 // "n:<column>" in row a record, with a put beside it.
 func increments(n int32, from int64, version string, keys ...[2]string) *store.Batch {

@@ -92,6 +92,9 @@ func translate(t *store.TableDescriptor, m *cell.Mutation) (*mutation, error) {
 			if f != nil && f.Counter {
 				c := *o
 				c.Qualifier = appendCounter(nil, o.Qualifier, apiSource, 0)
+				if h.again(&c) {
+					continue
+				}
 				h.counters = append(h.counters, store.Column{Family: o.Family, Qualifier: o.Qualifier})
 				o = &c
 			}
@@ -227,6 +230,21 @@ func (h *mutation) modify(o *cell.Op, d *hbase.TDurability) {
 	h.append.Columns = append(h.append.Columns, &hbase.TColumnValue{Family: []byte(o.Family), Qualifier: o.Qualifier, Value: o.Value})
 }
 
+// again adds an increment of a counter to the one that h has of it, and reports whether it
+// has one: of two increments of a column in one call HBase makes only the last.
+func (h *mutation) again(o *cell.Op) bool {
+	if h.increment == nil {
+		return false
+	}
+	for _, c := range h.increment.Columns {
+		if string(c.Family) == o.Family && bytes.Equal(c.Qualifier, o.Qualifier) {
+			c.Amount += o.Delta
+			return true
+		}
+	}
+	return false
+}
+
 // bulk reports whether h can be sent with other rows of its kind in one call, which HBase
 // does not apply as a whole: it is one put or one delete, and may be repeated.
 func (h *mutation) bulk() bool { return len(h.writes) == 1 && !h.once }
@@ -345,7 +363,10 @@ func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
 	}
 	res := store.Result{Applied: true}
 	if result != nil {
-		for _, v := range result.ColumnValues {
+		for i, v := range result.ColumnValues {
+			if next := i + 1; next < len(result.ColumnValues) && bytes.Equal(v.Family, result.ColumnValues[next].Family) && bytes.Equal(v.Qualifier, result.ColumnValues[next].Qualifier) {
+				continue // a column that was named twice, of which the last cell stays
+			}
 			res.Cells = append(res.Cells, cell.Cell{Family: string(v.Family), Qualifier: v.Qualifier, Time: cell.Timestamp(v.GetTimestamp()), Kind: cell.KindPut, Value: v.Value})
 		}
 		if len(h.counters) > 0 {
