@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"sluice/serve/api"
 	"sluice/store"
@@ -96,7 +95,7 @@ func (c *Client) TruncateTable(ctx context.Context, name string, preserveSplits 
 	return c.change(ctx, http.MethodPost, tablePath(name, "truncate"), api.TruncateRequest{PreserveSplits: preserveSplits})
 }
 
-func namespacePath(name string) string { return "/namespaces/" + url.PathEscape(name) }
+func namespacePath(name string) string { return "/namespaces/" + segment(name) }
 
 // CreateNamespace implements store.Namespacer.
 func (c *Client) CreateNamespace(ctx context.Context, n *store.Namespace) error {

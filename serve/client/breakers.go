@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"sluice/serve/api"
 )
@@ -13,6 +12,6 @@ import (
 // api.ErrNotFound where the daemon has no pipeline of this name.
 func (c *Client) CloseBreakers(ctx context.Context, pipeline string) (int, error) {
 	var answer api.ClosedBreakers
-	err := outcome(ctx, c.call(ctx, http.MethodPost, "/pipelines/"+url.PathEscape(pipeline)+"/close_breakers", nil, &answer), false)
+	err := outcome(ctx, c.call(ctx, http.MethodPost, "/pipelines/"+segment(pipeline)+"/close_breakers", nil, &answer), false)
 	return answer.Partitions, err
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"os"
 	"sync"
 	"time"
@@ -66,7 +65,7 @@ func (c *Client) makeCheckpoint(ctx context.Context, lease time.Duration) (*Chec
 // error wraps api.ErrNotFound where the daemon does not have it any more.
 func (c *Client) FindCheckpoint(ctx context.Context, id string) (*Checkpoint, error) {
 	var a api.Checkpoint
-	err := c.call(ctx, http.MethodPut, "/checkpoints/"+url.PathEscape(id), api.CheckpointRequest{LeaseSeconds: longLease.Seconds()}, &a)
+	err := c.call(ctx, http.MethodPut, "/checkpoints/"+segment(id), api.CheckpointRequest{LeaseSeconds: longLease.Seconds()}, &a)
 	if err != nil {
 		return nil, outcome(ctx, err, true)
 	}
@@ -83,7 +82,7 @@ func (c *Client) holdCheckpoint(ctx context.Context, a *api.Checkpoint, lease ti
 // ID is what FindCheckpoint finds it by.
 func (p *Checkpoint) ID() string { return p.id }
 
-func (p *Checkpoint) path() string { return "/checkpoints/" + url.PathEscape(p.id) }
+func (p *Checkpoint) path() string { return "/checkpoints/" + segment(p.id) }
 
 // renew keeps the lease until Release or the client's Close.
 func (p *Checkpoint) renew(ctx context.Context) {

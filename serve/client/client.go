@@ -25,6 +25,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -252,8 +253,17 @@ func outcome(ctx context.Context, err error, repeatable bool) error {
 	return fmt.Errorf("it is not known whether the mutation was applied: %w", err)
 }
 
+// segment is a name as one segment of a path. Dots alone are escaped, too: a server takes
+// them for steps in the path, and answers with where they lead.
+func segment(name string) string {
+	if name == "." || name == ".." {
+		return strings.ReplaceAll(name, ".", "%2E")
+	}
+	return url.PathEscape(name)
+}
+
 func tablePath(table string, rest ...string) string {
-	path := "/tables/" + url.PathEscape(table)
+	path := "/tables/" + segment(table)
 	for _, r := range rest {
 		path += "/" + r
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 
 	"sluice/serve/api"
 )
@@ -12,7 +11,7 @@ import (
 // on with the first time from now. Its error wraps api.ErrNotFound where no job of
 // this name has a schedule, and store.ErrUnsupported where none has.
 func (c *Client) PauseExport(ctx context.Context, job string, paused bool) error {
-	return c.change(ctx, http.MethodPut, "/exports/"+url.PathEscape(job)+"/schedule", api.ScheduleRequest{Paused: paused})
+	return c.change(ctx, http.MethodPut, "/exports/"+segment(job)+"/schedule", api.ScheduleRequest{Paused: paused})
 }
 
 // OrderExport has the daemon run a job that has a schedule, for a time or for the times
@@ -22,19 +21,19 @@ func (c *Client) PauseExport(ctx context.Context, job string, paused bool) error
 // schedule, and store.ErrUnsupported where none has.
 func (c *Client) OrderExport(ctx context.Context, job string, q api.OrderRequest) (api.Order, error) {
 	var order api.Order
-	err := outcome(ctx, c.call(ctx, http.MethodPost, "/exports/"+url.PathEscape(job)+"/orders", q, &order), false)
+	err := outcome(ctx, c.call(ctx, http.MethodPost, "/exports/"+segment(job)+"/orders", q, &order), false)
 	return order, err
 }
 
 // CancelOrder ends an order of a job: what is at work of it is cancelled, the rest left
 // out. Its error wraps api.ErrNotFound where there is no such job or order is not open.
 func (c *Client) CancelOrder(ctx context.Context, job, order string) error {
-	return c.change(ctx, http.MethodDelete, "/exports/"+url.PathEscape(job)+"/orders/"+url.PathEscape(order), nil)
+	return c.change(ctx, http.MethodDelete, "/exports/"+segment(job)+"/orders/"+segment(order), nil)
 }
 
 // RecordExport adds a run of a job that this process has made to the job's history,
 // which has it once however often it is told. Its error wraps store.ErrInvalidArgument,
 // and api.ErrNotFound where the daemon is of a version that keeps no such history.
 func (c *Client) RecordExport(ctx context.Context, job string, run api.ExportRun) error {
-	return outcome(ctx, c.call(ctx, http.MethodPost, "/exports/"+url.PathEscape(job)+"/history", run, nil), true)
+	return outcome(ctx, c.call(ctx, http.MethodPost, "/exports/"+segment(job)+"/history", run, nil), true)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 
 	"sluice/serve/api"
 	"sluice/store"
@@ -15,7 +14,7 @@ var _ store.ChangeHolder = (*Client)(nil)
 // ID returns the id of the daemon's store, empty where its engine has none.
 func (c *Client) ID() string { return c.hello.StoreID }
 
-func holdPath(name string) string { return "/holds/" + url.PathEscape(name) }
+func holdPath(name string) string { return "/holds/" + segment(name) }
 
 // HoldChanges implements store.ChangeHolder. A call whose answer was lost may be
 // made again: a hold that is there is renewed.
