@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"unicode/utf8"
 
 	"sluice/serve/api"
 	"sluice/store"
@@ -24,13 +25,51 @@ func (c *Client) change(ctx context.Context, method, path string, body any) erro
 	return outcome(ctx, c.call(ctx, method, path, body, nil), false)
 }
 
+// checkTexts refuses texts that JSON cannot hold: the daemon would be asked for others.
+func checkTexts(class error, of string, texts ...map[string]string) error {
+	for _, m := range texts {
+		for name, value := range m {
+			if !utf8.ValidString(name) || !utf8.ValidString(value) {
+				return fmt.Errorf("%w: %s: %q => %q is not UTF-8", class, of, name, value)
+			}
+		}
+	}
+	return nil
+}
+
+// checkTable is checkTexts of a schema, and of the names in it.
+func checkTable(t *store.TableDescriptor) error {
+	if !utf8.ValidString(t.Name) {
+		return store.CheckTableName(t.Name)
+	}
+	if err := checkTexts(store.ErrInvalidSchema, "table "+t.Name, t.Attributes, t.Metadata); err != nil {
+		return err
+	}
+	for i := range t.Families {
+		f := &t.Families[i]
+		if !utf8.ValidString(f.Name) {
+			return fmt.Errorf("table %s: %w", t.Name, store.CheckFamilyName(f.Name))
+		}
+		if err := checkTexts(store.ErrInvalidSchema, "table "+t.Name+", family "+f.Name, f.Attributes, f.Metadata, f.Configuration); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // CreateTable implements store.Admin.
 func (c *Client) CreateTable(ctx context.Context, t *store.TableDescriptor, splits [][]byte) error {
+	if err := checkTable(t); err != nil {
+		return fmt.Errorf("create table: %w", err)
+	}
 	return c.change(ctx, http.MethodPost, "/tables", api.CreateRequest{Table: api.FromTable(t), Splits: splits})
 }
 
 // AlterTable implements store.Admin.
 func (c *Client) AlterTable(ctx context.Context, t *store.TableDescriptor) error {
+	if err := checkTable(t); err != nil {
+		return fmt.Errorf("alter table: %w", err)
+	}
 	return c.change(ctx, http.MethodPut, tablePath(t.Name), api.FromTable(t))
 }
 
@@ -97,8 +136,19 @@ func (c *Client) TruncateTable(ctx context.Context, name string, preserveSplits 
 
 func namespacePath(name string) string { return "/namespaces/" + segment(name) }
 
+// checkNamespace is checkTexts of a namespace.
+func checkNamespace(n *store.Namespace) error {
+	if !utf8.ValidString(n.Name) {
+		return store.CheckNamespace(n.Name)
+	}
+	return checkTexts(store.ErrInvalidArgument, "namespace "+n.Name, n.Properties)
+}
+
 // CreateNamespace implements store.Namespacer.
 func (c *Client) CreateNamespace(ctx context.Context, n *store.Namespace) error {
+	if err := checkNamespace(n); err != nil {
+		return fmt.Errorf("create namespace: %w", err)
+	}
 	return c.change(ctx, http.MethodPost, "/namespaces", api.Namespace(*n))
 }
 
@@ -106,6 +156,9 @@ func (c *Client) CreateNamespace(ctx context.Context, n *store.Namespace) error 
 func (c *Client) AlterNamespace(ctx context.Context, n *store.Namespace) error {
 	if err := nameless(n.Name, store.ErrNamespaceNotFound); err != nil {
 		return err
+	}
+	if err := checkNamespace(n); err != nil {
+		return fmt.Errorf("alter namespace: %w", err)
 	}
 	return c.change(ctx, http.MethodPut, namespacePath(n.Name), api.Namespace(*n))
 }
