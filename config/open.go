@@ -191,15 +191,17 @@ func MakeStore(ctx context.Context, c *Config, log *slog.Logger) (e Engine, remo
 		if err == nil {
 			return d, true, nil
 		}
-		if !errors.Is(err, client.ErrNoDaemon) {
-			return nil, false, err
-		}
+		// Whatever became of the daemon that wrote the endpoint, and whoever answers
+		// there now: who runs has the directory's lock.
 		e, openErr := openEngine(ctx, c, log)
 		if openErr == nil {
 			return e, false, nil
 		}
 		if !errors.Is(openErr, store.ErrLocked) {
 			return nil, false, openErr
+		}
+		if !errors.Is(err, client.ErrNoDaemon) {
+			return nil, false, err
 		}
 		select {
 		case <-tick.C:

@@ -236,6 +236,49 @@ func TestStaleEndpoint(t *testing.T) {
 	}
 }
 
+// TestStaleEndpointUnreadable: what a power loss has left of the file, or who has the port of a
+// daemon that was killed, keeps nobody from a directory that no process has.
+func TestStaleEndpointUnreadable(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+	useStore(t, c, "a")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() { // until l is closed
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n"))
+			conn.Close()
+		}
+	}()
+	if _, err := serve.WriteEndpoint(c.Store.Dir, api.Endpoint{Address: l.Addr().String(), Token: "t", PID: 1, Instance: "gone"}); err != nil {
+		t.Fatal(err)
+	}
+	if useStore(t, c, "b") {
+		t.Error("used what is no daemon")
+	}
+	if err := os.WriteFile(filepath.Join(c.Store.Dir, api.EndpointFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if useStore(t, c, "c") {
+		t.Error("used a daemon of an empty file")
+	}
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if _, _, err := config.MakeStore(t.Context(), c, nil); err == nil || !strings.Contains(err.Error(), "read the daemon's endpoint") {
+		t.Errorf("of a directory that is in use: Got %v, want what is wrong with the endpoint", err)
+	}
+}
+
 func TestEnsureTables(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
