@@ -66,6 +66,13 @@ func isAddress(text string) bool {
 	return err == nil && portErr == nil && host != "" && n > 0 && !strings.Contains(text, "@")
 }
 
+// isBearer reports whether token comes out of a request's Authorization as it went in: HTTP
+// has no control characters there, and drops blanks at the end.
+func isBearer(token string) bool {
+	control := strings.ContainsFunc(token, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
+	return !control && token == strings.TrimRight(token, " \t")
+}
+
 func (c *Config) lintConnections(report reporter) {
 	for i, b := range c.Kafka.Brokers {
 		for part := range strings.SplitSeq(b, ",") {
@@ -83,6 +90,9 @@ func (c *Config) lintConnections(report reporter) {
 	_, port, err := net.SplitHostPort(c.Serve.Listen)
 	if n, numErr := strconv.Atoi(port); err != nil || errors.Is(numErr, strconv.ErrRange) || numErr == nil && (n < 0 || n > math.MaxUint16) { // "http" is a port, too
 		report("serve.listen", "write host:port, such as 127.0.0.1:8087", "serve.listen is not an address to listen on")
+	}
+	if !isBearer(string(c.Serve.Token)) {
+		report("serve.token", "", "serve.token ends in a blank or has control characters, which no request can carry")
 	}
 	if c.Store.Dir == "" {
 		report("store.dir", "", "store.dir is empty: name the data directory")

@@ -62,6 +62,13 @@ func TestProblems(t *testing.T) {
 		{"a port that is no number of 64 bits", "serve: {listen: '127.0.0.1:99999999999999999999'}\n", []string{
 			`f.yaml:1:17: serve.listen is not an address to listen on (write host:port, such as 127.0.0.1:8087)`,
 		}},
+		{"a token", "serve: {token: ' a b é'}\n", nil},
+		{"a token with a blank at its end", "serve: {token: 'abc '}\n", []string{
+			`f.yaml:1:16: serve.token ends in a blank or has control characters, which no request can carry`,
+		}},
+		{"a token with a control character", "serve: {token: \"a\\x01b\"}\n", []string{
+			`f.yaml:1:16: serve.token ends in a blank or has control characters, which no request can carry`,
+		}},
 		{"a join of a job with mistakes", "jobs:\n  j: {table: t, columns: [{name: key, from: $row, type: text}], out: x}\njoins:\n  k: {left: {job: j}, right: {job: jj}, on: [{left: key}], formats: [parqet], out: x}\n", []string{
 			`f.yaml:2:57: "text" is no type; it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`,
 			`f.yaml:4:36: there is no job "jj"`,
