@@ -94,6 +94,11 @@ func (c *Config) lintConnections(report reporter) {
 	if !isBearer(string(c.Serve.Token)) {
 		report("serve.token", "", "serve.token ends in a blank or has control characters, which no request can carry")
 	}
+	for i, h := range c.Serve.AllowedHosts {
+		if net.ParseIP(h) == nil && (h == "" || strings.ContainsAny(h, ":/*, ")) {
+			report(fmt.Sprintf("serve.allowed_hosts[%d]", i), "write the name alone, such as sluice.example.com, without scheme or port", "%q is no name of a host", h)
+		}
+	}
 	if c.Store.Dir == "" {
 		report("store.dir", "", "store.dir is empty: name the data directory")
 	}

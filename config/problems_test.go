@@ -69,6 +69,12 @@ func TestProblems(t *testing.T) {
 		{"a token with a control character", "serve: {token: \"a\\x01b\"}\n", []string{
 			`f.yaml:1:16: serve.token ends in a blank or has control characters, which no request can carry`,
 		}},
+		{"hosts", "serve: {allowed_hosts: [sluice, a.example.com, '::1']}\n", nil},
+		{"hosts that no request names", "serve: {allowed_hosts: ['sluice:8087', 'http://a', '*.b']}\n", []string{
+			`f.yaml:1:25: "sluice:8087" is no name of a host (write the name alone, such as sluice.example.com, without scheme or port)`,
+			`f.yaml:1:40: "http://a" is no name of a host (write the name alone, such as sluice.example.com, without scheme or port)`,
+			`f.yaml:1:52: "*.b" is no name of a host (write the name alone, such as sluice.example.com, without scheme or port)`,
+		}},
 		{"a join of a job with mistakes", "jobs:\n  j: {table: t, columns: [{name: key, from: $row, type: text}], out: x}\njoins:\n  k: {left: {job: j}, right: {job: jj}, on: [{left: key}], formats: [parqet], out: x}\n", []string{
 			`f.yaml:2:57: "text" is no type; it is one of string, int64, float64, bool, timestamp, bytes, json and decimal(P,S)`,
 			`f.yaml:4:36: there is no job "jj"`,
