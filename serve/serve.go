@@ -15,11 +15,13 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,6 +29,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/sync/errgroup"
 
@@ -308,18 +311,25 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	return s.guard(mux)
 }
 
-// decodeBody reads a JSON body strictly: an unknown field is an error.
+// decodeBody reads a JSON body strictly: an unknown field is an error, and so is text that
+// is not UTF-8, of which the decoder would make another.
 func decodeBody(r *http.Request, into any) error {
-	d := json.NewDecoder(r.Body)
+	body, err := io.ReadAll(r.Body)
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return fmt.Errorf("%w: at most %d bytes", api.ErrTooLarge, large.Limit)
+	case err != nil:
+		return fmt.Errorf("%w: request body: %w", store.ErrInvalidArgument, err)
+	case !utf8.Valid(body):
+		return fmt.Errorf("%w: request body: it is not UTF-8", store.ErrInvalidArgument)
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return fmt.Errorf("%w: at most %d bytes", api.ErrTooLarge, large.Limit)
-		}
 		return fmt.Errorf("%w: request body: %w", store.ErrInvalidArgument, err)
 	}
-	if d.More() {
+	if _, err := d.Token(); err != io.EOF {
 		return fmt.Errorf("%w: request body: more than one JSON value", store.ErrInvalidArgument)
 	}
 	return nil
