@@ -17,7 +17,10 @@ func (s *Server) putSchedule(w http.ResponseWriter, r *http.Request) error {
 	if s.o.PauseExport == nil {
 		return fmt.Errorf("%w: no job has a schedule", store.ErrUnsupported)
 	}
-	if err := s.o.PauseExport(r.Context(), r.PathValue("job"), q.Paused); err != nil {
+	if q.Paused == nil {
+		return fmt.Errorf(`%w: say {"paused": true} or {"paused": false}`, store.ErrInvalidArgument)
+	}
+	if err := s.o.PauseExport(r.Context(), r.PathValue("job"), *q.Paused); err != nil {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -32,6 +32,8 @@ func TestPauseExport(t *testing.T) {
 		{"a%2Fb", `{"paused": false}`, 204},
 		{"none", `{"paused": true}`, 404},
 		{"nightly", `{"pause": true}`, 400},
+		{"nightly", `{}`, 400},
+		{"nightly", `null`, 400},
 	} {
 		if code, body := s.do("PUT", "/api/v1/exports/"+tt.job+"/schedule", tt.body); code != tt.want {
 			t.Errorf("%s %s: got %d %s, want %d", tt.job, tt.body, code, body, tt.want)

@@ -210,6 +210,14 @@ func TestTablesChange(t *testing.T) {
 	if status, body := s.do("DELETE", "/api/v1/tables/new", ``); status != 409 || !strings.Contains(body, "table_not_disabled") {
 		t.Errorf("drop while it is enabled: Got %d %s", status, body)
 	}
+	for _, says := range []string{`{}`, `null`, `{"enabled":null}`} { // which state?
+		if status, body := s.do("PUT", "/api/v1/tables/new/state", says); status != 400 || !strings.Contains(body, `say {\"enabled\": true}`) {
+			t.Errorf("state %s: Got %d %s", says, status, body)
+		}
+	}
+	if enabled, err := s.engine.TableEnabled(t.Context(), "new"); err != nil || !enabled {
+		t.Errorf("Got enabled %v, %v after requests that say nothing", enabled, err)
+	}
 	if status, body := s.do("PUT", "/api/v1/tables/new/state", `{"enabled":false}`); status != 204 {
 		t.Errorf("disable: Got %d %s", status, body)
 	}

@@ -121,12 +121,15 @@ func (s *Server) getState(w http.ResponseWriter, r *http.Request) error {
 }
 
 func (s *Server) putState(w http.ResponseWriter, r *http.Request) error {
-	var q api.StateResponse
+	var q api.StateRequest
 	if err := decodeBody(r, &q); err != nil {
 		return err
 	}
+	if q.Enabled == nil {
+		return fmt.Errorf(`%w: say {"enabled": true} or {"enabled": false}`, store.ErrInvalidArgument)
+	}
 	return s.switchTable(w, r, func(ctx context.Context, t store.TableSwitcher, name string) error {
-		if q.Enabled {
+		if *q.Enabled {
 			return t.EnableTable(ctx, name)
 		}
 		return t.DisableTable(ctx, name)

@@ -2,9 +2,10 @@ package api
 
 import "time"
 
-// ScheduleRequest is the body of …/exports/{job}/schedule.
+// ScheduleRequest is the body of …/exports/{job}/schedule, which must say whether it is
+// paused.
 type ScheduleRequest struct {
-	Paused bool `json:"paused"`
+	Paused *bool `json:"paused"`
 }
 
 // OrderRequest is the body of …/exports/{job}/orders: a manual run where From is zero,

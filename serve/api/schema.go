@@ -121,10 +121,15 @@ type NamespacesResponse struct {
 	Namespaces []Namespace `json:"namespaces"`
 }
 
-// StateResponse is the answer of GET …/tables/{table}/state, and the body of PUT,
-// which switches the table.
+// StateResponse is the answer of GET …/tables/{table}/state.
 type StateResponse struct {
 	Enabled bool `json:"enabled"`
+}
+
+// StateRequest is the body of PUT …/tables/{table}/state, which switches the table. It
+// must say to what.
+type StateRequest struct {
+	Enabled *bool `json:"enabled"`
 }
 
 // TruncateRequest is the body of …/tables/{table}/truncate.

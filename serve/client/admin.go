@@ -103,7 +103,7 @@ func (c *Client) setState(ctx context.Context, name string, enabled bool) error 
 	if err := nameless(name, store.ErrTableNotFound); err != nil {
 		return err
 	}
-	return c.change(ctx, http.MethodPut, tablePath(name, "state"), api.StateResponse{Enabled: enabled})
+	return c.change(ctx, http.MethodPut, tablePath(name, "state"), api.StateRequest{Enabled: &enabled})
 }
 
 // EnableTable implements store.TableSwitcher.

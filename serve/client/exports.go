@@ -11,7 +11,7 @@ import (
 // on with the first time from now. Its error wraps api.ErrNotFound where no job of
 // this name has a schedule, and store.ErrUnsupported where none has.
 func (c *Client) PauseExport(ctx context.Context, job string, paused bool) error {
-	return c.change(ctx, http.MethodPut, "/exports/"+segment(job)+"/schedule", api.ScheduleRequest{Paused: paused})
+	return c.change(ctx, http.MethodPut, "/exports/"+segment(job)+"/schedule", api.ScheduleRequest{Paused: &paused})
 }
 
 // OrderExport has the daemon run a job that has a schedule, for a time or for the times
