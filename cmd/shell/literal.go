@@ -52,7 +52,8 @@ func (p *parser) single() string {
 	return ""
 }
 
-// double reads a double-quoted string with Ruby's escapes.
+// double reads a double-quoted string with Ruby's escapes. What Ruby would compute in it
+// is refused: a loop that was pasted would write rows of that name.
 func (p *parser) double() string {
 	start := p.pos
 	var b strings.Builder
@@ -61,6 +62,9 @@ func (p *parser) double() string {
 		if c == '"' {
 			p.pos++
 			return b.String()
+		}
+		if c == '#' && strings.HasPrefix(p.in[p.pos:], "#{") {
+			p.fail(`"#{…}" is for Ruby to compute, and this is no Ruby; write "\#{", or single quotes, for the text`)
 		}
 		if c != '\\' {
 			b.WriteByte(c)

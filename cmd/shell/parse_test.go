@@ -41,6 +41,8 @@ func TestParse(t *testing.T) {
 		{"put 't' 'r'", "9: syntax error: unexpected \"'r'\""},
 		{"put 1x2", "5: syntax error: \"1x2\" is not a number of 64 bits"},
 		{"put 9223372036854775808", "5: syntax error: \"9223372036854775808\" is not a number of 64 bits"},
+		{`put 't', "r#{i}"`, `12: syntax error: "#{…}" is for Ruby to compute, and this is no Ruby; write "\#{", or single quotes, for the text`},
+		{`put 't', "r\#{i}", "#", "a#b", '#{i}', "#"`, `put ["t", "r#{i}", "#", "a#b", "#{i}", "#"]`},
 		{`put "\xg"`, `7: syntax error: escape without digits`},
 		{"scan " + strings.Repeat("[", 100), "70: syntax error: too many brackets within brackets"},
 	} {
