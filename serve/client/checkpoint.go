@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"sluice/serve/api"
+	"sluice/store"
 )
 
 // lease is how long the daemon keeps a checkpoint of an owner that has died, and
@@ -84,6 +87,29 @@ func (p *Checkpoint) ID() string { return p.id }
 
 func (p *Checkpoint) path() string { return "/checkpoints/" + segment(p.id) }
 
+// call asks the daemon about the checkpoint: the one that made it or, where that does not
+// answer or another has its address, the one that has the directory now. Its error wraps
+// ErrNoDaemon where none has.
+func (p *Checkpoint) call(ctx context.Context, method string, body any) error {
+	err := p.c.call(ctx, method, p.path(), body, nil)
+	if err == nil || errors.Is(err, api.ErrNotFound) || errors.Is(err, store.ErrClosed) || ctx.Err() != nil {
+		return err
+	}
+	e, findErr := ReadEndpoint(filepath.Dir(filepath.Dir(p.Path)))
+	if findErr == nil && e.Instance == p.c.endpoint.Instance && !errors.Is(err, syscall.ECONNREFUSED) {
+		return err // it is the same one, and that is its answer
+	}
+	var now *Client
+	if findErr == nil {
+		now, findErr = Dial(ctx, e)
+	}
+	if findErr != nil {
+		return fmt.Errorf("%w; %w", err, findErr)
+	}
+	defer now.Close()
+	return now.call(ctx, method, p.path(), body, nil)
+}
+
 // renew keeps the lease until Release or the client's Close.
 func (p *Checkpoint) renew(ctx context.Context) {
 	defer close(p.done)
@@ -98,7 +124,7 @@ func (p *Checkpoint) renew(ctx context.Context) {
 		case <-t.C:
 		}
 		one, cancel := context.WithTimeout(ctx, renewEvery/2)
-		err := p.c.call(one, http.MethodPut, p.path(), api.CheckpointRequest{LeaseSeconds: p.lease.Seconds()}, nil)
+		err := p.renewOnce(one)
 		cancel()
 		// A daemon that restarts keeps leases, so that a broken connection is
 		// no loss yet; one that does not know the lease is.
@@ -109,6 +135,10 @@ func (p *Checkpoint) renew(ctx context.Context) {
 			return
 		}
 	}
+}
+
+func (p *Checkpoint) renewOnce(ctx context.Context) error {
+	return p.call(ctx, http.MethodPut, api.CheckpointRequest{LeaseSeconds: p.lease.Seconds()})
 }
 
 // Err returns why the checkpoint was lost before its Release, or nil. Ask it
@@ -128,14 +158,15 @@ func (p *Checkpoint) Keep() {
 }
 
 // Release lets the daemon remove the checkpoint. The second call does nothing.
-// Should the daemon be gone, the next one removes it when the lease is over.
+// Should the daemon be gone, that is no error: the next one removes it when the lease is
+// over.
 func (p *Checkpoint) Release(ctx context.Context) error {
 	var err error
 	p.once.Do(func() {
 		p.stop()
 		<-p.done
-		err = p.c.call(ctx, http.MethodDelete, p.path(), nil, nil)
-		if errors.Is(err, api.ErrNotFound) {
+		err = p.call(ctx, http.MethodDelete, nil)
+		if errors.Is(err, api.ErrNotFound) || errors.Is(err, ErrNoDaemon) {
 			err = nil
 		}
 		if err != nil {
