@@ -46,6 +46,21 @@ func (c *Config) tableKey(name string) string {
 	return key
 }
 
+// TableTemplate returns the schema that TableCreator's function makes a table of this name
+// by, nil where the file has no template for it.
+func (c *Config) TableTemplate(name string) *store.TableDescriptor {
+	name = store.CanonicalName(name)
+	key, ok := c.template(name)
+	if !ok {
+		return nil
+	}
+	spec, err := c.tableSpecAs(key, name)
+	if err != nil {
+		return nil
+	}
+	return spec.Descriptor
+}
+
 // TableCreator returns the function that pipelines create missing tables with:
 // those for which the file has a template. Its error wraps store.ErrTableNotFound
 // where it has none. nil where the file has no templates at all. log may be nil.

@@ -14,6 +14,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/pipeline"
 	"sluice/pipeline/mapping"
 	"sluice/pipeline/rebuild"
 	"sluice/store"
@@ -77,9 +78,12 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
+	if err := c.ensureTables(ctx, cfg, engine, log); err != nil {
+		return err
+	}
 	ro := &rebuild.Options{
 		Pipeline: c.Pipeline, Topics: o.Topics, Client: client, Plan: o.Plan, Engine: engine,
-		Previous: previous, RemoveUnused: c.Unused == "remove",
+		Previous: previous, RemoveUnused: c.Unused == "remove", CreateTable: cfg.TableCreator(engine, log), Template: cfg.TableTemplate,
 		AcceptLoss: c.AcceptLoss, Logger: log, Progress: countProgress(log), Holder: *c.holder(time.Now()),
 	}
 	for _, other := range others {
@@ -105,6 +109,20 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	return c.end(ctx, p.Stdout, others, r, families)
+}
+
+// ensureTables creates missing tables of the file as the daemon does, whose rules may
+// count in them: a record that writes a table which is not there counts nowhere. What an
+// unfinished rebuild has left is no difference here.
+func (c *rebuildCommand) ensureTables(ctx context.Context, cfg *config.Config, e rebuild.Engine, log *slog.Logger) error {
+	created, err := cfg.EnsureTables(ctx, e)
+	for _, t := range created {
+		log.Info("created table", "table", t)
+	}
+	if errors.Is(err, pipeline.ErrRebuilding) {
+		return nil
+	}
+	return err
 }
 
 // holder is who rebuilds, to people.

@@ -28,6 +28,9 @@ type families struct {
 	engine Engine
 	held   store.RebuildHold // nil: the engine has none
 	suffix string
+	// create and template are Options.CreateTable and Options.Template.
+	create   func(ctx context.Context, name string) error
+	template func(name string) *store.TableDescriptor
 
 	mu     sync.Mutex
 	tables map[string]*table
@@ -67,7 +70,9 @@ func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timesta
 		t = &table{}
 		switch t.desc, err = f.engine.Table(ctx, m.Table); {
 		case errors.Is(err, store.ErrTableNotFound):
-			t.missing = err
+			if t.desc = f.made(m.Table); t.desc == nil {
+				t.missing = err
+			}
 		case err != nil:
 			return nil, err
 		}
@@ -85,6 +90,14 @@ func (f *families) check(ctx context.Context, m *cell.Mutation, now cell.Timesta
 		}
 	}
 	return nil, nil
+}
+
+// made returns the schema by which a table that is missing is made, or nil.
+func (f *families) made(table string) *store.TableDescriptor {
+	if f.create == nil || f.template == nil {
+		return nil
+	}
+	return f.template(table)
 }
 
 func deletesCounters(t *store.TableDescriptor, op *cell.Op) bool {
@@ -121,6 +134,12 @@ func (f *families) of(ctx context.Context, table, family string) (string, error)
 		return name, nil
 	}
 	d, err := f.engine.Table(ctx, table)
+	if errors.Is(err, store.ErrTableNotFound) && f.made(table) != nil {
+		if err := f.create(ctx, table); err != nil {
+			return "", fmt.Errorf("create table %s: %w", table, err)
+		}
+		d, err = f.engine.Table(ctx, table)
+	}
 	if err != nil {
 		return "", err
 	}

@@ -80,6 +80,12 @@ type Options struct {
 	// Others are the plans of the other pipelines that write the store: what they
 	// count is not left over by this one.
 	Others []*mapping.Plan
+	// CreateTable is Options.CreateTable of the pipeline; nil creates none. It is called
+	// where a record counts in a table that is not there, and not where it only puts.
+	CreateTable func(ctx context.Context, name string) error
+	// Template returns the schema that CreateTable makes a table by, nil where it makes
+	// none of this name; nil has none.
+	Template func(name string) *store.TableDescriptor
 	// RemoveUnused makes Switch empty the families that Compare finds unused.
 	RemoveUnused bool
 	// BatchRecords is how many records one commit counts. Default:
@@ -224,7 +230,7 @@ func (r *Rebuild) open(ctx context.Context) error {
 	if begun > 0 {
 		last = begun
 	}
-	r.families = families{engine: r.o.Engine, held: r.hold, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
+	r.families = families{engine: r.o.Engine, held: r.hold, create: r.o.CreateTable, template: r.o.Template, suffix: r.suffix(max(last, 1)), tables: map[string]*table{}, names: map[familyKey]string{}}
 	unfinished, err := r.families.find(ctx)
 	if err != nil {
 		return err

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sluice/internal/integration"
+)
+
+// A rebuild counts records that write tables which are not there: those of new rules,
+// before a daemon has created them, and those of a template that were dropped.
+func TestReplayRebuildCreatesTables(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(8, 300)
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(name, tables, rules string) string {
+		t.Helper()
+		if bytes.Count(text, []byte("tables:\n")) != 1 || bytes.Count(text, []byte("    tests:")) != 1 {
+			t.Fatal("the configuration has other tables and tests")
+		}
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, []byte(strings.NewReplacer("tables:\n", "tables:\n"+tables, "    tests:", rules+"    tests:").Replace(string(text))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	const templates, days = "  days_*:\n    families:\n      e: {}\n", "      - table: days_{date(time, \"yyyyMM\")}\n        row: client\n        put: {e: {path: path}}\n"
+	before := edit("before.yaml", templates, days)
+	now := edit("now.yaml", templates+"  clients:\n    families:\n      n: {COUNTER: true}\n  months_*:\n    families:\n      n: {COUNTER: true}\n",
+		days+"      - table: clients\n        row: client\n        increment:\n          - {family: n, qualifier: '\"requests\"'}\n"+
+			"      - table: months_{date(time, \"yyyyMM\")}\n        row: client\n        increment:\n          - {family: n, qualifier: '\"requests\"'}\n")
+
+	d := integration.StartDaemon(t, before, w.env)
+	integration.WaitCaughtUp(t, d, before, w.env, 300, time.Minute)
+	if err := d.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	shell := func(command string) string {
+		t.Helper()
+		return w.run(t, "shell", "-c", now, "-n", "-e", command)
+	}
+	rows := func(table string) string {
+		t.Helper()
+		out, _, _ := strings.Cut(shell("scan '"+table+"'"), "row(s)")
+		return out
+	}
+	counts := rows("path_counts")
+	shell("disable 'days_201505'\ndrop 'days_201505'")
+
+	out := w.run(t, "ingest", "replay", "rebuild", "-c", before, "access-log")
+	if !strings.Contains(out, "299 records applied") || !strings.Contains(out, "all are equal") {
+		t.Errorf("by the same rules:\n%s", out)
+	}
+	if out := shell("list 'days_.*'"); !strings.Contains(out, "0 row(s)") {
+		t.Errorf("tables of puts alone were created:\n%s", out)
+	}
+	out = w.run(t, "ingest", "replay", "rebuild", "-c", now, "access-log", "--switch")
+	if !strings.Contains(out, "299 records applied") || !strings.Contains(out, "the rebuilt counters are served") {
+		t.Errorf("with new rules:\n%s", out)
+	}
+	if after := rows("path_counts"); after != counts {
+		t.Errorf("served after the switch:\n%s\nbefore:\n%s", after, counts)
+	}
+	if out := rows("clients"); !strings.Contains(out, "n:requests") {
+		t.Errorf("Got clients\n%s", out)
+	}
+	if out := shell("list 'months_.*'"); !strings.Contains(out, "months_2") {
+		t.Errorf("Got months\n%s", out)
+	}
+}
