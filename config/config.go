@@ -44,7 +44,8 @@ type Config struct {
 	// Tables are created when they do not exist yet. A table that exists is
 	// never altered: a difference is an error that names it. A name that ends
 	// with * is a template: of it, pipelines create the tables that records need
-	// whose names begin so, such as events_* for tables by day.
+	// whose names begin so, such as events_* for tables by day. Those that it made
+	// are not compared with it: alter them where rules write a family that is new.
 	Tables map[string]Table `yaml:"tables"`
 	// Pipelines read topics and write tables, by name. The name is part of the
 	// stored offsets: a renamed pipeline starts anew.

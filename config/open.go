@@ -250,6 +250,11 @@ func (c *Config) EnsureTables(ctx context.Context, e interface {
 		}
 		differences = append(differences, schemaDifferences(d, have)...)
 	}
+	if rebuilding == nil {
+		if rebuilding, err = c.rebuildOfTemplates(ctx, e); err != nil {
+			return created, err
+		}
+	}
 	if len(differences) > 0 {
 		return created, fmt.Errorf("%w: the store's tables are not as %s says; change the file, or alter the tables in the shell:\n  %s",
 			store.ErrInvalidSchema, c.file, strings.Join(differences, "\n  "))
@@ -268,6 +273,35 @@ func rebuildOf(file, have *store.TableDescriptor) error {
 		}
 	}
 	return nil
+}
+
+// rebuildOfTemplates is rebuildOf of the tables that were made by the file's templates.
+func (c *Config) rebuildOfTemplates(ctx context.Context, e interface {
+	store.Engine
+	store.Admin
+},
+) (rebuilding, err error) {
+	tables, err := e.Tables(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range tables {
+		made := c.TableTemplate(name)
+		if made == nil || !isTemplate(c.tableKey(name)) {
+			continue
+		}
+		have, err := e.Table(ctx, name)
+		if errors.Is(err, store.ErrTableNotFound) { // dropped meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if rebuilding = rebuildOf(made, have); rebuilding != nil {
+			return rebuilding, nil
+		}
+	}
+	return nil, nil
 }
 
 // ensureNamespace creates the namespace of a table of the file where it is

@@ -355,6 +355,39 @@ func TestEnsureTablesAmidARebuild(t *testing.T) {
 	}
 }
 
+// So it is where the rebuild has left something in tables of a template alone, which the file
+// does not name.
+func TestEnsureTablesAmidARebuildOfTemplates(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), "tables: {counts_*: {families: {a: {COUNTER: true}}}}\n")
+	e, err := config.OpenEngine(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := c.TableCreator(e, nil)(t.Context(), "counts_1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.EnsureTables(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	d, err := e.Table(t.Context(), "counts_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d = d.Clone()
+	left := d.Families[0]
+	left.Name = "a~page-views~1"
+	d.Families = append(d.Families, left)
+	if err := e.AlterTable(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	_, err = c.EnsureTables(t.Context(), e)
+	if !errors.Is(err, pipeline.ErrRebuilding) || !strings.Contains(err.Error(), `"ingest replay rebuild page-views"`) {
+		t.Errorf("Got %v, want ErrRebuilding that names the command", err)
+	}
+}
+
 func TestEnsureTablesInNamespaces(t *testing.T) {
 	t.Parallel()
 	c := parse(t, filepath.Join(t.TempDir(), "data"), "tables: {'web:a': {families: {f: {}}, attributes: {split_policy: ConstantSizeRegionSplitPolicy}, metadata: {team: web}}, 'web:b': {families: {f: {}}}}\n")
