@@ -253,6 +253,9 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			if err := kafka.CheckTopicName(t); err != nil {
 				report(join(path, "dead_letters.topic"), "", "%v", err)
 			}
+			if round := c.deadLettersRound(name); round != nil {
+				report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s comes back to this pipeline by way of %s: records that all refuse would go round for ever", t, strings.Join(round, ", "))
+			}
 		}
 		if other, ok := groups[p.Group]; ok && p.Group != "" {
 			report(join(path, "group"), "give each pipeline its own group", "pipelines %s and %s share the consumer group %s", other, name, p.Group)
@@ -309,6 +312,37 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		c.Pipelines[name] = p // with its schema
 		p.lintTests(path, report)
 	}
+}
+
+// deadLettersRound returns the other pipelines, in order, through which letters of the one
+// with this name come back to it: each reads the dead-letter topic of the one before it. nil
+// where they do not.
+func (c *Config) deadLettersRound(name string) []string {
+	before := map[string]string{} // pipeline → by way of which it was reached first
+	queue := []string{name}
+	for len(queue) > 0 {
+		from := queue[0]
+		queue = queue[1:]
+		topic := c.Pipelines[from].DeadLetters.Topic
+		if topic == "" {
+			continue
+		}
+		if from != name && slices.Contains(c.Pipelines[name].Topics, topic) {
+			var round []string
+			for ; from != name; from = before[from] {
+				round = append(round, from)
+			}
+			slices.Reverse(round)
+			return round
+		}
+		for _, next := range slices.Sorted(maps.Keys(c.Pipelines)) {
+			if _, seen := before[next]; next != name && !seen && slices.Contains(c.Pipelines[next].Topics, topic) {
+				before[next] = from
+				queue = append(queue, next)
+			}
+		}
+	}
+	return nil
 }
 
 // maxName bounds the name of a pipeline.

@@ -277,6 +277,11 @@ pipelines:
 			`f.yaml:2:55: the dead-letter topic a is read by the same pipeline: refused records would go round for ever`,
 			`f.yaml:2:70: in_flight is 9, must be 1..8`,
 		}},
+		{"dead letters in a circle", tables + "pipelines:\n  p:\n    topics: [a]\n    group: p\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    dead_letters: {topic: b}\n  q:\n    topics: [b, x]\n    group: q\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    dead_letters: {topic: c}\n  r:\n    topics: [c]\n    group: r\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    dead_letters: {topic: a}\n  s:\n    topics: [b]\n    group: s\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    dead_letters: {topic: d}\n  t:\n    topics: [e]\n    group: t\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    dead_letters: {topic: e2}\n", []string{
+			`f.yaml:12:27: the dead-letter topic b comes back to this pipeline by way of q, r: records that all refuse would go round for ever`,
+			`f.yaml:18:27: the dead-letter topic c comes back to this pipeline by way of r, p: records that all refuse would go round for ever`,
+			`f.yaml:24:27: the dead-letter topic a comes back to this pipeline by way of p, q: records that all refuse would go round for ever`,
+		}},
 		{"names of topics", tables + "pipelines:\n  p:\n    topics: [logs.*, a]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    dead_letters: {topic: a dead}\n", []string{
 			`f.yaml:8:14: no topic is named "logs.*": '*' is not allowed; letters of ASCII, digits, ., _ and - are`,
 			`f.yaml:12:27: no topic is named "a dead": ' ' is not allowed; letters of ASCII, digits, ., _ and - are`,
