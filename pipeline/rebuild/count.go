@@ -81,9 +81,10 @@ func (r *reporter) add(n int64) {
 	}
 }
 
-// maxElementBytes is how much of the elements of distinct counts waits for a commit:
-// with the counters of as many records as a commit takes, some megabytes a partition.
-const maxElementBytes = 8 << 20
+// maxHeldBytes is how much of counters and of the elements of distinct counts waits for a
+// commit, beside what one record becomes. It is room for three counters of each record of a
+// commit; records of arrays become hundreds.
+const maxHeldBytes = 16 << 20
 
 // counter counts one partition.
 type counter struct {
@@ -103,11 +104,10 @@ type counter struct {
 	refused map[int64]error
 	single  int64
 	deltas  []store.CounterDelta // of records before single
-	// elements are those of the distinct counts: a mutation for each of a record's, and
-	// elementBytes what they hold.
-	elements     []store.Mutation
-	elementBytes int
-	headers      []mapping.Header
+	// elements are those of the distinct counts: a mutation for each of a record's.
+	elements []store.Mutation
+	apart    int // bytes that deltas and elements hold
+	headers  []mapping.Header
 }
 
 // run counts from the stored offset to the target.
@@ -229,7 +229,7 @@ func (c *counter) drop() {
 	c.sums.Reset()
 	c.deltas = c.deltas[:0]
 	clear(c.elements) // they hold what was copied
-	c.elements, c.elementBytes = c.elements[:0], 0
+	c.elements, c.apart = c.elements[:0], 0
 	c.next, c.records = c.p.progress, 0
 }
 
@@ -258,7 +258,7 @@ func (c *counter) batch(ctx context.Context, b *kafka.Batch) error {
 			return err
 		}
 		c.next.Next = k.Offset + 1
-		if c.records++; c.records >= c.r.o.BatchRecords || c.elementBytes >= maxElementBytes {
+		if c.records++; c.records >= c.r.o.BatchRecords || c.sums.Bytes()+c.apart >= maxHeldBytes {
 			if err := c.flush(ctx); err != nil {
 				return err
 			}
@@ -344,7 +344,7 @@ func (c *counter) mutation(ctx context.Context, offset int64, m *cell.Mutation) 
 			e := *op
 			e.Family, e.Qualifier, e.Value = family, bytes.Clone(op.Qualifier), bytes.Clone(op.Value)
 			elements = append(elements, e)
-			c.elementBytes += len(e.Qualifier) + len(e.Value) + int(unsafe.Sizeof(e))
+			c.apart += len(e.Qualifier) + len(e.Value) + int(unsafe.Sizeof(e))
 			continue
 		}
 		if op.Type != cell.OpIncrement {
@@ -358,15 +358,17 @@ func (c *counter) mutation(ctx context.Context, offset int64, m *cell.Mutation) 
 			c.sums.Add(m.Table, family, m.Row, op.Qualifier, op.Delta, op.Time, offset)
 			continue
 		}
-		c.deltas = append(c.deltas, store.CounterDelta{
+		d := store.CounterDelta{
 			Table: m.Table, Family: family, Row: bytes.Clone(m.Row), Qualifier: bytes.Clone(op.Qualifier),
 			Delta: op.Delta, Time: op.Time, Offset: offset,
-		})
+		}
+		c.deltas = append(c.deltas, d)
+		c.apart += len(d.Row) + len(d.Qualifier) + int(unsafe.Sizeof(d))
 	}
 	if elements != nil {
 		e := store.Mutation{Offset: offset, Mutation: cell.Mutation{Table: m.Table, Row: bytes.Clone(m.Row), Ops: elements}}
 		c.elements = append(c.elements, e)
-		c.elementBytes += len(e.Row) + int(unsafe.Sizeof(e))
+		c.apart += len(e.Row) + int(unsafe.Sizeof(e))
 	}
 	return nil
 }

@@ -54,7 +54,8 @@ var (
 	ErrBehind = errors.New("rebuild: not as far as the pipeline")
 )
 
-// DefaultBatchRecords is as many as one commit of the pipeline takes.
+// DefaultBatchRecords is as many as one commit of the pipeline takes. Records that count much
+// are fewer.
 const DefaultBatchRecords = 20_000
 
 // Engine is what a rebuild needs of a store, which is a store.FamilyReplacer or a
