@@ -143,7 +143,7 @@ type explainCommand struct {
 	cli.ConfigFlag
 	Pipeline string `arg:"" optional:"" help:"The pipeline; needed where the file has several."`
 	Sample   int    `default:"5" help:"How many records: the newest of every partition, as many of each as make up the sample."`
-	File     string `placeholder:"FILE" help:"Take the records from the lines of this file instead of Kafka, or one record of avro or protobuf from all of it; - is standard input."`
+	File     string `placeholder:"FILE" help:"Take the records from the lines of this file instead of Kafka, or one record of avro, protobuf, or a compression or framing from all of it; - is standard input."`
 }
 
 // Run prints what records would do, without joining the group and without writing.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -178,6 +180,43 @@ pipelines:
 	}
 	if want := "t/0@0: 1 mutations\n  put 'users', \"a\\x0a\", 'u:n', '42', "; !strings.Contains(out.String(), want) {
 		t.Errorf("want\n%sin\n%s", want, out)
+	}
+}
+
+// So it is where the format is text and its payloads are packed or framed.
+func TestExplainFileOfPackedRecords(t *testing.T) {
+	t.Parallel()
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	z.ModTime = time.Unix(10, 0) // a byte of the head is a line end
+	if _, err := z.Write([]byte(`{"user": "a", "n": 42}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for decode, payload := range map[string]string{
+		"{format: json, compression: gzip}":  packed.String(),
+		"{format: json, framing: confluent}": "\x00\x00\x00\x00\n" + `{"user": "a", "n": 42}`, // schema 10
+	} {
+		p, out, config := program(t, []byte(`
+tables:
+  users: {families: {u: {}}}
+pipelines:
+  p:
+    topics: [t]
+    group: g
+    decode: `+decode+`
+    map:
+      - {table: users, row: user, put: {u: {n: n}}}
+`), "")
+		p.Stdin = strings.NewReader(payload)
+		if err := (&explainCommand{ConfigFlag: config, Sample: 5, File: "-"}).Run(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if want := "t/0@0: 1 mutations\n  put 'users', 'a', 'u:n', '42', "; !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "t/0@1") {
+			t.Errorf("%s: want\n%sin\n%s", decode, want, out)
+		}
 	}
 }
 

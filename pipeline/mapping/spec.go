@@ -40,8 +40,11 @@ type DecodeSpec struct {
 	Schemas decode.Schemas `yaml:"-"`
 }
 
-// Binary reports whether payloads are no text, and not made of lines.
-func (s *DecodeSpec) Binary() bool { return s.Format == "avro" || s.Format == "protobuf" }
+// Binary reports whether payloads are no text, and not made of lines: by their format, or
+// as they are packed or framed.
+func (s *DecodeSpec) Binary() bool {
+	return s.Format == "avro" || s.Format == "protobuf" || s.Framing == "confluent" || s.Unpacks()
+}
 
 // Registered reports whether Schemas is needed.
 func (s *DecodeSpec) Registered() bool { return s.options().Registered() }
