@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 
 	"sluice/cmd/internal/cli"
@@ -33,6 +34,9 @@ func (c *breakerCloseCommand) Run(ctx context.Context, p *cli.Program) (err erro
 		c.Pipeline = names[0]
 	case c.Pipeline == "" || !slices.Contains(names, c.Pipeline):
 		return fmt.Errorf("%w: name one of the pipelines %v", cli.ErrUsage, names)
+	}
+	if cfg.Store.Engine == "hbase" { // its daemons leave no endpoint in a directory, and each has breakers of its own
+		return fmt.Errorf("%w: with engine hbase this command finds no daemon, running or not: ask each for POST /api/v1/pipelines/%s/close_breakers at its serve.listen, with its serve.token", store.ErrUnsupported, url.PathEscape(c.Pipeline))
 	}
 	d, err := client.DialDir(ctx, cfg.Store.Dir)
 	if errors.Is(err, client.ErrNoDaemon) {

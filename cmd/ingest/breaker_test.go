@@ -124,3 +124,24 @@ func TestBreakerClose(t *testing.T) {
 		t.Errorf("Got %v, want ErrNotFound", err)
 	}
 }
+
+// Daemons on HBase leave no endpoint in a directory: nobody is told that none runs.
+func TestBreakerCloseOnHBase(t *testing.T) {
+	t.Parallel()
+	p, _, config := program(t, []byte(`
+store: {engine: hbase}
+tables:
+  users: {families: {u: {}}}
+pipelines:
+  p:
+    topics: [t]
+    group: g
+    decode: {format: json}
+    map:
+      - {table: users, row: user, put: {u: {n: n}}}
+`), "127.0.0.1:1")
+	err := (&breakerCloseCommand{ConfigFlag: config}).Run(t.Context(), p)
+	if !errors.Is(err, store.ErrUnsupported) || strings.Contains(err.Error(), "next start") || !strings.Contains(err.Error(), "POST /api/v1/pipelines/p/close_breakers") {
+		t.Errorf("Got %v, want what to ask the daemons for", err)
+	}
+}
