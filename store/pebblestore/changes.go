@@ -40,7 +40,7 @@ func (s *Snapshot) changedRows(ctx context.Context, name string, families []stri
 	if err := s.catalog.knowsChanges(t, since); err != nil {
 		return err
 	}
-	w := changeWalk{since: since}
+	w := changeWalk{since: since, closing: s.db.closeIterator}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for i := range t.fams {
 		if len(families) == 0 {
@@ -72,10 +72,11 @@ func (s *Snapshot) changedRows(ctx context.Context, name string, families []stri
 // changeWalk finds, over some families of a table, the rows with a key of a later
 // sequence than since.
 type changeWalk struct {
-	since uint64
-	runs  []changeRun
-	row   []byte // the last one, escaped, with its terminator
-	name  []byte // the same, as it is
+	since   uint64
+	runs    []changeRun
+	closing func(*pebble.Iterator) error
+	row     []byte // the last one, escaped, with its terminator
+	name    []byte // the same, as it is
 }
 
 // changeRun is the keys of one family under one tag.
@@ -191,7 +192,7 @@ func (w *changeWalk) next() (row store.ChangedRow, err error) {
 func (w *changeWalk) close() error {
 	var errs []error
 	for i := range w.runs {
-		errs = append(errs, engineError(w.runs[i].it.Close()))
+		errs = append(errs, w.closing(w.runs[i].it))
 	}
 	return errors.Join(errs...)
 }

@@ -100,7 +100,7 @@ func (db *DB) earliestPut(ctx context.Context, s *span) (err error) {
 	}); err != nil || r == nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, engineError(r.it.Close())) }()
+	defer func() { err = errors.Join(err, db.closeIterator(r.it)) }()
 	keys := 0
 	for ok := r.it.First(); ok; ok = r.it.Next() {
 		if keys++; keys%probeKeys == 0 {

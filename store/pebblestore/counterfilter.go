@@ -159,8 +159,8 @@ func (db *DB) startFilter() error {
 // commits add.
 func (db *DB) fillFilter(ctx context.Context, it *pebble.Iterator) (err error) {
 	defer func() {
-		if e := it.Close(); err == nil {
-			err = engineError(e)
+		if e := db.closeIterator(it); err == nil {
+			err = e
 		}
 	}()
 	f := db.counters.filter

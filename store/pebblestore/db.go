@@ -31,6 +31,7 @@ type DB struct {
 	pebble *pebble.DB
 	lock   *pebble.Lock
 	cache  *pebble.Cache
+	files  *logFiles
 
 	pebbleOpts *pebble.Options
 	gate       *compactionGate
@@ -115,6 +116,7 @@ func Open(dir string, o *Options) (*DB, error) {
 	db.rows.open = func() (*pebble.Iterator, error) {
 		return db.newIterator(context.Background(), &pebble.IterOptions{UseL6Filters: true})
 	}
+	db.rows.closing = db.closeIterator
 	db.packing.seed = maphash.MakeSeed()
 	db.retention = newRetention(db)
 	db.preparing = newPreparing(&db.packing)
@@ -157,6 +159,8 @@ func (db *DB) open() error {
 	po := db.opts.pebbleOptions(db.log)
 	db.cache = po.Cache
 	po.Lock = lock
+	db.files = &logFiles{FS: fsys, dir: db.dir, log: db.log}
+	po.FS = db.files
 	db.gate = newCompactionGate()
 	po.Experimental.CompactionScheduler = db.gate
 	flushed := po.EventListener.FlushEnd
@@ -176,6 +180,7 @@ func (db *DB) open() error {
 		return diskError(err)
 	}
 	db.pebble = p
+	db.files.opened.Store(true)
 	if !db.opts.ReadOnly {
 		// What a rewrite has left behind that a crash cut short.
 		if err := fsys.Remove(fsys.PathJoin(db.dir, rewriteFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -229,6 +234,7 @@ func makeDir(fsys vfs.FS, dir string) error {
 func (db *DB) release() error {
 	var errs []error
 	if db.pebble != nil {
+		db.files.opened.Store(false)
 		errs = append(errs, engineError(db.pebble.Close()))
 	}
 	if db.lock != nil {
@@ -416,12 +422,24 @@ func (db *DB) Close() error {
 	return errors.Join(append(errs, db.release())...)
 }
 
-// enter begins a call; leave ends it.
+// closeIterator closes an iterator, or leaves it open where Pebble is stuck, which may hold
+// for good what the close waits for.
+func (db *DB) closeIterator(it *pebble.Iterator) error {
+	if err := db.log.failure(); err != nil {
+		return err
+	}
+	return engineError(it.Close())
+}
+
+// enter begins a call, unless the store is closed or Pebble stuck; leave ends it.
 func (db *DB) enter() error {
 	db.mu.Lock()
 	defer db.mu.Unlock()
 	if db.closed {
 		return store.ErrClosed
+	}
+	if err := db.log.failure(); err != nil {
+		return err // Pebble's locks may be held for good
 	}
 	db.calls.Add(1)
 	return nil
@@ -492,7 +510,7 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 			return store.FailedScanner(err) // nil where there is no such row
 		}
 	}
-	src, err := newRowSource(ctx, t, sel, db.opts.Now(), found, open)
+	src, err := newRowSource(ctx, t, sel, db.opts.Now(), found, open, db.closeIterator)
 	if err != nil {
 		return store.FailedScanner(err)
 	}

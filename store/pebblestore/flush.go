@@ -155,12 +155,24 @@ func (db *DB) flushMemTables(ctx context.Context) error {
 	if err := db.checkSpace(); err != nil {
 		return err
 	}
-	done, err := db.pebble.AsyncFlush()
-	if err != nil {
-		return engineError(err)
+	// Beside the caller, as Pebble may hold for good the locks that this waits for.
+	var flushed <-chan struct{}
+	begun := make(chan error, 1)
+	go func() {
+		var err error
+		flushed, err = db.pebble.AsyncFlush()
+		begun <- err
+	}()
+	select {
+	case err := <-begun:
+		if err != nil {
+			return engineError(err)
+		}
+	case <-db.log.failed:
+		return db.log.err
 	}
 	select {
-	case <-done:
+	case <-flushed:
 		return nil
 	case <-db.log.failed:
 		return db.log.err

@@ -253,7 +253,7 @@ func (db *DB) forgetChanges(ctx context.Context) error {
 			}
 		}
 	}
-	if err = errors.Join(err, it.Error(), it.Close()); err == nil && !b.Empty() {
+	if err = errors.Join(err, it.Error(), db.closeIterator(it)); err == nil && !b.Empty() {
 		err = db.pebble.Apply(b, pebble.NoSync)
 	}
 	return engineError(err)

@@ -108,7 +108,7 @@ func (s *Snapshot) cuts(ctx context.Context, t *table, families []string, rows c
 	if err != nil {
 		return nil, engineError(err)
 	}
-	defer func() { err = errors.Join(err, engineError(it.Close())) }()
+	defer func() { err = errors.Join(err, s.db.closeIterator(it)) }()
 	if !it.First() {
 		return nil, engineError(it.Error())
 	}

@@ -89,7 +89,7 @@ func (db *DB) readMiddle(ctx context.Context, t *table, r *region.Info) (first, 
 		if err != nil {
 			return nil, nil, false, engineError(err)
 		}
-		defer it.Close()
+		defer db.closeIterator(it)
 		for ok := it.First(); ok; ok = it.Next() {
 			if left--; left < 0 {
 				return nil, nil, false, nil
@@ -143,8 +143,8 @@ func (db *DB) searchMiddle(ctx context.Context, t *table, r *region.Info) (first
 		return nil, nil, err
 	}
 	if total < 2*db.opts.MemTableBytes && !db.opts.ReadOnly {
-		if err := db.pebble.Flush(); err != nil {
-			return nil, nil, engineError(err)
+		if err := db.flushMemTables(ctx); err != nil {
+			return nil, nil, err
 		}
 		if low, high, total, err = db.largestFamily(t, r); err != nil {
 			return nil, nil, err
@@ -154,7 +154,7 @@ func (db *DB) searchMiddle(ctx context.Context, t *table, r *region.Info) (first
 	if err != nil {
 		return nil, nil, engineError(err)
 	}
-	defer func() { err = errors.Join(err, engineError(it.Close())) }()
+	defer func() { err = errors.Join(err, db.closeIterator(it)) }()
 	prefix := func() []byte { return bytes.Clone(it.Key()[:cell.SplitKey(it.Key())]) }
 	if !it.First() {
 		return nil, nil, engineError(it.Error())

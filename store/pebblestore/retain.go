@@ -205,7 +205,7 @@ func (n *retention) judge(ctx context.Context, t *table, f *family, l *familyLoo
 	if r.it, err = db.liveIterators(ctx)(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 		return nil, engineError(err)
 	}
-	defer func() { err = errors.Join(err, engineError(r.it.Close())) }()
+	defer func() { err = errors.Join(err, db.closeIterator(r.it)) }()
 	for _, p := range pieces {
 		share, err := r.sample(ctx, p)
 		if err != nil {

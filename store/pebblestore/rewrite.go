@@ -226,7 +226,7 @@ func (r *rewrite) close() error {
 	if r.late != nil {
 		r.late.ended.Store(true)
 	}
-	err := engineError(r.it.Close())
+	err := r.db.closeIterator(r.it)
 	if r.changes != nil {
 		err = errors.Join(err, r.changes.Close())
 	}

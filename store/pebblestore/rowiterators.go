@@ -26,7 +26,8 @@ const (
 // as it was when it was made, so that one is used again only while nothing has
 // been written since.
 type rowIterators struct {
-	open func() (*pebble.Iterator, error)
+	open    func() (*pebble.Iterator, error)
+	closing func(*pebble.Iterator) error
 
 	// Writes that have begun and ended. Where they are equal, no write is under
 	// way, and a number of begun writes names a state of the store.
@@ -67,7 +68,7 @@ func (r *rowIterators) take() (it *pebble.Iterator, state uint64, err error) {
 // give takes an iterator back.
 func (r *rowIterators) give(it *pebble.Iterator, state uint64) error {
 	if err := it.Error(); err != nil || state != r.begun.Load() {
-		return it.Close()
+		return r.closing(it)
 	}
 	r.mu.Lock()
 	var old []*pebble.Iterator
@@ -82,9 +83,9 @@ func (r *rowIterators) give(it *pebble.Iterator, state uint64) error {
 		}
 	}
 	r.mu.Unlock()
-	err := closeIterators(old)
+	err := r.closeAll(old)
 	if it != nil {
-		err = cmp.Or(err, it.Close())
+		err = cmp.Or(err, r.closing(it))
 	}
 	return err
 }
@@ -94,7 +95,7 @@ func (r *rowIterators) give(it *pebble.Iterator, state uint64) error {
 func (r *rowIterators) drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock() // close waits
-	_ = closeIterators(r.idle)
+	_ = r.closeAll(r.idle)
 	r.idle, r.timed = nil, false
 }
 
@@ -103,7 +104,7 @@ func (r *rowIterators) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	_ = closeIterators(r.idle)
+	_ = r.closeAll(r.idle)
 	r.idle = nil
 }
 
@@ -143,9 +144,9 @@ func (db *DB) findRow(t *table, sel *store.Selection) (*foundRow, error) {
 
 func (f *foundRow) close() error { return f.rows.give(f.it, f.state) }
 
-func closeIterators(its []*pebble.Iterator) (err error) {
+func (r *rowIterators) closeAll(its []*pebble.Iterator) (err error) {
 	for _, it := range its {
-		err = cmp.Or(err, it.Close())
+		err = cmp.Or(err, r.closing(it))
 	}
 	return err
 }

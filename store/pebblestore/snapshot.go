@@ -140,7 +140,7 @@ func (s *Snapshot) close() error {
 	for src := range sources {
 		errs = append(errs, src.abort(store.ErrClosed))
 	}
-	return engineError(errors.Join(append(errs, base.Close())...))
+	return errors.Join(append(errs, s.db.closeIterator(base))...)
 }
 
 // Checkpoint makes dir hold the store between two commits, mostly by hard links.

@@ -90,6 +90,7 @@ type rowSource struct {
 	folding folding
 	started bool
 	turn    turns.Turn
+	closing func(*pebble.Iterator) error
 	release func() // called by Close; nil = none
 }
 
@@ -102,9 +103,9 @@ func singleRow(rows cell.Range) bool {
 }
 
 // newRowSource opens the iterators of sel over t. Where found is not nil, it is the
-// row to read, and the source's from here on.
-func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, found *foundRow, open iterators) (*rowSource, error) {
-	s := &rowSource{ctx: ctx, table: t.desc.Name, sel: sel, cut: -1, found: found}
+// row to read, and the source's from here on. closing closes the iterators.
+func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, found *foundRow, open iterators, closing func(*pebble.Iterator) error) (*rowSource, error) {
+	s := &rowSource{ctx: ctx, table: t.desc.Name, sel: sel, cut: -1, found: found, closing: closing}
 	s.pieceBytes, s.pieceCells = sel.Pieces()
 	rows := sel.Rows()
 	s.single = found != nil || singleRow(rows)
@@ -182,7 +183,7 @@ func (s *rowSource) abort(why error) error {
 		case s.found != nil:
 			first = cmp.Or(first, engineError(s.found.close()))
 		default:
-			first = cmp.Or(first, engineError(it.Close()))
+			first = cmp.Or(first, s.closing(it))
 		}
 	}
 	return first

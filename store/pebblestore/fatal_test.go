@@ -1,0 +1,126 @@
+package pebblestore
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"sluice/store"
+)
+
+// failing returns a disk whose calls fail that bad says of, once it is broken.
+func failing(bad func(op errorfs.Op) bool) (_ vfs.FS, broken *atomic.Bool) {
+	broken = new(atomic.Bool)
+	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if broken.Load() && bad(op) {
+			return syscall.EIO
+		}
+		return nil
+	})), broken
+}
+
+// ends fails the test where f does not return.
+func ends(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%s waits for ever", what)
+	}
+}
+
+// Where Pebble can go on no longer, callers get an error, and none of them hangs, the
+// readers among them: Pebble may hold its locks for good (invariant I8).
+func TestStoppedEngineFailsCallers(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]func(op errorfs.Op) bool{
+		"manifest": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpFileSync && strings.Contains(op.Path, "MANIFEST")
+		},
+		"next log": func(op errorfs.Op) bool {
+			return (op.Kind == errorfs.OpCreate || op.Kind == errorfs.OpReuseForWrite) && strings.HasSuffix(op.Path, ".log")
+		},
+		"last log": func(op errorfs.Op) bool {
+			return op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log")
+		},
+		"directory of the next log": func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSync && op.Path == "db" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk, broken := failing(bad)
+			o := bulk(disk)
+			db, err := Open("db", o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+			l := ledger{db: db}
+			for range 3 {
+				if err := l.apply(t, 0, 30); err != nil {
+					t.Fatal(err)
+				}
+			}
+			scan := db.Scan(t.Context(), &store.Scan{Table: "t"})
+			if !scan.Next() {
+				t.Fatal(scan.Err())
+			}
+			snap, err := db.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			broken.Store(true)
+			ends(t, "Flush", func() { err = db.Flush(t.Context()) })
+			if !errors.Is(err, store.ErrClosed) || !errors.Is(err, store.ErrTransient) {
+				t.Fatalf("Got %v of a flush, want an ErrClosed that is an ErrTransient", err)
+			}
+			for what, call := range map[string]func(ctx context.Context) error{
+				"scan": func(ctx context.Context) error {
+					sc := db.Scan(ctx, &store.Scan{Table: "t"})
+					sc.Next()
+					return errors.Join(sc.Err(), sc.Close())
+				},
+				"get": func(ctx context.Context) error {
+					sc := db.Scan(ctx, &store.Scan{Table: "t", Start: []byte("p0"), Stop: []byte("p0\x00")})
+					sc.Next()
+					return errors.Join(sc.Err(), sc.Close())
+				},
+				"scan of a snapshot": func(ctx context.Context) error {
+					sc := snap.Scan(ctx, &store.Scan{Table: "t"})
+					sc.Next()
+					return errors.Join(sc.Err(), sc.Close())
+				},
+				"regions": func(ctx context.Context) error { _, err := db.Regions(ctx, "t"); return err },
+				"region stats": func(ctx context.Context) error {
+					_, err := db.RegionStats(ctx, "t")
+					return err
+				},
+				"split point": func(ctx context.Context) error { _, err := db.SplitPoint(ctx, "t", nil); return err },
+				"apply":       func(context.Context) error { return l.apply(t, 0, 1) },
+				"flush":       db.Flush,
+				"compact":     func(ctx context.Context) error { return db.MajorCompact(ctx, "t") },
+				"tidy":        db.Tidy,
+				"checkpoint":  func(ctx context.Context) error { _, err := db.Checkpoint(ctx, "copy"); return err },
+				"alter": func(ctx context.Context) error {
+					return db.SplitRegion(ctx, "t", []byte("m"))
+				},
+				"snapshot": func(ctx context.Context) error { _, err := db.Snapshot(ctx); return err },
+				"close":    func(context.Context) error { return db.Close() },
+			} {
+				ends(t, what, func() { err = call(t.Context()) })
+				if !errors.Is(err, store.ErrClosed) {
+					t.Errorf("%s: got %v, want ErrClosed", what, err)
+				}
+			}
+			ends(t, "what was open", func() { scan.Close(); snap.Close(); db.Metrics() })
+		})
+	}
+}
