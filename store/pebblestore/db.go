@@ -175,11 +175,9 @@ func (db *DB) open() error {
 	}
 	po.EnsureDefaults()
 	db.pebbleOpts = po
-	p, err := pebble.Open(db.dir, po)
-	if err != nil {
+	if db.pebble, err = db.log.begin(func() (*pebble.DB, error) { return pebble.Open(db.dir, po) }); err != nil {
 		return diskError(err)
 	}
-	db.pebble = p
 	db.files.opened.Store(true)
 	if !db.opts.ReadOnly {
 		// What a rewrite has left behind that a crash cut short.

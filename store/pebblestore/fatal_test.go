@@ -124,3 +124,72 @@ func TestStoppedEngineFailsCallers(t *testing.T) {
 		})
 	}
 }
+
+// A disk on which the engine cannot be opened is an error of Open, which neither waits nor
+// panics.
+func TestOpenOnFailingDisk(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]func(op errorfs.Op) bool{
+		"manifest": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpFileSync && strings.Contains(op.Path, "MANIFEST")
+		},
+		"marker": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpCreate && strings.Contains(op.Path, "marker.manifest")
+		},
+		"log": func(op errorfs.Op) bool {
+			return op.Kind.ReadOrWrite() == errorfs.OpIsWrite && strings.HasSuffix(op.Path, ".log")
+		},
+		"directory": func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSync && op.Path == "db" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk, broken := failing(bad)
+			broken.Store(true)
+			ends(t, "Open", func() {
+				db, err := Open("db", bulk(disk))
+				if err == nil {
+					err = db.Close()
+				}
+				if err == nil || !strings.Contains(err.Error(), syscall.EIO.Error()) {
+					t.Errorf("Got %v, want the disk's error", err)
+				}
+			})
+		})
+	}
+}
+
+// A checkpoint that cannot be synced is an error of its own, leaves nothing, and stops nobody.
+func TestCheckpointOnFailingDisk(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]func(op errorfs.Op) bool{
+		"directory": func(op errorfs.Op) bool { return op.Kind == errorfs.OpFileSync && op.Path == "copy" },
+		"log": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpCreate && strings.HasPrefix(op.Path, "copy/") && strings.HasSuffix(op.Path, ".log")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk, broken := failing(bad)
+			db := open(t, "db", bulk(disk))
+			create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+			l := ledger{db: db}
+			if err := l.apply(t, 0, 30); err != nil {
+				t.Fatal(err)
+			}
+			broken.Store(true)
+			if _, err := db.Checkpoint(t.Context(), "copy"); !errors.Is(err, syscall.EIO) {
+				t.Fatalf("Got %v, want the disk's error", err)
+			}
+			broken.Store(false)
+			if err := l.apply(t, 0, 3); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Checkpoint(t.Context(), "copy"); err != nil {
+				t.Fatal(err)
+			}
+			o := bulk(disk)
+			o.ReadOnly = true
+			check(t, open(t, "copy", o), l.next)
+		})
+	}
+}

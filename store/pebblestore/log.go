@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -63,6 +64,36 @@ func (l *pebbleLog) fail(err error) {
 		l.log.Error("storage engine stopped", "err", err)
 		close(l.failed)
 	})
+}
+
+// begin opens Pebble by open, unless that ends with a fatal error.
+func (l *pebbleLog) begin(open func() (*pebble.DB, error)) (db *pebble.DB, err error) {
+	done := make(chan struct{})
+	go func() { // which Fatalf keeps
+		defer close(done)
+		defer catchDisk(&err)
+		db, err = open()
+	}()
+	select {
+	case <-done:
+		return db, err
+	case <-l.failed:
+		return nil, l.err
+	}
+}
+
+// catchDisk makes of an error of the disk at which Pebble panics, where it cannot sync a
+// directory, one that is returned.
+func catchDisk(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case runtime.Error:
+		panic(p)
+	case error:
+		*err = p
+	default:
+		panic(p)
+	}
 }
 
 // failure returns the fatal error, or nil.

@@ -150,16 +150,25 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) (uint64, error) {
 		return 0, fmt.Errorf("checkpoint %s: %w: it exists", dir, store.ErrInvalidArgument)
 	}
 	var sequence uint64
-	err := db.exclusive(ctx, func() error {
+	err := db.exclusive(ctx, func() (err error) {
 		if err := db.checkSpace(); err != nil {
 			return err
 		}
 		defer db.metrics.checkpointStops.since(time.Now())
 		sequence = db.sequence.Load()
-		if err := db.writeManifest(); err != nil {
-			return engineError(err)
+		if err := db.writeManifest(ctx); err != nil {
+			return err
 		}
-		return engineError(db.pebble.Checkpoint(dir, pebble.WithFlushedWAL()))
+		half := true // what Pebble has made when it panics
+		defer func() {
+			if half {
+				err = errors.Join(err, db.opts.FS.RemoveAll(dir))
+			}
+		}()
+		defer catchDisk(&err)
+		err = engineError(db.pebble.Checkpoint(dir, pebble.WithFlushedWAL()))
+		half = false
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("checkpoint %s: %w", dir, err)
@@ -172,18 +181,18 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) (uint64, error) {
 // flushes what is in the log, and so writes one, but where a process was killed when it had
 // opened the store and written nothing. A flush does it, here of a value as it is. The caller
 // is the commit loop.
-func (db *DB) writeManifest() error {
+func (db *DB) writeManifest(ctx context.Context) error {
 	if db.manifest.Load() {
 		return nil
 	}
 	key := catalogKey(rowStore, qualIdentity)
 	value, done, err := db.pebble.Get(key)
 	if err != nil {
-		return err
+		return engineError(err)
 	}
 	err = db.pebble.Set(key, value, pebble.NoSync)
 	if err := errors.Join(err, done.Close()); err != nil {
-		return err
+		return engineError(err)
 	}
-	return db.pebble.Flush()
+	return db.flushMemTables(ctx)
 }
