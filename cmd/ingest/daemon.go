@@ -196,6 +196,23 @@ func listenError(err error) error {
 	return fmt.Errorf("serve.listen: %w", err)
 }
 
+// untilStopped returns a context that ends with ctx, or where the embedded store has stopped
+// as its disk failed: whether there is anything to write or not, nothing works until the
+// process is started again.
+func (d *daemon) untilStopped(ctx context.Context) (_ context.Context, end context.CancelFunc) {
+	ctx, end = context.WithCancel(ctx)
+	if e, ok := d.engine.(interface{ Stopped() <-chan struct{} }); ok {
+		go func() {
+			select {
+			case <-e.Stopped():
+				end()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	return ctx, end
+}
+
 // run waits for the brokers and the topics, serving meanwhile, and consumes and serves
 // until ctx ends, then drains. It returns an error where
 // the brokers refuse it or have not the topics, the server failed or no pipeline is left; one that stopped for good while others

@@ -26,14 +26,21 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	log.Info("started", "dir", cfg.Store.Dir, "address", d.listener.Addr().String(), "brokers", cfg.Kafka.Brokers)
+	return d.runAndClose(ctx)
+}
+
+// runAndClose runs d until ctx ends or its store has stopped, and closes it.
+func (d *daemon) runAndClose(ctx context.Context) error {
 	start := time.Now()
-	return stopped(ctx, cfg.ShutdownTimeout, func() error {
+	ctx, end := d.untilStopped(ctx)
+	defer end()
+	return stopped(ctx, d.cfg.ShutdownTimeout, func() error {
 		err := d.run(ctx)
 		if closeErr := d.close(); err == nil {
 			err = closeErr
 		}
 		if err == nil {
-			log.Info("stopped", "took", time.Since(start).Round(time.Millisecond))
+			d.log.Info("stopped", "took", time.Since(start).Round(time.Millisecond))
 		}
 		return err
 	})

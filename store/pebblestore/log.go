@@ -96,6 +96,11 @@ func catchDisk(err *error) {
 	}
 }
 
+// Stopped returns a channel that is closed when the store can do nothing any more until its
+// directory is opened by another process, as the disk failed where Pebble cannot go on.
+// Every call fails then, and Close says why.
+func (db *DB) Stopped() <-chan struct{} { return db.log.failed }
+
 // failure returns the fatal error, or nil.
 func (l *pebbleLog) failure() error {
 	select {
