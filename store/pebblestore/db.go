@@ -156,6 +156,9 @@ func (db *DB) open() error {
 		return fmt.Errorf("%w: stop it, or use it through its address (%w)", store.ErrLocked, err)
 	}
 	db.lock = lock
+	if err := db.checkManifest(); err != nil {
+		return err
+	}
 	po := db.opts.pebbleOptions(db.log)
 	db.cache = po.Cache
 	po.Lock = lock
