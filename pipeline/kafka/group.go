@@ -151,7 +151,7 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for a generation of group %s: %w", g.o.ID, ctx.Err())
 		default:
-			if fatal := g.fatal(err); fatal != nil {
+			if fatal := g.fatal(ctx, err); fatal != nil {
 				return nil, fatal
 			}
 			if !lost {
@@ -221,7 +221,7 @@ func count(a Assignment) int {
 }
 
 // fatal returns the error to give up with, or nil where waiting may help.
-func (g *Group) fatal(err error) error {
+func (g *Group) fatal(ctx context.Context, err error) error {
 	if errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) {
 		return fmt.Errorf("join group %s: %w", g.o.ID, err)
 	}
@@ -242,8 +242,41 @@ func (g *Group) fatal(err error) error {
 			g.o.ID, g.o.SessionTimeout, e)
 	case e == codeInvalidGroupID:
 		return fmt.Errorf("join group %s: %w", g.o.ID, e)
+	case e == codeUnknownServerError:
+		// It may be over soon, but not where the coordinator assigns the partitions
+		// itself: Kafka's cannot read what kafka-go says of a member.
+		if clients := g.c.groupClients(ctx, g.o.ID); len(clients) > 0 {
+			return fmt.Errorf("%w: group %s has members that are no Sluice processes, clients %q, which use the new group protocol (group.protocol=consumer); choose another group id",
+				ErrOtherStore, g.o.ID, clients)
+		}
 	}
 	return nil
+}
+
+// groupClients asks the coordinator once for the client ids of the members of a group
+// whose partitions it assigns itself (KIP-848), sorted, each once. There are none where
+// the group is none of that kind, and where nobody tells.
+func (c *Client) groupClients(ctx context.Context, group string) []string {
+	ctx, cancel := context.WithTimeout(ctx, c.o.RequestTimeout)
+	defer cancel()
+	node, err := c.coordinator(ctx, group)
+	if err != nil {
+		return nil
+	}
+	req := kmsg.NewPtrConsumerGroupDescribeRequest()
+	req.Groups = []string{group}
+	resp, err := c.request(ctx, node, req)
+	if err != nil {
+		return nil // a broker that does not know the request has no such groups
+	}
+	var clients []string
+	for _, rg := range resp.(*kmsg.ConsumerGroupDescribeResponse).Groups {
+		for i := range rg.Members {
+			clients = append(clients, rg.Members[i].ClientID)
+		}
+	}
+	slices.Sort(clients)
+	return slices.Compact(clients)
 }
 
 // otherStore names the stores in the group, as far as the coordinator tells.

@@ -285,6 +285,41 @@ func TestGroupRefusesOtherPrograms(t *testing.T) {
 	}
 }
 
+// Members that the coordinator assigns itself (KIP-848) are no obstacle to kfake. Kafka
+// answers the join of a member like ours with UNKNOWN_SERVER_ERROR, for as long as they are
+// there.
+func TestGroupRefusesConsumersOfTheNewProtocol(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	fault := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", TopLevel: true, Err: kerr.UnknownServerError, Count: -1})
+	m := join(t, c, "s", "a")
+	if err := fault.Wait(testContext(t), 2); err != nil { // without such members it is waited out
+		t.Fatal(err)
+	}
+	node, err := c.coordinator(testContext(t), "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	beat := kmsg.NewPtrConsumerGroupHeartbeatRequest()
+	beat.Group, beat.MemberID, beat.SubscribedTopicNames, beat.RebalanceTimeoutMillis = "g", "them", []string{"a"}, 60_000
+	beat.Topics = []kmsg.ConsumerGroupHeartbeatRequestTopic{}
+	resp, err := c.request(testContext(t), node, beat)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kerr.ErrorForCode(resp.(*kmsg.ConsumerGroupHeartbeatResponse).ErrorCode); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-m.failed:
+		if !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), "group g") || !strings.Contains(err.Error(), `"sluice"`) {
+			t.Errorf("Got %v, want ErrOtherStore naming the group and the member's client", err)
+		}
+	case <-testContext(t).Done():
+		t.Fatal("waits in a group of another program")
+	}
+}
+
 func TestGroupCoordinatorTrouble(t *testing.T) {
 	t.Parallel()
 	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
