@@ -105,7 +105,7 @@ type Client struct {
 	o         Options // without the password
 	sasl      func() sasl.Mechanism
 	transport *kafkago.Transport
-	seeds     net.Addr
+	seeds     *seeds
 	conns     *connSet
 	cancel    context.CancelFunc
 	codecs    *codecs
@@ -125,7 +125,8 @@ func NewClient(o *Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{o: o.withDefaults(), seeds: kafkago.TCP(o.Brokers...)}
+	c := &Client{o: o.withDefaults()}
+	c.seeds = newSeeds(c.o.Brokers)
 	var err error
 	if c.sasl, err = o.SASL.mechanism(); err != nil {
 		return nil, fmt.Errorf("kafka: SASL mechanism %s: %w", o.SASL.Mechanism, err)
@@ -143,7 +144,12 @@ func NewClient(o *Options) (*Client, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c.cancel = cancel
 	c.transport = &kafkago.Transport{
-		Dial:        c.conns.dial,
+		Dial: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if network == seedNetwork {
+				return c.seeds.dial(ctx, c.conns.dial)
+			}
+			return c.conns.dial(ctx, network, address)
+		},
 		DialTimeout: c.o.DialTimeout,
 		IdleTimeout: 5 * time.Minute,
 		// The transport needs to know the brokers only, and soon after one

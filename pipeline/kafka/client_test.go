@@ -115,6 +115,37 @@ func TestOneSeedDown(t *testing.T) {
 	})
 }
 
+// As long as one seed answers, the others cost their time and no more, whether their hosts
+// are off or they are frozen.
+func TestOneSeedUp(t *testing.T) {
+	t.Parallel()
+	off := func(ctx context.Context, network, addr string) (net.Conn, error) {
+		<-ctx.Done()
+		return nil, fmt.Errorf("dial %s %s: %w", network, addr, ctx.Err())
+	}
+	for name, down := range map[string]func(ctx context.Context, network, addr string) (net.Conn, error){"off": off, "frozen": silent} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, o := startBroker(t)
+				up, dial := o.Brokers[0], o.Dial
+				o.Brokers = []string{"127.0.0.1:9", up, "127.0.0.1:10"}
+				o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					if addr == up {
+						return dial(ctx, network, addr)
+					}
+					return down(ctx, network, addr)
+				}
+				for range 20 {
+					if _, err := newTestClient(t, o).Topic(testContext(t), "t"); err != nil {
+						t.Fatal(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestTopic(t *testing.T) {
 	t.Parallel()
 	cluster, c := startCluster(t, kfake.SeedTopics(3, "pageviews"), kfake.SeedTopics(1, "access-log"), kfake.AllowAutoTopicCreation(), kfake.ClusterID("cid"))
