@@ -130,6 +130,7 @@ var libraries = map[string][]string{
 	"github.com/cockroachdb/pebble/v2":      {"store/pebblestore", "internal/crashfs"},
 	"github.com/apache/thrift":              {"store/hbasestore", "store/hbasestore/bare", "store/hbasestore/internal/hbase"},
 	"github.com/segmentio/kafka-go":         {"pipeline/kafka"},
+	"github.com/xdg-go/scram":               {"pipeline/kafka"}, // kafka-go's
 	"github.com/twmb/franz-go/pkg/kmsg":     {"pipeline/kafka", "pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kfake":    {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kerr":     {"pipeline/kafka/embedded"},

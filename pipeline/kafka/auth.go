@@ -13,8 +13,8 @@ import (
 
 	"github.com/segmentio/kafka-go/sasl"
 	"github.com/segmentio/kafka-go/sasl/plain"
-	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/xdg-go/scram"
 )
 
 // SASL says who this client is. The zero value sends no credentials. It prints
@@ -57,9 +57,9 @@ func (s SASL) mechanism() (func() sasl.Mechanism, error) {
 	case "PLAIN":
 		m = plain.Mechanism{Username: s.User, Password: s.Password}
 	case "SCRAM-SHA-256":
-		m, err = scram.Mechanism(scram.SHA256, s.User, s.Password)
+		m, err = newSCRAM(s.Mechanism, scram.SHA256, s.User, s.Password)
 	case "SCRAM-SHA-512":
-		m, err = scram.Mechanism(scram.SHA512, s.User, s.Password)
+		m, err = newSCRAM(s.Mechanism, scram.SHA512, s.User, s.Password)
 	default:
 		return nil, nil
 	}

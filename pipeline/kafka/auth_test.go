@@ -229,6 +229,23 @@ func TestSASLMechanisms(t *testing.T) {
 	}
 }
 
+// Brokers take passwords as they are written: they do not fold characters that can be
+// written in two ways (RFC 4013), of which some are on keyboards.
+func TestSASLPasswordsAreNotFolded(t *testing.T) {
+	t.Parallel()
+	for _, mechanism := range []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"} {
+		for _, password := range []string{"m²½ µ", "\u00a0\u00ad", "ﬁ", "\U0001FAE0", "a,=b"} {
+			synctest.Test(t, func(t *testing.T) {
+				_, o := startBroker(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "u", password))
+				o.SASL = SASL{mechanism, "u", password}
+				if _, err := newTestClient(t, o).Topic(testContext(t), "t"); err != nil {
+					t.Errorf("%s with the password %+q: %v", mechanism, password, err)
+				}
+			})
+		}
+	}
+}
+
 func testSASL(t *testing.T, mechanism string, encrypted bool) {
 	opts := []kfake.Opt{kfake.EnableSASL(), kfake.Superuser(mechanism, "u", secret)}
 	var config *tls.Config
