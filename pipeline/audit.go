@@ -332,8 +332,12 @@ func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64, f fe
 		return err
 	}
 	compacted := false
+	var hidden error // the user may read the topic, and not its settings
 	if a.compacted != nil {
-		if compacted, err = a.compacted(ctx, one.Source.Topic); err != nil {
+		switch compacted, err = a.compacted(ctx, one.Source.Topic); {
+		case errors.Is(err, kafka.ErrAuth):
+			hidden = err
+		case err != nil:
 			return err
 		}
 	}
@@ -345,7 +349,7 @@ func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64, f fe
 	}
 	// Lost offsets were before the log's start then, and are now: between the records
 	// that are read lie control offsets alone, and those that were given up.
-	records, between := one.records(), p.Control
+	records, between, found := one.records(), p.Control, len(one.Problems)
 	left := records - one.Records // must have been in what is gone
 	switch gaps := p.Next - one.From - one.Records - p.Skips.Offsets(one.From, p.Next); {
 	case left < 0:
@@ -356,6 +360,9 @@ func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64, f fe
 	}
 	if len(missing) > 0 && !compacted {
 		one.problem("%d dead letters are of offsets without a record: %v", len(missing), firstOf(missing))
+	}
+	if hidden != nil && len(one.Problems) > found {
+		one.Notes = append(one.Notes, fmt.Sprintf("whether compaction has taken records is not known (DESCRIBE_CONFIGS on the topic tells): %v", hidden))
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -143,6 +144,25 @@ func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 				t.Errorf("Got notes %q, want %q", a.Notes, c.note)
 			}
 		})
+	}
+}
+
+// A user that may read a topic need not be let see its settings: what it reads is compared.
+func TestAuditWithoutTopicSettings(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "bad", "skip", "-", "a", "bad", "b")
+	ingest(t, e, b)
+	a := &auditor{AuditOptions: &AuditOptions{Store: e, Deep: true}, broker: b, compacted: func(context.Context, string) (bool, error) {
+		return false, fmt.Errorf("read cleanup.policy: %w", kafka.ErrAuth)
+	}}
+	if all, err := a.run(t.Context()); err != nil || len(all) != 1 || len(all[0].Problems)+len(all[0].Notes) > 0 || all[0].Records != 6 {
+		t.Fatalf("Got %+v, %v, want all records counted again", all, err)
+	}
+	compact(t, e, b)
+	all, err := a.run(t.Context())
+	if err != nil || len(all[0].Problems) != 1 || len(all[0].Notes) != 1 || !strings.Contains(all[0].Notes[0], "DESCRIBE_CONFIGS") {
+		t.Errorf("Got %+v, %v, want the gap, and that it may be compaction's", all, err)
 	}
 }
 
