@@ -31,7 +31,7 @@ type balancer struct {
 	storeID string
 
 	mu    sync.Mutex
-	dealt map[string]int // topic → partitions dealt as the leader of the last generation; nil of another's
+	dealt map[string]int // topic → partitions dealt as the leader of the last generation, 0 where none are known; nil of another's
 }
 
 var _ kafkago.GroupBalancer = (*balancer)(nil)
@@ -86,6 +86,9 @@ func (b *balancer) AssignGroups(members []kafkago.GroupMember, partitions []kafk
 	})
 	turn := 0 // runs on over topics, so that topics of one partition spread too
 	dealt := make(map[string]int)
+	for t := range byTopic {
+		dealt[t] = 0
+	}
 	for _, p := range partitions {
 		dealt[p.Topic]++
 		takers := byTopic[p.Topic]

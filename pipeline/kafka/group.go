@@ -137,11 +137,13 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 // Next waits for the next generation. It begins only after the last one has
 // ended and every function of its Run has returned; call Next again as soon as
 // it has. Trouble with the coordinator is logged and waited out. Its error
-// wraps ErrOtherStore where the group belongs to another store, ErrAuth where
+// wraps ErrOtherStore where the group belongs to another store, ErrTopicNotFound where a
+// topic is gone, ErrAuth where
 // the brokers refuse this client, ErrTLS where one cannot be trusted, ErrClosed after Close, or is ctx's.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
-	lost := false // for logging at changes only: the first error is the news
+	lost := false         // for logging at changes only: the first error is the news
+	var missing time.Time // since when the cluster has not had a topic; zero = it has all
 	for {
 		gen, err := g.cg.Next(ctx)
 		switch {
@@ -175,14 +177,48 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 		if foreign {
 			return nil, g.otherStore(ctx)
 		}
+		dealt := g.b.leads()
+		if unknown := undealt(dealt); len(unknown) > 0 {
+			gen.Start(func(context.Context) {}) // it ends, and its partitions are dealt anew
+			switch _, err := g.c.topics(ctx, unknown...); {
+			case !errors.Is(err, ErrTopicNotFound):
+				missing = time.Time{}
+			case missing.IsZero():
+				missing = time.Now()
+			case time.Since(missing) > g.c.o.RequestTimeout:
+				return nil, fmt.Errorf("group %s: %w", g.o.ID, err)
+			}
+			if !lost {
+				logger.Warn("partitions are not known, consumer group rebalances", "topics", unknown)
+			}
+			lost = true
+			if err := sleep(ctx, g.o.RetryBackoff); err != nil {
+				return nil, fmt.Errorf("wait for a generation of group %s: %w", g.o.ID, err)
+			}
+			continue
+		}
 		g.c.metrics.rebalances.Add(1)
 		logger.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
 		next := newGeneration(gen, a)
-		if dealt := g.b.leads(); dealt != nil {
+		if dealt != nil {
 			next.Run(func(ctx context.Context) { g.watch(ctx, dealt) })
 		}
 		return next, nil
 	}
+}
+
+// undealt returns the topics, in order, that kafka-go knew no partitions of. Where the
+// broker that it asks does not know one of them, be it as it has just started, it knows
+// none of any: nobody would read anything, and nobody say so.
+func undealt(dealt map[string]int) []string {
+	var unknown []string
+	for topic, n := range dealt {
+		if n == 0 {
+			unknown = append(unknown, topic)
+		}
+	}
+	slices.Sort(unknown)
+	return unknown
 }
 
 // watch returns, which ends the generation, when a topic has another number of

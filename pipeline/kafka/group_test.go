@@ -320,6 +320,48 @@ func TestGroupRefusesConsumersOfTheNewProtocol(t *testing.T) {
 	}
 }
 
+// Where the coordinator does not know a topic while the partitions are dealt, kafka-go deals
+// none of any topic. They are dealt again, and a topic that is gone is the group's end.
+func TestGroupDealsUnknownTopicsAgain(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]bool{"for a moment": false, "gone": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cluster, o := startBroker(t, kfake.SeedTopics(3, "a"), kfake.SeedTopics(2, "b"))
+			o.RequestTimeout = 300 * time.Millisecond
+			m := join(t, newTestClient(t, o), "s", "a", "b")
+			m.await(t, owns(5))
+			if gone {
+				if err := cluster.DeleteTopic("b"); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "b", Err: kerr.UnknownTopicOrPartition, When: func(r kmsg.Request) bool {
+					return r.(*kmsg.MetadataRequest).AllowAutoTopicCreation // kafka-go's
+				}})
+			}
+			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", TopLevel: true, Err: kerr.NotCoordinator})
+			if !gone {
+				m.await(t, owns(5))
+				return
+			}
+			for {
+				select {
+				case g := <-m.gens:
+					t.Errorf("Got generation %+v", g.Assignment)
+				case err := <-m.failed:
+					if !errors.Is(err, ErrTopicNotFound) || !strings.Contains(err.Error(), "no such topic: b") {
+						t.Errorf("Got %v, want ErrTopicNotFound naming the topic", err)
+					}
+					return
+				case <-testContext(t).Done():
+					t.Fatal("waits with nothing to read")
+				}
+			}
+		})
+	}
+}
+
 func TestGroupCoordinatorTrouble(t *testing.T) {
 	t.Parallel()
 	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
