@@ -289,9 +289,10 @@ def read_footers(paths, sorted_by):
         names = [file.metadata.schema.column(i).path for i in range(file.metadata.num_columns)]
         coded = [name for i, name in enumerate(names) if name in file.schema_arrow.names and any(g.column(i).has_dictionary_page for g in row_groups)]
         by_dictionary = pyarrow.parquet.ParquetFile(path, read_dictionary=coded)
-        for g, group in enumerate(row_groups):
+        tables = [file.read_row_group(g) for g in range(file.num_row_groups)]
+        unbounded = {name for name in names if any(has_nan(leaf(table, name)[0]) for table in tables)}
+        for g, (group, table) in enumerate(zip(row_groups, tables)):
             groups += 1
-            table = file.read_row_group(g)
             order = [(names[s.column_index], s.descending, s.nulls_first) for s in group.sorting_columns or ()]
             check(order == sorted_by, path, f"row group {g} is sorted by {order}, not by {sorted_by}")
             for row in zip(*(table.column(name).to_pylist() for name, _, _ in sorted_by)):
@@ -303,7 +304,7 @@ def read_footers(paths, sorted_by):
                 seen = columns.setdefault(name, {"bounds": 0, "dictionaries": 0, "encodings": set(), "codecs": set()})
                 seen["encodings"].update(chunk.encodings)
                 seen["codecs"].add(chunk.compression)
-                check_bounds(path, g, name, chunk, values, nulls, seen)
+                check_bounds(path, g, name, chunk, values, nulls, seen, name in unbounded)
                 if chunk.has_dictionary_page:
                     seen["dictionaries"] += 1
                     check(chunk.dictionary_page_offset < chunk.data_page_offset, path, f"{name} in row group {g}: its dictionary is behind its values")
@@ -335,13 +336,20 @@ def plain(values):
     return values
 
 
-def check_bounds(path, g, name, chunk, values, nulls, seen):
+def has_nan(values):
+    return pyarrow.types.is_floating(values.type) and pyarrow.compute.any(pyarrow.compute.is_nan(values)).as_py() is True
+
+
+def check_bounds(path, g, name, chunk, values, nulls, seen, unbounded):
     bounds = chunk.statistics
     check(bounds is not None and bounds.has_null_count, path, f"{name} in row group {g} has no statistics")
     check(bounds.null_count == nulls, path, f"{name} in row group {g} has {nulls} nulls, not {bounds.null_count}")
     values = plain(values)
     if values.null_count == len(values):
         check(not bounds.has_min_max, path, f"{name} in row group {g} has bounds and no values")
+        return
+    if unbounded:
+        check(not bounds.has_min_max and chunk.has_column_index != has_nan(values), path, f"{name} in row group {g} has bounds, and the file has NaN")
         return
     check(bounds.has_min_max, path, f"{name} in row group {g} has no bounds")
     seen["bounds"] += 1

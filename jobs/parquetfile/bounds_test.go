@@ -3,7 +3,9 @@ package parquetfile
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -130,4 +132,75 @@ func TestCutBounds(t *testing.T) {
 			t.Fatalf("Got %q to %q of %q, which is no text", lo, hi, b)
 		}
 	})
+}
+
+// TestNaNHasNoBounds: of floats of which one is NaN a file says no bounds in the statistics
+// of its row groups, and the row group that has it no index of pages, whichever page it is
+// in. DuckDB and Spark take NaN for greater than all numbers, so that those of the others
+// would have them pass over rows that are asked for; of a NaN as a bound DataFusion passes
+// over all rows, and takes the bounds of some row groups for those of all.
+func TestNaNHasNoBounds(t *testing.T) {
+	t.Parallel()
+	const pages, rows = 3, pageBytes/8 + valuesPerAppend
+	floats, _ := columnar.Map(columnar.Float64)
+	columns := []columnar.Column{{Name: "x", Type: columnar.Float64}, {Name: "null", Type: columnar.Float64, Nullable: true}, {Name: "map", Type: floats}}
+	for name, nan := range map[string]func(i int) bool{
+		"none":           func(int) bool { return false },
+		"the first page": func(i int) bool { return i < rows },
+		"one":            func(i int) bool { return i == rows+7 },
+		"the last":       func(i int) bool { return i == pages*rows-1 },
+		"all":            func(int) bool { return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var file bytes.Buffer
+			w, err := NewWriter(&file, columns, &Options{RowGroupRows: pages * rows})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b := columnar.NewBatch(columns)
+			for i := range pages*rows + 1 { // the last one is a row group of its own
+				x := float64(i)
+				if i < pages*rows && nan(i) {
+					x = math.NaN()
+				}
+				b.Vector(0).AppendFloat64(x)
+				b.Vector(1).AppendFloat64(x)
+				b.Vector(2).Values().AppendFloat64(x)
+				if err := errors.Join(b.Vector(2).Keys().AppendBytes([]byte("k")), b.Vector(2).AppendEntries()); err != nil {
+					t.Fatal(err)
+				}
+				if i >= pages*rows-1 {
+					if err := w.Write(b); err != nil {
+						t.Fatal(err)
+					}
+					b.Reset()
+				}
+			}
+			if _, err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			f, err := parquet.OpenFile(bytes.NewReader(file.Bytes()), int64(file.Len()), parquet.SkipPageIndex(true))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for g, group := range f.Metadata().RowGroups {
+				for c := range group.Columns {
+					chunk := &group.Columns[c]
+					path := strings.Join(chunk.MetaData.PathInSchema, ".")
+					bounded := name == "none" || path == "map.key_value.key"
+					if got := len(chunk.MetaData.Statistics.MinValue) > 0; got != bounded || got != (len(chunk.MetaData.Statistics.MaxValue) > 0) {
+						t.Errorf("group %d, %s: bounds %x to %x", g, path, chunk.MetaData.Statistics.MinValue, chunk.MetaData.Statistics.MaxValue)
+					}
+					if got := chunk.ColumnIndexOffset > 0; got != (bounded || g == 1) || got != (chunk.ColumnIndexLength > 0) {
+						t.Errorf("group %d, %s: a column index at %d of %d bytes", g, path, chunk.ColumnIndexOffset, chunk.ColumnIndexLength)
+					}
+					if chunk.OffsetIndexOffset == 0 || chunk.OffsetIndexLength == 0 {
+						t.Errorf("group %d, %s: no offset index", g, path)
+					}
+				}
+			}
+			readSums(t, file.Bytes())
+		})
+	}
 }

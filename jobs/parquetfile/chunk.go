@@ -61,6 +61,7 @@ type chunk struct {
 	repeats  []int64 // likewise of repetition
 	min, max parquet.Value
 	bounded  bool // there are min and max
+	nan      bool // there is a NaN, and so no bounds of anything
 
 	// The page being written.
 	header        bytes.Buffer
@@ -110,7 +111,7 @@ func (k *chunk) reset() {
 	k.index = k.typ.NewColumnIndexer(0) // chunk.cut cuts: parquet-go's own is below values of many 0xFF
 	k.offsets = format.OffsetIndex{}
 	k.rows, k.levels, k.repeats = 0, nil, nil
-	k.bounded = false
+	k.bounded, k.nan = false, false
 }
 
 // write appends the values of v.
@@ -224,6 +225,7 @@ func (k *chunk) flush() (err error) {
 		k.widen(k.cut(least, greatest, boundBytes))
 		least, greatest = k.cut(least, greatest, indexedBytes)
 	}
+	k.nan = k.nan || !ok && p.values > 0
 	k.index.IndexPage(int64(p.nulls+p.values), int64(p.nulls), least, greatest)
 	k.offsets.PageLocations = append(k.offsets.PageLocations, format.PageLocation{Offset: at, CompressedPageSize: int32(n), FirstRowIndex: k.rows})
 	k.rows += int64(p.rows)
@@ -290,9 +292,9 @@ func (k *chunk) widen(least, greatest parquet.Value) {
 	k.bounded = true
 }
 
-// finish returns the column chunk with its indexes, whose offsets count from its
-// first data page, and how many bytes of the chunk, which are the last of its pages,
-// come before that: those of the dictionary page.
+// finish returns the column chunk with its indexes, and how many bytes of the chunk, which
+// are the last of its pages, come before its first data page, from which the offsets count:
+// those of the dictionary page. The index of the bounds is empty where there are none.
 func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictionary int, err error) {
 	if err := k.flush(); err != nil {
 		return c, index, 0, err
@@ -319,8 +321,13 @@ func (k *chunk) finish() (c format.ColumnChunk, index format.ColumnIndex, dictio
 		index.RepetitionLevelHistogram = k.repeats
 		k.meta.SizeStatistics.RepetitionLevelHistogram = sumHistograms(k.repeats, 1)
 	}
-	// Where nothing short is above a value, there are no bounds.
-	if k.bounded && (k.typ.Kind() != parquet.ByteArray || len(k.max.ByteArray()) < boundBytes+utf8.UTFMax) {
+	// Where nothing short is above a value, there are no bounds, nor where there is a NaN:
+	// to DuckDB and Spark it is greater than all numbers, and to pyarrow unequal to all, so
+	// that bounds of the others would have them pass over rows that are asked for
+	// (footer.dropBounds).
+	if k.nan {
+		index = format.ColumnIndex{}
+	} else if k.bounded && (k.typ.Kind() != parquet.ByteArray || len(k.max.ByteArray()) < boundBytes+utf8.UTFMax) {
 		k.meta.Statistics.MinValue = k.min.AppendBytes([]byte{})
 		k.meta.Statistics.MaxValue = k.max.AppendBytes([]byte{})
 	}

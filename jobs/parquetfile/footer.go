@@ -24,6 +24,7 @@ const (
 type footer struct {
 	file    format.FileMetaData
 	leaves  int
+	nan     []bool // of each leaf: a chunk has one
 	sorting []format.SortingColumn
 	indexes []format.ColumnIndex // of every column of every row group
 	offsets []format.OffsetIndex // likewise
@@ -31,7 +32,7 @@ type footer struct {
 
 func newFooter(schema *parquet.Schema, leaves []leaf, o *Options) *footer {
 	// Not nil: the file says that there is none of these, too.
-	f := &footer{leaves: len(leaves), sorting: []format.SortingColumn{}, file: format.FileMetaData{KeyValueMetadata: []format.KeyValue{}}}
+	f := &footer{leaves: len(leaves), nan: make([]bool, len(leaves)), sorting: []format.SortingColumn{}, file: format.FileMetaData{KeyValueMetadata: []format.KeyValue{}}}
 	root := format.SchemaElement{Name: schema.Name()}
 	fields := schema.Fields()
 	root.NumChildren.Set(int32(len(fields)))
@@ -92,11 +93,12 @@ func (f *footer) describe(n parquet.Field) {
 // writeGroup writes the chunks of a row group and takes note of them.
 func (f *footer) writeGroup(w *countingWriter, chunks []*chunk, rows int64) error {
 	g := format.RowGroup{NumRows: rows, SortingColumns: f.sorting, FileOffset: w.n, Ordinal: int16(len(f.file.RowGroups))}
-	for _, k := range chunks {
+	for i, k := range chunks {
 		c, index, dictionary, err := k.finish()
 		if err != nil {
 			return err
 		}
+		f.nan[i] = f.nan[i] || k.nan
 		pages, first := k.pages[:len(k.pages)-dictionary], k.pages[len(k.pages)-dictionary:]
 		if dictionary > 0 {
 			c.MetaData.DictionaryPageOffset = w.n
@@ -105,8 +107,8 @@ func (f *footer) writeGroup(w *countingWriter, chunks []*chunk, rows int64) erro
 			return err
 		}
 		c.MetaData.DataPageOffset = w.n
-		for i := range k.offsets.PageLocations {
-			k.offsets.PageLocations[i].Offset += w.n
+		for p := range k.offsets.PageLocations {
+			k.offsets.PageLocations[p].Offset += w.n
 		}
 		if _, err := w.Write(pages); err != nil {
 			return err
@@ -122,12 +124,27 @@ func (f *footer) writeGroup(w *countingWriter, chunks []*chunk, rows int64) erro
 	return nil
 }
 
+// dropBounds takes the bounds from all chunks of the leaves of which one has a NaN:
+// DataFusion takes those of some chunks for the bounds of the file.
+func (f *footer) dropBounds() {
+	for i := range f.indexes {
+		if f.nan[i%f.leaves] {
+			s := &f.column(i).MetaData.Statistics
+			s.MinValue, s.MaxValue = nil, nil
+		}
+	}
+}
+
 // write writes the indexes, the metadata, its length and the magic.
 func (f *footer) write(w *countingWriter) error {
+	f.dropBounds()
 	var b bytes.Buffer
 	e := thrift.NewEncoder(new(thrift.CompactProtocol).NewWriter(&b))
 	at := func() int64 { return w.n + int64(b.Len()) }
 	for i := range f.indexes {
+		if len(f.indexes[i].NullPages) == 0 { // one a page, where there is an index
+			continue
+		}
 		c := f.column(i)
 		c.ColumnIndexOffset = at()
 		if err := e.Encode(&f.indexes[i]); err != nil {

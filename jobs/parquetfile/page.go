@@ -195,8 +195,8 @@ func (p *page) appendText(v *columnar.Vector, start, end, nulls int) error {
 }
 
 // bounds returns the least and the greatest value, which share the page's memory;
-// ok says that there is one. NaN counts only where there is nothing else, as parquet-format
-// (Statistics) asks for.
+// ok says that there is one, and that none is NaN, which is beyond all bounds to some
+// readers and within none to others.
 func (p *page) bounds(d *dictionary) (least, greatest parquet.Value, ok bool) {
 	switch {
 	case len(p.int64s) > 0:
@@ -206,8 +206,8 @@ func (p *page) bounds(d *dictionary) (least, greatest parquet.Value, ok bool) {
 		}
 		return parquet.Int64Value(lo), parquet.Int64Value(hi), true
 	case len(p.floats) > 0:
-		lo, hi := floatBounds(p.floats)
-		return parquet.DoubleValue(lo), parquet.DoubleValue(hi), true
+		lo, hi, ok := floatBounds(p.floats)
+		return parquet.DoubleValue(lo), parquet.DoubleValue(hi), ok
 	case len(p.bits) > 0:
 		lo, hi := bitBounds(p.bits, p.values)
 		return parquet.BooleanValue(lo), parquet.BooleanValue(hi), true
@@ -223,24 +223,19 @@ func (p *page) bounds(d *dictionary) (least, greatest parquet.Value, ok bool) {
 	return parquet.Value{}, parquet.Value{}, false
 }
 
-func floatBounds(floats []float64) (lo, hi float64) {
-	i := 0
-	for i < len(floats) && math.IsNaN(floats[i]) {
-		i++
-	}
-	if i == len(floats) {
-		return floats[0], floats[0]
-	}
-	lo, hi = floats[i], floats[i]
-	for _, x := range floats[i:] { // a NaN is neither less nor greater
+// floatBounds returns the bounds of floats; ok is false where one is NaN.
+func floatBounds(floats []float64) (lo, hi float64, ok bool) {
+	lo, hi, ok = floats[0], floats[0], true
+	for _, x := range floats { // a NaN is neither less nor greater
 		if x < lo {
 			lo = x
 		}
 		if x > hi {
 			hi = x
 		}
+		ok = ok && x == x
 	}
-	return lo, hi
+	return lo, hi, ok
 }
 
 // bitBounds returns the bounds of the first n bits.
