@@ -212,16 +212,17 @@ func (j *Join) Sources() []string {
 
 // Order returns the columns by which the output of a merge is sorted, ascending,
 // bytewise: those of the key that come as text or bytes, as far as the first that
-// does not, or may be null.
+// does not. Where rows with a null in the key come out, there are none: such a row is
+// compared with no other, and comes when its side has it.
 func (j *Join) Order() []string {
-	if j.spec.Method != Merge {
+	if j.spec.Method != Merge || slices.ContainsFunc(j.keys, func(k key) bool { return j.nullable(&k) }) {
 		return nil
 	}
 	var order []string
 	for i := range j.keys {
 		k := &j.keys[i]
 		o := slices.IndexFunc(j.outputs, func(o output) bool { return o.from == fromKey && o.column == i })
-		if o < 0 || j.outputs[o].Nullable || (k.typ != columnar.String && k.typ != columnar.Bytes) {
+		if o < 0 || (k.typ != columnar.String && k.typ != columnar.Bytes) {
 			break
 		}
 		order = append(order, j.outputs[o].Name)
@@ -412,6 +413,13 @@ func (j *Join) keeps() (left, right bool) {
 	return j.spec.Kind == Left || j.spec.Kind == Full, j.spec.Kind == Right || j.spec.Kind == Full
 }
 
+// nullable reports whether a column of the key may be null in the output: nulls are in rows
+// without a partner only.
+func (j *Join) nullable(k *key) bool {
+	keepLeft, keepRight := j.keeps()
+	return j.left[k.left.index].Nullable && (keepLeft || j.spec.Kind == Anti) || j.right[k.right.index].Nullable && keepRight
+}
+
 func (c *compiler) column(i int, col *Column) {
 	at := fmt.Sprintf("columns[%d]", i)
 	if col.Name == "" {
@@ -435,9 +443,7 @@ func (c *compiler) column(i int, col *Column) {
 		}
 		k := &c.j.keys[o.column]
 		o.Type = k.typ
-		l, r := c.j.left[k.left.index].Nullable, c.j.right[k.right.index].Nullable
-		// Nulls are in rows without a partner only.
-		o.Nullable = l && (keepLeft || c.j.spec.Kind == Anti) || r && keepRight
+		o.Nullable = c.j.nullable(k)
 	case from == fromLeft:
 		if o.column = c.find(at+".from", from, name, c.j.left); o.column < 0 {
 			return

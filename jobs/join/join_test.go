@@ -238,6 +238,42 @@ func TestAgainstNestedLoops(t *testing.T) {
 	})
 }
 
+// TestOrderBesideNulls: what a merge says that its rows are sorted by they are, also where
+// columns of the key behind the first are null in some.
+func TestOrderBesideNulls(t *testing.T) {
+	t.Parallel()
+	columns := func(side string, nullable bool) []columnar.Column {
+		return []columnar.Column{column("a", columnar.String, false), column("b", columnar.String, nullable), column(side, columnar.Int64, false)}
+	}
+	left := [][]string{{"a", "x", "1"}, {"b", "-", "2"}, {"c", "-", "3"}, {"c", "x", "4"}, {"e", "-", "5"}}
+	right := [][]string{{"a", "x", "1"}, {"b", "-", "2"}, {"b", "y", "3"}, {"d", "-", "4"}, {"d", "x", "5"}}
+	for _, kind := range join.Kinds() {
+		for _, nullable := range [][2]bool{{true, true}, {true, false}, {false, true}, {false, false}} {
+			rows := func(all [][]string, nulls bool) [][]string {
+				return slices.DeleteFunc(slices.Clone(all), func(row []string) bool { return row[1] == "-" && !nulls })
+			}
+			l := input(columns("l", nullable[0]), 2, rows(left, nullable[0])...)
+			r := input(columns("r", nullable[1]), 2, rows(right, nullable[1])...)
+			spec := &join.Spec{Kind: kind, On: []join.On{{Left: "a"}, {Left: "b"}}, Columns: []join.Column{{Name: "a", From: "key.a"}, {Name: "b", From: "key.b"}}}
+			j, err := join.Compile(spec, l.columns, r.columns)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := run(j, l, r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			by := j.Order()
+			if !slices.IsSortedFunc(got, func(x, y []string) int { return slices.Compare(x[:len(by)], y[:len(by)]) }) {
+				t.Errorf("%s, nullable %v: not sorted by %v: %v", kind, nullable, by, got)
+			}
+			if kind == join.Inner && len(by) != 2 {
+				t.Errorf("%s, nullable %v: sorted by %v", kind, nullable, by)
+			}
+		}
+	}
+}
+
 func compileRapid(t *rapid.T, s *join.Spec, left, right *rows) *join.Join {
 	j, err := join.Compile(s, left.columns, right.columns)
 	if err != nil {
