@@ -190,15 +190,17 @@ func (m *Machine) due(now time.Time, d *Decision) []Run {
 		}
 		m.drop(d, now, Missed, missed)
 	}
+	var missed []Run // of very many, the oldest: one entry tells of them
 	for at := m.schedule.Next(m.state.Decided); !at.IsZero() && !m.schedule.Start(at).After(now); at = m.schedule.Next(at) {
 		due = append(due, Run{Logical: at})
 		m.state.Decided = at
 		d.Changed = true
 		if len(due) > maxDue {
-			m.drop(d, now, Missed, due[:1])
+			missed = append(missed, due[0])
 			due = due[1:]
 		}
 	}
+	m.drop(d, now, Missed, missed)
 	return due
 }
 

@@ -137,3 +137,35 @@ func TestKillTellsOfOverlap(t *testing.T) {
 	h.did(h.m.Tick(now))
 	h.check("killed", 2, 10, 10)
 }
+
+// TestAbsenceGrowsNoHistory: of the times that came while no process was there the history
+// has a few entries, however many they are, and each is counted once.
+func TestAbsenceGrowsNoHistory(t *testing.T) {
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		spec          Spec
+		away          time.Duration
+		missed, waits int64
+	}{
+		{Spec{Cron: "@every 1s"}, 23 * time.Hour, 23*3600 - 1, 1},
+		{Spec{Cron: "@every 1s"}, 72 * time.Hour, -1, 1}, // those before the window are not all counted
+		{Spec{Cron: "* * * * *", Window: 1000 * time.Hour}, 900 * time.Hour, 900*60 - 1, 1},
+		{Spec{Cron: "* * * * *", Window: 1000 * time.Hour, CatchUp: All}, 900 * time.Hour, 900*60 - maxDue, maxDue},
+	} {
+		h := &told{t: t, m: NewMachine(compile(t, &c.spec), State{})}
+		h.did(h.m.Tick(began))
+		h.restart()
+		h.did(h.m.Tick(began.Add(c.away)))
+		var missed int64
+		for _, e := range h.entries {
+			if e.Result != Missed {
+				t.Errorf("%+v: %+v", c.spec, e)
+			}
+			missed += e.Count
+		}
+		st := h.m.State()
+		if len(h.entries) > 3 || c.missed >= 0 && missed != c.missed || st.Results[Missed] != missed || int64(len(st.Pending)) != c.waits {
+			t.Errorf("%+v: %d entries of %d times, %d counted, %d wait", c.spec, len(h.entries), missed, st.Results[Missed], len(st.Pending))
+		}
+	}
+}
