@@ -29,6 +29,7 @@ type fileWriter struct {
 	path   string
 	writer columnar.FileWriter // nil = there is no current file
 	size   int64               // of what it was given
+	filled bool                // its format wants no more
 	file   io.WriteCloser
 	buffer *bufio.Writer
 	hash   hash.Hash
@@ -61,7 +62,7 @@ func (w *fileWriter) create(ctx context.Context, path string) (err error) {
 	if err != nil {
 		return fmt.Errorf("create %s: %w", path, err)
 	}
-	w.writer, w.size = f, 0
+	w.writer, w.size, w.filled = f, 0, false
 	return nil
 }
 
@@ -71,12 +72,16 @@ func (w *fileWriter) add(b *columnar.Batch) error {
 		return fmt.Errorf("%s: %w", w.path, err)
 	}
 	w.size = w.writer.Size() // a tenth of an export, if it were asked for at each row
+	if f, ok := w.writer.(interface{ Full() bool }); ok {
+		w.filled = f.Full()
+	}
 	return nil
 }
 
-// full reports that the current file has reached its target size.
+// full reports that the current file has reached its target size, or what its format
+// holds.
 func (w *fileWriter) full() bool {
-	return w.writer != nil && w.size >= w.layout.targetFileBytes
+	return w.writer != nil && (w.size >= w.layout.targetFileBytes || w.filled)
 }
 
 // close ends the current file and returns what is known of it here.

@@ -442,3 +442,23 @@ func TestPartitionRefusedInBucket(t *testing.T) {
 		}
 	}
 }
+
+// TestManyRowGroups: a file ends before it has more row groups than readers take, which
+// many partitions of small ones come to long before its size.
+func TestManyRowGroups(t *testing.T) {
+	t.Parallel()
+	const rows = 33_000
+	src := jobstest.NewMemory()
+	all := make([]cell.Row, rows)
+	for i := range all {
+		all[i] = jobstest.Row(fmt.Sprintf("r%05d", i), jobstest.Put("f", "c", 1, "CH"))
+	}
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, all)
+	m, _ := published(t, src, &Spec{ // verified
+		Table: "t", PartitionBy: []string{"c"}, MaxPartitions: 1024, RowGroupBytes: 1000, Compression: "none",
+		Columns: []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "c", From: "f:c", Type: "string"}},
+	}, RunOptions{})
+	if len(m.Files) != 3 || m.Files[0].Rows != 1<<14 || m.Files[0].Bytes >= DefaultTargetFileBytes/8 {
+		t.Errorf("Got %+v", m.Files)
+	}
+}

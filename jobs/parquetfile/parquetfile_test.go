@@ -2,6 +2,7 @@ package parquetfile
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -219,4 +220,34 @@ func TestOptions(t *testing.T) {
 			t.Errorf("Got %v, want %s", err, want)
 		}
 	}
+}
+
+// TestManyRowGroups: a file has no more row groups than readers can number, and says
+// before that it should end.
+func TestManyRowGroups(t *testing.T) {
+	t.Parallel()
+	columns := []columnar.Column{{Name: "n", Type: columnar.Int64}}
+	var file bytes.Buffer
+	w, err := NewWriter(&file, columns, &Options{RowGroupRows: 1, Codec: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := columnar.NewBatch(columns)
+	b.Vector(0).AppendInt64(7)
+	for i := range maxRowGroups {
+		if got := w.Full(); got != (i >= maxRowGroups/2) {
+			t.Fatalf("With %d row groups, full: %t", i, got)
+		}
+		if err := w.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	whole := *w
+	if err := w.Write(b); !errors.Is(err, errManyRowGroups) {
+		t.Errorf("Got %v of one more", err)
+	}
+	if _, err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	readSums(t, file.Bytes())
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
@@ -20,7 +21,14 @@ const (
 	defaultRowGroupRows  = 1 << 20
 )
 
-var errClosed = errors.New("parquet: the writer is closed")
+// A row group has its number in the file in 16 bits with a sign, and readers, ours too,
+// refuse a file with more. One with half as many should end.
+const maxRowGroups = math.MaxInt16 + 1
+
+var (
+	errClosed        = errors.New("parquet: the writer is closed")
+	errManyRowGroups = fmt.Errorf("a file of more than %d row groups: make them larger (row_group_bytes)", maxRowGroups)
+)
 
 // Writer writes one Parquet file.
 type Writer struct {
@@ -175,6 +183,9 @@ func (w *Writer) endGroup() error {
 	if w.groupRows == 0 {
 		return nil
 	}
+	if len(w.footer.file.RowGroups) == maxRowGroups {
+		return fmt.Errorf("write parquet row group: %w", errManyRowGroups)
+	}
 	if err := w.footer.writeGroup(w.out, w.chunks, w.groupRows); err != nil {
 		return fmt.Errorf("write parquet row group: %w", err)
 	}
@@ -195,6 +206,11 @@ func (w *Writer) Size() int64 {
 		}
 	}
 	return n
+}
+
+// Full reports that the file has so many row groups that it should end, whatever its size.
+func (w *Writer) Full() bool {
+	return w.footer != nil && len(w.footer.file.RowGroups) >= maxRowGroups/2
 }
 
 // Close writes the last row group and the footer.
