@@ -33,7 +33,7 @@ type AuditOptions struct {
 type Audit struct {
 	store.PartitionProgress
 	Letters  int64 // rows of the partition in the outbox
-	Redriven int64 // of these, had their effect after all
+	Redriven int64 // dead letters that had their effect after all, purged or not
 	Purged   int64 // letters that were there and were removed
 
 	// LogStart and LogEnd are what Kafka has, open transactions included; -1
@@ -204,11 +204,10 @@ func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Red
 		}
 		if d.Redriven != 0 {
 			as[d.RedrivenAs]++
-			one.Redriven++
 		}
 	}
 	one.Letters = int64(len(offsets))
-	one.Purged = counted.Purged()
+	one.Redriven, one.Purged = counted.Applied+counted.Filtered, counted.Purged()
 	if one.Letters+one.Purged != one.Progress.Dead {
 		one.problem("%d records are counted as dead letters, the outbox has %d, and %d were purged", one.Progress.Dead, one.Letters, one.Purged)
 	}
@@ -218,7 +217,7 @@ func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Red
 	applied, filtered := counted.Applied-counted.PurgedApplied, counted.Filtered-counted.PurgedFiltered
 	if as[buffer.Applied] != applied || as[buffer.Filtered] != filtered {
 		one.problem("%d dead letters are counted as redriven and not purged (%d applied, %d filtered), the outbox has %d (%d, %d)",
-			applied+filtered, applied, filtered, one.Redriven, as[buffer.Applied], as[buffer.Filtered])
+			applied+filtered, applied, filtered, as[buffer.Applied]+as[buffer.Filtered], as[buffer.Applied], as[buffer.Filtered])
 	}
 	return offsets, nil
 }

@@ -268,7 +268,7 @@ type auditLine struct {
 	Skipped   int64       `json:"skipped"`  // of lost, were given up
 	Skips     store.Skips `json:"skips"`    // the newest ranges of these, [from, to), and why
 	Letters   int64       `json:"letters"`  // in the outbox
-	Redriven  int64       `json:"redriven"` // of these, had their effect after all
+	Redriven  int64       `json:"redriven"` // of the dead, had their effect after all
 	Purged    int64       `json:"purged"`   // were there and were removed
 	From      int64       `json:"from"`     // records were counted again from here on; -1 = not
 	Records   int64       `json:"records"`  // there; -1 = not counted
