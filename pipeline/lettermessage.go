@@ -14,8 +14,9 @@ import (
 const firstCut = 900 << 10
 
 // letterKey is the key of a dead letter in the dead-letter topic. It names the
-// place that the letter came from, so that a second copy is recognised; the
-// record's own key is a header.
+// place that the letter came from; the record's own key is a header. Where
+// pipelines share the topic, or one was made anew, letters have one key that are
+// not copies: the headers x-pipeline and x-orig-topic-id tell these apart.
 func letterKey(d *buffer.DeadLetter) []byte {
 	return fmt.Appendf(nil, "%s/%d/%d", d.Topic, d.Partition, d.Offset)
 }
@@ -34,6 +35,7 @@ func letterHeaders(d *buffer.DeadLetter) []kafka.Header {
 	}
 	add := func(key, value string) { hs = append(hs, kafka.Header{Key: []byte(key), Value: []byte(value)}) }
 	add("x-orig-topic", d.Topic)
+	add("x-orig-topic-id", hex.EncodeToString(d.TopicID[:]))
 	add("x-orig-partition", strconv.FormatInt(int64(d.Partition), 10))
 	add("x-orig-offset", strconv.FormatInt(d.Offset, 10))
 	add("x-orig-timestamp", strconv.FormatInt(d.Time, 10))

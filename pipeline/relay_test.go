@@ -384,11 +384,12 @@ func (e *markFailer) Apply(ctx context.Context, b *store.Batch) error {
 func TestLetterHeaders(t *testing.T) {
 	t.Parallel()
 	d := &buffer.DeadLetter{
-		Pipeline: "p", Topic: "t", Partition: 2, Offset: 7, Time: 9, Key: []byte("k"), Stage: "map", Class: "c", Reason: "r", MappingVersion: "v",
+		Pipeline: "p", Topic: "t", TopicID: [16]byte{1, 15: 0xff}, Partition: 2, Offset: 7, Time: 9, Key: []byte("k"),
+		Stage: "map", Class: "c", Reason: "r", MappingVersion: "v",
 		Headers: []buffer.Header{{Key: []byte("own"), Value: nil}},
 	}
 	want := []string{
-		"own=", "x-orig-topic=t", "x-orig-partition=2", "x-orig-offset=7", "x-orig-timestamp=9", "x-orig-key=k",
+		"own=", "x-orig-topic=t", "x-orig-topic-id=010000000000000000000000000000ff", "x-orig-partition=2", "x-orig-offset=7", "x-orig-timestamp=9", "x-orig-key=k",
 		"x-stage=map", "x-error-class=c", "x-error-message=r", "x-attempts=1", "x-pipeline=p", "x-mapping-version=v",
 	}
 	var got []string
