@@ -110,6 +110,7 @@ type Client struct {
 	cancel    context.CancelFunc
 	codecs    *codecs
 	metrics   counters
+	asking    asking
 
 	mu       sync.Mutex // guards below
 	versions *versions
@@ -180,6 +181,11 @@ func (c *Client) Metrics() Metrics { return c.metrics.snapshot() }
 
 // request sends one request to a broker, or to any where node is anyNode, once.
 func (c *Client) request(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error) {
+	end, err := c.asking.begin(ctx, node, req)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	msg, err := c.exchange(ctx, &exchange{node: node, clientID: c.o.ClientID, req: req})
 	if err != nil {
 		return nil, err
