@@ -47,6 +47,7 @@ type Instant struct {
 	lost       atomic.Pointer[error] // why the lease of this process's checkpoint was not renewed
 	kept       bool
 	closers    []func() error
+	log        *slog.Logger // nil = none
 }
 
 // OpenInstant freezes the configured store at one commit. Where a daemon has the
@@ -188,7 +189,7 @@ const runCacheBytes = 8 << 20
 // Checkpoint. The lease is renewed until Close; a checkpoint that was lost says so by
 // Err. e and d are borrowed. log may be nil.
 func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, log *slog.Logger) (*Instant, error) {
-	in := &Instant{Engine: e}
+	in := &Instant{Engine: e, log: log}
 	if !freezes(e) {
 		u, err := openOrReopen(ctx, e, id)
 		if err != nil {
@@ -273,7 +274,7 @@ func openInstant(ctx context.Context, c *Config, log *slog.Logger, choose func(e
 	if err != nil {
 		return nil, err
 	}
-	in := &Instant{Engine: e, Remote: remote, closers: []func() error{e.Close}}
+	in := &Instant{Engine: e, Remote: remote, closers: []func() error{e.Close}, log: log}
 	fail := func(err error) (*Instant, error) { return nil, errors.Join(err, in.close()) }
 	path, err := choose(e, in)
 	if err != nil {
@@ -346,7 +347,8 @@ func (i *Instant) lease(ctx context.Context, p *client.Checkpoint) {
 		}
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), daemonWait)
 		defer cancel()
-		return p.Release(release)
+		i.released(p.ID(), p.Release(release))
+		return nil
 	})
 }
 
@@ -357,8 +359,17 @@ func (i *Instant) own(d *checkpoint.Directory, id string) {
 		if i.kept {
 			return nil
 		}
-		return d.Release(id)
+		i.released(id, d.Release(id))
+		return nil
 	})
+}
+
+// released says that checkpoint id could not be given back, where err is not nil. What was
+// read of it is whole all the same, and may be published by now: it is no error of Close.
+func (i *Instant) released(id string, err error) {
+	if err != nil && i.log != nil {
+		i.log.Warn("a checkpoint stays until its lease is over", "checkpoint", id, "err", err)
+	}
 }
 
 // Keep makes Close leave the checkpoint for ReopenInstant.

@@ -1,9 +1,12 @@
 package config_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"sluice/cell"
@@ -73,6 +76,38 @@ func TestLastingInstant(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestInstantOutlivesDaemon: what was read of an instant is whole where its daemon ends
+// meanwhile. That it does not take the checkpoint back is no error of who has read it.
+func TestInstantOutlivesDaemon(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(ctx context.Context, c *config.Config, log *slog.Logger) (*config.Instant, error){
+		"short":   config.OpenInstant,
+		"lasting": config.OpenLastingInstant,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+			useStore(t, c, "a")
+			stop := daemon(t, c)
+			var log strings.Builder
+			in, err := open(t.Context(), c, slog.New(slog.NewTextHandler(&log, nil)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			if n := countRows(t, in); n != 1 {
+				t.Errorf("Got %d rows, want 1", n)
+			}
+			if err := in.Close(); err != nil {
+				t.Errorf("Got %v, want the checkpoint left to its lease", err)
+			}
+			if !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "checkpoint="+in.Checkpoint) {
+				t.Errorf("Got log %q, want a warning of checkpoint %s", log.String(), in.Checkpoint)
+			}
+		})
 	}
 }
 
