@@ -262,10 +262,7 @@ func (s *S3) discard(ctx context.Context, f *s3Found) error {
 	case f.rec.State == s3Removing:
 		return s.sweep(ctx, f.dir, f.rec.etag)
 	case f.rec.published():
-		if err := s.sweep(ctx, f.dir, f.rec.etag); err != nil {
-			return err
-		}
-		return errors.Join(s.abort(ctx, f.dir, f.rec.uploads()), s.dropLogs(ctx, f.dir, f.rec.Logs))
+		return s.discardDecided(ctx, f)
 	}
 	if err := s.probe(ctx); err != nil {
 		return err
@@ -275,6 +272,28 @@ func (s *S3) discard(ctx context.Context, f *s3Found) error {
 		return errTaken
 	}
 	if err != nil {
+		return err
+	}
+	return errors.Join(s.abort(ctx, f.dir, f.rec.uploads()), s.dropLogs(ctx, f.dir, f.rec.Logs))
+}
+
+// discardDecided removes a run that was decided and not finished. One that has its manifest
+// has all of its files, and who asks for it by name may have pointed to it since: that is
+// finished, and the error wraps ErrNotFound.
+func (s *S3) discardDecided(ctx context.Context, f *s3Found) error {
+	there, err := s.holds(ctx, path.Join(f.dir, f.rec.Manifest), f.rec.Content)
+	switch {
+	case err == nil && there:
+		if err := s.finish(ctx, f.dir, &f.rec.s3Record, f.rec.etag); err != nil {
+			return err
+		}
+		return fmt.Errorf("%w: %s is whole, and a run from now on", ErrNotFound, f.dir)
+	case err == nil:
+		return fmt.Errorf("%w: %s/%s is not what was decided", ErrExists, f.dir, f.rec.Manifest)
+	case !errors.Is(err, ErrNotFound):
+		return err
+	}
+	if err := s.sweep(ctx, f.dir, f.rec.etag); err != nil {
 		return err
 	}
 	return errors.Join(s.abort(ctx, f.dir, f.rec.uploads()), s.dropLogs(ctx, f.dir, f.rec.Logs))

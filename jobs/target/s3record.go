@@ -214,10 +214,14 @@ func (s *S3) finish(ctx context.Context, dir string, rec *s3Record, etag string)
 		return err
 	}
 	_, _, err := s.put(ctx, recordKey(dir), etag, rand.Text(), nil)
-	if errors.Is(err, errChanged) {
-		return nil // another was faster
+	if !errors.Is(err, errChanged) {
+		return err
 	}
-	return err
+	now, err := s.readRecord(ctx, dir)
+	if err == nil && !now.published() {
+		err = errTaken // by who removes it
+	}
+	return err // nil: another was faster
 }
 
 // create makes name hold data where there is nothing yet. Where there is, or nobody
