@@ -6,13 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"sluice/serve/api"
-	"sluice/store"
 )
 
 // lease is how long the daemon keeps a checkpoint of an owner that has died, and
@@ -87,27 +84,15 @@ func (p *Checkpoint) ID() string { return p.id }
 
 func (p *Checkpoint) path() string { return "/checkpoints/" + segment(p.id) }
 
-// call asks the daemon about the checkpoint: the one that made it or, where that does not
-// answer or another has its address, the one that has the directory now. Its error wraps
-// ErrNoDaemon where none has.
+// call asks the daemon about the checkpoint, and once more where the connection broke: both
+// times it comes to the same.
 func (p *Checkpoint) call(ctx context.Context, method string, body any) error {
 	err := p.c.call(ctx, method, p.path(), body, nil)
-	if err == nil || errors.Is(err, api.ErrNotFound) || errors.Is(err, store.ErrClosed) || ctx.Err() != nil {
-		return err
+	var broken *connError
+	if errors.As(err, &broken) && ctx.Err() == nil && !errors.Is(err, ErrNoDaemon) {
+		err = p.c.call(ctx, method, p.path(), body, nil)
 	}
-	e, findErr := ReadEndpoint(filepath.Dir(filepath.Dir(p.Path)))
-	if findErr == nil && e.Instance == p.c.endpoint.Instance && !errors.Is(err, syscall.ECONNREFUSED) {
-		return err // it is the same one, and that is its answer
-	}
-	var now *Client
-	if findErr == nil {
-		now, findErr = Dial(ctx, e)
-	}
-	if findErr != nil {
-		return fmt.Errorf("%w; %w", err, findErr)
-	}
-	defer now.Close()
-	return now.call(ctx, method, p.path(), body, nil)
+	return err
 }
 
 // renew keeps the lease until Release or the client's Close.

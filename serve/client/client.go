@@ -13,12 +13,10 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -27,6 +25,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,12 +43,12 @@ var ErrNoDaemon = errors.New("client: no daemon is running")
 // machine.
 const dialTimeout = 5 * time.Second
 
-// Client is a connection to a daemon. Make one with Dial.
+// Client is a connection to a daemon, or to the one that has a directory, whichever that
+// is at the time. Make one with Dial or DialDir.
 type Client struct {
-	endpoint api.Endpoint  // without the token
-	token    func() string // a function so that fmt, which looks into every field, finds none
-	hello    api.Hello
-	http     *http.Client
+	peer atomic.Pointer[peer] // the daemon that has answered last
+	dir  string               // whose endpoint names the next one; empty = there is no next one
+	http *http.Client
 
 	mu      sync.Mutex
 	closed  bool
@@ -87,26 +86,26 @@ func ReadEndpoint(dir string) (api.Endpoint, error) {
 	return e, nil
 }
 
-// DialDir connects to the daemon that has dir open. Its error wraps ErrNoDaemon
-// where there is none.
+// DialDir connects to the daemon that has dir open, and, where that is started again, to
+// the new process. Its error wraps ErrNoDaemon where there is none.
 func DialDir(ctx context.Context, dir string) (*Client, error) {
 	e, err := ReadEndpoint(dir)
 	if err != nil {
 		return nil, err
 	}
-	return Dial(ctx, e)
+	c, err := Dial(ctx, e)
+	if err == nil {
+		c.dir = dir
+	}
+	return c, err
 }
 
 // Dial connects to the daemon at e and checks that it is the one which wrote e.
 // Its error wraps ErrNoDaemon where nobody listens there, or somebody else does;
 // a daemon that listens and does not answer is another error.
 func Dial(ctx context.Context, e api.Endpoint) (*Client, error) {
-	token := e.Token
-	e.Token = ""
 	c := &Client{
-		endpoint: e,
-		token:    func() string { return token },
-		closing:  make(chan struct{}),
+		closing: make(chan struct{}),
 		http: &http.Client{
 			// One's own transport: proxies of the environment have no
 			// business on loopback, and Close closes its connections.
@@ -119,21 +118,12 @@ func Dial(ctx context.Context, e api.Endpoint) (*Client, error) {
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
-	hello, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	err := c.call(hello, http.MethodGet, "/hello", nil, &c.hello)
-	var refused *api.Error
+	p, err := c.connect(ctx, e)
 	switch {
-	case err == nil && c.hello.Instance == e.Instance:
-		return c, nil
 	case err == nil:
-		err = fmt.Errorf("%w: another daemon answers at %s", ErrNoDaemon, e.Address)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		err = fmt.Errorf("%w: nobody listens at %s", ErrNoDaemon, e.Address)
-	case errors.As(err, &refused):
-		// Somebody answers who does not know the token: the port has a new
-		// owner.
-		err = fmt.Errorf("%w: who answers at %s is not it: %w", ErrNoDaemon, e.Address, err)
+		c.peer.Store(p)
+		return c, nil
+	case errors.Is(err, ErrNoDaemon):
 	case ctx.Err() != nil:
 		err = fmt.Errorf("connect to the daemon at %s: %w", e.Address, ctx.Err())
 	default:
@@ -144,14 +134,14 @@ func Dial(ctx context.Context, e api.Endpoint) (*Client, error) {
 }
 
 // Address returns where the daemon is, host:port.
-func (c *Client) Address() string { return c.endpoint.Address }
+func (c *Client) Address() string { return c.peer.Load().endpoint.Address }
 
 // begin counts a call, so that Close waits for it.
 func (c *Client) begin() (end func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
-		return nil, fmt.Errorf("client of the daemon at %s: %w", c.endpoint.Address, store.ErrClosed)
+		return nil, fmt.Errorf("client of the daemon at %s: %w", c.Address(), store.ErrClosed)
 	}
 	c.calls.Add(1)
 	return c.calls.Done, nil
@@ -168,44 +158,6 @@ func (c *Client) Close() error {
 	c.calls.Wait()
 	c.http.CloseIdleConnections()
 	return nil
-}
-
-// request sends a request and returns its good answer, whose body the caller
-// closes.
-func (c *Client) request(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return nil, fmt.Errorf("%w: encode the request: %w", store.ErrInvalidArgument, err)
-		}
-		reader = bytes.NewReader(b)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.endpoint.Address+api.Prefix+path, reader)
-	if err != nil {
-		return nil, fmt.Errorf("daemon at %s: %w", c.endpoint.Address, err)
-	}
-	r.Header.Set("Authorization", "Bearer "+c.token())
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	res, err := c.http.Do(r)
-	if err != nil {
-		return nil, &connError{address: c.endpoint.Address, err: err}
-	}
-	if res.StatusCode >= 200 && res.StatusCode < 300 {
-		return res, nil
-	}
-	defer res.Body.Close()
-	var e api.Error
-	b, err := io.ReadAll(io.LimitReader(res.Body, 16<<20))
-	if err != nil {
-		return nil, &connError{address: c.endpoint.Address, err: err}
-	}
-	if json.Unmarshal(b, &e) != nil || e.Code == "" {
-		e = api.Error{Code: "internal", Message: fmt.Sprintf("%s %s: status %s", method, path, res.Status)}
-	}
-	return nil, &e
 }
 
 // connError is a connection that broke, so that no answer was read.
@@ -231,7 +183,7 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 	defer res.Body.Close()
 	if answer != nil {
 		if err := json.NewDecoder(res.Body).Decode(answer); err != nil {
-			return &connError{address: c.endpoint.Address, err: fmt.Errorf("read the answer: %w", err)}
+			return &connError{address: c.Address(), err: fmt.Errorf("read the answer: %w", err)}
 		}
 	}
 	return nil
@@ -359,7 +311,7 @@ func (c *Client) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.R
 	var a api.MutateManyResponse
 	err := c.call(ctx, http.MethodPost, "/mutate", q, &a)
 	if err == nil && len(a.Results) != len(ms) {
-		err = fmt.Errorf("daemon at %s: %d results for %d mutations", c.endpoint.Address, len(a.Results), len(ms))
+		err = fmt.Errorf("daemon at %s: %d results for %d mutations", c.Address(), len(a.Results), len(ms))
 	}
 	for i := range ms {
 		switch {
@@ -375,7 +327,7 @@ func (c *Client) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.R
 }
 
 // Traits implements store.Engine: those of the daemon's engine.
-func (c *Client) Traits() store.Traits { return c.hello.Traits }
+func (c *Client) Traits() store.Traits { return c.peer.Load().hello.Traits }
 
 // Flush implements store.Compactor.
 func (c *Client) Flush(ctx context.Context) error {

@@ -12,7 +12,7 @@ import (
 var _ store.ChangeHolder = (*Client)(nil)
 
 // ID returns the id of the daemon's store, empty where its engine has none.
-func (c *Client) ID() string { return c.hello.StoreID }
+func (c *Client) ID() string { return c.peer.Load().hello.StoreID }
 
 func holdPath(name string) string { return "/holds/" + segment(name) }
 

@@ -115,16 +115,16 @@ func (s *scanner) Next() bool {
 		return false
 	}
 	if s.ctx.Err() != nil { // rows that are here already are no reason to go on
-		s.fail(s.lost(&connError{address: s.c.endpoint.Address, err: context.Cause(s.ctx)}))
+		s.fail(s.lost(&connError{address: s.c.Address(), err: context.Cause(s.ctx)}))
 		return false
 	}
 	if err := s.readLine(); err != nil {
-		s.fail(s.lost(&connError{address: s.c.endpoint.Address, err: fmt.Errorf("the scan was cut off: %w", err)}))
+		s.fail(s.lost(&connError{address: s.c.Address(), err: fmt.Errorf("the scan was cut off: %w", err)}))
 		return false
 	}
 	var line api.ScanLine
 	if err := json.Unmarshal(s.line, &line); err != nil {
-		s.fail(s.lost(&connError{address: s.c.endpoint.Address, err: fmt.Errorf("the scan's answer is not readable: %w", err)}))
+		s.fail(s.lost(&connError{address: s.c.Address(), err: fmt.Errorf("the scan's answer is not readable: %w", err)}))
 		return false
 	}
 	if line.Cursor != "" {
