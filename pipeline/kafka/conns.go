@@ -18,6 +18,7 @@ import (
 type connSet struct {
 	o         *Options
 	mechanism func() sasl.Mechanism // nil = none
+	makeNone  bool                  // what kafka-go asks of topics does not make them
 	dialer    func(ctx context.Context, network, address string) (net.Conn, error)
 
 	mu     sync.Mutex // guards below
@@ -118,10 +119,14 @@ type trackedConn struct {
 	auth     *authSession // nil = authenticated for good
 
 	deadlines deadlines
+	lookups   lookups
 }
 
 // Write writes. It is for one goroutine at a time, as kafka-go has it.
 func (c *trackedConn) Write(b []byte) (int, error) {
+	if c.set.makeNone {
+		b = c.lookups.edit(b)
+	}
 	if c.auth != nil {
 		if err := c.renew(); err != nil {
 			return 0, err

@@ -111,6 +111,7 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 		return nil, fmt.Errorf("join group %s: %w", o.ID, err)
 	}
 	g.conns = newConnSet(&c.o, c.sasl)
+	g.conns.makeNone = true
 	cg, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
 		ID:      g.o.ID,
 		Brokers: c.o.Brokers,

@@ -327,7 +327,7 @@ func TestGroupDealsUnknownTopicsAgain(t *testing.T) {
 	for name, gone := range map[string]bool{"for a moment": false, "gone": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cluster, o := startBroker(t, kfake.SeedTopics(3, "a"), kfake.SeedTopics(2, "b"))
+			cluster, o := startBroker(t, kfake.SeedTopics(3, "a"), kfake.SeedTopics(2, "b"), kfake.AllowAutoTopicCreation())
 			o.RequestTimeout = 300 * time.Millisecond
 			m := join(t, newTestClient(t, o), "s", "a", "b")
 			m.await(t, owns(5))
@@ -337,7 +337,7 @@ func TestGroupDealsUnknownTopicsAgain(t *testing.T) {
 				}
 			} else {
 				cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "b", Err: kerr.UnknownTopicOrPartition, When: func(r kmsg.Request) bool {
-					return r.(*kmsg.MetadataRequest).AllowAutoTopicCreation // kafka-go's
+					return r.(*kmsg.MetadataRequest).Version == 6 // kafka-go's
 				}})
 			}
 			cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", TopLevel: true, Err: kerr.NotCoordinator})
@@ -352,6 +352,9 @@ func TestGroupDealsUnknownTopicsAgain(t *testing.T) {
 				case err := <-m.failed:
 					if !errors.Is(err, ErrTopicNotFound) || !strings.Contains(err.Error(), "no such topic: b") {
 						t.Errorf("Got %v, want ErrTopicNotFound naming the topic", err)
+					}
+					if cluster.TopicInfo("b") != nil {
+						t.Error("the group has made the topic")
 					}
 					return
 				case <-testContext(t).Done():
