@@ -220,6 +220,9 @@ func (u *endedUpload) Abort() error {
 // TestManifestSize: a manifest that nobody could read again is not published, and says
 // what to do; its run is not kept, as it would end so another time.
 func TestManifestSize(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: JSON of more than 64 MiB, with nothing beside it")
+	}
 	t.Parallel()
 	good, _ := joinedRun(t)
 	one := good.Files[0]
@@ -262,6 +265,9 @@ func TestManifestSize(t *testing.T) {
 // TestManifestSizeEarly: a run ends when it has more files than a manifest can list, not
 // when it has written all that it would.
 func TestManifestSizeEarly(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: JSON of more than 64 MiB, with nothing beside it")
+	}
 	t.Parallel()
 	m, err := DecodeManifest(goldenManifest(t))
 	if err != nil {
