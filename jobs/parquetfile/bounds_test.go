@@ -204,3 +204,51 @@ func TestNaNHasNoBounds(t *testing.T) {
 		})
 	}
 }
+
+// TestZeroBounds: a bound that is zero holds both zeros, also for readers to which -0 is
+// less, as parquet.thrift says that they are to be written.
+func TestZeroBounds(t *testing.T) {
+	t.Parallel()
+	negative := math.Copysign(0, -1)
+	columns := []columnar.Column{{Name: "x", Type: columnar.Float64}}
+	for name, c := range map[string]struct {
+		values []float64
+		lo, hi float64
+	}{
+		"+0":          {[]float64{0}, negative, 0},
+		"-0":          {[]float64{negative}, negative, 0},
+		"+0 and -0":   {[]float64{0, negative}, negative, 0},
+		"-0 and +0":   {[]float64{negative, 0}, negative, 0},
+		"above +0":    {[]float64{0, negative, 3}, negative, 3},
+		"below -0":    {[]float64{negative, 0, -3}, -3, 0},
+		"around zero": {[]float64{-1, 0, negative, 1}, -1, 1},
+	} {
+		var file bytes.Buffer
+		w, err := NewWriter(&file, columns, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := columnar.NewBatch(columns)
+		for _, x := range c.values {
+			b.Vector(0).AppendFloat64(x)
+		}
+		if err := w.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		f, err := parquet.OpenFile(bytes.NewReader(file.Bytes()), int64(file.Len()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lo, hi := binary.LittleEndian.AppendUint64(nil, math.Float64bits(c.lo)), binary.LittleEndian.AppendUint64(nil, math.Float64bits(c.hi))
+		s, index := &f.Metadata().RowGroups[0].Columns[0].MetaData.Statistics, f.ColumnIndexes()[0]
+		if !bytes.Equal(s.MinValue, lo) || !bytes.Equal(s.MaxValue, hi) {
+			t.Errorf("%s: statistics: Got %x to %x", name, s.MinValue, s.MaxValue)
+		}
+		if !bytes.Equal(index.MinValues[0], lo) || !bytes.Equal(index.MaxValues[0], hi) {
+			t.Errorf("%s: column index: Got %x to %x", name, index.MinValues[0], index.MaxValues[0])
+		}
+	}
+}

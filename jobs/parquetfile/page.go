@@ -223,7 +223,9 @@ func (p *page) bounds(d *dictionary) (least, greatest parquet.Value, ok bool) {
 	return parquet.Value{}, parquet.Value{}, false
 }
 
-// floatBounds returns the bounds of floats; ok is false where one is NaN.
+// floatBounds returns the bounds of floats; ok is false where one is NaN. A zero is -0 as
+// the lower one and +0 as the upper one, as parquet.thrift asks for: which of them are
+// there, and to some readers -0 is less, no comparison tells.
 func floatBounds(floats []float64) (lo, hi float64, ok bool) {
 	lo, hi, ok = floats[0], floats[0], true
 	for _, x := range floats { // a NaN is neither less nor greater
@@ -235,7 +237,10 @@ func floatBounds(floats []float64) (lo, hi float64, ok bool) {
 		}
 		ok = ok && x == x
 	}
-	return lo, hi, ok
+	if lo == 0 {
+		lo = math.Copysign(0, -1)
+	}
+	return lo, hi + 0, ok // -0 + 0 is +0
 }
 
 // bitBounds returns the bounds of the first n bits.
