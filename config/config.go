@@ -193,7 +193,8 @@ type TLS struct {
 	Enable bool `yaml:"enable"`
 	// CAFile holds the certificates to trust, PEM; empty = the system's.
 	CAFile string `yaml:"ca_file"`
-	// CertFile is the client's certificate, PEM.
+	// CertFile is the client's certificate, PEM; both files are read again
+	// where they have changed when a connection is made.
 	CertFile string `yaml:"cert_file"`
 	// KeyFile is the client's key, PEM.
 	KeyFile string `yaml:"key_file"`

@@ -2,12 +2,9 @@ package config
 
 import (
 	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -52,32 +49,6 @@ func (c *Config) KafkaOptions() (*kafka.Options, error) {
 	var err error
 	if o.TLS, err = k.TLS.load(); err != nil {
 		return nil, fmt.Errorf("kafka.tls: %w", err)
-	}
-	return o, nil
-}
-
-// load returns nil where TLS is off.
-func (t *TLS) load() (*tls.Config, error) {
-	if !t.Enable {
-		return nil, nil
-	}
-	o := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, MinVersion: tls.VersionTLS12}
-	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("ca_file: %w", err)
-		}
-		o.RootCAs = x509.NewCertPool()
-		if !o.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", t.CAFile)
-		}
-	}
-	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("cert_file and key_file: %w", err)
-		}
-		o.Certificates = []tls.Certificate{pair}
 	}
 	return o, nil
 }

@@ -1,0 +1,122 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pairOf returns a certificate that trusts itself, with this serial number, and its key,
+// both in PEM.
+func pairOf(t *testing.T, serial int64) (cert, key []byte) {
+	t.Helper()
+	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &x509.Certificate{SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: fmt.Sprint(serial)}, DNSNames: []string{"h"}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, c, c, &k.PublicKey, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
+}
+
+// presented returns the serial number of the certificate that a client of this configuration
+// shows a server that asks for one of these authorities; 0 = it shows none.
+func presented(t *testing.T, client *tls.Config, authorities *x509.CertPool) int64 {
+	t.Helper()
+	cert, key := pairOf(t, 99)
+	own, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	failed := make(chan error, 1)
+	go func() { failed <- tls.Client(a, client.Clone()).Handshake() }()
+	server := tls.Server(b, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequestClientCert, ClientCAs: authorities, MaxVersion: tls.VersionTLS12})
+	if err := server.Handshake(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+	if got := server.ConnectionState().PeerCertificates; len(got) > 0 {
+		return got[0].SerialNumber.Int64()
+	}
+	return 0
+}
+
+// TestCertificateReplaced: a connection shows the certificate that the files hold when it
+// is made, and the one before while the two do not belong together.
+func TestCertificateReplaced(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	spec := &TLS{Enable: true, InsecureSkipVerify: true, CertFile: filepath.Join(dir, "cert"), KeyFile: filepath.Join(dir, "key")}
+	clock := time.Now().Add(-time.Hour)
+	write := func(name string, data []byte) {
+		t.Helper()
+		clock = clock.Add(time.Second)
+		if err := os.WriteFile(name, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(name, clock, clock); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cert, key := pairOf(t, 1)
+	write(spec.CertFile, cert)
+	write(spec.KeyFile, []byte("no key"))
+	if _, err := spec.load(); err == nil || !strings.Contains(err.Error(), "cert_file and key_file") {
+		t.Errorf("a file without a key: Got %v", err)
+	}
+	write(spec.KeyFile, key)
+	o, err := spec.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := func(what string, serial int64) {
+		t.Helper()
+		if got := presented(t, o, nil); got != serial {
+			t.Errorf("%s: Got certificate %d, want %d", what, got, serial)
+		}
+	}
+	want("as opened", 1)
+	other := x509.NewCertPool()
+	ca, _ := pairOf(t, 98)
+	other.AppendCertsFromPEM(ca)
+	if got := presented(t, o, other); got != 0 {
+		t.Errorf("a server that takes others' only: Got certificate %d", got)
+	}
+	cert, key = pairOf(t, 2)
+	write(spec.CertFile, cert)
+	want("with half of the new pair", 1)
+	write(spec.KeyFile, key)
+	want("with the new pair", 2)
+	if err := os.Remove(spec.CertFile); err != nil {
+		t.Fatal(err)
+	}
+	want("without a file", 2)
+	cert, key = pairOf(t, 3)
+	write(spec.KeyFile, key)
+	write(spec.CertFile, cert)
+	want("with the third pair", 3)
+}
