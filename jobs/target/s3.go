@@ -54,7 +54,8 @@ type S3Options struct {
 	// was slower loses the upload to one that resumes or discards it, and knows.
 	// Default 2m, at least 4s: services tell whole seconds.
 	Lease time.Duration
-	// Client makes the requests. Default: one of its own.
+	// Client makes the requests; it follows no redirect, whatever its CheckRedirect
+	// says. Default: one of its own.
 	Client *http.Client
 	// Now is the clock that requests are signed by. Default: time.Now.
 	Now func() time.Time
@@ -164,9 +165,14 @@ func NewS3(o *S3Options) (*S3, error) {
 	if c.o.Lease == 0 {
 		c.o.Lease = 2 * time.Minute
 	}
-	if c.o.Client == nil {
-		c.o.Client = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	client := http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	if c.o.Client != nil {
+		client = *c.o.Client
 	}
+	// Of a redirected request net/http makes a GET, whose success would be taken for that of
+	// a write, and sends the session token with it to whatever host is named.
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.o.Client = &client
 	if c.o.Now == nil {
 		c.o.Now = time.Now
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -404,6 +405,39 @@ func TestS3Refused(t *testing.T) {
 		if _, err := target.NewS3(&o); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: Got %v", name, err)
 		}
+	}
+}
+
+// TestS3Redirect: a redirect is an error that names where to, and nothing is sent there:
+// neither the session token nor a GET in place of what was to be written.
+func TestS3Redirect(t *testing.T) {
+	t.Parallel()
+	for _, code := range []int{301, 302, 303, 307, 308} {
+		var followed atomic.Int64
+		other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { followed.Add(1) }))
+		elsewhere := strings.Replace(other.URL, "127.0.0.1", "localhost", 1)
+		service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere+r.URL.Path+"?secret", code)
+		}))
+		s, err := target.NewS3(&target.S3Options{Endpoint: service.URL, Bucket: "bucket", AccessKey: "access", SecretKey: "secret", SessionToken: "token"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("status %d: ", code)
+		for what, err := range map[string]error{
+			"update": set(t.Context(), s, "x", "data"),
+			"open":   func() error { _, err := s.Open(t.Context(), "x"); return err }(),
+			"begin":  func() error { _, err := s.Begin(t.Context(), "run", "1"); return err }(),
+		} {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "(it redirects to "+elsewhere+": ") {
+				t.Errorf("%d, %s: Got %v", code, what, err)
+			}
+		}
+		if n := followed.Load(); n > 0 {
+			t.Errorf("%d: %d requests were made of another host", code, n)
+		}
+		service.Close()
+		other.Close()
 	}
 }
 

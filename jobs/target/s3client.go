@@ -178,7 +178,11 @@ func (c *s3Client) once(ctx context.Context, q *s3Request) (*s3Response, error) 
 		return nil, fmt.Errorf("read the answer: %w", err)
 	}
 	if resp.StatusCode/100 != 2 {
-		return nil, readS3Error(resp.StatusCode, body)
+		e := readS3Error(resp.StatusCode, body)
+		if to, err := resp.Location(); err == nil {
+			e.Message += fmt.Sprintf(" (it redirects to %s://%s: if that is the service, make it the endpoint)", to.Scheme, to.Host)
+		}
+		return nil, e
 	}
 	if q.method == http.MethodPost && bytes.Contains(body, []byte("<Error>")) {
 		// The status was sent before the work was done.
