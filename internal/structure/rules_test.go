@@ -85,6 +85,7 @@ var packages = map[string][]string{
 	"internal/pageviews":   {},
 	"internal/structure":   {},
 	"internal/filelock":    {},
+	"internal/reread":      {},
 	"internal/prefetch":    {},
 	"internal/turns":       {},
 	"internal/integration": {everything},
