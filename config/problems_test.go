@@ -90,6 +90,10 @@ func TestProblems(t *testing.T) {
 			`f.yaml:7:12: there is no service for buckets in this file (set s3.endpoint, s3.access_key and s3.secret_key)`,
 			`f.yaml:7:41: "@dayly": unrecognized descriptor: @dayly`,
 		}},
+		{"credentials in a file", "s3: {endpoint: 'https://h', credentials_file: /not/here}\nbackups: {b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}}\n", nil},
+		{"credentials twice", "s3: {endpoint: 'https://h', credentials_file: f, access_key: k}\n", []string{
+			`f.yaml:1:47: there are two sets of credentials (leave out access_key, secret_key and session_token, or it)`,
+		}},
 		{"backups of HBase", "store: {engine: hbase}\nbackups: {b: {out: x, schedule: {cron: \"@daily\"}}}\n", []string{
 			`f.yaml:2:11: store.engine is hbase, which keeps no files of its own that could be copied`,
 		}},

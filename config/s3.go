@@ -22,6 +22,12 @@ type S3 struct {
 	SecretKey Secret `yaml:"secret_key"`
 	// SessionToken belongs to temporary credentials. It is never printed.
 	SessionToken Secret `yaml:"session_token"`
+	// CredentialsFile is a file of Amazon's shared format (~/.aws/credentials) with
+	// the credentials, in place of the three before it. It is read again where it
+	// has changed before a request: what writes temporary ones into it renews them.
+	CredentialsFile string `yaml:"credentials_file"`
+	// Profile is whose credentials of credentials_file.
+	Profile string `yaml:"profile" default:"default"`
 	// PartSize is how much of each file that is being written is in memory, and
 	// sent at a time; a file has at most 10,000 parts.
 	PartSize Size `yaml:"part_size" default:"16MiB"`
@@ -58,6 +64,13 @@ func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.T
 		}
 		o := c.s3Options(out)
 		o.Logger = log
+		if c.S3.CredentialsFile != "" {
+			keys, err := s3Credentials(c.S3.CredentialsFile, c.S3.Profile)
+			if err != nil {
+				return nil, fmt.Errorf("open %s: s3.credentials_file: %w", withoutSecrets(out), err)
+			}
+			o.Credentials = keys.Get
+		}
 		s, err := target.NewS3(o)
 		if err != nil {
 			return nil, fmt.Errorf("open %s: %w", withoutSecrets(out), err)
@@ -72,6 +85,7 @@ func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.T
 	return target.OpenLocal(out)
 }
 
+// s3Options returns the options of a bucket without what is in files.
 func (c *Config) s3Options(out string) *target.S3Options {
 	bucket, prefix, _ := strings.Cut(strings.TrimPrefix(out, s3Scheme), "/")
 	return &target.S3Options{
@@ -85,6 +99,10 @@ func (c *Config) lintBuckets(report reporter) {
 	if c.S3.PartSize < 5<<20 || c.S3.PartSize > 1<<30 {
 		report("s3.part_size", "the service takes no smaller parts", "part_size is %d, must be 5MiB..1GiB", int64(c.S3.PartSize))
 	}
+	inFile := c.S3.CredentialsFile != ""
+	if inFile && (c.S3.AccessKey != "" || c.S3.SecretKey != "" || c.S3.SessionToken != "") {
+		report("s3.credentials_file", "leave out access_key, secret_key and session_token, or it", "there are two sets of credentials")
+	}
 	check := func(path, out string) {
 		if !InBucket(out) {
 			if scheme := urlScheme(out); scheme != "" {
@@ -94,7 +112,13 @@ func (c *Config) lintBuckets(report reporter) {
 		}
 		if c.S3.Endpoint == "" {
 			report(join(path, "out"), "set s3.endpoint, s3.access_key and s3.secret_key", "there is no service for buckets in this file")
-		} else if _, err := target.NewS3(c.s3Options(out)); err != nil {
+			return
+		}
+		o := c.s3Options(out)
+		if inFile { // which need not be on the machine that looks for mistakes
+			o.Credentials = func() target.S3Credentials { return target.S3Credentials{} }
+		}
+		if _, err := target.NewS3(o); err != nil {
 			report(join(path, "out"), "", "%v", err)
 		}
 	}

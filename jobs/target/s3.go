@@ -21,7 +21,25 @@ import (
 
 var _ Target = (*S3)(nil)
 
-// S3Options configures NewS3. Endpoint, Bucket, AccessKey and SecretKey must be set.
+// S3Credentials are who makes requests, by Amazon's names for it. SessionToken belongs to
+// temporary ones. They print as the access key.
+type S3Credentials struct {
+	AccessKey    string
+	SecretKey    string `json:"-"`
+	SessionToken string `json:"-"`
+}
+
+// String leaves the secrets out.
+func (c S3Credentials) String() string { return fmt.Sprintf("access key %q", c.AccessKey) }
+
+// GoString keeps %#v from printing them.
+func (c S3Credentials) GoString() string { return "target.S3Credentials{" + c.String() + "}" }
+
+// LogValue keeps slog from printing them.
+func (c S3Credentials) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// S3Options configures NewS3. Endpoint, Bucket and, unless Credentials is, AccessKey and
+// SecretKey must be set.
 // It prints without its credentials.
 type S3Options struct {
 	// Endpoint is the address of the service, such as
@@ -38,6 +56,10 @@ type S3Options struct {
 	AccessKey    string
 	SecretKey    string `json:"-"`
 	SessionToken string `json:"-"`
+	// Credentials, where it is set, is asked for them before each request, as those that
+	// expire are replaced while a process runs; AccessKey, SecretKey and SessionToken are
+	// then not used. Several goroutines call it.
+	Credentials func() S3Credentials `json:"-"`
 	// PartBytes is how much of a file is in memory before it is sent; a file has
 	// at most 10,000 parts. Default 16 MiB; the service takes 5 MiB to 5 GiB.
 	PartBytes int
@@ -132,7 +154,7 @@ func NewS3(o *S3Options) (*S3, error) {
 		return nil, errors.New("target: the bucket holds a user or password; write the access key and the secret key apart from it")
 	case o.Bucket == "" || strings.Contains(o.Bucket, "/"):
 		return nil, fmt.Errorf("target: %q is not the name of a bucket", o.Bucket)
-	case o.AccessKey == "" || o.SecretKey == "":
+	case o.Credentials == nil && (o.AccessKey == "" || o.SecretKey == ""):
 		return nil, errors.New("target: the access key or the secret key is missing")
 	case o.PartBytes < 0 || o.Retries < 0 || o.Backoff < 0 || o.Timeout < 0:
 		return nil, errors.New("target: a negative part size, number of retries, backoff or timeout")
@@ -179,7 +201,11 @@ func NewS3(o *S3Options) (*S3, error) {
 	if c.o.Logger == nil {
 		c.o.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.signer = signer{accessKey: o.AccessKey, secretKey: o.SecretKey, sessionToken: o.SessionToken, region: c.o.Region}
+	if c.o.Credentials == nil {
+		keys := S3Credentials{AccessKey: o.AccessKey, SecretKey: o.SecretKey, SessionToken: o.SessionToken}
+		c.o.Credentials = func() S3Credentials { return keys }
+	}
+	c.signer = signer{credentials: c.o.Credentials, region: c.o.Region}
 	return s, nil
 }
 

@@ -15,8 +15,8 @@ import (
 // ("Signature Calculations for the Authorization Header", Amazon S3 API Reference):
 // whole payloads, all headers that are set.
 type signer struct {
-	accessKey, secretKey, sessionToken string
-	region                             string
+	credentials func() S3Credentials
+	region      string
 }
 
 const amzDate = "20060102T150405Z"
@@ -25,12 +25,13 @@ const amzDate = "20060102T150405Z"
 // escapeS3 in RawPath and its query encoded by queryS3. body is the payload's
 // SHA-256.
 func (s *signer) sign(r *http.Request, body [sha256.Size]byte, now time.Time) {
+	keys := s.credentials()
 	now = now.UTC()
 	payload := hex.EncodeToString(body[:])
 	r.Header.Set("X-Amz-Content-Sha256", payload)
 	r.Header.Set("X-Amz-Date", now.Format(amzDate))
-	if s.sessionToken != "" {
-		r.Header.Set("X-Amz-Security-Token", s.sessionToken)
+	if keys.SessionToken != "" {
+		r.Header.Set("X-Amz-Security-Token", keys.SessionToken)
 	}
 	names := []string{"host"}
 	values := map[string]string{"host": r.URL.Host}
@@ -49,13 +50,13 @@ func (s *signer) sign(r *http.Request, body [sha256.Size]byte, now time.Time) {
 	day := now.Format("20060102")
 	scope := day + "/" + s.region + "/s3/aws4_request"
 	toSign := strings.Join([]string{"AWS4-HMAC-SHA256", now.Format(amzDate), scope, hex.EncodeToString(request[:])}, "\n")
-	key := []byte("AWS4" + s.secretKey)
+	key := []byte("AWS4" + keys.SecretKey)
 	for _, part := range []string{day, s.region, "s3", "aws4_request", toSign} {
 		h := hmac.New(sha256.New, key)
 		h.Write([]byte(part))
 		key = h.Sum(nil)
 	}
-	r.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s", s.accessKey, scope, signed, hex.EncodeToString(key)))
+	r.Header.Set("Authorization", fmt.Sprintf("AWS4-HMAC-SHA256 Credential=%s/%s,SignedHeaders=%s,Signature=%s", keys.AccessKey, scope, signed, hex.EncodeToString(key)))
 }
 
 // escapeS3 escapes what a signature's canonical form escapes: all bytes but

@@ -12,7 +12,8 @@ import (
 // Reference.
 func TestSign(t *testing.T) {
 	t.Parallel()
-	s := &signer{accessKey: "AKIAIOSFODNN7EXAMPLE", secretKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", region: "us-east-1"}
+	keys := S3Credentials{AccessKey: "AKIAIOSFODNN7EXAMPLE", SecretKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
+	s := &signer{credentials: func() S3Credentials { return keys }, region: "us-east-1"}
 	now := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
 	for _, test := range []struct {
 		method, path string
