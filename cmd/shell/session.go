@@ -182,6 +182,9 @@ func (s *session) fail(name string, err error) {
 // sentinel comes from.
 func message(err error) string {
 	if errors.Is(err, context.Canceled) {
+		if errors.Is(err, store.ErrUnknownOutcome) {
+			return "interrupted: it is not known whether it was applied"
+		}
 		return "interrupted"
 	}
 	text := strings.ReplaceAll(err.Error(), ": "+region.ErrMerge.Error(), "") // store.ErrMergeRegion says so

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -178,6 +179,15 @@ func TestInterrupt(t *testing.T) {
 	s.interruptible = nil
 	if failed, err := runScript(s, "create 't', 'f'", false); err != nil {
 		t.Errorf("the next command: %v, %v", failed, err)
+	}
+}
+
+// What was interrupted is not said to be undone where nobody knows.
+func TestInterruptedUnknown(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("daemon: %w: %w", store.ErrUnknownOutcome, context.Canceled)
+	if got, want := message(err), "interrupted: it is not known whether it was applied"; got != want {
+		t.Errorf("Got %q, want %q", got, want)
 	}
 }
 

@@ -1,12 +1,16 @@
 package api_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
 	"sluice/serve/api"
+	"sluice/store"
 )
 
 // What a client sends is what the server applies.
@@ -33,5 +37,14 @@ func TestMutationTravels(t *testing.T) {
 	unknown := api.FromMutation(&cell.Mutation{Row: []byte("r"), Durability: cell.FsyncWAL + 1})
 	if _, err := unknown.Cell(); err == nil || err.Error() == "" {
 		t.Errorf("an unknown durability %q is taken", unknown.Durability)
+	}
+}
+
+// What HBase's gateway did not answer is as unknown to the daemon's clients.
+func TestUnknownOutcomeTravels(t *testing.T) {
+	t.Parallel()
+	e, _ := api.FromError(fmt.Errorf("increment t: %w: %w", store.ErrUnknownOutcome, context.DeadlineExceeded))
+	if !errors.Is(e, store.ErrUnknownOutcome) || !errors.Is(e, context.DeadlineExceeded) || errors.Is(e, store.ErrTransient) {
+		t.Errorf("Got %+v", e)
 	}
 }

@@ -55,6 +55,7 @@ var codes = []struct {
 	{"invalid_argument", store.ErrInvalidArgument, http.StatusBadRequest},
 	{"refused", store.ErrRefused, http.StatusUnprocessableEntity},
 	{"transient", store.ErrTransient, http.StatusServiceUnavailable},
+	{"unknown_outcome", store.ErrUnknownOutcome, http.StatusInternalServerError},
 	{"unauthorized", ErrUnauthorized, http.StatusUnauthorized},
 	{"not_found", ErrNotFound, http.StatusNotFound},
 	{"too_large", ErrTooLarge, http.StatusRequestEntityTooLarge},

@@ -6,7 +6,8 @@
 // makes it one. What the connection adds is that a reply can be lost: reads, whole
 // batches with an Advance and mutations that may be repeated then fail with
 // store.ErrTransient; of any other mutation nobody knows whether it was applied,
-// and its error says so without that class.
+// and its error wraps store.ErrUnknownOutcome instead. So does that of one whose
+// context ends after it was sent.
 //
 // A Client is safe for concurrent use. It copies nothing that it is given and
 // keeps nothing after a call.
@@ -190,19 +191,23 @@ func (c *Client) call(ctx context.Context, method, path string, body, answer any
 }
 
 // outcome adds the class of a lost reply: transient where the call may be made
-// again, a warning where nobody knows what became of it.
+// again, store.ErrUnknownOutcome where nobody knows what became of it, also where ctx
+// has ended it.
 func outcome(ctx context.Context, err error, repeatable bool) error {
 	var lost *connError
 	if err == nil || !errors.As(err, &lost) {
 		return err
 	}
+	known := repeatable || errors.Is(err, syscall.ECONNREFUSED)
 	if cause := ctx.Err(); cause != nil {
-		return fmt.Errorf("%w: %w", cause, err)
+		err = fmt.Errorf("%w: %w", cause, err)
+	} else if known {
+		err = fmt.Errorf("%w: %w", store.ErrTransient, err)
 	}
-	if repeatable || errors.Is(err, syscall.ECONNREFUSED) {
-		return fmt.Errorf("%w: %w", store.ErrTransient, err)
+	if !known {
+		err = fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err)
 	}
-	return fmt.Errorf("it is not known whether the mutation was applied: %w", err)
+	return err
 }
 
 // segment is a name as one segment of a path. Dots alone are escaped, too: a server takes

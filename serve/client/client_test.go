@@ -199,7 +199,7 @@ func TestLostReplies(t *testing.T) {
 		t.Errorf("a put: Got %v", err)
 	}
 	_, err := c.MutateRow(t.Context(), nil, increment)
-	if err == nil || errors.Is(err, store.ErrTransient) || !strings.Contains(err.Error(), "not known whether") {
+	if !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrTransient) || !strings.Contains(err.Error(), "not known whether") {
 		t.Errorf("an increment: Got %v", err)
 	}
 	cond := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal, Value: []byte("v")}
@@ -229,6 +229,64 @@ func TestLostReplies(t *testing.T) {
 	if _, err := c.Table(ctx, "t"); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrTransient) {
 		t.Errorf("a call that was given up: Got %v", err)
 	}
+}
+
+// What may have been applied is said to be unknown, and what was not sent is not.
+func TestCallGivenUp(t *testing.T) {
+	t.Parallel()
+	m := newStore(t)
+	s, err := serve.New(&serve.Options{Engine: m})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cancel context.CancelFunc // of the call that is under way
+	gone := make(chan struct{})
+	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			s.Handler().ServeHTTP(w, r)
+			return
+		}
+		s.Handler().ServeHTTP(httptest.NewRecorder(), r)
+		cancel()
+		<-gone // the answer comes too late
+	}))
+	t.Cleanup(ts.Close)
+	c, err := client.Dial(t.Context(), s.Endpoint(strings.TrimPrefix(ts.URL, "http://")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	increment := &cell.Mutation{Table: "t", Row: []byte("r")}
+	increment.Increment("f", []byte("n"), 1)
+	counted := &store.Batch{Mutations: []store.Mutation{{Mutation: *increment}}}
+	for _, tt := range []struct {
+		name    string
+		call    func(context.Context) error
+		unknown bool
+	}{
+		{"increment", func(ctx context.Context) error { _, err := c.MutateRow(ctx, nil, increment); return err }, true},
+		{"increments", func(ctx context.Context) error {
+			_, errs := c.MutateRows(ctx, []*cell.Mutation{increment})
+			return errs[0]
+		}, true},
+		{"batch", func(ctx context.Context) error { return c.Apply(ctx, counted) }, true},
+		{"create table", func(ctx context.Context) error {
+			return c.CreateTable(ctx, &store.TableDescriptor{Name: "u", Families: []store.FamilyDescriptor{{Name: "f"}}}, nil)
+		}, true},
+		{"put", func(ctx context.Context) error { _, err := c.MutateRow(ctx, nil, put("r")); return err }, false},
+	} {
+		ctx, end := context.WithCancel(t.Context())
+		cancel = end
+		err := tt.call(ctx)
+		gone <- struct{}{}
+		if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknownOutcome) != tt.unknown || errors.Is(err, store.ErrTransient) {
+			t.Errorf("%s, given up after it was sent: Got %v, want ErrUnknownOutcome %t", tt.name, err, tt.unknown)
+		}
+		if err := tt.call(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnknownOutcome) {
+			t.Errorf("%s, given up before: Got %v, want context.Canceled alone", tt.name, err)
+		}
+	}
+	close(gone)
 }
 
 // TestScanCutOff: a stream without its last line is no end.

@@ -101,6 +101,9 @@ func (c *Client) follow(ctx context.Context, was *peer, err error) (*peer, error
 // ask sends a request to p.
 func (c *Client) ask(ctx context.Context, p *peer, method, path string, body any) (*http.Response, error) {
 	address := p.endpoint.Address
+	if err := ctx.Err(); err != nil { // no connError: nothing was sent
+		return nil, fmt.Errorf("daemon at %s: %w", address, err)
+	}
 	var reader io.Reader
 	if body != nil {
 		b, err := json.Marshal(body)

@@ -72,6 +72,8 @@ func Explain(program string, err error) string {
 		return strings.TrimRight(problems.Error(), "\n")
 	case errors.As(err, &interrupted):
 		return program + ": " + interrupted.Error()
+	case errors.Is(err, context.Canceled) && errors.Is(err, store.ErrUnknownOutcome):
+		return program + ": interrupted: it is not known whether it was applied"
 	case errors.Is(err, context.Canceled):
 		return program + ": interrupted"
 	}

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sluice/store"
 )
 
 // A configuration that cannot be read is a mistake of the configuration, for all
@@ -100,5 +104,14 @@ func TestNullIsNoTerminal(t *testing.T) {
 	defer null.Close()
 	if IsTerminal(null) {
 		t.Errorf("Got %s taken for a terminal", os.DevNull)
+	}
+}
+
+// What was interrupted is not said to be undone where nobody knows.
+func TestInterruptedUnknown(t *testing.T) {
+	t.Parallel()
+	err := fmt.Errorf("daemon: %w: %w", store.ErrUnknownOutcome, context.Canceled)
+	if got, want := Explain("export", err), "export: interrupted: it is not known whether it was applied"; got != want {
+		t.Errorf("Got %q, want %q", got, want)
 	}
 }
