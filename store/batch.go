@@ -257,3 +257,31 @@ func (e *BatchError) Unwrap() []error {
 	}
 	return errs
 }
+
+// PartialError says which mutations of a batch were not applied, or may not have
+// been (ErrUnknownOutcome), where others were, of an engine whose Traits.Atomic is
+// AtomicRow. Applying the whole batch again is safe where its mutations are idempotent.
+type PartialError struct {
+	Failed  []Refusal // in the order of the batch
+	Applied int       // mutations that were
+}
+
+// Error names the first failure and counts the rest.
+func (e *PartialError) Error() string {
+	var b strings.Builder
+	f := &e.Failed[0]
+	fmt.Fprintf(&b, "store: batch applied in part, %d mutations were: offset %d, table %s, row %.100q: %v", e.Applied, f.Offset, f.Table, f.Row, f.Err)
+	if n := len(e.Failed) - 1; n > 0 {
+		fmt.Fprintf(&b, " (and %d more)", n)
+	}
+	return b.String()
+}
+
+// Unwrap returns the failures' errors.
+func (e *PartialError) Unwrap() []error {
+	errs := make([]error, len(e.Failed))
+	for i := range e.Failed {
+		errs[i] = e.Failed[i].Err
+	}
+	return errs
+}

@@ -1,9 +1,11 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -104,7 +106,8 @@ func (e *BufferedError) Unwrap() []error {
 // What is buffered is sent as one Batch, one batch after the other, so that
 // mutations take effect in the order in which Mutate took them. That holds for
 // retries, too: a batch that fails with ErrTransient keeps its place until it is
-// applied or given up. A mutation that the store refuses is taken out of its batch
+// applied or given up. Of one that was applied in part (PartialError) only the rest
+// is sent again, and nothing that fails with ErrUnknownOutcome. A mutation that the store refuses is taken out of its batch
 // and reported; the others are applied. All mutations of a batch that name no time
 // get the same one.
 //
@@ -393,17 +396,13 @@ func (b *BufferedMutator) send(ctx context.Context, ms []Mutation) []FailedMutat
 			left = rest // nothing was applied: again, without them
 			continue
 		}
-		if retryable(err) && attempt <= b.opts.Retries && pause(ctx, retryPause(b.opts.RetryPause, attempt)) {
-			attempt++
-			continue
-		}
-		if attempt > 1 {
-			err = fmt.Errorf("%d attempts: %w", attempt, err)
+		if left = withoutLost(left, err, attempt, errs); len(left) == 0 || attempt > b.opts.Retries || !pause(ctx, retryPause(b.opts.RetryPause, attempt)) {
+			break
 		}
 		for i := range left {
-			errs[left[i].Offset] = err
+			delete(errs, left[i].Offset)
 		}
-		break
+		attempt++
 	}
 	var failed []FailedMutation
 	for i := range ms {
@@ -412,6 +411,33 @@ func (b *BufferedMutator) send(ctx context.Context, ms []Mutation) []FailedMutat
 		}
 	}
 	return failed
+}
+
+// withoutLost puts into errs why those of ms were not applied that err, of the
+// attempt-th batch of them, says were not, and returns those that may be sent again.
+func withoutLost(ms []Mutation, err error, attempt int, errs map[int64]error) (again []Mutation) {
+	note := func(m *Mutation, err error) {
+		if retryable(err) {
+			again = append(again, *m)
+		}
+		if attempt > 1 {
+			err = fmt.Errorf("%d attempts: %w", attempt, err)
+		}
+		errs[m.Offset] = err
+	}
+	var partial *PartialError
+	if !errors.As(err, &partial) {
+		for i := range ms {
+			note(&ms[i], err)
+		}
+		return again
+	}
+	for _, f := range partial.Failed { // the others were applied
+		if i, ok := slices.BinarySearchFunc(ms, f.Offset, func(m Mutation, offset int64) int { return cmp.Compare(m.Offset, offset) }); ok {
+			note(&ms[i], f.Err)
+		}
+	}
+	return again
 }
 
 // withoutRefused returns those of ms that err, of a batch of them, does not refuse,

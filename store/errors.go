@@ -63,7 +63,8 @@ var (
 	ErrReadOnly = errors.New("store: read-only")
 	// ErrUnsupported: the engine does not offer this.
 	ErrUnsupported = errors.New("store: not supported")
-	// ErrTransient marks what may succeed when tried again.
+	// ErrTransient marks what may succeed when tried again. Beside
+	// ErrUnknownOutcome it only says why nothing is known.
 	ErrTransient = errors.New("store: temporary failure")
 	// ErrUnknownOutcome: the reply of a mutation that must not be made twice was
 	// lost. It may or may not have been applied; look before trying again.
@@ -90,5 +91,7 @@ func (e *subError) Unwrap() error { return e.class }
 
 // retryable reports whether what failed with err may be tried again by this
 // process. An engine that has stopped is ErrTransient for clients of its process
-// only.
-func retryable(err error) bool { return errors.Is(err, ErrTransient) && !errors.Is(err, ErrClosed) }
+// only, and what may have been applied may be applied twice.
+func retryable(err error) bool {
+	return errors.Is(err, ErrTransient) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknownOutcome)
+}

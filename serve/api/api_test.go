@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -46,5 +47,32 @@ func TestUnknownOutcomeTravels(t *testing.T) {
 	e, _ := api.FromError(fmt.Errorf("increment t: %w: %w", store.ErrUnknownOutcome, context.DeadlineExceeded))
 	if !errors.Is(e, store.ErrUnknownOutcome) || !errors.Is(e, context.DeadlineExceeded) || errors.Is(e, store.ErrTransient) {
 		t.Errorf("Got %+v", e)
+	}
+}
+
+// Whoever sends a batch through the daemon of an HBase is told what of it was applied.
+func TestPartialErrorTravels(t *testing.T) {
+	t.Parallel()
+	e, _ := api.FromError(fmt.Errorf("apply batch: %w", &store.PartialError{Applied: 2, Failed: []store.Refusal{
+		{Offset: 1, Table: "t", Row: []byte("r"), Err: fmt.Errorf("%w: busy", store.ErrTransient)},
+		{Offset: 3, Table: "t", Row: []byte("s"), Err: fmt.Errorf("%w: lost", store.ErrUnknownOutcome)},
+	}}))
+	body, err := json.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got api.Error
+	if err := json.Unmarshal(body, &got); err != nil {
+		t.Fatal(err)
+	}
+	var partial *store.PartialError
+	if !errors.As(&got, &partial) || partial.Applied != 2 || len(partial.Failed) != 2 {
+		t.Fatalf("Got %s", body)
+	}
+	if f := partial.Failed[0]; f.Offset != 1 || string(f.Row) != "r" || !errors.Is(f.Err, store.ErrTransient) || errors.Is(f.Err, store.ErrUnknownOutcome) {
+		t.Errorf("Got %+v", f)
+	}
+	if f := partial.Failed[1]; f.Offset != 3 || !errors.Is(f.Err, store.ErrUnknownOutcome) || errors.Is(f.Err, store.ErrTransient) {
+		t.Errorf("Got %+v", f)
 	}
 }

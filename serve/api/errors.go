@@ -76,6 +76,14 @@ type Error struct {
 	Message string `json:"message"`
 	// Refused are the refusals of a store.BatchError.
 	Refused []Refusal `json:"refused,omitempty"`
+	// Partial is a store.PartialError.
+	Partial *Partial `json:"partial,omitempty"`
+}
+
+// Partial is store.PartialError.
+type Partial struct {
+	Failed  []Refusal `json:"failed"`
+	Applied int       `json:"applied"`
 }
 
 // Refusal is store.Refusal.
@@ -89,7 +97,7 @@ type Refusal struct {
 // FromError converts err, which is not nil, and returns the HTTP status for it.
 func FromError(err error) (*Error, int) {
 	var e *Error
-	if errors.As(err, &e) && len(e.Refused) == 0 {
+	if errors.As(err, &e) && len(e.Refused) == 0 && e.Partial == nil {
 		return &Error{Code: e.Code, Also: e.Also, Message: err.Error()}, statusOf(e.Code)
 	}
 	e = &Error{Message: err.Error()}
@@ -108,13 +116,34 @@ func FromError(err error) (*Error, int) {
 	}
 	var refused *store.BatchError
 	if errors.As(err, &refused) {
-		for i := range refused.Refused {
-			r := &refused.Refused[i]
-			re, _ := FromError(r.Err)
-			e.Refused = append(e.Refused, Refusal{Offset: r.Offset, Table: r.Table, Row: r.Row, Error: re})
-		}
+		e.Refused = fromRefusals(refused.Refused)
+	}
+	var partial *store.PartialError
+	if errors.As(err, &partial) {
+		e.Partial = &Partial{Failed: fromRefusals(partial.Failed), Applied: partial.Applied}
 	}
 	return e, status
+}
+
+func fromRefusals(rs []store.Refusal) []Refusal {
+	out := make([]Refusal, len(rs))
+	for i := range rs {
+		e, _ := FromError(rs[i].Err)
+		out[i] = Refusal{Offset: rs[i].Offset, Table: rs[i].Table, Row: rs[i].Row, Error: e}
+	}
+	return out
+}
+
+func toRefusals(rs []Refusal) []store.Refusal {
+	out := make([]store.Refusal, len(rs))
+	for i, r := range rs {
+		var err error = r.Error
+		if r.Error == nil {
+			err = ErrInternal
+		}
+		out[i] = store.Refusal{Offset: r.Offset, Table: r.Table, Row: r.Row, Err: err}
+	}
+	return out
 }
 
 func statusOf(code string) int {
@@ -129,8 +158,8 @@ func statusOf(code string) int {
 // Error returns the message.
 func (e *Error) Error() string { return e.Message }
 
-// Unwrap returns the named errors, and a *store.BatchError where records were
-// refused.
+// Unwrap returns the named errors, a *store.BatchError where records were
+// refused, and a *store.PartialError where a batch was applied in part.
 func (e *Error) Unwrap() []error {
 	var errs []error
 	for _, c := range codes {
@@ -144,15 +173,10 @@ func (e *Error) Unwrap() []error {
 		}
 	}
 	if len(e.Refused) > 0 {
-		b := &store.BatchError{}
-		for _, r := range e.Refused {
-			var err error = r.Error
-			if r.Error == nil {
-				err = ErrInternal
-			}
-			b.Refused = append(b.Refused, store.Refusal{Offset: r.Offset, Table: r.Table, Row: r.Row, Err: err})
-		}
-		errs = append(errs, b)
+		errs = append(errs, &store.BatchError{Refused: toRefusals(e.Refused)})
+	}
+	if e.Partial != nil && len(e.Partial.Failed) > 0 {
+		errs = append(errs, &store.PartialError{Failed: toRefusals(e.Partial.Failed), Applied: e.Partial.Applied})
 	}
 	return errs
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -25,33 +24,8 @@ const (
 	maxCallBytes = 1 << 20
 )
 
-// PartialError says which mutations of a batch were not applied, or may not have
-// been (store.ErrUnknownOutcome), where others were: HBase applies rows, not
-// batches. Applying the batch again is safe where its mutations are idempotent.
-type PartialError struct {
-	Failed  []store.Refusal // in the order of the batch
-	Applied int             // mutations that were
-}
-
-// Error names the first failure and counts the rest.
-func (e *PartialError) Error() string {
-	var b strings.Builder
-	f := &e.Failed[0]
-	fmt.Fprintf(&b, "hbasestore: batch applied in part, %d mutations were: offset %d, table %s, row %.100q: %v", e.Applied, f.Offset, f.Table, f.Row, f.Err)
-	if n := len(e.Failed) - 1; n > 0 {
-		fmt.Fprintf(&b, " (and %d more)", n)
-	}
-	return b.String()
-}
-
-// Unwrap returns the failures' errors.
-func (e *PartialError) Unwrap() []error {
-	errs := make([]error, len(e.Failed))
-	for i := range e.Failed {
-		errs[i] = e.Failed[i].Err
-	}
-	return errs
-}
+// PartialError is store.PartialError: HBase applies rows, not batches.
+type PartialError = store.PartialError
 
 // Apply implements store.Engine for batches of mutations: rows are atomic, the batch
 // is not. Consecutive mutations of a row are one; rows are sent grouped by region,
