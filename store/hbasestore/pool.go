@@ -92,7 +92,7 @@ func (p *pool) connect(ctx context.Context, want, avoid *gateway) (*conn, error)
 			p.opened(g)
 			return c, nil
 		}
-		if cause := context.Cause(ctx); cause != nil {
+		if cause := ended(ctx); cause != nil {
 			return nil, cause
 		}
 		p.failed(g, err)
@@ -110,6 +110,16 @@ func (p *pool) connect(ctx context.Context, want, avoid *gateway) (*conn, error)
 			return nil, fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, g.address, err)
 		}
 	}
+}
+
+// ended returns why ctx is over, nil where it is not. A dialler takes the deadline of its
+// context for that of the socket, and may see it a moment before the context has ended,
+// which is waited for.
+func ended(ctx context.Context) error {
+	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+		<-ctx.Done()
+	}
+	return context.Cause(ctx)
 }
 
 // choose returns an idle connection, or the gateway to dial.

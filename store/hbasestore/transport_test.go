@@ -483,3 +483,29 @@ func TestClassify(t *testing.T) {
 		}
 	}
 }
+
+// lateContext is one whose timer fires behind its deadline.
+type lateContext struct{ context.Context }
+
+func (lateContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+
+// A connection that the caller's deadline ends is no fault of the gateway, though the
+// network sees the deadline before the context ends.
+func TestDeadlineInDial(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t, newMem(t), false)
+	s := dial(t, nil, g)
+	s.pool.mu.Lock()
+	s.pool.forget(s.pool.gateways[0])
+	s.pool.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := s.Tables(lateContext{ctx}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrTransient) {
+		t.Errorf("Got %v, want context.DeadlineExceeded", err)
+	}
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	if until := s.pool.gateways[0].until; !until.IsZero() {
+		t.Errorf("the gateway is left alone until %v", until)
+	}
+}
