@@ -34,7 +34,11 @@ func (c *compilation) dedup(s *DedupSpec) (d dedup) {
 		c.report("dedup.ttl", 0, fmt.Errorf("ttl is %v, must be 1s or more", s.TTL), hint)
 	}
 	c.note("dedup %d", s.TTL.Milliseconds())
-	return dedup{id: c.bytes("dedup.id", s.ID), ttl: s.TTL.Milliseconds()}
+	id, always := c.bytesOf("dedup.id", s.ID)
+	if always != nil && (*always == "" || len(*always) > maxID) {
+		c.report("dedup.id", 0, fmt.Errorf("the id is always of %d bytes, must be 1..%d", len(*always), maxID), "")
+	}
+	return dedup{id: id, ttl: s.TTL.Milliseconds()}
 }
 
 // check is a compiled CheckSpec.
@@ -92,8 +96,10 @@ func (c *compilation) check(path string, s *CheckSpec, schema *store.TableDescri
 	case !checkOps[at].value && s.Value != "":
 		c.report(path+".value", 0, fmt.Errorf("%s compares with no value", s.Op), "remove it")
 	case checkOps[at].value:
-		v := c.bytes(path+".value", s.Value)
-		k.value = &v
+		v, always := c.bytesOf(path+".value", s.Value)
+		if k.value = &v; always != nil && *always == "" {
+			c.report(path+".value", 0, errors.New("the value is always empty, which is not told apart from none"), "use absent or present")
+		}
 	}
 	k.op = checkOps[at].op
 	return k

@@ -14,6 +14,7 @@ import (
 
 	"github.com/expr-lang/expr/checker"
 
+	"sluice/cell"
 	"sluice/pipeline/decode"
 	"sluice/store"
 )
@@ -325,10 +326,16 @@ func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.
 	if s.Row == "" {
 		c.report(path+".row", 0, errors.New("the row is not given"), "an expression that makes the row key")
 	} else {
-		r.row = c.bytes(path+".row", s.Row)
+		var always *string
+		if r.row, always = c.bytesOf(path+".row", s.Row); always != nil && cell.CheckRow([]byte(*always)) != nil {
+			c.report(path+".row", 0, fmt.Errorf("the row key is always of %d bytes, must be 1..%d", len(*always), cell.MaxRowLength), "")
+		}
 	}
 	if s.Timestamp != "" {
-		r.timestamp = c.integer(path+".timestamp", s.Timestamp)
+		x := c.expression(path+".timestamp", s.Timestamp, 0, typInt)
+		if r.timestamp = x.integer; x.always != nil && strings.HasPrefix(*x.always, "-") {
+			c.report(path+".timestamp", 0, fmt.Errorf("%s ms is no time", *x.always), "")
+		}
 	}
 	if s.Check != nil {
 		r.check = c.check(path+".check", s.Check, schema)
@@ -341,6 +348,12 @@ func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.
 	}
 	r.puts = c.columns(path, "put", s.Put, schema)
 	r.appends = c.columns(path, "append", s.Append, schema)
+	for i := range r.appends {
+		a := &r.appends[i]
+		if _, ok := s.Put[a.family][string(a.qualifier)]; ok {
+			c.report(fmt.Sprintf("%s.append.%s.%s", path, a.family, a.qualifier), 0, errors.New("the rule puts the column, too, of which nothing would be left"), "a column is for appends or for puts")
+		}
+	}
 	for i := range s.Increment {
 		r.adds = append(r.adds, c.increment(fmt.Sprintf("%s.increment[%d]", path, i), &s.Increment[i], schema))
 	}
@@ -499,6 +512,7 @@ type compiled struct {
 	cond    boolFunc
 	source  *source // the expression is nothing but this
 	direct  bool    // no machine
+	always  *string // the text that it is of every record, where that is known
 }
 
 // expression compiles text as typText, typInt or typBool. base is where text
@@ -531,6 +545,9 @@ func (c *compilation) expression(path, text string, base int, want typ) compiled
 		return compiled{}
 	}
 	var x compiled
+	if always, ok := t.always(); ok {
+		x.always = &always
+	}
 	if !c.machine {
 		switch want {
 		case typText:
@@ -582,8 +599,14 @@ func (c *compilation) expression(path, text string, base int, want typ) compiled
 }
 
 func (c *compilation) bytes(path, s string) text {
+	t, _ := c.bytesOf(path, s)
+	return t
+}
+
+// bytesOf is bytes that also returns the value where it is the same of every record, else nil.
+func (c *compilation) bytesOf(path, s string) (t text, always *string) {
 	x := c.expression(path, s, 0, typText)
-	return text{source: x.source, make: x.text}
+	return text{source: x.source, make: x.text}, x.always
 }
 
 func (c *compilation) integer(path, s string) intFunc {

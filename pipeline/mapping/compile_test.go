@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -155,6 +156,22 @@ func TestRuleMistakes(t *testing.T) {
 		}},
 		{"event time format", &mapping.Spec{Decode: json, EventTime: mapping.EventTimeSpec{Field: "ts", Format: "unix_sm"}, Rules: rule(mapping.RuleSpec{Table: "events", Put: put("1")}).Rules}, []string{
 			`00 event_time.format: layout "unix_sm": byte 0: no field u; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes (did you mean unix_ms?)`,
+		}},
+		{"put and append of a column", rule(mapping.RuleSpec{Table: "events", Put: columns{"e": {"p": "1", "q": "1"}}, Append: columns{"e": {"a": "1", "q": "2"}}}), []string{
+			`00 map[0].append.e.q: the rule puts the column, too, of which nothing would be left (a column is for appends or for puts)`,
+		}},
+		{"constant row", rule(mapping.RuleSpec{Table: "events", Row: `"" + ''`, Put: put("1")}), []string{
+			`00 map[0].row: the row key is always of 0 bytes, must be 1..32767`,
+		}},
+		{"constant row too long", rule(mapping.RuleSpec{Table: "events", Row: `"` + strings.Repeat("x", 16000) + `" + pad("", 1024)`, Put: put("1")}), nil},
+		{"constant timestamp", rule(mapping.RuleSpec{Table: "events", Timestamp: "-1", Put: put("1")}), []string{
+			`00 map[0].timestamp: -1 ms is no time`,
+		}},
+		{"constant value of a check", rule(mapping.RuleSpec{Table: "events", Check: &mapping.CheckSpec{Family: "e", Qualifier: `""`, Op: "==", Value: `""`}, Put: put("1")}), []string{
+			`00 map[0].check.value: the value is always empty, which is not told apart from none (use absent or present)`,
+		}},
+		{"constant id", &mapping.Spec{Decode: json, Dedup: mapping.DedupSpec{ID: `""`, TTL: time.Hour}, Rules: rule(mapping.RuleSpec{Table: "events", Put: put("1")}).Rules}, []string{
+			`00 dedup.id: the id is always of 0 bytes, must be 1..1024`,
 		}},
 		{"event time layout", &mapping.Spec{Decode: json, EventTime: mapping.EventTimeSpec{Field: "ts[", Format: "yyyy-MM"}, Rules: rule(mapping.RuleSpec{Table: "events", Put: put("1")}).Rules}, []string{
 			`00 event_time.field: decode: field path "ts[": byte 2: no closing ]`,

@@ -108,6 +108,20 @@ type term struct {
 	args    []*term   // opCall: without its literals of paramSmall, paramLayout and paramZone
 }
 
+// always returns the text that t is of every record; ok is false where the record, or
+// more than literals and +, decides.
+func (t *term) always() (text string, ok bool) {
+	switch t.op {
+	case opLiteral:
+		return t.text, t.typ != typNil
+	case opConcat:
+		a, first := t.args[0].always()
+		b, second := t.args[1].always()
+		return a + b, first && second
+	}
+	return "", false
+}
+
 // maxExpression bounds an expression's text in bytes: expr's parser recurses.
 const maxExpression = 16 << 10
 
