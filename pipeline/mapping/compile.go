@@ -217,6 +217,14 @@ func (c *compilation) report(path string, at int, err error, hint string) {
 // note adds a line to the normalised rules.
 func (c *compilation) note(format string, a ...any) { fmt.Fprintf(&c.canon, format+"\n", a...) }
 
+// noteLayout makes the version of rules another one whose layouts have quotes inside of
+// quotes, which were none before.
+func (c *compilation) noteLayout(l *layout) {
+	if l.quotes {
+		c.note("quotes 2")
+	}
+}
+
 func (c *compilation) decode(s *DecodeSpec) {
 	c.format = s.Format
 	c.note("decode %q", s.Format)
@@ -684,6 +692,7 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 			c.report("event_time.format", 0, err, hint)
 			return e
 		}
+		c.noteLayout(l)
 		for letter, what := range map[byte]string{'y': "year yyyy", 'M': "month MM", 'd': "day dd"} {
 			if !l.has[letter] {
 				c.report("event_time.format", 0, fmt.Errorf("layout %q has no %s", s.Format, what), formats)

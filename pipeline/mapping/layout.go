@@ -9,8 +9,9 @@ import (
 
 // layout is a compiled date pattern in Java's letters (DateTimeFormatter).
 type layout struct {
-	parts []layoutPart
-	has   map[byte]bool
+	parts  []layoutPart
+	has    map[byte]bool
+	quotes bool // a quote is inside of quotes
 }
 
 // layoutPart is a field of a date, or literal text where letter is 0.
@@ -30,16 +31,24 @@ func parseLayout(s string) (*layout, error) {
 		c := s[i]
 		switch {
 		case c == '\'':
-			end := strings.IndexByte(s[i+1:], '\'')
-			if end < 0 {
+			// As Java's DateTimeFormatterBuilder: two quotes are one inside of quotes, too.
+			end := i + 1
+			for end < len(s) && (s[end] != '\'' || strings.HasPrefix(s[end:], "''")) {
+				if s[end] == '\'' {
+					l.quotes = true
+					end++
+				}
+				end++
+			}
+			if end >= len(s) {
 				return nil, fmt.Errorf("layout %q: byte %d: the quote is not closed", s, i)
 			}
-			if end == 0 {
+			if end == i+1 {
 				literal("'")
 			} else {
-				literal(s[i+1 : i+1+end])
+				literal(strings.ReplaceAll(s[i+1:end], "''", "'"))
 			}
-			i += end + 2
+			i = end + 1
 		case c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
 			n := 1
 			for i+n < len(s) && s[i+n] == c {

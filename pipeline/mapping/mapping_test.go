@@ -226,6 +226,29 @@ func TestDateAgainstTime(t *testing.T) {
 	}
 }
 
+// Two quotes are one in a layout, also inside of quotes, as in Java: there they were none,
+// and a text that had one was no time.
+func TestQuotesOfLayouts(t *testing.T) {
+	t.Parallel()
+	for layout, want := range map[string]string{
+		`HH 'o''clock'`: "10 o'clock", `''''yyyy`: "'2015", `'''yyyy'''`: "'yyyy'", `''yyyy''`: "'2015'", `'a'''yyyy`: "a'2015", `'a' 'b'`: "a b",
+	} {
+		m := compile(t, jsonSpec(mapping.RuleSpec{Table: "t", Row: `date(1431857103123, "` + layout + `")`, Put: put("1")}))
+		out, err := m.Map(&mapping.Record{Value: []byte(`{}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := string(out.Mutations[0].Row); got != want {
+			t.Errorf("%s: got %s, want %s", layout, got, want)
+		}
+	}
+	s := jsonSpec(mapping.RuleSpec{Table: "t", Row: "time", Put: put("1")})
+	s.EventTime = mapping.EventTimeSpec{Field: "at", Format: "yyyy-MM-dd HH 'o''clock'"}
+	if got, want := show(t, compile(t, s), `{"at":"2015-05-17 10 o'clock"}`), "t \"1431856800000\"\n  put e:q @1431856800000 \"1\"\n"; got != want {
+		t.Errorf("event time: got %s, want %s", got, want)
+	}
+}
+
 // In an access log, time is the event time and doc.time the line's.
 func TestReservedNames(t *testing.T) {
 	t.Parallel()

@@ -570,6 +570,7 @@ func (r *resolver) call(n *ast.CallNode) *term {
 		if err != nil {
 			return r.report(n.Arguments[1], err, "")
 		}
+		r.c.noteLayout(l)
 		zone, err := loadZone(date.zone)
 		if err != nil {
 			return r.report(n.Arguments[2], err, "")
