@@ -96,11 +96,7 @@ func (s *Server) rollupSeries(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.bounded(r)
 	defer cancel()
-	points, err := q.Series(ctx, s.o.Engine, q.bucket, q.values, q.from, q.to)
-	if err != nil {
-		return err
-	}
-	sum, err := q.Sum(ctx, s.o.Engine, q.bucket, q.values, q.from, q.to)
+	points, sum, err := q.SeriesAndSum(ctx, s.o.Engine, q.bucket, q.values, q.from, q.to)
 	if err != nil {
 		return err
 	}
