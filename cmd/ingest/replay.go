@@ -179,6 +179,9 @@ func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string
 		if err := r.Discard(ctx); err != nil {
 			return err
 		}
+		if !slices.ContainsFunc(families, func(f rebuild.Comparison) bool { return f.Equal > 0 }) {
+			return say("no counters were counted again, so that nothing was compared")
+		}
 		return say("all are equal; the rebuilt counters are dropped")
 	case !c.Switch:
 		return fmt.Errorf("%w; run it again with --switch to serve the rebuilt ones, or with --discard to drop them", errCountersDiffer)

@@ -180,3 +180,24 @@ func TestReplayRebuildUnused(t *testing.T) {
 		t.Errorf("after the removal: %v\n%s", err, out)
 	}
 }
+
+// A rebuild that counts nothing has found nothing equal, and says so.
+func TestReplayRebuildOfNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(7, 20)
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, "shell", "-c", w.config, "--create", "-n", "-e", "list") // makes the store, and no daemon has applied a record
+	out := w.run(t, "ingest", "replay", "rebuild", "-c", w.config, "access-log")
+	if !strings.Contains(out, "0 records applied") || strings.Contains(out, "all are equal") || !strings.Contains(out, "no counters were counted again, so that nothing was compared") {
+		t.Errorf("of nothing:\n%s", out)
+	}
+	// What is served is no more equal to nothing.
+	w.run(t, "shell", "-c", w.config, "-n", "-e", "incr 'path_counts', 'by-hand', 'day:20260101', 7")
+	out = w.run(t, "ingest", "replay", "rebuild", "-c", w.config, "access-log")
+	if strings.Contains(out, "all are equal") || !strings.Contains(out, "nothing was compared") || !strings.Contains(out, "which has 1 counters: they are kept") {
+		t.Errorf("beside what is served:\n%s", out)
+	}
+}
