@@ -72,7 +72,7 @@ func (c *compilation) rollups(specs []RollupSpec, tables func(string) *store.Tab
 		path := fmt.Sprintf("rollups[%d]", i)
 		r := c.rollup(path, &specs[i], tables, &caches)
 		for _, set := range r.sets {
-			key := fmt.Sprintf("%s %t %s", r.table, r.distinct != nil, set.head)
+			key := fmt.Sprintf("%s %t %s", store.CanonicalName(r.table), r.distinct != nil, set.head)
 			if before, ok := seen[key]; ok && before != path {
 				c.report(path+".name", 0, fmt.Errorf("table %s has the rows %s of %s already", r.table, set.head, before), "give it another name")
 			}

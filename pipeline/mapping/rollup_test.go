@@ -254,6 +254,11 @@ func TestRollupMistakes(t *testing.T) {
 			t.Errorf("%s: mistakes (-want +got):\n%s", tt.name, diff)
 		}
 	}
+	spelled := good
+	spelled.Table = "default:" + good.Table
+	if got := mistakes(rollupSpec(good, spelled)); !strings.Contains(strings.Join(got, "\n"), "table default:stats has the rows views/a of rollups[0] already") {
+		t.Errorf("one table with two names: got %q", got)
+	}
 	if diff := cmp.Diff([]string{
 		"rollups[1].name: table stats has the rows views/a of rollups[0] already (give it another name)",
 		"rollups[1].name: table stats has the rows views/a,b of rollups[0] already (give it another name)",
