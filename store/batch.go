@@ -259,7 +259,7 @@ func (e *BatchError) Unwrap() []error {
 }
 
 // PartialError says which mutations of a batch were not applied, or may not have
-// been (ErrUnknownOutcome), where others were, of an engine whose Traits.Atomic is
+// been (ErrUnknownOutcome); all others were. It is of an engine whose Traits.Atomic is
 // AtomicRow. Applying the whole batch again is safe where its mutations are idempotent.
 type PartialError struct {
 	Failed  []Refusal // in the order of the batch
@@ -270,7 +270,12 @@ type PartialError struct {
 func (e *PartialError) Error() string {
 	var b strings.Builder
 	f := &e.Failed[0]
-	fmt.Fprintf(&b, "store: batch applied in part, %d mutations were: offset %d, table %s, row %.100q: %v", e.Applied, f.Offset, f.Table, f.Row, f.Err)
+	if e.Applied == 0 {
+		b.WriteString("store: no mutation of the batch is known to be applied")
+	} else {
+		fmt.Fprintf(&b, "store: batch applied in part, %d mutations were", e.Applied)
+	}
+	fmt.Fprintf(&b, ": offset %d, table %s, row %.100q: %v", f.Offset, f.Table, f.Row, f.Err)
 	if n := len(e.Failed) - 1; n > 0 {
 		fmt.Fprintf(&b, " (and %d more)", n)
 	}

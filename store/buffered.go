@@ -107,9 +107,9 @@ func (e *BufferedError) Unwrap() []error {
 // mutations take effect in the order in which Mutate took them. That holds for
 // retries, too: a batch that fails with ErrTransient keeps its place until it is
 // applied or given up. Of one that was applied in part (PartialError) only the rest
-// is sent again, and nothing that fails with ErrUnknownOutcome. A mutation that the store refuses is taken out of its batch
-// and reported; the others are applied. All mutations of a batch that name no time
-// get the same one.
+// is sent again, and nothing that fails with ErrUnknownOutcome. A mutation that the
+// store refuses is taken out of its batch and reported; the others are applied. All
+// mutations of a batch that name no time get the same one.
 //
 // Each failed mutation is reported once, with its error: to OnError, or else in
 // the *BufferedError of the first call that returns after it has failed, which may

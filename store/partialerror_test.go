@@ -1,0 +1,22 @@
+package store_test
+
+import (
+	"errors"
+	"testing"
+
+	"sluice/store"
+)
+
+// A batch of which nothing is known to be applied is not called applied in part.
+func TestPartialErrorSaysWhatWasApplied(t *testing.T) {
+	t.Parallel()
+	failed := []store.Refusal{{Offset: 7, Table: "t", Row: []byte("r"), Err: errors.New("gone")}, {Offset: 8}}
+	for applied, want := range map[int]string{
+		0: `store: no mutation of the batch is known to be applied: offset 7, table t, row "r": gone (and 1 more)`,
+		2: `store: batch applied in part, 2 mutations were: offset 7, table t, row "r": gone (and 1 more)`,
+	} {
+		if got := (&store.PartialError{Failed: failed, Applied: applied}).Error(); got != want {
+			t.Errorf("%d applied: %s\nwant %s", applied, got, want)
+		}
+	}
+}
