@@ -135,7 +135,7 @@ var libraries = map[string][]string{
 	"github.com/twmb/franz-go/pkg/kmsg":     {"pipeline/kafka", "pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kfake":    {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kerr":     {"pipeline/kafka/embedded"},
-	"github.com/twmb/franz-go/pkg/kversion": {},
+	"github.com/twmb/franz-go/pkg/kversion": {"pipeline/kafka/embedded"},
 	"github.com/twmb/franz-go/pkg/kgo":      {},
 	"github.com/klauspost/compress":         {"pipeline/kafka", "pipeline/decode", "jobs/parquetfile"}, // codecs of record batches, of payloads, and of pages
 	"github.com/pierrec/lz4/v4":             {"pipeline/kafka", "jobs/parquetfile"},

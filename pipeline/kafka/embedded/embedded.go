@@ -32,6 +32,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"sluice/internal/filelock"
 )
@@ -158,6 +160,7 @@ func (b *Broker) start(o *Options, nodes, port int, logger *slog.Logger) error {
 		kfake.WithLogger(logAdapter{logger}),
 		kfake.DefaultNumPartitions(1),
 		kfake.SeedTopics(1), // none: they are created below, on a restart as well
+		kfake.MaxVersions(versions()),
 	}
 	if o.Dir != "" {
 		opts = append(opts, kfake.DataDir(filepath.Join(o.Dir, "log")))
@@ -187,6 +190,16 @@ func (b *Broker) start(o *Options, nodes, port int, logger *slog.Logger) error {
 		}
 	}
 	return nil
+}
+
+// versions returns what the broker says it speaks: what a released Kafka does, but for
+// DescribeTopicPartitions. kfake answers that with a null where Kafka has an empty
+// list, of which Java's admin client, and so Flink's source, dies; without it they ask
+// for Metadata.
+func versions() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.DescribeTopicPartitions), -1)
+	return v
 }
 
 // Addr returns the address of the first node, "127.0.0.1:PORT".
