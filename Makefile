@@ -3,7 +3,7 @@ GO ?= go
 T ?= 30s
 TOOL = $(GO) tool -modfile=tools.mod
 
-.PHONY: demo test build race lint simulation integration alerts fuzz soak bench bench-joins bench-copies bench-hbase bench-smoke clean
+.PHONY: demo test build race lint simulation integration alerts fuzz soak bench bench-joins bench-copies bench-hbase bench-flink bench-smoke clean
 
 demo: ## the README's first command
 	$(GO) run ./cmd/ingest demo
@@ -57,6 +57,14 @@ bench-copies: ## writes bench/COPIES.md: Parquet files beside DuckDB's COPY of t
 
 bench-hbase: ## writes bench/HBASE.md; HBASE=host:port of a Thrift2 gateway, PIDS=a directory of its servers' pid files
 	$(GO) run ./bench hbase -address "$(HBASE)" -pids "$(PIDS)" -write bench/HBASE.md
+
+FLINK ?= .flink
+
+bench-flink: ## writes bench/FLINK.md: the pipeline beside Flink; needs Java 17 and Maven, and fetches 130 MB of jars into FLINK once
+	mvn -B -q -ntp -f bench/flink/pom.xml -DincludeScope=runtime "-DoutputDirectory=$(abspath $(FLINK))/lib" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
+	mkdir -p "$(FLINK)/classes"
+	javac -nowarn -cp "$(FLINK)/lib/*" -d "$(FLINK)/classes" bench/flink/PageViews.java
+	$(GO) run ./bench flink -flink "$(FLINK)" -write bench/FLINK.md
 
 bench-smoke:
 	$(GO) run ./bench -smoke

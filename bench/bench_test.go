@@ -164,11 +164,11 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	s := testSpec(t, 2000)
 	db, _ := fill(t, s)
-	if err := verify(t.Context(), db, 2000); err != nil {
+	if err := verify(t.Context(), db, &spec{Events: 2000}); err != nil {
 		t.Errorf("all events are there: %v", err)
 	}
 	for _, events := range []int{1999, 2001} {
-		if err := verify(t.Context(), db, events); err == nil || !strings.Contains(err.Error(), "WRONG") {
+		if err := verify(t.Context(), db, &spec{Events: events}); err == nil || !strings.Contains(err.Error(), "WRONG") {
 			t.Errorf("2,000 events pass for %d: %v", events, err)
 		}
 	}
@@ -177,7 +177,7 @@ func TestVerifyFindsWhatIsMissing(t *testing.T) {
 	if _, err := db.MutateRow(t.Context(), nil, m); err != nil {
 		t.Fatal(err)
 	}
-	if err := verify(t.Context(), db, 2000); err == nil || !strings.Contains(err.Error(), "by the minute add up to 2001") {
+	if err := verify(t.Context(), db, &spec{Events: 2000}); err == nil || !strings.Contains(err.Error(), "by the minute add up to 2001") {
 		t.Errorf("one count too many: %v", err)
 	}
 }

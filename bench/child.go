@@ -40,6 +40,7 @@ type spec struct {
 	Dir        string // where the stage makes its files
 	Batches    string // file of raw batches
 	Keep       bool   // leave the store for the next stage
+	Counts     bool   // keep the counts alone, and no rows
 	Profile    string // file for a CPU profile; "" = none
 	// Rest is how long a store may do nothing before it goes on with its
 	// compactions, which settled CPU counts.

@@ -169,7 +169,7 @@ func runCopies(ctx context.Context, args []string, w, stderr io.Writer) (err err
 		about: "Written by `make bench-copies`; [copies.go](copies.go) says what is measured: the rows of the export stage as one Parquet file with zstd, by our encoder from column batches in memory, and by DuckDB's COPY from a table in its memory, on one core each.",
 		rows:  o.rows,
 	}
-	r.begin(ctx, w, copiesArgument, args, o.python)
+	r.begin(ctx, w, copiesArgument, args, o.python, "python3")
 	for round := range o.rounds {
 		file := filepath.Join(o.dir, "ours.parquet")
 		var size int64

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"sluice/cell"
@@ -117,9 +120,18 @@ func produce(ctx context.Context, s *spec) (float64, error) {
 }
 
 // loadConfig returns examples/pageviews.yaml for the broker of s and a data
-// directory.
+// directory, and without the rule that makes rows where s wants none.
 func loadConfig(s *spec, dir string) (*config.Config, error) {
-	return config.Parse("examples/pageviews.yaml", examples.Pageviews, func(key string) (string, bool) {
+	text := examples.Pageviews
+	if s.Counts {
+		before, _, ok := bytes.Cut(text, []byte("      - table: "+rowTable+"\n"))
+		_, after, counts := bytes.Cut(text, []byte("      - table: "+countTable+"\n"))
+		if !ok || !counts {
+			return nil, errors.New("examples/pageviews.yaml has no rule for " + rowTable + " before that for " + countTable)
+		}
+		text = slices.Concat(before, []byte("      - table: "+countTable+"\n"), after)
+	}
+	return config.Parse("examples/pageviews.yaml", text, func(key string) (string, bool) {
 		switch key {
 		case "SLUICE_BROKERS":
 			return s.Broker, true

@@ -198,14 +198,6 @@ func duckDB(ctx context.Context, o *joinsOptions, asked *joinAsked) (*joinAnswer
 	return answered, os.Remove(asked.Out)
 }
 
-func joinLine(s *sample, rows int) string {
-	text := fmt.Sprintf("%9.1f k rows/s  %6.0f ns CPU a row", s.rate(rows)/1000, s.CPU/float64(rows)*1e9)
-	if s.Foreign > maxForeign {
-		text += fmt.Sprintf("  others took %.0f %% of the machine", 100*s.Foreign)
-	}
-	return text
-}
-
 // runJoins measures the merge join of two published exports beside DuckDB's join of
 // the same files, both from Parquet to Parquet with zstd, a round of each after the
 // other. Ours reads every file twice, as it compares their checksums, and hashes what
@@ -248,7 +240,7 @@ func runJoins(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 		about: "Written by `make bench-joins`; [joins.go](joins.go) says what is measured: the merge join of two published exports beside DuckDB's join of the same files, from Parquet to Parquet with zstd.",
 		rows:  o.rows,
 	}
-	r.begin(ctx, w, joinsArgument, args, o.python)
+	r.begin(ctx, w, joinsArgument, args, o.python, "python3")
 	for round := range o.rounds {
 		var published *jobs.Manifest
 		_, ours, err := measured(&spec{}, func() (err error) {

@@ -26,6 +26,10 @@
 // engine, on HBase and on the generated code of its gateway's client, and nothing
 // else; "bench hbase -h" has its flags.
 //
+// With "flink" as the first argument it measures the pipeline beside Flink jobs that
+// read the same topic and keep the same counts, and rows, in their state, and nothing
+// else; "bench flink -h" has its flags, and flink/PageViews.java the jobs.
+//
 // It is a measurement, no test of speed: nothing fails for being slow.
 package main
 
@@ -131,7 +135,7 @@ func main() {
 		return
 	}
 	apart := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		joinsArgument: runJoins, copiesArgument: runCopies, hbaseArgument: runHBase,
+		joinsArgument: runJoins, copiesArgument: runCopies, hbaseArgument: runHBase, flinkArgument: runFlink,
 	}
 	if len(args) > 0 && apart[args[0]] != nil {
 		if err := apart[args[0]](ctx, args[1:], os.Stdout, os.Stderr); err != nil {

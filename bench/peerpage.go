@@ -8,13 +8,14 @@ import (
 	"strings"
 )
 
-// peerReport is what we and DuckDB took for the same rows, round by round.
+// peerReport is what we and a peer took for the same rows or events, round by round.
 type peerReport struct {
 	title string
 	about string // a paragraph of the page
 	notes []string
 
 	machine machine
+	of      string // what is counted; "" = row
 	rows    int
 
 	names  []string // in the order of their first round
@@ -32,12 +33,20 @@ type peerRatio struct {
 	values     []float64
 }
 
+// unit returns what is counted, one of it.
+func (r *peerReport) unit() string {
+	if r.of == "" {
+		return "row"
+	}
+	return r.of
+}
+
 // begin takes note of the machine and of the command, and prints them. Where this machine
-// has its Python is not told.
-func (r *peerReport) begin(ctx context.Context, w io.Writer, argument string, args []string, python string) {
+// has what the peer needs is not told: it is called name.
+func (r *peerReport) begin(ctx context.Context, w io.Writer, argument string, args []string, place, name string) {
 	r.machine = thisMachine(ctx)
 	command := strings.Join(append([]string{"go run ./bench", argument}, args...), " ")
-	r.machine.Command = strings.ReplaceAll(command, python, "python3")
+	r.machine.Command = strings.ReplaceAll(command, place, name)
 	fmt.Fprintln(w, strings.Join(r.machine.lines(), "\n"))
 }
 
@@ -53,12 +62,21 @@ func (r *peerReport) add(w io.Writer, round int, name string, s *sample, bytes i
 	r.rates[name] = append(r.rates[name], s.rate(r.rows)/1000)
 	r.cpu[name] = append(r.cpu[name], s.CPU/float64(r.rows)*1e9)
 	r.foreign = max(r.foreign, s.Foreign)
-	fmt.Fprintf(w, "round %d  %-28s%s", round+1, name, joinLine(s, r.rows))
+	fmt.Fprintf(w, "round %d  %-28s%s", round+1, name, peerLine(s, r.unit(), r.rows))
 	if bytes > 0 {
 		r.bytes[name] = append(r.bytes[name], float64(bytes)/float64(r.rows))
-		fmt.Fprintf(w, "  %5.1f bytes a row", float64(bytes)/float64(r.rows))
+		fmt.Fprintf(w, "  %5.1f bytes a %s", float64(bytes)/float64(r.rows), r.unit())
 	}
 	fmt.Fprintln(w)
+}
+
+// peerLine says what one run took for n of what is counted.
+func peerLine(s *sample, unit string, n int) string {
+	text := fmt.Sprintf("%9.1f k %ss/s  %6.0f ns CPU a %s", s.rate(n)/1000, unit, s.CPU/float64(n)*1e9, unit)
+	if s.Foreign > maxForeign {
+		text += fmt.Sprintf("  others took %.0f %% of the machine", 100*s.Foreign)
+	}
+	return text
 }
 
 // ratio takes one of the ratios of a round; goal is empty where there is none.
@@ -72,7 +90,7 @@ func (r *peerReport) ratio(name, goal string, value float64) {
 }
 
 func (r *peerReport) rateTable() *table {
-	t := &table{head: []string{"program", "k rows/s", "min..max", "CPU ns/row", "bytes/row"}}
+	t := &table{head: []string{"program", "k " + r.unit() + "s/s", "min..max", "CPU ns/" + r.unit(), "bytes/" + r.unit()}}
 	for _, name := range r.names {
 		rate := spreadOf(r.rates[name])
 		row := []string{name, number(rate.median), number(rate.min) + ".." + number(rate.max), fmt.Sprintf("%.0f", spreadOf(r.cpu[name]).median), ""}
