@@ -58,7 +58,8 @@ type S3Options struct {
 	SessionToken string `json:"-"`
 	// Credentials, where it is set, is asked for them before each request, as those that
 	// expire are replaced while a process runs; AccessKey, SecretKey and SessionToken are
-	// then not used. Several goroutines call it.
+	// then not used. A request that finds them expired is made again, as one that may
+	// pass. Several goroutines call it.
 	Credentials func() S3Credentials `json:"-"`
 	// PartBytes is how much of a file is in memory before it is sent; a file has
 	// at most 10,000 parts. Default 16 MiB; the service takes 5 MiB to 5 GiB.
@@ -201,7 +202,7 @@ func NewS3(o *S3Options) (*S3, error) {
 	if c.o.Logger == nil {
 		c.o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.o.Credentials == nil {
+	if c.renewed = c.o.Credentials != nil; !c.renewed {
 		keys := S3Credentials{AccessKey: o.AccessKey, SecretKey: o.SecretKey, SessionToken: o.SessionToken}
 		c.o.Credentials = func() S3Credentials { return keys }
 	}

@@ -493,6 +493,56 @@ func TestS3Retries(t *testing.T) {
 	}
 }
 
+// Credentials that expire before something else has renewed them are asked for again,
+// also where the answer, to a HEAD, does not say so; those that nobody renews are not.
+func TestS3Expired(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	s := openS3(t, f)
+	if err := s.Update(t.Context(), "name", func([]byte) ([]byte, error) { return []byte("x"), nil }); err != nil {
+		t.Fatal(err)
+	}
+	f.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+		if r.Header.Get("X-Amz-Security-Token") != "new" {
+			return targettest.Expired
+		}
+		return targettest.Fine
+	})
+	for _, renewed := range []bool{true, false} {
+		for late := range 5 { // requests
+			for what, ask := range map[string]func(*target.S3) error{
+				"list": func(s *target.S3) error { _, err := s.List(t.Context(), "."); return err },
+				"open": func(s *target.S3) error {
+					file, err := s.Open(t.Context(), "name")
+					if err == nil {
+						_ = file.Close()
+					}
+					return err
+				},
+			} {
+				o := &target.S3Options{Endpoint: f.URL(), Bucket: "bucket", Prefix: "exports", AccessKey: "access", SecretKey: "secret", SessionToken: "old", Backoff: time.Microsecond}
+				if renewed {
+					keys, asked := target.S3Credentials{AccessKey: "access", SecretKey: "secret", SessionToken: "old"}, 0
+					o.Credentials = func() target.S3Credentials {
+						if asked++; asked > late {
+							keys.SessionToken = "new"
+						}
+						return keys
+					}
+				}
+				s, err := target.NewS3(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = ask(s)
+				if renewed && err != nil || !renewed && (err == nil || !strings.Contains(err.Error(), "400 ExpiredToken") || strings.Contains(err.Error(), "times")) {
+					t.Errorf("%s, renewed %t after %d requests: %v", what, renewed, late, err)
+				}
+			}
+		}
+	}
+}
+
 // TestS3Read reads pieces of an object that is larger than a block, and one that
 // changes meanwhile.
 func TestS3Read(t *testing.T) {

@@ -18,9 +18,10 @@ import (
 
 // s3Client makes requests to one bucket and tries again what may pass.
 type s3Client struct {
-	o      S3Options
-	base   *url.URL
-	signer signer
+	o       S3Options
+	base    *url.URL
+	signer  signer
+	renewed bool // its credentials are, while it works
 }
 
 // s3Request is one request. The zero values of what it does not need.
@@ -92,9 +93,13 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %w", c.what(q), ctx.Err())
 		}
+		may := passing(err)
+		if !may {
+			may, err = c.reason(ctx, q, err)
+		}
 		switch {
-		case !passing(err):
-			return nil, fmt.Errorf("%s: %w", c.what(q), c.reason(ctx, q, err))
+		case !may:
+			return nil, fmt.Errorf("%s: %w", c.what(q), err)
 		case attempt == c.o.Retries:
 			return nil, fmt.Errorf("%s, %d times: %w", c.what(q), attempt+1, err)
 		}
@@ -120,17 +125,20 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 
 // reason returns err, or why a HEAD was refused: answers to it do not say, so that a wrong
 // region or key is known from the answer to a GET alone. That what is asked for is missing
-// needs no reason.
-func (c *s3Client) reason(ctx context.Context, q *s3Request, err error) error {
+// needs no reason. may is set where the reason may pass, unlike err: credentials that have
+// expired and that something else renews, which may be a little late.
+func (c *s3Client) reason(ctx context.Context, q *s3Request, err error) (may bool, _ error) {
 	var why *s3Error
-	if q.method != http.MethodHead || status(err) == http.StatusNotFound {
-		return err
+	if q.method == http.MethodHead && status(err) != http.StatusNotFound {
+		_, again := c.once(ctx, &s3Request{method: http.MethodGet, key: q.key, header: map[string]string{"Range": "bytes=0-0"}, limit: 1})
+		switch answered := errors.As(again, &why); {
+		case answered && why.Status == status(err):
+			err = why
+		case answered || again == nil:
+			return c.renewed, err // they were renewed in between
+		}
 	}
-	_, again := c.once(ctx, &s3Request{method: http.MethodGet, key: q.key, header: map[string]string{"Range": "bytes=0-0"}, limit: 1})
-	if errors.As(again, &why) && why.Status == status(err) {
-		return why
-	}
-	return err
+	return c.renewed && errors.As(err, &why) && why.Code == "ExpiredToken", err
 }
 
 // what says which request q is, and of whom.

@@ -36,6 +36,7 @@ const (
 	LateError        // 200 with an error in it, nothing is done (POST)
 	Dead             // this and all later requests: the client is gone
 	Denied           // 403, nothing is done
+	Expired          // 400, as the credentials are too old; nothing is done
 )
 
 // FakeS3 is a bucket in memory that speaks what S3 speaks, with faults.
@@ -174,6 +175,8 @@ func (f *FakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fail(rec, http.StatusConflict, "ConditionalRequestConflict")
 	case Denied:
 		fail(rec, http.StatusForbidden, "AccessDenied")
+	case Expired:
+		fail(rec, http.StatusBadRequest, "ExpiredToken")
 	case LateError:
 		if r.Method == http.MethodPost {
 			fmt.Fprint(rec, "<Error><Code>InternalError</Code></Error>")
