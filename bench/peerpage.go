@@ -65,14 +65,14 @@ func (r *peerReport) add(w io.Writer, round int, name string, s *sample, bytes i
 	fmt.Fprintf(w, "round %d  %-28s%s", round+1, name, peerLine(s, r.unit(), r.rows))
 	if bytes > 0 {
 		r.bytes[name] = append(r.bytes[name], float64(bytes)/float64(r.rows))
-		fmt.Fprintf(w, "  %5.1f bytes a %s", float64(bytes)/float64(r.rows), r.unit())
+		fmt.Fprintf(w, "  %5.1f bytes per %s", float64(bytes)/float64(r.rows), r.unit())
 	}
 	fmt.Fprintln(w)
 }
 
 // peerLine says what one run took for n of what is counted.
 func peerLine(s *sample, unit string, n int) string {
-	text := fmt.Sprintf("%9.1f k %ss/s  %6.0f ns CPU a %s", s.rate(n)/1000, unit, s.CPU/float64(n)*1e9, unit)
+	text := fmt.Sprintf("%9.1f k %ss/s  %6.0f ns CPU per %s", s.rate(n)/1000, unit, s.CPU/float64(n)*1e9, unit)
 	if s.Foreign > maxForeign {
 		text += fmt.Sprintf("  others took %.0f %% of the machine", 100*s.Foreign)
 	}
