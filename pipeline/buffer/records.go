@@ -2,6 +2,7 @@ package buffer
 
 import (
 	"context"
+	"slices"
 	"unsafe"
 
 	"sluice/cell"
@@ -19,8 +20,16 @@ const (
 // as the ids of all sources share one space.
 //
 // Units and sums never share a batch: a sum would take effect behind all of them.
-// The error is as Add's.
+// Where nothing is ever summed (Options.Separate), units of which nothing is to be
+// decided are added as Add does. The error is as Add's.
 func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, rs []store.Record) error {
+	if b.never && !slices.ContainsFunc(rs, func(r store.Record) bool { return r.Once != nil || r.Cond != nil || r.Checks != nil }) {
+		var ms []cell.Mutation
+		for i := range rs {
+			ms = append(ms, rs[i].Mutations...)
+		}
+		return b.Add(ctx, offset, ms)
+	}
 	c := b.cur
 	if c.alone || c.sums() > 0 || len(c.Store.Counters) > 0 {
 		return ErrFull

@@ -3,6 +3,7 @@ package buffer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -93,6 +94,54 @@ func TestUnitsAndSumsAreApart(t *testing.T) {
 	}
 	take()
 	add(t, b, 4, sum...)
+}
+
+// Engines whose batches are not atomic take no units. Those that nothing is decided of,
+// such as deletes beside increments, are what a record became without them.
+func TestUnitsOfOtherEngines(t *testing.T) {
+	t.Parallel()
+	deletion := cell.Mutation{Table: "u", Row: []byte("r")}
+	deletion.DeleteColumn("f", []byte("q"), 7)
+	b := newBuffer(t, &Options{Separate: true})
+	b.Start(0, Mark{})
+	add(t, b, 0, incrementOf("t", "r", 1, "n"))
+	units := []store.Record{
+		{Mutations: []cell.Mutation{deletion, incrementOf("t", "r", 2, "n")}},
+		{Mutations: []cell.Mutation{putOf("t", "r", "q", "v"), incrementOf("t", "r", 3, "n")}},
+	}
+	if err := b.AddRecords(t.Context(), 1, "p", units); err != nil {
+		t.Fatal(err)
+	}
+	got := b.Take(source, 0, 0, &store.Progress{}, "")
+	var counted []string
+	for _, c := range got.Store.Counters {
+		counted = append(counted, fmt.Sprint(c.Offset, c.Delta, c.Time))
+	}
+	want := []string{"0 1 1", "1 1 2", "1 1 3"}
+	if d := cmp.Diff(want, counted); d != "" {
+		t.Errorf("Got other increments (-want +got):\n%s", d)
+	}
+	if n := len(got.Store.Records); n != 0 || len(got.Store.Mutations) != 2 || got.Counts.Applied != 2 || got.Ops.Deletes != 1 {
+		t.Errorf("Got %d units, %+v, %+v, %+v", n, got.Store.Mutations, got.Counts, got.Ops)
+	}
+	got.Release()
+	if used := b.budget.Used(); used != 0 {
+		t.Errorf("Got %d bytes used after the release", used)
+	}
+	for name, r := range map[string]store.Record{
+		"id": {Once: []byte("id")}, "condition": {Cond: &store.Cond{}}, "check": {Checks: []*store.Cond{{}}},
+	} {
+		r.Mutations = units[0].Mutations[1:]
+		b.Start(2, Mark{})
+		if err := b.AddRecords(t.Context(), 2, "p", []store.Record{r}); err != nil {
+			t.Fatal(err)
+		}
+		got := b.Take(source, 0, 0, &store.Progress{}, "")
+		if len(got.Store.Records) != 1 {
+			t.Errorf("%s: got %+v, want the unit, which the engine refuses", name, got.Store)
+		}
+		got.Release()
+	}
 }
 
 // The offset that a mapping begins at is that of its first batch.
