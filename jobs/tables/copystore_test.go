@@ -271,7 +271,7 @@ func TestCopyStoreKilled(t *testing.T) {
 					}
 					done, err = CopyStore(t.Context(), o)
 				}
-				if err == nil && (done.Rows != 24 || done.Cells != 64 || done.Letters != 4 || done.Tables != 2) {
+				if err == nil && (done.Rows != 24 || done.Cells != 64 || done.Letters != 3 || done.Tables != 2) {
 					t.Errorf("Got %+v, want all that was copied, by whichever call, once", done)
 				}
 				sameStores(t, source, to.Store)
@@ -411,7 +411,7 @@ func TestCopyStoreRefuses(t *testing.T) {
 		}
 	}
 	live.Thawed.Before = nil
-	if n, err := CopyStore(t.Context(), o()); err != nil || n.Tables != 2 || n.Letters != 4 || n.Partitions != 2 {
+	if n, err := CopyStore(t.Context(), o()); err != nil || n.Tables != 2 || n.Letters != 3 || n.Partitions != 2 {
 		t.Errorf("Got %+v, %v", n, err)
 	}
 }
