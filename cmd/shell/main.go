@@ -28,7 +28,7 @@ type flags struct {
 	Config         string          `short:"c" placeholder:"FILE" xor:"where" help:"Configuration file that names the data directory."`
 	Data           string          `placeholder:"DIR" xor:"where" help:"Data directory, without a configuration file."`
 	Create         bool            `help:"Make the data directory where it holds no store yet."`
-	Execute        string          `short:"e" placeholder:"COMMANDS" help:"Run these commands and end; a line or a semicolon between two."`
+	Execute        []string        `short:"e" sep:"none" placeholder:"COMMANDS" help:"Run these commands and end; a line or a semicolon between two. Again for more."`
 	NonInteractive bool            `short:"n" help:"Stop at the first error with status 1; print errors to stderr only, and no => lines."`
 	Output         string          `short:"o" enum:"text,json" default:"text" help:"How results are printed: text, as HBase's shell does, or json, an object a row."`
 	Version        cli.VersionFlag `help:"Show the version and end."`
@@ -38,8 +38,7 @@ type flags struct {
 func main() {
 	var f flags
 	p := &cli.Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
-	parser := kong.Must(&f, kong.Name("shell"), kong.Description("HBase-style shell on a Sluice store."), kong.UsageOnError(), kong.Bind(p))
-	_, err := parser.Parse(os.Args[1:])
+	_, err := newParser(&f, p).Parse(os.Args[1:])
 	if errors.Is(err, cli.ErrVersion) {
 		return
 	}
@@ -58,9 +57,16 @@ func main() {
 	}
 }
 
+func newParser(f *flags, p *cli.Program) *kong.Kong {
+	return kong.Must(f, kong.Name("shell"), kong.Description("HBase-style shell on a Sluice store."), kong.UsageOnError(), kong.Bind(p))
+}
+
 // run opens the store, runs the session's input and closes. What it returns as a
 // *scriptError it has printed to stderr.
 func run(ctx context.Context, p *cli.Program, f *flags) (err error) {
+	if len(f.Execute) > 0 && f.Script != "" {
+		return fmt.Errorf("%w: commands are given by -e and by %s: leave one of them out", cli.ErrUsage, f.Script)
+	}
 	var cfg *config.Config
 	switch {
 	case f.Config != "":
@@ -118,8 +124,8 @@ func isTerminal(r io.Reader) bool {
 func (s *session) read(p *cli.Program, f *flags) error {
 	report := func(e *scriptError) { fmt.Fprintln(p.Stderr, e) }
 	switch {
-	case f.Execute != "":
-		return s.script(newScriptInput(strings.NewReader(f.Execute)), "-e", f.NonInteractive, report)
+	case len(f.Execute) > 0:
+		return s.script(newScriptInput(strings.NewReader(strings.Join(f.Execute, "\n"))), "-e", f.NonInteractive, report)
 	case f.Script != "" && f.Script != "-":
 		file, err := os.Open(f.Script)
 		if err != nil {

@@ -33,7 +33,7 @@ func TestMistypedDirectory(t *testing.T) {
 	t.Parallel()
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "data")
-	_, stderr, status := shell(t, flags{Data: dir, Execute: "list"}, "")
+	_, stderr, status := shell(t, flags{Data: dir, Execute: []string{"list"}}, "")
 	if want := "shell: config: no store in " + dir + ": check the path and the working directory; ingest run and shell --create make one\n"; stderr != want || status != cli.StatusUnavailable {
 		t.Errorf("Got status %d and %swant %s", status, stderr, want)
 	}
@@ -44,21 +44,41 @@ func TestMistypedDirectory(t *testing.T) {
 	if err := os.WriteFile(cfg, []byte("store: {dir: '"+dir+"', min_free: 0}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, stderr, status := shell(t, flags{Config: cfg, Execute: "list"}, ""); status != cli.StatusUnavailable || !strings.Contains(stderr, dir) {
+	if _, stderr, status := shell(t, flags{Config: cfg, Execute: []string{"list"}}, ""); status != cli.StatusUnavailable || !strings.Contains(stderr, dir) {
 		t.Errorf("by a file: Got status %d and %s", status, stderr)
 	}
-	if stdout, stderr, status := shell(t, flags{Config: cfg, Create: true, Execute: "create 't', 'f'"}, ""); status != 0 {
+	if stdout, stderr, status := shell(t, flags{Config: cfg, Create: true, Execute: []string{"create 't', 'f'"}}, ""); status != 0 {
 		t.Errorf("--create: Got status %d, %s%s", status, stdout, stderr)
 	}
-	stdout, _, status := shell(t, flags{Config: cfg, Execute: "exists 't'"}, "")
+	stdout, _, status := shell(t, flags{Config: cfg, Execute: []string{"exists 't'"}}, "")
 	if status != 0 || !strings.Contains(stdout, "does exist") {
 		t.Errorf("the next time: Got status %d, %s", status, stdout)
 	}
-	if _, stderr, status := shell(t, flags{Config: parent, Execute: "list"}, ""); status != cli.StatusConfig || !strings.Contains(stderr, parent+": ") {
+	if _, stderr, status := shell(t, flags{Config: parent, Execute: []string{"list"}}, ""); status != cli.StatusConfig || !strings.Contains(stderr, parent+": ") {
 		t.Errorf("a directory as the file: Got status %d and %s", status, stderr)
 	}
-	if _, stderr, status := shell(t, flags{Execute: "list"}, ""); status != cli.StatusUsage || !strings.Contains(stderr, "-c") {
+	if _, stderr, status := shell(t, flags{Execute: []string{"list"}}, ""); status != cli.StatusUsage || !strings.Contains(stderr, "-c") {
 		t.Errorf("no directory: Got status %d, %s", status, stderr)
+	}
+}
+
+// TestExecuteAgain: all commands of several -e are run, and none beside a script.
+func TestExecuteAgain(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "data")
+	var f flags
+	if _, err := newParser(&f, &cli.Program{}).Parse([]string{
+		"--data", dir, "--create", "-e", "create 't', 'f', 'g'", "-e", "put 't', 'r', 'f:q', 'v'; put 't', 's', 'f:q', 'v'", "-e", "nope", "-e", "count 't'",
+	}); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := shell(t, f, "")
+	if !strings.Contains(stdout, "Created table t\n") || !strings.Contains(stdout, "2 row(s)\n") || !strings.HasPrefix(stderr, "-e:3:1: ") || status != cli.StatusFailed {
+		t.Errorf("Got status %d, %s%s", status, stdout, stderr)
+	}
+	f.Script = "more.txt"
+	if stdout, stderr, status := shell(t, f, ""); status != cli.StatusUsage || !strings.Contains(stderr, "more.txt") || stdout != "" {
+		t.Errorf("Got status %d, %s%s", status, stdout, stderr)
 	}
 }
 
@@ -85,7 +105,7 @@ func TestInputs(t *testing.T) {
 		stderr         string
 		stdout, absent []string
 	}{
-		{"execute", flags{Execute: lines}, "", "-e" + unknown + "-e" + few, []string{"\nERROR: Unknown table nope!\n", "=> 1\n"}, nil},
+		{"execute", flags{Execute: []string{lines}}, "", "-e" + unknown + "-e" + few, []string{"\nERROR: Unknown table nope!\n", "=> 1\n"}, nil},
 		{"file", flags{Script: script}, "", script + unknown + script + few, []string{"\nERROR: wrong number"}, nil},
 		{"pipe", flags{}, lines, "stdin" + unknown + "stdin" + few, []string{"1 row(s)\nTook "}, nil},
 		{"json", flags{Output: "json"}, lines, "stdin" + unknown + "stdin" + few, []string{
@@ -109,7 +129,7 @@ func TestInputs(t *testing.T) {
 			}
 		}
 	}
-	if stdout, stderr, status := shell(t, flags{Config: cfg, Execute: "disable 't'; drop 't'", NonInteractive: true}, ""); status != 0 || stderr != "" {
+	if stdout, stderr, status := shell(t, flags{Config: cfg, Execute: []string{"disable 't'; drop 't'"}, NonInteractive: true}, ""); status != 0 || stderr != "" {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
 }
