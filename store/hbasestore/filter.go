@@ -27,7 +27,7 @@ func push(f store.Filter, counted bool) pushed {
 	case f == nil:
 		return pushed{whole: true}
 	case repeatable(f):
-		if text, err := store.FormatFilterString(f); err == nil {
+		if text, err := store.FormatFilterString(unhinted(f)); err == nil {
 			return pushed{text, true}
 		}
 	}
@@ -38,6 +38,7 @@ func push(f store.Filter, counted bool) pushed {
 	some := &store.FilterList{}
 	for _, m := range list.Filters {
 		if sameInHBase(m) && (!counted || perColumn(m)) {
+			m = unhinted(m)
 			if _, err := store.FormatFilterString(m); err == nil {
 				some.Filters = append(some.Filters, m)
 			}
@@ -47,6 +48,50 @@ func push(f store.Filter, counted bool) pushed {
 		return pushed{text: text}
 	}
 	return pushed{}
+}
+
+// unhinted returns f, of which all is perCell, without filters that tell HBase the column to
+// go on at: from a put of the column without a qualifier HBase (2.6) goes there past the
+// markers of its family that are older than that put, and returns what they mask.
+func unhinted(f store.Filter) store.Filter {
+	qualifier := func(op store.CompareOp, t store.ComparatorType, value []byte) store.Filter {
+		return &store.QualifierFilter{Op: op, Comparator: store.Comparator{Type: t, Value: value}}
+	}
+	list := &store.FilterList{}
+	switch f := f.(type) {
+	case *store.ColumnPrefixFilter:
+		return qualifier(store.Equal, store.CompareBinaryPrefix, f.Prefix)
+	case *store.MultipleColumnPrefixFilter:
+		list.MustPassOne = true
+		for _, p := range f.Prefixes {
+			list.Filters = append(list.Filters, qualifier(store.Equal, store.CompareBinaryPrefix, p))
+		}
+	case *store.ColumnRangeFilter:
+		above, below := store.Greater, store.Less
+		if f.MinInclusive {
+			above = store.GreaterOrEqual
+		}
+		if f.MaxInclusive {
+			below = store.LessOrEqual
+		}
+		if f.Min != nil {
+			list.Filters = append(list.Filters, qualifier(above, store.CompareBinary, f.Min))
+		}
+		if f.Max != nil {
+			list.Filters = append(list.Filters, qualifier(below, store.CompareBinary, f.Max))
+		}
+	case *store.FilterList:
+		list.MustPassOne = f.MustPassOne
+		for _, m := range f.Filters {
+			list.Filters = append(list.Filters, unhinted(m))
+		}
+	default:
+		return f
+	}
+	if len(list.Filters) == 0 {
+		return f // passes all, and so hints nothing
+	}
+	return list
 }
 
 // onDemand reports whether HBase, by default, reads a family only of rows that f, where it

@@ -503,6 +503,29 @@ func TestPushLeaves(t *testing.T) {
 	}
 }
 
+// HBase goes past the markers of a family to the column that a filter hints at.
+func TestPushHints(t *testing.T) {
+	t.Parallel()
+	regex := &store.ValueFilter{Op: store.Equal, Comparator: store.Comparator{Type: store.CompareRegex, Value: []byte("[0-4]")}}
+	prefix := &store.ColumnPrefixFilter{Prefix: []byte("b")}
+	prefixes := &store.MultipleColumnPrefixFilter{Prefixes: [][]byte{[]byte("b"), []byte("d")}}
+	for name, test := range map[string]struct {
+		f    store.Filter
+		want string
+	}{
+		"prefix":         {prefix, "QualifierFilter(=, 'binaryprefix:b')"},
+		"prefixes":       {prefixes, "QualifierFilter(=, 'binaryprefix:b') OR QualifierFilter(=, 'binaryprefix:d')"},
+		"range":          {&store.ColumnRangeFilter{Min: []byte("b"), Max: []byte("d"), MaxInclusive: true}, "QualifierFilter(>, 'binary:b') AND QualifierFilter(<=, 'binary:d')"},
+		"open range":     {&store.ColumnRangeFilter{Min: []byte("b"), MinInclusive: true}, "QualifierFilter(>=, 'binary:b')"},
+		"list":           {&store.FilterList{Filters: []store.Filter{&store.PrefixFilter{Prefix: []byte("r")}, prefix}}, "PrefixFilter('r') AND QualifierFilter(=, 'binaryprefix:b')"},
+		"part of a list": {&store.FilterList{Filters: []store.Filter{regex, prefix}}, "QualifierFilter(=, 'binaryprefix:b')"},
+	} {
+		if got := push(test.f, false); got.text != test.want {
+			t.Errorf("%s: Got %q, want %q", name, got.text, test.want)
+		}
+	}
+}
+
 // Where versions are counted before they are filtered, a filter that drops the newest
 // must not drop it before they are counted here.
 func TestPushCounts(t *testing.T) {

@@ -68,6 +68,7 @@ var contract = []struct {
 	{"concurrent increments", testConcurrentIncrements},
 	{"concurrent conditions", testConcurrentConditions},
 	{"filter hints", testFilterHints},
+	{"filters and family markers", testFilterMarkers},
 	{"durability", testDurability},
 	{"durability of puts", testDurabilityPlain},
 }

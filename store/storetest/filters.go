@@ -250,3 +250,39 @@ func testFilterHints(t *testing.T, e *engine) {
 		}
 	})
 }
+
+// testFilterMarkers requires that filters of columns, which say where to go on, do not go
+// past the markers of a family: those that are older than a put of the column without a
+// qualifier come behind it.
+func testFilterMarkers(t *testing.T, e *engine) {
+	table := e.create("t", store.NewFamily("f"))
+	m := table.NewMutation([]byte("r"))
+	m.Put("f", []byte("b"), 1000, []byte("masked"))
+	m.Put("f", []byte("c"), 4000, []byte("kept"))
+	m.Put("f", nil, 3000, []byte("unnamed"))
+	if _, err := table.MutateRow(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	m = table.NewMutation([]byte("r"))
+	m.DeleteFamily("f", 2000)
+	if _, err := table.MutateRow(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for name, f := range map[string]store.Filter{
+		"prefix":   &store.ColumnPrefixFilter{Prefix: []byte("b")},
+		"prefixes": &store.MultipleColumnPrefixFilter{Prefixes: [][]byte{[]byte("b"), []byte("c")}},
+		"range":    &store.ColumnRangeFilter{Min: []byte("a"), MinInclusive: true, Max: []byte("d")},
+		"list": &store.FilterList{Filters: []store.Filter{
+			&store.ColumnRangeFilter{Min: []byte("a")},
+			&store.ValueFilter{Op: store.Equal, Comparator: store.Comparator{Type: store.CompareSubstring, Value: []byte("E")}},
+		}},
+	} {
+		var want []string
+		if name != "prefix" {
+			want = []string{`"r" f:"c"="kept"`}
+		}
+		if d := cmp.Diff(want, dump(t, e, &store.Scan{Table: "t", Filter: f})); d != "" {
+			t.Errorf("%s (-want +got):\n%s", name, d)
+		}
+	}
+}
