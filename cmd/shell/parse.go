@@ -273,6 +273,11 @@ func (p *parser) value() any {
 			return false
 		case "nil":
 			return nil
+		// HBase's shell has other names for these two.
+		case "ENDROW", "ENDKEY":
+			return symbol("STOPROW")
+		case "STARTKEY":
+			return symbol("STARTROW")
 		default:
 			return symbol(w)
 		}

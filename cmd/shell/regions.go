@@ -369,13 +369,15 @@ func getSplits(s *session, args []any) (string, error) {
 		return "", err
 	}
 	s.print.linef("Total number of splits = %d", m.Len())
+	keys := []any{}
 	for _, k := range splitKeys(m) {
 		s.print.line(escape(k))
 		if err := s.print.object(object{{"split", k}}); err != nil {
 			return "", err
 		}
+		keys = append(keys, escape(k))
 	}
-	return "", nil
+	return inspect(keys), nil
 }
 
 // tidied returns the table that a flush or compaction is about: HBase takes a
