@@ -200,9 +200,6 @@ func (o *readOptions) column(v any) error {
 	if err != nil {
 		return err
 	}
-	if _, qualifier, _ := strings.Cut(text(v), ":"); qualifier == "" {
-		c.All = true // 'f' and the older 'f:' are the whole family
-	}
 	o.scan.Columns = append(o.scan.Columns, c)
 	if convert != "" {
 		if o.convert == nil {
