@@ -428,14 +428,11 @@ func (sc *rowScanner) applyFamily(kept, cells []cell.Cell, requested int) (_ []c
 		case FilterIncludeAndNextColumn:
 			st.skipColumn = true
 		}
-		if st.passed++; sel.limitPerFamily > 0 && st.passed-sel.offsetPerFamily > sel.limitPerFamily {
-			st.ended = true
-			continue
-		}
-		if st.passed > sel.offsetPerFamily {
+		if st.passed++; st.passed > sel.offsetPerFamily {
 			kept = append(kept, c)
 		}
-		st.ended = code == FilterIncludeAndNextRow
+		full := sel.limitPerFamily > 0 && st.passed-sel.offsetPerFamily >= sel.limitPerFamily
+		st.ended = full || code == FilterIncludeAndNextRow
 	}
 	return kept, false
 }

@@ -68,6 +68,9 @@ func (src *source) plan(scan *store.Scan) error {
 	if scan.Reversed && slices.ContainsFunc(src.sel.Families(), func(sf store.SelectedFamily) bool { return onDemand(scan.Filter, sf.Family.Name) }) {
 		filter = pushed{}
 	}
+	if _, row := scan.Filter.(*store.SingleColumnValueFilter); row && scan.LimitPerFamily > 0 {
+		filter = pushed{} // it sees nothing behind the limit, which HBase does not know
+	}
 	for _, sf := range src.sel.Families() {
 		src.counters = src.counters || sf.Family.InPlace()
 		src.judged = src.judged || sf.Family.InPlace() && (sf.Qualifiers != nil || sf.Time != nil)

@@ -503,6 +503,39 @@ func TestPushLeaves(t *testing.T) {
 	}
 }
 
+// A filter that judges rows by a column sees nothing of a family behind its limit, which
+// HBase is not told of.
+func TestPushLimitPerFamily(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	m := &cell.Mutation{Table: "t", Row: []byte("r")}
+	for _, q := range []string{"a", "b", "c", "d"} {
+		m.Put("f", []byte(q), 1, []byte(q))
+	}
+	if _, err := mem.MutateRow(t.Context(), nil, m); err != nil {
+		t.Fatal(err)
+	}
+	s := dial(t, nil, newGateway(t, mem, false))
+	for _, missing := range []bool{false, true} {
+		for limit := range 5 {
+			scan := &store.Scan{Table: "t", LimitPerFamily: limit, Filter: &store.SingleColumnValueFilter{
+				Family: "f", Qualifier: []byte("d"), Op: store.Equal, Comparator: store.Binary([]byte("x")), FilterIfMissing: missing,
+			}}
+			want, err := collect(mem.Scan(t.Context(), scan))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := collect(s.Scan(t.Context(), scan))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("limit %d, rows without the column dropped: %v (-want +got):\n%s", limit, missing, d)
+			}
+		}
+	}
+}
+
 // HBase goes past the markers of a family to the column that a filter hints at.
 func TestPushHints(t *testing.T) {
 	t.Parallel()

@@ -69,6 +69,7 @@ var contract = []struct {
 	{"concurrent conditions", testConcurrentConditions},
 	{"filter hints", testFilterHints},
 	{"filters and family markers", testFilterMarkers},
+	{"filters and limits", testFilterLimits},
 	{"durability", testDurability},
 	{"durability of puts", testDurabilityPlain},
 }

@@ -286,3 +286,46 @@ func testFilterMarkers(t *testing.T, e *engine) {
 		}
 	}
 }
+
+// testFilterLimits requires what HBase 2.6.1 does: a family that has reached its limit is
+// not looked at any further, so that a filter that judges rows by a column behind it takes
+// the column for missing.
+func testFilterLimits(t *testing.T, e *engine) {
+	table := e.create("t", store.NewFamily("f"))
+	m := table.NewMutation([]byte("r"))
+	for _, q := range []string{"a", "b", "c"} {
+		m.Put("f", []byte(q), 1000, []byte(q))
+	}
+	if _, err := table.MutateRow(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		value   string
+		missing bool
+		offset  int
+		want    [3]int // cells, by limits of 1 to 3
+	}{
+		{"x", false, 0, [3]int{1, 2, 0}},
+		{"c", true, 0, [3]int{0, 0, 3}},
+		{"x", false, 1, [3]int{1, 0, 0}},
+	} {
+		for i, want := range test.want {
+			row, err := table.Get(t.Context(), []byte("r"), &store.Scan{
+				LimitPerFamily: i + 1, OffsetPerFamily: test.offset,
+				Filter: &store.SingleColumnValueFilter{
+					Family: "f", Qualifier: []byte("c"), Op: store.Equal, Comparator: store.Binary([]byte(test.value)), FilterIfMissing: test.missing,
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := 0
+			if row != nil {
+				got = len(row.Cells)
+			}
+			if got != want {
+				t.Errorf("%+v, limit %d: Got %d cells, want %d", test, i+1, got, want)
+			}
+		}
+	}
+}
