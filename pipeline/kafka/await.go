@@ -19,8 +19,8 @@ const awaitReminder = 30 * time.Second
 //
 // Where a broker, or what stands for it, does answer, but not as one that takes this
 // client, Await does not wait: it returns an error that wraps ErrAuth or ErrTLS, or
-// ErrUnreachable where the broker speaks no TLS or hangs up at the credentials, which
-// are not to be sent for ever.
+// ErrUnreachable where it is no broker, or one that speaks no TLS or hangs up at the
+// credentials, which are not to be sent for ever.
 func (c *Client) Await(ctx context.Context, f func(ctx context.Context) error, waiting func(err error)) error {
 	if waiting == nil {
 		waiting = func(error) {}
@@ -55,5 +55,5 @@ var errHungUp = errors.New("the broker hangs up on the credentials")
 // there and will not take this client however long it waits.
 func turnedAway(err error) bool {
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	return plain || errors.Is(err, errHungUp)
+	return plain || errors.Is(err, errHungUp) || errors.Is(err, errNotKafka)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -101,6 +102,15 @@ func TestAwaitEnds(t *testing.T) {
 				return ours, nil
 			}
 		}},
+		"no Kafka": {want: ErrUnreachable, text: "HTTP/1.1 400", set: func(_ *testing.T, _ *kfake.Cluster, o *Options) {
+			o.Dial = saying("HTTP/1.1 400 Bad Request\r\nServer: nginx\r\nConnection: close\r\n\r\n<html></html>")
+		}},
+		"no Kafka that takes its time": {want: ErrUnreachable, text: `"HTTP"`, set: func(_ *testing.T, _ *kfake.Cluster, o *Options) {
+			o.Dial = saying("H", "TTP", "/1.1 400 Bad Request\r\n\r\n")
+		}},
+		"more versions than bytes": {want: ErrUnreachable, text: "no broker", set: func(_ *testing.T, _ *kfake.Cluster, o *Options) {
+			o.Dial = saying("\x00\x00\x00\x14\x00\x00\x00\x01\x00\x00\x30\x30\x20\x42", "\x00\x12\x00\x00\x00\x03")
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,6 +150,22 @@ func TestAwaitEnds(t *testing.T) {
 			}
 		})
 	})
+}
+
+// saying dials servers that say the parts, whatever they are asked, and end the
+// connection.
+func saying(parts ...string) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(context.Context, string, string) (net.Conn, error) {
+		ours, theirs := net.Pipe()
+		go func() {
+			_, _ = theirs.Read(make([]byte, 4096))
+			for _, part := range parts {
+				_, _ = io.WriteString(theirs, part) // until ours is closed
+			}
+			_ = theirs.Close()
+		}()
+		return ours, nil
+	}
 }
 
 // checkAwaitEnds checks that Await with o ends by itself, with want.

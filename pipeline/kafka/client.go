@@ -257,6 +257,8 @@ func unreachable(o *Options, last error) error {
 	silent := errors.Is(last, context.DeadlineExceeded) || errors.As(last, &op) && op.Op == "read" && op.Timeout()
 	hint := "check the addresses, that the broker runs, and that no firewall drops the connection"
 	switch {
+	case errors.Is(last, errNotKafka):
+		hint = "another server answers there: check the address and the port, and the TLS setting"
 	case silent:
 		hint = "the address accepts connections but does not answer: check that it is a Kafka listener, and its TLS setting"
 	case errors.Is(last, errHandshake):

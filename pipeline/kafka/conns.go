@@ -120,6 +120,7 @@ type trackedConn struct {
 
 	deadlines deadlines
 	lookups   lookups
+	greeting  greeting
 }
 
 // Write writes. It is for one goroutine at a time, as kafka-go has it.
@@ -133,6 +134,7 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 		}
 		c.auth.writes(b)
 	}
+	c.greeting.writes(b)
 	return c.Conn.Write(b)
 }
 
@@ -140,6 +142,9 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 // TLS 1.3 the handshake has ended for the client before the broker looks at it.
 func (c *trackedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if wrong := c.greeting.reads(b[:n]); wrong != nil {
+		return 0, fmt.Errorf("broker %s: %w", c.address, wrong)
+	}
 	if c.auth != nil {
 		c.auth.reads(b[:n])
 	}
