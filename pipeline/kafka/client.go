@@ -254,9 +254,14 @@ func retryable(err error) bool {
 // unreachable names the brokers, the last error and what to look at.
 func unreachable(o *Options, last error) error {
 	var op *net.OpError
-	silent := errors.Is(last, context.DeadlineExceeded) || errors.As(last, &op) && op.Op == "read" && op.Timeout()
+	silent := errors.Is(last, context.DeadlineExceeded)
+	if errors.As(last, &op) {
+		silent = op.Op == "read" && op.Timeout() // a dial that takes too long was not accepted
+	}
 	hint := "check the addresses, that the broker runs, and that no firewall drops the connection"
 	switch {
+	case errors.Is(last, errAdvertised): // which says what to check
+		return fmt.Errorf("%w within %v: %s: %w", ErrUnreachable, o.RequestTimeout, strings.Join(o.Brokers, ", "), last)
 	case errors.Is(last, errNotKafka):
 		hint = "another server answers there: check the address and the port, and the TLS setting"
 	case silent:

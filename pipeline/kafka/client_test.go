@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -34,6 +36,24 @@ func refused(_ context.Context, network, addr string) (net.Conn, error) {
 	return nil, fmt.Errorf("dial %s %s: %w", network, addr, os.NewSyscallError("connect", syscall.ECONNREFUSED))
 }
 
+// dropped dials addresses before which a firewall drops what comes.
+func dropped(ctx context.Context, network, addr string) (net.Conn, error) {
+	<-ctx.Done()
+	a, err := net.ResolveTCPAddr(network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return nil, &net.OpError{Op: "dial", Net: network, Addr: a, Err: timedOut{}}
+}
+
+// timedOut is like the error of package net where a dial takes longer than its context has.
+type timedOut struct{}
+
+func (timedOut) Error() string        { return "i/o timeout" }
+func (timedOut) Timeout() bool        { return true }
+func (timedOut) Temporary() bool      { return true }
+func (timedOut) Is(target error) bool { return target == context.DeadlineExceeded }
+
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	const addr = "127.0.0.1:9"
@@ -43,6 +63,7 @@ func TestUnreachable(t *testing.T) {
 	}{
 		"silent":  {silent, []string{"does not answer"}},
 		"refused": {refused, []string{"connection refused", "check the addresses"}},
+		"dropped": {dropped, []string{"i/o timeout", "no firewall drops"}},
 	} {
 		for call, f := range map[string]func(ctx context.Context, c *Client) error{
 			"Topic": func(ctx context.Context, c *Client) error { _, err := c.Topic(ctx, "t"); return err },
@@ -89,6 +110,100 @@ func TestCallerDeadline(t *testing.T) {
 		defer cancel()
 		if _, err := c.Topic(ctx, "t"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrUnreachable) {
 			t.Errorf("Got %v, want the caller's deadline", err)
+		}
+	})
+}
+
+// elsewhere is a listener whose broker advertises an address where it is not.
+type elsewhere struct{ net.Listener }
+
+func (elsewhere) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 9092} }
+
+// Who cannot reach a broker where the cluster says that it is learns which address worked,
+// which did not, and what says so.
+func TestAdvertised(t *testing.T) {
+	t.Parallel()
+	for name, dial := range map[string]func(ctx context.Context, network, addr string) (net.Conn, error){"refused": refused, "dropped": dropped} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				inside := new(kfake.VirtualNetwork)
+				_, o := startBroker(t, kfake.ListenFn(func(network, addr string) (net.Listener, error) {
+					l, err := inside.Listen(network, addr)
+					return elsewhere{l}, err
+				}))
+				reachable := o.Brokers[0]
+				o.Brokers = []string{"127.0.0.1:9", reachable}
+				o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					switch addr {
+					case reachable:
+						return inside.DialContext(ctx, network, addr)
+					case "127.0.0.1:9":
+						return refused(ctx, network, addr)
+					}
+					return dial(ctx, network, addr)
+				}
+				var log strings.Builder
+				o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				c := newTestClient(t, o)
+				_, err := c.ListOffsets(t.Context(), "t", []int32{0})
+				want := func(what, got string) {
+					t.Helper()
+					for _, text := range []string{"broker 10.0.0.9:9092", "which " + reachable + " names", "advertised.listeners"} {
+						if !strings.Contains(got, text) {
+							t.Errorf("%s: Got %q, want %q in it", what, got, text)
+						}
+					}
+				}
+				if !errors.Is(err, ErrUnreachable) {
+					t.Fatalf("Got %v, want %v", err, ErrUnreachable)
+				}
+				want("offsets", err.Error())
+				err = c.NewProducer(nil).Produce(t.Context(), "t", Message{})
+				want("produce", fmt.Sprint(err))
+				g, err := c.JoinGroup(t.Context(), &GroupOptions{ID: "g", Topics: []string{"t"}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer g.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				log.Reset()
+				if _, err := g.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
+					t.Fatalf("Got %v from a group without a coordinator", err)
+				}
+				want("group", log.String())
+			})
+		})
+	}
+}
+
+// A broker that was reached and is down advertises what it should.
+func TestAdvertisedBefore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nw := new(kfake.VirtualNetwork)
+		_, o := startBroker(t, kfake.ListenFn(func(network, addr string) (net.Listener, error) {
+			l, err := nw.Listen(network, addr)
+			return elsewhere{l}, err
+		}))
+		reachable := o.Brokers[0]
+		var down atomic.Bool
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if addr != reachable && down.Load() {
+				return refused(ctx, network, addr)
+			}
+			return nw.DialContext(ctx, network, reachable)
+		}
+		c := newTestClient(t, o)
+		if _, err := c.ListOffsets(t.Context(), "t", []int32{0}); err != nil {
+			t.Fatal(err)
+		}
+		down.Store(true)
+		time.Sleep(6 * time.Minute) // the connection was idle for too long
+		_, err := c.ListOffsets(t.Context(), "t", []int32{0})
+		if !errors.Is(err, ErrUnreachable) || strings.Contains(err.Error(), "advertised") {
+			t.Errorf("Got %v", err)
 		}
 	})
 }

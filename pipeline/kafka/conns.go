@@ -3,8 +3,10 @@ package kafka
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +23,11 @@ type connSet struct {
 	makeNone  bool                  // what kafka-go asks of topics does not make them
 	dialer    func(ctx context.Context, network, address string) (net.Conn, error)
 
-	mu     sync.Mutex // guards below
-	closed bool
-	conns  map[net.Conn]struct{}
+	mu      sync.Mutex // guards below
+	closed  bool
+	conns   map[net.Conn]struct{}
+	seed    string              // of o.Brokers, connected with last
+	reached map[string]struct{} // other addresses that were connected with
 }
 
 func newConnSet(o *Options, mechanism func() sasl.Mechanism) *connSet {
@@ -31,14 +35,14 @@ func newConnSet(o *Options, mechanism func() sasl.Mechanism) *connSet {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: o.DialTimeout}).DialContext
 	}
-	return &connSet{o: o, mechanism: mechanism, dialer: dial, conns: make(map[net.Conn]struct{})}
+	return &connSet{o: o, mechanism: mechanism, dialer: dial, conns: make(map[net.Conn]struct{}), reached: make(map[string]struct{})}
 }
 
 func (s *connSet) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.o.DialTimeout)
 	defer cancel()
 	raw, err := s.dialer(ctx, network, address)
-	if err != nil {
+	if err = s.dialed(address, err); err != nil {
 		return nil, err
 	}
 	// What a peer that stops answering would block forever ends with ctx.
@@ -63,6 +67,29 @@ func (s *connSet) dial(ctx context.Context, network, address string) (net.Conn, 
 		return s.o.watch(tracked), nil
 	}
 	return tracked, nil
+}
+
+// errAdvertised: the cluster names an address of a broker that cannot be reached.
+var errAdvertised = errors.New("cannot be reached from here")
+
+// dialed notes what became of a dial. Its error is err, and says where the address is from
+// where that is the cluster and nothing was ever reached there.
+func (s *connSet) dialed(address string, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	given := slices.Contains(s.o.Brokers, address)
+	switch {
+	case err == nil && given:
+		s.seed = address
+	case err == nil:
+		s.reached[address] = struct{}{}
+	case given || s.seed == "":
+	default:
+		if _, ok := s.reached[address]; !ok {
+			return fmt.Errorf("broker %s, which %s names, %w: %w; check that it runs, and its advertised.listeners", address, s.seed, errAdvertised, err)
+		}
+	}
+	return err
 }
 
 // secure encrypts and authenticates a new connection. Its session is nil where it
