@@ -112,8 +112,8 @@ type Client struct {
 	metrics   counters
 	asking    asking
 
-	mu       sync.Mutex // guards below
-	versions *versions
+	mu       sync.Mutex         // guards below
+	versions map[int32]versions // by node
 	closed   bool
 }
 
@@ -126,7 +126,7 @@ func NewClient(o *Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{o: o.withDefaults()}
+	c := &Client{o: o.withDefaults(), versions: make(map[int32]versions)}
 	c.seeds = newSeeds(c.o.Brokers)
 	var err error
 	if c.sasl, err = o.SASL.mechanism(); err != nil {

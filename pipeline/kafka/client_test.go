@@ -394,8 +394,8 @@ func TestFetchByName(t *testing.T) {
 	if got := readTo(t, r, 10); !slices.Equal(got, values(0, 10)) {
 		t.Errorf("Got %v", got)
 	}
-	if c.versions.fetch != 12 {
-		t.Errorf("Got fetch version %d, want 12", c.versions.fetch)
+	if got := c.versions[anyNode].fetch; got != 12 {
+		t.Errorf("Got fetch version %d, want 12", got)
 	}
 }
 

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kmsg"
-
 	"sluice/pipeline/memory"
 )
 
@@ -299,10 +297,6 @@ func (f *Fetcher) run(ctx context.Context) error {
 
 // fetchLoop is one of the loops of a broker.
 func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
-	v, err := f.c.negotiate(ctx)
-	if err != nil {
-		return // ctx has ended: the metadata that led here were negotiated
-	}
 	s := newSession()
 	var parts, checks []asked
 	for ctx.Err() == nil {
@@ -325,7 +319,7 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 		full := s.full()
 		begun := time.Now()
 		fl := f.flight(parts)
-		resp, err := f.fetch(ctx, n, s.request(v.fetch, &f.o, parts), v.fetch, fl)
+		resp, err := f.fetch(ctx, n, s, parts, fl)
 		if err == nil {
 			f.c.metrics.fetched(time.Since(begun))
 			err = s.answered(resp.session)
@@ -365,17 +359,22 @@ func (f *Fetcher) flight(parts []asked) *flight {
 // errAbandoned: nobody waits for the answer any more.
 var errAbandoned = errors.New("the fetch was given up")
 
-// fetch runs the request.
-func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, req *kmsg.FetchRequest, version int16, fl *flight) (*fetchResponse, error) {
+// fetch runs the request for parts.
+func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, s *session, parts []asked, fl *flight) (*fetchResponse, error) {
 	rctx, cancel := context.WithTimeout(ctx, f.o.MaxWait+f.c.o.RequestTimeout)
 	defer cancel()
+	v, err := f.c.negotiate(rctx, n.id)
+	if err != nil {
+		return nil, err
+	}
+	req := s.request(v.fetch, &f.o, parts)
 	most := f.o.limits(len(fl.parts))
 	var resp *fetchResponse
 	x := &exchange{node: n.id, clientID: f.c.o.ClientID, req: req, read: func(r io.Reader, size int) error {
 		if !fl.begin() {
 			return errAbandoned
 		}
-		got, err := readFetchResponse(r, size, version, fl, most)
+		got, err := readFetchResponse(r, size, v.fetch, fl, most)
 		resp = got
 		fl.end(got)
 		return err
@@ -412,6 +411,7 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 	if ctx.Err() != nil {
 		return
 	}
+	f.c.forget(n.id)
 	f.c.metrics.retries.Add(1)
 	n.mu.Lock()
 	first := !n.failing

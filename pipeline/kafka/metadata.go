@@ -30,8 +30,7 @@ type leader struct {
 	epoch int32
 }
 
-// versions are the request versions that this package sends, the highest that
-// both sides know.
+// versions are the request versions that this package sends to a broker.
 type versions struct {
 	metadata, fetch int16
 }
@@ -42,21 +41,22 @@ var wanted = []struct {
 	key       kmsg.Key
 	low, high int16
 	why       string
-	set       func(v *versions, version int16)
+	set       func(v *versions, low, high int16) // what both sides know
 }{
-	{kmsg.Metadata, 10, 12, "topic ids", func(v *versions, n int16) { v.metadata = n }},
-	{kmsg.Fetch, 12, 13, "truncation detection", func(v *versions, n int16) { v.fetch = n }},
+	// Who answers this is any broker, and may be an older one than was asked.
+	{kmsg.Metadata, 10, 12, "topic ids", func(v *versions, low, _ int16) { v.metadata = low }},
+	{kmsg.Fetch, 12, 13, "truncation detection", func(v *versions, _, high int16) { v.fetch = high }},
 }
 
-// negotiate asks a broker once which versions it takes.
-func (c *Client) negotiate(ctx context.Context) (versions, error) {
+// negotiate asks a broker which versions it takes, once until forget is called.
+func (c *Client) negotiate(ctx context.Context, node int32) (versions, error) {
 	c.mu.Lock()
-	known := c.versions
+	known, ok := c.versions[node]
 	c.mu.Unlock()
-	if known != nil {
-		return *known, nil
+	if ok {
+		return known, nil
 	}
-	resp, err := c.request(ctx, anyNode, kmsg.NewPtrApiVersionsRequest())
+	resp, err := c.request(ctx, node, kmsg.NewPtrApiVersionsRequest())
 	if err != nil {
 		return versions{}, fmt.Errorf("ask for request versions: %w", err)
 	}
@@ -71,12 +71,20 @@ func (c *Client) negotiate(ctx context.Context) (versions, error) {
 			return versions{}, fmt.Errorf("%w: %s version %d is needed for %s; use Kafka 2.8 or later",
 				ErrTooOld, w.key.Name(), w.low, w.why)
 		}
-		w.set(&v, min(w.high, r.ApiKeys[i].MaxVersion))
+		w.set(&v, max(w.low, r.ApiKeys[i].MinVersion), min(w.high, r.ApiKeys[i].MaxVersion))
 	}
 	c.mu.Lock()
-	c.versions = &v
+	c.versions[node] = v
 	c.mu.Unlock()
 	return v, nil
+}
+
+// forget has a broker asked again which versions it takes: it has failed, and may be
+// another one when it comes back.
+func (c *Client) forget(node int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.versions, node)
 }
 
 // Topic returns the topic called name. It never creates it: the error wraps
@@ -136,7 +144,7 @@ func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topic
 // topicsOnce asks for the named topics, all where names is empty, once. Topics
 // that the cluster reports an error for are in the second result.
 func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*topicMeta, map[string]code, error) {
-	v, err := c.negotiate(ctx)
+	v, err := c.negotiate(ctx, anyNode)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -186,7 +194,7 @@ func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*to
 // controller asks which broker creates topics. Brokers of a KRaft cluster name
 // any of them, and it forwards the request.
 func (c *Client) controller(ctx context.Context) (int32, error) {
-	v, err := c.negotiate(ctx)
+	v, err := c.negotiate(ctx, anyNode)
 	if err != nil {
 		return anyNode, err
 	}

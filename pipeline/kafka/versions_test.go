@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
+)
+
+// oldBrokers makes those nodes of the cluster that old names be of Kafka 3.0, which has no
+// fetch by topic id, and ends the connection at a request of a version that it does not know.
+func oldBrokers(cluster *kfake.Cluster, old func(node int32) bool) {
+	released := kversion.V3_0_0()
+	cluster.Control(func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if !old(cluster.CurrentNode()) {
+			return nil, nil, false
+		}
+		if most, ok := released.LookupMaxKeyVersion(kreq.Key()); !ok || kreq.GetVersion() > most {
+			return nil, errors.New("no such version"), true
+		}
+		if kreq.Key() != int16(kmsg.ApiVersions) {
+			return nil, nil, false
+		}
+		resp := kreq.ResponseKind().(*kmsg.ApiVersionsResponse)
+		released.EachMaxKeyVersion(func(key, version int16) {
+			k := kmsg.NewApiVersionsResponseApiKey()
+			k.ApiKey, k.MaxVersion = key, version
+			resp.ApiKeys = append(resp.ApiKeys, k)
+		})
+		return resp, nil, true
+	})
+}
+
+// Brokers are upgraded, and set back to an older version, one after another, while
+// everybody goes on: each is asked what it takes.
+func TestBrokersOfSeveralVersions(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(3, "t"))
+		var old [3]atomic.Bool
+		oldBrokers(cluster, func(node int32) bool { return old[node].Load() })
+		read := make([]*PartitionReader, 3)
+		f := startFetcher(t, c, nil)
+		next := 0
+		all := func(what string) {
+			t.Helper()
+			for p := range read {
+				msgs := numbered(next, next+1)
+				for i := range msgs {
+					msgs[i].Partition = int32(p)
+				}
+				produce(t, c, "t", msgs...)
+				if read[p] == nil {
+					read[p] = f.Add("t", int32(p), 0)
+				}
+				if got := readTo(t, read[p], int64(next+1)); !slices.Equal(got, values(next, next+1)) {
+					t.Errorf("%s: Got %v", what, got)
+				}
+			}
+			next++
+		}
+		old[1].Store(true)
+		all("one is old")
+		old[0].Store(true)
+		old[2].Store(true)
+		all("all are old")
+		old[2].Store(false)
+		all("one is new")
+	})
+}
