@@ -42,6 +42,7 @@ delete 't1', 'r1', 'f1', 1700000000000`,
 			examples: `deleteall 't1', 'r1'
 deleteall 't1', 'r1', 'f1'
 deleteall 't1', 'r1', 'f1:c1', 1700000000000
+deleteall 't1', 'r1', '', 1700000000000
 deleteall 't1', {ROWPREFIXFILTER => 'r', CACHE => 100}
 deleteall 't1', {ROWPREFIXFILTER => 'r'}, 'f1:c1'`,
 		},
@@ -221,8 +222,8 @@ func deleteAll(s *session, args []any) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	var col *store.Column
-	if len(args) > 2 {
+	var col *store.Column // nil = the whole row, which an empty column says as well, before a time
+	if len(args) > 2 && args[2] != nil && args[2] != "" {
 		c, err := s.column(t, args[2])
 		if err != nil {
 			return "", err
