@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
@@ -175,6 +176,9 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 		sum := sha256.Sum256(found.data)
 		if got := hex.EncodeToString(sum[:]); got != latest.ManifestSHA256 || m.RunID != latest.RunID {
 			r.Problems = append(r.Problems, fmt.Sprintf("%s names run %s with a manifest of sha256 %s, the manifest is of run %s and has %s", LatestName, latest.RunID, latest.ManifestSHA256, m.RunID, got))
+		}
+		if !latest.LogicalTime.Equal(m.LogicalTime) { // by which it is decided whether a run is newer
+			r.Problems = append(r.Problems, fmt.Sprintf("%s says that the run is for %s, the manifest says %s", LatestName, latest.LogicalTime.Format(time.RFC3339Nano), m.LogicalTime.Format(time.RFC3339Nano)))
 		}
 	}
 	sums := make(map[string]*columnar.Checksum)

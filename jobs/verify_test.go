@@ -92,6 +92,11 @@ func TestVerifyFinds(t *testing.T) {
 			swap(t, dir, m.RunID, "0123456789ab")
 		}, "it is of run", false},
 		"latest": {func(t *testing.T, dir string) { swap(t, dir, `"engine": ""`, `"engine": "x"`) }, "_latest.json names run", true},
+		"time of the latest": {func(t *testing.T, dir string) {
+			edit(t, filepath.Join(filepath.Dir(dir), LatestName), func(b []byte) []byte {
+				return bytes.Replace(b, []byte(`"logical_time": "2`), []byte(`"logical_time": "3`), 1)
+			})
+		}, "_latest.json says that the run is for 3", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
