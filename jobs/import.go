@@ -327,6 +327,8 @@ func (m *tableImport) takes(family string) error {
 		return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, family, m.Into)
 	case f.Distinct:
 		return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written", store.ErrUnsupported, family)
+	case f.Counter && m.To.Traits().Atomic != store.AtomicBatch:
+		return fmt.Errorf("%w: family %s is COUNTER, and engine %s cannot set counters: leave its columns out, import into the embedded engine and export copy from there, or count again from Kafka", store.ErrUnsupported, family, m.To.Traits().Name)
 	case m.manifest.Mode == ModeVersions && f.Counter && len(m.manifest.Sort) > 0:
 		return fmt.Errorf("%w: family %s is COUNTER, and the run is sorted by other columns than the row key: which version of a count is the newest does not show", store.ErrUnsupported, family)
 	case m.manifest.Mode == ModeHistory && noHistory(f) != "":

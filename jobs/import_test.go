@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -239,6 +240,26 @@ func TestImportRefuses(t *testing.T) {
 	n, err := tables.Count(t.Context(), &tables.CountOptions{Source: jobstest.SnapshotOf(t, e), Table: "t"})
 	if err != nil || n.Rows != 0 {
 		t.Errorf("what was refused has written %+v, %v", n, err)
+	}
+}
+
+// rowEngine is an engine whose batches are not atomic, and which takes none here.
+type rowEngine struct{ store.Engine }
+
+func (rowEngine) Traits() store.Traits { return store.Traits{Name: "rows", Atomic: store.AtomicRow} }
+
+func (rowEngine) Apply(context.Context, *store.Batch) error { return errors.New("a batch was applied") }
+
+// TestImportNoCounters: counts are not imported where they cannot be set.
+func TestImportNoCounters(t *testing.T) {
+	t.Parallel()
+	_, rows := exportedTable(t, &Spec{Columns: perRow}, typed(t))
+	_, cells := exportedTable(t, &Spec{Columns: perCell, Rows: "cell"}, typed(t))
+	for at, text := range map[string]string{rows: "column hits: ", cells: ".parquet:"} {
+		_, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: rowEngine{jobstest.OpenMemory(t)}, Into: "t"})
+		if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "engine rows cannot set counters") {
+			t.Errorf("Got %v", err)
+		}
 	}
 }
 
