@@ -316,10 +316,10 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 			timer.Stop()
 			continue
 		}
-		full := s.full()
 		begun := time.Now()
 		fl := f.flight(parts)
 		resp, err := f.fetch(ctx, n, s, parts, fl)
+		full := s.full()
 		if err == nil {
 			f.c.metrics.fetched(time.Since(begun))
 			err = s.answered(resp.session)
@@ -367,14 +367,15 @@ func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, s *session, parts []
 	if err != nil {
 		return nil, err
 	}
-	req := s.request(v.fetch, &f.o, parts)
+	version := s.version(v.fetch, parts)
+	req := s.request(version, &f.o, parts)
 	most := f.o.limits(len(fl.parts))
 	var resp *fetchResponse
 	x := &exchange{node: n.id, clientID: f.c.o.ClientID, req: req, read: func(r io.Reader, size int) error {
 		if !fl.begin() {
 			return errAbandoned
 		}
-		got, err := readFetchResponse(r, size, v.fetch, fl, most)
+		got, err := readFetchResponse(r, size, version, fl, most)
 		resp = got
 		fl.end(got)
 		return err

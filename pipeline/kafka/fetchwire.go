@@ -87,7 +87,7 @@ func readFetchResponse(r io.Reader, size int, version int16, mem lender, most wi
 	for range w.arrayLen() {
 		var topic string
 		var id [16]byte
-		if version >= 13 {
+		if version > namedFetch {
 			w.read(id[:])
 		} else {
 			topic = w.string()

@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
@@ -19,6 +20,7 @@ import (
 type session struct {
 	id    int32                             // 0 = none
 	epoch int32                             // of the next request; 0 = a full one
+	byID  bool                              // it names topics by their ids
 	turn  int                               // counts requests
 	sent  map[topicPartition]*rememberedAsk // what the broker remembers
 }
@@ -37,6 +39,25 @@ func newSession() *session {
 
 // full reports whether the next request names everything.
 func (s *session) full() bool { return s.epoch == 0 }
+
+// namedFetch is the last version of Fetch that names topics by their names.
+const namedFetch = 12
+
+// version returns the version of the next request, for parts, to a broker that takes most.
+// Brokers that fetch by topic id may have topics without one, those of Kafka 3.1 and later
+// that keep to an inter.broker.protocol.version before 2.8. A session is of names or of ids,
+// and begins anew where that changes.
+func (s *session) version(most int16, parts []asked) int16 {
+	byID := most > namedFetch && !slices.ContainsFunc(parts, func(a asked) bool { return a.topicID == [16]byte{} })
+	if byID != s.byID {
+		s.lost()
+		s.byID = byID
+	}
+	if byID {
+		return most
+	}
+	return min(most, namedFetch)
+}
 
 // request asks for exactly parts.
 func (s *session) request(version int16, o *FetchOptions, parts []asked) *kmsg.FetchRequest {

@@ -74,3 +74,30 @@ func TestBrokersOfSeveralVersions(t *testing.T) {
 		all("one is new")
 	})
 }
+
+// Brokers that fetch by topic id may know none: those of Kafka 3.1 and later that work as of
+// a version before 2.8 (inter.broker.protocol.version), as amid an upgrade.
+func TestFetchWithoutTopicIDs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, o := startBroker(t)
+		cluster.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			resp := kreq.ResponseKind().(*kmsg.MetadataResponse)
+			b := kmsg.NewMetadataResponseBroker()
+			b.Host, b.Port = "127.0.0.1", 1
+			resp.Brokers = append(resp.Brokers, b)
+			m := kmsg.NewMetadataResponseTopic()
+			m.Topic = kmsg.StringPtr("t")
+			m.Partitions = append(m.Partitions, kmsg.NewMetadataResponseTopicPartition())
+			resp.Topics = append(resp.Topics, m)
+			return resp, nil, true
+		})
+		c := newTestClient(t, o)
+		produce(t, c, "t", numbered(0, 1)...)
+		r := startFetcher(t, c, nil).Add("t", 0, 0)
+		if got := readTo(t, r, 1); !slices.Equal(got, values(0, 1)) {
+			t.Errorf("Got %v", got)
+		}
+	})
+}
