@@ -41,6 +41,7 @@ type flinkOptions struct {
 	batch      int
 	seed       uint64
 	java       string
+	heap       string
 	flink      string
 	dir        string
 	write      string
@@ -51,12 +52,13 @@ func parseFlink(args []string, stderr io.Writer) (*flinkOptions, error) {
 	o := &flinkOptions{}
 	f := flag.NewFlagSet("bench flink", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	f.IntVar(&o.events, "events", 1_000_000, "events of a run")
+	f.IntVar(&o.events, "events", 4_000_000, "events of a run, which take our pipeline some seconds: the first one is its start's, and Flink has begun before")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the medians are reported, after one that warms up")
 	f.IntVar(&o.partitions, "partitions", 4, "partitions of the topic")
 	f.IntVar(&o.batch, "batch", 20_000, "records of a partition's batch in our pipeline")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the events")
 	f.StringVar(&o.java, "java", "java", "a Java of version 17")
+	f.StringVar(&o.heap, "heap", "12g", "heap of Flink's process, with room for all rows of a run and what is collected")
 	f.StringVar(&o.flink, "flink", ".flink", "the `directory` with Flink's jars in lib and bench/flink/PageViews.java compiled in classes")
 	f.StringVar(&o.dir, "dir", "", "directory for the stores and checkpoints, on the disk to be measured (default: a temporary one)")
 	f.StringVar(&o.write, "write", "", "write the results, with machine and commit, to this `file`")
@@ -109,10 +111,8 @@ type flinkProcess struct {
 	wait func() error
 }
 
-// flinkJVM are the arguments that Flink's own scripts give to Java 17, and a heap in
-// which all of the state has room.
+// flinkJVM are the arguments that Flink's own scripts give to Java 17.
 var flinkJVM = []string{
-	"-Xms6g", "-Xmx6g",
 	"--add-exports=java.base/sun.net.util=ALL-UNNAMED", "--add-exports=java.management/sun.management=ALL-UNNAMED",
 	"--add-opens=java.base/java.lang=ALL-UNNAMED", "--add-opens=java.base/java.net=ALL-UNNAMED", "--add-opens=java.base/java.io=ALL-UNNAMED",
 	"--add-opens=java.base/java.nio=ALL-UNNAMED", "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED", "--add-opens=java.base/java.text=ALL-UNNAMED",
@@ -123,7 +123,7 @@ var flinkJVM = []string{
 // startFlink starts a Java that ends with this process's pipe to it.
 func startFlink(ctx context.Context, o *flinkOptions, bootstrap, dir string) (*flinkProcess, error) {
 	classpath := filepath.Join(o.flink, "classes") + string(filepath.ListSeparator) + filepath.Join(o.flink, "lib", "*")
-	args := append(append([]string{}, flinkJVM...), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classpath, "PageViews", bootstrap, topic, fmt.Sprint(o.events), dir)
+	args := append(append([]string{"-Xms" + o.heap, "-Xmx" + o.heap}, flinkJVM...), "-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-cp", classpath, "PageViews", bootstrap, topic, fmt.Sprint(o.events), dir)
 	cmd := exec.CommandContext(ctx, o.java, args...)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -237,7 +237,7 @@ func runFlink(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 	r.notes = []string{
 		fmt.Sprintf("%d events of %.0f bytes in %d partitions of the broker that all of them read, which runs in a process of its own on the same %d cores.", o.events, size, o.partitions, runtime.NumCPU()),
 		"Sluice's time ends when all is fsynced, rows and counts with the offsets that they are of. Flink's ends when the last event is in its state: the checkpoint that makes it durable comes up to a second later, and is not in it; nor is Flink's start, nor what its compactions have left to do.",
-		"Flink " + flinkVersion() + " in one process, parallelism " + fmt.Sprint(runtime.NumCPU()) + ", as bench/flink/pom.xml has it: exactly-once checkpoints to a local directory each second, incremental with RocksDB, objects reused, no sink behind the state. Each job has run twice before.",
+		"Flink " + flinkVersion() + " in one process, parallelism " + fmt.Sprint(runtime.NumCPU()) + ", a heap of " + o.heap + ", as bench/flink/pom.xml has it: exactly-once checkpoints to a local directory each second, incremental with RocksDB, objects reused, no sink behind the state. Each job has run twice before.",
 		"All counts of each unit were added up, and all rows counted, in the store and in Flink's state: equal to the number of events.",
 	}
 	return r.publish(w, o.write, o.force)

@@ -15,7 +15,7 @@ func TestFlinkFlags(t *testing.T) {
 		}
 	}
 	o, err := parseFlink([]string{"-rounds", "5", "-flink", "dir"}, io.Discard)
-	if err != nil || o.rounds != 5 || o.flink != "dir" || o.events != 1_000_000 {
+	if err != nil || o.rounds != 5 || o.flink != "dir" || o.events != 4_000_000 {
 		t.Errorf("Got %+v, %v", o, err)
 	}
 	if v := flinkVersion(); strings.Count(v, ".") != 2 || strings.ContainsAny(v, "<> \n") {
