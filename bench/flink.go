@@ -237,7 +237,7 @@ func runFlink(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 	r.notes = []string{
 		fmt.Sprintf("%d events of %.0f bytes in %d partitions of the broker that all of them read, which runs in a process of its own on the same %d cores.", o.events, size, o.partitions, runtime.NumCPU()),
 		"Sluice's time ends when all is fsynced, rows and counts with the offsets that they are of. Flink's ends when the last event is in its state: the checkpoint that makes it durable comes up to a second later, and is not in it; nor is Flink's start, nor what its compactions have left to do.",
-		"Flink " + flinkVersion() + " in one process, parallelism " + fmt.Sprint(runtime.NumCPU()) + ", a heap of " + o.heap + ", as bench/flink/pom.xml has it: exactly-once checkpoints to a local directory each second, incremental with RocksDB, objects reused, no sink behind the state. Each job has run twice before.",
+		"Flink " + flinkVersion() + " in one process, parallelism " + fmt.Sprint(runtime.NumCPU()) + ", a heap of " + o.heap + ", as bench/flink/pom.xml has it: exactly-once checkpoints to a local directory each second, incremental with RocksDB, objects reused, no sink behind the state. Each checkpoint of the rows in memory writes all of them, as that state has no increments; RocksDB's writes what is new. Each job has run twice before.",
 		"All counts of each unit were added up, and all rows counted, in the store and in Flink's state: equal to the number of events.",
 	}
 	return r.publish(w, o.write, o.force)
