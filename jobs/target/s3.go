@@ -65,7 +65,7 @@ type S3Options struct {
 	// at most 10,000 parts. Default 16 MiB; the service takes 5 MiB to 5 GiB.
 	PartBytes int
 	// Retries is how often a request is made again that failed and may pass.
-	// Default 8, which with Backoff is about a minute.
+	// Default 8, which with Backoff is 24 to 48 s and what the attempts take.
 	Retries int
 	// Backoff is the wait before the second attempt; it doubles, up to 64 times
 	// as much. Default 250ms.

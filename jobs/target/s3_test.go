@@ -543,6 +543,57 @@ func TestS3Expired(t *testing.T) {
 	}
 }
 
+// TestS3ExpiredAfterDone: an update whose answer was lost before the credentials expired was
+// made, and its maker finds that out.
+func TestS3ExpiredAfterDone(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	s := openS3(t, f)
+	write := func() error {
+		return s.Update(t.Context(), "name", func(b []byte) ([]byte, error) { return append(b, 'x'), nil })
+	}
+	if err := write(); err != nil {
+		t.Fatal(err)
+	}
+	puts := 0
+	f.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+		if r.Method != http.MethodPut {
+			return targettest.Fine
+		}
+		if puts++; puts == 1 {
+			return targettest.DoneHangUp
+		}
+		return targettest.Expired
+	})
+	if err := write(); err != nil || puts != 2 {
+		t.Errorf("Got %v after %d writes", err, puts)
+	}
+}
+
+// TestS3HeadForbidden: a HEAD that a policy refuses, and a GET not, is not asked for ever.
+func TestS3HeadForbidden(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	heads := 0
+	f.SetFaulty(func(_ int, r *http.Request) targettest.Fault {
+		if r.Method != http.MethodHead {
+			return targettest.Fine
+		}
+		heads++
+		return targettest.Denied
+	})
+	s, err := target.NewS3(&target.S3Options{
+		Endpoint: f.URL(), Bucket: "bucket", Prefix: "exports", Backoff: time.Microsecond,
+		Credentials: func() target.S3Credentials { return target.S3Credentials{AccessKey: "access", SecretKey: "secret"} },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Open(t.Context(), "name"); err == nil || !strings.Contains(err.Error(), "403") || heads != 2 {
+		t.Errorf("Got %v after %d questions", err, heads)
+	}
+}
+
 // TestS3Read reads pieces of an object that is larger than a block, and one that
 // changes meanwhile.
 func TestS3Read(t *testing.T) {

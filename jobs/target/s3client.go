@@ -80,11 +80,16 @@ func passing(err error) bool {
 	return s == 0 || s >= 500 && s != http.StatusNotImplemented || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s == http.StatusConflict
 }
 
+// errMaybeDone is wrapped by the error of a request that was made again until it was
+// refused: an attempt before got no answer that says that it did nothing.
+var errMaybeDone = errors.New("it may have been done by an attempt before")
+
 // do makes a request, and makes it again while it may pass. What it changes must be
 // the same however often it is done, or be checked by the caller, as no answer does
-// not mean that nothing was done.
+// not mean that nothing was done: where passing, or errMaybeDone, says so of the error.
 func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 	wait := c.o.Backoff
+	open, differed := false, false
 	for attempt := 0; ; attempt++ {
 		r, err := c.once(ctx, q)
 		if err == nil {
@@ -94,14 +99,23 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 			return nil, fmt.Errorf("%s: %w", c.what(q), ctx.Err())
 		}
 		may := passing(err)
-		if !may {
-			may, err = c.reason(ctx, q, err)
+		if may {
+			open = true
+		} else {
+			var differs bool
+			err, differs = c.reason(ctx, q, err)
+			may = c.renewed && (expired(err) || differs && !differed)
+			differed = differed || differs
 		}
-		switch {
-		case !may:
-			return nil, fmt.Errorf("%s: %w", c.what(q), err)
-		case attempt == c.o.Retries:
-			return nil, fmt.Errorf("%s, %d times: %w", c.what(q), attempt+1, err)
+		if !may || attempt == c.o.Retries {
+			what := c.what(q)
+			if may {
+				what += fmt.Sprintf(", %d times", attempt+1)
+			}
+			if open && !passing(err) && q.method != http.MethodGet && q.method != http.MethodHead {
+				err = fmt.Errorf("%w (%w)", err, errMaybeDone)
+			}
+			return nil, fmt.Errorf("%s: %w", what, err)
 		}
 		// Half to all of it, so that writers that were refused together do not
 		// come back together.
@@ -125,20 +139,28 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 
 // reason returns err, or why a HEAD was refused: answers to it do not say, so that a wrong
 // region or key is known from the answer to a GET alone. That what is asked for is missing
-// needs no reason. may is set where the reason may pass, unlike err: credentials that have
-// expired and that something else renews, which may be a little late.
-func (c *s3Client) reason(ctx context.Context, q *s3Request, err error) (may bool, _ error) {
-	var why *s3Error
-	if q.method == http.MethodHead && status(err) != http.StatusNotFound {
-		_, again := c.once(ctx, &s3Request{method: http.MethodGet, key: q.key, header: map[string]string{"Range": "bytes=0-0"}, limit: 1})
-		switch answered := errors.As(again, &why); {
-		case answered && why.Status == status(err):
-			err = why
-		case answered || again == nil:
-			return c.renewed, err // they were renewed in between
-		}
+// needs no reason. differs is set where the credentials were refused and a GET is not, as
+// where they were renewed in between.
+func (c *s3Client) reason(ctx context.Context, q *s3Request, err error) (_ error, differs bool) {
+	s := status(err)
+	if q.method != http.MethodHead || s == http.StatusNotFound {
+		return err, false
 	}
-	return c.renewed && errors.As(err, &why) && why.Code == "ExpiredToken", err
+	_, again := c.once(ctx, &s3Request{method: http.MethodGet, key: q.key, header: map[string]string{"Range": "bytes=0-0"}, limit: 1})
+	var why *s3Error
+	answered := errors.As(again, &why)
+	if answered && why.Status == s {
+		return why, false
+	}
+	refused := s == http.StatusBadRequest || s == http.StatusUnauthorized || s == http.StatusForbidden
+	return err, refused && (answered || again == nil)
+}
+
+// expired reports whether err says that the credentials have expired, which something
+// renews, and may be a little late with.
+func expired(err error) bool {
+	var why *s3Error
+	return errors.As(err, &why) && why.Code == "ExpiredToken"
 }
 
 // what says which request q is, and of whom.

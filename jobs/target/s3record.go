@@ -150,7 +150,7 @@ func (s *S3) put(ctx context.Context, name, etag, ours string, data []byte) (now
 		return r.header.Get("ETag"), ours, nil
 	}
 	changed := status(err) == http.StatusPreconditionFailed || status(err) == http.StatusNotFound
-	if err != nil && !changed && ctx.Err() == nil && !passing(err) {
+	if err != nil && !changed && ctx.Err() == nil && !passing(err) && !errors.Is(err, errMaybeDone) {
 		return "", "", err
 	}
 	// It may be ours, of an attempt whose answer was lost.
