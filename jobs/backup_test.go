@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -423,6 +424,24 @@ func TestVerifyBackupFinds(t *testing.T) {
 			}
 		})
 	}
+	t.Run("another time of the latest", func(t *testing.T) {
+		t.Parallel()
+		at := t.TempDir()
+		out := mustLocal(t, at)
+		if _, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: out}); err != nil {
+			t.Fatal(err)
+		}
+		edit(t, filepath.Join(at, LatestName), func(b []byte) []byte {
+			return bytes.Replace(b, []byte(`"logical_time": "2`), []byte(`"logical_time": "3`), 1)
+		})
+		if r, err := VerifyBackupTarget(t.Context(), out); err != nil || r.OK() || !strings.Contains(r.Err().Error(), "says that the backup is for 3") {
+			t.Errorf("Got %+v, %v", r, err)
+		}
+		// The backup is whole.
+		if _, err := Restore(t.Context(), &RestoreOptions{Backup: out, Dir: filepath.Join(t.TempDir(), "x"), Open: openRestored}); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("an extra file", func(t *testing.T) {
 		t.Parallel()
 		out := mustLocal(t, t.TempDir())

@@ -157,3 +157,23 @@ func newestRun(ctx context.Context, t target.Target, job string, latest *Latest)
 	}
 	return newest, nil
 }
+
+// differences says where l is not of the manifest that it names, of the run or backup with
+// the id.
+func (l *Latest) differences(kind, id string, manifest []byte) (problems []string) {
+	sum := sha256.Sum256(manifest)
+	if got := hex.EncodeToString(sum[:]); got != l.ManifestSHA256 || id != l.RunID {
+		problems = append(problems, fmt.Sprintf("%s names %s %s with a manifest of sha256 %s, the manifest is of %s %s and has %s", LatestName, kind, l.RunID, l.ManifestSHA256, kind, id, got))
+	}
+	return problems
+}
+
+// wrongTime says where l is not for the time of its manifest, at. By that it is decided
+// whether another run or backup is newer; of the named one it says nothing.
+func (l *Latest) wrongTime(kind string, at time.Time) (problems []string) {
+	if !l.LogicalTime.Equal(at) {
+		problems = append(problems, fmt.Sprintf("%s says that the %s is for %s, its manifest says %s: no %s before that becomes the latest one; write the manifest's time there (the %s can be named by its own directory)",
+			LatestName, kind, l.LogicalTime.Format(time.RFC3339Nano), at.Format(time.RFC3339Nano), kind, kind))
+	}
+	return problems
+}

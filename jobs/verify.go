@@ -12,7 +12,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
@@ -173,13 +172,7 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 	m, latest := found.manifest, found.latest
 	r := &Report{Manifest: m, Dir: path.Dir(found.name), Files: make([]FileReport, 0, len(m.Files))}
 	if latest != nil {
-		sum := sha256.Sum256(found.data)
-		if got := hex.EncodeToString(sum[:]); got != latest.ManifestSHA256 || m.RunID != latest.RunID {
-			r.Problems = append(r.Problems, fmt.Sprintf("%s names run %s with a manifest of sha256 %s, the manifest is of run %s and has %s", LatestName, latest.RunID, latest.ManifestSHA256, m.RunID, got))
-		}
-		if !latest.LogicalTime.Equal(m.LogicalTime) { // by which it is decided whether a run is newer
-			r.Problems = append(r.Problems, fmt.Sprintf("%s says that the run is for %s, the manifest says %s", LatestName, latest.LogicalTime.Format(time.RFC3339Nano), m.LogicalTime.Format(time.RFC3339Nano)))
-		}
+		r.Problems = append(r.Problems, slices.Concat(latest.differences("run", m.RunID, found.data), latest.wrongTime("run", m.LogicalTime))...)
 	}
 	sums := make(map[string]*columnar.Checksum)
 	orders := &orderCheckers{manifest: m, all: map[fileSet]*orderChecker{}}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"path"
 	"path/filepath"
+	"slices"
 
 	"sluice/jobs/target"
 )
@@ -62,7 +63,7 @@ func verifyBackup(ctx context.Context, t target.Target, name string) (*BackupRep
 	if err != nil {
 		return nil, err
 	}
-	r := &BackupReport{Manifest: found.manifest, Dir: path.Dir(found.name), Problems: found.problems}
+	r := &BackupReport{Manifest: found.manifest, Dir: path.Dir(found.name), Problems: slices.Concat(found.problems, found.time)}
 	listed := map[string]bool{BackupManifestName: true}
 	for i := range found.manifest.Files {
 		want := &found.manifest.Files[i]
@@ -90,6 +91,7 @@ type foundBackup struct {
 	manifest *BackupManifest
 	name     string   // below the target
 	problems []string // between the manifest and what named it
+	time     []string // what is wrong with the time for which it was named
 }
 
 // findBackup reads the manifest with this name, or, without one, that of the latest
@@ -122,10 +124,8 @@ func findBackup(ctx context.Context, t target.Target, name string) (*foundBackup
 		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
 	if latest != nil {
-		sum := sha256.Sum256(data)
-		if got := hex.EncodeToString(sum[:]); got != latest.ManifestSHA256 || f.manifest.BackupID != latest.RunID {
-			f.problems = append(f.problems, fmt.Sprintf("%s names backup %s with a manifest of sha256 %s, the manifest is of %s and has %s", LatestName, latest.RunID, latest.ManifestSHA256, f.manifest.BackupID, got))
-		}
+		f.problems = latest.differences("backup", f.manifest.BackupID, data)
+		f.time = latest.wrongTime("backup", f.manifest.StartedAt)
 	}
 	return f, nil
 }
