@@ -80,7 +80,8 @@ func (e *RowError) Unwrap() error { return e.Err }
 // the same cells of them. The error wraps a *RowError for a row that the table does
 // not take or that holds no row key, store.ErrCorrupt where the run is not as its
 // manifest says, store.ErrFamilyNotFound, and store.ErrUnsupported for what no cell can
-// be made of: joins, runs without their row keys, DISTINCT families.
+// be made of: joins, runs without their row keys, DISTINCT families, and COUNTER families
+// of an engine that cannot set counts.
 func Import(ctx context.Context, o *ImportOptions) (*Imported, error) {
 	if o.From == nil || o.To == nil || o.Into == "" {
 		return nil, errors.New("jobs: ImportOptions need From, To and Into")
@@ -328,7 +329,7 @@ func (m *tableImport) takes(family string) error {
 	case f.Distinct:
 		return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written", store.ErrUnsupported, family)
 	case f.Counter && m.To.Traits().Atomic != store.AtomicBatch:
-		return fmt.Errorf("%w: family %s is COUNTER, and engine %s cannot set counters: leave its columns out, import into the embedded engine and export copy from there, or count again from Kafka", store.ErrUnsupported, family, m.To.Traits().Name)
+		return fmt.Errorf("%w: family %s is COUNTER, and engine %s cannot set counters: export the run again without its columns, or count again from Kafka; copy-table --family copies counts from an embedded store", store.ErrUnsupported, family, m.To.Traits().Name)
 	case m.manifest.Mode == ModeVersions && f.Counter && len(m.manifest.Sort) > 0:
 		return fmt.Errorf("%w: family %s is COUNTER, and the run is sorted by other columns than the row key: which version of a count is the newest does not show", store.ErrUnsupported, family)
 	case m.manifest.Mode == ModeHistory && noHistory(f) != "":
