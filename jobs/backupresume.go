@@ -182,10 +182,9 @@ func sumFile(ctx context.Context, root *os.Root, name string) (int64, string, er
 
 // pointBackup makes _latest.json name a backup, whose encoded manifest is data.
 func pointBackup(ctx context.Context, t target.Target, m *BackupManifest, data []byte) error {
-	sum := sha256.Sum256(data)
 	return point(ctx, t, ".", &Latest{
 		FormatVersion: ManifestVersion, RunID: m.BackupID, LogicalTime: m.StartedAt,
-		Manifest: path.Join(m.Dir(), BackupManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+		Manifest: path.Join(m.Dir(), BackupManifestName), ManifestSHA256: hexSHA256(data),
 	})
 }
 

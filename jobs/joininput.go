@@ -267,8 +267,7 @@ func openRunInput(ctx context.Context, at string, bucket func(at string) (target
 	if found.manifest.increment() {
 		return nil, errors.Join(fmt.Errorf("%s: %w: run %s is an increment, not a table; name a full run", at, store.ErrUnsupported, found.manifest.RunID), t.Close())
 	}
-	sum := sha256.Sum256(found.data)
-	r := &runInput{ctx: ctx, target: t, at: below, dir: path.Dir(found.name), manifest: found.manifest, sum: hex.EncodeToString(sum[:])}
+	r := &runInput{ctx: ctx, target: t, at: below, dir: path.Dir(found.name), manifest: found.manifest, sum: hexSHA256(found.data)}
 	for _, c := range r.manifest.Columns {
 		typ, _ := columnar.ParseType(c.Type) // the manifest was checked
 		r.columns = append(r.columns, columnar.Column{Name: c.Name, Type: typ, Nullable: c.Nullable})

@@ -67,8 +67,7 @@ func (j *Join) definition(version string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode the join: %w", err)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	return hexSHA256(data), nil
 }
 
 // begin begins the upload of r, or goes on with what another process has left of it,

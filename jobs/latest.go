@@ -62,10 +62,9 @@ func announce(ctx context.Context, t target.Target, dir string, m *Manifest, dat
 
 // pointLatest makes the job's _latest.json name the run of manifest m, encoded in data.
 func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, data []byte) error {
-	sum := sha256.Sum256(data)
 	return point(ctx, t, m.Job, &Latest{
 		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
-		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hex.EncodeToString(sum[:]),
+		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hexSHA256(data),
 	})
 }
 
@@ -161,8 +160,7 @@ func newestRun(ctx context.Context, t target.Target, job string, latest *Latest)
 // differences says where l is not of the manifest that it names, of the run or backup with
 // the id.
 func (l *Latest) differences(kind, id string, manifest []byte) (problems []string) {
-	sum := sha256.Sum256(manifest)
-	if got := hex.EncodeToString(sum[:]); got != l.ManifestSHA256 || id != l.RunID {
+	if got := hexSHA256(manifest); got != l.ManifestSHA256 || id != l.RunID {
 		problems = append(problems, fmt.Sprintf("%s names %s %s with a manifest of sha256 %s, the manifest is of %s %s and has %s", LatestName, kind, l.RunID, l.ManifestSHA256, kind, id, got))
 	}
 	return problems
@@ -176,4 +174,10 @@ func (l *Latest) wrongTime(kind string, at time.Time) (problems []string) {
 			LatestName, kind, l.LogicalTime.Format(time.RFC3339Nano), at.Format(time.RFC3339Nano), kind, kind))
 	}
 	return problems
+}
+
+// hexSHA256 returns the SHA-256 of data as manifests and _latest.json have it: 64 hex digits.
+func hexSHA256(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }

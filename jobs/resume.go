@@ -113,8 +113,7 @@ func (j *Job) definition(version string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("encode the job: %w", err)
 	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:]), nil
+	return hexSHA256(data), nil
 }
 
 // finishedWork is what a run that was cut off has finished.

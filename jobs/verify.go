@@ -172,7 +172,7 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 	m, latest := found.manifest, found.latest
 	r := &Report{Manifest: m, Dir: path.Dir(found.name), Files: make([]FileReport, 0, len(m.Files))}
 	if latest != nil {
-		r.Problems = append(r.Problems, slices.Concat(latest.differences("run", m.RunID, found.data), latest.wrongTime("run", m.LogicalTime))...)
+		r.Problems = slices.Concat(latest.differences("run", m.RunID, found.data), latest.wrongTime("run", m.LogicalTime))
 	}
 	sums := make(map[string]*columnar.Checksum)
 	orders := &orderCheckers{manifest: m, all: map[fileSet]*orderChecker{}}
