@@ -319,7 +319,7 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 		begun := time.Now()
 		fl := f.flight(parts)
 		resp, err := f.fetch(ctx, n, s, parts, fl)
-		full := s.full()
+		full := s.full() // of the request; fetch can begin the session anew
 		if err == nil {
 			f.c.metrics.fetched(time.Since(begun))
 			err = s.answered(resp.session)

@@ -43,10 +43,11 @@ func (s *session) full() bool { return s.epoch == 0 }
 // namedFetch is the last version of Fetch that names topics by their names.
 const namedFetch = 12
 
-// version returns the version of the next request, for parts, to a broker that takes most.
-// Brokers that fetch by topic id may have topics without one, those of Kafka 3.1 and later
-// that keep to an inter.broker.protocol.version before 2.8. A session is of names or of ids,
-// and begins anew where that changes.
+// version returns the version of the next request, for parts, to a broker that takes most,
+// namedFetch or later, as Client.negotiate has it. Brokers that fetch by topic id may have
+// topics without one, those of Kafka 3.1 and later that keep to an
+// inter.broker.protocol.version before 2.8. A session is of names or of ids, and begins anew
+// where that changes.
 func (s *session) version(most int16, parts []asked) int16 {
 	byID := most > namedFetch && !slices.ContainsFunc(parts, func(a asked) bool { return a.topicID == [16]byte{} })
 	if byID != s.byID {
@@ -56,7 +57,7 @@ func (s *session) version(most int16, parts []asked) int16 {
 	if byID {
 		return most
 	}
-	return min(most, namedFetch)
+	return namedFetch
 }
 
 // request asks for exactly parts.
