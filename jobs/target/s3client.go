@@ -89,6 +89,7 @@ var errMaybeDone = errors.New("it may have been done by an attempt before")
 // not mean that nothing was done: where passing, or errMaybeDone, says so of the error.
 func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 	wait := c.o.Backoff
+	reads := q.method == http.MethodGet || q.method == http.MethodHead
 	open, differed := false, false
 	for attempt := 0; ; attempt++ {
 		r, err := c.once(ctx, q)
@@ -100,7 +101,7 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 		}
 		may := passing(err)
 		if may {
-			open = true
+			open = !reads
 		} else {
 			var differs bool
 			err, differs = c.reason(ctx, q, err)
@@ -112,7 +113,7 @@ func (c *s3Client) do(ctx context.Context, q *s3Request) (*s3Response, error) {
 			if may {
 				what += fmt.Sprintf(", %d times", attempt+1)
 			}
-			if open && !passing(err) && q.method != http.MethodGet && q.method != http.MethodHead {
+			if open && !passing(err) {
 				err = fmt.Errorf("%w (%w)", err, errMaybeDone)
 			}
 			return nil, fmt.Errorf("%s: %w", what, err)
