@@ -202,9 +202,9 @@ func scanKeys(ctx context.Context, from instant.Source, s *store.Scan, keys [][]
 	if u := instant.UnfrozenOf(from); u != nil {
 		return u.Gets(ctx, s, keys)
 	}
-	scan, ranges := *s, &store.MultiRowRangeFilter{}
-	for _, key := range keys {
-		ranges.Ranges = append(ranges.Ranges, store.RowRange{Start: key, Stop: key, StopInclusive: true})
+	scan, ranges := *s, &store.MultiRowRangeFilter{Ranges: make([]store.RowRange, len(keys))}
+	for i, key := range keys {
+		ranges.Ranges[i] = store.RowRange{Start: key, Stop: key, StopInclusive: true}
 	}
 	scan.Start, scan.Stop, scan.StopInclusive, scan.Filter = keys[0], keys[len(keys)-1], true, ranges
 	if s.Filter != nil {

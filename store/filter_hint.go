@@ -85,11 +85,14 @@ func prefixRange(prefix []byte) cell.Range {
 	return cell.Range{Start: prefix, Stop: cell.PrefixEnd(prefix)}
 }
 
-// mergeRanges sorts rs and joins those that overlap or touch. It changes rs, and
-// returns no nil.
+// mergeRanges sorts rs and joins those that overlap or touch, in place, and returns no
+// nil.
 func mergeRanges(rs []cell.Range) []cell.Range {
 	slices.SortFunc(rs, func(a, b cell.Range) int { return bytes.Compare(a.Start, b.Start) })
-	merged := noCell
+	merged := rs[:0]
+	if rs == nil {
+		merged = noCell
+	}
 	for _, r := range rs {
 		if n := len(merged); n > 0 {
 			last := &merged[n-1]

@@ -77,7 +77,16 @@ func (f *MultiRowRangeFilter) Start(s *Scan) (FilterState, error) {
 	if len(f.Ranges) == 0 {
 		return nil, fmt.Errorf("MultiRowRangeFilter: %w: no ranges", ErrInvalidArgument)
 	}
-	var rows []cell.Range
+	rows := make([]cell.Range, 0, len(f.Ranges))
+	size := 0
+	for i := range f.Ranges {
+		size += len(f.Ranges[i].Start) + len(f.Ranges[i].Stop) + 2
+	}
+	room := make([]byte, 0, size) // of ends that are made: one allocation, also for thousands of rows
+	next := func(key []byte) []byte {
+		room = append(append(room, key...), 0)
+		return room[len(room)-len(key)-1 : len(room) : len(room)]
+	}
 	for i := range f.Ranges {
 		r := &f.Ranges[i]
 		if d := bytes.Compare(r.Start, r.Stop); len(r.Start) > 0 && len(r.Stop) > 0 && (d > 0 || d == 0 && !r.StopInclusive) {
@@ -85,10 +94,10 @@ func (f *MultiRowRangeFilter) Start(s *Scan) (FilterState, error) {
 		}
 		start, stop := r.Start, r.Stop
 		if r.StartExclusive {
-			start = after(start)
+			start = next(start)
 		}
 		if r.StopInclusive && len(stop) > 0 {
-			stop = after(stop)
+			stop = next(stop)
 		}
 		rows = appendRange(rows, start, stop, len(stop) == 0)
 	}
