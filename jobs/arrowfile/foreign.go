@@ -26,7 +26,7 @@ type ForeignReader struct {
 
 // NewForeignReader opens the file of size bytes in r for the columns with these names,
 // which come in that order. It takes the types of which one of ours holds every value:
-// integers but uint64 are int64, float32 is float64, large strings and bytes and those
+// integers but uint64 are int64, float16 and float32 are float64, large strings and bytes and those
 // of a fixed size are string and bytes, decimal128 is decimal, where no digits are beyond
 // its scale, and timestamps of any unit are µs, those without a zone as if in UTC; one
 // between two µs is an error of Next, and so is a decimal of more digits than its type
@@ -65,7 +65,7 @@ func foreignType(t arrow.DataType) (columnar.Type, bool) {
 	switch t.ID() {
 	case arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32:
 		return columnar.Int64, true
-	case arrow.FLOAT32, arrow.FLOAT64:
+	case arrow.FLOAT16, arrow.FLOAT32, arrow.FLOAT64:
 		return columnar.Float64, true
 	case arrow.BOOL:
 		return columnar.Bool, true
@@ -185,6 +185,8 @@ func appendForeign(v *columnar.Vector, a arrow.Array, i int) error {
 		v.AppendInt64(int64(a.Value(i)))
 	case *array.Uint32:
 		v.AppendInt64(int64(a.Value(i)))
+	case *array.Float16:
+		v.AppendFloat64(columnar.Float16(a.Value(i).Uint16()))
 	case *array.Float32:
 		v.AppendFloat64(float64(a.Value(i)))
 	case *array.Float64:

@@ -61,6 +61,7 @@ func foreignFields() (names []string, fields []arrow.Field) {
 		{Name: "i8", Type: arrow.PrimitiveTypes.Int8},
 		{Name: "u32", Type: arrow.PrimitiveTypes.Uint32},
 		{Name: "u64", Type: arrow.PrimitiveTypes.Uint64},
+		{Name: "f16", Type: arrow.FixedWidthTypes.Float16},
 		{Name: "f32", Type: arrow.PrimitiveTypes.Float32},
 		{Name: "large", Type: arrow.BinaryTypes.LargeString, Nullable: true},
 		{Name: "fixed", Type: &arrow.FixedSizeBinaryType{ByteWidth: 2}},
@@ -75,7 +76,7 @@ func foreignFields() (names []string, fields []arrow.Field) {
 	return names, fields
 }
 
-const foreignRow = `{"list": [1], "i8": -8, "u32": 4000000000, "u64": 1, "f32": 1.5, "large": %s, "fixed": "AAE=", "s": "1970-01-01T00:00:02", "ns": "1970-01-01T00:00:00.00000%s"}`
+const foreignRow = `{"list": [1], "i8": -8, "u32": 4000000000, "u64": 1, "f16": -0.25, "f32": 1.5, "large": %s, "fixed": "AAE=", "s": "1970-01-01T00:00:02", "ns": "1970-01-01T00:00:00.00000%s"}`
 
 func TestForeignReader(t *testing.T) {
 	t.Parallel()
@@ -104,7 +105,7 @@ func TestForeignReader(t *testing.T) {
 		got = append(got, fmt.Sprint(c.Name, " ", c.Type, " ", text, " ", v.IsNull(1)))
 	}
 	want := []string{
-		"i8 int64 -8 false", "u32 int64 4000000000 false", "f32 float64 1.5 false", `large string "é" true`, `fixed bytes "\x00\x01" false`,
+		"i8 int64 -8 false", "u32 int64 4000000000 false", "f16 float64 -0.25 false", "f32 float64 1.5 false", `large string "é" true`, `fixed bytes "\x00\x01" false`,
 		"s timestamp 2000000 false", "ns timestamp 9 false",
 	}
 	if d := cmp.Diff(want, got); d != "" {

@@ -1,12 +1,16 @@
 package parquetfile
 
 import (
+	"cmp"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math"
 	"slices"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
 
 	"sluice/jobs/columnar"
 )
@@ -17,7 +21,7 @@ type appendForeign func(v *columnar.Vector, x parquet.Value) error
 // NewForeignReader opens a Parquet file that somebody else wrote, for the columns with
 // these names, which come in the file's order. It takes the types of the Parquet
 // format (LogicalTypes.md) whose every value one of ours holds: INT32, narrower and
-// unsigned ones up to 32 bits are int64, FLOAT is float64, UTF8, ENUM and JSON are
+// unsigned ones up to 32 bits are int64, FLOAT and FLOAT16 are float64, UTF8, ENUM and JSON are
 // string, fixed-length ones are bytes, decimals of up to 38 digits in any of the format's
 // types are decimals, and timestamps of any unit are µs, those without a zone as if in
 // UTC; one between two µs is an error of Next, and so is a decimal of more digits than its
@@ -43,6 +47,7 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
 	found := map[string]bool{}
+	said := leafElements(f.Metadata().Schema)
 	chunk := 0
 	for _, field := range f.Schema().Fields() {
 		at := chunk
@@ -52,12 +57,16 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 		}
 		t, add, ok := columnar.Type(0), appendForeign(nil), false
 		if key, value, isMap := mapOf(field); isMap {
-			t, add, ok = foreignMap(key, value)
+			t, add, ok = foreignMap(key, value, said[at:chunk])
 		} else if field.Leaf() && !field.Repeated() {
-			t, add, ok = foreignType(field)
+			t, add, ok = foreignType(field, said[at])
 		}
 		if !ok {
-			return nil, fmt.Errorf("open parquet file: column %s has type %s, of which no cell can be made", field.Name(), field)
+			kind := field.String()
+			if field.Leaf() {
+				kind = cmp.Or(annotation(field, said[at]), kind)
+			}
+			return nil, fmt.Errorf("open parquet file: column %s has type %s, of which no cell can be made", field.Name(), kind)
 		}
 		found[field.Name()] = true
 		rd.columns = append(rd.columns, columnar.Column{Name: field.Name(), Type: t, Nullable: field.Optional()})
@@ -84,11 +93,21 @@ func leaves(n parquet.Node) int {
 	return sum
 }
 
-// foreignMap returns our type for maps with these leaves, and how their values become
-// ours; nil = they are.
-func foreignMap(key, value parquet.Node) (columnar.Type, appendForeign, bool) {
-	k, _, _ := foreignType(key)
-	v, add, ok := foreignType(value)
+// leafElements returns the elements of a schema that have column chunks, in their order.
+func leafElements(schema []format.SchemaElement) (leaves []*format.SchemaElement) {
+	for i := range schema {
+		if schema[i].Type.Valid {
+			leaves = append(leaves, &schema[i])
+		}
+	}
+	return leaves
+}
+
+// foreignMap returns our type for maps with these leaves, of which the file says so, and
+// how their values become ours; nil = they are.
+func foreignMap(key, value parquet.Node, said []*format.SchemaElement) (columnar.Type, appendForeign, bool) {
+	k, _, _ := foreignType(key, said[0])
+	v, add, ok := foreignType(value, said[1])
 	if !ok || k != columnar.String {
 		return 0, nil, false
 	}
@@ -96,10 +115,24 @@ func foreignMap(key, value parquet.Node) (columnar.Type, appendForeign, bool) {
 	return t, add, ok
 }
 
-// foreignType returns our type for a column, and how its values become ours; nil =
-// they are.
-func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
-	logical := ""
+// annotation returns what the file says of a column and parquet-go does not, which takes it
+// for what it is stored as; empty = nothing.
+func annotation(n parquet.Node, said *format.SchemaElement) string {
+	switch {
+	case n.Type().LogicalType() != nil:
+		return ""
+	case said.LogicalType.Value != nil:
+		return said.LogicalType.String()
+	case said.ConvertedType.Valid && said.ConvertedType.V == deprecated.Interval: // which has no logical type
+		return "INTERVAL"
+	}
+	return ""
+}
+
+// foreignType returns our type for a column, of which the file says so, and how its values
+// become ours; nil = they are.
+func foreignType(n parquet.Node, said *format.SchemaElement) (columnar.Type, appendForeign, bool) {
+	logical := annotation(n, said)
 	if l := n.Type().LogicalType(); l != nil {
 		logical = l.String()
 	}
@@ -118,6 +151,8 @@ func foreignType(n parquet.Node) (columnar.Type, appendForeign, bool) {
 		return columnar.Float64, nil, true
 	case kind == parquet.Float && logical == "":
 		return columnar.Float64, func(v *columnar.Vector, x parquet.Value) error { v.AppendFloat64(float64(x.Float())); return nil }, true
+	case kind == parquet.FixedLenByteArray && logical == float16 && n.Type().Length() == 2:
+		return columnar.Float64, appendFloat16, true
 	case kind == parquet.ByteArray && (logical == "STRING" || logical == "ENUM"):
 		return columnar.String, nil, true
 	case kind == parquet.ByteArray && logical == "JSON":
@@ -158,6 +193,14 @@ func foreignDecimal(t parquet.Type) (columnar.Type, appendForeign, bool) {
 		}, true
 	}
 	return typ, func(v *columnar.Vector, x parquet.Value) error { return appendDecimal(v, x.ByteArray()) }, true
+}
+
+// float16 is IEEE 754's binary16 in two bytes, little-endian (LogicalTypes.md, FLOAT16).
+const float16 = "FLOAT16"
+
+func appendFloat16(v *columnar.Vector, x parquet.Value) error {
+	v.AppendFloat64(columnar.Float16(binary.LittleEndian.Uint16(x.ByteArray())))
+	return nil
 }
 
 func appendMillis(v *columnar.Vector, x parquet.Value) error {

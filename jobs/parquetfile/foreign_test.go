@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/format"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/columnar/columnartest"
@@ -121,6 +123,89 @@ func TestForeignReaderRefuses(t *testing.T) {
 	damaged := bytes.NewReader([]byte("PAR1 and no more PAR1"))
 	if _, err := NewForeignReader(damaged, damaged.Size(), []string{"a"}); err == nil {
 		t.Error("Got no error for a damaged file")
+	}
+}
+
+// annotatedType is a type with an annotation that parquet-go writes none of.
+type annotatedType struct {
+	parquet.Type
+	logical   format.LogicalTypeValue
+	converted deprecated.ConvertedType
+}
+
+func (t annotatedType) LogicalType() *format.LogicalType {
+	if t.logical == nil {
+		return nil
+	}
+	return &format.LogicalType{Value: t.logical}
+}
+
+func (t annotatedType) ConvertedType() *deprecated.ConvertedType {
+	if t.logical != nil {
+		return nil
+	}
+	return &t.converted
+}
+
+// TestForeignAnnotations reads FLOAT16, alone and as values of a map, and refuses what
+// parquet-go reads as bytes without a meaning.
+func TestForeignAnnotations(t *testing.T) {
+	t.Parallel()
+	fixed := func(n int) parquet.Type { return parquet.FixedLenByteArrayType(n) }
+	half := parquet.Leaf(annotatedType{Type: fixed(2), logical: &format.Float16Type{}})
+	schema := parquet.NewSchema("s", parquet.Group{
+		"a":        parquet.Map(parquet.String(), half),
+		"half":     parquet.Optional(half),
+		"interval": parquet.Leaf(annotatedType{Type: fixed(12), converted: deprecated.Interval}),
+		"late":     parquet.Leaf(parquet.Int64Type),
+		"long":     parquet.Leaf(annotatedType{Type: fixed(3), logical: &format.Float16Type{}}),
+		"variant":  parquet.Leaf(annotatedType{Type: parquet.ByteArrayType, logical: &format.VariantType{}}),
+	})
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[any](&b, schema)
+	for i, bits := range []string{"\x00\xc0", "\x01\x00", ""} { // -2, the least above 0, null
+		row := parquet.Row{
+			parquet.ValueOf("k").Level(0, 1, 0), parquet.ValueOf([]byte("\x00\x3c")).Level(0, 1, 1),
+			parquet.ValueOf([]byte(bits)).Level(0, 1, 2), parquet.ValueOf(make([]byte, 12)).Level(0, 0, 3),
+			parquet.ValueOf(int64(i)).Level(0, 0, 4), parquet.ValueOf(make([]byte, 3)).Level(0, 0, 5), parquet.ValueOf([]byte("v")).Level(0, 0, 6),
+		}
+		if bits == "" {
+			row[2] = parquet.Value{}.Level(0, 0, 2)
+		}
+		if _, err := w.WriteRows([]parquet.Row{row}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r := bytes.NewReader(b.Bytes())
+	rd, err := NewForeignReader(r, r.Size(), []string{"a", "half", "late"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	batch, err := rd.Next()
+	if err != nil || batch.Rows() != 3 {
+		t.Fatal(batch, err)
+	}
+	if got := batch.Vector(1); got.Float64s()[0] != -2 || got.Float64s()[1] != 0x1p-24 || got.IsNull(0) || !got.IsNull(2) {
+		t.Errorf("Got %v", got.Float64s())
+	}
+	if got := batch.Vector(2).Int64s(); got[0] != 0 || got[2] != 2 {
+		t.Errorf("Got %v of the column behind", got)
+	}
+	for i, c := range rd.Columns() {
+		if want := []string{"map(float64)", "float64", "int64"}[i]; fmt.Sprint(c.Type) != want {
+			t.Errorf("Got %v of column %s, want %s", c.Type, c.Name, want)
+		}
+	}
+	if err := rd.Close(); err != nil {
+		t.Error(err)
+	}
+	for name, kind := range map[string]string{"interval": "INTERVAL", "long": "FLOAT16", "variant": "VARIANT"} {
+		if _, err := NewForeignReader(r, r.Size(), []string{"late", name}); err == nil || !strings.Contains(err.Error(), "column "+name+" has type") || !strings.Contains(err.Error(), kind) {
+			t.Errorf("%s: Got %v, want an error that names %s", name, err, kind)
+		}
 	}
 }
 
