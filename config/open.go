@@ -46,6 +46,18 @@ func ForDirectory(dir string) *Config {
 	return c
 }
 
+// Place says where the tables are, as people name it: the data directory, the gateways of
+// an HBase, or the memory of the process.
+func (s *Store) Place() string {
+	switch s.Engine {
+	case "hbase":
+		return strings.Join(s.HBase.Addresses(), ",")
+	case "mem":
+		return "memory"
+	}
+	return s.Dir
+}
+
 // PebbleOptions returns the options of the embedded engine.
 func (c *Config) PebbleOptions(log *slog.Logger) *pebblestore.Options {
 	o := &pebblestore.Options{

@@ -426,3 +426,17 @@ func TestForDirectory(t *testing.T) {
 		t.Errorf("Got %+v", c)
 	}
 }
+
+func TestStorePlace(t *testing.T) {
+	t.Parallel()
+	for want, s := range map[string]config.Store{
+		"./d":            {Engine: "pebble", Dir: "./d"},
+		"memory":         {Engine: "mem", Dir: "./d"},
+		"127.0.0.1:9090": {Engine: "hbase", Dir: "./d"},
+		"a:1,b:2":        {Engine: "hbase", Dir: "./d", HBase: config.HBase{Gateways: []string{"a:1", "b:2"}}},
+	} {
+		if got := s.Place(); got != want {
+			t.Errorf("Got %q of %+v, want %q", got, s, want)
+		}
+	}
+}

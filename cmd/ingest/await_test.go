@@ -138,7 +138,8 @@ func TestDaemonWaitsForBrokers(t *testing.T) {
 	if err := os.WriteFile(config, []byte(strings.Replace(string(text), "kafka:\n", "kafka:\n  request_timeout: 500ms\n  dial_timeout: 300ms\n", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	d := integration.StartDaemon(t, config, integration.Environment(closed, filepath.Join(t.TempDir(), "d")))
+	dir := filepath.Join(t.TempDir(), "d")
+	d := integration.StartDaemon(t, config, integration.Environment(closed, dir))
 	await := func(what string, ok func() bool) {
 		t.Helper()
 		tick := time.NewTicker(20 * time.Millisecond)
@@ -156,7 +157,7 @@ func TestDaemonWaitsForBrokers(t *testing.T) {
 	}
 	get := func(path string) (string, int) { return get(t, d, path) }
 	await("warning", func() bool {
-		return strings.Contains(d.Log(), "waiting for one") && strings.Contains(d.Log(), "msg=started")
+		return strings.Contains(d.Log(), "waiting for one") && strings.Contains(d.Log(), "msg=started engine=pebble store="+dir+" ")
 	})
 	await("reason", func() bool {
 		body, status := get("/readyz")

@@ -25,7 +25,7 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) error {
 		}
 		return err
 	}
-	log.Info("started", "dir", cfg.Store.Dir, "address", d.listener.Addr().String(), "brokers", cfg.Kafka.Brokers)
+	log.Info("started", "engine", cfg.Store.Engine, "store", cfg.Store.Place(), "address", d.listener.Addr().String(), "brokers", cfg.Kafka.Brokers)
 	return d.runAndClose(ctx)
 }
 
