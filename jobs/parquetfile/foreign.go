@@ -77,8 +77,33 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 			return nil, fmt.Errorf("open parquet file: it has no column %s", name)
 		}
 	}
+	if err := rd.checkCodecs(); err != nil {
+		return nil, fmt.Errorf("open parquet file: %w", err)
+	}
 	rd.batch = columnar.NewBatch(rd.columns)
 	return rd, nil
+}
+
+// checkCodecs returns an error where a chunk of the reader's columns is compressed as
+// parquet-go cannot undo, so that nothing is read of a file that cannot be read whole:
+// LZO, and the LZ4 of Hadoop, which the format has replaced with LZ4_RAW (Compression.md).
+func (r *Reader) checkCodecs() error {
+	groups := r.file.Metadata().RowGroups
+	for g := range groups {
+		for i, c := range r.columns {
+			chunks := 1
+			if _, isMap := c.Type.Map(); isMap {
+				chunks = 2
+			}
+			for at := r.chunks[i]; at < min(r.chunks[i]+chunks, len(groups[g].Columns)); at++ {
+				codec := groups[g].Columns[at].MetaData.Codec
+				if parquet.LookupCompressionCodec(codec).String() == "UNSUPPORTED" {
+					return fmt.Errorf("row group %d, column %s: it is compressed with %s, which cannot be read: write it with zstd, snappy or LZ4_RAW", g, c.Name, codec)
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // leaves returns how many column chunks a field has.

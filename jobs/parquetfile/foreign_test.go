@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/compress/lz4"
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -205,6 +206,56 @@ func TestForeignAnnotations(t *testing.T) {
 	for name, kind := range map[string]string{"interval": "INTERVAL", "long": "FLOAT16", "variant": "VARIANT"} {
 		if _, err := NewForeignReader(r, r.Size(), []string{"late", name}); err == nil || !strings.Contains(err.Error(), "column "+name+" has type") || !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s: Got %v, want an error that names %s", name, err, kind)
+		}
+	}
+}
+
+// hadoopLZ4 is a codec that says it were that of Hadoop.
+type hadoopLZ4 struct{ lz4.Codec }
+
+func (*hadoopLZ4) CompressionCodec() format.CompressionCodec { return format.Lz4 }
+
+// A file with a codec that cannot be read is refused when it is opened, where one of the
+// columns that are asked for has it, also as a part of a map.
+func TestForeignCodecs(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		A string            `parquet:"a"`
+		B map[string]string `parquet:"b"`
+		C string            `parquet:"c"`
+	}
+	for name, o := range map[string]parquet.WriterOption{"a": parquet.Compression(&hadoopLZ4{}), "": parquet.Compression(&parquet.Lz4Raw)} {
+		var b bytes.Buffer
+		w := parquet.NewGenericWriter[row](&b, o)
+		for range 2 { // row groups
+			if _, err := w.Write([]row{{A: "a", B: map[string]string{"k": "v"}, C: "c"}}); err != nil {
+				t.Fatal(err)
+			}
+			if err := w.Flush(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		r := bytes.NewReader(b.Bytes())
+		for _, column := range []string{"a", "b"} {
+			rd, err := NewForeignReader(r, r.Size(), []string{column})
+			if want := "row group 0, column " + column + ": it is compressed with LZ4,"; name != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("Got %v, want %q", err, want)
+			} else if name == "" {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if batch, err := rd.Next(); err != nil || batch.Rows() != 1 {
+					t.Errorf("LZ4_RAW, column %s: Got %v, %v", column, batch, err)
+				}
+			}
+			if rd != nil {
+				if err := rd.Close(); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 	}
 }
