@@ -88,11 +88,11 @@ func prefixRange(prefix []byte) cell.Range {
 // mergeRanges sorts rs and joins those that overlap or touch, in place, and returns no
 // nil.
 func mergeRanges(rs []cell.Range) []cell.Range {
+	if len(rs) == 0 {
+		return noCell
+	}
 	slices.SortFunc(rs, func(a, b cell.Range) int { return bytes.Compare(a.Start, b.Start) })
 	merged := rs[:0]
-	if rs == nil {
-		merged = noCell
-	}
 	for _, r := range rs {
 		if n := len(merged); n > 0 {
 			last := &merged[n-1]

@@ -1,7 +1,6 @@
 package columnar
 
 import (
-	"fmt"
 	"math"
 	"testing"
 )
@@ -30,7 +29,7 @@ func TestFloat16(t *testing.T) {
 	for bits := uint16(0); bits < 0x7bff; bits++ {
 		step := math.Ldexp(1, max(int(bits>>10), 1)-25)
 		if d := Float16(bits+1) - Float16(bits); d != step {
-			t.Fatalf("%#04x: the next is %v above, want %v", bits, d, fmt.Sprint(step))
+			t.Fatalf("%#04x: the next is %v above, want %v", bits, d, step)
 		}
 	}
 }

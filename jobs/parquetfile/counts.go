@@ -6,6 +6,8 @@ import (
 
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"sluice/jobs/columnar"
 )
 
 // The footer says how many rows a file and its row groups have, how many values a column
@@ -88,6 +90,15 @@ func statedNulls(footer []byte) ([][]thrift.Null[int64], error) {
 	return all, nil
 }
 
+// chunksOf returns how many column chunks a column of type t has: a map one of keys and one
+// of values.
+func chunksOf(t columnar.Type) int {
+	if _, isMap := t.Map(); isMap {
+		return 2
+	}
+	return 1
+}
+
 // checkChunks checks the chunks of a row group that the reader is about to read.
 func (r *Reader) checkChunks(group int) error {
 	g := &r.file.Metadata().RowGroups[group]
@@ -95,11 +106,7 @@ func (r *Reader) checkChunks(group int) error {
 	for i, c := range r.columns {
 		wrong := func(err error) error { return fmt.Errorf("row group %d, column %s: %w", group, c.Name, err) }
 		_, isMap := c.Type.Map()
-		chunks := 1
-		if isMap {
-			chunks = 2
-		}
-		for at := r.chunks[i]; at < r.chunks[i]+chunks; at++ {
+		for at := r.chunks[i]; at < r.chunks[i]+chunksOf(c.Type); at++ {
 			if at >= len(g.Columns) {
 				return wrong(claim("it has %d column chunks", len(g.Columns)))
 			}

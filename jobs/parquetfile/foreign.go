@@ -91,11 +91,7 @@ func (r *Reader) checkCodecs() error {
 	groups := r.file.Metadata().RowGroups
 	for g := range groups {
 		for i, c := range r.columns {
-			chunks := 1
-			if _, isMap := c.Type.Map(); isMap {
-				chunks = 2
-			}
-			for at := r.chunks[i]; at < min(r.chunks[i]+chunks, len(groups[g].Columns)); at++ {
+			for at := r.chunks[i]; at < min(r.chunks[i]+chunksOf(c.Type), len(groups[g].Columns)); at++ {
 				codec := groups[g].Columns[at].MetaData.Codec
 				if parquet.LookupCompressionCodec(codec).String() == "UNSUPPORTED" {
 					return fmt.Errorf("row group %d, column %s: it is compressed with %s, which cannot be read: write it with zstd, snappy or LZ4_RAW", g, c.Name, codec)
