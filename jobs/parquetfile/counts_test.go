@@ -2,7 +2,6 @@ package parquetfile
 
 import (
 	"bytes"
-	"encoding/binary"
 	"fmt"
 	"reflect"
 	"strings"
@@ -16,18 +15,9 @@ import (
 // edited returns a file with another footer.
 func edited(t *testing.T, file []byte, edit func(m *format.FileMetaData)) []byte {
 	t.Helper()
-	end := len(file) - tailBytes
-	start := end - int(binary.LittleEndian.Uint32(file[end:]))
-	var m format.FileMetaData
-	if err := thrift.Unmarshal(new(thrift.CompactProtocol), file[start:end], &m); err != nil {
-		t.Fatal(err)
-	}
+	body, m := splitFile(t, file)
 	edit(&m)
-	footer, err := thrift.Marshal(new(thrift.CompactProtocol), &m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append(binary.LittleEndian.AppendUint32(append(bytes.Clone(file[:start]), footer...), uint32(len(footer))), magic...)
+	return joinFile(t, body, &m)
 }
 
 // TestForeignCounts: files of others whose footer or pages say other numbers of rows or of

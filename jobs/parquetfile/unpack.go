@@ -27,7 +27,8 @@ import (
 // (github.com/parquet-go/parquet-go/issues/608), and where one is damaged it doubles its
 // buffer for ever. The others unfold to whatever they do, however large the header of the
 // page says that it is. parquet-go sees row groups with such pages as of another file, in
-// which they are not compressed.
+// which they are not compressed; and so it sees those whose codecs are not the ones of the
+// file's first row group, which it would use instead.
 //
 // So it is with the pages of bools in files of others, whatever their codec: of those in RLE,
 // as pages of version 2 mostly are, parquet-go takes a run of one value for eight bits a byte
@@ -35,7 +36,7 @@ import (
 // pages in PLAIN.
 
 // unpacked is a row group as of a file of its own: the bytes of the file that it is from,
-// then its pages, decompressed, and a footer.
+// then those pages that are decompressed here, and a footer.
 type unpacked struct {
 	from    io.ReaderAt
 	foreign bool  // it is of others
@@ -82,20 +83,29 @@ func (r *Reader) unpacks(m *format.ColumnMetaData) bool {
 	return false
 }
 
+// asItIs reports whether parquet-go can be given the column chunks of a row group as they
+// are: it takes all chunks of a column for compressed as the first is.
+func (r *Reader) asItIs(columns []format.ColumnChunk) bool {
+	first := r.file.Metadata().RowGroups[0].Columns
+	for i := range columns {
+		m := &columns[i].MetaData
+		if r.unpacks(m) || i >= len(first) || m.Codec != first[i].MetaData.Codec {
+			return false
+		}
+	}
+	return true
+}
+
 // rowGroup returns a row group whose pages can be read, of the columns of r.
 func (r *Reader) rowGroup(group int) (parquet.RowGroup, error) {
 	g := r.file.Metadata().RowGroups[group]
-	if !slices.ContainsFunc(g.Columns, func(c format.ColumnChunk) bool { return r.unpacks(&c.MetaData) }) {
+	if r.asItIs(g.Columns) {
 		return r.file.RowGroups()[group], nil
 	}
 	u := &unpacked{from: r.in, foreign: r.from != nil, size: r.size, end: r.size}
 	g.Columns, g.Ordinal = slices.Clone(g.Columns), 0
 	for i, c := range r.columns {
-		chunks := 1
-		if _, ok := c.Type.Map(); ok {
-			chunks = 2
-		}
-		for at := r.chunks[i]; at < r.chunks[i]+chunks && at < len(g.Columns); at++ {
+		for at := r.chunks[i]; at < min(r.chunks[i]+chunksOf(c.Type), len(g.Columns)); at++ {
 			if m := &g.Columns[at].MetaData; r.unpacks(m) {
 				if err := u.add(m, c.Nullable); err != nil {
 					return nil, fmt.Errorf("row group %d, column %s: %w", group, c.Name, err)

@@ -2,15 +2,18 @@ package parquetfile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/compress/lz4"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
 	"sluice/jobs/columnar"
@@ -238,6 +241,114 @@ func TestLZ4Damaged(t *testing.T) {
 			}
 		} else if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: Got %d rows, %v, want %q", name, rows, err, tt.want)
+		}
+	}
+}
+
+// splitFile returns what is before a file's footer, and that.
+func splitFile(t *testing.T, file []byte) (body []byte, m format.FileMetaData) {
+	t.Helper()
+	n := int(binary.LittleEndian.Uint32(file[len(file)-tailBytes:]))
+	body = file[:len(file)-tailBytes-n]
+	if err := thrift.Unmarshal(new(thrift.CompactProtocol), file[len(body):len(file)-tailBytes], &m); err != nil {
+		t.Fatal(err)
+	}
+	return body, m
+}
+
+// joinFile is the inverse of splitFile.
+func joinFile(t *testing.T, body []byte, m *format.FileMetaData) []byte {
+	t.Helper()
+	footer, err := thrift.Marshal(new(thrift.CompactProtocol), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(binary.LittleEndian.AppendUint32(slices.Concat(body, footer), uint32(len(footer))), magic...)
+}
+
+// joined returns a file with the row groups of both files, which have one schema.
+func joined(t *testing.T, a, b []byte) []byte {
+	t.Helper()
+	body, m := splitFile(t, a)
+	behind, second := splitFile(t, b)
+	by := int64(len(body) - len(magic))
+	for _, g := range second.RowGroups {
+		g.FileOffset, g.Ordinal = g.FileOffset+by, int16(len(m.RowGroups))
+		for i := range g.Columns {
+			c := &g.Columns[i].MetaData
+			c.DataPageOffset += by
+			if c.DictionaryPageOffset != 0 {
+				c.DictionaryPageOffset += by
+			}
+		}
+		m.RowGroups, m.NumRows = append(m.RowGroups, g), m.NumRows+g.NumRows
+	}
+	for _, g := range m.RowGroups {
+		for i := range g.Columns {
+			c := &g.Columns[i]
+			c.ColumnIndexOffset, c.ColumnIndexLength, c.OffsetIndexOffset, c.OffsetIndexLength = 0, 0, 0, 0
+		}
+	}
+	return joinFile(t, slices.Concat(body, behind[len(magic):]), &m)
+}
+
+// TestForeignMixedCodecs reads files whose row groups are compressed with different codecs,
+// of which parquet-go uses the first.
+func TestForeignMixedCodecs(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		A int32  `parquet:"a"`
+		S string `parquet:"s,dict"`
+	}
+	value := func(i int) row {
+		n := int32(uint32(i+1) * 2654435761) // none of them shrinks
+		return row{A: n, S: fmt.Sprint(n % 7)}
+	}
+	codecs := []compress.Codec{&parquet.Uncompressed, &parquet.Snappy, &parquet.Zstd, &parquet.Lz4Raw}
+	for _, version := range []int{1, 2} {
+		write := func(codec compress.Codec, from int) []byte {
+			var b bytes.Buffer
+			w := parquet.NewGenericWriter[row](&b, parquet.DataPageVersion(version), parquet.Compression(codec))
+			for i := range 50 {
+				if _, err := w.Write([]row{value(from + i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := w.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return b.Bytes()
+		}
+		for _, first := range codecs {
+			for _, second := range codecs {
+				file := joined(t, write(first, 0), write(second, 50))
+				rd, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), []string{"a", "s"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				read := 0
+				for {
+					batch, err := rd.Next()
+					if err == io.EOF {
+						break
+					} else if err != nil {
+						t.Fatalf("version %d, %v and %v, after %d rows: %v", version, first, second, read, err)
+					}
+					for i := range batch.Rows() {
+						want := value(read)
+						if a, s := batch.Vector(0).Int64s()[i], batch.Vector(1).Bytes(i); a != int64(want.A) || string(s) != want.S {
+							t.Fatalf("version %d, %v and %v: Got %d, %q in row %d, want %v", version, first, second, a, s, read, want)
+						}
+						read++
+					}
+				}
+				if read != 100 {
+					t.Errorf("version %d, %v and %v: Got %d rows, want 100", version, first, second, read)
+				}
+				if err := rd.Close(); err != nil {
+					t.Error(err)
+				}
+			}
 		}
 	}
 }
