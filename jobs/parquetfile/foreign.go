@@ -10,6 +10,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
 	"sluice/jobs/columnar"
@@ -139,27 +140,46 @@ func foreignMap(key, value parquet.Node, said []*format.SchemaElement) (columnar
 // annotation returns what the file says of a column and parquet-go does not, which takes it
 // for what it is stored as; empty = nothing.
 func annotation(n parquet.Node, said *format.SchemaElement) string {
+	old := said.ConvertedType
 	switch {
-	case n.Type().LogicalType() != nil:
-		return ""
 	case said.LogicalType.Value != nil:
+		if n.Type().LogicalType() != nil {
+			return ""
+		}
 		return said.LogicalType.String()
-	case said.ConvertedType.Valid && said.ConvertedType.V == deprecated.Interval: // which has no logical type
+	case !old.Valid:
+		return ""
+	case old.V == deprecated.Decimal && !said.Precision.Valid:
+		return "DECIMAL without a precision"
+	case old.V == deprecated.Interval: // which has no logical type
 		return "INTERVAL"
+	case old.V > deprecated.Interval: // the last one
+		return fmt.Sprintf("ConvertedType %d", old.V)
 	}
 	return ""
+}
+
+// foreignDecimalOf is decimalOf of what the file says, too: a decimal whose scale is left
+// out has the scale 0 (LogicalTypes.md, DECIMAL), where parquet-go takes it for no decimal
+// if no logical type says it, too.
+func foreignDecimalOf(t parquet.Type, said *format.SchemaElement) *format.DecimalType {
+	if said.LogicalType.Value == nil && said.ConvertedType == thrift.New(deprecated.Decimal) && said.Precision.Valid {
+		return &format.DecimalType{Precision: said.Precision.V, Scale: said.Scale.V}
+	}
+	return decimalOf(t)
 }
 
 // foreignType returns our type for a column, of which the file says so, and how its values
 // become ours; nil = they are.
 func foreignType(n parquet.Node, said *format.SchemaElement) (columnar.Type, appendForeign, bool) {
 	logical := annotation(n, said)
-	if l := n.Type().LogicalType(); l != nil {
+	if l := n.Type().LogicalType(); l != nil && logical == "" {
 		logical = l.String()
 	}
+	if d := foreignDecimalOf(n.Type(), said); d != nil {
+		return foreignDecimal(n.Type().Kind(), d)
+	}
 	switch kind := n.Type().Kind(); {
-	case decimalOf(n.Type()) != nil:
-		return foreignDecimal(n.Type())
 	case kind == parquet.Boolean && logical == "":
 		return columnar.Bool, nil, true
 	case kind == parquet.Int64 && (logical == "" || logical == "INT(64,true)"):
@@ -197,13 +217,12 @@ func foreignType(n parquet.Node, said *format.SchemaElement) (columnar.Type, app
 
 // foreignDecimal is foreignType of decimals, whose numbers are checked: they may have more
 // digits than the type says.
-func foreignDecimal(t parquet.Type) (columnar.Type, appendForeign, bool) {
-	d := decimalOf(t)
+func foreignDecimal(kind parquet.Kind, d *format.DecimalType) (columnar.Type, appendForeign, bool) {
 	typ, ok := columnar.Decimal(int(d.Precision), int(d.Scale))
 	if !ok {
 		return 0, nil, false
 	}
-	switch t.Kind() {
+	switch kind {
 	case parquet.Int32:
 		return typ, func(v *columnar.Vector, x parquet.Value) error {
 			return v.AppendUnscaled(columnar.Int128FromInt64(int64(x.Int32())))

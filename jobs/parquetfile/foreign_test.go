@@ -13,6 +13,7 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/compress/lz4"
 	"github.com/parquet-go/parquet-go/deprecated"
+	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
 
 	"sluice/jobs/columnar"
@@ -207,6 +208,60 @@ func TestForeignAnnotations(t *testing.T) {
 	for name, kind := range map[string]string{"interval": "INTERVAL", "long": "FLOAT16", "variant": "VARIANT"} {
 		if _, err := NewForeignReader(r, r.Size(), []string{"late", name}); err == nil || !strings.Contains(err.Error(), "column "+name+" has type") || !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s: Got %v, want an error that names %s", name, err, kind)
+		}
+	}
+}
+
+// TestForeignConvertedDecimals reads decimals of which the file says no scale, as it may
+// where it says a ConvertedType alone (LogicalTypes.md), and refuses those without digits.
+func TestForeignConvertedDecimals(t *testing.T) {
+	t.Parallel()
+	schema := parquet.NewSchema("s", parquet.Group{
+		"fixed": parquet.Leaf(annotatedType{Type: parquet.FixedLenByteArrayType(4), converted: deprecated.Decimal}),
+		"int":   parquet.Leaf(annotatedType{Type: parquet.Int32Type, converted: deprecated.Decimal}),
+	})
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[any](&b, schema)
+	if _, err := w.WriteRows([]parquet.Row{{parquet.ValueOf([]byte("\xff\xff\xff\xfe")).Level(0, 0, 0), parquet.ValueOf(int32(-2)).Level(0, 0, 1)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, column := range []string{"fixed", "int"} {
+		file := edited(t, b.Bytes(), func(m *format.FileMetaData) {
+			for i := range m.Schema[1:] {
+				m.Schema[1+i].Precision = thrift.New(int32(9))
+			}
+		})
+		rd, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), []string{column})
+		if err != nil {
+			t.Fatal(err)
+		}
+		batch, err := rd.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, s, ok := rd.Columns()[0].Type.Decimal(); !ok || p != 9 || s != 0 {
+			t.Errorf("%s: Got type %v, want decimals of 9 digits", column, rd.Columns()[0].Type)
+		}
+		if got := columnartest.Texts(batch); got[0][0] != "-2" {
+			t.Errorf("%s: Got %v, want -2", column, got)
+		}
+		if err := rd.Close(); err != nil {
+			t.Error(err)
+		}
+		want := "column " + column + " has type DECIMAL without a precision"
+		if _, err := NewForeignReader(bytes.NewReader(b.Bytes()), int64(b.Len()), []string{column}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %q", err, want)
+		}
+		file = edited(t, b.Bytes(), func(m *format.FileMetaData) {
+			for i := range m.Schema[1:] {
+				m.Schema[1+i].ConvertedType = thrift.New(deprecated.ConvertedType(99))
+			}
+		})
+		if _, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), []string{column}); err == nil || !strings.Contains(err.Error(), "ConvertedType 99") {
+			t.Errorf("Got %v of an unknown type", err)
 		}
 	}
 }
