@@ -259,11 +259,15 @@ func runJoins(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 			return err
 		}
 		for _, name := range []string{"one thread", "all threads"} {
-			got, err := duckDB(ctx, o, &joinAsked{Events: files["events"], Users: files["users"], Ours: made, Out: filepath.Join(o.dir, "duckdb.parquet"), Threads: threads[name]})
+			var got *joinAnswered
+			foreign, err := foreignWhile(nil, func() (err error) {
+				got, err = duckDB(ctx, o, &joinAsked{Events: files["events"], Users: files["users"], Ours: made, Out: filepath.Join(o.dir, "duckdb.parquet"), Threads: threads[name]})
+				return err
+			})
 			if err != nil {
 				return err
 			}
-			theirs := sample{Seconds: got.Seconds, CPU: got.CPU, Foreign: -1}
+			theirs := sample{Seconds: got.Seconds, CPU: got.CPU, Foreign: foreign}
 			r.add(w, round, "DuckDB, "+name, &theirs, 0)
 			r.ratio("time: DuckDB, "+name+" / merge join", "≥ 1.00", theirs.Seconds/ours.Seconds)
 			r.ratio("CPU: DuckDB, "+name+" / merge join", "", theirs.CPU/ours.CPU)

@@ -24,7 +24,8 @@ type peerReport struct {
 	bytes  map[string][]float64 // a row; none where nobody compares them
 	ratios []peerRatio
 
-	foreign float64 // the greatest share of the machine that others took while we ran
+	foreign float64 // the greatest share of the machine that others took in a run
+	unknown bool    // and of some it is not known
 }
 
 // peerRatio is one of two programs in each round.
@@ -61,7 +62,7 @@ func (r *peerReport) add(w io.Writer, round int, name string, s *sample, bytes i
 	}
 	r.rates[name] = append(r.rates[name], s.rate(r.rows)/1000)
 	r.cpu[name] = append(r.cpu[name], s.CPU/float64(r.rows)*1e9)
-	r.foreign = max(r.foreign, s.Foreign)
+	r.foreign, r.unknown = max(r.foreign, s.Foreign), r.unknown || s.Foreign < 0
 	fmt.Fprintf(w, "round %d  %-28s%s", round+1, name, peerLine(s, r.unit(), r.rows))
 	if bytes > 0 {
 		r.bytes[name] = append(r.bytes[name], float64(bytes)/float64(r.rows))
@@ -125,5 +126,9 @@ func (r *peerReport) publish(w io.Writer, name string, force bool) error {
 	r.rateTable().markdown(b)
 	b.WriteString("## Ratios\n\nOf runs of one round.\n\n")
 	r.ratioTable().markdown(b)
-	return writePage(name, b, r.notes)
+	notes := r.notes
+	if r.unknown {
+		notes = append(slices.Clone(notes), "Of some runs it is not known what other processes took meanwhile.")
+	}
+	return writePage(name, b, notes)
 }

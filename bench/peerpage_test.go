@@ -29,7 +29,7 @@ func TestPeerPage(t *testing.T) {
 	}
 	for _, want := range []string{
 		"# Title\n\nAbout.", "* a core, ", "* `a command`", "| ours | 0.5 | 0.2..1.0 | 2000 | 2.0 |", "| theirs | 0.2 | 0.2..0.2 | 4000 |  |",
-		"| theirs / ours | 2.00 | 1.00..4.00 | ≥ 1.00 |", "* A note.",
+		"| theirs / ours | 2.00 | 1.00..4.00 | ≥ 1.00 |", "* A note.", "* Of some runs it is not known what other processes took meanwhile.",
 	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("There is no %q in\n%s", want, page)

@@ -178,7 +178,7 @@ func verify(ctx context.Context, r store.Reader, s *spec) error {
 		want = 0
 	}
 	if err == nil && rows != want {
-		err = fmt.Errorf("WRONG: %d rows, and there were %d events", rows, events)
+		err = fmt.Errorf("WRONG: %d rows of %d events, and there should be %d", rows, events, want)
 	}
 	return err
 }

@@ -72,6 +72,43 @@ func (m *meter) stop() (sample, error) {
 	return s, nil
 }
 
+// foreignWhile runs f, and returns the share of the machine that others took meanwhile: all
+// but this process, those of its child processes that ended in f, and the processes pids.
+// < 0 = there is no /proc.
+func foreignWhile(pids []int, f func() error) (share float64, err error) {
+	ours := func() (time.Duration, error) {
+		own, err := processCPU()
+		if err != nil {
+			return 0, err
+		}
+		children, err := childrenCPU()
+		if err != nil {
+			return 0, err
+		}
+		others, err := processesCPU(pids)
+		return own + children + others, err
+	}
+	before, _, known := machineCPU(0)
+	if !known {
+		return -1, f()
+	}
+	used, err := ours()
+	if err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if err := f(); err != nil {
+		return 0, err
+	}
+	took := time.Since(begun)
+	now, err := ours()
+	if err != nil {
+		return 0, err
+	}
+	after, _, _ := machineCPU(0)
+	return max(((after-before)-(now-used)).Seconds()/took.Seconds()/float64(runtime.NumCPU()), 0), nil
+}
+
 const (
 	// settleStep is how long the process must be idle to count as settled;
 	settleStep = 250 * time.Millisecond

@@ -8,6 +8,8 @@ import (
 )
 
 // processCPU is not known here.
-func processCPU() (time.Duration, error) {
-	return 0, errors.New("bench: CPU time is measured on Unix only")
-}
+func processCPU() (time.Duration, error) { return 0, errNoCPU }
+
+func childrenCPU() (time.Duration, error) { return 0, errNoCPU }
+
+var errNoCPU = errors.New("bench: CPU time is measured on Unix only")

@@ -9,9 +9,14 @@ import (
 )
 
 // processCPU returns the user and system time of this process so far.
-func processCPU() (time.Duration, error) {
+func processCPU() (time.Duration, error) { return usedBy(syscall.RUSAGE_SELF) }
+
+// childrenCPU is processCPU of the child processes that have been waited for, and theirs.
+func childrenCPU() (time.Duration, error) { return usedBy(syscall.RUSAGE_CHILDREN) }
+
+func usedBy(who int) (time.Duration, error) {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+	if err := syscall.Getrusage(who, &u); err != nil {
 		return 0, fmt.Errorf("getrusage: %w", err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), nil
