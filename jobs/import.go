@@ -81,7 +81,8 @@ func (e *RowError) Unwrap() error { return e.Err }
 // not take or that holds no row key, store.ErrCorrupt where the run is not as its
 // manifest says, store.ErrFamilyNotFound, and store.ErrUnsupported for what no cell can
 // be made of: joins, runs without their row keys, DISTINCT families, and COUNTER families
-// of an engine that cannot set counts.
+// of an engine that cannot set counts. Of a run with one row a cell, whose families are in
+// its rows, the first row of such a family ends the Import: what is before it is written.
 func Import(ctx context.Context, o *ImportOptions) (*Imported, error) {
 	if o.From == nil || o.To == nil || o.Into == "" {
 		return nil, errors.New("jobs: ImportOptions need From, To and Into")
