@@ -31,6 +31,9 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 		for i := range rows {
 			r := &rows[i]
 			if r.Source != src {
+				if r.Source.Untold(&src) {
+					return src, untoldError(&r.Source)
+				}
 				if other == nil || r.Progress.LastTime >= other.Progress.LastTime {
 					other = r
 				}
@@ -189,8 +192,10 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 	if err != nil {
 		return store.Progress{}, err
 	}
-	if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
-		return store.Progress{}, sourceChanged(&w.src, w.partition, &store.Source{ClusterID: info.clusterID, TopicID: info.id})
+	if found := (store.Source{ClusterID: info.clusterID, TopicID: info.id}); w.src.Untold(&found) {
+		return store.Progress{}, untoldError(&w.src)
+	} else if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
+		return store.Progress{}, sourceChanged(&w.src, w.partition, &found)
 	}
 	progress, ok, err := store.ReadProgress(ctx, w.p.opts.Engine, &w.src, w.partition)
 	if err != nil {

@@ -234,6 +234,9 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 	if err != nil {
 		return err
 	}
+	if one.Source.Untold(&store.Source{ClusterID: info.clusterID, TopicID: info.id}) {
+		return untoldError(&one.Source)
+	}
 	if info.id != one.Source.TopicID || info.clusterID != one.Source.ClusterID {
 		one.Notes = append(one.Notes, "Kafka has another topic of this name: "+describeSource(info.clusterID, info.id))
 		return nil

@@ -190,6 +190,10 @@ func TestAuditReportsWhatCannotBeRead(t *testing.T) {
 	if all, err := a.run(t.Context()); err != nil || len(all[0].Notes) != 1 || len(all[0].Problems) != 0 {
 		t.Errorf("Got %+v, %v of a topic that is gone, want a note", all, err)
 	}
+	b.change(func() { b.broken, b.info.id = nil, [16]byte{} })
+	if _, err := a.run(t.Context()); err == nil || !strings.Contains(err.Error(), "no topic id") {
+		t.Errorf("Got %v of a topic whose id is not told, want that", err)
+	}
 	a.Pipelines = []string{"q"}
 	if all, err := a.run(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("Got %+v, %v of another pipeline", all, err)

@@ -167,6 +167,13 @@ func (e *notComparedError) Error() string {
 		"Nothing is applied before; it is asked again", e.src.Pipeline, e.src.Topic, e.partition, e.offset, fingerprintTimeout)
 }
 
+// untoldError: the brokers tell no topic id just now, and one is stored. That is waited out: it
+// says nothing of whether the topic is the same one.
+func untoldError(stored *store.Source) error {
+	return fmt.Errorf("pipeline %s: topic %s: the brokers tell no topic id just now, and %x is stored: one of them works as of a version before 2.8. "+
+		"Nothing is applied before the id is known; it is asked again", stored.Pipeline, stored.Topic, stored.TopicID)
+}
+
 // describeSource prints a topic's identity.
 func describeSource(clusterID string, id [16]byte) string {
 	return fmt.Sprintf("cluster %q, topic id %x", clusterID, id)

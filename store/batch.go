@@ -28,6 +28,13 @@ type Source struct {
 // where its records have had their effect. That of a source beside it does not.
 func (s *Source) OfPipeline() bool { return !strings.Contains(s.Pipeline, SourceMark) }
 
+// Untold reports whether found, which is what the brokers tell of the topic just now, lacks
+// the topic id that the source has and may be the same log: brokers tell none while one of
+// them works as of a version before 2.8, amid an upgrade or a downgrade.
+func (s *Source) Untold(found *Source) bool {
+	return s.TopicID != [16]byte{} && found.TopicID == [16]byte{} && s.ClusterID == found.ClusterID
+}
+
 // Progress is how far a source's partition has been applied, with what is needed
 // to recognise its log again, and the counts that make the audit equation:
 //

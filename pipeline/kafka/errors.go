@@ -214,6 +214,9 @@ var codeNames = map[code]string{
 	codeInconsistentTopicID:      "INCONSISTENT_TOPIC_ID",
 }
 
+// errUntold: the metadata lack the id of a topic that had one.
+var errUntold = errors.New("kafka: the brokers tell no topic id just now")
+
 // Temporary reports whether err is what brokers that are there have answered, and may
 // answer otherwise later: a leader that is being elected, a coordinator that loads.
 func Temporary(err error) bool {

@@ -68,7 +68,8 @@ func (r *PartitionReader) Partition() int32 { return r.partition }
 // there is one. Its errors stay until SeekTo: *OutOfRangeError where the log does
 // not hold the offset, *UnreadableError where a batch cannot be read or takes more than
 // the bounds or the memory there is, and what
-// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth or ErrClosed. A ctx that ends costs nothing: the
+// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth or ErrClosed, or says that the brokers
+// have told no id of a topic that had one for RequestTimeout. A ctx that ends costs nothing: the
 // next call goes on where this one stopped.
 //
 // Batches that were not released count against the memory: who keeps all of them waits

@@ -87,14 +87,16 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 		return anyNode
 	}
 	now := time.Now()
-	if m != nil && m.ID != want {
+	// Metadata without an id say nothing of which topic it is.
+	untold := m != nil && m.ID == [16]byte{} && want != [16]byte{}
+	if m != nil && !untold && m.ID != want {
 		r.err = fmt.Errorf("%w: %s has id %x, not %x as before: its offsets begin again", ErrTopicChanged, r.topic, m.ID, want)
 		r.signal()
 		return anyNode
 	}
 	var l leader
 	known := false
-	if m != nil {
+	if m != nil && !untold {
 		l, known = m.leaders[r.partition]
 	}
 	if !known {
@@ -106,6 +108,11 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 		// A broker that has just started may not know it yet.
 		if r.missing.IsZero() {
 			r.missing = now
+		}
+		if now.Sub(r.missing) > f.c.o.RequestTimeout && untold {
+			r.err = fmt.Errorf("read topic %s: %w: its id was %x", r.topic, errUntold, want)
+			r.signal()
+			return anyNode
 		}
 		if now.Sub(r.missing) > f.c.o.RequestTimeout {
 			r.err = fmt.Errorf("%w: %s/%d", ErrTopicNotFound, r.topic, r.partition)

@@ -3,9 +3,11 @@ package kafka
 import (
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -97,6 +99,53 @@ func TestFetchWithoutTopicIDs(t *testing.T) {
 		produce(t, c, "t", numbered(0, 1)...)
 		r := startFetcher(t, c, nil).Add("t", 0, 0)
 		if got := readTo(t, r, 1); !slices.Equal(got, values(0, 1)) {
+			t.Errorf("Got %v", got)
+		}
+	})
+}
+
+// Metadata that lack the id of a topic for a while, as those of a broker that was set back to a
+// version before 2.8, do not say that it is another topic.
+func TestVanishedTopicIDs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+		var without atomic.Bool
+		cluster.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			if !without.Load() || kreq.GetVersion() < 10 { // kafka-go's own are not looked at
+				return nil, nil, false
+			}
+			resp := kreq.ResponseKind().(*kmsg.MetadataResponse)
+			m := kmsg.NewMetadataResponseTopic()
+			m.Topic = kmsg.StringPtr("t")
+			p := kmsg.NewMetadataResponseTopicPartition()
+			p.Leader, p.LeaderEpoch = cluster.LeaderFor("t", 0), 100
+			m.Partitions = append(m.Partitions, p)
+			resp.Topics = append(resp.Topics, m)
+			return resp, nil, true
+		})
+		produce(t, c, "t", numbered(0, 1)...)
+		r := startFetcher(t, c, nil).Add("t", 0, 0)
+		readTo(t, r, 1)
+
+		without.Store(true)
+		time.Sleep(metadataInterval + time.Second)
+		without.Store(false)
+		produce(t, c, "t", numbered(1, 2)...)
+		if got := readTo(t, r, 2); !slices.Equal(got, values(1, 2)) {
+			t.Errorf("Got %v", got)
+		}
+
+		without.Store(true)
+		_, err := r.Next(testContext(t))
+		if err == nil || !strings.Contains(err.Error(), "no topic id") || errors.Is(err, ErrTopicChanged) {
+			t.Errorf("Got %v where ids do not come back, want that none is told", err)
+		}
+		without.Store(false)
+		produce(t, c, "t", numbered(2, 3)...)
+		r.SeekTo(2)
+		if got := readTo(t, r, 3); !slices.Equal(got, values(2, 3)) {
 			t.Errorf("Got %v", got)
 		}
 	})

@@ -314,6 +314,9 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 		if s.Source.Pipeline != r.o.Pipeline || s.Source.Topic != topic {
 			continue
 		}
+		if own := s.Source; own.Untold(&live) {
+			return fmt.Errorf("topic %s: the brokers tell no topic id just now, and %x is stored: count again when they do", topic, own.TopicID)
+		}
 		if s.Source != live {
 			if err := r.missing("topic %s was made anew: what the pipeline has applied of the old one is gone", topic); err != nil {
 				return err

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/cell"
 	"sluice/pipeline"
@@ -26,14 +29,15 @@ const patience = 2 * time.Minute
 
 // world is a broker, a store, and what the counts must be.
 type world struct {
-	t      testing.TB
-	client *kafka.Client
-	out    *kafka.Producer
-	engine rebuild.Engine
-	want   map[string]int64
-	sent   int
-	twice  bool                // the rules count in table more, too
-	rules  func(*mapping.Spec) // changes the rules; nil = does not
+	t       testing.TB
+	cluster *kfake.Cluster
+	client  *kafka.Client
+	out     *kafka.Producer
+	engine  rebuild.Engine
+	want    map[string]int64
+	sent    int
+	twice   bool                // the rules count in table more, too
+	rules   func(*mapping.Spec) // changes the rules; nil = does not
 }
 
 func newWorld(t testing.TB, engine rebuild.Engine) *world {
@@ -43,7 +47,7 @@ func newWorld(t testing.TB, engine rebuild.Engine) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { broker.Close() })
-	w := &world{t: t, engine: engine, want: map[string]int64{}}
+	w := &world{t: t, engine: engine, cluster: broker.Cluster(), want: map[string]int64{}}
 	if w.client, err = kafka.NewClient(&kafka.Options{Brokers: broker.Addrs()}); err != nil {
 		t.Fatal(err)
 	}
@@ -508,6 +512,45 @@ func TestRebuildRefuses(t *testing.T) {
 			t.Errorf("a topic made anew: %v", err)
 		}
 		r = w.open(func(o *rebuild.Options) { o.AcceptLoss = true })
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Switch(t.Context()))
+		w.check()
+	})
+}
+
+// What is told of a topic without its id says nothing of whether it was made anew: a rebuild
+// that may lack records does not leave out all of them.
+func TestRebuildWaitsForTopicIDs(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(20)
+		w.ingest()
+		stored, err := store.AllProgress(t.Context(), w.engine)
+		w.ok(err)
+		var without atomic.Bool
+		without.Store(true)
+		w.cluster.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			w.cluster.KeepControl()
+			if !without.Load() || kreq.GetVersion() < 10 { // kafka-go's own are not looked at
+				return nil, nil, false
+			}
+			resp := kreq.ResponseKind().(*kmsg.MetadataResponse)
+			resp.ClusterID = &stored[0].Source.ClusterID
+			topic := kmsg.NewMetadataResponseTopic()
+			topic.Topic = kmsg.StringPtr("pages")
+			for n := range int32(2) {
+				p := kmsg.NewMetadataResponseTopicPartition()
+				p.Partition, p.Leader = n, w.cluster.LeaderFor("pages", n)
+				topic.Partitions = append(topic.Partitions, p)
+			}
+			resp.Topics = append(resp.Topics, topic)
+			return resp, nil, true
+		})
+		_, err = w.tryOpen(func(o *rebuild.Options) { o.AcceptLoss = true })
+		if err == nil || !strings.Contains(err.Error(), "no topic id") {
+			t.Errorf("Got %v, want that no topic id is told", err)
+		}
+		without.Store(false)
+		r := w.open(func(o *rebuild.Options) { o.AcceptLoss = true })
 		w.ok(r.Count(t.Context()))
 		w.ok(r.Switch(t.Context()))
 		w.check()
