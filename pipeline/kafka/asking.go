@@ -24,7 +24,11 @@ type asking struct {
 // purpose, and what is produced or fetched, has no turns.
 func (a *asking) begin(ctx context.Context, node int32, req kmsg.Request) (end func(), err error) {
 	switch kmsg.Key(req.Key()) {
-	case kmsg.ApiVersions, kmsg.Metadata, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch:
+	case kmsg.ApiVersions: // of one broker: before a fetch, by its loops, which are few
+		if node != anyNode {
+			return func() {}, nil
+		}
+	case kmsg.Metadata, kmsg.ListOffsets, kmsg.OffsetForLeaderEpoch:
 	default:
 		return func() {}, nil
 	}

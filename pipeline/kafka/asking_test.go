@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -77,6 +78,61 @@ func TestSilentBrokerHoldsUpNoOther(t *testing.T) {
 		ends[0]()
 		if _, err := a.begin(t.Context(), 1, req); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// What a partition asks when it is opened does not hold up the fetch loops, which ask a
+// broker again what it takes after a fetch has failed.
+func TestFetchDoesNotWaitForTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, o := startBroker(t)
+		var slow, cut atomic.Bool
+		cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			if slow.Load() {
+				cluster.SleepControl(func() { time.Sleep(20 * time.Millisecond) })
+			}
+			return nil, nil, false
+		})
+		cluster.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			if cut.Swap(false) {
+				return nil, errors.New("cut"), true
+			}
+			return nil, nil, false
+		})
+		c := newTestClient(t, o)
+		produce(t, c, "t", numbered(0, 1)...)
+		r := startFetcher(t, c, nil).Add("t", 0, 0)
+		readTo(t, r, 1)
+
+		slow.Store(true)
+		const questions = 500
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for range questions {
+			wg.Go(func() {
+				if _, err := c.ListOffsets(t.Context(), "t", []int32{0}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(100 * time.Millisecond)
+		cut.Store(true)
+		for cut.Load() {
+			time.Sleep(time.Millisecond)
+		}
+		failed := time.Now()
+		produce(t, c, "t", numbered(1, 2)...)
+		readTo(t, r, 2)
+		if took := time.Since(failed); took > time.Second {
+			t.Errorf("fetched again after %v", took)
+		}
+		wg.Wait()
+		if took := time.Since(begun); took < 2*time.Second {
+			t.Errorf("all was answered within %v: nothing had to wait", took)
 		}
 	})
 }

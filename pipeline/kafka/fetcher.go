@@ -394,6 +394,21 @@ func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, s *session, parts []
 
 // failed puts the partitions of a request that got no answer back.
 func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err error) {
+	final := !retryable(err) && !errors.Is(err, errProtocol)
+	if ctx.Err() == nil {
+		f.c.forget(n.id)
+		f.c.metrics.retries.Add(1)
+		n.mu.Lock()
+		first := !n.failing
+		n.failing = true
+		n.mu.Unlock()
+		switch {
+		case final:
+			f.logger.Warn("fetch fails", "node", n.id, "err", err)
+		case first:
+			f.logger.Warn("fetch fails, trying again", "node", n.id, "err", err)
+		}
+	}
 	now := time.Now()
 	for _, a := range parts {
 		a.r.mu.Lock()
@@ -401,7 +416,7 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 			a.r.inflight = nil
 			a.r.node, a.r.replica = anyNode, anyNode
 			a.r.backoff(now)
-			if !retryable(err) && a.r.err == nil && !errors.Is(err, errProtocol) && ctx.Err() == nil {
+			if final && a.r.err == nil && ctx.Err() == nil {
 				a.r.err = fmt.Errorf("fetch %s/%d: %w", a.r.topic, a.r.partition, err)
 				a.r.signal()
 			}
@@ -409,18 +424,6 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 		a.r.mu.Unlock()
 	}
 	f.wakeManager()
-	if ctx.Err() != nil {
-		return
-	}
-	f.c.forget(n.id)
-	f.c.metrics.retries.Add(1)
-	n.mu.Lock()
-	first := !n.failing
-	n.failing = true
-	n.mu.Unlock()
-	if first {
-		f.logger.Warn("fetch fails, trying again", "node", n.id, "err", err)
-	}
 }
 
 // recovered notes an answer, and that the broker wants to be left alone for a

@@ -56,20 +56,24 @@ func (c *Client) negotiate(ctx context.Context, node int32) (versions, error) {
 	if ok {
 		return known, nil
 	}
+	who := "a broker"
+	if node != anyNode {
+		who = fmt.Sprintf("broker %d", node)
+	}
 	resp, err := c.request(ctx, node, kmsg.NewPtrApiVersionsRequest())
 	if err != nil {
-		return versions{}, fmt.Errorf("ask for request versions: %w", err)
+		return versions{}, fmt.Errorf("ask %s for request versions: %w", who, err)
 	}
 	r := resp.(*kmsg.ApiVersionsResponse)
 	if r.ErrorCode != 0 {
-		return versions{}, fmt.Errorf("ask for request versions: %w", code(r.ErrorCode))
+		return versions{}, fmt.Errorf("ask %s for request versions: %w", who, code(r.ErrorCode))
 	}
 	var v versions
 	for _, w := range wanted {
 		i := slices.IndexFunc(r.ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool { return k.ApiKey == int16(w.key) })
 		if i < 0 || r.ApiKeys[i].MaxVersion < w.low || r.ApiKeys[i].MinVersion > w.high {
-			return versions{}, fmt.Errorf("%w: %s version %d is needed for %s; use Kafka 2.8 or later",
-				ErrTooOld, w.key.Name(), w.low, w.why)
+			return versions{}, fmt.Errorf("%w: %s: %s version %d is needed for %s; use Kafka 2.8 or later",
+				ErrTooOld, who, w.key.Name(), w.low, w.why)
 		}
 		w.set(&v, max(w.low, r.ApiKeys[i].MinVersion), min(w.high, r.ApiKeys[i].MaxVersion))
 	}
@@ -158,6 +162,7 @@ func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*to
 	}
 	resp, err := c.request(ctx, anyNode, req)
 	if err != nil {
+		c.forget(anyNode)
 		return nil, nil, err
 	}
 	r := resp.(*kmsg.MetadataResponse)
@@ -203,6 +208,7 @@ func (c *Client) controller(ctx context.Context) (int32, error) {
 	req.Topics = []kmsg.MetadataRequestTopic{} // none; nil would be all
 	resp, err := c.request(ctx, anyNode, req)
 	if err != nil {
+		c.forget(anyNode)
 		return anyNode, err
 	}
 	return resp.(*kmsg.MetadataResponse).ControllerID, nil

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -147,6 +148,86 @@ func TestVanishedTopicIDs(t *testing.T) {
 		r.SeekTo(2)
 		if got := readTo(t, r, 3); !slices.Equal(got, values(2, 3)) {
 			t.Errorf("Got %v", got)
+		}
+	})
+}
+
+// apis is the answer of a broker that takes the named requests up to a version.
+func apis(kreq kmsg.Request, takes map[kmsg.Key][2]int16) kmsg.Response {
+	resp := kreq.ResponseKind().(*kmsg.ApiVersionsResponse)
+	for key, v := range takes {
+		k := kmsg.NewApiVersionsResponseApiKey()
+		k.ApiKey, k.MinVersion, k.MaxVersion = int16(key), v[0], v[1]
+		resp.ApiKeys = append(resp.ApiKeys, k)
+	}
+	return resp
+}
+
+// Brokers that no longer take the metadata they took when they were asked first are asked again.
+func TestMetadataOfNewerBrokers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+		var newer atomic.Bool
+		cluster.Control(func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			switch key := kmsg.Key(kreq.Key()); {
+			case newer.Load() && key == kmsg.Metadata && kreq.GetVersion() == 10:
+				return nil, errors.New("no such version"), true
+			case newer.Load() && key == kmsg.ApiVersions:
+				return apis(kreq, map[kmsg.Key][2]int16{
+					kmsg.ApiVersions: {0, 0}, kmsg.Metadata: {11, 12}, kmsg.Fetch: {4, 13}, kmsg.ListOffsets: {0, 6}, kmsg.CreateTopics: {0, 5},
+				}), nil, true
+			}
+			return nil, nil, false
+		})
+		if _, err := c.Topic(t.Context(), "t"); err != nil {
+			t.Fatal(err)
+		}
+		newer.Store(true)
+		if _, err := c.Topic(t.Context(), "t"); err != nil {
+			t.Error(err)
+		}
+		newer.Store(false)
+		if err := c.CreateTopic(t.Context(), "a", 1); err != nil {
+			t.Fatal(err)
+		}
+		newer.Store(true)
+		if err := c.CreateTopic(t.Context(), "b", 1); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A broker that is too old is named, where it became so amid a run, too.
+func TestTooOldNamesTheBroker(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, o := startBroker(t)
+		log := new(logs)
+		o.Logger = slog.New(slog.NewTextHandler(log, nil))
+		var old atomic.Bool
+		cluster.Control(func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			switch key := kmsg.Key(kreq.Key()); {
+			case old.Load() && key == kmsg.Fetch:
+				return nil, errors.New("restart"), true
+			case old.Load() && key == kmsg.ApiVersions:
+				return apis(kreq, map[kmsg.Key][2]int16{kmsg.ApiVersions: {0, 0}, kmsg.Metadata: {0, 12}, kmsg.ListOffsets: {0, 6}}), nil, true
+			}
+			return nil, nil, false
+		})
+		c := newTestClient(t, o)
+		produce(t, c, "t", numbered(0, 1)...)
+		r := startFetcher(t, c, nil).Add("t", 0, 0)
+		readTo(t, r, 1)
+		old.Store(true)
+		_, err := r.Next(testContext(t))
+		if !errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), "broker 0") {
+			t.Errorf("Got %v, want ErrTooOld and which broker", err)
+		}
+		if !strings.Contains(log.String(), "too old") {
+			t.Errorf("Got the log\n%s\nwithout what ends the reader", log)
 		}
 	})
 }
