@@ -169,7 +169,8 @@ type Kafka struct {
 	// partition with an error: it may be a bomb. 0 = all that memory has for
 	// one, half of it; a bound of one's own must be below that.
 	MaxDecompressed Size `yaml:"max_decompressed" default:"0"`
-	// DialTimeout bounds the making of a connection.
+	// DialTimeout bounds the making of a connection. It is two fifths of RequestTimeout at
+	// most.
 	DialTimeout time.Duration `yaml:"dial_timeout" default:"3s"`
 	// RequestTimeout bounds a request and its answer.
 	RequestTimeout time.Duration `yaml:"request_timeout" default:"10s"`

@@ -78,8 +78,13 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 	mechanism := s.mechanism()
 	shake := kmsg.NewPtrSASLHandshakeRequest()
 	shake.Version, shake.Mechanism = 1, mechanism.Name()
-	resp, err := s.ask(c, shake)
-	if err != nil {
+	greeted := &greetedConn{Conn: c}
+	resp, err := s.ask(greeted, shake)
+	switch {
+	case greeted.wrong != nil:
+		s.other(address)
+		return failed(greeted.wrong)
+	case err != nil:
 		return failed(err)
 	}
 	if r := resp.(*kmsg.SASLHandshakeResponse); r.ErrorCode != 0 {

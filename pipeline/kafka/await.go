@@ -19,8 +19,8 @@ const awaitReminder = 30 * time.Second
 //
 // Where a broker, or what stands for it, does answer, but not as one that takes this
 // client, Await does not wait: it returns an error that wraps ErrAuth or ErrTLS, or
-// ErrUnreachable where it is no broker, or one that speaks no TLS or hangs up at the
-// credentials, which are not to be sent for ever.
+// ErrUnreachable where there is no broker at any of the addresses of Options.Brokers, or one
+// that speaks no TLS or hangs up at the credentials, which are not to be sent for ever.
 func (c *Client) Await(ctx context.Context, f func(ctx context.Context) error, waiting func(err error)) error {
 	if waiting == nil {
 		waiting = func(error) {}
@@ -28,9 +28,10 @@ func (c *Client) Await(ctx context.Context, f func(ctx context.Context) error, w
 	begun := time.Now()
 	var warned time.Time // zero = not yet
 	for {
+		c.conns.forgetOthers()
 		err := f(ctx)
 		switch {
-		case errors.Is(err, ErrUnreachable) && !turnedAway(err) && ctx.Err() == nil:
+		case errors.Is(err, ErrUnreachable) && !c.turnedAway(err) && ctx.Err() == nil:
 		case warned.IsZero():
 			return err
 		default:
@@ -52,8 +53,9 @@ func (c *Client) Await(ctx context.Context, f func(ctx context.Context) error, w
 var errHungUp = errors.New("the broker hangs up on the credentials")
 
 // turnedAway reports whether err, which wraps ErrUnreachable, is of a broker that is
-// there and will not take this client however long it waits.
-func turnedAway(err error) bool {
+// there and will not take this client however long it waits, or of another server where
+// there is nothing else.
+func (c *Client) turnedAway(err error) bool {
 	_, plain := errors.AsType[tls.RecordHeaderError](err)
-	return plain || errors.Is(err, errHungUp) || errors.Is(err, errNotKafka)
+	return plain || errors.Is(err, errHungUp) || errors.Is(err, errNotKafka) && c.conns.onlyOthers()
 }

@@ -108,6 +108,14 @@ func TestAwaitEnds(t *testing.T) {
 		"no Kafka that takes its time": {want: ErrUnreachable, text: `"HTTP"`, set: func(_ *testing.T, _ *kfake.Cluster, o *Options) {
 			o.Dial = saying("H", "TTP", "/1.1 400 Bad Request\r\n\r\n")
 		}},
+		"no Kafka, and credentials": {want: ErrUnreachable, text: "another server answers there", set: func(_ *testing.T, _ *kfake.Cluster, o *Options) {
+			o.SASL = SASL{"SCRAM-SHA-256", "u", secret}
+			o.Dial = saying("HTTP/1.1 400 Bad Request\r\n\r\n")
+		}},
+		"no Kafka at any address": {want: ErrUnreachable, text: "another server answers there", set: func(_ *testing.T, _ *kfake.Cluster, o *Options) {
+			o.Brokers = []string{"127.0.0.1:80", "127.0.0.1:81", "127.0.0.1:82"}
+			o.Dial = saying("HTTP/1.1 400 Bad Request\r\n\r\n")
+		}},
 		"more versions than bytes": {want: ErrUnreachable, text: "no broker", set: func(_ *testing.T, _ *kfake.Cluster, o *Options) {
 			o.Dial = saying("\x00\x00\x00\x14\x00\x00\x00\x01\x00\x00\x30\x30\x20\x42", "\x00\x12\x00\x00\x00\x03")
 		}},
@@ -150,6 +158,40 @@ func TestAwaitEnds(t *testing.T) {
 			}
 		})
 	})
+}
+
+// One of several addresses is of another server, or is turned away otherwise, and the broker at
+// the other one is restarted: that is waited for.
+func TestAwaitBesideWhatIsNoBroker(t *testing.T) {
+	t.Parallel()
+	for name, other := range map[string]func(ctx context.Context, network, addr string) (net.Conn, error){
+		"another server": saying("HTTP/1.1 400 Bad Request\r\n\r\n"),
+		"refused":        refused,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				_, o := startBroker(t)
+				dial, good := o.Dial, o.Brokers[0]
+				var up atomic.Bool
+				o.Brokers = []string{good, "127.0.0.1:80"}
+				o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+					switch {
+					case addr != good:
+						return other(ctx, network, addr)
+					case !up.Load():
+						return refused(ctx, network, addr)
+					}
+					return dial(ctx, network, addr)
+				}
+				c := newTestClient(t, o)
+				time.AfterFunc(time.Minute, func() { up.Store(true) })
+				if err := c.Await(t.Context(), askTopic(c, "t"), nil); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // saying dials servers that say the parts, whatever they are asked, and end the

@@ -30,7 +30,8 @@ type Options struct {
 	// SASL authenticates them.
 	SASL SASL
 	// DialTimeout bounds the making of a connection: TCP, TLS, SASL and the
-	// first exchange. Default 3 s.
+	// first exchange. It is two fifths of RequestTimeout at most: kafka-go makes two
+	// before it tells why the first has failed. Default 3 s.
 	DialTimeout time.Duration
 	// RequestTimeout bounds a call of this package that asks the cluster
 	// something, retries included. Default 10 s.
@@ -89,6 +90,7 @@ func (o *Options) withDefaults() Options {
 	if d.RequestTimeout == 0 {
 		d.RequestTimeout = 10 * time.Second
 	}
+	d.DialTimeout = min(d.DialTimeout, d.RequestTimeout/5*2)
 	if d.MaxDecompressed == 0 {
 		d.MaxDecompressed = 256 << 20
 	}

@@ -101,6 +101,18 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
+// Where a connection may take as long as the whole call, that none was made is still told
+// from one that gives no answer.
+func TestUnreachableWithALongDial(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newTestClient(t, &Options{Brokers: []string{"127.0.0.1:9"}, Dial: dropped, DialTimeout: 10 * time.Second, RequestTimeout: 10 * time.Second})
+		if _, err := c.Topic(t.Context(), "t"); !errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), "no firewall drops") {
+			t.Errorf("Got %v", err)
+		}
+	})
+}
+
 // A caller's own deadline is the caller's error, not the cluster's.
 func TestCallerDeadline(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ type connSet struct {
 	conns   map[net.Conn]struct{}
 	seed    string              // of o.Brokers, connected with last
 	reached map[string]struct{} // other addresses that were connected with
+	others  map[string]struct{} // addresses where something else answers
 }
 
 func newConnSet(o *Options, mechanism func() sasl.Mechanism) *connSet {
@@ -35,7 +36,7 @@ func newConnSet(o *Options, mechanism func() sasl.Mechanism) *connSet {
 	if dial == nil {
 		dial = (&net.Dialer{Timeout: o.DialTimeout}).DialContext
 	}
-	return &connSet{o: o, mechanism: mechanism, dialer: dial, conns: make(map[net.Conn]struct{}), reached: make(map[string]struct{})}
+	return &connSet{o: o, mechanism: mechanism, dialer: dial, conns: make(map[net.Conn]struct{}), reached: make(map[string]struct{}), others: make(map[string]struct{})}
 }
 
 func (s *connSet) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -90,6 +91,32 @@ func (s *connSet) dialed(address string, err error) error {
 		}
 	}
 	return err
+}
+
+// other notes that what answers at address is no broker.
+func (s *connSet) other(address string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.others[address] = struct{}{}
+}
+
+// forgetOthers has onlyOthers look at what answers from now on.
+func (s *connSet) forgetOthers() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.others)
+}
+
+// onlyOthers reports whether something else has answered at each of o.Brokers.
+func (s *connSet) onlyOthers() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.o.Brokers {
+		if _, ok := s.others[b]; !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // secure encrypts and authenticates a new connection. Its session is nil where it
@@ -170,6 +197,7 @@ func (c *trackedConn) Write(b []byte) (int, error) {
 func (c *trackedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if wrong := c.greeting.reads(b[:n]); wrong != nil {
+		c.set.other(c.address)
 		return 0, fmt.Errorf("broker %s: %w", c.address, wrong)
 	}
 	if c.auth != nil {

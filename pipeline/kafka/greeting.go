@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -55,6 +56,26 @@ func (g *greeting) reads(b []byte) error {
 		return fmt.Errorf("%w: %d versions of requests in %d bytes", errNotKafka, n, size)
 	}
 	return nil
+}
+
+// greetedConn is a connection whose first answer is looked at.
+type greetedConn struct {
+	net.Conn
+	greeting greeting
+	wrong    error // wraps errNotKafka
+}
+
+func (c *greetedConn) Write(b []byte) (int, error) {
+	c.greeting.writes(b)
+	return c.Conn.Write(b)
+}
+
+func (c *greetedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.wrong = c.greeting.reads(b[:n]); c.wrong != nil {
+		return 0, c.wrong
+	}
+	return n, err
 }
 
 // alertRecord is the first byte of a TLS alert (RFC 8446, section 5.1).
