@@ -3,7 +3,6 @@ package counters
 import (
 	"hash/maphash"
 	"math/bits"
-	"strings"
 
 	"sluice/cell"
 )
@@ -21,16 +20,20 @@ type Delta struct {
 }
 
 // Coalescer sums the increments of one batch, a delta a counter. It copies rows
-// and qualifiers into an arena and, once that has grown to the size of a batch,
+// and qualifiers into arenas and, once these have grown to the size of a batch,
 // allocates nothing. Make one with NewCoalescer. It belongs to one goroutine at a
 // time.
+//
+// Rows and columns are numbered, and a counter is a pair of numbers: an event that is
+// counted by minute, hour and day has one row in three columns, and the columns are
+// those of the event before, until the minute ends.
 type Coalescer struct {
-	seed     maphash.Seed
-	families []family // what the counters' family indexes point at
-	guess    int      // index of the family that comes next if rules repeat in order
+	families []family // what the columns' tags point at
+	rows     interner
+	columns  interner // qualifiers, their families as tags; next: the column that came behind it
 	sums     []sum    // in order of their first increment
-	arena    []byte   // row and qualifier of each sum, in the same order
-	slots    []uint64 // open addressing: high half of the hash, low half index into sums + 1; 0 = free
+	slots    []uint64 // as interner's, of the sums that are neither their row's nor their column's first
+	column   uint32   // of the last increment
 }
 
 // family is a table and family by number, so that the hot path compares no names.
@@ -38,13 +41,10 @@ type family struct{ table, name string }
 
 // sum is one counter of the batch.
 type sum struct {
-	key       int // start in the arena
-	row       int // length
-	qualifier int // length
-	family    uint32
-	delta     int64
-	time      cell.Timestamp
-	offset    int64
+	row, column uint32
+	delta       int64
+	time        cell.Timestamp
+	offset      int64
 }
 
 const (
@@ -52,46 +52,152 @@ const (
 	// maxFamilies bounds what Reset keeps. Names come from compiled rules, a
 	// handful; only tables named by day bring new ones for ever.
 	maxFamilies = 64
-	// sumBytes is what one sum holds beside its key: the struct, and two slots,
-	// as the table is at most half full.
+	// sumBytes is what one sum holds beside its row and column: the struct, and two
+	// slots, as the table is at most half full.
 	sumBytes = sumSize + 2*8
-	sumSize  = 56
+	sumSize  = 32
+	// none is no index: a counter more than memory holds.
+	none = ^uint32(0)
 	// minSums is the least that sums and their keys grow to.
 	minSums = 64
+	// spread is 2⁶⁴ / golden ratio: multiplied, it spreads a sum over all bits.
+	spread = 0x9E3779B97F4A7C15
 )
 
 // NewCoalescer returns an empty Coalescer.
 func NewCoalescer() *Coalescer {
-	return &Coalescer{seed: maphash.MakeSeed(), slots: make([]uint64, minSlots)}
+	seed := maphash.MakeSeed()
+	return &Coalescer{
+		rows:    interner{seed: seed, slots: make([]uint64, minSlots)},
+		columns: interner{seed: seed, slots: make([]uint64, minSlots)},
+		slots:   make([]uint64, minSlots),
+	}
 }
 
 // Add adds delta, of an event at time t in the record at offset, to one counter.
 // The count wraps around as Merge does; the newest time and the first offset are
 // kept, also where the deltas add up to 0. row and qualifier are copied.
 func (c *Coalescer) Add(table, familyName string, row, qualifier []byte, delta int64, t cell.Timestamp, offset int64) {
-	f := c.familyIndex(table, familyName)
-	h := c.hash(f, row, qualifier)
-	mask := uint64(len(c.slots) - 1)
-	i := h & mask
-	for ; c.slots[i] != 0; i = (i + 1) & mask {
-		if c.slots[i]>>32 != h>>32 {
+	r := c.rows.number(0, row)
+	c.add(r, 0, c.columnNumber(table, familyName, qualifier), delta, t, offset)
+}
+
+// AddMutation adds the increments of m, of the record at offset, as Add does, their
+// event times in Op.Time. It leaves out what else m has.
+func (c *Coalescer) AddMutation(m *cell.Mutation, offset int64) {
+	r, n := uint32(0), uint32(0)
+	for i := range m.Ops {
+		op := &m.Ops[i]
+		if op.Type != cell.OpIncrement {
 			continue
 		}
-		s := &c.sums[uint32(c.slots[i])-1]
-		if s.family == f && c.holds(s, row, qualifier) {
-			s.delta += delta
-			s.time = max(s.time, t)
-			return
+		if n == 0 {
+			r = c.rows.number(0, m.Row)
 		}
+		c.add(r, n, c.columnNumber(m.Table, op.Family, op.Qualifier), op.Delta, op.Time, offset)
+		n++
 	}
-	c.sums = append(c.sums, sum{
-		key: len(c.arena), row: len(row), qualifier: len(qualifier), family: f,
-		delta: delta, time: t, offset: offset,
-	})
-	c.arena = append(append(c.arena, row...), qualifier...)
-	c.slots[i] = h&^0xFFFFFFFF | uint64(uint32(len(c.sums)))
+}
+
+// add adds to a counter, whose row has had nth counters before in the same record.
+func (c *Coalescer) add(row, nth, column uint32, delta int64, t cell.Timestamp, offset int64) {
+	i, slot := c.find(row, nth, column)
+	if i < uint32(len(c.sums)) {
+		s := &c.sums[i]
+		s.delta += delta
+		s.time = max(s.time, t)
+		return
+	}
+	c.sums = append(c.sums, sum{row: row, column: column, delta: delta, time: t, offset: offset})
+	r, col := &c.rows.entries[row], &c.columns.entries[column]
+	if r.first == none || col.first == none {
+		if r.first == none {
+			r.first = i
+		}
+		if col.first == none {
+			col.first = i
+		}
+		return
+	}
+	c.slots[slot] = hashSum(row, column)&^0xFFFFFFFF | uint64(i+1)
 	if 2*len(c.sums) > len(c.slots) {
 		c.grow(2 * len(c.slots))
+	}
+}
+
+// columnNumber returns the number of a family and qualifier. Rules emit their increments
+// in the same order for every record, so that the column that came behind the last one
+// before is nearly always the right one.
+func (c *Coalescer) columnNumber(table, name string, qualifier []byte) uint32 {
+	if c.column < uint32(len(c.columns.entries)) {
+		next := c.columns.entries[c.column].next
+		e := &c.columns.entries[next]
+		if f := &c.families[e.tag]; f.name == name && f.table == table && string(c.columns.key(next)) == string(qualifier) {
+			c.column = next
+			return next
+		}
+	}
+	col := c.columns.number(c.familyNumber(table, name), qualifier)
+	c.columns.entries[c.column].next = col
+	c.column = col
+	return col
+}
+
+// find returns the index of the sum of a row and a column; where there is none, the index
+// that it is to have, and the slot, where it is to have one.
+func (c *Coalescer) find(row, nth, column uint32) (i uint32, slot uint64) {
+	end := uint32(len(c.sums))
+	r, col := c.rows.entries[row].first, c.columns.entries[column].first
+	if r == none || col == none {
+		return end, 0
+	}
+	// An event that brought a row has made all its counters one behind the other.
+	if i = r + nth; i < end {
+		if s := &c.sums[i]; s.row == row && s.column == column {
+			return i, 0
+		}
+	}
+	if c.sums[r].column == column {
+		return r, 0
+	}
+	if c.sums[col].row == row {
+		return col, 0
+	}
+	h := hashSum(row, column)
+	mask := uint64(len(c.slots) - 1)
+	for slot = h & mask; c.slots[slot] != 0; slot = (slot + 1) & mask {
+		if c.slots[slot]>>32 != h>>32 {
+			continue
+		}
+		i = uint32(c.slots[slot]) - 1
+		if s := &c.sums[i]; s.row == row && s.column == column {
+			return i, 0
+		}
+	}
+	return end, slot
+}
+
+// hashSum spreads two numbers over all bits.
+func hashSum(row, column uint32) uint64 {
+	hi, lo := bits.Mul64((uint64(row)<<32|uint64(column))^spread, spread)
+	return hi ^ lo
+}
+
+// grow makes the slots as many, a power of two.
+func (c *Coalescer) grow(slots int) {
+	c.slots = make([]uint64, slots)
+	mask := uint64(len(c.slots) - 1)
+	for n := range c.sums {
+		s := &c.sums[n]
+		if c.rows.entries[s.row].first == uint32(n) || c.columns.entries[s.column].first == uint32(n) {
+			continue
+		}
+		h := hashSum(s.row, s.column)
+		i := h & mask
+		for c.slots[i] != 0 {
+			i = (i + 1) & mask
+		}
+		c.slots[i] = h&^0xFFFFFFFF | uint64(n+1)
 	}
 }
 
@@ -105,11 +211,11 @@ func (c *Coalescer) Len() int {
 
 // Bytes returns the memory that the counters hold. It grows with Add and is 0
 // after Reset, though the memory is kept.
-func (c *Coalescer) Bytes() int { return len(c.arena) + len(c.sums)*sumBytes }
+func (c *Coalescer) Bytes() int { return c.rows.bytes() + c.columns.bytes() + len(c.sums)*sumBytes }
 
 // Held returns the memory that c keeps, in bytes: at least Bytes.
 func (c *Coalescer) Held() int {
-	return cap(c.arena) + cap(c.sums)*sumSize + len(c.slots)*8
+	return c.rows.held() + c.columns.held() + cap(c.sums)*sumSize + len(c.slots)*8
 }
 
 // Growth returns how much memory Reserve allocates for n counters more with keys of as
@@ -119,14 +225,11 @@ func (c *Coalescer) Growth(n, keys int) int {
 	if c == nil {
 		c = new(Coalescer)
 	}
-	size := 0
+	size := c.rows.growth(n, keys) + c.columns.growth(n, keys)
 	if room := grown(len(c.sums), cap(c.sums), n); room > cap(c.sums) {
 		size += room * sumSize
 	}
-	if room := grown(len(c.arena), cap(c.arena), keys); room > cap(c.arena) {
-		size += room
-	}
-	if slots := c.slotsFor(n); slots > len(c.slots) {
+	if slots := slotsFor(len(c.slots), len(c.sums)+n); slots > len(c.slots) {
 		size += slots * 8
 	}
 	return size
@@ -135,21 +238,20 @@ func (c *Coalescer) Growth(n, keys int) int {
 // Reserve makes room for n counters more with keys of as many bytes together: the next
 // n calls of Add allocate nothing.
 func (c *Coalescer) Reserve(n, keys int) {
+	c.rows.reserve(n, keys)
+	c.columns.reserve(n, keys)
 	if room := grown(len(c.sums), cap(c.sums), n); room > cap(c.sums) {
 		c.sums = append(make([]sum, 0, room), c.sums...)
 	}
-	if room := grown(len(c.arena), cap(c.arena), keys); room > cap(c.arena) {
-		c.arena = append(make([]byte, 0, room), c.arena...)
-	}
-	if slots := c.slotsFor(n); slots > len(c.slots) {
+	if slots := slotsFor(len(c.slots), len(c.sums)+n); slots > len(c.slots) {
 		c.grow(slots)
 	}
 }
 
-// slotsFor returns how many slots n counters more need.
-func (c *Coalescer) slotsFor(n int) int {
-	slots := max(len(c.slots), minSlots)
-	for 2*(len(c.sums)+n) > slots {
+// slotsFor returns how many slots a table of slots needs for n entries.
+func slotsFor(slots, n int) int {
+	slots = max(slots, minSlots)
+	for 2*n > slots {
 		slots *= 2
 	}
 	return slots
@@ -166,14 +268,13 @@ func grown(n, room, more int) int {
 
 // Deltas calls yield with each counter's delta, in the order of their first
 // increments, until it returns false: an iter.Seq. The slices are valid until
-// Reset; the Coalescer must not change while it runs.
+// Reset, and counters share them; the Coalescer must not change while it runs.
 func (c *Coalescer) Deltas(yield func(Delta) bool) {
 	for i := range c.sums {
 		s := &c.sums[i]
-		f := &c.families[s.family]
-		row, qualifier := c.key(s)
+		f := &c.families[c.columns.entries[s.column].tag]
 		if !yield(Delta{
-			Table: f.table, Family: f.name, Row: row, Qualifier: qualifier,
+			Table: f.table, Family: f.name, Row: c.rows.key(s.row), Qualifier: c.columns.key(s.column),
 			Delta: s.delta, Time: s.time, Offset: s.offset,
 		}) {
 			return
@@ -184,65 +285,23 @@ func (c *Coalescer) Deltas(yield func(Delta) bool) {
 // Reset empties c and keeps its memory. It ends the life of the slices that
 // Deltas yielded.
 func (c *Coalescer) Reset() {
-	c.sums, c.arena = c.sums[:0], c.arena[:0]
+	c.rows.reset()
+	c.columns.reset()
+	c.sums = c.sums[:0]
 	clear(c.slots)
+	c.column = 0
 	if len(c.families) > maxFamilies {
-		c.families, c.guess = nil, 0
+		c.families = nil
 	}
 }
 
-// familyIndex returns the number of a table and family, a new one where it has
-// none. Rules emit their increments in the same order for every record, so that
-// the family after the last one asked for is nearly always the right one.
-func (c *Coalescer) familyIndex(table, name string) uint32 {
-	i := c.guess
-	for range c.families {
-		if i >= len(c.families) {
-			i = 0
-		}
+// familyNumber returns the number of a table and family, a new one where it has none.
+func (c *Coalescer) familyNumber(table, name string) uint32 {
+	for i := range c.families {
 		if f := &c.families[i]; f.name == name && f.table == table {
-			c.guess = i + 1
 			return uint32(i)
 		}
-		i++
 	}
-	// Cloned, so that names cut out of a reused buffer do no harm.
-	c.families = append(c.families, family{table: strings.Clone(table), name: strings.Clone(name)})
-	c.guess = 0
+	c.families = append(c.families, family{table: table, name: name})
 	return uint32(len(c.families) - 1)
-}
-
-// hash mixes the parts so that row "a", qualifier "bc" and row "ab", qualifier
-// "c" differ.
-func (c *Coalescer) hash(f uint32, row, qualifier []byte) uint64 {
-	h := maphash.Bytes(c.seed, row) + uint64(f)
-	h = bits.RotateLeft64(h, 29) ^ maphash.Bytes(c.seed, qualifier)
-	return h * 0x9E3779B97F4A7C15 // 2⁶⁴ / golden ratio: spreads the sum of the two over all bits
-}
-
-func (c *Coalescer) key(s *sum) (row, qualifier []byte) {
-	middle, end := s.key+s.row, s.key+s.row+s.qualifier
-	return c.arena[s.key:middle:middle], c.arena[middle:end:end]
-}
-
-func (c *Coalescer) holds(s *sum, row, qualifier []byte) bool {
-	r, q := c.key(s)
-	return string(r) == string(row) && string(q) == string(qualifier)
-}
-
-// grow makes the slots as many, a power of two. A slot holds only the hash's high half, so that the
-// sums are hashed again.
-func (c *Coalescer) grow(slots int) {
-	c.slots = make([]uint64, slots)
-	mask := uint64(len(c.slots) - 1)
-	for n := range c.sums {
-		s := &c.sums[n]
-		row, qualifier := c.key(s)
-		h := c.hash(s.family, row, qualifier)
-		i := h & mask
-		for c.slots[i] != 0 {
-			i = (i + 1) & mask
-		}
-		c.slots[i] = h&^0xFFFFFFFF | uint64(n+1)
-	}
 }

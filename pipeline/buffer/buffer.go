@@ -212,6 +212,9 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 	arena, all := c.alloc(d.bytes), c.allocOps(d.ops)
 	for i := range ms {
 		m := &ms[i]
+		if z.increments > 0 && !separate {
+			c.body.coalescer.AddMutation(m, offset)
+		}
 		var row []byte
 		var ops []cell.Op
 		for j := range m.Ops {
@@ -219,8 +222,6 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 			if op.Type == cell.OpIncrement {
 				if separate {
 					arena = c.delta(offset, m, op, arena)
-				} else {
-					c.body.coalescer.Add(m.Table, op.Family, m.Row, op.Qualifier, op.Delta, op.Time, offset)
 				}
 				continue
 			}
