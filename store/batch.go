@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"sluice/cell"
@@ -161,7 +162,7 @@ func AppendOnce(dst []byte, pipeline string, id []byte) []byte {
 // ready. Its slices belong to the caller; the engine only reads them, and only
 // until Apply returns.
 //
-// Mutations and Records take effect in the order of InOrder, each seeing what
+// Puts, Mutations and Records take effect in the order of InOrder, each seeing what
 // those before it did; Counters after them. Advances are compared first, against
 // what was stored before the batch and in order among themselves: a stale batch
 // is stale whatever else it holds.
@@ -170,6 +171,7 @@ func AppendOnce(dst []byte, pipeline string, id []byte) []byte {
 // that order. Where one of them is refused the record is: none of the others is
 // visible to what comes behind, nor can be refused any more.
 type Batch struct {
+	Puts      []PackedPut // no record has both these and Mutations
 	Mutations []Mutation
 	Counters  []CounterDelta
 	Records   []Record
@@ -202,33 +204,43 @@ func (b *Batch) Advance(s Source, partition int32, from int64, p Progress) {
 	b.Advances = append(b.Advances, Advance{Source: s, Partition: partition, From: from, Progress: p})
 }
 
-// InOrder calls mutation and record for every member of Mutations and Records in
-// the order in which they take effect: merged by offset, each slice in its own
-// order, mutations before a record of the same offset.
-func (b *Batch) InOrder(mutation func(*Mutation), record func(*Record)) {
-	i := 0
-	for j := range b.Records {
-		r := &b.Records[j]
-		for ; i < len(b.Mutations) && b.Mutations[i].Offset <= r.Offset; i++ {
-			mutation(&b.Mutations[i])
+// InOrder calls put, mutation and record for every member of Puts, Mutations and Records
+// in the order in which they take effect: merged by offset, each slice in its own order,
+// puts before mutations and these before a record of the same offset.
+func (b *Batch) InOrder(put func(*PackedPut), mutation func(*Mutation), record func(*Record)) {
+	i, k := 0, 0
+	upTo := func(offset int64) {
+		for {
+			switch m := i < len(b.Mutations) && b.Mutations[i].Offset <= offset; {
+			case k < len(b.Puts) && b.Puts[k].Offset <= offset && !(m && b.Mutations[i].Offset < b.Puts[k].Offset):
+				put(&b.Puts[k])
+				k++
+			case m:
+				mutation(&b.Mutations[i])
+				i++
+			default:
+				return
+			}
 		}
-		record(r)
 	}
-	for ; i < len(b.Mutations); i++ {
-		mutation(&b.Mutations[i])
+	for j := range b.Records {
+		upTo(b.Records[j].Offset)
+		record(&b.Records[j])
 	}
+	upTo(math.MaxInt64)
 }
 
 // Reset empties b and keeps its memory.
 func (b *Batch) Reset() {
-	b.Mutations, b.Counters, b.Records, b.Advances = b.Mutations[:0], b.Counters[:0], b.Records[:0], b.Advances[:0]
+	b.Puts, b.Mutations, b.Counters = b.Puts[:0], b.Mutations[:0], b.Counters[:0]
+	b.Records, b.Advances = b.Records[:0], b.Advances[:0]
 	b.Unapplied = Unapplied{}
 	b.Bulk = false
 }
 
 // Empty reports whether applying b would do nothing.
 func (b *Batch) Empty() bool {
-	return len(b.Mutations)+len(b.Counters)+len(b.Records)+len(b.Advances) == 0
+	return len(b.Puts)+len(b.Mutations)+len(b.Counters)+len(b.Records)+len(b.Advances) == 0
 }
 
 // Refusal is one record that the store does not take.

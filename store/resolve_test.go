@@ -369,9 +369,18 @@ func TestBatchInOrder(t *testing.T) {
 	for _, offset := range []int64{1, 2, 7} {
 		b.Record(offset, nil, nil)
 	}
+	for _, offset := range []int64{0, 2, 3, 8, 9} {
+		b.Puts = append(b.Puts, PackedPut{Offset: offset})
+	}
 	var got []int64
-	b.InOrder(func(m *Mutation) { got = append(got, m.Offset) }, func(r *Record) { got = append(got, 100+r.Offset) })
-	if d := cmp.Diff([]int64{-1, 101, 2, 2, 102, 5, 107}, got); d != "" {
-		t.Errorf("order, records + 100 (-want +got):\n%s", d)
+	b.InOrder(func(p *PackedPut) { got = append(got, 200+p.Offset) }, func(m *Mutation) { got = append(got, m.Offset) }, func(r *Record) { got = append(got, 100+r.Offset) })
+	if d := cmp.Diff([]int64{-1, 200, 101, 202, 2, 2, 102, 203, 5, 107, 208, 209}, got); d != "" {
+		t.Errorf("order, records + 100, puts + 200 (-want +got):\n%s", d)
+	}
+	if b.Empty() {
+		t.Error("the batch is empty")
+	}
+	if b.Reset(); !b.Empty() {
+		t.Errorf("after Reset: %+v", b)
 	}
 }

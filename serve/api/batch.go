@@ -140,6 +140,7 @@ type BatchResponse struct {
 
 // FromBatch converts b. Its error is that of FromCond.
 func FromBatch(b *store.Batch) (*Batch, error) {
+	b = b.Unpacked()
 	a := &Batch{Bulk: b.Bulk}
 	for i := range b.Mutations {
 		m := &b.Mutations[i]

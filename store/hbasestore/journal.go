@@ -132,7 +132,7 @@ func (j *journal) apply(ctx context.Context, b *store.Batch) error {
 
 // units checks a batch and returns what it is made of.
 func (j *journal) units(ctx context.Context, b *store.Batch) ([]*unit, error) {
-	if len(b.Mutations)+len(b.Counters)+len(b.Advances) > 0 {
+	if len(b.Puts)+len(b.Mutations)+len(b.Counters)+len(b.Advances) > 0 {
 		return nil, fmt.Errorf("%w: a journal takes conditional records alone", store.ErrUnsupported)
 	}
 	units := make([]*unit, len(b.Records))

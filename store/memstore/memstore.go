@@ -120,14 +120,18 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 			run.refuse(c.Offset, c.Table, c.Row, err)
 		}
 	}
-	b.InOrder(func(m *store.Mutation) {
+	mutate := func(m *store.Mutation) {
 		if run.enter(m.Offset) {
 			if _, err := tx.mutate(&m.Mutation, nil); err != nil {
 				run.fail(&m.Mutation, err)
 			}
 			run.applied = true
 		}
-	}, func(r *store.Record) {
+	}
+	b.InOrder(func(p *store.PackedPut) {
+		m := p.Mutation()
+		mutate(&m)
+	}, mutate, func(r *store.Record) {
 		if run.enter(r.Offset) {
 			if m, err := tx.record(r, &run.outcomes); err != nil {
 				run.fail(m, err)

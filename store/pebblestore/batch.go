@@ -115,7 +115,7 @@ func refusable(err error) bool {
 	return false
 }
 
-// members stages the mutations and records of b in the order of
+// members stages the puts, mutations and records of b in the order of
 // store.Batch.InOrder, then its counters. What can be wrong with a counter does
 // not depend on what is stored: it is known first, so that no member sees another
 // of a record that is refused for a counter.
@@ -132,39 +132,33 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 		return store.Unapplied{}, err
 	}
 	run := recordRun{c: c, bad: bad, refuse: refuse}
-	i := 0
-	mutations := func(until int64, all bool) error {
-		for ; i < len(b.Mutations) && (all || b.Mutations[i].Offset <= until); i++ {
-			m := &b.Mutations[i]
-			if !run.enter(m.Offset) {
-				continue
-			}
-			t, err := c.table(m.Table)
-			if err == nil {
-				_, err = c.mutate(t, &m.Mutation, 0)
-			}
-			if err != nil {
-				if err = run.fail(m.Table, m.Row, err); err != nil {
-					return err
-				}
-			}
-			run.applied = true
+	var err error
+	mutation := func(offset int64, m *cell.Mutation) {
+		if err != nil || !run.enter(offset) {
+			return
 		}
-		return nil
+		t, e := c.table(m.Table)
+		if e == nil {
+			_, e = c.mutate(t, m, 0)
+		}
+		if e != nil {
+			if err = run.fail(m.Table, m.Row, e); err != nil {
+				return
+			}
+		}
+		run.applied = true
 	}
-	for j := range b.Records {
-		r := &b.Records[j]
-		if err := mutations(r.Offset, false); err != nil {
-			return store.Unapplied{}, err
+	b.InOrder(func(p *store.PackedPut) {
+		c.ops = p.AppendOps(c.ops[:0])
+		mutation(p.Offset, &cell.Mutation{Table: p.Table, Row: p.Row, Ops: c.ops})
+	}, func(m *store.Mutation) {
+		mutation(m.Offset, &m.Mutation)
+	}, func(r *store.Record) {
+		if err == nil && run.enter(r.Offset) {
+			err = c.record(r, &run)
 		}
-		if !run.enter(r.Offset) {
-			continue
-		}
-		if err := c.record(r, &run); err != nil {
-			return store.Unapplied{}, err
-		}
-	}
-	if err := mutations(0, true); err != nil {
+	})
+	if err != nil {
 		return store.Unapplied{}, err
 	}
 	run.end()

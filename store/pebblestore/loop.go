@@ -42,7 +42,7 @@ type request struct {
 // events is how much the request adds to a commit.
 func (r *request) events() int {
 	if r.batch != nil {
-		return len(r.batch.Mutations) + len(r.batch.Counters) + len(r.batch.Records) + 1
+		return len(r.batch.Puts) + len(r.batch.Mutations) + len(r.batch.Counters) + len(r.batch.Records) + 1
 	}
 	return len(r.rows)
 }

@@ -10,7 +10,7 @@ import (
 	"sluice/store"
 )
 
-// What prepare packs at once is what the commit loop makes of the same batch step by
+// What prepare packs at once, or copies as it was packed before, is what the commit loop makes of the same batch step by
 // step: the same keys and values, in the same order.
 func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 	t.Parallel()
@@ -39,6 +39,11 @@ func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 					m.Ops[len(m.Ops)-1].Value = make([]byte, maxPackedBytes)
 				}
 			}
+			if n, ok := store.PackedPutSize(&m); ok && rng.IntN(2) == 0 {
+				put, _ := store.PackPut(make([]byte, 0, n), int64(i), &m)
+				b.Puts = append(b.Puts, put)
+				continue
+			}
 			b.Add(int64(i), m)
 		}
 		now := db.opts.Now()
@@ -49,8 +54,9 @@ func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 		}
 		want := newPrepared(&packing{seed: db.packing.seed})
 		want.begin(db.catalog.Load(), now, 0)
-		for i := range b.Mutations {
-			m := &b.Mutations[i].Mutation
+		all := b.Unpacked().Mutations
+		for i := range all {
+			m := &all[i].Mutation
 			tab, err := want.table("t")
 			if err != nil {
 				t.Fatal(err)

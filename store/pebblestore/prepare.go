@@ -46,7 +46,7 @@ func (db *DB) prepare(b *store.Batch) *prepared {
 	if tables := db.opts.MinBulkKeys; b.Bulk && tables >= 0 {
 		least = min(least, tables)
 	}
-	if len(b.Mutations)+len(b.Counters) < least || len(b.Records) > 0 || !timedPuts(b.Mutations) {
+	if len(b.Puts)+len(b.Mutations)+len(b.Counters) < least || len(b.Records) > 0 || !timedPuts(b.Mutations) {
 		return nil
 	}
 	var p *prepared
@@ -88,29 +88,63 @@ func (db *DB) recycle(r *request) {
 func (p *prepared) fill(b *store.Batch, cache *counterCache) bool {
 	var tally region.Tally
 	defer func() { tally.Flush(int64(p.now)) }()
-	for i := range b.Mutations {
-		m := &b.Mutations[i].Mutation
-		t, err := p.table(m.Table)
-		if err != nil {
-			return false
-		}
-		if family, size, plain := store.PlainPut(t.desc, m, p.now); !plain || !p.pack(t, &t.fams[family], m, size) {
-			if store.ValidateMutation(t.desc, m, p.now) != nil {
-				return false
-			}
-			p.cells, _, err = store.AppendResolved(p.cells[:0], t.desc, m, p.now, p.now, nil)
-			if err != nil || p.stage(t, m.Row, p.cells) != nil {
-				return false
-			}
-		}
-		tally.Wrote(t.load, m.Row, int64(p.now))
-		p.sync = p.sync || synced(t, m)
+	taken := true
+	b.InOrder(func(put *store.PackedPut) {
+		taken = taken && p.put(put, &tally)
+	}, func(m *store.Mutation) {
+		taken = taken && p.mutation(&m.Mutation, &tally)
+	}, nil)
+	if !taken {
+		return false
 	}
 	if p.take(&p.staging, b.Counters, func(_ *store.CounterDelta, err error) error { return err }) != nil {
 		return false
 	}
 	p.order(cache)
 	return true
+}
+
+// put takes a packed put down, or reports false.
+func (p *prepared) put(put *store.PackedPut, tally *region.Tally) bool {
+	t, err := p.table(put.Table)
+	if err != nil {
+		return false
+	}
+	if family, plain := store.PlainPackedPut(t.desc, put, p.now); !plain || !p.stagePut(t, &t.fams[family], put) {
+		p.ops = put.AppendOps(p.ops[:0])
+		if !p.resolve(t, &cell.Mutation{Table: put.Table, Row: put.Row, Ops: p.ops}) {
+			return false
+		}
+	}
+	tally.Wrote(t.load, put.Row, int64(p.now))
+	p.sync = p.sync || t.desc.Durability() >= cell.SyncWAL
+	return true
+}
+
+// mutation takes a mutation of timed puts down, or reports false.
+func (p *prepared) mutation(m *cell.Mutation, tally *region.Tally) bool {
+	t, err := p.table(m.Table)
+	if err != nil {
+		return false
+	}
+	if family, size, plain := store.PlainPut(t.desc, m, p.now); !plain || !p.pack(t, &t.fams[family], m, size) {
+		if !p.resolve(t, m) {
+			return false
+		}
+	}
+	tally.Wrote(t.load, m.Row, int64(p.now))
+	p.sync = p.sync || synced(t, m)
+	return true
+}
+
+// resolve takes a mutation of timed puts down step by step, or reports false.
+func (p *prepared) resolve(t *table, m *cell.Mutation) bool {
+	if store.ValidateMutation(t.desc, m, p.now) != nil {
+		return false
+	}
+	cells, _, err := store.AppendResolved(p.cells[:0], t.desc, m, p.now, p.now, nil)
+	p.cells = cells
+	return err == nil && p.stage(t, m.Row, cells) == nil
 }
 
 // timedPuts reports that ms are nothing but puts that have their time.

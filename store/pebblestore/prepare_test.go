@@ -34,6 +34,11 @@ func TestPreparedBatchChangesNothing(t *testing.T) {
 		db := open(t, "db", bulk(vfs.NewMem()))
 		create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
 		b := preparable(store.Absent, 100)
+		for i := 1; i < 100; i += 2 {
+			m := put(fmt.Sprintf("r%04d", i), 6, "f", "a", "packed", "b", "y")
+			p, _ := store.PackPut(nil, int64(i), m)
+			b.Puts = append(b.Puts, p)
+		}
 		r := &request{batch: b}
 		if how != "unprepared" {
 			if r.prepared = db.prepare(b); r.prepared == nil {

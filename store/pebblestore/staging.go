@@ -28,6 +28,7 @@ type staging struct {
 	buf   []byte      // keys and values, as staged
 	kvs   []staged    // TagData key-values, in order of application
 	cells []cell.Cell // of the mutation that is being staged
+	ops   []cell.Op   // of the packed put that is being staged as a mutation
 
 	sorter keyOrder // of kvs
 	sorted []staged // what kvs were before they were sorted, for its memory
@@ -140,6 +141,19 @@ func (s *staging) pack(t *table, f *family, m *cell.Mutation, size int) bool {
 	for i := range m.Ops {
 		s.buf = cell.AppendPackedColumn(s.buf, m.Ops[i].Qualifier, m.Ops[i].Value)
 	}
+	s.staged(start, key)
+	return true
+}
+
+// stagePut is pack of a store.PlainPackedPut, whose columns are copied as they are.
+func (s *staging) stagePut(t *table, f *family, p *store.PackedPut) bool {
+	if p.Size() > maxPackedBytes || len(s.buf) > math.MaxInt32 || !s.packing.allows(t.id, f.id, p.Row, p.Size()) {
+		return false
+	}
+	s.seq++
+	start := len(s.buf)
+	key := s.packedKey(t, f, p.Row, p.Time)
+	s.buf = append(s.buf, p.Value()...)
 	s.staged(start, key)
 	return true
 }

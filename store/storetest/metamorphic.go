@@ -357,7 +357,13 @@ func (h *history) batch(rt *rapid.T) {
 	for range rapid.IntRange(0, 4).Draw(rt, "mutations") {
 		h.offset++
 		if rapid.IntRange(0, 3).Draw(rt, "record") > 0 {
-			b.Add(h.offset, *h.drawMutation(rt))
+			m := h.drawMutation(rt)
+			if n, ok := store.PackedPutSize(m); ok && rapid.Bool().Draw(rt, "packed") {
+				p, _ := store.PackPut(make([]byte, 0, n), h.offset, m)
+				b.Puts = append(b.Puts, p)
+				continue
+			}
+			b.Add(h.offset, *m)
 			continue
 		}
 		var once []byte
@@ -377,7 +383,7 @@ func (h *history) batch(rt *rapid.T) {
 	if rapid.IntRange(0, 7).Draw(rt, "stale") == 0 {
 		from += 7
 	}
-	next := max(from, 0) + int64(len(b.Mutations)+len(b.Records))
+	next := max(from, 0) + int64(len(b.Puts)+len(b.Mutations)+len(b.Records))
 	b.Advance(h.source, int32(partition), from, store.Progress{Next: next, Applied: next, LastOffset: -1, LeaderEpoch: -1})
 	h.both(rt, "batch", func(s *side) []string {
 		err := s.Apply(h.t.Context(), b)

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+
+	"sluice/cell"
+)
+
+// maxPackedPut is where the columns of a put are too many bytes to be packed beforehand:
+// engines cut there, or further up.
+const maxPackedPut = 64 << 10
+
+// PackedPut is a mutation that puts two or more columns of one family, at one time of
+// their own and with one TTL, with its columns as an engine may store them: most
+// mutations of an ingest are such. It takes an eighth of the memory of the operations,
+// and what it is made of is read once. The zero value is none; PackPut makes one. Its
+// slices are those of the arena that it was made in.
+type PackedPut struct {
+	Offset int64 // of its record
+	Table  string
+	Family string
+	Row    []byte
+	Time   cell.Timestamp
+
+	value   []byte // cell.AppendPackedHeader, AppendPackedColumn
+	size    uint32 // bytes of all qualifiers and values
+	largest uint32 // bytes of the qualifier and value that have most
+}
+
+// Value returns the columns as cell.AppendPackedHeader, without sequences of their own,
+// and cell.AppendPackedColumn make them.
+func (p *PackedPut) Value() []byte { return p.value }
+
+// Size returns the bytes of all qualifiers and values.
+func (p *PackedPut) Size() int { return int(p.size) }
+
+// PackedPutSize returns how many bytes of an arena PackPut takes for m. ok is false of a
+// mutation that is no packed put; whether a table takes what is one, this does not say.
+func PackedPutSize(m *cell.Mutation) (n int, ok bool) {
+	if len(m.Ops) < 2 || m.Durability != cell.UseDefault || m.Read != nil || cell.CheckRow(m.Row) != nil {
+		return 0, false
+	}
+	first := &m.Ops[0]
+	if first.Time < 0 || first.Time == cell.Latest || first.TTL < 0 && first.TTL != cell.NoLife {
+		return 0, false
+	}
+	n = len(m.Row) + 1
+	if first.TTL != 0 {
+		n += 8
+	}
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		if o.Type != cell.OpPut || o.Time != first.Time || o.TTL != first.TTL || o.Family != first.Family {
+			return 0, false
+		}
+		if i > 0 && bytes.Compare(m.Ops[i-1].Qualifier, o.Qualifier) >= 0 {
+			return 0, false
+		}
+		n += len(o.Qualifier) + len(o.Value) + uvarint(len(o.Qualifier)) + uvarint(len(o.Value))
+	}
+	return n, n <= maxPackedPut
+}
+
+// uvarint returns the length of n as encoding/binary's uvarint.
+func uvarint(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
+
+// PackPut packs m, which is a packed put and was made from the record at offset, into
+// arena, and returns the arena that goes on behind it.
+func PackPut(arena []byte, offset int64, m *cell.Mutation) (p PackedPut, rest []byte) {
+	first := &m.Ops[0]
+	p = PackedPut{Offset: offset, Table: m.Table, Family: first.Family, Time: first.Time}
+	start := len(arena)
+	arena = append(arena, m.Row...)
+	p.Row = arena[start:len(arena):len(arena)]
+	start = len(arena)
+	arena = cell.AppendPackedHeader(arena, first.TTL, false)
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		arena = cell.AppendPackedColumn(arena, o.Qualifier, o.Value)
+		n := uint32(len(o.Qualifier) + len(o.Value))
+		p.size += n
+		p.largest = max(p.largest, n)
+	}
+	p.value = arena[start:len(arena):len(arena)]
+	return p, arena
+}
+
+// AppendOps appends the operations that p was made of to ops. Their slices are p's.
+func (p *PackedPut) AppendOps(ops []cell.Op) []cell.Op {
+	var columns cell.Packed
+	if err := columns.Reset(p.value, 0); err != nil {
+		panic(fmt.Sprintf("store: a packed put that PackPut has not made: %v", err))
+	}
+	for columns.Next() {
+		ops = append(ops, cell.Op{
+			Type: cell.OpPut, Family: p.Family, Qualifier: columns.Qualifier, Value: columns.Value,
+			Time: p.Time, TTL: columns.TTL,
+		})
+	}
+	return ops
+}
+
+// Mutation returns the mutation that p was made of. Its slices but that of its
+// operations are p's.
+func (p *PackedPut) Mutation() Mutation {
+	return Mutation{Offset: p.Offset, Mutation: cell.Mutation{Table: p.Table, Row: p.Row, Ops: p.AppendOps(nil)}}
+}
+
+// PlainPackedPut is PlainPut of a packed put.
+func PlainPackedPut(t *TableDescriptor, p *PackedPut, now cell.Timestamp) (family int, ok bool) {
+	if t.ReadOnly || tooFar(t, p.Time, now) {
+		return 0, false
+	}
+	for family = range t.Families {
+		if t.Families[family].Name == p.Family {
+			return family, !t.Families[family].InPlace() && int(p.largest) <= maxCell(t)-(cellOverhead+len(p.Row)+len(p.Family))
+		}
+	}
+	return 0, false
+}
+
+// Unpacked returns b with its packed puts among its mutations: b itself where it has none,
+// else a copy that shares all else with b.
+func (b *Batch) Unpacked() *Batch {
+	if len(b.Puts) == 0 {
+		return b
+	}
+	plain := *b
+	plain.Mutations, plain.Puts = make([]Mutation, 0, len(b.Mutations)+len(b.Puts)), nil
+	b.InOrder(func(p *PackedPut) { plain.Mutations = append(plain.Mutations, p.Mutation()) },
+		func(m *Mutation) { plain.Mutations = append(plain.Mutations, *m) },
+		func(*Record) {})
+	return &plain
+}
