@@ -352,6 +352,7 @@ func (e *echo) deliver(ctx context.Context, n int) {
 
 // copyBatch returns b in memory of its own.
 func copyBatch(b *store.Batch) *store.Batch {
+	b = b.Unpacked()
 	c := &store.Batch{
 		Counters: slices.Clone(b.Counters), Records: buffer.CloneRecords("p", b.Records), Advances: slices.Clone(b.Advances), Bulk: b.Bulk,
 	}

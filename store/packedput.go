@@ -69,22 +69,30 @@ func uvarint(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
 // PackPut packs m, which is a packed put and was made from the record at offset, into
 // arena, and returns the arena that goes on behind it.
 func PackPut(arena []byte, offset int64, m *cell.Mutation) (p PackedPut, rest []byte) {
+	rest = p.Pack(arena, offset, m)
+	return p, rest
+}
+
+// Pack makes p what PackPut returns.
+func (p *PackedPut) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []byte) {
 	first := &m.Ops[0]
-	p = PackedPut{Offset: offset, Table: m.Table, Family: first.Family, Time: first.Time}
 	start := len(arena)
 	arena = append(arena, m.Row...)
-	p.Row = arena[start:len(arena):len(arena)]
-	start = len(arena)
+	value := len(arena)
 	arena = cell.AppendPackedHeader(arena, first.TTL, false)
+	size, largest := 0, 0
 	for i := range m.Ops {
 		o := &m.Ops[i]
 		arena = cell.AppendPackedColumn(arena, o.Qualifier, o.Value)
-		n := uint32(len(o.Qualifier) + len(o.Value))
-		p.size += n
-		p.largest = max(p.largest, n)
+		n := len(o.Qualifier) + len(o.Value)
+		size += n
+		largest = max(largest, n)
 	}
-	p.value = arena[start:len(arena):len(arena)]
-	return p, arena
+	*p = PackedPut{
+		Offset: offset, Table: m.Table, Family: first.Family, Row: arena[start:value:value], Time: first.Time,
+		value: arena[value:len(arena):len(arena)], size: uint32(size), largest: uint32(largest),
+	}
+	return arena
 }
 
 // AppendOps appends the operations that p was made of to ops. Their slices are p's.

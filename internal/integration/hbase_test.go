@@ -325,6 +325,7 @@ func (r *renamed) MinorCompact(ctx context.Context, table string) error {
 }
 
 func (r *renamed) Apply(ctx context.Context, b *store.Batch) error {
+	b = b.Unpacked()
 	c := *b
 	c.Mutations = make([]store.Mutation, len(b.Mutations))
 	for i := range b.Mutations {

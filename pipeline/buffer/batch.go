@@ -12,6 +12,7 @@ import (
 const (
 	opSize       = int64(unsafe.Sizeof(cell.Op{}))
 	mutationSize = int64(unsafe.Sizeof(store.Mutation{}))
+	putSize      = int64(unsafe.Sizeof(store.PackedPut{}))
 	deltaSize    = int64(unsafe.Sizeof(store.CounterDelta{}))
 )
 
@@ -145,11 +146,57 @@ func (b *Batch) sumDeltas() {
 	}
 }
 
-// delta adds an increment of its own, not summed, with its key in arena.
-func (b *Batch) delta(offset int64, m *cell.Mutation, op *cell.Op, arena []byte) []byte {
-	d := store.CounterDelta{Table: m.Table, Family: op.Family, Delta: op.Delta, Time: op.Time, Offset: offset}
-	arena, d.Row = put(arena, m.Row)
-	arena, d.Qualifier = put(arena, op.Qualifier)
-	b.Store.Counters = append(b.Store.Counters, d)
-	return arena
+// writer is where the copy of a record goes.
+type writer struct {
+	offset int64
+	arena  []byte
+	ops    []cell.Op
+}
+
+// deltas adds the increments of m each as its own, not summed.
+func (b *Batch) deltas(w *writer, m *cell.Mutation) {
+	for i := range m.Ops {
+		op := &m.Ops[i]
+		if op.Type != cell.OpIncrement {
+			continue
+		}
+		d := store.CounterDelta{Table: m.Table, Family: op.Family, Delta: op.Delta, Time: op.Time, Offset: w.offset}
+		w.arena, d.Row = put(w.arena, m.Row)
+		w.arena, d.Qualifier = put(w.arena, op.Qualifier)
+		b.Store.Counters = append(b.Store.Counters, d)
+	}
+}
+
+// put adds m, a packed put unless it has nothing but increments.
+func (b *Batch) put(w *writer, m *cell.Mutation) {
+	if len(m.Ops) == 0 || m.Ops[0].Type == cell.OpIncrement {
+		return
+	}
+	n := len(b.Store.Puts)
+	b.Store.Puts = b.Store.Puts[:n+1]
+	w.arena = b.Store.Puts[n].Pack(w.arena, w.offset, m)
+	b.Ops.Puts += int64(len(m.Ops))
+}
+
+// mutation adds what m has besides increments.
+func (b *Batch) mutation(w *writer, m *cell.Mutation) {
+	var row []byte
+	first := len(w.ops)
+	for i := range m.Ops {
+		op := &m.Ops[i]
+		if op.Type == cell.OpIncrement {
+			continue
+		}
+		if len(w.ops) == first {
+			w.arena, row = put(w.arena, m.Row)
+		}
+		b.Ops.add(op.Type)
+		w.ops = append(w.ops, *op)
+		to := &w.ops[len(w.ops)-1]
+		w.arena, to.Qualifier = put(w.arena, op.Qualifier)
+		w.arena, to.Value = put(w.arena, op.Value)
+	}
+	if ops := w.ops[first:len(w.ops):len(w.ops)]; len(ops) > 0 {
+		b.Store.Add(w.offset, cell.Mutation{Table: m.Table, Row: row, Ops: ops, Read: copyRange(m.Read)})
+	}
 }

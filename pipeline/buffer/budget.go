@@ -72,6 +72,7 @@ func (b *Budget) batch() *Batch {
 // body is what a batch is built in besides chunks: slices that keep the size of the
 // batches that they have held.
 type body struct {
+	puts      []store.PackedPut
 	mutations []store.Mutation
 	counters  []store.CounterDelta
 	coalescer *counters.Coalescer
@@ -79,7 +80,7 @@ type body struct {
 
 // size returns the memory that s holds.
 func (s *body) size() int64 {
-	return int64(cap(s.mutations))*mutationSize + int64(cap(s.counters))*deltaSize + int64(s.coalescer.Held())
+	return int64(cap(s.puts))*putSize + int64(cap(s.mutations))*mutationSize + int64(cap(s.counters))*deltaSize + int64(s.coalescer.Held())
 }
 
 // grown returns the capacity that a slice of length n and capacity room is to have
@@ -103,6 +104,7 @@ func grow[T any](s []T, n int) []T {
 type demand struct {
 	bytes     int   // of keys and values, in a chunk
 	ops       int   // in a chunk
+	puts      int   // of Store.Puts
 	mutations int   // of Store.Mutations
 	deltas    int   // of Store.Counters, now or when the batch is taken
 	sums      int   // of the coalescer, of the deltas
@@ -147,7 +149,7 @@ func room[T any](chunks [][]T) int {
 // record.
 func (b *Batch) fits(z *demand) bool {
 	return z.own == 0 && z.bytes <= min(room(b.chunks), chunkBytes/4) && z.ops <= min(room(b.opChunks), chunkOps/4) && b.body != nil &&
-		len(b.Store.Mutations)+z.mutations <= cap(b.Store.Mutations) &&
+		len(b.Store.Puts)+z.puts <= cap(b.Store.Puts) && len(b.Store.Mutations)+z.mutations <= cap(b.Store.Mutations) &&
 		(z.deltas == 0 || len(b.Store.Counters)+b.body.coalescer.Len()+z.deltas <= cap(b.Store.Counters)) &&
 		(z.sums == 0 || b.body.coalescer.Growth(z.sums, z.keys) == 0)
 }
@@ -206,6 +208,9 @@ func (b *Batch) growth(z *demand) (n int64) {
 	if b.body != nil {
 		c = b.body.coalescer
 	}
+	if room := grown(len(b.Store.Puts), cap(b.Store.Puts), z.puts); room > cap(b.Store.Puts) {
+		n += int64(room) * putSize
+	}
 	if room := grown(len(b.Store.Mutations), cap(b.Store.Mutations), z.mutations); room > cap(b.Store.Mutations) {
 		n += int64(room) * mutationSize
 	}
@@ -225,6 +230,7 @@ func (b *Batch) prepare(z *demand, n int64) {
 		n -= int64(b.body.coalescer.Held()) // it is there already
 	}
 	before := b.size()
+	b.Store.Puts = grow(b.Store.Puts, z.puts)
 	b.Store.Mutations = grow(b.Store.Mutations, z.mutations)
 	if sums := b.body.coalescer.Len(); len(b.Store.Counters)+sums+z.deltas > cap(b.Store.Counters) {
 		room := grown(len(b.Store.Counters)+sums, cap(b.Store.Counters), z.deltas)
@@ -238,7 +244,7 @@ func (b *Batch) prepare(z *demand, n int64) {
 
 // size returns the memory of the batch's body as it is now.
 func (b *Batch) size() int64 {
-	return (&body{b.Store.Mutations, b.Store.Counters, b.body.coalescer}).size()
+	return (&body{b.Store.Puts, b.Store.Mutations, b.Store.Counters, b.body.coalescer}).size()
 }
 
 // used returns the bytes of the body that hold something.
@@ -246,14 +252,14 @@ func (b *Batch) used() int64 {
 	if b.body == nil {
 		return 0
 	}
-	return int64(len(b.Store.Mutations))*mutationSize + int64(len(b.Store.Counters))*deltaSize + int64(b.body.coalescer.Bytes())
+	return int64(len(b.Store.Puts))*putSize + int64(len(b.Store.Mutations))*mutationSize + int64(len(b.Store.Counters))*deltaSize + int64(b.body.coalescer.Bytes())
 }
 
 // embody gives the batch a body that another has released, where there is one.
 func (b *Batch) embody() {
 	if s, _, ok := b.budget.bodies.Get(&b.grant, b.want); ok {
 		b.body = s
-		b.Store.Mutations, b.Store.Counters = s.mutations, s.counters
+		b.Store.Puts, b.Store.Mutations, b.Store.Counters = s.puts, s.mutations, s.counters
 	}
 }
 
@@ -263,12 +269,13 @@ func (b *Batch) disembody() {
 	if s == nil {
 		return
 	}
-	clear(b.Store.Mutations) // they point at chunks, which may be let go of first
+	clear(b.Store.Puts) // they point at chunks, which may be let go of first
+	clear(b.Store.Mutations)
 	clear(b.Store.Counters)
-	s.mutations, s.counters = b.Store.Mutations[:0], b.Store.Counters[:0]
+	s.puts, s.mutations, s.counters = b.Store.Puts[:0], b.Store.Mutations[:0], b.Store.Counters[:0]
 	s.coalescer.Reset()
 	bytes := s.size()
-	b.Store.Mutations, b.Store.Counters, b.body = nil, nil, nil
+	b.Store.Puts, b.Store.Mutations, b.Store.Counters, b.body = nil, nil, nil, nil
 	b.budget.bodies.Return(&b.grant, s, bytes)
 }
 

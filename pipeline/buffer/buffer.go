@@ -182,8 +182,12 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 		return ErrFull
 	}
 	var z sizes
-	for i := range ms {
-		z.add(&ms[i])
+	packed := !b.never && z.pack(ms)
+	if !packed {
+		z = sizes{}
+		for i := range ms {
+			z.add(&ms[i])
+		}
 	}
 	if !b.never && (z.deletes > 0 || b.cur.deletes) {
 		if ok, err := b.addOrdered(ctx, offset, ms, &z); ok || err != nil {
@@ -193,9 +197,9 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 	if z.increments > 0 && len(b.cur.Store.Records) > 0 {
 		return ErrFull // see AddRecords
 	}
-	need := int64(z.plain) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize
+	need := int64(z.plain) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize + int64(z.puts)*putSize
 	separate := b.never || offset < b.separate
-	d := demand{bytes: z.plain, ops: z.ops, mutations: z.mutations, deltas: z.increments}
+	d := demand{bytes: z.plain, ops: z.ops, mutations: z.mutations, puts: z.puts, deltas: z.increments}
 	if separate {
 		d.bytes += z.counter
 		need += int64(z.counter) + int64(z.increments)*deltaSize
@@ -209,38 +213,20 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 	b.cover(offset)
 	c.Counts.Applied++
 	before := c.body.coalescer.Bytes()
-	arena, all := c.alloc(d.bytes), c.allocOps(d.ops)
+	w := writer{offset: offset, arena: c.alloc(d.bytes), ops: c.allocOps(d.ops)}
 	for i := range ms {
 		m := &ms[i]
-		if z.increments > 0 && !separate {
+		switch {
+		case z.increments == 0:
+		case separate:
+			c.deltas(&w, m)
+		default:
 			c.body.coalescer.AddMutation(m, offset)
 		}
-		var row []byte
-		var ops []cell.Op
-		for j := range m.Ops {
-			op := &m.Ops[j]
-			if op.Type == cell.OpIncrement {
-				if separate {
-					arena = c.delta(offset, m, op, arena)
-				}
-				continue
-			}
-			if ops == nil {
-				arena, row = put(arena, m.Row)
-				ops = all[len(all):]
-			}
-			c.Ops.add(op.Type)
-			ops = append(ops, *op)
-			to := &ops[len(ops)-1]
-			arena, to.Qualifier = put(arena, op.Qualifier)
-			arena, to.Value = put(arena, op.Value)
-		}
-		if ops != nil {
-			all = all[:len(all)+len(ops)]
-			ops = ops[:len(ops):len(ops)]
-			c.Store.Mutations = append(c.Store.Mutations, store.Mutation{
-				Offset: offset, Mutation: cell.Mutation{Table: m.Table, Row: row, Ops: ops, Read: copyRange(m.Read)},
-			})
+		if packed {
+			c.put(&w, m)
+		} else {
+			c.mutation(&w, m)
 		}
 	}
 	c.Bytes += need + int64(c.body.coalescer.Bytes()-before)
@@ -253,8 +239,31 @@ type sizes struct {
 	counter    int // bytes of the increments' keys
 	ops        int // that are not increments
 	mutations  int // that have one of these
+	puts       int // that are packed, without operations
 	increments int
 	deletes    int
+}
+
+// pack adds what ms take where each of them is a packed put or has nothing but
+// increments, and reports whether that is so.
+func (z *sizes) pack(ms []cell.Mutation) bool {
+	for i := range ms {
+		m := &ms[i]
+		if n, ok := store.PackedPutSize(m); ok {
+			z.plain += n
+			z.puts++
+			continue
+		}
+		for j := range m.Ops {
+			op := &m.Ops[j]
+			if op.Type != cell.OpIncrement {
+				return false
+			}
+			z.increments++
+			z.counter += len(m.Row) + len(op.Qualifier)
+		}
+	}
+	return true
 }
 
 func (z *sizes) add(m *cell.Mutation) {

@@ -97,7 +97,10 @@ func TestTakeHandsOverMutationsSumsAndProgress(t *testing.T) {
 		{Offset: 14, Mutation: putOf("events", "r2", "a", "2")},
 		{Offset: 15, Mutation: letter},
 	}
-	if d := cmp.Diff(wantMutations, got.Store.Mutations); d != "" {
+	if n := len(got.Store.Puts); n != 1 {
+		t.Errorf("Got %d packed puts, want 1: that of two columns", n)
+	}
+	if d := cmp.Diff(wantMutations, got.Store.Unpacked().Mutations); d != "" {
 		t.Errorf("Got other mutations (-want +got):\n%s", d)
 	}
 	if d := cmp.Diff([]Letters{{"decode", "json", 1}}, got.Dead); d != "" {
@@ -112,13 +115,17 @@ func TestAddCopies(t *testing.T) {
 	t.Parallel()
 	b := newBuffer(t, nil)
 	row, value, counter := []byte("row"), []byte("value"), []byte("page")
-	ms := []cell.Mutation{{Table: "t", Row: row}, {Table: "c", Row: counter}}
+	ms := []cell.Mutation{{Table: "t", Row: row}, {Table: "c", Row: counter}, {Table: "t", Row: row}}
 	ms[0].Put("e", []byte("q"), 1, value)
+	ms[2].Put("e", []byte("q"), 1, value)
+	ms[2].Put("e", []byte("r"), 1, value)
 	ms[1].Ops = []cell.Op{{Type: cell.OpIncrement, Family: "h", Qualifier: []byte("q"), Delta: 1}}
 	b.Separate(1)
-	for offset := range int64(2) { // once as it is, once summed
-		if err := b.Add(t.Context(), offset, ms); err != nil {
-			t.Fatal(err)
+	for range 2 { // the counter of the first record stays as it is, the others are summed
+		for _, part := range [][]cell.Mutation{ms, ms[1:]} { // once with a put of one column, once packed
+			if err := b.Add(t.Context(), b.Next(), part); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	for _, s := range [][]byte{row, value, counter} {
@@ -126,8 +133,12 @@ func TestAddCopies(t *testing.T) {
 	}
 	clear(ms[0].Ops)
 	got := b.Take(source, 0, 0, &store.Progress{}, "")
-	for i := range got.Store.Mutations {
-		m := &got.Store.Mutations[i]
+	all := got.Store.Unpacked().Mutations
+	if len(got.Store.Puts) != 2 || len(all) != 6 || len(got.Store.Counters) != 2 {
+		t.Errorf("Got %d packed puts of %d, and %d counters", len(got.Store.Puts), len(all), len(got.Store.Counters))
+	}
+	for i := range all {
+		m := &all[i]
 		if string(m.Row) != "row" || string(m.Ops[0].Value) != "value" || m.Ops[0].Type != cell.OpPut {
 			t.Errorf("Got mutation %+v changed after Add", m)
 		}
@@ -324,8 +335,9 @@ func TestRandomUse(t *testing.T) {
 				t.Fatalf("Got %+v, not balanced", batch.Progress)
 			}
 			progress = batch.Progress
-			for i := range batch.Store.Mutations {
-				if m := &batch.Store.Mutations[i]; m.Table == "t" {
+			all := batch.Store.Unpacked().Mutations
+			for i := range all {
+				if m := &all[i]; m.Table == "t" {
 					ops += int64(len(m.Ops))
 				}
 			}
@@ -423,7 +435,7 @@ func event(i int) []cell.Mutation {
 	row := fmt.Appendf(nil, "%04x/u%07d/%016x%02x", i*40503&0xffff, i%1_000_000, 1<<62-i, i&3)
 	page := fmt.Appendf(nil, "/page/%05d", i*i%100_000)
 	m := cell.Mutation{Table: "events", Row: row}
-	for _, c := range []string{"user", "page", "country", "referrer", "agent", "duration_ms"} {
+	for _, c := range []string{"agent", "country", "duration_ms", "page", "referrer", "user"} {
 		m.Put("e", []byte(c), 1, []byte("value of "+c))
 	}
 	k := cell.Mutation{Table: "pageview_counts", Row: page}
