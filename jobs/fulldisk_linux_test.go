@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
 )
 
@@ -91,7 +92,7 @@ func TestFullDisk(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestFullDisk$")
+		cmd := exec.CommandContext(t.Context(), self, "-test.run=^TestFullDisk$", fmt.Sprint("-test.short=", testing.Short()))
 		cmd.Env = append(os.Environ(), inMounts+"=1")
 		cmd.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
@@ -122,7 +123,7 @@ func (r *refusal) onSmallDisk(t *testing.T, spills bool) {
 	want, _ := r.clean(t, t.TempDir())
 	disk := newSmallDisk(t)
 	full := 0
-	for free := int64(0); ; free += max(4096, free/8) {
+	for free := int64(0); ; free += max(4096, free/int64(jobstest.Thinned(8, 2))) {
 		out, spill := t.TempDir(), t.TempDir()
 		at := &out
 		if spills {

@@ -110,6 +110,9 @@ func TestPackedExport(t *testing.T) {
 			s.Rows, s.Columns = "cell", []columnar.ColumnSpec{{Name: "v", From: "$value", Type: "string"}}
 		},
 	} {
+		if testing.Short() && name != "files" && name != "sorted" && name != "cells" {
+			continue
+		}
 		var files [2][]string
 		var stored atomic.Int64
 		for i, source := range []store.Snapshot{storedOnly{src, &stored}, cellsOnly{src}} {
