@@ -32,7 +32,7 @@ type Coalescer struct {
 	rows     interner
 	columns  interner // qualifiers, their families as tags; next: the column that came behind it
 	sums     []sum    // in order of their first increment
-	slots    []uint64 // as interner's, of the sums that are neither their row's nor their column's first
+	slots    slots    // of the sums that are neither their row's nor their column's first
 	column   uint32   // of the last increment
 }
 
@@ -48,7 +48,6 @@ type sum struct {
 }
 
 const (
-	minSlots = 1 << 10 // 8 KiB: smaller saves nothing and grows at once
 	// maxFamilies bounds what Reset keeps. Names come from compiled rules, a
 	// handful; only tables named by day bring new ones for ever.
 	maxFamilies = 64
@@ -56,7 +55,7 @@ const (
 	// slots, as the table is at most half full.
 	sumBytes = sumSize + 2*8
 	sumSize  = 32
-	// none is no index: a counter more than memory holds.
+	// none is no index, and behind all that are.
 	none = ^uint32(0)
 	// minSums is the least that sums and their keys grow to.
 	minSums = 64
@@ -68,9 +67,9 @@ const (
 func NewCoalescer() *Coalescer {
 	seed := maphash.MakeSeed()
 	return &Coalescer{
-		rows:    interner{seed: seed, slots: make([]uint64, minSlots)},
-		columns: interner{seed: seed, slots: make([]uint64, minSlots)},
-		slots:   make([]uint64, minSlots),
+		rows:    interner{seed: seed, slots: make(slots, minSlots)},
+		columns: interner{seed: seed, slots: make(slots, minSlots)},
+		slots:   make(slots, minSlots),
 	}
 }
 
@@ -110,16 +109,12 @@ func (c *Coalescer) add(row, nth, column uint32, delta int64, t cell.Timestamp, 
 	}
 	c.sums = append(c.sums, sum{row: row, column: column, delta: delta, time: t, offset: offset})
 	r, col := &c.rows.entries[row], &c.columns.entries[column]
-	if r.first == none || col.first == none {
-		if r.first == none {
-			r.first = i
-		}
-		if col.first == none {
-			col.first = i
-		}
+	known := r.first != none && col.first != none
+	r.first, col.first = min(r.first, i), min(col.first, i)
+	if !known {
 		return
 	}
-	c.slots[slot] = hashSum(row, column)&^0xFFFFFFFF | uint64(i+1)
+	c.slots.set(slot, hashSum(row, column), i)
 	if 2*len(c.sums) > len(c.slots) {
 		c.grow(2 * len(c.slots))
 	}
@@ -164,12 +159,8 @@ func (c *Coalescer) find(row, nth, column uint32) (i uint32, slot uint64) {
 		return col, 0
 	}
 	h := hashSum(row, column)
-	mask := uint64(len(c.slots) - 1)
-	for slot = h & mask; c.slots[slot] != 0; slot = (slot + 1) & mask {
-		if c.slots[slot]>>32 != h>>32 {
-			continue
-		}
-		i = uint32(c.slots[slot]) - 1
+	slot, i, ok := c.slots.next(h, h)
+	for ; ok; slot, i, ok = c.slots.next(h, slot+1) {
 		if s := &c.sums[i]; s.row == row && s.column == column {
 			return i, 0
 		}
@@ -184,20 +175,13 @@ func hashSum(row, column uint32) uint64 {
 }
 
 // grow makes the slots as many, a power of two.
-func (c *Coalescer) grow(slots int) {
-	c.slots = make([]uint64, slots)
-	mask := uint64(len(c.slots) - 1)
+func (c *Coalescer) grow(room int) {
+	c.slots = make(slots, room)
 	for n := range c.sums {
-		s := &c.sums[n]
-		if c.rows.entries[s.row].first == uint32(n) || c.columns.entries[s.column].first == uint32(n) {
-			continue
+		i, s := uint32(n), &c.sums[n]
+		if c.rows.entries[s.row].first != i && c.columns.entries[s.column].first != i {
+			c.slots.add(hashSum(s.row, s.column), i)
 		}
-		h := hashSum(s.row, s.column)
-		i := h & mask
-		for c.slots[i] != 0 {
-			i = (i + 1) & mask
-		}
-		c.slots[i] = h&^0xFFFFFFFF | uint64(n+1)
 	}
 }
 
@@ -229,8 +213,8 @@ func (c *Coalescer) Growth(n, keys int) int {
 	if room := grown(len(c.sums), cap(c.sums), n); room > cap(c.sums) {
 		size += room * sumSize
 	}
-	if slots := slotsFor(len(c.slots), len(c.sums)+n); slots > len(c.slots) {
-		size += slots * 8
+	if room := c.slots.need(len(c.sums) + n); room > len(c.slots) {
+		size += room * 8
 	}
 	return size
 }
@@ -243,18 +227,9 @@ func (c *Coalescer) Reserve(n, keys int) {
 	if room := grown(len(c.sums), cap(c.sums), n); room > cap(c.sums) {
 		c.sums = append(make([]sum, 0, room), c.sums...)
 	}
-	if slots := slotsFor(len(c.slots), len(c.sums)+n); slots > len(c.slots) {
-		c.grow(slots)
+	if room := c.slots.need(len(c.sums) + n); room > len(c.slots) {
+		c.grow(room)
 	}
-}
-
-// slotsFor returns how many slots a table of slots needs for n entries.
-func slotsFor(slots, n int) int {
-	slots = max(slots, minSlots)
-	for 2*n > slots {
-		slots *= 2
-	}
-	return slots
 }
 
 // grown returns the capacity that a slice of length n and capacity room is to have for

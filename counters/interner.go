@@ -8,8 +8,8 @@ import "hash/maphash"
 type interner struct {
 	seed    maphash.Seed
 	entries []interned
-	arena   []byte   // of the entries, in their order
-	slots   []uint64 // open addressing: high half of the hash, low half index into entries + 1; 0 = free
+	arena   []byte // of the entries, in their order
+	slots   slots  // of the entries
 }
 
 // interned is one string.
@@ -40,20 +40,16 @@ func (n *interner) key(i uint32) []byte {
 // has none.
 func (n *interner) number(tag uint32, key []byte) uint32 {
 	h := n.hash(tag, key)
-	mask := uint64(len(n.slots) - 1)
-	at := h & mask
-	for ; n.slots[at] != 0; at = (at + 1) & mask {
-		if n.slots[at]>>32 != h>>32 {
-			continue
-		}
-		if i := uint32(n.slots[at]) - 1; n.entries[i].tag == tag && string(n.key(i)) == string(key) {
+	at, i, ok := n.slots.next(h, h)
+	for ; ok; at, i, ok = n.slots.next(h, at+1) {
+		if n.entries[i].tag == tag && string(n.key(i)) == string(key) {
 			return i
 		}
 	}
-	i := uint32(len(n.entries))
+	i = uint32(len(n.entries))
 	n.entries = append(n.entries, interned{start: len(n.arena), length: uint32(len(key)), tag: tag, first: none})
 	n.arena = append(n.arena, key...)
-	n.slots[at] = h&^0xFFFFFFFF | uint64(i+1)
+	n.slots.set(at, h, i)
 	if 2*len(n.entries) > len(n.slots) {
 		n.grow(2 * len(n.slots))
 	}
@@ -66,16 +62,10 @@ func (n *interner) hash(tag uint32, key []byte) uint64 {
 
 // grow makes the slots as many, a power of two. A slot holds only the hash's high half,
 // so that the strings are hashed again.
-func (n *interner) grow(slots int) {
-	n.slots = make([]uint64, slots)
-	mask := uint64(len(n.slots) - 1)
+func (n *interner) grow(room int) {
+	n.slots = make(slots, room)
 	for i := range n.entries {
-		h := n.hash(n.entries[i].tag, n.key(uint32(i)))
-		at := h & mask
-		for n.slots[at] != 0 {
-			at = (at + 1) & mask
-		}
-		n.slots[at] = h&^0xFFFFFFFF | uint64(i+1)
+		n.slots.add(n.hash(n.entries[i].tag, n.key(uint32(i))), uint32(i))
 	}
 }
 
@@ -103,8 +93,8 @@ func (n *interner) growth(more, bytes int) int {
 	if room := grown(len(n.arena), cap(n.arena), bytes); room > cap(n.arena) {
 		size += room
 	}
-	if slots := slotsFor(len(n.slots), len(n.entries)+more); slots > len(n.slots) {
-		size += slots * 8
+	if room := n.slots.need(len(n.entries) + more); room > len(n.slots) {
+		size += room * 8
 	}
 	return size
 }
@@ -117,7 +107,7 @@ func (n *interner) reserve(more, bytes int) {
 	if room := grown(len(n.arena), cap(n.arena), bytes); room > cap(n.arena) {
 		n.arena = append(make([]byte, 0, room), n.arena...)
 	}
-	if slots := slotsFor(len(n.slots), len(n.entries)+more); slots > len(n.slots) {
-		n.grow(slots)
+	if room := n.slots.need(len(n.entries) + more); room > len(n.slots) {
+		n.grow(room)
 	}
 }
