@@ -1,9 +1,7 @@
 package store
 
 import (
-	"bytes"
 	"fmt"
-	"math/bits"
 
 	"sluice/cell"
 )
@@ -15,8 +13,8 @@ const maxPackedPut = 64 << 10
 // PackedPut is a mutation that puts two or more columns of one family, at one time of
 // their own and with one TTL, with its columns as an engine may store them: most
 // mutations of an ingest are such. Of six short columns it takes a third of the memory of
-// the mutation, and the engine copies it as it is. The zero value is none; PackPut makes
-// one. Its slices are those of the arena that it was made in.
+// the mutation, and the engine copies it as it is. The zero value is none; Batch.Pack
+// makes one. Its slices are those of the arena that it was made in.
 type PackedPut struct {
 	Offset int64 // of its record
 	Table  string
@@ -36,45 +34,20 @@ func (p *PackedPut) Value() []byte { return p.value }
 // Size returns the bytes of all qualifiers and values.
 func (p *PackedPut) Size() int { return int(p.size) }
 
-// PackedPutSize returns how many bytes of an arena PackPut takes for m. ok is false of a
-// mutation that is no packed put; whether a table takes what is one, this does not say.
+// PackedPutSize returns how many bytes of an arena Batch.Pack takes for m. ok is false of
+// a mutation that is no packed put; whether a table takes what is one, this does not say.
 func PackedPutSize(m *cell.Mutation) (n int, ok bool) {
-	if len(m.Ops) < 2 || m.Durability != cell.UseDefault || m.Read != nil || cell.CheckRow(m.Row) != nil {
+	if len(m.Ops) < 2 || m.Durability != cell.UseDefault {
 		return 0, false
 	}
-	first := &m.Ops[0]
-	if first.Time < 0 || first.Time == cell.Latest || first.TTL < 0 && first.TTL != cell.NoLife {
-		return 0, false
-	}
-	n = len(m.Row) + 1
-	if first.TTL != 0 {
-		n += 8
-	}
-	for i := range m.Ops {
-		o := &m.Ops[i]
-		if o.Type != cell.OpPut || o.Time != first.Time || o.TTL != first.TTL || o.Family != first.Family {
-			return 0, false
-		}
-		if i > 0 && bytes.Compare(m.Ops[i-1].Qualifier, o.Qualifier) >= 0 {
-			return 0, false
-		}
-		n += len(o.Qualifier) + len(o.Value) + uvarint(len(o.Qualifier)) + uvarint(len(o.Value))
-	}
-	return n, n <= maxPackedPut
+	s, ok := putShapeOf(m)
+	n = len(m.Row) + s.packed
+	return n, ok && n <= maxPackedPut
 }
 
-// uvarint returns the length of n as encoding/binary's uvarint.
-func uvarint(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
-
-// PackPut packs m, which is a packed put and was made from the record at offset, into
-// arena, and returns the arena that goes on behind it.
-func PackPut(arena []byte, offset int64, m *cell.Mutation) (p PackedPut, rest []byte) {
-	rest = p.Pack(arena, offset, m)
-	return p, rest
-}
-
-// Pack makes p what PackPut returns.
-func (p *PackedPut) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []byte) {
+// Pack adds m, which is a packed put and was made from the record at offset, in arena,
+// and returns the arena that goes on behind it.
+func (b *Batch) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []byte) {
 	first := &m.Ops[0]
 	start := len(arena)
 	arena = append(arena, m.Row...)
@@ -88,10 +61,10 @@ func (p *PackedPut) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []b
 		size += n
 		largest = max(largest, n)
 	}
-	*p = PackedPut{
+	b.Puts = append(b.Puts, PackedPut{
 		Offset: offset, Table: m.Table, Family: first.Family, Row: arena[start:value:value], Time: first.Time,
 		value: arena[value:len(arena):len(arena)], size: uint32(size), largest: uint32(largest),
-	}
+	})
 	return arena
 }
 
@@ -99,7 +72,7 @@ func (p *PackedPut) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []b
 func (p *PackedPut) AppendOps(ops []cell.Op) []cell.Op {
 	var columns cell.Packed
 	if err := columns.Reset(p.value, 0); err != nil {
-		panic(fmt.Sprintf("store: a packed put that PackPut has not made: %v", err))
+		panic(fmt.Sprintf("store: a packed put that Batch.Pack has not made: %v", err))
 	}
 	for columns.Next() {
 		ops = append(ops, cell.Op{
@@ -118,15 +91,7 @@ func (p *PackedPut) Mutation() Mutation {
 
 // PlainPackedPut is PlainPut of a packed put.
 func PlainPackedPut(t *TableDescriptor, p *PackedPut, now cell.Timestamp) (family int, ok bool) {
-	if t.ReadOnly || tooFar(t, p.Time, now) {
-		return 0, false
-	}
-	for family = range t.Families {
-		if t.Families[family].Name == p.Family {
-			return family, !t.Families[family].InPlace() && int(p.largest) <= maxCell(t)-(cellOverhead+len(p.Row)+len(p.Family))
-		}
-	}
-	return 0, false
+	return takesPut(t, p.Row, p.Family, p.Time, int(p.largest), now)
 }
 
 // Unpacked returns b with its packed puts among its mutations: b itself where it has none,

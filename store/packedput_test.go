@@ -51,7 +51,9 @@ func TestPackedPutIsItsMutation(t *testing.T) {
 		}
 		packed++
 		arena := append(make([]byte, 0, 3+n), "xyz"...)
-		p, rest := store.PackPut(arena, 7, &m)
+		var b store.Batch
+		rest := b.Pack(arena, 7, &m)
+		p := &b.Puts[0]
 		if len(rest) != 3+n || &rest[0] != &arena[0] || string(rest[:3]) != "xyz" {
 			t.Fatalf("%+v takes %d bytes, want %d", m, len(rest)-3, n)
 		}
@@ -65,7 +67,7 @@ func TestPackedPutIsItsMutation(t *testing.T) {
 		if p.Size() != size {
 			t.Fatalf("size %d, want %d", p.Size(), size)
 		}
-		f, ok := store.PlainPackedPut(table, &p, now)
+		f, ok := store.PlainPackedPut(table, p, now)
 		if ok != want || ok && table.Families[f].Name != family {
 			t.Fatalf("%+v of %+v is plain: %t (family %d), want %t", m, table, ok, f, want)
 		}
@@ -137,8 +139,7 @@ func TestBatchUnpacked(t *testing.T) {
 	}
 	for _, offset := range []int64{0, 2, 3, 9} {
 		m := put(fmt.Sprint(offset))
-		p, _ := store.PackPut(nil, offset, &m)
-		b.Puts = append(b.Puts, p)
+		b.Pack(nil, offset, &m)
 	}
 	got := b.Unpacked()
 	want := store.Batch{Bulk: true, Records: b.Records}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"math/bits"
 
 	"sluice/cell"
 )
@@ -14,35 +15,69 @@ import (
 // costs a third of validating and resolving them. Of what is not, and of what is wrong
 // with a mutation, it says nothing.
 func PlainPut(t *TableDescriptor, m *cell.Mutation, now cell.Timestamp) (family, size int, ok bool) {
-	if t.ReadOnly || len(m.Ops) == 0 || m.Durability > cell.FsyncWAL || m.Read != nil || cell.CheckRow(m.Row) != nil {
+	if m.Durability > cell.FsyncWAL {
 		return 0, 0, false
+	}
+	s, ok := putShapeOf(m)
+	if !ok {
+		return 0, 0, false
+	}
+	family, ok = takesPut(t, m.Row, m.Ops[0].Family, m.Ops[0].Time, s.largest, now)
+	return family, s.size, ok
+}
+
+// putShape is what a put's columns take.
+type putShape struct {
+	size    int // bytes of all qualifiers and values
+	largest int // bytes of the qualifier and value that have most
+	packed  int // bytes of cell.AppendPackedHeader and AppendPackedColumn
+}
+
+// putShapeOf returns the shape of m. ok is false where m is no PlainPut, whatever the
+// table is.
+func putShapeOf(m *cell.Mutation) (s putShape, ok bool) {
+	if len(m.Ops) == 0 || m.Read != nil || cell.CheckRow(m.Row) != nil {
+		return s, false
 	}
 	first := &m.Ops[0]
-	for family = range t.Families {
-		if t.Families[family].Name == first.Family {
-			ok = !t.Families[family].InPlace()
-			break
-		}
+	if first.Time < 0 || first.Time == cell.Latest || first.TTL < 0 && first.TTL != cell.NoLife {
+		return s, false
 	}
-	if !ok || first.Time < 0 || first.Time == cell.Latest || first.TTL < 0 && first.TTL != cell.NoLife {
-		return 0, 0, false
+	s.packed = 1
+	if first.TTL != 0 {
+		s.packed += 8
 	}
-	if tooFar(t, first.Time, now) {
-		return 0, 0, false
-	}
-	limit := maxCell(t) - (cellOverhead + len(m.Row) + len(first.Family))
 	for i := range m.Ops {
 		o := &m.Ops[i]
-		cellBytes := len(o.Qualifier) + len(o.Value)
-		if o.Type != cell.OpPut || o.Time != first.Time || o.TTL != first.TTL || o.Family != first.Family || cellBytes > limit {
-			return 0, 0, false
+		if o.Type != cell.OpPut || o.Time != first.Time || o.TTL != first.TTL || o.Family != first.Family {
+			return s, false
 		}
 		if i > 0 && bytes.Compare(m.Ops[i-1].Qualifier, o.Qualifier) >= 0 {
-			return 0, 0, false
+			return s, false
 		}
-		size += cellBytes
+		n := len(o.Qualifier) + len(o.Value)
+		s.size += n
+		s.largest = max(s.largest, n)
+		s.packed += n + uvarint(len(o.Qualifier)) + uvarint(len(o.Value))
 	}
-	return family, size, true
+	return s, true
+}
+
+// uvarint returns the length of n as encoding/binary's uvarint.
+func uvarint(n int) int { return (bits.Len(uint(n)|1) + 6) / 7 }
+
+// takesPut reports whether t takes a put of that shape, the largest of its qualifiers with
+// their values of so many bytes, into row and family, whose index in t it returns.
+func takesPut(t *TableDescriptor, row []byte, name string, at cell.Timestamp, largest int, now cell.Timestamp) (family int, ok bool) {
+	if t.ReadOnly || tooFar(t, at, now) {
+		return 0, false
+	}
+	for family = range t.Families {
+		if t.Families[family].Name == name {
+			return family, !t.Families[family].InPlace() && largest <= maxCell(t)-(cellOverhead+len(row)+len(name))
+		}
+	}
+	return 0, false
 }
 
 // PlainIncrement reports that ValidateMutation would pass an increment of a column of

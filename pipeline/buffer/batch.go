@@ -172,9 +172,7 @@ func (b *Batch) put(w *writer, m *cell.Mutation) {
 	if len(m.Ops) == 0 || m.Ops[0].Type == cell.OpIncrement {
 		return
 	}
-	n := len(b.Store.Puts)
-	b.Store.Puts = b.Store.Puts[:n+1]
-	w.arena = b.Store.Puts[n].Pack(w.arena, w.offset, m)
+	w.arena = b.Store.Pack(w.arena, w.offset, m)
 	b.Ops.Puts += int64(len(m.Ops))
 }
 

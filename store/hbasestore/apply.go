@@ -42,7 +42,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 		return fmt.Errorf("apply batch: %w", err)
 	}
 	defer end()
-	b = b.Unpacked() // nothing of Unapplied is set
+	b = b.Unpacked()
 	switch members := len(b.Mutations) + len(b.Counters); {
 	case len(b.Records) > 0:
 		return fmt.Errorf("apply batch: %w: conditional records on HBase, whose batches are not atomic", store.ErrUnsupported)

@@ -110,7 +110,7 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 		return nil, err
 	}
 	t.load.Wrote(m.Row, int64(c.now))
-	c.sync = c.sync || synced(t, m)
+	c.sync = c.sync || synced(t, m.Durability)
 	counted, err := c.countOps(t, m)
 	if err != nil {
 		return nil, err
@@ -127,12 +127,13 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 	return result, nil
 }
 
-// synced reports whether m, of table t, wants to be on disk before its call returns.
-func synced(t *table, m *cell.Mutation) bool {
-	if m.Durability == cell.UseDefault {
-		return t.desc.Durability() >= cell.SyncWAL
+// synced reports whether a mutation of table t with durability d wants to be on disk before
+// its call returns.
+func synced(t *table, d cell.Durability) bool {
+	if d == cell.UseDefault {
+		d = t.desc.Durability()
 	}
-	return m.Durability >= cell.SyncWAL
+	return d >= cell.SyncWAL
 }
 
 // countOps applies the operations on COUNTER and DISTINCT families and returns the

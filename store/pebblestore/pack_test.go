@@ -10,8 +10,8 @@ import (
 	"sluice/store"
 )
 
-// What prepare packs at once, or copies as it was packed before, is what the commit loop makes of the same batch step by
-// step: the same keys and values, in the same order.
+// What prepare packs at once, or copies as it was packed before, is what the commit loop
+// makes of the same batch step by step: the same keys and values, in the same order.
 func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 	t.Parallel()
 	db := open(t, t.TempDir(), &Options{RewriteInterval: -1})
@@ -40,8 +40,7 @@ func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 				}
 			}
 			if n, ok := store.PackedPutSize(&m); ok && rng.IntN(2) == 0 {
-				put, _ := store.PackPut(make([]byte, 0, n), int64(i), &m)
-				b.Puts = append(b.Puts, put)
+				b.Pack(make([]byte, 0, n), int64(i), &m)
 				continue
 			}
 			b.Add(int64(i), m)

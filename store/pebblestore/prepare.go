@@ -117,7 +117,7 @@ func (p *prepared) put(put *store.PackedPut, tally *region.Tally) bool {
 		}
 	}
 	tally.Wrote(t.load, put.Row, int64(p.now))
-	p.sync = p.sync || t.desc.Durability() >= cell.SyncWAL
+	p.sync = p.sync || synced(t, cell.UseDefault)
 	return true
 }
 
@@ -133,7 +133,7 @@ func (p *prepared) mutation(m *cell.Mutation, tally *region.Tally) bool {
 		}
 	}
 	tally.Wrote(t.load, m.Row, int64(p.now))
-	p.sync = p.sync || synced(t, m)
+	p.sync = p.sync || synced(t, m.Durability)
 	return true
 }
 

@@ -35,9 +35,7 @@ func TestPreparedBatchChangesNothing(t *testing.T) {
 		create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
 		b := preparable(store.Absent, 100)
 		for i := 1; i < 100; i += 2 {
-			m := put(fmt.Sprintf("r%04d", i), 6, "f", "a", "packed", "b", "y")
-			p, _ := store.PackPut(nil, int64(i), m)
-			b.Puts = append(b.Puts, p)
+			b.Pack(nil, int64(i), put(fmt.Sprintf("r%04d", i), 6, "f", "a", "packed", "b", "y"))
 		}
 		r := &request{batch: b}
 		if how != "unprepared" {

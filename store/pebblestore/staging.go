@@ -131,7 +131,7 @@ func (s *staging) stage(t *table, row []byte, cells []cell.Cell) error {
 // one packed key-value that stage makes of it. It reports false, and has added nothing,
 // where stage makes something else, or may.
 func (s *staging) pack(t *table, f *family, m *cell.Mutation, size int) bool {
-	if len(m.Ops) < 2 || size > maxPackedBytes || len(s.buf) > math.MaxInt32 || !s.packing.allows(t.id, f.id, m.Row, size) {
+	if len(m.Ops) < 2 || !s.packs(t, f, m.Row, size) {
 		return false
 	}
 	s.seq++
@@ -147,7 +147,7 @@ func (s *staging) pack(t *table, f *family, m *cell.Mutation, size int) bool {
 
 // stagePut is pack of a store.PlainPackedPut, whose columns are copied as they are.
 func (s *staging) stagePut(t *table, f *family, p *store.PackedPut) bool {
-	if p.Size() > maxPackedBytes || len(s.buf) > math.MaxInt32 || !s.packing.allows(t.id, f.id, p.Row, p.Size()) {
+	if !s.packs(t, f, p.Row, p.Size()) {
 		return false
 	}
 	s.seq++
@@ -156,6 +156,11 @@ func (s *staging) stagePut(t *table, f *family, p *store.PackedPut) bool {
 	s.buf = append(s.buf, p.Value()...)
 	s.staged(start, key)
 	return true
+}
+
+// packs reports whether columns of size bytes may be packed, and counts them.
+func (s *staging) packs(t *table, f *family, row []byte, size int) bool {
+	return size <= maxPackedBytes && len(s.buf) <= math.MaxInt32 && s.packing.allows(t.id, f.id, row, size)
 }
 
 // packedKey appends the key of a packed put with the last sequence and returns its

@@ -22,9 +22,7 @@ func packed(t *testing.T, b *store.Batch, arena []byte, offset int64, table, row
 	if _, ok := store.PackedPutSize(&m); !ok {
 		t.Fatalf("%+v is no packed put", m)
 	}
-	p, arena := store.PackPut(arena, offset, &m)
-	b.Puts = append(b.Puts, p)
-	return arena
+	return b.Pack(arena, offset, &m)
 }
 
 // testPackedPuts: packed puts are the mutations that they were made of.

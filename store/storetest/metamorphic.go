@@ -359,8 +359,7 @@ func (h *history) batch(rt *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(rt, "record") > 0 {
 			m := h.drawMutation(rt)
 			if n, ok := store.PackedPutSize(m); ok && rapid.Bool().Draw(rt, "packed") {
-				p, _ := store.PackPut(make([]byte, 0, n), h.offset, m)
-				b.Puts = append(b.Puts, p)
+				b.Pack(make([]byte, 0, n), h.offset, m)
 				continue
 			}
 			b.Add(h.offset, *m)
