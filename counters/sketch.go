@@ -283,17 +283,18 @@ func DecodeSketch(b []byte) (*Sketch, error) {
 		}
 		s.dense = make([]uint8, registers)
 		used := 0
-		for i := range s.dense {
-			group := body[i/4*3 : i/4*3+3]
+		for i := 0; i < registers; i += 4 {
+			group, four := body[i/4*3:][:3], s.dense[i:][:4]
 			e := uint32(group[0])<<16 | uint32(group[1])<<8 | uint32(group[2])
-			rank := uint8(e >> (18 - 6*(i%4)) & 63)
-			if rank > maxRank {
-				return bad("register %d has rank %d", i, rank)
+			four[0], four[1], four[2], four[3] = uint8(e>>18), uint8(e>>12&63), uint8(e>>6&63), uint8(e&63)
+			for k, rank := range four {
+				if rank > maxRank {
+					return bad("register %d has rank %d", i+k, rank)
+				}
+				if rank > 0 {
+					used++
+				}
 			}
-			if rank > 0 {
-				used++
-			}
-			s.dense[i] = rank
 		}
 		if used <= maxSparse {
 			return bad("%d registers are in use: too few for the dense form", used)
