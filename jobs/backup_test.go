@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
@@ -186,7 +184,7 @@ func TestBackupAndRestore(t *testing.T) {
 			if restored.ID() != done.StoreID || restored.ID() == db.ID() {
 				t.Errorf("the restored store is %s, said to be %s, the original %s", restored.ID(), done.StoreID, db.ID())
 			}
-			if d := cmp.Diff(rawCells(t, cp), rawCells(t, restored)); d != "" {
+			if d := jobstest.Diff(rawCells(t, cp), rawCells(t, restored)); d != "" {
 				t.Errorf("restored (-want +got)\n%s", d)
 			}
 			// What was applied is refused, what comes next counts.
@@ -196,7 +194,7 @@ func TestBackupAndRestore(t *testing.T) {
 			if err := visits(t, restored, 100, 150); err != nil {
 				t.Fatal(err)
 			}
-			if d := cmp.Diff(rawCells(t, db), rawCells(t, restored)); d != "" {
+			if d := jobstest.Diff(rawCells(t, db), rawCells(t, restored)); d != "" {
 				t.Errorf("after the same records (-want +got)\n%s", d)
 			}
 			if _, err := Restore(t.Context(), &RestoreOptions{Backup: to, Dir: dir, Open: openRestored}); !errors.Is(err, target.ErrExists) || !strings.Contains(err.Error(), dir+" is there already") {
@@ -328,7 +326,7 @@ func TestRestoreCrash(t *testing.T) {
 		if restored.ID() == db.ID() {
 			t.Errorf("step %d: the data directory is the original's", steps)
 		}
-		if d := cmp.Diff(want, rawCells(t, restored)); d != "" {
+		if d := jobstest.Diff(want, rawCells(t, restored)); d != "" {
 			t.Errorf("step %d: (-want +got)\n%s", steps, d)
 		}
 		if err := restored.Close(); err != nil {
@@ -560,7 +558,7 @@ func FuzzDecodeBackupManifest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(m, back); d != "" {
+		if d := jobstest.Diff(m, back); d != "" {
 			t.Error(d)
 		}
 	})

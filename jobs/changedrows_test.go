@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
@@ -181,7 +179,7 @@ func TestChangedRowsPutAnew(t *testing.T) {
 				t.Errorf("Got %d rows of %d keys. Want %d", len(got), len(keys), changed)
 			}
 			got = slices.DeleteFunc(got, func(r []string) bool { return slices.Contains(r, columnar.OpDelete) })
-			if d := cmp.Diff(want, got); d != "" {
+			if d := jobstest.Diff(want, got); d != "" {
 				t.Errorf("(-of a full run +of the increment):\n%.2000s", d)
 			}
 		})

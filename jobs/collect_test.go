@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
@@ -159,7 +157,7 @@ func TestCollectKilled(t *testing.T) {
 		t.Fatalf("Got %+v, want one abandoned", left)
 	}
 	for _, dry := range []bool{true, false} {
-		if d := cmp.Diff(want, collectLocal(t, out, CollectOptions{DryRun: dry})); d != "" {
+		if d := jobstest.Diff(want, collectLocal(t, out, CollectOptions{DryRun: dry})); d != "" {
 			t.Errorf("dry run %t (-want +got):\n%s", dry, d)
 		}
 		_, err := os.Stat(filepath.Join(out, "_tmp", dead))
@@ -225,7 +223,7 @@ func TestCollectRuns(t *testing.T) {
 				t.Fatalf("Got %d runs after a dry run, %v", len(runs), err)
 			}
 			o.DryRun = false
-			if d := cmp.Diff(dry, collectLocal(t, out, o)); d != "" {
+			if d := jobstest.Diff(dry, collectLocal(t, out, o)); d != "" {
 				t.Errorf("The dry run said otherwise (-dry +got):\n%s", d)
 			}
 			runs, err := List(t.Context(), out)
@@ -236,7 +234,7 @@ func TestCollectRuns(t *testing.T) {
 			for i := len(runs) - 1; i >= 0; i-- {
 				stay[runs[i].Job] = append(stay[runs[i].Job], runs[i].LogicalTime.Day())
 			}
-			if d := cmp.Diff(map[string][]int{"daily": tt.want, "other": {1, 2}}, stay); d != "" {
+			if d := jobstest.Diff(map[string][]int{"daily": tt.want, "other": {1, 2}}, stay); d != "" {
 				t.Errorf("days that stay (-want +got):\n%s", d)
 			}
 			r, err := Verify(t.Context(), filepath.Join(out, "daily"))

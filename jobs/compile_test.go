@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
 	"sluice/store"
@@ -60,7 +58,7 @@ func TestCompileErrors(t *testing.T) {
 			if err == nil {
 				t.Fatal("Got no error")
 			}
-			if d := cmp.Diff(tt.want, strings.Split(err.Error(), "\n")); d != "" {
+			if d := jobstest.Diff(tt.want, strings.Split(err.Error(), "\n")); d != "" {
 				t.Error(d)
 			}
 		})
@@ -86,7 +84,7 @@ func TestSplits(t *testing.T) {
 		for _, s := range j.splits(m) {
 			got = append(got, string(rune('0'+s.Index))+" ["+string(s.Rows.Start)+","+string(s.Rows.Stop)+")")
 		}
-		if d := cmp.Diff(tt.want, got); d != "" {
+		if d := jobstest.Diff(tt.want, got); d != "" {
 			t.Errorf("%s: %s", name, d)
 		}
 	}

@@ -11,8 +11,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
@@ -67,6 +65,9 @@ func TestCutLargeRegion(t *testing.T) {
 			s.Where = []columnar.Predicate{{Column: "n", Op: "<", Value: "3"}}
 		},
 	} {
+		if testing.Short() && name != "by key" && name != "partitions" {
+			continue
+		}
 		spec := largeSpec()
 		change(spec)
 		m, dir := published(t, src, spec, RunOptions{Parallelism: 4, cutBytes: cutBytes})
@@ -78,7 +79,7 @@ func TestCutLargeRegion(t *testing.T) {
 			rows = want[:3]
 		}
 		for _, format := range spec.Formats {
-			if d := cmp.Diff(rows, readFormat(t, dir, m, format)); d != "" {
+			if d := jobstest.Diff(rows, readFormat(t, dir, m, format)); d != "" {
 				t.Errorf("%s: %s", name, d)
 			}
 		}
@@ -197,7 +198,7 @@ func TestCutResumeKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(readFormat(t, filepath.Join(clean, runDir("j", resumeTime)), m, Arrow), readFormat(t, filepath.Join(again, runDir("j", resumeTime)), other, Arrow)); d != "" {
+	if d := jobstest.Diff(readFormat(t, filepath.Join(clean, runDir("j", resumeTime)), m, Arrow), readFormat(t, filepath.Join(again, runDir("j", resumeTime)), other, Arrow)); d != "" {
 		t.Error(d)
 	}
 	want := map[bool]map[string]string{true: sums(contents(t, clean)), false: sums(contents(t, again))}
@@ -216,7 +217,7 @@ func TestCutResumeKilled(t *testing.T) {
 		if _, _, err := runKilled(t, job, second, dir, 0, 2); err != nil && !errors.Is(err, target.ErrExists) {
 			t.Fatalf("killed at %s: %v", all.steps[die-1], err)
 		}
-		if d := cmp.Diff(want[noted], sums(contents(t, dir))); d != "" {
+		if d := jobstest.Diff(want[noted], sums(contents(t, dir))); d != "" {
 			t.Fatalf("killed at %s: %s", all.steps[die-1], d)
 		}
 	}
@@ -250,7 +251,7 @@ func TestCutNotesRefused(t *testing.T) {
 		if _, _, err := runKilled(t, job, cut, dir, 0, 1); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(sums(contents(t, clean)), sums(contents(t, dir))); d != "" {
+		if d := jobstest.Diff(sums(contents(t, clean)), sums(contents(t, dir))); d != "" {
 			t.Errorf("%s: %s", bad, d)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
@@ -282,7 +283,7 @@ func TestCutSplits(t *testing.T) {
 		for _, s := range instant.Cut(instant.Splits(m, c.rows), c.cuts) {
 			got = append(got, fmt.Sprintf("%d [%s,%s)", s.Index, s.Rows.Start, s.Rows.Stop))
 		}
-		if d := cmp.Diff(c.want, got); d != "" {
+		if d := jobstest.Diff(c.want, got); d != "" {
 			t.Errorf("%q: %s", c.cuts, d)
 		}
 	}

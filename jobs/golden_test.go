@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/counters"
 	"sluice/jobs/columnar"
@@ -238,7 +236,7 @@ func TestGolden(t *testing.T) {
 	}
 	exportGolden(t, out)
 	want, got := tree(t, golden), tree(t, out)
-	if d := cmp.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); d != "" {
+	if d := jobstest.Diff(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))); d != "" {
 		t.Errorf("other files than in %s; if that is meant, run with -update: %s", golden, d)
 	}
 	for name := range want {
@@ -266,10 +264,10 @@ func TestGolden(t *testing.T) {
 	nothing[13], nothing[14] = "3000", "3"
 	for _, format := range []string{Parquet, Arrow} {
 		rows := readFormat(t, r.Dir, r.Manifest, format)
-		if d := cmp.Diff([][]string{first, nothing}, rows[:2]); d != "" {
+		if d := jobstest.Diff([][]string{first, nothing}, rows[:2]); d != "" {
 			t.Errorf("%s: %s", format, d)
 		}
-		if d := cmp.Diff([]string{"row0002", "12", "-", "-148"}, rows[4][:4]); d != "" || len(rows) != 302 || rows[4][15] != "12" {
+		if d := jobstest.Diff([]string{"row0002", "12", "-", "-148"}, rows[4][:4]); d != "" || len(rows) != 302 || rows[4][15] != "12" {
 			t.Errorf("%s: %d rows: %s", format, len(rows), d)
 		}
 	}

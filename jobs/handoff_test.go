@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
@@ -48,7 +46,7 @@ func TestHandoffMakesTheSameFiles(t *testing.T) {
 	}
 	alone := export(1)
 	for _, parallelism := range []int{2, 5} {
-		if d := cmp.Diff(alone, export(parallelism)); d != "" {
+		if d := jobstest.Diff(alone, export(parallelism)); d != "" {
 			t.Errorf("parallelism %d: %s", parallelism, d)
 		}
 	}

@@ -153,7 +153,7 @@ func TestImportInBulkPowerFails(t *testing.T) {
 		}
 	}
 	crashes, partial := 0, 0
-	for die, writes := 0, 1; die < writes; die += 1 + rng.IntN(max(1, writes/jobstest.Thinned(25, 8))) {
+	for die, writes := 0, 1; die < writes; die += 1 + rng.IntN(max(1, writes/jobstest.Thinned(25, 3))) {
 		disk := crashfs.New()
 		var mu sync.Mutex
 		var left *crashfs.FS

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
@@ -158,7 +156,7 @@ func TestImportFilesKey(t *testing.T) {
 				}
 			}
 			slices.Sort(c.want)
-			if d := cmp.Diff(c.want, got); d != "" || sc.Err() != nil {
+			if d := jobstest.Diff(c.want, got); d != "" || sc.Err() != nil {
 				t.Errorf("%v (-want +got):\n%s", sc.Err(), d)
 			}
 		})

@@ -118,7 +118,7 @@ func TestRunJoin(t *testing.T) {
 					t.Errorf("Got sequence %d, offsets %+v", m.Sequence, m.Offsets)
 				}
 				content[i] = readFormat(t, r.Dir, m, Arrow)
-				if d := cmp.Diff(content[i], readFormat(t, r.Dir, m, Parquet)); d != "" {
+				if d := jobstest.Diff(content[i], readFormat(t, r.Dir, m, Parquet)); d != "" {
 					t.Errorf("%s %s: formats differ: %s", method, kind, d)
 				}
 				sorted := slices.IsSortedFunc(content[i], func(a, b []string) int { return strings.Compare(a[0], b[0]) })
@@ -130,7 +130,7 @@ func TestRunJoin(t *testing.T) {
 					t.Errorf("Got %+v, %v", runs, err)
 				}
 			}
-			if d := cmp.Diff(content[0], content[1]); d != "" {
+			if d := jobstest.Diff(content[0], content[1]); d != "" {
 				t.Errorf("%s %s: tables and exports differ: %s", method, kind, d)
 			}
 		}
@@ -171,10 +171,10 @@ func TestRunJoinSpills(t *testing.T) {
 	for i := range content {
 		slices.SortFunc(content[i], slices.Compare)
 	}
-	if d := cmp.Diff(content[0], content[1]); d != "" {
+	if d := jobstest.Diff(content[0], content[1]); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(names[0], names[1]); d != "" {
+	if d := jobstest.Diff(names[0], names[1]); d != "" {
 		t.Errorf("something is left: %s", d)
 	}
 }
@@ -206,7 +206,7 @@ func TestRunJoinManifest(t *testing.T) {
 	if left.Sequence+right.Sequence != 42+43 || m.Sequence != 42 {
 		t.Errorf("Got sequence %d of %d and %d, want the lesser", m.Sequence, left.Sequence, right.Sequence)
 	}
-	if d := cmp.Diff([]JoinOn{{Left: "key", Right: "name", LeftUntil: " "}}, m.Join.On); d != "" {
+	if d := jobstest.Diff([]JoinOn{{Left: "key", Right: "name", LeftUntil: " "}}, m.Join.On); d != "" {
 		t.Error(d)
 	}
 	data, err := m.Encode()
@@ -217,7 +217,7 @@ func TestRunJoinManifest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(m, again); d != "" {
+	if d := jobstest.Diff(m, again); d != "" {
 		t.Error(d)
 	}
 	for _, bad := range []string{`"table": "t"`, `"min_row": "a"`} {
@@ -288,7 +288,7 @@ func TestRunJoinRefused(t *testing.T) {
 			if file := filepath.Join(exports, filepath.FromSlash(runDir("views", now)), "part-000000-0000.arrow"); name == "changed" && !strings.Contains(err.Error(), file) {
 				t.Errorf("Got %v, which does not name %s", err, file)
 			}
-			if d := cmp.Diff(before, contents(t, out)); d != "" {
+			if d := jobstest.Diff(before, contents(t, out)); d != "" {
 				t.Errorf("it left something: %s", d)
 			}
 		})
@@ -388,7 +388,7 @@ func TestJoinRunsInBucket(t *testing.T) {
 	for i := range 6 {
 		want = append(want, []string{fmt.Sprintf("row%02d", i), fmt.Sprint(i), fmt.Sprint(i % 2)})
 	}
-	if d := cmp.Diff(want, readFormat(t, r.Dir, m, Parquet)); d != "" {
+	if d := jobstest.Diff(want, readFormat(t, r.Dir, m, Parquet)); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 	if m.Join.Left.RunID == "" || m.Join.Right.RunID == "" {

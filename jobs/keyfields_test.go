@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
@@ -77,13 +75,13 @@ func TestKeyFields(t *testing.T) {
 			if err != nil || !r.OK() {
 				t.Fatal(err, r.Err())
 			}
-			if d := cmp.Diff(&orderKey, r.Manifest.RowKey); d != "" {
+			if d := jobstest.Diff(&orderKey, r.Manifest.RowKey); d != "" {
 				t.Error(d)
 			}
 			for _, format := range c.spec.Formats {
 				got := readFormat(t, r.Dir, r.Manifest, format)
 				for _, row := range got {
-					if d := cmp.Diff(fields[row[0]], row[:4]); d != "" {
+					if d := jobstest.Diff(fields[row[0]], row[:4]); d != "" {
 						t.Errorf("%s: %s", format, d)
 					}
 				}
@@ -125,7 +123,7 @@ func TestKeyFieldsUnlike(t *testing.T) {
 		spec.Columns[i].OnError = "null"
 	}
 	m, dir := published(t, src, spec, RunOptions{})
-	if d := cmp.Diff([][]string{{"de", "1"}, {"-", "-"}}, readFormat(t, dir, m, Parquet)); d != "" {
+	if d := jobstest.Diff([][]string{{"de", "1"}, {"-", "-"}}, readFormat(t, dir, m, Parquet)); d != "" {
 		t.Error(d)
 	}
 }
@@ -163,7 +161,7 @@ func TestKeyFieldsOfGoneRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([][]string{{"b-2", "delete", "-", "b", "2"}, {"d-3", "upsert", "zz", "d", "3"}}, readFormat(t, r.Dir, m, Parquet)); d != "" {
+	if d := jobstest.Diff([][]string{{"b-2", "delete", "-", "b", "2"}, {"d-3", "upsert", "zz", "d", "3"}}, readFormat(t, r.Dir, m, Parquet)); d != "" {
 		t.Error(d)
 	}
 	s.same(t)
@@ -193,7 +191,7 @@ func TestJoinKeyField(t *testing.T) {
 		}
 		content[i] = readFormat(t, out+"/"+runDir("j", m.LogicalTime), m, Parquet)
 	}
-	if d := cmp.Diff(content[0], content[1]); d != "" || len(content[0]) != 500 {
+	if d := jobstest.Diff(content[0], content[1]); d != "" || len(content[0]) != 500 {
 		t.Errorf("%d rows: %s", len(content[0]), d)
 	}
 }

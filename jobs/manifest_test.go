@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"sluice/jobs/columnar"
@@ -44,7 +43,7 @@ func TestManifestRoundTrip(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(string(data), string(again)); d != "" {
+	if d := jobstest.Diff(string(data), string(again)); d != "" {
 		t.Error(d)
 	}
 }
@@ -120,7 +119,7 @@ func TestDecodeLatest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(&good, got); d != "" {
+	if d := jobstest.Diff(&good, got); d != "" {
 		t.Error(d)
 	}
 }
@@ -148,7 +147,7 @@ func FuzzDecodeManifest(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was accepted is refused when it is written: %v", err)
 		}
-		if d := cmp.Diff(m, m2); d != "" {
+		if d := jobstest.Diff(m, m2); d != "" {
 			t.Fatal(d)
 		}
 	})
@@ -173,7 +172,7 @@ func FuzzDecodeLatest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(l, l2); d != "" {
+		if d := jobstest.Diff(l, l2); d != "" {
 			t.Fatal(d)
 		}
 	})
@@ -317,7 +316,7 @@ func TestManyFiles(t *testing.T) {
 	want := slices.Clone(m.Files)
 	slices.Reverse(m.Files)
 	m.sortFiles()
-	if d := cmp.Diff(want[9_998:], m.Files[9_998:]); d != "" {
+	if d := jobstest.Diff(want[9_998:], m.Files[9_998:]); d != "" {
 		t.Error(d)
 	}
 	if err := m.validate(); err != nil {

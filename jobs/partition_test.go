@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"sluice/cell"
@@ -100,7 +99,7 @@ func TestPartitions(t *testing.T) {
 		for _, format := range spec.Formats {
 			got := readFormat(t, dir, m, format)
 			slices.SortStableFunc(got, func(a, b []string) int { return strings.Compare(a[1], b[1]) })
-			if d := cmp.Diff(want, got); d != "" {
+			if d := jobstest.Diff(want, got); d != "" {
 				t.Errorf("%v, %s: %s", c.by, format, d)
 			}
 		}
@@ -302,7 +301,7 @@ func TestPartitionsInBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want.Files, got.Files); d != "" {
+	if d := jobstest.Diff(want.Files, got.Files); d != "" {
 		t.Errorf("(-directory +bucket):\n%s", d)
 	}
 	directory, err := Verify(t.Context(), dir)
@@ -314,7 +313,7 @@ func TestPartitionsInBucket(t *testing.T) {
 	if err != nil || !r.OK() || len(r.Files) < 50 {
 		t.Fatal(err, r.Err())
 	}
-	if d := cmp.Diff(directory.Checksums, r.Checksums); d != "" {
+	if d := jobstest.Diff(directory.Checksums, r.Checksums); d != "" {
 		t.Error(d)
 	}
 }
@@ -391,7 +390,7 @@ func TestJoinPartitions(t *testing.T) {
 			}
 			content[i] = readFormat(t, filepath.Join(out, runDir("j", m.LogicalTime)), m, Arrow)
 		}
-		if d := cmp.Diff(content[0], content[1]); d != "" || len(content[0]) < 3_000 {
+		if d := jobstest.Diff(content[0], content[1]); d != "" || len(content[0]) < 3_000 {
 			t.Errorf("%s: %s", method, d)
 		}
 	}
@@ -446,6 +445,9 @@ func TestPartitionRefusedInBucket(t *testing.T) {
 // TestManyRowGroups: a file ends before it has more row groups than readers take, which
 // many partitions of small ones come to long before its size.
 func TestManyRowGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: 16,384 row groups are one goroutine's work")
+	}
 	t.Parallel()
 	const rows = 33_000
 	src := jobstest.NewMemory()

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
@@ -140,7 +138,7 @@ func TestPlanCells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(int64(1000), p.Count); d != "" || p.Basis != AtLeast {
+	if d := jobstest.Diff(int64(1000), p.Count); d != "" || p.Basis != AtLeast {
 		t.Errorf("Got %d rows, %s, want the whole first row and at least", p.Count, p.Basis)
 	}
 }

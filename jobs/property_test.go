@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"sluice/cell"
@@ -71,7 +70,7 @@ func TestExportIsTable(t *testing.T) {
 		}
 		want := expected(src.Tables["t"].Rows, job)
 		for _, format := range job.Formats() {
-			if d := cmp.Diff(want, readFormat(t, r.Dir, m, format)); d != "" {
+			if d := jobstest.Diff(want, readFormat(t, r.Dir, m, format)); d != "" {
 				rt.Fatalf("%s: %s", format, d)
 			}
 		}

@@ -18,8 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
@@ -427,7 +425,7 @@ func resumeKilled(t *testing.T, job *Job, src instant.Source, seed uint64, one i
 				how = append(how, k.steps[len(k.steps)-1])
 			}
 		}
-		if d := cmp.Diff(want, sums(contents(t, dir))); d != "" {
+		if d := jobstest.Diff(want, sums(contents(t, dir))); d != "" {
 			t.Fatalf("killed at %v: %s", how, d)
 		}
 	}
@@ -463,7 +461,7 @@ func TestResumeScansTheRest(t *testing.T) {
 		t.Errorf("Got %d files of %d bytes finished", got.Files, got.Bytes)
 	}
 	got.Files, got.Bytes = 0, 0
-	if d := cmp.Diff(want, got); d != "" {
+	if d := jobstest.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 	first := ""
@@ -723,7 +721,7 @@ func TestResumeEmptyTable(t *testing.T) {
 		if _, _, err := runKilled(t, job, src, dir, 0, 1); err != nil && !errors.Is(err, target.ErrExists) {
 			t.Fatalf("%s: %v", all.steps[die], err)
 		}
-		if d := cmp.Diff(sums(contents(t, clean)), sums(contents(t, dir))); d != "" {
+		if d := jobstest.Diff(sums(contents(t, clean)), sums(contents(t, dir))); d != "" {
 			t.Errorf("%s: %s", all.steps[die], d)
 		}
 	}

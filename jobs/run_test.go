@@ -172,7 +172,7 @@ func TestRun(t *testing.T) {
 	}
 	dir := filepath.Join(out, "access_log", "run="+m.LogicalTime.Format("20060102T150405Z")+"-"+m.RunID)
 	for _, format := range []string{Parquet, Arrow} {
-		if d := cmp.Diff(want, readFormat(t, dir, m, format)); d != "" {
+		if d := jobstest.Diff(want, readFormat(t, dir, m, format)); d != "" {
 			t.Errorf("%s: %s", format, d)
 		}
 	}
@@ -180,7 +180,7 @@ func TestRun(t *testing.T) {
 		t.Errorf("Got %d files and progress %+v, want 2 files in 2 of 3 regions", len(m.Files), last)
 	}
 	wantOffsets := []Offset{{Pipeline: "p", Topic: "access-log", ClusterID: "c", TopicID: "01" + strings.Repeat("00", 15), Partition: 3, Next: 77}}
-	if d := cmp.Diff(wantOffsets, m.Offsets); d != "" {
+	if d := jobstest.Diff(wantOffsets, m.Offsets); d != "" {
 		t.Error(d)
 	}
 	if m.Files[0].MinRow != `r000000\x00` || m.Sequence != 42 || !cmp.Equal(m.SortedBy, []string{"key"}) {
@@ -244,7 +244,7 @@ func TestRunCells(t *testing.T) {
 	if err != nil || !r.OK() {
 		t.Fatalf("Verify: %v, %v", err, r.Err())
 	}
-	if d := cmp.Diff(want, readFormat(t, r.Dir, m, Arrow)); d != "" {
+	if d := jobstest.Diff(want, readFormat(t, r.Dir, m, Arrow)); d != "" {
 		t.Error(d)
 	}
 	if !cmp.Equal(m.SortedBy, []string{"path", "unit", "bucket"}) || len(m.Files) != 2 {
@@ -262,7 +262,7 @@ func TestRunEmptyTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Total{{Format: Arrow, Files: 1, Bytes: m.Totals[0].Bytes}, {Format: Parquet, Files: 1, Bytes: m.Totals[1].Bytes}}
-	if d := cmp.Diff(want, m.Totals); d != "" {
+	if d := jobstest.Diff(want, m.Totals); d != "" {
 		t.Error(d)
 	}
 	r, err := Verify(t.Context(), filepath.Join(out, "access_log"))
@@ -334,7 +334,7 @@ func TestRunAgain(t *testing.T) {
 		"access_log 00:00 10 rows 4 files latest=false <nil>",
 		"access_log 23:00 10 rows 4 files latest=false <nil>",
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := jobstest.Diff(want, got); d != "" {
 		t.Error(d)
 	}
 }

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"sluice/cell"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
@@ -138,7 +136,7 @@ func TestUnfrozen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"a1=before", "c1=old", "c2=early time", "d1=-"}, s.rows(m, Parquet)); d != "" {
+	if d := jobstest.Diff([]string{"a1=before", "c1=old", "c2=early time", "d1=-"}, s.rows(m, Parquet)); d != "" {
 		t.Errorf("Rows (-want +got):\n%s", d)
 	}
 	if m.Consistency != ConsistencyRow || m.TimeBound != s.now || m.Sequence != uint64(s.now) || len(m.Limits) != 4 {
@@ -203,10 +201,10 @@ func TestUnfrozenBound(t *testing.T) {
 		if err := u.Scan(t.Context(), &asked).Close(); err != nil {
 			t.Fatal(err)
 		}
-		if d := cmp.Diff(tt.time, got.Time) + cmp.Diff(tt.family, got.FamilyTime); d != "" {
+		if d := jobstest.Diff(tt.time, got.Time) + jobstest.Diff(tt.family, got.FamilyTime); d != "" {
 			t.Errorf("%+v (-want +got):\n%s", tt.scan, d)
 		}
-		if d := cmp.Diff(tt.scan, asked); d != "" {
+		if d := jobstest.Diff(tt.scan, asked); d != "" {
 			t.Errorf("The scan was changed:\n%s", d)
 		}
 	}
@@ -326,7 +324,7 @@ func TestUnfrozenIncremental(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff([]string{"b1=new=upsert", "c1=new=upsert"}, s.rows(m, Parquet)); d != "" {
+	if d := jobstest.Diff([]string{"b1=new=upsert", "c1=new=upsert"}, s.rows(m, Parquet)); d != "" {
 		t.Errorf("Rows (-want +got):\n%s", d)
 	}
 	if m.Incremental.Number != 1 || m.Incremental.Since != uint64(bound) || m.TimeBound != s.now {
@@ -409,7 +407,7 @@ func TestUnfrozenIncrementalScans(t *testing.T) {
 			t.Errorf("%s: Got %q", name, got)
 		}
 		got = slices.DeleteFunc(got, func(row string) bool { return strings.HasSuffix(row, "=delete") }) // the conditions'
-		if d := cmp.Diff(want, got); d != "" {
+		if d := jobstest.Diff(want, got); d != "" {
 			t.Errorf("%s: (-of a full run +of the increment):\n%s", name, d)
 		}
 	}

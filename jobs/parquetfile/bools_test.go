@@ -128,7 +128,11 @@ func boolTexts(file []byte) (all []string, err error) {
 func TestForeignBools(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
-	for round := range 400 {
+	rounds := 400
+	if testing.Short() {
+		rounds = 48
+	}
+	for round := range rounds {
 		nullable, version := round%2 == 0, 1+round/2%2
 		codec := []compress.Codec{&parquet.Uncompressed, &parquet.Snappy, &parquet.Gzip, &parquet.Zstd, &parquet.Brotli, &parquet.Lz4Raw}[round/4%6]
 		var rows []*bool

@@ -225,6 +225,9 @@ func TestOptions(t *testing.T) {
 // TestManyRowGroups: a file has no more row groups than readers can number, and says
 // before that it should end.
 func TestManyRowGroups(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: 32,767 row groups are one goroutine's work")
+	}
 	t.Parallel()
 	columns := []columnar.Column{{Name: "n", Type: columnar.Int64}}
 	var file bytes.Buffer

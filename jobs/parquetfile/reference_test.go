@@ -364,6 +364,9 @@ func fillPages(t *testing.T, r *rand.Rand, v *columnar.Vector, nullable bool, ro
 
 // TestAllNull writes columns and pages without a value, and files without rows.
 func TestAllNull(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long pages of nulls are one goroutine's work")
+	}
 	t.Parallel()
 	var columns []columnar.Column
 	for _, c := range columnartest.Columns() {

@@ -637,12 +637,16 @@ func TestS3NotesLinear(t *testing.T) {
 		}
 		return before
 	}
-	few, many, resumed := run(100, false), run(1000, false), run(1000, true)
-	t.Logf("%d bytes for 100 files, %d for 1,000, %d where these are resumed four times", few, many, resumed)
-	if many > 11*few || many > 1000*1024 {
-		t.Errorf("Got %d bytes for 1,000 files, %d for 100", many, few)
+	n := 100
+	if testing.Short() {
+		n = 16
 	}
-	if resumed > many+100*1024 {
+	few, many, resumed := run(n, false), run(10*n, false), run(10*n, true)
+	t.Logf("%d bytes for %d files, %d for ten times as many, %d where these are resumed four times", few, n, many, resumed)
+	if many > 11*few || many > int64(10*n*1024) {
+		t.Errorf("Got %d bytes for %d files, %d for %d", many, 10*n, few, n)
+	}
+	if resumed > many+int64(n*1024) {
 		t.Errorf("Got %d bytes where they are resumed, %d otherwise", resumed, many)
 	}
 }
