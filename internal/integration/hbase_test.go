@@ -58,8 +58,10 @@ func setUnlessGiven(t *testing.T, name, value string) {
 func TestHBaseContract(t *testing.T) {
 	address := hbaseAddress(t)
 	// Each check makes and drops a table, which takes HBase a second or two.
-	setUnlessGiven(t, "rapid.checks", "20")
-	if os.Getenv("SLUICE_SOAK") == "" {
+	if os.Getenv("SLUICE_SOAK") != "" {
+		setUnlessGiven(t, "rapid.checks", "20")
+	} else {
+		setUnlessGiven(t, "rapid.checks", "8")
 		// Others than these histories, which HBase is known to survive, are soak's.
 		setUnlessGiven(t, "rapid.seed", "1")
 	}
@@ -132,6 +134,9 @@ func TestHBaseCases(t *testing.T) {
 	}
 	limits.RealClock = true
 	limits.Defects = []string{"upstream-bug-001"}
+	if os.Getenv("SLUICE_SOAK") == "" {
+		limits.RandomOneIn = 4 // the other engines run all of them, and soak here
+	}
 	limits.AtATime = 12 // HBase takes half a second to make a table, and waits most of it
 	for _, why := range []string{twiceInOneMs, allFilesAsMajor} {
 		for _, id := range strings.Fields(casesLeftOut[why]) {

@@ -434,16 +434,13 @@ func TestDistinctCorrupt(t *testing.T) {
 func TestBaseCache(t *testing.T) {
 	t.Parallel()
 	var c baseCache
-	sketch := func(n int) *counters.Sketch {
-		s := new(counters.Sketch)
-		for i := range n {
-			s.Add(fmt.Appendf(nil, "user-%d", i))
-		}
-		return s
+	dense := new(counters.Sketch)
+	for i := range 9000 {
+		dense.Add(fmt.Appendf(nil, "user-%d", i))
 	}
 	for i := range 100 {
 		c.put("hot", base{at: 7})
-		c.put(fmt.Sprint("dense-", i), base{at: 1, sketch: sketch(9000)})
+		c.put(fmt.Sprint("dense-", i), base{at: 1, sketch: dense})
 		c.limit(400)
 		if w := c.young.weight + c.old.weight; w > 500 {
 			t.Fatalf("Got a weight of %d", w)
@@ -457,7 +454,7 @@ func TestBaseCache(t *testing.T) {
 	}
 	c = baseCache{}
 	for range 100 { // it grows, in one place
-		c.put("a", base{sketch: sketch(9000)})
+		c.put("a", base{sketch: dense})
 	}
 	if c.young.weight > 100 {
 		t.Errorf("Got a weight of %d", c.young.weight)

@@ -508,6 +508,9 @@ func TestJournalSchedules(t *testing.T) {
 
 // TestJournalFindsMutants takes away what makes a journal exact, one thing at a time.
 func TestJournalFindsMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: whether schedules find what is missing does not depend on the race detector")
+	}
 	t.Parallel()
 	for _, mutant := range []string{
 		"base timestamps ignored", "claims not stored", "check ignored", "lost replies believed", "offset before data", "counters now",

@@ -212,6 +212,10 @@ func TestBulkCommitsAreOneInstant(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	db := open(t, "db", bulk(mem))
 	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
 	var writers sync.WaitGroup
 	var written atomic.Int64
 	stop := make(chan struct{})
@@ -233,7 +237,7 @@ func TestBulkCommitsAreOneInstant(t *testing.T) {
 			}
 		})
 	}
-	for i := 0; i < 12 || written.Load() < 100; i++ {
+	for i := 0; i < rounds || written.Load() < 100; i++ {
 		switch i % 4 {
 		case 0:
 			if err := db.MajorCompact(t.Context(), "t"); err != nil {

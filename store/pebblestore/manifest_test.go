@@ -113,7 +113,11 @@ func TestDamagedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := b.Bytes()
-	for n := 0; n <= len(data); n += 1 + rng.IntN(300) {
+	every := 300
+	if testing.Short() {
+		every = 3000
+	}
+	for n := 0; n <= len(data); n += 1 + rng.IntN(every) {
 		if at := damagedRecord(data[:n]); at >= 0 {
 			t.Errorf("cut at %d: got damage at %d", n, at)
 		}
@@ -122,7 +126,7 @@ func TestDamagedRecord(t *testing.T) {
 			t.Errorf("cut at %d, with zeros behind: got damage at %d", n, at)
 		}
 	}
-	for n := 0; n < len(data); n += 1 + rng.IntN(300) {
+	for n := 0; n < len(data); n += 1 + rng.IntN(every) {
 		flipped := bytes.Clone(data)
 		flipped[n] ^= 1 << rng.IntN(8)
 		if n%manifestBlock > manifestBlock-chunkHeader {

@@ -184,6 +184,10 @@ func testFilterHints(t *testing.T, e *engine) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
+	filters := 64 // of a table
+	if testing.Short() {
+		filters = 16
+	}
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx := t.Context()
 		name := fmt.Sprintf("hints%d", e.clock.Now())
@@ -222,7 +226,7 @@ func testFilterHints(t *testing.T, e *engine) {
 				rt.Fatal(err)
 			}
 		}
-		for range 64 {
+		for range filters {
 			f := drawFilterList(rt, 2)
 			b, err := store.MarshalFilter(f)
 			if err != nil {

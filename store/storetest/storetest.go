@@ -63,6 +63,8 @@ type Limits struct {
 	Without map[string]string
 	// Cases are left out, too, by their ids.
 	Cases map[string]string
+	// RandomOneIn runs one in so many of the random cases, those of the area "fuzz"; 0 = all.
+	RandomOneIn int
 	// Unsupported is told of every case that is left out, and why: as Cases or the
 	// clock say, or as one of its operations has, by an error that wraps
 	// store.ErrUnsupported. nil fails those of the latter. It may be called by
