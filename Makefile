@@ -15,7 +15,7 @@ build: ## bin/ingest, bin/export, bin/shell
 	$(GO) build -o bin/ ./cmd/...
 
 race: ## short forms; bench measures and internal/structure reads sources: neither is run by a user
-	$(GO) test -race -short -vet=off $$($(GO) list ./... | grep -vE '^sluice/(bench|internal/structure)$$')
+	GO=$(GO) .ci/race $$($(GO) list ./... | grep -vE '^sluice/(bench|internal/structure)$$')
 
 lint: ## vet, staticcheck, gofumpt, go.mod, structure
 	$(GO) vet ./...
