@@ -79,7 +79,7 @@ func published(t *testing.T, src instant.Source, spec *Spec, o RunOptions) (*Man
 // anywhere else.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
-	src, spec := partitioned(400)
+	src, spec := partitioned(jobstest.Thinned(400, 200))
 	whole := *spec
 	whole.PartitionBy, whole.MaxPartitions = nil, 0
 	m, dir := published(t, src, &whole, RunOptions{})

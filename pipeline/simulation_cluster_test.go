@@ -35,6 +35,9 @@ func TestRandomClusters(t *testing.T) {
 
 // What makes it exact, taken away, is found here, too.
 func TestRandomClustersFindMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: whether schedules find what is missing does not depend on the race detector")
+	}
 	t.Parallel()
 	for name, mutant := range map[string]func(store.Engine) store.Engine{
 		"no compare-and-set":             func(e store.Engine) store.Engine { return &blind{e} },

@@ -102,6 +102,9 @@ func keepSeed(t *testing.T, name string) {
 // What makes it exact, taken away: the simulation must notice each within two
 // hundred schedules, or it shows nothing.
 func TestSimulationFindsMutants(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: whether schedules find what is missing does not depend on the race detector")
+	}
 	t.Parallel()
 	for name, mutant := range map[string]func(s *simulation){
 		"no compare-and-set":             func(s *simulation) { s.mutant = func(e store.Engine) store.Engine { return &blind{e} } },

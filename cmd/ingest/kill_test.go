@@ -19,11 +19,10 @@ func TestMain(m *testing.M) {
 
 // I2, I3: ten SIGKILLs at random moments change no count.
 func TestKilledTenTimes(t *testing.T) {
-	log := integration.SharedLog(t)
-	kills := 10
 	if testing.Short() {
-		kills = 3
+		t.Skip("-short: the processes are built without the race detector")
 	}
+	log := integration.SharedLog(t)
 	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +31,7 @@ func TestKilledTenTimes(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	integration.KillRun(t, &integration.KillOptions{
 		Config: integration.FastConfig(t, "500ms"), Brokers: broker.Addr(), Data: data, Topic: "access-log", Log: log,
-		Kills: kills, Seed: uint64(time.Now().UnixNano()), MaxDelay: 1500 * time.Millisecond,
+		Kills: 10, Seed: uint64(time.Now().UnixNano()), MaxDelay: 1500 * time.Millisecond,
 	})
 	db, err := pebblestore.Open(data, &pebblestore.Options{ReadOnly: true})
 	if err != nil {

@@ -292,6 +292,9 @@ func TestSameAsReference(t *testing.T) {
 // TestSameAsReferencePages writes chunks of many pages, with long runs of nulls and of
 // equal values, dictionaries that fill up, and row groups of other sizes than pages.
 func TestSameAsReferencePages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: long pages are one goroutine's work")
+	}
 	t.Parallel()
 	columns := columnartest.Columns()
 	for seed := range uint64(2) {
