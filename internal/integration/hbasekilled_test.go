@@ -287,7 +287,10 @@ func TestHBaseKilled(t *testing.T) {
 			clients.Go(func() { ended <- run(ctx, client) })
 		}
 	}
-	kills := 3
+	kills := 2
+	if os.Getenv("SLUICE_SOAK") != "" {
+		kills = 3
+	}
 	if n, err := strconv.Atoi(os.Getenv("SLUICE_KILLS")); err == nil {
 		kills = n
 	}
