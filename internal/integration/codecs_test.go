@@ -4,7 +4,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -268,7 +267,7 @@ func TestSparkReadsEveryCodec(t *testing.T) {
 // start, and 400 MB of packages (requirements-spark.txt), so this is for make soak.
 func spark(t *testing.T) {
 	t.Helper()
-	if os.Getenv("SLUICE_SOAK") == "" {
+	if !soaking {
 		t.Skip("SLUICE_SOAK is not set: Spark reads in make soak")
 	}
 	if out, err := exec.CommandContext(t.Context(), python(t), "-c", "import pyspark").CombinedOutput(); err != nil {

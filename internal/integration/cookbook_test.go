@@ -143,7 +143,7 @@ func TestJoinsInOtherPrograms(t *testing.T) {
 		jobs.Polars: frames(jobs.Polars, "lf") + "\ncolumns, rows = joined.columns, joined.rows()" + print,
 		jobs.Pandas: frames(jobs.Pandas, "df") + ofPandas,
 	}
-	if os.Getenv("SLUICE_SOAK") != "" && exec.CommandContext(t.Context(), python, "-c", "import pyspark").Run() == nil {
+	if soaking && exec.CommandContext(t.Context(), python, "-c", "import pyspark").Run() == nil {
 		programs[jobs.Spark] = views(jobs.Spark) + users(jobs.Spark) + code[jobs.Spark] + ofPandas
 	}
 	for reader, program := range programs {

@@ -58,7 +58,7 @@ func setUnlessGiven(t *testing.T, name, value string) {
 func TestHBaseContract(t *testing.T) {
 	address := hbaseAddress(t)
 	// Each check makes and drops a table, which takes HBase a second or two.
-	if os.Getenv("SLUICE_SOAK") != "" {
+	if soaking {
 		setUnlessGiven(t, "rapid.checks", "20")
 	} else {
 		setUnlessGiven(t, "rapid.checks", "8")
@@ -134,7 +134,7 @@ func TestHBaseCases(t *testing.T) {
 	}
 	limits.RealClock = true
 	limits.Defects = []string{"upstream-bug-001"}
-	if os.Getenv("SLUICE_SOAK") == "" {
+	if !soaking {
 		limits.RandomOneIn = 4 // the other engines run all of them, and soak here
 	}
 	limits.AtATime = 12 // HBase takes half a second to make a table, and waits most of it

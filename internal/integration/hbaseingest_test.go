@@ -417,7 +417,7 @@ func TestHBaseIngestFaults(t *testing.T) {
 	var turns []string
 	for name := range faults {
 		turns = append(turns, name, name)
-		if os.Getenv("SLUICE_SOAK") != "" {
+		if soaking {
 			turns = append(turns, name)
 		}
 	}

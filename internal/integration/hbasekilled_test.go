@@ -288,7 +288,7 @@ func TestHBaseKilled(t *testing.T) {
 		}
 	}
 	kills := 2
-	if os.Getenv("SLUICE_SOAK") != "" {
+	if soaking {
 		kills = 3
 	}
 	if n, err := strconv.Atoi(os.Getenv("SLUICE_KILLS")); err == nil {

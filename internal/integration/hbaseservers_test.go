@@ -72,7 +72,7 @@ func TestHBaseRegionServerKilled(t *testing.T) {
 	in.progressAll(s, 3)
 
 	servers := []string{"rs1"}
-	if os.Getenv("SLUICE_SOAK") != "" {
+	if soaking {
 		servers = append(servers, "rs2")
 	}
 	for i, name := range servers {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -71,7 +70,7 @@ func TestPartitionReaders(t *testing.T) {
 			jobs.Polars: "\nimport json\nrows = lf.collect().rows()" + print,
 			jobs.Pandas: "\nimport json\nrows = df[['n', 'key', 'text', 'truth']].astype(object).where(df.notna(), None).values.tolist()" + print,
 		}
-		if os.Getenv("SLUICE_SOAK") != "" && exec.CommandContext(t.Context(), python, "-c", "import pyspark").Run() == nil {
+		if soaking && exec.CommandContext(t.Context(), python, "-c", "import pyspark").Run() == nil {
 			readers[jobs.Spark] = "\nimport json\nrows = [list(r) for r in df.collect()]" + print
 		}
 		for reader, then := range readers {

@@ -16,6 +16,9 @@ import (
 	"sluice/store/pebblestore"
 )
 
+// soaking says that make soak runs the tests: in their long forms, and with Spark.
+var soaking = os.Getenv("SLUICE_SOAK") != ""
+
 func TestMain(m *testing.M) {
 	code := m.Run()
 	stopServers()
