@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/jobstest"
@@ -203,7 +204,7 @@ func TestCutResumeKilled(t *testing.T) {
 	}
 	want := map[bool]map[string]string{true: sums(contents(t, clean)), false: sums(contents(t, again))}
 	resumed := 0
-	every := jobstest.Thinned(1, 3)
+	every := thinned.Of(1, 3)
 	for die := 1; die <= len(all.steps); die += every {
 		dir := t.TempDir()
 		k, _, err := runKilled(t, job, first, dir, die, 1+die%2)

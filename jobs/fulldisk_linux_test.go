@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"sluice/jobs/jobstest"
+	"sluice/internal/thinned"
 	"sluice/jobs/target"
 )
 
@@ -123,7 +123,7 @@ func (r *refusal) onSmallDisk(t *testing.T, spills bool) {
 	want, _ := r.clean(t, t.TempDir())
 	disk := newSmallDisk(t)
 	full := 0
-	for free := int64(0); ; free += max(4096, free/int64(jobstest.Thinned(8, 2))) {
+	for free := int64(0); ; free += max(4096, free/int64(thinned.Of(8, 2))) {
 		out, spill := t.TempDir(), t.TempDir()
 		at := &out
 		if spills {

@@ -10,6 +10,7 @@ import (
 
 	"sluice/cell"
 	"sluice/internal/crashfs"
+	"sluice/internal/thinned"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
 	"sluice/jobs/tables"
@@ -84,7 +85,7 @@ func TestImportInBulk(t *testing.T) {
 	t.Parallel()
 	const rows = 12_000
 	_, at := exportedTable(t, &Spec{Columns: bulkColumns}, bulkRows(t, rows))
-	for _, exists := range []bool{true, false}[:jobstest.Thinned(2, 1)] {
+	for _, exists := range []bool{true, false}[:thinned.Of(2, 1)] {
 		db := jobstest.OpenPebble(t, t.TempDir())
 		jobstest.CreateTable(t, db, "t", "row03", "row06")
 		model := store.Engine(nil)
@@ -153,7 +154,7 @@ func TestImportInBulkPowerFails(t *testing.T) {
 		}
 	}
 	crashes, partial := 0, 0
-	for die, writes := 0, 1; die < writes; die += 1 + rng.IntN(max(1, writes/jobstest.Thinned(25, 3))) {
+	for die, writes := 0, 1; die < writes; die += 1 + rng.IntN(max(1, writes/thinned.Of(25, 3))) {
 		disk := crashfs.New()
 		var mu sync.Mutex
 		var left *crashfs.FS
@@ -231,7 +232,7 @@ func TestImportInBulkPowerFails(t *testing.T) {
 			return
 		}
 	}
-	if crashes < jobstest.Thinned(10, 4) || partial < jobstest.Thinned(5, 1) {
+	if crashes < thinned.Of(10, 4) || partial < thinned.Of(5, 1) {
 		t.Errorf("Got %d crashes, %d of them amid the rows: it shows little", crashes, partial)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/thinned"
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
@@ -47,10 +48,7 @@ func TestJoinResumeKilled(t *testing.T) {
 	if len(all.steps) < 30 || len(want) < 6 {
 		t.Fatalf("Got %d steps and %d files, want a join with more", len(all.steps), len(want))
 	}
-	step := 3
-	if testing.Short() {
-		step = 11
-	}
+	step := thinned.Of(3, 11)
 	for die := 1; die <= len(all.steps); die += step {
 		dir := t.TempDir()
 		first, err := joinKilled(t, src, dir, "cp", die)

@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/jobstest"
@@ -79,7 +80,7 @@ func published(t *testing.T, src instant.Source, spec *Spec, o RunOptions) (*Man
 // anywhere else.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
-	src, spec := partitioned(jobstest.Thinned(400, 200))
+	src, spec := partitioned(thinned.Of(400, 200))
 	whole := *spec
 	whole.PartitionBy, whole.MaxPartitions = nil, 0
 	m, dir := published(t, src, &whole, RunOptions{})

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
@@ -84,7 +85,7 @@ func manyPartitions(t *testing.T, partitions int, rowsMode string) (*Manifest, s
 // there is to merge them; and what is open is bounded by it.
 func TestPartitionMergeMemory(t *testing.T) {
 	t.Parallel()
-	for _, rowsMode := range []string{"cell", "row"}[:jobstest.Thinned(2, 1)] {
+	for _, rowsMode := range []string{"cell", "row"}[:thinned.Of(2, 1)] {
 		const partitions = 60
 		m, dir := manyPartitions(t, partitions, rowsMode)
 		read := func(memory int64, disk *spill.Disk) (rows [][]string, most int64, err error) {

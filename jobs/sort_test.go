@@ -18,6 +18,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
 	"sluice/jobs/join"
@@ -110,7 +111,7 @@ func compareTexts(typ string, by SortColumn, a, b string) int {
 // goroutines; and nothing is left of what was written meanwhile.
 func TestSortedIsSort(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(jobstest.Thinned(24, 8)) {
+	for seed := range uint64(thinned.Of(24, 8)) {
 		rng := rand.New(rand.NewPCG(seed, 5))
 		src, spec := sortable(rng, 1+rng.IntN(120))
 		perCell := seed%4 == 3
@@ -303,7 +304,7 @@ func sortedResumeJob(t *testing.T, partition string) (*Job, *jobstest.Memory) {
 // TestSortedResumeKilled is TestResumeKilled of jobs that are sorted.
 func TestSortedResumeKilled(t *testing.T) {
 	t.Parallel()
-	for _, partition := range []string{"b", ""}[:jobstest.Thinned(2, 1)] {
+	for _, partition := range []string{"b", ""}[:thinned.Of(2, 1)] {
 		job, src := sortedResumeJob(t, partition)
 		resumeKilled(t, job, src, 1, 0)
 		if left, err := os.ReadDir(job.spec.SpillDir); err != nil || len(left) > 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/jobstest"
@@ -229,7 +230,7 @@ func (e *recordingEngine) Scan(ctx context.Context, s *store.Scan) store.Scanner
 func TestUnfrozenResume(t *testing.T) {
 	t.Parallel()
 	for _, formats := range [][]string{{Parquet}, {Parquet, Arrow}} {
-		for die := 1; ; die += 2 * jobstest.Thinned(1, 3) { // what comes before a step is what comes after the one before
+		for die := 1; ; die += 2 * thinned.Of(1, 3) { // what comes before a step is what comes after the one before
 			s := newUnfrozen(t, func(s *Spec) { s.Formats, s.TargetFileBytes = formats, 1 })
 			rows := []string{"a0", "a1", "a2", "a3", "b0", "d0"}
 			for _, row := range rows {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"sluice/internal/thinned"
 	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
@@ -64,10 +65,7 @@ func TestHeapWithinMemory(t *testing.T) {
 
 func testHeapWithinMemory(t *testing.T, compression string) {
 	const partitions, largest = 8, 4<<20 - 1024
-	records := 30 // a partition
-	if testing.Short() {
-		records = 10
-	}
+	records := thinned.Of(30, 10) // a partition
 	c, client := virtualCluster(t, partitions)
 	m, err := memory.NewUnpacking(24 << 20) // 4 MiB of it is for payloads: one
 	if err != nil {

@@ -23,7 +23,7 @@ var packages = map[string][]string{
 	"store/memstore":    {"cell", "region", "counters", "store"},
 	"store/pebblestore": {"cell", "region", "counters", "store", "internal/prefetch", "internal/turns"},
 	"store/hbasestore":  {"cell", "region", "counters", "store", "store/hbasestore/internal/hbase"},
-	"store/storetest":   {"cell", "region", "counters", "store"},
+	"store/storetest":   {"cell", "region", "counters", "store", "internal/thinned"},
 
 	"store/hbasestore/internal/hbase": {},
 	"store/hbasestore/bare":           {"cell", "store/hbasestore/internal/hbase"},
@@ -87,6 +87,7 @@ var packages = map[string][]string{
 	"internal/filelock":    {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
+	"internal/thinned":     {},
 	"internal/turns":       {},
 	"internal/integration": {everything},
 }
@@ -111,6 +112,7 @@ var restricted = map[string][]string{
 	"jobs/jobstest":              {},
 	"serve/servetest":            {},
 	"internal/crashfs":           {},
+	"internal/thinned":           {"store/storetest"},
 	"internal/integration":       {},
 	"cmd/*":                      {"cmd/*"},
 	"bench":                      {},
@@ -122,7 +124,7 @@ var flows = []string{"pipeline", "jobs"}
 
 // testPackages is the packages that are tests, though not all of their code is in test
 // files.
-var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "jobs/jobstest", "serve/servetest", "internal/crashfs", "internal/integration"}
+var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "jobs/jobstest", "serve/servetest", "internal/crashfs", "internal/thinned", "internal/integration"}
 
 // libraries is who may import a third-party module, by import path prefix, tests
 // and benchmarks apart, which may import any of them. Libraries for tests only

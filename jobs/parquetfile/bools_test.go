@@ -13,6 +13,8 @@ import (
 	"github.com/parquet-go/parquet-go/compress"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"sluice/internal/thinned"
 )
 
 // hybrid appends bits as Parquet's format describes them in RLE: in runs of a bit and in
@@ -128,10 +130,7 @@ func boolTexts(file []byte) (all []string, err error) {
 func TestForeignBools(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(3, 4))
-	rounds := 400
-	if testing.Short() {
-		rounds = 48
-	}
+	rounds := thinned.Of(400, 48)
 	for round := range rounds {
 		nullable, version := round%2 == 0, 1+round/2%2
 		codec := []compress.Codec{&parquet.Uncompressed, &parquet.Snappy, &parquet.Gzip, &parquet.Zstd, &parquet.Brotli, &parquet.Lz4Raw}[round/4%6]

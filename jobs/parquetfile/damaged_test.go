@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"sluice/internal/thinned"
 	"sluice/jobs/columnar"
 )
 
@@ -38,10 +39,7 @@ func TestDamaged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	every := 1
-	if testing.Short() {
-		every = 7
-	}
+	every := thinned.Of(1, 7)
 	for _, order := range [][]columnar.Order{columnar.Ascending("key"), nil} {
 		var out bytes.Buffer
 		w, err := NewWriter(&out, columns, &Options{Codec: "none", Order: order})

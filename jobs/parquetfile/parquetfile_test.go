@@ -226,7 +226,7 @@ func TestOptions(t *testing.T) {
 // before that it should end.
 func TestManyRowGroups(t *testing.T) {
 	if testing.Short() {
-		t.Skip("-short: 32,767 row groups are one goroutine's work")
+		t.Skip("-short: 32,768 row groups are one goroutine's work")
 	}
 	t.Parallel()
 	columns := []columnar.Column{{Name: "n", Type: columnar.Int64}}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+
+	"sluice/internal/thinned"
 )
 
 // zones is forty zones: with and without changes of the clocks, on both
@@ -28,11 +30,7 @@ func TestTenYears(t *testing.T) {
 	if len(zones) != 40 {
 		t.Fatalf("%d zones", len(zones))
 	}
-	zones := zones
-	if testing.Short() {
-		zones = zones[:4]
-	}
-	for _, zone := range zones {
+	for _, zone := range thinned.Of(zones, zones[:4]) {
 		loc, err := time.LoadLocation(zone)
 		if err != nil {
 			t.Fatal(err)
@@ -125,11 +123,7 @@ func shown(loc *time.Location, day time.Time, hour, minute int) int {
 // or was missed; none is published twice (invariant I10).
 func TestTenYearsOfWork(t *testing.T) {
 	t.Parallel()
-	zones := zones
-	if testing.Short() {
-		zones = zones[:12]
-	}
-	for i, zone := range zones {
+	for i, zone := range thinned.Of(zones, zones[:12]) {
 		rng := rand.New(rand.NewPCG(uint64(i), 40))
 		spec := &Spec{
 			Cron: []string{"30 2 * * *", "0 */6 * * *", "0 4 * * mon", "@every 12h"}[i%4], Zone: zone, Jitter: time.Hour,

@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/internal/thinned"
 	"sluice/jobs/history"
 	"sluice/jobs/instant"
 	"sluice/jobs/jobstest"
@@ -232,10 +233,7 @@ func sameStores(t *testing.T, left, right *memstore.Store) {
 func TestCopyStoreKilled(t *testing.T) {
 	t.Parallel()
 	source := houseSource(t)
-	step := 1
-	if testing.Short() {
-		step = 4
-	}
+	step := thinned.Of(1, 4)
 	for _, rows := range []bool{false, true} {
 		for _, after := range []bool{false, true} {
 			for die := 1; ; die += step {

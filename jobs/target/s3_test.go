@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/thinned"
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
 )
@@ -159,10 +160,7 @@ func TestS3Faults(t *testing.T) {
 	if d := cmp.Diff(published(tenBytes), visible(t, openS3(t, f))); d != "" || len(requests) < 10 {
 		t.Fatalf("without faults: %d requests, %s", len(requests), d)
 	}
-	every := 1
-	if testing.Short() {
-		every = 4
-	}
+	every := thinned.Of(1, 4)
 	for at := 0; at < len(requests); at += every {
 		for what := targettest.SlowDown; what < targettest.Dead; what++ {
 			if what == targettest.DoneLate && at%6 != 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/thinned"
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
 )
@@ -185,10 +186,7 @@ func TestS3ResumeFaults(t *testing.T) {
 	if len(requests) < 20 {
 		t.Fatalf("Got %d requests", len(requests))
 	}
-	every := 1
-	if testing.Short() {
-		every = 4
-	}
+	every := thinned.Of(1, 4)
 	for at := 0; at < len(requests); at += every {
 		for what := targettest.SlowDown; what < targettest.Dead; what++ {
 			if what == targettest.DoneLate || (at+int(what))%3 > 0 {
@@ -641,10 +639,7 @@ func TestS3NotesLinear(t *testing.T) {
 		}
 		return before
 	}
-	n := 100
-	if testing.Short() {
-		n = 16
-	}
+	n := thinned.Of(100, 16)
 	few, many, resumed := run(n, false), run(10*n, false), run(10*n, true)
 	t.Logf("%d bytes for %d files, %d for ten times as many, %d where these are resumed four times", few, n, many, resumed)
 	if many > 11*few || many > int64(10*n*1024) {

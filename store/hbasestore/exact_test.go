@@ -14,6 +14,7 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
+	"sluice/internal/thinned"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
@@ -767,10 +768,7 @@ func exactSeeds(t *testing.T) uint64 {
 	if n, err := strconv.ParseUint(os.Getenv("SLUICE_EXACT_SEEDS"), 10, 64); err == nil {
 		return n
 	}
-	if testing.Short() {
-		return 100
-	}
-	return 500
+	return thinned.Of[uint64](500, 100)
 }
 
 // TestExactSchedules (I2): processes of two mappings that are killed between any two

@@ -16,6 +16,7 @@ import (
 
 	"sluice/cell"
 	"sluice/internal/crashfs"
+	"sluice/internal/thinned"
 	"sluice/store"
 )
 
@@ -212,10 +213,7 @@ func TestBulkCommitsAreOneInstant(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	db := open(t, "db", bulk(mem))
 	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
-	rounds := 12
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := thinned.Of(12, 4)
 	var writers sync.WaitGroup
 	var written atomic.Int64
 	stop := make(chan struct{})

@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/internal/crashfs"
+	"sluice/internal/thinned"
 	"sluice/store"
 )
 
@@ -113,10 +114,7 @@ func TestDamagedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := b.Bytes()
-	every := 300
-	if testing.Short() {
-		every = 3000
-	}
+	every := thinned.Of(300, 3000)
 	for n := 0; n <= len(data); n += 1 + rng.IntN(every) {
 		if at := damagedRecord(data[:n]); at >= 0 {
 			t.Errorf("cut at %d: got damage at %d", n, at)

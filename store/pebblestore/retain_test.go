@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/store"
 )
 
@@ -337,10 +338,7 @@ func TestCrashDuringRewrite(t *testing.T) {
 		}
 		crashes = append(crashes, crash{op, mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(101), RNG: rng}), l.next})
 	}
-	rounds := 8
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := thinned.Of(8, 2)
 	for range rounds {
 		for p := range 3 {
 			if err := l.apply(t, p, 20); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/store"
 	"sluice/store/memstore"
 )
@@ -54,10 +55,7 @@ func overwritten(t *testing.T, rng *rand.Rand, engines ...store.Engine) {
 // engine knows nothing of packed puts.
 func TestHiddenPutsAreTheModels(t *testing.T) {
 	t.Parallel()
-	seeds := uint64(120)
-	if testing.Short() {
-		seeds = 30
-	}
+	seeds := thinned.Of(uint64(120), 30)
 	for seed := range seeds {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		f := store.NewFamily("f")

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/internal/thinned"
 	"sluice/store"
 )
 
@@ -184,10 +185,7 @@ func testFilterHints(t *testing.T, e *engine) {
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	filters := 64 // of a table
-	if testing.Short() {
-		filters = 16
-	}
+	filters := thinned.Of(64, 16) // of a table
 	rapid.Check(t, func(rt *rapid.T) {
 		ctx := t.Context()
 		name := fmt.Sprintf("hints%d", e.clock.Now())
