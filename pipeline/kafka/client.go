@@ -209,9 +209,8 @@ func (c *Client) attempt(ctx context.Context, f func(ctx context.Context) error)
 		if !retryable(err) {
 			return err
 		}
-		// What an attempt says after the deadline is only that it was cut off. Its
-		// connection may have noticed it a moment before the context does.
-		if deadline, _ := tctx.Deadline(); last == nil || tctx.Err() == nil && time.Now().Before(deadline) {
+		// What an attempt says after the deadline is only that it was cut off.
+		if last == nil || !cutOff(tctx) {
 			last = err
 		}
 		c.metrics.retries.Add(1)
@@ -226,6 +225,13 @@ func (c *Client) attempt(ctx context.Context, f func(ctx context.Context) error)
 		}
 		return unreachable(&c.o, last)
 	}
+}
+
+// cutOff reports whether ctx has ended or its deadline has come, which a connection may
+// notice a moment before the context does.
+func cutOff(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // sleep waits for d, or returns ctx's error when that ends first.

@@ -264,7 +264,7 @@ func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, 
 		if !retryable(last) {
 			return last
 		}
-		if reason == nil || ctx.Err() == nil {
+		if reason == nil || !cutOff(ctx) {
 			reason = last
 		}
 		p.c.metrics.retries.Add(1)
