@@ -19,9 +19,7 @@ func TestMain(m *testing.M) {
 
 // I2, I3: ten SIGKILLs at random moments change no count.
 func TestKilledTenTimes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the processes are built without the race detector")
-	}
+	integration.Binaries(t) // or skip, before anything is started
 	log := integration.SharedLog(t)
 	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})
 	if err != nil {

@@ -23,9 +23,7 @@ import (
 // I2: a process stands still past its session timeout, is given up by its group,
 // and goes on with the batches that it has in hand.
 func TestSchedule10StoppedProcess(t *testing.T) {
-	if testing.Short() {
-		t.Skip("-short: the processes are built without the race detector")
-	}
+	integration.Binaries(t) // or skip, before anything is started
 	t.Parallel()
 	log := integration.SharedLog(t)
 	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"access-log": 3, "access-log.dead": 1}})

@@ -236,8 +236,8 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestFullDisk: output that is lost is an error, in both forms.
-func TestFullDisk(t *testing.T) {
+// TestOutputIsLost: output that is lost is an error, in both forms.
+func TestOutputIsLost(t *testing.T) {
 	t.Parallel()
 	for _, json := range []bool{false, true} {
 		var out strings.Builder

@@ -25,9 +25,13 @@ var build struct {
 }
 
 // Binaries builds ingest, export and shell once a test process and returns their
-// directory. Call RemoveBinaries from TestMain when the tests are over.
+// directory. Call RemoveBinaries from TestMain when the tests are over. Short runs skip
+// the test: they look for races, and the binaries are built without the detector.
 func Binaries(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("-short: the processes are built without the race detector")
+	}
 	build.once.Do(func() {
 		if build.dir, build.err = os.MkdirTemp("", "sluice-bin-"); build.err != nil {
 			return

@@ -49,8 +49,12 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	limits := &storetest.Limits{}
 	if testing.Short() {
-		const why = "-short: the same calls go through the client as the cases are written"
-		limits.Without = map[string]string{"unpacked": why, "flushed": why, "compacted": why, "reshaped": why}
+		const why, one = "-short: the same calls go through the client as the cases are written", "-short: one call after the other"
+		limits.Without = map[string]string{
+			"unpacked": why, "flushed": why, "compacted": why, "reshaped": why,
+			"distinct": one, "distinct deletes": one, "distinct refused": one, "keys and order": one, "system tables": one,
+		}
+		limits.RandomOneIn = 10
 	}
 	storetest.RunWithin(t, func(t *testing.T, o storetest.Options) store.Engine {
 		m, err := memstore.New(&memstore.Options{Now: o.Now})

@@ -73,6 +73,7 @@ func TestContract(t *testing.T) {
 	if testing.Short() {
 		const why = "-short: the cases run as they are written, and while regions move"
 		limits.Without = map[string]string{"unpacked": why, "flushed": why, "compacted": why, "tidied": why, "reopened": why}
+		limits.RandomOneIn = 4
 	}
 	storetest.RunWithin(t, new(disks).open, limits)
 }

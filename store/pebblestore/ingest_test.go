@@ -86,7 +86,7 @@ func TestBulkBatchesChangeNothing(t *testing.T) {
 // it is (invariants I2, I3).
 func TestCrashAtEveryStepOfABulkCommit(t *testing.T) {
 	t.Parallel()
-	for _, percent := range []int{0, 30, 100} {
+	for _, percent := range []int{30, 0, 100}[:thinned.Of(3, 1)] {
 		t.Run(fmt.Sprint(percent), func(t *testing.T) {
 			t.Parallel()
 			mem := crashfs.New()
