@@ -48,14 +48,7 @@ func TestTokenIsNotPrinted(t *testing.T) {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	limits := &storetest.Limits{}
-	if testing.Short() {
-		const why, one = "-short: the same calls go through the client as the cases are written", "-short: one call after the other"
-		limits.Without = map[string]string{
-			"unpacked": why, "flushed": why, "compacted": why, "reshaped": why,
-			"distinct": one, "distinct deletes": one, "distinct refused": one, "keys and order": one, "system tables": one,
-		}
-		limits.RandomOneIn = 10
-	}
+	limits.Shorten()
 	storetest.RunWithin(t, func(t *testing.T, o storetest.Options) store.Engine {
 		m, err := memstore.New(&memstore.Options{Now: o.Now})
 		if err != nil {

@@ -36,11 +36,7 @@ func TestContract(t *testing.T) {
 	unsupported := map[string]bool{}
 	limits := storetest.HBaseLimits()
 	limits.Unsupported = func(id, _ string) { unsupported[id] = true }
-	if testing.Short() {
-		const one = "-short: one call after the other"
-		limits.Without["cursors"], limits.Without["filter hints"], limits.Without["keys and order"] = one, one, one
-		limits.RandomOneIn = 10
-	}
+	limits.Shorten()
 	storetest.RunWithin(t, func(t *testing.T, o storetest.Options) store.Engine {
 		g := gateways[o.Dir]
 		if g == nil {

@@ -10,7 +10,9 @@ import (
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, open)
+	limits := &storetest.Limits{}
+	limits.Shorten()
+	storetest.RunWithin(t, open, limits)
 }
 
 func open(t *testing.T, o storetest.Options) store.Engine {

@@ -70,11 +70,7 @@ func (d *disks) crash(t *testing.T, e store.Engine, o storetest.Options) {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	limits := &storetest.Limits{}
-	if testing.Short() {
-		const why = "-short: the cases run as they are written, and while regions move"
-		limits.Without = map[string]string{"unpacked": why, "flushed": why, "compacted": why, "tidied": why, "reopened": why}
-		limits.RandomOneIn = 4
-	}
+	limits.Shorten("reshaped") // while regions move
 	storetest.RunWithin(t, new(disks).open, limits)
 }
 

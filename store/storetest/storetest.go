@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,12 +49,6 @@ type MinorCompactor interface {
 // Splitter is an engine that splits a region where it chooses.
 type Splitter interface {
 	SplitTable(ctx context.Context, table string) error
-}
-
-// Run runs everything on engines that open makes.
-func Run(t *testing.T, open Factory) {
-	t.Run("contract", func(t *testing.T) { RunContract(t, open) })
-	t.Run("cases", func(t *testing.T) { RunCases(t, open) })
 }
 
 // Limits is what an engine does not offer of what Run tests.
@@ -101,7 +96,28 @@ type Limits struct {
 	MaxRowLength, MaxCellBytes int
 }
 
-// RunWithin is Run for an engine that does not offer everything.
+// Shorten leaves out of short runs, which look for races, tests in which one caller makes
+// one call after the other, nine in ten of the random cases, and all situations of the cases
+// but those that are kept.
+func (l *Limits) Shorten(kept ...string) {
+	if !testing.Short() {
+		return
+	}
+	if l.Without == nil {
+		l.Without = map[string]string{}
+	}
+	for _, name := range []string{"cursors", "distinct", "distinct deletes", "distinct refused", "filter hints", "keys and order", "system tables"} {
+		l.Without[name] = "-short: one call after the other"
+	}
+	for _, s := range situations {
+		if s != asWritten && !slices.Contains(kept, string(s)) {
+			l.Without[string(s)] = "-short: the calls are those of the cases as they are written"
+		}
+	}
+	l.RandomOneIn = 10
+}
+
+// RunWithin runs everything that l offers on engines that open makes.
 func RunWithin(t *testing.T, open Factory, l *Limits) {
 	t.Run("contract", func(t *testing.T) { RunContractWithin(t, open, l) })
 	t.Run("cases", func(t *testing.T) { RunCasesWithin(t, open, l) })
