@@ -426,7 +426,7 @@ func (c *chain) compare(rt *rapid.T) {
 func TestChainsOfKilledRuns(t *testing.T) {
 	t.Parallel()
 	dir, met, cases := t.TempDir(), map[string]int{}, 0
-	rapid.Check(t, func(rt *rapid.T) {
+	jobstest.Check(t, func(rt *rapid.T) {
 		cases++
 		own, err := os.MkdirTemp(dir, "")
 		if err != nil {
@@ -446,7 +446,7 @@ func TestChainsOfKilledRuns(t *testing.T) {
 			c.compare(rt)
 		}
 	})
-	if cases < 100 || t.Failed() { // rapid.checks may ask for fewer
+	if cases < jobstest.Checks || t.Failed() { // rapid.checks may ask for fewer
 		return
 	}
 	for _, what := range []string{

@@ -64,7 +64,7 @@ func newExpiring(t *testing.T, out string, every int, pebble bool) *incrementalS
 func TestIncrementsWithExpiry(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) {
+	jobstest.Check(t, func(rt *rapid.T) {
 		out, err := os.MkdirTemp(dir, "")
 		if err != nil {
 			rt.Fatal(err)

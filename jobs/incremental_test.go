@@ -18,6 +18,7 @@ import (
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
+	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -158,7 +159,7 @@ func (s *incrementalStore) mutate(m *cell.Mutation) {
 func TestFullAndIncrements(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	rapid.Check(t, func(rt *rapid.T) {
+	jobstest.Check(t, func(rt *rapid.T) {
 		out, err := os.MkdirTemp(dir, "")
 		if err != nil {
 			rt.Fatal(err)

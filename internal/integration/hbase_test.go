@@ -135,7 +135,7 @@ func TestHBaseCases(t *testing.T) {
 	limits.RealClock = true
 	limits.Defects = []string{"upstream-bug-001"}
 	if !soaking {
-		limits.RandomOneIn = 4 // the other engines run all of them, and soak here
+		limits.RandomOneIn = 8 // the other engines run all of them, and soak here
 	}
 	limits.AtATime = 12 // HBase takes half a second to make a table, and waits most of it
 	for _, why := range []string{twiceInOneMs, allFilesAsMajor} {
