@@ -45,24 +45,31 @@ const (
 	lackingShare = 8
 )
 
+// aheadGroups is how many groups of changed rows wait for the one that is being exported,
+// while goroutines of theirs read them: a split is often all that has changed.
+const aheadGroups = 2
+
 // scanChanges exports the split's rows that were changed, and where the job asks for
-// them those of which cells have expired. Another goroutine looks for them.
+// them those of which cells have expired. Another goroutine looks for them, and others
+// read them.
 func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
 	if _, newest := e.run.Job.newestColumns(); newest && !e.run.Job.reportsExpired() && instant.UnfrozenOf(e.run.Source) != nil {
 		return e.scanLater(ctx, s)
 	}
 	walking, stop := context.WithCancelCause(ctx) // what is written goes on after it
 	defer stop(nil)
-	groups, walked := make(chan changedGroup, 1), make(chan error, 1)
+	groups, walked := make(chan *changedScan, aheadGroups-1), make(chan error, 1)
+	spare := make(chan *cell.PackedRows, (aheadGroups+1)*aheadParts)
 	go func() {
 		err := e.run.Job.atPriority()
 		if err == nil {
 			err = e.walkChanges(walking, s, func(g changedGroup) error {
+				c := e.scanRows(walking, s, &g, spare)
 				select {
-				case groups <- g:
+				case groups <- c:
 					return nil
 				case <-walking.Done():
-					return context.Cause(walking)
+					return errors.Join(context.Cause(walking), c.sc.Close())
 				}
 			})
 		}
@@ -70,11 +77,13 @@ func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
 		walked <- err
 	}()
 	var failed error
-	for g := range groups {
-		if failed != nil {
-			continue
+	for c := range groups {
+		err := failed
+		if failed == nil {
+			err = c.export(ctx)
 		}
-		if failed = e.scanRows(ctx, s, &g); failed != nil {
+		if err = errors.Join(err, c.sc.Close()); failed == nil && err != nil {
+			failed = err
 			stop(failed)
 		}
 	}
@@ -213,58 +222,66 @@ func scanKeys(ctx context.Context, from instant.Source, s *store.Scan, keys [][]
 	return from.Scan(ctx, &scan)
 }
 
-// scanRows exports a group's rows: as they are, or as gone.
-func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGroup) error {
+// scanRows begins to read a group's rows.
+func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGroup, spare chan *cell.PackedRows) *changedScan {
 	c := &changedScan{splitExport: e, s: s, keys: g.keys}
-	if len(g.keys) == 0 {
-		return nil
+	if !e.lacking.Load() && g.news > 0 && (len(g.keys)-g.news)*aloneShare <= len(g.keys) {
+		c.newer = true
+		s = fromTime(s, g.time)
 	}
-	if e.lacking || g.news == 0 || (len(g.keys)-g.news)*aloneShare > len(g.keys) {
-		return c.read(ctx, s)
+	c.sc = scanKeys(ctx, e.run.Source, s, g.keys)
+	if packed, ok := c.sc.(store.PackedScanner); ok {
+		c.sc = newReadAhead(e.run.Job, packed, spare)
 	}
-	c.newer = true
-	err := c.read(ctx, fromTime(s, g.time))
-	e.lacking = c.again*lackingShare > len(g.keys)
-	return err
+	return c
 }
 
-// changedScan exports a group's rows.
+// changedScan is a scan of a group's rows, which it exports: as they are, or as gone.
 type changedScan struct {
 	*splitExport
-	s     *store.Scan
-	keys  [][]byte // of the rows that are not exported yet
-	newer bool     // what is read is only what was put since: not all of a row may be there
-	again int      // how many rows were read again for that
+	sc    store.Scanner // of the group
+	s     *store.Scan   // as the group's rows are read one by one
+	keys  [][]byte      // of the rows that are not exported yet
+	newer bool          // what is read is only what was put since: not all of a row may be there
+	again int           // how many rows were read again for that
 }
 
-// read exports the rows of a scan of the group, s or one of later times.
-func (c *changedScan) read(ctx context.Context, s *store.Scan) (err error) {
-	sc := scanKeys(ctx, c.run.Source, s, c.keys)
-	defer func() { err = errors.Join(err, sc.Close()) }()
+// export exports the group's rows.
+func (c *changedScan) export(ctx context.Context) error {
+	if c.newer && c.lacking.Load() { // it was begun before that was known
+		if err := c.sc.Close(); err != nil {
+			return err
+		}
+		c.newer, c.sc = false, scanKeys(ctx, c.run.Source, c.s, c.keys)
+	}
+	asked := len(c.keys)
 	packed := func() error {
 		rows := &c.stored.rows
 		n := rows.Len()
-		asked := n <= len(c.keys) && areRows(rows, c.keys[:n])
-		if asked && c.newer {
+		next := n <= len(c.keys) && areRows(rows, c.keys[:n])
+		if next && c.newer {
 			all, err := c.builder.HasAll(rows)
 			if err != nil {
 				return refused(c.run.Job.Table(), err)
 			}
-			asked = all
+			next = all
 		}
-		if !asked {
+		if !next {
 			return c.stored.each(c.run.Job.Table(), func(row *cell.Row) error { return c.there(ctx, row) })
 		}
 		c.keys = c.keys[n:]
 		return c.packedRows(ctx)
 	}
-	if err := c.each(sc, packed, func(row *cell.Row) error { return c.there(ctx, row) }); err != nil {
+	if err := c.each(c.sc, packed, func(row *cell.Row) error { return c.there(ctx, row) }); err != nil {
 		return err
 	}
 	for len(c.keys) > 0 {
 		if err := c.missing(ctx); err != nil {
 			return err
 		}
+	}
+	if c.again*lackingShare > asked {
+		c.lacking.Store(true)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,10 +19,13 @@ import (
 // recordedScans is a snapshot that notes which of its scans are of all times.
 type recordedScans struct {
 	store.Snapshot
+	mu         sync.Mutex // guards below
 	all, newer int
 }
 
 func (r *recordedScans) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	switch {
 	case s.Table != "t":
 	case s.Time == nil:
@@ -70,6 +74,7 @@ func TestChangedRowsPutAnew(t *testing.T) {
 		write      func(i int) [][]cell.Op // of row i
 		spec       func(s *Spec)
 		all, newer int // scans
+		vain       int // more of later times that may have been begun ahead
 	}{
 		"put anew":         {write: anew, newer: 2},
 		"late":             {write: func(int) [][]cell.Op { return [][]cell.Op{put(50, "a", "b", "c")} }, newer: 2},
@@ -77,7 +82,7 @@ func TestChangedRowsPutAnew(t *testing.T) {
 		"some in part":     {write: but(100, put(200, "a", "c")), all: 20, newer: 2},
 		"many in part":     {write: but(10, put(200, "a", "c")), all: 2},
 		"in two parts":     {write: but(100, put(200, "a"), put(300, "b", "c")), newer: 2},
-		"of other columns": {write: func(int) [][]cell.Op { return [][]cell.Op{put(200, "a", "x", "y")} }, all: 1024 + 1, newer: 1},
+		"of other columns": {write: func(int) [][]cell.Op { return [][]cell.Op{put(200, "a", "x", "y")} }, all: 1024 + 1, newer: 1, vain: 1},
 		"revealed": {
 			write: but(100, put(200, "a", "b", "c"), deleteOp(func(m *cell.Mutation) { m.Delete("f", []byte("b"), 200) })),
 			all:   20, newer: 2,
@@ -166,7 +171,7 @@ func TestChangedRowsPutAnew(t *testing.T) {
 			}
 			write(rows-changed, changed, tt.write)
 			scans, got := run(false)
-			if scans.all != tt.all || scans.newer != tt.newer {
+			if scans.all != tt.all || scans.newer < tt.newer || scans.newer > tt.newer+tt.vain {
 				t.Errorf("Got %d scans of all times and %d of later ones. Want %d and %d", scans.all, scans.newer, tt.all, tt.newer)
 			}
 			_, want := run(true)

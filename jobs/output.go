@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"sluice/cell"
@@ -91,8 +92,8 @@ type splitExport struct {
 	handoff  *handoff       // has the outputs; nil = nobody
 	sorter   *sortCollector // takes the rows; nil = the outputs, or parts, do
 	pacing   pacing
-	stored   storedRows // that come
-	lacking  bool       // changed rows that were put with all columns wanted some, too often
+	stored   storedRows  // that come
+	lacking  atomic.Bool // changed rows that were put with all columns wanted some, too often
 	// ends are the row keys, ascending, at which files have ended that a run has
 	// left: batches end there again, so that the files after them become the same.
 	ends [][]byte

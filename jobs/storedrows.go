@@ -25,8 +25,11 @@ type storedRows struct {
 
 // newStoredRows returns those of a job.
 func newStoredRows(j *Job) storedRows {
-	return storedRows{rows: cell.PackedRows{Fold: j.schema.Mode() == columnar.PerRow}}
+	return storedRows{rows: cell.PackedRows{Fold: j.folds()}}
 }
+
+// folds reports whether the job wants no more of rows than the newest versions.
+func (j *Job) folds() bool { return j.schema.Mode() == columnar.PerRow }
 
 // next takes the next rows of sc, for a batch that has room for as many, and reports
 // whether there are some. Where there are none, sc.Next tells what comes.
