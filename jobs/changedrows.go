@@ -231,7 +231,7 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGro
 	}
 	c.sc = scanKeys(ctx, e.run.Source, s, g.keys)
 	if packed, ok := c.sc.(store.PackedScanner); ok {
-		c.sc = newReadAhead(e.run.Job, packed, spare)
+		c.sc = newReadAhead(ctx, e.run.Job, packed, spare)
 	}
 	return c
 }
