@@ -50,8 +50,8 @@ const (
 const aheadGroups = 2
 
 // scanChanges exports the split's rows that were changed, and where the job asks for
-// them those of which cells have expired. Another goroutine looks for them, and others
-// read them.
+// them those of which cells have expired. Another goroutine looks for them, and where the
+// run may have more than one core others read them.
 func (e *splitExport) scanChanges(ctx context.Context, s *store.Scan) error {
 	if _, newest := e.run.Job.newestColumns(); newest && !e.run.Job.reportsExpired() && instant.UnfrozenOf(e.run.Source) != nil {
 		return e.scanLater(ctx, s)
@@ -230,7 +230,7 @@ func (e *splitExport) scanRows(ctx context.Context, s *store.Scan, g *changedGro
 		s = fromTime(s, g.time)
 	}
 	c.sc = scanKeys(ctx, e.run.Source, s, g.keys)
-	if packed, ok := c.sc.(store.PackedScanner); ok {
+	if packed, ok := c.sc.(store.PackedScanner); ok && e.run.Parallelism > 1 {
 		c.sc = newReadAhead(ctx, e.run.Job, packed, spare)
 	}
 	return c

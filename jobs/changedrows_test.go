@@ -151,7 +151,7 @@ func TestChangedRowsPutAnew(t *testing.T) {
 				}
 				s := &recordedScans{Snapshot: jobstest.SnapshotOf(t, db)}
 				m, err := Run(t.Context(), &RunOptions{
-					Job: job, Source: s, Out: out, Holder: db, StoreID: "s", LogicalTime: at, Parallelism: 1, Full: full, Now: func() time.Time { return at },
+					Job: job, Source: s, Out: out, Holder: db, StoreID: "s", LogicalTime: at, Parallelism: 2, Full: full, Now: func() time.Time { return at },
 				})
 				if err != nil {
 					t.Fatal(err)

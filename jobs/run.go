@@ -31,7 +31,8 @@ type RunOptions struct {
 	// Target replaces the local directory Out. It is not closed.
 	Target target.Target
 	// Parallelism is how many goroutines export, each a region, or a part of a
-	// large one, at a time; one that has none left encodes what another scans. Default: GOMAXPROCS.
+	// large one, at a time; one that has none left encodes what another scans. Where it
+	// is more than 1, each of them has changed rows read ahead. Default: GOMAXPROCS.
 	Parallelism int
 	// LogicalTime is what the run is for; with the job's name it makes the
 	// run's id, so that a second run for the same time is refused with
