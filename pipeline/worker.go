@@ -118,7 +118,10 @@ func (w *worker) run(ctx context.Context) error {
 		case err != nil && fatal(err):
 			return err
 		case ctx.Err() != nil:
-			if err != nil && !stopping(ctx, err) {
+			switch {
+			case w.err != nil && stopping(hard, w.err):
+				w.log.Warn("the drain timeout is over with a batch under way; the next owner of the partition applies the rest of it", "offset", w.at(err), "err", err)
+			case err != nil && !stopping(ctx, err):
 				w.log.Warn("partition is left with records buffered; its next owner applies them", "offset", w.at(err), "err", err)
 			}
 			return nil
@@ -250,6 +253,7 @@ type fetched struct {
 // session applies records from the stored offset on until ctx ends, which is no
 // error, or something fails. Then nothing of it is in flight any more.
 func (w *worker) session(ctx, hard context.Context) error {
+	w.err = nil
 	progress, err := w.open(ctx)
 	if err != nil {
 		return err
@@ -267,7 +271,7 @@ func (w *worker) session(ctx, hard context.Context) error {
 	if progress.MappingVersion != w.p.version {
 		w.log.Info("the mapping has changed: it maps the records from this offset on", "offset", progress.Next)
 	}
-	w.prev, w.last, w.err, w.logStart, w.stable, w.epoch = progress, nil, nil, 0, 0, -1
+	w.prev, w.last, w.logStart, w.stable, w.epoch = progress, nil, 0, 0, -1
 	w.buf.Start(progress.Next, buffer.Mark{
 		Offset: progress.LastOffset, Time: progress.LastTime, LeaderEpoch: progress.LeaderEpoch, Fingerprint: progress.Fingerprint,
 	})

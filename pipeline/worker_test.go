@@ -147,6 +147,53 @@ func TestStopDrainsOrLeavesIt(t *testing.T) {
 	}
 }
 
+// unending is an engine that answers batches of a partition with no more than the end of
+// their context, once on is set.
+type unending struct {
+	store.Engine
+	on atomic.Bool
+}
+
+func (e *unending) Apply(ctx context.Context, b *store.Batch) error {
+	if len(b.Advances) > 0 && e.on.Load() {
+		<-ctx.Done()
+		return fmt.Errorf("write: %w", ctx.Err())
+	}
+	return e.Engine.Apply(ctx, b)
+}
+
+// A batch that is still under way when the drain timeout is over may be in the store in
+// part, on HBase: that is said, and only then.
+func TestDrainTimeoutIsSaid(t *testing.T) {
+	t.Parallel()
+	for _, late := range []bool{true, false} {
+		for _, drain := range []time.Duration{time.Second, -1} {
+			synctest.Test(t, func(t *testing.T) {
+				e, b := &unending{Engine: newEngine(t)}, newFakeBroker(1)
+				var log jsonLog
+				r := start(t, newTest(t, e, b, func(o *Options) { o.DrainTimeout, o.Logger = drain, slog.New(slog.NewJSONHandler(&log, nil)) }), 0)
+				b.produce(0, "a")
+				r.caughtUp(b)
+				e.on.Store(late)
+				if late {
+					b.produce(0, "a", "b")
+				}
+				synctest.Wait()
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+				var want []string
+				if late {
+					want = []string{"t/0@1"}
+				}
+				if d := cmp.Diff(want, log.places(t, "the drain timeout is over with a batch under way; the next owner of the partition applies the rest of it")); d != "" {
+					t.Errorf("late %t, drain %v (-want +got): %s", late, drain, d)
+				}
+			})
+		}
+	}
+}
+
 // A generation without partitions must last: a member that ends its own makes
 // the whole group rebalance.
 func TestMemberWithoutPartitionsStandsBy(t *testing.T) {
