@@ -31,7 +31,6 @@ type readAhead struct {
 	at    int
 	row   cell.Row
 	inRow bool  // the current row is row
-	ended bool  // parts is closed, and empty
 	bad   error // of a row in a part
 }
 
@@ -97,9 +96,8 @@ func (r *readAhead) load() bool {
 		r.give(r.part)
 		r.part = nil
 	}
-	if r.part == nil && !r.ended {
-		r.part, r.at = <-r.parts, 0
-		if r.ended = r.part == nil; !r.ended {
+	if r.part == nil {
+		if r.part, r.at = <-r.parts, 0; r.part != nil {
 			r.held.Release(weight(r.part))
 		}
 	}

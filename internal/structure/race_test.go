@@ -19,8 +19,8 @@ func shares(t *testing.T, name string, source []byte) (what string) {
 		t.Fatal(err)
 	}
 	for _, spec := range parsed.Imports {
-		switch p := strings.Trim(spec.Path.Value, `"`); p {
-		case "sync", "sync/atomic", "golang.org/x/sync/errgroup":
+		p := strings.Trim(spec.Path.Value, `"`)
+		if p == "sync" || strings.HasPrefix(p, "sync/") || strings.HasPrefix(p, "golang.org/x/sync/") {
 			return "imports " + p
 		}
 	}

@@ -77,10 +77,8 @@ var contract = []struct {
 	{"durability of puts", testDurabilityPlain},
 }
 
-// RunContract tests what every engine must do beside HBase's semantics of a cell.
-func RunContract(t *testing.T, open Factory) { RunContractWithin(t, open, &Limits{}) }
-
-// RunContractWithin is RunContract for an engine that does not offer everything.
+// RunContractWithin tests what every engine must do beside HBase's semantics of a cell, as
+// far as l offers it.
 func RunContractWithin(t *testing.T, open Factory, l *Limits) {
 	l.check(t)
 	for _, test := range contract {
