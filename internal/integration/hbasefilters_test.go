@@ -29,12 +29,7 @@ const nativeWay = "HBase by itself"
 // of numbers takes and whose scans rapid shrinks with their tables, which HBase takes a second
 // each to make.
 func TestHBaseFilters(t *testing.T) {
-	address := hbaseAddress(t)
-	h := openHBase(t, address, nil)
-	defer h.Close()
-	emptyHBase(t, h)
-	native := &nativeHBase{address: address}
-	defer native.close()
+	h, native := filterHBase(t)
 	const scans = 250 // of a table, which takes HBase as long to make
 	seeds := 4
 	if soaking {
@@ -63,6 +58,20 @@ func TestHBaseFilters(t *testing.T) {
 	for why, n := range left {
 		t.Logf("and not %d: %s", n, why)
 	}
+}
+
+// filterHBase returns an HBase without tables in both ways.
+func filterHBase(t *testing.T) (*hbasestore.Store, *nativeHBase) {
+	t.Helper()
+	address := hbaseAddress(t)
+	h, native := openHBase(t, address, nil), &nativeHBase{address: address}
+	t.Cleanup(func() {
+		if err := errors.Join(native.close(), h.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	emptyHBase(t, h)
+	return h, native
 }
 
 // filterTable is a table with the same cells in memory and in HBase.
@@ -402,12 +411,7 @@ func essential(f store.Filter, family string) bool {
 // it does, where that is another thing than memory returns, of rows each of whose values
 // is its qualifier.
 func TestHBaseFilterDifferences(t *testing.T) {
-	address := hbaseAddress(t)
-	h := openHBase(t, address, nil)
-	defer h.Close()
-	emptyHBase(t, h)
-	native := &nativeHBase{address: address}
-	defer native.close()
+	h, native := filterHBase(t)
 	f := store.NewFamily("f")
 	f.Versions = 2
 	ft := &filterTable{native: native, TableDescriptor: &store.TableDescriptor{Name: "differences", Families: []store.FamilyDescriptor{f, store.NewFamily("g")}}}
