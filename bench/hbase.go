@@ -94,7 +94,7 @@ func runHBase(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 		return err
 	}
 	defer func() { err = errors.Join(err, gateway.Close()) }()
-	plain, err := bare.Dial(o.address, o.framed)
+	plain, err := bare.Dial(o.address, o.framed, time.Minute)
 	if err != nil {
 		return err
 	}

@@ -11,279 +11,51 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apache/thrift/lib/go/thrift"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"sluice/cell"
 	"sluice/store"
+	"sluice/store/hbasestore/bare"
 )
 
 // nativeHBase asks an unframed gateway for scans of which HBase itself evaluates the
 // filter, whatever it is: as protobuf (Filter.proto and Comparator.proto of HBase 2.6).
 // store/hbasestore never does that. One goroutine uses it.
 type nativeHBase struct {
-	address   string
-	transport thrift.TTransport // nil = to be opened
-	client    thrift.TClient
+	address string
+	client  *bare.Client // nil = to be made
 }
 
 // nativePatience bounds a call: some scans end in a retry of every exception.
 const nativePatience = 4 * time.Second
 
-// errNative is HBase's refusal of a scan.
-var errNative = errors.New("HBase refuses the scan")
-
-func (n *nativeHBase) open() error {
-	conf := &thrift.TConfiguration{ConnectTimeout: nativePatience, SocketTimeout: nativePatience}
-	t := thrift.NewTBufferedTransport(thrift.NewTSocketConf(n.address, conf), 64<<10)
-	p := thrift.NewTBinaryProtocolConf(t, conf)
-	if err := t.Open(); err != nil {
-		return err
-	}
-	n.transport, n.client = t, thrift.NewTStandardClient(p, p)
-	return nil
-}
-
-func (n *nativeHBase) close() error {
-	if n.transport == nil {
-		return nil
-	}
-	defer func() { n.transport = nil }()
-	return n.transport.Close()
-}
-
 // nativeRows bounds the rows of a scan.
 const nativeRows = 10_000
 
-// scan returns the results of a scan without limits a family. Its error wraps errNative
-// where HBase has answered with one.
+func (n *nativeHBase) close() error {
+	if n.client == nil {
+		return nil
+	}
+	defer func() { n.client = nil }()
+	return n.client.Close()
+}
+
+// scan returns the results of a scan without limits a family.
 func (n *nativeHBase) scan(ctx context.Context, s *store.Scan) ([]cell.Row, error) {
 	filter, err := nativeFilter(s.Filter)
 	if err != nil {
 		return nil, err
 	}
-	if n.transport == nil {
-		if err := n.open(); err != nil {
+	if n.client == nil {
+		if n.client, err = bare.Dial(n.address, false, nativePatience); err != nil {
 			return nil, err
 		}
 	}
-	r := &nativeReply{}
-	if _, err := n.client.Call(ctx, "getScannerResults", &nativeScan{s, filter}, r); err != nil {
-		var refused thrift.TApplicationException
-		if errors.As(err, &refused) {
-			return nil, fmt.Errorf("%w: %w", errNative, err)
-		}
+	rows, err := n.client.Results(ctx, s, filter, nativeRows)
+	if err != nil { // of HBase, or of the connection, on which the answer may still come
 		return nil, errors.Join(err, n.close())
 	}
-	if r.message != "" {
-		reason, _, _ := strings.Cut(r.message, "\n")
-		return nil, fmt.Errorf("%w: %s", errNative, reason)
-	}
-	return r.rows, nil
-}
-
-// nativeScan is the arguments of getScannerResults.
-type nativeScan struct {
-	*store.Scan
-	filter []byte
-}
-
-func (s *nativeScan) Read(context.Context, thrift.TProtocol) error {
-	return errors.New("arguments are not read")
-}
-
-// Write implements thrift.TStruct. An error of the transport stays until its flush.
-func (s *nativeScan) Write(ctx context.Context, p thrift.TProtocol) error {
-	w := &nativeWriter{ctx, p, nil}
-	w.bytes(1, []byte(s.Table))
-	w.field(thrift.STRUCT, 2)
-	w.scan(s)
-	w.number(3, nativeRows)
-	w.end()
-	return w.err
-}
-
-type nativeWriter struct {
-	ctx context.Context
-	p   thrift.TProtocol
-	err error // the first
-}
-
-func (w *nativeWriter) do(err error) {
-	if w.err == nil {
-		w.err = err
-	}
-}
-
-func (w *nativeWriter) field(t thrift.TType, id int16) { w.do(w.p.WriteFieldBegin(w.ctx, "", t, id)) }
-func (w *nativeWriter) end()                           { w.do(w.p.WriteFieldStop(w.ctx)) }
-
-func (w *nativeWriter) bytes(id int16, b []byte) {
-	w.field(thrift.STRING, id)
-	w.do(w.p.WriteBinary(w.ctx, b))
-}
-
-func (w *nativeWriter) number(id int16, n int) {
-	w.field(thrift.I32, id)
-	w.do(w.p.WriteI32(w.ctx, int32(n)))
-}
-
-func (w *nativeWriter) times(r cell.TimeRange) {
-	for i, t := range []cell.Timestamp{r.Min, r.Max} {
-		w.field(thrift.I64, int16(i+1))
-		w.do(w.p.WriteI64(w.ctx, int64(t)))
-	}
-	w.end()
-}
-
-// scan writes a TScan. A gateway's has an inclusive start and an exclusive stop.
-func (w *nativeWriter) scan(s *nativeScan) {
-	after := func(row []byte, is bool) []byte {
-		if is && len(row) > 0 {
-			return append(row[:len(row):len(row)], 0)
-		}
-		return row
-	}
-	w.bytes(1, after(s.Start, s.StartExclusive))
-	w.bytes(2, after(s.Stop, s.StopInclusive))
-	if len(s.Columns) > 0 {
-		w.field(thrift.LIST, 3)
-		w.do(w.p.WriteListBegin(w.ctx, thrift.STRUCT, len(s.Columns)))
-		for _, c := range s.Columns {
-			w.bytes(1, []byte(c.Family))
-			if !c.All {
-				w.bytes(2, c.Qualifier)
-			}
-			w.end()
-		}
-	}
-	w.number(4, nativeRows)
-	w.number(5, max(s.Versions, 1))
-	if s.Time != nil {
-		w.field(thrift.STRUCT, 6)
-		w.times(*s.Time)
-	}
-	if s.Batch > 0 {
-		w.number(8, s.Batch)
-	}
-	if s.Raw {
-		w.field(thrift.MAP, 9)
-		w.do(w.p.WriteMapBegin(w.ctx, thrift.STRING, thrift.STRING, 1))
-		w.do(w.p.WriteBinary(w.ctx, []byte("_raw_")))
-		w.do(w.p.WriteBinary(w.ctx, []byte{0xff}))
-	}
-	w.field(thrift.BOOL, 11)
-	w.do(w.p.WriteBool(w.ctx, s.Reversed))
-	if len(s.FamilyTime) > 0 {
-		w.field(thrift.MAP, 13)
-		w.do(w.p.WriteMapBegin(w.ctx, thrift.STRING, thrift.STRUCT, len(s.FamilyTime)))
-		for f, r := range s.FamilyTime {
-			w.do(w.p.WriteBinary(w.ctx, []byte(f)))
-			w.times(r)
-		}
-	}
-	if s.Limit > 0 {
-		w.number(15, s.Limit)
-	}
-	if s.filter != nil {
-		w.bytes(18, s.filter)
-	}
-	w.end()
-}
-
-// nativeReply is the answer of getScannerResults.
-type nativeReply struct {
-	rows    []cell.Row
-	message string // of a TIOError
-}
-
-func (r *nativeReply) Write(context.Context, thrift.TProtocol) error {
-	return errors.New("an answer is not written")
-}
-
-// Read implements thrift.TStruct.
-func (r *nativeReply) Read(ctx context.Context, p thrift.TProtocol) error {
-	return nativeFields(ctx, p, func(_ thrift.TType, id int16) error {
-		if id == 0 {
-			return nativeList(ctx, p, func() error {
-				var row cell.Row
-				err := readNativeRow(ctx, p, &row)
-				r.rows = append(r.rows, row)
-				return err
-			})
-		}
-		r.message = "without a message"
-		return nativeFields(ctx, p, func(t thrift.TType, id int16) (err error) {
-			if id == 1 {
-				r.message, err = p.ReadString(ctx)
-				return err
-			}
-			return p.Skip(ctx, t)
-		})
-	})
-}
-
-func nativeFields(ctx context.Context, p thrift.TProtocol, read func(t thrift.TType, id int16) error) error {
-	for {
-		_, t, id, err := p.ReadFieldBegin(ctx)
-		if err != nil || t == thrift.STOP {
-			return err
-		}
-		if err := read(t, id); err != nil {
-			return err
-		}
-	}
-}
-
-func nativeList(ctx context.Context, p thrift.TProtocol, read func() error) error {
-	_, n, err := p.ReadListBegin(ctx)
-	for ; n > 0 && err == nil; n-- {
-		err = read()
-	}
-	return err
-}
-
-func readNativeRow(ctx context.Context, p thrift.TProtocol, row *cell.Row) error {
-	return nativeFields(ctx, p, func(t thrift.TType, id int16) (err error) {
-		switch id {
-		case 1:
-			row.Key, err = p.ReadBinary(ctx)
-			return err
-		case 2:
-			return nativeList(ctx, p, func() error {
-				var c cell.Cell
-				err := readNativeCell(ctx, p, &c)
-				row.Cells = append(row.Cells, c)
-				return err
-			})
-		}
-		return p.Skip(ctx, t)
-	})
-}
-
-func readNativeCell(ctx context.Context, p thrift.TProtocol, c *cell.Cell) error {
-	c.Kind = cell.KindPut
-	return nativeFields(ctx, p, func(t thrift.TType, id int16) (err error) {
-		switch id {
-		case 1:
-			c.Family, err = p.ReadString(ctx)
-		case 2:
-			c.Qualifier, err = p.ReadBinary(ctx)
-		case 3:
-			c.Value, err = p.ReadBinary(ctx)
-		case 4:
-			var at int64
-			at, err = p.ReadI64(ctx)
-			c.Time = cell.Timestamp(at)
-		case 6:
-			var kind int8
-			kind, err = p.ReadByte(ctx)
-			c.Kind = cell.Kind(kind)
-		default:
-			err = p.Skip(ctx, t)
-		}
-		return err
-	})
+	return rows, nil
 }
 
 // message is a protobuf message in the making.

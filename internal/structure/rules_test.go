@@ -26,7 +26,7 @@ var packages = map[string][]string{
 	"store/storetest":   {"cell", "region", "counters", "store", "internal/thinned"},
 
 	"store/hbasestore/internal/hbase": {},
-	"store/hbasestore/bare":           {"cell", "store/hbasestore/internal/hbase"},
+	"store/hbasestore/bare":           {"cell", "store", "store/hbasestore/internal/hbase"},
 
 	"pipeline/memory":          {},
 	"pipeline/kafka":           {"cell", "pipeline/memory"},

@@ -98,7 +98,7 @@ func BenchmarkClient(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer s.Close()
-	plain, err := bare.Dial(address, false)
+	plain, err := bare.Dial(address, false, time.Minute)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 // Package bare is the least client of a Thrift2 gateway: the generated code over
 // Thrift's own socket, one connection, and nothing around it. Benchmarks measure
-// store/hbasestore against it, which makes the same calls; it has no retries, no
+// store/hbasestore against it, which makes the same calls, and tests have HBase evaluate
+// filters by itself with it, which store/hbasestore does not; it has no retries, no
 // schemas, no checks of what is sent, and no other use.
 //
 // A Client belongs to one goroutine and keeps nothing of what it is given.
@@ -16,11 +17,9 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 
 	"sluice/cell"
+	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
-
-// timeout bounds the making of a connection and each wait for an answer.
-const timeout = time.Minute
 
 // bufferBytes is what a connection buffers in each direction, as much as
 // store/hbasestore does.
@@ -32,8 +31,9 @@ type Client struct {
 	client    *hbase.THBaseServiceClient
 }
 
-// Dial connects to the gateway at host:port.
-func Dial(address string, framed bool) (*Client, error) {
+// Dial connects to the gateway at host:port. timeout bounds that, and each wait for an
+// answer.
+func Dial(address string, framed bool, timeout time.Duration) (*Client, error) {
 	conf := &thrift.TConfiguration{ConnectTimeout: timeout, SocketTimeout: timeout}
 	var t thrift.TTransport = thrift.NewTBufferedTransport(thrift.NewTSocketConf(address, conf), bufferBytes)
 	if framed {
@@ -95,6 +95,63 @@ func (c *Client) Scan(ctx context.Context, table []byte, n int32) (rows, cells i
 			return rows, cells, nil
 		}
 	}
+}
+
+// Results returns the first most rows of a scan, without its limits a family, of which HBase
+// evaluates the filter by itself: filter is that in HBase's protobuf, and s.Filter is not
+// read. A gateway's scan has an inclusive start and an exclusive stop; s may have others
+// where it ascends.
+func (c *Client) Results(ctx context.Context, s *store.Scan, filter []byte, most int32) ([]cell.Row, error) {
+	after := func(row []byte, is bool) []byte {
+		if is && len(row) > 0 {
+			return append(row[:len(row):len(row)], 0)
+		}
+		return row
+	}
+	positive := func(n int) *int32 {
+		if n <= 0 {
+			return nil
+		}
+		v := int32(n)
+		return &v
+	}
+	times := func(r cell.TimeRange) *hbase.TTimeRange {
+		return &hbase.TTimeRange{MinStamp: int64(r.Min), MaxStamp: int64(r.Max)}
+	}
+	t := &hbase.TScan{
+		StartRow: after(s.Start, s.StartExclusive), StopRow: after(s.Stop, s.StopInclusive), Caching: &most,
+		MaxVersions: int32(max(s.Versions, 1)), BatchSize: positive(s.Batch), Reversed: &s.Reversed, Limit: positive(s.Limit), FilterBytes: filter,
+	}
+	for _, c := range s.Columns {
+		column := &hbase.TColumn{Family: []byte(c.Family)}
+		if !c.All {
+			column.Qualifier = append([]byte{}, c.Qualifier...) // nil = all of them
+		}
+		t.Columns = append(t.Columns, column)
+	}
+	if s.Time != nil {
+		t.TimeRange = times(*s.Time)
+	}
+	if len(s.FamilyTime) > 0 {
+		t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
+		for f, r := range s.FamilyTime {
+			t.ColFamTimeRangeMap[f] = times(r)
+		}
+	}
+	results, err := c.client.GetScannerResults(ctx, []byte(s.Table), t, most)
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]cell.Row, len(results))
+	for i, r := range results {
+		rows[i].Key = r.Row
+		for _, v := range r.ColumnValues {
+			rows[i].Cells = append(rows[i].Cells, cell.Cell{
+				Kind: cell.KindPut, Family: string(v.Family), Qualifier: v.Qualifier, Time: cell.Timestamp(v.GetTimestamp()), Value: v.Value,
+			})
+		}
+	}
+	return rows, nil
 }
 
 // Increment adds 1 to a cell and returns what it is then.

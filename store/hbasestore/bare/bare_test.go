@@ -3,6 +3,7 @@ package bare
 import (
 	"net"
 	"testing"
+	"time"
 )
 
 // The client itself is tested where it is used, on a real HBase: by the bench.
@@ -14,7 +15,7 @@ func TestDialFails(t *testing.T) {
 	}
 	nobody.Close()
 	for _, framed := range []bool{false, true} {
-		if c, err := Dial(nobody.Addr().String(), framed); err == nil {
+		if c, err := Dial(nobody.Addr().String(), framed, time.Minute); err == nil {
 			c.Close()
 			t.Error("a gateway that is not there was reached")
 		}
