@@ -319,6 +319,9 @@ func filter(cells []written, keep func(*written) bool) []written {
 	var kept []written
 	for i := range cells {
 		if keep(&cells[i]) {
+			if kept == nil {
+				kept = make([]written, 0, len(cells)-i)
+			}
 			kept = append(kept, cells[i])
 		}
 	}
