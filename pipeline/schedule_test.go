@@ -19,6 +19,7 @@ import (
 
 	"sluice/cell"
 	"sluice/internal/crashfs"
+	"sluice/internal/thinned"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
@@ -223,7 +224,7 @@ func TestSchedule02PowerFailsInTheWrite(t *testing.T) {
 	createTables(t, db)
 	s := newSchedule(t, db)
 	amid := 0
-	for life := range 6 {
+	for life := range thinned.Of(6, 3) {
 		s.load(300)
 		compacted := make(chan error, 1)
 		var n atomic.Int64
@@ -731,7 +732,7 @@ func TestSchedule31ClockJumps(t *testing.T) {
 	defer func() { db.Close() }()
 	createTables(t, db)
 	s := newSchedule(t, db)
-	for range 5 {
+	for range thinned.Of(5, 2) {
 		before, _ := clock.jumps()
 		s.load(500)
 		s.finish()
@@ -880,7 +881,7 @@ func TestSchedule39SnapshotsHoldTheirOffsets(t *testing.T) {
 	e := newPebble(t)
 	s := newSchedule(t, e)
 	r := s.start(e)
-	for i := range 20 {
+	for i := range thinned.Of(20, 5) {
 		s.load(200)
 		snap, err := e.(store.Snapshotter).Snapshot(t.Context())
 		if err != nil {
