@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sluice/cell"
+	"sluice/internal/roomy"
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
 	"sluice/jobs/target"
@@ -24,7 +25,10 @@ import (
 	"sluice/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	roomy.Use()
+	goleak.VerifyTestMain(m)
+}
 
 // clock returns times one second apart, to whichever goroutine asks.
 func clock() func() time.Time {

@@ -17,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"sluice/cell"
+	"sluice/internal/roomy"
 	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
@@ -24,7 +25,10 @@ import (
 	"sluice/store/memstore"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	roomy.Use()
+	goleak.VerifyTestMain(m)
+}
 
 // fakeBroker is one topic, "t", in memory: what package kafka gives, without a
 // network, so that tests can cut it anywhere.

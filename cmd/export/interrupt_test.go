@@ -16,6 +16,7 @@ import (
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/internal/roomy"
 )
 
 // childMain, in the environment, makes the test binary the program.
@@ -26,6 +27,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	roomy.Use()
 	os.Exit(m.Run())
 }
 

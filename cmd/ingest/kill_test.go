@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"sluice/internal/integration"
+	"sluice/internal/roomy"
 	"sluice/pipeline/kafka/embedded"
 	"sluice/store/pebblestore"
 )
 
 func TestMain(m *testing.M) {
+	roomy.Use()
 	code := m.Run()
 	integration.RemoveBinaries()
 	os.Exit(code)

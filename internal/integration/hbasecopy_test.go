@@ -123,12 +123,13 @@ func TestHBaseCopyBesideIngest(t *testing.T) {
 			break
 		}
 		// A batch may take longer than the drain timeout of half a second. Then the copy is
-		// refused, and what it says to do is done.
+		// refused, and what it says to do is done, with a timeout that is long enough.
 		if tries == 3 || !strings.Contains(out, "start once with that mapping") {
 			t.Fatalf("from HBase, once its daemon has stopped: Got %v, %s", err, out)
 		}
 		t.Logf("from HBase, once its daemon has stopped, with a batch under way: %s", out)
 		in.daemons[0] = nil
+		in.drainFor(shutdownTimeout - time.Second)
 		in.run()
 	}
 	env = Environment(in.kafka.brokers, last)

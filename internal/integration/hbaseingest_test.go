@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -172,6 +173,21 @@ func (in *hbaseIngest) through(settings string) {
 	in.t.Helper()
 	text := strings.Replace(in.embedded, "  engine: pebble\n", fmt.Sprintf("  engine: hbase\n  hbase: {%s}\n", settings), 1)
 	if err := os.WriteFile(in.config, []byte(text), 0o644); err != nil {
+		in.t.Fatal(err)
+	}
+}
+
+// drainFor gives the daemons that start from now on time to commit what they have begun.
+func (in *hbaseIngest) drainFor(d time.Duration) {
+	in.t.Helper()
+	text, err := os.ReadFile(in.config)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	for name, value := range map[string]time.Duration{"drain_timeout": d, "session_timeout": 2 * d, "rebalance_timeout": 4 * d} {
+		text = regexp.MustCompile(`(?m)^( *`+name+`): .*$`).ReplaceAll(text, fmt.Appendf(nil, "${1}: %v", value))
+	}
+	if err := os.WriteFile(in.config, text, 0o644); err != nil {
 		in.t.Fatal(err)
 	}
 }

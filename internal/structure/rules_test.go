@@ -87,6 +87,7 @@ var packages = map[string][]string{
 	"internal/filelock":    {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
+	"internal/roomy":       {},
 	"internal/thinned":     {},
 	"internal/turns":       {},
 	"internal/integration": {everything},
@@ -112,6 +113,7 @@ var restricted = map[string][]string{
 	"jobs/jobstest":              {},
 	"serve/servetest":            {},
 	"internal/crashfs":           {},
+	"internal/roomy":             {},
 	"internal/thinned":           {"store/storetest"},
 	"internal/integration":       {},
 	"cmd/*":                      {"cmd/*"},
@@ -124,7 +126,7 @@ var flows = []string{"pipeline", "jobs"}
 
 // testPackages is the packages that are tests, though not all of their code is in test
 // files.
-var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "jobs/jobstest", "serve/servetest", "internal/crashfs", "internal/thinned", "internal/integration"}
+var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "jobs/jobstest", "serve/servetest", "internal/crashfs", "internal/roomy", "internal/thinned", "internal/integration"}
 
 // libraries is who may import a third-party module, by import path prefix, tests
 // and benchmarks apart, which may import any of them. Libraries for tests only

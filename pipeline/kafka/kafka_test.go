@@ -10,9 +10,12 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
+
+	"sluice/internal/roomy"
 )
 
 func TestMain(m *testing.M) {
+	roomy.Use()
 	goleak.VerifyTestMain(m)
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/internal/roomy"
 	"sluice/store"
 	"sluice/store/hbasestore/bare"
 	"sluice/store/memstore"
@@ -29,6 +30,7 @@ const gatewayProcess = "SLUICE_GATEWAY_PROCESS"
 // this one is the client's.
 func TestMain(m *testing.M) {
 	if os.Getenv(gatewayProcess) == "" {
+		roomy.Use()
 		os.Exit(m.Run())
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

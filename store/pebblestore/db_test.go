@@ -16,8 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/internal/roomy"
 	"sluice/store"
 )
+
+func TestMain(m *testing.M) {
+	roomy.Use()
+	os.Exit(m.Run())
+}
 
 // open opens a store that is closed with the test.
 func open(t testing.TB, dir string, o *Options) *DB {
