@@ -129,7 +129,7 @@ func TestHBaseCopyBesideIngest(t *testing.T) {
 		}
 		t.Logf("from HBase, once its daemon has stopped, with a batch under way: %s", out)
 		in.daemons[0] = nil
-		in.drainFor(shutdownTimeout - time.Second)
+		in.configure(shutdownTimeout - time.Second)
 		in.run()
 	}
 	env = Environment(in.kafka.brokers, last)

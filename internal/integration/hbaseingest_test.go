@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -147,25 +146,31 @@ func newHBaseIngestOn(t *testing.T, h *hbaseServer, k *realKafka, daemons int) *
 			t.Fatal(err)
 		}
 	}
-	text, err := os.ReadFile(FastConfig(t, "500ms"))
+	in.config = filepath.Join(t.TempDir(), "access-log.yaml")
+	in.configure(500 * time.Millisecond)
+	in.env = Environment(in.kafka.brokers, filepath.Join(t.TempDir(), "data"))
+	return in
+}
+
+// configure makes the configurations, of daemons with a drain timeout.
+func (in *hbaseIngest) configure(drain time.Duration) {
+	in.t.Helper()
+	text, err := os.ReadFile(FastConfig(in.t, drain.String()))
 	if err != nil {
-		t.Fatal(err)
+		in.t.Fatal(err)
 	}
 	config, _, found := strings.Cut(string(text), "\njobs:\n")
 	const engine = "  engine: pebble\n"
 	if !found || !strings.Contains(config, engine) {
-		t.Fatalf("the example has no jobs, or no %q any more", engine)
+		in.t.Fatalf("the example has no jobs, or no %q any more", engine)
 	}
 	config, tests, _ := strings.Cut(config, "    tests:")
 	if tests == "" || !strings.Contains(config, "\ntables:\n") {
-		t.Fatal("the example has no tests, or no tables any more")
+		in.t.Fatal("the example has no tests, or no tables any more")
 	}
 	config = strings.Replace(config, "\ntables:\n", "\ntables:\n"+visitorTables, 1) + visitorRollups
 	in.embedded = fmt.Sprintf("shutdown_timeout: %v\n", shutdownTimeout) + config
-	in.config = filepath.Join(t.TempDir(), "access-log.yaml")
 	in.through(fmt.Sprintf("gateways: [%q], retry_timeout: 20s", in.hbase.address))
-	in.env = Environment(in.kafka.brokers, filepath.Join(t.TempDir(), "data"))
-	return in
 }
 
 // through writes the configuration with settings of store.hbase.
@@ -173,21 +178,6 @@ func (in *hbaseIngest) through(settings string) {
 	in.t.Helper()
 	text := strings.Replace(in.embedded, "  engine: pebble\n", fmt.Sprintf("  engine: hbase\n  hbase: {%s}\n", settings), 1)
 	if err := os.WriteFile(in.config, []byte(text), 0o644); err != nil {
-		in.t.Fatal(err)
-	}
-}
-
-// drainFor gives the daemons that start from now on time to commit what they have begun.
-func (in *hbaseIngest) drainFor(d time.Duration) {
-	in.t.Helper()
-	text, err := os.ReadFile(in.config)
-	if err != nil {
-		in.t.Fatal(err)
-	}
-	for name, value := range map[string]time.Duration{"drain_timeout": d, "session_timeout": 2 * d, "rebalance_timeout": 4 * d} {
-		text = regexp.MustCompile(`(?m)^( *`+name+`): .*$`).ReplaceAll(text, fmt.Appendf(nil, "${1}: %v", value))
-	}
-	if err := os.WriteFile(in.config, text, 0o644); err != nil {
 		in.t.Fatal(err)
 	}
 }

@@ -14,15 +14,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"sluice/internal/roomy"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
 )
 
-func TestMain(m *testing.M) {
-	roomy.Use()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func testContext(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
