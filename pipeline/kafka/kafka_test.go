@@ -10,12 +10,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
-
-	"sluice/internal/roomy"
 )
 
 func TestMain(m *testing.M) {
-	roomy.Use()
 	goleak.VerifyTestMain(m)
 }
 
