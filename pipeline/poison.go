@@ -275,6 +275,9 @@ func mapSafely(m mapper, r *mapping.Record, log *slog.Logger) (out *mapping.Outp
 
 // panicked reports whether err is of a mapping that panicked.
 func panicked(err error) bool {
+	if err == nil {
+		return false // of every record: e would be allocated for it
+	}
 	var e *mapping.Error
 	return errors.As(err, &e) && e.Class == classPanic
 }

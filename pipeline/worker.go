@@ -503,6 +503,8 @@ func (w *worker) record(ctx context.Context, r *kafka.Record, rec *mapping.Recor
 	for {
 		err := w.add(ctx, r.Offset, out)
 		switch {
+		case err == nil:
+			return nil
 		case errors.Is(err, memory.ErrTooLarge):
 			return w.cannot(ctx, r, &mapping.Error{Stage: mapping.StageMap, Class: classTooLarge, Err: fmt.Errorf("what it becomes cannot be buffered: %w", err)})
 		case !errors.Is(err, buffer.ErrFull):

@@ -16,6 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
+	"sluice/pipeline/buffer"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/mapping"
 	"sluice/pipeline/memory"
@@ -678,5 +680,47 @@ func TestLeftAmidABatch(t *testing.T) {
 				t.Fatalf("Got the offset %d stored, want 1024: what was mapped is applied", got.Progress.Next)
 			}
 		})
+	}
+}
+
+// oneMapper maps every record to the same.
+type oneMapper struct{ out *mapping.Output }
+
+func (oneMapper) Release() {}
+
+func (oneMapper) Forget() {}
+
+func (m oneMapper) Map(*mapping.Record) (*mapping.Output, error) { return m.out, nil }
+
+// TestRecordAllocatesNothing has a worker take records up into a buffer that has room, which
+// it does a million times a second.
+func TestRecordAllocatesNothing(t *testing.T) {
+	buf, err := buffer.New(&buffer.Options{MaxRecords: 1 << 20, MaxBytes: 32 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer buf.Close()
+	out := &mapping.Output{Mutations: []cell.Mutation{
+		{Table: "events", Row: []byte("row"), Ops: []cell.Op{
+			{Type: cell.OpPut, Family: "e", Qualifier: []byte("a"), Value: []byte("1"), Time: 1},
+			{Type: cell.OpPut, Family: "e", Qualifier: []byte("b"), Value: []byte("2"), Time: 1},
+		}},
+		{Table: "views", Row: []byte("page"), Ops: []cell.Op{{Type: cell.OpIncrement, Family: "n", Qualifier: []byte("q"), Delta: 1, Time: 1}}},
+	}}
+	w := &worker{mapper: oneMapper{out}, buf: buf, log: slog.New(slog.DiscardHandler)}
+	var r kafka.Record
+	var rec mapping.Record
+	records := func() {
+		for range 100 {
+			if err := w.record(t.Context(), &r, &rec); err != nil {
+				t.Fatal(err)
+			}
+			r.Offset++
+		}
+	}
+	buf.Start(0, buffer.Mark{})
+	records()
+	if n := testing.AllocsPerRun(10, records); n > 20 { // a little, now and then, where the buffer grows
+		t.Errorf("Got %v allocations of 100 records", n)
 	}
 }
