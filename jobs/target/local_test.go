@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sluice/jobs/target"
 	"sluice/jobs/target/targettest"
@@ -90,4 +92,26 @@ func TestLocalLeftover(t *testing.T) {
 	if err != nil || len(entries) != 1 || entries[0].Name != "job" {
 		t.Errorf("Got %v, %v, want job alone", entries, err)
 	}
+}
+
+// TestLocalUpdateWaitsForNobody updates a file where no other update is, and none was before.
+func TestLocalUpdateWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		l, err := target.OpenLocal(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		begun := time.Now()
+		for _, content := range []string{"1", "2"} {
+			if err := set(t.Context(), l, "job/_latest", content); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d := time.Since(begun); d != 0 {
+			t.Errorf("Got a wait of %v", d)
+		}
+	})
 }

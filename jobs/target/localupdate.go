@@ -77,12 +77,15 @@ func (l *Local) lockName(ctx context.Context, name string) (unlock func(), err e
 // tryLock makes the file at and locks it; nil where there are no locks. Its error
 // wraps fs.ErrExist where another has it, or was faster to remove it.
 func (l *Local) tryLock(at string) (*os.File, error) {
-	f, err := l.root.OpenFile(at, os.O_WRONLY|os.O_CREATE, 0o666)
+	open := func() (*os.File, error) { return l.root.OpenFile(at, os.O_WRONLY|os.O_CREATE, 0o666) }
+	f, err := open()
 	if errors.Is(err, fs.ErrNotExist) { // _tmp is missing
 		if err := l.root.Mkdir(tmpDir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
-		return nil, fs.ErrExist
+		if f, err = open(); errors.Is(err, fs.ErrNotExist) { // another was faster to remove it
+			return nil, fs.ErrExist
+		}
 	}
 	if err != nil {
 		return nil, err
