@@ -185,14 +185,13 @@ func (r *run) planIncrement(ctx context.Context, m *Manifest) error {
 	}
 	m.Incremental = &IncrementInfo{Store: r.StoreID, Definition: definition, Expired: r.Job.spec.Incremental.Expired}
 	if u != nil {
-		err = instant.TimesTell(r.table, r.Job.families)
+		if err := instant.TimesTell(r.table, r.Job.families); err != nil {
+			return err
+		}
 	} else {
 		// Also what makes durable all that the snapshot shows, before it is
 		// published: a crash must not take back commits that an export has seen.
-		err = r.Job.hold(ctx, r.Holder, r.Now(), 0)
-	}
-	if err != nil {
-		return err
+		r.hold = func(ctx context.Context) error { return r.Job.hold(ctx, r.Holder, r.Now(), 0) }
 	}
 	err = r.findBase(ctx, m)
 	if full := (*errNoBase)(nil); errors.As(err, &full) {

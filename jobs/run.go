@@ -120,7 +120,9 @@ type run struct {
 	changes  store.ChangeReader // of Source, where the run is an increment; nil = it is full
 	since    uint64             // of an increment: its base's sequence
 	baseTime time.Time          // and when that began to read
-	spare    chan struct{}      // a token for each of Parallelism that has no split
+	// hold keeps known what changes: beside the export, and before it is published; nil = none
+	hold  func(ctx context.Context) error
+	spare chan struct{} // a token for each of Parallelism that has no split
 
 	mu       sync.Mutex
 	progress work.Progress
@@ -358,8 +360,8 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 	return m.commit(ctx, r.upload, r.Source, r.Now())
 }
 
-// export writes the files of all splits, Parallelism at a time; the first error
-// stops the others.
+// export writes the files of all splits, Parallelism at a time, and meanwhile has the
+// store keep known what changes; the first error stops the others.
 func (r *run) export(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -370,6 +372,13 @@ func (r *run) export(ctx context.Context) error {
 		r.spare <- struct{}{}
 	}
 	var wg sync.WaitGroup
+	if r.hold != nil {
+		wg.Go(func() {
+			if err := r.hold(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
 	for i := range workers {
 		wg.Go(func() {
 			if err := r.Job.atPriority(); err != nil {

@@ -2,7 +2,9 @@ package target
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -117,9 +119,6 @@ func TestLocalSyncs(t *testing.T) {
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if at := j.find(t, "sync _tmp/id/files/"+name); at != len(j.steps)-1 {
-			t.Errorf("Close of %s: Got %q", name, j.steps[at:])
-		}
 	}
 	create("part-0")
 	create("x=1/y=2/part-1")
@@ -155,4 +154,78 @@ func TestLocalSyncs(t *testing.T) {
 		t.Errorf("Got %q of an update", j.steps)
 	}
 	j.after(t, renamed, "job", ".")
+}
+
+// TestLocalNotDurable has the disk refuse a file after its Close has returned: nothing that
+// relies on the file succeeds from then on, and nothing becomes visible.
+func TestLocalNotDurable(t *testing.T) {
+	t.Parallel()
+	l, err := CreateLocal(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	u, err := l.Begin(t.Context(), "job/run=1", "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := u.Create(t.Context(), "part-0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.(*localFile).f.Close(); err != nil { // so that it cannot be synced
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.(Resumable).Note(t.Context(), "part-0", nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Note: got %v, want what the sync said", err)
+	}
+	if notes, err := u.(Resumable).Notes(t.Context()); err != nil || len(notes) > 0 {
+		t.Errorf("Got notes %v, %v", notes, err)
+	}
+	if _, err := u.Create(t.Context(), "part-1"); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Create: got %v, want what the sync said", err)
+	}
+	if err := u.Commit(t.Context(), "_manifest", nil); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("Commit: got %v, want what the sync said", err)
+	}
+	if err := u.Abort(); err != nil {
+		t.Error(err)
+	}
+	if all, err := l.List(t.Context(), "."); err != nil || len(all) > 0 {
+		t.Errorf("Got %v, %v, want nothing", all, err)
+	}
+}
+
+// TestLocalManyFiles closes more files than are made durable at once.
+func TestLocalManyFiles(t *testing.T) {
+	t.Parallel()
+	var j journal
+	l, err := createLocal(t.TempDir(), j.tell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	u, err := l.Begin(t.Context(), "job/run=1", "id")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const files = 5 * maxAtOnce
+	for i := range files {
+		w, err := u.Create(t.Context(), fmt.Sprintf("x=%d/part-%d", i%7, i))
+		if err == nil {
+			_, err = io.WriteString(w, "content")
+		}
+		if err = errors.Join(err, w.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := u.Commit(t.Context(), "_manifest", nil); err != nil {
+		t.Fatal(err)
+	}
+	if n := j.durable(t, "_tmp/id/files", j.find(t, "rename job/run=1")); n != files+1 {
+		t.Errorf("Got %d files before the run is visible. Want %d", n, files+1)
+	}
 }

@@ -24,8 +24,17 @@ type localUpload struct {
 	tmp    string   // where it lies
 	held   *os.File // tmp, open and locked until the upload ends
 
+	// noting is held by what writes a note, and by what ends the upload; before mu.
+	noting sync.Mutex
+	// syncs has a token for each file that is being made durable.
+	syncs chan struct{}
+
 	mu   sync.Mutex
 	open map[*localFile]struct{}
+	// closed are the files that were closed, until they are durable.
+	closed map[*localFile]struct{}
+	// failed is why a file that was closed is not durable: it never will be.
+	failed error
 	// named are the directories that have got names since a Note made those before
 	// durable.
 	named map[string]struct{}
@@ -33,7 +42,10 @@ type localUpload struct {
 }
 
 func newLocalUpload(l *Local, dir, tmp string, held *os.File) *localUpload {
-	u := &localUpload{target: l, dir: dir, tmp: tmp, held: held, open: make(map[*localFile]struct{}), named: make(map[string]struct{})}
+	u := &localUpload{
+		target: l, dir: dir, tmp: tmp, held: held, syncs: make(chan struct{}, maxAtOnce),
+		open: make(map[*localFile]struct{}), closed: make(map[*localFile]struct{}), named: make(map[string]struct{}),
+	}
 	for at := tmp; ; at = path.Dir(at) { // the upload's own name, and those in it
 		u.named[at] = struct{}{}
 		if at == "." {
@@ -63,6 +75,9 @@ func (u *localUpload) Create(ctx context.Context, name string) (io.WriteCloser, 
 	if u.done {
 		return nil, errEnded
 	}
+	if u.failed != nil {
+		return nil, u.failed
+	}
 	full := path.Join(u.files(), name)
 	if err := u.target.root.MkdirAll(path.Dir(full), 0o777); err != nil {
 		return nil, fmt.Errorf("create %s: %w", name, err)
@@ -78,7 +93,7 @@ func (u *localUpload) Create(ctx context.Context, name string) (io.WriteCloser, 
 			break
 		}
 	}
-	lf := &localFile{upload: u, name: name, f: f}
+	lf := &localFile{upload: u, name: name, f: f, synced: make(chan struct{})}
 	u.open[lf] = struct{}{}
 	return lf, nil
 }
@@ -99,10 +114,11 @@ func (u *localUpload) Commit(ctx context.Context, name string, data []byte) erro
 	if err != nil {
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
-	if _, err = f.Write(data); err != nil {
-		return fmt.Errorf("commit %s: %w", u.dir, errors.Join(err, f.Close()))
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = u.syncTree()
 	}
-	if err := u.syncTree(f.Close); err != nil {
+	if err != nil {
 		return fmt.Errorf("commit %s: %w", u.dir, err)
 	}
 	l := u.target
@@ -124,16 +140,17 @@ func (u *localUpload) Commit(ctx context.Context, name string, data []byte) erro
 	u.mu.Lock()
 	u.done = true
 	u.mu.Unlock()
-	err = l.syncDirs(parent)
-	_ = l.root.RemoveAll(u.tmp) // what stays, Discard removes
-	_ = u.held.Close()          // opened for its lock only
-	_ = l.root.Remove(tmpDir)   // succeeds where it is empty
-	return err
+	return together(func() error { return l.syncDirs(parent) }, func() error {
+		_ = l.root.RemoveAll(u.tmp) // what stays, Discard removes
+		_ = u.held.Close()          // opened for its lock only
+		_ = l.root.Remove(tmpDir)   // succeeds where it is empty
+		return nil
+	})
 }
 
-// syncTree makes the names of all files of the upload durable, those that were put below
-// Path by others included, and meanwhile calls also, which waits for the disk as well.
-func (u *localUpload) syncTree(also func() error) error {
+// syncTree makes durable all files of the upload that were closed, and the names of all,
+// those that were put below Path by others included.
+func (u *localUpload) syncTree() error {
 	var dirs []string
 	err := fs.WalkDir(u.target.root.FS(), u.files(), func(name string, d fs.DirEntry, err error) error {
 		if err == nil && d.IsDir() {
@@ -141,40 +158,56 @@ func (u *localUpload) syncTree(also func() error) error {
 		}
 		return err
 	})
-	return errors.Join(err, u.syncAnd(dirs, also))
+	return errors.Join(err, together(u.awaitClosed, func() error { return u.target.syncAll(dirs) }))
 }
 
-// syncNamed makes the names durable that were given since it was called before, and
-// meanwhile calls also. u.mu is held.
-func (u *localUpload) syncNamed(also func() error) error {
-	err := u.syncAnd(slices.Collect(maps.Keys(u.named)), also)
-	if err == nil {
-		clear(u.named)
+// awaitClosed waits until the files that were closed are durable.
+func (u *localUpload) awaitClosed() error {
+	u.mu.Lock()
+	closed := slices.Collect(maps.Keys(u.closed))
+	u.mu.Unlock()
+	for _, f := range closed {
+		<-f.synced
 	}
-	return err
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.failed
 }
 
-func (u *localUpload) syncAnd(dirs []string, also func() error) error {
+// together calls both functions at once and waits for them.
+func together(f, g func() error) error {
 	return atOnce(2, func(i int) error {
 		if i == 0 {
-			return also()
+			return f()
 		}
-		return u.target.syncAll(dirs)
+		return g()
 	})
+}
+
+// end ends the upload, unless it has ended, and reports whether it has done so: the files
+// that were open are closed, and nothing is being written any more.
+func (u *localUpload) end() bool {
+	u.noting.Lock()
+	defer u.noting.Unlock()
+	u.mu.Lock()
+	was := u.done
+	u.done = true
+	for lf := range u.open {
+		_ = lf.f.Close() // its content is not relied on
+	}
+	clear(u.open)
+	u.mu.Unlock()
+	if !was {
+		_ = u.awaitClosed() // who relies on them has a Note that says so
+	}
+	return !was
 }
 
 // Abort closes and removes the files.
 func (u *localUpload) Abort() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.done {
+	if !u.end() {
 		return nil
 	}
-	u.done = true
-	for lf := range u.open {
-		_ = lf.f.Close() // the file goes away with its content
-	}
-	clear(u.open)
 	err := u.target.root.RemoveAll(u.tmp)
 	_ = u.held.Close() // opened for its lock only
 	if err != nil {
@@ -189,6 +222,7 @@ type localFile struct {
 	upload *localUpload
 	name   string
 	f      *os.File
+	synced chan struct{} // closed when it was closed and is durable, or cannot be made so
 }
 
 // Write writes to the file.
@@ -201,18 +235,39 @@ func (f *localFile) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close makes the content durable and closes the file.
+// Close begins to make the content durable, and waits where that is being done for many
+// files already.
 func (f *localFile) Close() error {
-	f.upload.mu.Lock()
-	_, open := f.upload.open[f]
-	delete(f.upload.open, f)
-	f.upload.mu.Unlock()
+	u := f.upload
+	u.syncs <- struct{}{}
+	u.mu.Lock()
+	_, open := u.open[f]
+	if open {
+		delete(u.open, f)
+		u.closed[f] = struct{}{}
+	}
+	u.mu.Unlock()
 	if !open {
+		<-u.syncs
 		return fmt.Errorf("close %s: %w", f.name, os.ErrClosed)
 	}
-	if err := errors.Join(f.f.Sync(), f.f.Close()); err != nil {
-		return fmt.Errorf("close %s: %w", f.name, err)
-	}
-	f.upload.target.did.tell("sync", path.Join(f.upload.files(), f.name))
+	go f.sync()
 	return nil
+}
+
+// sync makes the content of a file durable that was closed.
+func (f *localFile) sync() {
+	u := f.upload
+	err := errors.Join(f.f.Sync(), f.f.Close())
+	if err == nil {
+		u.target.did.tell("sync", path.Join(u.files(), f.name))
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if err != nil && u.failed == nil {
+		u.failed = fmt.Errorf("close %s: %w", f.name, err)
+	}
+	delete(u.closed, f)
+	close(f.synced)
+	<-u.syncs
 }

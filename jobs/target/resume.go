@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -115,18 +116,27 @@ func (u *localUpload) Note(ctx context.Context, name string, data []byte) error 
 	if strings.Contains(name, "/") || name == "." {
 		return fmt.Errorf("target: %q is not the name of a note", name)
 	}
+	u.noting.Lock()
+	defer u.noting.Unlock()
 	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.done {
+	named, done := u.named, u.done
+	u.named = make(map[string]struct{})
+	u.mu.Unlock()
+	if done {
 		return errEnded
 	}
-	if err := u.note(name, data); err != nil {
+	if err := u.note(name, data, slices.Collect(maps.Keys(named))); err != nil {
+		u.mu.Lock()
+		maps.Copy(u.named, named)
+		u.mu.Unlock()
 		return fmt.Errorf("note %s of %s: %w", name, u.dir, err)
 	}
 	return nil
 }
 
-func (u *localUpload) note(name string, data []byte) error {
+// note writes a note once the files that were closed, and the names in directories, are
+// durable.
+func (u *localUpload) note(name string, data []byte, named []string) error {
 	root := u.target.root
 	tmp := path.Join(u.tmp, "note")
 	f, err := root.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
@@ -134,7 +144,9 @@ func (u *localUpload) note(name string, data []byte) error {
 		return err
 	}
 	u.target.did.tell("create", tmp)
-	if err := u.syncNamed(func() error { return writeSync(f, data) }); err != nil {
+	if err := together(func() error { return writeSync(f, data) }, func() error {
+		return together(u.awaitClosed, func() error { return u.target.syncAll(named) })
+	}); err != nil {
 		return err
 	}
 	u.target.did.tell("sync", tmp)
@@ -198,16 +210,8 @@ func (u *localUpload) Retain(ctx context.Context, keep map[string]int64) error {
 // Leave closes the files that are being written, which whoever resumes does not
 // retain, and lets go of the lock.
 func (u *localUpload) Leave() error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.done {
-		return nil
+	if u.end() {
+		_ = u.held.Close() // opened for its lock only
 	}
-	u.done = true
-	for lf := range u.open {
-		_ = lf.f.Close() // its content is not relied on
-	}
-	clear(u.open)
-	_ = u.held.Close() // opened for its lock only
 	return nil
 }

@@ -88,8 +88,9 @@ type Leftover struct {
 
 // Upload is a run that is being written.
 type Upload interface {
-	// Create returns a new file of the run. It is whole and durable once its
-	// Close has returned nil. A second Create of a name is an error.
+	// Create returns a new file of the run. It is whole once its Close has returned
+	// nil, and durable once Commit has, or a Note behind Close; these, and Create, say
+	// where it could not be made so. A second Create of a name is an error.
 	Create(ctx context.Context, name string) (io.WriteCloser, error)
 	// Commit writes the last file, the run's manifest, and makes all of them
 	// visible together. Its error wraps ErrExists where another upload of the
