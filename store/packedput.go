@@ -45,27 +45,39 @@ func PackedPutSize(m *cell.Mutation) (n int, ok bool) {
 	return n, ok && n <= maxPackedPut
 }
 
-// Pack adds m, which is a packed put and was made from the record at offset, in arena,
-// and returns the arena that goes on behind it.
-func (b *Batch) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []byte) {
+// Pack adds m, which was made from the record at offset, in the spare capacity of arena,
+// and returns the arena that goes on behind it. Where m is no packed put, or has no room
+// there, ok is false and neither b nor arena is another.
+func (b *Batch) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []byte, ok bool) {
+	if len(m.Ops) < 2 || m.Durability != cell.UseDefault || !mayBePlain(m) {
+		return arena, false
+	}
 	first := &m.Ops[0]
 	start := len(arena)
-	arena = append(arena, m.Row...)
-	value := len(arena)
-	arena = cell.AppendPackedHeader(arena, first.TTL, false)
+	value := start + len(m.Row)
+	if value+headerSize(first.TTL) > cap(arena) {
+		return arena, false
+	}
+	rest = cell.AppendPackedHeader(append(arena, m.Row...), first.TTL, false)
 	size, largest := 0, 0
 	for i := range m.Ops {
 		o := &m.Ops[i]
-		arena = cell.AppendPackedColumn(arena, o.Qualifier, o.Value)
 		n := len(o.Qualifier) + len(o.Value)
+		if !goesOn(m, i) || n+uvarint(len(o.Qualifier))+uvarint(len(o.Value)) > cap(rest)-len(rest) {
+			return arena, false
+		}
+		rest = cell.AppendPackedColumn(rest, o.Qualifier, o.Value)
 		size += n
 		largest = max(largest, n)
 	}
+	if len(rest)-start > maxPackedPut {
+		return arena, false
+	}
 	b.Puts = append(b.Puts, PackedPut{
-		Offset: offset, Table: m.Table, Family: first.Family, Row: arena[start:value:value], Time: first.Time,
-		value: arena[value:len(arena):len(arena)], size: uint32(size), largest: uint32(largest),
+		Offset: offset, Table: m.Table, Family: first.Family, Row: rest[start:value:value], Time: first.Time,
+		value: rest[value:len(rest):len(rest)], size: uint32(size), largest: uint32(largest),
 	})
-	return arena
+	return rest, true
 }
 
 // AppendOps appends the operations that p was made of to ops. Their slices are p's.

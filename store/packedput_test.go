@@ -43,6 +43,14 @@ func TestPackedPutIsItsMutation(t *testing.T) {
 		}
 		n, ok := store.PackedPutSize(&m)
 		_, _, want := store.PlainPut(table, &m, now)
+		var b store.Batch
+		room := 1 << 20
+		if ok {
+			room = n - 1
+		}
+		if rest, took := b.Pack(make([]byte, 3, 3+room), 7, &m); took || len(b.Puts) > 0 || len(rest) != 3 {
+			t.Fatalf("%+v was packed in %d bytes", m, room)
+		}
 		if !ok {
 			if want && len(m.Ops) > 1 && len(m.Row) < 1000 && len(m.Ops[0].Value)+len(m.Ops[1].Value) < 10_000 {
 				t.Fatalf("%+v is no packed put", m)
@@ -51,8 +59,10 @@ func TestPackedPutIsItsMutation(t *testing.T) {
 		}
 		packed++
 		arena := append(make([]byte, 0, 3+n), "xyz"...)
-		var b store.Batch
-		rest := b.Pack(arena, 7, &m)
+		rest, took := b.Pack(arena, 7, &m)
+		if !took {
+			t.Fatalf("%+v was not packed in the %d bytes that it takes", m, n)
+		}
 		p := &b.Puts[0]
 		if len(rest) != 3+n || &rest[0] != &arena[0] || string(rest[:3]) != "xyz" {
 			t.Fatalf("%+v takes %d bytes, want %d", m, len(rest)-3, n)
@@ -94,6 +104,9 @@ func TestPackedPutRefuses(t *testing.T) {
 		m.Put("f", []byte("b"), 100, []byte("2"))
 		change(&m)
 		_, ok := store.PackedPutSize(&m)
+		if _, took := new(store.Batch).Pack(make([]byte, 0, 1<<20), 0, &m); took != ok {
+			t.Errorf("%+v: packed %t, has a size %t", m, took, ok)
+		}
 		return ok
 	}
 	if !put(func(*cell.Mutation) {}) {
@@ -139,7 +152,9 @@ func TestBatchUnpacked(t *testing.T) {
 	}
 	for _, offset := range []int64{0, 2, 3, 9} {
 		m := put(fmt.Sprint(offset))
-		b.Pack(nil, offset, &m)
+		if _, ok := b.Pack(make([]byte, 0, 100), offset, &m); !ok {
+			t.Fatal("It was not packed")
+		}
 	}
 	got := b.Unpacked()
 	want := store.Batch{Bulk: true, Records: b.Records}

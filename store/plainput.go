@@ -36,31 +36,50 @@ type putShape struct {
 // putShapeOf returns the shape of m. ok is false where m is no PlainPut, whatever the
 // table is.
 func putShapeOf(m *cell.Mutation) (s putShape, ok bool) {
-	if len(m.Ops) == 0 || m.Read != nil || cell.CheckRow(m.Row) != nil {
+	if !mayBePlain(m) {
 		return s, false
 	}
-	first := &m.Ops[0]
-	if first.Time < 0 || first.Time == cell.Latest || first.TTL < 0 && first.TTL != cell.NoLife {
-		return s, false
-	}
-	s.packed = 1
-	if first.TTL != 0 {
-		s.packed += 8
-	}
+	s.packed = headerSize(m.Ops[0].TTL)
 	for i := range m.Ops {
+		if !goesOn(m, i) {
+			return s, false
+		}
 		o := &m.Ops[i]
-		if o.Type != cell.OpPut || o.Time != first.Time || o.TTL != first.TTL || o.Family != first.Family {
-			return s, false
-		}
-		if i > 0 && bytes.Compare(m.Ops[i-1].Qualifier, o.Qualifier) >= 0 {
-			return s, false
-		}
 		n := len(o.Qualifier) + len(o.Value)
 		s.size += n
 		s.largest = max(s.largest, n)
 		s.packed += n + uvarint(len(o.Qualifier)) + uvarint(len(o.Value))
 	}
 	return s, true
+}
+
+// mayBePlain reports whether m is a PlainPut by all but its other operations than the
+// first, of which it has at least one.
+func mayBePlain(m *cell.Mutation) bool {
+	if len(m.Ops) == 0 || m.Read != nil || cell.CheckRow(m.Row) != nil {
+		return false
+	}
+	first := &m.Ops[0]
+	return first.Type == cell.OpPut && first.Time >= 0 && first.Time != cell.Latest && (first.TTL >= 0 || first.TTL == cell.NoLife)
+}
+
+// goesOn reports whether operation i of m puts a column behind the one before, as the
+// first one does.
+func goesOn(m *cell.Mutation, i int) bool {
+	if i == 0 {
+		return true
+	}
+	first, before, o := &m.Ops[0], &m.Ops[i-1], &m.Ops[i]
+	return o.Type == cell.OpPut && o.Time == first.Time && o.TTL == first.TTL && o.Family == first.Family &&
+		bytes.Compare(before.Qualifier, o.Qualifier) < 0
+}
+
+// headerSize returns the bytes of cell.AppendPackedHeader.
+func headerSize(ttl int64) int {
+	if ttl != 0 {
+		return 9
+	}
+	return 1
 }
 
 // uvarint returns the length of n as encoding/binary's uvarint.

@@ -172,7 +172,11 @@ func (b *Batch) put(w *writer, m *cell.Mutation) {
 	if len(m.Ops) == 0 || m.Ops[0].Type == cell.OpIncrement {
 		return
 	}
-	w.arena = b.Store.Pack(w.arena, w.offset, m)
+	rest, ok := b.Store.Pack(w.arena, w.offset, m)
+	if !ok {
+		panic("buffer: a packed put does not fit what store.PackedPutSize says of it")
+	}
+	w.arena = rest
 	b.Ops.Puts += int64(len(m.Ops))
 }
 

@@ -112,6 +112,22 @@ type demand struct {
 	own       int64 // bytes that are the record's own
 }
 
+// increments adds the operations of m, to be summed, where they are increments and nothing
+// else, and reports whether they are.
+func (z *demand) increments(m *cell.Mutation) bool {
+	keys := len(m.Ops) * len(m.Row)
+	for i := range m.Ops {
+		if m.Ops[i].Type != cell.OpIncrement {
+			return false
+		}
+		keys += len(m.Ops[i].Qualifier)
+	}
+	z.deltas += len(m.Ops)
+	z.sums += len(m.Ops)
+	z.keys += keys
+	return true
+}
+
 // alone returns the bytes that are allocated for z with nothing else in the batch.
 func (z *demand) alone() int64 {
 	n := z.large()

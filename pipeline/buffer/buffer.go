@@ -181,6 +181,9 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 	if b.cur.alone {
 		return ErrFull
 	}
+	if b.addPacked(offset, ms) {
+		return nil
+	}
 	var z sizes
 	packed := !b.never && z.pack(ms)
 	if !packed {
@@ -231,6 +234,52 @@ func (b *Buffer) Add(ctx context.Context, offset int64, ms []cell.Mutation) erro
 	}
 	c.Bytes += need + int64(c.body.coalescer.Bytes()-before)
 	return nil
+}
+
+// addPacked is Add of what it nearly always is: packed puts, and increments that are
+// summed, for which the batch has all memory already. It looks at each operation once. Of
+// anything else it reports false, and has added nothing.
+func (b *Buffer) addPacked(offset int64, ms []cell.Mutation) bool {
+	c := b.cur
+	if b.never || offset < b.separate || c.body == nil || len(c.chunks) == 0 || c.deletes || len(c.Store.Records) > 0 {
+		return false
+	}
+	last := len(c.chunks) - 1
+	puts, start := len(c.Store.Puts), len(c.chunks[last])
+	arena, d, ok := c.chunks[last], demand{}, true
+	for i := range ms {
+		m := &ms[i]
+		if d.increments(m) {
+			continue
+		}
+		if len(c.Store.Puts) < cap(c.Store.Puts) {
+			arena, ok = c.Store.Pack(arena, offset, m)
+		} else {
+			ok = false
+		}
+		if !ok {
+			break
+		}
+	}
+	if !ok || !c.fits(&d) {
+		clear(c.Store.Puts[puts:]) // they point at the chunk
+		c.Store.Puts = c.Store.Puts[:puts]
+		return false
+	}
+	b.cover(offset)
+	c.Counts.Applied++
+	c.chunks[last] = arena
+	before := c.body.coalescer.Bytes()
+	for i := range ms {
+		m := &ms[i]
+		if len(m.Ops) > 0 && m.Ops[0].Type == cell.OpIncrement {
+			c.body.coalescer.AddMutation(m, offset)
+		} else {
+			c.Ops.Puts += int64(len(m.Ops))
+		}
+	}
+	c.Bytes += int64(len(arena)-start) + int64(len(c.Store.Puts)-puts)*putSize + int64(c.body.coalescer.Bytes()-before)
+	return true
 }
 
 // sizes is what a record's mutations take.

@@ -40,7 +40,9 @@ func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 				}
 			}
 			if n, ok := store.PackedPutSize(&m); ok && rng.IntN(2) == 0 {
-				b.Pack(make([]byte, 0, n), int64(i), &m)
+				if _, ok := b.Pack(make([]byte, 0, n), int64(i), &m); !ok {
+					t.Fatal("It was not packed")
+				}
 				continue
 			}
 			b.Add(int64(i), m)

@@ -35,7 +35,9 @@ func TestPreparedBatchChangesNothing(t *testing.T) {
 		create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
 		b := preparable(store.Absent, 100)
 		for i := 1; i < 100; i += 2 {
-			b.Pack(nil, int64(i), put(fmt.Sprintf("r%04d", i), 6, "f", "a", "packed", "b", "y"))
+			if _, ok := b.Pack(make([]byte, 0, 100), int64(i), put(fmt.Sprintf("r%04d", i), 6, "f", "a", "packed", "b", "y")); !ok {
+				t.Fatal("It was not packed")
+			}
 		}
 		r := &request{batch: b}
 		if how != "unprepared" {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,10 +20,15 @@ func packed(t *testing.T, b *store.Batch, arena []byte, offset int64, table, row
 	for i := 0; i < len(columns); i += 2 {
 		m.Put(family, []byte(columns[i]), at, []byte(columns[i+1]))
 	}
-	if _, ok := store.PackedPutSize(&m); !ok {
+	n, ok := store.PackedPutSize(&m)
+	if !ok {
 		t.Fatalf("%+v is no packed put", m)
 	}
-	return b.Pack(arena, offset, &m)
+	rest, ok := b.Pack(slices.Grow(arena, n), offset, &m)
+	if !ok {
+		t.Fatalf("%+v was not packed", m)
+	}
+	return rest
 }
 
 // testPackedPuts: packed puts are the mutations that they were made of.

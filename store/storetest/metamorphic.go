@@ -359,7 +359,9 @@ func (h *history) batch(rt *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(rt, "record") > 0 {
 			m := h.drawMutation(rt)
 			if n, ok := store.PackedPutSize(m); ok && rapid.Bool().Draw(rt, "packed") {
-				b.Pack(make([]byte, 0, n), h.offset, m)
+				if _, ok := b.Pack(make([]byte, 0, n), h.offset, m); !ok {
+					rt.Fatalf("%+v was not packed", m)
+				}
 				continue
 			}
 			b.Add(h.offset, *m)
