@@ -112,9 +112,10 @@ func AppendVersion(dst []byte, t Timestamp, k Kind, sequence uint64) []byte {
 	return binary.BigEndian.AppendUint64(dst, ^sequence)
 }
 
-// SetSequence makes sequence that of a TagData key, in place.
-func SetSequence(key []byte, sequence uint64) {
-	binary.BigEndian.PutUint64(key[len(key)-8:], ^sequence)
+// AddSequence adds n to the sequence of a TagData key, in place.
+func AddSequence(key []byte, n uint64) {
+	at := key[len(key)-8:]
+	binary.BigEndian.PutUint64(at, binary.BigEndian.Uint64(at)-n)
 }
 
 // AppendChange appends the key of a change, by the operation of this sequence, to

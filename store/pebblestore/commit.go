@@ -63,7 +63,8 @@ func (c *commit) rollback(m mark) {
 		delete(c.onceSet, k)
 	}
 	c.unindex(m.kvs)
-	c.buf, c.kvs, c.counterUndo, c.dirty = c.buf[:m.buf], c.kvs[:m.kvs], c.counterUndo[:m.counters], c.dirty[:m.dirty]
+	c.truncate(m.kvs, m.buf)
+	c.counterUndo, c.dirty = c.counterUndo[:m.counters], c.dirty[:m.dirty]
 	c.offsets, c.onces, c.seq, c.late = c.offsets[:m.offsets], c.onces[:m.onces], m.seq, m.late
 }
 

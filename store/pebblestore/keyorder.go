@@ -13,6 +13,7 @@ import (
 type keyOrder struct {
 	items, spare []ordered
 	counts       [8][256]uint32 // of each byte of a head
+	shared       int            // bytes that the keys of the last call share
 }
 
 // ordered is one key.
@@ -35,13 +36,14 @@ func (o *keyOrder) of(n int, key func(i int) []byte) []ordered {
 	for i := range items {
 		items[i].at = uint32(i)
 	}
-	o.sort(items, key)
+	shared := sharedPrefix(items, key)
+	o.shared = shared
+	o.sort(items, shared, key)
 	return items
 }
 
-// sort sorts items, which are in the order of their indexes.
-func (o *keyOrder) sort(items []ordered, key func(i int) []byte) {
-	shared := sharedPrefix(items, key)
+// sort sorts items, which are in the order of their indexes and share so many bytes.
+func (o *keyOrder) sort(items []ordered, shared int, key func(i int) []byte) {
 	for i := range items {
 		x := &items[i]
 		x.head, x.next = keyHead(key(int(x.at))[shared:])
@@ -73,7 +75,10 @@ func (o *keyOrder) sort(items []ordered, key func(i int) []byte) {
 		case len(group) < minRadix, len(group) == len(items): // equal keys, or such as end in zeros
 			slices.SortFunc(group, compare)
 		default:
-			o.sort(group, key)
+			o.sort(group, sharedPrefix(group, key), key)
+			for k := range group { // which were those of bytes further behind
+				group[k].head, group[k].next = keyHead(key(int(group[k].at))[shared:])
+			}
 		}
 		i = j
 	}

@@ -91,12 +91,6 @@ func (c *commit) unindex(n int) {
 	}
 }
 
-// stagedKey returns the key of staged key-value i.
-func (c *commit) stagedKey(i int) []byte {
-	k := &c.kvs[i]
-	return c.buf[k.start : k.start+k.key : k.start+k.key]
-}
-
 // position returns the index in list, of staged key-values in the order of their keys,
 // of the first that is not before key.
 func (c *commit) position(list []int32, key []byte) int {

@@ -73,6 +73,7 @@ func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 				packed++
 			}
 		}
+		want.sortRun()
 		if len(p.kvs) != len(want.kvs) || !bytes.Equal(p.buf, want.buf) || p.seq != want.seq {
 			t.Fatalf("round %d: %d key-values of %d bytes, want %d of %d", round, len(p.kvs), len(p.buf), len(want.kvs), len(want.buf))
 		}

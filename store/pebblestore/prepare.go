@@ -101,6 +101,7 @@ func (p *prepared) fill(b *store.Batch, cache *counterCache) bool {
 		return false
 	}
 	p.order(cache)
+	p.sortRun()
 	return true
 }
 
@@ -169,9 +170,10 @@ func (c *commit) adopt(p *prepared) bool {
 	c.sync = c.sync || p.sync
 	for _, s := range p.kvs {
 		s.start += base
-		c.seq++
-		cell.SetSequence(c.buf[s.start:s.start+s.key], c.seq)
+		cell.AddSequence(c.buf[s.start:s.start+s.key], c.seq) // as the puts were given, whatever their keys' order
 		c.kvs = append(c.kvs, s)
 	}
+	c.seq += p.seq
+	c.appendRun(&p.staging)
 	return true
 }

@@ -26,12 +26,14 @@ type staging struct {
 	seq     uint64 // the last sequence allotted
 
 	buf   []byte      // keys and values, as staged
-	kvs   []staged    // TagData key-values, in order of application
+	kvs   []staged    // TagData key-values, in order of application but within runs
 	cells []cell.Cell // of the mutation that is being staged
 	ops   []cell.Op   // of the packed put that is being staged as a mutation
 
-	sorter keyOrder // of kvs
-	sorted []staged // what kvs were before they were sorted, for its memory
+	sorter keyOrder  // of kvs
+	sorted []staged  // what kvs were before they were sorted, for its memory
+	heads  []ordered // of the first of kvs, which are runs
+	runs   []run
 
 	lastTab *table
 	lastNam string
@@ -44,13 +46,19 @@ type staged struct {
 	value int // length
 }
 
+// run is a part of staging.kvs, behind that of the run before, in the order of the keys.
+type run struct {
+	end    int // index of the key-value behind it
+	shared int // bytes of its keys before those of staging.heads
+}
+
 // begin empties s.
 func (s *staging) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 	s.cat, s.now, s.seq, s.lastTab, s.lastNam = cat, now, seq, nil, ""
 	if cap(s.buf) > maxRetainedBytes {
-		s.buf, s.kvs, s.sorted, s.sorter = nil, nil, nil, keyOrder{}
+		s.buf, s.kvs, s.sorted, s.sorter, s.heads = nil, nil, nil, keyOrder{}, nil
 	}
-	s.buf, s.kvs = s.buf[:0], s.kvs[:0]
+	s.buf, s.kvs, s.heads, s.runs = s.buf[:0], s.kvs[:0], s.heads[:0], s.runs[:0]
 }
 
 // table returns a table that users may write to.
@@ -198,10 +206,106 @@ func ascending(run []cell.Cell) []cell.Cell {
 
 // sort puts the staged key-values in key order.
 func (s *staging) sort() {
-	order := s.sorter.of(len(s.kvs), func(i int) []byte { return s.buf[s.kvs[i].start : s.kvs[i].start+s.kvs[i].key] })
+	if s.merge() {
+		return
+	}
+	order := s.sorter.of(len(s.kvs), s.stagedKey)
 	s.sorted = slices.Grow(s.sorted[:0], len(order))
 	for i := range order {
 		s.sorted = append(s.sorted, s.kvs[order[i].at])
 	}
 	s.kvs, s.sorted = s.sorted, s.kvs
+	s.heads, s.runs = s.heads[:0], s.runs[:0]
+}
+
+// sortRun is sort of all that s holds, which is one run then, unless it is nothing.
+func (s *staging) sortRun() {
+	s.sort()
+	if len(s.kvs) == 0 {
+		return
+	}
+	s.heads = append(s.heads[:0], s.sorter.items[:len(s.kvs)]...)
+	s.runs = append(s.runs[:0], run{end: len(s.kvs), shared: s.sorter.shared})
+}
+
+// appendRun makes the last key-values a run, which they are as the only one of o, where all
+// before are runs, too.
+func (s *staging) appendRun(o *staging) {
+	if len(o.runs) == 1 && len(s.heads)+len(o.heads) == len(s.kvs) {
+		s.heads = append(s.heads, o.heads...)
+		s.runs = append(s.runs, run{end: len(s.kvs), shared: o.runs[0].shared})
+	}
+}
+
+// truncate forgets the key-values from n on, and the bytes from size on.
+func (s *staging) truncate(n, size int) {
+	s.buf, s.kvs = s.buf[:size], s.kvs[:n]
+	for len(s.runs) > 0 && s.runs[len(s.runs)-1].end > n {
+		s.runs = s.runs[:len(s.runs)-1]
+	}
+	end := 0
+	if len(s.runs) > 0 {
+		end = s.runs[len(s.runs)-1].end
+	}
+	s.heads = s.heads[:end]
+}
+
+// maxRuns is how many runs are merged: each key is compared with that of every other.
+const maxRuns = 8
+
+// merge is sort of key-values that are few runs, whose keys are told apart from the same
+// byte on. Of others it reports false.
+func (s *staging) merge() bool {
+	n := len(s.runs)
+	if n == 0 || n > maxRuns || len(s.heads) != len(s.kvs) {
+		return false
+	}
+	var at, end [maxRuns]int
+	shared := s.stagedKey(0)[:s.runs[0].shared]
+	for i, from := 0, 0; i < n; i++ {
+		if s.runs[i].shared != len(shared) || !bytes.HasPrefix(s.stagedKey(from), shared) {
+			return false
+		}
+		at[i], end[i] = from, s.runs[i].end
+		from = end[i]
+	}
+	if n == 1 {
+		return true
+	}
+	s.sorted = slices.Grow(s.sorted[:0], len(s.kvs))
+	for n > 1 {
+		least := 0
+		for i := 1; i < n; i++ {
+			if s.before(at[i], at[least]) {
+				least = i
+			}
+		}
+		s.sorted = append(s.sorted, s.kvs[at[least]])
+		if at[least]++; at[least] == end[least] {
+			n--
+			at[least], end[least] = at[n], end[n]
+		}
+	}
+	s.sorted = append(s.sorted, s.kvs[at[0]:end[0]]...)
+	s.kvs, s.sorted = s.sorted, s.kvs
+	s.heads, s.runs = s.heads[:0], s.runs[:0] // the heads are not in this order
+	return true
+}
+
+// before reports whether the key of key-value i is before that of j. Both have heads.
+func (s *staging) before(i, j int) bool {
+	x, y := &s.heads[i], &s.heads[j]
+	switch {
+	case x.head != y.head:
+		return x.head < y.head
+	case x.next != y.next:
+		return x.next < y.next
+	}
+	return bytes.Compare(s.stagedKey(i), s.stagedKey(j)) < 0
+}
+
+// stagedKey returns the key of staged key-value i.
+func (s *staging) stagedKey(i int) []byte {
+	k := &s.kvs[i]
+	return s.buf[k.start : k.start+k.key : k.start+k.key]
 }
