@@ -168,12 +168,15 @@ func (c *commit) adopt(p *prepared) bool {
 	}
 	c.buf = append(c.buf, p.buf...)
 	c.sync = c.sync || p.sync
-	for _, s := range p.kvs {
-		s.start += base
-		cell.AddSequence(c.buf[s.start:s.start+s.key], c.seq) // as the puts were given, whatever their keys' order
-		c.kvs = append(c.kvs, s)
+	for _, s := range p.staging.sorted { // as they lie in buf: in the order of their keys each would be a cache miss
+		start := base + s.start
+		cell.AddSequence(c.buf[start:start+s.key], c.seq)
 	}
 	c.seq += p.seq
+	for _, s := range p.kvs {
+		s.start += base
+		c.kvs = append(c.kvs, s)
+	}
 	c.appendRun(&p.staging)
 	return true
 }

@@ -218,7 +218,8 @@ func (s *staging) sort() {
 	s.heads, s.runs = s.heads[:0], s.runs[:0]
 }
 
-// sortRun is sort of all that s holds, which is one run then, unless it is nothing.
+// sortRun is sort of all that s holds, which is one run then, unless it is nothing. sorted
+// has it in the order of application still.
 func (s *staging) sortRun() {
 	s.sort()
 	if len(s.kvs) == 0 {
