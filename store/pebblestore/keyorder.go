@@ -16,6 +16,9 @@ type keyOrder struct {
 	shared       int            // bytes that the keys of the last call share
 }
 
+// headBytes are what ordered has of a key.
+const headBytes = 16
+
 // ordered is one key.
 type ordered struct {
 	head, next uint64 // the first sixteen bytes that not all share
@@ -139,10 +142,10 @@ func sharedPrefix(items []ordered, key func(i int) []byte) int {
 
 // keyHead returns the first sixteen bytes of a key, as if it went on with zeros.
 func keyHead(key []byte) (head, next uint64) {
-	if len(key) >= 16 {
+	if len(key) >= headBytes {
 		return binary.BigEndian.Uint64(key), binary.BigEndian.Uint64(key[8:])
 	}
-	var b [16]byte
+	var b [headBytes]byte
 	copy(b[:], key)
 	return binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])
 }

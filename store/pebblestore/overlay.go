@@ -60,8 +60,7 @@ func (c *commit) scanPrefix(prefix []byte, f func(key, value []byte) error) erro
 
 // rowPrefix returns the row prefix of staged key-value i.
 func (c *commit) rowPrefix(i int) []byte {
-	s := &c.kvs[i]
-	key := c.buf[s.start : s.start+s.key]
+	key := c.stagedKey(i)
 	return key[:cell.SplitKey(key)]
 }
 

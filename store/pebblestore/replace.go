@@ -303,10 +303,7 @@ func (db *DB) noteLate(c *commit) {
 
 // noteCells takes the commit's cells, which write has sorted.
 func (w *lateWrites) noteCells(c *commit) {
-	key := func(i int) []byte {
-		s := &c.kvs[i]
-		return c.buf[s.start : s.start+s.key]
-	}
+	key := c.stagedKey
 	i := sort.Search(len(c.kvs), func(i int) bool { return bytes.Compare(key(i), w.low) >= 0 })
 	for ; i < len(c.kvs) && bytes.Compare(key(i), w.high) < 0; i++ {
 		s := &c.kvs[i]

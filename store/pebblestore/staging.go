@@ -46,6 +46,9 @@ type staged struct {
 	value int // length
 }
 
+// sequenceBytes end the key of a TagData key-value.
+const sequenceBytes = 8
+
 // run is a part of staging.kvs, behind that of the run before, in the order of the keys.
 type run struct {
 	end    int // index of the key-value behind it
@@ -218,11 +221,13 @@ func (s *staging) sort() {
 	s.heads, s.runs = s.heads[:0], s.runs[:0]
 }
 
-// sortRun is sort of all that s holds, which is one run then, unless it is nothing. sorted
-// has it in the order of application still.
+// sortRun is sort of all that s holds, which is one run then, unless it is nothing or its
+// heads reach into the sequences of short keys, which adopt changes. sorted has it in the
+// order of application still.
 func (s *staging) sortRun() {
 	s.sort()
-	if len(s.kvs) == 0 {
+	least := s.sorter.shared + headBytes + sequenceBytes
+	if len(s.kvs) == 0 || slices.ContainsFunc(s.kvs, func(k staged) bool { return k.key < least }) {
 		return
 	}
 	s.heads = append(s.heads[:0], s.sorter.items[:len(s.kvs)]...)
