@@ -156,19 +156,26 @@ func TestLocalSyncs(t *testing.T) {
 	j.after(t, renamed, "job", ".")
 }
 
-// TestLocalNotDurable has the disk refuse a file after its Close has returned: nothing that
-// relies on the file succeeds from then on, and nothing becomes visible.
-func TestLocalNotDurable(t *testing.T) {
-	t.Parallel()
-	l, err := CreateLocal(t.TempDir())
+// beginLocal begins an upload into a new directory, whose steps did is told of.
+func beginLocal(t *testing.T, did steps) (*Local, Upload) {
+	t.Helper()
+	l, err := createLocal(t.TempDir(), did)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
 	u, err := l.Begin(t.Context(), "job/run=1", "id")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return l, u
+}
+
+// TestLocalNotDurable has the disk refuse a file after its Close has returned: nothing that
+// relies on the file succeeds from then on, and nothing becomes visible.
+func TestLocalNotDurable(t *testing.T) {
+	t.Parallel()
+	l, u := beginLocal(t, nil)
 	w, err := u.Create(t.Context(), "part-0")
 	if err != nil {
 		t.Fatal(err)
@@ -203,15 +210,7 @@ func TestLocalNotDurable(t *testing.T) {
 func TestLocalManyFiles(t *testing.T) {
 	t.Parallel()
 	var j journal
-	l, err := createLocal(t.TempDir(), j.tell)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	u, err := l.Begin(t.Context(), "job/run=1", "id")
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, u := beginLocal(t, j.tell)
 	const files = 5 * maxAtOnce
 	for i := range files {
 		w, err := u.Create(t.Context(), fmt.Sprintf("x=%d/part-%d", i%7, i))
