@@ -137,6 +137,7 @@ type compaction struct {
 	earliestPut cell.Timestamp // of all inputs; only where the family keeps deleted cells
 
 	markers []entry // of the row, that mask
+	keeping []entry // those that mask without dropping; only where tidy
 	live    []entry
 }
 
@@ -152,9 +153,9 @@ func (c *compaction) run(cells []entry) []entry {
 	if c.f.NewVersionBehavior {
 		return c.runInSequence(cells)
 	}
-	c.markers = c.markers[:0]
+	c.markers, c.keeping = c.markers[:0], c.keeping[:0]
 	kept := cells[:0]
-	puts, full := 0, false
+	puts, seen, full := 0, 0, false
 	var last struct { // that had not expired
 		qualifier []byte
 		time      cell.Timestamp
@@ -167,7 +168,7 @@ func (c *compaction) run(cells []entry) []entry {
 		}
 		switch {
 		case last.kind == 0 || !bytes.Equal(e.qualifier, last.qualifier):
-			puts, full = 0, false
+			puts, seen, full = 0, 0, false
 		case e.time == last.time && e.kind == last.kind:
 			continue // the later write stays
 		}
@@ -182,10 +183,18 @@ func (c *compaction) run(cells []entry) []entry {
 				continue
 			}
 		} else {
-			if c.masked(e) {
+			if masked(c.markers, e) {
 				continue
 			}
 			puts++
+			// HBase counts what kept markers mask, too, and drops cells that are seen for
+			// it; unasked, nobody should.
+			if c.tidy && !masked(c.keeping, e) {
+				if seen++; seen <= c.f.Versions && (seen <= c.f.MinVersions || !c.expired(e.time)) {
+					kept = append(kept, *e)
+					continue
+				}
+			}
 		}
 		// Markers that are kept do not count, but go once the column is full.
 		if full || puts > c.f.Versions || puts > c.f.MinVersions && c.expired(e.time) {
@@ -197,10 +206,10 @@ func (c *compaction) run(cells []entry) []entry {
 	return kept
 }
 
-// masked reports whether a marker of the row so far masks a put.
-func (c *compaction) masked(put *entry) bool {
-	for i := range c.markers {
-		if c.markers[i].masks(put) {
+// masked reports whether one of markers masks a put.
+func masked(markers []entry, put *entry) bool {
+	for i := range markers {
+		if markers[i].masks(put) {
 			return true
 		}
 	}
@@ -216,6 +225,8 @@ func (c *compaction) marker(e *entry) (stays, counted bool) {
 			return false, false
 		}
 		c.markers = append(c.markers, *e)
+	} else if c.tidy {
+		c.keeping = append(c.keeping, *e)
 	}
 	switch {
 	case c.how != rewriteMajor:
@@ -225,7 +236,10 @@ func (c *compaction) marker(e *entry) (stays, counted bool) {
 	case resolves, e.time < c.earliestPut:
 		return false, false // nothing is left that it could mask
 	}
-	return true, true
+	// In HBase a marker of the family goes once the column without a name is full, among
+	// whose cells it is, and what it masks elsewhere is seen again; unasked, it stays.
+	ofFamily := e.kind == cell.KindDeleteFamily || e.kind == cell.KindDeleteFamilyVersion
+	return true, !c.tidy || !ofFamily
 }
 
 // runInSequence is NEW_VERSION_BEHAVIOR: only a major compaction drops anything.

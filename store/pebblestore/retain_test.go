@@ -134,6 +134,75 @@ func TestTidyRemovesGarbageOfEveryKind(t *testing.T) {
 // of it is not looked at.
 // TestTidyHeedsCompactionEnabled: a table that says so is rewritten by nothing, and
 // again when it no longer does.
+// TestTidyChangesNoScan has the store tidy up random rows, with deletes of all kinds and
+// everything that families say of what is kept. What scans of all times show stays.
+func TestTidyChangesNoScan(t *testing.T) {
+	t.Parallel()
+	for seed := range thinned.Of[uint64](60, 1) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		now := cell.Timestamp(10_000_000)
+		o := eager()
+		o.Now, o.RewriteKeys, o.maxRewrittenRow = func() cell.Timestamp { return now }, 1+rng.IntN(20), []int{0, 1, 100}[rng.IntN(3)]
+		db := open(t, "", o)
+		var families []store.FamilyDescriptor
+		for _, name := range []string{"f", "g"} {
+			f := store.NewFamily(name)
+			f.Versions = []int{1, 2, 3, store.AllVersions}[rng.IntN(4)]
+			f.NewVersionBehavior = rng.IntN(3) == 0
+			f.KeepDeleted = []store.KeepDeleted{store.KeepDeletedFalse, store.KeepDeletedTrue, store.KeepDeletedTTL}[rng.IntN(3)]
+			if rng.IntN(2) == 0 {
+				f.TTL, f.MinVersions = 20, rng.IntN(min(f.Versions, 2)+1)
+			}
+			if rng.IntN(3) == 0 {
+				f.TimeToPurgeDeletes = int64(rng.IntN(30_000))
+			}
+			families = append(families, f)
+		}
+		create(t, db, "t", families...)
+		any := func(of ...string) string { return of[rng.IntN(len(of))] }
+		write := func() {
+			m := &cell.Mutation{Table: "t", Row: []byte(any("a", "a\x00"))}
+			family, qualifier, at := any("f", "g"), []byte(any("", "q", "q\x00")), now+cell.Timestamp(rng.IntN(12)-9)*3000
+			switch rng.IntN(8) {
+			case 0:
+				m.Delete(family, qualifier, at)
+			case 1:
+				m.DeleteColumn(family, qualifier, at)
+			case 2:
+				m.DeleteFamily(family, at)
+			case 3:
+				m.DeleteFamilyVersion(family, at)
+			default:
+				life := max(0, int64(rng.IntN(40)-20)*1000)
+				for _, q := range []string{"", "q", "q\x00"}[rng.IntN(3):] {
+					m.Put(family, []byte(q), at, []byte(any("", "v", "w")))
+					m.Ops[len(m.Ops)-1].TTL = life
+				}
+			}
+			if _, err := db.MutateRow(t.Context(), nil, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		scans := []*store.Scan{{Table: "t"}, {Table: "t", Versions: 2}, {Table: "t", Versions: store.AllVersions, Reversed: true}}
+		for range 8 {
+			for range 1 + rng.IntN(12) {
+				write()
+			}
+			now += cell.Timestamp([]int{0, 0, 1, 7000}[rng.IntN(4)])
+			var before [][]string
+			for _, s := range scans {
+				before = append(before, rows(t, db, s))
+			}
+			tidy(t, db)
+			for i, s := range scans {
+				if d := cmp.Diff(before[i], rows(t, db, s)); d != "" {
+					t.Fatalf("seed %d, %d versions of %+v (-before +after):\n%s", seed, s.Versions, families, d)
+				}
+			}
+		}
+	}
+}
+
 func TestTidyHeedsCompactionEnabled(t *testing.T) {
 	t.Parallel()
 	db := open(t, "db", eager())
