@@ -106,6 +106,37 @@ func TestApplyDeletes(t *testing.T) {
 	}
 }
 
+// A family that one mutation deletes up to two times is deleted up to both: of one Delete
+// HBase keeps the last.
+func TestDeleteFamilyTwice(t *testing.T) {
+	t.Parallel()
+	mem := newMem(t)
+	addFamily(t, mem)
+	s := dial(t, nil, newGateway(t, mem, false))
+	m := &cell.Mutation{Table: "t", Row: []byte("a")} // as a raw copy of the row has it
+	for _, at := range []cell.Timestamp{50, 30} {
+		for _, family := range []string{"f", "g"} {
+			m.Ops = append(m.Ops, cell.Op{Type: cell.OpDeleteFamily, Family: family, Time: at})
+		}
+	}
+	m.Ops = append(m.Ops, cell.Op{Type: cell.OpDeleteFamily, Family: "g", Time: 20})
+	m.Put("f", []byte("q"), 40, []byte("v"))
+	if err := mutate(t, s, m); err != nil {
+		t.Fatal(err)
+	}
+	got, err := collect(mem.Scan(t.Context(), &store.Scan{Table: "t", Raw: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		`"a" f:""@50 DeleteFamily=""`, `"a" f:""@30 DeleteFamily=""`, `"a" f:"q"@40 Put="v"`,
+		`"a" g:""@50 DeleteFamily=""`, `"a" g:""@30 DeleteFamily=""`, `"a" g:""@20 DeleteFamily=""`,
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // A delete that HBase refuses is told apart from those beside it.
 func TestApplyDeletesInPart(t *testing.T) {
 	t.Parallel()

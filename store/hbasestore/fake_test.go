@@ -735,21 +735,23 @@ func mutationOf(table, row []byte, writes ...*hbase.TMutation) *cell.Mutation {
 			continue
 		}
 		d := w.DeleteSingle
+		one := &cell.Mutation{} // a Delete of HBase's, of which addFamily drops what was added before
 		if len(d.Columns) == 0 {
-			m.DeleteRow(at(d.Timestamp))
+			one.DeleteRow(at(d.Timestamp))
 		}
 		for _, c := range d.Columns {
 			switch family := string(c.Family); d.DeleteType {
 			case hbase.TDeleteType_DELETE_COLUMN:
-				m.Delete(family, c.Qualifier, at(c.Timestamp))
+				one.Delete(family, c.Qualifier, at(c.Timestamp))
 			case hbase.TDeleteType_DELETE_COLUMNS:
-				m.DeleteColumn(family, c.Qualifier, at(c.Timestamp))
+				one.DeleteColumn(family, c.Qualifier, at(c.Timestamp))
 			case hbase.TDeleteType_DELETE_FAMILY:
-				m.DeleteFamily(family, at(c.Timestamp))
+				one.DeleteFamily(family, at(c.Timestamp))
 			case hbase.TDeleteType_DELETE_FAMILY_VERSION:
-				m.DeleteFamilyVersion(family, at(c.Timestamp))
+				one.DeleteFamilyVersion(family, at(c.Timestamp))
 			}
 		}
+		m.Ops = append(m.Ops, one.Ops...)
 	}
 	return m
 }

@@ -197,13 +197,20 @@ func (h *mutation) delete(o *cell.Op, d *hbase.TDurability) {
 		t.DeleteType = hbase.TDeleteType_DELETE_FAMILY_VERSION
 	}
 	if n := len(h.writes); n > 0 {
-		if last := h.writes[n-1].DeleteSingle; last != nil && len(last.Columns) > 0 && last.DeleteType == t.DeleteType {
+		if last := h.writes[n-1].DeleteSingle; last != nil && len(last.Columns) > 0 && last.DeleteType == t.DeleteType && !deletesFamily(last, c.Family) {
 			last.Columns = append(last.Columns, c)
 			return
 		}
 	}
 	t.Columns = []*hbase.TColumn{c}
 	h.writes = append(h.writes, &hbase.TMutation{DeleteSingle: t})
+}
+
+// deletesFamily reports whether d deletes a family up to a time. HBase's Delete.addFamily
+// would forget that for another time.
+func deletesFamily(d *hbase.TDelete, family []byte) bool {
+	return d.DeleteType == hbase.TDeleteType_DELETE_FAMILY &&
+		slices.ContainsFunc(d.Columns, func(c *hbase.TColumn) bool { return bytes.Equal(c.Family, family) })
 }
 
 // notNil keeps an empty qualifier apart from none, which is the family.
