@@ -130,11 +130,7 @@ func TestTidyRemovesGarbageOfEveryKind(t *testing.T) {
 	}
 }
 
-// Only spans with enough garbage are rewritten, and what is known to have no more
-// of it is not looked at.
-// TestTidyHeedsCompactionEnabled: a table that says so is rewritten by nothing, and
-// again when it no longer does.
-// TestTidyChangesNoScan has the store tidy up random rows, with deletes of all kinds and
+// The store tidies up random rows, with deletes of all kinds and
 // everything that families say of what is kept. What scans of all times show stays.
 func TestTidyChangesNoScan(t *testing.T) {
 	t.Parallel()
@@ -203,6 +199,8 @@ func TestTidyChangesNoScan(t *testing.T) {
 	}
 }
 
+// A table that is not to be compacted is rewritten by nothing, and again when it is no
+// longer so.
 func TestTidyHeedsCompactionEnabled(t *testing.T) {
 	t.Parallel()
 	db := open(t, "db", eager())
@@ -240,6 +238,8 @@ func TestTidyHeedsCompactionEnabled(t *testing.T) {
 	}
 }
 
+// Only spans with enough garbage are rewritten, and what is known to have no more
+// of it is not looked at.
 func TestTidyChoosesSpans(t *testing.T) {
 	t.Parallel()
 	o := eager()
