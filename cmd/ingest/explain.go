@@ -59,11 +59,15 @@ func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string
 	return nil
 }
 
-// sampled is the part of a partition that a sample takes.
+// maxLookedBack is how many offsets of a partition are looked through for the records of a
+// sample: the newest may be markers, records of aborted transactions, or gaps of compaction.
+const maxLookedBack = 1 << 16
+
+// sampled is a partition of which a sample takes records, which holds [start, end).
 type sampled struct {
-	topic     string
-	partition int32
-	from, to  int64
+	topic      string
+	partition  int32
+	start, end int64
 }
 
 // topics explains the newest records of the topics, without a group.
@@ -105,26 +109,60 @@ func (e *explainer) topics(ctx context.Context, cfg *config.Config, log *slog.Lo
 	})
 	g.Go(func() error {
 		defer cancel()
+		sample := e.left
 		for _, p := range parts {
-			p.from = max(p.from, p.to-each)
-			if err := e.partition(ctx, f, p); err != nil {
+			if err := e.partition(ctx, f, p, each); err != nil {
 				return err
 			}
 			if e.left <= 0 {
 				break
 			}
 		}
-		return nil
+		if e.left < sample {
+			return nil
+		}
+		_, err := fmt.Fprintln(e.out, "no record is among the newest offsets of the topics: they are markers, of aborted transactions, or gaps of compaction")
+		return err
 	})
 	return g.Wait()
 }
 
-// partition explains [p.from, p.to) of a partition. Offsets may be missing in it:
-// markers, compacted and aborted records.
-func (e *explainer) partition(ctx context.Context, f *kafka.Fetcher, p sampled) error {
-	r := f.Add(p.topic, p.partition, p.from)
+// partition explains the newest records of a partition, n or fewer.
+func (e *explainer) partition(ctx context.Context, f *kafka.Fetcher, p sampled, n int64) error {
+	from := max(p.start, p.end-n)
+	there := int64(0)
+	for {
+		there = 0
+		if err := records(ctx, f, p, from, func(*kafka.Record) error { there++; return nil }); err != nil {
+			return err
+		}
+		looked := p.end - from
+		if there >= n || from == p.start || looked >= maxLookedBack {
+			break
+		}
+		from = max(p.start, p.end-min(8*looked, maxLookedBack))
+	}
+	if there == 0 {
+		return nil
+	}
+	return records(ctx, f, p, from, func(k *kafka.Record) error {
+		if there--; there >= n || e.left <= 0 {
+			return nil
+		}
+		m := &mapping.Record{Topic: p.topic, Partition: p.partition, Offset: k.Offset, Timestamp: k.Timestamp, Key: k.Key, Value: k.Value}
+		for _, h := range k.Headers {
+			m.Headers = append(m.Headers, mapping.Header{Key: h.Key, Value: h.Value})
+		}
+		return e.record(ctx, m)
+	})
+}
+
+// records calls each for the records of a partition from an offset on. Offsets may be
+// missing: markers, compacted and aborted records.
+func records(ctx context.Context, f *kafka.Fetcher, p sampled, from int64, each func(*kafka.Record) error) error {
+	r := f.Add(p.topic, p.partition, from)
 	defer r.Close()
-	for at := p.from; at < p.to; {
+	for at := from; at < p.end; {
 		wait, cancel := context.WithTimeout(ctx, explainWait)
 		b, err := r.Next(wait)
 		cancel()
@@ -132,25 +170,14 @@ func (e *explainer) partition(ctx context.Context, f *kafka.Fetcher, p sampled) 
 			return err
 		}
 		for i := range b.Records {
-			k := &b.Records[i]
-			if e.left <= 0 || k.Offset >= p.to {
-				break
-			}
-			m := &mapping.Record{Topic: p.topic, Partition: p.partition, Offset: k.Offset, Timestamp: k.Timestamp, Key: k.Key, Value: k.Value}
-			for _, h := range k.Headers {
-				m.Headers = append(m.Headers, mapping.Header{Key: h.Key, Value: h.Value})
-			}
-			if err = e.record(ctx, m); err != nil {
-				break
+			if k := &b.Records[i]; k.Offset < p.end && err == nil {
+				err = each(k)
 			}
 		}
 		at = b.Next
 		b.Release()
 		if err != nil {
 			return err
-		}
-		if e.left <= 0 {
-			return nil
 		}
 	}
 	return nil
