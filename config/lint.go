@@ -257,6 +257,9 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 				report(join(path, "dead_letters.topic"), "", "the dead-letter topic %s comes back to this pipeline by way of %s: records that all refuse would go round for ever", t, strings.Join(round, ", "))
 			}
 		}
+		if p.Group == "" && d.has(join(path, "group")) {
+			report(join(path, "group"), "name a consumer group that no other pipeline has", "group is empty")
+		}
 		if other, ok := groups[p.Group]; ok && p.Group != "" {
 			report(join(path, "group"), "give each pipeline its own group", "pipelines %s and %s share the consumer group %s", other, name, p.Group)
 		}

@@ -62,6 +62,9 @@ func TestProblems(t *testing.T) {
 		{"a port that is no number of 64 bits", "serve: {listen: '127.0.0.1:99999999999999999999'}\n", []string{
 			`f.yaml:1:17: serve.listen is not an address to listen on (write host:port, such as 127.0.0.1:8087)`,
 		}},
+		{"a group without a name", tables + "pipelines: {p: {topics: [a], group: \"${GROUP:-}\", decode: {format: raw}, map: [{table: events, row: key, put: {e: {v: payload}}}]}}\n", []string{
+			`f.yaml:6:37: group is empty (name a consumer group that no other pipeline has)`,
+		}},
 		{"a token", "serve: {token: ' a b é'}\n", nil},
 		{"a token with a blank at its end", "serve: {token: 'abc '}\n", []string{
 			`f.yaml:1:16: serve.token ends in a blank or has control characters, which no request can carry`,
