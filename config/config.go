@@ -86,7 +86,8 @@ type Config struct {
 // Store is where tables are kept.
 type Store struct {
 	// Engine is the storage engine: pebble keeps tables in a directory of this
-	// machine; mem keeps them in memory, for trials only; hbase is a real HBase,
+	// machine; mem keeps them in the memory of one process, for trials of the
+	// shell, and ingest run takes no pipelines with it; hbase is a real HBase,
 	// which several daemons may share; docs/guarantees.md says what is weaker
 	// there.
 	Engine string `yaml:"engine" default:"pebble" values:"pebble|mem|hbase"`

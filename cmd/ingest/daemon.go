@@ -53,6 +53,9 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 			err = errors.Join(err, d.close())
 		}
 	}()
+	if cfg.Store.Engine == "mem" && len(cfg.Pipelines) > 0 {
+		return nil, fmt.Errorf("%w: store.engine is mem, whose tables and offsets end with the process: set pebble or hbase to run pipelines", store.ErrUnsupported)
+	}
 	if d.engine, err = config.OpenEngine(ctx, cfg, log); err != nil {
 		return nil, err
 	}

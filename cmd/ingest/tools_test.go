@@ -162,6 +162,10 @@ func TestStartErrors(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte(strings.Replace(string(text), "    group:", "    gruop:", 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	memory := filepath.Join(t.TempDir(), "memory.yaml")
+	if err := os.WriteFile(memory, []byte(strings.Replace(string(text), "engine: pebble", "engine: mem", 1)), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -173,6 +177,7 @@ func TestStartErrors(t *testing.T) {
 		{"silent broker", quick, silent, filepath.Join(t.TempDir(), "d"), "exit status 69"},
 		{"missing topic", config, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 69"},
 		{"data directory is a file", config, broker.Addr(), file, "exit status 1"},
+		{"tables in memory", memory, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 1"},
 		{"mistyped key", wrong, broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 78"},
 		{"no such file", config + ".nope", broker.Addr(), filepath.Join(t.TempDir(), "d"), "exit status 78"},
 	} {
@@ -189,7 +194,7 @@ func TestStartErrors(t *testing.T) {
 			}
 			want := map[string]string{
 				"wrong address": closed, "silent broker": silent, "missing topic": "no such topic: access-log",
-				"mistyped key": "gruop", "no such file": ".nope", "data directory is a file": file,
+				"mistyped key": "gruop", "no such file": ".nope", "tables in memory": "set pebble or hbase", "data directory is a file": file,
 			}[c.name]
 			if !strings.Contains(log, want) {
 				t.Errorf("the message does not name %s:\n%s", want, log)
