@@ -47,7 +47,7 @@ type Plan struct {
 	version string
 
 	maxMade, maxCrossed int // for one record; tests lower them
-	maxSpent            int64
+	maxSpent, maxBuilt  int64
 }
 
 // rule is a compiled RuleSpec.
@@ -114,7 +114,7 @@ func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, e
 func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
 	c.canon.WriteString(languageVersion)
 	c.decode(&s.Decode)
-	p := &Plan{decode: s.Decode.options(), limits: c.limits(&s.Decode), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup), maxMade: maxMade, maxCrossed: maxCrossed, maxSpent: maxSpent}
+	p := &Plan{decode: s.Decode.options(), limits: c.limits(&s.Decode), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup), maxMade: maxMade, maxCrossed: maxCrossed, maxSpent: maxSpent, maxBuilt: maxBuilt}
 	if len(s.Rules)+len(s.Rollups) == 0 {
 		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put, append, increment or delete")
 	}

@@ -61,9 +61,13 @@ type Mapper struct {
 	tables  []string      // last table name of each rule that makes its own
 	machine vm.VM         // runs what is not direct
 	missing *missingError // last source that the machine found missing
-	buckets []bucketCache // by rollupBucket.cache
-	values  [][]byte      // of the dimensions of the current rollup
-	names   [][]byte      // of its buckets
+	// Of the run of machine, by beginRun.
+	runs     uint64        // so far
+	building int64         // bytes of texts that it has made
+	copies   []sourceCopy  // by source
+	buckets  []bucketCache // by rollupBucket.cache
+	values   [][]byte      // of the dimensions of the current rollup
+	names    [][]byte      // of its buckets
 
 	record *Record // the current record and document
 	topic  []byte
@@ -159,7 +163,7 @@ func (m *Mapper) Release() {
 	large := m.record != nil && len(m.record.Value) > maxKeptBytes
 	if large || m.made > 0 || cap(m.buf) > maxKeptBytes || cap(m.scratch) > maxKeptBytes || cap(m.out.Mutations) > maxKeptMutations {
 		// All of it: what is made of one part refers to another.
-		m.buf, m.scratch, m.values, m.names, m.machine = nil, nil, nil, nil, vm.VM{}
+		m.buf, m.scratch, m.values, m.names, m.machine, m.copies = nil, nil, nil, nil, vm.VM{}, nil
 		m.out.Mutations, m.out.Records, m.checks, m.conds, m.ends = nil, nil, nil, nil, nil
 	}
 }

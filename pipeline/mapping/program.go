@@ -111,6 +111,9 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 		if n.Name == "fromJSON" && len(n.Arguments) == 1 { // else expr says what is wrong
 			return makeCall(n, callJSON, n.Arguments...)
 		}
+		if isBounded(n.Name) {
+			return makeCall(n, "$"+n.Name, n.Arguments...)
+		}
 	case *ast.PredicateNode:
 		n.Node = sub(n.Node, wantValue)
 	case *ast.ConditionalNode:
@@ -206,19 +209,21 @@ func registerFunctions(c *conf.Config) {
 	add("header", func(*Mapper, []any) (any, error) { return nil, errors.New("header was not replaced") })
 	add(callValue, func(m *Mapper, args []any) (any, error) { return m.sourceValue(args[0].(int)) })
 	add(callText, func(m *Mapper, args []any) (any, error) {
-		_, b := m.sourceText(args[0].(int))
+		i := args[0].(int)
+		_, b := m.sourceText(i)
 		if b == nil {
 			return nil, nil
 		}
-		return string(b), m.spend(len(b))
+		return m.copied(i, b), m.spend(len(b))
 	})
 	add(callBoth, func(m *Mapper, args []any) (any, error) {
 		v, err := m.sourceValue(args[0].(int))
 		if v == nil || err != nil {
 			return nil, err
 		}
-		_, b := m.sourceText(args[0].(int))
-		return both{v, string(b)}, nil
+		i := args[0].(int)
+		_, b := m.sourceText(i)
+		return both{v, m.copied(i, b)}, nil
 	})
 	add(callLen, func(m *Mapper, args []any) (any, error) {
 		k, b := m.sourceText(args[0].(int))
@@ -247,8 +252,9 @@ func registerFunctions(c *conf.Config) {
 	})
 	text := c.Functions[callJSON] // the checker refuses what can be none, by expr's name of the function
 	text.Name, text.Types = "fromJSON", []reflect.Type{reflect.TypeFor[func(env any, text string) any]()}
-	add(callCat, func(_ *Mapper, args []any) (any, error) { return concat(args[0], args[1]) })
-	add(callAdd, func(_ *Mapper, args []any) (any, error) { return addOrConcat(args[0], args[1]) })
+	add(callCat, func(m *Mapper, args []any) (any, error) { return m.built(concat(args[0], args[1])) })
+	add(callAdd, func(m *Mapper, args []any) (any, error) { return m.built(addOrConcat(args[0], args[1])) })
+	registerBounded(c, add)
 }
 
 // callFromMachine calls f with values of expr's machine.
@@ -272,7 +278,7 @@ func (f *function) callFromMachine(m *Mapper, args []any) (any, error) {
 			return nil, err
 		}
 		out, err := f.text(nil, b, small)
-		return string(out), err
+		return m.built(string(out), err)
 	case f.length != nil:
 		switch x := x.(type) {
 		case []any:
@@ -425,7 +431,7 @@ func (m *Mapper) sourceValue(i int) (any, error) {
 		if b == nil {
 			return nil, nil
 		}
-		return string(b), m.spend(len(b))
+		return m.copied(i, b), m.spend(len(b))
 	case decode.Number:
 		if i, f, ok := parseNumber(b); !ok {
 			return f, nil
@@ -500,6 +506,7 @@ func numbers(v any) (_ any, err error) {
 // run runs p on the current document. It returns nil where the value is nil.
 func (m *Mapper) run(p *vm.Program) (any, error) {
 	m.missing = nil
+	m.beginRun()
 	v, err := m.machine.Run(p, m)
 	if err == nil {
 		return v, nil

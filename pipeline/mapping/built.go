@@ -1,0 +1,180 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/expr-lang/expr/builtin"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/vm/runtime"
+)
+
+// maxBuilt bounds the texts that one run of expr's machine makes, in bytes, as it may hold
+// all of them. A text of the record that is joined with each element of an array, both
+// 500 KB, is 50 GB. It is as much as four records may become.
+const maxBuilt = 4 * maxMade
+
+// compareCost is what it takes to compare two values of the machine, in bytes that are read.
+const compareCost = 32
+
+// sourceCopy is the machine's copy of a source's text.
+type sourceCopy struct {
+	run  uint64 // of the machine, that has made it
+	text string
+}
+
+// beginRun begins a run of the machine, which has made nothing.
+func (m *Mapper) beginRun() {
+	m.runs++
+	m.building = 0
+}
+
+// copied returns b, the text of source i, as the machine has it: one copy in a run, however
+// often it is read, as all may be held.
+func (m *Mapper) copied(i int, b []byte) string {
+	if m.copies == nil {
+		m.copies = make([]sourceCopy, len(m.plan.sources))
+	}
+	c := &m.copies[i]
+	if c.run != m.runs {
+		*c = sourceCopy{m.runs, string(b)}
+	}
+	return c.text
+}
+
+// build notes that the machine makes a text of n bytes, and returns a *tooMuchError where
+// it makes too much.
+func (m *Mapper) build(n int) error {
+	if m.building += int64(n); m.building > m.plan.maxBuilt {
+		return &tooMuchError{fmt.Sprintf("more than %d bytes of texts are made in an expression", m.plan.maxBuilt)}
+	}
+	return m.spend(n)
+}
+
+// built is build of a value that was made, if that is a text.
+func (m *Mapper) built(v any, err error) (any, error) {
+	if text, ok := v.(string); ok && err == nil {
+		err = m.build(len(text))
+	}
+	return v, err
+}
+
+// bounded is expr's functions whose results are longer than what they are given, or that
+// take longer than to read it: each says first what that is. What is of another type than
+// it should be is left to expr, to be refused.
+var bounded = map[string]func(m *Mapper, args []any) error{
+	"join": func(m *Mapper, args []any) error {
+		glue := ""
+		if len(args) == 2 {
+			glue, _ = args[1].(string)
+		}
+		elements, size := 0, 0
+		switch all := args[0].(type) {
+		case []string:
+			elements = len(all)
+			for _, text := range all {
+				size += len(text)
+			}
+		case []any:
+			elements = len(all)
+			for _, v := range all {
+				text, _ := v.(string)
+				size += len(text)
+			}
+		}
+		return m.build(size + max(elements-1, 0)*len(glue))
+	},
+	"replace": func(m *Mapper, args []any) error {
+		text, ok := args[0].(string)
+		old, isText := args[1].(string)
+		by, isAlso := args[2].(string)
+		if !ok || !isText || !isAlso {
+			return nil
+		}
+		n := strings.Count(text, old)
+		if len(args) == 4 {
+			if most := runtime.ToInt(args[3]); most >= 0 {
+				n = min(n, most)
+			}
+		}
+		return m.build(len(text) + n*max(len(by)-len(old), 0))
+	},
+	"repeat": func(m *Mapper, args []any) error {
+		text, ok := args[0].(string)
+		n := runtime.ToInt(args[1])
+		if !ok || n < 0 {
+			return nil
+		}
+		if n > maxRepeated || len(text)*n > maxRepeated {
+			return errors.New("memory budget exceeded")
+		}
+		return m.build(len(text) * n)
+	},
+}
+
+// maxRepeated is expr's bound of what repeat makes, in bytes. It makes it first.
+const maxRepeated = 1_000_000
+
+// registerBounded makes what bounded is known to expr, and its uniq, by the names that rewrite
+// puts in their place. The checker goes by expr's names and types, with the Mapper in front.
+func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, args []any) (any, error))) {
+	for name, bound := range bounded {
+		own := c.Builtins[name]
+		add("$"+name, func(m *Mapper, args []any) (any, error) {
+			if err := bound(m, args); err != nil {
+				return nil, err
+			}
+			if own.Func != nil {
+				return own.Func(args...)
+			}
+			v, _, err := own.Safe(args...)
+			return v, err
+		})
+		behindMapper(c.Functions["$"+name], own)
+	}
+	add("$uniq", func(m *Mapper, args []any) (any, error) { return m.uniq(args[0]) })
+	behindMapper(c.Functions["$uniq"], c.Builtins["uniq"])
+}
+
+// isBounded reports whether a function of expr's has one of ours in its place.
+func isBounded(name string) bool { return bounded[name] != nil || name == "uniq" }
+
+// uniq is expr's, which compares each element with all different ones before it.
+func (m *Mapper) uniq(list any) (any, error) {
+	v := reflect.ValueOf(list)
+	if v.Kind() != reflect.Array && v.Kind() != reflect.Slice {
+		return nil, fmt.Errorf("cannot uniq %s", v.Kind())
+	}
+	out := []any{}
+	for i := range v.Len() {
+		if err := m.spend(compareCost * len(out)); err != nil {
+			return nil, err
+		}
+		x := v.Index(i).Interface()
+		if !slices.ContainsFunc(out, func(y any) bool { return runtime.Equal(x, y) }) {
+			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+// behindMapper gives f what the checker knows of own, with one more parameter in front.
+func behindMapper(f, own *builtin.Function) {
+	f.Name = own.Name
+	for _, t := range own.Types {
+		in, out := []reflect.Type{reflect.TypeFor[any]()}, []reflect.Type{}
+		for i := range t.NumIn() {
+			in = append(in, t.In(i))
+		}
+		for i := range t.NumOut() {
+			out = append(out, t.Out(i))
+		}
+		f.Types = append(f.Types, reflect.FuncOf(in, out, t.IsVariadic()))
+	}
+	if own.Validate != nil {
+		f.Validate = func(args []reflect.Type) (reflect.Type, error) { return own.Validate(args[1:]) }
+	}
+}

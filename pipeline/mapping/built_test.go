@@ -1,0 +1,130 @@
+package mapping
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"unsafe"
+)
+
+// textAndArray is a record with a text of size bytes and an array of n different elements.
+func textAndArray(size, n int) *Record {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"user":"%s","items":[`, strings.Repeat("u", size))
+	for i := range n {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, `"x%d"`, i)
+	}
+	b.WriteString("]}")
+	return &Record{Value: []byte(b.String())}
+}
+
+// A text of the record that an expression adds to each of many elements is as often in
+// memory as there are elements, and one that grows by each is copied as often.
+func TestBuiltIsBounded(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`join(map(items, user + "/" + #), ",")`:          "are made in an expression",
+		`let u = user; len(map(items, u + # + u))`:       "are made in an expression",
+		`len(map(items, lower(user)))`:                   "are made in an expression",
+		`reduce(items, #acc + "," + #acc + #, "")`:       "are made in an expression",
+		`join(items, user)`:                              "are made in an expression",
+		`items | join(user)`:                             "are made in an expression",
+		`replace(user, "u", user + user)`:                "are made in an expression",
+		`len(map(items, replace(user, "u", "vv", 900)))`: "are made in an expression",
+		`len(map(items, repeat(user, 2)))`:               "are made in an expression",
+		`repeat(user, 1000000)`:                          "memory budget exceeded",
+		`repeat(user, 1000001)`:                          "memory budget exceeded",
+		`len(uniq(items))`:                               "are read for the record",
+		`len(uniq(map(items, "x")))`:                     "",
+		`len(map(items, user))`:                          "",
+		`any(items, # == user)`:                          "",
+		`join(items, ",")`:                               "",
+		`join(split(user, ""))`:                          "",
+		`replace(user, "u", "vv")`:                       "",
+		`replace(user, "u", "vv", 1)`:                    "",
+		`repeat(user, 3)`:                                "",
+	} {
+		t.Run(expression, func(t *testing.T) {
+			t.Parallel()
+			p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{
+				Table: "t", Row: `"r"`, Put: map[string]map[string]string{"f": {"q": expression}},
+			}}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.maxBuilt != maxBuilt {
+				t.Fatalf("Got a bound of %d bytes, want %d", p.maxBuilt, maxBuilt)
+			}
+			p.maxBuilt, p.maxSpent = 1<<20, 4<<20
+			m := p.NewMapper()
+			for range 2 { // what one record has made is not counted to the next one
+				_, err = m.Map(textAndArray(1_000, 2_000))
+				var e *Error
+				switch {
+				case want == "" && err != nil:
+					t.Fatalf("Got %v of what is within the bounds", err)
+				case want != "" && (!errors.As(err, &e) || !strings.Contains(err.Error(), want)):
+					t.Fatalf("Got %.200v, want an error that says %q", err, want)
+				case want != "" && e.Class != classTooMany && want != "memory budget exceeded":
+					t.Errorf("Got class %s, want %s", e.Class, classTooMany)
+				}
+				m.Release()
+			}
+		})
+	}
+}
+
+// What takes no array of texts, or no text, is refused as by expr's own functions.
+func TestBoundedFunctionsRefuse(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`uniq("x")`:             "cannot uniq string",
+		`uniq(user)`:            "cannot uniq string",
+		`uniq(items, items)`:    "invalid number of arguments",
+		`join([1], ",")`:        "interface conversion: interface {} is int, not string",
+		`join("x")`:             "cannot use string",
+		`replace(user, 1, "x")`: "cannot use int",
+		`replace(user)`:         "not enough arguments to call replace",
+		`repeat(user, 0 - 1)`:   "expected positive integer",
+		`repeat(user, "x")`:     "cannot use string",
+		`join(nothing, ",")`:    "field nothing is missing or null",
+		`uniq(nothing)`:         "field nothing is missing or null",
+	} {
+		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: expression, Put: map[string]map[string]string{"f": {"q": "1"}}}}}, nil)
+		if err == nil {
+			_, err = p.NewMapper().Map(textAndArray(5, 2))
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: Got %v, want %s", expression, err, want)
+		}
+	}
+}
+
+// The machine has one copy of a text, however often an expression reads it.
+func TestTextsAreCopiedOnce(t *testing.T) {
+	t.Parallel()
+	p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: `trim(user)`, Put: map[string]map[string]string{"f": {"q": "1"}}}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := p.NewMapper()
+	var before string
+	for _, size := range []int{5, 5, 7} {
+		if _, err := m.Map(textAndArray(size, 1)); err != nil {
+			t.Fatal(err)
+		}
+		a, _ := m.sourceValue(0)
+		b, _ := m.sourceValue(0)
+		if a != strings.Repeat("u", size) || unsafe.StringData(a.(string)) != unsafe.StringData(b.(string)) {
+			t.Errorf("Got %q and %q, want one copy", a, b)
+		}
+		if before != "" && before != strings.Repeat("u", len(before)) {
+			t.Errorf("Got %q of the record before", before)
+		}
+		before = a.(string)
+	}
+}
