@@ -62,10 +62,16 @@ func (m *Mapper) built(v any, err error) (any, error) {
 	return v, err
 }
 
-// bounded is expr's functions whose results are longer than what they are given, or that
-// take longer than to read it: each says first what that is. What is of another type than
-// it should be is left to expr, to be refused.
+// bounded is expr's functions whose results are longer than what they are given, which each
+// says first, and int, whose result would depend on the processor where it does not fit. What
+// is of another type than it should be is left to expr, to be refused.
 var bounded = map[string]func(m *Mapper, args []any) error{
+	"int": func(_ *Mapper, args []any) error {
+		if f, ok := args[0].(float64); ok && !(f > -(1<<63) && f < 1<<63) { // see integerOfFloat
+			return valueErrorf("%v is no integer of 8 bytes", f)
+		}
+		return nil
+	},
 	"join": func(m *Mapper, args []any) error {
 		glue := ""
 		if len(args) == 2 {
@@ -127,7 +133,10 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 			if err := bound(m, args); err != nil {
 				return nil, err
 			}
-			if own.Func != nil {
+			switch {
+			case own.Fast != nil:
+				return own.Fast(args[0]), nil
+			case own.Func != nil:
 				return own.Func(args...)
 			}
 			v, _, err := own.Safe(args...)

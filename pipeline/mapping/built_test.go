@@ -18,7 +18,7 @@ func textAndArray(size, n int) *Record {
 		}
 		fmt.Fprintf(&b, `"x%d"`, i)
 	}
-	b.WriteString("]}")
+	b.WriteString("],\"large\":1e19}")
 	return &Record{Value: []byte(b.String())}
 }
 
@@ -82,17 +82,25 @@ func TestBuiltIsBounded(t *testing.T) {
 func TestBoundedFunctionsRefuse(t *testing.T) {
 	t.Parallel()
 	for expression, want := range map[string]string{
-		`uniq("x")`:             "cannot uniq string",
-		`uniq(user)`:            "cannot uniq string",
-		`uniq(items, items)`:    "invalid number of arguments",
-		`join([1], ",")`:        "interface conversion: interface {} is int, not string",
-		`join("x")`:             "cannot use string",
-		`replace(user, 1, "x")`: "cannot use int",
-		`replace(user)`:         "not enough arguments to call replace",
-		`repeat(user, 0 - 1)`:   "expected positive integer",
-		`repeat(user, "x")`:     "cannot use string",
-		`join(nothing, ",")`:    "field nothing is missing or null",
-		`uniq(nothing)`:         "field nothing is missing or null",
+		`uniq("x")`:                  "cannot uniq string",
+		`uniq(user)`:                 "cannot uniq string",
+		`uniq(items, items)`:         "invalid number of arguments",
+		`join([1], ",")`:             "interface conversion: interface {} is int, not string",
+		`join("x")`:                  "cannot use string",
+		`replace(user, 1, "x")`:      "cannot use int",
+		`replace(user)`:              "not enough arguments to call replace",
+		`repeat(user, 0 - 1)`:        "expected positive integer",
+		`repeat(user, "x")`:          "cannot use string",
+		`int(1e30)`:                  "1e+30 is no integer of 8 bytes",
+		`int(0 - 1e30)`:              "-1e+30 is no integer of 8 bytes",
+		`int(float("NaN"))`:          "NaN is no integer of 8 bytes",
+		`int(9223372036854775807.0)`: "9.223372036854776e+18 is no integer of 8 bytes",
+		`int(large)`:                 "1e+19 is no integer of 8 bytes",
+		`large | int()`:              "1e+19 is no integer of 8 bytes",
+		`int([1])`:                   "invalid argument for int",
+		`int(nothing)`:               "field nothing is missing or null",
+		`join(nothing, ",")`:         "field nothing is missing or null",
+		`uniq(nothing)`:              "field nothing is missing or null",
 	} {
 		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: expression, Put: map[string]map[string]string{"f": {"q": "1"}}}}}, nil)
 		if err == nil {
@@ -100,6 +108,23 @@ func TestBoundedFunctionsRefuse(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: Got %v, want %s", expression, err, want)
+		}
+	}
+}
+
+// In range int is expr's: it cuts what is behind the point.
+func TestIntCuts(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`int(1.9)`: "1", `int(0 - 1.9)`: "-1", `int("12")`: "12", `int(9223372036854774784.0)`: "9223372036854774784", `int(offset)`: "0",
+	} {
+		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: `"r"`, Put: map[string]map[string]string{"f": {"q": expression}}}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.NewMapper().Map(textAndArray(1, 1))
+		if err != nil || string(out.Mutations[0].Ops[0].Value) != want {
+			t.Errorf("%s: Got %+v, %v, want %s", expression, out, err, want)
 		}
 	}
 }
