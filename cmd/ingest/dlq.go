@@ -372,8 +372,10 @@ func (c *dlqShowCommand) Run(ctx context.Context, p *cli.Program) error {
 		switch {
 		case len(found) == 0:
 			return fmt.Errorf("%s is not in the outbox: it was applied, or is yet to come", place)
-		case c.Raw && len(found) > 1:
+		case c.Raw && slices.ContainsFunc(found, func(d *buffer.DeadLetter) bool { return d.Pipeline != found[0].Pipeline }):
 			return fmt.Errorf("%w: %d letters are of %s: name the --pipeline", cli.ErrUsage, len(found), place)
+		case c.Raw && len(found) > 1:
+			return fmt.Errorf("%w: %d letters are of %s, of topics that had the name one after the other: --json prints them all, with their topic ids", cli.ErrUsage, len(found), place)
 		}
 		for i, d := range found {
 			d, err := pipeline.ReadLetter(ctx, s, d)
