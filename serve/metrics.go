@@ -96,7 +96,7 @@ func newDescriptions() *descriptions {
 		redriven: describe("dead_letters_redriven_total", "Dead letters that had their effect after all; they stay in the outcome dead_letter.", partition...),
 		purged:   describe("dead_letters_purged_total", "Dead letters that were removed from the outbox while they were dead; they stay in the outcome dead_letter.", partition...),
 
-		outbox:  describe("dlq_outbox_records", "Records in the outbox that had no effect yet.", "pipeline"),
+		outbox:  describe("dlq_outbox_records", "Records in the outbox that had no effect yet, of the partitions that the process has.", "pipeline"),
 		breaker: describe("breaker_open", "1 where a partition waits, as too many of its records could not be applied.", partition...),
 
 		exportRuns:    describe("export_runs_total", "Runs of export jobs, by result.", "export", "result"),
