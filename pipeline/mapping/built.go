@@ -1,11 +1,13 @@
 package mapping
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
 	"strings"
+	"unsafe"
 
 	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/conf"
@@ -108,6 +110,13 @@ var bounded = map[string]func(m *Mapper, args []any) error{
 		}
 		return m.build(len(text) + n*max(len(by)-len(old), 0))
 	},
+	"toJSON": func(m *Mapper, args []any) error {
+		text, err := json.Marshal(args[0])
+		if err != nil {
+			return nil // as expr finds
+		}
+		return m.build(indentedBytes(text))
+	},
 	"repeat": func(m *Mapper, args []any) error {
 		text, ok := args[0].(string)
 		n := runtime.ToInt(args[1])
@@ -121,8 +130,35 @@ var bounded = map[string]func(m *Mapper, args []any) error{
 	},
 }
 
-// maxRepeated is expr's bound of what repeat makes, in bytes. It makes it first.
+// maxRepeated is expr's bound of what repeat makes, in bytes, and flatten, in elements. It
+// makes that first.
 const maxRepeated = 1_000_000
+
+// indentedBytes returns how long a JSON text becomes, at most, with a line for each element,
+// indented by two spaces a level: of one that nests deep, many times as long.
+func indentedBytes(text []byte) int {
+	n, depth, quoted := len(text), 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+			n += 1 + 2*depth
+		case c == '}' || c == ']':
+			depth--
+			n += 1 + 2*depth
+		case c == ',':
+			n += 1 + 2*depth
+		case c == ':':
+			n++
+		}
+	}
+	return n
+}
 
 // registerBounded makes what bounded is known to expr, and its uniq, by the names that rewrite
 // puts in their place. The checker goes by expr's names and types, with the Mapper in front.
@@ -146,15 +182,19 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 	}
 	add("$uniq", func(m *Mapper, args []any) (any, error) { return m.uniq(args[0]) })
 	behindMapper(c.Functions["$uniq"], c.Builtins["uniq"])
+	add("$flatten", func(m *Mapper, args []any) (any, error) { return m.flatten(args[0]) })
+	behindMapper(c.Functions["$flatten"], c.Builtins["flatten"])
 }
 
 // isBounded reports whether a function of expr's has one of ours in its place.
-func isBounded(name string) bool { return bounded[name] != nil || name == "uniq" }
+func isBounded(name string) bool {
+	return bounded[name] != nil || name == "uniq" || name == "flatten"
+}
 
 // uniq is expr's, which compares each element with all different ones before it.
 func (m *Mapper) uniq(list any) (any, error) {
 	v := reflect.ValueOf(list)
-	if v.Kind() != reflect.Array && v.Kind() != reflect.Slice {
+	if !isList(v) {
 		return nil, fmt.Errorf("cannot uniq %s", v.Kind())
 	}
 	out := []any{}
@@ -165,6 +205,46 @@ func (m *Mapper) uniq(list any) (any, error) {
 		x := v.Index(i).Interface()
 		if !slices.ContainsFunc(out, func(y any) bool { return runtime.Equal(x, y) }) {
 			out = append(out, x)
+		}
+	}
+	return out, nil
+}
+
+// flatten is expr's, which copies what is in an array for each one around it.
+func (m *Mapper) flatten(list any) (any, error) {
+	v := reflect.ValueOf(list)
+	if !isList(v) {
+		return nil, fmt.Errorf("cannot flatten %s", v.Kind())
+	}
+	out, err := appendFlat([]any{}, v, 0)
+	if err == nil {
+		err = m.build(len(out) * int(unsafe.Sizeof(any(nil))))
+	}
+	return out, err
+}
+
+func isList(v reflect.Value) bool { return v.Kind() == reflect.Array || v.Kind() == reflect.Slice }
+
+func appendFlat(out []any, v reflect.Value, depth int) (_ []any, err error) {
+	if depth > builtin.MaxDepth {
+		return nil, builtin.ErrorMaxDepth
+	}
+	for i := range v.Len() {
+		x := v.Index(i)
+		if x.Kind() == reflect.Interface {
+			x = x.Elem()
+		}
+		switch {
+		case isList(x):
+			if out, err = appendFlat(out, x, depth+1); err != nil {
+				return nil, err
+			}
+		case len(out) == maxRepeated:
+			return nil, errors.New("memory budget exceeded")
+		case !x.IsValid():
+			out = append(out, nil)
+		default:
+			out = append(out, x.Interface())
 		}
 	}
 	return out, nil

@@ -18,7 +18,7 @@ func textAndArray(size, n int) *Record {
 		}
 		fmt.Fprintf(&b, `"x%d"`, i)
 	}
-	b.WriteString("],\"large\":1e19}")
+	b.WriteString("],\"large\":1e19,\"deep\":" + strings.Repeat("[", n) + "[1,2],[]" + strings.Repeat("]", n) + "}")
 	return &Record{Value: []byte(b.String())}
 }
 
@@ -39,6 +39,9 @@ func TestBuiltIsBounded(t *testing.T) {
 		`repeat(user, 1000000)`:                          "memory budget exceeded",
 		`repeat(user, 1000001)`:                          "memory budget exceeded",
 		`len(uniq(items))`:                               "are read for the record",
+		`toJSON(deep)`:                                   "are made in an expression",
+		`len(flatten(deep))`:                             "",
+		`toJSON(items)`:                                  "",
 		`len(uniq(map(items, "x")))`:                     "",
 		`len(map(items, user))`:                          "",
 		`any(items, # == user)`:                          "",
@@ -108,6 +111,34 @@ func TestBoundedFunctionsRefuse(t *testing.T) {
 		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: Got %v, want %s", expression, err, want)
+		}
+	}
+}
+
+// What of expr's functions is ours gives what expr's gives.
+func TestBoundedFunctionsGive(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`toJSON({"b": [1, "<,[{\\\"", [], {}], "a": nil})`: "{\n  \"a\": null,\n  \"b\": [\n    1,\n    \"\\u003c,[{\\\\\\\"\",\n    [],\n    {}\n  ]\n}",
+		`toJSON("x")`: `"x"`,
+		`flatten([1, [nil, [items, [[]]]], {"a": [2]}])`: `[1,null,"x0",{"a":[2]}]`,
+		`flatten([1..3, split("a,b", ",")])`:             `[1,2,3,"a","b"]`,
+		`flatten([])`:                                    `[]`,
+		`flatten(deep)`:                                  `[1,2]`,
+		`uniq([1, 1.0, "1", nil, nil, [1], [1], true])`:  `[1,"1",null,[1],true]`,
+		`join(["a"], ",")`:                               "a",
+		`join([])`:                                       "",
+		`replace("aaa", "a", "b", 2)`:                    "bba",
+		`replace("ab", "", "-")`:                         "-a-b-",
+		`repeat("ab", 0)`:                                "",
+	} {
+		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: `"r"`, Put: map[string]map[string]string{"f": {"q": expression}}}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := p.NewMapper().Map(textAndArray(1, 1))
+		if err != nil || string(out.Mutations[0].Ops[0].Value) != want {
+			t.Errorf("%s: Got %+v, %v, want %s", expression, out, err, want)
 		}
 	}
 }
