@@ -110,6 +110,7 @@ var bounded = map[string]func(m *Mapper, args []any) error{
 		}
 		return m.build(len(text) + n*max(len(by)-len(old), 0))
 	},
+	"string": func(*Mapper, []any) error { return nil }, // see missingTexts
 	"toJSON": func(m *Mapper, args []any) error {
 		text, err := json.Marshal(args[0])
 		if err != nil {
@@ -160,6 +161,10 @@ func indentedBytes(text []byte) int {
 	return n
 }
 
+// missingTexts is expr's functions that make a text of nil, too, "<nil>" and "null": what
+// reads a missing field is missing here.
+var missingTexts = []string{"string", "toJSON"}
+
 // registerBounded makes what bounded is known to expr, and its uniq, by the names that rewrite
 // puts in their place. The checker goes by expr's names and types, with the Mapper in front.
 func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, args []any) (any, error))) {
@@ -179,6 +184,17 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 			return v, err
 		})
 		behindMapper(c.Functions["$"+name], own)
+	}
+	for _, name := range missingTexts {
+		f := c.Functions["$"+name]
+		call := f.Func
+		f.Func = func(args ...any) (any, error) {
+			if len(args) == 2 && args[1] == nil {
+				return nil, nil
+			}
+			return call(args...)
+		}
+		f.Types = []reflect.Type{reflect.TypeFor[func(env, v any) any]()} // no text, for the checker, as it may be nil
 	}
 	add("$uniq", func(m *Mapper, args []any) (any, error) { return m.uniq(args[0]) })
 	behindMapper(c.Functions["$uniq"], c.Builtins["uniq"])
