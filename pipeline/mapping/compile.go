@@ -24,7 +24,7 @@ var checkTree = checker.Check
 
 // languageVersion is part of every Plan's version: it changes when the same
 // rules come to mean something else.
-const languageVersion = "sluice mapping 1\n"
+const languageVersion = "sluice mapping 2\n"
 
 // programVersion is the same of what only expr's machine runs. 2: numbers in arrays and
 // objects, those of fromJSON too, keep all digits.
