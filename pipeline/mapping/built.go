@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/vm/runtime"
@@ -196,6 +197,8 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 		}
 		f.Types = []reflect.Type{reflect.TypeFor[func(env, v any) any]()} // no text, for the checker, as it may be nil
 	}
+	add(callIn, func(m *Mapper, args []any) (any, error) { return m.in(args[0], args[1]) })
+	c.Functions[callIn].Validate = checkIn
 	add("$uniq", func(m *Mapper, args []any) (any, error) { return m.uniq(args[0]) })
 	behindMapper(c.Functions["$uniq"], c.Builtins["uniq"])
 	add("$flatten", func(m *Mapper, args []any) (any, error) { return m.flatten(args[0]) })
@@ -237,6 +240,47 @@ func (m *Mapper) flatten(list any) (any, error) {
 		err = m.build(len(out) * int(unsafe.Sizeof(any(nil))))
 	}
 	return out, err
+}
+
+// isWritten reports whether a list is written out in the expression, which expr makes one
+// look of.
+func isWritten(list ast.Node) bool {
+	switch n := list.(type) {
+	case *ast.ArrayNode, *ast.MapNode:
+		return true
+	case *ast.BinaryNode:
+		return n.Operator == ".."
+	}
+	return false
+}
+
+// in is the operator, which compares x with each element of an array.
+func (m *Mapper) in(x, list any) (any, error) {
+	if v := reflect.ValueOf(list); isList(v) {
+		if err := m.spend(compareCost * v.Len()); err != nil {
+			return nil, err
+		}
+	}
+	return runtime.In(x, list), nil
+}
+
+// checkIn finds out about types that expr's checker would refuse of the operator. The first
+// is the Mapper's.
+func checkIn(args []reflect.Type) (reflect.Type, error) {
+	x, list := args[1], args[2]
+	known := func(t reflect.Type) bool { return t != nil && t.Kind() != reflect.Interface }
+	if known(list) {
+		switch list.Kind() {
+		case reflect.Array, reflect.Slice:
+			if of := list.Elem(); known(x) && known(of) && !x.AssignableTo(of) {
+				return nil, fmt.Errorf("cannot use %s as type %s in array", x, of)
+			}
+		case reflect.Map:
+		default:
+			return nil, fmt.Errorf("invalid operation: in (mismatched types %s and %s)", x, list)
+		}
+	}
+	return reflect.TypeFor[bool](), nil
 }
 
 func isList(v reflect.Value) bool { return v.Kind() == reflect.Array || v.Kind() == reflect.Slice }

@@ -33,6 +33,7 @@ const (
 	callLen   = "$len"
 	callCat   = "$cat"
 	callAdd   = "$add"
+	callIn    = "$in"
 	callJSON  = "$json" // fromJSON, whose numbers are floats in expr
 )
 
@@ -99,6 +100,8 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 			return makeCall(n, callAdd, sub(n.Left, wantBoth), sub(n.Right, wantBoth))
 		case n.Operator == "??":
 			n.Left, n.Right = sub(n.Left, branch), sub(n.Right, branch)
+		case n.Operator == "in" && !isWritten(n.Right):
+			return makeCall(n, callIn, sub(n.Left, wantValue), sub(n.Right, wantValue))
 		default:
 			n.Left, n.Right = sub(n.Left, wantValue), sub(n.Right, wantValue)
 		}
