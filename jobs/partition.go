@@ -85,6 +85,7 @@ func partitionDir(names []string, values []*string) string {
 type partitioning struct {
 	names []string // of the columns, in the order of the directories
 	by    []int    // these columns
+	nulls []bool   // of each, whether what no directory can say is null there
 	files []int    // the columns that are in the files
 	max   int      // partitions of a region
 }
@@ -130,7 +131,7 @@ func (j *Job) compilePartitions(bad func(path, format string, args ...any)) {
 		case !isPartitionName(name):
 			bad(at, "%q becomes the name of a directory, which begins with a letter or a digit and has letters, digits, _ and - alone", name)
 		}
-		p.by = append(p.by, n)
+		p.by, p.nulls = append(p.by, n), append(p.nulls, c.OnError == columnar.OnErrorNull)
 	}
 	for i := range specs {
 		if !slices.Contains(p.by, i) {

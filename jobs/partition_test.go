@@ -192,6 +192,71 @@ func TestPartitionRefused(t *testing.T) {
 	}
 }
 
+// TestPartitionsWhere: for conditions, what no directory can say is null where the column has
+// on_error: null, as it is in the files.
+func TestPartitionsWhere(t *testing.T) {
+	t.Parallel()
+	src := jobstest.NewMemory()
+	var rows []cell.Row
+	for i, value := range []string{"", "a", nullPartition, strings.Repeat("l", 251), "-"} {
+		row := jobstest.Row(fmt.Sprint("r", i), jobstest.Put("f", "text", 7, value), jobstest.Put("f", "v", 7, "x"))
+		if value == "-" {
+			row.Cells = row.Cells[1:]
+		}
+		rows = append(rows, row)
+	}
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, rows)
+	for _, c := range []struct {
+		where columnar.Predicate
+		want  string
+	}{
+		{columnar.Predicate{Column: "text", Op: columnar.OpPresent}, "r1"},
+		{columnar.Predicate{Column: "text", Op: columnar.OpAbsent}, "r0 r2 r3 r4"},
+		{columnar.Predicate{Column: "text", Op: "<=", Value: "zzz"}, "r1"},
+		{columnar.Predicate{Column: "text", Op: "==", Value: ""}, ""},
+		{columnar.Predicate{Column: "text", Op: "!=", Value: "other"}, "r1"},
+		{columnar.Predicate{Column: "same", Op: "==", Value: ""}, "r0"},
+	} {
+		_, spec := partitioned(0)
+		spec.PartitionBy, spec.Columns[2].OnError = []string{"text"}, columnar.OnErrorNull
+		spec.Columns = append(spec.Columns, columnar.ColumnSpec{Name: "same", From: "f:text", Type: "string"})
+		spec.Where = []columnar.Predicate{c.where}
+		for _, sort := range [][]SortColumn{nil, {{Column: "v"}}} {
+			spec.Sort = sort
+			m, dir := published(t, src, spec, RunOptions{Parallelism: 2})
+			var got []string
+			for _, row := range readFormat(t, dir, m, Parquet) {
+				got = append(got, row[1])
+			}
+			if slices.Sort(got); strings.Join(got, " ") != c.want {
+				t.Errorf("%+v, sorted %v: Got %q, want %q", c.where, sort != nil, got, c.want)
+			}
+			p, err := Plan(t.Context(), &PlanOptions{Job: mustCompile(t, "j", spec, nil), Source: src})
+			if err != nil || p.Count != int64(len(got)) {
+				t.Errorf("%+v: Got %+v, %v", c.where, p, err)
+			}
+		}
+	}
+}
+
+// TestPartitionsDeep: directories whose path is too long end the run, whatever on_error says.
+func TestPartitionsDeep(t *testing.T) {
+	t.Parallel()
+	src := jobstest.NewMemory()
+	long := strings.Repeat("l", 240)
+	src.Add("t", []store.FamilyDescriptor{store.NewFamily("f")}, nil, []cell.Row{
+		jobstest.Row("r1", jobstest.Put("f", "a", 7, long), jobstest.Put("f", "b", 7, long), jobstest.Put("f", "c", 7, long)),
+	})
+	spec := &Spec{Table: "t", PartitionBy: []string{"a", "b", "c"}, Columns: []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}}}
+	for _, name := range spec.PartitionBy {
+		spec.Columns = append(spec.Columns, columnar.ColumnSpec{Name: name, From: "f:" + name, Type: "string", OnError: columnar.OnErrorNull})
+	}
+	_, err := Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", spec, nil), Source: src, Out: t.TempDir()})
+	if refused := (*columnar.ConvertError)(nil); !errors.As(err, &refused) || string(refused.Row) != "r1" || strings.Contains(err.Error(), "would export null") {
+		t.Errorf("Got %v", err)
+	}
+}
+
 // TestPartitionsTooMany: a run with more partitions than it may have has them the next time,
 // too, and leaves nothing to go on with.
 func TestPartitionsTooMany(t *testing.T) {

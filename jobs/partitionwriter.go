@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sluice/jobs/columnar"
@@ -141,28 +142,51 @@ func (j *Job) filed(b *columnar.Batch) *columnar.Batch {
 	return f
 }
 
+// builder returns a builder of the run's rows. Its conditions take for null what the
+// directories of partitions make null.
+func (r *run) builder() *columnar.Builder {
+	b := columnar.NewBuilder(r.Job.schema)
+	if p := r.Job.partition; p != nil {
+		b.TakeForNull(func(column int, v *columnar.Vector, i int) bool {
+			n := slices.Index(p.by, column)
+			if n < 0 || !p.nulls[n] {
+				return false
+			}
+			_, why := p.text(r, n, v, i)
+			return why != ""
+		})
+	}
+	return b
+}
+
+// text returns the text of value i of v, of the n-th column of partitions, nil for null, or
+// why no directory of the run can have it in its name.
+func (p *partitioning) text(r *run, n int, v *columnar.Vector, i int) (text *string, why string) {
+	if text, why = partitionText(v, i); why != "" || text == nil {
+		return nil, why
+	}
+	if size := len(p.names[n]) + 1 + len(escapePartition(*text)); size > maxPartitionName {
+		return nil, fmt.Sprintf("as a partition it makes the name of a directory of %d bytes, which has at most %d", size, maxPartitionName)
+	}
+	// Escaped, the one would be three other characters for Spark, which takes each byte for
+	// one.
+	if _, bucket := r.Target.(*target.S3); bucket && strings.ContainsAny(*text, "\uFFFE\uFFFF") {
+		return nil, "it has U+FFFE or U+FFFF, which the answers of a bucket's service, in XML, cannot have in a name"
+	}
+	return text, ""
+}
+
 // values returns the texts of the partition of a row. Its error is a
 // *columnar.ConvertError where no directory can have them as its name.
 func (p *partitioning) values(r *run, b *columnar.Batch, i int, row []byte) ([]*string, error) {
 	j, values := r.Job, make([]*string, len(p.by))
-	_, bucket := r.Target.(*target.S3)
 	for n, column := range p.by {
-		text, why := partitionText(b.Vector(column), i)
-		if why == "" && text != nil {
-			if size := len(p.names[n]) + 1 + len(escapePartition(*text)); size > maxPartitionName {
-				why = fmt.Sprintf("as a partition it makes the name of a directory of %d bytes, which has at most %d", size, maxPartitionName)
-			}
-			// Escaped, the one would be three other characters for Spark, which takes each
-			// byte for one.
-			if bucket && strings.ContainsAny(*text, "\uFFFE\uFFFF") {
-				why = "it has U+FFFE or U+FFFF, which the answers of a bucket's service, in XML, cannot have in a name"
-			}
-		}
+		text, why := p.text(r, n, b.Vector(column), i)
 		if why != "" {
-			spec := &j.schema.Specs()[column]
-			if spec.OnError == columnar.OnErrorNull {
+			if p.nulls[n] {
 				continue
 			}
+			spec := &j.schema.Specs()[column]
 			value := b.Vector(column).Bytes(i) // numbers are never refused
 			return nil, &columnar.ConvertError{
 				Table: j.Table(), Row: bytes.Clone(row), Column: spec.Name, From: spec.From, Type: b.Vector(column).Type(),
@@ -174,7 +198,7 @@ func (p *partitioning) values(r *run, b *columnar.Batch, i int, row []byte) ([]*
 	if dir := partitionDir(p.names, values); len(dir) > maxPartitionPath {
 		return nil, &columnar.ConvertError{
 			Table: j.Table(), Row: bytes.Clone(row), Column: p.names[0], From: "partition_by", Type: columnar.String,
-			Value: []byte(dir[:64]), Reason: fmt.Sprintf("its directories make a path of %d bytes, which has at most %d", len(dir), maxPartitionPath),
+			Value: []byte(dir[:64]), Final: true, Reason: fmt.Sprintf("its directories make a path of %d bytes, which has at most %d", len(dir), maxPartitionPath),
 		}
 	}
 	return values, nil

@@ -99,7 +99,7 @@ func Plan(ctx context.Context, o *PlanOptions) (*RunPlan, error) {
 	for i := range r.Job.formats {
 		p.Formats = append(p.Formats, FormatPlan{Format: r.Job.formats[i].name})
 	}
-	b := columnar.NewBuilder(r.Job.schema)
+	b := r.builder()
 	partitions := map[string]struct{}{} // of all regions
 	parts := map[string]int64{}         // of each region
 	for i := range r.splits {

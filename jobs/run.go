@@ -385,7 +385,7 @@ func (r *run) export(ctx context.Context) error {
 				cancel(err)
 				return
 			}
-			b := columnar.NewBuilder(r.Job.schema)
+			b := r.builder()
 			var sorter *sortCollector
 			if r.sorted != nil {
 				sorter = r.sorted.collector(i)

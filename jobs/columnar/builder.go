@@ -28,7 +28,9 @@ type Builder struct {
 	keeps  []bool // what sift returns
 	// compared is the value that a condition is about, as it is compared.
 	compared []byte
-	bytes    int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
+	// voids says which values conditions take for null besides; nil = none.
+	voids func(column int, v *Vector, i int) bool
+	bytes int // of variable-length values since the last Reset: cheap to keep, unlike Batch.Bytes
 }
 
 // NewBuilder returns an empty builder.
@@ -39,6 +41,11 @@ func NewBuilder(s *Schema) *Builder {
 	}
 	return b
 }
+
+// TakeForNull has the conditions of Schema.Where take value i of v, column's, for null
+// where null reports true, which is not asked about nulls. The batch has the value all the
+// same.
+func (b *Builder) TakeForNull(null func(column int, v *Vector, i int) bool) { b.voids = null }
 
 // Append appends row: one output row, or with PerCell one a cell. In mode PerRow
 // the cells must be in key order; of several versions the newest, which comes

@@ -25,6 +25,7 @@ type ConvertError struct {
 	Coding Coding
 	Value  []byte // its first 64 bytes; nil where the cell is absent
 	Absent bool   // there is no cell, and the column is not nullable
+	Final  bool   // on_error: null does not help
 	Reason string
 }
 
@@ -38,7 +39,11 @@ func (e *ConvertError) Error() string {
 	if e.Coding != 0 {
 		coding = " in coding " + e.Coding.String()
 	}
-	return fmt.Sprintf("%s: value %q is not %s%s: %s (on_error: null would export null)", where, e.Value, e.Type, coding, e.Reason)
+	help := " (on_error: null would export null)"
+	if e.Final {
+		help = ""
+	}
+	return fmt.Sprintf("%s: value %q is not %s%s: %s%s", where, e.Value, e.Type, coding, e.Reason, help)
 }
 
 // appendValue appends the value that b holds, and returns why it cannot, or ""

@@ -139,9 +139,10 @@ func literal(typ Type, text string) (target []byte, why string) {
 	return valueOrder.AppendTo(nil, &v, 0), ""
 }
 
-// holds reports whether value i of v, its column's, fulfils p; scratch is overwritten.
-func (p *predicate) holds(v *Vector, i int, scratch *[]byte) bool {
-	if v.IsNull(i) {
+// holds reports whether value i of v, its column's, or null, fulfils p; scratch is
+// overwritten.
+func (p *predicate) holds(v *Vector, i int, null bool, scratch *[]byte) bool {
+	if null {
 		return p.op == OpAbsent
 	}
 	switch p.op {
@@ -189,7 +190,11 @@ func (b *Builder) sift(first int) []bool {
 		p := &b.schema.where[k]
 		v := &b.batch.vectors[p.column]
 		for r := range kept {
-			if kept[r] && !p.holds(v, first+r, &b.compared) {
+			if !kept[r] {
+				continue
+			}
+			null := v.IsNull(first+r) || b.voids != nil && b.voids(p.column, v, first+r)
+			if !p.holds(v, first+r, null, &b.compared) {
 				kept[r], all = false, false
 			}
 		}
