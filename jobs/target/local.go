@@ -256,15 +256,19 @@ func (l *Local) Open(ctx context.Context, name string) (File, error) {
 	if err := errors.Join(ctx.Err(), checkName(name)); err != nil {
 		return nil, err
 	}
-	f, err := l.root.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("open in %s: %w", l.dir, notFound(err))
-	}
-	info, err := f.Stat()
+	// Before it is opened: a pipe would wait for somebody who writes into it.
+	info, err := l.root.Stat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		err = fmt.Errorf("%s is not a file", name)
 	}
 	if err != nil {
+		return nil, fmt.Errorf("open in %s: %w", l.dir, notFound(err))
+	}
+	f, err := l.root.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("open in %s: %w", l.dir, notFound(err))
+	}
+	if info, err = f.Stat(); err != nil {
 		return nil, fmt.Errorf("open in %s: %w", l.dir, errors.Join(err, f.Close()))
 	}
 	return &readFile{File: f, size: info.Size()}, nil
