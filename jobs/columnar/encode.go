@@ -9,6 +9,7 @@ import (
 	"math"
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"sluice/cell"
 	"sluice/rowkey"
@@ -16,21 +17,13 @@ import (
 
 // AppendValue appends the bytes that a cell has which coding c reads as the i-th value
 // of v, which is not null: the inverse of what fills a Builder, but for texts of
-// numbers and times, of which the shortest is written. Timestamps lose what is below
-// a millisecond in the codings that have none. Its error says why there are no such
-// bytes.
+// numbers and times, of which the shortest is written. Text and bytes are taken in each
+// other's codings. Its error says why there are no such bytes.
 func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
+	if v.typ.Storage() == Bytes {
+		return v.appendBytesAs(dst, c, i)
+	}
 	switch {
-	case v.typ == String && c == Fixed && bytes.HasSuffix(v.Bytes(i), []byte{0}):
-		return dst, errors.New("it ends in a zero byte, as the filling does")
-	case v.typ == String && c == Reverse:
-		return rowkey.AppendReversed(dst, v.Bytes(i)), nil
-	case v.typ == Bytes && c == Hex:
-		return hex.AppendEncode(dst, v.Bytes(i)), nil
-	case v.typ == JSON && !isJSON(v.Bytes(i)):
-		return dst, errors.New("it is not JSON in UTF-8")
-	case v.typ.Storage() == Bytes:
-		return append(dst, v.Bytes(i)...), nil
 	case v.typ.Storage() == Decimal128 && c == Text:
 		return v.typ.AppendDecimal(dst, v.decimals[i]), nil
 	case (v.typ == Int64 || v.typ&0xff == decimal) && c == Text:
@@ -48,10 +41,6 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 			return append(dst, 0xff), nil // as Bytes.toBytes(true)
 		}
 		return append(dst, 0), nil
-	case v.typ == Timestamp && c == Text:
-		return strconv.AppendInt(dst, floorMillis(v.int64s[i]), 10), nil
-	case v.typ == Timestamp && c == Int64BE:
-		return binary.BigEndian.AppendUint64(dst, uint64(floorMillis(v.int64s[i]))), nil
 	case v.typ == Timestamp && c == RFC3339:
 		t := time.UnixMicro(v.int64s[i]).UTC()
 		if y := t.Year(); y < 0 || y > 9999 {
@@ -61,9 +50,43 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 	case v.typ == Int64 && c != Distinct:
 		return appendKeyInt(dst, c, v.int64s[i])
 	case v.typ == Timestamp:
-		return appendKeyInt(dst, c, floorMillis(v.int64s[i]))
+		return appendMillis(dst, c, v.int64s[i])
 	}
 	return dst, fmt.Errorf("nothing can be written that coding %v reads as %v", c, v.typ)
+}
+
+// appendBytesAs is AppendValue of text and bytes.
+func (v *Vector) appendBytesAs(dst []byte, c Coding, i int) ([]byte, error) {
+	b := v.Bytes(i)
+	switch {
+	case v.typ == JSON && !isJSON(b):
+		return dst, errors.New("it is not JSON in UTF-8")
+	case c == Hex:
+		return hex.AppendEncode(dst, b), nil
+	case c == Raw:
+		return append(dst, b...), nil
+	case !utf8.Valid(b):
+		return dst, fmt.Errorf("%q is not UTF-8", b[:min(len(b), 64)])
+	case c == Fixed && bytes.HasSuffix(b, []byte{0}):
+		return dst, errors.New("it ends in a zero byte, as the filling does")
+	case c == Reverse:
+		return rowkey.AppendReversed(dst, b), nil
+	}
+	return append(dst, b...), nil
+}
+
+// appendMillis appends a time, which is whole ms since 1970.
+func appendMillis(dst []byte, c Coding, micros int64) ([]byte, error) {
+	ms := micros / 1000
+	switch {
+	case ms*1000 != micros:
+		return dst, fmt.Errorf("the time %d µs is not in ms, as coding %v has it", micros, c)
+	case c == Text:
+		return strconv.AppendInt(dst, ms, 10), nil
+	case c == Int64BE:
+		return binary.BigEndian.AppendUint64(dst, uint64(ms)), nil
+	}
+	return appendKeyInt(dst, c, ms)
 }
 
 // appendKeyInt appends n in a coding of package rowkey, of Protocol Buffers, or in hex.
@@ -95,13 +118,4 @@ func appendKeyInt(dst []byte, c Coding, n int64) ([]byte, error) {
 		return strconv.AppendUint(dst, uint64(n), 16), unsigned(64)
 	}
 	return dst, fmt.Errorf("nothing can be written that coding %v reads as a number", c)
-}
-
-// floorMillis returns the ms since 1970 that begin at or before so many µs.
-func floorMillis(micros int64) int64 {
-	ms := micros / 1000
-	if micros%1000 < 0 {
-		ms--
-	}
-	return ms
 }

@@ -79,19 +79,54 @@ func fits(v *Vector, c Coding) bool {
 	return true
 }
 
-// TestAppendValueBelowMilliseconds: what a coding has no room for goes, downwards.
+// TestAppendValueBelowMilliseconds: what a coding has no room for is refused.
 func TestAppendValueBelowMilliseconds(t *testing.T) {
 	t.Parallel()
 	v := newVector(Timestamp)
 	for _, x := range []int64{1999, -1, -1000, math.MaxInt64} {
 		v.AppendInt64(x)
 	}
-	for i, want := range []string{"1", "-1", "-1", "9223372036854775"} {
-		if got, err := v.AppendValue(nil, Text, i); err != nil || string(got) != want {
-			t.Errorf("%d µs: Got %s, %v, want %s ms", v.Int64s()[i], got, err, want)
+	for i, x := range v.Int64s() {
+		for _, c := range []Coding{Text, Int64BE, I64, ReverseTS} {
+			if got, err := v.AppendValue(nil, c, i); (err == nil) != (x == -1000) {
+				t.Errorf("%d µs in coding %v: Got %q, %v", x, c, got, err)
+			}
 		}
 	}
 	if got, err := v.AppendValue(nil, RFC3339, 3); err == nil {
 		t.Errorf("the year 294247: Got %s", got)
+	}
+}
+
+// TestAppendValueOfOtherText: text and bytes, as files of others have one for the other, are
+// written in the coding of the column that they are for.
+func TestAppendValueOfOtherText(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		typ   Type
+		c     Coding
+		value string
+		want  string // "" = an error
+	}{
+		{String, Hex, "a\xff", "61ff"},
+		{String, Raw, "a\xff", "a\xff"},
+		{Bytes, Reverse, "abü", "üba"},
+		{Bytes, Reverse, "a\xff", ""},
+		{Bytes, Fixed, "ab", "ab"},
+		{Bytes, Fixed, "ab\x00", ""},
+		{Bytes, Text, "ab", "ab"},
+		{Bytes, Text, "a\xff", ""},
+		{String, Text, "a\xff", ""},
+		{JSON, Hex, "{}", "7b7d"},
+		{JSON, Raw, "{}", "{}"},
+		{JSON, Text, "{", ""},
+	} {
+		v := newVector(tt.typ)
+		if err := v.AppendBytes([]byte(tt.value)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := v.AppendValue(nil, tt.c, 0); (err != nil) != (tt.want == "") || string(got) != tt.want {
+			t.Errorf("%v %q in coding %v: Got %q, %v", tt.typ, tt.value, tt.c, got, err)
+		}
 	}
 }
