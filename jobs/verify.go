@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/target"
@@ -174,6 +175,9 @@ func verify(ctx context.Context, t target.Target, name string) (*Report, error) 
 	if latest != nil {
 		r.Problems = slices.Concat(latest.differences("run", m.RunID, found.data), latest.wrongTime("run", m.LogicalTime))
 	}
+	if id := runID(m.Job, m.LogicalTime.UTC()); id != m.RunID {
+		r.Problems = append(r.Problems, fmt.Sprintf("the manifest is of run %s, and job %s has run %s for %s", m.RunID, m.Job, id, m.LogicalTime.Format(time.RFC3339Nano)))
+	}
 	sums := make(map[string]*columnar.Checksum)
 	orders := &orderCheckers{manifest: m, all: map[fileSet]*orderChecker{}}
 	for i := range m.Files {
@@ -326,9 +330,7 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 		bad("%v", err)
 		return nil
 	}
-	if run := rd.Metadata()[metaRun]; run != m.RunID {
-		bad("it is of run %q", run)
-	}
+	m.compareMetadata(rd.Metadata(), bad)
 	c := &keyChecker{column: m.keyColumn(), strict: m.Rows == string(columnar.PerRow)}
 	if len(m.Sort) > 0 {
 		c.column = -1 // order checks it
@@ -358,6 +360,20 @@ func verifyRows(ctx context.Context, f target.File, m *Manifest, want *File, r *
 		bad("its rows are %s to %s, the manifest says %s to %s", columnar.EscapeKey(c.min), columnar.EscapeKey(c.max), want.MinRow, want.MaxRow)
 	}
 	return nil
+}
+
+// compareMetadata compares what a file says of its run with the manifest.
+func (m *Manifest) compareMetadata(file map[string]string, bad func(string, ...any)) {
+	want := m.metadata()
+	if run := file[metaRun]; run != want[metaRun] {
+		bad("it is of run %q", run)
+		return // what else it says is of that one
+	}
+	for _, key := range []string{metaJob, metaTable, metaRows, metaSequence, metaVersion} {
+		if got, ok := file[key]; ok && got != want[key] {
+			bad("it says that %s is %q, the manifest %q", key, got, want[key])
+		}
+	}
 }
 
 // verbatim is columnar's Coding.Verbatim of a type and a coding as they are spelled.

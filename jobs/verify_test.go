@@ -91,6 +91,22 @@ func TestVerifyFinds(t *testing.T) {
 			}
 			swap(t, dir, m.RunID, "0123456789ab")
 		}, "it is of run", false},
+		"commit": {
+			func(t *testing.T, dir string) { swap(t, dir, `"sequence": `, `"sequence": 1`) },
+			`says that sluice.sequence is "`, false,
+		},
+		"table": {
+			func(t *testing.T, dir string) { swap(t, dir, `"table": "access_log"`, `"table": "access_log2"`) },
+			`says that sluice.table is "access_log", the manifest "access_log2"`, false,
+		},
+		"version": {
+			func(t *testing.T, dir string) { swap(t, dir, `"sluice_version": "`, `"sluice_version": "9`) },
+			`says that sluice.version is "`, false,
+		},
+		"logical time": {
+			func(t *testing.T, dir string) { swap(t, dir, `"logical_time": "2`, `"logical_time": "3`) },
+			"and job access_log has run ", false,
+		},
 		"latest": {func(t *testing.T, dir string) { swap(t, dir, `"engine": ""`, `"engine": "x"`) }, "_latest.json names run", true},
 		"time of the latest": {func(t *testing.T, dir string) {
 			edit(t, filepath.Join(filepath.Dir(dir), LatestName), func(b []byte) []byte {
