@@ -14,6 +14,9 @@ import (
 // out what a change of the clocks skips, and panics on "TZ=" without a space.
 func parse(expr string, zone *time.Location, dst string) (times, error) {
 	expr = strings.TrimSpace(expr)
+	if expr == "" {
+		return nil, errors.New(`it is missing: write when to run, such as "30 2 * * *" or @every 6h`)
+	}
 	if d, ok := strings.CutPrefix(expr, "@every "); ok {
 		step, err := time.ParseDuration(strings.TrimSpace(d))
 		if err != nil || step < time.Second || step%time.Second != 0 {

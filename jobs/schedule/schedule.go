@@ -86,7 +86,7 @@ type Spec struct {
 	// CatchUp says which times run late that were missed: none, last (default)
 	// or all.
 	CatchUp string `yaml:"catch_up,omitempty"`
-	// Window is how late a missed time may run. Default 24h; less than 90s counts
+	// Window is how late a missed time may run. Default (0) 24h; less than 90s counts
 	// as that, for so long a start is on time.
 	Window time.Duration `yaml:"window,omitempty"`
 	// Retries is how often a failed run is tried again.

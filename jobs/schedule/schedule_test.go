@@ -88,7 +88,7 @@ func TestCompileErrors(t *testing.T) {
 		spec Spec
 		want string
 	}{
-		{Spec{}, "cron: "},
+		{Spec{Zone: "Europe/Berlin"}, "cron: it is missing"},
 		{Spec{Cron: "* * * *"}, "cron: "},
 		{Spec{Cron: "61 * * * *"}, "cron: "},
 		{Spec{Cron: "0 0 30 2 *"}, "no day is ever like that"},
