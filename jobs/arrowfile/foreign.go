@@ -42,8 +42,11 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memor
 	rd = &ForeignReader{Reader: Reader{file: f}}
 	for _, name := range names {
 		at := f.Schema().FieldIndices(name)
-		if len(at) != 1 {
-			return nil, fmt.Errorf("open arrow file: it has %d columns %s", len(at), name)
+		switch {
+		case len(at) == 0:
+			return nil, fmt.Errorf("open arrow file: it has no column %s", name)
+		case len(at) > 1:
+			return nil, fmt.Errorf("open arrow file: it has several columns %s", name)
 		}
 		field := f.Schema().Field(at[0])
 		t, ok := foreignType(field.Type)

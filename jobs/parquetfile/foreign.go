@@ -56,6 +56,9 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 		if !slices.Contains(names, field.Name()) {
 			continue
 		}
+		if found[field.Name()] {
+			return nil, fmt.Errorf("open parquet file: it has several columns %s", field.Name())
+		}
 		t, add, ok := columnar.Type(0), appendForeign(nil), false
 		if key, value, isMap := mapOf(field); isMap {
 			t, add, ok = foreignMap(key, value, said[at:chunk])

@@ -150,6 +150,27 @@ func (t annotatedType) ConvertedType() *deprecated.ConvertedType {
 	return &t.converted
 }
 
+// TestForeignReaderTwice: of two columns of one name none is the one that was asked for.
+func TestForeignReaderTwice(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		A string `parquet:"column_a"`
+		B string `parquet:"column_b"`
+	}
+	var b bytes.Buffer
+	w := parquet.NewGenericWriter[row](&b)
+	if _, err := w.Write([]row{{"1", "2"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file := bytes.ReplaceAll(b.Bytes(), []byte("column_b"), []byte("column_a"))
+	if _, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), []string{"column_a"}); err == nil || !strings.Contains(err.Error(), "several columns column_a") {
+		t.Errorf("Got %v", err)
+	}
+}
+
 // TestForeignAnnotations reads FLOAT16, alone and as values of a map, and refuses what
 // parquet-go reads as bytes without a meaning.
 func TestForeignAnnotations(t *testing.T) {
