@@ -120,7 +120,8 @@ type tableImport struct {
 	batch   store.Batch
 	rows    []int64 // of the batch's mutations, in the file
 	bytes   int
-	counter []byte // row and column of the last one that was set, with mode: versions
+	entries map[string]struct{} // of a map, by qualifier
+	counter []byte              // row and column of the last one that was set, with mode: versions
 }
 
 // keyColumn is a column whose values are a part of the row keys.
@@ -509,6 +510,10 @@ func (m *tableImport) putEntries(mutation *cell.Mutation, b *columnar.Batch, col
 	if v.IsNull(i) {
 		return &columnError{name, errors.New("it is null")}
 	}
+	if m.entries == nil {
+		m.entries = map[string]struct{}{}
+	}
+	clear(m.entries)
 	for e, end := v.EntriesOf(i); e < end; e++ {
 		qualifier := bytes.Clone(v.Keys().Bytes(e))
 		if c.named[string(qualifier)] {
@@ -517,6 +522,10 @@ func (m *tableImport) putEntries(mutation *cell.Mutation, b *columnar.Batch, col
 		if v.Values().IsNull(e) {
 			continue
 		}
+		if _, ok := m.entries[string(qualifier)]; ok { // files of others may have it
+			return &columnError{name, fmt.Errorf("it has %q twice", qualifier)}
+		}
+		m.entries[string(qualifier)] = struct{}{}
 		value, err := v.Values().AppendValue(nil, c.coding, e)
 		if err != nil {
 			return &columnError{name, fmt.Errorf("%q: %w", qualifier, err)}

@@ -67,6 +67,25 @@ func TestImportFiles(t *testing.T) {
 	}
 }
 
+// TestImportFilesMapTwice: a map that has a key twice, of which one cell would be lost, is an
+// error that names its row.
+func TestImportFilesMapTwice(t *testing.T) {
+	t.Parallel()
+	spec := Spec{Formats: []string{Arrow}, Columns: []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "rest", From: "$unmatched.f", Type: "map(string)"}}}
+	_, at := exportedTable(t, &spec, func(e store.Engine) {
+		jobstest.Mutate(t, e, "t", "row001", jobstest.PutOp("f", "entry_a", 1, "1"))
+		jobstest.Mutate(t, e, "t", "row002", jobstest.PutOp("f", "entry_a", 1, "1"), jobstest.PutOp("f", "entry_b", 1, "2"))
+	})
+	run := runOf(t, at)
+	edit(t, filepath.Join(run, "part-000000-0000.arrow"), func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("entry_b"), []byte("entry_a")) })
+	to := jobstest.OpenPebble(t, t.TempDir())
+	jobstest.CreateTable(t, to, "t")
+	_, err := ImportFiles(t.Context(), &ImportFilesOptions{From: mustLocal(t, run), Columns: spec.Columns, Time: time.UnixMilli(1234), To: to, Into: "t"})
+	if row := (*RowError)(nil); !errors.As(err, &row) || row.Row != 2 || row.Column != "rest" || row.Err.Error() != `it has "entry_a" twice` {
+		t.Errorf("Got %v", err)
+	}
+}
+
 // named writes two columns of text and a number a row, and exports them.
 func named(t *testing.T, rows ...[2]string) (run string) {
 	t.Helper()
