@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -134,6 +135,9 @@ func literal(typ Type, text string) (target []byte, why string) {
 		}
 	}
 	if why := v.appendValue(coding, b); why != "" {
+		if _, err := strconv.ParseInt(text, 10, 64); typ == Timestamp && coding == Text && errors.Is(err, strconv.ErrSyntax) {
+			why = "neither a time such as 2006-01-02T15:04:05Z nor ms since 1970"
+		}
 		return nil, why
 	}
 	return valueOrder.AppendTo(nil, &v, 0), ""

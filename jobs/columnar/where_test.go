@@ -176,19 +176,21 @@ func TestWhereMistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, p := range map[string]columnar.Predicate{
-		`where[0].column: there is no column "ii" (did you mean "i"?)`:                                               {Column: "ii", Op: "==", Value: "1"},
-		`where[0].column: what is left out cannot depend on whether a row is there ($op)`:                            {Column: "op", Op: "==", Value: "upsert"},
-		`where[0].op: "=" is none of == != < <= > >= in absent present`:                                              {Column: "i", Op: "=", Value: "1"},
-		`where[0].value: "x" is no value of column i, int64: not a decimal number`:                                   {Column: "i", Op: "==", Value: "x"},
-		`where[0].values[1]: "1.5" is no value of column i, int64: not a decimal number`:                             {Column: "i", Op: "in", Values: []string{"1", "1.5"}},
-		`where[0].values: op: in looks among values, and there are none`:                                             {Column: "i", Op: "in"},
-		`where[0].value: op: in takes values`:                                                                        {Column: "i", Op: "in", Value: "1", Values: []string{"1"}},
-		`where[0].values: op: < takes value`:                                                                         {Column: "i", Op: "<", Value: "1", Values: []string{"1"}},
-		`where[0].value: op: absent takes none`:                                                                      {Column: "i", Op: "absent", Value: "1"},
-		`where[0].op: values of type json are not compared: absent or present`:                                       {Column: "j", Op: "==", Value: "{}"},
-		`where[0].op: values of type map(string) are not compared: absent or present`:                                {Column: "rest", Op: "==", Value: "{}"},
-		`where[0].value: "2026" is no value of column b, bool: neither true nor false`:                               {Column: "b", Op: "==", Value: "2026"},
-		`where[0].value: "2026-01-31Tx" is no value of column t, timestamp: not a time such as 2006-01-02T15:04:05Z`: {Column: "t", Op: "==", Value: "2026-01-31Tx"},
+		`where[0].column: there is no column "ii" (did you mean "i"?)`:                                                                   {Column: "ii", Op: "==", Value: "1"},
+		`where[0].column: what is left out cannot depend on whether a row is there ($op)`:                                                {Column: "op", Op: "==", Value: "upsert"},
+		`where[0].op: "=" is none of == != < <= > >= in absent present`:                                                                  {Column: "i", Op: "=", Value: "1"},
+		`where[0].value: "x" is no value of column i, int64: not a decimal number`:                                                       {Column: "i", Op: "==", Value: "x"},
+		`where[0].values[1]: "1.5" is no value of column i, int64: not a decimal number`:                                                 {Column: "i", Op: "in", Values: []string{"1", "1.5"}},
+		`where[0].values: op: in looks among values, and there are none`:                                                                 {Column: "i", Op: "in"},
+		`where[0].value: op: in takes values`:                                                                                            {Column: "i", Op: "in", Value: "1", Values: []string{"1"}},
+		`where[0].values: op: < takes value`:                                                                                             {Column: "i", Op: "<", Value: "1", Values: []string{"1"}},
+		`where[0].value: op: absent takes none`:                                                                                          {Column: "i", Op: "absent", Value: "1"},
+		`where[0].op: values of type json are not compared: absent or present`:                                                           {Column: "j", Op: "==", Value: "{}"},
+		`where[0].op: values of type map(string) are not compared: absent or present`:                                                    {Column: "rest", Op: "==", Value: "{}"},
+		`where[0].value: "2026" is no value of column b, bool: neither true nor false`:                                                   {Column: "b", Op: "==", Value: "2026"},
+		`where[0].value: "2026-01-31" is no value of column t, timestamp: neither a time such as 2006-01-02T15:04:05Z nor ms since 1970`: {Column: "t", Op: "==", Value: "2026-01-31"},
+		`where[0].value: "9223372036854776" is no value of column t, timestamp: out of range for a timestamp in µs`:                      {Column: "t", Op: "==", Value: "9223372036854776"},
+		`where[0].value: "2026-01-31Tx" is no value of column t, timestamp: not a time such as 2006-01-02T15:04:05Z`:                     {Column: "t", Op: "==", Value: "2026-01-31Tx"},
 	} {
 		if _, err := schema.Where([]columnar.Predicate{p}); err == nil || err.Error() != want {
 			t.Errorf("Got %v, want %s", err, want)
