@@ -46,6 +46,7 @@ var contract = []struct {
 	{"closed", testClosed},
 	{"context", testContext},
 	{"row mutations", testMutateRows},
+	{"deletes of one mutation", testDeletesTogether},
 	{"batch", testBatch},
 	{"batch refused", testBatchRefused},
 	{"batch refused unseen", testBatchRefusedUnseen},
@@ -170,6 +171,66 @@ func counterFamily(name string) store.FamilyDescriptor {
 	f := store.NewFamily(name)
 	f.Counter = true
 	return f
+}
+
+// testDeletesTogether has one mutation delete a family, and a column, up to several times:
+// each of them leaves its marker, as of several mutations.
+func testDeletesTogether(t *testing.T, e *engine) {
+	f := store.NewFamily("f")
+	f.Versions = 10
+	e.create("t", f)
+	write := func(m *cell.Mutation) {
+		t.Helper()
+		_, err := e.MutateRow(t.Context(), nil, m)
+		ok(t, err)
+	}
+	for _, row := range []string{"family", "column"} {
+		for at := cell.Timestamp(100); at <= 600; at += 100 {
+			m := &cell.Mutation{Table: "t", Row: []byte(row)}
+			m.Put("f", []byte("q"), at, []byte("v"))
+			write(m)
+		}
+	}
+	family := &cell.Mutation{Table: "t", Row: []byte("family")}
+	column := &cell.Mutation{Table: "t", Row: []byte("column")}
+	for _, at := range []cell.Timestamp{500, 300} {
+		// DeleteFamily is HBase's Delete.addFamily, which forgets those before it.
+		family.Ops = append(family.Ops, cell.Op{Type: cell.OpDeleteFamily, Family: "f", Time: at})
+		column.DeleteColumn("f", []byte("q"), at)
+	}
+	write(family)
+	write(column)
+	for row, want := range map[string][]string{
+		"family": {"f:@500=DeleteFamily", "f:@300=DeleteFamily", "f:q@600"},
+		"column": {"f:q@600", "f:q@500=DeleteColumn", "f:q@300=DeleteColumn"},
+	} {
+		at := &store.Scan{Table: "t", Start: []byte(row), Stop: []byte(row), StopInclusive: true, Versions: store.AllVersions}
+		seen := func() (got []string) {
+			t.Helper()
+			sc := e.Scan(t.Context(), at)
+			defer sc.Close()
+			for sc.Next() {
+				for _, c := range sc.Row().Cells {
+					switch {
+					case c.Kind.IsDelete():
+						got = append(got, fmt.Sprintf("%s:%s@%d=%v", c.Family, c.Qualifier, c.Time, c.Kind))
+					case at.Raw && c.Time < 600: // a raw scan may show what markers mask, or not
+					default:
+						got = append(got, fmt.Sprintf("%s:%s@%d", c.Family, c.Qualifier, c.Time))
+					}
+				}
+			}
+			ok(t, sc.Err())
+			return got
+		}
+		if d := cmp.Diff([]string{"f:q@600"}, seen()); d != "" {
+			t.Errorf("row %s (-want +got):\n%s", row, d)
+		}
+		at.Raw = true
+		if d := cmp.Diff(want, seen()); d != "" {
+			t.Errorf("row %s, raw (-want +got):\n%s", row, d)
+		}
+	}
 }
 
 func testTraits(t *testing.T, e *engine) {
