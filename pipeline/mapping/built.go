@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,18 +16,22 @@ import (
 	"github.com/expr-lang/expr/vm/runtime"
 )
 
-// maxBuilt bounds the texts that one run of expr's machine makes, in bytes, as it may hold
-// all of them. A text of the record that is joined with each element of an array, both
+// maxBuilt bounds the texts and arrays that one run of expr's machine makes, in bytes, as it
+// may hold all of them. A text of the record that is joined with each element of an array, both
 // 500 KB, is 50 GB. It is as much as four records may become.
 const maxBuilt = 4 * maxMade
 
 // compareCost is what it takes to compare two values of the machine, in bytes that are read.
 const compareCost = 32
 
-// sourceCopy is the machine's copy of a source's text.
+// jsonSize is how many bytes of values a byte of JSON text counts as that fromJSON reads.
+const jsonSize = 4
+
+// sourceCopy is a source as the machine has it.
 type sourceCopy struct {
-	run  uint64 // of the machine, that has made it
-	text string
+	run   uint64 // of the machine, that has made it
+	text  string // empty = not yet
+	value any    // of an object or an array; nil = not yet
 }
 
 // beginRun begins a run of the machine, which has made nothing.
@@ -35,26 +40,79 @@ func (m *Mapper) beginRun() {
 	m.building = 0
 }
 
-// copied returns b, the text of source i, as the machine has it: one copy in a run, however
-// often it is read, as all may be held.
-func (m *Mapper) copied(i int, b []byte) string {
+// copyOf returns where the machine's copy of source i is or goes: one in a run, however often
+// it is read, as all may be held.
+func (m *Mapper) copyOf(i int) *sourceCopy {
 	if m.copies == nil {
 		m.copies = make([]sourceCopy, len(m.plan.sources))
 	}
 	c := &m.copies[i]
 	if c.run != m.runs {
-		*c = sourceCopy{m.runs, string(b)}
+		*c = sourceCopy{run: m.runs}
+	}
+	return c
+}
+
+// copied returns b, the text of source i, as the machine has it.
+func (m *Mapper) copied(i int, b []byte) string {
+	c := m.copyOf(i)
+	if c.text == "" {
+		c.text = string(b)
 	}
 	return c.text
 }
 
-// build notes that the machine makes a text of n bytes, and returns a *tooMuchError where
-// it makes too much.
-func (m *Mapper) build(n int) error {
+// parsed returns the value of b, the JSON text of source i, which is an object or an array.
+// Nothing that an expression calls changes one.
+func (m *Mapper) parsed(i int, b []byte) (any, error) {
+	c := m.copyOf(i)
+	if c.value != nil {
+		return c.value, nil
+	}
+	if err := m.spend(jsonCost * len(b)); err != nil {
+		return nil, err
+	}
+	v, err := jsonValue(b)
+	if err == nil {
+		c.value = v
+	}
+	return v, err
+}
+
+// hold notes that the machine makes n bytes of values, and returns a *tooMuchError where it
+// makes too much.
+func (m *Mapper) hold(n int) error {
 	if m.building += int64(n); m.building > m.plan.maxBuilt {
-		return &tooMuchError{fmt.Sprintf("more than %d bytes of texts are made in an expression", m.plan.maxBuilt)}
+		return &tooMuchError{fmt.Sprintf("more than %d bytes of texts and arrays are made in an expression", m.plan.maxBuilt)}
+	}
+	return nil
+}
+
+// build is hold of a text, which takes as long to make as to read.
+func (m *Mapper) build(n int) error {
+	if err := m.hold(n); err != nil {
+		return err
 	}
 	return m.spend(n)
+}
+
+// split holds the parts of a text of the arguments of expr's functions.
+func (m *Mapper) split(args []any) error {
+	text, ok := args[0].(string)
+	sep, isText := args[1].(string)
+	if !ok || !isText {
+		return nil
+	}
+	n := strings.Count(text, sep) + 1
+	if len(args) == 3 {
+		if most := runtime.ToInt(args[2]); most >= 0 {
+			n = min(n, most)
+		}
+	}
+	if err := m.spend(len(text)); err != nil {
+		return err
+	}
+	return m.hold(n * int(unsafe.Sizeof("")))
 }
 
 // built is build of a value that was made, if that is a text.
@@ -111,7 +169,17 @@ var bounded = map[string]func(m *Mapper, args []any) error{
 		}
 		return m.build(len(text) + n*max(len(by)-len(old), 0))
 	},
-	"string": func(*Mapper, []any) error { return nil }, // see missingTexts
+	"split":      (*Mapper).split,
+	"splitAfter": (*Mapper).split,
+	"string":     func(*Mapper, []any) error { return nil }, // see missingTexts
+	"toBase64": func(m *Mapper, args []any) error {
+		text, _ := args[0].(string)
+		return m.build(base64.StdEncoding.EncodedLen(len(text)))
+	},
+	"fromBase64": func(m *Mapper, args []any) error {
+		text, _ := args[0].(string)
+		return m.build(base64.StdEncoding.DecodedLen(len(text)))
+	},
 	"toJSON": func(m *Mapper, args []any) error {
 		text, err := json.Marshal(args[0])
 		if err != nil {

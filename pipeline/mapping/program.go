@@ -244,7 +244,7 @@ func registerFunctions(c *conf.Config) {
 		if !ok {
 			return nil, fmt.Errorf("fromJSON of a %T", args[0])
 		}
-		if err := m.spend(jsonCost * len(text)); err != nil {
+		if err := errors.Join(m.spend(jsonCost*len(text)), m.hold(jsonSize*len(text))); err != nil {
 			return nil, err
 		}
 		v, err := jsonValue([]byte(text))
@@ -445,10 +445,7 @@ func (m *Mapper) sourceValue(i int) (any, error) {
 	case decode.Bool:
 		return b[0] == 't', nil
 	case decode.Object, decode.Array:
-		if err := m.spend(jsonCost * len(b)); err != nil {
-			return nil, err
-		}
-		return jsonValue(b)
+		return m.parsed(i, b)
 	}
 	return nil, nil
 }
