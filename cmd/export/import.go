@@ -44,6 +44,9 @@ func (c *importCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if c.As == "" && (len(c.Row) > 0 || c.Between != "" || !c.Time.IsZero()) {
 		return fmt.Errorf("%w: --row, --between and --time are of files of others: name the job that says what their columns are with --as", cli.ErrUsage)
 	}
+	if c.Between != "" && len(c.Row) < 2 {
+		return fmt.Errorf("%w: --between stands between the parts of the row key: name two or more by --row", cli.ErrUsage)
+	}
 	cfg, err := c.Load(p)
 	if err != nil {
 		return err

@@ -113,6 +113,7 @@ func TestImportFilesOfOthers(t *testing.T) {
 		want   string
 	}{
 		{[]string{"--row", "key", dir, "keys"}, cli.StatusUsage, "--as"},
+		{[]string{"--as", "views", "--time", at, "--row", "key", "--between", "|", dir, "keys"}, cli.StatusUsage, "--between"},
 		{[]string{"--as", "none", "--time", at, dir, "keys"}, cli.StatusUsage, "none"},
 		{[]string{"--as", "views", dir, "keys"}, cli.StatusFailed, "no column comes from $timestamp"},
 		{[]string{"--as", "views", "--time", at, "--row", "key", dir, "keys"}, cli.StatusFailed, "the row key is one column from $row, or the columns of a key"},
