@@ -395,7 +395,7 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 		}
 		r.count(t)
 		if t.refused != nil {
-			r.log.Warn("record stays a dead letter", "topic", t.letter.Topic, "partition", t.letter.Partition, "offset", t.letter.Offset, "err", t.refused)
+			r.log.Warn("record stays a dead letter", "pipeline", t.letter.Pipeline, "topic", t.letter.Topic, "partition", t.letter.Partition, "offset", t.letter.Offset, "err", t.refused)
 		}
 	}
 	if len(duplicates) > 0 {

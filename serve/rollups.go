@@ -26,6 +26,9 @@ type rollupQuery struct {
 	from, to cell.Timestamp
 }
 
+// rollupParams are the parameters that newRollupQuery reads.
+var rollupParams = []string{"by", "bucket", "value", "encoding", "zone", "distinct", "from", "to"}
+
 func newRollupQuery(r *http.Request) (*rollupQuery, error) {
 	p := r.URL.Query()
 	bad := func(name, want string) error {

@@ -23,9 +23,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -249,6 +252,27 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 // handlerFunc is a handler whose error becomes the answer.
 type handlerFunc func(w http.ResponseWriter, r *http.Request) error
 
+// with returns h for requests that have no other parameters than these. A mistyped one would
+// be an answer to another question.
+func (h handlerFunc) with(params []string) handlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		q, err := url.ParseQuery(r.URL.RawQuery)
+		if err != nil {
+			return fmt.Errorf("%w: parameters: %w", store.ErrInvalidArgument, err)
+		}
+		for _, name := range slices.Sorted(maps.Keys(q)) {
+			switch {
+			case slices.Contains(params, name):
+			case len(params) == 0:
+				return fmt.Errorf("%w: there is no parameter %q", store.ErrInvalidArgument, name)
+			default:
+				return fmt.Errorf("%w: there is no parameter %q, only %s", store.ErrInvalidArgument, name, strings.Join(params, ", "))
+			}
+		}
+		return h(w, r)
+	}
+}
+
 func (s *Server) routes(metrics http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	open := func(pattern string, h handlerFunc) { mux.Handle(pattern, s.handle(h)) }
@@ -256,9 +280,9 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	open("GET /readyz", s.readyz)
 	open("GET /version", s.version)
 	mux.Handle("GET /metrics", metrics)
-	guarded := func(pattern string, h handlerFunc) {
+	guarded := func(pattern string, h handlerFunc, params ...string) {
 		method, path, _ := strings.Cut(pattern, " ")
-		mux.Handle(method+" "+api.Prefix+path, s.authorized(s.handle(h)))
+		mux.Handle(method+" "+api.Prefix+path, s.authorized(s.handle(h.with(params))))
 	}
 	guarded("GET /hello", s.hello)
 	guarded("GET /tables", s.listTables)
@@ -279,18 +303,18 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("POST /tables/{table}/merge", s.mergeRegions)
 	guarded("POST /tables/{table}/compact", s.compactTable)
 	guarded("POST /flush", s.flush)
-	guarded("GET /tables/{table}/rows/{row}", s.getRow)
+	guarded("GET /tables/{table}/rows/{row}", s.getRow, "row", "encoding", "family", "versions")
 	guarded("POST /tables/{table}/scan", s.scan)
 	guarded("POST /tables/{table}/mutate", s.mutateRow)
 	guarded("POST /mutate", s.mutateRows)
 	guarded("POST /batch", s.applyBatch)
-	guarded("GET /counters/{table}/top", s.topCounters)
-	guarded("GET /counters/{table}/{row}", s.getCounters)
-	guarded("GET /counters/{table}", s.getCounters)
-	guarded("GET /rollups/{table}/{rollup}/series", s.rollupSeries)
-	guarded("GET /rollups/{table}/{rollup}/top", s.rollupTop)
+	guarded("GET /counters/{table}/top", s.topCounters, "encoding", "family", "qualifier", "from", "to", "n", "prefix")
+	guarded("GET /counters/{table}/{row}", s.getCounters, "row", "encoding", "family", "qualifier", "from", "to")
+	guarded("GET /counters/{table}", s.getCounters, "row", "encoding", "family", "qualifier", "from", "to")
+	guarded("GET /rollups/{table}/{rollup}/series", s.rollupSeries, rollupParams...)
+	guarded("GET /rollups/{table}/{rollup}/top", s.rollupTop, append(rollupParams, "n")...)
 	guarded("GET /offsets", s.offsets)
-	guarded("GET /outbox", s.outbox)
+	guarded("GET /outbox", s.outbox, "limit", "after")
 	guarded("GET /pipelines", s.pipelines)
 	guarded("POST /pipelines/{pipeline}/close_breakers", s.closeBreakers)
 	guarded("GET /exports", s.exports)
