@@ -303,7 +303,7 @@ func (h *history) drawModify(rt *rapid.T, m *cell.Mutation) {
 // drawMutation draws a mutation of any kind.
 func (h *history) drawMutation(rt *rapid.T) *cell.Mutation {
 	m := &cell.Mutation{Table: metaTable, Row: h.drawRow(rt)}
-	for range rapid.IntRange(1, 2).Draw(rt, "parts") {
+	for range rapid.IntRange(1, 3).Draw(rt, "parts") {
 		switch rapid.IntRange(0, 4).Draw(rt, "what") {
 		case 0, 1, 2:
 			h.drawPuts(rt, m)
