@@ -46,6 +46,8 @@ func TestConvert(t *testing.T) {
 		{"int64", "distinct", "\xd1\x0e\x01\x0a", "not a sketch: counters: corrupt value: sketch of 4 bytes: the sparse form has 3 bytes a register and at most 4095"},
 		{"float64", "text", "-1e-3", fmt.Sprintf("%x", math.Float64bits(-1e-3))},
 		{"float64", "text", "one", "not a number in the range of a double"},
+		{"float64", "text", "1_0", "not a number in the range of a double"},
+		{"float64", "text", "0x1p-2", "not a number in the range of a double"},
 		{"float64", "float64be", be(math.Float64bits(2.5)), fmt.Sprintf("%x", math.Float64bits(2.5))},
 		{"float64", "float64be", "", "not 8 bytes long"},
 		{"bool", "text", "true", "true"},

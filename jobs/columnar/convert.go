@@ -292,7 +292,7 @@ func (v *Vector) appendFloat(c Coding, b []byte) string {
 		return ""
 	}
 	x, err := strconv.ParseFloat(view(b), 64)
-	if err != nil {
+	if err != nil || bytes.ContainsAny(b, "_xX") { // as Go's own numbers may be written
 		return "not a number in the range of a double"
 	}
 	v.AppendFloat64(x)

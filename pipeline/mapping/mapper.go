@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -584,7 +585,7 @@ func parseUnix(unit int64) func(k decode.Kind, b []byte) (int64, error) {
 			return i * unit, nil
 		}
 		f, err := strconv.ParseFloat(string(b), 64)
-		if err != nil || math.IsNaN(f) {
+		if err != nil || math.IsNaN(f) || bytes.ContainsAny(b, "_xX") { // as Go's own numbers may be written
 			return 0, valueErrorf("%q is no number", clip(b))
 		}
 		return integerOfFloat(math.Round(f * float64(unit)))

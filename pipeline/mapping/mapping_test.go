@@ -145,6 +145,7 @@ func TestEventTime(t *testing.T) {
 		{"unix_ms", "", `{"ts":0}`, "0"},
 		{"unix_ms", "", `{"ts":-1}`, "map: bad_time: event time: -1 ms is before 1970"},
 		{"unix_ms", "", `{"ts":9223372036854775807}`, no},
+		{"unix_s", "", `{"ts":"1_0.5"}`, `map: bad_time: event time: "1_0.5" is no number`},
 		{"unix_ms", "", `{"ts":"noon"}`, `map: bad_time: event time: "noon" is no number`},
 		{"unix_ms", "", `{"ts":1e300}`, no},
 		{"unix_ms", "", `{"ts":{}}`, no},
