@@ -184,6 +184,9 @@ func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string
 		}
 		return say("all are equal; the rebuilt counters are dropped")
 	case !c.Switch:
+		if err := alone(others, families); err != nil {
+			return fmt.Errorf("%w; the rebuilt ones cannot be served: %w; --discard drops them", errCountersDiffer, err)
+		}
 		return fmt.Errorf("%w; run it again with --switch to serve the rebuilt ones, or with --discard to drop them", errCountersDiffer)
 	}
 	if err := alone(others, families); err != nil {

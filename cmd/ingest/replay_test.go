@@ -181,6 +181,55 @@ func TestReplayRebuildUnused(t *testing.T) {
 	}
 }
 
+// Where another pipeline writes the table, nothing is switched to, and nothing asks for it.
+func TestReplayRebuildBesideOthers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(6, 50)
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	d := integration.StartDaemon(t, w.config, w.env)
+	integration.WaitCaughtUp(t, d, w.config, w.env, 50, time.Minute)
+	if err := d.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, tail, ok := strings.Cut(string(text), "    tests:")
+	_, jobs, also := strings.Cut(tail, "\njobs:\n")
+	if !ok || !also {
+		t.Fatal("the configuration has no tests, or no jobs behind them")
+	}
+	head = strings.Replace(head, `'date(time, "yyyyMMdd")'}`, `'date(time, "yyyyMMdd")', by: "2"}`, 1)
+	now := filepath.Join(t.TempDir(), "now.yaml")
+	if err := os.WriteFile(now, []byte(head+`  another:
+    topics: [another]
+    group: another
+    decode: {format: combined}
+    map:
+      - {table: path_counts, row: path, increment: [{family: day, qualifier: method}]}
+
+jobs:
+`+jobs), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	before := w.run(t, "shell", "-c", now, "-n", "-e", "scan 'path_counts', {COLUMNS => ['day']}")
+	const why = "pipeline another writes table path_counts, too"
+	for _, args := range [][]string{nil, {"--switch"}} {
+		out, err := integration.Run(t, w.env, nil, "ingest", append([]string{"replay", "rebuild", "-c", now, "access-log"}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), why) || strings.Contains(err.Error(), "run it again with --switch") {
+			t.Errorf("%v: got %v, want that %s\n%s", args, err, why, out)
+		}
+	}
+	after := w.run(t, "shell", "-c", now, "-n", "-e", "scan 'path_counts', {COLUMNS => ['day']}")
+	if before[:strings.LastIndex(before, "row(s)")] != after[:strings.LastIndex(after, "row(s)")] {
+		t.Errorf("Got days\n%s\nwant\n%s", after, before)
+	}
+}
+
 // A rebuild that counts nothing has found nothing equal, and says so.
 func TestReplayRebuildOfNothing(t *testing.T) {
 	t.Parallel()
