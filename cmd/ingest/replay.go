@@ -174,8 +174,7 @@ func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string
 		_, err := fmt.Fprintln(w, text)
 		return err
 	}
-	switch {
-	case same:
+	if same {
 		if err := r.Discard(ctx); err != nil {
 			return err
 		}
@@ -183,13 +182,13 @@ func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string
 			return say("no counters were counted again, so that nothing was compared")
 		}
 		return say("all are equal; the rebuilt counters are dropped")
-	case !c.Switch:
-		if err := alone(others, families); err != nil {
-			return fmt.Errorf("%w; the rebuilt ones cannot be served: %w; --discard drops them", errCountersDiffer, err)
-		}
-		return fmt.Errorf("%w; run it again with --switch to serve the rebuilt ones, or with --discard to drop them", errCountersDiffer)
 	}
-	if err := alone(others, families); err != nil {
+	switch err := alone(others, families); {
+	case !c.Switch && err != nil:
+		return fmt.Errorf("%w; the rebuilt ones cannot be served: %w; --discard drops them", errCountersDiffer, err)
+	case !c.Switch:
+		return fmt.Errorf("%w; run it again with --switch to serve the rebuilt ones, or with --discard to drop them", errCountersDiffer)
+	case err != nil:
 		return err
 	}
 	if err := r.Switch(ctx); err != nil {

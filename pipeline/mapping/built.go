@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -103,16 +104,21 @@ func (m *Mapper) split(args []any) error {
 	if !ok || !isText {
 		return nil
 	}
-	n := strings.Count(text, sep) + 1
-	if len(args) == 3 {
-		if most := runtime.ToInt(args[2]); most >= 0 {
-			n = min(n, most)
-		}
-	}
+	n := atMost(strings.Count(text, sep)+1, args, 2)
 	if err := m.spend(len(text)); err != nil {
 		return err
 	}
 	return m.hold(n * int(unsafe.Sizeof("")))
+}
+
+// atMost returns n, bounded by the argument at i where there is one; negative = no bound.
+func atMost(n int, args []any, i int) int {
+	if len(args) > i {
+		if most := runtime.ToInt(args[i]); most >= 0 {
+			return min(n, most)
+		}
+	}
+	return n
 }
 
 // built is build of a value that was made, if that is a text.
@@ -128,10 +134,9 @@ func (m *Mapper) built(v any, err error) (any, error) {
 // is of another type than it should be is left to expr, to be refused.
 var bounded = map[string]func(m *Mapper, args []any) error{
 	"int": func(_ *Mapper, args []any) error {
-		if f, ok := args[0].(float64); ok && !(f > -(1<<63) && f < 1<<63) { // see integerOfFloat
-			return valueErrorf("%v is no integer of 8 bytes", f)
-		}
-		return nil
+		f, _ := args[0].(float64)
+		_, err := integerOfFloat(math.Trunc(f))
+		return err
 	},
 	"join": func(m *Mapper, args []any) error {
 		glue := ""
@@ -161,12 +166,7 @@ var bounded = map[string]func(m *Mapper, args []any) error{
 		if !ok || !isText || !isAlso {
 			return nil
 		}
-		n := strings.Count(text, old)
-		if len(args) == 4 {
-			if most := runtime.ToInt(args[3]); most >= 0 {
-				n = min(n, most)
-			}
-		}
+		n := atMost(strings.Count(text, old), args, 3)
 		return m.build(len(text) + n*max(len(by)-len(old), 0))
 	},
 	"split":      (*Mapper).split,
@@ -237,9 +237,13 @@ var missingTexts = []string{"string", "toJSON"}
 // registerBounded makes what bounded is known to expr, and its uniq, by the names that rewrite
 // puts in their place. The checker goes by expr's names and types, with the Mapper in front.
 func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, args []any) (any, error))) {
+	ours := func(name string, fn func(m *Mapper, args []any) (any, error)) {
+		add("$"+name, fn)
+		behindMapper(c.Functions["$"+name], c.Builtins[name])
+	}
 	for name, bound := range bounded {
 		own := c.Builtins[name]
-		add("$"+name, func(m *Mapper, args []any) (any, error) {
+		ours(name, func(m *Mapper, args []any) (any, error) {
 			if err := bound(m, args); err != nil {
 				return nil, err
 			}
@@ -252,7 +256,6 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 			v, _, err := own.Safe(args...)
 			return v, err
 		})
-		behindMapper(c.Functions["$"+name], own)
 	}
 	for _, name := range missingTexts {
 		f := c.Functions["$"+name]
@@ -267,10 +270,8 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 	}
 	add(callIn, func(m *Mapper, args []any) (any, error) { return m.in(args[0], args[1]) })
 	c.Functions[callIn].Validate = checkIn
-	add("$uniq", func(m *Mapper, args []any) (any, error) { return m.uniq(args[0]) })
-	behindMapper(c.Functions["$uniq"], c.Builtins["uniq"])
-	add("$flatten", func(m *Mapper, args []any) (any, error) { return m.flatten(args[0]) })
-	behindMapper(c.Functions["$flatten"], c.Builtins["flatten"])
+	ours("uniq", func(m *Mapper, args []any) (any, error) { return m.uniq(args[0]) })
+	ours("flatten", func(m *Mapper, args []any) (any, error) { return m.flatten(args[0]) })
 }
 
 // isBounded reports whether a function of expr's has one of ours in its place.

@@ -8,6 +8,13 @@ import (
 	"unsafe"
 )
 
+// compileRule compiles a rule of JSON records that puts a value into a row, both expressions.
+func compileRule(row, value string) (*Plan, error) {
+	return Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{
+		Table: "t", Row: row, Put: map[string]map[string]string{"f": {"q": value}},
+	}}}, nil)
+}
+
 // textAndArray is a record with a text of size bytes and an array of n different elements.
 func textAndArray(size, n int) *Record {
 	var b strings.Builder
@@ -66,9 +73,7 @@ func TestBuiltIsBounded(t *testing.T) {
 	} {
 		t.Run(expression, func(t *testing.T) {
 			t.Parallel()
-			p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{
-				Table: "t", Row: `"r"`, Put: map[string]map[string]string{"f": {"q": expression}},
-			}}}, nil)
+			p, err := compileRule(`"r"`, expression)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +126,7 @@ func TestBoundedFunctionsRefuse(t *testing.T) {
 		`join(nothing, ",")`:            "field nothing is missing or null",
 		`uniq(nothing)`:                 "field nothing is missing or null",
 	} {
-		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: expression, Put: map[string]map[string]string{"f": {"q": "1"}}}}}, nil)
+		p, err := compileRule(expression, "1")
 		if err == nil {
 			_, err = p.NewMapper().Map(textAndArray(5, 2))
 		}
@@ -155,7 +160,7 @@ func TestBoundedFunctionsGive(t *testing.T) {
 		`int(9223372036854774784.0)`:                     "9223372036854774784",
 		`int(offset)`:                                    "0",
 	} {
-		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: `"r"`, Put: map[string]map[string]string{"f": {"q": expression}}}}}, nil)
+		p, err := compileRule(`"r"`, expression)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +174,7 @@ func TestBoundedFunctionsGive(t *testing.T) {
 // The machine has one copy of a text, however often an expression reads it.
 func TestTextsAreCopiedOnce(t *testing.T) {
 	t.Parallel()
-	p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: `trim(user)`, Put: map[string]map[string]string{"f": {"q": "1"}}}}}, nil)
+	p, err := compileRule(`trim(user)`, "1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func TestMissingTexts(t *testing.T) {
 		`string(large)`:                      "1e+19",
 		`string(user) == "u" ? "1" : "2"`:    "1",
 	} {
-		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: expression, Put: map[string]map[string]string{"f": {"q": "1"}}}}}, nil)
+		p, err := compileRule(expression, "1")
 		got := ""
 		if err == nil {
 			var out *Output
