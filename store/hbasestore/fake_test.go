@@ -726,6 +726,7 @@ func mutationOf(table, row []byte, writes ...*hbase.TMutation) *cell.Mutation {
 		}
 		return cell.Timestamp(*t)
 	}
+	newest := map[string]int{} // by column: how many of its newest versions a Delete deletes, at most
 	for _, w := range writes {
 		if p := w.Put; p != nil {
 			for _, v := range p.ColumnValues {
@@ -739,9 +740,16 @@ func mutationOf(table, row []byte, writes ...*hbase.TMutation) *cell.Mutation {
 		if len(d.Columns) == 0 {
 			one.DeleteRow(at(d.Timestamp))
 		}
+		counted := map[string]int{} // HBase counts anew in each
 		for _, c := range d.Columns {
 			switch family := string(c.Family); d.DeleteType {
 			case hbase.TDeleteType_DELETE_COLUMN:
+				if column := string(cell.AppendPart(nil, c.Family)) + string(c.Qualifier); c.Timestamp == nil {
+					if counted[column]++; counted[column] <= newest[column] {
+						continue // a version that another deletes already
+					}
+					newest[column] = counted[column]
+				}
 				one.Delete(family, c.Qualifier, at(c.Timestamp))
 			case hbase.TDeleteType_DELETE_COLUMNS:
 				one.DeleteColumn(family, c.Qualifier, at(c.Timestamp))

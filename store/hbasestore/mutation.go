@@ -196,6 +196,12 @@ func (h *mutation) delete(o *cell.Op, d *hbase.TDurability) {
 	case cell.OpDeleteFamilyVersion:
 		t.DeleteType = hbase.TDeleteType_DELETE_FAMILY_VERSION
 	}
+	if o.Type == cell.OpDelete && o.Time == cell.Latest {
+		if d := h.deletesNewest(c); d != nil {
+			d.Columns = append(d.Columns, c)
+			return
+		}
+	}
 	if n := len(h.writes); n > 0 {
 		if last := h.writes[n-1].DeleteSingle; last != nil && len(last.Columns) > 0 && last.DeleteType == t.DeleteType && !deletesFamily(last, c.Family) {
 			last.Columns = append(last.Columns, c)
@@ -204,6 +210,21 @@ func (h *mutation) delete(o *cell.Op, d *hbase.TDurability) {
 	}
 	t.Columns = []*hbase.TColumn{c}
 	h.writes = append(h.writes, &hbase.TMutation{DeleteSingle: t})
+}
+
+// deletesNewest returns the TDelete of h that deletes the newest version of a column
+// already, nil where none does. The second of one TDelete deletes the version before
+// it, as that of one mutation does elsewhere; HBase counts anew in each
+// (HRegion.prepareDeleteTimestamps).
+func (h *mutation) deletesNewest(column *hbase.TColumn) *hbase.TDelete {
+	for _, w := range h.writes {
+		if d := w.DeleteSingle; d != nil && d.DeleteType == hbase.TDeleteType_DELETE_COLUMN && slices.ContainsFunc(d.Columns, func(c *hbase.TColumn) bool {
+			return c.Timestamp == nil && bytes.Equal(c.Family, column.Family) && bytes.Equal(c.Qualifier, column.Qualifier)
+		}) {
+			return d
+		}
+	}
+	return nil
 }
 
 // deletesFamily reports whether d deletes a family up to a time. HBase's Delete.addFamily

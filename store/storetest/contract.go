@@ -47,6 +47,7 @@ var contract = []struct {
 	{"context", testContext},
 	{"row mutations", testMutateRows},
 	{"deletes of one mutation", testDeletesTogether},
+	{"newest version deleted twice", testNewestDeletedTwice},
 	{"batch", testBatch},
 	{"batch refused", testBatchRefused},
 	{"batch refused unseen", testBatchRefusedUnseen},
@@ -223,6 +224,53 @@ func testDeletesTogether(t *testing.T, e *engine) {
 		at.Raw = true
 		if d := cmp.Diff(want, seen()); d != "" {
 			t.Errorf("row %s, raw (-want +got):\n%s", row, d)
+		}
+	}
+}
+
+// The second delete of a column's newest version deletes the one before it, whatever
+// the mutation does between the two.
+func testNewestDeletedTwice(t *testing.T, e *engine) {
+	f := store.NewFamily("f")
+	f.Versions = 10
+	e.create("t", f)
+	q, z := []byte("q"), []byte("z")
+	mutate := func(row string, ops func(*cell.Mutation)) {
+		t.Helper()
+		m := &cell.Mutation{Table: "t", Row: []byte(row)}
+		ops(m)
+		_, err := e.MutateRow(t.Context(), nil, m)
+		ok(t, err)
+	}
+	for _, c := range []struct {
+		row     string
+		between func(*cell.Mutation)
+		want    []string
+	}{
+		{"beside", func(*cell.Mutation) {}, []string{`f:"q" @200 = "v"`, `f:"q" @100 = "v"`}},
+		{"put", func(m *cell.Mutation) { m.Put("f", z, 500, []byte("w")) }, []string{`f:"q" @200 = "v"`, `f:"q" @100 = "v"`, `f:"z" @500 = "w"`}},
+		{"delete", func(m *cell.Mutation) { m.DeleteColumn("f", q, 100) }, []string{`f:"q" @200 = "v"`}},
+	} {
+		for at := cell.Timestamp(100); at <= 400; at += 100 {
+			mutate(c.row, func(m *cell.Mutation) { m.Put("f", q, at, []byte("v")) })
+		}
+		mutate(c.row, func(m *cell.Mutation) {
+			m.Delete("f", q, cell.Latest)
+			c.between(m)
+			m.Delete("f", q, cell.Latest)
+		})
+		sc := e.Scan(t.Context(), &store.Scan{Table: "t", Start: []byte(c.row), Stop: []byte(c.row), StopInclusive: true, Versions: store.AllVersions})
+		var got []string
+		for sc.Next() {
+			got = append(got, cells(sc.Row().Cells, false)...)
+		}
+		ok(t, sc.Err())
+		ok(t, sc.Close())
+		for i := range c.want {
+			c.want[i] = "  " + c.want[i]
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("row %s (-want +got):\n%s", c.row, d)
 		}
 	}
 }
