@@ -53,8 +53,8 @@ const schemeRunes = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456
 
 // OpenTarget opens where a job or a join publishes: s3://BUCKET/PREFIX or a
 // directory, which is made where create is set. The error for a directory that is
-// not there wraps target.ErrNotFound, that for another URL store.ErrInvalidArgument; none
-// quotes what may be a password. log is warned of requests to a bucket's service
+// not there wraps target.ErrNotFound, that for another URL, or for one to be made inside
+// the embedded store's own, store.ErrInvalidArgument; none quotes what may be a password. log is warned of requests to a bucket's service
 // that are made again; nil = nobody is.
 func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.Target, error) {
 	switch {
@@ -80,6 +80,11 @@ func (c *Config) OpenTarget(out string, create bool, log *slog.Logger) (target.T
 		// As a directory it would be made, and named with a password in it.
 		return nil, fmt.Errorf("%w: %s:// is not a place to publish in: write a directory, or s3://BUCKET/PREFIX", store.ErrInvalidArgument, urlScheme(out))
 	case create:
+		if c.Store.Engine == "pebble" {
+			if err := refuseWithin(c.Store.Dir, out); err != nil {
+				return nil, err
+			}
+		}
 		return target.CreateLocal(out)
 	}
 	return target.OpenLocal(out)
