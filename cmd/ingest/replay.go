@@ -14,6 +14,7 @@ import (
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/jobs/columnar"
 	"sluice/pipeline"
 	"sluice/pipeline/mapping"
 	"sluice/pipeline/rebuild"
@@ -226,7 +227,7 @@ func countProgress(log *slog.Logger) func(rebuild.Progress) {
 
 // differenceLine is one counter that the generations do not agree on.
 type differenceLine struct {
-	Row       string `json:"row"`
+	Row       string `json:"row"` // both as row keys are in manifests
 	Qualifier string `json:"qualifier"`
 	Served    *int64 `json:"served"` // null = not there
 	Rebuilt   *int64 `json:"rebuilt"`
@@ -250,7 +251,7 @@ func (c *rebuildCommand) print(w io.Writer, families []rebuild.Comparison, total
 	for i, f := range families {
 		lines[i] = comparisonLine{Table: f.Table, Family: f.Family, Unused: f.Unused, Distinct: f.Distinct, Equal: f.Equal, Different: f.Different, Missing: f.Missing, Extra: f.Extra, Differences: []differenceLine{}}
 		for _, d := range f.Differences {
-			lines[i].Differences = append(lines[i].Differences, differenceLine{string(d.Row), string(d.Qualifier), d.Served, d.Rebuilt})
+			lines[i].Differences = append(lines[i].Differences, differenceLine{columnar.EscapeKey(d.Row), columnar.EscapeKey(d.Qualifier), d.Served, d.Rebuilt})
 		}
 	}
 	if c.JSON {

@@ -50,7 +50,7 @@ func TestReplayRebuild(t *testing.T) {
 	if !strings.Contains(out, "all are equal") {
 		t.Errorf("nothing was changed, and:\n%s", out)
 	}
-	w.run(t, "shell", "-c", w.config, "-n", "-e", "incr 'path_counts', 'by-hand', 'day:20260101', 7")
+	w.run(t, "shell", "-c", w.config, "-n", "-e", `incr 'path_counts', "by-hand\xFF", 'day:20260101', 7`)
 	out, err := integration.Run(t, w.env, nil, "ingest", "replay", "rebuild", "-c", w.config, "access-log", "--json")
 	if err == nil {
 		t.Errorf("the counters differ, and:\n%s", out)
@@ -62,7 +62,7 @@ func TestReplayRebuild(t *testing.T) {
 	seven, found := int64(7), false
 	for _, f := range got.Families {
 		for _, d := range f.Differences {
-			found = found || d.Row == "by-hand" && f.Missing == 1 && d.Served != nil && *d.Served == seven && d.Rebuilt == nil
+			found = found || d.Row == `by-hand\xFF` && d.Qualifier == "20260101" && f.Missing == 1 && d.Served != nil && *d.Served == seven && d.Rebuilt == nil
 		}
 	}
 	if !found {
