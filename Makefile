@@ -3,7 +3,7 @@ GO ?= go
 T ?= 30s
 TOOL = $(GO) tool -modfile=tools.mod
 
-.PHONY: demo test build race lint simulation integration alerts fuzz soak bench bench-joins bench-copies bench-hbase bench-flink bench-smoke clean
+.PHONY: demo test build race lint simulation integration alerts fuzz soak bench bench-joins bench-copies bench-hbase bench-flink bench-connect bench-smoke clean
 
 demo: ## the README's first command
 	$(GO) run ./cmd/ingest demo
@@ -68,6 +68,14 @@ bench-flink: ## writes bench/FLINK.md: the pipeline beside Flink; needs Java 17 
 	mkdir -p "$(FLINK)/classes"
 	javac -nowarn -cp "$(FLINK)/lib/*" -d "$(FLINK)/classes" bench/flink/PageViews.java
 	$(GO) run ./bench flink -flink "$(FLINK)" -write bench/FLINK.md
+
+CONNECT ?= .connect
+
+bench-connect: ## writes bench/CONNECT.md: the pipeline beside Kafka Connect; needs Java 17 and Maven, and fetches 33 MB of jars into CONNECT once
+	mvn -B -q -ntp -f bench/connect/pom.xml -DincludeScope=runtime "-DoutputDirectory=$(abspath $(CONNECT))/lib" org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
+	mkdir -p "$(CONNECT)/classes"
+	javac -nowarn -cp "$(CONNECT)/lib/*" -d "$(CONNECT)/classes" bench/connect/Sinks.java
+	$(GO) run ./bench connect -connect "$(CONNECT)" -write bench/CONNECT.md
 
 bench-smoke:
 	$(GO) run ./bench -smoke

@@ -15,7 +15,7 @@ func TestFlinkFlags(t *testing.T) {
 		}
 	}
 	o, err := parseFlink([]string{"-rounds", "5", "-flink", "dir"}, io.Discard)
-	if err != nil || o.rounds != 5 || o.flink != "dir" || o.events != 4_000_000 {
+	if err != nil || o.rounds != 5 || o.jars != "dir" || o.events != 4_000_000 {
 		t.Errorf("Got %+v, %v", o, err)
 	}
 	if v := flinkVersion(); strings.Count(v, ".") != 2 || strings.ContainsAny(v, "<> \n") {
@@ -36,8 +36,8 @@ func TestFlinkAnswerIsCompared(t *testing.T) {
 		{"rows", "", "ended without an answer"},
 	} {
 		var asked strings.Builder
-		p := &flinkProcess{in: nopCloser{&asked}, out: bufio.NewScanner(strings.NewReader(c.answer)), wait: func() error { return nil }}
-		got, err := p.run(job, c.what, 7)
+		p := &javaProcess{in: nopCloser{&asked}, out: bufio.NewScanner(strings.NewReader(c.answer)), wait: func() error { return nil }}
+		got, err := runFlinkJob(p, job, c.what, 7)
 		switch {
 		case asked.String() != "hashmap "+c.what+"\n":
 			t.Errorf("Asked %q", asked.String())

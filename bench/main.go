@@ -135,7 +135,7 @@ func main() {
 		return
 	}
 	apart := map[string]func(context.Context, []string, io.Writer, io.Writer) error{
-		joinsArgument: runJoins, copiesArgument: runCopies, hbaseArgument: runHBase, flinkArgument: runFlink,
+		joinsArgument: runJoins, copiesArgument: runCopies, hbaseArgument: runHBase, flinkArgument: runFlink, connectArgument: runConnect,
 	}
 	if len(args) > 0 && apart[args[0]] != nil {
 		if err := apart[args[0]](ctx, args[1:], os.Stdout, os.Stderr); err != nil {
