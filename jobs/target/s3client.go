@@ -74,10 +74,12 @@ func status(err error) int {
 const maxErrorBytes = 64 << 10
 
 // passing reports whether err may pass: no answer, an overloaded or failing server,
-// a conditional write that met another (409).
+// a conditional write that met another (409), a body that came too slowly, which
+// Amazon's service answers with 400 ("Error responses", Amazon S3 API Reference).
 func passing(err error) bool {
 	s := status(err)
-	return s == 0 || s >= 500 && s != http.StatusNotImplemented || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s == http.StatusConflict
+	return s == 0 || s >= 500 && s != http.StatusNotImplemented || s == http.StatusTooManyRequests || s == http.StatusRequestTimeout || s == http.StatusConflict ||
+		hasCode(err, "RequestTimeout")
 }
 
 // errMaybeDone is wrapped by the error of a request that was made again until it was
@@ -159,9 +161,12 @@ func (c *s3Client) reason(ctx context.Context, q *s3Request, err error) (_ error
 
 // expired reports whether err says that the credentials have expired, which something
 // renews, and may be a little late with.
-func expired(err error) bool {
+func expired(err error) bool { return hasCode(err, "ExpiredToken") }
+
+// hasCode reports whether err is an answer with this code.
+func hasCode(err error, code string) bool {
 	var why *s3Error
-	return errors.As(err, &why) && why.Code == "ExpiredToken"
+	return errors.As(err, &why) && why.Code == code
 }
 
 // what says which request q is, and of whom.

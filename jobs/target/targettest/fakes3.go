@@ -29,6 +29,7 @@ const (
 	SlowDown         // 503, nothing is done
 	Conflict         // 409, nothing is done
 	HangUp           // the connection breaks, nothing is done
+	TooSlow          // 400, as the body came too slowly, where there is one; nothing is done
 	DoneHangUp       // it is done, and the connection breaks
 	DoneFailed       // it is done, and the answer is 500
 	DoneLate         // it is done, and the answer comes after the client's patience
@@ -171,6 +172,12 @@ func (f *FakeS3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch what {
 	case SlowDown:
 		fail(rec, http.StatusServiceUnavailable, "SlowDown")
+	case TooSlow:
+		if len(body) > 0 {
+			fail(rec, http.StatusBadRequest, "RequestTimeout")
+		} else {
+			fail(rec, http.StatusServiceUnavailable, "SlowDown")
+		}
 	case Conflict:
 		fail(rec, http.StatusConflict, "ConditionalRequestConflict")
 	case Denied:
