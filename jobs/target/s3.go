@@ -332,6 +332,9 @@ type listing struct {
 // escaped, and what stands beside them.
 const maxListBytes = 8 << 20
 
+// errNoNextPage: without it, the first page would be asked for again, for ever.
+var errNoNextPage = errors.New("the service says that there is more, and not where the next page begins")
+
 // list calls each with what lies directly below dir, a name with a slash at its end
 // being a directory.
 func (s *S3) list(ctx context.Context, dir string, each func(name string, size int64)) error {
@@ -366,6 +369,9 @@ func (s *S3) listPrefix(ctx context.Context, prefix, delimiter string, each func
 		}
 		if !l.IsTruncated {
 			return nil
+		}
+		if l.NextContinuationToken == "" || l.NextContinuationToken == q["continuation-token"] {
+			return fmt.Errorf("a listing of %s: %w; does it know ListObjectsV2?", prefix, errNoNextPage)
 		}
 		q["continuation-token"] = l.NextContinuationToken
 	}

@@ -625,3 +625,30 @@ func TestS3Read(t *testing.T) {
 		t.Errorf("Got %d bytes of another object", n)
 	}
 }
+
+// TestS3ListingThatNeverEnds: a service that does not say where the next page begins, as one
+// that knows the first version of listings alone, or says the same again, is not asked for
+// ever.
+func TestS3ListingThatNeverEnds(t *testing.T) {
+	t.Parallel()
+	for _, page := range []string{
+		`<ListBucketResult><Contents><Key>exports/a</Key></Contents><IsTruncated>true</IsTruncated><NextMarker>exports/a</NextMarker></ListBucketResult>`,
+		`<ListBucketResult><Contents><Key>exports/a</Key></Contents><IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken></ListBucketResult>`,
+	} {
+		asked := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if asked++; asked == 10 {
+				page = `<ListBucketResult/>` // else this never ends
+			}
+			fmt.Fprint(w, page)
+		}))
+		t.Cleanup(server.Close)
+		s, err := target.NewS3(&target.S3Options{Endpoint: server.URL, Bucket: "bucket", AccessKey: "access", SecretKey: "secret"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.List(t.Context(), "."); err == nil || !strings.Contains(err.Error(), "where the next page begins") || asked > 2 {
+			t.Errorf("Got %v after %d requests", err, asked)
+		}
+	}
+}

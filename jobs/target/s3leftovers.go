@@ -71,6 +71,9 @@ func (s *S3) multiparts(ctx context.Context) ([]s3Orphan, error) {
 		if !l.IsTruncated {
 			return all, nil
 		}
+		if l.NextKeyMarker == q["key-marker"] && l.NextUploadIdMarker == q["upload-id-marker"] {
+			return nil, fmt.Errorf("a list of uploads: %w", errNoNextPage)
+		}
 		q["key-marker"], q["upload-id-marker"] = l.NextKeyMarker, l.NextUploadIdMarker
 	}
 }

@@ -450,6 +450,9 @@ func (s *S3) parts(ctx context.Context, name, upload string) (bytes int64, err e
 		if !l.IsTruncated {
 			return bytes, nil
 		}
+		if q["part-number-marker"] == strconv.Itoa(l.NextPartNumberMarker) || l.NextPartNumberMarker == 0 {
+			return 0, fmt.Errorf("a list of parts: %w", errNoNextPage)
+		}
 		q["part-number-marker"] = strconv.Itoa(l.NextPartNumberMarker)
 	}
 }
