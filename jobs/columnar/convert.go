@@ -60,8 +60,8 @@ func (v *Vector) appendValue(c Coding, b []byte) string {
 		}
 		return appendData(v, b)
 	case JSON:
-		if !isJSON(b) {
-			return "not JSON in UTF-8"
+		if why := notJSON(b); why != "" {
+			return why
 		}
 		return appendData(v, b)
 	case Int64:
@@ -82,8 +82,48 @@ func appendData(v *Vector, b []byte) string {
 	return ""
 }
 
-// isJSON reports whether b is a document by RFC 8259.
-func isJSON(b []byte) bool { return utf8.Valid(b) && json.Valid(b) }
+// notJSON returns why b is no document by RFC 8259 that readers take, or "". Its grammar
+// lets an escape name half of a surrogate pair, which is no character (section 8.2): DuckDB
+// reads no value of a column that has one.
+func notJSON(b []byte) string {
+	switch {
+	case !utf8.Valid(b) || !json.Valid(b):
+		return "not JSON in UTF-8"
+	case halfSurrogate(b):
+		return "JSON with half of a surrogate pair, which is no character"
+	}
+	return ""
+}
+
+// halfSurrogate reports whether an escape of b, which is JSON, is a surrogate whose other
+// half does not stand beside it.
+func halfSurrogate(b []byte) bool {
+	high := false // the escape right before was the first half of a pair
+	for {
+		i := bytes.IndexByte(b, '\\')
+		if i < 0 {
+			return high
+		}
+		if high && i > 0 {
+			return true
+		}
+		b = b[i:]
+		if b[1] != 'u' {
+			if high {
+				return true
+			}
+			b = b[2:]
+			continue
+		}
+		second := hexDigit(b[3])
+		surrogate := hexDigit(b[2]) == 0xd && second >= 8
+		if low := surrogate && second >= 12; low != high {
+			return true
+		}
+		high = surrogate && second < 12
+		b = b[6:]
+	}
+}
 
 func (v *Vector) appendString(c Coding, b []byte) string {
 	if c == Fixed {

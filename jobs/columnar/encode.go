@@ -58,9 +58,12 @@ func (v *Vector) AppendValue(dst []byte, c Coding, i int) ([]byte, error) {
 // appendBytesAs is AppendValue of text and bytes.
 func (v *Vector) appendBytesAs(dst []byte, c Coding, i int) ([]byte, error) {
 	b := v.Bytes(i)
+	if v.typ == JSON {
+		if why := notJSON(b); why != "" {
+			return dst, errors.New("it is " + why)
+		}
+	}
 	switch {
-	case v.typ == JSON && !isJSON(b):
-		return dst, errors.New("it is not JSON in UTF-8")
 	case c == Hex:
 		return hex.AppendEncode(dst, b), nil
 	case c == Raw:

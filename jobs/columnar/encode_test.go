@@ -120,6 +120,7 @@ func TestAppendValueOfOtherText(t *testing.T) {
 		{JSON, Hex, "{}", "7b7d"},
 		{JSON, Raw, "{}", "{}"},
 		{JSON, Text, "{", ""},
+		{JSON, Text, `"\udead"`, ""},
 	} {
 		v := newVector(tt.typ)
 		if err := v.AppendBytes([]byte(tt.value)); err != nil {
