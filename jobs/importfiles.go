@@ -23,8 +23,9 @@ type ImportFilesOptions struct {
 	From target.Target
 	// Files are paths below From, ending in .parquet or .arrow, which are read in
 	// this order. Default: all such files in From and in its directories named
-	// COLUMN=VALUE, by name. What such directories say counts as columns of the
-	// file, in place of its own (Hive's partitions).
+	// COLUMN=VALUE, by name, but for those whose names begin with _ or a point, which
+	// are no data to Hive, Spark and pyarrow either. What such directories say counts as
+	// columns of the file, in place of its own (Hive's partitions).
 	Files []string
 	// Format is the only format whose files are taken where Files says nothing.
 	// Default: both.
@@ -185,7 +186,8 @@ func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string
 			continue
 		}
 		ext := strings.TrimPrefix(path.Ext(e.Name), ".")
-		if _, ok := formatOf(ext); ok && !e.Dir && (only == "" || ext == only) {
+		hidden := strings.HasPrefix(e.Name, "_") || strings.HasPrefix(e.Name, ".")
+		if _, ok := formatOf(ext); ok && !e.Dir && !hidden && (only == "" || ext == only) {
 			files = append(files, path.Join(dir, e.Name))
 		}
 	}

@@ -86,6 +86,38 @@ func TestImportFilesMapTwice(t *testing.T) {
 	}
 }
 
+// TestImportFilesHidden: files whose names begin with _ or . are not data, as other readers
+// have it: what a writer has not finished, or a system has put beside them.
+func TestImportFilesHidden(t *testing.T) {
+	t.Parallel()
+	spec := Spec{Columns: []columnar.ColumnSpec{{Name: "key", From: "$row", Type: "string"}, {Name: "a", From: "f:a", Type: "string"}, {Name: "_b", From: "f:b", Type: "string"}}}
+	_, at := exportedTable(t, &spec, func(e store.Engine) { jobstest.Mutate(t, e, "t", "row", jobstest.PutOp("f", "a", 1, "1")) })
+	data, err := os.ReadFile(filepath.Join(runOf(t, at), "part-000000-0000.parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"_b=1/part.parquet", "_b=1/_part.parquet", "_b=1/._part.parquet", ".part.parquet", "_part.parquet", "_temporary/part.parquet"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := jobstest.OpenPebble(t, t.TempDir())
+	jobstest.CreateTable(t, to, "t")
+	o := &ImportFilesOptions{From: mustLocal(t, dir), Columns: spec.Columns, Time: time.UnixMilli(1234), To: to, Into: "t"}
+	if done, err := ImportFiles(t.Context(), o); err != nil || done.Rows != 1 || done.Cells != 2 {
+		t.Errorf("Got %+v, %v", done, err)
+	}
+	o.Files = []string{"_part.parquet"} // but where they are asked for
+	o.Columns = o.Columns[:2]
+	if done, err := ImportFiles(t.Context(), o); err != nil || done.Rows != 1 {
+		t.Errorf("Got %+v, %v", done, err)
+	}
+}
+
 // named writes two columns of text and a number a row, and exports them.
 func named(t *testing.T, rows ...[2]string) (run string) {
 	t.Helper()
