@@ -9,9 +9,8 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
+	"slices"
 	"strings"
-	"syscall"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -44,9 +43,20 @@ type commands struct {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := cli.Signals(context.Background(), nil, secondSignal)
 	defer stop()
 	cli.Main(ctx, "export", "Tables to Parquet and Arrow files.", new(commands))
+}
+
+// secondSignal says that the process ends before it has tidied up, as a command says why it
+// fails.
+func secondSignal(s os.Signal, status int) {
+	text := fmt.Sprintf("second signal (%s): ending at once; export gc removes what an export has left", s)
+	if slices.ContainsFunc(os.Args[1:], func(arg string) bool { return arg == "--json" || arg == "--json=true" }) {
+		cli.EventLog(os.Stderr).Info("error", "text", text, "status", status)
+		return
+	}
+	fmt.Fprintln(os.Stderr, "export: "+text)
 }
 
 // jobSpec returns a job of the file; its error wraps cli.ErrUsage.

@@ -11,9 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
-	"syscall"
-	"time"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -37,44 +34,11 @@ type commands struct {
 }
 
 func main() {
-	ctx, stop := signals(context.Background())
+	ctx, stop := cli.Signals(context.Background(), errSignal, func(s os.Signal, _ int) {
+		fmt.Fprintf(os.Stderr, "ingest: second signal (%s): ending at once\n", s)
+	})
 	defer stop()
 	cli.Main(ctx, "ingest", "Kafka to wide-column tables with exact counts.", new(commands))
-}
-
-// signals returns a context that the first SIGINT or SIGTERM ends; the second one
-// ends the process.
-func signals(parent context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
-	c := make(chan os.Signal, 2)
-	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
-	go func() {
-		s := secondSignal(c, func() { cancel(errSignal) })
-		fmt.Fprintf(os.Stderr, "ingest: second signal (%s): ending at once\n", s)
-		code := 1
-		if n, ok := s.(syscall.Signal); ok {
-			code = 128 + int(n) // as shells report it
-		}
-		os.Exit(code)
-	}()
-	return ctx, func() { cancel(nil) }
-}
-
-// togetherSignals is within what signals are one: timeout(1) sends each to the process and
-// to its group, and a terminal's Ctrl-C may come from the shell and its wrapper both.
-const togetherSignals = 250 * time.Millisecond
-
-// secondSignal calls first at the first signal of c, and returns the next one that is not
-// together with it.
-func secondSignal(c <-chan os.Signal, first func()) os.Signal {
-	<-c
-	at := time.Now()
-	first()
-	for {
-		if s := <-c; time.Since(at) >= togetherSignals {
-			return s
-		}
-	}
 }
 
 var errSignal = errors.New("stopped by a signal")

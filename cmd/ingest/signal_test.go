@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"sluice/cmd/internal/cli"
 	"sluice/internal/integration"
 	"sluice/pipeline/kafka/embedded"
 	"sluice/store/pebblestore"
@@ -119,7 +120,7 @@ func TestSchedule40SecondSignal(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("Got no LeaveGroup")
 	}
-	<-time.After(togetherSignals) // what comes within that is the same signal
+	<-time.After(cli.TogetherSignals) // what comes within that is the same signal
 	if err := d.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -16,13 +16,13 @@ func TestSignalsTogether(t *testing.T) {
 		begun := time.Now()
 		first := 0
 		go func() {
-			for _, pause := range []time.Duration{time.Second, 0, togetherSignals / 2, time.Second} {
+			for _, pause := range []time.Duration{time.Second, 0, TogetherSignals / 2, time.Second} {
 				time.Sleep(pause)
 				c <- syscall.SIGTERM
 			}
 		}()
 		s := secondSignal(c, func() { first++ })
-		if took := time.Since(begun); s != syscall.SIGTERM || first != 1 || took != 2*time.Second+togetherSignals/2 {
+		if took := time.Since(begun); s != syscall.SIGTERM || first != 1 || took != 2*time.Second+TogetherSignals/2 {
 			t.Errorf("Got %v after %v, %d times the first", s, took, first)
 		}
 	})
