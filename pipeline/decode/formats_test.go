@@ -97,6 +97,10 @@ func TestTSV(t *testing.T) {
 		{"u1\t/a\thi\r\n\nu2\t\t\\N\n", [][]string{{"string:hi", "string:u1"}, {"null:", "string:u2"}}, ""},
 		{`\t\n\r\\` + "\t\\N\t\"q\"", [][]string{{`string:"q"`, "string:\t\n\r\\"}}, ""},
 		{"\t\t", [][]string{{"string:", "string:"}}, ""},
+		// the rest of what PostgreSQL's COPY TO writes, and MySQL's --batch for a zero byte
+		{`a\b\f\v\0b` + "\t\t\\N", [][]string{{"null:", "string:a\b\f\v\x00b"}}, ""},
+		// as MySQL's INTO OUTFILE writes a tab and a line end
+		{"a\\\tb\\\nc\t\\\\\t\\\n\nu2\t\t", [][]string{{"string:\n", "string:a\tb\nc"}, {"string:", "string:u2"}}, ""},
 		{"", nil, "byte 0: there is no row"},
 		{"a\tb", nil, "byte 3: the row has 2 values, want 3"},
 		{"a\tb\tc\t", nil, "byte 6: the row has more than 3 values"},

@@ -7,10 +7,10 @@ import (
 
 // tsvDecoder reads rows of tab-separated values as databases write them
 // (PostgreSQL COPY, MySQL, Hive): one document a row, whose fields are the columns
-// in their order; \t, \n, \r and \\ stand for the characters that cannot be
-// written, and a value \N is Null. There are no quotes. Rows end with LF or CRLF,
-// the last one also without; empty rows are skipped where there is more than one
-// column.
+// in their order; \t, \n, \r, \b, \f, \v, \0 and \\ stand for the characters that
+// cannot be written, as do a tab and a line feed behind a backslash, and a value \N is
+// Null. There are no quotes. Rows end with LF or CRLF, the last one also without;
+// empty rows are skipped where there is more than one column.
 type tsvDecoder struct {
 	columns []string
 	at      []int // document index of each column, or -1
@@ -34,7 +34,7 @@ func (d *tsvDecoder) Decode(payload []byte, emit func(*Document) error) error {
 	for i := 0; i < len(payload); {
 		line := payload[i:]
 		next := len(payload)
-		if n := bytes.IndexByte(line, '\n'); n >= 0 {
+		if n := unescaped(line, '\n'); n >= 0 {
 			line, next = line[:n], i+n+1
 		}
 		line = bytes.TrimSuffix(line, []byte{'\r'})
@@ -64,7 +64,7 @@ func (d *tsvDecoder) row(line []byte) (at int, reason string) {
 			return i, fmt.Sprintf("the row has more than %d values", len(d.columns))
 		}
 		end := len(line)
-		if n := bytes.IndexByte(line[i:], '\t'); n >= 0 {
+		if n := unescaped(line[i:], '\t'); n >= 0 {
 			end = i + n
 		}
 		if bad, reason := d.value(d.at[column], line[i:end:end]); reason != "" {
@@ -77,6 +77,25 @@ func (d *tsvDecoder) row(line []byte) (at int, reason string) {
 			return 0, ""
 		}
 		i = end + 1
+	}
+}
+
+// unescaped returns the index of the first c in b that is behind no backslash that
+// escapes it, or -1. Before b there is none.
+func unescaped(b []byte, c byte) int {
+	for i := 0; ; i++ {
+		n := bytes.IndexByte(b[i:], c)
+		if n < 0 {
+			return -1
+		}
+		i += n
+		slashes := 0
+		for slashes < i && b[i-slashes-1] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return i
+		}
 	}
 }
 
@@ -103,7 +122,17 @@ func (d *tsvDecoder) value(k int, s []byte) (at int, reason string) {
 					c = '\n'
 				case 'r':
 					c = '\r'
+				case 'b':
+					c = '\b'
+				case 'f':
+					c = '\f'
+				case 'v':
+					c = '\v'
+				case '0':
+					c = 0
 				case '\\':
+				case '\t', '\n': // as MySQL's INTO OUTFILE writes them
+					c = s[i]
 				default:
 					return i - 1, fmt.Sprintf("unknown escape %q", s[i-1:i+1])
 				}
