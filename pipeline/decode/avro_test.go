@@ -242,6 +242,8 @@ func TestAvroSchemas(t *testing.T) {
 		`["null",{"type":"record","name":"R","fields":[]}]`,
 		`{"type":{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"R"},{"name":"b","type":".n.R"}]}}`,
 		`{"type":"record","name":"R","fields":[{"name":"a","type":{"type":"bytes","logicalType":"decimal","precision":2,"scale":3}}]}`, // no decimal
+		// as Avro's Java writes a type without a namespace that is named again
+		`{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":{"type":"enum","name":"E","namespace":"","symbols":["x"]}},{"name":"b","type":["null","E"]}]}`,
 	} {
 		if err := (&decode.Options{Format: "avro", Schema: []byte(schema)}).Validate(); err != nil {
 			t.Errorf("%s: %v", schema, err)
@@ -310,6 +312,10 @@ func TestConfluentAvro(t *testing.T) {
 		},
 		3: {ID: 3, Type: decode.SchemaJSON, Text: []byte(`{}`)},
 		4: {ID: 4, Type: decode.SchemaAvro, Text: []byte(`"int"`)},
+		6: { // U has no namespace, as schemas by hand often have none
+			ID: 6, Type: decode.SchemaAvro, Text: []byte(`{"type":"record","name":"n.R","fields":[{"name":"user","type":"U"}]}`),
+			References: []decode.Reference{{Name: "U", Text: []byte(`{"type":"record","name":"U","fields":[{"name":"name","type":"string"}]}`)}},
+		},
 	}}
 	d := decoder(t, &decode.Options{Format: "avro", Framing: "confluent", Schemas: r}, "user", "user.name")
 	fetching := func(payload []byte) ([][]string, error) {
@@ -336,6 +342,7 @@ func TestConfluentAvro(t *testing.T) {
 			{framedBy(1, testFile(t, "event.bin")), []string{"string:anné", "missing:"}, ""},
 			{framedBy(2, []byte("ab")), []string{`object:{"name":"YWI="}`, "string:ab"}, ""},
 			{framedBy(2, []byte("a")), nil, "byte 6: the payload ends inside a value"},
+			{framedBy(6, []byte("\x04ab")), []string{`object:{"name":"ab"}`, "string:ab"}, ""},
 			{framedBy(3, nil), nil, "byte 1: schema 3 is of type JSON, not AVRO"},
 			{framedBy(4, nil), nil, "byte 1: schema 4: the schema is no record and no map, nor a union with one"},
 			{framedBy(5, nil), nil, "byte 1: there is no schema 5"},

@@ -143,6 +143,11 @@ func (p *avroParser) parse(v any, namespace string) (*avroType, error) {
 		if t := p.types[fullName(v, namespace)]; t != nil {
 			return t, nil
 		}
+		// Avro's Java names a type that has no namespace so inside of one that has, too,
+		// and reads it back like this (Schema.Names.get).
+		if t := p.types[v]; t != nil && !strings.Contains(v, ".") {
+			return t, nil
+		}
 		return nil, fmt.Errorf("no type %q", v)
 	case []any:
 		return p.union(v, namespace)
