@@ -285,13 +285,34 @@ func TestConfluentProtobuf(t *testing.T) {
 			{Name: proto.String("user"), Number: proto.Int32(1), Type: descriptorpb.FieldDescriptorProto_TYPE_MESSAGE.Enum(), TypeName: proto.String(".User"), JsonName: proto.String("user")},
 		}}},
 	}
-	r := &schemas{fetched: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true}, known: map[int]*decode.Schema{
+	// What Confluent's registry takes without a reference.
+	imports := []string{"confluent/meta.proto", "confluent/type/decimal.proto", "google/protobuf/type.proto", "google/type/datetime.proto", "google/type/dayofweek.proto", "google/type/money.proto"}
+	order := &descriptorpb.FileDescriptorProto{Name: proto.String("default"), Syntax: proto.String("proto3"), Dependency: imports, MessageType: []*descriptorpb.DescriptorProto{{Name: proto.String("Order")}}}
+	for i, f := range [][2]string{
+		{"price", ".google.type.Money"}, {"day", ".google.type.DayOfWeek"}, {"rate", ".confluent.type.Decimal"}, {"at", ".google.type.DateTime"}, {"of", ".google.protobuf.Type"},
+	} {
+		typ := descriptorpb.FieldDescriptorProto_TYPE_MESSAGE
+		if f[0] == "day" {
+			typ = descriptorpb.FieldDescriptorProto_TYPE_ENUM
+		}
+		order.MessageType[0].Field = append(order.MessageType[0].Field, &descriptorpb.FieldDescriptorProto{
+			Name: proto.String(f[0]), JsonName: proto.String(f[0]), Number: proto.Int32(int32(i + 1)), Type: typ.Enum(), TypeName: proto.String(f[1]),
+		})
+	}
+	r := &schemas{fetched: map[int]bool{1: true, 2: true, 3: true, 4: true, 5: true, 6: true}, known: map[int]*decode.Schema{
 		1: {ID: 1, Type: decode.SchemaProtobuf, Text: main},
 		2: {ID: 2, Type: decode.SchemaProtobuf, Text: file(login), References: []decode.Reference{{Name: "user.proto", Text: file(user)}}},
 		3: {ID: 3, Type: decode.SchemaProtobuf, Text: []byte(`syntax = "proto3"; message M {}`)},
 		4: {ID: 4, Type: decode.SchemaProtobuf, Text: file(login)},
+		6: {ID: 6, Type: decode.SchemaProtobuf, Text: file(order)},
 		5: {ID: 5, Type: decode.SchemaProtobuf, Text: main, References: []decode.Reference{{Name: "large", Text: make([]byte, decode.MaxSchemaBytes-len(main))}}},
 	}}
+	bought := decoder(t, &decode.Options{Format: "protobuf", Framing: "confluent", Schemas: r}, "price", "price.units", "day", "rate.scale", "at.utcOffset", "of.name")
+	got, err := render(bought, framedBy(6, append([]byte{0}, pb(1, pb(1, "EUR", 2, 3, 3, 500_000_000), 2, 5, 3, pb(1, "\x01\x00", 3, 2), 4, pb(1, 2026, 8, pb(1, 3600)), 5, pb(1, "T"))...)))
+	want := []string{`object:{"currencyCode":"EUR","units":3,"nanos":500000000}`, "number:3", "string:FRIDAY", "number:2", "number:3600000", "string:T"}
+	if diff := cmp.Diff([][]string{want}, got); diff != "" || err != nil {
+		t.Errorf("what every registry has: %v (-want +got):\n%s", err, diff)
+	}
 	d := decoder(t, &decode.Options{Format: "protobuf", Framing: "confluent", Schemas: r}, "country", "userName", "x", "user.name", "y")
 	for range 2 {
 		for _, tt := range []struct {
@@ -308,7 +329,7 @@ func TestConfluentProtobuf(t *testing.T) {
 			{framedBy(1, nil), nil, "byte 5: the payload does not say which message it is"},
 			{framedBy(1, []byte{1}), nil, "byte 5: the payload does not say which message it is"},
 			{framedBy(3, []byte{0}), nil, "byte 1: schema 3: what the registry gives is no descriptor of a file"},
-			{framedBy(4, []byte{0}), nil, "byte 1: schema 4: "},
+			{framedBy(4, []byte{0}), nil, "byte 1: schema 4: Login.user is of the type User, which is in no file that the registry gives"},
 			{framedBy(5, []byte{0}), nil, "byte 1: schema 5 has 4194309 bytes with what it references, of at most 4194304"},
 			{[]byte{1}, nil, "byte 0: the payload begins with 0x01, not with the 0 before a schema's id"},
 		} {

@@ -12,14 +12,6 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
-	// What schemas may import without bringing it along.
-	_ "google.golang.org/protobuf/types/known/anypb"
-	_ "google.golang.org/protobuf/types/known/durationpb"
-	_ "google.golang.org/protobuf/types/known/emptypb"
-	_ "google.golang.org/protobuf/types/known/fieldmaskpb"
-	_ "google.golang.org/protobuf/types/known/structpb"
-	_ "google.golang.org/protobuf/types/known/timestamppb"
-	_ "google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // protoMessage is a message of a schema. One that refers to itself is a circle of
@@ -193,9 +185,11 @@ type protoFile struct {
 	plans map[string]*protoPlan // by the bytes that name the message
 }
 
-// newProtoFile links the descriptor of a file with those that it imports.
+// newProtoFile links the descriptor of a file with those that it imports and the schema
+// references, and with those that every registry has.
 func newProtoFile(s *Schema) (*protoFile, error) {
 	files := &protoregistry.Files{}
+	imports := &resolver{files: files}
 	link := func(text []byte, name string) (protoreflect.FileDescriptor, error) {
 		var d descriptorpb.FileDescriptorProto
 		if err := proto.Unmarshal(text, &d); err != nil {
@@ -204,7 +198,11 @@ func newProtoFile(s *Schema) (*protoFile, error) {
 		if name != "" {
 			d.Name = proto.String(name) // as importers spell it
 		}
-		f, err := protodesc.NewFile(&d, resolver{files})
+		// Files that nobody has may be imported for their options alone, which are not read.
+		f, err := protodesc.FileOptions{AllowUnresolvable: true}.New(&d, imports)
+		if err == nil {
+			err = checkResolved(f.Messages())
+		}
 		if err == nil {
 			err = files.RegisterFile(f)
 		}
@@ -220,23 +218,6 @@ func newProtoFile(s *Schema) (*protoFile, error) {
 		return nil, err
 	}
 	return &protoFile{file: f, types: protoTypes{}, plans: map[string]*protoPlan{}}, nil
-}
-
-// resolver finds imports among the files of a schema, and Google's own.
-type resolver struct{ files *protoregistry.Files }
-
-func (r resolver) FindFileByPath(path string) (protoreflect.FileDescriptor, error) {
-	if f, err := r.files.FindFileByPath(path); err == nil {
-		return f, nil
-	}
-	return protoregistry.GlobalFiles.FindFileByPath(path)
-}
-
-func (r resolver) FindDescriptorByName(name protoreflect.FullName) (protoreflect.Descriptor, error) {
-	if d, err := r.files.FindDescriptorByName(name); err == nil {
-		return d, nil
-	}
-	return protoregistry.GlobalFiles.FindDescriptorByName(name)
 }
 
 // message returns the one that b begins with the place of: a count and the index in
