@@ -122,6 +122,10 @@ func TestLogfmt(t *testing.T) {
 		{"  level=warn\tlevel=error  ", [][]string{{"string:error", "missing:", "missing:"}}, ""},
 		{`level= http.status a-b=""`, [][]string{{"string:", "null:", "string:"}}, ""},
 		{`url=/a?b="c" level="a \"b\" \u00e9\n" x=1`, [][]string{{"string:a \"b\" é\n", "missing:", "missing:"}}, ""},
+		// as log/slog and logrus write control characters, and what is not UTF-8 or not printable
+		{`level="\x1b[31m\a\v\xff\U000e0001" a-b="\'"`, [][]string{{"string:\x1b[31m\a\v\xff\U000e0001", "missing:", "string:'"}}, ""},
+		{`level="\x1"`, nil, "byte 10: unexpected '\"', expected a hexadecimal digit"},
+		{`level="\U0001"`, nil, "byte 13: unexpected '\"', expected a hexadecimal digit"},
 		{"é=ü level=ü", [][]string{{"string:ü", "missing:", "missing:"}}, ""},
 		{"", nil, "byte 0: there is no key"},
 		{" \r\n", nil, "byte 1: there is no key"},

@@ -21,6 +21,8 @@ type jsonDecoder struct {
 	b       []byte // what is scanned: all of the payload, or up to the end of a line
 	from    int    // where the scanned document begins in b
 	err     *Error
+	// goEscapes takes those of strconv.Quote in strings, too, for logfmt.
+	goEscapes bool
 	// nested has a bit for each level of what skip is inside of: 1 = object.
 	nested [(maxDepth + 64) / 64]uint64
 }

@@ -82,17 +82,33 @@ func (d *jsonDecoder) escape(i int) int {
 	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
 		return 2
 	case 'u':
-		for k := i + 2; k < i+6; k++ {
-			if k >= len(b) {
-				return d.fail(k, "the text ends inside a string")
-			}
-			if unhex(b[k]) < 0 {
-				return d.unexpected(k, "a hexadecimal digit")
-			}
+		return d.hex(i, 6)
+	}
+	if d.goEscapes {
+		switch b[i+1] {
+		case 'a', 'v', '\'':
+			return 2
+		case 'x':
+			return d.hex(i, 4)
+		case 'U':
+			return d.hex(i, 10)
 		}
-		return 6
 	}
 	return d.unexpected(i+1, "an escape")
+}
+
+// hex checks the hexadecimal digits of the escape at b[i], which has n bytes, and returns n,
+// or -1.
+func (d *jsonDecoder) hex(i, n int) int {
+	for k := i + 2; k < i+n; k++ {
+		if k >= len(d.b) {
+			return d.fail(k, "the text ends inside a string")
+		}
+		if unhex(d.b[k]) < 0 {
+			return d.unexpected(k, "a hexadecimal digit")
+		}
+	}
+	return n
 }
 
 // unescape appends the value of the checked string text s to the scratch memory
@@ -118,6 +134,12 @@ func (d *jsonDecoder) unescape(s []byte) []byte {
 				r = pair
 			}
 			out = utf8.AppendRune(out, r)
+		case c == '\\' && s[i+1] == 'x':
+			out = append(out, byte(unhex(s[i+2])<<4|unhex(s[i+3])))
+			i += 4
+		case c == '\\' && s[i+1] == 'U':
+			out = utf8.AppendRune(out, hex4(s[i+2:])<<16|hex4(s[i+6:]))
+			i += 10
 		case c == '\\':
 			out = append(out, unescapeByte(s[i+1]))
 			i += 2
@@ -137,6 +159,8 @@ func (d *jsonDecoder) unescape(s []byte) []byte {
 
 func unescapeByte(c byte) byte {
 	switch c {
+	case 'a':
+		return '\a'
 	case 'b':
 		return '\b'
 	case 'f':
@@ -147,6 +171,8 @@ func unescapeByte(c byte) byte {
 		return '\r'
 	case 't':
 		return '\t'
+	case 'v':
+		return '\v'
 	}
 	return c
 }

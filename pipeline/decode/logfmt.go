@@ -6,9 +6,9 @@ import (
 )
 
 // logfmtDecoder reads one line of key=value pairs between spaces (logfmt). A value
-// ends at the next space, or is a string as in JSON. A key
-// without = is Null, of a key given twice the last counts; everything else is a
-// String.
+// ends at the next space, or is a string as in JSON or as Go's strconv.Quote writes it,
+// of which log/slog and logrus make theirs. A key without = is Null, of a key given
+// twice the last counts; everything else is a String.
 type logfmtDecoder struct {
 	names []string // key of each field
 	doc   Document
@@ -26,6 +26,7 @@ func newLogfmt(f *Fields) (*logfmtDecoder, error) {
 		d.names[i] = name
 	}
 	d.doc.values = make([]Value, f.Len())
+	d.text.goEscapes = true
 	return d, nil
 }
 
