@@ -105,8 +105,9 @@ func (p *Producer) Close() error {
 // Produce writes msgs to a topic, in their order within each partition, and
 // returns when all of them are acknowledged. Where it fails some may have been
 // written. A topic that does not exist is not created: the error wraps
-// ErrTopicNotFound; one for a record that the topic does not take by its size
-// wraps ErrTooLarge. Slices of msgs are only read, and not kept.
+// ErrTopicNotFound, also where it was made anew with fewer partitions meanwhile; one
+// for a record that the topic does not take by its size wraps ErrTooLarge. Slices of
+// msgs are only read, and not kept.
 func (p *Producer) Produce(ctx context.Context, topic string, msgs ...Message) error {
 	if p.err != nil {
 		return p.err
@@ -165,13 +166,13 @@ func (p *Producer) meta(ctx context.Context, topic string, t *producerTopic, fre
 		return m, nil
 	}
 	metas, err := p.c.topics(ctx, topic)
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrTopicNotFound) {
 		return nil, err
 	}
 	p.mu.Lock()
-	t.meta = metas[topic]
+	t.meta = metas[topic] // none where the topic is gone: the next call asks first
 	p.mu.Unlock()
-	return metas[topic], nil
+	return metas[topic], err
 }
 
 // queue is what is still to be written to a partition.
@@ -281,6 +282,11 @@ func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, 
 			return err
 		}
 		meta = fresh
+		for part := range queues {
+			if _, ok := meta.leaders[part]; !ok { // the topic was made anew
+				return fmt.Errorf("%w: it has partition %d no more", ErrTopicNotFound, part)
+			}
+		}
 	}
 	return nil
 }

@@ -204,6 +204,60 @@ func TestProduceGivesReason(t *testing.T) {
 	}
 }
 
+// A topic that was deleted, and one that was made anew with fewer partitions: who produces
+// hears of it at once, and what comes then goes to what is there.
+func TestProduceTopicMadeAnew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(2, "t"))
+		sent := 0
+		cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			sent++
+			return nil, nil, false
+		})
+		p := c.NewProducer(&ProducerOptions{Compression: None})
+		two := numbered(0, 2)
+		two[0].Partition, two[1].Partition = 0, 1
+		if err := p.Produce(testContext(t), "t", two...); err != nil {
+			t.Fatal(err)
+		}
+		if err := cluster.DeleteTopic("t"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 3 {
+			if i == 1 {
+				sent = 0 // the first call did not know
+			}
+			if err := p.Produce(testContext(t), "t", Message{}); !errors.Is(err, ErrTopicNotFound) {
+				t.Errorf("Got %v, want ErrTopicNotFound", err)
+			}
+		}
+		if sent > 0 {
+			t.Errorf("Got %d requests for a topic that is known to be gone", sent)
+		}
+		if err := cluster.CreateTopic("t", 2, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Produce(testContext(t), "t", two...); err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(cluster.DeleteTopic("t"), cluster.CreateTopic("t", 1, nil)); err != nil {
+			t.Fatal(err)
+		}
+		begun := time.Now()
+		if err := p.Produce(testContext(t), "t", two[1]); !errors.Is(err, ErrTopicNotFound) || time.Since(begun) > 5*time.Second {
+			t.Errorf("Got %v after %v, want ErrTopicNotFound at once", err, time.Since(begun))
+		}
+		if err := p.Produce(testContext(t), "t", numbered(0, 2)...); err != nil {
+			t.Fatal(err)
+		}
+		if got := logOf(t, c); !slices.Equal(got, values(0, 2)) {
+			t.Errorf("Got %v, want both records", got)
+		}
+	})
+}
+
 func TestProduceConcurrently(t *testing.T) {
 	t.Parallel()
 	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
