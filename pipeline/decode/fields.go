@@ -3,6 +3,7 @@ package decode
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -95,6 +96,51 @@ func (n *node) child(s Step) *node {
 	}
 	n.elems = append(n.elems, elemEdge{s.Index, to})
 	return to
+}
+
+// AddJSONNames makes the names of fields as .proto files have them also stand for those of
+// proto3's JSON, where no schema tells which they are: user_name for userName, too. Its error
+// says that the paths name one field in both ways.
+func (f *Fields) AddJSONNames() error { return f.root.addJSONNames() }
+
+func (n *node) addJSONNames() error {
+	for _, e := range n.names {
+		if err := e.to.addJSONNames(); err != nil {
+			return err
+		}
+		name := jsonName(e.name)
+		if name == e.name {
+			continue
+		}
+		if slices.ContainsFunc(n.names, func(o nameEdge) bool { return o.name == name }) {
+			return fmt.Errorf("decode: %s and %s may be one field: spell it in one way", e.name, name)
+		}
+		n.names = append(n.names, nameEdge{name, e.to})
+	}
+	for _, e := range n.elems {
+		if err := e.to.addJSONNames(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// jsonName returns the name that a field of Protobuf has in JSON by default: without _, and
+// what follows one in upper case.
+func jsonName(name string) string {
+	b := make([]byte, 0, len(name))
+	upper := false
+	for _, c := range []byte(name) {
+		if c == '_' {
+			upper = true
+			continue
+		}
+		if upper && 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		b, upper = append(b, c), false
+	}
+	return string(b)
 }
 
 // Len returns the number of fields.

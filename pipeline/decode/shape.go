@@ -1,6 +1,8 @@
 package decode
 
 import (
+	"slices"
+
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -105,6 +107,28 @@ func (s *Shape) protoLacks(path []Step) (int, []string, bool) {
 		}
 	}
 	return len(path), nil, false
+}
+
+// InJSON returns a path, which the shape does not lack, by the names that the JSON of objects
+// and arrays has: of Protobuf a path may have those of the .proto file.
+func (s *Shape) InJSON(path []Step) []Step {
+	path = slices.Clone(path)
+	m := s.proto
+	for i := 0; i < len(path) && m != nil && m.known == protoPlain; i++ {
+		k := m.field(path[i].Name)
+		if k < 0 {
+			break
+		}
+		f := &m.fields[k]
+		path[i].Name = f.name
+		if m = f.message; f.isMap {
+			m = mapValue(f)
+		}
+		if f.isMap || f.list {
+			i++ // the key or the index
+		}
+	}
+	return path
 }
 
 // mapValue returns the message that a map's values are, or nil.

@@ -136,6 +136,11 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 		if l.fields, err = decode.NewFields(l.paths); err != nil {
 			return nil, fmt.Errorf("mapping: %w", err)
 		}
+		if c.format == "protobuf" && c.shape == nil {
+			if err = l.fields.AddJSONNames(); err != nil {
+				return nil, &SpecError{Path: l.path, Err: err}
+			}
+		}
 	}
 	p.sources, p.dates, p.loops = c.sources, c.dates, c.loops
 	p.units = p.dedup.ttl > 0 || needsOrder(p.rules, p.rollups)

@@ -22,7 +22,9 @@ type loop struct {
 	name   string
 	index  string // name of the element's index; "" = none
 	source *source
-	paths  []string // of the element's fields that are read
+	path   string        // of the entry in the Spec
+	steps  []decode.Step // from the document to an element
+	paths  []string      // of the element's fields that are read
 	fields *decode.Fields
 }
 
@@ -44,7 +46,7 @@ func (c *compilation) forEach(path, text string) *loop {
 		c.report(path, 0, fmt.Errorf("%q does not say what to go through", text), "NAME in PATH, or NAME, INDEX in PATH: item in order.items")
 		return nil
 	}
-	l := &loop{id: len(c.loops), name: text[m[2]:m[3]]}
+	l := &loop{id: len(c.loops), name: text[m[2]:m[3]], path: path}
 	if m[4] >= 0 {
 		l.index = text[m[4]:m[5]]
 	}
@@ -70,8 +72,9 @@ func (c *compilation) forEach(path, text string) *loop {
 	r := resolver{c: c, path: path, text: spelled}
 	var t *term
 	if !strings.HasPrefix(spelled, "doc.") {
-		if t, err = c.loopSource(steps); err != nil {
-			c.report(path, m[6], err, "")
+		var hint string
+		if t, hint, err = c.loopSource(steps); err != nil {
+			c.report(path, m[6], err, hint)
 			return nil
 		}
 		if _, ok := reserved[steps[0].Name]; ok && t == nil {
@@ -86,12 +89,23 @@ func (c *compilation) forEach(path, text string) *loop {
 			return nil
 		}
 		t = r.source(source{kind: sourceField, field: field, typ: typAny, missing: &missingError{"field " + spelled}})
+		l.steps = steps
 	}
 	if t.typ == typInt {
 		c.report(path, m[6], fmt.Errorf("%s is an index, not an array", spelled), "")
 		return nil
 	}
 	l.source = c.sources[t.source]
+	if l.source.kind == sourceElement {
+		l.steps = append(slices.Clone(c.loops[l.source.loop].steps), steps[1:]...)
+	}
+	l.steps = append(l.steps, decode.Step{Index: 0})
+	if c.shape != nil {
+		if _, _, lacks := c.shape.Lacks(l.steps); lacks {
+			c.report(path, m[6], fmt.Errorf("%s is no array", spelled), "")
+			return nil
+		}
+	}
 	c.loops = append(c.loops, l)
 	c.inside = append(c.inside, l)
 	return l
@@ -101,26 +115,34 @@ func (c *compilation) forEach(path, text string) *loop {
 // elements by their form.
 var reservedWords = []string{"in", "not", "and", "or", "let", "if", "else", "nil", "true", "false", "matches", "contains", "startsWith", "endsWith"}
 
-// loopSource returns what steps mean inside the loops of the rule, or nil.
-func (c *compilation) loopSource(steps []decode.Step) (*term, error) {
+// loopSource returns what steps mean inside the loops of the rule, or nil. Its error has a
+// hint.
+func (c *compilation) loopSource(steps []decode.Step) (t *term, hint string, err error) {
 	first := steps[0]
 	if first.Index >= 0 || first.Name == "" {
-		return nil, nil
+		return nil, "", nil
 	}
 	for _, l := range c.inside {
 		switch first.Name {
 		case l.index:
 			if len(steps) > 1 {
-				return nil, fmt.Errorf("%s has no parts", l.index)
+				return nil, "", fmt.Errorf("%s has no parts", l.index)
 			}
 			i := c.source(source{kind: sourceIndex, loop: l.id, typ: typInt})
-			return &term{op: opSource, typ: typInt, source: i}, nil
+			return &term{op: opSource, typ: typInt, source: i}, "", nil
 		case l.name:
 			field, name := -1, l.name
 			if len(steps) > 1 {
-				path := decode.FormatPath(steps[1:])
+				inner, hint, err := c.elementPath(l, steps[1:])
+				if err != nil {
+					return nil, hint, err
+				}
+				if c.format == "protobuf" && slices.ContainsFunc(steps, func(s decode.Step) bool { return strings.Contains(s.Name, "_") }) {
+					c.note("element names 2") // those of the .proto file were missing before
+				}
+				path := decode.FormatPath(inner)
 				if _, err := decode.ParsePath(path); err != nil {
-					return nil, err
+					return nil, "", err
 				}
 				if field = slices.Index(l.paths, path); field < 0 {
 					field = len(l.paths)
@@ -129,10 +151,31 @@ func (c *compilation) loopSource(steps []decode.Step) (*term, error) {
 				name = decode.FormatPath(steps)
 			}
 			i := c.source(source{kind: sourceElement, loop: l.id, field: field, typ: typAny, missing: &missingError{"element's " + name}})
-			return &term{op: opSource, typ: typAny, source: i}, nil
+			return &term{op: opSource, typ: typAny, source: i}, "", nil
 		}
 	}
-	return nil, nil
+	return nil, "", nil
+}
+
+// elementPath returns the path of a field of l's elements as their JSON has it. Its error,
+// which has a hint, says that the schema has no such field.
+func (c *compilation) elementPath(l *loop, steps []decode.Step) (path []decode.Step, hint string, err error) {
+	if c.shape == nil {
+		return steps, "", nil
+	}
+	all := append(slices.Clone(l.steps), steps...)
+	n, next, lacks := c.shape.Lacks(all)
+	if !lacks {
+		return c.shape.InJSON(all)[len(l.steps):], "", nil
+	}
+	// As the rule has them: by the element's name.
+	head := decode.FormatPath(l.steps)
+	named := func(path string) string { return l.name + strings.TrimPrefix(path, head) }
+	for i := range next {
+		next[i] = named(next[i])
+	}
+	spelled := named(decode.FormatPath(all))
+	return nil, didYouMean(named(decode.FormatPath(all[:n+1])), next), fmt.Errorf("the schema has no field %s", spelled)
 }
 
 // loopName resolves a name of the rule's loops, or returns nil.
@@ -140,9 +183,9 @@ func (r *resolver) loopName(n ast.Node, steps []decode.Step, doc bool) *term {
 	if doc {
 		return nil
 	}
-	t, err := r.c.loopSource(steps)
+	t, hint, err := r.c.loopSource(steps)
 	if err != nil {
-		return r.report(n, err, "")
+		return r.report(n, err, hint)
 	}
 	return t
 }
