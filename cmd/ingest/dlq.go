@@ -371,7 +371,7 @@ func (c *dlqShowCommand) Run(ctx context.Context, p *cli.Program) error {
 		}
 		switch {
 		case len(found) == 0:
-			return fmt.Errorf("%s is not in the outbox: it was applied, or is yet to come", place)
+			return fmt.Errorf("%s is not in the outbox: it was applied or purged, or is yet to come", place)
 		case c.Raw && slices.ContainsFunc(found, func(d *buffer.DeadLetter) bool { return d.Pipeline != found[0].Pipeline }):
 			return fmt.Errorf("%w: %d letters are of %s: name the --pipeline", cli.ErrUsage, len(found), place)
 		case c.Raw && len(found) > 1:
