@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -175,3 +176,30 @@ func TestProduceUnreadable(t *testing.T) {
 type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// The key is the field's text; null is no key, so that such records are not all of one
+// partition.
+func TestKeyField(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ line, want string }{
+		{`{"k":"a"}`, `"a"`},
+		{`{"k":""}`, `""`},
+		{`{"k":5}`, `"5"`},
+		{`{"k":{"a": 1}}`, `"{\"a\": 1}"`},
+		{`{"k": null }`, "nil"},
+		{`{"x":1}`, `no field "k" for the key`},
+		{`[1]`, "not a JSON object: json: cannot unmarshal array into Go value of type map[string]json.RawMessage"},
+	} {
+		key, err := jsonField([]byte(tt.line), "k")
+		got := "nil"
+		switch {
+		case err != nil:
+			got = err.Error()
+		case key != nil:
+			got = strconv.Quote(string(key))
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.line, got, tt.want)
+		}
+	}
+}

@@ -144,7 +144,7 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 }
 
 // jsonField returns a member of a JSON object as key bytes: a string's text,
-// anything else as written.
+// null none, anything else as written.
 func jsonField(line []byte, field string) ([]byte, error) {
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(line, &object); err != nil {
@@ -154,9 +154,12 @@ func jsonField(line []byte, field string) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("no field %q for the key", field)
 	}
-	var s string
-	if json.Unmarshal(v, &s) == nil {
-		return []byte(s), nil
+	var s *string
+	switch err := json.Unmarshal(v, &s); {
+	case err != nil:
+		return v, nil
+	case s == nil: // null is no key
+		return nil, nil
 	}
-	return v, nil
+	return []byte(*s), nil
 }
