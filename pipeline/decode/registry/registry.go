@@ -4,7 +4,8 @@
 //
 // A schema never changes, so what was got is kept. An id is unknown only where the
 // registry says so in its own words (404 with error code 40403): that is kept, too,
-// for half a minute. Everything else that goes wrong wraps decode.ErrUnavailable,
+// for some seconds, as it may be registered a little late; what cannot be used, for half a
+// minute. Everything else that goes wrong wraps decode.ErrUnavailable,
 // whose callers wait and ask again: also a registry that has only the source of a
 // Protobuf schema (decode.ErrNoDescriptor).
 //
@@ -80,8 +81,12 @@ const (
 	maxKept = 4096
 	// maxKeptBytes bounds it, too; schemas of more than some kilobytes are rare.
 	maxKeptBytes = 64 << 20
-	// missingFor is how long the answer that there is no such schema counts.
-	missingFor = 30 * time.Second
+	// missingFor is how long the answer that there is no such schema counts: a fifth of
+	// what a pipeline with the policy retry gives a record, which is for what passes. A
+	// topic whose schema is never there costs a request so often.
+	missingFor = 5 * time.Second
+	// unusableFor is the same of a schema that is there, and too large.
+	unusableFor = 30 * time.Second
 	// firstWait doubles from attempt to attempt.
 	firstWait = 100 * time.Millisecond
 	// maxWait bounds what a registry may ask to wait (Retry-After).
@@ -91,6 +96,9 @@ const (
 // ErrNoSchema: the registry has no schema with this id, or not one of those that it
 // references, or they are larger than decode takes.
 var ErrNoSchema = errors.New("the schema registry has no such schema")
+
+// errAbsent is the ErrNoSchema that the registry says.
+var errAbsent = fmt.Errorf("%w", ErrNoSchema)
 
 // errTooLarge is an ErrNoSchema, too: schemas never change.
 var errTooLarge = fmt.Errorf("%w that can be used: with what it references it has more than %d bytes", ErrNoSchema, decode.MaxSchemaBytes)
@@ -236,7 +244,11 @@ func (c *Client) Fetch(ctx context.Context, id int) error {
 	}
 	a := answer{schema: s}
 	if missing {
-		a.err, a.until = fmt.Errorf("schema %d: %w", id, err), time.Now().Add(missingFor)
+		keep := unusableFor
+		if errors.Is(err, errAbsent) {
+			keep = missingFor
+		}
+		a.err, a.until = fmt.Errorf("schema %d: %w", id, err), time.Now().Add(keep)
 	}
 	c.makeRoom(a.bytes())
 	c.kept[id] = a

@@ -219,7 +219,7 @@ func refusal(address string, status int, body []byte) error {
 	}
 	switch {
 	case status == http.StatusNotFound && (f.Code == codeNoSchema || f.Code == codeNoVersion || f.Code == codeNoSubject):
-		return fmt.Errorf("%w (%d: %q)", ErrNoSchema, f.Code, said)
+		return fmt.Errorf("%w (%d: %q)", errAbsent, f.Code, said)
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%s: 404 that is not the registry's own: is it the address of a registry?", address)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
