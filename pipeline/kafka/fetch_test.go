@@ -3,6 +3,7 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
@@ -680,6 +681,64 @@ func (c *dyingConn) Read(b []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(b[:min(len(b), c.left)])
 	c.left -= n
+	return n, err
+}
+
+// An answer that belongs to no request is given up, with its connection, whether it is of a
+// fetch or of the metadata: the fetcher goes on with others.
+func TestFetchWrongAnswers(t *testing.T) {
+	t.Parallel()
+	_, o := startBroker(t)
+	sound := newTestClient(t, o)
+	produce(t, sound, "t", numbered(0, 10)...)
+	dial := o.Dial
+	var fetches, metadata atomic.Int32 // to be spoiled
+	o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return &wrongConn{Conn: conn, fetches: &fetches, metadata: &metadata}, err
+	}
+	c := newTestClient(t, o)
+	r := startFetcher(t, c, nil).Add("t", 0, 0)
+	readTo(t, r, 10)
+	metadata.Store(2)
+	fetches.Store(2)
+	produce(t, sound, "t", numbered(10, 20)...)
+	if got := readTo(t, r, 20); !slices.Equal(got, values(10, 20)) {
+		t.Errorf("Got %v", got)
+	}
+	if fetches.Load() > 0 || metadata.Load() > 0 {
+		t.Errorf("%d fetches and %d metadata were not spoiled", fetches.Load(), metadata.Load())
+	}
+}
+
+// wrongConn answers some requests with the correlation id of another.
+type wrongConn struct {
+	net.Conn
+	fetches, metadata *atomic.Int32
+	asked             *atomic.Int32 // one of these, of the request that is not answered; nil = none
+}
+
+func (c *wrongConn) Write(b []byte) (int, error) {
+	c.asked = nil
+	if len(b) >= 8 && binary.BigEndian.Uint16(b[6:]) >= 10 { // kafka-go's own are of older versions
+		switch kmsg.Key(binary.BigEndian.Uint16(b[4:])) {
+		case kmsg.Fetch:
+			c.asked = c.fetches
+		case kmsg.Metadata:
+			c.asked = c.metadata
+		}
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *wrongConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n >= 8 && c.asked != nil {
+		if c.asked.Add(-1) >= 0 {
+			b[7]++
+		}
+		c.asked = nil
+	}
 	return n, err
 }
 
