@@ -171,7 +171,7 @@ func describeNamespace(s *session, args []any) (string, error) {
 		parts = append(parts, k+" => '"+ns.Properties[k]+"'")
 		properties = append(properties, field{k, ns.Properties[k]})
 	}
-	s.print.linef("DESCRIPTION\n {%s}\nQuota is disabled", strings.Join(parts, ", "))
+	s.print.linef("DESCRIPTION\n{%s}\nQuota is disabled", strings.Join(parts, ", "))
 	return "", s.print.object(object{{"namespace", ns.Name}, {"properties", properties}})
 }
 

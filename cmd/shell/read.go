@@ -96,9 +96,9 @@ func get(s *session, args []any) (string, error) {
 }
 
 // getOptions reads get's hash. As in HBase it must say which columns or times, or
-// give a filter.
+// give a filter, unless it is empty.
 func (o *readOptions) getOptions(row string, h hash) error {
-	selects := false
+	selects := len(h) == 0
 	for _, p := range h {
 		known, err := o.shared(p)
 		if err != nil {

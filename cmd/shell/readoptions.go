@@ -29,6 +29,7 @@ type readOptions struct {
 	formatter string            // converter of all else; "" = escaped bytes
 	maxLength int
 	prefixed  bool // ROWPREFIXFILTER was given
+	ranged    bool // TIMERANGE was given, which TIMESTAMP does not change, as in HBase
 }
 
 // shared sets an option of both get and scan; it reports whether it is one.
@@ -57,7 +58,9 @@ func (o *readOptions) shared(p pair) (known bool, err error) {
 		if n < 0 || n == math.MaxInt64 {
 			return true, badArgument("TIMESTAMP => must be 0..%d", int64(math.MaxInt64-1))
 		}
-		o.scan.Time = &cell.TimeRange{Min: cell.Timestamp(n), Max: cell.Timestamp(n) + 1}
+		if !o.ranged {
+			o.scan.Time = &cell.TimeRange{Min: cell.Timestamp(n), Max: cell.Timestamp(n) + 1}
+		}
 	case "TIMERANGE":
 		list, ok := p.value.([]any)
 		if !ok || len(list) != 2 {
@@ -68,7 +71,7 @@ func (o *readOptions) shared(p pair) (known bool, err error) {
 		if !ok1 || !ok2 {
 			return true, badArgument("TIMERANGE => takes two numbers of milliseconds")
 		}
-		o.scan.Time = &cell.TimeRange{Min: cell.Timestamp(from), Max: cell.Timestamp(to)}
+		o.scan.Time, o.ranged = &cell.TimeRange{Min: cell.Timestamp(from), Max: cell.Timestamp(to)}, true
 	case "FILTER":
 		f, err := filterOption(p.value)
 		o.scan.Filter = f
