@@ -584,6 +584,64 @@ func TestCommittedOffsets(t *testing.T) {
 	}
 }
 
+// Offsets that are being committed within a transaction are waited for, as a consumer that
+// reads committed records waits (KIP-447): the older ones are of records that it has processed.
+func TestCommittedOffsetsOfTransactions(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	ctx := testContext(t)
+	x := newTxn(t, c, "x")
+	x.commitOffset(ctx, "g", "a", 3)
+	x.end(ctx, true)
+	x.commitOffset(ctx, "g", "a", 7)
+	before := c.Metrics().Retries
+	answered, ended := make(chan struct{}), make(chan struct{})
+	go func() { // the transaction ends when its end is waited for
+		defer close(ended)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for c.Metrics().Retries == before {
+			select {
+			case <-tick.C:
+			case <-answered:
+				return
+			}
+		}
+		x.end(ctx, true)
+	}()
+	got, err := c.CommittedOffsets(ctx, "g", "a", []int32{0})
+	close(answered)
+	<-ended
+	if diff := cmp.Diff(map[int32]int64{0: 7}, got); err != nil || diff != "" {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
+// commitOffset commits an offset of partition 0 within the transaction.
+func (x *txn) commitOffset(ctx context.Context, group, topic string, offset int64) {
+	x.t.Helper()
+	add := kmsg.NewPtrAddOffsetsToTxnRequest()
+	add.Version, add.TransactionalID, add.ProducerID, add.ProducerEpoch, add.Group = 3, x.id, x.pid, x.epoch, group
+	x.check(x.ask(ctx, add).(*kmsg.AddOffsetsToTxnResponse).ErrorCode)
+	node, err := x.c.coordinator(ctx, group)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	req := kmsg.NewPtrTxnOffsetCommitRequest()
+	req.Version, req.TransactionalID, req.ProducerID, req.ProducerEpoch, req.Group = 3, x.id, x.pid, x.epoch, group
+	rt := kmsg.NewTxnOffsetCommitRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewTxnOffsetCommitRequestTopicPartition()
+	rp.Offset = offset
+	rt.Partitions = append(rt.Partitions, rp)
+	req.Topics = append(req.Topics, rt)
+	resp, err := x.c.request(ctx, node, req)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.check(resp.(*kmsg.TxnOffsetCommitResponse).Topics[0].Partitions[0].ErrorCode)
+}
+
 // What is said of a broker is why it refused, not that the last attempt was cut off: a
 // connection has its deadline from the context, and may notice it first.
 func TestAttemptKeepsTheReason(t *testing.T) {

@@ -8,7 +8,8 @@ import (
 )
 
 // CommittedOffsets returns the offsets that a consumer group has committed for
-// partitions of a topic. Partitions without one are absent.
+// partitions of a topic. Partitions without one are absent. The end of transactions that
+// commit others is waited for (KIP-447), RequestTimeout at most.
 func (c *Client) CommittedOffsets(ctx context.Context, group, topic string, partitions []int32) (map[int32]int64, error) {
 	found := make(map[int32]int64, len(partitions))
 	err := c.attempt(ctx, func(ctx context.Context) error {
@@ -17,7 +18,7 @@ func (c *Client) CommittedOffsets(ctx context.Context, group, topic string, part
 			return err
 		}
 		req := kmsg.NewPtrOffsetFetchRequest()
-		req.Version, req.Group = 5, group
+		req.Version, req.Group, req.RequireStable = 7, group, true // the first that can ask for that
 		rt := kmsg.NewOffsetFetchRequestTopic()
 		rt.Topic, rt.Partitions = topic, partitions
 		req.Topics = append(req.Topics, rt)

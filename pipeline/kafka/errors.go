@@ -156,6 +156,7 @@ const (
 	codeFetchSessionNotFound     code = 70
 	codeInvalidFetchSessionEpoch code = 71
 	codeOffsetNotAvailable       code = 78
+	codeUnstableOffsetCommit     code = 88
 	codeThrottlingQuota          code = 89
 	codeUnknownTopicID           code = 100
 	codeInconsistentTopicID      code = 103
@@ -209,6 +210,7 @@ var codeNames = map[code]string{
 	codeInvalidFetchSessionEpoch: "INVALID_FETCH_SESSION_EPOCH",
 	codeFetchSessionTopicID:      "FETCH_SESSION_TOPIC_ID_ERROR",
 	codeOffsetNotAvailable:       "OFFSET_NOT_AVAILABLE",
+	codeUnstableOffsetCommit:     "UNSTABLE_OFFSET_COMMIT",
 	codeThrottlingQuota:          "THROTTLING_QUOTA_EXCEEDED",
 	codeUnknownTopicID:           "UNKNOWN_TOPIC_ID",
 	codeInconsistentTopicID:      "INCONSISTENT_TOPIC_ID",
@@ -272,7 +274,7 @@ func (c code) temporary() bool {
 	switch c {
 	case codeUnknownServerError, codeRequestTimedOut, codeLoadInProgress, codeCoordinatorNotAvailable,
 		codeNotCoordinator, codeNotEnoughReplicas, codeNotEnoughReplicasAppend, codeNotController,
-		codeOffsetNotAvailable, codeThrottlingQuota, codeRebalanceInProgress,
+		codeOffsetNotAvailable, codeUnstableOffsetCommit, codeThrottlingQuota, codeRebalanceInProgress,
 		codeFetchSessionNotFound, codeInvalidFetchSessionEpoch, codeFetchSessionTopicID:
 		return true
 	}
