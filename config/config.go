@@ -98,7 +98,7 @@ type Store struct {
 	Dir string `yaml:"dir" default:"./sluice-data"`
 	// Cache is the size of the block cache.
 	Cache Size `yaml:"cache" default:"256MiB"`
-	// MemTable is the size of one memtable; up to four exist. With less than
+	// MemTable is the size of one memtable, 1MiB to 2GiB; up to four exist. With less than
 	// four times the bytes of the largest commits, 20,000 events or so, ingest slows down.
 	MemTable Size `yaml:"mem_table" default:"64MiB"`
 	// MinFree is the free disk space below which ingest pauses.
@@ -345,7 +345,7 @@ type Backfill struct {
 
 // Fetch is how records are asked for.
 type Fetch struct {
-	// MaxWait is how long a broker holds a request that has too few bytes. A
+	// MaxWait is how long a broker holds a request that has too few bytes, 1ms to 5m. A
 	// rebalance waits for it.
 	MaxWait time.Duration `yaml:"max_wait" default:"250ms"`
 	// MinBytes is how many bytes a broker waits for, up to MaxWait. Larger

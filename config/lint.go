@@ -39,6 +39,7 @@ func (c *Config) lint(d *decoder) {
 		}
 	}
 	c.lintConnections(report)
+	c.lintBounds(report)
 	c.lintMemory(report)
 	c.lintRegistry(report)
 	descriptors := c.lintTables(d, report)
