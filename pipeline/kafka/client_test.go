@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -271,6 +272,51 @@ func TestOneSeedUp(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The brokers that the cluster names take the place of the one to start from once that is
+// gone: for fetches whose leader moves, and for groups that rebalance.
+func TestOnlySeedGone(t *testing.T) {
+	t.Parallel()
+	cluster, sound := startCluster(t, kfake.SeedTopics(2, "t"))
+	node := cluster.LeaderFor("t", 0)
+	seed := cluster.ListenAddrs()[node]
+	var mu sync.Mutex
+	gone, open := false, []net.Conn{} // to the seed
+	c := newTestClient(t, &Options{Brokers: []string{seed}, Dial: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if addr != seed {
+			return sound.o.Dial(ctx, network, addr)
+		}
+		if gone {
+			return refused(ctx, network, addr)
+		}
+		conn, err := sound.o.Dial(ctx, network, addr)
+		open = append(open, conn)
+		return conn, err
+	}})
+	produce(t, sound, "t", numbered(0, 10)...)
+	r := startFetcher(t, c, nil).Add("t", 0, 0)
+	readTo(t, r, 10)
+	m := join(t, c, "s", "t")
+	m.await(t, owns(2))
+
+	if err := cluster.RemoveNode(node); err != nil {
+		t.Fatal(err)
+	}
+	mu.Lock()
+	gone = true
+	for _, conn := range open {
+		_ = conn.Close()
+	}
+	mu.Unlock()
+	produce(t, sound, "t", numbered(10, 20)...)
+	if got := readTo(t, r, 20); !slices.Equal(got, values(10, 20)) {
+		t.Errorf("Got %v", got)
+	}
+	join(t, sound, "s", "t").await(t, owns(1))
+	m.await(t, owns(1))
 }
 
 func TestTopic(t *testing.T) {

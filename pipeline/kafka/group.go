@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -114,11 +115,16 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 	g.conns.makeNone = true
 	cg, err := kafkago.NewConsumerGroup(kafkago.ConsumerGroupConfig{
 		ID:      g.o.ID,
-		Brokers: c.o.Brokers,
+		Brokers: []string{seedAddress},
 		Dialer: &kafkago.Dialer{
 			ClientID: c.o.ClientID,
 			Timeout:  c.o.DialTimeout,
-			DialFunc: g.conns.dial,
+			DialFunc: func(ctx context.Context, network, address string) (net.Conn, error) {
+				if address == seedAddress {
+					return c.seeds.dial(ctx, g.conns.dial)
+				}
+				return g.conns.dial(ctx, network, address)
+			},
 		},
 		Topics:            g.o.Topics,
 		GroupBalancers:    []kafkago.GroupBalancer{g.b},

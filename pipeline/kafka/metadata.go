@@ -166,6 +166,7 @@ func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*to
 		return nil, nil, err
 	}
 	r := resp.(*kmsg.MetadataResponse)
+	c.seeds.learn(r.Brokers)
 	cluster := ""
 	if r.ClusterID != nil {
 		cluster = *r.ClusterID
