@@ -224,6 +224,16 @@ func (r *avroReader) block(i int) (count int64, end, next int) {
 	return -count, end, start
 }
 
+// ends reports whether the block at start, whose values end at i, ends where its writer
+// said, so that those who read it and those who skip it go on at the same place.
+func (r *avroReader) ends(start, i, end int) bool {
+	if end < 0 || i == end {
+		return true
+	}
+	r.fail(start, fmt.Sprintf("a block of which the writer says that it ends at byte %d, and its values end at byte %d", end, i))
+	return false
+}
+
 // value reads the value at i into the document and returns the index after it.
 func (r *avroReader) value(i int, p *avroPlan, depth int) int {
 	t, n := p.t, p.n
@@ -280,7 +290,8 @@ func (r *avroReader) value(i int, p *avroPlan, depth int) int {
 // elements reads the values of a map or an array that the paths want.
 func (r *avroReader) elements(i int, p *avroPlan, depth int) int {
 	for index := 0; ; {
-		count, _, next := r.block(i)
+		at := i
+		count, blockEnd, next := r.block(i)
 		if i = next; i < 0 || count == 0 {
 			return i
 		}
@@ -319,6 +330,9 @@ func (r *avroReader) elements(i int, p *avroPlan, depth int) int {
 			if i < 0 {
 				return -1
 			}
+		}
+		if !r.ends(at, i, blockEnd) {
+			return -1
 		}
 	}
 }
@@ -615,7 +629,8 @@ func (r *avroReader) list(i int, t *avroType, depth int) int {
 	}
 	r.scratch = append(r.scratch, brackets[0])
 	for first := true; ; {
-		count, _, next := r.block(i)
+		at := i
+		count, blockEnd, next := r.block(i)
 		if i = next; i < 0 {
 			return -1
 		}
@@ -642,6 +657,9 @@ func (r *avroReader) list(i int, t *avroType, depth int) int {
 			if i = r.text(i, t.items, depth); i < 0 {
 				return -1
 			}
+		}
+		if !r.ends(at, i, blockEnd) {
+			return -1
 		}
 	}
 }

@@ -210,6 +210,30 @@ func TestAvroErrors(t *testing.T) {
 	}
 }
 
+// A block whose values end elsewhere than its writer says is refused where it is read: who
+// skips it goes on at another byte.
+func TestAvroBlockSize(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ typ, block, path string }{
+		{`{"type":"array","items":"int"}`, "\x03%c\x02\x02\x00", "a"},
+		{`{"type":"array","items":"int"}`, "\x03%c\x02\x02\x00", "a[0]"},
+		{`{"type":"map","values":"null"}`, "\x01%c\x02x\x00", "a"},
+		{`{"type":"map","values":"null"}`, "\x01%c\x02x\x00", "a.x"},
+	} {
+		schema := fmt.Appendf(nil, `{"type":"record","name":"R","fields":[{"name":"a","type":%s}]}`, tt.typ)
+		d := decoder(t, &decode.Options{Format: "avro", Schema: schema}, tt.path)
+		if _, err := render(d, fmt.Appendf(nil, tt.block, 2<<1)); err != nil {
+			t.Errorf("%s, field %s: %v", tt.typ, tt.path, err)
+		}
+		for says, ends := range map[int]int{1: 3, 3: 5} {
+			want := fmt.Sprintf("byte 0: a block of which the writer says that it ends at byte %d, and its values end at byte 4", ends)
+			if _, err := render(d, fmt.Appendf(nil, tt.block, says<<1)); err == nil || err.Error() != want {
+				t.Errorf("%s, field %s, a size of %d: got %v, want %s", tt.typ, tt.path, says, err, want)
+			}
+		}
+	}
+}
+
 func TestAvroSchemas(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ schema, want string }{
