@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -26,7 +27,7 @@ type seeds struct {
 
 	mu      sync.Mutex // guards below
 	next    int        // counts what was dialed of addrs
-	failed  int        // of addrs, one after the other; 0 = the last one answered
+	failed  int        // dials of addrs, one after the other; 0 = the last one was answered
 	calls   int        // counts those of dial while all of addrs fail
 	learned []string   // of the brokers, without those in addrs
 }
@@ -99,10 +100,14 @@ func (s *seeds) dialed(addr string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	if s.failed++; err == nil {
+	if s.failed++; err == nil || refuses(err) {
 		s.failed, s.calls = 0, 0
 	}
 }
+
+// refuses reports whether err is of a broker that is there and does not take this client:
+// others are not asked in its place, as credentials that are wrong lock accounts.
+func refuses(err error) bool { return errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) }
 
 // dial connects with the seed after the one of the last call: each has its turn, however
 // the others fail. One that refuses at once is passed over. Its error is a seed's, where
@@ -111,12 +116,16 @@ func (s *seeds) dial(ctx context.Context, dial func(ctx context.Context, network
 	var failed error
 	ofSeed := false
 	for _, addr := range s.order() {
+		seed := slices.Contains(s.addrs, addr)
+		if !seed && refuses(failed) {
+			break
+		}
 		c, err := dial(ctx, "tcp", addr)
 		s.dialed(addr, err)
 		if err == nil {
 			return c, nil
 		}
-		if seed := slices.Contains(s.addrs, addr); seed || !ofSeed {
+		if seed || !ofSeed {
 			failed, ofSeed = err, seed
 		}
 		// The system may notice the deadline a moment before ctx does.
