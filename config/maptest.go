@@ -19,6 +19,8 @@ type MappingTest struct {
 	// RecordBase64 is the payload of a format that is no text, in base64; it takes
 	// the place of record.
 	RecordBase64 string `yaml:"record_base64"`
+	// Tombstone says that the record has no payload; it takes the place of record.
+	Tombstone bool `yaml:"tombstone"`
 	// Key is the record's key; empty = none.
 	Key string `yaml:"key"`
 	// Headers are the record's headers.
@@ -43,6 +45,9 @@ func (p *Pipeline) MappingRecord(t *MappingTest) *mapping.Record {
 	r := &mapping.Record{Topic: t.Topic, Partition: int32(t.Partition), Offset: t.Offset, Timestamp: t.Timestamp, Value: []byte(t.Record)}
 	if t.RecordBase64 != "" {
 		r.Value, _ = base64.StdEncoding.DecodeString(t.RecordBase64) // checked when the file was read
+	}
+	if t.Tombstone {
+		r.Value = nil
 	}
 	if r.Topic == "" && len(p.Topics) > 0 {
 		r.Topic = p.Topics[0]
@@ -77,9 +82,15 @@ func (p *Pipeline) lintTests(path string, report reporter) {
 			report(join(at, "name"), "", "two tests are named %q", t.Name)
 		}
 		seen[t.Name] = true
+		payloads := 0
+		for _, given := range []bool{t.Record != "", t.RecordBase64 != "", t.Tombstone} {
+			if given {
+				payloads++
+			}
+		}
 		switch {
-		case (t.Record == "") == (t.RecordBase64 == ""):
-			report(at, "", "a test has a record, or a record_base64")
+		case payloads != 1:
+			report(at, "", "a test has a record, or a record_base64, or is a tombstone")
 		case t.RecordBase64 != "":
 			if _, err := base64.StdEncoding.DecodeString(t.RecordBase64); err != nil {
 				report(join(at, "record_base64"), "", "not base64: %v", err)

@@ -78,6 +78,10 @@ type Document struct {
 	values []Value
 }
 
+// NoDocument returns a document that has none of f, as of a record without a payload. It
+// is its caller's.
+func NoDocument(f *Fields) *Document { return &Document{values: make([]Value, f.Len())} }
+
 // Len returns the number of fields, as in the Fields of the decoder.
 func (d *Document) Len() int { return len(d.values) }
 

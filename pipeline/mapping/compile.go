@@ -32,19 +32,20 @@ const programVersion = 2
 
 // Plan is compiled rules. It is immutable and may be shared.
 type Plan struct {
-	decode  *decode.Options
-	limits  limits
-	fields  *decode.Fields
-	sources []*source
-	dates   []dateFormat
-	event   eventTime
-	dedup   dedup
-	loops   []*loop
-	rules   []rule
-	rollups []rollup
-	units   bool // what becomes of a record is the store's to decide
-	tables  []string
-	version string
+	decode     *decode.Options
+	limits     limits
+	tombstones tombstones
+	fields     *decode.Fields
+	sources    []*source
+	dates      []dateFormat
+	event      eventTime
+	dedup      dedup
+	loops      []*loop
+	rules      []rule
+	rollups    []rollup
+	units      bool // what becomes of a record is the store's to decide
+	tables     []string
+	version    string
 
 	maxMade, maxCrossed int // for one record; tests lower them
 	maxSpent, maxBuilt  int64
@@ -114,7 +115,7 @@ func Compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, e
 func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDescriptor) (*Plan, error) {
 	c.canon.WriteString(languageVersion)
 	c.decode(&s.Decode)
-	p := &Plan{decode: s.Decode.options(), limits: c.limits(&s.Decode), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup), maxMade: maxMade, maxCrossed: maxCrossed, maxSpent: maxSpent, maxBuilt: maxBuilt}
+	p := &Plan{decode: s.Decode.options(), limits: c.limits(&s.Decode), tombstones: c.tombstones(&s.Decode), event: c.eventTime(&s.EventTime), dedup: c.dedup(&s.Dedup), maxMade: maxMade, maxCrossed: maxCrossed, maxSpent: maxSpent, maxBuilt: maxBuilt}
 	if len(s.Rules)+len(s.Rollups) == 0 {
 		c.report("map", 0, errors.New("there are no rules"), "a rule has a table, a row, and put, append, increment or delete")
 	}

@@ -216,7 +216,7 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 			return nil, err
 		}
 	}
-	if err := m.decoder.Decode(r.Value, m.emit); err != nil {
+	if err := m.payload(r); err != nil {
 		switch e := err.(type) {
 		case *Error:
 			return nil, e

@@ -29,6 +29,7 @@ type DecodeSpec struct {
 	Delimiter   string   `yaml:"delimiter"`   // csv: the character between two values; empty = a comma
 	Compression string   `yaml:"compression"` // of each payload inside its record: none, gzip or zstd; empty = none
 	MaxBytes    int      `yaml:"max_bytes"`   // of one decompressed payload, at most; 0 = 67108864 (64 MiB), or a sixth of memory where that is less
+	Tombstones  string   `yaml:"tombstones"`  // records whose payload is null: refuse (as what breaks the format, but raw, which takes them), skip (no rule sees them, and they count as filtered) or map (the rules see a document that has no field, of which value is nil); empty = refuse
 
 	MaxRecordBytes int `yaml:"max_record_bytes"` // of a record's key, payload as it came and headers together; one beyond is refused with class record_too_large; 0 = any
 	MaxHeaderBytes int `yaml:"max_header_bytes"` // of the names and values of a record's headers together; one beyond is refused with class headers_too_large; 0 = any
