@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -110,13 +111,11 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 	// ApiVersions alone has no tags in its response header, whatever its
 	// version (KIP-511).
 	if x.req.IsFlexible() && x.req.Key() != int16(kmsg.ApiVersions) {
-		if len(body) == 0 {
-			return nil, fmt.Errorf("%w: no response header", errProtocol)
+		w := wire{r: bytes.NewReader(body), left: len(body)}
+		if w.tags(); w.err != nil { // of the header; none are defined, and unknown ones mean nothing (KIP-482)
+			return nil, fmt.Errorf("response header: %w", w.err)
 		}
-		if body[0] != 0 {
-			return nil, fmt.Errorf("%w: tags in the response header", errProtocol)
-		}
-		body = body[1:]
+		body = body[len(body)-w.left:]
 	}
 	if x.req.Key() == int16(kmsg.Metadata) {
 		if err := checkMetadata(body, x.req.GetVersion()); err != nil {

@@ -60,3 +60,52 @@ func TestAnswersAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// teller answers a request with a body, behind a header that it gives.
+type teller struct {
+	header, body []byte
+	reply        bytes.Buffer
+}
+
+func (l *teller) Write(p []byte) (int, error) {
+	l.reply.Write(binary.BigEndian.AppendUint32(nil, uint32(4+len(l.header)+len(l.body))))
+	l.reply.Write(p[8:12]) // its number
+	l.reply.Write(l.header)
+	l.reply.Write(l.body)
+	return len(p), nil
+}
+
+func (l *teller) Read(p []byte) (int, error) { return l.reply.Read(p) }
+
+// Tagged fields of a response's header are passed over, as those of its body are: a broker may
+// say more than this client knows of (KIP-482).
+func TestHeaderTags(t *testing.T) {
+	t.Parallel()
+	want := kmsg.NewPtrMetadataResponse()
+	want.Version, want.ControllerID = 12, 7
+	for name, tc := range map[string]struct {
+		header []byte
+		ok     bool
+	}{
+		"none":         {[]byte{0}, true},
+		"one":          {[]byte{1, 5, 3, 'a', 'b', 'c'}, true},
+		"two":          {[]byte{2, 0, 0, 0x80, 1, 1, 'x'}, true},
+		"cut off":      {[]byte{1, 5, 0x80, 0x80, 4}, false},
+		"without them": {nil, false},
+	} {
+		req := kmsg.NewPtrMetadataRequest()
+		req.Version = 12
+		x := &exchange{clientID: "test", req: req}
+		conn := &teller{header: tc.header, body: want.AppendTo(nil)}
+		if tc.header == nil {
+			conn.body = nil
+		}
+		_, err := x.RawExchange(conn)
+		switch {
+		case tc.ok && (err != nil || x.resp.(*kmsg.MetadataResponse).ControllerID != 7):
+			t.Errorf("%s: Got %+v, %v", name, x.resp, err)
+		case !tc.ok && !errors.Is(err, errProtocol):
+			t.Errorf("%s: Got %v", name, err)
+		}
+	}
+}
