@@ -206,7 +206,7 @@ func (c *Client) attempt(ctx context.Context, f func(ctx context.Context) error)
 		if err == nil {
 			return nil
 		}
-		if !retryable(err) {
+		if lasting(err) {
 			return err
 		}
 		// What an attempt says after the deadline is only that it was cut off.
@@ -220,7 +220,7 @@ func (c *Client) attempt(ctx context.Context, f func(ctx context.Context) error)
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w (last: %v)", ctx.Err(), last)
 		}
-		if e := code(0); errors.As(last, &e) {
+		if e := code(0); errors.As(last, &e) || errors.Is(last, errProtocol) {
 			return fmt.Errorf("gave up after %v: %w", c.o.RequestTimeout, last)
 		}
 		return unreachable(&c.o, last)
@@ -245,6 +245,10 @@ func sleep(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	}
 }
+
+// lasting reports whether err is one with which waiting does not help. An answer that
+// cannot be read is none: the next one comes over another connection.
+func lasting(err error) bool { return !retryable(err) && !errors.Is(err, errProtocol) }
 
 // retryable decides whether the same request may succeed later.
 func retryable(err error) bool {

@@ -392,10 +392,6 @@ func (f *Fetcher) fetch(ctx context.Context, n *leaderNode, s *session, parts []
 	return resp, nil
 }
 
-// lasting reports whether err is one with which waiting does not help. An answer that
-// cannot be read is none: the next one comes over another connection.
-func lasting(err error) bool { return !retryable(err) && !errors.Is(err, errProtocol) }
-
 // failed puts the partitions of a request that got no answer back.
 func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err error) {
 	final := lasting(err)

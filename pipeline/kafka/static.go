@@ -124,7 +124,7 @@ func (s *Static) Next(ctx context.Context) (*Generation, error) {
 			return s.begin(a)
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for a generation: %w", ctx.Err())
-		case !retryable(err) && !errors.Is(err, ErrUnreachable):
+		case lasting(err) && !errors.Is(err, ErrUnreachable):
 			return nil, fmt.Errorf("assign partitions: %w", err)
 		case !warned:
 			s.c.o.Logger.Warn("partitions are not known, trying again", "err", err)
