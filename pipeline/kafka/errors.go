@@ -138,11 +138,13 @@ const (
 	codeTopicAuthorization       code = 29
 	codeGroupAuthorization       code = 30
 	codeClusterAuthorization     code = 31
+	codeInvalidTimestamp         code = 32
 	codeUnsupportedMechanism     code = 33
 	codeIllegalSASLState         code = 34
 	codeUnsupportedVersion       code = 35
 	codeTopicExists              code = 36
 	codeNotController            code = 41
+	codePolicyViolation          code = 44
 	codeOutOfOrderSequence       code = 45
 	codeDuplicateSequence        code = 46
 	codeInvalidProducerEpoch     code = 47
@@ -156,6 +158,8 @@ const (
 	codeFetchSessionNotFound     code = 70
 	codeInvalidFetchSessionEpoch code = 71
 	codeOffsetNotAvailable       code = 78
+	codeGroupMaxSizeReached      code = 81
+	codeInvalidRecord            code = 87
 	codeUnstableOffsetCommit     code = 88
 	codeThrottlingQuota          code = 89
 	codeUnknownTopicID           code = 100
@@ -191,11 +195,13 @@ var codeNames = map[code]string{
 	codeTopicAuthorization:       "TOPIC_AUTHORIZATION_FAILED",
 	codeGroupAuthorization:       "GROUP_AUTHORIZATION_FAILED",
 	codeClusterAuthorization:     "CLUSTER_AUTHORIZATION_FAILED",
+	codeInvalidTimestamp:         "INVALID_TIMESTAMP",
 	codeUnsupportedMechanism:     "UNSUPPORTED_SASL_MECHANISM",
 	codeIllegalSASLState:         "ILLEGAL_SASL_STATE",
 	codeUnsupportedVersion:       "UNSUPPORTED_VERSION",
 	codeTopicExists:              "TOPIC_ALREADY_EXISTS",
 	codeNotController:            "NOT_CONTROLLER",
+	codePolicyViolation:          "POLICY_VIOLATION",
 	codeOutOfOrderSequence:       "OUT_OF_ORDER_SEQUENCE_NUMBER",
 	codeDuplicateSequence:        "DUPLICATE_SEQUENCE_NUMBER",
 	codeInvalidProducerEpoch:     "INVALID_PRODUCER_EPOCH",
@@ -210,6 +216,8 @@ var codeNames = map[code]string{
 	codeInvalidFetchSessionEpoch: "INVALID_FETCH_SESSION_EPOCH",
 	codeFetchSessionTopicID:      "FETCH_SESSION_TOPIC_ID_ERROR",
 	codeOffsetNotAvailable:       "OFFSET_NOT_AVAILABLE",
+	codeGroupMaxSizeReached:      "GROUP_MAX_SIZE_REACHED",
+	codeInvalidRecord:            "INVALID_RECORD",
 	codeUnstableOffsetCommit:     "UNSTABLE_OFFSET_COMMIT",
 	codeThrottlingQuota:          "THROTTLING_QUOTA_EXCEEDED",
 	codeUnknownTopicID:           "UNKNOWN_TOPIC_ID",

@@ -334,3 +334,28 @@ func TestSequenceWraps(t *testing.T) {
 		t.Errorf("Got %d without a producer id", s.first())
 	}
 }
+
+// What a topic does not take, such as a record without a key where it is compacted, is named
+// as Kafka names it, with the broker's words.
+func TestProduceRefused(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	why := "Compacted topic cannot accept message without key."
+	cluster.ControlKey(int16(kmsg.Produce), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		resp := kreq.ResponseKind().(*kmsg.ProduceResponse)
+		rt := kmsg.NewProduceResponseTopic()
+		rt.Topic = "t"
+		rp := kmsg.NewProduceResponseTopicPartition()
+		rp.ErrorCode, rp.ErrorMessage = kerr.InvalidRecord.Code, &why
+		rt.Partitions = append(rt.Partitions, rp)
+		resp.Topics = append(resp.Topics, rt)
+		return resp, nil, true
+	})
+	err := c.NewProducer(nil).Produce(testContext(t), "t", Message{Value: []byte("v")})
+	if want := "produce to t: partition 0: INVALID_RECORD: " + why; err == nil || err.Error() != want {
+		t.Errorf("Got %v, want %s", err, want)
+	}
+	if got := c.Metrics().Errors["invalid_record"]; got != 1 {
+		t.Errorf("Got %v", c.Metrics().Errors)
+	}
+}
