@@ -6,10 +6,8 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"sluice/cmd/internal/cli"
@@ -43,20 +41,12 @@ type commands struct {
 }
 
 func main() {
-	ctx, stop := cli.Signals(context.Background(), nil, secondSignal)
-	defer stop()
-	cli.Main(ctx, "export", "Tables to Parquet and Arrow files.", new(commands))
+	cli.Main("export", "Tables to Parquet and Arrow files.", new(commands), nil, secondSignal)
 }
 
-// secondSignal says that the process ends before it has tidied up, as a command says why it
-// fails.
-func secondSignal(s os.Signal, status int) {
-	text := fmt.Sprintf("second signal (%s): ending at once; export gc removes what an export has left", s)
-	if slices.ContainsFunc(os.Args[1:], func(arg string) bool { return arg == "--json" || arg == "--json=true" }) {
-		cli.EventLog(os.Stderr).Info("error", "text", text, "status", status)
-		return
-	}
-	fmt.Fprintln(os.Stderr, "export: "+text)
+// secondSignal says that the process ends before it has tidied up.
+func secondSignal(p *cli.Program, s os.Signal, status int) {
+	p.Fail("export", fmt.Sprintf("export: second signal (%s): ending at once; export gc removes what an export has left", s), status)
 }
 
 // jobSpec returns a job of the file; its error wraps cli.ErrUsage.

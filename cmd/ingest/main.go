@@ -5,7 +5,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,11 +33,9 @@ type commands struct {
 }
 
 func main() {
-	ctx, stop := cli.Signals(context.Background(), errSignal, func(s os.Signal, _ int) {
-		fmt.Fprintf(os.Stderr, "ingest: second signal (%s): ending at once\n", s)
+	cli.Main("ingest", "Kafka to wide-column tables with exact counts.", new(commands), errSignal, func(p *cli.Program, s os.Signal, _ int) {
+		fmt.Fprintf(p.Stderr, "ingest: second signal (%s): ending at once\n", s)
 	})
-	defer stop()
-	cli.Main(ctx, "ingest", "Kafka to wide-column tables with exact counts.", new(commands))
 }
 
 var errSignal = errors.New("stopped by a signal")

@@ -105,45 +105,74 @@ func printVersion(p *Program) error {
 }
 
 // Main runs the command that the arguments of the process name, as Run does, and ends
-// the process where it fails.
-func Main(ctx context.Context, name, description string, commands any) {
+// the process where it fails. The first SIGINT or SIGTERM ends its context, with cause,
+// where there is one; the second one ends the process, after second was called with the
+// status by which shells tell of it.
+func Main(name, description string, commands any, cause error, second func(p *Program, s os.Signal, status int)) {
+	c := signals() // from here on; what comes before the command runs waits
 	p := &Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
-	if status := Run(ctx, p, name, description, commands, os.Args[1:]); status != 0 {
+	command, status := parse(p, name, description, commands, os.Args[1:])
+	if command != nil {
+		ctx, stop := untilSignal(context.Background(), c, cause, func(s os.Signal, status int) { second(p, s, status) })
+		status = execute(ctx, p, name, command)
+		stop()
+	}
+	if status != 0 {
 		os.Exit(status)
 	}
 }
 
 // Run runs the command of a kong command set that args name, with ctx and p bound, and
-// returns the exit status. Where it fails, it says why on standard error; with --json,
-// as the last event there: "error", with the text and the status.
+// returns the exit status. Where it fails, it says why on standard error, as Fail does.
 func Run(ctx context.Context, p *Program, name, description string, commands any, args []string) int {
-	parser := kong.Must(commands, kong.Name(name), kong.Description(description),
-		kong.UsageOnError(), kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(p))
+	command, status := parse(p, name, description, commands, args)
+	if command == nil {
+		return status
+	}
+	return execute(ctx, p, name, command)
+}
+
+// parse returns the command that args name, or nil and the exit status where there is
+// none to run.
+func parse(p *Program, name, description string, commands any, args []string) (*kong.Context, int) {
+	parser := kong.Must(commands, kong.Name(name), kong.Description(description), kong.UsageOnError(), kong.Bind(p))
 	k, err := parser.Parse(args)
 	if errors.Is(err, ErrVersion) {
-		return 0
+		return nil, 0
 	}
 	if err != nil {
 		about := name
-		var parse *kong.ParseError
-		if errors.As(err, &parse) && parse.Context.Selected() != nil {
-			about = parse.Context.Selected().FullPath()
+		var wrong *kong.ParseError
+		if errors.As(err, &wrong) && wrong.Context.Selected() != nil {
+			about = wrong.Context.Selected().FullPath()
 		}
 		fmt.Fprintf(p.Stderr, "%s: %v; see %s --help\n", name, err, about)
-		return StatusUsage
+		return nil, StatusUsage
 	}
 	for _, f := range k.Flags() {
 		if asked, isBool := k.FlagValue(f).(bool); f.Name == "json" && isBool && asked {
 			p.JSON = true
 		}
 	}
-	err = k.Run()
-	switch {
-	case err == nil:
-	case p.JSON:
-		p.Event("error", "text", strings.TrimPrefix(Explain(name, err), name+": "), "status", Status(err))
-	default:
-		fmt.Fprintln(p.Stderr, Explain(name, err))
+	return k, 0
+}
+
+// execute runs a command and returns the exit status.
+func execute(ctx context.Context, p *Program, name string, command *kong.Context) int {
+	command.BindTo(ctx, (*context.Context)(nil))
+	err := command.Run()
+	if err != nil {
+		p.Fail(name, Explain(name, err), Status(err))
 	}
 	return Status(err)
+}
+
+// Fail says why the program ends, in a text that may begin with its name; with --json, as
+// the last event: "error", with the text and the status.
+func (p *Program) Fail(name, text string, status int) {
+	if p.JSON {
+		p.Event("error", "text", strings.TrimPrefix(text, name+": "), "status", status)
+		return
+	}
+	fmt.Fprintln(p.Stderr, text)
 }

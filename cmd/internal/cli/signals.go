@@ -8,13 +8,17 @@ import (
 	"time"
 )
 
-// Signals returns a context that the first SIGINT or SIGTERM ends, with cause, where there is
-// one. The second one ends the process, with the status by which shells tell of it, after
-// second was called with both.
-func Signals(parent context.Context, cause error, second func(s os.Signal, status int)) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(parent)
+// signals returns what SIGINT and SIGTERM are sent to from now on.
+func signals() <-chan os.Signal {
 	c := make(chan os.Signal, 2)
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	return c
+}
+
+// untilSignal returns a context that the first signal of c ends. The second one ends the
+// process: see Main.
+func untilSignal(parent context.Context, c <-chan os.Signal, cause error, second func(s os.Signal, status int)) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
 	go func() { // until the process ends
 		s := secondSignal(c, func() { cancel(cause) })
 		status := 1
