@@ -8,7 +8,6 @@ import (
 	"io"
 	"path/filepath"
 	"runtime"
-	"strings"
 )
 
 // connectArgument, as the first argument, measures the pipeline beside Kafka Connect and
@@ -19,14 +18,10 @@ const connectArgument = "connect"
 var connectPOM string
 
 // connectVersion returns the version that connect/pom.xml pins.
-func connectVersion() string {
-	_, v, _ := strings.Cut(connectPOM, "<kafka.version>")
-	v, _, _ = strings.Cut(v, "<")
-	return v
-}
+func connectVersion() string { return pinned(connectPOM, "kafka.version") }
 
 func parseConnect(args []string, stderr io.Writer) (*topicOptions, error) {
-	return parseTopic("bench connect", &topicOptions{
+	return parseTopic(connectArgument, &topicOptions{
 		events: 2_000_000, heap: "2g", jars: ".connect",
 	}, "the `directory` with Kafka Connect's jars in lib and bench/connect/Sinks.java compiled in classes", args, stderr)
 }
@@ -51,27 +46,26 @@ var connectJobs = []connectJob{
 
 // connectAnswered is what Sinks.java prints of a run.
 type connectAnswered struct {
-	Seconds float64 `json:"seconds"`
-	CPU     float64 `json:"cpu"`
-	Records int     `json:"records"`
-	Lines   int     `json:"lines"`
+	took
+	Records int `json:"records"`
+	Lines   int `json:"lines"`
 }
 
 // runConnectJob runs one connector and compares what it was given, and has written, with
 // the number of events.
-func runConnectJob(p *javaProcess, j *connectJob, events int) (*connectAnswered, error) {
-	got := new(connectAnswered)
-	if err := p.ask(j.name, j.converter+" "+j.sink, got); err != nil {
-		return nil, err
+func runConnectJob(p *javaProcess, j *connectJob, events int) (took, error) {
+	var got connectAnswered
+	if err := p.ask(j.name, j.converter+" "+j.sink, &got); err != nil {
+		return took{}, err
 	}
-	want := connectAnswered{Seconds: got.Seconds, CPU: got.CPU, Records: events}
+	want := connectAnswered{took: got.took, Records: events}
 	if j.sink == "file" {
 		want.Lines = events
 	}
-	if *got != want {
-		return nil, fmt.Errorf("WRONG: %s has %+v of %d events", j.name, *got, events)
+	if got != want {
+		return took{}, fmt.Errorf("WRONG: %s has %+v of %d events", j.name, got, events)
 	}
-	return got, nil
+	return got.took, nil
 }
 
 // runConnect measures our pipeline, from the broker to fsynced rows and counts, beside
@@ -113,22 +107,13 @@ func runConnect(ctx context.Context, args []string, w, stderr io.Writer) (err er
 		r.add(w, round, "Sluice, rows and counts", &ours, 0)
 		for i := range connectJobs {
 			j := &connectJobs[i]
-			var got *connectAnswered
-			foreign, err := foreignWhile([]int{t.spec.BrokerPID, connect.pid}, func() (err error) {
-				got, err = runConnectJob(connect, j, o.events)
-				return err
-			})
-			if err != nil {
+			if err := t.beside(w, r, round, &ours, connect, j.name, j.goal(), func() (took, error) { return runConnectJob(connect, j, o.events) }); err != nil {
 				return err
 			}
-			theirs := sample{Seconds: got.Seconds, CPU: got.CPU, Foreign: foreign}
-			r.add(w, round, j.name, &theirs, 0)
-			r.ratio("rate: Sluice / "+j.name, j.goal(), theirs.Seconds/ours.Seconds)
-			r.ratio("CPU: "+j.name+" / Sluice", "", theirs.CPU/ours.CPU)
 		}
 	}
 	r.notes = []string{
-		fmt.Sprintf("%d events of %.0f bytes in %d partitions of the broker that all of them read, which runs in a process of its own on the same %d cores.", o.events, t.size, o.partitions, runtime.NumCPU()),
+		t.note(),
 		"Sluice's time begins with its start and ends when all is fsynced, rows and counts with the offsets that they are of. Connect's begins with the first records that a sink is given and ends when the last have been taken: neither its start, nor its first fetch, nor a commit of its offsets is in it, and nothing is fsynced.",
 		"Kafka Connect " + connectVersion() + " in one standalone worker, " + fmt.Sprint(runtime.NumCPU()) + " tasks, a heap of " + o.heap + ", its defaults but for read_committed. A sink that drops its records does the least that a connector can, so that no connector to a table is faster than that with JsonConverter, without schemas. FileStreamSink, which is Kafka's own, appends a line to a file for each record. Neither counts, and a record may come twice after a crash. Each has run twice before.",
 		"What the sinks were given, and the lines of the files, were counted, as were all counts of each unit and all rows in the store: equal to the number of events.",

@@ -8,7 +8,6 @@ import (
 	"io"
 	"path/filepath"
 	"runtime"
-	"strings"
 )
 
 // flinkArgument, as the first argument, measures the pipeline beside Flink and nothing
@@ -19,14 +18,10 @@ const flinkArgument = "flink"
 var flinkPOM string
 
 // flinkVersion returns the version that flink/pom.xml pins.
-func flinkVersion() string {
-	_, v, _ := strings.Cut(flinkPOM, "<flink.version>")
-	v, _, _ = strings.Cut(v, "<")
-	return v
-}
+func flinkVersion() string { return pinned(flinkPOM, "flink.version") }
 
 func parseFlink(args []string, stderr io.Writer) (*topicOptions, error) {
-	return parseTopic("bench flink", &topicOptions{
+	return parseTopic(flinkArgument, &topicOptions{
 		events: 4_000_000, heap: "12g", jars: ".flink",
 	}, "the `directory` with Flink's jars in lib and bench/flink/PageViews.java compiled in classes", args, stderr)
 }
@@ -51,13 +46,12 @@ var flinkTasks = []struct {
 
 // flinkAnswered is what PageViews.java prints of a run.
 type flinkAnswered struct {
-	Seconds  float64 `json:"seconds"`
-	CPU      float64 `json:"cpu"`
-	Minute   int     `json:"minute"`
-	Hour     int     `json:"hour"`
-	Day      int     `json:"day"`
-	Counters int     `json:"counters"`
-	Rows     int     `json:"rows"`
+	took
+	Minute   int `json:"minute"`
+	Hour     int `json:"hour"`
+	Day      int `json:"day"`
+	Counters int `json:"counters"`
+	Rows     int `json:"rows"`
 }
 
 // flinkJVM are the arguments that Flink's own scripts give to Java 17.
@@ -70,19 +64,19 @@ var flinkJVM = []string{
 }
 
 // runFlinkJob runs one job and compares what it has counted with the number of events.
-func runFlinkJob(p *javaProcess, j *flinkJob, what string, events int) (*flinkAnswered, error) {
-	got := new(flinkAnswered)
-	if err := p.ask(j.name, j.backend+" "+what, got); err != nil {
-		return nil, err
+func runFlinkJob(p *javaProcess, j *flinkJob, what string, events int) (took, error) {
+	var got flinkAnswered
+	if err := p.ask(j.name, j.backend+" "+what, &got); err != nil {
+		return took{}, err
 	}
-	want := flinkAnswered{Seconds: got.Seconds, CPU: got.CPU, Minute: events, Hour: events, Day: events, Counters: got.Counters}
+	want := flinkAnswered{took: got.took, Minute: events, Hour: events, Day: events, Counters: got.Counters}
 	if what == "rows" {
 		want.Rows = events
 	}
-	if *got != want {
-		return nil, fmt.Errorf("WRONG: %s has %+v of %d events", j.name, *got, events)
+	if got != want {
+		return took{}, fmt.Errorf("WRONG: %s has %+v of %d events", j.name, got, events)
 	}
-	return got, nil
+	return got.took, nil
 }
 
 // runFlink measures our pipeline, from the broker to fsynced rows and counts, beside
@@ -128,23 +122,14 @@ func runFlink(ctx context.Context, args []string, w, stderr io.Writer) (err erro
 			r.add(w, round, task.name, &ours, 0)
 			for i := range task.jobs {
 				j := &task.jobs[i]
-				var got *flinkAnswered
-				foreign, err := foreignWhile([]int{t.spec.BrokerPID, flink.pid}, func() (err error) {
-					got, err = runFlinkJob(flink, j, task.what, o.events)
-					return err
-				})
-				if err != nil {
+				if err := t.beside(w, r, round, &ours, flink, j.name, "≥ 1.00", func() (took, error) { return runFlinkJob(flink, j, task.what, o.events) }); err != nil {
 					return err
 				}
-				theirs := sample{Seconds: got.Seconds, CPU: got.CPU, Foreign: foreign}
-				r.add(w, round, j.name, &theirs, 0)
-				r.ratio("rate: Sluice / "+j.name, "≥ 1.00", theirs.Seconds/ours.Seconds)
-				r.ratio("CPU: "+j.name+" / Sluice", "", theirs.CPU/ours.CPU)
 			}
 		}
 	}
 	r.notes = []string{
-		fmt.Sprintf("%d events of %.0f bytes in %d partitions of the broker that all of them read, which runs in a process of its own on the same %d cores.", o.events, t.size, o.partitions, runtime.NumCPU()),
+		t.note(),
 		"Sluice's time ends when all is fsynced, rows and counts with the offsets that they are of. Flink's ends when the last event is in its state: the checkpoint that makes it durable comes up to a second later, and is not in it; nor is Flink's start, nor what the compactions of either have left to do.",
 		"Flink " + flinkVersion() + " in one process, parallelism " + fmt.Sprint(runtime.NumCPU()) + ", a heap of " + o.heap + ", as bench/flink/pom.xml has it: exactly-once checkpoints to a local directory each second, incremental with RocksDB, objects reused, no sink behind the state, which each event changes by itself: there is no mini-batch, which Flink's SQL has. Each checkpoint of the rows in memory writes all of them, as that state has no increments; RocksDB's writes what is new. Each job has run twice before.",
 		"All counts of each unit were added up, and all rows counted, in the store and in Flink's state: equal to the number of events.",

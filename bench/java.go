@@ -12,6 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"time"
 
 	"sluice/store/pebblestore"
@@ -33,9 +35,10 @@ type topicOptions struct {
 	force      bool
 }
 
-// parseTopic reads args over the defaults that o has.
-func parseTopic(name string, o *topicOptions, jars string, args []string, stderr io.Writer) (*topicOptions, error) {
-	f := flag.NewFlagSet(name, flag.ContinueOnError)
+// parseTopic reads args, which stand behind argument, over the defaults that o has. The
+// flag that names jars is called argument, too; usage says what is in there.
+func parseTopic(argument string, o *topicOptions, usage string, args []string, stderr io.Writer) (*topicOptions, error) {
+	f := flag.NewFlagSet("bench "+argument, flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.IntVar(&o.events, "events", o.events, "events of a run, which take our pipeline some seconds: the first one is its start's, and the other has begun before")
 	f.IntVar(&o.rounds, "rounds", 3, "rounds, of which the medians are reported, after those that warm up")
@@ -44,7 +47,7 @@ func parseTopic(name string, o *topicOptions, jars string, args []string, stderr
 	f.Uint64Var(&o.seed, "seed", 1, "seed of the events")
 	f.StringVar(&o.java, "java", "java", "a Java of version 17")
 	f.StringVar(&o.heap, "heap", o.heap, "heap of the Java")
-	f.StringVar(&o.jars, name[len("bench "):], o.jars, jars)
+	f.StringVar(&o.jars, argument, o.jars, usage)
 	f.StringVar(&o.dir, "dir", "", "directory for what is stored, on the disk to be measured (default: a temporary one)")
 	f.StringVar(&o.write, "write", "", "write the results, with machine and commit, to this `file`")
 	f.BoolVar(&o.force, "force", false, "write also where other processes took more than 10 % of the machine")
@@ -58,6 +61,13 @@ func parseTopic(name string, o *topicOptions, jars string, args []string, stderr
 		return nil, errors.New("at least 1,000 events, one round, one partition and one record a batch are needed")
 	}
 	return o, nil
+}
+
+// pinned returns a property of a pom.xml.
+func pinned(pom, property string) string {
+	_, v, _ := strings.Cut(pom, "<"+property+">")
+	v, _, _ = strings.Cut(v, "<")
+	return v
 }
 
 // filledTopic is a topic with the events, in a broker that is a process of its own.
@@ -150,4 +160,33 @@ func (p *javaProcess) ask(name, line string, answer any) error {
 		return fmt.Errorf("%s: %w: %s", name, err, p.out.Bytes())
 	}
 	return nil
+}
+
+// took is what a program in Java answers of a run: the time of it, and of its process's CPU.
+type took struct {
+	Seconds float64 `json:"seconds"`
+	CPU     float64 `json:"cpu"`
+}
+
+// beside reports what run took in one round, in p beside the broker, and how that compares
+// with ours; goal is that of our rate, empty where there is none.
+func (t *filledTopic) beside(w io.Writer, r *peerReport, round int, ours *sample, p *javaProcess, name, goal string, run func() (took, error)) error {
+	var got took
+	foreign, err := foreignWhile([]int{t.spec.BrokerPID, p.pid}, func() (err error) {
+		got, err = run()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	theirs := sample{Seconds: got.Seconds, CPU: got.CPU, Foreign: foreign}
+	r.add(w, round, name, &theirs, 0)
+	r.ratio("rate: Sluice / "+name, goal, theirs.Seconds/ours.Seconds)
+	r.ratio("CPU: "+name+" / Sluice", "", theirs.CPU/ours.CPU)
+	return nil
+}
+
+// note says what was read, and where it comes from.
+func (t *filledTopic) note() string {
+	return fmt.Sprintf("%d events of %.0f bytes in %d partitions of the broker that all of them read, which runs in a process of its own on the same %d cores.", t.spec.Events, t.size, t.spec.Partitions, runtime.NumCPU())
 }

@@ -4,30 +4,28 @@ import java.lang.management.ManagementFactory;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Collection;
-import java.util.Collections;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.connect.cli.ConnectStandalone;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.file.FileStreamSinkConnector;
 import org.apache.kafka.connect.file.FileStreamSinkTask;
 import org.apache.kafka.connect.runtime.Connect;
 import org.apache.kafka.connect.runtime.Herder;
+import org.apache.kafka.connect.runtime.rest.entities.ConnectorInfo;
 import org.apache.kafka.connect.runtime.rest.entities.ConnectorStateInfo;
 import org.apache.kafka.connect.runtime.standalone.StandaloneHerder;
-import org.apache.kafka.connect.sink.SinkConnector;
 import org.apache.kafka.connect.sink.SinkRecord;
-import org.apache.kafka.connect.sink.SinkTask;
 import org.apache.kafka.connect.util.FutureCallback;
 
 /**
- * A worker of Kafka Connect, standalone, with sink connectors that count what they are given: one
- * that then drops it, so that no connector can be faster, and Kafka's own that appends it to a file.
+ * A worker of Kafka Connect, standalone, with a sink connector that counts what it is given, and
+ * then drops it, so that no connector can be faster, or appends it to a file, as Kafka's own does.
  *
  * <p>Arguments: bootstrap address, topic, records in it, tasks, directory. Each line of standard
  * input, "CONVERTER SINK" (string or json, drop or file), runs a connector over the whole topic and
@@ -72,65 +70,8 @@ public final class Sinks {
     }
   }
 
-  /** Drops records. */
-  public static final class Drop extends SinkConnector {
-    private Map<String, String> conf;
-
-    @Override
-    public void start(Map<String, String> props) {
-      conf = props;
-    }
-
-    @Override
-    public Class<? extends Task> taskClass() {
-      return DropTask.class;
-    }
-
-    @Override
-    public List<Map<String, String>> taskConfigs(int n) {
-      return Collections.nCopies(n, conf);
-    }
-
-    @Override
-    public void stop() {}
-
-    @Override
-    public ConfigDef config() {
-      return new ConfigDef();
-    }
-
-    @Override
-    public String version() {
-      return "1";
-    }
-  }
-
-  /** A task of Drop. */
-  public static final class DropTask extends SinkTask {
-    private boolean json;
-
-    @Override
-    public void start(Map<String, String> props) {
-      json = props.get("value.converter").contains("Json");
-    }
-
-    @Override
-    public void put(Collection<SinkRecord> records) {
-      begin(records);
-      end(records, json);
-    }
-
-    @Override
-    public void stop() {}
-
-    @Override
-    public String version() {
-      return "1";
-    }
-  }
-
-  /** Kafka's connector, which appends records to a file, here one for each task. */
-  public static final class ToFile extends FileStreamSinkConnector {
+  /** Kafka's connector, which appends records to a file, here one for each task, or drops them. */
+  public static final class Counted extends FileStreamSinkConnector {
     private Map<String, String> conf;
 
     @Override
@@ -141,35 +82,39 @@ public final class Sinks {
 
     @Override
     public Class<? extends Task> taskClass() {
-      return FileTask.class;
+      return CountedTask.class;
     }
 
     @Override
     public List<Map<String, String>> taskConfigs(int n) {
-      List<Map<String, String>> all = new java.util.ArrayList<>();
+      List<Map<String, String>> all = new ArrayList<>();
       for (int i = 0; i < n; i++) {
         Map<String, String> one = new HashMap<>(conf);
-        one.put(FileStreamSinkConnector.FILE_CONFIG, conf.get(FileStreamSinkConnector.FILE_CONFIG) + "." + i);
+        one.computeIfPresent(FileStreamSinkConnector.FILE_CONFIG, (k, file) -> file + "." + all.size());
         all.add(one);
       }
       return all;
     }
   }
 
-  /** A task of ToFile. */
-  public static final class FileTask extends FileStreamSinkTask {
+  /** A task of Counted, which drops its records where it has no file. */
+  public static final class CountedTask extends FileStreamSinkTask {
     private boolean json;
+    private boolean toFile;
 
     @Override
     public void start(Map<String, String> props) {
       json = props.get("value.converter").contains("Json");
+      toFile = props.containsKey(FileStreamSinkConnector.FILE_CONFIG);
       super.start(props);
     }
 
     @Override
     public void put(Collection<SinkRecord> records) {
       begin(records);
-      super.put(records);
+      if (toFile) {
+        super.put(records);
+      }
       end(records, json);
     }
   }
@@ -182,7 +127,7 @@ public final class Sinks {
     String name = "run-" + run;
     Map<String, String> conf = new HashMap<>();
     conf.put("name", name);
-    conf.put("connector.class", sink.equals("file") ? ToFile.class.getName() : Drop.class.getName());
+    conf.put("connector.class", Counted.class.getName());
     conf.put("tasks.max", tasks);
     conf.put("topics", topic);
     conf.put("key.converter", "org.apache.kafka.connect.converters.ByteArrayConverter");
@@ -194,7 +139,7 @@ public final class Sinks {
     if (sink.equals("file")) {
       conf.put(FileStreamSinkConnector.FILE_CONFIG, files.resolve("out").toString());
     }
-    FutureCallback<Herder.Created<org.apache.kafka.connect.runtime.rest.entities.ConnectorInfo>> put = new FutureCallback<>();
+    FutureCallback<Herder.Created<ConnectorInfo>> put = new FutureCallback<>();
     herder.putConnectorConfig(name, conf, false, put);
     put.get(30, TimeUnit.SECONDS);
     while (ended == 0) {
@@ -205,7 +150,7 @@ public final class Sinks {
         }
       }
     }
-    FutureCallback<Herder.Created<org.apache.kafka.connect.runtime.rest.entities.ConnectorInfo>> gone = new FutureCallback<>();
+    FutureCallback<Herder.Created<ConnectorInfo>> gone = new FutureCallback<>();
     herder.deleteConnectorConfig(name, gone);
     gone.get(30, TimeUnit.SECONDS);
     long lines = 0;
@@ -232,7 +177,6 @@ public final class Sinks {
     worker.put("plugin.discovery", "only_scan");
     worker.put("consumer.auto.offset.reset", "earliest");
     worker.put("consumer.isolation.level", "read_committed");
-    worker.put("consumer.max.poll.records", System.getProperty("poll", "500"));
     Connect<StandaloneHerder> connect = new ConnectStandalone().startConnect(worker);
     try {
       BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
