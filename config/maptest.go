@@ -42,12 +42,13 @@ type MappingTest struct {
 
 // MappingRecord returns the record of a test of p.
 func (p *Pipeline) MappingRecord(t *MappingTest) *mapping.Record {
-	r := &mapping.Record{Topic: t.Topic, Partition: int32(t.Partition), Offset: t.Offset, Timestamp: t.Timestamp, Value: []byte(t.Record)}
-	if t.RecordBase64 != "" {
+	r := &mapping.Record{Topic: t.Topic, Partition: int32(t.Partition), Offset: t.Offset, Timestamp: t.Timestamp}
+	switch {
+	case t.Tombstone: // there is none
+	case t.RecordBase64 != "":
 		r.Value, _ = base64.StdEncoding.DecodeString(t.RecordBase64) // checked when the file was read
-	}
-	if t.Tombstone {
-		r.Value = nil
+	default:
+		r.Value = []byte(t.Record)
 	}
 	if r.Topic == "" && len(p.Topics) > 0 {
 		r.Topic = p.Topics[0]

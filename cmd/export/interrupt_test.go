@@ -62,17 +62,7 @@ func TestInterrupted(t *testing.T) {
 			dir := t.TempDir()
 			file, out := filepath.Join(dir, "sluice.yaml"), filepath.Join(dir, "out")
 			content := "store: {dir: '" + filepath.Join(dir, "data") + "', cache: 1MiB, mem_table: 8MiB, min_free: 0}\n" + strings.ReplaceAll(slowJobs, "OUT", "'"+out+"'")
-			if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
-				t.Fatal(err)
-			}
-			c, err := config.Load(file, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			withEngine(t, c, func(e config.Engine) {
-				if _, err := c.EnsureTables(t.Context(), e); err != nil {
-					t.Fatal(err)
-				}
+			withTables(t, file, content, func(e config.Engine) {
 				random := rand.NewChaCha8([32]byte{1})
 				for i := range 250 {
 					value := make([]byte, 100<<10)

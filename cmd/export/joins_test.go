@@ -155,17 +155,7 @@ func TestJoinCookBook(t *testing.T) {
 	out := filepath.Join(dir, "out")
 	file := filepath.Join(dir, "sluice.yaml")
 	text = strings.ReplaceAll(text+joins, "./sluice-export", out)
-	if err := os.WriteFile(file, []byte(text), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	c, err := config.Load(file, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	withEngine(t, c, func(e config.Engine) {
-		if _, err := c.EnsureTables(t.Context(), e); err != nil {
-			t.Fatal(err)
-		}
+	c := withTables(t, file, text, func(e config.Engine) {
 		for table, rows := range tables {
 			load(t, e, table, rows)
 		}

@@ -69,6 +69,22 @@ func setup(t *testing.T, rows ...string) (file, out string) {
 	dir := t.TempDir()
 	file, out = filepath.Join(dir, "sluice.yaml"), filepath.Join(dir, "out")
 	content := "store: {dir: '" + filepath.Join(dir, "data") + "', cache: 1MiB, mem_table: 1MiB, min_free: 0}\n" + strings.ReplaceAll(tablesAndJobs, "OUT", "'"+out+"'")
+	withTables(t, file, content, func(e config.Engine) {
+		for _, row := range rows {
+			m := cell.Mutation{Table: "views", Row: []byte(row)}
+			m.Put("e", []byte("n"), 1, []byte("7"))
+			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	return file, out
+}
+
+// withTables writes a configuration, makes its tables, and calls fill, which may be nil,
+// with their store.
+func withTables(t *testing.T, file, content string, fill func(e config.Engine)) *config.Config {
+	t.Helper()
 	if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
 		t.Fatal(err)
 	}
@@ -80,15 +96,11 @@ func setup(t *testing.T, rows ...string) (file, out string) {
 		if _, err := c.EnsureTables(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
-		for _, row := range rows {
-			m := cell.Mutation{Table: "views", Row: []byte(row)}
-			m.Put("e", []byte("n"), 1, []byte("7"))
-			if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
-				t.Fatal(err)
-			}
+		if fill != nil {
+			fill(e)
 		}
 	})
-	return file, out
+	return c
 }
 
 // addToFile adds text to a file.

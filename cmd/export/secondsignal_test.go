@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"sluice/cmd/internal/cli"
-	"sluice/config"
 	"sluice/jobs/target/targettest"
 )
 
@@ -40,18 +39,7 @@ func TestSecondSignal(t *testing.T) {
 		file := filepath.Join(dir, "sluice.yaml")
 		content := "store: {dir: '" + filepath.Join(dir, "data") + "', cache: 1MiB, mem_table: 8MiB, min_free: 0}\n" +
 			"s3: {endpoint: '" + f.URL() + "', access_key: access, secret_key: secret}\n" + strings.ReplaceAll(slowJobs, "OUT", "s3://bucket/exports")
-		if err := os.WriteFile(file, []byte(content), 0o666); err != nil {
-			t.Fatal(err)
-		}
-		c, err := config.Load(file, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		withEngine(t, c, func(e config.Engine) {
-			if _, err := c.EnsureTables(t.Context(), e); err != nil {
-				t.Fatal(err)
-			}
-		})
+		withTables(t, file, content, nil)
 		child := exec.CommandContext(t.Context(), os.Args[0], append([]string{"run", "-c", file, "slow"}, flags...)...)
 		child.Env = append(os.Environ(), childMain+"=1")
 		var stderr strings.Builder

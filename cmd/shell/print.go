@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/cell"
+	"sluice/jobs/columnar"
 )
 
 // printer writes either what HBase's shell prints (formatter.rb) or one JSON object
@@ -99,24 +100,7 @@ func (p *printer) count(n int) { p.linef("%d row(s)", n) }
 
 // escape prints bytes as HBase's Bytes.toStringBinary: printable ASCII as it is,
 // everything else, the backslash too, as \xNN.
-func escape(b []byte) string {
-	plain := true
-	for _, c := range b {
-		plain = plain && c >= ' ' && c <= '~' && c != '\\'
-	}
-	if plain {
-		return string(b)
-	}
-	var s strings.Builder
-	for _, c := range b {
-		if c >= ' ' && c <= '~' && c != '\\' {
-			s.WriteByte(c)
-		} else {
-			fmt.Fprintf(&s, "\\x%02X", c)
-		}
-	}
-	return s.String()
-}
+func escape(b []byte) string { return columnar.EscapeKey(b) }
 
 // timestamp prints t as java.time.LocalDateTime.toString does: trailing zero
 // parts vanish.

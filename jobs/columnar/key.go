@@ -181,6 +181,7 @@ func (c *compiler) fromKey(i int, name string, col *column) {
 func EscapeKey(key []byte) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
+	b.Grow(len(key))
 	for _, c := range key {
 		if c >= ' ' && c <= '~' && c != '\\' {
 			b.WriteByte(c)

@@ -247,9 +247,9 @@ func testNewestDeletedTwice(t *testing.T, e *engine) {
 		between func(*cell.Mutation)
 		want    []string
 	}{
-		{"beside", func(*cell.Mutation) {}, []string{`f:"q" @200 = "v"`, `f:"q" @100 = "v"`}},
-		{"put", func(m *cell.Mutation) { m.Put("f", z, 500, []byte("w")) }, []string{`f:"q" @200 = "v"`, `f:"q" @100 = "v"`, `f:"z" @500 = "w"`}},
-		{"delete", func(m *cell.Mutation) { m.DeleteColumn("f", q, 100) }, []string{`f:"q" @200 = "v"`}},
+		{"beside", func(*cell.Mutation) {}, []string{`  f:"q" @200 = "v"`, `  f:"q" @100 = "v"`}},
+		{"put", func(m *cell.Mutation) { m.Put("f", z, 500, []byte("w")) }, []string{`  f:"q" @200 = "v"`, `  f:"q" @100 = "v"`, `  f:"z" @500 = "w"`}},
+		{"delete", func(m *cell.Mutation) { m.DeleteColumn("f", q, 100) }, []string{`  f:"q" @200 = "v"`}},
 	} {
 		for at := cell.Timestamp(100); at <= 400; at += 100 {
 			mutate(c.row, func(m *cell.Mutation) { m.Put("f", q, at, []byte("v")) })
@@ -261,14 +261,8 @@ func testNewestDeletedTwice(t *testing.T, e *engine) {
 		})
 		sc := e.Scan(t.Context(), &store.Scan{Table: "t", Start: []byte(c.row), Stop: []byte(c.row), StopInclusive: true, Versions: store.AllVersions})
 		var got []string
-		for sc.Next() {
-			got = append(got, cells(sc.Row().Cells, false)...)
-		}
-		ok(t, sc.Err())
+		ok(t, rows(sc, false, func(row *cell.Row) { got = append(got, cells(row.Cells, false)...) }))
 		ok(t, sc.Close())
-		for i := range c.want {
-			c.want[i] = "  " + c.want[i]
-		}
 		if d := cmp.Diff(c.want, got); d != "" {
 			t.Errorf("row %s (-want +got):\n%s", c.row, d)
 		}
