@@ -92,11 +92,8 @@ func turned(list []string, n int) []string {
 	return slices.Concat(list[n:], list[:n])
 }
 
-// dialed notes what became of a dial.
-func (s *seeds) dialed(addr string, err error) {
-	if !slices.Contains(s.addrs, addr) {
-		return
-	}
+// dialed notes what became of a dial of one of addrs.
+func (s *seeds) dialed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
@@ -121,7 +118,9 @@ func (s *seeds) dial(ctx context.Context, dial func(ctx context.Context, network
 			break
 		}
 		c, err := dial(ctx, "tcp", addr)
-		s.dialed(addr, err)
+		if seed {
+			s.dialed(err)
+		}
 		if err == nil {
 			return c, nil
 		}
