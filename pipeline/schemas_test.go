@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 
@@ -29,7 +29,7 @@ func (s *fakeSchemas) Schema(id int) (*decode.Schema, error) {
 	case !s.fetched[id]:
 		return nil, nil
 	case id != 7:
-		return nil, errors.New("no such schema")
+		return nil, fmt.Errorf("schema %d: %w", id, decode.ErrNoSchema)
 	}
 	return &decode.Schema{ID: id, Type: decode.SchemaAvro, Text: []byte(`{"type":"record","name":"View","fields":[{"name":"page","type":"string"}]}`)}, nil
 }
@@ -103,8 +103,13 @@ func testRegistryIsWaitedFor(t *testing.T, reason string, trouble error) {
 	if err := r.close(); err != nil {
 		t.Fatal(err)
 	}
-	if m := r.Metrics(); m.Applied != 4 || m.Dead != 2 {
+	m := r.Metrics()
+	if m.Applied != 4 || m.Dead != 2 {
 		t.Errorf("got %d applied and %d dead, want 4 and 2", m.Applied, m.Dead)
+	}
+	// The id beyond a registry's is of the payload; what the registry lacks may come to it.
+	if want := (map[DeadLetterKey]int64{{"decode", "avro"}: 1, {"decode", "no_schema"}: 1}); !maps.Equal(m.DeadLetters, want) {
+		t.Errorf("dead letters %v, want %v", m.DeadLetters, want)
 	}
 	got := readContents(t, e)
 	if got.Counts["a"] != 2 || got.Counts["b"] != 1 || got.Counts["c"] != 1 || len(got.Events) != 4 {

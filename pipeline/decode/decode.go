@@ -119,7 +119,12 @@ type Error struct {
 	Format   string // one of Formats
 	Position int    // byte of the payload, from 0; of a compressed one, as it is decompressed
 	Reason   string
+	// Cause is what errors.Is finds: ErrNoSchema, or nil. Reason says all that it does.
+	Cause error
 }
+
+// Unwrap returns Cause.
+func (e *Error) Unwrap() error { return e.Cause }
 
 // Error names the byte position and the reason.
 func (e *Error) Error() string { return fmt.Sprintf("byte %d: %s", e.Position, e.Reason) }

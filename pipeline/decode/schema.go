@@ -49,6 +49,10 @@ const MaxSchemaBytes = 4 << 20
 // again later may help.
 var ErrUnavailable = errors.New("decode: the schema registry is unavailable")
 
+// ErrNoSchema: a registry says that it has no schema with an id, or none that this one
+// references. It may have later.
+var ErrNoSchema = errors.New("the schema registry has no such schema")
+
 // ErrNoDescriptor: a registry has the source of a Protobuf schema and not its descriptor,
 // so that no record of it can be read or judged. It wraps ErrUnavailable: the registry may
 // be replaced by one that has.
@@ -169,7 +173,11 @@ func (c *compiled[T]) of(id int) (T, error) {
 			registered, err := c.schemas.Schema(id)
 			switch {
 			case err != nil:
-				return s.schema, &Error{Format: c.format, Position: 1, Reason: err.Error()}
+				refused := &Error{Format: c.format, Position: 1, Reason: err.Error()}
+				if errors.Is(err, ErrNoSchema) {
+					refused.Cause = ErrNoSchema
+				}
+				return s.schema, refused
 			case registered == nil:
 				return s.schema, &Pending{ID: id, schemas: c.schemas}
 			}

@@ -23,6 +23,9 @@ const (
 	classHeaders = "headers_too_large" // more than decode.max_header_bytes
 )
 
+// classSchema is the class of a record whose schema the registry does not have, or not yet.
+const classSchema = "no_schema"
+
 // The classes of a map error.
 const (
 	classMissing    = "missing_field" // a row, qualifier, table, counter or condition needs what the record lacks
@@ -37,9 +40,9 @@ const (
 )
 
 // Classes returns every class that an Error can have: those of the map stage, and
-// for the decode stage the formats and what is too large.
+// for the decode stage the formats, what is too large and what lacks its schema.
 func Classes() []string {
-	return append([]string{classMissing, classRow, classTime, classLate, classFuture, classValue, classTable, classTooMany, classExpression, classRecord, classHeaders}, decode.Formats()...)
+	return append([]string{classMissing, classRow, classTime, classLate, classFuture, classValue, classTable, classTooMany, classExpression, classRecord, classHeaders, classSchema}, decode.Formats()...)
 }
 
 // Mapper maps records by a Plan. It is made for one goroutine.
@@ -223,7 +226,11 @@ func (m *Mapper) Map(r *Record) (*Output, error) {
 		case *decode.Pending:
 			return nil, e
 		}
-		return nil, &Error{Stage: StageDecode, Class: m.plan.decode.Format, Err: err}
+		class := m.plan.decode.Format
+		if errors.Is(err, decode.ErrNoSchema) {
+			class = classSchema
+		}
+		return nil, &Error{Stage: StageDecode, Class: class, Err: err}
 	}
 	m.records()
 	return &m.out, nil

@@ -93,15 +93,13 @@ const (
 	maxWait = 5 * time.Second
 )
 
-// ErrNoSchema: the registry has no schema with this id, or not one of those that it
-// references, or they are larger than decode takes.
-var ErrNoSchema = errors.New("the schema registry has no such schema")
+// ErrUnusable: what the registry has with this id, or with what it references, is more than
+// decode takes. Schemas never change. Where the registry has none, it is
+// decode.ErrNoSchema.
+var ErrUnusable = errors.New("the schema registry has no such schema that can be used")
 
-// errAbsent is the ErrNoSchema that the registry says.
-var errAbsent = fmt.Errorf("%w", ErrNoSchema)
-
-// errTooLarge is an ErrNoSchema, too: schemas never change.
-var errTooLarge = fmt.Errorf("%w that can be used: with what it references it has more than %d bytes", ErrNoSchema, decode.MaxSchemaBytes)
+// errTooLarge is an ErrUnusable.
+var errTooLarge = fmt.Errorf("%w: with what it references it has more than %d bytes", ErrUnusable, decode.MaxSchemaBytes)
 
 var _ decode.Schemas = (*Client)(nil)
 
@@ -126,7 +124,7 @@ type Client struct {
 // answer is what the registry said of an id.
 type answer struct {
 	schema *decode.Schema
-	err    error     // wraps ErrNoSchema
+	err    error     // wraps decode.ErrNoSchema or ErrUnusable
 	until  time.Time // the error's
 }
 
@@ -238,15 +236,16 @@ func (c *Client) Fetch(ctx context.Context, id int) error {
 	defer c.mu.Unlock()
 	delete(c.fetching, id)
 	close(done)
-	missing := errors.Is(err, ErrNoSchema)
-	if err != nil && !missing {
-		return fmt.Errorf("fetch schema %d: %w", id, err)
-	}
 	a := answer{schema: s}
-	if missing {
-		keep := unusableFor
-		if errors.Is(err, errAbsent) {
+	if err != nil {
+		var keep time.Duration
+		switch {
+		case errors.Is(err, decode.ErrNoSchema):
 			keep = missingFor
+		case errors.Is(err, ErrUnusable):
+			keep = unusableFor
+		default:
+			return fmt.Errorf("fetch schema %d: %w", id, err)
 		}
 		a.err, a.until = fmt.Errorf("schema %d: %w", id, err), time.Now().Add(keep)
 	}

@@ -123,7 +123,7 @@ func TestFetch(t *testing.T) {
 		if err := c.Fetch(t.Context(), id); err != nil {
 			t.Error(err)
 		}
-		if got, err := c.Schema(id); got != nil || !errors.Is(err, registry.ErrNoSchema) || err.Error() != want {
+		if got, err := c.Schema(id); got != nil || !errors.Is(err, decode.ErrNoSchema) || err.Error() != want {
 			t.Errorf("schema %d: got %v, %v, want %s", id, got, err, want)
 		}
 	}
@@ -289,7 +289,7 @@ func TestMissingExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(4 * time.Second)
-		if _, err := c.Schema(1); !errors.Is(err, registry.ErrNoSchema) {
+		if _, err := c.Schema(1); !errors.Is(err, decode.ErrNoSchema) {
 			t.Errorf("after 4 s: got %v", err)
 		}
 		s.answers = map[string]string{"/schemas/ids/1": `{"schema":"x"}`}
@@ -317,7 +317,7 @@ func TestUnusableExpires(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(29 * time.Second)
-		if _, err := c.Schema(1); !errors.Is(err, registry.ErrNoSchema) {
+		if _, err := c.Schema(1); !errors.Is(err, registry.ErrUnusable) {
 			t.Errorf("after 29 s: got %v", err)
 		}
 		time.Sleep(time.Second)
@@ -519,7 +519,7 @@ func TestTooLargeIsRefused(t *testing.T) {
 				t.Fatalf("content type %q: schema %d: %v", typ, id, err)
 			}
 			got, err := c.Schema(id)
-			if want == "" && (got == nil || err != nil) || want != "" && (!errors.Is(err, registry.ErrNoSchema) || !strings.Contains(err.Error(), want)) {
+			if want == "" && (got == nil || err != nil) || want != "" && (!errors.Is(err, registry.ErrUnusable) || !strings.Contains(err.Error(), want)) {
 				t.Errorf("content type %q: schema %d: got %v, want %q", typ, id, err, want)
 			}
 		}
@@ -539,7 +539,7 @@ func TestChainIsBounded(t *testing.T) {
 	if err := c.Fetch(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Schema(1); !errors.Is(err, registry.ErrNoSchema) || !strings.Contains(err.Error(), "more than 16908288 bytes") || !strings.HasPrefix(err.Error(), "schema 1: reference 0 (version 1 of 0): ") {
+	if _, err := c.Schema(1); !errors.Is(err, registry.ErrUnusable) || !strings.Contains(err.Error(), "more than 16908288 bytes") || !strings.HasPrefix(err.Error(), "schema 1: reference 0 (version 1 of 0): ") {
 		t.Errorf("got %.500v", err)
 	}
 	if n := len(s.asked); n > 7 {

@@ -43,8 +43,8 @@ const (
 	codeNoSchema  = 40403
 )
 
-// get returns the schema with all that it references. Its error wraps ErrNoSchema,
-// decode.ErrUnavailable or the context's.
+// get returns the schema with all that it references. Its error wraps decode.ErrNoSchema,
+// ErrUnusable, decode.ErrUnavailable or the context's.
 func (c *Client) get(ctx context.Context, id int) (*decode.Schema, error) {
 	path := "/schemas/ids/" + strconv.Itoa(id)
 	r, err := c.ask(ctx, path, nil)
@@ -81,14 +81,14 @@ func (c *Client) references(ctx context.Context, s *decode.Schema, r *registered
 			continue
 		}
 		if v.seen[ref.Name] = true; len(v.seen) > maxReferences {
-			return fmt.Errorf("%w: it references more than %d others", ErrNoSchema, maxReferences)
+			return fmt.Errorf("%w: it references more than %d others", ErrUnusable, maxReferences)
 		}
 		// A schema may outlive the subject of what it references.
 		query := url.Values{"deleted": {"true"}}
 		inner, err := c.ask(ctx, path, query)
 		if err == nil {
 			if v.bytes += inner.bytes; v.bytes > maxAnswers {
-				err = fmt.Errorf("%w that can be used: the answers about it and what it references have more than %d bytes", ErrNoSchema, maxAnswers)
+				err = fmt.Errorf("%w: the answers about it and what it references have more than %d bytes", ErrUnusable, maxAnswers)
 			} else {
 				err = c.references(ctx, s, inner, v)
 			}
@@ -153,7 +153,7 @@ func (c *Client) ask(ctx context.Context, path string, query url.Values) (*regis
 				return r, nil
 			case ctx.Err() != nil:
 				return nil, ctx.Err()
-			case errors.Is(err, ErrNoSchema):
+			case errors.Is(err, decode.ErrNoSchema), errors.Is(err, ErrUnusable):
 				missing = err
 			default:
 				last = fmt.Errorf("%w: %w", decode.ErrUnavailable, err)
@@ -187,7 +187,7 @@ func (c *Client) once(ctx context.Context, address string) (r *registered, again
 	case err != nil:
 		return nil, 0, fmt.Errorf("read the answer of %s: %w", address, err)
 	case len(body) > maxAnswer && resp.StatusCode == http.StatusOK && isJSON(resp, body):
-		return nil, 0, fmt.Errorf("%w that can be used: %s answers more than %d bytes", ErrNoSchema, address, maxAnswer)
+		return nil, 0, fmt.Errorf("%w: %s answers more than %d bytes", ErrUnusable, address, maxAnswer)
 	case len(body) > maxAnswer:
 		return nil, 0, fmt.Errorf("%s answers more than %d bytes", address, maxAnswer)
 	case resp.StatusCode != http.StatusOK:
@@ -219,7 +219,7 @@ func refusal(address string, status int, body []byte) error {
 	}
 	switch {
 	case status == http.StatusNotFound && (f.Code == codeNoSchema || f.Code == codeNoVersion || f.Code == codeNoSubject):
-		return fmt.Errorf("%w (%d: %q)", errAbsent, f.Code, said)
+		return fmt.Errorf("%w (%d: %q)", decode.ErrNoSchema, f.Code, said)
 	case status == http.StatusNotFound:
 		return fmt.Errorf("%s: 404 that is not the registry's own: is it the address of a registry?", address)
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
