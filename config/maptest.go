@@ -25,7 +25,7 @@ type MappingTest struct {
 	Key string `yaml:"key"`
 	// Headers are the record's headers.
 	Headers map[string]string `yaml:"headers"`
-	// Topic is the record's; empty = the pipeline's first.
+	// Topic is the record's, one of the pipeline's; empty = its first.
 	Topic string `yaml:"topic"`
 	// Partition is the record's.
 	Partition int `yaml:"partition"`
@@ -104,6 +104,9 @@ func (p *Pipeline) lintTests(path string, report reporter) {
 			if t.Expect != "" {
 				report(join(at, "error"), "remove one of them", "a record has either mutations or an error")
 			}
+		}
+		if t.Topic != "" && !slices.Contains(p.Topics, t.Topic) {
+			report(join(at, "topic"), didYouMean(t.Topic, p.Topics), "the pipeline does not read a topic %q", t.Topic)
 		}
 		if t.Partition < 0 || t.Partition > 1<<31-1 {
 			report(join(at, "partition"), "", "partition is %d, must be 0..%d", t.Partition, 1<<31-1)

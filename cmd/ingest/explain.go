@@ -47,14 +47,21 @@ func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string
 	}
 	s := bufio.NewScanner(in)
 	s.Buffer(nil, maxExplained)
-	for offset := int64(0); e.left > 0 && s.Scan(); offset++ {
+	offset := int64(0)
+	for ; e.left > 0 && s.Scan(); offset++ {
 		r := &mapping.Record{Topic: topic, Offset: offset, Timestamp: time.Now().UnixMilli(), Value: s.Bytes()}
 		if err := e.record(ctx, r); err != nil {
 			return err
 		}
 	}
-	if err := s.Err(); err != nil {
+	switch err := s.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return fmt.Errorf("%s:%d: a record of more than %d bytes", name, offset+1, maxExplained)
+	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
+	case offset == 0:
+		_, err := fmt.Fprintf(e.out, "%s holds no records\n", name)
+		return err
 	}
 	return nil
 }

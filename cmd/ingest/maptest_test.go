@@ -410,7 +410,16 @@ func TestExplain(t *testing.T) {
 	if got := explain(&explainCommand{Sample: 2, File: "-"}); strings.Count(got, "dead letter: map: missing_field") != 2 {
 		t.Errorf("from a file: got\n%s", got)
 	}
-	c := &explainCommand{ConfigFlag: config, Sample: 0}
+	p.Stdin = strings.NewReader("")
+	if got := explain(&explainCommand{Sample: 2, File: "-"}); got != "- holds no records\n" {
+		t.Errorf("from an empty file: got %q", got)
+	}
+	p.Stdin = strings.NewReader("{}\n" + strings.Repeat(" ", maxExplained+1))
+	c := &explainCommand{ConfigFlag: config, Sample: 2, File: "-"}
+	if err := c.Run(t.Context(), p); err == nil || err.Error() != "-:2: a record of more than 67108864 bytes" {
+		t.Errorf("from a file with a long line: got %v", err)
+	}
+	c = &explainCommand{ConfigFlag: config, Sample: 0}
 	if err := c.Run(t.Context(), p); !errors.Is(err, cli.ErrUsage) {
 		t.Errorf("a sample of 0: got %v", err)
 	}
