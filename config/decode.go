@@ -590,7 +590,7 @@ func (d *decoder) decodeScalar(n ast.Node, v reflect.Value, path string, field f
 			return
 		}
 	}
-	if v.Kind() == reflect.Int64 && strings.HasSuffix(field.name, "_bytes") {
+	if (v.Kind() == reflect.Int64 || v.Kind() == reflect.Int) && strings.HasSuffix(field.name, "_bytes") {
 		var size Size
 		if err := size.UnmarshalText([]byte(text.value)); err != nil {
 			d.problem(nodePlace(n), path, "", "%s", text.hide(err.Error()))

@@ -113,6 +113,9 @@ func (all structs) write(t *testing.T, w *bytes.Buffer, pkg string, st *ast.Stru
 			continue
 		}
 		kind := kinds[base]
+		if kind == "number" && shape == "" && strings.HasSuffix(key, "_bytes") {
+			kind = "size"
+		}
 		if kind == "" {
 			t.Errorf("%s%s: no name for a %s", path, key, name)
 		}

@@ -511,7 +511,7 @@ func TestOnErrorNull(t *testing.T) {
 
 func TestDefaultsAndValues(t *testing.T) {
 	t.Parallel()
-	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3'], rack: r1, max_decompressed: 1MiB, sasl: {mechanism: plain, user: u, password: hunter2}}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n    fetch: {max_batch_bytes: 2MiB}\n    assign: static\n    partitions: [2, 0]\n    dead_letters: {policies: {json: drop, store: retry}, trip_at: 0}\n"), nil)
+	c, err := config.Parse("f.yaml", []byte("tables: {x: {families: {f: {}}}}\nshutdown_timeout: 1m\nkafka: {brokers: ['a:1, b:2', 'c:3'], rack: r1, max_decompressed: 1MiB, sasl: {mechanism: plain, user: u, password: hunter2}}\npipelines:\n  p: &p\n    topics: [t]\n    group: g\n    start: 2026-01-31T00:00:00Z\n    decode: {format: json, compression: gzip, max_bytes: 1MiB, max_record_bytes: 2MB, max_header_bytes: 4096}\n    map: [{table: x, row: k, put: {f: {q: v}}}]\n    flush: {bytes: 1.5MiB}\n    fetch: {max_batch_bytes: 2MiB}\n    assign: static\n    partitions: [2, 0]\n    dead_letters: {policies: {json: drop, store: retry}, trip_at: 0}\n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -521,6 +521,9 @@ func TestDefaultsAndValues(t *testing.T) {
 	p := c.Pipelines["p"]
 	if c.ShutdownTimeout != time.Minute || c.Store.Cache != 256<<20 || p.Flush.Bytes != 3<<19 || p.Flush.Records != 20_000 || p.InFlight != 2 || p.Start.Time != 1769817600000 {
 		t.Errorf("Got %+v", c)
+	}
+	if p.Decode.MaxBytes != 1<<20 || p.Decode.MaxRecordBytes != 2e6 || p.Decode.MaxHeaderBytes != 4096 {
+		t.Errorf("Got %+v", p.Decode)
 	}
 	o, err := c.PipelineOptions("p")
 	if err != nil {
