@@ -527,9 +527,7 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 			return err
 		}
 		var left []error
-		if len(absent) > 0 {
-			left = append(left, fmt.Errorf("%d of the records that were named are not in the outbox: %v: each was applied or purged, or is yet to come", len(absent), absent))
-		}
+		left = append(left, absentError(absent))
 		if sum.Refused > 0 && !c.DryRun {
 			left = append(left, fmt.Errorf("%s %w; dlq ls shows why", cli.Count(sum.Refused), errStillDead))
 		}
@@ -559,6 +557,15 @@ func absentLetters(ctx context.Context, s config.Engine, pipelines []string, pla
 		}
 	}
 	return absent, nil
+}
+
+// absentError says that there are no letters of these places; nil where there are no
+// places.
+func absentError(absent []pipeline.Place) error {
+	if len(absent) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d of the records that were named are not in the outbox: %v: each was applied or purged, or is yet to come", len(absent), absent)
 }
 
 // againError says of a redrive or a purge that was cut off how to go on.

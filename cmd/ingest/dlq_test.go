@@ -189,6 +189,12 @@ func TestDlqWithAndWithoutDaemon(t *testing.T) {
 	if out, err = command(t, "dlq", "purge", "-c", wrong, "--unrelayed", "--yes", "visits/0/7"); err != nil || out != "1 purged\n" {
 		t.Errorf("purge through the daemon: %v\n%s", err, out)
 	}
+	for _, yes := range [][]string{{"--yes"}, nil} {
+		out, err = command(t, append([]string{"dlq", "purge", "-c", wrong, "visits/0/7"}, yes...)...)
+		if err == nil || !strings.Contains(err.Error(), "not in the outbox: [visits/0/7]") || errors.Is(err, cli.ErrUsage) == (yes != nil) {
+			t.Errorf("purge %v of a letter that is not there: %v\n%s", yes, err, out)
+		}
+	}
 	verify("purged")
 	if err := end(); err != nil {
 		t.Fatal(err)

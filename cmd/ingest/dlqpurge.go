@@ -39,6 +39,10 @@ func (c *dlqPurgeCommand) Run(ctx context.Context, p *cli.Program) error {
 		if c.Pipeline != "" {
 			names = []string{c.Pipeline}
 		}
+		absent, err := absentLetters(ctx, s, names, f.Places)
+		if err != nil {
+			return err
+		}
 		var sum pipeline.PurgeCounts
 		for _, name := range names {
 			f.Pipeline = name
@@ -48,9 +52,9 @@ func (c *dlqPurgeCommand) Run(ctx context.Context, p *cli.Program) error {
 			}
 		}
 		if !c.Yes {
-			return fmt.Errorf("%w: nothing was removed: --yes removes these letters for good", cli.ErrUsage)
+			return errors.Join(fmt.Errorf("%w: nothing was removed: --yes removes these letters for good", cli.ErrUsage), absentError(absent))
 		}
-		return c.print(p, &sum)
+		return errors.Join(c.print(p, &sum), absentError(absent))
 	})
 }
 
