@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math"
+	"strconv"
 
 	"sluice/cell"
 )
@@ -308,7 +309,7 @@ func (b *Builder) time(i int, row []byte, t cell.Timestamp) error {
 		return nil
 	}
 	if why := v.appendMillis(int64(t)); why != "" {
-		return b.refuse(i, row, nil, why)
+		return b.refuse(i, row, strconv.AppendInt(nil, int64(t), 10), why)
 	}
 	return nil
 }

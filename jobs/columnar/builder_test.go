@@ -180,6 +180,20 @@ func TestNotNullable(t *testing.T) {
 	}
 }
 
+// A time of a cell that no timestamp can be is named.
+func TestTimeOutOfRange(t *testing.T) {
+	t.Parallel()
+	s, err := columnar.Compile([]columnar.ColumnSpec{{Name: "t", From: columnar.FromTimestamp, Type: "timestamp"}}, "", table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = columnar.NewBuilder(s).Append(&cell.Row{Key: []byte("r"), Cells: []cell.Cell{put("info", "q", math.MaxInt64-1, "")}})
+	want := `table t, row "r", column t ($timestamp): value "9223372036854775806" is not timestamp: out of range for a timestamp in µs (on_error: null would export null)`
+	if err == nil || err.Error() != want {
+		t.Errorf("Got %v, want %s", err, want)
+	}
+}
+
 // TestMerge appends rows with random cells to a schema that names some of them,
 // some twice, in any order, and compares with a look-up by name.
 func TestMerge(t *testing.T) {

@@ -423,6 +423,29 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// A key that takes too much memory is written as the column's values are.
+func TestMemoryNamesKey(t *testing.T) {
+	t.Parallel()
+	for typ, key := range map[columnar.Type][2]string{
+		columnar.Int64:     {"1767225600000000", "key 1767225600000000 take"},
+		columnar.Timestamp: {"1767225600000000", "key 2026-01-01T00:00:00Z take"},
+		columnar.Bytes:     {"a\x00b", `key "a\x00b" take`},
+	} {
+		columns := []columnar.Column{column("k", typ, false)}
+		many := make([][]string, 5000)
+		for i := range many {
+			many[i] = []string{key[0]}
+		}
+		for _, method := range []string{join.Merge, join.Hash} {
+			left, right := input(columns, 100, many[0]), input(columns, 100, many...)
+			j := compile(t, &join.Spec{Method: method, MemoryBytes: 20 << 10, On: []join.On{{Left: "k", Right: "k"}}}, left, right)
+			if _, err := run(j, left, right); !errors.Is(err, join.ErrMemory) || !strings.Contains(err.Error(), key[1]) {
+				t.Errorf("%s, %s: got %v, want %s", method, typ, err, key[1])
+			}
+		}
+	}
+}
+
 // JSON documents take memory, too, of what is held and of a batch that is handed out.
 func TestMemoryOfJSON(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"time"
 
 	"sluice/jobs/columnar"
 )
@@ -152,7 +153,12 @@ func describe(keys []key, encoded []byte) string {
 		}
 		switch keys[i].typ.Storage() {
 		case columnar.Int64:
-			out = keys[i].typ.AppendNumber(out, int64(binary.BigEndian.Uint64(encoded)^1<<63))
+			n := int64(binary.BigEndian.Uint64(encoded) ^ 1<<63)
+			if keys[i].typ == columnar.Timestamp {
+				out = time.UnixMicro(n).UTC().AppendFormat(out, time.RFC3339Nano)
+			} else {
+				out = keys[i].typ.AppendNumber(out, n)
+			}
 			encoded = encoded[8:]
 		case columnar.Decimal128:
 			var x columnar.Int128
