@@ -12,7 +12,7 @@ import (
 
 // systems are the tags that Go sets by itself: what is built for one machine is looked at
 // there.
-var systems = []string{"unix", "linux", "darwin", "windows", "amd64", "arm64", "race"}
+var systems = []string{"unix", "linux", "darwin", "windows", "amd64", "arm64", "race", "cgo"}
 
 // tagsOf returns the tags of the build constraint of a file, but for systems.
 func tagsOf(source string) (tags []string, err error) {

@@ -84,6 +84,7 @@ var packages = map[string][]string{
 	"internal/crashfs":     {},
 	"internal/pageviews":   {},
 	"internal/structure":   {},
+	"internal/cmemory":     {},
 	"internal/filelock":    {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},

@@ -12,6 +12,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"sluice/config"
+	"sluice/internal/cmemory"
 )
 
 // Program is what a command gets from its process, so that tests give it
@@ -111,6 +112,9 @@ func printVersion(p *Program) error {
 func Main(name, description string, commands any, cause error, second func(p *Program, s os.Signal, status int)) {
 	c := signals() // from here on; what comes before the command runs waits
 	p := &Program{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, LookupEnv: os.LookupEnv}
+	if err := cmemory.Bound(); err != nil {
+		p.Warnings().Warn("memory that was freed may stay with the process", "err", err)
+	}
 	command, status := parse(p, name, description, commands, os.Args[1:])
 	if command != nil {
 		ctx, stop := untilSignal(context.Background(), c, cause, func(s os.Signal, status int) { second(p, s, status) })
