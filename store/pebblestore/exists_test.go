@@ -32,6 +32,16 @@ func TestExists(t *testing.T) {
 		t.Fatal(err)
 	}
 	check("closed", true)
+	markers, err := filepath.Glob(filepath.Join(dir, "marker.*"))
+	if err != nil || len(markers) == 0 {
+		t.Fatal(markers, err)
+	}
+	for _, marker := range markers {
+		if err := os.Remove(marker); err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("without its empty files", true)
 	file := filepath.Join(dir, "LOCK")
 	if _, err := Exists(file); err == nil {
 		t.Error("a file is no directory, and no error says so")

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -30,8 +32,11 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 func (db *DB) checkManifest() (err error) {
 	fsys := db.opts.FS
 	at, err := pebble.Peek(db.dir, fsys)
-	if err != nil || !at.Exists {
-		return nil // Open says so, or makes one
+	if err != nil {
+		return nil // Open says so
+	}
+	if err := db.checkMarkers(at.Exists); err != nil || !at.Exists {
+		return err // nil: Open makes a store
 	}
 	file, err := fsys.Open(at.ManifestFilename)
 	if err != nil {
@@ -46,6 +51,52 @@ func (db *DB) checkManifest() (err error) {
 		return fmt.Errorf("%w: %s: the record at byte %d is damaged, and is not the last: restore a backup", store.ErrCorrupt, at.ManifestFilename, n)
 	}
 	return nil
+}
+
+// checkMarkers finds that one of the two empty files is missing whose names say which
+// manifest is the store's and which format it has, as in a copy that has left out what is
+// empty. Without the first Pebble would make a store in the place of the one that is there,
+// and remove the files of that. named is whether it is there.
+func (db *DB) checkMarkers(named bool) error {
+	names, err := db.opts.FS.List(db.dir)
+	if err != nil {
+		return diskError(err)
+	}
+	slices.Sort(names)
+	missing := func(marker, because string) error {
+		return fmt.Errorf("%w: %s: it is missing, and there is %s: copy the directory with its empty files, or restore a backup",
+			store.ErrCorrupt, db.opts.FS.PathJoin(db.dir, marker+".*"), because)
+	}
+	formatted := false
+	for _, name := range names {
+		// What Pebble makes before the first marker, and may have left in a crash, is a manifest.
+		if !named && ofStore(name) {
+			return missing("marker.manifest", name)
+		}
+		formatted = formatted || strings.HasPrefix(name, "marker.format-version.")
+	}
+	if !named || formatted {
+		return nil
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, "OPTIONS-") { // which it makes after the second
+			return missing("marker.format-version", name)
+		}
+	}
+	return nil
+}
+
+// ofStore reports whether name is that of a file that Pebble makes in a store which has a
+// manifest: a table, a log, its options or its format.
+func ofStore(name string) bool {
+	number, ending, _ := strings.Cut(name, ".")
+	switch {
+	case strings.HasPrefix(name, "OPTIONS-"), strings.HasPrefix(name, "marker.format-version."):
+		return true
+	case ending != "sst" && ending != "log":
+		return false
+	}
+	return len(number) >= 6 && strings.Trim(number, "0123456789") == ""
 }
 
 // damagedRecord returns where the first chunk is that is damaged and before the beginning

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/record"
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/google/go-cmp/cmp"
 
 	"sluice/internal/crashfs"
 	"sluice/internal/thinned"
@@ -132,6 +135,114 @@ func TestDamagedRecord(t *testing.T) {
 		}
 		if at := damagedRecord(flipped); (at >= 0) != (n < last) {
 			t.Errorf("flipped at %d of %d, the last record at %d: got damage at %d", n, len(data), last, at)
+		}
+	}
+}
+
+// A copy of the directory that has left out its empty files is not opened as an empty store,
+// and keeps what it has: an error says what is missing (invariant I7). What a crash amid the
+// making of a store leaves is no such copy.
+func TestMissingMarker(t *testing.T) {
+	t.Parallel()
+	for _, marker := range []string{"marker.manifest", "marker.format-version", "marker"} {
+		mem := vfs.NewMem()
+		o := bulk(mem)
+		db, err := Open("db", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(t, db, "t", store.NewFamily("f"))
+		mutate(t, db, put("r", 1, "f", "q", "v"))
+		if err := errors.Join(db.Flush(t.Context()), db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		// Now everything is in tables.
+		if db, err = Open("db", o); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+		whole := vfs.NewMem()
+		if _, err := vfs.Clone(mem, whole, "db", "db"); err != nil {
+			t.Fatal(err)
+		}
+		list := func() []string {
+			names, err := mem.List("db")
+			if err != nil {
+				t.Fatal(err)
+			}
+			slices.Sort(names)
+			return names
+		}
+		for _, name := range list() {
+			if strings.HasPrefix(name, marker) {
+				if err := mem.Remove(mem.PathJoin("db", name)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		before := list()
+		if db, err = Open("db", o); err == nil {
+			tables, _ := db.Tables(t.Context())
+			t.Errorf("without %s.*: got a store with the tables %q and no error", marker, tables)
+			db.Close()
+		} else if !errors.Is(err, store.ErrCorrupt) || !strings.Contains(err.Error(), "db/"+marker) {
+			t.Errorf("without %s.*: got %v, want an ErrCorrupt that names it", marker, err)
+		}
+		if d := cmp.Diff(before, list()); d != "" {
+			t.Errorf("without %s.*: it is not opened, and its files change (-before +after):\n%s", marker, d)
+		}
+		names, err := whole.List("db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			if strings.HasPrefix(name, marker) {
+				writeAll(t, mem, mem.PathJoin("db", name), nil)
+			}
+		}
+		want(t, open(t, "db", o), &store.Scan{Table: "t"}, "r: f:q@1=v")
+	}
+}
+
+// A store that power failed to be made is made by the next Open.
+func TestCrashAmidCreation(t *testing.T) {
+	t.Parallel()
+	// crash has power fail before a write, and reports whether there are so many.
+	crash := func(write int64, percent int) bool {
+		mem := crashfs.New()
+		var n atomic.Int64
+		var left crashfs.FS
+		db, err := Open("db", bulk(mem.OnWrite(func() {
+			if n.Add(1) == write {
+				left = mem.Crash(percent, rand.New(rand.NewPCG(1, uint64(write))))
+			}
+		})))
+		if err == nil {
+			err = db.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n.Load() < write {
+			return false
+		}
+		if db, err = Open("db", bulk(left)); err == nil {
+			err = db.Close()
+		}
+		if err != nil {
+			t.Errorf("crash before write %d, %d %% of the rest is there: %v", write, percent, err)
+		}
+		return true
+	}
+	for _, percent := range []int{0, 50, 100} {
+		write := int64(1)
+		for crash(write, percent) {
+			write++
+		}
+		if write < 10 {
+			t.Errorf("Got %d writes: the test shows nothing", write-1)
 		}
 	}
 }
