@@ -159,6 +159,9 @@ func (db *DB) open() error {
 	if err := db.checkManifest(); err != nil {
 		return err
 	}
+	if err := db.checkLog(); err != nil {
+		return err
+	}
 	po := db.opts.pebbleOptions(db.log)
 	db.cache = po.Cache
 	po.Lock = lock

@@ -130,5 +130,8 @@ func chunk(data []byte, at int) (n int, kind byte, ok bool) {
 		return n, kind, false
 	}
 	sum := crc32.Checksum(data[at+6:at+n], castagnoli)
-	return n, kind, binary.LittleEndian.Uint32(data[at:]) == (sum>>15|sum<<17)+0xa282ead8
+	return n, kind, binary.LittleEndian.Uint32(data[at:]) == storedSum(sum)
 }
+
+// storedSum is how a checksum is stored in a chunk.
+func storedSum(sum uint32) uint32 { return (sum>>15 | sum<<17) + 0xa282ead8 }
