@@ -18,6 +18,9 @@ import (
 type AuditOptions struct {
 	// Store is read; where it is written meanwhile, give a snapshot.
 	Store store.Reader
+	// Begun tells letters of batches that are under way in Store, whose batches are not
+	// atomic, from those that do not belong there; nil = a batch is there whole or not.
+	Begun store.BegunReader
 	// Client compares with the topics; nil = only what the store says is checked.
 	Client *kafka.Client
 	// Deep reads the topics and counts their records again.
@@ -32,7 +35,7 @@ type AuditOptions struct {
 // Audit is the audit equation of one partition with what was found beside it.
 type Audit struct {
 	store.PartitionProgress
-	Letters  int64 // rows of the partition in the outbox
+	Letters  int64 // rows of the partition in the outbox, but for those of a batch that is under way
 	Redriven int64 // dead letters that had their effect after all, purged or not
 	Purged   int64 // letters that were there and were removed
 
@@ -181,7 +184,9 @@ func (a *Audit) records() int64 {
 	return p.Applied + p.Filtered + p.Duplicate + p.Unmet + p.Dead + p.Dropped
 }
 
-// letters checks the outbox, and returns the offsets of the partition's letters.
+// letters checks the outbox, and returns the offsets of the partition's letters. Where
+// batches are not atomic a letter is there before the offset that passes it is stored, and
+// the outbox is read after the offsets were: what is behind them was begun then.
 func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Redriven) ([]int64, error) {
 	if !one.Source.OfPipeline() {
 		return nil, nil // its dead letters are the pipeline's
@@ -192,19 +197,39 @@ func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Red
 			counted = n
 		}
 	}
-	var offsets, outside []int64
+	var offsets, outside, behind []int64
 	as := map[string]int64{}
 	for d, err := range ScanPartition(ctx, a.Store, &LetterFilter{Brief: true}, s, one.Partition) {
 		if err != nil {
 			return nil, err
 		}
-		offsets = append(offsets, d.Offset)
-		if d.Offset < one.Progress.First || d.Offset >= one.Progress.Next {
+		switch {
+		case d.Offset >= one.Progress.Next && a.Begun != nil:
+			behind = append(behind, d.Offset)
+		case d.Offset < one.Progress.First || d.Offset >= one.Progress.Next:
 			outside = append(outside, d.Offset)
+			fallthrough
+		default:
+			offsets = append(offsets, d.Offset)
 		}
 		if d.Redriven != 0 {
 			as[d.RedrivenAs]++
 		}
+	}
+	if len(behind) > 0 {
+		begun, err := a.Begun.BegunTo(ctx, s, one.Partition)
+		if err != nil {
+			return nil, err
+		}
+		for n, offset := range behind {
+			if offset >= begun {
+				offsets, outside, behind = append(offsets, behind[n:]...), append(outside, behind[n:]...), behind[:n]
+				break
+			}
+		}
+	}
+	if len(behind) > 0 {
+		one.Notes = append(one.Notes, fmt.Sprintf("%d dead letters from offset %d on are of a batch that was begun and had not ended when the offsets were read", len(behind), behind[0]))
 	}
 	one.Letters = int64(len(offsets))
 	one.Redriven, one.Purged = counted.Applied+counted.Filtered, counted.Purged()

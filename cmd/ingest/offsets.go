@@ -293,6 +293,9 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 	}
 	defer func() { err = errors.Join(err, instant.Close()) }()
 	o := &pipeline.AuditOptions{Store: instant, Deep: c.Deep, Pipelines: c.Pipeline}
+	if u := instant.Unfrozen(); u != nil {
+		o.Begun = u
+	}
 	if !c.Offline {
 		if o.Client, err = openKafka(cfg, log); err != nil {
 			return err

@@ -36,6 +36,7 @@ type Unfrozen struct {
 var (
 	_ store.Snapshot     = (*Unfrozen)(nil)
 	_ store.ChangeReader = (*Unfrozen)(nil)
+	_ store.BegunReader  = (*Unfrozen)(nil)
 )
 
 // OpenUnfrozen reads the offsets of e and takes the time for the bound. now nil =
@@ -101,6 +102,14 @@ func (u *Unfrozen) Before() cell.Timestamp { return u.before }
 // Progress returns how far each partition had come when u was opened: every record
 // before has had its effect. It is u's, and empty where u was reopened.
 func (u *Unfrozen) Progress() []store.PartitionProgress { return u.progress }
+
+// BegunTo implements store.BegunReader, as far as the engine does.
+func (u *Unfrozen) BegunTo(ctx context.Context, s *store.Source, partition int32) (int64, error) {
+	if b, ok := u.engine.(store.BegunReader); ok {
+		return b.BegunTo(ctx, s, partition)
+	}
+	return store.Absent, nil
+}
 
 // Reopened reports whether ReopenUnfrozen has made u.
 func (u *Unfrozen) Reopened() bool { return u.reopened }

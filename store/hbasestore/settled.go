@@ -14,6 +14,19 @@ import (
 	"sluice/store"
 )
 
+var _ store.BegunReader = (*Store)(nil)
+
+// BegunTo implements store.BegunReader.
+func (s *Store) BegunTo(ctx context.Context, src *store.Source, partition int32) (int64, error) {
+	ctx, end, err := s.begin(ctx, false)
+	if err != nil {
+		return store.Absent, fmt.Errorf("how far batches were begun: %w", err)
+	}
+	defer end()
+	at, err := s.exact.load(ctx, store.AppendSourceRow(nil, src, partition))
+	return at.until, err
+}
+
 // Settled returns a mark that changes whenever a batch with progress, or an entry of a
 // journal, begins or ends: where two calls return the same, no pipeline has written in
 // between, and no letter was redriven or purged. Its error is an *UnfinishedError where
