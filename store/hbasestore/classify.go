@@ -57,6 +57,7 @@ var javaClasses = []struct {
 	{"MergeRegionException", store.ErrMergeRegion},
 	{"DoNotRetryIOException: Field is not a long", store.ErrNotANumber},
 	{"DoNotRetryIOException: Cell with size", store.ErrCellTooLarge},
+	{"DoNotRetryIOException: Cell[", store.ErrCellTooLarge}, // from 2.6 on: Cell[row/f:q/…] with size
 	{"DoNotRetryIOException", store.ErrRefused},
 	{"AccessDeniedException", store.ErrRefused},
 	{"IllegalArgumentException", store.ErrInvalidArgument},

@@ -280,6 +280,26 @@ func (h *mutation) bulk() bool { return len(h.writes) == 1 && !h.once }
 // cellOverhead is what a KeyValue adds to row, family, qualifier and value.
 const cellOverhead = 20
 
+// servedOverhead is what HBase's servers count besides where they compare a cell with the
+// table's limit: its length (PrivateCellUtil.estimatedSerializedSizeOf). The gateway does not.
+const servedOverhead = 4
+
+// checkServed refuses the cells that are too large for HBase's servers: found there, the
+// other rows of their record were written.
+func checkServed(t *store.TableDescriptor, m *cell.Mutation) error {
+	limit := t.MaxCellBytes
+	if limit == 0 {
+		limit = store.DefaultMaxCellBytes
+	}
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		if size := servedOverhead + cellOverhead + len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value); size > limit {
+			return fmt.Errorf("table %s, row %.100q: %w: %s:%.100q has %d bytes, as HBase's servers count, which take %d", t.Name, m.Row, store.ErrCellTooLarge, o.Family, o.Qualifier, size, limit)
+		}
+	}
+	return nil
+}
+
 // maxRow is the longest row of a table that HBase finds: it looks for its region by
 // "table,row,99999999999999", which must not be longer than a row can be, and tries
 // for 20 minutes where it is.
@@ -331,6 +351,9 @@ func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool)
 			return nil, err
 		}
 		err = store.ValidateMutation(t, m, s.o.Now())
+		if err == nil {
+			err = checkServed(t, m)
+		}
 		switch {
 		case err == nil, fresh && conditional && errors.Is(err, store.ErrFamilyNotFound):
 			return t, nil

@@ -471,6 +471,7 @@ func TestClassify(t *testing.T) {
 		{"Failed 1 action: NotServingRegionException: 1 time, servers with issues: h,1,2", true, errNotServing},
 		{"org.apache.hadoop.hbase.DoNotRetryIOException: Field is not a long, it's 1 bytes wide", false, store.ErrNotANumber},
 		{"org.apache.hadoop.hbase.DoNotRetryIOException: Cell with size 11 exceeds limit of 10 bytes", false, store.ErrCellTooLarge},
+		{"org.apache.hadoop.hbase.DoNotRetryIOException: Cell[r/f:q/1700000001001/Put/vlen=3/seqid=0] with size 11 exceeds limit of 10 bytes" + trace, false, store.ErrCellTooLarge},
 		{"org.apache.hadoop.hbase.constraint.ConstraintException: Only empty namespaces", false, store.ErrConstraint},
 		{"org.apache.hadoop.hbase.client.RetriesExhaustedException: Failed after attempts=16", true, store.ErrTransient},
 		{"Zookeeper GET could not be completed in 10000 ms", false, store.ErrTransient},
