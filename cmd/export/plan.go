@@ -64,7 +64,7 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err := t.Flush(); err != nil || plan.Basis == jobs.Counted {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Stdout, notEstimated)
+	_, err = fmt.Fprintln(p.Stdout, notEstimated(plan))
 	return err
 }
 
@@ -77,8 +77,13 @@ func plannedParts(p *jobs.RunPlan) string {
 	return fmt.Sprintf("%d regions", p.Regions)
 }
 
-// notEstimated is what is said of a plan that did not count every row.
-const notEstimated = "what the store has in memory only is not in the estimates: flush in the shell writes it to files, or count with a larger --sample"
+// notEstimated returns what is said of a plan that did not count every row.
+func notEstimated(p *jobs.RunPlan) string {
+	if p.TimeBound != 0 {
+		return "HBase's gateway does not tell the sizes of regions: of those larger than the sample only that is counted; take a larger --sample, or export count"
+	}
+	return "what the store has in memory only is not in the estimates: flush in the shell writes it to files, or count with a larger --sample"
+}
 
 func planLine(t *tabwriter.Writer, name, basis string, rows int64, formats []jobs.FormatPlan) {
 	fmt.Fprintf(t, "  %s\t%s %s rows", name, basis, cli.Count(rows))
@@ -130,7 +135,7 @@ func planJSON(p *jobs.RunPlan) *planned {
 	}
 	out := &planned{Job: p.Job, Table: p.Table, Sequence: p.Sequence, Before: p.TimeBound, Basis: p.Basis, Rows: p.Count, Formats: files(p.Formats)}
 	if p.Basis != jobs.Counted {
-		out.Note = notEstimated
+		out.Note = notEstimated(p)
 	}
 	for i := range p.Splits {
 		s := &p.Splits[i]

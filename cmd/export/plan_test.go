@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 
 	"sluice/jobs"
@@ -13,5 +14,16 @@ func TestPlannedParts(t *testing.T) {
 		if got := plannedParts(&jobs.RunPlan{Regions: 3, Splits: make([]jobs.SplitPlan, splits)}); got != want {
 			t.Errorf("Got %s, want %s", got, want)
 		}
+	}
+}
+
+// TestNotEstimated: of an HBase nothing is in memory only, and Sluice's shell flushes none.
+func TestNotEstimated(t *testing.T) {
+	t.Parallel()
+	if got := notEstimated(&jobs.RunPlan{}); !strings.Contains(got, "flush") {
+		t.Errorf("Got %q of an instant, want how to have more estimated", got)
+	}
+	if got := notEstimated(&jobs.RunPlan{TimeBound: 1}); strings.Contains(got, "flush") || !strings.Contains(got, "HBase") || !strings.Contains(got, "--sample") {
+		t.Errorf("Got %q of HBase, want why sizes are not known, and nothing that is not possible there", got)
 	}
 }
