@@ -58,7 +58,8 @@ type Engine interface {
 	// batch is as durable as Traits says. b may be reused afterwards.
 	Apply(ctx context.Context, b *Batch) error
 	// MutateRow applies m to its row if cond is nil or holds, atomically.
-	// Result.Applied says whether it held.
+	// Result.Applied says whether it held. Its error wraps ErrInvalidArgument
+	// where m is nil.
 	MutateRow(ctx context.Context, cond *Cond, m *cell.Mutation) (Result, error)
 	// Traits says what the engine guarantees.
 	Traits() Traits
@@ -227,7 +228,8 @@ type Compactor interface {
 // commit, each with its own outcome.
 type RowMutator interface {
 	// MutateRows applies ms in order; each is atomic, none depends on
-	// another's success. Both slices have len(ms).
+	// another's success, and one that is nil fails with ErrInvalidArgument. Both
+	// slices have len(ms).
 	MutateRows(ctx context.Context, ms []*cell.Mutation) ([]Result, []error)
 }
 

@@ -231,6 +231,9 @@ func (t *Table) Append(ctx context.Context, row []byte, family string, qualifier
 // Its error wraps ErrInvalidArgument where m has anything but puts, or another
 // row.
 func (t *Table) CheckAndPut(ctx context.Context, row []byte, cond *Cond, m *cell.Mutation) (bool, error) {
+	if err := CheckNil(m); err != nil {
+		return false, err
+	}
 	for i := range m.Ops {
 		if o := &m.Ops[i]; o.Type != cell.OpPut {
 			return false, fmt.Errorf("check and put on %s: %w: %s is not a put", t.name, ErrInvalidArgument, o.Type)
@@ -244,6 +247,9 @@ func (t *Table) CheckAndPut(ctx context.Context, row []byte, cond *Cond, m *cell
 // did. Its error wraps ErrInvalidArgument where m has anything but deletes, or
 // another row.
 func (t *Table) CheckAndDelete(ctx context.Context, row []byte, cond *Cond, m *cell.Mutation) (bool, error) {
+	if err := CheckNil(m); err != nil {
+		return false, err
+	}
 	for i := range m.Ops {
 		switch o := &m.Ops[i]; o.Type {
 		case cell.OpPut, cell.OpIncrement, cell.OpAppend:
@@ -259,7 +265,7 @@ func (t *Table) CheckAndDelete(ctx context.Context, row []byte, cond *Cond, m *c
 // one of ms names another row.
 func (t *Table) CheckAndMutate(ctx context.Context, row []byte, cond *Cond, ms ...*cell.Mutation) (Result, error) {
 	for _, m := range ms {
-		if !bytes.Equal(m.Row, row) {
+		if m != nil && !bytes.Equal(m.Row, row) {
 			return Result{}, fmt.Errorf("check and mutate row %.100q of %s: %w: a mutation names row %.100q", row, t.name, ErrInvalidArgument, m.Row)
 		}
 	}
@@ -286,6 +292,11 @@ func (t *Table) MutateRow(ctx context.Context, ms ...*cell.Mutation) (Result, er
 func (t *Table) join(ms []*cell.Mutation) (*cell.Mutation, error) {
 	if len(ms) == 0 {
 		return nil, fmt.Errorf("mutate row of %s: %w: no mutations", t.name, ErrInvalidArgument)
+	}
+	for _, m := range ms {
+		if err := CheckNil(m); err != nil {
+			return nil, err
+		}
 	}
 	j := *ms[0]
 	j.Table = t.name
@@ -320,11 +331,23 @@ func safest(a, b cell.Durability) cell.Durability {
 	return cell.UseDefault
 }
 
+// CheckNil refuses a mutation that is nil. It is for engines. Its error wraps
+// ErrInvalidArgument.
+func CheckNil(m *cell.Mutation) error {
+	if m == nil {
+		return fmt.Errorf("mutate row: %w: the mutation is nil", ErrInvalidArgument)
+	}
+	return nil
+}
+
 // MutateRows applies ms in order, in one commit where the engine can. Each is
 // atomic and has its own outcome: both slices have len(ms).
 func (t *Table) MutateRows(ctx context.Context, ms ...*cell.Mutation) ([]Result, []error) {
 	own := make([]*cell.Mutation, len(ms))
 	for i, m := range ms {
+		if m == nil {
+			continue // the engine refuses it
+		}
 		c := *m
 		c.Table = t.name
 		own[i] = &c

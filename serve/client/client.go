@@ -287,6 +287,9 @@ func (c *Client) Apply(ctx context.Context, b *store.Batch) error {
 
 // MutateRow implements store.Engine.
 func (c *Client) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	if err := store.CheckNil(m); err != nil {
+		return store.Result{}, err
+	}
 	ac, err := api.FromCond(cond)
 	if err != nil {
 		return store.Result{}, err
@@ -306,26 +309,29 @@ func (c *Client) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutati
 // MutateRows implements store.RowMutator.
 func (c *Client) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Result, []error) {
 	results, errs := make([]store.Result, len(ms)), make([]error, len(ms))
-	if len(ms) == 0 {
-		return results, errs
-	}
-	q := api.MutateManyRequest{Mutations: make([]api.Mutation, len(ms))}
+	q := api.MutateManyRequest{Mutations: make([]api.Mutation, 0, len(ms))}
+	at := make([]int, 0, len(ms)) // the index of each in ms
 	for i, m := range ms {
-		q.Mutations[i] = api.FromMutation(m)
+		if errs[i] = store.CheckNil(m); errs[i] == nil {
+			q.Mutations, at = append(q.Mutations, api.FromMutation(m)), append(at, i)
+		}
+	}
+	if len(at) == 0 {
+		return results, errs
 	}
 	var a api.MutateManyResponse
 	err := c.call(ctx, http.MethodPost, "/mutate", q, &a)
-	if err == nil && len(a.Results) != len(ms) {
-		err = fmt.Errorf("daemon at %s: %d results for %d mutations", c.Address(), len(a.Results), len(ms))
+	if err == nil && len(a.Results) != len(at) {
+		err = fmt.Errorf("daemon at %s: %d results for %d mutations", c.Address(), len(a.Results), len(at))
 	}
-	for i := range ms {
+	for j, i := range at {
 		switch {
 		case err != nil:
 			errs[i] = outcome(ctx, err, ms[i].Idempotent())
-		case a.Results[i].Error != nil:
-			errs[i] = a.Results[i].Error
+		case a.Results[j].Error != nil:
+			errs[i] = a.Results[j].Error
 		default:
-			results[i] = a.Results[i].Store()
+			results[i] = a.Results[j].Store()
 		}
 	}
 	return results, errs

@@ -192,6 +192,9 @@ func (s *Store) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Re
 	var hs []*mutation
 	var at []int // the index of each in ms
 	for i, m := range ms {
+		if errs[i] = store.CheckNil(m); errs[i] != nil {
+			continue
+		}
 		h, err := s.validate(ctx, m, false)
 		if err != nil {
 			errs[i] = fmt.Errorf("mutate row: %w", err)

@@ -369,6 +369,9 @@ func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool)
 // other writes; store.ErrUnknownOutcome where the answer was lost and m, or the
 // condition, must not be tried twice.
 func (s *Store) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	if err := store.CheckNil(m); err != nil {
+		return store.Result{}, err
+	}
 	ctx, end, err := s.begin(ctx, false)
 	if err != nil {
 		return store.Result{}, fmt.Errorf("mutate row of %s: %w", m.Table, err)

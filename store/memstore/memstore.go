@@ -160,6 +160,9 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 
 // MutateRow applies m to its row if cond is nil or holds.
 func (s *Store) MutateRow(ctx context.Context, cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	if err := store.CheckNil(m); err != nil {
+		return store.Result{}, err
+	}
 	if err := s.begin(ctx); err != nil {
 		return store.Result{}, fmt.Errorf("mutate row of %s: %w", m.Table, err)
 	}
@@ -185,7 +188,9 @@ func (s *Store) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Re
 	defer s.mu.Unlock()
 	tx := s.newTx()
 	for i, m := range ms {
-		results[i], errs[i] = tx.mutate(m, nil)
+		if errs[i] = store.CheckNil(m); errs[i] == nil {
+			results[i], errs[i] = tx.mutate(m, nil)
+		}
 	}
 	tx.commit()
 	return results, errs

@@ -291,6 +291,9 @@ const maxCachedOffsets = 100_000
 
 // row stages one row mutation of the API.
 func (c *commit) row(cond *store.Cond, m *cell.Mutation) (store.Result, error) {
+	if err := store.CheckNil(m); err != nil {
+		return store.Result{}, err
+	}
 	t, err := c.table(m.Table)
 	if err != nil {
 		return store.Result{}, err

@@ -42,6 +42,7 @@ var contract = []struct {
 	{"cursors last", testCursorsLast},
 	{"cursor errors", testCursorErrors},
 	{"gets of many rows", testGetRows},
+	{"nil mutations", testNilMutations},
 	{"ownership", testOwnership},
 	{"closed", testClosed},
 	{"context", testContext},

@@ -98,3 +98,35 @@ func testBatchRefusedUnseen(t *testing.T, e *engine) {
 		e.want(t, e, "t")
 	}
 }
+
+// testNilMutations: a mutation that is nil is refused by itself, wherever the engine
+// looks at mutations, and the others beside it are applied.
+func testNilMutations(t *testing.T, e *engine) {
+	e.create("t", store.NewFamily("f"))
+	table, err := store.OpenTable(t.Context(), e.Engine, "t")
+	ok(t, err)
+	row := []byte("r")
+	good := put("t", "r", "v")
+	is(t, "MutateRow of nil", second(e.MutateRow(t.Context(), nil, nil)), store.ErrInvalidArgument)
+	is(t, "MutateRow of nil under a condition", second(e.MutateRow(t.Context(), &store.Cond{Family: "f", Op: store.Equal}, nil)), store.ErrInvalidArgument)
+	is(t, "Table.MutateRow of nil", second(table.MutateRow(t.Context(), nil)), store.ErrInvalidArgument)
+	is(t, "Table.MutateRow of one that is nil", second(table.MutateRow(t.Context(), &good, nil)), store.ErrInvalidArgument)
+	is(t, "CheckAndPut of nil", second(table.CheckAndPut(t.Context(), row, nil, nil)), store.ErrInvalidArgument)
+	is(t, "CheckAndDelete of nil", second(table.CheckAndDelete(t.Context(), row, nil, nil)), store.ErrInvalidArgument)
+	is(t, "CheckAndMutate of one that is nil", second(table.CheckAndMutate(t.Context(), row, nil, &good, nil)), store.ErrInvalidArgument)
+	if got := dump(t, e, &store.Scan{Table: "t"}); len(got) != 0 {
+		t.Errorf("refused mutations have written %q", got)
+	}
+	results, errs := table.MutateRows(t.Context(), nil, &good, nil)
+	if len(results) != 3 || len(errs) != 3 {
+		t.Fatalf("MutateRows: %d results and %d errors of 3 mutations", len(results), len(errs))
+	}
+	is(t, "MutateRows, the first", errs[0], store.ErrInvalidArgument)
+	is(t, "MutateRows, the last", errs[2], store.ErrInvalidArgument)
+	if errs[1] != nil || !results[1].Applied || results[0].Applied {
+		t.Errorf("MutateRows beside nil: %v, %v", results, errs)
+	}
+	if got := dump(t, e, &store.Scan{Table: "t"}); len(got) != 1 {
+		t.Errorf("rows behind MutateRows: %q", got)
+	}
+}
