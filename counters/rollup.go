@@ -172,10 +172,13 @@ const MaxNamed = cell.Timestamp(253_402_214_400_000)
 // AppendName appends the qualifier of the bucket that t is in: as many digits of
 // yyyyMMddHHmm as tell minutes, hours, days and months apart; of a week, its
 // Monday; of Total, "total". Names sort as their buckets do. t is 0 or later. The
-// error wraps ErrNotRollup: after the year 9999 there are no names.
+// error wraps ErrNotRollup: after the year 9999, and of no Bucket, there are no names.
 func (b Bucket) AppendName(dst []byte, t cell.Timestamp, loc *time.Location) ([]byte, error) {
 	if b == Total {
 		return append(dst, "total"...), nil
+	}
+	if b == 0 || b > Total {
+		return dst, fmt.Errorf("%w: no such bucket: %s", ErrNotRollup, b)
 	}
 	if t >= MaxNamed {
 		return dst, fmt.Errorf("%w: %d ms since 1970 is after the year 9999", ErrNotRollup, t)
@@ -195,7 +198,7 @@ func (b Bucket) ParseName(name []byte, loc *time.Location) (cell.Timestamp, erro
 		}
 		return 0, nil
 	}
-	if len(name) != digits[b] {
+	if b == 0 || b > Total || len(name) != digits[b] {
 		return 0, bad
 	}
 	field := func(from, to, absent int) int {

@@ -159,6 +159,16 @@ func TestNoBucketName(t *testing.T) {
 	if name, err := Hour.AppendName(nil, MaxNamed, nil); !errors.Is(err, ErrNotRollup) || len(name) > 0 {
 		t.Errorf("after the year 9999: %s, %v", name, err)
 	}
+	for _, b := range []Bucket{0, Total + 1} {
+		if name, err := b.AppendName(nil, 0, nil); !errors.Is(err, ErrNotRollup) || len(name) > 0 {
+			t.Errorf("name of %s: %s, %v", b, name, err)
+		}
+		for _, name := range []string{"", "19700101"} {
+			if _, err := b.ParseName([]byte(name), nil); !errors.Is(err, ErrNotRollup) {
+				t.Errorf("%s of the name %q: %v", b, name, err)
+			}
+		}
+	}
 }
 
 func TestRollupRows(t *testing.T) {

@@ -35,8 +35,8 @@ const MaxPoints = 100_000
 // bucket of b that [from, to) touches, also where that is nothing. A bucket ends where
 // the next one begins, but where clocks went back over midnight: a day and the one
 // before it, each from the first instant that is of it to the last, overlap there. The
-// error wraps store.ErrInvalidArgument (values, times, more than MaxPoints buckets) or is
-// one of Get's.
+// error wraps store.ErrInvalidArgument (no such bucket, values, times, more than
+// MaxPoints buckets) or is one of Get's.
 func (r *Rollup) Series(ctx context.Context, rd store.Reader, b counters.Bucket, values [][]byte, from, to cell.Timestamp) ([]Point, error) {
 	points, _, err := r.SeriesAndSum(ctx, rd, b, values, from, to)
 	return points, err

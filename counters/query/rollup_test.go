@@ -322,6 +322,17 @@ func TestRollupErrors(t *testing.T) {
 			t.Errorf("%s: Top = %v, %v; want %v", c.name, groups, err, c.want)
 		}
 	}
+	for _, b := range []counters.Bucket{0, counters.Total + 1} {
+		if points, err := r.Series(ctx, s, b, values("a"), 0, day); !errors.Is(err, store.ErrInvalidArgument) || points != nil {
+			t.Errorf("Series of %s = %v, %v; want ErrInvalidArgument", b, points, err)
+		}
+		if _, err := r.Sum(ctx, s, b, values("a"), 0, day); !errors.Is(err, store.ErrInvalidArgument) {
+			t.Errorf("Sum of %s: %v; want ErrInvalidArgument", b, err)
+		}
+		if groups, err := r.Top(ctx, s, b, nil, 0, day, 5); !errors.Is(err, store.ErrInvalidArgument) || groups != nil {
+			t.Errorf("Top of %s = %v, %v; want ErrInvalidArgument", b, groups, err)
+		}
+	}
 	if _, err := r.Top(ctx, s, counters.Day, nil, 0, day, 0); !errors.Is(err, store.ErrInvalidArgument) {
 		t.Errorf("top 0: %v", err)
 	}
