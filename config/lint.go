@@ -423,5 +423,29 @@ func (d *decoder) specErrorsBut(base string, err error, but func(path string) bo
 	if d.has(path) && offset > 0 && at.text >= 0 {
 		at.col += at.text + offset
 	}
-	d.problem(at, path, hint, "%s", trimPrefixes(message))
+	message = trimPrefixes(message)
+	// What is not in the file has the place of what is around it, which does not say
+	// what "it" is.
+	if key := d.absent(path); key != "" && strings.HasPrefix(message, "it is ") {
+		message = key + strings.TrimPrefix(message, "it")
+	}
+	d.problem(at, path, hint, "%s", message)
+}
+
+// absent returns what of path is not in the file, from the setting on that place
+// returns; "" where the file has all of it, or an element of a list is missing.
+func (d *decoder) absent(path string) string {
+	at := path
+	for !d.has(at) {
+		i := strings.LastIndexAny(at, ".[")
+		if i < 0 {
+			return path
+		}
+		at = at[:i]
+	}
+	key, _ := strings.CutPrefix(path[len(at):], ".")
+	if strings.HasPrefix(key, "[") {
+		return ""
+	}
+	return key
 }

@@ -196,6 +196,17 @@ pipelines:
 			`f.yaml:15:41: family v has NEW_VERSION_BEHAVIOR: a put that HBase is sent again, or late, comes after the delete, and its cell is there again (leave NEW_VERSION_BEHAVIOR out: deletes go by timestamps then)`,
 			`f.yaml:16:66: family v has NEW_VERSION_BEHAVIOR: a put that HBase is sent again, or late, comes after the delete, and its cell is there again (leave NEW_VERSION_BEHAVIOR out: deletes go by timestamps then)`,
 		}},
+		{"settings of exports that are not there", "jobs:\n  j:\n    columns:\n      - {from: \"f:q\", type: string}\n      - {name: a, type: string}\n    schedule: {zone: UTC}\n", []string{
+			`f.yaml:2:3: table is missing`,
+			`f.yaml:2:3: a schedule needs a directory to write to`,
+			`f.yaml:4:9: name is missing`,
+			`f.yaml:5:9: from is missing; it is family:qualifier, $row or $timestamp, or with rows: cell also $family, $qualifier and $value`,
+			`f.yaml:6:5: cron is missing: write when to run, such as "30 2 * * *" or @every 6h`,
+		}},
+		{"a side of a join that is not there", "joins: {j: {right: {run: r}, on: [{left: k}], out: o}}\n", []string{
+			`f.yaml:1:9: left is missing: a job of this file, or a published run`,
+			`f.yaml:1:13: one side is a job and one a published run, which are not of one instant; export the job first`,
+		}},
 		{"exports of HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}}}}\n" + incrementalJob, nil},
 		{"increments of counters on HBase", "store: {engine: hbase, hbase: {gateways: [\"h:1\"]}}\ntables: {t: {families: {f: {}, n: {COUNTER: true}}}}\n" + incrementalJob, []string{
 			`f.yaml:8:5: on HBase it finds what has changed by timestamps, which tell nothing of the COUNTER or DISTINCT family n (name the job's other families, or make every run full)`,
