@@ -72,8 +72,8 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 	failed := func(err error) (time.Duration, error) {
 		return 0, fmt.Errorf("broker %s, %v: %w", address, s.o.SASL, err)
 	}
-	refused := func(err error) (time.Duration, error) {
-		return 0, fmt.Errorf("%w: broker %s refuses %v: %w; check the credentials", ErrAuth, address, s.o.SASL, err)
+	refused := func(err error, hint string) (time.Duration, error) {
+		return 0, fmt.Errorf("%w: broker %s refuses %v: %w; %s", ErrAuth, address, s.o.SASL, err, hint)
 	}
 	mechanism := s.mechanism()
 	shake := kmsg.NewPtrSASLHandshakeRequest()
@@ -87,8 +87,12 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 	case err != nil:
 		return failed(err)
 	}
-	if r := resp.(*kmsg.SASLHandshakeResponse); r.ErrorCode != 0 {
-		return refused(fmt.Errorf("%w; it takes %q", code(r.ErrorCode), r.SupportedMechanisms))
+	switch r := resp.(*kmsg.SASLHandshakeResponse); code(r.ErrorCode) {
+	case codeNone:
+	case codeIllegalSASLState: // its listener authenticates nobody, or by TLS
+		return refused(codeIllegalSASLState, "its listener has no SASL: check the port, or set no mechanism")
+	default:
+		return refused(fmt.Errorf("%w; it takes %q", code(r.ErrorCode), r.SupportedMechanisms), "check the mechanism")
 	}
 	session, state, err := mechanism.Start(ctx)
 	if err != nil {
@@ -113,11 +117,11 @@ func (s *connSet) authenticate(ctx context.Context, c net.Conn, address string) 
 			if !e.auth() {
 				return failed(reason)
 			}
-			return refused(reason)
+			return refused(reason, "check the credentials")
 		}
 		// The broker, too, proves that it knows the password.
 		if done, state, err = session.Next(ctx, r.SASLAuthBytes); err != nil {
-			return refused(err)
+			return refused(err, "check the credentials")
 		}
 		lifetime = time.Duration(min(max(r.SessionLifetimeMillis, 0), maxLifetime.Milliseconds())) * time.Millisecond
 	}

@@ -327,6 +327,19 @@ func TestSASLGroupRefused(t *testing.T) {
 	}
 }
 
+// A listener that has no SASL, as Kafka's says so: it is not the credentials.
+func TestSASLWhereThereIsNone(t *testing.T) {
+	t.Parallel()
+	cluster, addr := startSecure(t)
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLHandshake}, TopLevel: true, Err: kerr.IllegalSaslState, Count: -1})
+	c := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"SCRAM-SHA-512", "u", secret}})
+	_, err := c.Topic(testContext(t), "t")
+	checkRefusal(t, err, ErrAuth, addr, "SCRAM-SHA-512")
+	if err != nil && (!strings.Contains(err.Error(), "its listener has no SASL") || strings.Contains(err.Error(), "credentials")) {
+		t.Errorf("Got %v", err)
+	}
+}
+
 // A mechanism that the broker has not.
 func TestSASLUnknownMechanism(t *testing.T) {
 	t.Parallel()
@@ -335,7 +348,7 @@ func TestSASLUnknownMechanism(t *testing.T) {
 	c := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"SCRAM-SHA-512", "u", secret}})
 	_, err := c.Topic(testContext(t), "t")
 	checkRefusal(t, err, ErrAuth, addr, "SCRAM-SHA-512")
-	if err != nil && !strings.Contains(err.Error(), "UNSUPPORTED_SASL_MECHANISM") {
+	if err != nil && (!strings.Contains(err.Error(), "UNSUPPORTED_SASL_MECHANISM") || strings.Contains(err.Error(), "credentials")) {
 		t.Errorf("Got %v", err)
 	}
 }
