@@ -68,7 +68,7 @@ func (f *Fetcher) fetched(ctx context.Context, a *asked, p *fetchedPartition) {
 	case p.code == codeCorruptMessage:
 		r.failAt(a.gen, &UnreadableError{Topic: r.topic, Partition: r.partition, Offset: a.offset, Next: -1, Err: p.code})
 	case p.code.auth():
-		r.failAt(a.gen, fmt.Errorf("fetch %s/%d: %w", r.topic, r.partition, p.code))
+		r.failAt(a.gen, fmt.Errorf("fetch %s/%d: %w", r.topic, r.partition, p.code.denied(needsRead)))
 	case p.code != codeNone:
 		r.answered(a.gen, p.code)
 		f.wakeManager()

@@ -340,6 +340,42 @@ func TestSASLWhereThereIsNone(t *testing.T) {
 	}
 }
 
+// What the brokers' ACLs refuse says what they must allow.
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	ctx := testContext(t)
+	check := func(what string, err error, code, needs string) {
+		t.Helper()
+		if !errors.Is(err, ErrAuth) || !strings.Contains(err.Error(), code+"; the brokers' ACLs must allow this user "+needs) {
+			t.Errorf("%s: Got %v, want %s and that it needs %s", what, err, code, needs)
+		}
+	}
+	fault := func(key kmsg.Key, err *kerr.Error) (remove func()) {
+		return cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: err, Count: -1, TopLevel: key == kmsg.JoinGroup}).Remove
+	}
+	remove := fault(kmsg.Metadata, kerr.TopicAuthorizationFailed)
+	_, err := c.Topic(ctx, "t")
+	check("metadata", err, "TOPIC_AUTHORIZATION_FAILED", "DESCRIBE on the topic")
+	remove()
+	remove = fault(kmsg.Produce, kerr.TopicAuthorizationFailed)
+	check("produce", c.NewProducer(nil).Produce(ctx, "t", Message{Value: []byte("v")}), "TOPIC_AUTHORIZATION_FAILED", "WRITE on the topic")
+	remove()
+	remove = fault(kmsg.Fetch, kerr.TopicAuthorizationFailed)
+	_, err = startFetcher(t, c, nil).Add("t", 0, 0).Next(ctx)
+	check("fetch", err, "TOPIC_AUTHORIZATION_FAILED", "READ on the topic")
+	remove()
+	remove = fault(kmsg.JoinGroup, kerr.GroupAuthorizationFailed)
+	defer remove()
+	g, err := c.JoinGroup(ctx, &GroupOptions{ID: "g", Topics: []string{"t"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	_, err = g.Next(ctx)
+	check("group", err, "GROUP_AUTHORIZATION_FAILED", "READ on the group")
+}
+
 // A mechanism that the broker has not.
 func TestSASLUnknownMechanism(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func (c *Client) CommittedOffsets(ctx context.Context, group, topic string, part
 		case codeGroupIDNotFound:
 			return nil // it never committed anything
 		default:
-			return e
+			return e.denied(needsGroup)
 		}
 		clear(found)
 		for _, t := range fetched.Topics {

@@ -266,6 +266,23 @@ func (c code) auth() bool {
 	return false
 }
 
+// denied adds to a refusal of the brokers' ACLs what it takes; other codes stay.
+func (c code) denied(needs string) error {
+	switch c {
+	case codeTopicAuthorization, codeGroupAuthorization, codeClusterAuthorization:
+		return fmt.Errorf("%w; the brokers' ACLs must allow this user %s", c, needs)
+	}
+	return c
+}
+
+// What the ACLs must allow.
+const (
+	needsDescribe = "DESCRIBE on the topic"
+	needsRead     = "READ on the topic"
+	needsWrite    = "WRITE on the topic"
+	needsGroup    = "READ on the group"
+)
+
 // stale: our knowledge of who leads a partition may be outdated.
 func (c code) stale() bool {
 	switch c {

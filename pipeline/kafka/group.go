@@ -276,7 +276,7 @@ func (g *Group) fatal(ctx context.Context, err error) error {
 	g.c.metrics.countError(e.name())
 	switch {
 	case e.auth():
-		return fmt.Errorf("join group %s: %w", g.o.ID, e)
+		return fmt.Errorf("join group %s: %w", g.o.ID, e.denied(needsGroup))
 	case e == codeInconsistentProtocol:
 		return fmt.Errorf("%w: group %s has members that are no Sluice processes; choose another group id",
 			ErrOtherStore, g.o.ID)
@@ -343,7 +343,7 @@ func (c *Client) coordinator(ctx context.Context, group string) (int32, error) {
 	}
 	found := resp.(*kmsg.FindCoordinatorResponse)
 	if found.ErrorCode != 0 {
-		return anyNode, code(found.ErrorCode)
+		return anyNode, code(found.ErrorCode).denied(needsGroup)
 	}
 	return found.NodeID, nil
 }

@@ -132,7 +132,7 @@ func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topic
 			case e == codeInvalidTopic:
 				return fmt.Errorf("%w: %q is not a valid topic name", ErrTopicNotFound, name)
 			case e != codeNone:
-				return fmt.Errorf("topic %s: %w", name, e)
+				return fmt.Errorf("topic %s: %w", name, e.denied(needsDescribe))
 			case metas[name] == nil:
 				return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, name)
 			}

@@ -101,7 +101,7 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 	}
 	if !known {
 		if e.auth() {
-			r.err = fmt.Errorf("read topic %s: %w", r.topic, e)
+			r.err = fmt.Errorf("read topic %s: %w", r.topic, e.denied(needsDescribe))
 			r.signal()
 			return anyNode
 		}

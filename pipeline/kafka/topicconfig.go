@@ -29,7 +29,7 @@ func (c *Client) TopicSetting(ctx context.Context, topic, name string) (value st
 			case e == codeUnknownTopicOrPartition:
 				return c.topicNotFound(ctx, topic)
 			case e != codeNone:
-				return e
+				return e.denied("DESCRIBE_CONFIGS on the topic")
 			}
 			for _, s := range r.Configs {
 				if s.Name == name && s.Value != nil {
