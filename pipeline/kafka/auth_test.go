@@ -376,6 +376,24 @@ func TestDenied(t *testing.T) {
 	check("group", err, "GROUP_AUTHORIZATION_FAILED", "READ on the group")
 }
 
+// A session timeout that the broker does not allow, be it too short or too long.
+func TestSessionTimeoutRefused(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, TopLevel: true, Err: kerr.InvalidSessionTimeout, Count: -1})
+	g, err := c.JoinGroup(testContext(t), &GroupOptions{ID: "g", Topics: []string{"t"}, SessionTimeout: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	_, err = g.Next(testContext(t))
+	for _, want := range []string{"1h0m0s", "group.min.session.timeout.ms", "group.max.session.timeout.ms"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %q in it", err, want)
+		}
+	}
+}
+
 // A mechanism that the broker has not.
 func TestSASLUnknownMechanism(t *testing.T) {
 	t.Parallel()

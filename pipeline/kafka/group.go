@@ -281,7 +281,7 @@ func (g *Group) fatal(ctx context.Context, err error) error {
 		return fmt.Errorf("%w: group %s has members that are no Sluice processes; choose another group id",
 			ErrOtherStore, g.o.ID)
 	case e == codeInvalidSessionTimeout:
-		return fmt.Errorf("join group %s: session timeout %v is outside of what the broker allows (group.min.session.timeout.ms, 6 s by default): %w",
+		return fmt.Errorf("join group %s: session timeout %v is outside of what the broker allows (group.min.session.timeout.ms to group.max.session.timeout.ms, 6 s to 30 min by default): %w",
 			g.o.ID, g.o.SessionTimeout, e)
 	case e == codeInvalidGroupID:
 		return fmt.Errorf("join group %s: %w", g.o.ID, e)
