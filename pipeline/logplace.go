@@ -1,6 +1,9 @@
 package pipeline
 
-import "errors"
+import (
+	"errors"
+	"log/slog"
+)
 
 // LogPlace returns where in Kafka err is, for a structured log: the keys topic, partition
 // and offset with their values, as many of them as the error of a Pipeline knows. The
@@ -27,16 +30,19 @@ func LogPlace(err error) []any {
 	return nil
 }
 
-// at is the offset that a partition stands at because of err, which is that of a
-// record or the stored one.
-func (w *worker) at(err error) int64 {
+// at is the offset that a partition stands at because of err, for a structured log: that
+// of a record or the stored one. It is empty, which a log leaves out, where neither is known yet.
+func (w *worker) at(err error) slog.Attr {
 	var again *retryError
 	var tripped *tripError
 	switch {
 	case errors.As(err, &again):
-		return again.offset
+		return slog.Int64("offset", again.offset)
 	case errors.As(err, &tripped):
-		return tripped.offset
+		return slog.Int64("offset", tripped.offset)
 	}
-	return w.state.stored()
+	if next, known := w.state.place(); known {
+		return slog.Int64("offset", next)
+	}
+	return slog.Attr{}
 }

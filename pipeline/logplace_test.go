@@ -72,6 +72,14 @@ func TestLogsSayWhere(t *testing.T) {
 			},
 			options: func(o *Options) { o.OnDataLoss = SkipLostData },
 		},
+		"a partition whose stored offset is not read yet": {
+			message: "partition is paused and tries again by itself", want: "t/0@<nil>", values: []string{"c"}, stops: true, options: withPoison(Poison{}),
+			before: func(t *testing.T, e store.Engine, b *fakeBroker) {
+				b.produce(0, "a", "b")
+				ingest(t, e, b)
+				b.change(func() { b.offline = map[int32]bool{0: true} })
+			},
+		},
 		"a breaker": {
 			message: "partition is paused", want: "t/0@2", values: []string{"a", "bad", "bad", "bad"}, stops: true,
 			options: withPoison(Poison{TripAt: 10, Window: 10}),

@@ -198,6 +198,13 @@ func (p *partitionState) stored() int64 {
 	return p.Progress.Next
 }
 
+// place returns the stored offset, and whether this process has read it yet.
+func (p *partitionState) place() (next int64, known bool) {
+	p.s.mu.Lock()
+	defer p.s.mu.Unlock()
+	return p.Progress.Next, p.begun || p.Progress != (store.Progress{})
+}
+
 // opened notes where the partition goes on, and returns up to where it was known
 // to be stored, -1 where nothing was known, and how many offsets were given up since.
 func (p *partitionState) opened(progress *store.Progress, log span) (known, skipped int64) {

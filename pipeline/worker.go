@@ -108,7 +108,7 @@ func (w *worker) run(ctx context.Context) error {
 			}
 		case errors.As(err, &tripped) && ctx.Err() == nil:
 			w.state.trip(tripped.Error())
-			w.log.Error("partition is paused", "offset", w.at(err), "err", tripped)
+			w.log.Error("partition is paused", w.at(err), "err", tripped)
 			if !w.awaitBreaker(ctx) {
 				return nil
 			}
@@ -120,9 +120,9 @@ func (w *worker) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			switch {
 			case w.err != nil && stopping(hard, w.err):
-				w.log.Warn("the drain timeout is over with a batch under way; the next owner of the partition applies the rest of it", "offset", w.at(err), "err", err)
+				w.log.Warn("the drain timeout is over with a batch under way; the next owner of the partition applies the rest of it", w.at(err), "err", err)
 			case err != nil && !stopping(ctx, err):
-				w.log.Warn("partition is left with records buffered; its next owner applies them", "offset", w.at(err), "err", err)
+				w.log.Warn("partition is left with records buffered; its next owner applies them", w.at(err), "err", err)
 			}
 			return nil
 		}
@@ -137,7 +137,7 @@ func (w *worker) run(ctx context.Context) error {
 			}
 		}
 		if w.state.pause(pauseReason(err), rootCause(err)) {
-			w.log.Warn("partition is paused and tries again by itself", "offset", w.at(err), "err", err)
+			w.log.Warn("partition is paused and tries again by itself", w.at(err), "err", err)
 		}
 		begun := time.Now()
 		over := sleep(ctx, wait) != nil
