@@ -44,9 +44,9 @@ type avroPlan struct {
 	parts []*avroPlan
 }
 
-// maxDecimalBytes bounds a decimal: making its text takes time that grows faster
+// MaxDecimalBytes bounds the bytes of a decimal: making its text takes time that grows faster
 // than it. 4096 bytes are 9,800 digits.
-const maxDecimalBytes = 4096
+const MaxDecimalBytes = 4096
 
 // words are the texts of the booleans.
 const words = "truefalse"
@@ -533,10 +533,10 @@ func (r *avroReader) number(i int, t *avroType) (next int, number bool) {
 
 // decimal appends the text of the decimal s, which begins at i.
 func (r *avroReader) decimal(i int, s []byte, t *avroType) int {
-	if len(s) > maxDecimalBytes {
-		return r.fail(i, fmt.Sprintf("a decimal of %d bytes, at most %d", len(s), maxDecimalBytes))
+	if len(s) > MaxDecimalBytes {
+		return r.fail(i, fmt.Sprintf("a decimal of %d bytes, at most %d", len(s), MaxDecimalBytes))
 	}
-	r.scratch = appendDecimal(r.scratch, s, t.scale)
+	r.scratch = AppendDecimal(r.scratch, s, t.scale)
 	return i
 }
 

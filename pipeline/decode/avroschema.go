@@ -72,8 +72,8 @@ const (
 	maxSchemaValues = 1 << 17
 	// maxSchemaDepth bounds the nesting of a schema's text.
 	maxSchemaDepth = 1000
-	// maxScale bounds the digits after the point that a decimal gets.
-	maxScale = 1024
+	// MaxScale bounds the digits after the point that a decimal gets.
+	MaxScale = 1024
 	// maxFixed bounds a fixed: the specification names no bound.
 	maxFixed = 1 << 30
 )
@@ -305,7 +305,7 @@ func (t *avroType) annotate(v map[string]any) {
 	case "decimal":
 		scale, ok := 0, true
 		if v["scale"] != nil {
-			scale, ok = attribute(v, "scale", maxScale)
+			scale, ok = attribute(v, "scale", MaxScale)
 		}
 		precision, has := attribute(v, "precision", math.MaxInt32)
 		if (t.kind == avroBytes || t.kind == avroFixed) && ok && has && precision > 0 && scale <= precision {

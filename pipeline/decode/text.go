@@ -171,9 +171,11 @@ func appendFraction(dst []byte, part, per int64) []byte {
 	return dst
 }
 
-// appendDecimal appends the integer that b is in two's complement, big-endian,
-// with the point before its last scale digits.
-func appendDecimal(dst, b []byte, scale int) []byte {
+// AppendDecimal appends the text of a decimal as Avro's logical type and Kafka Connect's
+// Decimal have it: the integer that b is in two's complement, big-endian, 0 where b is empty,
+// with the point before its last scale digits. It takes b of MaxDecimalBytes and a scale of
+// MaxScale at most.
+func AppendDecimal(dst, b []byte, scale int) []byte {
 	var digits []byte
 	negative := len(b) > 0 && b[0]&0x80 != 0
 	if len(b) <= 8 {

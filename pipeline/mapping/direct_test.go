@@ -40,7 +40,7 @@ func (g grammar) text(depth int, known bool) string {
 	case 3:
 		return g.one("salt(16, ", "salt(256, ") + g.text(depth, false) + ")"
 	case 4:
-		return "pad(" + g.text(depth, false) + g.one(", 5)", ", 24)")
+		return g.one("pad", "decimal") + "(" + g.text(depth, false) + g.one(", 5)", ", 24)")
 	case 5:
 		return g.one("reverse_ts", "u16", "u32", "u64", "int64") + "(" + g.integer(depth) + ")"
 	case 6:

@@ -41,7 +41,8 @@ type function struct {
 	params  []param
 	result  typ
 	fewest  int                                                  // of arguments, where fewer than len(params) will do
-	most    int                                                  // largest literal of paramSmall; the smallest is 1
+	most    int                                                  // largest literal of paramSmall; the smallest is 1, or 0
+	zero    bool                                                 // the smallest is 0
 	text    func(dst, x []byte, small int) ([]byte, error)       // appends the result for the text x
 	number  func(dst []byte, v int64) ([]byte, error)            // appends the result for the integer v
 	integer func(v int64) int64                                  // integer to integer
@@ -73,6 +74,7 @@ var functions = func() map[string]*function {
 		}},
 		{name: "pad", params: []param{paramText, paramSmall}, most: 1024, text: appendPadded},
 		{name: "fixed", params: []param{paramText, paramSmall}, most: 1024, text: appendFixed},
+		{name: "decimal", params: []param{paramText, paramSmall}, most: decode.MaxScale, zero: true, text: appendDecimal},
 		{name: "lower", params: []param{paramText}, text: appendCase(unicode.ToLower, 'A', 'Z')},
 		{name: "upper", params: []param{paramText}, text: appendCase(unicode.ToUpper, 'a', 'z')},
 		{name: "reverse_ts", params: []param{paramInt}, number: func(dst []byte, t int64) ([]byte, error) {
@@ -155,6 +157,15 @@ func appendFixed(dst, x []byte, width int) ([]byte, error) {
 		return dst, valueErrorf("fixed to %d bytes of %q, which has %d", width, clip(x), len(x))
 	}
 	return dst, valueErrorf("fixed of %q, which ends in a zero byte as its filling does", clip(x))
+}
+
+// appendDecimal appends the number that x is, in two's complement, big-endian, with the
+// point before its last scale digits.
+func appendDecimal(dst, x []byte, scale int) ([]byte, error) {
+	if len(x) == 0 || len(x) > decode.MaxDecimalBytes {
+		return dst, valueErrorf("decimal of %d bytes, it takes 1 to %d", len(x), decode.MaxDecimalBytes)
+	}
+	return decode.AppendDecimal(dst, x, scale), nil
 }
 
 // clip shortens a value for an error text.

@@ -548,8 +548,12 @@ func (r *resolver) call(n *ast.CallNode) *term {
 			}
 			t.args = append(t.args, a)
 		case paramSmall:
-			if a.op != opLiteral || a.typ != typInt || a.integer < 1 || a.integer > int64(fn.most) {
-				return wrong(fmt.Sprintf("a literal 1..%d", fn.most))
+			least := int64(1)
+			if fn.zero {
+				least = 0
+			}
+			if a.op != opLiteral || a.typ != typInt || a.integer < least || a.integer > int64(fn.most) {
+				return wrong(fmt.Sprintf("a literal %d..%d", least, fn.most))
 			}
 			t.small = int(a.integer)
 		case paramLayout, paramZone:
