@@ -163,10 +163,15 @@ func (db *DB) open() error {
 	if err := db.checkLog(); err != nil {
 		return err
 	}
+	tables, err := db.hasTables()
+	if err != nil {
+		return err
+	}
 	po := db.opts.pebbleOptions(db.log)
 	db.cache = po.Cache
 	po.Lock = lock
-	db.files = &logFiles{FS: fsys, dir: db.dir, log: db.log}
+	kept := &keptFiles{FS: fsys}
+	db.files = &logFiles{FS: kept, dir: db.dir, log: db.log}
 	po.FS = db.files
 	db.gate = newCompactionGate()
 	po.Experimental.CompactionScheduler = db.gate
@@ -199,8 +204,11 @@ func (db *DB) open() error {
 	if err := db.redo(); err != nil {
 		return err
 	}
-	if err := db.load(); err != nil || db.opts.ReadOnly {
+	if err := db.load(!tables); err != nil || db.opts.ReadOnly {
 		return err
+	}
+	if err := kept.remove(); err != nil {
+		return diskError(err)
 	}
 	return db.forgetOnces()
 }
@@ -252,8 +260,8 @@ func (db *DB) release() error {
 	return errors.Join(errs...)
 }
 
-// load reads the catalog, or writes the first one.
-func (db *DB) load() error {
+// load reads the catalog, or writes the first one, where the directory may be new.
+func (db *DB) load(unused bool) error {
 	c, err := newCatalog()
 	if err != nil {
 		return err
@@ -299,8 +307,11 @@ func (db *DB) load() error {
 		db.loadFlushed()
 		return nil
 	}
-	if db.opts.ReadOnly {
+	switch {
+	case db.opts.ReadOnly:
 		return fmt.Errorf("%w: it holds no store", store.ErrCorrupt)
+	case !unused: // a store has its catalog before its first table
+		return fmt.Errorf("%w: its manifest names no table with the catalog, and there are tables: restore a backup", store.ErrCorrupt)
 	}
 	db.id = rand.Text()
 	b := db.pebble.NewBatch()

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/cell"
 	"sluice/internal/crashfs"
 	"sluice/internal/thinned"
 	"sluice/store"
@@ -203,6 +204,71 @@ func TestMissingMarker(t *testing.T) {
 			}
 		}
 		want(t, open(t, "db", o), &store.Scan{Table: "t"}, "r: f:q@1=v")
+	}
+}
+
+// A manifest that is cut off where it names no tables yet, as by a copy that was interrupted:
+// no other store is made in its place, and its tables stay (invariant I7). Where it is cut off
+// later, at the end of a record, nothing tells it from an earlier manifest.
+func TestCutManifest(t *testing.T) {
+	t.Parallel()
+	mem := vfs.NewMem()
+	o := bulk(mem)
+	db, err := Open("db", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	create(t, db, "t", store.NewFamily("f"))
+	for i := range 3 { // so that the last logs have nothing of the catalog
+		mutate(t, db, put("r", cell.Timestamp(i+1), "f", "q", "v"))
+		if err := db.Flush(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	id := db.ID()
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	at, err := pebble.Peek("db", mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole := readAll(t, mem, at.ManifestFilename)
+	opened, refused := 0, 0
+	for n := 1; n <= len(whole); n++ {
+		left := vfs.NewMem()
+		if _, err := vfs.Clone(mem, left, "db", "db"); err != nil {
+			t.Fatal(err)
+		}
+		writeAll(t, left, at.ManifestFilename, whole[:n])
+		db, err := Open("db", bulk(left))
+		if err == nil {
+			opened++
+			if db.ID() != id {
+				t.Errorf("%d of %d bytes: opened as another store", n, len(whole))
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		refused++
+		names, err := left.List("db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := mem.List("db")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range before {
+			if ofStore(name) && strings.HasSuffix(name, ".sst") && !slices.Contains(names, name) {
+				t.Errorf("%d of %d bytes: %s is gone", n, len(whole), name)
+			}
+		}
+	}
+	if opened == 0 || refused == 0 {
+		t.Errorf("Got %d stores opened and %d refused: the test shows nothing", opened, refused)
 	}
 }
 
