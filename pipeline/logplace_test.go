@@ -108,6 +108,27 @@ func TestLogsSayWhere(t *testing.T) {
 	}
 }
 
+// That another mapping maps from an offset on is said once, however often the partition
+// tries what follows.
+func TestNewMappingIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	e, b, log := newEngine(t), newFakeBroker(1), new(jsonLog)
+	b.produce(0, "a")
+	ingest(t, e, b)
+	b.produce(0, "bad", "b")
+	p := newTest(t, e, b, withPoison(Poison{Policies: map[string]Policy{"test": RetryRecords}, Retries: 3}),
+		func(o *Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	p.version = "v2"
+	r := start(t, p, 0)
+	r.caughtUp(b)
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff([]string{"t/0@1"}, log.places(t, "the mapping has changed: it maps the records from this offset on")); d != "" {
+		t.Errorf("Got it said elsewhere (-want +got):\n%s", d)
+	}
+}
+
 // What stops a pipeline names its place for the log of whoever runs it.
 func TestLogPlace(t *testing.T) {
 	t.Parallel()

@@ -48,6 +48,7 @@ type worker struct {
 	tries   map[int64]int // of records that are to be tried again, by offset
 
 	uncompared int64 // one more than the last applied offset of which it is logged that it cannot be compared
+	remapped   int64 // one more than the offset from which on it is logged that another mapping maps
 
 	// of the current session
 	backfill
@@ -268,7 +269,8 @@ func (w *worker) session(ctx, hard context.Context) error {
 			delete(w.tries, offset)
 		}
 	}
-	if progress.MappingVersion != w.p.version {
+	if progress.MappingVersion != w.p.version && w.remapped != progress.Next+1 {
+		w.remapped = progress.Next + 1
 		w.log.Info("the mapping has changed: it maps the records from this offset on", "offset", progress.Next)
 	}
 	w.prev, w.last, w.logStart, w.stable, w.epoch = progress, nil, 0, 0, -1
