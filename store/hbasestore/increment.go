@@ -1,7 +1,6 @@
 package hbasestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -157,15 +156,20 @@ func (x *exact) readBases(ctx context.Context, counters []*counter) error {
 			return fmt.Errorf("counters: %w", err)
 		}
 		for i, r := range results {
+			found := map[string]*hbase.TColumnValue{}
 			for _, v := range r.ColumnValues {
-				for _, c := range of[table][i] {
-					if c.family != string(v.Family) || !bytes.Equal(c.qualifier, v.Qualifier) {
-						continue
-					}
-					var err error
-					if c.base, err = decodeBase(c.distinct, v); err != nil {
-						return fmt.Errorf("table %s, row %.100q, %s:%.100q: %w", table, c.row, c.family, c.column, err)
-					}
+				key = append(cell.AppendPart(key[:0], v.Family), v.Qualifier...)
+				found[string(key)] = v
+			}
+			for _, c := range of[table][i] {
+				key = append(cell.AppendPart(key[:0], []byte(c.family)), c.qualifier...)
+				v := found[string(key)]
+				if v == nil {
+					continue
+				}
+				var err error
+				if c.base, err = decodeBase(c.distinct, v); err != nil {
+					return fmt.Errorf("table %s, row %.100q, %s:%.100q: %w", table, c.row, c.family, c.column, err)
 				}
 			}
 		}
