@@ -3,8 +3,10 @@ package config
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"os"
+	"strings"
 
 	"sluice/internal/reread"
 )
@@ -16,12 +18,12 @@ func (t *TLS) load() (*tls.Config, error) {
 	}
 	o := &tls.Config{ServerName: t.ServerName, InsecureSkipVerify: t.InsecureSkipVerify, MinVersion: tls.VersionTLS12}
 	if t.CAFile != "" {
-		pem, err := os.ReadFile(t.CAFile)
+		text, err := os.ReadFile(t.CAFile)
 		if err != nil {
 			return nil, fmt.Errorf("ca_file: %w", err)
 		}
 		o.RootCAs = x509.NewCertPool()
-		if !o.RootCAs.AppendCertsFromPEM(pem) {
+		if !o.RootCAs.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("ca_file: %s holds no certificate in PEM form", t.CAFile)
 		}
 	}
@@ -40,6 +42,9 @@ func (t *TLS) load() (*tls.Config, error) {
 func clientCertificate(certFile, keyFile string) (func(*tls.CertificateRequestInfo) (*tls.Certificate, error), error) {
 	pair, err := reread.New(func() (*tls.Certificate, error) {
 		p, err := tls.LoadX509KeyPair(certFile, keyFile)
+		if err != nil && isEncrypted(keyFile) {
+			err = fmt.Errorf("the key in %s is encrypted, and nothing here asks for its password: decrypt it (openssl pkey), and protect the file", keyFile)
+		}
 		return &p, err
 	}, certFile, keyFile)
 	if err != nil {
@@ -52,4 +57,20 @@ func clientCertificate(certFile, keyFile string) (func(*tls.CertificateRequestIn
 		}
 		return p, nil
 	}, nil
+}
+
+// isEncrypted reports whether the file holds a private key in PEM form that is encrypted: by
+// PKCS #8, or by the header of older ones.
+func isEncrypted(keyFile string) bool {
+	text, err := os.ReadFile(keyFile)
+	for err == nil {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			return false
+		}
+		if block.Type == "ENCRYPTED PRIVATE KEY" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") {
+			return true
+		}
+	}
+	return false
 }

@@ -88,6 +88,15 @@ func TestCertificateReplaced(t *testing.T) {
 	if _, err := spec.load(); err == nil || !strings.Contains(err.Error(), "cert_file and key_file") {
 		t.Errorf("a file without a key: Got %v", err)
 	}
+	for _, block := range []*pem.Block{
+		{Type: "ENCRYPTED PRIVATE KEY", Bytes: []byte("x")},
+		{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED", "DEK-Info": "AES-256-CBC,00"}, Bytes: []byte("x")},
+	} {
+		write(spec.KeyFile, append([]byte("Bag Attributes\n"), pem.EncodeToMemory(block)...))
+		if _, err := spec.load(); err == nil || !strings.Contains(err.Error(), spec.KeyFile+" is encrypted") {
+			t.Errorf("%s: Got %v, want that it is encrypted", block.Type, err)
+		}
+	}
 	write(spec.KeyFile, key)
 	o, err := spec.load()
 	if err != nil {
