@@ -89,8 +89,9 @@ func (n *retention) stop() {
 // Tidy does now what the store does by itself every Options.RewriteInterval: it
 // looks, by samples, where garbage has gathered, in every table, and rewrites the
 // spans in which its share is Options.RewriteMinGarbage or more. What a scan
-// returns does not change by it, but for time ranges and raw scans, which may have
-// shown garbage. Tables with COMPACTION_ENABLED => false are left alone. It is
+// returns does not change by it, but for time ranges, raw scans and the expired version
+// beyond MIN_VERSIONS of a column that is named (docs/data-model.md), which may have been
+// garbage. Tables with COMPACTION_ENABLED => false are left alone. It is
 // HBase's major compaction, chosen by content and not by age.
 func (db *DB) Tidy(ctx context.Context) error {
 	if db.opts.ReadOnly {
