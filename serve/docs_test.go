@@ -25,7 +25,7 @@ func TestDocs(t *testing.T) {
 		}
 		for _, m := range request.FindAllStringSubmatch(string(text), -1) {
 			n++
-			if _, answer := s.do(m[1], m[2], ""); strings.Contains(answer, "api: not found: "+m[1]+" "+m[2]) || strings.HasPrefix(answer, "404 page") {
+			if _, answer := s.do(m[1], m[2], ""); strings.Contains(answer, "api: not found: "+m[1]+" "+m[2]) || strings.Contains(answer, "method_not_allowed") || strings.HasPrefix(answer, "404 page") {
 				t.Errorf("%s: %s %s: Got %s", filepath.Base(page), m[1], m[2], answer)
 			}
 		}

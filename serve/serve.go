@@ -329,10 +329,26 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("GET /holds", s.listHolds)
 	guarded("PUT /holds/{hold}", s.putHold)
 	guarded("DELETE /holds/{hold}", s.deleteHold)
-	mux.Handle(api.Prefix+"/", s.authorized(s.handle(func(_ http.ResponseWriter, r *http.Request) error {
+	const others = api.Prefix + "/"
+	mux.Handle(others, s.authorized(s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		if all := methods(mux, r, others); len(all) > 0 {
+			w.Header().Set("Allow", strings.Join(all, ", "))
+			return fmt.Errorf("%w: %s %s: it takes %s", api.ErrMethod, r.Method, r.URL.Path, strings.Join(all, ", "))
+		}
 		return fmt.Errorf("%w: %s %s", api.ErrNotFound, r.Method, r.URL.Path)
 	})))
 	return s.guard(mux)
+}
+
+// methods returns those that the path of r takes, but for what the pattern others has.
+func methods(mux *http.ServeMux, r *http.Request, others string) (all []string) {
+	other := *r
+	for _, other.Method = range []string{http.MethodDelete, http.MethodGet, http.MethodPost, http.MethodPut} {
+		if _, pattern := mux.Handler(&other); pattern != others {
+			all = append(all, other.Method)
+		}
+	}
+	return all
 }
 
 // decodeBody reads a JSON body strictly: an unknown field is an error, and so is text that
@@ -350,7 +366,9 @@ func decodeBody(r *http.Request, into any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.DisallowUnknownFields()
-	if err := d.Decode(into); err != nil {
+	if err := d.Decode(into); err == io.EOF {
+		return fmt.Errorf("%w: the request has no body", store.ErrInvalidArgument)
+	} else if err != nil {
 		return fmt.Errorf("%w: request body: %w", store.ErrInvalidArgument, err)
 	}
 	if _, err := d.Token(); err != io.EOF {

@@ -162,6 +162,9 @@ func TestAnswers(t *testing.T) {
 		{"scan from no cursor", "POST", "/api/v1/tables/events/scan", `{"cursor":"x"}`, 400, `cursor: `},
 		{"checkpoints without a directory", "POST", "/api/v1/checkpoints", `{}`, 501, `"code":"unsupported"`},
 		{"unknown path", "GET", "/api/v1/nope", "", 404, `"code":"not_found"`},
+		{"another method", "GET", "/api/v1/tables/events/scan", "", 405, `"code":"method_not_allowed","message":"api: method not allowed: GET /api/v1/tables/events/scan: it takes POST"`},
+		{"another method of several", "PATCH", "/api/v1/tables/events", "", 405, `it takes DELETE, GET, PUT"`},
+		{"no body", "POST", "/api/v1/tables/events/scan", "", 400, `"message":"store: invalid argument: the request has no body"`},
 	}
 	for _, tt := range tests { // in order: some write
 		status, body := s.do(tt.method, tt.path, tt.body)

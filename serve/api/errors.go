@@ -15,6 +15,8 @@ var (
 	ErrUnauthorized = errors.New("api: the bearer token is missing or wrong")
 	// ErrNotFound: no such path, counter, checkpoint or row.
 	ErrNotFound = errors.New("api: not found")
+	// ErrMethod: the path takes other methods, which the header Allow names.
+	ErrMethod = errors.New("api: method not allowed")
 	// ErrTooLarge: the body is larger than the server takes.
 	ErrTooLarge = errors.New("api: request body too large")
 	// ErrInternal: any error without a name; its text says what happened.
@@ -58,6 +60,7 @@ var codes = []struct {
 	{"unknown_outcome", store.ErrUnknownOutcome, http.StatusInternalServerError},
 	{"unauthorized", ErrUnauthorized, http.StatusUnauthorized},
 	{"not_found", ErrNotFound, http.StatusNotFound},
+	{"method_not_allowed", ErrMethod, http.StatusMethodNotAllowed},
 	{"too_large", ErrTooLarge, http.StatusRequestEntityTooLarge},
 	{"deadline_exceeded", context.DeadlineExceeded, http.StatusGatewayTimeout},
 	{"canceled", context.Canceled, http.StatusServiceUnavailable},
