@@ -19,6 +19,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"sluice/cell"
@@ -186,6 +187,9 @@ func scan(ctx context.Context, r store.Reader, s *store.Scan, family string, b B
 			x := reading{qualifier: c.Qualifier, time: c.Time}
 			if err := x.read(c.Value); err != nil {
 				sc.Close()
+				if errors.Is(err, store.ErrCorrupt) && ordinary(ctx, r, s.Table, family) {
+					err = notANumber(c.Value) // a text in Cyrillic begins as a sketch does
+				}
 				return wrap(fmt.Errorf("row %q, qualifier %q: %w", row.Key, c.Qualifier, err))
 			}
 			yield(row.Key, &x)
@@ -210,7 +214,28 @@ func (r *reading) read(value []byte) (err error) {
 		}
 		return nil
 	}
+	return notANumber(value)
+}
+
+func notANumber(value []byte) error {
 	return fmt.Errorf("%w: it has %d bytes", store.ErrNotANumber, len(value))
+}
+
+// ordinary reports whether the schema says that a family holds no sketches. A reader
+// that has no schema does not say so.
+func ordinary(ctx context.Context, r store.Reader, table, family string) bool {
+	schema, ok := r.(interface {
+		Table(ctx context.Context, name string) (*store.TableDescriptor, error)
+	})
+	if !ok {
+		return false
+	}
+	t, err := schema.Table(ctx, table)
+	if err != nil {
+		return false
+	}
+	f := t.Family(family)
+	return f != nil && !f.Distinct
 }
 
 func closed(sc store.Scanner, wrap func(error) error) error {

@@ -225,6 +225,11 @@ func TestErrors(t *testing.T) {
 	m := &cell.Mutation{Table: "counts", Row: []byte("/text")}
 	m.Put("raw", []byte("q"), 5, []byte("nine bytes"))
 	m.Put("raw", []byte("n"), 5, []byte{0, 0, 0, 0, 0, 0, 1, 0})
+	cyrillic := &cell.Mutation{Table: "counts", Row: []byte("/cyrillic")}
+	cyrillic.Put("raw", []byte("q"), 5, []byte("сайты")) // whose first byte is a sketch's
+	if _, err := s.MutateRow(ctx, nil, cyrillic); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := s.MutateRow(ctx, nil, m); err != nil {
 		t.Fatal(err)
 	}
@@ -250,6 +255,7 @@ func TestErrors(t *testing.T) {
 		{"empty row", call("counts", nil, "day"), store.ErrInvalidArgument},
 		{"long row", call("counts", make([]byte, cell.MaxRowLength+1), "day"), store.ErrInvalidArgument},
 		{"not a number", call("counts", m.Row, "raw"), store.ErrNotANumber},
+		{"not a sketch either", call("counts", cyrillic.Row, "raw"), store.ErrNotANumber},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: %v; want %v", c.name, c.err, c.want)
