@@ -53,16 +53,12 @@ func (s *Server) getCounters(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, cancel := s.bounded(r)
 	defer cancel()
-	series, err := query.Range(ctx, s.o.Engine, r.PathValue("table"), row, family, b)
+	series, sum, err := query.RangeAndSum(ctx, s.o.Engine, r.PathValue("table"), row, family, b)
 	if err != nil {
 		return err
 	}
 	if len(series) == 0 && r.URL.Query().Has("qualifier") {
 		return fmt.Errorf("%w: table %s row %q has no counter %s:%s", api.ErrNotFound, r.PathValue("table"), row, family, r.URL.Query().Get("qualifier"))
-	}
-	sum, _, err := query.Sum(ctx, s.o.Engine, r.PathValue("table"), row, family, b)
-	if err != nil {
-		return err
 	}
 	a := api.CountersResponse{Row: row, Family: family, Counters: make([]api.Counter, len(series)), Sum: sum.Count, Estimate: sum.Estimate}
 	for i, c := range series {

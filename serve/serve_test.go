@@ -175,6 +175,45 @@ func TestAnswers(t *testing.T) {
 }
 
 // The outbox has rows that count letters: they are no letters.
+// countingStore counts an event after each scan that it opens.
+type countingStore struct {
+	*memstore.Store
+	count func()
+}
+
+func (s *countingStore) Scan(ctx context.Context, scan *store.Scan) store.Scanner {
+	sc := s.Store.Scan(ctx, scan)
+	s.count()
+	return sc
+}
+
+// The sum of an answer is that of the counters in it, whatever is counted meanwhile.
+func TestSumIsOfTheCounters(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(o *serve.Options) {
+		engine := o.Engine.(*memstore.Store)
+		o.Engine = &countingStore{engine, func() {
+			m := cell.Mutation{Table: "events", Row: []byte("/home")}
+			m.Increment("day", []byte("20260102"), 1)
+			if _, err := engine.MutateRow(t.Context(), nil, &m); err != nil {
+				t.Error(err)
+			}
+		}}
+	})
+	status, body := s.do("GET", "/api/v1/counters/events/%2Fhome?family=day", "")
+	var a api.CountersResponse
+	if err := json.Unmarshal([]byte(body), &a); err != nil || status != 200 {
+		t.Fatalf("Got %d %s (%v)", status, body, err)
+	}
+	sum := int64(0)
+	for _, c := range a.Counters {
+		sum += c.Count
+	}
+	if len(a.Counters) != 2 || a.Sum != sum {
+		t.Errorf("Got the sum %d of counters that add up to %d: %s", a.Sum, sum, body)
+	}
+}
+
 func TestOutboxShowsLettersOnly(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, nil)

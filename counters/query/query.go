@@ -109,6 +109,22 @@ func Get(ctx context.Context, r store.Reader, table string, row []byte, family s
 // Range returns the counters of one row and family in b, by ascending qualifier.
 // Errors are those of Get.
 func Range(ctx context.Context, r store.Reader, table string, row []byte, family string, b Buckets) ([]Counter, error) {
+	return readRange(ctx, r, table, row, family, b, func(*reading) {})
+}
+
+// RangeAndSum returns what Range and Sum do, of one reading: what is counted meanwhile
+// is in both or in none.
+func RangeAndSum(ctx context.Context, r store.Reader, table string, row []byte, family string, b Buckets) (series []Counter, sum Counter, err error) {
+	var all reading
+	if series, err = readRange(ctx, r, table, row, family, b, all.add); err != nil {
+		return nil, Counter{}, err
+	}
+	return series, all.counter(), nil
+}
+
+// readRange is Range that calls also with each counter, too. Its sketch is also's
+// afterwards.
+func readRange(ctx context.Context, r store.Reader, table string, row []byte, family string, b Buckets, also func(*reading)) ([]Counter, error) {
 	var series []Counter
 	err := scanRow(ctx, r, table, row, family, b, func(x *reading) {
 		c := x.counter()
@@ -117,6 +133,7 @@ func Range(ctx context.Context, r store.Reader, table string, row []byte, family
 			c.Qualifier = []byte{}
 		}
 		series = append(series, c)
+		also(x)
 	})
 	if err != nil {
 		return nil, err
