@@ -193,3 +193,22 @@ func TestCheckpointOnFailingDisk(t *testing.T) {
 		})
 	}
 }
+
+// A disk that is full is ErrDiskFull also where Pebble finds out while it syncs a directory,
+// at which it panics.
+func TestCheckpointOnFullDisk(t *testing.T) {
+	t.Parallel()
+	full := new(atomic.Bool)
+	disk := errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
+		if full.Load() && op.Kind == errorfs.OpFileSync && op.Path == "copy" {
+			return syscall.ENOSPC
+		}
+		return nil
+	}))
+	db := open(t, "db", bulk(disk))
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	full.Store(true)
+	if _, err := db.Checkpoint(t.Context(), "copy"); !errors.Is(err, store.ErrDiskFull) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("Got %v, want ErrDiskFull", err)
+	}
+}

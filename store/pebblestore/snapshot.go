@@ -165,10 +165,12 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) (uint64, error) {
 				err = errors.Join(err, db.opts.FS.RemoveAll(dir))
 			}
 		}()
-		defer catchDisk(&err)
-		err = engineError(db.pebble.Checkpoint(dir, pebble.WithFlushedWAL()))
-		half = false
-		return err
+		return engineError(func() (err error) {
+			defer catchDisk(&err)
+			err = db.pebble.Checkpoint(dir, pebble.WithFlushedWAL())
+			half = false
+			return err
+		}())
 	})
 	if err != nil {
 		return 0, fmt.Errorf("checkpoint %s: %w", dir, err)
