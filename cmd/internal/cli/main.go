@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -149,8 +150,9 @@ func parse(p *Program, name, description string, commands any, args []string) (*
 		var wrong *kong.ParseError
 		if errors.As(err, &wrong) && wrong.Context.Selected() != nil {
 			about = wrong.Context.Selected().FullPath()
+			p.JSON = asksForJSON(wrong.Context.Selected(), args)
 		}
-		fmt.Fprintf(p.Stderr, "%s: %v; see %s --help\n", name, err, about)
+		p.Fail(name, fmt.Sprintf("%s: %v; see %s --help", name, err, about), StatusUsage)
 		return nil, StatusUsage
 	}
 	for _, f := range k.Flags() {
@@ -159,6 +161,14 @@ func parse(p *Program, name, description string, commands any, args []string) (*
 		}
 	}
 	return k, 0
+}
+
+// asksForJSON reports whether args, which were not understood to their end, have the flag
+// --json of the command.
+func asksForJSON(command *kong.Node, args []string) bool {
+	return slices.Contains(args, "--json") && slices.ContainsFunc(command.Flags, func(f *kong.Flag) bool {
+		return f.Name == "json" && f.IsBool()
+	})
 }
 
 // execute runs a command and returns the exit status.

@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/store"
 )
@@ -89,6 +91,43 @@ func TestUsageNamesTheCommand(t *testing.T) {
 		}
 		if got := out.String(); !strings.HasSuffix(got, "; see "+want+"\n") {
 			t.Errorf("%s: got %q, want %s named", line, got, want)
+		}
+	}
+}
+
+// A program that reads standard error (--json) reads there, too, that its command line is
+// wrong, wherever the mistake is.
+func TestUsageIsAnEvent(t *testing.T) {
+	t.Parallel()
+	type commands struct {
+		Run struct {
+			Job  string    `arg:""`
+			Time time.Time `name:"time"`
+			JSON bool
+		} `cmd:""`
+		Plain struct{} `cmd:""`
+	}
+	for _, line := range []string{"run --json", "run a --time yesterday --json", "run --json a --what", "run a b --json"} {
+		var out strings.Builder
+		p := &Program{Stdout: &out, Stderr: &out}
+		if status := Run(t.Context(), p, "x", "", &commands{}, strings.Fields(line)); status != StatusUsage {
+			t.Errorf("%s: got status %d, want %d", line, status, StatusUsage)
+		}
+		var e struct {
+			Event, Text string
+			Status      int
+		}
+		if err := json.Unmarshal([]byte(out.String()), &e); err != nil || e.Event != "error" || e.Status != StatusUsage ||
+			!strings.HasSuffix(e.Text, "; see x run --help") || strings.HasPrefix(e.Text, "x: ") {
+			t.Errorf("%s: got %q (%v), want an event of the error", line, out.String(), err)
+		}
+	}
+	for _, line := range []string{"plain --json", "run a b"} {
+		var out strings.Builder
+		p := &Program{Stdout: &out, Stderr: &out}
+		Run(t.Context(), p, "x", "", &commands{}, strings.Fields(line))
+		if !strings.HasPrefix(out.String(), "x: ") {
+			t.Errorf("%s: got %q, want text: the command has no --json, or was not asked for it", line, out.String())
 		}
 	}
 }
