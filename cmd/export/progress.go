@@ -55,7 +55,7 @@ func (g *progress) report(p work.Progress) {
 	g.next = p.Elapsed + g.every
 	g.shown = true
 	if g.terminal {
-		fmt.Fprintf(g.out, "\r%s\x1b[K", line(p))
+		fmt.Fprintf(g.out, "\r"+noWrap+"%s\x1b[K"+wrap, line(p))
 		return
 	}
 	if g.events != nil {
@@ -89,12 +89,18 @@ func (g *progress) end() {
 		g.event(g.last)
 	}
 	if g.terminal && g.shown {
-		fmt.Fprintf(g.out, "\r%s\x1b[K\n", line(g.last))
+		fmt.Fprintf(g.out, "\r\x1b[K%s\n", line(g.last))
 	}
 }
 
-// barWidth is narrow enough for what stands beside it on 80 columns.
+// barWidth is narrow enough for what mostly stands beside it on 80 columns.
 const barWidth = 16
+
+// What keeps a terminal from going on in its next line where a line is wider than it is
+// (DECAWM, of VT100): "\r" would lead back to the beginning of the last of them alone, and
+// all others would stay, a screen of them in seconds. The last line, which is not written
+// over, may go on.
+const noWrap, wrap = "\x1b[?7l", "\x1b[?7h"
 
 // line is one line of progress.
 func line(p work.Progress) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,9 +76,9 @@ func TestProgressTerminal(t *testing.T) {
 	g.end()
 	want := ""
 	for _, at := range []int{0, 2, 4, 6, 8} {
-		want += "\r" + line(work.Progress{Rows: int64(at), Elapsed: time.Duration(at) * 100 * time.Millisecond}) + "\x1b[K"
+		want += "\r\x1b[?7l" + line(work.Progress{Rows: int64(at), Elapsed: time.Duration(at) * 100 * time.Millisecond}) + "\x1b[K\x1b[?7h"
 	}
-	want += "\r" + line(work.Progress{Rows: 9, Elapsed: 900 * time.Millisecond}) + "\x1b[K\n"
+	want += "\r\x1b[K" + line(work.Progress{Rows: 9, Elapsed: 900 * time.Millisecond}) + "\n"
 	if errs.String() != want {
 		t.Errorf("Got %q\nwant %q", errs.String(), want)
 	}
@@ -134,4 +135,60 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%v: Got %v in the end, status %d", args, last, status)
 		}
 	}
+}
+
+// TestProgressOnNarrowTerminals: a line that is wider than the terminal is written over
+// like any other, and the last one is whole.
+func TestProgressOnNarrowTerminals(t *testing.T) {
+	t.Parallel()
+	p := work.Progress{Rows: 150_000_000, Bytes: 8 << 30, Regions: 124, RegionsDone: 12, Done: 0.1}
+	for _, width := range []int{2, 20, 90, 80, 200} {
+		var out strings.Builder
+		g := &progress{out: &out, terminal: true, every: terminalEvery}
+		for range 5 {
+			p.Elapsed += time.Second
+			g.report(p)
+		}
+		if lines := screen(out.String(), width); len(lines) != 1 {
+			t.Errorf("%d columns: got %d lines of one that is written over: %q", width, len(lines), lines)
+		}
+		g.end()
+		if got := strings.Join(screen(out.String(), width), ""); got != line(p) {
+			t.Errorf("%d columns: got %q at the end, want %q", width, got, line(p))
+		}
+	}
+}
+
+// screen returns the lines that a terminal of so many columns shows, without those that
+// are empty.
+func screen(out string, width int) []string {
+	lines, row, column, wraps := []string{""}, 0, 0, true
+	set := func(b byte) {
+		l := []byte(lines[row])
+		lines[row] = string(append(append(l[:column:column], b), l[min(column+1, len(l)):]...))
+	}
+	down := func() { lines, row, column = append(lines, ""), row+1, 0 }
+	for len(out) > 0 {
+		switch {
+		case strings.HasPrefix(out, "\x1b[K"):
+			lines[row], out = lines[row][:min(column, len(lines[row]), width-1)], out[3:]
+			continue
+		case strings.HasPrefix(out, "\x1b[?7l"), strings.HasPrefix(out, "\x1b[?7h"):
+			wraps, out = out[4] == 'h', out[5:]
+			continue
+		case out[0] == '\r':
+			column = 0
+		case out[0] == '\n':
+			down()
+		default:
+			if column == width && wraps {
+				down()
+			}
+			column = min(column, width-1)
+			set(out[0])
+			column++
+		}
+		out = out[1:]
+	}
+	return slices.DeleteFunc(lines, func(l string) bool { return l == "" })
 }
