@@ -174,7 +174,6 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// The outbox has rows that count letters: they are no letters.
 // countingStore counts an event after each scan that it opens.
 type countingStore struct {
 	*memstore.Store
@@ -214,6 +213,7 @@ func TestSumIsOfTheCounters(t *testing.T) {
 	}
 }
 
+// The outbox has rows that count letters: they are no letters.
 func TestOutboxShowsLettersOnly(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, nil)
