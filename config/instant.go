@@ -43,6 +43,7 @@ type Instant struct {
 	// ReopenInstant finds it; empty where none would be found.
 	Checkpoint string
 	files      *pebblestore.DB       // the checkpoint; nil = a snapshot of the open store
+	made       uint64                // the last commit in the checkpoint when it was made; 0 = unknown
 	remote     *client.Checkpoint    // nil = not Remote
 	lost       atomic.Pointer[error] // why the lease of this process's checkpoint was not renewed
 	kept       bool
@@ -137,7 +138,7 @@ func lasting(ctx context.Context, c *Config, log *slog.Logger) func(e Engine, in
 		if err != nil {
 			return "", err
 		}
-		in.own(d, p.ID)
+		in.own(d, &p)
 		return p.Path, nil
 	}
 }
@@ -174,7 +175,7 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 		if err != nil {
 			return "", err
 		}
-		in.own(d, id)
+		in.own(d, &p)
 		return p.Path, nil
 	})
 }
@@ -203,7 +204,7 @@ func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Dire
 		return nil, err
 	}
 	if p.ID != "" {
-		in.own(d, p.ID)
+		in.own(d, &p)
 		in.renew(d)
 	}
 	o := c.PebbleOptions(log)
@@ -318,6 +319,10 @@ func (i *Instant) freeze(ctx context.Context, path string, o *pebblestore.Option
 		return fmt.Errorf("take a snapshot: %w", err)
 	}
 	i.closers = append(i.closers, i.Snapshot.Close)
+	// The end of a log that is damaged looks like what a crash has cut.
+	if at := i.Snapshot.Sequence(); i.files != nil && i.made != 0 && at != i.made {
+		return fmt.Errorf("%w: the checkpoint %s was made of commit %d, and its files end with %d: its log is damaged; make another one", store.ErrCorrupt, path, i.made, at)
+	}
 	return nil
 }
 
@@ -339,7 +344,7 @@ func (i *Instant) Unfrozen() *instant.Unfrozen {
 
 // lease has the daemon's checkpoint released at the end.
 func (i *Instant) lease(ctx context.Context, p *client.Checkpoint) {
-	i.remote, i.Checkpoint = p, p.ID()
+	i.remote, i.Checkpoint, i.made = p, p.ID(), p.Sequence
 	i.closers = append(i.closers, func() error {
 		if i.kept {
 			p.Keep()
@@ -353,8 +358,9 @@ func (i *Instant) lease(ctx context.Context, p *client.Checkpoint) {
 }
 
 // own has this process's checkpoint removed at the end.
-func (i *Instant) own(d *checkpoint.Directory, id string) {
-	i.Checkpoint = id
+func (i *Instant) own(d *checkpoint.Directory, p *api.Checkpoint) {
+	id := p.ID
+	i.Checkpoint, i.made = id, p.Sequence
 	i.closers = append(i.closers, func() error {
 		if i.kept {
 			return nil

@@ -1,10 +1,12 @@
 package config_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -74,6 +76,47 @@ func TestLastingInstant(t *testing.T) {
 					t.Errorf("checkpoint %q: Got %v, %v, want ErrNotFound", gone, in, err)
 				}
 			}
+		}
+	}
+}
+
+// TestInstantOfDamagedCheckpoint: a checkpoint whose last commit cannot be read any more is
+// not taken for one that was made before it.
+func TestInstantOfDamagedCheckpoint(t *testing.T) {
+	t.Parallel()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+	c.Store.Sync = "never" // nothing in the log says of this commit that it was on disk
+	daemon(t, c)
+	useStore(t, c, "a row")
+	in, err := config.OpenLastingInstant(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Keep()
+	if err := in.Close(); err != nil {
+		t.Fatal(err)
+	}
+	logs, err := filepath.Glob(filepath.Join(c.Store.Dir, "checkpoints", in.Checkpoint, "*.log"))
+	if err != nil || len(logs) != 1 {
+		t.Fatalf("Got the logs %v, %v, want one", logs, err)
+	}
+	data, err := os.ReadFile(logs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndex(data, []byte("a row"))
+	if at < 0 {
+		t.Fatal("the row is not in the log")
+	}
+	data[at] ^= 1
+	if err := os.WriteFile(logs[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := config.ReopenInstant(t.Context(), c, in.Checkpoint, nil); !errors.Is(err, store.ErrCorrupt) {
+		t.Errorf("Got %v, want ErrCorrupt", err)
+		if err == nil {
+			t.Errorf("it was of commit %d, and is of %d now", in.Sequence(), again.Sequence())
+			again.Close()
 		}
 	}
 }

@@ -129,7 +129,10 @@ func (r *rewrite) replace(ctx context.Context) error {
 		} else if f, _ := t.family(r.s.family); f == nil || f.id != r.f.id || !sameRetention(f.desc, r.f.desc) {
 			return errAltered
 		}
-		if err := errors.Join(r.onTop(b, r.late, restored), r.touch(b)); err != nil {
+		if err := r.onTop(b, r.late, restored); err != nil {
+			return err
+		}
+		if err := r.touch(b); err != nil { // last: it allots the sequence that b stores
 			return err
 		}
 		return r.swap(b)
