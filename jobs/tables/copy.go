@@ -216,7 +216,11 @@ func (c *tableCopy) begin(ctx context.Context) error {
 	if c.Resume {
 		return c.takeOver(ctx)
 	}
+	unfinished := fmt.Errorf("%w: a copy into it was begun and has not ended: resume it, or give it up", store.ErrRefused)
 	if err := c.checkEmpty(ctx); err != nil {
+		if _, none := ReadCopy(ctx, c.To, c.Into); none == nil && errors.Is(err, store.ErrRefused) {
+			return unfinished // whose rows these are
+		}
 		return err
 	}
 	state, err := json.Marshal(c.state)
@@ -237,7 +241,7 @@ func (c *tableCopy) begin(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: a copy into it was begun and has not ended: resume it, or give it up", store.ErrRefused)
+	return unfinished
 }
 
 // takeOver makes this the only call that goes on with the copy.
