@@ -195,5 +195,5 @@ func (c *copyCommand) cutOff(ctx context.Context, source *config.Instant, to con
 		return fmt.Errorf("%w; alter the table where it is copied from, drop what is copied and begin anew with export copy --restart", err)
 	}
 	source.Keep()
-	return fmt.Errorf("%w; what is copied stays: go on with export copy --resume", err)
+	return staysCopied(err, "export copy --resume")
 }

@@ -211,7 +211,17 @@ func (c *copyTableCommand) cutOff(ctx context.Context, source *config.Instant, t
 		return err
 	}
 	source.Keep()
-	return fmt.Errorf("%w; what is copied stays: go on with export copy-table --resume", err)
+	return staysCopied(err, "export copy-table --resume")
+}
+
+// staysCopied adds to why a copy was cut off that it can go on. That somebody has cancelled
+// it is why most are.
+func staysCopied(err error, how string) error {
+	const stays = "what is copied stays: go on with "
+	if errors.Is(err, context.Canceled) {
+		return &cli.Interrupted{Done: stays + how}
+	}
+	return fmt.Errorf("%w; %s%s", err, stays, how)
 }
 
 // verify compares what was copied with what it was copied of.
