@@ -149,6 +149,17 @@ func (d DayTables) Between(from, to cell.Timestamp) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Where clocks go back over midnight, a day comes before the one that it follows: the
+	// first and the last of them may lie within the range.
+	for _, change := range d.changes(from, to) {
+		for _, t := range []cell.Timestamp{change - 1, change} {
+			name, err := d.Name(t)
+			if err != nil {
+				return nil, err
+			}
+			first, last = min(first, name), max(last, name)
+		}
+	}
 	// Days of the calendar, which have no clocks.
 	at, err := time.Parse(dayLayout, strings.TrimPrefix(first, d.Prefix))
 	if err != nil {
@@ -160,4 +171,23 @@ func (d DayTables) Between(from, to cell.Timestamp) ([]string, error) {
 		name = d.Prefix + at.Format(dayLayout)
 	}
 	return names, nil
+}
+
+// changes returns when, in (from, to), clocks change: as far as the days are not in order
+// for that, which is within two days of either end, as no clock goes back by more than one.
+func (d DayTables) changes(from, to cell.Timestamp) []cell.Timestamp {
+	const near = 2 * day
+	var all []cell.Timestamp
+	for _, begin := range []cell.Timestamp{from, max(from, to-near)} {
+		at := time.UnixMilli(int64(begin)).In(d.zone())
+		for {
+			_, at = at.ZoneBounds()
+			change := cell.Timestamp(at.UnixMilli())
+			if at.IsZero() || change >= min(to, begin+near) {
+				break
+			}
+			all = append(all, change)
+		}
+	}
+	return all
 }

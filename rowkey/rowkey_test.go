@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -515,4 +516,34 @@ func FuzzDayTable(f *testing.F) {
 			t.Errorf("%q became %q, %v", name, back, err)
 		}
 	})
+}
+
+// Clocks that go back over midnight, as in Newfoundland at 00:01, make a day come once more:
+// every time of a range, however short, is in one of its tables, each there once.
+func TestDaysThatComeTwice(t *testing.T) {
+	t.Parallel()
+	d := rowkey.DayTables{Prefix: "t_", Zone: zone(t, "America/St_Johns")}
+	change := cell.Timestamp(time.Date(2006, 10, 29, 2, 31, 0, 0, time.UTC).UnixMilli()) // 00:01, then 23:01
+	const step = 30_000
+	for from := change - 3*step; from < change+130*step; from += step {
+		for to := from + step; to < change+133*step; to += step {
+			var want []string
+			for at := from; at < to; at += step {
+				name, err := d.Name(at)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, name)
+			}
+			slices.Sort(want)
+			want = slices.Compact(want)
+			if got, err := d.Between(from, to); err != nil || !slices.Equal(got, want) {
+				t.Fatalf("[%d, %d): got %v, %v, want %v", from-change, to-change, got, err, want)
+			}
+		}
+	}
+	year := cell.Timestamp(365 * 24 * time.Hour / time.Millisecond)
+	if got, err := d.Between(change-year, change+year); err != nil || len(got) != 2*365+1 && len(got) != 2*365 {
+		t.Errorf("two years: got %d tables, %v", len(got), err)
+	}
 }
