@@ -131,6 +131,14 @@ func (d DayTables) Start(name string) (cell.Timestamp, error) {
 	if at.Format(dayLayout) != digits {
 		return fail()
 	}
+	// Of a midnight that comes twice, as clocks go back to it, the first.
+	if begin, _ := at.ZoneBounds(); !begin.IsZero() {
+		_, now := at.Zone()
+		_, before := begin.Add(-1).Zone()
+		if once := at.Add(time.Duration(now-before) * time.Second); once.Before(begin) {
+			at = once
+		}
+	}
 	return cell.Timestamp(at.UnixMilli()), nil
 }
 

@@ -547,3 +547,24 @@ func TestDaysThatComeTwice(t *testing.T) {
 		t.Errorf("two years: got %d tables, %v", len(got), err)
 	}
 }
+
+// A day starts at its first ms, also where clocks go back to midnight, which comes twice
+// then: of Amman's time.Date takes the second.
+func TestStartOfDaysThatComeTwice(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"Asia/Amman", "Asia/Gaza", "America/Havana", "America/St_Johns"} {
+		d := rowkey.DayTables{Zone: zone(t, name)}
+		for day := time.Date(1995, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < 2005; day = day.AddDate(0, 0, 1) {
+			table := day.Format("20060102")
+			start, err := d.Start(table)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for back, want := range map[cell.Timestamp]bool{0: true, 1: false, 1_800_000: false, 3_600_000: false} {
+				if got, err := d.Name(start - back); err != nil || (got == table) != want {
+					t.Errorf("%s: %d ms before the start of %s it is %s, %v", name, back, table, got, err)
+				}
+			}
+		}
+	}
+}
