@@ -259,5 +259,6 @@ func (c *commit) settle(ok bool) {
 			c.swept = map[int64]int64{}
 		}
 		c.swept[ttl] = before
+		c.db.onces.forget(ttl, before)
 	}
 }

@@ -32,7 +32,7 @@ type counter struct {
 // is forgotten. That is LRU enough, and costs one look into a table an increment.
 type counterCache struct {
 	young, old counterTable
-	filter     *counterFilter
+	filter     *keyFilter
 	seed       maphash.Seed
 	sketches   []*counter // in young, distinct counts
 	limit      int
@@ -45,7 +45,7 @@ type counterCache struct {
 func newCounterCache(limit int, filterBytes int64) *counterCache {
 	return &counterCache{
 		young: newCounterTable(0), old: newCounterTable(0), limit: max(limit/2, 1),
-		seed: maphash.MakeSeed(), filter: newCounterFilter(filterBytes),
+		seed: maphash.MakeSeed(), filter: newKeyFilter(filterBytes),
 	}
 }
 

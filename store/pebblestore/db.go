@@ -71,6 +71,7 @@ type DB struct {
 
 	// The rest belongs to the commit loop.
 	counters *counterCache
+	onces    *onceFilters
 	offsets  map[string]*offset
 	commit   commit
 	batch    *pebble.Batch
@@ -111,7 +112,7 @@ func Open(dir string, o *Options) (*DB, error) {
 		dir: dir, opts: opts, log: newPebbleLog(opts.Logger),
 		requests: make(chan *request, 256), stop: make(chan struct{}), stopped: make(chan struct{}),
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
-		counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), offsets: map[string]*offset{},
+		counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), onces: newOnceFilters(opts.OnceFilterBytes), offsets: map[string]*offset{},
 		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1),
 	}
 	db.rows.open = func() (*pebble.Iterator, error) {
@@ -126,7 +127,7 @@ func Open(dir string, o *Options) (*DB, error) {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
 	}
 	if !opts.ReadOnly {
-		if err := db.startFilter(); err != nil {
+		if err := db.startFilters(); err != nil {
 			return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
 		}
 	}

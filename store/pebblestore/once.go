@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"encoding/binary"
 	"fmt"
+	"hash/maphash"
 	"math"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -36,28 +37,112 @@ func recentKey(id []byte, ttl, period int64) string {
 	return string(cell.AppendPart(cell.AppendPart(recentPrefix(ttl, period), id), nil))
 }
 
+// oncePeriod is where an event id is remembered: for ttl ms, in this period of that length.
+// The zero value is for ever.
+type oncePeriod struct{ ttl, period int64 }
+
+// key is the stored key of an event id.
+func (p oncePeriod) key(id []byte) string {
+	if p.ttl == 0 {
+		return onceKey(id)
+	}
+	return recentKey(id, p.ttl, p.period)
+}
+
+// decodeRecent returns what is in the key of an event id behind the head of all periods.
+func decodeRecent(rest []byte) (at oncePeriod, id []byte, err error) {
+	row, _, _, err := cell.DecodePart(rest, nil)
+	if err == nil && len(row) >= 16 {
+		at = oncePeriod{int64(binary.BigEndian.Uint64(row)), int64(binary.BigEndian.Uint64(row[8:]))}
+		id = row[16:]
+	}
+	if at.ttl <= 0 {
+		return oncePeriod{}, nil, fmt.Errorf("%w: event id's key %x", store.ErrCorrupt, rest)
+	}
+	return at, id, nil
+}
+
+// onceFilters knows which event ids are certainly not used, those for ever and those of each
+// period, whose filter goes with it. Only the commit loop touches it.
+type onceFilters struct {
+	seed             maphash.Seed
+	limit            int64 // keys that may still be added to all
+	off              bool
+	complete, recent bool // it has every id for ever, and of the periods
+	periods          map[oncePeriod]*keyFilter
+	spared           int64 // look-ups
+}
+
+// newOnceFilters returns empty filters of at most maxBytes, roughly.
+func newOnceFilters(maxBytes int64) *onceFilters {
+	limit := filterLimit(maxBytes)
+	return &onceFilters{seed: maphash.MakeSeed(), limit: limit, off: limit < firstFilterKeys, periods: map[oncePeriod]*keyFilter{}}
+}
+
+func (o *onceFilters) hash(id []byte) uint64 { return maphash.Bytes(o.seed, id) }
+
+// absent reports that no event id with this hash was used.
+func (o *onceFilters) absent(at oncePeriod, hash uint64) bool {
+	if o.off || at.ttl == 0 && !o.complete || at.ttl > 0 && !o.recent {
+		return false
+	}
+	f := o.periods[at]
+	absent := f == nil || f.absent(hash)
+	if absent {
+		o.spared++
+	}
+	return absent
+}
+
+// add notes that an event id is used, or will be.
+func (o *onceFilters) add(at oncePeriod, hash uint64) {
+	if o.off {
+		return
+	}
+	f := o.periods[at]
+	if f == nil {
+		f = &keyFilter{limit: &o.limit, complete: true}
+		o.periods[at] = f
+	}
+	f.add(hash)
+}
+
+// forget drops the periods before one, whose ids are stored no more.
+func (o *onceFilters) forget(ttl, before int64) {
+	for at, f := range o.periods {
+		if at.ttl == ttl && at.period < before {
+			f.drop()
+			delete(o.periods, at)
+		}
+	}
+}
+
 // once stages that an event id is used, or reports that it already is. ttl is for
 // how many ms; 0 = for ever.
 func (c *commit) once(id []byte, ttl int64) (seen bool, err error) {
-	if ttl == 0 {
-		key := onceKey(id)
-		if seen, _, err = c.used(key); err == nil && !seen {
-			c.use(key)
-		}
-		return seen, err
+	filters := c.db.onces
+	hash := filters.hash(id)
+	near := [...]int64{0, -1, 1} // from the period of the clock
+	at, looked := oncePeriod{}, near[:1]
+	if ttl > 0 {
+		at, looked = oncePeriod{ttl, max(int64(c.now), 0) / ttl}, near[:]
 	}
-	period := max(int64(c.now), 0) / ttl
-	for _, p := range [...]int64{period, period - 1, period + 1} {
-		if p < 0 {
+	for _, by := range looked {
+		p := oncePeriod{ttl, at.period + by}
+		if p.period < 0 || filters.absent(p, hash) {
 			continue
 		}
-		seen, at, err := c.used(recentKey(id, ttl, p))
-		if err != nil || seen && int64(c.now-at) <= ttl {
+		seen, used, err := c.used(p.key(id))
+		if err != nil || seen && (ttl == 0 || int64(c.now-used) <= ttl) {
 			return seen, err
 		}
 	}
-	c.use(recentKey(id, ttl, period))
-	if before := max(period-1, 0); c.swept[ttl] != before {
+	c.use(at.key(id))
+	filters.add(at, hash)
+	if ttl == 0 {
+		return false, nil
+	}
+	if before := max(at.period-1, 0); c.swept[ttl] != before {
 		if c.sweeps == nil {
 			c.sweeps = map[int64]int64{}
 		}
@@ -111,14 +196,11 @@ func (db *DB) forgetOnces() error {
 	defer b.Close()
 	now := max(int64(db.opts.Now()), 0)
 	for ok := it.First(); ok; {
-		row, _, _, err := cell.DecodePart(it.Key()[len(low):], nil)
-		ttl := int64(0)
-		if err == nil && len(row) >= 16 {
-			ttl = int64(binary.BigEndian.Uint64(row))
+		at, _, err := decodeRecent(it.Key()[len(low):])
+		if err != nil {
+			return err
 		}
-		if ttl <= 0 {
-			return fmt.Errorf("%w: event id's key %x", store.ErrCorrupt, it.Key())
-		}
+		ttl := at.ttl
 		if err := b.DeleteRange(recentPrefix(ttl, 0), recentPrefix(ttl, max(now/ttl-1, 0)), nil); err != nil {
 			return err
 		}

@@ -69,6 +69,12 @@ type Options struct {
 	// 64 MiB, 50 million counters, of which as much is taken as is needed;
 	// negative = none.
 	CounterFilterBytes int64
+	// OnceFilterBytes bounds the memory in which the store keeps which event ids
+	// were used (store.Record.Once), ten bits each, so that new ones need no
+	// look-up. Where more are remembered, all of a period are looked up. Default:
+	// 64 MiB, 50 million ids, of which as much is taken as is needed; negative =
+	// none.
+	OnceFilterBytes int64
 	// RewriteKeys is the most keys that one rewrite replaces. Default:
 	// 500,000, some tens of MiB and a third of a second beside the commits;
 	// fewer make more and smaller files.
@@ -171,6 +177,9 @@ func (o *Options) withDefaults() *Options {
 	}
 	if c.CounterFilterBytes == 0 {
 		c.CounterFilterBytes = 64 << 20
+	}
+	if c.OnceFilterBytes == 0 {
+		c.OnceFilterBytes = 64 << 20
 	}
 	if c.RewriteKeys == 0 {
 		c.RewriteKeys = 500_000

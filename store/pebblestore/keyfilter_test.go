@@ -15,10 +15,10 @@ import (
 	"sluice/store"
 )
 
-func TestCounterFilterForgetsNothing(t *testing.T) {
+func TestKeyFilterForgetsNothing(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	f := newCounterFilter(4 << 20)
+	f := newKeyFilter(4 << 20)
 	f.complete = true
 	n := firstFilterKeys * 3 // two layers, the second not full
 	hashes := make([]uint64, n)
@@ -47,10 +47,10 @@ func TestCounterFilterForgetsNothing(t *testing.T) {
 }
 
 // A filter that is full, or that does not have everything, excludes nothing.
-func TestCounterFilterExcludesNothing(t *testing.T) {
+func TestKeyFilterExcludesNothing(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	full := newCounterFilter(2 * firstFilterKeys * filterBitsPerKey / 8)
+	full := newKeyFilter(2 * firstFilterKeys * filterBitsPerKey / 8)
 	full.complete = true
 	if !full.absent(1) {
 		t.Error("Got a counter in an empty filter")
@@ -58,7 +58,7 @@ func TestCounterFilterExcludesNothing(t *testing.T) {
 	for range 3 * firstFilterKeys {
 		full.add(rng.Uint64())
 	}
-	for name, f := range map[string]*counterFilter{"full": full, "incomplete": newCounterFilter(1 << 20), "none": newCounterFilter(-1)} {
+	for name, f := range map[string]*keyFilter{"full": full, "incomplete": newKeyFilter(1 << 20), "none": newKeyFilter(-1)} {
 		f.add(7)
 		for range 1000 {
 			if f.absent(rng.Uint64()) {
@@ -71,7 +71,7 @@ func TestCounterFilterExcludesNothing(t *testing.T) {
 
 // A store that is opened again counts on where it was, before and after the filter
 // knows what is stored, and then looks nothing up that is not.
-func TestCounterFilterOfStoredCounters(t *testing.T) {
+func TestKeyFilterOfStoredCounters(t *testing.T) {
 	t.Parallel()
 	fs := vfs.NewMem()
 	const stored = filterChunk + 1000
