@@ -1,3 +1,7 @@
+// The race detector has an allocator of its own in the place of the C library's.
+
+//go:build !race
+
 package cmemory
 
 import (
