@@ -306,7 +306,7 @@ func (b *BufferedMutator) check(m *cell.Mutation) error {
 		if o.Type != cell.OpPut && o.Type != cell.OpAppend || b.opts.MaxCellBytes < 0 {
 			continue
 		}
-		if size := cellOverhead + len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value); size > b.opts.MaxCellBytes {
+		if size := CellSize(m.Row, o.Family, o.Qualifier, len(o.Value)); size > b.opts.MaxCellBytes {
 			return fmt.Errorf("%w: row %.100q: %w: %s:%.100q has %d bytes, at most %d",
 				ErrInvalidArgument, m.Row, ErrCellTooLarge, o.Family, o.Qualifier, size, b.opts.MaxCellBytes)
 		}

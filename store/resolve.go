@@ -146,17 +146,23 @@ func tooFar(t *TableDescriptor, at, now cell.Timestamp) bool {
 	return t.MaxTimestampSlop > 0 && at > now && int64(at-now) > t.MaxTimestampSlop
 }
 
-// maxCell returns the limit of t's cells, overhead included.
-func maxCell(t *TableDescriptor) int {
+// CellLimit returns how many bytes a cell of t may have, as CellSize counts them.
+func (t *TableDescriptor) CellLimit() int {
 	if t.MaxCellBytes == 0 {
 		return DefaultMaxCellBytes
 	}
 	return t.MaxCellBytes
 }
 
+// CellSize returns how many bytes a cell has whose value has so many, key included, as
+// HBase's KeyValue.
+func CellSize(row []byte, family string, qualifier []byte, value int) int {
+	return cellOverhead + len(row) + len(family) + len(qualifier) + value
+}
+
 func checkCellSize(t *TableDescriptor, row []byte, family string, qualifier []byte, value int) error {
-	limit := maxCell(t)
-	if size := cellOverhead + len(row) + len(family) + len(qualifier) + value; size > limit {
+	limit := t.CellLimit()
+	if size := CellSize(row, family, qualifier, value); size > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d", ErrCellTooLarge, size, limit)
 	}
 	return nil

@@ -277,9 +277,6 @@ func (h *mutation) again(o *cell.Op) bool {
 // does not apply as a whole: it is one put or one delete, and may be repeated.
 func (h *mutation) bulk() bool { return len(h.writes) == 1 && !h.once }
 
-// cellOverhead is what a KeyValue adds to row, family, qualifier and value.
-const cellOverhead = 20
-
 // servedOverhead is what HBase's servers count besides where they compare a cell with the
 // table's limit: its length (PrivateCellUtil.estimatedSerializedSizeOf). The gateway does not.
 const servedOverhead = 4
@@ -287,13 +284,10 @@ const servedOverhead = 4
 // checkServed refuses the cells that are too large for HBase's servers: found there, the
 // other rows of their record were written.
 func checkServed(t *store.TableDescriptor, m *cell.Mutation) error {
-	limit := t.MaxCellBytes
-	if limit == 0 {
-		limit = store.DefaultMaxCellBytes
-	}
+	limit := t.CellLimit()
 	for i := range m.Ops {
 		o := &m.Ops[i]
-		if size := servedOverhead + cellOverhead + len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value); size > limit {
+		if size := servedOverhead + store.CellSize(m.Row, o.Family, o.Qualifier, len(o.Value)); size > limit {
 			return fmt.Errorf("table %s, row %.100q: %w: %s:%.100q has %d bytes, as HBase's servers count, which take %d", t.Name, m.Row, store.ErrCellTooLarge, o.Family, o.Qualifier, size, limit)
 		}
 	}
@@ -338,7 +332,7 @@ func (s *Store) checked(ctx context.Context, m *cell.Mutation, conditional bool)
 	}
 	for i := range m.Ops {
 		o := &m.Ops[i]
-		if size := cellOverhead + len(m.Row) + len(o.Family) + len(o.Qualifier) + len(o.Value); size > s.o.MaxCellBytes {
+		if size := store.CellSize(m.Row, o.Family, o.Qualifier, len(o.Value)); size > s.o.MaxCellBytes {
 			return nil, fmt.Errorf("table %s, row %.100q: %w: %s:%.100q has %d bytes, the gateway takes %d", table, m.Row, store.ErrCellTooLarge, o.Family, o.Qualifier, size, s.o.MaxCellBytes)
 		}
 	}
