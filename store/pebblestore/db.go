@@ -10,6 +10,7 @@ import (
 	"hash/maphash"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -158,14 +159,14 @@ func (db *DB) open() error {
 		return fmt.Errorf("%w: stop it, or use it through its address (%w)", store.ErrLocked, err)
 	}
 	db.lock = lock
-	if err := db.checkManifest(); err != nil {
-		return err
-	}
-	if err := db.checkLog(); err != nil {
-		return err
-	}
-	tables, err := db.hasTables()
+	names, err := fsys.List(db.dir)
 	if err != nil {
+		return diskError(err)
+	}
+	if err := db.checkManifest(names); err != nil {
+		return err
+	}
+	if err := db.checkLog(names); err != nil {
 		return err
 	}
 	po := db.opts.pebbleOptions(db.log)
@@ -205,7 +206,7 @@ func (db *DB) open() error {
 	if err := db.redo(); err != nil {
 		return err
 	}
-	if err := db.load(!tables); err != nil || db.opts.ReadOnly {
+	if err := db.load(!slices.ContainsFunc(names, isTable)); err != nil || db.opts.ReadOnly {
 		return err
 	}
 	if err := kept.remove(); err != nil {

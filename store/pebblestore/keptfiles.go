@@ -28,8 +28,7 @@ func (k *keptFiles) Remove(name string) error {
 }
 
 func (k *keptFiles) keep(name string) bool {
-	base := k.PathBase(name)
-	if ending := base[strings.LastIndexByte(base, '.')+1:]; (ending != "sst" && ending != "log" || !ofStore(base)) && !strings.HasPrefix(base, "MANIFEST-") {
+	if base := k.PathBase(name); !isTable(base) && !isNumbered(base, ".log") && !strings.HasPrefix(base, "MANIFEST-") {
 		return false
 	}
 	k.mu.Lock()
@@ -53,18 +52,4 @@ func (k *keptFiles) remove() error {
 		}
 	}
 	return nil
-}
-
-// hasTables reports whether the directory has files with keys in them.
-func (db *DB) hasTables() (bool, error) {
-	names, err := db.opts.FS.List(db.dir)
-	if err != nil {
-		return false, diskError(err)
-	}
-	for _, name := range names {
-		if strings.HasSuffix(name, ".sst") && ofStore(name) {
-			return true, nil
-		}
-	}
-	return false, nil
 }

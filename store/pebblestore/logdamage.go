@@ -25,12 +25,9 @@ const (
 // it was on disk. Pebble looks for these from the next block of 32 KiB on alone, and otherwise
 // takes the first record that it cannot read for one that a crash has cut: the store would be
 // opened without it and without all commits behind it.
-func (db *DB) checkLog() error {
+// names are the directory's.
+func (db *DB) checkLog(names []string) error {
 	fsys := db.opts.FS
-	names, err := fsys.List(db.dir)
-	if err != nil {
-		return diskError(err)
-	}
 	last, number := "", uint64(0)
 	for _, name := range names {
 		digits, isLog := strings.CutSuffix(name, ".log")

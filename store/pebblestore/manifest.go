@@ -28,14 +28,15 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // checkManifest finds a damaged record of the manifest that others follow. Pebble takes the
 // first that it cannot read for the last, one that a crash has cut, and would open the store
-// as it was then: without what came later, of which it removes the files.
-func (db *DB) checkManifest() (err error) {
+// as it was then: without what came later, of which it removes the files. names are the
+// directory's.
+func (db *DB) checkManifest(names []string) (err error) {
 	fsys := db.opts.FS
 	at, err := pebble.Peek(db.dir, fsys)
 	if err != nil {
 		return nil // Open says so
 	}
-	if err := db.checkMarkers(at.Exists); err != nil || !at.Exists {
+	if err := db.checkMarkers(names, at.Exists); err != nil || !at.Exists {
 		return err // nil: Open makes a store
 	}
 	file, err := fsys.Open(at.ManifestFilename)
@@ -57,11 +58,7 @@ func (db *DB) checkManifest() (err error) {
 // manifest is the store's and which format it has, as in a copy that has left out what is
 // empty. Without the first Pebble would make a store in the place of the one that is there,
 // and remove the files of that. named is whether it is there.
-func (db *DB) checkMarkers(named bool) error {
-	names, err := db.opts.FS.List(db.dir)
-	if err != nil {
-		return diskError(err)
-	}
+func (db *DB) checkMarkers(names []string, named bool) error {
 	slices.Sort(names)
 	missing := func(marker, because string) error {
 		return fmt.Errorf("%w: %s: it is missing, and there is %s: copy the directory with its empty files, or restore a backup",
@@ -89,14 +86,15 @@ func (db *DB) checkMarkers(named bool) error {
 // ofStore reports whether name is that of a file that Pebble makes in a store which has a
 // manifest: a table, a log, its options or its format.
 func ofStore(name string) bool {
-	number, ending, _ := strings.Cut(name, ".")
-	switch {
-	case strings.HasPrefix(name, "OPTIONS-"), strings.HasPrefix(name, "marker.format-version."):
-		return true
-	case ending != "sst" && ending != "log":
-		return false
-	}
-	return len(number) >= 6 && strings.Trim(number, "0123456789") == ""
+	return isTable(name) || isNumbered(name, ".log") || strings.HasPrefix(name, "OPTIONS-") || strings.HasPrefix(name, "marker.format-version.")
+}
+
+func isTable(name string) bool { return isNumbered(name, ".sst") }
+
+// isNumbered reports whether name is a number as Pebble writes it, and this ending.
+func isNumbered(name, ending string) bool {
+	number, ok := strings.CutSuffix(name, ending)
+	return ok && len(number) >= 6 && strings.Trim(number, "0123456789") == ""
 }
 
 // damagedRecord returns where the first chunk is that is damaged and before the beginning

@@ -148,20 +148,14 @@ func TestMissingMarker(t *testing.T) {
 	for _, marker := range []string{"marker.manifest", "marker.format-version", "marker"} {
 		mem := vfs.NewMem()
 		o := bulk(mem)
-		db, err := Open("db", o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		db := open(t, "db", o)
 		create(t, db, "t", store.NewFamily("f"))
 		mutate(t, db, put("r", 1, "f", "q", "v"))
 		if err := errors.Join(db.Flush(t.Context()), db.Close()); err != nil {
 			t.Fatal(err)
 		}
 		// Now everything is in tables.
-		if db, err = Open("db", o); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
+		if err := open(t, "db", o).Close(); err != nil {
 			t.Fatal(err)
 		}
 		whole := vfs.NewMem()
@@ -184,7 +178,7 @@ func TestMissingMarker(t *testing.T) {
 			}
 		}
 		before := list()
-		if db, err = Open("db", o); err == nil {
+		if db, err := Open("db", o); err == nil {
 			tables, _ := db.Tables(t.Context())
 			t.Errorf("without %s.*: got a store with the tables %q and no error", marker, tables)
 			db.Close()
@@ -213,11 +207,7 @@ func TestMissingMarker(t *testing.T) {
 func TestCutManifest(t *testing.T) {
 	t.Parallel()
 	mem := vfs.NewMem()
-	o := bulk(mem)
-	db, err := Open("db", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := open(t, "db", bulk(mem))
 	create(t, db, "t", store.NewFamily("f"))
 	for i := range 3 { // so that the last logs have nothing of the catalog
 		mutate(t, db, put("r", cell.Timestamp(i+1), "f", "q", "v"))
@@ -262,7 +252,7 @@ func TestCutManifest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, name := range before {
-			if ofStore(name) && strings.HasSuffix(name, ".sst") && !slices.Contains(names, name) {
+			if isTable(name) && !slices.Contains(names, name) {
 				t.Errorf("%d of %d bytes: %s is gone", n, len(whole), name)
 			}
 		}

@@ -70,7 +70,6 @@ type onceFilters struct {
 	off              bool
 	complete, recent bool // it has every id for ever, and of the periods
 	periods          map[oncePeriod]*keyFilter
-	spared           int64 // look-ups
 }
 
 // newOnceFilters returns empty filters of at most maxBytes, roughly.
@@ -87,11 +86,7 @@ func (o *onceFilters) absent(at oncePeriod, hash uint64) bool {
 		return false
 	}
 	f := o.periods[at]
-	absent := f == nil || f.absent(hash)
-	if absent {
-		o.spared++
-	}
-	return absent
+	return f == nil || f.absent(hash)
 }
 
 // add notes that an event id is used, or will be.
