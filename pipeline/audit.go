@@ -221,12 +221,8 @@ func (a *auditor) letters(ctx context.Context, one *Audit, redriven []buffer.Red
 		if err != nil {
 			return nil, err
 		}
-		for n, offset := range behind {
-			if offset >= begun {
-				offsets, outside, behind = append(offsets, behind[n:]...), append(outside, behind[n:]...), behind[:n]
-				break
-			}
-		}
+		n, _ := slices.BinarySearch(behind, begun) // they come in order
+		offsets, outside, behind = append(offsets, behind[n:]...), append(outside, behind[n:]...), behind[:n]
 	}
 	if len(behind) > 0 {
 		one.Notes = append(one.Notes, fmt.Sprintf("%d dead letters from offset %d on are of a batch that was begun and had not ended when the offsets were read", len(behind), behind[0]))

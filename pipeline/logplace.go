@@ -41,7 +41,7 @@ func (w *worker) at(err error) slog.Attr {
 	case errors.As(err, &tripped):
 		return slog.Int64("offset", tripped.offset)
 	}
-	if next, known := w.state.place(); known {
+	if next, known := w.state.stored(); known {
 		return slog.Int64("offset", next)
 	}
 	return slog.Attr{}

@@ -192,14 +192,8 @@ func (p *partitionState) of(src *store.Source) {
 	}
 }
 
-func (p *partitionState) stored() int64 {
-	p.s.mu.Lock()
-	defer p.s.mu.Unlock()
-	return p.Progress.Next
-}
-
-// place returns the stored offset, and whether this process has read it yet.
-func (p *partitionState) place() (next int64, known bool) {
+// stored returns the stored offset, and whether this process has read it yet.
+func (p *partitionState) stored() (next int64, known bool) {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	return p.Progress.Next, p.begun || p.Progress != (store.Progress{})

@@ -98,7 +98,7 @@ func (w *worker) run(ctx context.Context) error {
 	}
 	wait := w.p.retry
 	for {
-		before := w.state.stored()
+		before, _ := w.state.stored()
 		err := w.session(ctx, hard)
 		var refused *store.BatchError
 		var tripped *tripError
@@ -127,7 +127,7 @@ func (w *worker) run(ctx context.Context) error {
 			}
 			return nil
 		}
-		if w.state.stored() != before {
+		if now, _ := w.state.stored(); now != before {
 			wait = w.p.retry
 		}
 		if errors.Is(err, store.ErrStale) || errors.Is(err, errReopen) {

@@ -327,19 +327,6 @@ func TestSASLGroupRefused(t *testing.T) {
 	}
 }
 
-// A listener that has no SASL, as Kafka's says so: it is not the credentials.
-func TestSASLWhereThereIsNone(t *testing.T) {
-	t.Parallel()
-	cluster, addr := startSecure(t)
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLHandshake}, TopLevel: true, Err: kerr.IllegalSaslState, Count: -1})
-	c := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"SCRAM-SHA-512", "u", secret}})
-	_, err := c.Topic(testContext(t), "t")
-	checkRefusal(t, err, ErrAuth, addr, "SCRAM-SHA-512")
-	if err != nil && (!strings.Contains(err.Error(), "its listener has no SASL") || strings.Contains(err.Error(), "credentials")) {
-		t.Errorf("Got %v", err)
-	}
-}
-
 // What the brokers' ACLs refuse says what they must allow.
 func TestDenied(t *testing.T) {
 	t.Parallel()
@@ -394,16 +381,26 @@ func TestSessionTimeoutRefused(t *testing.T) {
 	}
 }
 
-// A mechanism that the broker has not.
-func TestSASLUnknownMechanism(t *testing.T) {
+// A listener that has no SASL, as Kafka's says so, and one that has not this mechanism: it is
+// not the credentials.
+func TestSASLHandshakeRefused(t *testing.T) {
 	t.Parallel()
-	cluster, addr := startSecure(t, kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", secret))
-	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLHandshake}, TopLevel: true, Err: kerr.UnsupportedSaslMechanism, Count: -1})
-	c := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"SCRAM-SHA-512", "u", secret}})
-	_, err := c.Topic(testContext(t), "t")
-	checkRefusal(t, err, ErrAuth, addr, "SCRAM-SHA-512")
-	if err != nil && (!strings.Contains(err.Error(), "UNSUPPORTED_SASL_MECHANISM") || strings.Contains(err.Error(), "credentials")) {
-		t.Errorf("Got %v", err)
+	for _, c := range []struct {
+		code *kerr.Error
+		want string
+		opts []kfake.Opt
+	}{
+		{kerr.IllegalSaslState, "its listener has no SASL", nil},
+		{kerr.UnsupportedSaslMechanism, "UNSUPPORTED_SASL_MECHANISM", []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("PLAIN", "u", secret)}},
+	} {
+		cluster, addr := startSecure(t, c.opts...)
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLHandshake}, TopLevel: true, Err: c.code, Count: -1})
+		client := newTestClient(t, &Options{Brokers: []string{addr}, SASL: SASL{"SCRAM-SHA-512", "u", secret}})
+		_, err := client.Topic(testContext(t), "t")
+		checkRefusal(t, err, ErrAuth, addr, "SCRAM-SHA-512")
+		if err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "credentials")) {
+			t.Errorf("%v: Got %v", c.code, err)
+		}
 	}
 }
 

@@ -41,8 +41,8 @@ type function struct {
 	params  []param
 	result  typ
 	fewest  int                                                  // of arguments, where fewer than len(params) will do
-	most    int                                                  // largest literal of paramSmall; the smallest is 1, or 0
-	zero    bool                                                 // the smallest is 0
+	least   int                                                  // smallest literal of paramSmall
+	most    int                                                  // and the largest
 	text    func(dst, x []byte, small int) ([]byte, error)       // appends the result for the text x
 	number  func(dst []byte, v int64) ([]byte, error)            // appends the result for the integer v
 	integer func(v int64) int64                                  // integer to integer
@@ -53,7 +53,7 @@ type function struct {
 var functions = func() map[string]*function {
 	byName := map[string]*function{}
 	for _, f := range []*function{
-		{name: "salt", params: []param{paramSmall, paramText}, most: 256, text: func(dst, x []byte, n int) ([]byte, error) {
+		{name: "salt", params: []param{paramSmall, paramText}, least: 1, most: 256, text: func(dst, x []byte, n int) ([]byte, error) {
 			salt, err := rowkey.NewSalt(n)
 			return append(dst, salt.Of(x)), err
 		}},
@@ -72,9 +72,9 @@ var functions = func() map[string]*function {
 		{name: "reverse", params: []param{paramText}, text: func(dst, x []byte, _ int) ([]byte, error) {
 			return rowkey.AppendReversed(dst, x), nil
 		}},
-		{name: "pad", params: []param{paramText, paramSmall}, most: 1024, text: appendPadded},
-		{name: "fixed", params: []param{paramText, paramSmall}, most: 1024, text: appendFixed},
-		{name: "decimal", params: []param{paramText, paramSmall}, most: decode.MaxScale, zero: true, text: appendDecimal},
+		{name: "pad", params: []param{paramText, paramSmall}, least: 1, most: 1024, text: appendPadded},
+		{name: "fixed", params: []param{paramText, paramSmall}, least: 1, most: 1024, text: appendFixed},
+		{name: "decimal", params: []param{paramText, paramSmall}, most: decode.MaxScale, text: appendDecimal},
 		{name: "lower", params: []param{paramText}, text: appendCase(unicode.ToLower, 'A', 'Z')},
 		{name: "upper", params: []param{paramText}, text: appendCase(unicode.ToUpper, 'a', 'z')},
 		{name: "reverse_ts", params: []param{paramInt}, number: func(dst []byte, t int64) ([]byte, error) {

@@ -548,12 +548,8 @@ func (r *resolver) call(n *ast.CallNode) *term {
 			}
 			t.args = append(t.args, a)
 		case paramSmall:
-			least := int64(1)
-			if fn.zero {
-				least = 0
-			}
-			if a.op != opLiteral || a.typ != typInt || a.integer < least || a.integer > int64(fn.most) {
-				return wrong(fmt.Sprintf("a literal %d..%d", least, fn.most))
+			if a.op != opLiteral || a.typ != typInt || a.integer < int64(fn.least) || a.integer > int64(fn.most) {
+				return wrong(fmt.Sprintf("a literal %d..%d", fn.least, fn.most))
 			}
 			t.small = int(a.integer)
 		case paramLayout, paramZone:
