@@ -121,23 +121,13 @@ func (d DayTables) Start(name string) (cell.Timestamp, error) {
 		return 0, fmt.Errorf("%w: table %q is not %syyyyMMdd of a day in %s", ErrKey, name, d.Prefix, d.zone())
 	}
 	digits, ok := strings.CutPrefix(name, d.Prefix)
-	at, err := time.ParseInLocation(dayLayout, digits, d.zone())
+	midnight, err := time.Parse(dayLayout, digits)
 	if !ok || err != nil {
 		return fail()
 	}
-	if at.Format(dayLayout) != digits {
-		at = at.Add(time.Hour) // clocks that leave midnight out go to one
-	}
-	if at.Format(dayLayout) != digits {
+	at := InZone(midnight, d.zone())
+	if at.In(d.zone()).Format(dayLayout) != digits {
 		return fail()
-	}
-	// Of a midnight that comes twice, as clocks go back to it, the first.
-	if begin, _ := at.ZoneBounds(); !begin.IsZero() {
-		_, now := at.Zone()
-		_, before := begin.Add(-1).Zone()
-		if once := at.Add(time.Duration(now-before) * time.Second); once.Before(begin) {
-			at = once
-		}
 	}
 	return cell.Timestamp(at.UnixMilli()), nil
 }
@@ -198,4 +188,28 @@ func (d DayTables) changes(from, to cell.Timestamp) []cell.Timestamp {
 		}
 	}
 	return all
+}
+
+// InZone returns when, in UTC, clocks in loc show what those of UTC show at wall, a time in
+// UTC. Of a time that they
+// show twice, as they were put back, that is the first; one that they never show, as they were
+// put forward, is read as if they had not been yet (java.time.ZonedDateTime.ofLocal). What
+// time.Date takes depends on the zone, and may depend on the version of Go.
+func InZone(wall time.Time, loc *time.Location) time.Time {
+	if loc == time.UTC {
+		return wall
+	}
+	year, month, day := wall.Date()
+	hour, minute, second := wall.Clock()
+	t := time.Date(year, month, day, hour, minute, second, wall.Nanosecond(), loc)
+	_, offset := t.Zone()
+	shift := func(offset int) time.Time { return wall.Add(-time.Duration(offset) * time.Second) }
+	if start, _ := t.ZoneBounds(); !start.IsZero() {
+		_, before := start.Add(-1).Zone()
+		// The clocks showed it before they were put back, or would have.
+		if first := shift(before); first.Before(start) || shift(offset).Before(start) {
+			return first
+		}
+	}
+	return shift(offset)
 }

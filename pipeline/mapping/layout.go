@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"sluice/rowkey"
 )
 
 // layout is a compiled date pattern in Java's letters (DateTimeFormatter).
@@ -224,35 +226,12 @@ func (l *layout) parse(s []byte, loc *time.Location) (int64, error) {
 	if zoned {
 		at = at.Add(-time.Duration(zone) * time.Second)
 	} else {
-		at = inZone(at, loc)
+		at = rowkey.InZone(at, loc)
 	}
 	if day < 1 || day > time.Date(year, time.Month(month)+1, 0, 0, 0, 0, 0, time.UTC).Day() {
 		return 0, errNotLayout
 	}
 	return at.UnixMilli(), nil
-}
-
-// inZone returns when clocks in loc show what those of UTC show at wall. Of a time that they
-// show twice, as they were put back, that is the first; one that they never show, as they were
-// put forward, is read as if they had not been yet (java.time.ZonedDateTime.ofLocal). What
-// time.Date takes depends on the zone, and may depend on the version of Go.
-func inZone(wall time.Time, loc *time.Location) time.Time {
-	if loc == time.UTC {
-		return wall
-	}
-	year, month, day := wall.Date()
-	hour, minute, second := wall.Clock()
-	t := time.Date(year, month, day, hour, minute, second, wall.Nanosecond(), loc)
-	_, offset := t.Zone()
-	shift := func(offset int) time.Time { return wall.Add(-time.Duration(offset) * time.Second) }
-	if start, _ := t.ZoneBounds(); !start.IsZero() {
-		_, before := start.Add(-1).Zone()
-		// The clocks showed it before they were put back, or would have.
-		if first := shift(before); first.Before(start) || shift(offset).Before(start) {
-			return first
-		}
-	}
-	return shift(offset)
 }
 
 // dateFormat is one date(…) of the rules: a layout in a zone.
