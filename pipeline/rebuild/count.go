@@ -24,7 +24,8 @@ import (
 // Count counts the records up to the pipeline's stored offsets. A count that ended
 // early goes on when it is called again, by this Rebuild or one opened later. Its
 // error wraps pipeline.ErrTopicChanged where the last record that the pipeline has
-// applied is another now.
+// applied is another now, and store.ErrUnsupported where the mapping deletes counters:
+// the rebuild is discarded then.
 func (r *Rebuild) Count(ctx context.Context) error {
 	ids := map[string][16]byte{}
 	report := &reporter{to: r.o.Progress}
@@ -59,10 +60,14 @@ func (r *Rebuild) Count(ctx context.Context) error {
 	if ferr := <-fetching; ferr != nil && !errors.Is(ferr, context.Canceled) {
 		err = ferr // its readers know only that it has stopped
 	}
-	if err != nil {
-		return fmt.Errorf("rebuild pipeline %s: %w", r.o.Pipeline, err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = fmt.Errorf("rebuild pipeline %s: %w", r.o.Pipeline, err)
+	if errors.Is(err, store.ErrUnsupported) { // it cannot be finished, and would be in the daemon's way
+		err = errors.Join(err, r.Discard(ctx))
+	}
+	return err
 }
 
 // reporter adds up what the partitions have done.

@@ -293,3 +293,32 @@ func TestRebuildFindsUnusedDistinct(t *testing.T) {
 		}
 	})
 }
+
+// A mapping that deletes distinct counts is found out at the first record that does. What
+// was counted until then is not left behind, where it would keep the daemon from starting.
+func TestRebuildOfDeletesLeavesNothing(t *testing.T) {
+	engines(t, func(t *testing.T, world *world) {
+		w := newDistinctWorld(world)
+		w.produce(40)
+		w.ingest()
+		schema, err := w.engine.Table(t.Context(), "counts")
+		w.ok(err)
+		p, err := mapping.Compile(&mapping.Spec{
+			Decode: mapping.DecodeSpec{Format: "json"},
+			Rules: []mapping.RuleSpec{
+				{Table: "counts", Row: "page", When: "!bot", Append: map[string]map[string]string{"u": {"users": "user"}}},
+				{Table: "counts", Row: "page", When: "bot", Delete: []mapping.DeleteSpec{{What: "row"}}},
+			},
+		}, func(string) *store.TableDescriptor { return schema })
+		w.ok(err)
+		r := w.open(func(o *rebuild.Options) { o.Plan, o.BatchRecords = p, 1 })
+		if err := r.Count(t.Context()); !errors.Is(err, store.ErrUnsupported) {
+			t.Errorf("counted: %v, want ErrUnsupported", err)
+		}
+		after, err := w.engine.Table(t.Context(), "counts")
+		w.ok(err)
+		if diff := cmp.Diff(schema, after); diff != "" {
+			t.Errorf("the table's schema is another one (-before +after):\n%s", diff)
+		}
+	})
+}
