@@ -243,12 +243,12 @@ func pauseReason(err error) string {
 	switch {
 	case errors.Is(err, store.ErrDiskFull):
 		return "disk full"
+	case errors.Is(err, store.ErrTableNotEnabled): // others of its batch may have waited for it
+		return "table disabled"
 	case errors.Is(err, store.ErrTransient):
 		return "store unavailable"
 	case errors.Is(err, store.ErrStale):
 		return "another owner"
-	case errors.Is(err, store.ErrTableNotEnabled):
-		return "table disabled"
 	case errors.Is(err, decode.ErrNoDescriptor):
 		return "schema registry gives no Protobuf descriptors"
 	case errors.Is(err, decode.ErrUnavailable):

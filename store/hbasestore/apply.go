@@ -331,7 +331,7 @@ func (s *Store) send(ctx context.Context, hs []*mutation, call []int, results []
 		for j, i := range call {
 			deletes[j] = hs[i].writes[0].DeleteSingle
 		}
-		err = s.retry(ctx, request{what: "delete rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+		err = s.retry(ctx, request{what: "delete rows of", table: table, rows: true}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 			left, err = c.DeleteMultiple(ctx, []byte(table), deletes)
 			return err
 		})
@@ -343,11 +343,11 @@ func (s *Store) send(ctx context.Context, hs []*mutation, call []int, results []
 		for j, i := range call {
 			puts[j] = hs[i].writes[0].Put
 		}
-		err = s.retry(ctx, request{what: "put rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
+		err = s.retry(ctx, request{what: "put rows of", table: table, rows: true}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
 			return putMultiple(ctx, c, []byte(table), puts)
 		})
 	}
-	refused := err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrTransient)
+	refused := err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrTransient) && !errors.Is(err, store.ErrTableNotEnabled)
 	for _, i := range call {
 		switch {
 		case refused:

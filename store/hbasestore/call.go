@@ -23,6 +23,9 @@ type request struct {
 	// not be made again where somebody else has altered the table meanwhile: that would be
 	// undone. The change of one family is made of what the table is then.
 	whole bool
+	// rows says that it reads or writes rows of the table, which is asked about where no
+	// answer comes: see watch.
+	rows bool
 	// scan says that it looks for rows, which may take longer than the timeout where the
 	// gateway works.
 	scan    bool
@@ -66,7 +69,7 @@ func (s *Store) retry(ctx context.Context, r request, f caller) error {
 			return nil
 		case r.once && sent && lost(err):
 			return r.fail(fmt.Errorf("%w: %w", store.ErrUnknownOutcome, err))
-		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || !time.Now().Before(deadline) || r.whole && errors.Is(err, errAltered):
+		case context.Cause(ctx) != nil || !errors.Is(err, store.ErrTransient) || r.whole && errors.Is(err, errAltered):
 			return r.fail(err)
 		}
 		if r.avoid = nil; !neutral(err) {
@@ -77,6 +80,9 @@ func (s *Store) retry(ctx context.Context, r request, f caller) error {
 			if s.disabled(ctx, r.table) {
 				return r.fail(store.ErrTableNotEnabled)
 			}
+		}
+		if !time.Now().Before(deadline) {
+			return r.fail(err)
 		}
 		if err := s.wait(ctx, attempt); err != nil {
 			return r.fail(err)
@@ -109,6 +115,9 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 	if cause := context.Cause(ctx); cause != nil {
 		return false, cause
 	}
+	if r.rows && s.off.known(r.table) && s.disabled(ctx, r.table) {
+		return false, store.ErrTableNotEnabled
+	}
 	c, err := s.pool.get(ctx, r.gateway, r.avoid)
 	if err != nil {
 		return false, err
@@ -119,6 +128,11 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 	}
 	if r.served != nil {
 		*r.served = c.gateway
+	}
+	if r.rows {
+		var done func()
+		ctx, done = s.watch(ctx, c.gateway, r.table)
+		defer done()
 	}
 	sent, broken, err := c.call(ctx, timeout, f)
 	cause := context.Cause(ctx)

@@ -94,7 +94,7 @@ func (src *source) runGet(get *hbase.TGet) {
 	defer src.end()
 	args := &hbase.THBaseServiceGetArgs{Table: []byte(src.table), Tget: get}
 	var rows []fetched
-	if src.err = src.s.retry(src.ctx, request{what: "scan", table: src.table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+	if src.err = src.s.retry(src.ctx, request{what: "scan", table: src.table, rows: true}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		rows, err = callRows(ctx, c, "get", true, args)
 		return err
 	}); src.err == nil && len(rows[0].cells) > 0 {
@@ -316,7 +316,7 @@ func (f *fetcher) open(ctx context.Context) (*scanner, error) {
 	t := f.scan()
 	caching := int32(maxPageRows) // HBase bounds its pages by bytes
 	t.Caching = &caching
-	_, err := f.s.try(ctx, request{table: f.table, avoid: f.avoid, served: &sc.gateway}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+	_, err := f.s.try(ctx, request{table: f.table, rows: true, avoid: f.avoid, served: &sc.gateway}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		sc.id, err = c.OpenScanner(ctx, []byte(f.table), t)
 		return err
 	})
@@ -326,7 +326,7 @@ func (f *fetcher) open(ctx context.Context) (*scanner, error) {
 // fetch makes one call for n results, without a scanner where sc is nil. Its error wraps
 // errLate where no answer came.
 func (f *fetcher) fetch(ctx context.Context, sc *scanner, n int) (results []fetched, err error) {
-	r := request{table: f.table, timeout: f.patience, scan: true, avoid: f.avoid, served: &f.served}
+	r := request{table: f.table, rows: true, timeout: f.patience, scan: true, avoid: f.avoid, served: &f.served}
 	begun := time.Now()
 	defer func() {
 		f.took = time.Since(begun)

@@ -98,6 +98,7 @@ type Options struct {
 	Logger *slog.Logger
 
 	pause    func(attempt int) time.Duration // before a call is made again; nil = retryPause
+	silence  time.Duration                   // of a call, before its table is asked about; 0 = 5 s
 	patience time.Duration                   // with an answer of a scanner; 0 = maxPatience, or CallTimeout where that is longer
 }
 
@@ -162,6 +163,7 @@ func (o *Options) withDefaults() *Options {
 	duration(&c.RetryTimeout, 2*time.Minute)
 	duration(&c.CloseTimeout, 5*time.Second)
 	duration(&c.MaxAge, 30*time.Second)
+	duration(&c.silence, 5*time.Second)
 	duration(&c.patience, max(maxPatience, c.CallTimeout))
 	if c.Now == nil {
 		c.Now = func() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }
@@ -183,6 +185,7 @@ type Store struct {
 	regions *cache[*region.Map]
 	exact   *exact
 	unknown outcomes
+	off     off
 
 	mu      sync.Mutex // guards what follows
 	closed  bool

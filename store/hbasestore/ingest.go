@@ -149,7 +149,7 @@ func (s *Store) getMultiple(ctx context.Context, table string, gets []*hbase.TGe
 		part, at := gets[first:last], first
 		g.Go(func() error {
 			var got []*hbase.TResult_
-			err := s.retry(ctx, request{what: "get rows of", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+			err := s.retry(ctx, request{what: "get rows of", table: table, rows: true}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 				got, err = c.GetMultiple(ctx, []byte(table), part)
 				return err
 			})

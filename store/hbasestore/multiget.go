@@ -54,7 +54,7 @@ func (f *fetcher) singles(ctx context.Context) error {
 // gets fetches the rows that are named, several a call.
 func (f *fetcher) gets(ctx context.Context) error {
 	f.rest = f.sel.Rows()
-	r := request{what: "get rows of", table: f.table}
+	r := request{what: "get rows of", table: f.table, rows: true}
 	for rows := f.points; len(rows) > 0; {
 		n := min(f.page, maxCallRows, len(rows))
 		gets := make([]*hbase.TGet, n)

@@ -389,7 +389,7 @@ func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
 		}
 		return store.Result{Applied: true}, nil
 	}
-	r := request{what: "mutate row of", table: h.table, once: h.once}
+	r := request{what: "mutate row of", table: h.table, rows: true, once: h.once}
 	var result *hbase.TResult_
 	err := s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		switch table := []byte(h.table); {
@@ -493,7 +493,7 @@ func (s *Store) checkAndMutate(ctx context.Context, cond *store.Cond, h *mutatio
 		return fail(fmt.Errorf("%w through HBase's Thrift2 gateway: an increment or append has no condition", store.ErrUnsupported))
 	}
 	var applied bool
-	r := request{what: "check and mutate row of", table: h.table, once: true}
+	r := request{what: "check and mutate row of", table: h.table, rows: true, once: true}
 	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		applied, err = c.CheckAndMutate(ctx, []byte(h.table), h.row, []byte(cond.Family), cond.Qualifier,
 			hbase.TCompareOp(cond.Op-store.Less), cond.Value, &hbase.TRowMutations{Row: h.row, Mutations: h.writes})

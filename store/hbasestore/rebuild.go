@@ -696,7 +696,7 @@ func (s *Store) scanRows(ctx context.Context, table string, families []string, s
 	}
 	caching := int32(n)
 	t.Caching = &caching
-	err = s.retry(ctx, request{what: "scan", table: table}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+	err = s.retry(ctx, request{what: "scan", table: table, rows: true}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
 		rows, err = c.GetScannerResults(ctx, []byte(table), t, caching)
 		return err
 	})

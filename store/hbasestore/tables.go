@@ -92,16 +92,6 @@ func (s *Store) forget(table string) {
 	s.regions.forget(table)
 }
 
-// disabled reports whether a table is known to be disabled. One that is being made, or
-// enabled, is not, though it is not enabled either.
-func (s *Store) disabled(ctx context.Context, table string) (yes bool) {
-	_, err := s.try(ctx, request{}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-		yes, err = c.IsTableDisabled(ctx, tableName(table))
-		return err
-	})
-	return err == nil && yes
-}
-
 // Tables implements store.Admin.
 func (s *Store) Tables(ctx context.Context) ([]string, error) {
 	var all []*hbase.TTableName
