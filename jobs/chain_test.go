@@ -45,6 +45,7 @@ type chain struct {
 	instants map[uint64]map[string][]string // the rows of a full export of each, by sequence
 	altered  []uint64                       // when the table was made anew, truncated or altered
 	before   *Manifest                      // the run that _latest.json named when the next one began; nil = none
+	told     bool                           // the store was told of that run when it had ended
 	met      map[string]int
 }
 
@@ -338,6 +339,9 @@ func (c *chain) attempt(rt *rapid.T, logical time.Time, checkpoint string, die i
 	if latest, err := readLatest(c.t.Context(), local, "j"); err == nil && latest.RunID != runID("j", logical) {
 		c.before, _, err = readManifest(c.t.Context(), local, path.Join("j", latest.Manifest))
 		c.do(rt, err)
+		holds, err := c.db.ChangeHolds(c.t.Context())
+		c.do(rt, err)
+		c.told = slices.ContainsFunc(holds, func(h store.ChangeHold) bool { return h.Since >= c.before.Sequence })
 	} else if !errors.Is(err, target.ErrNotFound) {
 		c.do(rt, err)
 	}
@@ -406,7 +410,10 @@ func (c *chain) compare(rt *rapid.T) {
 		rt.Fatalf("increment %d (-full +chain):\n%s", latest.Incremental.Number, d)
 	}
 	want := 0
-	if before := c.before; before != nil && before.Incremental.Number+1 < c.job.spec.Incremental.FullEvery &&
+	if c.before != nil && !c.told {
+		c.met["not told"]++
+	}
+	if before := c.before; before != nil && c.told && before.Incremental.Number+1 < c.job.spec.Incremental.FullEvery &&
 		!slices.ContainsFunc(c.altered, func(at uint64) bool { return before.Sequence < at && at <= latest.Sequence }) {
 		want = before.Incremental.Number + 1
 	}
@@ -451,7 +458,7 @@ func TestChainsOfKilledRuns(t *testing.T) {
 	}
 	for _, what := range []string{
 		"bulk", "flush", "rewrite", "compact", "tidy", "split", "merge", "reopen", "collect", "backfill", "alter", "truncate", "drop",
-		"killed before", "killed after", "killed half", "published before", "increments 0", "increments 1", "increments 2",
+		"killed before", "killed after", "killed half", "published before", "not told", "increments 0", "increments 1", "increments 2",
 	} {
 		if met[what] == 0 {
 			t.Errorf("Got no %q in %d cases: %v", what, cases, met)

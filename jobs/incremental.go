@@ -155,9 +155,12 @@ func HolderOf(ctx context.Context, j *Job, engine any) (holder store.ChangeHolde
 	return nil, "", nil
 }
 
+// holdName is the name of the job's hold.
+func (j *Job) holdName() string { return "export:" + j.name }
+
 func (j *Job) hold(ctx context.Context, holder store.ChangeHolder, now time.Time, since uint64) error {
 	_, err := holder.HoldChanges(ctx, store.ChangeHold{
-		Name: "export:" + j.name, Table: j.spec.Table, Since: since, Until: cell.Timestamp(now.Add(j.spec.Incremental.Hold).UnixMilli()),
+		Name: j.holdName(), Table: j.spec.Table, Since: since, Until: cell.Timestamp(now.Add(j.spec.Incremental.Hold).UnixMilli()),
 		Expired: j.reportsExpired(),
 	})
 	return err
@@ -257,9 +260,31 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 		}
 		break
 	}
+	if err := r.knowsBase(ctx, base); err != nil {
+		return err
+	}
 	r.changes = changes
 	now.Number, now.Since, now.BaseRunID, now.Base = was.Number+1, base.Sequence, base.RunID, path.Dir(latest.Manifest)
 	r.since, r.baseTime = now.Since, base.StartedAt
+	return nil
+}
+
+// knowsBase returns an errNoBase unless the store remembers base, as letGo has told it. The
+// data directory of before that run, which somebody has put back, has the same id and makes
+// other commits of the same sequences.
+func (r *run) knowsBase(ctx context.Context, base *Manifest) error {
+	if r.Holder == nil {
+		return nil // sequences are times
+	}
+	holds, err := r.Holder.ChangeHolds(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(holds, func(h store.ChangeHold) bool {
+		return h.Name == r.Job.holdName() && h.Since >= base.Sequence
+	}) {
+		return &errNoBase{"the store does not remember the run before: it is as it was before that, or that run's process was killed as it ended"}
+	}
 	return nil
 }
 
@@ -277,8 +302,8 @@ func (m *Manifest) checkBase(ctx context.Context, t target.Target) error {
 	return err
 }
 
-// letGo tells the store that what was changed up to the run is exported. What it
-// keeps too long costs some space.
+// letGo tells the store that what was changed up to the run is exported, which the next
+// increment asks for (knowsBase). What it keeps too long costs some space.
 func (r *run) letGo(ctx context.Context, m *Manifest) {
 	if m.Incremental == nil || r.Holder == nil {
 		return

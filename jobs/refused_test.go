@@ -27,11 +27,15 @@ type refusal struct {
 	run     func(t testing.TB, tg target.Target, spill string) error
 }
 
-// heldChanges is a store whose holds never move on, so that one run can be made again.
-type heldChanges struct{ store.ChangeHolder }
+// heldChanges is a store whose holds do not move on beyond a commit, so that one run from
+// there can be made again.
+type heldChanges struct {
+	store.ChangeHolder
+	from uint64
+}
 
 func (h heldChanges) HoldChanges(ctx context.Context, hold store.ChangeHold) (store.ChangeHold, error) {
-	hold.Since = 0
+	hold.Since = min(hold.Since, h.from)
 	return h.ChangeHolder.HoldChanges(ctx, hold)
 }
 
@@ -118,7 +122,7 @@ func refusedIncrement(t *testing.T) (full func(testing.TB, target.Target), incre
 	second := snapshot()
 	run := func(t testing.TB, tg target.Target, source store.Snapshot, at time.Time) (*Manifest, error) {
 		return Run(t.Context(), &RunOptions{
-			Job: s.job, Source: source, Target: tg, Holder: heldChanges{s}, StoreID: "s", LogicalTime: at, Now: func() time.Time { return at }, batchRows: 1, Parallelism: 1, Checkpoint: "cp",
+			Job: s.job, Source: source, Target: tg, Holder: heldChanges{s, first.Sequence()}, StoreID: "s", LogicalTime: at, Now: func() time.Time { return at }, batchRows: 1, Parallelism: 1, Checkpoint: "cp",
 		})
 	}
 	full = func(t testing.TB, tg target.Target) {
