@@ -136,6 +136,9 @@ type Scan struct {
 	Filter json.RawMessage `json:"filter,omitempty"`
 }
 
+// given reports whether there is a value, and not null, which some clients write for none.
+func given(b json.RawMessage) bool { return len(b) > 0 && string(b) != "null" }
+
 // fromFilter converts f, which may be nil.
 func fromFilter(f store.Filter) (json.RawMessage, error) {
 	if f == nil {
@@ -189,7 +192,7 @@ func (a *Scan) Store(table string) (*store.Scan, error) {
 		s.FamilyTime[f] = *r.cell()
 	}
 	var err error
-	if len(a.Filter) > 0 {
+	if given(a.Filter) {
 		s.Filter, err = store.ParseFilterJSON(a.Filter)
 	}
 	return s, err
@@ -313,7 +316,7 @@ func (a *Cond) Store() (*store.Cond, error) {
 		return nil, nil
 	}
 	c := &store.Cond{Family: a.Family, Qualifier: a.Qualifier, Value: a.Value, Time: a.Time.cell()}
-	if len(a.Filter) > 0 {
+	if given(a.Filter) {
 		var err error
 		if c.Filter, err = store.ParseFilterJSON(a.Filter); err != nil {
 			return nil, err
