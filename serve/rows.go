@@ -223,10 +223,9 @@ func (e *rowEncoder) quoted(family string) []byte {
 	return q
 }
 
+// appendBytes appends b as JSON: no bytes are an empty text, nil, too, which engines may
+// return for an empty value.
 func appendBytes(dst, b []byte) []byte {
-	if b == nil {
-		return append(dst, "null"...)
-	}
 	dst = append(dst, '"')
 	dst = base64.StdEncoding.AppendEncode(dst, b)
 	return append(dst, '"')

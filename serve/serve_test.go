@@ -171,6 +171,9 @@ func TestAnswers(t *testing.T) {
 		{"a row of no name", "GET", "/api/v1/tables/events/rows", "", 400, `"code":"row_empty"`},
 		{"counters of the row /", "GET", "/api/v1/counters/events/%2F?family=day", "", 200, `"row":"Lw=="`},
 		{"a filter that is null", "POST", "/api/v1/tables/events/scan", `{"filter":null,"limit":1}`, 200, `{"end":true}`},
+		{"put of no value", "POST", "/api/v1/tables/events/mutate", `{"row":"ZQ==","ops":[{"type":"put","family":"e","time":4,"value":null}]}`, 200, `{"applied":true}`},
+		{"a scan of no value", "POST", "/api/v1/tables/events/scan", `{"start":"ZQ==","limit":1}`, 200, `"qualifier":"","time":4,"value":""}`},
+		{"a row of no value", "GET", "/api/v1/tables/events/rows/e", "", 200, `"qualifier":"","time":4,"value":""}`},
 		{"no body", "POST", "/api/v1/tables/events/scan", "", 400, `"message":"store: invalid argument: the request has no body"`},
 	}
 	for _, tt := range tests { // in order: some write

@@ -58,12 +58,20 @@ func FromCells(cells []cell.Cell) []Cell {
 	out := make([]Cell, len(cells))
 	for i := range cells {
 		c := &cells[i]
-		out[i] = Cell{Family: c.Family, Qualifier: c.Qualifier, Time: int64(c.Time), Kind: uint8(c.Kind), Value: c.Value, TTL: c.TTL}
+		out[i] = Cell{Family: c.Family, Qualifier: notNil(c.Qualifier), Time: int64(c.Time), Kind: uint8(c.Kind), Value: notNil(c.Value), TTL: c.TTL}
 		if c.Kind == cell.KindPut {
 			out[i].Kind = 0
 		}
 	}
 	return out
+}
+
+// notNil returns b, or no bytes in place of nil, which would be null.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
 }
 
 // AppendCells appends cells to dst.
