@@ -26,11 +26,14 @@ const (
 // rowKey reads a row key from the path, or from ?row=; ?encoding=base64 says that
 // it is URL-safe base64, otherwise it is the percent-decoded text.
 func rowKey(r *http.Request) ([]byte, error) {
-	text := r.PathValue("row")
-	if text == "" {
-		text = r.URL.Query().Get("row")
+	text, q := r.PathValue("row"), r.URL.Query()
+	switch {
+	case text == "":
+		text = q.Get("row")
+	case q.Has("row"):
+		return nil, fmt.Errorf("%w: the path names row %.100q, and the parameter row another: which one?", store.ErrInvalidArgument, text)
 	}
-	return bytesParam(r.URL.Query(), text)
+	return bytesParam(q, text)
 }
 
 func bytesParam(q url.Values, text string) ([]byte, error) {
@@ -220,10 +223,9 @@ func (e *rowEncoder) quoted(family string) []byte {
 	return q
 }
 
+// appendBytes appends b as JSON: no bytes are an empty text, nil, too, which engines may
+// return for an empty value.
 func appendBytes(dst, b []byte) []byte {
-	if b == nil {
-		return append(dst, "null"...)
-	}
 	dst = append(dst, '"')
 	dst = base64.StdEncoding.AppendEncode(dst, b)
 	return append(dst, '"')

@@ -104,6 +104,10 @@ type Options struct {
 	// ShutdownTimeout bounds the wait for running requests when Run's context
 	// ends. Default: DefaultShutdownTimeout.
 	ShutdownTimeout time.Duration
+	// MaxConnections bounds how many connections Run has open; others wait until one is
+	// closed. Default: half of the files that the process may have open, 65,536 at most: the
+	// other half is the store's.
+	MaxConnections int
 	// Logger receives what an operator should know. Default: discarded.
 	Logger *slog.Logger
 	// Now is the clock of leases. Default: time.Now.
@@ -152,6 +156,12 @@ func New(o *Options) (*Server, error) {
 	}
 	if s.o.ShutdownTimeout <= 0 {
 		s.o.ShutdownTimeout = DefaultShutdownTimeout
+	}
+	if s.o.MaxConnections <= 0 {
+		s.o.MaxConnections = maxConnections
+		if files, ok := openFiles(); ok {
+			s.o.MaxConnections = int(min(max(files/2, 1), maxConnections))
+		}
 	}
 	if s.o.Logger == nil {
 		s.o.Logger = slog.New(slog.DiscardHandler)
@@ -228,7 +238,7 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := h.Serve(newBoundedListener(l, s.o.MaxConnections, s.o.Logger)); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve on %s: %w", address, err)
 		}
 		return nil
@@ -303,13 +313,14 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("POST /tables/{table}/merge", s.mergeRegions)
 	guarded("POST /tables/{table}/compact", s.compactTable)
 	guarded("POST /flush", s.flush)
-	guarded("GET /tables/{table}/rows/{row}", s.getRow, "row", "encoding", "family", "versions")
+	guarded("GET /tables/{table}/rows", s.getRow, "row", "encoding", "family", "versions")
+	guarded("GET /tables/{table}/rows/{row...}", s.getRow, "row", "encoding", "family", "versions") // {row} takes no "/" alone, however it is escaped
 	guarded("POST /tables/{table}/scan", s.scan)
 	guarded("POST /tables/{table}/mutate", s.mutateRow)
 	guarded("POST /mutate", s.mutateRows)
 	guarded("POST /batch", s.applyBatch)
 	guarded("GET /counters/{table}/top", s.topCounters, "encoding", "family", "qualifier", "from", "to", "n", "prefix")
-	guarded("GET /counters/{table}/{row}", s.getCounters, "row", "encoding", "family", "qualifier", "from", "to")
+	guarded("GET /counters/{table}/{row...}", s.getCounters, "row", "encoding", "family", "qualifier", "from", "to")
 	guarded("GET /counters/{table}", s.getCounters, "row", "encoding", "family", "qualifier", "from", "to")
 	guarded("GET /rollups/{table}/{rollup}/series", s.rollupSeries, rollupParams...)
 	guarded("GET /rollups/{table}/{rollup}/top", s.rollupTop, append(rollupParams, "n")...)

@@ -164,6 +164,16 @@ func TestAnswers(t *testing.T) {
 		{"unknown path", "GET", "/api/v1/nope", "", 404, `"code":"not_found"`},
 		{"another method", "GET", "/api/v1/tables/events/scan", "", 405, `"code":"method_not_allowed","message":"api: method not allowed: GET /api/v1/tables/events/scan: it takes POST"`},
 		{"another method of several", "PATCH", "/api/v1/tables/events", "", 405, `it takes DELETE, GET, PUT"`},
+		{"put of the row /", "POST", "/api/v1/tables/events/mutate", `{"row":"Lw==","ops":[{"type":"put","family":"e","qualifier":"cQ==","value":"dg=="}]}`, 200, `{"applied":true}`},
+		{"the row /", "GET", "/api/v1/tables/events/rows/%2F", "", 200, `"key":"Lw=="`},
+		{"the row / by query", "GET", "/api/v1/tables/events/rows?row=/", "", 200, `"key":"Lw=="`},
+		{"a row by path and query", "GET", "/api/v1/tables/events/rows/zzz?row=/", "", 400, `which one?`},
+		{"a row of no name", "GET", "/api/v1/tables/events/rows", "", 400, `"code":"row_empty"`},
+		{"counters of the row /", "GET", "/api/v1/counters/events/%2F?family=day", "", 200, `"row":"Lw=="`},
+		{"a filter that is null", "POST", "/api/v1/tables/events/scan", `{"filter":null,"limit":1}`, 200, `{"end":true}`},
+		{"put of no value", "POST", "/api/v1/tables/events/mutate", `{"row":"ZQ==","ops":[{"type":"put","family":"e","time":4,"value":null}]}`, 200, `{"applied":true}`},
+		{"a scan of no value", "POST", "/api/v1/tables/events/scan", `{"start":"ZQ==","limit":1}`, 200, `"qualifier":"","time":4,"value":""}`},
+		{"a row of no value", "GET", "/api/v1/tables/events/rows/e", "", 200, `"qualifier":"","time":4,"value":""}`},
 		{"no body", "POST", "/api/v1/tables/events/scan", "", 400, `"message":"store: invalid argument: the request has no body"`},
 	}
 	for _, tt := range tests { // in order: some write

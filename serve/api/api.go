@@ -58,12 +58,20 @@ func FromCells(cells []cell.Cell) []Cell {
 	out := make([]Cell, len(cells))
 	for i := range cells {
 		c := &cells[i]
-		out[i] = Cell{Family: c.Family, Qualifier: c.Qualifier, Time: int64(c.Time), Kind: uint8(c.Kind), Value: c.Value, TTL: c.TTL}
+		out[i] = Cell{Family: c.Family, Qualifier: notNil(c.Qualifier), Time: int64(c.Time), Kind: uint8(c.Kind), Value: notNil(c.Value), TTL: c.TTL}
 		if c.Kind == cell.KindPut {
 			out[i].Kind = 0
 		}
 	}
 	return out
+}
+
+// notNil returns b, or no bytes in place of nil, which would be null.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
 }
 
 // AppendCells appends cells to dst.
@@ -136,6 +144,9 @@ type Scan struct {
 	Filter json.RawMessage `json:"filter,omitempty"`
 }
 
+// given reports whether there is a value, and not null, which some clients write for none.
+func given(b json.RawMessage) bool { return len(b) > 0 && string(b) != "null" }
+
 // fromFilter converts f, which may be nil.
 func fromFilter(f store.Filter) (json.RawMessage, error) {
 	if f == nil {
@@ -189,7 +200,7 @@ func (a *Scan) Store(table string) (*store.Scan, error) {
 		s.FamilyTime[f] = *r.cell()
 	}
 	var err error
-	if len(a.Filter) > 0 {
+	if given(a.Filter) {
 		s.Filter, err = store.ParseFilterJSON(a.Filter)
 	}
 	return s, err
@@ -313,7 +324,7 @@ func (a *Cond) Store() (*store.Cond, error) {
 		return nil, nil
 	}
 	c := &store.Cond{Family: a.Family, Qualifier: a.Qualifier, Value: a.Value, Time: a.Time.cell()}
-	if len(a.Filter) > 0 {
+	if given(a.Filter) {
 		var err error
 		if c.Filter, err = store.ParseFilterJSON(a.Filter); err != nil {
 			return nil, err

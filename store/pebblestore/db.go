@@ -33,6 +33,7 @@ type DB struct {
 	lock   *pebble.Lock
 	cache  *pebble.Cache
 	files  *logFiles
+	home   *homeFiles // nil where the files are not the operating system's
 
 	pebbleOpts *pebble.Options
 	gate       *compactionGate
@@ -159,6 +160,13 @@ func (db *DB) open() error {
 		return fmt.Errorf("%w: stop it, or use it through its address (%w)", store.ErrLocked, err)
 	}
 	db.lock = lock
+	if fsys == vfs.Default {
+		if db.home, err = newHomeFiles(fsys, db.dir, db.log); err != nil {
+			return diskError(err)
+		}
+		fsys = db.home
+		db.opts.FS = fsys
+	}
 	names, err := fsys.List(db.dir)
 	if err != nil {
 		return diskError(err)
@@ -557,8 +565,14 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 	return store.NewScanner(ctx, sel, src)
 }
 
-// checkSpace fails with store.ErrDiskFull below the free-space limit.
+// checkSpace fails with store.ErrDiskFull below the free-space limit, and with
+// store.ErrClosed where the directory is another one by now.
 func (db *DB) checkSpace() error {
+	if db.home != nil {
+		if err := db.home.check(); err != nil {
+			return err
+		}
+	}
 	if db.opts.MinFreeBytes < 0 {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -40,6 +41,9 @@ func (db *DB) checkManifest(names []string) (err error) {
 		return err // nil: Open makes a store
 	}
 	file, err := fsys.Open(at.ManifestFilename)
+	if errors.Is(err, fs.ErrNotExist) && !db.opts.ReadOnly && !slices.ContainsFunc(names, ofStore) {
+		return db.unmark(names)
+	}
 	if err != nil {
 		return nil // Open says so
 	}
@@ -50,6 +54,21 @@ func (db *DB) checkManifest(names []string) (err error) {
 	}
 	if n := damagedRecord(data); n >= 0 {
 		return fmt.Errorf("%w: %s: the record at byte %d is damaged, and is not the last: restore a backup", store.ErrCorrupt, at.ManifestFilename, n)
+	}
+	return nil
+}
+
+// unmark removes the marker of a manifest that is not there, nor anything that Pebble makes
+// after it: power has failed when the store was made, before the directory was synced, which
+// comes before all else. Open makes it then.
+func (db *DB) unmark(names []string) error {
+	for _, name := range names {
+		if !strings.HasPrefix(name, "marker.manifest.") {
+			continue
+		}
+		if err := db.opts.FS.Remove(db.opts.FS.PathJoin(db.dir, name)); err != nil {
+			return diskError(err)
+		}
 	}
 	return nil
 }

@@ -262,6 +262,40 @@ func TestCutManifest(t *testing.T) {
 	}
 }
 
+// The marker of a manifest can be on disk before the manifest's name, where power fails when a
+// store is made: Open makes it then, unless there is anything of a store.
+func TestMarkerWithoutManifest(t *testing.T) {
+	t.Parallel()
+	for _, other := range []string{"", "000005.sst", "000002.log"} {
+		mem := crashfs.New()
+		if err := mem.MkdirAll("db", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"marker.manifest.000001.MANIFEST-000001", other} {
+			if name == "" {
+				continue
+			}
+			f, err := mem.Create(mem.PathJoin("db", name), vfs.WriteCategoryUnspecified)
+			if err == nil {
+				err = f.Close()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		db, err := Open("db", bulk(mem))
+		if (err == nil) != (other == "") {
+			t.Errorf("a marker and %q: got %v", other, err)
+		}
+		if err == nil {
+			err = db.Close()
+		}
+		if other == "" && err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A store that power failed to be made is made by the next Open.
 func TestCrashAmidCreation(t *testing.T) {
 	t.Parallel()
