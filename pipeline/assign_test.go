@@ -3,7 +3,9 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -567,6 +569,41 @@ func TestTruncatedLogNamesWhereToGoOn(t *testing.T) {
 				t.Errorf("Got other counts (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// A topic made anew with fewer partitions cannot be begun before the group has dealt them
+// anew. That it is a new one is said once, when it is.
+func TestFewerPartitionsMadeAnew(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	said := 0
+	anew := func(o *Options) {
+		o.OnTopicChange = NewIncarnation
+		o.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.Contains(string(line), "topic is a new one") {
+				said++
+			}
+			return len(line), nil
+		}), nil))
+	}
+	e, b := newEngine(t), newFakeBroker(2)
+	b.produce(0, "a")
+	ingest(t, e, b)
+	b.recreate()
+	b.change(func() { delete(b.logs, 1) })
+	p := newTest(t, e, b, anew)
+	for range 3 {
+		if _, err := p.prepare(t.Context(), "t", []int32{0, 1}); err == nil || said != 0 {
+			t.Fatalf("Got %v, said %d times, while partition 1 is dealt", err, said)
+		}
+	}
+	for range 2 {
+		if _, err := p.prepare(t.Context(), "t", []int32{0}); err != nil || said != 1 {
+			t.Errorf("Got %v, said %d times", err, said)
+		}
 	}
 }
 
