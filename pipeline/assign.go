@@ -47,8 +47,6 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 			if err := sourceChanged(&other.Source, -1, &src); err.firstID || p.opts.OnTopicChange == FailOnTopicChange {
 				return src, err
 			}
-			p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept; what that had unread is lost",
-				"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
 		}
 		start := p.opts.Start
 		if known || changed {
@@ -84,6 +82,10 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 		}
 		switch err := p.opts.Engine.Apply(ctx, &b); {
 		case err == nil:
+			if changed {
+				p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept; what that had unread is lost",
+					"topic", topic, "found", describeSource(src.ClusterID, src.TopicID), "stored", describeSource(other.Source.ClusterID, other.Source.TopicID))
+			}
 			p.log.Info("topic is begun", "topic", topic, "start", start.From.String(), "partitions", len(missing))
 			return src, nil
 		case !errors.Is(err, store.ErrStale): // else another process has stored them

@@ -3,7 +3,9 @@ package pipeline
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -567,6 +569,92 @@ func TestTruncatedLogNamesWhereToGoOn(t *testing.T) {
 				t.Errorf("Got other counts (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// A topic made anew with fewer partitions cannot be begun before the group has dealt them
+// anew. That it is a new one is said once, when it is.
+func TestFewerPartitionsMadeAnew(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	said := 0
+	anew := func(o *Options) {
+		o.OnTopicChange = NewIncarnation
+		o.Logger = slog.New(slog.NewTextHandler(writerFunc(func(line []byte) (int, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if strings.Contains(string(line), "topic is a new one") {
+				said++
+			}
+			return len(line), nil
+		}), nil))
+	}
+	e, b := newEngine(t), newFakeBroker(2)
+	b.produce(0, "a")
+	ingest(t, e, b)
+	b.recreate()
+	b.change(func() { delete(b.logs, 1) })
+	p := newTest(t, e, b, anew)
+	for range 3 {
+		if _, err := p.prepare(t.Context(), "t", []int32{0, 1}); err == nil || said != 0 {
+			t.Fatalf("Got %v, said %d times, while partition 1 is dealt", err, said)
+		}
+	}
+	for range 2 {
+		if _, err := p.prepare(t.Context(), "t", []int32{0}); err != nil || said != 1 {
+			t.Errorf("Got %v, said %d times", err, said)
+		}
+	}
+}
+
+// The oldest record that retention has left may be the last applied one: it is compared.
+func TestOldestRecordIsCompared(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "b")
+	ingest(t, e, b)
+	b.trim(0, 1)
+	b.change(func() { b.logs[0].records[0].Value = []byte("other") })
+	b.produce(0, "c")
+	var changed *TopicChangedError
+	if err := start(t, newTest(t, e, b), 0).failed(); !errors.As(err, &changed) {
+		t.Errorf("Got %v, want another log", err)
+	}
+}
+
+// A log never begins earlier than it did: one that does is compared before more of it is
+// applied.
+func TestLogThatGrowsBackwards(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.produce(0, "a", "b")
+	b.trim(0, 1)
+	r := start(t, newTest(t, e, b), 0)
+	r.caughtUp(b)
+	b.change(func() {
+		l := &fakeLog{end: 3}
+		for i := range l.end {
+			l.records = append(l.records, fakeRecord(i, 1000+i, "other"))
+		}
+		b.logs[0] = l
+	})
+	var changed *TopicChangedError
+	if err := r.failed(); !errors.As(err, &changed) {
+		t.Errorf("Got %v, want another log", err)
+	}
+	if got := readContents(t, e).Counts["other"]; got != 0 {
+		t.Errorf("Got %d records of the other log applied", got)
+	}
+}
+
+// Where nothing tells how far the offsets go that cannot be read, none is made up.
+func TestUnreadableWithoutEnd(t *testing.T) {
+	t.Parallel()
+	for to, want := range map[int64]int64{-1: -1, 4: -1, 5: -1, 6: 6} {
+		var bad *UnreadableError
+		if err := (&worker{p: &Pipeline{}}).unreadable(5, to, store.SkippedCorrupt, errors.New("test")); !errors.As(err, &bad) || bad.To != want {
+			t.Errorf("to %d: Got %+v, want %d", to, bad, want)
+		}
 	}
 }
 

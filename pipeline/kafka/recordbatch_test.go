@@ -620,6 +620,70 @@ func TestAbortMarkerBeforeFirstOffset(t *testing.T) {
 	}
 }
 
+// TestAbortedTwice: the list may name a producer twice whose first marker compaction has
+// taken. The one that is left ends both, as for Kafka's consumers.
+func TestAbortedTwice(t *testing.T) {
+	t.Parallel()
+	txn := func(base int64) []byte {
+		b := simple(base, 1)
+		b.attrs, b.producer = attrTransactional, 7
+		return b.encode(t)
+	}
+	buf := slices.Concat(txn(5), controlBatch(t, 6, 7, controlAbort), txn(7))
+	got, d, _, err := decodeAll(testCodecs(t, 1<<20), buf, 5, abortedTxn{7, 0}, abortedTxn{7, 5})
+	if err != nil || !slices.Equal(offsets(got), []int64{7}) || d != (decoded{control: 1, aborted: 1}) {
+		t.Errorf("Got %v, %+v and %v, want the record at 7", offsets(got), d, err)
+	}
+}
+
+// TestAbortedFromInside: of an aborted batch, a fetch from inside it counts the records
+// from there on.
+func TestAbortedFromInside(t *testing.T) {
+	t.Parallel()
+	aborted, good := simple(0, 10), simple(11, 1)
+	aborted.attrs, aborted.producer = attrTransactional, 7
+	buf := slices.Concat(aborted.encode(t), controlBatch(t, 10, 7, controlAbort), good.encode(t))
+	got, d, _, err := decodeAll(testCodecs(t, 1<<20), buf, 4, abortedTxn{7, 0})
+	if err != nil || d != (decoded{control: 1, aborted: 6}) {
+		t.Fatalf("Got %+v and %v", d, err)
+	}
+	if diff := cmp.Diff([]Aborted{{Last: 9, Records: 6}}, got[0].Aborted); diff != "" {
+		t.Errorf("aborted (-want +got):\n%s", diff)
+	}
+}
+
+// TestCorruptBatchBeforeGap: what cannot be read goes up to the batch that follows, as
+// nothing vouches for the last offset that a corrupt one names.
+func TestCorruptBatchBeforeGap(t *testing.T) {
+	t.Parallel()
+	bad, good := simple(0, 5), simple(9, 1)
+	raw := bad.encode(t)
+	raw[len(raw)-1] ^= 1
+	_, _, _, err := decodeAll(testCodecs(t, 1<<20), slices.Concat(raw, good.encode(t)), 0)
+	if corrupt, ok := errors.AsType[*UnreadableError](err); !ok || corrupt.Offset != 0 || corrupt.Next != 9 {
+		t.Errorf("Got %v, want offsets 0 to 8 that cannot be read", err)
+	}
+}
+
+// TestLengthsBelowNull: -1 is null, and less is no length.
+func TestLengthsBelowNull(t *testing.T) {
+	t.Parallel()
+	b := testBatch{producer: -1}
+	record := func(key, value int64) []byte { // attributes, two deltas, no headers
+		body := append(binary.AppendVarint(binary.AppendVarint([]byte{0, 0, 0}, key), value), 0)
+		return append(binary.AppendVarint(nil, int64(len(body))), body...)
+	}
+	for _, tc := range []struct {
+		key, value int64
+		text       string
+	}{{-2, -1, "key of record 0"}, {-1, -2, "value of record 0"}, {-1, -1, ""}} {
+		_, _, _, err := decodeAll(testCodecs(t, 1<<20), b.frame(t, record(tc.key, tc.value), 0, 1), 0)
+		if (err == nil) != (tc.text == "") || err != nil && !strings.Contains(err.Error(), tc.text) {
+			t.Errorf("lengths %d and %d: Got %v", tc.key, tc.value, err)
+		}
+	}
+}
+
 // sameRecords compares records to the byte, null and empty apart. cmp takes
 // seconds for as many bytes, so it only words the difference.
 func sameRecords(a, b []Record) bool {

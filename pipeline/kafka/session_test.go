@@ -143,6 +143,32 @@ func TestSessionErrors(t *testing.T) {
 	}
 }
 
+// A session names topics in one way only: where that changes, the broker is told to end it.
+func TestSessionChangesNames(t *testing.T) {
+	t.Parallel()
+	s := newSession()
+	r := &PartitionReader{topic: "t"}
+	var o FetchOptions
+	for i, step := range []struct {
+		id      [16]byte
+		version int16
+		epoch   int32 // of the session, in the request
+	}{{[16]byte{1}, 13, 0}, {[16]byte{1}, 13, 1}, {[16]byte{}, namedFetch, 0}, {[16]byte{}, namedFetch, 1}, {[16]byte{1}, 13, 0}} {
+		ask := asked{r: r, topicID: step.id, offset: int64(i), epoch: 5, lastEpoch: int32(i)}
+		version := s.version(13, []asked{ask})
+		req := s.request(version, &o, []asked{ask})
+		if version != step.version || req.SessionEpoch != step.epoch || i > 0 && req.SessionID != 7 {
+			t.Errorf("step %d: Got version %d, session %d, epoch %d", i, version, req.SessionID, req.SessionEpoch)
+		}
+		if p := req.Topics[0].Partitions[0]; p.FetchOffset != int64(i) || p.CurrentLeaderEpoch != 5 || p.LastFetchedEpoch != int32(i) {
+			t.Errorf("step %d: Got %+v", i, p)
+		}
+		if err := s.answered(7); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // watchFetches calls seen with every fetch request. It runs on the cluster's
 // goroutine.
 func watchFetches(cluster *kfake.Cluster, seen func(node int32, req *kmsg.FetchRequest)) {
