@@ -41,8 +41,8 @@ type BackupOptions struct {
 	// Resume goes on with the newest backup of the same store that was cut off: it
 	// keeps its id and its time, what it has copied of files that are as they were is
 	// not copied again, and the rest is of the Source, whose instant the backup is of.
-	// Where none was cut off, the error wraps target.ErrNotFound; where one is at
-	// work, target.ErrBusy.
+	// Where none was cut off, or one that began later is published, the error wraps
+	// target.ErrNotFound; where one is at work, target.ErrBusy.
 	Resume bool
 	// Name and LogicalTime, of a schedule, make the backup the one of that name and store
 	// for that time, of which there is one: where it is published the error wraps

@@ -341,6 +341,48 @@ func TestRestoreCrash(t *testing.T) {
 	}
 }
 
+// TestRestoreRemovesKilled: what killed restores have left beside the data directory goes
+// with the next restore, which needs the room; what is at work, or no restore's, stays.
+func TestRestoreRemovesKilled(t *testing.T) {
+	t.Parallel()
+	_, cp := backupStore(t)
+	backups := mustLocal(t, filepath.Join(t.TempDir(), "backups"))
+	if _, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: backups}); err != nil {
+		t.Fatal(err)
+	}
+	parent := t.TempDir()
+	into := mustLocal(t, parent)
+	begin := func(id string) target.Resumable {
+		t.Helper()
+		u, err := into.Begin(t.Context(), "data", id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u.(target.Resumable)
+	}
+	atWork := begin("restore-0123456789ab")
+	defer atWork.Abort()
+	for _, id := range []string{"restore-0123456789ab", "restore-ba9876543210", "restore-ba9876543210", "restore-of-mine/run=20260102T030405Z"} {
+		if err := begin(id).Leave(); err != nil { // as when its process is killed
+			t.Fatal(err)
+		}
+	}
+	if _, err := Restore(t.Context(), &RestoreOptions{Backup: backups, Dir: filepath.Join(parent, "data"), Open: openRestored}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := into.Leftovers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, l := range left {
+		names = append(names, l.Name)
+	}
+	if want := []string{"restore-0123456789ab", "restore-of-mine-run=20260102T030405Z"}; !slices.Equal(names, want) {
+		t.Errorf("Got %q, want %q", names, want)
+	}
+}
+
 // TestVerifyBackupFinds damages a backup in every way; none of them is restored.
 func TestVerifyBackupFinds(t *testing.T) {
 	t.Parallel()

@@ -91,6 +91,11 @@ func (b *backup) takeUp(ctx context.Context, m *BackupManifest, id string) (targ
 	if err != nil {
 		return nil, err
 	}
+	if id == "" {
+		if err := checkNewest(ctx, t, left); err != nil {
+			return nil, err
+		}
+	}
 	m.BackupID, m.StartedAt = left.BackupID, left.StartedAt
 	u, err := resumeUpload(ctx, t, m.Dir(), backupUpload(m.BackupID))
 	if err != nil {
@@ -148,6 +153,30 @@ func unfinishedBackup(ctx context.Context, t target.Resumer, storeID, id string)
 	return newest, files, nil
 }
 
+// checkNewest refuses a backup that was cut off where one of the same store is published
+// that began later: it keeps its time, by which that one would go on being the latest, and
+// retention would remove what was copied last. The error wraps target.ErrNotFound.
+func checkNewest(ctx context.Context, t target.Target, left *backupState) error {
+	entries, err := t.List(ctx, ".")
+	if err != nil {
+		return err
+	}
+	from := (&BackupManifest{StartedAt: left.StartedAt}).Dir() // without an id; to the second
+	for _, e := range entries {
+		if !e.Dir || !strings.HasPrefix(e.Name, backupPrefix) || e.Name < from {
+			continue
+		}
+		f, err := findBackup(ctx, t, path.Join(e.Name, BackupManifestName))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err == nil && f.manifest.StoreID == left.StoreID && f.manifest.StartedAt.After(left.StartedAt) {
+			return fmt.Errorf("%w: backup %s was cut off, and %s, which began later, is published: begin one without --resume", target.ErrNotFound, left.BackupID, e.Name)
+		}
+	}
+	return nil
+}
+
 // backupFiles returns the finished files, by path, that the notes of a backup name.
 func backupFiles(id string, notes map[string][]byte) (map[string]BackupFile, error) {
 	files := map[string]BackupFile{}
@@ -188,11 +217,11 @@ func pointBackup(ctx context.Context, t target.Target, m *BackupManifest, data [
 	})
 }
 
-// FinishPublishedBackup does what is left of a backup that was cut off after it was
-// published: it makes _latest.json name the newest backup, and returns its manifest.
-// Its error wraps target.ErrNotFound where _latest.json names that already, or there is
-// none.
-func FinishPublishedBackup(ctx context.Context, t target.Target) (*BackupManifest, error) {
+// FinishPublishedBackup does what is left of a backup of a store that was cut off after it
+// was published: it makes _latest.json name the newest of the store, and returns its
+// manifest. Its error wraps target.ErrNotFound where _latest.json names that already, or one
+// that began later, or there is none.
+func FinishPublishedBackup(ctx context.Context, t target.Target, storeID string) (*BackupManifest, error) {
 	latest, err := readLatest(ctx, t, ".")
 	if err != nil && !errors.Is(err, target.ErrNotFound) {
 		return nil, err
@@ -214,11 +243,14 @@ func FinishPublishedBackup(ctx context.Context, t target.Target) (*BackupManifes
 		if latest != nil && !f.manifest.StartedAt.After(latest.LogicalTime) {
 			break
 		}
+		if f.manifest.StoreID != storeID {
+			continue
+		}
 		data, err := target.ReadFile(ctx, t, f.name, maxManifestBytes)
 		if err != nil {
 			return nil, err
 		}
 		return f.manifest, pointBackup(ctx, t, f.manifest, data)
 	}
-	return nil, fmt.Errorf("a backup that %s does not name: %w", LatestName, target.ErrNotFound)
+	return nil, fmt.Errorf("a backup of store %s that %s does not name: %w", storeID, LatestName, target.ErrNotFound)
 }

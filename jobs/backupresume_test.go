@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -105,7 +106,7 @@ func TestBackupResumeKilled(t *testing.T) {
 func finishOrBackup(t *testing.T, source BackupSource, dir string, finished, nothing *int) (*BackupManifest, error) {
 	t.Helper()
 	local := mustLocal(t, dir)
-	m, err := FinishPublishedBackup(t.Context(), local)
+	m, err := FinishPublishedBackup(t.Context(), local, source.StoreID())
 	if err == nil {
 		*finished++
 		return m, nil
@@ -166,7 +167,7 @@ func TestBackupResumeRefused(t *testing.T) {
 	if err := resume(cp, local); !errors.Is(err, target.ErrNotFound) {
 		t.Errorf("whole: Got %v", err)
 	}
-	if _, err := FinishPublishedBackup(context.Background(), local); !errors.Is(err, target.ErrNotFound) {
+	if _, err := FinishPublishedBackup(context.Background(), local, cp.StoreID()); !errors.Is(err, target.ErrNotFound) {
 		t.Errorf("whole: Got %v", err)
 	}
 }
@@ -251,5 +252,64 @@ func TestBackupResumeFailed(t *testing.T) {
 		if r, err := VerifyBackup(t.Context(), dir); err != nil || !r.OK() {
 			t.Errorf("%s: Got %+v, %v", test.name, r, err)
 		}
+	}
+}
+
+// TestBackupResumeOutdated: a backup that was cut off keeps its time, so that it would be
+// behind one that is published and began later, with more in it than that.
+func TestBackupResumeOutdated(t *testing.T) {
+	t.Parallel()
+	db, cp := backupStore(t)
+	_, other := backupStore(t)
+	dir := t.TempDir()
+	local := mustLocal(t, dir)
+	if _, _, err := backupKilled(t, cp, dir, 12, false); !errors.Is(err, errKilled) {
+		t.Fatal(err)
+	}
+	later := time.Now().Add(time.Hour)
+	if _, err := Backup(t.Context(), &BackupOptions{Source: other, Target: local, Now: func() time.Time { return later }}); err != nil {
+		t.Fatal(err)
+	}
+	newer, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: local})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := visits(t, db, 100, 110); err != nil {
+		t.Fatal(err)
+	}
+	newest := checkpointOf(t, db)
+	_, err = Backup(t.Context(), &BackupOptions{Source: newest, Target: local, Resume: true})
+	if !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), newer.Dir()) {
+		t.Errorf("Got %v, want that %s began later", err, newer.Dir())
+	}
+	// Of another store's there is none that is newer than it.
+	if err := local.Remove(t.Context(), newer.Dir()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Backup(t.Context(), &BackupOptions{Source: newest, Target: local, Resume: true}); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestFinishPublishedBackup: what one store's backup was cut off before is not done for
+// another's, which has none then.
+func TestFinishPublishedBackup(t *testing.T) {
+	t.Parallel()
+	_, cp := backupStore(t)
+	_, other := backupStore(t)
+	dir := t.TempDir()
+	local := mustLocal(t, dir)
+	m, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: local})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, LatestName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := FinishPublishedBackup(t.Context(), local, other.StoreID()); !errors.Is(err, target.ErrNotFound) {
+		t.Errorf("for another store: Got %v, want ErrNotFound", err)
+	}
+	if got, err := FinishPublishedBackup(t.Context(), local, cp.StoreID()); err != nil || got.BackupID != m.BackupID {
+		t.Errorf("Got %+v, %v", got, err)
 	}
 }

@@ -55,7 +55,7 @@ func TestScheduledBackupKilled(t *testing.T) {
 		switch {
 		case errors.Is(err, target.ErrExists):
 			published++
-			if _, err := FinishPublishedBackup(t.Context(), mustLocal(t, dir)); err != nil && !errors.Is(err, target.ErrNotFound) {
+			if _, err := FinishPublishedBackup(t.Context(), mustLocal(t, dir), cp.StoreID()); err != nil && !errors.Is(err, target.ErrNotFound) {
 				t.Errorf("killed at %s: %v", at, err)
 			}
 		case err != nil:

@@ -45,8 +45,14 @@ type Imported struct {
 }
 
 // importBytes is about how much one commit of an import holds: enough rows for the
-// store to take them as sorted tables, a quarter of what a request may have.
-const importBytes = 16 << 20
+// store to take them as sorted tables, a quarter of what a request may have. A row and an
+// operation count as importRowBytes and importOpBytes more than what they hold: a request
+// is JSON, where names, times and base64 are up to four times that.
+const (
+	importBytes    = 16 << 20
+	importRowBytes = 16
+	importOpBytes  = 40
+)
 
 // RowError is a row of a file that cannot be imported.
 type RowError struct {
@@ -433,7 +439,6 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 			}
 		} else {
 			mutation.Ops = append(mutation.Ops, cell.Op{Type: op, Family: string(family), Qualifier: qualifier, Time: at})
-			m.bytes += len(qualifier) + cell.KeyValueBytes
 			m.done.Cells++
 		}
 	}
@@ -463,7 +468,11 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 	// The place in the batch is the offset by which a refusal names it.
 	m.batch.Add(int64(len(m.rows)), mutation)
 	m.rows = append(m.rows, row)
-	m.bytes += len(key)
+	m.bytes += len(m.Into) + len(key) + importRowBytes
+	for i := range mutation.Ops {
+		o := &mutation.Ops[i]
+		m.bytes += len(o.Family) + len(o.Qualifier) + len(o.Value) + importOpBytes
+	}
 	return nil
 }
 
@@ -539,7 +548,6 @@ func (m *tableImport) putEntries(mutation *cell.Mutation, b *columnar.Batch, col
 
 // put adds the write of one cell, of which a counter is set.
 func (m *tableImport) put(mutation *cell.Mutation, family string, qualifier []byte, at cell.Timestamp, value []byte) error {
-	m.bytes += len(qualifier) + len(value) + cell.KeyValueBytes
 	m.done.Cells++
 	if !m.schema.Family(family).Counter {
 		mutation.Put(family, qualifier, at, value)
@@ -574,7 +582,7 @@ func (m *tableImport) apply(ctx context.Context, f *File) error {
 		}
 	}
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: rows %d to %d: %w", f.Path, m.rows[0], m.rows[len(m.rows)-1], err)
 	}
 	m.report.Rows(int64(len(m.rows)))
 	m.batch.Reset()

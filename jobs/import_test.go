@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -259,6 +260,88 @@ func TestImportNoCounters(t *testing.T) {
 		_, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: rowEngine{jobstest.OpenMemory(t)}, Into: "t"})
 		if !errors.Is(err, store.ErrUnsupported) || !strings.Contains(err.Error(), text) || !strings.Contains(err.Error(), "engine rows cannot set counters") {
 			t.Errorf("Got %v", err)
+		}
+	}
+}
+
+// fullEngine has room for so many batches.
+type fullEngine struct {
+	store.Engine
+	left int
+}
+
+func (e *fullEngine) Apply(ctx context.Context, b *store.Batch) error {
+	if e.left--; e.left < 0 {
+		return store.ErrDiskFull
+	}
+	return e.Engine.Apply(ctx, b)
+}
+
+// TestImportFails: an error of the store says which rows were not taken, for it names none.
+func TestImportFails(t *testing.T) {
+	t.Parallel()
+	spec := &Spec{Table: "t", Columns: bulkColumns}
+	_, at := exportedTable(t, spec, bulkRows(t, 20))
+	to := &fullEngine{jobstest.OpenMemory(t), 3}
+	_, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t", chunkBytes: 1})
+	if !errors.Is(err, store.ErrDiskFull) || !strings.Contains(err.Error(), ".parquet: rows 4 to 4: ") {
+		t.Errorf("Got %v", err)
+	}
+}
+
+// requestEngine knows how long the longest request would be that asks a daemon to apply a batch.
+type requestEngine struct {
+	store.Engine
+	longest, batches int
+}
+
+func (e *requestEngine) Apply(_ context.Context, b *store.Batch) error {
+	type op struct {
+		Type      string `json:"type"`
+		Family    string `json:"family"`
+		Qualifier []byte `json:"qualifier"`
+		Time      int64  `json:"time"`
+		Value     []byte `json:"value"`
+		Delta     int64  `json:"delta,omitempty"`
+	}
+	type mutation struct {
+		Offset int64  `json:"offset"`
+		Table  string `json:"table"`
+		Row    []byte `json:"row"`
+		Ops    []op   `json:"ops"`
+	}
+	var all []mutation
+	for i := range b.Mutations {
+		m := &b.Mutations[i]
+		a := mutation{Offset: m.Offset, Table: m.Table, Row: m.Row}
+		for _, o := range m.Ops {
+			a.Ops = append(a.Ops, op{"delete_family_version", o.Family, o.Qualifier, int64(o.Time), o.Value, o.Delta})
+		}
+		all = append(all, a)
+	}
+	data, err := json.Marshal(all)
+	e.longest, e.batches = max(e.longest, len(data)), e.batches+1
+	return err
+}
+
+// TestImportRequests: a commit is no more than a daemon takes in a request, however little
+// the cells are.
+func TestImportRequests(t *testing.T) {
+	t.Parallel()
+	const chunk = 16 << 10
+	for _, columns := range [][]columnar.ColumnSpec{
+		{{Name: "key", From: "$row", Type: "bytes"}, {Name: "hits", From: "n:hits", Type: "int64"}},
+		{{Name: "key", From: "$row", Type: "bytes"}, {Name: "i", From: "f:i", Type: "int64"}},
+		{{Name: "key", From: "$row", Type: "bytes"}, {Name: "bytes", From: "g:", Type: "bytes"}},
+		bulkColumns,
+	} {
+		_, at := exportedTable(t, &Spec{Columns: columns}, bulkRows(t, 3000))
+		to := &requestEngine{Engine: jobstest.OpenMemory(t)}
+		if _, err := Import(t.Context(), &ImportOptions{From: mustLocal(t, at), To: to, Into: "t", chunkBytes: chunk}); err != nil {
+			t.Fatal(err)
+		}
+		if to.longest > 4*chunk || to.batches < 10 {
+			t.Errorf("%s: the longest of %d requests has %d bytes, want at most %d", columns[1].Name, to.batches, to.longest, 4*chunk)
 		}
 	}
 }

@@ -86,7 +86,7 @@ func (j *Job) compileIncremental(bad func(path, format string, args ...any)) {
 	}
 	for i, c := range j.schema.Specs() {
 		if c.From != columnar.FromRow && !columnar.IsRowField(c.From) && c.From != columnar.FromOp && !*c.Nullable {
-			bad(fmt.Sprintf("columns[%d].nullable", i), "a row that is gone has none of it: with incremental it is true")
+			bad(fmt.Sprintf("columns[%d].nullable", i), "a row that is gone has nothing of the column: with incremental say nullable: true")
 		}
 	}
 }

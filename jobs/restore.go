@@ -67,7 +67,7 @@ type stagedUpload interface {
 // manifest, the store is opened and compared with its sequence and offsets, and gets
 // an identity of its own, all of it out of sight; then the directory appears, whole
 // and on disk. A restore that is killed leaves nothing but files in _tmp beside the
-// directory, which hinder no other.
+// directory, which hinder no other, and which the next one there removes.
 //
 // The new store is another one than that which was backed up, as both may be at
 // work: members of a consumer group that write to different stores are refused, so
@@ -123,8 +123,9 @@ func (r *restore) run(ctx context.Context) (_ *Restored, err error) {
 		defer into.Close()
 		r.into = into
 	}
+	r.discardKilled(ctx)
 	m := r.found.manifest
-	u, err := r.into.Begin(ctx, filepath.Base(dir), "restore-"+m.BackupID)
+	u, err := r.into.Begin(ctx, filepath.Base(dir), restoreUpload(m.BackupID))
 	if errors.Is(err, target.ErrExists) {
 		return nil, fmt.Errorf("%s is there already, and a restore makes a new directory: %w", r.Dir, err)
 	}
@@ -136,6 +137,42 @@ func (r *restore) run(ctx context.Context) (_ *Restored, err error) {
 		return nil, errors.Join(err, u.Abort())
 	}
 	return &Restored{Manifest: m, StoreID: id}, nil
+}
+
+// restoreUpload is the id of a restore's upload.
+func restoreUpload(id string) string { return "restore-" + id }
+
+// ofRestore reports whether a target.Leftover of this name is a restore's upload, which the
+// target may have given a number.
+func ofRestore(name string) bool {
+	id, ok := strings.CutPrefix(name, restoreUpload(""))
+	id, _, _ = strings.Cut(id, ".")
+	return ok && isHex(id, 12)
+}
+
+// discardKilled removes what restores that were killed have left beside Dir: nobody goes on
+// with them, and each may be a whole copy of a store.
+func (r *restore) discardKilled(ctx context.Context) {
+	t, ok := r.into.(target.Collector)
+	if !ok {
+		return
+	}
+	left, err := t.Leftovers(ctx)
+	if err != nil {
+		r.Logger.Warn("what killed restores have left is not known", "dir", r.Dir, "err", err)
+		return
+	}
+	for _, l := range left {
+		if l.Busy || !ofRestore(l.Name) {
+			continue
+		}
+		switch err := t.Discard(ctx, l.Name); {
+		case err == nil:
+			r.Logger.Info("removed what a killed restore has left", "name", l.Name, "bytes", l.Bytes)
+		case !errors.Is(err, target.ErrNotFound) && !errors.Is(err, target.ErrBusy):
+			r.Logger.Warn("what a killed restore has left cannot be removed", "name", l.Name, "bytes", l.Bytes, "err", err)
+		}
+	}
 }
 
 // make fills an upload and publishes it; it returns the id of the store.

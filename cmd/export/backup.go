@@ -56,7 +56,7 @@ func (c *backupCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	bar.end()
 	if c.Resume && errors.Is(err, target.ErrNotFound) {
 		var finishErr error
-		if m, finishErr = jobs.FinishPublishedBackup(ctx, t); finishErr == nil {
+		if m, finishErr = jobs.FinishPublishedBackup(ctx, t, source.StoreID()); finishErr == nil {
 			p.Note("export", "backup %s was published before it was cut off: nothing was left to do but to point to it", m.BackupID)
 			err = nil
 		} else if !errors.Is(finishErr, target.ErrNotFound) {

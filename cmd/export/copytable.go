@@ -149,6 +149,9 @@ func (c *copyTableCommand) begun(ctx context.Context, cfg *config.Config, log *s
 		return begun, nil, err
 	}
 	if done, doneErr := tables.ReadCopied(ctx, e, c.Into); doneErr == nil && done.Table == c.Table {
+		if _, err := e.Table(ctx, c.Into); err != nil {
+			return nil, nil, err // the copy is gone with it
+		}
 		return nil, done, nil
 	}
 	return nil, nil, err
@@ -209,6 +212,9 @@ func (c *copyTableCommand) cutOff(ctx context.Context, source *config.Instant, t
 	left, leftErr := tables.ReadCopy(context.WithoutCancel(ctx), to, c.Into)
 	if leftErr != nil || source.Checkpoint == "" || left.Checkpoint != source.Checkpoint || errors.Is(err, target.ErrBusy) {
 		return err
+	}
+	if row := (*store.BatchError)(nil); errors.Is(err, store.ErrRefused) && !errors.As(err, &row) {
+		return fmt.Errorf("%w: truncate %s and use --restart", err, c.Into)
 	}
 	source.Keep()
 	return staysCopied(err, "export copy-table --resume")

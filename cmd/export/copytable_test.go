@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -115,9 +116,25 @@ func TestCopyTableResumes(t *testing.T) {
 		if stdout, stderr, status := export(t, "count", "-c", file, "copy"); status != 0 || !strings.Contains(stdout, "all        "+want) {
 			t.Errorf("%s: Got status %d, %s%s", how, status, stdout, stderr)
 		}
+		dropTable(t, c, "copy")
+		if _, stderr, status := export(t, "copy-table", "-c", file, "--resume", "views", "copy"); status != cli.StatusFailed || !strings.Contains(stderr, "no such table: copy") {
+			t.Errorf("%s, and the table is gone: Got status %d, %s", how, status, stderr)
+		}
 		if entries, _ := os.ReadDir(filepath.Join(c.Store.Dir, "checkpoints")); len(entries) != 0 {
 			t.Errorf("%s: the checkpoint is still there: %v", how, entries)
 		}
+	}
+}
+
+func dropTable(t *testing.T, c *config.Config, name string) {
+	t.Helper()
+	e, _, err := config.OpenStore(t.Context(), c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	if err := errors.Join(e.DisableTable(t.Context(), name), e.DropTable(t.Context(), name)); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -46,7 +46,7 @@ func (d *daemon) backUp(ctx context.Context, t target.Target, r schedule.Request
 	switch m, err = jobs.FindScheduledBackup(ctx, t, r.Job, id, r.Logical); {
 	case err == nil:
 		// What a process that was killed has left to do after it.
-		if _, err := jobs.FinishPublishedBackup(ctx, t); err != nil && !errors.Is(err, target.ErrNotFound) {
+		if _, err := jobs.FinishPublishedBackup(ctx, t, id); err != nil && !errors.Is(err, target.ErrNotFound) {
 			return nil, true, err
 		}
 		return m, true, nil

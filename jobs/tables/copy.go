@@ -74,8 +74,9 @@ const chunkBytes = 4 << 20
 // writes nothing any more. Rows of the table that are wider than memory come in
 // several commits.
 //
-// The error wraps store.ErrRefused where Into has rows, or a copy into it has not
-// ended (see ReadCopy and ForgetCopy), target.ErrNotFound where there is none to
+// The error wraps store.ErrRefused where Into has rows, a copy into it has not
+// ended (see ReadCopy and ForgetCopy), or what the one to Resume has copied is not in
+// Into any more, target.ErrNotFound where there is none to
 // Resume, target.ErrBusy where another call has taken over, store.ErrFamilyNotFound,
 // and store.ErrUnsupported for what cannot be copied exactly: delete markers of
 // NEW_VERSION_BEHAVIOR, which depend on the order of writes. A distinct count is the
@@ -257,6 +258,9 @@ func (c *tableCopy) takeOver(ctx context.Context) error {
 		return fmt.Errorf("resume: %w", err)
 	}
 	c.state = begun
+	if err := c.checkThere(ctx); err != nil {
+		return fmt.Errorf("resume: %w", err)
+	}
 	m := cell.Mutation{Table: store.JobsTable, Row: copyRow(c.Into)}
 	m.Put(store.JobsFamily, []byte(ownerColumn), cell.Latest, []byte(c.owner))
 	r, err := c.To.MutateRow(ctx, ownedBy(begun.owner), &m)
@@ -275,6 +279,55 @@ func ownedBy(owner string) *store.Cond {
 
 // checkEmpty refuses a table that has rows, visible or not, where the copy goes.
 func (c *tableCopy) checkEmpty(ctx context.Context) error {
+	row, err := c.firstRow(ctx, store.Scan{Start: c.Rows.Start, Stop: c.Rows.Stop})
+	if err == nil && row != nil {
+		return fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, columnar.EscapeKey(row))
+	}
+	return err
+}
+
+// checkThere refuses a table that has no rows where the copy has written some: it was
+// truncated, or dropped and made anew, and what is left to copy is not all of it.
+func (c *tableCopy) checkThere(ctx context.Context) error {
+	parts, err := c.parts()
+	if err != nil {
+		return err
+	}
+	for i, part := range parts {
+		at := c.state.cursors[i]
+		if at == "" {
+			continue
+		}
+		written := store.Scan{Start: part.Start, Stop: part.Stop}
+		if at[0] == cursorRow {
+			written.Stop, written.StopInclusive = []byte(at[1:]), true
+		}
+		row, err := c.firstRow(ctx, written)
+		if err != nil {
+			return err
+		}
+		if row != nil {
+			continue
+		}
+		// What is not visible may be in neither: it has expired, or is no cell of a copy.
+		written.Table, written.Columns, written.Limit, written.MaxResultBytes = c.Table, instant.Families(c.Families), 1, 1
+		from := c.Source.Scan(ctx, &written)
+		if from.Next() {
+			row = bytes.Clone(from.Row().Key)
+		}
+		if err := errors.Join(from.Err(), from.Close()); err != nil {
+			return err
+		}
+		if row != nil {
+			return fmt.Errorf("%w: rows that were copied, such as %s, are not in it any more: it was truncated, or made anew, and the copy cannot go on", store.ErrRefused, columnar.EscapeKey(row))
+		}
+	}
+	return nil
+}
+
+// firstRow returns the key of the first row of Into, visible or not, in the range of a scan
+// of the families of the copy; nil = there is none.
+func (c *tableCopy) firstRow(ctx context.Context, rows store.Scan) ([]byte, error) {
 	names := c.Families
 	if len(names) == 0 {
 		names = familyNames(c.schema)
@@ -291,16 +344,17 @@ func (c *tableCopy) checkEmpty(ctx context.Context) error {
 		if len(families) == 0 {
 			continue
 		}
-		sc := c.To.Scan(ctx, &store.Scan{Table: c.Into, Start: c.Rows.Start, Stop: c.Rows.Stop, Columns: instant.Families(families), Raw: i == 0, Limit: 1, MaxResultBytes: 1})
-		found := sc.Next()
-		if found {
-			return errors.Join(fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, columnar.EscapeKey(sc.Row().Key)), sc.Close())
+		rows.Table, rows.Columns, rows.Raw, rows.Limit, rows.MaxResultBytes = c.Into, instant.Families(families), i == 0, 1, 1
+		sc := c.To.Scan(ctx, &rows)
+		var row []byte
+		if sc.Next() {
+			row = bytes.Clone(sc.Row().Key)
 		}
-		if err := errors.Join(sc.Err(), sc.Close()); err != nil {
-			return err
+		if err := errors.Join(sc.Err(), sc.Close()); err != nil || row != nil {
+			return row, err
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // parts returns the ranges of rows that the copy was divided into when it began.

@@ -102,6 +102,51 @@ func TestCopyKilled(t *testing.T) {
 	}
 }
 
+// TestCopyTruncated truncates the table that a copy was cut off in, or makes it anew: nothing
+// goes on with it, as what it has written is gone.
+func TestCopyTruncated(t *testing.T) {
+	t.Parallel()
+	source := jobstest.OpenMemory(t, "row04", "row08")
+	writeHistory(t, source, "t")
+	s := jobstest.SnapshotOf(t, source)
+	refused := 0
+	for left := int64(0); ; left++ {
+		to := jobstest.OpenMemory(t)
+		jobstest.CreateTable(t, to, "copy")
+		k := &jobstest.Cut{Engine: to}
+		k.Left.Store(left)
+		o := &CopyOptions{Source: s, Table: "t", To: k, Into: "copy", Checkpoint: "c", Parallelism: 1, chunkBytes: 150}
+		if _, err := Copy(t.Context(), o); err == nil {
+			break
+		}
+		o.To, o.Resume = to, true
+		if begun, err := ReadCopy(t.Context(), to, "copy"); errors.Is(err, target.ErrNotFound) {
+			continue
+		} else if err != nil {
+			t.Fatal(err)
+		} else if len(begun.cursors) > 0 {
+			if err := errors.Join(to.DisableTable(t.Context(), "copy"), to.TruncateTable(t.Context(), "copy", false)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Copy(t.Context(), o); !errors.Is(err, store.ErrRefused) {
+				t.Errorf("after %d steps: Got %v, want ErrRefused", left, err)
+			}
+			refused++
+			if err := ForgetCopy(t.Context(), to, "copy"); err != nil {
+				t.Fatal(err)
+			}
+			o.Resume = false
+		}
+		if _, err := Copy(t.Context(), o); err != nil {
+			t.Fatalf("after %d steps: %v", left, err)
+		}
+		jobstest.EqualTables(t, s, to, true, "t", "copy")
+	}
+	if refused < 5 {
+		t.Errorf("%d copies were refused", refused)
+	}
+}
+
 // TestCopyIsTable copies random tables in chunks and parts of any size, into stores
 // of both engines.
 func TestCopyIsTable(t *testing.T) {
