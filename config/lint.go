@@ -314,7 +314,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			d.specErrors(path, err)
 		}
 		c.Pipelines[name] = p // with its schema
-		p.lintTests(path, report)
+		p.lintTests(path, report, d.has)
 	}
 }
 
