@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
@@ -26,9 +27,46 @@ const (
 // position is a place in the file.
 type position struct {
 	line, col int
-	// text is how many columns of quotes stand before the text of a scalar; -1
+	// source is the text of a scalar as the file spells it, without its quotes; ""
 	// where columns of the text are not columns of the file.
-	text int
+	source string
+	quote  byte // around source; 0 = none
+}
+
+// within returns the place of the byte at offset of a scalar's text, or the scalar's own
+// where its columns are not columns of the file.
+func (p position) within(offset int) position {
+	if p.source == "" || offset == 0 {
+		return p
+	}
+	if p.quote != 0 {
+		p.col++
+	}
+	for rest := p.source; offset > 0 && rest != ""; {
+		text, source := p.character(rest)
+		p.col += utf8.RuneCountInString(rest[:source])
+		offset, rest = offset-text, rest[source:]
+	}
+	return p
+}
+
+// character returns how many bytes of text the character is that source begins with, and
+// how many of source spell it. Escapes with digits are none here.
+func (p position) character(source string) (text, spelled int) {
+	switch {
+	case p.quote == '\'' && strings.HasPrefix(source, "''"):
+		return 1, 2
+	case p.quote == '"' && source[0] == '\\' && len(source) > 1:
+		switch source[1] {
+		case 'N', '_':
+			return 2, 2
+		case 'L', 'P':
+			return 3, 2
+		}
+		return 1, 2
+	}
+	_, n := utf8.DecodeRuneInString(source)
+	return n, n
 }
 
 // anchors are the values that aliases stand for.
@@ -139,15 +177,21 @@ func nodePlace(n ast.Node) position {
 		return nodePlace(m.Values[0].Key) // its own token is the first colon
 	}
 	at := tokenPlace(n.GetToken())
-	switch t := n.(type) {
-	case *ast.StringNode:
-		if strings.Contains(t.Token.Origin, "\n") || strings.Contains(t.Value, "$") {
-			at.text = -1
-		} else if t.Token.Type == token.SingleQuoteType || t.Token.Type == token.DoubleQuoteType {
-			at.text = 1
+	if t, ok := n.(*ast.StringNode); ok && !strings.Contains(t.Value, "$") {
+		at.source = strings.TrimSpace(t.Token.Origin) // what follows a plain text is of it
+		quoted := t.Token.Type == token.SingleQuoteType || t.Token.Type == token.DoubleQuoteType
+		if quoted && len(at.source) > 1 {
+			at.quote, at.source = at.source[0], at.source[1:len(at.source)-1]
 		}
-	case *ast.LiteralNode:
-		at.text = -1
+		// Of \x, \u and \U the library keeps the backslash alone.
+		bytes := 0
+		for rest := at.source; rest != ""; {
+			text, source := at.character(rest)
+			bytes, rest = bytes+text, rest[source:]
+		}
+		if bytes != len(t.Value) || strings.Contains(at.source, "\n") {
+			at.source = ""
+		}
 	}
 	return at
 }

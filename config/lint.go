@@ -314,7 +314,7 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			d.specErrors(path, err)
 		}
 		c.Pipelines[name] = p // with its schema
-		p.lintTests(path, report)
+		p.lintTests(path, report, d.has)
 	}
 }
 
@@ -420,8 +420,8 @@ func (d *decoder) specErrorsBut(base string, err error, but func(path string) bo
 		return
 	}
 	at := d.place(path)
-	if d.has(path) && offset > 0 && at.text >= 0 {
-		at.col += at.text + offset
+	if d.has(path) {
+		at = at.within(offset)
 	}
 	message = trimPrefixes(message)
 	// What is not in the file has the place of what is around it, which does not say

@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,54 @@ import (
 // rulesFile is a file with one pipeline, whose keys from line 11 on are rules.
 func rulesFile(rules string) string {
 	return tables + "pipelines:\n  p:\n    topics: [t]\n    group: g\n    decode: {format: json}\n" + rules
+}
+
+// A mistake in an expression has its column, however the file spells the text: without
+// quotes, in either ones, and with characters of several bytes.
+func TestExpressionPlaces(t *testing.T) {
+	t.Parallel()
+	const file = `    map:
+      - table: events
+        row: id + uper(id)
+        when: uper(id) == "a"
+        put:
+          e:
+            a: id + "é" + uper(id)
+            b: 'id + "é" + uper(id)'
+            c: 'id + ''é'' + uper(id)'
+            d: "id + \"é\" + uper(id)"
+            e: "id + '\t\_' + uper(id)"
+            f: id + uper(id) # a comment
+            g: |
+              id + uper(id)
+            h: id +
+              uper(id)
+            i: "'\u00e9n' + uper(id)"
+        increment: [{family: n, qualifier: id + uper(id), by: uper(id)}]
+`
+	_, err := config.Parse("f.yaml", []byte(rulesFile(file)), nil)
+	var problems config.Problems
+	if !errors.As(err, &problems) {
+		t.Fatalf("Got %v, want problems", err)
+	}
+	// Of a text of several lines, or with an escape of digits, it is the place where that begins.
+	want := map[int]string{23: "g: ", 25: "h: ", 27: "i: "}
+	lines := strings.Split(rulesFile(file), "\n")
+	for _, p := range problems {
+		line := lines[p.Line-1]
+		place := string([]rune(line)[p.Col-1:])
+		before, several := want[p.Line]
+		delete(want, p.Line)
+		switch {
+		case p.Message != "no function uper":
+			t.Errorf("Got %s", p)
+		case several && !strings.HasSuffix(strings.TrimSuffix(line, place), before), !several && !strings.HasPrefix(place, "uper"):
+			t.Errorf("Got %s, which is before %q", p, place)
+		}
+	}
+	if len(want) > 0 || len(problems) != 13 {
+		t.Errorf("Got %d problems:\n%v", len(problems), problems)
+	}
 }
 
 // Mistakes in what rules do are found with their place in the file.

@@ -14,7 +14,7 @@ import (
 type MappingTest struct {
 	// Name says what is tested.
 	Name string `yaml:"name" required:"true"`
-	// Record is the payload.
+	// Record is the payload; '' is one of no bytes.
 	Record string `yaml:"record"`
 	// RecordBase64 is the payload of a format that is no text, in base64; it takes
 	// the place of record.
@@ -74,7 +74,9 @@ func (t *MappingTest) ExpectLines() []string {
 	return lines
 }
 
-func (p *Pipeline) lintTests(path string, report reporter) {
+// lintTests checks the tests below path. has reports whether the file has a setting: an
+// empty payload is one, too.
+func (p *Pipeline) lintTests(path string, report reporter, has func(path string) bool) {
 	seen := map[string]bool{}
 	for i := range p.Tests {
 		t := &p.Tests[i]
@@ -90,7 +92,7 @@ func (p *Pipeline) lintTests(path string, report reporter) {
 			}
 		}
 		switch {
-		case payloads != 1:
+		case payloads > 1, payloads == 0 && !has(join(at, "record")) && !has(join(at, "record_base64")):
 			report(at, "", "a test has a record, or a record_base64, or is a tombstone")
 		case t.RecordBase64 != "":
 			if _, err := base64.StdEncoding.DecodeString(t.RecordBase64); err != nil {

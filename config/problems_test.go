@@ -345,7 +345,8 @@ pipelines:
 		{"tests of a mapping", tables + "pipelines:\n  p:\n    topics: [views, orders]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    tests:\n" +
 			"      - {name: a, record: x, tombstone: true}\n" +
 			"      - {name: a, record_base64: '!', topic: order}\n" +
-			"      - {name: b, record: x, topic: orders, error: jsn, expect: y, partition: -1, offset: -1}\n", []string{
+			"      - {name: b, record: x, topic: orders, error: jsn, expect: y, partition: -1, offset: -1}\n" +
+			"      - {name: c}\n      - {name: d, record: ''}\n", []string{
 			`f.yaml:13:9: a test has a record, or a record_base64, or is a tombstone`,
 			`f.yaml:14:16: two tests are named "a"`,
 			`f.yaml:14:34: not base64: illegal base64 data at input byte 0`,
@@ -354,6 +355,7 @@ pipelines:
 			`f.yaml:15:52: a record has either mutations or an error (remove one of them)`,
 			`f.yaml:15:79: partition is -1, must be 0..2147483647`,
 			`f.yaml:15:91: offset is -1, must not be negative`,
+			`f.yaml:16:9: a test has a record, or a record_base64, or is a tombstone`,
 		}},
 		{"job", tables + "jobs:\n  j:\n    table: event\n    out: ./x\n    columns:\n      - {name: a, from: \"e:a\", type: strin}\n", []string{
 			`f.yaml:8:12: table "event" is not in this file (did you mean "events"?)`,

@@ -168,6 +168,7 @@ pipelines:
     tests:
       - {name: good, record_base64: BGFiVA==, expect: "put 'users', 'ab', 'u:n', '42', 0"}
       - {name: short, record_base64: BGFi, error: avro}
+      - {name: empty, record: '', error: avro}
 `
 	p, out, config := program(t, []byte(yaml), "")
 	if err := (&testCommand{ConfigFlag: config}).Run(t.Context(), p); err != nil {

@@ -270,6 +270,12 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 	}
 	add(callIn, func(m *Mapper, args []any) (any, error) { return m.in(args[0], args[1]) })
 	c.Functions[callIn].Validate = checkIn
+	add(callTexts, inTexts)
+	c.Functions[callTexts].Validate = func(args []reflect.Type) (reflect.Type, error) {
+		return checkIn([]reflect.Type{args[0], args[1], reflect.TypeFor[[]string]()})
+	}
+	add(callKey, notNil)
+	c.Functions[callKey].Validate = func(args []reflect.Type) (reflect.Type, error) { return args[1], nil }
 	ours("uniq", func(m *Mapper, args []any) (any, error) { return m.uniq(args[0]) })
 	ours("flatten", func(m *Mapper, args []any) (any, error) { return m.flatten(args[0]) })
 }
@@ -311,11 +317,10 @@ func (m *Mapper) flatten(list any) (any, error) {
 	return out, err
 }
 
-// isWritten reports whether a list is written out in the expression, which expr makes one
-// look of.
+// isWritten reports whether a list is written out in the expression, or a range.
 func isWritten(list ast.Node) bool {
 	switch n := list.(type) {
-	case *ast.ArrayNode, *ast.MapNode:
+	case *ast.ArrayNode:
 		return true
 	case *ast.BinaryNode:
 		return n.Operator == ".."
@@ -323,14 +328,55 @@ func isWritten(list ast.Node) bool {
 	return false
 }
 
-// in is the operator, which compares x with each element of an array.
+// texts returns the elements of a list of nothing but texts that is written out in the
+// expression, else nil.
+func texts(list ast.Node) map[string]struct{} {
+	array, ok := list.(*ast.ArrayNode)
+	if !ok || len(array.Nodes) == 0 {
+		return nil
+	}
+	set := make(map[string]struct{}, len(array.Nodes))
+	for _, n := range array.Nodes {
+		text, ok := n.(*ast.StringNode)
+		if !ok {
+			return nil
+		}
+		set[text.Value] = struct{}{}
+	}
+	return set
+}
+
+// inTexts is the operator for texts that are written out. expr takes nil for "", and fails for
+// what is no text.
+func inTexts(_ *Mapper, args []any) (any, error) {
+	text, ok := args[0].(string)
+	_, in := args[1].(map[string]struct{})[text]
+	return ok && in, nil
+}
+
+// in is the operator, which compares x with each element of an array, or looks for it among
+// the keys of an object as inTexts does.
 func (m *Mapper) in(x, list any) (any, error) {
-	if v := reflect.ValueOf(list); isList(v) {
+	switch v := reflect.ValueOf(list); {
+	case isList(v):
 		if err := m.spend(compareCost * v.Len()); err != nil {
 			return nil, err
 		}
+	case v.Kind() == reflect.Map && v.Type().Key().Kind() == reflect.String:
+		if _, ok := x.(string); !ok {
+			return false, nil
+		}
 	}
 	return runtime.In(x, list), nil
+}
+
+// notNil returns an index or a key, and fails where it is nil: what lacks it is missing, if
+// that is.
+func notNil(_ *Mapper, args []any) (any, error) {
+	if args[0] == nil {
+		return nil, errors.New("the index is nil")
+	}
+	return args[0], nil
 }
 
 // checkIn finds out about types that expr's checker would refuse of the operator. The first

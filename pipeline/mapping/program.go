@@ -34,7 +34,9 @@ const (
 	callCat   = "$cat"
 	callAdd   = "$add"
 	callIn    = "$in"
-	callJSON  = "$json" // fromJSON, whose numbers are floats in expr
+	callTexts = "$texts" // in, of texts that are written out
+	callKey   = "$key"   // an index, or a key
+	callJSON  = "$json"  // fromJSON, whose numbers are floats in expr
 )
 
 // mode is what a node's parent wants of it.
@@ -100,6 +102,8 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 			return makeCall(n, callAdd, sub(n.Left, wantBoth), sub(n.Right, wantBoth))
 		case n.Operator == "??":
 			n.Left, n.Right = sub(n.Left, branch), sub(n.Right, branch)
+		case n.Operator == "in" && texts(n.Right) != nil:
+			return makeCall(n, callTexts, sub(n.Left, wantValue), &ast.ConstantNode{Value: texts(n.Right)})
 		case n.Operator == "in" && !isWritten(n.Right):
 			return makeCall(n, callIn, sub(n.Left, wantValue), sub(n.Right, wantValue))
 		default:
@@ -110,6 +114,9 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 	case *ast.BuiltinNode:
 		for i := range n.Arguments {
 			n.Arguments[i] = sub(n.Arguments[i], wantValue)
+		}
+		if n.Name == "get" && len(n.Arguments) == 2 {
+			n.Arguments[1] = key(n.Arguments[1])
 		}
 		if n.Name == "fromJSON" && len(n.Arguments) == 1 { // else expr says what is wrong
 			return makeCall(n, callJSON, n.Arguments...)
@@ -145,11 +152,29 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 			n.To = sub(n.To, wantValue)
 		}
 	case *ast.MemberNode:
-		n.Node, n.Property = sub(n.Node, wantValue), sub(n.Property, wantValue)
+		n.Node, n.Property = sub(n.Node, wantValue), key(sub(n.Property, wantValue))
 	case *ast.ChainNode:
 		n.Node = sub(n.Node, wantValue)
 	}
 	return n
+}
+
+// key returns what checks an index or a key, which expr takes for the zero value of keys where
+// it is nil.
+func key(n ast.Node) ast.Node {
+	if isConstant(n) {
+		return n
+	}
+	return makeCall(n, callKey, n)
+}
+
+// isConstant reports whether an index or a key is written out.
+func isConstant(key ast.Node) bool {
+	switch key.(type) {
+	case *ast.StringNode, *ast.IntegerNode:
+		return true
+	}
+	return false
 }
 
 // rewriteCall replaces a call of one of our functions.

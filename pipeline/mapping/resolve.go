@@ -286,6 +286,9 @@ func (r *resolver) term(n ast.Node) *term {
 			return r.report(n, fmt.Errorf("%s() is not allowed: a record must map the same way every time", n.Name), "")
 		}
 		r.all(n.Arguments)
+		if n.Name == "get" {
+			r.c.note("keys 2")
+		}
 		if n.Name == "any" || n.Name == "all" || n.Name == "none" || n.Name == "one" {
 			opaque.typ = typBool
 		}
@@ -341,6 +344,9 @@ func (r *resolver) read(n ast.Node) *term {
 		case *ast.MemberNode:
 			r.resolve(n.Node)
 			r.resolve(n.Property)
+			if !isConstant(n.Property) {
+				r.c.note("keys 2")
+			}
 		case *ast.IdentifierNode: // a let variable, or $env
 			if strings.HasPrefix(n.Value, "$") {
 				return r.report(n, fmt.Errorf("%s is not available", n.Value), "")
@@ -490,6 +496,9 @@ func (r *resolver) binary(n *ast.BinaryNode) *term {
 		need("texts", text)
 		return &term{typ: typBool}
 	case "in", "not in":
+		if texts(n.Right) != nil || !isWritten(n.Right) {
+			r.c.note("keys 2") // nil was the empty one before
+		}
 		return &term{typ: typBool}
 	case "??":
 		if a.typ == b.typ {
