@@ -38,20 +38,18 @@ type commit struct {
 	sync bool // a member wants to be on disk before its call returns
 	bulk bool // a member is a bulk batch
 
-	spares [][]byte // buffers of what earlier commits have taken over
-
 	readRow store.ReadRow // read, as a value made once: one for each mutation would be garbage
 }
 
 // mark is a state that a failed member is rolled back to.
 type mark struct {
-	buf, taken, kvs, counters, dirty, offsets, onces int
-	seq                                              uint64
-	late                                             int64
+	buf, kvs, counters, dirty, offsets, onces int
+	seq                                       uint64
+	late                                      int64
 }
 
 func (c *commit) mark() mark {
-	return mark{len(c.buf), len(c.taken), len(c.kvs), len(c.counterUndo), len(c.dirty), len(c.offsets), len(c.onces), c.seq, c.late}
+	return mark{len(c.buf), len(c.kvs), len(c.counterUndo), len(c.dirty), len(c.offsets), len(c.onces), c.seq, c.late}
 }
 
 func (c *commit) rollback(m mark) {
@@ -65,14 +63,13 @@ func (c *commit) rollback(m mark) {
 		delete(c.onceSet, k)
 	}
 	c.unindex(m.kvs)
-	c.truncate(m.kvs, m.buf, m.taken)
+	c.truncate(m.kvs, m.buf)
 	c.counterUndo, c.dirty = c.counterUndo[:m.counters], c.dirty[:m.dirty]
 	c.offsets, c.onces, c.seq, c.late = c.offsets[:m.offsets], c.onces[:m.onces], m.seq, m.late
 }
 
 // begin empties c for the next commit.
 func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
-	c.keepSpares()
 	c.staging.begin(cat, now, seq)
 	c.counterUndo, c.dirty = c.counterUndo[:0], c.dirty[:0]
 	c.offsets, c.onces, c.late, c.conflicts = c.offsets[:0], c.onces[:0], 0, 0
@@ -231,10 +228,9 @@ func (c *commit) write(b *pebble.Batch) error {
 	for i := range c.kvs {
 		c.prefetch(c.kvs, i)
 		s := &c.kvs[i]
-		op := b.SetDeferred(int(s.key), int(s.value))
-		key, value := c.keyValue(s)
-		copy(op.Key, key)
-		copy(op.Value, value)
+		op := b.SetDeferred(s.key, s.value)
+		copy(op.Key, c.buf[s.start:s.start+s.key])
+		copy(op.Value, c.buf[s.start+s.key:s.start+s.key+s.value])
 		if err := op.Finish(); err != nil {
 			return err
 		}

@@ -20,14 +20,14 @@ type writtenSpan struct{ low, high []byte }
 // noteWritten remembers where c has written, for the next flush, and takes it for
 // flushed once a memtable of data has gone by.
 func (db *DB) noteWritten(c *commit) {
-	db.unflushedBytes += uint64(c.bytes())
+	db.unflushedBytes += uint64(len(c.buf))
 	if db.unflushedBytes > db.opts.MemTableBytes {
 		db.markFlushed()
 		return
 	}
 	// write has sorted c.kvs, so that a family is one run of them. A stored key
 	// has 27 bytes or more.
-	family := func(i int) uint64 { return binary.BigEndian.Uint64(c.stagedKey(i)) >> 16 }
+	family := func(i int) uint64 { return binary.BigEndian.Uint64(c.buf[c.kvs[i].start:]) >> 16 }
 	for i := 0; i < len(c.kvs); {
 		head, n := family(i), i+1
 		for n < len(c.kvs) && family(n) == head {

@@ -58,7 +58,7 @@ func (db *DB) ingestStaged(c *commit) error {
 		return errors.Join(engineError(err), db.removeBulkFiles())
 	}
 	db.metrics.bulkCommits.Add(1)
-	db.gate.gather(uint64(c.bytes()))
+	db.gate.gather(uint64(len(c.buf)))
 	db.sequence.Store(c.seq)
 	db.noteWritten(c)
 	db.noteLate(c)
@@ -105,7 +105,9 @@ func (db *DB) writeCells(c *commit, name string, kvs []staged, changes [][]byte)
 	return db.writeBulkFile(name, func(w *sstable.Writer) error {
 		for i := range kvs {
 			c.prefetch(kvs, i)
-			if err := w.Set(c.keyValue(&kvs[i])); err != nil {
+			s := &kvs[i]
+			value := s.start + s.key
+			if err := w.Set(c.buf[s.start:value], c.buf[value:value+s.value]); err != nil {
 				return err
 			}
 		}

@@ -241,7 +241,7 @@ func (db *DB) commitSome(group []*request) int {
 	c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 	outcomes := make([]error, len(group))
 	for i, r := range group {
-		if i > 0 && c.bytes() >= db.opts.MaxCommitBytes {
+		if i > 0 && len(c.buf) >= db.opts.MaxCommitBytes {
 			group = group[:i]
 			break
 		}

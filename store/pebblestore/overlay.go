@@ -256,7 +256,9 @@ func (s *stagedRow) keyValue() (key, value []byte) {
 	if s.list == nil {
 		return s.kvs[s.at][0], s.kvs[s.at][1]
 	}
-	return s.c.staging.keyValue(&s.c.kvs[s.list[s.at]])
+	k := &s.c.kvs[s.list[s.at]]
+	b := s.c.buf[k.start : k.start+k.key+k.value]
+	return b[:k.key:k.key], b[k.key:]
 }
 
 // seek moves to the first key that is not before key, where that is behind.

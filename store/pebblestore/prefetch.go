@@ -16,8 +16,8 @@ const aheadKVs = 6
 func (s *staging) prefetch(kvs []staged, i int) {
 	if i += aheadKVs; i < len(kvs) {
 		const most = 512 // the processor goes on by itself
-		b := s.raw(&kvs[i])
-		prefetch.Bytes(b[:min(len(b), most)])
+		kv := &kvs[i]
+		prefetch.Bytes(s.buf[kv.start : kv.start+min(kv.key+kv.value, most)])
 	}
 }
 

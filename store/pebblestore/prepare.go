@@ -88,7 +88,6 @@ func (db *DB) recycle(r *request) {
 func (p *prepared) fill(b *store.Batch, cache *counterCache) bool {
 	var tally region.Tally
 	defer func() { tally.Flush(int64(p.now)) }()
-	p.grow(b)
 	taken := true
 	b.InOrder(func(put *store.PackedPut) {
 		taken = taken && p.put(put, &tally)
@@ -104,34 +103,6 @@ func (p *prepared) fill(b *store.Batch, cache *counterCache) bool {
 	p.order(cache)
 	p.sortRun()
 	return true
-}
-
-// packedKeyBytes is what the key of a packed put takes beside its row, which has no zeros.
-const packedKeyBytes = 32
-
-// grow makes room for what fill takes down of b, or for most of it. Appending to less
-// copied a first batch of a backfill, and cleared memory for it, several times.
-func (p *prepared) grow(b *store.Batch) {
-	n := 0
-	for i := range b.Puts {
-		n += packedKeyBytes + len(b.Puts[i].Row) + len(b.Puts[i].Value())
-	}
-	p.buf = room(p.buf, n)
-	p.kvs = room(p.kvs, len(b.Puts)+len(b.Mutations))
-	n = 0
-	for i := range b.Counters {
-		n += packedKeyBytes + len(b.Counters[i].Row) + len(b.Counters[i].Qualifier)
-	}
-	p.keys = room(p.keys, n)
-	p.deltas = room(p.deltas, len(b.Counters))
-}
-
-// room returns an empty slice with room for n: s, or one that has some more for the next.
-func room[T any](s []T, n int) []T {
-	if cap(s) >= n {
-		return s[:0]
-	}
-	return make([]T, 0, n+n/8)
 }
 
 // put takes a packed put down, or reports false.
@@ -189,43 +160,23 @@ func timedPuts(ms []store.Mutation) bool {
 	return true
 }
 
-// adopt stages the cells of p, unless the catalog is another one by now. The bytes are
-// not copied: c takes them over, and p has a spare buffer then.
+// adopt stages the cells of p, unless the catalog is another one by now.
 func (c *commit) adopt(p *prepared) bool {
-	if p.cat != c.cat || c.bytes()+len(p.buf) > math.MaxInt32 {
+	base := len(c.buf)
+	if p.cat != c.cat || base+len(p.buf) > math.MaxInt32 {
 		return false
 	}
-	for i := range p.staging.sorted { // as they lie in buf: in the order of their keys each would be a cache miss
-		key, _ := p.keyValue(&p.staging.sorted[i])
-		cell.AddSequence(key, c.seq)
+	c.buf = append(c.buf, p.buf...)
+	c.sync = c.sync || p.sync
+	for _, s := range p.staging.sorted { // as they lie in buf: in the order of their keys each would be a cache miss
+		start := base + s.start
+		cell.AddSequence(c.buf[start:start+s.key], c.seq)
 	}
-	c.taken, c.size = append(c.taken, p.buf), c.size+len(p.buf)
-	in := uint32(len(c.taken))
+	c.seq += p.seq
 	for _, s := range p.kvs {
-		s.in = in
+		s.start += base
 		c.kvs = append(c.kvs, s)
 	}
 	c.appendRun(&p.staging)
-	p.buf = nil
-	if last := len(c.spares) - 1; last >= 0 {
-		p.buf, c.spares = c.spares[last], c.spares[:last]
-	}
-	c.sync = c.sync || p.sync
-	c.seq += p.seq
 	return true
-}
-
-// keepSpares makes the buffers that c has taken over spare ones, as far as there may be
-// more. Nothing of the commit they were of is needed any more.
-func (c *commit) keepSpares() {
-	kept := 0
-	for _, b := range c.spares {
-		kept += cap(b)
-	}
-	for i, b := range c.taken {
-		if len(c.spares) < maxPrepared && kept+cap(b) <= maxRetainedBytes {
-			c.spares, kept = append(c.spares, b[:0]), kept+cap(b)
-		}
-		c.taken[i] = nil
-	}
 }

@@ -309,9 +309,9 @@ func (w *lateWrites) noteCells(c *commit) {
 	key := c.stagedKey
 	i := sort.Search(len(c.kvs), func(i int) bool { return bytes.Compare(key(i), w.low) >= 0 })
 	for ; i < len(c.kvs) && bytes.Compare(key(i), w.high) < 0; i++ {
-		key, value := c.keyValue(&c.kvs[i])
-		w.ops = append(w.ops, lateOp{start: len(w.buf), key: len(key), value: len(value)})
-		w.buf = append(append(w.buf, key...), value...)
+		s := &c.kvs[i]
+		w.ops = append(w.ops, lateOp{start: len(w.buf), key: s.key, value: s.value})
+		w.buf = append(w.buf, c.buf[s.start:s.start+s.key+s.value]...)
 	}
 }
 

@@ -26,8 +26,6 @@ type staging struct {
 	seq     uint64 // the last sequence allotted
 
 	buf   []byte      // keys and values, as staged
-	taken [][]byte    // further ones, which were staged elsewhere
-	size  int         // bytes of all taken
 	kvs   []staged    // TagData key-values, in order of application but within runs
 	cells []cell.Cell // of the mutation that is being staged
 	ops   []cell.Op   // of the packed put that is being staged as a mutation
@@ -41,12 +39,11 @@ type staging struct {
 	lastNam string
 }
 
-// staged is one key-value of a staging.
+// staged is one key-value in staging.buf.
 type staged struct {
-	start uint32 // of the key; the value follows it
-	key   uint32 // length
-	value uint32 // length
-	in    uint32 // 0 = staging.buf, n = staging.taken[n-1]
+	start int // of the key; the value follows it
+	key   int // length
+	value int // length
 }
 
 // sequenceBytes end the key of a TagData key-value.
@@ -65,11 +62,7 @@ func (s *staging) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 		s.buf, s.kvs, s.sorted, s.sorter, s.heads = nil, nil, nil, keyOrder{}, nil
 	}
 	s.buf, s.kvs, s.heads, s.runs = s.buf[:0], s.kvs[:0], s.heads[:0], s.runs[:0]
-	s.taken, s.size = s.taken[:0], 0
 }
-
-// bytes returns how many bytes the key-values have.
-func (s *staging) bytes() int { return len(s.buf) + s.size }
 
 // table returns a table that users may write to.
 func (s *staging) table(name string) (*table, error) {
@@ -116,7 +109,7 @@ func (s *staging) stage(t *table, row []byte, cells []cell.Cell) error {
 		if n > 1 {
 			run = ascending(run)
 		}
-		if s.bytes() > math.MaxInt32 {
+		if len(s.buf) > math.MaxInt32 {
 			return fmt.Errorf("%w: the commit is larger than 2 GiB: send smaller batches", store.ErrRefused)
 		}
 		s.seq++
@@ -178,7 +171,7 @@ func (s *staging) stagePut(t *table, f *family, p *store.PackedPut) bool {
 
 // packs reports whether columns of size bytes may be packed, and counts them.
 func (s *staging) packs(t *table, f *family, row []byte, size int) bool {
-	return size <= maxPackedBytes && s.bytes() <= math.MaxInt32 && s.packing.allows(t.id, f.id, row, size)
+	return size <= maxPackedBytes && len(s.buf) <= math.MaxInt32 && s.packing.allows(t.id, f.id, row, size)
 }
 
 // packedKey appends the key of a packed put with the last sequence and returns its
@@ -192,7 +185,7 @@ func (s *staging) packedKey(t *table, f *family, row []byte, at cell.Timestamp) 
 
 // staged records the key-value that begins at start and ends s.buf.
 func (s *staging) staged(start, key int) {
-	s.kvs = append(s.kvs, staged{start: uint32(start), key: uint32(key), value: uint32(len(s.buf) - start - key)})
+	s.kvs = append(s.kvs, staged{start: start, key: key, value: len(s.buf) - start - key})
 }
 
 // ascending returns the run's cells in strictly ascending order of their
@@ -234,7 +227,7 @@ func (s *staging) sort() {
 func (s *staging) sortRun() {
 	s.sort()
 	least := s.sorter.shared + headBytes + sequenceBytes
-	if len(s.kvs) == 0 || slices.ContainsFunc(s.kvs, func(k staged) bool { return int(k.key) < least }) {
+	if len(s.kvs) == 0 || slices.ContainsFunc(s.kvs, func(k staged) bool { return k.key < least }) {
 		return
 	}
 	s.heads = append(s.heads[:0], s.sorter.items[:len(s.kvs)]...)
@@ -250,14 +243,9 @@ func (s *staging) appendRun(o *staging) {
 	}
 }
 
-// truncate forgets the key-values from n on, of s.buf the bytes from size on, and what was
-// taken since there were so many.
-func (s *staging) truncate(n, size, taken int) {
+// truncate forgets the key-values from n on, and the bytes from size on.
+func (s *staging) truncate(n, size int) {
 	s.buf, s.kvs = s.buf[:size], s.kvs[:n]
-	for _, b := range s.taken[taken:] {
-		s.size -= len(b)
-	}
-	s.taken = s.taken[:taken]
 	for len(s.runs) > 0 && s.runs[len(s.runs)-1].end > n {
 		s.runs = s.runs[:len(s.runs)-1]
 	}
@@ -324,21 +312,6 @@ func (s *staging) before(i, j int) bool {
 
 // stagedKey returns the key of staged key-value i.
 func (s *staging) stagedKey(i int) []byte {
-	key, _ := s.keyValue(&s.kvs[i])
-	return key
-}
-
-// keyValue returns the key and the value of k.
-func (s *staging) keyValue(k *staged) (key, value []byte) {
-	b := s.raw(k)
-	return b[:k.key:k.key], b[k.key:]
-}
-
-// raw returns the key of k with the value behind it.
-func (s *staging) raw(k *staged) []byte {
-	b := s.buf
-	if k.in > 0 {
-		b = s.taken[k.in-1]
-	}
-	return b[k.start : k.start+k.key+k.value]
+	k := &s.kvs[i]
+	return s.buf[k.start : k.start+k.key : k.start+k.key]
 }
