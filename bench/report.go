@@ -273,7 +273,7 @@ func (r *report) notes() []string {
 		"The counters of all three units and the rows were added up after every run of store, pipeline and backfill, and were equal to the number of events.",
 		"\"Until at rest\" is CPU with the flushes and compactions that were still to come when the last event was stored: rates of short runs leave them out.",
 		"An export is compared with a scan and an encode that each keep all cores busy, and with them on one core each. The scan makes cells of the rows; the export takes them as they are stored, and so can take less than both together.",
-		"Of peers franz-go is measured, which fetches and does no more, and Redis, which counts and does no more (FLINK.md has Flink, HBASE.md HBase; Kafka Connect is not measured).",
+		"Of peers franz-go is measured, which fetches and does no more, and Redis, which counts and does no more (FLINK.md has Flink, CONNECT.md Kafka Connect, HBASE.md HBase).",
 	}
 	if !r.redisMeasured() {
 		notes = append(notes, noRedis)
