@@ -43,7 +43,7 @@ type RedriveOptions struct {
 // RedriveCounts is what became of the letters that a redrive has tried.
 type RedriveCounts struct {
 	Applied   int64
-	Filtered  int64 // the present mapping leaves them out
+	Filtered  int64 // nothing is left to do: the present mapping leaves them out, no check holds, or their event id is used
 	Refused   int64 // still dead, with the new reason
 	Overtaken int64 // another redrive or a purge was faster
 }
@@ -348,6 +348,7 @@ func (r *redrive) batch(all []tried) *store.Batch {
 		unit := store.Record{Offset: int64(i), Once: t.once, OnceTTL: t.onceTTL, Cond: dead, Mutations: append(ms, d.CountMutation())}
 		if t.checks != nil {
 			unit.Checks = append(append([]*store.Cond{nil}, t.checks...), nil)
+			unit.Asides = []int{0, len(unit.Mutations) - 1} // so that what no check lets through uses no event id
 		}
 		b.Records = append(b.Records, unit)
 	}
@@ -379,7 +380,7 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("read what was applied: %w", err)
 	}
-	var duplicates []tried
+	var dropped []tried
 	for i := range all {
 		t := &all[i]
 		id, there := by[string(t.letter.AppendRow(nil))]
@@ -387,10 +388,10 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 		case !there, id != "" && id != r.id:
 			r.counts.Overtaken++
 			continue
-		case id == "" && t.refused == nil && t.once != nil:
-			// Another record with this event's id was applied: there is
-			// nothing left to do for it but to say so.
-			duplicates = append(duplicates, tried{letter: t.letter})
+		case id == "" && t.refused == nil && (t.once != nil || t.checks != nil):
+			// Another record with this event's id was applied, or no check
+			// held: there is nothing left to do for it but to say so.
+			dropped = append(dropped, tried{letter: t.letter})
 			continue
 		}
 		r.count(t)
@@ -398,8 +399,8 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 			r.log.Warn("record stays a dead letter", "pipeline", t.letter.Pipeline, "topic", t.letter.Topic, "partition", t.letter.Partition, "offset", t.letter.Offset, "err", t.refused)
 		}
 	}
-	if len(duplicates) > 0 {
-		return r.apply(ctx, duplicates)
+	if len(dropped) > 0 {
+		return r.apply(ctx, dropped)
 	}
 	return nil
 }

@@ -471,6 +471,54 @@ func TestRedriveOfEventsWithIDs(t *testing.T) {
 	}
 }
 
+// checkedMapper is an eventMapper that puts what is stored already, and counts nothing.
+type checkedMapper struct{ eventMapper }
+
+func (m *checkedMapper) Map(r *mapping.Record) (*mapping.Output, error) {
+	out, err := m.eventMapper.Map(r)
+	if err != nil {
+		return nil, err
+	}
+	for i := range out.Records {
+		unit := &out.Records[i]
+		unit.Mutations = unit.Mutations[:1]
+		unit.Checks = []*store.Cond{{Family: "e", Qualifier: []byte("page"), Op: store.NotEqual}}
+	}
+	return out, nil
+}
+
+// A letter of which no check holds is left out, and its event's id is as free as where
+// the record came for the first time.
+func TestRedriveWhereNoCheckHolds(t *testing.T) {
+	t.Parallel()
+	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(1)
+			b.produce(0, "bad:1 a", "bad:1 a", "bad:1 b")
+			ingest(t, e, b)
+			o := &RedriveOptions{Engine: e, Filter: LetterFilter{Pipeline: "p"}, Limit: 2}
+			for _, run := range []struct {
+				m    mapper
+				want RedriveCounts
+			}{{&checkedMapper{}, RedriveCounts{Filtered: 2}}, {&eventMapper{}, RedriveCounts{Applied: 1}}} {
+				got, err := newRedrive(o, func() mapper { return run.m }, "v2").run(t.Context())
+				if err != nil || got != run.want {
+					t.Errorf("got %+v, %v, want %+v", got, err, run.want)
+				}
+			}
+			got := readContents(t, e)
+			want := map[string]string{"t/0/0": "filtered", "t/0/1": "filtered", "t/0/2": "applied"}
+			if d := cmp.Diff(want, got.Letters); d != "" {
+				t.Errorf("Got other letters (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(map[string]int64{"b": 1}, got.Counts); d != "" {
+				t.Errorf("Got other counts (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 // rowEngine commits no more than a row at once.
 type rowEngine struct{ store.Engine }
 

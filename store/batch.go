@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"sluice/cell"
@@ -139,6 +140,10 @@ type Record struct {
 	// Cond had not held. A nil one holds.
 	Checks    []*Cond
 	Mutations []cell.Mutation
+	// Asides are the indexes, ascending, of mutations without checks that go with the
+	// unit and do not make it applied: where the checks leave out all others, it is
+	// dropped with these. nil = none.
+	Asides []int
 }
 
 // Check says what is wrong with r that no store could take.
@@ -148,8 +153,23 @@ func (r *Record) Check() error {
 		return fmt.Errorf("%w: %d checks of %d mutations", ErrInvalidArgument, len(r.Checks), len(r.Mutations))
 	case r.OnceTTL < 0:
 		return fmt.Errorf("%w: the id's time to live is %d ms", ErrInvalidArgument, r.OnceTTL)
+	case len(r.Asides) > 0 && len(r.Asides) >= len(r.Mutations):
+		return fmt.Errorf("%w: %d asides of %d mutations", ErrInvalidArgument, len(r.Asides), len(r.Mutations))
+	}
+	last := -1
+	for _, i := range r.Asides {
+		if i <= last || i >= len(r.Mutations) || r.Checks != nil && r.Checks[i] != nil {
+			return fmt.Errorf("%w: mutation %d cannot be an aside", ErrInvalidArgument, i)
+		}
+		last = i
 	}
 	return nil
+}
+
+// Aside reports whether mutation i is one of r.Asides.
+func (r *Record) Aside(i int) bool {
+	_, found := slices.BinarySearch(r.Asides, i)
+	return found
 }
 
 // AppendOnce appends the Once of a pipeline's event id, which no other pipeline's

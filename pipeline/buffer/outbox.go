@@ -65,7 +65,7 @@ type DeadLetter struct {
 // What became of a record that was redriven.
 const (
 	Applied  = "applied"
-	Filtered = "filtered" // the present mapping leaves it out
+	Filtered = "filtered" // nothing was left to do: the present mapping leaves it out, no check holds, or its event id is used
 )
 
 // purged is put in front of what became of a letter, or of dead, in the column that

@@ -113,6 +113,7 @@ type Record struct {
 	Cond      *Cond      `json:"cond,omitempty"`
 	Checks    []*Cond    `json:"checks,omitempty"` // null = always; none, or one a mutation
 	Mutations []Mutation `json:"mutations"`
+	Asides    []int      `json:"asides,omitempty"`
 }
 
 // Advance is store.Advance.
@@ -155,7 +156,7 @@ func FromBatch(b *store.Batch) (*Batch, error) {
 		if err != nil {
 			return nil, err
 		}
-		ar := Record{Offset: r.Offset, Once: r.Once, OnceTTL: r.OnceTTL, Cond: cond}
+		ar := Record{Offset: r.Offset, Once: r.Once, OnceTTL: r.OnceTTL, Cond: cond, Asides: r.Asides}
 		for _, check := range r.Checks {
 			ac, err := FromCond(check)
 			if err != nil {
@@ -208,7 +209,7 @@ func (a *Batch) Store() (*store.Batch, error) {
 			}
 			checks = append(checks, check)
 		}
-		b.Records = append(b.Records, store.Record{Offset: r.Offset, Once: r.Once, OnceTTL: r.OnceTTL, Cond: cond, Checks: checks, Mutations: ms})
+		b.Records = append(b.Records, store.Record{Offset: r.Offset, Once: r.Once, OnceTTL: r.OnceTTL, Cond: cond, Checks: checks, Mutations: ms, Asides: r.Asides})
 	}
 	for i := range a.Advances {
 		v := &a.Advances[i]

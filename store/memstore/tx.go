@@ -321,9 +321,10 @@ func (tx *tx) record(r *store.Record, o *outcomes) (*cell.Mutation, error) {
 			tx.rollback(undo)
 			return m, err
 		}
-		any = any || res.Applied
+		any = any || res.Applied && !r.Aside(i)
 	}
 	if !any {
+		tx.rollback(undo)
 		o.unmet = true
 		return nil, nil
 	}

@@ -283,7 +283,7 @@ func (c *commit) unit(r *store.Record) (o outcomes, name string, row []byte, err
 		if _, err := c.mutate(t, m, tested); err != nil {
 			return o, m.Table, m.Row, err
 		}
-		o.applied = true
+		o.applied = o.applied || !r.Aside(i)
 	}
 	o.unmet = !o.applied
 	return o, "", nil, nil

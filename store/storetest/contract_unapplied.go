@@ -118,6 +118,36 @@ func testChecks(t *testing.T, e *engine) {
 	}
 	e.counted(t, "p", 11, 7, 0)
 
+	// An aside goes with the rest of its unit, without which it is nothing.
+	aside := func(r store.Record, asides ...int) store.Record {
+		r.Asides = asides
+		return r
+	}
+	id := aside(unit(p.Next, nil, count("d", 1), absent, put("t", "a", "no"), nil, count("d", 1)), 0, 2)
+	id.Once = []byte("id")
+	again := aside(unit(p.Next+1, nil, count("d", 10), absent, put("t", "e", "1"), absent, put("t", "a", "no"), nil, count("d", 10)), 0, 3)
+	again.Once = id.Once
+	after := aside(unit(p.Next+2, nil, count("d", 100), nil, put("t", "e", "2")), 0)
+	after.Once = id.Once
+	b.Reset()
+	b.Records = []store.Record{id, again, after}
+	e.handed(t, "p", p.Next+3, &b, store.Unapplied{Unmet: 1, Duplicate: 1})
+	want = append(want, `"d" n:"c"="\x00\x00\x00\x00\x00\x00\x00\x14"`, `"e" f:"q"="1"`)
+	e.want(t, e, "t", want...)
+	e.counted(t, "p", 12, 8, 1)
+	for name, r := range map[string]store.Record{
+		"an aside alone":         aside(unit(p.Next, nil, count("d", 1)), 0),
+		"an aside with a check":  aside(unit(p.Next, absent, put("t", "f", "1"), nil, count("d", 1)), 0),
+		"one beyond the end":     aside(unit(p.Next, nil, count("d", 1), nil, count("d", 1)), 2),
+		"one before the begin":   aside(unit(p.Next, nil, count("d", 1), nil, count("d", 1)), -1),
+		"asides in no order":     aside(unit(p.Next, nil, count("d", 1), nil, count("d", 1), nil, count("d", 1)), 1, 0),
+		"an aside that is twice": aside(unit(p.Next, nil, count("d", 1), nil, count("d", 1), nil, count("d", 1)), 0, 0),
+	} {
+		b.Reset()
+		b.Records = []store.Record{r}
+		is(t, name, e.Apply(t.Context(), &b), store.ErrInvalidArgument)
+	}
+
 	// What is wrong with a unit is its record's fault.
 	b.Reset()
 	b.Records = []store.Record{{Offset: 20, Checks: []*store.Cond{nil}, Mutations: []cell.Mutation{put("t", "a", "1"), put("t", "a", "2")}}}
@@ -133,7 +163,7 @@ func testChecks(t *testing.T, e *engine) {
 	e.want(t, e, "t", want...)
 	if e.durable() {
 		e.reopen()
-		e.counted(t, "p", 11, 7, 0)
+		e.counted(t, "p", 12, 8, 1)
 	}
 }
 
