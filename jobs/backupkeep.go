@@ -17,6 +17,18 @@ import (
 // backupPrefix begins the names of the directories of backups.
 const backupPrefix = "backup="
 
+// backupDirs returns the directories of backups in a place of them, the oldest first: by
+// their names, which begin with their times.
+func backupDirs(ctx context.Context, t target.Target) (dirs []string, err error) {
+	entries, err := t.List(ctx, ".")
+	for _, e := range entries {
+		if e.Dir && strings.HasPrefix(e.Name, backupPrefix) {
+			dirs = append(dirs, e.Name)
+		}
+	}
+	return dirs, err
+}
+
 // CollectBackupsOptions configures CollectBackups. Target must be set.
 type CollectBackupsOptions struct {
 	// Target is a place of backups.
@@ -63,7 +75,7 @@ func CollectBackups(ctx context.Context, o *CollectBackupsOptions) ([]Garbage, e
 
 // backups removes the backups that keep lets go.
 func (c *collection) backups(ctx context.Context, keep *Keep) error {
-	entries, err := c.target.List(ctx, ".")
+	dirs, err := backupDirs(ctx, c.target)
 	if err != nil {
 		return err
 	}
@@ -75,16 +87,13 @@ func (c *collection) backups(ctx context.Context, keep *Keep) error {
 		return err
 	}
 	var all []*BackupManifest
-	for _, e := range entries {
-		if !e.Dir || !strings.HasPrefix(e.Name, backupPrefix) {
-			continue
-		}
-		f, err := findBackup(ctx, c.target, path.Join(e.Name, BackupManifestName))
-		if err == nil && f.manifest.Dir() != e.Name {
+	for _, dir := range dirs {
+		f, err := findBackup(ctx, c.target, path.Join(dir, BackupManifestName))
+		if err == nil && f.manifest.Dir() != dir {
 			err = fmt.Errorf("it is of %s", f.manifest.Dir())
 		}
 		if err != nil {
-			c.found = append(c.found, Garbage{Name: e.Name, Reason: fmt.Sprintf("its manifest cannot be read: %v", err), Stays: true})
+			c.found = append(c.found, Garbage{Name: dir, Reason: fmt.Sprintf("its manifest cannot be read: %v", err), Stays: true})
 			continue
 		}
 		all = append(all, f.manifest)

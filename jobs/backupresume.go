@@ -157,21 +157,21 @@ func unfinishedBackup(ctx context.Context, t target.Resumer, storeID, id string)
 // that began later: it keeps its time, by which that one would go on being the latest, and
 // retention would remove what was copied last. The error wraps target.ErrNotFound.
 func checkNewest(ctx context.Context, t target.Target, left *backupState) error {
-	entries, err := t.List(ctx, ".")
+	dirs, err := backupDirs(ctx, t)
 	if err != nil {
 		return err
 	}
 	from := (&BackupManifest{StartedAt: left.StartedAt}).Dir() // without an id; to the second
-	for _, e := range entries {
-		if !e.Dir || !strings.HasPrefix(e.Name, backupPrefix) || e.Name < from {
+	for _, dir := range dirs {
+		if dir < from {
 			continue
 		}
-		f, err := findBackup(ctx, t, path.Join(e.Name, BackupManifestName))
+		f, err := findBackup(ctx, t, path.Join(dir, BackupManifestName))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err == nil && f.manifest.StoreID == left.StoreID && f.manifest.StartedAt.After(left.StartedAt) {
-			return fmt.Errorf("%w: backup %s was cut off, and %s, which began later, is published: begin one without --resume", target.ErrNotFound, left.BackupID, e.Name)
+			return fmt.Errorf("%w: backup %s was cut off, and %s, which began later, is published: begin one without --resume", target.ErrNotFound, left.BackupID, dir)
 		}
 	}
 	return nil
@@ -226,17 +226,12 @@ func FinishPublishedBackup(ctx context.Context, t target.Target, storeID string)
 	if err != nil && !errors.Is(err, target.ErrNotFound) {
 		return nil, err
 	}
-	entries, err := t.List(ctx, ".")
+	dirs, err := backupDirs(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	// The newest by its name, which begins with its time.
-	slices.SortFunc(entries, func(a, b target.Entry) int { return strings.Compare(b.Name, a.Name) })
-	for _, e := range entries {
-		if !e.Dir || !strings.HasPrefix(e.Name, backupPrefix) {
-			continue
-		}
-		f, err := findBackup(ctx, t, path.Join(e.Name, BackupManifestName))
+	for _, dir := range slices.Backward(dirs) {
+		f, err := findBackup(ctx, t, path.Join(dir, BackupManifestName))
 		if err != nil {
 			return nil, err
 		}

@@ -61,15 +61,15 @@ func scheduledBackupID(name, storeID string, logical time.Time) string {
 // made for a time. Its error wraps target.ErrNotFound where there is none.
 func FindScheduledBackup(ctx context.Context, t target.Target, name, storeID string, logical time.Time) (*BackupManifest, error) {
 	id := scheduledBackupID(name, storeID, logical)
-	entries, err := t.List(ctx, ".")
+	dirs, err := backupDirs(ctx, t)
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range entries {
-		if !e.Dir || !strings.HasPrefix(e.Name, backupPrefix) || !strings.HasSuffix(e.Name, "-"+id) {
+	for _, dir := range dirs {
+		if !strings.HasSuffix(dir, "-"+id) {
 			continue
 		}
-		f, err := findBackup(ctx, t, path.Join(e.Name, BackupManifestName))
+		f, err := findBackup(ctx, t, path.Join(dir, BackupManifestName))
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func FindScheduledBackup(ctx context.Context, t target.Target, name, storeID str
 // ListBackups returns the backups in a place of them, the newest first, as runs of a job
 // of this name. The logical time of one is when it began; it has no rows and no formats.
 func ListBackups(ctx context.Context, t target.Target, name string) ([]RunSummary, error) {
-	entries, err := t.List(ctx, ".")
+	dirs, err := backupDirs(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -92,12 +92,9 @@ func ListBackups(ctx context.Context, t target.Target, name string) ([]RunSummar
 		return nil, err
 	}
 	var all []RunSummary
-	for _, e := range entries {
-		if !e.Dir || !strings.HasPrefix(e.Name, backupPrefix) {
-			continue
-		}
-		s := RunSummary{Job: name, Dir: e.Name, Latest: e.Name == latest}
-		f, err := findBackup(ctx, t, path.Join(e.Name, BackupManifestName))
+	for _, dir := range slices.Backward(dirs) {
+		s := RunSummary{Job: name, Dir: dir, Latest: dir == latest}
+		f, err := findBackup(ctx, t, path.Join(dir, BackupManifestName))
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
@@ -107,8 +104,6 @@ func ListBackups(ctx context.Context, t target.Target, name string) ([]RunSummar
 		}
 		all = append(all, s)
 	}
-	// By their names, which begin with their times.
-	slices.SortFunc(all, func(a, b RunSummary) int { return strings.Compare(b.Dir, a.Dir) })
 	return all, nil
 }
 
