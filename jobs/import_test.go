@@ -16,6 +16,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/jobstest"
 	"sluice/jobs/tables"
+	"sluice/serve/api"
 	"sluice/store"
 )
 
@@ -296,30 +297,17 @@ type requestEngine struct {
 }
 
 func (e *requestEngine) Apply(_ context.Context, b *store.Batch) error {
-	type op struct {
-		Type      string `json:"type"`
-		Family    string `json:"family"`
-		Qualifier []byte `json:"qualifier"`
-		Time      int64  `json:"time"`
-		Value     []byte `json:"value"`
-		Delta     int64  `json:"delta,omitempty"`
+	request, err := api.FromBatch(b)
+	if err != nil {
+		return err
 	}
-	type mutation struct {
-		Offset int64  `json:"offset"`
-		Table  string `json:"table"`
-		Row    []byte `json:"row"`
-		Ops    []op   `json:"ops"`
-	}
-	var all []mutation
-	for i := range b.Mutations {
-		m := &b.Mutations[i]
-		a := mutation{Offset: m.Offset, Table: m.Table, Row: m.Row}
-		for _, o := range m.Ops {
-			a.Ops = append(a.Ops, op{"delete_family_version", o.Family, o.Qualifier, int64(o.Time), o.Value, o.Delta})
+	for i := range request.Mutations {
+		ops := request.Mutations[i].Ops
+		for j := range ops {
+			ops[j].Type = "delete_family_version" // the longest name
 		}
-		all = append(all, a)
 	}
-	data, err := json.Marshal(all)
+	data, err := json.Marshal(request)
 	e.longest, e.batches = max(e.longest, len(data)), e.batches+1
 	return err
 }

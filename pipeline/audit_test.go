@@ -25,7 +25,7 @@ func audit(t *testing.T, e store.Engine, b *fakeBroker, compacted bool) []Audit 
 
 func TestAuditHolds(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(2)

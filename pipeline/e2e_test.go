@@ -242,7 +242,7 @@ func (c *cluster) check(e store.Engine) {
 
 func TestRunFromKafka(t *testing.T) {
 	t.Parallel()
-	for name, engine := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, engine := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c, e := newCluster(t, map[string]int{"pages": 3, "pages.dead": 1}), engine(t)

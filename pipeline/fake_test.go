@@ -316,6 +316,11 @@ func createTables(t testing.TB, a store.Admin) {
 }
 
 // newEngine returns a model engine with the tables of testMapper.
+// bothEngines is what makes each of the engines that a test needs no server for, by name.
+func bothEngines() map[string]func(testing.TB) store.Engine {
+	return map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble}
+}
+
 func newEngine(t testing.TB) store.Engine {
 	t.Helper()
 	s, err := memstore.New(nil)

@@ -31,7 +31,7 @@ func auditHolds(t *testing.T, e store.Engine) (sum Audit) {
 
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(2)
@@ -107,7 +107,7 @@ func (e *between) Apply(ctx context.Context, b *store.Batch) error {
 // that was applied, or comes back as a mark of the relay.
 func TestPurgeBesideOthers(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			begin := func() (store.Engine, func(store.Engine, PurgeCounts), func(store.Engine, RedriveCounts)) {

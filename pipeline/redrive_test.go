@@ -87,7 +87,7 @@ func redrivenOf(t testing.TB, e store.Reader) (n buffer.Redriven) {
 
 func TestRedriveAppliesOnce(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(2)
@@ -167,7 +167,7 @@ func (e *flaky) Apply(ctx context.Context, b *store.Batch) error {
 // again, before a commit and after it.
 func TestRedriveKilledAndBesideOthers(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(2)
@@ -257,7 +257,7 @@ func (e *dying) Scan(ctx context.Context, s *store.Scan) store.Scanner {
 func TestRedriveKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	const letters = redriveLetters + 10 // two commits
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		for _, after := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, after %v", name, after), func(t *testing.T) {
 				t.Parallel()
@@ -446,7 +446,7 @@ func (m *eventMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 // record that no single unit can stand for does not hold up the others.
 func TestRedriveOfEventsWithIDs(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(1)
@@ -491,7 +491,7 @@ func (m *checkedMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 // the record came for the first time.
 func TestRedriveWhereNoCheckHolds(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(1)

@@ -16,7 +16,7 @@ import (
 // that fails at first; the log is then applied as if they had been there.
 func TestTablesAreCreated(t *testing.T) {
 	t.Parallel()
-	for engine, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for engine, open := range bothEngines() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(1)
@@ -85,7 +85,7 @@ func TestTablesAreNotCreated(t *testing.T) {
 // of its day.
 func TestRedriveCreatesTables(t *testing.T) {
 	t.Parallel()
-	for engine, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for engine, open := range bothEngines() {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(1)

@@ -337,7 +337,7 @@ func TestTroubleWithTheStoreIsWaitedOut(t *testing.T) {
 // dead letter.
 func TestDisabledTablePauses(t *testing.T) {
 	t.Parallel()
-	for name, open := range map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble} {
+	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(1)

@@ -2,7 +2,6 @@ package serve_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -27,15 +26,9 @@ func TestConnectionsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, l) }()
+	address, stop := running(t, s)
 	ask := func() net.Conn {
-		c, err := net.Dial("tcp", l.Addr().String())
+		c, err := net.Dial("tcp", address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +63,5 @@ func TestConnectionsAreBounded(t *testing.T) {
 		t.Errorf("the third connection after the first was closed: %v", err)
 	}
 	ask() // waits
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("Run: %v", err)
-	}
+	stop()
 }

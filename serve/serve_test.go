@@ -356,14 +356,8 @@ func TestRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx, l) }()
-	e := s.Endpoint(l.Addr().String())
+	address, stop := running(t, s)
+	e := s.Endpoint(address)
 	r, err := http.NewRequest("GET", "http://"+e.Address+"/api/v1/hello", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -379,14 +373,29 @@ func TestRun(t *testing.T) {
 	if err != nil || hello.Instance != e.Instance || hello.Traits.Name != engine.Traits().Name {
 		t.Errorf("Got %+v, %v, want instance %s", hello, err, e.Instance)
 	}
-	cancel()
-	select {
-	case err := <-done:
-		if err != nil {
-			t.Errorf("Run: %v", err)
+	stop()
+}
+
+// running has s run on a port of its own until stop, which it returns with the address.
+func running(t *testing.T, s *serve.Server) (address string, stop func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx, l) }()
+	return l.Addr().String(), func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("Run does not end")
 		}
-	case <-time.After(time.Minute):
-		t.Fatal("Run does not end")
 	}
 }
 

@@ -170,14 +170,17 @@ func simple(base int64, n int) testBatch {
 	return b
 }
 
+// transactional is simple of a producer's transaction, encoded.
+func transactional(t testing.TB, base, producer int64, n int) []byte {
+	b := simple(base, n)
+	b.attrs, b.producer = attrTransactional, producer
+	return b.encode(t)
+}
+
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	plain := func(base int64, n int) []byte { b := simple(base, n); return b.encode(t) }
-	txn := func(base, producer int64, n int) []byte {
-		b := simple(base, n)
-		b.attrs, b.producer = attrTransactional, producer
-		return b.encode(t)
-	}
+	txn := func(base, producer int64, n int) []byte { return transactional(t, base, producer, n) }
 	idempotent := func(base, producer int64, n int) []byte {
 		b := simple(base, n)
 		b.producer = producer
@@ -601,11 +604,7 @@ func TestDecodeProperty(t *testing.T) {
 // transaction, and the next one of the same producer is read.
 func TestAbortMarkerBeforeFirstOffset(t *testing.T) {
 	t.Parallel()
-	txn := func(base int64) []byte {
-		b := simple(base, 1)
-		b.attrs, b.producer = attrTransactional, 7
-		return b.encode(t)
-	}
+	txn := func(base int64) []byte { return transactional(t, base, 7, 1) }
 	abort := testBatch{
 		base: 1, lastDelta: -1, attrs: attrControl | attrTransactional, producer: 7,
 		records: []testRecord{{key: []byte{0, 0, 0, controlAbort}}},
@@ -624,11 +623,7 @@ func TestAbortMarkerBeforeFirstOffset(t *testing.T) {
 // taken. The one that is left ends both, as for Kafka's consumers.
 func TestAbortedTwice(t *testing.T) {
 	t.Parallel()
-	txn := func(base int64) []byte {
-		b := simple(base, 1)
-		b.attrs, b.producer = attrTransactional, 7
-		return b.encode(t)
-	}
+	txn := func(base int64) []byte { return transactional(t, base, 7, 1) }
 	buf := slices.Concat(txn(5), controlBatch(t, 6, 7, controlAbort), txn(7))
 	got, d, _, err := decodeAll(testCodecs(t, 1<<20), buf, 5, abortedTxn{7, 0}, abortedTxn{7, 5})
 	if err != nil || !slices.Equal(offsets(got), []int64{7}) || d != (decoded{control: 1, aborted: 1}) {
@@ -640,9 +635,8 @@ func TestAbortedTwice(t *testing.T) {
 // from there on.
 func TestAbortedFromInside(t *testing.T) {
 	t.Parallel()
-	aborted, good := simple(0, 10), simple(11, 1)
-	aborted.attrs, aborted.producer = attrTransactional, 7
-	buf := slices.Concat(aborted.encode(t), controlBatch(t, 10, 7, controlAbort), good.encode(t))
+	good := simple(11, 1)
+	buf := slices.Concat(transactional(t, 0, 7, 10), controlBatch(t, 10, 7, controlAbort), good.encode(t))
 	got, d, _, err := decodeAll(testCodecs(t, 1<<20), buf, 4, abortedTxn{7, 0})
 	if err != nil || d != (decoded{control: 1, aborted: 6}) {
 		t.Fatalf("Got %+v and %v", d, err)
