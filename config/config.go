@@ -96,7 +96,8 @@ type Store struct {
 	// Dir is the data directory. One process at a time has it open; others
 	// work through that process.
 	Dir string `yaml:"dir" default:"./sluice-data"`
-	// Cache is the size of the block cache.
+	// Cache is the size of the block cache. Scans of a process
+	// of their own, as those of export run, and scheduled runs have 8MiB at most.
 	Cache Size `yaml:"cache" default:"256MiB"`
 	// MemTable is the size of one memtable, 1MiB to 2GiB; up to four exist. With less than
 	// four times the bytes of the largest commits, 20,000 events or so, ingest slows down.

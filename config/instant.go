@@ -180,10 +180,6 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 	})
 }
 
-// runCacheBytes is the block cache of a checkpoint that the daemon reads: a run scans,
-// and the daemon has a cache of its own.
-const runCacheBytes = 8 << 20
-
 // OpenRunInstant opens an instant of a store that this process has open, for a run
 // that may be cut off: checkpoint id of d where that is still there, a new one
 // otherwise. Where d is nil, or has no room for one, it is a snapshot, without a
@@ -207,9 +203,7 @@ func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Dire
 		in.own(d, &p)
 		in.renew(d)
 	}
-	o := c.PebbleOptions(log)
-	o.CacheBytes = min(o.CacheBytes, runCacheBytes)
-	if err := in.freeze(ctx, p.Path, o); err != nil {
+	if err := in.freeze(ctx, p.Path, c.ForScans().PebbleOptions(log)); err != nil {
 		return nil, errors.Join(err, in.close())
 	}
 	return in, nil

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -437,6 +438,19 @@ func TestStorePlace(t *testing.T) {
 	} {
 		if got := s.Place(); got != want {
 			t.Errorf("Got %q of %+v, want %q", got, s, want)
+		}
+	}
+}
+
+// Scans have a small cache, and no larger one than the store's, which stays as it is.
+func TestForScans(t *testing.T) {
+	t.Parallel()
+	for _, of := range []struct{ store, scans config.Size }{{256 << 20, 8 << 20}, {1 << 20, 1 << 20}} {
+		c := &config.Config{Store: config.Store{Dir: "data", Cache: of.store, MemTable: 3 << 20}}
+		want := c.Store
+		want.Cache = of.scans
+		if got := c.ForScans().Store; !reflect.DeepEqual(got, want) || c.Store.Cache != of.store {
+			t.Errorf("scans of a store with a cache of %d have %+v, and the store's is %d; want %+v", of.store, got, c.Store.Cache, want)
 		}
 	}
 }

@@ -131,6 +131,7 @@ func (c *copyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 
 // open opens the instant to copy: that of the copy to go on with, or a new one.
 func (c *copyCommand) open(ctx context.Context, from *config.Config, to config.Engine, log *slog.Logger) (*config.Instant, error) {
+	from = from.ForScans()
 	if !c.Resume {
 		return config.OpenLastingInstant(ctx, from, log)
 	}

@@ -116,6 +116,7 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 // open opens the instant to copy: that of the copy to go on with, or a new one. Where
 // the copy is whole already it returns what is remembered of it.
 func (c *copyTableCommand) open(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *config.Instant, done *tables.CopyState, err error) {
+	cfg = cfg.ForScans()
 	if !c.Resume {
 		source, err := config.OpenLastingInstant(ctx, cfg, log)
 		return source, nil, err
@@ -263,7 +264,7 @@ func (c *copyTableCommand) now(ctx context.Context, p *cli.Program, to config.En
 	if err != nil {
 		return nil, err
 	}
-	i, err := config.OpenInstant(ctx, cfg, nil)
+	i, err := config.OpenInstant(ctx, cfg.ForScans(), nil)
 	if err != nil {
 		return nil, err // not a nil *Instant in a Snapshot
 	}

@@ -37,7 +37,7 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	log := p.Warnings()
-	source, err := config.OpenInstant(ctx, cfg, log)
+	source, err := config.OpenInstant(ctx, cfg.ForScans(), log)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/config"
 	"sluice/jobs"
+	"sluice/jobs/join"
 	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/store"
@@ -104,6 +105,9 @@ func (c *joinCommand) run(ctx context.Context, p *cli.Program, cfg *config.Confi
 
 // open opens the instant to join at: that of the run to go on with, or a new one.
 func (c *joinCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.Unfinished, log *slog.Logger) (*config.Instant, error) {
+	if cfg.Joins[c.Join].Method != join.Lookup {
+		cfg = cfg.ForScans()
+	}
 	if left != nil {
 		source, err := reopen(ctx, p, cfg, left, log)
 		if source != nil || err != nil {

@@ -34,7 +34,7 @@ func (c *planCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 		return err
 	}
 	log := p.Warnings()
-	source, err := config.OpenInstant(ctx, cfg, log)
+	source, err := config.OpenInstant(ctx, cfg.ForScans(), log)
 	if err != nil {
 		return err
 	}

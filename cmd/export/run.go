@@ -137,6 +137,7 @@ func (c *runCommand) run(ctx context.Context, p *cli.Program, cfg *config.Config
 // open opens the instant to export: that of the run to go on with, where there is one
 // and its instant is not gone, or a new one.
 func (c *runCommand) open(ctx context.Context, p *cli.Program, cfg *config.Config, left *jobs.Unfinished, log *slog.Logger) (*config.Instant, error) {
+	cfg = cfg.ForScans()
 	if left != nil {
 		source, err := reopen(ctx, p, cfg, left, log)
 		if source != nil || err != nil {

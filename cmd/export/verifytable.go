@@ -47,7 +47,7 @@ func (c *verifyTableCommand) Run(ctx context.Context, p *cli.Program) (err error
 		return err
 	}
 	log := p.Warnings()
-	left, err := config.OpenInstant(ctx, cfg, log)
+	left, err := config.OpenInstant(ctx, cfg.ForScans(), log)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (c *verifyTableCommand) Run(ctx context.Context, p *cli.Program) (err error
 		if badErr != nil {
 			return badErr
 		}
-		if right, err = config.OpenInstant(ctx, other, log); err != nil {
+		if right, err = config.OpenInstant(ctx, other.ForScans(), log); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, right.Close()) }()
