@@ -79,24 +79,24 @@ func (u *letterUnits) settled(d *buffer.DeadLetter) bool {
 	return u.journal == nil || d.Offset < u.next[logOf(d)]
 }
 
-// apply applies the Records of b, one of each letter and in their order. Its error is
-// the engine's.
+// apply applies the Records of b, whose offsets are the indexes of their letters, in
+// whose order they are. Its error is the engine's.
 func (u *letterUnits) apply(ctx context.Context, letters []*buffer.DeadLetter, b *store.Batch) error {
 	if u.journal == nil {
 		return u.engine.Apply(ctx, b)
 	}
 	b.Unapplied = store.Unapplied{}
-	for first := 0; first < len(letters); {
-		last := first
-		for last < len(letters) && logOf(letters[last]) == logOf(letters[first]) {
-			last++
+	for rest := b.Records; len(rest) > 0; {
+		log, n := logOf(letters[rest[0].Offset]), 1
+		for n < len(rest) && logOf(letters[rest[n].Offset]) == log {
+			n++
 		}
-		part := store.Batch{Records: b.Records[first:last]}
-		if err := u.applyTo(ctx, logOf(letters[first]), &part); err != nil {
+		part := store.Batch{Records: rest[:n]}
+		if err := u.applyTo(ctx, log, &part); err != nil {
 			return err
 		}
 		b.Unapplied.Unmet += part.Unapplied.Unmet
-		first = last
+		rest = rest[n:]
 	}
 	return nil
 }

@@ -121,7 +121,7 @@ func Classes() []string {
 
 // LetterClasses returns every class that a dead letter can have, in order.
 func LetterClasses() []string {
-	all := append(errorClasses(), classSeveral)
+	all := append(errorClasses(), "several_events") // of redrives before letters of several event ids could be redriven
 	slices.Sort(all)
 	return all
 }

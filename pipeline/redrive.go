@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -210,39 +211,39 @@ func placeOf(d *buffer.DeadLetter) Place { return Place{d.Topic, d.Partition, d.
 
 // tried is what became of a letter.
 type tried struct {
-	letter    *buffer.DeadLetter
-	mutations []cell.Mutation
-	checks    []*store.Cond // of mutations; nil = none
-	once      []byte        // nil = the record has no event id
-	onceTTL   int64         // ms
-	refused   *mapping.Error
+	letter  *buffer.DeadLetter
+	units   []store.Record // of the engine's memory; none = the mapping leaves the record out
+	refused *mapping.Error
+	as      string // what the letter says of a redrive that was carried out
 }
 
-// become notes what the mapping makes of the letter.
+// become notes what the mapping makes of the letter: one unit, but where the store
+// decides what becomes of each.
 func (t *tried) become(out *mapping.Output) {
-	if out.Records == nil {
-		t.mutations = buffer.Clone(out.Mutations)
-		return
+	units := []store.Record{{Mutations: buffer.Clone(out.Mutations)}}
+	if out.Records != nil {
+		units = buffer.CloneRecords(t.letter.Pipeline, out.Records)
 	}
-	for i, r := range buffer.CloneRecords(t.letter.Pipeline, out.Records) {
-		if r.Once != nil && i > 0 {
-			// A unit has one id, and the letter is to be one unit.
-			t.refused = &mapping.Error{Stage: mapping.StageMap, Class: classSeveral, Err: errors.New("the record has several events with ids of their own; a redrive is of one")}
-			return
+	if !slices.ContainsFunc(units, decided) {
+		one := store.Record{}
+		for i := range units {
+			one.Mutations = append(one.Mutations, units[i].Mutations...)
 		}
-		t.once, t.onceTTL = r.Once, r.OnceTTL
-		for k := range r.Mutations {
-			var check *store.Cond
-			if r.Checks != nil {
-				check = r.Checks[k]
-			}
-			t.mutations, t.checks = append(t.mutations, r.Mutations[k]), append(t.checks, check)
-		}
+		units = []store.Record{one}
 	}
+	t.units = slices.DeleteFunc(units, func(u store.Record) bool { return len(u.Mutations) == 0 })
 }
 
-// classSeveral is what a redrive cannot apply as one unit.
-const classSeveral = "several_events"
+// decided reports whether the store decides if u has an effect.
+func decided(u store.Record) bool { return u.Once != nil || u.Checks != nil }
+
+// bytes returns about how many the units take.
+func (t *tried) bytes() (n int64) {
+	for i := range t.units {
+		n += buffer.Bytes(t.units[i].Mutations)
+	}
+	return n
+}
 
 // letters tries some letters, in one commit where what they become is not too large.
 func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) error {
@@ -263,7 +264,7 @@ func (r *redrive) letters(ctx context.Context, letters []*buffer.DeadLetter) err
 			t.become(out)
 		}
 		some = append(some, t)
-		if size += buffer.Bytes(t.mutations); size < redriveBytes && i < len(letters)-1 {
+		if size += t.bytes(); size < redriveBytes && i < len(letters)-1 {
 			continue
 		}
 		if err := r.end(ctx, some); err != nil {
@@ -323,34 +324,48 @@ func (r *redrive) mapLetter(d *buffer.DeadLetter) (*mapping.Output, error) {
 	return out, err
 }
 
-// batch makes a unit of each letter, numbered by its index: applied where the
-// letter is still dead, and then with the mark that it is no more.
+// batch makes units of each letter, numbered by its index, which have their effects
+// where the letter is still dead, and then with the mark that it is no more.
 func (r *redrive) batch(all []tried) *store.Batch {
 	var b store.Batch
 	now := time.Now().UnixMilli()
 	for i := range all {
-		t := &all[i]
+		t, offset := &all[i], int64(i)
 		d := *t.letter
 		dead := d.Unchanged()
 		d.MappingVersion = r.version
 		if t.refused != nil {
 			d.Stage, d.Class, d.Reason = string(t.refused.Stage), t.refused.Class, t.refused.Err.Error()
 			d.Attempts = max(d.Attempts, 1) + 1
-			b.Record(int64(i), nil, dead, d.RefusedMutation())
+			b.Record(offset, nil, dead, d.RefusedMutation())
 			continue
 		}
-		d.Redriven, d.RedrivenBy, d.RedrivenAs = now, r.id, buffer.Applied
-		if len(t.mutations) == 0 {
-			d.RedrivenAs = buffer.Filtered
+		d.Redriven, d.RedrivenBy = now, r.id
+		// end is the letter's mark and count, around what it becomes: a condition is
+		// tested on the first mutation's row.
+		end := func(as string, of ...cell.Mutation) []cell.Mutation {
+			d.RedrivenAs = as
+			return slices.Concat([]cell.Mutation{d.RedrivenMutation()}, of, []cell.Mutation{d.CountMutation()})
 		}
-		// The condition is tested on the first mutation's row.
-		ms := append([]cell.Mutation{d.RedrivenMutation()}, t.mutations...)
-		unit := store.Record{Offset: int64(i), Once: t.once, OnceTTL: t.onceTTL, Cond: dead, Mutations: append(ms, d.CountMutation())}
-		if t.checks != nil {
-			unit.Checks = append(append([]*store.Cond{nil}, t.checks...), nil)
-			unit.Asides = []int{0, len(unit.Mutations) - 1} // so that what no check lets through uses no event id
+		switch {
+		case len(t.units) == 0:
+			b.Record(offset, nil, dead, end(buffer.Filtered)...)
+		case !slices.ContainsFunc(t.units, decided):
+			b.Record(offset, nil, dead, end(buffer.Applied, t.units[0].Mutations...)...)
+		default:
+			// A unit that has an effect leaves a claim, which makes no letter
+			// redriven: by it the last two know whether one had.
+			for _, u := range t.units {
+				u.Offset, u.Cond = offset, dead
+				u.Mutations, u.Asides = append([]cell.Mutation{d.ClaimMutation()}, u.Mutations...), []int{0}
+				if u.Checks != nil {
+					u.Checks = append([]*store.Cond{nil}, u.Checks...)
+				}
+				b.Records = append(b.Records, u)
+			}
+			b.Record(offset, nil, d.Claimed(), end(buffer.Applied)...)
+			b.Record(offset, nil, dead, end(buffer.Filtered)...)
 		}
-		b.Records = append(b.Records, unit)
 	}
 	return &b
 }
@@ -363,44 +378,40 @@ func (r *redrive) note(ctx context.Context, all []tried) error {
 		Table: store.OutboxTable, Start: first, Stop: last, StopInclusive: true,
 		Columns: []store.Column{
 			{Family: store.OutboxFamily, Qualifier: []byte(buffer.OffsetQualifier)}, // of every letter
+			{Family: store.OutboxFamily, Qualifier: []byte(buffer.RedrivenAsQualifier)},
 			{Family: store.OutboxFamily, Qualifier: []byte(buffer.RedrivenByQualifier)},
 		},
 	})
 	defer sc.Close()
-	by := map[string]string{} // of every letter that is there; "" = nobody
+	type end struct{ by, as string }
+	ends := map[string]end{} // of every letter that is there; by "" = nobody
 	for sc.Next() {
-		id := ""
+		var e end
 		for _, c := range sc.Row().Cells {
-			if string(c.Qualifier) == buffer.RedrivenByQualifier {
-				id = string(c.Value)
+			switch string(c.Qualifier) {
+			case buffer.RedrivenByQualifier:
+				e.by = string(c.Value)
+			case buffer.RedrivenAsQualifier:
+				e.as = string(c.Value)
 			}
 		}
-		by[string(sc.Row().Key)] = id
+		ends[string(sc.Row().Key)] = e
 	}
 	if err := sc.Err(); err != nil {
 		return fmt.Errorf("read what was applied: %w", err)
 	}
-	var dropped []tried
 	for i := range all {
 		t := &all[i]
-		id, there := by[string(t.letter.AppendRow(nil))]
-		switch {
-		case !there, id != "" && id != r.id:
+		e, there := ends[string(t.letter.AppendRow(nil))]
+		if !there || e.by != "" && e.by != r.id {
 			r.counts.Overtaken++
 			continue
-		case id == "" && t.refused == nil && (t.once != nil || t.checks != nil):
-			// Another record with this event's id was applied, or no check
-			// held: there is nothing left to do for it but to say so.
-			dropped = append(dropped, tried{letter: t.letter})
-			continue
 		}
+		t.as = e.as
 		r.count(t)
 		if t.refused != nil {
 			r.log.Warn("record stays a dead letter", "pipeline", t.letter.Pipeline, "topic", t.letter.Topic, "partition", t.letter.Partition, "offset", t.letter.Offset, "err", t.refused)
 		}
-	}
-	if len(dropped) > 0 {
-		return r.apply(ctx, dropped)
 	}
 	return nil
 }
@@ -409,7 +420,7 @@ func (r *redrive) count(t *tried) {
 	switch {
 	case t.refused != nil:
 		r.counts.Refused++
-	case len(t.mutations) == 0:
+	case len(t.units) == 0, t.as == buffer.Filtered:
 		r.counts.Filtered++
 	default:
 		r.counts.Applied++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -422,7 +423,7 @@ func TestRedriveRefusesWhatIsNotExact(t *testing.T) {
 }
 
 // eventMapper gives the record "bad:ID page" the event id ID, and makes a unit an id
-// of "bad:ID,ID page".
+// of "bad:ID,ID page". That of id "!" is of a table that is not there.
 type eventMapper struct{ testMapper }
 
 func (m *eventMapper) Map(r *mapping.Record) (*mapping.Output, error) {
@@ -437,34 +438,43 @@ func (m *eventMapper) Map(r *mapping.Record) (*mapping.Output, error) {
 		return nil, err
 	}
 	for id := range strings.SplitSeq(ids, ",") {
-		out.Records = append(out.Records, store.Record{Once: []byte(id), OnceTTL: 1000_000, Mutations: out.Mutations})
+		unit := store.Record{Once: []byte(id), OnceTTL: 1000_000, Mutations: out.Mutations}
+		if id == "!" {
+			unit.Mutations = slices.Clone(out.Mutations)
+			unit.Mutations[0].Table = "missing"
+		}
+		out.Records = append(out.Records, unit)
 	}
 	return out, nil
 }
 
-// An event that another record has brought meanwhile is not applied again, and one
-// record that no single unit can stand for does not hold up the others.
+// An event that another record has brought is not applied again, whether a letter has
+// one or several; a letter of which an event is refused stays dead, and uses no id.
 func TestRedriveOfEventsWithIDs(t *testing.T) {
 	t.Parallel()
 	for name, open := range bothEngines() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e, b := open(t), newFakeBroker(1)
-			b.produce(0, "bad:1,2 a", "bad:3 a", "bad:3 a", "bad:4 b")
+			b.produce(0, "bad:1,2 a", "bad:3 a", "bad:3 a", "bad:4 b", "bad:2,5 a", "bad:1,2,5 c", "bad:6,! c", "bad:6,7,6 d")
 			ingest(t, e, b)
 			o := &RedriveOptions{Engine: e, Filter: LetterFilter{Pipeline: "p"}}
-			for i, want := range []RedriveCounts{{Applied: 2, Filtered: 1, Refused: 1}, {Refused: 1}} {
+			for i, want := range []RedriveCounts{{Applied: 5, Filtered: 2, Refused: 1}, {Refused: 1}} {
 				got, err := newRedrive(o, func() mapper { return &eventMapper{} }, "v2").run(t.Context())
 				if err != nil || got != want {
 					t.Errorf("%d: got %+v, %v, want %+v", i, got, err, want)
 				}
 			}
 			got := readContents(t, e)
-			want := map[string]string{"t/0/0": "map/several_events", "t/0/1": "applied", "t/0/2": "filtered", "t/0/3": "applied"}
+			want := map[string]string{
+				"t/0/0": "applied", "t/0/1": "applied", "t/0/2": "filtered", "t/0/3": "applied",
+				"t/0/4": "applied", "t/0/5": "filtered", "t/0/6": "store/no_such_table", "t/0/7": "applied",
+			}
 			if d := cmp.Diff(want, got.Letters); d != "" {
 				t.Errorf("Got other letters (-want +got):\n%s", d)
 			}
-			if d := cmp.Diff(map[string]int64{"a": 1, "b": 1}, got.Counts); d != "" {
+			// 1, 2, 3 and 5 of a; 4; 6 and 7.
+			if d := cmp.Diff(map[string]int64{"a": 4, "b": 1, "d": 2}, got.Counts); d != "" {
 				t.Errorf("Got other counts (-want +got):\n%s", d)
 			}
 		})

@@ -28,8 +28,8 @@ const (
 	RedrivenQualifier = "redriven"
 	// RedrivenByQualifier names the redrive that did it.
 	RedrivenByQualifier = "redriven_by"
-
-	redrivenAsQualifier = "redriven_as"
+	// RedrivenAsQualifier says what the record became: Applied or Filtered.
+	RedrivenAsQualifier = "redriven_as"
 )
 
 // Header is one header of a record.
@@ -206,9 +206,21 @@ func (d *DeadLetter) RedrivenMutation() cell.Mutation {
 	t := d.cellTime()
 	m.Put(store.OutboxFamily, []byte("mapping_version"), t, []byte(d.MappingVersion))
 	m.Put(store.OutboxFamily, []byte(RedrivenQualifier), t, strconv.AppendInt(nil, d.Redriven, 10))
-	m.Put(store.OutboxFamily, []byte(redrivenAsQualifier), t, []byte(d.RedrivenAs))
+	m.Put(store.OutboxFamily, []byte(RedrivenAsQualifier), t, []byte(d.RedrivenAs))
 	m.Put(store.OutboxFamily, []byte(RedrivenByQualifier), t, []byte(d.RedrivenBy))
 	return m
+}
+
+// ClaimMutation returns the write that d.RedrivenBy is at work on d, which stays dead.
+func (d *DeadLetter) ClaimMutation() cell.Mutation {
+	m := cell.Mutation{Table: store.OutboxTable, Row: d.AppendRow(nil)}
+	m.Put(store.OutboxFamily, []byte(RedrivenByQualifier), d.cellTime(), []byte(d.RedrivenBy))
+	return m
+}
+
+// Claimed returns the condition that d has the claim of d.RedrivenBy.
+func (d *DeadLetter) Claimed() *store.Cond {
+	return &store.Cond{Family: store.OutboxFamily, Qualifier: []byte(RedrivenByQualifier), Op: store.Equal, Value: []byte(d.RedrivenBy)}
 }
 
 // Redriven counts the dead letters of one partition that had their effect after
@@ -274,7 +286,7 @@ func (d *DeadLetter) There() *store.Cond {
 // redriven as d was.
 func (d *DeadLetter) Unchanged() *store.Cond {
 	if d.Redriven != 0 {
-		return &store.Cond{Family: store.OutboxFamily, Qualifier: []byte(redrivenAsQualifier), Op: store.Equal, Value: []byte(d.RedrivenAs)}
+		return &store.Cond{Family: store.OutboxFamily, Qualifier: []byte(RedrivenAsQualifier), Op: store.Equal, Value: []byte(d.RedrivenAs)}
 	}
 	// A row without the column passes, no row does not. Its value is never empty.
 	return &store.Cond{Filter: &store.SingleColumnValueFilter{
@@ -348,7 +360,7 @@ func cut(s string, n int) string {
 // value and headers.
 func BriefQualifiers() []string {
 	return []string{
-		"attempts", "class", "mapping_version", OffsetQualifier, "reason", RedrivenQualifier, redrivenAsQualifier, RedrivenByQualifier,
+		"attempts", "class", "mapping_version", OffsetQualifier, "reason", RedrivenQualifier, RedrivenAsQualifier, RedrivenByQualifier,
 		RelayedQualifier, "stage", "time",
 	}
 }
@@ -433,7 +445,7 @@ func DecodeDeadLetter(row *cell.Row) (*DeadLetter, error) {
 			if d.Redriven, err = strconv.ParseInt(string(c.Value), 10, 64); err != nil {
 				return nil, corrupt("redriven", err)
 			}
-		case redrivenAsQualifier:
+		case RedrivenAsQualifier:
 			d.RedrivenAs = string(c.Value)
 		case RedrivenByQualifier:
 			d.RedrivenBy = string(c.Value)
