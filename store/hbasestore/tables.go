@@ -138,8 +138,8 @@ func (s *Store) changeBy(ctx context.Context, r request, f caller) error {
 
 // CreateTable implements store.Admin. What HBase has made is read back: where it is
 // not what was asked for the table is dropped again, and the error wraps
-// store.ErrInvalidSchema. COUNTER and DISTINCT families with
-// a TTL are refused with store.ErrInvalidSchema.
+// store.ErrInvalidSchema; where it cannot be read the table stays. COUNTER and DISTINCT
+// families with a TTL are refused with store.ErrInvalidSchema.
 func (s *Store) CreateTable(ctx context.Context, t *store.TableDescriptor, splits [][]byte) error {
 	t = t.Clone()
 	if err := checkSchema(t); err != nil {
@@ -168,7 +168,13 @@ func (s *Store) createTable(ctx context.Context, t *store.TableDescriptor, split
 	case err != nil:
 		return err
 	}
-	if err := s.check(ctx, t, keys, ""); err != nil {
+	switch err := s.check(ctx, t, keys, ""); {
+	case err == nil:
+		return nil
+	case !errors.Is(err, store.ErrInvalidSchema):
+		// Another process may have found it and written to it since.
+		return r.fail(fmt.Errorf("HBase has made it, but what it has made could not be read back: %w", err))
+	default:
 		drop := s.call(ctx, request{what: "drop table", table: t.Name, once: true, timeout: s.o.AdminTimeout}, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
 			if err := c.DisableTable(ctx, tableName(t.Name)); err != nil {
 				return err
@@ -178,7 +184,6 @@ func (s *Store) createTable(ctx context.Context, t *store.TableDescriptor, split
 		s.forget(t.Name)
 		return errors.Join(r.fail(err), drop)
 	}
-	return nil
 }
 
 // check compares a table with what was asked for; keys nil = any regions; family "" = all
