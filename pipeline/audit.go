@@ -345,18 +345,27 @@ func (a *auditor) same(ctx context.Context, one *Audit, f fetcher) (bool, error)
 // recount reads the topic again.
 func (a *auditor) recount(ctx context.Context, one *Audit, letters []int64, f fetcher) error {
 	p := &one.Progress
-	one.From, one.Records = max(p.First, one.LogStart), 0
-	gone := one.From - p.First // whose records cannot be counted any more
-	if one.From >= p.Next {
-		one.From, gone = p.Next, p.Next-p.First
-	}
-	missing, err := a.read(ctx, one, letters, f)
-	if err != nil {
-		return err
+	var gone int64 // offsets whose records cannot be counted any more
+	var missing []int64
+	for {
+		one.From, one.Records = min(max(p.First, one.LogStart), p.Next), 0
+		gone = one.From - p.First
+		var err error
+		missing, err = a.read(ctx, one, letters, f)
+		if err == nil {
+			break
+		}
+		// Retention has overtaken the reading: what is left is counted from its new start on.
+		lost, ok := errors.AsType[*kafka.OutOfRangeError](err)
+		if !ok || lost.LogStart <= lost.Offset || lost.LogStart <= one.LogStart {
+			return err
+		}
+		one.LogStart = lost.LogStart
 	}
 	compacted := false
 	var hidden error // the user may read the topic, and not its settings
 	if a.compacted != nil {
+		var err error
 		switch compacted, err = a.compacted(ctx, one.Source.Topic); {
 		case errors.Is(err, kafka.ErrAuth):
 			hidden = err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -197,5 +198,68 @@ func TestAuditReportsWhatCannotBeRead(t *testing.T) {
 	a.Pipelines = []string{"q"}
 	if all, err := a.run(t.Context()); err != nil || len(all) != 0 {
 		t.Errorf("Got %+v, %v of another pipeline", all, err)
+	}
+}
+
+// trimming is a fakeBroker whose retention removes records below an offset while they are read.
+type trimming struct {
+	*fakeBroker
+	below []int64 // of partition 0, each once a batch of it was read
+}
+
+type trimmingReader struct {
+	reader
+	b *trimming
+}
+
+func (b *trimming) fetcher(map[string][16]byte) fetcher { return b }
+
+func (b *trimming) reader(topic string, partition int32, offset int64) reader {
+	return &trimmingReader{b.fakeBroker.reader(topic, partition, offset), b}
+}
+
+func (r *trimmingReader) Next(ctx context.Context) (*kafka.Batch, error) {
+	batch, err := r.reader.Next(ctx)
+	if err == nil && len(r.b.below) > 0 {
+		r.b.trim(0, r.b.below[0])
+		r.b.below = r.b.below[1:]
+	}
+	return batch, err
+}
+
+// Retention that overtakes a deep audit leaves less to count again, and is no reason to give up.
+func TestDeepAuditAmidRetention(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		below         []int64
+		from, records int64
+	}{
+		"nothing":    {nil, 0, 450},
+		"behind":     {[]int64{1}, 0, 450},
+		"once":       {[]int64{200}, 200, 270},
+		"twice":      {[]int64{200, 400}, 400, 90},
+		"everything": {[]int64{500}, 500, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := newEngine(t), newFakeBroker(1)
+			for i := range 500 {
+				b.produce(0, []string{"a", "bad", "skip", "b", "c", "-", "d", "e", "f", "g"}[i%10])
+			}
+			ingest(t, e, b)
+			b.rng = rand.New(rand.NewPCG(3, 4)) // batches of 40 offsets at most
+			a := &auditor{AuditOptions: &AuditOptions{Store: e, Deep: true}, broker: &trimming{b, append([]int64{0}, tc.below...)}}
+			all, err := a.run(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := all[0]
+			if len(got.Problems) > 0 || got.From != tc.from || got.Records != tc.records {
+				t.Errorf("Got %d records from offset %d on and problems %q, want %d from %d on", got.Records, got.From, got.Problems, tc.records, tc.from)
+			}
+			if noted := strings.Contains(strings.Join(got.Notes, "\n"), "are gone from Kafka and were not counted again"); noted != (tc.from > 0) {
+				t.Errorf("Got notes %q", got.Notes)
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
@@ -272,13 +273,41 @@ func storeTrouble(err error) bool {
 }
 
 // rootCause returns the text of the innermost error, without the offsets that
-// those around it name.
+// those around it name, and with what is said behind it of what to do.
 func rootCause(err error) string {
 	for {
 		inner := errors.Unwrap(err)
-		if inner == nil {
+		if inner == nil || !strings.HasSuffix(err.Error(), inner.Error()) {
 			return err.Error()
 		}
 		err = inner
 	}
+}
+
+// reminder is how often trouble that lasts is logged again.
+const reminder = 5 * time.Minute
+
+// trouble is what is logged of trouble that lasts: that it begins, that it has another
+// cause, as somebody has done what the log asked for, and now and then that it is still
+// there. The zero value is none.
+type trouble struct {
+	cause string // empty = none
+	at    time.Time
+}
+
+// news reports whether cause is to be logged.
+func (t *trouble) news(cause string) bool {
+	now := time.Now()
+	if cause == t.cause && now.Sub(t.at) < reminder {
+		return false
+	}
+	t.cause, t.at = cause, now
+	return true
+}
+
+// over ends it, and reports whether there was any.
+func (t *trouble) over() bool {
+	was := t.cause != ""
+	*t = trouble{}
+	return was
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"sluice/store"
 )
@@ -24,4 +26,36 @@ func TestRefusalNamesThePlaceOnce(t *testing.T) {
 			t.Errorf("Got %s: %v, want %s", got.Class, got.Err, tc.want)
 		}
 	}
+}
+
+// Trouble that lasts is logged when it begins, when its cause changes, what it asks for
+// included, and now and then; not with each other offset that it meets.
+func TestTroubleIsLoggedWhereItChanges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("REFUSED")
+		var now trouble
+		for i, tc := range []struct {
+			err  error
+			news bool
+		}{
+			{fmt.Errorf("fetch t/0, offset 1: %w", refused), true},
+			{fmt.Errorf("fetch t/0, offset 2: %w", refused), false},
+			{fmt.Errorf("fetch t/0, offset 2: %w", fmt.Errorf("%w; allow READ", refused)), true},
+			{fmt.Errorf("fetch t/0, offset 3: %w", fmt.Errorf("%w; allow READ", refused)), false},
+			{fmt.Errorf("fetch t/0, offset 3: %w", fmt.Errorf("%w; allow WRITE", refused)), true},
+			{fmt.Errorf("fetch t/0, offset 3: %w", refused), true},
+		} {
+			if got := now.news(rootCause(tc.err)); got != tc.news {
+				t.Errorf("%d: Got news %t of %v", i, got, tc.err)
+			}
+		}
+		time.Sleep(reminder)
+		if !now.news("REFUSED") {
+			t.Error("Got no reminder")
+		}
+		if !now.over() || now.over() || !now.news("REFUSED") {
+			t.Error("Got trouble that is over twice, or none anew")
+		}
+	})
 }

@@ -29,16 +29,28 @@ func (l *jsonLog) Write(p []byte) (int, error) {
 // places returns topic, partition and offset of each line with this message.
 func (l *jsonLog) places(t *testing.T, message string) []string {
 	t.Helper()
+	return l.lines(t, message, func(line map[string]any) string {
+		return fmt.Sprint(line["topic"], "/", line["partition"], "@", line["offset"])
+	})
+}
+
+// causes returns the error of each line with this message.
+func (l *jsonLog) causes(t *testing.T, message string) []string {
+	t.Helper()
+	return l.lines(t, message, func(line map[string]any) string { return fmt.Sprint(line["err"]) })
+}
+
+func (l *jsonLog) lines(t *testing.T, message string, of func(line map[string]any) string) (all []string) {
+	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var all []string
 	for d := json.NewDecoder(bytes.NewReader(l.b.Bytes())); d.More(); {
 		var line map[string]any
 		if err := d.Decode(&line); err != nil {
 			t.Fatal(err)
 		}
 		if line["msg"] == message {
-			all = append(all, fmt.Sprint(line["topic"], "/", line["partition"], "@", line["offset"]))
+			all = append(all, of(line))
 		}
 	}
 	return all

@@ -54,6 +54,7 @@ type Pipeline struct {
 	relay     *relay
 	status    *status
 	ran       atomic.Bool
+	unshown   trouble // with offsets that are not shown to Kafka; owned by who commits
 }
 
 // New returns a pipeline that is ready to Run. It talks to nobody yet.
@@ -256,13 +257,22 @@ func (p *Pipeline) countRedriven(ctx context.Context) {
 	p.status.redriven(all)
 }
 
+// commit shows the stored offsets to Kafka. Trouble with that can last, as long as a topic
+// is gone, and changes no count.
 func (p *Pipeline) commit(ctx context.Context, gen *kafka.Generation) {
 	offsets := p.status.storedOffsets(gen.Assignment)
 	if len(offsets) == 0 || ctx.Err() != nil {
 		return
 	}
-	if err := gen.Commit(ctx, offsets); err != nil && !errors.Is(err, kafka.ErrGenerationEnded) && ctx.Err() == nil {
-		p.log.Warn("offsets are not shown to kafka", "err", err)
+	err := gen.Commit(ctx, offsets)
+	switch {
+	case err == nil:
+		if p.unshown.over() {
+			p.log.Info("offsets are shown to kafka again")
+		}
+	case errors.Is(err, kafka.ErrGenerationEnded) || ctx.Err() != nil:
+	case p.unshown.news(rootCause(err)):
+		p.log.Warn("offsets are not shown to kafka, trying again", "err", err)
 	}
 }
 

@@ -92,17 +92,17 @@ func (r *relay) add(start, stop []byte) {
 func (r *relay) run(ctx context.Context) {
 	r.wakeAll()
 	wait := r.retry
-	warned := false
+	var waiting trouble
 	for {
 		err := r.round(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			if warned {
+			if waiting.over() {
 				r.log.Info("dead letters are relayed again", "topic", r.topic)
 			}
-			wait, warned = r.retry, false
+			wait = r.retry
 			select {
 			case <-r.ring:
 			case <-ctx.Done():
@@ -110,9 +110,9 @@ func (r *relay) run(ctx context.Context) {
 			}
 		default:
 			r.status.relayed(0, 1)
-			if !warned {
+			// That letters are tried again after others says no more than their error did.
+			if (waiting.cause == "" || !errors.Is(err, errPassed)) && waiting.news(rootCause(err)) {
 				r.log.Warn("dead letters wait in the outbox", "topic", r.topic, "err", err)
-				warned = true
 			}
 			if sleep(ctx, wait) != nil {
 				return

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ import (
 type fakeTopic struct {
 	mu      sync.Mutex
 	down    bool
+	why     error // of a topic that is down; nil = no broker answered
 	refuses map[int64]bool
 	most    int // bytes of a letter; 0 = no bound
 	last    kafka.Message
@@ -36,7 +38,10 @@ func (p *fakeTopic) produce(_ context.Context, _ string, letters []kafka.Message
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls++
-	if p.down {
+	switch {
+	case p.down && p.why != nil:
+		return p.why
+	case p.down:
 		return errors.New("no broker answered")
 	}
 	for i := range letters {
@@ -150,6 +155,36 @@ func TestDeadTopicDelaysLettersOnly(t *testing.T) {
 	}
 	if n := relayed(t, e); n != 700 {
 		t.Errorf("Got %d letters marked, want 700", n)
+	}
+}
+
+// Why letters wait is logged once, and again where somebody did what was asked for and that
+// was not all.
+func TestRelaySaysWhyNow(t *testing.T) {
+	t.Parallel()
+	denied := errors.New("TOPIC_AUTHORIZATION_FAILED")
+	needs := func(what string) error {
+		return fmt.Errorf("produce to dead: %w", fmt.Errorf("%w; the brokers' ACLs must allow %s", denied, what))
+	}
+	e, b, log := newEngine(t), newFakeBroker(1), new(jsonLog)
+	b.produce(0, "bad", "bad")
+	ingest(t, e, b)
+	out := &fakeTopic{down: true, why: needs("DESCRIBE")}
+	p := newTest(t, e, b, func(o *Options) { o.Logger = slog.New(slog.NewJSONHandler(log, nil)) })
+	stop := startRelaying(p, out)
+	tried := func() {
+		n := p.Metrics().RelayErrors
+		waitFor(t, func() bool { return p.Metrics().RelayErrors > n+3 })
+	}
+	tried()
+	out.set(func() { out.why = needs("WRITE") })
+	tried()
+	out.set(func() { out.down = false })
+	waitFor(t, func() bool { return p.Metrics().Relayed == 2 })
+	stop()
+	const waits = "dead letters wait in the outbox"
+	if got := log.causes(t, waits); len(got) != 2 || !strings.Contains(got[0], "DESCRIBE") || !strings.Contains(got[1], "WRITE") {
+		t.Errorf("Got %d causes, want what each asks for, once: %q", len(got), got)
 	}
 }
 

@@ -160,11 +160,10 @@ type partitionState struct {
 	owners    int
 	rate      rate
 	breaker   *breaker // of the worker that has the partition
-	logged    string   // cause of the last pause that was logged
+	logged    trouble  // the last pause that was logged
 	trippedAt time.Time
 	closed    bool          // the breaker was closed by hand, and its worker does not know yet
 	wake      chan struct{} // has an element then
-	loggedAt  time.Time
 }
 
 func (p *partitionState) assign(owned bool) {
@@ -382,9 +381,6 @@ func (p *Pipeline) CloseBreakers() int {
 	return n
 }
 
-// pauseReminder is how often a lasting pause is logged again.
-const pauseReminder = 5 * time.Minute
-
 // pause notes why the partition waits and reports whether that is news: the
 // cause is another than the last one that was logged, whatever offsets why names.
 func (p *partitionState) pause(why, cause string) bool {
@@ -394,12 +390,7 @@ func (p *partitionState) pause(why, cause string) bool {
 		p.s.metrics.Pauses++
 	}
 	p.Paused = why
-	now := time.Now()
-	if cause == p.logged && now.Sub(p.loggedAt) < pauseReminder {
-		return false
-	}
-	p.logged, p.loggedAt = cause, now
-	return true
+	return p.logged.news(cause)
 }
 
 // rateWindow is the time in which an event's weight falls to 1/e.

@@ -150,6 +150,7 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
 	lost := false         // for logging at changes only: the first error is the news
+	full := false         // so is a full group, as it stays so until somebody does something
 	var missing time.Time // since when the cluster has not had a topic; zero = it has all
 	for {
 		gen, err := g.cg.Next(ctx)
@@ -163,10 +164,16 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 			if fatal := g.fatal(ctx, err); fatal != nil {
 				return nil, fatal
 			}
-			if !lost {
+			switch k := kafkago.Error(0); {
+			case errors.As(err, &k) && code(k) == codeGroupMaxSizeReached:
+				if !full {
+					logger.Warn("consumer group is full, trying again: it has as many members as the brokers allow; end one of them, or raise the brokers' group.max.size", "err", err)
+				}
+				lost, full = true, true
+			case !lost:
 				logger.Warn("consumer group is not joined, trying again", "err", err)
+				lost = true
 			}
-			lost = true
 			continue
 		}
 		a := make(Assignment)

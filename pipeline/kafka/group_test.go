@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -230,6 +231,33 @@ func TestGroupCommit(t *testing.T) {
 	}
 }
 
+// Of what a coordinator answers to a commit, only what says that this member has no
+// part in the group any more is the end of its generation.
+func TestGroupCommitErrors(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	gen := join(t, c, "s", "a").await(t, owns(1))
+	for e, ended := range map[*kerr.Error]bool{
+		kerr.IllegalGeneration:         true,
+		kerr.UnknownMemberID:           true,
+		kerr.RebalanceInProgress:       true,
+		kerr.NotCoordinator:            true,
+		kerr.CoordinatorLoadInProgress: false,
+		kerr.CoordinatorNotAvailable:   false,
+		kerr.GroupAuthorizationFailed:  false,
+		kerr.InvalidCommitOffsetSize:   false,
+		kerr.OffsetMetadataTooLarge:    false,
+		kerr.TopicAuthorizationFailed:  false,
+		kerr.UnknownTopicOrPartition:   false,
+	} {
+		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "g", Err: e})
+		err := gen.Commit(testContext(t), map[string]map[int32]int64{"a": {0: 7}})
+		if err == nil || errors.Is(err, ErrGenerationEnded) != ended {
+			t.Errorf("Got %v from a commit that is answered with %s, want the end of the generation: %t", err, e.Message, ended)
+		}
+	}
+}
+
 func TestGroupRefusesOtherStore(t *testing.T) {
 	t.Parallel()
 	_, c := startCluster(t, kfake.SeedTopics(3, "a"))
@@ -378,6 +406,24 @@ func TestGroupCoordinatorTrouble(t *testing.T) {
 	m.await(t, owns(1))
 	if got := c.Metrics().Errors["coordinator_load_in_progress"]; got != 1 {
 		t.Errorf("Got %d counted, want 1", got)
+	}
+}
+
+// A full group is waited for, and it is said once what can be done about it, also where
+// there was other trouble before.
+func TestGroupFull(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))
+	var log logs
+	c.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", TopLevel: true, Err: kerr.CoordinatorLoadInProgress})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.JoinGroup}, Group: "g", TopLevel: true, Err: kerr.GroupMaxSizeReached, Count: 3})
+	join(t, c, "s", "a").await(t, owns(1))
+	if got := c.Metrics().Errors["group_max_size_reached"]; got != 3 {
+		t.Errorf("Got %d answers of a full group, want 3", got)
+	}
+	if got := strings.Count(log.String(), "raise the brokers' group.max.size"); got != 1 {
+		t.Errorf("Got %d times what to do, want once, in:\n%s", got, log.String())
 	}
 }
 

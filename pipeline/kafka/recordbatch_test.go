@@ -317,12 +317,24 @@ func TestDecodeErrors(t *testing.T) {
 		}
 		return b.encode(t)
 	}
+	// Records at these offsets after 100, in a batch of the offsets 100 to 102.
+	at := func(deltas ...int32) []byte {
+		b := testBatch{base: 100, lastDelta: 2, producer: -1}
+		for _, d := range deltas {
+			b.records = append(b.records, testRecord{delta: d})
+		}
+		return b.encode(t)
+	}
 	for _, tc := range []struct {
 		name   string
 		buf    []byte
 		text   string
 		offset int64
 	}{
+		{"offsets that go back", at(0, 2, 1), "offset 101 after 102, in a batch of [100, 102]", 100},
+		{"an offset twice", at(0, 1, 1), "offset 101 after 101, in a batch of [100, 102]", 100},
+		{"an offset before the batch", at(-1, 0, 1), "offset 99 after 99, in a batch of [100, 102]", 100},
+		{"an offset behind the batch", at(0, 1, 3), "offset 103 after 101, in a batch of [100, 102]", 100},
 		{"flipped bit", change(func(b []byte) { b[len(b)-2] ^= 1 }), "CRC-32C", 100},
 		{"flipped bit in the header", change(func(b []byte) { b[30] ^= 1 }), "CRC-32C", 100},
 		{"message format 1", change(func(b []byte) { b[batchMagicAt] = 1 }), "message format 1", 0},
@@ -900,6 +912,9 @@ func TestFetchResponse(t *testing.T) {
 				rp := kmsg.NewFetchResponseTopicPartition()
 				rp.Partition, rp.ErrorCode = int32(j), int16(i)
 				rp.HighWatermark, rp.LastStableOffset, rp.LogStartOffset = 30, 20, 10
+				if j == 0 && i == 1 { // said aloud that nothing diverges: -1, -1
+					rp.UnknownTags.Set(0, append(bytes.Repeat([]byte{0xff}, 12), 0))
+				}
 				if j == 1 {
 					rp.RecordBatches = big
 					rp.DivergingEpoch.Epoch, rp.DivergingEpoch.EndOffset = 3, 4
@@ -926,8 +941,10 @@ func TestFetchResponse(t *testing.T) {
 		if version == 12 && p.topic != "t1" || version == 13 && p.topicID != [16]byte{1} {
 			t.Errorf("v%d: Got topic %q %x", version, p.topic, p.topicID)
 		}
-		if q := got.partitions[0]; q.diverges || q.records != nil {
-			t.Errorf("v%d: Got %+v, want nothing in it", version, q)
+		for _, q := range []fetchedPartition{got.partitions[0], got.partitions[2]} {
+			if q.diverges || q.records != nil {
+				t.Errorf("v%d: Got %+v, want nothing in it", version, q)
+			}
 		}
 		for n := 0; n < len(body); n += 1 + n/100 {
 			if _, err := readFetchResponse(bytes.NewReader(body[:n]), n, version, all, wireLimits{2000, 10, 10}); err == nil {

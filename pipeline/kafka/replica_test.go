@@ -92,6 +92,31 @@ func TestFetchReplicaFails(t *testing.T) {
 	}
 }
 
+// A leader that names itself is no replica: what it says of the log holds.
+func TestFetchLeaderPrefersItself(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	if err := cluster.MoveTopicPartition("t", 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	produce(t, c, "t", numbered(0, 10)...)
+	left := 3
+	cannedFetch(cluster, func(_ int64, p *kmsg.FetchResponseTopicPartition) bool {
+		p.PreferredReadReplica = 0
+		left--
+		return left >= 0
+	})
+	r := startFetcher(t, c, &FetchOptions{Rack: "near"}).Add("t", 0, 0)
+	if got := readTo(t, r, 10); !slices.Equal(got, values(0, 10)) {
+		t.Errorf("Got %v", got)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.replica != anyNode || r.node != 0 {
+		t.Errorf("Got leader %d and replica %d, want 0 and none", r.node, r.replica)
+	}
+}
+
 // The lease of a replica ends: the leader is asked again.
 func TestFetchReplicaLease(t *testing.T) {
 	t.Parallel()
@@ -313,8 +338,10 @@ func TestFetchUnknownEpoch(t *testing.T) {
 		}
 		return false
 	}})
+	var compared atomic.Int64
 	cluster.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
+		compared.Add(1)
 		req := kreq.(*kmsg.OffsetForLeaderEpochRequest)
 		resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
 		rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
@@ -328,5 +355,8 @@ func TestFetchUnknownEpoch(t *testing.T) {
 		t.Errorf("Got %+v and %v", b, err)
 	} else {
 		b.Release()
+	}
+	if compared.Load() != 1 {
+		t.Errorf("Got %d questions for the epoch's end, want 1", compared.Load())
 	}
 }
