@@ -158,7 +158,10 @@ func findManifest(ctx context.Context, t target.Target, name string) (*foundMani
 	}
 	var err error
 	f.manifest, f.data, err = readManifest(ctx, t, f.name)
-	if errors.Is(err, target.ErrNotFound) {
+	switch {
+	case errors.Is(err, target.ErrNotFound) && f.latest != nil:
+		return nil, fmt.Errorf("%s names run %s, and its %s is missing: name the directory of another run, or run the job again: %w", LatestName, f.latest.RunID, f.name, err)
+	case errors.Is(err, target.ErrNotFound):
 		return nil, fmt.Errorf("there is no %s and no %s: name the directory of a job or of a run: %w", LatestName, ManifestName, err)
 	}
 	return f, err

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,5 +191,19 @@ func TestVerifyErrors(t *testing.T) {
 	}
 	if _, err := List(t.Context(), filepath.Join(dir, "nothing")); err == nil || !strings.Contains(err.Error(), target.ErrNotFound.Error()) {
 		t.Errorf("Got %v", err)
+	}
+}
+
+// TestVerifyMissingLatest: where the run is gone that _latest.json names, the error says so,
+// and not that there is no _latest.json.
+func TestVerifyMissingLatest(t *testing.T) {
+	t.Parallel()
+	dir := exported(t)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Verify(t.Context(), filepath.Dir(dir))
+	if !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), LatestName+" names run ") || !strings.Contains(err.Error(), filepath.Base(dir)) {
+		t.Errorf("Got %v, want it to name the run of %s", err, filepath.Base(dir))
 	}
 }
