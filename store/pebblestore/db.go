@@ -557,11 +557,17 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 		db.mu.Unlock()
 	}
 	db.mu.Lock()
-	db.sources[src] = struct{}{}
-	if snap != nil {
-		snap.sources[src] = struct{}{}
+	closed := snap != nil && snap.sources == nil // since its iterators were made
+	if !closed {
+		db.sources[src] = struct{}{}
+		if snap != nil {
+			snap.sources[src] = struct{}{}
+		}
 	}
 	db.mu.Unlock()
+	if closed {
+		return store.FailedScanner(errors.Join(fmt.Errorf("scan %s: %w", s.Table, store.ErrClosed), src.Close()))
+	}
 	return store.NewScanner(ctx, sel, src)
 }
 

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 	"github.com/google/go-cmp/cmp"
@@ -254,6 +255,34 @@ func TestSnapshotIsOneInstant(t *testing.T) {
 	}
 	if sc := s.Scan(t.Context(), &store.Scan{Table: "t"}); !errors.Is(sc.Err(), store.ErrClosed) {
 		t.Fatalf("Got %v from a closed snapshot, want ErrClosed", sc.Err())
+	}
+}
+
+// TestSnapshotClosedWhileAScanBegins: a scan whose iterators were made just before the snapshot
+// is closed ends with it, as one that runs does.
+func TestSnapshotClosedWhileAScanBegins(t *testing.T) {
+	t.Parallel()
+	db := open(t, "db", memory())
+	create(t, db, "t", store.NewFamily("f"))
+	mutate(t, db, put("a", 1, "f", "q", "v"))
+	r, err := db.Snapshot(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := r.(*Snapshot)
+	begin := func(o *pebble.IterOptions) (*pebble.Iterator, error) {
+		it, err := s.clone(t.Context())(o)
+		return it, errors.Join(err, s.Close())
+	}
+	sc := db.scan(t.Context(), &store.Scan{Table: "t"}, s.catalog, begin, s)
+	if sc.Next() || !errors.Is(sc.Err(), store.ErrClosed) {
+		t.Errorf("Got %v from a scan of a closed snapshot, want ErrClosed", sc.Err())
+	}
+	if err := sc.Close(); err != nil {
+		t.Error(err)
+	}
+	if m := db.Metrics(); m.OpenScans != 0 || m.OpenSnapshots != 0 {
+		t.Errorf("%d scans and %d snapshots are open", m.OpenScans, m.OpenSnapshots)
 	}
 }
 

@@ -61,14 +61,17 @@ func (r *request) withdraw() bool {
 // stopped: long enough for a commit that was under way elsewhere to end.
 const fatalGrace = time.Second
 
-// submit has the commit loop answer r. A request that the loop has begun is
-// waited for even where ctx is done: only its outcome is the truth, and the loop
-// reads the caller's slices until then.
+// submit has the commit loop answer r, unless ctx is done. A request that the loop has
+// begun is waited for even where ctx is done by then: only its outcome is the truth, and
+// the loop reads the caller's slices until then.
 func (db *DB) submit(ctx context.Context, r *request) error {
 	if err := db.enter(); err != nil {
 		return err
 	}
 	defer db.leave()
+	if err := ctx.Err(); err != nil { // else the loop, where it is idle, may take r all the same
+		return fmt.Errorf("wait for the commit loop: %w", err)
+	}
 	if err := db.log.failure(); err != nil {
 		return err
 	}

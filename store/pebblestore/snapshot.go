@@ -20,7 +20,7 @@ type Snapshot struct {
 	db       *DB
 	catalog  *catalog
 	sequence uint64
-	sources  map[*rowSource]struct{} // under db.mu
+	sources  map[*rowSource]struct{} // under db.mu; nil = closed
 
 	mu   sync.Mutex
 	base *pebble.Iterator // nil = closed
@@ -134,7 +134,7 @@ func (s *Snapshot) close() error {
 	}
 	s.db.mu.Lock()
 	sources := s.sources
-	s.sources = map[*rowSource]struct{}{}
+	s.sources = nil
 	s.db.mu.Unlock()
 	var errs []error
 	for src := range sources {
