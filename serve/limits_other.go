@@ -4,6 +4,3 @@ package serve
 
 // diskFree is not known on this system.
 func diskFree(string) (bytes uint64, ok bool) { return 0, false }
-
-// openFiles is not known on this system.
-func openFiles() (n uint64, ok bool) { return 0, false }

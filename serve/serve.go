@@ -36,6 +36,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"sluice/internal/openfiles"
 	"sluice/serve/api"
 	"sluice/serve/checkpoint"
 	"sluice/store"
@@ -159,7 +160,7 @@ func New(o *Options) (*Server, error) {
 	}
 	if s.o.MaxConnections <= 0 {
 		s.o.MaxConnections = maxConnections
-		if files, ok := openFiles(); ok {
+		if files, ok := openfiles.Limit(); ok {
 			s.o.MaxConnections = int(min(max(files/2, 1), maxConnections))
 		}
 	}

@@ -21,7 +21,7 @@ var packages = map[string][]string{
 
 	"store":             {"cell", "region", "internal/turns"},
 	"store/memstore":    {"cell", "region", "counters", "store"},
-	"store/pebblestore": {"cell", "region", "counters", "store", "internal/prefetch", "internal/turns"},
+	"store/pebblestore": {"cell", "region", "counters", "store", "internal/openfiles", "internal/prefetch", "internal/turns"},
 	"store/hbasestore":  {"cell", "region", "counters", "store", "store/hbasestore/internal/hbase"},
 	"store/storetest":   {"cell", "region", "counters", "store", "internal/thinned"},
 
@@ -65,7 +65,7 @@ var packages = map[string][]string{
 
 	"serve/api":    {"cell", "region", "store"},
 	"serve/client": {"cell", "region", "store", "serve/api"},
-	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint"},
+	"serve":        {"cell", "region", "store", "jobs", "counters", "counters/query", "serve/api", "serve/checkpoint", "internal/openfiles"},
 
 	"serve/checkpoint": {"store", "serve/api"},
 
@@ -86,6 +86,7 @@ var packages = map[string][]string{
 	"internal/structure":   {},
 	"internal/cmemory":     {},
 	"internal/filelock":    {},
+	"internal/openfiles":   {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
 	"internal/roomy":       {},

@@ -151,8 +151,10 @@ func (m *Machine) Tick(now time.Time) Decision {
 		m.tellLeftOut(&d, now) // what was at work has ended, too
 	}
 	if m.state.Paused {
-		m.drop(&d, now, Skipped, due)
-		due = nil
+		// What waits is left out, too: Resume goes on with the first time after it.
+		n := m.atWork()
+		m.drop(&d, now, Skipped, append(m.state.Pending[n:], due...))
+		m.state.Pending, due = m.state.Pending[:n:n], nil
 	}
 	due = m.late(now, due, &d)
 	switch {
@@ -241,14 +243,19 @@ func (m *Machine) overlap(now time.Time, due []Run, d *Decision) {
 		m.state.Pending = append(m.state.Pending, due...)
 		return
 	}
-	working := 0
-	if m.working && m.order == "" {
-		working = 1
-	}
+	working := m.atWork()
 	n := len(due) - 1
 	m.drop(d, now, Skipped, append(slices.Clone(m.state.Pending[working:]), due[:n]...))
 	m.state.Pending = append(m.state.Pending[:working:working], due[n])
 	d.Cancel = working > 0 && spec.Overlap == Cancel
+}
+
+// atWork is how many of Pending are at work, 0 or 1.
+func (m *Machine) atWork() int {
+	if m.working && m.order == "" {
+		return 1
+	}
+	return 0
 }
 
 // start begins a run, if none is at work and one may: one that somebody waits for
@@ -317,7 +324,7 @@ func (m *Machine) EndedLast(now time.Time, e Entry) Decision {
 }
 
 // Pause stops the schedule: what is at work ends, and nothing else starts but manual
-// runs.
+// runs. What waits is left out with the next Tick.
 func (m *Machine) Pause() { m.state.Paused = true }
 
 // Resume lets a paused schedule go on with the first time after now; what came

@@ -169,3 +169,65 @@ func TestAbsenceGrowsNoHistory(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseLeavesOutWhatWaits: a time that waits for the run before is left out by a pause,
+// whether that ends before or after the pause, or with the process.
+func TestPauseLeavesOutWhatWaits(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		catchUp string
+		order   bool // what is at work was ordered, so that two times wait
+		waits   int
+		end     func(h *told, now time.Time, logical time.Time)
+	}{
+		{"ended after the pause", Last, false, 1, func(h *told, now, logical time.Time) {
+			h.did(h.m.Resume(now))
+			h.did(h.m.Ended(now, Entry{Logical: logical, Result: OK, Ended: now}))
+		}},
+		{"ended before", All, false, 9, func(h *told, now, logical time.Time) {
+			h.did(h.m.Ended(now, Entry{Logical: logical, Result: OK, Ended: now}))
+			h.did(h.m.Resume(now))
+		}},
+		{"beside an order", All, true, 10, func(h *told, now, logical time.Time) {
+			h.did(h.m.Ended(now, Entry{Logical: logical, Result: OK, Ended: now}))
+			h.did(h.m.Resume(now))
+		}},
+		{"killed", All, false, 10, func(h *told, now, _ time.Time) {
+			h.restart()
+			h.did(h.m.Tick(now))
+			h.did(h.m.Resume(now))
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := compile(t, &Spec{Cron: "@every 1s", Overlap: QueueOne, CatchUp: c.catchUp})
+			h := &told{t: t, m: NewMachine(s, State{})}
+			now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			run := h.did(h.m.Tick(now))
+			if c.order {
+				o, err := s.Order(OrderRequest{}, now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, run, _ = h.m.Order(o, now)
+			} else {
+				now = now.Add(time.Second)
+				run = h.did(h.m.Tick(now))
+			}
+			if run.Start.IsZero() {
+				t.Fatal("nothing was started")
+			}
+			for range 10 - h.m.atWork() {
+				now = now.Add(time.Second)
+				h.did(h.m.Tick(now))
+			}
+			left := h.m.State().Results[Skipped]
+			h.m.Pause()
+			h.did(h.m.Tick(now))
+			c.end(h, now, run.Start)
+			st := h.m.State()
+			if got := st.Results[Skipped] - left; got != int64(c.waits) || len(st.Pending) != 0 || h.m.working {
+				t.Errorf("%d times are left out, want %d; state %+v, at work %t", got, c.waits, st, h.m.working)
+			}
+		})
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"sluice/cell"
+	"sluice/internal/openfiles"
 )
 
 // Names that Pebble stores in the directory for ever.
@@ -207,6 +208,17 @@ func merger() *pebble.Merger {
 	}
 }
 
+// maxOpenFiles returns how many files the engine keeps open, where the process may have limit
+// of them: a quarter, as another is for the checkpoints that scheduled runs read, and half is
+// for connections; and no more than 4096, which is 64 GiB of tables. What it cannot open it
+// waits for, and what it has open it keeps: with more than there are, nothing works any more.
+func maxOpenFiles(limit uint64, known bool) int {
+	if !known {
+		return 4096
+	}
+	return int(min(limit/4, 4096))
+}
+
 // pebbleOptions returns Pebble's options for o, which has its defaults. The
 // caller closes the cache.
 func (o *Options) pebbleOptions(l *pebbleLog) *pebble.Options {
@@ -229,7 +241,7 @@ func (o *Options) pebbleOptions(l *pebbleLog) *pebble.Options {
 		CompactionConcurrencyRange: func() (int, int) { return 1, 2 },
 		WALBytesPerSync:            1 << 20,
 		BytesPerSync:               1 << 20,
-		MaxOpenFiles:               4096,
+		MaxOpenFiles:               maxOpenFiles(openfiles.Limit()),
 		Logger:                     l,
 		EventListener:              l.events(),
 	}
