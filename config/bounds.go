@@ -12,6 +12,9 @@ const (
 	// maxWait of all else. The protocol has 24 days.
 	maxWait = 24 * time.Hour
 
+	// minLook is what a look at every table may take: with less the store would do nothing else.
+	minLook = time.Second
+
 	// The embedded engine takes no commit into a memtable that is smaller, and none is larger
 	// than the other.
 	minMemTable = 1 << 20
@@ -43,6 +46,14 @@ func (c *Config) lintBounds(report reporter) {
 	}
 	if s.CounterCache < 1 {
 		report("store.counter_cache", "", "counter_cache must be more than 0")
+	}
+	for _, look := range []struct {
+		key   string
+		every time.Duration
+	}{{"rewrite_interval", s.RewriteInterval}, {"region_interval", s.RegionInterval}} {
+		if look.every > 0 && look.every < minLook {
+			report("store."+look.key, "", "%s is %v, must be %v or more, or 0 for never", look.key, look.every, minLook)
+		}
 	}
 	if s.RewriteRate < 0 {
 		report("store.rewrite_rate", "", "rewrite_rate is %d, must be 0 or more", s.RewriteRate)

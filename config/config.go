@@ -112,15 +112,15 @@ type Store struct {
 	// each.
 	CounterCache int `yaml:"counter_cache" default:"500000"`
 	// RewriteInterval is how often the store looks for what has expired, was
-	// overwritten or deleted, to give its space back; 0 = only when asked
-	// (major_compact).
+	// overwritten or deleted, to give its space back, 1s at least; 0 = only when
+	// asked (major_compact).
 	RewriteInterval time.Duration `yaml:"rewrite_interval" default:"15m"`
 	// RewriteRate is how many keys a second it rewrites by itself at most; 0 =
 	// no bound.
 	RewriteRate int `yaml:"rewrite_rate" default:"1000000"`
 	// RegionInterval is how often the daemon looks whether regions are to be
 	// split or merged, by their table's SPLIT_POLICY and
-	// NORMALIZATION_ENABLED, and which of them are hot; 0 = never.
+	// NORMALIZATION_ENABLED, and which of them are hot, every 1s at most; 0 = never.
 	RegionInterval time.Duration `yaml:"region_interval" default:"5m"`
 }
 

@@ -290,8 +290,12 @@ pipelines:
 			`f.yaml:1:51: counter_cache must be more than 0`,
 			`f.yaml:1:68: rewrite_rate is -5, must be 0 or more`,
 		}},
+		{"looks all the time", "store: {rewrite_interval: 1ns, region_interval: 10ms}\n", []string{
+			`f.yaml:1:27: rewrite_interval is 1ns, must be 1s or more, or 0 for never`,
+			`f.yaml:1:49: region_interval is 10ms, must be 1s or more, or 0 for never`,
+		}},
 		{"sizes of no use either", "store: {mem_table: 3GiB}\n", []string{`f.yaml:1:20: mem_table is 3GiB, must be 1MiB to 2GiB`}},
-		{"bounds", "store: {cache: 1, mem_table: 1MiB, counter_cache: 1, rewrite_rate: 0}\nkafka: {dial_timeout: 1ms, rebalance_timeout: 24h}\n", nil},
+		{"bounds", "store: {cache: 1, mem_table: 1MiB, counter_cache: 1, rewrite_rate: 0, rewrite_interval: 1s, region_interval: 0}\nkafka: {dial_timeout: 1ms, rebalance_timeout: 24h}\n", nil},
 		{"drain", "drain_timeout: 20s\n", []string{`f.yaml:1:16: drain_timeout (20s) must be shorter than kafka.session_timeout (10s) (a new owner may begin when the session is over)`}},
 		{"table without families", "tables:\n  t: {}\n", []string{`f.yaml:2:3: families is missing in tables.t`, `f.yaml:2:3: table t: Table must have at least one column family`}},
 		{"family attribute", "tables:\n  t:\n    families:\n      f: {VERSION: 3}\n", []string{`f.yaml:4:20: unknown attribute "VERSION" of a column family (did you mean "VERSIONS"?)`}},

@@ -20,13 +20,13 @@ func isTemplate(key string) bool { return strings.HasSuffix(key, templateMark) }
 
 // template returns the key of the template for a table, the longest that fits. The
 // name may be a rule's, with expressions in braces: what is before the first must
-// fit.
+// fit. Tables of another namespace have none of it.
 func (c *Config) template(name string) (key string, ok bool) {
 	name, _, _ = strings.Cut(store.CanonicalName(name), "{")
 	longest := ""
 	for _, k := range slices.Sorted(maps.Keys(c.Tables)) {
 		begins := store.CanonicalName(strings.TrimSuffix(k, templateMark))
-		if isTemplate(k) && len(begins) > len(longest) && strings.HasPrefix(name, begins) {
+		if isTemplate(k) && len(begins) > len(longest) && strings.HasPrefix(name, begins) && store.NamespaceOf(name) == store.NamespaceOf(begins) {
 			key, longest = k, begins
 		}
 	}

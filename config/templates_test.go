@@ -116,3 +116,26 @@ pipelines:
 		}
 	}
 }
+
+// A template has no tables of other namespaces, whose names may begin as it does.
+func TestTemplatesAndNamespaces(t *testing.T) {
+	t.Parallel()
+	text := `
+tables:
+  day_*: {families: {f: {}}}
+  day_4:day_*: {families: {g: {}}}
+`
+	cfg, err := config.Parse("f.yaml", []byte(text), env())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"day_4": "f", "default:day_4": "f", "day_4:day_1": "g", "day_4:x": "", "day_5:day_1": ""} {
+		got := ""
+		if d := cfg.TableTemplate(name); d != nil {
+			got = d.Families[0].Name
+		}
+		if got != want {
+			t.Errorf("%s: Got family %q, want %q", name, got, want)
+		}
+	}
+}

@@ -171,8 +171,10 @@ const MaxNamed = cell.Timestamp(253_402_214_400_000)
 
 // AppendName appends the qualifier of the bucket that t is in: as many digits of
 // yyyyMMddHHmm as tell minutes, hours, days and months apart; of a week, its
-// Monday; of Total, "total". Names sort as their buckets do. t is 0 or later. The
-// error wraps ErrNotRollup: after the year 9999, and of no Bucket, there are no names.
+// Monday; of Total, "total". Names sort as their buckets do, and each is that of one
+// stretch of time, but where clocks go back over midnight: a day is there before and
+// after the end of its eve. t is 0 or later. The error wraps ErrNotRollup: after the
+// year 9999, and of no Bucket, there are no names.
 func (b Bucket) AppendName(dst []byte, t cell.Timestamp, loc *time.Location) ([]byte, error) {
 	if b == Total {
 		return append(dst, "total"...), nil
@@ -218,6 +220,14 @@ func (b Bucket) ParseName(name []byte, loc *time.Location) (cell.Timestamp, erro
 	t := b.Truncate(max(0, cell.Timestamp(at.UnixMilli())), loc)
 	if again, err := b.AppendName(nil, max(0, t), loc); err != nil || !bytes.Equal(again, name) {
 		return 0, bad
+	}
+	if t > 0 { // clocks may have gone back over midnight since
+		if eve := b.Truncate(t-1, loc); eve > 0 {
+			first := b.Truncate(eve-1, loc)
+			if again, err := b.AppendName(nil, max(0, first), loc); err == nil && bytes.Equal(again, name) {
+				return first, nil
+			}
+		}
 	}
 	return t, nil
 }

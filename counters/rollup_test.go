@@ -129,6 +129,29 @@ func TestBucketProperties(t *testing.T) {
 	})
 }
 
+// Where clocks go back over midnight, a name is that of two stretches of time. It begins with
+// the first of them.
+func TestNamesOverMidnight(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		bucket Bucket
+		name   string
+		want   string
+	}{
+		{Day, "20051029", "2005-10-29T02:30:00Z"},
+		{Day, "20051030", "2005-10-30T02:30:00Z"}, // for a minute, then from 03:30 on
+		{Day, "20051031", "2005-10-31T03:30:00Z"},
+		{Month, "200910", "2009-10-01T02:30:00Z"},
+		{Month, "200911", "2009-11-01T02:30:00Z"}, // for a minute, then from 03:30 on
+		{Week, "20051024", "2005-10-24T02:30:00Z"},
+	} {
+		got, err := c.bucket.ParseName([]byte(c.name), zone(t, "America/St_Johns"))
+		if err != nil || time.UnixMilli(int64(got)).UTC().Format(time.RFC3339) != c.want {
+			t.Errorf("%s %s begins at %v, %v; want %s", c.bucket, c.name, time.UnixMilli(int64(got)).UTC(), err, c.want)
+		}
+	}
+}
+
 func TestNoBucketName(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -363,6 +363,7 @@ func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 // export writes the files of all splits, Parallelism at a time, and meanwhile has the
 // store keep known what changes; the first error stops the others.
 func (r *run) export(ctx context.Context) error {
+	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	todo := make(chan *instant.Split)
@@ -414,7 +415,7 @@ feed:
 	}
 	close(todo)
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	if err := work.First(outer, ctx); err != nil {
 		return err
 	}
 	if r.sorted != nil {

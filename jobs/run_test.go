@@ -417,19 +417,20 @@ func TestRunLostSource(t *testing.T) {
 func TestRunCancelled(t *testing.T) {
 	t.Parallel()
 	src := accessLogSource(50000)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancelCause(t.Context())
+	why := errors.New("the caller's reason")
 	out := t.TempDir()
 	_, err := Run(ctx, &RunOptions{
 		Job: mustCompile(t, "access_log", accessLog(), nil), Source: src, Out: out,
 		Progress: func(p work.Progress) {
 			if p.Rows > 0 {
-				cancel()
+				cancel(why)
 			}
 		},
 	})
-	cancel()
-	if !errors.Is(err, context.Canceled) {
-		t.Fatalf("Got %v, want context.Canceled", err)
+	cancel(why)
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, why) {
+		t.Fatalf("Got %v, want context.Canceled and its cause", err)
 	}
 	if got := visible(t, out); len(got) > 0 {
 		t.Errorf("Got %v, want nothing visible", got)

@@ -293,7 +293,7 @@ func (b *BufferedMutator) check(m *cell.Mutation) error {
 	switch {
 	case m == nil:
 		return fmt.Errorf("%w: nil", ErrInvalidArgument)
-	case m.Table != "" && m.Table != b.table:
+	case m.Table != "" && CanonicalName(m.Table) != CanonicalName(b.table):
 		return fmt.Errorf("%w: row %.100q is of table %s", ErrInvalidArgument, m.Row, m.Table)
 	case len(m.Ops) == 0:
 		return fmt.Errorf("%w: row %.100q: no columns to write", ErrInvalidArgument, m.Row)

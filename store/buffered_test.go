@@ -778,7 +778,9 @@ func TestBufferedMutatorArguments(t *testing.T) {
 	if err := b.Mutate(canceled, putOf("x", 1, "")); !errors.Is(err, context.Canceled) {
 		t.Errorf("Mutate with an ended context: %v", err)
 	}
-	noError(t, b.Mutate(ctx, putOf("r", 1, strings.Repeat("v", 100-fixed))))
+	same := putOf("r", 1, strings.Repeat("v", 100-fixed))
+	same.Table = "default:t"
+	noError(t, b.Mutate(ctx, same))
 	mustClose(t, b)
 	if d := cmp.Diff([]string{"r"}, h.batches()); d != "" { // nothing of the refused calls
 		t.Errorf("batches (-want +got):\n%s", d)

@@ -38,7 +38,8 @@ type Scanner interface {
 	// Next moves to the next row and reports whether there is one. After
 	// false, Err tells an error from the end.
 	Next() bool
-	// Row is the current row, valid until the next Next or Close.
+	// Row is the current row, valid until the next Next or Close; nil before
+	// the first Next and where that has returned false.
 	Row() *cell.Row
 	// Err returns the first error.
 	Err() error
@@ -63,7 +64,8 @@ type Engine interface {
 	MutateRow(ctx context.Context, cond *Cond, m *cell.Mutation) (Result, error)
 	// Traits says what the engine guarantees.
 	Traits() Traits
-	// Close waits for running calls; every later one fails with ErrClosed.
+	// Close waits for running calls; every later one fails with ErrClosed, but
+	// another Close, which does nothing.
 	Close() error
 }
 

@@ -47,7 +47,8 @@ type Target interface {
 	// After another error than change's nobody knows whether name was changed.
 	// Its error wraps ErrBusy where others do not let it get its turn.
 	Update(ctx context.Context, name string, change func(old []byte) ([]byte, error)) error
-	// Open opens a visible file. Its error wraps ErrNotFound.
+	// Open opens a visible file; where ctx ends, reading it may end, too. Its
+	// error wraps ErrNotFound.
 	Open(ctx context.Context, name string) (File, error)
 	// List returns what lies directly in dir ("." is the root), sorted by
 	// name. Its error wraps ErrNotFound.

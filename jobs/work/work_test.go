@@ -53,11 +53,14 @@ func TestParallelEndsWithTheFirstError(t *testing.T) {
 
 func TestParallelCancelled(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	err := Parallel(ctx, 1, 3, func(ctx context.Context, _ int) error { return ctx.Err() })
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("Got %v", err)
+	why := errors.New("the caller's reason")
+	for _, cause := range []error{nil, why} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		err := Parallel(ctx, 1, 3, func(ctx context.Context, _ int) error { return ctx.Err() })
+		if !errors.Is(err, context.Canceled) || cause != nil && !errors.Is(err, cause) {
+			t.Errorf("Got %v", err)
+		}
 	}
 }
 

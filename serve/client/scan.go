@@ -23,7 +23,8 @@ const maxLine = 1 << 30
 // scanner is a running scan. Rows are decoded as they arrive.
 type scanner struct {
 	c      *Client
-	ctx    context.Context // of this scan's request; Scanner.Next has none
+	caller context.Context // Scan's; Scanner.Next has none
+	ctx    context.Context // of this scan's request
 	cancel context.CancelFunc
 	end    func()
 	body   io.ReadCloser
@@ -63,6 +64,7 @@ func (s *scanner) open(ctx context.Context, scan *store.Scan) {
 		s.fail(err)
 		return
 	}
+	s.caller = ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := make(chan struct{})
 	go func() { // until the scan is closed
@@ -84,8 +86,8 @@ func (s *scanner) open(ctx context.Context, scan *store.Scan) {
 
 // lost classes the error of a connection.
 func (s *scanner) lost(err error) error {
-	if cause := context.Cause(s.ctx); cause != nil && !errors.Is(cause, context.Canceled) {
-		return cause
+	if cause := context.Cause(s.ctx); cause != nil && s.caller.Err() == nil {
+		return cause // the client is closing
 	}
 	return outcome(s.ctx, err, true)
 }
@@ -99,7 +101,7 @@ func (s *scanner) fail(err error) {
 }
 
 func (s *scanner) release() {
-	s.done = true
+	s.done, s.row = true, cell.Row{}
 	if s.body != nil {
 		s.body.Close()
 		s.body = nil
@@ -173,7 +175,12 @@ func (s *scanner) Cursor() (store.Cursor, error) {
 }
 
 // Row implements store.Scanner.
-func (s *scanner) Row() *cell.Row { return &s.row }
+func (s *scanner) Row() *cell.Row {
+	if len(s.row.Key) == 0 { // no row has an empty key
+		return nil
+	}
+	return &s.row
+}
 
 var (
 	_ store.Scanner   = (*scanner)(nil)

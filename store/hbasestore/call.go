@@ -98,7 +98,7 @@ func (s *Store) wait(ctx context.Context, attempt int) error {
 	case <-pause.C:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return cause(ctx)
 	}
 }
 
@@ -112,8 +112,8 @@ func retryPause(attempt int) time.Duration {
 // try makes a call once. sent says that it may have been applied; the error is the
 // context's where that ended it, else classed.
 func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err error) {
-	if cause := context.Cause(ctx); cause != nil {
-		return false, cause
+	if why := cause(ctx); why != nil {
+		return false, why
 	}
 	if r.rows && s.off.known(r.table) && s.disabled(ctx, r.table) {
 		return false, store.ErrTableNotEnabled
@@ -135,14 +135,14 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 		defer done()
 	}
 	sent, broken, err := c.call(ctx, timeout, f)
-	cause := context.Cause(ctx)
+	why := cause(ctx)
 	switch {
-	case broken && cause != nil:
+	case broken && why != nil:
 		s.pool.drop(c)
 		if err == nil {
 			return true, nil // it was answered just before
 		}
-		return sent, &lostError{cause}
+		return sent, &lostError{why}
 	case broken && r.scan && errors.Is(err, os.ErrDeadlineExceeded):
 		s.pool.suspect(c)
 		return sent, &lostError{fmt.Errorf("%w: gateway %s: %w", store.ErrTransient, c.gateway.address, err)}
@@ -153,6 +153,22 @@ func (s *Store) try(ctx context.Context, r request, f caller) (sent bool, err er
 	err = classify(r.table, err)
 	s.pool.put(c, nil, err)
 	return sent, err
+}
+
+// ownCause is a cause for which the store itself ends the context of a call.
+type ownCause struct{ error }
+
+func (c ownCause) Unwrap() error { return c.error }
+
+// cause returns why ctx has ended: its error, and with it the cause that the caller of the
+// store has given, or one of the store's own; nil where it has not.
+func cause(ctx context.Context) error {
+	err, why := ctx.Err(), context.Cause(ctx)
+	var own ownCause
+	if err == nil || errors.Is(why, err) || errors.As(why, &own) {
+		return why
+	}
+	return fmt.Errorf("%w: %w", err, why)
 }
 
 // lostError is the end of a connection before the answer was read.

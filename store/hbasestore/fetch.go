@@ -111,7 +111,7 @@ func (f *fetcher) all() error {
 		defer cancel(nil)
 		select {
 		case <-f.stop:
-			cancel(errStopped)
+			cancel(ownCause{errStopped})
 		case <-done:
 		}
 	}()
@@ -129,7 +129,7 @@ func (f *fetcher) all() error {
 	case errors.Is(err, errStopped):
 		return nil
 	case err == nil:
-		return context.Cause(f.ctx) // a page may not have been handed over
+		return cause(f.ctx) // a page may not have been handed over
 	}
 	return err
 }
@@ -176,7 +176,7 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 		case ended || err == nil:
 			return more, nil
 		case context.Cause(ctx) != nil:
-			return false, context.Cause(ctx)
+			return false, cause(ctx)
 		case !errors.Is(err, store.ErrTransient) || time.Since(progress) > f.s.o.RetryTimeout:
 			return false, err
 		case errors.Is(err, errNotServing):

@@ -282,7 +282,7 @@ func (s *Store) Close() error {
 	s.closed = true
 	for r := range s.running {
 		if r.scan {
-			r.cancel(store.ErrClosed)
+			r.cancel(ownCause{store.ErrClosed})
 		}
 	}
 	if len(s.running) == 0 {
@@ -297,7 +297,7 @@ func (s *Store) Close() error {
 	case <-patience.C:
 		s.mu.Lock()
 		for r := range s.running {
-			r.cancel(store.ErrClosed)
+			r.cancel(ownCause{store.ErrClosed})
 		}
 		s.mu.Unlock()
 		<-s.idle // every wait of a call ends with its context

@@ -72,7 +72,7 @@ func (p *pool) get(ctx context.Context, want, avoid *gateway) (*conn, error) {
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return nil, cause(ctx)
 	}
 	c, err := p.connect(ctx, want, avoid)
 	if err != nil {
@@ -119,7 +119,7 @@ func ended(ctx context.Context) error {
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
 		<-ctx.Done()
 	}
-	return context.Cause(ctx)
+	return cause(ctx)
 }
 
 // choose returns an idle connection, or the gateway to dial.

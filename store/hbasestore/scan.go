@@ -34,15 +34,14 @@ func (s *Store) scan(outer context.Context, scan *store.Scan) (store.Scanner, er
 	var sel *store.Selection
 	for {
 		t, fresh, err := s.schemas.get(ctx, table)
-		if err == nil {
-			sel, err = store.NewSelection(scan, t)
-		}
-		if err == nil {
+		if err != nil {
+			err = fmt.Errorf("scan: %w", err)
+		} else if sel, err = store.NewSelection(scan, t); err == nil {
 			break
 		}
 		if !errors.Is(err, store.ErrFamilyNotFound) || fresh {
 			end()
-			return nil, fmt.Errorf("scan: %w", err)
+			return nil, err
 		}
 		s.schemas.forget(table) // the family may be new
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -349,8 +350,10 @@ func (e *engine) mutateError(table string) error {
 	return second(e.MutateRow(e.t.Context(), nil, mutation(table, "r")))
 }
 
-func (e *engine) scanError(s *store.Scan) error {
-	sc := e.Scan(e.t.Context(), s)
+func (e *engine) scanError(s *store.Scan) error { return e.scanErrorIn(e.t.Context(), s) }
+
+func (e *engine) scanErrorIn(ctx context.Context, s *store.Scan) error {
+	sc := e.Scan(ctx, s)
 	defer sc.Close()
 	for sc.Next() {
 	}
@@ -630,7 +633,9 @@ func testOwnership(t *testing.T, e *engine) {
 func testClosed(t *testing.T, e *engine) {
 	ctx := context.WithoutCancel(t.Context())
 	e.create("t", store.NewFamily("f"))
-	ok(t, e.Close())
+	for range 2 {
+		ok(t, e.Close())
+	}
 	for what, err := range map[string]error{
 		"Apply":     e.Apply(ctx, &store.Batch{Mutations: []store.Mutation{{Mutation: put("t", "r", "v")}}}),
 		"MutateRow": second(e.MutateRow(ctx, nil, mutation("t", "r"))),
@@ -648,19 +653,32 @@ func testContext(t *testing.T, e *engine) {
 	for _, row := range []string{"a", "b"} {
 		ok(t, second(e.MutateRow(t.Context(), nil, mutation("t", row))))
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	why := errors.New("the caller's reason")
+	ctx, cancel := context.WithCancelCause(t.Context())
 	sc := e.Scan(ctx, &store.Scan{Table: "t"})
 	defer sc.Close()
-	if !sc.Next() {
+	if sc.Row() != nil {
+		t.Error("a scan has a row before its first Next")
+	}
+	if !sc.Next() || sc.Row() == nil {
 		t.Fatal(sc.Err())
 	}
-	cancel()
-	if sc.Next() {
+	cancel(why)
+	if sc.Next() || sc.Row() != nil {
 		t.Error("a scan went on after its context ended")
 	}
 	is(t, "a scan whose context ended", sc.Err(), context.Canceled)
-	is(t, "Apply", e.Apply(ctx, &store.Batch{Mutations: []store.Mutation{{Mutation: put("t", "c", "v")}}}), context.Canceled)
-	is(t, "Put", table.Put(ctx, []byte("c"), "f", nil, nil), context.Canceled)
+	for range 2 {
+		ok(t, sc.Close())
+	}
+	is(t, "a scan that begins after its context ended", e.scanErrorIn(ctx, &store.Scan{Table: "t"}), context.Canceled)
+	expired, cancel2 := context.WithDeadlineCause(t.Context(), time.Now(), why)
+	defer cancel2()
+	for range 20 { // none of them may slip through
+		is(t, "Apply", e.Apply(ctx, &store.Batch{Mutations: []store.Mutation{{Mutation: put("t", "c", "v")}}}), context.Canceled)
+		is(t, "Put", table.Put(ctx, []byte("c"), "f", nil, nil), context.Canceled)
+		is(t, "Put", table.Put(expired, []byte("c"), "f", nil, nil), context.DeadlineExceeded)
+	}
 	e.want(t, e, "t", `"a" f:"q"="v"`, `"b" f:"q"="v"`)
 }
 

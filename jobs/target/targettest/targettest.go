@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -69,6 +70,9 @@ func all(t *testing.T, tg target.Target) map[string]string {
 		if err != nil {
 			t.Fatalf("List: %v", err)
 		}
+		if !slices.IsSortedFunc(entries, func(a, b target.Entry) int { return strings.Compare(a.Name, b.Name) }) {
+			t.Errorf("List(%s) is not sorted by name: %+v", dir, entries)
+		}
 		for _, e := range entries {
 			name := strings.TrimPrefix(dir+"/"+e.Name, "./")
 			if e.Dir {
@@ -89,6 +93,37 @@ func all(t *testing.T, tg target.Target) map[string]string {
 	return files
 }
 
+// readAt reads pieces of a file, also beyond its end, as io.ReaderAt has it, and several at a
+// time.
+func readAt(t *testing.T, tg target.Target, name, content string) {
+	t.Helper()
+	f, err := tg.Open(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Size() != int64(len(content)) {
+		t.Errorf("Got size %d, want %d", f.Size(), len(content))
+	}
+	var wg sync.WaitGroup
+	for from := range len(content) + 2 {
+		for n := range len(content) + 3 {
+			wg.Go(func() {
+				b := make([]byte, n)
+				want := content[min(from, len(content)):min(from+n, len(content))]
+				got, err := f.ReadAt(b, int64(from))
+				// Of a piece that ends with the file, and of none, io.ReaderAt leaves it open.
+				if string(b[:got]) != want || got < n && err != io.EOF || got == n && n > 0 && err != nil && (err != io.EOF || from+n < len(content)) {
+					t.Errorf("ReadAt of %d bytes from %d: got %q, %v, want %q", n, from, b[:got], err, want)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func same(t *testing.T, tg target.Target, want map[string]string) {
 	t.Helper()
 	if d := cmp.Diff(want, all(t, tg)); d != "" {
@@ -106,6 +141,7 @@ func commit(t *testing.T, tg target.Target) {
 	}
 	want := map[string]string{"job/run=1/part-0": "zero", "job/run=1/sub/part-1": "", "job/run=1/_manifest": "all"}
 	same(t, tg, want)
+	readAt(t, tg, "job/run=1/part-0", "zero")
 	if err := u.Abort(); err != nil {
 		t.Errorf("Abort after Commit: %v", err)
 	}
