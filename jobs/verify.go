@@ -158,8 +158,13 @@ func findManifest(ctx context.Context, t target.Target, name string) (*foundMani
 	}
 	var err error
 	f.manifest, f.data, err = readManifest(ctx, t, f.name)
-	if errors.Is(err, target.ErrNotFound) {
+	switch {
+	case errors.Is(err, target.ErrNotFound) && f.latest != nil:
+		return nil, f.latest.gone(err)
+	case errors.Is(err, target.ErrNotFound):
 		return nil, fmt.Errorf("there is no %s and no %s: name the directory of a job or of a run: %w", LatestName, ManifestName, err)
+	case err != nil && path.Base(f.name) == BackupManifestName:
+		return nil, fmt.Errorf("%w: %s is the manifest of a backup, not of an export", ErrManifest, f.name)
 	}
 	return f, err
 }

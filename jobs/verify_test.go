@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -191,4 +192,43 @@ func TestVerifyErrors(t *testing.T) {
 	if _, err := List(t.Context(), filepath.Join(dir, "nothing")); err == nil || !strings.Contains(err.Error(), target.ErrNotFound.Error()) {
 		t.Errorf("Got %v", err)
 	}
+}
+
+// TestLatestGone: where the run or the backup is gone that _latest.json names, the error says
+// so, and not that there is no _latest.json.
+func TestLatestGone(t *testing.T) {
+	t.Parallel()
+	gone := func(kind, dir string, verify func(at string) error) {
+		t.Helper()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		err := verify(filepath.Dir(dir))
+		want := LatestName + " names " + kind + " " + dir[strings.LastIndex(dir, "-")+1:] + ", whose " + filepath.Base(dir) + "/"
+		if !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %q in it", err, want)
+		}
+	}
+	run := func(at string) error { _, err := Verify(t.Context(), at); return err }
+	gone("run", exported(t), run)
+
+	_, cp := backupStore(t)
+	out := t.TempDir()
+	to, err := target.OpenLocal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer to.Close()
+	if _, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: to}); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(out); !errors.Is(err, ErrManifest) || !strings.Contains(err.Error(), "is the manifest of a backup") {
+		t.Errorf("a backup as a run: Got %v", err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(out, "backup=*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("Got %v, %v", dirs, err)
+	}
+	gone("backup", dirs[0], func(at string) error { _, err := VerifyBackup(t.Context(), at); return err })
+	gone("backup", dirs[0], run) // what export verify asks then
 }
