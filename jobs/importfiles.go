@@ -144,12 +144,14 @@ func (i *fileImport) parseKey(schema *columnar.Schema) error {
 		return slices.ContainsFunc(i.specs, func(s columnar.ColumnSpec) bool { return s.From == source })
 	}
 	switch {
-	case from(columnar.FromRow) == (len(i.Key) > 0):
-		return invalid("the row key is one column from %s, or the columns of a key", columnar.FromRow)
+	case from(columnar.FromRow) && len(i.Key) > 0:
+		return invalid("a column comes from %s, which is the row key: name no others for it (--row), or a job without that column", columnar.FromRow)
+	case !from(columnar.FromRow) && len(i.Key) == 0:
+		return invalid("nothing says what the row key is: the job has no column from %s, so name the columns of a key (--row)", columnar.FromRow)
 	case schema.Op():
 		return invalid("a column comes from %s: changes are not imported", columnar.FromOp)
 	case !from(columnar.FromTimestamp) && i.Time.IsZero():
-		return invalid("no column comes from %s: say which time the cells have", columnar.FromTimestamp)
+		return invalid("no column comes from %s: say which time the cells have (--time)", columnar.FromTimestamp)
 	}
 	for n, key := range i.Key {
 		name, coding, given := strings.Cut(key, ":")

@@ -172,7 +172,7 @@ func TestImportFilesKey(t *testing.T) {
 		},
 		{name: "no column", rows: [][2]string{{"x", "y"}}, key: []string{"c"}, err: "it has no column c"},
 		{name: "nothing between", rows: [][2]string{{"x", "y"}}, key: []string{"a", "b"}, is: store.ErrInvalidArgument, err: "nothing stands behind column a"},
-		{name: "no key", rows: [][2]string{{"x", "y"}}, is: store.ErrInvalidArgument, err: "the row key is one column"},
+		{name: "no key", rows: [][2]string{{"x", "y"}}, is: store.ErrInvalidArgument, err: "nothing says what the row key is"},
 		{name: "coding", rows: [][2]string{{"x", "y"}}, key: []string{"a:int64be"}, is: store.ErrInvalidArgument, err: "has no coding int64be"},
 		{name: "no coding", rows: [][2]string{{"x", "y"}}, key: []string{"a:b"}, is: store.ErrInvalidArgument, err: `has the coding "b"`},
 		{

@@ -176,6 +176,15 @@ func (l *Latest) wrongTime(kind string, at time.Time) (problems []string) {
 	return problems
 }
 
+// gone is the error where the manifest that l names is missing, as err says.
+func (l *Latest) gone(err error) error {
+	kind, again := "run", "run the job again"
+	if path.Base(l.Manifest) == BackupManifestName {
+		kind, again = "backup", "make one"
+	}
+	return fmt.Errorf("%s names %s %s, whose %s is missing: name the directory of another %s, or %s: %w", LatestName, kind, l.RunID, l.Manifest, kind, again, err)
+}
+
 // hexSHA256 returns the SHA-256 of data as manifests and _latest.json have it: 64 hex digits.
 func hexSHA256(data []byte) string {
 	sum := sha256.Sum256(data)

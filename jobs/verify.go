@@ -160,9 +160,11 @@ func findManifest(ctx context.Context, t target.Target, name string) (*foundMani
 	f.manifest, f.data, err = readManifest(ctx, t, f.name)
 	switch {
 	case errors.Is(err, target.ErrNotFound) && f.latest != nil:
-		return nil, fmt.Errorf("%s names run %s, and its %s is missing: name the directory of another run, or run the job again: %w", LatestName, f.latest.RunID, f.name, err)
+		return nil, f.latest.gone(err)
 	case errors.Is(err, target.ErrNotFound):
 		return nil, fmt.Errorf("there is no %s and no %s: name the directory of a job or of a run: %w", LatestName, ManifestName, err)
+	case err != nil && path.Base(f.name) == BackupManifestName:
+		return nil, fmt.Errorf("%w: %s is the manifest of a backup, not of an export", ErrManifest, f.name)
 	}
 	return f, err
 }

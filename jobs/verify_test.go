@@ -194,16 +194,41 @@ func TestVerifyErrors(t *testing.T) {
 	}
 }
 
-// TestVerifyMissingLatest: where the run is gone that _latest.json names, the error says so,
-// and not that there is no _latest.json.
-func TestVerifyMissingLatest(t *testing.T) {
+// TestLatestGone: where the run or the backup is gone that _latest.json names, the error says
+// so, and not that there is no _latest.json.
+func TestLatestGone(t *testing.T) {
 	t.Parallel()
-	dir := exported(t)
-	if err := os.RemoveAll(dir); err != nil {
+	gone := func(kind, dir string, verify func(at string) error) {
+		t.Helper()
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		err := verify(filepath.Dir(dir))
+		want := LatestName + " names " + kind + " " + dir[strings.LastIndex(dir, "-")+1:] + ", whose " + filepath.Base(dir) + "/"
+		if !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %q in it", err, want)
+		}
+	}
+	run := func(at string) error { _, err := Verify(t.Context(), at); return err }
+	gone("run", exported(t), run)
+
+	_, cp := backupStore(t)
+	out := t.TempDir()
+	to, err := target.OpenLocal(out)
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := Verify(t.Context(), filepath.Dir(dir))
-	if !errors.Is(err, target.ErrNotFound) || !strings.Contains(err.Error(), LatestName+" names run ") || !strings.Contains(err.Error(), filepath.Base(dir)) {
-		t.Errorf("Got %v, want it to name the run of %s", err, filepath.Base(dir))
+	defer to.Close()
+	if _, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: to}); err != nil {
+		t.Fatal(err)
 	}
+	if err := run(out); !errors.Is(err, ErrManifest) || !strings.Contains(err.Error(), "is the manifest of a backup") {
+		t.Errorf("a backup as a run: Got %v", err)
+	}
+	dirs, err := filepath.Glob(filepath.Join(out, "backup=*"))
+	if err != nil || len(dirs) != 1 {
+		t.Fatalf("Got %v, %v", dirs, err)
+	}
+	gone("backup", dirs[0], func(at string) error { _, err := VerifyBackup(t.Context(), at); return err })
+	gone("backup", dirs[0], run) // what export verify asks then
 }

@@ -114,10 +114,12 @@ func findBackup(ctx context.Context, t target.Target, name string) (*foundBackup
 		return nil, fmt.Errorf("%s is the manifest of an export, not of a backup: %w", f.name, target.ErrNotFound)
 	}
 	data, err := target.ReadFile(ctx, t, f.name, maxManifestBytes)
-	if errors.Is(err, target.ErrNotFound) {
+	switch {
+	case errors.Is(err, target.ErrNotFound) && latest != nil:
+		return nil, latest.gone(err)
+	case errors.Is(err, target.ErrNotFound):
 		return nil, fmt.Errorf("there is no %s: name the directory of a backup, or of several: %w", f.name, err)
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	if f.manifest, err = DecodeBackupManifest(data); err != nil {
