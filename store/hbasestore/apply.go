@@ -209,6 +209,9 @@ func (s *Store) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Re
 	return results, errs
 }
 
+// errUnsent is the error of a mutation that was not sent.
+var errUnsent = fmt.Errorf("%w: a mutation before it failed", store.ErrTransient)
+
 // applyInto applies hs, those of one row in order, several calls at a time. together
 // stops before the next mutation of any row once one has failed; distinct says that
 // no two are of one row.
@@ -234,7 +237,7 @@ func (s *Store) applyInto(ctx context.Context, hs []*mutation, results []store.R
 		slices.Sort(done)
 		for i := range errs {
 			if _, ok := slices.BinarySearch(done, i); !ok {
-				errs[i] = fmt.Errorf("%w: a mutation before it failed", store.ErrTransient)
+				errs[i] = errUnsent
 			}
 		}
 	}

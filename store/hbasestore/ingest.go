@@ -47,21 +47,46 @@ func (s *Store) ingest(ctx context.Context, b *store.Batch) error {
 		}
 	}
 	units, of, _ := joinRows(hs)
-	return s.exact.apply(ctx, &b.Advances[0], units, counters, func(errs []error) error {
-		var refused refusals
-		for i := range b.Mutations {
-			m := &b.Mutations[i]
-			err := errs[of[i]]
-			if err == nil {
-				continue
-			}
-			s.schemas.forget(store.CanonicalName(m.Table))
-			if !refused.add(ctx, m.Offset, m.Table, m.Row, err) {
-				return fmt.Errorf("apply batch: %w", err)
+	return s.exact.apply(ctx, &b.Advances[0], units, counters, func(errs []error) error { return s.refuse(ctx, b.Mutations, of, errs) })
+}
+
+// refuse makes the error of what HBase did not take of a batch, of which has for each
+// mutation the index in errs of the call's part that it went in: with others of its row,
+// maybe of other records, which are made alone then, as one of them is to blame. What was
+// not sent, as a mutation before it had failed, is in the batch that is built without the
+// records that are refused.
+func (s *Store) refuse(ctx context.Context, ms []store.Mutation, of []int, errs []error) error {
+	members := make([]int, len(errs))
+	for _, unit := range of {
+		members[unit]++
+	}
+	var refused refusals
+	var unsent error
+	for i := range ms {
+		m := &ms[i]
+		err := errs[of[i]]
+		if err == nil {
+			continue
+		}
+		if errors.Is(err, errUnsent) {
+			unsent = err
+			continue
+		}
+		s.schemas.forget(store.CanonicalName(m.Table))
+		if members[of[i]] > 1 && !errors.Is(err, store.ErrTransient) && !errors.Is(err, store.ErrTableNotEnabled) && ctx.Err() == nil {
+			var h *mutation
+			if h, err = s.validate(ctx, &m.Mutation, false); err == nil {
+				_, err = s.mutate(ctx, h)
 			}
 		}
-		return refused.err()
-	})
+		if err != nil && !refused.add(ctx, m.Offset, m.Table, m.Row, err) {
+			return fmt.Errorf("apply batch: %w", err)
+		}
+	}
+	if len(refused) == 0 && unsent != nil {
+		return fmt.Errorf("apply batch: %w", unsent)
+	}
+	return refused.err()
 }
 
 // joinRefusals returns the refusals of two errors, one an offset.

@@ -207,10 +207,13 @@ func (p *pool) dialAhead(g *gateway) {
 	c, err := p.dial(p.life, g)
 	p.mu.Lock()
 	g.dialled = false
+	if err == nil { // at once: spread would make another
+		g.open++
+		p.reached = true
+	}
 	p.mu.Unlock()
 	switch {
 	case err == nil:
-		p.opened(g)
 		p.put(c, nil, nil)
 		return
 	case p.life.Err() == nil:

@@ -1,0 +1,49 @@
+package hbasestore
+
+import (
+	"bytes"
+	"testing"
+
+	"sluice/store"
+)
+
+// TestRefusedByHBase (I9): of a record that only HBase refuses, by a limit of its servers
+// that its schema does not tell, the batch names the record, and no other of the same row:
+// neither one that went in the same call, nor one that was to go after it.
+func TestRefusedByHBase(t *testing.T) {
+	t.Parallel()
+	for name, large := range map[string]int{"the same call": 1000, "a call of its own": maxCallBytes + 1} {
+		g := newGateway(t, nil, false)
+		s := dial(t, nil, g)
+		createCounted(t, s)
+		batch := func(without int) *store.Batch {
+			b := increments(0, store.Absent, "m1", [2]string{"r", "a"}, [2]string{"r", "a"}, [2]string{"r", "a"})
+			b.Mutations[1].Ops[0].Value = bytes.Repeat([]byte("x"), large)
+			if without >= 0 {
+				b.Mutations = append(b.Mutations[:without], b.Mutations[without+1:]...)
+				b.Counters = append(b.Counters[:without], b.Counters[without+1:]...)
+			}
+			return b
+		}
+		if _, err := s.Table(t.Context(), "c"); err != nil { // knows of no limit from here on
+			t.Fatal(err)
+		}
+		d, err := g.mem.Table(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		d.MaxCellBytes = large
+		if err := g.mem.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		checkRefusal(t, name, s.Apply(t.Context(), batch(-1)), store.ErrRefused, 1)
+		if err := s.Apply(t.Context(), batch(1)); err != nil {
+			t.Errorf("%s: Got %v without that record", name, err)
+		}
+		rows, err := collect(s.Scan(t.Context(), &store.Scan{Table: "c", Columns: []store.Column{{Family: "f", All: true}}}))
+		if err != nil || len(rows) != 2 {
+			t.Errorf("%s: Got %q, %v, want the cells of two records", name, rows, err)
+		}
+	}
+}
