@@ -61,7 +61,8 @@ type Audit struct {
 // that were applied, filtered, duplicates, unmet, dead or dropped must be there, and only these; the
 // offsets between them are control batches, aborted records and gaps of compaction.
 // Where retention has taken the first records, or compaction some, they can only be
-// bounded.
+// bounded. A partition that has no leader is missing in what is returned, and named in
+// the error.
 func RunAudit(ctx context.Context, o *AuditOptions) ([]Audit, error) {
 	if o == nil || o.Store == nil {
 		return nil, fmt.Errorf("audit: %w: no store", store.ErrInvalidArgument)
@@ -100,6 +101,7 @@ func (a *auditor) run(ctx context.Context) ([]Audit, error) {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	var all []Audit
+	var missed []error
 	for i := range stored {
 		if len(a.Pipelines) > 0 && !slices.Contains(a.Pipelines, stored[i].Source.Pipeline) {
 			continue
@@ -112,12 +114,17 @@ func (a *auditor) run(ctx context.Context) ([]Audit, error) {
 		}
 		if a.broker != nil {
 			if err := a.topic(ctx, &one, letters); err != nil {
-				return all, fmt.Errorf("audit %s: %w", one.name(), err)
+				err = fmt.Errorf("audit %s: %w", one.name(), err)
+				if ctx.Err() != nil || !kafka.Temporary(err) {
+					return all, err
+				}
+				missed = append(missed, err) // it has no leader, as others do
+				continue
 			}
 		}
 		all = append(all, one)
 	}
-	return all, nil
+	return all, errors.Join(missed...)
 }
 
 func (a *Audit) name() string {

@@ -8,6 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"sluice/cell"
 	"sluice/pipeline/kafka"
@@ -261,5 +266,41 @@ func TestDeepAuditAmidRetention(t *testing.T) {
 				t.Errorf("Got notes %q", got.Notes)
 			}
 		})
+	}
+}
+
+// A partition without a leader is named, and keeps nobody from checking the others.
+func TestAuditWithoutALeader(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"pages": 3}), newEngine(t)
+	m := c.run(e)
+	c.produce("pages", 300)
+	m.wait(c.ends("pages"))
+	m.close()
+	client, err := kafka.NewClient(&kafka.Options{Brokers: []string{c.broker.Addr()}, RequestTimeout: 300 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	faults := c.broker.Cluster().Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "pages", Partitions: []int32{1}, Err: kerr.OffsetNotAvailable, Count: -1,
+	})
+	all, err := RunAudit(t.Context(), &AuditOptions{Store: e, Client: client, Deep: true})
+	if err == nil || !strings.Contains(err.Error(), "pages/1") || !strings.Contains(err.Error(), "OFFSET_NOT_AVAILABLE") {
+		t.Errorf("Got %v, want the partition and why", err)
+	}
+	var checked []int32
+	for _, a := range all {
+		if len(a.Problems) > 0 || a.Records != a.records() {
+			t.Errorf("Got %+v", a)
+		}
+		checked = append(checked, a.Partition)
+	}
+	if !slices.Equal(checked, []int32{0, 2}) {
+		t.Errorf("Got partitions %v checked, want 0 and 2", checked)
+	}
+	faults.Remove()
+	if all, err = RunAudit(t.Context(), &AuditOptions{Store: e, Client: client, Deep: true}); err != nil || len(all) != 3 {
+		t.Errorf("Got %d partitions and %v", len(all), err)
 	}
 }

@@ -272,13 +272,18 @@ func storeTrouble(err error) bool {
 	return errors.Is(err, store.ErrDiskFull) || errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrTableNotEnabled)
 }
 
-// rootCause returns the text of the innermost error, without the offsets that
-// those around it name, and with what is said behind it of what to do.
+// rootCause returns the text of the innermost error, without the offsets and the
+// addresses that those around it name, and behind it what they say, after a semicolon,
+// of what to do.
 func rootCause(err error) string {
+	advice := ""
 	for {
 		inner := errors.Unwrap(err)
-		if inner == nil || !strings.HasSuffix(err.Error(), inner.Error()) {
-			return err.Error()
+		if inner == nil {
+			return err.Error() + advice
+		}
+		if said, ok := strings.CutPrefix(err.Error(), inner.Error()+"; "); ok {
+			advice = "; " + said + advice
 		}
 		err = inner
 	}

@@ -45,6 +45,11 @@ func TestTroubleIsLoggedWhereItChanges(t *testing.T) {
 			{fmt.Errorf("fetch t/0, offset 3: %w", fmt.Errorf("%w; allow READ", refused)), false},
 			{fmt.Errorf("fetch t/0, offset 3: %w", fmt.Errorf("%w; allow WRITE", refused)), true},
 			{fmt.Errorf("fetch t/0, offset 3: %w", refused), true},
+			{fmt.Errorf("fetch t/0: %w", fmt.Errorf("%w: from port 1", refused)), false},
+			{fmt.Errorf("fetch t/0: %w", fmt.Errorf("%w: from port 2", refused)), false},
+			{fmt.Errorf("fetch t/0: %w", fmt.Errorf("%w; is it TLS?", fmt.Errorf("from port 1: %w", refused))), true},
+			{fmt.Errorf("fetch t/0: %w", fmt.Errorf("%w; is it TLS?", fmt.Errorf("from port 2: %w", refused))), false},
+			{errors.New("other"), true},
 		} {
 			if got := now.news(rootCause(tc.err)); got != tc.news {
 				t.Errorf("%d: Got news %t of %v", i, got, tc.err)

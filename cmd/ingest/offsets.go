@@ -302,12 +302,12 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 		}
 		defer o.Client.Close()
 	}
-	audits, err := pipeline.RunAudit(ctx, o)
-	if err != nil {
-		return err
+	audits, auditErr := pipeline.RunAudit(ctx, o)
+	if auditErr != nil && (len(audits) == 0 || !kafka.Temporary(auditErr)) {
+		return auditErr
 	}
 	for _, name := range c.Pipeline { // one that is stored may be in the file no more
-		if !slices.Contains(cfg.PipelineNames(), name) && !slices.ContainsFunc(audits, func(a pipeline.Audit) bool { return a.Source.Pipeline == name }) {
+		if auditErr == nil && !slices.Contains(cfg.PipelineNames(), name) && !slices.ContainsFunc(audits, func(a pipeline.Audit) bool { return a.Source.Pipeline == name }) {
 			return fmt.Errorf("%w: %s has no pipeline %q, and nothing is stored of one; it has %s", cli.ErrUsage, c.Config, name, strings.Join(cfg.PipelineNames(), ", "))
 		}
 	}
@@ -334,7 +334,7 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 	if err == nil && broken > 0 {
 		err = fmt.Errorf("%w in %d of %d partitions", errAudit, broken, len(lines))
 	}
-	return err
+	return errors.Join(err, auditErr)
 }
 
 func printAudits(w io.Writer, lines []auditLine) error {

@@ -409,6 +409,62 @@ func TestListOffsets(t *testing.T) {
 	}
 }
 
+// A partition without a leader, or one that its leader does not answer for, is named in the
+// error, and what the others hold is known beside it.
+func TestListOffsetsOfSome(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(3, "t"))
+		for p := range int32(3) {
+			if err := cluster.MoveTopicPartition("t", p, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		produce(t, c, "t", numbered(0, 4)...) // all to partition 0
+		info, err := c.Topic(t.Context(), "t")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[int32]Offsets{0: {0, 4}, 2: {0, 0}}
+		check := func(reason *kerr.Error) {
+			t.Helper()
+			got, err := c.ListOffsets(t.Context(), "t", []int32{0, 1, 2})
+			if err == nil || !strings.Contains(err.Error(), "partition 1: "+reason.Message) {
+				t.Errorf("Got %v, want partition 1 and %s", err, reason.Message)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("offsets (-want +got):\n%s", diff)
+			}
+		}
+		faults := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: []int32{1}, Err: kerr.OffsetNotAvailable, Count: -1})
+		check(kerr.OffsetNotAvailable)
+		faults.Remove()
+		cluster.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			resp := kreq.ResponseKind().(*kmsg.MetadataResponse)
+			resp.ClusterID = &info.ClusterID
+			for n := range int32(3) {
+				b := kmsg.NewMetadataResponseBroker()
+				b.NodeID, b.Host, b.Port = n, "127.0.0.1", n+1
+				resp.Brokers = append(resp.Brokers, b)
+			}
+			rt := kmsg.NewMetadataResponseTopic()
+			rt.Topic, rt.TopicID = &info.Name, info.ID
+			for p := range int32(3) {
+				rp := kmsg.NewMetadataResponseTopicPartition()
+				rp.Partition, rp.LeaderEpoch = p, -1
+				if p == 1 {
+					rp.Leader, rp.ErrorCode = -1, kerr.LeaderNotAvailable.Code
+				}
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+			return resp, nil, true
+		})
+		check(kerr.LeaderNotAvailable)
+	})
+}
+
 // A record that comes between the questions of OffsetsAt is not passed over: a pipeline
 // that begins there would never see it.
 func TestOffsetsAtWhileRecordsCome(t *testing.T) {

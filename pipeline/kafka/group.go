@@ -167,7 +167,7 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 			switch k := kafkago.Error(0); {
 			case errors.As(err, &k) && code(k) == codeGroupMaxSizeReached:
 				if !full {
-					logger.Warn("consumer group is full, trying again: it has as many members as the brokers allow; end one of them, or raise the brokers' group.max.size", "err", err)
+					logger.Warn("consumer group is full, trying again: it has as many members as the brokers allow; end one of them, or raise the brokers' group.max.size", "err", code(k))
 				}
 				lost, full = true, true
 			case !lost:

@@ -422,7 +422,7 @@ func TestGroupFull(t *testing.T) {
 	if got := c.Metrics().Errors["group_max_size_reached"]; got != 3 {
 		t.Errorf("Got %d answers of a full group, want 3", got)
 	}
-	if got := strings.Count(log.String(), "raise the brokers' group.max.size"); got != 1 {
+	if got := strings.Count(log.String(), "raise the brokers' group.max.size\" group=g err=GROUP_MAX_SIZE_REACHED"); got != 1 {
 		t.Errorf("Got %d times what to do, want once, in:\n%s", got, log.String())
 	}
 }

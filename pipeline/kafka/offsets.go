@@ -1,8 +1,11 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -28,21 +31,19 @@ type Offsets struct {
 }
 
 // ListOffsets returns what the partitions of a topic hold. It needs all of them
-// to have a leader within RequestTimeout.
+// to have a leader within RequestTimeout; beside its error it returns what is known of
+// those that have.
 func (c *Client) ListOffsets(ctx context.Context, topic string, partitions []int32) (map[int32]Offsets, error) {
 	start, err := c.listOffsets(ctx, topic, partitions, earliestOffset, readCommitted)
-	if err != nil {
+	if err != nil && len(start) == 0 {
 		return nil, err
 	}
-	end, err := c.listOffsets(ctx, topic, partitions, latestOffset, readCommitted)
-	if err != nil {
-		return nil, err
+	end, endErr := c.listOffsets(ctx, topic, slices.Collect(maps.Keys(start)), latestOffset, readCommitted)
+	out := make(map[int32]Offsets, len(end))
+	for p, at := range end {
+		out[p] = Offsets{Start: start[p], End: at}
 	}
-	out := make(map[int32]Offsets, len(partitions))
-	for _, p := range partitions {
-		out[p] = Offsets{Start: start[p], End: end[p]}
-	}
-	return out, nil
+	return out, cmp.Or(err, endErr)
 }
 
 // LogEnds returns the high watermark of partitions of a topic: the end of what
@@ -71,7 +72,8 @@ func (c *Client) OffsetsAt(ctx context.Context, topic string, partitions []int32
 	return at, nil
 }
 
-// listOffsets asks the leaders of the partitions, again where one has moved.
+// listOffsets asks the leaders of the partitions, again where one has moved. Beside its
+// error it returns what it has found.
 func (c *Client) listOffsets(ctx context.Context, topic string, partitions []int32, timestamp int64, isolation int8) (map[int32]int64, error) {
 	found := make(map[int32]int64, len(partitions))
 	err := c.attempt(ctx, func(ctx context.Context) error {
@@ -88,6 +90,7 @@ func (c *Client) listOffsets(ctx context.Context, topic string, partitions []int
 		if meta == nil {
 			return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, topic)
 		}
+		var failed error
 		byNode := make(map[int32][]kmsg.ListOffsetsRequestTopicPartition)
 		for _, p := range partitions {
 			if _, ok := found[p]; ok {
@@ -98,21 +101,22 @@ func (c *Client) listOffsets(ctx context.Context, topic string, partitions []int
 				return fmt.Errorf("%w: it has no partition %d", ErrTopicNotFound, p)
 			}
 			if l.node < 0 {
-				return codeLeaderNotAvailable
+				failed = fmt.Errorf("partition %d: %w", p, codeLeaderNotAvailable)
+				continue
 			}
 			rp := kmsg.NewListOffsetsRequestTopicPartition()
 			rp.Partition, rp.CurrentLeaderEpoch, rp.Timestamp = p, l.epoch, timestamp
 			byNode[l.node] = append(byNode[l.node], rp)
 		}
 		for node, parts := range byNode {
-			if err := c.listOffsetsOf(ctx, node, topic, parts, isolation, found); err != nil {
-				return err
+			if err := c.listOffsetsOf(ctx, node, topic, parts, isolation, found); err != nil && (failed == nil || lasting(err)) {
+				failed = err
 			}
 		}
-		return nil
+		return failed
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list offsets of %s: %w", topic, err)
+		return found, fmt.Errorf("list offsets of %s: %w", topic, err)
 	}
 	return found, nil
 }

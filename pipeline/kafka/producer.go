@@ -65,6 +65,7 @@ type Producer struct {
 type producerTopic struct {
 	turn      chan struct{}       // full while a call writes to the topic
 	sequences map[int32]*sequence // by partition; of the call that has the turn
+	failing   bool                // for logging at changes only; of the call that has the turn
 
 	meta *topicMeta // guarded by Producer.mu
 }
@@ -260,6 +261,10 @@ func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, 
 		}
 		if last == nil {
 			wait = minRetry
+			if t.failing {
+				t.failing = false
+				p.logger.Info("produce works again", "topic", topic)
+			}
 			continue
 		}
 		if !retryable(last) {
@@ -273,7 +278,10 @@ func (p *Producer) deliver(ctx context.Context, topic string, t *producerTopic, 
 			return fmt.Errorf("%w (last: %w)", ctx.Err(), reason)
 		}
 		wait = min(2*wait, maxRetry)
-		p.logger.Warn("produce fails, trying again", "topic", topic, "err", last)
+		if !t.failing {
+			t.failing = true
+			p.logger.Warn("produce fails, trying again", "topic", topic, "err", last)
+		}
 		fresh, err := p.meta(ctx, topic, t, true)
 		switch {
 		case err != nil && ctx.Err() != nil:

@@ -5,9 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"log/slog"
 	"math"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -358,4 +360,38 @@ func TestProduceRefused(t *testing.T) {
 	if got := c.Metrics().Errors["invalid_record"]; got != 1 {
 		t.Errorf("Got %v", c.Metrics().Errors)
 	}
+}
+
+// Brokers that take nothing for long are named once, however often a topic is tried and by
+// how many calls, and once more when they do.
+func TestProduceTroubleIsSaidOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+		var log logs
+		c.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		p := c.NewProducer(&ProducerOptions{DeliveryTimeout: 5 * time.Second})
+		defer p.Close()
+		for i := range 2 {
+			down := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotEnoughReplicas, Count: -1})
+			for range 3 {
+				if err := p.Produce(t.Context(), "t", numbered(0, 1)...); err == nil {
+					t.Fatal("Got no error of brokers that take nothing")
+				}
+			}
+			if down.Hits() < 12 {
+				t.Errorf("Got %d tries, want many", down.Hits())
+			}
+			down.Remove()
+			for range 2 {
+				if err := p.Produce(t.Context(), "t", numbered(0, 1)...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			fails, again := strings.Count(log.String(), "produce fails, trying again"), strings.Count(log.String(), "produce works again")
+			if fails != i+1 || again != i+1 {
+				t.Errorf("Got %d and %d lines of trouble %d and its end, want one each", fails, again, i+1)
+			}
+		}
+	})
 }
