@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
@@ -391,6 +392,11 @@ func (i *Instant) Keep() { i.kept = true }
 func (i *Instant) Err() error {
 	if lost := i.lost.Load(); lost != nil {
 		return fmt.Errorf("checkpoint %s was not kept: %w", i.Checkpoint, *lost)
+	}
+	if i.files != nil { // sooner known than by a renewal, which is due in minutes
+		if _, err := os.Stat(i.files.Dir()); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the checkpoint is gone, as its lease was over before it was renewed; was this process stopped for long? Begin anew (%w)", err)
+		}
 	}
 	if i.remote == nil {
 		return nil

@@ -216,3 +216,29 @@ func TestBackupLease(t *testing.T) {
 		}
 	}
 }
+
+// TestGoneCheckpoint: a source whose checkpoint was removed says so at once.
+func TestGoneCheckpoint(t *testing.T) {
+	t.Parallel()
+	for _, beside := range []bool{false, true} {
+		c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+		useStore(t, c, "a")
+		if beside {
+			daemon(t, c)
+		}
+		in, err := config.OpenLastingInstant(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := in.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(filepath.Join(c.Store.Dir, "checkpoints", in.Checkpoint)); err != nil {
+			t.Fatal(err)
+		}
+		if err := instant.Lost(in); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("beside a daemon: %t: got %v, want that the checkpoint is gone", beside, err)
+		}
+		_ = in.Close() // which may tell of it, too
+	}
+}

@@ -95,8 +95,8 @@ func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
 	}
 	m, err := b.run(ctx)
 	if err != nil {
-		if _, gone := os.Stat(b.Source.Dir()); errors.Is(err, fs.ErrNotExist) && errors.Is(gone, fs.ErrNotExist) {
-			err = fmt.Errorf("the checkpoint is gone, as its lease was over; was this process stopped for minutes? make the backup anew: %w", err)
+		if _, gone := os.Stat(b.Source.Dir()); errors.Is(gone, fs.ErrNotExist) {
+			err = fmt.Errorf("the checkpoint is gone, as its lease was over before it was renewed; was this process stopped for minutes? Make the backup anew (%w)", err)
 		}
 		return m, fmt.Errorf("back up %s: %w", b.Source.Dir(), err)
 	}
