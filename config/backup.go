@@ -30,7 +30,8 @@ func OpenBackup(ctx context.Context, c *Config, log *slog.Logger) (*Backup, erro
 	if c.Store.Engine == "hbase" {
 		return nil, fmt.Errorf("back up: %w: HBase keeps its files itself; use \"snapshot 'TABLE', 'NAME'\" in its shell and ExportSnapshot, or move the store with export copy", store.ErrUnsupported)
 	}
-	i, err := OpenLastingInstant(ctx, c, log)
+	// What was killed goes on with a checkpoint of its own, and needs none of before.
+	i, err := openInstant(ctx, c, log, leased(ctx, c, checkpoint.DefaultLease, log))
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func OpenRunBackup(ctx context.Context, c *Config, e Engine, d *checkpoint.Direc
 	if d == nil || !freezes(e) {
 		return nil, fmt.Errorf("back up: %w: engine %s has no checkpoint to copy", store.ErrUnsupported, e.Traits().Name)
 	}
-	i, err := OpenRunInstant(ctx, c, e, d, "", log)
+	i, err := openRunInstant(ctx, c, e, d, "", checkpoint.DefaultLease, log)
 	if err != nil {
 		return nil, err
 	}

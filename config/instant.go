@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"os"
@@ -76,7 +77,7 @@ func OpenInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, er
 // killed, or calls Keep, ReopenInstant finds the checkpoint for an hour, and longer
 // until a daemon or another such Instant looks for old ones.
 func OpenLastingInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
-	return openInstant(ctx, c, log, lasting(ctx, c, log))
+	return openInstant(ctx, c, log, leased(ctx, c, checkpoint.MaxLease, log))
 }
 
 // OpenJobInstant is OpenLastingInstant for a run of an export job. Where the job is
@@ -88,7 +89,7 @@ func OpenJobInstant(ctx context.Context, c *Config, name string, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", name, err)
 	}
-	choose := lasting(ctx, c, log)
+	choose := leased(ctx, c, checkpoint.MaxLease, log)
 	return openInstant(ctx, c, log, func(e Engine, in *Instant) (string, error) {
 		holder, _, err := jobs.HolderOf(ctx, job, e)
 		if err != nil {
@@ -101,11 +102,16 @@ func OpenJobInstant(ctx context.Context, c *Config, name string, log *slog.Logge
 	})
 }
 
-// lasting has an instant read a checkpoint that outlives this process.
-func lasting(ctx context.Context, c *Config, log *slog.Logger) func(e Engine, in *Instant) (string, error) {
+// leased has an instant read a checkpoint whose lease, which is renewed, outlives this
+// process: by MaxLease, so that ReopenInstant finds it, or by DefaultLease.
+func leased(ctx context.Context, c *Config, lease time.Duration, log *slog.Logger) func(e Engine, in *Instant) (string, error) {
 	return func(e Engine, in *Instant) (string, error) {
 		if d, ok := e.(*client.Client); ok {
-			p, err := d.LastingCheckpoint(ctx)
+			ask := d.Checkpoint
+			if lease == checkpoint.MaxLease {
+				ask = d.LastingCheckpoint
+			}
+			p, err := ask(ctx)
 			if err != nil {
 				return "", fmt.Errorf("ask the daemon for a checkpoint: %w", err)
 			}
@@ -128,7 +134,7 @@ func lasting(ctx context.Context, c *Config, log *slog.Logger) func(e Engine, in
 		if err != nil {
 			return "", err
 		}
-		p, err := d.Create(ctx, &api.CheckpointRequest{Owner: fmt.Sprintf("process %d", os.Getpid()), LeaseSeconds: checkpoint.MaxLease.Seconds()})
+		p, err := d.Create(ctx, &api.CheckpointRequest{Owner: fmt.Sprintf("process %d", os.Getpid()), LeaseSeconds: lease.Seconds()})
 		if errors.Is(err, store.ErrDiskFull) {
 			if log != nil {
 				log.Warn("no checkpoint: a run that is cut off will not be found again", "err", err)
@@ -139,6 +145,7 @@ func lasting(ctx context.Context, c *Config, log *slog.Logger) func(e Engine, in
 			return "", err
 		}
 		in.own(d, &p)
+		in.renew(d, lease)
 		return p.Path, nil
 	}
 }
@@ -176,6 +183,7 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 			return "", err
 		}
 		in.own(d, &p)
+		in.renew(d, checkpoint.MaxLease)
 		return p.Path, nil
 	})
 }
@@ -186,6 +194,10 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 // Checkpoint. The lease is renewed until Close; a checkpoint that was lost says so by
 // Err. e and d are borrowed. log may be nil.
 func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, log *slog.Logger) (*Instant, error) {
+	return openRunInstant(ctx, c, e, d, id, checkpoint.MaxLease, log)
+}
+
+func openRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, lease time.Duration, log *slog.Logger) (*Instant, error) {
 	in := &Instant{Engine: e, log: log}
 	if !freezes(e) {
 		u, err := openOrReopen(ctx, e, id)
@@ -195,13 +207,13 @@ func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Dire
 		in.Snapshot, in.Checkpoint = u, u.Name()
 		return in, nil
 	}
-	p, err := leaseForRun(ctx, d, id, log)
+	p, err := leaseForRun(ctx, d, id, lease, log)
 	if err != nil {
 		return nil, err
 	}
 	if p.ID != "" {
 		in.own(d, &p)
-		in.renew(d)
+		in.renew(d, lease)
 	}
 	if err := in.freeze(ctx, p.Path, c.ForScans().PebbleOptions(log)); err != nil {
 		return nil, errors.Join(err, in.close())
@@ -219,16 +231,16 @@ func openOrReopen(ctx context.Context, e Engine, name string) (*instant.Unfrozen
 
 // leaseForRun leases checkpoint id, or a new one; the zero value where there is none to
 // be had.
-func leaseForRun(ctx context.Context, d *checkpoint.Directory, id string, log *slog.Logger) (p api.Checkpoint, err error) {
+func leaseForRun(ctx context.Context, d *checkpoint.Directory, id string, lease time.Duration, log *slog.Logger) (p api.Checkpoint, err error) {
 	if d == nil {
 		return p, nil
 	}
 	if id != "" {
-		if p, err = d.Renew(id, checkpoint.MaxLease.Seconds()); !errors.Is(err, api.ErrNotFound) {
+		if p, err = d.Renew(id, lease.Seconds()); !errors.Is(err, api.ErrNotFound) {
 			return p, err
 		}
 	}
-	p, err = d.Create(ctx, &api.CheckpointRequest{Owner: fmt.Sprintf("process %d", os.Getpid()), LeaseSeconds: checkpoint.MaxLease.Seconds()})
+	p, err = d.Create(ctx, &api.CheckpointRequest{Owner: fmt.Sprintf("process %d", os.Getpid()), LeaseSeconds: lease.Seconds()})
 	if errors.Is(err, store.ErrDiskFull) {
 		if log != nil {
 			log.Warn("no checkpoint: a run that is cut off will begin anew", "err", err)
@@ -239,13 +251,13 @@ func leaseForRun(ctx context.Context, d *checkpoint.Directory, id string, log *s
 }
 
 // renew keeps the lease of this process's checkpoint until Close.
-func (i *Instant) renew(d *checkpoint.Directory) {
+func (i *Instant) renew(d *checkpoint.Directory, lease time.Duration) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	i.closers = append(i.closers, func() error { stop(); <-done; return nil })
 	go func() { // ends with Close
 		defer close(done)
-		t := time.NewTicker(checkpoint.MaxLease / 4)
+		t := time.NewTicker(lease / 4)
 		defer t.Stop()
 		for {
 			select {
@@ -253,7 +265,7 @@ func (i *Instant) renew(d *checkpoint.Directory) {
 				return
 			case <-t.C:
 			}
-			if _, err := d.Renew(i.Checkpoint, checkpoint.MaxLease.Seconds()); err != nil {
+			if _, err := d.Renew(i.Checkpoint, lease.Seconds()); err != nil {
 				i.lost.Store(&err)
 			} else {
 				i.lost.Store(nil)
@@ -380,6 +392,11 @@ func (i *Instant) Keep() { i.kept = true }
 func (i *Instant) Err() error {
 	if lost := i.lost.Load(); lost != nil {
 		return fmt.Errorf("checkpoint %s was not kept: %w", i.Checkpoint, *lost)
+	}
+	if i.files != nil { // sooner known than by a renewal, which is due in minutes
+		if _, err := os.Stat(i.files.Dir()); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("the checkpoint is gone, as its lease was over before it was renewed; was this process stopped for long? Begin anew (%w)", err)
+		}
 	}
 	if i.remote == nil {
 		return nil

@@ -3,17 +3,21 @@ package config_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"sluice/cell"
 	"sluice/config"
 	"sluice/jobs/instant"
 	"sluice/serve/api"
+	"sluice/serve/checkpoint"
 	"sluice/store"
 )
 
@@ -176,5 +180,65 @@ func TestInstantCuts(t *testing.T) {
 		if err := in.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// TestBackupLease: what a backup reads is kept for minutes where its process is killed, as
+// the next one reads another checkpoint.
+func TestBackupLease(t *testing.T) {
+	t.Parallel()
+	for _, beside := range []bool{false, true} {
+		c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+		useStore(t, c, "a")
+		if beside {
+			daemon(t, c)
+		}
+		b, err := config.OpenBackup(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := os.ReadFile(b.Dir() + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var lease api.Checkpoint
+		if err := json.Unmarshal(data, &lease); err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Until(lease.Expires); left <= 0 || left > checkpoint.DefaultLease {
+			t.Errorf("beside a daemon: %t: the lease is over in %s", beside, left)
+		}
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(b.Dir()); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("beside a daemon: %t: the checkpoint is still there: %v", beside, err)
+		}
+	}
+}
+
+// TestGoneCheckpoint: a source whose checkpoint was removed says so at once.
+func TestGoneCheckpoint(t *testing.T) {
+	t.Parallel()
+	for _, beside := range []bool{false, true} {
+		c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+		useStore(t, c, "a")
+		if beside {
+			daemon(t, c)
+		}
+		in, err := config.OpenLastingInstant(t.Context(), c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := in.Err(); err != nil {
+			t.Error(err)
+		}
+		if err := os.RemoveAll(filepath.Join(c.Store.Dir, "checkpoints", in.Checkpoint)); err != nil {
+			t.Fatal(err)
+		}
+		if err := instant.Lost(in); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("beside a daemon: %t: got %v, want that the checkpoint is gone", beside, err)
+		}
+		_ = in.Close() // which may tell of it, too
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"runtime"
@@ -94,6 +95,9 @@ func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
 	}
 	m, err := b.run(ctx)
 	if err != nil {
+		if _, gone := os.Stat(b.Source.Dir()); errors.Is(gone, fs.ErrNotExist) {
+			err = fmt.Errorf("the checkpoint is gone, as its lease was over before it was renewed; was this process stopped for minutes? Make the backup anew (%w)", err)
+		}
 		return m, fmt.Errorf("back up %s: %w", b.Source.Dir(), err)
 	}
 	b.Logger.Info("backup published", "backup", m.BackupID, "bytes", m.Bytes, "took", m.FinishedAt.Sub(m.StartedAt))

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -563,6 +564,26 @@ func TestBackupOfCorruptStore(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(out); err != nil || len(entries) != 0 {
 		t.Errorf("left behind: %v (%v)", entries, err)
+	}
+}
+
+// TestBackupOfGoneCheckpoint: the error says that it was the checkpoint that went, and not
+// only which file is not there.
+func TestBackupOfGoneCheckpoint(t *testing.T) {
+	t.Parallel()
+	_, cp := backupStore(t)
+	backups := mustLocal(t, t.TempDir())
+	copied := false
+	_, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: backups, Parallelism: 1, Progress: func(work.Progress) {
+		if !copied {
+			copied = true
+			if err := os.RemoveAll(cp.Dir()); err != nil {
+				t.Error(err)
+			}
+		}
+	}})
+	if !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "lease was over") {
+		t.Errorf("Got %v", err)
 	}
 }
 

@@ -134,7 +134,10 @@ func (r *joinRun) takeUp(ctx context.Context, left target.Resumable, want *runSt
 func (r *joinRun) end(ctx context.Context, err error) error {
 	refused := (*columnar.ConvertError)(nil)
 	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
-	if r.notes == nil || unwanted || instant.Lost(r.Source) != nil || errors.As(err, &refused) {
+	if lost := instant.Lost(r.Source); lost != nil {
+		return errors.Join(lost, err, r.upload.Abort())
+	}
+	if r.notes == nil || unwanted || errors.As(err, &refused) {
 		return errors.Join(err, r.upload.Abort())
 	}
 	for _, final := range []error{

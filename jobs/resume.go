@@ -447,8 +447,11 @@ func (r *run) note(ctx context.Context, n *workNote) error {
 func (r *run) end(ctx context.Context, err error) error {
 	refused, many := (*columnar.ConvertError)(nil), (*PartitionsError)(nil)
 	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
+	if lost := instant.Lost(r.Source); lost != nil { // why files were not there
+		return errors.Join(lost, err, r.upload.Abort())
+	}
 	switch {
-	case r.notes == nil, unwanted, instant.Lost(r.Source) != nil, errors.As(err, &refused), errors.As(err, &many),
+	case r.notes == nil, unwanted, errors.As(err, &refused), errors.As(err, &many),
 		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), errors.Is(err, syscall.ENOSPC), errors.Is(err, errOtherRows),
 		errors.Is(err, errManifestSize), errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
 		return errors.Join(err, r.upload.Abort())

@@ -100,6 +100,22 @@ func Rebuilding(table, family string) error {
 	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, name)
 }
 
+// MayEmpty returns an ErrRebuilding where an unfinished rebuild counts in a table, nil where
+// the table may be dropped or truncated: the rebuild's offsets stay, so that it would go on as
+// if it had counted what is gone.
+func MayEmpty(ctx context.Context, e store.Engine, table string) error {
+	d, err := e.Table(ctx, table)
+	if err != nil {
+		return err
+	}
+	for i := range d.Families {
+		if err := Rebuilding(d.Name, d.Families[i].Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // cutLast cuts around the last GenerationMark.
 func cutLast(s string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, GenerationMark); i >= 0 {

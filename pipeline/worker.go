@@ -146,10 +146,21 @@ func (w *worker) run(ctx context.Context) error {
 			w.state.held(time.Since(begun))
 		}
 		if over {
+			if storeTrouble(err) {
+				w.log.Warn(w.leftPaused(), w.at(err), "err", err)
+			}
 			return nil
 		}
 		wait = min(2*wait, maxRetryWait)
 	}
+}
+
+// leftPaused says what becomes of a partition that is paused by the store when it is left.
+func (w *worker) leftPaused() string {
+	if w.p.opts.Engine.Traits().Atomic == store.AtomicBatch {
+		return "partition is left while it is paused; its next owner goes on"
+	}
+	return "partition is left while it is paused, perhaps with a batch applied in part; its next owner applies the rest, with the same rules"
 }
 
 // awaitBreaker returns true once the partition's breaker is not open, and false where

@@ -196,6 +196,52 @@ func TestDrainTimeoutIsSaid(t *testing.T) {
 	}
 }
 
+// rowAtomic is an engine whose batches are not atomic, by what it says.
+type rowAtomic struct{ store.Engine }
+
+func (e rowAtomic) Traits() store.Traits {
+	t := e.Engine.Traits()
+	t.Atomic = store.AtomicRow
+	return t
+}
+
+// TestLeftPaused: of a partition that the store has paused it is said, when it is left, why
+// that is, and that a batch may be applied in part where that can be.
+func TestLeftPaused(t *testing.T) {
+	t.Parallel()
+	for _, whole := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var down atomic.Int64
+			b := newFakeBroker(1)
+			var e store.Engine = &faultyEngine{Engine: newEngine(t), fault: func(*store.Batch) (bool, error) {
+				if down.Load() != 0 {
+					return false, fmt.Errorf("test: %w", store.ErrTransient)
+				}
+				return true, nil
+			}}
+			said := "partition is left while it is paused; its next owner goes on"
+			if !whole {
+				e = rowAtomic{e}
+				said = "partition is left while it is paused, perhaps with a batch applied in part; its next owner applies the rest, with the same rules"
+			}
+			var log jsonLog
+			r := start(t, newTest(t, e, b, func(o *Options) { o.Logger = slog.New(slog.NewJSONHandler(&log, nil)) }), 0)
+			b.produce(0, "a")
+			r.caughtUp(b)
+			down.Store(1)
+			b.produce(0, "b")
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if err := r.close(); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff([]string{"t/0@1"}, log.places(t, said)); d != "" {
+				t.Errorf("whole %t (-want +got): %s", whole, d)
+			}
+		})
+	}
+}
+
 // A generation without partitions must last: a member that ends its own makes
 // the whole group rebalance.
 func TestMemberWithoutPartitionsStandsBy(t *testing.T) {

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"errors"
+	"net"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -157,10 +159,19 @@ func (s *Server) metricsHandler() (http.Handler, error) {
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{ErrorLog: promLog{s}}), nil
 }
 
-// promLog passes promhttp's errors on.
+// promLog passes promhttp's errors on. That who has asked is gone is none of the daemon's.
 type promLog struct{ s *Server }
 
-func (l promLog) Println(v ...any) { l.s.o.Logger.Error("metrics cannot be gathered", "err", v) }
+func (l promLog) Println(v ...any) {
+	for _, x := range v {
+		var broken *net.OpError
+		if err, ok := x.(error); ok && errors.As(err, &broken) {
+			l.s.o.Logger.Debug("metrics were not sent", "err", err)
+			return
+		}
+	}
+	l.s.o.Logger.Error("metrics cannot be gathered", "err", v)
+}
 
 // Describe sends nothing: an unchecked collector, as the series depend on the
 // topics.

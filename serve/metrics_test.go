@@ -1,14 +1,21 @@
 package serve_test
 
 import (
+	"bytes"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"sluice/serve"
 	"sluice/serve/servetest"
+	"sluice/store/memstore"
 )
 
 // TestMetrics serves a status with a number of its own in every field and finds
@@ -176,5 +183,31 @@ func TestLagInTime(t *testing.T) {
 	}
 	if strings.Contains(body, "sluice_flush_duration_seconds") {
 		t.Error("a histogram that nobody filled in")
+	}
+}
+
+// goneWriter is an answer to who has hung up.
+type goneWriter struct{ http.ResponseWriter }
+
+func (goneWriter) Write([]byte) (int, error) {
+	return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
+}
+
+// TestScrapeBreaksOff: who asks for the metrics and hangs up is no error of the daemon's.
+func TestScrapeBreaksOff(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	engine, err := memstore.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := serve.New(&serve.Options{Engine: engine, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/metrics", nil)
+	s.Handler().ServeHTTP(goneWriter{httptest.NewRecorder()}, r)
+	if log.Len() > 0 {
+		t.Errorf("Got %s", &log)
 	}
 }

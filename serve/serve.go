@@ -90,6 +90,9 @@ type Options struct {
 	// how many partitions; its error wraps api.ErrNotFound where there is no such
 	// pipeline. nil = there are none.
 	CloseBreakers func(ctx context.Context, pipeline string) (int, error)
+	// MayEmpty returns why a table is not to be dropped or truncated, an error that wraps
+	// store.ErrRefused, or nil. nil = every table may.
+	MayEmpty func(ctx context.Context, table string) error
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
 	// Memory returns what the pipelines hold together; nil = nothing.

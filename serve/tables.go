@@ -84,7 +84,19 @@ func (s *Server) alterTable(w http.ResponseWriter, r *http.Request) error {
 
 func (s *Server) dropTable(w http.ResponseWriter, r *http.Request) error {
 	patient(w)
-	return s.withAdmin(w, func(a store.Admin) error { return a.DropTable(r.Context(), r.PathValue("table")) })
+	return s.withAdmin(w, func(a store.Admin) error {
+		if err := s.mayEmpty(r.Context(), r.PathValue("table")); err != nil {
+			return err
+		}
+		return a.DropTable(r.Context(), r.PathValue("table"))
+	})
+}
+
+func (s *Server) mayEmpty(ctx context.Context, table string) error {
+	if s.o.MayEmpty == nil {
+		return nil
+	}
+	return s.o.MayEmpty(ctx, table)
 }
 
 func (s *Server) splitRegion(w http.ResponseWriter, r *http.Request) error {
@@ -142,6 +154,9 @@ func (s *Server) truncateTable(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.switchTable(w, r, func(ctx context.Context, t store.TableSwitcher, name string) error {
+		if err := s.mayEmpty(ctx, name); err != nil {
+			return err
+		}
 		return t.TruncateTable(ctx, name, q.PreserveSplits)
 	})
 }

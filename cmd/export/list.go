@@ -84,7 +84,7 @@ func (c *listCommand) Run(ctx context.Context, p *cli.Program) error {
 		if len(lines) == 0 {
 			lines = []listed{{Job: name, Table: table, State: "never", Directory: below(out, at)}}
 		}
-		times, err := upcoming(cfg, name, c.Next)
+		times, err := upcoming(cfg, name, states[name].Decided, c.Next)
 		if err != nil {
 			return err
 		}
@@ -247,9 +247,9 @@ func writeJSON[T any](w io.Writer, all []T) error {
 // maxUpcoming bounds the times of a schedule that are listed: a day of minutes.
 const maxUpcoming = 1440
 
-// upcoming returns the next n times of a job's schedule, in its zone, or nothing where
-// it has none.
-func upcoming(cfg *config.Config, name string, n int) (times []string, err error) {
+// upcoming returns the next n times of a job's schedule after decided, in its zone, or
+// nothing where it has none.
+func upcoming(cfg *config.Config, name string, decided time.Time, n int) (times []string, err error) {
 	all, err := cfg.Schedules()
 	if err != nil {
 		return nil, err
@@ -262,7 +262,7 @@ func upcoming(cfg *config.Config, name string, n int) (times []string, err error
 	if err != nil {
 		return nil, err
 	}
-	for _, at := range s.Upcoming(time.Now(), n) {
+	for _, at := range s.Upcoming(time.Now(), decided, n) {
 		times = append(times, at.In(zone).Format(time.RFC3339))
 	}
 	return times, nil

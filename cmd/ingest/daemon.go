@@ -175,7 +175,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, MayEmpty: d.mayEmpty, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -189,6 +189,15 @@ func (d *daemon) listen() (err error) {
 		}
 	}
 	return nil
+}
+
+// mayEmpty refuses to drop or truncate a table that an unfinished rebuild counts in.
+func (d *daemon) mayEmpty(ctx context.Context, table string) error {
+	err := pipeline.MayEmpty(ctx, d.engine, table)
+	if errors.Is(err, pipeline.ErrRebuilding) {
+		return fmt.Errorf("%w: %w", store.ErrRefused, err)
+	}
+	return err
 }
 
 // listenError names the setting, and says what to look at where the port is taken.

@@ -187,9 +187,9 @@ func (d *daemon) runExport(ctx context.Context, r schedule.Request) (out schedul
 		_, err = jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Job: r.Job, Made: out.RunID, Keep: map[string]jobs.Keep{r.Job: keep}, Logger: d.log})
 		err = errors.Join(err, t.Close())
 	}
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		// The run is there all the same: who may write and not remove, say, is not to have
-		// the schedule paused for that. The next run tries again.
+		// the schedule paused for that. The next run tries again, as after a stop.
 		d.log.Error("runs beyond keep were not removed", "job", r.Job, "err", err)
 	}
 	return out, nil

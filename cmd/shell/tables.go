@@ -206,25 +206,10 @@ func (s *session) drop(given string) error {
 	if enabled {
 		return &tableError{"Table " + given + " is enabled. Disable it first.", store.ErrTableNotDisabled}
 	}
-	if err := s.checkNoRebuild(name); err != nil {
+	if err := pipeline.MayEmpty(s.ctx, s.store, name); err != nil {
 		return err
 	}
 	return tableErrorOf(given, s.store.DropTable(s.ctx, name))
-}
-
-// checkNoRebuild refuses to empty a table in which an unfinished rebuild counts: its
-// offsets stay, so that it would go on as if it had counted what is gone.
-func (s *session) checkNoRebuild(name string) error {
-	d, err := s.store.Table(s.ctx, name)
-	if err != nil {
-		return err
-	}
-	for i := range d.Families {
-		if err := pipeline.Rebuilding(d.Name, d.Families[i].Name); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func disable(s *session, args []any) (string, error) { return "", s.disable(text(args[0])) }
@@ -335,7 +320,7 @@ func (s *session) truncate(args []any, preserveSplits bool) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := s.checkNoRebuild(store.CanonicalName(name)); err != nil {
+	if err := pipeline.MayEmpty(s.ctx, s.store, store.CanonicalName(name)); err != nil {
 		return "", err
 	}
 	s.print.linef("Truncating '%s' table (it may take a while):", name)

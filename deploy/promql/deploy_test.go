@@ -237,6 +237,8 @@ func testAlerts(t *testing.T, before, after []series) {
 		rules = append(rules, g.Rules...)
 	}
 	lost := "sluice_kafka_records_lost_total"
+	failed := series{labels.FromStrings("__name__", "sluice_export_scheduled_total", "job", "sluice", "instance", "sluice:8087", "export", "nightly", "result", "failed"), 1}
+	exports := append(slices.Clone(before), failed)
 	tested := map[string]bool{}
 	for name, tc := range map[string]struct {
 		after []series // nil = before
@@ -274,6 +276,7 @@ func testAlerts(t *testing.T, before, after []series) {
 		"commits are slow":               {edit: slow, want: []string{"SluiceCommitsSlow"}},
 		"a file is corrupt":              {edit: set("sluice_store_corruptions_total", to(1)), want: []string{"SluiceCorruption"}},
 		"a file is corrupt at the start": {edit: stopped(set("sluice_store_corruptions_total", to(1))), want: []string{"SluiceCorruption"}},
+		"an export fails":                {after: exports, want: []string{"SluiceExportFails"}},
 		"increments are late":            {edit: set("sluice_store_late_increments_total", grows(1)), want: []string{"SluiceLateIncrements"}},
 		"rewrites hold commits":          {edit: set("sluice_store_rewrite_hold_seconds_total", grows(0.2)), want: []string{"SluiceRewritesHoldCommits"}},
 		"compactions do not keep up":     {edit: set("sluice_store_write_stalls_total", grows(0.02)), want: []string{"SluiceWriteStalls"}},

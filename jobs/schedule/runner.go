@@ -149,7 +149,7 @@ func (r *Runner) Upcoming(job string, n int) ([]time.Time, error) {
 	if j == nil {
 		return nil, fmt.Errorf("%w: %s", ErrNoSchedule, job)
 	}
-	return j.schedule.Upcoming(time.Now(), n), nil
+	return j.schedule.Upcoming(time.Now(), j.State().Decided, n), nil
 }
 
 // History returns up to n entries of a job, the newest first. Its error wraps
@@ -287,6 +287,7 @@ type job struct {
 	done     chan struct{} // closed when run has returned
 
 	cancel context.CancelCauseFunc // of the run at work; nil = none
+	behind bool                    // the clock is, behind what was decided
 
 	lose  context.CancelCauseFunc // ends the tenure in a Shared store
 	nudge chan struct{}           // has the hold renewed now
@@ -406,6 +407,7 @@ func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 	if state.Paused && !j.State().Paused {
 		j.runner.o.Logger.Warn("schedule is paused", "job", j.schedule.job, "failures", state.Failures)
 	}
+	j.tellBehind(state.Decided)
 	j.mu.Lock()
 	j.status.State, j.status.Next = state, j.schedule.Next(state.Decided)
 	j.mu.Unlock()
@@ -422,6 +424,16 @@ func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 		}
 	}
 	return true
+}
+
+// tellBehind warns once where the clock has gone back behind what was decided: it may take
+// days until the next start.
+func (j *job) tellBehind(decided time.Time) {
+	was := j.behind
+	j.behind = j.schedule.Start(decided).Sub(time.Now()) > onTime
+	if j.behind && !was {
+		j.runner.o.Logger.Warn("the clock has gone back: times that have come already do not come again, and the schedule starts nothing before it is there again", "job", j.schedule.job, "time", decided)
+	}
 }
 
 func (j *job) log(e *Entry) {

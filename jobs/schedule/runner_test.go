@@ -1,10 +1,13 @@
 package schedule
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,6 +69,7 @@ func (m *memory) breakWith(err error) {
 type bed struct {
 	t      *testing.T
 	store  *memory
+	log    *slog.Logger // nil discards
 	cancel context.CancelFunc
 	runner *Runner
 	done   chan struct{}
@@ -76,7 +80,7 @@ type bed struct {
 
 func (b *bed) start(s *Schedule, run func(ctx context.Context, r Request) (Outcome, error)) {
 	b.t.Helper()
-	r, err := New(&Options{Schedules: []*Schedule{s}, Store: b.store, Run: func(ctx context.Context, r Request) (Outcome, error) {
+	r, err := New(&Options{Schedules: []*Schedule{s}, Store: b.store, Logger: b.log, Run: func(ctx context.Context, r Request) (Outcome, error) {
 		b.mu.Lock()
 		b.starts = append(b.starts, fmt.Sprintf("%s for %s/%d", time.Now().UTC().Format("15:04"), r.Logical.Format("15:04"), r.Attempt))
 		b.mu.Unlock()
@@ -327,6 +331,30 @@ func TestRunnerStopsLate(t *testing.T) {
 		synctest.Wait()
 		b.stop()
 		b.expect([]string{"01:00 for 01:00/1", "02:02 for 02:00/1"}, []string{"01:00 ok x1", "02:00 ok x1"})
+	})
+}
+
+// TestRunnerClockWentBack: where the clock has gone back, the log says so once, and the next
+// time is the one that comes first after what was decided.
+func TestRunnerClockWentBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := &bed{t: t, store: newMemory(), log: slog.New(slog.NewTextHandler(&log, nil))}
+		there := time.Now().UTC().Truncate(time.Hour).Add(3 * time.Hour)
+		b.store.states["job"] = State{Decided: there}
+		b.start(compile(t, &Spec{Cron: "@hourly"}), func(context.Context, Request) (Outcome, error) { return Outcome{}, nil })
+		time.Sleep(179 * time.Minute)
+		synctest.Wait()
+		if next, err := b.runner.Upcoming("job", 2); err != nil || len(next) != 2 || !next[0].Equal(there.Add(time.Hour)) {
+			t.Errorf("Got %v, %v, want those after %s", next, err, there)
+		}
+		if n := strings.Count(log.String(), "the clock has gone back"); n != 1 {
+			t.Errorf("the log tells of it %d times: %s", n, &log)
+		}
+		time.Sleep(62 * time.Minute)
+		b.stop()
+		b.expect([]string{"04:00 for 04:00/1"}, []string{"04:00 ok x1"})
 	})
 }
 

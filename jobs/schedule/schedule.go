@@ -190,10 +190,15 @@ func (s *Schedule) Next(t time.Time) time.Time { return s.times.next(t.UTC()) }
 // the job's jitter.
 func (s *Schedule) Start(logical time.Time) time.Time { return logical.Add(s.offset) }
 
-// Upcoming returns the first n logical times that are to start after t.
-func (s *Schedule) Upcoming(t time.Time, n int) []time.Time {
+// Upcoming returns the first n logical times that are to start after t, of those after
+// decided, the State's, which is beyond t where the clock has gone back.
+func (s *Schedule) Upcoming(t, decided time.Time, n int) []time.Time {
 	var all []time.Time
-	for at := s.Next(t.Add(-s.offset)); len(all) < n && !at.IsZero(); at = s.Next(at) {
+	from := t.Add(-s.offset)
+	if decided.After(from) {
+		from = decided
+	}
+	for at := s.Next(from); len(all) < n && !at.IsZero(); at = s.Next(at) {
 		all = append(all, at)
 	}
 	return all

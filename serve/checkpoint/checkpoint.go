@@ -37,7 +37,7 @@ const MaxLease = time.Hour
 // Bounds of a lease. An owner renews it; one that has died costs disk space for
 // the rest of its lease only.
 const (
-	defaultLease = 2 * time.Minute
+	DefaultLease = 2 * time.Minute
 	collectEvery = 10 * time.Second
 )
 
@@ -187,7 +187,7 @@ func (c *Directory) remove(id string) error {
 func leaseTime(seconds float64) (time.Duration, error) {
 	switch {
 	case seconds == 0:
-		return defaultLease, nil
+		return DefaultLease, nil
 	case seconds < 1 || seconds > MaxLease.Seconds():
 		return 0, fmt.Errorf("%w: a lease of %g s, want 1..%g", store.ErrInvalidArgument, seconds, MaxLease.Seconds())
 	}

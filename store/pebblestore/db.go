@@ -592,7 +592,21 @@ func (db *DB) checkSpace() error {
 		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some; ingest that is running then goes on by itself",
 			store.ErrDiskFull, db.dir, u.AvailBytes>>20, db.opts.MinFreeBytes>>20)
 	}
-	return nil
+	return checkFreeFiles(db.dir, freeFiles)
+}
+
+// minFreeFiles is how many files the file system must still take: a log, the tables of a flush
+// and of what is ingested or rewritten, leases of checkpoints, with room to spare.
+const minFreeFiles = 128
+
+// checkFreeFiles fails with store.ErrDiskFull where dir's file system takes few files more, as
+// free tells: a log that cannot be begun stops the engine for good.
+func checkFreeFiles(dir string, free func(dir string) (n uint64, ok bool)) error {
+	n, ok := free(dir)
+	if !ok || n >= minFreeFiles {
+		return nil
+	}
+	return fmt.Errorf("%w: the file system of %s takes %d more files (inodes), writes need %d: remove some; ingest that is running then goes on by itself", store.ErrDiskFull, dir, n, minFreeFiles)
 }
 
 // engineError gives an error of Pebble its class.

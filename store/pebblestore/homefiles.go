@@ -55,8 +55,14 @@ func (h *homeFiles) check() error {
 	return h.log.err
 }
 
-// Create implements vfs.FS.
+// flushCategory is of the tables that Pebble's flushes write.
+const flushCategory vfs.DiskWriteCategory = "pebble-memtable-flush"
+
+// Create implements vfs.FS. A flush waits here after one that has failed.
 func (h *homeFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	if c == flushCategory {
+		h.log.pauseFlush()
+	}
 	if err := h.check(); err != nil {
 		return nil, err
 	}

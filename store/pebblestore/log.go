@@ -17,13 +17,15 @@ import (
 // Metrics reports, and turns a fatal error into a failed DB instead of the end
 // of the process.
 type pebbleLog struct {
-	log *slog.Logger
+	log   *slog.Logger
+	start time.Time // what the times below count from, whatever becomes of the clock
 
-	corruptions  atomic.Int64
-	writeStalls  atomic.Int64
-	flushes      atomic.Int64
-	compactions  atomic.Int64
-	backgroundOK atomic.Int64 // unix ms before which background errors stay silent
+	corruptions atomic.Int64
+	writeStalls atomic.Int64
+	flushes     atomic.Int64
+	compactions atomic.Int64
+	silent      atomic.Int64 // ns until which errors are not logged
+	troubled    atomic.Int64 // ns until which no table is begun by a flush, after one failed
 
 	failOnce sync.Once
 	failed   chan struct{} // closed at the first fatal error
@@ -31,7 +33,7 @@ type pebbleLog struct {
 }
 
 func newPebbleLog(l *slog.Logger) *pebbleLog {
-	return &pebbleLog{log: l, failed: make(chan struct{})}
+	return &pebbleLog{log: l, start: time.Now(), failed: make(chan struct{})}
 }
 
 // Infof drops what Pebble tells of its every flush and compaction.
@@ -40,11 +42,30 @@ func (*pebbleLog) Infof(string, ...any) {}
 // Errorf logs at most one error a second: Pebble repeats a failing flush without
 // a pause.
 func (l *pebbleLog) Errorf(format string, args ...any) {
-	now := time.Now().UnixMilli()
-	if next := l.backgroundOK.Load(); now < next || !l.backgroundOK.CompareAndSwap(next, now+1000) {
+	now := time.Since(l.start)
+	if until := l.silent.Load(); int64(now) < until || !l.silent.CompareAndSwap(until, int64(now+time.Second)) {
 		return
 	}
 	l.log.Error("storage engine error", "err", fmt.Sprintf(format, args...))
+}
+
+// flushPause is how long a flush waits after work in the background has failed.
+const flushPause = time.Second
+
+// pauseFlush returns when a flush may begin a table: Pebble repeats a failing one without a
+// pause, thousands of times a second, for as long as the disk is full. A flush holds no lock
+// then.
+func (l *pebbleLog) pauseFlush() {
+	wait := time.Duration(l.troubled.Load()) - time.Since(l.start)
+	if wait <= 0 {
+		return
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-l.failed:
+	}
 }
 
 // Fatalf marks the DB as failed and never returns: Pebble expects that the
@@ -113,7 +134,10 @@ func (l *pebbleLog) failure() error {
 
 func (l *pebbleLog) events() *pebble.EventListener {
 	return &pebble.EventListener{
-		BackgroundError: func(err error) { l.Errorf("background work: %v", err) },
+		BackgroundError: func(err error) {
+			l.troubled.Store(int64(time.Since(l.start) + flushPause))
+			l.Errorf("background work: %v", err)
+		},
 		// Pebble's default ends the process. The read that found the damage
 		// fails with the same error; everything else goes on (invariant I7).
 		DataCorruption: func(i pebble.DataCorruptionInfo) {
