@@ -430,7 +430,7 @@ func (j *job) apply(ctx context.Context, m *Machine, d Decision) bool {
 // days until the next start.
 func (j *job) tellBehind(decided time.Time) {
 	was := j.behind
-	j.behind = j.schedule.Start(decided).Sub(time.Now()) > onTime
+	j.behind = time.Until(j.schedule.Start(decided)) > onTime
 	if j.behind && !was {
 		j.runner.o.Logger.Warn("the clock has gone back: times that have come already do not come again, and the schedule starts nothing before it is there again", "job", j.schedule.job, "time", decided)
 	}
