@@ -228,7 +228,7 @@ func placeOf(d *buffer.DeadLetter) Place { return Place{d.Topic, d.Partition, d.
 // tried is what became of a letter.
 type tried struct {
 	letter  *buffer.DeadLetter
-	units   []store.Record // of the engine's memory; none = the mapping leaves the record out
+	units   []store.Record // its own; none = the mapping leaves the record out
 	refused *mapping.Error
 	as      string // what the letter says of a redrive that was carried out
 }
