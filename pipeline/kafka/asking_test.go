@@ -89,6 +89,11 @@ func TestFetchDoesNotWaitForTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster, o := startBroker(t)
 		var slow, cut atomic.Bool
+		dial := o.Dial
+		o.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			return &lateConn{conn, &slow}, err
+		}
 		cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
 			cluster.KeepControl()
 			if slow.Load() {
@@ -135,4 +140,19 @@ func TestFetchDoesNotWaitForTurns(t *testing.T) {
 			t.Errorf("all was answered within %v: nothing had to wait", took)
 		}
 	})
+}
+
+// lateConn sends a millisecond late where late says so: in a bubble, once all that the
+// broker has begun is done. Of two controls that sleep one right after the other it loses
+// track.
+type lateConn struct {
+	net.Conn
+	late *atomic.Bool
+}
+
+func (c *lateConn) Write(b []byte) (int, error) {
+	if c.late.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	return c.Conn.Write(b)
 }
