@@ -481,6 +481,40 @@ func TestRedriveOfEventsWithIDs(t *testing.T) {
 	}
 }
 
+// Whoever comes second changes nothing of a letter of several events, and uses none of their ids.
+func TestRedriveOfEventsBesideOthers(t *testing.T) {
+	t.Parallel()
+	for name, open := range bothEngines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(1)
+			b.produce(0, "bad:1,2 a")
+			ingest(t, e, b)
+			redrive := func(e store.Engine, m mapper, want RedriveCounts) {
+				o := &RedriveOptions{Engine: e, Filter: LetterFilter{Pipeline: "p"}}
+				if got, err := newRedrive(o, func() mapper { return m }, "v2").run(t.Context()); err != nil || got != want {
+					t.Errorf("got %+v, %v, want %+v", got, err, want)
+				}
+			}
+			redrive(&between{e, func() {
+				if n, err := Purge(t.Context(), &PurgeOptions{Engine: e, Filter: LetterFilter{Pipeline: "p"}}); err != nil || n.Purged != 1 {
+					t.Errorf("purge: %+v, %v", n, err)
+				}
+			}}, &eventMapper{}, RedriveCounts{Overtaken: 1})
+			if got := readContents(t, e).Counts; len(got) > 0 {
+				t.Errorf("Got counts %v of a letter that was purged", got)
+			}
+
+			b.produce(0, "bad:1,2 b")
+			ingest(t, e, b)
+			redrive(&between{e, func() { redrive(e, &mendedMapper{}, RedriveCounts{Applied: 1}) }}, &eventMapper{}, RedriveCounts{Overtaken: 1})
+			if d := cmp.Diff(map[string]int64{"1,2 b": 1}, readContents(t, e).Counts); d != "" {
+				t.Errorf("Got other counts (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
 // checkedMapper is an eventMapper that puts what is stored already, and counts nothing.
 type checkedMapper struct{ eventMapper }
 
