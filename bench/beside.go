@@ -40,7 +40,7 @@ var besidePhases = []besidePhase{
 // take, with and without exports of the rows that the pipeline stage has left in
 // s.Dir going on in the same process. What matters is in Extra.
 func runBeside(ctx context.Context, s *spec) (got sample, err error) {
-	c, db, err := openAtRest(ctx, s)
+	c, db, err := openAtRest(ctx, s, false)
 	if err != nil {
 		return sample{}, err
 	}

@@ -38,7 +38,7 @@ const (
 // runExport exports the rows that the pipeline stage has left in s.Dir. The sample
 // is of Parquet as a whole; the parts are in Extra.
 func runExport(ctx context.Context, s *spec) (got sample, err error) {
-	c, db, err := openAtRestToScan(ctx, s)
+	c, db, err := openAtRest(ctx, s, true)
 	if err != nil {
 		return sample{}, err
 	}

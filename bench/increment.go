@@ -79,7 +79,7 @@ func cpuKey(key string) string     { return key + " CPU seconds" }
 // then, each time after one in a hundred was changed, what was changed. The sample is
 // of the full export; the increments are in Extra.
 func runIncrement(ctx context.Context, s *spec) (got sample, err error) {
-	c, db, err := openAtRestToScan(ctx, s)
+	c, db, err := openAtRest(ctx, s, true)
 	if err != nil {
 		return sample{}, err
 	}

@@ -49,7 +49,7 @@ func runOperations(ctx context.Context, s *spec) (got sample, err error) {
 }
 
 func engineOperations(ctx context.Context, s *spec, extra map[string]float64) (got sample, err error) {
-	_, db, err := openAtRest(ctx, s)
+	_, db, err := openAtRest(ctx, s, false)
 	if err != nil {
 		return sample{}, err
 	}

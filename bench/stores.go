@@ -56,24 +56,15 @@ func prebuild(ctx context.Context, s *spec, e *events, n int) ([][]*buffer.Batch
 
 // openAtRest opens the store that a stage before has left in s.Dir and waits for what
 // it does of itself, so that no compaction of that stage is measured with this one.
-func openAtRest(ctx context.Context, s *spec) (*config.Config, config.Engine, error) {
+// toScan has it opened as export run opens a store.
+func openAtRest(ctx context.Context, s *spec, toScan bool) (*config.Config, config.Engine, error) {
 	c, err := loadConfig(s, s.Dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	return openConfigAtRest(ctx, s, c)
-}
-
-// openAtRestToScan is openAtRest as export run opens a store.
-func openAtRestToScan(ctx context.Context, s *spec) (*config.Config, config.Engine, error) {
-	c, err := loadConfig(s, s.Dir)
-	if err != nil {
-		return nil, nil, err
+	if toScan {
+		c = c.ForScans()
 	}
-	return openConfigAtRest(ctx, s, c.ForScans())
-}
-
-func openConfigAtRest(ctx context.Context, s *spec, c *config.Config) (*config.Config, config.Engine, error) {
 	db, err := config.OpenEngine(ctx, c, nil)
 	if err != nil {
 		return nil, nil, err
