@@ -183,16 +183,23 @@ func TestInstantCuts(t *testing.T) {
 	}
 }
 
+// storeOfOne has a store with row "a", which a daemon has open where beside says so.
+func storeOfOne(t *testing.T, beside bool) *config.Config {
+	t.Helper()
+	c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
+	useStore(t, c, "a")
+	if beside {
+		daemon(t, c)
+	}
+	return c
+}
+
 // TestBackupLease: what a backup reads is kept for minutes where its process is killed, as
 // the next one reads another checkpoint.
 func TestBackupLease(t *testing.T) {
 	t.Parallel()
 	for _, beside := range []bool{false, true} {
-		c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
-		useStore(t, c, "a")
-		if beside {
-			daemon(t, c)
-		}
+		c := storeOfOne(t, beside)
 		b, err := config.OpenBackup(t.Context(), c, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -221,11 +228,7 @@ func TestBackupLease(t *testing.T) {
 func TestGoneCheckpoint(t *testing.T) {
 	t.Parallel()
 	for _, beside := range []bool{false, true} {
-		c := parse(t, filepath.Join(t.TempDir(), "data"), eventTable)
-		useStore(t, c, "a")
-		if beside {
-			daemon(t, c)
-		}
+		c := storeOfOne(t, beside)
 		in, err := config.OpenLastingInstant(t.Context(), c, nil)
 		if err != nil {
 			t.Fatal(err)
