@@ -59,7 +59,7 @@ func TestSmoke(t *testing.T) {
 		if s.Seconds <= 0 || s.CPU <= 0 {
 			t.Errorf("stage %s: %.6f s, %.6f s of CPU", st.name, s.Seconds, s.CPU)
 		}
-		leaves := st.name == countersStage || st.name == storeStage || st.name == rawStage || st.name == pipelineStage || st.name == backfillStage
+		leaves := st.name == countersStage || st.name == storeStage || st.name == rawStage || st.name == pipelineStage || st.name == dedupStage || st.name == backfillStage
 		if leaves != (s.Settled >= s.CPU && s.Settled > 0) {
 			t.Errorf("stage %s: %.6f s of CPU, %.6f until at rest", st.name, s.CPU, s.Settled)
 		}

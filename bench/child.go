@@ -41,6 +41,7 @@ type spec struct {
 	Batches    string // file of raw batches
 	Keep       bool   // leave the store for the next stage
 	Counts     bool   // keep the counts alone, and no rows
+	IDs        bool   // every event has an id, by which it is applied once (dedup)
 	Profile    string // file for a CPU profile; "" = none
 	// Rest is how long a store may do nothing before it goes on with its
 	// compactions, which settled CPU counts.

@@ -119,6 +119,9 @@ func produce(ctx context.Context, s *spec) (float64, error) {
 	return float64(len(e.data)) / float64(e.len()), nil
 }
 
+// eventID is an id as random ones are, of 20 to 26 bytes.
+const eventID = `hash16_hex(user) + hash16_hex(u16(partition) + u64(offset)) + hash16_hex(u64(offset) + u16(partition)) + "-" + partition + "-" + offset`
+
 // loadConfig returns examples/pageviews.yaml for the broker of s and a data
 // directory, and without the rule that makes rows where s wants none.
 func loadConfig(s *spec, dir string) (*config.Config, error) {
@@ -130,6 +133,13 @@ func loadConfig(s *spec, dir string) (*config.Config, error) {
 			return nil, errors.New("examples/pageviews.yaml has no rule for " + rowTable + " before that for " + countTable)
 		}
 		text = slices.Concat(before, []byte("      - table: "+countTable+"\n"), after)
+	}
+	if s.IDs {
+		before, after, ok := bytes.Cut(text, []byte("    map:\n"))
+		if !ok {
+			return nil, errors.New("examples/pageviews.yaml has no map")
+		}
+		text = slices.Concat(before, []byte("    dedup: {id: '"+eventID+"', ttl: 24h}\n    map:\n"), after)
 	}
 	return config.Parse("examples/pageviews.yaml", text, func(key string) (string, bool) {
 		switch key {

@@ -191,6 +191,9 @@ func (r *report) ratioTable() *table {
 	add("CPU: backfill / pipeline, until at rest", "", r.ratio(func(i int) float64 {
 		return r.Samples[backfillStage][i].Settled / r.Samples[pipelineStage][i].Settled
 	}))
+	add("pipeline that remembers event ids / pipeline", "", r.ratio(func(i int) float64 {
+		return r.seconds(pipelineStage, i) / r.seconds(dedupStage, i)
+	}))
 	add("pipeline / raw Pebble commits of the same key-values", "≥ 0.80", r.ratio(func(i int) float64 {
 		return r.seconds(rawStage, i) / r.seconds(pipelineStage, i)
 	}))

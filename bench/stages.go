@@ -34,6 +34,7 @@ const (
 	storeStage    = "store"
 	rawStage      = "raw"
 	pipelineStage = "pipeline"
+	dedupStage    = "dedup"
 	backfillStage = "backfill"
 	exportStage   = "export"
 	countersStage = "counters"
@@ -55,6 +56,7 @@ var stages = []stage{
 	{storeStage, "store: prebuilt batches, fsynced commits", runStore},
 	{rawStage, "raw Pebble: the same commits, prebuilt, fsynced", runRaw},
 	{pipelineStage, "pipeline: broker to fsynced commit", runPipeline},
+	{dedupStage, "pipeline that remembers an id of every event (dedup)", runDedup},
 	{backfillStage, "backfill: the same in bulk", runBackfill},
 	{countersStage, "counters: increments summed a batch, exactly once, fsynced", runCounters},
 	{exportStage, "export: scan, encode and write the rows as Parquet", runExport},

@@ -345,6 +345,13 @@ func runPipeline(ctx context.Context, s *spec) (sample, error) {
 	return runIngest(ctx, s, pipeline.Backfill{})
 }
 
+// runDedup is runPipeline of events that have ids, none of them twice.
+func runDedup(ctx context.Context, s *spec) (sample, error) {
+	ids := *s
+	ids.IDs = true
+	return runIngest(ctx, &ids, pipeline.Backfill{})
+}
+
 // runBackfill applies the topic as a backlog, from the first record to the last.
 func runBackfill(ctx context.Context, s *spec) (sample, error) {
 	return runIngest(ctx, s, pipeline.Backfill{Lag: 1})

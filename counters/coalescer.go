@@ -34,6 +34,7 @@ type Coalescer struct {
 	sums     []sum    // in order of their first increment
 	slots    slots    // of the sums that are neither their row's nor their column's first
 	column   uint32   // of the last increment
+	indexes  []uint32 // of the last mutation
 }
 
 // family is a table and family by number, so that the hot path compares no names.
@@ -84,6 +85,12 @@ func (c *Coalescer) Add(table, familyName string, row, qualifier []byte, delta i
 // AddMutation adds the increments of m, of the record at offset, as Add does, their
 // event times in Op.Time. It leaves out what else m has.
 func (c *Coalescer) AddMutation(m *cell.Mutation, offset int64) {
+	c.indexes = c.AppendIndexes(c.indexes[:0], m, offset)
+}
+
+// AppendIndexes does what AddMutation does, and appends for each increment the index in
+// Deltas of its counter.
+func (c *Coalescer) AppendIndexes(dst []uint32, m *cell.Mutation, offset int64) []uint32 {
 	r, n := uint32(0), uint32(0)
 	for i := range m.Ops {
 		op := &m.Ops[i]
@@ -93,31 +100,34 @@ func (c *Coalescer) AddMutation(m *cell.Mutation, offset int64) {
 		if n == 0 {
 			r = c.rows.number(0, m.Row)
 		}
-		c.add(r, n, c.columnNumber(m.Table, op.Family, op.Qualifier), op.Delta, op.Time, offset)
+		dst = append(dst, c.add(r, n, c.columnNumber(m.Table, op.Family, op.Qualifier), op.Delta, op.Time, offset))
 		n++
 	}
+	return dst
 }
 
-// add adds to a counter, whose row has had nth counters before in the same record.
-func (c *Coalescer) add(row, nth, column uint32, delta int64, t cell.Timestamp, offset int64) {
+// add adds to a counter, whose row has had nth counters before in the same record, and
+// returns its index in sums.
+func (c *Coalescer) add(row, nth, column uint32, delta int64, t cell.Timestamp, offset int64) uint32 {
 	i, slot := c.find(row, nth, column)
 	if i < uint32(len(c.sums)) {
 		s := &c.sums[i]
 		s.delta += delta
 		s.time = max(s.time, t)
-		return
+		return i
 	}
 	c.sums = append(c.sums, sum{row: row, column: column, delta: delta, time: t, offset: offset})
 	r, col := &c.rows.entries[row], &c.columns.entries[column]
 	known := r.first != none && col.first != none
 	r.first, col.first = min(r.first, i), min(col.first, i)
 	if !known {
-		return
+		return i
 	}
 	c.slots.set(slot, hashSum(row, column), i)
 	if 2*len(c.sums) > len(c.slots) {
 		c.grow(2 * len(c.slots))
 	}
+	return i
 }
 
 // columnNumber returns the number of a family and qualifier. Rules emit their increments

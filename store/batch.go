@@ -117,8 +117,8 @@ type CounterDelta struct {
 	Offset    int64          // of the first record that touched it: named where it is refused
 }
 
-// Record is a conditional unit of a batch: its mutations are applied in order and
-// never coalesced. Units of one offset are one record, which counts as dropped
+// Record is a conditional unit of a batch: its mutations are applied in order, and what
+// is stored is what they make one by one. Units of one offset are one record, which counts as dropped
 // where each of them was and no Mutation shares its offset: as unmet where one of
 // them was, else as duplicate.
 type Record struct {

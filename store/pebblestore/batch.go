@@ -49,8 +49,8 @@ func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 	}
 	var dropped store.Unapplied
 	var err error
-	if p != nil && c.adopt(p) {
-		err = c.addDeltas(&p.deltaList, b.Counters, refuse)
+	if p, ok := c.prepare(b, p); ok {
+		dropped, err = c.adopt(p, b, refuse)
 	} else {
 		dropped, err = c.members(b, refuse)
 	}

@@ -23,8 +23,8 @@ type commit struct {
 	sketch      []byte // of the distinct count that is being written
 	dirty       []*counter
 	offsets     []offsetUndo
-	onces       []string // system keys of event ids, in order
-	onceSet     map[string]struct{}
+	onces       onceSet
+	windows     []*onceWindow
 	sweeps      map[int64]int64 // time to live → period of event ids before which they are over
 	swept       map[int64]int64 // the same, as stored; it outlives the commit
 	late        int64           // increments beyond their family's TTL
@@ -34,6 +34,9 @@ type commit struct {
 	indexed int
 	it      *pebble.Iterator // over everything as it was before the commit
 	key     []byte
+	usedKey []byte
+
+	prepared *prepared // in the loop; nil = none ever was
 
 	sync bool // a member wants to be on disk before its call returns
 	bulk bool // a member is a bulk batch
@@ -49,7 +52,7 @@ type mark struct {
 }
 
 func (c *commit) mark() mark {
-	return mark{len(c.buf), len(c.kvs), len(c.counterUndo), len(c.dirty), len(c.offsets), len(c.onces), c.seq, c.late}
+	return mark{len(c.buf), len(c.kvs), len(c.counterUndo), len(c.dirty), len(c.offsets), c.onces.len(), c.seq, c.late}
 }
 
 func (c *commit) rollback(m mark) {
@@ -59,21 +62,21 @@ func (c *commit) rollback(m mark) {
 	for i := len(c.offsets) - 1; i >= m.offsets; i-- {
 		c.offsets[i].undo()
 	}
-	for _, k := range c.onces[m.onces:] {
-		delete(c.onceSet, k)
-	}
+	c.onces.truncate(m.onces)
 	c.unindex(m.kvs)
 	c.truncate(m.kvs, m.buf)
 	c.counterUndo, c.dirty = c.counterUndo[:m.counters], c.dirty[:m.dirty]
-	c.offsets, c.onces, c.seq, c.late = c.offsets[:m.offsets], c.onces[:m.onces], m.seq, m.late
+	c.offsets, c.seq, c.late = c.offsets[:m.offsets], m.seq, m.late
 }
 
 // begin empties c for the next commit.
 func (c *commit) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 	c.staging.begin(cat, now, seq)
 	c.counterUndo, c.dirty = c.counterUndo[:0], c.dirty[:0]
-	c.offsets, c.onces, c.late, c.conflicts = c.offsets[:0], c.onces[:0], 0, 0
-	clear(c.onceSet)
+	c.offsets, c.late, c.conflicts = c.offsets[:0], 0, 0
+	c.onces.reset()
+	clear(c.windows)
+	c.windows = c.windows[:0]
 	clear(c.sweeps)
 	clear(c.rows)
 	c.indexed, c.sync, c.bulk = 0, false, false
@@ -92,7 +95,7 @@ func (c *commit) end() {
 
 // empty reports that the commit would write nothing.
 func (c *commit) empty() bool {
-	return len(c.kvs) == 0 && len(c.dirty) == 0 && len(c.offsets) == 0 && len(c.onces) == 0
+	return len(c.kvs) == 0 && len(c.dirty) == 0 && len(c.offsets) == 0 && c.onces.len() == 0
 }
 
 // mutate stages one mutation whose condition holds: tested is the time that
@@ -190,7 +193,7 @@ func (c *commit) countOps(t *table, m *cell.Mutation) ([]cell.Cell, error) {
 }
 
 // system calls set for what the commit writes into system tables, the last
-// sequence among it: none is allotted after it.
+// sequence among it: none is allotted after it. The slices are set's until it returns.
 func (c *commit) system(set func(key, value []byte) error) error {
 	for i := range c.offsets {
 		o := c.offsets[i].o
@@ -198,11 +201,13 @@ func (c *commit) system(set func(key, value []byte) error) error {
 			return err
 		}
 	}
-	for _, k := range c.onces {
+	var value []byte
+	if err := c.onces.sorted(func(key []byte) error {
 		c.seq++
-		if err := set([]byte(k), appendSystemValue(nil, c.now, c.seq, nil)); err != nil {
-			return err
-		}
+		value = appendSystemValue(value[:0], c.now, c.seq, nil)
+		return set(key, value)
+	}); err != nil {
+		return err
 	}
 	return set(sequenceKey(), c.db.sequenceValue(c.now, c.seq))
 }

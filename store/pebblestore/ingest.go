@@ -161,8 +161,14 @@ func (db *DB) writeBulkCounters(c *commit) (n int, err error) {
 // writeSystem writes what c writes into system tables.
 func (db *DB) writeSystem(c *commit) error {
 	var kvs []storedKV
+	var arena []byte // one that grows leaves what it has held to kvs
+	own := func(b []byte) []byte {
+		n := len(arena)
+		arena = append(arena, b...)
+		return arena[n:len(arena):len(arena)]
+	}
 	if err := c.system(func(key, value []byte) error {
-		kvs = append(kvs, storedKV{key: key, value: value})
+		kvs = append(kvs, storedKV{key: own(key), value: own(value)})
 		return nil
 	}); err != nil {
 		return err

@@ -1,6 +1,10 @@
 package pebblestore
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"sluice/internal/prefetch"
+)
 
 // keyFilter knows which keys are certainly not stored. It is of counters and distinct
 // counts, as half of those that a pipeline asks for and the cache has not are new ones (of
@@ -57,6 +61,14 @@ func (f *keyFilter) may(hash uint64) bool {
 		}
 	}
 	return false
+}
+
+// prefetch asks for what may and add read of a key with this hash.
+func (f *keyFilter) prefetch(hash uint64) {
+	for i := range f.layers {
+		b, _ := f.layers[i].place(hash)
+		prefetch.Value(b)
+	}
 }
 
 // add notes that a key is stored, or will be.

@@ -105,7 +105,7 @@ func (m *meters) observe(c *commit, requests int, took time.Duration, err error)
 	}
 	m.commits.Add(1)
 	m.late.Add(c.late)
-	m.keyValues.Add(int64(len(c.kvs) + len(c.dirty) + len(c.offsets) + len(c.onces)))
+	m.keyValues.Add(int64(len(c.kvs) + len(c.dirty) + len(c.offsets) + c.onces.len()))
 	m.bytes.Add(int64(len(c.buf)))
 	m.counters.Add(int64(len(c.dirty)))
 	m.nanos.Add(int64(took))

@@ -18,10 +18,9 @@ import (
 // with one range delete a period, so that ids take the room of about two periods
 // and cost nothing to forget.
 
-// onceKey is the stored key of an event id that is never forgotten.
-func onceKey(id []byte) string {
-	key := cell.AppendRowPrefix(nil, cell.TagSystem, onceID, systemFamily, id)
-	return string(cell.AppendPart(key, nil))
+// oncePrefix is the head of the keys of event ids that are never forgotten.
+func oncePrefix() []byte {
+	return cell.AppendFamilyPrefix(nil, cell.TagSystem, onceID, systemFamily)
 }
 
 // recentPrefix is the head of the keys of a period's event ids, and sorts before
@@ -32,21 +31,21 @@ func recentPrefix(ttl, period int64) []byte {
 	return cell.AppendEscaped(cell.AppendFamilyPrefix(nil, cell.TagSystem, recentID, systemFamily), row)
 }
 
-// recentKey is the stored key of an event id in a period of its time to live.
-func recentKey(id []byte, ttl, period int64) string {
-	return string(cell.AppendPart(cell.AppendPart(recentPrefix(ttl, period), id), nil))
+// appendOnceID appends what follows in the key of an event id behind the head.
+func appendOnceID(dst, id []byte) []byte {
+	return append(cell.AppendPart(dst, id), 0, 1) // no qualifier
 }
 
 // oncePeriod is where an event id is remembered: for ttl ms, in this period of that length.
 // The zero value is for ever.
 type oncePeriod struct{ ttl, period int64 }
 
-// key is the stored key of an event id.
-func (p oncePeriod) key(id []byte) string {
+// prefix is the head of the keys of the event ids that are there.
+func (p oncePeriod) prefix() []byte {
 	if p.ttl == 0 {
-		return onceKey(id)
+		return oncePrefix()
 	}
-	return recentKey(id, p.ttl, p.period)
+	return recentPrefix(p.ttl, p.period)
 }
 
 // decodeRecent returns what is in the key of an event id behind the head of all periods.
@@ -80,26 +79,21 @@ func newOnceFilters(maxBytes int64) *onceFilters {
 
 func (o *onceFilters) hash(id []byte) uint64 { return maphash.Bytes(o.seed, id) }
 
-// absent reports that no event id with this hash was used.
-func (o *onceFilters) absent(at oncePeriod, hash uint64) bool {
-	if o.off || at.ttl == 0 && !o.complete || at.ttl > 0 && !o.recent {
-		return false
-	}
-	f := o.periods[at]
-	return f == nil || f.absent(hash)
-}
-
 // add notes that an event id is used, or will be.
 func (o *onceFilters) add(at oncePeriod, hash uint64) {
-	if o.off {
-		return
+	if !o.off {
+		o.of(at).add(hash)
 	}
+}
+
+// of returns the filter of a period, a new one where it has none.
+func (o *onceFilters) of(at oncePeriod) *keyFilter {
 	f := o.periods[at]
 	if f == nil {
 		f = &keyFilter{limit: &o.limit, complete: true}
 		o.periods[at] = f
 	}
-	f.add(hash)
+	return f
 }
 
 // forget drops the periods before one, whose ids are stored no more.
@@ -112,32 +106,101 @@ func (o *onceFilters) forget(ttl, before int64) {
 	}
 }
 
+// onceWindow is where a commit looks for the event ids of one time to live.
+type onceWindow struct {
+	at   oncePeriod    // where those are remembered that it uses
+	near []onceNearby  // at first
+	add  *keyFilter    // of at; nil = there are none
+	room [3]onceNearby // of near
+}
+
+// onceNearby is one period of a window.
+type onceNearby struct {
+	prefix []byte     // of its ids' keys
+	known  bool       // that an id is not in filter says that it is not used
+	filter *keyFilter // nil = no id is in it
+}
+
+// absent reports that no event id with this hash was used there.
+func (n *onceNearby) absent(hash uint64) bool {
+	return n.known && (n.filter == nil || n.filter.absent(hash))
+}
+
+// prefetch asks for what the filters read of an event id with this hash.
+func (w *onceWindow) prefetch(hash uint64) {
+	for i := range w.near {
+		if f := w.near[i].filter; f != nil {
+			f.prefetch(hash)
+		}
+	}
+}
+
+// window returns the window of event ids that are remembered for ttl ms; 0 = for ever. It
+// is valid until the end of the commit.
+func (c *commit) window(ttl int64) *onceWindow {
+	if n := len(c.windows); n > 0 && c.windows[n-1].at.ttl == ttl {
+		return c.windows[n-1]
+	}
+	for _, w := range c.windows {
+		if w.at.ttl == ttl {
+			return w
+		}
+	}
+	filters := c.db.onces
+	w := &onceWindow{}
+	by := [...]int64{0, -1, 1}
+	looked := by[:1]
+	if ttl > 0 {
+		w.at, looked = oncePeriod{ttl, max(int64(c.now), 0) / ttl}, by[:]
+	}
+	if !filters.off {
+		w.add = filters.of(w.at)
+	}
+	w.near = w.room[:0]
+	for _, by := range looked {
+		p := oncePeriod{ttl, w.at.period + by}
+		if p.period < 0 {
+			continue
+		}
+		known := !filters.off && (ttl == 0 && filters.complete || ttl > 0 && filters.recent)
+		w.near = append(w.near, onceNearby{prefix: p.prefix(), known: known, filter: filters.periods[p]})
+	}
+	c.windows = append(c.windows, w)
+	return w
+}
+
 // once stages that an event id is used, or reports that it already is. ttl is for
 // how many ms; 0 = for ever.
 func (c *commit) once(id []byte, ttl int64) (seen bool, err error) {
-	filters := c.db.onces
-	hash := filters.hash(id)
-	near := [...]int64{0, -1, 1} // from the period of the clock
-	at, looked := oncePeriod{}, near[:1]
-	if ttl > 0 {
-		at, looked = oncePeriod{ttl, max(int64(c.now), 0) / ttl}, near[:]
+	c.key = appendOnceID(c.key[:0], id)
+	return c.onceKey(c.key, c.db.onces.hash(id), ttl)
+}
+
+// onceKey is once of the event id with this appendOnceID and hash.
+func (c *commit) onceKey(id []byte, hash uint64, ttl int64) (seen bool, err error) {
+	w := c.window(ttl)
+	before := c.onces.len()
+	if !c.onces.add(hash, w.near[0].prefix, id) {
+		return true, nil
 	}
-	for _, by := range looked {
-		p := oncePeriod{ttl, at.period + by}
-		if p.period < 0 || filters.absent(p, hash) {
+	for i := range w.near {
+		n := &w.near[i]
+		if n.absent(hash) {
 			continue
 		}
-		seen, used, err := c.used(p.key(id))
+		seen, used, err := c.used(n.prefix, id)
 		if err != nil || seen && (ttl == 0 || int64(c.now-used) <= ttl) {
+			c.onces.truncate(before)
 			return seen, err
 		}
 	}
-	c.use(at.key(id))
-	filters.add(at, hash)
+	if w.add != nil {
+		w.add.add(hash)
+	}
 	if ttl == 0 {
 		return false, nil
 	}
-	if before := max(at.period-1, 0); c.swept[ttl] != before {
+	if before := max(w.at.period-1, 0); c.swept[ttl] != before {
 		if c.sweeps == nil {
 			c.sweeps = map[int64]int64{}
 		}
@@ -146,26 +209,15 @@ func (c *commit) once(id []byte, ttl int64) (seen bool, err error) {
 	return false, nil
 }
 
-// used reports whether the event id of this key was used, and when.
-func (c *commit) used(key string) (seen bool, at cell.Timestamp, err error) {
-	if _, seen := c.onceSet[key]; seen {
-		return true, c.now, nil
-	}
-	value, seen, err := c.lookup([]byte(key))
+// used reports whether the event id was used before the commit, and when.
+func (c *commit) used(prefix, id []byte) (seen bool, at cell.Timestamp, err error) {
+	c.usedKey = append(append(c.usedKey[:0], prefix...), id...)
+	value, seen, err := c.lookup(c.usedKey)
 	if err != nil || !seen {
 		return false, 0, err
 	}
 	at, _, _, err = decodeSystemValue(value)
 	return err == nil, at, err
-}
-
-// use stages that the event id of this key is used.
-func (c *commit) use(key string) {
-	if c.onceSet == nil {
-		c.onceSet = map[string]struct{}{}
-	}
-	c.onceSet[key] = struct{}{}
-	c.onces = append(c.onces, key)
 }
 
 // writeSweeps has the commit's batch forget old event ids.

@@ -23,7 +23,8 @@ const (
 type prepared struct {
 	staging
 	deltaList
-	sync bool // a member wants to be on disk before its call returns
+	records preparedUnits
+	sync    bool // a member wants to be on disk before its call returns
 }
 
 // newPreparing returns the free list of those that prepare takes.
@@ -42,11 +43,7 @@ func newPrepared(p *packing) *prepared { return &prepared{staging: staging{packi
 // on the time of its commit, and where something is wrong with it, which the loop
 // finds out again, and says. The loop, or who withdraws the request, gives it back.
 func (db *DB) prepare(b *store.Batch) *prepared {
-	least := minPrepared
-	if tables := db.opts.MinBulkKeys; b.Bulk && tables >= 0 {
-		least = min(least, tables)
-	}
-	if len(b.Puts)+len(b.Mutations)+len(b.Counters) < least || len(b.Records) > 0 || !timedPuts(b.Mutations) {
+	if !db.preparable(b) {
 		return nil
 	}
 	var p *prepared
@@ -58,13 +55,48 @@ func (db *DB) prepare(b *store.Batch) *prepared {
 		}
 		p = newPrepared(&db.packing)
 	}
-	p.begin(db.catalog.Load(), db.opts.Now(), 0)
-	p.sync = false
-	if !p.fill(b, db.counters) {
+	if !p.of(b, db.catalog.Load(), db.opts.Now(), db) {
 		db.spare(p)
 		return nil
 	}
 	return p
+}
+
+// prepare returns p, which is of b, where it is still what is to be staged. Records whose
+// batch was not prepared, as enough others were, or is by now another one's, the loop
+// prepares itself: that costs less than to stage them one by one. It is valid until the
+// next call.
+func (c *commit) prepare(b *store.Batch, p *prepared) (*prepared, bool) {
+	if p != nil && c.adopts(p) {
+		return p, true
+	}
+	if len(b.Records) == 0 || !c.db.preparable(b) {
+		return nil, false
+	}
+	if c.prepared == nil {
+		c.prepared = newPrepared(&c.db.packing)
+	}
+	return c.prepared, c.prepared.of(b, c.cat, c.now, c.db) && c.adopts(c.prepared)
+}
+
+// preparable reports that b is worth it, and what prepared takes, as far as that can be told
+// without the catalog.
+func (db *DB) preparable(b *store.Batch) bool {
+	least := minPrepared
+	if tables := db.opts.MinBulkKeys; b.Bulk && tables >= 0 {
+		least = min(least, tables)
+	}
+	return len(b.Puts)+len(b.Mutations)+len(b.Counters)+len(b.Records) >= least && timedPuts(b.Mutations) &&
+		(len(b.Records) == 0 || len(b.Counters) == 0 && plainUnits(b.Records))
+}
+
+// of makes p what is known of b. It reports false where the loop is to stage b member by
+// member.
+func (p *prepared) of(b *store.Batch, cat *catalog, now cell.Timestamp, db *DB) bool {
+	p.begin(cat, now, 0)
+	p.records.begin()
+	p.sync = false
+	return p.fill(b, db.counters, db.onces.hash)
 }
 
 // spare gives p back; one more than the list takes was made for a backfill.
@@ -83,26 +115,38 @@ func (db *DB) recycle(r *request) {
 	}
 }
 
-// fill takes b down; cache is read for its hash alone, which is safe beside the loop. It
-// reports false where the loop is to do it all.
-func (p *prepared) fill(b *store.Batch, cache *counterCache) bool {
+// fill takes b down, with the hash of event ids; cache is read for its hash alone, which is
+// safe beside the loop. It reports false where the loop is to do it all.
+func (p *prepared) fill(b *store.Batch, cache *counterCache, hash func(id []byte) uint64) bool {
 	var tally region.Tally
 	defer func() { tally.Flush(int64(p.now)) }()
-	taken := true
+	taken, beside := true, int64(-1)
 	b.InOrder(func(put *store.PackedPut) {
-		taken = taken && p.put(put, &tally)
+		taken, beside = taken && p.put(put, &tally), put.Offset
 	}, func(m *store.Mutation) {
-		taken = taken && p.mutation(&m.Mutation, &tally)
-	}, nil)
+		taken, beside = taken && p.mutation(&m.Mutation, &tally), m.Offset
+	}, func(r *store.Record) {
+		taken = taken && p.unit(r, beside, hash, &tally)
+	})
 	if !taken {
 		return false
 	}
-	if p.take(&p.staging, b.Counters, func(_ *store.CounterDelta, err error) error { return err }) != nil {
+	p.records.sum()
+	if p.take(&p.staging, p.increased(b), func(_ *store.CounterDelta, err error) error { return err }) != nil {
 		return false
 	}
 	p.order(cache)
 	p.sortRun()
 	return true
+}
+
+// increased is the summed increments of b, of which p was made: a batch has them, or
+// records.
+func (p *prepared) increased(b *store.Batch) []store.CounterDelta {
+	if len(b.Records) > 0 {
+		return p.records.sums
+	}
+	return b.Counters
 }
 
 // put takes a packed put down, or reports false.
@@ -160,12 +204,31 @@ func timedPuts(ms []store.Mutation) bool {
 	return true
 }
 
-// adopt stages the cells of p, unless the catalog is another one by now.
-func (c *commit) adopt(p *prepared) bool {
-	base := len(c.buf)
-	if p.cat != c.cat || base+len(p.buf) > math.MaxInt32 {
+// adopts reports that p is still what is to be staged: of another catalog it is not, nor at
+// a time when other increments are late.
+func (c *commit) adopts(p *prepared) bool {
+	if p.cat != c.cat || len(c.buf)+len(p.buf) > math.MaxInt32 {
 		return false
 	}
+	return len(p.records.units) == 0 || c.now >= p.now && !p.records.expired(c.now)
+}
+
+// adopt stages p, which was made of b and which adopts has passed.
+func (c *commit) adopt(p *prepared, b *store.Batch, refuse func(int64, string, []byte, error) error) (store.Unapplied, error) {
+	var dropped store.Unapplied
+	if len(p.records.units) > 0 {
+		var err error
+		if dropped, err = c.use(p); err != nil {
+			return dropped, err
+		}
+	}
+	c.adoptCells(p)
+	return dropped, c.addDeltas(&p.deltaList, p.increased(b), refuse)
+}
+
+// adoptCells stages the cells of p.
+func (c *commit) adoptCells(p *prepared) {
+	base := len(c.buf)
 	c.buf = append(c.buf, p.buf...)
 	c.sync = c.sync || p.sync
 	for _, s := range p.staging.sorted { // as they lie in buf: in the order of their keys each would be a cache miss
@@ -178,5 +241,4 @@ func (c *commit) adopt(p *prepared) bool {
 		c.kvs = append(c.kvs, s)
 	}
 	c.appendRun(&p.staging)
-	return true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"sluice/cell"
 	"sluice/store"
 )
 
@@ -74,8 +75,30 @@ func TestNotPrepared(t *testing.T) {
 	db := open(t, "db", bulk(vfs.NewMem()))
 	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
 	for name, change := range map[string]func(b *store.Batch){
-		"a condition": func(b *store.Batch) {
+		"an event id beside sums": func(b *store.Batch) {
 			b.Record(200, []byte("id"), nil, *put("r", 5, "f", "a", "1"))
+		},
+		"a condition": func(b *store.Batch) {
+			b.Counters = nil
+			b.Record(200, []byte("id"), &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal}, *put("r", 5, "f", "a", "1"))
+		},
+		"a check": func(b *store.Batch) {
+			b.Counters = nil
+			b.Records = append(b.Records, store.Record{Offset: 200, Checks: make([]*store.Cond, 1), Mutations: []cell.Mutation{*put("r", 5, "f", "a", "1")}})
+		},
+		"a delete in a record": func(b *store.Batch) {
+			b.Counters = nil
+			m := *put("r", 5, "f", "a", "1")
+			m.DeleteColumn("f", []byte("b"), 5)
+			b.Record(200, []byte("id"), nil, m)
+		},
+		"a mutation of nothing": func(b *store.Batch) {
+			b.Counters = nil
+			b.Record(200, []byte("id"), nil, cell.Mutation{Table: "t", Row: []byte("r")})
+		},
+		"a record's unknown family": func(b *store.Batch) {
+			b.Counters = nil
+			b.Record(200, []byte("id"), nil, cell.Mutation{Table: "t", Row: []byte("r"), Ops: []cell.Op{{Type: cell.OpIncrement, Family: "u", Qualifier: []byte("q"), Time: 5, Delta: 1}}})
 		},
 		"a delete":  func(b *store.Batch) { b.Mutations[3].DeleteColumn("f", []byte("a"), 5) },
 		"an append": func(b *store.Batch) { b.Mutations[3].Append("f", []byte("a"), []byte("1")) },

@@ -81,9 +81,10 @@ func TestRuns(t *testing.T) {
 			}
 			if !alone {
 				p.sortRun()
-				if !c.adopt(p) {
-					t.Fatal("It was not adopted")
+				if !c.adopts(p) {
+					t.Fatal("It is not to be adopted")
 				}
+				c.adoptCells(p)
 			}
 			if rng.IntN(6) == 0 {
 				c.rollback(m)
