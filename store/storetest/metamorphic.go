@@ -354,8 +354,13 @@ func (h *history) check(rt *rapid.T) { h.mutate(rt, "check", h.drawCond(rt), h.d
 func (h *history) batch(rt *rapid.T) {
 	b := &store.Batch{Bulk: rapid.Bool().Draw(rt, "bulk")}
 	partition := rapid.IntRange(0, 1).Draw(rt, "partition")
+	plain := rapid.IntRange(0, 2).Draw(rt, "plain units") == 0
 	for range rapid.IntRange(0, 4).Draw(rt, "mutations") {
 		h.offset++
+		if plain {
+			b.Records = append(b.Records, h.drawPlainUnit(rt))
+			continue
+		}
 		if rapid.IntRange(0, 3).Draw(rt, "record") > 0 {
 			m := h.drawMutation(rt)
 			if n, ok := store.PackedPutSize(m); ok && rapid.Bool().Draw(rt, "packed") {
@@ -378,6 +383,9 @@ func (h *history) batch(rt *rapid.T) {
 		b.Record(h.offset, once, cond, *h.drawMutation(rt), *h.drawMutation(rt))
 	}
 	for range rapid.IntRange(0, 3).Draw(rt, "counters") {
+		if plain {
+			break
+		}
 		b.Counters = append(b.Counters, store.CounterDelta{Table: metaTable, Family: "n", Row: h.drawRow(rt), Qualifier: drawQualifier(rt), Delta: int64(rapid.IntRange(-3, 9).Draw(rt, "delta")), Time: h.drawTime(rt), Offset: h.offset})
 	}
 	from := h.next[partition]
@@ -387,12 +395,38 @@ func (h *history) batch(rt *rapid.T) {
 	next := max(from, 0) + int64(len(b.Puts)+len(b.Mutations)+len(b.Records))
 	b.Advance(h.source, int32(partition), from, store.Progress{Next: next, Applied: next, LastOffset: -1, LeaderEpoch: -1})
 	h.both(rt, "batch", func(s *side) []string {
+		b.Unapplied = store.Unapplied{}
 		err := s.Apply(h.t.Context(), b)
 		if err == nil {
 			h.next[partition] = next
 		}
-		return printError(err)
+		return append(printError(err), fmt.Sprintf("unapplied %+v", b.Unapplied))
 	})
+}
+
+// drawPlainUnit draws a record of puts and increments of which nothing is to be decided but
+// whether its event id was used before.
+func (h *history) drawPlainUnit(rt *rapid.T) store.Record {
+	r := store.Record{Offset: h.offset - int64(rapid.IntRange(0, 1).Draw(rt, "of the record before"))}
+	if rapid.IntRange(0, 3).Draw(rt, "once") > 0 {
+		r.Once = []byte{byte(rapid.IntRange(1, 8).Draw(rt, "id"))}
+		r.OnceTTL = rapid.SampledFrom([]int64{0, 3000, 20_000}).Draw(rt, "id's ttl")
+	}
+	for range rapid.IntRange(1, 2).Draw(rt, "mutations of the unit") {
+		m := cell.Mutation{Table: metaTable, Row: h.drawRow(rt)}
+		puts := rapid.IntRange(0, 3).Draw(rt, "puts") > 0
+		if puts {
+			h.drawPuts(rt, &m)
+		}
+		if !puts || rapid.IntRange(0, 3).Draw(rt, "and increments") == 0 {
+			for range rapid.IntRange(1, 2).Draw(rt, "increments") {
+				m.Increment("n", drawQualifier(rt), int64(rapid.IntRange(-2, 9).Draw(rt, "delta")))
+				m.Ops[len(m.Ops)-1].Time = h.drawTime(rt)
+			}
+		}
+		r.Mutations = append(r.Mutations, m)
+	}
+	return r
 }
 
 func (h *history) mutateRows(rt *rapid.T) {
