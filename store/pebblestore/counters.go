@@ -232,8 +232,15 @@ func (c *commit) addElement(t *table, f *family, row, qualifier, element []byte,
 		at = c.now
 	}
 	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
+	register, rank := counters.Rank(element)
+	return c.raise(t, f, c.key, c.db.counters.hash(c.key), register, rank, at)
+}
+
+// raise is addElement of an element with this rank for a register, to the distinct count
+// with this key and hash.
+func (c *commit) raise(t *table, f *family, key []byte, hash uint64, register int, rank uint8, at cell.Timestamp) error {
 	until := expiredUntil(f.desc, c.now)
-	e, err := c.counter(t, f, c.key)
+	e, err := c.hashedCounter(t, f, key, hash)
 	switch {
 	case err != nil:
 		return err
@@ -241,7 +248,6 @@ func (c *commit) addElement(t *table, f *family, row, qualifier, element []byte,
 		c.late++
 		return nil
 	}
-	register, rank := counters.Rank(element)
 	if !e.exists || e.value.Time < until {
 		c.seq++
 		c.set(e, counters.Value{Time: at, Sequence: c.seq}, true)

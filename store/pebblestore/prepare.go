@@ -23,8 +23,9 @@ const (
 type prepared struct {
 	staging
 	deltaList
-	records preparedUnits
-	sync    bool // a member wants to be on disk before its call returns
+	records  preparedUnits
+	elements preparedElements
+	sync     bool // a member wants to be on disk before its call returns
 }
 
 // newPreparing returns the free list of those that prepare takes.
@@ -86,7 +87,7 @@ func (db *DB) preparable(b *store.Batch) bool {
 	if tables := db.opts.MinBulkKeys; b.Bulk && tables >= 0 {
 		least = min(least, tables)
 	}
-	return len(b.Puts)+len(b.Mutations)+len(b.Counters)+len(b.Records) >= least && timedPuts(b.Mutations) &&
+	return len(b.Puts)+len(b.Mutations)+len(b.Counters)+len(b.Records) >= least && timed(b.Mutations) &&
 		(len(b.Records) == 0 || len(b.Counters) == 0 && plainUnits(b.Records))
 }
 
@@ -95,6 +96,7 @@ func (db *DB) preparable(b *store.Batch) bool {
 func (p *prepared) of(b *store.Batch, cat *catalog, now cell.Timestamp, db *DB) bool {
 	p.begin(cat, now, 0)
 	p.records.begin()
+	p.elements.begin()
 	p.sync = false
 	return p.fill(b, db.counters, db.onces.hash)
 }
@@ -124,9 +126,9 @@ func (p *prepared) fill(b *store.Batch, cache *counterCache, hash func(id []byte
 	b.InOrder(func(put *store.PackedPut) {
 		taken, beside = taken && p.put(put, &tally), put.Offset
 	}, func(m *store.Mutation) {
-		taken, beside = taken && p.mutation(&m.Mutation, &tally), m.Offset
+		taken, beside = taken && p.member(&m.Mutation, nil, cache, &tally), m.Offset
 	}, func(r *store.Record) {
-		taken = taken && p.unit(r, beside, hash, &tally)
+		taken = taken && p.unit(r, beside, cache, hash, &tally)
 	})
 	if !taken {
 		return false
@@ -136,6 +138,7 @@ func (p *prepared) fill(b *store.Batch, cache *counterCache, hash func(id []byte
 		return false
 	}
 	p.order(cache)
+	p.elements.sort()
 	p.sortRun()
 	return true
 }
@@ -192,13 +195,26 @@ func (p *prepared) resolve(t *table, m *cell.Mutation) bool {
 	return err == nil && p.stage(t, m.Row, cells) == nil
 }
 
-// timedPuts reports that ms are nothing but puts that have their time.
-func timedPuts(ms []store.Mutation) bool {
+// timed reports that ms are nothing but puts, and appends as distinct counts take, that
+// have their time.
+func timed(ms []store.Mutation) bool {
 	for i := range ms {
-		for j := range ms[i].Ops {
-			if o := &ms[i].Ops[j]; o.Type != cell.OpPut || o.Time == cell.Latest {
-				return false
-			}
+		if !timedOps(&ms[i].Mutation, false) {
+			return false
+		}
+	}
+	return true
+}
+
+// timedOps reports that m is such as timed says, or increments besides.
+func timedOps(m *cell.Mutation, increments bool) bool {
+	for i := range m.Ops {
+		switch o := &m.Ops[i]; {
+		case o.Time == cell.Latest:
+			return false
+		case o.Type == cell.OpPut:
+		case o.TTL != 0, m.Read != nil, o.Type != cell.OpAppend && (o.Type != cell.OpIncrement || !increments):
+			return false
 		}
 	}
 	return true
@@ -223,6 +239,9 @@ func (c *commit) adopt(p *prepared, b *store.Batch, refuse func(int64, string, [
 		}
 	}
 	c.adoptCells(p)
+	if err := c.addElements(p); err != nil {
+		return dropped, err
+	}
 	return dropped, c.addDeltas(&p.deltaList, p.increased(b), refuse)
 }
 

@@ -102,6 +102,10 @@ func TestNotPrepared(t *testing.T) {
 		},
 		"a delete":  func(b *store.Batch) { b.Mutations[3].DeleteColumn("f", []byte("a"), 5) },
 		"an append": func(b *store.Batch) { b.Mutations[3].Append("f", []byte("a"), []byte("1")) },
+		"an append to a value": func(b *store.Batch) {
+			b.Mutations[3].Append("f", []byte("a"), []byte("1"))
+			b.Mutations[3].Ops[len(b.Mutations[3].Ops)-1].Time = 5
+		},
 		"the time of its commit": func(b *store.Batch) {
 			b.Mutations[3].Ops[0].Time = 1<<63 - 1
 		},

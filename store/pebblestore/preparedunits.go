@@ -76,7 +76,7 @@ func plainUnits(records []store.Record) bool {
 			return false
 		}
 		for j := range r.Mutations {
-			if !plainOps(&r.Mutations[j]) {
+			if m := &r.Mutations[j]; len(m.Ops) == 0 || !timedOps(m, true) {
 				return false
 			}
 		}
@@ -84,21 +84,9 @@ func plainUnits(records []store.Record) bool {
 	return true
 }
 
-// plainOps reports that m is puts and increments, each with its time, and no increment
-// with a TTL.
-func plainOps(m *cell.Mutation) bool {
-	for i := range m.Ops {
-		switch o := &m.Ops[i]; {
-		case o.Time == cell.Latest, o.Type == cell.OpIncrement && o.TTL != 0, o.Type != cell.OpIncrement && o.Type != cell.OpPut:
-			return false
-		}
-	}
-	return len(m.Ops) > 0 && m.Read == nil
-}
-
 // unit takes a record of plainUnits down, or reports false. beside is the offset of the
 // last put or mutation of no unit.
-func (p *prepared) unit(r *store.Record, beside int64, hash func(id []byte) uint64, tally *region.Tally) bool {
+func (p *prepared) unit(r *store.Record, beside int64, cache *counterCache, hash func(id []byte) uint64, tally *region.Tally) bool {
 	of := &p.records
 	u := preparedUnit{offset: r.Offset, ttl: r.OnceTTL, from: len(p.buf), beside: r.Offset >= 0 && r.Offset == beside}
 	if len(r.Once) > 0 {
@@ -106,22 +94,7 @@ func (p *prepared) unit(r *store.Record, beside int64, hash func(id []byte) uint
 		of.ids = appendOnceID(of.ids, r.Once)
 	}
 	for i := range r.Mutations {
-		m := &r.Mutations[i]
-		puts := countPuts(m)
-		if puts == len(m.Ops) {
-			if !p.mutation(m, tally) {
-				return false
-			}
-			continue
-		}
-		if puts > 0 {
-			part := *m
-			part.Ops = of.only(m, func(t cell.OpType) bool { return t == cell.OpPut })
-			if !p.mutation(&part, tally) {
-				return false
-			}
-		}
-		if !p.increments(&u, m) {
+		if !p.member(&r.Mutations[i], &u, cache, tally) {
 			return false
 		}
 	}
@@ -130,24 +103,34 @@ func (p *prepared) unit(r *store.Record, beside int64, hash func(id []byte) uint
 	return true
 }
 
-func countPuts(m *cell.Mutation) (n int) {
+// member takes m down, of timedOps, or reports false: for u, or for no unit.
+func (p *prepared) member(m *cell.Mutation, u *preparedUnit, cache *counterCache, tally *region.Tally) bool {
+	var n [cell.OpAppend + 1]int
 	for i := range m.Ops {
-		if m.Ops[i].Type == cell.OpPut {
-			n++
+		n[m.Ops[i].Type]++
+	}
+	puts := n[cell.OpPut]
+	if puts == len(m.Ops) {
+		return p.mutation(m, tally)
+	}
+	if puts > 0 {
+		part := *m
+		part.Ops = p.records.ops[:0]
+		for i := range m.Ops {
+			if m.Ops[i].Type == cell.OpPut {
+				part.Ops = append(part.Ops, m.Ops[i])
+			}
+		}
+		p.records.ops = part.Ops
+		if !p.mutation(&part, tally) {
+			return false
 		}
 	}
-	return n
-}
-
-// only returns the operations of m of some types, valid until the next call.
-func (u *preparedUnits) only(m *cell.Mutation, of func(cell.OpType) bool) []cell.Op {
-	u.ops = u.ops[:0]
-	for i := range m.Ops {
-		if of(m.Ops[i].Type) {
-			u.ops = append(u.ops, m.Ops[i])
-		}
+	unit := noUnit
+	if u != nil {
+		unit = len(p.records.units)
 	}
-	return u.ops
+	return (n[cell.OpIncrement] == 0 || p.increments(u, m)) && (n[cell.OpAppend] == 0 || p.addElements(m, unit, cache, tally))
 }
 
 // increments takes the increments of m down, which belong to u, or reports false. Those

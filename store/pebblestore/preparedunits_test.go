@@ -33,7 +33,11 @@ func (d *unitDraw) batch() *store.Batch {
 	for range minPrepared {
 		offset := d.offset
 		if d.rng.IntN(8) == 0 {
-			b.Add(offset, *put(d.row(), d.time(), "f", "a", "beside"))
+			m := put(d.row(), d.time(), "f", "a", "beside")
+			if d.rng.IntN(2) == 0 {
+				d.elements(m)
+			}
+			b.Add(offset, *m)
 		}
 		if d.rng.IntN(8) == 0 {
 			if _, ok := b.Pack(make([]byte, 0, 100), offset, put(d.row(), d.time(), "f", "a", "packed", "b", fmt.Sprint(offset))); !ok {
@@ -80,9 +84,20 @@ func (d *unitDraw) record(offset int64) store.Record {
 				m.Ops = append(m.Ops, cell.Op{Type: cell.OpIncrement, Family: family, Qualifier: []byte{'q', byte('0' + d.rng.IntN(3))}, Time: d.time(), Delta: int64(d.rng.IntN(9) - 2)})
 			}
 		}
+		if d.rng.IntN(3) == 0 {
+			d.elements(&m)
+		}
 		r.Mutations = append(r.Mutations, m)
 	}
 	return r
+}
+
+// elements adds elements of distinct counts to m.
+func (d *unitDraw) elements(m *cell.Mutation) {
+	for range 1 + d.rng.IntN(2) {
+		m.Append([]string{"d", "soon"}[d.rng.IntN(2)], []byte{'q', byte('0' + d.rng.IntN(3))}, fmt.Appendf(nil, "%d", d.rng.IntN(500)))
+		m.Ops[len(m.Ops)-1].Time = d.time()
+	}
 }
 
 // TestPreparedUnitsChangeNothing applies the same batches prepared and one record after
@@ -106,7 +121,9 @@ func TestPreparedUnitsChangeNothing(t *testing.T) {
 			o.Now = func() cell.Timestamp { return cell.Timestamp(now.Load()) }
 			o.MinBulkKeys = 150
 			dbs[i] = open(t, "db", o)
-			create(t, dbs[i], "t", store.NewFamily("f"), counterFamily("n"), short)
+			distinct, soon := store.NewFamily("d"), store.NewFamily("soon")
+			distinct.Distinct, soon.Distinct, soon.TTL = true, true, 5
+			create(t, dbs[i], "t", store.NewFamily("f"), counterFamily("n"), short, distinct, soon)
 			create(t, dbs[i], "u", counterFamily("n"))
 		}
 		d := &unitDraw{rng: rng, now: &now}

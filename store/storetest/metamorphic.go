@@ -424,6 +424,10 @@ func (h *history) drawPlainUnit(rt *rapid.T) store.Record {
 				m.Ops[len(m.Ops)-1].Time = h.drawTime(rt)
 			}
 		}
+		if rapid.IntRange(0, 3).Draw(rt, "and an element") == 0 {
+			m.Append("u", drawQualifier(rt), h.drawValue(rt))
+			m.Ops[len(m.Ops)-1].Time = h.drawTime(rt)
+		}
 		r.Mutations = append(r.Mutations, m)
 	}
 	return r

@@ -1,0 +1,90 @@
+package pebblestore
+
+import (
+	"sluice/cell"
+	"sluice/counters"
+	"sluice/region"
+	"sluice/store"
+)
+
+// preparedElements is the elements that a prepared batch adds to distinct counts. What they
+// make of these depends neither on their order nor on the puts and increments beside them.
+type preparedElements struct {
+	list  []preparedElement
+	keys  []byte
+	order keyOrder
+	found []ordered // the list in the order of the keys
+}
+
+// preparedElement is one element.
+type preparedElement struct {
+	table      *table
+	family     *family
+	start, end int // of the distinct count's key in preparedElements.keys
+	hash       uint64
+	register   int
+	time       cell.Timestamp
+	unit       int // index in preparedUnits.units, or noUnit
+	rank       uint8
+}
+
+// noUnit is the unit of what every batch adds.
+const noUnit = -1
+
+// begin empties e.
+func (e *preparedElements) begin() {
+	if cap(e.keys) > maxRetainedBytes/8 {
+		*e = preparedElements{}
+	}
+	clear(e.list) // they point at the catalog
+	e.list, e.keys, e.found = e.list[:0], e.keys[:0], nil
+}
+
+func (e *preparedElements) key(i int) []byte { return e.keys[e.list[i].start:e.list[i].end] }
+
+// sort puts the elements in the order of their counts' keys: a count is read once in a
+// commit, and those that lie together in the store one after the other.
+func (e *preparedElements) sort() { e.found = e.order.of(len(e.list), e.key) }
+
+// addElements takes the appends of m down, which belong to a unit or to none, or reports
+// false.
+func (p *prepared) addElements(m *cell.Mutation, unit int, cache *counterCache, tally *region.Tally) bool {
+	t, err := p.table(m.Table)
+	if err != nil || store.ValidateMutation(t.desc, m, p.now) != nil {
+		return false
+	}
+	to := &p.elements
+	for i := range m.Ops {
+		o := &m.Ops[i]
+		if o.Type != cell.OpAppend {
+			continue
+		}
+		f, at := t.family(o.Family)
+		if at < 0 || !f.desc.Distinct {
+			return false
+		}
+		el := preparedElement{table: t, family: f, start: len(to.keys), time: o.Time, unit: unit}
+		to.keys = cell.AppendPart(cell.AppendRowPrefix(to.keys, f.tag, t.id, f.id, m.Row), o.Qualifier)
+		el.end = len(to.keys)
+		el.hash = cache.hash(to.keys[el.start:el.end])
+		el.register, el.rank = counters.Rank(o.Value)
+		to.list = append(to.list, el)
+	}
+	tally.Wrote(t.load, m.Row, int64(p.now))
+	p.sync = p.sync || synced(t, m.Durability)
+	return true
+}
+
+// addElements stages the elements of p but those of units whose event ids were used before.
+func (c *commit) addElements(p *prepared) error {
+	for _, o := range p.elements.found {
+		el := &p.elements.list[o.at]
+		if el.unit != noUnit && p.records.units[el.unit].seen {
+			continue
+		}
+		if err := c.raise(el.table, el.family, p.elements.key(int(o.at)), el.hash, el.register, el.rank, el.time); err != nil {
+			return err
+		}
+	}
+	return nil
+}
