@@ -46,6 +46,9 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
+	if c.Discard {
+		return c.discard(ctx, cfg, newLogger(p.Stderr, &cfg.Log))
+	}
 	o, err := cfg.PipelineOptions(c.Pipeline)
 	if err != nil {
 		return err
@@ -59,18 +62,11 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	defer client.Close()
-	opened, err := config.OpenEngine(ctx, cfg, log)
+	engine, err := openRebuilds(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
-	engine, ok := opened.(rebuild.Engine)
-	if !ok {
-		return fmt.Errorf("%w: engine %s cannot change tables", store.ErrUnsupported, opened.Traits().Name)
-	}
-	if c.Discard {
-		return rebuild.Discard(ctx, engine, c.Pipeline, c.holder(time.Now()))
-	}
+	defer engine.Close()
 	previous, err := c.previous(p)
 	if err != nil {
 		return err
@@ -110,6 +106,47 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	return c.end(ctx, p.Stdout, others, r, families)
+}
+
+// openRebuilds opens the store of the file for a rebuild.
+func openRebuilds(ctx context.Context, cfg *config.Config, log *slog.Logger) (rebuild.Engine, error) {
+	opened, err := config.OpenEngine(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	engine, ok := opened.(rebuild.Engine)
+	if !ok {
+		err := fmt.Errorf("%w: engine %s cannot change tables", store.ErrUnsupported, opened.Traits().Name)
+		return nil, errors.Join(err, opened.Close())
+	}
+	return engine, nil
+}
+
+// discard drops an unfinished rebuild, and asks no broker. The file need not have the
+// pipeline any more: the daemon does not start before it is discarded.
+func (c *rebuildCommand) discard(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	_, missing := cfg.PipelineOptions(c.Pipeline)
+	if missing != nil && !errors.Is(missing, config.ErrNoPipeline) {
+		return missing
+	}
+	if err := cfg.CheckStore(); err != nil {
+		return err
+	}
+	engine, err := openRebuilds(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	if missing != nil {
+		stored, err := store.AllProgress(ctx, engine)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(stored, func(s store.PartitionProgress) bool { return s.Source.Pipeline == c.Pipeline }) {
+			return missing
+		}
+	}
+	return rebuild.Discard(ctx, engine, c.Pipeline, c.holder(time.Now()))
 }
 
 // ensureTables creates missing tables of the file as the daemon does, whose rules may

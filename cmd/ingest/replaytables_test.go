@@ -79,3 +79,42 @@ func TestReplayRebuildCreatesTables(t *testing.T) {
 		t.Errorf("Got months\n%s", out)
 	}
 }
+
+// An unfinished rebuild of a pipeline that was renamed, or is in the file no more, is
+// discarded by the command that the daemon names, which does not start before.
+func TestReplayDiscardOfFormerPipeline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(9, 50)
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	d := integration.StartDaemon(t, w.config, w.env)
+	integration.WaitCaughtUp(t, d, w.config, w.env, 50, time.Minute)
+	if err := d.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, "shell", "-c", w.config, "-n", "-e", "incr 'path_counts', 'by-hand', 'day:20260101', 7")
+	if out, err := integration.Run(t, w.env, nil, "ingest", "replay", "rebuild", "-c", w.config, "access-log"); err == nil {
+		t.Fatalf("the counters differ, and:\n%s", out)
+	}
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := filepath.Join(t.TempDir(), "renamed.yaml")
+	if err := os.WriteFile(renamed, bytes.Replace(text, []byte("\n  access-log:\n"), []byte("\n  access:\n"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const command = `"ingest replay rebuild access-log"`
+	if _, err := integration.Run(t, w.env, nil, "ingest", "run", "-c", renamed); err == nil || !strings.Contains(err.Error(), command) {
+		t.Fatalf("Got %v, want %s", err, command)
+	}
+	if _, err := integration.Run(t, w.env, nil, "ingest", "replay", "rebuild", "-c", renamed, "--discard", "acces-log"); err == nil || !strings.Contains(err.Error(), `no pipeline "acces-log"`) {
+		t.Errorf("Got %v of a pipeline that neither file nor store has", err)
+	}
+	w.run(t, "ingest", "replay", "rebuild", "-c", renamed, "--discard", "access-log")
+	if out := w.run(t, "shell", "-c", renamed, "-n", "-e", "describe 'path_counts'"); strings.Contains(out, "access-log~") {
+		t.Errorf("after --discard:\n%s", out)
+	}
+}
