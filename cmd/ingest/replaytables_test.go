@@ -118,3 +118,48 @@ func TestReplayDiscardOfFormerPipeline(t *testing.T) {
 		t.Errorf("after --discard:\n%s", out)
 	}
 }
+
+// A renamed pipeline is counted again from where its new name began: that is not served in
+// the place of what the former name has counted, too, unless that is asked for.
+func TestReplayRebuildOfRenamedPipeline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(10, 50)
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := filepath.Join(t.TempDir(), "renamed.yaml")
+	changed := strings.NewReplacer("\n  access-log:\n", "\n  access:\n", "start: earliest", "start: committed").Replace(string(text))
+	if err := os.WriteFile(renamed, []byte(changed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, config := range []string{w.config, renamed} {
+		if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
+			t.Fatal(err)
+		}
+		d := integration.StartDaemon(t, config, w.env)
+		integration.WaitCaughtUp(t, d, config, w.env, int64(50*(i+1)), time.Minute)
+		if err := d.Stop(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := func() string {
+		rows, _, _ := strings.Cut(w.run(t, "shell", "-c", renamed, "-n", "-e", "scan 'path_counts', {COLUMNS => ['day']}"), "row(s)")
+		return rows
+	}
+	before := counts()
+	const why = "pipeline access-log, which the file does not have, has applied topic access-log, too"
+	for _, args := range [][]string{nil, {"--switch"}} {
+		out, err := integration.Run(t, w.env, nil, "ingest", append([]string{"replay", "rebuild", "-c", renamed, "access"}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(out, "REBUILT ONLY") {
+			t.Errorf("%v: got %v, want that %s\n%s", args, err, why, out)
+		}
+	}
+	if after := counts(); after != before {
+		t.Errorf("Got\n%s\nwant\n%s", after, before)
+	}
+	if out := w.run(t, "ingest", "replay", "rebuild", "-c", renamed, "access", "--switch", "--accept-loss"); !strings.Contains(out, "the rebuilt counters are served") {
+		t.Errorf("with --accept-loss:\n%s", out)
+	}
+}
