@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +69,84 @@ func (f *letterFlags) checkPipeline(cfg *config.Config, file string, found bool)
 		return fmt.Errorf("%w: %s has no pipeline %q, and no such letter is of it; it has %s", cli.ErrUsage, file, f.Pipeline, strings.Join(names, ", "))
 	}
 	return nil
+}
+
+// pipelines returns whose letters are to be dealt with: by default, those of the file.
+func (f *letterFlags) pipelines(cfg *config.Config) []string {
+	if f.Pipeline != "" {
+		return []string{f.Pipeline}
+	}
+	return cfg.PipelineNames()
+}
+
+// passedOver is what a redrive or a purge does nothing about.
+type passedOver struct {
+	absent []pipeline.Place // named, and no letter is in the outbox
+	former map[string]int64 // letters of pipelines that the file does not have, by name
+}
+
+// passedOver returns what is passed over of what chosen chooses. Of a named place that has
+// letters of several pipelines, those of the file's are meant.
+func (f *letterFlags) passedOver(ctx context.Context, s config.Engine, cfg *config.Config, chosen pipeline.LetterFilter) (over passedOver, err error) {
+	dead := chosen.State == pipeline.DeadLetters
+	if len(chosen.Places) > 0 {
+		chosen = pipeline.LetterFilter{Places: chosen.Places} // redriven ones are there, too
+	} else if f.Pipeline != "" {
+		return over, nil
+	}
+	chosen.Pipeline, chosen.Brief = f.Pipeline, true
+	over.former = map[string]int64{}
+	names, there, own := f.pipelines(cfg), map[pipeline.Place]bool{}, map[pipeline.Place]bool{}
+	var others []*buffer.DeadLetter // named
+	for d, err := range pipeline.ScanLetters(ctx, s, &chosen) {
+		if err != nil {
+			return over, err
+		}
+		known := slices.Contains(names, d.Pipeline)
+		passed := !known && !(dead && d.Redriven != 0)
+		switch at := placeOf(d); {
+		case len(chosen.Places) > 0:
+			there[at], own[at] = true, own[at] || known
+			if passed {
+				others = append(others, d)
+			}
+		case passed:
+			over.former[d.Pipeline]++
+		}
+	}
+	for _, d := range others {
+		if !own[placeOf(d)] {
+			over.former[d.Pipeline]++
+		}
+	}
+	for _, p := range chosen.Places {
+		if !there[p] {
+			over.absent = append(over.absent, p)
+		}
+	}
+	return over, nil
+}
+
+func placeOf(d *buffer.DeadLetter) pipeline.Place {
+	return pipeline.Place{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset}
+}
+
+// tell says of letters of former pipelines what to do, which ends with --pipeline, and that
+// there are no letters of named places. It is an error where letters were named.
+func (o *passedOver) tell(w io.Writer, named bool, what string) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(o.former)) {
+		text := fmt.Sprintf("%s more of pipeline %s, which the file does not have: %s --pipeline %s", cli.Count(o.former[name]), name, what, name)
+		if named {
+			errs = append(errs, errors.New(text))
+		} else if _, err := fmt.Fprintln(w, text); err != nil {
+			return err
+		}
+	}
+	if n := len(o.absent); n > 0 {
+		errs = append(errs, fmt.Errorf("%d of the records that were named are not in the outbox: %v: each was applied or purged, or is yet to come", n, o.absent))
+	}
+	return errors.Join(errs...)
 }
 
 // knownFlag refuses what no letter can have: it would choose none, as if there were none.
@@ -496,11 +575,9 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	return withStore(ctx, &c.ConfigFlag, p, func(cfg *config.Config, s config.Engine) error {
-		names := cfg.PipelineNames()
-		if c.Pipeline != "" {
-			names = []string{c.Pipeline}
-		}
-		absent, err := absentLetters(ctx, s, names, f.Places)
+		names := c.pipelines(cfg)
+		f.State = pipeline.DeadLetters
+		over, err := c.passedOver(ctx, s, cfg, f)
 		if err != nil {
 			return err
 		}
@@ -526,46 +603,12 @@ func (c *dlqRedriveCommand) Run(ctx context.Context, p *cli.Program) error {
 		if err := printRedrive(p.Stdout, &sum, c.DryRun); err != nil {
 			return err
 		}
-		var left []error
-		left = append(left, absentError(absent))
+		left := []error{over.tell(p.Stdout, len(f.Places) > 0, "put its rules back, or give them up by dlq purge")}
 		if sum.Refused > 0 && !c.DryRun {
 			left = append(left, fmt.Errorf("%s %w; dlq ls shows why", cli.Count(sum.Refused), errStillDead))
 		}
 		return errors.Join(left...)
 	})
-}
-
-// absentLetters returns those of places of which the outbox has no letter of these
-// pipelines, redriven or not.
-func absentLetters(ctx context.Context, s config.Engine, pipelines []string, places []pipeline.Place) ([]pipeline.Place, error) {
-	if len(places) == 0 {
-		return nil, nil
-	}
-	there := map[pipeline.Place]bool{}
-	for _, name := range pipelines {
-		for d, err := range pipeline.ScanLetters(ctx, s, &pipeline.LetterFilter{Pipeline: name, Places: places, Brief: true}) {
-			if err != nil {
-				return nil, err
-			}
-			there[pipeline.Place{Topic: d.Topic, Partition: d.Partition, Offset: d.Offset}] = true
-		}
-	}
-	var absent []pipeline.Place
-	for _, p := range places {
-		if !there[p] {
-			absent = append(absent, p)
-		}
-	}
-	return absent, nil
-}
-
-// absentError says that there are no letters of these places; nil where there are no
-// places.
-func absentError(absent []pipeline.Place) error {
-	if len(absent) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%d of the records that were named are not in the outbox: %v: each was applied or purged, or is yet to come", len(absent), absent)
 }
 
 // againError says of a redrive or a purge that was cut off how to go on.

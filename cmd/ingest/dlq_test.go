@@ -286,6 +286,66 @@ func TestDlqUsage(t *testing.T) {
 	}
 }
 
+// Letters of a pipeline that was renamed, or is in the file no more, are no letters that the
+// outbox does not have: a redrive and a purge say whose they are, and how to go on.
+func TestDlqOfFormerPipeline(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"visits": 1, "visits.dead": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	file := func(name, pipeline string) string {
+		name = filepath.Join(dir, name)
+		text := fmt.Sprintf(dlqConfig, filepath.Join(dir, "data"), broker.Addr(), "user")
+		text = strings.Replace(text, "pipelines:\n  visits:", "pipelines:\n  "+pipeline+":", 1)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	d, end := runDaemon(t, file("former.yaml", "visits"))
+	renamed := file("renamed.yaml", "calls")
+	messages := []kafka.Message{{Value: []byte(`{"name":"ann"}`)}, {Value: []byte(`{"name":"bob"}`)}}
+	if err := d.client.NewProducer(nil).Produce(t.Context(), "visits", messages...); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := d.pipelines[0].WaitStored(ctx, map[string]map[int32]int64{"visits": {0: 2}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	const redrive, purge = "more of pipeline visits, which the file does not have: put its rules back, or give them up by dlq purge --pipeline visits", "more of pipeline visits, which the file does not have: choose them by --pipeline visits"
+	for _, c := range []struct {
+		args    []string
+		out     string // part of
+		err     string // part of, "" = none
+		without string
+	}{
+		{[]string{"redrive"}, "0 refused again\n2 " + redrive + "\n", "", ""},
+		{[]string{"redrive", "--class", "json"}, "0 refused again\n", "", ""},
+		{[]string{"redrive", "visits/0/1"}, "0 refused again\n", "1 " + redrive, "not in the outbox"},
+		{[]string{"redrive", "visits/0/7"}, "0 refused again\n", "not in the outbox: [visits/0/7]", "more of"},
+		{[]string{"purge", "--all"}, "2 " + purge + "\n", "nothing was removed", ""},
+		{[]string{"purge", "--yes"}, "0 purged\n2 " + purge + "\n", "", ""},
+		{[]string{"purge", "--yes", "visits/0/1"}, "0 purged\n", "1 " + purge, "not in the outbox"},
+		{[]string{"purge", "--yes", "--pipeline", "visits", "visits/0/1"}, "1 purged\n", "", ""},
+		{[]string{"purge", "--yes", "--pipeline", "visits"}, "1 purged\n", "", ""},
+		{[]string{"redrive"}, "0 refused again\n", "", ""},
+	} {
+		out, err := command(t, append([]string{"dlq", c.args[0], "-c", renamed}, c.args[1:]...)...)
+		switch {
+		case !strings.Contains(out, c.out), (err != nil) != (c.err != ""), err != nil && !strings.Contains(err.Error(), c.err),
+			err != nil && c.without != "" && strings.Contains(err.Error(), c.without):
+			t.Errorf("%v: got %v and\n%s\nwant %q and %q", c.args, err, out, c.err, c.out)
+		}
+	}
+}
+
 // A redrive makes the table of a letter's day, as the daemon does: it may be the first
 // record of it.
 func TestRedriveCreatesTables(t *testing.T) {

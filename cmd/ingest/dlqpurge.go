@@ -35,26 +35,23 @@ func (c *dlqPurgeCommand) Run(ctx context.Context, p *cli.Program) error {
 		f.State = pipeline.AnyLetter
 	}
 	return withStore(ctx, &c.ConfigFlag, p, func(cfg *config.Config, s config.Engine) error {
-		names := cfg.PipelineNames()
-		if c.Pipeline != "" {
-			names = []string{c.Pipeline}
-		}
-		absent, err := absentLetters(ctx, s, names, f.Places)
+		over, err := c.passedOver(ctx, s, cfg, f)
 		if err != nil {
 			return err
 		}
 		var sum pipeline.PurgeCounts
-		for _, name := range names {
+		for _, name := range c.pipelines(cfg) {
 			f.Pipeline = name
 			relayed := cfg.Pipelines[name].DeadLetters.Topic != "" // not of one that is in the file no more
 			if err := c.purge(ctx, p, s, &f, relayed && !c.Unrelayed, &sum); err != nil {
 				return err
 			}
 		}
+		tell := func() error { return over.tell(p.Stdout, len(f.Places) > 0, "choose them by") }
 		if !c.Yes {
-			return errors.Join(fmt.Errorf("%w: nothing was removed: --yes removes these letters for good", cli.ErrUsage), absentError(absent))
+			return errors.Join(fmt.Errorf("%w: nothing was removed: --yes removes these letters for good", cli.ErrUsage), tell())
 		}
-		return errors.Join(c.print(p, &sum), absentError(absent))
+		return errors.Join(c.print(p, &sum), tell())
 	})
 }
 

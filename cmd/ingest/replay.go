@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type rebuildCommand struct {
 	Pipeline   string `arg:"" help:"The pipeline whose counters are counted again."`
 	Switch     bool   `xor:"end" help:"Serve the rebuilt counters in the place of the others."`
 	Discard    bool   `xor:"end" help:"Drop the counters of a rebuild that was not switched to, and count nothing."`
-	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied."`
+	AcceptLoss bool   `help:"Count what Kafka still has, where it has not all that was applied, and serve that in the place of what pipelines have counted that the file no longer has."`
 	Unused     string `enum:"keep,remove" default:"keep" help:"What becomes of counts in families in which nothing is counted any more: keep or remove, with --switch."`
 	Previous   string `placeholder:"FILE" help:"The configuration by which the pipeline counted before: what only its rules count is compared, too."`
 	TakeOver   bool   `help:"Take the rebuild over from another process that was killed, or that shall change nothing any more (engine hbase)."`
@@ -46,6 +47,9 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
+	if c.Discard {
+		return c.discard(ctx, cfg, newLogger(p.Stderr, &cfg.Log))
+	}
 	o, err := cfg.PipelineOptions(c.Pipeline)
 	if err != nil {
 		return err
@@ -59,18 +63,11 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 		return err
 	}
 	defer client.Close()
-	opened, err := config.OpenEngine(ctx, cfg, log)
+	engine, err := openRebuilds(ctx, cfg, log)
 	if err != nil {
 		return err
 	}
-	defer opened.Close()
-	engine, ok := opened.(rebuild.Engine)
-	if !ok {
-		return fmt.Errorf("%w: engine %s cannot change tables", store.ErrUnsupported, opened.Traits().Name)
-	}
-	if c.Discard {
-		return rebuild.Discard(ctx, engine, c.Pipeline, c.holder(time.Now()))
-	}
+	defer engine.Close()
 	previous, err := c.previous(p)
 	if err != nil {
 		return err
@@ -109,7 +106,73 @@ func (c *rebuildCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err := c.print(p.Stdout, families, r.Totals()); err != nil {
 		return err
 	}
-	return c.end(ctx, p.Stdout, others, r, families)
+	former, err := c.former(ctx, cfg, engine, o.Topics)
+	if err != nil {
+		return err
+	}
+	return c.end(ctx, p.Stdout, others, former, r, families)
+}
+
+// former returns an error that names a pipeline which the file does not have and which has
+// applied a topic of this one: what it was called before, mostly, and then what it has counted
+// is in the families that would be replaced. A store.RebuildSwitcher knows who counted in
+// them.
+func (c *rebuildCommand) former(ctx context.Context, cfg *config.Config, e rebuild.Engine, topics []string) (former, err error) {
+	if _, knows := e.(store.RebuildSwitcher); knows || c.AcceptLoss {
+		return nil, nil
+	}
+	stored, err := store.AllProgress(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	for i := range stored {
+		s := &stored[i]
+		if _, there := cfg.Pipelines[s.Source.Pipeline]; !there && s.Source.OfPipeline() && s.Progress.Applied > 0 && slices.Contains(topics, s.Source.Topic) {
+			return fmt.Errorf("%w: pipeline %s, which the file does not have, has applied topic %s, too: what it has counted in these families would be lost; where it counted elsewhere, or that may go, give --accept-loss", store.ErrUnsupported, s.Source.Pipeline, s.Source.Topic), nil
+		}
+	}
+	return nil, nil
+}
+
+// openRebuilds opens the store of the file for a rebuild.
+func openRebuilds(ctx context.Context, cfg *config.Config, log *slog.Logger) (rebuild.Engine, error) {
+	opened, err := config.OpenEngine(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	engine, ok := opened.(rebuild.Engine)
+	if !ok {
+		err := fmt.Errorf("%w: engine %s cannot change tables", store.ErrUnsupported, opened.Traits().Name)
+		return nil, errors.Join(err, opened.Close())
+	}
+	return engine, nil
+}
+
+// discard drops an unfinished rebuild, and asks no broker. The file need not have the
+// pipeline any more: the daemon does not start before it is discarded.
+func (c *rebuildCommand) discard(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+	_, missing := cfg.PipelineOptions(c.Pipeline)
+	if missing != nil && !errors.Is(missing, config.ErrNoPipeline) {
+		return missing
+	}
+	if err := cfg.CheckStore(); err != nil {
+		return err
+	}
+	engine, err := openRebuilds(ctx, cfg, log)
+	if err != nil {
+		return err
+	}
+	defer engine.Close()
+	if missing != nil {
+		stored, err := store.AllProgress(ctx, engine)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(stored, func(s store.PartitionProgress) bool { return s.Source.Pipeline == c.Pipeline }) {
+			return missing
+		}
+	}
+	return rebuild.Discard(ctx, engine, c.Pipeline, c.holder(time.Now()))
 }
 
 // ensureTables creates missing tables of the file as the daemon does, whose rules may
@@ -166,7 +229,7 @@ func (c *rebuildCommand) others(cfg *config.Config) (map[string]*mapping.Plan, e
 }
 
 // end switches to the rebuilt counters, drops them, or leaves them.
-func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string]*mapping.Plan, r *rebuild.Rebuild, families []rebuild.Comparison) error {
+func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string]*mapping.Plan, former error, r *rebuild.Rebuild, families []rebuild.Comparison) error {
 	same := !slices.ContainsFunc(families, func(f rebuild.Comparison) bool { return !f.Same() && (!f.Unused || c.Unused == "remove") })
 	say := func(text string) error {
 		if c.JSON {
@@ -184,7 +247,7 @@ func (c *rebuildCommand) end(ctx context.Context, w io.Writer, others map[string
 		}
 		return say("all are equal; the rebuilt counters are dropped")
 	}
-	switch err := alone(others, families); {
+	switch err := cmp.Or(alone(others, families), former); {
 	case !c.Switch && err != nil:
 		return fmt.Errorf("%w; the rebuilt ones cannot be served: %w; --discard drops them", errCountersDiffer, err)
 	case !c.Switch:

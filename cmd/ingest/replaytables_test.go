@@ -79,3 +79,87 @@ func TestReplayRebuildCreatesTables(t *testing.T) {
 		t.Errorf("Got months\n%s", out)
 	}
 }
+
+// An unfinished rebuild of a pipeline that was renamed, or is in the file no more, is
+// discarded by the command that the daemon names, which does not start before.
+func TestReplayDiscardOfFormerPipeline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(9, 50)
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	d := integration.StartDaemon(t, w.config, w.env)
+	integration.WaitCaughtUp(t, d, w.config, w.env, 50, time.Minute)
+	if err := d.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	w.run(t, "shell", "-c", w.config, "-n", "-e", "incr 'path_counts', 'by-hand', 'day:20260101', 7")
+	if out, err := integration.Run(t, w.env, nil, "ingest", "replay", "rebuild", "-c", w.config, "access-log"); err == nil {
+		t.Fatalf("the counters differ, and:\n%s", out)
+	}
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := filepath.Join(t.TempDir(), "renamed.yaml")
+	if err := os.WriteFile(renamed, bytes.Replace(text, []byte("\n  access-log:\n"), []byte("\n  access:\n"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const command = `"ingest replay rebuild access-log"`
+	if _, err := integration.Run(t, w.env, nil, "ingest", "run", "-c", renamed); err == nil || !strings.Contains(err.Error(), command) {
+		t.Fatalf("Got %v, want %s", err, command)
+	}
+	if _, err := integration.Run(t, w.env, nil, "ingest", "replay", "rebuild", "-c", renamed, "--discard", "acces-log"); err == nil || !strings.Contains(err.Error(), `no pipeline "acces-log"`) {
+		t.Errorf("Got %v of a pipeline that neither file nor store has", err)
+	}
+	w.run(t, "ingest", "replay", "rebuild", "-c", renamed, "--discard", "access-log")
+	if out := w.run(t, "shell", "-c", renamed, "-n", "-e", "describe 'path_counts'"); strings.Contains(out, "access-log~") {
+		t.Errorf("after --discard:\n%s", out)
+	}
+}
+
+// A renamed pipeline is counted again from where its new name began: that is not served in
+// the place of what the former name has counted, too, unless that is asked for.
+func TestReplayRebuildOfRenamedPipeline(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	log := integration.GeneratedLog(10, 50)
+	text, err := os.ReadFile(w.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := filepath.Join(t.TempDir(), "renamed.yaml")
+	changed := strings.NewReplacer("\n  access-log:\n", "\n  access:\n", "start: earliest", "start: committed").Replace(string(text))
+	if err := os.WriteFile(renamed, []byte(changed), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for i, config := range []string{w.config, renamed} {
+		if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
+			t.Fatal(err)
+		}
+		d := integration.StartDaemon(t, config, w.env)
+		integration.WaitCaughtUp(t, d, config, w.env, int64(50*(i+1)), time.Minute)
+		if err := d.Stop(time.Minute); err != nil {
+			t.Fatal(err)
+		}
+	}
+	counts := func() string {
+		rows, _, _ := strings.Cut(w.run(t, "shell", "-c", renamed, "-n", "-e", "scan 'path_counts', {COLUMNS => ['day']}"), "row(s)")
+		return rows
+	}
+	before := counts()
+	const why = "pipeline access-log, which the file does not have, has applied topic access-log, too"
+	for _, args := range [][]string{nil, {"--switch"}} {
+		out, err := integration.Run(t, w.env, nil, "ingest", append([]string{"replay", "rebuild", "-c", renamed, "access"}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), why) || !strings.Contains(out, "REBUILT ONLY") {
+			t.Errorf("%v: got %v, want that %s\n%s", args, err, why, out)
+		}
+	}
+	if after := counts(); after != before {
+		t.Errorf("Got\n%s\nwant\n%s", after, before)
+	}
+	if out := w.run(t, "ingest", "replay", "rebuild", "-c", renamed, "access", "--switch", "--accept-loss"); !strings.Contains(out, "the rebuilt counters are served") {
+		t.Errorf("with --accept-loss:\n%s", out)
+	}
+}
