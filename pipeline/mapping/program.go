@@ -308,11 +308,9 @@ func (f *function) callFromMachine(m *Mapper, args []any) (any, error) {
 		out, err := f.text(nil, b, small)
 		return m.built(string(out), err)
 	case f.length != nil:
-		switch x := x.(type) {
-		case []any:
-			return len(x), nil
-		case map[string]any:
-			return len(x), nil
+		switch v := reflect.ValueOf(x); v.Kind() {
+		case reflect.Slice, reflect.Array, reflect.Map: // split makes a []string, groupBy a map[any][]any
+			return v.Len(), nil
 		}
 		b, err := appendAny(nil, x)
 		return len(b), err

@@ -574,6 +574,9 @@ func (r *resolver) call(n *ast.CallNode) *term {
 			t.args = append(t.args, a)
 		}
 	}
+	if fn.length != nil && len(t.args) == 1 && t.args[0].op == opOpaque {
+		r.c.note("len 2") // it was the bytes of what split makes, and of a range, before
+	}
 	if fn.name == "date" {
 		l, err := parseLayout(date.layout)
 		if err != nil {
