@@ -133,6 +133,18 @@ func (m *Mapper) built(v any, err error) (any, error) {
 // says first, and int, whose result would depend on the processor where it does not fit. What
 // is of another type than it should be is left to expr, to be refused.
 var bounded = map[string]func(m *Mapper, args []any) error{
+	"concat": func(m *Mapper, args []any) error {
+		n := 0
+		for _, list := range args {
+			if v := reflect.ValueOf(list); isList(v) {
+				n += v.Len()
+			}
+		}
+		if n > maxRepeated {
+			return errors.New("memory budget exceeded")
+		}
+		return m.build(n * int(unsafe.Sizeof(any(nil))))
+	},
 	"int": func(_ *Mapper, args []any) error {
 		f, _ := args[0].(float64)
 		_, err := integerOfFloat(math.Trunc(f))
@@ -171,7 +183,6 @@ var bounded = map[string]func(m *Mapper, args []any) error{
 	},
 	"split":      (*Mapper).split,
 	"splitAfter": (*Mapper).split,
-	"string":     func(*Mapper, []any) error { return nil }, // see missingTexts
 	"toBase64": func(m *Mapper, args []any) error {
 		text, _ := args[0].(string)
 		return m.build(base64.StdEncoding.EncodedLen(len(text)))
@@ -200,8 +211,8 @@ var bounded = map[string]func(m *Mapper, args []any) error{
 	},
 }
 
-// maxRepeated is expr's bound of what repeat makes, in bytes, and flatten, in elements. It
-// makes that first.
+// maxRepeated is expr's bound of what repeat makes, in bytes, and concat and flatten, in
+// elements. It makes that first.
 const maxRepeated = 1_000_000
 
 // indentedBytes returns how long a JSON text becomes, at most, with a line for each element,
@@ -230,9 +241,18 @@ func indentedBytes(text []byte) int {
 	return n
 }
 
-// missingTexts is expr's functions that make a text of nil, too, "<nil>" and "null": what
-// reads a missing field is missing here.
+// missingTexts is the functions of which expr's make a text of nil, too, "<nil>" and "null":
+// what reads a missing field is missing here.
 var missingTexts = []string{"string", "toJSON"}
+
+// notNilList returns a list as it is, an empty one where it is nil, as concat and split make
+// it: nil is missing.
+func notNilList(v any) any {
+	if r := reflect.ValueOf(v); isList(r) && runtime.IsNil(v) {
+		return reflect.MakeSlice(r.Type(), 0, 0).Interface()
+	}
+	return v
+}
 
 // registerBounded makes what bounded is known to expr, and its uniq, by the names that rewrite
 // puts in their place. The checker goes by expr's names and types, with the Mapper in front.
@@ -251,12 +271,20 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 			case own.Fast != nil:
 				return own.Fast(args[0]), nil
 			case own.Func != nil:
-				return own.Func(args...)
+				v, err := own.Func(args...)
+				return notNilList(v), err
 			}
 			v, _, err := own.Safe(args...)
-			return v, err
+			return notNilList(v), err
 		})
 	}
+	ours("string", func(m *Mapper, args []any) (any, error) {
+		if runtime.IsNil(args[0]) {
+			return nil, nil
+		}
+		text, err := appendAny(nil, args[0])
+		return m.built(string(text), err)
+	})
 	for _, name := range missingTexts {
 		f := c.Functions["$"+name]
 		call := f.Func
@@ -282,7 +310,7 @@ func registerBounded(c *conf.Config, add func(name string, fn func(m *Mapper, ar
 
 // isBounded reports whether a function of expr's has one of ours in its place.
 func isBounded(name string) bool {
-	return bounded[name] != nil || name == "uniq" || name == "flatten"
+	return bounded[name] != nil || name == "string" || name == "uniq" || name == "flatten"
 }
 
 // uniq is expr's, which compares each element with all different ones before it.
@@ -337,11 +365,14 @@ func texts(list ast.Node) map[string]struct{} {
 	}
 	set := make(map[string]struct{}, len(array.Nodes))
 	for _, n := range array.Nodes {
-		text, ok := n.(*ast.StringNode)
-		if !ok {
+		switch text := n.(type) {
+		case *ast.StringNode:
+			set[text.Value] = struct{}{}
+		case *ast.BytesNode:
+			set[string(text.Value)] = struct{}{}
+		default:
 			return nil
 		}
-		set[text.Value] = struct{}{}
 	}
 	return set
 }

@@ -195,3 +195,35 @@ func TestTextsAreCopiedOnce(t *testing.T) {
 		before = a.(string)
 	}
 }
+
+// len counts the elements of whatever array or object expr's functions make.
+func TestLenOfMade(t *testing.T) {
+	t.Parallel()
+	for expression, want := range map[string]string{
+		`len(split("/a/b", "/"))`:                  "3",
+		`len(splitAfter("/a/b", "/"))`:             "3",
+		`let parts = split(user, "u"); len(parts)`: "4",
+		`len(3..12)`:                           "10",
+		`len(groupBy(items, len(#)))`:          "2",
+		`len(fromPairs([["a", 1], ["b", 2]]))`: "2",
+		`len(map(items, #))`:                   "11",
+		`len(items[1:3])`:                      "2",
+		`len(b"abc")`:                          "3",
+		`len(1..3 == nil ? "" : "abcd")`:       "4",
+	} {
+		t.Run(expression, func(t *testing.T) {
+			t.Parallel()
+			p, err := compileRule(`"r"`, expression)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := p.NewMapper().Map(textAndArray(3, 11))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := string(out.Mutations[0].Ops[0].Value); got != want {
+				t.Errorf("Got %s, want %s", got, want)
+			}
+		})
+	}
+}

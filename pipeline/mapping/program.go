@@ -17,6 +17,7 @@ import (
 	"github.com/expr-lang/expr/optimizer"
 	"github.com/expr-lang/expr/parser"
 	"github.com/expr-lang/expr/vm"
+	"github.com/expr-lang/expr/vm/runtime"
 
 	"sluice/pipeline/decode"
 )
@@ -111,9 +112,17 @@ func rewrite(n ast.Node, terms map[ast.Node]*term, want mode) ast.Node {
 		}
 	case *ast.CallNode:
 		return rewriteCall(n, t, terms, branch)
+	case *ast.BytesNode: // texts are strings in the machine
+		text := &ast.StringNode{Value: string(n.Value)}
+		text.SetLocation(n.Location())
+		return text
 	case *ast.BuiltinNode:
 		for i := range n.Arguments {
-			n.Arguments[i] = sub(n.Arguments[i], wantValue)
+			want := wantValue
+			if n.Name == "string" {
+				want = wantText
+			}
+			n.Arguments[i] = sub(n.Arguments[i], want)
 		}
 		if n.Name == "get" && len(n.Arguments) == 2 {
 			n.Arguments[1] = key(n.Arguments[1])
@@ -290,7 +299,7 @@ func (f *function) callFromMachine(m *Mapper, args []any) (any, error) {
 	small := 0
 	var x any
 	for i, a := range args {
-		if a == nil {
+		if runtime.IsNil(a) {
 			return nil, nil
 		}
 		if i < len(f.params) && f.params[i] == paramSmall {
@@ -308,11 +317,9 @@ func (f *function) callFromMachine(m *Mapper, args []any) (any, error) {
 		out, err := f.text(nil, b, small)
 		return m.built(string(out), err)
 	case f.length != nil:
-		switch x := x.(type) {
-		case []any:
-			return len(x), nil
-		case map[string]any:
-			return len(x), nil
+		switch v := reflect.ValueOf(x); v.Kind() {
+		case reflect.Slice, reflect.Array, reflect.Map: // split makes a []string, groupBy a map[any][]any
+			return v.Len(), nil
 		}
 		b, err := appendAny(nil, x)
 		return len(b), err
@@ -533,7 +540,10 @@ func (m *Mapper) run(p *vm.Program) (any, error) {
 	m.missing = nil
 	m.beginRun()
 	v, err := m.machine.Run(p, m)
-	if err == nil {
+	switch {
+	case err == nil && runtime.IsNil(v): // a list, too, such as of a group that groupBy has not made
+		return nil, nil
+	case err == nil:
 		return v, nil
 	}
 	var wrong *valueError

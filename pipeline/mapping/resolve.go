@@ -272,6 +272,7 @@ func (r *resolver) term(n ast.Node) *term {
 	case *ast.StringNode:
 		return &term{op: opLiteral, typ: typText, text: n.Value}
 	case *ast.BytesNode:
+		r.c.note("bytes 2") // expr's machine had no text of it before
 		return &term{op: opLiteral, typ: typText, text: string(n.Value)}
 	case *ast.IdentifierNode, *ast.MemberNode, *ast.ChainNode:
 		return r.read(n)
@@ -286,8 +287,17 @@ func (r *resolver) term(n ast.Node) *term {
 			return r.report(n, fmt.Errorf("%s() is not allowed: a record must map the same way every time", n.Name), "")
 		}
 		r.all(n.Arguments)
-		if n.Name == "get" {
+		switch n.Name {
+		case "get":
 			r.c.note("keys 2")
+		case "string":
+			r.c.note("string 2") // it was Go's text of numbers, arrays and objects before
+		case "groupBy", "concat":
+			r.c.note("lists 2") // what is not there, or is empty, was null before
+		case "split":
+			if len(n.Arguments) == 3 {
+				r.c.note("lists 2")
+			}
 		}
 		if n.Name == "any" || n.Name == "all" || n.Name == "none" || n.Name == "one" {
 			opaque.typ = typBool
@@ -573,6 +583,9 @@ func (r *resolver) call(n *ast.CallNode) *term {
 		default:
 			t.args = append(t.args, a)
 		}
+	}
+	if fn.length != nil && len(t.args) == 1 && t.args[0].op == opOpaque {
+		r.c.note("len 2") // it was the bytes of what split makes, and of a range, before
 	}
 	if fn.name == "date" {
 		l, err := parseLayout(date.layout)
