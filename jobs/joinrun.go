@@ -13,6 +13,7 @@ import (
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
+	"sluice/jobs/schedule"
 	"sluice/jobs/spill"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
@@ -153,6 +154,9 @@ func newJoinRun(o *JoinOptions) (*joinRun, error) {
 		r.LogicalTime = r.started
 	}
 	r.LogicalTime = r.LogicalTime.UTC()
+	if err := schedule.CheckLogical(r.LogicalTime); err != nil {
+		return nil, fmt.Errorf("join %s: %w: it is for %w", r.Join.name, store.ErrInvalidArgument, err)
+	}
 	r.id, r.dir = runID(r.Join.name, r.LogicalTime), runDir(r.Join.name, r.LogicalTime)
 	return r, nil
 }

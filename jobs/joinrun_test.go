@@ -295,6 +295,22 @@ func TestRunJoinRefused(t *testing.T) {
 	}
 }
 
+// TestRunsOfNoYear: a run for a time that no manifest can say ends before it has read
+// anything.
+func TestRunsOfNoYear(t *testing.T) {
+	t.Parallel()
+	at := time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600))
+	out := t.TempDir()
+	src := joinSource(1)
+	_, err := Run(t.Context(), &RunOptions{Job: joinJobs(t)["views"], Source: src, Out: out, LogicalTime: at})
+	_, joinErr := RunJoin(t.Context(), &JoinOptions{Join: mustCompileJoin(t, joinSpec(join.Left, "")), Source: src, Out: out, LogicalTime: at})
+	for _, err := range []error{err, joinErr} {
+		if !errors.Is(err, store.ErrInvalidArgument) || !strings.Contains(err.Error(), "year -1") {
+			t.Errorf("Got %v, want ErrInvalidArgument that names the year", err)
+		}
+	}
+}
+
 // TestRunJoinEmpty: a join without rows says its columns.
 func TestRunJoinEmpty(t *testing.T) {
 	t.Parallel()

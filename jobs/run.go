@@ -16,6 +16,7 @@ import (
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
+	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/region"
@@ -195,6 +196,9 @@ func newRun(o *RunOptions) (*run, error) {
 		r.LogicalTime = r.started
 	}
 	r.LogicalTime = r.LogicalTime.UTC()
+	if err := schedule.CheckLogical(r.LogicalTime); err != nil {
+		return nil, fmt.Errorf("export %s: %w: it is for %w", r.Job.name, store.ErrInvalidArgument, err)
+	}
 	r.id = runID(r.Job.name, r.LogicalTime)
 	r.dir = runDir(r.Job.name, r.LogicalTime)
 	return r, nil

@@ -287,6 +287,7 @@ func TestErrors(t *testing.T) {
 		{[]string{"run", "-c", file, "--time", "yesterday", "views"}, cli.StatusUsage, "yesterday"},
 		{[]string{"run", "-c", file, "--time", "2999-01-01T00:00:00Z", "views"}, cli.StatusUsage, "2999-01-01T00:00:00Z is to come"},
 		{[]string{"join", "-c", file, "--time", "2999-01-01T00:00:00Z", "pairs"}, cli.StatusUsage, "2999-01-01T00:00:00Z is to come"},
+		{[]string{"run", "-c", file, "--time", "0000-01-01T00:00:00+01:00", "views"}, cli.StatusUsage, "--time: a time of the year -1 in UTC"},
 	} {
 		if _, stderr, status := export(t, test.args...); status != test.status || !strings.Contains(stderr, test.want) {
 			t.Errorf("%v: Got status %d and %s, want %d and %q", test.args, status, stderr, test.status, test.want)

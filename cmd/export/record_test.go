@@ -140,6 +140,7 @@ func TestHandRunsAreRecorded(t *testing.T) {
 				daemon(t, file)
 			}
 			follow(t, file, []historyStep{
+				{"run --time 1899-12-31T23:00:00Z views", "views", 0, []string{"12-31 23:00 manual ok 3"}}, // before 1970
 				{"run --time 2026-01-02T02:30:00Z views", "views", 0, []string{"01-02 02:30 manual ok 3"}},
 				{"run --time 2026-01-02T02:30:00Z views", "views", cli.StatusFailed, nil},
 				{"run --resume --time 2026-01-02T02:30:00Z views", "views", cli.StatusFailed, nil},

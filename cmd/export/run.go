@@ -63,8 +63,12 @@ func (c *runCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 }
 
 // begun refuses a new run for a time to come, as the daemon does: it would stay the
-// latest one, and the last that gc keeps, until then, whatever is published meanwhile.
+// latest one, and the last that gc keeps, until then, whatever is published meanwhile. So
+// it does a time that no run can be for.
 func begun(at time.Time, resumed bool) error {
+	if err := schedule.CheckLogical(at); err != nil {
+		return fmt.Errorf("%w: --time: %w", cli.ErrUsage, err)
+	}
 	if now := time.Now(); !resumed && at.After(now) {
 		return fmt.Errorf("%w: --time %s is to come, it is %s: until then every later run would count as older than this one",
 			cli.ErrUsage, at.UTC().Format(time.RFC3339Nano), now.UTC().Format(time.RFC3339))

@@ -25,8 +25,13 @@ func CheckEntry(e *schedule.Entry) error {
 		return bad("it is about %d runs, must be about 1", e.Count)
 	case e.Order != "":
 		return bad("it belongs to order %q, and orders are the daemon's", e.Order)
-	case e.Logical.Before(time.Unix(0, 0)) || e.Ended.Before(time.Unix(0, 0)):
+	case e.Logical.IsZero() || e.Ended.Before(time.Unix(0, 0)):
 		return bad("it has no time")
+	}
+	for _, at := range []time.Time{e.Logical, e.Started, e.Ended} {
+		if err := schedule.CheckLogical(at); err != nil {
+			return bad("%w", err)
+		}
 	}
 	return nil
 }

@@ -145,3 +145,23 @@ func TestRecordOfHeldSchedule(t *testing.T) {
 		t.Errorf("Got %+v, %v, %+v", all, err, m.State())
 	}
 }
+
+// TestCheckEntry: a run may be for a time before 1970, and for none that no state could say.
+func TestCheckEntry(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		logical time.Time
+		ok      bool
+	}{
+		{time.Date(1969, 12, 31, 23, 59, 59, 0, time.UTC), true},
+		{time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), true},
+		{time.Time{}, false},
+		{time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600)), false},
+	} {
+		e := byHand(1)
+		e.Logical = tt.logical
+		if err := history.CheckEntry(&e); (err == nil) != tt.ok || err != nil && !errors.Is(err, store.ErrInvalidArgument) {
+			t.Errorf("%v: Got %v", tt.logical, err)
+		}
+	}
+}

@@ -85,9 +85,23 @@ type OrderRequest struct {
 	From, To time.Time
 }
 
+// CheckLogical returns an error for a time that no run can be for: RFC 3339, in which
+// manifests, states and histories tell it, in UTC, has the years 0 to 9999.
+func CheckLogical(at time.Time) error {
+	if year := at.UTC().Year(); year < 0 || year > 9999 {
+		return fmt.Errorf("a time of the year %d in UTC, which is not from 0 to 9999", year)
+	}
+	return nil
+}
+
 // Order returns the order that q asks for. Its error wraps ErrInvalidOrder.
 func (s *Schedule) Order(q OrderRequest, now time.Time) (Order, error) {
 	o := Order{Cause: Manual, Accepted: now.UTC()}
+	for _, at := range []time.Time{q.Time, q.From, q.To} {
+		if err := CheckLogical(at); err != nil {
+			return o, fmt.Errorf("%w: %w", ErrInvalidOrder, err)
+		}
+	}
 	if q.From.IsZero() {
 		if !q.To.IsZero() {
 			return o, fmt.Errorf("%w: a backfill needs the time that it begins with", ErrInvalidOrder)

@@ -39,6 +39,9 @@ func TestOrder(t *testing.T) {
 		{"backwards", OrderRequest{From: day(3), To: day(2)}, "", time.Time{}, time.Time{}, 0, "is not before"},
 		{"without a beginning", OrderRequest{To: day(3)}, "", time.Time{}, time.Time{}, 0, "needs the time that it begins with"},
 		{"both", OrderRequest{Time: day(1), From: day(1)}, "", time.Time{}, time.Time{}, 0, "either the time of one run"},
+		{"before the year 0", OrderRequest{Time: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 14*3600))}, "", time.Time{}, time.Time{}, 0, "of the year -1 in UTC"},
+		{"from before the year 0", OrderRequest{From: time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 14*3600))}, "", time.Time{}, time.Time{}, 0, "of the year -1 in UTC"},
+		{"until after the year 9999", OrderRequest{From: day(1), To: time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -2*3600))}, "", time.Time{}, time.Time{}, 0, "of the year 10000 in UTC"},
 		{"too many", OrderRequest{From: day(1).AddDate(-40, 0, 0)}, "", time.Time{}, time.Time{}, 0, "more than 10080 times"},
 	} {
 		o, err := s.Order(tt.q, now)
