@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -26,6 +27,9 @@ type pebbleLog struct {
 	compactions atomic.Int64
 	silent      atomic.Int64 // ns until which errors are not logged
 	troubled    atomic.Int64 // ns until which no table is begun by a flush, after one failed
+
+	flushEnd  atomic.Pointer[error] // what the last flush ended with, which is not nil either where it made no table
+	flushFail atomic.Pointer[error] // why the last flush failed; nil = it did not
 
 	failOnce sync.Once
 	failed   chan struct{} // closed at the first fatal error
@@ -66,6 +70,21 @@ func (l *pebbleLog) pauseFlush() {
 	case <-t.C:
 	case <-l.failed:
 	}
+}
+
+// flushError says why commits are refused after a flush that failed: each would fill the
+// memtables further, until one waits in Pebble, and all behind it, for as long as the disk is
+// bad. Pebble repeats the flush by itself.
+func (l *pebbleLog) flushError(dir string) error {
+	err := l.flushFail.Load()
+	if err == nil {
+		return nil
+	}
+	if e := diskError(*err); errors.Is(e, store.ErrDiskFull) {
+		return e
+	}
+	return fmt.Errorf("%w: what is in memory cannot be written to %s: %w: look at the disk; ingest that is running goes on by itself",
+		store.ErrTransient, dir, *err)
 }
 
 // Fatalf marks the DB as failed and never returns: Pebble expects that the
@@ -136,6 +155,10 @@ func (l *pebbleLog) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			l.troubled.Store(int64(time.Since(l.start) + flushPause))
+			// Errors of compactions come here, too.
+			if end := l.flushEnd.Load(); end != nil && errors.Is(err, *end) {
+				l.flushFail.Store(&err)
+			}
 			l.Errorf("background work: %v", err)
 		},
 		// Pebble's default ends the process. The read that found the damage
@@ -152,9 +175,13 @@ func (l *pebbleLog) events() *pebble.EventListener {
 			l.writeStalls.Add(1)
 			l.log.Warn("writes stall until flushes and compactions catch up", "reason", i.Reason)
 		},
-		FlushEnd: func(i pebble.FlushInfo) {
+		FlushEnd: func(i pebble.FlushInfo) { // before BackgroundError, where it failed
+			l.flushFail.Store(nil)
+			l.flushEnd.Store(nil)
 			if i.Err == nil {
 				l.flushes.Add(1)
+			} else {
+				l.flushEnd.Store(&i.Err)
 			}
 		},
 		CompactionEnd: func(i pebble.CompactionInfo) {

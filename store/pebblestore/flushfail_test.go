@@ -1,0 +1,88 @@
+package pebblestore
+
+import (
+	"errors"
+	"io/fs"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"sluice/store"
+)
+
+// Where what is in memory cannot be written to disk, commits are refused with the reason and
+// do not wait in Pebble, in front of all others, until the disk is well; then they are taken
+// again (invariant I8). So are flushes.
+func TestFailingFlushRefusesCommits(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]func(op errorfs.Op) bool{
+		"create": func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") },
+		"write": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst")
+		},
+		"sync": func(op errorfs.Op) bool {
+			return (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo) && strings.HasSuffix(op.Path, ".sst")
+		},
+	} {
+		for _, disk := range []struct {
+			err, want error
+		}{{syscall.EIO, store.ErrTransient}, {syscall.EDQUOT, store.ErrDiskFull}} {
+			t.Run(name+" "+disk.err.Error(), func(t *testing.T) {
+				t.Parallel()
+				fsys, broken := failingWith(disk.err, bad)
+				db := open(t, "db", bulk(fsys))
+				create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+				l := ledger{db: db}
+				if err := l.apply(t, 0, 30); err != nil {
+					t.Fatal(err)
+				}
+				broken.Store(true)
+				var err error
+				ends(t, "Apply", func() {
+					for err == nil { // the memtable is full some time
+						err = l.apply(t, 1, 50)
+					}
+				})
+				if !errors.Is(err, disk.want) || errors.Is(err, store.ErrClosed) || !errors.Is(err, disk.err) {
+					t.Fatalf("Got %v, want %v for %v", err, disk.want, disk.err)
+				}
+				if at := new(fs.PathError); name == "sync" && (!errors.As(err, &at) || !strings.HasSuffix(at.Path, ".sst")) {
+					t.Errorf("Got %v, want the name of the file", err)
+				}
+				ends(t, "Flush", func() { err = db.Flush(t.Context()) })
+				if !errors.Is(err, disk.want) {
+					t.Errorf("Got %v of a flush, want %v", err, disk.want)
+				}
+				check(t, db, l.next)
+				broken.Store(false)
+				ends(t, "what comes when the disk is well", func() {
+					for err = l.apply(t, 1, 5); errors.Is(err, disk.want); err = l.apply(t, 1, 5) {
+						runtime.Gosched()
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				check(t, db, l.next)
+			})
+		}
+	}
+}
+
+// Compactions that fail are nothing that commits depend on.
+func TestFailingCompactionRefusesNothing(t *testing.T) {
+	t.Parallel()
+	log := newPebbleLog(nil)
+	log.silent.Store(1 << 62)
+	events := log.events()
+	events.BackgroundError(syscall.EIO)
+	if err := log.flushError("db"); err != nil {
+		t.Fatalf("Got %v after a compaction that failed", err)
+	}
+}
