@@ -184,6 +184,7 @@ func (db *DB) open() error {
 	db.files = &logFiles{FS: kept, dir: db.dir, log: db.log}
 	po.FS = db.files
 	db.gate = newCompactionGate()
+	db.gate.pause = db.log.pause
 	po.Experimental.CompactionScheduler = db.gate
 	flushed := po.EventListener.FlushEnd
 	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {

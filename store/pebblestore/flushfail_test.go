@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"errors"
 	"io/fs"
+	"log/slog"
 	"runtime"
 	"strings"
 	"syscall"
@@ -78,10 +79,8 @@ func TestFailingFlushRefusesCommits(t *testing.T) {
 // Compactions that fail are nothing that commits depend on.
 func TestFailingCompactionRefusesNothing(t *testing.T) {
 	t.Parallel()
-	log := newPebbleLog(nil)
-	log.silent.Store(1 << 62)
-	events := log.events()
-	events.BackgroundError(syscall.EIO)
+	log := newPebbleLog(slog.New(slog.DiscardHandler))
+	log.events().BackgroundError(syscall.EIO)
 	if err := log.flushError("db"); err != nil {
 		t.Fatalf("Got %v after a compaction that failed", err)
 	}

@@ -26,7 +26,7 @@ type pebbleLog struct {
 	flushes     atomic.Int64
 	compactions atomic.Int64
 	silent      atomic.Int64 // ns until which errors are not logged
-	troubled    atomic.Int64 // ns until which no table is begun by a flush, after one failed
+	troubled    atomic.Int64 // ns until which no flush begins a table and no compaction begins, after one failed
 
 	flushEnd  atomic.Pointer[error] // what the last flush ended with, which is not nil either where it made no table
 	flushFail atomic.Pointer[error] // why the last flush failed; nil = it did not
@@ -53,14 +53,19 @@ func (l *pebbleLog) Errorf(format string, args ...any) {
 	l.log.Error("storage engine error", "err", fmt.Sprintf(format, args...))
 }
 
-// flushPause is how long a flush waits after work in the background has failed.
+// flushPause is how long flushes and compactions wait after work in the background has failed:
+// Pebble repeats it without a pause, hundreds and thousands of times a second, for as long as the
+// disk is full.
 const flushPause = time.Second
 
-// pauseFlush returns when a flush may begin a table: Pebble repeats a failing one without a
-// pause, thousands of times a second, for as long as the disk is full. A flush holds no lock
-// then.
+// pause returns what is left of that, 0 or less where nothing is.
+func (l *pebbleLog) pause() time.Duration {
+	return time.Duration(l.troubled.Load()) - time.Since(l.start)
+}
+
+// pauseFlush returns when a flush may begin a table. A flush holds no lock then.
 func (l *pebbleLog) pauseFlush() {
-	wait := time.Duration(l.troubled.Load()) - time.Since(l.start)
+	wait := l.pause()
 	if wait <= 0 {
 		return
 	}
