@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"sluice/store"
@@ -73,6 +74,59 @@ func TestFailingFlushRefusesCommits(t *testing.T) {
 				check(t, db, l.next)
 			})
 		}
+	}
+}
+
+// What is written beside the log and the memtables names its files, too.
+func TestFailingSyncOfBulkCommit(t *testing.T) {
+	t.Parallel()
+	fsys, broken := failing(func(op errorfs.Op) bool {
+		return (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo) && strings.HasSuffix(op.Path, ".sst")
+	})
+	db := open(t, "db", bulk(fsys))
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	l := ledger{db: db, bulk: true}
+	broken.Store(true)
+	err := l.apply(t, 0, 30)
+	if at := new(fs.PathError); !errors.As(err, &at) || !strings.HasSuffix(at.Path, ".sst") || !errors.Is(err, syscall.EIO) {
+		t.Errorf("Got %v, want the name of the file", err)
+	}
+	broken.Store(false)
+	if err := l.apply(t, 0, 30); err != nil {
+		t.Fatal(err)
+	}
+	check(t, db, l.next)
+}
+
+// A store whose log cannot be written to tables is not opened, which does not wait for the disk,
+// and loses nothing.
+func TestFailingFlushOfOpen(t *testing.T) {
+	t.Parallel()
+	for _, disk := range []struct{ err, want error }{{syscall.EIO, syscall.EIO}, {syscall.ENOSPC, store.ErrDiskFull}} {
+		mem := vfs.NewCrashableMem()
+		db := open(t, "db", bulk(mem))
+		create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+		l := ledger{db: db}
+		if err := l.apply(t, 0, 30); err != nil {
+			t.Fatal(err)
+		}
+		killed := mem.CrashClone(vfs.CrashCloneCfg{})
+		bad := errorfs.Wrap(killed, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
+				return disk.err
+			}
+			return nil
+		}))
+		ends(t, "Open", func() {
+			db, err := Open("db", bulk(bad))
+			if err == nil {
+				err = db.Close()
+			}
+			if !errors.Is(err, disk.want) || !strings.Contains(err.Error(), "write what is in the log to tables") {
+				t.Errorf("Got %v, want %v", err, disk.want)
+			}
+		})
+		check(t, open(t, "db", bulk(mem.CrashClone(vfs.CrashCloneCfg{}))), l.next)
 	}
 }
 

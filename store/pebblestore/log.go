@@ -31,6 +31,8 @@ type pebbleLog struct {
 	flushEnd  atomic.Pointer[error] // what the last flush ended with, which is not nil either where it made no table
 	flushFail atomic.Pointer[error] // why the last flush failed; nil = it did not
 
+	opening atomic.Bool // Pebble is being opened
+
 	failOnce sync.Once
 	failed   chan struct{} // closed at the first fatal error
 	err      error         // why; written before failed is closed
@@ -111,10 +113,13 @@ func (l *pebbleLog) fail(err error) {
 	})
 }
 
-// begin opens Pebble by open, unless that ends with a fatal error.
+// begin opens Pebble by open, unless that ends with a fatal error, or with a flush that fails:
+// Pebble would repeat it, and not return, for as long as the disk is bad.
 func (l *pebbleLog) begin(open func() (*pebble.DB, error)) (db *pebble.DB, err error) {
 	done := make(chan struct{})
-	go func() { // which Fatalf keeps
+	l.opening.Store(true)
+	defer l.opening.Store(false)
+	go func() { // which Fatalf keeps, or the next flush in logFiles
 		defer close(done)
 		defer catchDisk(&err)
 		db, err = open()
@@ -163,6 +168,9 @@ func (l *pebbleLog) events() *pebble.EventListener {
 			// Errors of compactions come here, too.
 			if end := l.flushEnd.Load(); end != nil && errors.Is(err, *end) {
 				l.flushFail.Store(&err)
+				if l.opening.Load() {
+					l.fail(fmt.Errorf("write what is in the log to tables: %w", err))
+				}
 			}
 			l.Errorf("background work: %v", err)
 		},

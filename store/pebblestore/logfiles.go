@@ -34,13 +34,13 @@ func (l *logFiles) check(what, name string, err error) {
 
 // Create implements vfs.FS.
 func (l *logFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := l.FS.Create(name, c)
-	if !l.isLog(name) {
-		if err != nil {
-			return nil, err
-		}
-		return &namedFile{f, name}, nil
+	if c == flushCategory && !l.opened.Load() && l.log.failure() != nil {
+		select {} // who opens has been told that it failed, and may open the directory anew
 	}
+	if !l.isLog(name) {
+		return createNamed(l.FS, name, c)
+	}
+	f, err := l.FS.Create(name, c)
 	return l.begin(name, f, err)
 }
 
@@ -75,6 +75,15 @@ func (l *logFiles) OpenDir(name string) (vfs.File, error) {
 type namedFile struct {
 	vfs.File
 	name string
+}
+
+// createNamed is Create of fsys.
+func createNamed(fsys vfs.FS, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fsys.Create(name, c)
+	if err != nil {
+		return nil, err
+	}
+	return &namedFile{f, name}, nil
 }
 
 func (f *namedFile) named(err error) error {
