@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +25,21 @@ func (f *fakeEngine) Checkpoint(_ context.Context, dir string) (uint64, error) {
 		return 0, err
 	}
 	return 42, os.WriteFile(filepath.Join(dir, "data"), nil, 0o600)
+}
+
+// What a full disk has for leases and their directory is the error of a full disk, as what the
+// engine has is: HTTP has a status for it.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		err := diskFull(&os.PathError{Op: "mkdir", Path: "checkpoints", Err: errno})
+		if !errors.Is(err, store.ErrDiskFull) || !errors.Is(err, errno) || !strings.Contains(err.Error(), "mkdir checkpoints") {
+			t.Errorf("Got %v", err)
+		}
+	}
+	if err := diskFull(os.ErrPermission); err != os.ErrPermission {
+		t.Errorf("Got %v", err)
+	}
 }
 
 type fakeClock struct{ t time.Time }
