@@ -253,7 +253,8 @@ func (c *Directory) find(id string) (api.Checkpoint, error) {
 }
 
 // Renew gives a checkpoint a new lease from now; 0 seconds is the default of two
-// minutes. Its error wraps api.ErrNotFound.
+// minutes. Its error wraps api.ErrNotFound. Where the lease's file cannot be written, as on a
+// full disk, this process keeps the checkpoint all the same: who reads it needs no space.
 func (c *Directory) Renew(id string, seconds float64) (api.Checkpoint, error) {
 	d, err := leaseTime(seconds)
 	if err != nil {
@@ -266,10 +267,10 @@ func (c *Directory) Renew(id string, seconds float64) (api.Checkpoint, error) {
 		return lease, err
 	}
 	lease.Expires = c.now().Add(d)
-	if err := c.write(&lease); err != nil {
-		return lease, err
-	}
 	c.leases[id] = lease
+	if err := c.write(&lease); err != nil {
+		c.log.Warn("a checkpoint is kept until this process ends, not beyond", "path", lease.Path, "err", err)
+	}
 	return lease, nil
 }
 
