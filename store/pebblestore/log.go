@@ -169,7 +169,7 @@ func (l *pebbleLog) events() *pebble.EventListener {
 			if end := l.flushEnd.Load(); end != nil && errors.Is(err, *end) {
 				l.flushFail.Store(&err)
 				if l.opening.Load() {
-					l.fail(fmt.Errorf("write what is in the log to tables: %w", err))
+					l.fail(fmt.Errorf("write what is in the log to tables: %w: nothing acknowledged is lost; start again once the disk is well", err))
 				}
 			}
 			l.Errorf("background work: %v", err)
