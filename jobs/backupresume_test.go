@@ -219,6 +219,7 @@ func TestBackupResumeFailed(t *testing.T) {
 		{"network", errors.New("network"), false, true},
 		{"cancelled", context.Canceled, true, false},
 		{"disk full", &os.PathError{Op: "write", Err: syscall.ENOSPC}, false, false},
+		{"quota full", &os.PathError{Op: "write", Err: syscall.EDQUOT}, false, false},
 	} {
 		dir := t.TempDir()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"hash"
 	"strings"
-	"syscall"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
@@ -137,11 +136,11 @@ func (r *joinRun) end(ctx context.Context, err error) error {
 	if lost := instant.Lost(r.Source); lost != nil {
 		return errors.Join(lost, err, r.upload.Abort())
 	}
-	if r.notes == nil || unwanted || errors.As(err, &refused) {
+	if r.notes == nil || unwanted || fullDisk(err) || errors.As(err, &refused) {
 		return errors.Join(err, r.upload.Abort())
 	}
 	for _, final := range []error{
-		target.ErrExists, target.ErrNotFound, store.ErrCorrupt, syscall.ENOSPC, errOtherRows, errManifestSize, join.ErrMemory, join.ErrNotSorted, join.ErrDisk, join.ErrSpill, rowsort.ErrMemory,
+		target.ErrExists, target.ErrNotFound, store.ErrCorrupt, errOtherRows, errManifestSize, join.ErrMemory, join.ErrNotSorted, join.ErrDisk, join.ErrSpill, rowsort.ErrMemory,
 	} {
 		if errors.Is(err, final) {
 			return errors.Join(err, r.upload.Abort())

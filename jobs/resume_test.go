@@ -593,6 +593,7 @@ func TestResumeAfterError(t *testing.T) {
 		"no checkpoint": {err: passing, set: func(o *RunOptions) { o.Checkpoint = "" }},
 		"corrupt":       {err: store.ErrCorrupt},
 		"disk full":     {err: &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC}},
+		"quota full":    {err: &os.PathError{Op: "write", Path: "x", Err: syscall.EDQUOT}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

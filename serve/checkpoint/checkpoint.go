@@ -22,6 +22,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"sluice/serve/api"
@@ -202,7 +203,7 @@ func (c *Directory) Create(ctx context.Context, q *api.CheckpointRequest) (api.C
 		return api.Checkpoint{}, err
 	}
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
-		return api.Checkpoint{}, fmt.Errorf("make a checkpoint: %w", err)
+		return api.Checkpoint{}, fmt.Errorf("make a checkpoint: %w", diskFull(err))
 	}
 	id := strings.ToLower(rand.Text())
 	lease := api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: q.Owner, Created: c.now(), Expires: c.now().Add(d)}
@@ -230,9 +231,17 @@ func (c *Directory) write(lease *api.Checkpoint) error {
 		err = WriteFile(filepath.Join(c.dir, lease.ID+leaseSuffix), b)
 	}
 	if err != nil {
-		return fmt.Errorf("write the lease of a checkpoint: %w", err)
+		return fmt.Errorf("write the lease of a checkpoint: %w", diskFull(err))
 	}
 	return nil
+}
+
+// diskFull says of an error of a full disk, or a full quota, that it is one, and what to do.
+func diskFull(err error) error {
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("%w: free some space, or remove files where there is some: %w", store.ErrDiskFull, err)
+	}
+	return err
 }
 
 func (c *Directory) find(id string) (api.Checkpoint, error) {
@@ -244,7 +253,8 @@ func (c *Directory) find(id string) (api.Checkpoint, error) {
 }
 
 // Renew gives a checkpoint a new lease from now; 0 seconds is the default of two
-// minutes. Its error wraps api.ErrNotFound.
+// minutes. Its error wraps api.ErrNotFound. Where the lease's file cannot be written, as on a
+// full disk, this process keeps the checkpoint all the same: who reads it needs no space.
 func (c *Directory) Renew(id string, seconds float64) (api.Checkpoint, error) {
 	d, err := leaseTime(seconds)
 	if err != nil {
@@ -257,10 +267,10 @@ func (c *Directory) Renew(id string, seconds float64) (api.Checkpoint, error) {
 		return lease, err
 	}
 	lease.Expires = c.now().Add(d)
-	if err := c.write(&lease); err != nil {
-		return lease, err
-	}
 	c.leases[id] = lease
+	if err := c.write(&lease); err != nil {
+		c.log.Warn("a checkpoint is kept until this process ends, not beyond", "path", lease.Path, "err", err)
+	}
 	return lease, nil
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +25,46 @@ func (f *fakeEngine) Checkpoint(_ context.Context, dir string) (uint64, error) {
 		return 0, err
 	}
 	return 42, os.WriteFile(filepath.Join(dir, "data"), nil, 0o600)
+}
+
+// A lease is renewed where its file cannot be written: a full disk must not take the checkpoint
+// from an export that reads it.
+func TestRenewOnFullDisk(t *testing.T) {
+	t.Parallel()
+	clock := &fakeClock{time.UnixMilli(1e12)}
+	c := openTest(t, t.TempDir(), &fakeEngine{}, clock)
+	lease, err := c.Create(t.Context(), &api.CheckpointRequest{Owner: "me", LeaseSeconds: 60})
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := lease.Path + leaseSuffix
+	if err := errors.Join(os.Remove(file), os.MkdirAll(filepath.Join(file, "in the way"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		clock.t = clock.t.Add(50 * time.Second)
+		if _, err := c.Renew(lease.ID, 60); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.collect(); err != nil || !exists(filepath.Join(lease.Path, "data")) {
+			t.Fatalf("the checkpoint is gone (%v)", err)
+		}
+	}
+}
+
+// What a full disk has for leases and their directory is the error of a full disk, as what the
+// engine has is: HTTP has a status for it.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	for _, errno := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
+		err := diskFull(&os.PathError{Op: "mkdir", Path: "checkpoints", Err: errno})
+		if !errors.Is(err, store.ErrDiskFull) || !errors.Is(err, errno) || !strings.Contains(err.Error(), "mkdir checkpoints") {
+			t.Errorf("Got %v", err)
+		}
+	}
+	if err := diskFull(os.ErrPermission); err != os.ErrPermission {
+		t.Errorf("Got %v", err)
+	}
 }
 
 type fakeClock struct{ t time.Time }

@@ -11,10 +11,12 @@ import (
 // compactionGate says when Pebble may compact. It grants what Pebble asks for, as
 // Pebble's own scheduler does, but while flushes and bulk commits come in it lets their
 // tables gather: level 0 merged into the level below at every second of them would
-// write everything that is there again and again.
+// write everything that is there again and again. Nor does it grant any right after one, or a
+// flush, has failed.
 type compactionGate struct {
 	db    pebble.DBForCompaction // set before anything else is called
 	reads atomic.Int64           // of single rows and cells, that have looked into level 0
+	pause func() time.Duration   // what is left of the wait after a failure; nil = nothing ever
 
 	mu       sync.Mutex
 	cond     sync.Cond // granting has become false
@@ -138,11 +140,14 @@ func (g *compactionGate) run() {
 	}
 }
 
+// pausing reports whether it is too early after a failure. run asks again.
+func (g *compactionGate) pausing() bool { return g.pause != nil && g.pause() > 0 }
+
 // TrySchedule grants a compaction that Pebble is about to make, or has it wait.
 func (g *compactionGate) TrySchedule() (bool, pebble.CompactionGrantHandle) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.held || g.db.GetAllowedWithoutPermission() <= g.running {
+	if g.closed || g.held || g.pausing() || g.db.GetAllowedWithoutPermission() <= g.running {
 		return false, nil
 	}
 	g.running++
@@ -165,7 +170,7 @@ func (g *compactionGate) grant() {
 	for g.granting {
 		g.cond.Wait()
 	}
-	if g.closed || g.held {
+	if g.closed || g.held || g.pausing() {
 		return
 	}
 	free := g.db.GetAllowedWithoutPermission() - g.running

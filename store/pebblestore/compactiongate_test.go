@@ -1,7 +1,9 @@
 package pebblestore
 
 import (
+	"log/slog"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,6 +83,32 @@ func TestCompactionGateGrants(t *testing.T) {
 			t.Error("a compaction was allowed after the end")
 		}
 		db.want(t, 6)
+	})
+}
+
+// A compaction that fails is not repeated at once: a full disk would cost a core.
+func TestCompactionGatePauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, g, log := &hungryDB{allowed: 1}, newCompactionGate(), newPebbleLog(slog.New(slog.DiscardHandler))
+		g.pause = log.pause
+		g.Register(2, db)
+		ok, first := g.TrySchedule()
+		if !ok {
+			t.Fatal("the first compaction was refused")
+		}
+		log.events().BackgroundError(syscall.ENOSPC)
+		first.Done()
+		if ok, _ := g.TrySchedule(); ok {
+			t.Error("a compaction was allowed right after one that failed")
+		}
+		time.Sleep(flushPause - grantInterval) // on the bubble's clock
+		db.want(t, 0)
+		time.Sleep(2 * grantInterval)
+		db.want(t, 1)
+		first.Done()
+		db.want(t, 2)
+		g.Unregister()
 	})
 }
 

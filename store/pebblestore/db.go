@@ -184,6 +184,7 @@ func (db *DB) open() error {
 	db.files = &logFiles{FS: kept, dir: db.dir, log: db.log}
 	po.FS = db.files
 	db.gate = newCompactionGate()
+	db.gate.pause = db.log.pause
 	po.Experimental.CompactionScheduler = db.gate
 	flushed := po.EventListener.FlushEnd
 	po.EventListener.FlushEnd = func(i pebble.FlushInfo) {
@@ -571,13 +572,17 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 	return store.NewScanner(ctx, sel, src)
 }
 
-// checkSpace fails with store.ErrDiskFull below the free-space limit, and with
-// store.ErrClosed where the directory is another one by now.
+// checkSpace fails with store.ErrDiskFull below the free-space limit, with
+// store.ErrClosed where the directory is another one by now, and with store.ErrTransient
+// or store.ErrDiskFull while flushes fail.
 func (db *DB) checkSpace() error {
 	if db.home != nil {
 		if err := db.home.check(); err != nil {
 			return err
 		}
+	}
+	if err := db.log.flushError(db.dir); err != nil {
+		return err
 	}
 	if db.opts.MinFreeBytes < 0 {
 		return nil

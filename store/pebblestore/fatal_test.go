@@ -17,10 +17,15 @@ import (
 
 // failing returns a disk whose calls fail that bad says of, once it is broken.
 func failing(bad func(op errorfs.Op) bool) (_ vfs.FS, broken *atomic.Bool) {
+	return failingWith(syscall.EIO, bad)
+}
+
+// failingWith returns one whose calls fail with err.
+func failingWith(err error, bad func(op errorfs.Op) bool) (_ vfs.FS, broken *atomic.Bool) {
 	broken = new(atomic.Bool)
 	return errorfs.Wrap(vfs.NewMem(), errorfs.InjectorFunc(func(op errorfs.Op) error {
 		if broken.Load() && bad(op) {
-			return syscall.EIO
+			return err
 		}
 		return nil
 	})), broken

@@ -197,7 +197,7 @@ func (db *DB) writeBulkFile(name string, fill func(*sstable.Writer) error) (err 
 	if err := db.removeFile(path); err != nil {
 		return err
 	}
-	file, err := db.opts.FS.Create(path, vfs.WriteCategoryUnspecified)
+	file, err := createNamed(db.opts.FS, path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
 	}

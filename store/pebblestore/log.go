@@ -1,6 +1,7 @@
 package pebblestore
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -25,7 +26,12 @@ type pebbleLog struct {
 	flushes     atomic.Int64
 	compactions atomic.Int64
 	silent      atomic.Int64 // ns until which errors are not logged
-	troubled    atomic.Int64 // ns until which no table is begun by a flush, after one failed
+	troubled    atomic.Int64 // ns until which no flush begins a table and no compaction begins, after one failed
+
+	flushEnd  atomic.Pointer[error] // what the last flush ended with, which is not nil either where it made no table
+	flushFail atomic.Pointer[error] // why the last flush failed; nil = it did not
+
+	opening atomic.Bool // Pebble is being opened
 
 	failOnce sync.Once
 	failed   chan struct{} // closed at the first fatal error
@@ -49,14 +55,19 @@ func (l *pebbleLog) Errorf(format string, args ...any) {
 	l.log.Error("storage engine error", "err", fmt.Sprintf(format, args...))
 }
 
-// flushPause is how long a flush waits after work in the background has failed.
+// flushPause is how long flushes and compactions wait after work in the background has failed:
+// Pebble repeats it without a pause, hundreds and thousands of times a second, for as long as the
+// disk is full.
 const flushPause = time.Second
 
-// pauseFlush returns when a flush may begin a table: Pebble repeats a failing one without a
-// pause, thousands of times a second, for as long as the disk is full. A flush holds no lock
-// then.
+// pause returns what is left of that, 0 or less where nothing is.
+func (l *pebbleLog) pause() time.Duration {
+	return time.Duration(l.troubled.Load()) - time.Since(l.start)
+}
+
+// pauseFlush returns when a flush may begin a table. A flush holds no lock then.
 func (l *pebbleLog) pauseFlush() {
-	wait := time.Duration(l.troubled.Load()) - time.Since(l.start)
+	wait := l.pause()
 	if wait <= 0 {
 		return
 	}
@@ -66,6 +77,21 @@ func (l *pebbleLog) pauseFlush() {
 	case <-t.C:
 	case <-l.failed:
 	}
+}
+
+// flushError says why commits are refused after a flush that failed: each would fill the
+// memtables further, until one waits in Pebble, and all behind it, for as long as the disk is
+// bad. Pebble repeats the flush by itself.
+func (l *pebbleLog) flushError(dir string) error {
+	err := l.flushFail.Load()
+	if err == nil {
+		return nil
+	}
+	if e := diskError(*err); errors.Is(e, store.ErrDiskFull) {
+		return e
+	}
+	return fmt.Errorf("%w: what is in memory cannot be written to %s: %w: look at the disk; ingest that is running goes on by itself",
+		store.ErrTransient, dir, *err)
 }
 
 // Fatalf marks the DB as failed and never returns: Pebble expects that the
@@ -87,10 +113,13 @@ func (l *pebbleLog) fail(err error) {
 	})
 }
 
-// begin opens Pebble by open, unless that ends with a fatal error.
+// begin opens Pebble by open, unless that ends with a fatal error, or with a flush that fails:
+// Pebble would repeat it, and not return, for as long as the disk is bad.
 func (l *pebbleLog) begin(open func() (*pebble.DB, error)) (db *pebble.DB, err error) {
 	done := make(chan struct{})
-	go func() { // which Fatalf keeps
+	l.opening.Store(true)
+	defer l.opening.Store(false)
+	go func() { // which Fatalf keeps, or the next flush in logFiles
 		defer close(done)
 		defer catchDisk(&err)
 		db, err = open()
@@ -136,6 +165,13 @@ func (l *pebbleLog) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			l.troubled.Store(int64(time.Since(l.start) + flushPause))
+			// Errors of compactions come here, too.
+			if end := l.flushEnd.Load(); end != nil && errors.Is(err, *end) {
+				l.flushFail.Store(&err)
+				if l.opening.Load() {
+					l.fail(fmt.Errorf("write what is in the log to tables: %w: nothing acknowledged is lost; start again once the disk is well", err))
+				}
+			}
 			l.Errorf("background work: %v", err)
 		},
 		// Pebble's default ends the process. The read that found the damage
@@ -152,9 +188,13 @@ func (l *pebbleLog) events() *pebble.EventListener {
 			l.writeStalls.Add(1)
 			l.log.Warn("writes stall until flushes and compactions catch up", "reason", i.Reason)
 		},
-		FlushEnd: func(i pebble.FlushInfo) {
+		FlushEnd: func(i pebble.FlushInfo) { // before BackgroundError, where it failed
+			l.flushFail.Store(nil)
+			l.flushEnd.Store(nil)
 			if i.Err == nil {
 				l.flushes.Add(1)
+			} else {
+				l.flushEnd.Store(&i.Err)
 			}
 		},
 		CompactionEnd: func(i pebble.CompactionInfo) {

@@ -1,6 +1,8 @@
 package pebblestore
 
 import (
+	"errors"
+	"io/fs"
 	"strings"
 	"sync/atomic"
 
@@ -32,10 +34,13 @@ func (l *logFiles) check(what, name string, err error) {
 
 // Create implements vfs.FS.
 func (l *logFiles) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
-	f, err := l.FS.Create(name, c)
-	if !l.isLog(name) {
-		return f, err
+	if c == flushCategory && !l.opened.Load() && l.log.failure() != nil {
+		select {} // who opens has been told that it failed, and may open the directory anew
 	}
+	if !l.isLog(name) {
+		return createNamed(l.FS, name, c)
+	}
+	f, err := l.FS.Create(name, c)
 	return l.begin(name, f, err)
 }
 
@@ -63,6 +68,37 @@ func (l *logFiles) OpenDir(name string) (vfs.File, error) {
 		return f, err
 	}
 	return &logDir{f, l}, nil
+}
+
+// namedFile names itself in errors of its syncs: those of fdatasync and sync_file_range come
+// from the system as they are.
+type namedFile struct {
+	vfs.File
+	name string
+}
+
+// createNamed is Create of fsys.
+func createNamed(fsys vfs.FS, name string, c vfs.DiskWriteCategory) (vfs.File, error) {
+	f, err := fsys.Create(name, c)
+	if err != nil {
+		return nil, err
+	}
+	return &namedFile{f, name}, nil
+}
+
+func (f *namedFile) named(err error) error {
+	if at := new(fs.PathError); err == nil || errors.As(err, &at) {
+		return err
+	}
+	return &fs.PathError{Op: "sync", Path: f.name, Err: err}
+}
+
+func (f *namedFile) Sync() error     { return f.named(f.File.Sync()) }
+func (f *namedFile) SyncData() error { return f.named(f.File.SyncData()) }
+
+func (f *namedFile) SyncTo(length int64) (bool, error) {
+	full, err := f.File.SyncTo(length)
+	return full, f.named(err)
 }
 
 // logFile is a write-ahead log.

@@ -13,7 +13,7 @@ type Metrics struct {
 	Commits         int64 // that were written
 	BulkCommits     int64 // of these, as sorted tables (store.Batch.Bulk)
 	CommitErrors    int64 // that failed
-	RefusedCommits  int64 // refused for want of disk space
+	RefusedCommits  int64 // refused for want of disk space, or while flushes fail
 	Requests        int64 // calls that took part in a commit
 	KeyValues       int64 // written, counters included
 	Bytes           int64 // of keys and values of cells

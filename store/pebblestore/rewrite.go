@@ -154,7 +154,7 @@ func (db *DB) newRewrite(s *span) (*rewrite, error) {
 // write makes the new sstable of the span's beginning of at most limit keys, whole
 // rows, and reports whether anything is to be replaced. It runs beside the loop.
 func (r *rewrite) write(ctx context.Context, limit int) (changed bool, err error) {
-	file, err := r.db.opts.FS.Create(r.path, vfs.WriteCategoryUnspecified)
+	file, err := createNamed(r.db.opts.FS, r.path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return false, diskError(err)
 	}

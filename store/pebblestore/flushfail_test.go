@@ -1,0 +1,141 @@
+package pebblestore
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+
+	"sluice/store"
+)
+
+// Where what is in memory cannot be written to disk, commits are refused with the reason and
+// do not wait in Pebble, in front of all others, until the disk is well; then they are taken
+// again (invariant I8). So are flushes.
+func TestFailingFlushRefusesCommits(t *testing.T) {
+	t.Parallel()
+	for name, bad := range map[string]func(op errorfs.Op) bool{
+		"create": func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") },
+		"write": func(op errorfs.Op) bool {
+			return op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst")
+		},
+		"sync": func(op errorfs.Op) bool {
+			return (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo) && strings.HasSuffix(op.Path, ".sst")
+		},
+	} {
+		for _, disk := range []struct {
+			err, want error
+		}{{syscall.EIO, store.ErrTransient}, {syscall.EDQUOT, store.ErrDiskFull}} {
+			t.Run(name+" "+disk.err.Error(), func(t *testing.T) {
+				t.Parallel()
+				fsys, broken := failingWith(disk.err, bad)
+				db := open(t, "db", bulk(fsys))
+				create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+				l := ledger{db: db}
+				if err := l.apply(t, 0, 30); err != nil {
+					t.Fatal(err)
+				}
+				broken.Store(true)
+				var err error
+				ends(t, "Apply", func() {
+					for err == nil { // the memtable is full some time
+						err = l.apply(t, 1, 50)
+					}
+				})
+				if !errors.Is(err, disk.want) || errors.Is(err, store.ErrClosed) || !errors.Is(err, disk.err) {
+					t.Fatalf("Got %v, want %v for %v", err, disk.want, disk.err)
+				}
+				if at := new(fs.PathError); name == "sync" && (!errors.As(err, &at) || !strings.HasSuffix(at.Path, ".sst")) {
+					t.Errorf("Got %v, want the name of the file", err)
+				}
+				ends(t, "Flush", func() { err = db.Flush(t.Context()) })
+				if !errors.Is(err, disk.want) {
+					t.Errorf("Got %v of a flush, want %v", err, disk.want)
+				}
+				check(t, db, l.next)
+				broken.Store(false)
+				ends(t, "what comes when the disk is well", func() {
+					for err = l.apply(t, 1, 5); errors.Is(err, disk.want); err = l.apply(t, 1, 5) {
+						runtime.Gosched()
+					}
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := db.Flush(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				check(t, db, l.next)
+			})
+		}
+	}
+}
+
+// What is written beside the log and the memtables names its files, too.
+func TestFailingSyncOfBulkCommit(t *testing.T) {
+	t.Parallel()
+	fsys, broken := failing(func(op errorfs.Op) bool {
+		return (op.Kind == errorfs.OpFileSync || op.Kind == errorfs.OpFileSyncData || op.Kind == errorfs.OpFileSyncTo) && strings.HasSuffix(op.Path, ".sst")
+	})
+	db := open(t, "db", bulk(fsys))
+	create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+	l := ledger{db: db, bulk: true}
+	broken.Store(true)
+	err := l.apply(t, 0, 30)
+	if at := new(fs.PathError); !errors.As(err, &at) || !strings.HasSuffix(at.Path, ".sst") || !errors.Is(err, syscall.EIO) {
+		t.Errorf("Got %v, want the name of the file", err)
+	}
+	broken.Store(false)
+	if err := l.apply(t, 0, 30); err != nil {
+		t.Fatal(err)
+	}
+	check(t, db, l.next)
+}
+
+// A store whose log cannot be written to tables is not opened, which does not wait for the disk,
+// and loses nothing.
+func TestFailingFlushOfOpen(t *testing.T) {
+	t.Parallel()
+	for _, disk := range []struct{ err, want error }{{syscall.EIO, syscall.EIO}, {syscall.ENOSPC, store.ErrDiskFull}} {
+		mem := vfs.NewCrashableMem()
+		db := open(t, "db", bulk(mem))
+		create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+		l := ledger{db: db}
+		if err := l.apply(t, 0, 30); err != nil {
+			t.Fatal(err)
+		}
+		killed := mem.CrashClone(vfs.CrashCloneCfg{})
+		bad := errorfs.Wrap(killed, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if op.Kind == errorfs.OpFileWrite && strings.HasSuffix(op.Path, ".sst") {
+				return disk.err
+			}
+			return nil
+		}))
+		ends(t, "Open", func() {
+			db, err := Open("db", bulk(bad))
+			if err == nil {
+				err = db.Close()
+			}
+			if !errors.Is(err, disk.want) || !strings.Contains(err.Error(), "write what is in the log to tables") {
+				t.Errorf("Got %v, want %v", err, disk.want)
+			}
+		})
+		check(t, open(t, "db", bulk(mem.CrashClone(vfs.CrashCloneCfg{}))), l.next)
+	}
+}
+
+// Compactions that fail are nothing that commits depend on.
+func TestFailingCompactionRefusesNothing(t *testing.T) {
+	t.Parallel()
+	log := newPebbleLog(slog.New(slog.DiscardHandler))
+	log.events().BackgroundError(syscall.EIO)
+	if err := log.flushError("db"); err != nil {
+		t.Fatalf("Got %v after a compaction that failed", err)
+	}
+}
