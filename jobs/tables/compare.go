@@ -62,7 +62,14 @@ func (d *Difference) String() string {
 		if c == nil {
 			return "nothing"
 		}
-		return fmt.Sprintf("%s:%s at %d, %v, %q", c.Family, columnar.EscapeKey(c.Qualifier), c.Time, c.Kind, c.Value)
+		text := fmt.Sprintf("%s:%s at %d, %v, %q", c.Family, columnar.EscapeKey(c.Qualifier), c.Time, c.Kind, c.Value)
+		if d.Left != nil && d.Right != nil && d.Left.TTL != d.Right.TTL {
+			if c.TTL == 0 {
+				return text + " without a TTL of its own"
+			}
+			text += fmt.Sprintf(" with a TTL of %d ms", c.TTL)
+		}
+		return text
 	}
 	return fmt.Sprintf("%s: %s, and %s on the right", columnar.EscapeKey(d.Row), side(d.Left), side(d.Right))
 }

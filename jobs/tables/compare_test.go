@@ -209,6 +209,18 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// Cells that differ in their own times to live alone say so.
+func TestDifferenceNamesTTL(t *testing.T) {
+	t.Parallel()
+	left := cell.Cell{Family: "f", Qualifier: []byte("q"), Time: 5, Kind: cell.KindPut, Value: []byte("v"), TTL: 4000}
+	right := left
+	right.TTL = 0
+	d := &Difference{Row: []byte("r"), Left: &left, Right: &right}
+	if got, want := d.String(), `r: f:q at 5, Put, "v" with a TTL of 4000 ms, and f:q at 5, Put, "v" without a TTL of its own on the right`; got != want {
+		t.Errorf("Got %s, want %s", got, want)
+	}
+}
+
 // expiringSource sets the clock forward behind its first scan of a whole region.
 type expiringSource struct {
 	store.Snapshot
