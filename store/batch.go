@@ -140,13 +140,16 @@ type Record struct {
 	// Cond had not held. A nil one holds.
 	Checks    []*Cond
 	Mutations []cell.Mutation
+	// Puts, which PackPut has made, are mutations before those of Mutations, without checks
+	// and no asides. Their Offset is not read.
+	Puts []PackedPut
 	// Asides are the indexes, ascending, of mutations without checks that go with the
 	// unit and do not make it applied: where the checks leave out all others, it is
 	// dropped with these. nil = none.
 	Asides []int
 }
 
-// Check says what is wrong with r that no store could take.
+// Check says what is wrong with r, which is Unpacked, that no store could take.
 func (r *Record) Check() error {
 	switch {
 	case r.Checks != nil && len(r.Checks) != len(r.Mutations):

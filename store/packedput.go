@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 
 	"sluice/cell"
 )
@@ -49,14 +50,20 @@ func PackedPutSize(m *cell.Mutation) (n int, ok bool) {
 // and returns the arena that goes on behind it. Where m is no packed put, or has no room
 // there, ok is false and neither b nor arena is another.
 func (b *Batch) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []byte, ok bool) {
+	b.Puts, rest, ok = PackPut(b.Puts, arena, offset, m)
+	return rest, ok
+}
+
+// PackPut is Batch.Pack to puts, which it returns with the put behind them.
+func PackPut(puts []PackedPut, arena []byte, offset int64, m *cell.Mutation) (_ []PackedPut, rest []byte, ok bool) {
 	if len(m.Ops) < 2 || m.Durability != cell.UseDefault || !mayBePlain(m) {
-		return arena, false
+		return puts, arena, false
 	}
 	first := &m.Ops[0]
 	start := len(arena)
 	value := start + len(m.Row)
 	if value+headerSize(first.TTL) > cap(arena) {
-		return arena, false
+		return puts, arena, false
 	}
 	rest = cell.AppendPackedHeader(append(arena, m.Row...), first.TTL, false)
 	size, largest := 0, 0
@@ -64,20 +71,20 @@ func (b *Batch) Pack(arena []byte, offset int64, m *cell.Mutation) (rest []byte,
 		o := &m.Ops[i]
 		n := len(o.Qualifier) + len(o.Value)
 		if !goesOn(m, i) || n+uvarint(len(o.Qualifier))+uvarint(len(o.Value)) > cap(rest)-len(rest) {
-			return arena, false
+			return puts, arena, false
 		}
 		rest = cell.AppendPackedColumn(rest, o.Qualifier, o.Value)
 		size += n
 		largest = max(largest, n)
 	}
 	if len(rest)-start > maxPackedPut {
-		return arena, false
+		return puts, arena, false
 	}
-	b.Puts = append(b.Puts, PackedPut{
+	puts = append(puts, PackedPut{
 		Offset: offset, Table: m.Table, Family: first.Family, Row: rest[start:value:value], Time: first.Time,
 		value: rest[value:len(rest):len(rest)], size: uint32(size), largest: uint32(largest),
 	})
-	return rest, true
+	return puts, rest, true
 }
 
 // AppendOps appends the operations that p was made of to ops. Their slices are p's.
@@ -106,10 +113,11 @@ func PlainPackedPut(t *TableDescriptor, p *PackedPut, now cell.Timestamp) (famil
 	return takesPut(t, p.Row, p.Family, p.Time, int(p.largest), now)
 }
 
-// Unpacked returns b with its packed puts among its mutations: b itself where it has none,
-// else a copy that shares all else with b.
+// Unpacked returns b with its packed puts among its mutations, and those of its records
+// among theirs: b itself where there are none, else a copy that shares all else with b.
 func (b *Batch) Unpacked() *Batch {
-	if len(b.Puts) == 0 {
+	packed := slices.ContainsFunc(b.Records, func(r Record) bool { return len(r.Puts) > 0 })
+	if len(b.Puts) == 0 && !packed {
 		return b
 	}
 	plain := *b
@@ -117,5 +125,35 @@ func (b *Batch) Unpacked() *Batch {
 	b.InOrder(func(p *PackedPut) { plain.Mutations = append(plain.Mutations, p.Mutation()) },
 		func(m *Mutation) { plain.Mutations = append(plain.Mutations, *m) },
 		func(*Record) {})
+	if packed {
+		plain.Records = make([]Record, len(b.Records))
+		for i := range b.Records {
+			plain.Records[i] = *b.Records[i].Unpacked()
+		}
+	}
+	return &plain
+}
+
+// Unpacked returns r with its packed puts before its mutations: r itself where it has none,
+// else a copy that shares all else with r.
+func (r *Record) Unpacked() *Record {
+	if len(r.Puts) == 0 {
+		return r
+	}
+	plain := *r
+	plain.Mutations, plain.Puts = make([]cell.Mutation, 0, len(r.Puts)+len(r.Mutations)), nil
+	for i := range r.Puts {
+		plain.Mutations = append(plain.Mutations, r.Puts[i].Mutation().Mutation)
+	}
+	plain.Mutations = append(plain.Mutations, r.Mutations...)
+	if r.Checks != nil {
+		plain.Checks = append(make([]*Cond, len(r.Puts)), r.Checks...)
+	}
+	if r.Asides != nil {
+		plain.Asides = slices.Clone(r.Asides)
+		for i := range plain.Asides {
+			plain.Asides[i] += len(r.Puts)
+		}
+	}
 	return &plain
 }

@@ -168,3 +168,39 @@ func TestBatchUnpacked(t *testing.T) {
 		t.Errorf("the batch was changed: %d puts, %d mutations", len(b.Puts), len(b.Mutations))
 	}
 }
+
+// The packed puts of a record come before its mutations, whose checks and asides stay theirs.
+func TestRecordUnpacked(t *testing.T) {
+	t.Parallel()
+	put := func(row string) cell.Mutation {
+		m := cell.Mutation{Table: "t", Row: []byte(row)}
+		m.Put("f", []byte("a"), 100, []byte("1"))
+		m.Put("f", []byte("b"), 100, []byte("2"))
+		return m
+	}
+	plain := store.Record{Offset: 1, Once: []byte("id"), Mutations: []cell.Mutation{put("3")}}
+	if plain.Unpacked() != &plain {
+		t.Error("a record without packed puts was copied")
+	}
+	check := &store.Cond{Family: "f", Qualifier: []byte("q"), Op: store.Equal}
+	r := plain
+	r.Checks, r.Mutations, r.Asides = []*store.Cond{check, nil}, []cell.Mutation{put("3"), put("4")}, []int{1}
+	for _, row := range []string{"1", "2"} {
+		m := put(row)
+		var ok bool
+		if r.Puts, _, ok = store.PackPut(r.Puts, make([]byte, 0, 100), -1, &m); !ok {
+			t.Fatal("It was not packed")
+		}
+	}
+	want := store.Record{
+		Offset: 1, Once: []byte("id"), Checks: []*store.Cond{nil, nil, check, nil}, Asides: []int{3},
+		Mutations: []cell.Mutation{put("1"), put("2"), put("3"), put("4")},
+	}
+	b := store.Batch{Records: []store.Record{plain, r}}
+	if d := cmp.Diff([]store.Record{plain, want}, b.Unpacked().Records); d != "" {
+		t.Errorf("Unpacked (-want +got)\n%s", d)
+	}
+	if r.Asides[0] != 1 || len(r.Checks) != 2 || len(r.Mutations) != 2 {
+		t.Errorf("the record was changed: %+v", r)
+	}
+}

@@ -79,9 +79,10 @@ type Batch struct {
 	body     *body        // nil = nothing is in it
 	chunks   [][]byte
 	opChunks [][]cell.Op
-	deletes  bool // has a delete: no increment may follow
-	alone    bool // has a record that must be the only one
-	large    bool // has memory besides the chunks, to be let go of
+	unitPuts []store.PackedPut // the last of those that Store.Records share
+	deletes  bool              // has a delete: no increment may follow
+	alone    bool              // has a record that must be the only one
+	large    bool              // has memory besides the chunks, to be let go of
 }
 
 // Release gives the batch's memory back to the budget. The batch and every slice
@@ -90,7 +91,7 @@ func (b *Batch) Release() {
 	b.free()
 	clear(b.Store.Records) // their memory is their own
 	b.Store.Reset()
-	b.Store.Records = nil
+	b.Store.Records, b.unitPuts = nil, nil
 	b.Summary = Summary{}
 	b.deletes, b.alone = false, false
 	b.budget.batches.Put(b) // it is somebody else's from here on

@@ -10,6 +10,9 @@ import (
 )
 
 const (
+	// chunkUnitPuts is how many packed puts of units are allocated at a time.
+	chunkUnitPuts = 128
+
 	recordSize = int64(unsafe.Sizeof(store.Record{}))
 	condSize   = int64(unsafe.Sizeof(store.Cond{}))
 )
@@ -36,30 +39,41 @@ func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, 
 	}
 	var z recordSizes
 	for i := range rs {
-		z.add(&rs[i], pipeline)
+		z.addPacked(&rs[i], pipeline)
 	}
-	need := int64(z.bytes) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize + int64(z.conds)*condSize + int64(len(rs))*recordSize
-	own := need - int64(z.bytes) - int64(z.ops)*opSize
+	need := int64(z.puts)*putSize + int64(z.bytes) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize + int64(z.conds)*condSize + int64(len(rs))*recordSize
+	own := need - int64(z.puts)*putSize - int64(z.bytes) - int64(z.ops)*opSize
 	if more := len(c.Store.Records) + len(rs); more > cap(c.Store.Records) {
 		own += int64(grown(len(c.Store.Records), cap(c.Store.Records), len(rs))) * recordSize
 	}
+	puts, room := c.unitPuts, 0
+	if z.puts > cap(puts)-len(puts) {
+		room = max(z.puts, chunkUnitPuts)
+		own += int64(room) * putSize
+	}
 	if err := b.reserve(ctx, &demand{bytes: z.bytes, ops: z.ops, own: own}); err != nil {
 		return err
+	}
+	if room > 0 {
+		puts = make([]store.PackedPut, 0, room)
 	}
 	c.Store.Records = grow(c.Store.Records, len(rs))
 	b.cover(offset)
 	c.Counts.Applied++
 	w := z.copier(c.alloc(z.bytes), c.allocOps(z.ops))
+	w.puts = puts
 	for i := range rs {
-		r := w.record(&rs[i], pipeline)
+		r := w.record(&rs[i], pipeline, packs(&rs[i]))
 		r.Offset = offset
 		c.Store.Records = append(c.Store.Records, r)
-		for j := range r.Mutations {
-			for k := range r.Mutations[j].Ops {
-				c.Ops.add(r.Mutations[j].Ops[k].Type)
+		for j := range rs[i].Mutations {
+			ops := rs[i].Mutations[j].Ops
+			for k := range ops {
+				c.Ops.add(ops[k].Type)
 			}
 		}
 	}
+	c.unitPuts = w.puts
 	c.Bytes += need
 	return nil
 }
@@ -74,31 +88,82 @@ func CloneRecords(pipeline string, rs []store.Record) []store.Record {
 	w := z.copier(make([]byte, 0, z.bytes), make([]cell.Op, 0, z.ops))
 	out := make([]store.Record, len(rs))
 	for i := range rs {
-		out[i] = w.record(&rs[i], pipeline)
+		out[i] = w.record(&rs[i], pipeline, false)
 		out[i].Offset = rs[i].Offset
 	}
 	return out
 }
 
 // recordSizes is what the units of a record take.
-type recordSizes struct{ bytes, ops, mutations, conds int }
+type recordSizes struct{ bytes, ops, mutations, puts, conds int }
 
-func (z *recordSizes) add(r *store.Record, pipeline string) {
-	if r.Once != nil {
-		z.bytes += 2*len(pipeline) + 2 + len(r.Once) // a zero byte of the name becomes two
+// packs reports whether each mutation of r is a packed put or has nothing but increments,
+// and nothing is tested: a put does not see what they do.
+func packs(r *store.Record) bool {
+	if r.Cond != nil || r.Checks != nil || r.Asides != nil {
+		return false
 	}
 	for i := range r.Mutations {
-		m := &r.Mutations[i]
-		z.bytes += len(m.Row)
-		z.ops += len(m.Ops)
-		for j := range m.Ops {
-			z.bytes += len(m.Ops[j].Qualifier) + len(m.Ops[j].Value)
+		if m := &r.Mutations[i]; !increments(m) {
+			if _, ok := store.PackedPutSize(m); !ok {
+				return false
+			}
 		}
 	}
-	z.mutations += len(r.Mutations)
+	return true
+}
+
+// increments reports whether m is nothing but increments.
+func increments(m *cell.Mutation) bool {
+	for i := range m.Ops {
+		if m.Ops[i].Type != cell.OpIncrement {
+			return false
+		}
+	}
+	return true
+}
+
+// addPacked is add of a unit whose puts are packed where it packs.
+func (z *recordSizes) addPacked(r *store.Record, pipeline string) {
+	if !packs(r) {
+		z.add(r, pipeline)
+		return
+	}
+	z.once(r, pipeline)
+	for i := range r.Mutations {
+		if m := &r.Mutations[i]; increments(m) {
+			z.mutation(m)
+		} else {
+			n, _ := store.PackedPutSize(m)
+			z.bytes += n
+			z.puts++
+		}
+	}
+}
+
+func (z *recordSizes) add(r *store.Record, pipeline string) {
+	z.once(r, pipeline)
+	for i := range r.Mutations {
+		z.mutation(&r.Mutations[i])
+	}
 	z.cond(r.Cond)
 	for _, c := range r.Checks {
 		z.cond(c)
+	}
+}
+
+func (z *recordSizes) once(r *store.Record, pipeline string) {
+	if r.Once != nil {
+		z.bytes += 2*len(pipeline) + 2 + len(r.Once) // a zero byte of the name becomes two
+	}
+}
+
+func (z *recordSizes) mutation(m *cell.Mutation) {
+	z.mutations++
+	z.ops += len(m.Ops)
+	z.bytes += len(m.Row)
+	for i := range m.Ops {
+		z.bytes += len(m.Ops[i].Qualifier) + len(m.Ops[i].Value)
 	}
 }
 
@@ -117,6 +182,7 @@ func (z *recordSizes) copier(bytes []byte, ops []cell.Op) *recordCopier {
 // recordCopier copies the units of a record into memory that has room for them.
 type recordCopier struct {
 	bytes     []byte
+	puts      []store.PackedPut
 	ops       []cell.Op
 	mutations []cell.Mutation
 	conds     []store.Cond
@@ -127,7 +193,8 @@ func (w *recordCopier) put(v []byte) (copied []byte) {
 	return copied
 }
 
-func (w *recordCopier) record(r *store.Record, pipeline string) store.Record {
+// record copies r, its puts packed where it packs.
+func (w *recordCopier) record(r *store.Record, pipeline string, packed bool) store.Record {
 	to := store.Record{OnceTTL: r.OnceTTL, Cond: w.cond(r.Cond)}
 	if r.Once != nil {
 		n := len(w.bytes)
@@ -140,9 +207,16 @@ func (w *recordCopier) record(r *store.Record, pipeline string) store.Record {
 			to.Checks[i] = w.cond(c)
 		}
 	}
-	first := len(w.mutations)
+	first, firstPut := len(w.mutations), len(w.puts)
 	for i := range r.Mutations {
 		m := &r.Mutations[i]
+		if packed && !increments(m) {
+			var ok bool
+			if w.puts, w.bytes, ok = store.PackPut(w.puts, w.bytes, -1, m); !ok {
+				panic("buffer: a packed put does not fit what store.PackedPutSize says of it")
+			}
+			continue
+		}
 		row := w.put(m.Row)
 		n := len(w.ops)
 		for j := range m.Ops {
@@ -153,6 +227,9 @@ func (w *recordCopier) record(r *store.Record, pipeline string) store.Record {
 		w.mutations = append(w.mutations, cell.Mutation{Table: m.Table, Row: row, Ops: w.ops[n:len(w.ops):len(w.ops)], Read: copyRange(m.Read)})
 	}
 	to.Mutations = w.mutations[first:len(w.mutations):len(w.mutations)]
+	if n := len(w.puts); n > firstPut {
+		to.Puts = w.puts[firstPut:n:n]
+	}
 	return to
 }
 

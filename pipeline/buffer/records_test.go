@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"sluice/cell"
 	"sluice/store"
@@ -163,4 +164,54 @@ func TestMappingFrom(t *testing.T) {
 			t.Errorf("Got version %s from %d on, want %s from %d on", prev.MappingVersion, prev.MappingFrom, step.version, step.want)
 		}
 	}
+}
+
+// Puts of units of which nothing is tested are packed, and are the same.
+func TestAddRecordsPacks(t *testing.T) {
+	t.Parallel()
+	b := newBuffer(t, nil)
+	row, value := []byte("r1"), []byte("v")
+	m := cell.Mutation{Table: "t", Row: row}
+	m.Put("f", []byte("q"), 7, value)
+	m.Put("f", []byte("r"), 7, nil)
+	one := cell.Mutation{Table: "t", Row: row}
+	one.Put("f", []byte("q"), 7, value)
+	inc := incrementOf("t", "r2", 9, "n")
+	check := []*store.Cond{nil, {Family: "f", Op: store.Equal}}
+	const n = 300 // more than a chunk has
+	var want []store.Record
+	for i := range int64(n) {
+		rs := []store.Record{
+			{Once: []byte("id"), OnceTTL: 1000, Mutations: []cell.Mutation{m, inc, m}},
+			{Once: []byte("of"), OnceTTL: 1000, Mutations: []cell.Mutation{m, one}},
+			{Once: []byte("a"), Checks: check, Mutations: []cell.Mutation{m, inc}},
+		}
+		if err := b.AddRecords(t.Context(), i, "p", rs); err != nil {
+			t.Fatal(err)
+		}
+		copied := CloneRecords("p", rs)
+		for j := range copied {
+			copied[j].Offset = i
+		}
+		copied[0].Mutations[1], copied[0].Mutations[2] = copied[0].Mutations[2], copied[0].Mutations[1] // puts come first
+		want = append(want, copied...)
+	}
+	row[0], value[0] = 'X', 'X'
+	got := b.Take(source, 0, 0, &store.Progress{}, "v")
+	for i := range got.Store.Records {
+		if packed := len(got.Store.Records[i].Puts); packed != []int{2, 0, 0}[i%3] {
+			t.Fatalf("unit %d has %d packed puts", i, packed)
+		}
+	}
+	if d := cmp.Diff(want, got.Store.Unpacked().Records, cmpopts.EquateEmpty()); d != "" {
+		t.Errorf("units (-want +got):\n%s", d)
+	}
+	if want := (Ops{Puts: n * (4 + 3 + 2), Increments: n * 2}); got.Ops != want {
+		t.Errorf("Got %+v, want %+v", got.Ops, want)
+	}
+	if got.Bytes <= 0 || got.Bytes > got.grant.Bytes() {
+		t.Errorf("Got %d bytes of %d granted", got.Bytes, got.grant.Bytes())
+	}
+	got.Release()
+	b.Close()
 }

@@ -138,7 +138,7 @@ func (j *journal) units(ctx context.Context, b *store.Batch) ([]*unit, error) {
 	units := make([]*unit, len(b.Records))
 	var refused refusals
 	for i := range b.Records {
-		r := &b.Records[i]
+		r := b.Records[i].Unpacked()
 		u, err := j.unit(ctx, r)
 		units[i] = u
 		if err == nil {

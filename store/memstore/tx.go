@@ -285,6 +285,7 @@ func (tx *tx) checkCounter(c *store.CounterDelta, m *cell.Mutation) error {
 // record applies r or drops it, and says which in o. On an error it returns the
 // mutation that was refused.
 func (tx *tx) record(r *store.Record, o *outcomes) (*cell.Mutation, error) {
+	r = r.Unpacked()
 	first := &cell.Mutation{}
 	if len(r.Mutations) > 0 {
 		first = &r.Mutations[0]

@@ -234,6 +234,7 @@ func (c *commit) record(r *store.Record, run *recordRun) error {
 // unit stages r and says what came of it: one outcome. Where it is not applied
 // the caller rolls back. On an error name and row are of the mutation at fault.
 func (c *commit) unit(r *store.Record) (o outcomes, name string, row []byte, err error) {
+	r = r.Unpacked()
 	if len(r.Mutations) > 0 {
 		name, row = r.Mutations[0].Table, r.Mutations[0].Row
 	}

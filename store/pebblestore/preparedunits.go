@@ -93,6 +93,11 @@ func (p *prepared) unit(r *store.Record, beside int64, cache *counterCache, hash
 		u.hash = hash(r.Once)
 		of.ids = appendOnceID(of.ids, r.Once)
 	}
+	for i := range r.Puts {
+		if !p.put(&r.Puts[i], tally) {
+			return false
+		}
+	}
 	for i := range r.Mutations {
 		if !p.member(&r.Mutations[i], &u, cache, tally) {
 			return false

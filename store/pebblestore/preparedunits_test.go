@@ -87,6 +87,12 @@ func (d *unitDraw) record(offset int64) store.Record {
 		if d.rng.IntN(3) == 0 {
 			d.elements(&m)
 		}
+		if n, ok := store.PackedPutSize(&m); ok && d.rng.IntN(2) == 0 {
+			if r.Puts, _, ok = store.PackPut(r.Puts, make([]byte, 0, n), -1, &m); !ok {
+				panic("It was not packed")
+			}
+			continue
+		}
 		r.Mutations = append(r.Mutations, m)
 	}
 	return r

@@ -428,7 +428,20 @@ func (h *history) drawPlainUnit(rt *rapid.T) store.Record {
 			m.Append("u", drawQualifier(rt), h.drawValue(rt))
 			m.Ops[len(m.Ops)-1].Time = h.drawTime(rt)
 		}
+		if n, ok := store.PackedPutSize(&m); ok && rapid.Bool().Draw(rt, "packed") {
+			if r.Puts, _, ok = store.PackPut(r.Puts, make([]byte, 0, n), -1, &m); !ok {
+				rt.Fatalf("%+v was not packed", m)
+			}
+			continue
+		}
 		r.Mutations = append(r.Mutations, m)
+	}
+	if rapid.IntRange(0, 7).Draw(rt, "conditional") == 0 {
+		r.Cond = h.drawCond(rt)
+	}
+	if len(r.Mutations) > 0 && rapid.IntRange(0, 7).Draw(rt, "checked") == 0 {
+		r.Checks = make([]*store.Cond, len(r.Mutations))
+		r.Checks[0] = h.drawCond(rt)
 	}
 	return r
 }
