@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -46,6 +47,10 @@ func TestFailingFlushRefusesCommits(t *testing.T) {
 				ends(t, "Apply", func() {
 					for err == nil { // the memtable is full some time
 						err = l.apply(t, 1, 50)
+						// Commits that are faster than the disk is bad wait in Pebble.
+						for err == nil && db.pebble.Metrics().MemTable.Count > 1 && db.log.flushFail.Load() == nil {
+							runtime.Gosched()
+						}
 					}
 				})
 				if !errors.Is(err, disk.want) || errors.Is(err, store.ErrClosed) || !errors.Is(err, disk.err) {
@@ -74,6 +79,32 @@ func TestFailingFlushRefusesCommits(t *testing.T) {
 				check(t, db, l.next)
 			})
 		}
+	}
+}
+
+// A flush that has nothing to write, as what was set was deleted, has not failed, although Pebble
+// tells of an error.
+func TestEmptyFlush(t *testing.T) {
+	t.Parallel()
+	log := newPebbleLog(slog.New(slog.DiscardHandler))
+	events := log.events()
+	ended := events.FlushEnd
+	told := make(chan error, 1)
+	events.FlushEnd = func(i pebble.FlushInfo) { ended(i); told <- i.Err }
+	db, err := pebble.Open("db", &pebble.Options{FS: vfs.NewMem(), EventListener: events, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	log.flushFail.Store(new(error))
+	if err := errors.Join(db.Set([]byte("k"), nil, pebble.NoSync), db.SingleDelete([]byte("k"), pebble.NoSync), db.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-told; err == nil || err.Error() != emptyFlush {
+		t.Fatalf("Got %v of a flush of nothing, want %q", err, emptyFlush)
+	}
+	if log.flushFail.Load() != nil {
+		t.Error("commits are refused after it")
 	}
 }
 

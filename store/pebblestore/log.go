@@ -28,7 +28,6 @@ type pebbleLog struct {
 	silent      atomic.Int64 // ns until which errors are not logged
 	troubled    atomic.Int64 // ns until which no flush begins a table and no compaction begins, after one failed
 
-	flushEnd  atomic.Pointer[error] // what the last flush ended with, which is not nil either where it made no table
 	flushFail atomic.Pointer[error] // why the last flush failed; nil = it did not
 
 	opening atomic.Bool // Pebble is being opened
@@ -59,6 +58,10 @@ func (l *pebbleLog) Errorf(format string, args ...any) {
 // Pebble repeats it without a pause, hundreds and thousands of times a second, for as long as the
 // disk is full.
 const flushPause = time.Second
+
+// emptyFlush is the text of the error that Pebble tells of a flush which had nothing to write,
+// as all of it was deleted. It exports none.
+const emptyFlush = "pebble: empty table"
 
 // pause returns what is left of that, 0 or less where nothing is.
 func (l *pebbleLog) pause() time.Duration {
@@ -165,13 +168,6 @@ func (l *pebbleLog) events() *pebble.EventListener {
 	return &pebble.EventListener{
 		BackgroundError: func(err error) {
 			l.troubled.Store(int64(time.Since(l.start) + flushPause))
-			// Errors of compactions come here, too.
-			if end := l.flushEnd.Load(); end != nil && errors.Is(err, *end) {
-				l.flushFail.Store(&err)
-				if l.opening.Load() {
-					l.fail(fmt.Errorf("write what is in the log to tables: %w: nothing acknowledged is lost; start again once the disk is well", err))
-				}
-			}
 			l.Errorf("background work: %v", err)
 		},
 		// Pebble's default ends the process. The read that found the damage
@@ -188,13 +184,18 @@ func (l *pebbleLog) events() *pebble.EventListener {
 			l.writeStalls.Add(1)
 			l.log.Warn("writes stall until flushes and compactions catch up", "reason", i.Reason)
 		},
-		FlushEnd: func(i pebble.FlushInfo) { // before BackgroundError, where it failed
-			l.flushFail.Store(nil)
-			l.flushEnd.Store(nil)
-			if i.Err == nil {
+		FlushEnd: func(i pebble.FlushInfo) {
+			switch {
+			case i.Err == nil:
 				l.flushes.Add(1)
-			} else {
-				l.flushEnd.Store(&i.Err)
+				l.flushFail.Store(nil)
+			case i.Err.Error() == emptyFlush:
+				l.flushFail.Store(nil)
+			default: // it stays from one to the next: a commit between them would fill the memtables further
+				l.flushFail.Store(&i.Err)
+				if l.opening.Load() {
+					l.fail(fmt.Errorf("write what is in the log to tables: %w: nothing acknowledged is lost; start again once the disk is well", i.Err))
+				}
 			}
 		},
 		CompactionEnd: func(i pebble.CompactionInfo) {
