@@ -138,7 +138,6 @@ func (p *prepared) fill(b *store.Batch, cache *counterCache, hash func(id []byte
 		return false
 	}
 	p.order(cache)
-	p.elements.sort()
 	p.sortRun()
 	return true
 }

@@ -10,10 +10,8 @@ import (
 // preparedElements is the elements that a prepared batch adds to distinct counts. What they
 // make of these depends neither on their order nor on the puts and increments beside them.
 type preparedElements struct {
-	list  []preparedElement
-	keys  []byte
-	order keyOrder
-	found []ordered // the list in the order of the keys
+	list []preparedElement
+	keys []byte
 }
 
 // preparedElement is one element.
@@ -37,14 +35,8 @@ func (e *preparedElements) begin() {
 		*e = preparedElements{}
 	}
 	clear(e.list) // they point at the catalog
-	e.list, e.keys, e.found = e.list[:0], e.keys[:0], nil
+	e.list, e.keys = e.list[:0], e.keys[:0]
 }
-
-func (e *preparedElements) key(i int) []byte { return e.keys[e.list[i].start:e.list[i].end] }
-
-// sort puts the elements in the order of their counts' keys: a count is read once in a
-// commit, and those that lie together in the store one after the other.
-func (e *preparedElements) sort() { e.found = e.order.of(len(e.list), e.key) }
 
 // addElements takes the appends of m down, which belong to a unit or to none, or reports
 // false.
@@ -77,12 +69,12 @@ func (p *prepared) addElements(m *cell.Mutation, unit int, cache *counterCache, 
 
 // addElements stages the elements of p but those of units whose event ids were used before.
 func (c *commit) addElements(p *prepared) error {
-	for _, o := range p.elements.found {
-		el := &p.elements.list[o.at]
+	for i := range p.elements.list {
+		el := &p.elements.list[i]
 		if el.unit != noUnit && p.records.units[el.unit].seen {
 			continue
 		}
-		if err := c.raise(el.table, el.family, p.elements.key(int(o.at)), el.hash, el.register, el.rank, el.time); err != nil {
+		if err := c.raise(el.table, el.family, p.elements.keys[el.start:el.end], el.hash, el.register, el.rank, el.time); err != nil {
 			return err
 		}
 	}
