@@ -430,6 +430,9 @@ func (f *fetcher) behind(row []byte) bool {
 
 // passed moves the rest behind a result, of which it drops what was fetched before.
 func (f *fetcher) passed(r *fetched) {
+	if f.part != nil && !f.resumes(r.key) {
+		f.part = nil // HBase says of a last piece, too, that more of its row may follow
+	}
 	if f.part != nil {
 		n := 0
 		for n < len(r.cells) && !beyond(&r.cells[n], f.part) {
@@ -456,6 +459,15 @@ func (f *fetcher) passed(r *fetched) {
 	default:
 		f.rest.Start = next
 	}
+}
+
+// resumes reports whether the rest begins with row.
+func (f *fetcher) resumes(row []byte) bool {
+	if !f.sel.Reversed() {
+		return bytes.Equal(row, f.rest.Start)
+	}
+	stop := f.rest.Stop
+	return len(stop) == len(row)+1 && stop[len(row)] == 0 && bytes.HasPrefix(stop, row)
 }
 
 // beyond reports whether v stands behind c in its row.

@@ -631,3 +631,47 @@ func TestRegionsOfNewTable(t *testing.T) {
 		t.Errorf("Got %v", err)
 	}
 }
+
+// HBase says of a row's last piece that more may follow where its answer ended there: what
+// comes then is another row, of which nothing was fetched before.
+func TestLastPieceMayHaveMore(t *testing.T) {
+	t.Parallel()
+	d := &store.TableDescriptor{Name: "t", Families: []store.FamilyDescriptor{store.NewFamily("f")}}
+	for _, reversed := range []bool{false, true} {
+		sel, err := store.NewSelection(&store.Scan{Table: "t", Reversed: reversed}, d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := &fetcher{source: &source{sel: sel}}
+		keys := []string{"a", "b"}
+		if reversed {
+			slices.Reverse(keys)
+		}
+		for _, key := range keys {
+			r := fetched{key: []byte(key), partial: key == keys[0]}
+			for _, q := range []string{"p", "q"} {
+				r.cells = append(r.cells, cell.Cell{Family: "f", Qualifier: []byte(q), Time: 5, Kind: cell.KindPut})
+			}
+			if !f.rest.Contains(r.key) {
+				t.Fatalf("reversed %v: row %s is not in the rest %q..%q", reversed, key, f.rest.Start, f.rest.Stop)
+			}
+			if f.passed(&r); len(r.cells) != 2 {
+				t.Errorf("reversed %v: row %s has %d cells, want 2", reversed, key, len(r.cells))
+			}
+		}
+		if f.part != nil {
+			t.Errorf("reversed %v: a part is left of a row that is over", reversed)
+		}
+		// The same row, in parts.
+		f = &fetcher{source: &source{sel: sel}}
+		for i, q := range []string{"p", "q"} {
+			r := fetched{key: []byte("a"), partial: i == 0}
+			for _, q := range []string{"p", q}[1-i:] {
+				r.cells = append(r.cells, cell.Cell{Family: "f", Qualifier: []byte(q), Time: 5, Kind: cell.KindPut})
+			}
+			if f.passed(&r); len(r.cells) != 1 {
+				t.Errorf("reversed %v: part %d has %d cells more, want 1", reversed, i, len(r.cells))
+			}
+		}
+	}
+}
