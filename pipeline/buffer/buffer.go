@@ -82,7 +82,8 @@ type Buffer struct {
 	separate int64 // below this offset increments are not summed
 	never    bool  // they are never summed
 	waited   time.Duration
-	lent     int64 // of the budget, to the records that are added
+	lent     int64  // of the budget, to the records that are added
+	packed   []bool // whether the puts of each unit that is being added are
 }
 
 // New returns an empty buffer that expects offset 0; see Start.

@@ -38,11 +38,12 @@ func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, 
 		return ErrFull
 	}
 	var z recordSizes
+	b.packed = b.packed[:0]
 	for i := range rs {
-		z.addPacked(&rs[i], pipeline)
+		b.packed = append(b.packed, z.addPacked(&rs[i], pipeline))
 	}
-	need := int64(z.puts)*putSize + int64(z.bytes) + int64(z.ops)*opSize + int64(z.mutations)*mutationSize + int64(z.conds)*condSize + int64(len(rs))*recordSize
-	own := need - int64(z.puts)*putSize - int64(z.bytes) - int64(z.ops)*opSize
+	own := int64(z.mutations)*mutationSize + int64(z.conds)*condSize + int64(len(rs))*recordSize
+	need := own + int64(z.puts)*putSize + int64(z.bytes) + int64(z.ops)*opSize
 	if more := len(c.Store.Records) + len(rs); more > cap(c.Store.Records) {
 		own += int64(grown(len(c.Store.Records), cap(c.Store.Records), len(rs))) * recordSize
 	}
@@ -63,7 +64,7 @@ func (b *Buffer) AddRecords(ctx context.Context, offset int64, pipeline string, 
 	w := z.copier(c.alloc(z.bytes), c.allocOps(z.ops))
 	w.puts = puts
 	for i := range rs {
-		r := w.record(&rs[i], pipeline, packs(&rs[i]))
+		r := w.record(&rs[i], pipeline, b.packed[i])
 		r.Offset = offset
 		c.Store.Records = append(c.Store.Records, r)
 		for j := range rs[i].Mutations {
@@ -97,22 +98,6 @@ func CloneRecords(pipeline string, rs []store.Record) []store.Record {
 // recordSizes is what the units of a record take.
 type recordSizes struct{ bytes, ops, mutations, puts, conds int }
 
-// packs reports whether each mutation of r is a packed put or has nothing but increments,
-// and nothing is tested: a put does not see what they do.
-func packs(r *store.Record) bool {
-	if r.Cond != nil || r.Checks != nil || r.Asides != nil {
-		return false
-	}
-	for i := range r.Mutations {
-		if m := &r.Mutations[i]; !increments(m) {
-			if _, ok := store.PackedPutSize(m); !ok {
-				return false
-			}
-		}
-	}
-	return true
-}
-
 // increments reports whether m is nothing but increments.
 func increments(m *cell.Mutation) bool {
 	for i := range m.Ops {
@@ -123,22 +108,30 @@ func increments(m *cell.Mutation) bool {
 	return true
 }
 
-// addPacked is add of a unit whose puts are packed where it packs.
-func (z *recordSizes) addPacked(r *store.Record, pipeline string) {
-	if !packs(r) {
-		z.add(r, pipeline)
-		return
-	}
-	z.once(r, pipeline)
-	for i := range r.Mutations {
-		if m := &r.Mutations[i]; increments(m) {
-			z.mutation(m)
-		} else {
-			n, _ := store.PackedPutSize(m)
-			z.bytes += n
-			z.puts++
+// addPacked is add of a unit whose puts are packed, and reports whether they are: where each
+// mutation is a packed put or has nothing but increments, and nothing is tested. A put does
+// not see what increments do.
+func (z *recordSizes) addPacked(r *store.Record, pipeline string) bool {
+	packed := *z
+	packed.once(r, pipeline)
+	ok := r.Cond == nil && r.Checks == nil && r.Asides == nil
+	for i := 0; ok && i < len(r.Mutations); i++ {
+		m := &r.Mutations[i]
+		if increments(m) {
+			packed.mutation(m)
+			continue
 		}
+		var n int
+		n, ok = store.PackedPutSize(m)
+		packed.bytes += n
+		packed.puts++
 	}
+	if !ok {
+		z.add(r, pipeline)
+		return false
+	}
+	*z = packed
+	return true
 }
 
 func (z *recordSizes) add(r *store.Record, pipeline string) {
@@ -193,7 +186,7 @@ func (w *recordCopier) put(v []byte) (copied []byte) {
 	return copied
 }
 
-// record copies r, its puts packed where it packs.
+// record copies r, its puts packed or not, as addPacked or add has measured it.
 func (w *recordCopier) record(r *store.Record, pipeline string, packed bool) store.Record {
 	to := store.Record{OnceTTL: r.OnceTTL, Cond: w.cond(r.Cond)}
 	if r.Once != nil {
