@@ -185,15 +185,7 @@ func TestReplayRebuildUnused(t *testing.T) {
 func TestReplayRebuildBesideOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	log := integration.GeneratedLog(6, 50)
-	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
-		t.Fatal(err)
-	}
-	d := integration.StartDaemon(t, w.config, w.env)
-	integration.WaitCaughtUp(t, d, w.config, w.env, 50, time.Minute)
-	if err := d.Stop(time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	w.ingest(t, w.config, integration.GeneratedLog(6, 50), 50)
 	text, err := os.ReadFile(w.config)
 	if err != nil {
 		t.Fatal(err)

@@ -85,15 +85,7 @@ func TestReplayRebuildCreatesTables(t *testing.T) {
 func TestReplayDiscardOfFormerPipeline(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	log := integration.GeneratedLog(9, 50)
-	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", w.config, "--topic", "access-log", "-"); err != nil {
-		t.Fatal(err)
-	}
-	d := integration.StartDaemon(t, w.config, w.env)
-	integration.WaitCaughtUp(t, d, w.config, w.env, 50, time.Minute)
-	if err := d.Stop(time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	w.ingest(t, w.config, integration.GeneratedLog(9, 50), 50)
 	w.run(t, "shell", "-c", w.config, "-n", "-e", "incr 'path_counts', 'by-hand', 'day:20260101', 7")
 	if out, err := integration.Run(t, w.env, nil, "ingest", "replay", "rebuild", "-c", w.config, "access-log"); err == nil {
 		t.Fatalf("the counters differ, and:\n%s", out)
@@ -135,14 +127,7 @@ func TestReplayRebuildOfRenamedPipeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, config := range []string{w.config, renamed} {
-		if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
-			t.Fatal(err)
-		}
-		d := integration.StartDaemon(t, config, w.env)
-		integration.WaitCaughtUp(t, d, config, w.env, int64(50*(i+1)), time.Minute)
-		if err := d.Stop(time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		w.ingest(t, config, log, int64(50*(i+1)))
 	}
 	counts := func() string {
 		rows, _, _ := strings.Cut(w.run(t, "shell", "-c", renamed, "-n", "-e", "scan 'path_counts', {COLUMNS => ['day']}"), "row(s)")

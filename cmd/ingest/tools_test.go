@@ -50,6 +50,19 @@ func (w *world) run(t *testing.T, name string, args ...string) string {
 	return out
 }
 
+// ingest produces log and has a daemon by config apply records in all, and end.
+func (w *world) ingest(t *testing.T, config string, log *integration.Log, records int64) {
+	t.Helper()
+	if _, err := integration.Run(t, w.env, append(bytes.Join(log.Lines, []byte("\n")), '\n'), "ingest", "produce", "-c", config, "--topic", "access-log", "-"); err != nil {
+		t.Fatal(err)
+	}
+	d := integration.StartDaemon(t, config, w.env)
+	integration.WaitCaughtUp(t, d, config, w.env, records, time.Minute)
+	if err := d.Stop(time.Minute); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // One directory, many tools: shell, offsets and export give the same answers
 // through a running daemon and without one, writes included.
 func TestToolsWithAndWithoutDaemon(t *testing.T) {
