@@ -158,7 +158,7 @@ func (b *backup) once(ctx context.Context, m *BackupManifest) error {
 // end ends the upload after err, as that of a run is ended.
 func (b *backup) end(ctx context.Context, u target.Upload, err error) error {
 	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
-	if b.notes == nil || unwanted || instant.Lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || fullDisk(err) {
+	if b.notes == nil || unwanted || instant.Lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || store.NoSpace(err) {
 		return errors.Join(err, u.Abort())
 	}
 	if leave := b.notes.Leave(); leave != nil {

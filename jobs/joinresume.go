@@ -136,7 +136,7 @@ func (r *joinRun) end(ctx context.Context, err error) error {
 	if lost := instant.Lost(r.Source); lost != nil {
 		return errors.Join(lost, err, r.upload.Abort())
 	}
-	if r.notes == nil || unwanted || fullDisk(err) || errors.As(err, &refused) {
+	if r.notes == nil || unwanted || store.NoSpace(err) || errors.As(err, &refused) {
 		return errors.Join(err, r.upload.Abort())
 	}
 	for _, final := range []error{

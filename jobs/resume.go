@@ -13,7 +13,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"sluice/jobs/columnar"
@@ -452,7 +451,7 @@ func (r *run) end(ctx context.Context, err error) error {
 	}
 	switch {
 	case r.notes == nil, unwanted, errors.As(err, &refused), errors.As(err, &many),
-		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), fullDisk(err), errors.Is(err, errOtherRows),
+		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), store.NoSpace(err), errors.Is(err, errOtherRows),
 		errors.Is(err, errManifestSize), errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
 		return errors.Join(err, r.upload.Abort())
 	}
@@ -460,11 +459,6 @@ func (r *run) end(ctx context.Context, err error) error {
 		return errors.Join(err, leave)
 	}
 	return fmt.Errorf("%w: %w", ErrResumable, err)
-}
-
-// fullDisk reports whether err says that a disk is full, or what its quota leaves.
-func fullDisk(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // resumeAt sets up the outputs of a split where a run that was cut off has stopped:

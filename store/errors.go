@@ -1,6 +1,9 @@
 package store
 
-import "errors"
+import (
+	"errors"
+	"syscall"
+)
 
 // Errors of every engine. Engines wrap them with the table, row or file that
 // they are about; test with errors.Is.
@@ -94,4 +97,10 @@ func (e *subError) Unwrap() error { return e.class }
 // only, and what may have been applied may be applied twice.
 func retryable(err error) bool {
 	return errors.Is(err, ErrTransient) && !errors.Is(err, ErrClosed) && !errors.Is(err, ErrUnknownOutcome)
+}
+
+// NoSpace reports whether err is a file system's that has no space left, or none within a
+// quota: what an engine tells as ErrDiskFull.
+func NoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

@@ -22,7 +22,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"sluice/serve/api"
@@ -238,7 +237,7 @@ func (c *Directory) write(lease *api.Checkpoint) error {
 
 // diskFull says of an error of a full disk, or a full quota, that it is one, and what to do.
 func diskFull(err error) error {
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+	if store.NoSpace(err) {
 		return fmt.Errorf("%w: free some space, or remove files where there is some: %w", store.ErrDiskFull, err)
 	}
 	return err

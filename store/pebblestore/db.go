@@ -645,7 +645,7 @@ func diskError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case store.NoSpace(err):
 		return fmt.Errorf("%w: free some space: %w", store.ErrDiskFull, err)
 	case errors.Is(err, syscall.EROFS):
 		return fmt.Errorf("%w: the file system is mounted read-only: remount it, or choose another data directory: %w", fs.ErrPermission, err)
