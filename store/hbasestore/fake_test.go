@@ -631,6 +631,17 @@ func next(sc store.Scanner, n int32) []*hbase.TResult_ {
 	return out
 }
 
+// sent notes a page. g.mu is held.
+func (g *fakeGateway) sent(out []*hbase.TResult_) {
+	bytes := 0
+	for _, r := range out {
+		for _, c := range r.ColumnValues {
+			bytes += len(c.Value)
+		}
+	}
+	g.pages = append(g.pages, bytes)
+}
+
 func (g *fakeGateway) GetScannerRows(_ context.Context, id, n int32) ([]*hbase.TResult_, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -640,13 +651,7 @@ func (g *fakeGateway) GetScannerRows(_ context.Context, id, n int32) ([]*hbase.T
 		return nil, &hbase.TIllegalArgument{Message: &text}
 	}
 	out := next(sc, n)
-	bytes := 0
-	for _, r := range out {
-		for _, c := range r.ColumnValues {
-			bytes += len(c.Value)
-		}
-	}
-	g.pages = append(g.pages, bytes)
+	g.sent(out)
 	if err := answer(g.tables[id], sc.Err()); err != nil || g.perRow == 0 {
 		return out, err
 	}
@@ -679,6 +684,9 @@ func (g *fakeGateway) GetScannerResults(ctx context.Context, table []byte, t *hb
 	sc := g.mem.Scan(ctx, s)
 	defer sc.Close()
 	out := next(sc, n)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sent(out)
 	return out, answer(table, sc.Err())
 }
 

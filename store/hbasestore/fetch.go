@@ -15,11 +15,13 @@ import (
 	"sluice/store/hbasestore/internal/hbase"
 )
 
-// How many results a call fetches: the first, and at most. In between it is what
-// makes Options.PageBytes by the size of those before.
+// How many results a call fetches: the first is asked for alone where nothing is known
+// of their size, as rows may have as many megabytes as a gateway has memory. From then on
+// it is what makes Options.PageBytes by the size of those before.
 const (
-	firstPageRows   = 16 // rows may have megabytes
-	firstPagePieces = 2  // of rows
+	// firstPageRows is how many are asked for behind the first, or at first where scans
+	// like this one have shown that so many are no more than a large page.
+	firstPageRows = 16
 	// maxPageRows bounds what rows much larger than those before can make of a page,
 	// which the gateway has in memory whole, too. Pages of more small rows are no faster.
 	maxPageRows = 1_000
@@ -41,8 +43,10 @@ const closeTimeout = time.Second
 type fetcher struct {
 	*source
 	page     int           // results that are fetched next
+	alone    bool          // the first is asked for alone
 	rows     int           // that were fetched
 	largest  int           // bytes of a result so far
+	cut      bool          // a row was
 	patience time.Duration // with an answer; 0 = Options.CallTimeout
 	took     time.Duration // the answer to the last call of a scanner
 	served   *gateway      // the last call
@@ -67,8 +71,17 @@ type scanner struct {
 func (f *fetcher) run() {
 	defer f.end()
 	defer close(f.pages)
+	defer f.note()
 	if err := f.all(); err != nil {
 		f.err = fmt.Errorf("scan %s: %w", f.table, err)
+	}
+}
+
+// note remembers how large the rows were, where nothing has left out any of their cells.
+func (f *fetcher) note() {
+	t := &f.request
+	if f.shape != "" && f.largest > 0 && len(t.FilterString) == 0 && t.ColFamTimeRangeMap == nil && (t.TimeRange == nil || t.TimeRange.MinStamp == 0) {
+		f.s.widths.note(f.shape, f.largest)
 	}
 }
 
@@ -169,11 +182,14 @@ func (f *fetcher) region(ctx context.Context) (more bool, err error) {
 	for attempt := 0; ; attempt++ {
 		before := f.rows
 		ended, more, err := f.scanner(ctx)
+		for err == nil && !ended { // with a smaller or a larger piece
+			ended, more, err = f.scanner(ctx)
+		}
 		if f.late(err) || f.rows > before {
 			attempt, progress = 0, time.Now()
 		}
 		switch {
-		case ended || err == nil:
+		case err == nil:
 			return more, nil
 		case context.Cause(ctx) != nil:
 			return false, cause(ctx)
@@ -205,27 +221,33 @@ func (f *fetcher) late(err error) bool {
 	return true
 }
 
+// once fetches n results with one call instead of three; see scanner.
+func (f *fetcher) once(ctx context.Context, n int) (ended, more bool, err error) {
+	results, err := f.fetch(ctx, nil, n)
+	if err != nil {
+		return false, false, err
+	}
+	if !f.deliver(results) || f.full() {
+		return true, false, nil
+	}
+	return f.past || len(results) < n || f.over(), true, nil
+}
+
 // scanner fetches with one scanner until the end of the region (ended), until
-// nothing more is wanted, or until it fails.
+// nothing more is wanted (not more), until the pieces of rows are to have another size,
+// or until it fails.
 func (f *fetcher) scanner(ctx context.Context) (ended, more bool, err error) {
 	if f.over() {
 		return true, true, nil // HBase would read the row at which both stand
 	}
-	wanted := f.wanted()
-	if wanted > 0 && wanted <= f.page {
-		// One call instead of three.
-		results, err := f.fetch(ctx, nil, wanted)
-		if err != nil {
-			return false, false, err
+	if wanted := f.wanted(); f.alone && wanted > 0 && wanted <= firstPageRows {
+		if ended, more, err = f.once(ctx, 1); ended || err != nil {
+			return ended, more, err
 		}
-		if !f.deliver(results) {
-			return true, false, nil
-		}
-		if f.past || len(results) < wanted || f.over() {
-			return true, !f.full(), nil
-		}
-		if f.full() {
-			return true, false, nil
+	}
+	if wanted := f.wanted(); wanted > 0 && wanted <= f.page {
+		if ended, more, err = f.once(ctx, wanted); ended || err != nil {
+			return ended, more, err
 		}
 	}
 	sc, err := f.open(ctx)
@@ -251,7 +273,35 @@ func (f *fetcher) scanner(ctx context.Context) (ended, more bool, err error) {
 		if f.past || len(results) < n {
 			return true, true, nil
 		}
+		if f.resize() {
+			return false, true, nil
+		}
 	}
+}
+
+// resize changes how many cells a piece of a row has, where rows are fetched in pieces:
+// to more where rows are cut into small ones, to fewer, but no fewer than at first, where
+// one was larger than a page may be. It reports whether it did; the next scanner is the
+// first to know.
+func (f *fetcher) resize() bool {
+	if f.request.BatchSize == nil {
+		return false
+	}
+	n, o := int(*f.request.BatchSize), f.s.o
+	size := n
+	switch {
+	case f.largest > maxLargestPages*o.PageBytes:
+		size = min(n, max(int(int64(n)*maxLargestPages*int64(o.PageBytes)/int64(f.largest)), firstPieceCells))
+	case f.cut && f.largest <= o.PageBytes/pieceGrowth:
+		size = min(pieceGrowth*n, pieceCells)
+	}
+	if size = max(size/f.step, 1) * f.step; size == n {
+		return false
+	}
+	f.largest = int(int64(f.largest) * int64(size) / int64(n)) // as it would have been
+	piece := int32(size)
+	f.request.BatchSize = &piece
+	return true
 }
 
 // over reports that nothing is left of the region.
@@ -375,7 +425,7 @@ func (f *fetcher) deliver(results []fetched) bool {
 			c := &r.cells[i]
 			size += len(r.key) + len(c.Family) + len(c.Qualifier) + len(c.Value) + 16
 		}
-		f.largest = max(f.largest, size-before)
+		f.largest, f.cut = max(f.largest, size-before), f.cut || r.partial
 		if !f.rest.Contains(r.key) {
 			f.past = f.past || f.behind(r.key)
 			continue
@@ -388,9 +438,13 @@ func (f *fetcher) deliver(results []fetched) bool {
 	}
 	if n := len(results); n > 0 {
 		grown := 2 * f.page
-		if f.took > max(f.patience, f.s.o.CallTimeout)/4 {
+		switch quarter := max(f.patience, f.s.o.CallTimeout) / 4; {
+		case f.took > quarter:
 			grown = f.page // twice as many rows may be late
+		case f.alone && f.took < quarter/firstPageRows:
+			grown = firstPageRows
 		}
+		f.alone = false
 		f.page = min(max(f.s.o.PageBytes/max(size/n, 1), 1), f.mostRows(), grown)
 	}
 	return len(kept) == 0 || f.send(kept)

@@ -88,8 +88,9 @@ type Options struct {
 	// the connection at a larger one. 0 = 2 MiB, HBase's default.
 	MaxFrameBytes int
 	// PageBytes is about how much a scan fetches at once, and up to three times
-	// that is in memory; 0 = 1 MiB. Rows that are larger than those before can make
-	// more of a page: 1,000 of them at most, and four times as much once there was one.
+	// that is in memory; 0 = 1 MiB. It begins with one row where no scan of these columns
+	// has been before. Rows that are larger than those before can make more of a page:
+	// 1,000 of them at most, and four times as much once there was one.
 	PageBytes int
 	// Now is the clock that mutations are checked by, in ms since the Unix
 	// epoch; nil = the system's. HBase uses its servers'.
@@ -184,6 +185,7 @@ type Store struct {
 	schemas *cache[*store.TableDescriptor]
 	regions *cache[*region.Map]
 	exact   *exact
+	widths  widths
 	unknown outcomes
 	off     off
 

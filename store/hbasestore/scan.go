@@ -129,10 +129,8 @@ func (src *source) plan(scan *store.Scan) error {
 	}
 	src.nothing = len(t.Columns) == 0 // the filter passes no column that is named; HBase would read all
 	if limit, cells := src.sel.Pieces(); limit > 0 && !src.counters {
-		n := int32(pieceCells)
-		if cells > 1 {
-			n = int32(max(pieceCells/cells, 1) * min(cells, math.MaxInt32))
-		}
+		src.step = min(cells, math.MaxInt32)
+		n := int32(max(firstPieceCells/src.step, 1) * src.step)
 		t.BatchSize = &n
 	}
 	// A row may have no cell behind the offset, and counts for nothing then.
@@ -143,13 +141,21 @@ func (src *source) plan(scan *store.Scan) error {
 		}
 	}
 	src.points = src.pointRows(scan)
+	if t.BatchSize == nil && !scan.Raw {
+		src.shape = shape(src.table, t)
+	}
 	return nil
 }
 
-// pieceCells is about how many cells of a row are fetched at once where the scan
-// lets rows be cut: 100 KB where they are small, and no more than 10 GB where each
-// is as large as HBase takes them by default.
-const pieceCells = 1000
+// About how many cells of a row are fetched at once where the scan lets rows be cut.
+const (
+	// firstPieceCells is how many at first: a cell may have 10 MiB by HBase's default.
+	firstPieceCells = 8
+	// pieceGrowth is how many times as many where they are small.
+	pieceGrowth = 8
+	// pieceCells is how many at most: 100 KB where they are small.
+	pieceCells = 1000
+)
 
 func timeRange(r *cell.TimeRange) *hbase.TTimeRange {
 	return &hbase.TTimeRange{MinStamp: int64(r.Min), MaxStamp: int64(r.Max)}
@@ -167,6 +173,8 @@ type source struct {
 	trim    bool        // HBase may send more versions than are wanted
 	nothing bool        // no cell is wanted
 	points  [][]byte    // the only rows that are wanted, ascending; nil = it is no list of rows
+	step    int         // pieces of rows have a multiple of so many
+	shape   string      // of its rows, for Store.widths; "" = none
 
 	counters bool // a family is a COUNTER or a DISTINCT one
 	judged   bool // of it not all columns are wanted
@@ -196,9 +204,9 @@ func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 			src.runGet(get)
 		} else {
 			src.pages, src.stop = make(chan []fetched, 1), make(chan struct{})
-			f := &fetcher{source: src, page: firstPageRows}
-			if src.request.BatchSize != nil {
-				f.page = firstPagePieces
+			f := &fetcher{source: src, page: 1, alone: true}
+			if n, ok := src.s.widths.rows(src.shape, src.s.o.PageBytes); ok {
+				f.page, f.alone = n, false
 			}
 			go f.run() // until the scan ends or is closed
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -272,6 +273,106 @@ func TestPageOfLargeRows(t *testing.T) {
 	}
 }
 
+// No page of a scan has more than one large row, or a few cells of it, also the first.
+func TestFirstPage(t *testing.T) {
+	t.Parallel()
+	const pageBytes, rows, cells, large = 16 << 10, 20, 12, 8 << 10
+	mem := newMem(t)
+	var points []store.RowRange
+	for i := range rows {
+		m := cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "r%06d", i)}
+		for j := range cells {
+			m.Put("f", fmt.Appendf(nil, "q%02d", j), 1, make([]byte, large))
+		}
+		if _, err := mem.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+		points = append(points, store.RowRange{Start: m.Row, Stop: m.Row, StopInclusive: true})
+	}
+	for _, test := range []struct {
+		name string
+		scan store.Scan
+		most int
+	}{
+		{"rows", store.Scan{}, cells * large},
+		{"descending", store.Scan{Reversed: true}, cells * large},
+		{"limit", store.Scan{Limit: 15}, cells * large},
+		{"points", store.Scan{Filter: &store.MultiRowRangeFilter{Ranges: points}}, cells * large},
+		{"parts", store.Scan{MaxResultBytes: 1 << 10}, firstPieceCells * large},
+	} {
+		g := newGateway(t, mem, false)
+		s := dial(t, func(o *Options) { o.PageBytes = pageBytes }, g)
+		for i := range 2 {
+			test.scan.Table = "t"
+			if got, err := collect(s.Scan(t.Context(), &test.scan)); err != nil || len(got) < 15 {
+				t.Fatal(test.name, len(got), err)
+			}
+			g.mu.Lock()
+			if most := slices.Max(g.pages); most > test.most {
+				t.Errorf("%s, scan %d: Got a page of %d bytes, want at most %d", test.name, i, most, test.most)
+			}
+			g.mu.Unlock()
+		}
+	}
+}
+
+// Rows are cut where the scan says, whatever the pieces are in which they are fetched.
+func TestPiecesOfAllSizes(t *testing.T) {
+	t.Parallel()
+	const pageBytes = 4 << 10
+	mem := newMem(t)
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range 8 {
+		m := cell.Mutation{Table: "t", Row: fmt.Appendf(nil, "r%06d", i)}
+		size := 1
+		for j := range random.IntN(300) {
+			if random.IntN(50) == 0 {
+				size = []int{1, 10, 100, 3 * pageBytes}[random.IntN(4)]
+			}
+			m.Put("f", fmt.Appendf(nil, "q%04d", j), 1, make([]byte, size))
+		}
+		if len(m.Ops) == 0 {
+			continue
+		}
+		if _, err := mem.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g := newGateway(t, mem, false)
+	s := dial(t, func(o *Options) { o.PageBytes = pageBytes }, g)
+	for _, scan := range []store.Scan{{Batch: 1}, {Batch: 7}, {Batch: 20}, {MaxResultBytes: 2000}} {
+		for _, reversed := range []bool{false, true} {
+			scan.Table, scan.Reversed = "t", reversed
+			parts := func(sc store.Scanner) (lines []string) {
+				defer sc.Close()
+				for sc.Next() {
+					row := sc.Row()
+					if scan.Batch > 0 {
+						lines = append(lines, fmt.Sprintf("%s, %d from %s, %t", row.Key, len(row.Cells), row.Cells[0].Qualifier, row.More))
+						continue
+					}
+					for _, c := range row.Cells { // which are cut to no more, and may be to less
+						lines = append(lines, fmt.Sprintf("%s, %s", row.Key, c.Qualifier))
+					}
+				}
+				if err := sc.Err(); err != nil {
+					t.Fatal(err)
+				}
+				return lines
+			}
+			want := parts(mem.Scan(t.Context(), &scan))
+			before := g.count("openScanner")
+			got := parts(s.Scan(t.Context(), &scan))
+			if d := cmp.Diff(want, got); d != "" {
+				t.Errorf("Batch %d, %d bytes, reversed %t: %s", scan.Batch, scan.MaxResultBytes, reversed, d)
+			}
+			if n := g.count("openScanner") - before; n > 8 {
+				t.Errorf("Batch %d, %d bytes, reversed %t: Got %d scanners", scan.Batch, scan.MaxResultBytes, reversed, n)
+			}
+		}
+	}
+}
+
 // A scan that is left early leaves no scanner behind.
 func TestScanCloses(t *testing.T) {
 	t.Parallel()
@@ -298,7 +399,8 @@ func TestScanCloses(t *testing.T) {
 	}
 }
 
-// A get is one call, and a scan of few rows one a region.
+// A get is one call, and a scan of few rows one a region, where another has shown that
+// they are small; else it asks for the first row alone.
 func TestScanCalls(t *testing.T) {
 	t.Parallel()
 	mem := newMem(t, "r100")
@@ -316,11 +418,14 @@ func TestScanCalls(t *testing.T) {
 	if n := g.count("getScannerResults") + g.count("openScanner") + g.count("getAllRegionLocations") - before; n != 0 || g.count("get") != 1 {
 		t.Errorf("Got %d gets and %d other calls for a get, want 1 and 0", g.count("get"), n)
 	}
-	if _, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t", Start: []byte("r095"), Limit: 10})); err != nil {
-		t.Fatal(err)
-	}
-	if n := g.count("getScannerResults") + g.count("openScanner"); n != 2 {
-		t.Errorf("Got %d calls for a scan of ten rows in two regions, want 2", n)
+	for i, want := range []int{3, 2} {
+		calls := g.count("getScannerResults") + g.count("openScanner")
+		if _, err := collect(s.Scan(t.Context(), &store.Scan{Table: "t", Start: []byte("r095"), Limit: 10})); err != nil {
+			t.Fatal(err)
+		}
+		if n := g.count("getScannerResults") + g.count("openScanner") - calls; n != want {
+			t.Errorf("Got %d calls for scan %d of ten rows in two regions, want %d", n, i, want)
+		}
 	}
 }
 
