@@ -171,7 +171,8 @@ func (i *fileImport) parseKey(schema *columnar.Schema) error {
 }
 
 // dataFiles returns the files in a directory and its partitions that can be imported, by
-// name: those of one format, where it is given.
+// name: those of one format, where it is given. Files of it in other directories are an
+// error, as nobody would see that they are not taken.
 func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string, error) {
 	entries, err := t.List(ctx, dir)
 	if err != nil {
@@ -179,18 +180,24 @@ func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string
 	}
 	var files []string
 	for _, e := range entries {
-		if e.Dir && strings.Contains(e.Name, "=") && !strings.HasPrefix(e.Name, ".") {
-			more, err := dataFiles(ctx, t, path.Join(dir, e.Name), only)
+		if strings.HasPrefix(e.Name, ".") || strings.HasPrefix(e.Name, "_") && !strings.Contains(e.Name, "=") {
+			continue // by custom
+		}
+		name := path.Join(dir, e.Name)
+		if e.Dir {
+			more, err := dataFiles(ctx, t, name, only)
 			if err != nil {
 				return nil, err
+			}
+			if len(more) > 0 && !strings.Contains(e.Name, "=") {
+				return nil, fmt.Errorf("%w: %s is in directory %s, which is not named COLUMN=VALUE: import that by itself", store.ErrInvalidArgument, more[0], name)
 			}
 			files = append(files, more...)
 			continue
 		}
 		ext := strings.TrimPrefix(path.Ext(e.Name), ".")
-		hidden := strings.HasPrefix(e.Name, "_") || strings.HasPrefix(e.Name, ".")
-		if _, ok := formatOf(ext); ok && !e.Dir && !hidden && (only == "" || ext == only) {
-			files = append(files, path.Join(dir, e.Name))
+		if _, ok := formatOf(ext); ok && !strings.HasPrefix(e.Name, "_") && (only == "" || ext == only) {
+			files = append(files, name)
 		}
 	}
 	return files, nil

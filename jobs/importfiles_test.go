@@ -116,6 +116,21 @@ func TestImportFilesHidden(t *testing.T) {
 	if done, err := ImportFiles(t.Context(), o); err != nil || done.Rows != 1 {
 		t.Errorf("Got %+v, %v", done, err)
 	}
+	// Others that a directory has are not passed over.
+	o.Files = nil
+	if err := os.MkdirAll(filepath.Join(dir, "_b=1", "2026", "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "_b=1", "2026", "part.arrow"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ImportFiles(t.Context(), o); !errors.Is(err, store.ErrInvalidArgument) || !strings.Contains(err.Error(), "_b=1/2026/part.arrow is in directory _b=1/2026, ") {
+		t.Errorf("Got %v of files in a directory that is no partition", err)
+	}
+	o.Format = Parquet // is not that of the file there
+	if done, err := ImportFiles(t.Context(), o); err != nil || done.Rows != 1 {
+		t.Errorf("Got %+v, %v", done, err)
+	}
 }
 
 // named writes two columns of text and a number a row, and exports them.
