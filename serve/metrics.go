@@ -43,7 +43,7 @@ type descriptions struct {
 	commits, commitEvents, commitSeconds, diskBytes, diskFree      *prometheus.Desc
 	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
-	corruptions, lateIncrements                                    *prometheus.Desc
+	corruptions, lateIncrements, commitErrors, commitsRefused      *prometheus.Desc
 	rewrites, rewriteRetries, rewrittenKeys                        *prometheus.Desc
 	reclaimedKeys, reclaimedBytes, rewriteHold, rewriteHoldMax     *prometheus.Desc
 	garbageLooks, garbageLookSeconds, garbageBytes                 *prometheus.Desc
@@ -113,18 +113,20 @@ func newDescriptions() *descriptions {
 		exportOrders:  describe("export_ordered_pending", "Runs that somebody has ordered and that have not ended.", "export"),
 		exportLast:    describe("export_last_success_timestamp_seconds", "End of the last good run, seconds since the epoch.", "export"),
 
-		commits:       describe("store_commits_total", "Commits to disk."),
-		bulkCommits:   describe("store_bulk_commits_total", "Commits past the log, as tables of their own."),
-		commitEvents:  describe("store_commit_events_total", "Mutations, counters and records committed."),
-		commitSeconds: describe("store_commit_duration_seconds", "Time of a commit, fsync included."),
-		diskBytes:     describe("store_disk_bytes", "Disk space of the data directory."),
-		diskFree:      describe("store_disk_free_bytes", "Free space of its file system."),
-		memTable:      describe("store_mem_table_bytes", "Memory of memtables."),
-		cacheHits:     describe("store_cache_hits_total", "Blocks found in the cache."),
-		cacheMisses:   describe("store_cache_misses_total", "Blocks read from disk."),
-		compactions:   describe("store_compactions_total", "Compactions finished."),
-		writeStalls:   describe("store_write_stalls_total", "Times that writes waited for compactions."),
-		corruptions:   describe("store_corruptions_total", "Reads of stored bytes that failed their checksum."),
+		commits:        describe("store_commits_total", "Commits to disk."),
+		bulkCommits:    describe("store_bulk_commits_total", "Commits past the log, as tables of their own."),
+		commitEvents:   describe("store_commit_events_total", "Mutations, counters and records committed."),
+		commitErrors:   describe("store_commit_errors_total", "Commits that failed."),
+		commitsRefused: describe("store_commits_refused_total", "Commits that were not tried, for want of disk space or as memtables cannot be written to the disk."),
+		commitSeconds:  describe("store_commit_duration_seconds", "Time of a commit, fsync included."),
+		diskBytes:      describe("store_disk_bytes", "Disk space of the data directory."),
+		diskFree:       describe("store_disk_free_bytes", "Free space of its file system."),
+		memTable:       describe("store_mem_table_bytes", "Memory of memtables."),
+		cacheHits:      describe("store_cache_hits_total", "Blocks found in the cache."),
+		cacheMisses:    describe("store_cache_misses_total", "Blocks read from disk."),
+		compactions:    describe("store_compactions_total", "Compactions finished."),
+		writeStalls:    describe("store_write_stalls_total", "Times that writes waited for compactions."),
+		corruptions:    describe("store_corruptions_total", "Reads of stored bytes that failed their checksum."),
 
 		lateIncrements: describe("store_late_increments_total", "Increments of counters that were left out, because their family's TTL had passed."),
 
@@ -379,6 +381,8 @@ func (c *collector) store(e emitter, s *StoreStatus) {
 	e.counter(d.commits, float64(s.Commits))
 	e.counter(d.bulkCommits, float64(s.BulkCommits))
 	e.counter(d.commitEvents, float64(s.CommitEvents))
+	e.counter(d.commitErrors, float64(s.CommitErrors))
+	e.counter(d.commitsRefused, float64(s.CommitsRefused))
 	e.histogram(d.commitSeconds, &s.CommitSeconds)
 	e.gauge(d.diskBytes, float64(s.DiskBytes))
 	e.gauge(d.memTable, float64(s.MemTableBytes))

@@ -95,6 +95,8 @@ func TestMetrics(t *testing.T) {
 		`sluice_store_write_stalls_total 88`,
 		`sluice_store_corruptions_total 89`,
 		`sluice_store_late_increments_total 90`,
+		`sluice_store_commit_errors_total 91`,
+		`sluice_store_commits_refused_total 92`,
 		`sluice_store_rewrites_total 101`,
 		`sluice_store_rewrite_retries_total 102`,
 		`sluice_store_rewritten_keys_total 103`,

@@ -144,17 +144,21 @@ type MemoryPart struct {
 
 // StoreStatus is what the engine does now and has done since it was opened.
 type StoreStatus struct {
-	Commits       uint64    `json:"commits"`
-	BulkCommits   uint64    `json:"bulk_commits"`  // of these, past the log
-	CommitEvents  uint64    `json:"commit_events"` // mutations, counters and records
-	CommitSeconds Histogram `json:"commit_seconds"`
-	DiskBytes     uint64    `json:"disk_bytes"`
-	MemTableBytes uint64    `json:"mem_table_bytes"`
-	CacheHits     uint64    `json:"cache_hits"`
-	CacheMisses   uint64    `json:"cache_misses"`
-	Compactions   uint64    `json:"compactions"`
-	WriteStalls   uint64    `json:"write_stalls"`
-	Corruptions   uint64    `json:"corruptions"` // reads that failed their checksum
+	Commits      uint64 `json:"commits"`
+	BulkCommits  uint64 `json:"bulk_commits"`  // of these, past the log
+	CommitEvents uint64 `json:"commit_events"` // mutations, counters and records
+	CommitErrors uint64 `json:"commit_errors"` // commits that failed
+	// CommitsRefused are commits that were not tried for want of disk space, or as
+	// memtables cannot be written to the disk.
+	CommitsRefused uint64    `json:"commits_refused"`
+	CommitSeconds  Histogram `json:"commit_seconds"`
+	DiskBytes      uint64    `json:"disk_bytes"`
+	MemTableBytes  uint64    `json:"mem_table_bytes"`
+	CacheHits      uint64    `json:"cache_hits"`
+	CacheMisses    uint64    `json:"cache_misses"`
+	Compactions    uint64    `json:"compactions"`
+	WriteStalls    uint64    `json:"write_stalls"`
+	Corruptions    uint64    `json:"corruptions"` // reads that failed their checksum
 
 	// LateIncrements are increments of counters that were left out, because
 	// their family's TTL had passed.

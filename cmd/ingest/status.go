@@ -138,6 +138,7 @@ func fromPebble(m pebblestore.Metrics) serve.StoreStatus {
 		CacheHits: uint64(m.CacheHits), CacheMisses: uint64(m.CacheMisses),
 		Compactions: uint64(m.Compactions), WriteStalls: uint64(m.WriteStalls),
 		Corruptions: uint64(m.Corruptions), LateIncrements: uint64(m.LateIncrements),
+		CommitErrors: uint64(m.CommitErrors), CommitsRefused: uint64(m.RefusedCommits),
 		Rewrites: serve.RewriteStatus{
 			Spans: uint64(m.Rewrites), Retries: uint64(m.RewriteRetries), Keys: uint64(m.RewrittenKeys),
 			ReclaimedKeys: uint64(m.ReclaimedKeys), ReclaimedBytes: uint64(m.ReclaimedBytes),

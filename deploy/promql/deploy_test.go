@@ -278,6 +278,8 @@ func testAlerts(t *testing.T, before, after []series) {
 		"a file is corrupt at the start": {edit: stopped(set("sluice_store_corruptions_total", to(1))), want: []string{"SluiceCorruption"}},
 		"an export fails":                {after: exports, want: []string{"SluiceExportFails"}},
 		"increments are late":            {edit: set("sluice_store_late_increments_total", grows(1)), want: []string{"SluiceLateIncrements"}},
+		"commits are refused":            {edit: set("sluice_store_commits_refused_total", grows(0.02)), want: []string{"SluiceCommitsRefused"}},
+		"commits fail":                   {edit: set("sluice_store_commit_errors_total", grows(0.02)), want: []string{"SluiceCommitsRefused"}},
 		"rewrites hold commits":          {edit: set("sluice_store_rewrite_hold_seconds_total", grows(0.2)), want: []string{"SluiceRewritesHoldCommits"}},
 		"compactions do not keep up":     {edit: set("sluice_store_write_stalls_total", grows(0.02)), want: []string{"SluiceWriteStalls"}},
 	} {
