@@ -177,6 +177,11 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 		return nil, err
 	}
 	disk := &spill.Disk{Dir: j.spec.SpillDir, Limit: cmp.Or(j.spec.SpillBytes, join.DefaultSpillBytes)}
+	if j.spec.SpillDir != "" && j.spec.SpillDir != r.Out { // which may still have to be made
+		if err := disk.Check(); err != nil {
+			return nil, fmt.Errorf("spill_dir: %w", err)
+		}
+	}
 	for _, in := range r.inputs {
 		if in, ok := in.(*runInput); ok && in.merge != nil { // half for each side
 			in.merge.memory, in.merge.disk = max(1, cmp.Or(j.spec.MemoryBytes, join.DefaultMemoryBytes)/2), disk

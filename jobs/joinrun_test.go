@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -176,6 +177,29 @@ func TestRunJoinSpills(t *testing.T) {
 	}
 	if d := jobstest.Diff(names[0], names[1]); d != "" {
 		t.Errorf("something is left: %s", d)
+	}
+}
+
+// TestSpillDirMissing: a job or join whose spill_dir is not there fails before it has read
+// anything, also where all of it fits memory.
+func TestSpillDirMissing(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "missing")
+	out := t.TempDir()
+	js := joinSpec(join.Full, join.Hash)
+	js.SpillDir = missing
+	_, err := RunJoin(t.Context(), &JoinOptions{Join: mustCompileJoin(t, js), Source: joinSource(3), Out: out, Now: clock()})
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "spill_dir: ") {
+		t.Errorf("Got %v of a join", err)
+	}
+	src, spec := sortable(rand.New(rand.NewPCG(4, 4)), 3)
+	spec.Sort, spec.SpillDir = []SortColumn{{Column: "text"}}, missing
+	_, err = Run(t.Context(), &RunOptions{Job: mustCompile(t, "j", spec, nil), Source: src, Out: out, Now: clock()})
+	if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "spill_dir: ") {
+		t.Errorf("Got %v of a sorted job", err)
+	}
+	if left, err := os.ReadDir(out); err != nil || len(left) > 0 {
+		t.Errorf("Got %v, %v in the directory", left, err)
 	}
 }
 

@@ -241,7 +241,9 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 	}
 	r.Logger.Info("export started", "job", r.Job.name, "run", r.id, "table", r.Job.Table(), "regions", regions, "parts", len(r.splits))
 	if len(r.Job.sort) > 0 {
-		r.sorted = r.newSortedRun(r.workers())
+		if r.sorted, err = r.newSortedRun(r.workers()); err != nil {
+			return nil, err
+		}
 		defer func() { err = errors.Join(err, r.sorted.sorter.Close()) }()
 	}
 	if err := r.begin(ctx, m); err != nil {

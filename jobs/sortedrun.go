@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"path"
 	"sync"
 	"sync/atomic"
@@ -45,21 +46,26 @@ type sortedPartition struct {
 }
 
 // newSortedRun returns the sort of r, whose workers are so many.
-func (r *run) newSortedRun(workers int) *sortedRun {
+func (r *run) newSortedRun(workers int) (*sortedRun, error) {
 	s := &sortedRun{run: r, parts: map[string]*sortedPartition{}}
 	j := r.Job
 	dir := j.spec.SpillDir
 	if dir == "" && !inBucket(r.Out) {
 		dir = r.Out
 	}
+	disk := &spill.Disk{Dir: dir, Limit: j.spec.SpillBytes}
+	if j.spec.SpillDir != "" { // else out, which may still have to be made
+		if err := disk.Check(); err != nil {
+			return nil, fmt.Errorf("spill_dir: %w", err)
+		}
+	}
 	s.sorter = rowsort.New(&rowsort.Options{
-		Columns: j.layout.columns, MemoryBytes: j.spec.MemoryBytes, Collectors: workers,
-		Disk: &spill.Disk{Dir: dir, Limit: j.spec.SpillBytes},
+		Columns: j.layout.columns, MemoryBytes: j.spec.MemoryBytes, Collectors: workers, Disk: disk,
 	})
 	for i := range j.formats {
 		s.outputs = append(s.outputs, &replayOutput{fileWriter: fileWriter{layout: &j.layout, format: &j.formats[i], metadata: r.metadata}})
 	}
-	return s
+	return s, nil
 }
 
 // begun says that the upload has begun.

@@ -66,6 +66,16 @@ func (d *Disk) Create() (*File, error) {
 	return s, nil
 }
 
+// Check returns the error that Create would, of a Dir that is not there or may not be
+// written, before there is anything to spill.
+func (d *Disk) Check() error {
+	f, err := d.Create()
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
 // Close gives the space back.
 func (s *File) Close() error {
 	s.disk.used.Add(-s.size)
