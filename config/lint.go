@@ -42,7 +42,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintBounds(report)
 	c.lintMemory(report)
 	c.lintRegistry(report)
-	descriptors := c.lintTables(d, report)
+	descriptors := c.lintTables(report)
 	find := c.findTable(descriptors)
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
@@ -180,7 +180,7 @@ func (t *TLS) lint(path string, report reporter) {
 // lintTables reports what is wrong with the tables and returns the good ones. A
 // table that has a mistake gets a descriptor without the attributes at fault, so
 // that rules which use it are not reported for it.
-func (c *Config) lintTables(d *decoder, report reporter) map[string]*store.TableDescriptor {
+func (c *Config) lintTables(report reporter) map[string]*store.TableDescriptor {
 	good := map[string]*store.TableDescriptor{}
 	for name, t := range c.Tables {
 		spec, err := c.tableSpec(name)

@@ -117,6 +117,19 @@ func TestExportsShowSchedules(t *testing.T) {
 	}
 }
 
+// What has not happened has no time: clients would take the year 1 for one.
+func TestExportsWithoutTimes(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, func(o *serve.Options) {
+		o.Exports = func() []serve.ExportStatus {
+			return []serve.ExportStatus{{Name: "new", Schedule: &serve.ScheduleStatus{Cron: "@daily", Zone: "UTC"}}}
+		}
+	})
+	if code, body := s.do("GET", "/api/v1/exports", ""); code != 200 || !strings.Contains(body, `"name":"new"`) || strings.Contains(body, "0001-01-01") {
+		t.Errorf("Got %d %s", code, body)
+	}
+}
+
 func TestRecordExport(t *testing.T) {
 	t.Parallel()
 	var got []string

@@ -104,7 +104,7 @@ type ExportStatus struct {
 	Rows        uint64            `json:"rows"`
 	Bytes       uint64            `json:"bytes"`
 	Seconds     Histogram         `json:"seconds"`
-	LastSuccess time.Time         `json:"last_success"` // zero = never
+	LastSuccess time.Time         `json:"last_success,omitzero"` // zero = never
 	// Schedule is what the job's schedule does; nil = it has none.
 	Schedule *ScheduleStatus `json:"schedule,omitempty"`
 }
@@ -116,7 +116,7 @@ type ScheduleStatus struct {
 	Paused   bool             `json:"paused"`
 	Reason   string           `json:"reason,omitempty"` // why nothing starts, besides a pause
 	Failures int              `json:"failures"`         // runs in a row
-	Working  time.Time        `json:"working"`          // logical time of the run at work; zero = none
+	Working  time.Time        `json:"working,omitzero"` // logical time of the run at work; zero = none
 	Cause    string           `json:"cause,omitempty"`  // of the run at work: schedule, catch-up, manual or backfill
 	Attempt  int              `json:"attempt"`          // of the run at work
 	Holder   string           `json:"holder,omitempty"` // of several daemons, the one that runs it; only there Working is known

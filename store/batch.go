@@ -284,7 +284,7 @@ type BatchError struct {
 func (e *BatchError) Error() string {
 	var b strings.Builder
 	r := &e.Refused[0]
-	fmt.Fprintf(&b, "store: batch refused: offset %d, table %s, row %q: %v", r.Offset, r.Table, r.Row, r.Err)
+	fmt.Fprintf(&b, "store: batch refused: offset %d, table %s, row %.100q: %v", r.Offset, r.Table, r.Row, r.Err)
 	if n := len(e.Refused) - 1; n > 0 {
 		fmt.Fprintf(&b, " (and %d more)", n)
 	}

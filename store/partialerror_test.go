@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 
@@ -17,6 +18,17 @@ func TestPartialErrorSaysWhatWasApplied(t *testing.T) {
 	} {
 		if got := (&store.PartialError{Failed: failed, Applied: applied}).Error(); got != want {
 			t.Errorf("%d applied: %s\nwant %s", applied, got, want)
+		}
+	}
+}
+
+// A row key may have 32 KiB; an error, which is logged, shows its beginning.
+func TestBatchErrorsCutRows(t *testing.T) {
+	t.Parallel()
+	refused := []store.Refusal{{Offset: 7, Table: "t", Row: bytes.Repeat([]byte{0}, 32<<10), Err: errors.New("gone")}}
+	for _, err := range []error{&store.BatchError{Refused: refused}, &store.PartialError{Failed: refused}} {
+		if n := len(err.Error()); n > 600 {
+			t.Errorf("%T: Got %d bytes", err, n)
 		}
 	}
 }

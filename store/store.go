@@ -128,7 +128,7 @@ type Admin interface {
 	CreateTable(ctx context.Context, t *TableDescriptor, splits [][]byte) error
 	// AlterTable replaces the schema, while the table is read and written:
 	// families may be added, removed (with their cells) and changed, except
-	// for COUNTER. Its error wraps ErrTableNotFound or ErrInvalidSchema.
+	// for COUNTER and DISTINCT. Its error wraps ErrTableNotFound or ErrInvalidSchema.
 	AlterTable(ctx context.Context, t *TableDescriptor) error
 	// DropTable removes a table and its cells. Its error wraps
 	// ErrTableNotFound, or ErrTableNotDisabled where the engine is a

@@ -22,7 +22,7 @@ type verifyTableCommand struct {
 	rowsFlags
 	Family      []string `placeholder:"NAME" help:"Compare the cells of this family alone; may be given again."`
 	Raw         bool     `help:"Compare delete markers, and what they mask, too."`
-	Differences int      `default:"10" placeholder:"N" help:"How many rows that differ are named."`
+	Differences int      `default:"10" placeholder:"N" help:"How many rows that differ are named. Default: 10."`
 	JSON        bool     `name:"json" help:"One JSON object."`
 	Quiet       bool     `short:"q" help:"No progress."`
 }

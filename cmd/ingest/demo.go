@@ -21,6 +21,7 @@ import (
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
+	"sluice/serve/client"
 	"sluice/store"
 )
 
@@ -48,7 +49,7 @@ func (c *demoCommand) Run(ctx context.Context, p *cli.Program) error {
 	if c.Events < 1 {
 		return fmt.Errorf("%w: --events must be at least 1", cli.ErrUsage)
 	}
-	if err := c.prepare(); err != nil {
+	if err := c.prepare(ctx); err != nil {
 		return err
 	}
 	name, example, pages := "pageviews.yaml", examples.Pageviews, "pageview_counts"
@@ -100,8 +101,8 @@ func (c *demoCommand) Run(ctx context.Context, p *cli.Program) error {
 	return err
 }
 
-// prepare empties the data directory where an earlier demo has left it.
-func (c *demoCommand) prepare() error {
+// prepare empties the data directory where an earlier demo has left it, and runs no more.
+func (c *demoCommand) prepare(ctx context.Context) error {
 	entries, err := os.ReadDir(c.Data)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -110,6 +111,9 @@ func (c *demoCommand) prepare() error {
 	if len(entries) > 0 {
 		if _, err := os.Stat(marker); err != nil {
 			return fmt.Errorf("--data %s holds something that is no demo's; choose an empty directory", c.Data)
+		}
+		if other, err := client.DialDir(ctx, c.Data); err == nil {
+			return errors.Join(fmt.Errorf("%w: --data %s is that of a demo which runs, at %s: end it, or choose another directory", store.ErrLocked, c.Data, other.Address()), other.Close())
 		}
 		if err := os.RemoveAll(c.Data); err != nil {
 			return err

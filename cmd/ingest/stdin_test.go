@@ -12,6 +12,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -170,6 +171,29 @@ func TestProduceUnreadable(t *testing.T) {
 	cut := io.MultiReader(strings.NewReader("{\"user\":1}\n{\"us"), iotest.ErrReader(broken))
 	if _, err := produceLines(t.Context(), client, "t", "user", "file", cut); !errors.Is(err, broken) || !strings.Contains(err.Error(), "file:2: ") {
 		t.Errorf("Got %v, want %v", err, broken)
+	}
+}
+
+// Lines are sent before there are many bytes of them, however few they are.
+func TestProduceHoldsFewBytes(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(broker.Close)
+	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.ListenAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: -1})
+	const size = produceBytes / 16
+	lines := strings.Repeat(strings.Repeat("x", size-1)+"\n", 40)
+	_, err = produceLines(t.Context(), client, "t", "", "file", strings.NewReader(lines))
+	var unknown *unacknowledgedError
+	if !errors.As(err, &unknown) || unknown.lines != produceBytes/size {
+		t.Errorf("Got %v, want that one of %d lines was refused", err, produceBytes/size)
 	}
 }
 

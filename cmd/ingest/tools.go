@@ -36,9 +36,14 @@ type produceCommand struct {
 	File     string `arg:"" help:"File whose lines to send; - is standard input."`
 }
 
-// produceChunk is how many lines go to the producer at once: large enough to
-// make large batches, small enough to hold in memory a few times.
-const produceChunk = 5_000
+// How many lines go to the producer at once: large enough to make large batches, small
+// enough to hold in memory a few times.
+const (
+	produceChunk = 5_000
+	// produceBytes is of their lines, which one may go beyond: a record batch has less than
+	// a MiB, and a topic of eight partitions gets one for each.
+	produceBytes = 8 << 20
+)
 
 // Run sends every line as one record and waits until the brokers have them all
 // (acks=all).
@@ -106,6 +111,7 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 	defer func() { err = errors.Join(err, producer.Close()) }()
 	r := bufio.NewReaderSize(in, 1<<20)
 	var chunk []kafka.Message
+	held := 0 // bytes of chunk's lines
 	flush := func() error {
 		if len(chunk) == 0 {
 			return nil
@@ -114,7 +120,8 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 			return &unacknowledgedError{lines: len(chunk), err: err}
 		}
 		sent += int64(len(chunk))
-		chunk = chunk[:0]
+		clear(chunk) // of its lines
+		chunk, held = chunk[:0], 0
 		return nil
 	}
 	for line := int64(1); ; line++ {
@@ -130,12 +137,13 @@ func produceLines(ctx context.Context, client *kafka.Client, topic, keyField, na
 				}
 			}
 			chunk = append(chunk, m)
+			held += len(b)
 		}
 		if end == io.EOF {
 			err := flush() // adds to sent
 			return sent, err
 		}
-		if len(chunk) == produceChunk {
+		if len(chunk) == produceChunk || held >= produceBytes {
 			if err := flush(); err != nil {
 				return sent, err
 			}

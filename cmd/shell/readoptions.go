@@ -92,8 +92,7 @@ func (o *readOptions) shared(p pair) (known bool, err error) {
 			return true, fmt.Errorf("%w: FORMATTER_CLASS %s; known is org.apache.hadoop.hbase.util.Bytes", store.ErrUnsupported, text(p.value))
 		}
 	case "CONSISTENCY":
-		_, err := p.oneOf("STRONG", "TIMELINE") // one copy: timeline is strong
-		return true, err
+		return true, p.oneOf("STRONG", "TIMELINE") // one copy: timeline is strong
 	case "CACHE_BLOCKS":
 		_, err := p.boolean() // how a reader fetches; the result is the same
 		return true, err
@@ -177,9 +176,9 @@ func (o *readOptions) scanOption(p pair) (err error) {
 	case "ALLOW_PARTIAL_RESULTS":
 		_, err = p.boolean()
 	case "ISOLATION_LEVEL":
-		_, err = p.oneOf("READ_COMMITTED", "READ_UNCOMMITTED") // nobody sees what is not committed
+		err = p.oneOf("READ_COMMITTED", "READ_UNCOMMITTED") // nobody sees what is not committed
 	case "READ_TYPE":
-		_, err = p.oneOf("DEFAULT", "STREAM", "PREAD")
+		err = p.oneOf("DEFAULT", "STREAM", "PREAD")
 	default:
 		if hint := didYouMean(p.name(), scanOptionNames); hint != "" {
 			return badArgument("unknown scan option %s%s", p.name(), hint)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -49,15 +50,12 @@ func (p pair) boolean() (bool, error) {
 	return b, nil
 }
 
-// oneOf returns the option's value, which must be one of words, in capitals.
-func (p pair) oneOf(words ...string) (string, error) {
-	v := strings.ToUpper(text(p.value))
-	for _, w := range words {
-		if v == w {
-			return v, nil
-		}
+// oneOf checks that the option's value is, in capitals, one of words.
+func (p pair) oneOf(words ...string) error {
+	if slices.Contains(words, strings.ToUpper(text(p.value))) {
+		return nil
 	}
-	return "", badArgument("%s => takes %s, not %s", p.name(), strings.Join(words, " or "), inspect(p.value))
+	return badArgument("%s => takes %s, not %s", p.name(), strings.Join(words, " or "), inspect(p.value))
 }
 
 // list returns the option's value as an array; one value is an array of one.

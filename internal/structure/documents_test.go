@@ -2,11 +2,17 @@ package structure
 
 import (
 	"bytes"
+	"cmp"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -101,5 +107,82 @@ func TestNoMarksOfMerges(t *testing.T) {
 	}
 	if seen < 500 {
 		t.Errorf("the walk found %d texts", seen)
+	}
+}
+
+// flagsOf returns the flags that the fields of a command's structs are to kong, with their
+// short forms.
+func flagsOf(t *testing.T, source []byte, name string) (flags [][]string) {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), name, source, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		f, ok := n.(*ast.Field)
+		if !ok || f.Tag == nil || len(f.Names) == 0 {
+			return true
+		}
+		text, err := strconv.Unquote(f.Tag.Value)
+		tag := reflect.StructTag(text)
+		_, command := tag.Lookup("cmd")
+		_, argument := tag.Lookup("arg")
+		if err != nil || command || argument || tag.Get("help") == "" {
+			return true
+		}
+		long := cmp.Or(tag.Get("name"), strings.ToLower(words.ReplaceAllString(f.Names[0].Name, "$1$3-$2$4")))
+		forms := []string{"--" + long}
+		if short := tag.Get("short"); short != "" {
+			forms = append(forms, "-"+short)
+		}
+		flags = append(flags, forms)
+		return true
+	})
+	return flags
+}
+
+// A flag that no page names is found by nobody who does not know it.
+func TestDocumentsNameFlags(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS("../..")
+	pages, err := fs.Glob(root, "docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text []byte
+	for _, page := range append(pages, "README.md") {
+		b, err := fs.ReadFile(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, b...)
+	}
+	found := 0
+	for _, dir := range []string{"cmd/ingest", "cmd/export", "cmd/shell", "cmd/internal/cli"} {
+		files, err := fs.Glob(root, dir+"/*.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			source, err := fs.ReadFile(root, name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, forms := range flagsOf(t, source, name) {
+				found++
+				if !slices.ContainsFunc(forms, func(f string) bool {
+					return regexp.MustCompile(`(^|[^-\w])` + f + `\b`).Match(text)
+				}) {
+					t.Errorf("No page names %s of %s", strings.Join(forms, " or "), name)
+				}
+			}
+		}
+	}
+	if found < 100 {
+		t.Fatalf("Got %d flags: are they read right?", found)
 	}
 }

@@ -20,7 +20,7 @@ import (
 	"sluice/store"
 )
 
-// TableStore is an engine whose tables can be listed and made.
+// Store is an engine whose tables can be listed and made.
 type Store interface {
 	store.Engine
 	store.Admin

@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -407,6 +409,47 @@ func TestS3Refused(t *testing.T) {
 		if _, err := target.NewS3(&o); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: Got %v", name, err)
 		}
+	}
+}
+
+// TestS3NoUploadID: an answer that can be read, and has no id of an upload, is an error that
+// says so.
+func TestS3NoUploadID(t *testing.T) {
+	t.Parallel()
+	f := targettest.NewFakeS3(t)
+	behind, err := url.Parse(f.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(behind)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("uploads") && r.Method == http.MethodPost {
+			fmt.Fprint(w, "<InitiateMultipartUploadResult></InitiateMultipartUploadResult>")
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	defer service.Close()
+	s, err := target.NewS3(&target.S3Options{Endpoint: service.URL, Bucket: "bucket", AccessKey: "access", SecretKey: "secret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	u, err := s.Begin(t.Context(), "run", "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := u.Create(t.Context(), "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, "data"); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err == nil || !strings.HasSuffix(err.Error(), "told no id: the answer has no UploadId") {
+		t.Errorf("Got %v", err)
+	}
+	if err := u.Abort(); err != nil {
+		t.Error(err)
 	}
 }
 

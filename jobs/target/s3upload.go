@@ -1,6 +1,7 @@
 package target
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/xml"
@@ -283,6 +284,9 @@ func (f *s3File) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
+// errNoUploadID: an answer that can be read says nothing.
+var errNoUploadID = errors.New("the answer has no UploadId")
+
 // send sends what is gathered as a part.
 func (f *s3File) send() error {
 	c, key := f.upload.target.client, f.upload.target.key(path.Join(f.upload.dir, f.Name))
@@ -299,7 +303,7 @@ func (f *s3File) send() error {
 		}
 		var begun struct{ UploadId string }
 		if err := xml.Unmarshal(r.body, &begun); err != nil || begun.UploadId == "" {
-			return fmt.Errorf("write %s: an upload without an id: %w", f.Name, err)
+			return fmt.Errorf("write %s: the service began an upload and told no id: %w", f.Name, cmp.Or(err, errNoUploadID))
 		}
 		f.Upload = begun.UploadId
 		f.upload.mu.Lock()

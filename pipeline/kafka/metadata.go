@@ -15,7 +15,7 @@ type TopicInfo struct {
 	Name       string
 	ID         [16]byte // differs for a topic that was deleted and created anew
 	ClusterID  string
-	Partitions []int32 // ascending
+	Partitions []int32 // ascending; at least one, of a topic that was asked for by name
 }
 
 // topicMeta is what the fetcher and the producer need of a topic.
@@ -135,6 +135,8 @@ func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topic
 				return fmt.Errorf("topic %s: %w", name, e.denied(needsDescribe))
 			case metas[name] == nil:
 				return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, name)
+			case len(metas[name].Partitions) == 0: // known, and not its partitions yet
+				return fmt.Errorf("%w: topic %s has no partitions in the metadata", errProtocol, name)
 			}
 		}
 		return nil

@@ -58,6 +58,41 @@ func TestProduceOnceAfterDoubt(t *testing.T) {
 	}
 }
 
+// A broker that knows a topic, and none of its partitions yet, is asked again: no record can
+// be dealt to none.
+func TestProduceToNoPartitions(t *testing.T) {
+	t.Parallel()
+	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+	info, err := c.Topic(testContext(t), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	empty := 0
+	cluster.ControlKey(int16(kmsg.Metadata), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if topics := kreq.(*kmsg.MetadataRequest).Topics; len(topics) == 0 || empty == 2 {
+			return nil, nil, false
+		}
+		empty++
+		resp := kreq.ResponseKind().(*kmsg.MetadataResponse)
+		resp.ClusterID = &info.ClusterID
+		rt := kmsg.NewMetadataResponseTopic()
+		rt.Topic, rt.TopicID = &info.Name, info.ID
+		resp.Topics = append(resp.Topics, rt)
+		return resp, nil, true
+	})
+	msgs := numbered(0, 3)
+	for i := range msgs {
+		msgs[i].Partition = AnyPartition
+	}
+	if err := c.NewProducer(nil).Produce(testContext(t), "t", msgs...); err != nil {
+		t.Fatal(err)
+	}
+	if got := logOf(t, c); !slices.Equal(got, values(0, 3)) || empty != 2 {
+		t.Errorf("Got %q after %d answers without partitions", got, empty)
+	}
+}
+
 // deafConn loses the answers to some produce requests.
 type deafConn struct {
 	net.Conn

@@ -94,6 +94,9 @@ func Open(o *Options) (*Directory, error) {
 	return c, c.collect()
 }
 
+// errOtherLease: a lease can be read, and is of another checkpoint.
+var errOtherLease = errors.New("it names another checkpoint, or one in another directory")
+
 // takeOver reads the leases and removes what has none.
 func (c *Directory) takeOver(adopt string) error {
 	entries, err := os.ReadDir(c.dir)
@@ -109,7 +112,7 @@ func (c *Directory) takeOver(adopt string) error {
 		}
 		lease, err := readLease(filepath.Join(c.dir, e.Name()))
 		if err != nil || lease.ID != id || lease.Path != filepath.Join(c.dir, id) {
-			c.log.Warn("removing a checkpoint whose lease cannot be read", "path", e.Name(), "err", err)
+			c.log.Warn("removing a checkpoint whose lease cannot be read", "path", e.Name(), "err", cmp.Or(err, errOtherLease))
 			continue
 		}
 		// A clock that was set back must not make a lease last longer.

@@ -73,7 +73,7 @@ type familyTables interface {
 	dropFamily(ctx context.Context, table, family string) error
 }
 
-// errSwitch says what a step was about.
+// errorf says what a step was about; nil stays nil.
 func (w *switcher) errorf(err error) error {
 	if err == nil {
 		return nil

@@ -248,9 +248,8 @@ func (s *rowSource) NextRow(skip func(row []byte) bool) (*cell.Row, error) {
 			}
 			s.turn.Give() // as store's scanner does after some rows
 		}
-		ok, err := s.nextKey()
-		if err != nil || !ok {
-			return nil, err
+		if !s.nextKey() {
+			return nil, nil
 		}
 		if skip != nil && skip(s.name) {
 			if s.sel.Stopped() {
@@ -402,8 +401,8 @@ func (s *rowSource) onlyRow(skip func(row []byte) bool) (*cell.Row, error) {
 	return s.part(), nil
 }
 
-// nextKey finds the next row over all families.
-func (s *rowSource) nextKey() (bool, error) {
+// nextKey finds the next row over all families, and reports whether there is one.
+func (s *rowSource) nextKey() bool {
 	var first []byte
 	for i := range s.cursors {
 		c := &s.cursors[i]
@@ -420,13 +419,13 @@ func (s *rowSource) nextKey() (bool, error) {
 		}
 	}
 	if first == nil {
-		return false, nil
+		return false
 	}
 	if len(s.cursors) > 1 {
 		s.key = append(s.key[:0], first...)
 	}
 	s.name = cell.AppendUnescaped(s.name[:0], first[:len(first)-2])
-	return true, nil
+	return true
 }
 
 // each calls f for every cursor that is on the current row.
