@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/pipeline"
 	"sluice/region"
 	"sluice/store"
 )
@@ -281,6 +282,9 @@ func (s *session) alter(args []any) error {
 		if err := s.alterBy(t, h); err != nil {
 			return err
 		}
+	}
+	if err := pipeline.MayAlter(s.ctx, s.store, t); err != nil {
+		return err
 	}
 	return s.explain(t, s.store.AlterTable(s.ctx, t))
 }
