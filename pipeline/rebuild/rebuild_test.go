@@ -621,3 +621,93 @@ func TestRebuildKnowsItsLog(t *testing.T) {
 		}
 	})
 }
+
+// That records are missing was accepted for what one command counts. Another one that goes on
+// with its count, or serves it, says so again.
+func TestRebuildLossIsAcceptedEachTime(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(200)
+		w.ingest()
+		w.ok(w.cluster.DeleteRecords("pages", 0, 40))
+		refused := func() {
+			t.Helper()
+			if _, err := w.tryOpen(); !errors.Is(err, rebuild.ErrLogIncomplete) || !strings.Contains(err.Error(), "pages/0") || !strings.Contains(err.Error(), "--accept-loss") {
+				t.Errorf("Got %v, want that records are missing", err)
+			}
+		}
+		refused()
+		accept := func(o *rebuild.Options) { o.AcceptLoss = true; o.BatchRecords = 10 }
+		ctx, cancel := context.WithCancel(t.Context())
+		r := w.open(accept, func(o *rebuild.Options) { o.Progress = func(rebuild.Progress) { cancel() } })
+		if err := r.Count(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		w.ok(r.Close(t.Context()))
+		refused()
+		w.ok(w.cluster.DeleteRecords("pages", 1, 99)) // amid the count
+		r = w.open(accept)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Close(t.Context()))
+		refused()
+		r = w.open(accept)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Discard(t.Context()))
+		w.ok(r.Close(t.Context()))
+	})
+}
+
+// Offsets that the pipeline has given up, too, are no loss of the count.
+func TestRebuildOfSkippedOffsetsGoesOn(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(100)
+		w.ingest()
+		all, err := store.AllProgress(t.Context(), w.engine)
+		w.ok(err)
+		for i := range all {
+			next := all[i].Progress
+			next.Skip(next.Next+5, store.SkippedCorrupt)
+			var b store.Batch
+			b.Advance(all[i].Source, all[i].Partition, all[i].Progress.Next, next)
+			w.ok(w.engine.Apply(t.Context(), &b))
+		}
+		w.produce(10)
+		for range 2 {
+			r := w.open()
+			w.ok(r.Count(t.Context()))
+			w.ok(r.Close(t.Context()))
+		}
+		r := w.open()
+		w.ok(r.Switch(t.Context()))
+		w.ok(r.Close(t.Context()))
+	})
+}
+
+// The families of a rebuild are dropped whatever the names of those are that they stand
+// beside: a table may have one with the mark in its name.
+func TestDiscardOfMarkedNames(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		marked := &store.TableDescriptor{Name: "marked", Families: []store.FamilyDescriptor{store.NewFamily("by~day"), store.NewFamily("by~views~x"), store.NewFamily("other~views2~1")}}
+		marked.Families[0].Counter = true
+		w.ok(w.engine.CreateTable(t.Context(), marked, nil))
+		w.rules = func(s *mapping.Spec) {
+			more := s.Rules[1]
+			more.Table, more.Increment = "marked", []mapping.IncrementSpec{{Family: "by~day", Qualifier: `"n"`}}
+			s.Rules = append(s.Rules, more)
+		}
+		w.produce(20)
+		w.ingest()
+		r := w.open()
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Discard(t.Context()))
+		w.ok(r.Close(t.Context()))
+		d, err := w.engine.Table(t.Context(), "marked")
+		w.ok(err)
+		var names []string
+		for i := range d.Families {
+			names = append(names, d.Families[i].Name)
+		}
+		if diff := cmp.Diff([]string{"by~day", "by~views~x", "other~views2~1"}, names); diff != "" {
+			t.Errorf("families after the discard (-want +got):\n%s", diff)
+		}
+	})
+}
