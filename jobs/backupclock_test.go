@@ -1,0 +1,71 @@
+package jobs
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestBackupsOfAClockThatWasSet: the newest backup of a store is the one of its latest commit,
+// whatever the clock said when the others were made: it is what _latest.json names and what is
+// restored, and retention does not remove it.
+func TestBackupsOfAClockThatWasSet(t *testing.T) {
+	t.Parallel()
+	db, before := backupStore(t)
+	dir := filepath.Join(t.TempDir(), "backups")
+	to := mustLocal(t, dir)
+	wrong := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+	now := wrong
+	backup := func(of checkpointed) *BackupManifest {
+		t.Helper()
+		m, err := Backup(t.Context(), &BackupOptions{Source: of, Target: to, Now: func() time.Time { return now }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	newest := func() *BackupManifest {
+		t.Helper()
+		f, err := findBackup(t.Context(), to, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.manifest
+	}
+	first := backup(before)
+	now = wrong.Add(-24 * time.Hour) // it was set right
+	if err := visits(t, db, 100, 110); err != nil {
+		t.Fatal(err)
+	}
+	after := checkpointOf(t, db)
+	second := backup(after)
+	if second.Sequence <= first.Sequence {
+		t.Fatalf("Got commits %d and %d, want the second to be later", first.Sequence, second.Sequence)
+	}
+	if got := newest(); got.BackupID != second.BackupID {
+		t.Errorf("the latest is at commit %d, want %d", got.Sequence, second.Sequence)
+	}
+	if _, err := CollectBackups(t.Context(), &CollectBackupsOptions{Target: to, Keep: Keep{Runs: 1}, Now: func() time.Time { return now }}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, second.Dir())); err != nil {
+		t.Errorf("retention has removed the newest backup: %v", err)
+	}
+	// Time passes: what was of the future goes as any other.
+	now = wrong.Add(24 * time.Hour)
+	if err := visits(t, db, 110, 120); err != nil {
+		t.Fatal(err)
+	}
+	third := backup(checkpointOf(t, db))
+	if _, err := CollectBackups(t.Context(), &CollectBackupsOptions{Target: to, Keep: Keep{Runs: 1}, Now: func() time.Time { return now }}); err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := backupDirs(t.Context(), to)
+	if err != nil || len(dirs) != 1 || dirs[0] != third.Dir() {
+		t.Errorf("Got %v, %v; want %s alone", dirs, err, third.Dir())
+	}
+	if r, err := VerifyBackupTarget(t.Context(), to); err != nil || !r.OK() {
+		t.Errorf("the latest: %v, %v", err, r)
+	}
+}
