@@ -1,10 +1,14 @@
 package jobs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"sluice/jobs/target"
 )
 
 // TestBackupsOfAClockThatWasSet: the newest backup of a store is the one of its latest commit,
@@ -67,5 +71,29 @@ func TestBackupsOfAClockThatWasSet(t *testing.T) {
 	}
 	if r, err := VerifyBackupTarget(t.Context(), to); err != nil || !r.OK() {
 		t.Errorf("the latest: %v, %v", err, r)
+	}
+}
+
+// A data directory that is a symbolic link, wherever it points to, is there already.
+func TestRestoreToLinkIsRefused(t *testing.T) {
+	t.Parallel()
+	_, cp := backupStore(t)
+	to := mustLocal(t, filepath.Join(t.TempDir(), "backups"))
+	if _, err := Backup(t.Context(), &BackupOptions{Source: cp, Target: to}); err != nil {
+		t.Fatal(err)
+	}
+	base := t.TempDir()
+	for name, points := range map[string]string{"dangling": filepath.Join(base, "none"), "link": t.TempDir()} {
+		dir := filepath.Join(base, name)
+		if err := os.Symlink(points, dir); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Restore(t.Context(), &RestoreOptions{Backup: to, Dir: dir, Open: openRestored})
+		if !errors.Is(err, target.ErrExists) || !strings.Contains(err.Error(), "is there already") {
+			t.Errorf("%s: Got %v, want that it is there", name, err)
+		}
+	}
+	if left, err := os.ReadDir(base); err != nil || len(left) != 2 {
+		t.Errorf("Got %v, %v beside the links, want nothing", left, err)
 	}
 }
