@@ -86,7 +86,7 @@ var ErrRebuilding = errors.New("pipeline: a rebuild is unfinished")
 
 // GenerationMark separates the name of a pipeline from the generation of its
 // counters that a rebuild has made: package rebuild's sources are NAME~N, and the
-// families of an unfinished one FAMILY~NAME~N.
+// families of an unfinished one FAMILY~NAME~N, NAME being store.FamilyPart of the pipeline's.
 const GenerationMark = store.SourceMark
 
 // Rebuilding returns an ErrRebuilding that says what to do where a table's family is one
@@ -97,7 +97,7 @@ func Rebuilding(table, family string) error {
 	if n, err := strconv.Atoi(number); err != nil || n <= 0 || !ok {
 		return nil
 	}
-	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, name)
+	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, store.OfFamilyPart(name))
 }
 
 // MayEmpty returns an ErrRebuilding where an unfinished rebuild counts in a table, nil where
@@ -168,7 +168,7 @@ func CheckNoRebuild(ctx context.Context, e store.Engine, pipeline string) error 
 			return err
 		}
 		for i := range d.Families {
-			if !strings.Contains(d.Families[i].Name, GenerationMark+pipeline+GenerationMark) {
+			if !strings.Contains(d.Families[i].Name, GenerationMark+store.FamilyPart(pipeline)+GenerationMark) {
 				continue
 			}
 			if err := Rebuilding(table, d.Families[i].Name); err != nil {

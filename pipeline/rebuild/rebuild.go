@@ -280,7 +280,7 @@ func (r *Rebuild) open(ctx context.Context) error {
 }
 
 func (r *Rebuild) suffix(generation int) string {
-	return pipeline.GenerationMark + r.o.Pipeline + pipeline.GenerationMark + strconv.Itoa(generation)
+	return pipeline.GenerationMark + store.FamilyPart(r.o.Pipeline) + pipeline.GenerationMark + strconv.Itoa(generation)
 }
 
 func (r *Rebuild) generation(source string) (int, bool) { return generation(r.o.Pipeline, source) }
@@ -299,6 +299,7 @@ func generation(name, source string) (int, bool) {
 // familyGeneration returns the number of a rebuild of the pipeline with this name by that of
 // a family it counts in: FAMILY~NAME~NUMBER.
 func familyGeneration(name, family string) (int, bool) {
+	name = store.FamilyPart(name)
 	i := strings.LastIndex(family, pipeline.GenerationMark+name+pipeline.GenerationMark)
 	if i < 0 {
 		return 0, false

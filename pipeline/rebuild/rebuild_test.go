@@ -1,6 +1,7 @@
 package rebuild_test
 
 import (
+	gocmp "cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type world struct {
 	engine  rebuild.Engine
 	want    map[string]int64
 	sent    int
+	name    string              // of the pipeline; "" = views
 	twice   bool                // the rules count in table more, too
 	rules   func(*mapping.Spec) // changes the rules; nil = does not
 }
@@ -124,7 +126,7 @@ func (w *world) plan(views string) *mapping.Plan {
 func (w *world) ingest() {
 	w.t.Helper()
 	p, err := pipeline.New(&pipeline.Options{
-		Name: "views", Topics: []string{"pages"}, Client: w.client, Plan: w.plan(`"n"`), Engine: w.engine, StoreID: "s",
+		Name: gocmp.Or(w.name, "views"), Topics: []string{"pages"}, Client: w.client, Plan: w.plan(`"n"`), Engine: w.engine, StoreID: "s",
 		SessionTimeout: 6 * time.Second, Heartbeat: 100 * time.Millisecond, Fetch: &kafka.FetchOptions{MaxWait: 20 * time.Millisecond},
 	})
 	if err != nil {
@@ -709,5 +711,32 @@ func TestDiscardOfMarkedNames(t *testing.T) {
 		if diff := cmp.Diff([]string{"by~day", "by~views~x", "other~views2~1"}, names); diff != "" {
 			t.Errorf("families after the discard (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// A pipeline's name may have what the name of a family may not.
+func TestRebuildOfAnyName(t *testing.T) {
+	const name = `a:b/c\d=3A` + "é "
+	engines(t, func(t *testing.T, w *world) {
+		w.name = name + "e"
+		named := func(o *rebuild.Options) { o.Pipeline = w.name }
+		w.produce(100)
+		w.ingest()
+		w.damage()
+		r := w.open(named)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Close(t.Context()))
+		want := fmt.Sprintf("ingest replay rebuild %s\"", w.name)
+		if err := pipeline.CheckNoRebuild(t.Context(), w.engine, w.name); !errors.Is(err, pipeline.ErrRebuilding) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %s", err, want)
+		}
+		w.ok(pipeline.CheckNoRebuild(t.Context(), w.engine, "a"))
+		w.ok(rebuild.Discard(t.Context(), w.engine, w.name, &store.RebuildHolder{}))
+		w.ok(pipeline.CheckNoRebuild(t.Context(), w.engine, w.name))
+		r = w.open(named)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Switch(t.Context()))
+		w.ok(r.Close(t.Context()))
+		w.check()
 	})
 }
