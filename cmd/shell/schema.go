@@ -368,6 +368,8 @@ func cloneTableSchema(s *session, args []any) (string, error) {
 	}
 	clone := t.Clone()
 	clone.Name = text(args[1])
+	// Nothing of an unfinished rebuild was counted for the new table.
+	clone.Families = slices.DeleteFunc(clone.Families, func(f store.FamilyDescriptor) bool { return pipeline.Rebuilding(t.Name, f.Name) != nil })
 	return "", s.createTable(clone, splits)
 }
 
