@@ -209,11 +209,16 @@ func sumFile(ctx context.Context, root *os.Root, name string) (int64, string, er
 	return n, hex.EncodeToString(h.Sum(nil)), err
 }
 
-// pointBackup makes _latest.json name a backup, whose encoded manifest is data.
+// pointBackup makes _latest.json name a backup, whose encoded manifest is data, unless it names
+// one that began later and, where that is of the same store, has all of its commits: a clock
+// that was set back does not leave the newest backups behind those of before.
 func pointBackup(ctx context.Context, t target.Target, m *BackupManifest, data []byte) error {
 	return point(ctx, t, ".", &Latest{
 		FormatVersion: ManifestVersion, RunID: m.BackupID, LogicalTime: m.StartedAt,
 		Manifest: path.Join(m.Dir(), BackupManifestName), ManifestSHA256: hexSHA256(data),
+	}, func(was *Latest) bool {
+		f, err := findBackup(ctx, t, was.Manifest)
+		return err == nil && f.manifest.StoreID == m.StoreID && f.manifest.Sequence < m.Sequence
 	})
 }
 

@@ -65,12 +65,13 @@ func pointLatest(ctx context.Context, t target.Target, dir string, m *Manifest, 
 	return point(ctx, t, m.Job, &Latest{
 		FormatVersion: ManifestVersion, RunID: m.RunID, LogicalTime: m.LogicalTime,
 		Manifest: path.Join(path.Base(dir), ManifestName), ManifestSHA256: hexSHA256(data),
-	})
+	}, nil)
 }
 
 // point makes the _latest.json of a directory say l, unless it names that run or one
-// for a later time already, whoever else publishes there at this moment.
-func point(ctx context.Context, t target.Target, dir string, l *Latest) error {
+// for a later time already, whoever else publishes there at this moment. overtakes, if not
+// nil, says of one for a later time whether l is the newer one all the same.
+func point(ctx context.Context, t target.Target, dir string, l *Latest, overtakes func(was *Latest) bool) error {
 	data, err := l.Encode()
 	if err != nil {
 		return err
@@ -84,7 +85,8 @@ func point(ctx context.Context, t target.Target, dir string, l *Latest) error {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if was.LogicalTime.After(l.LogicalTime) || was.RunID == l.RunID {
+		later := was.LogicalTime.After(l.LogicalTime) && (overtakes == nil || !overtakes(was))
+		if later || was.RunID == l.RunID {
 			return nil, nil
 		}
 		return data, nil

@@ -25,7 +25,8 @@ type AuditOptions struct {
 	Client *kafka.Client
 	// Deep reads the topics and counts their records again.
 	Deep bool
-	// Pipelines to audit; empty = all that are stored.
+	// Pipelines to audit; empty = all that are stored. What a rebuild of counters has read
+	// (NAME~N) ends with it, and is audited only where it is named.
 	Pipelines []string
 	// Patience bounds the wait for the next records of a partition that has some;
 	// default 30 s.
@@ -103,7 +104,7 @@ func (a *auditor) run(ctx context.Context) ([]Audit, error) {
 	var all []Audit
 	var missed []error
 	for i := range stored {
-		if len(a.Pipelines) > 0 && !slices.Contains(a.Pipelines, stored[i].Source.Pipeline) {
+		if !a.audits(&stored[i].Source) {
 			continue
 		}
 		one := Audit{PartitionProgress: stored[i], LogStart: -1, LogEnd: -1, From: -1, Records: -1}
@@ -125,6 +126,13 @@ func (a *auditor) run(ctx context.Context) ([]Audit, error) {
 		all = append(all, one)
 	}
 	return all, errors.Join(missed...)
+}
+
+func (a *auditor) audits(s *store.Source) bool {
+	if len(a.Pipelines) == 0 {
+		return s.OfPipeline()
+	}
+	return slices.Contains(a.Pipelines, s.Pipeline)
 }
 
 func (a *Audit) name() string {

@@ -63,6 +63,52 @@ func TestAuditHolds(t *testing.T) {
 	}
 }
 
+// What rebuilds of counters have read is no part of the audit, unless it is named: it ends
+// with the rebuild, and each of the topic is another reading of it.
+func TestAuditLeavesRebuilds(t *testing.T) {
+	t.Parallel()
+	for name, open := range bothEngines() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e, b := open(t), newFakeBroker(1)
+			for range 20 {
+				b.produce(0, "a")
+			}
+			ingest(t, e, b)
+			all, err := store.AllProgress(t.Context(), e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, generation := range []string{"~1", "~2"} {
+				src := all[0].Source
+				src.Pipeline += generation
+				var batch store.Batch
+				batch.Advance(src, 0, store.Absent, store.Progress{Next: 10, Applied: 10, LeaderEpoch: -1, LastOffset: -1})
+				if err := e.Apply(t.Context(), &batch); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.trim(0, 15)
+			for _, c := range []struct{ names, want []string }{
+				{nil, []string{"p"}}, {[]string{"p", "p~2"}, []string{"p", "p~2"}},
+			} {
+				a := &auditor{AuditOptions: &AuditOptions{Store: e, Deep: true, Pipelines: c.names}, broker: b, compacted: func(context.Context, string) (bool, error) { return false, nil }}
+				found, err := a.run(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				var names []string
+				for i := range found {
+					names = append(names, found[i].Source.Pipeline)
+				}
+				if !slices.Equal(names, c.want) {
+					t.Errorf("Got audits of %s, want %s", names, c.want)
+				}
+			}
+		})
+	}
+}
+
 func TestAuditNamesWhatDoesNotHold(t *testing.T) {
 	t.Parallel()
 	// progress stores another progress in place of the partition's.

@@ -47,7 +47,7 @@ func Purge(ctx context.Context, o *PurgeOptions) (PurgeCounts, error) {
 	}
 	// A rebuild counts no record that is a dead letter: what is one must not change
 	// amid it.
-	if err := checkNoRebuild(ctx, o.Engine, o.Filter.Pipeline); err != nil {
+	if err := CheckNoRebuild(ctx, o.Engine, o.Filter.Pipeline); err != nil {
 		return n, fmt.Errorf("purge: %w", err)
 	}
 	units, err := newLetterUnits(ctx, o.Engine, o.Filter.Pipeline)

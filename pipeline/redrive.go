@@ -74,7 +74,7 @@ func Redrive(ctx context.Context, o *RedriveOptions) (RedriveCounts, error) {
 	if _, err := journalOf(o.Engine); err != nil {
 		return RedriveCounts{}, fmt.Errorf("redrive: %w", err)
 	}
-	if err := checkNoRebuild(ctx, o.Engine, o.Filter.Pipeline); err != nil {
+	if err := CheckNoRebuild(ctx, o.Engine, o.Filter.Pipeline); err != nil {
 		return RedriveCounts{}, fmt.Errorf("redrive: %w", err)
 	}
 	return newRedrive(o, func() mapper { return o.Plan.NewMapper() }, o.Plan.Version()).run(ctx)
@@ -86,7 +86,7 @@ var ErrRebuilding = errors.New("pipeline: a rebuild is unfinished")
 
 // GenerationMark separates the name of a pipeline from the generation of its
 // counters that a rebuild has made: package rebuild's sources are NAME~N, and the
-// families of an unfinished one FAMILY~NAME~N.
+// families of an unfinished one FAMILY~NAME~N, NAME being store.FamilyPart of the pipeline's.
 const GenerationMark = store.SourceMark
 
 // Rebuilding returns an ErrRebuilding that says what to do where a table's family is one
@@ -97,7 +97,7 @@ func Rebuilding(table, family string) error {
 	if n, err := strconv.Atoi(number); err != nil || n <= 0 || !ok {
 		return nil
 	}
-	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, name)
+	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, store.OfFamilyPart(name))
 }
 
 // MayEmpty returns an ErrRebuilding where an unfinished rebuild counts in a table, nil where
@@ -116,6 +116,30 @@ func MayEmpty(ctx context.Context, e store.Engine, table string) error {
 	return nil
 }
 
+// MayAlter returns an ErrRebuilding where an unfinished rebuild counts in a table and d, which
+// is to be the table's schema, lacks a family that it counts in, or one that it counts again,
+// nil where the table may be altered so: what is gone would not be counted again, and the
+// others would be served with less than all of it.
+func MayAlter(ctx context.Context, e store.Engine, d *store.TableDescriptor) error {
+	have, err := e.Table(ctx, d.Name)
+	if err != nil {
+		return err
+	}
+	for i := range have.Families {
+		name := have.Families[i].Name
+		err := Rebuilding(have.Name, name)
+		if err == nil {
+			continue
+		}
+		rest, _, _ := cutLast(name)
+		served, _, _ := cutLast(rest)
+		if d.Family(name) == nil || have.Family(served) != nil && d.Family(served) == nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // cutLast cuts around the last GenerationMark.
 func cutLast(s string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, GenerationMark); i >= 0 {
@@ -124,9 +148,9 @@ func cutLast(s string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// checkNoRebuild returns an ErrRebuilding where the pipeline has an unfinished
+// CheckNoRebuild returns an ErrRebuilding where the pipeline has an unfinished
 // rebuild.
-func checkNoRebuild(ctx context.Context, e store.Engine, pipeline string) error {
+func CheckNoRebuild(ctx context.Context, e store.Engine, pipeline string) error {
 	admin, ok := e.(store.Admin)
 	if !ok {
 		return nil
@@ -144,7 +168,7 @@ func checkNoRebuild(ctx context.Context, e store.Engine, pipeline string) error 
 			return err
 		}
 		for i := range d.Families {
-			if !strings.Contains(d.Families[i].Name, GenerationMark+pipeline+GenerationMark) {
+			if !strings.Contains(d.Families[i].Name, GenerationMark+store.FamilyPart(pipeline)+GenerationMark) {
 				continue
 			}
 			if err := Rebuilding(table, d.Families[i].Name); err != nil {

@@ -93,6 +93,9 @@ type Options struct {
 	// MayEmpty returns why a table is not to be dropped or truncated, an error that wraps
 	// store.ErrRefused, or nil. nil = every table may.
 	MayEmpty func(ctx context.Context, table string) error
+	// MayAlter returns why a table is not to get this schema, as MayEmpty does; nil = it may
+	// always.
+	MayAlter func(ctx context.Context, d *store.TableDescriptor) error
 	// StoreStatus returns what the engine does now; nil = nothing.
 	StoreStatus func() StoreStatus
 	// Memory returns what the pipelines hold together; nil = nothing.

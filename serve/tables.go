@@ -79,7 +79,14 @@ func (s *Server) alterTable(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("%w: the schema names table %s, the path %s", store.ErrInvalidArgument, q.Name, name)
 	}
 	patient(w) // removing a family removes its cells
-	return s.withAdmin(w, func(a store.Admin) error { return a.AlterTable(r.Context(), q.Store()) })
+	return s.withAdmin(w, func(a store.Admin) error {
+		if s.o.MayAlter != nil {
+			if err := s.o.MayAlter(r.Context(), q.Store()); err != nil {
+				return err
+			}
+		}
+		return a.AlterTable(r.Context(), q.Store())
+	})
 }
 
 func (s *Server) dropTable(w http.ResponseWriter, r *http.Request) error {

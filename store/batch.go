@@ -16,6 +16,24 @@ const Absent int64 = -1
 // counts its records again. No pipeline has it in its name.
 const SourceMark = "~"
 
+// FamilyPart returns the name of a source as that of a family has it which is made for it:
+// what is not allowed in these is =XX, of two upper-case hexadecimal digits. Then = is so, too,
+// and where it could be taken for such; other names are as they are.
+func FamilyPart(source string) string {
+	if !strings.ContainsAny(source, `:/\`) && OfFamilyPart(source) == source {
+		return source
+	}
+	return familyParts.Replace(source)
+}
+
+// OfFamilyPart returns the source whose FamilyPart is part.
+func OfFamilyPart(part string) string { return sourceParts.Replace(part) }
+
+var (
+	familyParts = strings.NewReplacer("=", "=3D", ":", "=3A", "/", "=2F", `\`, "=5C")
+	sourceParts = strings.NewReplacer("=3D", "=", "=3A", ":", "=2F", "/", "=5C", `\`)
+)
+
 // Source names one log of records: a pipeline on one incarnation of a topic. Two
 // pipelines on one topic, or a topic deleted and created anew, are different
 // sources and never share progress (design D4).

@@ -175,7 +175,7 @@ func (d *daemon) listen() (err error) {
 	}
 	d.server, err = serve.New(&serve.Options{
 		Engine: d.engine, Dir: dir, Token: string(d.cfg.Serve.Token), AllowedHosts: d.cfg.Serve.AllowedHosts,
-		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, MayEmpty: d.mayEmpty, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
+		Pipelines: d.pipelineStatus, Exports: d.exports.status, PauseExport: d.pauseExport(), OrderExport: d.orderExport(), CancelOrder: d.cancelOrder(), RecordExport: d.recordExport, CloseBreakers: d.closeBreakers, MayEmpty: d.mayEmpty, MayAlter: d.mayAlter, StoreStatus: d.storeStatus(), Memory: d.memoryStatus, Version: cli.Version(), Logger: d.log,
 	})
 	if err != nil {
 		return err
@@ -193,7 +193,15 @@ func (d *daemon) listen() (err error) {
 
 // mayEmpty refuses to drop or truncate a table that an unfinished rebuild counts in.
 func (d *daemon) mayEmpty(ctx context.Context, table string) error {
-	err := pipeline.MayEmpty(ctx, d.engine, table)
+	return refusedAmidRebuild(pipeline.MayEmpty(ctx, d.engine, table))
+}
+
+// mayAlter refuses to take families away that an unfinished rebuild counts in, or again.
+func (d *daemon) mayAlter(ctx context.Context, to *store.TableDescriptor) error {
+	return refusedAmidRebuild(pipeline.MayAlter(ctx, d.engine, to))
+}
+
+func refusedAmidRebuild(err error) error {
 	if errors.Is(err, pipeline.ErrRebuilding) {
 		return fmt.Errorf("%w: %w", store.ErrRefused, err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,7 +15,7 @@ import (
 )
 
 // TestNothingIsEmptiedAmidARebuild: a table that an unfinished rebuild counts in is neither
-// dropped nor truncated over HTTP, and the answer says what to do.
+// dropped nor truncated over HTTP, keeps its families, and the answer says what to do.
 func TestNothingIsEmptiedAmidARebuild(t *testing.T) {
 	t.Parallel()
 	d := idleDaemon(t, slog.DiscardHandler, fmt.Sprintf(`
@@ -36,6 +37,29 @@ serve: {listen: "127.0.0.1:0"}
 		r.Header.Set("Authorization", "Bearer "+d.server.Token())
 		d.server.Handler().ServeHTTP(w, r)
 		return w
+	}
+	for _, q := range []struct {
+		families []string
+		want     int
+	}{
+		{[]string{"c"}, http.StatusUnprocessableEntity},
+		{[]string{"c~views~1"}, http.StatusUnprocessableEntity},
+		{[]string{"c", "d", "c~views~1"}, http.StatusNoContent},
+		{[]string{"c", "c~views~1"}, http.StatusNoContent},
+	} {
+		to := api.Table{Name: "cnt"}
+		for _, f := range q.families {
+			d := store.NewFamily(f)
+			to.Families = append(to.Families, api.FromTable(&store.TableDescriptor{Families: []store.FamilyDescriptor{d}}).Families...)
+		}
+		body, err := json.Marshal(&to)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := ask("PUT", "/tables/cnt", string(body))
+		if told := strings.Contains(w.Body.String(), `ingest replay rebuild views`); told != (q.want == http.StatusUnprocessableEntity) || told && w.Code != q.want || !told && w.Code/100 != 2 {
+			t.Errorf("alter to families %s: Got %d %s, want %d", q.families, w.Code, w.Body, q.want)
+		}
 	}
 	for _, table := range []string{"cnt", "other", "none"} {
 		want := map[string]int{"cnt": http.StatusUnprocessableEntity, "other": http.StatusNoContent, "none": http.StatusNotFound}[table]

@@ -169,7 +169,10 @@ func (c *rebuildCommand) discard(ctx context.Context, cfg *config.Config, log *s
 			return err
 		}
 		if !slices.ContainsFunc(stored, func(s store.PartitionProgress) bool { return s.Source.Pipeline == c.Pipeline }) {
-			return missing
+			// Its families may be there without it, in a copy of some tables, say.
+			if err := pipeline.CheckNoRebuild(ctx, engine, c.Pipeline); !errors.Is(err, pipeline.ErrRebuilding) {
+				return cmp.Or(err, missing)
+			}
 		}
 	}
 	return rebuild.Discard(ctx, engine, c.Pipeline, c.holder(time.Now()))

@@ -242,3 +242,18 @@ func TestReplayRebuildOfNothing(t *testing.T) {
 		t.Errorf("beside what is served:\n%s", out)
 	}
 }
+
+// The families of a rebuild are dropped where nothing else is stored of its pipeline, as in a
+// copy of some tables.
+func TestDiscardWithoutOffsets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.run(t, "shell", "-c", w.config, "--create", "-n", "-e", "create 'copied', {NAME => 'c', COUNTER => true}, {NAME => 'c~gone~3', COUNTER => true}")
+	w.run(t, "ingest", "replay", "rebuild", "-c", w.config, "gone", "--discard")
+	if out := w.run(t, "shell", "-c", w.config, "-n", "-e", "describe 'copied'"); strings.Contains(out, "gone") {
+		t.Errorf("after the discard:\n%s", out)
+	}
+	if _, err := integration.Run(t, w.env, nil, "ingest", "replay", "rebuild", "-c", w.config, "gone", "--discard"); err == nil || !strings.Contains(err.Error(), `no pipeline "gone"`) {
+		t.Errorf("Got %v, want that there is no such pipeline", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"sluice/pipeline"
 	"sluice/region"
 	"sluice/store"
 )
@@ -282,6 +283,9 @@ func (s *session) alter(args []any) error {
 			return err
 		}
 	}
+	if err := pipeline.MayAlter(s.ctx, s.store, t); err != nil {
+		return err
+	}
 	return s.explain(t, s.store.AlterTable(s.ctx, t))
 }
 
@@ -364,6 +368,8 @@ func cloneTableSchema(s *session, args []any) (string, error) {
 	}
 	clone := t.Clone()
 	clone.Name = text(args[1])
+	// Nothing of an unfinished rebuild was counted for the new table.
+	clone.Families = slices.DeleteFunc(clone.Families, func(f store.FamilyDescriptor) bool { return pipeline.Rebuilding(t.Name, f.Name) != nil })
 	return "", s.createTable(clone, splits)
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"sluice/cell"
 	"sluice/counters"
@@ -87,7 +86,7 @@ func (r *Rebuild) unused(ctx context.Context) ([]Comparison, error) {
 		}
 		for i := range d.Families {
 			f := &d.Families[i]
-			if !f.InPlace() || strings.Contains(f.Name, pipeline.GenerationMark) || counted[familyKey{store.CanonicalName(table), f.Name}] || !r.mayHaveCounted(table, f.Name) {
+			if !f.InPlace() || pipeline.Rebuilding(table, f.Name) != nil || counted[familyKey{store.CanonicalName(table), f.Name}] || !r.mayHaveCounted(table, f.Name) {
 				continue
 			}
 			c, err := compare(ctx, r.o.Engine, &store.FamilyReplacement{Table: table, Family: f.Name})

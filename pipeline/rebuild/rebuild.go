@@ -280,7 +280,7 @@ func (r *Rebuild) open(ctx context.Context) error {
 }
 
 func (r *Rebuild) suffix(generation int) string {
-	return pipeline.GenerationMark + r.o.Pipeline + pipeline.GenerationMark + strconv.Itoa(generation)
+	return pipeline.GenerationMark + store.FamilyPart(r.o.Pipeline) + pipeline.GenerationMark + strconv.Itoa(generation)
 }
 
 func (r *Rebuild) generation(source string) (int, bool) { return generation(r.o.Pipeline, source) }
@@ -294,6 +294,17 @@ func generation(name, source string) (int, bool) {
 	}
 	n, err := strconv.Atoi(digits)
 	return n, err == nil && n > 0
+}
+
+// familyGeneration returns the number of a rebuild of the pipeline with this name by that of
+// a family it counts in: FAMILY~NAME~NUMBER.
+func familyGeneration(name, family string) (int, bool) {
+	name = store.FamilyPart(name)
+	i := strings.LastIndex(family, pipeline.GenerationMark+name+pipeline.GenerationMark)
+	if i < 0 {
+		return 0, false
+	}
+	return generation(name, family[i+len(pipeline.GenerationMark):])
 }
 
 // openTopic finds the partitions of a topic that the pipeline has applied.
@@ -338,7 +349,12 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 			p.progress, p.stored = stored[begun].Progress, stored[begun].Progress.Next
 			p.from = p.stored
 			if v := p.progress.MappingVersion; v != r.o.Plan.Version() {
-				return fmt.Errorf("%w: %s, the configuration has %s: drop the unfinished rebuild with --discard, or take the mapping back", ErrOtherMapping, v, r.o.Plan.Version())
+				return fmt.Errorf("%w: %s, the configuration has %s: drop the unfinished rebuild with --discard, or take the mapping, or the program, back", ErrOtherMapping, v, r.o.Plan.Version())
+			}
+			if lost := p.progress.First - s.Progress.First + p.progress.Lost - p.progress.Skipped; lost > 0 {
+				if err := r.missing("%s was counted without %d offsets that Kafka did not have", p, lost); err != nil {
+					return err
+				}
 			}
 		}
 		if span.Start > p.from && p.from < p.target {
@@ -496,9 +512,8 @@ func dropFamilies(ctx context.Context, engine Engine, hold store.RebuildHold, na
 		for more := true; more; { // one at a time, which undoes nothing of what others alter
 			if err := alter(ctx, engine, hold, table, func(d *store.TableDescriptor) bool {
 				i := slices.IndexFunc(d.Families, func(f store.FamilyDescriptor) bool {
-					_, source, ok := strings.Cut(f.Name, pipeline.GenerationMark)
-					g, numbered := generation(name, source)
-					return ok && numbered && g <= last
+					g, ok := familyGeneration(name, f.Name)
+					return ok && g <= last
 				})
 				if more = i >= 0; more {
 					d.Families = slices.Delete(d.Families, i, i+1)

@@ -1,6 +1,7 @@
 package rebuild_test
 
 import (
+	gocmp "cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,7 @@ type world struct {
 	engine  rebuild.Engine
 	want    map[string]int64
 	sent    int
+	name    string              // of the pipeline; "" = views
 	twice   bool                // the rules count in table more, too
 	rules   func(*mapping.Spec) // changes the rules; nil = does not
 }
@@ -124,7 +126,7 @@ func (w *world) plan(views string) *mapping.Plan {
 func (w *world) ingest() {
 	w.t.Helper()
 	p, err := pipeline.New(&pipeline.Options{
-		Name: "views", Topics: []string{"pages"}, Client: w.client, Plan: w.plan(`"n"`), Engine: w.engine, StoreID: "s",
+		Name: gocmp.Or(w.name, "views"), Topics: []string{"pages"}, Client: w.client, Plan: w.plan(`"n"`), Engine: w.engine, StoreID: "s",
 		SessionTimeout: 6 * time.Second, Heartbeat: 100 * time.Millisecond, Fetch: &kafka.FetchOptions{MaxWait: 20 * time.Millisecond},
 	})
 	if err != nil {
@@ -619,5 +621,122 @@ func TestRebuildKnowsItsLog(t *testing.T) {
 		if err := w.open().Count(t.Context()); !errors.Is(err, pipeline.ErrTopicChanged) {
 			t.Errorf("another log: %v", err)
 		}
+	})
+}
+
+// That records are missing was accepted for what one command counts. Another one that goes on
+// with its count, or serves it, says so again.
+func TestRebuildLossIsAcceptedEachTime(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(200)
+		w.ingest()
+		w.ok(w.cluster.DeleteRecords("pages", 0, 40))
+		refused := func() {
+			t.Helper()
+			if _, err := w.tryOpen(); !errors.Is(err, rebuild.ErrLogIncomplete) || !strings.Contains(err.Error(), "pages/0") || !strings.Contains(err.Error(), "--accept-loss") {
+				t.Errorf("Got %v, want that records are missing", err)
+			}
+		}
+		refused()
+		accept := func(o *rebuild.Options) { o.AcceptLoss = true; o.BatchRecords = 10 }
+		ctx, cancel := context.WithCancel(t.Context())
+		r := w.open(accept, func(o *rebuild.Options) { o.Progress = func(rebuild.Progress) { cancel() } })
+		if err := r.Count(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		w.ok(r.Close(t.Context()))
+		refused()
+		w.ok(w.cluster.DeleteRecords("pages", 1, 99)) // amid the count
+		r = w.open(accept)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Close(t.Context()))
+		refused()
+		r = w.open(accept)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Discard(t.Context()))
+		w.ok(r.Close(t.Context()))
+	})
+}
+
+// Offsets that the pipeline has given up, too, are no loss of the count.
+func TestRebuildOfSkippedOffsetsGoesOn(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(100)
+		w.ingest()
+		all, err := store.AllProgress(t.Context(), w.engine)
+		w.ok(err)
+		for i := range all {
+			next := all[i].Progress
+			next.Skip(next.Next+5, store.SkippedCorrupt)
+			var b store.Batch
+			b.Advance(all[i].Source, all[i].Partition, all[i].Progress.Next, next)
+			w.ok(w.engine.Apply(t.Context(), &b))
+		}
+		w.produce(10)
+		for range 2 {
+			r := w.open()
+			w.ok(r.Count(t.Context()))
+			w.ok(r.Close(t.Context()))
+		}
+		r := w.open()
+		w.ok(r.Switch(t.Context()))
+		w.ok(r.Close(t.Context()))
+	})
+}
+
+// The families of a rebuild are dropped whatever the names of those are that they stand
+// beside: a table may have one with the mark in its name.
+func TestDiscardOfMarkedNames(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		marked := &store.TableDescriptor{Name: "marked", Families: []store.FamilyDescriptor{store.NewFamily("by~day"), store.NewFamily("by~views~x"), store.NewFamily("other~views2~1")}}
+		marked.Families[0].Counter = true
+		w.ok(w.engine.CreateTable(t.Context(), marked, nil))
+		w.rules = func(s *mapping.Spec) {
+			more := s.Rules[1]
+			more.Table, more.Increment = "marked", []mapping.IncrementSpec{{Family: "by~day", Qualifier: `"n"`}}
+			s.Rules = append(s.Rules, more)
+		}
+		w.produce(20)
+		w.ingest()
+		r := w.open()
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Discard(t.Context()))
+		w.ok(r.Close(t.Context()))
+		d, err := w.engine.Table(t.Context(), "marked")
+		w.ok(err)
+		var names []string
+		for i := range d.Families {
+			names = append(names, d.Families[i].Name)
+		}
+		if diff := cmp.Diff([]string{"by~day", "by~views~x", "other~views2~1"}, names); diff != "" {
+			t.Errorf("families after the discard (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// A pipeline's name may have what the name of a family may not.
+func TestRebuildOfAnyName(t *testing.T) {
+	const name = `a:b/c\d=3A` + "é "
+	engines(t, func(t *testing.T, w *world) {
+		w.name = name + "e"
+		named := func(o *rebuild.Options) { o.Pipeline = w.name }
+		w.produce(100)
+		w.ingest()
+		w.damage()
+		r := w.open(named)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Close(t.Context()))
+		want := fmt.Sprintf("ingest replay rebuild %s\"", w.name)
+		if err := pipeline.CheckNoRebuild(t.Context(), w.engine, w.name); !errors.Is(err, pipeline.ErrRebuilding) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Got %v, want %s", err, want)
+		}
+		w.ok(pipeline.CheckNoRebuild(t.Context(), w.engine, "a"))
+		w.ok(rebuild.Discard(t.Context(), w.engine, w.name, &store.RebuildHolder{}))
+		w.ok(pipeline.CheckNoRebuild(t.Context(), w.engine, w.name))
+		r = w.open(named)
+		w.ok(r.Count(t.Context()))
+		w.ok(r.Switch(t.Context()))
+		w.ok(r.Close(t.Context()))
+		w.check()
 	})
 }

@@ -188,7 +188,7 @@ func (h *rebuildHold) Rebuilds(ctx context.Context) (begun, ended string, err er
 // BeginRebuild implements store.RebuildHold, as type switcher says.
 func (h *rebuildHold) BeginRebuild(ctx context.Context, rebuilt string) error {
 	return h.use(ctx, func(ctx context.Context, w *switcher) error {
-		if err := h.s.settleFamilies(ctx, mark+rebuilt); err != nil {
+		if err := h.s.settleFamilies(ctx, mark+store.FamilyPart(rebuilt)); err != nil {
 			return err
 		}
 		return w.begin(ctx, rebuilt)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2"
 
+	"sluice/cell"
 	"sluice/store"
 )
 
@@ -75,4 +76,41 @@ func (t *table) empty(f *family) error {
 	}
 	t.fams, t.removed, err = assignFamilies(t.desc, &rest)
 	return err
+}
+
+// freeFamilies forgets the numbers of removed families of which no key is left, so that
+// other families may have them. It is for a store that is being opened: later there may be
+// readers, prepared batches and rewrites that know a family by its number alone.
+func (db *DB) freeFamilies(t *table) error {
+	var kept []uint8
+	for _, id := range t.removed {
+		used, err := db.familyHasKeys(t.id, id)
+		if err != nil {
+			return err
+		}
+		if used {
+			kept = append(kept, id)
+		}
+	}
+	t.removed = kept
+	return nil
+}
+
+// familyHasKeys reports whether there is a key of a family, under whatever tag.
+func (db *DB) familyHasKeys(table uint32, family uint8) (bool, error) {
+	for _, tag := range [...]byte{cell.TagCounter, cell.TagData, cell.TagChange} {
+		low := cell.AppendFamilyPrefix(nil, tag, table, family)
+		it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: cell.PrefixEnd(low)})
+		if err != nil {
+			return false, engineError(err)
+		}
+		found := it.First()
+		if err := errors.Join(it.Error(), it.Close()); err != nil {
+			return false, engineError(err)
+		}
+		if found {
+			return true, nil
+		}
+	}
+	return false, nil
 }

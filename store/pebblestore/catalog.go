@@ -54,7 +54,7 @@ type table struct {
 	fams    []family // as desc.Families
 	regions *region.Map
 	load    *region.Load // of regions; the only part that changes
-	removed []uint8      // family ids that were used once and must not be used again
+	removed []uint8      // ids of families that were removed, not to be used again before freeFamilies
 	system  bool         // one of ours: users cannot change it
 	tag     byte         // of its keys where no family says otherwise
 
@@ -504,7 +504,7 @@ func assignFamilies(d *store.TableDescriptor, old *table) ([]family, []uint8, er
 			next++
 		}
 		if next == 256 {
-			return nil, nil, fmt.Errorf("%w: table %s: all %d family ids have been used: create a new table", store.ErrInvalidSchema, d.Name, store.MaxFamilies)
+			return nil, nil, fmt.Errorf("%w: table %s: all %d family ids have been used: those of families that were removed are free again when the store is opened again", store.ErrInvalidSchema, d.Name, store.MaxFamilies)
 		}
 		used[next] = true
 		fams[i] = newFamily(uint8(next), f)

@@ -309,6 +309,11 @@ func (db *DB) load(unused bool) error {
 			return fmt.Errorf("%w: the catalog has half of table %s", store.ErrCorrupt, name)
 		}
 		t.load = region.NewLoad(t.regions)
+		if !db.opts.ReadOnly {
+			if err := db.freeFamilies(t); err != nil {
+				return err
+			}
+		}
 	}
 	if err := c.adoptNamespaces(); err != nil {
 		return err
