@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"unicode"
 	"unicode/utf8"
 
@@ -231,39 +230,6 @@ func lengthOf(k decode.Kind, x []byte) (int64, error) {
 	return int64(len(x)), nil
 }
 
-// parseNumber returns the value of a number's text: an integer where it is
-// written as one and fits, else a float.
-func parseNumber(x []byte) (i int64, f float64, integer bool) {
-	if n := len(x); n > 0 && n <= 18 {
-		k := 0
-		if x[0] == '-' {
-			k = 1
-		}
-		v := int64(0)
-		ok := k < n
-		for ; k < n; k++ {
-			c := x[k] - '0'
-			if c > 9 {
-				ok = false
-				break
-			}
-			v = v*10 + int64(c)
-		}
-		if ok {
-			if x[0] == '-' {
-				v = -v
-			}
-			return v, 0, true
-		}
-	}
-	s := string(x)
-	if v, err := strconv.ParseInt(s, 10, 64); err == nil {
-		return v, 0, true
-	}
-	f, _ = strconv.ParseFloat(s, 64) // out of range is ±Inf, which no function takes
-	return 0, f, false
-}
-
 // integerOf returns the integer that a document's value spells.
 func integerOf(k decode.Kind, x []byte) (int64, error) {
 	switch k {
@@ -281,7 +247,7 @@ func integerOf(k decode.Kind, x []byte) (int64, error) {
 
 func integerOfText(x []byte) (int64, error) {
 	if len(x) > 0 && (x[0] == '-' || '0' <= x[0] && x[0] <= '9') {
-		if i, _, ok := parseNumber(x); ok {
+		if i, ok := parseInteger(x); ok {
 			return i, nil
 		}
 	}

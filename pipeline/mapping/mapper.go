@@ -580,16 +580,22 @@ func failed(path string, err error) error {
 // parseUnix reads a number of units since the epoch, of so many ms each, rounded
 // to whole ms.
 func parseUnix(unit int64) func(k decode.Kind, b []byte) (int64, error) {
+	shift := 0
+	if unit == 1000 {
+		shift = 3
+	}
 	return func(k decode.Kind, b []byte) (int64, error) {
 		if k != decode.Number && k != decode.String {
 			return 0, valueErrorf("a %s, where a number is needed", k)
 		}
-		i, _, ok := parseNumber(b)
-		if ok {
+		if i, ok := parseInteger(b); ok {
 			if i > math.MaxInt64/unit || i < math.MinInt64/unit {
 				return 0, valueErrorf("%s is out of range", clip(b))
 			}
 			return i * unit, nil
+		}
+		if i, ok := roundedNumber(b, shift); ok { // a float may be half a ms of what is less
+			return i, nil
 		}
 		f, err := strconv.ParseFloat(string(b), 64)
 		if err != nil || math.IsNaN(f) || bytes.ContainsAny(b, "_xX") { // as Go's own numbers may be written
