@@ -209,6 +209,21 @@ func FuzzForeign(f *testing.F) {
 		}
 		f.Add(b.Bytes())
 	}
+	type delta struct {
+		A string `parquet:"a,optional,delta"`
+	}
+	type dictionary struct {
+		A string `parquet:"a,optional,dict"`
+	}
+	var b, c bytes.Buffer
+	w, v := parquet.NewGenericWriter[delta](&b), parquet.NewGenericWriter[dictionary](&c, parquet.DataPageVersion(1))
+	_, err := w.Write([]delta{{"one"}, {""}, {"one two"}})
+	_, err2 := v.Write([]dictionary{{"one"}, {""}, {"one"}})
+	if err := errors.Join(err, err2, w.Close(), v.Close()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add(c.Bytes())
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), []string{"a"})
 		if err != nil {

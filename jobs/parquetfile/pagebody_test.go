@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/encoding"
 	"github.com/parquet-go/parquet-go/encoding/delta"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
@@ -154,4 +155,63 @@ func TestForeignDelta(t *testing.T) {
 			t.Errorf("%v: Got %d bytes, %q, %v", lengths, sum, rest, err)
 		}
 	}
+}
+
+// FuzzPageBody: what is encoded of values passes, and what passes is decoded to no more
+// than a page may have.
+func FuzzPageBody(f *testing.F) {
+	for which := range uint8(4) {
+		f.Add([]byte("one two three two one one"), which)
+		f.Add(numbers(f, 1, 2, 3, 1<<20), which)
+		f.Add(append([]byte{1}, 16, 1, 3, 0xff), which)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, which uint8) {
+		e := []encoding.Encoding{&parquet.DeltaLengthByteArray, &parquet.DeltaByteArray, &parquet.DeltaBinaryPacked, &parquet.RLEDictionary}[which%4]
+		kind := format.ByteArray
+		if which%4 == 2 {
+			kind = format.Int32
+		}
+		check := func(b []byte, values int) error {
+			p := pageBody{kind: kind, encoding: e.Encoding(), values: values, most: 1 << 20}
+			return p.check(b)
+		}
+		// The words of b are texts, and their lengths numbers.
+		var text, encoded []byte
+		var lengths []int32
+		offsets := []uint32{0}
+		for _, word := range bytes.Fields(b) {
+			text = append(text, word...)
+			offsets = append(offsets, uint32(len(text)))
+			lengths = append(lengths, int32(len(word)))
+		}
+		var err error
+		if which%4 < 2 {
+			encoded, err = e.EncodeByteArray(nil, text, offsets)
+		} else {
+			encoded, err = e.EncodeInt32(nil, lengths)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(text) < 1<<20 {
+			if err := check(encoded, len(lengths)); err != nil {
+				t.Errorf("%d values in %s: Got %v", len(lengths), e, err)
+			}
+		}
+		const values = 100
+		if check(b, values) != nil {
+			return
+		}
+		n, most := 0, 1<<20
+		if which%4 < 2 {
+			made, ends, _ := e.DecodeByteArray(nil, b, nil)
+			n = len(made) + 4*len(ends) - 4*values
+		} else {
+			made, _ := e.DecodeInt32(nil, b)
+			n, most = 4*len(made), 4*(values+morePageValues)
+		}
+		if n > most+64 {
+			t.Errorf("%s: %x passes, and is decoded to %d bytes", e, b, n)
+		}
+	})
 }
