@@ -95,8 +95,12 @@ func foreignType(t arrow.DataType) (columnar.Type, bool) {
 	return 0, false
 }
 
-// Next returns the next rows, at most one record batch's. A record batch that says other
-// numbers than there are is refused before a row of it is returned.
+// bytesPerBatch is what the values of a batch take at most, besides its last row.
+const bytesPerBatch = 64 << 20
+
+// Next returns the next rows, at most one record batch's, and fewer where values are
+// large. A record batch that says other numbers than there are is refused before a row of
+// it is returned.
 func (r *ForeignReader) Next() (b *columnar.Batch, err error) {
 	defer recovered(&err)
 	r.batch.Reset()
@@ -119,18 +123,17 @@ func (r *ForeignReader) Next() (b *columnar.Batch, err error) {
 		}
 		r.release()
 	}
-	end := min(r.row+columnar.DefaultBatchRows, int(r.record.NumRows()))
-	for i, field := range r.fields {
-		a, v := r.record.Column(field), r.batch.Vector(i)
-		for j := r.row; j < end; j++ {
-			if a.IsNull(j) {
+	first := r.row
+	for end := min(first+columnar.DefaultBatchRows, int(r.record.NumRows())); r.row < end && (r.row == first || r.batch.Bytes() < bytesPerBatch); r.row++ {
+		for i, field := range r.fields {
+			a, v := r.record.Column(field), r.batch.Vector(i)
+			if a.IsNull(r.row) {
 				v.AppendNull()
-			} else if err := appendForeign(v, a, j); err != nil {
-				return nil, fmt.Errorf("read arrow record batch %d, row %d, column %s: %w", r.next-1, j+1, r.columns[i].Name, err)
+			} else if err := appendForeign(v, a, r.row); err != nil {
+				return nil, fmt.Errorf("read arrow record batch %d, row %d, column %s: %w", r.next-1, r.row+1, r.columns[i].Name, err)
 			}
 		}
 	}
-	r.row = end
 	r.release()
 	return r.batch, nil
 }

@@ -251,3 +251,47 @@ func TestForeignCounts(t *testing.T) {
 		}
 	}
 }
+
+// TestForeignLargeValues: batches have fewer rows where values are large, so that the
+// texts of a record batch may be more than one batch of ours can hold.
+func TestForeignLargeValues(t *testing.T) {
+	t.Parallel()
+	const rows = 150
+	build := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}, {Name: "v", Type: arrow.BinaryTypes.LargeString}}, nil))
+	defer build.Release()
+	value := strings.Repeat("v", 1<<20)
+	for i := range rows {
+		build.Field(0).(*array.Int64Builder).Append(int64(i))
+		build.Field(1).(*array.LargeStringBuilder).Append(value[:len(value)-i])
+	}
+	file := writeRecord(t, build.NewRecord())
+	r, err := NewForeignReader(file, file.Size(), []string{"n", "v"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := 0
+	for {
+		b, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := b.Bytes(); n > bytesPerBatch+len(value)+16 {
+			t.Errorf("Got a batch of %d bytes", n)
+		}
+		for i := range b.Rows() {
+			if n, v := b.Vector(0).Int64s()[i], b.Vector(1).Bytes(i); n != int64(got) || len(v) != len(value)-got {
+				t.Fatalf("row %d: Got number %d and %d bytes", got+1, n, len(v))
+			}
+			got++
+		}
+	}
+	if got != rows {
+		t.Errorf("Got %d rows, want %d", got, rows)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -40,9 +40,28 @@ func (b *Batch) Rows() int {
 func (b *Batch) Bytes() int {
 	n := 0
 	for i := range b.vectors {
-		n += b.vectors[i].bytes()
+		n += b.vectors[i].Memory()
 	}
 	return n
+}
+
+// MoveFrom moves the values from row n on of each column to the end of to, a batch of the
+// same columns. The columns may have different numbers of values, of n at least. Its error
+// is that of Vector.AppendFrom; after it both batches are good for Reset alone.
+func (b *Batch) MoveFrom(n int, to *Batch) error {
+	for i := range b.vectors {
+		v := &b.vectors[i]
+		if v.n == n {
+			continue
+		}
+		for row := n; row < v.n; row++ {
+			if err := to.vectors[i].AppendFrom(v, row); err != nil {
+				return err
+			}
+		}
+		v.truncate(n)
+	}
+	return nil
 }
 
 // Columns returns the columns; the slice must not be changed.

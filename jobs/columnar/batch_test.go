@@ -2,6 +2,7 @@ package columnar_test
 
 import (
 	"crypto/sha256"
+	"errors"
 	"testing"
 
 	"sluice/jobs/columnar"
@@ -73,5 +74,95 @@ func TestHashTo(t *testing.T) {
 	}
 	if sum(fill(used, one)) == want || sum(fill(used, one, row{"ab", "c", 0, 2, true, 2})) == sum(fill(used, one, row{"ab", "c", 0, 2, true, -1})) {
 		t.Error("Got the same hash for fewer rows, or a null in place of 0")
+	}
+}
+
+// TestMoveFrom: rows that are moved are those behind the others of both batches, with
+// their nulls, and what is appended afterwards is what it is.
+func TestMoveFrom(t *testing.T) {
+	t.Parallel()
+	m, _ := columnar.Map(columnar.Int64)
+	wide, _ := columnar.Decimal(30, 2)
+	var columns []columnar.Column
+	for i, typ := range []columnar.Type{columnar.String, columnar.Int64, columnar.Float64, columnar.Bool, wide, m} {
+		columns = append(columns, columnar.Column{Name: string(rune('a' + i)), Type: typ, Nullable: true})
+	}
+	add := func(b *columnar.Batch, column, n int) {
+		v := b.Vector(column)
+		var err error
+		switch {
+		case n%3 == column%3:
+			v.AppendNull()
+		case v.Type() == columnar.String:
+			err = v.AppendBytes(make([]byte, n%7))
+		case v.Type() == columnar.Int64:
+			v.AppendInt64(int64(n))
+		case v.Type() == columnar.Float64:
+			v.AppendFloat64(float64(n))
+		case v.Type() == columnar.Bool:
+			v.AppendBool(n%2 == 0)
+		case v.Type() == wide:
+			v.AppendDecimal(columnar.NewInt128(int64(n), 1))
+		default:
+			for e := range n % 4 {
+				err = errors.Join(err, v.Keys().AppendBytes([]byte{byte(e)}))
+				if e == 1 {
+					v.Values().AppendNull()
+				} else {
+					v.Values().AppendInt64(int64(n))
+				}
+			}
+			err = errors.Join(err, v.AppendEntries())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum := func(b *columnar.Batch) string {
+		h := sha256.New()
+		b.HashTo(h)
+		return string(h.Sum(nil))
+	}
+	for rows := range 20 {
+		for n := range rows + 1 {
+			from, to := columnar.NewBatch(columns), columnar.NewBatch(columns)
+			wantFrom, wantTo := columnar.NewBatch(columns), columnar.NewBatch(columns)
+			for column := range columns {
+				for i := range 5 {
+					add(to, column, i)
+					add(wantTo, column, i)
+				}
+				for i := range rows + column { // some are further ahead
+					add(from, column, i)
+					if i < n {
+						add(wantFrom, column, i)
+					} else {
+						add(wantTo, column, i)
+					}
+				}
+			}
+			if err := from.MoveFrom(n, to); err != nil {
+				t.Fatal(err)
+			}
+			for column := range columns {
+				for i := range 9 {
+					add(from, column, i)
+					add(wantFrom, column, i)
+					add(to, column, i)
+					add(wantTo, column, i)
+				}
+			}
+			if sum(from) != sum(wantFrom) {
+				t.Errorf("%d of %d rows: what stays is not what was there", n, rows)
+			}
+			if sum(to) != sum(wantTo) {
+				t.Errorf("%d of %d rows: what is moved is not what was there", n, rows)
+			}
+			for column := range columns {
+				if got, want := from.Vector(column).Nulls(), wantFrom.Vector(column).Nulls(); got != want {
+					t.Errorf("%d of %d rows, column %d: Got %d nulls, want %d", n, rows, column, got, want)
+				}
+			}
+		}
 	}
 }

@@ -100,11 +100,11 @@ func (v *Vector) Bytes(i int) []byte {
 // as long as the Batch, and must not be changed.
 func (v *Vector) Text() (data []byte, offsets []int32) { return v.data, v.offsets }
 
-// bytes returns the memory that the values take.
-func (v *Vector) bytes() int {
+// Memory returns the bytes of memory that the values take.
+func (v *Vector) Memory() int {
 	n := 8*(len(v.int64s)+len(v.floats)) + 16*len(v.decimals) + len(v.valid) + len(v.bits) + 4*len(v.offsets) + len(v.data)
 	if v.keys != nil {
-		n += v.keys.bytes() + v.values.bytes()
+		n += v.keys.Memory() + v.values.Memory()
 	}
 	return n
 }
@@ -365,4 +365,21 @@ func (v *Vector) cut(n int) {
 		v.valid = cutBits(v.valid, n)
 	}
 	v.n = n
+}
+
+// truncate leaves the first n values.
+func (v *Vector) truncate(n int) {
+	if v.keys != nil {
+		v.keys.truncate(int(v.offsets[n]))
+		v.values.truncate(int(v.offsets[n]))
+	}
+	for i := n; i < v.n && v.nulls > 0; i++ {
+		if v.IsNull(i) {
+			v.nulls--
+		}
+	}
+	if v.nulls == 0 {
+		v.valid = v.valid[:0]
+	}
+	v.cut(n)
 }

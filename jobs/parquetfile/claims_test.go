@@ -187,7 +187,8 @@ func TestLargeHeader(t *testing.T) {
 	}
 }
 
-// FuzzForeign: no file makes the reader panic, or read for ever.
+// FuzzForeign: no file makes the reader panic, or read for ever, and no batch is larger
+// than the values that it is to have and one of each column.
 func FuzzForeign(f *testing.F) {
 	f.Add(crafted(f, twoValues(nil), make([]byte, 16), nil))
 	for _, name := range codecNames {
@@ -208,14 +209,34 @@ func FuzzForeign(f *testing.F) {
 		}
 		f.Add(b.Bytes())
 	}
+	type delta struct {
+		A string `parquet:"a,optional,delta"`
+	}
+	type dictionary struct {
+		A string `parquet:"a,optional,dict"`
+	}
+	var b, c bytes.Buffer
+	w, v := parquet.NewGenericWriter[delta](&b), parquet.NewGenericWriter[dictionary](&c, parquet.DataPageVersion(1))
+	_, err := w.Write([]delta{{"one"}, {""}, {"one two"}})
+	_, err2 := v.Write([]dictionary{{"one"}, {""}, {"one"}})
+	if err := errors.Join(err, err2, w.Close(), v.Close()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b.Bytes())
+	f.Add(c.Bytes())
 	f.Fuzz(func(t *testing.T, file []byte) {
 		r, err := NewForeignReader(bytes.NewReader(file), int64(len(file)), []string{"a"})
 		if err != nil {
 			return
 		}
 		for range 100 {
-			if _, err := r.Next(); err != nil {
+			b, err := r.Next()
+			if err != nil {
 				break
+			}
+			// A value is within a page, or, of a map, its entries are.
+			if n := b.Bytes(); n > bytesPerBatch+anyPageBytes+(maxShrink+8)*len(file) && r.maps[0] == nil {
+				t.Errorf("Got a batch of %d bytes of a file of %d", n, len(file))
 			}
 		}
 		_ = r.Close() // it may tell of the damage again

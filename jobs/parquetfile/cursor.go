@@ -17,6 +17,8 @@ type cursor struct {
 	pages  parquet.Pages
 	page   parquet.Page // nil = the next one is to be read
 	values parquet.ValueReader
+	ahead  []parquet.Value // of values: read and not taken
+	end    error           // that values returned with them: io.EOF
 
 	// The rest of the page where values is nil.
 	levels     []byte // of columns that take nulls: 0 = a null; else nil
@@ -65,11 +67,14 @@ func (c *cursor) open(p parquet.Page) bool {
 	return true
 }
 
-// take appends the next n values of the page, or what there is, to v, and returns how
-// many; io.EOF says that these were the last.
-func (c *cursor) take(v *columnar.Vector, n int) (int, error) {
+// take appends the next n values of the page, or what there is, to v, until v takes that
+// much memory, at least one, and returns how many; io.EOF says that these were the last.
+func (c *cursor) take(v *columnar.Vector, n, memory int) (got int, err error) {
 	if len(c.levels) == 0 {
 		n = min(n, c.rows)
+		if n > 0 {
+			n = c.fits(n, memory-v.Memory())
+		}
 		c.rows -= n
 		if err := c.present(v, n); err != nil {
 			return 0, err
@@ -81,23 +86,56 @@ func (c *cursor) take(v *columnar.Vector, n int) (int, error) {
 	}
 	n = min(n, len(c.levels))
 	levels := c.levels[:n]
-	c.levels = c.levels[n:]
-	for len(levels) > 0 {
+	for len(levels) > 0 && (v.Len() == 0 || v.Memory() < memory) {
 		run := bytes.IndexByte(levels, 0)
 		if run < 0 {
 			run = len(levels)
 		}
-		if err := c.present(v, run); err != nil {
-			return 0, err
+		if run > 0 {
+			run = c.fits(run, memory-v.Memory())
+			if err := c.present(v, run); err != nil {
+				return 0, err
+			}
 		}
 		for levels = levels[run:]; len(levels) > 0 && levels[0] == 0; levels = levels[1:] {
 			v.AppendNull()
 		}
 	}
+	got = n - len(levels)
+	c.levels = c.levels[got:]
 	if len(c.levels) == 0 {
-		return n, io.EOF
+		return got, io.EOF
 	}
-	return n, nil
+	return got, nil
+}
+
+// fits returns how many of the next n values, which are not null, take that much memory,
+// the last of them whole: at least one. What is damaged, present finds.
+func (c *cursor) fits(n, memory int) int {
+	size := func(i int) uint32 { return c.offsets[i+1] - c.offsets[i] } // of value i
+	have := len(c.offsets) - 1
+	switch {
+	case c.indexed && n <= memory/max(1, len(c.dictionary)):
+		return n
+	case c.indexed:
+		have = len(c.numbers)
+		size = func(i int) uint32 {
+			if k := c.numbers[i]; k >= 0 && int(k) < len(c.starts)-1 {
+				return c.starts[k+1] - c.starts[k]
+			}
+			return 0
+		}
+	case c.kind != encoding.ByteArray:
+		return n
+	case n <= have && int(c.offsets[n]-c.offsets[0]) <= memory:
+		return n
+	}
+	for i := range min(n, have) {
+		if memory -= int(size(i)); memory <= 0 {
+			return i + 1
+		}
+	}
+	return n
 }
 
 // present appends n values that are not null.

@@ -84,7 +84,7 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 	if err := rd.checkCodecs(); err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
-	rd.batch = columnar.NewBatch(rd.columns)
+	rd.begin()
 	return rd, nil
 }
 

@@ -28,12 +28,13 @@ func newMapCursor(keys, values parquet.Pages, nullable bool) *mapCursor {
 	return c
 }
 
-// fill appends the next n rows to v, their values by add; nil is appendValue.
-func (c *mapCursor) fill(v *columnar.Vector, add appendForeign, n int) error {
+// fill appends the next n rows to v, or, until it takes that much memory, at least one;
+// their values by add; nil is appendValue.
+func (c *mapCursor) fill(v *columnar.Vector, add appendForeign, n, memory int) error {
 	if add == nil {
 		add = appendValue
 	}
-	for range n {
+	for ; n > 0 && (v.Len() == 0 || v.Memory() < memory); n-- {
 		entries, null, err := c.keys.row(c, v.Keys(), appendValue)
 		if err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
@@ -13,8 +14,15 @@ import (
 
 var _ columnar.FileReader = (*Reader)(nil)
 
-// rowsPerBatch is how many rows Next returns at most.
-const rowsPerBatch = columnar.DefaultBatchRows
+const (
+	// rowsPerBatch is how many rows Next returns at most.
+	rowsPerBatch = columnar.DefaultBatchRows
+	// bytesPerBatch is what the values of a batch take at most, besides the last of each
+	// column: a value that a page has once, in its dictionary, may be that of every row.
+	// Each column has its part of it, and one of hundreds what keeps batches from being
+	// of a few rows.
+	bytesPerBatch, leastColumnBytes = 64 << 20, 256 << 10
+)
 
 // Reader reads a Parquet file that a Writer wrote, or, made by NewForeignReader, some
 // columns of any.
@@ -27,11 +35,14 @@ type Reader struct {
 	chunks  []int           // of each column, its chunk in a row group; of maps, that of the keys, behind which are the values
 	appends []appendForeign // of each column, how a value is appended; nil = as it is
 	batch   *columnar.Batch
-	group   int // the next row group
-	left    int64
-	read    int64        // rows that Next has returned
-	cursors []cursor     // of each column
-	maps    []*mapCursor // of each column; nil = it has no maps
+	ahead   *columnar.Batch // what was read of rows that no batch has yet
+	share   int             // bytes of a batch that a column has
+	rows    int             // how many rows the next batch is to have
+	group   int             // the next row group
+	left    int64           // rows of the one before that no batch has yet
+	read    int64           // rows that Next has returned
+	cursors []cursor        // of each column
+	maps    []*mapCursor    // of each column; nil = it has no maps
 	values  []parquet.Value
 	said    []columnCounts         // of each column, in the row group at hand; of files of others
 	nulls   [][]thrift.Null[int64] // of each row group and chunk, what statistics say; of files of others
@@ -55,8 +66,14 @@ func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
 		chunk += leaves(field)
 		rd.columns = append(rd.columns, columnar.Column{Name: field.Name(), Type: t, Nullable: field.Optional()})
 	}
-	rd.batch = columnar.NewBatch(rd.columns)
+	rd.begin()
 	return rd, nil
+}
+
+// begin makes what batches are read into, when the columns are known.
+func (r *Reader) begin() {
+	r.batch, r.ahead = columnar.NewBatch(r.columns), columnar.NewBatch(r.columns)
+	r.share, r.rows = max(bytesPerBatch/max(1, len(r.columns)), leastColumnBytes), rowsPerBatch
 }
 
 // recovered turns a panic of parquet-go, which some damaged files cause, into an
@@ -100,7 +117,8 @@ func (r *Reader) Order() []columnar.Order {
 	return order
 }
 
-// Next returns the next rows, at most one row group's. Its error names the row, from 1,
+// Next returns the next rows, at most one row group's, and fewer where values are large:
+// of maps, one is in memory whole. Its error names the row, from 1,
 // and the column of what cannot be read, such as a decimal of more digits than its type.
 func (r *Reader) Next() (b *columnar.Batch, err error) {
 	defer recovered(&err)
@@ -136,18 +154,33 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 			r.cursors, r.maps = append(r.cursors, cursor{pages: chunks[i].Pages()}), append(r.maps, nil)
 		}
 	}
-	n := int(min(r.left, rowsPerBatch))
-	r.batch.Reset()
+	n := int(min(r.left, int64(r.rows)))
+	r.batch, r.ahead = r.ahead, r.batch
+	r.ahead.Reset()
+	least := n
 	for i := range r.cursors {
 		var err error
+		v := r.batch.Vector(i)
 		if m := r.maps[i]; m != nil {
-			err = m.fill(r.batch.Vector(i), r.appends[i], n)
+			err = m.fill(v, r.appends[i], n-v.Len(), r.share)
 		} else {
-			err = r.fill(&r.cursors[i], r.batch.Vector(i), r.appends[i], n)
+			err = r.fill(&r.cursors[i], v, r.appends[i], n-v.Len())
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read parquet file: row %d, column %s: %w", r.read+int64(r.batch.Vector(i).Len())+1, r.columns[i].Name, err)
+			return nil, fmt.Errorf("read parquet file: row %d, column %s: %w", r.read+int64(v.Len())+1, r.columns[i].Name, err)
 		}
+		least = min(least, v.Len())
+	}
+	// Where one column had no room for as many rows as another, that is not to be far
+	// ahead of it.
+	if least < n {
+		r.rows = 2 * least
+	} else {
+		r.rows = min(2*r.rows, rowsPerBatch)
+	}
+	n = least
+	if err := r.batch.MoveFrom(n, r.ahead); err != nil {
+		return nil, fmt.Errorf("read parquet file: %w", err)
 	}
 	r.read += int64(n)
 	r.left -= int64(n)
@@ -159,9 +192,9 @@ func (r *Reader) Next() (b *columnar.Batch, err error) {
 	return r.batch, nil
 }
 
-// fill reads n values of a column into v.
+// fill reads n values of a column into v, or as many as there is room for, one at least.
 func (r *Reader) fill(c *cursor, v *columnar.Vector, add appendForeign, n int) error {
-	for n > 0 {
+	for n > 0 && (v.Len() == 0 || v.Memory() < r.share) {
 		if c.page == nil {
 			page, err := c.pages.ReadPage()
 			if err != nil {
@@ -175,7 +208,7 @@ func (r *Reader) fill(c *cursor, v *columnar.Vector, add appendForeign, n int) e
 		var got int
 		var err error
 		if c.values == nil {
-			got, err = c.take(v, n)
+			got, err = c.take(v, n, r.share)
 		} else {
 			got, err = r.fillEach(c, v, add, n)
 		}
@@ -192,19 +225,35 @@ func (r *Reader) fill(c *cursor, v *columnar.Vector, add appendForeign, n int) e
 
 // fillEach reads at most n values of the current page, one by one, and returns how
 // many; io.EOF says that these were the last.
-func (r *Reader) fillEach(c *cursor, v *columnar.Vector, add appendForeign, n int) (int, error) {
+func (r *Reader) fillEach(c *cursor, v *columnar.Vector, add appendForeign, n int) (got int, err error) {
 	if add == nil {
 		add = appendValue
 	}
-	got, err := c.values.ReadValues(r.values[:min(n, len(r.values))])
-	for i := range got {
-		if x := r.values[i]; x.IsNull() {
+	if len(c.ahead) == 0 && c.end == nil {
+		k, err := c.values.ReadValues(r.values[:min(n, len(r.values))])
+		if err != nil && err != io.EOF {
+			return 0, err
+		}
+		c.ahead, c.end = r.values[:k], err
+	}
+	from := c.ahead
+	for len(c.ahead) > 0 && got < n && (v.Len() == 0 || v.Memory() < r.share) {
+		if x := c.ahead[0]; x.IsNull() {
 			v.AppendNull()
 		} else if err := add(v, x); err != nil {
-			return i, err
+			return got, err
 		}
+		c.ahead = c.ahead[1:]
+		got++
 	}
-	return got, err
+	if len(c.ahead) == 0 {
+		err, c.end = c.end, nil
+		return got, err
+	}
+	if &from[0] == &r.values[0] { // which others read into
+		c.ahead = slices.Clone(c.ahead)
+	}
+	return got, nil
 }
 
 // appendValue appends a value that is not null and of v's type.
@@ -241,6 +290,7 @@ func (r *Reader) Close() error {
 		errs = append(errs, r.cursors[i].pages.Close())
 	}
 	r.cursors, r.maps = r.cursors[:0], r.maps[:0]
+	r.ahead.Reset()
 	r.left = 0
 	return errors.Join(errs...)
 }

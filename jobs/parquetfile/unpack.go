@@ -22,7 +22,7 @@ import (
 )
 
 // Pages in LZ4_RAW are not given to parquet-go (v0.32) as they are, and of files of others
-// none in ZSTD, GZIP or BROTLI. Of those in LZ4_RAW that have become smaller by less than
+// none at all, so that what they say of themselves is checked (pageBody). Of those in LZ4_RAW that have become smaller by less than
 // two thirds it hands out another buffer than the one that it has decompressed into
 // (github.com/parquet-go/parquet-go/issues/608), and where one is damaged it doubles its
 // buffer for ever. The others unfold to whatever they do, however large the header of the
@@ -61,6 +61,7 @@ type unpackedPage struct {
 	crc     uint32
 	checked bool      // there is a crc
 	bools   *boolPage // in RLE, in whose place it is in PLAIN; else nil
+	inside  *pageBody // of files of others
 }
 
 // unpackedPages are the pages of a column chunk.
@@ -72,15 +73,7 @@ type unpackedPages struct {
 
 // unpacks reports whether the pages of a column chunk are decompressed here.
 func (r *Reader) unpacks(m *format.ColumnMetaData) bool {
-	switch m.Codec {
-	case format.Lz4Raw:
-		return true
-	case format.Zstd, format.Gzip, format.Brotli:
-		return r.from != nil
-	case format.Uncompressed, format.Snappy:
-		return r.from != nil && m.Type == format.Boolean
-	}
-	return false
+	return m.Codec == format.Lz4Raw || r.from != nil
 }
 
 // asItIs reports whether parquet-go can be given the column chunks of a row group as they
@@ -107,7 +100,8 @@ func (r *Reader) rowGroup(group int) (parquet.RowGroup, error) {
 	for i, c := range r.columns {
 		for at := r.chunks[i]; at < min(r.chunks[i]+chunksOf(c.Type), len(g.Columns)); at++ {
 			if m := &g.Columns[at].MetaData; r.unpacks(m) {
-				if err := u.add(m, c.Nullable); err != nil {
+				leaf, _ := r.file.Schema().Lookup(m.PathInSchema...)
+				if err := u.add(m, leaf, c.Nullable); err != nil {
 					return nil, fmt.Errorf("row group %d, column %s: %w", group, c.Name, err)
 				}
 			}
@@ -128,7 +122,7 @@ func (r *Reader) rowGroup(group int) (parquet.RowGroup, error) {
 }
 
 // add adds the pages of a column chunk, and makes m what it is then. nullable is of bools.
-func (u *unpacked) add(m *format.ColumnMetaData, nullable bool) error {
+func (u *unpacked) add(m *format.ColumnMetaData, leaf parquet.LeafColumn, nullable bool) error {
 	at := m.DataPageOffset
 	if m.DictionaryPageOffset != 0 {
 		at = m.DictionaryPageOffset
@@ -156,6 +150,9 @@ func (u *unpacked) add(m *format.ColumnMetaData, nullable bool) error {
 			v.IsCompressed = thrift.New(false)
 		}
 		at += n + int64(h.CompressedPageSize)
+		if u.foreign {
+			p.inside = newPageBody(h, m.Type, leaf.MaxRepetitionLevel, leaf.MaxDefinitionLevel)
+		}
 		if m.Type == format.Boolean && u.foreign {
 			if p.bools = newBoolPage(h, nullable); p.bools != nil {
 				if p.bools.size > math.MaxInt32 {
@@ -277,6 +274,11 @@ func (p *unpackedPage) read(from io.ReaderAt, codec format.CompressionCodec, b [
 	}
 	if levels+n != size {
 		return nil, damaged("%d bytes where its header says %d", levels+n, size)
+	}
+	if p.inside != nil {
+		if err := p.inside.check(b); err != nil {
+			return nil, err
+		}
 	}
 	return b, nil
 }

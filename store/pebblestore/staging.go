@@ -86,11 +86,12 @@ func (s *staging) table(name string) (*table, error) {
 // stage adds cells of one row in their order. Neighbouring puts of one family,
 // time and TTL become one packed key-value.
 func (s *staging) stage(t *table, row []byte, cells []cell.Cell) error {
+	alone := 0 // cells before it are not packed: their run was counted, and is too much
 	for i := 0; i < len(cells); {
 		first := &cells[i]
 		f, _ := t.family(first.Family)
 		n, size := 1, len(first.Qualifier)+len(first.Value)
-		if first.Kind == cell.KindPut {
+		if first.Kind == cell.KindPut && i >= alone {
 			for i+n < len(cells) {
 				o := &cells[i+n]
 				more := len(o.Qualifier) + len(o.Value)
@@ -102,7 +103,7 @@ func (s *staging) stage(t *table, row []byte, cells []cell.Cell) error {
 			}
 		}
 		if n > 1 && !s.packing.allows(t.id, f.id, row, size) {
-			n = 1
+			alone, n = i+n, 1
 		}
 		run := cells[i : i+n]
 		i += n

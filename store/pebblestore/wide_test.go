@@ -93,6 +93,37 @@ func TestWideRowIsReadInParts(t *testing.T) {
 	}
 }
 
+// So is a row that one put makes: what it has beyond what may be packed of a row is a key
+// a cell, each counted once.
+func TestWidePutIsReadInParts(t *testing.T) {
+	t.Parallel()
+	db := open(t, "db", memory())
+	create(t, db, "t", store.NewFamily("f"))
+	const columns = 40_000
+	m := cell.Mutation{Table: "t", Row: []byte("w")}
+	for c := range columns {
+		m.Put("f", fmt.Appendf(nil, "column-%08d", c), 1, make([]byte, 20))
+	}
+	mutate(t, db, &m)
+	if got := db.packing.total.Load(); got > columns*40 {
+		t.Errorf("Got %d bytes counted of a row of %d", got, columns*(15+20))
+	}
+	sc := db.Scan(t.Context(), &store.Scan{Table: "t", MaxResultBytes: 64 << 10})
+	defer sc.Close()
+	cells, most := 0, 0
+	for sc.Next() {
+		cells += len(sc.Row().Cells)
+		most = max(most, heldBytes(db))
+	}
+	if err := sc.Err(); err != nil || cells != columns {
+		t.Errorf("Got %d cells, %v", cells, err)
+	}
+	// 1 MiB of the row is packed, 30,000 cells: entries and cells of some 200 bytes each.
+	if most > 16<<20 {
+		t.Errorf("the scan held %d bytes of the row", most)
+	}
+}
+
 func TestPackingStops(t *testing.T) {
 	t.Parallel()
 	var p packing
