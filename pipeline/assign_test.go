@@ -232,8 +232,26 @@ func TestTruncatedLogStopsWhateverThePolicy(t *testing.T) {
 		b.change(func() { b.logs[0].end, b.logs[0].records = 1, b.logs[0].records[:1] })
 		r := start(t, newTest(t, e, b, func(o *Options) { o.OnDataLoss = policy }), 0)
 		err := r.failed()
-		if !errors.Is(err, ErrDataLoss) || !strings.Contains(err.Error(), "the log ends at 1") {
+		if !errors.Is(err, ErrDataLoss) || !strings.Contains(err.Error(), "the log ends at 1") || strings.Contains(err.Error(), "created anew") {
 			t.Errorf("Got %v, want the end of the log named", err)
+		}
+	}
+}
+
+// Without topic ids a log that ends early may be that of a topic that was created anew, and
+// its epochs do not tell how much of it is the same.
+func TestShorterLogWithoutTopicID(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(1)
+	b.info.id, b.epochs = [16]byte{}, map[int32]int64{0: 2}
+	b.produce(0, "a", "b", "c")
+	ingest(t, e, b)
+	b.change(func() { b.logs[0] = &fakeLog{} })
+	b.produce(0, "d", "e")
+	err := start(t, newTest(t, e, b), 0).failed()
+	for _, part := range []string{"the log ends at 2", "created anew", "start: earliest"} {
+		if !errors.Is(err, ErrDataLoss) || !strings.Contains(err.Error(), part) || strings.Contains(err.Error(), "up to which it is the same") {
+			t.Errorf("Got %v, want ErrDataLoss with %q, and no offset to go on at", err, part)
 		}
 	}
 }
@@ -285,17 +303,25 @@ func TestShortLogIsLookedAtAgain(t *testing.T) {
 func TestOtherRecordsAtTheSameOffsetsStop(t *testing.T) {
 	t.Parallel()
 	for _, policy := range []TopicChangePolicy{FailOnTopicChange, NewIncarnation} {
-		e, b := newEngine(t), newFakeBroker(1)
-		b.produce(0, "a", "b", "c")
-		ingest(t, e, b)
-		b.change(func() { b.logs[0] = &fakeLog{} })
-		b.produce(0, "a", "b", "other", "d")
-		err := start(t, newTest(t, e, b, func(o *Options) { o.OnTopicChange = policy }), 0).failed()
-		if !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "fingerprint") {
-			t.Errorf("Got %v, want the fingerprint named", err)
-		}
-		if got := readContents(t, e); got.Progress.Next != 3 {
-			t.Errorf("Got %+v, want nothing applied of the other log", got)
+		for _, told := range []bool{true, false} {
+			e, b := newEngine(t), newFakeBroker(1)
+			if !told { // then nothing but its records tells that a topic was made anew
+				b.info.id = [16]byte{}
+			}
+			b.produce(0, "a", "b", "c")
+			ingest(t, e, b)
+			b.change(func() { b.logs[0] = &fakeLog{} })
+			b.produce(0, "a", "b", "other", "d")
+			err := start(t, newTest(t, e, b, func(o *Options) { o.OnTopicChange = policy }), 0).failed()
+			if !errors.Is(err, ErrTopicChanged) || !strings.Contains(err.Error(), "fingerprint") {
+				t.Errorf("Got %v, want the fingerprint named", err)
+			}
+			if strings.Contains(err.Error(), "created anew") == told || strings.Contains(err.Error(), "start: earliest") == told {
+				t.Errorf("ids are told: %t: Got %v", told, err)
+			}
+			if got := readContents(t, e); got.Progress.Next != 3 {
+				t.Errorf("Got %+v, want nothing applied of the other log", got)
+			}
 		}
 	}
 }

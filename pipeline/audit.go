@@ -305,7 +305,7 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 		if common >= 0 && common < end {
 			others = fmt.Sprintf(", and has other records from %d on", common)
 		}
-		one.problem("offset %d is applied, the log ends at %d%s: it was truncated, or restored from an older copy", one.Progress.Next-1, end, others)
+		one.problem("offset %d is applied, the log ends at %d%s: it was truncated, or restored from an older copy%s", one.Progress.Next-1, end, others, orAnew(one.Source.TopicID == [16]byte{}))
 		return nil
 	}
 	return a.reading(ctx, one, func(f fetcher) error {
@@ -344,7 +344,7 @@ func (a *auditor) same(ctx context.Context, one *Audit, f fetcher) (bool, error)
 	case errors.As(err, &silent):
 		why = "no broker gave it"
 	case errors.As(err, &changed):
-		one.problem("the log is not the one that was applied: found %s, stored %s: it was truncated and written again, or restored from a copy", changed.Found, changed.Stored)
+		one.problem("the log is not the one that was applied: found %s, stored %s: it was truncated and written again, or restored from a copy%s", changed.Found, changed.Stored, orAnew(changed.untold))
 		return false, nil
 	case errors.Is(err, kafka.ErrOutOfRange): // retention has taken it meanwhile
 		return true, nil

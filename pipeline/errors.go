@@ -51,10 +51,16 @@ type DataLossError struct {
 	// Common is up to which offset the log has the records that were applied, -1
 	// where nothing tells: of a truncated log, where one can go on.
 	Common int64
+
+	untold bool // the brokers tell no topic ids
 }
 
 // Error names the range and says what can be done.
 func (e *DataLossError) Error() string {
+	if e.To > e.LogEnd && e.untold {
+		return fmt.Sprintf("pipeline %s: %s/%d: the records up to offset %d are applied, but the log ends at %d: the topic was deleted and created anew, which brokers that tell no topic ids do not say, "+
+			"or the log was truncated (an unclean leader election) or restored from an older copy. Nothing was skipped. %s", e.Pipeline, e.Topic, e.Partition, e.From-1, e.LogEnd, untoldAdvice)
+	}
 	if e.To > e.LogEnd {
 		return fmt.Sprintf("pipeline %s: %s/%d: the records up to offset %d are applied, but the log ends at %d: it was truncated (an unclean leader election) or restored from an older copy. "+
 			"Nothing was skipped. %s", e.Pipeline, e.Topic, e.Partition, e.From-1, e.LogEnd, truncatedAdvice(e.Common))
@@ -71,6 +77,18 @@ func truncatedAdvice(common int64) string {
 		where = fmt.Sprintf(" at offset %d, up to which it is the same,", common)
 	}
 	return "Restore the log, or go on" + where + " under another name of the pipeline (which counts all again if it begins before): see docs/operations.md, Truncated logs"
+}
+
+// untoldAdvice says what can be done where a log is another one and no topic id tells why.
+const untoldAdvice = "To keep what was applied and to apply a topic that is new from its start, give the pipeline a new name with start: earliest; " +
+	"of a log that was truncated see docs/operations.md, Truncated logs"
+
+// orAnew ends a list of what may have become of a log.
+func orAnew(untold bool) string {
+	if untold {
+		return ", or the topic was deleted and created anew (the brokers tell no topic ids)"
+	}
+	return ""
 }
 
 // Unwrap returns ErrDataLoss.
@@ -115,6 +133,7 @@ type TopicChangedError struct {
 	Stored    string
 
 	sameID  bool  // name and ids are the same, only the records differ
+	untold  bool  // with sameID: the brokers tell no ids
 	common  int64 // with sameID: up to which offset they do not, -1 where nothing tells
 	firstID bool  // the brokers tell the topic's id now, and told none before
 }
@@ -135,6 +154,11 @@ func (e *TopicChangedError) Error() string {
 	at := e.Topic
 	if e.Partition >= 0 {
 		at = fmt.Sprintf("%s/%d", e.Topic, e.Partition)
+	}
+	if e.sameID && e.untold {
+		return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+
+			"The topic was deleted and created anew, which brokers that tell no topic ids do not say, or the log was truncated and written again. "+
+			"Nothing more was applied. %s", e.Pipeline, at, e.Found, e.Stored, untoldAdvice)
 	}
 	if e.sameID {
 		return fmt.Sprintf("pipeline %s: %s is not the log whose records were applied: found %s, stored %s. "+

@@ -57,9 +57,13 @@ func TestCommonEnd(t *testing.T) {
 	} {
 		b := newFakeBroker(1)
 		b.epochs = map[int32]int64{0: tc.epochEnd}
-		stored := &store.PartitionProgress{Source: store.Source{Topic: "t"}, Progress: store.Progress{LeaderEpoch: tc.epoch}}
+		stored := &store.PartitionProgress{Source: store.Source{Topic: "t", TopicID: [16]byte{1}}, Progress: store.Progress{LeaderEpoch: tc.epoch}}
 		if got, err := commonEnd(t.Context(), b, stored, tc.end); err != nil || got != tc.common {
 			t.Errorf("%+v: Got %d and %v", tc, got, err)
+		}
+		stored.Source.TopicID = [16]byte{} // it may be a new topic, whose epochs begin anew
+		if got, err := commonEnd(t.Context(), b, stored, tc.end); err != nil || got != -1 {
+			t.Errorf("%+v without a topic id: Got %d and %v, want that nothing tells", tc, got, err)
 		}
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ import (
 	"sluice/config"
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/mapping"
 	"sluice/store"
 )
 
@@ -189,4 +192,94 @@ func TestKafkaCorruptBatch(t *testing.T) {
 	in.await(ended, "the rest", func(p store.Progress) bool { return p.Applied == 120 && p.Lost == 10 && p.Next == 130 })
 	in.ok(stop())
 	in.check(120)
+}
+
+// Topics that were begun before Kafka 0.11 have messages of formats 0 and 1, which brokers
+// keep as they are: the logs of an old broker are put in the place of empty ones.
+func TestKafkaOldMessageFormats(t *testing.T) {
+	in := newKafkaIngest(t, 2)
+	var err error
+	in.plan, err = mapping.Compile(&mapping.Spec{
+		Decode:    mapping.DecodeSpec{Format: "json"},
+		EventTime: mapping.EventTimeSpec{Field: "seq", Format: "unix_ms"}, // format 0 has no timestamps
+		Rules: []mapping.RuleSpec{
+			{Table: "events", Row: "u64(seq)", Put: map[string]map[string]string{"e": {"outcome": "outcome"}}},
+			{Table: "counts", Row: "outcome", Increment: []mapping.IncrementSpec{{Family: "c", Qualifier: `"n"`}}},
+		},
+	}, nil)
+	in.ok(err)
+	in.run(t, "stop", in.dir)
+	for p := range in.parts {
+		log, err := os.ReadFile(filepath.Join("..", "..", "pipeline", "kafka", "testdata", fmt.Sprintf("messages.v%d.log", p)))
+		in.ok(err)
+		in.ok(os.WriteFile(filepath.Join(in.dir, "node-1", "data", fmt.Sprintf("events-%d", p), "00000000000000000000.log"), log, 0o600))
+	}
+	in.run(t, "start", in.dir)
+	const each = 100 // records in a log, with the same seqs in both
+	next := func(n int64) func(store.Progress) bool {
+		return func(p store.Progress) bool { return p.Applied == n }
+	}
+	ended, stop := in.start()
+	in.await(ended, "the old records", next(2*each))
+	in.ok(stop())
+	in.next = each
+	in.produce(20)
+	ended, stop = in.start() // compares the last record with the log
+	in.await(ended, "a record batch behind them", next(2*each+20))
+	in.ok(stop())
+	rows, counts := in.served()
+	if len(rows) != each+20 || counts["commit"] != 2*each+20 {
+		t.Errorf("Got %d rows and counts %v, want %d and %d", len(rows), counts, each+20, 2*each+20)
+	}
+	audits, err := pipeline.RunAudit(t.Context(), &pipeline.AuditOptions{Store: in.db, Client: in.client, Deep: true})
+	in.ok(err)
+	for _, a := range audits {
+		if len(a.Problems) > 0 {
+			t.Errorf("audit of partition %d: %q", a.Partition, a.Problems)
+		}
+	}
+}
+
+// oldestKafka is the oldest version that the tool starts. Older ones were run by hand: see
+// docs/operations.md, Kafka versions.
+const oldestKafka = "3.5.2"
+
+// An old Kafka: compressed transactions, a restart, and a topic that is made anew.
+func TestKafkaOldestVersion(t *testing.T) {
+	t.Setenv("KAFKA_VERSION", oldestKafka)
+	if out, err := exec.Command(realTool(t, "kafka"), "install").CombinedOutput(); err != nil {
+		t.Skipf("Kafka %s cannot be installed: %v\n%s", oldestKafka, err, out)
+	}
+	in := newKafkaIngest(t, 2)
+	out := in.run(t, "txn-producer", in.dir, "--topic", "events", "--records", "800", "--txn-size", "50", "--abort-ratio", "0.4", "--codec", "zstd")
+	_, lines, _ := strings.Cut(out, "partition\tcommitted\taborted\topen\tlast\n")
+	want := 0
+	for line := range strings.Lines(lines) {
+		n, err := strconv.Atoi(strings.Fields(line)[1])
+		in.ok(err)
+		want += n
+	}
+	if want == 0 || want == 800 {
+		t.Fatalf("Got %d of 800 records committed, want some aborted", want)
+	}
+	ended, stop := in.start()
+	in.await(ended, "what was committed", func(p store.Progress) bool { return p.Applied == int64(want) })
+	in.run(t, "kill", in.dir)
+	in.again(t)
+	in.next = 2000
+	in.produce(30)
+	in.await(ended, "what came after a restart", func(p store.Progress) bool { return p.Applied == int64(want+30) })
+	in.ok(stop())
+	in.check(want + 30)
+
+	in.run(t, "kafka.admin.TopicCommand", in.dir, "--delete", "--topic", "events") // where it was before 3.6
+	in.ok(in.client.CreateTopic(t.Context(), "events", 2))
+	in.produce(2000)
+	ended, _ = in.start()
+	if err := in.failed(ended); !errors.Is(err, pipeline.ErrTopicChanged) {
+		t.Errorf("Got %v of a topic that was made anew, want ErrTopicChanged", err)
+	}
+	if p := in.totals(); p.Applied != int64(want+30) {
+		t.Errorf("Got %+v after a topic was made anew, want %d applied", p, want+30)
+	}
 }

@@ -183,16 +183,23 @@ func (c *Client) Metrics() Metrics { return c.metrics.snapshot() }
 
 // request sends one request to a broker, or to any where node is anyNode, once.
 func (c *Client) request(ctx context.Context, node int32, req kmsg.Request) (kmsg.Response, error) {
+	resp, _, err := c.answer(ctx, node, req)
+	return resp, err
+}
+
+// answer is request, and has host:port of the broker that has answered.
+func (c *Client) answer(ctx context.Context, node int32, req kmsg.Request) (resp kmsg.Response, peer string, err error) {
 	end, err := c.asking.begin(ctx, node, req)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	defer end()
 	msg, err := c.exchange(ctx, &exchange{node: node, clientID: c.o.ClientID, req: req})
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return msg.(*exchange).resp, nil
+	x := msg.(*exchange)
+	return x.resp, x.peer, nil
 }
 
 // attempt tries f until it succeeds, fails for good, or RequestTimeout has
@@ -255,7 +262,7 @@ func retryable(err error) bool {
 	if c := code(0); errors.As(err, &c) {
 		return c.temporary()
 	}
-	for _, final := range []error{ErrAuth, ErrTooOld, ErrTopicNotFound, ErrTopicChanged, ErrTLS, ErrClosed, errProtocol} {
+	for _, final := range []error{ErrAuth, ErrTooOld, ErrTooNew, ErrTopicNotFound, ErrTopicChanged, ErrTLS, ErrClosed, errProtocol} {
 		if errors.Is(err, final) {
 			return false
 		}

@@ -28,6 +28,9 @@ var (
 	// ErrTooOld: the broker does not speak a version of a request that this
 	// package needs (Kafka 2.8 is the lowest).
 	ErrTooOld = errors.New("kafka: broker is too old")
+	// ErrTooNew: the broker no longer speaks any version of a request that this
+	// package knows.
+	ErrTooNew = errors.New("kafka: broker is too new")
 	// ErrOtherStore: the consumer group belongs to another store. Two stores in
 	// one group would each get half of the records.
 	ErrOtherStore = errors.New("kafka: consumer group is used by another store")

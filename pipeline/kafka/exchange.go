@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync/atomic"
 
 	kafkago "github.com/segmentio/kafka-go"
@@ -54,6 +55,7 @@ type exchange struct {
 	// resp.
 	read func(r io.Reader, size int) error
 	resp kmsg.Response
+	peer string // host:port of who has answered
 }
 
 var (
@@ -126,6 +128,9 @@ func (x *exchange) RawExchange(rw io.ReadWriter) (protocol.Message, error) {
 		return nil, fmt.Errorf("%w: %s: %w", errProtocol, kmsg.NameForKey(x.req.Key()), err)
 	}
 	x.resp = resp
+	if c, ok := rw.(net.Conn); ok { // kafka-go's protocol.Conn
+		x.peer = c.RemoteAddr().String()
+	}
 	return x, nil
 }
 

@@ -234,7 +234,7 @@ func TestFetchCorruptFrame(t *testing.T) {
 	cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
 	good := simple(0, 5)
 	raw := append(good.encode(t), good.encode(t)...)
-	raw[len(raw)/2+batchMagicAt] = 1
+	raw[len(raw)/2+batchMagicAt] = 3
 	cannedFetch(cluster, func(offset int64, p *kmsg.FetchResponseTopicPartition) bool {
 		p.RecordBatches = raw
 		return true
@@ -243,7 +243,7 @@ func TestFetchCorruptFrame(t *testing.T) {
 	if got := readTo(t, r, 5); len(got) != 5 {
 		t.Errorf("Got %v before the corrupt batch", got)
 	}
-	if err := nextError(t, r); !errors.Is(err, ErrCorruptBatch) || !strings.Contains(err.Error(), "message format 1") {
+	if err := nextError(t, r); !errors.Is(err, ErrCorruptBatch) || !strings.Contains(err.Error(), "message format 3") {
 		t.Errorf("Got %v", err)
 	}
 }

@@ -213,7 +213,7 @@ func (n *leaderNode) signal() {
 }
 
 // Run fetches until ctx ends and returns ctx's error, wrapped; or one that
-// wraps ErrAuth or ErrTooOld, with which waiting does not help. It is called
+// wraps ErrAuth, ErrTooOld or ErrTooNew, with which waiting does not help. It is called
 // once. When it has returned, readers hand out what they have and then
 // ErrClosed.
 func (f *Fetcher) Run(ctx context.Context) error {

@@ -60,7 +60,7 @@ func (c *Client) negotiate(ctx context.Context, node int32) (versions, error) {
 	if node != anyNode {
 		who = fmt.Sprintf("broker %d", node)
 	}
-	resp, err := c.request(ctx, node, kmsg.NewPtrApiVersionsRequest())
+	resp, peer, err := c.answer(ctx, node, kmsg.NewPtrApiVersionsRequest())
 	if err != nil {
 		return versions{}, fmt.Errorf("ask %s for request versions: %w", who, err)
 	}
@@ -68,12 +68,22 @@ func (c *Client) negotiate(ctx context.Context, node int32) (versions, error) {
 	if r.ErrorCode != 0 {
 		return versions{}, fmt.Errorf("ask %s for request versions: %w", who, code(r.ErrorCode))
 	}
+	if peer != "" {
+		who += " (" + peer + ")"
+	}
 	var v versions
 	for _, w := range wanted {
 		i := slices.IndexFunc(r.ApiKeys, func(k kmsg.ApiVersionsResponseApiKey) bool { return k.ApiKey == int16(w.key) })
-		if i < 0 || r.ApiKeys[i].MaxVersion < w.low || r.ApiKeys[i].MinVersion > w.high {
-			return versions{}, fmt.Errorf("%w: %s: %s version %d is needed for %s; use Kafka 2.8 or later",
+		switch {
+		case i < 0:
+			return versions{}, fmt.Errorf("%w: %s: it takes no %s, version %d of which is needed for %s; use Kafka 2.8 or later",
 				ErrTooOld, who, w.key.Name(), w.low, w.why)
+		case r.ApiKeys[i].MaxVersion < w.low:
+			return versions{}, fmt.Errorf("%w: %s: it takes %s up to version %d, and %d is needed for %s; use Kafka 2.8 or later",
+				ErrTooOld, who, w.key.Name(), r.ApiKeys[i].MaxVersion, w.low, w.why)
+		case r.ApiKeys[i].MinVersion > w.high:
+			return versions{}, fmt.Errorf("%w: %s: it takes %s from version %d on, and %d is the last that is known here; use a later Sluice",
+				ErrTooNew, who, w.key.Name(), r.ApiKeys[i].MinVersion, w.high)
 		}
 		w.set(&v, max(w.low, r.ApiKeys[i].MinVersion), min(w.high, r.ApiKeys[i].MaxVersion))
 	}

@@ -52,6 +52,7 @@ var errPartial = errors.New("record batch is cut off")
 // batchHeader is the fixed part of a record batch.
 type batchHeader struct {
 	base     int64
+	magic    int8
 	size     int // of the whole batch, in bytes
 	epoch    int32
 	attrs    int16
@@ -72,8 +73,12 @@ func parseBatchHeader(b []byte) (batchHeader, error) {
 	}
 	h.base = int64(binary.BigEndian.Uint64(b))
 	length := int(int32(binary.BigEndian.Uint32(b[batchLengthAt:])))
-	if magic := int8(b[batchMagicAt]); magic != 2 {
-		return h, fmt.Errorf("message format %d: only format 2 (Kafka 0.11 and later) can be read; let the broker rewrite the topic", magic)
+	switch h.magic = int8(b[batchMagicAt]); h.magic {
+	case 0, 1:
+		return parseMessageHeader(b, h)
+	case 2:
+	default:
+		return h, fmt.Errorf("message format %d: only formats 0 to 2 are known", h.magic)
 	}
 	if length < batchHeaderLen-batchPrefix {
 		return h, fmt.Errorf("length %d is shorter than a header", length)
@@ -203,7 +208,15 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 			return d, c.unreadable(b, c.pos, -1, err)
 		}
 		if h.last < c.pos {
-			// Nothing in it is asked for, but it may end an aborted transaction.
+			// Nothing in it is asked for, if it is what it says.
+			if err := c.checksum(h); err != nil {
+				next := c.after(h)
+				if next <= c.pos {
+					next = -1
+				}
+				return d, c.unreadable(b, c.pos, next, err)
+			}
+			// But it may end an aborted transaction.
 			if h.attrs&attrControl != 0 {
 				if _, err := c.decodeBatch(b, cs, h, new(decoded)); err != nil {
 					return d, c.unreadable(b, h.base, h.last+1, err)
@@ -212,7 +225,7 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 		} else {
 			n, err := c.decodeBatch(b, cs, h, &d)
 			if err != nil {
-				return d, c.unreadable(b, h.base, c.after(h), err)
+				return d, c.unreadable(b, h.begins(c.pos), c.after(h), err)
 			}
 			bytes += n
 			c.pos = h.last + 1
@@ -227,7 +240,7 @@ func (c *chunk) decode(b *Batch, cs *codecs) (decoded, error) {
 // after returns the first offset behind the batch at c.at: where the next one begins, if
 // it has come, as nothing vouches for what a batch with a wrong checksum says of itself.
 func (c *chunk) after(h batchHeader) int64 {
-	if next, err := parseBatchHeader(c.buf[c.at+h.size:]); err == nil && next.base > h.base {
+	if next, err := parseBatchHeader(c.buf[c.at+h.size:]); err == nil && next.magic == 2 && next.base > h.base {
 		return next.base
 	}
 	return h.last + 1
@@ -247,9 +260,12 @@ func (c *chunk) unreadable(b *Batch, offset, next int64, err error) error {
 // decodeBatch appends the records of the batch at c.at to b and returns their
 // size in bytes.
 func (c *chunk) decodeBatch(b *Batch, cs *codecs, h batchHeader, d *decoded) (int, error) {
+	if h.magic < 2 {
+		return c.decodeMessage(b, cs, h)
+	}
 	raw := c.buf[c.at : c.at+h.size : c.at+h.size]
-	if want, got := binary.BigEndian.Uint32(raw[batchCRCAt:]), crc32.Checksum(raw[batchAttrsAt:], castagnoli); want != got {
-		return 0, fmt.Errorf("CRC-32C is %08x, want %08x", got, want)
+	if err := c.checksum(h); err != nil {
+		return 0, err
 	}
 	// As the Java client's CompletedFetch: a transaction counts as aborted
 	// from its first offset on, until its producer's abort marker.
@@ -296,6 +312,21 @@ func (c *chunk) decodeBatch(b *Batch, cs *codecs, h batchHeader, d *decoded) (in
 	}
 	b.Bytes += h.size
 	return len(body), nil
+}
+
+// checksum compares the batch at c.at with its checksum.
+func (c *chunk) checksum(h batchHeader) error {
+	raw := c.buf[c.at : c.at+h.size]
+	if h.magic < 2 {
+		if want, got := binary.BigEndian.Uint32(raw[messageCRCAt:]), crc32.ChecksumIEEE(raw[batchMagicAt:]); want != got {
+			return fmt.Errorf("CRC-32 is %08x, want %08x", got, want)
+		}
+		return nil
+	}
+	if want, got := binary.BigEndian.Uint32(raw[batchCRCAt:]), crc32.Checksum(raw[batchAttrsAt:], castagnoli); want != got {
+		return fmt.Errorf("CRC-32C is %08x, want %08x", got, want)
+	}
+	return nil
 }
 
 // control reads the type of a control batch's record: an abort marker ends its

@@ -337,7 +337,7 @@ func TestDecodeErrors(t *testing.T) {
 		{"an offset behind the batch", at(0, 1, 3), "offset 103 after 101, in a batch of [100, 102]", 100},
 		{"flipped bit", change(func(b []byte) { b[len(b)-2] ^= 1 }), "CRC-32C", 100},
 		{"flipped bit in the header", change(func(b []byte) { b[30] ^= 1 }), "CRC-32C", 100},
-		{"message format 1", change(func(b []byte) { b[batchMagicAt] = 1 }), "message format 1", 0},
+		{"message format 3", change(func(b []byte) { b[batchMagicAt] = 3 }), "message format 3", 0},
 		{"short length", change(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 20) }), "length 20", 0},
 		{"negative length", change(func(b []byte) { binary.BigEndian.PutUint32(b[8:], 1<<31) }), "length -", 0},
 		{"too many records", resealed(func(b []byte) { binary.BigEndian.PutUint32(b[57:], 4) }), "4 records for 3 offsets", 0},
@@ -777,6 +777,9 @@ func FuzzDecode(f *testing.F) {
 		b.producer = 7
 		f.Add(append(b.encode(f), controlBatch(f, 30, 7, 0)...), int64(0), int64(7), int64(10))
 	}
+	for magic := range int8(2) {
+		f.Add(brokersLog(f, magic), int64(25), int64(-1), int64(0))
+	}
 	const limit = 1 << 20
 	cs := testCodecs(f, limit)
 	f.Fuzz(func(t *testing.T, buf []byte, from, producer, first int64) {
@@ -788,7 +791,11 @@ func FuzzDecode(f *testing.F) {
 					if err != nil {
 						break
 					}
-					seal(raw[at : at+h.size])
+					if h.magic < 2 {
+						sealMessage(raw[at : at+h.size])
+					} else {
+						seal(raw[at : at+h.size])
+					}
 					at += h.size
 				}
 			}

@@ -231,3 +231,19 @@ func TestTooOldNamesTheBroker(t *testing.T) {
 		}
 	})
 }
+
+// Brokers that have given up every version of a request that is known here are not too old.
+func TestTooNew(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cluster, c := startCluster(t, kfake.SeedTopics(1, "t"))
+		cluster.ControlKey(int16(kmsg.ApiVersions), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			return apis(kreq, map[kmsg.Key][2]int16{kmsg.ApiVersions: {0, 4}, kmsg.Metadata: {10, 13}, kmsg.Fetch: {14, 18}}), nil, true
+		})
+		_, err := c.Topic(t.Context(), "t")
+		if !errors.Is(err, ErrTooNew) || errors.Is(err, ErrTooOld) || !strings.Contains(err.Error(), "Fetch from version 14 on, and 13 is the last") {
+			t.Errorf("Got %v, want ErrTooNew and why", err)
+		}
+	})
+}
