@@ -118,7 +118,7 @@ func TestImportFilesOfOthers(t *testing.T) {
 		{[]string{"--as", "views", dir, "keys"}, cli.StatusFailed, "no column comes from $timestamp"},
 		{[]string{"--as", "views", "--time", at, "--row", "key", dir, "keys"}, cli.StatusFailed, "a column comes from $row, which is the row key: name no others for it (--row)"},
 		{[]string{"--as", "views", "--time", at, filepath.Join(dir, "none.arrow"), "keys"}, cli.StatusFailed, "not found"},
-		{[]string{"--as", "views", "--time", at, out, "keys"}, cli.StatusFailed, "no file ends in"},
+		{[]string{"--as", "views", "--time", at, out, "keys"}, cli.StatusFailed, "which is not named COLUMN=VALUE"},
 		{[]string{"--as", "views", "--time", at, file, "keys"}, cli.StatusUsage, file + " ends in neither .parquet nor .arrow"},
 	} {
 		if _, stderr, status := export(t, append([]string{"import", "-c", file}, test.args...)...); status != test.status || !strings.Contains(stderr, test.want) {
