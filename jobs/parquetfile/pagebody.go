@@ -22,6 +22,10 @@ type pageBody struct {
 	repeated, all int
 }
 
+// plainDictionary is what older writers call PLAIN in a dictionary's page, and
+// RLE_DICTIONARY in others (parquet-format, Encodings.md, Dictionary Encoding).
+const plainDictionary format.Encoding = 2
+
 // newPageBody returns what the header says of a page of a column with these levels.
 func newPageBody(h *format.PageHeader, kind format.Type, repetition, definition int) *pageBody {
 	p := &pageBody{kind: kind, most: anyPageBytes + maxShrink*int(h.CompressedPageSize)}
@@ -29,7 +33,7 @@ func newPageBody(h *format.PageHeader, kind format.Type, repetition, definition 
 	case h.Type == format.DictionaryPage && h.DictionaryPageHeader.Valid:
 		d := &h.DictionaryPageHeader.V
 		p.encoding, p.values = d.Encoding, int(d.NumValues)
-		if p.encoding == format.PlainDictionary { // as it was called
+		if p.encoding == plainDictionary {
 			p.encoding = format.Plain
 		}
 	case h.Type == format.DataPage && h.DataPageHeader.Valid:
@@ -86,7 +90,7 @@ func (p *pageBody) checkValues(b []byte) error {
 		return nil
 	}
 	switch p.encoding {
-	case format.PlainDictionary, format.RLEDictionary:
+	case plainDictionary, format.RLEDictionary:
 		return checkRuns(b[1:], int(b[0]), p.values)
 	case format.RLE:
 		if p.kind != format.Boolean { // which are decoded here (boolPage)
