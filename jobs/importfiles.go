@@ -181,7 +181,7 @@ func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string
 	var files []string
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name, ".") || strings.HasPrefix(e.Name, "_") && !strings.Contains(e.Name, "=") {
-			continue // by custom
+			continue // as Hive, Spark and pyarrow do
 		}
 		name := path.Join(dir, e.Name)
 		if e.Dir {
