@@ -180,7 +180,8 @@ func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string
 	}
 	var files []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name, ".") || strings.HasPrefix(e.Name, "_") && !strings.Contains(e.Name, "=") {
+		partition := e.Dir && strings.Contains(e.Name, "=")
+		if strings.HasPrefix(e.Name, ".") || strings.HasPrefix(e.Name, "_") && !partition {
 			continue // as Hive, Spark and pyarrow do
 		}
 		name := path.Join(dir, e.Name)
@@ -189,14 +190,14 @@ func dataFiles(ctx context.Context, t target.Target, dir, only string) ([]string
 			if err != nil {
 				return nil, err
 			}
-			if len(more) > 0 && !strings.Contains(e.Name, "=") {
+			if len(more) > 0 && !partition {
 				return nil, fmt.Errorf("%w: %s is in directory %s, which is not named COLUMN=VALUE: import that by itself", store.ErrInvalidArgument, more[0], name)
 			}
 			files = append(files, more...)
 			continue
 		}
 		ext := strings.TrimPrefix(path.Ext(e.Name), ".")
-		if _, ok := formatOf(ext); ok && !strings.HasPrefix(e.Name, "_") && (only == "" || ext == only) {
+		if _, ok := formatOf(ext); ok && (only == "" || ext == only) {
 			files = append(files, name)
 		}
 	}
