@@ -14,7 +14,6 @@ import (
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/schedule"
-	"sluice/jobs/spill"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -170,17 +169,13 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 	}
 	j := *r.Join // its columns may be those of these runs alone
 	r.Join = &j
-	if j.spec.SpillDir == "" && !inBucket(r.Out) {
-		j.spec.SpillDir = r.Out
-	}
-	if err := j.compile(r.inputs[0].Columns(), r.inputs[1].Columns()); err != nil {
+	disk, err := spillDisk(j.spec.SpillDir, r.Out, cmp.Or(j.spec.SpillBytes, join.DefaultSpillBytes))
+	if err != nil {
 		return nil, err
 	}
-	disk := &spill.Disk{Dir: j.spec.SpillDir, Limit: cmp.Or(j.spec.SpillBytes, join.DefaultSpillBytes)}
-	if j.spec.SpillDir != "" && j.spec.SpillDir != r.Out { // which may still have to be made
-		if err := disk.Check(); err != nil {
-			return nil, fmt.Errorf("spill_dir: %w", err)
-		}
+	j.spec.SpillDir = disk.Dir
+	if err := j.compile(r.inputs[0].Columns(), r.inputs[1].Columns()); err != nil {
+		return nil, err
 	}
 	for _, in := range r.inputs {
 		if in, ok := in.(*runInput); ok && in.merge != nil { // half for each side

@@ -201,6 +201,10 @@ func TestSpillDirMissing(t *testing.T) {
 	if left, err := os.ReadDir(out); err != nil || len(left) > 0 {
 		t.Errorf("Got %v, %v in the directory", left, err)
 	}
+	// But where it is out, which the join makes.
+	if _, err := RunJoin(t.Context(), &JoinOptions{Join: mustCompileJoin(t, js), Source: joinSource(3), Out: missing, Now: clock()}); err != nil {
+		t.Errorf("Got %v of a join that spills to its out", err)
+	}
 }
 
 // TestRunJoinManifest is what the manifest says of the sides.

@@ -49,15 +49,9 @@ type sortedPartition struct {
 func (r *run) newSortedRun(workers int) (*sortedRun, error) {
 	s := &sortedRun{run: r, parts: map[string]*sortedPartition{}}
 	j := r.Job
-	dir := j.spec.SpillDir
-	if dir == "" && !inBucket(r.Out) {
-		dir = r.Out
-	}
-	disk := &spill.Disk{Dir: dir, Limit: j.spec.SpillBytes}
-	if j.spec.SpillDir != "" { // else out, which may still have to be made
-		if err := disk.Check(); err != nil {
-			return nil, fmt.Errorf("spill_dir: %w", err)
-		}
+	disk, err := spillDisk(j.spec.SpillDir, r.Out, j.spec.SpillBytes)
+	if err != nil {
+		return nil, err
 	}
 	s.sorter = rowsort.New(&rowsort.Options{
 		Columns: j.layout.columns, MemoryBytes: j.spec.MemoryBytes, Collectors: workers, Disk: disk,
@@ -66,6 +60,21 @@ func (r *run) newSortedRun(workers int) (*sortedRun, error) {
 		s.outputs = append(s.outputs, &replayOutput{fileWriter: fileWriter{layout: &j.layout, format: &j.formats[i], metadata: r.metadata}})
 	}
 	return s, nil
+}
+
+// spillDisk returns where a run to out spills: in dir, which has to be there, or where a job
+// says none in out, which may still have to be made, unless that is in a bucket.
+func spillDisk(dir, out string, limit int64) (*spill.Disk, error) {
+	if dir == "" && !inBucket(out) {
+		dir = out
+	}
+	disk := &spill.Disk{Dir: dir, Limit: limit}
+	if dir != "" && dir != out {
+		if err := disk.Check(); err != nil {
+			return nil, fmt.Errorf("spill_dir: %w", err)
+		}
+	}
+	return disk, nil
 }
 
 // begun says that the upload has begun.
