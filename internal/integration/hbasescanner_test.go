@@ -115,13 +115,13 @@ func TestHBasePieces(t *testing.T) {
 	var want []string // row and number of cells
 	var b store.Batch
 	for i, n := range sizes {
-		m := cell.Mutation{Table: "pieces", Row: fmt.Appendf(nil, "%04d-%d", n, i)}
+		m, family := cell.Mutation{Table: "pieces", Row: fmt.Appendf(nil, "%04d-%d", n, i)}, []string{"f", "g"}[i%3/2]
 		for c := range n {
-			m.Put([]string{"f", "g"}[i%3/2], fmt.Appendf(nil, "%04d", c), 2, fmt.Appendf(nil, "%d of %d", c, n))
+			m.Put(family, fmt.Appendf(nil, "%04d", c), 2, fmt.Appendf(nil, "%d of %d", c, n))
 		}
 		switch i % 4 {
 		case 1:
-			m.Put([]string{"f", "g"}[i%3/2], fmt.Appendf(nil, "%04d", n-1), 1, []byte("older"))
+			m.Put(family, fmt.Appendf(nil, "%04d", n-1), 1, []byte("older"))
 		case 2:
 			gone := cell.Mutation{Table: "pieces", Row: m.Row}
 			gone.Put("g", []byte("9999"), 2, []byte("deleted"))
