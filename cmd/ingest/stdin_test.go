@@ -137,9 +137,9 @@ func TestInterruptibleReads(t *testing.T) {
 	}
 }
 
-// A file that cannot be read ends produce, with keys as without them.
-func TestProduceUnreadable(t *testing.T) {
-	t.Parallel()
+// producible returns a broker that has a topic t of one partition, and a client of it.
+func producible(t *testing.T) (*kfake.Cluster, *kafka.Client) {
+	t.Helper()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
 	if err != nil {
 		t.Fatal(err)
@@ -150,6 +150,13 @@ func TestProduceUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
+	return broker, client
+}
+
+// A file that cannot be read ends produce, with keys as without them.
+func TestProduceUnreadable(t *testing.T) {
+	t.Parallel()
+	_, client := producible(t)
 	for _, key := range []string{"", "user"} {
 		broken := errors.New("is a directory")
 		tries := 0
@@ -177,20 +184,11 @@ func TestProduceUnreadable(t *testing.T) {
 // Lines are sent before there are many bytes of them, however few they are.
 func TestProduceHoldsFewBytes(t *testing.T) {
 	t.Parallel()
-	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(broker.Close)
-	client, err := kafka.NewClient(&kafka.Options{Brokers: broker.ListenAddrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { client.Close() })
+	broker, client := producible(t)
 	broker.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: -1})
 	const size = produceBytes / 16
 	lines := strings.Repeat(strings.Repeat("x", size-1)+"\n", 40)
-	_, err = produceLines(t.Context(), client, "t", "", "file", strings.NewReader(lines))
+	_, err := produceLines(t.Context(), client, "t", "", "file", strings.NewReader(lines))
 	var unknown *unacknowledgedError
 	if !errors.As(err, &unknown) || unknown.lines != produceBytes/size {
 		t.Errorf("Got %v, want that one of %d lines was refused", err, produceBytes/size)
