@@ -92,12 +92,21 @@ const GenerationMark = store.SourceMark
 // Rebuilding returns an ErrRebuilding that says what to do where a table's family is one
 // that an unfinished rebuild counts in, nil otherwise.
 func Rebuilding(table, family string) error {
-	rest, number, _ := cutLast(family)
-	_, name, ok := cutLast(rest)
-	if n, err := strconv.Atoi(number); err != nil || n <= 0 || !ok {
+	_, name, _, ok := RebuildOf(family)
+	if !ok {
 		return nil
 	}
 	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, store.OfFamilyPart(name))
+}
+
+// RebuildOf takes the name of a family apart that a rebuild counts in: the family that it
+// counts again, the store.FamilyPart of the pipeline's name, and the generation. ok is false
+// of other families.
+func RebuildOf(family string) (served, part string, generation int, ok bool) {
+	rest, number, _ := cutLast(family)
+	served, part, ok = cutLast(rest)
+	generation, err := strconv.Atoi(number)
+	return served, part, generation, ok && err == nil && generation > 0
 }
 
 // MayEmpty returns an ErrRebuilding where an unfinished rebuild counts in a table, nil where
@@ -127,14 +136,9 @@ func MayAlter(ctx context.Context, e store.Engine, d *store.TableDescriptor) err
 	}
 	for i := range have.Families {
 		name := have.Families[i].Name
-		err := Rebuilding(have.Name, name)
-		if err == nil {
-			continue
-		}
-		rest, _, _ := cutLast(name)
-		served, _, _ := cutLast(rest)
-		if d.Family(name) == nil || have.Family(served) != nil && d.Family(served) == nil {
-			return err
+		served, _, _, ok := RebuildOf(name)
+		if ok && (d.Family(name) == nil || have.Family(served) != nil && d.Family(served) == nil) {
+			return Rebuilding(have.Name, name)
 		}
 	}
 	return nil

@@ -297,14 +297,10 @@ func generation(name, source string) (int, bool) {
 }
 
 // familyGeneration returns the number of a rebuild of the pipeline with this name by that of
-// a family it counts in: FAMILY~NAME~NUMBER.
+// a family it counts in.
 func familyGeneration(name, family string) (int, bool) {
-	name = store.FamilyPart(name)
-	i := strings.LastIndex(family, pipeline.GenerationMark+name+pipeline.GenerationMark)
-	if i < 0 {
-		return 0, false
-	}
-	return generation(name, family[i+len(pipeline.GenerationMark):])
+	_, part, g, ok := pipeline.RebuildOf(family)
+	return g, ok && part == store.FamilyPart(name)
 }
 
 // openTopic finds the partitions of a topic that the pipeline has applied.
