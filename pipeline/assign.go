@@ -291,7 +291,7 @@ func (w *worker) logOf(ctx context.Context, next int64) (span, error) {
 }
 
 func (w *worker) lost(from, to, end, common int64) error {
-	return &DataLossError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, From: from, To: to, LogEnd: end, Common: common, untold: w.src.TopicID == [16]byte{}}
+	return &DataLossError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, From: from, To: to, LogEnd: end, Common: common, untold: !w.src.HasTopicID()}
 }
 
 // commonEnd returns up to which offset a log that ends before what was applied has the
@@ -299,7 +299,7 @@ func (w *worker) lost(from, to, end, common int64) error {
 // others since. Of a topic without an id they do not, as one that was created anew has the
 // epochs of the old one.
 func commonEnd(ctx context.Context, b broker, stored *store.PartitionProgress, end int64) (int64, error) {
-	if stored.Progress.LeaderEpoch < 0 || stored.Source.TopicID == [16]byte{} {
+	if stored.Progress.LeaderEpoch < 0 || !stored.Source.HasTopicID() {
 		return -1, nil
 	}
 	common, err := b.epochEnd(ctx, stored.Source.Topic, stored.Partition, stored.Progress.LeaderEpoch)
@@ -358,7 +358,7 @@ func checkEpoch(ctx context.Context, b broker, stored *store.PartitionProgress) 
 		return nil
 	}
 	return &TopicChangedError{
-		Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, untold: s.TopicID == [16]byte{}, common: end,
+		Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, untold: !s.HasTopicID(), common: end,
 		Found:  fmt.Sprintf("leader epoch %d ending at offset %d", progress.LeaderEpoch, end),
 		Stored: fmt.Sprintf("a record of that epoch at offset %d", progress.LastOffset),
 	}
@@ -402,7 +402,7 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 // one to end, that is not it.
 func otherRecord(batch *kafka.Batch, stored *store.PartitionProgress, end int64) error {
 	s, progress := &stored.Source, &stored.Progress
-	changed := &TopicChangedError{Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, untold: s.TopicID == [16]byte{}}
+	changed := &TopicChangedError{Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, untold: !s.HasTopicID()}
 	for i := range batch.Records {
 		r := &batch.Records[i]
 		switch {

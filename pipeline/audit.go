@@ -305,7 +305,7 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 		if common >= 0 && common < end {
 			others = fmt.Sprintf(", and has other records from %d on", common)
 		}
-		one.problem("offset %d is applied, the log ends at %d%s: it was truncated, or restored from an older copy%s", one.Progress.Next-1, end, others, orAnew(one.Source.TopicID == [16]byte{}))
+		one.problem("offset %d is applied, the log ends at %d%s: it was truncated, or restored from an older copy%s", one.Progress.Next-1, end, others, orAnew(!one.Source.HasTopicID()))
 		return nil
 	}
 	return a.reading(ctx, one, func(f fetcher) error {

@@ -145,7 +145,7 @@ func sourceChanged(stored *store.Source, partition int32, found *store.Source) *
 		Pipeline: stored.Pipeline, Topic: stored.Topic, Partition: partition,
 		Found:   describeSource(found.ClusterID, found.TopicID),
 		Stored:  describeSource(stored.ClusterID, stored.TopicID),
-		firstID: stored.ClusterID == found.ClusterID && stored.TopicID == [16]byte{} && found.TopicID != [16]byte{},
+		firstID: stored.ClusterID == found.ClusterID && !stored.HasTopicID() && found.HasTopicID(),
 	}
 }
 

@@ -44,6 +44,9 @@ type Source struct {
 	TopicID   [16]byte // zero where the broker knows none
 }
 
+// HasTopicID reports whether a broker has told the topic's id; before Kafka 2.8 none does.
+func (s *Source) HasTopicID() bool { return s.TopicID != [16]byte{} }
+
 // OfPipeline reports whether the source is a pipeline's own, whose progress says up to
 // where its records have had their effect. That of a source beside it does not.
 func (s *Source) OfPipeline() bool { return !strings.Contains(s.Pipeline, SourceMark) }
@@ -52,7 +55,7 @@ func (s *Source) OfPipeline() bool { return !strings.Contains(s.Pipeline, Source
 // the topic id that the source has and may be the same log: brokers tell none while one of
 // them works as of a version before 2.8, amid an upgrade or a downgrade.
 func (s *Source) Untold(found *Source) bool {
-	return s.TopicID != [16]byte{} && found.TopicID == [16]byte{} && s.ClusterID == found.ClusterID
+	return s.HasTopicID() && !found.HasTopicID() && s.ClusterID == found.ClusterID
 }
 
 // Progress is how far a source's partition has been applied, with what is needed
