@@ -186,3 +186,45 @@ func TestDocumentsNameFlags(t *testing.T) {
 		t.Fatalf("Got %d flags: are they read right?", found)
 	}
 }
+
+// The examples that docs/go.md names are in the packages of their rows.
+func TestGoPageNamesExamples(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS("../..")
+	page, err := fs.ReadFile(root, "docs/go.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	quoted, found := regexp.MustCompile("`([^`]+)`"), 0
+	for line := range strings.Lines(string(page)) {
+		columns := strings.Split(line, "|")
+		if len(columns) != 5 {
+			continue
+		}
+		var source []byte
+		for _, m := range quoted.FindAllStringSubmatch(columns[2], -1) {
+			files, err := fs.Glob(root, strings.Split(m[1], ".")[0]+"/*_test.go")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range files {
+				b, err := fs.ReadFile(root, name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				source = append(source, b...)
+			}
+		}
+		for _, m := range quoted.FindAllStringSubmatch(columns[3], -1) {
+			if !strings.HasPrefix(m[1], "Example") {
+				continue
+			}
+			if found++; !bytes.Contains(source, []byte("\nfunc "+m[1]+"(")) {
+				t.Errorf("docs/go.md names %s, which none of the packages%shas", m[1], columns[2])
+			}
+		}
+	}
+	if found < 15 {
+		t.Fatalf("Got %d examples: are they read right?", found)
+	}
+}

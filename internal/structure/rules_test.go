@@ -77,9 +77,10 @@ var packages = map[string][]string{
 	"cmd/shell":  {everything},
 	"bench":      {everything},
 
-	"cmd/internal/cli": {everything},
-	"deploy":           {}, // files for other systems, and tests of them
-	"examples":         {}, // the configuration files, embedded
+	"cmd/internal/cli":  {everything},
+	"deploy":            {}, // files for other systems, and tests of them
+	"examples":          {}, // the configuration files, embedded
+	"examples/toppages": {"cell", "config", "counters/query"},
 
 	"internal/crashfs":     {},
 	"internal/pageviews":   {},
