@@ -3,7 +3,9 @@ package hbasestore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
+	"time"
 
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
@@ -75,7 +77,12 @@ type exact struct {
 
 	mu         sync.Mutex            // guards what follows
 	partitions map[string]*partition // by row of store.OffsetsTable; those with a batch in work are not there
+	swept      time.Time             // when those were dropped last that have had no batch for a while
 }
+
+// unusedFor is how long a partition is kept that has no batch: it may be another process's
+// by now, and takes a share of the cache. What is dropped is read again.
+const unusedFor = 10 * time.Minute
 
 func newExact(c cells, bases int) *exact {
 	return &exact{cells: c, bases: bases, partitions: map[string]*partition{}}
@@ -88,6 +95,7 @@ type partition struct {
 	known bool // state is what was read or written last
 	state state
 	bases baseCache // of counters, that nothing in [base, state.next) changes
+	used  time.Time // when its last batch ended
 }
 
 // take returns what is known of a partition, for a batch that begins at from.
@@ -108,6 +116,11 @@ func (x *exact) give(p *partition) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.partitions[string(p.row)] = p
+	p.used = time.Now()
+	if p.used.Sub(x.swept) >= unusedFor/10 {
+		x.swept = p.used
+		maps.DeleteFunc(x.partitions, func(_ string, o *partition) bool { return p.used.Sub(o.used) >= unusedFor })
+	}
 	p.bases.limit(x.bases / len(x.partitions))
 }
 
