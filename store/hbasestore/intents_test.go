@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
@@ -113,6 +115,28 @@ func TestStoredIntents(t *testing.T) {
 		}
 		if _, err := l.Settled(t.Context()); err != nil {
 			t.Error(err)
+		}
+	})
+	t.Run("redrive into what was dropped", func(t *testing.T) {
+		t.Parallel()
+		l := leave(t)
+		journal := store.AppendSourceRow(nil, &redrives, 0)
+		l.put(journalsTable, journal, "j:state", 3, `01 00000003 0000000000000003 0000000000000009`)
+		l.put(journalsTable, journal, "j:entry", 3, `
+			00000004 "gone" 00000001 "a" 00000001 04 00000001 "f" 00000001 "q" 00000001 "v" 0000000000000005 0000000000000000 0000000000000000
+			00000004 "gone" 00000001 "a" 00000001 01 00000001 "n" 00000001 "x" 00000000 00000000000003e9 0000000000000002 0000000000000000
+			00000001 "c" 00000001 "a" 00000002
+				04 00000004 "gone" 00000001 "q" 00000001 "v" 0000000000000005 0000000000000000 0000000000000000
+				04 00000001 "f" 00000001 "q" 00000001 "v" 0000000000000005 0000000000000000 0000000000000000
+			00000001 "c" 00000001 "b" 00000001 04 00000004 "gone" 00000001 "q" 00000001 "v" 0000000000000005 0000000000000000 0000000000000000
+			00000001 "c" 00000001 "a" 00000002
+				01 00000004 "gone" 00000001 "x" 00000000 00000000000003e9 0000000000000002 0000000000000000
+				01 00000001 "n" 00000001 "x" 00000000 00000000000003e9 0000000000000002 0000000000000000`)
+		if err := l.ApplyJournaled(t.Context(), &redrives, 0, &store.Batch{}); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff([]string{"a f:q", "a x = 2 @ 1001"}, sums(t, l.Store, &store.Scan{})); d != "" {
+			t.Errorf("what was carried out (-want +got):\n%s", d)
 		}
 	})
 	for name, owner := range map[string]string{"switch": `03 00000004 0000000000000005 0000000000000007 "0000000000000009_gone"`, "switch without owner": `01 00000004 0000000000000005 0000000000000007`} {

@@ -506,17 +506,39 @@ func (j *journal) carryOut(ctx context.Context, s journalState, entry []byte) er
 	return nil
 }
 
+// dropped reports whether err says that what an entry writes to is no more. The writes are
+// left out then, as if it had been dropped right behind them: nobody could finish the entry,
+// and nothing else of the journal be begun.
+func dropped(err error) bool {
+	return errors.Is(err, store.ErrTableNotFound) || errors.Is(err, store.ErrFamilyNotFound)
+}
+
 // prepare returns the writes of an entry in the form in which HBase takes them.
 func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutation) (rows []*mutation, counters []*counter, err error) {
+	add := func(m *cell.Mutation) error {
+		h, err := j.schemas.validate(ctx, m, false)
+		if err == nil {
+			rows = append(rows, h)
+		}
+		return err
+	}
 	byKey := map[string]*counter{}
 	for i := range ms {
 		m := &ms[i]
 		if len(m.Ops) > 0 && !counts(&m.Ops[0]) {
-			h, err := j.schemas.validate(ctx, m, false)
+			err := add(m)
+			if dropped(err) {
+				for _, o := range m.Ops {
+					one := cell.Mutation{Table: m.Table, Row: m.Row, Ops: []cell.Op{o}}
+					if err = add(&one); err != nil && !dropped(err) {
+						break
+					}
+					err = nil
+				}
+			}
 			if err != nil {
 				return nil, nil, err
 			}
-			rows = append(rows, h)
 			continue
 		}
 		for k := range m.Ops {
@@ -526,8 +548,10 @@ func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutatio
 			if c == nil {
 				c = &counter{table: m.Table, family: o.Family, row: m.Row, column: bytes.Clone(o.Qualifier), key: key, distinct: o.Type == cell.OpAppend}
 				byKey[key] = c
-				counters = append(counters, c)
-				if err := j.schemas.checkCounter(ctx, c); err != nil {
+				switch err := j.schemas.checkCounter(ctx, c); {
+				case err == nil:
+					counters = append(counters, c)
+				case !dropped(err):
 					return nil, nil, err
 				}
 			}
