@@ -9,28 +9,49 @@ import (
 	"sluice/store/hbasestore/internal/hbase"
 )
 
-// Rows of a call: of the store's own tables, and of counters, each of which may have
-// several of 12 KiB.
+// Rows of a call, at most: of the store's own tables, and of counters. A page of the latter
+// begins with one row, as rows may be of any size, and is of about maxCallBytes.
 const (
 	ownRows     = 1000
 	counterRows = 100
 )
 
-// each calls f for each row of a table, with the newest cells of families, none = of all.
-func (x *exact) each(ctx context.Context, table string, families []string, n int, f func(*hbase.TResult_) error) error {
-	var start []byte
+// pages calls f for the rows of a table from start on, several at a time, with the newest
+// cells of families, none = of all, until it returns false.
+func (x *exact) pages(ctx context.Context, table string, families []string, start []byte, most int, f func([]*hbase.TResult_) (more bool, err error)) error {
+	n := most
+	if most == counterRows {
+		n = 1
+	}
 	for {
 		rows, err := x.cells.scanRows(ctx, table, families, start, n)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
+		size := 0
 		for _, r := range rows {
-			if err := f(r); err != nil {
-				return err
+			for _, v := range r.ColumnValues {
+				size += len(r.Row) + len(v.Family) + len(v.Qualifier) + len(v.Value) + 16
 			}
 		}
+		n = min(4*n, most, max(maxCallBytes*len(rows)/max(size, 1), 1))
 		start = append(bytes.Clone(rows[len(rows)-1].Row), 0)
+		if more, err := f(rows); err != nil || !more {
+			return err
+		}
 	}
+}
+
+// each calls f for each row of a table, as pages does.
+func (x *exact) each(ctx context.Context, table string, families []string, most int, f func(*hbase.TResult_) error) error {
+	return x.pages(ctx, table, families, nil, most, func(rows []*hbase.TResult_) (bool, error) {
+		for _, r := range rows {
+			if err := f(r); err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	})
 }
 
 // eachSource calls f for each source that has a number.

@@ -109,12 +109,7 @@ func (w *switcher) replace(ctx context.Context, s journalState, what *note, r *s
 		families = append(families, r.By)
 	}
 	n := &numbers{} // knows none
-	var start []byte
-	for {
-		rows, err := w.x.cells.scanRows(ctx, d.Name, families, start, counterRows)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
+	return w.x.pages(ctx, d.Name, families, nil, counterRows, func(rows []*hbase.TResult_) (bool, error) {
 		known, err := n.knows(r.Family, rows)
 		if err == nil && (!known || n.taken == 0) {
 			if n, err = w.numbers(ctx, what.rebuilt); err == nil {
@@ -124,32 +119,29 @@ func (w *switcher) replace(ctx context.Context, s journalState, what *note, r *s
 		}
 		switch {
 		case err != nil:
-			return err
+			return false, err
 		case !known:
-			return fmt.Errorf("%w: table %s, family %s: a cell of a source that %s does not have", store.ErrCorrupt, d.Name, r.Family, sourcesTable)
+			return false, fmt.Errorf("%w: table %s, family %s: a cell of a source that %s does not have", store.ErrCorrupt, d.Name, r.Family, sourcesTable)
 		}
 		// Where another process has carried the switch out meanwhile the rows may be
 		// those of pipelines that have gone on. As it stands, nothing in them is of a
 		// later switch.
 		switch now, _, err := w.load(ctx); {
 		case err != nil:
-			return err
+			return false, err
 		case now != s:
-			return fmt.Errorf("%w: another process has finished the switch", store.ErrStale)
+			return false, fmt.Errorf("%w: another process has finished the switch", store.ErrStale)
 		}
 		var hs []*mutation
 		for _, row := range rows {
 			more, err := n.rewrite(d.Name, r, served.Distinct, row)
 			if err != nil {
-				return err
+				return false, err
 			}
 			hs = append(hs, more...)
 		}
-		if err := errors.Join(w.x.cells.write(ctx, hs)...); err != nil {
-			return err
-		}
-		start = append(bytes.Clone(rows[len(rows)-1].Row), 0)
-	}
+		return true, errors.Join(w.x.cells.write(ctx, hs)...)
+	})
 }
 
 // take notes beside what was rebuilt of a row how much of the API's counts is taken

@@ -255,34 +255,29 @@ func (r *remover) switches(ctx context.Context) (map[string]uint64, error) {
 
 // within calls f for each cell of a span, row by row; ended is called behind each row.
 func (r *remover) within(ctx context.Context, s span, f func(row, column []byte, at cellSource, v *hbase.TColumnValue) error, ended func() error) error {
-	start := []byte(s.start)
-	for {
-		rows, err := r.x.cells.scanRows(ctx, s.table, []string{s.family}, start, counterRows)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
+	return r.x.pages(ctx, s.table, []string{s.family}, []byte(s.start), counterRows, func(rows []*hbase.TResult_) (bool, error) {
 		for _, row := range rows {
 			if s.stop != "" && string(row.Row) >= s.stop {
-				return nil
+				return false, nil
 			}
 			for _, v := range row.ColumnValues {
 				column, source, partition, _, err := decodeCounter(v.Qualifier, nil)
 				if err != nil {
-					return fmt.Errorf("table %s, row %.100q: %w", s.table, row.Row, err)
+					return false, fmt.Errorf("table %s, row %.100q: %w", s.table, row.Row, err)
 				}
 				if !s.has(s.table, string(v.Family), string(row.Row), string(column)) {
 					continue
 				}
 				if err := f(row.Row, column, cellSource{source, partition}, v); err != nil {
-					return err
+					return false, err
 				}
 			}
 			if err := ended(); err != nil {
-				return err
+				return false, err
 			}
 		}
-		start = append(bytes.Clone(rows[len(rows)-1].Row), 0)
-	}
+		return true, nil
+	})
 }
 
 // look is step 1: who has cells of a span, and how many columns a reader sees.
