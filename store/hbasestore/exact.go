@@ -1,11 +1,11 @@
 package hbasestore
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"sync"
+	"time"
 
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
@@ -77,7 +77,12 @@ type exact struct {
 
 	mu         sync.Mutex            // guards what follows
 	partitions map[string]*partition // by row of store.OffsetsTable; those with a batch in work are not there
+	swept      time.Time             // when those were dropped last that have had no batch for a while
 }
+
+// unusedFor is how long a partition is kept that has no batch: it may be another process's
+// by now, and takes a share of the cache. What is dropped is read again.
+const unusedFor = 10 * time.Minute
 
 func newExact(c cells, bases int) *exact {
 	return &exact{cells: c, bases: bases, partitions: map[string]*partition{}}
@@ -90,6 +95,7 @@ type partition struct {
 	known bool // state is what was read or written last
 	state state
 	bases baseCache // of counters, that nothing in [base, state.next) changes
+	used  time.Time // when its last batch ended
 }
 
 // take returns what is known of a partition, for a batch that begins at from.
@@ -110,6 +116,11 @@ func (x *exact) give(p *partition) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.partitions[string(p.row)] = p
+	p.used = time.Now()
+	if p.used.Sub(x.swept) >= unusedFor/10 {
+		x.swept = p.used
+		maps.DeleteFunc(x.partitions, func(_ string, o *partition) bool { return p.used.Sub(o.used) >= unusedFor })
+	}
 	p.bases.limit(x.bases / len(x.partitions))
 }
 
@@ -153,75 +164,71 @@ func (x *exact) apply(ctx context.Context, a *store.Advance, rows []*mutation, c
 	return nil
 }
 
-// move changes the state of p by check-and-put to what to makes of it, which is
-// asked again where the state was changed meanwhile. Where to returns the state that
-// it was given, and no progress, nothing is written.
+// move changes the state of p to what to makes of it, as edit does.
 func (x *exact) move(ctx context.Context, p *partition, to func(state) (state, *store.Progress, error)) error {
-	fresh := false
-	var tried []byte
-	for {
-		if !p.known {
-			var err error
-			if p.state, err = x.load(ctx, p.row); err != nil {
-				return err
-			}
-			p.known, fresh = true, true
-			p.bases = baseCache{}
-			if tried != nil && bytes.Equal(p.state.encode(), tried) {
-				return nil // it was done, and the answer lost
-			}
+	at := statePlace(p.row)
+	if p.known {
+		at.known = p.state.encode()
+	}
+	s, err := x.edit(ctx, at, func(s state) (state, *store.Progress, error) {
+		if !p.known || s != p.state {
+			p.state, p.known, p.bases = s, true, baseCache{}
 		}
-		want, progress, err := to(p.state)
-		switch {
-		case err != nil && !fresh:
-			p.known = false // it may be out of date
-			continue
-		case err != nil:
-			return err
-		case want == p.state && progress == nil:
-			return nil
+		return to(s)
+	})
+	if s.floors != p.state.floors {
+		p.bases = baseCache{}
+	}
+	p.state = s
+	return err
+}
+
+// statePlace is where the state of a row of store.OffsetsTable stands.
+func statePlace(row []byte) *place {
+	return &place{table: store.OffsetsTable, family: store.ProgressFamily, qualifier: stateQualifier, row: row}
+}
+
+// edit changes a state to what to makes of it, with the progress that it returns, nil = that
+// stays. A state that to returns as it was is not written. edit returns what is there then.
+func (x *exact) edit(ctx context.Context, at *place, to func(state) (state, *store.Progress, error)) (now state, err error) {
+	err = change(ctx, x.cells, at, func(seen *seen) ([]*hbase.TColumnValue, error) {
+		s, err := seen.state()
+		if err != nil {
+			return nil, err
 		}
-		want.revision++
-		tried = want.encode()
-		var old []byte
-		if p.state.source != 0 {
-			old = p.state.encode()
+		want, progress, err := to(s)
+		if now = s; err != nil || want == s && progress == nil {
+			return nil, err
 		}
-		// Timestamps are revisions: a server's clock that goes back must not
-		// hide what was written last.
-		at := int64(want.revision)
-		put := []*hbase.TColumnValue{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier), Value: tried, Timestamp: &at}}
+		want.revision = s.revision + 1
+		now = want
+		revision := int64(want.revision)
+		put := []*hbase.TColumnValue{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier), Value: want.encode(), Timestamp: &revision}}
 		if progress != nil {
 			put = append(put, &hbase.TColumnValue{
-				Family: []byte(store.ProgressFamily), Qualifier: []byte(store.ProgressQualifier), Value: store.AppendProgress(nil, progress), Timestamp: &at,
+				Family: []byte(store.ProgressFamily), Qualifier: []byte(store.ProgressQualifier), Value: store.AppendProgress(nil, progress), Timestamp: &revision,
 			})
 		}
-		ok, err := x.cells.checkAndPut(ctx, store.OffsetsTable, p.row, store.ProgressFamily, stateQualifier, old, put)
-		switch {
-		case ok && err == nil:
-			if want.floors != p.state.floors {
-				p.bases = baseCache{}
-			}
-			p.state = want
-			return nil
-		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
-			return err
-		}
-		p.known = false // somebody else was faster, or nobody knows
-	}
+		return put, nil
+	})
+	return now, err
 }
 
 // load reads the state of a row of store.OffsetsTable.
 func (x *exact) load(ctx context.Context, row []byte) (state, error) {
-	get := &hbase.TGet{Row: row, Columns: []*hbase.TColumn{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier)}}}
-	results, err := x.cells.read(ctx, store.OffsetsTable, []*hbase.TGet{get})
+	seen, err := look(ctx, x.cells, statePlace(row))
 	if err != nil {
 		return state{}, err
 	}
-	if len(results[0].ColumnValues) == 0 {
+	return seen.state()
+}
+
+// state decodes what was read of a state's place.
+func (s *seen) state() (state, error) {
+	if s.cell == nil {
 		return absentState(), nil
 	}
-	return decodeState(results[0].ColumnValues[0].Value)
+	return decodeState(s.cell.Value)
 }
 
 // at refuses a state that does not stand where a begins, or that another mapping has

@@ -130,6 +130,7 @@ func (o *Options) Validate() error {
 		{"MaxAge", int64(o.MaxAge)},
 		{"PageBytes", int64(o.PageBytes)},
 		{"MaxFrameBytes", int64(o.MaxFrameBytes)},
+		{"MaxCellBytes", int64(o.MaxCellBytes)},
 		{"CounterCache", int64(o.CounterCache)},
 	} {
 		if v.n < 0 {

@@ -237,88 +237,89 @@ func counts(o *cell.Op) bool { return o.Type == cell.OpIncrement || o.Type == ce
 // are, and of how many the condition did not hold.
 func (j *journal) some(ctx context.Context, units []*unit) (n int, unmet int64, err error) {
 	nonce := j.nonce()
-	lost, at := false, uint64(0) // the answer of a claim from revision at, which may come into effect late
+	at := uint64(0) // the revision of the newest claim
 	for {
-		s, entry, err := j.load(ctx)
-		if err != nil {
-			return 0, 0, err
-		}
-		switch {
-		case s.pending():
-			if err := j.carryOut(ctx, s, entry); err != nil {
-				return 0, 0, err
+		s, entry, err := j.change(ctx, nil, func(s journalState, entry []byte, lost bool) (journalState, []byte, error) {
+			switch {
+			case s.source != apiSource && s.nonce == nonce:
+				return s, entry, nil // the answer was lost, and another process has gone on from it
+			case lost && s.revision != at:
+				return s, nil, fmt.Errorf("%w: another entry of the journal came behind", store.ErrUnknownOutcome)
+			case s.pending():
+				return s, entry, nil
 			}
-			if s.nonce != nonce {
-				continue
+			var writes []cell.Mutation
+			var err error
+			if n, unmet, writes, err = j.decide(ctx, s, units); err != nil || len(writes) == 0 {
+				return s, nil, err
 			}
-			fallthrough
-		case s.source != apiSource && s.nonce == nonce: // the answer was lost
-			return n, unmet, nil
-		case lost && s.revision != at:
-			return 0, 0, fmt.Errorf("%w: another entry of the journal came behind", store.ErrUnknownOutcome)
-		}
-		var writes []cell.Mutation
-		if n, unmet, writes, err = j.decide(ctx, s, units); err != nil || len(writes) == 0 {
+			at = s.revision
+			if s.source == apiSource {
+				r, err := j.x.register(ctx, j.source, nil)
+				if err != nil {
+					return s, nil, err
+				}
+				s.source = r.id
+			}
+			s.revision, s.nonce = s.revision+1, nonce
+			return s, appendEntry(nil, writes), nil
+		})
+		if err != nil || !s.pending() {
 			return n, unmet, err
 		}
-		before := s
-		if s.source == apiSource {
-			r, err := j.x.register(ctx, j.source, nil)
-			if err != nil {
-				return 0, 0, err
-			}
-			s.source = r.id
-		}
-		s.revision, s.nonce, entry = s.revision+1, nonce, appendEntry(nil, writes)
-		ok, err := j.move(ctx, before, s, entry)
-		switch {
-		case ok:
-			return n, unmet, j.carryOut(ctx, s, entry)
-		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
-			return 0, 0, err
-		}
-		if err != nil {
-			lost, at = true, before.revision
+		if err := j.carryOut(ctx, s, entry); err != nil || s.nonce == nonce {
+			return n, unmet, err
 		}
 	}
 }
 
 func (j *journal) row() []byte { return store.AppendSourceRow(nil, j.source, j.partition) }
 
+func (j *journal) place() *place {
+	return &place{table: journalsTable, family: journalsFamily, qualifier: stateQualifier, beside: entryQualifier, row: j.row()}
+}
+
 // load reads the journal's state, and the entry where it is pending.
 func (j *journal) load(ctx context.Context) (s journalState, entry []byte, err error) {
-	get := &hbase.TGet{Row: j.row(), Columns: []*hbase.TColumn{
-		{Family: []byte(journalsFamily), Qualifier: []byte(entryQualifier)},
-		{Family: []byte(journalsFamily), Qualifier: []byte(stateQualifier)},
-	}}
-	results, err := j.x.cells.read(ctx, journalsTable, []*hbase.TGet{get})
+	seen, err := look(ctx, j.x.cells, j.place())
 	if err != nil {
 		return s, nil, err
 	}
-	for _, v := range results[0].ColumnValues {
-		if string(v.Qualifier) == entryQualifier {
-			entry = v.Value
-			continue
-		}
-		if s, err = decodeJournalState(v.Value); err != nil {
-			return s, nil, err
-		}
-	}
-	return s, entry, nil
+	return seen.journal()
 }
 
-// move changes the journal's state by check-and-put, with its entry.
-func (j *journal) move(ctx context.Context, from, to journalState, entry []byte) (bool, error) {
-	var old []byte
-	if from.source != apiSource {
-		old = from.encode()
+// journal decodes what was read of a journal's place.
+func (s *seen) journal() (at journalState, entry []byte, err error) {
+	if s.cell != nil {
+		at, err = decodeJournalState(s.cell.Value)
 	}
-	at := int64(to.revision)
-	var put []*hbase.TColumnValue
-	for qualifier, value := range map[string][]byte{stateQualifier: to.encode(), entryQualifier: notNil(entry)} {
-		put = append(put, &hbase.TColumnValue{Family: []byte(journalsFamily), Qualifier: []byte(qualifier), Value: value, Timestamp: &at})
+	return at, valueOf(s.beside), err
+}
+
+// change changes the journal's state, with its entry, to what to makes of it, which is as
+// many revisions further as it says, or is the same: then nothing is written. to is told
+// whether the answer of a try before was lost. known is what this process knows of the state,
+// nil = nothing. change returns what is there then.
+func (j *journal) change(ctx context.Context, known *journalState, to func(s journalState, entry []byte, lost bool) (journalState, []byte, error)) (now journalState, entry []byte, err error) {
+	at := j.place()
+	if known != nil && known.source != apiSource {
+		at.known = known.encode()
 	}
-	return j.x.cells.checkAndPut(ctx, journalsTable, j.row(), journalsFamily, stateQualifier, old, put)
+	err = change(ctx, j.x.cells, at, func(seen *seen) ([]*hbase.TColumnValue, error) {
+		before, was, err := seen.journal()
+		if err != nil {
+			return nil, err
+		}
+		if now, entry, err = to(before, was, seen.lost); err != nil || now == before {
+			return nil, err
+		}
+		revision := int64(now.revision)
+		put := func(qualifier string, value []byte) *hbase.TColumnValue {
+			return &hbase.TColumnValue{Family: []byte(journalsFamily), Qualifier: []byte(qualifier), Value: value, Timestamp: &revision}
+		}
+		return []*hbase.TColumnValue{put(stateQualifier, now.encode()), put(entryQualifier, notNil(entry))}, nil
+	})
+	return now, entry, err
 }
 
 // decide returns what the first n units write at the journal's next entry, and of how
@@ -494,33 +495,50 @@ func (j *journal) carryOut(ctx context.Context, s journalState, entry []byte) er
 	if err := j.x.count(ctx, &partition{state: state{source: s.source, floors: s.floors}}, j.partition, counters); err != nil {
 		return fail(err)
 	}
-	done := s
-	done.revision++
-	for {
-		ok, err := j.move(ctx, s, done, nil)
-		switch {
-		case ok && err == nil:
-			return nil
-		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
-			return fail(err)
+	if _, _, err := j.change(ctx, &s, func(now journalState, _ []byte, _ bool) (journalState, []byte, error) {
+		if now == s {
+			now.revision++
 		}
-		if now, _, err := j.load(ctx); err != nil || now != s {
-			return err
-		}
+		return now, nil, nil
+	}); err != nil {
+		return fail(err)
 	}
+	return nil
+}
+
+// dropped reports whether err says that what an entry writes to is no more. The writes are
+// left out then, as if it had been dropped right behind them: nobody could finish the entry,
+// and nothing else of the journal be begun.
+func dropped(err error) bool {
+	return errors.Is(err, store.ErrTableNotFound) || errors.Is(err, store.ErrFamilyNotFound)
 }
 
 // prepare returns the writes of an entry in the form in which HBase takes them.
 func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutation) (rows []*mutation, counters []*counter, err error) {
+	add := func(m *cell.Mutation) error {
+		h, err := j.schemas.validate(ctx, m, false)
+		if err == nil {
+			rows = append(rows, h)
+		}
+		return err
+	}
 	byKey := map[string]*counter{}
 	for i := range ms {
 		m := &ms[i]
 		if len(m.Ops) > 0 && !counts(&m.Ops[0]) {
-			h, err := j.schemas.validate(ctx, m, false)
+			err := add(m)
+			if dropped(err) {
+				for _, o := range m.Ops {
+					one := cell.Mutation{Table: m.Table, Row: m.Row, Ops: []cell.Op{o}}
+					if err = add(&one); err != nil && !dropped(err) {
+						break
+					}
+					err = nil
+				}
+			}
 			if err != nil {
 				return nil, nil, err
 			}
-			rows = append(rows, h)
 			continue
 		}
 		for k := range m.Ops {
@@ -530,8 +548,10 @@ func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutatio
 			if c == nil {
 				c = &counter{table: m.Table, family: o.Family, row: m.Row, column: bytes.Clone(o.Qualifier), key: key, distinct: o.Type == cell.OpAppend}
 				byKey[key] = c
-				counters = append(counters, c)
-				if err := j.schemas.checkCounter(ctx, c); err != nil {
+				switch err := j.schemas.checkCounter(ctx, c); {
+				case err == nil:
+					counters = append(counters, c)
+				case !dropped(err):
 					return nil, nil, err
 				}
 			}

@@ -1,7 +1,6 @@
 package hbasestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -94,57 +93,18 @@ func (p *standing) String() string {
 	return fmt.Sprintf("%s/%d", p.source.Topic, p.number)
 }
 
-// each calls f for each row of a table.
-func (w *switcher) each(ctx context.Context, table string, families []string, n int, f func(*hbase.TResult_) error) error {
-	var start []byte
-	for {
-		rows, err := w.x.cells.scanRows(ctx, table, families, start, n)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
-		for _, r := range rows {
-			if err := f(r); err != nil {
-				return err
-			}
-		}
-		start = append(bytes.Clone(rows[len(rows)-1].Row), 0)
-	}
-}
-
-// Rows of a call: of the store's own tables, and of counters, each of which may have
-// several of 12 KiB.
-const (
-	ownRows     = 1000
-	counterRows = 100
-)
-
 // partitions returns where the pipeline's partitions stand, and those of a rebuild.
 func (w *switcher) partitions(ctx context.Context, rebuilt string) ([]*standing, error) {
 	var all []*standing
 	own := map[string]*state{} // by row of the pipeline's partition
-	err := w.each(ctx, store.OffsetsTable, nil, ownRows, func(r *hbase.TResult_) error {
-		src, number, err := store.DecodeSourceRow(r.Row)
-		if err != nil || src.Pipeline != w.pipeline && src.Pipeline != rebuilt {
-			return err
-		}
-		at := absentState()
-		for _, v := range r.ColumnValues {
-			if string(v.Qualifier) != stateQualifier {
-				continue
-			}
-			if at, err = decodeState(v.Value); err != nil {
-				return err
-			}
-		}
-		if at.source == 0 {
-			return fmt.Errorf("%w: row %.100q of %s has no state", store.ErrCorrupt, r.Row, store.OffsetsTable)
-		}
+	of := func(name string) bool { return name == w.pipeline || name == rebuilt }
+	err := w.x.eachState(ctx, of, func(src *store.Source, number int32, row []byte, s *state) error {
 		if src.Pipeline == w.pipeline {
-			all = append(all, &standing{source: src, number: number, row: bytes.Clone(r.Row), state: at})
+			all = append(all, &standing{source: *src, number: number, row: row, state: *s})
 			return nil
 		}
 		src.Pipeline = w.pipeline
-		own[string(store.AppendSourceRow(nil, &src, number))] = &at
+		own[string(store.AppendSourceRow(nil, src, number))] = s
 		return nil
 	})
 	for _, p := range all {
@@ -159,32 +119,18 @@ func (w *switcher) ours(name string) bool {
 	return name == w.pipeline || strings.HasPrefix(name, w.pipeline+mark)
 }
 
-// edit changes the state of a row by check-and-put, where to says so, and where w still
-// holds the rebuilds after it was read.
+// edit changes the state of a row, where to says so, and where w still holds the rebuilds
+// after it was read.
 func (w *switcher) edit(ctx context.Context, row []byte, to func(*state) (bool, error)) error {
-	for {
-		s, err := w.x.load(ctx, row)
-		if err != nil {
-			return err
+	_, err := w.x.edit(ctx, statePlace(row), func(s state) (state, *store.Progress, error) {
+		want := s
+		if write, err := to(&want); err != nil || !write {
+			return s, nil, err
 		}
-		old := s.encode()
-		if write, err := to(&s); err != nil || !write {
-			return err
-		}
-		if err := w.held(ctx); err != nil {
-			return err
-		}
-		s.revision++
-		at := int64(s.revision)
-		put := []*hbase.TColumnValue{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier), Value: s.encode(), Timestamp: &at}}
-		ok, err := w.x.cells.checkAndPut(ctx, store.OffsetsTable, row, store.ProgressFamily, stateQualifier, old, put)
-		switch {
-		case ok && err == nil:
-			return nil
-		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
-			return err
-		}
-	}
+		want.revision++ // it is written though nothing else changes
+		return want, nil, w.held(ctx)
+	})
+	return err
 }
 
 // note is what the journal of switches says.
@@ -269,25 +215,13 @@ func (w *switcher) replaceState(ctx context.Context, before, s journalState, by 
 		s.source = r.id
 	}
 	s.revision, s.nonce = s.revision+by, rand.Uint64()
-	entry := n.encode()
-	for {
-		ok, err := w.journal().move(ctx, before, s, entry)
-		switch {
-		case ok && err == nil:
-			return s, nil
-		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
-			return s, err
+	_, _, err := w.journal().change(ctx, &before, func(now journalState, _ []byte, _ bool) (journalState, []byte, error) {
+		if now != before {
+			return now, nil, lostHold(&now)
 		}
-		now, _, err := w.journal().load(ctx)
-		switch {
-		case err != nil:
-			return s, err
-		case now == s:
-			return s, nil // the answer was lost
-		case now != before:
-			return s, lostHold(&now)
-		}
-	}
+		return s, n.encode(), nil
+	})
+	return s, err
 }
 
 // redrives returns the revisions of the journals of the pipeline's redrives, by row. With
@@ -295,47 +229,28 @@ func (w *switcher) replaceState(ctx context.Context, before, s journalState, by 
 // about to begin, "" = none is.
 func (w *switcher) redrives(ctx context.Context, rebuilt string, renumber bool) (map[string]int64, error) {
 	revisions := map[string]int64{}
-	err := w.each(ctx, journalsTable, nil, ownRows, func(r *hbase.TResult_) error {
-		src, number, err := store.DecodeSourceRow(r.Row)
-		if err != nil || src.Pipeline != w.pipeline+redriveSuffix {
-			return err
-		}
-		j := &journal{x: w.x, source: &src, partition: number}
-		named := src
+	err := w.x.eachJournal(ctx, w.redrive, func(src *store.Source, number int32, row []byte, _ *journalState) error {
+		j := &journal{x: w.x, source: src, partition: number}
+		named := *src
 		named.Pipeline = rebuilt + redriveSuffix
-		for {
-			s, _, err := j.load(ctx)
-			if err != nil {
-				return err
-			}
-			if rebuilt != "" && s.floors != "" {
-				return errRemoving
-			}
-			if s.pending() {
-				return fmt.Errorf("%w: %s/%d: a redrive or purge of dead letters is not carried out: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it", store.ErrRefused, src.Topic, number)
-			}
-			revisions[string(r.Row)] = int64(s.revision)
-			if !renumber {
-				return nil
+		s, _, err := j.change(ctx, nil, func(s journalState, _ []byte, _ bool) (journalState, []byte, error) {
+			switch {
+			case rebuilt != "" && s.floors != "":
+				return s, nil, errRemoving
+			case s.pending():
+				return s, nil, fmt.Errorf("%w: %s/%d: a redrive or purge of dead letters is not carried out: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it", store.ErrRefused, src.Topic, number)
+			case !renumber:
+				return s, nil, nil
 			}
 			own, err := w.x.register(ctx, &named, nil)
 			if err != nil || s.source == own.id {
-				return err
+				return s, nil, err
 			}
-			if err := w.held(ctx); err != nil {
-				return err
-			}
-			to := s
-			to.source, to.revision = own.id, s.revision+2
-			ok, err := j.move(ctx, s, to, nil)
-			if err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil) {
-				return err
-			}
-			if ok && err == nil {
-				revisions[string(r.Row)] = int64(to.revision)
-				return nil
-			}
-		}
+			s.source, s.revision = own.id, s.revision+2
+			return s, nil, w.held(ctx)
+		})
+		revisions[string(row)] = int64(s.revision)
+		return err
 	})
 	return revisions, err
 }
@@ -501,7 +416,7 @@ func (w *switcher) check(ctx context.Context, s journalState, rebuilt string, re
 			hs = nil // what was sent keeps them
 			return err
 		}
-		if err := w.each(ctx, d.Name, []string{r.Family}, counterRows, func(row *hbase.TResult_) error {
+		if err := w.x.each(ctx, d.Name, []string{r.Family}, counterRows, func(row *hbase.TResult_) error {
 			for _, v := range row.ColumnValues {
 				_, source, _, _, err := decodeCounter(v.Qualifier, nil)
 				if err != nil {
@@ -594,10 +509,9 @@ func (w *switcher) abandon(ctx context.Context) error {
 		}
 	}
 	later(n.ended)
-	if err := w.each(ctx, store.OffsetsTable, nil, ownRows, func(r *hbase.TResult_) error { // of programs that did not note what has ended
-		src, _, err := store.DecodeSourceRow(r.Row)
+	if err := w.x.eachState(ctx, w.rebuild, func(src *store.Source, _ int32, _ []byte, _ *state) error { // of programs that did not note what has ended
 		later(src.Pipeline)
-		return err
+		return nil
 	}); err != nil {
 		return err
 	}
@@ -610,12 +524,8 @@ func (w *switcher) abandon(ctx context.Context) error {
 	}
 	// What a rebuild has applied in part is in families that are dropped: another
 	// mapping may end it.
-	return w.each(ctx, store.OffsetsTable, nil, ownRows, func(r *hbase.TResult_) error {
-		src, _, err := store.DecodeSourceRow(r.Row)
-		if err != nil || !w.rebuild(src.Pipeline) {
-			return err
-		}
-		return w.edit(ctx, r.Row, func(s *state) (bool, error) {
+	return w.x.eachState(ctx, w.rebuild, func(_ *store.Source, _ int32, row []byte, _ *state) error {
+		return w.edit(ctx, row, func(s *state) (bool, error) {
 			write := s.until > s.next
 			s.until = s.next
 			return write, nil
@@ -625,6 +535,15 @@ func (w *switcher) abandon(ctx context.Context) error {
 
 // rebuild reports whether a name is that of a rebuild of the pipeline.
 func (w *switcher) rebuild(name string) bool { return w.number(name) > 0 }
+
+// redrive reports whether a name is that of the pipeline's redrives.
+func (w *switcher) redrive(name string) bool { return name == w.pipeline+redriveSuffix }
+
+// switchPending is why something is refused until a switch that is decided is carried out;
+// src is that of its journal.
+func switchPending(src *store.Source) error {
+	return fmt.Errorf("%w: the counters of pipeline %s are being switched to those that were counted again: run \"ingest replay rebuild\" once more, which finishes it", store.ErrRefused, strings.TrimSuffix(src.Pipeline, switcherSuffix))
+}
 
 // number returns the number of a rebuild of the pipeline, 0 = it is none.
 func (w *switcher) number(name string) int {

@@ -58,51 +58,24 @@ func (n *numbers) knows(family string, rows []*hbase.TResult_) (bool, error) {
 func (w *switcher) numbers(ctx context.Context, rebuilt string) (*numbers, error) {
 	n := &numbers{others: map[uint32]string{}, fresh: map[uint32]bool{}, live: map[uint32]bool{}, retired: map[cellSource]bool{}, old: map[uint32]bool{}}
 	lives := map[store.Source]uint32{}
-	if err := w.each(ctx, sourcesTable, nil, ownRows, func(r *hbase.TResult_) error {
-		if bytes.Equal(r.Row, []byte(numbersRow)) {
-			return nil
-		}
-		src, _, err := store.DecodeSourceRow(append(bytes.Clone(r.Row), 0, 0, 0, 0))
-		if err != nil {
-			return err
-		}
-		if len(r.ColumnValues) == 0 {
-			return fmt.Errorf("%w: row %.100q of %s", store.ErrCorrupt, r.Row, sourcesTable)
-		}
-		s, err := decodeSource(r.ColumnValues[0].Value)
-		if err != nil {
-			return err
-		}
+	if err := w.x.eachSource(ctx, func(src *store.Source, r *registered) error {
 		switch {
 		case !w.ours(src.Pipeline):
-			n.others[s.id] = src.Pipeline
+			n.others[r.id] = src.Pipeline
 		case src.Pipeline == rebuilt, src.Pipeline == rebuilt+redriveSuffix, src.Pipeline == rebuilt+keptSuffix:
-			n.fresh[s.id] = true
+			n.fresh[r.id] = true
 		case src.Pipeline == w.pipeline, src.Pipeline == w.pipeline+redriveSuffix:
-			n.live[s.id], lives[src] = true, s.id
+			n.live[r.id], lives[*src] = true, r.id
 		default:
-			n.old[s.id] = true
+			n.old[r.id] = true
 		}
 		return nil
 	}); err != nil {
 		return nil, err
 	}
-	if err := w.each(ctx, journalsTable, nil, ownRows, func(r *hbase.TResult_) error {
-		src, number, err := store.DecodeSourceRow(r.Row)
-		if err != nil || src.Pipeline != w.pipeline+redriveSuffix {
-			return err
-		}
-		for _, v := range r.ColumnValues {
-			if string(v.Qualifier) != stateQualifier {
-				continue
-			}
-			s, err := decodeJournalState(v.Value)
-			if err != nil {
-				return err
-			}
-			if s.source != lives[src] {
-				n.retired[cellSource{lives[src], number}] = true
-			}
+	if err := w.x.eachJournal(ctx, w.redrive, func(src *store.Source, number int32, _ []byte, s *journalState) error {
+		if s.source != lives[*src] {
+			n.retired[cellSource{lives[*src], number}] = true
 		}
 		return nil
 	}); err != nil {
@@ -136,12 +109,7 @@ func (w *switcher) replace(ctx context.Context, s journalState, what *note, r *s
 		families = append(families, r.By)
 	}
 	n := &numbers{} // knows none
-	var start []byte
-	for {
-		rows, err := w.x.cells.scanRows(ctx, d.Name, families, start, counterRows)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
+	return w.x.pages(ctx, d.Name, families, nil, counterRows, func(rows []*hbase.TResult_) (bool, error) {
 		known, err := n.knows(r.Family, rows)
 		if err == nil && (!known || n.taken == 0) {
 			if n, err = w.numbers(ctx, what.rebuilt); err == nil {
@@ -151,32 +119,29 @@ func (w *switcher) replace(ctx context.Context, s journalState, what *note, r *s
 		}
 		switch {
 		case err != nil:
-			return err
+			return false, err
 		case !known:
-			return fmt.Errorf("%w: table %s, family %s: a cell of a source that %s does not have", store.ErrCorrupt, d.Name, r.Family, sourcesTable)
+			return false, fmt.Errorf("%w: table %s, family %s: a cell of a source that %s does not have", store.ErrCorrupt, d.Name, r.Family, sourcesTable)
 		}
 		// Where another process has carried the switch out meanwhile the rows may be
 		// those of pipelines that have gone on. As it stands, nothing in them is of a
 		// later switch.
 		switch now, _, err := w.load(ctx); {
 		case err != nil:
-			return err
+			return false, err
 		case now != s:
-			return fmt.Errorf("%w: another process has finished the switch", store.ErrStale)
+			return false, fmt.Errorf("%w: another process has finished the switch", store.ErrStale)
 		}
 		var hs []*mutation
 		for _, row := range rows {
 			more, err := n.rewrite(d.Name, r, served.Distinct, row)
 			if err != nil {
-				return err
+				return false, err
 			}
 			hs = append(hs, more...)
 		}
-		if err := errors.Join(w.x.cells.write(ctx, hs)...); err != nil {
-			return err
-		}
-		start = append(bytes.Clone(rows[len(rows)-1].Row), 0)
-	}
+		return true, errors.Join(w.x.cells.write(ctx, hs)...)
+	})
 }
 
 // take notes beside what was rebuilt of a row how much of the API's counts is taken

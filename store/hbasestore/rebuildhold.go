@@ -129,8 +129,10 @@ func (w *switcher) unmark(ctx context.Context) error {
 	return nil
 }
 
-// release is the reverse of hold.
+// release is the reverse of hold. Partitions that were marked for a switch which was not
+// decided may go on.
 func (w *switcher) release(ctx context.Context) error {
+	uerr := w.undecide(ctx)
 	s, n, err := w.load(ctx)
 	if err == nil {
 		to := s
@@ -140,7 +142,24 @@ func (w *switcher) release(ctx context.Context) error {
 	if errors.Is(err, store.ErrHeld) {
 		return nil
 	}
-	return err
+	return errors.Join(uerr, err)
+}
+
+// undecide takes marks away, if there are any and they are not decided on.
+func (w *switcher) undecide(ctx context.Context) error {
+	s, n, err := w.load(ctx)
+	if err != nil || s.pending() || n.rebuilt == "" {
+		return err
+	}
+	all, err := w.partitions(ctx, "")
+	if err != nil || !slices.ContainsFunc(all, func(p *standing) bool { return p.state.becomes != 0 }) {
+		return err
+	}
+	// A decision whose answer was lost may still come: not behind this.
+	if _, err := w.advance(ctx, s, 2, n); err != nil {
+		return err
+	}
+	return w.unmark(ctx)
 }
 
 // rebuildHold are the rebuilds of a pipeline, in the hands of this process.

@@ -202,3 +202,26 @@ func TestDecidedByOlderProgram(t *testing.T) {
 	h.rebuild(e, whole(t)) // takes the hold twice, and so changes the revision
 	h.check("finished", e)
 }
+
+// TestReleasedUnmarks: where a switch is refused after some partitions were marked, these go on
+// when the command ends, and not when somebody gives the next one.
+func TestReleasedUnmarks(t *testing.T) {
+	t.Parallel()
+	s, hold, replacements := countedAgain(t)
+	x := [2]string{"a", "x"}
+	if err := s.Apply(t.Context(), increments(1, store.Absent, "v1", x)); err != nil {
+		t.Fatal(err)
+	}
+	if err := hold.SwitchRebuild(t.Context(), "views~1", replacements); !errors.Is(err, store.ErrStale) {
+		t.Fatalf("Got %v, want ErrStale of partition 1", err)
+	}
+	if err := s.Apply(t.Context(), increments(0, 2, "v1", x)); !errors.Is(err, store.ErrTransient) {
+		t.Fatalf("Got %v while it is marked, want ErrTransient", err)
+	}
+	if err := hold.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Apply(t.Context(), increments(0, 2, "v1", x)); err != nil {
+		t.Error(err)
+	}
+}

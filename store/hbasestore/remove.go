@@ -56,9 +56,10 @@ var _ store.CounterRemover = (*Store)(nil)
 // what was removed and is in the log comes back. Both at once would be exact, too, but
 // hardly what anybody wants; so they refuse each other.
 type remover struct {
-	*switcher // its each and edit
-	wait      func(ctx context.Context, attempt int) error
-	patience  int // attempts, with wait between them
+	x        *exact
+	tables   familyTables
+	wait     func(ctx context.Context, attempt int) error
+	patience int // attempts, with wait between them
 }
 
 // patience of a remover on HBase is about half a minute.
@@ -88,75 +89,81 @@ func (o *owner) String() string {
 
 // standpoint is where an owner stands.
 type standpoint struct {
-	number uint32
+	number uint32 // apiSource = it is about to be another
 	floors floors
-	// at is what a floor that write adds is at: all before it is complete. unfinished =
+	// at is what a floor that is decided now is at: all before it is complete. unfinished =
 	// why there is none.
 	at         int64
 	unfinished error
-	// write changes the floors where nothing else was changed, and reports whether it did.
-	// A journal with an unfinished entry takes none.
-	write func(floors) (bool, error)
+	last       bool // nobody waits any longer until it is finished
 }
 
-// stand reads where an owner stands.
-func (r *remover) stand(ctx context.Context, o *owner) (*standpoint, error) {
-	if o.journal {
-		return r.standJournal(ctx, o)
-	}
-	s, err := r.x.load(ctx, o.row)
-	if err != nil {
-		return nil, err
-	}
+// standpoint returns where a partition stands.
+func (s *state) standpoint(src *store.Source, partition int32) (*standpoint, error) {
 	fs, err := decodeFloors(s.floors)
-	if err != nil {
-		return nil, err
-	}
 	st := &standpoint{number: s.source, floors: fs, at: s.next}
 	if s.next != s.until {
-		st.unfinished = &UnfinishedError{Source: o.source, Partition: o.partition, Next: max(s.next, 0), Until: s.until, Version: s.version}
+		st.unfinished = &UnfinishedError{Source: *src, Partition: partition, Next: max(s.next, 0), Until: s.until, Version: s.version}
 	}
 	if s.becomes != 0 {
-		st.number = apiSource // it is about to be another
+		st.number = apiSource
 	}
-	st.write = func(fs floors) (bool, error) {
-		want := s
-		want.floors, want.revision = fs.encode(), s.revision+1
-		at := int64(want.revision)
-		put := []*hbase.TColumnValue{{Family: []byte(store.ProgressFamily), Qualifier: []byte(stateQualifier), Value: want.encode(), Timestamp: &at}}
-		return r.x.cells.checkAndPut(ctx, store.OffsetsTable, o.row, store.ProgressFamily, stateQualifier, s.encode(), put)
-	}
-	return st, nil
+	return st, err
 }
 
-func (r *remover) standJournal(ctx context.Context, o *owner) (*standpoint, error) {
-	j := &journal{x: r.x, source: &o.source, partition: o.partition}
-	s, _, err := j.load(ctx)
-	if err != nil {
-		return nil, err
-	}
+// standpoint returns where a journal of redrives stands.
+func (s *journalState) standpoint() (*standpoint, error) {
 	fs, err := decodeFloors(s.floors)
-	if err != nil {
-		return nil, err
-	}
 	st := &standpoint{number: s.source, floors: fs, at: int64(s.revision) + 2}
 	if s.pending() {
 		st.unfinished = fmt.Errorf("%w: a redrive or purge of dead letters is not carried out: run \"ingest dlq redrive\" or \"purge\" once more, which finishes it", store.ErrRefused)
 	}
-	st.write = func(fs floors) (bool, error) {
-		if s.pending() {
-			return false, nil
-		}
-		to := s
-		to.floors, to.revision = fs.encode(), s.revision+2
-		return j.move(ctx, s, to, nil)
-	}
-	return st, nil
+	return st, err
 }
 
-// unknown reports whether an answer was lost, so that what is there must be read.
-func unknown(ctx context.Context, err error) bool {
-	return errors.Is(err, store.ErrUnknownOutcome) && ctx.Err() == nil
+// change changes an owner's floors to what to makes of where it stands. Where that is
+// unfinished and to says wait it is asked again after a pause, and at last what is unfinished
+// is the error. The floors of a journal that is unfinished are not changed.
+func (r *remover) change(ctx context.Context, o *owner, to func(*standpoint) (want floors, wait bool, err error)) error {
+	for attempt := 0; ; attempt++ {
+		var unfinished error // while it is waited for
+		ask := func(st *standpoint, err error) (string, error) {
+			if err != nil {
+				return "", err
+			}
+			st.last = attempt == r.patience
+			want, wait, err := to(st)
+			if unfinished = nil; wait {
+				unfinished = st.unfinished
+			}
+			return want.encode(), err
+		}
+		var err error
+		if o.journal {
+			_, _, err = (&journal{x: r.x, source: &o.source, partition: o.partition}).change(ctx, nil, func(s journalState, entry []byte, _ bool) (journalState, []byte, error) {
+				want, err := ask(s.standpoint())
+				if err == nil && want != s.floors && !s.pending() {
+					s.floors, s.revision = want, s.revision+2
+				}
+				return s, entry, err
+			})
+		} else {
+			_, err = r.x.edit(ctx, statePlace(o.row), func(s state) (state, *store.Progress, error) {
+				want, err := ask(s.standpoint(&o.source, o.partition))
+				s.floors = want
+				return s, nil, err
+			})
+		}
+		switch {
+		case err != nil || unfinished == nil:
+			return err
+		case attempt == r.patience:
+			return fmt.Errorf("%s: %w", o, unfinished)
+		}
+		if err := r.wait(ctx, attempt); err != nil {
+			return err
+		}
+	}
 }
 
 func (o *owner) changed() error {
@@ -164,109 +171,69 @@ func (o *owner) changed() error {
 }
 
 // mark is step 2 for one owner. It returns the floor.
-func (r *remover) mark(ctx context.Context, o *owner, s span) (int64, error) {
+func (r *remover) mark(ctx context.Context, o *owner, s span) (at int64, err error) {
 	low, first := floorWanted, true
-	for attempt := 0; ; {
-		st, err := r.stand(ctx, o)
-		if err != nil {
-			return 0, err
-		}
+	err = r.change(ctx, o, func(st *standpoint) (want floors, wait bool, err error) {
 		if st.number != o.number {
-			return 0, o.changed()
+			return nil, false, o.changed()
 		}
 		if first {
 			low, first = st.floors.at(s), false // of a remover that was killed, or is slow
 		}
-		if at := st.floors.at(s); at > low {
-			return at, nil
-		}
-		want := st.floors
-		switch {
+		switch at = st.floors.at(s); {
+		case at > low:
+			return st.floors, false, nil
 		case st.unfinished == nil:
-			want = want.decide(s, st.at)
-		case !o.journal && !want.wants(s):
-			want = append(slices.Clone(want), floor{s, floorWanted})
-		case attempt == r.patience:
-			return 0, errors.Join(fmt.Errorf("%s: %w", o, st.unfinished), r.edit(ctx, o, func(fs floors) floors { return fs.withdraw(s) }))
-		default:
-			if err := r.wait(ctx, attempt); err != nil {
-				return 0, err
-			}
-			attempt++
-			continue
+			at = st.at
+			return st.floors.decide(s, at), false, nil
+		case st.last:
+			return st.floors.withdraw(s), true, nil
+		case o.journal || st.floors.wants(s):
+			return st.floors, true, nil
 		}
-		ok, err := st.write(want)
-		switch {
-		case err != nil && !unknown(ctx, err):
-			return 0, err
-		case ok && err == nil && st.unfinished == nil:
-			return st.at, nil
-		}
-	}
+		return append(slices.Clone(st.floors), floor{s, floorWanted}), true, nil
+	})
+	return at, err
 }
 
-// edit changes an owner's floors.
+// edit changes an owner's floors, of a journal once it is not unfinished.
 func (r *remover) edit(ctx context.Context, o *owner, to func(floors) floors) error {
-	for attempt := 0; ; {
-		st, err := r.stand(ctx, o)
-		if err != nil {
-			return err
-		}
+	return r.change(ctx, o, func(st *standpoint) (floors, bool, error) {
 		want := to(st.floors)
 		if st.number != o.number && len(st.floors) > 0 {
-			return o.changed()
+			return nil, false, o.changed()
 		}
-		if slices.Equal(want, st.floors) {
-			return nil
-		}
-		if o.journal && st.unfinished != nil {
-			if attempt == r.patience {
-				return fmt.Errorf("%s: %w", o, st.unfinished)
-			}
-			if err := r.wait(ctx, attempt); err != nil {
-				return err
-			}
-			attempt++
-			continue
-		}
-		ok, err := st.write(want)
-		switch {
-		case ok && err == nil:
-			return nil
-		case err != nil && !unknown(ctx, err):
-			return err
-		}
-	}
+		return want, o.journal && st.unfinished != nil && !slices.Equal(want, st.floors), nil
+	})
 }
 
 // owners returns whose states count under which number: of partitions, and of the
 // journals of redrives.
 func (r *remover) owners(ctx context.Context) (map[cellSource]*owner, error) {
 	all := map[cellSource]*owner{}
-	read := func(row *hbase.TResult_, journal bool) error {
-		src, number, err := store.DecodeSourceRow(row.Row)
-		if err != nil {
-			return err
-		}
-		if name, redrives := strings.CutSuffix(src.Pipeline, redriveSuffix); strings.Contains(name, mark) || redrives != journal {
+	add := func(o *owner, st *standpoint, err error) error {
+		switch name, redrives := strings.CutSuffix(o.source.Pipeline, redriveSuffix); {
+		case strings.Contains(name, mark) || redrives != o.journal:
 			return nil // a rebuild's, whose number is that of the pipeline once it is switched to
-		}
-		o := &owner{source: src, partition: number, row: bytes.Clone(row.Row), journal: journal}
-		st, err := r.stand(ctx, o)
-		if err != nil {
+		case err != nil:
 			return err
-		}
-		if st.number == apiSource {
+		case st.number == apiSource:
 			return fmt.Errorf("%w: the counters of %s are being switched to those that were counted again", store.ErrRefused, o)
 		}
 		o.number, o.floors = st.number, st.floors
-		all[cellSource{o.number, number}] = o
+		all[cellSource{o.number, o.partition}] = o
 		return nil
 	}
-	if err := r.each(ctx, store.OffsetsTable, nil, ownRows, func(row *hbase.TResult_) error { return read(row, false) }); err != nil {
+	if err := r.x.eachState(ctx, nil, func(src *store.Source, number int32, row []byte, s *state) error {
+		st, err := s.standpoint(src, number)
+		return add(&owner{source: *src, partition: number, row: row}, st, err)
+	}); err != nil {
 		return nil, err
 	}
-	err := r.each(ctx, journalsTable, nil, ownRows, func(row *hbase.TResult_) error { return read(row, true) })
+	err := r.x.eachJournal(ctx, nil, func(src *store.Source, number int32, row []byte, s *journalState) error {
+		st, err := s.standpoint()
+		return add(&owner{source: *src, partition: number, row: row, journal: true}, st, err)
+	})
 	return all, err
 }
 
@@ -275,55 +242,42 @@ func (r *remover) owners(ctx context.Context) (map[cellSource]*owner, error) {
 // same, no partition has got another number in between.
 func (r *remover) switches(ctx context.Context) (map[string]uint64, error) {
 	revisions := map[string]uint64{}
-	err := r.each(ctx, journalsTable, nil, ownRows, func(row *hbase.TResult_) error {
-		src, number, err := store.DecodeSourceRow(row.Row)
-		if err != nil {
-			return err
+	switches := func(pipeline string) bool { return strings.HasSuffix(pipeline, switcherSuffix) }
+	err := r.x.eachJournal(ctx, switches, func(src *store.Source, _ int32, row []byte, s *journalState) error {
+		if s.pending() {
+			return switchPending(src)
 		}
-		name, ok := strings.CutSuffix(src.Pipeline, switcherSuffix)
-		if !ok {
-			return nil
-		}
-		s, _, err := (&journal{x: r.x, source: &src, partition: number}).load(ctx)
-		if err == nil && s.pending() {
-			err = fmt.Errorf("%w: the counters of pipeline %s are being switched to those that were counted again: run \"ingest replay rebuild\" once more, which finishes it", store.ErrRefused, name)
-		}
-		revisions[string(row.Row)] = s.revision
-		return err
+		revisions[string(row)] = s.revision
+		return nil
 	})
 	return revisions, err
 }
 
 // within calls f for each cell of a span, row by row; ended is called behind each row.
 func (r *remover) within(ctx context.Context, s span, f func(row, column []byte, at cellSource, v *hbase.TColumnValue) error, ended func() error) error {
-	start := []byte(s.start)
-	for {
-		rows, err := r.x.cells.scanRows(ctx, s.table, []string{s.family}, start, counterRows)
-		if err != nil || len(rows) == 0 {
-			return err
-		}
+	return r.x.pages(ctx, s.table, []string{s.family}, []byte(s.start), counterRows, func(rows []*hbase.TResult_) (bool, error) {
 		for _, row := range rows {
 			if s.stop != "" && string(row.Row) >= s.stop {
-				return nil
+				return false, nil
 			}
 			for _, v := range row.ColumnValues {
 				column, source, partition, _, err := decodeCounter(v.Qualifier, nil)
 				if err != nil {
-					return fmt.Errorf("table %s, row %.100q: %w", s.table, row.Row, err)
+					return false, fmt.Errorf("table %s, row %.100q: %w", s.table, row.Row, err)
 				}
 				if !s.has(s.table, string(v.Family), string(row.Row), string(column)) {
 					continue
 				}
 				if err := f(row.Row, column, cellSource{source, partition}, v); err != nil {
-					return err
+					return false, err
 				}
 			}
 			if err := ended(); err != nil {
-				return err
+				return false, err
 			}
 		}
-		start = append(bytes.Clone(rows[len(rows)-1].Row), 0)
-	}
+		return true, nil
+	})
 }
 
 // look is step 1: who has cells of a span, and how many columns a reader sees.
@@ -478,56 +432,43 @@ func (h *mutation) deleteCounter(family string, qualifier []byte, at int64) {
 // removeOwn takes away what a cell of apiSource has, if it has anything, and reports
 // whether it had. It is not deleted, as the next one may have the same timestamp, or one
 // that is lower: HBase's sums are taken (takenPartition), others lose their value.
-func (r *remover) removeOwn(ctx context.Context, s span, row, column []byte, partition int32, distinct bool) (bool, error) {
-	names := []*hbase.TColumn{{Family: []byte(s.family), Qualifier: appendCounter(nil, column, apiSource, partition)}}
+func (r *remover) removeOwn(ctx context.Context, s span, row, column []byte, partition int32, distinct bool) (had bool, err error) {
+	at := &place{table: s.table, family: s.family, row: row, qualifier: string(appendCounter(nil, column, apiSource, partition))}
 	sum := !distinct && partition == 0
 	if sum {
-		names = append(names, &hbase.TColumn{Family: []byte(s.family), Qualifier: appendCounter(nil, column, apiSource, takenPartition)})
+		at.qualifier, at.beside = string(appendCounter(nil, column, apiSource, takenPartition)), at.qualifier
 	}
-	for {
-		results, err := r.x.cells.read(ctx, s.table, []*hbase.TGet{{Row: row, Columns: names}})
-		if err != nil {
-			return false, err
+	err = change(ctx, r.x.cells, at, func(now *seen) ([]*hbase.TColumnValue, error) {
+		there := now.cell
+		if sum {
+			there = now.beside
 		}
-		var there, taken *hbase.TColumnValue
-		for _, v := range results[0].ColumnValues {
-			if bytes.Equal(v.Qualifier, names[0].Qualifier) {
-				there = v
-			} else {
-				taken = v
-			}
+		if had = len(valueOf(there)) > 0; !had {
+			return nil, nil
 		}
-		if there == nil || len(there.Value) == 0 {
-			return false, nil
-		}
-		old, put := there.Value, &hbase.TColumnValue{Family: []byte(s.family), Qualifier: there.Qualifier, Value: []byte{}}
-		at := there.GetTimestamp()
+		put := &hbase.TColumnValue{Family: []byte(s.family), Qualifier: there.Qualifier, Value: []byte{}}
+		time := there.GetTimestamp()
 		switch {
 		case sum:
 			// Between the revisions of two switches, which are even.
-			at = 1
-			old = nil
-			if taken != nil {
-				at, old = taken.GetTimestamp()|1, taken.Value
+			time = 1
+			if now.cell != nil {
+				time = now.cell.GetTimestamp() | 1
 			}
-			if put, err = takenOf(at, s.family, false, column, there); err != nil {
-				return false, fmt.Errorf("table %s, row %.100q: %w", s.table, row, err)
+			var err error
+			if put, err = takenOf(time, s.family, false, column, there); err != nil {
+				return nil, fmt.Errorf("table %s, row %.100q: %w", s.table, row, err)
 			}
-			if bytes.Equal(put.Value, old) {
-				return false, nil
+			if had = !bytes.Equal(put.Value, valueOf(now.cell)); !had {
+				return nil, nil
 			}
 		case partition == 0:
-			at++ // its timestamps count its changes
+			time++ // its timestamps count its changes
 		}
-		put.Timestamp = &at
-		ok, err := r.x.cells.checkAndPut(ctx, s.table, row, s.family, string(put.Qualifier), old, []*hbase.TColumnValue{put})
-		switch {
-		case ok && err == nil:
-			return true, nil
-		case err != nil && !unknown(ctx, err):
-			return false, err
-		}
-	}
+		put.Timestamp = &time
+		return []*hbase.TColumnValue{put}, nil
+	})
+	return had && err == nil, err
 }
 
 // finish carries out what removers have left that were killed. It does what these would
@@ -631,7 +572,7 @@ func (s *Store) removing(ctx context.Context, what string, cr *store.CounterRang
 		return 0, fmt.Errorf("%s counters: %w", what, err)
 	}
 	defer end()
-	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: patience}
+	r := &remover{x: s.exact, tables: s, wait: s.wait, patience: patience}
 	spans, distinct, err := r.spans(ctx, cr)
 	if err == nil && first != nil {
 		err = first(r, ctx)

@@ -123,7 +123,7 @@ func (w *world) startRemover() (*worker, chan error) {
 func (p *worker) removeCounters(s span) error {
 	ctx := context.Background()
 	r := &remover{
-		switcher: &switcher{x: p.x, tables: p}, patience: 30,
+		x: p.x, tables: p, patience: 30,
 		wait: func(context.Context, int) error {
 			_, err := p.call(func() {})
 			return err

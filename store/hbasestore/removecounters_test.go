@@ -230,7 +230,7 @@ func TestRemoveBesideRemover(t *testing.T) {
 		t.Fatal(err)
 	}
 	sp := span{table: "c", family: "n"}
-	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	r := &remover{x: s.exact, tables: s, wait: s.wait, patience: 2}
 	owners, err := r.owners(ctx)
 	if err != nil || len(owners) != 1 {
 		t.Fatalf("Got %d owners, %v", len(owners), err)
@@ -281,7 +281,7 @@ func TestRemoveBesideCount(t *testing.T) {
 		counted = true
 		return s.Apply(ctx, increments(0, 2, "v1", [2]string{"a", "y"}, [2]string{"a", "new"}))
 	}}, 1000)
-	r := &remover{switcher: &switcher{x: x, tables: s}, wait: s.wait, patience: 2}
+	r := &remover{x: x, tables: s, wait: s.wait, patience: 2}
 	if n, err := r.remove(ctx, sp, false); err != nil || n != 1 || !counted {
 		t.Errorf("Got %d, %v, want 1: column x", n, err)
 	}
@@ -394,7 +394,7 @@ func countedAgain(t *testing.T) (*Store, *rebuildHold, []store.FamilyReplacement
 func TestSwitchDropsFloors(t *testing.T) {
 	t.Parallel()
 	s, hold, replacements := countedAgain(t)
-	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	r := &remover{x: s.exact, tables: s, wait: s.wait, patience: 2}
 	owners, err := r.owners(t.Context())
 	if err != nil || len(owners) != 1 {
 		t.Fatalf("Got %d owners, %v", len(owners), err)
@@ -430,7 +430,7 @@ func TestRemoveBesideSwitch(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s, hold, replacements := countedAgain(t)
-	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	r := &remover{x: s.exact, tables: s, wait: s.wait, patience: 2}
 	only := func() *owner {
 		t.Helper()
 		owners, err := r.owners(ctx)
@@ -492,7 +492,7 @@ func TestRebuildWaitsForJournals(t *testing.T) {
 	if got, err := pipeline.Redrive(ctx, o); err != nil || got.Applied != 3 {
 		t.Fatalf("Got %+v, %v", got, err)
 	}
-	r := &remover{switcher: &switcher{x: s.exact, tables: s}, wait: s.wait, patience: 2}
+	r := &remover{x: s.exact, tables: s, wait: s.wait, patience: 2}
 	owners, err := r.owners(ctx)
 	if err != nil {
 		t.Fatal(err)

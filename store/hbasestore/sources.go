@@ -98,24 +98,14 @@ func decodeSource(b []byte) (registered, error) {
 // register returns the number of a source, which it gets where it has none yet,
 // together with where the partitions of begins begin.
 func (x *exact) register(ctx context.Context, s *store.Source, begins []store.Advance) (registered, error) {
-	fail := func(err error) (registered, error) {
-		return registered{}, fmt.Errorf("number of the source %s, topic %s: %w", s.Pipeline, s.Topic, err)
-	}
-	row := appendSource(nil, s)
-	get := &hbase.TGet{Row: row, Columns: []*hbase.TColumn{{Family: []byte(sourcesFamily), Qualifier: []byte(sourceQualifier)}}}
-	for {
-		results, err := x.cells.read(ctx, sourcesTable, []*hbase.TGet{get})
-		if err != nil {
-			return fail(err)
+	var r registered
+	at := &place{table: sourcesTable, family: sourcesFamily, qualifier: sourceQualifier, row: appendSource(nil, s)}
+	if err := change(ctx, x.cells, at, func(now *seen) (_ []*hbase.TColumnValue, err error) {
+		if now.cell != nil {
+			r, err = decodeSource(now.cell.Value)
+			return nil, err
 		}
-		if values := results[0].ColumnValues; len(values) > 0 {
-			r, err := decodeSource(values[0].Value)
-			if err != nil {
-				return fail(err)
-			}
-			return r, nil
-		}
-		r := registered{begins: map[int32]store.Progress{}}
+		r = registered{begins: map[int32]store.Progress{}}
 		var partitions []int32
 		for i := range begins {
 			if a := &begins[i]; !slices.Contains(partitions, a.Partition) {
@@ -124,18 +114,14 @@ func (x *exact) register(ctx context.Context, s *store.Source, begins []store.Ad
 			}
 		}
 		if r.id, err = x.cells.allot(ctx); err != nil { // one that is lost is lost
-			return fail(err)
+			return nil, err
 		}
-		at := int64(1)
-		put := []*hbase.TColumnValue{{Family: []byte(sourcesFamily), Qualifier: []byte(sourceQualifier), Value: r.encode(partitions), Timestamp: &at}}
-		ok, err := x.cells.checkAndPut(ctx, sourcesTable, row, sourcesFamily, sourceQualifier, nil, put)
-		switch {
-		case ok && err == nil:
-			return r, nil
-		case err != nil && (!errors.Is(err, store.ErrUnknownOutcome) || ctx.Err() != nil):
-			return fail(err)
-		}
+		first := int64(1)
+		return []*hbase.TColumnValue{{Family: []byte(sourcesFamily), Qualifier: []byte(sourceQualifier), Value: r.encode(partitions), Timestamp: &first}}, nil
+	}); err != nil {
+		return registered{}, fmt.Errorf("number of the source %s, topic %s: %w", s.Pipeline, s.Topic, err)
 	}
+	return r, nil
 }
 
 // beginAs begins a partition of which it was decided before, by who began it

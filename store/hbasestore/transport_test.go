@@ -438,6 +438,7 @@ func TestOpen(t *testing.T) {
 		{"password", Options{Addresses: []string{"hunter2@localhost:9090"}}, store.ErrInvalidArgument},
 		{"user and password", Options{Addresses: []string{"me:hunter2@localhost:9090"}}, store.ErrInvalidArgument},
 		{"negative", Options{Addresses: []string{"localhost:9090"}, Connections: -1}, store.ErrInvalidArgument},
+		{"negative cells", Options{Addresses: []string{"localhost:9090"}, MaxCellBytes: -1}, store.ErrInvalidArgument},
 		{"nobody there", Options{Addresses: []string{nobody.Addr().String()}}, store.ErrTransient},
 		{"unframed to framed", Options{Addresses: []string{newGateway(t, nil, true).address()}}, store.ErrTransient},
 	} {
