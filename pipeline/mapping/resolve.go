@@ -234,7 +234,7 @@ func fileError(text string, err error) (at int, message string) {
 	if !errors.As(err, &e) {
 		return 0, err.Error()
 	}
-	return byteOffset(text, e.From), e.Message
+	return byteOffset(text, e.From), strings.ReplaceAll(e.Message, "%!s(<nil>)", "nil") // expr prints types that are none
 }
 
 // byteOffset returns where the rune with this index begins.
