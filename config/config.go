@@ -81,6 +81,8 @@ type Config struct {
 
 	file   string
 	places map[string]position
+
+	warnings Problems
 }
 
 // Store is where tables are kept.
@@ -414,8 +416,13 @@ func Parse(name string, data []byte, lookupEnv func(string) (string, bool)) (*Co
 	if len(d.problems) > 0 {
 		return nil, d.problems.sorted()
 	}
+	c.warnings = d.warnings.sorted()
 	return c, nil
 }
+
+// Warnings returns the settings of the file that can have no effect as the others are, in
+// its order. They are no mistakes: pipelines may share settings.
+func (c *Config) Warnings() Problems { return c.warnings }
 
 // Default returns the configuration of an empty file.
 func Default() *Config {

@@ -83,6 +83,7 @@ type decoder struct {
 	file     string
 	lookup   func(string) (string, bool)
 	problems Problems
+	warnings Problems
 	places   map[string]position // by path
 	unread   map[string]bool     // paths of values that could not be read, and of lists of such
 	anchors  anchors
@@ -95,6 +96,12 @@ func (d *decoder) problem(at position, path, hint, format string, args ...any) {
 		File: d.file, Line: at.line, Col: at.col, Path: path,
 		Message: fmt.Sprintf(format, args...), Hint: hint,
 	})
+}
+
+// warn notes what has no effect at the setting path.
+func (d *decoder) warn(path, hint, format string, args ...any) {
+	at := d.place(path)
+	d.warnings = append(d.warnings, Problem{File: d.file, Line: at.line, Col: at.col, Path: path, Message: fmt.Sprintf(format, args...), Hint: hint})
 }
 
 // noteUnread remembers what could not be read: that it is missing then is no second

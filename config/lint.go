@@ -303,6 +303,8 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 			at := join(join(path, "dead_letters.policies"), class)
 			if known := pipeline.Classes(); !slices.Contains(known, class) {
 				report(at, didYouMean(class, known), "no record is refused with the class %q", class)
+			} else if why := p.Spec.Never(class); why != "" {
+				d.warn(at, "remove the policy, if it is not one that pipelines share", "this pipeline refuses no record with the class %s: %s", class, why)
 			}
 			if name := p.DeadLetters.Policies[class]; !slices.Contains(pipeline.PolicyNames(), name) {
 				report(at, didYouMean(name, pipeline.PolicyNames()), "not a policy: write dlq, drop, fail or retry")

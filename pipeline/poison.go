@@ -3,8 +3,6 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"log/slog"
-	"runtime/debug"
 	"slices"
 	"time"
 
@@ -127,7 +125,7 @@ func LetterClasses() []string {
 }
 
 func errorClasses() []string {
-	all := []string{classPanic, classInternal, classTooLarge, classRefused}
+	all := []string{mapping.ClassPanic, classInternal, classTooLarge, classRefused}
 	for _, c := range refusalClasses {
 		all = append(all, c.class)
 	}
@@ -136,7 +134,6 @@ func errorClasses() []string {
 
 // The classes of errors that neither the mapping nor the store names.
 const (
-	classPanic    = "panic"     // the mapping panicked at the record
 	classInternal = "internal"  // an error that is no mapping.Error
 	classTooLarge = "too_large" // what the record becomes takes more memory than there is
 )
@@ -258,28 +255,6 @@ func (b *breaker) fail(offset int64) bool {
 	window, limit := b.bounds(offset)
 	n := len(b.failed)
 	return n >= limit && b.failed[n-1]-b.failed[n-limit] < window
-}
-
-// mapSafely maps r. A mapping that panics is a bug, but one record must not stop
-// its partition for ever, as it would: each restart would begin with it. Where
-// panicked says so of the error, m is of no more use.
-func mapSafely(m mapper, r *mapping.Record, log *slog.Logger) (out *mapping.Output, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			log.Error("mapping panicked", "offset", r.Offset, "err", cause, "stack", string(debug.Stack()))
-			out, err = nil, &mapping.Error{Stage: mapping.StageMap, Class: classPanic, Err: fmt.Errorf("the mapping panicked: %v", cause)}
-		}
-	}()
-	return m.Map(r)
-}
-
-// panicked reports whether err is of a mapping that panicked.
-func panicked(err error) bool {
-	if err == nil {
-		return false // of every record: e would be allocated for it
-	}
-	var e *mapping.Error
-	return errors.As(err, &e) && e.Class == classPanic
 }
 
 // asMappingError returns err as the mapping.Error that it is, or one of a class

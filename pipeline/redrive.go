@@ -361,8 +361,8 @@ func (r *redrive) mapLetter(d *buffer.DeadLetter) (*mapping.Output, error) {
 	for _, h := range d.Headers {
 		rec.Headers = append(rec.Headers, mapping.Header(h))
 	}
-	out, err := mapSafely(r.mapper, rec, r.log)
-	if panicked(err) {
+	out, err := mapping.Safely(rec, r.log, r.mapper.Map)
+	if mapping.Panicked(err) {
 		r.mapper = r.newMapper()
 	}
 	return out, err

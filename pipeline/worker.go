@@ -557,8 +557,8 @@ func (w *worker) add(ctx context.Context, offset int64, out *mapping.Output) (er
 
 // mapRecord maps r.
 func (w *worker) mapRecord(r *mapping.Record) (*mapping.Output, error) {
-	out, err := mapSafely(w.mapper, r, w.log)
-	if panicked(err) {
+	out, err := mapping.Safely(r, w.log, w.mapper.Map)
+	if mapping.Panicked(err) {
 		w.mapper.Release()
 		w.mapper = w.p.newMapper()
 	}

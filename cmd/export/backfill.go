@@ -45,9 +45,6 @@ func (c *backfillCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.From.IsZero() { // which says to an order that there is none
-		return fmt.Errorf("%w: --from %s is before every time of a schedule: name the first time that is to run", cli.ErrUsage, c.From.Format(time.RFC3339))
-	}
 	if d, ok := cfg.Declared(c.Job); ok && d.Kind != config.KindJob {
 		return c.orderOther(ctx, p, cfg, d.Kind)
 	}

@@ -76,7 +76,7 @@ func TestBackfill(t *testing.T) {
 	}{
 		{[]string{"--from", "2026-01-02T00:00:00Z", "--to", "2026-01-01T00:00:00Z", "views"}, "--from is not before --to"},
 		{[]string{"--from", "1990-01-01T00:00:00Z", "views"}, "more than 10080 times"},
-		{[]string{"--from", "0001-01-01T00:00:00Z", "--daemon", "views"}, "before every time"},
+		{[]string{"--from", "0001-01-01T00:00:00Z", "--daemon", "views"}, "means that there is no time"},
 		{[]string{"--from", "2026-01-01T00:00:00Z", "idle"}, "has no schedule"},
 		{[]string{"--from", "2026-01-01T00:00:00Z", "other"}, "has no job"},
 		{[]string{"views"}, "missing flags: --from"},

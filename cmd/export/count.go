@@ -11,6 +11,7 @@ import (
 	"sluice/config"
 	"sluice/jobs/columnar"
 	"sluice/jobs/tables"
+	"sluice/store"
 )
 
 type countCommand struct {
@@ -18,7 +19,7 @@ type countCommand struct {
 	Table string `arg:"" help:"Name of the table."`
 	rowsFlags
 	Family   []string `placeholder:"NAME" help:"Count the cells of this family alone; may be given again."`
-	Versions int      `placeholder:"N" help:"Versions of a column that count. Default: all that a read can see."`
+	Versions *int     `placeholder:"N" help:"Versions of a column that count. Default: all that a read can see."`
 	JSON     bool     `name:"json" help:"One JSON object."`
 	Quiet    bool     `short:"q" help:"No progress."`
 }
@@ -29,8 +30,11 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if c.Versions < 0 {
-		return fmt.Errorf("%w: --versions is %d, must be at least 1", cli.ErrUsage, c.Versions)
+	versions := store.AllVersions
+	if c.Versions != nil {
+		if versions = *c.Versions; versions < 1 {
+			return fmt.Errorf("%w: --versions is %d, must be at least 1", cli.ErrUsage, versions)
+		}
 	}
 	cfg, err := c.Load(p)
 	if err != nil {
@@ -44,7 +48,7 @@ func (c *countCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	defer func() { err = errors.Join(err, source.Close()) }()
 	bar := newProgress(p, c.Quiet)
 	n, err := tables.Count(ctx, &tables.CountOptions{
-		Source: source, Table: c.Table, Rows: rows, Families: c.Family, Versions: c.Versions, Progress: bar.report,
+		Source: source, Table: c.Table, Rows: rows, Families: c.Family, Versions: versions, Progress: bar.report,
 	})
 	bar.end()
 	if err != nil {

@@ -48,6 +48,7 @@ func TestCount(t *testing.T) {
 		{[]string{"nothing"}, cli.StatusFailed, "no such table"},
 		{[]string{"--family", "g", "views"}, cli.StatusFailed, "no such column family"},
 		{[]string{"--versions=-1", "views"}, cli.StatusUsage, "--versions is -1"},
+		{[]string{"--versions", "0", "views"}, cli.StatusUsage, "--versions is 0"},
 		{[]string{"--start-row", `\x0`, "views"}, cli.StatusUsage, "--start-row"},
 		{[]string{"--start-row", "b", "--stop-row", "a", "views"}, cli.StatusUsage, "not after"},
 	} {

@@ -19,13 +19,17 @@ type lintCommand struct {
 	cli.ConfigFlag
 }
 
-// Run prints every mistake; there is nothing to say about a file without one but
-// that.
+// Run prints every mistake. Of a file without one it prints that, after what has no effect
+// in it, on standard error.
 func (c *lintCommand) Run(p *cli.Program) error {
-	if _, err := c.Load(p); err != nil {
+	cfg, err := c.Load(p)
+	if err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(p.Stdout, "%s: ok\n", c.Config)
+	for _, w := range cfg.Warnings() {
+		fmt.Fprintf(p.Stderr, "warning: %s\n", w)
+	}
+	_, err = fmt.Fprintf(p.Stdout, "%s: ok\n", c.Config)
 	return err
 }
 

@@ -225,6 +225,13 @@ func TestLint(t *testing.T) {
 			t.Errorf("lint %s: %v\n%s", name, err, out)
 		}
 	}
+	idle := filepath.Join(t.TempDir(), "idle.yaml")
+	if err := os.WriteFile(idle, []byte("tables: {t: {families: {f: {}}}}\npipelines:\n  p:\n    topics: [t]\n    group: g\n    decode: {format: ndjson}\n    dead_letters: {policies: {json: drop}}\n    map:\n      - {table: t, row: usr, put: {f: {a: b}}}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := command(t, "lint", "-c", idle); err != nil || !strings.HasPrefix(out, "warning: "+idle+":7:37: this pipeline refuses no record with the class json") || !strings.HasSuffix(out, "\n"+idle+": ok\n") {
+		t.Errorf("Got %q, %v of a policy that never applies", out, err)
+	}
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	if err := os.WriteFile(bad, []byte("store:\n  dirr: x\npipelines:\n  p:\n    topics: [t]\n    group: g\n    decode: {format: jsn}\n    map:\n      - {table: t, row: usr, put: {f: {a: upperr(a)}}}\n"), 0o644); err != nil {
 		t.Fatal(err)

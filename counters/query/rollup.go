@@ -228,9 +228,11 @@ func (r *Rollup) names(b counters.Bucket, from, to cell.Timestamp) (Buckets, err
 	if b == counters.Total {
 		return One([]byte("total")), nil
 	}
-	if from < 0 || from >= to {
-		return Buckets{}, r.invalid(fmt.Errorf("the times [%d, %d) hold no bucket", from, to))
+	zone, known := b.Zone(r.Zone), b >= counters.Minute && b <= counters.Total
+	if from >= to || known && to <= b.Truncate(0, zone) {
+		return Buckets{}, r.invalid(fmt.Errorf("the times [%d, %d) hold no %s from 1970 on", from, to, b))
 	}
+	from, to = max(0, from), max(1, to) // no event is before 1970, though the bucket of 1970's first may begin there
 	first, err := b.AppendName(nil, from, r.Zone)
 	if err != nil {
 		return Buckets{}, r.invalid(err)
@@ -240,7 +242,6 @@ func (r *Rollup) names(b counters.Bucket, from, to cell.Timestamp) (Buckets, err
 		return Buckets{}, r.invalid(err)
 	}
 	// Where clocks went back over midnight, the name of a day comes before that of its eve.
-	zone := b.Zone(r.Zone)
 	if next := b.Next(b.Truncate(from, zone), zone); next < to {
 		if name, err := b.AppendName(nil, next, r.Zone); err == nil && bytes.Compare(name, first) < 0 {
 			first = name

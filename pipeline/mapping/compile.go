@@ -27,8 +27,9 @@ var checkTree = checker.Check
 const languageVersion = "sluice mapping 2\n"
 
 // programVersion is the same of what only expr's machine runs. 2: numbers in arrays and
-// objects, those of fromJSON too, keep all digits.
-const programVersion = 2
+// objects, those of fromJSON too, keep all digits. 3: a number of theirs may be beyond all
+// floats, and what let names keeps the payload's spelling.
+const programVersion = 3
 
 // Plan is compiled rules. It is immutable and may be shared.
 type Plan struct {
@@ -685,6 +686,7 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 		e.parse = parseUnix(1000)
 	case "rfc3339":
 		e.parse = parseRFC3339
+		c.note("rfc3339 2") // it took more before
 	case "":
 		c.report("event_time.format", 0, errors.New("the format is not given"), formats)
 		return e

@@ -58,6 +58,8 @@ func TestExpressionMistakes(t *testing.T) {
 		{`hash61(user)`, `00 PUT: no function hash61 (did you mean hash16?)`},
 		{`"x" + uper(user)`, `06 PUT: no function uper (did you mean upper?)`},
 		{`frobnicate(user)`, `00 PUT: no function frobnicate`},
+		{`abs(nil)`, `00 PUT: invalid argument for abs (type nil)`},
+		{`concat(nil, tags)`, `00 PUT: cannot concat nil`},
 		{`now()`, `00 PUT: now() is not allowed: a record must map the same way every time`},
 		{`keys(geo)`, `00 PUT: keys() is not allowed: a record must map the same way every time`},
 		{`salt(user, 16)`, `05 PUT: argument 1 of salt must be a literal 1..256`},

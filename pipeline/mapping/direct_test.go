@@ -11,13 +11,19 @@ import (
 )
 
 // grammar draws expressions of the forms that run as direct code.
-type grammar struct{ t *rapid.T }
+type grammar struct {
+	t    *rapid.T
+	loop bool // the rule goes through an array
+}
 
 func (g grammar) pick(label string, n int) int { return rapid.IntRange(0, n-1).Draw(g.t, label) }
 
 func (g grammar) one(of ...string) string { return of[g.pick("one", len(of))] }
 
 func (g grammar) field() string {
+	if g.loop && g.pick("loop", 2) == 0 {
+		return g.one("it", "it.e", "it.f[1]", "it[0]")
+	}
 	return g.one("a", "b", "c", "d.e", "d.f[1]", "doc.time", `doc["x y"]`)
 }
 
@@ -59,6 +65,9 @@ func (g grammar) text(depth int, known bool) string {
 
 func (g grammar) integer(depth int) string {
 	if depth == 0 {
+		if g.loop && g.pick("index", 4) == 0 {
+			return "n"
+		}
 		return g.one(g.field(), "time", "timestamp", "partition", "offset", "0", "65535", "1431857103123", "-1")
 	}
 	return g.one("ms_of_day", "minute_of_day") + "(" + g.integer(depth-1) + ")"
@@ -95,7 +104,10 @@ func (g grammar) condition(depth int) string {
 // value draws a JSON value.
 func (g grammar) value() string {
 	return g.one(`"x"`, `"X"`, `"12"`, `""`, `"-3"`, `"é\u0000\ud83d\ude00"`, "0", "12", "-3", "70000", "1.50", "-0", "2e3", "12345678901234567890", "1e999", "9007199254740993",
-		"true", "false", "null", "[]", `[1,"y"]`, `{"e":"n","f":[1,2.0]}`, `{}`)
+		"true", "false", "null", "[]", `[1,"y"]`, `{"e":"n","f":[1,2.0]}`, `{}`,
+		"[1e309]", `{"e":1e309,"f":[-1e400,"x"]}`, `{"e":[[[{}]]],"e":"z","f":[]}`, `[[1e999,"x"],{"e":12,"f":[null,"x"]},"x",12]`, "-1e309", "1e-400", "-0.0", "1e400000000000",
+		"9223372036854775807", "-9223372036854775808", "9223372036854775808", "9223372036854775807.0", "-9223372036854775809", "9007199254740992.5", "9007199254740993.0", "0.12e2",
+		`"0012"`, `" 12"`, `"1e3"`, `"+12"`, `"9223372036854775808"`, `"\ud800"`, "\"\xff\xc3\"", `"\u0130\u212a"`, "[\"\xff\"]")
 }
 
 // document draws an object in which any of the fields may be missing.
@@ -141,9 +153,14 @@ func mapBothWays(t rapid.TB, s *Spec, r *Record) {
 func TestDirectEqualsMachine(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		g := grammar{t}
+		g := grammar{t: t, loop: rapid.Bool().Draw(t, "for_each")}
 		row, column, condition, integer := g.text(2, true), g.text(2, false), g.condition(2), g.integer(2)
 		c := &compilation{format: "json"}
+		var forEach []string
+		if g.loop {
+			forEach = []string{"it, n in c"}
+			c.forEach("", forEach[0])
+		}
 		for text, want := range map[string]typ{row: typText, column: typText, integer: typInt} {
 			if x := c.expression("", text, 0, want); !x.direct {
 				t.Fatalf("%s is not direct: %v", text, errors.Join(c.errs...))
@@ -170,10 +187,68 @@ func TestDirectEqualsMachine(t *testing.T) {
 			{Row: `"r"`, Increment: []IncrementSpec{{Family: "f", Qualifier: column, By: integer}}},
 			{Row: `"r"`, Timestamp: integer, Put: map[string]map[string]string{"f": {"q": `"v"`}}},
 		} {
-			rule.Table = "t"
+			rule.Table, rule.ForEach = "t", forEach
 			mapBothWays(t, &Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{rule}}, r)
 		}
 	})
+}
+
+// A number that no float has makes an array neither missing nor refused, in direct code or in
+// the machine; what needs its value refuses it.
+func TestNumbersBeyondFloats(t *testing.T) {
+	t.Parallel()
+	r := &Record{Topic: "t", Timestamp: 5, Value: []byte(`{"a":[1e309,-1e309],"b":1e309,"o":{"p":[1,1e309]}}`)}
+	for when, want := range map[string]string{
+		`a == nil`: "false", `a != nil`: "true", `o != nil`: "true", `a != "x"`: "true", `a == true`: "false", `b == nil`: "false", `b > 5`: "true",
+		`any(a, # > 1e300)`: "true", `all(a, # < 1e300)`: "false", `o.p[1] == b`: "true", `a[0] + 1 == b`: "true", `a[0] in a`: "true",
+		`toJSON(a) == ""`: "expression", `string(map(a, #)) == ""`: "bad_value", `u16(a[0]) == ""`: "bad_value", `int(a[0]) == 1`: "bad_value",
+		`fromJSON("[1e309]")[0] == b`: "true",
+	} {
+		rule := RuleSpec{Table: "t", Row: `"r"`, When: when, Put: map[string]map[string]string{"f": {"q": `"v"`}}}
+		spec := &Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{rule}}
+		mapBothWays(t, spec, r)
+		p, err := Compile(spec, nil)
+		if err != nil {
+			t.Errorf("%s: %v", when, err)
+			continue
+		}
+		out, err := p.NewMapper().Map(r)
+		got := ""
+		if e, ok := errors.AsType[*Error](err); ok {
+			got = e.Class
+		} else {
+			got = strconv.FormatBool(!out.Filtered())
+		}
+		if got != want {
+			t.Errorf("%s is %s, want %s (%v)", when, got, want, err)
+		}
+	}
+}
+
+// What let names is the field itself: its text is as the payload spells it, in an array's
+// loop, too.
+func TestLetKeepsSpelling(t *testing.T) {
+	t.Parallel()
+	r := &Record{Topic: "t", Timestamp: 5, Value: []byte(`{"price":1.50,"big":12345678901234567890.10,"geo":{"n":1.0},"list":[2.50,{"n":3.0}],"no":null}`)}
+	for text, want := range map[string]string{
+		`let p = price; p`: "1.50", `let p = price; p + ""`: "1.50", `let p = price; string(p) + "/" + len(p)`: "1.50/4", `let p = price; p * 2`: "3",
+		`let p = price; let q = p; q`: "1.50", `let p = big; true ? p : 1`: "12345678901234567890.10", `let g = geo; g.n + 1`: "2", `let g = geo; g`: `{"n":1.0}`,
+		`let p = price + 0; p`: "1.5", `let l = list; l[1].n == 3`: "true", `let l = list; len(l)`: "2", `let l = list; join(map(l, let x = #; type(x)), ",")`: "float,map",
+		`let p = no; p ?? "none"`: "none", `(let p = price; p) + (let p = geo; p.n)`: "2.5", `let p = time; p + 1`: "6", `let p = topic; p + price`: "t1.50",
+		`let n = no; [n, price][1]`: "1.5",
+	} {
+		p, err := Compile(&Spec{Decode: DecodeSpec{Format: "json"}, Rules: []RuleSpec{{Table: "t", Row: `"r"`, Put: map[string]map[string]string{"f": {"q": text}}}}}, nil)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		out, err := p.NewMapper().Map(r)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+		} else if len(out.Mutations) != 1 || string(out.Mutations[0].Ops[0].Value) != want {
+			t.Errorf("%s: got %+v, want %s", text, out.Mutations, want)
+		}
+	}
 }
 
 // FuzzDirectEqualsMachine is the same for whatever compiles.

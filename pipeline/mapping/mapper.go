@@ -607,8 +607,22 @@ func parseUnix(unit int64) func(k decode.Kind, b []byte) (int64, error) {
 
 func parseRFC3339(k decode.Kind, b []byte) (int64, error) {
 	var t time.Time
-	if k != decode.String || t.UnmarshalText(b) != nil {
+	if k != decode.String || t.UnmarshalText(b) != nil || !isRFC3339(b) {
 		return 0, valueErrorf("%q is no RFC 3339 time", clip(b))
 	}
 	return t.UnixMilli(), nil
+}
+
+// isRFC3339 reports whether a time that package time reads is written as RFC 3339 has it,
+// section 5.6: that reads hours of one digit, commas, and zones of +24:60, too.
+func isRFC3339(b []byte) bool {
+	const comma, zone = len("2006-01-02T15:04:05"), len("07:00")
+	if b[len("2006-01-02T1")] == ':' || b[comma] == ',' {
+		return false
+	}
+	if b[len(b)-1] == 'Z' {
+		return true
+	}
+	offset := b[len(b)-zone:]
+	return string(offset[:2]) < "24" && string(offset[3:]) < "60"
 }

@@ -493,46 +493,37 @@ func jsonValue(b []byte) (any, error) {
 			err = errors.New("text after the value")
 		}
 	}
-	if err == nil {
-		v, err = numbers(v)
-	}
 	if err != nil {
 		return nil, valueErrorf("%q: %v", clip(b), err)
 	}
-	return v, nil
+	return numbers(v), nil
 }
 
 // numbers turns the numbers in v into ints, as the fields of a document are, and into
-// floats where they are not whole or have no 8 bytes.
-func numbers(v any) (_ any, err error) {
+// floats where they are not whole or have no 8 bytes: ±Inf beyond those, as of a field.
+func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		i, f, ok := parseNumber([]byte(v))
 		switch {
 		case ok && i >= math.MinInt && i <= math.MaxInt:
-			return int(i), nil
+			return int(i)
 		case ok:
-			return float64(i), nil
-		case math.IsInf(f, 0):
-			return nil, fmt.Errorf("%s is no number that can be stored", clip([]byte(v)))
+			return float64(i)
 		case f == math.Trunc(f) && math.Abs(f) < 1<<53:
-			return int(f), nil
+			return int(f)
 		}
-		return f, nil
+		return f
 	case []any:
 		for i := range v {
-			if v[i], err = numbers(v[i]); err != nil {
-				return nil, err
-			}
+			v[i] = numbers(v[i])
 		}
 	case map[string]any:
 		for k := range v {
-			if v[k], err = numbers(v[k]); err != nil {
-				return nil, err
-			}
+			v[k] = numbers(v[k])
 		}
 	}
-	return v, nil
+	return v
 }
 
 // run runs p on the current document. It returns nil where the value is nil.

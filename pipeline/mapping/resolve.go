@@ -146,9 +146,24 @@ type resolver struct {
 	c     *compilation
 	path  string
 	text  string
-	scope []string // let variables
+	scope []variable // let variables
 	terms map[ast.Node]*term
 	bad   bool
+}
+
+// variable is what let names.
+type variable struct {
+	name string
+	term *term // of its value
+}
+
+// variable returns the let variable with this name, or nil.
+func (r *resolver) variable(name string) *variable {
+	i := slices.IndexFunc(r.scope, func(v variable) bool { return v.name == name })
+	if i < 0 {
+		return nil
+	}
+	return &r.scope[i]
 }
 
 // parseExpression returns the tree of text and what its nodes mean; ok is false
@@ -219,7 +234,7 @@ func fileError(text string, err error) (at int, message string) {
 	if !errors.As(err, &e) {
 		return 0, err.Error()
 	}
-	return byteOffset(text, e.From), e.Message
+	return byteOffset(text, e.From), strings.ReplaceAll(e.Message, "%!s(<nil>)", "nil") // expr prints types that are none
 }
 
 // byteOffset returns where the rune with this index begins.
@@ -322,8 +337,8 @@ func (r *resolver) term(n ast.Node) *term {
 			opaque.typ = typNumber
 		}
 	case *ast.VariableDeclaratorNode:
-		r.resolve(n.Value)
-		r.scope = append(r.scope, n.Name)
+		value := r.resolve(n.Value)
+		r.scope = append(r.scope, variable{n.Name, value})
 		opaque.typ = r.resolve(n.Expr).typ
 		r.scope = r.scope[:len(r.scope)-1]
 	case *ast.SequenceNode:
@@ -361,6 +376,9 @@ func (r *resolver) read(n ast.Node) *term {
 			if strings.HasPrefix(n.Value, "$") {
 				return r.report(n, fmt.Errorf("%s is not available", n.Value), "")
 			}
+			if v := r.variable(n.Value); v != nil && v.term.op == opSource {
+				return v.term // with the payload's spelling
+			}
 		}
 		return &term{typ: typAny}
 	}
@@ -396,7 +414,7 @@ func (r *resolver) steps(n ast.Node) (steps []decode.Step, doc, ok bool) {
 		return r.steps(n.Node)
 	case *ast.IdentifierNode:
 		switch {
-		case slices.Contains(r.scope, n.Value) || strings.HasPrefix(n.Value, "$"):
+		case r.variable(n.Value) != nil || strings.HasPrefix(n.Value, "$"):
 			return nil, false, false
 		case n.Value == "doc":
 			return nil, true, true

@@ -5,8 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"time"
 	"unsafe"
@@ -48,7 +48,7 @@ func (r *Rebuild) Count(ctx context.Context) error {
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, p := range r.partitions {
 		g.Go(func() error {
-			c := &counter{r: r, p: p, mapper: r.o.Plan.NewMapper(), sums: counters.NewCoalescer(), report: report}
+			c := &counter{r: r, p: p, log: r.log.With("topic", p.own.Topic, "partition", p.number), mapper: r.o.Plan.NewMapper(), sums: counters.NewCoalescer(), report: report}
 			if err := c.run(counting, f); err != nil {
 				return fmt.Errorf("count %s: %w", p, err)
 			}
@@ -95,6 +95,7 @@ const maxHeldBytes = 16 << 20
 type counter struct {
 	r       *Rebuild
 	p       *partition
+	log     *slog.Logger // knows the partition
 	mapper  *mapping.Mapper
 	sums    *counters.Coalescer
 	report  *reporter
@@ -321,17 +322,13 @@ func (c *counter) record(ctx context.Context, rec *mapping.Record) error {
 	return nil
 }
 
-// mapRecord maps rec. A mapping that panics is a bug, and its record a dead letter,
-// as it is for the pipeline.
-func (c *counter) mapRecord(ctx context.Context, rec *mapping.Record) (out *mapping.Output, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			c.r.log.Error("mapping panicked; its record is not counted", "topic", rec.Topic, "partition", rec.Partition, "offset", rec.Offset, "err", cause, "stack", string(debug.Stack()))
-			c.mapper = c.r.o.Plan.NewMapper()
-			out, err = nil, &mapping.Error{Stage: mapping.StageMap, Class: "panic", Err: fmt.Errorf("the mapping panicked: %v", cause)}
-		}
-	}()
-	return c.mapper.MapFetching(ctx, rec)
+// mapRecord maps rec. Where that panics, rec is a dead letter, as it is for the pipeline.
+func (c *counter) mapRecord(ctx context.Context, rec *mapping.Record) (*mapping.Output, error) {
+	out, err := mapping.Safely(rec, c.log, func(rec *mapping.Record) (*mapping.Output, error) { return c.mapper.MapFetching(ctx, rec) })
+	if mapping.Panicked(err) {
+		c.mapper = c.r.o.Plan.NewMapper()
+	}
+	return out, err
 }
 
 func now() cell.Timestamp { return cell.Timestamp(time.Now().UnixMilli()) }

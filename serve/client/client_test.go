@@ -22,7 +22,7 @@ import (
 	"sluice/store/memstore"
 )
 
-func newStore(t *testing.T) *memstore.Store {
+func newStore(t testing.TB) *memstore.Store {
 	t.Helper()
 	m, err := memstore.New(nil)
 	if err != nil {

@@ -129,6 +129,11 @@ func (s *scanner) Next() bool {
 		s.fail(s.lost(&connError{address: s.c.Address(), err: fmt.Errorf("the scan's answer is not readable: %w", err)}))
 		return false
 	}
+	if line.Row != nil && len(line.Row.Key) == 0 || line.Row == nil && line.Error == nil && !line.End {
+		// No row has an empty key, and rows without an end were cut off.
+		s.fail(s.lost(&connError{address: s.c.Address(), err: fmt.Errorf("the scan's answer is not readable: %.100q", s.line)}))
+		return false
+	}
 	if line.Cursor != "" {
 		s.cursor = store.Cursor(line.Cursor)
 	}

@@ -7,8 +7,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -140,7 +142,8 @@ func Run(ctx context.Context, p *Program, name, description string, commands any
 // parse returns the command that args name, or nil and the exit status where there is
 // none to run.
 func parse(p *Program, name, description string, commands any, args []string) (*kong.Context, int) {
-	parser := kong.Must(commands, kong.Name(name), kong.Description(description), kong.UsageOnError(), kong.Bind(p))
+	parser := kong.Must(commands, kong.Name(name), kong.Description(description), kong.UsageOnError(), kong.Bind(p),
+		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(mapTime)))
 	k, err := parser.Parse(args)
 	if errors.Is(err, ErrVersion) {
 		return nil, 0
@@ -161,6 +164,24 @@ func parse(p *Program, name, description string, commands any, args []string) (*
 		}
 	}
 	return k, 0
+}
+
+// mapTime reads the time of a flag. The first instant of the year 1 is that of a flag which is
+// not given.
+func mapTime(ctx *kong.DecodeContext, to reflect.Value) error {
+	var text string
+	if err := ctx.Scan.PopValueInto("time", &text); err != nil {
+		return err
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return fmt.Errorf("%q is no time such as 2026-01-31T00:00:00Z", text)
+	}
+	if t.IsZero() {
+		return fmt.Errorf("%s means that there is no time: name a later one", text)
+	}
+	to.Set(reflect.ValueOf(t))
+	return nil
 }
 
 // asksForJSON reports whether args, which were not understood to their end, have the flag

@@ -154,3 +154,32 @@ func TestInterruptedUnknown(t *testing.T) {
 		t.Errorf("Got %q, want %q", got, want)
 	}
 }
+
+// The time of a flag that is not given can not be typed: it would be taken for none.
+func TestTimes(t *testing.T) {
+	t.Parallel()
+	type commands struct {
+		At time.Time
+	}
+	for text, want := range map[string]string{
+		"2026-01-31T00:00:00+01:00": "",
+		"0001-01-01T00:00:00Z":      "means that there is no time",
+		"0001-01-01T01:00:00+01:00": "means that there is no time",
+		"0001-01-01T00:00:00.001Z":  "",
+		"yesterday":                 `"yesterday" is no time such as 2026-01-31T00:00:00Z`,
+		"2026-01-31":                "is no time such as",
+	} {
+		var stderr strings.Builder
+		var c commands
+		_, status := parse(&Program{Stderr: &stderr}, "x", "", &c, []string{"--at", text})
+		if want == "" {
+			if at, err := time.Parse(time.RFC3339, text); status != 0 || err != nil || !c.At.Equal(at) {
+				t.Errorf("%s: got %v, status %d: %s", text, c.At, status, &stderr)
+			}
+			continue
+		}
+		if status != StatusUsage || !strings.Contains(stderr.String(), want) || !strings.Contains(stderr.String(), "--at") {
+			t.Errorf("%s: got status %d and %q, want %q", text, status, &stderr, want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package config_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/config"
+)
+
+// A policy for a class that the pipeline's rules cannot make is warned of, at its place, and is
+// no mistake; one that may apply is not.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	parse := func(decode, eventTime, policies string) []string {
+		t.Helper()
+		file := fmt.Sprintf(`%spipelines:
+  p:
+    topics: [t]
+    group: g
+    decode: {%s}
+    event_time: {%s}
+    dead_letters: {policies: {%s}}
+    map: [{table: events, row: key, put: {e: {a: value}}}]
+`, tables, decode, eventTime, policies)
+		c, err := config.Parse("f.yaml", []byte(file), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, w := range c.Warnings() {
+			texts = append(texts, w.String())
+		}
+		return texts
+	}
+	const policies = "decode: drop, json: drop, ndjson: drop, late: drop, future: dlq, record_too_large: drop, headers_too_large: drop, no_schema: retry, bad_row: drop, map: drop, no_such_table: retry, panic: drop"
+	got := parse("format: ndjson", "", policies)
+	var want []string
+	for _, w := range [][2]string{
+		{"json", "decode.format is ndjson, which is the class of what breaks it"},
+		{"late", "there is no event_time.allowed_lateness"},
+		{"future", "there is no event_time.max_future"},
+		{"record_too_large", "there is no decode.max_record_bytes"},
+		{"headers_too_large", "there is no decode.max_header_bytes"},
+		{"no_schema", "no schemas are asked of a registry"},
+	} {
+		col := len("    dead_letters: {policies: {") + strings.Index(policies, " "+w[0]+":") + len(w[0]) + len(" : ") + 1
+		want = append(want, fmt.Sprintf("f.yaml:12:%d: this pipeline refuses no record with the class %s: %s (remove the policy, if it is not one that pipelines share)", col, w[0], w[1]))
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got := parse("format: json, max_record_bytes: 1MiB, max_header_bytes: 1KiB", "field: ts, format: unix_ms, allowed_lateness: 1h, max_future: 1h", "json: drop, late: drop, future: drop, record_too_large: drop, headers_too_large: drop"); got != nil {
+		t.Errorf("Got %q of policies that may apply", got)
+	}
+}
