@@ -248,8 +248,8 @@ func TestFullDiskPausesWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, db, [3]int64{6})
-	if m := db.Metrics(); m.RefusedCommits != 2 {
-		t.Errorf("Got %d refused commits, want 2", m.RefusedCommits)
+	if m := db.Metrics(); m.CommitsRefused != 2 {
+		t.Errorf("Got %d refused commits, want 2", m.CommitsRefused)
 	}
 }
 
@@ -405,7 +405,7 @@ func TestReadErrorIsItsReadersAlone(t *testing.T) {
 	}
 	writes := &request{batch: &b, done: make(chan struct{})}
 	disk.broken.Store(true)
-	err := db.exclusive(t.Context(), func() error { db.commitGroup([]*request{writes, reads}); return nil })
+	err := db.exclusive(t.Context(), HoldSchema, func() error { db.commitGroup([]*request{writes, reads}); return nil })
 	disk.broken.Store(false)
 	if err != nil || writes.err != nil {
 		t.Errorf("Got %v, %v for a batch that reads nothing", err, writes.err)
