@@ -595,20 +595,30 @@ func (db *DB) checkSpace() error {
 	if err := db.log.flushError(db.dir); err != nil {
 		return err
 	}
+	if err := db.checkRoom(0); err != nil || db.opts.MinFreeBytes < 0 {
+		return err
+	}
+	return checkFreeFiles(db.dir, freeFiles)
+}
+
+// checkRoom fails with store.ErrDiskFull where less than the free-space limit would be left
+// after a write of so many bytes.
+func (db *DB) checkRoom(bytes int) error {
 	if db.opts.MinFreeBytes < 0 {
 		return nil
 	}
+	need := uint64(db.opts.MinFreeBytes) + uint64(bytes)
 	u, err := db.opts.FS.GetDiskUsage(db.dir)
 	switch {
 	case errors.Is(err, vfs.ErrUnsupported):
 		return nil // a file system in memory
 	case err != nil:
 		return fmt.Errorf("free space of %s: %w", db.dir, err)
-	case u.AvailBytes < uint64(db.opts.MinFreeBytes):
+	case u.AvailBytes < need:
 		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some; ingest that is running then goes on by itself",
-			store.ErrDiskFull, db.dir, u.AvailBytes>>20, db.opts.MinFreeBytes>>20)
+			store.ErrDiskFull, db.dir, u.AvailBytes>>20, need>>20)
 	}
-	return checkFreeFiles(db.dir, freeFiles)
+	return nil
 }
 
 // minFreeFiles is how many files the file system must still take: a log, the tables of a flush

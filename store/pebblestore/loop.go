@@ -278,8 +278,15 @@ func (db *DB) commitSome(group []*request) int {
 	}
 	c.end()
 	var err error
+	if n := len(c.buf); n > largeCommit {
+		if !c.inTables() {
+			n *= 2 // in the log, and in the table of its flush
+		}
+		err = db.checkRoom(n)
+	}
+	refused := err != nil
 	switch {
-	case c.empty():
+	case refused, c.empty():
 	case c.inTables():
 		err = db.ingestStaged(c)
 	default:
@@ -293,7 +300,11 @@ func (db *DB) commitSome(group []*request) int {
 		clear(db.offsets)
 		err = fmt.Errorf("commit: %w", err)
 	}
-	db.metrics.observe(c, len(group), db.watch.end(), err)
+	if took := db.watch.end(); refused {
+		db.metrics.commitsRefused.Add(1)
+	} else {
+		db.metrics.observe(c, len(group), took, err)
+	}
 	for i, r := range group {
 		if outcomes[i] == nil {
 			outcomes[i] = err
@@ -306,6 +317,11 @@ func (db *DB) commitSome(group []*request) int {
 	}
 	return len(group)
 }
+
+// largeCommit is how many bytes of a commit are looked at beside the free-space limit, which
+// has room for smaller ones: a log that cannot be written stops the engine for good, and a
+// flush that fails refuses all commits.
+const largeCommit = 1 << 20
 
 // maxCachedOffsets bounds the cache of offsets: far more partitions than one
 // process reads.
