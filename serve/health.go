@@ -36,6 +36,10 @@ func (s *Server) checks(ctx context.Context) []check {
 	}
 	if _, err := s.o.Engine.Regions(ctx, store.OffsetsTable); err != nil {
 		list[1].reason = err.Error()
+	} else if e, ok := s.o.Engine.(interface{ Stalled() error }); ok {
+		if err := e.Stalled(); err != nil {
+			list[1].reason = err.Error()
+		}
 	}
 	if s.o.Pipelines == nil {
 		return list

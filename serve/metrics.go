@@ -44,6 +44,7 @@ type descriptions struct {
 	backfill, backfills, bulkCommits                               *prometheus.Desc
 	memTable, cacheHits, cacheMisses, compactions, writeStalls     *prometheus.Desc
 	corruptions, lateIncrements, commitErrors, commitsRefused      *prometheus.Desc
+	loopHeld, loopHolds                                            *prometheus.Desc
 	rewrites, rewriteRetries, rewrittenKeys                        *prometheus.Desc
 	reclaimedKeys, reclaimedBytes, rewriteHold, rewriteHoldMax     *prometheus.Desc
 	garbageLooks, garbageLookSeconds, garbageBytes                 *prometheus.Desc
@@ -117,7 +118,7 @@ func newDescriptions() *descriptions {
 		bulkCommits:    describe("store_bulk_commits_total", "Commits past the log, as tables of their own."),
 		commitEvents:   describe("store_commit_events_total", "Mutations, counters and records committed."),
 		commitErrors:   describe("store_commit_errors_total", "Commits that failed."),
-		commitsRefused: describe("store_commits_refused_total", "Commits that were not tried, for want of disk space or as memtables cannot be written to the disk."),
+		commitsRefused: describe("store_commits_refused_total", "Commits that were not tried, for want of disk space, as memtables cannot be written to the disk, or as it does not answer."),
 		commitSeconds:  describe("store_commit_duration_seconds", "Time of a commit, fsync included."),
 		diskBytes:      describe("store_disk_bytes", "Disk space of the data directory."),
 		diskFree:       describe("store_disk_free_bytes", "Free space of its file system."),
@@ -129,6 +130,9 @@ func newDescriptions() *descriptions {
 		corruptions:    describe("store_corruptions_total", "Reads of stored bytes that failed their checksum."),
 
 		lateIncrements: describe("store_late_increments_total", "Increments of counters that were left out, because their family's TTL had passed."),
+
+		loopHeld:  describe("store_loop_held_seconds", "For how long the commit loop has been at the commit, or what else it does; 0 where it is idle. Nothing else is committed meanwhile."),
+		loopHolds: describe("store_loop_hold_duration_seconds", "Time that the commit loop was held for anything but commits, by kind.", "kind"),
 
 		rewrites:           describe("store_rewrites_total", "Spans replaced to drop what no read can see."),
 		rewriteRetries:     describe("store_rewrite_retries_total", "Rewrites begun again, because too much was written meanwhile."),
@@ -392,6 +396,10 @@ func (c *collector) store(e emitter, s *StoreStatus) {
 	e.counter(d.writeStalls, float64(s.WriteStalls))
 	e.counter(d.corruptions, float64(s.Corruptions))
 	e.counter(d.lateIncrements, float64(s.LateIncrements))
+	e.gauge(d.loopHeld, s.LoopHeldSeconds)
+	for kind, h := range s.LoopHolds {
+		e.histogram(d.loopHolds, &h, kind)
+	}
 	r := &s.Rewrites
 	e.counter(d.rewrites, float64(r.Spans))
 	e.counter(d.rewriteRetries, float64(r.Retries))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -525,5 +526,30 @@ func TestScanPages(t *testing.T) {
 	_, body := s.do("POST", "/api/v1/tables/events/scan", `{"need_cursor":true,"start":"cGFnZTM="}`)
 	if n := strings.Count(body, `"cursor":"`); n != 2 {
 		t.Errorf("%d cursors of one row and the end: %s", n, body)
+	}
+}
+
+// stallable is an engine that says whether it takes writes.
+type stallable struct {
+	store.Engine
+	why error
+}
+
+func (e *stallable) Stalled() error { return e.why }
+
+// A store whose disk does not answer is not ready.
+func TestReadyzOfStalledStore(t *testing.T) {
+	t.Parallel()
+	var e *stallable
+	s := newServer(t, func(o *serve.Options) {
+		e = &stallable{Engine: o.Engine}
+		o.Engine = e
+	})
+	if code, body := s.do("GET", "/readyz", ""); code != 200 {
+		t.Errorf("Got %d %q", code, body)
+	}
+	e.why = errors.New("the disk does not answer")
+	if code, body := s.do("GET", "/readyz", ""); code != 503 || !strings.Contains(body, "[-] store: the disk does not answer\n") {
+		t.Errorf("Got %d %q", code, body)
 	}
 }

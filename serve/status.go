@@ -148,8 +148,8 @@ type StoreStatus struct {
 	BulkCommits  uint64 `json:"bulk_commits"`  // of these, past the log
 	CommitEvents uint64 `json:"commit_events"` // mutations, counters and records
 	CommitErrors uint64 `json:"commit_errors"` // commits that failed
-	// CommitsRefused are commits that were not tried for want of disk space, or as
-	// memtables cannot be written to the disk.
+	// CommitsRefused are commits that were not tried for want of disk space, as
+	// memtables cannot be written to the disk, or as it does not answer.
 	CommitsRefused uint64    `json:"commits_refused"`
 	CommitSeconds  Histogram `json:"commit_seconds"`
 	DiskBytes      uint64    `json:"disk_bytes"`
@@ -163,6 +163,13 @@ type StoreStatus struct {
 	// LateIncrements are increments of counters that were left out, because
 	// their family's TTL had passed.
 	LateIncrements uint64 `json:"late_increments"`
+
+	// LoopHeldSeconds is for how long the commit loop has been at what it does, LoopHeldFor:
+	// nothing else is committed meanwhile. 0 where it is idle.
+	LoopHeldSeconds float64 `json:"loop_held_seconds"`
+	LoopHeldFor     string  `json:"loop_held_for,omitempty"`
+	// LoopHolds is for how long it was held by anything but commits, by what.
+	LoopHolds map[string]Histogram `json:"loop_holds"`
 
 	// Rewrites is what retention and compactions by hand have done.
 	Rewrites RewriteStatus `json:"rewrites"`

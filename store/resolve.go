@@ -199,7 +199,7 @@ func AppendResolved(dst []cell.Cell, t *TableDescriptor, m *cell.Mutation, now, 
 		case cell.OpDelete:
 			at := o.Time
 			if at == cell.Latest {
-				if at, err = r.newest(i); err != nil {
+				if at, err = r.newest(o); err != nil {
 					return dst[:first], nil, err
 				}
 			}
@@ -262,6 +262,8 @@ type resolver struct {
 	out    []cell.Cell
 	result []cell.Cell
 
+	latest map[columnName]*latestVersions // of the columns whose newest version m deletes; nil = not read
+
 	loaded bool
 	base   []cell.Cell // the newest version of each column that m increments or appends to, in key order; our copy
 }
@@ -279,28 +281,82 @@ func (r *resolver) scan() *Scan {
 	return &Scan{Table: r.table.Name, Start: r.m.Row, Stop: r.m.Row, StopInclusive: true}
 }
 
-// newest returns the time of the version that op i deletes: where m names the
+// newest returns the time of the version that o deletes: where m names the
 // column for the k-th time, its k-th newest visible version, or now where there
 // are fewer (HBase HRegion.updateDeleteLatestVersionTimestamp).
-func (r *resolver) newest(i int) (cell.Timestamp, error) {
-	o := &r.m.Ops[i]
-	k := 1
-	for j := range r.m.Ops[:i] {
-		p := &r.m.Ops[j]
-		if p.Type == cell.OpDelete && p.Time == cell.Latest && p.Family == o.Family && bytes.Equal(p.Qualifier, o.Qualifier) {
-			k++
+func (r *resolver) newest(o *cell.Op) (cell.Timestamp, error) {
+	if r.latest == nil {
+		if err := r.loadLatest(); err != nil {
+			return 0, err
 		}
 	}
-	s := r.scan()
-	s.Columns, s.Versions = []Column{{Family: o.Family, Qualifier: o.Qualifier}}, k
-	cells, err := r.read(s)
-	if err != nil {
-		return 0, err
-	}
-	if len(cells) < k {
+	l := r.latest[columnName{o.Family, string(o.Qualifier)}]
+	if len(l.times) == 0 {
 		return r.now, nil
 	}
-	return cells[k-1].Time, nil
+	at := l.times[0]
+	l.times = l.times[1:]
+	return at, nil
+}
+
+// columnName names a column where it is the key of a map.
+type columnName struct{ family, qualifier string }
+
+// latestVersions are the newest versions of a column that m deletes so many of.
+type latestVersions struct {
+	deletes int
+	times   []cell.Timestamp // descending, without those that are taken
+}
+
+// loadLatest reads the versions that all deletes of a newest one take: in one go those of
+// columns that m names once, and of each other column all that m deletes.
+func (r *resolver) loadLatest() error {
+	r.latest = map[columnName]*latestVersions{}
+	var order []Column
+	for i := range r.m.Ops {
+		o := &r.m.Ops[i]
+		if o.Type != cell.OpDelete || o.Time != cell.Latest || r.inPlace(o.Family) {
+			continue
+		}
+		name := columnName{o.Family, string(o.Qualifier)}
+		l := r.latest[name]
+		if l == nil {
+			l = &latestVersions{}
+			r.latest[name] = l
+			order = append(order, Column{Family: o.Family, Qualifier: o.Qualifier})
+		}
+		l.deletes++
+	}
+	once := r.scan()
+	for _, c := range order {
+		n := r.latest[columnName{c.Family, string(c.Qualifier)}].deletes
+		if n == 1 {
+			once.Columns = append(once.Columns, c)
+			continue
+		}
+		s := r.scan()
+		s.Columns, s.Versions = []Column{c}, n
+		if err := r.readLatest(s); err != nil {
+			return err
+		}
+	}
+	if len(once.Columns) == 0 {
+		return nil
+	}
+	return r.readLatest(once)
+}
+
+func (r *resolver) readLatest(s *Scan) error {
+	cells, err := r.read(s)
+	if err != nil {
+		return err
+	}
+	for i := range cells {
+		if l := r.latest[columnName{cells[i].Family, string(cells[i].Qualifier)}]; l != nil {
+			l.times = append(l.times, cells[i].Time)
+		}
+	}
+	return nil
 }
 
 // load reads what all increments and appends of m build on, at once.

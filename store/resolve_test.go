@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -260,6 +261,51 @@ func TestResolveMutationAllocates(t *testing.T) {
 	} {
 		if n := testing.AllocsPerRun(100, test.run); n > test.most {
 			t.Errorf("%s allocates %v times, at most %v", name, n, test.most)
+		}
+	}
+}
+
+// However many newest versions a mutation deletes, each cell of the row is read twice at
+// most: the commit loop waits for it.
+func TestResolveManyDeletes(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	table := &TableDescriptor{Name: "t", Families: []FamilyDescriptor{NewFamily("f")}}
+	m := &cell.Mutation{Table: "t", Row: []byte("r")}
+	var stored []cell.Cell
+	for i := range n {
+		m.Delete("f", []byte("hot"), cell.Latest)
+		m.Delete("f", fmt.Appendf(nil, "q%04d", i), cell.Latest)
+		stored = append(stored, put("f", "hot", cell.Timestamp(n-i), ""))
+	}
+	for i := range n {
+		stored = append(stored, put("f", fmt.Sprintf("q%04d", i), cell.Timestamp(i+1), ""))
+	}
+	calls, got := 0, 0
+	write, _, err := ResolveMutation(table, m, 1e6, func(s *Scan) ([]cell.Cell, error) {
+		calls++
+		cells := stored[:n]
+		if s.Versions < 2 {
+			cells = stored[n-1:]
+		} else if s.Versions < n {
+			cells = stored[:s.Versions]
+		}
+		got += len(cells)
+		return cells, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if calls > 2 || got > 2*len(stored) {
+		t.Errorf("Got %d cells in %d reads of a row of %d", got, calls, len(stored))
+	}
+	for i := range write {
+		want := cell.Timestamp(i/2 + 1)
+		if i%2 == 0 {
+			want = cell.Timestamp(n - i/2)
+		}
+		if write[i].Time != want || write[i].Kind != cell.KindDelete {
+			t.Fatalf("Got %v of the delete %d, want time %d", write[i], i, want)
 		}
 	}
 }

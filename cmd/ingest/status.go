@@ -125,20 +125,24 @@ func (d *daemon) storeStatus() func() serve.StoreStatus {
 }
 
 func fromPebble(m pebblestore.Metrics) serve.StoreStatus {
-	h := serve.Histogram{Bounds: pebblestore.CommitBuckets[:], Sum: m.CommitSecondSum}
-	sum := uint64(0)
-	for i := range pebblestore.CommitBuckets {
-		sum += uint64(m.CommitSeconds[i])
-		h.Counts = append(h.Counts, sum)
+	held := ""
+	if m.HoldSeconds > 0 {
+		held = m.Hold.String()
 	}
-	h.Count = sum + uint64(m.CommitSeconds[len(pebblestore.CommitBuckets)])
+	holds := map[string]serve.Histogram{}
+	for _, kind := range pebblestore.HoldKinds() {
+		if kind != pebblestore.HoldCommit {
+			holds[kind.String()] = commitHistogram(m.Holds[kind].Seconds[:], m.Holds[kind].Sum)
+		}
+	}
 	return serve.StoreStatus{
-		Commits: uint64(m.Commits), BulkCommits: uint64(m.BulkCommits), CommitEvents: uint64(m.KeyValues), CommitSeconds: h,
+		Commits: uint64(m.Commits), BulkCommits: uint64(m.BulkCommits), CommitEvents: uint64(m.KeyValues), CommitSeconds: commitHistogram(m.CommitSeconds[:], m.CommitSecondSum),
 		DiskBytes: m.DiskBytes, MemTableBytes: m.MemTableBytes,
 		CacheHits: uint64(m.CacheHits), CacheMisses: uint64(m.CacheMisses),
 		Compactions: uint64(m.Compactions), WriteStalls: uint64(m.WriteStalls),
 		Corruptions: uint64(m.Corruptions), LateIncrements: uint64(m.LateIncrements),
-		CommitErrors: uint64(m.CommitErrors), CommitsRefused: uint64(m.RefusedCommits),
+		CommitErrors: uint64(m.CommitErrors), CommitsRefused: uint64(m.CommitsRefused),
+		LoopHeldSeconds: m.HoldSeconds, LoopHeldFor: held, LoopHolds: holds,
 		Rewrites: serve.RewriteStatus{
 			Spans: uint64(m.Rewrites), Retries: uint64(m.RewriteRetries), Keys: uint64(m.RewrittenKeys),
 			ReclaimedKeys: uint64(m.ReclaimedKeys), ReclaimedBytes: uint64(m.ReclaimedBytes),
@@ -147,4 +151,13 @@ func fromPebble(m pebblestore.Metrics) serve.StoreStatus {
 		},
 		Checkpoints: serve.CheckpointStatus{Made: uint64(m.Checkpoints), HoldSeconds: m.CheckpointHoldSeconds, HoldMaxSeconds: m.CheckpointHoldMax},
 	}
+}
+
+// commitHistogram is of times in pebblestore's buckets.
+func commitHistogram(counts []int64, seconds float64) serve.Histogram {
+	all := int64(0)
+	for _, n := range counts {
+		all += n
+	}
+	return histogram(pebblestore.CommitBuckets[:], counts, all, seconds)
 }

@@ -279,6 +279,7 @@ func testAlerts(t *testing.T, before, after []series) {
 		"an export fails":                {after: exports, want: []string{"SluiceExportFails"}},
 		"increments are late":            {edit: set("sluice_store_late_increments_total", grows(1)), want: []string{"SluiceLateIncrements"}},
 		"commits are refused":            {edit: set("sluice_store_commits_refused_total", grows(0.02)), want: []string{"SluiceCommitsRefused"}},
+		"the disk hangs":                 {edit: set("sluice_store_loop_held_seconds", func(s, _ float64) float64 { return s }), want: []string{"SluiceDiskHangs"}},
 		"commits fail":                   {edit: set("sluice_store_commit_errors_total", grows(0.02)), want: []string{"SluiceCommitsRefused"}},
 		"rewrites hold commits":          {edit: set("sluice_store_rewrite_hold_seconds_total", grows(0.2)), want: []string{"SluiceRewritesHoldCommits"}},
 		"compactions do not keep up":     {edit: set("sluice_store_write_stalls_total", grows(0.02)), want: []string{"SluiceWriteStalls"}},

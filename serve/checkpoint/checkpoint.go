@@ -75,7 +75,7 @@ type Directory struct {
 
 // Open takes over the checkpoints that are there: those with a lease stay, as an
 // export that outlives a restart of the daemon still reads them; others go, and so
-// do those whose lease is over.
+// do those whose lease is over, or is damaged, as it is where the machine has died.
 func Open(o *Options) (*Directory, error) {
 	dir, err := filepath.Abs(filepath.Join(o.Dir, subdirectory))
 	if err != nil {
@@ -97,6 +97,9 @@ func Open(o *Options) (*Directory, error) {
 // errOtherLease: a lease can be read, and is of another checkpoint.
 var errOtherLease = errors.New("it names another checkpoint, or one in another directory")
 
+// errUnread: nobody knows what is in the file of a lease, as the disk does not tell now.
+var errUnread = errors.New("read a lease")
+
 // takeOver reads the leases and removes what has none.
 func (c *Directory) takeOver(adopt string) error {
 	entries, err := os.ReadDir(c.dir)
@@ -111,6 +114,12 @@ func (c *Directory) takeOver(adopt string) error {
 			continue
 		}
 		lease, err := readLease(filepath.Join(c.dir, e.Name()))
+		if errors.Is(err, errUnread) || err != nil && id == adopt {
+			// Somebody may read the checkpoint, and renews the lease then.
+			lease = api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: "unknown", Created: c.now(), Expires: c.now().Add(DefaultLease)}
+			c.log.Warn("a checkpoint whose lease cannot be read is kept for as long as a new lease", "path", lease.Path, "err", err)
+			err = nil
+		}
 		if err != nil || lease.ID != id || lease.Path != filepath.Join(c.dir, id) {
 			c.log.Warn("removing a checkpoint whose lease cannot be read", "path", e.Name(), "err", cmp.Or(err, errOtherLease))
 			continue
@@ -138,9 +147,12 @@ func (c *Directory) takeOver(adopt string) error {
 func readLease(path string) (lease api.Checkpoint, err error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
-		return lease, err
+		return lease, fmt.Errorf("%w: %w", errUnread, err)
 	}
-	return lease, json.Unmarshal(b, &lease)
+	if err := json.Unmarshal(b, &lease); err != nil {
+		return lease, fmt.Errorf("%s: %w", path, err)
+	}
+	return lease, nil
 }
 
 // Run removes checkpoints whose lease is over, until ctx ends.

@@ -222,3 +222,45 @@ func TestCheckpointIsAdopted(t *testing.T) {
 		t.Error("the lease of no checkpoint is still there")
 	}
 }
+
+// A lease that cannot be read now takes no checkpoint from who reads it: it is renewed, or
+// over after a while. One that is damaged keeps none but that which is adopted.
+func TestUnreadableLease(t *testing.T) {
+	t.Parallel()
+	clock := &fakeClock{time.UnixMilli(1e12)}
+	dir := t.TempDir()
+	c := openTest(t, dir, &fakeEngine{}, clock)
+	var leases [3]api.Checkpoint
+	for i := range leases {
+		var err error
+		if leases[i], err = c.Create(t.Context(), &api.CheckpointRequest{LeaseSeconds: 100}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	renewed, left, torn := leases[0], leases[1], leases[2]
+	for _, l := range []api.Checkpoint{renewed, left} {
+		if err := errors.Join(os.Remove(l.Path+leaseSuffix), os.Mkdir(l.Path+leaseSuffix, 0o700)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(torn.Path+leaseSuffix, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c = adoptTest(t, dir, &fakeEngine{}, clock, torn.ID)
+	for _, l := range leases {
+		if !exists(filepath.Join(l.Path, "data")) {
+			t.Errorf("checkpoint %s is gone", l.ID)
+		}
+	}
+	clock.t = clock.t.Add(DefaultLease - time.Second)
+	if _, err := c.Renew(renewed.ID, 60); err != nil {
+		t.Error(err)
+	}
+	clock.t = clock.t.Add(time.Second)
+	if err := c.collect(); err != nil {
+		t.Error(err)
+	}
+	if !exists(renewed.Path) || exists(left.Path) || exists(left.Path+leaseSuffix) {
+		t.Errorf("Got %t, %t. Want the checkpoint that was renewed alone", exists(renewed.Path), exists(left.Path))
+	}
+}

@@ -49,6 +49,7 @@ func Fill(o *serve.Options) {
 			Commits: 81, BulkCommits: 89, CommitEvents: 82, CommitSeconds: serve.Histogram{Bounds: []float64{0.01}, Counts: []uint64{4}, Count: 4, Sum: 0.02},
 			DiskBytes: 83, MemTableBytes: 84, CacheHits: 85, CacheMisses: 86, Compactions: 87, WriteStalls: 88,
 			Corruptions: 89, LateIncrements: 90, CommitErrors: 91, CommitsRefused: 92,
+			LoopHeldSeconds: 93.5, LoopHeldFor: "commit", LoopHolds: map[string]serve.Histogram{"checkpoint": {Bounds: []float64{0.01}, Counts: []uint64{5}, Count: 6, Sum: 0.7}},
 			Rewrites: serve.RewriteStatus{
 				Spans: 101, Retries: 102, Keys: 103, ReclaimedKeys: 104, ReclaimedBytes: 105, HoldSeconds: 106.5, HoldMaxSeconds: 107.5,
 				Looks: 108, LookSeconds: 109.5, GarbageBytes: 110,

@@ -197,7 +197,7 @@ func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*cata
 	if db.opts.ReadOnly {
 		return fmt.Errorf("%s: %w", what, store.ErrReadOnly)
 	}
-	err := db.exclusive(ctx, func() error {
+	err := db.exclusive(ctx, HoldSchema, func() error {
 		if err := db.checkSpace(); err != nil {
 			return err
 		}

@@ -135,7 +135,7 @@ func TestCommitsAreBoundedInBytes(t *testing.T) {
 		group[i] = &request{batch: &b, done: make(chan struct{})}
 	}
 	before := db.Metrics()
-	if err := db.exclusive(t.Context(), func() error { db.commitGroup(group); return nil }); err != nil {
+	if err := db.exclusive(t.Context(), HoldSchema, func() error { db.commitGroup(group); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	for i, r := range group {
@@ -202,7 +202,7 @@ func TestCancelledCallsReturn(t *testing.T) {
 	inside, leave := make(chan struct{}), make(chan struct{})
 	done := make(chan error)
 	go func() {
-		done <- db.exclusive(context.Background(), func() error {
+		done <- db.exclusive(context.Background(), HoldSchema, func() error {
 			close(inside)
 			<-leave
 			return nil

@@ -94,7 +94,7 @@ func (db *DB) earliestPut(ctx context.Context, s *span) (err error) {
 	}
 	defer db.leave()
 	var r *rewrite
-	if err := db.exclusive(ctx, func() (err error) {
+	if err := db.exclusive(ctx, HoldRewrite, func() (err error) {
 		r, err = db.newRewrite(s)
 		return err
 	}); err != nil || r == nil {

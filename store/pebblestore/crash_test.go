@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -248,8 +249,47 @@ func TestFullDiskPausesWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 	check(t, db, [3]int64{6})
-	if m := db.Metrics(); m.RefusedCommits != 2 {
-		t.Errorf("Got %d refused commits, want 2", m.RefusedCommits)
+	if m := db.Metrics(); m.CommitsRefused != 2 {
+		t.Errorf("Got %d refused commits, want 2", m.CommitsRefused)
+	}
+}
+
+// A commit leaves the free-space limit: neither the log must meet a full disk, which stops
+// the engine for good, nor the flush.
+func TestCommitLeavesFreeSpace(t *testing.T) {
+	t.Parallel()
+	for _, bulk := range []bool{false, true} {
+		disk := &meteredFS{FS: vfs.NewMem()}
+		disk.free.Store(1 << 30)
+		db := open(t, "db", &Options{FS: disk, CacheBytes: 1 << 20, MemTableBytes: 1 << 20, MinFreeBytes: 8 << 20, MinBulkKeys: 1})
+		create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+		apply := func(from int64, bytes int) error {
+			b := store.Batch{Bulk: bulk}
+			b.Add(0, *put(fmt.Sprint(bytes), 1, "f", "q", strings.Repeat("x", bytes)))
+			b.Counters = append(b.Counters, store.CounterDelta{Table: "t", Family: "n", Row: []byte("n"), Qualifier: []byte("q"), Delta: 1, Time: 5})
+			b.Advance(store.Source{Pipeline: "p", Topic: "x"}, 0, from, store.Progress{Next: from + 2})
+			return db.Apply(t.Context(), &b)
+		}
+		if err := apply(store.Absent, 1); err != nil {
+			t.Fatal(err)
+		}
+		disk.free.Store(10<<20 + 1<<19)
+		if err := apply(1, 3<<20); !errors.Is(err, store.ErrDiskFull) || !strings.Contains(err.Error(), "MiB left, writes need 1") {
+			t.Errorf("Got %v, want ErrDiskFull", err)
+		}
+		if err := apply(1, 1<<20); err != nil {
+			t.Errorf("Got %v of what fits", err)
+		}
+		disk.free.Store(1 << 30)
+		if err := apply(3, 3<<20); err != nil {
+			t.Error(err)
+		}
+		if got := rows(t, db, &store.Scan{Table: "t", Start: []byte("n")}); len(got) != 1 || got[0] != "n: n:q@5=3" {
+			t.Errorf("Got %q, want a counter of 3", got)
+		}
+		if m := db.Metrics(); m.CommitsRefused != 1 || m.CommitErrors != 0 {
+			t.Errorf("Got %d refused, %d failed", m.CommitsRefused, m.CommitErrors)
+		}
 	}
 }
 
@@ -405,7 +445,7 @@ func TestReadErrorIsItsReadersAlone(t *testing.T) {
 	}
 	writes := &request{batch: &b, done: make(chan struct{})}
 	disk.broken.Store(true)
-	err := db.exclusive(t.Context(), func() error { db.commitGroup([]*request{writes, reads}); return nil })
+	err := db.exclusive(t.Context(), HoldSchema, func() error { db.commitGroup([]*request{writes, reads}); return nil })
 	disk.broken.Store(false)
 	if err != nil || writes.err != nil {
 		t.Errorf("Got %v, %v for a batch that reads nothing", err, writes.err)

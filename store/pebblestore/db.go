@@ -41,8 +41,10 @@ type DB struct {
 	catalog  atomic.Pointer[catalog]
 	sequence atomic.Uint64 // of the last commit
 	metrics  meters
+	engine   engineMeter
 
 	requests chan *request
+	watch    *loopWatch
 	stop     chan struct{} // closed when the loop is to end
 	stopped  chan struct{} // closed when it has
 
@@ -67,6 +69,7 @@ type DB struct {
 	mu      sync.Mutex
 	id      string // of the store
 	closed  bool
+	ended   chan struct{}  // closed when Close is done
 	calls   sync.WaitGroup // running calls; Add under mu, while not closed
 	sources map[*rowSource]struct{}
 	snaps   map[*Snapshot]struct{}
@@ -112,10 +115,10 @@ func Open(dir string, o *Options) (*DB, error) {
 	opts := o.withDefaults()
 	db := &DB{
 		dir: dir, opts: opts, log: newPebbleLog(opts.Logger),
-		requests: make(chan *request, 256), stop: make(chan struct{}), stopped: make(chan struct{}),
+		requests: make(chan *request, 256), watch: newLoopWatch(opts.Logger), stop: make(chan struct{}), stopped: make(chan struct{}),
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
 		counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), onces: newOnceFilters(opts.OnceFilterBytes), offsets: map[string]*offset{},
-		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1),
+		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	db.rows.open = func() (*pebble.Iterator, error) {
 		return db.newIterator(context.Background(), &pebble.IterOptions{UseL6Filters: true})
@@ -433,10 +436,13 @@ func (db *DB) Close() error {
 	db.mu.Lock()
 	if db.closed {
 		db.mu.Unlock()
+		<-db.ended
 		return nil
 	}
 	db.closed = true
 	db.mu.Unlock()
+	defer close(db.ended)
+	defer db.watch.close()
 	if err := db.log.failure(); err != nil {
 		return err // Pebble is stuck for good; only the process can let go of it
 	}
@@ -589,20 +595,30 @@ func (db *DB) checkSpace() error {
 	if err := db.log.flushError(db.dir); err != nil {
 		return err
 	}
+	if err := db.checkRoom(0); err != nil || db.opts.MinFreeBytes < 0 {
+		return err
+	}
+	return checkFreeFiles(db.dir, freeFiles)
+}
+
+// checkRoom fails with store.ErrDiskFull where less than the free-space limit would be left
+// after a write of so many bytes.
+func (db *DB) checkRoom(bytes int) error {
 	if db.opts.MinFreeBytes < 0 {
 		return nil
 	}
+	need := uint64(db.opts.MinFreeBytes) + uint64(bytes)
 	u, err := db.opts.FS.GetDiskUsage(db.dir)
 	switch {
 	case errors.Is(err, vfs.ErrUnsupported):
 		return nil // a file system in memory
 	case err != nil:
 		return fmt.Errorf("free space of %s: %w", db.dir, err)
-	case u.AvailBytes < uint64(db.opts.MinFreeBytes):
+	case u.AvailBytes < need:
 		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some; ingest that is running then goes on by itself",
-			store.ErrDiskFull, db.dir, u.AvailBytes>>20, db.opts.MinFreeBytes>>20)
+			store.ErrDiskFull, db.dir, u.AvailBytes>>20, need>>20)
 	}
-	return checkFreeFiles(db.dir, freeFiles)
+	return nil
 }
 
 // minFreeFiles is how many files the file system must still take: a log, the tables of a flush

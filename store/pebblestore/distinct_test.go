@@ -42,7 +42,7 @@ func TestCorruptCountsAreNamed(t *testing.T) {
 		if err := db.pebble.Set(key, c.value, pebble.NoSync); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.exclusive(ctx, func() error {
+		if err := db.exclusive(ctx, HoldSchema, func() error {
 			db.counters.filter.add(db.counters.hash(key)) // as a store that is opened knows
 			return nil
 		}); err != nil {

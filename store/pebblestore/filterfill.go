@@ -122,7 +122,7 @@ func (db *DB) fillFilter(ctx context.Context, s *filterSource) (err error) {
 	keys := make([]filterKey, 0, filterChunk)
 	take := func(complete bool) error {
 		defer func() { keys = keys[:0] }()
-		return db.exclusive(ctx, func() error {
+		return db.exclusive(ctx, HoldFilter, func() error {
 			for _, k := range keys {
 				s.add(k)
 			}

@@ -98,7 +98,7 @@ func (db *DB) flush(ctx context.Context) error {
 		return err
 	}
 	var spans []*span
-	err := db.exclusive(ctx, func() error {
+	err := db.exclusive(ctx, HoldFlush, func() error {
 		if err := db.checkSpace(); err != nil {
 			return err
 		}

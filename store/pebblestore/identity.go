@@ -29,7 +29,7 @@ func (db *DB) Dir() string { return db.dir }
 // store.ErrReadOnly where the store was opened so.
 func (db *DB) NewID(ctx context.Context) (string, error) {
 	id := rand.Text()
-	err := db.exclusive(ctx, func() error {
+	err := db.exclusive(ctx, HoldIdentity, func() error {
 		value := appendSystemValue(nil, db.opts.Now(), db.sequence.Load(), []byte(id))
 		if err := db.pebble.Set(catalogKey(rowStore, qualIdentity), value, pebble.Sync); err != nil {
 			return engineError(err)

@@ -301,7 +301,7 @@ func TestBulkCommitsGather(t *testing.T) {
 		var calls sync.WaitGroup
 		holds, held := make(chan struct{}), make(chan struct{})
 		calls.Go(func() {
-			if err := db.exclusive(t.Context(), func() error { close(holds); <-held; return nil }); err != nil {
+			if err := db.exclusive(t.Context(), HoldSchema, func() error { close(holds); <-held; return nil }); err != nil {
 				t.Error(err)
 			}
 		})

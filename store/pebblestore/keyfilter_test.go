@@ -114,7 +114,7 @@ func TestKeyFilterOfStoredCounters(t *testing.T) {
 	if got, want := sum(), int64(2*stored+50+2000); got != want {
 		t.Errorf("Got a sum of %d, want %d", got, want)
 	}
-	if err := db.exclusive(t.Context(), func() error {
+	if err := db.exclusive(t.Context(), HoldSchema, func() error {
 		if f := db.counters.filter; !f.complete || f.off {
 			t.Errorf("Got filter complete %t, off %t", f.complete, f.off)
 		}

@@ -177,9 +177,6 @@ func (l *pebbleLog) events() *pebble.EventListener {
 			// The text alone: a handler may print Pebble's errors with their stacks.
 			l.log.Error("data corruption", "file", i.Path, "err", i.Details.Error())
 		},
-		DiskSlow: func(i pebble.DiskSlowInfo) {
-			l.log.Warn("disk is slow", "file", i.Path, "took", i.Duration)
-		},
 		WriteStallBegin: func(i pebble.WriteStallBeginInfo) {
 			l.writeStalls.Add(1)
 			l.log.Warn("writes stall until flushes and compactions catch up", "reason", i.Reason)

@@ -35,8 +35,9 @@ type request struct {
 	results []store.Result
 	errs    []error
 
-	// alone runs between two commits, with the loop to itself.
+	// alone runs between two commits, with the loop to itself, which it holds for kind.
 	alone func() error
+	kind  HoldKind
 }
 
 // events is how much the request adds to a commit.
@@ -61,9 +62,9 @@ func (r *request) withdraw() bool {
 // stopped: long enough for a commit that was under way elsewhere to end.
 const fatalGrace = time.Second
 
-// submit has the commit loop answer r, unless ctx is done. A request that the loop has
-// begun is waited for even where ctx is done by then: only its outcome is the truth, and
-// the loop reads the caller's slices until then.
+// submit has the commit loop answer r, unless ctx is done or the loop is stalled. A request
+// that the loop has begun is waited for even then: only its outcome is the truth, and the
+// loop reads the caller's slices until then.
 func (db *DB) submit(ctx context.Context, r *request) error {
 	if err := db.enter(); err != nil {
 		return err
@@ -76,8 +77,15 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 		return err
 	}
 	r.done = make(chan struct{})
+	stalled := db.watch.waiting()
+	refuse := func() error {
+		db.metrics.commitsRefused.Add(1)
+		return stalled.err()
+	}
 	select {
 	case db.requests <- r:
+	case <-stalled.begun:
+		return refuse()
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the commit loop: %w", ctx.Err())
 	case <-db.log.failed:
@@ -89,6 +97,10 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 	case <-ctx.Done():
 		if r.withdraw() {
 			return fmt.Errorf("wait for the commit loop: %w", ctx.Err())
+		}
+	case <-stalled.begun:
+		if r.withdraw() {
+			return refuse()
 		}
 	case <-db.log.failed:
 	}
@@ -110,6 +122,10 @@ func (db *DB) submit(ctx context.Context, r *request) error {
 // Apply applies all of b, or none of it.
 func (db *DB) Apply(ctx context.Context, b *store.Batch) error {
 	if b.Empty() {
+		if err := db.enter(); err != nil {
+			return err
+		}
+		db.leave()
 		return nil
 	}
 	if db.opts.ReadOnly {
@@ -159,9 +175,9 @@ func (db *DB) MutateRows(ctx context.Context, ms []*cell.Mutation) ([]store.Resu
 	return results, errs
 }
 
-// exclusive runs f in the commit loop, between two commits.
-func (db *DB) exclusive(ctx context.Context, f func() error) error {
-	return db.submit(ctx, &request{alone: f})
+// exclusive runs f in the commit loop, between two commits; kind says what for.
+func (db *DB) exclusive(ctx context.Context, kind HoldKind, f func() error) error {
+	return db.submit(ctx, &request{alone: f, kind: kind})
 }
 
 // run is the commit loop. Whatever waits when a commit has returned is the next
@@ -181,7 +197,9 @@ func (db *DB) run() {
 		if next.alone != nil {
 			if next.state.CompareAndSwap(requestWaiting, requestTaken) {
 				db.rows.writing()
+				db.watch.begin(next.kind)
 				err := next.alone()
+				db.metrics.holds[next.kind].observe(db.watch.end())
 				db.rows.written()
 				next.finish(err)
 			}
@@ -231,9 +249,10 @@ func (db *DB) commitGroup(group []*request) {
 
 // commitSome commits the first requests of group and returns how many.
 func (db *DB) commitSome(group []*request) int {
-	begun := time.Now()
+	db.watch.begin(HoldCommit)
 	if err := db.checkSpace(); err != nil {
-		db.metrics.refusedCommits.Add(1)
+		db.watch.end()
+		db.metrics.commitsRefused.Add(1)
 		for _, r := range group {
 			db.recycle(r)
 			r.finish(err)
@@ -259,8 +278,15 @@ func (db *DB) commitSome(group []*request) int {
 	}
 	c.end()
 	var err error
+	if n := len(c.buf); n > largeCommit {
+		if !c.inTables() {
+			n *= 2 // in the log, and in the table of its flush
+		}
+		err = db.checkRoom(n)
+	}
+	refused := err != nil
 	switch {
-	case c.empty():
+	case refused, c.empty():
 	case c.inTables():
 		err = db.ingestStaged(c)
 	default:
@@ -274,7 +300,11 @@ func (db *DB) commitSome(group []*request) int {
 		clear(db.offsets)
 		err = fmt.Errorf("commit: %w", err)
 	}
-	db.metrics.observe(c, len(group), time.Since(begun), err)
+	if took := db.watch.end(); refused {
+		db.metrics.commitsRefused.Add(1)
+	} else {
+		db.metrics.observe(c, len(group), took, err)
+	}
 	for i, r := range group {
 		if outcomes[i] == nil {
 			outcomes[i] = err
@@ -287,6 +317,11 @@ func (db *DB) commitSome(group []*request) int {
 	}
 	return len(group)
 }
+
+// largeCommit is how many bytes of a commit are looked at beside the free-space limit, which
+// has room for smaller ones: a log that cannot be written stops the engine for good, and a
+// flush that fails refuses all commits.
+const largeCommit = 1 << 20
 
 // maxCachedOffsets bounds the cache of offsets: far more partitions than one
 // process reads.

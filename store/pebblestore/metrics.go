@@ -1,8 +1,11 @@
 package pebblestore
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2"
 )
 
 // CommitBuckets are the upper bounds of Metrics.CommitSeconds, in seconds.
@@ -13,7 +16,7 @@ type Metrics struct {
 	Commits         int64 // that were written
 	BulkCommits     int64 // of these, as sorted tables (store.Batch.Bulk)
 	CommitErrors    int64 // that failed
-	RefusedCommits  int64 // refused for want of disk space, or while flushes fail
+	CommitsRefused  int64 // for want of disk space, while flushes fail, or as the disk does not answer
 	Requests        int64 // calls that took part in a commit
 	KeyValues       int64 // written, counters included
 	Bytes           int64 // of keys and values of cells
@@ -25,6 +28,13 @@ type Metrics struct {
 	Sequence        uint64
 	CommitSeconds   [len(CommitBuckets) + 1]int64 // commits by duration; the last bucket is open
 	CommitSecondSum float64
+
+	// What holds the commit loop now, and for how long; 0 = it is idle. Nothing else is
+	// committed meanwhile.
+	Hold        HoldKind
+	HoldSeconds float64
+	// How long it was held for anything but a commit, by kind.
+	Holds [holdKinds]HoldMetrics
 
 	Corruptions int64
 	WriteStalls int64
@@ -60,18 +70,47 @@ type Metrics struct {
 	GarbageBytes       int64   // on disk, estimated by the last look, not worth a rewrite yet
 }
 
+// HoldMetrics is how long the commit loop was held for one kind of work.
+type HoldMetrics struct {
+	Seconds [len(CommitBuckets) + 1]int64 // holds by duration, as CommitSeconds
+	Sum     float64
+}
+
 // meters are the DB's own counters.
 type meters struct {
-	commits, commitErrors, refusedCommits, requests  atomic.Int64
+	commits, commitErrors, commitsRefused, requests  atomic.Int64
 	bulkCommits                                      atomic.Int64
 	keyValues, bytes, counters, late, conflicts      atomic.Int64
 	counterHits, counterMisses, rewritten, reclaimed atomic.Int64
-	seconds                                          [len(CommitBuckets) + 1]atomic.Int64
-	nanos                                            atomic.Int64
+	seconds                                          durations
+	holds                                            [holdKinds]durations
 
 	rewrites, rewriteRetries, reclaimedBytes atomic.Int64
 	rewriteStops, checkpointStops            stops
 	looks, lookNanos, sampled, garbage       atomic.Int64
+}
+
+// durations counts what took so long.
+type durations struct {
+	buckets [len(CommitBuckets) + 1]atomic.Int64
+	nanos   atomic.Int64
+}
+
+func (d *durations) observe(took time.Duration) {
+	d.nanos.Add(int64(took))
+	i := 0
+	for s := took.Seconds(); i < len(CommitBuckets) && s > CommitBuckets[i]; {
+		i++
+	}
+	d.buckets[i].Add(1)
+}
+
+// read returns the counts by bucket, and what all took, in seconds.
+func (d *durations) read() (buckets [len(CommitBuckets) + 1]int64, sum float64) {
+	for i := range d.buckets {
+		buckets[i] = d.buckets[i].Load()
+	}
+	return buckets, time.Duration(d.nanos.Load()).Seconds()
 }
 
 // stops counts stops of the commit loop.
@@ -108,24 +147,66 @@ func (m *meters) observe(c *commit, requests int, took time.Duration, err error)
 	m.keyValues.Add(int64(len(c.kvs) + len(c.dirty) + len(c.offsets) + c.onces.len()))
 	m.bytes.Add(int64(len(c.buf)))
 	m.counters.Add(int64(len(c.dirty)))
-	m.nanos.Add(int64(took))
-	i := 0
-	for s := took.Seconds(); i < len(CommitBuckets) && s > CommitBuckets[i]; {
-		i++
-	}
-	m.seconds[i].Add(1)
+	m.seconds.observe(took)
 }
 
-// Metrics returns the DB's counters. It takes some microseconds.
+// engineMeter asks Pebble for its metrics, which it does not give while a manifest is being
+// written: that may hang with the disk, and who looks must not hang with it.
+type engineMeter struct {
+	mu    sync.Mutex
+	asked chan struct{} // closed with the answer; nil = Pebble is not being asked
+	last  *pebble.Metrics
+}
+
+// meterPatience is how long an answer of Pebble's is waited for.
+const meterPatience = time.Second
+
+// ask returns what Pebble tells, or told last where that takes too long; nil = nothing yet, or
+// the store is closed, or Pebble stuck.
+func (e *engineMeter) ask(db *DB) *pebble.Metrics {
+	if db.enter() != nil {
+		return nil
+	}
+	e.mu.Lock()
+	answered := e.asked
+	if answered != nil {
+		db.leave()
+	} else {
+		answered = make(chan struct{})
+		e.asked = answered
+		go func() {
+			defer db.leave()
+			m := db.pebble.Metrics()
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.last, e.asked = m, nil
+			close(answered)
+		}()
+	}
+	e.mu.Unlock()
+	patience := time.NewTimer(meterPatience)
+	defer patience.Stop()
+	select {
+	case <-answered:
+	case <-patience.C:
+	case <-db.log.failed:
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
+}
+
+// Metrics returns the DB's counters. It takes some microseconds, and where the disk does not
+// answer a second; what Pebble counts is then what it was.
 func (db *DB) Metrics() Metrics {
 	m := &db.metrics
 	out := Metrics{
-		Commits: m.commits.Load(), BulkCommits: m.bulkCommits.Load(), CommitErrors: m.commitErrors.Load(), RefusedCommits: m.refusedCommits.Load(),
+		Commits: m.commits.Load(), BulkCommits: m.bulkCommits.Load(), CommitErrors: m.commitErrors.Load(), CommitsRefused: m.commitsRefused.Load(),
 		Requests: m.requests.Load(), KeyValues: m.keyValues.Load(), Bytes: m.bytes.Load(), Counters: m.counters.Load(),
 		CounterHits: m.counterHits.Load(), CounterMisses: m.counterMisses.Load(),
 		LateIncrements: m.late.Load(), Conflicts: m.conflicts.Load(), Sequence: db.sequence.Load(),
-		CommitSecondSum: time.Duration(m.nanos.Load()).Seconds(),
-		Corruptions:     db.log.corruptions.Load(), WriteStalls: db.log.writeStalls.Load(),
+		Corruptions: db.log.corruptions.Load(), WriteStalls: db.log.writeStalls.Load(),
 		Flushes: db.log.flushes.Load(), Compactions: db.log.compactions.Load(),
 		RewrittenKeys: m.rewritten.Load(), ReclaimedKeys: m.reclaimed.Load(),
 		ReclaimedBytes: m.reclaimedBytes.Load(), Rewrites: m.rewrites.Load(), RewriteRetries: m.rewriteRetries.Load(),
@@ -135,9 +216,13 @@ func (db *DB) Metrics() Metrics {
 	out.RewriteHoldSeconds, out.RewriteHoldMax = m.rewriteStops.seconds()
 	out.Checkpoints = m.checkpointStops.count.Load()
 	out.CheckpointHoldSeconds, out.CheckpointHoldMax = m.checkpointStops.seconds()
-	for i := range m.seconds {
-		out.CommitSeconds[i] = m.seconds[i].Load()
+	out.CommitSeconds, out.CommitSecondSum = m.seconds.read()
+	for kind := range m.holds {
+		h := &out.Holds[kind]
+		h.Seconds, h.Sum = m.holds[kind].read()
 	}
+	kind, age := db.watch.now()
+	out.Hold, out.HoldSeconds = kind, age.Seconds()
 	c := db.catalog.Load()
 	for _, t := range c.tables {
 		if !t.system {
@@ -145,17 +230,13 @@ func (db *DB) Metrics() Metrics {
 			out.CatalogRegions += t.regions.Len()
 		}
 	}
-	if db.enter() != nil {
-		return out
-	}
-	defer db.leave()
 	db.mu.Lock()
 	out.OpenScans, out.OpenSnapshots = len(db.sources), len(db.snaps)
 	db.mu.Unlock()
-	if db.log.failure() != nil {
-		return out // Pebble's locks may be held for good
+	p := db.engine.ask(db)
+	if p == nil {
+		return out
 	}
-	p := db.pebble.Metrics()
 	out.DiskBytes = p.DiskSpaceUsage()
 	for i := range p.Levels {
 		out.TableBytes += p.Levels[i].TablesSize

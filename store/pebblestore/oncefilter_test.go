@@ -156,7 +156,7 @@ func TestOnceFiltersSpareLookups(t *testing.T) {
 		now.Add(1000)
 		spared("in the next period", 1000, int(now.Load())*n, 0)
 	}
-	if err := db.exclusive(t.Context(), func() error {
+	if err := db.exclusive(t.Context(), HoldSchema, func() error {
 		if got := len(db.onces.periods); got != 3 { // for ever, this and the one before
 			t.Errorf("Got %d filters: %v", got, db.onces.periods)
 		}

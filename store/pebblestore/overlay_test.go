@@ -49,7 +49,7 @@ func TestReadOfAHotCellStepsOverFewVersions(t *testing.T) {
 	}
 	wants := map[string]int{"one column": 1, "two columns": 2, "all columns": 3, "absent column": 0}
 	for name, columns := range scans {
-		err := db.exclusive(t.Context(), func() error {
+		err := db.exclusive(t.Context(), HoldSchema, func() error {
 			c := &db.commit
 			c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 			defer c.end()
@@ -93,7 +93,7 @@ func TestStagedRowIsInOrder(t *testing.T) {
 	t.Parallel()
 	db := open(t, t.TempDir(), &Options{Sync: SyncNever})
 	create(t, db, "t", store.NewFamily("f"))
-	err := db.exclusive(t.Context(), func() error {
+	err := db.exclusive(t.Context(), HoldSchema, func() error {
 		c := &db.commit
 		c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 		defer c.end()

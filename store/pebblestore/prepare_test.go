@@ -137,7 +137,7 @@ func TestPreparedIsGivenBack(t *testing.T) {
 	busy, free := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 1)
 	go func() {
-		ended <- db.exclusive(t.Context(), func() error { close(busy); <-free; return nil })
+		ended <- db.exclusive(t.Context(), HoldSchema, func() error { close(busy); <-free; return nil })
 	}()
 	<-busy
 	ctx, cancel := context.WithCancel(t.Context())

@@ -64,7 +64,7 @@ func (db *DB) rewriteSpan(ctx context.Context, s *span) (next []byte, done rewri
 
 func (db *DB) tryRewrite(ctx context.Context, s *span, limit int) (next []byte, done rewritten, err error) {
 	var r *rewrite
-	if err := db.exclusive(ctx, func() (err error) {
+	if err := db.exclusive(ctx, HoldRewrite, func() (err error) {
 		if r, err = db.newRewrite(s); r != nil {
 			r.late = &lateWrites{tag: r.f.tag, low: r.low, high: r.high}
 			db.late = r.late
@@ -105,7 +105,7 @@ func (r *rewrite) replace(ctx context.Context) error {
 	b := db.pebble.NewBatch()
 	defer b.Close()
 	var late *lateWrites
-	if err := db.exclusive(ctx, func() error {
+	if err := db.exclusive(ctx, HoldRewrite, func() error {
 		late = r.late
 		r.late = &lateWrites{tag: late.tag, low: r.low, high: r.high}
 		r.late.overflown.Store(late.overflown.Load())
@@ -118,7 +118,7 @@ func (r *rewrite) replace(ctx context.Context) error {
 	if err := r.onTop(b, late, restored); err != nil {
 		return err
 	}
-	return db.exclusive(ctx, func() error {
+	return db.exclusive(ctx, HoldRewrite, func() error {
 		defer db.metrics.rewriteStops.since(time.Now())
 		db.late = nil
 		if r.late.overflown.Load() || len(b.Repr()) > 2*maxLateBytes {

@@ -52,7 +52,7 @@ func fillVersions(b *testing.B, db *DB, rows int, packed bool) {
 	if err := db.pebble.Compact(b.Context(), []byte{0}, []byte{0xff}, false); err != nil {
 		b.Fatal(err)
 	}
-	if err := db.exclusive(b.Context(), func() error { db.markFlushed(); return nil }); err != nil {
+	if err := db.exclusive(b.Context(), HoldSchema, func() error { db.markFlushed(); return nil }); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -31,7 +31,7 @@ var _ store.Snapshot = (*Snapshot)(nil)
 // Snapshot returns the store as it is between two commits.
 func (db *DB) Snapshot(ctx context.Context) (store.Snapshot, error) {
 	s := &Snapshot{db: db, sources: map[*rowSource]struct{}{}}
-	err := db.exclusive(ctx, func() error {
+	err := db.exclusive(ctx, HoldSnapshot, func() error {
 		it, err := db.pebble.NewIter(nil)
 		if err != nil {
 			return engineError(err)
@@ -150,7 +150,7 @@ func (db *DB) Checkpoint(ctx context.Context, dir string) (uint64, error) {
 		return 0, fmt.Errorf("checkpoint %s: %w: it exists", dir, store.ErrInvalidArgument)
 	}
 	var sequence uint64
-	err := db.exclusive(ctx, func() (err error) {
+	err := db.exclusive(ctx, HoldCheckpoint, func() (err error) {
 		if err := db.checkSpace(); err != nil {
 			return err
 		}
