@@ -229,7 +229,7 @@ func (s *sortedRun) leave(ctx context.Context, b *columnar.Batch, p *filePartiti
 // flush writes a batch of a partition in every format.
 func (s *sortedRun) flush(ctx context.Context, b *columnar.Batch, p *filePartition) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fmt.Errorf("write sorted rows: %w", context.Cause(ctx))
 	}
 	if b.Rows() == 0 {
 		return nil
