@@ -106,9 +106,9 @@ func Backup(ctx context.Context, o *BackupOptions) (*BackupManifest, error) {
 // backup is one execution of Backup.
 type backup struct {
 	BackupOptions
+	publication
 	report work.Reporter
-	root   *os.Root         // of the source's files
-	notes  target.Resumable // the upload; nil = it cannot be resumed
+	root   *os.Root // of the source's files
 }
 
 func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
@@ -128,13 +128,12 @@ func (b *backup) run(ctx context.Context) (*BackupManifest, error) {
 		return nil, err
 	}
 	defer b.root.Close()
-	u, err := b.begin(ctx, m)
-	if err != nil {
+	if err := b.beginOrGoOn(ctx, m); err != nil {
 		return nil, err
 	}
-	data, err := b.publish(ctx, u, m)
+	data, err := b.publish(ctx, m)
 	if err != nil {
-		return nil, b.end(ctx, u, err)
+		return nil, b.end(ctx, b.Source, err, false)
 	}
 	if err := pointBackup(context.WithoutCancel(ctx), b.Target, m, data); err != nil {
 		return m, fmt.Errorf("backup %s is published, but %s was not replaced: %w", m.Dir(), LatestName, err)
@@ -153,18 +152,6 @@ func (b *backup) once(ctx context.Context, m *BackupManifest) error {
 		return err
 	}
 	return nil
-}
-
-// end ends the upload after err, as that of a run is ended.
-func (b *backup) end(ctx context.Context, u target.Upload, err error) error {
-	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
-	if b.notes == nil || unwanted || instant.Lost(b.Source) != nil || errors.Is(err, target.ErrExists) || errors.Is(err, store.ErrCorrupt) || store.NoSpace(err) {
-		return errors.Join(err, u.Abort())
-	}
-	if leave := b.notes.Leave(); leave != nil {
-		return errors.Join(err, leave)
-	}
-	return fmt.Errorf("%w; what is copied stays: %w", ErrResumable, err)
 }
 
 // manifest returns the manifest with the names of the files, which are not copied
@@ -202,7 +189,7 @@ func (b *backup) manifest(ctx context.Context) (*BackupManifest, error) {
 const lockFile = "LOCK"
 
 // publish copies the files and then writes the manifest, whose bytes it returns.
-func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest) ([]byte, error) {
+func (b *backup) publish(ctx context.Context, m *BackupManifest) ([]byte, error) {
 	b.report.Start(b.Progress, b.Now, len(m.Files))
 	err := work.Parallel(ctx, b.Parallelism, len(m.Files), func(ctx context.Context, i int) error {
 		f := &m.Files[i]
@@ -215,7 +202,7 @@ func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest
 			return err
 		}
 		defer in.Close()
-		if f.Bytes, f.SHA256, err = copyFile(ctx, u, f.Path, in); err != nil {
+		if f.Bytes, f.SHA256, err = copyFile(ctx, b.upload, f.Path, in); err != nil {
 			return fmt.Errorf("copy %s: %w", f.Path, err)
 		}
 		b.report.File(f.Bytes)
@@ -228,25 +215,7 @@ func (b *backup) publish(ctx context.Context, u target.Upload, m *BackupManifest
 		m.Bytes += m.Files[i].Bytes
 	}
 	m.FinishedAt = b.Now().UTC()
-	if err := m.validate(); err != nil {
-		return nil, fmt.Errorf("the backup's own manifest is wrong: %w", err)
-	}
-	data, err := m.Encode()
-	if err != nil {
-		return nil, err
-	}
-	if err := checkManifestSize(len(m.Files), len(data), "compact the store, so that it has fewer files"); err != nil {
-		return nil, err
-	}
-	if err := instant.Lost(b.Source); err != nil {
-		return nil, fmt.Errorf("what was copied is not to be trusted: %w", err)
-	}
-	if b.Confirm != nil {
-		if err := b.Confirm(ctx); err != nil {
-			return nil, fmt.Errorf("not published: %w", err)
-		}
-	}
-	return data, u.Commit(ctx, BackupManifestName, data)
+	return b.commit(ctx, b.Source, BackupManifestName, m, len(m.Files), "compact the store, so that it has fewer files", b.Confirm)
 }
 
 // copyFile makes a durable file of an upload of what r holds, and returns its size

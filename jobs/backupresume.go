@@ -40,68 +40,48 @@ type backupFileState struct {
 	File          BackupFile `json:"file"`
 }
 
-// begin begins the upload of m, or takes up what a backup of the same store has left.
-func (b *backup) begin(ctx context.Context, m *BackupManifest) (target.Upload, error) {
+// beginOrGoOn begins the upload of m, or takes up what a backup of the same store has left.
+func (b *backup) beginOrGoOn(ctx context.Context, m *BackupManifest) error {
 	if b.Resume {
 		return b.takeUp(ctx, m, "")
 	}
 	if _, ok := b.Target.(target.Resumer); ok && b.Name != "" {
-		if u, err := b.takeUp(ctx, m, m.BackupID); !errors.Is(err, target.ErrNotFound) {
-			return u, err
+		if err := b.takeUp(ctx, m, m.BackupID); !errors.Is(err, target.ErrNotFound) {
+			return err
 		}
 	}
-	u, err := b.Target.Begin(ctx, m.Dir(), backupUpload(m.BackupID))
-	if err != nil {
-		return nil, err
-	}
-	if r, ok := u.(target.Resumable); ok {
-		b.notes = r
-		err = b.note(ctx, noteBackup, &backupState{FormatVersion: BackupVersion, StoreID: m.StoreID, BackupID: m.BackupID, StartedAt: m.StartedAt})
-		if err != nil {
-			return nil, errors.Join(err, u.Abort())
-		}
-	}
-	return u, nil
+	b.dir, b.id = m.Dir(), backupUpload(m.BackupID)
+	return b.begin(ctx, b.Target, noteBackup, &backupState{FormatVersion: BackupVersion, StoreID: m.StoreID, BackupID: m.BackupID, StartedAt: m.StartedAt})
 }
 
 // backupUpload is the id of a backup's upload.
 func backupUpload(id string) string { return "backup-" + id }
 
-func (b *backup) note(ctx context.Context, name string, content any) error {
-	if b.notes == nil {
-		return nil
-	}
-	data, err := encodeJSON(content)
-	if err != nil {
-		return err
-	}
-	return b.notes.Note(ctx, name, data)
-}
-
 // takeUp makes m the backup with this id, or, without one, the newest, of the store that
 // was cut off, and marks the files that need not be copied again: those of which it has a
 // copy of what the store's file holds now. Most files of a store never change; those that
 // have are copied anew, so that the backup is of the source's instant as a whole.
-func (b *backup) takeUp(ctx context.Context, m *BackupManifest, id string) (target.Upload, error) {
+func (b *backup) takeUp(ctx context.Context, m *BackupManifest, id string) error {
 	t, ok := b.Target.(target.Resumer)
 	if !ok {
-		return nil, fmt.Errorf("%w: a backup in a target of type %T cannot be resumed", store.ErrUnsupported, b.Target)
+		return fmt.Errorf("%w: a backup in a target of type %T cannot be resumed", store.ErrUnsupported, b.Target)
 	}
 	left, notes, err := unfinishedBackup(ctx, t, m.StoreID, id)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if id == "" {
 		if err := checkNewest(ctx, t, left); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	m.BackupID, m.StartedAt = left.BackupID, left.StartedAt
-	u, err := resumeUpload(ctx, t, m.Dir(), backupUpload(m.BackupID))
+	b.dir, b.id = m.Dir(), backupUpload(m.BackupID)
+	u, err := b.left(ctx, t)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b.notes = u
+	b.goOn(u)
 	keep := map[string]int64{}
 	for i := range m.Files {
 		f := &m.Files[i]
@@ -111,17 +91,17 @@ func (b *backup) takeUp(ctx context.Context, m *BackupManifest, id string) (targ
 		}
 		bytes, sum, err := sumFile(ctx, b.root, f.Path)
 		if err != nil {
-			return nil, errors.Join(err, u.Leave())
+			return errors.Join(err, u.Leave())
 		}
 		if bytes == had.Bytes && sum == had.SHA256 {
 			f.Bytes, f.SHA256, keep[f.Path] = bytes, sum, bytes
 		}
 	}
 	if err := u.Retain(ctx, keep); err != nil {
-		return nil, errors.Join(err, u.Leave())
+		return errors.Join(err, u.Leave())
 	}
 	b.Logger.Info("backup resumed", "backup", m.BackupID, "files", len(m.Files), "copied", len(keep))
-	return u, nil
+	return nil
 }
 
 // unfinishedBackup returns the backup of a store with this id, or, without one, the

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"sluice/jobs/columnar"
-	"sluice/jobs/instant"
 	"sluice/jobs/target"
 )
 
@@ -82,26 +80,4 @@ func (l *fileList) add(f *File) error {
 	}
 	l.files, l.bytes = l.files+1, l.bytes+len(data)
 	return checkManifestSize(l.files, l.bytes, filesHint)
-}
-
-// commit completes the manifest, whose files are written, and publishes the run with
-// it. It returns the manifest's bytes. Its error wraps errManifestSize where nobody
-// could read it again; then nothing is published.
-func (m *Manifest) commit(ctx context.Context, u target.Upload, s instant.Source, now time.Time) ([]byte, error) {
-	m.sortFiles()
-	m.FinishedAt = now.UTC()
-	if err := m.validate(); err != nil {
-		return nil, fmt.Errorf("the run's own manifest is wrong: %w", err)
-	}
-	data, err := m.Encode()
-	if err != nil {
-		return nil, err
-	}
-	if err := checkManifestSize(len(m.Files), len(data), filesHint); err != nil {
-		return nil, err
-	}
-	if err := instant.Lost(s); err != nil {
-		return nil, fmt.Errorf("what was read is not to be trusted: %w", err)
-	}
-	return data, u.Commit(ctx, ManifestName, data)
 }

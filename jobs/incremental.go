@@ -297,7 +297,7 @@ func (m *Manifest) checkBase(ctx context.Context, t target.Target) error {
 	}
 	base, _, err := readManifest(ctx, t, path.Join(m.Job, m.Incremental.Base, ManifestName))
 	if errors.Is(err, target.ErrNotFound) || err == nil && base.Sequence != m.Incremental.Since {
-		return fmt.Errorf("not published: run %s, which it goes on from, was removed meanwhile; run it again", m.Incremental.BaseRunID)
+		return fmt.Errorf("run %s, which it goes on from, was removed meanwhile; run it again", m.Incremental.BaseRunID)
 	}
 	return err
 }

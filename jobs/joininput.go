@@ -67,7 +67,8 @@ var _ join.Finder = (*tableInput)(nil)
 // openTable begins to read the table of a job; told, where it is not nil, will be told how
 // far that is, by the clock now.
 func openTable(ctx context.Context, j *Job, source instant.Source, told func(work.Progress), now func() time.Time) (*tableInput, error) {
-	r := &run{RunOptions: RunOptions{Job: j, Source: source, Progress: told, Now: now}}
+	r := new(run)
+	r.RunOptions = RunOptions{Job: j, Source: source, Progress: told, Now: now}
 	if err := errors.Join(r.plan(ctx), r.measure(ctx)); err != nil {
 		return nil, err
 	}

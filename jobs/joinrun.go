@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
-	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -82,19 +80,12 @@ type JoinedSide struct {
 
 // joinRun is one execution of RunJoin.
 type joinRun struct {
-	JoinOptions
-	id       string
-	dir      string
-	started  time.Time
-	upload   target.Upload
-	inputs   [2]sideInput
-	metadata map[string]string
-	notes    target.Resumable // the upload, where the run can be resumed; nil = not
-	outputs  []*replayOutput
-	listed   fileList // but for files of the run that this one goes on with
-	mu       sync.Mutex
-	progress work.Progress
-	disk     *onDisk // nil = the join has written none of its sides to disk
+	execution
+	Join       *Join
+	OpenBucket func(at string) (target.Target, error)
+	inputs     [2]sideInput
+	rows       *replay
+	disk       *onDisk // nil = the join has written none of its sides to disk
 }
 
 // onDisk is how far a join is that writes its sides to disk, and reads them again.
@@ -129,35 +120,19 @@ func RunJoin(ctx context.Context, o *JoinOptions) (*Manifest, error) {
 }
 
 func newJoinRun(o *JoinOptions) (*joinRun, error) {
-	r := &joinRun{JoinOptions: *o}
 	switch {
 	case o.Join == nil:
 		return nil, errors.New("jobs: JoinOptions.Join is not set")
 	case o.Source == nil && o.Join.Live():
 		return nil, errors.New("jobs: JoinOptions.Source is not set")
 	}
-	if r.Out == "" {
-		r.Out = r.Join.spec.Out
+	r := &joinRun{Join: o.Join, OpenBucket: o.OpenBucket}
+	r.RunOptions = RunOptions{
+		Source: o.Source, Checkpoint: o.Checkpoint, Out: o.Out, Target: o.Target, LogicalTime: o.LogicalTime, Engine: o.Engine, Version: o.Version,
+		Logger: o.Logger, Progress: o.Progress, Now: o.Now, Confirm: o.Confirm, Published: o.Published,
 	}
-	if r.Target == nil && r.Out == "" {
-		return nil, fmt.Errorf("join %s: no directory to write to: set the join's out", r.Join.name)
-	}
-	if r.Now == nil {
-		r.Now = time.Now
-	}
-	if r.Logger == nil {
-		r.Logger = slog.New(slog.DiscardHandler)
-	}
-	r.started = r.Now().UTC()
-	if r.LogicalTime.IsZero() {
-		r.LogicalTime = r.started
-	}
-	r.LogicalTime = r.LogicalTime.UTC()
-	if err := schedule.CheckLogical(r.LogicalTime); err != nil {
-		return nil, fmt.Errorf("join %s: %w: it is for %w", r.Join.name, store.ErrInvalidArgument, err)
-	}
-	r.id, r.dir = runID(r.Join.name, r.LogicalTime), runDir(r.Join.name, r.LogicalTime)
-	return r, nil
+	r.kind, r.name = "join", r.Join.name
+	return r, r.start(r.Join.spec.Out)
 }
 
 func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
@@ -182,29 +157,20 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 			in.merge.memory, in.merge.disk = max(1, cmp.Or(j.spec.MemoryBytes, join.DefaultMemoryBytes)/2), disk
 		}
 	}
-	if r.Target == nil {
-		local, err := target.CreateLocal(r.Out)
-		if err != nil {
-			return nil, err
-		}
-		defer local.Close()
-		r.Target = local
+	closeTarget, err := r.openTarget()
+	if err != nil {
+		return nil, err
 	}
+	defer closeTarget()
 	m, err := r.manifest(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.begin(ctx, m); err != nil {
-		if errors.Is(err, target.ErrExists) {
-			err = errors.Join(publishedBefore(r.LogicalTime, err), pointAgain(ctx, r.Target, r.dir))
-		}
+	want, err := r.state(m)
+	if err != nil {
 		return nil, err
 	}
-	data, err := r.publish(ctx, m)
-	if err != nil {
-		return nil, r.end(ctx, err)
-	}
-	return m, announce(ctx, r.Target, r.dir, m, data, r.Published)
+	return r.publish(ctx, m, want, true, r)
 }
 
 func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
@@ -313,13 +279,16 @@ func commonOffsets(a, b []Offset) []Offset {
 	return common
 }
 
-// publish writes the files and then the manifest, whose bytes it returns.
-func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
-	for _, o := range r.outputs {
-		o.upload = r.upload
-	}
+// write writes the files.
+func (r *joinRun) write(ctx context.Context) error {
 	// To encode and to write is about half of the work.
-	batches := writeBeside(columnar.NewBatch(r.Join.joined.Columns()), func(b *columnar.Batch) error { return r.write(ctx, m, b) }, r.Join.sides[:]...)
+	batches := writeBeside(columnar.NewBatch(r.Join.joined.Columns()), func(b *columnar.Batch) error {
+		if err := r.rows.write(ctx, b, &filePartition{}); err != nil {
+			return err
+		}
+		r.report(func(p *work.Progress) { p.Rows += int64(b.Rows()) })
+		return nil
+	}, r.Join.sides[:]...)
 	err := r.join(ctx, func(b *columnar.Batch) error {
 		rows := *b
 		next, err := batches.take(&rows)
@@ -332,33 +301,15 @@ func (r *joinRun) publish(ctx context.Context, m *Manifest) ([]byte, error) {
 		err = failed
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
-	for _, o := range r.outputs {
-		switch {
-		case len(o.done) == 1 && o.done[0].Rows == 0:
-			continue // the file that says the columns
-		case len(o.done) > 0:
-			return nil, fmt.Errorf("%s: %w", o.done[0].Path, errOtherRows)
-		case o.writer == nil && o.resumed:
-			continue // all rows were in finished files
-		}
-		if err := r.finish(ctx, m, o); err != nil {
-			return nil, err
-		}
-	}
-	if r.Confirm != nil {
-		if err := r.Confirm(ctx); err != nil {
-			return nil, fmt.Errorf("not published: %w", err)
-		}
-	}
-	return m.commit(ctx, r.upload, r.Source, r.Now())
+	return r.rows.leave(ctx, &filePartition{})
 }
 
 // join hands the joined rows to write.
 func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) error {
 	told := func() { // by this goroutine alone: only it knows how far the sides are
-		done := r.done()
+		done := r.part()
 		r.report(func(p *work.Progress) { p.Done = done })
 	}
 	left, right := &watchedInput{r.inputs[0], told}, &watchedInput{r.inputs[1], told}
@@ -374,91 +325,10 @@ func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) e
 	})
 }
 
-// write appends a batch in every format.
-func (r *joinRun) write(ctx context.Context, m *Manifest, b *columnar.Batch) error {
-	for _, o := range r.outputs {
-		if len(o.done) > 0 {
-			if err := o.pass(b); err != nil {
-				return err
-			}
-			continue
-		}
-		if o.full() {
-			if err := r.finish(ctx, m, o); err != nil {
-				return err
-			}
-		}
-		if o.writer == nil {
-			if err := o.create(ctx, r.nextName(m, o.format)); err != nil {
-				return err
-			}
-		}
-		if err := o.add(b); err != nil {
-			return err
-		}
-		if o.digest != nil {
-			b.HashTo(o.digest)
-		}
-	}
-	r.report(func(p *work.Progress) { p.Rows += int64(b.Rows()) })
-	return nil
-}
-
-// nextName numbers the files of a format.
-func (r *joinRun) nextName(m *Manifest, f *format) string {
-	n := 0
-	for i := range m.Files {
-		if m.Files[i].Format == f.name {
-			n++
-		}
-	}
-	return partName(0, n, f.name)
-}
-
-// finish ends the current file of a format; without any, one without rows says the
-// columns.
-func (r *joinRun) finish(ctx context.Context, m *Manifest, o *replayOutput) error {
-	if o.writer == nil {
-		if err := o.create(ctx, r.nextName(m, o.format)); err != nil {
-			return err
-		}
-	}
-	f, err := o.close()
-	if err != nil {
-		return err
-	}
-	if o.digest != nil {
-		data, err := encodeJSON(&workNote{FormatVersion: ManifestVersion, File: &f, Digest: o.takeDigest()})
-		if err == nil {
-			err = r.notes.Note(ctx, f.Path, data)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	m.Files = append(m.Files, f)
-	r.report(func(p *work.Progress) {
-		p.Files++
-		p.Bytes += f.Bytes
-	})
-	return r.listed.add(&f)
-}
-
-// report changes the progress and tells it.
-func (r *joinRun) report(change func(p *work.Progress)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.progress)
-	r.progress.Elapsed = r.Now().Sub(r.started)
-	if r.Progress != nil {
-		r.Progress(r.progress)
-	}
-}
-
-// done is about what part is done: what part of the sides was read. Where they are
+// part is about what part is done: what part of the sides was read. Where they are
 // written to disk, half of what was left then is their reading, and half the joining of
 // what was written.
-func (r *joinRun) done() float64 {
+func (r *joinRun) part() float64 {
 	read := r.read()
 	if r.disk == nil {
 		return read

@@ -233,7 +233,9 @@ func TestManifestSize(t *testing.T) {
 			f.Path = partName(len(good.Files)/perNumber, len(good.Files)%perNumber, f.Format)
 			good.Files = append(good.Files, f)
 		}
-		data, err := good.commit(t.Context(), u, nil, good.FinishedAt)
+		good.sortFiles()
+		x := &execution{publication: publication{upload: u, notes: u}, RunOptions: RunOptions{Source: jobstest.NewMemory()}}
+		data, err := x.commit(t.Context(), x.Source, ManifestName, good, len(good.Files), filesHint, nil)
 		if more < maxManifestBytes/280 {
 			if _, decoded := DecodeManifest(data); err != nil || decoded != nil || u.committed != len(data) {
 				t.Errorf("%d files: Got %v, %v, %d bytes published", len(good.Files), err, decoded, u.committed)
@@ -249,15 +251,10 @@ func TestManifestSize(t *testing.T) {
 		if u.committed > 0 {
 			t.Errorf("Got a manifest of %d bytes published", u.committed)
 		}
-		r := &run{upload: u, notes: u, RunOptions: RunOptions{Source: jobstest.NewMemory()}}
-		if err := r.end(t.Context(), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
+		if err := x.end(t.Context(), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
 			t.Errorf("Got %v, aborted %t", err, u.aborted)
 		}
 		u.aborted = false
-		j := &joinRun{upload: u, notes: u}
-		if err := j.end(t.Context(), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
-			t.Errorf("a join: Got %v, aborted %t", err, u.aborted)
-		}
 	}
 }
 
@@ -272,7 +269,7 @@ func TestManifestSizeEarly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{RunOptions: RunOptions{Recorder: new(Recorder), Now: func() time.Time { return m.StartedAt }}}
+	r := &execution{RunOptions: RunOptions{Recorder: new(Recorder), Now: func() time.Time { return m.StartedAt }}}
 	for err = nil; err == nil; err = r.done(m.Files[0]) {
 		if len(r.files) > 300_000 {
 			t.Fatal("300,000 files are finished")

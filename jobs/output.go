@@ -362,7 +362,7 @@ func (e *splitExport) gone(ctx context.Context, key []byte) error {
 // flush has the batch written to every format.
 func (e *splitExport) flush(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fmt.Errorf("scan table %s: %w", e.run.Job.Table(), context.Cause(ctx))
 	}
 	b := e.builder.Batch()
 	if b.Rows() == 0 {
@@ -389,7 +389,7 @@ func (e *splitExport) flush(ctx context.Context) error {
 // write writes a batch, whose rows have keys from min to max, to every format.
 func (e *splitExport) write(ctx context.Context, b *columnar.Batch, min, max []byte) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fmt.Errorf("scan table %s: %w", e.run.Job.Table(), context.Cause(ctx))
 	}
 	if e.parts != nil {
 		if err := e.parts.write(ctx, b, &e.keys); err != nil {

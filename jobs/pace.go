@@ -91,7 +91,7 @@ func (p *pace) wait(ctx context.Context, rows int) error {
 	case <-t.C:
 		return nil
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return fmt.Errorf("wait for the time of %d rows, of which rows_per_second allows %d: %w", rows, p.rate, context.Cause(ctx))
 	}
 }
 

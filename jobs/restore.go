@@ -115,10 +115,6 @@ func (r *restore) run(ctx context.Context) (_ *Restored, err error) {
 	if err != nil {
 		return nil, err
 	}
-	// What the name is of, a symbolic link too, would not be followed.
-	if _, err := os.Lstat(dir); err == nil {
-		return nil, r.exists(target.ErrExists)
-	}
 	if r.into == nil {
 		into, err := target.OpenLocal(filepath.Dir(dir))
 		if err != nil {
@@ -127,24 +123,20 @@ func (r *restore) run(ctx context.Context) (_ *Restored, err error) {
 		defer into.Close()
 		r.into = into
 	}
-	r.discardKilled(ctx)
 	m := r.found.manifest
 	u, err := r.into.Begin(ctx, filepath.Base(dir), restoreUpload(m.BackupID))
 	if errors.Is(err, target.ErrExists) {
-		return nil, r.exists(err)
+		return nil, fmt.Errorf("%s is there already, and a restore makes a new directory: %w", r.Dir, err)
 	}
 	if err != nil {
 		return nil, err
 	}
+	r.discardKilled(ctx)
 	id, err := r.make(ctx, u)
 	if err != nil {
 		return nil, errors.Join(err, u.Abort())
 	}
 	return &Restored{Manifest: m, StoreID: id}, nil
-}
-
-func (r *restore) exists(err error) error {
-	return fmt.Errorf("%s is there already, and a restore makes a new directory: %w", r.Dir, err)
 }
 
 // restoreUpload is the id of a restore's upload.

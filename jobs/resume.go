@@ -17,9 +17,7 @@ import (
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
-	"sluice/jobs/rowsort"
 	"sluice/jobs/schedule"
-	"sluice/jobs/spill"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/store"
@@ -218,41 +216,31 @@ func (w *finishedWork) all() []File {
 	return all
 }
 
-// begin begins the upload of r, or goes on with what another process has left of
-// it, where that is of the same instant.
-func (r *run) begin(ctx context.Context, m *Manifest) error {
-	t, ok := r.Target.(target.Resumer)
+// state is what is noted of the run of m, nil where nobody can go on with it, and whether
+// parts of regions can be gone on with.
+func (r *run) state(m *Manifest) (_ *runState, parts bool, err error) {
 	u := instant.UnfrozenOf(r.Source)
 	// What is not frozen cannot be read and sorted again as it was.
-	if r.Checkpoint == "" || !ok || r.sorted != nil && u != nil {
-		var err error
-		r.upload, err = r.Target.Begin(ctx, r.dir, r.id)
-		return err
+	if r.Checkpoint == "" || r.sorted != nil && u != nil {
+		return nil, false, nil
 	}
 	definition, err := r.Job.definition(r.Version)
 	if err != nil {
-		return err
+		return nil, false, err
 	}
 	want := newRunState(m, r.Checkpoint, definition)
-	want.Sorted = r.sorted != nil
-	if !want.Sorted { // nothing that is noted of it depends on the parts
-		want.Cuts = keepCuts(r.cuts)
+	if r.sorted != nil { // nothing that is noted of it depends on the parts
+		want.Sorted = true
+		return want, true, nil
 	}
+	want.Cuts = keepCuts(r.cuts)
 	if u != nil {
 		want.Offsets, want.Regions = m.Offsets, keepRegions(r.regions)
 	}
-	takeUp := r.takeUp
-	if r.sorted != nil {
-		takeUp = r.sorted.takeUp
-	}
-	fresh, err := resumeOrBegin(ctx, t, r.dir, want, func(left target.Resumable) (bool, error) { return takeUp(ctx, left, want, m) })
-	if fresh != nil {
-		r.upload, r.notes = fresh, fresh
-	}
-	if err == nil && u != nil && u.Reopened() && r.work == nil {
-		return errors.Join(fmt.Errorf("%w: what was left of the run is of no use, and what the table held then cannot be read any more: run it again without --resume", store.ErrUnsupported), r.upload.Abort())
-	}
-	return err
+	// The files of two formats end at different rows, and what comes behind the
+	// first of these ends would not be read a second time as it was. Those of
+	// partitions, too: a row whose cells expire meanwhile would be in two.
+	return want, r.Job.partition == nil && (u == nil || len(r.Job.formats) == 1), nil
 }
 
 // newRunState returns what is noted of the run of m, at the instant of a checkpoint.
@@ -263,86 +251,39 @@ func newRunState(m *Manifest, checkpoint, definition string) *runState {
 	}
 }
 
-// resumeOrBegin offers takeUp what is left of the run of want, which becomes visible
-// as dir; where nothing is, or takeUp says false, it begins an upload and returns it.
-func resumeOrBegin(ctx context.Context, t target.Resumer, dir string, want *runState, takeUp func(target.Resumable) (bool, error)) (target.Resumable, error) {
-	left, err := resumeUpload(ctx, t, dir, want.RunID)
-	switch {
-	case err == nil:
-		done, err := takeUp(left)
-		if done || err != nil {
-			return nil, err
-		}
-	case !errors.Is(err, target.ErrNotFound) && !errors.Is(err, errors.ErrUnsupported):
-		return nil, err
+// usable makes of r what the run was that was cut off, or says why it cannot.
+func (r *run) usable(ctx context.Context, w *finishedWork, m *Manifest) string {
+	if r.sorted != nil {
+		return "" // the rows are read and sorted again
 	}
-	u, err := t.Begin(ctx, dir, want.RunID)
-	if err != nil {
-		return nil, err
+	if why := w.missing(r.Job); why != "" {
+		return why
 	}
-	fresh, ok := u.(target.Resumable)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("target %T: its uploads cannot be resumed: %w", t, store.ErrUnsupported), u.Abort())
-	}
-	data, err := encodeJSON(want)
-	if err == nil {
-		err = fresh.Note(ctx, noteRun, data)
+	var err error
+	if u := instant.UnfrozenOf(r.Source); u != nil {
+		err = r.takeUpUnfrozen(ctx, u, &w.state, m)
+	} else {
+		err = r.cutAsBefore(ctx, w.state.Cuts)
 	}
 	if err != nil {
-		return nil, errors.Join(err, fresh.Abort())
+		return err.Error()
 	}
-	return fresh, nil
+	return ""
 }
 
-// resumeUpload takes over the upload of dir that was begun with id, where that takes
-// waiting until its process is known to have ended.
-func resumeUpload(ctx context.Context, t target.Resumer, dir, id string) (target.Resumable, error) {
-	left, err := t.Resume(ctx, dir, id)
-	if a, ok := t.(target.Awaiter); ok && errors.Is(err, target.ErrBusy) {
-		if err = a.Await(ctx, dir); err == nil {
-			left, err = t.Resume(ctx, dir, id)
-		}
+// begun sets out to write what is not finished.
+func (r *run) begun(w *finishedWork) error {
+	if r.sorted != nil {
+		r.sorted.begun(w)
+		return nil
 	}
-	return left, err
-}
-
-// takeUp makes left the upload of r and reports true; where its files are not of
-// the instant and the job of want, or not whole, it removes them: instants are
-// never mixed.
-func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
-	u := instant.UnfrozenOf(r.Source)
-	// The files of two formats end at different rows, and what comes behind the
-	// first of these ends would not be read a second time as it was. Those of
-	// partitions, too: a row whose cells expire meanwhile would be in two.
-	w, why, err := workOf(ctx, left, r.Job.partition == nil && (u == nil || len(r.Job.formats) == 1), want)
-	if err != nil {
-		return false, err
+	if u := instant.UnfrozenOf(r.Source); w == nil && u != nil && u.Reopened() && r.notes != nil {
+		return fmt.Errorf("%w: what was left of the run is of no use, and what the table held then cannot be read any more: run it again without --resume", store.ErrUnsupported)
 	}
-	if why == "" {
-		why = w.missing(r.Job)
+	if r.work = w; w == nil {
+		return nil
 	}
-	if why == "" {
-		if u != nil {
-			err = r.takeUpUnfrozen(ctx, u, &w.state, m)
-		} else {
-			err = r.cutAsBefore(ctx, w.state.Cuts)
-		}
-		if err != nil {
-			why = err.Error()
-		}
-	}
-	if why != "" {
-		r.Logger.Warn("export begins anew: what was left of the run is of no use", "job", r.Job.name, "run", r.id, "reason", why)
-		return false, left.Abort()
-	}
-	r.upload, r.notes, r.work = left, left, w
-	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
-	r.files = w.all()
 	r.report(func(p *work.Progress) {
-		for i := range r.files {
-			p.Files++
-			p.Bytes += r.files[i].Bytes
-		}
 		for i := range r.splits {
 			if _, done := w.done[r.splits[i].Index]; done {
 				r.measures.parts[r.splits[i].Index] = 1
@@ -353,7 +294,7 @@ func (r *run) takeUp(ctx context.Context, left target.Resumable, want *runState,
 		p.ResumedRows, p.ResumedDone = p.Rows, r.measures.sum()
 	})
 	r.Logger.Info("export resumed", "job", r.Job.name, "run", r.id, "files", len(r.files), "rows", r.progress.Rows)
-	return true, nil
+	return nil
 }
 
 // takeUpUnfrozen makes of r what the run was that was cut off: its regions, and the
@@ -367,19 +308,6 @@ func (r *run) takeUpUnfrozen(ctx context.Context, u *instant.Unfrozen, left *run
 	m.Offsets = append([]Offset{}, left.Offsets...)
 	describeUnfrozen(m, u, r.table)
 	return r.measure(ctx)
-}
-
-// workOf returns what is finished of left, as readWork does, or why that is of no use to
-// the run that want describes. Its error is ctx's, and left is left as it is.
-func workOf(ctx context.Context, left target.Resumable, parts bool, want *runState) (w *finishedWork, why string, err error) {
-	w, err = readWork(ctx, left, parts)
-	switch {
-	case ctx.Err() != nil:
-		return nil, "", errors.Join(ctx.Err(), left.Leave())
-	case err != nil:
-		return nil, err.Error(), nil
-	}
-	return w, w.state.differs(want), nil
 }
 
 // readWork reads what is finished of an upload and removes what is not, with the
@@ -420,45 +348,6 @@ func (w *finishedWork) rows(region int, j *Job) int64 {
 		}
 	}
 	return least
-}
-
-// note keeps with the upload that a file, or else a region, is finished.
-func (r *run) note(ctx context.Context, n *workNote) error {
-	if r.notes == nil {
-		return nil
-	}
-	name := splitNote(n.Region)
-	if n.File != nil {
-		name = fileNote(n.File.Path)
-	}
-	n.FormatVersion = ManifestVersion
-	data, err := encodeJSON(n)
-	if err != nil {
-		return err
-	}
-	return r.notes.Note(ctx, name, data)
-}
-
-// end ends the upload after err. Where it may go better another time, what is
-// finished stays: not after a cancellation, where somebody wants it to end (unless
-// its cause says otherwise), not where the data or the job is at fault, and not on a full disk, whose space others
-// need more.
-func (r *run) end(ctx context.Context, err error) error {
-	refused, many := (*columnar.ConvertError)(nil), (*PartitionsError)(nil)
-	unwanted := ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrResumable)
-	if lost := instant.Lost(r.Source); lost != nil { // why files were not there
-		return errors.Join(lost, err, r.upload.Abort())
-	}
-	switch {
-	case r.notes == nil, unwanted, errors.As(err, &refused), errors.As(err, &many),
-		errors.Is(err, target.ErrExists), errors.Is(err, store.ErrCorrupt), store.NoSpace(err), errors.Is(err, errOtherRows),
-		errors.Is(err, errManifestSize), errors.Is(err, rowsort.ErrMemory), errors.Is(err, spill.ErrFull), errors.Is(err, spill.ErrDamaged):
-		return errors.Join(err, r.upload.Abort())
-	}
-	if leave := r.notes.Leave(); leave != nil {
-		return errors.Join(err, leave)
-	}
-	return fmt.Errorf("%w: %w", ErrResumable, err)
 }
 
 // resumeAt sets up the outputs of a split where a run that was cut off has stopped:

@@ -679,6 +679,54 @@ func TestResumeAfterInterruption(t *testing.T) {
 	}
 }
 
+// TestResumeInterruptedAgain: a run that is interrupted while it takes up what was left of
+// it leaves what is finished.
+func TestResumeInterruptedAgain(t *testing.T) {
+	t.Parallel()
+	job, src := resumeCase(t, 0)
+	dir := t.TempDir()
+	killed, _, _ := runKilled(t, job, src, dir, 30, 1)
+	before := contents(t, dir)
+	if len(killed.noted) == 0 {
+		t.Fatal("nothing is finished")
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	asked := 0
+	interrupted := weighing{src, func() error {
+		if asked++; asked > 4 { // once for each region
+			cancel(fmt.Errorf("the process ends: %w", ErrResumable))
+		}
+		return ctx.Err()
+	}}
+	l, err := target.OpenLocal(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	o := resumeOptions(job, interrupted, l, 1)
+	o.Progress = func(work.Progress) {}
+	if _, err := Run(ctx, o); !errors.Is(err, ErrResumable) || context.Cause(ctx) == nil {
+		t.Errorf("Got %v", err)
+	}
+	after := contents(t, dir)
+	for name, data := range before {
+		if strings.Contains(name, "/notes/") && after[name] != data {
+			t.Errorf("%s is gone", name)
+		}
+	}
+}
+
+// weighing is a source that asks before it tells how large rows are.
+type weighing struct {
+	instant.Source
+	ask func() error
+}
+
+// RangeBytes implements instant.Sizer.
+func (w weighing) RangeBytes(context.Context, string, []string, cell.Range) (int64, error) {
+	return 1, w.ask()
+}
+
 // TestResumeBusy: a run that another process is at is not begun a second time.
 func TestResumeBusy(t *testing.T) {
 	t.Parallel()

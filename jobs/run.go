@@ -2,12 +2,10 @@ package jobs
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
-	"path"
 	"runtime"
 	"slices"
 	"sync"
@@ -16,7 +14,6 @@ import (
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/instant"
-	"sluice/jobs/schedule"
 	"sluice/jobs/target"
 	"sluice/jobs/work"
 	"sluice/region"
@@ -105,33 +102,22 @@ func (r *Recorder) Metrics() Metrics {
 
 // run is one execution of Run.
 type run struct {
-	RunOptions
-	id       string
-	dir      string // below the target
+	execution
 	table    *store.TableDescriptor
 	regions  *region.Map
 	splits   []instant.Split
-	cuts     [][]byte // where regions were cut
-	started  time.Time
-	upload   target.Upload
-	notes    target.Resumable // the upload, where the run can be resumed; nil = not
-	work     *finishedWork    // of the run that this one goes on with; nil = none
-	metadata map[string]string
+	cuts     [][]byte      // where regions were cut
+	work     *finishedWork // of the run that this one goes on with; nil = none
 	pace     *pace
 	changes  store.ChangeReader // of Source, where the run is an increment; nil = it is full
 	since    uint64             // of an increment: its base's sequence
 	baseTime time.Time          // and when that began to read
 	// hold keeps known what changes: beside the export, and before it is published; nil = none
-	hold  func(ctx context.Context) error
-	spare chan struct{} // a token for each of Parallelism that has no split
-
-	mu       sync.Mutex
-	progress work.Progress
-	measures measures   // its parts
-	sorted   *sortedRun // nil = the rows are in the order of their keys
-	files    []File
-	listed   fileList // but for files of the run that this one goes on with
-	looked   int64    // rows that were read to see whether cells have expired
+	hold     func(ctx context.Context) error
+	spare    chan struct{} // a token for each of Parallelism that has no split
+	measures measures      // its parts; execution.mu guards it
+	sorted   *sortedRun    // nil = the rows are in the order of their keys
+	looked   int64         // rows that were read to see whether cells have expired
 }
 
 // Run exports the job's table as its Source shows it and publishes the run. On an
@@ -163,7 +149,8 @@ func Run(ctx context.Context, o *RunOptions) (*Manifest, error) {
 }
 
 func newRun(o *RunOptions) (*run, error) {
-	r := &run{RunOptions: *o}
+	r := new(run)
+	r.RunOptions = *o
 	switch {
 	case o.Job == nil:
 		return nil, errors.New("jobs: RunOptions.Job is not set")
@@ -172,65 +159,23 @@ func newRun(o *RunOptions) (*run, error) {
 	case o.Parallelism < 0:
 		return nil, fmt.Errorf("jobs: parallelism %d", o.Parallelism)
 	}
-	if r.Out == "" {
-		r.Out = r.Job.spec.Out
-	}
-	if r.Target == nil && r.Out == "" {
-		return nil, fmt.Errorf("export %s: no directory to write to: set the job's out", r.Job.name)
-	}
 	if r.Parallelism == 0 {
 		r.Parallelism = runtime.GOMAXPROCS(0)
 	}
-	if r.Now == nil {
-		r.Now = time.Now
-	}
-	if r.Logger == nil {
-		r.Logger = slog.New(slog.DiscardHandler)
-	}
-	if r.Recorder == nil {
-		r.Recorder = new(Recorder)
-	}
+	r.kind, r.name = "export", r.Job.name
 	r.pace = newPace(r.Job.spec.RowsPerSecond)
-	r.started = r.Now().UTC()
-	if r.LogicalTime.IsZero() {
-		r.LogicalTime = r.started
-	}
-	r.LogicalTime = r.LogicalTime.UTC()
-	if err := schedule.CheckLogical(r.LogicalTime); err != nil {
-		return nil, fmt.Errorf("export %s: %w: it is for %w", r.Job.name, store.ErrInvalidArgument, err)
-	}
-	r.id = runID(r.Job.name, r.LogicalTime)
-	r.dir = runDir(r.Job.name, r.LogicalTime)
-	return r, nil
+	return r, r.start(r.Job.spec.Out)
 }
-
-// runID is a hash of the job and the time that the run is for, so that a schedule
-// cannot publish one run twice.
-func runID(job string, t time.Time) string {
-	h := sha256.Sum256([]byte(job + "\x00" + t.Format(time.RFC3339Nano)))
-	return hex.EncodeToString(h[:6])
-}
-
-// runDir is where the run of a job for a time, in UTC, becomes visible.
-func runDir(job string, t time.Time) string {
-	return path.Join(job, "run="+t.Format(runTime)+"-"+runID(job, t))
-}
-
-// runTime is how names of directories tell the second that a run is for.
-const runTime = "20060102T150405Z"
 
 func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 	if err := r.plan(ctx); err != nil {
 		return nil, err
 	}
-	if r.Target == nil {
-		local, err := target.CreateLocal(r.Out)
-		if err != nil {
-			return nil, err
-		}
-		defer local.Close()
-		r.Target = local
+	closeTarget, err := r.openTarget()
+	if err != nil {
+		return nil, err
 	}
+	defer closeTarget()
 	m, err := r.manifest(ctx)
 	if err != nil {
 		return nil, err
@@ -246,24 +191,15 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 		}
 		defer func() { err = errors.Join(err, r.sorted.sorter.Close()) }()
 	}
-	if err := r.begin(ctx, m); err != nil {
-		if errors.Is(err, target.ErrExists) {
-			err = errors.Join(publishedBefore(r.LogicalTime, err), pointAgain(ctx, r.Target, r.dir))
-		}
+	want, parts, err := r.state(m)
+	if err != nil {
 		return nil, err
 	}
-	if r.sorted != nil {
-		r.sorted.begun()
+	m, err = r.publish(ctx, m, want, parts, r)
+	if err == nil {
+		r.letGo(context.WithoutCancel(ctx), m)
 	}
-	data, err := r.publish(ctx, m)
-	if err != nil {
-		return nil, r.end(ctx, err)
-	}
-	if err := announce(ctx, r.Target, r.dir, m, data, r.Published); err != nil {
-		return m, err
-	}
-	r.letGo(context.WithoutCancel(ctx), m)
-	return m, nil
+	return m, err
 }
 
 // plan reads the table's schema and regions.
@@ -349,26 +285,9 @@ func offsetsOf(all []store.PartitionProgress) (offsets []Offset) {
 	return offsets
 }
 
-// publish writes the files and then the manifest, whose bytes it returns.
-func (r *run) publish(ctx context.Context, m *Manifest) ([]byte, error) {
-	if err := r.export(ctx); err != nil {
-		return nil, err
-	}
-	m.Files = r.files
-	if r.Confirm != nil {
-		if err := r.Confirm(ctx); err != nil {
-			return nil, fmt.Errorf("not published: %w", err)
-		}
-	}
-	if err := m.checkBase(ctx, r.Target); err != nil {
-		return nil, err
-	}
-	return m.commit(ctx, r.upload, r.Source, r.Now())
-}
-
-// export writes the files of all splits, Parallelism at a time, and meanwhile has the
+// write writes the files of all splits, Parallelism at a time, and meanwhile has the
 // store keep known what changes; the first error stops the others.
-func (r *run) export(ctx context.Context) error {
+func (r *run) write(ctx context.Context) error {
 	outer := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -465,31 +384,13 @@ func (r *run) add(rows int) {
 	r.report(func(p *work.Progress) { p.Rows += int64(rows) })
 }
 
-// done takes over a finished file. Its error wraps errManifestSize where there are too
-// many.
-func (r *run) done(f File) (err error) {
-	r.Recorder.files.Add(1)
-	r.Recorder.bytes.Add(f.Bytes)
-	r.report(func(p *work.Progress) {
-		r.files = append(r.files, f)
-		err = r.listed.add(&f)
-		p.Files++
-		p.Bytes += f.Bytes
-	})
-	return err
-}
-
-// report changes the progress and tells it.
+// report changes the progress and tells it, with what part of the run is done.
 func (r *run) report(change func(p *work.Progress)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.progress)
-	r.progress.Done = r.measures.sum()
-	if r.sorted != nil { // half of it is reading, and half writing
-		r.progress.Done = (r.progress.Done + r.sorted.part(r.progress.Rows)) / 2
-	}
-	r.progress.Elapsed = r.Now().Sub(r.started)
-	if r.Progress != nil {
-		r.Progress(r.progress)
-	}
+	r.execution.report(func(p *work.Progress) {
+		change(p)
+		p.Done = r.measures.sum()
+		if r.sorted != nil { // half of it is reading, and half writing
+			p.Done = (p.Done + r.sorted.part(p.Rows)) / 2
+		}
+	})
 }

@@ -3,18 +3,14 @@ package jobs
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"path"
 	"sync"
 	"sync/atomic"
 
 	"sluice/jobs/columnar"
 	"sluice/jobs/rowsort"
 	"sluice/jobs/spill"
-	"sluice/jobs/target"
 	"sluice/jobs/work"
 )
 
@@ -28,26 +24,18 @@ import (
 // it is. So no two are equal, and files are the same however the rows were divided.
 type sortedRun struct {
 	*run
-	sorter  *rowsort.Sorter
-	outputs []*replayOutput
-	left    map[fileSet][]File // of a run that was cut off, whose rows did not come again yet
-	digests map[string]string
+	sorter *rowsort.Sorter
+	rows   *replay
 
 	mu    sync.Mutex
-	parts map[string]*sortedPartition // by their directories as they are in keys
+	parts map[string]*filePartition // by their directories as they are in keys
 
 	merged atomic.Int64 // rows that were written
 }
 
-// sortedPartition is where rows of a partition go.
-type sortedPartition struct {
-	dir    string
-	values []*string
-}
-
 // newSortedRun returns the sort of r, whose workers are so many.
 func (r *run) newSortedRun(workers int) (*sortedRun, error) {
-	s := &sortedRun{run: r, parts: map[string]*sortedPartition{}}
+	s := &sortedRun{run: r, parts: map[string]*filePartition{}}
 	j := r.Job
 	disk, err := spillDisk(j.spec.SpillDir, r.Out, j.spec.SpillBytes)
 	if err != nil {
@@ -56,9 +44,6 @@ func (r *run) newSortedRun(workers int) (*sortedRun, error) {
 	s.sorter = rowsort.New(&rowsort.Options{
 		Columns: j.layout.columns, MemoryBytes: j.spec.MemoryBytes, Collectors: workers, Disk: disk,
 	})
-	for i := range j.formats {
-		s.outputs = append(s.outputs, &replayOutput{fileWriter: fileWriter{layout: &j.layout, format: &j.formats[i], metadata: r.metadata}})
-	}
 	return s, nil
 }
 
@@ -77,13 +62,13 @@ func spillDisk(dir, out string, limit int64) (*spill.Disk, error) {
 	return disk, nil
 }
 
-// begun says that the upload has begun.
-func (s *sortedRun) begun() {
-	for _, o := range s.outputs {
-		o.upload = s.upload
-		if s.notes != nil {
-			o.digest = sha256.New()
-		}
+// begun says that the upload has begun: w is what is finished of it, nil = nothing. The rows
+// are read and sorted again, as nothing of what was sorted outlives its process.
+func (s *sortedRun) begun(w *finishedWork) {
+	s.rows = s.newReplay(&s.Job.layout, s.Job.formats, w)
+	s.rows.perNumber = perNumber
+	if w != nil {
+		s.Logger.Info("export resumed: its rows are read and sorted again, finished files are kept", "job", s.name, "run", s.id, "files", len(s.files))
 	}
 }
 
@@ -169,7 +154,7 @@ func (c *sortCollector) partition(b *columnar.Batch, i int, row []byte) error {
 		if len(c.run.parts) == p.max {
 			return &PartitionsError{Job: c.run.Job.name, Max: p.max, Row: columnar.EscapeKey(row), Dir: dir, Sorted: true}
 		}
-		c.run.parts[string(c.part)] = &sortedPartition{dir: dir, values: values}
+		c.run.parts[string(c.part)] = &filePartition{dir: dir, values: values}
 	}
 	return nil
 }
@@ -182,11 +167,11 @@ func (s *sortedRun) write(ctx context.Context) error {
 	}
 	s.Logger.Info("rows are sorted", "job", s.Job.name, "run", s.id, "rows", s.progress.Rows)
 	b := columnar.NewBatch(s.Job.layout.columns)
-	size, current := 0, &sortedPartition{}
+	size, current := 0, &filePartition{}
 	var at []byte // current, as it is in keys; nil = none
 	if s.Job.partition == nil {
 		at = []byte{}
-		s.enter(current)
+		s.rows.enter(current)
 	}
 	for {
 		ok, err := rows.Next()
@@ -203,7 +188,7 @@ func (s *sortedRun) write(ctx context.Context) error {
 					return err
 				}
 				size, at, current = 0, bytes.Clone(part), s.parts[string(part)]
-				s.enter(current)
+				s.rows.enter(current)
 			}
 		}
 		size += rows.Size()
@@ -222,85 +207,35 @@ func (s *sortedRun) write(ctx context.Context) error {
 		p := s.Job.partition
 		current.values = make([]*string, len(p.by))
 		current.dir = partitionDir(p.names, current.values)
-		s.enter(current)
+		s.rows.enter(current)
 	}
 	if err := s.leave(ctx, b, current, true); err != nil {
 		return err
 	}
-	for _, files := range s.left {
-		if len(files) > 0 {
-			return errors.Join(errOtherRows, errors.New(files[0].Path))
-		}
-	}
-	return nil
+	return s.rows.end()
 }
 
-// enter begins a partition.
-func (s *sortedRun) enter(p *sortedPartition) {
-	for _, o := range s.outputs {
-		set := fileSet{o.format.name, path.Clean(p.dir)}
-		o.chunk, o.digests = 0, s.digests
-		o.done, o.resumed = s.left[set], len(s.left[set]) > 0
-		o.chunk = len(o.done)
-		delete(s.left, set)
-	}
-}
-
-// leave ends the files of a partition, which make one without rows where there are none.
-func (s *sortedRun) leave(ctx context.Context, b *columnar.Batch, p *sortedPartition, entered bool) error {
+// leave ends a partition, if there was one.
+func (s *sortedRun) leave(ctx context.Context, b *columnar.Batch, p *filePartition, entered bool) error {
 	if !entered {
 		return nil
 	}
 	if err := s.flush(ctx, b, p); err != nil {
 		return err
 	}
-	for _, o := range s.outputs {
-		switch {
-		case len(o.done) == 1 && o.done[0].Rows == 0 && s.merged.Load() == 0:
-			continue // the file that says the columns
-		case len(o.done) > 0:
-			return errors.Join(errOtherRows, errors.New(o.done[0].Path))
-		case o.writer == nil && o.chunk > 0:
-			continue // all rows were in finished files
-		}
-		if err := s.finish(ctx, o, p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.rows.leave(ctx, p)
 }
 
 // flush writes a batch of a partition in every format.
-func (s *sortedRun) flush(ctx context.Context, b *columnar.Batch, p *sortedPartition) error {
+func (s *sortedRun) flush(ctx context.Context, b *columnar.Batch, p *filePartition) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fmt.Errorf("write sorted rows: %w", context.Cause(ctx))
 	}
 	if b.Rows() == 0 {
 		return nil
 	}
-	for _, o := range s.outputs {
-		if len(o.done) > 0 {
-			if err := o.pass(b); err != nil {
-				return err
-			}
-			continue
-		}
-		if o.full() {
-			if err := s.finish(ctx, o, p); err != nil {
-				return err
-			}
-		}
-		if o.writer == nil {
-			if err := o.create(ctx, s.name(o, p)); err != nil {
-				return err
-			}
-		}
-		if err := o.add(b); err != nil {
-			return err
-		}
-		if o.digest != nil {
-			b.HashTo(o.digest)
-		}
+	if err := s.rows.write(ctx, b, p); err != nil {
+		return err
 	}
 	s.merged.Add(int64(b.Rows()))
 	s.report(func(*work.Progress) {})
@@ -312,65 +247,10 @@ func (s *sortedRun) flush(ctx context.Context, b *columnar.Batch, p *sortedParti
 // names are in the order of their numbers.
 const perNumber = 10_000
 
-// name is that of the current file.
-func (s *sortedRun) name(o *replayOutput, p *sortedPartition) string {
-	return path.Join(p.dir, partName(o.chunk/perNumber, o.chunk%perNumber, o.format.name))
-}
-
-// finish ends the current file of a format; without any, one without rows says the columns.
-func (s *sortedRun) finish(ctx context.Context, o *replayOutput, p *sortedPartition) error {
-	if o.writer == nil {
-		if err := o.create(ctx, s.name(o, p)); err != nil {
-			return err
-		}
-	}
-	f, err := o.close()
-	if err != nil {
-		return err
-	}
-	f.Partition = p.values
-	n := &workNote{Region: o.chunk / perNumber, File: &f}
-	if o.digest != nil {
-		n.Digest = o.takeDigest()
-	}
-	if err := s.note(ctx, n); err != nil {
-		return err
-	}
-	o.chunk++
-	return s.done(f)
-}
-
 // part is what part of the rows is written, 0 to 1.
 func (s *sortedRun) part(rows int64) float64 {
 	if rows == 0 {
 		return 0
 	}
 	return min(float64(s.merged.Load())/float64(rows), 1)
-}
-
-// takeUp makes left the upload of the run and reports true; where its files are not of
-// the instant and the job of want, or not whole, it removes them. The rows are read and
-// sorted again, as nothing of what was sorted outlives its process; finished files are
-// not written again.
-func (s *sortedRun) takeUp(ctx context.Context, left target.Resumable, want *runState, m *Manifest) (bool, error) {
-	w, why, err := workOf(ctx, left, true, want)
-	if err != nil {
-		return false, err
-	}
-	if why != "" {
-		s.Logger.Warn("export begins anew: what was left of the run is of no use", "job", s.Job.name, "run", s.id, "reason", why)
-		return false, left.Abort()
-	}
-	s.upload, s.notes = left, left
-	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
-	s.left, s.digests = w.sets(), w.digests
-	s.files = w.all()
-	s.report(func(p *work.Progress) {
-		for i := range s.files {
-			p.Files++
-			p.Bytes += s.files[i].Bytes
-		}
-	})
-	s.Logger.Info("export resumed: its rows are read and sorted again, finished files are kept", "job", s.Job.name, "run", s.id, "files", len(s.files))
-	return true, nil
 }

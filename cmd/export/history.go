@@ -30,9 +30,7 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := isDeclared(cfg, c.Job); err != nil {
-		return err
-	}
+	undeclared := isDeclared(cfg, c.Job) // what became of its runs is in the store all the same
 	log := p.Warnings()
 	e, _, err := config.OpenStore(ctx, cfg, log)
 	if err != nil {
@@ -42,6 +40,9 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	entries, err := history.Entries(ctx, e, c.Job, c.Limit)
 	if err != nil {
 		return err
+	}
+	if len(entries) == 0 && undeclared != nil {
+		return undeclared
 	}
 	if len(entries) == 0 {
 		d, _ := cfg.Declared(c.Job)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -311,6 +312,21 @@ func TestHistory(t *testing.T) {
 	stdout, _, status = export(t, "history", "-c", file, "--json", "views")
 	if status != 0 || stdout != "" {
 		t.Errorf("--json: Got status %d, %s", status, stdout)
+	}
+	if _, stderr, status := export(t, "join", "-c", file, "pairs"); status != 0 {
+		t.Fatalf("Got status %d, %s", status, stderr)
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renamed := filepath.Join(filepath.Dir(file), "renamed.yaml")
+	if err := os.WriteFile(renamed, bytes.Replace(content, []byte("  pairs:"), []byte("  others:"), 1), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, status := export(t, "history", "-c", renamed, "pairs")
+	if status != 0 || strings.Count(stdout, "\n") != 2 {
+		t.Errorf("of a join that the file does not have any more: Got status %d, %s%s", status, stdout, stderr)
 	}
 }
 

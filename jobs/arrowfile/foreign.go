@@ -20,6 +20,7 @@ var _ columnar.FileReader = (*ForeignReader)(nil)
 type ForeignReader struct {
 	Reader
 	fields []int        // of each column, its field in the schema
+	texts  []int        // columns whose values have any length
 	record arrow.Record // at hand; nil = none
 	row    int          // the next one of it
 }
@@ -57,6 +58,9 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memor
 			return nil, fmt.Errorf("open arrow file: column %s has type %s, of which no cell can be made", name, field.Type)
 		}
 		rd.columns = append(rd.columns, columnar.Column{Name: name, Type: t, Nullable: field.Nullable})
+		if s := t.Storage(); s == columnar.Bytes || s == columnar.Entries {
+			rd.texts = append(rd.texts, len(rd.fields))
+		}
 		rd.fields = append(rd.fields, at[0])
 	}
 	rd.batch = columnar.NewBatch(rd.columns)
@@ -95,9 +99,6 @@ func foreignType(t arrow.DataType) (columnar.Type, bool) {
 	return 0, false
 }
 
-// bytesPerBatch is what the values of a batch take at most, besides its last row.
-const bytesPerBatch = 64 << 20
-
 // Next returns the next rows, at most one record batch's, and fewer where values are
 // large. A record batch that says other numbers than there are is refused before a row of
 // it is returned.
@@ -123,8 +124,8 @@ func (r *ForeignReader) Next() (b *columnar.Batch, err error) {
 		}
 		r.release()
 	}
-	first := r.row
-	for end := min(first+columnar.DefaultBatchRows, int(r.record.NumRows())); r.row < end && (r.row == first || r.batch.Bytes() < bytesPerBatch); r.row++ {
+	first, size := r.row, 0
+	for end := min(first+columnar.DefaultBatchRows, int(r.record.NumRows())); r.row < end && size < columnar.ReadBatchBytes; r.row++ {
 		for i, field := range r.fields {
 			a, v := r.record.Column(field), r.batch.Vector(i)
 			if a.IsNull(r.row) {
@@ -132,6 +133,9 @@ func (r *ForeignReader) Next() (b *columnar.Batch, err error) {
 			} else if err := appendForeign(v, a, r.row); err != nil {
 				return nil, fmt.Errorf("read arrow record batch %d, row %d, column %s: %w", r.next-1, r.row+1, r.columns[i].Name, err)
 			}
+		}
+		for _, i := range r.texts {
+			size += r.batch.Vector(i).Size(r.row - first)
 		}
 	}
 	r.release()

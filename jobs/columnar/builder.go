@@ -17,6 +17,11 @@ const (
 	DefaultBatchBytes = 4 << 20
 )
 
+// ReadBatchBytes is what the values of a batch that is read from a file of others take at
+// most, besides its last row, or the last value of each column: a value that a page has
+// once, in its dictionary, may be that of every row. A batch that was written is smaller.
+const ReadBatchBytes = 64 << 20
+
 // Builder appends rows of cells to a Batch.
 type Builder struct {
 	schema *Schema

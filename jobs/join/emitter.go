@@ -2,6 +2,7 @@ package join
 
 import (
 	"context"
+	"fmt"
 
 	"sluice/jobs/columnar"
 )
@@ -75,8 +76,8 @@ func (e *emitter) flush() error {
 	if e.out.Rows() == 0 {
 		return nil
 	}
-	if err := e.ctx.Err(); err != nil {
-		return context.Cause(e.ctx)
+	if e.ctx.Err() != nil {
+		return fmt.Errorf("write joined rows: %w", context.Cause(e.ctx))
 	}
 	if err := e.write(e.out); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (s *side) next() error {
 func (s *side) nextBatch() error {
 	for {
 		if s.ctx.Err() != nil {
-			return context.Cause(s.ctx)
+			return fmt.Errorf("read the %s side: %w", s.name, context.Cause(s.ctx))
 		}
 		b, err := s.in.Next()
 		if err == io.EOF {

@@ -12,6 +12,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"sluice/jobs/columnar"
 )
 
 // crafted returns a file of one column a, INT64, of one page with this header.
@@ -235,7 +237,7 @@ func FuzzForeign(f *testing.F) {
 				break
 			}
 			// A value is within a page, or, of a map, its entries are.
-			if n := b.Bytes(); n > bytesPerBatch+anyPageBytes+(maxShrink+8)*len(file) && r.maps[0] == nil {
+			if n := b.Bytes(); n > columnar.ReadBatchBytes+anyPageBytes+(maxShrink+8)*len(file) && r.maps[0] == nil {
 				t.Errorf("Got a batch of %d bytes of a file of %d", n, len(file))
 			}
 		}

@@ -60,7 +60,7 @@ func TestLargeValues(t *testing.T) {
 				t.Fatalf("%v, row %d: %v", columns, got+1, err)
 			}
 			batches++
-			if n := batch.Bytes(); n > bytesPerBatch+len(columns)*len(large) {
+			if n := batch.Bytes(); n > columnar.ReadBatchBytes+len(columns)*len(large) {
 				t.Fatalf("%v: Got a batch of %d bytes", columns, n)
 			}
 			for i, c := range batch.Columns() {
@@ -145,7 +145,7 @@ func TestLargeRowGroup(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := got.Bytes(); n > bytesPerBatch+2*len(value) {
+		if n := got.Bytes(); n > columnar.ReadBatchBytes+2*len(value) {
 			t.Errorf("Got a batch of %d bytes", n)
 		}
 		rows += got.Rows()

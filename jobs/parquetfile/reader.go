@@ -17,11 +17,9 @@ var _ columnar.FileReader = (*Reader)(nil)
 const (
 	// rowsPerBatch is how many rows Next returns at most.
 	rowsPerBatch = columnar.DefaultBatchRows
-	// bytesPerBatch is what the values of a batch take at most, besides the last of each
-	// column: a value that a page has once, in its dictionary, may be that of every row.
-	// Each column has its part of it, and one of hundreds what keeps batches from being
-	// of a few rows.
-	bytesPerBatch, leastColumnBytes = 64 << 20, 256 << 10
+	// leastColumnBytes is what a column has of columnar.ReadBatchBytes, of which each has
+	// its part: with hundreds of them, batches would be of a few rows.
+	leastColumnBytes = 256 << 10
 )
 
 // Reader reads a Parquet file that a Writer wrote, or, made by NewForeignReader, some
@@ -73,7 +71,7 @@ func NewReader(r io.ReaderAt, size int64) (rd *Reader, err error) {
 // begin makes what batches are read into, when the columns are known.
 func (r *Reader) begin() {
 	r.batch, r.ahead = columnar.NewBatch(r.columns), columnar.NewBatch(r.columns)
-	r.share, r.rows = max(bytesPerBatch/max(1, len(r.columns)), leastColumnBytes), rowsPerBatch
+	r.share, r.rows = max(columnar.ReadBatchBytes/max(1, len(r.columns)), leastColumnBytes), rowsPerBatch
 }
 
 // recovered turns a panic of parquet-go, which some damaged files cause, into an

@@ -318,7 +318,7 @@ func (s *Sorter) pass(ctx context.Context, runs []run) (merged []run, err error)
 		w := &runWriter{run: run{file: out}, block: s.block}
 		for done := 0; ; done++ {
 			if done%1024 == 0 && ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return nil, fmt.Errorf("merge sorted rows: %w", context.Cause(ctx))
 			}
 			ok, err := rows.Next()
 			if err != nil {

@@ -13,8 +13,10 @@ import (
 )
 
 // partBytes bounds what a scan of a job that looks at each cell alone has of a row in
-// memory: a few cells of the largest default size.
-const partBytes = 32 << 20
+// memory, of keys and values; a cell that is larger comes alone. A small cell takes ten
+// times what it holds, so that a part of many takes some 10 MB, and a part of so many bytes
+// costs nothing that is seen beside reading it.
+const partBytes = 1 << 20
 
 // reportRows is after how many rows of a region progress is told.
 const reportRows = 1000

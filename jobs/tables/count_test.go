@@ -12,10 +12,62 @@ import (
 	"pgregory.net/rapid"
 
 	"sluice/cell"
+	"sluice/jobs/instant"
 	"sluice/jobs/jobstest"
 	"sluice/jobs/work"
 	"sluice/store"
 )
+
+// TestCountSmallCells: of a wide row of small cells, a count and a comparison hold few at a
+// time: each takes several times what its key and value do.
+func TestCountSmallCells(t *testing.T) {
+	t.Parallel()
+	e := jobstest.OpenMemory(t)
+	const cells = 200_000
+	var ops []cell.Op
+	for i := range cells {
+		ops = append(ops, jobstest.PutOp("f", fmt.Sprintf("%08d", i), 1, "12345678"))
+	}
+	jobstest.Mutate(t, e, "t", "row", ops...)
+	src := &watched{Source: jobstest.SnapshotOf(t, e)}
+	got, err := Count(t.Context(), &CountOptions{Source: src, Table: "t"})
+	if err != nil || got.Rows != 1 || got.Cells != cells {
+		t.Errorf("Got %+v, %v", got, err)
+	}
+	same, err := Compare(t.Context(), &CompareOptions{Left: src, LeftTable: "t", Right: src, RightTable: "t"})
+	if err != nil || same.Same != 1 || same.LeftCells != cells {
+		t.Errorf("Got %+v, %v", same, err)
+	}
+	const header = 88 // of a cell.Cell
+	if bytes := src.most * (header + 17); bytes > 8<<20 {
+		t.Errorf("%d cells were in memory at a time, about %d bytes", src.most, bytes)
+	}
+}
+
+// watched is a source that looks how many cells a Row has.
+type watched struct {
+	instant.Source
+	most int
+}
+
+// Scan implements store.Reader.
+func (w *watched) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	return &watchedScanner{w.Source.Scan(ctx, s), w}
+}
+
+type watchedScanner struct {
+	store.Scanner
+	by *watched
+}
+
+// Next implements store.Scanner.
+func (s *watchedScanner) Next() bool {
+	ok := s.Scanner.Next()
+	if ok {
+		s.by.most = max(s.by.most, len(s.Row().Cells))
+	}
+	return ok
+}
 
 // TestCountIsTable counts random tables of random regions, rows in parts of any
 // size, and compares with what was written and not deleted, counted here.

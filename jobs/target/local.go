@@ -106,7 +106,8 @@ func (l *Local) Begin(ctx context.Context, dir, id string) (Upload, error) {
 	if err := errors.Join(ctx.Err(), checkName(dir), checkName(id)); err != nil {
 		return nil, err
 	}
-	if _, err := l.root.Stat(dir); err == nil {
+	// A symbolic link, of whatever, has the name, too.
+	if _, err := l.root.Lstat(dir); err == nil {
 		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, ErrExists)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("begin %s in %s: %w", dir, l.dir, err)

@@ -60,6 +60,14 @@ func TestLocalLinks(t *testing.T) {
 	if err := set(t.Context(), l, "link/new", "x"); err == nil {
 		t.Error("Update wrote through a link")
 	}
+	if err := os.Symlink("nowhere", filepath.Join(dir, "dangling")); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"link", "dangling"} {
+		if _, err := l.Begin(t.Context(), name, "x"); !errors.Is(err, target.ErrExists) {
+			t.Errorf("%s: Got %v, want ErrExists", name, err)
+		}
+	}
 }
 
 // TestLocalLeftover has a killed process's files in _tmp: a new upload of the same

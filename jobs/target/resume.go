@@ -37,7 +37,7 @@ func (l *Local) Resume(ctx context.Context, dir, id string) (Resumable, error) {
 }
 
 func (l *Local) resume(dir, id string) (*localUpload, error) {
-	if _, err := l.root.Stat(dir); err == nil {
+	if _, err := l.root.Lstat(dir); err == nil {
 		return nil, ErrExists
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
