@@ -93,6 +93,7 @@ type Group struct {
 	// before it takes its connections away: a pending JoinGroup would hold it
 	// for the whole rebalance timeout.
 	leaveWithin time.Duration
+	joined      bool // a generation has begun; of Next
 
 	closeOnce sync.Once
 }
@@ -146,7 +147,8 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 // it has. Trouble with the coordinator is logged and waited out. Its error
 // wraps ErrOtherStore where the group belongs to another store, ErrTopicNotFound where a
 // topic is gone, ErrAuth where
-// the brokers refuse this client, ErrTLS where one cannot be trusted, ErrClosed after Close, or is ctx's.
+// the brokers refuse this client, ErrTLS where one cannot be trusted before the first
+// generation (later, that is trouble that is waited out), ErrClosed after Close, or is ctx's.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
 	lost := false         // for logging at changes only: the first error is the news
@@ -213,6 +215,7 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 		}
 		g.c.metrics.rebalances.Add(1)
 		logger.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
+		g.joined = true
 		next := newGeneration(gen, a)
 		if dealt != nil {
 			next.Run(func(ctx context.Context) { g.watch(ctx, dealt) })
@@ -272,7 +275,7 @@ func count(a Assignment) int {
 
 // fatal returns the error to give up with, or nil where waiting may help.
 func (g *Group) fatal(ctx context.Context, err error) error {
-	if errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) {
+	if errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) && !g.joined {
 		return fmt.Errorf("join group %s: %w", g.o.ID, err)
 	}
 	var k kafkago.Error

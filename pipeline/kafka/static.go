@@ -103,8 +103,8 @@ func (s *Static) assignment(ctx context.Context) (Assignment, error) {
 
 // Next returns the first generation at once, and the next one when the last has
 // ended and every function of its Run has returned. Brokers that do not answer are
-// waited for. Its error wraps ErrTopicNotFound, ErrAuth or ErrTLS, ErrClosed after
-// Close, or is ctx's.
+// waited for, and so is one that can be trusted, after the first generation. Its error wraps
+// ErrTopicNotFound, ErrAuth or ErrTLS, ErrClosed after Close, or is ctx's.
 func (s *Static) Next(ctx context.Context) (*Generation, error) {
 	s.mu.Lock()
 	last := s.last
@@ -124,7 +124,7 @@ func (s *Static) Next(ctx context.Context) (*Generation, error) {
 			return s.begin(a)
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for a generation: %w", ctx.Err())
-		case lasting(err) && !errors.Is(err, ErrUnreachable):
+		case lasting(err) && !errors.Is(err, ErrUnreachable) && (last == nil || !errors.Is(err, ErrTLS)):
 			return nil, fmt.Errorf("assign partitions: %w", err)
 		case !warned:
 			s.c.o.Logger.Warn("partitions are not known, trying again", "err", err)
