@@ -75,7 +75,7 @@ func TestCertificateGoesBad(t *testing.T) {
 	c := newTestClient(t, &Options{
 		Brokers: []string{addr}, Dial: network.dial, RequestTimeout: 2 * time.Second,
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		TLS: &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12},
+		TLS:    &tls.Config{RootCAs: ca.pool(), MinVersion: tls.VersionTLS12},
 	})
 	produce(t, c, "t", numbered(0, 10)...)
 	f := c.NewFetcher(nil)
