@@ -59,17 +59,17 @@ type PartitionStatus struct {
 
 // Status is a pipeline at one moment.
 type Status struct {
-	Name       string
-	Running    bool
-	Err        error  // why it stopped; nil while it runs and after a stop that was asked for
+	Name    string
+	Running bool
+	Err     error // why it stopped; nil while it runs and after a stop that was asked for
 	// Waiting is why nothing is read: no broker answers, the group is not joined, or a topic
 	// cannot be begun. Empty = nothing is known to be in the way.
 	Waiting string
 	// Unreachable says that Waiting is for a broker that answers.
 	Unreachable bool
-	Generation int32  // of the consumer group; -1 = none yet
-	MemberID   string
-	Partitions []PartitionStatus // by topic and partition
+	Generation  int32 // of the consumer group; -1 = none yet
+	MemberID    string
+	Partitions  []PartitionStatus // by topic and partition
 }
 
 // DeadLetterKey is what dead letters are counted by.
