@@ -40,7 +40,7 @@ func (c *client) logEnd(ctx context.Context, topic string, partition int32) (int
 	return ends[partition], err
 }
 
-func (c *client) epochEnd(ctx context.Context, topic string, partition, epoch int32) (int64, error) {
+func (c *client) epochEnd(ctx context.Context, topic string, partition, epoch int32) (found int32, end int64, err error) {
 	return c.c.EpochEnd(ctx, topic, partition, epoch)
 }
 
