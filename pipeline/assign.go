@@ -260,7 +260,7 @@ func (w *worker) compare(ctx context.Context, progress *store.Progress, start in
 	if progress.LastOffset >= start {
 		why, err = sameLog(ctx, w.p.broker, w.fetcher, stored)
 	} else {
-		err = checkEpoch(ctx, w.p.broker, stored)
+		err = checkEpoch(ctx, w.p.broker, stored, true)
 	}
 	if err == nil && why != "" && w.uncompared != progress.LastOffset+1 {
 		w.uncompared = progress.LastOffset + 1
@@ -297,12 +297,16 @@ func (w *worker) lost(from, to, end, common int64) error {
 // commonEnd returns up to which offset a log that ends before what was applied has the
 // records that were applied, -1 where no epochs tell: from there on it may have got
 // others since. Of a topic without an id they do not, as one that was created anew has the
-// epochs of the old one.
+// epochs of the old one; nor where the log has not the epoch of what was applied last: it may
+// have records of an earlier one in the place of those that were applied.
 func commonEnd(ctx context.Context, b broker, stored *store.PartitionProgress, end int64) (int64, error) {
 	if stored.Progress.LeaderEpoch < 0 || !stored.Source.HasTopicID() {
 		return -1, nil
 	}
-	common, err := b.epochEnd(ctx, stored.Source.Topic, stored.Partition, stored.Progress.LeaderEpoch)
+	found, common, err := b.epochEnd(ctx, stored.Source.Topic, stored.Partition, stored.Progress.LeaderEpoch)
+	if found < stored.Progress.LeaderEpoch {
+		return -1, err
+	}
 	return min(common, end), err
 }
 
@@ -327,7 +331,7 @@ func (w *worker) skipLost(ctx context.Context, progress store.Progress, start in
 // *notComparedError where the broker does not give the record. It says why the epochs
 // alone were compared, empty where the record was, too.
 func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionProgress) (why string, err error) {
-	if err := checkEpoch(ctx, b, stored); err != nil {
+	if err := checkEpoch(ctx, b, stored, false); err != nil {
 		return "", err
 	}
 	for try := 1; ; try++ {
@@ -344,22 +348,30 @@ func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionPr
 
 // checkEpoch asks the leader whether it has the last applied record's epoch up to
 // that record: a log that was truncated and written again differs in that, also
-// where compaction has taken the record (KIP-320).
-func checkEpoch(ctx context.Context, b broker, stored *store.PartitionProgress) error {
+// where compaction has taken the record (KIP-320). A log that goes on behind it with an
+// earlier epoch differs, too (a leader whose records were never replicated was elected
+// again), or compaction has taken all of the epoch before the log was copied. Where alone is
+// set, as nothing else can be compared, that is another log; else the record tells.
+func checkEpoch(ctx context.Context, b broker, stored *store.PartitionProgress, alone bool) error {
 	s, progress := &stored.Source, &stored.Progress
 	if progress.LeaderEpoch < 0 {
 		return nil
 	}
-	end, err := b.epochEnd(ctx, s.Topic, stored.Partition, progress.LeaderEpoch)
+	found, end, err := b.epochEnd(ctx, s.Topic, stored.Partition, progress.LeaderEpoch)
 	if err != nil {
 		return err
 	}
-	if end < 0 || end > progress.LastOffset {
+	has, common := fmt.Sprintf("leader epoch %d ending at offset %d", progress.LeaderEpoch, end), end
+	earlier := found < progress.LeaderEpoch
+	if earlier {
+		has, common = fmt.Sprintf("leader epoch %d before offset %d, and none later up to epoch %d", found, end, progress.LeaderEpoch), -1
+	}
+	if end < 0 || end > progress.LastOffset && !(earlier && alone) {
 		return nil
 	}
 	return &TopicChangedError{
-		Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, untold: !s.HasTopicID(), common: end,
-		Found:  fmt.Sprintf("leader epoch %d ending at offset %d", progress.LeaderEpoch, end),
+		Pipeline: s.Pipeline, Topic: s.Topic, Partition: stored.Partition, sameID: true, untold: !s.HasTopicID(), common: common,
+		Found:  has,
 		Stored: fmt.Sprintf("a record of that epoch at offset %d", progress.LastOffset),
 	}
 }

@@ -90,6 +90,14 @@ type auditor struct {
 	*AuditOptions
 	broker    broker // nil = Kafka is not asked
 	compacted func(ctx context.Context, topic string) (bool, error)
+	led       map[string]ledPartitions // by topic
+}
+
+// ledPartitions are the partitions of a topic of which a leader tells the offsets, and why
+// the others are none.
+type ledPartitions struct {
+	spans map[int32]span
+	err   error
 }
 
 func (a *auditor) run(ctx context.Context) ([]Audit, error) {
@@ -281,6 +289,9 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 		one.problem("the topic has no such partition")
 		return nil
 	}
+	if err := a.hasLeader(ctx, one, info.partitions); err != nil {
+		return err
+	}
 	spans, err := a.broker.offsets(ctx, one.Source.Topic, []int32{one.Partition})
 	if err != nil {
 		return err
@@ -314,6 +325,23 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 		}
 		return a.recount(ctx, one, letters, f)
 	})
+}
+
+// hasLeader returns an error where no leader tells the offsets of the partition. All
+// partitions of a topic are asked for at once: each that has none is waited for.
+func (a *auditor) hasLeader(ctx context.Context, one *Audit, partitions []int32) error {
+	led, ok := a.led[one.Source.Topic]
+	if !ok {
+		led.spans, led.err = a.broker.offsets(ctx, one.Source.Topic, partitions)
+		if a.led == nil {
+			a.led = make(map[string]ledPartitions)
+		}
+		a.led[one.Source.Topic] = led
+	}
+	if _, ok := led.spans[one.Partition]; !ok && led.err != nil {
+		return fmt.Errorf("its offsets are not known: %w", led.err)
+	}
+	return nil
 }
 
 // reading calls use with a fetcher of the partition's topic, which runs meanwhile.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -222,6 +223,37 @@ func TestAuditWithoutTopicSettings(t *testing.T) {
 func compact(_ *testing.T, _ store.Engine, b *fakeBroker) {
 	b.change(func() {
 		b.logs[0].records = slices.DeleteFunc(b.logs[0].records, func(r kafka.Record) bool { return r.Offset == 0 || r.Offset == 4 })
+	})
+}
+
+// Partitions without a leader are waited for together, and the others are audited.
+func TestAuditWithoutLeaders(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, client := virtualCluster(t, 6)
+		c.produce("pages", 600)
+		e := newEngine(t)
+		p, err := New(&Options{Name: "p", Topics: []string{"pages"}, Client: client(), Plan: testPlan(t, e), Engine: e, Static: true, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		waitFor(t, func() bool { return readProgress(t, e) == c.total })
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		c.kfake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Partitions: []int32{1, 2, 4, 5}, Err: kerr.LeaderNotAvailable, Count: -1})
+		begun := time.Now()
+		all, err := RunAudit(t.Context(), &AuditOptions{Store: e, Client: client(), Deep: true})
+		if !kafka.Temporary(err) || len(all) != 2 || len(all[0].Problems)+len(all[1].Problems) != 0 {
+			t.Errorf("Got %+v, %v", all, err)
+		}
+		if took := time.Since(begun); took > 15*time.Second {
+			t.Errorf("Got the audit after %v, want one wait of 10s", took)
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"net"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -55,6 +56,82 @@ func testWaitsForBrokers(t *testing.T, static bool) {
 	waitFor(t, func() bool { return readProgress(t, e) == c.total })
 	if s := p.Status(); s.Waiting != "" {
 		t.Errorf("Got status %+v while a broker answers", s)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	c.check(e)
+}
+
+// A pipeline whose brokers go away while it runs says so and waits; it goes on when they are
+// back.
+func TestSaysThatBrokersAreAway(t *testing.T) {
+	t.Parallel()
+	for name, static := range map[string]bool{"group": false, "static": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { testSaysThatBrokersAreAway(t, static) })
+		})
+	}
+}
+
+func testSaysThatBrokersAreAway(t *testing.T, static bool) {
+	c, client := virtualCluster(t, 3)
+	c.produce("pages", 100)
+	var (
+		mu    sync.Mutex // guards below
+		away  bool
+		conns []net.Conn
+	)
+	leaving := client(func(o *kafka.Options) {
+		dial := o.Dial
+		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			if away {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError("nobody listens")}
+			}
+			conn, err := dial(ctx, network, addr)
+			if err == nil {
+				conns = append(conns, conn)
+			}
+			return conn, err
+		}
+	})
+	e := newEngine(t)
+	p, err := New(&Options{
+		Name: "p", Topics: []string{"pages"}, Client: leaving, Plan: testPlan(t, e), Engine: e, StoreID: "s1", Static: static,
+		SessionTimeout: 6 * time.Second, Heartbeat: time.Second, Logger: testLogger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	if s := p.Status(); s.Waiting != "" || s.Unreachable {
+		t.Errorf("Got status %+v while brokers answer", s)
+	}
+	mu.Lock()
+	away = true
+	for _, conn := range conns {
+		_ = conn.Close() // what was in flight fails
+	}
+	mu.Unlock()
+	<-time.After(time.Minute)
+	if s := p.Status(); !s.Running || s.Waiting == "" || !s.Unreachable {
+		t.Errorf("Got status %+v while no broker answers", s)
+	}
+	mu.Lock()
+	away = false
+	mu.Unlock()
+	c.produce("pages", 100)
+	waitFor(t, func() bool { return readProgress(t, e) == c.total })
+	<-time.After(time.Minute)
+	if s := p.Status(); s.Waiting != "" || s.Unreachable {
+		t.Errorf("Got status %+v while brokers answer again", s)
 	}
 	cancel()
 	if err := <-done; err != nil {

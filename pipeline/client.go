@@ -28,14 +28,11 @@ func (c *client) topic(ctx context.Context, name string) (topicInfo, error) {
 
 func (c *client) offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error) {
 	offsets, err := c.c.ListOffsets(ctx, topic, partitions)
-	if err != nil {
-		return nil, err
-	}
 	spans := make(map[int32]span, len(offsets))
 	for n, o := range offsets {
 		spans[n] = span{o.Start, o.End}
 	}
-	return spans, nil
+	return spans, err
 }
 
 func (c *client) logEnd(ctx context.Context, topic string, partition int32) (int64, error) {
@@ -43,7 +40,7 @@ func (c *client) logEnd(ctx context.Context, topic string, partition int32) (int
 	return ends[partition], err
 }
 
-func (c *client) epochEnd(ctx context.Context, topic string, partition, epoch int32) (int64, error) {
+func (c *client) epochEnd(ctx context.Context, topic string, partition, epoch int32) (found int32, end int64, err error) {
 	return c.c.EpochEnd(ctx, topic, partition, epoch)
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"sluice/pipeline/kafka"
 	"sluice/pipeline/kafka/embedded"
@@ -23,6 +24,7 @@ import (
 type cluster struct {
 	t      testing.TB
 	broker *embedded.Broker
+	kfake  *kfake.Cluster // of virtualCluster
 	client *kafka.Client
 	out    *kafka.Producer
 	pages  map[string]int64 // produced, by page

@@ -28,6 +28,17 @@ func TestRefusalNamesThePlaceOnce(t *testing.T) {
 	}
 }
 
+// What a reader says of its partition names it once.
+func TestFetchErrorNamesThePlaceOnce(t *testing.T) {
+	t.Parallel()
+	w := &worker{name: "t/1"}
+	for _, text := range []string{"fetch t/1: TOPIC_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"} {
+		if got := w.fetchError(errors.New(text)).Error(); got != "fetch t/1: TOPIC_AUTHORIZATION_FAILED" {
+			t.Errorf("Got %q of %q", got, text)
+		}
+	}
+}
+
 // Trouble that lasts is logged when it begins, when its cause changes, what it asks for
 // included, and now and then; not with each other offset that it meets.
 func TestTroubleIsLoggedWhereItChanges(t *testing.T) {

@@ -44,6 +44,7 @@ type fakeBroker struct {
 	barren  bool            // the broker says of those that it has none
 	rotten  int64           // offsets below it cannot be read any more
 	rot     error           // why
+	earlier bool            // the logs have no epoch 0
 	epochs  map[int32]int64 // where epoch 0 of a partition ends, if it does
 	// committed are the offsets of the group; nil = of one that has read all.
 	committed map[int32]int64
@@ -119,17 +120,20 @@ func (b *fakeBroker) logEnd(_ context.Context, _ string, partition int32) (int64
 	return b.logs[partition].end + b.logs[partition].open, b.broken
 }
 
-// epochEnd knows one epoch, 0.
-func (b *fakeBroker) epochEnd(_ context.Context, _ string, partition, epoch int32) (int64, error) {
+// epochEnd knows one epoch, 0, or where earlier is set the one before it.
+func (b *fakeBroker) epochEnd(_ context.Context, _ string, partition, epoch int32) (int32, int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if epoch != 0 {
-		return -1, b.broken
+		return -1, -1, b.broken
+	}
+	if b.earlier {
+		epoch--
 	}
 	if end, ok := b.epochs[partition]; ok {
-		return end, b.broken
+		return epoch, end, b.broken
 	}
-	return b.logs[partition].end + b.logs[partition].open, b.broken
+	return epoch, b.logs[partition].end + b.logs[partition].open, b.broken
 }
 
 func (b *fakeBroker) startOffsets(_ context.Context, _ string, partitions []int32, s *Start) (map[int32]int64, error) {

@@ -78,7 +78,7 @@ func virtualCluster(t *testing.T, partitions int32) (c *cluster, client func(opt
 		t.Cleanup(func() { c.Close() })
 		return c
 	}
-	c = &cluster{t: t, client: client(), pages: map[string]int64{}}
+	c = &cluster{t: t, kfake: broker, client: client(), pages: map[string]int64{}}
 	c.out = c.client.NewProducer(nil)
 	t.Cleanup(func() { c.out.Close() })
 	return c, client

@@ -93,7 +93,7 @@ func New(o *Options) (*Pipeline, error) {
 // Run consumes as a member of the group until ctx ends; then it applies what is
 // buffered within the drain timeout, leaves the group and returns nil. Temporary
 // trouble with the store is waited out, and so is trouble with the brokers, from the
-// first of them on: Status.Waiting says where none has answered yet. Its error
+// first of them on: Status.Waiting says where none answers. Its error
 // says why nothing more can be applied: it wraps ErrDataLoss, ErrTopicChanged,
 // kafka.ErrTopicNotFound, kafka.ErrOtherStore, kafka.ErrAuth, kafka.ErrTLS, or an error
 // of the store; kafka.ErrUnreachable only where waiting does not help (kafka.Client.Await).
@@ -161,7 +161,7 @@ func (p *Pipeline) join(ctx context.Context) (a assigner, err error) {
 	err = p.opts.Client.Await(ctx, func(ctx context.Context) error {
 		a, err = p.tryJoin(ctx)
 		return err
-	}, p.status.awaits)
+	}, p.awaits(waitsForBroker))
 	return a, err
 }
 
@@ -169,12 +169,19 @@ func (p *Pipeline) tryJoin(ctx context.Context) (assigner, error) {
 	if p.opts.Static {
 		return p.opts.Client.Assign(ctx, &kafka.AssignOptions{
 			Topics: p.opts.Topics, Partitions: p.opts.Partitions, GroupID: p.opts.Group, PartitionWatch: p.opts.PartitionWatch,
+			AwaitTopics: p.opts.OnTopicChange == NewIncarnation, Waiting: p.awaits(waitsForGeneration),
 		})
 	}
 	return p.opts.Client.JoinGroup(ctx, &kafka.GroupOptions{
 		ID: p.opts.Group, Topics: p.opts.Topics, StoreID: p.opts.StoreID, PartitionWatch: p.opts.PartitionWatch,
 		SessionTimeout: p.opts.SessionTimeout, Heartbeat: p.opts.Heartbeat, Rebalance: p.opts.Rebalance,
+		AwaitTopics: p.opts.OnTopicChange == NewIncarnation, Waiting: p.awaits(waitsForGeneration),
 	})
+}
+
+// awaits returns what notes why the pipeline waits for one of waits; nil = it does not.
+func (p *Pipeline) awaits(what int) func(err error) {
+	return func(err error) { p.status.awaits(what, err) }
 }
 
 func (p *Pipeline) startRelay(ctx context.Context, wg *sync.WaitGroup, out producer) {
@@ -195,6 +202,7 @@ func (p *Pipeline) startRelay(ctx context.Context, wg *sync.WaitGroup, out produ
 // generation applies the partitions of gen until ctx or the generation ends.
 func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation) error {
 	defer p.status.own(gen.Assignment, &p.opts.Poison)()
+	defer p.status.awaits(waitsForBroker, nil) // joining says it again
 	working, cancel := context.WithCancel(owned)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
@@ -230,10 +238,19 @@ func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
 	}
 }
 
-// lookAtEnds notes where the logs end.
+// lookAtEnds notes where the logs end, and whether a broker answers: what is fetched waits
+// for one without a word.
 func (p *Pipeline) lookAtEnds(ctx context.Context, assignment map[string][]int32) {
 	for topic, partitions := range assignment {
 		spans, err := p.broker.offsets(ctx, topic, partitions)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return
+		case errors.Is(err, kafka.ErrUnreachable):
+			p.status.awaits(waitsForBroker, err)
+			return
+		}
+		p.status.awaits(waitsForBroker, nil)
 		if err != nil {
 			continue // the next fetch says why
 		}
@@ -341,6 +358,7 @@ func (p *Pipeline) applySources(ctx context.Context, assignment map[string][]int
 // no use.
 func (p *Pipeline) prepareSource(ctx context.Context, topic string, partitions []int32) (store.Source, error) {
 	warned := false
+	defer p.status.awaits(waitsForTopic, nil)
 	for wait := p.retry; ; wait = min(2*wait, maxRetryWait) {
 		src, err := p.prepare(ctx, topic, partitions)
 		if err == nil || fatal(err) {
@@ -350,6 +368,7 @@ func (p *Pipeline) prepareSource(ctx context.Context, topic string, partitions [
 			p.log.Warn("topic cannot be begun yet", "topic", topic, "err", err)
 			warned = true
 		}
+		p.status.awaits(waitsForTopic, err)
 		if sleep(ctx, wait) != nil {
 			return src, nil // the caller sees that ctx has ended
 		}
@@ -362,14 +381,11 @@ func (s *status) run() {
 	s.running = true
 }
 
-// awaits notes that no broker answers yet, and why; nil = that is over.
-func (s *status) awaits(err error) {
+// awaits notes why one of waits is waited for; nil = it is not.
+func (s *status) awaits(what int, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting = ""
-	if err != nil {
-		s.waiting = err.Error()
-	}
+	s.waiting[what] = err
 	s.broadcast()
 }
 

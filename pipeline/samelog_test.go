@@ -61,6 +61,11 @@ func TestCommonEnd(t *testing.T) {
 		if got, err := commonEnd(t.Context(), b, stored, tc.end); err != nil || got != tc.common {
 			t.Errorf("%+v: Got %d and %v", tc, got, err)
 		}
+		b.earlier = true // it may have records that were never replicated in the place of the epoch's
+		if got, err := commonEnd(t.Context(), b, stored, tc.end); err != nil || got != -1 {
+			t.Errorf("%+v without the epoch: Got %d and %v, want that nothing tells", tc, got, err)
+		}
+		b.earlier = false
 		stored.Source.TopicID = [16]byte{} // it may be a new topic, whose epochs begin anew
 		if got, err := commonEnd(t.Context(), b, stored, tc.end); err != nil || got != -1 {
 			t.Errorf("%+v without a topic id: Got %d and %v, want that nothing tells", tc, got, err)

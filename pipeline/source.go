@@ -26,8 +26,9 @@ type broker interface {
 	// logEnd returns the end of a partition's log, open transactions included.
 	logEnd(ctx context.Context, topic string, partition int32) (int64, error)
 	// epochEnd returns where the records of leader epochs up to epoch end in a
-	// partition's log, -1 where its leader does not know.
-	epochEnd(ctx context.Context, topic string, partition, epoch int32) (int64, error)
+	// partition's log, -1 where its leader does not know, and the latest of these epochs
+	// that the log has.
+	epochEnd(ctx context.Context, topic string, partition, epoch int32) (found int32, end int64, err error)
 	// startOffsets resolves a start policy that is neither earliest nor latest.
 	startOffsets(ctx context.Context, topic string, partitions []int32, s *Start) (map[int32]int64, error)
 	// fetcher reads partitions of topics that have these ids.

@@ -1,7 +1,9 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
 	"sluice/store"
 )
 
@@ -56,13 +59,17 @@ type PartitionStatus struct {
 
 // Status is a pipeline at one moment.
 type Status struct {
-	Name       string
-	Running    bool
-	Err        error  // why it stopped; nil while it runs and after a stop that was asked for
-	Waiting    string // why no broker has answered since Run was called; empty = one has, or it is not known yet
-	Generation int32  // of the consumer group; -1 = none yet
-	MemberID   string
-	Partitions []PartitionStatus // by topic and partition
+	Name    string
+	Running bool
+	Err     error // why it stopped; nil while it runs and after a stop that was asked for
+	// Waiting is why nothing is read: no broker answers, the group is not joined, or a topic
+	// cannot be begun. Empty = nothing is known to be in the way.
+	Waiting string
+	// Unreachable says that Waiting is for a broker that answers.
+	Unreachable bool
+	Generation  int32 // of the consumer group; -1 = none yet
+	MemberID    string
+	Partitions  []PartitionStatus // by topic and partition
 }
 
 // DeadLetterKey is what dead letters are counted by.
@@ -97,13 +104,21 @@ type Metrics struct {
 	DeadLetters                                     map[DeadLetterKey]int64
 }
 
+// What a pipeline may wait for, before its partitions do.
+const (
+	waitsForBroker     = iota // any that answers
+	waitsForGeneration        // of the group
+	waitsForTopic             // one that can be begun
+	waits
+)
+
 // status is what a pipeline tells about itself.
 type status struct {
 	mu         sync.Mutex
 	running    bool
 	stopped    bool
 	err        error
-	waiting    string
+	waiting    [waits]error
 	generation int32
 	memberID   string
 	partitions map[partitionKey]*partitionState
@@ -420,7 +435,13 @@ func (p *Pipeline) Status() Status {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := Status{Name: p.opts.Name, Running: s.running, Err: s.err, Waiting: s.waiting, Generation: s.generation, MemberID: s.memberID}
+	out := Status{Name: p.opts.Name, Running: s.running, Err: s.err, Generation: s.generation, MemberID: s.memberID}
+	for _, why := range s.waiting {
+		if why != nil && !s.stopped {
+			out.Waiting = cmp.Or(out.Waiting, why.Error())
+			out.Unreachable = out.Unreachable || errors.Is(why, kafka.ErrUnreachable)
+		}
+	}
 	for _, st := range s.partitions {
 		ps := st.PartitionStatus
 		ps.Lag = max(ps.LogEnd-ps.Progress.Next, 0)

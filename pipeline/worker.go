@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"sluice/pipeline/buffer"
@@ -417,7 +418,10 @@ func (w *worker) fetchError(err error) error {
 		}
 		return w.unreadable(w.buf.Next(), bad.Next, reason, err)
 	}
-	return fmt.Errorf("fetch %s: %w", w.name, err)
+	if place := fmt.Sprintf("fetch %s: ", w.name); !strings.HasPrefix(err.Error(), place) { // most readers' errors name it
+		err = fmt.Errorf("%s%w", place, err)
+	}
+	return err
 }
 
 // unreadable returns the error of offsets that Kafka has and nobody can read.

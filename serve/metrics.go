@@ -77,7 +77,7 @@ func newDescriptions() *descriptions {
 		fetchBytes:   describe("kafka_fetch_bytes_total", "Bytes of record batches received, compressed as they came.", "pipeline"),
 		fetchErrors:  describe("kafka_fetch_errors_total", "Fetches that failed, by Kafka's error code.", "pipeline", "code"),
 		fetchSeconds: describe("kafka_fetch_duration_seconds", "Time from a fetch request to its answer, the wait for records at the broker included.", "pipeline"),
-		unreachable:  describe("kafka_unreachable", "1 while the pipeline waits for a broker, as none has answered since the start.", "pipeline"),
+		unreachable:  describe("kafka_unreachable", "1 while the pipeline waits for a broker, as none answers.", "pipeline"),
 		rebalances:   describe("kafka_rebalances_total", "Generations of the consumer group joined.", "pipeline"),
 		assigned:     describe("kafka_assigned_partitions", "Partitions that this process owns, without those that failed.", "pipeline"),
 		generation:   describe("kafka_generation", "Current generation of the consumer group.", "pipeline"),

@@ -20,12 +20,12 @@ type Histogram struct {
 type PipelineStatus struct {
 	Name  string `json:"name"`
 	Group string `json:"group"`
-	// State is one of starting, running, standby, paused, draining, stopped
-	// and failed.
+	// State is one of starting, running, standby, waiting (for brokers, its group or a
+	// topic), paused, draining, stopped and failed.
 	State string `json:"state"`
 	// Ready says that the pipeline has its partitions, or stands by for them.
 	Ready bool `json:"ready"`
-	// Unreachable says that no broker has answered since the start.
+	// Unreachable says that no broker answers.
 	Unreachable bool `json:"unreachable"`
 	// Reason says why the pipeline is not ready, or why it waits.
 	Reason     string            `json:"reason,omitempty"`

@@ -341,12 +341,24 @@ Running until Ctrl-C:
 	<-ctx.Done()
 }
 
+// sibling returns how to call another program of ours: it is beside this one, or is made
+// as this one was.
+func sibling(name string) string {
+	if self, err := os.Executable(); err == nil {
+		path := filepath.Join(filepath.Dir(self), name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return "go run ./cmd/" + name
+}
+
 // next says what to try on what the demo has left.
 func (c *demoCommand) next(p *cli.Program, pages string) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "\nTry next:\n")
-	fmt.Fprintf(&b, "  go run ./cmd/shell --data %s -e \"scan '%s', {LIMIT => 3}\"\n", c.Data, pages)
-	fmt.Fprintf(&b, "  go run ./cmd/export verify %s\n", filepath.Join(c.Out, pages))
+	fmt.Fprintf(&b, "  %s --data %s -e \"scan '%s', {LIMIT => 3}\"\n", sibling("shell"), c.Data, pages)
+	fmt.Fprintf(&b, "  %s verify %s\n", sibling("export"), filepath.Join(c.Out, pages))
 	glob := filepath.Join(c.Out, pages, "run=*", "*.parquet")
 	fmt.Fprintf(&b, "  duckdb -c \"SELECT * FROM read_parquet('%s', hive_partitioning = false) LIMIT 5\"\n", glob)
 	fmt.Fprintf(&b, "  python3 -c \"import pandas, glob; print(pandas.concat(map(pandas.read_parquet, glob.glob('%s'))))\"\n", glob)

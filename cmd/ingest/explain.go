@@ -91,8 +91,11 @@ func (e *explainer) topics(ctx context.Context, cfg *config.Config, log *slog.Lo
 			return err
 		}
 		all, err := client.ListOffsets(ctx, topic, info.Partitions)
-		if err != nil {
+		if err != nil && (len(all) == 0 || !kafka.Temporary(err)) {
 			return err
+		}
+		if err != nil {
+			log.Warn("partitions are left out: no leader tells their offsets", "topic", topic, "err", err)
 		}
 		for _, n := range info.Partitions {
 			if o := all[n]; o.End > o.Start {

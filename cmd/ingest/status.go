@@ -13,7 +13,7 @@ func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 	for i, p := range d.pipelines {
 		status := p.Status()
 		if why := d.start.waiting(); why != "" {
-			status.Waiting = why
+			status.Waiting, status.Unreachable = why, true
 		}
 		all[i] = pipelineStatus(status, p.Metrics())
 		all[i].Group = d.cfg.Pipelines[all[i].Name].Group
@@ -66,7 +66,10 @@ func pipelineStatus(s pipeline.Status, m pipeline.Metrics) serve.PipelineStatus 
 	case !s.Running && s.Generation >= 0:
 		out.State, out.Reason = "stopped", "stopped"
 	case s.Waiting != "":
-		out.Unreachable, out.Reason = true, s.Waiting
+		if s.Generation >= 0 {
+			out.State = "waiting"
+		}
+		out.Unreachable, out.Reason = s.Unreachable, s.Waiting
 	case s.Generation < 0:
 		out.Reason = "waits for the consumer group"
 	case paused != "":

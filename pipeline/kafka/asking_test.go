@@ -38,7 +38,7 @@ func TestManyPartitionsTakeFewConnections(t *testing.T) {
 				if _, err := c.ListOffsets(t.Context(), "wide", []int32{p}); err != nil {
 					unanswered.Add(1)
 				}
-				if _, err := c.EpochEnd(t.Context(), "wide", p, 0); err != nil {
+				if _, _, err := c.EpochEnd(t.Context(), "wide", p, 0); err != nil {
 					unanswered.Add(1)
 				}
 			})

@@ -45,6 +45,9 @@ type Options struct {
 	// Logger gets changes of state: a broker lost, a leader moved, a
 	// rebalance. nil discards them.
 	Logger *slog.Logger
+	// Warned leaves out the warnings of the settings: another client of the process, which
+	// has the same ones, has logged them.
+	Warned bool
 
 	// watch stands between each connection and who uses it, where a test looks at what
 	// becomes of them.
@@ -140,7 +143,7 @@ func NewClient(o *Options) (*Client, error) {
 	if c.codecs, err = newCodecs(c.o.MaxDecompressed); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	if c.o.SASL.Mechanism == "PLAIN" && c.o.TLS == nil {
+	if c.o.SASL.Mechanism == "PLAIN" && c.o.TLS == nil && !c.o.Warned {
 		c.o.Logger.Warn("SASL PLAIN without TLS sends the password as it is: turn TLS on, or use SCRAM", "brokers", c.o.Brokers)
 	}
 	c.conns = newConnSet(&c.o, c.sasl)

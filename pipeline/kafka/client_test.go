@@ -580,6 +580,25 @@ func TestClientClosed(t *testing.T) {
 	}
 }
 
+// Producers that write one record without a key each, as of a command that is run again and
+// again, do not all write it to the same partition.
+func TestProducersSpread(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(4, "t"))
+	for i := range 60 {
+		produce(t, c, "t", Message{Value: fmt.Append(nil, i), Partition: AnyPartition})
+	}
+	offs, err := c.ListOffsets(testContext(t), "t", []int32{0, 1, 2, 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, o := range offs {
+		if o.End == 0 || o.End > 45 {
+			t.Errorf("Got %d of 60 records in partition %d", o.End, p)
+		}
+	}
+}
+
 func TestProducePartitions(t *testing.T) {
 	t.Parallel()
 	_, c := startCluster(t, kfake.SeedTopics(4, "t"))

@@ -10,10 +10,12 @@ import (
 // EpochEnd asks the leader of a partition where, in its log, the records of leader
 // epochs up to epoch end: the offset after the last of them (KIP-320). Who has
 // read further in that epoch has read records that the log lost. It is -1 where
-// the leader does not know the epoch.
-func (c *Client) EpochEnd(ctx context.Context, topic string, partition, epoch int32) (int64, error) {
-	end := int64(-1)
-	err := c.attempt(ctx, func(ctx context.Context) error {
+// the leader does not know the epoch. found is the latest of these epochs that the log
+// has: where that is an earlier one, none of the records of epoch are there, whatever
+// stands at their offsets, unless compaction has taken all of them.
+func (c *Client) EpochEnd(ctx context.Context, topic string, partition, epoch int32) (found int32, end int64, err error) {
+	found, end = -1, -1
+	err = c.attempt(ctx, func(ctx context.Context) error {
 		metas, err := c.topics(ctx, topic)
 		if err != nil {
 			return err
@@ -38,13 +40,13 @@ func (c *Client) EpochEnd(ctx context.Context, topic string, partition, epoch in
 			c.metrics.countError(got.code.name())
 			return got.code
 		}
-		end = got.end
+		found, end = got.epoch, got.end
 		return nil
 	})
 	if err != nil {
-		return -1, fmt.Errorf("ask where leader epoch %d of %s/%d ends: %w", epoch, topic, partition, err)
+		return -1, -1, fmt.Errorf("ask where leader epoch %d of %s/%d ends: %w", epoch, topic, partition, err)
 	}
-	return end, nil
+	return found, end, nil
 }
 
 // epochAsk is a question about a partition: the epoch of its leader, as we know
@@ -53,8 +55,9 @@ type epochAsk struct{ leader, epoch int32 }
 
 // epochEnd is the answer; end is -1 where the leader does not know the epoch.
 type epochEnd struct {
-	code code
-	end  int64
+	code  code
+	epoch int32
+	end   int64
 }
 
 // epochEnds asks one broker, once.
@@ -83,7 +86,7 @@ func (c *Client) epochEnds(ctx context.Context, node int32, asks map[topicPartit
 	ends := make(map[topicPartition]epochEnd, len(asks))
 	for _, t := range resp.(*kmsg.OffsetForLeaderEpochResponse).Topics {
 		for _, p := range t.Partitions {
-			e := epochEnd{code: code(p.ErrorCode), end: p.EndOffset}
+			e := epochEnd{code: code(p.ErrorCode), epoch: p.LeaderEpoch, end: p.EndOffset}
 			if p.LeaderEpoch < 0 {
 				e.end = -1
 			}

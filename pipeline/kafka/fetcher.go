@@ -213,8 +213,9 @@ func (n *leaderNode) signal() {
 }
 
 // Run fetches until ctx ends and returns ctx's error, wrapped; or one that
-// wraps ErrAuth, ErrTooOld or ErrTooNew, with which waiting does not help. It is called
-// once. When it has returned, readers hand out what they have and then
+// wraps ErrAuth, ErrTooOld or ErrTooNew, with which waiting does not help. A broker whose
+// certificate cannot be trusted fails its readers with ErrTLS: those that are added later
+// are fetched as soon as there is another one. It is called once. When it has returned, readers hand out what they have and then
 // ErrClosed.
 func (f *Fetcher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -265,6 +266,8 @@ func (f *Fetcher) run(ctx context.Context) error {
 				}
 				wait, lost = minRetry, false
 				continue
+			case errors.Is(err, ErrTLS):
+				f.failUnrouted(err)
 			case lasting(err):
 				return fmt.Errorf("fetch: %w", err)
 			}

@@ -43,6 +43,12 @@ type GroupOptions struct {
 	// RetryBackoff is the wait before joining again after an error. Default
 	// 500 ms.
 	RetryBackoff time.Duration
+	// AwaitTopics has Next wait for a topic that is gone after the first generation, as it may
+	// be made anew.
+	AwaitTopics bool
+	// Waiting is told why Next waits, where that is for more than other members, with an error
+	// that wraps ErrUnreachable where no broker answers; and nil when a generation begins.
+	Waiting func(err error)
 }
 
 // Validate reports what is missing or contradictory.
@@ -78,6 +84,9 @@ func (o *GroupOptions) withDefaults() GroupOptions {
 	if d.RetryBackoff == 0 {
 		d.RetryBackoff = 500 * time.Millisecond
 	}
+	if d.Waiting == nil {
+		d.Waiting = func(error) {}
+	}
 	return d
 }
 
@@ -93,6 +102,7 @@ type Group struct {
 	// before it takes its connections away: a pending JoinGroup would hold it
 	// for the whole rebalance timeout.
 	leaveWithin time.Duration
+	joined      bool // a generation has begun; of Next
 
 	closeOnce sync.Once
 }
@@ -145,12 +155,14 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 // ended and every function of its Run has returned; call Next again as soon as
 // it has. Trouble with the coordinator is logged and waited out. Its error
 // wraps ErrOtherStore where the group belongs to another store, ErrTopicNotFound where a
-// topic is gone, ErrAuth where
-// the brokers refuse this client, ErrTLS where one cannot be trusted, ErrClosed after Close, or is ctx's.
+// topic is gone and not awaited, ErrAuth where
+// the brokers refuse this client, ErrTLS where one cannot be trusted before the first
+// generation (later, that is trouble that is waited out), ErrClosed after Close, or is ctx's.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
 	lost := false         // for logging at changes only: the first error is the news
 	full := false         // so is a full group, as it stays so until somebody does something
+	gone := false         // so is a topic that is awaited
 	var missing time.Time // since when the cluster has not had a topic; zero = it has all
 	for {
 		gen, err := g.cg.Next(ctx)
@@ -164,6 +176,7 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 			if fatal := g.fatal(ctx, err); fatal != nil {
 				return nil, fatal
 			}
+			g.o.Waiting(g.notJoined(err))
 			switch k := kafkago.Error(0); {
 			case errors.As(err, &k) && code(k) == codeGroupMaxSizeReached:
 				if !full {
@@ -199,7 +212,14 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 				missing = time.Time{}
 			case missing.IsZero():
 				missing = time.Now()
-			case time.Since(missing) > g.c.o.RequestTimeout:
+			case time.Since(missing) <= g.c.o.RequestTimeout:
+			case g.o.AwaitTopics && g.joined:
+				g.o.Waiting(fmt.Errorf("group %s waits for a topic: %w", g.o.ID, err))
+				if !gone {
+					logger.Warn("a topic is gone, waiting for it", "err", err)
+				}
+				gone = true
+			default:
 				return nil, fmt.Errorf("group %s: %w", g.o.ID, err)
 			}
 			if !lost {
@@ -213,12 +233,23 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 		}
 		g.c.metrics.rebalances.Add(1)
 		logger.Info("consumer group generation begins", "generation", gen.ID, "partitions", count(a))
+		g.joined = true
+		g.o.Waiting(nil)
 		next := newGeneration(gen, a)
 		if dealt != nil {
 			next.Run(func(ctx context.Context) { g.watch(ctx, dealt) })
 		}
 		return next, nil
 	}
+}
+
+// notJoined is err, of a try to join, for who waits for that.
+func (g *Group) notJoined(err error) error {
+	var k kafkago.Error
+	if e := code(0); !errors.As(err, &k) && !errors.As(err, &e) && !errors.Is(err, ErrTLS) {
+		return fmt.Errorf("group %s is not joined: %w: %w", g.o.ID, ErrUnreachable, err)
+	}
+	return fmt.Errorf("group %s is not joined: %w", g.o.ID, err)
 }
 
 // undealt returns the topics, in order, that kafka-go knew no partitions of. Where the
@@ -272,7 +303,7 @@ func count(a Assignment) int {
 
 // fatal returns the error to give up with, or nil where waiting may help.
 func (g *Group) fatal(ctx context.Context, err error) error {
-	if errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) {
+	if errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) && !g.joined {
 		return fmt.Errorf("join group %s: %w", g.o.ID, err)
 	}
 	var k kafkago.Error

@@ -393,6 +393,44 @@ func TestGroupDealsUnknownTopicsAgain(t *testing.T) {
 	}
 }
 
+// A topic that is gone is waited for where the options say so, and who waits is told why.
+func TestGroupAwaitsTopic(t *testing.T) {
+	t.Parallel()
+	cluster, o := startBroker(t, kfake.SeedTopics(3, "a"), kfake.SeedTopics(2, "b"))
+	o.RequestTimeout = 300 * time.Millisecond
+	why := make(chan error, 1000)
+	m := joinWith(t, newTestClient(t, o), &GroupOptions{
+		ID: "g", Topics: []string{"a", "b"}, SessionTimeout: 2 * time.Second, RetryBackoff: 20 * time.Millisecond,
+		AwaitTopics: true, Waiting: func(err error) { why <- err },
+	})
+	m.await(t, owns(5))
+	if err := cluster.DeleteTopic("b"); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", TopLevel: true, Err: kerr.NotCoordinator})
+	for waits := false; !waits; {
+		select {
+		case err := <-why:
+			waits = errors.Is(err, ErrTopicNotFound)
+		case err := <-m.failed:
+			t.Fatal(err)
+		case <-testContext(t).Done():
+			t.Fatal("says nothing")
+		}
+	}
+	if err := cluster.CreateTopic("b", 2, nil); err != nil {
+		t.Fatal(err)
+	}
+	m.await(t, owns(5))
+	var last error
+	for len(why) > 0 {
+		last = <-why
+	}
+	if last != nil {
+		t.Errorf("Got %v of a generation", last)
+	}
+}
+
 func TestGroupCoordinatorTrouble(t *testing.T) {
 	t.Parallel()
 	cluster, c := startCluster(t, kfake.SeedTopics(1, "a"))

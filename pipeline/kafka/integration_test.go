@@ -219,7 +219,7 @@ func TestRealEpochs(t *testing.T) {
 	r.lastEpoch += 5
 	r.mu.Unlock()
 	for e, want := range map[int32]int64{epoch: 10, epoch + 5: -1} {
-		if got, err := c.EpochEnd(testContext(t), topic, 0, e); err != nil || got != want {
+		if _, got, err := c.EpochEnd(testContext(t), topic, 0, e); err != nil || got != want {
 			t.Errorf("Got %d and %v for epoch %d, want %d", got, err, e, want)
 		}
 	}

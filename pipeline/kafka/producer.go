@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,7 @@ type Message struct {
 	Headers    []Header
 	Time       time.Time // zero = now
 	// Partition to write to; AnyPartition = by Key as Java's default
-	// partitioner does (murmur2), or in turn where Key is nil.
+	// partitioner does (murmur2), or in turn, from any one on, where Key is nil.
 	Partition int32
 }
 
@@ -74,6 +75,7 @@ type producerTopic struct {
 // first Produce.
 func (c *Client) NewProducer(o *ProducerOptions) *Producer {
 	p := &Producer{c: c, logger: c.o.Logger, topics: make(map[string]*producerTopic), id: noProducer}
+	p.next.Store(rand.Uint32()) // what sends a record and ends would fill one partition alone
 	if o != nil {
 		p.o = *o
 	}

@@ -267,15 +267,15 @@ func TestEpochEnd(t *testing.T) {
 		kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetForLeaderEpoch}, Err: kerr.NotLeaderForPartition},
 	)
 	for epoch, want := range map[int32]int64{first: 10, first + 1: 30, first + 7: -1} {
-		if got, err := c.EpochEnd(ctx, "t", 0, epoch); err != nil || got != want {
+		if _, got, err := c.EpochEnd(ctx, "t", 0, epoch); err != nil || got != want {
 			t.Errorf("Got %d and %v for epoch %d, want %d", got, err, epoch, want)
 		}
 	}
-	if _, err := c.EpochEnd(ctx, "t", 4, 0); !errors.Is(err, ErrTopicNotFound) {
+	if _, _, err := c.EpochEnd(ctx, "t", 4, 0); !errors.Is(err, ErrTopicNotFound) {
 		t.Errorf("Got %v for a partition that is not there", err)
 	}
 	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetForLeaderEpoch}, Err: kerr.TopicAuthorizationFailed})
-	if _, err := c.EpochEnd(ctx, "t", 0, 0); !errors.Is(err, ErrAuth) {
+	if _, _, err := c.EpochEnd(ctx, "t", 0, 0); !errors.Is(err, ErrAuth) {
 		t.Errorf("Got %v, want ErrAuth", err)
 	}
 }

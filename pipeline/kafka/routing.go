@@ -27,6 +27,21 @@ func (f *Fetcher) unrouted() (next time.Duration, need bool) {
 	return next, need
 }
 
+// failUnrouted makes err that of the partitions that need their leader now.
+func (f *Fetcher) failUnrouted(err error) {
+	now := time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range f.readers {
+		r.mu.Lock()
+		if r.node == anyNode && r.err == nil && !r.retryAt.After(now) {
+			r.err = fmt.Errorf("fetch %s/%d: %w", r.topic, r.partition, err)
+			r.signal()
+		}
+		r.mu.Unlock()
+	}
+}
+
 // refresh asks for the leaders of all partitions, once.
 func (f *Fetcher) refresh(ctx context.Context) error {
 	f.mu.Lock()

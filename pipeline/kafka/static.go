@@ -24,6 +24,9 @@ type AssignOptions struct {
 	// PartitionWatch is the interval at which new partitions are looked for.
 	// Default 5 s.
 	PartitionWatch time.Duration
+	// AwaitTopics and Waiting are as those of GroupOptions.
+	AwaitTopics bool
+	Waiting     func(err error)
 }
 
 // Validate reports what is missing or contradictory.
@@ -70,6 +73,9 @@ func (c *Client) Assign(ctx context.Context, o *AssignOptions) (*Static, error) 
 	s := &Static{c: c, o: *o}
 	s.o.Topics, s.o.Partitions = slices.Clone(o.Topics), slices.Clone(o.Partitions)
 	slices.Sort(s.o.Partitions)
+	if s.o.Waiting == nil {
+		s.o.Waiting = func(error) {}
+	}
 	if s.o.PartitionWatch == 0 {
 		s.o.PartitionWatch = 5 * time.Second
 	}
@@ -103,8 +109,8 @@ func (s *Static) assignment(ctx context.Context) (Assignment, error) {
 
 // Next returns the first generation at once, and the next one when the last has
 // ended and every function of its Run has returned. Brokers that do not answer are
-// waited for. Its error wraps ErrTopicNotFound, ErrAuth or ErrTLS, ErrClosed after
-// Close, or is ctx's.
+// waited for, and so is one that can be trusted, after the first generation. Its error wraps
+// ErrTopicNotFound, ErrAuth or ErrTLS, ErrClosed after Close, or is ctx's.
 func (s *Static) Next(ctx context.Context) (*Generation, error) {
 	s.mu.Lock()
 	last := s.last
@@ -121,18 +127,25 @@ func (s *Static) Next(ctx context.Context) (*Generation, error) {
 		a, err := s.assignment(ctx)
 		switch {
 		case err == nil:
+			s.o.Waiting(nil)
 			return s.begin(a)
 		case ctx.Err() != nil:
 			return nil, fmt.Errorf("wait for a generation: %w", ctx.Err())
-		case lasting(err) && !errors.Is(err, ErrUnreachable):
+		case lasting(err) && !errors.Is(err, ErrUnreachable) && (last == nil || !s.awaits(err)):
 			return nil, fmt.Errorf("assign partitions: %w", err)
 		case !warned:
 			s.c.o.Logger.Warn("partitions are not known, trying again", "err", err)
 		}
+		s.o.Waiting(err)
 		if err := sleep(ctx, maxRetry); err != nil {
 			return nil, fmt.Errorf("wait for a generation: %w", err)
 		}
 	}
+}
+
+// awaits reports whether err, which lasts, is waited out after the first generation.
+func (s *Static) awaits(err error) bool {
+	return errors.Is(err, ErrTLS) || s.o.AwaitTopics && errors.Is(err, ErrTopicNotFound)
 }
 
 // begin begins a generation.

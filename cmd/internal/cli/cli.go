@@ -14,6 +14,7 @@ import (
 	_ "time/tzdata" // mappings name time zones, and an image may have none
 
 	"sluice/config"
+	"sluice/pipeline/decode"
 	"sluice/pipeline/kafka"
 	"sluice/serve/api"
 	"sluice/store"
@@ -23,7 +24,7 @@ import (
 const (
 	StatusFailed      = 1  // failed while running
 	StatusUsage       = 64 // wrong command line
-	StatusUnavailable = 69 // brokers, a topic or the data directory are not to be had
+	StatusUnavailable = 69 // brokers, a topic, the schema registry or the data directory are not to be had
 	StatusConfig      = 78 // mistakes in the configuration file, or none that can be read
 	// StatusInterrupted is that of a shell for a process that SIGINT ends: somebody
 	// has cancelled what it did.
@@ -43,7 +44,7 @@ func Status(err error) int {
 		return StatusConfig
 	case errors.Is(err, ErrUsage), errors.Is(err, config.ErrNoPipeline):
 		return StatusUsage
-	case errors.Is(err, kafka.ErrUnreachable), errors.Is(err, kafka.ErrTopicNotFound), errors.Is(err, store.ErrLocked), errors.Is(err, config.ErrNoStore):
+	case errors.Is(err, kafka.ErrUnreachable), errors.Is(err, kafka.ErrTopicNotFound), errors.Is(err, decode.ErrUnavailable), errors.Is(err, store.ErrLocked), errors.Is(err, config.ErrNoStore):
 		return StatusUnavailable
 	case errors.Is(err, context.Canceled):
 		return StatusInterrupted

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"sluice/config"
+	"sluice/pipeline/decode"
+	"sluice/pipeline/kafka"
 	"sluice/store"
 )
 
@@ -59,6 +62,16 @@ func TestUnreadableConfiguration(t *testing.T) {
 				t.Errorf("Got %q, want the file, and %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// What is not to be had just now has a status of its own, whichever it is.
+func TestStatusUnavailable(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{kafka.ErrUnreachable, kafka.ErrTopicNotFound, decode.ErrUnavailable, store.ErrLocked, config.ErrNoStore} {
+		if got := Status(fmt.Errorf("explain: %w", err)); got != StatusUnavailable {
+			t.Errorf("Got status %d of %v, want %d", got, err, StatusUnavailable)
+		}
 	}
 }
 
