@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,17 @@ func TestCacheIsShared(t *testing.T) {
 	}
 	if kept > 2*bases || kept < bases/2 {
 		t.Errorf("Got %d counters of %d partitions, want about %d", kept, partitions, bases)
+	}
+}
+
+// TestLongKeysWeigh: what is kept of counters with long rows is as many bytes as of others.
+func TestLongKeysWeigh(t *testing.T) {
+	t.Parallel()
+	var short, long baseCache
+	short.put("page views", base{})
+	long.put(strings.Repeat("p", 10*counterBytes), base{})
+	if short.young.weight != 1 || long.young.weight != 11 {
+		t.Errorf("Got weights of %d and %d", short.young.weight, long.young.weight)
 	}
 }
 
