@@ -10,8 +10,9 @@ type base struct {
 	weight int              // in the cache that has it
 }
 
-// sketchWeight is how many bytes of a sketch weigh as much as a counter, key and all.
-const sketchWeight = 200
+// counterBytes is how many bytes of keys and sketches weigh as much as a counter: one of a
+// key of less, all in all.
+const counterBytes = 200
 
 // baseCache keeps the cells of a partition's counters. Those that were not asked for
 // since the last limit are dropped first. The zero value is empty.
@@ -37,10 +38,11 @@ func (b *baseCache) get(key string) (base, bool) {
 }
 
 func (b *baseCache) put(key string, v base) {
-	v.weight = 1
+	size := len(key)
 	if v.sketch != nil {
-		v.weight += v.sketch.Bytes() / sketchWeight
+		size += v.sketch.Bytes()
 	}
+	v.weight = 1 + size/counterBytes
 	y := &b.young
 	if y.bases == nil {
 		y.bases = map[string]base{}

@@ -123,6 +123,8 @@ func change(ctx context.Context, c cells, at *place, to func(*seen) ([]*hbase.TC
 		case err != nil && !unknown:
 			return err
 		}
+		// What is said not to be put may be there, too: the gateway repeats a call of which it
+		// has lost the answer, and the second one finds what the first has put.
 		tried, lost = put[0].Value, lost || unknown
 	}
 }

@@ -77,6 +77,7 @@ type exact struct {
 
 	mu         sync.Mutex            // guards what follows
 	partitions map[string]*partition // by row of store.OffsetsTable; those with a batch in work are not there
+	busy       int                   // batches in work
 	swept      time.Time             // when those were dropped last that have had no batch for a while
 }
 
@@ -105,31 +106,40 @@ func (x *exact) take(a *store.Advance) *partition {
 	defer x.mu.Unlock()
 	p := x.partitions[string(row)]
 	delete(x.partitions, string(row))
+	x.busy++
 	if p == nil || p.state.next != a.From {
 		p = &partition{row: row}
 	}
 	return p
 }
 
-// give keeps p for the next batch. What had an error is not given back.
-func (x *exact) give(p *partition) {
+// give is the end of what began with take. p is kept for the next batch where there was no
+// error.
+func (x *exact) give(p *partition, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	x.busy--
+	if err != nil {
+		return
+	}
 	x.partitions[string(p.row)] = p
 	p.used = time.Now()
 	if p.used.Sub(x.swept) >= unusedFor/10 {
 		x.swept = p.used
 		maps.DeleteFunc(x.partitions, func(_ string, o *partition) bool { return p.used.Sub(o.used) >= unusedFor })
 	}
-	p.bases.limit(x.bases / len(x.partitions))
+	p.bases.limit(x.part())
 }
 
 // share is how much of the cache a partition may have that is with a batch.
 func (x *exact) share() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.bases / (len(x.partitions) + 1)
+	return x.part()
 }
+
+// part is share for who holds mu.
+func (x *exact) part() int { return x.bases / max(len(x.partitions)+x.busy, 1) }
 
 // staleError is what the embedded engine says, too.
 func staleError(a *store.Advance, stored int64) error {
@@ -138,7 +148,7 @@ func staleError(a *store.Advance, stored int64) error {
 
 // apply applies what a batch of one advance became. refuse makes the error of rows
 // that HBase did not take.
-func (x *exact) apply(ctx context.Context, a *store.Advance, rows []*mutation, counters []*counter, refuse func(errs []error) error) error {
+func (x *exact) apply(ctx context.Context, a *store.Advance, rows []*mutation, counters []*counter, refuse func(errs []error) error) (err error) {
 	if stale, err := x.beginAs(ctx, a); stale || err != nil {
 		if err == nil {
 			err = staleError(a, a.Progress.Next)
@@ -146,6 +156,7 @@ func (x *exact) apply(ctx context.Context, a *store.Advance, rows []*mutation, c
 		return err
 	}
 	p := x.take(a)
+	defer func() { x.give(p, err) }()
 	if len(rows)+len(counters) > 0 {
 		if err := x.claim(ctx, p, a); err != nil {
 			return err
@@ -157,11 +168,7 @@ func (x *exact) apply(ctx context.Context, a *store.Advance, rows []*mutation, c
 			return err
 		}
 	}
-	if err := x.finish(ctx, p, a); err != nil {
-		return err
-	}
-	x.give(p)
-	return nil
+	return x.finish(ctx, p, a)
 }
 
 // move changes the state of p to what to makes of it, as edit does.

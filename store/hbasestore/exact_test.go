@@ -266,6 +266,9 @@ func (p *worker) checkAndPut(_ context.Context, table string, row []byte, family
 			value = p.w.m.value(table, row, family, qualifier)
 		}
 		ok = p.w.m.checkAndPut(table, row, family, qualifier, value, put)
+		if p.w.r.IntN(10) == 0 { // HBase's client has lost an answer, and answers for its second try
+			ok = p.w.m.checkAndPut(table, row, family, qualifier, value, put)
+		}
 	})
 	if p.mutant == "lost replies believed" && errors.Is(err, store.ErrUnknownOutcome) {
 		return true, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,7 +23,7 @@ func TestUnusedPartitions(t *testing.T) {
 			p := x.take(&store.Advance{Source: views, Partition: number, From: from})
 			known = p.known
 			p.known, p.state.next = true, from+1
-			x.give(p)
+			x.give(p, nil)
 			return known
 		}
 		apply(0, 0)
@@ -36,13 +37,54 @@ func TestUnusedPartitions(t *testing.T) {
 				t.Errorf("minute %d: Got %d partitions", n, len(x.partitions))
 			}
 		}
-		if share := x.share(); share != 50 {
+		if share := x.share(); share != 100 {
 			t.Errorf("Got a share of %d", share)
 		}
 		if apply(1, 1) {
 			t.Error("One without a batch for a while was kept")
 		}
 	})
+}
+
+// TestCacheIsShared: partitions that have a batch in work at the same time share the cache as
+// those do that wait.
+func TestCacheIsShared(t *testing.T) {
+	t.Parallel()
+	const partitions, bases = 20, 1000
+	x := newExact(nil, bases)
+	var ps []*partition
+	for n := range int32(partitions) {
+		ps = append(ps, x.take(&store.Advance{Source: views, Partition: n}))
+	}
+	for round := range 50 {
+		for n, p := range ps {
+			for i := range 20 {
+				p.bases.put(fmt.Sprint(round, i), base{})
+			}
+			x.give(p, nil)
+			if ps[n] = x.take(&store.Advance{Source: views, Partition: int32(n)}); ps[n] != p {
+				t.Fatal("It was not kept")
+			}
+		}
+	}
+	kept := 0
+	for _, p := range ps {
+		kept += p.bases.young.weight + p.bases.old.weight
+	}
+	if kept > 2*bases || kept < bases/2 {
+		t.Errorf("Got %d counters of %d partitions, want about %d", kept, partitions, bases)
+	}
+}
+
+// TestLongKeysWeigh: what is kept of counters with long rows is as many bytes as of others.
+func TestLongKeysWeigh(t *testing.T) {
+	t.Parallel()
+	var short, long baseCache
+	short.put("page views", base{})
+	long.put(strings.Repeat("p", 10*counterBytes), base{})
+	if short.young.weight != 1 || long.young.weight != 11 {
+		t.Errorf("Got weights of %d and %d", short.young.weight, long.young.weight)
+	}
 }
 
 // largeRows are rows of a size, and the bytes of the largest page of them that was asked for.

@@ -80,8 +80,9 @@ type Options struct {
 	// may take less.
 	MaxCellBytes int
 	// CounterCache is of how many counters the newest cells are kept between
-	// batches, so that they need not be read; 0 = 200,000, about 40 MB. A distinct
-	// count weighs as many counters as it has 200 bytes: up to 82.
+	// batches, so that they need not be read; 0 = 200,000, about 40 MB. One with more than
+	// 200 bytes of row and column, or of a sketch, weighs as many as it has 200 bytes: a
+	// distinct count up to 82.
 	CounterCache int
 	// MaxFrameBytes is the largest request that a gateway with framed transport
 	// takes (its hbase.regionserver.thrift.framed.max_frame_size_in_mb): it breaks

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -613,11 +614,18 @@ func (s *Store) scanRows(ctx context.Context, table string, families []string, s
 	for _, f := range families {
 		t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(f)})
 	}
-	caching := int32(n)
-	t.Caching = &caching
-	err = s.retry(ctx, request{what: "scan", table: table, rows: true}, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-		rows, err = c.GetScannerResults(ctx, []byte(table), t, caching)
-		return err
-	})
-	return rows, err
+	r := request{what: "scan", table: table, rows: true, scan: true, timeout: s.o.CallTimeout}
+	for {
+		caching := int32(n)
+		t.Caching = &caching
+		err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
+			rows, err = c.GetScannerResults(ctx, []byte(table), t, caching)
+			return err
+		})
+		if !errors.Is(err, os.ErrDeadlineExceeded) || context.Cause(ctx) != nil || r.timeout >= s.o.patience {
+			return rows, err
+		}
+		// HBase looks through what was deleted and is not compacted yet: as late of the fetcher.
+		r.timeout, n = min(2*r.timeout, s.o.patience), 1
+	}
 }

@@ -141,7 +141,9 @@ func (x *exact) beginAs(ctx context.Context, a *store.Advance) (elsewhere bool, 
 	}
 	own := *a
 	own.Progress = p
-	err = x.finish(ctx, x.take(&own), &own)
+	begun := x.take(&own)
+	err = x.finish(ctx, begun, &own)
+	x.give(begun, err)
 	if errors.Is(err, store.ErrStale) { // it has begun already
 		err = nil
 	}
