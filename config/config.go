@@ -15,6 +15,7 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -401,7 +402,7 @@ func Parse(name string, data []byte, lookupEnv func(string) (string, bool)) (*Co
 	}
 	d := &decoder{file: name, lookup: lookupEnv, places: map[string]position{}, anchors: anchors{}}
 	c := &Config{file: name, places: d.places}
-	body, ok := d.parse(data)
+	body, ok := d.parse(bytes.TrimPrefix(data, []byte("\ufeff"))) // a byte order mark, as some editors write it
 	if ok {
 		root := reflect.ValueOf(c).Elem()
 		if body == nil {

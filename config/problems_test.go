@@ -54,6 +54,7 @@ func TestProblems(t *testing.T) {
 	}{
 		{"empty file", "", nil},
 		{"HBase", "store: {engine: hbase, hbase: {gateways: [\"h:9090\"]}}\n", nil},
+		{"a byte order mark", "\ufeffstore: {dir: x}\nserv: {}\n", []string{`f.yaml:2:1: unknown key "serv" (did you mean "serve"?)`}},
 		{"a free port", "serve: {listen: ':0'}\n", nil},
 		{"a port by name", "serve: {listen: 'localhost:http'}\n", nil},
 		{"a port that is none", "serve: {listen: '127.0.0.1:80870'}\n", []string{

@@ -203,7 +203,7 @@ func parseBracket(s string) (Step, int, error) {
 	if strings.HasPrefix(s, `["`) {
 		q, err := strconv.QuotedPrefix(s[1:])
 		if err != nil || len(s) < len(q)+2 || s[len(q)+1] != ']' {
-			return Step{}, 0, errors.New("expected a quoted name and ]")
+			return Step{}, 0, errors.New("expected a name in double quotes and ]")
 		}
 		name, err := strconv.Unquote(q)
 		return Step{Name: name, Index: -1}, len(q) + 2, err
@@ -214,7 +214,7 @@ func parseBracket(s string) (Step, int, error) {
 	}
 	index, err := strconv.ParseUint(s[1:end], 10, 32)
 	if err != nil || index > maxIndex {
-		return Step{}, 0, fmt.Errorf("expected an element 0..%d or a quoted name", maxIndex)
+		return Step{}, 0, fmt.Errorf("expected an element 0..%d or a name in double quotes", maxIndex)
 	}
 	return Step{Index: int(index)}, end + 1, nil
 }

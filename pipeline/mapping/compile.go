@@ -654,7 +654,8 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 		}
 		return e
 	}
-	steps, err := decode.ParsePath(strings.TrimPrefix(s.Field, "doc."))
+	field, _ := c.inDocument(s.Field)
+	steps, err := decode.ParsePath(field)
 	if err != nil {
 		c.report("event_time.field", 0, err, "")
 		return e

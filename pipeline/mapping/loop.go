@@ -63,7 +63,8 @@ func (c *compilation) forEach(path, text string) *loop {
 		}
 	}
 	spelled := text[m[6]:m[7]]
-	steps, err := decode.ParsePath(strings.TrimPrefix(spelled, "doc."))
+	field, ofDocument := c.inDocument(spelled)
+	steps, err := decode.ParsePath(field)
 	if err != nil {
 		c.report(path, m[6], err, "")
 		return nil
@@ -71,7 +72,7 @@ func (c *compilation) forEach(path, text string) *loop {
 	c.note("for each %q %q %q", l.name, l.index, spelled)
 	r := resolver{c: c, path: path, text: spelled}
 	var t *term
-	if !strings.HasPrefix(spelled, "doc.") {
+	if !ofDocument {
 		var hint string
 		if t, hint, err = c.loopSource(steps); err != nil {
 			c.report(path, m[6], err, hint)
@@ -109,6 +110,16 @@ func (c *compilation) forEach(path, text string) *loop {
 	c.loops = append(c.loops, l)
 	c.inside = append(c.inside, l)
 	return l
+}
+
+// inDocument takes doc off a path that is spelled as in expressions, doc.NAME or doc["NAME"],
+// and reports whether it was there.
+func (c *compilation) inDocument(spelled string) (path string, ok bool) {
+	if strings.HasPrefix(spelled, `doc["`) {
+		c.note("doc 2") // it was of a field doc before
+		return spelled[len("doc"):], true
+	}
+	return strings.CutPrefix(spelled, "doc.")
 }
 
 // reservedWords are words of the expression language that could be names of
