@@ -3,6 +3,7 @@ package pebblestore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -122,15 +123,26 @@ func (db *DB) fillFilter(ctx context.Context, s *filterSource) (err error) {
 	keys := make([]filterKey, 0, filterChunk)
 	take := func(complete bool) error {
 		defer func() { keys = keys[:0] }()
-		return db.exclusive(ctx, HoldFilter, func() error {
-			for _, k := range keys {
-				s.add(k)
+		for {
+			err := db.exclusive(ctx, HoldFilter, func() error {
+				for _, k := range keys {
+					s.add(k)
+				}
+				if complete {
+					s.complete()
+				}
+				return nil
+			})
+			if !errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrClosed) {
+				return err
 			}
-			if complete {
-				s.complete()
+			// The disk does not answer, and this was not taken.
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(time.Second):
 			}
-			return nil
-		})
+		}
 	}
 	for ok := true; ok; ok = s.it.Next() {
 		key, err := s.key(s.it.Key())

@@ -99,11 +99,8 @@ func (db *DB) flush(ctx context.Context) error {
 	}
 	var spans []*span
 	err := db.exclusive(ctx, HoldFlush, func() error {
-		if err := db.checkSpace(); err != nil {
+		if err := db.flushMemTables(ctx); err != nil {
 			return err
-		}
-		if err := db.pebble.Flush(); err != nil {
-			return engineError(err)
 		}
 		after := db.flushed
 		spans = db.writtenSpans()
@@ -143,7 +140,8 @@ func (db *DB) writtenSpans() []*span {
 	return spans
 }
 
-// flushMemTables writes Pebble's memtables to disk beside the commit loop.
+// flushMemTables writes Pebble's memtables to disk. It fails where a flush does: Pebble
+// repeats that, and whoever waited for it would wait for as long as the disk is bad.
 func (db *DB) flushMemTables(ctx context.Context) error {
 	if err := db.enter(); err != nil {
 		return err
@@ -152,6 +150,7 @@ func (db *DB) flushMemTables(ctx context.Context) error {
 	if err := db.log.failure(); err != nil {
 		return err
 	}
+	trouble := db.log.trouble()
 	if err := db.checkSpace(); err != nil {
 		return err
 	}
@@ -171,13 +170,20 @@ func (db *DB) flushMemTables(ctx context.Context) error {
 	case <-db.log.failed:
 		return db.log.err
 	}
-	select {
-	case <-flushed:
-		return nil
-	case <-db.log.failed:
-		return db.log.err
-	case <-ctx.Done():
-		return fmt.Errorf("wait for the memtables: %w", ctx.Err())
+	for {
+		select {
+		case <-flushed:
+			return nil
+		case <-db.log.failed:
+			return db.log.err
+		case <-trouble:
+			trouble = db.log.trouble()
+			if err := db.log.flushError(db.dir); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return fmt.Errorf("wait for the memtables: %w", ctx.Err())
+		}
 	}
 }
 

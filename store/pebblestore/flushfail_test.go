@@ -170,3 +170,44 @@ func TestFailingCompactionRefusesNothing(t *testing.T) {
 		t.Fatalf("Got %v after a compaction that failed", err)
 	}
 }
+
+// A flush that somebody has asked for fails with the disk, and does not wait until that is
+// well; nor does one in the commit loop, which all others wait for.
+func TestAskedFlushFails(t *testing.T) {
+	t.Parallel()
+	tables := func(op errorfs.Op) bool { return op.Kind == errorfs.OpCreate && strings.HasSuffix(op.Path, ".sst") }
+	for name, flush := range map[string]func(t *testing.T, db *DB) error{
+		"Flush":        func(t *testing.T, db *DB) error { return db.Flush(t.Context()) },
+		"MajorCompact": func(t *testing.T, db *DB) error { return db.MajorCompact(t.Context(), "t") },
+		"in the loop": func(t *testing.T, db *DB) error {
+			return db.exclusive(t.Context(), HoldFlush, func() error { return db.flushMemTables(t.Context()) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fsys, broken := failing(tables)
+			db := open(t, "db", bulk(fsys))
+			create(t, db, "t", store.NewFamily("f"), counterFamily("n"))
+			l := ledger{db: db}
+			if err := l.apply(t, 0, 30); err != nil {
+				t.Fatal(err)
+			}
+			broken.Store(true)
+			var err error
+			ends(t, name, func() { err = flush(t, db) })
+			if !errors.Is(err, store.ErrTransient) || !errors.Is(err, syscall.EIO) {
+				t.Errorf("Got %v, want an ErrTransient for %v", err, syscall.EIO)
+			}
+			broken.Store(false)
+			ends(t, "what comes when the disk is well", func() {
+				for err = flush(t, db); errors.Is(err, store.ErrTransient); err = flush(t, db) {
+					runtime.Gosched()
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			check(t, db, l.next)
+		})
+	}
+}

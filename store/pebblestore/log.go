@@ -30,6 +30,9 @@ type pebbleLog struct {
 
 	flushFail atomic.Pointer[error] // why the last flush failed; nil = it did not
 
+	mu       sync.Mutex
+	troubles chan struct{} // closed at the next flush that fails
+
 	opening atomic.Bool // Pebble is being opened
 
 	failOnce sync.Once
@@ -38,7 +41,7 @@ type pebbleLog struct {
 }
 
 func newPebbleLog(l *slog.Logger) *pebbleLog {
-	return &pebbleLog{log: l, start: time.Now(), failed: make(chan struct{})}
+	return &pebbleLog{log: l, start: time.Now(), failed: make(chan struct{}), troubles: make(chan struct{})}
 }
 
 // Infof drops what Pebble tells of its every flush and compaction.
@@ -95,6 +98,20 @@ func (l *pebbleLog) flushError(dir string) error {
 	}
 	return fmt.Errorf("%w: what is in memory cannot be written to %s: %w: look at the disk; ingest that is running goes on by itself",
 		store.ErrTransient, dir, *err)
+}
+
+// trouble returns a channel that is closed when a flush fails.
+func (l *pebbleLog) trouble() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.troubles
+}
+
+func (l *pebbleLog) tellTrouble() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	close(l.troubles)
+	l.troubles = make(chan struct{})
 }
 
 // Fatalf marks the DB as failed and never returns: Pebble expects that the
@@ -190,6 +207,7 @@ func (l *pebbleLog) events() *pebble.EventListener {
 				l.flushFail.Store(nil)
 			default: // it stays from one to the next: a commit between them would fill the memtables further
 				l.flushFail.Store(&i.Err)
+				l.tellTrouble()
 				if l.opening.Load() {
 					l.fail(fmt.Errorf("write what is in the log to tables: %w: nothing acknowledged is lost; start again once the disk is well", i.Err))
 				}

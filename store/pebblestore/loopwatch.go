@@ -171,7 +171,12 @@ func (w *loopWatch) close() {
 
 // err is why a request is refused that the loop has not begun.
 func (r *refusal) err() error {
-	return fmt.Errorf("%w: the store is at a %s for %s, as the disk does not answer: look at the disk; this was not applied, and ingest that is running goes on by itself",
+	return fmt.Errorf("this was not applied: %w", r.why())
+}
+
+// why is why everything is.
+func (r *refusal) why() error {
+	return fmt.Errorf("%w: the store is at a %s for %s, as the disk does not answer: look at the disk; ingest that is running goes on by itself",
 		store.ErrTransient, r.kind, time.Since(r.since).Round(time.Second))
 }
 
@@ -181,7 +186,7 @@ func (db *DB) Stalled() error {
 	r := db.watch.waiting()
 	select {
 	case <-r.begun:
-		return r.err()
+		return r.why()
 	default:
 		return nil
 	}

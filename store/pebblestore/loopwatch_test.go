@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
@@ -99,7 +100,7 @@ func TestDiskThatHangs(t *testing.T) {
 		if m := db.Metrics(); m.CommitsRefused != behind+4 {
 			t.Errorf("Got %d refused, want %d", m.CommitsRefused, behind+4)
 		}
-		time.Sleep(stallRepeat)
+		time.Sleep(stallRepeat + time.Second)
 		hangs.Store(false)
 		close(answer)
 		if err := <-first; err != nil {
@@ -241,6 +242,42 @@ func TestCloseWaitsForClose(t *testing.T) {
 		}
 		if err := db.Apply(t.Context(), &store.Batch{}); !errors.Is(err, store.ErrClosed) {
 			t.Errorf("Got %v of an empty batch, want ErrClosed", err)
+		}
+	})
+}
+
+// A filter that is filled at the start is filled although the disk does not answer for a while:
+// without it every new counter is looked up until the next start.
+func TestFilterOutlastsDiskThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		db, err := Open("db", bulk(vfs.NewMem()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(t, db, "t", counterFamily("n"))
+		for i := range 3 {
+			m := &cell.Mutation{Table: "t", Row: []byte{byte('a' + i)}}
+			m.Increment("n", []byte("q"), 1)
+			mutate(t, db, m)
+		}
+		begun := make(chan struct{})
+		go func() {
+			_ = db.exclusive(t.Context(), HoldCommit, func() error { close(begun); time.Sleep(3 * stallAfter); return nil })
+		}()
+		<-begun
+		s := db.filterSources()[0]
+		added, completed := 0, false
+		s.add, s.complete = func(filterKey) { added++ }, func() { completed = true }
+		if s.it, err = db.pebble.NewIter(&pebble.IterOptions{LowerBound: s.low, UpperBound: s.high}); err != nil {
+			t.Fatal(err)
+		}
+		s.it.First()
+		if err := db.fillFilter(t.Context(), s); err != nil || added != 3 || !completed {
+			t.Errorf("Got %d keys, complete %t (%v)", added, completed, err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }
