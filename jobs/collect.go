@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
+	"strings"
 	"time"
 
 	"sluice/jobs/target"
@@ -53,6 +55,10 @@ type CollectOptions struct {
 	// Keep is the retention of each job by name; runs of jobs that are not in
 	// it stay.
 	Keep map[string]Keep
+	// Awaited are runs, by job and by what they are for, that a schedule has begun and will
+	// go on with: what they have left stays. Of other runs that could be resumed, whoever
+	// collects decides that they are not.
+	Awaited map[string][]time.Time
 	// Job, where it is not empty, is the only one whose runs are looked at, and what is left
 	// of those that were removed; what killed exports have left is not.
 	Job string
@@ -127,6 +133,12 @@ func (c *collection) leftovers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var awaited []string // ids
+	for job, times := range c.Awaited {
+		for _, at := range times {
+			awaited = append(awaited, runID(job, at.UTC()))
+		}
+	}
 	for _, l := range all {
 		if c.Job != "" && !target.OfRemoval(l.Name, c.Job) {
 			continue
@@ -141,6 +153,8 @@ func (c *collection) leftovers(ctx context.Context) error {
 			g.Reason = "the record of a run that is not there"
 		case l.Busy:
 			g.Reason, g.Stays = "an export is writing it", true
+		case slices.ContainsFunc(awaited, func(id string) bool { return strings.Contains(l.Name, id) }):
+			g.Reason, g.Stays = "its schedule has begun it, and goes on with it", true
 		}
 		c.take(ctx, g, func() error { return c.target.Discard(ctx, l.Name) })
 	}

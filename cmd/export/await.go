@@ -10,6 +10,7 @@ import (
 	"sluice/config"
 	"sluice/jobs/history"
 	"sluice/jobs/schedule"
+	"sluice/serve/client"
 )
 
 // How an order is waited for: it is looked at so often, told of at least so often, and
@@ -37,6 +38,7 @@ type orderWait struct {
 	open   bool              // it was accepted by a daemon
 	gone   bool              // and is not open any more
 	told   time.Time         // when something was said the last time
+	asked  time.Time         // when the daemon was asked the last time whether it runs the order
 	notes  map[string]bool   // what was noted
 }
 
@@ -84,6 +86,8 @@ func (w *orderWait) run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			w.p.Note("export", "order %s goes on in the daemon: export cancel %s %s ends it", w.order.ID, w.job, w.order.ID)
 			return fmt.Errorf("wait for order %s: %w", w.order.ID, ctx.Err())
+		case errors.Is(err, errNobodyRuns):
+			return fmt.Errorf("order %s is open, and %w of %s: it is run when one is there that has it again", w.order.ID, err, w.job)
 		case err != nil:
 			// A daemon that starts again goes on with its orders.
 			w.note(fmt.Sprintf("order %s cannot be looked at, and is waited for: %v", w.order.ID, errors.Join(err, w.close())))
@@ -95,6 +99,24 @@ func (w *orderWait) run(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// errNobodyRuns: the daemon was started again, with another file.
+var errNobodyRuns = errors.New("the daemon that runs now has no schedule")
+
+// isRun looks, now and then, whether the order, which is open, is one of a job that
+// the daemon has a schedule of.
+func (w *orderWait) isRun(ctx context.Context) error {
+	d, ok := w.engine.(*client.Client)
+	if !ok || time.Since(w.asked) < logEvery {
+		return nil // on HBase it is for whichever daemon there is
+	}
+	has, err := d.HasSchedule(ctx, w.job)
+	if err == nil && !has {
+		err = errNobodyRuns
+	}
+	w.asked = time.Now()
+	return err
 }
 
 // look reads what has become of the order, and reports whether it has ended.
@@ -115,6 +137,9 @@ func (w *orderWait) look(ctx context.Context) (done bool, err error) {
 	w.gone, w.open = w.open && now == nil, w.open || now != nil
 	if now != nil {
 		w.order.Times = now.Times
+		if err := w.isRun(ctx); err != nil {
+			return false, err
+		}
 	}
 	if now != nil && now.Cause == schedule.Backfill && st.Paused {
 		w.note(fmt.Sprintf("the schedule of %s is paused, and its backfills wait: export resume %s", w.job, w.job))

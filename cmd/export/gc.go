@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -38,13 +39,14 @@ func (c *gcCommand) Run(ctx context.Context, p *cli.Program) error {
 	if err != nil {
 		return err
 	}
+	awaited := awaitedRuns(ctx, p, cfg)
 	outs := keepByDirectory(cfg, c.Out)
 	all := []collected{}
 	var freed int64
 	removed := 0
 	var errs []error
 	for _, out := range slices.Sorted(maps.Keys(outs)) {
-		found, err := collect(ctx, p, cfg, out, outs[out], c.DryRun)
+		found, err := collect(ctx, p, cfg, out, outs[out], awaited, c.DryRun)
 		if errors.Is(err, target.ErrNotFound) && c.Out == "" { // nothing was exported yet
 			continue
 		}
@@ -124,13 +126,28 @@ func keepByDirectory(cfg *config.Config, out string) map[string]map[string]jobs.
 	return outs
 }
 
-func collect(ctx context.Context, p *cli.Program, cfg *config.Config, out string, keep map[string]jobs.Keep, dry bool) (_ []jobs.Garbage, err error) {
+// awaitedRuns returns the runs that the daemon has begun and not ended, by job: one that
+// waits for its next attempt is written by nobody.
+func awaitedRuns(ctx context.Context, p *cli.Program, cfg *config.Config) map[string][]time.Time {
+	awaited := map[string][]time.Time{}
+	for job, st := range scheduleStates(ctx, p, cfg) {
+		for _, r := range st.Pending {
+			awaited[job] = append(awaited[job], r.Logical)
+		}
+		for i := range st.Orders {
+			awaited[job] = append(awaited[job], st.Orders[i].Next)
+		}
+	}
+	return awaited
+}
+
+func collect(ctx context.Context, p *cli.Program, cfg *config.Config, out string, keep map[string]jobs.Keep, awaited map[string][]time.Time, dry bool) (_ []jobs.Garbage, err error) {
 	t, err := cfg.OpenTarget(out, false, p.Warnings())
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, t.Close()) }()
-	return jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Keep: keep, DryRun: dry})
+	return jobs.Collect(ctx, &jobs.CollectOptions{Target: t, Keep: keep, Awaited: awaited, DryRun: dry})
 }
 
 // noDirectory is the error of a command whose --out is not there: nothing to list

@@ -530,6 +530,39 @@ func TestBucket(t *testing.T) {
 	}
 }
 
+// TestCollectAwaited: what a run has finished that waits for its next attempt in the daemon
+// stays, and goes when that has given it up.
+func TestCollectAwaited(t *testing.T) {
+	t.Parallel()
+	file, _ := setup(t, "a", "b", "d")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 1, 2, 2, 30, 0, 0, time.UTC)
+	cutOff(t, c, at)
+	daemon(t, file, func(o *serve.Options) {
+		h, err := history.New(o.Engine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		save := func(st schedule.State) error { return h.Save(t.Context(), "views", st, nil) }
+		if err := save(schedule.State{Pending: []schedule.Run{{Logical: at, Cause: schedule.Scheduled}}}); err != nil {
+			t.Fatal(err)
+		}
+		o.PauseExport = func(context.Context, string, bool) error { return save(schedule.State{}) }
+	})
+	if stdout, stderr, status := export(t, "gc", "-c", file); status != 0 || !strings.HasPrefix(stdout, "kept ") || !strings.Contains(stdout, "its schedule has begun it") {
+		t.Errorf("Got status %d, %s%s", status, stdout, stderr)
+	}
+	if _, stderr, status := export(t, "pause", "-c", file, "views"); status != 0 {
+		t.Fatalf("Got status %d, %s", status, stderr)
+	}
+	if stdout, stderr, status := export(t, "gc", "-c", file); status != 0 || !strings.HasPrefix(stdout, "removed ") {
+		t.Errorf("given up: Got status %d, %s%s", status, stdout, stderr)
+	}
+}
+
 // cutOff begins a run that fails after its first region, as when a disk hangs.
 func cutOff(t *testing.T, c *config.Config, at time.Time) {
 	t.Helper()

@@ -157,7 +157,7 @@ func leaveWord(ctx context.Context, p *cli.Program, cfg *config.Config, job stri
 func scheduleStates(ctx context.Context, p *cli.Program, cfg *config.Config) map[string]schedule.State {
 	scheduled, err := cfg.Schedules()
 	if err != nil {
-		p.Note("export", "orders, and what is paused, are not listed: %v", err)
+		p.Note("export", "what schedules have begun, orders, and what is paused are not known: %v", err)
 	}
 	names := slices.Sorted(maps.Keys(scheduled))
 	if len(names) == 0 {
@@ -165,7 +165,7 @@ func scheduleStates(ctx context.Context, p *cli.Program, cfg *config.Config) map
 	}
 	all, err := readSchedules(ctx, p, cfg, names)
 	if err != nil {
-		p.Note("export", "orders, and what is paused, are not listed: %v", err)
+		p.Note("export", "what schedules have begun, orders, and what is paused are not known: %v", err)
 	}
 	return all
 }

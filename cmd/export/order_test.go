@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -93,7 +94,15 @@ func TestOrderWait(t *testing.T) {
 	file, _ := setup(t, "a")
 	at := time.Date(2026, 1, 2, 2, 30, 0, 0, time.UTC)
 	ends := make(chan []schedule.Entry, 1)
+	var without atomic.Bool // the schedule, as a daemon that was started again with another file
 	daemon(t, file, func(o *serve.Options) {
+		o.Exports = func() []serve.ExportStatus {
+			views := serve.ExportStatus{Name: "views", Schedule: &serve.ScheduleStatus{}}
+			if without.Load() {
+				views.Schedule = nil
+			}
+			return []serve.ExportStatus{views}
+		}
 		history, err := history.New(o.Engine)
 		if err != nil {
 			t.Fatal(err)
@@ -154,13 +163,21 @@ func TestOrderWait(t *testing.T) {
 		}
 	}
 
+	without.Store(true)
+	ends <- nil
+	_, stderr, status := export(t, "run", "-c", file, "--daemon", "--wait", "--time", "2026-01-02T02:30:00Z", "views")
+	if want := "is open, and the daemon that runs now has no schedule of views"; status != cli.StatusFailed || !strings.Contains(stderr, want) {
+		t.Errorf("without a schedule: Got status %d, %s, want %q", status, stderr, want)
+	}
+	without.Store(false)
+
 	// Who ends the wait does not end the order.
 	ends <- nil
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var out, errs strings.Builder
 	p := &cli.Program{Stdin: strings.NewReader(""), Stdout: io.MultiWriter(&out, cancels(cancel)), Stderr: &errs, LookupEnv: func(string) (string, bool) { return "", false }}
-	status := cli.Run(ctx, p, "export", "", new(commands), []string{"run", "-c", file, "--daemon", "--wait", "--time", "2026-01-03T00:00:00Z", "views"})
+	status = cli.Run(ctx, p, "export", "", new(commands), []string{"run", "-c", file, "--daemon", "--wait", "--time", "2026-01-03T00:00:00Z", "views"})
 	if status != cli.StatusInterrupted || !strings.Contains(out.String(), "is accepted") || !strings.Contains(errs.String(), "goes on in the daemon: export cancel views ") {
 		t.Errorf("Got status %d, %s%s", status, out.String(), errs.String())
 	}

@@ -14,6 +14,23 @@ func (c *Client) PauseExport(ctx context.Context, job string, paused bool) error
 	return c.change(ctx, http.MethodPut, "/exports/"+segment(job)+"/schedule", api.ScheduleRequest{Paused: &paused})
 }
 
+// HasSchedule reports whether the daemon has a schedule of a job, and so runs its orders.
+func (c *Client) HasSchedule(ctx context.Context, job string) (bool, error) {
+	var answer struct {
+		Exports []struct {
+			Name     string    `json:"name"`
+			Schedule *struct{} `json:"schedule"`
+		} `json:"exports"`
+	}
+	err := outcome(ctx, c.call(ctx, http.MethodGet, "/exports", nil, &answer), true)
+	for _, e := range answer.Exports {
+		if e.Name == job && e.Schedule != nil {
+			return true, err
+		}
+	}
+	return false, err
+}
+
 // OrderExport has the daemon run a job that has a schedule, for a time or for the times
 // of a range. It returns when the daemon has stored the order, or has had it before.
 // Its error wraps store.ErrInvalidArgument, store.ErrRefused where too many are open or
