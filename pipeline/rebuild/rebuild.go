@@ -271,6 +271,11 @@ func (r *Rebuild) open(ctx context.Context) error {
 			}
 		}
 	}
+	for i := range stored { // of topics that were made anew, or are not read any more, too: their counts stay
+		if s := &stored[i]; s.Source.Pipeline == r.source && s.Progress.MappingVersion != r.o.Plan.Version() {
+			return fmt.Errorf("%w: %s, the configuration has %s: drop the unfinished rebuild with --discard, or take the mapping, or the program, back", ErrOtherMapping, s.Progress.MappingVersion, r.o.Plan.Version())
+		}
+	}
 	for _, topic := range r.o.Topics {
 		if err := r.openTopic(ctx, topic, stored); err != nil {
 			return err
@@ -325,7 +330,8 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 			return fmt.Errorf("topic %s: the brokers tell no topic id just now, and %x is stored: count again when they do", topic, own.TopicID)
 		}
 		if s.Source != live {
-			if err := r.missing("topic %s was made anew: what the pipeline has applied of the old one is gone", topic); err != nil {
+			if err := r.missing("topic %s was made anew: of %d offsets that the pipeline has applied of the old one's partition %d, %d are counted again and the rest is gone",
+				topic, s.Progress.Next-s.Progress.First, s.Partition, r.counted(stored, s)); err != nil {
 				return err
 			}
 			continue
@@ -344,9 +350,6 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 		if begun >= 0 {
 			p.progress, p.stored = stored[begun].Progress, stored[begun].Progress.Next
 			p.from = p.stored
-			if v := p.progress.MappingVersion; v != r.o.Plan.Version() {
-				return fmt.Errorf("%w: %s, the configuration has %s: drop the unfinished rebuild with --discard, or take the mapping, or the program, back", ErrOtherMapping, v, r.o.Plan.Version())
-			}
 			if lost := p.progress.First - s.Progress.First + p.progress.Lost - p.progress.Skipped; lost > 0 {
 				if err := r.missing("%s was counted without %d offsets that Kafka did not have", p, lost); err != nil {
 					return err
@@ -362,6 +365,19 @@ func (r *Rebuild) openTopic(ctx context.Context, topic string, stored []store.Pa
 		r.partitions = append(r.partitions, p)
 	}
 	return nil
+}
+
+// counted returns how many offsets of a partition that the pipeline has applied, of any
+// topic, the rebuild has counted before.
+func (r *Rebuild) counted(stored []store.PartitionProgress, of *store.PartitionProgress) int64 {
+	own := of.Source
+	own.Pipeline = r.source
+	for i := range stored {
+		if s := &stored[i]; s.Source == own && s.Partition == of.Partition {
+			return s.Progress.Next - s.Progress.First
+		}
+	}
+	return 0
 }
 
 // missing is the error of records that Kafka does not have, unless that is

@@ -626,6 +626,40 @@ func TestRebuildKnowsItsLog(t *testing.T) {
 
 // That records are missing was accepted for what one command counts. Another one that goes on
 // with its count, or serves it, says so again.
+// A topic that is made anew amid a rebuild leaves what was counted of it, which is by the
+// mapping that it was begun with.
+func TestRebuildOfATopicMadeAnew(t *testing.T) {
+	engines(t, func(t *testing.T, w *world) {
+		w.produce(200)
+		w.ingest()
+		ctx, cancel := context.WithCancel(t.Context())
+		r := w.open(func(o *rebuild.Options) { o.BatchRecords = 10; o.Progress = func(rebuild.Progress) { cancel() } })
+		if err := r.Count(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		w.ok(r.Close(t.Context()))
+		w.ok(w.cluster.DeleteTopic("pages"))
+		w.ok(w.cluster.CreateTopic("pages", 2, nil))
+		accept := func(o *rebuild.Options) { o.AcceptLoss = true }
+		other := w.plan(`"m"`)
+		if _, err := w.tryOpen(accept, func(o *rebuild.Options) { o.Plan = other }); !errors.Is(err, rebuild.ErrOtherMapping) {
+			t.Errorf("Got %v, want ErrOtherMapping", err)
+		}
+		if _, err := w.tryOpen(); !errors.Is(err, rebuild.ErrLogIncomplete) || !strings.Contains(err.Error(), "of 100 offsets that the pipeline has applied of the old one's partition 0, ") {
+			t.Errorf("Got %v, want what is missing", err)
+		}
+		r = w.open(accept)
+		w.ok(r.Count(t.Context()))
+		got, err := r.Compare(t.Context())
+		w.ok(err)
+		if len(got) != 1 || got[0].Extra != 0 || got[0].Different == 0 {
+			t.Errorf("compared: %+v, want what was counted before", got)
+		}
+		w.ok(r.Discard(t.Context()))
+		w.ok(r.Close(t.Context()))
+	})
+}
+
 func TestRebuildLossIsAcceptedEachTime(t *testing.T) {
 	engines(t, func(t *testing.T, w *world) {
 		w.produce(200)
