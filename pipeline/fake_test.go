@@ -102,16 +102,17 @@ func (b *fakeBroker) topic(context.Context, string) (topicInfo, error) {
 func (b *fakeBroker) offsets(_ context.Context, _ string, partitions []int32) (map[int32]span, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	out := map[int32]span{}
+	out, err := map[int32]span{}, b.broken
 	for _, n := range partitions {
 		if b.offline[n] {
-			return nil, errors.New("partition has no leader")
+			err = errors.New("partition has no leader")
+			continue
 		}
 		if l := b.logs[n]; l != nil {
 			out[n] = span{l.start, l.end}
 		}
 	}
-	return out, b.broken
+	return out, err
 }
 
 func (b *fakeBroker) logEnd(_ context.Context, _ string, partition int32) (int64, error) {

@@ -251,7 +251,7 @@ func (p *Pipeline) lookAtEnds(ctx context.Context, assignment map[string][]int32
 			return
 		}
 		p.status.awaits(waitsForBroker, nil)
-		if err != nil {
+		if err != nil && len(spans) == 0 {
 			continue // the next fetch says why
 		}
 		// A topic that was made anew has the name of the one whose partitions are applied,

@@ -460,6 +460,29 @@ func TestUnreadRestIsOfTheFormerTopic(t *testing.T) {
 	}
 }
 
+// The lag of a partition that is paused grows with its log, also while another one of the
+// topic has no leader.
+func TestEndsBesideAPartitionWithoutLeader(t *testing.T) {
+	t.Parallel()
+	b := newFakeBroker(2)
+	for range 20 {
+		b.produce(0, "bad")
+	}
+	p := newTest(t, newEngine(t), b, withPoison(Poison{TripAt: 50, Window: 10}))
+	r := start(t, p, 0, 1)
+	waitFor(t, func() bool { return r.first().Tripped != "" })
+	lag := r.first().Lag
+	b.change(func() { b.offline = map[int32]bool{1: true} })
+	b.produce(0, "a", "b", "c")
+	p.lookAtEnds(t.Context(), map[string][]int32{"t": {0, 1}})
+	if got := r.first().Lag; got != lag+3 {
+		t.Errorf("Got a lag of %d after three more records, and %d before", got, lag)
+	}
+	if err := r.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A topic that is made anew again before its log was looked at had nothing unread that is
 // known.
 func TestUnreadRestOfATopicThatWasNotSeen(t *testing.T) {
