@@ -145,6 +145,9 @@ type HBase struct {
 	CallTimeout time.Duration `yaml:"call_timeout" default:"1m"`
 	// RetryTimeout is for how long a call that may be repeated is tried.
 	RetryTimeout time.Duration `yaml:"retry_timeout" default:"2m"`
+	// CounterCache is of how many counters the newest cells are kept in memory, about 200
+	// bytes each, so that they need not be read before they are written.
+	CounterCache int `yaml:"counter_cache" default:"200000"`
 	// MaxCell is the largest cell, key included, that the gateways send: their
 	// hbase.client.keyvalue.maxsize.
 	MaxCell Size `yaml:"max_cell" default:"10MiB"`

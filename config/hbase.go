@@ -19,9 +19,12 @@ func (h *HBase) Addresses() []string {
 	return h.Gateways
 }
 
+// embeddedSettings are those of store that the embedded engine alone has.
+var embeddedSettings = [...]string{"cache", "mem_table", "min_free", "sync", "counter_cache", "rewrite_interval", "rewrite_rate", "region_interval"}
+
 // lintHBase reports what is wrong with store.hbase, and what of the file cannot be
-// done on HBase.
-func (c *Config) lintHBase(report reporter) {
+// done on HBase, and warns of what has no effect there.
+func (c *Config) lintHBase(d *decoder, report reporter) {
 	h := &c.Store.HBase
 	h.TLS.lint("store.hbase.tls", report)
 	for i, g := range h.Gateways {
@@ -32,7 +35,7 @@ func (c *Config) lintHBase(report reporter) {
 	for _, v := range [...]struct {
 		name string
 		low  bool
-	}{{"connections", h.Connections < 1}, {"call_timeout", h.CallTimeout <= 0}, {"retry_timeout", h.RetryTimeout <= 0}, {"max_cell", h.MaxCell <= 0}, {"max_frame", h.MaxFrame <= 0}} {
+	}{{"connections", h.Connections < 1}, {"call_timeout", h.CallTimeout <= 0}, {"retry_timeout", h.RetryTimeout <= 0}, {"counter_cache", h.CounterCache < 1}, {"max_cell", h.MaxCell <= 0}, {"max_frame", h.MaxFrame <= 0}} {
 		if v.low {
 			report("store.hbase."+v.name, "", "%s must be more than 0", v.name)
 		}
@@ -42,6 +45,15 @@ func (c *Config) lintHBase(report reporter) {
 			report("store.hbase", "add engine: hbase", "gateways are named and store.engine is %s", c.Store.Engine)
 		}
 		return
+	}
+	for _, name := range embeddedSettings {
+		if path := "store." + name; d.has(path) {
+			hint := ""
+			if name == "counter_cache" {
+				hint = "write store.hbase.counter_cache"
+			}
+			d.warn(path, hint, "%s is of engine pebble, and has no effect with hbase", path)
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Pipelines)) {
 		c.lintHBasePipeline(name, report)

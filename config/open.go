@@ -105,7 +105,7 @@ func (c *Config) HBaseOptions(log *slog.Logger) (*hbasestore.Options, error) {
 	h := &c.Store.HBase
 	o := &hbasestore.Options{
 		Addresses: h.Addresses(), Framed: h.Framed, Connections: h.Connections,
-		CallTimeout: h.CallTimeout, RetryTimeout: h.RetryTimeout, MaxCellBytes: int(h.MaxCell), MaxFrameBytes: int(h.MaxFrame), Logger: log,
+		CallTimeout: h.CallTimeout, RetryTimeout: h.RetryTimeout, CounterCache: h.CounterCache, MaxCellBytes: int(h.MaxCell), MaxFrameBytes: int(h.MaxFrame), Logger: log,
 	}
 	var err error
 	if o.TLS, err = h.TLS.load(); err != nil {

@@ -56,3 +56,34 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("Got %q of policies that may apply", got)
 	}
 }
+
+// What the embedded engine alone has is warned of where the engine is HBase.
+func TestWarningsOfOtherEngine(t *testing.T) {
+	t.Parallel()
+	const file = `store:
+  engine: %s
+  counter_cache: 1000
+  cache: 1GiB
+`
+	warnings := func(engine string) (texts []string) {
+		t.Helper()
+		c, err := config.Parse("f.yaml", fmt.Appendf(nil, file, engine), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.Warnings() {
+			texts = append(texts, w.String())
+		}
+		return texts
+	}
+	want := []string{
+		"f.yaml:3:18: store.counter_cache is of engine pebble, and has no effect with hbase (write store.hbase.counter_cache)",
+		"f.yaml:4:10: store.cache is of engine pebble, and has no effect with hbase",
+	}
+	if d := cmp.Diff(want, warnings("hbase")); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got := warnings("pebble"); got != nil {
+		t.Errorf("Got %q of settings that the engine has", got)
+	}
+}
