@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/pipeline/kafka"
+	"sluice/store"
 )
 
 // A pipeline that starts while no broker answers says so and waits; it applies
@@ -38,16 +39,7 @@ func testWaitsForBrokers(t *testing.T, static bool) {
 		}
 	})
 	e := newEngine(t)
-	p, err := New(&Options{
-		Name: "p", Topics: []string{"pages"}, Client: absent, Plan: testPlan(t, e), Engine: e, StoreID: "s1", Static: static,
-		SessionTimeout: 6 * time.Second, Heartbeat: time.Second, Logger: testLogger(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	p := runPages(t, e, absent, static)
 	<-time.After(time.Hour)
 	if s := p.Status(); !s.Running || s.Waiting == "" || s.Generation >= 0 {
 		t.Errorf("Got status %+v while no broker answers", s)
@@ -57,10 +49,7 @@ func testWaitsForBrokers(t *testing.T, static bool) {
 	if s := p.Status(); s.Waiting != "" {
 		t.Errorf("Got status %+v while a broker answers", s)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	p.close()
 	c.check(e)
 }
 
@@ -100,16 +89,7 @@ func testSaysThatBrokersAreAway(t *testing.T, static bool) {
 		}
 	})
 	e := newEngine(t)
-	p, err := New(&Options{
-		Name: "p", Topics: []string{"pages"}, Client: leaving, Plan: testPlan(t, e), Engine: e, StoreID: "s1", Static: static,
-		SessionTimeout: 6 * time.Second, Heartbeat: time.Second, Logger: testLogger(t),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
+	p := runPages(t, e, leaving, static)
 	waitFor(t, func() bool { return readProgress(t, e) == c.total })
 	if s := p.Status(); s.Waiting != "" || s.Unreachable {
 		t.Errorf("Got status %+v while brokers answer", s)
@@ -133,11 +113,17 @@ func testSaysThatBrokersAreAway(t *testing.T, static bool) {
 	if s := p.Status(); s.Waiting != "" || s.Unreachable {
 		t.Errorf("Got status %+v while brokers answer again", s)
 	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	p.close()
 	c.check(e)
+}
+
+// runPages is a pipeline of the topic pages by a client.
+func runPages(t testing.TB, e store.Engine, client *kafka.Client, static bool) *member {
+	t.Helper()
+	return runMember(t, &Options{
+		Name: "p", Topics: []string{"pages"}, Client: client, Plan: testPlan(t, e), Engine: e, StoreID: "s1", Static: static,
+		SessionTimeout: 6 * time.Second, Heartbeat: time.Second, Logger: testLogger(t),
+	})
 }
 
 // A stop does not wait for brokers.

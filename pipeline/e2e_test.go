@@ -182,14 +182,20 @@ func (c *cluster) run(e store.Engine, opts ...testOption) *member {
 	for _, f := range opts {
 		f(o)
 	}
+	return runMember(c.t, o)
+}
+
+// runMember is a pipeline of o under Run until it is closed, or the test ends.
+func runMember(t testing.TB, o *Options) *member {
+	t.Helper()
 	p, err := New(o)
 	if err != nil {
-		c.t.Fatal(err)
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	m := &member{Pipeline: p, t: c.t, stop: cancel, done: make(chan error, 1)}
+	m := &member{Pipeline: p, t: t, stop: cancel, done: make(chan error, 1)}
 	go func() { m.done <- p.Run(ctx) }()
-	c.t.Cleanup(func() { cancel(); <-m.done })
+	t.Cleanup(func() { cancel(); <-m.done })
 	return m
 }
 

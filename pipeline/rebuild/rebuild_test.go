@@ -624,8 +624,6 @@ func TestRebuildKnowsItsLog(t *testing.T) {
 	})
 }
 
-// That records are missing was accepted for what one command counts. Another one that goes on
-// with its count, or serves it, says so again.
 // A topic that is made anew amid a rebuild leaves what was counted of it, which is by the
 // mapping that it was begun with.
 func TestRebuildOfATopicMadeAnew(t *testing.T) {
@@ -660,6 +658,8 @@ func TestRebuildOfATopicMadeAnew(t *testing.T) {
 	})
 }
 
+// That records are missing was accepted for what one command counts. Another one that goes on
+// with its count, or serves it, says so again.
 func TestRebuildLossIsAcceptedEachTime(t *testing.T) {
 	engines(t, func(t *testing.T, w *world) {
 		w.produce(200)
