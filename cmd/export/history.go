@@ -41,10 +41,10 @@ func (c *historyCommand) Run(ctx context.Context, p *cli.Program) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(entries) == 0 && undeclared != nil {
-		return undeclared
-	}
 	if len(entries) == 0 {
+		if undeclared != nil {
+			return undeclared
+		}
 		d, _ := cfg.Declared(c.Job)
 		p.Note("export", "%s %s has no history: nothing of it has ended yet", d.Kind, c.Job)
 	}
