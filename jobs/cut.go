@@ -65,7 +65,7 @@ func (r *run) cutAsBefore(ctx context.Context, keys []string) error {
 	for i, s := range keys {
 		key, err := columnar.UnescapeKey(s)
 		if err != nil || i > 0 && string(key) <= string(cuts[i-1]) {
-			return errors.Join(fmt.Errorf("%w: cut %q", ErrManifest, s), err)
+			return useless(errors.Join(fmt.Errorf("%w: cut %q", ErrManifest, s), err))
 		}
 		cuts = append(cuts, key)
 	}

@@ -38,8 +38,9 @@ type execution struct {
 
 // steps is what a run of a job and one of a join do each in its own way.
 type steps interface {
-	// usable says why what a run that was cut off has finished is of no use, or nothing.
-	usable(ctx context.Context, w *finishedWork, m *Manifest) string
+	// usable makes of the run what the one was that was cut off. Its error is an
+	// uselessError where what that has finished is of no use.
+	usable(ctx context.Context, w *finishedWork, m *Manifest) error
 	// begun is called once there is an upload: w is what is finished of it, nil = nothing.
 	begun(w *finishedWork) error
 	// write writes the files.
@@ -163,22 +164,27 @@ func (x *execution) beginOrGoOn(ctx context.Context, m *Manifest, want *runState
 }
 
 // takeUp makes left the upload, and returns what is finished of it; nil where that is of no
-// use, and removed.
+// use, and removed. What cannot be told now stays as it was left.
 func (x *execution) takeUp(ctx context.Context, left target.Resumable, m *Manifest, want *runState, parts bool, s steps) (*finishedWork, error) {
-	why := ""
 	w, err := readWork(ctx, left, parts)
-	if err != nil {
-		why = err.Error()
-	} else if why = w.state.differs(want); why == "" {
-		why = s.usable(ctx, w, m)
+	if err == nil {
+		if why := w.state.differs(want); why != "" {
+			err = useless(errors.New(why))
+		} else {
+			err = s.usable(ctx, w, m)
+		}
 	}
 	if ctx.Err() != nil { // that may be why
 		x.goOn(left)
 		return nil, x.end(ctx, fmt.Errorf("take up what was left of the run: %w", context.Cause(ctx)))
 	}
-	if why != "" {
+	if why := (*uselessError)(nil); errors.As(err, &why) {
 		x.Logger.Warn(x.kind+" begins anew: what was left of the run is of no use", "job", x.name, "run", x.id, "reason", why)
 		return nil, left.Abort()
+	}
+	if err != nil {
+		x.goOn(left)
+		return nil, x.end(ctx, fmt.Errorf("take up what was left of the run: %w", err))
 	}
 	x.goOn(left)
 	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID

@@ -70,8 +70,8 @@ func (r *joinRun) state(m *Manifest) (*runState, error) {
 	return want, nil
 }
 
-// usable says nothing: all is read and joined again.
-func (r *joinRun) usable(context.Context, *finishedWork, *Manifest) string { return "" }
+// usable finds nothing wrong: all is read and joined again.
+func (r *joinRun) usable(context.Context, *finishedWork, *Manifest) error { return nil }
 
 // begun sets out to write what is not finished.
 func (r *joinRun) begun(w *finishedWork) error {

@@ -252,23 +252,17 @@ func newRunState(m *Manifest, checkpoint, definition string) *runState {
 }
 
 // usable makes of r what the run was that was cut off, or says why it cannot.
-func (r *run) usable(ctx context.Context, w *finishedWork, m *Manifest) string {
+func (r *run) usable(ctx context.Context, w *finishedWork, m *Manifest) error {
 	if r.sorted != nil {
-		return "" // the rows are read and sorted again
+		return nil // the rows are read and sorted again
 	}
 	if why := w.missing(r.Job); why != "" {
-		return why
+		return useless(errors.New(why))
 	}
-	var err error
 	if u := instant.UnfrozenOf(r.Source); u != nil {
-		err = r.takeUpUnfrozen(ctx, u, &w.state, m)
-	} else {
-		err = r.cutAsBefore(ctx, w.state.Cuts)
+		return r.takeUpUnfrozen(ctx, u, &w.state, m)
 	}
-	if err != nil {
-		return err.Error()
-	}
-	return ""
+	return r.cutAsBefore(ctx, w.state.Cuts)
 }
 
 // begun sets out to write what is not finished.
@@ -301,7 +295,7 @@ func (r *run) begun(w *finishedWork) error {
 // offsets that it was complete to.
 func (r *run) takeUpUnfrozen(ctx context.Context, u *instant.Unfrozen, left *runState, m *Manifest) (err error) {
 	if r.regions, err = keptRegions(r.Job.Table(), left.Regions); err != nil {
-		return err
+		return useless(err)
 	}
 	r.splits = r.Job.splits(r.regions)
 	r.progress.Regions = len(r.splits)
@@ -310,8 +304,16 @@ func (r *run) takeUpUnfrozen(ctx context.Context, u *instant.Unfrozen, left *run
 	return r.measure(ctx)
 }
 
+// uselessError is why what a run has left cannot be gone on with, whoever tries and whenever.
+type uselessError struct{ error }
+
+func (e *uselessError) Unwrap() error { return e.error }
+
+func useless(err error) error { return &uselessError{err} }
+
 // readWork reads what is finished of an upload and removes what is not, with the
-// files of regions that are not finished unless parts is set.
+// files of regions that are not finished unless parts is set. Its error is an uselessError
+// where that is not what a run has left.
 func readWork(ctx context.Context, u target.Resumable, parts bool) (*finishedWork, error) {
 	notes, err := u.Notes(ctx)
 	if err != nil {
@@ -319,7 +321,7 @@ func readWork(ctx context.Context, u target.Resumable, parts bool) (*finishedWor
 	}
 	w, err := decodeWork(notes)
 	if err != nil {
-		return nil, err
+		return nil, useless(err)
 	}
 	if !parts {
 		for region := range w.files {
@@ -332,7 +334,12 @@ func readWork(ctx context.Context, u target.Resumable, parts bool) (*finishedWor
 	for _, f := range w.all() {
 		keep[f.Path] = f.Bytes
 	}
-	return w, u.Retain(ctx, keep)
+	if err := u.Retain(ctx, keep); errors.Is(err, target.ErrNotFound) {
+		return nil, useless(err)
+	} else if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // rows returns the output rows of a region that are finished in every format.

@@ -239,3 +239,58 @@ func TestCollectInBucket(t *testing.T) {
 		t.Errorf("Verify: %v, %v", err, r)
 	}
 }
+
+// TestResumeCannotBeTold: where the bucket does not tell what is finished, or it cannot be
+// told how large what is left is, that stays for the next attempt, which goes on with it.
+func TestResumeCannotBeTold(t *testing.T) {
+	t.Parallel()
+	job, src := resumeCase(t, 0)
+	f := targettest.NewFakeS3(t)
+	dead := func(n int, _ *http.Request) targettest.Fault {
+		if n == 120 {
+			return targettest.Dead
+		}
+		return targettest.Fine
+	}
+	run := func(faulty func(n int, r *http.Request) targettest.Fault) error {
+		f.Advance(3 * time.Minute)
+		f.SetFaulty(faulty)
+		defer f.SetFaulty(nil)
+		s := openBucket(t, f)
+		_, err := Run(t.Context(), resumeOptions(job, src, s, 1))
+		return errors.Join(err, s.Close())
+	}
+	if err := run(dead); err == nil {
+		t.Fatal("Got no error of a killed run")
+	}
+	denied := 0
+	err := run(func(_ int, r *http.Request) targettest.Fault {
+		if r.Method == http.MethodGet && r.URL.Query().Has("uploadId") {
+			denied++
+			return targettest.Denied
+		}
+		return targettest.Fine
+	})
+	if denied == 0 || !errors.Is(err, ErrResumable) {
+		t.Fatalf("Got %v after %d refusals, want %v", err, denied, ErrResumable)
+	}
+	left, err := openBucket(t, f).Unfinished(t.Context())
+	if err != nil || len(left) != 1 {
+		t.Fatalf("Got %+v, %v, want what was left", left, err)
+	}
+	w, err := decodeWork(left[0].Notes)
+	if err != nil || len(w.all()) == 0 {
+		t.Fatalf("Got %v, %v, want finished files", w, err)
+	}
+	first := len(f.Requests())
+	if err := run(nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range w.all() {
+		for _, asked := range f.Requests()[first:] {
+			if strings.Contains(asked, file.Path+"?uploads=") {
+				t.Errorf("%s was finished, and written again", asked)
+			}
+		}
+	}
+}
