@@ -271,7 +271,8 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 
 // knowsBase returns an errNoBase unless the store remembers base, as letGo has told it. The
 // data directory of before that run, which somebody has put back, has the same id and makes
-// other commits of the same sequences.
+// other commits of the same sequences. A hold that was over is made anew with a later sequence,
+// and tells nothing of base, whatever other jobs' holds keep known.
 func (r *run) knowsBase(ctx context.Context, base *Manifest) error {
 	if r.Holder == nil {
 		return nil // sequences are times
@@ -281,9 +282,9 @@ func (r *run) knowsBase(ctx context.Context, base *Manifest) error {
 		return err
 	}
 	if !slices.ContainsFunc(holds, func(h store.ChangeHold) bool {
-		return h.Name == r.Job.holdName() && h.Since >= base.Sequence
+		return h.Name == r.Job.holdName() && h.Since == base.Sequence
 	}) {
-		return &errNoBase{"the store does not remember the run before: it is as it was before that, or that run's process was killed as it ended"}
+		return &errNoBase{"the store does not remember the run before: that is longer ago than hold, its process was killed as it ended, or the store is as it was before it"}
 	}
 	return nil
 }

@@ -421,59 +421,70 @@ func TestIncrementalSpec(t *testing.T) {
 
 // TestIncrementOfAStorePutBack: the data directory of before a run takes the place of the
 // store that the run was of, as a snapshot of a disk does, or a checkpoint that is opened. It
-// has the store's id, and commits of the sequences that were exported, which are others.
+// has the store's id, and commits of the sequences that were exported, which are others. Where
+// the job's hold was over by then, another reader's may keep known what was changed since.
 func TestIncrementOfAStorePutBack(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	s := newIncremental(t, filepath.Join(dir, "out"), 10)
-	d, err := s.Table(t.Context(), "t")
-	if err != nil {
-		t.Fatal(err)
+	for name, after := range map[string]time.Duration{"at once": 0, "after the hold": DefaultHold} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			s := newIncremental(t, filepath.Join(dir, "out"), 10)
+			d, err := s.Table(t.Context(), "t")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(s.out, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			o := jobstest.PebbleOptions()
+			o.Now = s.now
+			open := func(data string) *pebblestore.DB {
+				db, err := pebblestore.Open(filepath.Join(dir, data), o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s.incrementalEngine = db
+				return db
+			}
+			db := open("data")
+			if err := db.CreateTable(t.Context(), d, nil); err != nil {
+				t.Fatal(err)
+			}
+			id := db.ID()
+			other := store.ChangeHold{Name: "other", Table: "t", Until: s.now() + cell.Timestamp(10*DefaultHold.Milliseconds())}
+			if _, err := db.HoldChanges(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			s.put("a", "1", cell.Latest)
+			s.run(t, RunOptions{StoreID: id})
+			if _, err := db.Checkpoint(t.Context(), filepath.Join(dir, "checkpoint")); err != nil {
+				t.Fatal(err)
+			}
+			s.put("lost", "1", cell.Latest)
+			if m := s.run(t, RunOptions{StoreID: id}); !m.increment() {
+				t.Fatalf("the second run is full:\n%s", &s.log)
+			}
+			if err := db.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s.at = s.at.Add(after)
+			db = open("checkpoint")
+			defer db.Close()
+			if db.ID() != id {
+				t.Fatalf("Got id %s of the checkpoint, want %s", db.ID(), id)
+			}
+			for _, row := range []string{"b", "c", "d", "e", "f", "g", "h", "i"} { // beyond the commits of the second run
+				s.put(row, "1", cell.Latest)
+			}
+			if m := s.run(t, RunOptions{StoreID: id}); m.increment() {
+				t.Errorf("Got an increment since %d, want a full run", m.Incremental.Since)
+			}
+			s.put("j", "1", cell.Latest)
+			if m := s.run(t, RunOptions{StoreID: id}); !m.increment() {
+				t.Errorf("the run after that is full:\n%s", &s.log)
+			}
+			s.same(t)
+		})
 	}
-	if err := os.Mkdir(s.out, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	o := jobstest.PebbleOptions()
-	o.Now = s.now
-	open := func(data string) *pebblestore.DB {
-		db, err := pebblestore.Open(filepath.Join(dir, data), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.incrementalEngine = db
-		return db
-	}
-	db := open("data")
-	if err := db.CreateTable(t.Context(), d, nil); err != nil {
-		t.Fatal(err)
-	}
-	id := db.ID()
-	s.put("a", "1", cell.Latest)
-	s.run(t, RunOptions{StoreID: id})
-	if _, err := db.Checkpoint(t.Context(), filepath.Join(dir, "checkpoint")); err != nil {
-		t.Fatal(err)
-	}
-	s.put("lost", "1", cell.Latest)
-	if m := s.run(t, RunOptions{StoreID: id}); !m.increment() {
-		t.Fatalf("the second run is full:\n%s", &s.log)
-	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
-	db = open("checkpoint")
-	defer db.Close()
-	if db.ID() != id {
-		t.Fatalf("Got id %s of the checkpoint, want %s", db.ID(), id)
-	}
-	for _, row := range []string{"b", "c", "d", "e", "f", "g", "h", "i"} { // beyond the commits of the second run
-		s.put(row, "1", cell.Latest)
-	}
-	if m := s.run(t, RunOptions{StoreID: id}); m.increment() {
-		t.Errorf("Got an increment since %d, want a full run", m.Incremental.Since)
-	}
-	s.put("j", "1", cell.Latest)
-	if m := s.run(t, RunOptions{StoreID: id}); !m.increment() {
-		t.Errorf("the run after that is full:\n%s", &s.log)
-	}
-	s.same(t)
 }

@@ -282,6 +282,28 @@ func compileSchedule(name, out string, s *schedule.Spec, bad func(path, format s
 	return nil
 }
 
+// served returns j, or, where it reads all families of t, a copy that reads those that are
+// served: what an unfinished rebuild has counted so far nobody is. Where a table may change
+// while it is read the copy names all others, too, as a rebuild may begin.
+func (j *Job) served(t *store.TableDescriptor, changes bool) *Job {
+	if j.families != nil {
+		return j
+	}
+	var names []string
+	for i := range t.Families {
+		name := t.Families[i].Name
+		if _, _, _, rebuilt := store.RebuildOf(name); !rebuilt || slices.Contains(j.schema.Families(), name) {
+			names = append(names, name)
+		}
+	}
+	if !changes && len(names) == len(t.Families) {
+		return j
+	}
+	c := *j
+	c.families = names
+	return &c
+}
+
 // splits returns the parts of m that overlap the job's rows, in key order.
 func (j *Job) splits(m *region.Map) []instant.Split { return instant.Splits(m, j.rows) }
 

@@ -72,6 +72,7 @@ func openTable(ctx context.Context, j *Job, source instant.Source, told func(wor
 	if err := errors.Join(r.plan(ctx), r.measure(ctx)); err != nil {
 		return nil, err
 	}
+	j = r.Job
 	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j), pacing: pacing{pace: newPace(j.spec.RowsPerSecond)}, run: r, splits: r.splits}
 	for i := range r.splits {
 		t.scans = append(t.scans, j.scan(&r.splits[i]))

@@ -212,6 +212,7 @@ func (r *run) plan(ctx context.Context) (err error) {
 			return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, r.Job.Table())
 		}
 	}
+	r.Job = r.Job.served(r.table, instant.UnfrozenOf(r.Source) != nil)
 	if err := r.Job.checkHistory(r.table); err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -92,21 +91,11 @@ const GenerationMark = store.SourceMark
 // Rebuilding returns an ErrRebuilding that says what to do where a table's family is one
 // that an unfinished rebuild counts in, nil otherwise.
 func Rebuilding(table, family string) error {
-	_, name, _, ok := RebuildOf(family)
+	_, name, _, ok := store.RebuildOf(family)
 	if !ok {
 		return nil
 	}
 	return fmt.Errorf("%w: table %s has family %s: finish it with --switch or --discard of \"ingest replay rebuild %s\"", ErrRebuilding, table, family, store.OfFamilyPart(name))
-}
-
-// RebuildOf takes the name of a family apart that a rebuild counts in: the family that it
-// counts again, the store.FamilyPart of the pipeline's name, and the generation. ok is false
-// of other families.
-func RebuildOf(family string) (served, part string, generation int, ok bool) {
-	rest, number, _ := cutLast(family)
-	served, part, ok = cutLast(rest)
-	generation, err := strconv.Atoi(number)
-	return served, part, generation, ok && err == nil && generation > 0
 }
 
 // MayEmpty returns an ErrRebuilding where an unfinished rebuild counts in a table, nil where
@@ -136,20 +125,12 @@ func MayAlter(ctx context.Context, e store.Engine, d *store.TableDescriptor) err
 	}
 	for i := range have.Families {
 		name := have.Families[i].Name
-		served, _, _, ok := RebuildOf(name)
+		served, _, _, ok := store.RebuildOf(name)
 		if ok && (d.Family(name) == nil || have.Family(served) != nil && d.Family(served) == nil) {
 			return Rebuilding(have.Name, name)
 		}
 	}
 	return nil
-}
-
-// cutLast cuts around the last GenerationMark.
-func cutLast(s string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, GenerationMark); i >= 0 {
-		return s[:i], s[i+len(GenerationMark):], true
-	}
-	return s, "", false
 }
 
 // CheckNoRebuild returns an ErrRebuilding where the pipeline has an unfinished

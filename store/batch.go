@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sluice/cell"
@@ -28,6 +29,24 @@ func FamilyPart(source string) string {
 
 // OfFamilyPart returns the source whose FamilyPart is part.
 func OfFamilyPart(part string) string { return sourceParts.Replace(part) }
+
+// RebuildOf takes the name of a family apart that an unfinished rebuild counts in, FAMILY~PART~N:
+// the family that it counts again, the FamilyPart of the pipeline's name, and the generation. ok
+// is false of other families.
+func RebuildOf(family string) (served, part string, generation int, ok bool) {
+	rest, number, _ := cutLast(family)
+	served, part, ok = cutLast(rest)
+	generation, err := strconv.Atoi(number)
+	return served, part, generation, ok && err == nil && generation > 0
+}
+
+// cutLast cuts around the last SourceMark.
+func cutLast(s string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, SourceMark); i >= 0 {
+		return s[:i], s[i+len(SourceMark):], true
+	}
+	return s, "", false
+}
 
 var (
 	familyParts = strings.NewReplacer("=", "=3D", ":", "=3A", "/", "=2F", `\`, "=5C")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"sluice/cmd/internal/cli"
 	"sluice/config"
@@ -85,6 +86,9 @@ func (c *copyTableCommand) Run(ctx context.Context, p *cli.Program) (err error) 
 		if err := tables.ForgetCopy(ctx, to, c.Into); err != nil {
 			return err
 		}
+	}
+	if err := c.leaveRebuilds(ctx, source); err != nil {
+		return err
 	}
 	if err := c.create(ctx, source, to); err != nil {
 		return err
@@ -180,6 +184,35 @@ func (c *copyTableCommand) complete(p *cli.Program, done *tables.CopyState) erro
 	return err
 }
 
+// leaveRebuilds leaves out what an unfinished rebuild has counted so far, unless it was asked
+// for: the rebuild counts the rest for the table alone that is copied, and would take what is
+// in the copy for a part of its own.
+func (c *copyTableCommand) leaveRebuilds(ctx context.Context, source *config.Instant) error {
+	if len(c.Family) > 0 {
+		return nil
+	}
+	t, err := source.Table(ctx, c.Table)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for i := range t.Families {
+		if name := t.Families[i].Name; !rebuilt(name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) < len(t.Families) {
+		c.Family = names
+	}
+	return nil
+}
+
+// rebuilt reports whether an unfinished rebuild counts in a family of this name.
+func rebuilt(family string) bool {
+	_, _, _, ok := store.RebuildOf(family)
+	return ok
+}
+
 // create makes the table to copy into where it is missing: with the schema and the
 // regions of the other.
 func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, to config.Engine) error {
@@ -201,6 +234,7 @@ func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, t
 	}
 	d := from.Clone()
 	d.Name, d.ReadOnly = c.Into, false
+	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return rebuilt(f.Name) && !slices.Contains(c.Family, f.Name) })
 	var splits [][]byte
 	for i := 1; i < regions.Len(); i++ {
 		splits = append(splits, regions.At(i).Start)

@@ -177,3 +177,52 @@ func cutOffCopy(t *testing.T, c *config.Config) {
 		t.Fatal(err)
 	}
 }
+
+// TestCopyTableLeavesRebuilds: what an unfinished rebuild has counted so far is neither in
+// the copy nor one of its families, but where it is asked for.
+func TestCopyTableLeavesRebuilds(t *testing.T) {
+	t.Parallel()
+	file, _ := setup(t, "a")
+	c, err := config.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const rebuilt = "e~p~1"
+	withEngine(t, c, func(e config.Engine) {
+		d, err := e.Table(t.Context(), "views")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d = d.Clone()
+		d.Families = append(d.Families, store.NewFamily(rebuilt))
+		if err := e.AlterTable(t.Context(), d); err != nil {
+			t.Fatal(err)
+		}
+		m := cell.Mutation{Table: "views", Row: []byte("b")}
+		m.Put(rebuilt, []byte("n"), 1, []byte("7"))
+		if _, err := e.MutateRow(t.Context(), nil, &m); err != nil {
+			t.Fatal(err)
+		}
+	})
+	for _, test := range []struct {
+		into string
+		args []string
+		rows int64
+		has  bool
+	}{
+		{"all", nil, 1, false},
+		{"one", []string{"--family", "e"}, 1, false},
+		{"asked", []string{"--family", rebuilt}, 1, true},
+	} {
+		stdout, stderr, status := export(t, append([]string{"copy-table", "-c", file, "--verify", "--json", "views", test.into}, test.args...)...)
+		var done copied
+		if err := json.NewDecoder(strings.NewReader(stdout)).Decode(&done); err != nil || status != 0 || done.Rows != test.rows {
+			t.Errorf("%s: got status %d, %v, %s%s", test.into, status, err, stdout, stderr)
+		}
+		withEngine(t, c, func(e config.Engine) {
+			if d, err := e.Table(t.Context(), test.into); err != nil || (d.Family(rebuilt) != nil) != test.has {
+				t.Errorf("%s: got %+v, %v", test.into, d, err)
+			}
+		})
+	}
+}

@@ -198,7 +198,17 @@ func (c *compare) checkSchemas(ctx context.Context) error {
 	if len(c.Families) > 0 {
 		return errors.Join(instant.CheckFamilies(left, c.Families), instant.CheckFamilies(right, c.Families))
 	}
-	return errors.Join(instant.CheckFamilies(left, familyNames(right)), instant.CheckFamilies(right, familyNames(left)))
+	c.Families = readFamilies(nil, left)
+	return errors.Join(instant.CheckFamilies(left, familyNames(right)), instant.CheckFamilies(right, c.Families))
+}
+
+// readFamilies returns the families that are read of t: those that are named, or all that it
+// had when it was looked at. An Unfrozen table may get others while it is read.
+func readFamilies(named []string, t *store.TableDescriptor) []string {
+	if len(named) > 0 {
+		return named
+	}
+	return familyNames(t)
 }
 
 func familyNames(t *store.TableDescriptor) []string {

@@ -161,10 +161,7 @@ func (c *tableCopy) check(ctx context.Context) (err error) {
 	if c.To.Traits().Atomic != store.AtomicBatch {
 		c.setter, _ = c.To.(counterSetter)
 	}
-	families := c.Families
-	if len(families) == 0 {
-		families = familyNames(c.schema)
-	}
+	families := readFamilies(c.Families, c.schema)
 	if err := errors.Join(instant.CheckFamilies(c.schema, families), instant.CheckFamilies(into, families)); err != nil {
 		return err
 	}
@@ -328,12 +325,8 @@ func (c *tableCopy) checkThere(ctx context.Context) error {
 // firstRow returns the key of the first row of Into, visible or not, in the range of a scan
 // of the families of the copy; nil = there is none.
 func (c *tableCopy) firstRow(ctx context.Context, rows store.Scan) ([]byte, error) {
-	names := c.Families
-	if len(names) == 0 {
-		names = familyNames(c.schema)
-	}
 	var raw, counters []string
-	for _, name := range names {
+	for _, name := range readFamilies(c.Families, c.schema) {
 		if c.setter != nil && c.schema.Family(name).InPlace() {
 			counters = append(counters, name) // several cells each, which nothing masks
 		} else {
@@ -389,7 +382,7 @@ type chunk struct {
 // part copies one part from behind its cursor.
 func (c *tableCopy) part(ctx context.Context, i int, rows cell.Range) error {
 	sc := &store.Scan{
-		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: instant.Families(c.Families), Raw: !c.Visible,
+		Table: c.Table, Start: rows.Start, Stop: rows.Stop, Columns: instant.Families(readFamilies(c.Families, c.schema)), Raw: !c.Visible,
 		Versions: store.AllVersions, MaxResultBytes: c.chunkBytes,
 	}
 	if c.setter == nil && c.distinct() {

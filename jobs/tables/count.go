@@ -145,8 +145,8 @@ func (c *count) run(ctx context.Context) (_ *TableCounts, err error) {
 // families returns a count of nothing for each family that is read.
 func (c *count) families() []FamilyCounts {
 	var all []FamilyCounts
-	for i := range c.schema.Families {
-		if name := c.schema.Families[i].Name; len(c.Families) == 0 || slices.Contains(c.Families, name) {
+	for _, name := range familyNames(c.schema) {
+		if len(c.Families) == 0 || slices.Contains(c.Families, name) {
 			all = append(all, FamilyCounts{Family: name})
 		}
 	}
@@ -166,7 +166,7 @@ func (c *count) region(ctx context.Context, s *instant.Split, r *RegionCounts) e
 		}
 	}
 	sc := c.Source.Scan(ctx, &store.Scan{
-		Table: c.Table, Start: s.Rows.Start, Stop: s.Rows.Stop, Columns: instant.Families(c.Families),
+		Table: c.Table, Start: s.Rows.Start, Stop: s.Rows.Stop, Columns: instant.Families(readFamilies(c.Families, c.schema)),
 		Versions: c.Versions, MaxResultBytes: cmp.Or(c.partBytes, partBytes),
 	})
 	defer sc.Close()

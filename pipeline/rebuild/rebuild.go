@@ -304,7 +304,7 @@ func generation(name, source string) (int, bool) {
 // familyGeneration returns the number of a rebuild of the pipeline with this name by that of
 // a family it counts in.
 func familyGeneration(name, family string) (int, bool) {
-	_, part, g, ok := pipeline.RebuildOf(family)
+	_, part, g, ok := store.RebuildOf(family)
 	return g, ok && part == store.FamilyPart(name)
 }
 

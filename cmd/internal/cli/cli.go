@@ -4,6 +4,8 @@ package cli
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	_ "time/tzdata" // mappings name time zones, and an image may have none
 
 	"sluice/config"
@@ -81,22 +84,64 @@ func Explain(program string, err error) string {
 	return program + ": " + err.Error()
 }
 
-// Version returns what this binary was built from.
+// Version returns what this binary was built from. Where that is not known in full, as of an
+// image that was built without its repository or of changes that are in no commit, the version
+// ends in what tells this program from others: runs that one program has begun are gone on with
+// by programs of its version alone.
 func Version() api.Version {
-	v := api.Version{Version: "unreleased", Go: runtime.Version()}
-	b, ok := debug.ReadBuildInfo()
-	if !ok {
-		return v
-	}
-	if b.Main.Version != "" && b.Main.Version != "(devel)" {
-		v.Version = b.Main.Version
-	}
-	for _, s := range b.Settings {
-		if s.Key == "vcs.revision" {
-			v.Commit = s.Value
+	v := api.Version{Version: unreleased, Go: runtime.Version()}
+	if b, ok := debug.ReadBuildInfo(); ok {
+		if b.Main.Version != "" && b.Main.Version != "(devel)" {
+			v.Version = b.Main.Version
+		}
+		for _, s := range b.Settings {
+			if s.Key == "vcs.revision" {
+				v.Commit = s.Value
+			}
 		}
 	}
+	v.Version = distinct(v.Version, ownSum)
 	return v
+}
+
+// unreleased is the version of a program that does not know what it was built from.
+const unreleased = "unreleased"
+
+// distinct returns a version that programs have in common, with the sum of this one.
+func distinct(version string, sum func() string) string {
+	switch {
+	case version == unreleased:
+		return version + "-" + sum()
+	case strings.HasSuffix(version, "+dirty"):
+		return version + "." + sum()
+	}
+	return version
+}
+
+// ownSum returns 12 hex digits of the SHA-256 of this program, or "unknown" where it cannot be
+// read.
+var ownSum = sync.OnceValue(func() string {
+	sum, err := sumOfFile(os.Executable())
+	if err != nil {
+		return "unknown"
+	}
+	return sum[:12]
+})
+
+func sumOfFile(name string, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // IsTerminal reports whether w is a terminal.
