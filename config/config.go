@@ -403,9 +403,10 @@ func Parse(name string, data []byte, lookupEnv func(string) (string, bool)) (*Co
 	if lookupEnv == nil {
 		lookupEnv = func(string) (string, bool) { return "", false }
 	}
-	d := &decoder{file: name, lookup: lookupEnv, places: map[string]position{}, anchors: anchors{}}
+	data = bytes.TrimPrefix(data, []byte("\ufeff")) // a byte order mark, as some editors write it
+	d := &decoder{file: name, text: string(data), lookup: lookupEnv, places: map[string]position{}, anchors: anchors{}}
 	c := &Config{file: name, places: d.places}
-	body, ok := d.parse(bytes.TrimPrefix(data, []byte("\ufeff"))) // a byte order mark, as some editors write it
+	body, ok := d.parse(data)
 	if ok {
 		root := reflect.ValueOf(c).Elem()
 		if body == nil {

@@ -81,12 +81,14 @@ type anchors map[string]ast.Node
 // null:"text" where the word null is one of the texts.
 type decoder struct {
 	file     string
+	text     string // of the file
 	lookup   func(string) (string, bool)
 	problems Problems
 	warnings Problems
 	places   map[string]position // by path
 	unread   map[string]bool     // paths of values that could not be read, and of lists of such
 	anchors  anchors
+	tables   []string // names of the tables of the file, for hints
 	nodes    int
 	depth    int
 }
@@ -138,6 +140,10 @@ func (d *decoder) parse(data []byte) (body ast.Node, ok bool) {
 		d.problem(position{}, "", "", "the file is larger than %d bytes", maxFileBytes)
 		return nil, false
 	}
+	if at, encoding := notUTF8(data); encoding != "" {
+		d.problem(at, "", "save it as UTF-8", "the file is %s", encoding)
+		return nil, false
+	}
 	// The library's scanner has panicked on odd input before; a mistake in a
 	// file must never end the process.
 	defer func() {
@@ -156,7 +162,7 @@ func (d *decoder) parse(data []byte) (body ast.Node, ok bool) {
 		}); ok {
 			at, message = tokenPlace(e.GetToken()), e.GetMessage()
 		}
-		d.problem(at, "", "", "not valid YAML: %s", message)
+		d.problem(at, "", syntaxHint(d.lineOf(at.line), message), "not valid YAML: %s", message)
 		return nil, false
 	}
 	for _, doc := range f.Docs {
@@ -213,12 +219,16 @@ func (d *decoder) resolve(n ast.Node, path string) (ast.Node, bool) {
 		case *ast.AliasNode:
 			target, ok := d.anchors[t.Value.String()]
 			if !ok {
-				d.problem(nodePlace(n), path, "", "alias *%s has no anchor before it", t.Value)
+				d.problem(nodePlace(n), path, textHint("*"), "alias *%s has no anchor before it", t.Value)
 				return nil, false
 			}
 			n = target
 		case *ast.TagNode:
-			d.problem(nodePlace(n), path, "", "YAML tags such as %s are not used here", t.Start.Value)
+			hint := "remove it"
+			if !strings.HasPrefix(t.Start.Value, "!!") {
+				hint = textHint("!")
+			}
+			d.problem(nodePlace(n), path, hint, "YAML tags such as %s are not used here", t.Start.Value)
 			return nil, false
 		default:
 			return n, n != nil
@@ -410,14 +420,14 @@ func (d *decoder) decodeStruct(n ast.Node, v reflect.Value, path string) {
 		n = &ast.MappingNode{}
 	}
 	given := map[string]bool{}
-	d.eachPair(n, path, func(key string, at position, value ast.Node) {
+	d.eachPair(n, path, v.Type(), func(key string, at position, value ast.Node) {
 		i := slices.IndexFunc(fields, func(f fieldInfo) bool { return f.name == key })
 		if i < 0 {
 			names := make([]string, len(fields))
 			for i := range fields {
 				names[i] = fields[i].name
 			}
-			d.problem(at, join(path, key), didYouMean(key, names), "unknown key %q%s", key, in(path))
+			d.problem(at, join(path, key), keyHint(key, names), "unknown key %q%s", key, in(path))
 			return
 		}
 		given[key] = true
@@ -454,17 +464,17 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// eachPair calls visit for the pairs of a mapping and reports keys that are
-// given twice or are no text.
-func (d *decoder) eachPair(n ast.Node, path string, visit func(key string, at position, value ast.Node)) {
+// eachPair calls visit for the pairs of a mapping, which is to be one of the type t, and
+// reports keys that are given twice or are no text.
+func (d *decoder) eachPair(n ast.Node, path string, t reflect.Type, visit func(key string, at position, value ast.Node)) {
 	var pairs []*ast.MappingValueNode
-	switch t := n.(type) {
+	switch m := n.(type) {
 	case *ast.MappingNode:
-		pairs = t.Values
+		pairs = m.Values
 	case *ast.MappingValueNode:
-		pairs = []*ast.MappingValueNode{t}
+		pairs = []*ast.MappingValueNode{m}
 	default:
-		d.problem(nodePlace(n), path, "", "%s must be a mapping of keys to values, not %s", d.subject(path), kindOf(n))
+		d.problem(nodePlace(n), path, shapeHint(n, t), "%s must be a mapping of keys to values, not %s", d.subject(path), kindOf(n))
 		return
 	}
 	first := map[string]position{}
@@ -480,7 +490,7 @@ func (d *decoder) eachPair(n ast.Node, path string, visit func(key string, at po
 			continue
 		}
 		if before, dup := first[key]; dup {
-			d.problem(at, join(path, key), "", "key %q is given twice%s; the first is in line %d", key, in(path), before.line)
+			d.problem(at, join(path, key), "remove one of them, or give it another name", "key %q is given twice%s; the first is in line %d", key, in(path), before.line)
 			continue
 		}
 		first[key] = at
@@ -534,8 +544,13 @@ func (d *decoder) decodeMap(n ast.Node, v reflect.Value, path string, field fiel
 		return
 	}
 	m := reflect.MakeMap(v.Type())
-	d.eachPair(n, path, func(key string, at position, value ast.Node) {
+	unnamed := hasUnnamed(n, path, v.Type().Elem())
+	d.eachPair(n, path, v.Type(), func(key string, at position, value ast.Node) {
 		elem := reflect.New(v.Type().Elem()).Elem()
+		if hint := nameHint(path, key, elem.Type()); unnamed && hint != "" {
+			d.problem(at, join(path, key), hint, "%s is a setting of each of %s, and no name of one", key, path)
+			return
+		}
 		if _, null := value.(*ast.NullNode); null {
 			// "events:" with nothing behind it: an entry with defaults, where
 			// that can be.
@@ -616,7 +631,7 @@ func (d *decoder) scalar(n ast.Node, path, want string) (scalarText, bool) {
 	default:
 		hint := ""
 		if kindOf(n) == "a mapping" {
-			hint = "within braces, a text with a colon in it needs quotes"
+			hint = "a text that begins with a brace, or has a colon within braces, needs quotes"
 		}
 		d.problem(nodePlace(n), path, hint, "%s must be %s, not %s", d.subject(path), want, kindOf(n))
 		return scalarText{}, false

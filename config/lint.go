@@ -43,6 +43,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintMemory(report)
 	c.lintRegistry(report)
 	descriptors := c.lintTables(report)
+	d.tables = slices.Sorted(maps.Keys(c.Tables))
 	find := c.findTable(descriptors)
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
@@ -105,8 +106,14 @@ func (c *Config) lintConnections(report reporter) {
 	}
 	c.Kafka.TLS.lint("kafka.tls", report)
 	sasl := &c.Kafka.SASL
-	if sasl.Mechanism != "none" && (sasl.User == "" || sasl.Password == "") {
-		report("kafka.sasl", "", "%s needs user and password", sasl.Mechanism)
+	if sasl.Mechanism != "none" {
+		const hint = "write password: ${VAR}, or ${file:/path}"
+		switch {
+		case sasl.User == "":
+			report("kafka.sasl.user", hint, "%s needs user and password", sasl.Mechanism)
+		case sasl.Password == "":
+			report("kafka.sasl.password", hint, "%s needs user and password", sasl.Mechanism)
+		}
 	}
 	if sasl.Mechanism == "none" && sasl.User != "" {
 		report("kafka.sasl", "add mechanism: scram-sha-512, or another", "there is a user and no mechanism")
@@ -208,7 +215,11 @@ func (c *Config) lintTables(report reporter) map[string]*store.TableDescriptor {
 		good[name] = lenient
 		var at *pathError
 		if errors.As(err, &at) && !strings.Contains(at.path, ".families.") {
-			report(at.path, "", "%s", trimPrefixes(err.Error()))
+			path := at.path
+			if len(t.Families) == 0 && path == join("tables", name) {
+				path = join(path, "families") // which may be one that cannot be read
+			}
+			report(path, "", "%s", trimPrefixes(err.Error()))
 		}
 	}
 	return good
@@ -422,10 +433,19 @@ func (d *decoder) specErrorsBut(base string, err error, but func(path string) bo
 		return
 	}
 	at := d.place(path)
+	message = trimPrefixes(message)
 	if d.has(path) {
+		if hint == "" && strings.Contains(message, "unexpected token EOF") {
+			hint = d.cutHint(at)
+		}
 		at = at.within(offset)
 	}
-	message = trimPrefixes(message)
+	var unknown *mapping.NoTableError
+	if errors.As(err, &unknown) {
+		if near := didYouMean(unknown.Table, d.tables); strings.HasPrefix(near, "did you mean") {
+			hint = near
+		}
+	}
 	// What is not in the file has the place of what is around it, which does not say
 	// what "it" is.
 	if key := d.absent(path); key != "" && strings.HasPrefix(message, "it is ") {

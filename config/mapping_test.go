@@ -67,7 +67,7 @@ func TestExpressionPlaces(t *testing.T) {
 // Mistakes in what rules do are found with their place in the file.
 func TestMappingProblems(t *testing.T) {
 	t.Parallel()
-	const file = `    dedup: {id: 'evnt(id)', ttl: 10ms}
+	const file = `    dedup: {id: 'uper(id)', ttl: 10ms}
     map:
       - table: events
         for_each: [item in items, "gift, item in item.gifts"]
@@ -91,7 +91,7 @@ func TestMappingProblems(t *testing.T) {
 		got = append(got, p.String())
 	}
 	want := []string{
-		`f.yaml:11:17: no function evnt`,
+		`f.yaml:11:17: no function uper (did you mean upper?)`,
 		`f.yaml:11:34: ttl is 10ms, must be 1s or more`,
 		`f.yaml:14:42: item is given twice (choose another name)`,
 		`f.yaml:16:25: table events has no family f (did you mean e?)`,

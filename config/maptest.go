@@ -33,7 +33,7 @@ type MappingTest struct {
 	Offset int64 `yaml:"offset"`
 	// Timestamp is the record's, in ms since 1970.
 	Timestamp int64 `yaml:"timestamp"`
-	// Expect is the mutations, a line each, as `ingest explain` prints them;
+	// Expect is the operations, a line each, as `ingest explain` prints them;
 	// empty = the rules leave the record out.
 	Expect string `yaml:"expect"`
 	// Error is the class of the error that is expected in place of mutations.

@@ -65,7 +65,7 @@ func didYouMean(name string, candidates []string) string {
 	if best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
-	if len(candidates) == 0 || len(candidates) > 16 {
+	if len(candidates) == 0 || len(candidates) > 32 {
 		return ""
 	}
 	sorted := slices.Clone(candidates)

@@ -92,7 +92,7 @@ func TestProblems(t *testing.T) {
 			`f.yaml:6:12: backup b publishes there (a place of backups is of one alone)`,
 			`f.yaml:7:3: there is a job of this name (one history would have the runs of both)`,
 			`f.yaml:7:12: there is no service for buckets in this file (set s3.endpoint, s3.access_key and s3.secret_key)`,
-			`f.yaml:7:41: "@dayly": unrecognized descriptor: @dayly`,
+			`f.yaml:7:41: "@dayly": unrecognized descriptor: @dayly; write such as "30 2 * * *", or @daily`,
 		}},
 		{"credentials in a file", "s3: {endpoint: 'https://h', credentials_file: /not/here}\nbackups: {b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}}\n", nil},
 		{"credentials twice", "s3: {endpoint: 'https://h', credentials_file: f, access_key: k}\n", []string{
@@ -245,14 +245,14 @@ pipelines:
     decode: {format: [json]}
     map: [{table: [t], row: {a: b}, put: {f: {q: [a]}}}]
 `, []string{
-			`f.yaml:1:19: kafka.brokers[0] must be a text, not a mapping (within braces, a text with a colon in it needs quotes)`,
+			`f.yaml:1:19: kafka.brokers[0] must be a text, not a mapping (a text that begins with a brace, or has a colon within braces, needs quotes)`,
 			`f.yaml:4:12: pipelines.p.group must be a text, not a list`,
 			`f.yaml:6:22: pipelines.p.decode.format must be a text, not a list`,
 			`f.yaml:7:19: pipelines.p.map[0].table must be a text, not a list`,
-			`f.yaml:7:29: pipelines.p.map[0].row must be a text, not a mapping (within braces, a text with a colon in it needs quotes)`,
+			`f.yaml:7:29: pipelines.p.map[0].row must be a text, not a mapping (a text that begins with a brace, or has a colon within braces, needs quotes)`,
 			`f.yaml:7:50: pipelines.p.map[0].put.f.q must be a text, not a list`,
 		}},
-		{"twice", "store:\n  dir: a\n  dir: b\n", []string{`f.yaml:3:3: key "dir" is given twice in store; the first is in line 2`}},
+		{"twice", "store:\n  dir: a\n  dir: b\n", []string{`f.yaml:3:3: key "dir" is given twice in store; the first is in line 2 (remove one of them, or give it another name)`}},
 		{"no value", "store:\n  dir:\n", []string{`f.yaml:2:3: dir has no value (remove the key to leave it at its default)`}},
 		{"null for a text", "store:\n  dir: null\n", []string{`f.yaml:2:3: dir has no value (remove the key to leave it at its default)`}},
 		{"on_error of nothing", columnOf("on_error:"), []string{`f.yaml:6:9: on_error has no value (remove the key to leave it at its default)`}},
@@ -264,11 +264,11 @@ pipelines:
 		{"text for a list", "kafka: {brokers: \"a:1\"}\n", []string{`f.yaml:1:18: kafka.brokers must be a list, not a text (write [a:1])`}},
 		{"quoted number", "store: {counter_cache: \"5\"}\n", []string{`f.yaml:1:24: store.counter_cache must be a whole number, not a text (remove the quotes)`}},
 		{"merge key", "store: {<<: 1}\n", []string{`f.yaml:1:9: merge keys (<<) are not supported (repeat the settings, or use an alias for the whole value)`}},
-		{"alias of nothing", "store: {dir: *x}\n", []string{`f.yaml:1:14: alias *x has no anchor before it`}},
-		{"tag", "store: {dir: !!str x}\n", []string{`f.yaml:1:14: YAML tags such as !!str are not used here`}},
+		{"alias of nothing", "store: {dir: *x}\n", []string{`f.yaml:1:14: alias *x has no anchor before it (a text that begins with * needs quotes)`}},
+		{"tag", "store: {dir: !!str x}\n", []string{`f.yaml:1:14: YAML tags such as !!str are not used here (remove it)`}},
 		{"broker", "kafka: {brokers: [localhost]}\n", []string{`f.yaml:1:19: not the address of a broker (write host:port, such as 127.0.0.1:9092)`}},
 		{"no broker", "kafka: {brokers: []}\n", []string{`f.yaml:1:9: kafka.brokers is empty: name at least one broker`}},
-		{"SASL", "kafka: {sasl: {mechanism: plain}}\n", []string{`f.yaml:1:9: plain needs user and password`}},
+		{"SASL", "kafka: {sasl: {mechanism: plain}}\n", []string{`f.yaml:1:9: plain needs user and password (write password: ${VAR}, or ${file:/path})`}},
 		{"bomb", "kafka: {max_decompressed: 1KiB}\n", []string{`f.yaml:1:27: max_decompressed is 1KiB, must be 1MiB to 4GiB, or 0`}},
 		{"more than memory has", "memory: 64MiB\nkafka: {max_decompressed: 64MiB}\n" + tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: raw}\n    fetch: {max_batch_bytes: 25MiB}\n    map: [{table: events, row: \"key\", put: {e: {q: \"value\"}}}]\n", []string{
 			`f.yaml:2:27: max_decompressed is 64MiB, and memory (64MiB) has 27MiB for one record batch (leave it out, or raise memory to 161MiB)`,
@@ -298,7 +298,7 @@ pipelines:
 		{"sizes of no use either", "store: {mem_table: 3GiB}\n", []string{`f.yaml:1:20: mem_table is 3GiB, must be 1MiB to 2GiB`}},
 		{"bounds", "store: {cache: 1, mem_table: 1MiB, counter_cache: 1, rewrite_rate: 0, rewrite_interval: 1s, region_interval: 0}\nkafka: {dial_timeout: 1ms, rebalance_timeout: 24h}\n", nil},
 		{"drain", "drain_timeout: 20s\n", []string{`f.yaml:1:16: drain_timeout (20s) must be shorter than kafka.session_timeout (10s) (a new owner may begin when the session is over)`}},
-		{"table without families", "tables:\n  t: {}\n", []string{`f.yaml:2:3: families is missing in tables.t`, `f.yaml:2:3: table t: Table must have at least one column family`}},
+		{"table without families", "tables:\n  t: {}\n", []string{`f.yaml:2:3: families is missing in tables.t`}},
 		{"family attribute", "tables:\n  t:\n    families:\n      f: {VERSION: 3}\n", []string{`f.yaml:4:20: unknown attribute "VERSION" of a column family (did you mean "VERSIONS"?)`}},
 		{"attribute's value", "tables:\n  t:\n    families:\n      f: {TTL: soon}\n", []string{`f.yaml:4:16: family f: TTL => "soon": want seconds, FOREVER, or a text like '1 DAY 2 HOURS'`}},
 		{"template", "tables:\n  day_*: {families: {f: {}}}\n  all:d_*: {families: {f: {}}}\n", nil},
@@ -345,7 +345,7 @@ pipelines:
 		}},
 		{"mapping", tables + "pipelines:\n  p:\n    topics: [a]\n    group: g\n    decode: {format: json}\n    map:\n      - table: events\n        row: user\n        put:\n          f: {x: user}\n          e: {y: nope(user)}\n", []string{
 			`f.yaml:15:11: table events has no family f (did you mean e?)`,
-			`f.yaml:16:18: no function nope`,
+			`f.yaml:16:18: no function nope (did you mean none?)`,
 		}},
 		{"tests of a mapping", tables + "pipelines:\n  p:\n    topics: [views, orders]\n    group: g\n    decode: {format: json}\n    map: [{table: events, row: user, put: {e: {y: user}}}]\n    tests:\n" +
 			"      - {name: a, record: x, tombstone: true}\n" +

@@ -211,6 +211,9 @@ func TestAlerts(t *testing.T) {
 			if s := r.Labels["severity"]; s != "critical" && s != "warning" {
 				t.Errorf("alert %s: severity %q", r.Alert, s)
 			}
+			if want := "docs/operations.md#" + strings.ToLower(r.Alert); r.Annotations["runbook"] != want {
+				t.Errorf("alert %s: runbook %q, want %q", r.Alert, r.Annotations["runbook"], want)
+			}
 			checkExpr(t, "alert "+r.Alert, r.Expr, names, labels)
 			for _, text := range r.Annotations {
 				for _, l := range regexp.MustCompile(`\$labels\.(\w+)`).FindAllStringSubmatch(text, -1) {
@@ -223,6 +226,22 @@ func TestAlerts(t *testing.T) {
 	}
 	if len(seen) < 8 {
 		t.Errorf("Got %d alerts", len(seen))
+	}
+	// Whoever is woken finds the alert in the documents by its name, and nobody there finds
+	// one that never fires.
+	const page = "docs/operations.md"
+	text, err := os.ReadFile("../" + page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^### (Sluice\w+)$`).FindAllStringSubmatch(string(text), -1) {
+		if !seen[m[1]] {
+			t.Errorf("%s says what to do about %s, which is no alert", page, m[1])
+		}
+		delete(seen, m[1])
+	}
+	for name := range seen {
+		t.Errorf("%s does not say what to do about %s", page, name)
 	}
 }
 

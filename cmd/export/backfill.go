@@ -19,11 +19,11 @@ type backfillCommand struct {
 	Job  string    `arg:"" help:"Name of a job with a schedule; with --daemon, also of a join or a backup."`
 	From time.Time `required:"" placeholder:"TIME" help:"First time of the schedule to run, such as 2026-01-01T00:00:00Z."`
 	To   time.Time `placeholder:"TIME" help:"Time before which to stop. Default: now; later times are the schedule's."`
-	Out  string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
+	Out  string    `placeholder:"DIR" help:"Directory below which the job has its own. Default: the job's out."`
 	orderFlags
 	DryRun bool `help:"Say which times would run, and run none."`
-	JSON   bool `name:"json" help:"One JSON object a time; with --daemon, the order, and with --wait the entries of its runs in the history."`
-	Quiet  bool `short:"q" help:"No progress."`
+	JSON   bool `name:"json" help:"Print JSON: an object a time; with --daemon, the order, and with --wait the entries of its runs in the history."`
+	Quiet  bool `short:"q" help:"Show no progress."`
 }
 
 // maxBackfill bounds the times of one command: a week of minutes.

@@ -19,8 +19,8 @@ import (
 type backupCommand struct {
 	cli.ConfigFlag
 	Out   string `arg:"" name:"dir" help:"Directory of backups, which has one more afterwards; or s3://BUCKET/PREFIX."`
-	JSON  bool   `name:"json" help:"Print the manifest of the backup."`
-	Quiet bool   `short:"q" help:"No progress."`
+	JSON  bool   `name:"json" help:"Print JSON: the manifest of the backup."`
+	Quiet bool   `short:"q" help:"Show no progress."`
 
 	Resume bool `help:"Go on with the newest backup of this store that was cut off: what it has copied of files that are as they were is not copied again."`
 
@@ -120,8 +120,8 @@ type restoreCommand struct {
 	From   string `arg:"" help:"Directory of a backup, or of several, of which the latest is taken; or s3://BUCKET/PREFIX."`
 	Dir    string `arg:"" help:"Data directory to make; it must not exist."`
 	Config string `short:"c" placeholder:"FILE" help:"Configuration file; for a bucket."`
-	JSON   bool   `name:"json" help:"One JSON object."`
-	Quiet  bool   `short:"q" help:"No progress."`
+	JSON   bool   `name:"json" help:"Print JSON: one object."`
+	Quiet  bool   `short:"q" help:"Show no progress."`
 }
 
 // restored is what --json prints.

@@ -26,8 +26,8 @@ type copyCommand struct {
 	Resume     bool     `help:"Go on with a copy that was cut off."`
 	Restart    bool     `help:"Give up a copy that was cut off, and begin anew; its tables must be dropped."`
 	VerifyOnly bool     `help:"Copy nothing: compare both stores, tables, dead letters and offsets."`
-	JSON       bool     `name:"json" help:"One JSON object a comparison, and one of the copy."`
-	Quiet      bool     `short:"q" help:"No progress."`
+	JSON       bool     `name:"json" help:"Print JSON: an object a comparison, and one of the copy."`
+	Quiet      bool     `short:"q" help:"Show no progress."`
 }
 
 // copiedStore is what --json prints.

@@ -27,8 +27,8 @@ type copyTableCommand struct {
 	Resume  bool     `help:"Go on with a copy that was cut off."`
 	Restart bool     `help:"Give up a copy that was cut off, and begin anew; the table must be empty again."`
 	Verify  bool     `help:"Compare both tables afterwards."`
-	JSON    bool     `name:"json" help:"One JSON object; with --verify another of the comparison."`
-	Quiet   bool     `short:"q" help:"No progress."`
+	JSON    bool     `name:"json" help:"Print JSON: one object; with --verify another of the comparison."`
+	Quiet   bool     `short:"q" help:"Show no progress."`
 }
 
 // copied is what --json prints.

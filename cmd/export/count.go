@@ -20,8 +20,8 @@ type countCommand struct {
 	rowsFlags
 	Family   []string `placeholder:"NAME" help:"Count the cells of this family alone; may be given again."`
 	Versions *int     `placeholder:"N" help:"Versions of a column that count. Default: all that a read can see."`
-	JSON     bool     `name:"json" help:"One JSON object."`
-	Quiet    bool     `short:"q" help:"No progress."`
+	JSON     bool     `name:"json" help:"Print JSON: one object."`
+	Quiet    bool     `short:"q" help:"Show no progress."`
 }
 
 // Run counts the rows and cells of a table, by region and family.

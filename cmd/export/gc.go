@@ -20,7 +20,7 @@ type gcCommand struct {
 	cli.ConfigFlag
 	Out    string `placeholder:"DIR" help:"Tidy DIR instead of the jobs' own directories."`
 	DryRun bool   `help:"Only say what would be removed."`
-	JSON   bool   `name:"json" help:"One JSON object a line."`
+	JSON   bool   `name:"json" help:"Print JSON: an object a line."`
 }
 
 // collected is one thing that gc has looked at.

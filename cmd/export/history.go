@@ -17,7 +17,7 @@ type historyCommand struct {
 	cli.ConfigFlag
 	Job   string `arg:"" help:"Name of the job, join or backup in the configuration file."`
 	Limit int    `short:"n" default:"20" help:"How many entries, the newest first."`
-	JSON  bool   `name:"json" help:"One JSON object a line."`
+	JSON  bool   `name:"json" help:"Print JSON: an object a line."`
 }
 
 // Run prints what has become of the runs of a job, of its schedule, of orders and by

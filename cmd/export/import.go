@@ -26,8 +26,8 @@ type importCommand struct {
 	Row     []string  `placeholder:"COLUMN" help:"With --as: a column of the row key, NAME or NAME:CODING; may be given again for the next part."`
 	Between string    `placeholder:"TEXT" help:"With --row: what stands between the parts of the row key."`
 	Time    time.Time `placeholder:"TIME" help:"With --as: the time of the cells, where no column is from $timestamp."`
-	JSON    bool      `name:"json" help:"One JSON object."`
-	Quiet   bool      `short:"q" help:"No progress."`
+	JSON    bool      `name:"json" help:"Print JSON: one object."`
+	Quiet   bool      `short:"q" help:"Show no progress."`
 }
 
 // imported is what --json prints. Job and RunID are empty for files of others.

@@ -19,11 +19,11 @@ import (
 type joinCommand struct {
 	cli.ConfigFlag
 	Join   string    `arg:"" help:"Name of the join in the configuration file."`
-	Out    string    `placeholder:"DIR" help:"Directory below which the join has its own; default: the join's out."`
+	Out    string    `placeholder:"DIR" help:"Directory below which the join has its own. Default: the join's out."`
 	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time, which is not to come. Default: now."`
 	Resume bool      `help:"Go on with the run of the join that was cut off, the one for --time or else the newest."`
-	JSON   bool      `name:"json" help:"Print the manifest of the run."`
-	Quiet  bool      `short:"q" help:"No progress."`
+	JSON   bool      `name:"json" help:"Print JSON: the manifest of the run."`
+	Quiet  bool      `short:"q" help:"Show no progress."`
 }
 
 // Run joins what two jobs would export, at one instant, or two published exports.

@@ -22,7 +22,7 @@ type listCommand struct {
 	cli.ConfigFlag
 	Out  string `placeholder:"DIR" help:"List the runs below DIR instead of the jobs' own directories."`
 	Next int    `short:"n" default:"1" help:"How many of the next times of each schedule to show."`
-	JSON bool   `name:"json" help:"One JSON object a line."`
+	JSON bool   `name:"json" help:"Print JSON: an object a line."`
 }
 
 // listed is one line of a list: a published run, one that was cut off, or a job that

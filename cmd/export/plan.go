@@ -16,7 +16,7 @@ import (
 type planCommand struct {
 	cli.ConfigFlag
 	Job    string `arg:"" help:"Name of the job in the configuration file."`
-	JSON   bool   `name:"json" help:"One JSON object."`
+	JSON   bool   `name:"json" help:"Print JSON: one object."`
 	Sample int64  `default:"100000" help:"Rows of each region to read and encode; a region with more is extrapolated."`
 }
 

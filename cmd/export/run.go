@@ -24,13 +24,13 @@ import (
 type runCommand struct {
 	cli.ConfigFlag
 	Job    string    `arg:"" help:"Name of the job in the configuration file; with --daemon, also of a join or a backup."`
-	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own; default: the job's out."`
+	Out    string    `placeholder:"DIR" help:"Directory below which the job has its own. Default: the job's out."`
 	Time   time.Time `placeholder:"TIME" help:"What the run is for, such as 2026-01-31T00:00:00Z; there is one run for a time, which is not to come. Default: now."`
 	Resume bool      `help:"Go on with the run of the job that was cut off, the one for --time or else the newest."`
 	Full   bool      `help:"Export the whole table, also where the job is incremental."`
 	orderFlags
-	JSON  bool `name:"json" help:"Print the manifest of the run; with --daemon, the order, and with --wait the entries of its runs in the history."`
-	Quiet bool `short:"q" help:"No progress."`
+	JSON  bool `name:"json" help:"Print JSON: the manifest of the run; with --daemon, the order, and with --wait the entries of its runs in the history."`
+	Quiet bool `short:"q" help:"Show no progress."`
 }
 
 // Run exports one job.

@@ -16,7 +16,7 @@ import (
 type verifyCommand struct {
 	Dir    string `arg:"" help:"Directory of a run, of a job (its latest run), of a backup, of backups (the latest one), or a manifest; or s3://BUCKET/PREFIX of one of these."`
 	Config string `short:"c" placeholder:"FILE" help:"Configuration file; for a bucket."`
-	JSON   bool   `name:"json" help:"One JSON object."`
+	JSON   bool   `name:"json" help:"Print JSON: one object."`
 }
 
 // verified is what a verification has found.

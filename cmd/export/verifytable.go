@@ -23,8 +23,8 @@ type verifyTableCommand struct {
 	Family      []string `placeholder:"NAME" help:"Compare the cells of this family alone; may be given again."`
 	Raw         bool     `help:"Compare delete markers, and what they mask, too."`
 	Differences int      `default:"10" placeholder:"N" help:"How many rows that differ are named. Default: 10."`
-	JSON        bool     `name:"json" help:"One JSON object."`
-	Quiet       bool     `short:"q" help:"No progress."`
+	JSON        bool     `name:"json" help:"Print JSON: one object."`
+	Quiet       bool     `short:"q" help:"Show no progress."`
 }
 
 // errTablesDiffer is the error of a comparison that found differences.

@@ -18,12 +18,12 @@ type countersCommand struct {
 
 type countersRemoveCommand struct {
 	cli.ConfigFlag
-	Table       string   `arg:"" help:"The table."`
+	Table       string   `arg:"" help:"Name of the table."`
 	StartRow    string   `placeholder:"KEY" help:"First row key; other bytes than printable ASCII as \\xNN. Default: the table's first."`
 	StopRow     string   `placeholder:"KEY" help:"Row key before which to stop. Default: the table's end."`
 	StartColumn string   `placeholder:"NAME" help:"First column, such as the name of a rollup's bucket, written as keys are. Default: the first."`
 	StopColumn  string   `placeholder:"NAME" help:"Column before which to stop. Default: the last one's end."`
-	Family      []string `help:"Only this COUNTER or DISTINCT family; again for more. Default: all of the table's."`
+	Family      []string `placeholder:"NAME" help:"Only this COUNTER or DISTINCT family; may be given again. Default: all of the table's."`
 	Yes         bool     `help:"Do it. Without it the counters are counted only."`
 }
 

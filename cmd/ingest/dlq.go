@@ -42,7 +42,7 @@ type letterFlags struct {
 	Before   string `placeholder:"TIME" help:"Only records whose timestamp is before this time, or longer ago than this (720h)."`
 	// Partition and Offsets are one partition's, or those of this number of all
 	// topics.
-	Partition []int32 `placeholder:"N" help:"Only letters of this partition; may be repeated."`
+	Partition []int32 `placeholder:"N" help:"Only letters of this partition; may be given again."`
 	Offsets   string  `placeholder:"FROM-TO" help:"Only letters of these offsets, both included; either may be left out."`
 }
 

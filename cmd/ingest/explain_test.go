@@ -58,7 +58,7 @@ func TestExplainPassesMarkers(t *testing.T) {
 	write(1, 2, kgo.TryCommit)
 	write(1, 40, kgo.TryAbort)
 	got := explain(3)
-	if strings.Count(got, "pageviews/") != 2 || !strings.Contains(got, "pageviews/0@1: 5 mutations\n") || !strings.Contains(got, "pageviews/1@1: 5 mutations\n") {
+	if strings.Count(got, "pageviews/") != 2 || !strings.Contains(got, "pageviews/0@1: 5 operations\n") || !strings.Contains(got, "pageviews/1@1: 5 operations\n") {
 		t.Errorf("got\n%s\nwant pageviews/0@1 and pageviews/1@1", got)
 	}
 }

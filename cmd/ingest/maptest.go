@@ -17,7 +17,7 @@ import (
 
 type testCommand struct {
 	cli.ConfigFlag
-	Pipeline string `arg:"" optional:"" help:"Only the tests of this pipeline."`
+	Pipeline string `arg:"" optional:"" help:"Name of the pipeline; default: all."`
 }
 
 var errTestsFailed = errors.New("tests of the mapping failed")
@@ -199,7 +199,10 @@ func (e *explainer) refused(err *mapping.Error) string {
 func (e *explainer) record(ctx context.Context, r *mapping.Record) error {
 	e.left--
 	lines, decides, err := mapped(ctx, e.mapper, r)
-	outcome := fmt.Sprintf("%d mutations", len(lines))
+	outcome := fmt.Sprintf("%d operations", len(lines))
+	if len(lines) == 1 {
+		outcome = "1 operation"
+	}
 	if decides {
 		outcome = "the store decides"
 	}

@@ -179,7 +179,7 @@ pipelines:
 	if err := (&explainCommand{ConfigFlag: config, Sample: 5, File: "-"}).Run(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
-	if want := "t/0@0: 1 mutations\n  put 'users', \"a\\x0a\", 'u:n', '42', "; !strings.Contains(out.String(), want) {
+	if want := "t/0@0: 1 operation\n  put 'users', \"a\\x0a\", 'u:n', '42', "; !strings.Contains(out.String(), want) {
 		t.Errorf("want\n%sin\n%s", want, out)
 	}
 }
@@ -215,7 +215,7 @@ pipelines:
 		if err := (&explainCommand{ConfigFlag: config, Sample: 5, File: "-"}).Run(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if want := "t/0@0: 1 mutations\n  put 'users', 'a', 'u:n', '42', "; !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "t/0@1") {
+		if want := "t/0@0: 1 operation\n  put 'users', 'a', 'u:n', '42', "; !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "t/0@1") {
 			t.Errorf("%s: want\n%sin\n%s", decode, want, out)
 		}
 	}
@@ -299,7 +299,7 @@ func TestExplainLeavesNoTrace(t *testing.T) {
 		if err := (&explainCommand{ConfigFlag: flag, Sample: 4}).Run(t.Context(), p); err != nil {
 			t.Fatal(err)
 		}
-		if n := strings.Count(out.String(), ": 5 mutations\n"); n != 4 {
+		if n := strings.Count(out.String(), ": 5 operations\n"); n != 4 {
 			t.Fatalf("Got %d records, want the sample of 4:\n%s", n, out)
 		}
 	}
@@ -396,7 +396,7 @@ func TestExplain(t *testing.T) {
 	}
 	got := explain(&explainCommand{Sample: 4})
 	for _, want := range []string{
-		"pageviews/0@1: 5 mutations\n", "pageviews/0@2: 5 mutations\n", "pageviews/1@1: 5 mutations\n",
+		"pageviews/0@1: 5 operations\n", "pageviews/0@2: 5 operations\n", "pageviews/1@1: 5 operations\n",
 		"pageviews/1@2: dead letter: decode: json: byte 0: unexpected 'n', expected an object\n",
 		"  incr 'pageview_counts', '/a', 'hour:2023111422', 1, 1700000000002\n",
 	} {

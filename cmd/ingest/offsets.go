@@ -236,7 +236,7 @@ func orDash(n int64) string {
 
 type offsetsVerifyCommand struct {
 	cli.ConfigFlag
-	Pipeline []string `placeholder:"NAME" help:"Only these pipelines."`
+	Pipeline []string `placeholder:"NAME" help:"Only this pipeline; may be given again."`
 	Deep     bool     `help:"Read the topics and count their records again."`
 	Offline  bool     `help:"Do not ask Kafka: check what the store says only."`
 	Output   string   `short:"o" enum:"table,json" default:"table" help:"How to print: table or json."`

@@ -14,11 +14,11 @@ import (
 
 type offsetsSkipCommand struct {
 	cli.ConfigFlag
-	Pipeline  string `required:"" placeholder:"NAME" help:"The pipeline."`
-	Topic     string `required:"" placeholder:"NAME" help:"The topic."`
-	Partition int32  `required:"" placeholder:"N" help:"The partition."`
+	Pipeline  string `required:"" placeholder:"NAME" help:"Name of the pipeline."`
+	Topic     string `required:"" placeholder:"NAME" help:"Name of the topic."`
+	Partition int32  `required:"" placeholder:"N" help:"Number of the partition."`
 	From      int64  `required:"" placeholder:"OFFSET" help:"The first offset to give up: the stored one, as offsets shows it."`
-	To        int64  `required:"" placeholder:"OFFSET" help:"Where to go on."`
+	To        int64  `required:"" placeholder:"OFFSET" help:"The first offset to apply again."`
 	Reason    string `required:"" placeholder:"REASON" enum:"corrupt,too_large,other" help:"Why: corrupt, too_large or other. It is stored."`
 	Yes       bool   `help:"Do it. Without it the range is checked only."`
 }

@@ -35,7 +35,7 @@ type rebuildCommand struct {
 	Unused     string `enum:"keep,remove" default:"keep" help:"What becomes of counts in families in which nothing is counted any more: keep or remove, with --switch."`
 	Previous   string `placeholder:"FILE" help:"The configuration by which the pipeline counted before: what only its rules count is compared, too."`
 	TakeOver   bool   `help:"Take the rebuild over from another process that was killed, or that shall change nothing any more (engine hbase)."`
-	JSON       bool   `help:"Print the comparison as JSON."`
+	JSON       bool   `help:"Print JSON: the comparison."`
 }
 
 var errCountersDiffer = errors.New("served and rebuilt counters differ")

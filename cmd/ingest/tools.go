@@ -35,8 +35,8 @@ func (c *lintCommand) Run(p *cli.Program) error {
 
 type produceCommand struct {
 	cli.ConfigFlag
-	Topic    string `required:"" help:"Topic to send to; it must exist."`
-	KeyField string `placeholder:"F" help:"Top-level field of the JSON lines to use as the record key."`
+	Topic    string `required:"" placeholder:"NAME" help:"Topic to send to; it must exist."`
+	KeyField string `placeholder:"FIELD" help:"Top-level field of the JSON lines to use as the record key."`
 	File     string `arg:"" help:"File whose lines to send; - is standard input."`
 }
 

@@ -4,10 +4,13 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/cmd/internal/cli"
 )
 
 const (
@@ -112,6 +115,25 @@ func TestExamples(t *testing.T) {
 				t.Errorf("an option is not known:\n%s", out.String())
 			}
 		})
+	}
+}
+
+// What --help shows is a command line.
+func TestHelpExamples(t *testing.T) {
+	t.Parallel()
+	found := 0
+	for line := range strings.Lines(examples) {
+		words := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(line, -1)
+		if len(words) == 0 || words[0] != "shell" {
+			continue
+		}
+		found++
+		if _, err := newParser(new(flags), &cli.Program{}).Parse(words[1:]); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+	if found < 4 {
+		t.Errorf("Got %d examples", found)
 	}
 }
 

@@ -28,7 +28,7 @@ type flags struct {
 	Config         string          `short:"c" placeholder:"FILE" xor:"where" help:"Configuration file that names the data directory."`
 	Data           string          `placeholder:"DIR" xor:"where" help:"Data directory, without a configuration file."`
 	Create         bool            `help:"Make the data directory where it holds no store yet."`
-	Execute        []string        `short:"e" sep:"none" placeholder:"COMMANDS" help:"Run these commands and end; a line or a semicolon between two. Again for more."`
+	Execute        []string        `short:"e" sep:"none" placeholder:"COMMANDS" help:"Run these commands and end; a line or a semicolon between two; may be given again."`
 	NonInteractive bool            `short:"n" help:"Stop at the first error with status 1; print errors to stderr only, and no => lines."`
 	Output         string          `short:"o" enum:"text,json" default:"text" help:"How results are printed: text, as HBase's shell does, or json, an object a row."`
 	Version        cli.VersionFlag `help:"Show the version and end."`
@@ -43,7 +43,7 @@ func main() {
 		return
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "shell:", err)
+		fmt.Fprintf(os.Stderr, "shell: %v; see shell --help\n", err)
 		os.Exit(cli.StatusUsage)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -57,8 +57,20 @@ func main() {
 	}
 }
 
+// examples are what --help shows.
+const examples = `Examples:
+
+    shell --data ./sluice-data
+    shell -c sluice.yaml -e "count 'events'"
+    shell -c sluice.yaml -n nightly.txt
+    shell -c sluice.yaml -o json -e "scan 'events', {LIMIT => 3}"
+    shell --data ./new-data --create -e "create 't', 'f'"
+`
+
 func newParser(f *flags, p *cli.Program) *kong.Kong {
-	return kong.Must(f, kong.Name("shell"), kong.Description("HBase-style shell on a Sluice store."), kong.UsageOnError(), kong.Bind(p))
+	k := kong.Must(f, kong.Name("shell"), kong.Description("HBase-style shell on a Sluice store."), kong.UsageOnError(), kong.Bind(p))
+	k.Model.Detail = examples
+	return k
 }
 
 // run opens the store, runs the session's input and closes. What it returns as a

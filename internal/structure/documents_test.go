@@ -228,3 +228,76 @@ func TestGoPageNamesExamples(t *testing.T) {
 		t.Fatalf("Got %d examples: are they read right?", found)
 	}
 }
+
+// anchors are the fragments by which the headings of a document are linked to, as GitHub makes
+// them: lower case, without punctuation, with - for blanks, and a number behind one that is
+// there before.
+func anchors(document string) map[string]bool {
+	found, fenced, marks := map[string]bool{}, false, regexp.MustCompile("[^\\p{L}\\p{N}_\\- ]")
+	for line := range strings.Lines(document) {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+		}
+		m := regexp.MustCompile(`^#{1,6} +(.*\S)`).FindStringSubmatch(line)
+		if fenced || m == nil {
+			continue
+		}
+		name := strings.ReplaceAll(marks.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-")
+		anchor := name
+		for n := 1; found[anchor]; n++ {
+			anchor = name + "-" + strconv.Itoa(n)
+		}
+		found[anchor] = true
+	}
+	return found
+}
+
+// Every link of a document to another, or to a heading, leads somewhere.
+func TestDocumentLinks(t *testing.T) {
+	t.Parallel()
+	root := os.DirFS("../..")
+	var pages []string
+	for _, pattern := range []string{"*.md", "*/*.md", "*/*/*.md"} {
+		matches, err := fs.Glob(root, pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, matches...)
+	}
+	link, code, found := regexp.MustCompile(`\]\(([^)\s]+)\)`), regexp.MustCompile("(?s)```.*?```|`[^`\n]*`"), 0
+	for _, page := range pages {
+		text, err := fs.ReadFile(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(string(text), ""), -1) {
+			target, fragment, _ := strings.Cut(m[1], "#")
+			if strings.Contains(target, ":") {
+				continue // of the web
+			}
+			found++
+			at := page
+			if target != "" {
+				at = path.Join(path.Dir(page), target)
+			}
+			info, err := fs.Stat(root, at)
+			if err != nil {
+				t.Errorf("%s links to %s, which is not there", page, m[1])
+				continue
+			}
+			if fragment == "" || info.IsDir() {
+				continue
+			}
+			document, err := fs.ReadFile(root, at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !anchors(string(document))[fragment] {
+				t.Errorf("%s links to %s, and there is no such heading", page, m[1])
+			}
+		}
+	}
+	if found < 100 {
+		t.Fatalf("Got %d links: are they read right?", found)
+	}
+}

@@ -30,7 +30,7 @@ func parse(expr string, zone *time.Location, dst string) (times, error) {
 	p := cron.NewParser(cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 	parsed, err := p.Parse(expr)
 	if err != nil {
-		return nil, fmt.Errorf("%q: %w", expr, err)
+		return nil, fmt.Errorf(`%q: %w; write such as "30 2 * * *", or @daily`, expr, err)
 	}
 	s, ok := parsed.(*cron.SpecSchedule)
 	if !ok {

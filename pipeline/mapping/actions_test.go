@@ -281,7 +281,7 @@ func TestActionMistakes(t *testing.T) {
 		}},
 		{"dedup", dedup(mapping.DedupSpec{ID: "usr + foo()"}), []string{
 			`00 dedup.ttl: ttl is 0s, must be 1s or more (for how long an id is remembered, such as 24h)`,
-			`06 dedup.id: no function foo`,
+			`06 dedup.id: no function foo` + functionsHint,
 		}},
 		{"dedup id", dedup(mapping.DedupSpec{TTL: time.Hour}), []string{`00 dedup.id: the id is not given (an expression that makes the event's id)`}},
 		{"bounds", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "json"}, EventTime: mapping.EventTimeSpec{Field: "ts", Format: "unix_ms", AllowedLateness: -1}, Rules: rule(mapping.RuleSpec{Put: put("1")}).Rules}, []string{

@@ -332,7 +332,7 @@ func (c *compilation) rule(path string, s *RuleSpec, tables func(string) *store.
 	var schema *store.TableDescriptor
 	if tables != nil && s.Table != "" {
 		if schema = tables(s.Table); schema == nil && !strings.Contains(s.Table, "{") {
-			c.report(path+".table", 0, fmt.Errorf("no table %s", s.Table), "declare it under tables")
+			c.report(path+".table", 0, &NoTableError{s.Table}, "declare it under tables")
 		}
 	}
 	if s.When != "" {
@@ -403,7 +403,7 @@ func (c *compilation) increment(path string, s *IncrementSpec, schema *store.Tab
 	a := add{family: s.Family}
 	c.note("increment %q", s.Family)
 	if s.Family == "" {
-		c.report(path+".family", 0, errors.New("the family is not given"), "")
+		c.report(path+".family", 0, errors.New("the family is not given"), "a COUNTER family of the table")
 	} else {
 		c.family(path+".family", s.Family, schema, true)
 	}
@@ -423,7 +423,7 @@ func (c *compilation) increment(path string, s *IncrementSpec, schema *store.Tab
 
 // family checks a family against the table's schema, where it is known.
 func (c *compilation) family(path, name string, schema *store.TableDescriptor, counter bool) {
-	if schema == nil {
+	if schema == nil || len(schema.Families) == 0 { // a table without families is a mistake of its own
 		if err := store.CheckFamilyName(name); err != nil {
 			c.report(path, 0, err, "")
 		}

@@ -14,6 +14,9 @@ import (
 	"sluice/store"
 )
 
+// functionsHint is the hint for a function that is like none.
+var functionsHint = " (there are " + strings.Join(mapping.FunctionNames(), ", ") + ", and those of expr-lang)"
+
 type columns = map[string]map[string]string
 
 func put(expression string) columns { return columns{"e": {"q": expression}} }
@@ -57,7 +60,7 @@ func TestExpressionMistakes(t *testing.T) {
 	tests := []struct{ expression, want string }{
 		{`hash61(user)`, `00 PUT: no function hash61 (did you mean hash16?)`},
 		{`"x" + uper(user)`, `06 PUT: no function uper (did you mean upper?)`},
-		{`frobnicate(user)`, `00 PUT: no function frobnicate`},
+		{`frobnicate(user)`, `00 PUT: no function frobnicate` + functionsHint},
 		{`abs(nil)`, `00 PUT: invalid argument for abs (type nil)`},
 		{`concat(nil, tags)`, `00 PUT: cannot concat nil`},
 		{`now()`, `00 PUT: now() is not allowed: a record must map the same way every time`},
@@ -68,7 +71,7 @@ func TestExpressionMistakes(t *testing.T) {
 		{`date(time)`, `00 PUT: date needs 2 or 3 arguments, not 1`},
 		{`date(time, fmt)`, `11 PUT: argument 2 of date must be a text literal`},
 		{`date(time, "yyyyQ")`, `11 PUT: layout "yyyyQ": byte 4: no field Q; a layout has yyyy MM MMM dd HH mm ss SSS Z XXX and text in single quotes`},
-		{`date(time, "yyyy", "Mars/Olympus")`, `19 PUT: no time zone "Mars/Olympus"`},
+		{`date(time, "yyyy", "Mars/Olympus")`, `19 PUT: no time zone "Mars/Olympus": write an IANA name such as Europe/Berlin`},
 		{`date(time, "yyyy", "Local")`, `19 PUT: zone Local depends on the machine; name it, as Europe/Berlin`},
 		{`u16("x")`, `04 PUT: argument 1 of u16 must be an integer, not a text`},
 		{`reverse(nil)`, `08 PUT: argument 1 of reverse must be a value, not nil`},
@@ -135,7 +138,7 @@ func TestRuleMistakes(t *testing.T) {
 		{"table", rule(mapping.RuleSpec{Table: "evnts", Put: put("1")}), []string{`00 map[0].table: no table evnts (declare it under tables)`}},
 		{"table name", rule(mapping.RuleSpec{Table: "a b{user}", Put: put("1")}), nil}, // only the record shows it
 		{"table brace", rule(mapping.RuleSpec{Table: `events_{date(time, "}")`, Put: put("1")}), []string{`07 map[0].table: the brace is not closed`}},
-		{"table expression", rule(mapping.RuleSpec{Table: `events_{date(time, "yyyy") + foo(1)}`, Put: put("1")}), []string{`29 map[0].table: no function foo`}},
+		{"table expression", rule(mapping.RuleSpec{Table: `events_{date(time, "yyyy") + foo(1)}`, Put: put("1")}), []string{`29 map[0].table: no function foo` + functionsHint}},
 		{"family", rule(mapping.RuleSpec{Table: "events", Put: columns{"f": {"q": "1"}}, Increment: []mapping.IncrementSpec{{Family: "count", Qualifier: "user"}}}), []string{
 			`00 map[0].put.f: table events has no family f (did you mean e?)`,
 			`00 map[0].increment[0].family: table events has no family count (did you mean counts?)`,
@@ -147,7 +150,7 @@ func TestRuleMistakes(t *testing.T) {
 		{"increment", rule(mapping.RuleSpec{Table: "events", When: "1", Timestamp: `"x"`, Increment: []mapping.IncrementSpec{{By: "true", When: `"yes"`}}}), []string{
 			`00 map[0].when: the condition is an integer, not true or false`,
 			`00 map[0].timestamp: the value is a text, not an integer`,
-			`00 map[0].increment[0].family: the family is not given`,
+			`00 map[0].increment[0].family: the family is not given (a COUNTER family of the table)`,
 			`00 map[0].increment[0].qualifier: the qualifier is not given (an expression; "total" in quotes is a constant)`,
 			`00 map[0].increment[0].by: the value is true or false, not an integer`,
 			`00 map[0].increment[0].when: the condition is a text, not true or false`,
@@ -179,7 +182,7 @@ func TestRuleMistakes(t *testing.T) {
 			`00 event_time.field: decode: field path "ts[": byte 2: no closing ]`,
 		}},
 		{"event time zone", &mapping.Spec{Decode: json, EventTime: mapping.EventTimeSpec{Field: "ts", Format: "yyyy-MM", Zone: "X"}, Rules: rule(mapping.RuleSpec{Table: "events", Put: put("1")}).Rules}, []string{
-			`00 event_time.zone: no time zone "X"`,
+			`00 event_time.zone: no time zone "X": write an IANA name such as Europe/Berlin`,
 			`00 event_time.format: layout "yyyy-MM" has no day dd (unix_ms, unix_s, rfc3339, or a layout such as yyyy-MM-dd HH:mm:ss)`,
 		}},
 		{"a format without arrays", &mapping.Spec{Decode: mapping.DecodeSpec{Format: "logfmt"}, Rules: rule(mapping.RuleSpec{Table: "events", Put: put(`a + tags[0]`)}).Rules}, []string{

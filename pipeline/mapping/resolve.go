@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
 	"github.com/expr-lang/expr/conf"
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/parser"
@@ -129,6 +130,10 @@ const maxExpression = 16 << 10
 // alone, or whose result has no order: a replay must map a record as before.
 var impure = []string{"now", "keys", "values", "toPairs"}
 
+// callable is what can be called: our functions, and those of expr that depend on the record
+// alone.
+var callable = slices.DeleteFunc(slices.Concat(functionNames, builtin.Names), func(name string) bool { return slices.Contains(impure, name) })
+
 // parserConfig returns expr's settings with our functions in the place of its
 // own of the same names.
 func parserConfig() *conf.Config {
@@ -180,12 +185,46 @@ func (c *compilation) parseExpression(path, text string) (tree *parser.Tree, ter
 	tree, err := parser.ParseWithConfig(text, parserConfig())
 	if err != nil {
 		at, message := fileError(text, err)
-		c.report(path, at, errors.New(message), "")
+		c.report(path, at, errors.New(message), operatorHint(text, at))
 		return nil, nil, false
 	}
 	r := &resolver{c: c, path: path, text: text, terms: map[ast.Node]*term{}}
 	r.resolve(tree.Node)
 	return tree, r.terms, !r.bad
+}
+
+// operators are what other languages write, and what expr's is.
+var operators = []struct{ theirs, ours string }{
+	{"=", "=="},
+	{"AND", "and"},
+	{"OR", "or"},
+	{"NOT", "not"},
+	{"IN", "in"},
+	{"IS", "== nil or != nil"},
+	{"is", "== nil or != nil"},
+	{"LIKE", "contains, startsWith, endsWith or matches"},
+	{"like", "contains, startsWith, endsWith or matches"},
+}
+
+// operatorHint says what to write in the place of an operator at a byte of text, where
+// expr's parser has stopped.
+func operatorHint(text string, at int) string {
+	rest := text[at:]
+	if strings.HasPrefix(rest, ">") && strings.HasSuffix(text[:at], "<") {
+		return "write !="
+	}
+	for _, o := range operators {
+		behind, ok := strings.CutPrefix(rest, o.theirs)
+		if ok && (behind == "" || !isWord(o.theirs[0]) || !isWord(behind[0])) {
+			return "write " + o.ours
+		}
+	}
+	return ""
+}
+
+// isWord reports whether c can be of a name.
+func isWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
 }
 
 // treeText returns all of a tree where expr prints it as it prints another one, "" where
@@ -546,7 +585,10 @@ func (r *resolver) call(n *ast.CallNode) *term {
 	}
 	fn := functions[callee.Value]
 	if fn == nil {
-		hint := didYouMean(callee.Value, functionNames)
+		hint := didYouMean(callee.Value, callable)
+		if hint == "" {
+			hint = "there are " + strings.Join(functionNames, ", ") + ", and those of expr-lang"
+		}
 		if slices.Contains(impure, callee.Value) {
 			return r.report(n, fmt.Errorf("%s() is not allowed: a record must map the same way every time", callee.Value), "")
 		}
@@ -641,7 +683,7 @@ func loadZone(name string) (*time.Location, error) {
 	}
 	zone, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, fmt.Errorf("no time zone %q", name)
+		return nil, fmt.Errorf("no time zone %q: write an IANA name such as Europe/Berlin", name)
 	}
 	return zone, nil
 }

@@ -172,14 +172,14 @@ func (c *compilation) rollupTable(path, name string, tables func(string) *store.
 	}
 	schema := tables(name)
 	if schema == nil {
-		c.report(path, 0, fmt.Errorf("no table %s", name), "declare it under tables")
+		c.report(path, 0, &NoTableError{name}, "declare it under tables")
 	}
 	return schema
 }
 
 // rollupFamily checks the family of a bucket.
 func (c *compilation) rollupFamily(path, name string, schema *store.TableDescriptor, distinct bool) {
-	if schema == nil {
+	if schema == nil || len(schema.Families) == 0 {
 		return
 	}
 	attribute := "COUNTER"

@@ -44,6 +44,9 @@ func TestGuideRollups(t *testing.T) {
 		if err := yaml.UnmarshalWithOptions([]byte(text), &spec, yaml.Strict()); err != nil {
 			t.Fatal(err)
 		}
+		if len(spec.Rollups) == 0 {
+			continue
+		}
 		tables := func(string) *store.TableDescriptor { return statsTable() }
 		plan, err := mapping.Compile(&spec, tables)
 		if err != nil {
@@ -201,7 +204,7 @@ func TestRollupMistakes(t *testing.T) {
 			`rollups[0].buckets[1]: no bucket "year" (there are minute, hour, day, week, month, total)`,
 			`rollups[0].buckets[3]: bucket day is there twice`,
 		}},
-		{"zones", func(r *mapping.RollupSpec) { r.Zone = "Mars/Olympus" }, []string{`rollups[0].zone: no time zone "Mars/Olympus"`}},
+		{"zones", func(r *mapping.RollupSpec) { r.Zone = "Mars/Olympus" }, []string{`rollups[0].zone: no time zone "Mars/Olympus": write an IANA name such as Europe/Berlin`}},
 		{"zone of hours", func(r *mapping.RollupSpec) { r.Zone, r.Buckets = "Europe/Berlin", []string{"hour"} }, []string{
 			"rollups[0].zone: minutes and hours are UTC's: no bucket begins by a zone (remove it)",
 		}},

@@ -157,6 +157,12 @@ func (e *SpecError) Error() string {
 // Unwrap returns the mistake.
 func (e *SpecError) Unwrap() error { return e.Err }
 
+// NoTableError is that a rule or a rollup names a table that is not declared.
+type NoTableError struct{ Table string }
+
+// Error names the table.
+func (e *NoTableError) Error() string { return "no table " + e.Table }
+
 // didYouMean returns a hint that names the candidate nearest to name, or "".
 func didYouMean(name string, candidates []string) string {
 	best, bestDistance := "", max(1, len(name)/3)+1

@@ -139,12 +139,42 @@ func Run(ctx context.Context, p *Program, name, description string, commands any
 	return execute(ctx, p, name, command)
 }
 
+// Parser returns the parser of a command set. Where that has a method Examples, whose lines
+// are command lines, the --help of each command shows those that are its own.
+func Parser(p *Program, name, description string, commands any) *kong.Kong {
+	parser := kong.Must(commands, kong.Name(name), kong.Description(description), kong.UsageOnError(), kong.Bind(p),
+		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(mapTime)))
+	if e, ok := commands.(interface{ Examples() string }); ok {
+		for line := range strings.Lines(e.Examples()) {
+			addExample(parser.Model.Node, strings.TrimSpace(line))
+		}
+	}
+	return parser
+}
+
+// addExample has the help of the command below root that a line names show the line.
+func addExample(root *kong.Node, line string) {
+	node := root
+	for _, word := range strings.Fields(line) {
+		if i := slices.IndexFunc(node.Children, func(n *kong.Node) bool { return n.Name == word }); i >= 0 {
+			node = node.Children[i]
+		}
+	}
+	for _, n := range []*kong.Node{node, node.DefaultCmd} {
+		if n == nil || n == root {
+			continue
+		}
+		if n.Detail == "" {
+			n.Detail = "Examples:\n\n"
+		}
+		n.Detail += "    " + line + "\n"
+	}
+}
+
 // parse returns the command that args name, or nil and the exit status where there is
 // none to run.
 func parse(p *Program, name, description string, commands any, args []string) (*kong.Context, int) {
-	parser := kong.Must(commands, kong.Name(name), kong.Description(description), kong.UsageOnError(), kong.Bind(p),
-		kong.TypeMapper(reflect.TypeFor[time.Time](), kong.MapperFunc(mapTime)))
-	k, err := parser.Parse(args)
+	k, err := Parser(p, name, description, commands).Parse(args)
 	if errors.Is(err, ErrVersion) {
 		return nil, 0
 	}

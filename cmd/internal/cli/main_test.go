@@ -39,7 +39,7 @@ func TestUnreadableConfiguration(t *testing.T) {
 		{"below a file", filepath.Join(write("file", "", 0o600), "a.yaml"), "not a directory"},
 		{"directory", dir, "is a directory"},
 		{"unreadable", write("unreadable.yaml", "", 0), "permission denied"},
-		{"no text", write("binary.yaml", "\xff\xfe\x00", 0o600), "must be a mapping"},
+		{"no text", write("binary.yaml", "\xff\xfe\x00", 0o600), "is in UTF-16 (save it as UTF-8)"},
 		{"empty", write("empty.yaml", "", 0o600), ""},
 	}
 	for _, tt := range tests {
