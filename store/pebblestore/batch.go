@@ -162,7 +162,7 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 		return store.Unapplied{}, err
 	}
 	run.end()
-	l.order(c.db.counters)
+	l.order(c.db.loop.counters)
 	return run.dropped, c.addDeltas(l, b.Counters, refuse)
 }
 
@@ -320,7 +320,7 @@ func (c *commit) advance(all []store.Advance) error {
 // offset returns the current progress of a row of the offsets table.
 func (c *commit) offset(row []byte) (*offset, error) {
 	key := offsetKey(row)
-	if o := c.db.offsets[string(key)]; o != nil {
+	if o := c.db.loop.offsets[string(key)]; o != nil {
 		return o, nil
 	}
 	o := &offset{key: string(key), next: store.Absent}
@@ -340,7 +340,7 @@ func (c *commit) offset(row []byte) (*offset, error) {
 		o.next, o.value = p.Next, slices.Clone(value)
 		o.dropped = store.Unapplied{Unmet: p.Unmet, Duplicate: p.Duplicate}
 	}
-	c.db.offsets[o.key] = o
+	c.db.loop.offsets[o.key] = o
 	return o, nil
 }
 

@@ -264,6 +264,6 @@ func (c *commit) settle(ok bool) {
 			c.swept = map[int64]int64{}
 		}
 		c.swept[ttl] = before
-		c.db.onces.forget(ttl, before)
+		c.db.loop.onces.forget(ttl, before)
 	}
 }

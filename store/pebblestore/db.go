@@ -74,12 +74,18 @@ type DB struct {
 	sources map[*rowSource]struct{}
 	snaps   map[*Snapshot]struct{}
 
-	// The rest belongs to the commit loop.
+	loop loopState
+}
+
+// loopState is what belongs to the commit loop, and to Open before there is one. Whatever
+// else needs it runs in the loop (DB.exclusive); the hashes of counters and event ids, whose
+// seeds never change, anybody may take.
+type loopState struct {
 	counters *counterCache
 	onces    *onceFilters
 	offsets  map[string]*offset
 	commit   commit
-	batch    *pebble.Batch
+	batch    *pebble.Batch // of the last commit, for its memory; nil = none was
 
 	// For flushes and compactions, which tell what was flushed from what was
 	// not as HBase does. The keys of written are familyHead's.
@@ -117,8 +123,11 @@ func Open(dir string, o *Options) (*DB, error) {
 		dir: dir, opts: opts, log: newPebbleLog(opts.Logger),
 		requests: make(chan *request, 256), watch: newLoopWatch(opts.Logger), stop: make(chan struct{}), stopped: make(chan struct{}),
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
-		counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), onces: newOnceFilters(opts.OnceFilterBytes), offsets: map[string]*offset{},
-		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1), ended: make(chan struct{}),
+		rewriting: make(chan struct{}, 1), ended: make(chan struct{}),
+		loop: loopState{
+			counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), onces: newOnceFilters(opts.OnceFilterBytes),
+			offsets: map[string]*offset{}, written: map[uint64]*writtenSpan{},
+		},
 	}
 	db.rows.open = func() (*pebble.Iterator, error) {
 		return db.newIterator(context.Background(), &pebble.IterOptions{UseL6Filters: true})
@@ -127,7 +136,7 @@ func Open(dir string, o *Options) (*DB, error) {
 	db.packing.seed = maphash.MakeSeed()
 	db.retention = newRetention(db)
 	db.preparing = newPreparing(&db.packing)
-	db.commit.db, db.commit.readRow, db.commit.packing = db, db.commit.read, &db.packing
+	db.loop.commit.db, db.loop.commit.readRow, db.loop.commit.packing = db, db.loop.commit.read, &db.packing
 	if err := db.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
 	}
@@ -378,7 +387,7 @@ func (db *DB) loadRow(c *catalog, row, qualifier string, payload []byte, sequenc
 				return fmt.Errorf("%w: flushed sequence of %d bytes", store.ErrCorrupt, len(payload))
 			}
 			db.sequence.Store(sequence)
-			db.flushed = binary.BigEndian.Uint64(payload)
+			db.loop.flushed = binary.BigEndian.Uint64(payload)
 		case qualIdentity:
 			db.id = string(payload)
 		case qualNextTable:

@@ -107,7 +107,7 @@ func (r *rewrite) replace(ctx context.Context) error {
 		late = r.late
 		r.late = &lateWrites{tag: late.tag, low: r.low, high: r.high}
 		r.late.overflown.Store(late.overflown.Load())
-		db.late = r.late
+		db.loop.late = r.late
 		return nil
 	}); err != nil {
 		return err
@@ -118,7 +118,7 @@ func (r *rewrite) replace(ctx context.Context) error {
 	}
 	return db.exclusive(ctx, HoldRewrite, func() error {
 		defer db.metrics.rewriteStops.since(time.Now())
-		db.late = nil
+		db.loop.late = nil
 		if r.late.overflown.Load() || len(b.Repr()) > 2*maxLateBytes {
 			return errOvertaken
 		}
@@ -284,12 +284,12 @@ type lateOp struct {
 
 // noteLate tells the rewrite that is under way what c has written.
 func (db *DB) noteLate(c *commit) {
-	w := db.late
+	w := db.loop.late
 	if w == nil {
 		return
 	}
 	if w.ended.Load() {
-		db.late = nil
+		db.loop.late = nil
 		return
 	}
 	if w.tag == cell.TagCounter {
@@ -299,7 +299,7 @@ func (db *DB) noteLate(c *commit) {
 	}
 	if len(w.buf) > maxLateBytes {
 		w.overflown.Store(true)
-		db.late = nil
+		db.loop.late = nil
 	}
 }
 

@@ -103,7 +103,7 @@ func (db *DB) rowsOf(s *span) (rows *rowRewriter, low, high []byte, err error) {
 	if err := db.checkSpace(); err != nil {
 		return nil, nil, nil, err
 	}
-	rows = db.newRowRewriter(t, f, s, cmp.Or(s.upTo, db.flushed))
+	rows = db.newRowRewriter(t, f, s, cmp.Or(s.upTo, db.loop.flushed))
 	if rows.it, err = db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 		return nil, nil, nil, engineError(err)
 	}
@@ -124,7 +124,7 @@ func (db *DB) newRewrite(s *span) (*rewrite, error) {
 	c := db.catalog.Load()
 	r.since, r.held = c.held[rows.t.id]
 	rows.tellExpired = r.held && c.holdsExpired(rows.t)
-	db.late = r.late
+	db.loop.late = r.late
 	return r, nil
 }
 
