@@ -32,6 +32,15 @@ func (u *offsetUndo) undo() { u.o.next, u.o.dropped, u.o.value = u.next, u.dropp
 
 // batch stages b, whole or not at all, and returns what became of its records. p is
 // of b, or nil. Its error is a *store.BatchError or wraps store.ErrStale.
+//
+// There are two ways to stage a batch, of which the second has a case of its own for
+// records. Member by member (members) is the one that can do all: what is read sees the
+// members before it, and what is wrong is told of the record that it is of. What depends on
+// nothing stored is prepared (prepared), encoded, summed and sorted beside the loop, where
+// staging it is one copy; where a part of it is wrong it is not prepared, so that only
+// members has to say what. Records of which only their event ids depend on what is stored
+// are prepared, too, as if none was used (preparedUnits), and not as members: nearly all
+// ids are new, and what the few others add is taken off again.
 func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 	m := c.mark()
 	c.sync = c.sync || len(b.Advances)+len(b.Counters)+len(b.Records) > 0
