@@ -24,13 +24,10 @@ const (
 	maxCallBytes = 1 << 20
 )
 
-// PartialError is store.PartialError: HBase applies rows, not batches.
-type PartialError = store.PartialError
-
 // Apply implements store.Engine for batches of mutations: rows are atomic, the batch
 // is not. Consecutive mutations of a row are one; rows are sent grouped by region,
 // several calls at a time. What can be told to be wrong beforehand is a
-// *store.BatchError, and nothing was applied; later failures are a *PartialError.
+// *store.BatchError, and nothing was applied; later failures are a *store.PartialError.
 //
 // A batch with one advance is exact, as type exact says: its writes need explicit
 // timestamps, its counters the offset of each increment. Several advances without
@@ -63,7 +60,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	}
 	units, of, distinct := joinRows(hs)
 	errs := s.applyInto(ctx, units, make([]store.Result, len(units)), true, distinct)
-	failed := &PartialError{}
+	failed := &store.PartialError{}
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		if err := errs[of[i]]; err != nil {
