@@ -1,7 +1,6 @@
 package hbasestore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,9 +102,7 @@ func (rs *refusals) add(ctx context.Context, offset int64, table string, row []b
 	if errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrTableNotEnabled) || ctx.Err() != nil {
 		return false
 	}
-	if offset < 0 || !slices.ContainsFunc(*rs, func(r store.Refusal) bool { return r.Offset == offset }) {
-		*rs = append(*rs, store.Refusal{Offset: offset, Table: table, Row: row, Err: err})
-	}
+	*rs = append(*rs, store.Refusal{Offset: offset, Table: table, Row: row, Err: err})
 	return true
 }
 
@@ -114,8 +111,7 @@ func (rs refusals) err() error {
 	if len(rs) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(rs, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-	return &store.BatchError{Refused: rs}
+	return store.NewBatchError(rs)
 }
 
 // joinRows makes one mutation of consecutive ones of a row that may be repeated, up

@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,9 +63,7 @@ func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 		dropped, err = c.members(b, refuse)
 	}
 	if err == nil && len(refused) > 0 {
-		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })
-		err = &store.BatchError{Refused: refused}
+		err = store.NewBatchError(refused)
 	}
 	if err == nil {
 		err = c.drop(b.Advances, dropped)
@@ -82,14 +79,12 @@ func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 // drop counts what was dropped of a batch in the progress that its last Advance
 // has staged.
 func (c *commit) drop(advances []store.Advance, d store.Unapplied) error {
-	if len(advances) == 0 || d == (store.Unapplied{}) {
+	if d == (store.Unapplied{}) {
 		return nil
 	}
-	a := &advances[len(advances)-1]
-	for i := range advances {
-		if o := &advances[i]; o.Source != a.Source || o.Partition != a.Partition {
-			return fmt.Errorf("%w: records were dropped of a batch that advances several partitions: of which one?", store.ErrInvalidArgument)
-		}
+	a, err := store.CountsUnapplied(advances)
+	if a == nil {
+		return err
 	}
 	o := c.offsets[len(c.offsets)-1].o
 	o.dropped.Unmet += d.Unmet
