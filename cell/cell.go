@@ -17,9 +17,11 @@
 package cell
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Timestamp is milliseconds since the Unix epoch. Valid cell timestamps are
@@ -328,6 +330,15 @@ func CheckRow(row []byte) error {
 		return ErrRowTooLong
 	}
 	return nil
+}
+
+// CompareColumns is the order of the columns of two cells of one row: by family, then by
+// qualifier.
+func CompareColumns(a, b Cell) int {
+	if d := strings.Compare(a.Family, b.Family); d != 0 {
+		return d
+	}
+	return bytes.Compare(a.Qualifier, b.Qualifier)
 }
 
 // KeyValueBytes is what HBase's KeyValue has besides row, family, qualifier and value:

@@ -161,12 +161,7 @@ func (tx *tx) mutate(m *cell.Mutation, conds ...*store.Cond) (store.Result, erro
 	tx.write(t, m.Row, cells)
 	tx.wrote = append(tx.wrote, rowKey{t.Name, string(m.Row)})
 	result = append(result, tx.count(t, m)...)
-	slices.SortStableFunc(result, func(a, b cell.Cell) int {
-		if a.Family == b.Family {
-			return bytes.Compare(a.Qualifier, b.Qualifier)
-		}
-		return bytes.Compare([]byte(a.Family), []byte(b.Family))
-	})
+	slices.SortStableFunc(result, cell.CompareColumns)
 	for i := range result {
 		result[i].Qualifier, result[i].Value = bytes.Clone(result[i].Qualifier), bytes.Clone(result[i].Value)
 	}
