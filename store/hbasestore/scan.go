@@ -84,7 +84,6 @@ func (src *source) plan(scan *store.Scan) error {
 		filter = pushed{whole: scan.Filter == nil}
 		t.Attributes = map[string][]byte{rawAttribute: {0xff}}
 	}
-	t.MaxVersions = 1
 	if filter.text != "" {
 		t.FilterString = []byte(filter.text)
 	}
@@ -95,35 +94,7 @@ func (src *source) plan(scan *store.Scan) error {
 	if r := scan.Time; r != nil {
 		t.TimeRange = timeRange(r)
 	}
-	ranged := func(family string, r *hbase.TTimeRange) {
-		if t.ColFamTimeRangeMap == nil {
-			t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
-		}
-		t.ColFamTimeRangeMap[family] = r
-	}
-	for _, sf := range src.sel.Families() {
-		if r, ok := scan.FamilyTime[sf.Family.Name]; ok {
-			ranged(sf.Family.Name, timeRange(&r))
-		}
-		if sf.Family.InPlace() {
-			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
-			if sf.Time != nil { // the cells' timestamps are offsets
-				ranged(sf.Family.Name, &hbase.TTimeRange{MinStamp: 0, MaxStamp: math.MaxInt64})
-			}
-			continue
-		}
-		versions := sf.Versions
-		if filter.whole {
-			versions = sf.Requested
-		}
-		t.MaxVersions = max(t.MaxVersions, int32(min(versions, math.MaxInt32)))
-		if sf.Qualifiers == nil {
-			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
-		}
-		for _, q := range sf.Qualifiers {
-			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name), Qualifier: q})
-		}
-	}
+	src.columns(scan, filter.whole)
 	for _, sf := range src.sel.Families() {
 		src.trim = src.trim || sf.Versions < int(t.MaxVersions) && sf.Versions < sf.Family.Versions
 	}
@@ -145,6 +116,42 @@ func (src *source) plan(scan *store.Scan) error {
 		src.shape = shape(src.table, t)
 	}
 	return nil
+}
+
+// columns asks for the columns of the scan, in as many versions as any of them wants; whole is
+// pushed.whole.
+func (src *source) columns(scan *store.Scan, whole bool) {
+	t := &src.request
+	t.MaxVersions = 1
+	ranged := func(family string, r *hbase.TTimeRange) {
+		if t.ColFamTimeRangeMap == nil {
+			t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
+		}
+		t.ColFamTimeRangeMap[family] = r
+	}
+	for _, sf := range src.sel.Families() {
+		if r, ok := scan.FamilyTime[sf.Family.Name]; ok {
+			ranged(sf.Family.Name, timeRange(&r))
+		}
+		if sf.Family.InPlace() {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
+			if sf.Time != nil { // the cells' timestamps are offsets
+				ranged(sf.Family.Name, &hbase.TTimeRange{MinStamp: 0, MaxStamp: math.MaxInt64})
+			}
+			continue
+		}
+		versions := sf.Versions
+		if whole {
+			versions = sf.Requested
+		}
+		t.MaxVersions = max(t.MaxVersions, int32(min(versions, math.MaxInt32)))
+		if sf.Qualifiers == nil {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
+		}
+		for _, q := range sf.Qualifiers {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name), Qualifier: q})
+		}
+	}
 }
 
 // About how many cells of a row are fetched at once where the scan lets rows be cut.
