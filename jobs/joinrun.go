@@ -306,6 +306,11 @@ func (r *joinRun) write(ctx context.Context) error {
 	return r.rows.leave(ctx, &filePartition{})
 }
 
+// atFault implements steps. A file of a run that is read and not there does not come.
+func (r *joinRun) atFault(err error) bool {
+	return isHopeless(err) || errors.Is(err, target.ErrNotFound)
+}
+
 // join hands the joined rows to write.
 func (r *joinRun) join(ctx context.Context, write func(*columnar.Batch) error) error {
 	told := func() { // by this goroutine alone: only it knows how far the sides are

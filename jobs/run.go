@@ -352,6 +352,9 @@ feed:
 	return nil
 }
 
+// atFault implements steps.
+func (r *run) atFault(err error) bool { return isHopeless(err) }
+
 // exportNothing writes one file without rows in each format, so that a reader of
 // an empty table finds its schema.
 func (r *run) exportNothing(ctx context.Context) error {
