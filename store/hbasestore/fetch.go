@@ -2,7 +2,6 @@ package hbasestore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -89,7 +88,7 @@ func (f *fetcher) note() {
 // call without a scanner on HBase's side, too.
 func (src *source) get() *hbase.TGet {
 	rows := src.sel.Rows()
-	if !oneRow(rows) || len(rows.Start) > maxRow(src.table) || !src.gettable() {
+	if !rows.OneRow() || len(rows.Start) > maxRow(src.table) || !src.gettable() {
 		return nil
 	}
 	return src.getOf(rows.Start)
@@ -317,7 +316,7 @@ func (f *fetcher) wanted() int {
 	switch {
 	case f.request.BatchSize != nil:
 		return 0
-	case oneRow(f.rest):
+	case f.rest.OneRow():
 		return 1
 	case f.limit > 0 && f.sel.Reversed():
 		return f.limit - f.rows + 1 // the first row may be one that is dropped here
@@ -489,7 +488,7 @@ func (f *fetcher) passed(r *fetched) {
 	}
 	if f.part != nil {
 		n := 0
-		for n < len(r.cells) && !beyond(&r.cells[n], f.part) {
+		for n < len(r.cells) && cell.CompareInRow(&r.cells[n], f.part) <= 0 {
 			n++
 		}
 		r.cells = r.cells[n:]
@@ -522,15 +521,4 @@ func (f *fetcher) resumes(row []byte) bool {
 	}
 	stop := f.rest.Stop
 	return len(stop) == len(row)+1 && stop[len(row)] == 0 && bytes.HasPrefix(stop, row)
-}
-
-// beyond reports whether v stands behind c in its row.
-func beyond(v, c *cell.Cell) bool {
-	if d := cmp.Or(cmp.Compare(v.Family, c.Family), bytes.Compare(v.Qualifier, c.Qualifier)); d != 0 {
-		return d > 0
-	}
-	if v.Time != c.Time {
-		return v.Time < c.Time
-	}
-	return v.Kind < c.Kind
 }

@@ -354,7 +354,7 @@ func (src *source) Close() error {
 // ranges returns the parts of the scan, one a region, in the order of the scan.
 func (src *source) ranges(ctx context.Context) ([]cell.Range, error) {
 	rows := src.sel.Rows()
-	if oneRow(rows) {
+	if rows.OneRow() {
 		return []cell.Range{rows}, nil // needs no map
 	}
 	m, _, err := src.s.regions.get(ctx, src.table)
@@ -369,10 +369,4 @@ func (src *source) ranges(ctx context.Context) ([]cell.Range, error) {
 		slices.Reverse(parts)
 	}
 	return parts, nil
-}
-
-// oneRow reports whether r holds one row key only: that of a get.
-func oneRow(r cell.Range) bool {
-	n := len(r.Start)
-	return n > 0 && len(r.Stop) == n+1 && r.Stop[n] == 0 && bytes.Equal(r.Stop[:n], r.Start)
 }

@@ -405,7 +405,7 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 		t.load.Read(sel.Rows(), int64(db.opts.Now()))
 	}
 	var found *foundRow
-	if snap == nil && !sel.Empty() && singleRow(sel.Rows()) && ctx.Err() == nil {
+	if snap == nil && !sel.Empty() && sel.Rows().OneRow() && ctx.Err() == nil {
 		if found, err = db.findRow(t, sel); found == nil {
 			return store.FailedScanner(err) // nil where there is no such row
 		}
