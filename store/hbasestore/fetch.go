@@ -66,12 +66,14 @@ type scanner struct {
 	gateway *gateway
 }
 
-// run fetches everything, then ends the call that the scan is.
-func (f *fetcher) run() {
+// run fetches everything, then ends the call that the scan is. ctx ends when the scan is
+// closed, too.
+func (f *fetcher) run(ctx context.Context) {
 	defer f.end()
+	defer f.stop(nil)
 	defer close(f.pages)
 	defer f.note()
-	if err := f.all(); err != nil {
+	if err := f.all(ctx); err != nil {
 		f.err = fmt.Errorf("scan %s: %w", f.table, err)
 	}
 }
@@ -115,18 +117,7 @@ func (src *source) runGet(get *hbase.TGet) {
 }
 
 // all returns nil where the scan was closed.
-func (f *fetcher) all() error {
-	ctx, cancel := context.WithCancelCause(f.ctx) // ends when the scan is closed, too
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		defer cancel(nil)
-		select {
-		case <-f.stop:
-			cancel(ownCause{errStopped})
-		case <-done:
-		}
-	}()
+func (f *fetcher) all(ctx context.Context) error {
 	var err error
 	switch {
 	case f.nothing || f.sel.Empty():
@@ -163,14 +154,13 @@ func (f *fetcher) regions(ctx context.Context) error {
 var errStopped = errors.New("hbasestore: scan was closed")
 
 // send hands a page over; false where nobody wants it any more.
-func (f *fetcher) send(results []fetched) bool {
+func (f *fetcher) send(ctx context.Context, results []fetched) bool {
 	select {
 	case f.pages <- results:
 		return true
-	case <-f.stop:
-	case <-f.ctx.Done():
+	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // region fetches what is left of a region; more is false where nothing further is
@@ -226,7 +216,7 @@ func (f *fetcher) once(ctx context.Context, n int) (ended, more bool, err error)
 	if err != nil {
 		return false, false, err
 	}
-	if !f.deliver(results) || f.full() {
+	if !f.deliver(ctx, results) || f.full() {
 		return true, false, nil
 	}
 	return f.past || len(results) < n || f.over(), true, nil
@@ -266,7 +256,7 @@ func (f *fetcher) scanner(ctx context.Context) (ended, more bool, err error) {
 			lost = context.Cause(ctx) == nil // else it is there still
 			return false, false, err
 		}
-		if !f.deliver(results) || f.full() {
+		if !f.deliver(ctx, results) || f.full() {
 			return true, false, nil
 		}
 		if f.past || len(results) < n {
@@ -414,7 +404,7 @@ func (f *fetcher) close(sc *scanner) {
 
 // deliver hands over what was fetched, without what the scan does not want or has
 // had, and moves the rest behind it. It returns false where nothing more is wanted.
-func (f *fetcher) deliver(results []fetched) bool {
+func (f *fetcher) deliver(ctx context.Context, results []fetched) bool {
 	size := 0
 	kept := results[:0:len(results)]
 	for i := range results {
@@ -446,7 +436,7 @@ func (f *fetcher) deliver(results []fetched) bool {
 		f.alone = false
 		f.page = min(max(f.s.o.PageBytes/max(size/n, 1), 1), f.mostRows(), grown)
 	}
-	return len(kept) == 0 || f.send(kept)
+	return len(kept) == 0 || f.send(ctx, kept)
 }
 
 // mostRows is how many results a page has at most, whatever the average of those before.

@@ -188,9 +188,9 @@ type source struct {
 	adder    adder
 
 	begun bool
-	pages chan []fetched // each of one call; nil = there is no fetcher. Closed at the end
-	err   error          // why it is the end; read after pages was closed
-	stop  chan struct{}  // closed by Close; nil = there is no fetcher
+	pages chan []fetched          // each of one call; nil = there is no fetcher. Closed at the end
+	err   error                   // why it is the end; read after pages was closed
+	stop  context.CancelCauseFunc // ends the fetcher; nil = there is none
 
 	results []fetched // that were fetched and not returned
 	row     cell.Row
@@ -210,12 +210,13 @@ func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 		if get := src.get(); get != nil {
 			src.runGet(get)
 		} else {
-			src.pages, src.stop = make(chan []fetched, 1), make(chan struct{})
+			ctx, stop := context.WithCancelCause(src.ctx)
+			src.pages, src.stop = make(chan []fetched, 1), stop
 			f := &fetcher{source: src, page: 1, alone: true}
 			if n, ok := src.s.widths.rows(src.shape, src.s.o.PageBytes); ok {
 				f.page, f.alone = n, false
 			}
-			go f.run() // until the scan ends or is closed
+			go f.run(ctx) // until the scan ends or is closed
 		}
 	}
 	for {
@@ -345,7 +346,7 @@ func (src *source) Close() error {
 	if src.pages == nil {
 		return nil
 	}
-	close(src.stop)
+	src.stop(ownCause{errStopped})
 	for range src.pages { // until the fetcher has ended
 	}
 	return nil
