@@ -17,9 +17,12 @@
 package cell
 
 import (
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Timestamp is milliseconds since the Unix epoch. Valid cell timestamps are
@@ -131,6 +134,12 @@ type Range struct {
 // Contains reports whether row lies in r.
 func (r Range) Contains(row []byte) bool {
 	return string(row) >= string(r.Start) && (len(r.Stop) == 0 || string(row) < string(r.Stop))
+}
+
+// OneRow reports whether one row alone can lie in r, which is r.Start.
+func (r Range) OneRow() bool {
+	n := len(r.Start)
+	return n > 0 && len(r.Stop) == n+1 && r.Stop[n] == 0 && string(r.Stop[:n]) == string(r.Start)
 }
 
 // TimeRange is the timestamps in [Min, Max).
@@ -328,6 +337,26 @@ func CheckRow(row []byte) error {
 		return ErrRowTooLong
 	}
 	return nil
+}
+
+// CompareColumns is the order of the columns of two cells of one row: by family, then by
+// qualifier.
+func CompareColumns(a, b Cell) int { return compareColumns(&a, &b) }
+
+func compareColumns(a, b *Cell) int {
+	if d := strings.Compare(a.Family, b.Family); d != 0 {
+		return d
+	}
+	return bytes.Compare(a.Qualifier, b.Qualifier)
+}
+
+// CompareInRow is the order of two cells of one row: by column, the newest first, and of one
+// time deletes before puts.
+func CompareInRow(a, b *Cell) int {
+	if d := compareColumns(a, b); d != 0 {
+		return d
+	}
+	return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(b.Kind, a.Kind))
 }
 
 // KeyValueBytes is what HBase's KeyValue has besides row, family, qualifier and value:

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"sluice/jobs"
+	"sluice/serve/api"
 	"sluice/serve/checkpoint"
 	"sluice/store"
 	"sluice/store/pebblestore"
@@ -31,7 +32,7 @@ func OpenBackup(ctx context.Context, c *Config, log *slog.Logger) (*Backup, erro
 		return nil, fmt.Errorf("back up: %w: HBase keeps its files itself; use \"snapshot 'TABLE', 'NAME'\" in its shell and ExportSnapshot, or move the store with export copy", store.ErrUnsupported)
 	}
 	// What was killed goes on with a checkpoint of its own, and needs none of before.
-	i, err := openInstant(ctx, c, log, leased(ctx, c, checkpoint.DefaultLease, log))
+	i, err := openInstant(ctx, c, log, leased(ctx, c, api.DefaultLease, log))
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +48,7 @@ func OpenRunBackup(ctx context.Context, c *Config, e Engine, d *checkpoint.Direc
 	if d == nil || !freezes(e) {
 		return nil, fmt.Errorf("back up: %w: engine %s has no checkpoint to copy", store.ErrUnsupported, e.Traits().Name)
 	}
-	i, err := openRunInstant(ctx, c, e, d, "", checkpoint.DefaultLease, log)
+	i, err := openRunInstant(ctx, c, e, d, "", api.DefaultLease, log)
 	if err != nil {
 		return nil, err
 	}

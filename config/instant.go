@@ -77,7 +77,7 @@ func OpenInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, er
 // killed, or calls Keep, ReopenInstant finds the checkpoint for an hour, and longer
 // until a daemon or another such Instant looks for old ones.
 func OpenLastingInstant(ctx context.Context, c *Config, log *slog.Logger) (*Instant, error) {
-	return openInstant(ctx, c, log, leased(ctx, c, checkpoint.MaxLease, log))
+	return openInstant(ctx, c, log, leased(ctx, c, api.MaxLease, log))
 }
 
 // OpenJobInstant is OpenLastingInstant for a run of an export job. Where the job is
@@ -89,7 +89,7 @@ func OpenJobInstant(ctx context.Context, c *Config, name string, log *slog.Logge
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", name, err)
 	}
-	choose := leased(ctx, c, checkpoint.MaxLease, log)
+	choose := leased(ctx, c, api.MaxLease, log)
 	return openInstant(ctx, c, log, func(e Engine, in *Instant) (string, error) {
 		holder, _, err := jobs.HolderOf(ctx, job, e)
 		if err != nil {
@@ -103,12 +103,12 @@ func OpenJobInstant(ctx context.Context, c *Config, name string, log *slog.Logge
 }
 
 // leased has an instant read a checkpoint whose lease, which is renewed, outlives this
-// process: by MaxLease, so that ReopenInstant finds it, or by DefaultLease.
+// process: by api.MaxLease, so that ReopenInstant finds it, or by api.DefaultLease.
 func leased(ctx context.Context, c *Config, lease time.Duration, log *slog.Logger) func(e Engine, in *Instant) (string, error) {
 	return func(e Engine, in *Instant) (string, error) {
 		if d, ok := e.(*client.Client); ok {
 			ask := d.Checkpoint
-			if lease == checkpoint.MaxLease {
+			if lease == api.MaxLease {
 				ask = d.LastingCheckpoint
 			}
 			p, err := ask(ctx)
@@ -178,12 +178,12 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 		if err != nil {
 			return "", err
 		}
-		p, err := d.Renew(id, checkpoint.MaxLease.Seconds())
+		p, err := d.Renew(id, api.MaxLease.Seconds())
 		if err != nil {
 			return "", err
 		}
 		in.own(d, &p)
-		in.renew(d, checkpoint.MaxLease)
+		in.renew(d, api.MaxLease)
 		return p.Path, nil
 	})
 }
@@ -194,7 +194,7 @@ func ReopenInstant(ctx context.Context, c *Config, id string, log *slog.Logger) 
 // Checkpoint. The lease is renewed until Close; a checkpoint that was lost says so by
 // Err. e and d are borrowed. log may be nil.
 func OpenRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, log *slog.Logger) (*Instant, error) {
-	return openRunInstant(ctx, c, e, d, id, checkpoint.MaxLease, log)
+	return openRunInstant(ctx, c, e, d, id, api.MaxLease, log)
 }
 
 func openRunInstant(ctx context.Context, c *Config, e Engine, d *checkpoint.Directory, id string, lease time.Duration, log *slog.Logger) (*Instant, error) {

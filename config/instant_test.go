@@ -17,7 +17,6 @@ import (
 	"sluice/config"
 	"sluice/jobs/instant"
 	"sluice/serve/api"
-	"sluice/serve/checkpoint"
 	"sluice/store"
 )
 
@@ -212,7 +211,7 @@ func TestBackupLease(t *testing.T) {
 		if err := json.Unmarshal(data, &lease); err != nil {
 			t.Fatal(err)
 		}
-		if left := time.Until(lease.Expires); left <= 0 || left > checkpoint.DefaultLease {
+		if left := time.Until(lease.Expires); left <= 0 || left > api.DefaultLease {
 			t.Errorf("beside a daemon: %t: the lease is over in %s", beside, left)
 		}
 		if err := b.Close(); err != nil {

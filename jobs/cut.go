@@ -75,7 +75,6 @@ func (r *run) cutAsBefore(ctx context.Context, keys []string) error {
 	err := r.measure(ctx)
 	if err != nil {
 		r.splits, r.progress.Regions = was, len(was)
-		return errors.Join(err, r.measure(ctx))
 	}
-	return nil
+	return err
 }

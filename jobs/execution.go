@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 // execution is what a run of a job and one of a join have in common: what it is for and
 // where it goes, its upload, the files in it, and how it becomes visible or ends.
 type execution struct {
-	RunOptions // a join's have no Job
+	RunOptions // a join's have no Job, and nothing here asks for it
 	publication
 	kind, name string // export or join, and of which
 	started    time.Time
@@ -45,6 +46,9 @@ type steps interface {
 	begun(w *finishedWork) error
 	// write writes the files.
 	write(ctx context.Context) error
+	// atFault reports whether the run ends no better another time after err: what it reads
+	// is at fault, or the job.
+	atFault(err error) bool
 }
 
 // start checks what every run needs, and sets defaults; out is the job's own.
@@ -121,13 +125,13 @@ func (x *execution) publish(ctx context.Context, m *Manifest, want *runState, pa
 		return nil, errors.Join(err, x.upload.Abort())
 	}
 	if err := s.write(ctx); err != nil {
-		return nil, x.end(ctx, err)
+		return nil, x.end(ctx, s, err)
 	}
 	m.Files, m.FinishedAt = x.files, x.Now().UTC()
 	m.sortFiles()
 	data, err := x.commit(ctx, x.Source, ManifestName, m, len(m.Files), filesHint, func(ctx context.Context) error { return x.confirm(ctx, m) })
 	if err != nil {
-		return nil, x.end(ctx, err)
+		return nil, x.end(ctx, s, err)
 	}
 	return m, announce(ctx, x.Target, x.dir, m, data, x.Published)
 }
@@ -176,7 +180,7 @@ func (x *execution) takeUp(ctx context.Context, left target.Resumable, m *Manife
 	}
 	if ctx.Err() != nil { // that may be why
 		x.goOn(left)
-		return nil, x.end(ctx, fmt.Errorf("take up what was left of the run: %w", context.Cause(ctx)))
+		return nil, x.end(ctx, s, fmt.Errorf("take up what was left of the run: %w", context.Cause(ctx)))
 	}
 	if why := (*uselessError)(nil); errors.As(err, &why) {
 		x.Logger.Warn(x.kind+" begins anew: what was left of the run is of no use", "job", x.name, "run", x.id, "reason", why)
@@ -184,7 +188,7 @@ func (x *execution) takeUp(ctx context.Context, left target.Resumable, m *Manife
 	}
 	if err != nil {
 		x.goOn(left)
-		return nil, x.end(ctx, fmt.Errorf("take up what was left of the run: %w", err))
+		return nil, x.end(ctx, s, fmt.Errorf("take up what was left of the run: %w", err))
 	}
 	x.goOn(left)
 	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
@@ -208,18 +212,19 @@ func (x *execution) note(ctx context.Context, n *workNote) error {
 	return x.publication.note(ctx, name, n)
 }
 
-// hopeless are the errors after which a run ends no better another time.
+// hopeless are errors after which a run ends no better another time.
 var hopeless = []error{errOtherRows, errManifestSize, rowsort.ErrMemory, spill.ErrFull, spill.ErrDamaged, join.ErrMemory, join.ErrNotSorted}
 
-// end ends the upload after err.
-func (x *execution) end(ctx context.Context, err error) error {
+// isHopeless reports whether err is one of them, or a value, or so many partitions, that
+// the run cannot write.
+func isHopeless(err error) bool {
 	refused, many := (*columnar.ConvertError)(nil), (*PartitionsError)(nil)
-	atFault := errors.As(err, &refused) || errors.As(err, &many) ||
-		x.Job == nil && errors.Is(err, target.ErrNotFound) // a file of a run that a join reads
-	for _, e := range hopeless {
-		atFault = atFault || errors.Is(err, e)
-	}
-	return x.publication.end(ctx, x.Source, err, atFault)
+	return errors.As(err, &refused) || errors.As(err, &many) || slices.ContainsFunc(hopeless, func(e error) bool { return errors.Is(err, e) })
+}
+
+// end ends the upload after err.
+func (x *execution) end(ctx context.Context, s steps, err error) error {
+	return x.publication.end(ctx, x.Source, err, s.atFault(err))
 }
 
 // done takes over a finished file. Its error wraps errManifestSize where there are too

@@ -9,7 +9,6 @@ import (
 	"io"
 	"path"
 	"slices"
-	"strings"
 	"time"
 
 	"sluice/cell"
@@ -130,12 +129,6 @@ type tableImport struct {
 	counter []byte              // row and column of the last one that was set, with mode: versions
 }
 
-// keyColumn is a column whose values are a part of the row keys.
-type keyColumn struct {
-	column int
-	coding columnar.Coding
-}
-
 // columnError is what is wrong with the value of one column.
 type columnError struct {
 	column string
@@ -144,19 +137,6 @@ type columnError struct {
 
 func (e *columnError) Error() string { return "column " + e.column + ": " + e.err.Error() }
 func (e *columnError) Unwrap() error { return e.err }
-
-// importColumn is where a column of the files goes.
-type importColumn struct {
-	family    string // empty = the column is not a cell's
-	qualifier []byte
-	coding    columnar.Coding
-	required  bool // null is an error
-	// rivals are columns of the same cell, of which one that is not null is written instead.
-	rivals []int
-	// Of a map of what no column of the family names: those that are named.
-	isMap bool
-	named map[string]bool
-}
 
 func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 	r, err := VerifyTarget(ctx, m.From)
@@ -194,156 +174,6 @@ func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 	}
 	m.done.Manifest = m.manifest
 	return &m.done, nil
-}
-
-// compile finds out what the columns of the run are.
-func (m *tableImport) compile() error {
-	unsupported := func(format string, args ...any) error {
-		return fmt.Errorf("%w: run %s: %s", store.ErrUnsupported, m.manifest.RunID, fmt.Sprintf(format, args...))
-	}
-	if m.manifest.increment() {
-		return unsupported("it is an increment, not a table; name a full run")
-	}
-	if m.manifest.Join != nil {
-		return unsupported("it is of a join")
-	}
-	if len(m.manifest.Totals) == 0 {
-		return unsupported("it has no files")
-	}
-	if err := m.findColumns(unsupported, nil); err != nil {
-		return err
-	}
-	if row := m.keys[0].column; !m.exact(row) {
-		c := &m.manifest.Columns[row]
-		return unsupported("its row keys are in column %s alone, %s as %s, in which two keys may be one: export them as string or bytes", c.Name, c.Type, c.Coding)
-	}
-	return nil
-}
-
-// findColumns finds out what the columns of m.manifest are for; keys are those of the
-// row key where none is from $row.
-func (m *tableImport) findColumns(unsupported func(format string, args ...any) error, keys []keyColumn) error {
-	m.keys, m.time, m.family, m.qual, m.value, m.op = keys, -1, -1, -1, -1, -1
-	m.columns = make([]importColumn, len(m.manifest.Columns))
-	cells, row := 0, -1
-	for i := range m.manifest.Columns {
-		c := &m.manifest.Columns[i]
-		coding, _ := columnar.ParseCoding(c.Coding)
-		m.columns[i].coding = coding
-		switch c.From {
-		case "": // of a file of others, and not asked for as a cell
-		case columnar.FromRow:
-			if row < 0 || m.tells(i) >= m.tells(row) {
-				row, m.keys = i, []keyColumn{{i, coding}}
-			}
-		case columnar.FromTimestamp:
-			m.time = i
-		case columnar.FromFamily:
-			m.family = i
-		case columnar.FromQualifier:
-			m.qual = i
-		case columnar.FromValue:
-			m.value = i
-		case columnar.FromOp:
-			m.op = i
-		default:
-			if columnar.IsRowField(c.From) {
-				break // the row key has it
-			}
-			family, qualifier, _ := strings.Cut(c.From, ":")
-			if rest, ok := strings.CutPrefix(c.From, columnar.FromUnmatched); ok {
-				typ, _ := columnar.ParseType(c.Type)
-				if _, ok := typ.Map(); !ok {
-					return unsupported("column %s has columns of a family as a JSON object (%s), not as a map", c.Name, c.From)
-				}
-				family = rest
-				m.columns[i].isMap, m.columns[i].named = true, m.named(rest)
-			}
-			if err := m.takes(family); err != nil {
-				return fmt.Errorf("column %s: %w", c.Name, err)
-			}
-			m.columns[i].family, m.columns[i].qualifier = family, []byte(qualifier)
-			cells++
-		}
-		if coding == columnar.Distinct {
-			return unsupported("column %s has the estimates of sketches", c.Name)
-		}
-	}
-	m.findRivals()
-	switch perCell := m.manifest.Rows == string(columnar.PerCell); {
-	case len(m.keys) == 0:
-		return unsupported("it has no column from $row")
-	case perCell && (m.family < 0 || m.qual < 0 || m.value < 0 || m.time < 0):
-		return unsupported("it has one row a cell, and not all of $family, $qualifier, $timestamp and $value")
-	case m.manifest.Mode == ModeHistory && m.op < 0:
-		return unsupported("it is a history, and has no column from $op")
-	case !perCell && cells == 0:
-		return unsupported("it has no column from a cell")
-	}
-	return nil
-}
-
-// findRivals finds out which of several columns is written that were read from one cell:
-// one whose value is the cell's bytes, whatever these were, and otherwise the first.
-func (m *tableImport) findRivals() {
-	for i := range m.columns {
-		c := &m.columns[i]
-		for k := range m.columns {
-			o := &m.columns[k]
-			if k == i || c.family == "" || c.isMap || o.isMap || c.family != o.family || !bytes.Equal(c.qualifier, o.qualifier) {
-				continue
-			}
-			if m.exact(k) && !m.exact(i) || m.exact(k) == m.exact(i) && k < i {
-				c.rivals = append(c.rivals, k)
-			}
-		}
-	}
-}
-
-// exact reports whether the values of a column tell the bytes that they were read from.
-func (m *tableImport) exact(i int) bool {
-	typ, _ := columnar.ParseType(m.manifest.Columns[i].Type)
-	return m.columns[i].coding.Exact(typ)
-}
-
-// tells is how well a column from $row tells the row keys: 2 = each of them, 1 = those that
-// are not null, 0 = two of them may be one.
-func (m *tableImport) tells(i int) int {
-	switch {
-	case !m.exact(i):
-		return 0
-	case m.manifest.Columns[i].OnError == columnar.OnErrorNull:
-		return 1
-	}
-	return 2
-}
-
-// named returns the qualifiers of a family that are columns.
-func (m *tableImport) named(family string) map[string]bool {
-	named := map[string]bool{}
-	for i := range m.manifest.Columns {
-		if qualifier, ok := strings.CutPrefix(m.manifest.Columns[i].From, family+":"); ok {
-			named[qualifier] = true
-		}
-	}
-	return named
-}
-
-// takes says why cells cannot be written to a family.
-func (m *tableImport) takes(family string) error {
-	switch f := m.schema.Family(family); {
-	case f == nil:
-		return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, family, m.Into)
-	case f.Distinct:
-		return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written", store.ErrUnsupported, family)
-	case f.Counter && m.To.Traits().Atomic != store.AtomicBatch:
-		return fmt.Errorf("%w: family %s is COUNTER, and engine %s cannot set counters: export the run again without its columns, or count again from Kafka; copy-table --family copies counts from an embedded store", store.ErrUnsupported, family, m.To.Traits().Name)
-	case m.manifest.Mode == ModeVersions && f.Counter && len(m.manifest.Sort) > 0:
-		return fmt.Errorf("%w: family %s is COUNTER, and the run is sorted by other columns than the row key: which version of a count is the newest does not show", store.ErrUnsupported, family)
-	case m.manifest.Mode == ModeHistory && noHistory(f) != "":
-		return fmt.Errorf("%w: a history into family %s: %s", store.ErrUnsupported, family, noHistory(f))
-	}
-	return nil
 }
 
 // file imports one file.
@@ -396,50 +226,14 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 	if err != nil {
 		return err
 	}
-	at := cell.Timestamp(m.manifest.LogicalTime.UnixMilli())
-	if m.time >= 0 {
-		v := b.Vector(m.time)
-		if v.IsNull(i) {
-			return &columnError{m.manifest.Columns[m.time].Name, errors.New("it has no time")}
-		}
-		if at = cell.Timestamp(v.Int64s()[i]); v.Type() == columnar.Timestamp {
-			if at%1000 != 0 {
-				return &columnError{m.manifest.Columns[m.time].Name, fmt.Errorf("its time, %d µs, is not in ms", at)}
-			}
-			at /= 1000
-		}
-		if at == cell.Latest { // which asks for the store's clock
-			return &columnError{m.manifest.Columns[m.time].Name, fmt.Errorf("%d ms is no time of a cell", at)}
-		}
+	at, err := m.timeOf(b, i)
+	if err != nil {
+		return err
 	}
 	mutation := cell.Mutation{Table: m.Into, Row: key}
 	if m.value >= 0 {
-		family, err := m.encode(b, m.family, i)
-		if err != nil {
+		if err := m.putNamed(&mutation, b, i, at); err != nil {
 			return err
-		}
-		qualifier, err := m.encode(b, m.qual, i)
-		if err != nil {
-			return err
-		}
-		if err := m.takes(string(family)); err != nil {
-			return err
-		}
-		op, err := m.opType(b, i)
-		if err != nil {
-			return err
-		}
-		if op == cell.OpPut {
-			value, err := m.encode(b, m.value, i)
-			if err != nil {
-				return err
-			}
-			if err := m.put(&mutation, string(family), qualifier, at, value); err != nil {
-				return err
-			}
-		} else {
-			mutation.Ops = append(mutation.Ops, cell.Op{Type: op, Family: string(family), Qualifier: qualifier, Time: at})
-			m.done.Cells++
 		}
 	}
 	for j := range m.columns {
@@ -474,6 +268,58 @@ func (m *tableImport) add(b *columnar.Batch, i int, row int64) error {
 		m.bytes += len(o.Family) + len(o.Qualifier) + len(o.Value) + importOpBytes
 	}
 	return nil
+}
+
+// timeOf returns the time of the cells of a row of a batch.
+func (m *tableImport) timeOf(b *columnar.Batch, i int) (cell.Timestamp, error) {
+	if m.time < 0 {
+		return cell.Timestamp(m.manifest.LogicalTime.UnixMilli()), nil
+	}
+	name, v := m.manifest.Columns[m.time].Name, b.Vector(m.time)
+	if v.IsNull(i) {
+		return 0, &columnError{name, errors.New("it has no time")}
+	}
+	at := cell.Timestamp(v.Int64s()[i])
+	if v.Type() == columnar.Timestamp {
+		if at%1000 != 0 {
+			return 0, &columnError{name, fmt.Errorf("its time, %d µs, is not in ms", at)}
+		}
+		at /= 1000
+	}
+	if at == cell.Latest { // which asks for the store's clock
+		return 0, &columnError{name, fmt.Errorf("%d ms is no time of a cell", at)}
+	}
+	return at, nil
+}
+
+// putNamed adds the write of the cell that a row of a file with a row a cell is: the row
+// names its family and qualifier.
+func (m *tableImport) putNamed(mutation *cell.Mutation, b *columnar.Batch, i int, at cell.Timestamp) error {
+	family, err := m.encode(b, m.family, i)
+	if err != nil {
+		return err
+	}
+	qualifier, err := m.encode(b, m.qual, i)
+	if err != nil {
+		return err
+	}
+	if err := m.takes(string(family)); err != nil {
+		return err
+	}
+	op, err := m.opType(b, i)
+	if err != nil {
+		return err
+	}
+	if op != cell.OpPut {
+		mutation.Ops = append(mutation.Ops, cell.Op{Type: op, Family: string(family), Qualifier: qualifier, Time: at})
+		m.done.Cells++
+		return nil
+	}
+	value, err := m.encode(b, m.value, i)
+	if err != nil {
+		return err
+	}
+	return m.put(mutation, string(family), qualifier, at, value)
 }
 
 // key returns the row key of a row of a batch.

@@ -17,7 +17,6 @@ import (
 	"sluice/jobs/instant"
 	"sluice/jobs/join"
 	"sluice/jobs/target"
-	"sluice/jobs/work"
 	"sluice/store"
 )
 
@@ -56,26 +55,31 @@ type tableInput struct {
 	stored  storedRows    // of it
 	pacing  pacing
 
-	run      *run            // the parts and what they weigh; nothing of it is run
-	splits   []instant.Split // of the scans to do; nil = rows are looked up
-	split    *instant.Split  // of the scanner; nil = none
-	measured time.Time
+	gauge  gauge
+	splits []instant.Split // of the scans to do; nil = rows are looked up
+	split  *instant.Split  // of the scanner; nil = none
 }
 
 var _ join.Finder = (*tableInput)(nil)
 
-// openTable begins to read the table of a job; told, where it is not nil, will be told how
-// far that is, by the clock now.
-func openTable(ctx context.Context, j *Job, source instant.Source, told func(work.Progress), now func() time.Time) (*tableInput, error) {
-	r := new(run)
-	r.RunOptions = RunOptions{Job: j, Source: source, Progress: told, Now: now}
-	if err := errors.Join(r.plan(ctx), r.measure(ctx)); err != nil {
+// openTable begins to read the table of a job; told says that somebody is told how far that
+// is, by the clock now.
+func openTable(ctx context.Context, j *Job, source instant.Source, told bool, now func() time.Time) (*tableInput, error) {
+	j, table, regions, err := j.open(ctx, source)
+	if err != nil {
 		return nil, err
 	}
-	j = r.Job
-	t := &tableInput{ctx: ctx, job: j, table: r.table, source: source, builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j), pacing: pacing{pace: newPace(j.spec.RowsPerSecond)}, run: r, splits: r.splits}
-	for i := range r.splits {
-		t.scans = append(t.scans, j.scan(&r.splits[i]))
+	t := &tableInput{
+		ctx: ctx, job: j, source: source, table: table, splits: j.splits(regions), builder: columnar.NewBuilder(j.schema), stored: newStoredRows(j),
+		pacing: pacing{pace: newPace(j.spec.RowsPerSecond)},
+	}
+	m, err := measure(ctx, source, j, t.splits, told)
+	if err != nil {
+		return nil, err
+	}
+	t.gauge = gauge{measures: m, now: now}
+	for i := range t.splits {
+		t.scans = append(t.scans, j.scan(&t.splits[i]))
 	}
 	return t, nil
 }
@@ -144,7 +148,7 @@ func (t *tableInput) Next() (*columnar.Batch, error) {
 			return nil, fmt.Errorf("scan table %s: %w", t.job.Table(), err)
 		}
 		if t.split != nil {
-			t.run.measures.parts[t.split.Index] = 1
+			t.gauge.whole(t.split.Index)
 		}
 	}
 	if err := t.pacing.end(t.ctx); err != nil {
@@ -189,24 +193,15 @@ func (t *tableInput) fill() (err error) {
 			err = t.stored.each(t.job.Table(), appendRow)
 		}
 	}
-	if err == nil {
-		t.advance(last)
+	if err == nil && t.split != nil {
+		t.gauge.reached(t.ctx, t.split, last)
 	}
 	return err
 }
 
-// advance measures how far the split is, now and then: the rows up to key are read.
-func (t *tableInput) advance(key []byte) {
-	if t.split == nil || t.run.measures.sizer == nil || t.run.Now().Sub(t.measured) < measureEvery {
-		return
-	}
-	t.measured = t.run.Now()
-	t.run.advance(t.ctx, t.split, key)
-}
-
 // part returns what part of the table was read, and what it weighs.
 func (t *tableInput) part() (done, weight float64) {
-	return t.run.measures.sum(), t.run.measures.total
+	return t.gauge.sum(), t.gauge.total
 }
 
 // Close ends the scan.

@@ -175,7 +175,7 @@ func (r *joinRun) run(ctx context.Context) (_ *Manifest, err error) {
 
 func (r *joinRun) open(ctx context.Context, i int) (sideInput, error) {
 	if job := r.Join.sides[i]; job != nil {
-		return openTable(ctx, job, r.Source, r.Progress, r.Now)
+		return openTable(ctx, job, r.Source, r.Progress != nil, r.Now)
 	}
 	at := r.Join.spec.sides()[i].Run
 	in, err := openRunInput(ctx, at, r.OpenBucket)
@@ -304,6 +304,11 @@ func (r *joinRun) write(ctx context.Context) error {
 		return err
 	}
 	return r.rows.leave(ctx, &filePartition{})
+}
+
+// atFault implements steps. A file of a run that is read and not there does not come.
+func (r *joinRun) atFault(err error) bool {
+	return isHopeless(err) || errors.Is(err, target.ErrNotFound)
 }
 
 // join hands the joined rows to write.

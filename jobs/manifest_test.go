@@ -251,7 +251,7 @@ func TestManifestSize(t *testing.T) {
 		if u.committed > 0 {
 			t.Errorf("Got a manifest of %d bytes published", u.committed)
 		}
-		if err := x.end(t.Context(), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
+		if err := x.end(t.Context(), new(run), err); !errors.Is(err, errManifestSize) || errors.Is(err, ErrResumable) || !u.aborted {
 			t.Errorf("Got %v, aborted %t", err, u.aborted)
 		}
 		u.aborted = false

@@ -8,7 +8,6 @@ import (
 	"path"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"sluice/cell"
 	"sluice/jobs/columnar"
@@ -88,7 +87,7 @@ type splitExport struct {
 	min, max []byte           // row keys of the batch; max is the last row seen
 	first    bool             // the batch has no row yet
 	split    *instant.Split
-	measured time.Time      // last
+	gauge    gauge
 	handoff  *handoff       // has the outputs; nil = nobody
 	sorter   *sortCollector // takes the rows; nil = the outputs, or parts, do
 	pacing   pacing
@@ -103,7 +102,7 @@ type splitExport struct {
 // region without rows makes none.
 func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Builder, sorter *sortCollector) error {
 	b.Reset()
-	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, stored: newStoredRows(r.Job), pacing: pacing{pace: r.pace}}
+	e := &splitExport{run: r, builder: b, first: true, split: s, sorter: sorter, stored: newStoredRows(r.Job), pacing: pacing{pace: r.pace}, gauge: gauge{measures: r.measures, now: r.Now}}
 	switch {
 	case sorter != nil:
 	case r.Job.partition != nil:
@@ -149,10 +148,8 @@ func (r *run) exportSplit(ctx context.Context, s *instant.Split, b *columnar.Bui
 			return err
 		}
 	}
-	r.report(func(p *work.Progress) {
-		p.RegionsDone++
-		r.measures.parts[s.Index] = 1
-	})
+	r.measures.whole(s.Index)
+	r.report(func(p *work.Progress) { p.RegionsDone++ })
 	return nil
 }
 
@@ -406,7 +403,7 @@ func (e *splitExport) write(ctx context.Context, b *columnar.Batch, min, max []b
 			return err
 		}
 	}
-	e.advance(ctx, max)
+	e.gauge.reached(ctx, e.split, max)
 	e.run.add(b.Rows())
 	return nil
 }

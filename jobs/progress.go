@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"sluice/cell"
@@ -14,70 +15,88 @@ import (
 // few files.
 const measureEvery = 500 * time.Millisecond
 
-// measures is what the parts of a run weigh.
+// measures is what the parts of a job's table weigh, and what of each is done. It is safe for
+// concurrent use.
 type measures struct {
-	sizer   instant.Sizer   // nil = every region counts as one
-	weights map[int]float64 // by region
+	job     *Job
+	sizer   instant.Sizer   // nil = every part counts as one
+	weights map[int]float64 // by part (instant.Split.Index)
 	total   float64
-	parts   map[int]float64 // done of each region, 0 to 1
+
+	mu   sync.Mutex
+	done map[int]float64 // by part, 0 to 1
 }
 
-// measure weighs the regions, where somebody wants to know.
-func (r *run) measure(ctx context.Context) error {
-	m := &r.measures
-	m.parts, m.weights, m.total = map[int]float64{}, map[int]float64{}, 0
-	if z, ok := r.Source.(instant.Sizer); ok && r.Progress != nil {
+// measure weighs the parts of a job's table, alike unless somebody is told how far they are.
+func measure(ctx context.Context, source instant.Source, j *Job, splits []instant.Split, told bool) (*measures, error) {
+	m := &measures{job: j, weights: map[int]float64{}, done: map[int]float64{}}
+	if z, ok := source.(instant.Sizer); ok && told {
 		m.sizer = z
 	}
-	for i := range r.splits {
-		s := &r.splits[i]
+	for i := range splits {
+		s := &splits[i]
 		if m.sizer != nil {
-			n, err := m.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, s.Rows)
+			n, err := m.sizer.RangeBytes(ctx, j.Table(), j.families, s.Rows)
 			if err != nil && !errors.Is(err, store.ErrUnsupported) {
-				return err
+				return nil, err
 			}
 			m.weights[s.Index] = float64(n)
 		}
 		m.total += m.weights[s.Index]
 	}
 	if m.total > 0 {
-		return nil
+		return m, nil
 	}
 	m.sizer = nil // nothing was flushed, or nothing tells
-	for i := range r.splits {
-		m.weights[r.splits[i].Index] = 1
+	for i := range splits {
+		m.weights[splits[i].Index] = 1
 	}
-	m.total = float64(len(r.splits))
-	return nil
+	m.total = float64(len(splits))
+	return m, nil
 }
 
-// sum is what part of the run is done.
+// sum is what part of all is done.
 func (m *measures) sum() float64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	done := 0.0
-	for region, part := range m.parts {
-		done += part * m.weights[region]
+	for i, part := range m.done {
+		done += part * m.weights[i]
 	}
 	return min(done/m.total, 1)
 }
 
-// advance measures how far a split is, now and then: rows up to max are written.
-func (e *splitExport) advance(ctx context.Context, max []byte) {
-	r := e.run
-	if r.measures.sizer == nil || r.Now().Sub(e.measured) < measureEvery {
-		return
-	}
-	e.measured = r.Now()
-	r.advance(ctx, e.split, max)
+// whole notes that a part is done.
+func (m *measures) whole(part int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[part] = 1
 }
 
-// advance measures how far a split is that is done with rows up to max.
-func (r *run) advance(ctx context.Context, s *instant.Split, max []byte) {
-	weight := r.measures.weights[s.Index]
-	n, err := r.measures.sizer.RangeBytes(ctx, r.Job.Table(), r.Job.families, cell.Range{Start: s.Rows.Start, Stop: append(max[:len(max):len(max)], 0)})
+// advance measures how far a part is that is done with rows up to max.
+func (m *measures) advance(ctx context.Context, s *instant.Split, max []byte) {
+	weight := m.weights[s.Index]
+	n, err := m.sizer.RangeBytes(ctx, m.job.Table(), m.job.families, cell.Range{Start: s.Rows.Start, Stop: append(max[:len(max):len(max)], 0)})
 	if err != nil || weight == 0 {
 		return // progress is not worth the run
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.measures.parts[s.Index] = min(float64(n)/weight, 1)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done[s.Index] = min(float64(n)/weight, 1)
+}
+
+// gauge has measures told, now and then, how far one reader of parts is.
+type gauge struct {
+	*measures
+	now func() time.Time
+	at  time.Time // of the last time
+}
+
+// reached says that the rows of a part up to max are done with.
+func (g *gauge) reached(ctx context.Context, s *instant.Split, max []byte) {
+	if g.sizer == nil || g.now().Sub(g.at) < measureEvery {
+		return
+	}
+	g.at = g.now()
+	g.advance(ctx, s, max)
 }

@@ -142,7 +142,10 @@ func (r *readAhead) Next() bool {
 
 // Row is the current row.
 func (r *readAhead) Row() *cell.Row {
-	if r.inRow {
+	switch {
+	case r.bad != nil:
+		return nil
+	case r.inRow:
 		return &r.row
 	}
 	return r.PackedScanner.Row()

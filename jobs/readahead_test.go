@@ -141,7 +141,7 @@ func TestReadAheadOfTornRow(t *testing.T) {
 	if len(got) != 2 || !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("Got %v, %v. Want two rows and that the third is torn", got, err)
 	}
-	if r.Next() || r.NextPacked(new(cell.PackedRows), 10, 1) > 0 {
+	if r.Next() || r.NextPacked(new(cell.PackedRows), 10, 1) > 0 || r.Row() != nil {
 		t.Error("Got more behind an error")
 	}
 	if err := r.Close(); err != nil {

@@ -280,7 +280,7 @@ func (r *run) begun(w *finishedWork) error {
 	r.report(func(p *work.Progress) {
 		for i := range r.splits {
 			if _, done := w.done[r.splits[i].Index]; done {
-				r.measures.parts[r.splits[i].Index] = 1
+				r.measures.whole(r.splits[i].Index)
 				p.RegionsDone++
 			}
 			p.Rows += w.rows(r.splits[i].Index, r.Job)

@@ -115,7 +115,7 @@ type run struct {
 	// hold keeps known what changes: beside the export, and before it is published; nil = none
 	hold     func(ctx context.Context) error
 	spare    chan struct{} // a token for each of Parallelism that has no split
-	measures measures      // its parts; execution.mu guards it
+	measures *measures     // of its splits
 	sorted   *sortedRun    // nil = the rows are in the order of their keys
 	looked   int64         // rows that were read to see whether cells have expired
 }
@@ -204,24 +204,41 @@ func (r *run) run(ctx context.Context) (_ *Manifest, err error) {
 
 // plan reads the table's schema and regions.
 func (r *run) plan(ctx context.Context) (err error) {
-	if r.table, err = r.Source.Table(ctx, r.Job.Table()); err != nil {
-		return err
-	}
-	for _, f := range slices.Concat(r.Job.schema.Families(), r.Job.families) {
-		if r.table.Family(f) == nil {
-			return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, r.Job.Table())
-		}
-	}
-	r.Job = r.Job.served(r.table, instant.UnfrozenOf(r.Source) != nil)
-	if err := r.Job.checkHistory(r.table); err != nil {
-		return err
-	}
-	if r.regions, err = r.Source.Regions(ctx, r.Job.Table()); err != nil {
+	r.Job, r.table, r.regions, err = r.Job.open(ctx, r.Source)
+	if err != nil {
 		return err
 	}
 	r.splits = r.Job.splits(r.regions)
 	r.progress.Regions = len(r.splits)
 	return nil
+}
+
+// measure weighs the splits. After an error they are weighed as before.
+func (r *run) measure(ctx context.Context) error {
+	m, err := measure(ctx, r.Source, r.Job, r.splits, r.Progress != nil)
+	if err == nil {
+		r.measures = m
+	}
+	return err
+}
+
+// open returns the schema and the regions of the job's table, if the job can be done with
+// them, and j, which reads the families that are served.
+func (j *Job) open(ctx context.Context, source instant.Source) (_ *Job, t *store.TableDescriptor, m *region.Map, err error) {
+	if t, err = source.Table(ctx, j.Table()); err != nil {
+		return j, nil, nil, err
+	}
+	for _, f := range slices.Concat(j.schema.Families(), j.families) {
+		if t.Family(f) == nil {
+			return j, nil, nil, fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, f, j.Table())
+		}
+	}
+	j = j.served(t, instant.UnfrozenOf(source) != nil)
+	if err := j.checkHistory(t); err != nil {
+		return j, nil, nil, err
+	}
+	m, err = source.Regions(ctx, j.Table())
+	return j, t, m, err
 }
 
 // manifest returns the run's manifest without its files.
@@ -352,6 +369,9 @@ feed:
 	}
 	return nil
 }
+
+// atFault implements steps.
+func (r *run) atFault(err error) bool { return isHopeless(err) }
 
 // exportNothing writes one file without rows in each format, so that a reader of
 // an empty table finds its schema.

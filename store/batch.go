@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -115,6 +116,23 @@ func (p *Progress) Balanced() bool {
 type Unapplied struct {
 	Unmet     int64 // no condition held
 	Duplicate int64 // the event id was applied before
+}
+
+// CountsUnapplied returns the one of a batch's advances whose progress counts what of the
+// batch had no effect: the last; nil = there is none. Its error wraps ErrInvalidArgument
+// where they are of several partitions.
+func CountsUnapplied(advances []Advance) (*Advance, error) {
+	if len(advances) == 0 {
+		return nil, nil
+	}
+	last := &advances[len(advances)-1]
+	for i := range advances {
+		if a := &advances[i]; a.Source != last.Source || a.Partition != last.Partition {
+			return nil, fmt.Errorf("%w: records had no effect of a batch that advances several partitions, of pipeline %s, topic %s, partition %d and of pipeline %s, topic %s, partition %d: of which one?",
+				ErrInvalidArgument, a.Source.Pipeline, a.Source.Topic, a.Partition, last.Source.Pipeline, last.Source.Topic, last.Partition)
+		}
+	}
+	return last, nil
 }
 
 // Settle returns p as it is stored, where u is all that ever had no effect of the
@@ -318,6 +336,13 @@ type Refusal struct {
 // without the refused records it can be.
 type BatchError struct {
 	Refused []Refusal // by ascending offset; at most one an offset, but each with offset -1
+}
+
+// NewBatchError returns the error of a batch of which records were refused, in any order: of
+// each record the refusal that comes first stays. It sorts the slice, which it keeps.
+func NewBatchError(refused []Refusal) *BatchError {
+	slices.SortStableFunc(refused, func(a, b Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
+	return &BatchError{Refused: slices.CompactFunc(refused, func(a, b Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })}
 }
 
 // Error names the first refusal and counts the rest.

@@ -269,16 +269,7 @@ func (p *place) rest(rows *cell.Range, reversed bool) {
 // returned reports whether a cell of the place's row was returned, if it is in the
 // order of a row's cells.
 func (p *place) returned(c *cell.Cell) bool {
-	if d := strings.Compare(c.Family, p.last.Family); d != 0 {
-		return d < 0
-	}
-	if d := bytes.Compare(c.Qualifier, p.last.Qualifier); d != 0 {
-		return d < 0
-	}
-	if c.Time != p.last.Time {
-		return c.Time > p.last.Time
-	}
-	return c.Kind >= p.last.Kind
+	return cell.CompareInRow(c, &p.last) <= 0
 }
 
 // at moves the place to row, of which rows were returned or begun.

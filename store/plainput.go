@@ -93,7 +93,7 @@ func takesPut(t *TableDescriptor, row []byte, name string, at cell.Timestamp, la
 	}
 	for family = range t.Families {
 		if t.Families[family].Name == name {
-			return family, !t.Families[family].InPlace() && largest <= t.CellLimit()-(cellOverhead+len(row)+len(name))
+			return family, !t.Families[family].InPlace() && largest <= t.CellLimit()-(cell.KeyValueBytes+len(row)+len(name))
 		}
 	}
 	return 0, false

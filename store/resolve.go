@@ -137,10 +137,6 @@ func validateInPlaceOp(f *FamilyDescriptor, m *cell.Mutation, o *cell.Op) error 
 	return fmt.Errorf("%w: a COUNTER family takes increments and deletes of a column, family or row only", ErrRefused)
 }
 
-// cellOverhead is what HBase's KeyValue adds to row, family, qualifier and
-// value: two lengths of 4, the row's of 2, the family's of 1, timestamp, type.
-const cellOverhead = 4 + 4 + 2 + 1 + 8 + 1
-
 // tooFar reports whether at, the time of a put, is further behind now than t allows.
 func tooFar(t *TableDescriptor, at, now cell.Timestamp) bool {
 	return t.MaxTimestampSlop > 0 && at > now && int64(at-now) > t.MaxTimestampSlop
@@ -157,7 +153,7 @@ func (t *TableDescriptor) CellLimit() int {
 // CellSize returns how many bytes a cell has whose value has so many, key included, as
 // HBase's KeyValue.
 func CellSize(row []byte, family string, qualifier []byte, value int) int {
-	return cellOverhead + len(row) + len(family) + len(qualifier) + value
+	return cell.KeyValueBytes + len(row) + len(family) + len(qualifier) + value
 }
 
 func checkCellSize(t *TableDescriptor, row []byte, family string, qualifier []byte, value int) error {
@@ -239,18 +235,8 @@ func inKeyOrder(cells []cell.Cell) []cell.Cell {
 		return cells
 	}
 	slices.Reverse(cells)
-	slices.SortStableFunc(cells, compareColumns)
-	return slices.CompactFunc(cells, func(a, b cell.Cell) bool { return compareColumns(a, b) == 0 })
-}
-
-func compareColumns(a, b cell.Cell) int {
-	if a.Family != b.Family {
-		if a.Family < b.Family {
-			return -1
-		}
-		return 1
-	}
-	return bytes.Compare(a.Qualifier, b.Qualifier)
+	slices.SortStableFunc(cells, cell.CompareColumns)
+	return slices.CompactFunc(cells, func(a, b cell.Cell) bool { return cell.CompareColumns(a, b) == 0 })
 }
 
 // resolver is one ResolveMutation.
@@ -390,7 +376,7 @@ func (r *resolver) modify(o *cell.Op) error {
 	}
 	c := cell.Cell{Family: o.Family, Qualifier: o.Qualifier, Time: fill(o.Time, r.now), Kind: cell.KindPut, TTL: o.TTL}
 	var base []byte
-	at, found := slices.BinarySearchFunc(r.base, c, compareColumns)
+	at, found := slices.BinarySearchFunc(r.base, c, cell.CompareColumns)
 	if found {
 		old := &r.base[at]
 		base = old.Value

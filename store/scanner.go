@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -71,6 +72,20 @@ func NewScanner(ctx context.Context, sel *Selection, src RowSource) Scanner {
 		}
 	}
 	return sc
+}
+
+// FirstRow returns the first row of a scan, the caller's own, or nil where it has none. It
+// is for scans of few rows: what they read ahead is for nothing.
+func FirstRow(ctx context.Context, r Reader, s *Scan) (*cell.Row, error) {
+	sc := r.Scan(ctx, s)
+	var row *cell.Row
+	if sc.Next() {
+		row = sc.Row().Clone()
+	}
+	if err := cmp.Or(sc.Err(), sc.Close()); err != nil {
+		return nil, err
+	}
+	return row, nil
 }
 
 // turnSteps is how many rows a scan reads before it looks whether others have a turn.

@@ -1,10 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -112,7 +112,7 @@ func (t *TableDescriptor) Clone() *TableDescriptor {
 
 // Validate checks the schema by HBase's rules (TableDescriptorChecker), sorts the
 // families and makes the name canonical. Its error wraps ErrInvalidSchema and names
-// the attribute.
+// the attribute, or ErrInvalidArgument where a name is wrong.
 func (t *TableDescriptor) Validate() error {
 	if err := CheckTableName(t.Name); err != nil {
 		return err
@@ -127,48 +127,17 @@ func (t *TableDescriptor) Validate() error {
 	if len(t.Families) > MaxFamilies {
 		return bad("%d column families, at most %d", len(t.Families), MaxFamilies)
 	}
-	sort.Slice(t.Families, func(i, j int) bool { return t.Families[i].Name < t.Families[j].Name })
+	slices.SortFunc(t.Families, func(a, b FamilyDescriptor) int { return strings.Compare(a.Name, b.Name) })
 	for i := range t.Families {
 		f := &t.Families[i]
 		if err := CheckFamilyName(f.Name); err != nil {
 			return fmt.Errorf("table %s: %w", t.Name, err)
 		}
-		switch {
-		case i > 0 && f.Name == t.Families[i-1].Name:
+		if i > 0 && f.Name == t.Families[i-1].Name {
 			return bad("column family %s is given twice", f.Name)
-		case f.Versions < 1 || f.Versions > AllVersions:
-			return bad("family %s: VERSIONS is %d, must be 1..%d", f.Name, f.Versions, AllVersions)
-		case f.MinVersions < 0 || f.MinVersions > f.Versions:
-			return bad("family %s: MIN_VERSIONS is %d, must be 0..VERSIONS (%d)", f.Name, f.MinVersions, f.Versions)
-		case f.TTL <= 0 || f.TTL > Forever:
-			return bad("family %s: TTL is %d, must be 1..%d", f.Name, f.TTL, Forever)
-		case f.KeepDeleted > KeepDeletedTTL:
-			return bad("family %s: KEEP_DELETED_CELLS is %d, unknown", f.Name, uint8(f.KeepDeleted))
-		case f.TimeToPurgeDeletes < 0:
-			return bad("family %s: %s is %d, must not be negative", f.Name, ConfPurgeDeletes, f.TimeToPurgeDeletes)
-		case f.BlockSize < 1<<10 || f.BlockSize > 16<<20:
-			return bad("family %s: BLOCKSIZE is %d, must be 1 KiB..16 MiB", f.Name, f.BlockSize)
-		case f.Counter && f.Distinct:
-			return bad("family %s: COUNTER and DISTINCT exclude each other", f.Name)
-		case f.Counter && (f.Versions != 1 || f.MinVersions != 0):
-			return bad("family %s: a COUNTER family keeps one version", f.Name)
-		case f.Distinct && (f.Versions != 1 || f.MinVersions != 0):
-			return bad("family %s: a DISTINCT family keeps one version", f.Name)
 		}
-		for _, name := range slices.Sorted(maps.Keys(f.Attributes)) {
-			if err := checkPassive(name, f.Attributes[name]); err != nil {
-				return bad("family %s: %v", f.Name, err)
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(f.Metadata)) {
-			if err := checkMetadata(name); err != nil {
-				return bad("family %s: METADATA %q: %v", f.Name, name, err)
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(f.Configuration)) {
-			if err := checkConfiguration(name); err != nil {
-				return bad("family %s: CONFIGURATION %q: %v", f.Name, name, err)
-			}
+		if err := f.validate(); err != nil {
+			return bad("family %s: %v", f.Name, err)
 		}
 	}
 	if t.MaxTimestampSlop < 0 || t.MaxCellBytes < 0 {
@@ -191,6 +160,46 @@ func (t *TableDescriptor) Validate() error {
 			if _, err := check(t.Metadata[name]); err != nil {
 				return bad("%s => %q: %v", name, t.Metadata[name], err)
 			}
+		}
+	}
+	return nil
+}
+
+// validate checks all of a family but its name.
+func (f *FamilyDescriptor) validate() error {
+	switch {
+	case f.Versions < 1 || f.Versions > AllVersions:
+		return fmt.Errorf("VERSIONS is %d, must be 1..%d", f.Versions, AllVersions)
+	case f.MinVersions < 0 || f.MinVersions > f.Versions:
+		return fmt.Errorf("MIN_VERSIONS is %d, must be 0..VERSIONS (%d)", f.MinVersions, f.Versions)
+	case f.TTL <= 0 || f.TTL > Forever:
+		return fmt.Errorf("TTL is %d, must be 1..%d", f.TTL, Forever)
+	case f.KeepDeleted > KeepDeletedTTL:
+		return fmt.Errorf("KEEP_DELETED_CELLS is %d, unknown", uint8(f.KeepDeleted))
+	case f.TimeToPurgeDeletes < 0:
+		return fmt.Errorf("%s is %d, must not be negative", ConfPurgeDeletes, f.TimeToPurgeDeletes)
+	case f.BlockSize < 1<<10 || f.BlockSize > 16<<20:
+		return fmt.Errorf("BLOCKSIZE is %d, must be 1 KiB..16 MiB", f.BlockSize)
+	case f.Counter && f.Distinct:
+		return errors.New("COUNTER and DISTINCT exclude each other")
+	case f.Counter && (f.Versions != 1 || f.MinVersions != 0):
+		return errors.New("a COUNTER family keeps one version")
+	case f.Distinct && (f.Versions != 1 || f.MinVersions != 0):
+		return errors.New("a DISTINCT family keeps one version")
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Attributes)) {
+		if err := checkPassive(name, f.Attributes[name]); err != nil {
+			return err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Metadata)) {
+		if err := checkMetadata(name); err != nil {
+			return fmt.Errorf("METADATA %q: %w", name, err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Configuration)) {
+		if err := checkConfiguration(name); err != nil {
+			return fmt.Errorf("CONFIGURATION %q: %w", name, err)
 		}
 	}
 	return nil

@@ -202,13 +202,12 @@ func first(b []byte) int {
 // ReadProgress returns the stored progress of a source's partition; ok is false
 // where there is none yet.
 func ReadProgress(ctx context.Context, r Reader, s *Source, partition int32) (p Progress, ok bool, err error) {
-	row := AppendSourceRow(nil, s, partition)
-	sc := r.Scan(ctx, &Scan{Table: OffsetsTable, Start: row, Stop: row, StopInclusive: true, Columns: progressColumn()})
-	defer sc.Close()
-	if !sc.Next() {
-		return p, false, sc.Err()
+	key := AppendSourceRow(nil, s, partition)
+	row, err := FirstRow(ctx, r, &Scan{Table: OffsetsTable, Start: key, Stop: key, StopInclusive: true, Columns: progressColumn()})
+	if row == nil {
+		return p, false, err
 	}
-	p, err = DecodeProgress(sc.Row().Cells[0].Value)
+	p, err = DecodeProgress(row.Cells[0].Value)
 	return p, err == nil, err
 }
 

@@ -43,27 +43,23 @@ func (t *Table) NewMutation(row []byte) *cell.Mutation {
 // column. Its Table, row bounds, direction, Limit, Batch, MaxResultBytes and cursors
 // are not used, and there is no raw get. The error wraps ErrInvalidArgument or ErrFamilyNotFound.
 func (t *Table) Get(ctx context.Context, row []byte, s *Scan) (*cell.Row, error) {
-	sc, err := t.get(ctx, row, s)
+	get, err := t.get(row, s)
 	if err != nil {
 		return nil, err
 	}
-	defer sc.Close()
-	if !sc.Next() {
-		return nil, sc.Err()
-	}
-	return sc.Row().Clone(), nil
+	return FirstRow(ctx, t.engine, &get)
 }
 
-func (t *Table) get(ctx context.Context, row []byte, s *Scan) (Scanner, error) {
+// get returns the scan that is a Get.
+func (t *Table) get(row []byte, s *Scan) (get Scan, err error) {
 	if err := checkRow(row); err != nil {
-		return nil, fmt.Errorf("get from %s: %w", t.name, err)
+		return get, fmt.Errorf("get from %s: %w", t.name, err)
 	}
-	get, err := t.getScan(s)
-	if err != nil {
-		return nil, err
+	if get, err = t.getScan(s); err != nil {
+		return get, err
 	}
 	get.Start, get.Stop, get.StopInclusive, get.Limit = row, row, true, 1
-	return t.engine.Scan(ctx, &get), nil
+	return get, nil
 }
 
 // getScan returns what s, which may be nil, says of cells, for rows that the caller
@@ -127,10 +123,11 @@ func (t *Table) GetRows(ctx context.Context, rows [][]byte, s *Scan) ([]*cell.Ro
 // Exists reports whether row has a visible cell in one of the columns; none
 // given = in any.
 func (t *Table) Exists(ctx context.Context, row []byte, columns ...Column) (bool, error) {
-	sc, err := t.get(ctx, row, &Scan{Columns: columns})
+	get, err := t.get(row, &Scan{Columns: columns})
 	if err != nil {
 		return false, err
 	}
+	sc := t.engine.Scan(ctx, &get)
 	defer sc.Close()
 	return sc.Next(), sc.Err()
 }

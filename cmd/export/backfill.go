@@ -26,9 +26,6 @@ type backfillCommand struct {
 	Quiet  bool `short:"q" help:"Show no progress."`
 }
 
-// maxBackfill bounds the times of one command: a week of minutes.
-const maxBackfill = 10_080
-
 // backfilled is one line of --json, and of the list.
 type backfilled struct {
 	Job   string    `json:"job"`
@@ -145,8 +142,8 @@ func (c *backfillCommand) times(s *schedule.Schedule, now time.Time) (times []ti
 		return nil, fmt.Errorf("%w: --from is not before --to", cli.ErrUsage)
 	}
 	for at := s.Next(c.From.Add(-time.Nanosecond)); !at.IsZero() && at.Before(to); at = s.Next(at) {
-		if len(times) == maxBackfill {
-			return nil, fmt.Errorf("%w: more than %d times; take them in parts with --to", cli.ErrUsage, maxBackfill)
+		if len(times) == schedule.MaxBackfill {
+			return nil, fmt.Errorf("%w: more than %d times; take them in parts with --to", cli.ErrUsage, schedule.MaxBackfill)
 		}
 		times = append(times, at)
 	}

@@ -54,14 +54,12 @@ func (h *History) Load(ctx context.Context, job string) (schedule.State, error) 
 // does.
 func State(ctx context.Context, r store.Reader, job string) (schedule.State, error) {
 	var st schedule.State
-	row := stateRow(job)
-	sc := r.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
-	defer sc.Close()
-	if !sc.Next() {
-		return st, sc.Err()
+	row, err := readRow(ctx, r, stateRow(job))
+	if row == nil {
+		return st, err
 	}
 	value := []byte("{}")
-	for _, c := range sc.Row().Cells {
+	for _, c := range row.Cells {
 		if string(c.Qualifier) == stateColumn {
 			value = c.Value
 		}
@@ -123,6 +121,11 @@ func Entries(ctx context.Context, r store.Reader, job string, n int) ([]schedule
 		all = append(all, e)
 	}
 	return all, sc.Err()
+}
+
+// readRow returns a row of the table of jobs, or nil.
+func readRow(ctx context.Context, r store.Reader, key []byte) (*cell.Row, error) {
+	return store.FirstRow(ctx, r, &store.Scan{Table: store.JobsTable, Start: key, Stop: key, StopInclusive: true})
 }
 
 // stateRow is the job's name, escaped and terminated, and "s".

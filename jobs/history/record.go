@@ -89,9 +89,6 @@ func Recorded(ctx context.Context, r store.Reader, job string, e *schedule.Entry
 	if time.Since(e.Ended) > historyTTL {
 		return true, nil
 	}
-	row := entryRow(job, e)
-	sc := r.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
-	defer sc.Close()
-	there := sc.Next()
-	return there, sc.Err()
+	row, err := readRow(ctx, r, entryRow(job, e))
+	return row != nil, err
 }

@@ -117,15 +117,13 @@ func (h *Shared) use(ctx context.Context, job string) (j *sharedJob, done func()
 
 // read returns the row of a job.
 func (h *Shared) read(ctx context.Context, job string) (r sharedRow, err error) {
-	row := stateRow(job)
-	sc := h.engine.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
-	defer sc.Close()
-	if !sc.Next() {
-		return r, sc.Err()
+	row, err := readRow(ctx, h.engine, stateRow(job))
+	if row == nil {
+		return r, err
 	}
-	for _, c := range sc.Row().Cells {
+	for _, c := range row.Cells {
 		if string(c.Qualifier) == stateColumn {
-			r.value, r.time = bytes.Clone(c.Value), c.Time
+			r.value, r.time = c.Value, c.Time
 		}
 	}
 	if err := json.Unmarshal(r.value, &r.Kept); err != nil {

@@ -2,6 +2,7 @@ package instant
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -245,22 +246,30 @@ func (g *getScanner) Next() bool {
 		if g.sc.Next() {
 			return true
 		}
-		g.err = g.sc.Err()
-		if err := g.Close(); g.err == nil {
-			g.err = err
-		}
+		g.err = cmp.Or(g.sc.Err(), g.end())
 	}
 	return false
 }
 
 // Row implements store.Scanner.
-func (g *getScanner) Row() *cell.Row { return g.sc.Row() }
+func (g *getScanner) Row() *cell.Row {
+	if g.sc == nil {
+		return nil
+	}
+	return g.sc.Row()
+}
 
 // Err implements store.Scanner.
 func (g *getScanner) Err() error { return g.err }
 
 // Close implements store.Scanner.
 func (g *getScanner) Close() error {
+	g.keys = nil
+	return g.end()
+}
+
+// end ends the scanner that is open.
+func (g *getScanner) end() error {
 	if g.sc == nil {
 		return nil
 	}

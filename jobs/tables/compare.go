@@ -310,10 +310,10 @@ func (c *compare) difference(ctx context.Context, key []byte) (d *Difference, er
 				d = &Difference{Row: bytes.Clone(key)}
 				// Of two different cells the one that is first is missing on the
 				// other side, unless only their values differ.
-				if r == nil || l != nil && compareCells(l, r) <= 0 {
+				if r == nil || l != nil && cell.CompareInRow(l, r) <= 0 {
 					d.Left = shown(l)
 				}
-				if l == nil || r != nil && compareCells(l, r) >= 0 {
+				if l == nil || r != nil && cell.CompareInRow(l, r) >= 0 {
 					d.Right = shown(r)
 				}
 			}
@@ -329,12 +329,7 @@ func (c *compare) difference(ctx context.Context, key []byte) (d *Difference, er
 }
 
 func sameCell(a, b *cell.Cell) bool {
-	return compareCells(a, b) == 0 && a.TTL == b.TTL && bytes.Equal(a.Value, b.Value)
-}
-
-// compareCells is the key order of two cells of one row.
-func compareCells(a, b *cell.Cell) int {
-	return cmp.Or(cmp.Compare(a.Family, b.Family), bytes.Compare(a.Qualifier, b.Qualifier), cmp.Compare(b.Time, a.Time), cmp.Compare(b.Kind, a.Kind))
+	return cell.CompareInRow(a, b) == 0 && a.TTL == b.TTL && bytes.Equal(a.Value, b.Value)
 }
 
 // shown is a copy of c to be printed.

@@ -277,10 +277,10 @@ func ownedBy(owner string) *store.Cond {
 // checkEmpty refuses a table that has rows, visible or not, where the copy goes.
 func (c *tableCopy) checkEmpty(ctx context.Context) error {
 	row, err := c.firstRow(ctx, store.Scan{Start: c.Rows.Start, Stop: c.Rows.Stop})
-	if err == nil && row != nil {
-		return fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, columnar.EscapeKey(row))
+	if row == nil {
+		return err
 	}
-	return err
+	return fmt.Errorf("%w: it has rows, such as %s: truncate it, or name an empty table", store.ErrRefused, columnar.EscapeKey(row.Key))
 }
 
 // checkThere refuses a table that has no rows where the copy has written some: it was
@@ -308,23 +308,19 @@ func (c *tableCopy) checkThere(ctx context.Context) error {
 		}
 		// What is not visible may be in neither: it has expired, or is no cell of a copy.
 		written.Table, written.Columns, written.Limit, written.MaxResultBytes = c.Table, instant.Families(c.Families), 1, 1
-		from := c.Source.Scan(ctx, &written)
-		if from.Next() {
-			row = bytes.Clone(from.Row().Key)
-		}
-		if err := errors.Join(from.Err(), from.Close()); err != nil {
+		if row, err = store.FirstRow(ctx, c.Source, &written); err != nil {
 			return err
 		}
 		if row != nil {
-			return fmt.Errorf("%w: rows that were copied, such as %s, are not in it any more: it was truncated, or made anew, and the copy cannot go on", store.ErrRefused, columnar.EscapeKey(row))
+			return fmt.Errorf("%w: rows that were copied, such as %s, are not in it any more: it was truncated, or made anew, and the copy cannot go on", store.ErrRefused, columnar.EscapeKey(row.Key))
 		}
 	}
 	return nil
 }
 
-// firstRow returns the key of the first row of Into, visible or not, in the range of a scan
-// of the families of the copy; nil = there is none.
-func (c *tableCopy) firstRow(ctx context.Context, rows store.Scan) ([]byte, error) {
+// firstRow returns the first row of Into, or a part of it, visible or not, in the range of a
+// scan of the families of the copy; nil = there is none.
+func (c *tableCopy) firstRow(ctx context.Context, rows store.Scan) (*cell.Row, error) {
 	var raw, counters []string
 	for _, name := range readFamilies(c.Families, c.schema) {
 		if c.setter != nil && c.schema.Family(name).InPlace() {
@@ -338,12 +334,7 @@ func (c *tableCopy) firstRow(ctx context.Context, rows store.Scan) ([]byte, erro
 			continue
 		}
 		rows.Table, rows.Columns, rows.Raw, rows.Limit, rows.MaxResultBytes = c.Into, instant.Families(families), i == 0, 1, 1
-		sc := c.To.Scan(ctx, &rows)
-		var row []byte
-		if sc.Next() {
-			row = bytes.Clone(sc.Row().Key)
-		}
-		if err := errors.Join(sc.Err(), sc.Close()); err != nil || row != nil {
+		if row, err := store.FirstRow(ctx, c.To, &rows); row != nil || err != nil {
 			return row, err
 		}
 	}

@@ -64,16 +64,19 @@ func ReadCopied(ctx context.Context, r store.Reader, into string) (*CopyState, e
 	return readCopy(ctx, r, into, doneColumn)
 }
 
+// jobsRow returns the cells of a row of the table of jobs; none = there is no such row.
+func jobsRow(ctx context.Context, r store.Reader, key []byte) ([]cell.Cell, error) {
+	row, err := store.FirstRow(ctx, r, &store.Scan{Table: store.JobsTable, Start: key, Stop: key, StopInclusive: true})
+	if row == nil {
+		return nil, err
+	}
+	return row.Cells, nil
+}
+
 // readCopy reads the state in a column of the row of a copy, and what belongs to it.
 func readCopy(ctx context.Context, r store.Reader, into, column string) (*CopyState, error) {
-	row := copyRow(into)
-	sc := r.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
-	defer sc.Close()
-	var cells []cell.Cell
-	if sc.Next() {
-		cells = sc.Row().Cells
-	}
-	if err := sc.Err(); err != nil {
+	cells, err := jobsRow(ctx, r, copyRow(into))
+	if err != nil {
 		return nil, err
 	}
 	s := &CopyState{cursors: map[int]string{}}

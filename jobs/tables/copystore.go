@@ -300,15 +300,11 @@ func (c *storeCopy) existing(ctx context.Context, names []string) (tables []stri
 func outboxRanges(ctx context.Context, r store.Reader) (ranges []cell.Range, err error) {
 	var start []byte
 	for {
-		sc := r.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: start, Limit: 1})
-		var key []byte
-		if sc.Next() {
-			key = slices.Clone(sc.Row().Key)
-		}
-		if err := errors.Join(sc.Err(), sc.Close()); err != nil || key == nil {
+		row, err := store.FirstRow(ctx, r, &store.Scan{Table: store.OutboxTable, Start: start, Limit: 1})
+		if row == nil {
 			return ranges, err
 		}
-		n := 0
+		key, n := row.Key, 0
 		if len(key) > len(store.OutboxCounts) && string(key[:len(store.OutboxCounts)]) == store.OutboxCounts {
 			n = len(store.OutboxCounts)
 		}

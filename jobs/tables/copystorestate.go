@@ -74,22 +74,18 @@ func storeCopyRow() []byte { return append(cell.AppendPart(nil, nil), 'm') }
 // not ended. As long as it has not, no pipeline must begin there. Its error wraps
 // target.ErrNotFound where there is none, store.ErrCorrupt and store.ErrUnsupported.
 func ReadStoreCopy(ctx context.Context, r store.Reader) (*StoreCopyState, error) {
-	row := storeCopyRow()
-	sc := r.Scan(ctx, &store.Scan{Table: store.JobsTable, Start: row, Stop: row, StopInclusive: true})
-	defer sc.Close()
-	var text, owner string
-	if sc.Next() {
-		for _, c := range sc.Row().Cells {
-			switch string(c.Qualifier) {
-			case copyColumn:
-				text = string(c.Value)
-			case ownerColumn:
-				owner = string(c.Value)
-			}
-		}
-	}
-	if err := sc.Err(); err != nil {
+	cells, err := jobsRow(ctx, r, storeCopyRow())
+	if err != nil {
 		return nil, err
+	}
+	var text, owner string
+	for _, c := range cells {
+		switch string(c.Qualifier) {
+		case copyColumn:
+			text = string(c.Value)
+		case ownerColumn:
+			owner = string(c.Value)
+		}
 	}
 	if text == "" || text == noCopy {
 		return nil, fmt.Errorf("%w: no copy of a store was cut off here", target.ErrNotFound)

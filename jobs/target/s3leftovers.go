@@ -130,7 +130,6 @@ func (s *S3) leftovers(ctx context.Context, wanted func(dir string) bool) ([]s3F
 	if err != nil {
 		return nil, err
 	}
-	var found []s3Found
 	orphans := map[string][]*s3Orphan{} // by directory
 	for i := range multiparts {
 		o := &multiparts[i]
@@ -138,49 +137,16 @@ func (s *S3) leftovers(ctx context.Context, wanted func(dir string) bool) ([]s3F
 			orphans[dir] = append(orphans[dir], o)
 		}
 	}
+	var found []s3Found
 	for _, dir := range slices.Sorted(maps.Keys(records)) {
-		rec := records[dir]
-		f := s3Found{dir: dir, rec: rec}
-		f.Modified = s.client.o.Now().Add(-max(0, rec.age))
-		known := map[string]bool{}
-		for _, file := range rec.uploads() {
-			known[file.Upload] = true
+		f, unknown, err := s.leftOf(ctx, dir, records[dir], orphans[dir])
+		if err != nil {
+			return nil, err
 		}
-		switch rec.State {
-		case "": // decided; no Begin may come that finishes it
-			if rec.Writer != "" && rec.age >= orphanAge {
-				f.Name = cmp.Or(rec.ID, temporaryName(dir))
-				for _, file := range rec.Files {
-					f.Bytes += file.Size
-				}
-				found = append(found, f)
-			}
-		case s3Open, s3Left:
-			f.Name, f.Busy, f.Resumable = rec.ID, rec.busy(s.client.o.Lease), len(rec.notes) > 0
-			for _, o := range orphans[dir] {
-				if !f.Busy && !known[o.id] {
-					continue
-				}
-				size, err := s.parts(ctx, o.key, o.id)
-				if err != nil && !errors.Is(err, ErrNotFound) {
-					return nil, err
-				}
-				f.Bytes += max(0, size)
-			}
-			found = append(found, f)
-			if f.Busy {
-				delete(orphans, dir)
-			}
-		case s3Removing:
-			f.Name, f.Busy = removed+temporaryName(dir), rec.age < removalAge
-			found = append(found, f)
-		case s3Ended:
-			if rec.age >= orphanAge && len(orphans[dir]) == 0 {
-				f.Name = ended + temporaryName(dir)
-				found = append(found, f)
-			}
+		if f != nil {
+			found = append(found, *f)
 		}
-		orphans[dir] = slices.DeleteFunc(orphans[dir], func(o *s3Orphan) bool { return known[o.id] })
+		orphans[dir] = unknown
 	}
 	for dir, some := range orphans {
 		for _, o := range some {
@@ -209,6 +175,56 @@ func (s *S3) leftovers(ctx context.Context, wanted func(dir string) bool) ([]s3F
 	}
 	slices.SortStableFunc(found, func(a, b s3Found) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
+}
+
+// leftOf returns what a run with a record has left, nil = nothing, and which of the
+// multi-part uploads in its directory are nobody's.
+func (s *S3) leftOf(ctx context.Context, dir string, rec *s3Stored, multiparts []*s3Orphan) (f *s3Found, orphans []*s3Orphan, err error) {
+	known := map[string]bool{}
+	for _, file := range rec.uploads() {
+		known[file.Upload] = true
+	}
+	for _, o := range multiparts {
+		if !known[o.id] {
+			orphans = append(orphans, o)
+		}
+	}
+	f = &s3Found{dir: dir, rec: rec, Leftover: Leftover{Modified: s.client.o.Now().Add(-max(0, rec.age))}}
+	switch rec.State {
+	case "": // decided; no Begin may come that finishes it
+		if rec.Writer == "" || rec.age < orphanAge {
+			return nil, orphans, nil
+		}
+		f.Name = cmp.Or(rec.ID, temporaryName(dir))
+		for _, file := range rec.Files {
+			f.Bytes += file.Size
+		}
+	case s3Open, s3Left:
+		f.Name, f.Busy, f.Resumable = rec.ID, rec.busy(s.client.o.Lease), len(rec.notes) > 0
+		if f.Busy {
+			orphans = nil // they may be its own, of which it has not told yet
+		}
+		for _, o := range multiparts {
+			if !f.Busy && !known[o.id] {
+				continue
+			}
+			size, err := s.parts(ctx, o.key, o.id)
+			if err != nil && !errors.Is(err, ErrNotFound) {
+				return nil, nil, err
+			}
+			f.Bytes += max(0, size)
+		}
+	case s3Removing:
+		f.Name, f.Busy = removed+temporaryName(dir), rec.age < removalAge
+	case s3Ended:
+		if rec.age < orphanAge || len(multiparts) > 0 {
+			return nil, orphans, nil
+		}
+		f.Name = ended + temporaryName(dir)
+	default:
+		return nil, orphans, nil
+	}
+	return f, orphans, nil
 }
 
 // directoryOf returns which of dirs, in order, key is in, or nothing.

@@ -381,10 +381,17 @@ type Checkpoint struct {
 	Expires  time.Time `json:"expires"`
 }
 
+// Leases of checkpoints. An owner renews its own; one that has died costs disk space for the
+// rest of its lease only.
+const (
+	DefaultLease = 2 * time.Minute // where a request names none
+	MaxLease     = time.Hour       // the longest that is granted
+)
+
 // CheckpointRequest asks for a checkpoint, or for more time.
 type CheckpointRequest struct {
 	Owner        string  `json:"owner,omitempty"`
-	LeaseSeconds float64 `json:"lease_seconds,omitempty"` // 0 = the server's default
+	LeaseSeconds float64 `json:"lease_seconds,omitempty"` // 0 = DefaultLease; up to MaxLease
 }
 
 // Version is the answer of /version.

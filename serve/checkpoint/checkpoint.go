@@ -31,15 +31,8 @@ import (
 // subdirectory is where the checkpoints of a data directory are.
 const subdirectory = "checkpoints"
 
-// MaxLease is the longest lease.
-const MaxLease = time.Hour
-
-// Bounds of a lease. An owner renews it; one that has died costs disk space for
-// the rest of its lease only.
-const (
-	DefaultLease = 2 * time.Minute
-	collectEvery = 10 * time.Second
-)
+// collectEvery is how often Run looks for leases that are over.
+const collectEvery = 10 * time.Second
 
 // leaseSuffix is the extension of the file beside a checkpoint that says who has
 // it and how long. It is written before the checkpoint and removed after it, so
@@ -53,7 +46,7 @@ type Options struct {
 	// Dir is the data directory. Checkpoints are in its "checkpoints"
 	// directory: on the same file system, as a checkpoint is hard links.
 	Dir string
-	// Adopt is the id of a checkpoint that gets a new lease of MaxLease, even if
+	// Adopt is the id of a checkpoint that gets a new lease of api.MaxLease, even if
 	// its own is over, where it is still there. Empty = none.
 	Adopt string
 	// Now is the clock. Default: time.Now.
@@ -116,7 +109,7 @@ func (c *Directory) takeOver(adopt string) error {
 		lease, err := readLease(filepath.Join(c.dir, e.Name()))
 		if errors.Is(err, errUnread) || err != nil && id == adopt {
 			// Somebody may read the checkpoint, and renews the lease then.
-			lease = api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: "unknown", Created: c.now(), Expires: c.now().Add(DefaultLease)}
+			lease = api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: "unknown", Created: c.now(), Expires: c.now().Add(api.DefaultLease)}
 			c.log.Warn("a checkpoint whose lease cannot be read is kept for as long as a new lease", "path", lease.Path, "err", err)
 			err = nil
 		}
@@ -125,7 +118,7 @@ func (c *Directory) takeOver(adopt string) error {
 			continue
 		}
 		// A clock that was set back must not make a lease last longer.
-		if latest := c.now().Add(MaxLease); lease.Expires.After(latest) || id == adopt {
+		if latest := c.now().Add(api.MaxLease); lease.Expires.After(latest) || id == adopt {
 			lease.Expires = latest
 		}
 		if _, err := os.Stat(lease.Path); errors.Is(err, fs.ErrNotExist) {
@@ -202,9 +195,9 @@ func (c *Directory) remove(id string) error {
 func leaseTime(seconds float64) (time.Duration, error) {
 	switch {
 	case seconds == 0:
-		return DefaultLease, nil
-	case seconds < 1 || seconds > MaxLease.Seconds():
-		return 0, fmt.Errorf("%w: a lease of %g s, want 1..%g", store.ErrInvalidArgument, seconds, MaxLease.Seconds())
+		return api.DefaultLease, nil
+	case seconds < 1 || seconds > api.MaxLease.Seconds():
+		return 0, fmt.Errorf("%w: a lease of %g s, want 1..%g", store.ErrInvalidArgument, seconds, api.MaxLease.Seconds())
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
 }

@@ -171,7 +171,7 @@ func TestCheckpointsAfterACrash(t *testing.T) {
 	// The clock is set back: the lease does not last longer than any may.
 	clock.t = clock.t.Add(-100 * 24 * time.Hour)
 	c = openTest(t, dir, &fakeEngine{}, clock)
-	clock.t = clock.t.Add(MaxLease)
+	clock.t = clock.t.Add(api.MaxLease)
 	if err := c.collect(); err != nil || exists(kept.Path) {
 		t.Errorf("a clock that was set back keeps a checkpoint (%v)", err)
 	}
@@ -252,7 +252,7 @@ func TestUnreadableLease(t *testing.T) {
 			t.Errorf("checkpoint %s is gone", l.ID)
 		}
 	}
-	clock.t = clock.t.Add(DefaultLease - time.Second)
+	clock.t = clock.t.Add(api.DefaultLease - time.Second)
 	if _, err := c.Renew(renewed.ID, 60); err != nil {
 		t.Error(err)
 	}

@@ -12,14 +12,9 @@ import (
 	"sluice/serve/api"
 )
 
-// lease is how long the daemon keeps a checkpoint of an owner that has died, and
-// longLease one that somebody may come back for: as long as it grants. renewEvery
-// leaves time for three failed attempts.
-const (
-	lease      = 2 * time.Minute
-	longLease  = time.Hour
-	renewEvery = 30 * time.Second
-)
+// renewEvery is how often a lease is renewed: api.DefaultLease, the shortest that is asked
+// for, leaves time for three failed attempts.
+const renewEvery = api.DefaultLease / 4
 
 // Checkpoint is a directory of the daemon's machine that holds its store at one
 // commit, for opening read-only. It lives until Release; its lease is renewed
@@ -41,13 +36,13 @@ type Checkpoint struct {
 
 // Checkpoint asks the daemon for a checkpoint. ctx bounds the asking only.
 func (c *Client) Checkpoint(ctx context.Context) (*Checkpoint, error) {
-	return c.makeCheckpoint(ctx, lease)
+	return c.makeCheckpoint(ctx, api.DefaultLease)
 }
 
 // LastingCheckpoint is Checkpoint, which however, when this process is killed or
 // Keeps it, stays for an hour: FindCheckpoint finds it by its ID.
 func (c *Client) LastingCheckpoint(ctx context.Context) (*Checkpoint, error) {
-	return c.makeCheckpoint(ctx, longLease)
+	return c.makeCheckpoint(ctx, api.MaxLease)
 }
 
 func (c *Client) makeCheckpoint(ctx context.Context, lease time.Duration) (*Checkpoint, error) {
@@ -65,11 +60,11 @@ func (c *Client) makeCheckpoint(ctx context.Context, lease time.Duration) (*Chec
 // error wraps api.ErrNotFound where the daemon does not have it any more.
 func (c *Client) FindCheckpoint(ctx context.Context, id string) (*Checkpoint, error) {
 	var a api.Checkpoint
-	err := c.call(ctx, http.MethodPut, "/checkpoints/"+segment(id), api.CheckpointRequest{LeaseSeconds: longLease.Seconds()}, &a)
+	err := c.call(ctx, http.MethodPut, "/checkpoints/"+segment(id), api.CheckpointRequest{LeaseSeconds: api.MaxLease.Seconds()}, &a)
 	if err != nil {
 		return nil, outcome(ctx, err, true)
 	}
-	return c.holdCheckpoint(ctx, &a, longLease), nil
+	return c.holdCheckpoint(ctx, &a, api.MaxLease), nil
 }
 
 func (c *Client) holdCheckpoint(ctx context.Context, a *api.Checkpoint, lease time.Duration) *Checkpoint {

@@ -1,7 +1,6 @@
 package hbasestore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,13 +23,10 @@ const (
 	maxCallBytes = 1 << 20
 )
 
-// PartialError is store.PartialError: HBase applies rows, not batches.
-type PartialError = store.PartialError
-
 // Apply implements store.Engine for batches of mutations: rows are atomic, the batch
 // is not. Consecutive mutations of a row are one; rows are sent grouped by region,
 // several calls at a time. What can be told to be wrong beforehand is a
-// *store.BatchError, and nothing was applied; later failures are a *PartialError.
+// *store.BatchError, and nothing was applied; later failures are a *store.PartialError.
 //
 // A batch with one advance is exact, as type exact says: its writes need explicit
 // timestamps, its counters the offset of each increment. Several advances without
@@ -63,7 +59,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	}
 	units, of, distinct := joinRows(hs)
 	errs := s.applyInto(ctx, units, make([]store.Result, len(units)), true, distinct)
-	failed := &PartialError{}
+	failed := &store.PartialError{}
 	for i := range b.Mutations {
 		m := &b.Mutations[i]
 		if err := errs[of[i]]; err != nil {
@@ -106,9 +102,7 @@ func (rs *refusals) add(ctx context.Context, offset int64, table string, row []b
 	if errors.Is(err, store.ErrTransient) || errors.Is(err, store.ErrTableNotEnabled) || ctx.Err() != nil {
 		return false
 	}
-	if offset < 0 || !slices.ContainsFunc(*rs, func(r store.Refusal) bool { return r.Offset == offset }) {
-		*rs = append(*rs, store.Refusal{Offset: offset, Table: table, Row: row, Err: err})
-	}
+	*rs = append(*rs, store.Refusal{Offset: offset, Table: table, Row: row, Err: err})
 	return true
 }
 
@@ -117,8 +111,7 @@ func (rs refusals) err() error {
 	if len(rs) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(rs, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-	return &store.BatchError{Refused: rs}
+	return store.NewBatchError(rs)
 }
 
 // joinRows makes one mutation of consecutive ones of a row that may be repeated, up

@@ -156,7 +156,7 @@ func TestApplyDeletesInPart(t *testing.T) {
 		b.Add(int64(i), m)
 	}
 	err := s.Apply(t.Context(), b)
-	var partial *PartialError
+	var partial *store.PartialError
 	if !errors.As(err, &partial) || !errors.Is(err, store.ErrFamilyNotFound) || partial.Applied != 2 || len(partial.Failed) != 1 || partial.Failed[0].Offset != 1 {
 		t.Errorf("Got %v", err)
 	}
@@ -193,7 +193,7 @@ func TestApplyInPart(t *testing.T) {
 	b.Add(2, bad)
 	b.Add(3, *put("c", "v"))
 	err := s.Apply(t.Context(), b)
-	var partial *PartialError
+	var partial *store.PartialError
 	if !errors.As(err, &partial) || !errors.Is(err, store.ErrFamilyNotFound) || partial.Applied != 2 || len(partial.Failed) != 1 || partial.Failed[0].Offset != 2 {
 		t.Errorf("Got %v", err)
 	}

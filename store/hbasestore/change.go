@@ -27,7 +27,7 @@ import (
 //     to put, the answer being lost, knows that it was put. (What comes back in the cells of
 //     counts that are changed so has a higher timestamp than what comes late.)
 //
-// Four protocols are made of changes: of batches (type exact), redrives and purges (journal),
+// Four protocols are made of changes: of batches (type exact), redrives and purges (journaled),
 // switches to a rebuild (switcher) and removals (remover). In each a change says what is
 // about to be written, what is written is the same whoever writes it and however late, and
 // another change says that it is done: the first must come before any of it and the last

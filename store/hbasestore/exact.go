@@ -11,25 +11,6 @@ import (
 	"sluice/store/hbasestore/internal/hbase"
 )
 
-// cells is what exact batches ask of HBase, and all that they ask: tests stop
-// between any two calls.
-type cells interface {
-	// read returns the newest cells of the columns that gets name, a result for
-	// each, of one table.
-	read(ctx context.Context, table string, gets []*hbase.TGet) ([]*hbase.TResult_, error)
-	// checkAndPut puts columns into a row where a column of it holds value, nil = is
-	// absent, and reports whether it did. The error wraps store.ErrUnknownOutcome
-	// where the answer was lost.
-	checkAndPut(ctx context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (bool, error)
-	// write makes writes that may be repeated and returns an error for each.
-	write(ctx context.Context, hs []*mutation) []error
-	// allot returns a number that it returns to nobody else.
-	allot(ctx context.Context) (uint32, error)
-	// scanRows returns up to n rows of a table from start on, with the newest cells of
-	// families, none = of all; none where there is no further row.
-	scanRows(ctx context.Context, table string, families []string, start []byte, n int) ([]*hbase.TResult_, error)
-}
-
 // exact applies batches with progress to a store whose batches are not atomic, so
 // that a record has its effect once (invariant I2), whoever is killed between two
 // calls and whoever else believes to own the partition.

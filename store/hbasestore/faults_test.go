@@ -216,7 +216,7 @@ func TestApplyLostReply(t *testing.T) {
 	b.Add(2, *increment("b"))
 	b.Add(3, *put("c", "v"))
 	err := s.Apply(t.Context(), b)
-	var partial *PartialError
+	var partial *store.PartialError
 	if !errors.As(err, &partial) || len(partial.Failed) != 1 || partial.Failed[0].Offset != 2 || partial.Applied != 2 || !errors.Is(err, store.ErrUnknownOutcome) {
 		t.Errorf("Got %v, want that of offset 2 nobody knows", err)
 	}

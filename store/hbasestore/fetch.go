@@ -2,7 +2,6 @@ package hbasestore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,12 +66,14 @@ type scanner struct {
 	gateway *gateway
 }
 
-// run fetches everything, then ends the call that the scan is.
-func (f *fetcher) run() {
+// run fetches everything, then ends the call that the scan is. ctx ends when the scan is
+// closed, too.
+func (f *fetcher) run(ctx context.Context) {
 	defer f.end()
+	defer f.stop(nil)
 	defer close(f.pages)
 	defer f.note()
-	if err := f.all(); err != nil {
+	if err := f.all(ctx); err != nil {
 		f.err = fmt.Errorf("scan %s: %w", f.table, err)
 	}
 }
@@ -89,7 +90,7 @@ func (f *fetcher) note() {
 // call without a scanner on HBase's side, too.
 func (src *source) get() *hbase.TGet {
 	rows := src.sel.Rows()
-	if !oneRow(rows) || len(rows.Start) > maxRow(src.table) || !src.gettable() {
+	if !rows.OneRow() || len(rows.Start) > maxRow(src.table) || !src.gettable() {
 		return nil
 	}
 	return src.getOf(rows.Start)
@@ -116,18 +117,7 @@ func (src *source) runGet(get *hbase.TGet) {
 }
 
 // all returns nil where the scan was closed.
-func (f *fetcher) all() error {
-	ctx, cancel := context.WithCancelCause(f.ctx) // ends when the scan is closed, too
-	done := make(chan struct{})
-	defer close(done)
-	go func() {
-		defer cancel(nil)
-		select {
-		case <-f.stop:
-			cancel(ownCause{errStopped})
-		case <-done:
-		}
-	}()
+func (f *fetcher) all(ctx context.Context) error {
 	var err error
 	switch {
 	case f.nothing || f.sel.Empty():
@@ -164,14 +154,13 @@ func (f *fetcher) regions(ctx context.Context) error {
 var errStopped = errors.New("hbasestore: scan was closed")
 
 // send hands a page over; false where nobody wants it any more.
-func (f *fetcher) send(results []fetched) bool {
+func (f *fetcher) send(ctx context.Context, results []fetched) bool {
 	select {
 	case f.pages <- results:
 		return true
-	case <-f.stop:
-	case <-f.ctx.Done():
+	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // region fetches what is left of a region; more is false where nothing further is
@@ -227,7 +216,7 @@ func (f *fetcher) once(ctx context.Context, n int) (ended, more bool, err error)
 	if err != nil {
 		return false, false, err
 	}
-	if !f.deliver(results) || f.full() {
+	if !f.deliver(ctx, results) || f.full() {
 		return true, false, nil
 	}
 	return f.past || len(results) < n || f.over(), true, nil
@@ -267,7 +256,7 @@ func (f *fetcher) scanner(ctx context.Context) (ended, more bool, err error) {
 			lost = context.Cause(ctx) == nil // else it is there still
 			return false, false, err
 		}
-		if !f.deliver(results) || f.full() {
+		if !f.deliver(ctx, results) || f.full() {
 			return true, false, nil
 		}
 		if f.past || len(results) < n {
@@ -317,7 +306,7 @@ func (f *fetcher) wanted() int {
 	switch {
 	case f.request.BatchSize != nil:
 		return 0
-	case oneRow(f.rest):
+	case f.rest.OneRow():
 		return 1
 	case f.limit > 0 && f.sel.Reversed():
 		return f.limit - f.rows + 1 // the first row may be one that is dropped here
@@ -415,7 +404,7 @@ func (f *fetcher) close(sc *scanner) {
 
 // deliver hands over what was fetched, without what the scan does not want or has
 // had, and moves the rest behind it. It returns false where nothing more is wanted.
-func (f *fetcher) deliver(results []fetched) bool {
+func (f *fetcher) deliver(ctx context.Context, results []fetched) bool {
 	size := 0
 	kept := results[:0:len(results)]
 	for i := range results {
@@ -447,7 +436,7 @@ func (f *fetcher) deliver(results []fetched) bool {
 		f.alone = false
 		f.page = min(max(f.s.o.PageBytes/max(size/n, 1), 1), f.mostRows(), grown)
 	}
-	return len(kept) == 0 || f.send(kept)
+	return len(kept) == 0 || f.send(ctx, kept)
 }
 
 // mostRows is how many results a page has at most, whatever the average of those before.
@@ -489,7 +478,7 @@ func (f *fetcher) passed(r *fetched) {
 	}
 	if f.part != nil {
 		n := 0
-		for n < len(r.cells) && !beyond(&r.cells[n], f.part) {
+		for n < len(r.cells) && cell.CompareInRow(&r.cells[n], f.part) <= 0 {
 			n++
 		}
 		r.cells = r.cells[n:]
@@ -522,15 +511,4 @@ func (f *fetcher) resumes(row []byte) bool {
 	}
 	stop := f.rest.Stop
 	return len(stop) == len(row)+1 && stop[len(row)] == 0 && bytes.HasPrefix(stop, row)
-}
-
-// beyond reports whether v stands behind c in its row.
-func beyond(v, c *cell.Cell) bool {
-	if d := cmp.Or(cmp.Compare(v.Family, c.Family), bytes.Compare(v.Qualifier, c.Qualifier)); d != 0 {
-		return d > 0
-	}
-	if v.Time != c.Time {
-		return v.Time < c.Time
-	}
-	return v.Kind < c.Kind
 }

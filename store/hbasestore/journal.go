@@ -14,13 +14,6 @@ import (
 	"sluice/store/hbasestore/internal/hbase"
 )
 
-// journalsTable holds the journals: a row each. docs/format/hbase.md has its layout.
-const (
-	journalsTable  = store.SystemNamespace + ":journals"
-	journalsFamily = "j"
-	entryQualifier = "entry"
-)
-
 // An entry decides about no more units, and writes about no more bytes: it is one
 // cell, and the rows that conditions test are read whole.
 const (
@@ -32,7 +25,7 @@ const (
 
 var _ store.Journaler = (*Store)(nil)
 
-// ApplyJournaled implements store.Journaler, as type journal says.
+// ApplyJournaled implements store.Journaler, as type journaled says.
 func (s *Store) ApplyJournaled(ctx context.Context, src *store.Source, partition int32, b *store.Batch) error {
 	ctx, end, err := s.begin(ctx, false)
 	if err != nil {
@@ -43,23 +36,23 @@ func (s *Store) ApplyJournaled(ctx context.Context, src *store.Source, partition
 	if s.o.Framed {
 		most = min(most, s.o.MaxFrameBytes)
 	}
-	j := &journal{x: s.exact, schemas: s, nonce: rand.Uint64, most: most - entryOverhead, source: src, partition: partition}
+	j := &journaled{journal: journal{x: s.exact, source: src, partition: partition}, schemas: s, nonce: rand.Uint64, most: most - entryOverhead}
 	if err := j.apply(ctx, b); err != nil {
 		return fmt.Errorf("apply batch: %w", err)
 	}
 	return nil
 }
 
-// schemas is what a journal asks of tables.
+// schemas is what applying by a journal asks of tables.
 type schemas interface {
 	Table(ctx context.Context, name string) (*store.TableDescriptor, error)
 	validate(ctx context.Context, m *cell.Mutation, conditional bool) (*mutation, error)
 	checkCounter(ctx context.Context, c *counter) error
 }
 
-// journal applies conditional units to a store whose batches are not atomic, each
-// whole and once (invariant I2), whoever is killed between two calls and whoever else
-// uses the same journal. It is one call's view of a row of journalsTable.
+// journaled applies conditional units by a journal to a store whose batches are not
+// atomic, each whole and once (invariant I2), whoever is killed between two calls and
+// whoever else uses the same journal. It is of one call.
 //
 // Entries come one after the other. In order:
 //
@@ -82,13 +75,11 @@ type schemas interface {
 //
 // A claim whose answer is lost is found by its nonce. Where another entry stands there
 // already nobody knows, and the error says so.
-type journal struct {
-	x         *exact
-	schemas   schemas
-	nonce     func() uint64
-	most      int // bytes of an entry
-	source    *store.Source
-	partition int32
+type journaled struct {
+	journal
+	schemas schemas
+	nonce   func() uint64
+	most    int // bytes of an entry
 }
 
 // unit is a unit of a batch, as the journal takes it.
@@ -113,7 +104,7 @@ func (s *sum) key() string {
 	return string(append(cell.AppendPart(cell.AppendPart(cell.AppendPart(nil, []byte(s.table)), s.row), []byte(s.family)), s.column...))
 }
 
-func (j *journal) apply(ctx context.Context, b *store.Batch) error {
+func (j *journaled) apply(ctx context.Context, b *store.Batch) error {
 	units, err := j.units(ctx, b)
 	if err != nil {
 		return err
@@ -131,7 +122,7 @@ func (j *journal) apply(ctx context.Context, b *store.Batch) error {
 }
 
 // units checks a batch and returns what it is made of.
-func (j *journal) units(ctx context.Context, b *store.Batch) ([]*unit, error) {
+func (j *journaled) units(ctx context.Context, b *store.Batch) ([]*unit, error) {
 	if len(b.Puts)+len(b.Mutations)+len(b.Counters)+len(b.Advances) > 0 {
 		return nil, fmt.Errorf("%w: a journal takes conditional records alone", store.ErrUnsupported)
 	}
@@ -157,7 +148,7 @@ func (j *journal) units(ctx context.Context, b *store.Batch) ([]*unit, error) {
 }
 
 // unit checks a record.
-func (j *journal) unit(ctx context.Context, r *store.Record) (*unit, error) {
+func (j *journaled) unit(ctx context.Context, r *store.Record) (*unit, error) {
 	switch err := r.Check(); {
 	case err != nil:
 		return nil, err
@@ -181,7 +172,7 @@ func (j *journal) unit(ctx context.Context, r *store.Record) (*unit, error) {
 }
 
 // add checks a mutation of u.
-func (j *journal) add(ctx context.Context, u *unit, m *cell.Mutation) error {
+func (j *journaled) add(ctx context.Context, u *unit, m *cell.Mutation) error {
 	table := store.CanonicalName(m.Table)
 	writes := cell.Mutation{Table: table, Row: m.Row, Durability: m.Durability}
 	counted := cell.Mutation{Table: table, Row: m.Row}
@@ -220,7 +211,7 @@ func (j *journal) add(ctx context.Context, u *unit, m *cell.Mutation) error {
 
 // distinct reports whether a family is a DISTINCT one. What is wrong with another is said
 // where it is validated.
-func (j *journal) distinct(ctx context.Context, table, family string) bool {
+func (j *journaled) distinct(ctx context.Context, table, family string) bool {
 	t, err := j.schemas.Table(ctx, table)
 	if err != nil {
 		return false
@@ -235,7 +226,7 @@ func counts(o *cell.Op) bool { return o.Type == cell.OpIncrement || o.Type == ce
 
 // some finishes what is pending, applies the first units and returns how many they
 // are, and of how many the condition did not hold.
-func (j *journal) some(ctx context.Context, units []*unit) (n int, unmet int64, err error) {
+func (j *journaled) some(ctx context.Context, units []*unit) (n int, unmet int64, err error) {
 	nonce := j.nonce()
 	at := uint64(0) // the revision of the newest claim
 	for {
@@ -273,58 +264,9 @@ func (j *journal) some(ctx context.Context, units []*unit) (n int, unmet int64, 
 	}
 }
 
-func (j *journal) row() []byte { return store.AppendSourceRow(nil, j.source, j.partition) }
-
-func (j *journal) place() *place {
-	return &place{table: journalsTable, family: journalsFamily, qualifier: stateQualifier, beside: entryQualifier, row: j.row()}
-}
-
-// load reads the journal's state, and the entry where it is pending.
-func (j *journal) load(ctx context.Context) (s journalState, entry []byte, err error) {
-	seen, err := look(ctx, j.x.cells, j.place())
-	if err != nil {
-		return s, nil, err
-	}
-	return seen.journal()
-}
-
-// journal decodes what was read of a journal's place.
-func (s *seen) journal() (at journalState, entry []byte, err error) {
-	if s.cell != nil {
-		at, err = decodeJournalState(s.cell.Value)
-	}
-	return at, valueOf(s.beside), err
-}
-
-// change changes the journal's state, with its entry, to what to makes of it, which is as
-// many revisions further as it says, or is the same: then nothing is written. to is told
-// whether the answer of a try before was lost. known is what this process knows of the state,
-// nil = nothing. change returns what is there then.
-func (j *journal) change(ctx context.Context, known *journalState, to func(s journalState, entry []byte, lost bool) (journalState, []byte, error)) (now journalState, entry []byte, err error) {
-	at := j.place()
-	if known != nil && known.source != apiSource {
-		at.known = known.encode()
-	}
-	err = change(ctx, j.x.cells, at, func(seen *seen) ([]*hbase.TColumnValue, error) {
-		before, was, err := seen.journal()
-		if err != nil {
-			return nil, err
-		}
-		if now, entry, err = to(before, was, seen.lost); err != nil || now == before {
-			return nil, err
-		}
-		revision := int64(now.revision)
-		put := func(qualifier string, value []byte) *hbase.TColumnValue {
-			return &hbase.TColumnValue{Family: []byte(journalsFamily), Qualifier: []byte(qualifier), Value: value, Timestamp: &revision}
-		}
-		return []*hbase.TColumnValue{put(stateQualifier, now.encode()), put(entryQualifier, notNil(entry))}, nil
-	})
-	return now, entry, err
-}
-
 // decide returns what the first n units write at the journal's next entry, and of how
 // many of them the condition does not hold.
-func (j *journal) decide(ctx context.Context, s journalState, units []*unit) (n int, unmet int64, writes []cell.Mutation, err error) {
+func (j *journaled) decide(ctx context.Context, s journalState, units []*unit) (n int, unmet int64, writes []cell.Mutation, err error) {
 	size := 0
 	written := map[string]bool{} // rows, by rowOf
 	for n < len(units) && n < journalUnits && (n == 0 || size+units[n].size <= min(journalBytes, j.most)) && !written[rowOf(units[n].table, units[n].row)] {
@@ -382,7 +324,7 @@ func rowOf(table string, row []byte) string {
 
 // read reads the rows that conditions test, by rowOf, and the numbers that are added
 // to, by sum.key.
-func (j *journal) read(ctx context.Context, units []*unit) (rows map[string][]*hbase.TColumnValue, sums map[string]sum, err error) {
+func (j *journaled) read(ctx context.Context, units []*unit) (rows map[string][]*hbase.TColumnValue, sums map[string]sum, err error) {
 	gets := map[string][]*hbase.TGet{} // by table
 	rows, sums = map[string][]*hbase.TColumnValue{}, map[string]sum{}
 	keys := map[string][]string{} // of the sums of each get, "" = a row that is tested
@@ -423,7 +365,7 @@ func (j *journal) read(ctx context.Context, units []*unit) (rows map[string][]*h
 }
 
 // holds tests a unit's condition on its row.
-func (j *journal) holds(ctx context.Context, u *unit, values []*hbase.TColumnValue) (bool, error) {
+func (j *journaled) holds(ctx context.Context, u *unit, values []*hbase.TColumnValue) (bool, error) {
 	if u.cond == nil {
 		return true, nil
 	}
@@ -476,7 +418,7 @@ func (o *oneRowSource) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 func (o *oneRowSource) Close() error { return nil }
 
 // carryOut writes what the pending entry of s says, and finishes it.
-func (j *journal) carryOut(ctx context.Context, s journalState, entry []byte) error {
+func (j *journaled) carryOut(ctx context.Context, s journalState, entry []byte) error {
 	fail := func(err error) error {
 		return fmt.Errorf("entry %d is decided and not carried out; whoever uses the journal next does it: %w", s.revision, err)
 	}
@@ -514,7 +456,7 @@ func dropped(err error) bool {
 }
 
 // prepare returns the writes of an entry in the form in which HBase takes them.
-func (j *journal) prepare(ctx context.Context, s journalState, ms []cell.Mutation) (rows []*mutation, counters []*counter, err error) {
+func (j *journaled) prepare(ctx context.Context, s journalState, ms []cell.Mutation) (rows []*mutation, counters []*counter, err error) {
 	add := func(m *cell.Mutation) error {
 		h, err := j.schemas.validate(ctx, m, false)
 		if err == nil {

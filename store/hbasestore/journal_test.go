@@ -154,7 +154,7 @@ func (w *letterWorld) read(partition int32) []*buffer.DeadLetter {
 func (w *letterWorld) run(p *worker, number uint64, partition int32, version string, batches int) error {
 	source := w.lanes[0].source
 	source.Pipeline += redriveSuffix
-	j := &journal{x: p.x, schemas: modelSchemas{}, most: 1 << 20, source: &source, partition: partition}
+	j := &journaled{journal: journal{x: p.x, source: &source, partition: partition}, schemas: modelSchemas{}, most: 1 << 20}
 	var nonces []uint64 // of the call
 	last := number << 32
 	j.nonce = func() uint64 {

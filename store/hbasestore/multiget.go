@@ -78,7 +78,7 @@ func (f *fetcher) gets(ctx context.Context) error {
 		if len(results) == 0 {
 			f.page = min(4*f.page, f.mostRows()) // of rows that are absent
 		}
-		if !f.deliver(results) {
+		if !f.deliver(ctx, results) {
 			break
 		}
 	}

@@ -2,7 +2,6 @@ package hbasestore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -422,9 +421,7 @@ func (s *Store) mutate(ctx context.Context, h *mutation) (store.Result, error) {
 				return store.Result{}, fmt.Errorf("row %.100q: %w: it was incremented, but the sum is not known: %w", h.row, store.ErrUnknownOutcome, err)
 			}
 		}
-		slices.SortFunc(res.Cells, func(a, b cell.Cell) int {
-			return cmp.Or(cmp.Compare(a.Family, b.Family), bytes.Compare(a.Qualifier, b.Qualifier))
-		})
+		slices.SortFunc(res.Cells, cell.CompareColumns)
 	}
 	return res, nil
 }

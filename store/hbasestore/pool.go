@@ -40,8 +40,9 @@ type pool struct {
 	closed   bool
 	reached  bool // a gateway, once
 
-	life context.Context // until close
-	end  context.CancelFunc
+	life  context.Context // until close
+	end   context.CancelFunc
+	ahead sync.WaitGroup // connections that are being made that nobody waits for; Add under mu, while not closed
 }
 
 // gateway is one address.
@@ -198,7 +199,7 @@ func (p *pool) spread(from *gateway, works func(*gateway) bool) {
 			p.dropOldest()
 		}
 		g.dialled = true
-		go p.dialAhead(g)
+		p.ahead.Go(func() { p.dialAhead(g) })
 		return
 	}
 }
@@ -401,12 +402,14 @@ func (p *pool) forget(g *gateway) {
 	g.idle = nil
 }
 
+// close closes what is idle, and ends what is being made.
 func (p *pool) close() {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.closed = true
 	p.end()
 	for _, g := range p.gateways {
 		p.forget(g)
 	}
+	p.mu.Unlock()
+	p.ahead.Wait()
 }

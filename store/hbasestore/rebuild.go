@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,14 +62,6 @@ type switcher struct {
 	tables   familyTables
 	pipeline string
 	owner    string // as the journal of switches has it
-}
-
-// familyTables is what a switcher asks of tables.
-type familyTables interface {
-	// descriptor returns a table's schema as it is now.
-	descriptor(ctx context.Context, table string) (*store.TableDescriptor, error)
-	// dropFamily drops a family, if it is there.
-	dropFamily(ctx context.Context, table, family string) error
 }
 
 // errorf says what a step was about; nil stays nil.
@@ -554,78 +545,4 @@ func (w *switcher) number(name string) int {
 		return 0
 	}
 	return n
-}
-
-// settleFamilies waits until regions have the families with names that end so: a process
-// that was killed may have asked for them, and HBase names them before all regions have
-// them. It changes tables one change after the other, so that one more comes behind.
-func (s *Store) settleFamilies(ctx context.Context, suffix string) error {
-	tables, err := s.Tables(ctx)
-	if err != nil {
-		return err
-	}
-	for _, table := range tables {
-		d, err := s.descriptor(ctx, table)
-		if errors.Is(err, store.ErrTableNotFound) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(d.Families, func(f store.FamilyDescriptor) bool { return strings.HasSuffix(f.Name, suffix) })
-		if i < 0 {
-			continue
-		}
-		if err := s.change(ctx, "alter table", table, func(ctx context.Context, c *hbase.THBaseServiceClient) error {
-			return c.ModifyColumnFamily(ctx, tableName(table), familyToHBase(&d.Families[i]))
-		}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Store) descriptor(ctx context.Context, table string) (*store.TableDescriptor, error) {
-	table = store.CanonicalName(table)
-	if system(table) {
-		return nil, fmt.Errorf("table %s: %w: it is the store's own", table, store.ErrRefused)
-	}
-	s.schemas.forget(table)
-	d, _, err := s.schemas.get(ctx, table)
-	return d, err
-}
-
-func (s *Store) dropFamily(ctx context.Context, table, family string) error {
-	d, err := s.descriptor(ctx, table)
-	if errors.Is(err, store.ErrTableNotFound) || err == nil && d.Family(family) == nil {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	d = d.Clone()
-	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return f.Name == family })
-	return s.AlterTable(ctx, d)
-}
-
-func (s *Store) scanRows(ctx context.Context, table string, families []string, start []byte, n int) (rows []*hbase.TResult_, err error) {
-	t := hbase.NewTScan()
-	t.StartRow, t.MaxVersions = start, 1
-	for _, f := range families {
-		t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(f)})
-	}
-	r := request{what: "scan", table: table, rows: true, scan: true, timeout: s.o.CallTimeout}
-	for {
-		caching := int32(n)
-		t.Caching = &caching
-		err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-			rows, err = c.GetScannerResults(ctx, []byte(table), t, caching)
-			return err
-		})
-		if !errors.Is(err, os.ErrDeadlineExceeded) || context.Cause(ctx) != nil || r.timeout >= s.o.patience {
-			return rows, err
-		}
-		// HBase looks through what was deleted and is not compacted yet: as late of the fetcher.
-		r.timeout, n = min(2*r.timeout, s.o.patience), 1
-	}
 }

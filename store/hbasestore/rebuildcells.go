@@ -182,11 +182,34 @@ func takenOf(at int64, family string, distinct bool, column []byte, v *hbase.TCo
 // rewrite returns the mutations that put the cells of r.By into the place of those of
 // r.Family in one row: one, but for rows so large that each is of some columns.
 func (n *numbers) rewrite(table string, r *store.FamilyReplacement, distinct bool, row *hbase.TResult_) ([]*mutation, error) {
-	type change struct {
-		column []byte
-		put    *hbase.TColumnValue
+	changes, err := n.replaced(r, distinct, row)
+	if err != nil {
+		return nil, fmt.Errorf("table %s, row %.100q: %w", table, row.Row, err)
 	}
-	var changes []change
+	slices.SortStableFunc(changes, func(a, b replacedCell) int { return bytes.Compare(a.column, b.column) })
+	var hs []*mutation
+	var h *mutation
+	for i := range changes {
+		c := &changes[i]
+		if h == nil || h.size > maxCallBytes && !bytes.Equal(changes[i-1].column, c.column) {
+			h = &mutation{table: table, row: row.Row, writes: []*hbase.TMutation{{Put: &hbase.TPut{Row: row.Row}}}}
+			hs = append(hs, h)
+		}
+		p := h.writes[0].Put
+		p.ColumnValues = append(p.ColumnValues, c.put)
+		h.size += len(h.row) + len(r.Family) + len(c.put.Qualifier) + len(c.put.Value) + 16
+	}
+	return hs, nil
+}
+
+// replacedCell is a cell that a switch puts into a served family, of a counter's column.
+type replacedCell struct {
+	column []byte
+	put    *hbase.TColumnValue
+}
+
+// replaced returns what rewrite puts into one row.
+func (n *numbers) replaced(r *store.FamilyReplacement, distinct bool, row *hbase.TResult_) (changes []replacedCell, err error) {
 	there := map[string]*hbase.TColumnValue{} // by family and qualifier
 	cellOf := func(family string, qualifier []byte) *hbase.TColumnValue { return there[family+":"+string(qualifier)] }
 	for _, v := range row.ColumnValues {
@@ -196,10 +219,10 @@ func (n *numbers) rewrite(table string, r *store.FamilyReplacement, distinct boo
 	for _, v := range row.ColumnValues {
 		column, source, partition, _, err := decodeCounter(v.Qualifier, nil)
 		if err != nil {
-			return nil, fmt.Errorf("table %s, row %.100q: %w", table, row.Row, err)
+			return nil, err
 		}
 		put := func(value []byte, at int64) {
-			changes = append(changes, change{column, &hbase.TColumnValue{Family: family, Qualifier: v.Qualifier, Value: value, Timestamp: &at}})
+			changes = append(changes, replacedCell{column, &hbase.TColumnValue{Family: family, Qualifier: v.Qualifier, Value: value, Timestamp: &at}})
 		}
 		at := v.GetTimestamp()
 		switch {
@@ -223,9 +246,9 @@ func (n *numbers) rewrite(table string, r *store.FamilyReplacement, distinct boo
 			if r.By == "" {
 				taken, err := takenOf(n.taken, r.Family, distinct, column, v)
 				if err != nil {
-					return nil, fmt.Errorf("table %s, row %.100q: %w", table, row.Row, err)
+					return nil, err
 				}
-				changes = append(changes, change{column, taken})
+				changes = append(changes, replacedCell{column, taken})
 			}
 			if distinct { // its timestamps count its changes
 				put([]byte{}, at+1)
@@ -236,18 +259,5 @@ func (n *numbers) rewrite(table string, r *store.FamilyReplacement, distinct boo
 			put([]byte{}, retiredAt)
 		}
 	}
-	slices.SortStableFunc(changes, func(a, b change) int { return bytes.Compare(a.column, b.column) })
-	var hs []*mutation
-	var h *mutation
-	for i := range changes {
-		c := &changes[i]
-		if h == nil || h.size > maxCallBytes && !bytes.Equal(changes[i-1].column, c.column) {
-			h = &mutation{table: table, row: row.Row, writes: []*hbase.TMutation{{Put: &hbase.TPut{Row: row.Row}}}}
-			hs = append(hs, h)
-		}
-		p := h.writes[0].Put
-		p.ColumnValues = append(p.ColumnValues, c.put)
-		h.size += len(h.row) + len(family) + len(c.put.Qualifier) + len(c.put.Value) + 16
-	}
-	return hs, nil
+	return changes, nil
 }

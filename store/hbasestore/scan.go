@@ -84,7 +84,6 @@ func (src *source) plan(scan *store.Scan) error {
 		filter = pushed{whole: scan.Filter == nil}
 		t.Attributes = map[string][]byte{rawAttribute: {0xff}}
 	}
-	t.MaxVersions = 1
 	if filter.text != "" {
 		t.FilterString = []byte(filter.text)
 	}
@@ -95,35 +94,7 @@ func (src *source) plan(scan *store.Scan) error {
 	if r := scan.Time; r != nil {
 		t.TimeRange = timeRange(r)
 	}
-	ranged := func(family string, r *hbase.TTimeRange) {
-		if t.ColFamTimeRangeMap == nil {
-			t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
-		}
-		t.ColFamTimeRangeMap[family] = r
-	}
-	for _, sf := range src.sel.Families() {
-		if r, ok := scan.FamilyTime[sf.Family.Name]; ok {
-			ranged(sf.Family.Name, timeRange(&r))
-		}
-		if sf.Family.InPlace() {
-			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
-			if sf.Time != nil { // the cells' timestamps are offsets
-				ranged(sf.Family.Name, &hbase.TTimeRange{MinStamp: 0, MaxStamp: math.MaxInt64})
-			}
-			continue
-		}
-		versions := sf.Versions
-		if filter.whole {
-			versions = sf.Requested
-		}
-		t.MaxVersions = max(t.MaxVersions, int32(min(versions, math.MaxInt32)))
-		if sf.Qualifiers == nil {
-			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
-		}
-		for _, q := range sf.Qualifiers {
-			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name), Qualifier: q})
-		}
-	}
+	src.columns(scan, filter.whole)
 	for _, sf := range src.sel.Families() {
 		src.trim = src.trim || sf.Versions < int(t.MaxVersions) && sf.Versions < sf.Family.Versions
 	}
@@ -145,6 +116,42 @@ func (src *source) plan(scan *store.Scan) error {
 		src.shape = shape(src.table, t)
 	}
 	return nil
+}
+
+// columns asks for the columns of the scan, in as many versions as any of them wants; whole is
+// pushed.whole.
+func (src *source) columns(scan *store.Scan, whole bool) {
+	t := &src.request
+	t.MaxVersions = 1
+	ranged := func(family string, r *hbase.TTimeRange) {
+		if t.ColFamTimeRangeMap == nil {
+			t.ColFamTimeRangeMap = map[string]*hbase.TTimeRange{}
+		}
+		t.ColFamTimeRangeMap[family] = r
+	}
+	for _, sf := range src.sel.Families() {
+		if r, ok := scan.FamilyTime[sf.Family.Name]; ok {
+			ranged(sf.Family.Name, timeRange(&r))
+		}
+		if sf.Family.InPlace() {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
+			if sf.Time != nil { // the cells' timestamps are offsets
+				ranged(sf.Family.Name, &hbase.TTimeRange{MinStamp: 0, MaxStamp: math.MaxInt64})
+			}
+			continue
+		}
+		versions := sf.Versions
+		if whole {
+			versions = sf.Requested
+		}
+		t.MaxVersions = max(t.MaxVersions, int32(min(versions, math.MaxInt32)))
+		if sf.Qualifiers == nil {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name)})
+		}
+		for _, q := range sf.Qualifiers {
+			t.Columns = append(t.Columns, &hbase.TColumn{Family: []byte(sf.Family.Name), Qualifier: q})
+		}
+	}
 }
 
 // About how many cells of a row are fetched at once where the scan lets rows be cut.
@@ -181,9 +188,9 @@ type source struct {
 	adder    adder
 
 	begun bool
-	pages chan []fetched // each of one call; nil = there is no fetcher. Closed at the end
-	err   error          // why it is the end; read after pages was closed
-	stop  chan struct{}  // closed by Close; nil = there is no fetcher
+	pages chan []fetched          // each of one call; nil = there is no fetcher. Closed at the end
+	err   error                   // why it is the end; read after pages was closed
+	stop  context.CancelCauseFunc // ends the fetcher; nil = there is none
 
 	results []fetched // that were fetched and not returned
 	row     cell.Row
@@ -203,12 +210,13 @@ func (src *source) NextRow(skip func([]byte) bool) (*cell.Row, error) {
 		if get := src.get(); get != nil {
 			src.runGet(get)
 		} else {
-			src.pages, src.stop = make(chan []fetched, 1), make(chan struct{})
+			ctx, stop := context.WithCancelCause(src.ctx)
+			src.pages, src.stop = make(chan []fetched, 1), stop
 			f := &fetcher{source: src, page: 1, alone: true}
 			if n, ok := src.s.widths.rows(src.shape, src.s.o.PageBytes); ok {
 				f.page, f.alone = n, false
 			}
-			go f.run() // until the scan ends or is closed
+			go f.run(ctx) // until the scan ends or is closed
 		}
 	}
 	for {
@@ -338,7 +346,7 @@ func (src *source) Close() error {
 	if src.pages == nil {
 		return nil
 	}
-	close(src.stop)
+	src.stop(ownCause{errStopped})
 	for range src.pages { // until the fetcher has ended
 	}
 	return nil
@@ -347,7 +355,7 @@ func (src *source) Close() error {
 // ranges returns the parts of the scan, one a region, in the order of the scan.
 func (src *source) ranges(ctx context.Context) ([]cell.Range, error) {
 	rows := src.sel.Rows()
-	if oneRow(rows) {
+	if rows.OneRow() {
 		return []cell.Range{rows}, nil // needs no map
 	}
 	m, _, err := src.s.regions.get(ctx, src.table)
@@ -362,10 +370,4 @@ func (src *source) ranges(ctx context.Context) ([]cell.Range, error) {
 		slices.Reverse(parts)
 	}
 	return parts, nil
-}
-
-// oneRow reports whether r holds one row key only: that of a get.
-func oneRow(r cell.Range) bool {
-	n := len(r.Start)
-	return n > 0 && len(r.Stop) == n+1 && r.Stop[n] == 0 && bytes.Equal(r.Stop[:n], r.Start)
 }

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"sluice/cell"
 	"sluice/store"
 	"sluice/store/hbasestore/internal/hbase"
 )
@@ -182,57 +180,4 @@ func (x *exact) begin(ctx context.Context, advances []store.Advance) error {
 		}
 	}
 	return stale
-}
-
-// These are the calls of cells on a real HBase.
-var _ cells = (*Store)(nil)
-
-func (s *Store) read(ctx context.Context, table string, gets []*hbase.TGet) ([]*hbase.TResult_, error) {
-	return s.getMultiple(ctx, table, gets)
-}
-
-// checkAndPut makes a check-and-put. Whoever gets store.ErrUnknownOutcome reads what is
-// there and goes on from that, so that it pauses before it says so, the longer the more
-// outcomes of a row in a row were unknown: a gateway that fails at once must not be called
-// without end as fast as it can. After Options.RetryTimeout of these it says
-// store.ErrTransient instead, and whoever applies the batch again begins with what is there.
-func (s *Store) checkAndPut(ctx context.Context, table string, row []byte, family, qualifier string, value []byte, put []*hbase.TColumnValue) (applied bool, err error) {
-	r := request{what: "check and put a row of", table: table, once: true}
-	writes := &hbase.TRowMutations{Row: row, Mutations: []*hbase.TMutation{{Put: &hbase.TPut{Row: row, ColumnValues: put}}}}
-	began := time.Now()
-	err = s.retry(ctx, r, func(ctx context.Context, c *hbase.THBaseServiceClient) (err error) {
-		applied, err = c.CheckAndMutate(ctx, []byte(table), row, []byte(family), []byte(qualifier), hbase.TCompareOp_EQUAL, value, writes)
-		return err
-	})
-	key := string(append(cell.AppendPart(nil, []byte(table)), row...))
-	switch n, since := s.unknown.note(key, began, errors.Is(err, store.ErrUnknownOutcome)); {
-	case n == 0:
-	case time.Since(since) >= s.o.RetryTimeout || s.wait(ctx, n-1) != nil:
-		s.unknown.note(key, began, false)
-		if ctx.Err() == nil {
-			err = fmt.Errorf("%w: for %s nobody knows what became of %d calls, the last one: %v", store.ErrTransient, time.Since(since).Round(time.Second), n, err)
-		}
-	}
-	return applied && err == nil, err
-}
-
-func (s *Store) write(ctx context.Context, hs []*mutation) []error {
-	return s.applyInto(ctx, hs, make([]store.Result, len(hs)), true, false)
-}
-
-func (s *Store) allot(ctx context.Context) (uint32, error) {
-	h := &mutation{table: sourcesTable, row: []byte(numbersRow)} // once is not set: a number may be lost
-	h.modify(&cell.Op{Type: cell.OpIncrement, Family: sourcesFamily, Qualifier: []byte(numbersQualifier), Delta: 1}, nil)
-	res, err := s.mutate(ctx, h)
-	switch {
-	case err != nil:
-		return 0, err
-	case len(res.Cells) != 1 || len(res.Cells[0].Value) != 8:
-		return 0, fmt.Errorf("%w: %d numbers of sources", store.ErrCorrupt, len(res.Cells))
-	}
-	n := binary.BigEndian.Uint64(res.Cells[0].Value)
-	if n == 0 || n > 1<<32-1 {
-		return 0, fmt.Errorf("%w: number %d of a source", store.ErrCorrupt, n)
-	}
-	return uint32(n), nil
 }

@@ -126,6 +126,30 @@ func TestFailingGatewayIsLeft(t *testing.T) {
 	}
 }
 
+// What a pool makes ahead ends with it, also where the gateway does not answer.
+func TestCloseEndsDialAhead(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	p := newPool((&Options{Addresses: []string{"127.0.0.1:1", l.Addr().String()}, DialTimeout: time.Hour}).withDefaults())
+	p.mu.Lock()
+	p.gateways[0].open = 2
+	p.spread(p.gateways[0], func(*gateway) bool { return true })
+	p.mu.Unlock()
+	if c, err := l.Accept(); err != nil {
+		t.Fatal(err)
+	} else {
+		defer c.Close()
+	}
+	p.close()
+	if n := len(p.slots); n != 0 {
+		t.Errorf("Got %d connections that are still being made", n)
+	}
+}
+
 // A gateway that fails is left alone twice as long each time, until it works.
 func TestFailedFor(t *testing.T) {
 	t.Parallel()

@@ -143,7 +143,7 @@ func (s *Store) Apply(ctx context.Context, b *store.Batch) error {
 	case run.disabled != nil:
 		return fmt.Errorf("apply batch: %w", run.disabled)
 	case len(run.refused) > 0:
-		return run.refused.error()
+		return store.NewBatchError(run.refused)
 	}
 	for i := range counters {
 		if _, err := tx.mutate(&counters[i], nil); err != nil {

@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -162,12 +161,7 @@ func (tx *tx) mutate(m *cell.Mutation, conds ...*store.Cond) (store.Result, erro
 	tx.write(t, m.Row, cells)
 	tx.wrote = append(tx.wrote, rowKey{t.Name, string(m.Row)})
 	result = append(result, tx.count(t, m)...)
-	slices.SortStableFunc(result, func(a, b cell.Cell) int {
-		if a.Family == b.Family {
-			return bytes.Compare(a.Qualifier, b.Qualifier)
-		}
-		return bytes.Compare([]byte(a.Family), []byte(b.Family))
-	})
+	slices.SortStableFunc(result, cell.CompareColumns)
 	for i := range result {
 		result[i].Qualifier, result[i].Value = bytes.Clone(result[i].Qualifier), bytes.Clone(result[i].Value)
 	}
@@ -397,14 +391,15 @@ func (tx *tx) stored(key []byte) (p store.Progress, ok bool, err error) {
 
 // drop counts what was dropped of a batch in the progress of its last Advance.
 func (tx *tx) drop(advances []store.Advance, d store.Unapplied) error {
-	if len(advances) == 0 || d == (store.Unapplied{}) {
+	if d == (store.Unapplied{}) {
 		return nil
 	}
-	a := &advances[len(advances)-1]
-	for i := range advances {
-		if o := &advances[i]; o.Source != a.Source || o.Partition != a.Partition {
-			return fmt.Errorf("apply batch: %w: records were dropped of a batch that advances several partitions: of which one?", store.ErrInvalidArgument)
-		}
+	a, err := store.CountsUnapplied(advances)
+	if err != nil {
+		return fmt.Errorf("apply batch: %w", err)
+	}
+	if a == nil {
+		return nil
 	}
 	key := store.AppendSourceRow(nil, &a.Source, a.Partition)
 	p, _, err := tx.stored(key)
@@ -419,7 +414,7 @@ func (tx *tx) drop(advances []store.Advance, d store.Unapplied) error {
 // one of them is refused, all are taken back and none is applied any more.
 type recordRun struct {
 	tx       *tx
-	refused  refusals
+	refused  []store.Refusal
 	disabled error // no record's fault: all of them wait
 
 	offset int64
@@ -470,19 +465,5 @@ func (r *recordRun) refuse(offset int64, table string, row []byte, err error) {
 		}
 		return
 	}
-	r.refused.add(offset, table, row, err)
-}
-
-// refusals are a batch's refused records.
-type refusals []store.Refusal
-
-func (r *refusals) add(offset int64, table string, key []byte, err error) {
-	*r = append(*r, store.Refusal{Offset: offset, Table: table, Row: bytes.Clone(key), Err: err})
-}
-
-// error returns the batch's error: refusals by ascending offset, the first of
-// each record.
-func (r refusals) error() error {
-	slices.SortStableFunc(r, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-	return &store.BatchError{Refused: slices.CompactFunc(r, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })}
+	r.refused = append(r.refused, store.Refusal{Offset: offset, Table: table, Row: bytes.Clone(row), Err: err})
 }

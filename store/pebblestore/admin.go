@@ -219,7 +219,7 @@ func (db *DB) change(ctx context.Context, what string, f func(c *catalog) (*cata
 			return err
 		}
 		db.sequence.Store(sequence)
-		db.counters.clear() // of families that are gone, and of those with another TTL
+		db.loop.counters.clear() // of families that are gone, and of those with another TTL
 		return engineError(db.pebble.LogData(nil, pebble.Sync))
 	})
 	if err != nil {

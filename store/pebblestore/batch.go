@@ -1,7 +1,6 @@
 package pebblestore
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -32,6 +31,15 @@ func (u *offsetUndo) undo() { u.o.next, u.o.dropped, u.o.value = u.next, u.dropp
 
 // batch stages b, whole or not at all, and returns what became of its records. p is
 // of b, or nil. Its error is a *store.BatchError or wraps store.ErrStale.
+//
+// There are two ways to stage a batch, of which the second has a case of its own for
+// records. Member by member (members) is the one that can do all: what is read sees the
+// members before it, and what is wrong is told of the record that it is of. What depends on
+// nothing stored is prepared (prepared), encoded, summed and sorted beside the loop, where
+// staging it is one copy; where a part of it is wrong it is not prepared, so that only
+// members has to say what. Records of which only their event ids depend on what is stored
+// are prepared, too, as if none was used (preparedUnits), and not as members: nearly all
+// ids are new, and what the few others add is taken off again.
 func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 	m := c.mark()
 	c.sync = c.sync || len(b.Advances)+len(b.Counters)+len(b.Records) > 0
@@ -55,9 +63,7 @@ func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 		dropped, err = c.members(b, refuse)
 	}
 	if err == nil && len(refused) > 0 {
-		slices.SortStableFunc(refused, func(a, b store.Refusal) int { return cmp.Compare(a.Offset, b.Offset) })
-		refused = slices.CompactFunc(refused, func(a, b store.Refusal) bool { return a.Offset >= 0 && a.Offset == b.Offset })
-		err = &store.BatchError{Refused: refused}
+		err = store.NewBatchError(refused)
 	}
 	if err == nil {
 		err = c.drop(b.Advances, dropped)
@@ -73,14 +79,12 @@ func (c *commit) batch(b *store.Batch, p *prepared) (store.Unapplied, error) {
 // drop counts what was dropped of a batch in the progress that its last Advance
 // has staged.
 func (c *commit) drop(advances []store.Advance, d store.Unapplied) error {
-	if len(advances) == 0 || d == (store.Unapplied{}) {
+	if d == (store.Unapplied{}) {
 		return nil
 	}
-	a := &advances[len(advances)-1]
-	for i := range advances {
-		if o := &advances[i]; o.Source != a.Source || o.Partition != a.Partition {
-			return fmt.Errorf("%w: records were dropped of a batch that advances several partitions: of which one?", store.ErrInvalidArgument)
-		}
+	a, err := store.CountsUnapplied(advances)
+	if a == nil {
+		return err
 	}
 	o := c.offsets[len(c.offsets)-1].o
 	o.dropped.Unmet += d.Unmet
@@ -162,7 +166,7 @@ func (c *commit) members(b *store.Batch, refuse func(int64, string, []byte, erro
 		return store.Unapplied{}, err
 	}
 	run.end()
-	l.order(c.db.counters)
+	l.order(c.db.loop.counters)
 	return run.dropped, c.addDeltas(l, b.Counters, refuse)
 }
 
@@ -320,7 +324,7 @@ func (c *commit) advance(all []store.Advance) error {
 // offset returns the current progress of a row of the offsets table.
 func (c *commit) offset(row []byte) (*offset, error) {
 	key := offsetKey(row)
-	if o := c.db.offsets[string(key)]; o != nil {
+	if o := c.db.loop.offsets[string(key)]; o != nil {
 		return o, nil
 	}
 	o := &offset{key: string(key), next: store.Absent}
@@ -340,7 +344,7 @@ func (c *commit) offset(row []byte) (*offset, error) {
 		o.next, o.value = p.Next, slices.Clone(value)
 		o.dropped = store.Unapplied{Unmet: p.Unmet, Duplicate: p.Duplicate}
 	}
-	c.db.offsets[o.key] = o
+	c.db.loop.offsets[o.key] = o
 	return o, nil
 }
 

@@ -121,12 +121,7 @@ func (c *commit) mutate(t *table, m *cell.Mutation, tested cell.Timestamp) ([]ce
 	}
 	if len(counted) > 0 {
 		result = append(result, counted...)
-		slices.SortStableFunc(result, func(a, b cell.Cell) int {
-			if d := bytes.Compare([]byte(a.Family), []byte(b.Family)); d != 0 {
-				return d
-			}
-			return bytes.Compare(a.Qualifier, b.Qualifier)
-		})
+		slices.SortStableFunc(result, cell.CompareColumns)
 	}
 	return result, nil
 }
@@ -264,6 +259,6 @@ func (c *commit) settle(ok bool) {
 			c.swept = map[int64]int64{}
 		}
 		c.swept[ttl] = before
-		c.db.onces.forget(ttl, before)
+		c.db.loop.onces.forget(ttl, before)
 	}
 }

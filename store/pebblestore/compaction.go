@@ -93,9 +93,9 @@ func (db *DB) earliestPut(ctx context.Context, s *span) (err error) {
 		return err
 	}
 	defer db.leave()
-	var r *rewrite
+	var r *rowRewriter
 	if err := db.exclusive(ctx, HoldRewrite, func() (err error) {
-		r, err = db.newRewrite(s)
+		r, _, _, err = db.rowsOf(s)
 		return err
 	}); err != nil || r == nil {
 		return err
@@ -104,7 +104,7 @@ func (db *DB) earliestPut(ctx context.Context, s *span) (err error) {
 	keys := 0
 	for ok := r.it.First(); ok; ok = r.it.Next() {
 		if keys++; keys%probeKeys == 0 {
-			if err := r.interrupted(ctx); err != nil {
+			if err := db.interrupted(ctx); err != nil {
 				return err
 			}
 		}

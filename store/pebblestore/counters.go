@@ -137,12 +137,12 @@ func (e *counter) append(dst []byte) []byte {
 // counter returns the current state of a counter of f, or of a distinct count,
 // earlier members of the commit included.
 func (c *commit) counter(t *table, f *family, key []byte) (*counter, error) {
-	return c.hashedCounter(t, f, key, c.db.counters.hash(key))
+	return c.hashedCounter(t, f, key, c.db.loop.counters.hash(key))
 }
 
 // hashedCounter is counter of a key with this hash.
 func (c *commit) hashedCounter(t *table, f *family, key []byte, hash uint64) (*counter, error) {
-	cache := c.db.counters
+	cache := c.db.loop.counters
 	if e := cache.find(hash, key); e != nil {
 		cache.hits++
 		return e, nil
@@ -197,7 +197,7 @@ func (c *commit) set(e *counter, v counters.Value, exists bool) {
 // An event that is older than the family's TTL is left out: counted is false.
 func (c *commit) increment(t *table, f *family, row, qualifier []byte, delta int64, at cell.Timestamp) (v counters.Value, counted bool, err error) {
 	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
-	return c.incrementKey(t, f, c.key, c.db.counters.hash(c.key), delta, at)
+	return c.incrementKey(t, f, c.key, c.db.loop.counters.hash(c.key), delta, at)
 }
 
 // incrementKey is increment of the counter with this key and hash, of family f.
@@ -233,7 +233,7 @@ func (c *commit) addElement(t *table, f *family, row, qualifier, element []byte,
 	}
 	c.key = cell.AppendPart(cell.AppendRowPrefix(c.key[:0], f.tag, t.id, f.id, row), qualifier)
 	register, rank := counters.Rank(element)
-	return c.raise(t, f, c.key, c.db.counters.hash(c.key), register, rank, at)
+	return c.raise(t, f, c.key, c.db.loop.counters.hash(c.key), register, rank, at)
 }
 
 // raise is addElement of an element with this rank for a register, to the distinct count
@@ -297,7 +297,7 @@ func (c *commit) deleteCounters(t *table, f *family, row, qualifier []byte, all 
 		}
 	}
 	for _, k := range keys {
-		if e := c.db.counters.get([]byte(k)); e.exists {
+		if e := c.db.loop.counters.get([]byte(k)); e.exists {
 			c.seq++
 			c.set(e, counters.Value{Sequence: c.seq}, false)
 		}

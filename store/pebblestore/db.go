@@ -1,24 +1,18 @@
 package pebblestore
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/maphash"
 	"io/fs"
-	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
-	"sluice/cell"
 	"sluice/region"
 	"sluice/store"
 )
@@ -74,12 +68,18 @@ type DB struct {
 	sources map[*rowSource]struct{}
 	snaps   map[*Snapshot]struct{}
 
-	// The rest belongs to the commit loop.
+	loop loopState
+}
+
+// loopState is what belongs to the commit loop, and to Open before there is one. Whatever
+// else needs it runs in the loop (DB.exclusive); the hashes of counters and event ids, whose
+// seeds never change, anybody may take.
+type loopState struct {
 	counters *counterCache
 	onces    *onceFilters
 	offsets  map[string]*offset
 	commit   commit
-	batch    *pebble.Batch
+	batch    *pebble.Batch // of the last commit, for its memory; nil = none was
 
 	// For flushes and compactions, which tell what was flushed from what was
 	// not as HBase does. The keys of written are familyHead's.
@@ -117,8 +117,11 @@ func Open(dir string, o *Options) (*DB, error) {
 		dir: dir, opts: opts, log: newPebbleLog(opts.Logger),
 		requests: make(chan *request, 256), watch: newLoopWatch(opts.Logger), stop: make(chan struct{}), stopped: make(chan struct{}),
 		sources: map[*rowSource]struct{}{}, snaps: map[*Snapshot]struct{}{},
-		counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), onces: newOnceFilters(opts.OnceFilterBytes), offsets: map[string]*offset{},
-		written: map[uint64]*writtenSpan{}, rewriting: make(chan struct{}, 1), ended: make(chan struct{}),
+		rewriting: make(chan struct{}, 1), ended: make(chan struct{}),
+		loop: loopState{
+			counters: newCounterCache(opts.CounterCacheEntries, opts.CounterFilterBytes), onces: newOnceFilters(opts.OnceFilterBytes),
+			offsets: map[string]*offset{}, written: map[uint64]*writtenSpan{},
+		},
 	}
 	db.rows.open = func() (*pebble.Iterator, error) {
 		return db.newIterator(context.Background(), &pebble.IterOptions{UseL6Filters: true})
@@ -127,7 +130,7 @@ func Open(dir string, o *Options) (*DB, error) {
 	db.packing.seed = maphash.MakeSeed()
 	db.retention = newRetention(db)
 	db.preparing = newPreparing(&db.packing)
-	db.commit.db, db.commit.readRow, db.commit.packing = db, db.commit.read, &db.packing
+	db.loop.commit.db, db.loop.commit.readRow, db.loop.commit.packing = db, db.loop.commit.read, &db.packing
 	if err := db.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("open store %s: %w", dir, err), db.release())
 	}
@@ -274,155 +277,6 @@ func (db *DB) release() error {
 	return errors.Join(errs...)
 }
 
-// load reads the catalog, or writes the first one, where the directory may be new.
-func (db *DB) load(unused bool) error {
-	c, err := newCatalog()
-	if err != nil {
-		return err
-	}
-	low := cell.AppendFamilyPrefix(nil, cell.TagSystem, catalogID, systemFamily)
-	it, err := db.pebble.NewIter(&pebble.IterOptions{LowerBound: low, UpperBound: cell.PrefixEnd(low)})
-	if err != nil {
-		return engineError(err)
-	}
-	defer it.Close()
-	found := false
-	var key cell.Key
-	for ok := it.First(); ok; ok = it.Next() {
-		if _, err := cell.DecodeKey(&key, it.Key(), nil); err != nil {
-			return fmt.Errorf("%w: catalog: %w", store.ErrCorrupt, err)
-		}
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return engineError(err)
-		}
-		_, sequence, payload, err := decodeSystemValue(value)
-		if err != nil {
-			return err
-		}
-		if err := db.loadRow(c, string(key.Row), string(key.Qualifier), payload, sequence, &found); err != nil {
-			return err
-		}
-	}
-	if err := it.Error(); err != nil {
-		return engineError(err)
-	}
-	for name, t := range c.tables {
-		if t.regions == nil || t.desc == nil {
-			return fmt.Errorf("%w: the catalog has half of table %s", store.ErrCorrupt, name)
-		}
-		t.load = region.NewLoad(t.regions)
-		if !db.opts.ReadOnly {
-			if err := db.freeFamilies(t); err != nil {
-				return err
-			}
-		}
-	}
-	if err := c.adoptNamespaces(); err != nil {
-		return err
-	}
-	db.publish(c)
-	if found {
-		db.loadFlushed()
-		return nil
-	}
-	switch {
-	case db.opts.ReadOnly:
-		return fmt.Errorf("%w: it holds no store", store.ErrCorrupt)
-	case !unused: // a store has its catalog before its first table
-		return fmt.Errorf("%w: its manifest names no table with the catalog, and there are tables: restore a backup", store.ErrCorrupt)
-	}
-	db.id = rand.Text()
-	b := db.pebble.NewBatch()
-	defer b.Close()
-	if err := errors.Join(
-		b.Set(catalogKey(rowStore, qualIdentity), appendSystemValue(nil, db.opts.Now(), 0, []byte(db.id)), nil),
-		b.Set(catalogKey(rowStore, qualFormat), appendSystemValue(nil, db.opts.Now(), 0, []byte{catalogFormat}), nil),
-		b.Set(catalogKey(rowStore, qualNextTable), appendSystemValue(nil, db.opts.Now(), 0, binary.BigEndian.AppendUint32(nil, firstTableID)), nil),
-		b.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), 0), nil),
-	); err != nil {
-		return err
-	}
-	if err := db.pebble.Apply(b, pebble.Sync); err != nil {
-		return diskError(err)
-	}
-	// Pebble has begun the first log before it had the format in which damage shows (checkLog):
-	// the next one has it.
-	db.making.Store(true)
-	defer db.making.Store(false)
-	return diskError(db.pebble.Flush())
-}
-
-// loadRow takes one cell of the stored catalog.
-func (db *DB) loadRow(c *catalog, row, qualifier string, payload []byte, sequence uint64, found *bool) error {
-	if row == rowStore {
-		switch qualifier {
-		case qualFormat:
-			*found = true
-			if len(payload) != 1 {
-				return fmt.Errorf("%w: catalog format of %d bytes", store.ErrCorrupt, len(payload))
-			}
-			if c.format = int(payload[0]); c.format > catalogFormat {
-				return newerFormat("the directory", c.format)
-			}
-		case qualNamespaces:
-			var err error
-			c.spaces, err = decodeNamespaces(payload)
-			return err
-		case qualHolds:
-			var err error
-			c.holds, err = decodeHolds(payload)
-			return err
-		case qualSequence:
-			if len(payload) != 8 {
-				return fmt.Errorf("%w: flushed sequence of %d bytes", store.ErrCorrupt, len(payload))
-			}
-			db.sequence.Store(sequence)
-			db.flushed = binary.BigEndian.Uint64(payload)
-		case qualIdentity:
-			db.id = string(payload)
-		case qualNextTable:
-			if len(payload) != 4 {
-				return fmt.Errorf("%w: next table id of %d bytes", store.ErrCorrupt, len(payload))
-			}
-			c.nextTable = binary.BigEndian.Uint32(payload)
-		}
-		return nil
-	}
-	name, ok := bytes.CutPrefix([]byte(row), []byte(rowTable))
-	if !ok {
-		return fmt.Errorf("%w: unknown catalog row %q", store.ErrCorrupt, row)
-	}
-	t := c.tables[string(name)]
-	if t == nil {
-		t = &table{}
-		c.tables[string(name)] = t
-	}
-	switch qualifier {
-	case qualDescriptor:
-		d, err := decodeTable(string(name), payload)
-		if err != nil {
-			return err
-		}
-		d.regions = t.regions
-		*t = *d
-	case qualRegions:
-		m, err := decodeRegions(string(name), payload)
-		if err != nil {
-			return err
-		}
-		t.regions = m
-	}
-	return nil
-}
-
-func catalogKey(row, qualifier string) []byte {
-	key := cell.AppendRowPrefix(nil, cell.TagSystem, catalogID, systemFamily, []byte(row))
-	return cell.AppendPart(key, []byte(qualifier))
-}
-
-func sequenceKey() []byte { return catalogKey(rowStore, qualSequence) }
-
 // Traits says that batches are atomic and, unless commits are not synced,
 // durable.
 func (db *DB) Traits() store.Traits {
@@ -551,7 +405,7 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 		t.load.Read(sel.Rows(), int64(db.opts.Now()))
 	}
 	var found *foundRow
-	if snap == nil && !sel.Empty() && singleRow(sel.Rows()) && ctx.Err() == nil {
+	if snap == nil && !sel.Empty() && sel.Rows().OneRow() && ctx.Err() == nil {
 		if found, err = db.findRow(t, sel); found == nil {
 			return store.FailedScanner(err) // nil where there is no such row
 		}
@@ -581,99 +435,4 @@ func (db *DB) scan(ctx context.Context, s *store.Scan, c *catalog, open iterator
 		return store.FailedScanner(errors.Join(fmt.Errorf("scan %s: %w", s.Table, store.ErrClosed), src.Close()))
 	}
 	return store.NewScanner(ctx, sel, src)
-}
-
-// checkSpace fails with store.ErrDiskFull below the free-space limit, with
-// store.ErrClosed where the directory is another one by now, and with store.ErrTransient
-// or store.ErrDiskFull while flushes fail.
-func (db *DB) checkSpace() error {
-	if db.home != nil {
-		if err := db.home.check(); err != nil {
-			return err
-		}
-	}
-	if err := db.log.flushError(db.dir); err != nil {
-		return err
-	}
-	if err := db.checkRoom(0); err != nil || db.opts.MinFreeBytes < 0 {
-		return err
-	}
-	return checkFreeFiles(db.dir, freeFiles)
-}
-
-// checkRoom fails with store.ErrDiskFull where less than the free-space limit would be left
-// after a write of so many bytes.
-func (db *DB) checkRoom(bytes int) error {
-	if db.opts.MinFreeBytes < 0 {
-		return nil
-	}
-	need := uint64(db.opts.MinFreeBytes) + uint64(bytes)
-	u, err := db.opts.FS.GetDiskUsage(db.dir)
-	switch {
-	case errors.Is(err, vfs.ErrUnsupported):
-		return nil // a file system in memory
-	case err != nil:
-		return fmt.Errorf("free space of %s: %w", db.dir, err)
-	case u.AvailBytes < need:
-		return fmt.Errorf("%w: %s has %d MiB left, writes need %d MiB: free some; ingest that is running then goes on by itself",
-			store.ErrDiskFull, db.dir, u.AvailBytes>>20, need>>20)
-	}
-	return nil
-}
-
-// minFreeFiles is how many files the file system must still take: a log, the tables of a flush
-// and of what is ingested or rewritten, leases of checkpoints, with room to spare.
-const minFreeFiles = 128
-
-// checkFreeFiles fails with store.ErrDiskFull where dir's file system takes few files more, as
-// free tells: a log that cannot be begun stops the engine for good.
-func checkFreeFiles(dir string, free func(dir string) (n uint64, ok bool)) error {
-	n, ok := free(dir)
-	if !ok || n >= minFreeFiles {
-		return nil
-	}
-	return fmt.Errorf("%w: the file system of %s takes %d more files (inodes), writes need %d: remove some; ingest that is running then goes on by itself", store.ErrDiskFull, dir, n, minFreeFiles)
-}
-
-// engineError gives an error of Pebble its class.
-func engineError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrClosed):
-		return err
-	case pebble.IsCorruptionError(err):
-		return corruptError(err)
-	case errors.Is(err, pebble.ErrReadOnly):
-		return fmt.Errorf("%w: opened read-only", store.ErrReadOnly)
-	case errors.Is(err, pebble.ErrClosed):
-		return store.ErrClosed
-	}
-	return diskError(err)
-}
-
-// corruptError names the file, where Pebble knows it, in place of the mark by which Pebble
-// carries it along, a line of text of its own.
-func corruptError(err error) error {
-	if at := pebble.ExtractDataCorruptionInfo(err); at != nil {
-		return fmt.Errorf("%w: %s: %w", store.ErrCorrupt, at.Path, at.Details)
-	}
-	return fmt.Errorf("%w: %w", store.ErrCorrupt, err)
-}
-
-// diskError says what an operator can do about an error of the file system.
-func diskError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case store.NoSpace(err):
-		return fmt.Errorf("%w: free some space: %w", store.ErrDiskFull, err)
-	case errors.Is(err, syscall.EROFS):
-		return fmt.Errorf("%w: the file system is mounted read-only: remount it, or choose another data directory: %w", fs.ErrPermission, err)
-	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("the data directory must be writable for this user: %w", err)
-	case pebble.IsCorruptionError(err):
-		return corruptError(err)
-	}
-	return err
 }

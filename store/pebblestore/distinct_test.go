@@ -43,7 +43,7 @@ func TestCorruptCountsAreNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := db.exclusive(ctx, HoldSchema, func() error {
-			db.counters.filter.add(db.counters.hash(key)) // as a store that is opened knows
+			db.loop.counters.filter.add(db.loop.counters.hash(key)) // as a store that is opened knows
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -40,13 +40,13 @@ type filterKey struct {
 
 // filterSources returns what has filters.
 func (db *DB) filterSources() []*filterSource {
-	counters, ids := db.counters.filter, db.onces
+	counters, ids := db.loop.counters.filter, db.loop.onces
 	forEver := cell.AppendFamilyPrefix(nil, cell.TagSystem, onceID, systemFamily)
 	recent := cell.AppendFamilyPrefix(nil, cell.TagSystem, recentID, systemFamily)
 	return []*filterSource{
 		{
 			what: "counters", low: []byte{cell.TagCounter}, high: []byte{cell.TagCounter + 1}, off: counters.off,
-			key:      func(stored []byte) (filterKey, error) { return filterKey{hash: db.counters.hash(stored)}, nil },
+			key:      func(stored []byte) (filterKey, error) { return filterKey{hash: db.loop.counters.hash(stored)}, nil },
 			add:      func(k filterKey) { counters.add(k.hash) },
 			complete: func() { counters.complete = true },
 		},

@@ -20,8 +20,8 @@ type writtenSpan struct{ low, high []byte }
 // noteWritten remembers where c has written, for the next flush, and takes it for
 // flushed once a memtable of data has gone by.
 func (db *DB) noteWritten(c *commit) {
-	db.unflushedBytes += uint64(len(c.buf))
-	if db.unflushedBytes > db.opts.MemTableBytes {
+	db.loop.unflushedBytes += uint64(len(c.buf))
+	if db.loop.unflushedBytes > db.opts.MemTableBytes {
 		db.markFlushed()
 		return
 	}
@@ -34,8 +34,8 @@ func (db *DB) noteWritten(c *commit) {
 			n++
 		}
 		low, last := c.rowPrefix(i), c.rowPrefix(n-1)
-		if w := db.written[head]; w == nil {
-			db.written[head] = &writtenSpan{low: bytes.Clone(low), high: rowEnd(last)}
+		if w := db.loop.written[head]; w == nil {
+			db.loop.written[head] = &writtenSpan{low: bytes.Clone(low), high: rowEnd(last)}
 		} else {
 			if bytes.Compare(low, w.low) < 0 {
 				w.low = append(w.low[:0], low...)
@@ -51,22 +51,22 @@ func (db *DB) noteWritten(c *commit) {
 // markFlushed makes everything written so far what a compaction may touch. The
 // next commit stores it.
 func (db *DB) markFlushed() {
-	db.flushed = db.sequence.Load()
-	db.unflushedBytes = 0
-	clear(db.written)
+	db.loop.flushed = db.sequence.Load()
+	db.loop.unflushedBytes = 0
+	clear(db.loop.written)
 }
 
 // loadFlushed makes what was written after the last flush of an earlier run what
 // the next flush looks at: anywhere.
 func (db *DB) loadFlushed() {
-	if db.flushed == db.sequence.Load() {
+	if db.loop.flushed == db.sequence.Load() {
 		return
 	}
 	for _, t := range db.catalog.Load().tables {
 		for i := range t.fams {
 			if f := &t.fams[i]; f.tag == cell.TagData {
 				low := cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id)
-				db.written[familyHead(low)] = &writtenSpan{low: low, high: cell.PrefixEnd(low)}
+				db.loop.written[familyHead(low)] = &writtenSpan{low: low, high: cell.PrefixEnd(low)}
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (db *DB) loadFlushed() {
 // sequenceValue is the stored form of the last sequence: a system value, whose
 // payload is the sequence up to which cells were flushed.
 func (db *DB) sequenceValue(now cell.Timestamp, sequence uint64) []byte {
-	return appendSystemValue(nil, now, sequence, binary.BigEndian.AppendUint64(nil, db.flushed))
+	return appendSystemValue(nil, now, sequence, binary.BigEndian.AppendUint64(nil, db.loop.flushed))
 }
 
 // Flush writes what is in memory to disk. As HBase's flush it drops what the
@@ -102,14 +102,14 @@ func (db *DB) flush(ctx context.Context) error {
 		if err := db.flushMemTables(ctx); err != nil {
 			return err
 		}
-		after := db.flushed
+		after := db.loop.flushed
 		spans = db.writtenSpans()
 		db.markFlushed()
 		for _, s := range spans {
-			s.after, s.upTo = after, db.flushed
+			s.after, s.upTo = after, db.loop.flushed
 		}
 		// Without a sync: after a crash more counts as unflushed, no harm.
-		return engineError(db.pebble.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), db.flushed), pebble.NoSync))
+		return engineError(db.pebble.Set(sequenceKey(), db.sequenceValue(db.opts.Now(), db.loop.flushed), pebble.NoSync))
 	})
 	for _, s := range spans {
 		if err != nil {
@@ -129,7 +129,7 @@ func (db *DB) writtenSpans() []*span {
 			if f.tag != cell.TagData {
 				continue
 			}
-			if w := db.written[familyHead(cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id))]; w != nil {
+			if w := db.loop.written[familyHead(cell.AppendFamilyPrefix(nil, f.tag, t.id, f.id))]; w != nil {
 				spans = append(spans, &span{
 					table: t.desc.Name, family: f.desc.Name, low: w.low, high: w.high,
 					how: rewriteFlush, whole: true, earliestPut: math.MaxInt64,

@@ -89,7 +89,7 @@ func TestKeyFilterOfStoredCounters(t *testing.T) {
 	db := open(t, "db", o)
 	create(t, db, "t", counterFamily("n"))
 	apply(db, 0, stored)
-	if c := db.counters; c.skipped < stored*9/10 {
+	if c := db.loop.counters; c.skipped < stored*9/10 {
 		t.Errorf("Got %d look-ups spared in an empty store of %d new counters", c.skipped, stored)
 	}
 	if err := db.Close(); err != nil {
@@ -115,10 +115,10 @@ func TestKeyFilterOfStoredCounters(t *testing.T) {
 		t.Errorf("Got a sum of %d, want %d", got, want)
 	}
 	if err := db.exclusive(t.Context(), HoldSchema, func() error {
-		if f := db.counters.filter; !f.complete || f.off {
+		if f := db.loop.counters.filter; !f.complete || f.off {
 			t.Errorf("Got filter complete %t, off %t", f.complete, f.off)
 		}
-		if got := db.counters.skipped; got < 1800 {
+		if got := db.loop.counters.skipped; got < 1800 {
 			t.Errorf("Got %d look-ups spared, want most of 2,000", got)
 		}
 		return nil

@@ -259,7 +259,7 @@ func (db *DB) commitSome(group []*request) int {
 		}
 		return len(group)
 	}
-	c := &db.commit
+	c := &db.loop.commit
 	c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 	outcomes := make([]error, len(group))
 	for i, r := range group {
@@ -296,8 +296,8 @@ func (db *DB) commitSome(group []*request) int {
 	if err != nil {
 		// What the caches hold is what was stored before, but whether it
 		// still is, only the store knows.
-		db.counters.clear()
-		clear(db.offsets)
+		db.loop.counters.clear()
+		clear(db.loop.offsets)
 		err = fmt.Errorf("commit: %w", err)
 	}
 	if took := db.watch.end(); refused {
@@ -311,9 +311,9 @@ func (db *DB) commitSome(group []*request) int {
 		}
 		r.finish(outcomes[i])
 	}
-	db.counters.age()
-	if len(db.offsets) > maxCachedOffsets {
-		clear(db.offsets)
+	db.loop.counters.age()
+	if len(db.loop.offsets) > maxCachedOffsets {
+		clear(db.loop.offsets)
 	}
 	return len(group)
 }
@@ -356,12 +356,12 @@ func (c *commit) row(cond *store.Cond, m *cell.Mutation) (store.Result, error) {
 // commitStaged writes what c holds and returns when it is as durable as the
 // options say.
 func (db *DB) commitStaged(c *commit) error {
-	if db.batch == nil {
+	if db.loop.batch == nil {
 		// A batch of the largest usual size keeps its memory: fresh pages
 		// cost as much as copying twice.
-		db.batch = db.pebble.NewBatch(pebble.WithInitialSizeBytes(1<<20), pebble.WithMaxRetainedSizeBytes(16<<20))
+		db.loop.batch = db.pebble.NewBatch(pebble.WithInitialSizeBytes(1<<20), pebble.WithMaxRetainedSizeBytes(16<<20))
 	}
-	b := db.batch
+	b := db.loop.batch
 	defer b.Reset()
 	if err := c.write(b); err != nil {
 		return engineError(err)

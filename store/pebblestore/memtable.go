@@ -43,7 +43,7 @@ func (s *smallCommits) add(bytes int, keys uint32, now time.Time) bool {
 
 // noteMemtable is called after each commit that went into the memtable.
 func (db *DB) noteMemtable(bytes int, keys uint32) error {
-	if !db.small.add(bytes, keys, time.Now()) {
+	if !db.loop.small.add(bytes, keys, time.Now()) {
 		return nil
 	}
 	_, err := db.pebble.AsyncFlush()

@@ -47,10 +47,10 @@ func TestSmallCommitsAreFlushed(t *testing.T) {
 		m := db.pebble.Metrics()
 		return m.Flush.Count + m.MemTable.Count
 	}
-	before, counted := memtables(), db.small.bytes
+	before, counted := memtables(), db.loop.small.bytes
 	mutate(t, db, put("row", 1, "f", "q", "value"))
-	if db.small.bytes <= counted {
-		t.Errorf("a commit made %d bytes of small commits %d", counted, db.small.bytes)
+	if db.loop.small.bytes <= counted {
+		t.Errorf("a commit made %d bytes of small commits %d", counted, db.loop.small.bytes)
 	}
 	for range cachedBytes / smallBytes {
 		if err := db.noteMemtable(smallBytes, 0); err != nil {

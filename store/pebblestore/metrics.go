@@ -133,8 +133,8 @@ func (s *stops) seconds() (sum, longest float64) {
 func (m *meters) observe(c *commit, requests int, took time.Duration, err error) {
 	m.requests.Add(int64(requests))
 	m.conflicts.Add(c.conflicts)
-	m.counterHits.Store(c.db.counters.hits)
-	m.counterMisses.Store(c.db.counters.miss)
+	m.counterHits.Store(c.db.loop.counters.hits)
+	m.counterMisses.Store(c.db.loop.counters.miss)
 	switch {
 	case err != nil:
 		m.commitErrors.Add(1)

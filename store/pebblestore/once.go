@@ -146,7 +146,7 @@ func (c *commit) window(ttl int64) *onceWindow {
 			return w
 		}
 	}
-	filters := c.db.onces
+	filters := c.db.loop.onces
 	w := &onceWindow{}
 	by := [...]int64{0, -1, 1}
 	looked := by[:1]
@@ -173,7 +173,7 @@ func (c *commit) window(ttl int64) *onceWindow {
 // how many ms; 0 = for ever.
 func (c *commit) once(id []byte, ttl int64) (seen bool, err error) {
 	c.key = appendOnceID(c.key[:0], id)
-	return c.onceKey(c.key, c.db.onces.hash(id), ttl)
+	return c.onceKey(c.key, c.db.loop.onces.hash(id), ttl)
 }
 
 // onceKey is once of the event id with this appendOnceID and hash.

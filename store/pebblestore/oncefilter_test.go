@@ -157,8 +157,8 @@ func TestOnceFiltersSpareLookups(t *testing.T) {
 		spared("in the next period", 1000, int(now.Load())*n, 0)
 	}
 	if err := db.exclusive(t.Context(), HoldSchema, func() error {
-		if got := len(db.onces.periods); got != 3 { // for ever, this and the one before
-			t.Errorf("Got %d filters: %v", got, db.onces.periods)
+		if got := len(db.loop.onces.periods); got != 3 { // for ever, this and the one before
+			t.Errorf("Got %d filters: %v", got, db.loop.onces.periods)
 		}
 		return nil
 	}); err != nil {

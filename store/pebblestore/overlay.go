@@ -176,7 +176,7 @@ func (s *overlaySource) family(sf *store.SelectedFamily) error {
 		if older {
 			key = stored.Key()
 			if f.tag == cell.TagCounter {
-				if e := s.c.db.counters.get(key); e != nil && e.dirty {
+				if e := s.c.db.loop.counters.get(key); e != nil && e.dirty {
 					valid = within(stored.Next()) // what it is now is among the fresh
 					continue
 				}

@@ -50,7 +50,7 @@ func TestReadOfAHotCellStepsOverFewVersions(t *testing.T) {
 	wants := map[string]int{"one column": 1, "two columns": 2, "all columns": 3, "absent column": 0}
 	for name, columns := range scans {
 		err := db.exclusive(t.Context(), HoldSchema, func() error {
-			c := &db.commit
+			c := &db.loop.commit
 			c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 			defer c.end()
 			cells, err := c.read(&store.Scan{Table: "t", Start: []byte("r"), Stop: []byte("r"), StopInclusive: true, Columns: columns})
@@ -94,7 +94,7 @@ func TestStagedRowIsInOrder(t *testing.T) {
 	db := open(t, t.TempDir(), &Options{Sync: SyncNever})
 	create(t, db, "t", store.NewFamily("f"))
 	err := db.exclusive(t.Context(), HoldSchema, func() error {
-		c := &db.commit
+		c := &db.loop.commit
 		c.begin(db.catalog.Load(), db.opts.Now(), db.sequence.Load())
 		defer c.end()
 		for i := range uint64(300) {

@@ -50,7 +50,7 @@ func TestPreparedIsWhatTheLoopStages(t *testing.T) {
 		now := db.opts.Now()
 		p := newPrepared(&packing{seed: db.packing.seed})
 		p.begin(db.catalog.Load(), now, 0)
-		if !p.fill(&b, db.counters, nil) {
+		if !p.fill(&b, db.loop.counters, nil) {
 			t.Fatalf("round %d: a batch of timed puts was not prepared", round)
 		}
 		want := newPrepared(&packing{seed: db.packing.seed})

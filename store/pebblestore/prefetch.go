@@ -36,7 +36,7 @@ func (c *commit) prefetchCounters(l *deltaList, all []store.CounterDelta, i int)
 	if i+aheadDeltas >= len(l.sorted) {
 		return
 	}
-	cache := c.db.counters
+	cache := c.db.loop.counters
 	prefetch.Value(&l.deltas[l.sorted[i+aheadDeltas].at])
 	x := &l.deltas[l.sorted[i+aheadSlots].at]
 	prefetch.Value(cache.slot(x.hash))

@@ -98,7 +98,7 @@ func (p *prepared) of(b *store.Batch, cat *catalog, now cell.Timestamp, db *DB) 
 	p.records.begin()
 	p.elements.begin()
 	p.sync = false
-	return p.fill(b, db.counters, db.onces.hash)
+	return p.fill(b, db.loop.counters, db.loop.onces.hash)
 }
 
 // spare gives p back; one more than the list takes was made for a backfill.

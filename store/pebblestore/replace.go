@@ -65,10 +65,7 @@ func (db *DB) rewriteSpan(ctx context.Context, s *span) (next []byte, done rewri
 func (db *DB) tryRewrite(ctx context.Context, s *span, limit int) (next []byte, done rewritten, err error) {
 	var r *rewrite
 	if err := db.exclusive(ctx, HoldRewrite, func() (err error) {
-		if r, err = db.newRewrite(s); r != nil {
-			r.late = &lateWrites{tag: r.f.tag, low: r.low, high: r.high}
-			db.late = r.late
-		}
+		r, err = db.newRewrite(s)
 		return err
 	}); err != nil || r == nil {
 		return nil, done, err
@@ -78,16 +75,17 @@ func (db *DB) tryRewrite(ctx context.Context, s *span, limit int) (next []byte, 
 	if err != nil {
 		return nil, done, err
 	}
-	db.metrics.rewritten.Add(int64(r.done.keys))
+	done = r.rows.done
+	db.metrics.rewritten.Add(int64(done.keys))
 	if !changed {
-		return r.next, r.done, nil
+		return r.next, done, nil
 	}
 	if err := r.replace(ctx); err != nil {
 		return nil, done, err
 	}
-	db.metrics.reclaimed.Add(int64(r.done.keys - r.done.left))
-	db.metrics.reclaimedBytes.Add(r.done.bytes - r.done.leftBytes)
-	return r.next, r.done, nil
+	db.metrics.reclaimed.Add(int64(done.keys - done.left))
+	db.metrics.reclaimedBytes.Add(done.bytes - done.leftBytes)
+	return r.next, done, nil
 }
 
 // replace puts the new sstable in the place of the span.
@@ -109,7 +107,7 @@ func (r *rewrite) replace(ctx context.Context) error {
 		late = r.late
 		r.late = &lateWrites{tag: late.tag, low: r.low, high: r.high}
 		r.late.overflown.Store(late.overflown.Load())
-		db.late = r.late
+		db.loop.late = r.late
 		return nil
 	}); err != nil {
 		return err
@@ -120,13 +118,13 @@ func (r *rewrite) replace(ctx context.Context) error {
 	}
 	return db.exclusive(ctx, HoldRewrite, func() error {
 		defer db.metrics.rewriteStops.since(time.Now())
-		db.late = nil
+		db.loop.late = nil
 		if r.late.overflown.Load() || len(b.Repr()) > 2*maxLateBytes {
 			return errOvertaken
 		}
-		if t, err := db.catalog.Load().lookup(r.s.table); err != nil || t.id != r.t.id {
+		if t, err := db.catalog.Load().lookup(r.s.table); err != nil || t.id != r.rows.t.id {
 			return errAltered
-		} else if f, _ := t.family(r.s.family); f == nil || f.id != r.f.id || !sameRetention(f.desc, r.f.desc) {
+		} else if f, _ := t.family(r.s.family); f == nil || f.id != r.rows.f.id || !sameRetention(f.desc, r.rows.f.desc) {
 			return errAltered
 		}
 		if err := r.onTop(b, r.late, restored); err != nil {
@@ -163,7 +161,7 @@ func (r *rewrite) swap(onTop *pebble.Batch) error {
 	defer db.swap.Unlock()
 	excise := pebble.KeyRange{Start: r.low, End: r.high}
 	var err error
-	if r.done.left == 0 {
+	if r.rows.done.left == 0 {
 		err = db.pebble.Excise(context.Background(), excise)
 	} else {
 		_, err = db.pebble.IngestAndExcise(context.Background(), []string{r.path}, nil, nil, excise)
@@ -243,7 +241,7 @@ func (r *rewrite) onTop(b *pebble.Batch, w *lateWrites, restored map[string]stru
 // restore adds the cells that a row had when the rewrite began, where the rewrite
 // took some. Counters change by themselves only.
 func (r *rewrite) restore(b *pebble.Batch, prefix []byte, restored map[string]struct{}) error {
-	if r.f.tag == cell.TagCounter {
+	if r.rows.f.tag == cell.TagCounter {
 		return nil
 	}
 	if _, found := slices.BinarySearch(r.changed, r.hash(prefix)); !found {
@@ -253,16 +251,17 @@ func (r *rewrite) restore(b *pebble.Batch, prefix []byte, restored map[string]st
 		return nil
 	}
 	restored[string(prefix)] = struct{}{}
-	for ok := r.it.SeekGE(prefix); ok && bytes.HasPrefix(r.it.Key(), prefix); ok = r.it.Next() {
-		value, err := r.it.ValueAndErr()
+	it := r.rows.it
+	for ok := it.SeekGE(prefix); ok && bytes.HasPrefix(it.Key(), prefix); ok = it.Next() {
+		value, err := it.ValueAndErr()
 		if err != nil {
 			return engineError(err)
 		}
-		if err := b.Set(r.it.Key(), value, nil); err != nil {
+		if err := b.Set(it.Key(), value, nil); err != nil {
 			return engineError(err)
 		}
 	}
-	return engineError(r.it.Error())
+	return engineError(it.Error())
 }
 
 // lateWrites are what commits write into a span while it is rewritten, in their
@@ -285,12 +284,12 @@ type lateOp struct {
 
 // noteLate tells the rewrite that is under way what c has written.
 func (db *DB) noteLate(c *commit) {
-	w := db.late
+	w := db.loop.late
 	if w == nil {
 		return
 	}
 	if w.ended.Load() {
-		db.late = nil
+		db.loop.late = nil
 		return
 	}
 	if w.tag == cell.TagCounter {
@@ -300,7 +299,7 @@ func (db *DB) noteLate(c *commit) {
 	}
 	if len(w.buf) > maxLateBytes {
 		w.overflown.Store(true)
-		db.late = nil
+		db.loop.late = nil
 	}
 }
 

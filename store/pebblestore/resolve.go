@@ -460,3 +460,14 @@ func (a *arena) copy(b []byte) []byte {
 	a.buf = append(a.buf, b...)
 	return a.buf[n:len(a.buf):len(a.buf)]
 }
+
+// room returns an empty slice that n bytes can be appended to; take keeps what
+// was.
+func (a *arena) room(n int) []byte {
+	if cap(a.buf)-len(a.buf) < n {
+		a.buf = make([]byte, 0, max(4<<10, 2*cap(a.buf), n))
+	}
+	return a.buf[len(a.buf) : len(a.buf) : len(a.buf)+n]
+}
+
+func (a *arena) take(n int) { a.buf = a.buf[:len(a.buf)+n] }

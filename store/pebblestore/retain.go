@@ -199,16 +199,13 @@ func (n *retention) judge(ctx context.Context, t *table, f *family, l *familyLoo
 	if err != nil {
 		return nil, err
 	}
-	r := &rewrite{db: db, s: &span{upTo: math.MaxUint64}, t: t, f: f, upTo: math.MaxUint64, c: compaction{
-		f: f.desc, how: rewriteMajor, now: db.opts.Now(), earliestPut: math.MinInt64, tidy: true,
-	}}
-	r.c.until = expiredUntil(f.desc, r.c.now)
+	r := db.newRowRewriter(t, f, &span{how: rewriteMajor, earliestPut: math.MinInt64, tidy: true}, math.MaxUint64)
 	if r.it, err = db.liveIterators(ctx)(&pebble.IterOptions{LowerBound: low, UpperBound: high}); err != nil {
 		return nil, engineError(err)
 	}
 	defer func() { err = errors.Join(err, db.closeIterator(r.it)) }()
 	for _, p := range pieces {
-		share, err := r.sample(ctx, p)
+		share, err := db.sample(ctx, r, p)
 		if err != nil {
 			return nil, err
 		}
@@ -227,11 +224,11 @@ func (n *retention) judge(ctx context.Context, t *table, f *family, l *familyLoo
 
 // sample returns the share of a piece, by bytes, that a rewrite would leave out,
 // as far as some places of it tell.
-func (r *rewrite) sample(ctx context.Context, p piece) (share float64, err error) {
+func (db *DB) sample(ctx context.Context, r *rowRewriter, p piece) (share float64, err error) {
 	places := 1 + min(int(p.bytes/sampledBytes), maxSamples-1)
 	before := r.done
 	for i := range places {
-		if err := r.interrupted(ctx); err != nil {
+		if err := db.interrupted(ctx); err != nil {
 			return 0, err
 		}
 		from, until := between(p.low, p.high, i, places), between(p.low, p.high, i+1, places)

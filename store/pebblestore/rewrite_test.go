@@ -42,10 +42,7 @@ func rewriteAround(t *testing.T, db *DB, s *span, during func(r *rewrite)) {
 	t.Helper()
 	var r *rewrite
 	if err := db.exclusive(t.Context(), HoldSchema, func() (err error) {
-		if r, err = db.newRewrite(s); err == nil {
-			r.late = &lateWrites{tag: r.f.tag, low: r.low, high: r.high}
-			db.late = r.late
-		}
+		r, err = db.newRewrite(s)
 		return err
 	}); err != nil {
 		t.Fatal(err)

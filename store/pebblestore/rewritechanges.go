@@ -1,39 +1,34 @@
 package pebblestore
 
 import (
+	"bytes"
 	"fmt"
+	"hash/maphash"
 
 	"github.com/cockroachdb/pebble/v2"
 
 	"sluice/cell"
-	"sluice/store"
 )
 
 // maxChangeBytes bounds the changes that a rewrite has in memory.
 const maxChangeBytes = 1 << 20
 
-// prefix is that of the keys of the current row.
-func (r *rewrite) prefix() []byte {
-	key := r.origin[0].key
-	return key[:cell.SplitKey(key)]
-}
-
-// latest returns the latest sequence of cells.
-func latest(cells []entry) (sequence uint64) {
-	for i := range cells {
-		sequence = max(sequence, cells[i].sequence)
+// note remembers what commits and readers of changes must know of a row, or a piece of one,
+// that the rewrite has made o of.
+func (r *rewrite) note(o rowOutcome) error {
+	if !o.dropped {
+		return nil
 	}
-	return sequence
+	prefix := r.rows.prefix()
+	r.changed = append(r.changed, r.hash(prefix))
+	if r.held && (o.expired || o.unsure) {
+		r.unsure = append(r.unsure, bytes.Clone(prefix))
+		return nil
+	}
+	return r.noteChange(o.newest, o.left)
 }
 
-// seenDiffers reports whether a rewrite that drops cells of the current row may
-// change what is seen of it, as some of HBase's do: a compaction does not look at
-// what was not flushed, such as a marker that masks a version that counts, and what
-// kept delete markers mask counts among the versions. Of NEW_VERSION_BEHAVIOR it is
-// not known.
-func (r *rewrite) seenDiffers(apart bool) bool {
-	return apart || r.f.desc.KeepDeleted != store.KeepDeletedFalse || r.f.desc.NewVersionBehavior
-}
+func (r *rewrite) hash(prefix []byte) uint64 { return maphash.Bytes(r.seed, prefix) }
 
 // noteChange remembers that the row was changed by the operation of sequence newest,
 // where somebody wants to know and the latest that is left of the row is of an
@@ -45,7 +40,7 @@ func (r *rewrite) noteChange(newest, left uint64) error {
 	if r.changes == nil {
 		r.changes = r.db.pebble.NewBatch()
 	}
-	return r.changes.Set(cell.AppendChange(nil, r.prefix(), newest), nil, nil)
+	return r.changes.Set(cell.AppendChange(nil, r.rows.prefix(), newest), nil, nil)
 }
 
 // storeChanges puts the changes on disk; what they tell of may go then.

@@ -96,19 +96,13 @@ type rowSource struct {
 
 var _ store.RowSource = (*rowSource)(nil)
 
-// singleRow reports whether there is one row that can be in rows.
-func singleRow(rows cell.Range) bool {
-	n := len(rows.Start)
-	return n > 0 && len(rows.Stop) == n+1 && rows.Stop[n] == 0 && bytes.Equal(rows.Stop[:n], rows.Start)
-}
-
 // newRowSource opens the iterators of sel over t. Where found is not nil, it is the
 // row to read, and the source's from here on. closing closes the iterators.
 func newRowSource(ctx context.Context, t *table, sel *store.Selection, now cell.Timestamp, found *foundRow, open iterators, closing func(*pebble.Iterator) error) (*rowSource, error) {
 	s := &rowSource{ctx: ctx, table: t.desc.Name, sel: sel, cut: -1, found: found, closing: closing}
 	s.pieceBytes, s.pieceCells = sel.Pieces()
 	rows := sel.Rows()
-	s.single = found != nil || singleRow(rows)
+	s.single = found != nil || rows.OneRow()
 	fams := sel.Families()
 	s.cursors = make([]cursor, len(fams))
 	for i := range fams {

@@ -239,8 +239,8 @@ func TestRewriteOfRestoredFragmentsInPieces(t *testing.T) {
 	db.opts.maxRewrittenRow = 1
 
 	rewriteAround(t, db, &span{table: "t", family: "f", how: rewriteMajor, earliestPut: math.MaxInt64}, func(r *rewrite) {
-		if r.done.keys != 4 || r.done.left != 5 {
-			t.Fatalf("Got %+v. Want 5 cells of 4 keys", r.done)
+		if done := r.rows.done; done.keys != 4 || done.left != 5 {
+			t.Fatalf("Got %+v. Want 5 cells of 4 keys", done)
 		}
 		mutate(t, db, put("w", 30, "f", "b", "late"))
 	})
