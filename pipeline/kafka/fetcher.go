@@ -307,6 +307,7 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 		parts, checks, wait = f.take(n, s, parts[:0], checks[:0])
 		switch {
 		case len(checks) > 0:
+			giveBack(parts) // they are asked for with those that are compared first
 			f.check(ctx, n, checks)
 			continue
 		case len(parts) == 0:
