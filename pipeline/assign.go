@@ -341,7 +341,7 @@ func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionPr
 			return why, err
 		}
 		if try == fingerprintTries { // it was applied: nothing of it is needed any more
-			return err.Error(), nil
+			return bad.Error(), nil
 		}
 	}
 }
@@ -398,7 +398,7 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 		case ctx.Err() == nil && bounded.Err() != nil:
 			return "", &notComparedError{src: s, partition: stored.Partition, offset: progress.LastOffset}
 		default:
-			return "", fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
+			return "", fmt.Errorf("read the last applied record, at offset %d: %w", progress.LastOffset, err)
 		}
 		next = batch.Next
 		changed := otherRecord(batch, stored, end)

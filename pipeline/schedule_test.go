@@ -861,7 +861,7 @@ func TestSchedule36CorruptBatch(t *testing.T) {
 	for range 3 {
 		s.load(100)
 		r.caughtUp(s.b)
-		bad := &kafka.UnreadableError{Topic: "t", Partition: 0, Offset: s.b.logs[0].end, Err: errors.New("CRC-32C")}
+		bad := &kafka.UnreadableError{Offset: s.b.logs[0].end, Err: errors.New("CRC-32C")}
 		s.b.change(func() { s.b.broken = bad })
 		waitFor(t, func() bool { return strings.Contains(r.first().Paused, bad.Error()) })
 		s.b.change(func() { s.b.broken = nil })

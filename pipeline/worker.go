@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"sluice/pipeline/buffer"
@@ -413,13 +412,10 @@ func (w *worker) fetchError(err error) error {
 	}
 	if bad, ok := errors.AsType[*kafka.UnreadableError](err); ok {
 		reason := store.SkippedCorrupt
-		if errors.Is(err, kafka.ErrBatchTooLarge) {
+		if errors.Is(bad, kafka.ErrBatchTooLarge) {
 			reason = store.SkippedTooLarge
 		}
-		return w.unreadable(w.buf.Next(), bad.Next, reason, err)
-	}
-	if place := fmt.Sprintf("fetch %s: ", w.name); !strings.HasPrefix(err.Error(), place) { // most readers' errors name it
-		err = fmt.Errorf("%s%w", place, err)
+		return w.unreadable(w.buf.Next(), bad.Next, reason, bad)
 	}
 	return err
 }
@@ -438,7 +434,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 	case b.Next <= w.buf.Next():
 		return nil // nothing new
 	case b.From > w.buf.Next():
-		return fmt.Errorf("fetch %s: got offset %d, asked for %d", w.name, b.From, w.buf.Next())
+		return &kafka.PartitionError{Topic: w.src.Topic, Partition: w.partition, Err: fmt.Errorf("got offset %d, asked for %d", b.From, w.buf.Next())}
 	case b.LogStart < w.logStart, b.LastStable < w.stable, b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch:
 		return errReopen // a log never moves backwards: perhaps it is another one
 	}

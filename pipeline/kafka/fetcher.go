@@ -230,7 +230,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	}
 	f.mu.Unlock()
 	for _, r := range readers {
-		r.stop(fmt.Errorf("read %s/%d: fetcher has stopped: %w", r.topic, r.partition, ErrClosed))
+		r.stop(fmt.Errorf("fetcher has stopped: %w", ErrClosed))
 	}
 	return err
 }
@@ -421,7 +421,7 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 			a.r.node, a.r.replica = anyNode, anyNode
 			a.r.backoff(now)
 			if final && a.r.err == nil && ctx.Err() == nil {
-				a.r.err = fmt.Errorf("fetch %s/%d: %w", a.r.topic, a.r.partition, err)
+				a.r.err = err
 				a.r.signal()
 			}
 		}

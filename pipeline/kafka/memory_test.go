@@ -285,7 +285,7 @@ func TestGiantBatchBesideWhatItBorrows(t *testing.T) {
 		}
 		err := nextError(t, r)
 		large, ok := errors.AsType[*memory.TooLargeError](err)
-		if !ok || large.Share != "decoded" || large.Bytes != need || large.Most != m.Decoded().Most(lent) || !strings.Contains(err.Error(), "t/0 at offset 1: ") {
+		if !ok || large.Share != "decoded" || large.Bytes != need || large.Most != m.Decoded().Most(lent) || !strings.Contains(err.Error(), "fetch t/0: kafka: record batch is too large: offset 1: ") {
 			t.Errorf("Got %v, want %d bytes of decoded memory refused at offset 1 of t/0, of %d at most", err, need, m.Decoded().Most(lent))
 		}
 		r.Close()
