@@ -85,7 +85,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		if err != nil {
 			return nil, err
 		}
-		c, err := openNextKafka(cfg, log)
+		c, err := d.client.Clone()
 		if err != nil {
 			return nil, err
 		}
@@ -160,21 +160,11 @@ func storeID(ctx context.Context, e store.Engine) (string, error) {
 }
 
 func openKafka(cfg *config.Config, log *slog.Logger) (*kafka.Client, error) {
-	return newKafka(cfg, log, false)
-}
-
-// openNextKafka is openKafka for a process that has called that: what it has warned of is
-// not said again.
-func openNextKafka(cfg *config.Config, log *slog.Logger) (*kafka.Client, error) {
-	return newKafka(cfg, log, true)
-}
-
-func newKafka(cfg *config.Config, log *slog.Logger, warned bool) (*kafka.Client, error) {
 	o, err := cfg.KafkaOptions()
 	if err != nil {
 		return nil, err
 	}
-	o.Logger, o.Warned = log, warned
+	o.Logger = log
 	return kafka.NewClient(o)
 }
 
