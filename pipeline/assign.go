@@ -133,7 +133,7 @@ func (p *Pipeline) startOffsets(ctx context.Context, topic string, partitions []
 	for _, n := range partitions {
 		s, ok := spans[n]
 		if !ok {
-			return nil, fmt.Errorf("pipeline %s: the broker gave no offsets of %s/%d", p.opts.Name, topic, n)
+			return nil, fmt.Errorf("the broker gave no offsets of %s/%d", topic, n)
 		}
 		first[n] = s.start
 		if start.From == StartLatest {
@@ -396,7 +396,7 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 		case ctx.Err() == nil && bounded.Err() != nil && r.Barren():
 			return "compaction has taken it", nil
 		case ctx.Err() == nil && bounded.Err() != nil:
-			return "", &notComparedError{src: s, partition: stored.Partition, offset: progress.LastOffset}
+			return "", &notComparedError{topic: s.Topic, partition: stored.Partition, offset: progress.LastOffset}
 		default:
 			return "", fmt.Errorf("read the last applied record, at offset %d: %w", progress.LastOffset, err)
 		}

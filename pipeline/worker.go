@@ -69,7 +69,7 @@ func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error)
 		Separate: p.opts.Engine.Traits().Atomic != store.AtomicBatch,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+		return nil, err
 	}
 	state := p.status.partition(src.Topic, partition, &p.opts.Poison)
 	state.of(&src)
