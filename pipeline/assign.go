@@ -213,11 +213,11 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 	if progress.Next > log.end {
 		// A group's committed offset may lie inside a transaction that is
 		// still open.
-		end, err := w.p.broker.logEnd(ctx, w.src.Topic, w.partition)
+		ends, err := w.p.broker.logEnds(ctx, w.src.Topic, []int32{w.partition})
 		if err != nil {
 			return progress, err
 		}
-		if progress.Next > end {
+		if end := ends[w.partition]; progress.Next > end {
 			common, err := commonEnd(ctx, w.p.broker, &store.PartitionProgress{Source: w.src, Partition: w.partition, Progress: progress}, end)
 			if err != nil {
 				return progress, err

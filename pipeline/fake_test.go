@@ -115,10 +115,14 @@ func (b *fakeBroker) offsets(_ context.Context, _ string, partitions []int32) (m
 	return out, err
 }
 
-func (b *fakeBroker) logEnd(_ context.Context, _ string, partition int32) (int64, error) {
+func (b *fakeBroker) logEnds(_ context.Context, _ string, partitions []int32) (map[int32]int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.logs[partition].end + b.logs[partition].open, b.broken
+	ends := map[int32]int64{}
+	for _, n := range partitions {
+		ends[n] = b.logs[n].end + b.logs[n].open
+	}
+	return ends, b.broken
 }
 
 // epochEnd knows one epoch, 0, or where earlier is set the one before it.
