@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"sluice/cell"
 	"sluice/pipeline/kafka"
 	"sluice/store"
 )
@@ -82,6 +83,50 @@ func virtualCluster(t *testing.T, partitions int32) (c *cluster, client func(opt
 	c.out = c.client.NewProducer(nil)
 	t.Cleanup(func() { c.out.Close() })
 	return c, client
+}
+
+// unreadEngine answers no scan of the outbox.
+type unreadEngine struct{ store.Engine }
+
+func (e unreadEngine) Scan(ctx context.Context, s *store.Scan) store.Scanner {
+	if s.Table == store.OutboxTable {
+		return &silentScanner{ctx: ctx}
+	}
+	return e.Engine.Scan(ctx, s)
+}
+
+type silentScanner struct{ ctx context.Context }
+
+func (s *silentScanner) Next() bool     { <-s.ctx.Done(); return false }
+func (s *silentScanner) Row() *cell.Row { return nil }
+func (s *silentScanner) Err() error     { return s.ctx.Err() }
+func (s *silentScanner) Close() error   { return nil }
+
+// How many dead letters were redriven is for people: while the store does not tell, records
+// are applied, and a pipeline that is to stop does.
+func TestNobodyWaitsForTheOutbox(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, client := virtualCluster(t, 2)
+		e := newEngine(t)
+		p, err := New(&Options{Name: "p", Topics: []string{"pages"}, Client: client(), Plan: testPlan(t, e), Engine: unreadEngine{e}, Logger: testLogger(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- p.Run(ctx) }()
+		c.produce("pages", 100)
+		waitFor(t, func() bool { return readProgress(t, e) == c.total })
+		cancel()
+		begun := time.Now()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begun); took > DefaultDrainTimeout {
+			t.Errorf("Got the end after %v", took)
+		}
+	})
 }
 
 func testHeartbeatsWhilePaused(t *testing.T, refuse error) {
