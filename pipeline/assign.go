@@ -190,15 +190,41 @@ const (
 // that the log is still the one it was. It changes the stored progress only to
 // count lost offsets, where the options say so.
 func (w *worker) open(ctx context.Context) (store.Progress, error) {
-	info, err := w.p.broker.topic(ctx, w.src.Topic)
-	if err != nil {
+	if err := w.sameTopic(ctx); err != nil {
 		return store.Progress{}, err
 	}
-	if found := (store.Source{ClusterID: info.clusterID, TopicID: info.id}); w.src.Untold(&found) {
-		return store.Progress{}, untoldError(&w.src)
-	} else if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
-		return store.Progress{}, sourceChanged(&w.src, w.partition, &found)
+	progress, err := w.openLog(ctx)
+	if !errors.Is(err, ErrDataLoss) && !errors.Is(err, ErrTopicChanged) {
+		return progress, err
 	}
+	// The broker that has told the topic's id may know later than the others that it was
+	// made anew. Then that is what is wrong with the log.
+	if serr := sleep(ctx, truncationWaits*w.p.retry); serr != nil {
+		return progress, serr
+	}
+	if other := w.sameTopic(ctx); other != nil {
+		err = other
+	}
+	return progress, err
+}
+
+// sameTopic returns an error where the topic is not the one whose records were applied, or
+// nobody tells.
+func (w *worker) sameTopic(ctx context.Context) error {
+	info, err := w.p.broker.topic(ctx, w.src.Topic)
+	if err != nil {
+		return err
+	}
+	if found := (store.Source{ClusterID: info.clusterID, TopicID: info.id}); w.src.Untold(&found) {
+		return untoldError(&w.src)
+	} else if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
+		return sourceChanged(&w.src, w.partition, &found)
+	}
+	return nil
+}
+
+// openLog is open for the topic that it is.
+func (w *worker) openLog(ctx context.Context) (store.Progress, error) {
 	progress, ok, err := store.ReadProgress(ctx, w.p.opts.Engine, &w.src, w.partition)
 	if err != nil {
 		return progress, fmt.Errorf("read the stored offset of %s: %w", w.name, err)
