@@ -22,7 +22,9 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 	}
 	src := store.Source{Pipeline: p.opts.Name, Topic: topic, ClusterID: info.clusterID, TopicID: info.id}
 	for {
+		answered := p.status.asks(topic, partitions...)
 		rows, err := p.storedOf(ctx, topic)
+		answered()
 		if err != nil {
 			return src, err
 		}
@@ -80,7 +82,10 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 				First: first[n], Next: first[n], LeaderEpoch: -1, LastOffset: -1, MappingVersion: p.version, MappingFrom: first[n],
 			})
 		}
-		switch err := p.opts.Engine.Apply(ctx, &b); {
+		answered = p.status.asks(topic, partitions...)
+		err = p.opts.Engine.Apply(ctx, &b)
+		answered()
+		switch {
 		case err == nil:
 			if changed {
 				p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept; what that had unread is lost",
@@ -225,7 +230,9 @@ func (w *worker) sameTopic(ctx context.Context) error {
 
 // openLog is open for the topic that it is.
 func (w *worker) openLog(ctx context.Context) (store.Progress, error) {
+	answered := w.asks()
 	progress, ok, err := store.ReadProgress(ctx, w.p.opts.Engine, &w.src, w.partition)
+	answered()
 	if err != nil {
 		return progress, fmt.Errorf("read the stored offset of %s: %w", w.name, err)
 	}
@@ -344,6 +351,7 @@ func (w *worker) skipLost(ctx context.Context, progress store.Progress, start in
 	lost.Gaps = lost.Gaps.With(progress.Next, start)
 	var b store.Batch
 	b.Advance(w.src, w.partition, progress.Next, lost)
+	defer w.asks()()
 	if err := w.p.opts.Engine.Apply(ctx, &b); err != nil {
 		return progress, fmt.Errorf("store that offsets %d to %d of %s are lost: %w", progress.Next, start-1, w.name, err)
 	}

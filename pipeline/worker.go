@@ -253,6 +253,9 @@ func (w *worker) again(offset int64) bool {
 	return w.tries[offset] <= most
 }
 
+// asks is status.asks for the partition.
+func (w *worker) asks() (answered func()) { return w.p.status.asks(w.src.Topic, w.partition) }
+
 func (w *worker) poison(offset int64, reason *mapping.Error) error {
 	return &PoisonError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, Offset: offset, Err: reason}
 }
@@ -290,7 +293,7 @@ func (w *worker) session(ctx, hard context.Context) error {
 	})
 	// A partition that cannot go on must hold no memory that others wait for.
 	defer w.buf.Drop()
-	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight, w.p.opts.CreateTable)
+	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight, w.p.opts.CreateTable, w.asks)
 	w.lags(w.state.lag())
 	defer w.leaveBackfill()
 
