@@ -22,7 +22,9 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 	}
 	src := store.Source{Pipeline: p.opts.Name, Topic: topic, ClusterID: info.clusterID, TopicID: info.id}
 	for {
+		answered := p.status.asks(topic, partitions...)
 		rows, err := p.storedOf(ctx, topic)
+		answered()
 		if err != nil {
 			return src, err
 		}
@@ -80,7 +82,10 @@ func (p *Pipeline) prepare(ctx context.Context, topic string, partitions []int32
 				First: first[n], Next: first[n], LeaderEpoch: -1, LastOffset: -1, MappingVersion: p.version, MappingFrom: first[n],
 			})
 		}
-		switch err := p.opts.Engine.Apply(ctx, &b); {
+		answered = p.status.asks(topic, partitions...)
+		err = p.opts.Engine.Apply(ctx, &b)
+		answered()
+		switch {
 		case err == nil:
 			if changed {
 				p.log.Warn("topic is a new one; it is applied from its start and what the old one left is kept; what that had unread is lost",
@@ -133,7 +138,7 @@ func (p *Pipeline) startOffsets(ctx context.Context, topic string, partitions []
 	for _, n := range partitions {
 		s, ok := spans[n]
 		if !ok {
-			return nil, fmt.Errorf("pipeline %s: the broker gave no offsets of %s/%d", p.opts.Name, topic, n)
+			return nil, fmt.Errorf("the broker gave no offsets of %s/%d", topic, n)
 		}
 		first[n] = s.start
 		if start.From == StartLatest {
@@ -190,16 +195,44 @@ const (
 // that the log is still the one it was. It changes the stored progress only to
 // count lost offsets, where the options say so.
 func (w *worker) open(ctx context.Context) (store.Progress, error) {
-	info, err := w.p.broker.topic(ctx, w.src.Topic)
-	if err != nil {
+	if err := w.sameTopic(ctx); err != nil {
 		return store.Progress{}, err
 	}
-	if found := (store.Source{ClusterID: info.clusterID, TopicID: info.id}); w.src.Untold(&found) {
-		return store.Progress{}, untoldError(&w.src)
-	} else if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
-		return store.Progress{}, sourceChanged(&w.src, w.partition, &found)
+	progress, err := w.openLog(ctx)
+	if !errors.Is(err, ErrDataLoss) && !errors.Is(err, ErrTopicChanged) {
+		return progress, err
 	}
+	// The broker that has told the topic's id may know later than the others that it was
+	// made anew. Then that is what is wrong with the log.
+	if serr := sleep(ctx, truncationWaits*w.p.retry); serr != nil {
+		return progress, serr
+	}
+	if other := w.sameTopic(ctx); other != nil {
+		err = other
+	}
+	return progress, err
+}
+
+// sameTopic returns an error where the topic is not the one whose records were applied, or
+// nobody tells.
+func (w *worker) sameTopic(ctx context.Context) error {
+	info, err := w.p.broker.topic(ctx, w.src.Topic)
+	if err != nil {
+		return err
+	}
+	if found := (store.Source{ClusterID: info.clusterID, TopicID: info.id}); w.src.Untold(&found) {
+		return untoldError(&w.src)
+	} else if info.id != w.src.TopicID || info.clusterID != w.src.ClusterID {
+		return sourceChanged(&w.src, w.partition, &found)
+	}
+	return nil
+}
+
+// openLog is open for the topic that it is.
+func (w *worker) openLog(ctx context.Context) (store.Progress, error) {
+	answered := w.asks()
 	progress, ok, err := store.ReadProgress(ctx, w.p.opts.Engine, &w.src, w.partition)
+	answered()
 	if err != nil {
 		return progress, fmt.Errorf("read the stored offset of %s: %w", w.name, err)
 	}
@@ -213,11 +246,11 @@ func (w *worker) open(ctx context.Context) (store.Progress, error) {
 	if progress.Next > log.end {
 		// A group's committed offset may lie inside a transaction that is
 		// still open.
-		end, err := w.p.broker.logEnd(ctx, w.src.Topic, w.partition)
+		ends, err := w.p.broker.logEnds(ctx, w.src.Topic, []int32{w.partition})
 		if err != nil {
 			return progress, err
 		}
-		if progress.Next > end {
+		if end := ends[w.partition]; progress.Next > end {
 			common, err := commonEnd(ctx, w.p.broker, &store.PartitionProgress{Source: w.src, Partition: w.partition, Progress: progress}, end)
 			if err != nil {
 				return progress, err
@@ -318,6 +351,7 @@ func (w *worker) skipLost(ctx context.Context, progress store.Progress, start in
 	lost.Gaps = lost.Gaps.With(progress.Next, start)
 	var b store.Batch
 	b.Advance(w.src, w.partition, progress.Next, lost)
+	defer w.asks()()
 	if err := w.p.opts.Engine.Apply(ctx, &b); err != nil {
 		return progress, fmt.Errorf("store that offsets %d to %d of %s are lost: %w", progress.Next, start-1, w.name, err)
 	}
@@ -341,7 +375,7 @@ func sameLog(ctx context.Context, b broker, f fetcher, stored *store.PartitionPr
 			return why, err
 		}
 		if try == fingerprintTries { // it was applied: nothing of it is needed any more
-			return err.Error(), nil
+			return bad.Error(), nil
 		}
 	}
 }
@@ -396,9 +430,9 @@ func checkFingerprint(ctx context.Context, f fetcher, stored *store.PartitionPro
 		case ctx.Err() == nil && bounded.Err() != nil && r.Barren():
 			return "compaction has taken it", nil
 		case ctx.Err() == nil && bounded.Err() != nil:
-			return "", &notComparedError{src: s, partition: stored.Partition, offset: progress.LastOffset}
+			return "", &notComparedError{topic: s.Topic, partition: stored.Partition, offset: progress.LastOffset}
 		default:
-			return "", fmt.Errorf("read the last applied record of %s/%d, offset %d: %w", s.Topic, stored.Partition, progress.LastOffset, err)
+			return "", fmt.Errorf("read the last applied record, at offset %d: %w", progress.LastOffset, err)
 		}
 		next = batch.Next
 		changed := otherRecord(batch, stored, end)

@@ -1,11 +1,13 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -758,6 +760,67 @@ func TestTopicMadeAnew(t *testing.T) {
 				t.Errorf("Got %+v, want both topics applied", got)
 			}
 		})
+	}
+}
+
+// lateBroker tells the topic as it was before it was made anew, so many times.
+type lateBroker struct {
+	*fakeBroker
+	was  topicInfo
+	left atomic.Int32
+}
+
+func (b *lateBroker) topic(ctx context.Context, name string) (topicInfo, error) {
+	if b.left.Add(-1) >= 0 {
+		return b.was, nil
+	}
+	return b.fakeBroker.topic(ctx, name)
+}
+
+// Of the brokers of a cluster one may know later than another that a topic was made anew:
+// the log that is there then is the new topic's, and not one that has lost records.
+func TestTopicMadeAnewBehindALateBroker(t *testing.T) {
+	t.Parallel()
+	for name, records := range map[string][]string{
+		"a shorter log":                   {"x"},
+		"a longer log":                    {"x", "y", "z", "x", "y"},
+		"a longer log of another epoch":   {"x", "y", "z", "x", "y"},
+		"an empty log":                    {},
+		"a log that ends where it did so": {"x", "y", "z"},
+	} {
+		for _, policy := range []TopicChangePolicy{FailOnTopicChange, NewIncarnation} {
+			t.Run(fmt.Sprintf("%s, policy %d", name, policy), func(t *testing.T) {
+				t.Parallel()
+				e, b := newEngine(t), newFakeBroker(1)
+				b.produce(0, "a", "b", "c")
+				ingest(t, e, b)
+				late := &lateBroker{fakeBroker: b, was: b.info}
+				late.left.Store(2) // that it is begun, and opened
+				b.recreate()
+				b.produce(0, records...)
+				if strings.Contains(name, "epoch") {
+					b.change(func() { b.epochs = map[int32]int64{0: 1} })
+				}
+				p := newTest(t, e, b, func(o *Options) { o.OnTopicChange = policy })
+				p.broker = late
+				r := start(t, p, 0)
+				if policy == FailOnTopicChange {
+					var changed *TopicChangedError
+					if err := r.failed(); !errors.As(err, &changed) || changed.sameID || !strings.Contains(err.Error(), "topic id 02") {
+						t.Errorf("Got %v, want the topic's new id", err)
+					}
+					return
+				}
+				b.change(func() { b.epochs = nil })
+				r.caughtUp(b)
+				if err := r.close(); err != nil {
+					t.Fatal(err)
+				}
+				if got := readContents(t, e); got.Progress.Applied != int64(3+len(records)) || got.Counts["x"]+got.Counts["y"]+got.Counts["z"] != int64(len(records)) {
+					t.Errorf("Got %+v, want both topics applied", got)
+				}
+			})
+		}
 	}
 }
 

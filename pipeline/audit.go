@@ -1,9 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -90,17 +92,20 @@ type auditor struct {
 	*AuditOptions
 	broker    broker // nil = Kafka is not asked
 	compacted func(ctx context.Context, topic string) (bool, error)
-	led       map[string]ledPartitions // by topic
+	topics    map[string]*auditedTopic // that this run has asked about
 }
 
-// ledPartitions are the partitions of a topic of which a leader tells the offsets, and why
-// the others are none.
-type ledPartitions struct {
-	spans map[int32]span
-	err   error
+// auditedTopic is what the brokers say of a topic, which is asked once, after the stored
+// offsets were read: of all partitions together, as each without a leader is waited for.
+type auditedTopic struct {
+	info  topicInfo       // without partitions where it cannot be described
+	spans map[int32]span  // of the partitions that have a leader
+	ends  map[int32]int64 // of these: of the log, open transactions included
+	err   error           // why there is nothing of the others, or of any
 }
 
 func (a *auditor) run(ctx context.Context) ([]Audit, error) {
+	a.topics = map[string]*auditedTopic{}
 	stored, err := store.AllProgress(ctx, a.Store)
 	if err != nil {
 		return nil, fmt.Errorf("audit: read the stored offsets: %w", err)
@@ -270,13 +275,14 @@ func firstOf(offsets []int64) []int64 { return offsets[:min(len(offsets), named)
 
 // topic compares with what Kafka has.
 func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error {
-	info, err := a.broker.topic(ctx, one.Source.Topic)
-	if errors.Is(err, kafka.ErrTopicNotFound) {
+	t := a.ask(ctx, one.Source.Topic)
+	info := &t.info
+	switch known := info.partitions != nil; {
+	case !known && errors.Is(t.err, kafka.ErrTopicNotFound):
 		one.Notes = append(one.Notes, "Kafka has no such topic any more")
 		return nil
-	}
-	if err != nil {
-		return err
+	case !known:
+		return t.err
 	}
 	if one.Source.Untold(&store.Source{ClusterID: info.clusterID, TopicID: info.id}) {
 		return untoldError(&one.Source)
@@ -289,18 +295,11 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 		one.problem("the topic has no such partition")
 		return nil
 	}
-	if err := a.hasLeader(ctx, one, info.partitions); err != nil {
-		return err
+	end, ok := t.ends[one.Partition]
+	if !ok {
+		return fmt.Errorf("its offsets are not known: %w", t.err)
 	}
-	spans, err := a.broker.offsets(ctx, one.Source.Topic, []int32{one.Partition})
-	if err != nil {
-		return err
-	}
-	end, err := a.broker.logEnd(ctx, one.Source.Topic, one.Partition)
-	if err != nil {
-		return err
-	}
-	one.LogStart, one.LogEnd = spans[one.Partition].start, end
+	one.LogStart, one.LogEnd = t.spans[one.Partition].start, end
 	if gaps := one.Progress.Gaps.All(); len(gaps) > 0 && gaps[len(gaps)-1].To > one.LogStart {
 		one.problem("offsets %d to %d are counted as lost, Kafka has them from %d on", gaps[len(gaps)-1].From, gaps[len(gaps)-1].To-1, one.LogStart)
 	}
@@ -327,21 +326,25 @@ func (a *auditor) topic(ctx context.Context, one *Audit, letters []int64) error 
 	})
 }
 
-// hasLeader returns an error where no leader tells the offsets of the partition. All
-// partitions of a topic are asked for at once: each that has none is waited for.
-func (a *auditor) hasLeader(ctx context.Context, one *Audit, partitions []int32) error {
-	led, ok := a.led[one.Source.Topic]
-	if !ok {
-		led.spans, led.err = a.broker.offsets(ctx, one.Source.Topic, partitions)
-		if a.led == nil {
-			a.led = make(map[string]ledPartitions)
-		}
-		a.led[one.Source.Topic] = led
+// ask returns what the brokers say of a topic.
+func (a *auditor) ask(ctx context.Context, topic string) *auditedTopic {
+	t := a.topics[topic]
+	if t != nil {
+		return t
 	}
-	if _, ok := led.spans[one.Partition]; !ok && led.err != nil {
-		return fmt.Errorf("its offsets are not known: %w", led.err)
+	t = &auditedTopic{}
+	a.topics[topic] = t
+	info, err := a.broker.topic(ctx, topic)
+	if err != nil {
+		t.err = err
+		return t
 	}
-	return nil
+	t.info = info
+	if t.spans, t.err = a.broker.offsets(ctx, topic, info.partitions); len(t.spans) > 0 {
+		t.ends, err = a.broker.logEnds(ctx, topic, slices.Collect(maps.Keys(t.spans)))
+		t.err = cmp.Or(t.err, err)
+	}
+	return t
 }
 
 // reading calls use with a fetcher of the partition's topic, which runs meanwhile.
@@ -482,6 +485,9 @@ func (a *auditor) read(ctx context.Context, one *Audit, letters []int64, f fetch
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 			return nil, fmt.Errorf("no records came from offset %d on within %v, up to %d there are some", at, patience, one.Progress.Next)
 		case err != nil:
+			if place, ok := errors.AsType[*kafka.PartitionError](err); ok {
+				err = place.Err // run names it
+			}
 			return nil, fmt.Errorf("read from offset %d on: %w", at, err)
 		}
 		for j := range b.Records {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -255,6 +256,57 @@ func TestAuditWithoutLeaders(t *testing.T) {
 			t.Errorf("Got the audit after %v, want one wait of 10s", took)
 		}
 	})
+}
+
+// askedBroker counts what is asked of a fakeBroker, by question.
+type askedBroker struct {
+	*fakeBroker
+	asked map[string]int
+}
+
+func (b *askedBroker) topic(ctx context.Context, name string) (topicInfo, error) {
+	b.asked["topic"]++
+	return b.fakeBroker.topic(ctx, name)
+}
+
+func (b *askedBroker) offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error) {
+	b.asked["offsets"]++
+	return b.fakeBroker.offsets(ctx, topic, partitions)
+}
+
+func (b *askedBroker) logEnds(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
+	b.asked["ends"]++
+	return b.fakeBroker.logEnds(ctx, topic, partitions)
+}
+
+// A topic is asked about once in a run, however many partitions it has, and anew in the next.
+func TestAuditAsksOnce(t *testing.T) {
+	t.Parallel()
+	e, b := newEngine(t), newFakeBroker(5)
+	for n := range int32(5) {
+		b.produce(n, "a", "-", "bad")
+	}
+	ingest(t, e, b)
+	a := &auditor{AuditOptions: &AuditOptions{Store: e, Deep: true}}
+	for end := int64(3); end < 5; end++ {
+		asked := &askedBroker{b, map[string]int{}}
+		a.broker = asked
+		all, err := a.run(t.Context())
+		if err != nil || len(all) != 5 {
+			t.Fatalf("Got %d audits and %v", len(all), err)
+		}
+		for i := range all {
+			if one := &all[i]; len(one.Problems) > 0 || one.LogEnd != end || one.Records != 2 {
+				t.Errorf("Got %+v, want no problem and an end at %d", one, end)
+			}
+		}
+		if d := cmp.Diff(map[string]int{"topic": 1, "offsets": 1, "ends": 1}, asked.asked); d != "" {
+			t.Errorf("Got other questions (-want +got):\n%s", d)
+		}
+		for n := range int32(5) {
+			b.produce(n, "c")
+		}
+	}
 }
 
 func TestAuditReportsWhatCannotBeRead(t *testing.T) {

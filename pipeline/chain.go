@@ -33,13 +33,15 @@ type chain struct {
 	waiting int // handed over, result not yet received
 	limit   int
 	create  func(ctx context.Context, table string) error // Options.CreateTable
+	asks    func() (answered func())                      // is told of each call of Apply
 }
 
 // newChain starts a chain of at most limit batches. ctx bounds its calls of
 // Apply; close ends it.
-func newChain(ctx context.Context, e store.Engine, limit int, create func(ctx context.Context, table string) error) *chain {
+func newChain(ctx context.Context, e store.Engine, limit int, create func(ctx context.Context, table string) error, asks func() (answered func())) *chain {
 	c := &chain{
 		create:  create,
+		asks:    asks,
 		pending: make(chan *buffer.Batch, limit),
 		results: make(chan applied, limit),
 		limit:   limit,
@@ -55,7 +57,9 @@ func (c *chain) apply(ctx context.Context, e store.Engine) {
 		r := applied{Summary: b.Summary, err: errDropped}
 		if !failed {
 			start := time.Now()
+			answered := c.asks()
 			r.err = c.applyBatch(ctx, e, &b.Store)
+			answered()
 			r.took = time.Since(start)
 			failed = r.err != nil
 			r.Unapplied = b.Store.Unapplied

@@ -35,9 +35,8 @@ func (c *client) offsets(ctx context.Context, topic string, partitions []int32) 
 	return spans, err
 }
 
-func (c *client) logEnd(ctx context.Context, topic string, partition int32) (int64, error) {
-	ends, err := c.c.LogEnds(ctx, topic, []int32{partition})
-	return ends[partition], err
+func (c *client) logEnds(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
+	return c.c.LogEnds(ctx, topic, partitions)
 }
 
 func (c *client) epochEnd(ctx context.Context, topic string, partition, epoch int32) (found int32, end int64, err error) {

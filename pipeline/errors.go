@@ -31,14 +31,24 @@ var (
 	ErrStopped = errors.New("pipeline: stopped")
 )
 
-// named returns err with the name of the pipeline before it, once: the errors of this
-// package that are told to operators begin with it.
-func (p *Pipeline) named(err error) error {
-	if prefix := "pipeline " + p.opts.Name + ": "; !strings.HasPrefix(err.Error(), prefix) {
-		return fmt.Errorf("%s%w", prefix, err)
-	}
-	return err
+// naming are the errors whose text names their pipeline.
+type naming interface {
+	error
+	namesPipeline()
 }
+
+// named returns err with the name of the pipeline, once.
+func (p *Pipeline) named(err error) error {
+	if _, ok := errors.AsType[naming](err); ok {
+		return err
+	}
+	return fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+}
+
+func (*DataLossError) namesPipeline()     {}
+func (*UnreadableError) namesPipeline()   {}
+func (*TopicChangedError) namesPipeline() {}
+func (*PoisonError) namesPipeline()       {}
 
 // DataLossError is a range of offsets that Kafka no longer has. It is an
 // ErrDataLoss.
@@ -182,21 +192,21 @@ func (e *TopicChangedError) Unwrap() error { return ErrTopicChanged }
 // notComparedError: the last applied record did not come, so that the log is not known to
 // be the one that was applied.
 type notComparedError struct {
-	src       *store.Source
+	topic     string
 	partition int32
 	offset    int64
 }
 
 func (e *notComparedError) Error() string {
-	return fmt.Sprintf("pipeline %s: %s/%d: the log was not compared with what was applied: the broker has not given the last applied record, at offset %d, within %v. "+
-		"Nothing is applied before; it is asked again", e.src.Pipeline, e.src.Topic, e.partition, e.offset, fingerprintTimeout)
+	return fmt.Sprintf("%s/%d: the log was not compared with what was applied: the broker has not given the last applied record, at offset %d, within %v. "+
+		"Nothing is applied before; it is asked again", e.topic, e.partition, e.offset, fingerprintTimeout)
 }
 
 // untoldError: the brokers tell no topic id just now, and one is stored. That is waited out: it
 // says nothing of whether the topic is the same one.
 func untoldError(stored *store.Source) error {
-	return fmt.Errorf("pipeline %s: topic %s: the brokers tell no topic id just now, and %x is stored: one of them works as of a version before 2.8. "+
-		"Nothing is applied before the id is known; it is asked again", stored.Pipeline, stored.Topic, stored.TopicID)
+	return fmt.Errorf("topic %s: the brokers tell no topic id just now, and %x is stored: one of them works as of a version before 2.8. "+
+		"Nothing is applied before the id is known; it is asked again", stored.Topic, stored.TopicID)
 }
 
 // describeSource prints a topic's identity.

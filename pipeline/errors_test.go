@@ -8,6 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/pipeline/buffer"
+	"sluice/pipeline/kafka"
+	"sluice/pipeline/memory"
 	"sluice/store"
 )
 
@@ -28,14 +33,27 @@ func TestRefusalNamesThePlaceOnce(t *testing.T) {
 	}
 }
 
-// What a reader says of its partition names it once.
+// Why a partition is not read on names it once.
 func TestFetchErrorNamesThePlaceOnce(t *testing.T) {
 	t.Parallel()
-	w := &worker{name: "t/1"}
-	for _, text := range []string{"fetch t/1: TOPIC_AUTHORIZATION_FAILED", "TOPIC_AUTHORIZATION_FAILED"} {
-		if got := w.fetchError(errors.New(text)).Error(); got != "fetch t/1: TOPIC_AUTHORIZATION_FAILED" {
-			t.Errorf("Got %q of %q", got, text)
+	for _, reason := range []error{
+		kafka.ErrAuth, kafka.ErrTopicNotFound, kafka.ErrClosed,
+		&kafka.UnreadableError{Offset: 5, Next: 9, Err: errors.New("CRC-32C")},
+		&kafka.UnreadableError{Offset: 5, Next: -1, Err: memory.ErrTooLarge},
+	} {
+		buf, err := buffer.New(&buffer.Options{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		w := &worker{name: "t/1", src: store.Source{Pipeline: "p", Topic: "t"}, partition: 1, buf: buf}
+		got := w.fetchError(&kafka.PartitionError{Topic: "t", Partition: 1, Err: reason})
+		if n := strings.Count(got.Error(), "t/1"); n != 1 || !errors.Is(got, reason) {
+			t.Errorf("Got the place %d times, want once, with the reason: %v", n, got)
+		}
+		if d := cmp.Diff([]any{"topic", "t", "partition", int32(1)}, LogPlace(got)[:4]); d != "" {
+			t.Errorf("Got another place (-want +got):\n%s", d)
+		}
+		buf.Close()
 	}
 }
 

@@ -115,10 +115,14 @@ func (b *fakeBroker) offsets(_ context.Context, _ string, partitions []int32) (m
 	return out, err
 }
 
-func (b *fakeBroker) logEnd(_ context.Context, _ string, partition int32) (int64, error) {
+func (b *fakeBroker) logEnds(_ context.Context, _ string, partitions []int32) (map[int32]int64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.logs[partition].end + b.logs[partition].open, b.broken
+	ends := map[int32]int64{}
+	for _, n := range partitions {
+		ends[n] = b.logs[n].end + b.logs[n].open
+	}
+	return ends, b.broken
 }
 
 // epochEnd knows one epoch, 0, or where earlier is set the one before it.
@@ -195,16 +199,20 @@ func (r *fakeReader) Next(ctx context.Context) (*kafka.Batch, error) {
 		changed := r.b.changed
 		batch, err := r.take()
 		r.b.mu.Unlock()
-		if batch != nil || err != nil {
-			return batch, err
+		if batch != nil {
+			return batch, nil
 		}
-		select {
-		case <-changed:
-		case <-r.closed:
-			return nil, kafka.ErrClosed
-		case <-ctx.Done():
-			return nil, ctx.Err()
+		if err == nil {
+			select {
+			case <-changed:
+				continue
+			case <-r.closed:
+				err = kafka.ErrClosed
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
 		}
+		return nil, &kafka.PartitionError{Topic: r.topic, Partition: r.partition, Err: err}
 	}
 }
 
@@ -214,9 +222,9 @@ func (r *fakeReader) take() (*kafka.Batch, error) {
 	case r.b.broken != nil:
 		return nil, r.b.broken
 	case r.offset < l.start || r.offset > l.end+l.open:
-		return nil, &kafka.OutOfRangeError{Topic: r.topic, Partition: r.partition, Offset: r.offset, LogStart: l.start, End: l.end}
+		return nil, &kafka.OutOfRangeError{Offset: r.offset, LogStart: l.start, End: l.end}
 	case r.offset < r.b.rotten:
-		return nil, &kafka.UnreadableError{Topic: r.topic, Partition: r.partition, Offset: r.offset, Next: r.b.rotten, Err: r.b.rot}
+		return nil, &kafka.UnreadableError{Offset: r.offset, Next: r.b.rotten, Err: r.b.rot}
 	case r.offset >= l.end, r.b.silent[r.partition]:
 		return nil, nil
 	}
@@ -320,12 +328,12 @@ func createTables(t testing.TB, a store.Admin) {
 	}
 }
 
-// newEngine returns a model engine with the tables of testMapper.
 // bothEngines is what makes each of the engines that a test needs no server for, by name.
 func bothEngines() map[string]func(testing.TB) store.Engine {
 	return map[string]func(testing.TB) store.Engine{"mem": newEngine, "pebble": newPebble}
 }
 
+// newEngine returns a model engine with the tables of testMapper.
 func newEngine(t testing.TB) store.Engine {
 	t.Helper()
 	s, err := memstore.New(nil)

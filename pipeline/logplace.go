@@ -3,17 +3,22 @@ package pipeline
 import (
 	"errors"
 	"log/slog"
+
+	"sluice/pipeline/kafka"
 )
 
 // LogPlace returns where in Kafka err is, for a structured log: the keys topic, partition
-// and offset with their values, as many of them as the error of a Pipeline knows. The
-// offset is that of the record, or the first one that is lost or cannot be read.
+// and offset with their values, as many of them as the error of a Pipeline, or of its
+// client, knows. The offset is that of the record, or the first one that is lost or cannot
+// be read.
 func LogPlace(err error) []any {
 	var (
 		poison  *PoisonError
 		lost    *DataLossError
 		changed *TopicChangedError
 		bad     *UnreadableError
+		read    *kafka.PartitionError
+		topic   *kafka.TopicError
 	)
 	switch {
 	case errors.As(err, &poison):
@@ -26,6 +31,10 @@ func LogPlace(err error) []any {
 		return []any{"topic", changed.Topic, "partition", changed.Partition}
 	case errors.As(err, &changed):
 		return []any{"topic", changed.Topic}
+	case errors.As(err, &read):
+		return []any{"topic", read.Topic, "partition", read.Partition}
+	case errors.As(err, &topic):
+		return []any{"topic", topic.Topic}
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/pipeline/kafka"
 	"sluice/store"
 )
 
@@ -153,6 +154,8 @@ func TestLogPlace(t *testing.T) {
 		{"data loss", &DataLossError{Topic: "t", Partition: 1, From: 3, To: 5, LogEnd: 9}, []any{"topic", "t", "partition", int32(1), "offset", int64(3)}},
 		{"another log", &TopicChangedError{Topic: "t", Partition: 2}, []any{"topic", "t", "partition", int32(2)}},
 		{"another topic", &TopicChangedError{Topic: "t", Partition: -1}, []any{"topic", "t"}},
+		{"a partition that is not read on", &kafka.PartitionError{Topic: "t", Partition: 1, Err: kafka.ErrClosed}, []any{"topic", "t", "partition", int32(1)}},
+		{"a topic that is not there", &kafka.TopicError{Topic: "t", Err: kafka.ErrTopicNotFound}, []any{"topic", "t"}},
 		{"another error", errors.New("x"), nil},
 	} {
 		if d := cmp.Diff(c.want, LogPlace(fmt.Errorf("run: %w", c.err))); d != "" {

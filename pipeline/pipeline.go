@@ -209,7 +209,6 @@ func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation)
 
 	var mirror sync.WaitGroup
 	mirroring, stop := context.WithCancel(owned)
-	p.countRedriven(mirroring)
 	mirror.Go(func() { p.mirror(mirroring, gen) })
 	err := p.apply(working, gen.Assignment)
 	if err != nil {
@@ -221,9 +220,10 @@ func (p *Pipeline) generation(ctx, owned context.Context, gen *kafka.Generation)
 	return err
 }
 
-// mirror shows the stored offsets to Kafka now and then, and looks where the
-// logs end, which nobody else does while a partition is paused.
+// mirror shows the stored offsets to Kafka now and then, and looks what became of dead
+// letters and where the logs end, which nobody else does while a partition is paused.
 func (p *Pipeline) mirror(ctx context.Context, gen *kafka.Generation) {
+	p.countRedriven(ctx)
 	t := time.NewTicker(p.opts.CommitInterval)
 	defer t.Stop()
 	for {

@@ -420,7 +420,7 @@ func TestSchedule36SpoiledOnTheWay(t *testing.T) {
 			c.pages[page]++
 			c.total++
 		}
-		where := fmt.Sprintf("pages/0 at offset %d", before[0])
+		where := fmt.Sprintf("corrupt record batch: offset %d: ", before[0])
 		waitFor(t, func() bool { return strings.Contains(m.Status().Partitions[0].Paused, where) })
 		m.wait(map[int32]int64{1: before[1] + 1, 2: before[2] + 1})
 		if p := m.Status().Partitions[0]; p.Progress.Next != before[0] {

@@ -55,8 +55,8 @@ func skipOffsets(ctx context.Context, b broker, o *SkipOptions) (store.Progress,
 	case progress.Next != o.From:
 		return none, fmt.Errorf("skip offsets of %s: %w: the stored offset is %d, not %d: nothing was skipped", name, store.ErrStale, progress.Next, o.From)
 	}
-	end, err := b.logEnd(ctx, o.Topic, o.Partition)
-	switch {
+	ends, err := b.logEnds(ctx, o.Topic, []int32{o.Partition})
+	switch end := ends[o.Partition]; {
 	case err != nil:
 		return none, fmt.Errorf("skip offsets of %s: %w", name, err)
 	case o.To > end:

@@ -23,8 +23,9 @@ type span struct{ start, end int64 }
 type broker interface {
 	topic(ctx context.Context, name string) (topicInfo, error)
 	offsets(ctx context.Context, topic string, partitions []int32) (map[int32]span, error)
-	// logEnd returns the end of a partition's log, open transactions included.
-	logEnd(ctx context.Context, topic string, partition int32) (int64, error)
+	// logEnds returns the ends of partitions' logs, open transactions included, and beside
+	// its error what is known of those that have a leader, as offsets does.
+	logEnds(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error)
 	// epochEnd returns where the records of leader epochs up to epoch end in a
 	// partition's log, -1 where its leader does not know, and the latest of these epochs
 	// that the log has.

@@ -179,6 +179,40 @@ type partitionState struct {
 	trippedAt time.Time
 	closed    bool          // the breaker was closed by hand, and its worker does not know yet
 	wake      chan struct{} // has an element then
+	asked     time.Time     // when the store was asked what it has not answered yet; zero = it has answered all
+}
+
+// silence is how long the store may take for an answer before that is a pause, as
+// operators see it: as long as the embedded engine waits for its disk before it says so.
+const silence = 10 * time.Second
+
+// asks notes that the store is asked for partitions of a topic. answered is to be called
+// when it has answered, whatever that is.
+func (s *status) asks(topic string, partitions ...int32) (answered func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, n := range partitions {
+		if p := s.partitions[partitionKey{topic, n}]; p != nil {
+			p.asked = time.Now()
+		}
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, n := range partitions {
+			if p := s.partitions[partitionKey{topic, n}]; p != nil {
+				p.asked = time.Time{}
+			}
+		}
+	}
+}
+
+// paused returns why the partition waits, empty where it does not. The lock is held.
+func (p *partitionState) paused(now time.Time) string {
+	if d := now.Sub(p.asked); p.Paused == "" && !p.asked.IsZero() && d >= silence {
+		return fmt.Sprintf("the store has not answered for %v", d.Round(time.Second))
+	}
+	return p.Paused
 }
 
 func (p *partitionState) assign(owned bool) {
@@ -445,7 +479,7 @@ func (p *Pipeline) Status() Status {
 	for _, st := range s.partitions {
 		ps := st.PartitionStatus
 		ps.Lag = max(ps.LogEnd-ps.Progress.Next, 0)
-		ps.Rate = st.rate.value(now)
+		ps.Rate, ps.Paused = st.rate.value(now), st.paused(now)
 		ps.Begun, ps.Since = st.begun, st.waitsSince()
 		since := s.redrives[incarnationKey{partitionKey{st.Topic, st.Partition}, st.topicID}]
 		ps.Redriven, ps.Purged = since.Applied+since.Filtered, since.PurgedDead

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"sluice/pipeline/buffer"
@@ -70,7 +69,7 @@ func (p *Pipeline) newWorker(src store.Source, partition int32) (*worker, error)
 		Separate: p.opts.Engine.Traits().Atomic != store.AtomicBatch,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("pipeline %s: %w", p.opts.Name, err)
+		return nil, err
 	}
 	state := p.status.partition(src.Topic, partition, &p.opts.Poison)
 	state.of(&src)
@@ -254,6 +253,9 @@ func (w *worker) again(offset int64) bool {
 	return w.tries[offset] <= most
 }
 
+// asks is status.asks for the partition.
+func (w *worker) asks() (answered func()) { return w.p.status.asks(w.src.Topic, w.partition) }
+
 func (w *worker) poison(offset int64, reason *mapping.Error) error {
 	return &PoisonError{Pipeline: w.src.Pipeline, Topic: w.src.Topic, Partition: w.partition, Offset: offset, Err: reason}
 }
@@ -291,7 +293,7 @@ func (w *worker) session(ctx, hard context.Context) error {
 	})
 	// A partition that cannot go on must hold no memory that others wait for.
 	defer w.buf.Drop()
-	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight, w.p.opts.CreateTable)
+	w.chain = newChain(hard, w.p.opts.Engine, w.p.opts.InFlight, w.p.opts.CreateTable, w.asks)
 	w.lags(w.state.lag())
 	defer w.leaveBackfill()
 
@@ -413,13 +415,10 @@ func (w *worker) fetchError(err error) error {
 	}
 	if bad, ok := errors.AsType[*kafka.UnreadableError](err); ok {
 		reason := store.SkippedCorrupt
-		if errors.Is(err, kafka.ErrBatchTooLarge) {
+		if errors.Is(bad, kafka.ErrBatchTooLarge) {
 			reason = store.SkippedTooLarge
 		}
-		return w.unreadable(w.buf.Next(), bad.Next, reason, err)
-	}
-	if place := fmt.Sprintf("fetch %s: ", w.name); !strings.HasPrefix(err.Error(), place) { // most readers' errors name it
-		err = fmt.Errorf("%s%w", place, err)
+		return w.unreadable(w.buf.Next(), bad.Next, reason, bad)
 	}
 	return err
 }
@@ -438,7 +437,7 @@ func (w *worker) batch(ctx, hard context.Context, b *kafka.Batch) error {
 	case b.Next <= w.buf.Next():
 		return nil // nothing new
 	case b.From > w.buf.Next():
-		return fmt.Errorf("fetch %s: got offset %d, asked for %d", w.name, b.From, w.buf.Next())
+		return &kafka.PartitionError{Topic: w.src.Topic, Partition: w.partition, Err: fmt.Errorf("got offset %d, asked for %d", b.From, w.buf.Next())}
 	case b.LogStart < w.logStart, b.LastStable < w.stable, b.LeaderEpoch >= 0 && b.LeaderEpoch < w.epoch:
 		return errReopen // a log never moves backwards: perhaps it is another one
 	}

@@ -13,74 +13,120 @@ import (
 )
 
 // kafkaStart is what the pipelines wait for before they run: a broker that answers, and
-// their topics.
+// each of them its topics.
 type kafkaStart struct {
 	client *kafka.Client
 	log    *slog.Logger
-	topics []string
+	topics map[string][]string // by pipeline
 	// timeout is for the topics, once a broker answers; where exit is set, for the
 	// broker as well.
 	timeout time.Duration
 	exit    bool
 
-	mu  sync.Mutex // guards below
-	why string     // no broker has answered yet; empty = one has, or nobody has asked yet
+	mu     sync.Mutex          // guards below
+	broker error               // why no broker has answered yet; nil = one has, or nobody has asked yet
+	stands map[string]standing // by pipeline
 }
 
+// standing is how far a pipeline is.
+type standing struct {
+	state startState
+	why   error // it does not run
+}
+
+type startState int
+
+const (
+	trying startState = iota // its topics, or is yet to
+	late                     // the same, timeout after it has begun
+	running
+	ended
+)
+
 func newKafkaStart(c *kafka.Client, cfg *config.Config, log *slog.Logger) *kafkaStart {
-	s := &kafkaStart{client: c, log: log, timeout: cfg.Kafka.StartTimeout, exit: cfg.Kafka.ExitIfUnreachable}
+	s := &kafkaStart{client: c, log: log, topics: map[string][]string{}, stands: map[string]standing{}, timeout: cfg.Kafka.StartTimeout, exit: cfg.Kafka.ExitIfUnreachable}
 	for _, name := range cfg.PipelineNames() {
-		s.topics = append(s.topics, cfg.Pipelines[name].Topics...)
+		s.topics[name] = cfg.Pipelines[name].Topics
 	}
 	return s
 }
 
-// waiting returns why no broker has answered yet, empty where one has.
-func (s *kafkaStart) waiting() string {
+// waiting returns why a pipeline was not begun, nil where it was, or nobody has asked yet;
+// and whether it never will be.
+func (s *kafkaStart) waiting(pipeline string) (why error, never bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.why
+	if s.broker != nil {
+		return s.broker, false
+	}
+	p := s.stands[pipeline]
+	return p.why, p.why != nil && p.state == ended
 }
 
-func (s *kafkaStart) wait(err error) {
+func (s *kafkaStart) waitsForBroker(why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.why = ""
-	if err != nil {
-		s.why = err.Error()
-	}
+	s.broker = why
 }
+
+func (s *kafkaStart) note(pipeline string, state startState, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stands[pipeline] = standing{state, why}
+}
+
+// idle reports whether no pipeline runs, nor is soon to.
+func (s *kafkaStart) idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.topics {
+		if state := s.stands[name].state; state == trying || state == running {
+			return false
+		}
+	}
+	return true
+}
+
+// Times between two tries: where all wait, and where one pipeline does beside others. A
+// topic that is missing has the names of all asked for, to tell those that are near.
+const (
+	startPause   = 500 * time.Millisecond
+	lastingPause = 5 * time.Second
+)
+
+// topicReminder is how often it is said again that a topic is waited for.
+const topicReminder = 5 * time.Minute
 
 // errStartTimeout is the cause of the end of a context.
 var errStartTimeout = errors.New("kafka.start_timeout is over")
 
-// await waits for a broker that answers, as long as it takes unless exit is set, and
-// then for the topics. Brokers that refuse this client end it at once.
-func (s *kafkaStart) await(ctx context.Context) error {
-	if len(s.topics) == 0 {
-		return nil
+// awaitBroker waits for a broker that answers, as long as it takes unless exit is set.
+// Brokers that refuse this client end it at once.
+func (s *kafkaStart) awaitBroker(ctx context.Context) error {
+	var all []string
+	for _, topics := range s.topics {
+		all = append(all, topics...)
 	}
-	defer s.wait(nil)
 	if s.exit {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, errStartTimeout)
 		defer cancel()
 	}
-	var last error         // but what only says that ctx has ended
-	var answered time.Time // since when a broker answers; zero = it does not
-	var warned string      // of a missing topic; empty = not yet
+	defer s.waitsForBroker(nil)
+	var last error // but what only says that ctx has ended
 	for {
 		err := s.client.Await(ctx, func(ctx context.Context) error {
-			_, err := s.client.Topics(ctx, s.topics...)
+			_, err := s.client.Topics(ctx, all...)
 			return err
 		}, func(err error) {
 			if err != nil {
-				last, answered = err, time.Time{}
+				last = err
 			}
-			s.wait(err)
+			s.waitsForBroker(err)
 		})
+		_, answered := errors.AsType[*kafka.TopicError](err)
 		switch {
-		case err == nil:
+		case err == nil, answered:
 			return nil
 		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), errStartTimeout):
 			return ctx.Err()
@@ -89,26 +135,73 @@ func (s *kafkaStart) await(ctx context.Context) error {
 				last = fmt.Errorf("%w: %w", kafka.ErrUnreachable, err)
 			}
 			return s.gaveUp(last)
-		case !errors.Is(err, kafka.ErrTopicNotFound) && !kafka.Temporary(err):
+		case !kafka.Temporary(err):
 			return err // a wrong password that is sent again and again locks accounts
 		}
 		last = err
-		if answered.IsZero() {
-			answered = time.Now()
+		pause(ctx, startPause)
+	}
+}
+
+// awaitTopics waits for the topics of a pipeline, which is taken for running then, until it
+// is noted to have ended: as long as another one runs, and for timeout otherwise. Brokers
+// that refuse this client end it at once.
+func (s *kafkaStart) awaitTopics(ctx context.Context, pipeline string) error {
+	err := s.tryTopics(ctx, pipeline)
+	switch {
+	case err == nil:
+		s.note(pipeline, running, nil)
+	case ctx.Err() == nil:
+		s.note(pipeline, ended, err)
+	}
+	return err
+}
+
+func (s *kafkaStart) tryTopics(ctx context.Context, pipeline string) error {
+	begun := time.Now()
+	state, wait := trying, startPause
+	var said string
+	var warned time.Time
+	for ; ; pause(ctx, wait) {
+		err := s.client.Await(ctx, func(ctx context.Context) error {
+			_, err := s.client.Topics(ctx, s.topics[pipeline]...)
+			return err
+		}, func(err error) {
+			s.note(pipeline, state, err)
+			if err != nil {
+				begun = time.Now() // the timeout is for the topics alone
+			}
+		})
+		_, answered := errors.AsType[*kafka.TopicError](err)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !answered && !kafka.Temporary(err):
+			return err
 		}
-		if time.Since(answered) >= s.timeout {
-			return s.gaveUp(last)
+		if time.Since(begun) >= s.timeout {
+			state, wait = late, lastingPause
 		}
-		if text := err.Error(); errors.Is(err, kafka.ErrTopicNotFound) && text != warned {
-			s.log.Warn("a topic is missing, waiting for it", "at_most", s.timeout, "err", err)
-			warned = text
+		s.note(pipeline, state, err)
+		if state == late && s.idle() {
+			return s.gaveUp(err)
 		}
-		pause := time.NewTimer(500 * time.Millisecond)
-		select {
-		case <-pause.C:
-		case <-ctx.Done(): // the next try says so
+		if text := err.Error(); text != said || time.Since(warned) >= topicReminder {
+			s.log.Warn("a topic cannot be described, waiting for it", "pipeline", pipeline, "err", err)
+			said, warned = text, time.Now()
 		}
-		pause.Stop()
+	}
+}
+
+// pause waits for d before the next try, which says so where ctx has ended.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
 }
 

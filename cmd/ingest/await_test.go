@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -21,6 +22,7 @@ import (
 	"sluice/cmd/internal/cli"
 	"sluice/internal/integration"
 	"sluice/pipeline/kafka"
+	"sluice/pipeline/kafka/embedded"
 )
 
 // absentBroker returns what starts on a broker of the bubble that is there from after
@@ -43,13 +45,21 @@ func absentBroker(t *testing.T, after time.Duration) (s *kafkaStart, other *kafk
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	s = &kafkaStart{log: slog.New(slog.DiscardHandler), timeout: 30 * time.Second, topics: []string{"views", "clicks"}, client: client(func(ctx context.Context, n, addr string) (net.Conn, error) {
+	s = &kafkaStart{log: slog.New(slog.DiscardHandler), timeout: 30 * time.Second, stands: map[string]standing{}, topics: map[string][]string{"p": {"views", "clicks"}}, client: client(func(ctx context.Context, n, addr string) (net.Conn, error) {
 		if !up.Load() {
 			return nil, &net.OpError{Op: "dial", Net: n, Err: net.UnknownNetworkError("nobody listens")}
 		}
 		return network.DialContext(ctx, n, addr)
 	})}
 	return s, client(network.DialContext)
+}
+
+// awaitAll waits for the broker and for the topics of the pipeline p.
+func awaitAll(ctx context.Context, s *kafkaStart) error {
+	if err := s.awaitBroker(ctx); err != nil {
+		return err
+	}
+	return s.awaitTopics(ctx, "p")
 }
 
 // The start waits for brokers as long as it takes and then for topics as long as
@@ -62,26 +72,29 @@ func TestStartWaits(t *testing.T) {
 		var log strings.Builder
 		s.log = slog.New(slog.NewTextHandler(&log, nil))
 		time.AfterFunc(after-time.Minute, func() {
-			if s.waiting() == "" {
-				t.Error("Got no reason while no broker answers")
+			if why, never := s.waiting("p"); !errors.Is(why, kafka.ErrUnreachable) || never {
+				t.Errorf("Got %v, never %v, while no broker answers", why, never)
 			}
 		})
 		time.AfterFunc(after+20*time.Second, func() {
-			if why := s.waiting(); why != "" {
-				t.Errorf("Got %q while a broker answers", why)
+			if why, never := s.waiting("p"); !errors.Is(why, kafka.ErrTopicNotFound) || never {
+				t.Errorf("Got %v, never %v, while a topic is missing", why, never)
 			}
 			if err := other.CreateTopic(context.Background(), "clicks", 1); err != nil {
 				t.Error(err)
 			}
 		})
 		begun := time.Now()
-		if err := s.await(t.Context()); err != nil {
+		if err := awaitAll(t.Context(), s); err != nil {
 			t.Error(err)
+		}
+		if why, never := s.waiting("p"); why != nil || never {
+			t.Errorf("Got %v, never %v, in the end", why, never)
 		}
 		if took := time.Since(begun); took < after+20*time.Second || took > after+30*time.Second {
 			t.Errorf("Got started after %v", took)
 		}
-		if n := strings.Count(log.String(), "a topic is missing, waiting for it"); n != 1 || !strings.Contains(log.String(), "clicks") {
+		if n := strings.Count(log.String(), "a topic cannot be described, waiting for it"); n != 1 || !strings.Contains(log.String(), "clicks") {
 			t.Errorf("Got %d lines, want one, of clicks:\n%s", n, log.String())
 		}
 	})
@@ -94,12 +107,62 @@ func TestStartMissesTopic(t *testing.T) {
 		const after = time.Hour
 		s, _ := absentBroker(t, after)
 		begun := time.Now()
-		err := s.await(t.Context())
+		err := awaitAll(t.Context(), s)
+		if why, never := s.waiting("p"); why != err || !never {
+			t.Errorf("Got %v, never %v, in the end", why, never)
+		}
 		if !errors.Is(err, kafka.ErrTopicNotFound) || cli.Status(err) != cli.StatusUnavailable || !strings.Contains(err.Error(), "clicks") || !strings.Contains(err.Error(), "create it") {
 			t.Errorf("Got %v, want %v", err, kafka.ErrTopicNotFound)
 		}
 		if took := time.Since(begun); took < after+s.timeout || took > after+2*s.timeout {
 			t.Errorf("Got it after %v", took)
+		}
+	})
+}
+
+// A topic that is missing, or may not be described, is waited for as long as another
+// pipeline runs, and holds up nobody else.
+func TestStartLeavesOthersTheirs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, other := absentBroker(t, 0)
+		s.topics = map[string][]string{"one": {"views"}, "two": {"clicks"}, "three": {"views", "cancelled"}}
+		begun := time.Now()
+		if err := s.awaitBroker(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.awaitTopics(t.Context(), "one"); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("Got the pipeline whose topic is there after %v", took)
+		}
+		two, three := make(chan error, 1), make(chan error, 1)
+		go func() { two <- s.awaitTopics(t.Context(), "two") }()
+		go func() { three <- s.awaitTopics(t.Context(), "three") }()
+		time.Sleep(5 * time.Minute)
+		for _, name := range []string{"two", "three"} {
+			if why, never := s.waiting(name); !errors.Is(why, kafka.ErrTopicNotFound) || never {
+				t.Errorf("Got %v, never %v, of pipeline %s", why, never, name)
+			}
+		}
+		if why, _ := s.waiting("one"); why != nil {
+			t.Errorf("Got %v of the one that runs", why)
+		}
+		if err := other.CreateTopic(t.Context(), "clicks", 1); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-two; err != nil {
+			t.Errorf("Got %v when the topic was there", err)
+		}
+		s.note("one", ended, nil)
+		time.Sleep(5 * time.Minute)
+		if why, never := s.waiting("three"); why == nil || never {
+			t.Errorf("Got %v, never %v, while pipeline two runs", why, never)
+		}
+		s.note("two", ended, nil)
+		if err := <-three; !errors.Is(err, kafka.ErrTopicNotFound) || !strings.Contains(err.Error(), "cancelled") {
+			t.Errorf("Got %v when no pipeline was left, want %v", err, kafka.ErrTopicNotFound)
 		}
 	})
 }
@@ -112,15 +175,15 @@ func TestStartGivesUp(t *testing.T) {
 			s, _ := absentBroker(t, time.Hour)
 			s.timeout, s.exit = timeout, true
 			begun := time.Now()
-			err := s.await(t.Context())
+			err := awaitAll(t.Context(), s)
 			if !errors.Is(err, kafka.ErrUnreachable) || cli.Status(err) != cli.StatusUnavailable || !strings.Contains(err.Error(), "start_timeout") || !strings.Contains(err.Error(), "nobody listens") {
 				t.Errorf("Got %v, want %v", err, kafka.ErrUnreachable)
 			}
 			if took := time.Since(begun); took != timeout {
 				t.Errorf("Got it after %v, want %v", took, timeout)
 			}
-			if why := s.waiting(); why != "" {
-				t.Errorf("Got %q after the end", why)
+			if why, _ := s.waiting("p"); why != nil {
+				t.Errorf("Got %v after the end", why)
 			}
 		})
 	}
@@ -140,26 +203,11 @@ func TestDaemonWaitsForBrokers(t *testing.T) {
 	}
 	dir := filepath.Join(t.TempDir(), "d")
 	d := integration.StartDaemon(t, config, integration.Environment(closed, dir))
-	await := func(what string, ok func() bool) {
-		t.Helper()
-		tick := time.NewTicker(20 * time.Millisecond)
-		defer tick.Stop()
-		for limit := time.After(2 * time.Minute); !ok(); {
-			if ended, err := d.Exited(); ended {
-				t.Fatalf("the daemon ended by itself: %v", err)
-			}
-			select {
-			case <-tick.C:
-			case <-limit:
-				t.Fatalf("Got no %s", what)
-			}
-		}
-	}
 	get := func(path string) (string, int) { return get(t, d, path) }
-	await("warning", func() bool {
+	awaitDaemon(t, d, "warning", func() bool {
 		return strings.Contains(d.Log(), "waiting for one") && strings.Contains(d.Log(), "msg=started engine=pebble store="+dir+" ")
 	})
-	await("reason", func() bool {
+	awaitDaemon(t, d, "reason", func() bool {
 		body, status := get("/readyz")
 		return status == http.StatusServiceUnavailable && strings.Contains(body, "no broker answered") && strings.Contains(body, closed)
 	})
@@ -171,6 +219,76 @@ func TestDaemonWaitsForBrokers(t *testing.T) {
 	}
 	if err := d.Stop(2 * time.Minute); err != nil {
 		t.Errorf("Got %v of a SIGTERM while it waited", err)
+	}
+}
+
+// A pipeline whose topic is missing says so and goes on when it is there; another one of
+// the daemon runs meanwhile.
+func TestDaemonRunsTheOthers(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"views": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	text := fmt.Sprintf(`
+store: {dir: %q, min_free: 0B}
+kafka: {brokers: [%q], start_timeout: 10ms}
+serve: {listen: "127.0.0.1:0"}
+tables:
+  t: {families: {n: {COUNTER: true}}}
+pipelines:
+`, filepath.Join(dir, "d"), broker.Addr())
+	for _, topic := range []string{"views", "clicks"} {
+		text += fmt.Sprintf("  of_%[1]s: {topics: [%[1]s], group: %[1]s, decode: {format: json}, map: [{table: t, row: page, increment: [{family: n, qualifier: page}]}]}\n", topic)
+	}
+	file := filepath.Join(dir, "c.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := integration.StartDaemon(t, file, os.Environ())
+	ready := func(pipeline string, want int) bool {
+		body, _ := get(t, d, "/metrics")
+		return strings.Contains(body, fmt.Sprintf("sluice_pipeline_ready{pipeline=%q} %d\n", pipeline, want))
+	}
+	awaitDaemon(t, d, "start", func() bool { return strings.Contains(d.Log(), "msg=started ") })
+	awaitDaemon(t, d, "pipeline whose topic is there", func() bool { return ready("of_views", 1) })
+	awaitDaemon(t, d, "reason of the other one", func() bool {
+		body, status := get(t, d, "/readyz")
+		return status == http.StatusServiceUnavailable && strings.Contains(body, "no such topic: clicks") && ready("of_clicks", 0)
+	})
+	if log := d.Log(); !strings.Contains(log, "a topic cannot be described, waiting for it") || !strings.Contains(log, "pipeline=of_clicks") {
+		t.Errorf("Got no warning:\n%s", log)
+	}
+	client, err := kafka.NewClient(&kafka.Options{Brokers: []string{broker.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close() })
+	if err := client.CreateTopic(t.Context(), "clicks", 1); err != nil {
+		t.Fatal(err)
+	}
+	awaitDaemon(t, d, "pipeline whose topic is there now", func() bool { return ready("of_clicks", 1) && ready("of_views", 1) })
+	if err := d.Stop(2 * time.Minute); err != nil {
+		t.Errorf("Got %v of a SIGTERM", err)
+	}
+}
+
+// awaitDaemon waits until ok says that d has what.
+func awaitDaemon(t *testing.T, d *integration.Daemon, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(2 * time.Minute); !ok(); {
+		if ended, err := d.Exited(); ended {
+			t.Fatalf("the daemon ended by itself: %v", err)
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("Got no %s\n%s", what, d.Log())
+		}
 	}
 }
 

@@ -85,7 +85,7 @@ func openDaemon(ctx context.Context, cfg *config.Config, log *slog.Logger) (_ *d
 		if err != nil {
 			return nil, err
 		}
-		c, err := openNextKafka(cfg, log)
+		c, err := d.client.Clone()
 		if err != nil {
 			return nil, err
 		}
@@ -160,21 +160,11 @@ func storeID(ctx context.Context, e store.Engine) (string, error) {
 }
 
 func openKafka(cfg *config.Config, log *slog.Logger) (*kafka.Client, error) {
-	return newKafka(cfg, log, false)
-}
-
-// openNextKafka is openKafka for a process that has called that: what it has warned of is
-// not said again.
-func openNextKafka(cfg *config.Config, log *slog.Logger) (*kafka.Client, error) {
-	return newKafka(cfg, log, true)
-}
-
-func newKafka(cfg *config.Config, log *slog.Logger, warned bool) (*kafka.Client, error) {
 	o, err := cfg.KafkaOptions()
 	if err != nil {
 		return nil, err
 	}
-	o.Logger, o.Warned = log, warned
+	o.Logger = log
 	return kafka.NewClient(o)
 }
 
@@ -243,10 +233,11 @@ func (d *daemon) untilStopped(ctx context.Context) (_ context.Context, end conte
 	return ctx, end
 }
 
-// run waits for the brokers and the topics, serving meanwhile, and consumes and serves
-// until ctx ends, then drains. It returns an error where
-// the brokers refuse it or have not the topics, the server failed or no pipeline is left; one that stopped for good while others
-// go on is logged and shown by /readyz.
+// run waits for the brokers, and for each pipeline's topics, serving meanwhile, and
+// consumes and serves until ctx ends or no pipeline is left, then drains. A pipeline that
+// waits for its topics, or stopped for good, while others go on is logged and shown by
+// /readyz. The error is that of the brokers where they refuse this client, of the server, or
+// of the pipelines that have stopped by themselves.
 func (d *daemon) run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServing()
@@ -286,7 +277,7 @@ func (d *daemon) runPipelines(ctx context.Context) error {
 		<-ctx.Done()
 		return nil
 	}
-	if err := d.start.await(ctx); err != nil {
+	if err := d.start.awaitBroker(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop while it waited
 		}
@@ -299,7 +290,7 @@ func (d *daemon) runPipelines(ctx context.Context) error {
 	)
 	for _, p := range d.pipelines {
 		wg.Go(func() {
-			err := p.Run(ctx)
+			err := d.runPipeline(ctx, p)
 			if err == nil {
 				return
 			}
@@ -312,6 +303,19 @@ func (d *daemon) runPipelines(ctx context.Context) error {
 	}
 	wg.Wait()
 	return errors.Join(failed...)
+}
+
+// runPipeline runs a pipeline once it has its topics. Those of others are not waited for.
+func (d *daemon) runPipeline(ctx context.Context, p *pipeline.Pipeline) error {
+	name := p.Status().Name
+	if err := d.start.awaitTopics(ctx, name); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("pipeline %s: %w", name, err)
+	}
+	defer d.start.note(name, ended, nil)
+	return p.Run(ctx)
 }
 
 // close closes what openDaemon opened.

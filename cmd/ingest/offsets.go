@@ -102,7 +102,8 @@ func (c *offsetsShowCommand) Run(ctx context.Context, p *cli.Program) error {
 }
 
 // offsetLines joins stored progress with the topics' partitions. Where Kafka does
-// not answer, the stored half is returned with the error.
+// not answer, the stored half is returned with the error: of the topics that had a name
+// one after the other, that of the newest.
 func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, stored []store.PartitionProgress, redriven []buffer.Redriven) ([]offsetLine, error) {
 	lines := []offsetLine{}
 	var errs []error
@@ -127,9 +128,10 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 					}
 				}
 			}
+			newest := newestOf(stored, name, topic)
 			for i := range stored {
 				s := &stored[i]
-				if s.Source.Pipeline != name || s.Source.Topic != topic {
+				if s.Source.Pipeline != name || s.Source.Topic != topic || info == nil && s.Source != *newest {
 					continue
 				}
 				if info != nil && s.Source.TopicID != info.ID {
@@ -167,6 +169,22 @@ func offsetLines(ctx context.Context, cfg *config.Config, client *kafka.Client, 
 		}
 	}
 	return lines, errors.Join(errs...)
+}
+
+// newestOf returns which of the topics that had a name was applied last, as far as their
+// records' times tell; nil where nothing is stored of any.
+func newestOf(stored []store.PartitionProgress, pipeline, topic string) *store.Source {
+	var newest *store.PartitionProgress
+	for i := range stored {
+		s := &stored[i]
+		if s.Source.Pipeline == pipeline && s.Source.Topic == topic && (newest == nil || s.Progress.LastTime > newest.Progress.LastTime) {
+			newest = s
+		}
+	}
+	if newest == nil {
+		return nil
+	}
+	return &newest.Source
 }
 
 // redrivenOf returns how many dead letters of a partition had their effect after

@@ -75,6 +75,48 @@ func TestOffsetsOfFormerTopic(t *testing.T) {
 	}
 }
 
+// Where Kafka does not tell which of two topics has the name, each partition is listed once.
+func TestOffsetsWithoutTheTopic(t *testing.T) {
+	t.Parallel()
+	broker, err := embedded.Start(&embedded.Options{Topics: map[string]int{"other": 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { broker.Close() })
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sluice.yaml")
+	if err := os.WriteFile(file, fmt.Appendf(nil, dlqConfig, filepath.Join(dir, "data"), broker.Addr(), "user"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := config.OpenEngine(t.Context(), cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b store.Batch
+	for _, id := range []byte{1, 2, 3} {
+		for n := range int32(2) {
+			next := int64(id)*10 + int64(n)
+			last := map[byte]int64{1: 5, 2: 9, 3: 7}[id] - int64(n)
+			b.Advance(store.Source{Pipeline: "visits", Topic: "visits", TopicID: [16]byte{id}}, n, store.Absent, store.Progress{Next: next, Applied: next, LastTime: last})
+		}
+	}
+	if err := errors.Join(e.Apply(t.Context(), &b), e.Close()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, "offsets", "-c", file, "--json")
+	var lines []offsetLine
+	if jerr := json.Unmarshal([]byte(out), &lines); jerr != nil || !errors.Is(err, kafka.ErrTopicNotFound) {
+		t.Fatalf("%v, %v\n%s", err, jerr, out)
+	}
+	if len(lines) != 2 || lines[0].Stored != 20 || lines[1].Stored != 21 {
+		t.Errorf("Got %+v, want the two partitions of the topic that was applied last", lines)
+	}
+}
+
 // Records that retention took before they were applied are said: they are no lag any more.
 // Where nothing is known, the error stands alone.
 func TestOffsetsGoneBeforeTheyWereApplied(t *testing.T) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+
 	"sluice/pipeline"
 	"sluice/pipeline/kafka"
 	"sluice/serve"
@@ -12,8 +14,11 @@ func (d *daemon) pipelineStatus() []serve.PipelineStatus {
 	all := make([]serve.PipelineStatus, len(d.pipelines))
 	for i, p := range d.pipelines {
 		status := p.Status()
-		if why := d.start.waiting(); why != "" {
-			status.Waiting, status.Unreachable = why, true
+		switch why, never := d.start.waiting(status.Name); {
+		case never:
+			status.Err = why
+		case why != nil:
+			status.Waiting, status.Unreachable = why.Error(), errors.Is(why, kafka.ErrUnreachable)
 		}
 		all[i] = pipelineStatus(status, p.Metrics())
 		all[i].Group = d.cfg.Pipelines[all[i].Name].Group

@@ -36,8 +36,8 @@ const (
 	compressionZstd = "zstd"
 )
 
-// Compressions returns the names that Options.Compression may have besides "".
-func Compressions() []string { return []string{compressionNone, compressionGzip, compressionZstd} }
+// compressions are the names that Options.Compression may have besides "".
+var compressions = []string{compressionNone, compressionGzip, compressionZstd}
 
 // The framings.
 const (
@@ -46,8 +46,8 @@ const (
 	framingContainer = "container"
 )
 
-// Framings returns the names that Options.Framing may have besides "".
-func Framings() []string { return []string{framingNone, framingConfluent, framingContainer} }
+// framings are the names that Options.Framing may have besides "".
+var framings = []string{framingNone, framingConfluent, framingContainer}
 
 // Bounds of Options.
 const (
@@ -138,8 +138,8 @@ func (o *Options) Validate() error {
 			return bad("delimiter", "%q is not one ASCII character other than a quote or a line end", o.Delimiter)
 		}
 	}
-	if o.Compression != "" && !slices.Contains(Compressions(), o.Compression) {
-		return bad("compression", "no compression %q; there are %s", o.Compression, strings.Join(Compressions(), ", "))
+	if o.Compression != "" && !slices.Contains(compressions, o.Compression) {
+		return bad("compression", "no compression %q; there are %s", o.Compression, strings.Join(compressions, ", "))
 	}
 	switch {
 	case o.MaxBytes < 0:
@@ -155,8 +155,8 @@ func (o *Options) Validate() error {
 // validateFraming checks what says how values are framed and of which schema they
 // are.
 func (o *Options) validateFraming(bad func(option, reason string, a ...any) error) error {
-	if o.Framing != "" && !slices.Contains(Framings(), o.Framing) {
-		return bad("framing", "no framing %q; there are %s", o.Framing, strings.Join(Framings(), ", "))
+	if o.Framing != "" && !slices.Contains(framings, o.Framing) {
+		return bad("framing", "no framing %q; there are %s", o.Framing, strings.Join(framings, ", "))
 	}
 	framed := o.Framing != "" && o.Framing != framingNone
 	if o.Message != "" && (o.Format != formatProtobuf || framed) {

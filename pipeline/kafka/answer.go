@@ -66,9 +66,9 @@ func (f *Fetcher) fetched(ctx context.Context, a *asked, p *fetchedPartition) {
 	case p.code == codeOffsetOutOfRange:
 		f.checkRange(ctx, a)
 	case p.code == codeCorruptMessage:
-		r.failAt(a.gen, &UnreadableError{Topic: r.topic, Partition: r.partition, Offset: a.offset, Next: -1, Err: p.code})
+		r.failAt(a.gen, &UnreadableError{Offset: a.offset, Next: -1, Err: p.code})
 	case p.code.auth():
-		r.failAt(a.gen, fmt.Errorf("fetch %s/%d: %w", r.topic, r.partition, p.code.denied(needsRead)))
+		r.failAt(a.gen, p.code.denied(needsRead))
 	case p.code != codeNone:
 		r.answered(a.gen, p.code)
 		f.wakeManager()
@@ -84,7 +84,7 @@ func (f *Fetcher) fetched(ctx context.Context, a *asked, p *fetchedPartition) {
 // outOfRange fails the reader: the log has not what was asked for.
 func (f *Fetcher) outOfRange(a *asked, start, end int64) {
 	f.c.metrics.outOfRange.Add(1)
-	a.r.failAt(a.gen, &OutOfRangeError{Topic: a.r.topic, Partition: a.r.partition, Offset: a.offset, LogStart: start, End: end})
+	a.r.failAt(a.gen, &OutOfRangeError{Offset: a.offset, LogStart: start, End: end})
 }
 
 // accept queues the record batches of an answer.
@@ -137,7 +137,7 @@ func (f *Fetcher) accept(a *asked, p *fetchedPartition) {
 	switch {
 	case err != nil:
 		f.c.metrics.corrupt.Add(1)
-		r.failAt(a.gen, &UnreadableError{Topic: r.topic, Partition: r.partition, Offset: c.next, Next: -1, Err: err})
+		r.failAt(a.gen, &UnreadableError{Offset: c.next, Next: -1, Err: err})
 	case need > f.o.MaxBatchBytes:
 		f.tooLarge(a, need, beyond)
 	case f.fits(a, need, beyond):
@@ -151,7 +151,7 @@ func (f *Fetcher) accept(a *asked, p *fetchedPartition) {
 func (f *Fetcher) tooLarge(a *asked, n int, beyond int64) {
 	f.c.metrics.corrupt.Add(1)
 	a.r.failAt(a.gen, &UnreadableError{
-		Topic: a.r.topic, Partition: a.r.partition, Offset: a.offset, Next: beyond,
+		Offset: a.offset, Next: beyond,
 		Err: fmt.Errorf("batch of %d bytes, %w of %d bytes", n, errTooMuch, f.o.MaxBatchBytes),
 	})
 }
@@ -161,7 +161,7 @@ func (f *Fetcher) tooLarge(a *asked, n int, beyond int64) {
 func (f *Fetcher) fits(a *asked, n int, beyond int64) bool {
 	err := f.mem.budget.Fetched().Check(f.mem.raw.Bytes(n), 0)
 	if err != nil {
-		a.r.failAt(a.gen, &UnreadableError{Topic: a.r.topic, Partition: a.r.partition, Offset: a.offset, Next: beyond, Err: err})
+		a.r.failAt(a.gen, &UnreadableError{Offset: a.offset, Next: beyond, Err: err})
 	}
 	return err == nil
 }

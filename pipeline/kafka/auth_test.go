@@ -476,7 +476,8 @@ func TestNothingPrintsThePassword(t *testing.T) {
 // plainWarning begins the line that warns of a password which is sent as it is.
 const plainWarning = `level=WARN msg="SASL PLAIN without TLS`
 
-// The password of SASL PLAIN is there to read without TLS: that is said once a client.
+// The password of SASL PLAIN is there to read without TLS: that is said once a client, and
+// not by its clones, which have it too.
 func TestPlainWithoutTLSIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -502,7 +503,12 @@ func TestPlainWithoutTLSIsWarnedOf(t *testing.T) {
 					Brokers: o.Brokers, Dial: o.Dial, TLS: c.tls, SASL: SASL{c.mechanism, "u", secret}, RequestTimeout: time.Second,
 					Logger: slog.New(slog.NewTextHandler(out, nil)),
 				})
-				for range 3 {
+				clone, err := client.Clone()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer clone.Close()
+				for _, client := range []*Client{client, clone, client, clone} {
 					if _, err := client.Topic(testContext(t), "t"); err != nil && c.tls == nil {
 						t.Fatal(err)
 					}

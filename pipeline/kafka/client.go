@@ -45,9 +45,6 @@ type Options struct {
 	// Logger gets changes of state: a broker lost, a leader moved, a
 	// rebalance. nil discards them.
 	Logger *slog.Logger
-	// Warned leaves out the warnings of the settings: another client of the process, which
-	// has the same ones, has logged them.
-	Warned bool
 
 	// watch stands between each connection and who uses it, where a test looks at what
 	// becomes of them.
@@ -131,20 +128,30 @@ func NewClient(o *Options) (*Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	c := &Client{o: o.withDefaults(), versions: make(map[int32]versions)}
-	c.seeds = newSeeds(c.o.Brokers)
-	var err error
-	if c.sasl, err = o.SASL.mechanism(); err != nil {
+	mechanism, err := o.SASL.mechanism()
+	if err != nil {
 		return nil, fmt.Errorf("kafka: SASL mechanism %s: %w", o.SASL.Mechanism, err)
 	}
+	d := o.withDefaults()
 	// What prints the client, or what holds it, finds no password: fmt looks into
 	// every field, and calls no String of those that are not exported.
-	c.o.SASL.Password = ""
+	d.SASL.Password = ""
+	c, err := newClient(&d, mechanism)
+	if err == nil && d.SASL.Mechanism == "PLAIN" && d.TLS == nil {
+		d.Logger.Warn("SASL PLAIN without TLS sends the password as it is: turn TLS on, or use SCRAM", "brokers", d.Brokers)
+	}
+	return c, err
+}
+
+// Clone returns another client of the same cluster, with the same options, and with
+// connections and metrics of its own. It is to be closed, too.
+func (c *Client) Clone() (*Client, error) { return newClient(&c.o, c.sasl) }
+
+func newClient(o *Options, mechanism func() sasl.Mechanism) (*Client, error) {
+	c := &Client{o: *o, sasl: mechanism, seeds: newSeeds(o.Brokers), versions: make(map[int32]versions)}
+	var err error
 	if c.codecs, err = newCodecs(c.o.MaxDecompressed); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
-	}
-	if c.o.SASL.Mechanism == "PLAIN" && c.o.TLS == nil && !c.o.Warned {
-		c.o.Logger.Warn("SASL PLAIN without TLS sends the password as it is: turn TLS on, or use SCRAM", "brokers", c.o.Brokers)
 	}
 	c.conns = newConnSet(&c.o, c.sasl)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -253,7 +253,7 @@ func (r *PartitionReader) decode(ctx context.Context, c *chunk) (*Batch, decoded
 			b.Release()
 			if errors.Is(err, memory.ErrTooLarge) {
 				h, _ := parseBatchHeader(c.buf[c.at:]) // as decode has read it
-				return nil, d, &UnreadableError{Topic: r.topic, Partition: r.partition, Offset: max(h.begins(c.pos), c.pos), Next: h.beyond(), Err: err}
+				return nil, d, &UnreadableError{Offset: max(h.begins(c.pos), c.pos), Next: h.beyond(), Err: err}
 			}
 			return nil, d, err
 		}

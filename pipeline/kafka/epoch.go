@@ -123,7 +123,7 @@ func (f *Fetcher) check(ctx context.Context, n *leaderNode, parts []asked) {
 		}
 		switch {
 		case got.code.auth():
-			r.failAt(a.gen, fmt.Errorf("compare %s/%d with its leader: %w", r.topic, r.partition, got.code))
+			r.failAt(a.gen, fmt.Errorf("compare with its leader: %w", got.code))
 		case got.code != codeNone:
 			r.answered(a.gen, got.code)
 			f.wakeManager()

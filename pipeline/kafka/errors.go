@@ -52,26 +52,53 @@ var (
 	ErrClosed = errors.New("kafka: closed")
 )
 
+// PartitionError is why a PartitionReader hands out nothing more: all its errors are of
+// this type. It wraps the reason, which does not name the place: an *OutOfRangeError, an
+// *UnreadableError, or another one.
+type PartitionError struct {
+	Topic     string
+	Partition int32
+	Err       error
+}
+
+// Error names the place and the reason.
+func (e *PartitionError) Error() string {
+	return fmt.Sprintf("fetch %s/%d: %v", e.Topic, e.Partition, e.Err)
+}
+
+// Unwrap returns the reason.
+func (e *PartitionError) Unwrap() error { return e.Err }
+
+// TopicError is why a topic cannot be described, where the brokers answer, and take this
+// client: others may be there. It wraps ErrTopicNotFound, ErrAuth where this user may not
+// describe it, or what may be over soon (Temporary).
+type TopicError struct {
+	Topic string
+	Err   error // names the topic
+}
+
+// Error is that of the reason.
+func (e *TopicError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the reason.
+func (e *TopicError) Unwrap() error { return e.Err }
+
 // OutOfRangeError says which part of the log is missing: Offset lies outside
 // [LogStart, End]. Below LogStart the records were removed by retention or by
 // hand; beyond End the log was truncated or is another one. It wraps
 // ErrOutOfRange.
 type OutOfRangeError struct {
-	Topic     string
-	Partition int32
-	Offset    int64 // the offset that was asked for
-	LogStart  int64 // first offset that the broker has; -1 = it was not asked
-	End       int64 // end of the log (high watermark), or where it diverges
+	Offset   int64 // the offset that was asked for
+	LogStart int64 // first offset that the broker has; -1 = it was not asked
+	End      int64 // end of the log (high watermark), or where it diverges
 }
 
 // Error says what is lost and where the log goes on.
 func (e *OutOfRangeError) Error() string {
 	if e.Offset < e.LogStart {
-		return fmt.Sprintf("%v: %s/%d: offsets %d to %d are gone, the log starts at %d",
-			ErrOutOfRange, e.Topic, e.Partition, e.Offset, e.LogStart-1, e.LogStart)
+		return fmt.Sprintf("%v: offsets %d to %d are gone, the log starts at %d", ErrOutOfRange, e.Offset, e.LogStart-1, e.LogStart)
 	}
-	return fmt.Sprintf("%v: %s/%d: offset %d is beyond the end %d: the log was truncated or is another one",
-		ErrOutOfRange, e.Topic, e.Partition, e.Offset, e.End)
+	return fmt.Sprintf("%v: offset %d is beyond the end %d: the log was truncated or is another one", ErrOutOfRange, e.Offset, e.End)
 }
 
 // Unwrap returns ErrOutOfRange.
@@ -80,11 +107,9 @@ func (e *OutOfRangeError) Unwrap() error { return ErrOutOfRange }
 // UnreadableError names the record batch that cannot be read. It wraps
 // ErrCorruptBatch, or ErrBatchTooLarge.
 type UnreadableError struct {
-	Topic     string
-	Partition int32
-	Offset    int64 // first offset of the record batch, or the fetched offset
-	Next      int64 // first offset after it, as far as the batches say; -1 = unknown
-	Err       error // wraps memory.ErrTooLarge where memory is what it has too little of
+	Offset int64 // first offset of the record batch, or the fetched offset
+	Next   int64 // first offset after it, as far as the batches say; -1 = unknown
+	Err    error // wraps memory.ErrTooLarge where memory is what it has too little of
 }
 
 // errTooMuch: the batch is whole, and beyond a bound.
@@ -99,9 +124,9 @@ func (e *UnreadableError) kind() error {
 	return ErrCorruptBatch
 }
 
-// Error names the place and the reason.
+// Error names the offset and the reason.
 func (e *UnreadableError) Error() string {
-	return fmt.Sprintf("%v: %s/%d at offset %d: %v", e.kind(), e.Topic, e.Partition, e.Offset, e.Err)
+	return fmt.Sprintf("%v: offset %d: %v", e.kind(), e.Offset, e.Err)
 }
 
 // Unwrap returns ErrCorruptBatch or ErrBatchTooLarge, and the reason.

@@ -59,6 +59,32 @@ func nextError(t testing.TB, r *PartitionReader) error {
 	}
 }
 
+// Every error of a reader says where it is, to programs and once to people.
+func TestReadErrorsNameThePlaceOnce(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(2, "views"))
+	closed := startFetcher(t, c, nil).Add("views", 1, 0)
+	closed.Close()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tc := range []struct {
+		ctx  context.Context
+		r    *PartitionReader
+		want error
+	}{
+		{t.Context(), closed, ErrClosed},
+		{ended, startFetcher(t, c, nil).Add("views", 1, 0), context.Canceled},
+		{t.Context(), startFetcher(t, c, nil).Add("views", 1, 25), ErrOutOfRange},
+		{t.Context(), startFetcher(t, c, &FetchOptions{TopicIDs: map[string][16]byte{"views": {9}}}).Add("views", 1, 0), ErrTopicChanged},
+	} {
+		_, err := tc.r.Next(tc.ctx)
+		at, ok := errors.AsType[*PartitionError](err)
+		if !ok || at.Topic != "views" || at.Partition != 1 || !errors.Is(err, tc.want) || strings.Count(err.Error(), "views/1") != 1 || strings.Count(err.Error(), "views") != 1 {
+			t.Errorf("Got %v, want %v with its place, once", err, tc.want)
+		}
+	}
+}
+
 func TestFetchRetriesErrors(t *testing.T) {
 	t.Parallel()
 	for _, e := range []*kerr.Error{
@@ -138,13 +164,13 @@ func TestFetchOutOfRange(t *testing.T) {
 		if !errors.As(err, &oor) || !errors.Is(err, ErrOutOfRange) {
 			t.Fatalf("Got %v, want an OutOfRangeError", err)
 		}
-		if want := (OutOfRangeError{"t", 0, tc.offset, 5, 20}); *oor != want {
+		if want := (OutOfRangeError{tc.offset, 5, 20}); *oor != want {
 			t.Errorf("Got %+v, want %+v", *oor, want)
 		}
 		if !strings.Contains(err.Error(), tc.text) {
 			t.Errorf("Got %q, want %q in it", err, tc.text)
 		}
-		if again := nextError(t, r); !errors.Is(again, err) {
+		if again := nextError(t, r); !errors.Is(again, oor) {
 			t.Errorf("Got %v the second time", again)
 		}
 	}
@@ -221,7 +247,7 @@ func TestFetchCorruptBatch(t *testing.T) {
 	b.Release()
 	err = nextError(t, r)
 	var corrupt *UnreadableError
-	if !errors.As(err, &corrupt) || corrupt.Topic != "t" || corrupt.Partition != 0 || corrupt.Offset != 5 || corrupt.Next != 10 || !strings.Contains(err.Error(), "t/0 at offset 5") {
+	if !errors.As(err, &corrupt) || corrupt.Offset != 5 || corrupt.Next != 10 || !strings.Contains(err.Error(), "offset 5: ") {
 		t.Errorf("Got %v", err)
 	}
 	if c.Metrics().Corrupt != 1 {

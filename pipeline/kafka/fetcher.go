@@ -230,7 +230,7 @@ func (f *Fetcher) Run(ctx context.Context) error {
 	}
 	f.mu.Unlock()
 	for _, r := range readers {
-		r.stop(fmt.Errorf("read %s/%d: fetcher has stopped: %w", r.topic, r.partition, ErrClosed))
+		r.stop(fmt.Errorf("fetcher has stopped: %w", ErrClosed))
 	}
 	return err
 }
@@ -307,6 +307,7 @@ func (f *Fetcher) fetchLoop(ctx context.Context, n *leaderNode) {
 		parts, checks, wait = f.take(n, s, parts[:0], checks[:0])
 		switch {
 		case len(checks) > 0:
+			giveBack(parts) // they are asked for with those that are compared first
 			f.check(ctx, n, checks)
 			continue
 		case len(parts) == 0:
@@ -420,7 +421,7 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 			a.r.node, a.r.replica = anyNode, anyNode
 			a.r.backoff(now)
 			if final && a.r.err == nil && ctx.Err() == nil {
-				a.r.err = fmt.Errorf("fetch %s/%d: %w", a.r.topic, a.r.partition, err)
+				a.r.err = err
 				a.r.signal()
 			}
 		}

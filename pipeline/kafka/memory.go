@@ -87,8 +87,13 @@ func (fl *flight) drop(resp *fetchResponse) {
 	if resp != nil {
 		resp.release(fl.mem)
 	}
-	for i := range fl.parts {
-		fl.parts[i].grant.Release()
+	giveBack(fl.parts)
+}
+
+// giveBack gives back the memory for the answers to parts.
+func giveBack(parts []asked) {
+	for i := range parts {
+		parts[i].grant.Release()
 	}
 }
 

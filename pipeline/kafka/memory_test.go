@@ -285,7 +285,7 @@ func TestGiantBatchBesideWhatItBorrows(t *testing.T) {
 		}
 		err := nextError(t, r)
 		large, ok := errors.AsType[*memory.TooLargeError](err)
-		if !ok || large.Share != "decoded" || large.Bytes != need || large.Most != m.Decoded().Most(lent) || !strings.Contains(err.Error(), "t/0 at offset 1: ") {
+		if !ok || large.Share != "decoded" || large.Bytes != need || large.Most != m.Decoded().Most(lent) || !strings.Contains(err.Error(), "fetch t/0: kafka: record batch is too large: offset 1: ") {
 			t.Errorf("Got %v, want %d bytes of decoded memory refused at offset 1 of t/0, of %d at most", err, need, m.Decoded().Most(lent))
 		}
 		r.Close()
@@ -360,6 +360,49 @@ func (s *stallingConn) Read(b []byte) (int, error) {
 func (s *stallingConn) Close() error {
 	s.once.Do(func() { close(s.closed) })
 	return s.Conn.Close()
+}
+
+// A partition whose log is compared with its new leader's is no reason to keep memory that
+// others of the leader have for their next answers.
+func TestMemoryIsGivenBackAmidComparisons(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(2, "u"))
+	if err := c.NewProducer(nil).Produce(testContext(t), "u", Message{Value: []byte("a"), Partition: 0}, Message{Value: []byte("b"), Partition: 1}); err != nil {
+		t.Fatal(err)
+	}
+	m := newMemory(t, 8<<20)
+	f := c.NewFetcher(&FetchOptions{Memory: m, MaxWait: time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- f.Run(ctx) }()
+	moved, other := f.Add("u", 0, 0), f.Add("u", 1, 0)
+	readTo(t, moved, 1)
+	readTo(t, other, 1)
+	wait := testContext(t)
+	for range 100 {
+		moved.mu.Lock()
+		moved.unchecked = true // as route does
+		moved.mu.Unlock()
+		for compared := false; !compared; {
+			if err := sleep(wait, time.Millisecond); err != nil {
+				t.Fatal("Got no comparison")
+			}
+			moved.mu.Lock()
+			compared = !moved.unchecked
+			moved.mu.Unlock()
+		}
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	moved.Close()
+	other.Close()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	checkGivenBack(t, m)
 }
 
 // Memory comes back whatever ends a fetch: errors of the broker, lost connections,

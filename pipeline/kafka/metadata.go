@@ -101,8 +101,8 @@ func (c *Client) forget(node int32) {
 	delete(c.versions, node)
 }
 
-// Topic returns the topic called name. It never creates it: the error wraps
-// ErrTopicNotFound and lists names that are near. It wraps ErrUnreachable where
+// Topic returns the topic called name. It never creates it: the error is a *TopicError
+// that wraps ErrTopicNotFound and lists names that are near. It wraps ErrUnreachable where
 // no broker has answered within RequestTimeout.
 func (c *Client) Topic(ctx context.Context, name string) (*TopicInfo, error) {
 	all, err := c.Topics(ctx, name)
@@ -136,17 +136,8 @@ func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topic
 			return err
 		}
 		for _, name := range names {
-			switch e := errs[name]; {
-			case e == codeUnknownTopicOrPartition:
-				return c.topicNotFound(ctx, name)
-			case e == codeInvalidTopic:
-				return fmt.Errorf("%w: %q is not a valid topic name", ErrTopicNotFound, name)
-			case e != codeNone:
-				return fmt.Errorf("topic %s: %w", name, e.denied(needsDescribe))
-			case metas[name] == nil:
-				return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, name)
-			case len(metas[name].Partitions) == 0: // known, and not its partitions yet
-				return fmt.Errorf("%w: topic %s has no partitions in the metadata", errProtocol, name)
+			if err := c.described(ctx, name, metas[name], errs[name]); err != nil {
+				return &TopicError{name, err}
 			}
 		}
 		return nil
@@ -155,6 +146,24 @@ func (c *Client) topics(ctx context.Context, names ...string) (map[string]*topic
 		return nil, fmt.Errorf("look up topics: %w", err)
 	}
 	return metas, nil
+}
+
+// described returns why what was answered describes no topic of that name, nil where it
+// does.
+func (c *Client) described(ctx context.Context, name string, m *topicMeta, e code) error {
+	switch {
+	case e == codeUnknownTopicOrPartition:
+		return c.topicNotFound(ctx, name)
+	case e == codeInvalidTopic:
+		return fmt.Errorf("%w: %q is not a valid topic name", ErrTopicNotFound, name)
+	case e != codeNone:
+		return fmt.Errorf("topic %s: %w", name, e.denied(needsDescribe))
+	case m == nil:
+		return fmt.Errorf("%w: topic %s is missing in the metadata", errProtocol, name)
+	case len(m.Partitions) == 0: // known, and not its partitions yet
+		return fmt.Errorf("%w: topic %s has no partitions in the metadata", errProtocol, name)
+	}
+	return nil
 }
 
 // topicsOnce asks for the named topics, all where names is empty, once. Topics

@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,7 +41,7 @@ type PartitionReader struct {
 	need    int            // bytes of a batch that did not fit in an answer, else 0
 	ticket  *memory.Ticket // for the next answer; nil = none
 	barren  int            // answers, one after the other, that had nothing at fetchAt, where the log goes on
-	err     error          // no more will be fetched; handed out after queue
+	err     error          // why no more will be fetched, without the place; handed out after queue
 	closed  bool
 
 	// Routing.
@@ -58,23 +57,25 @@ type PartitionReader struct {
 	missing      time.Time // since when the cluster knows no such partition
 }
 
-// Topic returns the topic's name.
-func (r *PartitionReader) Topic() string { return r.topic }
-
-// Partition returns the partition's number.
-func (r *PartitionReader) Partition() int32 { return r.partition }
-
 // Next returns the next batch, which the caller releases, and blocks until
-// there is one. Its errors stay until SeekTo: *OutOfRangeError where the log does
-// not hold the offset, *UnreadableError where a batch cannot be read or takes more than
-// the bounds or the memory there is, and what
-// wraps ErrTopicNotFound, ErrTopicChanged, ErrAuth or ErrClosed, or says that the brokers
-// have told no id of a topic that had one for RequestTimeout. A ctx that ends costs nothing: the
-// next call goes on where this one stopped.
+// there is one. Its error is a *PartitionError, which stays until SeekTo. That wraps an
+// *OutOfRangeError where the log does not hold the offset, an *UnreadableError where a
+// batch cannot be read or takes more than the bounds or the memory there is, or
+// ErrTopicNotFound, ErrTopicChanged, ErrAuth, ErrTLS or ErrClosed; or it says that the
+// brokers have told no id of a topic that had one for RequestTimeout. A ctx that ends costs
+// nothing: the next call goes on where this one stopped.
 //
 // Batches that were not released count against the memory: who keeps all of them waits
 // for itself.
 func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
+	b, err := r.next(ctx)
+	if err != nil {
+		return nil, &PartitionError{r.topic, r.partition, err}
+	}
+	return b, nil
+}
+
+func (r *PartitionReader) next(ctx context.Context) (*Batch, error) {
 	for {
 		c, err := r.take()
 		if err != nil {
@@ -85,7 +86,7 @@ func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
 			case <-r.ready:
 				continue
 			case <-ctx.Done():
-				return nil, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, ctx.Err())
+				return nil, ctx.Err()
 			}
 		}
 		b, d, err := r.decode(ctx, c)
@@ -98,7 +99,7 @@ func (r *PartitionReader) Next(ctx context.Context) (*Batch, error) {
 			continue
 		case err != nil && ctx.Err() != nil && !isFinal(err):
 			r.put(c)
-			return nil, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, err)
+			return nil, err
 		case err != nil:
 			c.release()
 			if !errors.Is(err, memory.ErrTooLarge) {
@@ -123,7 +124,7 @@ func (r *PartitionReader) take() (*chunk, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return nil, fmt.Errorf("read %s/%d: %w", r.topic, r.partition, ErrClosed)
+		return nil, ErrClosed
 	}
 	if c := r.cur; c != nil {
 		r.cur = nil

@@ -254,7 +254,7 @@ func (c *chunk) unreadable(b *Batch, offset, next int64, err error) error {
 	if short, ok := errors.AsType[*noRoom](err); ok {
 		return short
 	}
-	return &UnreadableError{Topic: b.Topic, Partition: b.Partition, Offset: offset, Next: next, Err: err}
+	return &UnreadableError{Offset: offset, Next: next, Err: err}
 }
 
 // decodeBatch appends the records of the batch at c.at to b and returns their

@@ -378,8 +378,8 @@ func TestDecodeErrors(t *testing.T) {
 				t.Errorf("Got offsets %v and error %v, want [0 1] and the error", offsets(got), err)
 			}
 			var corrupt *UnreadableError
-			if errors.As(err, &corrupt) && (corrupt.Topic != "t" || corrupt.Partition != 3 || errors.Is(err, ErrCorruptBatch) == errors.Is(err, ErrBatchTooLarge)) {
-				t.Errorf("Got %+v, want the place", corrupt)
+			if errors.As(err, &corrupt) && errors.Is(err, ErrCorruptBatch) == errors.Is(err, ErrBatchTooLarge) {
+				t.Errorf("Got %v, want it corrupt or too large", err)
 			}
 		})
 	}

@@ -35,7 +35,7 @@ func (f *Fetcher) failUnrouted(err error) {
 	for _, r := range f.readers {
 		r.mu.Lock()
 		if r.node == anyNode && r.err == nil && !r.retryAt.After(now) {
-			r.err = fmt.Errorf("fetch %s/%d: %w", r.topic, r.partition, err)
+			r.err = err
 			r.signal()
 		}
 		r.mu.Unlock()
@@ -105,7 +105,7 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 	// Metadata without an id say nothing of which topic it is.
 	untold := m != nil && m.ID == [16]byte{} && want != [16]byte{}
 	if m != nil && !untold && m.ID != want {
-		r.err = fmt.Errorf("%w: %s has id %x, not %x as before: its offsets begin again", ErrTopicChanged, r.topic, m.ID, want)
+		r.err = fmt.Errorf("%w: its id is %x, and was %x: its offsets begin again", ErrTopicChanged, m.ID, want)
 		r.signal()
 		return anyNode
 	}
@@ -116,7 +116,7 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 	}
 	if !known {
 		if e.auth() {
-			r.err = fmt.Errorf("read topic %s: %w", r.topic, e.denied(needsDescribe))
+			r.err = e.denied(needsDescribe)
 			r.signal()
 			return anyNode
 		}
@@ -125,12 +125,12 @@ func (f *Fetcher) route(r *PartitionReader, m *topicMeta, e code, want [16]byte)
 			r.missing = now
 		}
 		if now.Sub(r.missing) > f.c.o.RequestTimeout && untold {
-			r.err = fmt.Errorf("read topic %s: %w: its id was %x", r.topic, errUntold, want)
+			r.err = fmt.Errorf("%w: its id was %x", errUntold, want)
 			r.signal()
 			return anyNode
 		}
 		if now.Sub(r.missing) > f.c.o.RequestTimeout {
-			r.err = fmt.Errorf("%w: %s/%d", ErrTopicNotFound, r.topic, r.partition)
+			r.err = fmt.Errorf("%w, or it has no such partition", ErrTopicNotFound)
 			r.signal()
 			return anyNode
 		}
