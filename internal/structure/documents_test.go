@@ -233,7 +233,7 @@ func TestGoPageNamesExamples(t *testing.T) {
 // them: lower case, without punctuation, with - for blanks, and a number behind one that is
 // there before.
 func anchors(document string) map[string]bool {
-	found, fenced, marks := map[string]bool{}, false, regexp.MustCompile("[^\\p{L}\\p{N}_\\- ]")
+	found, fenced, marks := map[string]bool{}, false, regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 	for line := range strings.Lines(document) {
 		if strings.HasPrefix(line, "```") {
 			fenced = !fenced
