@@ -414,7 +414,8 @@ func (f *Fetcher) failed(ctx context.Context, n *leaderNode, parts []asked, err 
 		}
 	}
 	now := time.Now()
-	for _, a := range parts {
+	for i := range parts { // whose grants an answer that is still being read may grow
+		a := &parts[i]
 		a.r.mu.Lock()
 		if a.r.gen == a.gen {
 			a.r.inflight = nil

@@ -529,3 +529,38 @@ func TestFetchersShareMemory(t *testing.T) {
 		r.Close()
 	}
 }
+
+// A request that is given up while its answer is read puts its partitions back, beside what
+// takes memory for the answer. It is a test for the race detector.
+func TestFailedBesideItsAnswer(t *testing.T) {
+	t.Parallel()
+	_, c := startCluster(t, kfake.SeedTopics(1, "u"))
+	f := c.NewFetcher(&FetchOptions{Memory: newMemory(t, 8<<20)})
+	r := f.Add("u", 0, 0)
+	defer r.Close()
+	ticket, err := f.mem.budget.Fetched().Ask(1, 0, func() {})
+	if err != nil || !ticket.Granted() {
+		t.Fatalf("Got no memory: %v", err)
+	}
+	parts := []asked{{r: r, grant: ticket.Take()}}
+	fl := f.flight(parts)
+	if !fl.begin() {
+		t.Fatal("the answer may not be read")
+	}
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		for n := range 100 {
+			if buf := fl.room(&fetchedPartition{topic: "u"}, n<<10); buf != nil {
+				f.mem.raw.Put(buf)
+			}
+		}
+		fl.end(nil)
+	}()
+	f.failed(t.Context(), &leaderNode{}, parts, errAbandoned)
+	reading := fl.abandon()
+	<-read
+	if !reading {
+		fl.drop(nil)
+	}
+}
