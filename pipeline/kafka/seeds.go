@@ -25,11 +25,12 @@ import (
 type seeds struct {
 	addrs []string
 
-	mu      sync.Mutex // guards below
-	next    int        // counts what was dialed of addrs
-	failed  int        // dials of addrs, one after the other; 0 = the last one was answered
-	calls   int        // counts those of dial while all of addrs fail
-	learned []string   // of the brokers, without those in addrs
+	mu      sync.Mutex           // guards below
+	next    int                  // counts what was dialed of addrs
+	failed  int                  // dials of addrs, one after the other; 0 = the last one was answered
+	down    map[string]time.Time // of addrs: since when the last dial has no answer
+	calls   int                  // counts those of dial while all of addrs fail
+	learned []string             // of the brokers, without those in addrs
 }
 
 // seedNetwork is the network of seeds, and seedAddress is their address for kafka-go's
@@ -39,10 +40,14 @@ const (
 	seedAddress = "brokers:0"
 )
 
+// downFor is how long others are dialed before a seed that did not answer: as long as a
+// request waits for its answer. Then it has its turn, as the others may be no brokers.
+const downFor = 10 * time.Second
+
 var _ net.Addr = (*seeds)(nil)
 
 func newSeeds(addrs []string) *seeds {
-	return &seeds{addrs: addrs, next: rand.IntN(len(addrs))} // clients that start together are spread
+	return &seeds{addrs: addrs, next: rand.IntN(len(addrs)), down: map[string]time.Time{}} // clients that start together are spread
 }
 
 // Network is known to connSet.dial.
@@ -68,12 +73,20 @@ func (s *seeds) learn(brokers []kmsg.MetadataResponseBroker) {
 }
 
 // order returns what a call dials, one after the other: the seed after the one of the last
-// call first. Once all of them have failed, every other call begins with the brokers, as a
-// dial to a host that is off takes all of the call's time.
+// call first, but those that are down last, so that each costs a caller the time of one dial,
+// whatever others dial meanwhile. Once all of them have failed, every other call begins with
+// the brokers, as a dial to a host that is off takes all of the call's time.
 func (s *seeds) order() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	given, learned := turned(s.addrs, s.next), turned(s.learned, s.calls/2)
+	now := time.Now()
+	isDown := func(addr string) bool {
+		since, ok := s.down[addr]
+		return ok && now.Sub(since) < downFor
+	}
+	up := slices.DeleteFunc(slices.Clone(given), isDown)
+	given = append(up, slices.DeleteFunc(given, func(addr string) bool { return !isDown(addr) })...)
 	if s.failed >= len(s.addrs) {
 		s.calls++
 		if s.calls%2 == 1 {
@@ -92,13 +105,16 @@ func turned(list []string, n int) []string {
 	return slices.Concat(list[n:], list[:n])
 }
 
-// dialed notes what became of a dial of one of addrs.
-func (s *seeds) dialed(err error) {
+// dialed notes what became of a dial of addr, one of addrs.
+func (s *seeds) dialed(addr string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	if s.failed++; err == nil || refuses(err) {
+	s.failed++
+	s.down[addr] = time.Now()
+	if err == nil || refuses(err) {
 		s.failed, s.calls = 0, 0
+		delete(s.down, addr)
 	}
 }
 
@@ -106,8 +122,8 @@ func (s *seeds) dialed(err error) {
 // others are not asked in its place, as credentials that are wrong lock accounts.
 func refuses(err error) bool { return errors.Is(err, ErrAuth) || errors.Is(err, ErrTLS) }
 
-// dial connects with the seed after the one of the last call: each has its turn, however
-// the others fail. One that refuses at once is passed over. Its error is a seed's, where
+// dial connects with the seed after the one of the last call that is not down: each has its
+// turn, however the others fail. One that refuses at once is passed over. Its error is a seed's, where
 // one was dialed.
 func (s *seeds) dial(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) (net.Conn, error) {
 	var failed error
@@ -119,7 +135,7 @@ func (s *seeds) dial(ctx context.Context, dial func(ctx context.Context, network
 		}
 		c, err := dial(ctx, "tcp", addr)
 		if seed {
-			s.dialed(err)
+			s.dialed(addr, err)
 		}
 		if err == nil {
 			return c, nil

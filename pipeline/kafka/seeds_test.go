@@ -7,6 +7,8 @@ import (
 	"net"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -26,7 +28,7 @@ func TestSeedsInTurn(t *testing.T) {
 		err            error
 	}{
 		"a seed":          {[]string{"a:1"}, []string{"a:1", "b:1"}, map[string]error{"a:1": nil}, 2, [][]string{{"a:1"}, {"a:1"}}, nil},
-		"the other":       {[]string{"a:1", "b:1"}, []string{"c:1"}, map[string]error{"a:1": down, "b:1": nil}, 2, [][]string{{"a:1", "b:1"}, {"a:1", "b:1"}}, nil},
+		"the other":       {[]string{"a:1", "b:1"}, []string{"c:1"}, map[string]error{"a:1": down, "b:1": nil}, 2, [][]string{{"a:1", "b:1"}, {"b:1"}}, nil},
 		"no brokers yet":  {[]string{"a:1"}, nil, map[string]error{"a:1": down}, 2, [][]string{{"a:1"}, {"a:1"}}, down},
 		"a broker":        {[]string{"a:1"}, []string{"a:1", "b:1", "c:1"}, map[string]error{"a:1": down, "b:1": nil}, 3, [][]string{{"a:1", "b:1"}, {"b:1"}, {"a:1", "b:1"}}, nil},
 		"wrong password":  {[]string{"a:1"}, []string{"b:1"}, map[string]error{"a:1": fmt.Errorf("a: %w", ErrAuth)}, 3, [][]string{{"a:1"}, {"a:1"}, {"a:1"}}, ErrAuth},
@@ -64,4 +66,35 @@ func TestSeedsInTurn(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
+}
+
+// A seed that did not answer is dialed behind the others for a while, whoever else dials
+// meanwhile, and has its turn again then.
+func TestSeedsThatAreDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSeeds([]string{"a:1", "b:1", "c:1"})
+		for range 2 { // two callers that began at once
+			s.dialed("a:1", context.DeadlineExceeded)
+		}
+		s.dialed("c:1", context.DeadlineExceeded)
+		for i := range 6 {
+			s.next = i
+			if first := s.order()[0]; first != "b:1" {
+				t.Errorf("Got %s first, the only one that may be up", first)
+			}
+		}
+		if got := s.order(); len(got) != 3 {
+			t.Errorf("Got %v, want all of them", got)
+		}
+		time.Sleep(downFor)
+		if s.next = 0; s.order()[0] != "a:1" {
+			t.Errorf("Got %v, want its turn for a:1", s.order())
+		}
+		s.dialed("a:1", nil)
+		s.dialed("b:1", context.DeadlineExceeded)
+		if s.next = 1; s.order()[0] != "c:1" {
+			t.Errorf("Got %v, want those before b:1", s.order())
+		}
+	})
 }
