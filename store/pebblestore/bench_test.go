@@ -88,6 +88,46 @@ func benchmarkApply(b *testing.B, events int, bulk bool) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(done), "ns/event")
 }
 
+// BenchmarkRowKeys commits rows, 10,000 at a time, whose keys come in order, or have a hash
+// before them. It reports what flushes and compactions have written for each: with -benchtime
+// 1000x, of ten million rows.
+func BenchmarkRowKeys(b *testing.B) {
+	for _, name := range []string{"in order", "hashed"} {
+		b.Run(name, func(b *testing.B) {
+			db := open(b, b.TempDir(), nil)
+			create(b, db, "t", store.NewFamily("f"), counterFamily("n"))
+			rng := rand.New(rand.NewPCG(1, 2))
+			var batch store.Batch
+			benchBatch(&batch, rng, rand.NewZipf(rng, 1.1, 1, 1_000_000), 0, 10_000)
+			batch.Counters = nil
+			next := uint64(0)
+			for b.Loop() {
+				for i := range batch.Mutations {
+					row := batch.Mutations[i].Row
+					binary.BigEndian.PutUint64(row, 0)
+					if name == "hashed" {
+						binary.BigEndian.PutUint64(row, rng.Uint64())
+					}
+					binary.BigEndian.PutUint64(row[8:], next)
+					next++
+				}
+				if err := db.Apply(b.Context(), &batch); err != nil {
+					b.Fatal(err)
+				}
+			}
+			m := db.pebble.Metrics()
+			var flushed, compacted uint64
+			for i := range m.Levels {
+				flushed += m.Levels[i].TableBytesFlushed
+				compacted += m.Levels[i].TableBytesCompacted
+			}
+			b.ReportMetric(float64(flushed)/float64(next), "flushed-B/row")
+			b.ReportMetric(float64(compacted)/float64(next), "compacted-B/row")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(next), "ns/row")
+		})
+	}
+}
+
 // scanTable makes a table of 50,000 rows with six columns, packed or a key a cell,
 // compacted.
 func scanTable(b *testing.B, packed bool) *DB {
