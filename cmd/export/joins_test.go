@@ -16,43 +16,13 @@ import (
 	"sluice/cell"
 	"sluice/cmd/internal/cli"
 	"sluice/config"
+	"sluice/internal/fenced"
 	"sluice/jobs"
 	"sluice/jobs/parquetfile"
 	"sluice/jobs/schedule"
 	"sluice/serve"
 	"sluice/serve/api"
 )
-
-// block is a fenced block of a document.
-type block struct{ heading, before, language, text string }
-
-// blocks returns the fenced blocks of a document, with the heading above and the
-// line of text before each.
-func blocks(t *testing.T, path string) []block {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []block
-	heading, before, in := "", "", false
-	for l := range strings.Lines(string(data)) {
-		switch l = strings.TrimSuffix(l, "\n"); {
-		case in && l == "```":
-			in = false
-		case in:
-			all[len(all)-1].text += l + "\n"
-		case strings.HasPrefix(l, "```"):
-			in = true
-			all = append(all, block{heading: heading, before: before, language: l[3:]})
-		case strings.HasPrefix(l, "#"):
-			heading = strings.TrimLeft(l, "# ")
-		case l != "":
-			before = l
-		}
-	}
-	return all
-}
 
 // load makes a table of a CSV whose first column is the row key.
 func load(t *testing.T, e config.Engine, table, text string) {
@@ -123,7 +93,7 @@ func readCSV(t *testing.T, dir string) string {
 func TestJoinCookBook(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	all := blocks(t, "../../docs/joins.md")
+	all := fenced.Blocks(t, "../../docs/joins.md")
 	tables := map[string]string{}
 	text := "store: {dir: '" + filepath.Join(dir, "data") + "', cache: 1MiB, mem_table: 1MiB, min_free: 0}\n" +
 		"tables: {views: {families: {e: {}}}, users: {families: {e: {}}}}\n"
@@ -131,19 +101,19 @@ func TestJoinCookBook(t *testing.T) {
 	recipes := map[string]string{} // by name: the CSV
 	for _, b := range all {
 		switch {
-		case b.heading == "A join" && b.language == "yaml": // a whole file, whose last part are joins
-			text += b.text
-		case b.heading == "Recipes" && b.language == "csv":
-			tables[strings.TrimSuffix(b.before, ":")] = b.text
-		case b.heading == "With other programs": // is for the integration suite
-		case b.language == "yaml":
-			name = strings.ToLower(strings.ReplaceAll(b.heading, " ", "-"))
+		case b.Heading == "A join" && b.Language == "yaml": // a whole file, whose last part are joins
+			text += b.Text
+		case b.Heading == "Recipes" && b.Language == "csv":
+			tables[strings.TrimSuffix(b.Before, ":")] = b.Text
+		case b.Heading == "With other programs": // is for the integration suite
+		case b.Language == "yaml":
+			name = strings.ToLower(strings.ReplaceAll(b.Heading, " ", "-"))
 			joins += "  " + name + ":\n    out: ./sluice-export\n"
-			for l := range strings.Lines(b.text) {
+			for l := range strings.Lines(b.Text) {
 				joins += "    " + l
 			}
-		case b.language == "csv":
-			recipes[name] = b.text
+		case b.Language == "csv":
+			recipes[name] = b.Text
 		}
 	}
 	if len(recipes) < 7 || len(tables) != 2 {

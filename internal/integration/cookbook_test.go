@@ -4,7 +4,6 @@ package integration
 
 import (
 	"encoding/csv"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,42 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/cell"
+	"sluice/internal/fenced"
 	"sluice/jobs"
 	"sluice/jobs/columnar"
 	"sluice/store"
 	"sluice/store/memstore"
 )
-
-// fenced is a fenced block of docs/joins.md.
-type fenced struct{ section, before, language, text string }
-
-// joinsDocument returns the fenced blocks of docs/joins.md, with the section of
-// second level and the line of text before each.
-func joinsDocument(t *testing.T) []fenced {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(ModuleRoot(t), "docs", "joins.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []fenced
-	section, before, in := "", "", false
-	for l := range strings.Lines(string(data)) {
-		switch l = strings.TrimSuffix(l, "\n"); {
-		case in && l == "```":
-			in = false
-		case in:
-			all[len(all)-1].text += l + "\n"
-		case strings.HasPrefix(l, "```"):
-			in = true
-			all = append(all, fenced{section: section, before: before, language: l[3:]})
-		case strings.HasPrefix(l, "## "):
-			section = l[3:]
-		case l != "":
-			before = l
-		}
-	}
-	return all
-}
 
 // exportCSV makes a table of a CSV whose first column is the row key, exports it and
 // returns the code by which reader reads it.
@@ -111,17 +80,17 @@ func exportCSV(t *testing.T, table, text, out string) func(reader string) string
 func TestJoinsInOtherPrograms(t *testing.T) {
 	python := python(t)
 	tables, code, want := map[string]string{}, map[string]string{}, ""
-	for _, b := range joinsDocument(t) {
+	for _, b := range fenced.Blocks(t, filepath.Join(ModuleRoot(t), "docs", "joins.md")) {
 		switch {
-		case b.section == "Recipes" && b.language == "csv" && tables[strings.TrimSuffix(b.before, ":")] == "":
-			tables[strings.TrimSuffix(b.before, ":")] = b.text
-		case b.section != "With other programs":
-		case b.language == "csv":
-			want = b.text
+		case b.Section == "Recipes" && b.Language == "csv" && tables[strings.TrimSuffix(b.Before, ":")] == "":
+			tables[strings.TrimSuffix(b.Before, ":")] = b.Text
+		case b.Section != "With other programs":
+		case b.Language == "csv":
+			want = b.Text
 		default:
 			for reader, word := range map[string]string{jobs.DuckDB: "DuckDB", jobs.Polars: "Polars", jobs.Pandas: "pandas", jobs.Spark: "Spark"} {
-				if strings.Contains(b.before, word) {
-					code[reader] = b.text
+				if strings.Contains(b.Before, word) {
+					code[reader] = b.Text
 				}
 			}
 		}

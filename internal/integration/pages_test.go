@@ -10,39 +10,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"sluice/internal/fenced"
 )
-
-// pageBlock is a fenced block of a page, with the line of text before it.
-type pageBlock struct {
-	before, language, text string
-	line                   int
-}
-
-// pageBlocks returns the fenced blocks of a page in their order.
-func pageBlocks(t *testing.T, page string) []pageBlock {
-	t.Helper()
-	data, err := os.ReadFile(filepath.Join(ModuleRoot(t), page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []pageBlock
-	before, in := "", false
-	for i, l := range strings.Split(string(data), "\n") {
-		switch {
-		case in && l == "```":
-			in = false
-		case in:
-			all[len(all)-1].text += l + "\n"
-		case strings.HasPrefix(l, "```"):
-			in = true
-			all = append(all, pageBlock{before: before, language: l[3:], line: i + 1})
-			before = ""
-		case l != "":
-			before = l
-		}
-	}
-	return all
-}
 
 // fileOf is the name of the file that a block is: it stands alone before it.
 var fileOf = regexp.MustCompile("^`([\\w.-]+)`:$")
@@ -70,8 +40,8 @@ func TestPages(t *testing.T) {
 	}
 	for _, page := range all {
 		page = "docs/" + filepath.Base(page)
-		blocks := pageBlocks(t, page)
-		if _, ok := pages[page]; !ok && !slices.ContainsFunc(blocks, func(b pageBlock) bool { return b.language == "sh" }) {
+		blocks := fenced.Blocks(t, filepath.Join(ModuleRoot(t), page))
+		if _, ok := pages[page]; !ok && !slices.ContainsFunc(blocks, func(b fenced.Block) bool { return b.Language == "sh" }) {
 			continue
 		}
 		t.Run(filepath.Base(page), func(t *testing.T) {
@@ -84,30 +54,30 @@ func TestPages(t *testing.T) {
 			}
 			commands, outputs := 0, 0
 			for i, b := range blocks {
-				if m := fileOf.FindStringSubmatch(b.before); m != nil {
-					if err := os.WriteFile(filepath.Join(dir, m[1]), []byte(b.text), 0o600); err != nil {
+				if m := fileOf.FindStringSubmatch(b.Before); m != nil {
+					if err := os.WriteFile(filepath.Join(dir, m[1]), []byte(b.Text), 0o600); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if b.language != "sh" {
+				if b.Language != "sh" {
 					continue
 				}
 				commands++
-				cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", b.text)
+				cmd := exec.CommandContext(t.Context(), "bash", "-e", "-c", b.Text)
 				cmd.Dir = dir
 				cmd.Env = append(os.Environ(), "TZ=UTC")
 				var problems strings.Builder
 				cmd.Stderr = &problems
 				out, err := cmd.Output()
 				if err != nil {
-					t.Fatalf("%s:%d: %v\n%s%s", page, b.line, err, out, problems.String())
+					t.Fatalf("%s:%d: %v\n%s%s", page, b.Line, err, out, problems.String())
 				}
-				if i+1 == len(blocks) || blocks[i+1].language != "output" {
+				if i+1 == len(blocks) || blocks[i+1].Language != "output" {
 					continue
 				}
 				outputs++
-				if want := blocks[i+1].text; !alike(want, string(out)) {
-					t.Errorf("%s:%d: other output (-page +got):\n%s%s", page, blocks[i+1].line, cmp.Diff(want, string(out)), problems.String())
+				if want := blocks[i+1].Text; !alike(want, string(out)) {
+					t.Errorf("%s:%d: other output (-page +got):\n%s%s", page, blocks[i+1].Line, cmp.Diff(want, string(out)), problems.String())
 				}
 			}
 			if least := pages[page]; commands < least[0] || outputs < least[1] {

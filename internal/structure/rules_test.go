@@ -77,10 +77,12 @@ var packages = map[string][]string{
 	"cmd/shell":  {everything},
 	"bench":      {everything},
 
-	"cmd/internal/cli":  {everything},
-	"deploy":            {}, // files for other systems, and tests of them
-	"examples":          {}, // the configuration files, embedded
-	"examples/toppages": {"cell", "config", "counters/query"},
+	"cmd/internal/cli": {everything},
+
+	"cmd/internal/cli/clitest": {"cmd/internal/cli"},
+	"deploy":                   {}, // files for other systems, and tests of them
+	"examples":                 {}, // the configuration files, embedded
+	"examples/toppages":        {"cell", "config", "counters/query"},
 
 	"internal/crashfs":     {},
 	"internal/pageviews":   {},
@@ -90,6 +92,7 @@ var packages = map[string][]string{
 	"internal/openfiles":   {},
 	"internal/reread":      {},
 	"internal/prefetch":    {},
+	"internal/fenced":      {},
 	"internal/roomy":       {},
 	"internal/thinned":     {},
 	"internal/turns":       {},
@@ -118,6 +121,7 @@ var restricted = map[string][]string{
 	"internal/crashfs":           {},
 	"internal/roomy":             {},
 	"internal/thinned":           {"store/storetest"},
+	"internal/fenced":            {},
 	"internal/integration":       {},
 	"cmd/*":                      {"cmd/*"},
 	"bench":                      {},
@@ -129,7 +133,7 @@ var flows = []string{"pipeline", "jobs"}
 
 // testPackages is the packages that are tests, though not all of their code is in test
 // files.
-var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "jobs/jobstest", "serve/servetest", "internal/crashfs", "internal/roomy", "internal/thinned", "internal/integration"}
+var testPackages = []string{"store/storetest", "jobs/columnar/columnartest", "jobs/target/targettest", "jobs/jobstest", "serve/servetest", "internal/crashfs", "internal/roomy", "internal/thinned", "internal/fenced", "internal/integration", "cmd/internal/cli/clitest"}
 
 // libraries is who may import a third-party module, by import path prefix, tests
 // and benchmarks apart, which may import any of them. Libraries for tests only
