@@ -17,6 +17,23 @@ import (
 	"sluice/store"
 )
 
+// visitsConfig is dlqConfig with the rows that it is for, where old is replaced by new, and
+// the file that has it.
+func visitsConfig(t *testing.T, broker, old, new string) (file string, cfg *config.Config) {
+	t.Helper()
+	dir := t.TempDir()
+	file = filepath.Join(dir, "sluice.yaml")
+	text := strings.Replace(fmt.Sprintf(dlqConfig, filepath.Join(dir, "data"), broker, "user"), old, new, 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(file, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file, cfg
+}
+
 // The offsets are those of the partitions that a pipeline reads. Where nothing is stored of
 // a topic, but of another one of its name, that is said: the topic was created anew.
 func TestOffsetsOfFormerTopic(t *testing.T) {
@@ -26,16 +43,7 @@ func TestOffsetsOfFormerTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { broker.Close() })
-	dir := t.TempDir()
-	file := filepath.Join(dir, "sluice.yaml")
-	text := strings.Replace(fmt.Sprintf(dlqConfig, filepath.Join(dir, "data"), broker.Addr(), "user"), "group: visits", "group: visits\n    assign: static\n    partitions: [0, 2]", 1)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(file, os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, cfg := visitsConfig(t, broker.Addr(), "group: visits", "group: visits\n    assign: static\n    partitions: [0, 2]")
 	e, err := config.OpenEngine(t.Context(), cfg, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -83,15 +91,7 @@ func TestOffsetsWithoutTheTopic(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { broker.Close() })
-	dir := t.TempDir()
-	file := filepath.Join(dir, "sluice.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, dlqConfig, filepath.Join(dir, "data"), broker.Addr(), "user"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(file, os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, cfg := visitsConfig(t, broker.Addr(), "", "")
 	e, err := config.OpenEngine(t.Context(), cfg, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -126,15 +126,7 @@ func TestOffsetsGoneBeforeTheyWereApplied(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { broker.Close() })
-	dir := t.TempDir()
-	file := filepath.Join(dir, "sluice.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, dlqConfig, filepath.Join(dir, "data"), broker.Addr(), "user"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg, err := config.Load(file, os.LookupEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file, cfg := visitsConfig(t, broker.Addr(), "", "")
 	client, err := openKafka(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -178,8 +170,8 @@ func TestOffsetsGoneBeforeTheyWereApplied(t *testing.T) {
 	if out, err := command(t, "offsets", "verify", "-c", file); err != nil || !strings.Contains(out, "note: visits visits/0: offsets 3 to 4 (2 records or fewer) are gone from Kafka before they were applied\n") {
 		t.Errorf("%v\n%s", err, out)
 	}
-	other := filepath.Join(dir, "other.yaml")
-	if err := os.WriteFile(other, fmt.Appendf(nil, strings.ReplaceAll(dlqConfig, "topics: [visits]", "topics: [visitors]"), filepath.Join(dir, "data"), broker.Addr(), "user"), 0o600); err != nil {
+	other := filepath.Join(filepath.Dir(file), "other.yaml")
+	if err := os.WriteFile(other, fmt.Appendf(nil, strings.ReplaceAll(dlqConfig, "topics: [visits]", "topics: [visitors]"), filepath.Join(filepath.Dir(file), "data"), broker.Addr(), "user"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := command(t, "offsets", "-c", other); !errors.Is(err, kafka.ErrTopicNotFound) || out != "" {
