@@ -157,14 +157,12 @@ func AllRedriven(ctx context.Context, r store.Reader, pipeline string) ([]buffer
 // ReadLetter returns the letter in d's row, whole. Its error says so where the row
 // is gone.
 func ReadLetter(ctx context.Context, r store.Reader, d *buffer.DeadLetter) (*buffer.DeadLetter, error) {
-	row := d.AppendRow(nil)
-	sc := r.Scan(ctx, &store.Scan{Table: store.OutboxTable, Start: row, Stop: row, StopInclusive: true})
-	defer sc.Close()
-	if !sc.Next() {
-		if err := sc.Err(); err != nil {
-			return nil, fmt.Errorf("read the outbox: %w", err)
-		}
+	row, err := store.GetRow(ctx, r, store.OutboxTable, d.AppendRow(nil))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read the outbox: %w", err)
+	case row == nil:
 		return nil, fmt.Errorf("dead letter of %s is gone from the outbox", placeOf(d))
 	}
-	return buffer.DecodeDeadLetter(sc.Row())
+	return buffer.DecodeDeadLetter(row)
 }

@@ -88,6 +88,11 @@ func FirstRow(ctx context.Context, r Reader, s *Scan) (*cell.Row, error) {
 	return row, nil
 }
 
+// GetRow returns a row as it is now, the caller's own, or nil where there is none.
+func GetRow(ctx context.Context, r Reader, table string, key []byte) (*cell.Row, error) {
+	return FirstRow(ctx, r, &Scan{Table: table, Start: key, Stop: key, StopInclusive: true})
+}
+
 // turnSteps is how many rows a scan reads before it looks whether others have a turn.
 const turnSteps = 64
 

@@ -54,7 +54,7 @@ func (h *History) Load(ctx context.Context, job string) (schedule.State, error) 
 // does.
 func State(ctx context.Context, r store.Reader, job string) (schedule.State, error) {
 	var st schedule.State
-	row, err := readRow(ctx, r, stateRow(job))
+	row, err := store.GetRow(ctx, r, store.JobsTable, stateRow(job))
 	if row == nil {
 		return st, err
 	}
@@ -121,11 +121,6 @@ func Entries(ctx context.Context, r store.Reader, job string, n int) ([]schedule
 		all = append(all, e)
 	}
 	return all, sc.Err()
-}
-
-// readRow returns a row of the table of jobs, or nil.
-func readRow(ctx context.Context, r store.Reader, key []byte) (*cell.Row, error) {
-	return store.FirstRow(ctx, r, &store.Scan{Table: store.JobsTable, Start: key, Stop: key, StopInclusive: true})
 }
 
 // stateRow is the job's name, escaped and terminated, and "s".

@@ -89,6 +89,6 @@ func Recorded(ctx context.Context, r store.Reader, job string, e *schedule.Entry
 	if time.Since(e.Ended) > historyTTL {
 		return true, nil
 	}
-	row, err := readRow(ctx, r, entryRow(job, e))
+	row, err := store.GetRow(ctx, r, store.JobsTable, entryRow(job, e))
 	return row != nil, err
 }

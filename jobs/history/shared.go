@@ -117,7 +117,7 @@ func (h *Shared) use(ctx context.Context, job string) (j *sharedJob, done func()
 
 // read returns the row of a job.
 func (h *Shared) read(ctx context.Context, job string) (r sharedRow, err error) {
-	row, err := readRow(ctx, h.engine, stateRow(job))
+	row, err := store.GetRow(ctx, h.engine, store.JobsTable, stateRow(job))
 	if row == nil {
 		return r, err
 	}

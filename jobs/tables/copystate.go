@@ -66,7 +66,7 @@ func ReadCopied(ctx context.Context, r store.Reader, into string) (*CopyState, e
 
 // jobsRow returns the cells of a row of the table of jobs; none = there is no such row.
 func jobsRow(ctx context.Context, r store.Reader, key []byte) ([]cell.Cell, error) {
-	row, err := store.FirstRow(ctx, r, &store.Scan{Table: store.JobsTable, Start: key, Stop: key, StopInclusive: true})
+	row, err := store.GetRow(ctx, r, store.JobsTable, key)
 	if row == nil {
 		return nil, err
 	}
