@@ -289,13 +289,7 @@ func (j *Job) served(t *store.TableDescriptor, changes bool) *Job {
 	if j.families != nil {
 		return j
 	}
-	var names []string
-	for i := range t.Families {
-		name := t.Families[i].Name
-		if _, _, _, rebuilt := store.RebuildOf(name); !rebuilt || slices.Contains(j.schema.Families(), name) {
-			names = append(names, name)
-		}
-	}
+	names := store.ServedFamilies(t, j.schema.Families())
 	if !changes && len(names) == len(t.Families) {
 		return j
 	}

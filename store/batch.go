@@ -41,6 +41,19 @@ func RebuildOf(family string) (served, part string, generation int, ok bool) {
 	return served, part, generation, ok && err == nil && generation > 0
 }
 
+// ServedFamilies returns the names of a table's families, in its order, without those that an
+// unfinished rebuild counts in, which nobody is to read but who names them.
+func ServedFamilies(t *TableDescriptor, named []string) []string {
+	var served []string
+	for i := range t.Families {
+		name := t.Families[i].Name
+		if _, _, _, rebuilt := RebuildOf(name); !rebuilt || slices.Contains(named, name) {
+			served = append(served, name)
+		}
+	}
+	return served
+}
+
 // cutLast cuts around the last SourceMark.
 func cutLast(s string) (before, after string, found bool) {
 	if i := strings.LastIndex(s, SourceMark); i >= 0 {

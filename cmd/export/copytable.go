@@ -195,22 +195,10 @@ func (c *copyTableCommand) leaveRebuilds(ctx context.Context, source *config.Ins
 	if err != nil {
 		return err
 	}
-	var names []string
-	for i := range t.Families {
-		if name := t.Families[i].Name; !rebuilt(name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) < len(t.Families) {
-		c.Family = names
+	if served := store.ServedFamilies(t, nil); len(served) < len(t.Families) {
+		c.Family = served
 	}
 	return nil
-}
-
-// rebuilt reports whether an unfinished rebuild counts in a family of this name.
-func rebuilt(family string) bool {
-	_, _, _, ok := store.RebuildOf(family)
-	return ok
 }
 
 // create makes the table to copy into where it is missing: with the schema and the
@@ -234,7 +222,8 @@ func (c *copyTableCommand) create(ctx context.Context, source *config.Instant, t
 	}
 	d := from.Clone()
 	d.Name, d.ReadOnly = c.Into, false
-	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return rebuilt(f.Name) && !slices.Contains(c.Family, f.Name) })
+	served := store.ServedFamilies(from, c.Family)
+	d.Families = slices.DeleteFunc(d.Families, func(f store.FamilyDescriptor) bool { return !slices.Contains(served, f.Name) })
 	var splits [][]byte
 	for i := 1; i < regions.Len(); i++ {
 		splits = append(splits, regions.At(i).Start)
