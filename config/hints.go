@@ -125,13 +125,12 @@ func textHint(first string) string {
 
 // keyHint says where a key belongs that the struct with these fields does not have.
 func keyHint(key string, fields []string) string {
-	hint := didYouMean(key, fields)
-	if strings.HasPrefix(hint, "did you mean") {
+	if hint := nearest(key, fields); hint != "" {
 		return hint
 	}
 	places := keyPlaces(reflect.TypeFor[Config](), "", key, 0)
 	if len(places) == 0 || len(places) > 3 {
-		return hint
+		return didYouMean(key, fields)
 	}
 	return fmt.Sprintf("%s is a key of %s", key, strings.Join(places, ", "))
 }

@@ -442,7 +442,7 @@ func (d *decoder) specErrorsBut(base string, err error, but func(path string) bo
 	}
 	var unknown *mapping.NoTableError
 	if errors.As(err, &unknown) {
-		if near := didYouMean(unknown.Table, d.tables); strings.HasPrefix(near, "did you mean") {
+		if near := nearest(unknown.Table, d.tables); near != "" {
 			hint = near
 		}
 	}

@@ -56,14 +56,8 @@ func (p Problems) sorted() Problems {
 // didYouMean returns a hint that names the candidate nearest to name, or all of
 // them where none is near and they are few.
 func didYouMean(name string, candidates []string) string {
-	best, bestDistance := "", 1+max(1, len(name)/3)
-	for _, c := range candidates {
-		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
-			best, bestDistance = c, d
-		}
-	}
-	if best != "" {
-		return fmt.Sprintf("did you mean %q?", best)
+	if hint := nearest(name, candidates); hint != "" {
+		return hint
 	}
 	if len(candidates) == 0 || len(candidates) > 32 {
 		return ""
@@ -71,6 +65,20 @@ func didYouMean(name string, candidates []string) string {
 	sorted := slices.Clone(candidates)
 	slices.Sort(sorted)
 	return "known: " + strings.Join(sorted, ", ")
+}
+
+// nearest is didYouMean, and empty where none of the candidates is near.
+func nearest(name string, candidates []string) string {
+	best, bestDistance := "", 1+max(1, len(name)/3)
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), strings.ToLower(c)); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf("did you mean %q?", best)
 }
 
 // distance is the optimal string alignment distance of a and b: insertions,
