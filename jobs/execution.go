@@ -178,19 +178,18 @@ func (x *execution) takeUp(ctx context.Context, left target.Resumable, m *Manife
 			err = s.usable(ctx, w, m)
 		}
 	}
-	if ctx.Err() != nil { // that may be why
-		x.goOn(left)
-		return nil, x.end(ctx, s, fmt.Errorf("take up what was left of the run: %w", context.Cause(ctx)))
-	}
-	if why := (*uselessError)(nil); errors.As(err, &why) {
+	why := (*uselessError)(nil)
+	switch {
+	case ctx.Err() != nil: // that may be why
+		err = context.Cause(ctx)
+	case errors.As(err, &why):
 		x.Logger.Warn(x.kind+" begins anew: what was left of the run is of no use", "job", x.name, "run", x.id, "reason", why)
 		return nil, left.Abort()
 	}
+	x.goOn(left)
 	if err != nil {
-		x.goOn(left)
 		return nil, x.end(ctx, s, fmt.Errorf("take up what was left of the run: %w", err))
 	}
-	x.goOn(left)
 	m.StartedAt, m.PreviousRunID = w.state.StartedAt, w.state.PreviousRunID
 	x.files = w.all()
 	x.report(func(p *work.Progress) {
