@@ -79,14 +79,15 @@ func (s *seeds) learn(brokers []kmsg.MetadataResponseBroker) {
 func (s *seeds) order() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	given, learned := turned(s.addrs, s.next), turned(s.learned, s.calls/2)
-	now := time.Now()
-	isDown := func(addr string) bool {
-		since, ok := s.down[addr]
-		return ok && now.Sub(since) < downFor
+	var up, down []string
+	for _, addr := range turned(s.addrs, s.next) {
+		if time.Since(s.down[addr]) < downFor {
+			down = append(down, addr)
+		} else {
+			up = append(up, addr)
+		}
 	}
-	up := slices.DeleteFunc(slices.Clone(given), isDown)
-	given = append(up, slices.DeleteFunc(given, func(addr string) bool { return !isDown(addr) })...)
+	given, learned := append(up, down...), turned(s.learned, s.calls/2)
 	if s.failed >= len(s.addrs) {
 		s.calls++
 		if s.calls%2 == 1 {
@@ -110,12 +111,13 @@ func (s *seeds) dialed(addr string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next++
-	s.failed++
-	s.down[addr] = time.Now()
 	if err == nil || refuses(err) {
 		s.failed, s.calls = 0, 0
 		delete(s.down, addr)
+		return
 	}
+	s.failed++
+	s.down[addr] = time.Now()
 }
 
 // refuses reports whether err is of a broker that is there and does not take this client:
