@@ -485,10 +485,7 @@ func (a *auditor) read(ctx context.Context, one *Audit, letters []int64, f fetch
 		case err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
 			return nil, fmt.Errorf("no records came from offset %d on within %v, up to %d there are some", at, patience, one.Progress.Next)
 		case err != nil:
-			if place, ok := errors.AsType[*kafka.PartitionError](err); ok {
-				err = place.Err // run names it
-			}
-			return nil, fmt.Errorf("read from offset %d on: %w", at, err)
+			return nil, fmt.Errorf("read from offset %d on: %w", at, kafka.Reason(err)) // run names the place
 		}
 		for j := range b.Records {
 			offset := b.Records[j].Offset

@@ -69,6 +69,15 @@ func (e *PartitionError) Error() string {
 // Unwrap returns the reason.
 func (e *PartitionError) Unwrap() error { return e.Err }
 
+// Reason returns what a *PartitionError in err wraps, for who names the place otherwise; err
+// where there is none.
+func Reason(err error) error {
+	if at, ok := errors.AsType[*PartitionError](err); ok {
+		return at.Err
+	}
+	return err
+}
+
 // TopicError is why a topic cannot be described, where the brokers answer, and take this
 // client: others may be there. It wraps ErrTopicNotFound, ErrAuth where this user may not
 // describe it, or what may be over soon (Temporary).

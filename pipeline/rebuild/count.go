@@ -211,10 +211,7 @@ func (c *counter) read(ctx context.Context, reader *kafka.PartitionReader) error
 		}
 		b, err := reader.Next(ctx)
 		if err != nil {
-			if place, ok := errors.AsType[*kafka.PartitionError](err); ok {
-				err = place.Err // Count names it
-			}
-			return err
+			return kafka.Reason(err) // Count names the place
 		}
 		err = c.batch(ctx, b)
 		b.Release()
