@@ -239,10 +239,11 @@ func profile(ctx context.Context, base *spec, o *options, dir string, w io.Write
 		s := at(base, name, filepath.Join(dir, "profiled-"+name))
 		s.share(filepath.Join(dir, "profiled-stored"))
 		s.Group, s.Profile = "bench-profile", filepath.Join(o.cpuprofile, name+".pprof")
-		if _, err := runStage(ctx, s); err != nil {
+		got, err := runStage(ctx, s)
+		if err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "CPU profile: %s\n", s.Profile)
+		fmt.Fprintf(w, "profiled %-9s %s\nCPU profile: %s\n", name, got.line(s.Events), s.Profile)
 	}
 	return nil
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/cockroachdb/pebble/v2"
 	"golang.org/x/sync/errgroup"
@@ -382,22 +381,25 @@ func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sa
 		if err != nil {
 			return nil, sample{}, err
 		}
-		running, stop := context.WithCancel(ctx)
-		ended := make(chan error, 1)
-		go func() { ended <- p.Run(running) }()
-		// Joining a group takes what the broker's timers say, and no CPU: the
-		// clock starts with the assignment.
-		err = awaitAssignment(ctx, p)
-		store := func() error { return p.WaitStored(ctx, map[string]map[int32]int64{topic: ends}) }
-		switch {
-		case err != nil:
-		case measure:
-			m, got, err = measured(s, store)
-		default:
-			err = store()
+		// The clock starts before the pipeline: measured collects garbage first, which
+		// would take long beside a pipeline that runs, and give it a start of half a second.
+		stop := func() error { return nil }
+		ingestAll := func() error {
+			running, cancel := context.WithCancel(ctx)
+			ended := make(chan error, 1)
+			go func() { ended <- p.Run(running) }()
+			stop = func() error {
+				cancel()
+				return <-ended
+			}
+			return p.WaitStored(ctx, map[string]map[int32]int64{topic: ends})
 		}
-		stop()
-		if err = errors.Join(err, <-ended); err == nil && measure {
+		if !measure {
+			err = ingestAll()
+			return nil, sample{}, errors.Join(err, stop())
+		}
+		m, got, err = measured(s, ingestAll)
+		if err = errors.Join(err, stop()); err == nil {
 			if err = m.settle(&got, s.Rest); err != nil {
 				return nil, sample{}, err
 			}
@@ -434,27 +436,6 @@ func runIngest(ctx context.Context, s *spec, backfill pipeline.Backfill) (got sa
 	}
 	addMetrics(&got, db, s.Events)
 	return got, verify(ctx, db, s)
-}
-
-// awaitAssignment returns when p has its partitions.
-func awaitAssignment(ctx context.Context, p *pipeline.Pipeline) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	t := time.NewTicker(200 * time.Microsecond)
-	defer t.Stop()
-	for {
-		switch st := p.Status(); {
-		case st.Err != nil:
-			return st.Err
-		case st.Generation >= 0:
-			return nil
-		}
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			return fmt.Errorf("wait for the partitions: %w", ctx.Err())
-		}
-	}
 }
 
 // scratch is where a stage may leave files beside its store.
