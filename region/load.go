@@ -1,6 +1,10 @@
 package region
 
-import "sluice/cell"
+import (
+	"slices"
+
+	"sluice/cell"
+)
 
 // Load counts the requests of a map's regions. It is safe for concurrent use; a
 // change of the map makes a new one (Follow).
@@ -67,30 +71,59 @@ func (l *Load) Read(rows cell.Range, now int64) {
 	}
 }
 
-// Tally counts many mutations into a Load at the cost of few: neighbours that are of
-// one region are counted together. The zero value has counted nothing; Flush ends it.
-// It belongs to one goroutine at a time.
+// Tally counts many mutations for Loads at the cost of few: those of one region are
+// added at once. The zero value has counted nothing; Flush or Discard end it. It is kept
+// for its memory, and belongs to one goroutine at a time.
 type Tally struct {
-	load   *Load
-	region int
-	n      int64
+	loads []loadTally
+	last  int // of loads: the next mutation is mostly of the same table
 }
 
-// Wrote counts a mutation of row for l. What was counted for another Load or another
-// region before is added to it, at now.
-func (t *Tally) Wrote(l *Load, row []byte, now int64) {
-	i := l.locate(row)
-	if l != t.load || i != t.region {
-		t.Flush(now)
-		t.load, t.region = l, i
+type loadTally struct {
+	load    *Load
+	counts  []int64 // by region
+	counted []int   // the regions whose counts are not 0
+}
+
+// Wrote counts a mutation of row for l.
+func (t *Tally) Wrote(l *Load, row []byte) {
+	if t.last >= len(t.loads) || t.loads[t.last].load != l {
+		t.last = t.of(l)
 	}
-	t.n++
+	n, i := &t.loads[t.last], l.locate(row)
+	if n.counts[i]++; n.counts[i] == 1 {
+		n.counted = append(n.counted, i)
+	}
 }
 
-// Flush adds what is not added yet, at now, in ms since the Unix epoch.
+// of returns where the counts of l are.
+func (t *Tally) of(l *Load) int {
+	at := slices.IndexFunc(t.loads, func(n loadTally) bool { return n.load == l })
+	if at < 0 {
+		at = len(t.loads)
+		t.loads = slices.Grow(t.loads, 1)[:at+1] // with the memory of the one before, all 0
+		n := &t.loads[at]
+		n.load, n.counts = l, slices.Grow(n.counts[:0], len(l.requests))[:len(l.requests)]
+	}
+	return at
+}
+
+// Flush adds what was counted at now, in ms since the Unix epoch.
 func (t *Tally) Flush(now int64) {
-	if t.n > 0 {
-		t.load.requests[t.region].Writes.Add(t.n, now)
+	t.end(func(n *loadTally, i int) { n.load.requests[i].Writes.Add(n.counts[i], now) })
+}
+
+// Discard forgets what was counted.
+func (t *Tally) Discard() { t.end(func(*loadTally, int) {}) }
+
+func (t *Tally) end(f func(n *loadTally, i int)) {
+	for j := range t.loads {
+		n := &t.loads[j]
+		for _, i := range n.counted {
+			f(n, i)
+			n.counts[i] = 0
+		}
+		n.load, n.counted = nil, n.counted[:0]
 	}
-	*t = Tally{}
+	t.loads, t.last = t.loads[:0], 0
 }

@@ -41,8 +41,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// A tally adds each mutation to its load and region, whatever their order, the last
-// when it is flushed.
+// A tally adds each mutation to its load and region when it is flushed, whatever their
+// order, and nothing of what is discarded. Its memory holds no counts of before.
 func TestTally(t *testing.T) {
 	t.Parallel()
 	l, other := NewLoad(mapOf(t, "-b#1", "b-d#2", "d-#3")), NewLoad(mapOf(t, "-#7"))
@@ -52,21 +52,29 @@ func TestTally(t *testing.T) {
 		}
 		return out
 	}
-	var tally Tally
-	for _, row := range []string{"a", "a", "c", "a", "d", "e"} {
-		tally.Wrote(l, []byte(row), 1)
-	}
-	tally.Wrote(other, []byte("a"), 1)
-	tally.Wrote(other, []byte("z"), 1)
-	if d := cmp.Diff([]int64{3, 1, 2}, writes(l)); d != "" {
-		t.Errorf("tallied (-want +got)\n%s", d)
-	}
-	for range 2 {
-		tally.Flush(1)
-		if d := cmp.Diff([]int64{2}, writes(other)); d != "" {
-			t.Errorf("flushed (-want +got)\n%s", d)
+	check := func(when string, want, wantOther []int64) {
+		t.Helper()
+		if d := cmp.Diff([][]int64{want, wantOther}, [][]int64{writes(l), writes(other)}); d != "" {
+			t.Errorf("%s (-want +got)\n%s", when, d)
 		}
 	}
+	var tally Tally
+	for _, row := range []string{"a", "a", "c", "a", "d", "e"} {
+		tally.Wrote(l, []byte(row))
+		tally.Wrote(other, []byte(row))
+	}
+	tally.Wrote(other, []byte("z"))
+	check("tallied", []int64{0, 0, 0}, []int64{0})
+	for range 2 {
+		tally.Flush(1)
+		check("flushed", []int64{3, 1, 2}, []int64{7})
+	}
+	tally.Wrote(other, []byte("z"))
+	tally.Wrote(l, []byte("a"))
+	tally.Discard()
+	tally.Wrote(l, []byte("c"))
+	tally.Flush(1)
+	check("discarded, and flushed again", []int64{3, 2, 2}, []int64{7})
 }
 
 // The middle parts the bytes as evenly as rows allow: no other cut is better by

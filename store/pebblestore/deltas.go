@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"sluice/cell"
-	"sluice/region"
 	"sluice/store"
 )
 
@@ -80,8 +79,7 @@ func (l *deltaList) order(cache *counterCache) {
 
 // addDeltas stages what l has of all, the counters of a batch, in its order.
 func (c *commit) addDeltas(l *deltaList, all []store.CounterDelta, refuse func(int64, string, []byte, error) error) error {
-	var tally region.Tally
-	defer func() { tally.Flush(int64(c.now)) }()
+	defer func() { c.tally.Flush(int64(c.now)) }()
 	for i := range l.sorted {
 		c.prefetchCounters(l, all, i)
 		x := &l.deltas[l.sorted[i].at]
@@ -90,7 +88,7 @@ func (c *commit) addDeltas(l *deltaList, all []store.CounterDelta, refuse func(i
 		if err == nil {
 			f, _ := t.family(d.Family)
 			_, _, err = c.incrementKey(t, f, l.keys[x.start:x.end], x.hash, d.Delta, d.Time)
-			tally.Wrote(t.load, d.Row, int64(c.now))
+			c.tally.Wrote(t.load, d.Row)
 		}
 		if err != nil {
 			if err = refuse(d.Offset, d.Table, d.Row, err); err != nil {

@@ -100,33 +100,33 @@ func TestDeltasRefused(t *testing.T) {
 func TestKeyHeadKeepsOrder(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(5, 6))
-	keys := [][]byte{{}, {0}, bytes.Repeat([]byte{0}, 16), bytes.Repeat([]byte{0}, 17), bytes.Repeat([]byte{255}, 16)}
+	keys := [][]byte{{}, {0}, bytes.Repeat([]byte{0}, headWords*wordBytes), bytes.Repeat([]byte{0}, headWords*wordBytes+1), bytes.Repeat([]byte{255}, headWords*wordBytes)}
 	for range 200 {
-		k := make([]byte, rng.IntN(20))
-		for i := range k {
+		k := make([]byte, rng.IntN(headWords*wordBytes+4))
+		copy(k, keys[rng.IntN(len(keys))]) // often as far as the last bytes
+		for i := rng.IntN(len(k) + 1); i < len(k); i++ {
 			k[i] = byte(rng.IntN(3))
 		}
 		keys = append(keys, k)
 	}
-	order := func(a, b uint64) int {
-		switch {
-		case a < b:
-			return -1
-		case a > b:
-			return 1
-		}
-		return 0
-	}
 	for _, x := range keys {
 		for _, y := range keys {
-			xh, xn := keyHead(x)
-			yh, yn := keyHead(y)
-			got := order(xh, yh)
-			if got == 0 {
-				got = order(xn, yn)
+			var a, b keyHead
+			a.set(append([]byte("shared"), x...), len("shared"))
+			b.set(append([]byte("shared"), y...), len("shared"))
+			for i, k := range [][]byte{x, y} { // as the whole of a key they are the same
+				var alone keyHead
+				alone.set(k, 0)
+				if alone != []keyHead{a, b}[i] {
+					t.Fatalf("the head of %x alone is %x, behind others %x", k, alone, []keyHead{a, b}[i])
+				}
 			}
+			got := a.compare(&b)
 			if want := bytes.Compare(x, y); got != 0 && got != want {
-				t.Fatalf("keyHead puts %x and %x in order %d, want %d", x, y, got, want)
+				t.Fatalf("the heads put %x and %x in order %d, want %d", x, y, got, want)
+			}
+			if len(x) == len(y) && len(x) <= headWords*wordBytes && got == 0 && !bytes.Equal(x, y) {
+				t.Fatalf("the heads do not tell %x and %x apart", x, y)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"sort"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -29,10 +30,8 @@ func (db *DB) noteWritten(c *commit) {
 	// has 27 bytes or more.
 	family := func(i int) uint64 { return binary.BigEndian.Uint64(c.buf[c.kvs[i].start:]) >> 16 }
 	for i := 0; i < len(c.kvs); {
-		head, n := family(i), i+1
-		for n < len(c.kvs) && family(n) == head {
-			n++
-		}
+		head := family(i)
+		n := i + sort.Search(len(c.kvs)-i, func(k int) bool { return family(i+k) != head })
 		low, last := c.rowPrefix(i), c.rowPrefix(n-1)
 		if w := db.loop.written[head]; w == nil {
 			db.loop.written[head] = &writtenSpan{low: bytes.Clone(low), high: rowEnd(last)}

@@ -2,7 +2,9 @@ package pebblestore
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -65,7 +67,19 @@ func BenchmarkKeyOrder(b *testing.B) {
 		random[i] = fmt.Appendf(nil, "\x01\x00\x00\x00\x10\x01%016x-%d", rng.Uint64(), i)
 		counted[i] = fmt.Appendf(nil, "\x02\x00\x00\x00\x10%c/page/%06d\x00\x00202611%02d", 1+i%3, rng.IntN(20_000), 1+rng.IntN(3))
 	}
-	for name, keys := range map[string][][]byte{"random": random, "counters": counted} {
+	// Rows of many views of some users, each key before its value, as they are staged.
+	users := rand.NewZipf(rng, 1.05, 8, 49_999)
+	rows, staged := make([][]byte, 20_000), make([]byte, 0, 20_000*240)
+	for i := range rows {
+		user := users.Uint64()
+		start := len(staged)
+		staged = fmt.Appendf(staged, "\x01\x00\x00\x00\x10\x01%04x/u%07d/", uint16(user*40503), user)
+		staged = binary.BigEndian.AppendUint64(staged, math.MaxInt64-uint64(1_700_000_000_000+i*7))
+		staged = binary.BigEndian.AppendUint64(append(staged, 1, 3), uint64(i+0x1010101))
+		rows[i] = staged[start:len(staged):len(staged)]
+		staged = append(staged, make([]byte, 180)...)
+	}
+	for name, keys := range map[string][][]byte{"random": random, "counters": counted, "rows": rows} {
 		key := func(i int) []byte { return keys[i] }
 		b.Run("radix/"+name, func(b *testing.B) {
 			var o keyOrder

@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"sluice/cell"
-	"sluice/region"
 	"sluice/store"
 )
 
@@ -120,15 +119,14 @@ func (db *DB) recycle(r *request) {
 // fill takes b down, with the hash of event ids; cache is read for its hash alone, which is
 // safe beside the loop. It reports false where the loop is to do it all.
 func (p *prepared) fill(b *store.Batch, cache *counterCache, hash func(id []byte) uint64) bool {
-	var tally region.Tally
-	defer func() { tally.Flush(int64(p.now)) }()
+	defer p.tally.Discard() // of what is staged otherwise, the loop counts the requests
 	taken, beside := true, int64(-1)
 	b.InOrder(func(put *store.PackedPut) {
-		taken, beside = taken && p.put(put, &tally), put.Offset
+		taken, beside = taken && p.put(put), put.Offset
 	}, func(m *store.Mutation) {
-		taken, beside = taken && p.member(&m.Mutation, nil, cache, &tally), m.Offset
+		taken, beside = taken && p.member(&m.Mutation, nil, cache), m.Offset
 	}, func(r *store.Record) {
-		taken = taken && p.unit(r, beside, cache, hash, &tally)
+		taken = taken && p.unit(r, beside, cache, hash)
 	})
 	if !taken {
 		return false
@@ -139,6 +137,7 @@ func (p *prepared) fill(b *store.Batch, cache *counterCache, hash func(id []byte
 	}
 	p.order(cache)
 	p.sortRun()
+	p.tally.Flush(int64(p.now))
 	return true
 }
 
@@ -152,7 +151,7 @@ func (p *prepared) increased(b *store.Batch) []store.CounterDelta {
 }
 
 // put takes a packed put down, or reports false.
-func (p *prepared) put(put *store.PackedPut, tally *region.Tally) bool {
+func (p *prepared) put(put *store.PackedPut) bool {
 	t, err := p.table(put.Table)
 	if err != nil {
 		return false
@@ -163,13 +162,13 @@ func (p *prepared) put(put *store.PackedPut, tally *region.Tally) bool {
 			return false
 		}
 	}
-	tally.Wrote(t.load, put.Row, int64(p.now))
+	p.tally.Wrote(t.load, put.Row)
 	p.sync = p.sync || synced(t, cell.UseDefault)
 	return true
 }
 
 // mutation takes a mutation of timed puts down, or reports false.
-func (p *prepared) mutation(m *cell.Mutation, tally *region.Tally) bool {
+func (p *prepared) mutation(m *cell.Mutation) bool {
 	t, err := p.table(m.Table)
 	if err != nil {
 		return false
@@ -179,7 +178,7 @@ func (p *prepared) mutation(m *cell.Mutation, tally *region.Tally) bool {
 			return false
 		}
 	}
-	tally.Wrote(t.load, m.Row, int64(p.now))
+	p.tally.Wrote(t.load, m.Row)
 	p.sync = p.sync || synced(t, m.Durability)
 	return true
 }
@@ -254,9 +253,5 @@ func (c *commit) adoptCells(p *prepared) {
 		cell.AddSequence(c.buf[start:start+s.key], c.seq)
 	}
 	c.seq += p.seq
-	for _, s := range p.kvs {
-		s.start += base
-		c.kvs = append(c.kvs, s)
-	}
-	c.appendRun(&p.staging)
+	c.appendStaged(&p.staging, base)
 }

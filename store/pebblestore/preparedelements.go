@@ -3,7 +3,6 @@ package pebblestore
 import (
 	"sluice/cell"
 	"sluice/counters"
-	"sluice/region"
 	"sluice/store"
 )
 
@@ -40,7 +39,7 @@ func (e *preparedElements) begin() {
 
 // addElements takes the appends of m down, which belong to a unit or to none, or reports
 // false.
-func (p *prepared) addElements(m *cell.Mutation, unit int, cache *counterCache, tally *region.Tally) bool {
+func (p *prepared) addElements(m *cell.Mutation, unit int, cache *counterCache) bool {
 	t, err := p.table(m.Table)
 	if err != nil || store.ValidateMutation(t.desc, m, p.now) != nil {
 		return false
@@ -62,7 +61,7 @@ func (p *prepared) addElements(m *cell.Mutation, unit int, cache *counterCache, 
 		el.register, el.rank = counters.Rank(o.Value)
 		to.list = append(to.list, el)
 	}
-	tally.Wrote(t.load, m.Row, int64(p.now))
+	p.tally.Wrote(t.load, m.Row)
 	p.sync = p.sync || synced(t, m.Durability)
 	return true
 }

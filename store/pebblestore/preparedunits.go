@@ -5,7 +5,6 @@ import (
 
 	"sluice/cell"
 	"sluice/counters"
-	"sluice/region"
 	"sluice/store"
 )
 
@@ -86,7 +85,7 @@ func plainUnits(records []store.Record) bool {
 
 // unit takes a record of plainUnits down, or reports false. beside is the offset of the
 // last put or mutation of no unit.
-func (p *prepared) unit(r *store.Record, beside int64, cache *counterCache, hash func(id []byte) uint64, tally *region.Tally) bool {
+func (p *prepared) unit(r *store.Record, beside int64, cache *counterCache, hash func(id []byte) uint64) bool {
 	of := &p.records
 	u := preparedUnit{offset: r.Offset, ttl: r.OnceTTL, from: len(p.buf), beside: r.Offset >= 0 && r.Offset == beside}
 	if len(r.Once) > 0 {
@@ -94,12 +93,12 @@ func (p *prepared) unit(r *store.Record, beside int64, cache *counterCache, hash
 		of.ids = appendOnceID(of.ids, r.Once)
 	}
 	for i := range r.Puts {
-		if !p.put(&r.Puts[i], tally) {
+		if !p.put(&r.Puts[i]) {
 			return false
 		}
 	}
 	for i := range r.Mutations {
-		if !p.member(&r.Mutations[i], &u, cache, tally) {
+		if !p.member(&r.Mutations[i], &u, cache) {
 			return false
 		}
 	}
@@ -109,14 +108,14 @@ func (p *prepared) unit(r *store.Record, beside int64, cache *counterCache, hash
 }
 
 // member takes m down, of timedOps, or reports false: for u, or for no unit.
-func (p *prepared) member(m *cell.Mutation, u *preparedUnit, cache *counterCache, tally *region.Tally) bool {
+func (p *prepared) member(m *cell.Mutation, u *preparedUnit, cache *counterCache) bool {
 	var n [cell.OpAppend + 1]int
 	for i := range m.Ops {
 		n[m.Ops[i].Type]++
 	}
 	puts := n[cell.OpPut]
 	if puts == len(m.Ops) {
-		return p.mutation(m, tally)
+		return p.mutation(m)
 	}
 	if puts > 0 {
 		part := *m
@@ -127,7 +126,7 @@ func (p *prepared) member(m *cell.Mutation, u *preparedUnit, cache *counterCache
 			}
 		}
 		p.records.ops = part.Ops
-		if !p.mutation(&part, tally) {
+		if !p.mutation(&part) {
 			return false
 		}
 	}
@@ -135,7 +134,7 @@ func (p *prepared) member(m *cell.Mutation, u *preparedUnit, cache *counterCache
 	if u != nil {
 		unit = len(p.records.units)
 	}
-	return (n[cell.OpIncrement] == 0 || p.increments(u, m)) && (n[cell.OpAppend] == 0 || p.addElements(m, unit, cache, tally))
+	return (n[cell.OpIncrement] == 0 || p.increments(u, m)) && (n[cell.OpAppend] == 0 || p.addElements(m, unit, cache))
 }
 
 // increments takes the increments of m down, which belong to u, or reports false. Those
@@ -250,7 +249,7 @@ func (p *prepared) dropSeen() {
 			continue
 		}
 		kept = append(kept, kv)
-		if i < len(p.heads) {
+		if !p.mixed {
 			heads = append(heads, p.heads[i])
 		}
 	}

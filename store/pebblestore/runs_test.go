@@ -22,7 +22,7 @@ func TestRuns(t *testing.T) {
 	create(t, db, "t", store.NewFamily("f"))
 	create(t, db, "u", store.NewFamily("f"))
 	rng := rand.New(rand.NewPCG(1, 2))
-	merged := 0
+	merged, mixed := 0, 0
 	for round := range 400 {
 		c := &commit{db: db, staging: staging{packing: &db.packing}}
 		c.begin(db.catalog.Load(), db.opts.Now(), 1000)
@@ -68,6 +68,11 @@ func TestRuns(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				if rng.IntN(800) == 0 && round%3 == 0 { // whose keys do not begin as all others do
+					far := *tab
+					far.id += 1 << 8
+					tab = &far
+				}
 				cells, _, err := store.ResolveMutation(tab.desc, &mu, db.opts.Now(), nil)
 				if err == nil {
 					err = to.stage(tab, row, cells)
@@ -104,8 +109,11 @@ func TestRuns(t *testing.T) {
 			}
 			return j - i // the later one first
 		})
-		if runs := len(c.runs); runs > 1 && len(c.heads) == len(c.kvs) && c.runs[0].shared == c.runs[1].shared {
+		if runs := len(c.runs); runs > 1 && !c.mixed && c.inRuns() == len(c.kvs) {
 			merged++
+		}
+		if c.mixed {
+			mixed++
 		}
 		c.sort()
 		sequence := map[int]uint64{}
@@ -131,5 +139,8 @@ func TestRuns(t *testing.T) {
 	}
 	if merged < 50 {
 		t.Errorf("Got runs to merge in %d rounds", merged)
+	}
+	if mixed < 30 {
+		t.Errorf("Got keys without heads in %d rounds", mixed)
 	}
 }

@@ -2,11 +2,13 @@ package pebblestore
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
 
 	"sluice/cell"
+	"sluice/region"
 	"sluice/store"
 )
 
@@ -30,10 +32,19 @@ type staging struct {
 	cells []cell.Cell // of the mutation that is being staged
 	ops   []cell.Op   // of the packed put that is being staged as a mutation
 
-	sorter keyOrder  // of kvs
-	sorted []staged  // what kvs were before they were sorted, for its memory
-	heads  []ordered // of the first of kvs, which are runs
-	runs   []run
+	sorter keyOrder // of kvs
+	sorted []staged // what kvs were before they were sorted, for its memory
+
+	// heads[i] is that of kvs[i], of the bytes from leadBytes on and without the sequence,
+	// taken when the key was just written: to read 80,000 keys again costs as much as to
+	// sort them. There are none where the keys do not all begin with lead.
+	heads []keyHead
+	spare []keyHead // for their sorting
+	lead  uint32
+	mixed bool
+	runs  []run // parts of kvs that are in order
+
+	tally region.Tally // of what is staged, until it is counted
 
 	lastTab *table
 	lastNam string
@@ -46,22 +57,25 @@ type staged struct {
 	value int // length
 }
 
-// sequenceBytes end the key of a TagData key-value.
-const sequenceBytes = 8
+const (
+	// sequenceBytes end the key of a TagData key-value.
+	sequenceBytes = 8
+	// leadBytes begin it: its tag and all of the table's id but the last byte.
+	leadBytes = 4
+)
 
 // run is a part of staging.kvs, behind that of the run before, in the order of the keys.
 type run struct {
-	end    int // index of the key-value behind it
-	shared int // bytes of its keys before those of staging.heads
+	end int // index of the key-value behind it
 }
 
 // begin empties s.
 func (s *staging) begin(cat *catalog, now cell.Timestamp, seq uint64) {
 	s.cat, s.now, s.seq, s.lastTab, s.lastNam = cat, now, seq, nil, ""
 	if cap(s.buf) > maxRetainedBytes {
-		s.buf, s.kvs, s.sorted, s.sorter, s.heads = nil, nil, nil, keyOrder{}, nil
+		s.buf, s.kvs, s.sorted, s.sorter, s.heads, s.spare = nil, nil, nil, keyOrder{}, nil, nil
 	}
-	s.buf, s.kvs, s.heads, s.runs = s.buf[:0], s.kvs[:0], s.heads[:0], s.runs[:0]
+	s.buf, s.kvs, s.heads, s.runs, s.mixed = s.buf[:0], s.kvs[:0], s.heads[:0], s.runs[:0], false
 }
 
 // table returns a table that users may write to.
@@ -186,8 +200,28 @@ func (s *staging) packedKey(t *table, f *family, row []byte, at cell.Timestamp) 
 
 // staged records the key-value that begins at start and ends s.buf.
 func (s *staging) staged(start, key int) {
+	s.leads(s.buf[start:])
+	if !s.mixed {
+		n := len(s.heads)
+		s.heads = slices.Grow(s.heads, 1)[:n+1]
+		s.heads[n].set(s.buf[start:start+key-sequenceBytes], leadBytes)
+	}
 	s.kvs = append(s.kvs, staged{start: start, key: key, value: len(s.buf) - start - key})
 }
+
+// leads notes that a key which begins as key does will follow those of kvs.
+func (s *staging) leads(key []byte) {
+	lead := binary.BigEndian.Uint32(key)
+	if len(s.kvs) == 0 {
+		s.lead = lead
+	}
+	if lead != s.lead {
+		s.mix()
+	}
+}
+
+// mix forgets the heads.
+func (s *staging) mix() { s.heads, s.runs, s.mixed = s.heads[:0], s.runs[:0], true }
 
 // ascending returns the run's cells in strictly ascending order of their
 // qualifiers. Of a column that was put twice the later put stays. The run is
@@ -213,71 +247,97 @@ func (s *staging) sort() {
 	if s.merge() {
 		return
 	}
-	order := s.sorter.of(len(s.kvs), s.stagedKey)
-	s.sorted = slices.Grow(s.sorted[:0], len(order))
-	for i := range order {
-		s.sorted = append(s.sorted, s.kvs[order[i].at])
+	s.sorter.tail = sequenceBytes
+	var order []ordered
+	if s.mixed {
+		order = s.sorter.of(len(s.kvs), s.stagedKey)
+	} else {
+		order = s.sorter.sorted(s.heads, leadBytes, s.stagedKey)
+		s.spare = permuted(s.spare, s.heads, order)
+		s.heads, s.spare = s.spare, s.heads
 	}
+	s.sorted = permuted(s.sorted, s.kvs, order)
 	s.kvs, s.sorted = s.sorted, s.kvs
-	s.heads, s.runs = s.heads[:0], s.runs[:0]
+	s.runs = s.runs[:0]
 }
 
-// sortRun is sort of all that s holds, which is one run then, unless it is nothing or its
-// heads reach into the sequences of short keys, which adopt changes. sorted has it in the
-// order of application still.
+// permuted returns list in an order, in dst's memory.
+func permuted[T any](dst, list []T, order []ordered) []T {
+	dst = slices.Grow(dst[:0], len(order))[:len(order)]
+	for i := range order {
+		dst[i] = list[order[i].at]
+	}
+	return dst
+}
+
+// sortRun is sort of all that s holds, which is one run then, unless it is nothing or
+// mixed. sorted has it in the order of application still.
 func (s *staging) sortRun() {
 	s.sort()
-	least := s.sorter.shared + headBytes + sequenceBytes
-	if len(s.kvs) == 0 || slices.ContainsFunc(s.kvs, func(k staged) bool { return k.key < least }) {
-		return
+	if len(s.kvs) > 0 && !s.mixed {
+		s.runs = append(s.runs[:0], run{end: len(s.kvs)})
 	}
-	s.heads = append(s.heads[:0], s.sorter.items[:len(s.kvs)]...)
-	s.runs = append(s.runs[:0], run{end: len(s.kvs), shared: s.sorter.shared})
 }
 
-// appendRun makes the last key-values a run, which they are as the only one of o, where all
-// before are runs, too.
-func (s *staging) appendRun(o *staging) {
-	if len(o.runs) == 1 && len(s.heads)+len(o.heads) == len(s.kvs) {
-		s.heads = append(s.heads, o.heads...)
-		s.runs = append(s.runs, run{end: len(s.kvs), shared: o.runs[0].shared})
+// appendStaged stages the key-values of o, which lie at base of s.buf. They are a run where they
+// are one of o and all before are runs, too.
+func (s *staging) appendStaged(o *staging, base int) {
+	if len(o.kvs) == 0 {
+		return
 	}
+	before := len(s.kvs)
+	s.leads(s.buf[base+o.kvs[0].start:])
+	if o.mixed {
+		s.mix()
+	}
+	for _, kv := range o.kvs {
+		kv.start += base
+		s.kvs = append(s.kvs, kv)
+	}
+	if s.mixed {
+		return
+	}
+	s.heads = append(s.heads, o.heads...)
+	if len(o.runs) == 1 && s.inRuns() == before {
+		s.runs = append(s.runs, run{end: len(s.kvs)})
+	}
+}
+
+// inRuns returns how many of kvs, from the first on, are runs.
+func (s *staging) inRuns() int {
+	if len(s.runs) == 0 {
+		return 0
+	}
+	return s.runs[len(s.runs)-1].end
 }
 
 // truncate forgets the key-values from n on, and the bytes from size on.
 func (s *staging) truncate(n, size int) {
 	s.buf, s.kvs = s.buf[:size], s.kvs[:n]
-	for len(s.runs) > 0 && s.runs[len(s.runs)-1].end > n {
+	if !s.mixed {
+		s.heads = s.heads[:n]
+	}
+	for s.inRuns() > n {
 		s.runs = s.runs[:len(s.runs)-1]
 	}
-	end := 0
-	if len(s.runs) > 0 {
-		end = s.runs[len(s.runs)-1].end
-	}
-	s.heads = s.heads[:end]
 }
 
 // maxRuns is how many runs are merged: each key is compared with that of every other.
 const maxRuns = 8
 
-// merge is sort of key-values that are few runs, whose keys are told apart from the same
-// byte on. Of others it reports false.
+// merge is sort of key-values that are few runs. Of others it reports false.
 func (s *staging) merge() bool {
 	n := len(s.runs)
-	if n == 0 || n > maxRuns || len(s.heads) != len(s.kvs) {
+	if n == 0 || n > maxRuns || s.inRuns() != len(s.kvs) {
 		return false
-	}
-	var at, end [maxRuns]int
-	shared := s.stagedKey(0)[:s.runs[0].shared]
-	for i, from := 0, 0; i < n; i++ {
-		if s.runs[i].shared != len(shared) || !bytes.HasPrefix(s.stagedKey(from), shared) {
-			return false
-		}
-		at[i], end[i] = from, s.runs[i].end
-		from = end[i]
 	}
 	if n == 1 {
 		return true
+	}
+	var at, end [maxRuns]int
+	for i, from := 0, 0; i < n; i++ {
+		at[i], end[i] = from, s.runs[i].end
+		from = end[i]
 	}
 	s.sorted = slices.Grow(s.sorted[:0], len(s.kvs))
 	for n > 1 {
@@ -295,18 +355,14 @@ func (s *staging) merge() bool {
 	}
 	s.sorted = append(s.sorted, s.kvs[at[0]:end[0]]...)
 	s.kvs, s.sorted = s.sorted, s.kvs
-	s.heads, s.runs = s.heads[:0], s.runs[:0] // the heads are not in this order
+	s.mix() // the heads are not in this order
 	return true
 }
 
 // before reports whether the key of key-value i is before that of j. Both have heads.
 func (s *staging) before(i, j int) bool {
-	x, y := &s.heads[i], &s.heads[j]
-	switch {
-	case x.head != y.head:
-		return x.head < y.head
-	case x.next != y.next:
-		return x.next < y.next
+	if d := s.heads[i].compare(&s.heads[j]); d != 0 {
+		return d < 0
 	}
 	return bytes.Compare(s.stagedKey(i), s.stagedKey(j)) < 0
 }
