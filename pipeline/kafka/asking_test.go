@@ -15,13 +15,21 @@ import (
 )
 
 // Many partitions that are opened at once, as at the start of a process, or after a
-// broker was away, take few connections: a broker's queue for new ones is short.
+// broker was away, take few connections: a broker's queue for new ones is short. Nor do
+// they have the topic described again for each, with all its partitions.
 func TestManyPartitionsTakeFewConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const partitions = 300
-		_, o := startBroker(t, kfake.SeedTopics(partitions, "wide"))
-		var dialled, unanswered atomic.Int32
+		cluster, o := startBroker(t, kfake.SeedTopics(partitions, "wide"))
+		var dialled, unanswered, described atomic.Int32
+		cluster.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+			cluster.KeepControl()
+			if len(req.(*kmsg.MetadataRequest).Topics) > 0 {
+				described.Add(1)
+			}
+			return nil, nil, false
+		})
 		dial := o.Dial
 		o.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			dialled.Add(1)
@@ -47,6 +55,9 @@ func TestManyPartitionsTakeFewConnections(t *testing.T) {
 		// To any broker, to the one that leads, and the transport's own.
 		if n, most := dialled.Load(), int32(2*asksAtOnce+2); n > most || unanswered.Load() > 0 {
 			t.Errorf("%d partitions made %d connections, want at most %d; %d questions had no answer", partitions, n, most, unanswered.Load())
+		}
+		if n := described.Load(); n > partitions/5 {
+			t.Errorf("%d partitions had the topic described %d times", partitions, n)
 		}
 	})
 }
@@ -117,9 +128,9 @@ func TestFetchDoesNotWaitForTurns(t *testing.T) {
 		const questions = 500
 		begun := time.Now()
 		var wg sync.WaitGroup
-		for range questions {
+		for i := range questions { // each another one: equal ones are asked together
 			wg.Go(func() {
-				if _, err := c.ListOffsets(t.Context(), "t", []int32{0}); err != nil {
+				if _, err := c.OffsetsAt(t.Context(), "t", []int32{0}, time.UnixMilli(int64(i))); err != nil {
 					t.Error(err)
 				}
 			})

@@ -113,6 +113,8 @@ type Client struct {
 	codecs    *codecs
 	metrics   counters
 	asking    asking
+	telling   gathering[string, struct{}, told] // by topic
+	listing   gathering[listed, kmsg.ListOffsetsRequestTopicPartition, map[int32]listedOffset]
 
 	mu       sync.Mutex         // guards below
 	versions map[int32]versions // by node

@@ -121,7 +121,9 @@ func (c *Client) Topics(ctx context.Context, names ...string) (map[string]*Topic
 	}
 	infos := make(map[string]*TopicInfo, len(metas))
 	for name, m := range metas {
-		infos[name] = &m.TopicInfo
+		info := m.TopicInfo
+		info.Partitions = slices.Clone(info.Partitions) // others have the answer, too
+		infos[name] = &info
 	}
 	return infos, nil
 }
@@ -167,8 +169,27 @@ func (c *Client) described(ctx context.Context, name string, m *topicMeta, e cod
 }
 
 // topicsOnce asks for the named topics, all where names is empty, once. Topics
-// that the cluster reports an error for are in the second result.
+// that the cluster reports an error for are in the second result. Of a single topic the
+// answer is shared with others who ask for it just now, and must not be changed.
 func (c *Client) topicsOnce(ctx context.Context, names []string) (map[string]*topicMeta, map[string]code, error) {
+	if len(names) != 1 {
+		return c.metadata(ctx, names)
+	}
+	got, err := c.telling.ask(ctx, names[0], nil, func(ctx context.Context, _ []struct{}) (told, error) {
+		metas, errs, err := c.metadata(ctx, names)
+		return told{metas, errs}, err
+	})
+	return got.metas, got.errs, err
+}
+
+// told is what a broker has told of topics.
+type told struct {
+	metas map[string]*topicMeta
+	errs  map[string]code
+}
+
+// metadata is topicsOnce with a request of its own.
+func (c *Client) metadata(ctx context.Context, names []string) (map[string]*topicMeta, map[string]code, error) {
 	v, err := c.negotiate(ctx, anyNode)
 	if err != nil {
 		return nil, nil, err

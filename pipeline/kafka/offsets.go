@@ -109,7 +109,7 @@ func (c *Client) listOffsets(ctx context.Context, topic string, partitions []int
 			byNode[l.node] = append(byNode[l.node], rp)
 		}
 		for node, parts := range byNode {
-			if err := c.listOffsetsOf(ctx, node, topic, parts, isolation, found); err != nil && (failed == nil || lasting(err)) {
+			if err := c.listOffsetsOf(ctx, listed{node, topic, timestamp, isolation}, parts, found); err != nil && (failed == nil || lasting(err)) {
 				failed = err
 			}
 		}
@@ -121,36 +121,72 @@ func (c *Client) listOffsets(ctx context.Context, topic string, partitions []int
 	return found, nil
 }
 
-func (c *Client) listOffsetsOf(ctx context.Context, node int32, topic string, parts []kmsg.ListOffsetsRequestTopicPartition, isolation int8, found map[int32]int64) error {
-	req := kmsg.NewPtrListOffsetsRequest()
-	req.Version = 5
-	req.ReplicaID = -1
-	req.IsolationLevel = isolation
-	rt := kmsg.NewListOffsetsRequestTopic()
-	rt.Topic, rt.Partitions = topic, parts
-	req.Topics = append(req.Topics, rt)
-	resp, err := c.request(ctx, node, req)
+// listOffsetsOf sets what the leader of parts tells of them, together with others who ask
+// it at this time.
+func (c *Client) listOffsetsOf(ctx context.Context, about listed, parts []kmsg.ListOffsetsRequestTopicPartition, found map[int32]int64) error {
+	got, err := c.listing.ask(ctx, about, parts, func(ctx context.Context, parts []kmsg.ListOffsetsRequestTopicPartition) (map[int32]listedOffset, error) {
+		return c.listOffsetsOnce(ctx, about, parts)
+	})
 	if err != nil {
 		return err
 	}
 	var failed error
+	for _, p := range parts {
+		o, ok := got[p.Partition]
+		switch {
+		case !ok && failed == nil:
+			failed = fmt.Errorf("%w: partition %d is missing in ListOffsets", errProtocol, p.Partition)
+		case !ok:
+		case o.code != codeNone:
+			failed = fmt.Errorf("partition %d: %w", p.Partition, o.code)
+		default:
+			found[p.Partition] = o.at
+		}
+	}
+	return failed
+}
+
+// listed is what one ListOffsets request is about, but for the partitions.
+type listed struct {
+	node      int32
+	topic     string
+	timestamp int64 // ms since the Unix epoch, earliestOffset or latestOffset
+	isolation int8
+}
+
+// listedOffset is what a broker tells of a partition.
+type listedOffset struct {
+	at   int64
+	code code
+}
+
+// listOffsetsOnce asks for parts, of which some may be the same partition.
+func (c *Client) listOffsetsOnce(ctx context.Context, about listed, parts []kmsg.ListOffsetsRequestTopicPartition) (map[int32]listedOffset, error) {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.Version = 5
+	req.ReplicaID = -1
+	req.IsolationLevel = about.isolation
+	rt := kmsg.NewListOffsetsRequestTopic()
+	rt.Topic = about.topic
+	// Of two that know the partition as of different epochs the later one is right.
+	slices.SortFunc(parts, func(a, b kmsg.ListOffsetsRequestTopicPartition) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(b.CurrentLeaderEpoch, a.CurrentLeaderEpoch))
+	})
+	rt.Partitions = slices.CompactFunc(parts, func(a, b kmsg.ListOffsetsRequestTopicPartition) bool { return a.Partition == b.Partition })
+	req.Topics = append(req.Topics, rt)
+	resp, err := c.request(ctx, about.node, req)
+	if err != nil {
+		return nil, err
+	}
+	got := make(map[int32]listedOffset, len(rt.Partitions))
 	for _, t := range resp.(*kmsg.ListOffsetsResponse).Topics {
 		for _, p := range t.Partitions {
-			if e := code(p.ErrorCode); e != codeNone {
+			e := code(p.ErrorCode)
+			if e != codeNone {
 				c.metrics.countError(e.name())
-				failed = fmt.Errorf("partition %d: %w", p.Partition, e)
-				continue
 			}
-			found[p.Partition] = p.Offset
+			got[p.Partition] = listedOffset{p.Offset, e}
 		}
 	}
-	if failed != nil {
-		return failed
-	}
-	for _, p := range parts {
-		if _, ok := found[p.Partition]; !ok {
-			return fmt.Errorf("%w: partition %d is missing in ListOffsets", errProtocol, p.Partition)
-		}
-	}
-	return nil
+	return got, nil
 }
