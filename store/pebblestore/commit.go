@@ -19,16 +19,18 @@ type commit struct {
 	staging
 	deltaList // of the batch that is being staged
 
-	counterUndo []counterUndo
-	sketch      []byte // of the distinct count that is being written
-	dirty       []*counter
-	offsets     []offsetUndo
-	onces       onceSet
-	windows     []*onceWindow
-	sweeps      map[int64]int64 // time to live → period of event ids before which they are over
-	swept       map[int64]int64 // the same, as stored; it outlives the commit
-	late        int64           // increments beyond their family's TTL
-	conflicts   int64           // conditions that did not hold, event ids seen before
+	counterUndo   []counterUndo
+	counterSorter keyOrder
+	sketch        []byte // of the distinct count that is being written
+	dirty         []*counter
+	sorting       []*counter // what dirty was before it was sorted, for its memory
+	offsets       []offsetUndo
+	onces         onceSet
+	windows       []*onceWindow
+	sweeps        map[int64]int64 // time to live → period of event ids before which they are over
+	swept         map[int64]int64 // the same, as stored; it outlives the commit
+	late          int64           // increments beyond their family's TTL
+	conflicts     int64           // conditions that did not hold, event ids seen before
 
 	rows    map[string][]int32 // row prefix → indexes of kvs, up to indexed
 	indexed int

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"slices"
+	"unsafe"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -333,6 +334,7 @@ func (c *commit) uncounted() [][]byte {
 
 // writeCounters adds the commit's counters to its batch.
 func (c *commit) writeCounters(b *pebble.Batch) error {
+	c.sortCounters()
 	for i, e := range c.dirty {
 		c.prefetchDirty(i)
 		if !e.exists {
@@ -359,4 +361,25 @@ func (c *commit) writeCounters(b *pebble.Batch) error {
 		}
 	}
 	return nil
+}
+
+// sortCounters puts the counters that the commit has changed in the order of their keys.
+// Those of one batch are, but for what batches before it have changed, and a commit has a
+// hundred batches where there are as many partitions: in their order Pebble would insert
+// the counters at three times the cost.
+func (c *commit) sortCounters() {
+	sorted := true
+	for i := 1; i < len(c.dirty) && sorted; i++ {
+		c.prefetchDirty(i)
+		sorted = c.dirty[i-1].key < c.dirty[i].key
+	}
+	if sorted {
+		return
+	}
+	order := c.counterSorter.of(len(c.dirty), func(i int) []byte {
+		key := c.dirty[i].key
+		return unsafe.Slice(unsafe.StringData(key), len(key)) // which nobody changes
+	})
+	c.sorting = permuted(c.sorting, c.dirty, order)
+	c.dirty, c.sorting = c.sorting, c.dirty
 }

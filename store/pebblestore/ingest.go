@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/objstorage/objstorageprovider"
@@ -123,20 +122,16 @@ func (db *DB) writeCells(c *commit, name string, kvs []staged, changes [][]byte)
 // writeBulkCounters writes the counters of c and returns how many key-values they
 // are.
 func (db *DB) writeBulkCounters(c *commit) (n int, err error) {
-	sorted := true // as the increments of one batch are
 	for i, e := range c.dirty {
 		c.prefetchDirty(i)
 		if e.exists || e.oldHave {
 			n++
 		}
-		sorted = sorted && (i == 0 || c.dirty[i-1].key < e.key)
 	}
 	if n == 0 {
 		return 0, nil
 	}
-	if !sorted {
-		slices.SortFunc(c.dirty, func(a, b *counter) int { return strings.Compare(a.key, b.key) })
-	}
+	c.sortCounters()
 	var key, value []byte
 	return n, db.writeBulkFile(bulkCounterFile, func(w *sstable.Writer) error {
 		for i, e := range c.dirty {

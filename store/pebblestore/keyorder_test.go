@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -96,5 +97,35 @@ func BenchmarkKeyOrder(b *testing.B) {
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(keys)), "ns/key")
 		})
+	}
+}
+
+// Counters are in the order of their keys when they are written, whatever the order in which
+// batches have changed them.
+func TestSortCounters(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(9, 10))
+	var c commit
+	for range 200 {
+		c.dirty = c.dirty[:0]
+		seen := map[string]bool{}
+		n := 1 + rng.IntN(3*minRadix)
+		for range 1 + rng.IntN(5) { // batches
+			batch := len(c.dirty)
+			for range n {
+				key := fmt.Sprintf("\x02\x00\x00\x00\x10\x01/page/%06d\x00\x002026", rng.IntN(9*n))
+				if !seen[key] {
+					seen[key] = true
+					c.dirty = append(c.dirty, &counter{key: key})
+				}
+			}
+			slices.SortFunc(c.dirty[batch:], func(a, b *counter) int { return strings.Compare(a.key, b.key) })
+		}
+		want := slices.Clone(c.dirty)
+		slices.SortFunc(want, func(a, b *counter) int { return strings.Compare(a.key, b.key) })
+		c.sortCounters()
+		if !slices.Equal(want, c.dirty) {
+			t.Fatalf("%d counters are not in order", len(want))
+		}
 	}
 }
