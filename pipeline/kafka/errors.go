@@ -271,6 +271,13 @@ func Temporary(err error) bool {
 	return errors.As(err, &e) && e.temporary()
 }
 
+// OfTopic reports whether err is that the brokers' ACLs refuse this user one topic, which says
+// nothing of others, nor of its credentials.
+func OfTopic(err error) bool {
+	e := code(0)
+	return errors.As(err, &e) && e == codeTopicAuthorization
+}
+
 // name is the protocol's name of the code, in lower case with underscores: a
 // metric label.
 func (c code) name() string {
