@@ -319,6 +319,14 @@ func (c code) denied(needs string) error {
 	return c
 }
 
+// deniedCommit is denied of a commit of offsets.
+func (c code) deniedCommit() error {
+	if c == codeGroupAuthorization {
+		return c.denied(needsGroup)
+	}
+	return c.denied(needsRead)
+}
+
 // What the ACLs must allow.
 const (
 	needsDescribe = "DESCRIBE on the topic"

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -549,6 +550,10 @@ func (g *Generation) Commit(ctx context.Context, offsets map[string]map[int32]in
 		switch e := code(k); e {
 		case codeIllegalGeneration, codeUnknownMemberID, codeRebalanceInProgress, codeNotCoordinator:
 			return fmt.Errorf("commit offsets of generation %d: %w: %w", g.ID, ErrGenerationEnded, e)
+		case codeTopicAuthorization: // kafka-go does not say of which; the others' are committed
+			return fmt.Errorf("commit offsets of generation %d: topics %s: %w", g.ID, strings.Join(slices.Sorted(maps.Keys(offsets)), ", "), e.deniedCommit())
+		case codeGroupAuthorization:
+			return fmt.Errorf("commit offsets of generation %d: %w", g.ID, e.deniedCommit())
 		}
 	}
 	select {

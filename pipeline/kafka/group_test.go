@@ -255,6 +255,14 @@ func TestGroupCommitErrors(t *testing.T) {
 		if err == nil || errors.Is(err, ErrGenerationEnded) != ended {
 			t.Errorf("Got %v from a commit that is answered with %s, want the end of the generation: %t", err, e.Message, ended)
 		}
+		for denied, want := range map[*kerr.Error]string{
+			kerr.TopicAuthorizationFailed: "topics a: TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user READ on the topic",
+			kerr.GroupAuthorizationFailed: "GROUP_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user READ on the group",
+		} {
+			if e == denied && !strings.Contains(err.Error(), want) {
+				t.Errorf("Got %v, want %s", err, want)
+			}
+		}
 	}
 }
 

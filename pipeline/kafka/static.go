@@ -260,7 +260,7 @@ func (g *staticGeneration) commit(ctx context.Context, offsets map[string]map[in
 		for _, t := range resp.(*kmsg.OffsetCommitResponse).Topics {
 			for _, p := range t.Partitions {
 				if e := code(p.ErrorCode); e != codeNone {
-					return fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, e)
+					return fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, e.deniedCommit())
 				}
 			}
 		}
