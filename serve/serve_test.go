@@ -136,6 +136,7 @@ func TestAnswers(t *testing.T) {
 		{"no counter", "GET", "/api/v1/counters/events/%2Fhome?family=day&qualifier=2030", "", 404, `"code":"not_found"`},
 		{"counters without family", "GET", "/api/v1/counters/events/x", "", 400, `?family=`},
 		{"qualifier and range", "GET", "/api/v1/counters/events/x?family=day&qualifier=a&from=b", "", 400, `not both`},
+		{"a range that is turned round", "GET", "/api/v1/counters/events/x?family=day&from=20260103&to=20260101", "", 400, `from, \"20260103\", is not before to, \"20260101\"`},
 		{"top", "GET", "/api/v1/counters/events/top?family=day&n=1", "", 200, `"rows":[{"row":"L2hvbWU=","text":"/home","count":8,"time":7}]`},
 		{"top of a day", "GET", "/api/v1/counters/events/top?family=day&qualifier=20260101", "", 200, `"text":"/home","count":3`},
 		{"top of a mistyped range", "GET", "/api/v1/counters/events/top?family=day&form=20260102", "", 400, `there is no parameter \"form\", only encoding, family, qualifier, from, to, n, prefix`},
