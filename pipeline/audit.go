@@ -64,8 +64,9 @@ type Audit struct {
 // that were applied, filtered, duplicates, unmet, dead or dropped must be there, and only these; the
 // offsets between them are control batches, aborted records and gaps of compaction.
 // Where retention has taken the first records, or compaction some, they can only be
-// bounded. A partition that has no leader is missing in what is returned, and named in
-// the error.
+// bounded. A partition that cannot be compared, as it has no leader, its topic is refused to
+// this user, or a batch of it cannot be read, is missing in what is returned, and named in the
+// error. Where no broker answers, or none takes this client, the audit ends.
 func RunAudit(ctx context.Context, o *AuditOptions) ([]Audit, error) {
 	if o == nil || o.Store == nil {
 		return nil, fmt.Errorf("audit: %w: no store", store.ErrInvalidArgument)
@@ -129,16 +130,26 @@ func (a *auditor) run(ctx context.Context) ([]Audit, error) {
 		if a.broker != nil {
 			if err := a.topic(ctx, &one, letters); err != nil {
 				err = fmt.Errorf("audit %s: %w", one.name(), err)
-				if ctx.Err() != nil || !kafka.Temporary(err) {
-					return all, err
+				if ctx.Err() != nil || everywhere(err) {
+					return all, errors.Join(append(missed, err)...)
 				}
-				missed = append(missed, err) // it has no leader, as others do
+				missed = append(missed, err)
 				continue
 			}
 		}
 		all = append(all, one)
 	}
 	return all, errors.Join(missed...)
+}
+
+// everywhere reports whether err would be every other partition's, too.
+func everywhere(err error) bool {
+	for _, all := range []error{kafka.ErrUnreachable, kafka.ErrTLS, kafka.ErrTooOld, kafka.ErrTooNew, kafka.ErrClosed} {
+		if errors.Is(err, all) {
+			return true
+		}
+	}
+	return errors.Is(err, kafka.ErrAuth) && !kafka.OfTopic(err)
 }
 
 func (a *auditor) audits(s *store.Source) bool {

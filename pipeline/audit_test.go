@@ -434,3 +434,39 @@ func TestAuditWithoutALeader(t *testing.T) {
 		t.Errorf("Got %d partitions and %v", len(all), err)
 	}
 }
+
+// A topic that the ACLs refuse, and a partition that they refuse to read, are named, and keep
+// nobody from checking the others.
+func TestAuditOfWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	c, e := newCluster(t, map[string]int{"ads": 1, "pages": 2}), newEngine(t)
+	m := c.run(e, func(o *Options) { o.Topics = []string{"ads", "pages"} })
+	c.produce("ads", 100)
+	c.produce("pages", 100)
+	if err := m.WaitStored(t.Context(), map[string]map[int32]int64{"ads": c.ends("ads"), "pages": c.ends("pages")}); err != nil {
+		t.Fatal(err)
+	}
+	m.close()
+	client, err := kafka.NewClient(&kafka.Options{Brokers: []string{c.broker.Addr()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for _, f := range []kfake.Fault{
+		{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "ads"},
+		{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "pages", Partitions: []int32{0}},
+	} {
+		f.Err, f.Count = kerr.TopicAuthorizationFailed, -1
+		faults := c.broker.Cluster().Fault(f)
+		all, err := RunAudit(t.Context(), &AuditOptions{Store: e, Client: client, Deep: true})
+		if !kafka.OfTopic(err) || !strings.Contains(err.Error(), f.Topic+"/0") || strings.Contains(err.Error(), "/1") || len(all) != 2 {
+			t.Errorf("%s: Got %d partitions and %v, want two and the third in the error", f.Topic, len(all), err)
+		}
+		for _, a := range all {
+			if len(a.Problems) > 0 || a.Records != a.records() {
+				t.Errorf("%s: Got %+v", f.Topic, a)
+			}
+		}
+		faults.Remove()
+	}
+}

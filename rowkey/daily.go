@@ -177,14 +177,20 @@ func (d DayTables) changes(from, to cell.Timestamp) []cell.Timestamp {
 	const near = 2 * day
 	var all []cell.Timestamp
 	for _, begin := range []cell.Timestamp{from, max(from, to-near)} {
-		at := time.UnixMilli(int64(begin)).In(d.zone())
+		at, end := time.UnixMilli(int64(begin)).In(d.zone()), time.UnixMilli(int64(min(to, begin+near)))
 		for {
-			_, at = at.ZoneBounds()
-			change := cell.Timestamp(at.UnixMilli())
-			if at.IsZero() || change >= min(to, begin+near) {
+			_, change := at.ZoneBounds()
+			if change.IsZero() || !change.Before(end) || !at.Before(end) {
 				break
 			}
-			all = append(all, change)
+			if !change.After(at) {
+				// On the last day of a leap year behind the zone's table, ZoneBounds
+				// ends a stretch before the time that it was asked about.
+				at = at.Add(time.Minute)
+				continue
+			}
+			all = append(all, cell.Timestamp(change.UnixMilli()))
+			at = change
 		}
 	}
 	return all

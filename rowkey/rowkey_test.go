@@ -548,6 +548,21 @@ func TestDaysThatComeTwice(t *testing.T) {
 	}
 }
 
+// The last day of a leap year behind the zone's table, where time.Time.ZoneBounds ends a stretch
+// before its own time.
+func TestDayTablesBehindTheTable(t *testing.T) {
+	t.Parallel()
+	zone, err := time.LoadLocation("America/New_York")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := rowkey.DayTables{Prefix: "e_", Zone: zone}
+	got, err := d.Between(at(t, "2040-12-31T12:00:00Z"), at(t, "2041-01-01T12:00:00Z"))
+	if want := []string{"e_20401231", "e_20410101"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("Got %v, %v, want %v", got, err, want)
+	}
+}
+
 // A day starts at its first ms, also where clocks go back to midnight, which comes twice
 // then: of Amman's time.Date takes the second. And where they leave midnight out, also by two
 // hours, as in Córdoba, or by less than one, as on Pitcairn.

@@ -33,6 +33,9 @@ func buckets(r *http.Request) (query.Buckets, error) {
 		return query.Buckets{}, err
 	}
 	to, err := bytesParam(q, q.Get("to"))
+	if err == nil && len(to) > 0 && string(from) >= string(to) {
+		err = fmt.Errorf("%w: from, %q, is not before to, %q", store.ErrInvalidArgument, from, to)
+	}
 	return query.Buckets{From: from, To: to}, err
 }
 

@@ -27,7 +27,7 @@ type rollupQuery struct {
 }
 
 // rollupParams are the parameters that newRollupQuery reads.
-var rollupParams = []string{"by", "bucket", "value", "encoding", "zone", "distinct", "from", "to"}
+var rollupParams = []string{"by", "bucket", "value" + several, "encoding", "zone", "distinct", "from", "to"}
 
 func newRollupQuery(r *http.Request) (*rollupQuery, error) {
 	p := r.URL.Query()

@@ -49,6 +49,7 @@ func TestRollupAnswers(t *testing.T) {
 		{"a distinct count is an estimate", "/api/v1/counters/stats/users%2F?family=distinct_total", 200, `"sum":2,"estimate":true`},
 		{"top of a DISTINCT family", "/api/v1/counters/stats/top?family=distinct_total", 200, `"estimate":true`},
 		{"a schema", "/api/v1/tables/stats", 200, `"distinct":true`},
+		{"dimensions apart", path + "views/top?by=country&by=page&bucket=total", 400, `parameter by is there 2 times: give it once`},
 		{"no bucket", path + "views/series?by=country&value=de", 400, `bucket is \"\", want minute, hour,`},
 		{"no time", path + "views/series?by=country&value=de&bucket=hour&from=yesterday&to=5", 400, `from is \"yesterday\"`},
 		{"too few values", path + "views/series?by=country" + day, 400, `"code":"invalid_argument"`},

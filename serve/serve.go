@@ -269,9 +269,18 @@ func (s *Server) Run(ctx context.Context, l net.Listener) error {
 // handlerFunc is a handler whose error becomes the answer.
 type handlerFunc func(w http.ResponseWriter, r *http.Request) error
 
-// with returns h for requests that have no other parameters than these. A mistyped one would
-// be an answer to another question.
+// several marks the names of parameters that may be given more than once.
+const several = "..."
+
+// with returns h for requests that have no other parameters than these, each once but for
+// those with several behind their names. A mistyped one, and one of two, would be an answer to
+// another question.
 func (h handlerFunc) with(params []string) handlerFunc {
+	repeated := map[string]bool{}
+	params = slices.Clone(params)
+	for i, name := range params {
+		params[i], repeated[strings.TrimSuffix(name, several)] = strings.TrimSuffix(name, several), strings.HasSuffix(name, several)
+	}
 	return func(w http.ResponseWriter, r *http.Request) error {
 		q, err := url.ParseQuery(r.URL.RawQuery)
 		if err != nil {
@@ -279,6 +288,8 @@ func (h handlerFunc) with(params []string) handlerFunc {
 		}
 		for _, name := range slices.Sorted(maps.Keys(q)) {
 			switch {
+			case slices.Contains(params, name) && len(q[name]) > 1 && !repeated[name]:
+				return fmt.Errorf("%w: parameter %s is there %d times: give it once", store.ErrInvalidArgument, name, len(q[name]))
 			case slices.Contains(params, name):
 			case len(params) == 0:
 				return fmt.Errorf("%w: there is no parameter %q", store.ErrInvalidArgument, name)
@@ -320,8 +331,8 @@ func (s *Server) routes(metrics http.Handler) http.Handler {
 	guarded("POST /tables/{table}/merge", s.mergeRegions)
 	guarded("POST /tables/{table}/compact", s.compactTable)
 	guarded("POST /flush", s.flush)
-	guarded("GET /tables/{table}/rows", s.getRow, "row", "encoding", "family", "versions")
-	guarded("GET /tables/{table}/rows/{row...}", s.getRow, "row", "encoding", "family", "versions") // {row} takes no "/" alone, however it is escaped
+	guarded("GET /tables/{table}/rows", s.getRow, "row", "encoding", "family"+several, "versions")
+	guarded("GET /tables/{table}/rows/{row...}", s.getRow, "row", "encoding", "family"+several, "versions") // {row} takes no "/" alone, however it is escaped
 	guarded("POST /tables/{table}/scan", s.scan)
 	guarded("POST /tables/{table}/mutate", s.mutateRow)
 	guarded("POST /mutate", s.mutateRows)
@@ -369,6 +380,11 @@ func methods(mux *http.ServeMux, r *http.Request, others string) (all []string) 
 	return all
 }
 
+// maxObjects bounds the JSON objects of a body. A mutation of one operation is two, of 100
+// bytes at least where it does something, so that as many as DefaultMaxBodyBytes has room for
+// are below; an empty one of 3 bytes, which is refused by itself, takes 650 bytes of memory.
+const maxObjects = 2_000_000
+
 // decodeBody reads a JSON body strictly: an unknown field is an error, and so is text that
 // is not UTF-8, of which the decoder would make another.
 func decodeBody(r *http.Request, into any) error {
@@ -379,6 +395,8 @@ func decodeBody(r *http.Request, into any) error {
 		return fmt.Errorf("%w: at most %d bytes", api.ErrTooLarge, large.Limit)
 	case err != nil:
 		return fmt.Errorf("%w: request body: %w", store.ErrInvalidArgument, err)
+	case bytes.Count(body, []byte{'{'}) > maxObjects:
+		return fmt.Errorf("%w: at most %d JSON objects: send it in parts", api.ErrTooLarge, maxObjects)
 	case !utf8.Valid(body):
 		return fmt.Errorf("%w: request body: it is not UTF-8", store.ErrInvalidArgument)
 	}

@@ -136,9 +136,12 @@ func TestAnswers(t *testing.T) {
 		{"no counter", "GET", "/api/v1/counters/events/%2Fhome?family=day&qualifier=2030", "", 404, `"code":"not_found"`},
 		{"counters without family", "GET", "/api/v1/counters/events/x", "", 400, `?family=`},
 		{"qualifier and range", "GET", "/api/v1/counters/events/x?family=day&qualifier=a&from=b", "", 400, `not both`},
+		{"a range that is turned round", "GET", "/api/v1/counters/events/x?family=day&from=20260103&to=20260101", "", 400, `from, \"20260103\", is not before to, \"20260101\"`},
 		{"top", "GET", "/api/v1/counters/events/top?family=day&n=1", "", 200, `"rows":[{"row":"L2hvbWU=","text":"/home","count":8,"time":7}]`},
 		{"top of a day", "GET", "/api/v1/counters/events/top?family=day&qualifier=20260101", "", 200, `"text":"/home","count":3`},
 		{"top of a mistyped range", "GET", "/api/v1/counters/events/top?family=day&form=20260102", "", 400, `there is no parameter \"form\", only encoding, family, qualifier, from, to, n, prefix`},
+		{"a parameter twice", "GET", "/api/v1/counters/events/%2Fhome?family=day&qualifier=20260101&qualifier=20260102", "", 400, `parameter qualifier is there 2 times: give it once`},
+		{"families of a row", "GET", "/api/v1/tables/events/rows/a%2Fb?family=day&family=e", "", 200, `"value":"L2hvbWU="`},
 		{"a parameter where there is none", "GET", "/api/v1/tables?limit=1", "", 400, `there is no parameter \"limit\"`},
 		{"parameters of no coding", "GET", "/api/v1/outbox?limit=%zz", "", 400, `parameters: invalid URL escape`},
 		{"top 0", "GET", "/api/v1/counters/events/top?family=day&n=0", "", 400, `"code":"invalid_argument"`},
@@ -321,6 +324,16 @@ func TestGuards(t *testing.T) {
 	large := `{"row":"` + strings.Repeat("A", 2000) + `","ops":[]}`
 	if status, body := s.do("POST", "/api/v1/tables/events/mutate", large); status != 413 || !strings.Contains(body, "too_large") {
 		t.Errorf("large body: Got %d %s", status, body)
+	}
+}
+
+// Of very many small objects, what is made of them is bounded, as the body is.
+func TestTooManyObjects(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, nil)
+	body := `{"mutations":[` + strings.Repeat("{},", 2_000_000) + `{}]}`
+	if status, body := s.do("POST", "/api/v1/mutate", body); status != 413 || !strings.Contains(body, "at most 2000000 JSON objects") {
+		t.Errorf("Got %d %.200s", status, body)
 	}
 }
 

@@ -321,7 +321,7 @@ func (c *offsetsVerifyCommand) Run(ctx context.Context, p *cli.Program) (err err
 		defer o.Client.Close()
 	}
 	audits, auditErr := pipeline.RunAudit(ctx, o)
-	if auditErr != nil && (len(audits) == 0 || !kafka.Temporary(auditErr)) {
+	if auditErr != nil && (len(audits) == 0 || ctx.Err() != nil) {
 		return auditErr
 	}
 	for _, name := range c.Pipeline { // one that is stored may be in the file no more

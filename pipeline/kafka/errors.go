@@ -271,6 +271,13 @@ func Temporary(err error) bool {
 	return errors.As(err, &e) && e.temporary()
 }
 
+// OfTopic reports whether err is that the brokers' ACLs refuse this user one topic, which says
+// nothing of others, nor of its credentials.
+func OfTopic(err error) bool {
+	e := code(0)
+	return errors.As(err, &e) && e == codeTopicAuthorization
+}
+
 // name is the protocol's name of the code, in lower case with underscores: a
 // metric label.
 func (c code) name() string {
@@ -310,6 +317,14 @@ func (c code) denied(needs string) error {
 		return fmt.Errorf("%w; the brokers' ACLs must allow this user %s", c, needs)
 	}
 	return c
+}
+
+// deniedCommit is denied of a commit of offsets.
+func (c code) deniedCommit() error {
+	if c == codeGroupAuthorization {
+		return c.denied(needsGroup)
+	}
+	return c.denied(needsRead)
 }
 
 // What the ACLs must allow.

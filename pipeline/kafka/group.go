@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -156,12 +157,14 @@ func (c *Client) JoinGroup(ctx context.Context, o *GroupOptions) (*Group, error)
 // it has. Trouble with the coordinator is logged and waited out. Its error
 // wraps ErrOtherStore where the group belongs to another store, ErrTopicNotFound where a
 // topic is gone and not awaited, ErrAuth where
-// the brokers refuse this client, ErrTLS where one cannot be trusted before the first
+// the brokers refuse this client, or the group to it (a topic that they refuse is waited
+// for), ErrTLS where one cannot be trusted before the first
 // generation (later, that is trouble that is waited out), ErrClosed after Close, or is ctx's.
 func (g *Group) Next(ctx context.Context) (*Generation, error) {
 	logger := g.c.o.Logger.With("group", g.o.ID)
 	lost := false         // for logging at changes only: the first error is the news
 	full := false         // so is a full group, as it stays so until somebody does something
+	refused := false      // so is a topic that the ACLs refuse
 	gone := false         // so is a topic that is awaited
 	var missing time.Time // since when the cluster has not had a topic; zero = it has all
 	for {
@@ -176,8 +179,14 @@ func (g *Group) Next(ctx context.Context) (*Generation, error) {
 			if fatal := g.fatal(ctx, err); fatal != nil {
 				return nil, fatal
 			}
+			err = g.refusal(ctx, err)
 			g.o.Waiting(g.notJoined(err))
 			switch k := kafkago.Error(0); {
+			case OfTopic(err):
+				if !refused {
+					logger.Warn("a topic is refused, consumer group is not joined, trying again", "err", err)
+				}
+				lost, refused = true, true
 			case errors.As(err, &k) && code(k) == codeGroupMaxSizeReached:
 				if !full {
 					logger.Warn("consumer group is full, trying again: it has as many members as the brokers allow; end one of them, or raise the brokers' group.max.size", "err", code(k))
@@ -252,6 +261,18 @@ func (g *Group) notJoined(err error) error {
 	return fmt.Errorf("group %s is not joined: %w", g.o.ID, err)
 }
 
+// refusal is err, but where the leader may not describe a topic: kafka-go does not say which.
+// It may be one of another member, too.
+func (g *Group) refusal(ctx context.Context, err error) error {
+	if k := kafkago.Error(0); !errors.As(err, &k) || code(k) != codeTopicAuthorization {
+		return err
+	}
+	if _, which := g.c.topics(ctx, g.o.Topics...); OfTopic(which) {
+		return which
+	}
+	return codeTopicAuthorization.denied(needsDescribe)
+}
+
 // undealt returns the topics, in order, that kafka-go knew no partitions of. Where the
 // broker that it asks does not know one of them, be it as it has just started, it knows
 // none of any: nobody would read anything, and nobody say so.
@@ -313,6 +334,7 @@ func (g *Group) fatal(ctx context.Context, err error) error {
 	e := code(k)
 	g.c.metrics.countError(e.name())
 	switch {
+	case e == codeTopicAuthorization: // it may be allowed again
 	case e.auth():
 		return fmt.Errorf("join group %s: %w", g.o.ID, e.denied(needsGroup))
 	case e == codeInconsistentProtocol:
@@ -528,6 +550,10 @@ func (g *Generation) Commit(ctx context.Context, offsets map[string]map[int32]in
 		switch e := code(k); e {
 		case codeIllegalGeneration, codeUnknownMemberID, codeRebalanceInProgress, codeNotCoordinator:
 			return fmt.Errorf("commit offsets of generation %d: %w: %w", g.ID, ErrGenerationEnded, e)
+		case codeTopicAuthorization: // kafka-go does not say of which; the others' are committed
+			return fmt.Errorf("commit offsets of generation %d: topics %s: %w", g.ID, strings.Join(slices.Sorted(maps.Keys(offsets)), ", "), e.deniedCommit())
+		case codeGroupAuthorization:
+			return fmt.Errorf("commit offsets of generation %d: %w", g.ID, e.deniedCommit())
 		}
 	}
 	select {

@@ -255,6 +255,14 @@ func TestGroupCommitErrors(t *testing.T) {
 		if err == nil || errors.Is(err, ErrGenerationEnded) != ended {
 			t.Errorf("Got %v from a commit that is answered with %s, want the end of the generation: %t", err, e.Message, ended)
 		}
+		for denied, want := range map[*kerr.Error]string{
+			kerr.TopicAuthorizationFailed: "topics a: TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user READ on the topic",
+			kerr.GroupAuthorizationFailed: "GROUP_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user READ on the group",
+		} {
+			if e == denied && !strings.Contains(err.Error(), want) {
+				t.Errorf("Got %v, want %s", err, want)
+			}
+		}
 	}
 }
 
@@ -428,6 +436,39 @@ func TestGroupAwaitsTopic(t *testing.T) {
 	}
 	if last != nil {
 		t.Errorf("Got %v of a generation", last)
+	}
+}
+
+// A topic that the ACLs refuse at a rebalance is named and waited for.
+func TestGroupWithARefusedTopic(t *testing.T) {
+	t.Parallel()
+	cluster, o := startBroker(t, kfake.SeedTopics(3, "a"), kfake.SeedTopics(2, "b"))
+	var log logs
+	o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	why := make(chan error, 1000)
+	m := joinWith(t, newTestClient(t, o), &GroupOptions{
+		ID: "g", Topics: []string{"a", "b"}, SessionTimeout: 2 * time.Second, RetryBackoff: 20 * time.Millisecond,
+		Waiting: func(err error) { why <- err },
+	})
+	m.await(t, owns(5))
+	refuses := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "b", Err: kerr.TopicAuthorizationFailed, Count: -1})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Group: "g", TopLevel: true, Err: kerr.NotCoordinator})
+	for named := 0; named < 2; {
+		select {
+		case err := <-why:
+			if err != nil && strings.Contains(err.Error(), "topic b: TOPIC_AUTHORIZATION_FAILED; the brokers' ACLs must allow this user DESCRIBE on the topic") {
+				named++
+			}
+		case err := <-m.failed:
+			t.Fatal(err)
+		case <-testContext(t).Done():
+			t.Fatal("says nothing of the topic")
+		}
+	}
+	refuses.Remove()
+	m.await(t, owns(5))
+	if got := strings.Count(log.String(), "a topic is refused"); got != 1 {
+		t.Errorf("Got %d warnings, want one, in\n%s", got, log.String())
 	}
 }
 

@@ -109,7 +109,8 @@ func (s *Static) assignment(ctx context.Context) (Assignment, error) {
 
 // Next returns the first generation at once, and the next one when the last has
 // ended and every function of its Run has returned. Brokers that do not answer are
-// waited for, and so is one that can be trusted, after the first generation. Its error wraps
+// waited for, and so is one that can be trusted, and a topic that is refused, after the first
+// generation. Its error wraps
 // ErrTopicNotFound, ErrAuth or ErrTLS, ErrClosed after Close, or is ctx's.
 func (s *Static) Next(ctx context.Context) (*Generation, error) {
 	s.mu.Lock()
@@ -145,7 +146,7 @@ func (s *Static) Next(ctx context.Context) (*Generation, error) {
 
 // awaits reports whether err, which lasts, is waited out after the first generation.
 func (s *Static) awaits(err error) bool {
-	return errors.Is(err, ErrTLS) || s.o.AwaitTopics && errors.Is(err, ErrTopicNotFound)
+	return errors.Is(err, ErrTLS) || OfTopic(err) || s.o.AwaitTopics && errors.Is(err, ErrTopicNotFound)
 }
 
 // begin begins a generation.
@@ -259,7 +260,7 @@ func (g *staticGeneration) commit(ctx context.Context, offsets map[string]map[in
 		for _, t := range resp.(*kmsg.OffsetCommitResponse).Topics {
 			for _, p := range t.Partitions {
 				if e := code(p.ErrorCode); e != codeNone {
-					return fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, e)
+					return fmt.Errorf("%s/%d: %w", t.Topic, p.Partition, e.deniedCommit())
 				}
 			}
 		}
