@@ -139,6 +139,13 @@ func (e *columnError) Error() string { return "column " + e.column + ": " + e.er
 func (e *columnError) Unwrap() error { return e.err }
 
 func (m *tableImport) run(ctx context.Context) (*Imported, error) {
+	published, _, err := ReadRunTarget(ctx, m.From)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.findTable(ctx, importFamilies(published)); err != nil { // before all files are read
+		return nil, err
+	}
 	r, err := VerifyTarget(ctx, m.From)
 	if err != nil {
 		return nil, err
@@ -147,9 +154,6 @@ func (m *tableImport) run(ctx context.Context) (*Imported, error) {
 		return nil, fmt.Errorf("%w: run %s: %w", store.ErrCorrupt, r.Manifest.RunID, err)
 	}
 	m.manifest = r.Manifest
-	if m.schema, err = m.To.Table(ctx, m.Into); err != nil {
-		return nil, err
-	}
 	if err := m.compile(); err != nil {
 		return nil, err
 	}

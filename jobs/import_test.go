@@ -217,8 +217,10 @@ func TestImportRefuses(t *testing.T) {
 		want             error
 		text             string
 	}{
-		{rows, "none", "", store.ErrTableNotFound, ""},
-		{rows, "fewer", "", store.ErrFamilyNotFound, "column bytes"},
+		{rows, "none", "", store.ErrTableNotFound, "create it first, with its families; in the shell: create 'none', 'f', 'g', 'n'"},
+		{cells, "none", "", store.ErrTableNotFound, "create it first, with the families that the rows name"},
+		{damaged, "none", "", store.ErrTableNotFound, "create 'none'"}, // no file was read
+		{rows, "fewer", "", store.ErrFamilyNotFound, "column bytes: store: no such column family: g in table fewer: add it first; in the shell: alter 'fewer', 'g'"},
 		{rows, "distinct", "", store.ErrUnsupported, "column s"},
 		{rows, "t", Arrow, store.ErrInvalidArgument, "no files of format arrow"},
 		{cells, "fewer", "", store.ErrFamilyNotFound, ".parquet:"},

@@ -2,7 +2,10 @@ package jobs
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"sluice/jobs/columnar"
@@ -50,6 +53,46 @@ func (m *tableImport) compile() error {
 		return unsupported("its row keys are in column %s alone, %s as %s, in which two keys may be one: export them as string or bytes", c.Name, c.Type, c.Coding)
 	}
 	return nil
+}
+
+// findTable finds the table that rows go into, which must have the families. Where there is
+// none, the error says how to make it.
+func (m *tableImport) findTable(ctx context.Context, families []string) (err error) {
+	m.schema, err = m.To.Table(ctx, m.Into)
+	if !errors.Is(err, store.ErrTableNotFound) {
+		return err
+	}
+	if len(families) == 0 {
+		return fmt.Errorf("%w: create it first, with the families that the rows name", err)
+	}
+	return fmt.Errorf("%w: create it first, with its families; in the shell: create '%s', '%s'", err, m.Into, strings.Join(families, "', '"))
+}
+
+// importFamilies returns the families of the cells that the rows of a run are made of; none
+// where the rows alone say them.
+func importFamilies(m *Manifest) []string {
+	if m.Rows == string(columnar.PerCell) {
+		return m.Families
+	}
+	var families []string
+	for i := range m.Columns {
+		families = appendFamily(families, m.Columns[i].From)
+	}
+	return families
+}
+
+// appendFamily appends the family that a column is from, where there is one and it is new.
+func appendFamily(families []string, from string) []string {
+	family, ok := strings.CutPrefix(from, columnar.FromUnmatched)
+	if !ok {
+		if family, _, ok = strings.Cut(from, ":"); !ok {
+			return families // of no cell
+		}
+	}
+	if slices.Contains(families, family) {
+		return families
+	}
+	return append(families, family)
 }
 
 // findColumns finds out what the columns of m.manifest are for; keys are those of the
@@ -165,7 +208,7 @@ func (m *tableImport) named(family string) map[string]bool {
 func (m *tableImport) takes(family string) error {
 	switch f := m.schema.Family(family); {
 	case f == nil:
-		return fmt.Errorf("%w: %s in table %s", store.ErrFamilyNotFound, family, m.Into)
+		return fmt.Errorf("%w: %s in table %s: add it first; in the shell: alter '%s', '%s'", store.ErrFamilyNotFound, family, m.Into, m.Into, family)
 	case f.Distinct:
 		return fmt.Errorf("%w: family %s is DISTINCT: a sketch cannot be written", store.ErrUnsupported, family)
 	case f.Counter && m.To.Traits().Atomic != store.AtomicBatch:

@@ -104,7 +104,11 @@ type keyPart struct {
 
 func (i *fileImport) importAll(ctx context.Context) (err error) {
 	t := &i.tableImport
-	if t.schema, err = t.To.Table(ctx, t.Into); err != nil {
+	var families []string
+	for _, c := range i.Columns {
+		families = appendFamily(families, c.From)
+	}
+	if err := t.findTable(ctx, families); err != nil {
 		return err
 	}
 	schema, err := columnar.CompileKeyed(i.Columns, columnar.RowsMode(i.Rows), &i.RowKey, t.schema)

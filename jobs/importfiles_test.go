@@ -185,7 +185,7 @@ func TestImportFilesKey(t *testing.T) {
 			name: "type", rows: [][2]string{{"x", "y"}}, key: []string{"a"}, is: store.ErrInvalidArgument, err: "column n is of type int64, not string",
 			columns: []columnar.ColumnSpec{{Name: "n", From: "f:n", Type: "string"}},
 		},
-		{name: "no column", rows: [][2]string{{"x", "y"}}, key: []string{"c"}, err: "it has no column c"},
+		{name: "no column", rows: [][2]string{{"x", "y"}}, key: []string{"c"}, err: `it has no column c; it has "a", "b", "n"`},
 		{name: "nothing between", rows: [][2]string{{"x", "y"}}, key: []string{"a", "b"}, is: store.ErrInvalidArgument, err: "nothing stands behind column a"},
 		{name: "no key", rows: [][2]string{{"x", "y"}}, is: store.ErrInvalidArgument, err: "nothing says what the row key is"},
 		{name: "coding", rows: [][2]string{{"x", "y"}}, key: []string{"a:int64be"}, is: store.ErrInvalidArgument, err: "has no coding int64be"},

@@ -224,6 +224,9 @@ func (r *run) findBase(ctx context.Context, m *Manifest) error {
 	if errors.Is(err, target.ErrNotFound) {
 		return &errNoBase{"the run before is gone"}
 	}
+	if errors.Is(err, ErrManifest) {
+		return fmt.Errorf("the run to go on from: %w; a full run (run --full) goes on from none", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -487,4 +488,54 @@ func TestIncrementOfAStorePutBack(t *testing.T) {
 			s.same(t)
 		})
 	}
+}
+
+// TestIncrementOfLaterManifest: a program that does not know what a later one has written of
+// the run before says so, and how to go on.
+func TestIncrementOfLaterManifest(t *testing.T) {
+	t.Parallel()
+	s := newIncremental(t, t.TempDir(), 9)
+	jobstest.Mutate(t, s, "t", "a", jobstest.PutOp("f", "q", 1, "1"))
+	s.run(t, RunOptions{Version: "1.2.3"})
+	latest := filepath.Join(s.out, "j", LatestName)
+	data, err := os.ReadFile(latest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := DecodeLatest(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(s.out, "j", l.Manifest), func(b []byte) []byte {
+		b = bytes.Replace(b, []byte("{"), []byte(`{"of_tomorrow": 1,`), 1)
+		l.ManifestSHA256 = hexSHA256(b)
+		return b
+	})
+	if data, err = l.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	edit(t, latest, func([]byte) []byte { return data })
+	jobstest.Mutate(t, s, "t", "b", jobstest.PutOp("f", "q", 2, "1"))
+	var failed fatal
+	func() {
+		defer func() { _ = recover() }()
+		s.run(&failed, RunOptions{})
+	}()
+	for _, want := range []string{`unknown field "of_tomorrow": it was written by Sluice "1.2.3"`, "a full run (run --full) goes on from none"} {
+		if !strings.Contains(string(failed), want) {
+			t.Errorf("Got %q, want %q", failed, want)
+		}
+	}
+	if m := s.run(t, RunOptions{Full: true}); m.increment() || len(s.whole) != 2 {
+		t.Errorf("Got %+v with %d rows, want a full run of 2", m.Incremental, len(s.whole))
+	}
+}
+
+// fatal is the message of a Fatalf, which it panics with.
+type fatal string
+
+// Fatalf takes the message.
+func (f *fatal) Fatalf(format string, args ...any) {
+	*f = fatal(fmt.Sprintf(format, args...))
+	panic(*f)
 }

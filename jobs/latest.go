@@ -55,7 +55,7 @@ func announce(ctx context.Context, t target.Target, dir string, m *Manifest, dat
 		err = pointLatest(ctx, t, dir, m, data)
 	}
 	if err != nil {
-		return fmt.Errorf("run %s is published, but %s was not replaced: %w", dir, LatestName, err)
+		return fmt.Errorf("run %s is published, but %s was not replaced, which the same command with --resume does: %w", dir, LatestName, err)
 	}
 	return nil
 }

@@ -155,6 +155,7 @@ func decodeStrict(data []byte, v any) error { return decodeVersion(data, Manifes
 func decodeVersion(data []byte, known int, v any) error {
 	var version struct {
 		FormatVersion int `json:"format_version"`
+		Version       any `json:"sluice_version"` // a string, where it is one of ours
 	}
 	if err := json.Unmarshal(data, &version); err != nil {
 		return fmt.Errorf("%w: %w", ErrManifest, err)
@@ -164,10 +165,14 @@ func decodeVersion(data []byte, known int, v any) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return fmt.Errorf("%w: %w", ErrManifest, err)
+	err := d.Decode(v)
+	switch writer, ok := version.Version.(string); {
+	case err == nil:
+		return nil
+	case ok && strings.HasPrefix(err.Error(), "json: unknown field "): // encoding/json has no type for it
+		return fmt.Errorf("%w: %w: it was written by Sluice %q; read it with that version, or a later one", ErrManifest, err, writer)
 	}
-	return nil
+	return fmt.Errorf("%w: %w", ErrManifest, err)
 }
 
 // DecodeManifest reads a manifest and checks that it is consistent in itself. Its

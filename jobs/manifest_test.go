@@ -53,7 +53,7 @@ func TestDecodeManifestErrors(t *testing.T) {
 	golden := string(goldenManifest(t))
 	for name, tt := range map[string]struct{ old, new, want string }{
 		"later version":  {`"format_version": 1`, `"format_version": 2`, "format version 2; this program reads version 1"},
-		"unknown field":  {`"job"`, `"jobs"`, `unknown field "jobs"`},
+		"unknown field":  {`"job"`, `"jobs"`, `unknown field "jobs": it was written by Sluice "golden"; read it with that version, or a later one`},
 		"trailing":       {"\n}\n", "\n}\n{}", "after top-level value"},
 		"no json":        {"{", "", "invalid character"},
 		"path":           {`"path": "part-000000-0000.parquet"`, `"path": "../part"`, "not a path of a data file"},

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"sluice/config"
@@ -19,6 +18,10 @@ import (
 // runs must not be read at every scrape.
 const publishedAge = 30 * time.Second
 
+// lookPatience is how long directories, and the store, are waited for: less than a scrape
+// may take, which tells much more than of exports.
+const lookPatience = 2 * time.Second
+
 // published knows the runs that the configured jobs, joins and backups have published, whichever
 // process ran them, by looking at their directories.
 type published struct {
@@ -26,23 +29,33 @@ type published struct {
 	schedules *schedule.Runner // nil = none
 	log       *slog.Logger
 
-	mu   sync.Mutex
-	at   time.Time
-	last []serve.ExportStatus
+	runs      lastKnown[[]serve.ExportStatus]
+	histories lastKnown[map[string]pastRuns]
+}
+
+// pastRuns are the newest entries of a job's history.
+type pastRuns struct {
+	entries []schedule.Entry
+	err     error
 }
 
 // status returns a status a job, by name: what lies in its directory, and what its
 // schedule does. A directory that cannot be read counts as one without runs;
-// `export list` says why.
+// `export list` says why. One that does not answer is as it was when it last did.
 func (p *published) status() []serve.ExportStatus {
-	all := slices.Clone(p.directories())
+	all := slices.Clone(p.runs.ask(publishedAge, lookPatience, p.directories))
+	if all == nil {
+		all = p.unread()
+	}
 	if p.schedules == nil {
 		return all
 	}
-	for _, st := range p.schedules.Status() {
+	schedules := p.schedules.Status()
+	histories := p.histories.ask(0, lookPatience, func() map[string]pastRuns { return p.readHistories(schedules) })
+	for _, st := range schedules {
 		i := slices.IndexFunc(all, func(s serve.ExportStatus) bool { return s.Name == st.Job })
 		if i >= 0 {
-			all[i].Schedule = p.scheduleStatus(&st)
+			all[i].Schedule = p.scheduleStatus(&st, histories[st.Job])
 			all[i].Runs = maps.Clone(all[i].Runs) // the others are shared
 			failed := st.State.Results[schedule.Failed]
 			for _, results := range st.State.Ordered {
@@ -57,7 +70,20 @@ func (p *published) status() []serve.ExportStatus {
 // historyEntries is how much of a job's history is shown with its status.
 const historyEntries = 10
 
-func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
+// readHistories reads the history of each schedule.
+func (p *published) readHistories(of []schedule.Status) map[string]pastRuns {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	all := make(map[string]pastRuns, len(of))
+	for i := range of {
+		var h pastRuns
+		h.entries, h.err = p.schedules.History(ctx, of[i].Job, historyEntries)
+		all[of[i].Job] = h
+	}
+	return all
+}
+
+func (p *published) scheduleStatus(st *schedule.Status, h pastRuns) *serve.ScheduleStatus {
 	declared, _ := p.cfg.Declared(st.Job)
 	spec := declared.Schedule
 	s := &serve.ScheduleStatus{
@@ -76,14 +102,11 @@ func (p *published) scheduleStatus(st *schedule.Status) *serve.ScheduleStatus {
 	if next, err := p.schedules.Upcoming(st.Job, historyEntries); err == nil && !s.Paused {
 		s.Next = append(s.Next, next...)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	entries, err := p.schedules.History(ctx, st.Job, historyEntries)
-	if err != nil && s.Reason == "" {
-		s.Reason = err.Error()
+	if h.err != nil && s.Reason == "" {
+		s.Reason = h.err.Error()
 	}
-	for i := range entries {
-		s.History = append(s.History, api.ExportRun(entries[i]))
+	for i := range h.entries {
+		s.History = append(s.History, api.ExportRun(h.entries[i]))
 	}
 	return s
 }
@@ -105,27 +128,30 @@ func (p *published) list(ctx context.Context, name string, of *config.Declared) 
 	return runs
 }
 
-// directories looks at the jobs' directories, unless it has just done so.
-func (p *published) directories() []serve.ExportStatus {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.at) < publishedAge {
-		return p.last
+// unread is what directories returns where none can be read.
+func (p *published) unread() (all []serve.ExportStatus) {
+	for _, name := range p.cfg.DeclaredNames() {
+		all = append(all, serve.ExportStatus{Name: name, Runs: map[string]uint64{"ok": 0}})
 	}
-	p.at, p.last = time.Now(), nil
+	return all
+}
+
+// directories looks at the jobs' directories.
+func (p *published) directories() []serve.ExportStatus {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	runs := map[string][]jobs.RunSummary{}
-	for _, name := range p.cfg.DeclaredNames() {
-		declared, _ := p.cfg.Declared(name)
+	all := p.unread()
+	for k := range all {
+		s := &all[k]
+		declared, _ := p.cfg.Declared(s.Name)
 		out := declared.Out
 		if _, ok := runs[out]; !ok {
-			runs[out] = p.list(ctx, name, &declared)
+			runs[out] = p.list(ctx, s.Name, &declared)
 		}
-		s := serve.ExportStatus{Name: name, Runs: map[string]uint64{"ok": 0}}
 		for i := range runs[out] {
 			r := &runs[out][i]
-			if r.Job != name || r.Err != nil {
+			if r.Job != s.Name || r.Err != nil {
 				continue
 			}
 			s.Runs["ok"]++
@@ -135,7 +161,6 @@ func (p *published) directories() []serve.ExportStatus {
 				s.LastSuccess = r.FinishedAt
 			}
 		}
-		p.last = append(p.last, s)
 	}
-	return p.last
+	return all
 }

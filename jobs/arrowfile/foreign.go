@@ -45,7 +45,11 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string, allocator memor
 		at := f.Schema().FieldIndices(name)
 		switch {
 		case len(at) == 0:
-			return nil, fmt.Errorf("open arrow file: it has no column %s", name)
+			var all []string
+			for _, f := range f.Schema().Fields() {
+				all = append(all, f.Name)
+			}
+			return nil, fmt.Errorf("open arrow file: it has no column %s; it has %s", name, columnar.ListNames(all))
 		case len(at) > 1:
 			return nil, fmt.Errorf("open arrow file: it has several columns %s", name)
 		}

@@ -201,7 +201,7 @@ func TestForeignReaderRefuses(t *testing.T) {
 	t.Parallel()
 	_, fields := foreignFields()
 	r := writeForeign(t, "["+fmt.Sprintf(foreignRow, `"a"`, "9")+","+fmt.Sprintf(foreignRow, `"b"`, "0001")+"]", fields...)
-	for name, want := range map[string]string{"nope": "no column nope", "list": "column list has type", "u64": "column u64 has type"} {
+	for name, want := range map[string]string{"nope": "no column nope; it has \"", "list": "column list has type", "u64": "column u64 has type"} {
 		if _, err := NewForeignReader(r, r.Size(), []string{name}, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: Got %v, want %q", name, err, want)
 		}

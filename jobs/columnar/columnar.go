@@ -20,6 +20,7 @@ package columnar
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apache/arrow/go/v15/arrow"
@@ -203,6 +204,28 @@ func ParseCoding(s string) (c Coding, ok bool) {
 		}
 	}
 	return 0, false
+}
+
+// listedNames is how many names a message has room for.
+const listedNames = 20
+
+// ListNames returns names as a message lists them: quoted, the first twenty, and how many
+// more there are.
+func ListNames(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	var b strings.Builder
+	for i, name := range names[:min(len(names), listedNames)] {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(strconv.Quote(name))
+	}
+	if more := len(names) - listedNames; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
 }
 
 // Verbatim reports whether texts or bytes of type t, in coding c, are the bytes that they

@@ -47,12 +47,13 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 	if rd.nulls, err = statedNulls(footer); err != nil {
 		return nil, fmt.Errorf("open parquet file: %w", err)
 	}
-	found := map[string]bool{}
+	found, all := map[string]bool{}, []string(nil)
 	said := leafElements(f.Metadata().Schema)
 	chunk := 0
 	for _, field := range f.Schema().Fields() {
 		at := chunk
 		chunk += leaves(field)
+		all = append(all, field.Name())
 		if !slices.Contains(names, field.Name()) {
 			continue
 		}
@@ -78,7 +79,7 @@ func NewForeignReader(r io.ReaderAt, size int64, names []string) (rd *Reader, er
 	}
 	for _, name := range names {
 		if !found[name] {
-			return nil, fmt.Errorf("open parquet file: it has no column %s", name)
+			return nil, fmt.Errorf("open parquet file: it has no column %s; it has %s", name, columnar.ListNames(all))
 		}
 	}
 	if err := rd.checkCodecs(); err != nil {

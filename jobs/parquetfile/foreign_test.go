@@ -105,7 +105,7 @@ func TestForeignReaderRefuses(t *testing.T) {
 	t.Parallel()
 	r := writeForeign(t, foreign{Ns: 1, Ms: 1 << 62})
 	for name, want := range map[string]string{
-		"nope": "no column nope", "u64": "column u64 has type", "nested": "column nested has type", "list": "column list has type", "day": "column day has type",
+		"nope": "no column nope; it has \"", "u64": "column u64 has type", "nested": "column nested has type", "list": "column list has type", "day": "column day has type",
 	} {
 		if _, err := NewForeignReader(r, r.Size(), []string{"i8", name}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: Got %v, want %q", name, err, want)

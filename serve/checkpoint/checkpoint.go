@@ -62,8 +62,24 @@ type Directory struct {
 	now    func() time.Time
 	log    *slog.Logger
 
-	mu     sync.Mutex
-	leases map[string]api.Checkpoint // by id
+	writeFile func(path string, content []byte) error // WriteFile, but in tests
+	removeAll func(path string) error                 // os.RemoveAll, but in tests
+
+	mu     sync.Mutex        // never held while the disk works, which may not answer
+	leases map[string]*lease // by id
+}
+
+// lease is a checkpoint that somebody has. Directory.mu guards what changes.
+type lease struct {
+	api.Checkpoint      // its Expires changes
+	renewals       int  // that wait for the disk: the lease is not over meanwhile
+	removed        bool // or about to be
+
+	files chan struct{} // holds one token while its files are written or removed
+}
+
+func newLease(of *api.Checkpoint) *lease {
+	return &lease{Checkpoint: *of, files: make(chan struct{}, 1)}
 }
 
 // Open takes over the checkpoints that are there: those with a lease stay, as an
@@ -74,7 +90,7 @@ func Open(o *Options) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("checkpoint directory: %w", err)
 	}
-	c := &Directory{engine: o.Engine, dir: dir, now: o.Now, log: o.Logger, leases: map[string]api.Checkpoint{}}
+	c := &Directory{engine: o.Engine, dir: dir, now: o.Now, log: o.Logger, writeFile: WriteFile, removeAll: os.RemoveAll, leases: map[string]*lease{}}
 	if c.now == nil {
 		c.now = time.Now
 	}
@@ -106,28 +122,28 @@ func (c *Directory) takeOver(adopt string) error {
 		if !isLease {
 			continue
 		}
-		lease, err := readLease(filepath.Join(c.dir, e.Name()))
+		was, err := readLease(filepath.Join(c.dir, e.Name()))
 		if errors.Is(err, errUnread) || err != nil && id == adopt {
 			// Somebody may read the checkpoint, and renews the lease then.
-			lease = api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: "unknown", Created: c.now(), Expires: c.now().Add(api.DefaultLease)}
-			c.log.Warn("a checkpoint whose lease cannot be read is kept for as long as a new lease", "path", lease.Path, "err", err)
+			was = api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: "unknown", Created: c.now(), Expires: c.now().Add(api.DefaultLease)}
+			c.log.Warn("a checkpoint whose lease cannot be read is kept for as long as a new lease", "path", was.Path, "err", err)
 			err = nil
 		}
-		if err != nil || lease.ID != id || lease.Path != filepath.Join(c.dir, id) {
+		if err != nil || was.ID != id || was.Path != filepath.Join(c.dir, id) {
 			c.log.Warn("removing a checkpoint whose lease cannot be read", "path", e.Name(), "err", cmp.Or(err, errOtherLease))
 			continue
 		}
 		// A clock that was set back must not make a lease last longer.
-		if latest := c.now().Add(api.MaxLease); lease.Expires.After(latest) || id == adopt {
-			lease.Expires = latest
+		if latest := c.now().Add(api.MaxLease); was.Expires.After(latest) || id == adopt {
+			was.Expires = latest
 		}
-		if _, err := os.Stat(lease.Path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(was.Path); errors.Is(err, fs.ErrNotExist) {
 			continue // a crash came between the two
 		}
-		c.leases[id] = lease
+		c.leases[id] = newLease(&was)
 	}
 	for _, e := range entries {
-		if id := strings.TrimSuffix(e.Name(), leaseSuffix); c.leases[id].ID == "" {
+		if id := strings.TrimSuffix(e.Name(), leaseSuffix); c.leases[id] == nil {
 			if err := os.RemoveAll(filepath.Join(c.dir, e.Name())); err != nil {
 				return fmt.Errorf("remove an orphaned checkpoint: %w", err)
 			}
@@ -165,29 +181,50 @@ func (c *Directory) Run(ctx context.Context) {
 }
 
 func (c *Directory) collect() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	var errs []error
-	for id, lease := range c.leases {
-		if c.now().Before(lease.Expires) {
-			continue
-		}
-		c.log.Warn("removing a checkpoint whose lease was not renewed", "path", lease.Path, "owner", lease.Owner)
-		errs = append(errs, c.remove(id))
+	for _, l := range c.over() {
+		c.log.Warn("removing a checkpoint whose lease was not renewed", "path", l.Path, "owner", l.Owner)
+		errs = append(errs, c.remove(l))
 	}
 	return errors.Join(errs...)
 }
 
-// remove needs mu.
-func (c *Directory) remove(id string) error {
+// over takes the checkpoints whose lease is over from who had them.
+func (c *Directory) over() (over []*lease) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.leases {
+		if !l.removed && l.renewals == 0 && !c.now().Before(l.Expires) {
+			l.removed = true
+			over = append(over, l)
+		}
+	}
+	return over
+}
+
+// remove removes a checkpoint that nobody has any more; where it cannot, the lease stays.
+func (c *Directory) remove(l *lease) error {
+	l.files <- struct{}{}
+	err := c.removeFiles(l.ID)
+	<-l.files
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		l.removed = false
+		return err
+	}
+	delete(c.leases, l.ID)
+	return nil
+}
+
+func (c *Directory) removeFiles(id string) error {
 	path := filepath.Join(c.dir, id)
-	if err := os.RemoveAll(path); err != nil {
+	if err := c.removeAll(path); err != nil {
 		return fmt.Errorf("remove checkpoint: %w", err)
 	}
 	if err := os.Remove(path + leaseSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("remove the lease of a checkpoint: %w", err)
 	}
-	delete(c.leases, id)
 	return nil
 }
 
@@ -202,8 +239,7 @@ func leaseTime(seconds float64) (time.Duration, error) {
 	return time.Duration(seconds * float64(time.Second)), nil
 }
 
-// Create makes a checkpoint for the owner that q names. mu is not held while the
-// engine works.
+// Create makes a checkpoint for the owner that q names.
 func (c *Directory) Create(ctx context.Context, q *api.CheckpointRequest) (api.Checkpoint, error) {
 	d, err := leaseTime(q.LeaseSeconds)
 	if err != nil {
@@ -213,29 +249,31 @@ func (c *Directory) Create(ctx context.Context, q *api.CheckpointRequest) (api.C
 		return api.Checkpoint{}, fmt.Errorf("make a checkpoint: %w", diskFull(err))
 	}
 	id := strings.ToLower(rand.Text())
-	lease := api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: q.Owner, Created: c.now(), Expires: c.now().Add(d)}
-	if err := c.write(&lease); err != nil {
+	l := newLease(&api.Checkpoint{ID: id, Path: filepath.Join(c.dir, id), Owner: q.Owner, Created: c.now(), Expires: c.now().Add(d)})
+	if err := c.write(&l.Checkpoint); err != nil {
 		return api.Checkpoint{}, err
 	}
-	lease.Sequence, err = c.engine.Checkpoint(ctx, lease.Path)
+	if l.Sequence, err = c.engine.Checkpoint(ctx, l.Path); err != nil {
+		err = fmt.Errorf("make a checkpoint: %w", err)
+	} else {
+		l.Expires = c.now().Add(d) // it begins when there is something to lease
+		err = c.write(&l.Checkpoint)
+	}
+	if err != nil {
+		return api.Checkpoint{}, errors.Join(err, c.removeFiles(id))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err != nil {
-		return api.Checkpoint{}, errors.Join(fmt.Errorf("make a checkpoint: %w", err), c.remove(id))
-	}
-	lease.Expires = c.now().Add(d) // it begins when there is something to lease
-	if err := c.write(&lease); err != nil {
-		return api.Checkpoint{}, errors.Join(err, c.remove(id))
-	}
-	c.leases[id] = lease
-	return lease, nil
+	l.Expires = c.now().Add(d)
+	c.leases[id] = l
+	return l.Checkpoint, nil
 }
 
 // write replaces the lease file whole, so that a crash leaves the old or the new.
 func (c *Directory) write(lease *api.Checkpoint) error {
 	b, err := json.Marshal(lease)
 	if err == nil {
-		err = WriteFile(filepath.Join(c.dir, lease.ID+leaseSuffix), b)
+		err = c.writeFile(filepath.Join(c.dir, lease.ID+leaseSuffix), b)
 	}
 	if err != nil {
 		return fmt.Errorf("write the lease of a checkpoint: %w", diskFull(err))
@@ -251,44 +289,71 @@ func diskFull(err error) error {
 	return err
 }
 
-func (c *Directory) find(id string) (api.Checkpoint, error) {
-	lease, ok := c.leases[id]
-	if !ok {
-		return lease, fmt.Errorf("%w: checkpoint %q; its lease may be over", api.ErrNotFound, id)
+// find needs mu.
+func (c *Directory) find(id string) (*lease, error) {
+	l := c.leases[id]
+	if l == nil || l.removed {
+		return nil, fmt.Errorf("%w: checkpoint %q; its lease may be over", api.ErrNotFound, id)
 	}
-	return lease, nil
+	return l, nil
 }
 
 // Renew gives a checkpoint a new lease from now; 0 seconds is the default of two
 // minutes. Its error wraps api.ErrNotFound. Where the lease's file cannot be written, as on a
-// full disk, this process keeps the checkpoint all the same: who reads it needs no space.
+// full disk, this process keeps the checkpoint all the same: who reads it needs no space. So it
+// does while the disk does not answer, which Renew waits for: the lease is not over before.
 func (c *Directory) Renew(id string, seconds float64) (api.Checkpoint, error) {
 	d, err := leaseTime(seconds)
 	if err != nil {
 		return api.Checkpoint{}, err
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	lease, err := c.find(id)
+	l, err := c.find(id)
 	if err != nil {
-		return lease, err
+		c.mu.Unlock()
+		return api.Checkpoint{}, err
 	}
-	lease.Expires = c.now().Add(d)
-	c.leases[id] = lease
-	if err := c.write(&lease); err != nil {
-		c.log.Warn("a checkpoint is kept until this process ends, not beyond", "path", lease.Path, "err", err)
+	l.Expires = c.now().Add(d)
+	l.renewals++
+	c.mu.Unlock()
+	if err := c.rewrite(l); err != nil {
+		c.log.Warn("a checkpoint is kept until this process ends, not beyond", "path", l.Path, "err", err)
 	}
-	return lease, nil
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l.renewals--
+	l.Expires = c.now().Add(d) // from the answer on
+	if _, err := c.find(id); err != nil {
+		return api.Checkpoint{}, err // it was released meanwhile
+	}
+	return l.Checkpoint, nil
+}
+
+// rewrite writes a lease as it is now.
+func (c *Directory) rewrite(l *lease) error {
+	l.files <- struct{}{}
+	defer func() { <-l.files }()
+	c.mu.Lock()
+	now, removed := l.Checkpoint, l.removed
+	c.mu.Unlock()
+	if removed {
+		return nil
+	}
+	return c.write(&now)
 }
 
 // Release removes a checkpoint. Its error wraps api.ErrNotFound.
 func (c *Directory) Release(id string) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if _, err := c.find(id); err != nil {
+	l, err := c.find(id)
+	if err == nil {
+		l.removed = true
+	}
+	c.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	return c.remove(id)
+	return c.remove(l)
 }
 
 // List returns the checkpoints with a lease, the oldest first.
@@ -296,8 +361,10 @@ func (c *Directory) List() []api.Checkpoint {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	all := make([]api.Checkpoint, 0, len(c.leases))
-	for _, lease := range c.leases {
-		all = append(all, lease)
+	for _, l := range c.leases {
+		if !l.removed {
+			all = append(all, l.Checkpoint)
+		}
 	}
 	slices.SortFunc(all, func(a, b api.Checkpoint) int {
 		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))

@@ -78,7 +78,11 @@ func openTest(t *testing.T, dir string, e store.Checkpointer, c *fakeClock) *Dir
 
 func adoptTest(t *testing.T, dir string, e store.Checkpointer, c *fakeClock, id string) *Directory {
 	t.Helper()
-	cp, err := Open(&Options{Engine: e, Dir: dir, Adopt: id, Now: c.now})
+	o := &Options{Engine: e, Dir: dir, Adopt: id}
+	if c != nil {
+		o.Now = c.now
+	}
+	cp, err := Open(o)
 	if err != nil {
 		t.Fatal(err)
 	}
