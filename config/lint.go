@@ -49,7 +49,7 @@ func (c *Config) lint(d *decoder) {
 	c.lintJobs(d, report, find)
 	c.lintJoins(d, report, find)
 	c.lintBackups(d, report)
-	c.lintBuckets(report)
+	c.lintBuckets(d, report)
 	c.lintHBase(d, report)
 	if c.DrainTimeout >= c.Kafka.SessionTimeout {
 		report("drain_timeout", "a new owner may begin when the session is over", "drain_timeout (%v) must be shorter than kafka.session_timeout (%v)", c.DrainTimeout, c.Kafka.SessionTimeout)
