@@ -654,6 +654,10 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 		}
 		return e
 	}
+	if !isPath(s.Field) {
+		c.report("event_time.field", 0, fmt.Errorf("%s is not the path of a field", s.Field), pathHint)
+		return e
+	}
 	field, _ := c.inDocument(s.Field)
 	steps, err := decode.ParsePath(field)
 	if err != nil {
@@ -709,7 +713,7 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 		}
 		e.parse = func(k decode.Kind, b []byte) (int64, error) {
 			if k != decode.String && k != decode.Number {
-				return 0, valueErrorf("a %s, where a time of layout %s is needed", k, s.Format)
+				return 0, valueErrorf("%s, where a time of layout %s is needed", named(k), s.Format)
 			}
 			t, err := l.parse(b, zone)
 			if err != nil {
