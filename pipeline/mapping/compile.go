@@ -522,6 +522,7 @@ func closingBrace(s string) int {
 // compiled is an expression in the form that was asked for; the other fields are
 // nil.
 type compiled struct {
+	typ     typ // of the expression
 	text    textFunc
 	integer intFunc
 	cond    boolFunc
@@ -559,7 +560,7 @@ func (c *compilation) expression(path, text string, base int, want typ) compiled
 		c.report(path, 0, fmt.Errorf("the value is %s, not an integer", t.typ), "")
 		return compiled{}
 	}
-	var x compiled
+	x := compiled{typ: t.typ}
 	if always, ok := t.always(); ok {
 		x.always = &always
 	}
