@@ -47,6 +47,7 @@ func (c *Config) lint(d *decoder) {
 	find := c.findTable(descriptors)
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
+	c.warnOfColumns(d)
 	c.lintJoins(d, report, find)
 	c.lintBackups(d, report)
 	c.lintBuckets(d, report)

@@ -87,3 +87,43 @@ func TestWarningsOfOtherEngine(t *testing.T) {
 		t.Errorf("Got %q of settings that the engine has", got)
 	}
 }
+
+// A column of a job that is named almost as one that a rule writes is warned of: it would be
+// null in every row.
+func TestWarningsOfColumns(t *testing.T) {
+	t.Parallel()
+	const file = `tables: {t: {families: {e: {}, f: {}}}}
+pipelines:
+  p:
+    topics: [a]
+    group: g
+    decode: {format: json}
+    map:
+      - {table: t, row: key, put: {e: {country: country, page: page}}}
+      - {table: t, row: key, append: {e: {trail: page}}}
+jobs:
+  j:
+    table: t
+    out: o
+    columns:
+      - {name: a, from: "e:county", type: string}
+      - {name: b, from: "e:country", type: string}
+      - {name: c, from: "e:trail", type: string}
+      - {name: d, from: "f:county", type: string}
+      - {name: e, from: "e:of_another", type: string}
+      - {name: f, from: $row, type: string}
+      - {name: g, from: "e:p", type: string}
+`
+	c, err := config.Parse("f.yaml", []byte(file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range c.Warnings() {
+		got = append(got, w.String())
+	}
+	want := []string{"f.yaml:15:25: no rule of this file writes column e:county of table t (did you mean \"country\"?)"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
