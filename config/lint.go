@@ -324,8 +324,12 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		}
 		if err := c.readSchema(&p.Decode); err != nil {
 			report(join(path, "decode.schema_file"), "a relative path starts at the configuration file", "%v", err)
-		} else if _, err := mapping.Compile(c.rules(&p), find); err != nil {
+		} else if plan, err := mapping.Compile(c.rules(&p), find); err != nil {
 			d.specErrors(path, err)
+		} else {
+			for _, h := range plan.Hidden() {
+				d.warn(join(path, h.Path), hiddenHint(h.Name), "%s is of the record here, and %s has a field %s, too", h.Name, p.Decode.Format, h.Name)
+			}
 		}
 		c.Pipelines[name] = p // with its schema
 		p.lintTests(path, report, d.has)

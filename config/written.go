@@ -43,3 +43,12 @@ func (c *Config) warnOfColumns(d *decoder) {
 		}
 	}
 }
+
+// hiddenHint says how the field is had that a name of the record hides.
+func hiddenHint(name string) string {
+	hint := "write doc." + name + " for the field"
+	if name == "time" {
+		hint += ", or name it as event_time.field"
+	}
+	return hint
+}

@@ -44,6 +44,7 @@ type Plan struct {
 	loops      []*loop
 	rules      []rule
 	rollups    []rollup
+	hidden     []Hidden
 	units      bool // what becomes of a record is the store's to decide
 	tables     []string
 	version    string
@@ -100,6 +101,7 @@ type compilation struct {
 	loops   []*loop
 	inside  []*loop // the loops that names may mean, the outermost first
 	errs    []error
+	hidden  []Hidden
 	canon   bytes.Buffer // the normalised rules
 	machine bool         // tests: everything runs in expr's machine
 }
@@ -144,7 +146,7 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 			}
 		}
 	}
-	p.sources, p.dates, p.loops = c.sources, c.dates, c.loops
+	p.sources, p.dates, p.loops, p.hidden = c.sources, c.dates, c.loops, c.hidden
 	p.units = p.dedup.ttl > 0 || needsOrder(p.rules, p.rollups)
 	for i := range p.rules {
 		if t := p.rules[i].table; t != "" && !slices.Contains(p.tables, t) {
