@@ -22,7 +22,8 @@ func yamlBlocks(t *testing.T, page string) (blocks []string) {
 	return blocks
 }
 
-// Every piece of a file in docs/export.md is right: whole, or as what it says of a job.
+// Every piece of a file in docs/export.md, and in the pages that go on from it, is right:
+// whole, or as what it says of a job.
 func TestExportGuide(t *testing.T) {
 	t.Parallel()
 	const columns = `    columns:
@@ -33,7 +34,10 @@ func TestExportGuide(t *testing.T) {
       - {name: duration_ms, from: "e:duration_ms", type: int64}
       - {name: referrer, from: "e:referrer", type: string}
 `
-	blocks := yamlBlocks(t, "export.md")
+	var blocks []string
+	for _, page := range []string{"export.md", "schedules.md", "buckets.md"} {
+		blocks = append(blocks, yamlBlocks(t, page)...)
+	}
 	if len(blocks) < 10 {
 		t.Fatalf("Got %d blocks", len(blocks))
 	}

@@ -47,9 +47,10 @@ func (c *Config) lint(d *decoder) {
 	find := c.findTable(descriptors)
 	c.lintPipelines(d, report, find)
 	c.lintJobs(d, report, find)
+	c.warnOfColumns(d)
 	c.lintJoins(d, report, find)
 	c.lintBackups(d, report)
-	c.lintBuckets(report)
+	c.lintBuckets(d, report)
 	c.lintHBase(d, report)
 	if c.DrainTimeout >= c.Kafka.SessionTimeout {
 		report("drain_timeout", "a new owner may begin when the session is over", "drain_timeout (%v) must be shorter than kafka.session_timeout (%v)", c.DrainTimeout, c.Kafka.SessionTimeout)
@@ -323,8 +324,12 @@ func (c *Config) lintPipelines(d *decoder, report reporter, find func(string) *s
 		}
 		if err := c.readSchema(&p.Decode); err != nil {
 			report(join(path, "decode.schema_file"), "a relative path starts at the configuration file", "%v", err)
-		} else if _, err := mapping.Compile(c.rules(&p), find); err != nil {
+		} else if plan, err := mapping.Compile(c.rules(&p), find); err != nil {
 			d.specErrors(path, err)
+		} else {
+			for _, h := range plan.Hidden() {
+				d.warn(join(path, h.Path), hiddenHint(h.Name), "%s is of the record here, and %s has a field %s, too", h.Name, p.Decode.Format, h.Name)
+			}
 		}
 		c.Pipelines[name] = p // with its schema
 		p.lintTests(path, report, d.has)

@@ -95,6 +95,17 @@ func TestProblems(t *testing.T) {
 			`f.yaml:7:41: "@dayly": unrecognized descriptor: @dayly; write such as "30 2 * * *", or @daily`,
 		}},
 		{"credentials in a file", "s3: {endpoint: 'https://h', credentials_file: /not/here}\nbackups: {b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}}\n", nil},
+		{"keys of buckets that are missing, once for all places", "s3: {endpoint: 'https://h', access_key: '', secret_key: '${NONE}'}\nbackups:\n  b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}\n  c: {out: 's3://b/q', schedule: {cron: \"@daily\"}}\n", []string{
+			`f.yaml:1:41: the access key is missing (set s3.access_key and s3.secret_key, or s3.credentials_file)`,
+			`f.yaml:1:57: environment variable NONE is not set; set it, or write ${NONE:-default}`,
+		}},
+		{"an address of buckets that cannot be read", "s3: {endpoint: '${NONE}'}\nbackups:\n  b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}\n", []string{
+			`f.yaml:1:16: environment variable NONE is not set; set it, or write ${NONE:-default}`,
+		}},
+		{"no keys of buckets", "s3: {endpoint: 'https://h'}\nbackups:\n  b: {out: 's3://b/p', schedule: {cron: \"@daily\"}}\n", []string{
+			`f.yaml:1:1: the access key is missing (set s3.access_key and s3.secret_key, or s3.credentials_file)`,
+			`f.yaml:1:1: the secret key is missing (set s3.access_key and s3.secret_key, or s3.credentials_file)`,
+		}},
 		{"credentials twice", "s3: {endpoint: 'https://h', credentials_file: f, access_key: k}\n", []string{
 			`f.yaml:1:47: there are two sets of credentials (leave out access_key, secret_key and session_token, or it)`,
 		}},

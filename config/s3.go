@@ -99,8 +99,9 @@ func (c *Config) s3Options(out string) *target.S3Options {
 	}
 }
 
-// lintBuckets checks the buckets of jobs, joins and backups.
-func (c *Config) lintBuckets(report reporter) {
+// lintBuckets checks the buckets of jobs, joins and backups. What is wrong with the
+// service's own keys is said there, once, however many of them have a bucket.
+func (c *Config) lintBuckets(d *decoder, report reporter) {
 	if c.S3.PartSize < 5<<20 || c.S3.PartSize > 1<<30 {
 		report("s3.part_size", "the service takes no smaller parts", "part_size is %d, must be 5MiB..1GiB", int64(c.S3.PartSize))
 	}
@@ -108,6 +109,7 @@ func (c *Config) lintBuckets(report reporter) {
 	if inFile && (c.S3.AccessKey != "" || c.S3.SecretKey != "" || c.S3.SessionToken != "") {
 		report("s3.credentials_file", "leave out access_key, secret_key and session_token, or it", "there are two sets of credentials")
 	}
+	used := false
 	check := func(path, out string) {
 		if !InBucket(out) {
 			if scheme := urlScheme(out); scheme != "" {
@@ -115,12 +117,17 @@ func (c *Config) lintBuckets(report reporter) {
 			}
 			return
 		}
+		if d.unread["s3.endpoint"] {
+			return
+		}
 		if c.S3.Endpoint == "" {
 			report(join(path, "out"), "set s3.endpoint, s3.access_key and s3.secret_key", "there is no service for buckets in this file")
 			return
 		}
+		used = true
 		o := c.s3Options(out)
-		if inFile { // which need not be on the machine that looks for mistakes
+		// A file of credentials need not be on the machine that looks for mistakes.
+		if inFile || c.S3.AccessKey == "" || c.S3.SecretKey == "" {
 			o.Credentials = func() target.S3Credentials { return target.S3Credentials{} }
 		}
 		if _, err := target.NewS3(o); err != nil {
@@ -135,5 +142,14 @@ func (c *Config) lintBuckets(report reporter) {
 	}
 	for name, spec := range c.Backups {
 		check(join("backups", name), spec.Out)
+	}
+	if used && !inFile {
+		const hint = "set s3.access_key and s3.secret_key, or s3.credentials_file"
+		if c.S3.AccessKey == "" {
+			report("s3.access_key", hint, "the access key is missing")
+		}
+		if c.S3.SecretKey == "" {
+			report("s3.secret_key", hint, "the secret key is missing")
+		}
 	}
 }

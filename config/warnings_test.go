@@ -87,3 +87,72 @@ func TestWarningsOfOtherEngine(t *testing.T) {
 		t.Errorf("Got %q of settings that the engine has", got)
 	}
 }
+
+// A column of a job that is named almost as one that a rule writes is warned of: it would be
+// null in every row.
+func TestWarningsOfColumns(t *testing.T) {
+	t.Parallel()
+	const file = `tables: {t: {families: {e: {}, f: {}}}}
+pipelines:
+  p:
+    topics: [a]
+    group: g
+    decode: {format: json}
+    map:
+      - {table: t, row: key, put: {e: {country: country, page: page}}}
+      - {table: t, row: key, append: {e: {trail: page}}}
+jobs:
+  j:
+    table: t
+    out: o
+    columns:
+      - {name: a, from: "e:county", type: string}
+      - {name: b, from: "e:country", type: string}
+      - {name: c, from: "e:trail", type: string}
+      - {name: d, from: "f:county", type: string}
+      - {name: e, from: "e:of_another", type: string}
+      - {name: f, from: $row, type: string}
+      - {name: g, from: "e:p", type: string}
+`
+	c, err := config.Parse("f.yaml", []byte(file), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range c.Warnings() {
+		got = append(got, w.String())
+	}
+	want := []string{"f.yaml:15:25: no rule of this file writes column e:county of table t (did you mean \"country\"?)"}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// A name of the record that is a field of the format, too, is warned of.
+func TestWarningsOfHiddenFields(t *testing.T) {
+	t.Parallel()
+	warnings := func(decode, eventTime, expression string) (texts []string) {
+		t.Helper()
+		file := fmt.Sprintf("%spipelines:\n  p:\n    topics: [t]\n    group: g\n    decode: {%s}\n    event_time: {%s}\n    map: [{table: events, row: '\"r\"', put: {e: {a: '%s'}}}]\n", tables, decode, eventTime, expression)
+		c, err := config.Parse("f.yaml", []byte(file), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, w := range c.Warnings() {
+			_, text, _ := strings.Cut(w.String(), ": ")
+			texts = append(texts, text)
+		}
+		return texts
+	}
+	for _, tt := range []struct{ decode, eventTime, expression, want string }{
+		{"format: csv, columns: [value, x]", "", "value", "value is of the record here, and csv has a field value, too (write doc.value for the field)"},
+		{"format: csv, columns: [value, x]", "", "doc.value + x + key", ""},
+		{"format: combined", "", `date(time, "yyyy")`, "time is of the record here, and combined has a field time, too (write doc.time for the field, or name it as event_time.field)"},
+		{"format: combined", "field: time, format: unix_ms", `date(time, "yyyy")`, ""},
+		{"format: json", "", "time + value", ""},
+	} {
+		if got := strings.Join(warnings(tt.decode, tt.eventTime, tt.expression), "\n"); got != tt.want {
+			t.Errorf("%s, %s: got %q, want %q", tt.decode, tt.expression, got, tt.want)
+		}
+	}
+}

@@ -173,8 +173,8 @@ const MaxNamed = cell.Timestamp(253_402_214_400_000)
 // yyyyMMddHHmm as tell minutes, hours, days and months apart; of a week, its
 // Monday; of Total, "total". Names sort as their buckets do, and each is that of one
 // stretch of time, but where clocks go back over midnight: a day is there before and
-// after the end of its eve. t is 0 or later. The error wraps ErrNotRollup: after the
-// year 9999, and of no Bucket, there are no names.
+// after the end of its eve. t is 0 or later. The error wraps ErrNotRollup: from
+// MaxNamed on, and of no Bucket, there are no names.
 func (b Bucket) AppendName(dst []byte, t cell.Timestamp, loc *time.Location) ([]byte, error) {
 	if b == Total {
 		return append(dst, "total"...), nil
@@ -183,7 +183,7 @@ func (b Bucket) AppendName(dst []byte, t cell.Timestamp, loc *time.Location) ([]
 		return dst, fmt.Errorf("%w: no such bucket: %s", ErrNotRollup, b)
 	}
 	if t >= MaxNamed {
-		return dst, fmt.Errorf("%w: %d ms since 1970 is after the year 9999", ErrNotRollup, t)
+		return dst, fmt.Errorf("%w: %d ms since 1970 is not before 9999-12-31, where the names of buckets end", ErrNotRollup, t)
 	}
 	loc = b.Zone(loc)
 	at := time.UnixMilli(int64(b.Truncate(t, loc))).In(loc)

@@ -62,6 +62,8 @@ func (e *explainer) file(ctx context.Context, p *cli.Program, name, topic string
 	case offset == 0:
 		_, err := fmt.Fprintf(e.out, "%s holds no records\n", name)
 		return err
+	case e.left == 0 && name != "-" && s.Scan(): // whoever writes to a pipe may not write on
+		fmt.Fprintf(p.Stderr, "%s has more lines than these %d: --sample N is for more\n", name, offset)
 	}
 	return nil
 }

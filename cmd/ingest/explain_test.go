@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,5 +62,27 @@ func TestExplainPassesMarkers(t *testing.T) {
 	got := explain(3)
 	if strings.Count(got, "pageviews/") != 2 || !strings.Contains(got, "pageviews/0@1: 5 operations\n") || !strings.Contains(got, "pageviews/1@1: 5 operations\n") {
 		t.Errorf("got\n%s\nwant pageviews/0@1 and pageviews/1@1", got)
+	}
+}
+
+// A file with more lines than the sample is not passed off as one of so many.
+func TestExplainSaysThatLinesAreLeft(t *testing.T) {
+	t.Parallel()
+	p, out, config := program(t, examples.Pageviews, "")
+	name := filepath.Join(t.TempDir(), "views.ndjson")
+	line := `{"ts": 1700000000000, "user": "u", "page": "/a"}` + "\n"
+	for lines, want := range map[int]string{2: "", 3: "views.ndjson has more lines than these 2: --sample N is for more\n"} {
+		if err := os.WriteFile(name, []byte(strings.Repeat(line, lines)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var problems strings.Builder
+		out.Reset()
+		p.Stderr = &problems
+		if err := (&explainCommand{ConfigFlag: config, Sample: 2, File: name}).Run(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if got := problems.String(); strings.Count(out.String(), "pageviews/0@") != 2 || (got != "") != (want != "") || !strings.HasSuffix(got, want) {
+			t.Errorf("%d lines: got %q and\n%s", lines, got, out)
+		}
 	}
 }

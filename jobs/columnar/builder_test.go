@@ -374,3 +374,18 @@ func TestFull(t *testing.T) {
 		t.Errorf("not full after %d rows", columnar.DefaultBatchRows)
 	}
 }
+
+// A row key that is no text, as most are that have a number in them, is named with the type
+// that takes it.
+func TestBytesAreNoString(t *testing.T) {
+	t.Parallel()
+	s, err := columnar.Compile([]columnar.ColumnSpec{{Name: "k", From: columnar.FromRow, Type: "string"}}, "", table())
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = columnar.NewBuilder(s).Append(&cell.Row{Key: []byte("u\xff"), Cells: []cell.Cell{put("info", "q", 1, "")}})
+	want := `table t, row "u\xff", column k ($row): value "u\xff" is not string in coding text: not UTF-8 (type: bytes takes every value; on_error: null would export null)`
+	if err == nil || err.Error() != want {
+		t.Errorf("Got %v, want %s", err, want)
+	}
+}

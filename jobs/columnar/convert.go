@@ -40,8 +40,11 @@ func (e *ConvertError) Error() string {
 		coding = " in coding " + e.Coding.String()
 	}
 	help := " (on_error: null would export null)"
-	if e.Final {
+	switch {
+	case e.Final:
 		help = ""
+	case e.Type == String && e.Coding == Text:
+		help = " (type: bytes takes every value; on_error: null would export null)"
 	}
 	return fmt.Sprintf("%s: value %q is not %s%s: %s%s", where, e.Value, e.Type, coding, e.Reason, help)
 }

@@ -96,9 +96,13 @@ func (c *compilation) check(path string, s *CheckSpec, schema *store.TableDescri
 	case !checkOps[at].value && s.Value != "":
 		c.report(path+".value", 0, fmt.Errorf("%s compares with no value", s.Op), "remove it")
 	case checkOps[at].value:
-		v, always := c.bytesOf(path+".value", s.Value)
-		if k.value = &v; always != nil && *always == "" {
+		x := c.expression(path+".value", s.Value, 0, typText)
+		k.value = &text{source: x.source, make: x.text}
+		switch f := familyOf(schema, s.Family); {
+		case x.always != nil && *x.always == "":
 			c.report(path+".value", 0, errors.New("the value is always empty, which is not told apart from none"), "use absent or present")
+		case f != nil && f.Counter && (x.typ.numeric() || x.typ == typBool || x.always != nil && len(*x.always) != 8):
+			c.report(path+".value", 0, fmt.Errorf("family %s of table %s has COUNTER, whose values are numbers of 8 bytes, and this is a text", s.Family, schema.Name), "compare with int64(…)")
 		}
 	}
 	k.op = checkOps[at].op
@@ -111,11 +115,16 @@ func (c *compilation) anyFamily(path, name string, schema *store.TableDescriptor
 		c.report(path, 0, errors.New("the family is not given"), "")
 		return
 	}
-	f := (*store.FamilyDescriptor)(nil)
-	if schema != nil {
-		f = schema.Family(name)
-	}
+	f := familyOf(schema, name)
 	c.family(path, name, schema, f != nil && f.Counter)
+}
+
+// familyOf returns the family of a table, nil where the schema is not known or has none.
+func familyOf(schema *store.TableDescriptor, name string) *store.FamilyDescriptor {
+	if schema == nil {
+		return nil
+	}
+	return schema.Family(name)
 }
 
 // del is a compiled DeleteSpec.

@@ -256,6 +256,14 @@ func TestActionMistakes(t *testing.T) {
 			`00 map[0].check.op: no comparison "" (there are absent, present, ==, !=, <, <=, > and >=)`,
 		}},
 		{"check of a counter", check(mapping.CheckSpec{Family: "counts", Qualifier: `"n"`, Op: "<", Value: "int64(5)"}), nil},
+		{"check of a counter with a text", check(mapping.CheckSpec{Family: "counts", Qualifier: `"n"`, Op: "<", Value: "5"}), []string{
+			`00 map[0].check.value: family counts of table events has COUNTER, whose values are numbers of 8 bytes, and this is a text (compare with int64(…))`,
+		}},
+		{"check of a counter with a number of the record", check(mapping.CheckSpec{Family: "counts", Qualifier: `"n"`, Op: "<", Value: "clicks * 2"}), []string{
+			`00 map[0].check.value: family counts of table events has COUNTER, whose values are numbers of 8 bytes, and this is a text (compare with int64(…))`,
+		}},
+		{"check of a counter with what may be bytes", check(mapping.CheckSpec{Family: "counts", Qualifier: `"n"`, Op: "<", Value: "key"}), nil},
+		{"check of a counter with 8 bytes", check(mapping.CheckSpec{Family: "counts", Qualifier: `"n"`, Op: "==", Value: "u64(offset)"}), nil},
 		{"check family", check(mapping.CheckSpec{Family: "count", Qualifier: "usr(", Op: "absnt", Value: "1"}), []string{
 			`00 map[0].check.family: table events has no family count (did you mean counts?)`,
 			`03 map[0].check.qualifier: unexpected token EOF`,

@@ -44,6 +44,7 @@ type Plan struct {
 	loops      []*loop
 	rules      []rule
 	rollups    []rollup
+	hidden     []Hidden
 	units      bool // what becomes of a record is the store's to decide
 	tables     []string
 	version    string
@@ -100,6 +101,7 @@ type compilation struct {
 	loops   []*loop
 	inside  []*loop // the loops that names may mean, the outermost first
 	errs    []error
+	hidden  []Hidden
 	canon   bytes.Buffer // the normalised rules
 	machine bool         // tests: everything runs in expr's machine
 }
@@ -144,7 +146,7 @@ func (c *compilation) compile(s *Spec, tables func(name string) *store.TableDesc
 			}
 		}
 	}
-	p.sources, p.dates, p.loops = c.sources, c.dates, c.loops
+	p.sources, p.dates, p.loops, p.hidden = c.sources, c.dates, c.loops, c.hidden
 	p.units = p.dedup.ttl > 0 || needsOrder(p.rules, p.rollups)
 	for i := range p.rules {
 		if t := p.rules[i].table; t != "" && !slices.Contains(p.tables, t) {
@@ -522,6 +524,7 @@ func closingBrace(s string) int {
 // compiled is an expression in the form that was asked for; the other fields are
 // nil.
 type compiled struct {
+	typ     typ // of the expression
 	text    textFunc
 	integer intFunc
 	cond    boolFunc
@@ -559,7 +562,7 @@ func (c *compilation) expression(path, text string, base int, want typ) compiled
 		c.report(path, 0, fmt.Errorf("the value is %s, not an integer", t.typ), "")
 		return compiled{}
 	}
-	var x compiled
+	x := compiled{typ: t.typ}
 	if always, ok := t.always(); ok {
 		x.always = &always
 	}
@@ -654,6 +657,10 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 		}
 		return e
 	}
+	if !isPath(s.Field) {
+		c.report("event_time.field", 0, fmt.Errorf("%s is not the path of a field", s.Field), pathHint)
+		return e
+	}
 	field, _ := c.inDocument(s.Field)
 	steps, err := decode.ParsePath(field)
 	if err != nil {
@@ -709,7 +716,7 @@ func (c *compilation) eventTime(s *EventTimeSpec) eventTime {
 		}
 		e.parse = func(k decode.Kind, b []byte) (int64, error) {
 			if k != decode.String && k != decode.Number {
-				return 0, valueErrorf("a %s, where a time of layout %s is needed", k, s.Format)
+				return 0, valueErrorf("%s, where a time of layout %s is needed", named(k), s.Format)
 			}
 			t, err := l.parse(b, zone)
 			if err != nil {

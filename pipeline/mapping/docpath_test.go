@@ -1,6 +1,7 @@
 package mapping_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,32 @@ func TestDocPaths(t *testing.T) {
 		})
 		if diff := cmp.Diff(c.want, show(t, m, payload)); diff != "" {
 			t.Errorf("%s, %s (-want +got):\n%s", c.field, c.forEach, diff)
+		}
+	}
+}
+
+// An expression in the place of a path is a mistake, and no field that is never there: its
+// loop would go through nothing, and its time be the record's.
+func TestExpressionsAreNoPaths(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{"filter(cart, #.n > 1)", "cart ?? []", "keys(geo)", "ts * 1000", "ts / 1000", "a - b", "doc", "ts+1", "a == b", "{a}"} {
+		for place, spec := range map[string]*mapping.Spec{
+			"event_time.field":     {EventTime: mapping.EventTimeSpec{Field: text, Format: "unix_ms"}, Rules: []mapping.RuleSpec{{Table: "t", Row: "key", Put: put("1")}}},
+			"map[0].for_each[0]: ": {Rules: []mapping.RuleSpec{{Table: "t", Row: "key", ForEach: []string{"x in " + text}, Put: put("1")}}},
+		} {
+			spec.Decode.Format = "json"
+			if _, err := mapping.Compile(spec, nil); err == nil || !strings.Contains(err.Error(), text+" is not the path of a field") {
+				t.Errorf("%s: %s: Got %v", place, text, err)
+			}
+		}
+	}
+	for _, text := range []string{"@timestamp", "event-time", "event time", "$date", "#text", "a/b", "a:b", `doc["a + b (c)"]`, `["x?"].y`, `a["\"(]"]`, "é.日本"} {
+		spec := &mapping.Spec{
+			Decode: mapping.DecodeSpec{Format: "json"}, EventTime: mapping.EventTimeSpec{Field: text, Format: "unix_ms"},
+			Rules: []mapping.RuleSpec{{Table: "t", Row: "key", ForEach: []string{"x in " + text}, Put: put("1")}},
+		}
+		if _, err := mapping.Compile(spec, nil); err != nil {
+			t.Errorf("%s: Got %v", text, err)
 		}
 	}
 }

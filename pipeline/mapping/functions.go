@@ -242,7 +242,15 @@ func integerOf(k decode.Kind, x []byte) (int64, error) {
 	case decode.String:
 		return integerOfText(x)
 	}
-	return 0, valueErrorf("a %s, where an integer is needed", k)
+	return 0, valueErrorf("%s, where an integer is needed", named(k))
+}
+
+// named is a kind of value with its article.
+func named(k decode.Kind) string {
+	if k == decode.Object || k == decode.Array {
+		return "an " + k.String()
+	}
+	return "a " + k.String()
 }
 
 func integerOfText(x []byte) (int64, error) {

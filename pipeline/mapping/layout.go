@@ -80,14 +80,14 @@ func parseLayout(s string) (*layout, error) {
 
 const monthNames = "JanFebMarAprMayJunJulAugSepOctNovDec"
 
-// The times that four digits of a year can spell.
-var (
-	minTime = time.Date(0, 1, 2, 0, 0, 0, 0, time.UTC).UnixMilli() // a day inside: zones shift
-	maxTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC).UnixMilli() - 1
-)
+// spelled reports whether four digits can spell the year of t (ms since the epoch) in loc.
+func spelled(t int64, loc *time.Location) bool {
+	year := time.UnixMilli(t).In(loc).Year()
+	return year >= 0 && year <= 9999
+}
 
-// append appends the time t (ms since the epoch, within minTime..maxTime) as it
-// is in loc.
+// append appends the time t (ms since the epoch), of which spelled is true, as it is
+// in loc.
 func (l *layout) append(dst []byte, t int64, loc *time.Location) []byte {
 	at := time.UnixMilli(t).In(loc)
 	year, month, day := at.Date()
@@ -265,7 +265,7 @@ func (c *dateCache) append(dst []byte, f *dateFormat, t int64) ([]byte, error) {
 	if t >= c.from && t < c.to {
 		return append(dst, c.text...), nil
 	}
-	if t < minTime || t > maxTime {
+	if !spelled(t, f.zone) {
 		return dst, valueErrorf("date of %d ms since 1970, which is outside the years 0..9999", t)
 	}
 	c.text = f.layout.append(c.text[:0], t, f.zone)

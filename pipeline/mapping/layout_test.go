@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -40,6 +41,47 @@ func TestChangesOfTheClocks(t *testing.T) {
 		ms, err := l.parse([]byte(tt.local), zone)
 		if got := time.UnixMilli(ms).In(zone).Format(time.RFC3339); err != nil || got != tt.want {
 			t.Errorf("%s in %s: got %s, %v, want %s", tt.local, tt.zone, got, err, tt.want)
+		}
+	}
+}
+
+// Every time has a date whose year has four digits where it is told: 9999-12-31, which stands
+// for "without an end" in many a source, is one.
+func TestFirstAndLastDates(t *testing.T) {
+	t.Parallel()
+	l, err := parseLayout("yyyy-MM-dd'T'HH:mm:ss.SSSXXX")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		zone, at, want string
+	}{
+		{"UTC", "9999-12-31T00:00:00Z", "9999-12-31T00:00:00.000Z"},
+		{"UTC", "9999-12-31T23:59:59.999Z", "9999-12-31T23:59:59.999Z"},
+		{"America/New_York", "9999-12-31T23:59:59-05:00", "9999-12-31T23:59:59.000-05:00"},
+		{"Asia/Tokyo", "9999-12-31T23:59:59+09:00", "9999-12-31T23:59:59.000+09:00"},
+		{"Asia/Tokyo", "9999-12-31T23:59:59Z", ""},
+		{"UTC", "0000-01-01T00:00:00Z", "0000-01-01T00:00:00.000Z"},
+		{"UTC", "0000-01-01T00:00:00+00:01", ""},
+	} {
+		zone, err := time.LoadLocation(tt.zone)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := time.Parse(time.RFC3339, tt.at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, c := newDateFormat(l, zone), dateCache{}
+		got, err := c.append(nil, &f, at.UnixMilli())
+		if string(got) != tt.want || (err == nil) != (tt.want != "") {
+			t.Errorf("%s in %s: got %q, %v, want %q", tt.at, tt.zone, got, err, tt.want)
+		}
+	}
+	f, c := newDateFormat(l, time.UTC), dateCache{}
+	for _, at := range []int64{math.MinInt64, math.MaxInt64} {
+		if got, err := c.append(nil, &f, at); err == nil {
+			t.Errorf("%d: got %q", at, got)
 		}
 	}
 }

@@ -63,6 +63,10 @@ func (c *compilation) forEach(path, text string) *loop {
 		}
 	}
 	spelled := text[m[6]:m[7]]
+	if !isPath(spelled) {
+		c.report(path, m[6], fmt.Errorf("%s is not the path of a field", spelled), pathHint)
+		return nil
+	}
 	field, ofDocument := c.inDocument(spelled)
 	steps, err := decode.ParsePath(field)
 	if err != nil {
@@ -111,6 +115,23 @@ func (c *compilation) forEach(path, text string) *loop {
 	c.inside = append(c.inside, l)
 	return l
 }
+
+// quotedName is a name of any characters within a path, and signs are what the names of
+// fields hardly have beside those, and expressions do. Blanks, -, @, $, # and / are in names.
+var (
+	quotedName = regexp.MustCompile(`\["(?:[^"\\]|\\.)*"\]`)
+	signs      = regexp.MustCompile("[()?*+|<>={},'`]| [-/%] ")
+)
+
+// isPath reports whether text can be meant as the path of a field. An expression in place of
+// one would be a field that no document has: a loop that goes through nothing, or a time that
+// is always the record's.
+func isPath(text string) bool {
+	return text != "doc" && !signs.MatchString(quotedName.ReplaceAllString(text, ""))
+}
+
+// pathHint is for what is none.
+const pathHint = `name a field, such as order.items; one of other characters as doc["a+b"]`
 
 // inDocument takes doc off a path that is spelled as in expressions, doc.NAME or doc["NAME"],
 // and reports whether it was there.
@@ -214,7 +235,7 @@ func (m *Mapper) each(i, k int) error {
 	case array == nil:
 		return nil
 	case kind != decode.Array:
-		return m.fail(i, fmt.Sprintf("for_each[%d]", k), valueErrorf("%s is a %s, not an array", l.source.missing.name, kind))
+		return m.fail(i, fmt.Sprintf("for_each[%d]", k), valueErrorf("%s is %s, not an array", l.source.missing.name, named(kind)))
 	}
 	s := &m.loops[l.id]
 	if s.elements.Made() > m.plan.maxMade {

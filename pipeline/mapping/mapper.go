@@ -586,7 +586,7 @@ func parseUnix(unit int64) func(k decode.Kind, b []byte) (int64, error) {
 	}
 	return func(k decode.Kind, b []byte) (int64, error) {
 		if k != decode.Number && k != decode.String {
-			return 0, valueErrorf("a %s, where a number is needed", k)
+			return 0, valueErrorf("%s, where a number is needed", named(k))
 		}
 		if i, ok := parseInteger(b); ok {
 			if i > math.MaxInt64/unit || i < math.MinInt64/unit {

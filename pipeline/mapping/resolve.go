@@ -431,6 +431,9 @@ func (r *resolver) read(n ast.Node) *term {
 		if len(steps) > 1 {
 			return r.report(n, fmt.Errorf("%s has no parts", steps[0].Name), "write doc."+steps[0].Name+" for the document's field")
 		}
+		if slices.Contains(r.c.known, steps[0].Name) {
+			r.c.hidden = append(r.c.hidden, Hidden{Name: steps[0].Name, Path: r.path})
+		}
 		return r.source(source{kind: res.kind, typ: res.typ, missing: &missingError{steps[0].Name}})
 	}
 	path := decode.FormatPath(steps)

@@ -110,7 +110,7 @@ incr 'stats', "bytes/path,host\x00/x\x00b", 'month:202611', -4, 1795390200000
 		{"left out", `{"ts":"2026-11-21T23:30:00Z","n":0}`, ""},
 		{"no dimension", `{"ts":"2026-11-21T23:30:00Z","n":1,"host":"A"}`, "map: missing_field: rollups[0].dimensions: field path is missing or null"},
 		{"no number", `{"ts":"2026-11-21T23:30:00Z","n":"x","host":"A","path":"/"}`, `map: bad_value: rollups[0].by: "x" is no integer`},
-		{"far future", `{"ts":"9999-12-31T00:00:00Z","n":1,"host":"A","path":"/"}`, `map: bad_value: rollups[0].buckets: 253402214400000 ms since 1970 is after the year 9999`},
+		{"far future", `{"ts":"9999-12-31T00:00:00Z","n":1,"host":"A","path":"/"}`, `map: bad_value: rollups[0].buckets: 253402214400000 ms since 1970 is not before 9999-12-31, where the names of buckets end`},
 		{"long", `{"ts":"2026-11-21T23:30:00Z","n":1,"host":"` + strings.Repeat("a", 32760) + `","path":"/"}`, `map: bad_row: rollups[0].sets[0]: 32771 bytes: cell: row key is longer than 32767 bytes`},
 		{"zero bytes", `{"ts":"2026-11-21T23:30:00Z","n":1,"host":"A\u0000","path":"\u0001"}`, `incr 'stats', "bytes/host\x00a\x01\x01", 'minute:202611212330', 1, 1795303800000
 incr 'stats', "bytes/host\x00a\x01\x01", 'week:20261116', 1, 1795303800000
@@ -136,7 +136,7 @@ func TestRollupNamesEndAtOnce(t *testing.T) {
 		if got := operations(t, m, `{"ts":"9999-12-30T23:59:59.999Z"}`); !strings.Contains(got, "day:99991231") || !strings.Contains(got, "month:999912") {
 			t.Errorf("before the end: %s", got)
 		}
-		if got, want := operations(t, m, `{"ts":"9999-12-31T00:00:00Z"}`), "map: bad_value: rollups[0].buckets: 253402214400000 ms since 1970 is after the year 9999"; got != want {
+		if got, want := operations(t, m, `{"ts":"9999-12-31T00:00:00Z"}`), "map: bad_value: rollups[0].buckets: 253402214400000 ms since 1970 is not before 9999-12-31, where the names of buckets end"; got != want {
 			t.Errorf("at the end: got %s, want %s", got, want)
 		}
 	}
